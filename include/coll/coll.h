@@ -1,0 +1,312 @@
+/*
+ * libcoll: collective communication among processes.
+ *
+ * This is the whole public interface of the core. It compiles alone as C11 and
+ * C++. Conventions that hold for every function here:
+ *
+ *  - count is a number of elements, len_bytes a number of bytes, *_ms
+ *    milliseconds. A rank is an index in 0 .. size-1 of one communicator.
+ *  - A function returns COLL_OK (0) or a coll_status; outputs are written only
+ *    on success. coll_last_error() tells the whole story of the last failure.
+ *  - One thread at a time may use a communicator. Different communicators may
+ *    be used by different threads at once; coll_comm_abort() may be called by
+ *    any thread at any time.
+ *  - All ranks of a communicator make the same calls in the same order.
+ *  - Buffers may be unaligned. In place means: pass the same pointer for in and
+ *    out (all_gather: in == out + rank * count elements; reduce_scatter:
+ *    out == in + rank * count elements; gather and scatter: the root's own
+ *    block likewise). Any other overlap is COLL_ERR_ARGUMENT.
+ *  - Results of reductions are bitwise equal on every rank and from run to run
+ *    of the same configuration.
+ */
+#ifndef COLL_COLL_H
+#define COLL_COLL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__) || defined(__clang__)
+#define COLL_API __attribute__((visibility("default")))
+#else
+#define COLL_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define COLL_VERSION_MAJOR 0
+#define COLL_VERSION_MINOR 1
+#define COLL_VERSION_PATCH 0
+
+/* Errors, grouped by what is lost. */
+typedef enum coll_status {
+	COLL_OK = 0,
+	COLL_AGAIN = 1, /* not an error: not finished yet, ask again */
+
+	/* The call is lost; the communicator is as it was before the call. */
+	COLL_ERR_ARGUMENT = 10,
+	COLL_ERR_UNSUPPORTED = 11,
+	COLL_ERR_MEMORY = 12, /* out of memory */
+	COLL_ERR_CONFIG = 13, /* a setting is malformed, unknown or contradictory */
+
+	/* A peer is lost, and with it the communicators it belongs to. */
+	COLL_ERR_PEER_DEAD = 20,   /* it exited, was killed, or its link is gone */
+	COLL_ERR_PEER_SILENT = 21, /* it exists but nothing in it answers */
+	COLL_ERR_PEER_LATE = 22,   /* it answers but did not enter the call in time */
+
+	/* The communicator is lost: destroy it. */
+	COLL_ERR_MISMATCH = 30, /* ranks made different calls */
+	COLL_ERR_CORRUPT = 31,  /* a frame fails its checks */
+	COLL_ERR_ABORTED = 32,  /* coll_comm_abort(), here or at another rank */
+
+	/* The process or machine cannot go on. */
+	COLL_ERR_SYSTEM = 40,    /* a system call failed */
+	COLL_ERR_BOOTSTRAP = 41, /* the ranks could not find each other */
+	COLL_ERR_INTERNAL = 42   /* a defect in this library */
+} coll_status;
+
+typedef enum coll_dtype {
+	COLL_I8 = 0,
+	COLL_U8 = 1,
+	COLL_I16 = 2,
+	COLL_U16 = 3,
+	COLL_I32 = 4,
+	COLL_U32 = 5,
+	COLL_I64 = 6,
+	COLL_U64 = 7,
+	COLL_F16 = 8,  /* IEEE binary16; arithmetic in f32, rounded once per step */
+	COLL_BF16 = 9, /* bfloat16; arithmetic in f32, rounded once per step */
+	COLL_F32 = 10,
+	COLL_F64 = 11,
+	COLL_DTYPE_COUNT = 12
+} coll_dtype;
+
+/*
+ * Reduction operations: one of the constants, or a value made by
+ * coll_op_create() / coll_op_create_premul_sum(). Integers wrap on overflow;
+ * integer COLL_AVG truncates toward zero; COLL_MIN and COLL_MAX of floats are
+ * IEEE 754-2019 minimum and maximum (a NaN wins, -0 < +0). Bit operations on
+ * floats are COLL_ERR_ARGUMENT. Logical operations give 0 or 1.
+ */
+typedef uint32_t coll_op;
+enum {
+	COLL_SUM = 0,
+	COLL_PROD = 1,
+	COLL_MIN = 2,
+	COLL_MAX = 3,
+	COLL_AVG = 4,
+	COLL_BAND = 5,
+	COLL_BOR = 6,
+	COLL_BXOR = 7,
+	COLL_LAND = 8,
+	COLL_LOR = 9,
+	COLL_LXOR = 10,
+	COLL_OP_COUNT = 11
+};
+
+typedef struct coll_comm coll_comm;
+typedef struct coll_stream coll_stream; /* NULL: blocking, in the caller's thread */
+
+/* ---- Library ---------------------------------------------------------- */
+
+/* Version of the library that is linked, as major * 10000 + minor * 100 + patch. */
+COLL_API int coll_version(void);
+
+/* A short constant text for a status, never NULL. */
+COLL_API const char *coll_status_string(coll_status status);
+
+/* Name ("f32") and size in bytes of a type; NULL and 0 for an unknown one. */
+COLL_API const char *coll_dtype_name(coll_dtype type);
+COLL_API size_t coll_dtype_size(coll_dtype type);
+
+/* Name ("sum") of an operation; NULL for an unknown one. */
+COLL_API const char *coll_op_name(coll_op op);
+
+/* Where log lines go. level: 0 error, 1 warn, 2 info, 3 debug. The default
+ * writes to stderr. The callback may be called by any thread of the library. */
+typedef void (*coll_log_fn)(void *arg, int level, const char *line);
+
+/* ---- Creation --------------------------------------------------------- */
+
+#define COLL_UNIQUE_ID_BYTES 128
+
+/* Made by one rank, handed to all others by the caller (any channel). */
+typedef struct coll_unique_id {
+	char bytes[COLL_UNIQUE_ID_BYTES];
+} coll_unique_id;
+
+/* Caller's own all-gather for creation: every rank gives len_bytes at mine, all
+ * receive size * len_bytes in rank order at all. Return 0 on success. */
+typedef int (*coll_exchange_fn)(void *arg, const void *mine, void *all, size_t len_bytes);
+
+/*
+ * How to create a communicator. Initialise with COLL_CONFIG_INIT; every member
+ * left zero means: from the environment, else the default (see coll-info).
+ */
+typedef struct coll_config {
+	size_t struct_size;
+	int rank; /* -1: from the environment */
+	int size; /* 0: from the environment; alone if nothing says otherwise */
+	const coll_unique_id *id;
+	coll_exchange_fn exchange;
+	void *exchange_arg;
+	coll_log_fn log;
+	void *log_arg;
+	/* Settings by name, as in the environment but without it: an array of
+	 * "COLL_NAME=value" strings ended by NULL; they override the environment. */
+	const char *const *settings;
+} coll_config;
+
+#define COLL_CONFIG_INIT                                                       \
+	{                                                                      \
+		sizeof(coll_config), -1, 0, NULL, NULL, NULL, NULL, NULL, NULL \
+	}
+
+/*
+ * Create the communicator of all ranks of the job. cfg NULL: everything from
+ * the environment (collrun, torchrun, mpirun, COLL_*; alone if there is none).
+ * Collective: every rank calls it; returns within the configured time.
+ */
+COLL_API coll_status coll_comm_create(coll_comm **comm, const coll_config *cfg);
+
+/* An id for coll_config.id: opens the rendezvous in the calling process, which
+ * must become one of the ranks (rank 0). */
+COLL_API coll_status coll_unique_id_create(coll_unique_id *id);
+
+/* n communicators of one job in this process: comms[0..n-1], to be used by n
+ * threads, one each. */
+COLL_API coll_status coll_comm_create_all(coll_comm **comms, int n, const coll_config *cfg);
+
+/* Collective and orderly end; sets *comm to NULL. Waits (bounded) for peers
+ * still reading this rank's data. NULL and *comm == NULL are accepted. */
+COLL_API coll_status coll_comm_destroy(coll_comm **comm);
+
+/* End every pending and later call on all ranks with COLL_ERR_ABORTED. Not
+ * collective; any thread; the communicator must still be destroyed. */
+COLL_API coll_status coll_comm_abort(coll_comm *comm, const char *reason);
+
+/* ---- Queries ---------------------------------------------------------- */
+
+COLL_API int coll_comm_rank(const coll_comm *comm);
+COLL_API int coll_comm_size(const coll_comm *comm);
+/* Position among, and number of, the ranks on this rank's host. */
+COLL_API int coll_comm_local_rank(const coll_comm *comm);
+COLL_API int coll_comm_local_size(const coll_comm *comm);
+/* Host name of a rank, and the transport used to reach it; NULL if no such rank. */
+COLL_API const char *coll_comm_host(const coll_comm *comm, int rank);
+COLL_API const char *coll_comm_transport(const coll_comm *comm, int rank);
+
+/* What went wrong last on this communicator (or, with comm NULL, in this
+ * thread's last creation). Valid until the next call on the communicator. */
+typedef struct coll_error {
+	coll_status status;
+	int rank;            /* the culprit, -1 when no rank is to blame */
+	const char *host;    /* its host name, "" when unknown */
+	uint64_t operation;  /* sequence number of the call, 0 outside calls */
+	const char *kind;    /* "all_reduce", "create" ... */
+	int step;            /* step of the plan, -1 when none */
+	const char *link;    /* "shm", "tcp" ... or "" */
+	double elapsed_s;    /* since the call began */
+	const char *message; /* all of it in one readable line */
+} coll_error;
+COLL_API const coll_error *coll_last_error(const coll_comm *comm);
+
+/* One line that says how a call of this shape would be run ("all_reduce ring
+ * tile=... because ..."), written to buf as a C string. */
+COLL_API coll_status coll_comm_explain(coll_comm *comm, const char *collective, size_t count, coll_dtype type,
+                                       char *buf, size_t len_bytes);
+
+/* ---- Operations defined by the user ----------------------------------- */
+
+/* inout[i] = left[i] op inout[i] for count elements; left comes from lower
+ * ranks. Runs on the host, must not call the library. */
+typedef void (*coll_user_fn)(void *arg, const void *left, void *inout, size_t count, coll_dtype type);
+
+/* commutative 0: operands are combined in rank order. */
+COLL_API coll_status coll_op_create(coll_op *op, coll_comm *comm, coll_user_fn fn, void *arg, int commutative);
+/* Sum of scale * x; scale points to one element of type (float types only). */
+COLL_API coll_status coll_op_create_premul_sum(coll_op *op, coll_comm *comm, const void *scale, coll_dtype type);
+COLL_API coll_status coll_op_destroy(coll_op *op, coll_comm *comm);
+
+/* ---- Memory ----------------------------------------------------------- */
+
+/* Memory that all local ranks can map: the fastest buffers. Freed by
+ * coll_mem_free(); zeroed; at least 64-byte aligned; len_bytes 0 gives NULL. */
+COLL_API coll_status coll_mem_alloc(coll_comm *comm, void **ptr, size_t len_bytes);
+COLL_API coll_status coll_mem_free(coll_comm *comm, void *ptr);
+/* Announce plain memory for faster access. The range must stay valid until
+ * coll_mem_deregister() of the same ptr. Local: not collective. */
+COLL_API coll_status coll_mem_register(coll_comm *comm, void *ptr, size_t len_bytes);
+COLL_API coll_status coll_mem_deregister(coll_comm *comm, void *ptr);
+
+/* ---- Collectives ------------------------------------------------------ */
+
+/* stream must be NULL in this version (COLL_ERR_UNSUPPORTED otherwise). */
+
+/* in, out: count elements; out = reduction over ranks, on every rank. */
+COLL_API coll_status coll_all_reduce(const void *in, void *out, size_t count, coll_dtype type, coll_op op,
+                                     coll_comm *comm, coll_stream *stream);
+/* out is written (and may be NULL elsewhere) at root only. */
+COLL_API coll_status coll_reduce(const void *in, void *out, size_t count, coll_dtype type, coll_op op, int root,
+                                 coll_comm *comm, coll_stream *stream);
+/* in is read at root only (may be NULL elsewhere); out is written everywhere. */
+COLL_API coll_status coll_broadcast(const void *in, void *out, size_t count, coll_dtype type, int root, coll_comm *comm,
+                                    coll_stream *stream);
+/* in: count; out: size * count elements, rank r's at r * count. */
+COLL_API coll_status coll_all_gather(const void *in, void *out, size_t count, coll_dtype type, coll_comm *comm,
+                                     coll_stream *stream);
+/* in: size * count; out: count elements, block rank of the reduction. */
+COLL_API coll_status coll_reduce_scatter(const void *in, void *out, size_t count, coll_dtype type, coll_op op,
+                                         coll_comm *comm, coll_stream *stream);
+/* in, out: size * count; block d of in goes to rank d, block s of out came from s. */
+COLL_API coll_status coll_all_to_all(const void *in, void *out, size_t count, coll_dtype type, coll_comm *comm,
+                                     coll_stream *stream);
+/* out: size * count elements at root only. */
+COLL_API coll_status coll_gather(const void *in, void *out, size_t count, coll_dtype type, int root, coll_comm *comm,
+                                 coll_stream *stream);
+/* in: size * count elements at root only; out: count. */
+COLL_API coll_status coll_scatter(const void *in, void *out, size_t count, coll_dtype type, int root, coll_comm *comm,
+                                  coll_stream *stream);
+/* Inclusive: out at rank r = in of rank 0 op ... op in of rank r. */
+COLL_API coll_status coll_scan(const void *in, void *out, size_t count, coll_dtype type, coll_op op, coll_comm *comm,
+                               coll_stream *stream);
+COLL_API coll_status coll_barrier(coll_comm *comm, coll_stream *stream);
+
+/*
+ * Vector variants. counts[r] elements per rank, at offsets[r] elements from the
+ * start of the buffer (NULL offsets: packed in rank order). The arrays are read
+ * during the call only. all_gatherv and reduce_scatterv: counts are the same on
+ * all ranks. gatherv, scatterv: counts and offsets are read at root only, and
+ * count is this rank's own. all_to_allv: each pair agrees. Blocks of out must
+ * not overlap.
+ */
+COLL_API coll_status coll_all_gatherv(const void *in, void *out, const size_t *counts, const size_t *offsets,
+                                      coll_dtype type, coll_comm *comm, coll_stream *stream);
+COLL_API coll_status coll_reduce_scatterv(const void *in, void *out, const size_t *counts, const size_t *offsets,
+                                          coll_dtype type, coll_op op, coll_comm *comm, coll_stream *stream);
+COLL_API coll_status coll_all_to_allv(const void *in, const size_t *in_counts, const size_t *in_offsets, void *out,
+                                      const size_t *out_counts, const size_t *out_offsets, coll_dtype type,
+                                      coll_comm *comm, coll_stream *stream);
+COLL_API coll_status coll_gatherv(const void *in, size_t count, void *out, const size_t *counts, const size_t *offsets,
+                                  coll_dtype type, int root, coll_comm *comm, coll_stream *stream);
+COLL_API coll_status coll_scatterv(const void *in, const size_t *counts, const size_t *offsets, void *out, size_t count,
+                                   coll_dtype type, int root, coll_comm *comm, coll_stream *stream);
+
+/* ---- Pairs ------------------------------------------------------------ */
+
+/* In order per pair; count and type agree on both sides. A blocking send may
+ * wait for its receive: use coll_send_recv() to exchange. */
+COLL_API coll_status coll_send(const void *buf, size_t count, coll_dtype type, int peer, coll_comm *comm,
+                               coll_stream *stream);
+COLL_API coll_status coll_recv(void *buf, size_t count, coll_dtype type, int peer, coll_comm *comm,
+                               coll_stream *stream);
+/* Both at once, possibly with different peers (-1: that half is left out). */
+COLL_API coll_status coll_send_recv(const void *sendbuf, size_t send_count, int dest, void *recvbuf, size_t recv_count,
+                                    int source, coll_dtype type, coll_comm *comm, coll_stream *stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,201 @@
+/*
+ * The transport interface: a table of functions that moves frames between two
+ * processes. A transport knows processes, links and channels; it never sees a
+ * rank, a plan or a communicator.
+ *
+ *   instance   one per context and transport: listeners, wakeups, budgets
+ *   link       the relation between this process and one other process
+ *   channel    one direction of one lane: one producer, one consumer, frames in
+ *              order, a fixed number of slots granted by the receiver
+ *
+ * Who may call what. open, close, fini, address, link_*, channel_* and service
+ * are called by any thread of the context, one at a time per object. slot, post,
+ * post_ref, view, done and recv_into are called by one thread at a time per
+ * channel; different channels of one instance may be used by different threads
+ * at once, so what they share inside the transport is locked (or needs no lock)
+ * inside. progress may be called by several threads at once: it may return at
+ * once when another thread is inside. Nothing here blocks unless it says so.
+ */
+#ifndef COLL_TRANSPORT_H
+#define COLL_TRANSPORT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "coll/coll.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* 128-bit incarnation of a process (of a context, to be exact): never reused. */
+struct coll_process_id {
+	uint64_t word[2];
+};
+
+/* What a transport says about itself; numbers feed the cost model and must be
+ * equal on all ranks (they come from tables or configuration, not from a
+ * measurement made by one rank). */
+struct coll_transport_caps {
+	double latency_ns;     /* one frame, one way */
+	double overhead_ns;    /* CPU time per frame and side */
+	double bytes_per_ns;   /* payload rate of one link, one direction */
+	uint32_t depth;        /* slots per channel it likes (>= 2) */
+	size_t slot_bytes_max; /* largest frame */
+	bool post_ref;         /* sends from user memory without a copy into a slot */
+	bool recv_into;        /* receives into user memory without a view */
+	bool cross_host;       /* can reach another host */
+};
+
+/* What a context lends to its transports. Everything here outlives the instance. */
+struct coll_transport_env {
+	size_t size;
+	struct coll_process_id self;
+	uint64_t job_key[2]; /* shared secret of the job: handshakes prove it */
+	const char *host_id; /* equal on processes that may try shared memory */
+	void *hub;           /* loop: the object shared by ranks of one process, else NULL */
+	int wake_fd;         /* eventfd: written to wake this context's sleeper */
+	void *ctx;
+	/* The text of a setting ("COLL_TCP_INTERFACE"), never NULL ("" when unset). */
+	const char *(*setting)(void *ctx, const char *name);
+	/* level as coll_log_fn. Any thread. */
+	void (*log)(void *ctx, int level, const char *format, ...);
+	/* A link broke, or the process behind it is gone. Any thread; once per link.
+	 * why: COLL_ERR_PEER_DEAD, COLL_ERR_CORRUPT or COLL_ERR_SYSTEM. */
+	void (*link_down)(void *ctx, const struct coll_process_id *peer, coll_status why, const char *cause);
+};
+
+/* Names a channel on both ends. */
+struct coll_channel_key {
+	uint64_t comm; /* communicator id */
+	uint32_t epoch;
+	uint16_t lane;
+	uint16_t window;
+};
+
+/* Travels with every frame and is checked by the receiver's engine before any
+ * byte of it is used. */
+struct coll_frame {
+	uint64_t sequence;  /* operation number on the communicator */
+	uint32_t signature; /* hash of kind, type, op, count, root; see comm/call.c */
+	uint32_t len_bytes;
+};
+
+/* Completion of a by-reference transfer. The transport sets status and then
+ * pending = 0, only from inside a call made by the channel's own thread
+ * (progress included). */
+struct coll_cookie {
+	uint32_t pending;
+	coll_status status;
+};
+
+/* Memory by handle. base may be NULL for memory this process cannot touch. */
+struct coll_memory {
+	size_t size;
+	int kind; /* 0 host */
+	char *base;
+	size_t len_bytes;
+	void *keys; /* of the transport that registered it, or NULL */
+};
+
+enum coll_direction { COLL_DIR_SEND, COLL_DIR_RECV };
+
+struct coll_transport {
+	size_t size; /* sizeof(struct coll_transport) of whoever filled it */
+	const char *name;
+
+	/* Make an instance. On failure *inst is untouched and nothing is left. */
+	coll_status (*open)(const struct coll_transport_env *env, void **inst);
+	/* Refuse new work and wake sleepers; idempotent, never blocks, any thread. */
+	void (*close)(void *inst);
+	/* Free everything; links and channels are closed before. Never blocks for
+	 * longer than 100 ms. NULL accepted. */
+	void (*fini)(void *inst);
+
+	/* Fill caps; agreed facts only. */
+	void (*caps)(void *inst, struct coll_transport_caps *caps);
+
+	/* Write the bytes that let others reach this instance (at most cap);
+	 * exchanged by bootstrap. */
+	coll_status (*address)(void *inst, void *buf, size_t cap, size_t *len_bytes);
+
+	/* Whether the process with this address can be reached (host, family ...);
+	 * decided from the two addresses, so that both ends decide alike. why: one
+	 * line when not. */
+	bool (*reachable)(void *inst, const void *address, size_t len_bytes, char *why, size_t why_bytes);
+
+	/* The link to a process: at most one per peer; starts connecting and returns
+	 * at once. Both ends call it sooner or later; simultaneous opens yield one
+	 * working link. link_close never blocks; frames already posted are still
+	 * delivered if the peer lives (TCP: flushed by fini, bounded). */
+	coll_status (*link_open)(void *inst, const struct coll_process_id *peer, const void *address, size_t len_bytes,
+	                         void **link);
+	void (*link_close)(void *link);
+	/* OK: usable; AGAIN: connecting; error: broken for good (sticky). */
+	coll_status (*link_status)(void *link);
+
+	/* One end of a channel with slots slots of slot_bytes each (equal at both
+	 * ends, agreed). Opening the receiving end grants the credits; until then the
+	 * sender's slot() says AGAIN. channel_close of a receiving end discards what
+	 * has arrived. */
+	coll_status (*channel_open)(void *link, const struct coll_channel_key *key, enum coll_direction dir,
+	                            size_t slot_bytes, uint32_t slots, void **channel);
+	void (*channel_close)(void *channel);
+
+	/* Make the next outgoing slot of at least len bytes (<= slot_bytes) writable at
+	 * *p. AGAIN when the peer has granted no credit. The slot is the caller's
+	 * until post(); asking again before post() gives the same slot. */
+	coll_status (*slot)(void *channel, size_t len_bytes, void **p);
+	/* Send the slot; never AGAIN after a successful slot(). */
+	coll_status (*post)(void *channel, const struct coll_frame *frame);
+	/* Send frame->len_bytes from user memory. OK: accepted, the memory is lent
+	 * until cookie->pending is 0 (may already be so on return). AGAIN: no credit.
+	 * UNSUPPORTED: use slot and post for this one. */
+	coll_status (*post_ref)(void *channel, const void *ptr, const struct coll_memory *mem,
+	                        const struct coll_frame *frame, struct coll_cookie *cookie);
+	/* The next incoming frame in place: AGAIN if there is none yet. Valid until
+	 * done(); asking again before done() gives the same frame. */
+	coll_status (*view)(void *channel, const void **p, struct coll_frame *frame);
+	/* Give the viewed frame's slot back to the sender. */
+	coll_status (*done)(void *channel);
+	/* Announce where the next frame goes. The frame must match expect in every
+	 * member before a byte is written to ptr; otherwise cookie->status is
+	 * COLL_ERR_MISMATCH, memory untouched, and view() still shows that frame.
+	 * UNSUPPORTED: use view. OK: ptr is lent until cookie->pending is 0; view and
+	 * done are not called for this frame. */
+	coll_status (*recv_into)(void *channel, void *ptr, const struct coll_memory *mem,
+	                         const struct coll_frame *expect, struct coll_cookie *cookie);
+
+	/* Drain everything granted, move queued bytes, complete cookies. Returns > 0
+	 * if anything happened, 0 if not. Never blocks. */
+	int (*progress)(void *inst);
+
+	/* Sleeping. After arm() returns OK, any new frame, credit, completion or link
+	 * event for this context writes env->wake_fd (or makes poll_fd readable).
+	 * AGAIN: something is there already, do not sleep. disarm() after waking. */
+	coll_status (*arm)(void *inst);
+	void (*disarm)(void *inst);
+	/* A descriptor to poll beside wake_fd while armed, or -1. */
+	int (*poll_fd)(void *inst);
+
+	/* The service thread polls service_fd (-1: none) and calls service() when it
+	 * is readable: accept, handshake, notice deaths. Bounded work, never blocks;
+	 * runs at the same time as the data path. */
+	int (*service_fd)(void *inst);
+	void (*service)(void *inst);
+
+	/* Memory. map_alloc makes memory that peers on this host can map (NULL member
+	 * result UNSUPPORTED: the caller uses plain memory). reg announces plain
+	 * memory. */
+	coll_status (*mem_alloc)(void *inst, size_t len_bytes, struct coll_memory *mem);
+	void (*mem_free)(void *inst, struct coll_memory *mem);
+	coll_status (*mem_reg)(void *inst, struct coll_memory *mem);
+	void (*mem_dereg)(void *inst, struct coll_memory *mem);
+};
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,212 @@
+/*
+ * Settings: the table, its parsers, and where each value came from.
+ */
+#include "base/config.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/hash.h"
+
+enum row_kind { KIND_INT, KIND_SIZE, KIND_BOOL, KIND_TEXT };
+enum { SCOPE_LOCAL = 0, SCOPE_AGREED = 1 };
+
+const struct coll_setting_row coll_setting_rows[COLL_SETTING_COUNT] = {
+#define ROW(kind, scope, member, name, def, help) {name, def, help, SCOPE_##scope},
+#include "base/config_rows.h"
+#undef ROW
+};
+
+static const struct {
+	enum row_kind kind;
+	size_t offset;
+} slots[COLL_SETTING_COUNT] = {
+#define ROW(kind, scope, member, name, def, help) {KIND_##kind, offsetof(struct coll_settings, member)},
+#include "base/config_rows.h"
+#undef ROW
+};
+
+static int find_row(const char *name, size_t len)
+{
+	for (int i = 0; i < COLL_SETTING_COUNT; i++)
+		if (strlen(coll_setting_rows[i].name) == len && memcmp(coll_setting_rows[i].name, name, len) == 0)
+			return i;
+	return -1;
+}
+
+static bool parse_size(const char *text, size_t *value)
+{
+	char *end;
+	unsigned long long v;
+	int shift = 0;
+
+	errno = 0;
+	v = strtoull(text, &end, 10);
+	if (end == text || *text == '-' || errno)
+		return false;
+	switch (toupper((unsigned char)*end)) {
+	case 'K': shift = 10, end++; break;
+	case 'M': shift = 20, end++; break;
+	case 'G': shift = 30, end++; break;
+	default: break;
+	}
+	if (*end || v > (SIZE_MAX >> shift))
+		return false;
+	*value = (size_t)v << shift;
+	return true;
+}
+
+static bool parse_int(const char *text, int *value)
+{
+	char *end;
+	long v;
+
+	errno = 0;
+	v = strtol(text, &end, 10);
+	if (end == text || *end || errno || v < INT_MIN || v > INT_MAX)
+		return false;
+	*value = (int)v;
+	return true;
+}
+
+static bool parse_bool(const char *text, bool *value)
+{
+	static const char *const yes[] = {"1", "on", "yes", "true"};
+	static const char *const no[] = {"0", "off", "no", "false"};
+
+	for (int i = 0; i < 4; i++) {
+		if (strcasecmp(text, yes[i]) == 0)
+			return *value = true, true;
+		if (strcasecmp(text, no[i]) == 0)
+			return *value = false, true;
+	}
+	return false;
+}
+
+static coll_status assign(struct coll_settings *s, int row, const char *text, const char *source,
+                          struct coll_error_box *err)
+{
+	void *at = (char *)s + slots[row].offset;
+	static const char *const wants[] = {"a whole number", "a size such as 64K", "0 or 1", "a shorter text"};
+	bool ok = strlen(text) < COLL_TEXT_MAX;
+
+	switch (slots[row].kind) {
+	case KIND_INT: ok = ok && parse_int(text, at); break;
+	case KIND_SIZE: ok = ok && parse_size(text, at); break;
+	case KIND_BOOL: ok = ok && parse_bool(text, at); break;
+	case KIND_TEXT:
+		if (ok)
+			strcpy(at, text);
+		break;
+	}
+	if (!ok)
+		return coll_error_set(err, COLL_ERR_CONFIG, "%s=%.80s (%s): expected %s", coll_setting_rows[row].name,
+		                      text, source, wants[slots[row].kind]);
+	strcpy(s->text[row], text);
+	snprintf(s->source[row], sizeof(s->source[row]), "%s", source);
+	return COLL_OK;
+}
+
+/* "NAME=value" */
+static coll_status assign_pair(struct coll_settings *s, const char *pair, const char *source,
+                               struct coll_error_box *err)
+{
+	const char *eq = strchr(pair, '=');
+	int row = eq ? find_row(pair, (size_t)(eq - pair)) : -1;
+
+	if (row < 0)
+		return coll_error_set(err, COLL_ERR_CONFIG, "%.80s (%s): no such setting", pair, source);
+	return assign(s, row, eq + 1, source, err);
+}
+
+static coll_status load_file(struct coll_settings *s, const char *path, struct coll_error_box *err)
+{
+	char line[COLL_TEXT_MAX + 64], source[80];
+	FILE *f = fopen(path, "re");
+	coll_status st = COLL_OK;
+
+	if (!f)
+		return coll_error_set(err, COLL_ERR_CONFIG, "COLL_CONFIG_FILE=%s: %s", path, strerror(errno));
+	for (int n = 1; st == COLL_OK && fgets(line, sizeof(line), f); n++) {
+		char *p = line, *end = line + strlen(line);
+
+		while (end > p && isspace((unsigned char)end[-1]))
+			*--end = 0;
+		while (isspace((unsigned char)*p))
+			p++;
+		if (!*p || *p == '#')
+			continue;
+		snprintf(source, sizeof(source), "file %.50s:%d", path, n);
+		st = assign_pair(s, p, source, err);
+	}
+	fclose(f);
+	return st;
+}
+
+static coll_status load_environment(struct coll_settings *s, char *unknown, struct coll_error_box *err)
+{
+	for (char **e = environ; e && *e; e++) {
+		const char *eq = strchr(*e, '=');
+		int row;
+		coll_status st;
+
+		if (!eq || strncmp(*e, "COLL_", 5) != 0 || strncmp(*e, "COLL_CONFIG_FILE=", 17) == 0)
+			continue;
+		row = find_row(*e, (size_t)(eq - *e));
+		if (row < 0) {
+			if (unknown)
+				snprintf(unknown, COLL_TEXT_MAX, "%.*s", (int)(eq - *e), *e);
+			continue;
+		}
+		st = assign(s, row, eq + 1, "environment", err);
+		if (st != COLL_OK)
+			return st;
+	}
+	return COLL_OK;
+}
+
+coll_status coll_settings_load(struct coll_settings *s, const coll_config *cfg, char unknown[COLL_TEXT_MAX],
+                               struct coll_error_box *err)
+{
+	const char *path = getenv("COLL_CONFIG_FILE");
+	coll_status st = COLL_OK;
+
+	memset(s, 0, sizeof(*s));
+	if (unknown)
+		*unknown = 0;
+	for (int i = 0; i < COLL_SETTING_COUNT && st == COLL_OK; i++)
+		st = assign(s, i, coll_setting_rows[i].def, "default", err);
+	if (st == COLL_OK && path && *path)
+		st = load_file(s, path, err);
+	if (st == COLL_OK)
+		st = load_environment(s, unknown, err);
+	for (size_t i = 0; st == COLL_OK && cfg && cfg->settings && cfg->settings[i]; i++)
+		st = assign_pair(s, cfg->settings[i], "caller", err);
+	return st;
+}
+
+const char *coll_settings_text(const struct coll_settings *s, const char *name)
+{
+	int row = find_row(name, strlen(name));
+	const char *e;
+
+	if (row >= 0)
+		return s->text[row];
+	e = strncmp(name, "COLL_", 5) == 0 ? getenv(name) : NULL;
+	return e ? e : "";
+}
+
+uint64_t coll_settings_hash(const struct coll_settings *s)
+{
+	uint64_t h = 1;
+
+	for (int i = 0; i < COLL_SETTING_COUNT; i++)
+		if (coll_setting_rows[i].agreed)
+			h = coll_hash_bytes(h, s->text[i], strlen(s->text[i]));
+	return h;
+}

@@ -1,0 +1,60 @@
+/*
+ * Settings: one table (config_rows.h) filled from defaults, a file, the
+ * environment and the caller, each value with its source. Code reads the struct,
+ * never getenv.
+ */
+#ifndef COLL_BASE_CONFIG_H
+#define COLL_BASE_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "coll/coll.h"
+
+enum { COLL_TEXT_MAX = 256 };
+
+#define COLL_MEMBER_INT(m)  int m;
+#define COLL_MEMBER_SIZE(m) size_t m;
+#define COLL_MEMBER_BOOL(m) bool m;
+#define COLL_MEMBER_TEXT(m) char m[COLL_TEXT_MAX];
+
+enum coll_setting_id {
+#define ROW(kind, scope, member, name, def, help) COLL_SETTING_##member,
+#include "base/config_rows.h"
+#undef ROW
+	COLL_SETTING_COUNT
+};
+
+struct coll_settings {
+#define ROW(kind, scope, member, name, def, help) COLL_MEMBER_##kind(member)
+#include "base/config_rows.h"
+#undef ROW
+	char text[COLL_SETTING_COUNT][COLL_TEXT_MAX]; /* as written */
+	char source[COLL_SETTING_COUNT][80];          /* "default", "environment", "file PATH:3", "caller" */
+};
+
+struct coll_setting_row {
+	const char *name;
+	const char *def;
+	const char *help;
+	bool agreed;
+};
+extern const struct coll_setting_row coll_setting_rows[COLL_SETTING_COUNT];
+
+/* Defaults, then COLL_CONFIG_FILE, then the environment, then cfg->settings (cfg
+ * may be NULL). A malformed value or a name nobody knows in a file or in
+ * cfg->settings is COLL_ERR_CONFIG; an unknown COLL_ variable in the
+ * environment is returned in *unknown (may be NULL), "" if none. */
+coll_status coll_settings_load(struct coll_settings *s, const coll_config *cfg, char unknown[COLL_TEXT_MAX],
+                               struct coll_error_box *err);
+
+/* Text of a setting by name, "" when unset; also finds COLL_* names that are not
+ * rows when the environment had them (for plugin transports). */
+const char *coll_settings_text(const struct coll_settings *s, const char *name);
+
+/* Hash over the AGREED rows. */
+uint64_t coll_settings_hash(const struct coll_settings *s);
+
+#endif

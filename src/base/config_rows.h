@@ -1,0 +1,37 @@
+/*
+ * Every setting of the library: one row each, read by the environment, the file
+ * named by COLL_CONFIG_FILE, coll_config.settings and coll-info.
+ *
+ *   ROW(kind, member, name, default, help)
+ *
+ * kind: INT (int), SIZE (size_t, with K M G suffixes), BOOL (bool), TEXT
+ * (char[COLL_TEXT_MAX]). AGREED rows must be equal on all ranks (a hash is
+ * compared at creation); LOCAL rows may differ.
+ */
+ROW(INT, LOCAL, timeout_ms, "COLL_TIMEOUT_MS", "30000", "a peer that answers nothing for this long is an error")
+ROW(INT, LOCAL, arrival_timeout_ms, "COLL_ARRIVAL_TIMEOUT_MS", "600000", "a live peer that does not enter the call for this long is an error")
+ROW(INT, LOCAL, create_timeout_ms, "COLL_CREATE_TIMEOUT_MS", "60000", "creation must finish within this time")
+ROW(TEXT, LOCAL, debug, "COLL_DEBUG", "warn", "log level: error, warn, info, debug")
+ROW(TEXT, LOCAL, log_file, "COLL_LOG_FILE", "", "write log lines to this file; %r is the rank, %p the process")
+ROW(TEXT, AGREED, algo, "COLL_ALGO", "", "force algorithms: ring, or all_reduce:ring,broadcast:binomial")
+ROW(TEXT, AGREED, transports, "COLL_TRANSPORTS", "", "transports to use, in order of preference: shm,tcp (all when empty)")
+ROW(TEXT, LOCAL, host_id, "COLL_HOST_ID", "", "ranks with the same text count as one host (default: found)")
+ROW(BOOL, AGREED, native, "COLL_NATIVE", "1", "use hand-written paths for the smallest messages where they exist")
+ROW(SIZE, AGREED, slot_bytes, "COLL_SLOT_BYTES", "0", "largest frame; 0: chosen from the memory budget")
+ROW(INT, AGREED, slots, "COLL_SLOTS", "0", "slots per channel, at least 2; 0: the transport's choice")
+ROW(INT, AGREED, windows, "COLL_WINDOWS", "0", "most tiles in flight; 0: chosen by the cost model")
+ROW(SIZE, AGREED, memory_budget, "COLL_MEMORY_BUDGET", "256M", "bound for channel slots and scratch, per rank")
+ROW(BOOL, AGREED, verify, "COLL_VERIFY", "0", "verify every new plan before it runs, up to 64 ranks")
+ROW(BOOL, LOCAL, service, "COLL_SERVICE_THREAD", "1", "run the service thread (without it a dead or silent peer is noticed late)")
+ROW(INT, LOCAL, spin_us, "COLL_SPIN_US", "50", "how long a wait spins before it sleeps; 0 when ranks exceed cores")
+ROW(TEXT, LOCAL, isa, "COLL_ISA", "", "force the reduction kernels: scalar, avx2, avx512")
+ROW(TEXT, LOCAL, hook, "COLL_HOOK", "", "fault injection, for tests: see docs/guide/environment.md")
+ROW(TEXT, LOCAL, root, "COLL_ROOT", "", "rendezvous address host:port of rank 0")
+ROW(INT, LOCAL, rank, "COLL_RANK", "-1", "this process's rank (explicit launch)")
+ROW(INT, LOCAL, size, "COLL_SIZE", "0", "number of ranks (explicit launch)")
+ROW(INT, LOCAL, local_rank, "COLL_LOCAL_RANK", "-1", "rank among the ranks of this host (explicit launch)")
+ROW(INT, LOCAL, local_size, "COLL_LOCAL_SIZE", "-1", "number of ranks of this host (explicit launch)")
+ROW(TEXT, LOCAL, job_key, "COLL_JOB_KEY", "", "shared secret of the job, 32 hexadecimal digits; connections without it are refused")
+ROW(TEXT, LOCAL, interface, "COLL_INTERFACE", "", "network interfaces to use: eth0,eth1 or ^docker0 to exclude (default: by route)")
+ROW(TEXT, LOCAL, port_range, "COLL_PORT_RANGE", "", "listen on ports first-last; empty: any free port")
+ROW(TEXT, LOCAL, tcp_congestion, "COLL_TCP_CONGESTION", "", "congestion control of data sockets; empty: not paced on one host, else the system's")

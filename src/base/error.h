@@ -1,0 +1,32 @@
+/*
+ * The error box: where whoever first knows an error writes it; others pass the
+ * status on. First writer wins until cleared.
+ */
+#ifndef COLL_BASE_ERROR_H
+#define COLL_BASE_ERROR_H
+
+#include <stdarg.h>
+#include <stdint.h>
+
+#include "coll/coll.h"
+
+struct coll_error_box {
+	coll_status status;
+	int rank;
+	uint64_t operation;
+	int step;
+	double elapsed_s;
+	char host[64];
+	char kind[32];
+	char link[16];
+	char message[640];
+};
+
+void coll_error_clear(struct coll_error_box *box);
+
+/* Record status and a printf message (if nothing is recorded yet) and return
+ * status. box may be NULL. */
+coll_status coll_error_set(struct coll_error_box *box, coll_status status, const char *format, ...)
+        __attribute__((format(printf, 3, 4)));
+
+#endif

@@ -1,0 +1,55 @@
+/*
+ * Log lines: formatted whole, written with one call so that lines of several
+ * processes do not mix.
+ */
+#include "base/log.h"
+
+#include <string.h>
+#include <unistd.h>
+
+static const char *const level_names[] = {"error", "warn", "info", "debug"};
+
+int coll_log_level_from_name(const char *name)
+{
+	for (int i = 0; i < 4; i++)
+		if (strcmp(name, level_names[i]) == 0)
+			return i;
+	return -1;
+}
+
+static int prefix(const struct coll_logger *l, int level, char *buf, size_t len_bytes)
+{
+	int n;
+
+	if (l && l->rank >= 0)
+		n = snprintf(buf, len_bytes, "coll[%d/%d] %s: ", l->rank, l->size, level_names[level & 3]);
+	else
+		n = snprintf(buf, len_bytes, "coll[pid %d] %s: ", (int)getpid(), level_names[level & 3]);
+	return n < (int)len_bytes ? n : (int)len_bytes - 1;
+}
+
+void coll_log_v(const struct coll_logger *l, int level, const char *format, va_list ap)
+{
+	char line[1024];
+	int n;
+
+	if (level > (l ? (int)l->level : COLL_LOG_WARN))
+		return;
+	n = prefix(l, level, line, sizeof(line));
+	vsnprintf(line + n, sizeof(line) - (size_t)n - 1, format, ap);
+	if (l && l->fn) {
+		l->fn(l->arg, level, line);
+		return;
+	}
+	strcat(line, "\n");
+	fputs(line, l && l->file ? l->file : stderr);
+}
+
+void coll_log(const struct coll_logger *l, int level, const char *format, ...)
+{
+	va_list ap;
+
+	va_start(ap, format);
+	coll_log_v(l, level, format, ap);
+	va_end(ap);
+}

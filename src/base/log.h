@@ -1,0 +1,30 @@
+/*
+ * Log lines: a level, a sink, one line each. A logger belongs to a context; NULL
+ * means stderr at level warn.
+ */
+#ifndef COLL_BASE_LOG_H
+#define COLL_BASE_LOG_H
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "coll/coll.h"
+
+enum coll_log_level { COLL_LOG_ERROR, COLL_LOG_WARN, COLL_LOG_INFO, COLL_LOG_DEBUG };
+
+struct coll_logger {
+	enum coll_log_level level;
+	int rank; /* -1 unknown */
+	int size;
+	coll_log_fn fn; /* NULL: write to file */
+	void *arg;
+	FILE *file; /* NULL: stderr */
+};
+
+/* "info" -> COLL_LOG_INFO; -1 for an unknown name. */
+int coll_log_level_from_name(const char *name);
+
+void coll_log_v(const struct coll_logger *l, int level, const char *format, va_list ap);
+void coll_log(const struct coll_logger *l, int level, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+#endif

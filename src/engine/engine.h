@@ -1,0 +1,116 @@
+/*
+ * The engine: runs any plan over any mix of transports.
+ *
+ * An operation (coll_run) is a resumable state machine: start binds it, poll
+ * advances it as far as it can go without waiting. It knows no communicator:
+ * channels come from a fabric (a table of one function), so that comm/, the
+ * tests and the seeded scheduler drive the same code. poll never allocates, locks
+ * or makes a system call of its own.
+ */
+#ifndef COLL_ENGINE_ENGINE_H
+#define COLL_ENGINE_ENGINE_H
+
+#include "coll/transport.h"
+#include "plan/plan.h"
+#include "reduce/reduce.h"
+
+/* One channel as the engine uses it. */
+struct coll_endpoint {
+	const struct coll_transport *transport; /* complete: no NULL member */
+	void *channel;
+};
+
+/* Where channels come from. */
+struct coll_fabric {
+	void *arg;
+	/* The channel to or from a rank, opened on first use. AGAIN: the link is still
+	 * connecting (the run stays where it is). The result stays valid for the life
+	 * of the fabric. May allocate on first use only. */
+	coll_status (*channel)(void *arg, int peer, uint32_t lane, uint32_t window, enum coll_direction dir,
+	                       struct coll_endpoint **endpoint);
+	size_t slot_bytes; /* of every channel: agreed */
+};
+
+/* Where the chunks of a buffer are. Vector kinds: length elements in all. Block
+ * kinds: block b has counts[b] elements at offsets[b] (uniform: count each,
+ * packed). base is the address of block 0 of a whole buffer; for buffers that
+ * hold one block only (all_gather's in ...), single is true and base is the
+ * address of that block whichever id it is asked by. */
+struct coll_extent {
+	char *base;
+	bool single;
+	size_t count;          /* vector length, or uniform block length */
+	const size_t *counts;  /* NULL: uniform */
+	const size_t *offsets; /* NULL: packed */
+};
+
+/* One collective call, bound to a plan. */
+struct coll_job {
+	const struct coll_plan *plan;
+	struct coll_extent in;
+	struct coll_extent out;
+	size_t elem_bytes;
+	const struct coll_reduction *reduction; /* NULL for kinds that do not reduce */
+	size_t tile;      /* elements per tile (vector) or per strip of a block: agreed, see coll_run_tile() */
+	uint32_t windows; /* W: tiles in flight, agreed */
+	char *scratch;    /* coll_run_scratch_bytes() bytes, 64-byte aligned */
+	uint64_t sequence;
+	uint32_t signature;
+};
+
+/* Largest tile (elements) such that no frame of the plan exceeds slot_bytes;
+ * at least 1. The caller may use less. */
+size_t coll_run_tile(const struct coll_plan *plan, size_t elem_bytes, size_t slot_bytes);
+size_t coll_run_scratch_bytes(const struct coll_plan *plan, size_t tile, size_t elem_bytes, uint32_t windows);
+
+struct coll_run; /* opaque; reusable */
+
+/* A run able to execute any plan whose state fits; grows (allocates) in start
+ * only when a plan needs more than any before it. */
+coll_status coll_run_create(struct coll_run **run);
+void coll_run_destroy(struct coll_run **run);
+
+/* Bind job (copied) and make ready. Nothing is sent yet. */
+coll_status coll_run_start(struct coll_run *run, const struct coll_fabric *fabric, const struct coll_job *job);
+
+/* Advance. OK: retired, sends included (idempotent). AGAIN: waiting; *moved (may
+ * be NULL) says whether any step started or retired in this call. Error: the
+ * first one met; the run must then be quiesced by closing its channels. */
+coll_status coll_run_poll(struct coll_run *run, bool *moved);
+
+/* Whom and what the run waits for, for diagnosis: the first unfinished step of
+ * the first unfinished lane. peer -1 when it waits for nobody. */
+struct coll_run_where {
+	int peer;
+	uint32_t step; /* index into plan->steps */
+	uint32_t lane;
+	size_t tile;
+	size_t tiles;
+	/* With COLL_ERR_MISMATCH or COLL_ERR_CORRUPT: the frame that did not fit. */
+	struct coll_frame frame;
+};
+void coll_run_where(const struct coll_run *run, struct coll_run_where *where);
+
+/* Counters since creation, for tests and reports. */
+struct coll_run_stats {
+	uint64_t steps;
+	uint64_t frames_sent;
+	uint64_t frames_received;
+	uint64_t bytes_sent;
+	uint64_t bytes_copied; /* into slots, out of views, between buffers */
+	uint64_t bytes_reduced;
+	uint64_t by_reference; /* frames sent by post_ref or received by recv_into */
+};
+const struct coll_run_stats *coll_run_stats(const struct coll_run *run);
+
+/* Ragged cut, the one place that knows it: chunk c of n over count elements.
+ * The first count % n chunks are one element longer. */
+static inline void coll_cut(size_t count, uint32_t n, uint32_t c, size_t *first, size_t *len)
+{
+	size_t q = count / n, r = count % n;
+
+	*first = c * q + (c < r ? c : r);
+	*len = q + (c < r);
+}
+
+#endif

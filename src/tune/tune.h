@@ -1,0 +1,51 @@
+/*
+ * Choice: from agreed facts to an algorithm, a tile and a window count.
+ * Closed-form costs; never builds a plan; the same inputs give the same answer
+ * on every rank.
+ */
+#ifndef COLL_TUNE_TUNE_H
+#define COLL_TUNE_TUNE_H
+
+#include "algos/algos.h"
+#include "coll/transport.h"
+
+/* Agreed facts of a communicator. */
+struct coll_tune_facts {
+	int size;
+	struct coll_transport_caps caps; /* of the slowest pair of the communicator */
+	double reduce_bytes_per_ns;      /* table value, not measured */
+	double copy_bytes_per_ns;
+	bool oversubscribed; /* more ranks than cores on some host */
+	size_t slot_bytes;
+	uint32_t windows_max;
+	size_t scratch_bytes_max; /* per operation */
+	const char *forced;       /* COLL_ALGO, "" when unset */
+};
+
+struct coll_tune_call {
+	enum coll_kind kind;
+	size_t count; /* elements: of the vector, or of the (largest known) block */
+	size_t elem_bytes;
+	bool ordered;
+	bool ragged;   /* v-variant whose lengths all ranks know */
+	bool pairwise; /* v-variant whose lengths only the ends know */
+};
+
+struct coll_tune_choice {
+	const struct coll_algo *algo;
+	double cost_ns;
+	uint32_t windows; /* the most tiles worth having in flight */
+	char why[160];    /* one line for humans: the winner and the runner-up */
+};
+
+/* COLL_ERR_CONFIG when COLL_ALGO names an unknown algorithm or one that cannot
+ * serve this call. why == NULL inside choice is never read on failure. explain:
+ * fill choice->why (costs time). */
+coll_status coll_tune_select(const struct coll_tune_facts *facts, const struct coll_tune_call *call, bool explain,
+                             struct coll_tune_choice *choice);
+
+/* Price of one row, ns. */
+double coll_tune_cost(const struct coll_tune_facts *facts, const struct coll_tune_call *call,
+                      const struct coll_algo *algo);
+
+#endif

@@ -1,0 +1,30 @@
+/*
+ * The transports built in, and the defaults of the table.
+ */
+#ifndef COLL_TRANSPORTS_REGISTRY_H
+#define COLL_TRANSPORTS_REGISTRY_H
+
+#include "coll/transport.h"
+
+extern const struct coll_transport coll_transport_loop;
+extern const struct coll_transport coll_transport_shm;
+extern const struct coll_transport coll_transport_tcp;
+
+/* In order of preference, ended by NULL: loop, shm, tcp. */
+extern const struct coll_transport *const coll_transports[];
+
+/* NULL when there is none of that name. */
+const struct coll_transport *coll_transport_find(const char *name);
+
+/* A copy of t with every missing (NULL) member replaced by the dummy's, and
+ * members beyond t->size likewise. */
+void coll_transport_complete(const struct coll_transport *t, struct coll_transport *full);
+
+/* loop: the object that joins the instances of one process. */
+struct coll_loop_hub;
+coll_status coll_loop_hub_create(struct coll_loop_hub **hub);
+void coll_loop_hub_destroy(struct coll_loop_hub **hub);
+
+/* hook: a table that wraps another (see transports/hook/hook.h). */
+
+#endif
