@@ -1,0 +1,151 @@
+/*
+ * Checks for test programs that must also run where Criterion is not: cross
+ * builds under qemu, and programs where threads race.
+ *
+ * Three ways to use it:
+ *  - A file of TEST(suite, name) { ... } functions, listed in coll_dual_tests:
+ *    it becomes a Criterion program where Criterion is found and a plain program
+ *    elsewhere (main() is in this header; an argument selects tests by
+ *    substring). Write nothing else into such a file that needs Criterion.
+ *  - A program with its own main(), listed in coll_plain_tests: define
+ *    PLAIN_OWN_MAIN before the include, call the tests through PLAIN_RUN(fn),
+ *    end with `return plain_summary();`.
+ *  - Helpers shared by several files may use CHECK and REQUIRE freely.
+ *
+ * CHECK(cond, ...) records a failure and goes on; REQUIRE(cond, ...) returns from
+ * the (void) function as well; SKIP(why) ends a test as skipped. The optional
+ * arguments are a printf format (a literal) and its values. CHECK may be used by any thread.
+ * The last line of output is `N passed, N failed, N skipped`, counted in tests;
+ * the exit status is 1 when any failed or none ran.
+ */
+#ifndef COLL_TESTS_PLAIN_H
+#define COLL_TESTS_PLAIN_H
+
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#define CHECK(cond, ...) ((cond) ? (void)0 : plain_fail(__FILE__, __LINE__, #cond, " " __VA_ARGS__))
+#define REQUIRE(cond, ...)                                                      \
+	do {                                                                    \
+		if (!(cond)) {                                                  \
+			plain_fail(__FILE__, __LINE__, #cond, " " __VA_ARGS__); \
+			return;                                                 \
+		}                                                               \
+	} while (0)
+
+/* One failed check: where, the source text of the check, and its message. */
+static inline void plain_fail(const char *file, int line, const char *text, const char *fmt, ...)
+        __attribute__((format(printf, 4, 5)));
+
+#ifdef COLL_WITH_CRITERION
+
+#include <criterion/criterion.h>
+
+#define TEST(suite, name) Test(suite, name)
+#define SKIP(why)         cr_skip(why)
+
+static inline void plain_fail(const char *file, int line, const char *text, const char *fmt, ...)
+{
+	char message[512];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(message, sizeof(message), fmt, ap);
+	va_end(ap);
+	cr_expect(false, "%s:%d: %s%s", file, line, text, message);
+}
+
+#else
+
+struct plain_test {
+	const char *suite;
+	const char *name;
+	void (*run)(void);
+	struct plain_test *next;
+};
+
+/* Weak: one instance per program, however many of its files include this. */
+__attribute__((weak)) struct plain_test *plain_first, **plain_last;
+__attribute__((weak)) atomic_int plain_failures; /* of the test that runs */
+__attribute__((weak)) const char *plain_skip_why;
+__attribute__((weak)) int plain_passed, plain_failed, plain_skipped;
+
+enum { PLAIN_FAILURES_SHOWN = 20 };
+
+#define SKIP(why)                     \
+	do {                          \
+		plain_skip_why = why; \
+		return;               \
+	} while (0)
+
+#define TEST(s, n)                                                       \
+	static void s##_##n(void);                                       \
+	__attribute__((constructor)) static void s##_##n##_add(void)     \
+	{                                                                \
+		static struct plain_test test = {#s, #n, s##_##n, NULL}; \
+                                                                         \
+		*(plain_last ? plain_last : &plain_first) = &test;       \
+		plain_last = &test.next;                                 \
+	}                                                                \
+	static void s##_##n(void)
+
+#define PLAIN_RUN(fn) plain_run("", #fn, fn)
+
+static inline void plain_fail(const char *file, int line, const char *text, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (atomic_fetch_add(&plain_failures, 1) >= PLAIN_FAILURES_SHOWN)
+		return;
+	flockfile(stderr);
+	fprintf(stderr, "%s:%d: failed: %s", file, line, text);
+	va_start(ap, fmt);
+	vfprintf(stderr, fmt, ap);
+	va_end(ap);
+	fputc('\n', stderr);
+	funlockfile(stderr);
+}
+
+static inline void plain_run(const char *suite, const char *name, void (*run)(void))
+{
+	int failures;
+
+	atomic_store(&plain_failures, 0);
+	plain_skip_why = NULL;
+	run();
+	failures = atomic_load(&plain_failures);
+	if (failures > 0) {
+		plain_failed++;
+		printf("FAIL %s %s: %d checks failed\n", suite, name, failures);
+	} else if (plain_skip_why) {
+		plain_skipped++;
+		printf("skip %s %s: %s\n", suite, name, plain_skip_why);
+	} else {
+		plain_passed++;
+		printf("ok   %s %s\n", suite, name);
+	}
+	fflush(stdout);
+}
+
+/* Prints the last line; returns main()'s exit status. */
+static inline int plain_summary(void)
+{
+	printf("%d passed, %d failed, %d skipped\n", plain_passed, plain_failed, plain_skipped);
+	return plain_failed > 0 || plain_passed + plain_skipped == 0;
+}
+
+#ifndef PLAIN_OWN_MAIN
+__attribute__((weak)) int main(int argc, char **argv)
+{
+	for (struct plain_test *t = plain_first; t; t = t->next)
+		if (argc < 2 || strstr(t->name, argv[1]) || strstr(t->suite, argv[1]))
+			plain_run(t->suite, t->name, t->run);
+	return plain_summary();
+}
+#endif
+
+#endif
+#endif
