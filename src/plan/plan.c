@@ -1,0 +1,32 @@
+/*
+ * Small things of plan.h: names, and the end of a plan's life.
+ */
+#include "plan/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const kind_names[] = {
+        "all_reduce", "reduce",  "broadcast", "all_gather", "reduce_scatter", "all_to_all",
+        "gather",     "scatter", "scan",      "barrier",    "send_recv",
+};
+static_assert(sizeof(kind_names) / sizeof(kind_names[0]) == COLL_KIND_COUNT, "a name for every kind");
+static_assert(COLL_KIND_SCAN == 8, "names stand in the order of the enum");
+
+const char *coll_plan_kind_name(enum coll_kind kind)
+{
+	return (unsigned)kind < COLL_KIND_COUNT ? kind_names[kind] : NULL;
+}
+
+int coll_plan_kind_from_name(const char *name)
+{
+	for (int i = 0; name && i < COLL_KIND_COUNT; i++)
+		if (strcmp(kind_names[i], name) == 0)
+			return i;
+	return -1;
+}
+
+void coll_plan_free(struct coll_plan *plan)
+{
+	free(plan);
+}
