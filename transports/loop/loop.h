@@ -1,0 +1,150 @@
+/*
+ * loop, inside: the objects shared by the files of this transport.
+ *
+ *   hub      one per process: knows the instances and the pairs
+ *   pair     two processes that opened a link to each other (or one, so far)
+ *   pipe     one channel: a ring of cells in heap memory, and the end of each side
+ *   bell     how to wake an instance; outlives it
+ *
+ * The hub's lock guards lists and reference counts; the data path takes no lock.
+ */
+#ifndef COLL_TRANSPORTS_LOOP_LOOP_H
+#define COLL_TRANSPORTS_LOOP_LOOP_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "transports/registry.h"
+
+enum { LOOP_BUCKETS = 256 };
+
+struct loop_bell {
+	int refs; /* hub lock */
+	atomic_uint armed;
+	pthread_mutex_t lock;
+	bool dead; /* lock: wake_fd is no longer ours to write */
+	int wake_fd;
+};
+
+/* Who may touch memory that was lent by reference. The receiver moves LENT to
+ * READ when it first looks and READ to BACK when it is done; the sender moves
+ * LENT to REVOKED when it closes early. */
+enum loop_loan { LOOP_BY_VALUE, LOOP_LENT, LOOP_READ, LOOP_BACK, LOOP_REVOKED };
+
+struct loop_cell {
+	_Atomic uint64_t turn; /* frame number + 1 once the frame is there */
+	struct coll_frame frame;
+	const void *data;
+	atomic_int loan;
+	pthread_t reader; /* valid while loan is LOOP_READ */
+};
+
+struct loop_pipe {
+	struct loop_pipe *next; /* of the pair */
+	struct loop_pair *pair;
+	int sender; /* side of the pair that sends */
+	struct coll_channel_key key;
+	bool opened[2]; /* by direction, hub lock */
+	atomic_bool closed[2];
+	size_t slot_bytes;
+	uint32_t slots;
+	struct loop_cell *cells;
+	char *slot_memory;
+	atomic_bool granted;    /* the receiver has opened */
+	_Atomic uint64_t freed; /* frames given back, written by the receiver only */
+};
+
+struct loop_pair {
+	struct loop_pair *next; /* of the bucket */
+	struct coll_process_id id[2];
+	bool opened[2];                      /* hub lock */
+	atomic_bool closed[2];               /* written under the hub lock */
+	struct loop_bell *bell[2];           /* NULL until that side exists, hub lock ... */
+	_Atomic(struct loop_bell *) ring[2]; /* ... and the same for the data path */
+	struct loop_pipe *pipes;
+};
+
+struct loop_inst;
+
+struct loop_grave {
+	struct loop_grave *next;
+	struct coll_process_id id;
+};
+
+struct coll_loop_hub {
+	pthread_mutex_t lock;
+	struct loop_inst *insts;
+	struct loop_grave *graves; /* instances that are gone */
+	struct loop_pair *pairs[LOOP_BUCKETS];
+};
+
+struct loop_link {
+	struct loop_link *next;
+	struct loop_inst *inst;
+	struct loop_pair *pair;
+	int side; /* ours */
+};
+
+/* What a channel's owner was last refused, so that arm() knows what to look for. */
+enum loop_want { LOOP_WANT_FRAME = 1, LOOP_WANT_CREDIT = 2, LOOP_WANT_COOKIE = 4 };
+
+struct loop_announce {
+	void *ptr;
+	struct coll_frame expect;
+	struct coll_cookie *cookie;
+};
+
+struct loop_channel {
+	struct loop_channel *next; /* of the instance, its lock */
+	struct loop_inst *inst;
+	struct loop_pipe *pipe;
+	int side;
+	enum coll_direction dir;
+	_Atomic uint64_t count;  /* frames posted, or frames done; one writer: the owner */
+	_Atomic uint64_t reaped; /* sender: frames whose cookie is settled */
+	uint64_t freed_seen;
+	atomic_uint want;
+	bool held;                       /* receiver: a view is out */
+	uint32_t lent;                   /* sender: cookies pending */
+	struct coll_cookie **cookies;    /* sender: by frame number % slots */
+	struct loop_announce *announces; /* receiver: ring of slots entries */
+	uint64_t announced, answered;
+	/* pending_lock of the instance */
+	struct loop_channel *pending_next;
+	bool pending;
+	pthread_t owner;
+};
+
+struct loop_inst {
+	struct loop_inst *next; /* of the hub */
+	struct coll_transport_env env;
+	struct coll_loop_hub *hub;
+	struct loop_bell *bell;
+	atomic_bool closed;
+	pthread_mutex_t lock; /* guards channels */
+	struct loop_channel *channels;
+	struct loop_link *links; /* lock */
+	pthread_mutex_t pending_lock;
+	struct loop_channel *pending; /* channels with cookies out */
+	atomic_uint pending_count;
+};
+
+/* loop_pipe.c: the data path. */
+coll_status coll_loop_slot(void *channel, size_t len_bytes, void **p);
+coll_status coll_loop_post(void *channel, const struct coll_frame *frame);
+coll_status coll_loop_post_ref(void *channel, const void *ptr, const struct coll_memory *mem,
+                               const struct coll_frame *frame, struct coll_cookie *cookie);
+coll_status coll_loop_view(void *channel, const void **p, struct coll_frame *frame);
+coll_status coll_loop_done(void *channel);
+coll_status coll_loop_recv_into(void *channel, void *ptr, const struct coll_memory *mem,
+                                const struct coll_frame *expect, struct coll_cookie *cookie);
+int coll_loop_progress(void *inst);
+/* Something the channel's owner was refused is there now. */
+bool coll_loop_noteworthy(const struct loop_channel *c);
+/* Take back or give back what is lent, and settle every cookie. */
+void coll_loop_quiesce(struct loop_channel *c);
+
+/* loop.c */
+void coll_loop_ring(struct loop_bell *bell);
+
+#endif

@@ -1,0 +1,427 @@
+/*
+ * loop: the data path. A pipe is a ring of cells; frame number i lives in cell
+ * i % slots.
+ *
+ * Ordering. The sender fills the cell and stores turn = i + 1; the receiver loads
+ * turn and reads the cell only if it is head + 1. The receiver stores freed = i + 1
+ * when it has read frame i; the sender reuses a cell only after loading a freed
+ * that covers it. Each word has one writer. Both stores are sequentially
+ * consistent because they are also one half of the agreement with a sleeper: "store
+ * turn (or freed), then load armed" here, "store armed, then load turn (or freed)"
+ * in arm(); in the single total order one of the two loads sees the other's store,
+ * so a sleeper is either told AGAIN or rung. This needs no more than C11 says and
+ * so holds on Arm as well.
+ */
+#include <assert.h>
+#include <sched.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "transports/loop/loop.h"
+
+static struct loop_cell *cell_of(const struct loop_pipe *p, uint64_t frame)
+{
+	return &p->cells[frame % p->slots];
+}
+
+static bool frame_at(const struct loop_pipe *p, uint64_t number)
+{
+	return atomic_load(&p->granted) && atomic_load(&cell_of(p, number)->turn) == number + 1;
+}
+
+static uint64_t count_of(const struct loop_channel *c)
+{
+	return atomic_load_explicit(&c->count, memory_order_relaxed);
+}
+
+static uint64_t reaped_of(const struct loop_channel *c)
+{
+	return atomic_load_explicit(&c->reaped, memory_order_relaxed);
+}
+
+static void want(struct loop_channel *c, unsigned what)
+{
+	atomic_store_explicit(&c->want, atomic_load_explicit(&c->want, memory_order_relaxed) | what,
+	                      memory_order_relaxed);
+}
+
+static void unwant(struct loop_channel *c, unsigned what)
+{
+	atomic_store_explicit(&c->want, atomic_load_explicit(&c->want, memory_order_relaxed) & ~what,
+	                      memory_order_relaxed);
+}
+
+static bool peer_gone(const struct loop_channel *c)
+{
+	return atomic_load(&c->pipe->pair->closed[!c->side]);
+}
+
+/* Nobody will ever give back what is in this pipe. */
+static bool receiver_gone(const struct loop_channel *c)
+{
+	return atomic_load(&c->pipe->closed[COLL_DIR_RECV]) || peer_gone(c);
+}
+
+static void ring_peer(const struct loop_channel *c)
+{
+	struct loop_bell *bell = atomic_load_explicit(&c->pipe->pair->ring[!c->side], memory_order_acquire);
+
+	if (bell && atomic_load(&bell->armed))
+		coll_loop_ring(bell);
+}
+
+static void settle(struct coll_cookie *cookie, coll_status status)
+{
+	cookie->status = status;
+	cookie->pending = 0;
+}
+
+/* ---- Cookies: only the channel's own thread settles them ---------------- */
+
+static void list_pending(struct loop_channel *c)
+{
+	struct loop_inst *in = c->inst;
+
+	pthread_mutex_lock(&in->pending_lock);
+	c->owner = pthread_self();
+	if (!c->pending) {
+		c->pending = true;
+		c->pending_next = in->pending;
+		in->pending = c;
+		atomic_fetch_add(&in->pending_count, 1);
+	}
+	pthread_mutex_unlock(&in->pending_lock);
+}
+
+/* Settle the cookies of frames the receiver gave back. */
+static int reap(struct loop_channel *c)
+{
+	const uint64_t sent = count_of(c);
+	const uint64_t freed = atomic_load(&c->pipe->freed);
+	uint64_t at = reaped_of(c);
+	int settled = 0;
+
+	for (; at < freed; at++) {
+		struct coll_cookie **cookie = &c->cookies[at % c->pipe->slots];
+
+		if (*cookie) {
+			settle(*cookie, COLL_OK);
+			*cookie = NULL;
+			c->lent--;
+			settled++;
+		}
+	}
+	if (c->lent && receiver_gone(c)) {
+		const coll_status lost = peer_gone(c) ? COLL_ERR_PEER_DEAD : COLL_ERR_ABORTED;
+
+		for (at = freed; at < sent; at++) {
+			struct coll_cookie **cookie = &c->cookies[at % c->pipe->slots];
+
+			if (*cookie && atomic_load(&cell_of(c->pipe, at)->loan) != LOOP_READ) {
+				settle(*cookie, lost);
+				*cookie = NULL;
+				c->lent--;
+				settled++;
+			}
+		}
+		at = freed;
+	}
+	c->freed_seen = freed;
+	atomic_store_explicit(&c->reaped, at, memory_order_relaxed);
+	if (!c->lent)
+		unwant(c, LOOP_WANT_COOKIE);
+	return settled;
+}
+
+static bool same(const struct coll_frame *a, const struct coll_frame *b)
+{
+	return a->sequence == b->sequence && a->signature == b->signature && a->len_bytes == b->len_bytes;
+}
+
+/* After an announcement that did not fit the rest cannot fit either. */
+static void refuse_announced(struct loop_channel *c, coll_status status)
+{
+	for (; c->answered < c->announced; c->answered++)
+		settle(c->announces[c->answered % c->pipe->slots].cookie, status);
+	unwant(c, LOOP_WANT_FRAME);
+}
+
+/* Copy arrived frames to the destinations announced for them. */
+static int answer(struct loop_channel *c)
+{
+	int settled = 0;
+
+	while (c->answered < c->announced) {
+		struct loop_announce *a = &c->announces[c->answered % c->pipe->slots];
+		struct coll_frame frame;
+		const void *p;
+		coll_status status = coll_loop_view(c, &p, &frame);
+
+		if (status == COLL_AGAIN)
+			return settled;
+		if (status == COLL_OK && !same(&frame, &a->expect))
+			status = COLL_ERR_MISMATCH;
+		if (status != COLL_OK) {
+			settled += (int)(c->announced - c->answered);
+			refuse_announced(c, status);
+			return settled;
+		}
+		if (frame.len_bytes)
+			memcpy(a->ptr, p, frame.len_bytes);
+		settle(a->cookie, coll_loop_done(c));
+		c->answered++;
+		settled++;
+	}
+	unwant(c, LOOP_WANT_FRAME);
+	return settled;
+}
+
+int coll_loop_progress(void *inst)
+{
+	struct loop_inst *in = inst;
+	struct loop_channel **at = &in->pending;
+	int moved = 0;
+
+	if (!atomic_load_explicit(&in->pending_count, memory_order_relaxed) || pthread_mutex_trylock(&in->pending_lock))
+		return 0;
+	while (*at) {
+		struct loop_channel *c = *at;
+
+		if (!pthread_equal(c->owner, pthread_self())) {
+			at = &c->pending_next;
+			continue;
+		}
+		moved += c->dir == COLL_DIR_SEND ? reap(c) : answer(c);
+		if (c->lent || c->answered < c->announced) {
+			at = &c->pending_next;
+			continue;
+		}
+		*at = c->pending_next;
+		c->pending = false;
+		atomic_fetch_sub(&in->pending_count, 1);
+	}
+	pthread_mutex_unlock(&in->pending_lock);
+	return moved;
+}
+
+/* ---- Sender ------------------------------------------------------------- */
+
+static coll_status credit(struct loop_channel *c)
+{
+	struct loop_pipe *p = c->pipe;
+
+	if (atomic_load_explicit(&c->inst->closed, memory_order_relaxed))
+		return COLL_ERR_ABORTED;
+	if (atomic_load(&p->granted)) {
+		if (c->lent || count_of(c) - c->freed_seen >= p->slots)
+			reap(c);
+		if (count_of(c) - c->freed_seen < p->slots) {
+			unwant(c, LOOP_WANT_CREDIT);
+			return COLL_OK;
+		}
+	}
+	if (peer_gone(c))
+		return COLL_ERR_PEER_DEAD;
+	want(c, LOOP_WANT_CREDIT);
+	return COLL_AGAIN;
+}
+
+static char *slot_memory(const struct loop_pipe *p, uint64_t number)
+{
+	return p->slot_memory + number % p->slots * ((p->slot_bytes + 63) & ~(size_t)63);
+}
+
+coll_status coll_loop_slot(void *channel, size_t len_bytes, void **p)
+{
+	struct loop_channel *c = channel;
+	coll_status status = credit(c);
+
+	assert(len_bytes <= c->pipe->slot_bytes);
+	if (status != COLL_OK)
+		return status;
+	*p = slot_memory(c->pipe, count_of(c));
+	return COLL_OK;
+}
+
+static void publish(struct loop_channel *c, const struct coll_frame *frame, const void *data, enum loop_loan loan)
+{
+	const uint64_t number = count_of(c);
+	struct loop_cell *cell = cell_of(c->pipe, number);
+
+	cell->frame = *frame;
+	cell->data = data;
+	atomic_store_explicit(&cell->loan, loan, memory_order_relaxed);
+	atomic_store_explicit(&c->count, number + 1, memory_order_relaxed);
+	atomic_store(&cell->turn, number + 1);
+	ring_peer(c);
+}
+
+coll_status coll_loop_post(void *channel, const struct coll_frame *frame)
+{
+	struct loop_channel *c = channel;
+
+	assert(frame->len_bytes <= c->pipe->slot_bytes);
+	publish(c, frame, slot_memory(c->pipe, count_of(c)), LOOP_BY_VALUE);
+	return COLL_OK;
+}
+
+coll_status coll_loop_post_ref(void *channel, const void *ptr, const struct coll_memory *mem,
+                               const struct coll_frame *frame, struct coll_cookie *cookie)
+{
+	struct loop_channel *c = channel;
+	coll_status status = credit(c);
+
+	assert(frame->len_bytes <= c->pipe->slot_bytes);
+	if (status != COLL_OK)
+		return status;
+	cookie->status = COLL_OK;
+	cookie->pending = 1;
+	c->cookies[count_of(c) % c->pipe->slots] = cookie;
+	c->lent++;
+	want(c, LOOP_WANT_COOKIE);
+	publish(c, frame, ptr, LOOP_LENT);
+	list_pending(c);
+	return COLL_OK;
+}
+
+/* ---- Receiver ----------------------------------------------------------- */
+
+static coll_status take(struct loop_channel *c, struct loop_cell *cell)
+{
+	int expected = LOOP_LENT;
+
+	if (c->held || atomic_load_explicit(&cell->loan, memory_order_relaxed) == LOOP_BY_VALUE)
+		return COLL_OK;
+	cell->reader = pthread_self();
+	return atomic_compare_exchange_strong(&cell->loan, &expected, LOOP_READ) ? COLL_OK : COLL_ERR_ABORTED;
+}
+
+coll_status coll_loop_view(void *channel, const void **p, struct coll_frame *frame)
+{
+	struct loop_channel *c = channel;
+	const uint64_t number = count_of(c);
+	struct loop_cell *cell = cell_of(c->pipe, number);
+	coll_status status;
+
+	if (!frame_at(c->pipe, number)) {
+		bool gone = peer_gone(c);
+
+		/* What the peer posted before it closed is still delivered. */
+		if (gone && !frame_at(c->pipe, number))
+			return COLL_ERR_PEER_DEAD;
+		if (!gone) {
+			want(c, LOOP_WANT_FRAME);
+			return atomic_load(&c->inst->closed) ? COLL_ERR_ABORTED : COLL_AGAIN;
+		}
+	}
+	status = take(c, cell);
+	unwant(c, LOOP_WANT_FRAME);
+	if (status != COLL_OK)
+		return status;
+	c->held = true;
+	*p = cell->data;
+	*frame = cell->frame;
+	return COLL_OK;
+}
+
+coll_status coll_loop_done(void *channel)
+{
+	struct loop_channel *c = channel;
+	const uint64_t number = count_of(c);
+	struct loop_cell *cell = cell_of(c->pipe, number);
+	int expected = LOOP_READ;
+	coll_status status = COLL_OK;
+
+	assert(c->held);
+	if (atomic_load_explicit(&cell->loan, memory_order_relaxed) != LOOP_BY_VALUE &&
+	    !atomic_compare_exchange_strong(&cell->loan, &expected, LOOP_BACK))
+		status = COLL_ERR_ABORTED;
+	c->held = false;
+	atomic_store_explicit(&c->count, number + 1, memory_order_relaxed);
+	atomic_store(&c->pipe->freed, number + 1);
+	ring_peer(c);
+	return status;
+}
+
+coll_status coll_loop_recv_into(void *channel, void *ptr, const struct coll_memory *mem,
+                                const struct coll_frame *expect, struct coll_cookie *cookie)
+{
+	struct loop_channel *c = channel;
+
+	if (c->announced - c->answered == c->pipe->slots)
+		answer(c);
+	if (c->announced - c->answered == c->pipe->slots)
+		return COLL_AGAIN;
+	cookie->status = COLL_OK;
+	cookie->pending = 1;
+	c->announces[c->announced++ % c->pipe->slots] = (struct loop_announce){ptr, *expect, cookie};
+	answer(c);
+	if (c->answered < c->announced)
+		list_pending(c);
+	return COLL_OK;
+}
+
+/* ---- Sleeping and closing ------------------------------------------------ */
+
+bool coll_loop_noteworthy(const struct loop_channel *c)
+{
+	const unsigned wanted = atomic_load_explicit(&c->want, memory_order_relaxed);
+	const struct loop_pipe *p = c->pipe;
+
+	if (!wanted)
+		return false;
+	if (peer_gone(c))
+		return true;
+	if (wanted & LOOP_WANT_FRAME)
+		return frame_at(p, count_of(c));
+	if (!atomic_load(&p->granted))
+		return false;
+	if ((wanted & LOOP_WANT_COOKIE) && (atomic_load(&p->freed) > reaped_of(c) || receiver_gone(c)))
+		return true;
+	return (wanted & LOOP_WANT_CREDIT) && count_of(c) - atomic_load(&p->freed) < p->slots;
+}
+
+/* The reader is another thread in the middle of our memory: it is done soon, or
+ * closes its own end. Bounded, because a view may be held for as long as a third
+ * process is slow; a reader in this very thread is not waited for. */
+static void await_reader(struct loop_channel *c, struct loop_cell *cell)
+{
+	const uint64_t until = coll_clock_ns() + 2000000000u;
+
+	while (atomic_load(&cell->loan) == LOOP_READ && !pthread_equal(cell->reader, pthread_self())) {
+		if (coll_clock_ns() > until) {
+			c->inst->env.log(c->inst->env.ctx, 1, "loop: memory lent to a peer is still being read");
+			return;
+		}
+		sched_yield();
+	}
+}
+
+static void revoke(struct loop_channel *c)
+{
+	reap(c);
+	for (uint64_t at = reaped_of(c); at < count_of(c); at++) {
+		struct coll_cookie **cookie = &c->cookies[at % c->pipe->slots];
+		struct loop_cell *cell = cell_of(c->pipe, at);
+		int expected = LOOP_LENT;
+
+		if (!*cookie)
+			continue;
+		if (!atomic_compare_exchange_strong(&cell->loan, &expected, LOOP_REVOKED))
+			await_reader(c, cell);
+		settle(*cookie, COLL_ERR_ABORTED);
+		*cookie = NULL;
+		c->lent--;
+	}
+}
+
+void coll_loop_quiesce(struct loop_channel *c)
+{
+	if (c->dir == COLL_DIR_SEND) {
+		revoke(c);
+		return;
+	}
+	refuse_announced(c, COLL_ERR_ABORTED);
+	if (c->held)
+		coll_loop_done(c);
+}

@@ -1,0 +1,31 @@
+/*
+ * The table of transports, in order of preference. It owns nothing else: which
+ * of them a pair of processes uses is the communicator's decision.
+ */
+#include "transports/registry.h"
+
+#include <string.h>
+
+#include "transports/coll_transports.h"
+
+const struct coll_transport *const coll_transports[] = {
+#if COLL_TRANSPORT_LOOP
+        &coll_transport_loop,
+#endif
+#if COLL_TRANSPORT_SHM
+        &coll_transport_shm,
+#endif
+#if COLL_TRANSPORT_TCP
+        &coll_transport_tcp,
+#endif
+        NULL,
+};
+
+const struct coll_transport *coll_transport_find(const char *name)
+{
+	for (size_t i = 0; coll_transports[i]; i++) {
+		if (strcmp(coll_transports[i]->name, name) == 0)
+			return coll_transports[i];
+	}
+	return NULL;
+}
