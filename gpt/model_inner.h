@@ -1,0 +1,60 @@
+/*
+ * What model.c (arenas, life) and model_pass.c (forward and backward) share.
+ */
+#ifndef GPT_MODEL_INNER_H
+#define GPT_MODEL_INNER_H
+
+#include "gpt/model.h"
+
+/* Tensors of a block, in arena order. */
+enum { LN1_GAIN, LN1_BIAS, QKV_W, QKV_B, PROJ_W, PROJ_B, LN2_GAIN, LN2_BIAS, UP_W, UP_B, DOWN_W, DOWN_B, PER_LAYER };
+/* Tensors before and after the blocks. */
+enum { WTE, WPE, BEFORE_LAYERS };
+enum { LNF_GAIN, LNF_BIAS, AFTER_LAYERS };
+
+/* Rows of logits that exist at once: the head works in chunks. */
+#define HEAD_ROWS 256
+
+/* What backward needs of one block; rows * width numbers unless said otherwise. */
+struct layer_acts {
+	gpt_real *in;            /* residual stream entering the block */
+	gpt_real *mean1, *rstd1; /* rows */
+	gpt_real *norm1;
+	gpt_real *qkv;   /* 3 width */
+	gpt_real *lse;   /* heads * rows */
+	gpt_real *mixed; /* attention's output */
+	gpt_real *mid;   /* residual stream after attention */
+	gpt_real *mean2, *rstd2;
+	gpt_real *norm2;
+	gpt_real *up;   /* 4 width, before GELU */
+	gpt_real *gelu; /* 4 width */
+};
+
+struct gpt_model {
+	struct gpt_shape shape;
+	struct gpt_device dev;
+	int max_rows;
+	int tensor_count;
+	struct gpt_tensor *tensors;
+	size_t param_count;
+	gpt_real *params, *grads;
+	bool owns_grads;
+
+	gpt_real *acts; /* one allocation: all that follows */
+	struct layer_acts *layers;
+	gpt_real *delta; /* what a block's last product adds to the residual stream */
+	gpt_real *last;  /* residual stream after the last block */
+	gpt_real *meanf, *rstdf, *normf;
+	gpt_real *logits; /* HEAD_ROWS * vocab */
+	gpt_real *loss;   /* HEAD_ROWS */
+	gpt_real *dres;   /* gradient of the residual stream */
+	gpt_real *dnorm;  /* of a layernorm's output, or of attention's */
+	gpt_real *dwide;  /* 4 width: of the MLP's hidden layer, or of qkv */
+};
+
+static inline int gpt_layer_tensor(int layer, int which)
+{
+	return BEFORE_LAYERS + layer * PER_LAYER + which;
+}
+
+#endif
