@@ -1,0 +1,379 @@
+/*
+ * The AVX2 level (with F16C): 32-byte vectors.
+ *
+ * Bit-equal to the scalar level. There are no masked loads of small elements
+ * here: a tail goes through a buffer on the stack. Division of 32-bit unsigned
+ * and of 64-bit integers goes lane by lane.
+ */
+#include <immintrin.h>
+
+#include "reduce/element.h"
+
+ELEMENT_INLINE __m256i load(const char *p)
+{
+	return _mm256_loadu_si256((const void *)p);
+}
+
+ELEMENT_INLINE void store(char *p, __m256i v)
+{
+	_mm256_storeu_si256((void *)p, v);
+}
+
+ELEMENT_INLINE __m256i load_some(const char *p, size_t bytes)
+{
+	char buf[32] = {0};
+
+	memcpy(buf, p, bytes);
+	return load(buf);
+}
+
+ELEMENT_INLINE void store_some(char *p, __m256i v, size_t bytes)
+{
+	char buf[32];
+
+	store(buf, v);
+	memcpy(p, buf, bytes);
+}
+
+/* ---- Integers ---- */
+
+#define VECTOR_INTEGER(T, E, A)                                                                        \
+	typedef __m256i T##_v;                                                                         \
+	enum { T##_bytes = E / 8, T##_lanes = 256 / E };                                               \
+	ELEMENT_INLINE __m256i T##_load(const char *p)                                                 \
+	{                                                                                              \
+		return load(p);                                                                        \
+	}                                                                                              \
+	ELEMENT_INLINE void T##_store(char *p, __m256i v)                                              \
+	{                                                                                              \
+		store(p, v);                                                                           \
+	}                                                                                              \
+	ELEMENT_INLINE __m256i T##_load_some(const char *p, size_t n)                                  \
+	{                                                                                              \
+		return load_some(p, n * T##_bytes);                                                    \
+	}                                                                                              \
+	ELEMENT_INLINE void T##_store_some(char *p, __m256i v, size_t n)                               \
+	{                                                                                              \
+		store_some(p, v, n *T##_bytes);                                                        \
+	}                                                                                              \
+	ELEMENT_INLINE __m256i T##_sum(__m256i a, __m256i b)                                           \
+	{                                                                                              \
+		return _mm256_add_epi##E(a, b);                                                        \
+	}                                                                                              \
+	ELEMENT_INLINE __m256i T##_prod(__m256i a, __m256i b)                                          \
+	{                                                                                              \
+		return prod##E(a, b);                                                                  \
+	}                                                                                              \
+	ELEMENT_INLINE __m256i T##_min(__m256i a, __m256i b)                                           \
+	{                                                                                              \
+		return min_##A##E(a, b);                                                               \
+	}                                                                                              \
+	ELEMENT_INLINE __m256i T##_max(__m256i a, __m256i b)                                           \
+	{                                                                                              \
+		return max_##A##E(a, b);                                                               \
+	}                                                                                              \
+	ELEMENT_INLINE __m256i T##_band(__m256i a, __m256i b)                                          \
+	{                                                                                              \
+		return _mm256_and_si256(a, b);                                                         \
+	}                                                                                              \
+	ELEMENT_INLINE __m256i T##_bor(__m256i a, __m256i b)                                           \
+	{                                                                                              \
+		return _mm256_or_si256(a, b);                                                          \
+	}                                                                                              \
+	ELEMENT_INLINE __m256i T##_bxor(__m256i a, __m256i b)                                          \
+	{                                                                                              \
+		return _mm256_xor_si256(a, b);                                                         \
+	}                                                                                              \
+	ELEMENT_INLINE __m256i T##_zero(__m256i a)                                                     \
+	{                                                                                              \
+		return _mm256_cmpeq_epi##E(a, _mm256_setzero_si256());                                 \
+	}                                                                                              \
+	ELEMENT_INLINE __m256i T##_not(__m256i m)                                                      \
+	{                                                                                              \
+		return _mm256_andnot_si256(m, _mm256_set1_epi##E##X(1));                               \
+	}                                                                                              \
+	ELEMENT_INLINE __m256i T##_truth(__m256i a)                                                    \
+	{                                                                                              \
+		return T##_not(T##_zero(a));                                                           \
+	}                                                                                              \
+	ELEMENT_INLINE __m256i T##_land(__m256i a, __m256i b)                                          \
+	{                                                                                              \
+		return T##_not(T##_bor(T##_zero(a), T##_zero(b)));                                     \
+	}                                                                                              \
+	ELEMENT_INLINE __m256i T##_lor(__m256i a, __m256i b)                                           \
+	{                                                                                              \
+		return T##_truth(T##_bor(a, b));                                                       \
+	}                                                                                              \
+	ELEMENT_INLINE __m256i T##_lxor(__m256i a, __m256i b)                                          \
+	{                                                                                              \
+		return _mm256_and_si256(T##_bxor(T##_zero(a), T##_zero(b)), _mm256_set1_epi##E##X(1)); \
+	}
+#define _mm256_set1_epi8X  _mm256_set1_epi8
+#define _mm256_set1_epi16X _mm256_set1_epi16
+#define _mm256_set1_epi32X _mm256_set1_epi32
+#define _mm256_set1_epi64X _mm256_set1_epi64x
+
+#define min_epi8  _mm256_min_epi8
+#define max_epi8  _mm256_max_epi8
+#define min_epu8  _mm256_min_epu8
+#define max_epu8  _mm256_max_epu8
+#define min_epi16 _mm256_min_epi16
+#define max_epi16 _mm256_max_epi16
+#define min_epu16 _mm256_min_epu16
+#define max_epu16 _mm256_max_epu16
+#define min_epi32 _mm256_min_epi32
+#define max_epi32 _mm256_max_epi32
+#define min_epu32 _mm256_min_epu32
+#define max_epu32 _mm256_max_epu32
+
+/* 64 bits: only a signed comparison exists; flipping the top bit orders unsigned. */
+ELEMENT_INLINE __m256i greater_epi64(__m256i a, __m256i b)
+{
+	return _mm256_cmpgt_epi64(a, b);
+}
+
+ELEMENT_INLINE __m256i greater_epu64(__m256i a, __m256i b)
+{
+	const __m256i top = _mm256_set1_epi64x(INT64_MIN);
+
+	return _mm256_cmpgt_epi64(_mm256_xor_si256(a, top), _mm256_xor_si256(b, top));
+}
+
+#define min_epi64(a, b) _mm256_blendv_epi8(a, b, greater_epi64(a, b))
+#define max_epi64(a, b) _mm256_blendv_epi8(b, a, greater_epi64(a, b))
+#define min_epu64(a, b) _mm256_blendv_epi8(a, b, greater_epu64(a, b))
+#define max_epu64(a, b) _mm256_blendv_epi8(b, a, greater_epu64(a, b))
+
+/* Bytes: even ones in 16-bit lanes, odd ones in the upper halves. */
+ELEMENT_INLINE __m256i prod8(__m256i a, __m256i b)
+{
+	const __m256i low = _mm256_set1_epi16(0x00ff);
+	const __m256i even = _mm256_and_si256(_mm256_mullo_epi16(a, b), low);
+	const __m256i odd = _mm256_mullo_epi16(_mm256_srli_epi16(a, 8), _mm256_andnot_si256(low, b));
+
+	return _mm256_or_si256(even, odd);
+}
+#define prod16(a, b) _mm256_mullo_epi16(a, b)
+#define prod32(a, b) _mm256_mullo_epi32(a, b)
+
+/* Low halves give 64 bits; the two cross products reach the upper half only. */
+ELEMENT_INLINE __m256i prod64(__m256i a, __m256i b)
+{
+	const __m256i cross = _mm256_mullo_epi32(a, _mm256_shuffle_epi32(b, 0xb1));
+	const __m256i sum = _mm256_add_epi32(cross, _mm256_srli_epi64(cross, 32));
+
+	return _mm256_add_epi64(_mm256_mul_epu32(a, b), _mm256_slli_epi64(sum, 32));
+}
+
+VECTOR_INTEGER(i8, 8, epi)
+VECTOR_INTEGER(u8, 8, epu)
+VECTOR_INTEGER(i16, 16, epi)
+VECTOR_INTEGER(u16, 16, epu)
+VECTOR_INTEGER(i32, 32, epi)
+VECTOR_INTEGER(u32, 32, epu)
+VECTOR_INTEGER(i64, 64, epi)
+VECTOR_INTEGER(u64, 64, epu)
+
+/*
+ * Truncating division through floating point is exact when the dividend has
+ * fewer bits than the significand: a quotient that is not an integer is at least
+ * 1/divisor away from the next one, more than the rounding error. 8 and 16 bits go
+ * through f32, signed 32 bits through f64. Packing saturates, but never has to.
+ */
+ELEMENT_INLINE __m256i quotient32(__m256i a, uint64_t divisor)
+{
+	return _mm256_cvttps_epi32(_mm256_div_ps(_mm256_cvtepi32_ps(a), _mm256_set1_ps((float)divisor)));
+}
+
+#define LOW(a)  _mm256_castsi256_si128(a)
+#define HIGH(a) _mm256_extracti128_si256(a, 1)
+/* Packing works in 128-bit halves; this puts the quarters back in order. */
+#define ORDERED(a) _mm256_permute4x64_epi64(a, 0xd8)
+
+#define DIV16(T, A, PACK)                                                           \
+	ELEMENT_INLINE __m256i T##_div(__m256i a, uint64_t d)                       \
+	{                                                                           \
+		const __m256i q0 = quotient32(_mm256_cvt##A##16_epi32(LOW(a)), d);  \
+		const __m256i q1 = quotient32(_mm256_cvt##A##16_epi32(HIGH(a)), d); \
+                                                                                    \
+		return ORDERED(_mm256_##PACK##_epi32(q0, q1));                      \
+	}
+DIV16(i16, epi, packs)
+DIV16(u16, epu, packus)
+
+#define DIV8(T, A, T16, PACK)                                                     \
+	ELEMENT_INLINE __m256i T##_div(__m256i a, uint64_t d)                     \
+	{                                                                         \
+		const __m256i q0 = T16##_div(_mm256_cvt##A##8_epi16(LOW(a)), d);  \
+		const __m256i q1 = T16##_div(_mm256_cvt##A##8_epi16(HIGH(a)), d); \
+                                                                                  \
+		return ORDERED(_mm256_##PACK##_epi16(q0, q1));                    \
+	}
+DIV8(i8, epi, i16, packs)
+DIV8(u8, epu, u16, packus)
+
+ELEMENT_INLINE __m256i i32_div(__m256i a, uint64_t divisor)
+{
+	const __m256d d = _mm256_set1_pd((double)divisor);
+	const __m128i q0 = _mm256_cvttpd_epi32(_mm256_div_pd(_mm256_cvtepi32_pd(LOW(a)), d));
+	const __m128i q1 = _mm256_cvttpd_epi32(_mm256_div_pd(_mm256_cvtepi32_pd(HIGH(a)), d));
+
+	return _mm256_inserti128_si256(_mm256_castsi128_si256(q0), q1, 1);
+}
+
+#define DIV_BY_LANE(T, S)                                                   \
+	ELEMENT_INLINE __m256i T##_div(__m256i a, uint64_t divisor)         \
+	{                                                                   \
+		S lane[32 / sizeof(S)];                                     \
+                                                                            \
+		store((char *)lane, a);                                     \
+		for (size_t i = 0; i < sizeof(lane) / sizeof(lane[0]); i++) \
+			lane[i] /= (S)divisor;                              \
+		return load((char *)lane);                                  \
+	}
+DIV_BY_LANE(u32, uint32_t)
+DIV_BY_LANE(i64, int64_t)
+DIV_BY_LANE(u64, uint64_t)
+
+/* ---- Floats: operations on f32 and f64 accumulators ---- */
+
+/*
+ * min(a, b) and min(b, a) differ only where the operands are equal (zeros of
+ * either sign: join the sign bits) or unordered (replaced by the sum, a NaN).
+ */
+#define VECTOR_FLOAT(T, V, P, F)                                                                       \
+	typedef V T##_v;                                                                               \
+	ELEMENT_INLINE V T##_sum(V a, V b)                                                             \
+	{                                                                                              \
+		return _mm256_add_##P(a, b);                                                           \
+	}                                                                                              \
+	ELEMENT_INLINE V T##_prod(V a, V b)                                                            \
+	{                                                                                              \
+		return _mm256_mul_##P(a, b);                                                           \
+	}                                                                                              \
+	ELEMENT_INLINE V T##_or_nan(V v, V a, V b)                                                     \
+	{                                                                                              \
+		return _mm256_blendv_##P(v, _mm256_add_##P(a, b), _mm256_cmp_##P(a, b, _CMP_UNORD_Q)); \
+	}                                                                                              \
+	ELEMENT_INLINE V T##_min(V a, V b)                                                             \
+	{                                                                                              \
+		return T##_or_nan(_mm256_or_##P(_mm256_min_##P(a, b), _mm256_min_##P(b, a)), a, b);    \
+	}                                                                                              \
+	ELEMENT_INLINE V T##_max(V a, V b)                                                             \
+	{                                                                                              \
+		return T##_or_nan(_mm256_and_##P(_mm256_max_##P(a, b), _mm256_max_##P(b, a)), a, b);   \
+	}                                                                                              \
+	ELEMENT_INLINE V T##_nonzero(V a)                                                              \
+	{                                                                                              \
+		return _mm256_cmp_##P(a, _mm256_setzero_##P(), _CMP_NEQ_UQ);                           \
+	}                                                                                              \
+	ELEMENT_INLINE V T##_ones(V m)                                                                 \
+	{                                                                                              \
+		return _mm256_and_##P(m, _mm256_set1_##P(1));                                          \
+	}                                                                                              \
+	ELEMENT_INLINE V T##_truth(V a)                                                                \
+	{                                                                                              \
+		return T##_ones(T##_nonzero(a));                                                       \
+	}                                                                                              \
+	ELEMENT_INLINE V T##_land(V a, V b)                                                            \
+	{                                                                                              \
+		return T##_ones(_mm256_and_##P(T##_nonzero(a), T##_nonzero(b)));                       \
+	}                                                                                              \
+	ELEMENT_INLINE V T##_lor(V a, V b)                                                             \
+	{                                                                                              \
+		return T##_ones(_mm256_or_##P(T##_nonzero(a), T##_nonzero(b)));                        \
+	}                                                                                              \
+	ELEMENT_INLINE V T##_lxor(V a, V b)                                                            \
+	{                                                                                              \
+		return T##_ones(_mm256_xor_##P(T##_nonzero(a), T##_nonzero(b)));                       \
+	}                                                                                              \
+	ELEMENT_INLINE V T##_div(V a, uint64_t divisor)                                                \
+	{                                                                                              \
+		return _mm256_div_##P(a, _mm256_set1_##P((F)divisor));                                 \
+	}                                                                                              \
+	ELEMENT_INLINE V T##_scale(V a, double scale)                                                  \
+	{                                                                                              \
+		return _mm256_mul_##P(_mm256_set1_##P((F)scale), a);                                   \
+	}
+
+VECTOR_FLOAT(f16, __m256, ps, float)
+VECTOR_FLOAT(bf16, __m256, ps, float)
+VECTOR_FLOAT(f32, __m256, ps, float)
+VECTOR_FLOAT(f64, __m256d, pd, double)
+
+/* ---- Floats: memory ---- */
+
+#define VECTOR_WIDE(T, V, P, F)                                           \
+	enum { T##_bytes = sizeof(F), T##_lanes = 32 / sizeof(F) };       \
+	ELEMENT_INLINE V T##_load(const char *p)                          \
+	{                                                                 \
+		return _mm256_castsi256_##P(load(p));                     \
+	}                                                                 \
+	ELEMENT_INLINE void T##_store(char *p, V v)                       \
+	{                                                                 \
+		store(p, _mm256_cast##P##_si256(v));                      \
+	}                                                                 \
+	ELEMENT_INLINE V T##_load_some(const char *p, size_t n)           \
+	{                                                                 \
+		return _mm256_castsi256_##P(load_some(p, n * T##_bytes)); \
+	}                                                                 \
+	ELEMENT_INLINE void T##_store_some(char *p, V v, size_t n)        \
+	{                                                                 \
+		store_some(p, _mm256_cast##P##_si256(v), n *T##_bytes);   \
+	}
+VECTOR_WIDE(f32, __m256, ps, float)
+VECTOR_WIDE(f64, __m256d, pd, double)
+
+ELEMENT_INLINE __m256 widen_f16(__m128i h)
+{
+	return _mm256_cvtph_ps(h);
+}
+
+ELEMENT_INLINE __m128i narrow_f16(__m256 v)
+{
+	return _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+
+ELEMENT_INLINE __m256 widen_bf16(__m128i h)
+{
+	return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16));
+}
+
+/* Add just under half a unit plus the odd bit, and cut; NaNs stay NaNs. */
+ELEMENT_INLINE __m128i narrow_bf16(__m256 v)
+{
+	const __m256i u = _mm256_castps_si256(v);
+	const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
+	const __m256i quiet = _mm256_or_si256(u, _mm256_set1_epi32(0x00400000));
+	const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(v, v, _CMP_UNORD_Q));
+	__m256i r = _mm256_add_epi32(_mm256_add_epi32(u, _mm256_set1_epi32(0x7fff)), odd);
+
+	r = _mm256_srli_epi32(_mm256_blendv_epi8(r, quiet, nan), 16);
+	return LOW(ORDERED(_mm256_packus_epi32(r, r)));
+}
+
+#define VECTOR_HALF(T)                                                       \
+	enum { T##_bytes = 2, T##_lanes = 8 };                               \
+	ELEMENT_INLINE __m256 T##_load(const char *p)                        \
+	{                                                                    \
+		return widen_##T(_mm_loadu_si128((const void *)p));          \
+	}                                                                    \
+	ELEMENT_INLINE void T##_store(char *p, __m256 v)                     \
+	{                                                                    \
+		_mm_storeu_si128((void *)p, narrow_##T(v));                  \
+	}                                                                    \
+	ELEMENT_INLINE __m256 T##_load_some(const char *p, size_t n)         \
+	{                                                                    \
+		return widen_##T(LOW(load_some(p, n * 2)));                  \
+	}                                                                    \
+	ELEMENT_INLINE void T##_store_some(char *p, __m256 v, size_t n)      \
+	{                                                                    \
+		store_some(p, _mm256_castsi128_si256(narrow_##T(v)), n * 2); \
+	}
+VECTOR_HALF(f16)
+VECTOR_HALF(bf16)
+
+#define UNROLL 4
+#define KERNEL_INDEPENDENT
+#define COLL_REDUCE_TABLE coll_reduce_avx2
+#include "level.h"

@@ -1,0 +1,322 @@
+/*
+ * The AVX-512 level (F, BW, DQ, VL and F16C): 64-byte vectors, masked tails.
+ *
+ * Bit-equal to the scalar level. bf16 is converted with integer instructions, not
+ * with those of AVX512_BF16, which flush denormals. Division of 64-bit integers
+ * has no vector form and goes lane by lane.
+ */
+#include <immintrin.h>
+
+#include "reduce/element.h"
+
+/* Bits 0 .. n-1. */
+#define FIRST(n) _bzhi_u64(~0ull, (unsigned)(n))
+
+/* ---- Integers ---- */
+
+/* E: element width in bits; A: epi or epu, for ordering. */
+#define VECTOR_INTEGER(T, S, E, A)                                         \
+	typedef __m512i T##_v;                                             \
+	enum { T##_bytes = E / 8, T##_lanes = 512 / E };                   \
+	ELEMENT_INLINE T##_v T##_load(const char *p)                       \
+	{                                                                  \
+		return _mm512_loadu_si512(p);                              \
+	}                                                                  \
+	ELEMENT_INLINE void T##_store(char *p, T##_v v)                    \
+	{                                                                  \
+		_mm512_storeu_si512(p, v);                                 \
+	}                                                                  \
+	ELEMENT_INLINE T##_v T##_load_some(const char *p, size_t n)        \
+	{                                                                  \
+		return _mm512_maskz_loadu_epi##E((__mmask##T)FIRST(n), p); \
+	}                                                                  \
+	ELEMENT_INLINE void T##_store_some(char *p, T##_v v, size_t n)     \
+	{                                                                  \
+		_mm512_mask_storeu_epi##E(p, (__mmask##T)FIRST(n), v);     \
+	}                                                                  \
+	ELEMENT_INLINE T##_v T##_sum(T##_v a, T##_v b)                     \
+	{                                                                  \
+		return _mm512_add_epi##E(a, b);                            \
+	}                                                                  \
+	ELEMENT_INLINE T##_v T##_prod(T##_v a, T##_v b)                    \
+	{                                                                  \
+		return prod##E(a, b);                                      \
+	}                                                                  \
+	ELEMENT_INLINE T##_v T##_min(T##_v a, T##_v b)                     \
+	{                                                                  \
+		return _mm512_min_##A##E(a, b);                            \
+	}                                                                  \
+	ELEMENT_INLINE T##_v T##_max(T##_v a, T##_v b)                     \
+	{                                                                  \
+		return _mm512_max_##A##E(a, b);                            \
+	}                                                                  \
+	ELEMENT_INLINE T##_v T##_band(T##_v a, T##_v b)                    \
+	{                                                                  \
+		return _mm512_and_si512(a, b);                             \
+	}                                                                  \
+	ELEMENT_INLINE T##_v T##_bor(T##_v a, T##_v b)                     \
+	{                                                                  \
+		return _mm512_or_si512(a, b);                              \
+	}                                                                  \
+	ELEMENT_INLINE T##_v T##_bxor(T##_v a, T##_v b)                    \
+	{                                                                  \
+		return _mm512_xor_si512(a, b);                             \
+	}                                                                  \
+	ELEMENT_INLINE T##_v T##_ones(__mmask##T m)                        \
+	{                                                                  \
+		return _mm512_maskz_mov_epi##E(m, _mm512_set1_epi##E(1));  \
+	}                                                                  \
+	ELEMENT_INLINE __mmask##T T##_nonzero(T##_v a)                     \
+	{                                                                  \
+		return _mm512_test_epi##E##_mask(a, a);                    \
+	}                                                                  \
+	ELEMENT_INLINE T##_v T##_truth(T##_v a)                            \
+	{                                                                  \
+		return T##_ones(T##_nonzero(a));                           \
+	}                                                                  \
+	ELEMENT_INLINE T##_v T##_land(T##_v a, T##_v b)                    \
+	{                                                                  \
+		return T##_ones(T##_nonzero(a) & T##_nonzero(b));          \
+	}                                                                  \
+	ELEMENT_INLINE T##_v T##_lor(T##_v a, T##_v b)                     \
+	{                                                                  \
+		return T##_truth(_mm512_or_si512(a, b));                   \
+	}                                                                  \
+	ELEMENT_INLINE T##_v T##_lxor(T##_v a, T##_v b)                    \
+	{                                                                  \
+		return T##_ones(T##_nonzero(a) ^ T##_nonzero(b));          \
+	}
+
+typedef __mmask64 __mmaski8, __mmasku8;
+typedef __mmask32 __mmaski16, __mmasku16;
+typedef __mmask16 __mmaski32, __mmasku32;
+typedef __mmask8 __mmaski64, __mmasku64;
+
+/* Bytes: even ones in 16-bit lanes, odd ones in the upper halves. */
+ELEMENT_INLINE __m512i prod8(__m512i a, __m512i b)
+{
+	const __m512i low = _mm512_set1_epi16(0x00ff);
+	const __m512i even = _mm512_and_si512(_mm512_mullo_epi16(a, b), low);
+	const __m512i odd = _mm512_mullo_epi16(_mm512_srli_epi16(a, 8), _mm512_andnot_si512(low, b));
+
+	return _mm512_or_si512(even, odd);
+}
+#define prod16(a, b) _mm512_mullo_epi16(a, b)
+#define prod32(a, b) _mm512_mullo_epi32(a, b)
+#define prod64(a, b) _mm512_mullo_epi64(a, b)
+
+VECTOR_INTEGER(i8, int8_t, 8, epi)
+VECTOR_INTEGER(u8, uint8_t, 8, epu)
+VECTOR_INTEGER(i16, int16_t, 16, epi)
+VECTOR_INTEGER(u16, uint16_t, 16, epu)
+VECTOR_INTEGER(i32, int32_t, 32, epi)
+VECTOR_INTEGER(u32, uint32_t, 32, epu)
+VECTOR_INTEGER(i64, int64_t, 64, epi)
+VECTOR_INTEGER(u64, uint64_t, 64, epu)
+
+/*
+ * Truncating division through floating point is exact when the dividend has
+ * fewer bits than the significand: a quotient that is not an integer is at least
+ * 1/divisor away from the next one, more than the rounding error. 8 and 16 bits go
+ * through f32, 32 bits through f64.
+ */
+ELEMENT_INLINE __m512i quotient32(__m512i a, uint64_t divisor)
+{
+	return _mm512_cvttps_epi32(_mm512_div_ps(_mm512_cvtepi32_ps(a), _mm512_set1_ps((float)divisor)));
+}
+
+#define QUARTER(a, k) _mm512_extracti32x4_epi32(a, k)
+#define DIV8(T, A)                                                                                             \
+	ELEMENT_INLINE __m512i T##_div(__m512i a, uint64_t d)                                                  \
+	{                                                                                                      \
+		const __m128i q0 = _mm512_cvtepi32_epi8(quotient32(_mm512_cvt##A##8_epi32(QUARTER(a, 0)), d)); \
+		const __m128i q1 = _mm512_cvtepi32_epi8(quotient32(_mm512_cvt##A##8_epi32(QUARTER(a, 1)), d)); \
+		const __m128i q2 = _mm512_cvtepi32_epi8(quotient32(_mm512_cvt##A##8_epi32(QUARTER(a, 2)), d)); \
+		const __m128i q3 = _mm512_cvtepi32_epi8(quotient32(_mm512_cvt##A##8_epi32(QUARTER(a, 3)), d)); \
+		__m512i v = _mm512_castsi128_si512(q0);                                                        \
+                                                                                                               \
+		v = _mm512_inserti32x4(v, q1, 1);                                                              \
+		v = _mm512_inserti32x4(v, q2, 2);                                                              \
+		return _mm512_inserti32x4(v, q3, 3);                                                           \
+	}
+DIV8(i8, epi)
+DIV8(u8, epu)
+
+#define HALF(a, k) _mm512_extracti64x4_epi64(a, k)
+#define JOIN(a, b) _mm512_inserti64x4(_mm512_castsi256_si512(a), b, 1)
+#define DIV16(T, A)                                                                                           \
+	ELEMENT_INLINE __m512i T##_div(__m512i a, uint64_t d)                                                 \
+	{                                                                                                     \
+		const __m256i q0 = _mm512_cvtepi32_epi16(quotient32(_mm512_cvt##A##16_epi32(HALF(a, 0)), d)); \
+		const __m256i q1 = _mm512_cvtepi32_epi16(quotient32(_mm512_cvt##A##16_epi32(HALF(a, 1)), d)); \
+                                                                                                              \
+		return JOIN(q0, q1);                                                                          \
+	}
+DIV16(i16, epi)
+DIV16(u16, epu)
+
+#define DIV32(T, A)                                                                          \
+	ELEMENT_INLINE __m512i T##_div(__m512i a, uint64_t d)                                \
+	{                                                                                    \
+		const __m512d divisor = _mm512_set1_pd((double)d);                           \
+		const __m512d q0 = _mm512_div_pd(_mm512_cvt##A##32_pd(HALF(a, 0)), divisor); \
+		const __m512d q1 = _mm512_div_pd(_mm512_cvt##A##32_pd(HALF(a, 1)), divisor); \
+                                                                                             \
+		return JOIN(_mm512_cvttpd_##A##32(q0), _mm512_cvttpd_##A##32(q1));           \
+	}
+DIV32(i32, epi)
+DIV32(u32, epu)
+
+#define DIV64(T, S)                                                 \
+	ELEMENT_INLINE __m512i T##_div(__m512i a, uint64_t divisor) \
+	{                                                           \
+		S lane[8];                                          \
+                                                                    \
+		_mm512_storeu_si512(lane, a);                       \
+		for (int i = 0; i < 8; i++)                         \
+			lane[i] /= (S)divisor;                      \
+		return _mm512_loadu_si512(lane);                    \
+	}
+DIV64(i64, int64_t)
+DIV64(u64, uint64_t)
+
+/* ---- Floats: operations on f32 and f64 accumulators ---- */
+
+/*
+ * vrange orders zeros by sign but prefers the number to a NaN, so unordered lanes
+ * are replaced by the sum. Control: bits 1:0 minimum or maximum, bit 2 the sign of
+ * the chosen operand.
+ */
+#define VECTOR_FLOAT(T, V, P, M, F)                                                                                 \
+	typedef V T##_v;                                                                                            \
+	ELEMENT_INLINE V T##_sum(V a, V b)                                                                          \
+	{                                                                                                           \
+		return _mm512_add_##P(a, b);                                                                        \
+	}                                                                                                           \
+	ELEMENT_INLINE V T##_prod(V a, V b)                                                                         \
+	{                                                                                                           \
+		return _mm512_mul_##P(a, b);                                                                        \
+	}                                                                                                           \
+	ELEMENT_INLINE V T##_min(V a, V b)                                                                          \
+	{                                                                                                           \
+		return _mm512_mask_add_##P(_mm512_range_##P(a, b, 4), _mm512_cmp_##P##_mask(a, b, _CMP_UNORD_Q), a, \
+		                           b);                                                                      \
+	}                                                                                                           \
+	ELEMENT_INLINE V T##_max(V a, V b)                                                                          \
+	{                                                                                                           \
+		return _mm512_mask_add_##P(_mm512_range_##P(a, b, 5), _mm512_cmp_##P##_mask(a, b, _CMP_UNORD_Q), a, \
+		                           b);                                                                      \
+	}                                                                                                           \
+	ELEMENT_INLINE M T##_nonzero(V a)                                                                           \
+	{                                                                                                           \
+		return _mm512_cmp_##P##_mask(a, _mm512_setzero_##P(), _CMP_NEQ_UQ);                                 \
+	}                                                                                                           \
+	ELEMENT_INLINE V T##_ones(M m)                                                                              \
+	{                                                                                                           \
+		return _mm512_maskz_mov_##P(m, _mm512_set1_##P(1));                                                 \
+	}                                                                                                           \
+	ELEMENT_INLINE V T##_truth(V a)                                                                             \
+	{                                                                                                           \
+		return T##_ones(T##_nonzero(a));                                                                    \
+	}                                                                                                           \
+	ELEMENT_INLINE V T##_land(V a, V b)                                                                         \
+	{                                                                                                           \
+		return T##_ones(T##_nonzero(a) & T##_nonzero(b));                                                   \
+	}                                                                                                           \
+	ELEMENT_INLINE V T##_lor(V a, V b)                                                                          \
+	{                                                                                                           \
+		return T##_ones(T##_nonzero(a) | T##_nonzero(b));                                                   \
+	}                                                                                                           \
+	ELEMENT_INLINE V T##_lxor(V a, V b)                                                                         \
+	{                                                                                                           \
+		return T##_ones(T##_nonzero(a) ^ T##_nonzero(b));                                                   \
+	}                                                                                                           \
+	ELEMENT_INLINE V T##_div(V a, uint64_t divisor)                                                             \
+	{                                                                                                           \
+		return _mm512_div_##P(a, _mm512_set1_##P((F)divisor));                                              \
+	}                                                                                                           \
+	ELEMENT_INLINE V T##_scale(V a, double scale)                                                               \
+	{                                                                                                           \
+		return _mm512_mul_##P(_mm512_set1_##P((F)scale), a);                                                \
+	}
+
+VECTOR_FLOAT(f16, __m512, ps, __mmask16, float)
+VECTOR_FLOAT(bf16, __m512, ps, __mmask16, float)
+VECTOR_FLOAT(f32, __m512, ps, __mmask16, float)
+VECTOR_FLOAT(f64, __m512d, pd, __mmask8, double)
+
+/* ---- Floats: memory ---- */
+
+#define VECTOR_WIDE(T, V, P, M, F)                                  \
+	enum { T##_bytes = sizeof(F), T##_lanes = 64 / sizeof(F) }; \
+	ELEMENT_INLINE V T##_load(const char *p)                    \
+	{                                                           \
+		return _mm512_loadu_##P(p);                         \
+	}                                                           \
+	ELEMENT_INLINE void T##_store(char *p, V v)                 \
+	{                                                           \
+		_mm512_storeu_##P(p, v);                            \
+	}                                                           \
+	ELEMENT_INLINE V T##_load_some(const char *p, size_t n)     \
+	{                                                           \
+		return _mm512_maskz_loadu_##P((M)FIRST(n), p);      \
+	}                                                           \
+	ELEMENT_INLINE void T##_store_some(char *p, V v, size_t n)  \
+	{                                                           \
+		_mm512_mask_storeu_##P(p, (M)FIRST(n), v);          \
+	}
+
+VECTOR_WIDE(f32, __m512, ps, __mmask16, float)
+VECTOR_WIDE(f64, __m512d, pd, __mmask8, double)
+
+ELEMENT_INLINE __m512 widen_f16(__m256i h)
+{
+	return _mm512_cvtph_ps(h);
+}
+
+ELEMENT_INLINE __m256i narrow_f16(__m512 v)
+{
+	return _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+
+ELEMENT_INLINE __m512 widen_bf16(__m256i h)
+{
+	return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
+}
+
+/* Add just under half a unit plus the odd bit, and cut; NaNs stay NaNs. */
+ELEMENT_INLINE __m256i narrow_bf16(__m512 v)
+{
+	const __m512i u = _mm512_castps_si512(v);
+	const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
+	__m512i r = _mm512_add_epi32(_mm512_add_epi32(u, _mm512_set1_epi32(0x7fff)), odd);
+
+	r = _mm512_mask_or_epi32(r, _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), u, _mm512_set1_epi32(0x00400000));
+	return _mm512_cvtepi32_epi16(_mm512_srli_epi32(r, 16));
+}
+
+#define VECTOR_HALF(T)                                                              \
+	enum { T##_bytes = 2, T##_lanes = 16 };                                     \
+	ELEMENT_INLINE __m512 T##_load(const char *p)                               \
+	{                                                                           \
+		return widen_##T(_mm256_loadu_si256((const void *)p));              \
+	}                                                                           \
+	ELEMENT_INLINE void T##_store(char *p, __m512 v)                            \
+	{                                                                           \
+		_mm256_storeu_si256((void *)p, narrow_##T(v));                      \
+	}                                                                           \
+	ELEMENT_INLINE __m512 T##_load_some(const char *p, size_t n)                \
+	{                                                                           \
+		return widen_##T(_mm256_maskz_loadu_epi16((__mmask16)FIRST(n), p)); \
+	}                                                                           \
+	ELEMENT_INLINE void T##_store_some(char *p, __m512 v, size_t n)             \
+	{                                                                           \
+		_mm256_mask_storeu_epi16(p, (__mmask16)FIRST(n), narrow_##T(v));    \
+	}
+VECTOR_HALF(f16)
+VECTOR_HALF(bf16)
+
+#define UNROLL 4
+#define KERNEL_INDEPENDENT
+#define COLL_REDUCE_TABLE coll_reduce_avx512
+#include "level.h"

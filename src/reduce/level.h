@@ -1,0 +1,74 @@
+/*
+ * All kernels of one ISA level and the table of them, COLL_REDUCE_TABLE. Included
+ * once by each level, after its vectors.
+ */
+#include "reduce/internal.h"
+
+#define T    i8
+#define BITS 1
+#include "type_kernels.h"
+#define T    u8
+#define BITS 1
+#include "type_kernels.h"
+#define T    i16
+#define BITS 1
+#include "type_kernels.h"
+#define T    u16
+#define BITS 1
+#include "type_kernels.h"
+#define T    i32
+#define BITS 1
+#include "type_kernels.h"
+#define T    u32
+#define BITS 1
+#include "type_kernels.h"
+#define T    i64
+#define BITS 1
+#include "type_kernels.h"
+#define T    u64
+#define BITS 1
+#include "type_kernels.h"
+#define T    f16
+#define BITS 0
+#include "type_kernels.h"
+#define T    bf16
+#define BITS 0
+#include "type_kernels.h"
+#define T    f32
+#define BITS 0
+#include "type_kernels.h"
+#define T    f64
+#define BITS 0
+#include "type_kernels.h"
+
+#define ROW(op)                                                                                                 \
+	{                                                                                                       \
+		[COLL_I8] = i8_##op##_kernel, [COLL_U8] = u8_##op##_kernel, [COLL_I16] = i16_##op##_kernel,     \
+		[COLL_U16] = u16_##op##_kernel, [COLL_I32] = i32_##op##_kernel, [COLL_U32] = u32_##op##_kernel, \
+		[COLL_I64] = i64_##op##_kernel, [COLL_U64] = u64_##op##_kernel, FLOATS(op)                      \
+	}
+#define FLOATS(op)                                                                                        \
+	[COLL_F16] = f16_##op##_kernel, [COLL_BF16] = bf16_##op##_kernel, [COLL_F32] = f32_##op##_kernel, \
+	[COLL_F64] = f64_##op##_kernel
+
+const coll_reduce_fn COLL_REDUCE_TABLE[COLL_REDUCE_OPS][COLL_DTYPE_COUNT] = {
+        [COLL_SUM] = ROW(sum),
+        [COLL_PROD] = ROW(prod),
+        [COLL_MIN] = ROW(min),
+        [COLL_MAX] = ROW(max),
+        [COLL_AVG] = ROW(avg),
+        [COLL_LAND] = ROW(land),
+        [COLL_LOR] = ROW(lor),
+        [COLL_LXOR] = ROW(lxor),
+#undef FLOATS
+#define FLOATS(op) /* none */
+        [COLL_BAND] = ROW(band),
+        [COLL_BOR] = ROW(bor),
+        [COLL_BXOR] = ROW(bxor),
+#undef FLOATS
+        [COLL_REDUCE_PREMUL] = {[COLL_F16] = f16_premul_kernel,
+                                [COLL_BF16] = bf16_premul_kernel,
+                                [COLL_F32] = f32_premul_kernel,
+                                [COLL_F64] = f64_premul_kernel},
+};
+#undef ROW

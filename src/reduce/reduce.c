@@ -1,0 +1,85 @@
+/*
+ * Choice of the kernel for a (type, operation, ISA level). Owns the list of
+ * levels; the kernels are in the files of the levels. No state: a level is found
+ * from what the compiler's run-time library already knows of the CPU.
+ */
+#include "reduce/reduce.h"
+
+#include <assert.h>
+
+#include "reduce/internal.h"
+
+typedef const coll_reduce_fn (*table_ptr)[COLL_DTYPE_COUNT];
+
+static const table_ptr tables[COLL_ISA_COUNT] = {
+        [COLL_ISA_SCALAR] = coll_reduce_scalar,
+#if defined(__x86_64__)
+        [COLL_ISA_AVX2] = coll_reduce_avx2,
+        [COLL_ISA_AVX512] = coll_reduce_avx512,
+#endif
+};
+
+static const char *const isa_names[COLL_ISA_COUNT] = {"scalar", "avx2", "avx512"};
+
+enum coll_isa coll_reduce_best_isa(void)
+{
+#if defined(__x86_64__)
+	const bool avx2 =
+	        __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c") && __builtin_cpu_supports("bmi2");
+
+	if (avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+	    __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+		return COLL_ISA_AVX512;
+	if (avx2)
+		return COLL_ISA_AVX2;
+#endif
+	return COLL_ISA_SCALAR;
+}
+
+const char *coll_reduce_isa_name(enum coll_isa isa)
+{
+	return (unsigned)isa < COLL_ISA_COUNT ? isa_names[isa] : NULL;
+}
+
+/* The kernel of the highest level not above isa that has one; NULL: undefined. */
+static coll_reduce_fn find(coll_dtype type, coll_op op, enum coll_isa isa)
+{
+	const coll_op row = op == COLL_OP_PREMUL_SUM ? (coll_op)COLL_REDUCE_PREMUL : op;
+
+	if ((unsigned)type >= COLL_DTYPE_COUNT)
+		return NULL;
+	if (op == COLL_OP_USER)
+		return coll_reduce_user;
+	if (op != COLL_OP_PREMUL_SUM && op >= COLL_OP_COUNT)
+		return NULL;
+	for (int level = isa; level >= 0; level--)
+		if (tables[level] && tables[level][row][type])
+			return tables[level][row][type];
+	return NULL;
+}
+
+bool coll_reduce_supports(coll_dtype type, coll_op op)
+{
+	return find(type, op, COLL_ISA_SCALAR) != NULL;
+}
+
+coll_status coll_reduce_bind(struct coll_reduction *r, coll_dtype type, coll_op op, int nranks, enum coll_isa isa)
+{
+	coll_reduce_fn run;
+
+	assert((unsigned)isa < COLL_ISA_COUNT);
+	assert(nranks >= 1);
+	run = find(type, op, isa);
+	if (!run)
+		return COLL_ERR_ARGUMENT;
+	*r = (struct coll_reduction){
+	        .run = run,
+	        .type = type,
+	        .op = op,
+	        .isa = isa,
+	        .elem_bytes = coll_dtype_size(type),
+	        .divisor = (uint64_t)nranks,
+	        .scale = 1,
+	};
+	return COLL_OK;
+}
