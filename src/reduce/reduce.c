@@ -9,6 +9,10 @@
 
 #include "reduce/internal.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 typedef const coll_reduce_fn (*table_ptr)[COLL_DTYPE_COUNT];
 
 static const table_ptr tables[COLL_ISA_COUNT] = {
@@ -21,11 +25,21 @@ static const table_ptr tables[COLL_ISA_COUNT] = {
 
 static const char *const isa_names[COLL_ISA_COUNT] = {"scalar", "avx2", "avx512"};
 
+#if defined(__x86_64__)
+/* clang 14 does not know the name. That the system saves the registers follows
+ * from AVX2, which the run-time library has checked. */
+static bool has_f16c(void)
+{
+	unsigned a, b, c, d;
+
+	return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+#endif
+
 enum coll_isa coll_reduce_best_isa(void)
 {
 #if defined(__x86_64__)
-	const bool avx2 =
-	        __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c") && __builtin_cpu_supports("bmi2");
+	const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2") && has_f16c();
 
 	if (avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
 	    __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
