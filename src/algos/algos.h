@@ -12,17 +12,29 @@ enum coll_algo_flag {
 	COLL_ALGO_PAIRWISE = 1 << 2, /* block kinds: works when only the two ends of a step know its length */
 };
 
+/*
+ * What an algorithm costs for n ranks, the worst root taken. S is one vector
+ * (vector kinds) or one block (block kinds).
+ */
+struct coll_algo_cost {
+	double rounds;   /* the longest chain of frames, as coll_plan_rounds() counts */
+	double frames;   /* sent plus received, by the busiest rank */
+	double sent;     /* multiples of S that the busiest rank sends */
+	double received; /* ... that the busiest rank receives */
+	double reduced;  /* ... that the busiest rank reduces: operands beyond the first */
+	double copied;   /* ... that the busiest rank stores without reducing: receives and copies */
+	double frame;    /* the largest frame, in multiples of S */
+	double scratch;  /* scratch memory of the hungriest rank, in multiples of S */
+};
+
 struct coll_algo {
 	enum coll_kind kind;
 	const char *name; /* "ring": COLL_ALGO=ring, or COLL_ALGO=all_reduce:ring,broadcast:tree */
 	unsigned flags;
 	int max_size; /* 0: any number of ranks */
 	coll_algo_fn generate;
-	/* Cost model inputs (closed form, no plan is built). For n ranks and a vector
-	 * (or block, for block kinds) of S bytes: rounds = messages one after the
-	 * other on the critical path; sent = multiples of S that the busiest rank
-	 * sends; reduced = multiples of S that the busiest rank reduces. */
-	void (*cost)(int n, double *rounds, double *sent, double *reduced);
+	/* Price tag for n ranks, in closed form: no plan is built. */
+	void (*cost)(int n, struct coll_algo_cost *cost);
 };
 
 extern const struct coll_algo coll_algos[];

@@ -1,0 +1,69 @@
+/*
+ * The table of algorithms. Order within a kind is the order in which equals are
+ * preferred.
+ */
+#include "algos/algos.h"
+
+#include <string.h>
+
+#include "algos/generators.h"
+
+#define ANY     0
+#define INPUTS  (COLL_SCRATCH_MAX + 1) /* ranks whose operands one n-input reduction takes */
+#define FEW     64                     /* whole vectors of all ranks in scratch */
+#define ORDERED COLL_ALGO_ORDERED
+#define RAGGED  COLL_ALGO_RAGGED
+#define PAIRS   (COLL_ALGO_RAGGED | COLL_ALGO_PAIRWISE)
+
+#define ROW(kind, name, flags, max_size, function)                                                  \
+	{                                                                                           \
+		COLL_KIND_##kind, name, flags, max_size, coll_algo_##function, coll_cost_##function \
+	}
+
+/* clang-format off */
+const struct coll_algo coll_algos[] = {
+	ROW(ALL_REDUCE,     "circulant",     0,                ANY,    allreduce_circulant),
+	ROW(ALL_REDUCE,     "rhd",           ORDERED,          ANY,    allreduce_rhd),
+	ROW(ALL_REDUCE,     "twoshot",       ORDERED,          INPUTS, allreduce_twoshot),
+	ROW(ALL_REDUCE,     "ring",          0,                ANY,    allreduce_ring),
+	ROW(ALL_REDUCE,     "rdbl",          ORDERED,          ANY,    allreduce_rdbl),
+	ROW(ALL_REDUCE,     "oneshot",       ORDERED,          FEW,    allreduce_oneshot),
+	ROW(ALL_REDUCE,     "dbtree",        0,                ANY,    allreduce_dbtree),
+	ROW(ALL_REDUCE,     "tree",          ORDERED,          ANY,    allreduce_tree),
+	ROW(REDUCE,         "binomial",      ORDERED,          ANY,    reduce_binomial),
+	ROW(REDUCE,         "tree",          ORDERED,          ANY,    reduce_tree),
+	ROW(REDUCE,         "direct",        ORDERED,          FEW,    reduce_direct),
+	ROW(BROADCAST,      "binomial",      0,                ANY,    broadcast_binomial),
+	ROW(BROADCAST,      "tree",          0,                ANY,    broadcast_tree),
+	ROW(BROADCAST,      "circulant",     0,                ANY,    broadcast_circulant),
+	ROW(BROADCAST,      "direct",        0,                ANY,    broadcast_direct),
+	ROW(ALL_GATHER,     "circulant",     RAGGED,           ANY,    allgather_circulant),
+	ROW(ALL_GATHER,     "ring",          RAGGED,           ANY,    allgather_ring),
+	ROW(ALL_GATHER,     "rdbl",          RAGGED,           ANY,    allgather_rdbl),
+	ROW(ALL_GATHER,     "direct",        RAGGED,           ANY,    allgather_direct),
+	ROW(REDUCE_SCATTER, "circulant",     RAGGED,           ANY,    reducescatter_circulant),
+	ROW(REDUCE_SCATTER, "ring",          RAGGED,           ANY,    reducescatter_ring),
+	ROW(REDUCE_SCATTER, "direct",        ORDERED | RAGGED, INPUTS, reducescatter_direct),
+	ROW(REDUCE_SCATTER, "linear",        ORDERED | RAGGED, ANY,    reducescatter_linear),
+	ROW(ALL_TO_ALL,     "pairwise",      PAIRS,            ANY,    alltoall_pairwise),
+	ROW(ALL_TO_ALL,     "bruck",         0,                ANY,    alltoall_bruck),
+	ROW(ALL_TO_ALL,     "direct",        PAIRS,            ANY,    alltoall_direct),
+	ROW(GATHER,         "binomial",      RAGGED,           ANY,    gather_binomial),
+	ROW(GATHER,         "direct",        PAIRS,            ANY,    gather_direct),
+	ROW(SCATTER,        "binomial",      RAGGED,           ANY,    scatter_binomial),
+	ROW(SCATTER,        "direct",        PAIRS,            ANY,    scatter_direct),
+	ROW(SCAN,           "rdbl",          ORDERED,          ANY,    scan_rdbl),
+	ROW(SCAN,           "linear",        ORDERED,          ANY,    scan_linear),
+	ROW(BARRIER,        "dissemination", 0,                ANY,    barrier_dissemination),
+};
+/* clang-format on */
+
+const size_t coll_algos_count = sizeof(coll_algos) / sizeof(coll_algos[0]);
+
+const struct coll_algo *coll_algo_find(enum coll_kind kind, const char *name)
+{
+	for (size_t i = 0; i < coll_algos_count; i++)
+		if (coll_algos[i].kind == kind && strcmp(coll_algos[i].name, name) == 0)
+			return &coll_algos[i];
+	return NULL;
+}

@@ -1,0 +1,34 @@
+/*
+ * The two phases on the circulant graph that several collectives are made of.
+ *
+ * J. L. Traff, Optimal, Non-pipelined Reduce-scatter and Allreduce Algorithms
+ * (arXiv 2410.14234). The skips are n, ceil(n/2), ceil(n/4) ... 1. Blocks are
+ * counted from the own one: block j of rank r is block (r + j) mod n. In a round
+ * of the reduce-scatter with skip s (previous skip p) a rank sends its blocks
+ * [s, p) forward by s ranks, where they are blocks [0, p - s), and adds what it
+ * gets from s ranks back to its own first p - s blocks:
+ *
+ *     n = 5, skips 5 3 2 1        own blocks   0 1 2 3 4
+ *     skip 3: send 3 4, add to 0 1              . . . s s
+ *     skip 2: send 2,   add to 0                . . s
+ *     skip 1: send 1,   add to 0                . s
+ *
+ * ceil(log2 n) rounds, n-1 blocks sent by each rank, for every n: both optimal.
+ * The all-gather is the same way back. The reduction combines blocks round the
+ * circle, so it is for commutative operations.
+ */
+#ifndef COLL_ALGOS_CIRCULANT_H
+#define COLL_ALGOS_CIRCULANT_H
+
+#include "plan/build.h"
+
+/* Reduce all of `in`; the own block's result goes to out(rank). Partial sums
+ * live in buffer acc (COLL_BUF_OUT or a scratch buffer) under their block ids.
+ * `in` is read there where it is touched first. n >= 2. */
+void coll_circulant_reduce_scatter(const struct coll_shape *s, struct coll_builder *b, uint8_t acc);
+
+/* From the own block in out(rank) to all blocks in out. With own_in the own block
+ * is still in `in` and the copy to `out` is made on the way. n >= 2. */
+void coll_circulant_all_gather(const struct coll_shape *s, struct coll_builder *b, bool own_in);
+
+#endif
