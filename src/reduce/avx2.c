@@ -1,8 +1,8 @@
 /*
  * The AVX2 level (with F16C): 32-byte vectors.
  *
- * Bit-equal to the scalar level. There are no masked loads of small elements
- * here: a tail goes through a buffer on the stack. Division of 32-bit unsigned
+ * Bit-equal to the scalar level. There are no masked loads of 1- and 2-byte
+ * elements here: their tails go through a buffer on the stack. Division of 32-bit unsigned
  * and of 64-bit integers goes lane by lane.
  */
 #include <immintrin.h>
@@ -35,6 +35,26 @@ ELEMENT_INLINE void store_some(char *p, __m256i v, size_t bytes)
 	memcpy(p, buf, bytes);
 }
 
+/* Elements of 4 and 8 bytes have masked forms. n counts elements. */
+ELEMENT_INLINE __m256i first32(size_t n)
+{
+	return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+
+ELEMENT_INLINE __m256i first64(size_t n)
+{
+	return _mm256_cmpgt_epi64(_mm256_set1_epi64x((long long)n), _mm256_setr_epi64x(0, 1, 2, 3));
+}
+
+#define load_some8(p, n)      load_some(p, n)
+#define load_some16(p, n)     load_some(p, (n)*2)
+#define load_some32(p, n)     _mm256_maskload_epi32((const int *)(const void *)(p), first32(n))
+#define load_some64(p, n)     _mm256_maskload_epi64((const long long *)(const void *)(p), first64(n))
+#define store_some8(p, v, n)  store_some(p, v, n)
+#define store_some16(p, v, n) store_some(p, v, (n)*2)
+#define store_some32(p, v, n) _mm256_maskstore_epi32((int *)(void *)(p), first32(n), v)
+#define store_some64(p, v, n) _mm256_maskstore_epi64((long long *)(void *)(p), first64(n), v)
+
 /* ---- Integers ---- */
 
 #define VECTOR_INTEGER(T, E, A)                                                                        \
@@ -50,7 +70,7 @@ ELEMENT_INLINE void store_some(char *p, __m256i v, size_t bytes)
 	}                                                                                              \
 	ELEMENT_INLINE __m256i T##_load_some(const char *p, size_t n)                                  \
 	{                                                                                              \
-		return load_some(p, n * T##_bytes);                                                    \
+		return load_some##E(p, n);                                                             \
 	}                                                                                              \
 	ELEMENT_INLINE void T##_store_some(char *p, __m256i v, size_t n)                               \
 	{                                                                                              \
@@ -297,32 +317,31 @@ DIV_BY_LANE(u64, uint64_t)
 	}
 
 VECTOR_FLOAT(f16, __m256, ps, float)
-VECTOR_FLOAT(bf16, __m256, ps, float)
 VECTOR_FLOAT(f32, __m256, ps, float)
 VECTOR_FLOAT(f64, __m256d, pd, double)
 
 /* ---- Floats: memory ---- */
 
-#define VECTOR_WIDE(T, V, P, F)                                           \
-	enum { T##_bytes = sizeof(F), T##_lanes = 32 / sizeof(F) };       \
-	ELEMENT_INLINE V T##_load(const char *p)                          \
-	{                                                                 \
-		return _mm256_castsi256_##P(load(p));                     \
-	}                                                                 \
-	ELEMENT_INLINE void T##_store(char *p, V v)                       \
-	{                                                                 \
-		store(p, _mm256_cast##P##_si256(v));                      \
-	}                                                                 \
-	ELEMENT_INLINE V T##_load_some(const char *p, size_t n)           \
-	{                                                                 \
-		return _mm256_castsi256_##P(load_some(p, n * T##_bytes)); \
-	}                                                                 \
-	ELEMENT_INLINE void T##_store_some(char *p, V v, size_t n)        \
-	{                                                                 \
-		store_some(p, _mm256_cast##P##_si256(v), n *T##_bytes);   \
+#define VECTOR_WIDE(T, V, P, F, E)                                      \
+	enum { T##_bytes = sizeof(F), T##_lanes = 32 / sizeof(F) };     \
+	ELEMENT_INLINE V T##_load(const char *p)                        \
+	{                                                               \
+		return _mm256_castsi256_##P(load(p));                   \
+	}                                                               \
+	ELEMENT_INLINE void T##_store(char *p, V v)                     \
+	{                                                               \
+		store(p, _mm256_cast##P##_si256(v));                    \
+	}                                                               \
+	ELEMENT_INLINE V T##_load_some(const char *p, size_t n)         \
+	{                                                               \
+		return _mm256_castsi256_##P(load_some##E(p, n));        \
+	}                                                               \
+	ELEMENT_INLINE void T##_store_some(char *p, V v, size_t n)      \
+	{                                                               \
+		store_some(p, _mm256_cast##P##_si256(v), n *T##_bytes); \
 	}
-VECTOR_WIDE(f32, __m256, ps, float)
-VECTOR_WIDE(f64, __m256d, pd, double)
+VECTOR_WIDE(f32, __m256, ps, float, 32)
+VECTOR_WIDE(f64, __m256d, pd, double, 64)
 
 ELEMENT_INLINE __m256 widen_f16(__m128i h)
 {
@@ -332,24 +351,6 @@ ELEMENT_INLINE __m256 widen_f16(__m128i h)
 ELEMENT_INLINE __m128i narrow_f16(__m256 v)
 {
 	return _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-}
-
-ELEMENT_INLINE __m256 widen_bf16(__m128i h)
-{
-	return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16));
-}
-
-/* Add just under half a unit plus the odd bit, and cut; NaNs stay NaNs. */
-ELEMENT_INLINE __m128i narrow_bf16(__m256 v)
-{
-	const __m256i u = _mm256_castps_si256(v);
-	const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
-	const __m256i quiet = _mm256_or_si256(u, _mm256_set1_epi32(0x00400000));
-	const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(v, v, _CMP_UNORD_Q));
-	__m256i r = _mm256_add_epi32(_mm256_add_epi32(u, _mm256_set1_epi32(0x7fff)), odd);
-
-	r = _mm256_srli_epi32(_mm256_blendv_epi8(r, quiet, nan), 16);
-	return LOW(ORDERED(_mm256_packus_epi32(r, r)));
 }
 
 #define VECTOR_HALF(T)                                                       \
@@ -371,7 +372,86 @@ ELEMENT_INLINE __m128i narrow_bf16(__m256 v)
 		store_some(p, _mm256_castsi128_si256(narrow_##T(v)), n * 2); \
 	}
 VECTOR_HALF(f16)
-VECTOR_HALF(bf16)
+
+/* bf16 is the upper half of an f32, so a vector of them is two of f32, the even and
+ * the odd elements, without any shuffle. */
+typedef struct {
+	__m256 even;
+	__m256 odd;
+} bf16_v;
+
+#define BOTH(name)                                                                     \
+	ELEMENT_INLINE bf16_v bf16_##name(bf16_v a, bf16_v b)                          \
+	{                                                                              \
+		return (bf16_v){f32_##name(a.even, b.even), f32_##name(a.odd, b.odd)}; \
+	}
+BOTH(sum)
+BOTH(prod)
+BOTH(min)
+BOTH(max)
+BOTH(land)
+BOTH(lor)
+BOTH(lxor)
+
+ELEMENT_INLINE bf16_v bf16_truth(bf16_v a)
+{
+	return (bf16_v){f32_truth(a.even), f32_truth(a.odd)};
+}
+
+ELEMENT_INLINE bf16_v bf16_div(bf16_v a, uint64_t divisor)
+{
+	return (bf16_v){f32_div(a.even, divisor), f32_div(a.odd, divisor)};
+}
+
+ELEMENT_INLINE bf16_v bf16_scale(bf16_v a, double scale)
+{
+	return (bf16_v){f32_scale(a.even, scale), f32_scale(a.odd, scale)};
+}
+
+/* Add just under half a unit plus the odd bit: the upper half is the result. NaNs
+ * stay NaNs. */
+ELEMENT_INLINE __m256i bf16_round(__m256 v)
+{
+	const __m256i u = _mm256_castps_si256(v);
+	const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
+	const __m256i r = _mm256_add_epi32(_mm256_add_epi32(u, _mm256_set1_epi32(0x7fff)), odd);
+	const __m256i quiet = _mm256_or_si256(u, _mm256_set1_epi32(0x00400000));
+
+	return _mm256_blendv_epi8(r, quiet, _mm256_castps_si256(_mm256_cmp_ps(v, v, _CMP_UNORD_Q)));
+}
+
+ELEMENT_INLINE bf16_v bf16_widen(__m256i h)
+{
+	const __m256i upper = _mm256_set1_epi32((int)0xffff0000);
+
+	return (bf16_v){_mm256_castsi256_ps(_mm256_slli_epi32(h, 16)), _mm256_castsi256_ps(_mm256_and_si256(h, upper))};
+}
+
+ELEMENT_INLINE __m256i bf16_narrow(bf16_v v)
+{
+	return _mm256_blend_epi16(_mm256_srli_epi32(bf16_round(v.even), 16), bf16_round(v.odd), 0xaa);
+}
+
+enum { bf16_bytes = 2, bf16_lanes = 16 };
+ELEMENT_INLINE bf16_v bf16_load(const char *p)
+{
+	return bf16_widen(load(p));
+}
+
+ELEMENT_INLINE void bf16_store(char *p, bf16_v v)
+{
+	store(p, bf16_narrow(v));
+}
+
+ELEMENT_INLINE bf16_v bf16_load_some(const char *p, size_t n)
+{
+	return bf16_widen(load_some(p, n * 2));
+}
+
+ELEMENT_INLINE void bf16_store_some(char *p, bf16_v v, size_t n)
+{
+	store_some(p, bf16_narrow(v), n * 2);
+}
 
 #define UNROLL 4
 #define KERNEL_INDEPENDENT

@@ -241,7 +241,6 @@ DIV64(u64, uint64_t)
 	}
 
 VECTOR_FLOAT(f16, __m512, ps, __mmask16, float)
-VECTOR_FLOAT(bf16, __m512, ps, __mmask16, float)
 VECTOR_FLOAT(f32, __m512, ps, __mmask16, float)
 VECTOR_FLOAT(f64, __m512d, pd, __mmask8, double)
 
@@ -279,22 +278,6 @@ ELEMENT_INLINE __m256i narrow_f16(__m512 v)
 	return _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
 
-ELEMENT_INLINE __m512 widen_bf16(__m256i h)
-{
-	return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
-}
-
-/* Add just under half a unit plus the odd bit, and cut; NaNs stay NaNs. */
-ELEMENT_INLINE __m256i narrow_bf16(__m512 v)
-{
-	const __m512i u = _mm512_castps_si512(v);
-	const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
-	__m512i r = _mm512_add_epi32(_mm512_add_epi32(u, _mm512_set1_epi32(0x7fff)), odd);
-
-	r = _mm512_mask_or_epi32(r, _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), u, _mm512_set1_epi32(0x00400000));
-	return _mm512_cvtepi32_epi16(_mm512_srli_epi32(r, 16));
-}
-
 #define VECTOR_HALF(T)                                                              \
 	enum { T##_bytes = 2, T##_lanes = 16 };                                     \
 	ELEMENT_INLINE __m512 T##_load(const char *p)                               \
@@ -314,7 +297,86 @@ ELEMENT_INLINE __m256i narrow_bf16(__m512 v)
 		_mm256_mask_storeu_epi16(p, (__mmask16)FIRST(n), narrow_##T(v));    \
 	}
 VECTOR_HALF(f16)
-VECTOR_HALF(bf16)
+
+/* bf16 is the upper half of an f32, so a vector of them is two of f32, the even and
+ * the odd elements, without any shuffle. */
+typedef struct {
+	__m512 even;
+	__m512 odd;
+} bf16_v;
+
+#define BOTH(name)                                                                     \
+	ELEMENT_INLINE bf16_v bf16_##name(bf16_v a, bf16_v b)                          \
+	{                                                                              \
+		return (bf16_v){f32_##name(a.even, b.even), f32_##name(a.odd, b.odd)}; \
+	}
+BOTH(sum)
+BOTH(prod)
+BOTH(min)
+BOTH(max)
+BOTH(land)
+BOTH(lor)
+BOTH(lxor)
+
+ELEMENT_INLINE bf16_v bf16_truth(bf16_v a)
+{
+	return (bf16_v){f32_truth(a.even), f32_truth(a.odd)};
+}
+
+ELEMENT_INLINE bf16_v bf16_div(bf16_v a, uint64_t divisor)
+{
+	return (bf16_v){f32_div(a.even, divisor), f32_div(a.odd, divisor)};
+}
+
+ELEMENT_INLINE bf16_v bf16_scale(bf16_v a, double scale)
+{
+	return (bf16_v){f32_scale(a.even, scale), f32_scale(a.odd, scale)};
+}
+
+/* Add just under half a unit plus the odd bit: the upper half is the result. NaNs
+ * stay NaNs. */
+ELEMENT_INLINE __m512i bf16_round(__m512 v)
+{
+	const __m512i u = _mm512_castps_si512(v);
+	const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
+	const __m512i r = _mm512_add_epi32(_mm512_add_epi32(u, _mm512_set1_epi32(0x7fff)), odd);
+	const __mmask16 nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
+
+	return _mm512_mask_or_epi32(r, nan, u, _mm512_set1_epi32(0x00400000));
+}
+
+ELEMENT_INLINE bf16_v bf16_widen(__m512i h)
+{
+	const __m512i upper = _mm512_set1_epi32((int)0xffff0000);
+
+	return (bf16_v){_mm512_castsi512_ps(_mm512_slli_epi32(h, 16)), _mm512_castsi512_ps(_mm512_and_si512(h, upper))};
+}
+
+ELEMENT_INLINE __m512i bf16_narrow(bf16_v v)
+{
+	return _mm512_mask_blend_epi16(0xaaaaaaaa, _mm512_srli_epi32(bf16_round(v.even), 16), bf16_round(v.odd));
+}
+
+enum { bf16_bytes = 2, bf16_lanes = 32 };
+ELEMENT_INLINE bf16_v bf16_load(const char *p)
+{
+	return bf16_widen(_mm512_loadu_si512(p));
+}
+
+ELEMENT_INLINE void bf16_store(char *p, bf16_v v)
+{
+	_mm512_storeu_si512(p, bf16_narrow(v));
+}
+
+ELEMENT_INLINE bf16_v bf16_load_some(const char *p, size_t n)
+{
+	return bf16_widen(_mm512_maskz_loadu_epi16((__mmask32)FIRST(n), p));
+}
+
+ELEMENT_INLINE void bf16_store_some(char *p, bf16_v v, size_t n)
+{
+	_mm512_mask_storeu_epi16(p, (__mmask32)FIRST(n), bf16_narrow(v));
+}
 
 #define UNROLL 4
 #define KERNEL_INDEPENDENT
