@@ -1,0 +1,230 @@
+/*
+ * Lowering: a logical plan becomes a fused one, for the engine.
+ *
+ * A RECV or RECV_REDUCE followed on its lane by a SEND of just what it wrote
+ * becomes one step that passes over the bytes once; a store that is overwritten
+ * before anything reads it, and so is not part of the result, goes away. All
+ * steps then pass through a draft again, in an order that agrees with the old
+ * waits: since a fused step is not asynchronous, many waits vanish, and counts
+ * shift. Nothing that travels and no rounding changes.
+ *
+ * A fused step holds its lane until it has a slot, which the SEND did not. This
+ * file refuses what one rank can see to be dangerous (another lane that waits
+ * for the receive alone). Whether the ranks together can still block each other
+ * is a question about all plans: the verifier answers it, for every generator.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan/draft.h"
+
+enum next_use { NEXT_NONE, NEXT_READ, NEXT_WRITE };
+
+struct lowering {
+	const struct coll_plan *plan;
+	uint32_t *order;   /* steps in an order that agrees with lanes and waits */
+	uint8_t *fuse;     /* per step: it is the receive of a pair */
+	uint8_t *dead;     /* per step: nothing reads what it stores */
+	uint8_t *awaited;  /* per step: another lane waits for just this prefix */
+	uint8_t *next_use; /* per place: what comes later in order */
+	struct coll_draft draft;
+};
+
+static uint32_t lane_length(const struct coll_plan *p, uint32_t lane)
+{
+	return p->lane_first[lane + 1] - p->lane_first[lane];
+}
+
+/* Fill order; COLL_ERR_INTERNAL when waits are circular. */
+static coll_status linearise(struct lowering *w)
+{
+	const struct coll_plan *p = w->plan;
+	uint32_t head[COLL_LANES_MAX] = {0}, placed = 0, before;
+
+	do {
+		before = placed;
+		for (uint32_t l = 0; l < p->nlanes; l++)
+			while (head[l] < lane_length(p, l)) {
+				const struct coll_step *s = &p->steps[p->lane_first[l] + head[l]];
+
+				if (s->wait_count > head[s->wait_lane])
+					break;
+				w->order[placed++] = p->lane_first[l] + head[l]++;
+			}
+	} while (placed > before);
+	return placed == coll_plan_nsteps(p) ? COLL_OK : COLL_ERR_INTERNAL;
+}
+
+static void find_awaited(struct lowering *w)
+{
+	const struct coll_plan *p = w->plan;
+
+	for (uint32_t i = 0; i < coll_plan_nsteps(p); i++) {
+		const struct coll_step *s = &p->steps[i];
+
+		if (s->wait_count && s->wait_lane != s->lane)
+			w->awaited[p->lane_first[s->wait_lane] + s->wait_count - 1] = 1;
+	}
+}
+
+/* Whether steps i and i + 1 are a pair. */
+static bool is_pair(const struct lowering *w, uint32_t i)
+{
+	const struct coll_plan *p = w->plan;
+	const struct coll_step *a = &p->steps[i], *b = a + 1;
+
+	if (a->op != COLL_STEP_RECV && a->op != COLL_STEP_RECV_REDUCE)
+		return false;
+	if (i + 1 >= p->lane_first[a->lane + 1] || b->op != COLL_STEP_SEND)
+		return false;
+	if (b->wait_count || w->awaited[i] || b->flags & COLL_STEP_PRE)
+		return false;
+	return a->dst == b->src && a->dst_chunk == b->src_chunk && a->run == b->run && a->group == b->group &&
+	       a->stride == b->stride;
+}
+
+/* ---- Which stores nothing reads ---- */
+
+static uint8_t *use_of(const struct lowering *w, uint8_t buf, uint32_t chunk)
+{
+	size_t space = buf < COLL_BUF_SCRATCH ? 0 : (size_t)buf - COLL_BUF_SCRATCH + 1;
+
+	return &w->next_use[space * w->plan->chunks + chunk];
+}
+
+static void mark(const struct lowering *w, const struct coll_step *s, uint8_t buf, uint32_t first, enum next_use use)
+{
+	for (uint32_t i = 0; i < s->run; i++)
+		*use_of(w, buf, coll_step_chunk(w->plan, s, first, i)) = (uint8_t)use;
+}
+
+static void mark_reads(const struct lowering *w, const struct coll_step *s)
+{
+	switch ((enum coll_step_op)s->op) {
+	case COLL_STEP_SEND:
+	case COLL_STEP_RECV_REDUCE:
+	case COLL_STEP_COPY: mark(w, s, s->src, s->src_chunk, NEXT_READ); break;
+	case COLL_STEP_REDUCE:
+		for (uint32_t k = 0; k < s->stride; k++)
+			mark(w, s, (uint8_t)(s->src + k), s->src_chunk, NEXT_READ);
+		if (s->group != COLL_NO_SPLICE)
+			mark(w, s, COLL_BUF_IN, s->src_chunk, NEXT_READ);
+		break;
+	default: break;
+	}
+}
+
+static void mark_writes(const struct lowering *w, const struct coll_step *s)
+{
+	if (s->op != COLL_STEP_SEND && s->op != COLL_STEP_WAIT)
+		mark(w, s, s->dst, s->dst_chunk, NEXT_WRITE);
+}
+
+/* Nothing after send reads what it reads, and it is not the result. */
+static bool unread_after(const struct lowering *w, const struct coll_step *send)
+{
+	for (uint32_t i = 0; i < send->run; i++) {
+		enum next_use use = *use_of(w, send->src, coll_step_chunk(w->plan, send, send->src_chunk, i));
+
+		if (use == NEXT_READ || (use == NEXT_NONE && send->src < COLL_BUF_SCRATCH))
+			return false;
+	}
+	return true;
+}
+
+/* Backwards through the order: fuse[] and dead[]. */
+static void find_pairs(struct lowering *w)
+{
+	for (uint32_t n = coll_plan_nsteps(w->plan); n-- > 0;) {
+		uint32_t i = w->order[n];
+		const struct coll_step *s = &w->plan->steps[i];
+
+		if (s->op == COLL_STEP_SEND && i > w->plan->lane_first[s->lane] && is_pair(w, i - 1)) {
+			w->fuse[i - 1] = 1;
+			w->dead[i - 1] = unread_after(w, s);
+		}
+		mark_writes(w, s);
+		mark_reads(w, s);
+	}
+}
+
+/* ---- The new plan ---- */
+
+static struct coll_step fused(const struct lowering *w, uint32_t i)
+{
+	struct coll_step s = w->plan->steps[i];
+
+	if (s.op == COLL_STEP_RECV)
+		s.op = COLL_STEP_RECV_COPY_SEND;
+	else if (!w->dead[i])
+		s.op = COLL_STEP_RECV_REDUCE_COPY_SEND;
+	else {
+		s.op = COLL_STEP_RECV_REDUCE_SEND;
+		s.dst = 0;
+		s.dst_chunk = 0;
+	}
+	return s;
+}
+
+static bool receives(uint8_t op)
+{
+	return op == COLL_STEP_RECV || op == COLL_STEP_RECV_REDUCE;
+}
+
+static void emit(struct lowering *w)
+{
+	const struct coll_plan *p = w->plan;
+
+	for (uint32_t n = 0; n < coll_plan_nsteps(p) && !w->draft.status; n++) {
+		uint32_t i = w->order[n];
+		struct coll_step s = p->steps[i];
+		int from = receives(s.op) ? p->peers[s.peer_recv] : -1;
+		int to = s.op == COLL_STEP_SEND ? p->peers[s.peer_send] : -1;
+
+		if (s.op == COLL_STEP_WAIT || (s.op == COLL_STEP_SEND && i > p->lane_first[s.lane] && w->fuse[i - 1]))
+			continue;
+		if (w->fuse[i]) {
+			s = fused(w, i);
+			to = p->peers[p->steps[i + 1].peer_send];
+		}
+		coll_draft_append(&w->draft, &s, from, to);
+	}
+}
+
+static coll_status allocate(struct lowering *w)
+{
+	size_t n = coll_plan_nsteps(w->plan);
+
+	w->order = malloc((n + 1) * sizeof(*w->order));
+	w->fuse = calloc(3, n + 1);
+	w->next_use = calloc(w->plan->nscratch + 1, w->plan->chunks);
+	if (!w->order || !w->fuse || !w->next_use)
+		return COLL_ERR_MEMORY;
+	w->dead = w->fuse + n + 1;
+	w->awaited = w->dead + n + 1;
+	return COLL_OK;
+}
+
+coll_status coll_plan_lower(const struct coll_plan *logical, struct coll_plan **lowered)
+{
+	struct lowering w = {.plan = logical, .draft = {.chunks = logical->chunks, .arm = true}};
+	struct coll_plan head = *logical;
+	coll_status status;
+
+	assert(!logical->fused);
+	head.fused = true;
+	status = allocate(&w);
+	if (!status)
+		status = linearise(&w);
+	if (!status) {
+		find_awaited(&w);
+		find_pairs(&w);
+		emit(&w);
+		status = coll_draft_finish(&w.draft, &head, lowered);
+	}
+	coll_draft_fini(&w.draft);
+	free(w.order);
+	free(w.fuse);
+	free(w.next_use);
+	return status;
+}
