@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "plan/step.h"
+
 static const char *const kind_names[] = {
         "all_reduce", "reduce",  "broadcast", "all_gather", "reduce_scatter", "all_to_all",
         "gather",     "scatter", "scan",      "barrier",    "send_recv",
@@ -24,6 +26,17 @@ int coll_plan_kind_from_name(const char *name)
 		if (strcmp(kind_names[i], name) == 0)
 			return i;
 	return -1;
+}
+
+static const char *const op_names[] = {
+        NULL,     "send", "recv",           "recv_reduce",      "copy",
+        "reduce", "wait", "recv_copy_send", "recv_reduce_send", "recv_reduce_copy_send",
+};
+static_assert(sizeof(op_names) / sizeof(op_names[0]) == COLL_STEP_OP_COUNT, "a name for every op");
+
+const char *coll_step_op_name(uint8_t op)
+{
+	return op < COLL_STEP_OP_COUNT ? op_names[op] : NULL;
 }
 
 void coll_plan_free(struct coll_plan *plan)

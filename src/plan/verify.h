@@ -1,0 +1,13 @@
+/*
+ * The verifier with its model exposed, for tests that break the model.
+ */
+#ifndef COLL_PLAN_VERIFY_H
+#define COLL_PLAN_VERIFY_H
+
+#include "plan/replay.h"
+
+coll_status coll_plan_verify_model(const struct coll_plan *const *plans, int size,
+                                   const struct coll_verify_options *opt, const struct coll_model *model, char *why,
+                                   size_t why_bytes);
+
+#endif
