@@ -131,9 +131,8 @@ static uint32_t length_class(const struct coll_flow *f, int rank, uint8_t buf, u
 		return 0;
 	if (f->kind != COLL_KIND_ALL_TO_ALL)
 		return chunk;
-	if (buf >= COLL_BUF_SCRATCH)
-		return UNDEFINED - chunk; /* no block has this length */
-	return buf == COLL_BUF_IN ? r * n + chunk : chunk * n + r;
+	/* Scratch is as long as the blocks of in. */
+	return buf == COLL_BUF_OUT ? chunk * n + r : r * n + chunk;
 }
 
 /* Whether the rank knows how long this chunk is. */

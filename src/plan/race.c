@@ -75,6 +75,7 @@ static bool has_in(const struct coll_plan *p, uint32_t c)
 	case COLL_KIND_SCATTER: return p->rank == p->root;
 	case COLL_KIND_ALL_GATHER:
 	case COLL_KIND_GATHER: return c == (uint32_t)p->rank;
+	case COLL_KIND_BARRIER: return true; /* a signal that nobody looks at */
 	default: return false;
 	}
 }
