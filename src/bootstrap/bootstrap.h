@@ -27,6 +27,8 @@ struct coll_identity {
 	char unix_name[96]; /* abstract Unix socket name of a rendezvous on one host, "" if none */
 	uint64_t
 	        job_key[2]; /* shared secret: from COLL_JOB_KEY, the unique id, or derived from the launcher's job id */
+	bool root_ports;    /* root_port may be taken or is 0: ports derived from job_key are tried too */
+	char publish[8];    /* "pmi", "pmix": rank 0 publishes its address there, "" elsewhere */
 };
 
 /* Find out from cfg, then the environment. Contradictions and half-set

@@ -1,0 +1,351 @@
+/*
+ * Addresses and listeners of address.h. Owns nothing: descriptors go to the
+ * caller. Host names are resolved in resolve.c.
+ */
+#include "bootstrap/address.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum { BACKLOG = 4096 };
+
+static struct sockaddr_in *in4(struct coll_address *a)
+{
+	return (struct sockaddr_in *)&a->at;
+}
+
+static struct sockaddr_in6 *in6(struct coll_address *a)
+{
+	return (struct sockaddr_in6 *)&a->at;
+}
+
+static const struct sockaddr_in *cin4(const struct coll_address *a)
+{
+	return (const struct sockaddr_in *)&a->at;
+}
+
+static const struct sockaddr_in6 *cin6(const struct coll_address *a)
+{
+	return (const struct sockaddr_in6 *)&a->at;
+}
+
+static const struct sockaddr_un *cun(const struct coll_address *a)
+{
+	return (const struct sockaddr_un *)&a->at;
+}
+
+static size_t unix_name_len(const struct coll_address *a)
+{
+	const size_t head = offsetof(struct sockaddr_un, sun_path) + 1;
+
+	return a->len > head ? a->len - head : 0;
+}
+
+void coll_address_text(const struct coll_address *a, char *buf, size_t len_bytes)
+{
+	char host[INET6_ADDRSTRLEN] = "?";
+
+	switch (a->at.ss_family) {
+	case AF_INET:
+		inet_ntop(AF_INET, &cin4(a)->sin_addr, host, sizeof(host));
+		snprintf(buf, len_bytes, "%s:%u", host, coll_address_port(a));
+		break;
+	case AF_INET6:
+		inet_ntop(AF_INET6, &cin6(a)->sin6_addr, host, sizeof(host));
+		snprintf(buf, len_bytes, "[%s]:%u", host, coll_address_port(a));
+		break;
+	case AF_UNIX: snprintf(buf, len_bytes, "unix:%.*s", (int)unix_name_len(a), cun(a)->sun_path + 1); break;
+	default: snprintf(buf, len_bytes, "nowhere"); break;
+	}
+}
+
+bool coll_address_is_loopback(const struct coll_address *a)
+{
+	if (a->at.ss_family == AF_INET)
+		return (ntohl(cin4(a)->sin_addr.s_addr) >> 24) == 127;
+	return a->at.ss_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&cin6(a)->sin6_addr);
+}
+
+uint16_t coll_address_port(const struct coll_address *a)
+{
+	if (a->at.ss_family == AF_INET)
+		return ntohs(cin4(a)->sin_port);
+	return a->at.ss_family == AF_INET6 ? ntohs(cin6(a)->sin6_port) : 0;
+}
+
+void coll_address_set_port(struct coll_address *a, uint16_t port)
+{
+	if (a->at.ss_family == AF_INET)
+		in4(a)->sin_port = htons(port);
+	else if (a->at.ss_family == AF_INET6)
+		in6(a)->sin6_port = htons(port);
+}
+
+bool coll_address_numeric(struct coll_address *a, const char *text, uint16_t port)
+{
+	memset(a, 0, sizeof(*a));
+	if (inet_pton(AF_INET, text, &in4(a)->sin_addr) == 1) {
+		a->at.ss_family = AF_INET;
+		a->len = sizeof(struct sockaddr_in);
+	} else if (inet_pton(AF_INET6, text, &in6(a)->sin6_addr) == 1) {
+		a->at.ss_family = AF_INET6;
+		a->len = sizeof(struct sockaddr_in6);
+	} else {
+		return false;
+	}
+	coll_address_set_port(a, port);
+	return true;
+}
+
+void coll_address_unix(struct coll_address *a, const char *name)
+{
+	struct sockaddr_un *un = (struct sockaddr_un *)&a->at;
+	const size_t n = strnlen(name, sizeof(un->sun_path) - 1);
+
+	memset(a, 0, sizeof(*a));
+	un->sun_family = AF_UNIX;
+	memcpy(un->sun_path + 1, name, n);
+	a->len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n);
+}
+
+void coll_places_add(struct coll_places *p, const struct coll_address *a)
+{
+	for (int i = 0; i < p->count; i++)
+		if (p->place[i].len == a->len && memcmp(&p->place[i].at, &a->at, a->len) == 0)
+			return;
+	if (p->count < COLL_PLACES_MAX)
+		p->place[p->count++] = *a;
+}
+
+/* One place: length of what follows, family ('4', '6', 'u'), port, address. */
+size_t coll_places_pack(const struct coll_places *p, unsigned char *buf, size_t cap)
+{
+	size_t at = 0;
+
+	if (cap > COLL_PLACES_BYTES)
+		cap = COLL_PLACES_BYTES;
+	for (int i = 0; i < p->count; i++) {
+		const struct coll_address *a = &p->place[i];
+		const uint16_t port = coll_address_port(a);
+		const int f = a->at.ss_family;
+		const void *raw = f == AF_INET    ? (const void *)&cin4(a)->sin_addr
+		                  : f == AF_INET6 ? (const void *)&cin6(a)->sin6_addr
+		                                  : cun(a)->sun_path + 1;
+		const size_t n = f == AF_INET ? 4 : f == AF_INET6 ? 16 : unix_name_len(a);
+
+		if (at + 4 + n > cap)
+			continue;
+		buf[at] = (unsigned char)(3 + n);
+		buf[at + 1] = f == AF_INET ? '4' : f == AF_INET6 ? '6' : 'u';
+		buf[at + 2] = (unsigned char)(port >> 8);
+		buf[at + 3] = (unsigned char)port;
+		memcpy(buf + at + 4, raw, n);
+		at += 4 + n;
+	}
+	return at;
+}
+
+static bool unpack_one(struct coll_address *a, const unsigned char *p, size_t n)
+{
+	char name[108] = {0};
+
+	memset(a, 0, sizeof(*a));
+	if (p[0] == '4' && n == 3 + 4) {
+		a->at.ss_family = AF_INET;
+		a->len = sizeof(struct sockaddr_in);
+		memcpy(&in4(a)->sin_addr, p + 3, 4);
+	} else if (p[0] == '6' && n == 3 + 16) {
+		a->at.ss_family = AF_INET6;
+		a->len = sizeof(struct sockaddr_in6);
+		memcpy(&in6(a)->sin6_addr, p + 3, 16);
+	} else if (p[0] == 'u' && n > 3 && n < 3 + sizeof(name)) {
+		memcpy(name, p + 3, n - 3);
+		coll_address_unix(a, name);
+	} else {
+		return false;
+	}
+	coll_address_set_port(a, (uint16_t)(p[1] << 8 | p[2]));
+	return true;
+}
+
+bool coll_places_unpack(struct coll_places *p, const unsigned char *buf, size_t len_bytes)
+{
+	struct coll_address a;
+
+	memset(p, 0, sizeof(*p));
+	while (len_bytes > 0) {
+		const size_t n = buf[0];
+
+		if (n < 3 || n >= len_bytes || !unpack_one(&a, buf + 1, n))
+			return false;
+		coll_places_add(p, &a);
+		buf += 1 + n;
+		len_bytes -= 1 + n;
+	}
+	return true;
+}
+
+/* COLL_INTERFACE: "a,b" names what may be used, "^a,b" what may not. */
+static bool interface_wanted(const char *filter, const char *name)
+{
+	const bool exclude = *filter == '^';
+	bool listed = false;
+
+	if (!*filter)
+		return true;
+	for (const char *p = filter + exclude; *p;) {
+		const size_t n = strcspn(p, ",");
+
+		listed |= strlen(name) == n && memcmp(p, name, n) == 0;
+		p += n + (p[n] == ',');
+	}
+	return listed != exclude;
+}
+
+static bool usable(const struct ifaddrs *i, const char *filter, bool loopback)
+{
+	const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)i->ifa_addr;
+
+	if (!i->ifa_addr || !(i->ifa_flags & IFF_UP) || !!(i->ifa_flags & IFF_LOOPBACK) != loopback)
+		return false;
+	if (i->ifa_addr->sa_family == AF_INET6)
+		return !IN6_IS_ADDR_LINKLOCAL(&six->sin6_addr) && interface_wanted(filter, i->ifa_name);
+	return i->ifa_addr->sa_family == AF_INET && interface_wanted(filter, i->ifa_name);
+}
+
+static void add_interfaces(const struct ifaddrs *list, const char *filter, bool loopback, struct coll_places *p)
+{
+	struct coll_address a;
+
+	for (const struct ifaddrs *i = list; i; i = i->ifa_next) {
+		if (!usable(i, filter, loopback))
+			continue;
+		memset(&a, 0, sizeof(a));
+		a.len = i->ifa_addr->sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+		memcpy(&a.at, i->ifa_addr, a.len);
+		coll_places_add(p, &a);
+	}
+}
+
+void coll_places_local(const struct coll_settings *settings, bool loopback, struct coll_places *p)
+{
+	struct ifaddrs *list = NULL;
+
+	if (getifaddrs(&list) < 0)
+		return;
+	add_interfaces(list, settings->interface, false, p);
+	if (loopback)
+		add_interfaces(list, "", true, p);
+	freeifaddrs(list);
+}
+
+coll_status coll_port_range(const struct coll_settings *settings, uint16_t *first, uint16_t *last,
+                            struct coll_error_box *err)
+{
+	const char *text = settings->port_range;
+	char *end;
+	unsigned long a, b;
+
+	*first = *last = 0;
+	if (!*text)
+		return COLL_OK;
+	a = b = strtoul(text, &end, 10);
+	if (end != text && *end == '-') {
+		text = end + 1;
+		b = strtoul(text, &end, 10);
+	}
+	if (end == text || *end || a < 1 || b > 65535 || a > b)
+		return coll_error_set(err, COLL_ERR_CONFIG, "COLL_PORT_RANGE=%s: expected first-last, 1 to 65535",
+		                      settings->port_range);
+	*first = (uint16_t)a;
+	*last = (uint16_t)b;
+	return COLL_OK;
+}
+
+static int listen_at(const struct coll_address *a, uint16_t *port)
+{
+	struct coll_address real = {.len = sizeof(real.at)};
+	const int on = 1, off = 0;
+	int fd = socket(a->at.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+	if (fd < 0)
+		return -1;
+	if (a->at.ss_family == AF_INET6)
+		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+	if (bind(fd, (const struct sockaddr *)&a->at, a->len) < 0 || listen(fd, BACKLOG) < 0 ||
+	    getsockname(fd, (struct sockaddr *)&real.at, &real.len) < 0) {
+		const int e = errno;
+
+		close(fd);
+		errno = e;
+		return -1;
+	}
+	*port = coll_address_port(&real);
+	return fd;
+}
+
+int coll_listen_tcp(const struct coll_address *a, uint16_t want_port, uint16_t *port)
+{
+	struct coll_address any;
+	int fd;
+
+	if (a) {
+		any = *a;
+		coll_address_set_port(&any, want_port);
+		return listen_at(&any, port);
+	}
+	coll_address_numeric(&any, "::", want_port);
+	fd = listen_at(&any, port);
+	if (fd >= 0 || errno == EADDRINUSE)
+		return fd;
+	coll_address_numeric(&any, "0.0.0.0", want_port);
+	return listen_at(&any, port);
+}
+
+int coll_listen_range(const struct coll_address *a, uint16_t first, uint16_t last, uint16_t *port)
+{
+	if (first == 0)
+		return coll_listen_tcp(a, 0, port);
+	for (uint32_t p = first; p <= last; p++) {
+		int fd = coll_listen_tcp(a, (uint16_t)p, port);
+
+		if (fd >= 0 || errno != EADDRINUSE)
+			return fd;
+	}
+	errno = EADDRINUSE;
+	return -1;
+}
+
+int coll_listen_unix(const char *name, struct coll_address *a)
+{
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	int e;
+
+	if (fd < 0)
+		return -1;
+	if (name) {
+		coll_address_unix(a, name);
+	} else {
+		memset(a, 0, sizeof(*a));
+		a->at.ss_family = AF_UNIX;
+		a->len = sizeof(sa_family_t);
+	}
+	if (bind(fd, (struct sockaddr *)&a->at, a->len) == 0 && listen(fd, BACKLOG) == 0) {
+		a->len = sizeof(a->at);
+		if (getsockname(fd, (struct sockaddr *)&a->at, &a->len) == 0)
+			return fd;
+	}
+	e = errno;
+	close(fd);
+	errno = e;
+	return -1;
+}

@@ -1,0 +1,70 @@
+/*
+ * Places a rendezvous can be reached at: Internet and abstract Unix socket
+ * addresses, the interfaces of this host, listeners. No protocol.
+ */
+#ifndef COLL_BOOTSTRAP_ADDRESS_H
+#define COLL_BOOTSTRAP_ADDRESS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "base/config.h"
+#include "base/error.h"
+
+struct coll_address {
+	struct sockaddr_storage at;
+	socklen_t len;
+};
+
+enum { COLL_PLACES_MAX = 6, COLL_PLACES_BYTES = 160 };
+
+/* Several ways to one listener, best first. */
+struct coll_places {
+	int count;
+	struct coll_address place[COLL_PLACES_MAX];
+};
+
+/* "10.0.0.1:5000", "[fe80::1]:5000", "unix:name". */
+void coll_address_text(const struct coll_address *a, char *buf, size_t len_bytes);
+bool coll_address_is_loopback(const struct coll_address *a);
+uint16_t coll_address_port(const struct coll_address *a);
+void coll_address_set_port(struct coll_address *a, uint16_t port);
+/* A numeric IPv4 or IPv6 address; false for anything else. */
+bool coll_address_numeric(struct coll_address *a, const char *text, uint16_t port);
+/* Abstract Unix socket of that name. */
+void coll_address_unix(struct coll_address *a, const char *name);
+
+/* Append, unless it is there already or the list is full. */
+void coll_places_add(struct coll_places *p, const struct coll_address *a);
+/* Compact form for the wire: returns the length, at most COLL_PLACES_BYTES and
+ * cap; places that do not fit are left out. */
+size_t coll_places_pack(const struct coll_places *p, unsigned char *buf, size_t cap);
+/* False when the bytes make no sense. */
+bool coll_places_unpack(struct coll_places *p, const unsigned char *buf, size_t len_bytes);
+
+/* Addresses of this host's interfaces that are up, filtered by COLL_INTERFACE;
+ * loopback last and only if wanted. Link-local addresses are left out: they mean
+ * nothing without an interface. */
+void coll_places_local(const struct coll_settings *settings, bool loopback, struct coll_places *p);
+
+/* COLL_PORT_RANGE; 0, 0 when empty. */
+coll_status coll_port_range(const struct coll_settings *settings, uint16_t *first, uint16_t *last,
+                            struct coll_error_box *err);
+
+/* Non-blocking listeners; -1 with errno on failure. a NULL: every address of this
+ * host (IPv6 and IPv4 where both exist) at port. *port receives the real port. */
+int coll_listen_tcp(const struct coll_address *a, uint16_t want_port, uint16_t *port);
+/* First free port of first..last (0, 0: any); EADDRINUSE when all are taken. */
+int coll_listen_range(const struct coll_address *a, uint16_t first, uint16_t last, uint16_t *port);
+/* name NULL: the kernel chooses; *a receives the address. */
+int coll_listen_unix(const char *name, struct coll_address *a);
+
+/* Addresses of a host name, waiting until deadline_ns (coll_clock_ns) at most;
+ * a name server that does not answer costs a sleeping thread, not more. False
+ * with a reason in why. */
+bool coll_resolve(const char *host, uint16_t port, uint64_t deadline_ns, struct coll_places *p, char *why,
+                  size_t why_bytes);
+
+#endif

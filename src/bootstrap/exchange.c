@@ -1,0 +1,182 @@
+/*
+ * The all-gather of bootstrap: turns an identity into a meeting (listeners at
+ * rank 0, places to look at elsewhere) and holds it. With one rank there is
+ * nothing to do; with the caller's own exchange nothing of ours is opened.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "bootstrap/bootstrap.h"
+#include "bootstrap/meet.h"
+
+enum { BIND_RETRY_NS = 3000000000 };
+
+static void nap_ms(int ms)
+{
+	const struct timespec t = {0, ms * 1000000L};
+
+	nanosleep(&t, NULL);
+}
+
+/* Ports at which rank 0 may be when its own may be taken: the named one, then
+ * ports chosen by the key, inside COLL_PORT_RANGE if there is one. */
+static void candidate_ports(const struct coll_identity *id, uint16_t first, uint16_t last, struct coll_meeting *m)
+{
+	struct coll_rng rng = {coll_hash_combine(id->job_key[0], id->job_key[1])};
+	const uint32_t low = first ? first : 20000, count = first ? last - first + 1u : 12000;
+
+	m->port_count = 0;
+	if (id->root_port)
+		m->ports[m->port_count++] = id->root_port;
+	while (m->port_count < COLL_MEET_PORTS)
+		m->ports[m->port_count++] = (uint16_t)(low + coll_rng_below(&rng, count));
+}
+
+/* The address to bind: the one that was named if it is numeric and ours, else
+ * all of this host (a name often leads to loopback on the host that has it). */
+static int listen_named(const char *host, uint16_t port, uint16_t *real)
+{
+	struct coll_address a;
+	int fd;
+
+	if (!coll_address_numeric(&a, host, port))
+		return coll_listen_tcp(NULL, port, real);
+	fd = coll_listen_tcp(&a, port, real);
+	if (fd < 0 && errno == EADDRNOTAVAIL)
+		fd = coll_listen_tcp(NULL, port, real);
+	return fd;
+}
+
+static coll_status open_tcp(const struct coll_identity *id, struct coll_meeting *m, struct coll_error_box *err)
+{
+	const uint64_t give_up = coll_clock_ns() + BIND_RETRY_NS;
+	uint16_t real;
+
+	for (;;) {
+		for (int i = 0; i < m->port_count; i++) {
+			m->listener[0] = listen_named(id->root_host, m->ports[i], &real);
+			if (m->listener[0] >= 0) {
+				snprintf(m->root_text, sizeof(m->root_text), "%s:%u", id->root_host, real);
+				return COLL_OK;
+			}
+			if (errno != EADDRINUSE)
+				break;
+		}
+		if (errno != EADDRINUSE || coll_clock_ns() > give_up)
+			break;
+		nap_ms(20); /* the previous job may just be leaving */
+	}
+	return coll_error_set(err, COLL_ERR_BOOTSTRAP, "rank 0 cannot listen at %s:%u: %s%s", id->root_host,
+	                      m->ports[0], strerror(errno),
+	                      errno == EADDRINUSE ? " (another job, or a second process that claims rank 0)" : "");
+}
+
+static coll_status open_unix(const struct coll_identity *id, struct coll_meeting *m, struct coll_error_box *err)
+{
+	const uint64_t give_up = coll_clock_ns() + BIND_RETRY_NS;
+	struct coll_address a;
+
+	for (;;) {
+		m->listener[0] = coll_listen_unix(id->unix_name, &a);
+		if (m->listener[0] >= 0)
+			return COLL_OK;
+		if (errno != EADDRINUSE || coll_clock_ns() > give_up)
+			break;
+		nap_ms(20);
+	}
+	return coll_error_set(err, COLL_ERR_BOOTSTRAP, "rank 0 cannot listen at unix:%s: %s%s", id->unix_name,
+	                      strerror(errno), errno == EADDRINUSE ? " (a second process claims rank 0)" : "");
+}
+
+static coll_status find_tcp(const struct coll_identity *id, struct coll_meeting *m, struct coll_error_box *err)
+{
+	char why[256] = "";
+
+	while (coll_clock_ns() < m->deadline_ns) {
+		if (coll_resolve(id->root_host, m->ports[0], m->deadline_ns, &m->root, why, sizeof(why)))
+			return COLL_OK;
+		nap_ms(200); /* names of hosts that are just starting appear late */
+	}
+	if (err)
+		err->rank = 0;
+	return coll_error_set(err, COLL_ERR_BOOTSTRAP, "rank 0 cannot be found: %s", why);
+}
+
+static coll_status prepare_tcp(const struct coll_identity *id, struct coll_meeting *m, struct coll_error_box *err)
+{
+	uint16_t first, last;
+	coll_status st = coll_port_range(m->settings, &first, &last, err);
+
+	if (st != COLL_OK)
+		return st;
+	snprintf(m->root_text, sizeof(m->root_text), "%s:%u", id->root_host, id->root_port);
+	m->ports[0] = id->root_port;
+	m->port_count = 1;
+	if (id->root_ports) {
+		candidate_ports(id, first, last, m);
+		snprintf(m->root_text, sizeof(m->root_text), "%s, ports %u, %u ...", id->root_host, m->ports[0],
+		         m->ports[1]);
+	}
+	return id->rank == 0 ? open_tcp(id, m, err) : find_tcp(id, m, err);
+}
+
+static coll_status prepare_unix(const struct coll_identity *id, struct coll_meeting *m, struct coll_error_box *err)
+{
+	m->unix_only = true;
+	snprintf(m->root_text, sizeof(m->root_text), "unix:%s", id->unix_name);
+	if (id->rank == 0)
+		return open_unix(id, m, err);
+	coll_address_unix(&m->root.place[0], id->unix_name);
+	m->root.count = 1;
+	return COLL_OK;
+}
+
+static coll_status prepare(const coll_config *cfg, const struct coll_identity *id, struct coll_meeting *m,
+                           struct coll_error_box *err)
+{
+	if (id->unix_name[0])
+		return prepare_unix(id, m, err);
+	if (id->root_host[0])
+		return prepare_tcp(id, m, err);
+	return coll_error_set(err, COLL_ERR_CONFIG, "nothing says where the %d ranks meet (%s)", id->size,
+	                      id->launcher);
+}
+
+coll_status coll_bootstrap_exchange(const coll_config *cfg, const struct coll_settings *settings,
+                                    const struct coll_identity *id, const void *mine, void *all, size_t len_bytes,
+                                    struct coll_error_box *err)
+{
+	struct coll_meeting m = {
+	        .rank = id->rank,
+	        .size = id->size,
+	        .key = {id->job_key[0], id->job_key[1]},
+	        .deadline_ns = coll_clock_ns() + (uint64_t)settings->create_timeout_ms * 1000000u,
+	        .settings = settings,
+	        .mine = mine,
+	        .all = all,
+	        .len_bytes = len_bytes,
+	        .listener = {-1, -1},
+	};
+	coll_status st;
+
+	if (cfg && cfg->exchange) {
+		if (cfg->exchange(cfg->exchange_arg, mine, all, len_bytes) == 0)
+			return COLL_OK;
+		return coll_error_set(err, COLL_ERR_BOOTSTRAP, "coll_config.exchange failed");
+	}
+	if (id->size == 1) {
+		memcpy(all, mine, len_bytes);
+		return COLL_OK;
+	}
+	st = prepare(cfg, id, &m, err);
+	if (st == COLL_OK)
+		st = coll_meet(&m, err);
+	for (int i = 0; i < COLL_MEET_LISTENERS; i++)
+		if (m.listener[i] >= 0)
+			close(m.listener[i]);
+	return st;
+}

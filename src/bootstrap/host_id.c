@@ -1,0 +1,39 @@
+/*
+ * The name of "this host" as far as sharing memory and abstract Unix sockets
+ * goes: the boot of the kernel, the host name, and the network namespace, because
+ * abstract sockets (over which shared memory is handed) end at its border.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "bootstrap/bootstrap.h"
+
+static void boot_id(char *buf, size_t len_bytes)
+{
+	FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
+
+	snprintf(buf, len_bytes, "?");
+	if (!f)
+		return;
+	if (!fgets(buf, (int)len_bytes, f))
+		snprintf(buf, len_bytes, "?");
+	fclose(f);
+	buf[strcspn(buf, "\n")] = 0;
+}
+
+void coll_bootstrap_host_id(const struct coll_settings *settings, char *buf, size_t len_bytes)
+{
+	char boot[48], name[64] = "?";
+	struct stat net = {0};
+
+	if (settings && settings->host_id[0]) {
+		snprintf(buf, len_bytes, "%s", settings->host_id);
+		return;
+	}
+	boot_id(boot, sizeof(boot));
+	gethostname(name, sizeof(name) - 1);
+	(void)stat("/proc/self/ns/net", &net);
+	snprintf(buf, len_bytes, "%s/%s/%lx", boot, name, (unsigned long)net.st_ino);
+}

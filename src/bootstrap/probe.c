@@ -1,0 +1,495 @@
+/*
+ * Who am I: a table of launchers, each with the variables by which it is known.
+ * This is the one place that reads the environment of others (a launcher's
+ * variables are facts about the process, not settings). What is half-set, out of
+ * range or contradicts another launcher is refused, with the variables named:
+ * a job that starts wrong hangs elsewhere, where nobody sees why.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/hash.h"
+#include "bootstrap/bootstrap.h"
+
+struct found {
+	int rank, size, local_rank, local_size;
+};
+
+struct probe {
+	const coll_config *cfg;
+	const struct coll_settings *settings;
+	struct coll_identity *id;
+	struct coll_error_box *err;
+};
+
+struct launcher {
+	const char *name;
+	const char *rank_name, *size_name; /* in messages */
+	/* OK: this launcher started us, *f is filled. AGAIN: no trace of it. */
+	coll_status (*detect)(const struct probe *p, struct found *f);
+	/* How the ranks meet, when COLL_ROOT does not say. */
+	coll_status (*fill)(const struct probe *p);
+	/* Its variables may be left over from an outer launcher: others win. */
+	bool outer;
+};
+
+/* ---- Reading variables ------------------------------------------------- */
+
+static const char *env(const char *name)
+{
+	const char *v = getenv(name);
+
+	return v && *v ? v : NULL;
+}
+
+static bool parse_int(const char *text, int *value)
+{
+	char *end;
+	long v;
+
+	errno = 0;
+	v = strtol(text, &end, 10);
+	if (end == text || *end || errno || v < INT_MIN || v > INT_MAX)
+		return false;
+	*value = (int)v;
+	return true;
+}
+
+/* OK, AGAIN when unset, or a refusal. */
+static coll_status env_int(const struct probe *p, const char *name, int *value)
+{
+	const char *v = env(name);
+
+	if (!v)
+		return COLL_AGAIN;
+	if (parse_int(v, value))
+		return COLL_OK;
+	return coll_error_set(p->err, COLL_ERR_CONFIG, "%s=%.60s: expected a whole number", name, v);
+}
+
+static coll_status check_range(const struct probe *p, const struct launcher *l, const struct found *f)
+{
+	if (f->size < 1)
+		return coll_error_set(p->err, COLL_ERR_CONFIG, "%s=%d: a job has at least one rank", l->size_name,
+		                      f->size);
+	if (f->rank < 0 || f->rank >= f->size)
+		return coll_error_set(p->err, COLL_ERR_CONFIG, "%s=%d is not below %s=%d", l->rank_name, f->rank,
+		                      l->size_name, f->size);
+	if (f->local_size >= 0 && (f->local_size < 1 || f->local_size > f->size))
+		return coll_error_set(p->err, COLL_ERR_CONFIG, "%s: %d local ranks in a job of %d", l->name,
+		                      f->local_size, f->size);
+	if (f->local_rank >= 0 && f->local_size >= 0 && f->local_rank >= f->local_size)
+		return coll_error_set(p->err, COLL_ERR_CONFIG, "%s: local rank %d is not below local size %d", l->name,
+		                      f->local_rank, f->local_size);
+	return COLL_OK;
+}
+
+/* The pattern of most launchers: two variables that must both be there, two that
+ * may. */
+static coll_status detect_env(const struct probe *p, const char *rank, const char *size, const char *local_rank,
+                              const char *local_size, struct found *f)
+{
+	coll_status r = env_int(p, rank, &f->rank), s, lr, ls;
+
+	if (r != COLL_OK && r != COLL_AGAIN)
+		return r;
+	s = env_int(p, size, &f->size);
+	if (s != COLL_OK && s != COLL_AGAIN)
+		return s;
+	if (r == COLL_AGAIN && s == COLL_AGAIN)
+		return COLL_AGAIN;
+	if (r == COLL_AGAIN || s == COLL_AGAIN)
+		return coll_error_set(p->err, COLL_ERR_CONFIG, "%s is set but %s is not", r == COLL_OK ? rank : size,
+		                      r == COLL_OK ? size : rank);
+	lr = env_int(p, local_rank, &f->local_rank);
+	if (lr != COLL_OK && lr != COLL_AGAIN)
+		return lr;
+	ls = env_int(p, local_size, &f->local_size);
+	return ls == COLL_AGAIN ? COLL_OK : ls;
+}
+
+/* ---- Keys and names ---------------------------------------------------- */
+
+static void derive_key(struct coll_identity *id, const char *text)
+{
+	for (int i = 0; i < 2; i++)
+		if (!id->job_key[0] || !id->job_key[1])
+			id->job_key[i] = coll_hash_bytes((uint64_t)i + 1, text, strlen(text)) | 1;
+}
+
+/* Abstract names have no owner: the user's number keeps users apart. */
+static void unix_from(struct coll_identity *id, const char *text)
+{
+	char full[512];
+
+	snprintf(full, sizeof(full), "%s|uid %u", text, (unsigned)geteuid());
+	snprintf(id->unix_name, sizeof(id->unix_name), "coll-%016llx%016llx",
+	         (unsigned long long)coll_hash_bytes(3, full, strlen(full)),
+	         (unsigned long long)coll_hash_bytes(4, full, strlen(full)));
+}
+
+static coll_status read_key(const struct probe *p)
+{
+	const char *t = p->settings->job_key;
+	char half[17] = {0};
+
+	if (!*t)
+		return COLL_OK;
+	if (strlen(t) != 32 || strspn(t, "0123456789abcdefABCDEF") != 32)
+		return coll_error_set(p->err, COLL_ERR_CONFIG, "COLL_JOB_KEY: expected 32 hexadecimal digits");
+	for (int i = 0; i < 2; i++) {
+		memcpy(half, t + 16 * i, 16);
+		p->id->job_key[i] = strtoull(half, NULL, 16);
+	}
+	return COLL_OK;
+}
+
+static bool has_key(const struct coll_identity *id)
+{
+	return id->job_key[0] || id->job_key[1];
+}
+
+/* host:port, [address]:port, host (then the port comes from the key), unix:name */
+static coll_status read_root(const struct probe *p)
+{
+	const char *t = p->settings->root, *colon = strrchr(t, ':'), *host_end;
+	struct coll_identity *id = p->id;
+	int port = 0;
+
+	if (strncmp(t, "unix:", 5) == 0) {
+		if (!t[5] || strlen(t + 5) >= sizeof(id->unix_name))
+			return coll_error_set(p->err, COLL_ERR_CONFIG, "COLL_ROOT=%s: a name of 1 to %zu bytes", t,
+			                      sizeof(id->unix_name) - 1);
+		snprintf(id->unix_name, sizeof(id->unix_name), "%s", t + 5);
+		return COLL_OK;
+	}
+	host_end = colon ? colon : t + strlen(t);
+	if (*t == '[' && t[strlen(t) - 1] == ']')
+		colon = NULL, host_end = t + strlen(t);
+	if (colon && !parse_int(colon + 1, &port))
+		port = -1;
+	if (*t == '[' && host_end > t + 1 && host_end[-1] == ']')
+		t++, host_end--;
+	if (port < 0 || port > 65535 || host_end == t || host_end - t >= (ptrdiff_t)sizeof(id->root_host))
+		return coll_error_set(p->err, COLL_ERR_CONFIG, "COLL_ROOT=%s: expected host:port", p->settings->root);
+	if (port == 0 && !has_key(id))
+		return coll_error_set(p->err, COLL_ERR_CONFIG,
+		                      "COLL_ROOT=%s names no port: give one, or the same COLL_JOB_KEY to all ranks "
+		                      "(it also chooses the port)",
+		                      p->settings->root);
+	snprintf(id->root_host, sizeof(id->root_host), "%.*s", (int)(host_end - t), t);
+	id->root_port = (uint16_t)port;
+	id->root_ports = port == 0;
+	return COLL_OK;
+}
+
+/* ---- Launchers --------------------------------------------------------- */
+
+static coll_status detect_explicit(const struct probe *p, struct found *f)
+{
+	const struct coll_settings *s = p->settings;
+
+	if (s->rank == -1 && s->size == 0)
+		return COLL_AGAIN;
+	if (s->rank == -1 || s->size == 0)
+		return coll_error_set(p->err, COLL_ERR_CONFIG, "%s is set but %s is not",
+		                      s->size ? "COLL_SIZE" : "COLL_RANK", s->size ? "COLL_RANK" : "COLL_SIZE");
+	*f = (struct found){s->rank, s->size, s->local_rank, s->local_size};
+	return COLL_OK;
+}
+
+static coll_status fill_explicit(const struct probe *p)
+{
+	return coll_error_set(p->err, COLL_ERR_CONFIG,
+	                      "COLL_RANK=%d and COLL_SIZE=%d are set but COLL_ROOT=host:port is not", p->id->rank,
+	                      p->id->size);
+}
+
+static coll_status detect_torchrun(const struct probe *p, struct found *f)
+{
+	return detect_env(p, "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", f);
+}
+
+/*
+ * On one host a Unix socket, which takes nobody's port. Across hosts MASTER_PORT
+ * belongs to torchrun's own store when it says so; then rank 0 uses one of the
+ * ports derived from the job's name. Without that word from torchrun rank 0 tries
+ * MASTER_PORT first and the derived ports if another holds it.
+ */
+static coll_status fill_torchrun(const struct probe *p)
+{
+	const char *addr = env("MASTER_ADDR"), *port = env("MASTER_PORT"), *run = env("TORCHELASTIC_RUN_ID");
+	const char *store = env("TORCHELASTIC_USE_AGENT_STORE");
+	struct coll_identity *id = p->id;
+	int number = 0;
+	char text[512];
+
+	if (!addr || !port)
+		return coll_error_set(p->err, COLL_ERR_CONFIG, "RANK and WORLD_SIZE are set but %s is not%s",
+		                      addr ? "MASTER_PORT" : "MASTER_ADDR", " (COLL_ROOT=host:port would do as well)");
+	if (!parse_int(port, &number) || number < 1 || number > 65535)
+		return coll_error_set(p->err, COLL_ERR_CONFIG, "MASTER_PORT=%.60s: expected 1 to 65535", port);
+	if (strlen(addr) >= sizeof(id->root_host))
+		return coll_error_set(p->err, COLL_ERR_CONFIG, "MASTER_ADDR is too long");
+	snprintf(text, sizeof(text), "torchrun|%s|%s|%.100s", addr, port, run ? run : "");
+	derive_key(id, text);
+	if (id->local_size == id->size) {
+		unix_from(id, text);
+		return COLL_OK;
+	}
+	snprintf(id->root_host, sizeof(id->root_host), "%s", addr);
+	id->root_port = store && strcasecmp(store, "true") == 0 ? 0 : (uint16_t)number;
+	id->root_ports = true;
+	return COLL_OK;
+}
+
+static coll_status detect_openmpi(const struct probe *p, struct found *f)
+{
+	return detect_env(p, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+	                  "OMPI_COMM_WORLD_LOCAL_SIZE", f);
+}
+
+static coll_status fill_openmpi(const struct probe *p)
+{
+	static const char *const servers[] = {"PMIX_SERVER_URI41", "PMIX_SERVER_URI4", "PMIX_SERVER_URI3",
+	                                      "PMIX_SERVER_URI21", "PMIX_SERVER_URI2"};
+	const char *job = env("PMIX_NAMESPACE"), *server = NULL;
+	char text[512];
+
+	if (!job)
+		job = env("OMPI_MCA_ess_base_jobid");
+	if (!job)
+		job = env("OMPI_MCA_orte_ess_jobid");
+	if (!job)
+		return coll_error_set(p->err, COLL_ERR_CONFIG,
+		                      "OMPI_COMM_WORLD_RANK is set but neither PMIX_NAMESPACE nor "
+		                      "OMPI_MCA_ess_base_jobid names the job: set COLL_ROOT=host:port");
+	if (p->id->local_size != p->id->size) {
+		snprintf(p->id->publish, sizeof(p->id->publish), "pmix");
+		return COLL_OK;
+	}
+	for (size_t i = 0; i < sizeof(servers) / sizeof(servers[0]) && !server; i++)
+		server = env(servers[i]);
+	snprintf(text, sizeof(text), "openmpi|%.200s|%.250s", job, server ? server : "");
+	derive_key(p->id, text);
+	unix_from(p->id, text);
+	return COLL_OK;
+}
+
+static coll_status detect_mpich(const struct probe *p, struct found *f)
+{
+	return detect_env(p, "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", f);
+}
+
+static coll_status fill_mpich(const struct probe *p)
+{
+	if (!env("PMI_FD"))
+		return coll_error_set(p->err, COLL_ERR_CONFIG,
+		                      "PMI_RANK and PMI_SIZE are set but PMI_FD is not: set COLL_ROOT=host:port");
+	snprintf(p->id->publish, sizeof(p->id->publish), "pmi");
+	if (p->id->local_size < 0)
+		snprintf(p->id->launcher, sizeof(p->id->launcher), "pmi1");
+	return COLL_OK;
+}
+
+/* A batch script carries SLURM_PROCID too; only a step has an id. */
+static coll_status detect_srun(const struct probe *p, struct found *f)
+{
+	const char *step = env("SLURM_STEP_ID") ? "SLURM_STEP_ID" : "SLURM_STEPID";
+	const bool tasks = env("SLURM_STEP_NUM_TASKS");
+	coll_status st;
+	int local;
+
+	if (!env("SLURM_PROCID") || !env(step) || !env("SLURM_JOB_ID"))
+		return COLL_AGAIN;
+	st = detect_env(p, "SLURM_PROCID", tasks ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS", "SLURM_LOCALID", "", f);
+	if (st == COLL_OK && env("SLURM_STEP_NUM_NODES") && env_int(p, "SLURM_STEP_NUM_NODES", &local) == COLL_OK &&
+	    local == 1)
+		f->local_size = f->size;
+	else if (st == COLL_OK && env_int(p, "SLURM_NNODES", &local) == COLL_OK && local == 1)
+		f->local_size = f->size;
+	return st;
+}
+
+static coll_status fill_srun(const struct probe *p)
+{
+	const char *step = env("SLURM_STEP_ID");
+	char text[300];
+
+	if (p->id->local_size != p->id->size && env("PMIX_NAMESPACE")) {
+		snprintf(p->id->publish, sizeof(p->id->publish), "pmix");
+		return COLL_OK;
+	}
+	if (p->id->local_size != p->id->size)
+		return coll_error_set(p->err, COLL_ERR_CONFIG,
+		                      "srun started %d ranks on several hosts: set COLL_ROOT=host:port of rank 0, or "
+		                      "start with srun --mpi=pmix",
+		                      p->id->size);
+	snprintf(text, sizeof(text), "srun|%.100s|%.100s", env("SLURM_JOB_ID"), step ? step : env("SLURM_STEPID"));
+	derive_key(p->id, text);
+	unix_from(p->id, text);
+	return COLL_OK;
+}
+
+/* In order of preference. */
+static const struct launcher launchers[] = {
+        {"explicit", "COLL_RANK", "COLL_SIZE", detect_explicit, fill_explicit, false},
+        {"torchrun", "RANK", "WORLD_SIZE", detect_torchrun, fill_torchrun, false},
+        {"openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", detect_openmpi, fill_openmpi, false},
+        {"mpich", "PMI_RANK", "PMI_SIZE", detect_mpich, fill_mpich, false},
+        {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", detect_srun, fill_srun, true},
+};
+enum { LAUNCHERS = sizeof(launchers) / sizeof(launchers[0]) };
+
+/* ---- The decision ------------------------------------------------------ */
+
+static void adopt(const struct probe *p, const char *name, const struct found *f)
+{
+	p->id->rank = f->rank;
+	p->id->size = f->size;
+	p->id->local_rank = f->local_rank;
+	p->id->local_size = f->local_size;
+	snprintf(p->id->launcher, sizeof(p->id->launcher), "%s", name);
+}
+
+static coll_status disagree(const struct probe *p, const struct launcher *a, const struct found *fa,
+                            const struct launcher *b, const struct found *fb)
+{
+	return coll_error_set(p->err, COLL_ERR_CONFIG,
+	                      "%s=%d of %s=%d contradicts %s=%d of %s=%d: two launchers; unset one pair", a->rank_name,
+	                      fa->rank, a->size_name, fa->size, b->rank_name, fb->rank, b->size_name, fb->size);
+}
+
+/* Find the launcher; *winner NULL: none. */
+static coll_status detect(const struct probe *p, const struct launcher **winner, struct found *won)
+{
+	*winner = NULL;
+	for (int i = 0; i < LAUNCHERS; i++) {
+		struct found f = {-1, 0, -1, -1};
+		coll_status st;
+
+		if (launchers[i].outer && *winner)
+			continue;
+		st = launchers[i].detect(p, &f);
+		if (st == COLL_AGAIN)
+			continue;
+		if (st == COLL_OK)
+			st = check_range(p, &launchers[i], &f);
+		if (st == COLL_OK && *winner && (f.rank != won->rank || f.size != won->size))
+			st = disagree(p, *winner, won, &launchers[i], &f);
+		if (st != COLL_OK)
+			return st;
+		if (!*winner) {
+			*winner = &launchers[i];
+			*won = f;
+		}
+	}
+	return COLL_OK;
+}
+
+static coll_status check_config(const struct probe *p, bool *explicit)
+{
+	const coll_config *c = p->cfg;
+
+	*explicit = false;
+	if (!c)
+		return COLL_OK;
+	if (c->struct_size < sizeof(*c))
+		return coll_error_set(p->err, COLL_ERR_ARGUMENT,
+		                      "coll_config.struct_size is %zu, expected %zu: initialise with COLL_CONFIG_INIT",
+		                      c->struct_size, sizeof(*c));
+	if (c->rank == -1 && c->size == 0)
+		return COLL_OK;
+	if (c->rank < 0 || c->size < 1 || c->rank >= c->size)
+		return coll_error_set(
+		        p->err, COLL_ERR_CONFIG,
+		        "coll_config.rank is %d and coll_config.size is %d: give both, 0 <= rank < size, or "
+		        "neither (-1 and 0)",
+		        c->rank, c->size);
+	*explicit = true;
+	return COLL_OK;
+}
+
+/* How the ranks meet; l is who could say, NULL for nobody. */
+static coll_status choose_meeting(const struct probe *p, const struct launcher *l)
+{
+	if (p->id->size == 1)
+		return COLL_OK;
+	if (p->cfg && (p->cfg->exchange || p->cfg->id)) {
+		snprintf(p->id->launcher, sizeof(p->id->launcher), p->cfg->exchange ? "callback" : "id");
+		return COLL_OK;
+	}
+	if (p->settings->root[0])
+		return read_root(p);
+	if (l)
+		return l->fill(p);
+	return coll_error_set(p->err, COLL_ERR_CONFIG,
+	                      "coll_config says rank %d of %d but not where the ranks meet: set coll_config.id, "
+	                      "coll_config.exchange or COLL_ROOT=host:port",
+	                      p->id->rank, p->id->size);
+}
+
+static coll_status identify_explicit(const struct probe *p)
+{
+	const struct found mine = {p->cfg->rank, p->cfg->size, -1, -1};
+	const bool own_way = p->cfg->exchange || p->cfg->id || p->settings->root[0] || mine.size == 1;
+	const struct launcher *l = NULL;
+	struct found f = mine;
+	coll_status st = own_way ? COLL_OK : detect(p, &l, &f);
+
+	if (st != COLL_OK)
+		return st;
+	if (l && (f.rank != mine.rank || f.size != mine.size))
+		return coll_error_set(p->err, COLL_ERR_CONFIG,
+		                      "coll_config says rank %d of %d, %s says rank %d of %d, and nothing else says "
+		                      "where the ranks meet",
+		                      mine.rank, mine.size, l->name, f.rank, f.size);
+	adopt(p, l ? l->name : "explicit", &f);
+	return choose_meeting(p, l);
+}
+
+static coll_status identify(const struct probe *p)
+{
+	const struct launcher *l;
+	struct found f = {0, 1, 0, 1};
+	coll_status st = detect(p, &l, &f);
+
+	if (st != COLL_OK)
+		return st;
+	if (!l && p->settings->root[0])
+		return coll_error_set(p->err, COLL_ERR_CONFIG,
+		                      "COLL_ROOT=%s is set but nothing says which rank this is: set COLL_RANK and "
+		                      "COLL_SIZE",
+		                      p->settings->root);
+	if (!l && p->cfg && (p->cfg->id || p->cfg->exchange))
+		return coll_error_set(p->err, COLL_ERR_CONFIG,
+		                      "coll_config.%s is given but not coll_config.rank and coll_config.size",
+		                      p->cfg->id ? "id" : "exchange");
+	adopt(p, l ? l->name : "alone", &f);
+	if (l == &launchers[0] && env("COLLRUN_JOB"))
+		snprintf(p->id->launcher, sizeof(p->id->launcher), "collrun");
+	return choose_meeting(p, l);
+}
+
+coll_status coll_bootstrap_probe(const coll_config *cfg, const struct coll_settings *settings, struct coll_identity *id,
+                                 struct coll_error_box *err)
+{
+	const struct probe p = {cfg, settings, id, err};
+	bool explicit;
+	coll_status st;
+
+	memset(id, 0, sizeof(*id));
+	id->local_rank = id->local_size = -1;
+	st = check_config(&p, &explicit);
+	if (st == COLL_OK)
+		st = read_key(&p);
+	if (st == COLL_OK)
+		st = explicit ? identify_explicit(&p) : identify(&p);
+	if (st == COLL_OK)
+		id->root_bind = id->rank == 0 && id->root_host[0];
+	return st;
+}

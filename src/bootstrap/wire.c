@@ -1,0 +1,413 @@
+/*
+ * The connection of wire.h. Owns its descriptor and two buffers. Until the other
+ * end has proved the key, at most one handshake message is kept of what it says;
+ * whoever polls the wire ends those that take too long.
+ */
+#include "bootstrap/wire.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/siphash.h"
+
+static const char magic[8] = {'C', 'O', 'L', 'L', 'm', 'e', 'e', 't'};
+
+struct hello {
+	char magic[8];
+	unsigned char nonce[16];
+};
+
+struct answer {
+	char magic[8];
+	unsigned char nonce[16];
+	uint64_t proof;
+};
+
+struct head {
+	uint32_t type;
+	uint32_t len_bytes;
+};
+
+enum { HANDSHAKE_MAX = sizeof(struct answer), READ_CHUNK = 64 << 10 };
+
+void coll_random(void *buf, size_t len_bytes)
+{
+	unsigned char *p = buf;
+
+	while (len_bytes > 0) {
+		ssize_t n = getrandom(p, len_bytes, 0);
+
+		if (n < 0 && errno != EINTR)
+			abort(); /* no kernel that this library runs on lacks it */
+		if (n > 0)
+			p += n, len_bytes -= (size_t)n;
+	}
+}
+
+static void fail(struct coll_wire *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Keeps the first cause. */
+static void fail(struct coll_wire *w, const char *format, ...)
+{
+	va_list ap;
+
+	if (w->state == COLL_WIRE_CLOSED)
+		return;
+	va_start(ap, format);
+	vsnprintf(w->cause, sizeof(w->cause), format, ap);
+	va_end(ap);
+	w->state = COLL_WIRE_CLOSED;
+}
+
+static uint64_t proof(const struct coll_wire *w, char side)
+{
+	unsigned char text[33];
+
+	text[0] = (unsigned char)side;
+	memcpy(text + 1, w->client_nonce, 16);
+	memcpy(text + 17, w->server_nonce, 16);
+	return coll_siphash24(w->key, text, sizeof(text));
+}
+
+static bool grow(unsigned char **buf, size_t *cap, size_t need)
+{
+	size_t to = *cap ? *cap : 256;
+	unsigned char *p;
+
+	if (need <= *cap)
+		return true;
+	while (to < need)
+		to *= 2;
+	p = realloc(*buf, to);
+	if (!p)
+		return false;
+	*buf = p;
+	*cap = to;
+	return true;
+}
+
+static bool queue(struct coll_wire *w, const void *data, size_t len_bytes)
+{
+	if (!grow(&w->out, &w->out_cap, w->out_len + len_bytes))
+		return false;
+	if (len_bytes)
+		memcpy(w->out + w->out_len, data, len_bytes);
+	w->out_len += len_bytes;
+	return true;
+}
+
+/* Descriptors 0 to 2 may be free in a process started without them, but a zeroed
+ * wire must mean "none", and output must not land in a socket. */
+static int above_stdio(int fd)
+{
+	int high;
+
+	if (fd < 0 || fd > 2)
+		return fd;
+	high = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	close(fd);
+	return high;
+}
+
+static void start(struct coll_wire *w, int fd, const uint64_t key[2], bool server)
+{
+	memset(w, 0, sizeof(*w));
+	w->fd = fd;
+	w->server = server;
+	w->key[0] = key[0];
+	w->key[1] = key[1];
+	w->born_ns = coll_clock_ns();
+	w->in_max = HANDSHAKE_MAX;
+	w->state = server ? COLL_WIRE_GREETING : COLL_WIRE_CONNECTING;
+	coll_random(server ? w->server_nonce : w->client_nonce, 16);
+}
+
+void coll_wire_accept(struct coll_wire *w, int fd, const uint64_t key[2])
+{
+	start(w, above_stdio(fd), key, true);
+	if (w->fd < 0)
+		fail(w, "dup: %s", strerror(errno));
+}
+
+static void say_hello(struct coll_wire *w)
+{
+	struct hello h;
+
+	memcpy(h.magic, magic, sizeof(magic));
+	memcpy(h.nonce, w->client_nonce, sizeof(h.nonce));
+	w->state = COLL_WIRE_GREETING;
+	if (!queue(w, &h, sizeof(h)))
+		fail(w, "out of memory");
+}
+
+bool coll_wire_connect(struct coll_wire *w, const struct coll_address *to, const uint64_t key[2])
+{
+	int fd = above_stdio(socket(to->at.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+
+	start(w, fd, key, false);
+	if (fd < 0) {
+		fail(w, "socket: %s", strerror(errno));
+		return false;
+	}
+	if (connect(fd, (const struct sockaddr *)&to->at, to->len) == 0)
+		say_hello(w);
+	else if (errno != EINPROGRESS)
+		fail(w, "connect: %s", strerror(errno));
+	return w->state != COLL_WIRE_CLOSED;
+}
+
+void coll_wire_close(struct coll_wire *w)
+{
+	if (w->fd > 0)
+		close(w->fd);
+	free(w->in);
+	free(w->out);
+	memset(w, 0, sizeof(*w));
+	w->fd = -1;
+	w->state = COLL_WIRE_CLOSED;
+}
+
+size_t coll_wire_unsent(const struct coll_wire *w)
+{
+	return w->out_len - w->out_at + w->tail_len;
+}
+
+short coll_wire_events(const struct coll_wire *w)
+{
+	if (w->fd < 0 || w->state == COLL_WIRE_CLOSED)
+		return 0;
+	if (w->state == COLL_WIRE_CONNECTING)
+		return POLLOUT;
+	return (short)(POLLIN | (coll_wire_unsent(w) ? POLLOUT : 0));
+}
+
+/* Consume len bytes at the front of the input. */
+static void drop(struct coll_wire *w, size_t len_bytes)
+{
+	w->in_len -= len_bytes;
+	memmove(w->in, w->in + len_bytes, w->in_len);
+}
+
+static bool is_magic(const struct coll_wire *w)
+{
+	const size_t n = w->in_len < sizeof(magic) ? w->in_len : sizeof(magic);
+
+	return memcmp(w->in, magic, n) == 0;
+}
+
+static void server_greeting(struct coll_wire *w)
+{
+	struct answer a;
+
+	if (!is_magic(w)) {
+		fail(w, "not one of this job: garbage");
+		return;
+	}
+	if (w->in_len < sizeof(struct hello))
+		return;
+	memcpy(w->client_nonce, w->in + offsetof(struct hello, nonce), 16);
+	drop(w, sizeof(struct hello));
+	memcpy(a.magic, magic, sizeof(magic));
+	memcpy(a.nonce, w->server_nonce, 16);
+	a.proof = proof(w, 'S');
+	w->state = COLL_WIRE_PROVING;
+	if (!queue(w, &a, sizeof(a)))
+		fail(w, "out of memory");
+}
+
+static void server_proving(struct coll_wire *w)
+{
+	uint64_t p;
+
+	if (w->in_len < sizeof(p))
+		return;
+	memcpy(&p, w->in, sizeof(p));
+	if (p != proof(w, 'C')) {
+		fail(w, "not one of this job: wrong key");
+		return;
+	}
+	drop(w, sizeof(p));
+	w->state = COLL_WIRE_OPEN;
+	w->in_max = SIZE_MAX; /* coll_wire_peek() bounds each frame from here on */
+}
+
+static void client_greeting(struct coll_wire *w)
+{
+	struct answer a;
+	uint64_t p;
+
+	if (!is_magic(w)) {
+		fail(w, "a stranger answers there");
+		return;
+	}
+	if (w->in_len < sizeof(a))
+		return;
+	memcpy(&a, w->in, sizeof(a));
+	memcpy(w->server_nonce, a.nonce, 16);
+	if (a.proof != proof(w, 'S')) {
+		fail(w, "another job answers there (its key differs)");
+		return;
+	}
+	drop(w, sizeof(a));
+	w->state = COLL_WIRE_OPEN;
+	w->in_max = SIZE_MAX;
+	p = proof(w, 'C');
+	/* Frames queued early stand behind the proof: the hello is gone by now, for
+	 * the answer depends on it. */
+	if (!grow(&w->out, &w->out_cap, w->out_len + sizeof(p))) {
+		fail(w, "out of memory");
+		return;
+	}
+	memmove(w->out + w->out_at + sizeof(p), w->out + w->out_at, w->out_len - w->out_at);
+	memcpy(w->out + w->out_at, &p, sizeof(p));
+	w->out_len += sizeof(p);
+}
+
+static void handshake(struct coll_wire *w)
+{
+	if (w->in_len == 0)
+		return;
+	if (w->state == COLL_WIRE_GREETING && w->server)
+		server_greeting(w);
+	else if (w->state == COLL_WIRE_GREETING)
+		client_greeting(w);
+	if (w->state == COLL_WIRE_PROVING)
+		server_proving(w);
+}
+
+/* One read; false when there is nothing more for now. */
+static bool receive(struct coll_wire *w)
+{
+	size_t room = w->in_max - w->in_len;
+	ssize_t n;
+
+	if (room > READ_CHUNK)
+		room = READ_CHUNK;
+	if (room == 0 || !grow(&w->in, &w->in_cap, w->in_len + room)) {
+		fail(w, room ? "out of memory" : "says too much before it has proved itself");
+		return false;
+	}
+	n = recv(w->fd, w->in + w->in_len, room, 0);
+	if (n == 0)
+		fail(w, "closed by the other end");
+	else if (n < 0 && errno != EAGAIN && errno != EINTR)
+		fail(w, "recv: %s", strerror(errno));
+	if (n <= 0)
+		return false;
+	w->in_len += (size_t)n;
+	return (size_t)n == room;
+}
+
+/* In the greeting of a client nothing but the hello may leave: what is queued
+ * behind it waits for the proof. */
+static size_t sendable(const struct coll_wire *w)
+{
+	if (w->state == COLL_WIRE_OPEN || w->server)
+		return w->out_len;
+	return w->out_len < sizeof(struct hello) ? w->out_len : sizeof(struct hello);
+}
+
+static bool send_some(struct coll_wire *w)
+{
+	const size_t end = sendable(w);
+	const bool own = w->out_at < end;
+	const void *from = own ? w->out + w->out_at : w->tail;
+	const size_t len_bytes = own ? end - w->out_at : w->out_at == w->out_len ? w->tail_len : 0;
+	ssize_t n;
+
+	if (len_bytes == 0)
+		return false;
+	n = send(w->fd, from, len_bytes, MSG_NOSIGNAL);
+	if (n < 0 && errno != EAGAIN && errno != EINTR)
+		fail(w, "send: %s", strerror(errno));
+	if (n <= 0)
+		return false;
+	if (own) {
+		w->out_at += (size_t)n;
+	} else {
+		w->tail += n;
+		w->tail_len -= (size_t)n;
+	}
+	if (w->state == COLL_WIRE_OPEN && w->out_at == w->out_len)
+		w->out_at = w->out_len = 0;
+	return true;
+}
+
+static void finish_connect(struct coll_wire *w)
+{
+	int e = 0;
+	socklen_t len = sizeof(e);
+
+	if (getsockopt(w->fd, SOL_SOCKET, SO_ERROR, &e, &len) < 0)
+		e = errno;
+	if (e)
+		fail(w, "connect: %s", strerror(e));
+	else
+		say_hello(w);
+}
+
+void coll_wire_pump(struct coll_wire *w, short revents)
+{
+	if (w->state == COLL_WIRE_CLOSED)
+		return;
+	if (w->state == COLL_WIRE_CONNECTING) {
+		if (!(revents & (POLLOUT | POLLERR | POLLHUP)))
+			return;
+		finish_connect(w);
+	}
+	if (revents & (POLLIN | POLLERR | POLLHUP))
+		while (w->state != COLL_WIRE_CLOSED && receive(w))
+			handshake(w);
+	handshake(w);
+	while (w->state != COLL_WIRE_CLOSED && send_some(w))
+		;
+}
+
+bool coll_wire_send(struct coll_wire *w, uint32_t type, const void *body, size_t len_bytes, const void *tail,
+                    size_t tail_bytes)
+{
+	const struct head h = {type, (uint32_t)(len_bytes + tail_bytes)};
+
+	if (w->tail_len || w->state == COLL_WIRE_CLOSED || len_bytes + tail_bytes > UINT32_MAX)
+		return false;
+	if (!queue(w, &h, sizeof(h)) || !queue(w, body, len_bytes))
+		return false;
+	w->tail = tail;
+	w->tail_len = tail_bytes;
+	return true;
+}
+
+bool coll_wire_peek(struct coll_wire *w, size_t max_bytes, struct coll_wire_frame *f)
+{
+	struct head h;
+
+	if (w->in_len < sizeof(h) || (w->state != COLL_WIRE_OPEN && w->state != COLL_WIRE_CLOSED) ||
+	    w->in_max != SIZE_MAX)
+		return false;
+	memcpy(&h, w->in, sizeof(h));
+	if (h.len_bytes > max_bytes) {
+		fail(w, "a frame of %u bytes where at most %zu may come", h.len_bytes, max_bytes);
+		w->in_len = 0;
+		return false;
+	}
+	if (w->in_len < sizeof(h) + h.len_bytes)
+		return false;
+	f->type = h.type;
+	f->len_bytes = h.len_bytes;
+	f->body = w->in + sizeof(h);
+	return true;
+}
+
+void coll_wire_take(struct coll_wire *w, const struct coll_wire_frame *f)
+{
+	drop(w, sizeof(struct head) + f->len_bytes);
+}
