@@ -1,0 +1,639 @@
+/*
+ * Frames: order, credits, sizes, the four verbs and the two by reference.
+ */
+#include <stdlib.h>
+
+#include "tests/conform/conform.h"
+
+enum { SLOTS_MAX = 8 };
+
+/* A pair of nodes driven by this thread and one open channel from 0 to 1. */
+struct lane {
+	struct world w;
+	void *tx;
+	void *rx;
+};
+
+static bool lane_open(struct lane *l, size_t slot_bytes, uint32_t slots)
+{
+	if (!world_open(&l->w, 2, true))
+		return false;
+	l->tx = channel(&l->w, 0, 1, COLL_DIR_SEND, key_of(7, 0, 0), slot_bytes, slots);
+	l->rx = channel(&l->w, 1, 0, COLL_DIR_RECV, key_of(7, 0, 0), slot_bytes, slots);
+	return l->tx && l->rx;
+}
+
+static void lane_close(struct lane *l)
+{
+	l->w.t->channel_close(l->tx);
+	l->w.t->channel_close(l->rx);
+	world_close(&l->w);
+}
+
+static coll_status next_view(struct lane *l, const void **p, struct coll_frame *f)
+{
+	coll_status status = COLL_AGAIN;
+
+	AWAIT(&l->w, (status = l->w.t->view(l->rx, p, f)) != COLL_AGAIN);
+	return status;
+}
+
+TEST(data, caps_are_sane)
+{
+	struct world w;
+	struct coll_transport_caps caps = {0};
+
+	if (!world_open(&w, 1, false))
+		return;
+	w.t->caps(w.node[0]->inst, &caps);
+	CHECK(caps.latency_ns > 0 && caps.overhead_ns > 0 && caps.bytes_per_ns > 0);
+	CHECK(caps.depth >= 2);
+	CHECK(caps.slot_bytes_max >= 65536);
+	world_close(&w);
+}
+
+TEST(data, exactly_the_granted_slots)
+{
+	struct lane l;
+	void *p;
+	const void *q;
+	struct coll_frame f;
+
+	if (!lane_open(&l, 1024, 2))
+		return;
+	for (uint64_t i = 0; i < 2; i++)
+		send_one(&l.w, l.tx, 1, i, 1000);
+	/* Both are there, none is given back: no credit, whoever progresses. */
+	CHECK(next_view(&l, &q, &f) == COLL_OK);
+	for (int i = 0; i < 200; i++) {
+		world_progress(&l.w);
+		CHECK(l.w.t->slot(l.tx, 8, &p) == COLL_AGAIN);
+	}
+	for (uint64_t i = 0; i < 50; i++) {
+		recv_one(&l.w, l.rx, 1, i, 1000);
+		send_one(&l.w, l.tx, 1, i + 2, 1000);
+		for (int k = 0; k < 20; k++) {
+			world_progress(&l.w);
+			CHECK(l.w.t->slot(l.tx, 8, &p) == COLL_AGAIN);
+		}
+	}
+	lane_close(&l);
+}
+
+/* A receiver that holds a view still gets the second frame's bytes into the other slot. */
+TEST(data, a_held_view_does_not_move)
+{
+	struct lane l;
+	const void *q, *again;
+	struct coll_frame f, f2;
+
+	if (!lane_open(&l, 4096, 2))
+		return;
+	send_one(&l.w, l.tx, 3, 0, 4096);
+	CHECK(next_view(&l, &q, &f) == COLL_OK);
+	send_one(&l.w, l.tx, 3, 1, 4096);
+	for (int i = 0; i < 100; i++)
+		world_progress(&l.w);
+	CHECK(l.w.t->view(l.rx, &again, &f2) == COLL_OK);
+	CHECK(again == q && same_frame(&f, &f2));
+	CHECK(intact(q, 3, 0, 4096));
+	recv_one(&l.w, l.rx, 3, 0, 4096);
+	recv_one(&l.w, l.rx, 3, 1, 4096);
+	lane_close(&l);
+}
+
+TEST(data, nothing_before_the_receiver_opens)
+{
+	struct world w;
+	void *tx, *rx, *p;
+
+	if (!world_open(&w, 2, true))
+		return;
+	tx = channel(&w, 0, 1, COLL_DIR_SEND, key_of(7, 1, 0), 256, 2);
+	REQUIRE(tx);
+	for (int i = 0; i < 1000; i++) {
+		world_progress(&w);
+		REQUIRE(w.t->slot(tx, 8, &p) == COLL_AGAIN);
+		sched_yield();
+	}
+	rx = channel(&w, 1, 0, COLL_DIR_RECV, key_of(7, 1, 0), 256, 2);
+	REQUIRE(rx);
+	send_one(&w, tx, 1, 0, 200);
+	recv_one(&w, rx, 1, 0, 200);
+	w.t->channel_close(tx);
+	w.t->channel_close(rx);
+	world_close(&w);
+}
+
+TEST(data, the_slot_is_ours_until_posted)
+{
+	struct lane l;
+	void *p = NULL, *again = NULL;
+	struct coll_frame head = head_of(2, 0, 100);
+
+	if (!lane_open(&l, 512, 2))
+		return;
+	CHECK(AWAIT(&l.w, l.w.t->slot(l.tx, 10, &p) == COLL_OK));
+	REQUIRE(p);
+	fill(p, 2, 0, 10);
+	world_progress(&l.w);
+	CHECK(l.w.t->slot(l.tx, 100, &again) == COLL_OK);
+	CHECK(p == again);
+	CHECK(intact(p, 2, 0, 10));
+	fill(p, 2, 0, 100);
+	CHECK(l.w.t->post(l.tx, &head) == COLL_OK);
+	recv_one(&l.w, l.rx, 2, 0, 100);
+	lane_close(&l);
+}
+
+static void sizes_up_to(size_t slot_bytes)
+{
+	const size_t some[] = {0, 1, 7, 8, 40, 41, 63, 64, 65, 4095, 4096, 65535, 65536, 1 << 20};
+	struct lane l;
+	uint64_t i = 0;
+
+	if (!lane_open(&l, slot_bytes, 2))
+		return;
+	for (size_t k = 0; k < sizeof(some) / sizeof(some[0]) && some[k] <= slot_bytes; k++, i++) {
+		send_one(&l.w, l.tx, slot_bytes, i, some[k]);
+		recv_one(&l.w, l.rx, slot_bytes, i, some[k]);
+	}
+	for (uint64_t end = i + 4; i < end; i++) {
+		send_one(&l.w, l.tx, slot_bytes, i, slot_bytes);
+		recv_one(&l.w, l.rx, slot_bytes, i, slot_bytes);
+	}
+	lane_close(&l);
+}
+
+TEST(data, every_size_of_slot)
+{
+	struct world w;
+	struct coll_transport_caps caps = {0};
+
+	if (!world_open(&w, 1, false))
+		return;
+	w.t->caps(w.node[0]->inst, &caps);
+	world_close(&w);
+	sizes_up_to(1);
+	sizes_up_to(8);
+	sizes_up_to(63);
+	sizes_up_to(4097);
+	sizes_up_to(caps.slot_bytes_max);
+}
+
+/* Send by reference if the transport accepts it, else by value. */
+static coll_status send_ref(struct lane *l, const char *from, uint64_t stream, uint64_t i, size_t len,
+                            struct coll_cookie *cookie)
+{
+	const struct coll_frame head = head_of(stream, i, len);
+	coll_status status = COLL_AGAIN;
+
+	AWAIT(&l->w, (status = l->w.t->post_ref(l->tx, from, NULL, &head, cookie)) != COLL_AGAIN);
+	return status;
+}
+
+static void by_reference_of(size_t len, int rounds)
+{
+	struct lane l;
+	char *from[2] = {aligned_alloc(64, (len + 127) & ~(size_t)63), aligned_alloc(64, (len + 127) & ~(size_t)63)};
+	struct coll_cookie cookie[2];
+	coll_status status = COLL_OK;
+	int accepted = 0;
+
+	if (!lane_open(&l, len ? len : 1, 2))
+		return;
+	for (int i = 0; i < rounds; i++) {
+		const uint64_t a = 2 * (uint64_t)i;
+
+		for (int k = 0; k < 2; k++) {
+			fill(from[k], 9, a + (uint64_t)k, len);
+			memset(&cookie[k], 0x55, sizeof(cookie[k]));
+			status = send_ref(&l, from[k], 9, a + (uint64_t)k, len, &cookie[k]);
+			CHECK(status == COLL_OK || status == COLL_ERR_UNSUPPORTED, "%s", coll_status_string(status));
+			accepted += status == COLL_OK;
+			if (status != COLL_OK) {
+				send_one(&l.w, l.tx, 9, a + (uint64_t)k, len);
+				cookie[k] = (struct coll_cookie){0, COLL_OK};
+			}
+		}
+		for (int k = 0; k < 2; k++)
+			recv_one(&l.w, l.rx, 9, a + (uint64_t)k, len);
+		for (int k = 0; k < 2; k++) {
+			CHECK(AWAIT(&l.w, cookie[k].pending == 0), "round %d", i);
+			CHECK(cookie[k].status == COLL_OK);
+		}
+	}
+	printf("     by reference, %zu bytes: %d of %d frames accepted\n", len, accepted, 2 * rounds);
+	lane_close(&l);
+	free(from[0]);
+	free(from[1]);
+}
+
+TEST(data, by_reference)
+{
+	by_reference_of(0, 3);
+	by_reference_of(1, 20);
+	by_reference_of(1000, 20);
+	by_reference_of(65536 + 17, 50);
+	by_reference_of(1 << 20, 10);
+}
+
+static void recv_into_of(size_t len, bool early)
+{
+	struct lane l;
+	char *to = malloc(len + 16);
+	struct coll_cookie cookie = {0};
+	coll_status status = COLL_OK;
+
+	if (!lane_open(&l, len ? len : 1, 2))
+		return;
+	for (uint64_t i = 0; i < 30 && status == COLL_OK; i++) {
+		const struct coll_frame head = head_of(4, i, len);
+
+		memset(to, 0xee, len + 16);
+		if (!early) {
+			send_one(&l.w, l.tx, 4, i, len);
+			for (int k = 0; k < 20; k++)
+				world_progress(&l.w);
+		}
+		status = l.w.t->recv_into(l.rx, to, NULL, &head, &cookie);
+		if (early)
+			send_one(&l.w, l.tx, 4, i, len);
+		if (status == COLL_ERR_UNSUPPORTED) {
+			recv_one(&l.w, l.rx, 4, i, len);
+			break;
+		}
+		CHECK(status == COLL_OK);
+		CHECK(AWAIT(&l.w, cookie.pending == 0), "frame %llu", (unsigned long long)i);
+		CHECK(cookie.status == COLL_OK, "%s", coll_status_string(cookie.status));
+		CHECK(intact(to, 4, i, len));
+		for (int k = 0; k < 16; k++)
+			CHECK(to[len + (size_t)k] == (char)0xee);
+	}
+	lane_close(&l);
+	free(to);
+}
+
+TEST(data, recv_into)
+{
+	const size_t lens[] = {0, 1, 40, 1000, 65536, 1 << 20};
+
+	for (size_t k = 0; k < sizeof(lens) / sizeof(lens[0]); k++) {
+		recv_into_of(lens[k], false);
+		recv_into_of(lens[k], true);
+	}
+}
+
+/* A frame that is not the expected one: nothing is written, view still shows it. */
+static void mismatch_of(struct coll_frame wrong, bool early, bool by_ref)
+{
+	struct lane l;
+	static char from[65536];
+	char *to = malloc(sizeof(from));
+	struct coll_cookie cookie = {0}, lent = {0};
+	coll_status status;
+
+	if (!lane_open(&l, sizeof(from), 2))
+		return;
+	memset(to, 0xee, sizeof(from));
+	fill(from, 5, 0, 60000);
+	status = early ? l.w.t->recv_into(l.rx, to, NULL, &wrong, &cookie) : COLL_OK;
+	if (!by_ref || send_ref(&l, from, 5, 0, 60000, &lent) != COLL_OK) {
+		lent.pending = 0;
+		send_one(&l.w, l.tx, 5, 0, 60000);
+	}
+	if (!early)
+		status = l.w.t->recv_into(l.rx, to, NULL, &wrong, &cookie);
+	CHECK(status == COLL_OK || status == COLL_ERR_UNSUPPORTED, "%s", coll_status_string(status));
+	if (status == COLL_OK) {
+		CHECK(AWAIT(&l.w, cookie.pending == 0));
+		CHECK(cookie.status == COLL_ERR_MISMATCH, "%s", coll_status_string(cookie.status));
+		for (size_t k = 0; k < sizeof(from); k++)
+			REQUIRE(to[k] == (char)0xee);
+	}
+	recv_one(&l.w, l.rx, 5, 0, 60000);
+	CHECK(AWAIT(&l.w, lent.pending == 0));
+	/* The channel still works. */
+	send_one(&l.w, l.tx, 5, 1, 10);
+	recv_one(&l.w, l.rx, 5, 1, 10);
+	lane_close(&l);
+	free(to);
+}
+
+TEST(data, recv_into_checks_every_member_of_the_head)
+{
+	const struct coll_frame right = head_of(5, 0, 60000);
+
+	for (int k = 0; k < 4; k++) {
+		struct coll_frame wrong = right;
+
+		wrong.sequence += k == 0;
+		wrong.signature += k == 1;
+		wrong.len_bytes += k == 2;
+		wrong.len_bytes -= k == 3;
+		mismatch_of(wrong, false, false);
+		mismatch_of(wrong, true, false);
+		mismatch_of(wrong, false, true);
+		mismatch_of(wrong, true, true);
+	}
+}
+
+/* After channel_close the announced memory is the caller's again. */
+TEST(data, close_takes_an_announcement_back)
+{
+	struct lane l;
+	static char to[4096];
+	struct coll_cookie cookie = {0};
+	const struct coll_frame head = head_of(6, 0, sizeof(to));
+
+	if (!lane_open(&l, sizeof(to), 2))
+		return;
+	memset(to, 0xee, sizeof(to));
+	if (l.w.t->recv_into(l.rx, to, NULL, &head, &cookie) == COLL_ERR_UNSUPPORTED) {
+		lane_close(&l);
+		SKIP("recv_into is not supported");
+	}
+	CHECK(AWAIT(&l.w, ({
+		void *p;
+		l.w.t->slot(l.tx, 8, &p) == COLL_OK;
+	})));
+	l.w.t->channel_close(l.rx);
+	CHECK(cookie.pending == 0 && cookie.status != COLL_OK, "pending %u", cookie.pending);
+	send_one(&l.w, l.tx, 6, 0, sizeof(to));
+	for (int i = 0; i < 1000; i++)
+		world_progress(&l.w);
+	for (size_t k = 0; k < sizeof(to); k++)
+		REQUIRE(to[k] == (char)0xee);
+	l.w.t->channel_close(l.tx);
+	world_close(&l.w);
+}
+
+/* After channel_close the lent memory is the caller's again. */
+TEST(data, close_takes_lent_memory_back)
+{
+	struct lane l;
+	static char from[65536];
+	struct coll_cookie cookie = {0};
+	const void *q;
+	struct coll_frame f;
+	coll_status status;
+
+	if (!lane_open(&l, sizeof(from), 2))
+		return;
+	fill(from, 8, 0, sizeof(from));
+	if (send_ref(&l, from, 8, 0, sizeof(from), &cookie) == COLL_ERR_UNSUPPORTED) {
+		lane_close(&l);
+		SKIP("post_ref is not supported");
+	}
+	l.w.t->channel_close(l.tx);
+	CHECK(cookie.pending == 0, "pending %u", cookie.pending);
+	memset(from, 0, sizeof(from));
+	/* The reader gets what was sent, or an error from view or done: no other bytes for good. */
+	status = l.w.t->view(l.rx, &q, &f);
+	if (status == COLL_OK) {
+		bool whole = f.len_bytes == sizeof(from) && intact(q, 8, 0, sizeof(from));
+
+		status = l.w.t->done(l.rx);
+		CHECK(status != COLL_OK || whole);
+	}
+	l.w.t->channel_close(l.rx);
+	world_close(&l.w);
+}
+
+/* ---- Both ways at once, between threads and between processes ------------------- */
+
+struct traffic {
+	uint64_t frames;
+	uint32_t slots;
+	size_t slot_bytes;
+	bool sleepy;
+	uint64_t seed;
+};
+
+struct flow {
+	struct world *w;
+	const struct traffic *t;
+	void *ch;
+	uint64_t stream;
+	uint64_t at;      /* next frame to send, or to receive */
+	uint64_t settled; /* cookies seen complete */
+	char *memory[SLOTS_MAX];
+	struct coll_cookie cookie[SLOTS_MAX];
+	int announced;
+};
+
+static size_t len_of(const struct flow *f, uint64_t i)
+{
+	const uint64_t h = coll_mix64(f->t->seed * 31 + f->stream * 7 + i);
+
+	switch (h % 8) {
+	case 0: return 0;
+	case 1: return f->t->slot_bytes;
+	case 2:
+	case 3: return (h >> 8) % (f->t->slot_bytes + 1);
+	default: return (h >> 8) % (f->t->slot_bytes < 200 ? f->t->slot_bytes + 1 : 200);
+	}
+}
+
+static bool by_ref_wanted(const struct flow *f, uint64_t i)
+{
+	return coll_mix64(f->t->seed + f->stream * 3 + i) % 3 == 0;
+}
+
+static bool into_wanted(const struct flow *f, uint64_t i)
+{
+	return coll_mix64(f->t->seed + f->stream * 5 + i) % 3 == 0;
+}
+
+static bool try_send(struct flow *f)
+{
+	const struct coll_transport *t = f->w->t;
+	const unsigned k = (unsigned)(f->at % f->t->slots);
+	const size_t len = len_of(f, f->at);
+	const struct coll_frame head = head_of(f->stream, f->at, len);
+	coll_status status = COLL_ERR_UNSUPPORTED;
+	void *p;
+
+	if (f->at == f->t->frames || f->cookie[k].pending)
+		return false;
+	CHECK(f->cookie[k].status == COLL_OK);
+	if (by_ref_wanted(f, f->at)) {
+		fill(f->memory[k], f->stream, f->at, len);
+		status = t->post_ref(f->ch, f->memory[k], NULL, &head, &f->cookie[k]);
+	}
+	if (status == COLL_ERR_UNSUPPORTED) {
+		f->cookie[k] = (struct coll_cookie){0, COLL_OK};
+		status = t->slot(f->ch, len, &p);
+		if (status == COLL_OK) {
+			fill(p, f->stream, f->at, len);
+			status = t->post(f->ch, &head);
+			CHECK(status == COLL_OK);
+		}
+	}
+	if (status == COLL_AGAIN)
+		return false;
+	CHECK(status == COLL_OK, "send %llu: %s", (unsigned long long)f->at, coll_status_string(status));
+	f->at++;
+	return true;
+}
+
+static bool try_into(struct flow *f, size_t len, const struct coll_frame *head)
+{
+	coll_status status = COLL_OK;
+
+	if (!f->announced) {
+		status = f->w->t->recv_into(f->ch, f->memory[0], NULL, head, &f->cookie[0]);
+		f->announced = status == COLL_OK;
+	}
+	if (status == COLL_ERR_UNSUPPORTED)
+		return false;
+	if (!f->announced || f->cookie[0].pending)
+		return true;
+	CHECK(f->cookie[0].status == COLL_OK, "%s", coll_status_string(f->cookie[0].status));
+	CHECK(intact(f->memory[0], f->stream, f->at, len), "frame %llu", (unsigned long long)f->at);
+	f->announced = 0;
+	f->at++;
+	return true;
+}
+
+static bool try_recv(struct flow *f)
+{
+	const uint64_t before = f->at;
+	const size_t len = len_of(f, f->at);
+	const struct coll_frame head = head_of(f->stream, f->at, len);
+	struct coll_frame got;
+	coll_status status;
+	const void *p;
+
+	if (f->at == f->t->frames)
+		return false;
+	if ((f->announced || into_wanted(f, f->at)) && try_into(f, len, &head))
+		return f->at != before;
+	status = f->w->t->view(f->ch, &p, &got);
+	if (status == COLL_AGAIN)
+		return false;
+	CHECK(status == COLL_OK, "view %llu: %s", (unsigned long long)f->at, coll_status_string(status));
+	if (status != COLL_OK)
+		return false;
+	CHECK(same_frame(&head, &got), "frame %llu", (unsigned long long)f->at);
+	CHECK(intact(p, f->stream, f->at, len), "frame %llu", (unsigned long long)f->at);
+	CHECK(f->w->t->done(f->ch) == COLL_OK);
+	f->at++;
+	return true;
+}
+
+static bool flow_ended(const struct flow *f)
+{
+	if (f->at < f->t->frames)
+		return false;
+	for (uint32_t k = 0; k < f->t->slots; k++) {
+		if (f->cookie[k].pending)
+			return false;
+	}
+	return true;
+}
+
+static void flow_open(struct flow *f, struct world *w, const struct traffic *t, bool sends)
+{
+	const int me = w->me, peer = !w->me;
+
+	*f = (struct flow){.w = w, .t = t, .stream = (uint64_t)(sends ? me : peer) + 100};
+	for (uint32_t k = 0; k < t->slots; k++)
+		f->memory[k] = malloc(t->slot_bytes + 8);
+	f->ch = channel(w, me, peer, sends ? COLL_DIR_SEND : COLL_DIR_RECV, key_of(11, 3, 1), t->slot_bytes, t->slots);
+}
+
+static void flow_close(struct flow *f)
+{
+	f->w->t->channel_close(f->ch);
+	for (uint32_t k = 0; k < f->t->slots; k++)
+		free(f->memory[k]);
+}
+
+static void both_ways(struct world *w, void *arg)
+{
+	const struct traffic *t = arg;
+	struct flow out, in;
+	uint64_t moved_at = coll_clock_ns();
+	int idle = 0;
+
+	flow_open(&out, w, t, true);
+	flow_open(&in, w, t, false);
+	while (!flow_ended(&out) || !flow_ended(&in)) {
+		bool moved = try_send(&out);
+
+		moved |= try_recv(&in);
+		moved |= world_progress(w) > 0;
+		if (moved) {
+			moved_at = coll_clock_ns();
+			idle = 0;
+			continue;
+		}
+		if (atomic_load(&plain_failures) > 20 || coll_clock_ns() - moved_at > WAIT_S * 1000000000ull) {
+			CHECK(false, "node %d stands still at frames %llu and %llu of seed %llu", w->me,
+			      (unsigned long long)out.at, (unsigned long long)in.at, (unsigned long long)t->seed);
+			break;
+		}
+		if (t->sleepy && ++idle > 3)
+			CHECK(node_sleep(w, w->node[w->me]), "nothing woke node %d at frames %llu and %llu", w->me,
+			      (unsigned long long)out.at, (unsigned long long)in.at);
+		else
+			sched_yield();
+	}
+	world_barrier(w);
+	flow_close(&out);
+	flow_close(&in);
+}
+
+static const struct traffic traffics[] = {
+        {3000, 2, 64, false, 1},   {1500, 2, 5000, false, 2}, {400, 3, 200000, false, 3}, {1500, 2, 300, true, 4},
+        {300, 2, 100000, true, 5}, {60, 2, 1 << 20, true, 6}, {3000, 8, 4096, false, 7},
+};
+
+TEST(data, both_ways_between_threads)
+{
+	for (size_t k = 0; k < sizeof(traffics) / sizeof(traffics[0]); k++)
+		world_threads(2, both_ways, (void *)&traffics[k]);
+}
+
+TEST(data, both_ways_between_processes)
+{
+	if (strcmp(conform_name, "loop") == 0)
+		SKIP("loop stays in one process");
+	for (size_t k = 0; k < sizeof(traffics) / sizeof(traffics[0]); k++)
+		world_processes(both_ways, (void *)&traffics[k]);
+}
+
+TEST(data, memory_of_the_transport)
+{
+	struct lane l;
+	struct coll_memory mem = {.size = sizeof(mem)};
+	const size_t len = 300000;
+	struct coll_cookie cookie = {0};
+	struct coll_frame head = head_of(12, 0, len);
+	coll_status status;
+
+	if (!lane_open(&l, len, 2))
+		return;
+	status = l.w.t->mem_alloc(l.w.node[0]->inst, len, &mem);
+	if (status == COLL_ERR_UNSUPPORTED) {
+		lane_close(&l);
+		SKIP("mem_alloc is not supported");
+	}
+	CHECK(status == COLL_OK);
+	REQUIRE(mem.base && mem.len_bytes >= len);
+	CHECK((uintptr_t)mem.base % 64 == 0);
+	fill(mem.base, 12, 0, len);
+	status = COLL_AGAIN;
+	AWAIT(&l.w, (status = l.w.t->post_ref(l.tx, mem.base, &mem, &head, &cookie)) != COLL_AGAIN);
+	if (status == COLL_ERR_UNSUPPORTED) {
+		cookie.pending = 0;
+		send_one(&l.w, l.tx, 12, 0, len);
+	} else {
+		CHECK(status == COLL_OK);
+	}
+	recv_one(&l.w, l.rx, 12, 0, len);
+	CHECK(AWAIT(&l.w, cookie.pending == 0));
+	l.w.t->mem_free(l.w.node[0]->inst, &mem);
+	lane_close(&l);
+}
