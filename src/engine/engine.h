@@ -29,6 +29,9 @@ struct coll_fabric {
 	coll_status (*channel)(void *arg, int peer, uint32_t lane, uint32_t window, enum coll_direction dir,
 	                       struct coll_endpoint **endpoint);
 	size_t slot_bytes; /* of every channel: agreed */
+	/* Frames at least this long are offered to the transport by reference (it may
+	 * refuse); 0: the engine's choice. Local: the wire does not depend on it. */
+	size_t ref_bytes;
 };
 
 /* Where the chunks of a buffer are. Vector kinds: length elements in all. Block
@@ -42,6 +45,8 @@ struct coll_extent {
 	size_t count;          /* vector length, or uniform block length */
 	const size_t *counts;  /* NULL: uniform */
 	const size_t *offsets; /* NULL: packed */
+	/* Handle of the memory base lies in, for transfers by reference; NULL: plain. */
+	const struct coll_memory *mem;
 };
 
 /* One collective call, bound to a plan. */

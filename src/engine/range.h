@@ -1,0 +1,153 @@
+/*
+ * range(buffer, chunk, tile): where the bytes of a step are.
+ *
+ * Vector kinds: the tile is the outer cut and is cut into the plan's chunks by
+ * coll_cut(). Block kinds: the tile is a strip of each block. A step's bytes are
+ * usually one span; runs that wrap, have gaps or cover several blocks are walked
+ * span by span, in the order in which they lie in the frame. All in elements;
+ * nothing here moves a byte.
+ */
+#ifndef COLL_ENGINE_RANGE_H
+#define COLL_ENGINE_RANGE_H
+
+#include "engine/state.h"
+
+/* Which sides of a step exist. */
+enum { SIDE_SRC = 1, SIDE_DST = 2, SIDE_BOTH = 3 };
+
+struct span {
+	char *src; /* NULL when the step has no such side */
+	char *dst;
+	size_t len; /* elements */
+};
+
+struct walk {
+	struct span span;
+	uint32_t next; /* first chunk of the run after span */
+};
+
+/* First element of chunk c of the tile; c == chunks: the tile's end. */
+static inline size_t cut_at(const struct instance *inst, uint32_t c)
+{
+	return c * inst->q + (c < inst->r ? c : inst->r);
+}
+
+/* Chunk id within [0, chunks); only runs marked WRAP reach beyond. */
+static inline uint32_t wrapped(const struct coll_plan *plan, uint32_t c)
+{
+	return c < plan->chunks ? c : c % plan->chunks;
+}
+
+static inline const struct coll_extent *extent(const struct coll_run *run, uint8_t buf)
+{
+	return buf == COLL_BUF_IN ? &run->job.in : &run->job.out;
+}
+
+/* Elements of chunk c in this tile. */
+static inline size_t chunk_len(const struct coll_run *run, const struct instance *inst, uint8_t buf, uint32_t c)
+{
+	size_t count;
+
+	if (!run->block)
+		return cut_at(inst, c + 1) - cut_at(inst, c);
+	if (buf >= COLL_BUF_SCRATCH)
+		count = run->layout_counts ? run->layout_counts[c] : run->layout_count;
+	else
+		count = extent(run, buf)->counts ? extent(run, buf)->counts[c] : extent(run, buf)->count;
+	if (count <= inst->first)
+		return 0;
+	count -= inst->first;
+	return count < run->job.tile ? count : run->job.tile;
+}
+
+/* Elements between the start of a buffer and block c in it. */
+static inline size_t block_offset(const struct coll_run *run, uint8_t buf, uint32_t c)
+{
+	const struct coll_extent *e = extent(run, buf);
+
+	if (e->single)
+		return 0;
+	if (e->offsets)
+		return e->offsets[c];
+	if (e->counts)
+		return buf == COLL_BUF_IN ? run->in_offsets[c] : run->out_offsets[c];
+	return c * e->count;
+}
+
+static inline char *scratch_address(const struct coll_run *run, const struct instance *inst, uint32_t k, uint32_t c)
+{
+	const uint32_t first = run->job.plan->scratch[k].first;
+	size_t at;
+
+	if (!run->block)
+		at = cut_at(inst, c) - cut_at(inst, first) + (c < first ? inst->len : 0);
+	else
+		at = (c < first ? c + run->job.plan->chunks - first : c - first) *
+		     (run->layout_counts ? run->job.tile : inst->len);
+	return inst->scratch + run->scratch_at[k] + at * run->job.elem_bytes;
+}
+
+static inline char *chunk_address(const struct coll_run *run, const struct instance *inst, uint8_t buf, uint32_t c)
+{
+	size_t at;
+
+	if (buf >= COLL_BUF_SCRATCH)
+		return scratch_address(run, inst, buf - COLL_BUF_SCRATCH, c);
+	at = inst->first + (run->block ? block_offset(run, buf, c) : cut_at(inst, c));
+	return extent(run, buf)->base + at * run->job.elem_bytes;
+}
+
+/* The next span of a run of several; false when nothing is left. */
+bool coll_walk_next(const struct coll_run *run, const struct instance *inst, const struct coll_step *s, int sides,
+                    struct walk *w);
+
+/* Elements of a run of several spans. */
+size_t coll_walk_len(const struct coll_run *run, const struct instance *inst, const struct coll_step *s, int sides);
+
+/* One span, when the run is obviously one. */
+static inline bool one_span(const struct coll_run *run, const struct instance *inst, const struct coll_step *s,
+                            int sides, struct span *span)
+{
+	const struct coll_plan *plan = run->job.plan;
+	const uint32_t src = wrapped(plan, s->src_chunk), dst = wrapped(plan, s->dst_chunk);
+	const uint32_t any = sides & SIDE_DST ? dst : src;
+
+	if (s->run > 1 && (run->block || s->group))
+		return false;
+	if ((sides & SIDE_SRC && src + s->run > plan->chunks) || (sides & SIDE_DST && dst + s->run > plan->chunks))
+		return false;
+	span->len = run->block ? chunk_len(run, inst, sides & SIDE_DST ? s->dst : s->src, any)
+	                       : cut_at(inst, any + s->run) - cut_at(inst, any);
+	if (span->len == 0)
+		return true;
+	span->src = sides & SIDE_SRC ? chunk_address(run, inst, s->src, src) : NULL;
+	span->dst = sides & SIDE_DST ? chunk_address(run, inst, s->dst, dst) : NULL;
+	return true;
+}
+
+/*
+ * Begin a walk over the bytes of a step: returns their number of elements and
+ * leaves the first span in w (if any). Go on with walk_more().
+ */
+static inline size_t walk_begin(const struct coll_run *run, const struct instance *inst, const struct coll_step *s,
+                                int sides, struct walk *w)
+{
+	size_t len;
+
+	if (__builtin_expect(one_span(run, inst, s, sides, &w->span), true)) {
+		w->next = s->run;
+		return w->span.len;
+	}
+	len = coll_walk_len(run, inst, s, sides);
+	w->next = 0;
+	coll_walk_next(run, inst, s, sides, w);
+	return len;
+}
+
+static inline bool walk_more(const struct coll_run *run, const struct instance *inst, const struct coll_step *s,
+                             int sides, struct walk *w)
+{
+	return w->next < s->run && coll_walk_next(run, inst, s, sides, w);
+}
+
+#endif

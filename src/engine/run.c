@@ -1,0 +1,485 @@
+/*
+ * A run: binding a job to a plan, and the sweep over windows and lanes.
+ *
+ * Owns the life of struct coll_run (state.h says what holds between polls);
+ * step.c owns what a step does, range.c where its bytes are. Everything that
+ * depends on the plan's size is allocated in coll_run_start(), and only when it
+ * is larger than all before. The table of channels outlives the operation: it
+ * depends on the list of peers, the number of lanes and the fabric alone, so
+ * starting the same shape again looks nothing up.
+ */
+#include "engine/state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Below this a copy costs less than telling the peer where to look. */
+enum { REF_BYTES = 4096 };
+
+coll_status coll_run_create(struct coll_run **run)
+{
+	*run = calloc(1, sizeof(**run));
+	return *run ? COLL_OK : COLL_ERR_MEMORY;
+}
+
+void coll_run_destroy(struct coll_run **run)
+{
+	struct coll_run *r = *run;
+
+	if (!r)
+		return;
+	free(r->in_offsets);
+	free(r->out_offsets);
+	free(r->peers);
+	free(r->ports);
+	free(r->instances);
+	free(r->flights);
+	free(r->scratch_at);
+	free(r);
+	*run = NULL;
+}
+
+/* ---- Growth ----------------------------------------------------------- */
+
+/* Make *array hold n elements; what was in it need not survive. */
+static coll_status grow(void **array, size_t *cap, size_t n, size_t elem_bytes)
+{
+	void *p;
+
+	if (n <= *cap)
+		return COLL_OK;
+	p = calloc(n, elem_bytes);
+	if (!p)
+		return COLL_ERR_MEMORY;
+	free(*array);
+	*array = p;
+	*cap = n;
+	return COLL_OK;
+}
+
+#define GROW(run, array, n) grow((void **)&(run)->array, &(run)->array##_cap, n, sizeof(*(run)->array))
+
+static void link_flights(struct coll_run *run)
+{
+	run->free_flights = NULL;
+	for (size_t i = run->flights_cap; i-- > 0;) {
+		run->flights[i].next = run->free_flights;
+		run->free_flights = &run->flights[i];
+	}
+}
+
+/* ---- Binding channels ------------------------------------------------- */
+
+static struct port *port_at(const struct coll_run *run, uint32_t window, uint32_t lane, uint32_t peer,
+                            enum coll_direction dir)
+{
+	return &run->ports[(((size_t)window * run->bound_lanes + lane) * run->bound_peers + peer) * 2 + dir];
+}
+
+static bool bound(const struct coll_run *run, const struct coll_fabric *fabric, const struct coll_plan *plan,
+                  uint32_t windows)
+{
+	return run->bound_fabric == fabric && run->bound_lanes == plan->nlanes && run->bound_peers == plan->npeers &&
+	       run->bound_windows >= windows &&
+	       memcmp(run->peers, plan->peers, plan->npeers * sizeof(*plan->peers)) == 0;
+}
+
+static coll_status bind(struct coll_run *run, const struct coll_fabric *fabric, const struct coll_plan *plan,
+                        uint32_t windows)
+{
+	const size_t nports = (size_t)windows * plan->nlanes * plan->npeers * 2;
+	coll_status status;
+
+	run->bound_fabric = NULL;
+	status = GROW(run, peers, plan->npeers);
+	if (status == COLL_OK)
+		status = GROW(run, ports, nports);
+	if (status == COLL_OK)
+		status = GROW(run, instances, windows);
+	if (status != COLL_OK)
+		return status;
+	if (plan->npeers)
+		memcpy(run->peers, plan->peers, plan->npeers * sizeof(*plan->peers));
+	if (nports)
+		memset(run->ports, 0, nports * sizeof(*run->ports));
+	run->bound_fabric = fabric;
+	run->bound_lanes = plan->nlanes;
+	run->bound_peers = plan->npeers;
+	run->bound_windows = windows;
+	run->unopened = nports / 2;
+	for (uint32_t w = 0; w < windows; w++) {
+		run->instances[w].window = w;
+		for (uint32_t l = 0; l < plan->nlanes; l++)
+			run->instances[w].lanes[l].ports = plan->npeers ? port_at(run, w, l, 0, COLL_DIR_SEND) : NULL;
+	}
+	link_flights(run);
+	return COLL_OK;
+}
+
+static bool receives(const struct coll_step *s)
+{
+	return s->op == COLL_STEP_RECV || s->op == COLL_STEP_RECV_REDUCE || s->op >= COLL_STEP_RECV_COPY_SEND;
+}
+
+/*
+ * Open every channel that this plan receives on, before its first step: opening
+ * is what grants the peer its slots, and fused steps are free of deadlock only
+ * with those (a peer may need two slots of a channel that this rank would first
+ * look at much later). AGAIN: some links are still connecting.
+ */
+static coll_status open_receivers(struct coll_run *run)
+{
+	const struct coll_plan *plan = run->job.plan;
+	coll_status result = COLL_OK;
+
+	for (uint32_t w = 0; w < run->windows; w++) {
+		for (const struct coll_step *s = plan->steps; s < plan->steps + coll_plan_nsteps(plan); s++) {
+			struct port *port;
+			coll_status status;
+
+			if (!receives(s))
+				continue;
+			port = port_at(run, w, s->lane, s->peer_recv, COLL_DIR_RECV);
+			if (port->channel)
+				continue;
+			status = coll_run_open_port(run, port, s->peer_recv, s->lane, w, COLL_DIR_RECV);
+			if (status == COLL_AGAIN)
+				result = COLL_AGAIN;
+			else if (status != COLL_OK)
+				return status;
+		}
+	}
+	return result;
+}
+
+/* ---- Start ------------------------------------------------------------ */
+
+static size_t longest(const struct coll_extent *e, const struct coll_plan *plan)
+{
+	size_t most = 0;
+
+	if (!e->counts)
+		return e->count;
+	if (e->single) /* buffers of one block hold this rank's own */
+		return e->counts[plan->rank];
+	for (int b = 0; b < plan->size; b++)
+		if (e->counts[b] > most)
+			most = e->counts[b];
+	return most;
+}
+
+/* Elements that the tiles must cover: of the vector, or of the longest block this
+ * rank knows of. A rank that knows of short blocks only stops early: it has no
+ * bytes to move in later tiles. */
+static size_t span_of_tiles(const struct coll_job *job)
+{
+	const size_t in = longest(&job->in, job->plan), out = longest(&job->out, job->plan);
+
+	return in > out ? in : out;
+}
+
+static coll_status pack_offsets(const struct coll_extent *e, int size, size_t **offsets, size_t *cap)
+{
+	size_t at = 0;
+	coll_status status;
+
+	if (!e->counts || e->offsets || e->single)
+		return COLL_OK;
+	status = grow((void **)offsets, cap, (size_t)size, sizeof(**offsets));
+	if (status != COLL_OK)
+		return status;
+	for (int b = 0; b < size; b++) {
+		(*offsets)[b] = at;
+		at += e->counts[b];
+	}
+	return COLL_OK;
+}
+
+static coll_status prepare_blocks(struct coll_run *run, const struct coll_job *job)
+{
+	coll_status status = pack_offsets(&job->in, job->plan->size, &run->in_offsets, &run->in_offsets_cap);
+
+	if (status == COLL_OK)
+		status = pack_offsets(&job->out, job->plan->size, &run->out_offsets, &run->out_offsets_cap);
+	run->layout_counts = job->in.counts ? job->in.counts : job->out.counts;
+	run->layout_count = job->in.count > job->out.count ? job->in.count : job->out.count;
+	return status;
+}
+
+/* Cut of a tile of len elements; remembered, because all tiles but the last and
+ * all calls of one shape cut alike. */
+static inline void set_cut(struct coll_run *run, struct instance *inst, size_t len)
+{
+	const uint32_t chunks = run->job.plan->chunks;
+
+	if (run->cut_len != len || run->cut_chunks != chunks) {
+		run->cut_len = len;
+		run->cut_chunks = chunks;
+		run->cut_q = len / chunks;
+		run->cut_r = mutant(MUTANT_CUT_DROPS_REMAINDER) ? 0 : len % chunks;
+	}
+	inst->q = run->cut_q;
+	inst->r = run->cut_r;
+}
+
+static inline void start_tile(struct coll_run *run, struct instance *inst, size_t tile)
+{
+	const struct coll_plan *plan = run->job.plan;
+	const size_t left = run->elements - tile * run->job.tile;
+
+	inst->tile = tile;
+	inst->first = tile * run->job.tile;
+	inst->len = left < run->job.tile ? left : run->job.tile;
+	inst->active = true;
+	inst->nflights = 0;
+	if (!run->block)
+		set_cut(run, inst, inst->len);
+	for (uint32_t l = 0; l < plan->nlanes; l++) {
+		struct lane *lane = &inst->lanes[l];
+
+		lane->head = plan->steps + plan->lane_first[l];
+		lane->end = plan->steps + plan->lane_first[l + 1];
+		lane->flights = NULL;
+		lane->tail = &lane->flights;
+		lane->armed = false;
+		lane->lacks_slot = false;
+	}
+}
+
+/* What only some plans need: several windows' scratch, flights, block layouts. */
+static coll_status prepare(struct coll_run *run, const struct coll_job *job)
+{
+	const struct coll_plan *plan = job->plan;
+	const size_t nflights = (size_t)job->windows * plan->max_in_flight;
+	coll_status status = COLL_OK;
+
+	if (nflights > run->flights_cap) {
+		status = GROW(run, flights, nflights);
+		if (status != COLL_OK)
+			return status;
+		link_flights(run);
+	}
+	if (plan->nscratch) {
+		size_t slice;
+
+		status = GROW(run, scratch_at, plan->nscratch);
+		if (status != COLL_OK)
+			return status;
+		slice = coll_run_slice(plan, job->tile, job->elem_bytes, run->scratch_at);
+		for (uint32_t w = 0; w < job->windows; w++)
+			run->instances[w].scratch = job->scratch + (mutant(MUTANT_SHARE_SCRATCH) ? 0 : w * slice);
+	}
+	run->block = coll_plan_kind_is_block(plan->kind);
+	return run->block ? prepare_blocks(run, job) : COLL_OK;
+}
+
+coll_status coll_run_start(struct coll_run *run, const struct coll_fabric *fabric, const struct coll_job *job)
+{
+	const struct coll_plan *plan = job->plan;
+	coll_status status;
+
+	assert(run->status != COLL_AGAIN);
+	assert(job->windows >= 1);
+	assert(job->tile >= 1);
+	if (!bound(run, fabric, plan, job->windows)) {
+		status = bind(run, fabric, plan, job->windows);
+		if (status != COLL_OK)
+			return status;
+	}
+	status = prepare(run, job);
+	if (status != COLL_OK)
+		return status;
+	run->job = *job;
+	run->fabric = fabric;
+	run->slot_bytes = fabric->slot_bytes;
+	run->ref_bytes = fabric->ref_bytes ? fabric->ref_bytes : REF_BYTES;
+	run->prescale = job->reduction && job->reduction->op == COLL_OP_PREMUL_SUM;
+	run->elements = span_of_tiles(job);
+	run->tiles = run->elements > job->tile ? (run->elements - 1) / job->tile + 1 : run->elements != 0;
+	run->left = run->tiles;
+	run->windows = run->tiles < job->windows ? (uint32_t)run->tiles : job->windows;
+	run->bad_lane = NULL;
+	run->status = run->left ? COLL_AGAIN : COLL_OK;
+	run->opening = run->unopened != 0;
+	for (uint32_t w = 0; w < run->windows; w++)
+		start_tile(run, &run->instances[w], w);
+	return COLL_OK;
+}
+
+/* ---- Poll ------------------------------------------------------------- */
+
+/* Steps of a lane that have retired, counted without a gap from its first. */
+static inline uint32_t retired(const struct coll_run *run, const struct instance *inst, uint32_t l)
+{
+	const struct lane *lane = &inst->lanes[l];
+	const struct coll_step *first = run->job.plan->steps + run->job.plan->lane_first[l];
+
+	if (lane->flights && !mutant(MUTANT_COUNT_STARTED))
+		return (uint32_t)(lane->flights->step - first);
+	return (uint32_t)(lane->head - first);
+}
+
+static inline bool must_wait(const struct coll_run *run, const struct instance *inst, const struct coll_step *s)
+{
+	return s->wait_count && retired(run, inst, s->wait_lane) < s->wait_count && !mutant(MUTANT_IGNORE_WAITS);
+}
+
+/* OK: all its steps have started; AGAIN: its head must wait. */
+static inline coll_status advance_lane(struct coll_run *run, struct instance *inst, struct lane *lane)
+{
+	while (lane->head < lane->end) {
+		const struct coll_step *s = lane->head;
+		coll_status status;
+
+		if (must_wait(run, inst, s))
+			return COLL_AGAIN;
+		status = coll_run_step(run, inst, lane, s);
+		if (status != COLL_OK)
+			return status;
+		lane->head++;
+		run->stats.steps++;
+		run->events++;
+	}
+	return COLL_OK;
+}
+
+static void retire_tile(struct coll_run *run, struct instance *inst)
+{
+	const size_t next = inst->tile + run->windows;
+
+	run->left--;
+	run->events++;
+	inst->active = false;
+	if (next < run->tiles)
+		start_tile(run, inst, next);
+}
+
+/* As far as the steps of one tile go without waiting. */
+static coll_status advance_tile(struct coll_run *run, struct instance *inst)
+{
+	const uint32_t nlanes = run->job.plan->nlanes;
+	coll_status result;
+	uint64_t before;
+
+	do {
+		before = run->events;
+		result = inst->nflights ? coll_run_reap(run, inst) : COLL_OK;
+		if (result != COLL_OK)
+			return result;
+		for (uint32_t l = 0; l < nlanes; l++) {
+			coll_status status = advance_lane(run, inst, &inst->lanes[l]);
+
+			if (status == COLL_AGAIN)
+				result = COLL_AGAIN;
+			else if (status != COLL_OK)
+				return status;
+		}
+		/* One lane may have satisfied what another waits for. */
+	} while (result == COLL_AGAIN && run->events != before && (nlanes > 1 || inst->nflights));
+	if (result == COLL_OK && (inst->nflights == 0 || mutant(MUTANT_NEXT_TILE_EARLY)))
+		retire_tile(run, inst);
+	return COLL_OK;
+}
+
+/* An error ends the run; its channels are going to be closed, so forget them. */
+static coll_status fail(struct coll_run *run, coll_status status)
+{
+	run->status = status;
+	run->bound_fabric = NULL;
+	return status;
+}
+
+coll_status coll_run_poll(struct coll_run *run, bool *moved)
+{
+	const uint64_t before = run->events;
+	coll_status status;
+
+	if (moved)
+		*moved = false;
+	if (run->status != COLL_AGAIN)
+		return run->status;
+	if (run->opening) {
+		status = open_receivers(run);
+		if (status != COLL_OK && status != COLL_AGAIN)
+			return fail(run, status);
+		run->opening = status == COLL_AGAIN;
+	}
+	for (uint32_t w = 0; w < run->windows; w++) {
+		struct instance *inst = &run->instances[w];
+
+		if (!inst->active)
+			continue;
+		status = advance_tile(run, inst);
+		if (status != COLL_OK)
+			return fail(run, status);
+	}
+	if (run->left == 0)
+		run->status = COLL_OK;
+	if (moved)
+		*moved = run->events != before;
+	return run->status;
+}
+
+/* ---- Diagnosis -------------------------------------------------------- */
+
+/* The unfinished tile that started first. */
+static const struct instance *oldest(const struct coll_run *run)
+{
+	const struct instance *found = NULL;
+
+	for (uint32_t w = 0; w < run->windows; w++) {
+		const struct instance *inst = &run->instances[w];
+
+		if (inst->active && (!found || inst->tile < found->tile))
+			found = inst;
+	}
+	return found;
+}
+
+/* Follow waits from lane to lane until somebody outside is to blame. */
+static void blame(const struct coll_run *run, const struct instance *inst, uint32_t l, struct coll_run_where *where)
+{
+	const struct coll_plan *plan = run->job.plan;
+	const struct lane *lane = &inst->lanes[l];
+	const struct coll_step *s = lane->head;
+
+	for (uint32_t hops = 0; hops < plan->nlanes && lane->head < lane->end && must_wait(run, inst, s); hops++) {
+		lane = &inst->lanes[s->wait_lane];
+		s = lane->flights ? lane->flights->step : lane->head;
+		if (lane->flights)
+			break;
+	}
+	if (s >= lane->end && lane->flights)
+		s = lane->flights->step;
+	where->lane = (uint32_t)(lane - inst->lanes);
+	where->step = (uint32_t)(s - plan->steps);
+	if (s >= lane->end)
+		return;
+	if (s->op == COLL_STEP_SEND || (lane->lacks_slot && s == lane->head))
+		where->peer = plan->peers[s->peer_send];
+	else if (receives(s))
+		where->peer = plan->peers[s->peer_recv];
+}
+
+void coll_run_where(const struct coll_run *run, struct coll_run_where *where)
+{
+	const struct instance *inst = run->bad_lane ? run->bad_instance : oldest(run);
+	const struct lane *lane = run->bad_lane;
+
+	*where = (struct coll_run_where){.peer = -1, .tiles = run->tiles};
+	if (run->bad_lane)
+		where->frame = run->bad_frame;
+	if (!inst || !run->job.plan)
+		return;
+	where->tile = inst->tile;
+	for (uint32_t l = 0; l < run->job.plan->nlanes && !lane; l++)
+		if (inst->lanes[l].head < inst->lanes[l].end || inst->lanes[l].flights)
+			lane = &inst->lanes[l];
+	if (lane)
+		blame(run, inst, (uint32_t)(lane - inst->lanes), where);
+}
+
+const struct coll_run_stats *coll_run_stats(const struct coll_run *run)
+{
+	return &run->stats;
+}

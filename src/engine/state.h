@@ -1,0 +1,157 @@
+/*
+ * What a run remembers between polls; private to src/engine.
+ *
+ * A run holds W instances; instance t mod W runs tile t. An instance has its own
+ * lane positions, its own slice of the scratch memory and its own channels
+ * (ports). Invariants:
+ *
+ *  - A lane's steps before `head` have started, those from `head` on have not;
+ *    of the started ones exactly those in the lane's list of flights have not
+ *    retired. So the retired prefix is the step of the oldest flight, or head.
+ *  - port->parked counts the flights of this channel that have no slot yet; as
+ *    long as it is not 0, nothing else is sent on the channel.
+ *  - Everything is sized in coll_run_start(); nothing here grows in a poll.
+ */
+#ifndef COLL_ENGINE_STATE_H
+#define COLL_ENGINE_STATE_H
+
+#include "engine/engine.h"
+
+/*
+ * Planted defects. A test compiles this directory once more with
+ * COLL_ENGINE_MUTANT defined as a variable and shows that the seeded scheduler
+ * finds every one of them; in the library the condition is the constant false.
+ */
+enum coll_engine_mutant {
+	MUTANT_NONE,
+	MUTANT_IGNORE_WAITS,
+	MUTANT_RETIRE_REF_EARLY,    /* a SEND by reference retires when it is posted */
+	MUTANT_SHARE_SCRATCH,       /* all windows use one slice */
+	MUTANT_NEXT_TILE_EARLY,     /* tile t+W starts while SENDs of tile t are under way */
+	MUTANT_OVERTAKE_PARKED,     /* a later SEND may pass one that waits for a slot */
+	MUTANT_FUSED_OVERTAKES,     /* a fused step may pass a parked SEND */
+	MUTANT_DONE_BEFORE_REDUCE,  /* the slot goes back before it was read */
+	MUTANT_DONE_BEFORE_SLOT,    /* a fused step gives its view back, then waits for a slot */
+	MUTANT_SKIP_SIGNATURE,      /* frames are not compared with the call */
+	MUTANT_CUT_DROPS_REMAINDER, /* count % chunks elements are forgotten */
+	MUTANT_COUNT_STARTED,       /* WAIT counts started steps, not the retired prefix */
+	MUTANT_ONE_CHANNEL,         /* all windows use the channels of window 0 */
+	MUTANT_DROP_PARKED,         /* a SEND that finds no slot counts as sent */
+	MUTANT_SWAP_OPERANDS,       /* the incoming operand is always the right one */
+	MUTANT_RECV_INTO_EARLY,     /* a RECV retires when its destination is announced */
+	MUTANT_EMPTY_FRAMES,        /* a step of no bytes sends a frame */
+	MUTANT_FORWARD_UNREDUCED,   /* a fused step forwards what came in */
+	MUTANT_COUNT
+};
+#ifdef COLL_ENGINE_MUTANT
+extern int COLL_ENGINE_MUTANT;
+#define mutant(which) (COLL_ENGINE_MUTANT == (which))
+#else
+#define mutant(which) false
+#endif
+
+/* One direction of one channel, as the steps of one lane and window use it. */
+struct port {
+	const struct coll_transport *transport;
+	void *channel; /* NULL: not asked for yet */
+	uint32_t parked;
+	uint32_t stuck; /* the scan in which this channel had no slot */
+};
+
+/* A SEND that has started and not retired. */
+struct flight {
+	struct flight *next;
+	const struct coll_step *step;
+	struct port *port;
+	bool parked;               /* has no slot yet */
+	struct coll_cookie cookie; /* otherwise: lent by reference until not pending */
+};
+
+struct lane {
+	const struct coll_step *head;
+	const struct coll_step *end;
+	struct port *ports;     /* of this window: [peer index * 2 + direction] */
+	struct flight *flights; /* oldest first */
+	struct flight **tail;
+	bool armed;      /* the head's destination is announced: see cookie */
+	bool lacks_slot; /* the head has its frame and waits for a slot */
+	struct coll_cookie cookie;
+};
+
+struct instance {
+	size_t tile;
+	size_t first; /* vector kinds: the tile's first element; block kinds: the strip's, in each block */
+	size_t len;   /* vector kinds: elements of the tile; block kinds: longest strip */
+	size_t q, r;  /* vector kinds: the cut of len, see coll_cut() */
+	char *scratch;
+	uint32_t window;
+	uint32_t nflights;
+	bool active;
+	struct lane lanes[COLL_LANES_MAX];
+};
+
+struct coll_run {
+	coll_status status; /* AGAIN while it runs */
+	struct coll_job job;
+	const struct coll_fabric *fabric;
+	size_t slot_bytes;
+	size_t ref_bytes; /* frames at least this long are offered by reference */
+	bool block;       /* block kind */
+	bool prescale;    /* PRE means work: the operation scales its inputs */
+	bool opening;     /* some channels to receive on are not open yet */
+	size_t elements;  /* that the tiles cover: of the vector, or of the longest block */
+	size_t tiles;
+	size_t left;      /* tiles not retired */
+	uint32_t windows; /* instances in use */
+	uint64_t events;  /* steps started and retired */
+	uint32_t scan;    /* number of the current scan for parked SENDs */
+
+	/* Block kinds: what scratch holds, and offsets computed from counts. */
+	const size_t *layout_counts;
+	size_t layout_count;
+	size_t *in_offsets, *out_offsets;
+	size_t in_offsets_cap, out_offsets_cap;
+
+	/* The cut of the tile length seen last. */
+	size_t cut_len, cut_q, cut_r;
+	uint32_t cut_chunks;
+
+	/* What the ports are for; valid while bound_fabric is not NULL. */
+	const struct coll_fabric *bound_fabric;
+	uint32_t bound_peers;
+	uint32_t bound_lanes;
+	uint32_t bound_windows;
+	size_t unopened; /* ports to receive on that were never opened */
+	int *peers;
+	size_t peers_cap;
+	struct port *ports;
+	size_t ports_cap;
+
+	struct instance *instances;
+	size_t instances_cap;
+	struct flight *flights;
+	size_t flights_cap;
+	struct flight *free_flights;
+	size_t *scratch_at; /* offset of scratch buffer k in a slice */
+	size_t scratch_at_cap;
+
+	struct coll_frame bad_frame;
+	struct instance *bad_instance;
+	struct lane *bad_lane;
+	struct coll_run_stats stats;
+};
+
+/* Start the head step of a lane: OK when it has retired or (SEND) started. */
+coll_status coll_run_step(struct coll_run *run, struct instance *inst, struct lane *lane, const struct coll_step *s);
+
+/* Move the SENDs of an instance that are under way. */
+coll_status coll_run_reap(struct coll_run *run, struct instance *inst);
+
+/* Find the channel of a port for the first time. */
+coll_status coll_run_open_port(struct coll_run *run, struct port *port, uint32_t peer, uint32_t lane, uint32_t window,
+                               enum coll_direction dir);
+
+/* Bytes of one instance's scratch; at[k] (may be NULL): offset of buffer k. */
+size_t coll_run_slice(const struct coll_plan *plan, size_t tile, size_t elem_bytes, size_t *at);
+
+#endif

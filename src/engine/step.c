@@ -1,0 +1,572 @@
+/*
+ * One function per step operation: what a step does when its lane reaches it.
+ *
+ * Contract of each: OK means that the step has retired, or, for SEND, that it
+ * has started and is in the lane's list of flights; AGAIN means that nothing
+ * has happened and the step is to be tried again; an error ends the run. A step
+ * that must wait holds at most the view of its incoming frame, which stays where
+ * it is until done(). Nothing here allocates, locks or waits.
+ *
+ * A frame that came in is compared with the call before a byte of it is used.
+ */
+#include "engine/range.h"
+
+#include <string.h>
+
+/* Fused steps that also store work in blocks of this size: the second pass over
+ * a block then finds it in the first-level cache. */
+enum { BLOCK_BYTES = 8192 };
+
+/* Copies of a few bytes are most of an 8-byte call: keep them inline. */
+static inline void copy_bytes(void *dst, const void *src, size_t len_bytes)
+{
+	if (len_bytes == 8)
+		memcpy(dst, src, 8);
+	else if (len_bytes == 4)
+		memcpy(dst, src, 4);
+	else
+		coll_reduce_copy(dst, src, len_bytes);
+}
+
+static inline size_t min_size(size_t a, size_t b)
+{
+	return a < b ? a : b;
+}
+
+/* ---- Channels --------------------------------------------------------- */
+
+coll_status coll_run_open_port(struct coll_run *run, struct port *port, uint32_t peer, uint32_t lane, uint32_t window,
+                               enum coll_direction dir)
+{
+	struct coll_endpoint *ep;
+	coll_status status;
+
+	if (mutant(MUTANT_ONE_CHANNEL))
+		window = 0;
+	status = run->fabric->channel(run->fabric->arg, run->job.plan->peers[peer], lane, window, dir, &ep);
+	if (status != COLL_OK)
+		return status;
+	port->transport = ep->transport;
+	port->channel = ep->channel;
+	if (dir == COLL_DIR_RECV)
+		run->unopened--;
+	return COLL_OK;
+}
+
+static inline coll_status get_port(struct coll_run *run, struct instance *inst, struct lane *lane, uint32_t peer,
+                                   enum coll_direction dir, struct port **out)
+{
+	struct port *port = &lane->ports[peer * 2 + dir];
+
+	*out = port;
+	if (__builtin_expect(port->channel != NULL, true))
+		return COLL_OK;
+	return coll_run_open_port(run, port, peer, (uint32_t)(lane - inst->lanes), inst->window, dir);
+}
+
+static inline struct coll_frame frame_of(const struct coll_run *run, size_t len_bytes)
+{
+	return (struct coll_frame){run->job.sequence, run->job.signature, (uint32_t)len_bytes};
+}
+
+static coll_status refuse_frame(struct coll_run *run, struct instance *inst, struct lane *lane,
+                                const struct coll_frame *frame)
+{
+	run->bad_frame = *frame;
+	run->bad_instance = inst;
+	run->bad_lane = lane;
+	if (frame->sequence != run->job.sequence || frame->signature != run->job.signature)
+		return COLL_ERR_MISMATCH;
+	return COLL_ERR_CORRUPT;
+}
+
+/* The next frame, if it has come and is the one this step expects. */
+static inline coll_status view_frame(struct coll_run *run, struct instance *inst, struct lane *lane, struct port *port,
+                                     size_t len_bytes, const char **p)
+{
+	const void *bytes;
+	struct coll_frame frame;
+	coll_status status = port->transport->view(port->channel, &bytes, &frame);
+
+	if (status != COLL_OK)
+		return status;
+	if (mutant(MUTANT_SKIP_SIGNATURE))
+		frame = frame_of(run, frame.len_bytes);
+	if (frame.sequence != run->job.sequence || frame.signature != run->job.signature ||
+	    frame.len_bytes != len_bytes)
+		return refuse_frame(run, inst, lane, &frame);
+	*p = bytes;
+	return COLL_OK;
+}
+
+static inline coll_status done_frame(struct coll_run *run, struct port *port, size_t len_bytes)
+{
+	run->stats.frames_received++;
+	if (mutant(MUTANT_DONE_BEFORE_REDUCE))
+		return COLL_OK;
+	return port->transport->done(port->channel);
+}
+
+static inline void done_early(struct port *port)
+{
+	if (mutant(MUTANT_DONE_BEFORE_REDUCE))
+		(void)port->transport->done(port->channel);
+}
+
+/* A slot for an outgoing frame; AGAIN also while an earlier SEND waits for one. */
+static inline coll_status get_slot(struct coll_run *run, struct port *port, size_t len_bytes, char **p)
+{
+	void *bytes;
+	coll_status status;
+
+	if (port->parked && !mutant(MUTANT_FUSED_OVERTAKES))
+		return COLL_AGAIN;
+	if (len_bytes > run->slot_bytes)
+		return COLL_ERR_INTERNAL;
+	status = port->transport->slot(port->channel, len_bytes, &bytes);
+	if (status == COLL_OK)
+		*p = bytes;
+	return status;
+}
+
+static inline coll_status post_frame(struct coll_run *run, struct port *port, size_t len_bytes)
+{
+	const struct coll_frame frame = frame_of(run, len_bytes);
+
+	run->stats.frames_sent++;
+	run->stats.bytes_sent += len_bytes;
+	return port->transport->post(port->channel, &frame);
+}
+
+/* ---- Arithmetic ------------------------------------------------------- */
+
+/* dst = src, scaled where the step says so and the operation does. */
+static inline void copy_elements(struct coll_run *run, const struct coll_step *s, char *dst, const char *src,
+                                 size_t len)
+{
+	const void *from = src;
+	const bool pre = s->flags & COLL_STEP_PRE && run->prescale;
+	const bool post = s->flags & COLL_STEP_POST && run->job.reduction;
+
+	if (!pre && !post) {
+		copy_bytes(dst, src, len * run->job.elem_bytes);
+		run->stats.bytes_copied += len * run->job.elem_bytes;
+		return;
+	}
+	coll_reduce_run(run->job.reduction, dst, &from, 1, pre ? 0 : -1, post, len);
+	run->stats.bytes_reduced += len * run->job.elem_bytes;
+}
+
+/* dst = incoming (op) src in the operand order of the step. */
+static inline void combine(struct coll_run *run, const struct coll_step *s, char *dst, const char *incoming,
+                           const char *src, size_t len)
+{
+	const bool left = s->flags & COLL_STEP_INCOMING_LEFT && !mutant(MUTANT_SWAP_OPERANDS);
+	const void *operands[2] = {left ? incoming : src, left ? src : incoming};
+	const int raw = s->flags & COLL_STEP_PRE ? left : -1;
+
+	coll_reduce_run(run->job.reduction, dst, operands, 2, raw, s->flags & COLL_STEP_POST, len);
+	run->stats.bytes_reduced += len * run->job.elem_bytes;
+}
+
+/* ---- SEND ------------------------------------------------------------- */
+
+static coll_status send_by_value(struct coll_run *run, struct instance *inst, const struct coll_step *s, struct walk *w,
+                                 struct port *port, size_t len_bytes)
+{
+	char *slot;
+	coll_status status;
+
+	if (len_bytes > run->slot_bytes)
+		return COLL_ERR_INTERNAL;
+	status = port->transport->slot(port->channel, len_bytes, (void **)&slot);
+	if (status != COLL_OK)
+		return status;
+	if (len_bytes == 0) /* only a planted defect sends an empty frame */
+		return post_frame(run, port, 0);
+	do {
+		copy_elements(run, s, slot, w->span.src, w->span.len);
+		slot += w->span.len * run->job.elem_bytes;
+	} while (walk_more(run, inst, s, SIDE_SRC, w));
+	return post_frame(run, port, len_bytes);
+}
+
+/* Whether the source can be lent as it lies. */
+static inline bool lendable(const struct coll_run *run, const struct coll_step *s, const struct walk *w,
+                            size_t len_bytes)
+{
+	return len_bytes >= run->ref_bytes && w->next >= s->run && w->span.len * run->job.elem_bytes == len_bytes &&
+	       !(s->flags & COLL_STEP_PRE && run->prescale) && !(s->flags & COLL_STEP_POST && run->job.reduction);
+}
+
+/* The handle of the memory a step's side names; NULL: nothing is known of it. */
+static inline const struct coll_memory *memory_of(const struct coll_run *run, uint8_t buf)
+{
+	return buf >= COLL_BUF_SCRATCH ? NULL : buf == COLL_BUF_IN ? run->job.in.mem : run->job.out.mem;
+}
+
+/* Try to send a flight that has no slot yet. OK: it has left; it has retired
+ * when its cookie is not pending. */
+static coll_status launch(struct coll_run *run, struct instance *inst, struct flight *f)
+{
+	const struct coll_step *s = f->step;
+	struct port *port = f->port;
+	struct walk w;
+	const size_t len_bytes = walk_begin(run, inst, s, SIDE_SRC, &w) * run->job.elem_bytes;
+	const struct coll_frame frame = frame_of(run, len_bytes);
+	coll_status status = COLL_ERR_UNSUPPORTED;
+
+	if (lendable(run, s, &w, len_bytes)) {
+		f->cookie = (struct coll_cookie){1, COLL_OK};
+		status = port->transport->post_ref(port->channel, w.span.src, memory_of(run, s->src), &frame,
+		                                   &f->cookie);
+		if (status == COLL_OK) {
+			run->stats.frames_sent++;
+			run->stats.bytes_sent += len_bytes;
+			run->stats.by_reference++;
+			if (mutant(MUTANT_RETIRE_REF_EARLY))
+				f->step = NULL;
+		}
+	}
+	if (status == COLL_ERR_UNSUPPORTED) {
+		f->cookie = (struct coll_cookie){0, COLL_OK};
+		status = send_by_value(run, inst, s, &w, port, len_bytes);
+	}
+	if (status == COLL_OK) {
+		f->parked = false;
+		port->parked--;
+	}
+	return status;
+}
+
+static void land(struct coll_run *run, struct instance *inst, struct flight *f)
+{
+	f->next = run->free_flights;
+	run->free_flights = f;
+	inst->nflights--;
+	run->events++;
+}
+
+/* Put a SEND that cannot retire at once on the lane's list. */
+static coll_status take_off(struct coll_run *run, struct instance *inst, struct lane *lane, const struct coll_step *s,
+                            struct port *port)
+{
+	struct flight *f = run->free_flights;
+	coll_status status = COLL_AGAIN;
+
+	if (!f) /* the plan's max_in_flight is wrong */
+		return COLL_ERR_INTERNAL;
+	run->free_flights = f->next;
+	*f = (struct flight){.step = s, .port = port, .parked = true};
+	inst->nflights++;
+	if (port->parked++ == 0 || mutant(MUTANT_OVERTAKE_PARKED))
+		status = launch(run, inst, f);
+	if (status != COLL_OK && status != COLL_AGAIN)
+		return status;
+	if (mutant(MUTANT_DROP_PARKED) && f->parked) {
+		port->parked--;
+		f->parked = false;
+	}
+	if (!f->parked && !f->cookie.pending) {
+		status = f->cookie.status;
+		land(run, inst, f);
+		return status;
+	}
+	*lane->tail = f;
+	lane->tail = &f->next;
+	return COLL_OK;
+}
+
+static inline coll_status start_send(struct coll_run *run, struct instance *inst, struct lane *lane,
+                                     const struct coll_step *s)
+{
+	struct walk w;
+	struct port *port;
+	const size_t len_bytes = walk_begin(run, inst, s, SIDE_SRC, &w) * run->job.elem_bytes;
+	coll_status status;
+
+	if (len_bytes == 0 && !mutant(MUTANT_EMPTY_FRAMES))
+		return COLL_OK;
+	status = get_port(run, inst, lane, s->peer_send, COLL_DIR_SEND, &port);
+	if (status != COLL_OK)
+		return status;
+	if (port->parked == 0 && !lendable(run, s, &w, len_bytes)) {
+		status = send_by_value(run, inst, s, &w, port, len_bytes);
+		if (status != COLL_AGAIN)
+			return status;
+	}
+	return take_off(run, inst, lane, s, port);
+}
+
+/* One flight: OK when it has retired. */
+static coll_status advance_flight(struct coll_run *run, struct instance *inst, struct flight *f)
+{
+	coll_status status;
+
+	if (f->parked) {
+		if (f->port->stuck == run->scan && !mutant(MUTANT_OVERTAKE_PARKED))
+			return COLL_AGAIN; /* behind an earlier one of the same channel */
+		status = launch(run, inst, f);
+		if (status == COLL_AGAIN)
+			f->port->stuck = run->scan;
+		if (status != COLL_OK)
+			return status;
+		run->events++;
+	}
+	if (f->cookie.pending && f->step)
+		return COLL_AGAIN;
+	return f->cookie.status;
+}
+
+coll_status coll_run_reap(struct coll_run *run, struct instance *inst)
+{
+	const uint32_t nlanes = run->job.plan->nlanes;
+
+	run->scan++;
+	for (uint32_t l = 0; l < nlanes && inst->nflights; l++) {
+		struct lane *lane = &inst->lanes[l];
+		struct flight **link = &lane->flights;
+
+		while (*link) {
+			struct flight *f = *link;
+			coll_status status = advance_flight(run, inst, f);
+
+			if (status == COLL_AGAIN) {
+				link = &f->next;
+				continue;
+			}
+			if (status != COLL_OK)
+				return status;
+			*link = f->next;
+			if (lane->tail == &f->next)
+				lane->tail = link;
+			land(run, inst, f);
+		}
+	}
+	return COLL_OK;
+}
+
+/* ---- Receives --------------------------------------------------------- */
+
+/* The announced destination has been filled, or the frame was refused. */
+static coll_status finish_armed(struct coll_run *run, struct instance *inst, struct lane *lane, struct port *port)
+{
+	const void *bytes;
+	struct coll_frame frame;
+
+	if (lane->cookie.pending && !mutant(MUTANT_RECV_INTO_EARLY))
+		return COLL_AGAIN;
+	lane->armed = false;
+	run->stats.frames_received++;
+	if (lane->cookie.status == COLL_ERR_MISMATCH && port->transport->view(port->channel, &bytes, &frame) == COLL_OK)
+		return refuse_frame(run, inst, lane, &frame);
+	return lane->cookie.status;
+}
+
+static inline coll_status arm(struct coll_run *run, struct lane *lane, const struct coll_step *s, struct port *port,
+                              char *dst, size_t len_bytes)
+{
+	const struct coll_frame expect = frame_of(run, len_bytes);
+	coll_status status;
+
+	lane->cookie = (struct coll_cookie){1, COLL_OK};
+	status = port->transport->recv_into(port->channel, dst, memory_of(run, s->dst), &expect, &lane->cookie);
+	if (status == COLL_OK) {
+		lane->armed = true;
+		run->stats.by_reference++;
+	}
+	return status;
+}
+
+static inline coll_status recv(struct coll_run *run, struct instance *inst, struct lane *lane,
+                               const struct coll_step *s)
+{
+	struct walk w;
+	struct port *port;
+	const char *p;
+	const size_t len_bytes = walk_begin(run, inst, s, SIDE_DST, &w) * run->job.elem_bytes;
+	coll_status status;
+
+	if (len_bytes == 0)
+		return COLL_OK;
+	status = get_port(run, inst, lane, s->peer_recv, COLL_DIR_RECV, &port);
+	if (status != COLL_OK)
+		return status;
+	if (lane->armed)
+		return finish_armed(run, inst, lane, port);
+	if (len_bytes >= run->ref_bytes && w.span.len * run->job.elem_bytes == len_bytes) {
+		status = arm(run, lane, s, port, w.span.dst, len_bytes);
+		if (status == COLL_OK)
+			return finish_armed(run, inst, lane, port);
+		if (status != COLL_ERR_UNSUPPORTED)
+			return status;
+	}
+	status = view_frame(run, inst, lane, port, len_bytes, &p);
+	if (status != COLL_OK)
+		return status;
+	done_early(port);
+	do {
+		copy_bytes(w.span.dst, p, w.span.len * run->job.elem_bytes);
+		p += w.span.len * run->job.elem_bytes;
+	} while (walk_more(run, inst, s, SIDE_DST, &w));
+	run->stats.bytes_copied += len_bytes;
+	return done_frame(run, port, len_bytes);
+}
+
+static inline coll_status recv_reduce(struct coll_run *run, struct instance *inst, struct lane *lane,
+                                      const struct coll_step *s)
+{
+	struct walk w;
+	struct port *port;
+	const char *p;
+	const size_t len_bytes = walk_begin(run, inst, s, SIDE_BOTH, &w) * run->job.elem_bytes;
+	coll_status status;
+
+	if (len_bytes == 0)
+		return COLL_OK;
+	status = get_port(run, inst, lane, s->peer_recv, COLL_DIR_RECV, &port);
+	if (status != COLL_OK)
+		return status;
+	status = view_frame(run, inst, lane, port, len_bytes, &p);
+	if (status != COLL_OK)
+		return status;
+	done_early(port);
+	do {
+		combine(run, s, w.span.dst, p, w.span.src, w.span.len);
+		p += w.span.len * run->job.elem_bytes;
+	} while (walk_more(run, inst, s, SIDE_BOTH, &w));
+	return done_frame(run, port, len_bytes);
+}
+
+/* ---- Fused steps ------------------------------------------------------ */
+
+/* One span of a fused step: p is the incoming frame, slot the outgoing one. */
+static void forward_span(struct coll_run *run, const struct coll_step *s, const struct span *span, const char *p,
+                         char *slot)
+{
+	const size_t elem_bytes = run->job.elem_bytes;
+	const size_t block = BLOCK_BYTES / elem_bytes;
+
+	if (s->op == COLL_STEP_RECV_REDUCE_SEND) {
+		if (mutant(MUTANT_FORWARD_UNREDUCED))
+			copy_bytes(slot, p, span->len * elem_bytes);
+		else
+			combine(run, s, slot, p, span->src, span->len);
+		return;
+	}
+	for (size_t at = 0; at < span->len; at += block) {
+		const size_t len = min_size(block, span->len - at), len_bytes = len * elem_bytes;
+		const size_t at_bytes = at * elem_bytes;
+
+		if (s->op == COLL_STEP_RECV_REDUCE_COPY_SEND)
+			combine(run, s, span->dst + at_bytes, p + at_bytes, span->src + at_bytes, len);
+		else
+			copy_bytes(span->dst + at_bytes, p + at_bytes, len_bytes);
+		copy_bytes(slot + at_bytes, span->dst + at_bytes, len_bytes);
+	}
+	run->stats.bytes_copied += span->len * elem_bytes * (s->op == COLL_STEP_RECV_COPY_SEND ? 2 : 1);
+}
+
+/* Receive and send in one pass: the view and the slot are held together, which
+ * is why a channel has at least two slots. */
+static coll_status forward(struct coll_run *run, struct instance *inst, struct lane *lane, const struct coll_step *s,
+                           int sides)
+{
+	struct walk w;
+	struct port *from, *to;
+	const char *p;
+	char *slot;
+	const size_t len_bytes = walk_begin(run, inst, s, sides, &w) * run->job.elem_bytes;
+	coll_status status;
+
+	if (len_bytes == 0)
+		return COLL_OK;
+	status = get_port(run, inst, lane, s->peer_recv, COLL_DIR_RECV, &from);
+	if (status != COLL_OK)
+		return status;
+	status = get_port(run, inst, lane, s->peer_send, COLL_DIR_SEND, &to);
+	if (status != COLL_OK)
+		return status;
+	lane->lacks_slot = false;
+	status = view_frame(run, inst, lane, from, len_bytes, &p);
+	if (status != COLL_OK)
+		return status;
+	done_early(from);
+	if (mutant(MUTANT_DONE_BEFORE_SLOT))
+		(void)from->transport->done(from->channel);
+	status = get_slot(run, to, len_bytes, &slot);
+	lane->lacks_slot = status == COLL_AGAIN;
+	if (status != COLL_OK)
+		return status;
+	do {
+		forward_span(run, s, &w.span, p, slot);
+		p += w.span.len * run->job.elem_bytes;
+		slot += w.span.len * run->job.elem_bytes;
+	} while (walk_more(run, inst, s, sides, &w));
+	status = post_frame(run, to, len_bytes);
+	if (status != COLL_OK)
+		return status;
+	return mutant(MUTANT_DONE_BEFORE_SLOT) ? COLL_OK : done_frame(run, from, len_bytes);
+}
+
+/* ---- Local steps ------------------------------------------------------ */
+
+static coll_status copy(struct coll_run *run, struct instance *inst, const struct coll_step *s)
+{
+	struct walk w;
+
+	if (walk_begin(run, inst, s, SIDE_BOTH, &w) == 0)
+		return COLL_OK;
+	do {
+		if (w.span.dst == w.span.src && !(s->flags & (COLL_STEP_PRE | COLL_STEP_POST)))
+			continue; /* in place */
+		copy_elements(run, s, w.span.dst, w.span.src, w.span.len);
+	} while (walk_more(run, inst, s, SIDE_BOTH, &w));
+	return COLL_OK;
+}
+
+/* n inputs, chunk by chunk: scratch src .. src+stride-1 with `in` spliced in. */
+static coll_status reduce(struct coll_run *run, struct instance *inst, const struct coll_step *s)
+{
+	const struct coll_plan *plan = run->job.plan;
+	const uint32_t inputs = s->stride;
+	const void *operands[COLL_SCRATCH_MAX + 1];
+
+	assert(inputs <= COLL_SCRATCH_MAX);
+	for (uint32_t i = 0; i < s->run; i++) {
+		const uint32_t src = wrapped(plan, s->src_chunk + i), dst = wrapped(plan, s->dst_chunk + i);
+		const size_t len = chunk_len(run, inst, s->dst, dst);
+		int n = 0, raw = -1;
+
+		if (len == 0)
+			continue;
+		for (uint32_t k = 0; k <= inputs; k++) {
+			if (k == s->group) {
+				raw = s->flags & COLL_STEP_PRE ? n : -1;
+				operands[n++] = chunk_address(run, inst, COLL_BUF_IN, src);
+			}
+			if (k < inputs)
+				operands[n++] = chunk_address(run, inst, (uint8_t)(s->src + k), src);
+		}
+		coll_reduce_run(run->job.reduction, chunk_address(run, inst, s->dst, dst), operands, n, raw,
+		                s->flags & COLL_STEP_POST, len);
+		run->stats.bytes_reduced += len * (size_t)(n - 1) * run->job.elem_bytes;
+	}
+	return COLL_OK;
+}
+
+coll_status coll_run_step(struct coll_run *run, struct instance *inst, struct lane *lane, const struct coll_step *s)
+{
+	switch (s->op) {
+	case COLL_STEP_SEND: return start_send(run, inst, lane, s);
+	case COLL_STEP_RECV: return recv(run, inst, lane, s);
+	case COLL_STEP_RECV_REDUCE: return recv_reduce(run, inst, lane, s);
+	case COLL_STEP_COPY: return copy(run, inst, s);
+	case COLL_STEP_REDUCE: return reduce(run, inst, s);
+	case COLL_STEP_WAIT: return COLL_OK;
+	case COLL_STEP_RECV_COPY_SEND: return forward(run, inst, lane, s, SIDE_DST);
+	case COLL_STEP_RECV_REDUCE_SEND: return forward(run, inst, lane, s, SIDE_SRC);
+	case COLL_STEP_RECV_REDUCE_COPY_SEND: return forward(run, inst, lane, s, SIDE_BOTH);
+	default: return COLL_ERR_INTERNAL;
+	}
+}
