@@ -1,0 +1,151 @@
+/*
+ * The price of an algorithm: a closed form over agreed facts, in double
+ * arithmetic of a fixed order, so that all ranks get the same number. It knows
+ * no plan and measures nothing.
+ *
+ * One tile of T bytes takes its rounds one after the other, each a latency and
+ * the CPU time of both sides, plus the frames a rank handles beyond one each way
+ * per round, plus its bytes over the link and through the core:
+ *
+ *     t1 = rounds (latency + 2 overhead) + extra frames overhead
+ *          + max(sent, received) T / bandwidth + reduced T / reduce rate + copied T / copy rate
+ *
+ * Tiles follow each other as fast as the busiest rank and W tiles in flight let
+ * them:
+ *
+ *     t = t1 + (tiles - 1) max(busy, t1 / W)
+ *
+ * where busy is a tile's time on the core or on the link, whichever is longer;
+ * both together when the link is the core's own work (one host).
+ *
+ * All-reduce of long vectors: rows that need neither more than the fewest bytes,
+ * 2(n-1)/n of the vector, nor more than 2 ceil(log2 n) rounds are called lean, and
+ * only they compete. Others come out cheaper by a few percent here and there, by
+ * less than the model knows of late ranks and shared links, and those make every
+ * round and every byte dearer.
+ */
+#include "tune/price.h"
+
+/* A hand-off to a rank that is not on a core: a switch of the scheduler. */
+#define SWITCH_NS 5000.0
+
+/* Vectors from here on take lean rows only. */
+#define LONG_BYTES 65536.0
+
+static double at_least_one(double x)
+{
+	return x > 1 ? x : 1;
+}
+
+static double larger(double a, double b)
+{
+	return a > b ? a : b;
+}
+
+/* Time of len bytes at a rate; an unknown rate costs nothing. */
+static double transfer(double len_bytes, double bytes_per_ns)
+{
+	return bytes_per_ns > 0 ? len_bytes / bytes_per_ns : 0;
+}
+
+static double round_up(double x)
+{
+	double whole = (double)(uint64_t)x;
+
+	return whole < x ? whole + 1 : whole;
+}
+
+/* The vector or block that is priced. Lengths that only the two ends know may
+ * not enter the choice: then it is what fills a slot. */
+static double call_bytes(const struct coll_tune_facts *f, const struct coll_tune_call *call)
+{
+	if (call->kind == COLL_KIND_BARRIER)
+		return 1;
+	if (call->pairwise)
+		return (double)f->slot_bytes;
+	return (double)call->count * (double)call->elem_bytes;
+}
+
+static double link_ns(const struct coll_tune_facts *f, const struct coll_algo_cost *c, double tile)
+{
+	return transfer(larger(c->sent, c->received) * tile, f->caps.bytes_per_ns);
+}
+
+static double passes_ns(const struct coll_tune_facts *f, const struct coll_algo_cost *c, double tile)
+{
+	return transfer(c->reduced * tile, f->reduce_bytes_per_ns) + transfer(c->copied * tile, f->copy_bytes_per_ns);
+}
+
+static double first_tile_ns(const struct coll_tune_facts *f, const struct coll_algo_cost *c, double tile)
+{
+	double overhead = f->caps.overhead_ns;
+	double hop = f->caps.latency_ns + 2 * overhead + (f->oversubscribed ? SWITCH_NS : 0);
+	double extra = larger(c->frames - 2 * c->rounds, 0);
+
+	return c->rounds * hop + extra * overhead + link_ns(f, c, tile) + passes_ns(f, c, tile);
+}
+
+static double busy_ns(const struct coll_tune_facts *f, const struct coll_algo_cost *c, double tile)
+{
+	double core = c->frames * f->caps.overhead_ns + passes_ns(f, c, tile);
+	double link = link_ns(f, c, tile);
+
+	return f->caps.cross_host ? larger(core, link) : core + link;
+}
+
+/* The most windows whose scratch fits the limit, one at least. */
+static double windows_in_scratch(const struct coll_tune_facts *f, double scratch_per_tile, double windows)
+{
+	double limit = (double)f->scratch_bytes_max;
+
+	if (scratch_per_tile * windows > limit && scratch_per_tile > 0)
+		windows = (double)(uint64_t)(limit / scratch_per_tile);
+	return at_least_one(windows);
+}
+
+static bool lean(const struct coll_algo_cost *c, int n)
+{
+	int log2 = 0;
+
+	while (((int64_t)1 << log2) < n)
+		log2++;
+	return c->rounds <= 2.0 * log2 && c->sent <= 2.0 * (n - 1) / n * 1.000001;
+}
+
+void coll_tune_price(const struct coll_tune_facts *f, const struct coll_tune_call *call, const struct coll_algo *algo,
+                     struct coll_tune_price *price)
+{
+	const double total = call_bytes(f, call);
+	struct coll_algo_cost c;
+	double tile, tiles, first, busy, windows;
+
+	algo->cost(f->size, &c);
+	tile = total;
+	if (f->slot_bytes > 0 && tile * c.frame > (double)f->slot_bytes)
+		tile = (double)f->slot_bytes / c.frame;
+	tiles = tile > 0 ? round_up(total / tile) : 1;
+	first = first_tile_ns(f, &c, tile);
+	busy = busy_ns(f, &c, tile);
+	windows = busy > 0 ? round_up(first / busy) : 1;
+	if (windows > f->windows_max)
+		windows = f->windows_max;
+	if (windows > tiles && !call->pairwise)
+		windows = tiles;
+	windows = windows_in_scratch(f, c.scratch * tile, windows);
+	*price = (struct coll_tune_price){
+	        .cost = c,
+	        .ns = first + (tiles - 1) * larger(busy, first / windows),
+	        .windows = (uint32_t)windows,
+	        .fits = c.scratch * tile <= (double)f->scratch_bytes_max,
+	        .lean = call->kind != COLL_KIND_ALL_REDUCE || total < LONG_BYTES || lean(&c, f->size),
+	};
+}
+
+double coll_tune_cost(const struct coll_tune_facts *facts, const struct coll_tune_call *call,
+                      const struct coll_algo *algo)
+{
+	struct coll_tune_price price;
+
+	coll_tune_price(facts, call, algo, &price);
+	return price.ns;
+}
