@@ -10,18 +10,7 @@
 #include <string.h>
 
 #include "base/hash.h"
-
-static bool reads_src(uint8_t op)
-{
-	return op == COLL_STEP_SEND || op == COLL_STEP_RECV_REDUCE || op == COLL_STEP_COPY ||
-	       op == COLL_STEP_RECV_REDUCE_SEND || op == COLL_STEP_RECV_REDUCE_COPY_SEND;
-}
-
-static bool writes_dst(uint8_t op)
-{
-	return op == COLL_STEP_RECV || op == COLL_STEP_RECV_REDUCE || op == COLL_STEP_COPY || op == COLL_STEP_REDUCE ||
-	       op == COLL_STEP_RECV_COPY_SEND || op == COLL_STEP_RECV_REDUCE_COPY_SEND;
-}
+#include "plan/step.h"
 
 /* ---- The table of places ---- */
 
@@ -100,7 +89,7 @@ static void walk_run(struct coll_draft *d, const struct coll_step *s, uint8_t bu
 
 static void walk_reads(struct coll_draft *d, const struct coll_step *s, touch_fn *touch, uint32_t *need)
 {
-	if (reads_src(s->op))
+	if (coll_step_reads_src(s->op))
 		walk_run(d, s, s->src, s->src_chunk, touch, need);
 	if (s->op == COLL_STEP_REDUCE) {
 		for (uint32_t k = 0; k < s->stride; k++)
@@ -112,7 +101,7 @@ static void walk_reads(struct coll_draft *d, const struct coll_step *s, touch_fn
 
 static void walk_writes(struct coll_draft *d, const struct coll_step *s, touch_fn *touch, uint32_t *need)
 {
-	if (writes_dst(s->op))
+	if (coll_step_writes_dst(s->op))
 		walk_run(d, s, s->dst, s->dst_chunk, touch, need);
 }
 
@@ -137,16 +126,16 @@ static void need_write(struct coll_draft *d, struct coll_draft_place *p, const s
 
 static void note_read(struct coll_draft *d, struct coll_draft_place *p, const struct coll_step *s, uint32_t *need)
 {
-	p->readers[s->lane] = d->lanes[s->lane].count;
+	p->readers[s->lane] = d->lanes[s->lane].loose.count;
 	if (s->op == COLL_STEP_SEND)
-		p->sends[s->lane] = d->lanes[s->lane].count;
+		p->sends[s->lane] = d->lanes[s->lane].loose.count;
 }
 
 static void note_write(struct coll_draft *d, struct coll_draft_place *p, const struct coll_step *s, uint32_t *need)
 {
 	memset(p->readers, 0, sizeof(p->readers));
 	memset(p->sends, 0, sizeof(p->sends));
-	p->writer = d->lanes[s->lane].count;
+	p->writer = d->lanes[s->lane].loose.count;
 	p->writer_lane = s->lane;
 }
 
@@ -162,32 +151,34 @@ static void find_touched(struct coll_draft *d, struct coll_draft_place *p, const
 
 /* ---- Appending ---- */
 
+static coll_status note_known(struct coll_draft_lane *l)
+{
+	if (l->loose.count == l->at_start_capacity) {
+		uint32_t capacity = l->at_start_capacity ? 2 * l->at_start_capacity : 32;
+		uint32_t(*at_start)[COLL_LANES_MAX] = realloc(l->at_start, capacity * sizeof(*at_start));
+
+		if (!at_start)
+			return COLL_ERR_MEMORY;
+		l->at_start = at_start;
+		l->at_start_capacity = capacity;
+	}
+	memcpy(l->at_start[l->loose.count], l->known, sizeof(l->known));
+	return COLL_OK;
+}
+
 static void push(struct coll_draft *d, const struct coll_step *step, int recv_from, int send_to)
 {
+	struct coll_loose_step s = {.step = *step, .recv_from = recv_from, .send_to = send_to};
 	struct coll_draft_lane *l = &d->lanes[step->lane];
-	struct coll_draft_step *s;
 
-	if (l->count == l->capacity) {
-		uint32_t capacity = l->capacity ? 2 * l->capacity : 32;
-
-		s = realloc(l->steps, capacity * sizeof(*s));
-		if (!s) {
-			d->status = COLL_ERR_MEMORY;
-			return;
-		}
-		l->steps = s;
-		l->capacity = capacity;
-	}
-	s = &l->steps[l->count++];
-	s->step = *step;
-	s->recv_from = recv_from;
-	s->send_to = send_to;
-	memcpy(s->known, l->known, sizeof(s->known));
-	if (step->op != COLL_STEP_SEND)
+	d->status = note_known(l);
+	if (!d->status)
+		d->status = coll_loose_push(&l->loose, &s);
+	if (d->status || step->op != COLL_STEP_SEND)
 		return;
 	l->sends++;
 	for (; l->retired_scan < l->known[step->lane]; l->retired_scan++)
-		l->retired_sends += l->steps[l->retired_scan].step.op == COLL_STEP_SEND;
+		l->retired_sends += l->loose.steps[l->retired_scan].step.op == COLL_STEP_SEND;
 	at_least(&l->most_in_flight, l->sends - l->retired_sends);
 }
 
@@ -195,7 +186,7 @@ static void push(struct coll_draft *d, const struct coll_step *step, int recv_fr
  * the last of those knew when it started. */
 static void learn(struct coll_draft *d, uint32_t l, uint32_t m, uint32_t count)
 {
-	const uint32_t *known = d->lanes[m].steps[count - 1].known;
+	const uint32_t *known = d->lanes[m].at_start[count - 1];
 
 	at_least(&d->lanes[l].known[m], count);
 	for (uint32_t i = 0; i < COLL_LANES_MAX; i++)
@@ -206,7 +197,7 @@ static void learn(struct coll_draft *d, uint32_t l, uint32_t m, uint32_t count)
 static bool implied(const struct coll_draft *d, const uint32_t *need, uint32_t m)
 {
 	for (uint32_t o = 0; o < COLL_LANES_MAX; o++)
-		if (o != m && need[o] && d->lanes[o].steps[need[o] - 1].known[m] >= need[m])
+		if (o != m && need[o] && d->lanes[o].at_start[need[o] - 1][m] >= need[m])
 			return true;
 	return false;
 }
@@ -261,9 +252,9 @@ static void note_scratch(struct coll_draft *d, const struct coll_step *s, uint8_
 
 static void note_extents(struct coll_draft *d, const struct coll_step *s)
 {
-	if (reads_src(s->op))
+	if (coll_step_reads_src(s->op))
 		note_scratch(d, s, s->src, s->src_chunk);
-	if (writes_dst(s->op))
+	if (coll_step_writes_dst(s->op))
 		note_scratch(d, s, s->dst, s->dst_chunk);
 	for (uint32_t k = 0; s->op == COLL_STEP_REDUCE && k < s->stride; k++)
 		note_scratch(d, s, (uint8_t)(s->src + k), s->src_chunk);
@@ -326,123 +317,33 @@ static struct coll_plan_scratch extent(const uint64_t *used, uint32_t chunks)
 	return (struct coll_plan_scratch){gap_end, chunks - gap};
 }
 
-static int compare_ranks(const void *a, const void *b)
+coll_status coll_draft_finish(struct coll_draft *d, const struct coll_plan *head, struct coll_plan **plan)
 {
-	int x = *(const int *)a, y = *(const int *)b;
-
-	return (x > y) - (x < y);
-}
-
-/* The ranks the draft talks to, ascending; *count of them. */
-static int *collect_peers(const struct coll_draft *d, size_t nsteps, uint32_t *count)
-{
-	int *list = malloc((2 * nsteps + 1) * sizeof(int));
-	size_t n = 0, unique = 0;
-
-	if (!list)
-		return NULL;
-	for (uint32_t l = 0; l < COLL_LANES_MAX; l++)
-		for (uint32_t i = 0; i < d->lanes[l].count; i++) {
-			const struct coll_draft_step *s = &d->lanes[l].steps[i];
-
-			/* Neighbouring steps mostly repeat their peers. */
-			if (s->recv_from >= 0 && (i == 0 || s->recv_from != s[-1].recv_from))
-				list[n++] = s->recv_from;
-			if (s->send_to >= 0 && (i == 0 || s->send_to != s[-1].send_to))
-				list[n++] = s->send_to;
-		}
-	qsort(list, n, sizeof(int), compare_ranks);
-	for (size_t i = 0; i < n; i++)
-		if (unique == 0 || list[unique - 1] != list[i])
-			list[unique++] = list[i];
-	*count = (uint32_t)unique;
-	return list;
-}
-
-static uint16_t peer_index(const int *peers, uint32_t n, int rank)
-{
-	const int *p = rank < 0 ? NULL : bsearch(&rank, peers, n, sizeof(int), compare_ranks);
-
-	return p ? (uint16_t)(p - peers) : 0;
-}
-
-static void copy_steps(const struct coll_draft *d, const int *peers, uint32_t npeers, uint32_t *lane_first,
-                       struct coll_step *steps)
-{
-	uint32_t n = 0;
-
-	for (uint32_t l = 0; l < COLL_LANES_MAX; l++) {
-		lane_first[l] = n;
-		for (uint32_t i = 0; i < d->lanes[l].count; i++) {
-			const struct coll_draft_step *s = &d->lanes[l].steps[i];
-
-			steps[n] = s->step;
-			steps[n].peer_recv = peer_index(peers, npeers, s->recv_from);
-			steps[n].peer_send = peer_index(peers, npeers, s->send_to);
-			n++;
-		}
-	}
-	lane_first[COLL_LANES_MAX] = n;
-}
-
-coll_status coll_draft_finish(struct coll_draft *d, const struct coll_plan *head, struct coll_plan **out)
-{
-	struct coll_plan_scratch *scratch;
-	struct coll_step *steps;
-	struct coll_plan *plan;
-	size_t nsteps = 0, bytes;
-	uint32_t npeers;
-	int *peers, *found;
+	struct coll_plan_scratch scratch[COLL_SCRATCH_MAX];
+	struct coll_loose_lane lanes[COLL_LANES_MAX];
+	struct coll_plan full = *head;
 
 	if (d->status)
 		return d->status;
-	for (uint32_t l = 0; l < COLL_LANES_MAX; l++)
-		nsteps += d->lanes[l].count;
-	found = collect_peers(d, nsteps, &npeers);
-	if (!found)
-		return COLL_ERR_MEMORY;
-	if (npeers > UINT16_MAX) {
-		free(found);
-		return COLL_ERR_UNSUPPORTED;
-	}
-	bytes = sizeof(*plan) + nsteps * sizeof(*steps) + d->nscratch * sizeof(*scratch) + npeers * sizeof(*peers);
-	plan = malloc(bytes);
-	if (!plan) {
-		free(found);
-		return COLL_ERR_MEMORY;
-	}
-	*plan = *head;
-	steps = (struct coll_step *)(plan + 1);
-	scratch = (struct coll_plan_scratch *)(steps + nsteps);
-	peers = (int *)(scratch + d->nscratch);
-	memcpy(peers, found, npeers * sizeof(*peers));
-	free(found);
-	plan->chunks = d->chunks;
-	plan->max_run = d->max_run ? d->max_run : 1;
-	plan->npeers = npeers;
-	plan->nlanes = 1;
-	plan->nscratch = d->nscratch;
-	plan->max_in_flight = 0;
+	full.chunks = d->chunks;
+	full.max_run = d->max_run ? d->max_run : 1;
+	full.nscratch = d->nscratch;
+	full.max_in_flight = 0;
 	for (uint32_t l = 0; l < COLL_LANES_MAX; l++) {
-		plan->max_in_flight += d->lanes[l].most_in_flight;
-		if (d->lanes[l].count)
-			plan->nlanes = l + 1;
+		full.max_in_flight += d->lanes[l].most_in_flight;
+		lanes[l] = d->lanes[l].loose;
 	}
-	copy_steps(d, peers, npeers, plan->lane_first, steps);
 	for (uint32_t k = 0; k < d->nscratch; k++)
 		scratch[k] = extent(d->scratch_used[k], d->chunks);
-	plan->peers = peers;
-	plan->scratch = scratch;
-	plan->steps = steps;
-	plan->bytes = bytes;
-	*out = plan;
-	return COLL_OK;
+	return coll_plan_pack(&full, lanes, scratch, plan);
 }
 
 void coll_draft_fini(struct coll_draft *d)
 {
-	for (uint32_t l = 0; l < COLL_LANES_MAX; l++)
-		free(d->lanes[l].steps);
+	for (uint32_t l = 0; l < COLL_LANES_MAX; l++) {
+		free(d->lanes[l].loose.steps);
+		free(d->lanes[l].at_start);
+	}
 	for (uint32_t k = 0; k < COLL_SCRATCH_MAX; k++)
 		free(d->scratch_used[k]);
 	free(d->places);

@@ -10,22 +10,15 @@
 #ifndef COLL_PLAN_DRAFT_H
 #define COLL_PLAN_DRAFT_H
 
-#include "plan/plan.h"
-
-/* A step with its peers as ranks (-1: none) and what its lane knows when it starts:
- * lane m has retired at least its first known[m] steps. */
-struct coll_draft_step {
-	struct coll_step step;
-	int recv_from;
-	int send_to;
-	uint32_t known[COLL_LANES_MAX];
-};
+#include "plan/pack.h"
 
 struct coll_draft_lane {
-	struct coll_draft_step *steps;
-	uint32_t count;
-	uint32_t capacity;
+	struct coll_loose_lane loose;
+	/* What the lane knows now, and knew when each of its steps started: lane m has
+	 * retired at least its first known[m] steps. */
 	uint32_t known[COLL_LANES_MAX];
+	uint32_t (*at_start)[COLL_LANES_MAX];
+	uint32_t at_start_capacity;
 	/* SENDs of this lane: how many, how many of them known retired, where that
 	 * search stands, and the most in flight at once. */
 	uint32_t sends;

@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "plan/draft.h"
+#include "plan/step.h"
 
 enum next_use { NEXT_NONE, NEXT_READ, NEXT_WRITE };
 
@@ -30,11 +31,6 @@ struct lowering {
 	struct coll_draft draft;
 };
 
-static uint32_t lane_length(const struct coll_plan *p, uint32_t lane)
-{
-	return p->lane_first[lane + 1] - p->lane_first[lane];
-}
-
 /* Fill order; COLL_ERR_INTERNAL when waits are circular. */
 static coll_status linearise(struct lowering *w)
 {
@@ -44,7 +40,7 @@ static coll_status linearise(struct lowering *w)
 	do {
 		before = placed;
 		for (uint32_t l = 0; l < p->nlanes; l++)
-			while (head[l] < lane_length(p, l)) {
+			while (head[l] < coll_lane_length(p, l)) {
 				const struct coll_step *s = &p->steps[p->lane_first[l] + head[l]];
 
 				if (s->wait_count > head[s->wait_lane])
@@ -166,11 +162,6 @@ static struct coll_step fused(const struct lowering *w, uint32_t i)
 	return s;
 }
 
-static bool receives(uint8_t op)
-{
-	return op == COLL_STEP_RECV || op == COLL_STEP_RECV_REDUCE;
-}
-
 static void emit(struct lowering *w)
 {
 	const struct coll_plan *p = w->plan;
@@ -178,7 +169,7 @@ static void emit(struct lowering *w)
 	for (uint32_t n = 0; n < coll_plan_nsteps(p) && !w->draft.status; n++) {
 		uint32_t i = w->order[n];
 		struct coll_step s = p->steps[i];
-		int from = receives(s.op) ? p->peers[s.peer_recv] : -1;
+		int from = coll_step_receives(s.op) ? p->peers[s.peer_recv] : -1;
 		int to = s.op == COLL_STEP_SEND ? p->peers[s.peer_send] : -1;
 
 		if (s.op == COLL_STEP_WAIT || (s.op == COLL_STEP_SEND && i > p->lane_first[s.lane] && w->fuse[i - 1]))
