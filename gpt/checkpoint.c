@@ -1,0 +1,174 @@
+#include "gpt/checkpoint.h"
+#include "gpt/rng.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char magic[8] = "collgpt1";
+
+struct header {
+	char magic[8];
+	uint32_t vocab_kind, vocab, context, layers, heads, width;
+	uint64_t step, weight_count;
+	uint8_t byte_of[256];
+};
+
+_Static_assert(sizeof(struct header) == 8 + 6 * 4 + 2 * 8 + 256, "the header is written as it lies in memory");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the file is little-endian");
+
+/* Eight bytes at a time; the length is mixed in by the last, padded word. */
+uint64_t gpt_checksum(uint64_t seed, const void *data, size_t len_bytes)
+{
+	const uint8_t *p = data;
+	uint64_t h = gpt_mix(seed ^ len_bytes), word;
+
+	for (; len_bytes >= sizeof(word); p += sizeof(word), len_bytes -= sizeof(word)) {
+		memcpy(&word, p, sizeof(word));
+		h = (h ^ word) * 0x9e3779b97f4a7c15u;
+		h ^= h >> 29;
+	}
+	word = 0;
+	memcpy(&word, p, len_bytes);
+	return gpt_mix(h ^ word);
+}
+
+static int write_all(int fd, const void *data, size_t len_bytes)
+{
+	const char *p = data;
+
+	while (len_bytes) {
+		ssize_t n = write(fd, p, len_bytes);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -1;
+		p += n;
+		len_bytes -= (size_t)n;
+	}
+	return 0;
+}
+
+static int write_file(int fd, const struct header *h, const float *weights)
+{
+	const size_t len_bytes = h->weight_count * sizeof(*weights);
+	const uint64_t sum = gpt_checksum(gpt_checksum(0, h, sizeof(*h)), weights, len_bytes);
+
+	if (write_all(fd, h, sizeof(*h)) || write_all(fd, weights, len_bytes) || write_all(fd, &sum, sizeof(sum)))
+		return -1;
+	return fsync(fd);
+}
+
+/* Make a rename in path's directory last. */
+static int sync_directory(const char *path)
+{
+	char dir[4096];
+	char *slash;
+	int fd, rc;
+
+	snprintf(dir, sizeof(dir), "%s", path);
+	slash = strrchr(dir, '/');
+	if (slash)
+		slash[1] = 0;
+	fd = open(slash ? dir : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return -1;
+	rc = fsync(fd);
+	close(fd);
+	return rc;
+}
+
+static int write_aside(const char *aside, const struct header *h, const float *weights)
+{
+	int fd = open(aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666), rc;
+
+	if (fd < 0)
+		return -1;
+	rc = write_file(fd, h, weights);
+	if (close(fd) && !rc)
+		rc = -1;
+	return rc;
+}
+
+int gpt_checkpoint_write(const char *path, struct gpt_model *model, const struct gpt_tokenizer *t, uint64_t step)
+{
+	const struct gpt_shape *s = gpt_model_shape(model);
+	struct header h = {.vocab_kind = t->vocab, s->vocab, s->context, s->layers, s->heads, s->width, step};
+	char aside[4096];
+
+	if ((size_t)snprintf(aside, sizeof(aside), "%s.part", path) >= sizeof(aside)) {
+		errno = ENAMETOOLONG;
+		return -1;
+	}
+	memcpy(h.magic, magic, sizeof(magic));
+	memcpy(h.byte_of, t->byte_of, sizeof(h.byte_of));
+	h.weight_count = gpt_param_count(s);
+	if (write_aside(aside, &h, gpt_model_params(model)) || rename(aside, path)) {
+		const int cause = errno;
+
+		unlink(aside);
+		errno = cause;
+		return -1;
+	}
+	return sync_directory(path);
+}
+
+/* Does the header describe a model whose weights fill the rest of the file? */
+static bool sound(const struct header *h, off_t file_bytes)
+{
+	const struct gpt_shape s = {(int)h->vocab, (int)h->context, (int)h->layers, (int)h->heads, (int)h->width};
+	const uint32_t most = 1 << 20;
+
+	if (memcmp(h->magic, magic, sizeof(magic)) || h->vocab_kind > GPT_VOCAB_BYTE || h->vocab > 256 ||
+	    h->context > most || h->layers > most || h->heads > most || h->width > most)
+		return false;
+	return !gpt_shape_problem(&s) && h->weight_count == gpt_param_count(&s) &&
+	       (uint64_t)file_bytes == sizeof(*h) + h->weight_count * sizeof(float) + sizeof(uint64_t);
+}
+
+static int read_file(FILE *f, struct header *h, float **weights)
+{
+	struct stat st;
+	uint64_t sum;
+
+	if (fstat(fileno(f), &st))
+		return -1;
+	errno = EILSEQ;
+	if (fread(h, sizeof(*h), 1, f) != 1 || !sound(h, st.st_size))
+		return -1;
+	*weights = malloc(h->weight_count * sizeof(float));
+	if (!*weights)
+		return -1;
+	if (fread(*weights, sizeof(float), h->weight_count, f) == h->weight_count &&
+	    fread(&sum, sizeof(sum), 1, f) == 1 &&
+	    sum == gpt_checksum(gpt_checksum(0, h, sizeof(*h)), *weights, h->weight_count * sizeof(float)))
+		return 0;
+	free(*weights);
+	errno = EILSEQ;
+	return -1;
+}
+
+int gpt_checkpoint_read(const char *path, struct gpt_checkpoint *c)
+{
+	FILE *f = fopen(path, "re");
+	float *weights;
+	struct header h;
+	int rc;
+
+	if (!f)
+		return -1;
+	rc = read_file(f, &h, &weights);
+	fclose(f);
+	if (rc)
+		return -1;
+	c->shape = (struct gpt_shape){(int)h.vocab, (int)h.context, (int)h.layers, (int)h.heads, (int)h.width};
+	gpt_tokenizer_init(&c->tokenizer, GPT_VOCAB_CHAR, h.byte_of, h.vocab);
+	c->tokenizer.vocab = (enum gpt_vocab)h.vocab_kind;
+	c->step = h.step;
+	c->weights = weights;
+	return 0;
+}
