@@ -1,0 +1,331 @@
+/*
+ * Addresses: which of this host's IP addresses are announced, whether two
+ * processes can reach each other, and in what order the addresses of a peer are
+ * tried. Text of the announcement: a fixed part, then 7 or 19 bytes per
+ * candidate. Everything that comes from a peer is checked; nothing here opens a
+ * connection (a UDP socket is connected to ask the kernel for a route, no packet
+ * leaves).
+ */
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/hash.h"
+#include "tcp.h"
+
+enum { ADDRESS_FIXED_BYTES = 4 + 8 + 8 + 16 };
+
+static const unsigned char address_magic[3] = {'T', 'C', 1};
+
+/* ---- this host ------------------------------------------------------- */
+
+static size_t read_text(const char *path, char *buf, size_t cap)
+{
+	FILE *f = fopen(path, "re");
+	size_t n;
+
+	if (f == NULL)
+		return 0;
+	n = fread(buf, 1, cap, f);
+	fclose(f);
+	return n;
+}
+
+/* Without /proc the machine is named by its host name, and the network namespace
+ * by nothing that two processes could share: they use no loopback then. */
+static void identify(struct coll_tcp_address *a)
+{
+	char text[256] = "";
+	size_t n = read_text("/proc/sys/kernel/random/boot_id", text, sizeof(text));
+	ssize_t m;
+
+	if (n == 0 && gethostname(text, sizeof(text) - 1) == 0)
+		n = strlen(text);
+	a->machine = coll_hash_bytes(1, text, n);
+	m = readlink("/proc/self/ns/net", text, sizeof(text));
+	if (m > 0)
+		a->name_space = coll_hash_bytes(a->machine, text, (size_t)m);
+	else
+		a->name_space = coll_hash_combine(a->id.word[0], a->id.word[1]);
+}
+
+static bool listed(const char *list, const char *name)
+{
+	const size_t len = strlen(name);
+
+	for (const char *p = list; *p != '\0';) {
+		const size_t n = strcspn(p, ", ");
+
+		if (n == len && memcmp(p, name, n) == 0)
+			return true;
+		p += n;
+		p += strspn(p, ", ");
+	}
+	return false;
+}
+
+static bool allowed(const char *setting, const char *name)
+{
+	if (setting[0] == '\0')
+		return true;
+	return setting[0] == '^' ? !listed(setting + 1, name) : listed(setting, name);
+}
+
+/* Bridges that container tools make have the same address on every host. */
+static bool bridge(const char *name)
+{
+	return strncmp(name, "docker", 6) == 0 || strncmp(name, "virbr", 5) == 0 || strncmp(name, "br-", 3) == 0;
+}
+
+/* Smaller is announced earlier; -1: not at all. */
+static int preference(const struct ifaddrs *i, bool ip6)
+{
+	const struct sockaddr *sa = i->ifa_addr;
+
+	if (sa == NULL || !(i->ifa_flags & IFF_UP))
+		return -1;
+	if (sa->sa_family == AF_INET6) {
+		const struct in6_addr *a = &((const struct sockaddr_in6 *)sa)->sin6_addr;
+
+		if (!ip6 || IN6_IS_ADDR_LINKLOCAL(a) || IN6_IS_ADDR_MULTICAST(a))
+			return -1;
+	} else if (sa->sa_family != AF_INET) {
+		return -1;
+	}
+	if (i->ifa_flags & IFF_LOOPBACK)
+		return sa->sa_family == AF_INET ? 4 : 5;
+	return (bridge(i->ifa_name) ? 2 : 0) + (sa->sa_family == AF_INET6);
+}
+
+static void append(struct coll_tcp_address *a, const struct ifaddrs *i)
+{
+	struct coll_tcp_candidate *c = &a->candidate[a->count++];
+
+	memset(c, 0, sizeof(*c));
+	c->loopback = (i->ifa_flags & IFF_LOOPBACK) != 0;
+	c->ip6 = i->ifa_addr->sa_family == AF_INET6;
+	if (c->ip6)
+		memcpy(c->ip, &((const struct sockaddr_in6 *)(const void *)i->ifa_addr)->sin6_addr, 16);
+	else
+		memcpy(c->ip, &((const struct sockaddr_in *)(const void *)i->ifa_addr)->sin_addr, 4);
+}
+
+coll_status coll_tcp_address_local(struct coll_tcp_address *a, const char *interfaces, bool ip6, char *why,
+                                   size_t why_bytes)
+{
+	struct ifaddrs *all;
+
+	identify(a);
+	a->count = 0;
+	if (getifaddrs(&all) != 0) {
+		snprintf(why, why_bytes, "the network interfaces cannot be listed");
+		return COLL_ERR_SYSTEM;
+	}
+	for (int want = 0; want <= 5; want++) {
+		/* Leave room for the two loopback addresses. */
+		const unsigned room = want < 4 ? TCP_CANDIDATES_MAX - 2 : TCP_CANDIDATES_MAX;
+
+		for (const struct ifaddrs *i = all; i != NULL && a->count < room; i = i->ifa_next)
+			if (preference(i, ip6) == want && allowed(interfaces, i->ifa_name))
+				append(a, i);
+	}
+	freeifaddrs(all);
+	if (a->count == 0) {
+		snprintf(why, why_bytes, "no network interface with an address%s%s",
+		         interfaces[0] ? " matches COLL_INTERFACE=" : "", interfaces);
+		return COLL_ERR_CONFIG;
+	}
+	return COLL_OK;
+}
+
+/* ---- text ---------------------------------------------------------------- */
+
+coll_status coll_tcp_address_encode(const struct coll_tcp_address *a, void *buf, size_t cap, size_t *len_bytes)
+{
+	unsigned char *p = buf;
+	size_t at = ADDRESS_FIXED_BYTES;
+	unsigned count = 0;
+
+	if (cap < at)
+		return COLL_ERR_ARGUMENT;
+	for (unsigned i = 0; i < a->count; i++) {
+		const struct coll_tcp_candidate *c = &a->candidate[i];
+		const size_t ip = c->ip6 ? 16 : 4;
+
+		if (at + 3 + ip > cap)
+			continue;
+		p[at] = (unsigned char)(c->ip6 | c->loopback << 1);
+		memcpy(p + at + 1, &c->port, 2);
+		memcpy(p + at + 3, c->ip, ip);
+		at += 3 + ip;
+		count++;
+	}
+	if (count == 0)
+		return COLL_ERR_ARGUMENT;
+	memcpy(p, address_magic, 3);
+	p[3] = (unsigned char)count;
+	memcpy(p + 4, &a->machine, 8);
+	memcpy(p + 12, &a->name_space, 8);
+	memcpy(p + 20, &a->id, 16);
+	*len_bytes = at;
+	return COLL_OK;
+}
+
+bool coll_tcp_address_decode(struct coll_tcp_address *a, const void *buf, size_t len_bytes)
+{
+	const unsigned char *p = buf;
+	size_t at = ADDRESS_FIXED_BYTES;
+
+	memset(a, 0, sizeof(*a));
+	if (len_bytes < at || memcmp(p, address_magic, 3) != 0 || p[3] > TCP_CANDIDATES_MAX)
+		return false;
+	memcpy(&a->machine, p + 4, 8);
+	memcpy(&a->name_space, p + 12, 8);
+	memcpy(&a->id, p + 20, 16);
+	for (unsigned i = 0; i < p[3]; i++) {
+		struct coll_tcp_candidate *c = &a->candidate[i];
+		size_t ip;
+
+		if (at + 3 > len_bytes || p[at] > 3)
+			return false;
+		c->ip6 = p[at] & 1;
+		c->loopback = p[at] >> 1;
+		ip = c->ip6 ? 16 : 4;
+		if (at + 3 + ip > len_bytes)
+			return false;
+		memcpy(&c->port, p + at + 1, 2);
+		memcpy(c->ip, p + at + 3, ip);
+		at += 3 + ip;
+	}
+	a->count = p[3];
+	return a->count > 0 && at == len_bytes;
+}
+
+/* ---- pairs ---------------------------------------------------------------- */
+
+/* Bit 0: IPv4, bit 1: IPv6. */
+static unsigned families(const struct coll_tcp_address *a, bool loopback)
+{
+	unsigned f = 0;
+
+	for (unsigned i = 0; i < a->count; i++)
+		if (loopback || !a->candidate[i].loopback)
+			f |= 1u << a->candidate[i].ip6;
+	return f;
+}
+
+bool coll_tcp_address_reachable(const struct coll_tcp_address *a, const struct coll_tcp_address *b, char *why,
+                                size_t why_bytes)
+{
+	const bool near = a->name_space == b->name_space;
+	const unsigned fa = families(a, near);
+	const unsigned fb = families(b, near);
+
+	if ((fa & fb) != 0)
+		return true;
+	if (fa == 0 || fb == 0)
+		snprintf(why, why_bytes, "one of the two has loopback addresses only");
+	else
+		snprintf(why, why_bytes, "no common address family: one has only IPv4, the other only IPv6");
+	return false;
+}
+
+socklen_t coll_tcp_candidate_sockaddr(const struct coll_tcp_candidate *c, struct sockaddr_storage *sa)
+{
+	memset(sa, 0, sizeof(*sa));
+	if (c->ip6) {
+		struct sockaddr_in6 *s = (struct sockaddr_in6 *)sa;
+
+		s->sin6_family = AF_INET6;
+		s->sin6_port = htons(c->port);
+		memcpy(&s->sin6_addr, c->ip, 16);
+		return sizeof(*s);
+	}
+	struct sockaddr_in *s = (struct sockaddr_in *)sa;
+
+	s->sin_family = AF_INET;
+	s->sin_port = htons(c->port);
+	memcpy(&s->sin_addr, c->ip, 4);
+	return sizeof(*s);
+}
+
+const char *coll_tcp_candidate_text(const struct coll_tcp_candidate *c, char *buf, size_t cap)
+{
+	char ip[INET6_ADDRSTRLEN] = "?";
+
+	inet_ntop(c->ip6 ? AF_INET6 : AF_INET, c->ip, ip, sizeof(ip));
+	snprintf(buf, cap, c->ip6 ? "[%s]:%u" : "%s:%u", ip, c->port);
+	return buf;
+}
+
+static bool same_ip(const struct coll_tcp_candidate *a, const struct coll_tcp_candidate *b)
+{
+	return a->ip6 == b->ip6 && memcmp(a->ip, b->ip, a->ip6 ? 16 : 4) == 0;
+}
+
+/* Which of our addresses the kernel would send from; false: no route. */
+static bool route_source(const struct coll_tcp_candidate *to, struct coll_tcp_candidate *from)
+{
+	struct sockaddr_storage sa;
+	socklen_t len = coll_tcp_candidate_sockaddr(to, &sa);
+	const int fd = socket(sa.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	bool found = false;
+
+	if (fd < 0)
+		return false;
+	if (connect(fd, (struct sockaddr *)&sa, len) == 0) {
+		len = sizeof(sa);
+		found = getsockname(fd, (struct sockaddr *)&sa, &len) == 0;
+	}
+	close(fd);
+	if (!found)
+		return false;
+	memset(from, 0, sizeof(*from));
+	from->ip6 = sa.ss_family == AF_INET6;
+	if (from->ip6)
+		memcpy(from->ip, &((struct sockaddr_in6 *)&sa)->sin6_addr, 16);
+	else
+		memcpy(from->ip, &((struct sockaddr_in *)&sa)->sin_addr, 4);
+	return true;
+}
+
+/* Smaller is tried earlier; -1: not at all. */
+static int rank_candidate(const struct coll_tcp_address *self, const struct coll_tcp_candidate *c, bool near)
+{
+	struct coll_tcp_candidate from;
+
+	if (c->loopback)
+		return near ? 0 : -1;
+	if (near)
+		return 1;
+	for (unsigned i = 0; i < self->count; i++)
+		if (same_ip(&self->candidate[i], c))
+			return -1; /* a bridge address that every host has: it is us */
+	if (!route_source(c, &from))
+		return -1;
+	for (unsigned i = 0; i < self->count; i++)
+		if (same_ip(&self->candidate[i], &from))
+			return 2;
+	return 3; /* the route leaves by an interface that is not ours to use */
+}
+
+void coll_tcp_address_order(const struct coll_tcp_address *self, struct coll_tcp_address *peer)
+{
+	const bool near = self->name_space == peer->name_space;
+	struct coll_tcp_candidate sorted[TCP_CANDIDATES_MAX];
+	int rank[TCP_CANDIDATES_MAX];
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < peer->count; i++)
+		rank[i] = rank_candidate(self, &peer->candidate[i], near);
+	for (int want = 0; want <= 3; want++)
+		for (unsigned i = 0; i < peer->count; i++)
+			if (rank[i] == want)
+				sorted[n++] = peer->candidate[i];
+	memcpy(peer->candidate, sorted, n * sizeof(sorted[0]));
+	peer->count = n;
+}

@@ -1,0 +1,773 @@
+/*
+ * Channels: slots, credits, and the verbs of the data path. A receiving end owns
+ * slots slots and allows the sender as many frames; DATA uses one up, an emptied
+ * slot gives one back (coll_tcp_channel_owe), told in the head of a frame that
+ * goes the other way, or alone once half of the slots are owed.
+ *
+ * Invariant of a receiver: allowed + owed + frames here = slots. Invariant of a
+ * sender: a slot is spare, handed out (current), or in the link's queue.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "tcp.h"
+
+static struct tcp_sender *sender_of(struct tcp_channel *ch)
+{
+	assert(ch->dir == COLL_DIR_SEND);
+	return (struct tcp_sender *)ch;
+}
+
+static struct tcp_receiver *receiver_of(struct tcp_channel *ch)
+{
+	assert(ch->dir == COLL_DIR_RECV);
+	return (struct tcp_receiver *)ch;
+}
+
+static bool same_key(const struct coll_channel_key *a, const struct coll_channel_key *b)
+{
+	return a->comm == b->comm && a->epoch == b->epoch && a->lane == b->lane && a->window == b->window;
+}
+
+bool coll_tcp_frame_equal(const struct coll_frame *a, const struct coll_frame *b)
+{
+	return a->sequence == b->sequence && a->signature == b->signature && a->len_bytes == b->len_bytes;
+}
+
+/* What a verb says when it has nothing: an error if it never will have. */
+static coll_status nothing(const struct tcp_channel *ch)
+{
+	const int status = atomic_load_explicit(&ch->link->status, memory_order_relaxed);
+
+	if (ch->status != COLL_OK)
+		return ch->status;
+	return status == COLL_OK ? COLL_AGAIN : (coll_status)status;
+}
+
+/* ---- completion by the right thread ----------------------------------------- */
+
+static void finish_lent(struct tcp_sender *s)
+{
+	while (s->lent_done > 0) {
+		struct coll_cookie *c = s->lent[s->lent_first];
+		const int status = atomic_load_explicit(&s->base.link->status, memory_order_relaxed);
+
+		s->lent_first = (s->lent_first + 1) % s->base.slots;
+		s->lent_count--;
+		s->lent_done--;
+		c->status = status == COLL_AGAIN ? COLL_OK : (coll_status)status;
+		__atomic_store_n(&c->pending, 0, __ATOMIC_RELEASE);
+	}
+}
+
+static void finish_into(struct tcp_receiver *r)
+{
+	struct coll_cookie *c = r->into.cookie;
+
+	if (c == NULL || !r->into.finished)
+		return;
+	r->into.cookie = NULL;
+	c->status = r->into.status;
+	__atomic_store_n(&c->pending, 0, __ATOMIC_RELEASE);
+}
+
+static void finish(struct tcp_channel *ch)
+{
+	if (ch->dir == COLL_DIR_SEND)
+		finish_lent(sender_of(ch));
+	else
+		finish_into(receiver_of(ch));
+}
+
+void coll_tcp_channel_event(struct tcp_channel *ch)
+{
+	struct tcp_inst *in = ch->link->inst;
+	const uint64_t one = 1;
+
+	if (ch->owner == coll_tcp_self()) {
+		finish(ch);
+		return;
+	}
+	if (!ch->attention) {
+		ch->attention = true;
+		ch->attention_next = ch->link->attention;
+		ch->link->attention = ch;
+	}
+	if (atomic_load(&in->armed) > 0 && in->env.wake_fd >= 0 && write(in->env.wake_fd, &one, sizeof(one)) < 0)
+		return; /* full: readable already */
+}
+
+bool coll_tcp_channel_attend(struct tcp_link *l)
+{
+	const void *self = coll_tcp_self();
+	bool any = false;
+
+	for (struct tcp_channel **p = &l->attention; *p != NULL;) {
+		struct tcp_channel *ch = *p;
+
+		if (ch->owner != self) {
+			p = &ch->attention_next;
+			continue;
+		}
+		*p = ch->attention_next;
+		ch->attention = false;
+		finish(ch);
+		any = true;
+	}
+	return any;
+}
+
+static void drop_attention(struct tcp_channel *ch)
+{
+	for (struct tcp_channel **p = &ch->link->attention; *p != NULL; p = &(*p)->attention_next)
+		if (*p == ch) {
+			*p = ch->attention_next;
+			break;
+		}
+	ch->attention = false;
+}
+
+/* Every verb passes here: whoever calls now is the channel's thread. */
+static void enter(struct tcp_channel *ch)
+{
+	pthread_mutex_lock(&ch->link->lock);
+	ch->owner = coll_tcp_self();
+	if (ch->attention)
+		drop_attention(ch);
+	finish(ch);
+}
+
+/* ch itself may be gone. */
+static void leave(struct tcp_link *l)
+{
+	coll_tcp_link_work(l);
+	pthread_mutex_unlock(&l->lock);
+}
+
+/* ---- credit of receivers -------------------------------------------------------- */
+
+void coll_tcp_channel_owe(struct tcp_receiver *r)
+{
+	struct tcp_link *l = r->base.link;
+
+	if (r->owed++ == 0) {
+		r->owing_next = l->owing;
+		l->owing = r;
+	}
+	if (r->owed == r->due_at)
+		l->due++;
+}
+
+static void forget_owed(struct tcp_receiver *r)
+{
+	struct tcp_link *l = r->base.link;
+
+	if (r->owed >= r->due_at)
+		l->due--;
+	for (struct tcp_receiver **p = &l->owing; *p != NULL; p = &(*p)->owing_next)
+		if (*p == r) {
+			*p = r->owing_next;
+			break;
+		}
+	r->owed = 0;
+}
+
+bool coll_tcp_channel_take_credit(struct tcp_link *l, bool due_only, uint32_t *id, uint32_t *count)
+{
+	struct tcp_receiver *r = l->owing;
+
+	if (r == NULL || (due_only && l->due == 0))
+		return false;
+	if (l->due > 0)
+		while (r->owed < r->due_at)
+			r = r->owing_next;
+	*id = r->id;
+	*count = r->owed;
+	r->allowed += r->owed;
+	forget_owed(r);
+	return true;
+}
+
+/* ---- open, close ------------------------------------------------------------------- */
+
+static bool make_slots(struct tcp_channel *ch)
+{
+	ch->spare = malloc(ch->slots * sizeof(*ch->spare));
+	/* Pages of slots that are never used are never touched. */
+	if (ch->slot_bytes > SIZE_MAX / 2 / ch->slots || ch->spare == NULL)
+		return false;
+	ch->stride = (ch->slot_bytes + 63) & ~(size_t)63;
+	if (ch->stride == 0)
+		ch->stride = 64;
+	ch->memory = aligned_alloc(64, ch->stride * ch->slots);
+	for (uint32_t i = 0; i < ch->slots; i++)
+		ch->spare[i] = ch->slots - 1 - i;
+	ch->spare_count = ch->slots;
+	return ch->memory != NULL;
+}
+
+void coll_tcp_channel_free_sender(struct tcp_sender *s)
+{
+	if (s->base.attention)
+		drop_attention(&s->base);
+	if (s->grant != NULL)
+		s->grant->sender = NULL;
+	if (s->prev != NULL) {
+		*s->prev = s->next;
+		if (s->next != NULL)
+			s->next->prev = s->prev;
+	}
+	free(s->lent);
+	free(s->base.spare);
+	free(s->base.memory);
+	free(s);
+}
+
+void coll_tcp_channel_free_receiver(struct tcp_receiver *r)
+{
+	struct tcp_link *l = r->base.link;
+
+	if (r->base.attention)
+		drop_attention(&r->base);
+	if (r->owed > 0)
+		forget_owed(r);
+	if (r->id < l->receivers_cap && l->receivers[r->id] == r)
+		l->receivers[r->id] = NULL;
+	free(r->ring);
+	free(r->base.spare);
+	free(r->base.memory);
+	free(r);
+}
+
+static struct tcp_grant *find_grant(struct tcp_link *l, const struct coll_channel_key *key)
+{
+	for (uint32_t i = 0; i < l->grants_cap; i++)
+		if (l->grants[i] != NULL && same_key(&l->grants[i]->key, key))
+			return l->grants[i];
+	return NULL;
+}
+
+/* A grant and a sender of the same key meet. */
+static void join(struct tcp_sender *s, struct tcp_grant *g)
+{
+	struct tcp_channel *ch = &s->base;
+
+	if (g->slots != ch->slots || g->slot_bytes != ch->slot_bytes) {
+		tcp_log(ch->link->inst, COLL_LOG_ERROR,
+		        "tcp: a channel has %u slots of %zu bytes here, %u slots of %zu bytes at the receiver",
+		        ch->slots, ch->slot_bytes, g->slots, g->slot_bytes);
+		ch->status = COLL_ERR_MISMATCH;
+		return;
+	}
+	s->grant = g;
+	g->sender = s;
+}
+
+static coll_status open_sender(struct tcp_link *l, const struct tcp_channel *base, void **channel)
+{
+	struct tcp_sender *s = calloc(1, sizeof(*s));
+	struct tcp_grant *g;
+
+	if (s == NULL)
+		return COLL_ERR_MEMORY;
+	s->base = *base;
+	s->current = UINT32_MAX;
+	s->lent = malloc(base->slots * sizeof(struct coll_cookie *));
+	if (!make_slots(&s->base) || s->lent == NULL || coll_tcp_tx_reserve(l, base->slots + 2) != COLL_OK) {
+		coll_tcp_channel_free_sender(s);
+		return COLL_ERR_MEMORY;
+	}
+	s->next = l->senders;
+	s->prev = &l->senders;
+	if (s->next != NULL)
+		s->next->prev = &s->next;
+	l->senders = s;
+	g = find_grant(l, &base->key);
+	if (g != NULL)
+		join(s, g);
+	*channel = s;
+	return COLL_OK;
+}
+
+static bool free_id(struct tcp_link *l, uint32_t *id)
+{
+	struct tcp_receiver **grown;
+	uint32_t cap = l->receivers_cap ? 2 * l->receivers_cap : 16;
+
+	for (*id = 0; *id < l->receivers_cap; ++*id)
+		if (l->receivers[*id] == NULL)
+			return true;
+	if (cap > TCP_CHANNELS_MAX)
+		return false;
+	grown = realloc(l->receivers, cap * sizeof(struct tcp_receiver *));
+	if (grown == NULL)
+		return false;
+	memset(grown + l->receivers_cap, 0, (cap - l->receivers_cap) * sizeof(struct tcp_receiver *));
+	l->receivers = grown;
+	l->receivers_cap = cap;
+	return true;
+}
+
+static void send_grant(struct tcp_receiver *r)
+{
+	const struct coll_channel_key *key = &r->base.key;
+	struct coll_tcp_head head = {
+	        .type = COLL_TCP_GRANT,
+	        .channel = r->id,
+	        .len_bytes = (uint32_t)r->base.slot_bytes,
+	        .signature = key->epoch,
+	        .sequence = key->comm,
+	        .credits = r->base.slots,
+	        .index = (uint32_t)key->lane << 16 | key->window,
+	};
+
+	coll_tcp_tx_control(r->base.link, &head);
+}
+
+static coll_status open_receiver(struct tcp_link *l, const struct tcp_channel *base, void **channel)
+{
+	struct tcp_receiver *r = calloc(1, sizeof(*r));
+
+	if (r == NULL)
+		return COLL_ERR_MEMORY;
+	r->base = *base;
+	r->id = UINT32_MAX;
+	r->allowed = base->slots;
+	r->due_at = base->slots < 4 ? 1 : base->slots / 2;
+	r->ring = malloc(base->slots * sizeof(*r->ring));
+	/* In the queue: the grant, and at most two credit frames. */
+	if (!make_slots(&r->base) || r->ring == NULL || !free_id(l, &r->id) || coll_tcp_tx_reserve(l, 4) != COLL_OK) {
+		coll_tcp_channel_free_receiver(r);
+		return COLL_ERR_MEMORY;
+	}
+	l->receivers[r->id] = r;
+	send_grant(r);
+	*channel = r;
+	return COLL_OK;
+}
+
+coll_status coll_tcp_channel_open(void *link, const struct coll_channel_key *key, enum coll_direction dir,
+                                  size_t slot_bytes, uint32_t slots, void **channel)
+{
+	struct tcp_link *l = link;
+	const struct tcp_channel base = {
+	        .link = l, .dir = dir, .key = *key, .slot_bytes = slot_bytes, .slots = slots, .owner = coll_tcp_self()};
+	coll_status status;
+
+	if (slots < 2 || slots > TCP_CHANNELS_MAX || slot_bytes > UINT32_MAX)
+		return COLL_ERR_ARGUMENT;
+	pthread_mutex_lock(&l->lock);
+	status = (coll_status)atomic_load(&l->status);
+	if (status == COLL_OK || status == COLL_AGAIN)
+		status = dir == COLL_DIR_SEND ? open_sender(l, &base, channel) : open_receiver(l, &base, channel);
+	leave(l);
+	return status;
+}
+
+/* Frames in the queue that point into user memory take a copy along: after close
+ * the memory is the caller's again. */
+static void keep_lent(struct tcp_sender *s)
+{
+	struct tcp_link *l = s->base.link;
+
+	for (uint32_t i = 0; i < l->queue_count; i++) {
+		struct tcp_entry *e = &l->queue[(l->queue_first + i) & (l->queue_cap - 1)];
+
+		if (e->sender != s || !e->lent)
+			continue;
+		e->owned = malloc(e->len_bytes ? e->len_bytes : 1);
+		if (e->owned == NULL) {
+			coll_tcp_link_fail(l, COLL_ERR_SYSTEM, "out of memory for frames of a closed channel");
+			return;
+		}
+		memcpy(e->owned, e->payload, e->len_bytes);
+		e->payload = e->owned;
+		e->lent = false;
+		s->lent_done++;
+	}
+	finish_lent(s);
+}
+
+static void close_sender(struct tcp_sender *s)
+{
+	keep_lent(s);
+	s->closed = true;
+	if (s->grant != NULL)
+		s->grant->sender = NULL;
+	s->grant = NULL;
+	if (s->queued == 0)
+		coll_tcp_channel_free_sender(s);
+}
+
+static void close_receiver(struct tcp_receiver *r)
+{
+	struct tcp_link *l = r->base.link;
+	struct coll_tcp_head head = {.type = COLL_TCP_CLOSE, .channel = r->id};
+
+	if (l->into == r) {
+		l->into = NULL;
+		l->into_ptr = NULL;
+	}
+	if (r->into.cookie != NULL) {
+		if (!r->into.finished) {
+			r->into.finished = true;
+			r->into.status = COLL_ERR_ABORTED;
+		}
+		finish_into(r);
+	}
+	if (l->state != LINK_UP && l->state != LINK_CONNECTING) {
+		coll_tcp_channel_free_receiver(r);
+		return;
+	}
+	if (r->owed > 0)
+		forget_owed(r);
+	r->draining = true;
+	free(r->base.memory);
+	r->base.memory = NULL;
+	coll_tcp_tx_control(l, &head);
+}
+
+void coll_tcp_channel_close(void *channel)
+{
+	struct tcp_channel *ch = channel;
+	struct tcp_link *l = ch->link;
+
+	enter(ch);
+	if (ch->dir == COLL_DIR_SEND)
+		close_sender(sender_of(ch));
+	else
+		close_receiver(receiver_of(ch));
+	leave(l);
+}
+
+/* ---- what the peer says --------------------------------------------------------------- */
+
+static bool grow_grants(struct tcp_link *l, uint32_t id)
+{
+	uint32_t cap = l->grants_cap ? l->grants_cap : 16;
+	struct tcp_grant **grown;
+
+	while (cap <= id)
+		cap *= 2;
+	if (cap == l->grants_cap)
+		return true;
+	grown = realloc(l->grants, cap * sizeof(struct tcp_grant *));
+	if (grown == NULL)
+		return false;
+	memset(grown + l->grants_cap, 0, (cap - l->grants_cap) * sizeof(struct tcp_grant *));
+	l->grants = grown;
+	l->grants_cap = cap;
+	return true;
+}
+
+static struct tcp_grant *grant_of(struct tcp_link *l, uint32_t id)
+{
+	return id < l->grants_cap ? l->grants[id] : NULL;
+}
+
+const char *coll_tcp_channel_granted(struct tcp_link *l, const struct coll_tcp_head *head)
+{
+	const struct coll_channel_key key = {head->sequence, head->signature, (uint16_t)(head->index >> 16),
+	                                     (uint16_t)head->index};
+	struct tcp_grant *g;
+
+	if (head->channel >= TCP_CHANNELS_MAX || head->credits < 2 || head->credits > TCP_CHANNELS_MAX)
+		return "a grant out of range";
+	if (grant_of(l, head->channel) != NULL || find_grant(l, &key) != NULL)
+		return "a channel is granted twice";
+	g = calloc(1, sizeof(*g));
+	if (g == NULL || !grow_grants(l, head->channel)) {
+		free(g);
+		return "no memory for a grant";
+	}
+	g->key = key;
+	g->id = head->channel;
+	g->slots = g->credits = head->credits;
+	g->slot_bytes = head->len_bytes;
+	l->grants[g->id] = g;
+	for (struct tcp_sender *s = l->senders; s != NULL; s = s->next)
+		if (!s->closed && same_key(&s->base.key, &key)) {
+			join(s, g);
+			coll_tcp_channel_event(&s->base);
+			break;
+		}
+	return NULL;
+}
+
+const char *coll_tcp_channel_credited(struct tcp_link *l, uint32_t id, uint32_t count)
+{
+	struct tcp_grant *g = grant_of(l, id);
+
+	if (g == NULL)
+		return "credits for a channel that was not granted";
+	if (count > g->slots - g->credits)
+		return "more credits than slots";
+	g->credits += count;
+	if (g->sender != NULL)
+		coll_tcp_channel_event(&g->sender->base);
+	return NULL;
+}
+
+const char *coll_tcp_channel_withdrawn(struct tcp_link *l, uint32_t id)
+{
+	struct tcp_grant *g = grant_of(l, id);
+	struct coll_tcp_head head = {.type = COLL_TCP_CLOSED, .channel = id};
+
+	if (g == NULL)
+		return "a channel that was not granted is closed";
+	if (g->sender != NULL)
+		g->sender->grant = NULL;
+	l->grants[id] = NULL;
+	free(g);
+	coll_tcp_tx_control(l, &head);
+	return NULL;
+}
+
+const char *coll_tcp_channel_drained(struct tcp_link *l, uint32_t id)
+{
+	struct tcp_receiver *r = id < l->receivers_cap ? l->receivers[id] : NULL;
+
+	if (r == NULL || !r->draining)
+		return "a channel that is open is called closed";
+	coll_tcp_channel_free_receiver(r);
+	return NULL;
+}
+
+void coll_tcp_channel_sent(struct tcp_link *l, struct tcp_entry *e)
+{
+	struct tcp_sender *s = e->sender;
+
+	free(e->owned);
+	e->owned = NULL;
+	if (s == NULL)
+		return;
+	s->queued--;
+	if (e->slot != UINT32_MAX)
+		s->base.spare[s->base.spare_count++] = e->slot;
+	if (e->lent)
+		s->lent_done++;
+	if (s->closed && s->queued == 0)
+		coll_tcp_channel_free_sender(s);
+	else if (!s->closed)
+		coll_tcp_channel_event(&s->base);
+}
+
+/* ---- sending ------------------------------------------------------------------------------ */
+
+coll_status coll_tcp_slot(void *channel, size_t len_bytes, void **p)
+{
+	struct tcp_channel *ch = channel;
+	struct tcp_sender *s = sender_of(ch);
+	coll_status status = COLL_OK;
+
+	assert(len_bytes <= ch->slot_bytes);
+	enter(ch);
+	if (s->grant == NULL || s->grant->credits == 0 || nothing(ch) != COLL_AGAIN)
+		status = nothing(ch);
+	else if (s->current == UINT32_MAX && ch->spare_count == 0)
+		status = COLL_AGAIN;
+	else if (s->current == UINT32_MAX)
+		s->current = ch->spare[--ch->spare_count];
+	if (status == COLL_OK)
+		*p = ch->memory + s->current * ch->stride;
+	leave(ch->link);
+	return status;
+}
+
+/* Head of the next DATA; uses up the credit. */
+static struct coll_tcp_head data_head(struct tcp_sender *s, const struct coll_frame *frame)
+{
+	struct tcp_grant *g = s->grant;
+
+	g->credits--;
+	s->base.link->data_out++;
+	return (struct coll_tcp_head){
+	        .type = COLL_TCP_DATA,
+	        .channel = g->id,
+	        .len_bytes = frame->len_bytes,
+	        .signature = frame->signature,
+	        .sequence = frame->sequence,
+	        .index = g->index++,
+	};
+}
+
+/* An error of the socket shows here first; frames that came before it are read. */
+static coll_status after_send(struct tcp_channel *ch)
+{
+	if (ch->link->out_errno != 0)
+		coll_tcp_rx(ch->link, SIZE_MAX);
+	return nothing(ch) == COLL_AGAIN ? COLL_OK : nothing(ch);
+}
+
+coll_status coll_tcp_post(void *channel, const struct coll_frame *frame)
+{
+	struct tcp_channel *ch = channel;
+	struct tcp_sender *s = sender_of(ch);
+	struct tcp_entry e = {.sender = s, .slot = s->current, .len_bytes = frame->len_bytes};
+	coll_status status;
+	bool gone = true;
+
+	assert(frame->len_bytes <= ch->slot_bytes);
+	enter(ch);
+	assert(s->current != UINT32_MAX);
+	s->current = UINT32_MAX;
+	/* Without a grant the receiver has closed since slot(): nobody wants it. */
+	if (s->grant != NULL && nothing(ch) == COLL_AGAIN) {
+		e.head = data_head(s, frame);
+		e.payload = ch->memory + e.slot * ch->stride;
+		s->queued++;
+		coll_tcp_tx(ch->link, &e, &gone);
+		if (gone)
+			s->queued--;
+	}
+	if (gone)
+		ch->spare[ch->spare_count++] = e.slot;
+	status = after_send(ch);
+	leave(ch->link);
+	return status;
+}
+
+coll_status coll_tcp_post_ref(void *channel, const void *ptr, const struct coll_memory *mem,
+                              const struct coll_frame *frame, struct coll_cookie *cookie)
+{
+	struct tcp_channel *ch = channel;
+	struct tcp_sender *s = sender_of(ch);
+	struct tcp_entry e = {
+	        .sender = s, .slot = UINT32_MAX, .len_bytes = frame->len_bytes, .payload = ptr, .lent = true};
+	coll_status status;
+	bool gone;
+
+	assert(frame->len_bytes <= ch->slot_bytes);
+	if (mem != NULL && mem->kind != 0)
+		return COLL_ERR_UNSUPPORTED;
+	enter(ch);
+	assert(s->current == UINT32_MAX);
+	status = nothing(ch);
+	if (s->grant == NULL || s->grant->credits == 0 || status != COLL_AGAIN || s->lent_count == ch->slots) {
+		leave(ch->link);
+		return status;
+	}
+	e.head = data_head(s, frame);
+	s->queued++;
+	cookie->status = COLL_OK;
+	cookie->pending = 1;
+	s->lent[(s->lent_first + s->lent_count++) % ch->slots] = cookie;
+	coll_tcp_tx(ch->link, &e, &gone);
+	if (gone) {
+		s->queued--;
+		s->lent_done++;
+	}
+	after_send(ch); /* an error reaches the caller by the cookie */
+	finish_lent(s);
+	leave(ch->link);
+	return COLL_OK;
+}
+
+/* ---- receiving --------------------------------------------------------------------------------- */
+
+static struct tcp_arrival *front(struct tcp_receiver *r)
+{
+	return &r->ring[r->first];
+}
+
+coll_status coll_tcp_view(void *channel, const void **p, struct coll_frame *frame)
+{
+	struct tcp_channel *ch = channel;
+	struct tcp_receiver *r = receiver_of(ch);
+	coll_status status = COLL_OK;
+
+	enter(ch);
+	if (r->count == 0) {
+		status = nothing(ch);
+	} else {
+		*p = ch->memory + front(r)->slot * ch->stride;
+		*frame = front(r)->frame;
+	}
+	leave(ch->link);
+	return status;
+}
+
+static void pop(struct tcp_receiver *r)
+{
+	r->base.spare[r->base.spare_count++] = front(r)->slot;
+	r->first = (r->first + 1) % r->base.slots;
+	r->count--;
+	coll_tcp_channel_owe(r);
+}
+
+coll_status coll_tcp_done(void *channel)
+{
+	struct tcp_channel *ch = channel;
+	struct tcp_receiver *r = receiver_of(ch);
+
+	enter(ch);
+	assert(r->count > 0);
+	pop(r);
+	leave(ch->link);
+	return COLL_OK;
+}
+
+/* A frame of this channel is half read: go on in the caller's memory. */
+static void redirect(struct tcp_receiver *r, char *ptr)
+{
+	struct tcp_link *l = r->base.link;
+	const char *slot = r->base.memory + l->into_slot * r->base.stride;
+	const size_t have = (size_t)(l->into_ptr - slot);
+
+	memcpy(ptr, slot, have);
+	l->into_ptr = ptr + have;
+	r->base.spare[r->base.spare_count++] = l->into_slot;
+	l->into_slot = UINT32_MAX;
+}
+
+static coll_status announce(struct tcp_receiver *r, char *ptr, const struct coll_frame *expect,
+                            struct coll_cookie *cookie)
+{
+	struct tcp_link *l = r->base.link;
+	const bool half = l->into == r;
+	const struct coll_frame coming = {l->into_head.sequence, l->into_head.signature, l->into_head.len_bytes};
+	coll_status status = COLL_OK;
+
+	if (r->into.cookie != NULL)
+		return COLL_AGAIN;
+	cookie->status = COLL_OK;
+	cookie->pending = 0;
+	if (r->count > 0) {
+		if (!coll_tcp_frame_equal(&front(r)->frame, expect)) {
+			cookie->status = COLL_ERR_MISMATCH;
+			return COLL_OK;
+		}
+		if (expect->len_bytes > 0)
+			memcpy(ptr, r->base.memory + front(r)->slot * r->base.stride, expect->len_bytes);
+		pop(r);
+		return COLL_OK;
+	}
+	status = nothing(&r->base);
+	if (status != COLL_AGAIN)
+		return status;
+	if (half && !coll_tcp_frame_equal(&coming, expect)) {
+		cookie->status = COLL_ERR_MISMATCH;
+		return COLL_OK;
+	}
+	cookie->pending = 1;
+	r->into = (struct tcp_into){ptr, *expect, cookie, false, COLL_OK};
+	if (half)
+		redirect(r, ptr);
+	return COLL_OK;
+}
+
+coll_status coll_tcp_recv_into(void *channel, void *ptr, const struct coll_memory *mem, const struct coll_frame *expect,
+                               struct coll_cookie *cookie)
+{
+	struct tcp_channel *ch = channel;
+	coll_status status;
+
+	if (mem != NULL && mem->kind != 0)
+		return COLL_ERR_UNSUPPORTED;
+	enter(ch);
+	status = announce(receiver_of(ch), ptr, expect, cookie);
+	leave(ch->link);
+	return status;
+}

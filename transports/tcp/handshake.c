@@ -1,0 +1,73 @@
+/*
+ * Handshake messages: made and checked here, carried by service.c. Both sides
+ * prove that they know the job's key by a keyed hash over the message and the
+ * other side's fresh nonce, so a recorded handshake is worth nothing. This keeps
+ * strangers and other jobs out; it does not encrypt and does not authenticate
+ * the frames that follow.
+ */
+#include "base/siphash.h"
+#include "tcp.h"
+
+struct sealed {
+	struct coll_tcp_hello m;
+	uint64_t other[2];
+};
+
+static uint64_t seal(const struct coll_tcp_hello *m, const uint64_t key[2], const uint64_t other[2])
+{
+	struct sealed s = {*m, {other[0], other[1]}};
+
+	s.m.mac = 0;
+	return coll_siphash24(key, &s, sizeof(s));
+}
+
+void coll_tcp_hello_seal(struct coll_tcp_hello *m, const uint64_t key[2], const uint64_t other[2])
+{
+	m->mac = seal(m, key, other);
+}
+
+void coll_tcp_hello_make(struct coll_tcp_hello *m, const struct tcp_inst *in, enum coll_tcp_hello_type type,
+                         const struct coll_process_id *to, const uint64_t nonce[2], const uint64_t other[2])
+{
+	*m = (struct coll_tcp_hello){
+	        .magic = COLL_TCP_MAGIC,
+	        .version = COLL_TCP_VERSION,
+	        .type = (uint8_t)type,
+	        .from = in->env.self,
+	        .to = *to,
+	        .nonce = {nonce[0], nonce[1]},
+	        .host = in->address.machine,
+	};
+	coll_tcp_hello_seal(m, in->env.job_key, other);
+}
+
+static bool same(const struct coll_process_id *a, const struct coll_process_id *b)
+{
+	return a->word[0] == b->word[0] && a->word[1] == b->word[1];
+}
+
+const char *coll_tcp_hello_check(const struct coll_tcp_hello *m, const struct tcp_inst *in,
+                                 enum coll_tcp_hello_type type, const struct coll_process_id *from,
+                                 const uint64_t other[2])
+{
+	if (m->magic != COLL_TCP_MAGIC)
+		return "it does not speak this protocol";
+	if (m->version != COLL_TCP_VERSION)
+		return "it speaks another version of the protocol";
+	if (m->type != type)
+		return "its messages are out of order";
+	if (m->mac != seal(m, in->env.job_key, other))
+		return "it does not know the key of this job";
+	if (!same(&m->to, &in->env.self))
+		return "it looks for another process";
+	if (from != NULL && !same(&m->from, from))
+		return "it is another process";
+	return NULL;
+}
+
+uint64_t coll_tcp_hello_seed(const uint64_t key[2], const uint64_t client[2], const uint64_t server[2])
+{
+	const uint64_t words[5] = {client[0], client[1], server[0], server[1], 0x73656564};
+
+	return coll_siphash24(key, words, sizeof(words));
+}

@@ -1,0 +1,268 @@
+/*
+ * The way in of a link: bytes become frames. Heads and small payloads come
+ * through a staging buffer, many per system call; a large payload is read
+ * straight into its slot or into user memory. Every frame read was granted, so
+ * reading never has to stop: no channel holds up another. Nothing from the peer
+ * is trusted: a head that fails any check ends the link as corrupt.
+ * Everything runs under link->lock.
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include "tcp.h"
+
+static void corrupt(struct tcp_link *l, const char *what)
+{
+	coll_tcp_link_fail(l, COLL_ERR_CORRUPT, "corrupt stream: %s", what);
+}
+
+/* ---- one DATA ----------------------------------------------------------- */
+
+static struct coll_frame frame_of(const struct coll_tcp_head *head)
+{
+	return (struct coll_frame){head->sequence, head->signature, head->len_bytes};
+}
+
+static void announce_done(struct tcp_receiver *r, coll_status status)
+{
+	r->into.status = status;
+	r->into.finished = true;
+}
+
+static uint32_t take_slot(struct tcp_receiver *r)
+{
+	assert(r->base.spare_count > 0);
+	return r->base.spare[--r->base.spare_count];
+}
+
+/* Where the payload goes: announced memory if the frame is the expected one. */
+static void aim(struct tcp_link *l, struct tcp_receiver *r)
+{
+	const struct coll_frame f = frame_of(&l->into_head);
+
+	l->into_slot = UINT32_MAX;
+	if (r->into.cookie != NULL && !r->into.finished && r->count == 0) {
+		if (coll_tcp_frame_equal(&f, &r->into.expect)) {
+			l->into_ptr = r->into.ptr;
+			return;
+		}
+		announce_done(r, COLL_ERR_MISMATCH);
+		coll_tcp_channel_event(&r->base);
+	}
+	l->into_slot = take_slot(r);
+	l->into_ptr = r->base.memory + l->into_slot * r->base.stride;
+}
+
+static void arrived(struct tcp_link *l)
+{
+	struct tcp_receiver *r = l->into;
+
+	l->into = NULL;
+	l->into_ptr = NULL;
+	if (r == NULL)
+		return; /* discarded */
+	l->data_in++;
+	if (l->into_slot == UINT32_MAX) {
+		announce_done(r, COLL_OK);
+		coll_tcp_channel_owe(r);
+	} else {
+		r->ring[(r->first + r->count++) % r->base.slots] =
+		        (struct tcp_arrival){l->into_slot, frame_of(&l->into_head)};
+	}
+	coll_tcp_channel_event(&r->base);
+}
+
+static const char *begin_data(struct tcp_link *l, const struct coll_tcp_head *head)
+{
+	struct tcp_receiver *r = head->channel < l->receivers_cap ? l->receivers[head->channel] : NULL;
+
+	if (r == NULL)
+		return "data for a channel that is not open";
+	if (head->len_bytes > r->base.slot_bytes)
+		return "a frame is larger than its slot";
+	if (head->index != r->index)
+		return "a frame of the channel is missing or doubled";
+	if (r->allowed == 0)
+		return "a frame without credit";
+	r->index++;
+	r->allowed--;
+	l->into = r->draining ? NULL : r;
+	l->into_head = *head;
+	l->into_left = head->len_bytes;
+	l->into_ptr = NULL;
+	l->large = head->len_bytes >= TCP_LARGE_BYTES;
+	if (l->into != NULL)
+		aim(l, r);
+	return NULL;
+}
+
+/* ---- heads ------------------------------------------------------------------ */
+
+static const char *control(struct tcp_link *l, const struct coll_tcp_head *head)
+{
+	switch (head->type) {
+	case COLL_TCP_CREDIT:
+	case COLL_TCP_NOP: return NULL;
+	case COLL_TCP_GRANT: return coll_tcp_channel_granted(l, head);
+	case COLL_TCP_CLOSE: return coll_tcp_channel_withdrawn(l, head->channel);
+	case COLL_TCP_CLOSED: return coll_tcp_channel_drained(l, head->channel);
+	case COLL_TCP_BYE: l->bye_seen = true; return NULL;
+	default: return "a frame of unknown type";
+	}
+}
+
+static const char *take_head(struct tcp_link *l, const struct coll_tcp_head *head)
+{
+	const char *wrong = NULL;
+
+	if (head->magic != COLL_TCP_HEAD_MAGIC || head->zero != 0)
+		return "a frame does not begin where it should";
+	if (head->check != coll_tcp_head_check(head, l->seed))
+		return "a frame head fails its check";
+	if (l->bye_seen)
+		return "a frame after the goodbye";
+	if (head->type != COLL_TCP_GRANT && head->credit_channel != COLL_TCP_NO_CHANNEL)
+		wrong = coll_tcp_channel_credited(l, head->credit_channel, head->credits);
+	if (wrong != NULL)
+		return wrong;
+	return head->type == COLL_TCP_DATA ? begin_data(l, head) : control(l, head);
+}
+
+/* ---- bytes ---------------------------------------------------------------------- */
+
+/* Give the payload under way what the stage has of it. */
+static void drain_stage(struct tcp_link *l)
+{
+	const uint32_t have = l->stage_end - l->stage_begin;
+	const uint32_t n = have < l->into_left ? have : l->into_left;
+
+	if (l->into_ptr != NULL) {
+		if (n > 0)
+			memcpy(l->into_ptr, l->stage + l->stage_begin, n);
+		l->into_ptr += n;
+	}
+	l->stage_begin += n;
+	l->into_left -= n;
+}
+
+/* Frames out of the stage; number of heads. */
+static int parse(struct tcp_link *l)
+{
+	int heads = 0;
+
+	while (l->state == LINK_UP && l->stage_end - l->stage_begin >= sizeof(struct coll_tcp_head)) {
+		struct coll_tcp_head head;
+		const char *wrong;
+
+		memcpy(&head, l->stage + l->stage_begin, sizeof(head));
+		l->stage_begin += sizeof(head);
+		heads++;
+		wrong = take_head(l, &head);
+		if (wrong != NULL) {
+			corrupt(l, wrong);
+			break;
+		}
+		if (head.type != COLL_TCP_DATA)
+			continue;
+		drain_stage(l);
+		if (l->into_left > 0)
+			break;
+		arrived(l);
+	}
+	if (l->stage_begin == l->stage_end)
+		l->stage_begin = l->stage_end = 0;
+	return heads;
+}
+
+/* What one read asks for: the rest of the payload under way, then the stage. */
+static int aim_read(struct tcp_link *l, struct iovec *iov, size_t *asked)
+{
+	const uint32_t have = l->stage_end - l->stage_begin;
+	uint32_t room;
+	int n = 0;
+
+	if (l->into_left > 0 && l->into_ptr == NULL) {
+		/* Discarding: through the stage, which is empty. */
+		room = l->into_left < TCP_STAGE_BYTES ? l->into_left : TCP_STAGE_BYTES;
+		iov[n++] = (struct iovec){l->stage, room};
+		*asked = room;
+		return n;
+	}
+	if (l->into_left > 0)
+		iov[n++] = (struct iovec){l->into_ptr, l->into_left};
+	if (l->stage_begin > 0) {
+		memmove(l->stage, l->stage + l->stage_begin, have);
+		l->stage_begin = 0;
+		l->stage_end = have;
+	}
+	/* Among large frames only the head is wanted: what is staged is copied twice. */
+	room = l->large && have < sizeof(struct coll_tcp_head) ? (uint32_t)sizeof(struct coll_tcp_head) - have
+	                                                       : TCP_STAGE_BYTES - have;
+	iov[n++] = (struct iovec){l->stage + have, room};
+	*asked = l->into_left + room;
+	return n;
+}
+
+/* n bytes have come. */
+static int took(struct tcp_link *l, size_t n)
+{
+	l->moved += n;
+	if (l->into_left > 0) {
+		const uint32_t direct = n < l->into_left ? (uint32_t)n : l->into_left;
+
+		l->into_left -= direct;
+		if (l->into_ptr != NULL)
+			l->into_ptr += direct;
+		n -= direct;
+		if (l->into_left > 0)
+			return 0;
+		arrived(l);
+	}
+	l->stage_end += (uint32_t)n;
+	return 1 + parse(l);
+}
+
+/* Nothing more will come; e is 0 at an orderly end of the stream. */
+static void end_of_stream(struct tcp_link *l, int e)
+{
+	if (l->bye_seen)
+		coll_tcp_link_ended(l);
+	else if (e != 0 || l->out_errno != 0)
+		coll_tcp_link_fail(l, COLL_ERR_PEER_DEAD, "%s", strerror(e != 0 ? e : l->out_errno));
+	else
+		coll_tcp_link_fail(l, COLL_ERR_PEER_DEAD, "connection closed without a goodbye");
+}
+
+int coll_tcp_rx(struct tcp_link *l, size_t budget)
+{
+	size_t total = 0;
+	int happened = 0;
+
+	while (l->state == LINK_UP && total < budget) {
+		struct iovec iov[2];
+		size_t asked;
+		const int pieces = aim_read(l, iov, &asked);
+		const ssize_t n = pieces == 1 ? recv(l->fd, iov[0].iov_base, iov[0].iov_len, MSG_DONTWAIT)
+		                              : readv(l->fd, iov, pieces);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+			/* Writing failed and nothing is left to read. */
+			if (l->out_errno == 0)
+				break;
+			errno = l->out_errno;
+		}
+		if (n <= 0) {
+			end_of_stream(l, n < 0 ? errno : 0);
+			return happened + 1;
+		}
+		total += (size_t)n;
+		happened += 1 + took(l, (size_t)n);
+		if ((size_t)n < asked && l->out_errno == 0)
+			break;
+	}
+	return happened;
+}

@@ -1,0 +1,464 @@
+/*
+ * The tcp transport: one socket per pair of processes, IPv4 and IPv6. This file
+ * has the table, the life of an instance, progress and sleeping; the rest is
+ * told in tcp.h and docs/design/tcp.md.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/sockios.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "tcp.h"
+#include "transports/registry.h"
+
+enum { RX_BUDGET = 1 << 20, FINI_MS = 90 };
+
+/* ---- open -------------------------------------------------------------- */
+
+/* "first-last"; the empty text is 0-0, any port. */
+static bool parse_range(const char *text, unsigned *first, unsigned *last)
+{
+	char end;
+
+	*first = *last = 0;
+	if (text[0] == '\0')
+		return true;
+	return sscanf(text, "%u-%u%c", first, last, &end) == 2 && *first > 0 && *first <= *last && *last <= 65535;
+}
+
+static int bind_port(int family, unsigned port)
+{
+	struct sockaddr_storage sa;
+	struct coll_tcp_candidate any = {.ip6 = family == AF_INET6, .port = (uint16_t)port};
+	const socklen_t len = coll_tcp_candidate_sockaddr(&any, &sa);
+	const int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	const int one = 1, zero = 0;
+
+	if (fd < 0)
+		return -1;
+	/* A range is reused soon; a port of the kernel's choice is free anyway. */
+	if (port != 0)
+		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	if ((family == AF_INET6 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof(zero)) != 0) ||
+	    bind(fd, (struct sockaddr *)&sa, len) != 0 || listen(fd, 4096) != 0) {
+		const int e = errno;
+
+		close(fd);
+		errno = e;
+		return -1;
+	}
+	return fd;
+}
+
+/* Processes of one host start at different places of the range. */
+static int bind_range(int family, unsigned first, unsigned last)
+{
+	const unsigned count = last - first + 1;
+	const unsigned start = (unsigned)getpid() % count;
+
+	for (unsigned i = 0; i < count; i++) {
+		const int fd = bind_port(family, first + (start + i) % count);
+
+		if (fd >= 0 || errno != EADDRINUSE)
+			return fd;
+	}
+	return -1;
+}
+
+static coll_status open_listener(struct tcp_inst *in, bool *ip6, uint16_t *port)
+{
+	const char *range = in->env.setting(in->env.ctx, "COLL_PORT_RANGE");
+	struct sockaddr_storage sa;
+	socklen_t len = sizeof(sa);
+	unsigned first, last;
+
+	if (!parse_range(range, &first, &last)) {
+		tcp_log(in, COLL_LOG_ERROR, "tcp: COLL_PORT_RANGE=%s is not first-last", range);
+		return COLL_ERR_CONFIG;
+	}
+	*ip6 = true;
+	in->listen_fd = bind_range(AF_INET6, first, last); /* takes IPv4 too */
+	if (in->listen_fd < 0 && errno != EADDRINUSE) {
+		*ip6 = false;
+		in->listen_fd = bind_range(AF_INET, first, last);
+	}
+	if (in->listen_fd < 0 || getsockname(in->listen_fd, (struct sockaddr *)&sa, &len) != 0) {
+		tcp_log(in, COLL_LOG_ERROR, "tcp: no port to listen on%s%s: %s", range[0] ? " in COLL_PORT_RANGE=" : "",
+		        range, strerror(errno));
+		return COLL_ERR_SYSTEM;
+	}
+	*port = ntohs(*ip6 ? ((struct sockaddr_in6 *)&sa)->sin6_port : ((struct sockaddr_in *)&sa)->sin_port);
+	return COLL_OK;
+}
+
+static coll_status find_address(struct tcp_inst *in, bool ip6, uint16_t port)
+{
+	const char *interfaces = in->env.setting(in->env.ctx, "COLL_INTERFACE");
+	char why[160] = "";
+	coll_status status;
+
+	in->address.id = in->env.self;
+	status = coll_tcp_address_local(&in->address, interfaces, ip6, why, sizeof(why));
+	if (status != COLL_OK)
+		tcp_log(in, COLL_LOG_ERROR, "tcp: %s", why);
+	for (unsigned i = 0; i < in->address.count; i++)
+		in->address.candidate[i].port = port;
+	return status;
+}
+
+static bool add_tag(int epoll, int fd, uint64_t tag)
+{
+	struct epoll_event e = {.events = EPOLLIN, .data.u64 = tag};
+
+	return epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &e) == 0;
+}
+
+static coll_status open_descriptors(struct tcp_inst *in)
+{
+	in->data_epoll = epoll_create1(EPOLL_CLOEXEC);
+	in->service_epoll = epoll_create1(EPOLL_CLOEXEC);
+	in->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+	in->kick_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	in->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	if (in->data_epoll < 0 || in->service_epoll < 0 || in->timer_fd < 0 || in->kick_fd < 0 || in->reserve_fd < 0 ||
+	    !add_tag(in->service_epoll, in->listen_fd, tcp_tag(TAG_LISTEN, 0, 0)) ||
+	    !add_tag(in->service_epoll, in->kick_fd, tcp_tag(TAG_KICK, 0, 0)) ||
+	    !add_tag(in->service_epoll, in->timer_fd, tcp_tag(TAG_TIMER, 0, 0))) {
+		tcp_log(in, COLL_LOG_ERROR, "tcp: cannot open an instance: %s", strerror(errno));
+		return COLL_ERR_SYSTEM;
+	}
+	return COLL_OK;
+}
+
+static void read_settings(struct tcp_inst *in)
+{
+	const int timeout_ms = atoi(in->env.setting(in->env.ctx, "COLL_TIMEOUT_MS"));
+
+	in->timeout_ns = (timeout_ms > 0 ? (uint64_t)timeout_ms : 30000) * 1000000;
+	snprintf(in->congestion, sizeof(in->congestion), "%s", in->env.setting(in->env.ctx, "COLL_TCP_CONGESTION"));
+}
+
+static void tcp_fini(void *inst);
+
+static coll_status tcp_open(const struct coll_transport_env *env, void **inst)
+{
+	struct tcp_inst *in = calloc(1, sizeof(*in));
+	coll_status status;
+	uint16_t port = 0;
+	bool ip6 = false;
+
+	if (in == NULL)
+		return COLL_ERR_MEMORY;
+	in->env = *env;
+	in->listen_fd = in->data_epoll = in->service_epoll = in->timer_fd = in->kick_fd = in->reserve_fd = -1;
+	pthread_mutex_init(&in->lock, NULL);
+	pthread_mutex_init(&in->service_lock, NULL);
+	in->pending = calloc(TCP_PENDING_MAX, sizeof(*in->pending));
+	status = in->pending != NULL ? COLL_OK : COLL_ERR_MEMORY;
+	for (int i = 0; in->pending != NULL && i < TCP_PENDING_MAX; i++)
+		in->pending[i].fd = -1;
+	if (status == COLL_OK) {
+		read_settings(in);
+		status = open_listener(in, &ip6, &port);
+	}
+	if (status == COLL_OK)
+		status = find_address(in, ip6, port);
+	if (status == COLL_OK)
+		status = open_descriptors(in);
+	if (status != COLL_OK) {
+		tcp_fini(in);
+		return status;
+	}
+	*inst = in;
+	return COLL_OK;
+}
+
+/* ---- close, fini --------------------------------------------------------- */
+
+static void tcp_close(void *inst)
+{
+	struct tcp_inst *in = inst;
+	const uint64_t one = 1;
+
+	atomic_store(&in->closed, true);
+	coll_tcp_kick(in);
+	if (in->env.wake_fd >= 0 && write(in->env.wake_fd, &one, sizeof(one)) < 0)
+		return; /* full: readable already */
+}
+
+/* Whether a closed link still owes the peer bytes. */
+static bool owes(struct tcp_link *l)
+{
+	int unsent = 0;
+	bool more;
+
+	pthread_mutex_lock(&l->lock);
+	coll_tcp_tx_flush(l);
+	coll_tcp_rx(l, RX_BUDGET);
+	more = l->state == LINK_UP && (l->queue_count > 0 || (ioctl(l->fd, SIOCOUTQ, &unsent) == 0 && unsent > 0));
+	pthread_mutex_unlock(&l->lock);
+	return more;
+}
+
+/* A peer that lives takes what was posted before the end, within FINI_MS. */
+static void flush_all(struct tcp_inst *in)
+{
+	const uint64_t until = coll_clock_ns() + FINI_MS * UINT64_C(1000000);
+	bool more = true;
+
+	while (more && coll_clock_ns() < until) {
+		more = false;
+		for (uint32_t i = 0; i < in->link_count; i++)
+			more |= owes(in->links[i]);
+		if (more)
+			poll(NULL, 0, 1);
+	}
+}
+
+static void close_fd(int fd)
+{
+	if (fd >= 0)
+		close(fd);
+}
+
+static void tcp_fini(void *inst)
+{
+	struct tcp_inst *in = inst;
+
+	if (in == NULL)
+		return;
+	flush_all(in);
+	for (uint32_t i = 0; i < in->link_count; i++) {
+		close_fd(in->links[i]->attempt.fd);
+		coll_tcp_link_free(in->links[i]);
+		pthread_mutex_destroy(&in->links[i]->lock);
+		free(in->links[i]);
+	}
+	for (int i = 0; in->pending != NULL && i < TCP_PENDING_MAX; i++)
+		close_fd(in->pending[i].fd);
+	close_fd(in->listen_fd);
+	close_fd(in->data_epoll);
+	close_fd(in->service_epoll);
+	close_fd(in->timer_fd);
+	close_fd(in->kick_fd);
+	close_fd(in->reserve_fd);
+	pthread_mutex_destroy(&in->lock);
+	pthread_mutex_destroy(&in->service_lock);
+	free(in->pending);
+	free(in->links);
+	free(in->up);
+	free(in);
+}
+
+/* ---- facts ------------------------------------------------------------------ */
+
+/* Loopback on a machine of 2026; every rank must say the same. */
+static void tcp_caps(void *inst, struct coll_transport_caps *caps)
+{
+	*caps = (struct coll_transport_caps){
+	        .latency_ns = 4000,
+	        .overhead_ns = 1500,
+	        .bytes_per_ns = 2.5,
+	        .depth = 4,
+	        .slot_bytes_max = 1 << 20,
+	        .post_ref = true,
+	        .recv_into = true,
+	        .cross_host = true,
+	};
+}
+
+static coll_status tcp_address(void *inst, void *buf, size_t cap, size_t *len_bytes)
+{
+	struct tcp_inst *in = inst;
+
+	return coll_tcp_address_encode(&in->address, buf, cap, len_bytes);
+}
+
+static bool tcp_reachable(void *inst, const void *address, size_t len_bytes, char *why, size_t why_bytes)
+{
+	struct tcp_inst *in = inst;
+	struct coll_tcp_address peer;
+
+	if (!coll_tcp_address_decode(&peer, address, len_bytes)) {
+		snprintf(why, why_bytes, "the peer has no tcp address");
+		return false;
+	}
+	return coll_tcp_address_reachable(&in->address, &peer, why, why_bytes);
+}
+
+/* ---- progress ------------------------------------------------------------------ */
+
+/* Everything one link has to do; l->lock held, which is released. */
+static int advance(struct tcp_link *l, bool readable)
+{
+	int happened = coll_tcp_channel_attend(l);
+
+	happened += coll_tcp_tx_credits(l);
+	if (l->queue_count > 0)
+		happened += coll_tcp_tx_flush(l);
+	if (readable)
+		happened += coll_tcp_rx(l, RX_BUDGET);
+	coll_tcp_link_work(l);
+	pthread_mutex_unlock(&l->lock);
+	return happened;
+}
+
+/* With one or two links a read that finds nothing is cheaper than asking epoll. */
+static int progress_few(struct tcp_link *const *few, uint32_t count)
+{
+	int happened = 0;
+
+	for (uint32_t i = 0; i < count; i++)
+		if (pthread_mutex_trylock(&few[i]->lock) == 0)
+			happened += advance(few[i], true);
+	return happened;
+}
+
+static struct tcp_link *up_at(struct tcp_inst *in, uint32_t i)
+{
+	struct tcp_link *l;
+
+	pthread_mutex_lock(&in->lock);
+	l = i < in->up_count ? in->up[i] : NULL;
+	pthread_mutex_unlock(&in->lock);
+	return l;
+}
+
+static int progress_many(struct tcp_inst *in)
+{
+	struct epoll_event ev[TCP_EVENTS];
+	struct tcp_link *l;
+	int happened = 0;
+
+	if (atomic_load_explicit(&in->working, memory_order_relaxed) > 0)
+		for (uint32_t i = 0; (l = up_at(in, i)) != NULL; i++)
+			if (pthread_mutex_trylock(&l->lock) == 0)
+				happened += advance(l, false);
+	const int n = epoll_wait(in->data_epoll, ev, TCP_EVENTS, 0);
+
+	for (int i = 0; i < n; i++) {
+		l = coll_tcp_link_lock(in, ev[i].data.u64);
+		if (l != NULL)
+			happened += advance(l, true);
+	}
+	return happened;
+}
+
+static int tcp_progress(void *inst)
+{
+	struct tcp_inst *in = inst;
+	struct tcp_link *few[TCP_DIRECT_LINKS];
+	uint32_t count;
+	int happened = 0;
+
+	atomic_fetch_add_explicit(&in->progress_calls, 1, memory_order_relaxed);
+	pthread_mutex_lock(&in->lock);
+	count = in->up_count;
+	for (uint32_t i = 0; i < count && i < TCP_DIRECT_LINKS; i++)
+		few[i] = in->up[i];
+	pthread_mutex_unlock(&in->lock);
+	if (count > TCP_DIRECT_LINKS)
+		happened += progress_many(in);
+	else
+		happened += progress_few(few, count);
+	/* Connections are made here too, so that no service thread is needed for it. */
+	if (atomic_load_explicit(&in->connecting, memory_order_relaxed) > 0)
+		happened += coll_tcp_service_try(in);
+	coll_tcp_link_notify(in);
+	return happened;
+}
+
+/* ---- sleeping -------------------------------------------------------------------- */
+
+/* Something another thread left for this one, or that this one must not leave. */
+static bool unfinished(struct tcp_inst *in)
+{
+	const void *self = coll_tcp_self();
+	struct tcp_link *l;
+	bool found = false;
+
+	if (atomic_load(&in->working) == 0)
+		return false;
+	for (uint32_t i = 0; !found && (l = up_at(in, i)) != NULL; i++) {
+		pthread_mutex_lock(&l->lock);
+		for (struct tcp_channel *ch = l->attention; ch != NULL; ch = ch->attention_next)
+			found |= ch->owner == self;
+		coll_tcp_tx_credits(l);
+		if (l->state == LINK_UP && l->queue_count > 0 && !l->want_out)
+			coll_tcp_tx_want(l, true);
+		coll_tcp_link_work(l);
+		pthread_mutex_unlock(&l->lock);
+	}
+	return found;
+}
+
+static void tcp_disarm(void *inst)
+{
+	struct tcp_inst *in = inst;
+	uint32_t n = atomic_load(&in->armed);
+
+	while (n > 0 && !atomic_compare_exchange_weak(&in->armed, &n, n - 1))
+		;
+}
+
+static coll_status tcp_arm(void *inst)
+{
+	struct tcp_inst *in = inst;
+	struct epoll_event ev;
+
+	/* Raised before looking: what arrives from here on wakes. */
+	atomic_fetch_add(&in->armed, 1);
+	if (atomic_load(&in->closed) || unfinished(in) || epoll_wait(in->data_epoll, &ev, 1, 0) > 0) {
+		tcp_disarm(in);
+		return COLL_AGAIN;
+	}
+	return COLL_OK;
+}
+
+static int tcp_poll_fd(void *inst)
+{
+	return ((struct tcp_inst *)inst)->data_epoll;
+}
+
+static int tcp_service_fd(void *inst)
+{
+	return ((struct tcp_inst *)inst)->service_epoll;
+}
+
+const struct coll_transport coll_transport_tcp = {
+        .size = sizeof(struct coll_transport),
+        .name = "tcp",
+        .open = tcp_open,
+        .close = tcp_close,
+        .fini = tcp_fini,
+        .caps = tcp_caps,
+        .address = tcp_address,
+        .reachable = tcp_reachable,
+        .link_open = coll_tcp_link_open,
+        .link_close = coll_tcp_link_close,
+        .link_status = coll_tcp_link_status,
+        .channel_open = coll_tcp_channel_open,
+        .channel_close = coll_tcp_channel_close,
+        .slot = coll_tcp_slot,
+        .post = coll_tcp_post,
+        .post_ref = coll_tcp_post_ref,
+        .view = coll_tcp_view,
+        .done = coll_tcp_done,
+        .recv_into = coll_tcp_recv_into,
+        .progress = tcp_progress,
+        .arm = tcp_arm,
+        .disarm = tcp_disarm,
+        .poll_fd = tcp_poll_fd,
+        .service_fd = tcp_service_fd,
+        .service = coll_tcp_service,
+};

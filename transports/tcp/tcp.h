@@ -1,0 +1,427 @@
+/*
+ * The inside of the tcp transport: its objects and which lock guards what.
+ *
+ *   service_lock  pending handshakes, connection attempts, the timer. Held by
+ *                 service() (and progress() while something connects); long
+ *                 (microseconds each for a bounded number of strangers).
+ *   lock          the table of links and the list of those that are up. Short.
+ *   link->lock    socket, queue, channels of one link. Held over one system call.
+ *
+ * Taken in this order, never backwards; none is held while env->link_down runs.
+ * Links are never freed before fini: a stale event finds a link whose
+ * generation has moved on.
+ */
+#ifndef COLL_TRANSPORTS_TCP_TCP_H
+#define COLL_TRANSPORTS_TCP_TCP_H
+
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "coll/transport.h"
+#include "wire.h"
+
+enum {
+	TCP_PENDING_MAX = 256,       /* strangers in the door at once */
+	TCP_ACCEPTS_PER_CALL = 64,   /* bound of one service() */
+	TCP_PENDING_MS = 5000,       /* a handshake not finished by then is dropped */
+	TCP_CONNECT_MS = 1900,       /* one candidate, the only one */
+	TCP_CONNECT_FIRST_MS = 600,  /* one of several, first round */
+	TCP_RETRY_MS = 30,           /* pause after BUSY, or after the peer dropped a handshake */
+	TCP_TICK_PENDING_MS = 100,   /* timer while something has a deadline */
+	TCP_TICK_REMOTE_MS = 350,    /* timer while a link leaves this machine */
+	TCP_SILENT_TICKS = 3,        /* ticks with data in flight and no acknowledgement: unreachable */
+	TCP_TICK_FLUSH_MS = 5,       /* timer while bytes are queued and nobody may be in a call */
+	TCP_CANDIDATES_MAX = 10,     /* addresses one process announces */
+	TCP_CHANNELS_MAX = 1 << 16,  /* per link and direction */
+	TCP_STAGE_BYTES = 16 * 1024, /* heads and small payloads are read through this */
+	TCP_LARGE_BYTES = 4 * 1024,  /* payloads above are not worth staging */
+	TCP_DIRECT_LINKS = 2,        /* up to so many links are read without asking epoll */
+	TCP_EVENTS = 32,
+};
+
+/* ---- addresses (address.c) -------------------------------------------- */
+
+struct coll_tcp_candidate {
+	uint8_t ip6; /* 0: the first four bytes of ip are IPv4 */
+	uint8_t loopback;
+	uint16_t port;
+	uint8_t ip[16];
+};
+
+struct coll_tcp_address {
+	uint64_t machine;    /* boot id */
+	uint64_t name_space; /* boot id and network namespace: loopback is common */
+	struct coll_process_id id;
+	unsigned count;
+	struct coll_tcp_candidate candidate[TCP_CANDIDATES_MAX];
+};
+
+/* The addresses of this process that the setting allows ("eth0,eth1", "^docker0",
+ * ""). why: one line on failure. */
+coll_status coll_tcp_address_local(struct coll_tcp_address *a, const char *interfaces, bool ip6, char *why,
+                                   size_t why_bytes);
+/* As many candidates as fit in cap; ARGUMENT when none does. */
+coll_status coll_tcp_address_encode(const struct coll_tcp_address *a, void *buf, size_t cap, size_t *len_bytes);
+bool coll_tcp_address_decode(struct coll_tcp_address *a, const void *buf, size_t len_bytes);
+/* Symmetric in a and b. */
+bool coll_tcp_address_reachable(const struct coll_tcp_address *a, const struct coll_tcp_address *b, char *why,
+                                size_t why_bytes);
+/* Reduce peer to the candidates worth trying from self, best first. */
+void coll_tcp_address_order(const struct coll_tcp_address *self, struct coll_tcp_address *peer);
+socklen_t coll_tcp_candidate_sockaddr(const struct coll_tcp_candidate *c, struct sockaddr_storage *sa);
+const char *coll_tcp_candidate_text(const struct coll_tcp_candidate *c, char *buf, size_t cap);
+
+/* ---- objects ------------------------------------------------------------ */
+
+struct tcp_link;
+struct tcp_inst;
+
+/* What senders and receivers share; the handle of channel_open points here. */
+struct tcp_channel {
+	struct tcp_link *link;
+	enum coll_direction dir;
+	struct coll_channel_key key;
+	size_t slot_bytes;
+	size_t stride;
+	uint32_t slots;
+	char *memory;
+	uint32_t *spare; /* stack of free slots: the one used last is warm */
+	uint32_t spare_count;
+	coll_status status; /* sticky, of this channel alone */
+	/* Cookies are completed only by the thread that used the channel last. What
+	 * another thread finished waits in link->attention. */
+	const void *owner;
+	bool attention;
+	struct tcp_channel *attention_next;
+};
+
+/* The sender's view of a receiving end that the peer has opened. */
+struct tcp_grant {
+	struct coll_channel_key key;
+	uint32_t id; /* the peer's index */
+	uint32_t slots;
+	size_t slot_bytes;
+	uint32_t credits;
+	uint32_t index; /* of the next DATA */
+	struct tcp_sender *sender;
+};
+
+struct tcp_sender {
+	struct tcp_channel base;
+	struct tcp_grant *grant;
+	uint32_t current;          /* slot handed out by slot(), or UINT32_MAX */
+	uint32_t queued;           /* entries of this channel in link->queue */
+	bool closed;               /* free when queued is 0 */
+	struct coll_cookie **lent; /* ring of slots cookies, oldest first */
+	uint32_t lent_first, lent_count;
+	uint32_t lent_done; /* how many of them the kernel has taken */
+	struct tcp_sender *next, **prev;
+};
+
+struct tcp_arrival {
+	uint32_t slot;
+	struct coll_frame frame;
+};
+
+struct tcp_into {
+	char *ptr;
+	struct coll_frame expect;
+	struct coll_cookie *cookie; /* NULL: nothing announced */
+	bool finished;
+	coll_status status;
+};
+
+struct tcp_receiver {
+	struct tcp_channel base;
+	uint32_t id;
+	struct tcp_arrival *ring;
+	uint32_t first, count;
+	uint32_t allowed; /* frames the sender may still send */
+	uint32_t index;   /* expected of the next DATA */
+	uint32_t owed;    /* slots emptied and not told yet */
+	uint32_t due_at;  /* tell when so many are owed */
+	struct tcp_receiver *owing_next;
+	struct tcp_into into;
+	bool draining; /* closed here, CLOSED not yet seen: discard */
+};
+
+/* One thing to send. */
+struct tcp_entry {
+	struct coll_tcp_head head;
+	const char *payload;
+	uint32_t len_bytes;
+	uint32_t slot;             /* UINT32_MAX: none */
+	struct tcp_sender *sender; /* NULL: control */
+	bool lent;                 /* payload is user memory, a cookie waits */
+	void *owned;               /* to be freed when sent */
+};
+
+/* One connection being made: ours (in a link) or a stranger's (in pending). */
+struct tcp_handshake {
+	int fd;
+	uint32_t generation;
+	enum { HANDSHAKE_IDLE, HANDSHAKE_CONNECTING, HANDSHAKE_HELLO, HANDSHAKE_CHALLENGE, HANDSHAKE_PROOF } stage;
+	uint64_t started_ns;
+	uint64_t deadline_ns;
+	uint64_t nonce[2];
+	struct coll_tcp_hello peer; /* its first message, once complete */
+	struct coll_tcp_hello in;
+	size_t got;
+};
+
+enum tcp_state {
+	LINK_FREE,
+	LINK_CONNECTING,
+	LINK_UP,
+	LINK_ENDED, /* the peer said BYE and closed */
+	LINK_DOWN,
+};
+
+struct tcp_link {
+	struct tcp_inst *inst;
+	uint32_t slot; /* index in inst->links */
+	_Atomic uint32_t generation;
+	pthread_mutex_t lock;
+	enum tcp_state state;
+	_Atomic int status; /* coll_status for outsiders */
+	struct coll_process_id peer;
+	uint32_t opens; /* handles out: link_open minus link_close */
+	bool lingering; /* closed by us: flush, then wait for the peer's end */
+	bool bye_seen;
+	bool near;   /* same network namespace: the kernel itself tells of deaths */
+	bool notice; /* link_down is owed */
+	bool work;   /* counted in inst->working */
+	coll_status why;
+	char cause[160];
+
+	int fd;
+	uint64_t seed;
+	bool want_out; /* EPOLLOUT is asked for on the data epoll */
+	bool read_off; /* end of stream seen: not in the data epoll */
+
+	/* out */
+	struct tcp_entry *queue; /* ring, power of two */
+	uint32_t queue_cap, queue_first, queue_count;
+	uint32_t queue_need; /* entries that channels can fill */
+	size_t sent;         /* bytes of the first entry already taken */
+	bool shut;           /* our end of the stream is announced */
+	int out_errno;
+	struct tcp_sender *senders;
+	struct tcp_grant **grants; /* by the peer's id */
+	uint32_t grants_cap;
+
+	/* in */
+	char *stage;
+	uint32_t stage_begin, stage_end;
+	struct tcp_receiver *into; /* DATA being received, NULL: discard */
+	char *into_ptr;
+	struct coll_tcp_head into_head;
+	uint32_t into_slot; /* UINT32_MAX: user memory */
+	uint32_t into_left;
+	bool large;
+	struct tcp_receiver **receivers; /* by id */
+	uint32_t receivers_cap;
+	struct tcp_receiver *owing; /* those with owed > 0 */
+	uint32_t due;               /* how many of them have owed >= due_at */
+	struct tcp_channel *attention;
+
+	/* liveness, service_lock */
+	uint32_t silent_ticks;
+	uint64_t moved; /* bytes in and out, link->lock */
+	uint64_t moved_at_tick;
+
+	/* connecting, service_lock */
+	struct tcp_handshake attempt;
+	struct coll_tcp_address target;
+	unsigned target_next;
+	unsigned round;
+	uint64_t deadline_ns;
+	uint64_t retry_ns;
+	bool retry_any; /* a candidate of this round may do better later */
+	bool late_any;  /* one did not answer in time */
+	char last_error[128];
+
+	/* counters for tests and reports, link->lock */
+	uint64_t data_out, data_in, credit_out;
+};
+
+struct tcp_inst {
+	struct coll_transport_env env;
+	struct coll_tcp_address address;
+	char congestion[32];
+	uint64_t timeout_ns;
+	_Atomic bool closed;
+	bool lock_made, service_lock_made;
+
+	int listen_fd;
+	int data_epoll;
+	int service_epoll;
+	int timer_fd;
+	int kick_fd;
+	int reserve_fd; /* given up to refuse a connection when descriptors are out */
+
+	pthread_mutex_t lock;
+	struct tcp_link **links;
+	uint32_t link_count, link_cap;
+	struct tcp_link **up; /* for progress */
+	uint32_t up_count;
+
+	pthread_mutex_t service_lock;
+	struct tcp_handshake *pending;
+	uint32_t pending_count;
+	bool accept_off;
+	uint32_t tick_ms; /* 0: timer is off */
+	uint32_t remote_count;
+	uint64_t liveness_ns; /* when it was looked at last */
+	uint64_t progress_at_tick;
+
+	_Atomic uint32_t connecting; /* links in LINK_CONNECTING */
+	_Atomic uint32_t notices;    /* raised with every notice */
+	_Atomic uint32_t stale;      /* raised when a link ends or is closed */
+	_Atomic uint32_t working;    /* links with work set */
+	_Atomic uint32_t armed;
+	_Atomic uint64_t progress_calls;
+	_Atomic bool flush_timer; /* the timer runs at TCP_TICK_FLUSH_MS */
+	_Atomic uint64_t refused; /* strangers turned away */
+};
+
+/* ---- tags of epoll events ------------------------------------------------ */
+
+enum { TAG_LISTEN = 1, TAG_KICK, TAG_TIMER, TAG_PENDING, TAG_ATTEMPT, TAG_LINK };
+
+static inline uint64_t tcp_tag(unsigned kind, uint32_t generation, uint32_t index)
+{
+	return (uint64_t)kind << 60 | (uint64_t)(generation & 0xfffffff) << 32 | index;
+}
+
+static inline uint64_t tcp_link_tag(const struct tcp_link *l)
+{
+	return tcp_tag(TAG_LINK, atomic_load_explicit(&l->generation, memory_order_relaxed), l->slot);
+}
+
+/* A value that differs between threads that live at the same time. */
+static inline const void *coll_tcp_self(void)
+{
+	return (const void *)(uintptr_t)pthread_self();
+}
+
+#define tcp_log(in, level, ...) ((in)->env.log((in)->env.ctx, (level), __VA_ARGS__))
+
+/* ---- handshake.c: messages, no sockets ---------------------------------- */
+
+/* A message of type from self to peer; other is the other side's nonce (zeros
+ * when not known yet). */
+void coll_tcp_hello_make(struct coll_tcp_hello *m, const struct tcp_inst *in, enum coll_tcp_hello_type type,
+                         const struct coll_process_id *to, const uint64_t nonce[2], const uint64_t other[2]);
+void coll_tcp_hello_seal(struct coll_tcp_hello *m, const uint64_t key[2], const uint64_t other[2]);
+/* NULL when good, else what is wrong with it. from may be NULL: anybody. */
+const char *coll_tcp_hello_check(const struct coll_tcp_hello *m, const struct tcp_inst *in,
+                                 enum coll_tcp_hello_type type, const struct coll_process_id *from,
+                                 const uint64_t other[2]);
+/* Seed of the head checks of a link. */
+uint64_t coll_tcp_hello_seed(const uint64_t key[2], const uint64_t client[2], const uint64_t server[2]);
+
+/* ---- link.c: the life of a link ------------------------------------------- */
+
+coll_status coll_tcp_link_open(void *inst, const struct coll_process_id *peer, const void *address, size_t len_bytes,
+                               void **link);
+void coll_tcp_link_close(void *link);
+coll_status coll_tcp_link_status(void *link);
+
+/* A link to peer that is neither broken nor closed, or NULL. inst->lock held. */
+struct tcp_link *coll_tcp_link_find(struct tcp_inst *in, const struct coll_process_id *peer);
+/* A fresh one in LINK_CONNECTING; NULL: no memory. inst->lock held. */
+struct tcp_link *coll_tcp_link_new(struct tcp_inst *in, const struct coll_process_id *peer);
+/* The connection is made and proven. Takes fd whatever the result. All three
+ * locks held. */
+coll_status coll_tcp_link_up(struct tcp_link *l, int fd, uint64_t seed, bool same_machine);
+/* Mark broken, fail cookies, close the socket. link->lock held. */
+void coll_tcp_link_fail(struct tcp_link *l, coll_status why, const char *format, ...)
+        __attribute__((format(printf, 3, 4)));
+/* The peer said BYE and closed. link->lock held. */
+void coll_tcp_link_ended(struct tcp_link *l);
+/* Deliver link_down for links that broke. No lock held. */
+void coll_tcp_link_notify(struct tcp_inst *in);
+/* Forget links that are over. service_lock held. */
+void coll_tcp_link_compact(struct tcp_inst *in);
+/* Note whether l has something to do that no event announces. link->lock held;
+ * called before it is released by whoever may have changed that. */
+void coll_tcp_link_work(struct tcp_link *l);
+/* The link of an event, locked; NULL when it is gone. */
+struct tcp_link *coll_tcp_link_lock(struct tcp_inst *in, uint64_t tag);
+void coll_tcp_link_free(struct tcp_link *l);
+void coll_tcp_kick(struct tcp_inst *in);
+
+/* ---- tx.c: the way out. link->lock held. ------------------------------------ */
+
+/* Send or queue; the entry is copied. Completion of what went out at once is
+ * left to the caller (*gone). */
+void coll_tcp_tx(struct tcp_link *l, const struct tcp_entry *e, bool *gone);
+/* A head without payload. */
+void coll_tcp_tx_control(struct tcp_link *l, struct coll_tcp_head *head);
+/* Room in the queue for so many entries. */
+coll_status coll_tcp_tx_reserve(struct tcp_link *l, uint32_t entries);
+/* Push what is queued; true if bytes moved. */
+bool coll_tcp_tx_flush(struct tcp_link *l);
+/* Whether a sleeper on poll_fd is woken when the socket takes bytes again. */
+void coll_tcp_tx_want(struct tcp_link *l, bool want);
+/* Tell the peer about emptied slots that are due. */
+bool coll_tcp_tx_credits(struct tcp_link *l);
+/* Fill the piggybacked credits and the check value. */
+void coll_tcp_tx_seal(struct tcp_link *l, struct coll_tcp_head *head);
+
+/* ---- rx.c: the way in. link->lock held. -------------------------------------- */
+
+/* Read what is there, at most about budget bytes; number of things that happened. */
+int coll_tcp_rx(struct tcp_link *l, size_t budget);
+
+/* ---- channel.c ------------------------------------------------------------------ */
+
+coll_status coll_tcp_channel_open(void *link, const struct coll_channel_key *key, enum coll_direction dir,
+                                  size_t slot_bytes, uint32_t slots, void **channel);
+void coll_tcp_channel_close(void *channel);
+coll_status coll_tcp_slot(void *channel, size_t len_bytes, void **p);
+coll_status coll_tcp_post(void *channel, const struct coll_frame *frame);
+coll_status coll_tcp_post_ref(void *channel, const void *ptr, const struct coll_memory *mem,
+                              const struct coll_frame *frame, struct coll_cookie *cookie);
+coll_status coll_tcp_view(void *channel, const void **p, struct coll_frame *frame);
+coll_status coll_tcp_done(void *channel);
+coll_status coll_tcp_recv_into(void *channel, void *ptr, const struct coll_memory *mem, const struct coll_frame *expect,
+                               struct coll_cookie *cookie);
+
+/* All with link->lock held. */
+/* Something happened on ch: complete its cookies if this thread owns it, else
+ * leave it for the owner and wake it. */
+void coll_tcp_channel_event(struct tcp_channel *ch);
+/* Serve the channels of this thread that others left; true if there were any. */
+bool coll_tcp_channel_attend(struct tcp_link *l);
+/* The kernel has taken entry e (or it is dropped). */
+void coll_tcp_channel_sent(struct tcp_link *l, struct tcp_entry *e);
+void coll_tcp_channel_free_sender(struct tcp_sender *s);
+void coll_tcp_channel_free_receiver(struct tcp_receiver *r);
+/* A slot has been emptied: credit is owed. */
+void coll_tcp_channel_owe(struct tcp_receiver *r);
+/* One receiver that owes, those that are due first (only those with due_only),
+ * with its count, which is then no longer owed; false if none. */
+bool coll_tcp_channel_take_credit(struct tcp_link *l, bool due_only, uint32_t *id, uint32_t *count);
+/* Messages of the peer; NULL when fine, else what is wrong. */
+const char *coll_tcp_channel_granted(struct tcp_link *l, const struct coll_tcp_head *head);
+const char *coll_tcp_channel_credited(struct tcp_link *l, uint32_t id, uint32_t count);
+const char *coll_tcp_channel_withdrawn(struct tcp_link *l, uint32_t id);
+const char *coll_tcp_channel_drained(struct tcp_link *l, uint32_t id);
+bool coll_tcp_frame_equal(const struct coll_frame *a, const struct coll_frame *b);
+
+/* ---- service.c: the door ------------------------------------------------------------- */
+
+coll_status coll_tcp_service_start(struct tcp_inst *in);
+void coll_tcp_service(void *inst);
+/* The same if nobody is inside; true if anything was served. */
+bool coll_tcp_service_try(struct tcp_inst *in);
+/* Make sure the timer ticks soon: bytes stay queued. Any lock held. */
+void coll_tcp_service_flush_soon(struct tcp_inst *in);
+
+#endif

@@ -1,0 +1,87 @@
+/*
+ * What goes over a TCP link, byte for byte. Both structs are written as they lie
+ * in memory on a little-endian machine; a machine of the other order is refused
+ * by the magic number. The layout is explained in docs/design/tcp.md.
+ *
+ * First the handshake (HELLO, CHALLENGE, PROOF, VERDICT, one struct
+ * coll_tcp_hello each), then frames: a head, and for DATA its payload.
+ */
+#ifndef COLL_TRANSPORTS_TCP_WIRE_H
+#define COLL_TRANSPORTS_TCP_WIRE_H
+
+#include <assert.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "coll/transport.h"
+
+enum {
+	COLL_TCP_MAGIC = 0x31636f6c, /* "loc1" */
+	COLL_TCP_VERSION = 1,
+	COLL_TCP_HEAD_MAGIC = 0xc011,
+	COLL_TCP_NO_CHANNEL = 0xffffffff,
+};
+
+enum coll_tcp_hello_type { COLL_TCP_HELLO = 1, COLL_TCP_CHALLENGE, COLL_TCP_PROOF, COLL_TCP_VERDICT };
+enum coll_tcp_verdict { COLL_TCP_ACCEPT = 1, COLL_TCP_BUSY = 2 };
+
+struct coll_tcp_hello {
+	uint32_t magic;
+	uint16_t version;
+	uint8_t type;
+	uint8_t verdict; /* of VERDICT, else 0 */
+	struct coll_process_id from;
+	struct coll_process_id to;
+	uint64_t nonce[2]; /* of the one who speaks, the same in both of its messages */
+	uint64_t host;     /* equal on processes of one machine */
+	uint64_t mac;      /* keyed hash of all the above and the other side's nonce */
+};
+static_assert(sizeof(struct coll_tcp_hello) == 72, "handshake layout");
+
+enum coll_tcp_type {
+	COLL_TCP_DATA = 1,   /* channel, len_bytes, signature, sequence, index; payload follows */
+	COLL_TCP_CREDIT = 2, /* only the piggybacked credits */
+	COLL_TCP_GRANT = 3,  /* receiver -> sender: channel is mine, key and sizes packed below */
+	COLL_TCP_CLOSE = 4,  /* receiver -> sender: channel is closed, send no more */
+	COLL_TCP_CLOSED = 5, /* sender -> receiver: nothing more of channel follows */
+	COLL_TCP_BYE = 6,    /* the end of the stream is no death */
+	COLL_TCP_NOP = 7,    /* makes the peer's kernel acknowledge something */
+};
+
+/*
+ * channel is the index the receiver of the data gave to the channel. GRANT uses
+ * the other members for the key: sequence = comm, signature = epoch, index =
+ * lane << 16 | window, len_bytes = slot_bytes, credits = slots.
+ */
+struct coll_tcp_head {
+	uint16_t magic;
+	uint8_t type;
+	uint8_t zero;
+	uint32_t channel;
+	uint32_t len_bytes;
+	uint32_t signature;
+	uint64_t sequence;
+	uint32_t credit_channel; /* COLL_TCP_NO_CHANNEL: no credits here */
+	uint32_t credits;
+	uint32_t index; /* running number of DATA on the channel */
+	uint32_t check;
+};
+static_assert(sizeof(struct coll_tcp_head) == 40, "head layout");
+
+/* Check value over a head, seeded by the link: it catches a stream out of step
+ * or damaged, not an adversary. */
+static inline uint32_t coll_tcp_head_check(const struct coll_tcp_head *head, uint64_t seed)
+{
+	uint64_t word[5] = {0};
+	uint64_t h = seed;
+
+	memcpy(word, head, offsetof(struct coll_tcp_head, check));
+	for (int i = 0; i < 5; i++) {
+		h = (h ^ word[i]) * 0x9fb21c651e98df25u;
+		h ^= h >> 32;
+	}
+	return (uint32_t)h;
+}
+
+#endif
