@@ -124,3 +124,28 @@ coll_status coll_plan_pack(const struct coll_plan *head, const struct coll_loose
 	*out = plan;
 	return COLL_OK;
 }
+
+/* The same address within the copy. */
+static const void *moved(const struct coll_plan *from, const struct coll_plan *to, const void *p)
+{
+	return (const char *)to + ((const char *)p - (const char *)from);
+}
+
+void coll_plan_copy_to(const struct coll_plan *plan, struct coll_plan *to)
+{
+	memcpy(to, plan, plan->bytes);
+	to->peers = moved(plan, to, plan->peers);
+	to->scratch = moved(plan, to, plan->scratch);
+	to->steps = moved(plan, to, plan->steps);
+}
+
+coll_status coll_plan_copy(const struct coll_plan *plan, struct coll_plan **copy)
+{
+	struct coll_plan *p = malloc(plan->bytes);
+
+	if (!p)
+		return COLL_ERR_MEMORY;
+	coll_plan_copy_to(plan, p);
+	*copy = p;
+	return COLL_OK;
+}

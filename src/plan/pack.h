@@ -26,4 +26,8 @@ coll_status coll_loose_push(struct coll_loose_lane *lane, const struct coll_loos
 coll_status coll_plan_pack(const struct coll_plan *head, const struct coll_loose_lane lanes[COLL_LANES_MAX],
                            const struct coll_plan_scratch *scratch, struct coll_plan **plan);
 
+/* Copy a plan to memory of plan->bytes bytes, or into an allocation of its own. */
+void coll_plan_copy_to(const struct coll_plan *plan, struct coll_plan *to);
+coll_status coll_plan_copy(const struct coll_plan *plan, struct coll_plan **copy);
+
 #endif

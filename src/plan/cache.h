@@ -1,0 +1,51 @@
+/*
+ * The plan cache of one communicator: fused plans, least recently used, bounded
+ * by bytes.
+ *
+ * A plan is found by (collective, algorithm, rank, size, root, ordered, uniform,
+ * generation); rank and size are in the key although a communicator has one of
+ * each, so that a cache may be shared by tests. An obtained plan is pinned: it
+ * stays where it is until it is released as often as it was obtained. Pinned
+ * plans count against the bound but are never dropped for it, so a cache can
+ * exceed its bound by what is pinned. One thread at a time, like the
+ * communicator.
+ */
+#ifndef COLL_PLAN_CACHE_H
+#define COLL_PLAN_CACHE_H
+
+#include "plan/build.h"
+
+struct coll_plan_cache;
+
+coll_status coll_plan_cache_create(size_t max_bytes, struct coll_plan_cache **cache);
+/* Every plan must have been released, or must never be used again. Sets *cache to
+ * NULL; NULL inside is accepted. */
+void coll_plan_cache_destroy(struct coll_plan_cache **cache);
+
+/* Plans are built anew after the layout or topology that generators read (shape:
+ * host_of, hosts) has changed; the old ones age out. 0 at first. */
+void coll_plan_cache_set_generation(struct coll_plan_cache *cache, uint64_t generation);
+
+/* The plan that `generate`, which is called algo, makes of shape: from the cache,
+ * else built and lowered. verify: a new plan is built for all ranks and proved,
+ * logical and fused, when they are at most 64; a plan that fails is not kept
+ * (COLL_ERR_INTERNAL, see coll_plan_cache_why()). Pinned on success. */
+coll_status coll_plan_cache_obtain(struct coll_plan_cache *cache, const struct coll_shape *shape, const char *algo,
+                                   coll_algo_fn generate, bool verify, const struct coll_plan **plan);
+/* Unpin; NULL is accepted. */
+void coll_plan_cache_release(struct coll_plan_cache *cache, const struct coll_plan *plan);
+
+/* Why the last obtain failed, one line; "" if it did not. */
+const char *coll_plan_cache_why(const struct coll_plan_cache *cache);
+
+struct coll_plan_cache_stats {
+	size_t bytes;
+	size_t plans;
+	size_t pinned;
+	uint64_t hits;
+	uint64_t misses;
+	uint64_t evictions;
+};
+void coll_plan_cache_stats(const struct coll_plan_cache *cache, struct coll_plan_cache_stats *stats);
+
+#endif
