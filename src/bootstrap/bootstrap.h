@@ -40,10 +40,11 @@ coll_status coll_bootstrap_probe(const coll_config *cfg, const struct coll_setti
  * All-gather len_bytes from every rank into all (size * len_bytes, rank order),
  * over a tree of short-lived connections (or PMI, or the caller's exchange).
  * Blocks until done or until the creation deadline; the error names the ranks
- * that never came. May be called once per identity.
+ * that never came. May be called once per identity. Fills id->job_key where the
+ * launcher's store carries it (publish).
  */
 coll_status coll_bootstrap_exchange(const coll_config *cfg, const struct coll_settings *settings,
-                                    const struct coll_identity *id, const void *mine, void *all, size_t len_bytes,
+                                    struct coll_identity *id, const void *mine, void *all, size_t len_bytes,
                                     struct coll_error_box *err);
 
 /* Implementation of coll_unique_id_create(). */

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "bootstrap/bootstrap.h"
+#include "bootstrap/id.h"
 #include "bootstrap/meet.h"
 
 enum { BIND_RETRY_NS = 3000000000 };
@@ -60,6 +61,7 @@ static coll_status open_tcp(const struct coll_identity *id, struct coll_meeting 
 		for (int i = 0; i < m->port_count; i++) {
 			m->listener[0] = listen_named(id->root_host, m->ports[i], &real);
 			if (m->listener[0] >= 0) {
+				m->close_listeners = true;
 				snprintf(m->root_text, sizeof(m->root_text), "%s:%u", id->root_host, real);
 				return COLL_OK;
 			}
@@ -82,6 +84,7 @@ static coll_status open_unix(const struct coll_identity *id, struct coll_meeting
 
 	for (;;) {
 		m->listener[0] = coll_listen_unix(id->unix_name, &a);
+		m->close_listeners = true;
 		if (m->listener[0] >= 0)
 			return COLL_OK;
 		if (errno != EADDRINUSE || coll_clock_ns() > give_up)
@@ -135,9 +138,42 @@ static coll_status prepare_unix(const struct coll_identity *id, struct coll_meet
 	return COLL_OK;
 }
 
-static coll_status prepare(const coll_config *cfg, const struct coll_identity *id, struct coll_meeting *m,
+/* The listeners of rank 0 exist already and the id says where. */
+static coll_status prepare_id(const coll_config *cfg, const struct coll_identity *id, struct coll_meeting *m,
+                              struct coll_error_box *err)
+{
+	coll_status st = coll_id_read(cfg->id, &m->root, m->key, err);
+
+	snprintf(m->root_text, sizeof(m->root_text), "coll_config.id");
+	if (st != COLL_OK || id->rank != 0)
+		return st;
+	if (!coll_id_take_listeners(cfg->id, m->listener))
+		return coll_error_set(err, COLL_ERR_ARGUMENT,
+		                      "rank 0 must be the process that made coll_config.id, and an id serves once");
+	m->close_listeners = true;
+	return COLL_OK;
+}
+
+static coll_status prepare_published(struct coll_identity *id, struct coll_meeting *m, struct coll_error_box *err)
+{
+	coll_unique_id shared;
+	coll_status st = coll_id_publish(m->settings, id, m->deadline_ns, &shared, m->listener, err);
+
+	snprintf(m->root_text, sizeof(m->root_text), "published by %s", id->publish);
+	if (st == COLL_OK)
+		st = coll_id_read(&shared, &m->root, m->key, err);
+	if (st == COLL_OK)
+		memcpy(id->job_key, m->key, sizeof(m->key));
+	return st;
+}
+
+static coll_status prepare(const coll_config *cfg, struct coll_identity *id, struct coll_meeting *m,
                            struct coll_error_box *err)
 {
+	if (cfg && cfg->id)
+		return prepare_id(cfg, id, m, err);
+	if (id->publish[0])
+		return prepare_published(id, m, err);
 	if (id->unix_name[0])
 		return prepare_unix(id, m, err);
 	if (id->root_host[0])
@@ -147,7 +183,7 @@ static coll_status prepare(const coll_config *cfg, const struct coll_identity *i
 }
 
 coll_status coll_bootstrap_exchange(const coll_config *cfg, const struct coll_settings *settings,
-                                    const struct coll_identity *id, const void *mine, void *all, size_t len_bytes,
+                                    struct coll_identity *id, const void *mine, void *all, size_t len_bytes,
                                     struct coll_error_box *err)
 {
 	struct coll_meeting m = {
@@ -176,7 +212,7 @@ coll_status coll_bootstrap_exchange(const coll_config *cfg, const struct coll_se
 	if (st == COLL_OK)
 		st = coll_meet(&m, err);
 	for (int i = 0; i < COLL_MEET_LISTENERS; i++)
-		if (m.listener[i] >= 0)
+		if (m.close_listeners && m.listener[i] >= 0)
 			close(m.listener[i]);
 	return st;
 }

@@ -95,6 +95,18 @@ static bool evict(struct room *r)
 	return true;
 }
 
+/* Abstract Unix names are open to all users of a host: others are turned away. */
+static bool other_user(int fd)
+{
+	struct sockaddr_storage self;
+	struct ucred peer;
+	socklen_t len = sizeof(self), cred_len = sizeof(peer);
+
+	if (getsockname(fd, (struct sockaddr *)&self, &len) < 0 || self.ss_family != AF_UNIX)
+		return false;
+	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &cred_len) < 0 || peer.uid != geteuid();
+}
+
 static void accept_some(struct room *r, int listener)
 {
 	for (int turns = 0; turns < PENDING_MAX; turns++) {
@@ -110,7 +122,9 @@ static void accept_some(struct room *r, int listener)
 		}
 		if (fd < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
 			return;
-		if (fd >= 0)
+		if (fd >= 0 && other_user(fd))
+			close(fd);
+		else if (fd >= 0)
 			coll_wire_accept(&r->pending[r->pending_count++], fd, r->how->key);
 	}
 }

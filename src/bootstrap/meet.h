@@ -29,6 +29,7 @@ struct coll_meeting {
 
 	/* Rank 0: where the others come to; -1 for unused ones. Not closed here. */
 	int listener[COLL_MEET_LISTENERS];
+	bool close_listeners; /* by who made the meeting, after it */
 
 	/* The others: where rank 0 may be, tried in turn. ports, if any, replace the
 	 * ports of the places: rank 0 is at one of them. */

@@ -10,10 +10,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/hash.h"
 #include "bootstrap/bootstrap.h"
+#include "bootstrap/id.h"
 
 struct found {
 	int rank, size, local_rank, local_size;
@@ -114,11 +116,14 @@ static coll_status detect_env(const struct probe *p, const char *rank, const cha
 
 /* ---- Keys and names ---------------------------------------------------- */
 
+/* Unless COLL_JOB_KEY gave one. It keeps jobs apart; it is a secret only as far as
+ * the launcher's job id is. */
 static void derive_key(struct coll_identity *id, const char *text)
 {
+	if (id->job_key[0] || id->job_key[1])
+		return;
 	for (int i = 0; i < 2; i++)
-		if (!id->job_key[0] || !id->job_key[1])
-			id->job_key[i] = coll_hash_bytes((uint64_t)i + 1, text, strlen(text)) | 1;
+		id->job_key[i] = coll_hash_bytes((uint64_t)i + 1, text, strlen(text)) | 1;
 }
 
 /* Abstract names have no owner: the user's number keeps users apart. */
@@ -258,7 +263,8 @@ static coll_status fill_openmpi(const struct probe *p)
 	static const char *const servers[] = {"PMIX_SERVER_URI41", "PMIX_SERVER_URI4", "PMIX_SERVER_URI3",
 	                                      "PMIX_SERVER_URI21", "PMIX_SERVER_URI2"};
 	const char *job = env("PMIX_NAMESPACE"), *server = NULL;
-	char text[512];
+	const char *secret = env("OMPI_MCA_orte_precondition_transports"); /* random, one per job */
+	char text[640];
 
 	if (!job)
 		job = env("OMPI_MCA_ess_base_jobid");
@@ -274,7 +280,7 @@ static coll_status fill_openmpi(const struct probe *p)
 	}
 	for (size_t i = 0; i < sizeof(servers) / sizeof(servers[0]) && !server; i++)
 		server = env(servers[i]);
-	snprintf(text, sizeof(text), "openmpi|%.200s|%.250s", job, server ? server : "");
+	snprintf(text, sizeof(text), "openmpi|%.200s|%.250s|%.100s", job, server ? server : "", secret ? secret : "");
 	derive_key(p->id, text);
 	unix_from(p->id, text);
 	return COLL_OK;
@@ -285,11 +291,55 @@ static coll_status detect_mpich(const struct probe *p, struct found *f)
 	return detect_env(p, "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", f);
 }
 
+/* The process at the other end of PMI_FD, when that is a Unix socket, and when it
+ * started: equal on all ranks of one host, and never again. */
+static bool pmi_server(int fd, char *text, size_t len_bytes)
+{
+	struct ucred peer = {0};
+	socklen_t len = sizeof(peer);
+	char path[40], stat[512] = "", *p;
+	FILE *f;
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0 || peer.pid <= 0)
+		return false;
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)peer.pid);
+	f = fopen(path, "re");
+	if (f) {
+		stat[fread(stat, 1, sizeof(stat) - 1, f)] = 0;
+		fclose(f);
+	}
+	p = strrchr(stat, ')'); /* start time is the 22nd word, the 20th after the name */
+	for (int word = 2; p && word < 22; word++) {
+		p = strchr(p, ' ');
+		p = p ? p + 1 : NULL;
+	}
+	if (!p)
+		return false;
+	snprintf(text, len_bytes, "mpich|%d|%llu", (int)peer.pid, strtoull(p, NULL, 10));
+	return true;
+}
+
+/*
+ * On one host the launcher's identity names the job and its PMI is left alone, so
+ * that MPI in the same process finds it as it was. Across hosts PMI carries the
+ * address of rank 0.
+ */
 static coll_status fill_mpich(const struct probe *p)
 {
-	if (!env("PMI_FD"))
+	char text[128];
+	int fd;
+	coll_status st = env_int(p, "PMI_FD", &fd);
+
+	if (st == COLL_AGAIN)
 		return coll_error_set(p->err, COLL_ERR_CONFIG,
 		                      "PMI_RANK and PMI_SIZE are set but PMI_FD is not: set COLL_ROOT=host:port");
+	if (st != COLL_OK)
+		return st;
+	if (p->id->local_size == p->id->size && pmi_server(fd, text, sizeof(text))) {
+		derive_key(p->id, text);
+		unix_from(p->id, text);
+		return COLL_OK;
+	}
 	snprintf(p->id->publish, sizeof(p->id->publish), "pmi");
 	if (p->id->local_size < 0)
 		snprintf(p->id->launcher, sizeof(p->id->launcher), "pmi1");
@@ -420,8 +470,10 @@ static coll_status choose_meeting(const struct probe *p, const struct launcher *
 	if (p->id->size == 1)
 		return COLL_OK;
 	if (p->cfg && (p->cfg->exchange || p->cfg->id)) {
+		struct coll_places places;
+
 		snprintf(p->id->launcher, sizeof(p->id->launcher), p->cfg->exchange ? "callback" : "id");
-		return COLL_OK;
+		return p->cfg->exchange ? COLL_OK : coll_id_read(p->cfg->id, &places, p->id->job_key, p->err);
 	}
 	if (p->settings->root[0])
 		return read_root(p);

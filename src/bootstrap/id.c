@@ -1,0 +1,241 @@
+/*
+ * Unique ids (id.h). Owns the one piece of process-wide state of the library
+ * outside the data path: the listeners of ids that were made here and not used
+ * yet. It cannot hang on a context, because an id is made before any context
+ * exists and is found again only by its bytes when rank 0 creates its
+ * communicator, maybe in another thread. It is a short list under a lock.
+ */
+#include "bootstrap/id.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/hash.h"
+#include "bootstrap/wire.h"
+
+enum { ID_VERSION = 1, ID_PLACES_BYTES = 72 };
+static const char id_magic[4] = {'C', 'O', 'L', 'i'};
+
+struct packed {
+	char magic[4];
+	uint16_t version;
+	uint16_t places_bytes;
+	uint64_t key[2];
+	uint64_t host; /* of the maker */
+	unsigned char places[ID_PLACES_BYTES];
+	uint64_t spare;
+	uint64_t checksum; /* of everything before it */
+};
+_Static_assert(sizeof(struct packed) <= COLL_UNIQUE_ID_BYTES, "an id must fit");
+
+struct kept {
+	coll_unique_id id;
+	int listener[COLL_MEET_LISTENERS];
+	struct kept *next;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct kept *unused; /* under lock */
+
+/* What was published by this process's launcher; under lock. */
+static struct {
+	bool valid;
+	coll_unique_id id;
+	int listener[COLL_MEET_LISTENERS];
+} published;
+
+static uint64_t checksum(const struct packed *p)
+{
+	return coll_hash_bytes(0x1d, p, offsetof(struct packed, checksum));
+}
+
+static uint64_t host_hash(void)
+{
+	char host[COLL_TEXT_MAX];
+
+	coll_bootstrap_host_id(NULL, host, sizeof(host));
+	return coll_hash_bytes(0, host, strlen(host));
+}
+
+/* The name by which processes of the maker's host find it. */
+static void unix_name(const uint64_t key[2], char *buf, size_t len_bytes)
+{
+	snprintf(buf, len_bytes, "coll-id-%016llx", (unsigned long long)coll_hash_combine(key[0], key[1]));
+}
+
+static void close_listeners(int listener[COLL_MEET_LISTENERS])
+{
+	for (int i = 0; i < COLL_MEET_LISTENERS; i++)
+		if (listener[i] >= 0)
+			close(listener[i]);
+}
+
+/* A Unix listener for this host, a TCP listener for the others. */
+static coll_status make(const struct coll_settings *settings, coll_unique_id *id, int listener[COLL_MEET_LISTENERS],
+                        struct coll_error_box *err)
+{
+	struct packed p = {.version = ID_VERSION, .host = host_hash()};
+	struct coll_places places = {0};
+	uint16_t first, last, port = 0;
+	struct coll_address a;
+	char name[40];
+	coll_status st = coll_port_range(settings, &first, &last, err);
+
+	if (st != COLL_OK)
+		return st;
+	memcpy(p.magic, id_magic, sizeof(id_magic));
+	coll_random(p.key, sizeof(p.key));
+	unix_name(p.key, name, sizeof(name));
+	listener[0] = coll_listen_unix(name, &a);
+	listener[1] = coll_listen_range(NULL, first, last, &port);
+	if (listener[0] < 0 || listener[1] < 0) {
+		st = coll_error_set(err, COLL_ERR_SYSTEM, "cannot listen for the other ranks: %s%s%s", strerror(errno),
+		                    first ? ", COLL_PORT_RANGE=" : "", settings->port_range);
+		close_listeners(listener);
+		return st;
+	}
+	coll_places_local(settings, false, &places);
+	for (int i = 0; i < places.count; i++)
+		coll_address_set_port(&places.place[i], port);
+	p.places_bytes = (uint16_t)coll_places_pack(&places, p.places, sizeof(p.places));
+	p.checksum = checksum(&p);
+	memset(id, 0, sizeof(*id));
+	memcpy(id->bytes, &p, sizeof(p));
+	return COLL_OK;
+}
+
+coll_status coll_bootstrap_unique_id(const struct coll_settings *settings, coll_unique_id *id,
+                                     struct coll_error_box *err)
+{
+	struct kept *k = calloc(1, sizeof(*k));
+	coll_status st;
+
+	if (!k)
+		return coll_error_set(err, COLL_ERR_MEMORY, "no memory for a unique id");
+	st = make(settings, &k->id, k->listener, err);
+	if (st != COLL_OK) {
+		free(k);
+		return st;
+	}
+	*id = k->id;
+	pthread_mutex_lock(&lock);
+	k->next = unused;
+	unused = k;
+	pthread_mutex_unlock(&lock);
+	return COLL_OK;
+}
+
+bool coll_id_take_listeners(const coll_unique_id *id, int listener[COLL_MEET_LISTENERS])
+{
+	struct kept *found = NULL;
+
+	pthread_mutex_lock(&lock);
+	for (struct kept **k = &unused; *k; k = &(*k)->next) {
+		if (memcmp((*k)->id.bytes, id->bytes, sizeof(id->bytes)) == 0) {
+			found = *k;
+			*k = found->next;
+			break;
+		}
+	}
+	pthread_mutex_unlock(&lock);
+	if (!found)
+		return false;
+	memcpy(listener, found->listener, sizeof(found->listener));
+	free(found);
+	return true;
+}
+
+coll_status coll_id_read(const coll_unique_id *id, struct coll_places *places, uint64_t key[2],
+                         struct coll_error_box *err)
+{
+	struct coll_places remote;
+	struct coll_address a;
+	struct packed p;
+	char name[40];
+
+	memcpy(&p, id->bytes, sizeof(p));
+	if (memcmp(p.magic, id_magic, sizeof(id_magic)) != 0 || p.checksum != checksum(&p) ||
+	    p.places_bytes > sizeof(p.places) || !coll_places_unpack(&remote, p.places, p.places_bytes))
+		return coll_error_set(err, COLL_ERR_ARGUMENT,
+		                      "coll_config.id is not an id, or was damaged on its way (all %d bytes count)",
+		                      COLL_UNIQUE_ID_BYTES);
+	if (p.version != ID_VERSION)
+		return coll_error_set(err, COLL_ERR_ARGUMENT, "coll_config.id has version %u, this library reads %d",
+		                      p.version, ID_VERSION);
+	memcpy(key, p.key, sizeof(p.key));
+	places->count = 0;
+	if (p.host == host_hash()) {
+		unix_name(p.key, name, sizeof(name));
+		coll_address_unix(&a, name);
+		coll_places_add(places, &a);
+	}
+	for (int i = 0; i < remote.count; i++)
+		coll_places_add(places, &remote.place[i]);
+	return COLL_OK;
+}
+
+/* ---- Through a launcher ------------------------------------------------ */
+
+static void to_hex(const coll_unique_id *id, char *text)
+{
+	for (int i = 0; i < COLL_UNIQUE_ID_BYTES; i++)
+		snprintf(text + 2 * i, 3, "%02x", (unsigned char)id->bytes[i]);
+}
+
+static bool from_hex(const char *text, coll_unique_id *id)
+{
+	char pair[3] = {0};
+
+	if (strlen(text) != 2 * COLL_UNIQUE_ID_BYTES || strspn(text, "0123456789abcdef") != strlen(text))
+		return false;
+	for (int i = 0; i < COLL_UNIQUE_ID_BYTES; i++) {
+		memcpy(pair, text + 2 * i, 2);
+		id->bytes[i] = (char)strtoul(pair, NULL, 16);
+	}
+	return true;
+}
+
+static coll_status share(const struct coll_settings *settings, const struct coll_identity *who, uint64_t deadline_ns,
+                         struct coll_error_box *err)
+{
+	const bool root = who->rank == 0, pmix = strcmp(who->publish, "pmix") == 0;
+	char text[2 * COLL_UNIQUE_ID_BYTES + 1] = "";
+	coll_status st;
+
+	published.listener[0] = published.listener[1] = -1;
+	if (root) {
+		st = make(settings, &published.id, published.listener, err);
+		if (st != COLL_OK)
+			return st;
+		to_hex(&published.id, text);
+	}
+	st = (pmix ? coll_pmix_share : coll_pmi_share)(root, text, sizeof(text), deadline_ns, err);
+	if (st == COLL_OK && !from_hex(text, &published.id))
+		st = coll_error_set(err, COLL_ERR_BOOTSTRAP, "%s gave something that is not the address of rank 0",
+		                    pmix ? "PMIx" : "PMI");
+	if (st == COLL_OK)
+		published.valid = true;
+	else
+		close_listeners(published.listener);
+	return st;
+}
+
+coll_status coll_id_publish(const struct coll_settings *settings, const struct coll_identity *who, uint64_t deadline_ns,
+                            coll_unique_id *id, int listener[COLL_MEET_LISTENERS], struct coll_error_box *err)
+{
+	coll_status st = COLL_OK;
+
+	pthread_mutex_lock(&lock);
+	if (!published.valid)
+		st = share(settings, who, deadline_ns, err);
+	if (st == COLL_OK) {
+		*id = published.id;
+		memcpy(listener, published.listener, sizeof(published.listener));
+	}
+	pthread_mutex_unlock(&lock);
+	return st;
+}

@@ -1,0 +1,35 @@
+/*
+ * Unique ids: rank 0's listeners, their addresses and the key of the job in 128
+ * bytes, which the caller or a launcher's key-value store hands to the others.
+ */
+#ifndef COLL_BOOTSTRAP_ID_H
+#define COLL_BOOTSTRAP_ID_H
+
+#include "bootstrap/address.h"
+#include "bootstrap/bootstrap.h"
+#include "bootstrap/meet.h"
+
+/* Where the id's listeners are (a Unix socket first, if they are on this host) and
+ * the key. */
+coll_status coll_id_read(const coll_unique_id *id, struct coll_places *places, uint64_t key[2],
+                         struct coll_error_box *err);
+
+/* The listeners of an id made by this process, given out once; false if it was
+ * not made here. */
+bool coll_id_take_listeners(const coll_unique_id *id, int listener[COLL_MEET_LISTENERS]);
+
+/*
+ * Rank 0 makes an id, the launcher's store carries it, all return with it. Done
+ * once per process: launchers end the conversation after that, so the id (and rank
+ * 0's listeners) are kept for later communicators of the same process. rank 0
+ * gets *listener, which stay open; the others get -1.
+ */
+coll_status coll_id_publish(const struct coll_settings *settings, const struct coll_identity *who, uint64_t deadline_ns,
+                            coll_unique_id *id, int listener[COLL_MEET_LISTENERS], struct coll_error_box *err);
+
+/* The two stores. text is a C string without blanks: given by rank 0, received
+ * (at most cap bytes) by the others. */
+coll_status coll_pmi_share(bool root, char *text, size_t cap, uint64_t deadline_ns, struct coll_error_box *err);
+coll_status coll_pmix_share(bool root, char *text, size_t cap, uint64_t deadline_ns, struct coll_error_box *err);
+
+#endif
