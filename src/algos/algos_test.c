@@ -1,8 +1,11 @@
 /*
  * The table of algorithms and its generators: every row builds for every rank,
- * whatever n and root.
+ * its plans are proved right, logical and fused, whoever runs in place, and its
+ * price is what the plans really do.
  */
 #include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "algos/algos.h"
@@ -13,34 +16,185 @@ static bool rooted(enum coll_kind kind)
 	       kind == COLL_KIND_SCATTER;
 }
 
-static bool serves(const struct coll_algo *a, int n)
+/* ---- Proofs ---- */
+
+struct family {
+	struct coll_plan *logical[64];
+	struct coll_plan *fused[64];
+};
+
+static bool uniform_only(const struct coll_algo *a)
 {
-	return a->max_size == 0 || n <= a->max_size;
+	return coll_plan_kind_is_block(a->kind) && !(a->flags & (COLL_ALGO_RAGGED | COLL_ALGO_PAIRWISE));
 }
 
 static coll_status build(const struct coll_algo *a, int n, int root, int rank, struct coll_plan **plan)
 {
-	struct coll_shape shape = {.kind = a->kind, .rank = rank, .size = n, .root = root, .uniform = true, .hosts = 1};
+	struct coll_shape shape = {.kind = a->kind,
+	                           .rank = rank,
+	                           .size = n,
+	                           .root = root,
+	                           .ordered = a->flags & COLL_ALGO_ORDERED,
+	                           .uniform = uniform_only(a),
+	                           .hosts = 1};
 
 	return coll_build_plan(&shape, a->name, a->generate, plan);
 }
 
-Test(algos, every_row_builds_for_every_rank)
+static void family_make(struct family *f, const struct coll_algo *a, int n, int root)
+{
+	for (int r = 0; r < n; r++) {
+		coll_status status = build(a, n, root, r, &f->logical[r]);
+
+		cr_assert_eq(status, COLL_OK, "%s %s n=%d root=%d rank=%d: %d", coll_plan_kind_name(a->kind), a->name,
+		             n, root, r, status);
+		cr_assert_eq(coll_plan_lower(f->logical[r], &f->fused[r]), COLL_OK);
+	}
+}
+
+static void family_free(struct family *f, int n)
+{
+	for (int r = 0; r < n; r++) {
+		coll_plan_free(f->logical[r]);
+		coll_plan_free(f->fused[r]);
+	}
+}
+
+static void prove(const struct coll_algo *a, struct coll_plan **plans, int n, int root, uint64_t in_place)
+{
+	const struct coll_plan *const *these = (const struct coll_plan *const *)plans;
+	struct coll_verify_options opt = {.depth = plans[0]->fused ? 2 : 0,
+	                                  .windows = 2,
+	                                  .ordered = a->flags & COLL_ALGO_ORDERED,
+	                                  .uniform = uniform_only(a),
+	                                  .pairwise = a->flags & COLL_ALGO_PAIRWISE,
+	                                  .in_place = in_place,
+	                                  .then = these};
+	char why[256];
+	coll_status status = coll_plan_verify(these, n, &opt, why, sizeof(why));
+
+	cr_assert_eq(status, COLL_OK, "%s %s n=%d root=%d fused=%d in place %llx: %s", coll_plan_kind_name(a->kind),
+	             a->name, n, root, plans[0]->fused, (unsigned long long)in_place, why);
+}
+
+Test(algos, every_row_is_proved_for_every_n_and_root)
+{
+	static const uint64_t in_place[] = {0, ~(uint64_t)0, 0x5555555555555555u, 0x123456789abcdef0u};
+
+	for (size_t i = 0; i < coll_algos_count; i++) {
+		const struct coll_algo *a = &coll_algos[i];
+
+		for (int n = 1; n <= 20; n++)
+			for (int root = 0; root < (rooted(a->kind) ? n : 1); root++) {
+				struct family f;
+
+				family_make(&f, a, n, root);
+				for (int k = 0; k < 4; k++) {
+					prove(a, f.logical, n, root, in_place[k]);
+					prove(a, f.fused, n, root, in_place[k]);
+				}
+				family_free(&f, n);
+			}
+	}
+}
+
+/* ---- Prices ---- */
+
+static double larger(double a, double b)
+{
+	return a > b ? a : b;
+}
+
+/* What one rank's plan does, folded into the busiest rank's account. */
+static void account(struct coll_algo_cost *busiest, const struct coll_plan *p)
+{
+	const double unit = coll_plan_kind_is_block(p->kind) ? 1 : 1.0 / p->chunks;
+	double reduced = 0, copied = 0, scratch = 0;
+	struct coll_plan_counts counts;
+
+	coll_plan_count(p, &counts);
+	for (uint32_t i = 0; i < coll_plan_nsteps(p); i++) {
+		const struct coll_step *s = &p->steps[i];
+
+		if (s->op == COLL_STEP_RECV || s->op == COLL_STEP_COPY)
+			copied += s->run;
+		else if (s->op == COLL_STEP_RECV_REDUCE)
+			reduced += s->run;
+		else if (s->op == COLL_STEP_REDUCE)
+			reduced += (double)s->run * (s->stride - (s->group == COLL_NO_SPLICE));
+	}
+	for (uint32_t k = 0; k < p->nscratch; k++)
+		scratch += p->scratch[k].count;
+	busiest->frames = larger(busiest->frames, counts.sends + counts.recvs);
+	busiest->sent = larger(busiest->sent, (double)counts.sent_chunks * unit);
+	busiest->received = larger(busiest->received, (double)counts.received_chunks * unit);
+	busiest->reduced = larger(busiest->reduced, reduced * unit);
+	busiest->copied = larger(busiest->copied, copied * unit);
+	busiest->frame = larger(busiest->frame, p->max_run * unit);
+	busiest->scratch = larger(busiest->scratch, scratch * unit);
+}
+
+static void account_all(struct coll_algo_cost *busiest, const struct coll_algo *a, int n, int root)
+{
+	struct coll_plan *plans[64];
+	uint32_t rounds;
+
+	for (int r = 0; r < n; r++) {
+		cr_assert_eq(build(a, n, root, r, &plans[r]), COLL_OK);
+		account(busiest, plans[r]);
+	}
+	cr_assert_eq(coll_plan_rounds((const struct coll_plan *const *)plans, n, &rounds), COLL_OK);
+	busiest->rounds = larger(busiest->rounds, rounds);
+	for (int r = 0; r < n; r++)
+		coll_plan_free(plans[r]);
+}
+
+#define SAME(member)                                                                                           \
+	cr_assert(fabs(plan.member - price.member) < 1e-9, "%s %s n=%d: " #member " is %g, the price says %g", \
+	          coll_plan_kind_name(a->kind), a->name, n, plan.member, price.member)
+
+Test(algos, the_price_is_what_the_plans_do)
 {
 	for (size_t i = 0; i < coll_algos_count; i++) {
 		const struct coll_algo *a = &coll_algos[i];
 
-		for (int n = 1; n <= 24; n++)
-			for (int root = 0; root < (rooted(a->kind) ? n : 1); root++)
-				for (int rank = 0; rank < n; rank++) {
-					struct coll_plan *plan = NULL;
-					coll_status status = build(a, n, root, rank, &plan);
+		for (int n = 1; n <= 64; n++) {
+			struct coll_algo_cost plan = {0}, price;
 
-					cr_assert_eq(status, COLL_OK, "%s %s n=%d root=%d rank=%d: %d",
-					             coll_plan_kind_name(a->kind), a->name, n, root, rank, status);
-					coll_plan_free(plan);
-				}
+			for (int root = 0; root < (rooted(a->kind) ? n : 1); root++)
+				account_all(&plan, a, n, root);
+			a->cost(n, &price);
+			SAME(rounds);
+			SAME(frames);
+			SAME(sent);
+			SAME(received);
+			SAME(reduced);
+			SAME(copied);
+			SAME(frame);
+			SAME(scratch);
+		}
 	}
+}
+
+/* The optimum that the circulant graph promises. */
+Test(algos, circulant_all_reduce_is_optimal_for_every_n)
+{
+	const struct coll_algo *a = coll_algo_find(COLL_KIND_ALL_REDUCE, "circulant");
+
+	for (int n = 2; n <= 64; n++) {
+		struct coll_algo_cost plan = {0};
+
+		account_all(&plan, a, n, 0);
+		cr_assert_leq(plan.rounds, 2 * ceil(log2(n)));
+		cr_assert_leq(plan.sent, 2.0 * (n - 1) / n + 1e-9);
+	}
+}
+
+/* ---- The table ---- */
+
+static bool serves(const struct coll_algo *a, int n)
+{
+	return a->max_size == 0 || n <= a->max_size;
 }
 
 Test(algos, rows_with_a_limit_refuse_more_ranks_than_scratch_buffers)

@@ -58,12 +58,17 @@ void coll_cost_allgather_rdbl(int n, struct coll_algo_cost *c)
 {
 	double folded = (n & (n - 1)) != 0;
 	double rounds = coll_floor_log2(n);
-	double pow2 = 1 << coll_floor_log2(n);
+	double sent = folded ? n : 0;
+	int pow2 = 1 << coll_floor_log2(n);
+
+	/* The groups of virtual rank 0 hold most folded ranks. */
+	for (int mask = 1; mask < pow2; mask *= 2)
+		sent += mask + (mask < n - pow2 ? mask : n - pow2);
 
 	*c = (struct coll_algo_cost){
-	        .rounds = rounds + 2 * folded,
+	        .rounds = coll_fold_rounds(n),
 	        .frames = 2 * (rounds + folded),
-	        .sent = folded ? 2 * n : n - 1,
+	        .sent = sent,
 	        .received = folded ? n : n - 1,
 	        .copied = n,
 	        .frame = folded || n == 1 ? n : pow2 / 2,

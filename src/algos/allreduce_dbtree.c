@@ -85,7 +85,7 @@ void coll_cost_allreduce_dbtree(int n, struct coll_algo_cost *c)
 	        .sent = most,
 	        .received = most,
 	        .reduced = n < 3 ? (n - 1) * 0.5 : 1,
-	        .copied = 1,
-	        .frame = n == 1 ? 1 : 0.5,
+	        .copied = n == 2 ? 0.5 : 1,
+	        .frame = 0.5,
 	};
 }

@@ -6,9 +6,9 @@
  *
  *     {0} {1} {2} {3}  ->  {01} {01} {23} {23}  ->  {0123} x 4
  *
- * Rounds ceil(log2 n), plus one when n is no power of two; bytes log2(n) S.
- * Each round reduces from one buffer to another (in, scratch 0, scratch 1,
- * scratch 0 ... out), so that no receive waits for a send of its own round: two
+ * Rounds ceil(log2 n), one more when n is above 1.5 times a power of two; bytes
+ * log2(n) S. Each round reduces from one buffer to another (in, scratch 0, scratch
+ * 1, scratch 0 ... out), so that no receive waits for a send of its own round: two
  * partners that both did would wait for each other.
  */
 #include "algos/generators.h"
@@ -62,15 +62,13 @@ void coll_cost_allreduce_rdbl(int n, struct coll_algo_cost *c)
 	double rounds = coll_floor_log2(n);
 
 	*c = (struct coll_algo_cost){
-	        .rounds = rounds + 2 * folded,
+	        .rounds = coll_fold_rounds(n),
 	        .frames = 2 * (rounds + folded),
 	        .sent = rounds + folded,
 	        .received = rounds + folded,
 	        .reduced = rounds + folded,
 	        .copied = n <= 2 || folded ? 1 : 0,
 	        .frame = 1,
-	        .scratch = n == 1                  ? 0
-	                   : rounds < 3 && !folded ? 1
-	                                           : 2,
+	        .scratch = (n > 1) + (n > 4),
 	};
 }

@@ -8,7 +8,7 @@
  *     all-gather:  v gets [v + s, ...) from v + s, gives [v, ...) to v - s;
  *                  the root needs nothing, so nothing is sent to it
  *
- * At most 2 ceil(log2 n) rounds; no rank sends more than 2(n-1)/n of the vector.
+ * 2 ceil(log2 n) - 1 rounds; no rank sends more than 2(n-1)/n of the vector.
  */
 #include "algos/generators.h"
 #include "algos/ranks.h"
@@ -75,13 +75,14 @@ void coll_cost_broadcast_circulant(int n, struct coll_algo_cost *c)
 {
 	double rounds = coll_ceil_log2(n);
 	double most = (n - 1.0) / n;
+	double half = (double)(n / 2) / n;
 
 	*c = (struct coll_algo_cost){
-	        .rounds = 2 * rounds,
-	        .frames = 3 * rounds,
+	        .rounds = n == 1 ? 0 : 2 * rounds - 1,
+	        .frames = n == 1 ? 0 : 3 * rounds - 1 - (n > 2 && ((n - 1) & (n - 2)) == 0),
 	        .sent = 2 * most,
-	        .received = most + 0.5 * (n > 1),
-	        .copied = n == 1 ? 1 : most + 0.5,
-	        .frame = n == 1 ? 1 : (double)((n + 1) / 2) / n,
+	        .received = most + half,
+	        .copied = n == 1 ? 1 : most + half,
+	        .frame = n == 1 ? 1 : half,
 	};
 }

@@ -69,6 +69,16 @@ static inline struct coll_fold coll_fold_of(const struct coll_shape *s)
 	return f;
 }
 
+/* The longest chain of frames when the folded ranks give and get in one frame and
+ * the others exchange in log2 rounds: one frame more than the rounds, and one more
+ * again when a folded pair is the mirror image of another. */
+static inline int coll_fold_rounds(int n)
+{
+	int pow2 = 1 << coll_floor_log2(n);
+
+	return coll_ceil_log2(n) + (n - pow2 > pow2 / 2);
+}
+
 /* First rank of virtual rank v; v == pow2 gives n. */
 static inline int coll_fold_rank(const struct coll_fold *f, int v)
 {

@@ -41,7 +41,7 @@ void coll_cost_reduce_tree(int n, struct coll_algo_cost *c)
 
 	*c = (struct coll_algo_cost){
 	        .rounds = n == 1 ? 0 : coll_floor_log2(n - 1) + 1,
-	        .frames = n < 5 ? children : 3,
+	        .frames = n < 4 ? children : 3,
 	        .sent = n > 1,
 	        .received = children,
 	        .reduced = children,

@@ -5,11 +5,12 @@
  *
  *     0  1  2  3   ->   0  01  12  23   ->   0  01  012  0123
  *
- * ceil(log2 n) rounds, at most ceil(log2 n) vectors sent by a rank. Each round
- * reduces from one buffer to another, so that no receive waits for a send of its
- * own round (the waits would run down the whole line). A partial sum that is
- * also this rank's result is kept apart from it: the result may still be divided
- * (avg), what others build on may not.
+ * ceil(log2 n) steps, though no chain of frames is longer than floor(log2 n); at
+ * most ceil(log2 n) vectors sent by a rank. Each step reduces from one buffer to
+ * another, so that no receive waits for a send of its own step (the waits would
+ * run down the whole line). A partial sum that is also this rank's result is kept
+ * apart from it: the result may still be divided (avg), what others build on may
+ * not.
  */
 #include "algos/generators.h"
 #include "algos/ranks.h"
@@ -44,15 +45,22 @@ coll_status coll_algo_scan_rdbl(const struct coll_shape *s, struct coll_builder 
 void coll_cost_scan_rdbl(int n, struct coll_algo_cost *c)
 {
 	double rounds = coll_ceil_log2(n);
+	double frames = rounds;
+
+	/* Rank r sends ceil(log2(n - r)) times, receives floor(log2 r) + 1 times. */
+	for (int r = 1; r < n; r *= 2)
+		frames = coll_max(frames, coll_ceil_log2(n - r) + coll_floor_log2(r) + 1);
 
 	*c = (struct coll_algo_cost){
-	        .rounds = rounds,
-	        .frames = 2 * rounds,
+	        .rounds = coll_floor_log2(n),
+	        .frames = frames,
 	        .sent = rounds,
 	        .received = rounds,
 	        .reduced = rounds,
 	        .copied = 1,
 	        .frame = 1,
-	        .scratch = n < 3 ? 0 : 2,
+	        .scratch = n < 3   ? 0
+	                   : n < 5 ? 1
+	                           : 2,
 	};
 }
