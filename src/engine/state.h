@@ -45,9 +45,11 @@ enum coll_engine_mutant {
 };
 #ifdef COLL_ENGINE_MUTANT
 extern int COLL_ENGINE_MUTANT;
-#define mutant(which) (COLL_ENGINE_MUTANT == (which))
+#define mutant(which)   (COLL_ENGINE_MUTANT == (which))
+#define MUTANTS_PLANTED true
 #else
-#define mutant(which) false
+#define mutant(which)   false
+#define MUTANTS_PLANTED false
 #endif
 
 /* One direction of one channel, as the steps of one lane and window use it. */

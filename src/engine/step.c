@@ -224,8 +224,6 @@ static coll_status launch(struct coll_run *run, struct instance *inst, struct fl
 			run->stats.frames_sent++;
 			run->stats.bytes_sent += len_bytes;
 			run->stats.by_reference++;
-			if (mutant(MUTANT_RETIRE_REF_EARLY))
-				f->step = NULL;
 		}
 	}
 	if (status == COLL_ERR_UNSUPPORTED) {
@@ -267,7 +265,7 @@ static coll_status take_off(struct coll_run *run, struct instance *inst, struct 
 		port->parked--;
 		f->parked = false;
 	}
-	if (!f->parked && !f->cookie.pending) {
+	if (!f->parked && (!f->cookie.pending || mutant(MUTANT_RETIRE_REF_EARLY))) {
 		status = f->cookie.status;
 		land(run, inst, f);
 		return status;
@@ -313,7 +311,7 @@ static coll_status advance_flight(struct coll_run *run, struct instance *inst, s
 			return status;
 		run->events++;
 	}
-	if (f->cookie.pending && f->step)
+	if (f->cookie.pending && !mutant(MUTANT_RETIRE_REF_EARLY))
 		return COLL_AGAIN;
 	return f->cookie.status;
 }

@@ -1,0 +1,101 @@
+/*
+ * Does the seeded scheduler see what it is for? This program links an engine that
+ * was compiled with its planted defects switchable (engine/state.h) and shows, for
+ * each of them, the first seed that finds it. Defects may also crash: every one
+ * runs in a process of its own. Exit status 1 when a defect survives, or when the
+ * engine without defects fails.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "engine/state.h"
+#include "sim/sched.h"
+
+int coll_engine_mutant;
+
+enum { SEEDS = 20000, MAX_SIZE = 7, TIMEOUT_S = 60 };
+
+static const char *const names[] = {
+        [MUTANT_NONE] = "none",
+        [MUTANT_IGNORE_WAITS] = "waits are ignored",
+        [MUTANT_RETIRE_REF_EARLY] = "a SEND by reference retires when posted",
+        [MUTANT_SHARE_SCRATCH] = "all windows share one scratch slice",
+        [MUTANT_NEXT_TILE_EARLY] = "tile t+W starts before the SENDs of tile t retire",
+        [MUTANT_OVERTAKE_PARKED] = "a later SEND passes one without a slot",
+        [MUTANT_FUSED_OVERTAKES] = "a fused step passes a SEND without a slot",
+        [MUTANT_DONE_BEFORE_REDUCE] = "a slot is given back before it is read",
+        [MUTANT_DONE_BEFORE_SLOT] = "a view is given back before there is a slot",
+        [MUTANT_SKIP_SIGNATURE] = "frames are not compared with the call",
+        [MUTANT_CUT_DROPS_REMAINDER] = "the cut forgets the remainder",
+        [MUTANT_COUNT_STARTED] = "WAIT counts started steps",
+        [MUTANT_ONE_CHANNEL] = "all windows share one channel",
+        [MUTANT_DROP_PARKED] = "a SEND without a slot counts as sent",
+        [MUTANT_SWAP_OPERANDS] = "the incoming operand is always the right one",
+        [MUTANT_RECV_INTO_EARLY] = "a RECV retires when announced",
+        [MUTANT_EMPTY_FRAMES] = "a step of no bytes sends a frame",
+        [MUTANT_FORWARD_UNREDUCED] = "a fused step forwards what came in",
+};
+static_assert(sizeof(names) / sizeof(names[0]) == MUTANT_COUNT, "a name for every defect");
+
+/* In the child: print the first seed that fails; 1 when there is one. */
+static int hunt(int mutant, unsigned seeds)
+{
+	struct sim_sched *s;
+
+	coll_engine_mutant = mutant;
+	alarm(TIMEOUT_S);
+	if (sim_sched_create(&s, NULL) != COLL_OK)
+		return 2;
+	for (unsigned seed = 1; seed <= seeds; seed++) {
+		struct sim_result r;
+
+		sim_sched_run(s, seed, MAX_SIZE, &r);
+		if (r.what == SIM_RIGHT)
+			continue;
+		printf("seed %u: %s\n", seed, r.why);
+		return 1;
+	}
+	sim_sched_destroy(&s);
+	return 0;
+}
+
+/* 0 survived, 1 caught. */
+static int try_mutant(int mutant)
+{
+	int state = 0;
+	pid_t pid;
+
+	printf("%-52s ", names[mutant]);
+	fflush(stdout);
+	pid = fork();
+	if (pid == 0) {
+		state = hunt(mutant, SEEDS);
+		fflush(stdout);
+		_exit(state);
+	}
+	if (pid < 0 || waitpid(pid, &state, 0) != pid)
+		return 0;
+	if (WIFSIGNALED(state))
+		printf("ended by signal %d\n", WTERMSIG(state));
+	else if (WEXITSTATUS(state) == 0)
+		printf("survived %d seeds\n", SEEDS);
+	fflush(stdout);
+	return WIFSIGNALED(state) || WEXITSTATUS(state) == 1;
+}
+
+int main(void)
+{
+	int passed = 0, failed = 0;
+
+	for (int m = 0; m < MUTANT_COUNT; m++) {
+		const bool right = try_mutant(m) == (m != MUTANT_NONE);
+
+		passed += right;
+		failed += !right;
+	}
+	printf("%d passed, %d failed, 0 skipped\n", passed, failed);
+	return failed > 0;
+}

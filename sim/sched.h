@@ -1,0 +1,32 @@
+/*
+ * The seeded scheduler: one seed is one world of n ranks, two operations in a row,
+ * and one order of everything that may happen in any order. All of it follows
+ * from the seed: which algorithms, counts, tiles, windows, who runs in place or
+ * from the logical plan, what is refused by reference, whom to poll and which
+ * event to fire next. Channels have two slots, the least there may be.
+ */
+#ifndef COLL_SIM_SCHED_H
+#define COLL_SIM_SCHED_H
+
+#include "sim/plans.h"
+
+struct sim_sched; /* plans kept from seed to seed */
+
+struct sim_result {
+	enum { SIM_RIGHT, SIM_WRONG, SIM_DEADLOCK, SIM_ERROR } what;
+	char why[320]; /* the scenario and what is wrong; "" when right */
+	uint64_t events;
+	uint64_t polls;
+	uint64_t by_reference;
+	bool mismatch; /* the seed planted a call that differs; its refusal is right */
+};
+
+/* Engine defects worth a look want particular calls: NULL for any; otherwise only
+ * algorithms of this name ("ring", or "all_reduce:ring"). */
+coll_status sim_sched_create(struct sim_sched **s, const char *algo);
+void sim_sched_destroy(struct sim_sched **s);
+
+/* Run one seed; n in [2, max_size]. */
+void sim_sched_run(struct sim_sched *s, uint64_t seed, int max_size, struct sim_result *result);
+
+#endif
