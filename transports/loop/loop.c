@@ -587,6 +587,7 @@ static coll_status loop_mem_alloc(void *inst, size_t len_bytes, struct coll_memo
 
 	if (!p)
 		return COLL_ERR_MEMORY;
+	memset(p, 0, len);
 	*mem = (struct coll_memory){.size = sizeof(*mem), .base = p, .len_bytes = len_bytes};
 	return COLL_OK;
 }

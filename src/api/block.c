@@ -1,0 +1,108 @@
+/*
+ * Entry points of the block collectives with equal blocks.
+ */
+#include "api/check.h"
+
+/* in has in_blocks blocks, out has out_blocks; zero: not used on this rank. alias:
+ * where out begins in in (or in in out) when in place, in blocks. */
+static coll_status check_blocks(coll_comm *comm, const char *kind, const void *in, size_t in_blocks, const void *out,
+                                size_t out_blocks, size_t count, coll_dtype type, coll_stream *stream)
+{
+	size_t block = count * coll_dtype_size(type), own;
+	coll_status st = coll_check_call(comm, kind, stream, type);
+
+	if (st == COLL_OK && in_blocks)
+		st = coll_check_buffer(comm, kind, "in", in, in_blocks, count, type);
+	if (st == COLL_OK && out_blocks)
+		st = coll_check_buffer(comm, kind, "out", out, out_blocks, count, type);
+	if (st != COLL_OK || !in_blocks || !out_blocks)
+		return st;
+	own = (size_t)comm->rank * block;
+	if (in_blocks > out_blocks)
+		return coll_check_apart(comm, kind, in, in_blocks * block, out, block, own);
+	if (out_blocks > in_blocks)
+		return coll_check_apart(comm, kind, out, out_blocks * block, in, block, own);
+	return coll_check_apart(comm, kind, in, in_blocks * block, out, out_blocks * block, 0);
+}
+
+coll_status coll_all_gather(const void *in, void *out, size_t count, coll_dtype type, coll_comm *comm,
+                            coll_stream *stream)
+{
+	size_t n = comm ? (size_t)comm->size : 0;
+	coll_status st = check_blocks(comm, "all_gather", in, 1, out, n, count, type, stream);
+
+	if (st != COLL_OK)
+		return st;
+	return coll_comm_call(
+	        comm,
+	        &(struct coll_call){.kind = COLL_KIND_ALL_GATHER, .in = in, .out = out, .count = count, .type = type});
+}
+
+coll_status coll_reduce_scatter(const void *in, void *out, size_t count, coll_dtype type, coll_op op, coll_comm *comm,
+                                coll_stream *stream)
+{
+	size_t n = comm ? (size_t)comm->size : 0;
+	coll_status st = check_blocks(comm, "reduce_scatter", in, n, out, 1, count, type, stream);
+
+	if (st == COLL_OK)
+		st = coll_check_op(comm, "reduce_scatter", op, type);
+	if (st != COLL_OK)
+		return st;
+	return coll_comm_call(comm, &(struct coll_call){.kind = COLL_KIND_REDUCE_SCATTER,
+	                                                .in = in,
+	                                                .out = out,
+	                                                .count = count,
+	                                                .type = type,
+	                                                .op = op});
+}
+
+coll_status coll_all_to_all(const void *in, void *out, size_t count, coll_dtype type, coll_comm *comm,
+                            coll_stream *stream)
+{
+	size_t n = comm ? (size_t)comm->size : 0;
+	coll_status st = check_blocks(comm, "all_to_all", in, n, out, n, count, type, stream);
+
+	if (st != COLL_OK)
+		return st;
+	return coll_comm_call(
+	        comm,
+	        &(struct coll_call){.kind = COLL_KIND_ALL_TO_ALL, .in = in, .out = out, .count = count, .type = type});
+}
+
+coll_status coll_gather(const void *in, void *out, size_t count, coll_dtype type, int root, coll_comm *comm,
+                        coll_stream *stream)
+{
+	bool here = comm && comm->rank == root;
+	size_t n = comm ? (size_t)comm->size : 0;
+	coll_status st = check_blocks(comm, "gather", in, 1, out, here ? n : 0, count, type, stream);
+
+	if (st == COLL_OK)
+		st = coll_check_rank(comm, "gather", "root", root);
+	if (st != COLL_OK)
+		return st;
+	return coll_comm_call(comm, &(struct coll_call){.kind = COLL_KIND_GATHER,
+	                                                .in = in,
+	                                                .out = here ? out : NULL,
+	                                                .count = count,
+	                                                .type = type,
+	                                                .root = root});
+}
+
+coll_status coll_scatter(const void *in, void *out, size_t count, coll_dtype type, int root, coll_comm *comm,
+                         coll_stream *stream)
+{
+	bool here = comm && comm->rank == root;
+	size_t n = comm ? (size_t)comm->size : 0;
+	coll_status st = check_blocks(comm, "scatter", in, here ? n : 0, out, 1, count, type, stream);
+
+	if (st == COLL_OK)
+		st = coll_check_rank(comm, "scatter", "root", root);
+	if (st != COLL_OK)
+		return st;
+	return coll_comm_call(comm, &(struct coll_call){.kind = COLL_KIND_SCATTER,
+	                                                .in = here ? in : NULL,
+	                                                .out = out,
+	                                                .count = count,
+	                                                .type = type,
+	                                                .root = root});
+}

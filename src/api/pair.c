@@ -1,0 +1,61 @@
+/*
+ * Entry points of send and receive.
+ */
+#include "api/check.h"
+
+static coll_status check_half(coll_comm *comm, const char *kind, const char *what, const void *buf, size_t count,
+                              coll_dtype type, int peer)
+{
+	coll_status st = coll_check_rank(comm, kind, "peer", peer);
+
+	return st == COLL_OK ? coll_check_buffer(comm, kind, what, buf, 1, count, type) : st;
+}
+
+coll_status coll_send(const void *buf, size_t count, coll_dtype type, int peer, coll_comm *comm, coll_stream *stream)
+{
+	coll_status st = coll_check_call(comm, "send", stream, type);
+
+	if (st == COLL_OK)
+		st = check_half(comm, "send", "buf", buf, count, type, peer);
+	if (st == COLL_OK && peer == comm->rank)
+		st = coll_comm_refuse(comm, "send", COLL_ERR_ARGUMENT,
+		                      "a blocking send to oneself never ends: use coll_send_recv()");
+	return st == COLL_OK ? coll_comm_pair(comm, buf, count, peer, NULL, 0, -1, type) : st;
+}
+
+coll_status coll_recv(void *buf, size_t count, coll_dtype type, int peer, coll_comm *comm, coll_stream *stream)
+{
+	coll_status st = coll_check_call(comm, "recv", stream, type);
+
+	if (st == COLL_OK)
+		st = check_half(comm, "recv", "buf", buf, count, type, peer);
+	if (st == COLL_OK && peer == comm->rank)
+		st = coll_comm_refuse(comm, "recv", COLL_ERR_ARGUMENT,
+		                      "a blocking receive from oneself never ends: use coll_send_recv()");
+	return st == COLL_OK ? coll_comm_pair(comm, NULL, 0, -1, buf, count, peer, type) : st;
+}
+
+coll_status coll_send_recv(const void *sendbuf, size_t send_count, int dest, void *recvbuf, size_t recv_count,
+                           int source, coll_dtype type, coll_comm *comm, coll_stream *stream)
+{
+	coll_status st = coll_check_call(comm, "send_recv", stream, type);
+	size_t elem = coll_dtype_size(type);
+
+	if (st == COLL_OK && dest != -1)
+		st = check_half(comm, "send_recv", "sendbuf", sendbuf, send_count, type, dest);
+	if (st == COLL_OK && source != -1)
+		st = check_half(comm, "send_recv", "recvbuf", recvbuf, recv_count, type, source);
+	if (st == COLL_OK && dest != -1 && source != -1)
+		st = coll_check_apart(comm, "send_recv", sendbuf, send_count * elem, recvbuf, recv_count * elem,
+		                      SIZE_MAX);
+	if (st == COLL_OK && (dest == comm->rank) != (source == comm->rank))
+		st = coll_comm_refuse(comm, "send_recv", COLL_ERR_ARGUMENT,
+		                      "an exchange with oneself needs both halves: dest %d, source %d, this is rank %d",
+		                      dest, source, comm->rank);
+	if (st == COLL_OK && dest == comm->rank && source == comm->rank && send_count != recv_count)
+		st = coll_comm_refuse(comm, "send_recv", COLL_ERR_ARGUMENT, "counts differ: %zu sent, %zu received",
+		                      send_count, recv_count);
+	if (st != COLL_OK)
+		return st;
+	return coll_comm_pair(comm, sendbuf, send_count, dest, recvbuf, recv_count, source, type);
+}

@@ -1,0 +1,185 @@
+/*
+ * Entry points of the vector variants: blocks of different lengths.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/check.h"
+
+static size_t offset_of(const size_t *counts, const size_t *offsets, int rank)
+{
+	size_t at = 0;
+
+	if (offsets)
+		return offsets[rank];
+	for (int r = 0; r < rank; r++)
+		at += counts[r];
+	return at;
+}
+
+coll_status coll_all_gatherv(const void *in, void *out, const size_t *counts, const size_t *offsets, coll_dtype type,
+                             coll_comm *comm, coll_stream *stream)
+{
+	static const char kind[] = "all_gatherv";
+	struct coll_layout layout;
+	coll_status st = coll_check_call(comm, kind, stream, type);
+
+	if (st == COLL_OK)
+		st = coll_check_layout(comm, kind, "out", counts, offsets, type, true, &layout);
+	if (st == COLL_OK)
+		st = coll_check_buffer(comm, kind, "in", in, 1, counts[comm->rank], type);
+	if (st == COLL_OK)
+		st = coll_check_buffer(comm, kind, "out", out, 1, layout.span_bytes / coll_dtype_size(type), type);
+	if (st == COLL_OK)
+		st = coll_check_apart(comm, kind, out, layout.span_bytes, in,
+		                      counts[comm->rank] * coll_dtype_size(type),
+		                      offset_of(counts, offsets, comm->rank) * coll_dtype_size(type));
+	if (st != COLL_OK)
+		return st;
+	return coll_comm_call(comm, &(struct coll_call){.kind = COLL_KIND_ALL_GATHER,
+	                                                .in = in,
+	                                                .out = out,
+	                                                .count = layout.largest,
+	                                                .type = type,
+	                                                .in_counts = counts,
+	                                                .in_offsets = offsets,
+	                                                .out_counts = counts,
+	                                                .out_offsets = offsets,
+	                                                .ragged = true});
+}
+
+coll_status coll_reduce_scatterv(const void *in, void *out, const size_t *counts, const size_t *offsets,
+                                 coll_dtype type, coll_op op, coll_comm *comm, coll_stream *stream)
+{
+	static const char kind[] = "reduce_scatterv";
+	struct coll_layout layout;
+	coll_status st = coll_check_call(comm, kind, stream, type);
+
+	if (st == COLL_OK)
+		st = coll_check_op(comm, kind, op, type);
+	if (st == COLL_OK)
+		st = coll_check_layout(comm, kind, "in", counts, offsets, type, false, &layout);
+	if (st == COLL_OK)
+		st = coll_check_buffer(comm, kind, "in", in, 1, layout.span_bytes / coll_dtype_size(type), type);
+	if (st == COLL_OK)
+		st = coll_check_buffer(comm, kind, "out", out, 1, counts[comm->rank], type);
+	if (st == COLL_OK)
+		st = coll_check_apart(comm, kind, in, layout.span_bytes, out,
+		                      counts[comm->rank] * coll_dtype_size(type),
+		                      offset_of(counts, offsets, comm->rank) * coll_dtype_size(type));
+	if (st != COLL_OK)
+		return st;
+	return coll_comm_call(comm, &(struct coll_call){.kind = COLL_KIND_REDUCE_SCATTER,
+	                                                .in = in,
+	                                                .out = out,
+	                                                .count = layout.largest,
+	                                                .type = type,
+	                                                .op = op,
+	                                                .in_counts = counts,
+	                                                .in_offsets = offsets,
+	                                                .out_counts = counts,
+	                                                .out_offsets = offsets,
+	                                                .ragged = true});
+}
+
+coll_status coll_all_to_allv(const void *in, const size_t *in_counts, const size_t *in_offsets, void *out,
+                             const size_t *out_counts, const size_t *out_offsets, coll_dtype type, coll_comm *comm,
+                             coll_stream *stream)
+{
+	static const char kind[] = "all_to_allv";
+	struct coll_layout from, to;
+	size_t elem = coll_dtype_size(type);
+	coll_status st = coll_check_call(comm, kind, stream, type);
+
+	if (st == COLL_OK)
+		st = coll_check_layout(comm, kind, "in", in_counts, in_offsets, type, false, &from);
+	if (st == COLL_OK)
+		st = coll_check_layout(comm, kind, "out", out_counts, out_offsets, type, true, &to);
+	if (st == COLL_OK)
+		st = coll_check_buffer(comm, kind, "in", in, 1, from.span_bytes / elem, type);
+	if (st == COLL_OK)
+		st = coll_check_buffer(comm, kind, "out", out, 1, to.span_bytes / elem, type);
+	/* In place the lengths of a pair may differ by direction: not offered. */
+	if (st == COLL_OK)
+		st = coll_check_apart(comm, kind, in, from.span_bytes, out, to.span_bytes, SIZE_MAX);
+	if (st == COLL_OK && in_counts[comm->rank] != out_counts[comm->rank])
+		st = coll_comm_refuse(comm, kind, COLL_ERR_ARGUMENT,
+		                      "rank %d sends itself %zu elements but receives %zu", comm->rank,
+		                      in_counts[comm->rank], out_counts[comm->rank]);
+	if (st != COLL_OK)
+		return st;
+	return coll_comm_call(comm, &(struct coll_call){.kind = COLL_KIND_ALL_TO_ALL,
+	                                                .in = in,
+	                                                .out = out,
+	                                                .count = from.largest > to.largest ? from.largest : to.largest,
+	                                                .type = type,
+	                                                .in_counts = in_counts,
+	                                                .in_offsets = in_offsets,
+	                                                .out_counts = out_counts,
+	                                                .out_offsets = out_offsets,
+	                                                .pairwise = true});
+}
+
+/* gatherv and scatterv: only the root knows all counts; others know their own. The
+ * array that others need (zero but for their own block) is made here. */
+static coll_status rooted(coll_comm *comm, const char *kind, struct coll_call *call, bool gather, size_t count,
+                          const void *many, const size_t *counts, const size_t *offsets)
+{
+	const size_t elem = coll_dtype_size(call->type);
+	const void *one = gather ? call->in : call->out;
+	struct coll_layout layout = {.largest = count};
+	size_t *own = NULL;
+	coll_status st = coll_check_buffer(comm, kind, gather ? "in" : "out", one, 1, count, call->type);
+
+	if (st == COLL_OK && comm->rank == call->root) {
+		st = coll_check_layout(comm, kind, gather ? "out" : "in", counts, offsets, call->type, gather, &layout);
+		if (st == COLL_OK)
+			st = coll_check_buffer(comm, kind, gather ? "out" : "in", many, 1, layout.span_bytes / elem,
+			                       call->type);
+		if (st == COLL_OK && counts[comm->rank] != count)
+			st = coll_comm_refuse(comm, kind, COLL_ERR_ARGUMENT,
+			                      "count is %zu but counts[%d], the root's own, is %zu", count, comm->rank,
+			                      counts[comm->rank]);
+		if (st == COLL_OK)
+			st = coll_check_apart(comm, kind, many, layout.span_bytes, one, count * elem,
+			                      offset_of(counts, offsets, comm->rank) * elem);
+	} else if (st == COLL_OK) {
+		own = calloc((size_t)comm->size, sizeof(*own));
+		if (!own)
+			return coll_comm_refuse(comm, kind, COLL_ERR_MEMORY, "out of memory");
+		own[comm->rank] = count;
+		counts = own;
+		offsets = NULL;
+	}
+	if (st == COLL_OK) {
+		call->count = layout.largest;
+		call->in_counts = call->out_counts = counts;
+		call->in_offsets = call->out_offsets = offsets;
+		call->pairwise = true;
+		st = coll_comm_call(comm, call);
+	}
+	free(own);
+	return st;
+}
+
+coll_status coll_gatherv(const void *in, size_t count, void *out, const size_t *counts, const size_t *offsets,
+                         coll_dtype type, int root, coll_comm *comm, coll_stream *stream)
+{
+	struct coll_call call = {.kind = COLL_KIND_GATHER, .in = in, .out = out, .type = type, .root = root};
+	coll_status st = coll_check_call(comm, "gatherv", stream, type);
+
+	if (st == COLL_OK)
+		st = coll_check_rank(comm, "gatherv", "root", root);
+	return st == COLL_OK ? rooted(comm, "gatherv", &call, true, count, out, counts, offsets) : st;
+}
+
+coll_status coll_scatterv(const void *in, const size_t *counts, const size_t *offsets, void *out, size_t count,
+                          coll_dtype type, int root, coll_comm *comm, coll_stream *stream)
+{
+	struct coll_call call = {.kind = COLL_KIND_SCATTER, .in = in, .out = out, .type = type, .root = root};
+	coll_status st = coll_check_call(comm, "scatterv", stream, type);
+
+	if (st == COLL_OK)
+		st = coll_check_rank(comm, "scatterv", "root", root);
+	return st == COLL_OK ? rooted(comm, "scatterv", &call, false, count, in, counts, offsets) : st;
+}

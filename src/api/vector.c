@@ -1,0 +1,104 @@
+/*
+ * Entry points of the vector collectives: check, build the call, hand over.
+ */
+#include "api/check.h"
+
+/* Checks common to collectives of one vector per rank. */
+static coll_status check_vector(coll_comm *comm, const char *kind, const void *in, bool has_in, const void *out,
+                                bool has_out, size_t count, coll_dtype type, coll_stream *stream)
+{
+	size_t bytes = count * coll_dtype_size(type);
+	coll_status st = coll_check_call(comm, kind, stream, type);
+
+	if (st == COLL_OK && has_in)
+		st = coll_check_buffer(comm, kind, "in", in, 1, count, type);
+	if (st == COLL_OK && has_out)
+		st = coll_check_buffer(comm, kind, "out", out, 1, count, type);
+	if (st == COLL_OK && has_in && has_out)
+		st = coll_check_apart(comm, kind, in, bytes, out, bytes, 0);
+	return st;
+}
+
+coll_status coll_all_reduce(const void *in, void *out, size_t count, coll_dtype type, coll_op op, coll_comm *comm,
+                            coll_stream *stream)
+{
+	coll_status st = check_vector(comm, "all_reduce", in, true, out, true, count, type, stream);
+
+	if (st == COLL_OK)
+		st = coll_check_op(comm, "all_reduce", op, type);
+	if (st != COLL_OK)
+		return st;
+	return coll_comm_call(
+	        comm,
+	        &(struct coll_call){
+	                .kind = COLL_KIND_ALL_REDUCE, .in = in, .out = out, .count = count, .type = type, .op = op});
+}
+
+coll_status coll_scan(const void *in, void *out, size_t count, coll_dtype type, coll_op op, coll_comm *comm,
+                      coll_stream *stream)
+{
+	coll_status st = check_vector(comm, "scan", in, true, out, true, count, type, stream);
+
+	if (st == COLL_OK)
+		st = coll_check_op(comm, "scan", op, type);
+	if (st == COLL_OK && op == COLL_AVG)
+		st = coll_comm_refuse(comm, "scan", COLL_ERR_ARGUMENT, "the average of a prefix is not defined");
+	if (st != COLL_OK)
+		return st;
+	return coll_comm_call(
+	        comm, &(struct coll_call){
+	                      .kind = COLL_KIND_SCAN, .in = in, .out = out, .count = count, .type = type, .op = op});
+}
+
+coll_status coll_reduce(const void *in, void *out, size_t count, coll_dtype type, coll_op op, int root, coll_comm *comm,
+                        coll_stream *stream)
+{
+	bool here = comm && comm->rank == root;
+	coll_status st = check_vector(comm, "reduce", in, true, out, here, count, type, stream);
+
+	if (st == COLL_OK)
+		st = coll_check_rank(comm, "reduce", "root", root);
+	if (st == COLL_OK)
+		st = coll_check_op(comm, "reduce", op, type);
+	if (st != COLL_OK)
+		return st;
+	return coll_comm_call(comm, &(struct coll_call){.kind = COLL_KIND_REDUCE,
+	                                                .in = in,
+	                                                .out = here ? out : NULL,
+	                                                .count = count,
+	                                                .type = type,
+	                                                .op = op,
+	                                                .root = root});
+}
+
+coll_status coll_broadcast(const void *in, void *out, size_t count, coll_dtype type, int root, coll_comm *comm,
+                           coll_stream *stream)
+{
+	bool here = comm && comm->rank == root;
+	coll_status st = check_vector(comm, "broadcast", in, here, out, true, count, type, stream);
+
+	if (st == COLL_OK)
+		st = coll_check_rank(comm, "broadcast", "root", root);
+	if (st != COLL_OK)
+		return st;
+	return coll_comm_call(comm, &(struct coll_call){.kind = COLL_KIND_BROADCAST,
+	                                                .in = here ? in : NULL,
+	                                                .out = out,
+	                                                .count = count,
+	                                                .type = type,
+	                                                .root = root});
+}
+
+coll_status coll_barrier(coll_comm *comm, coll_stream *stream)
+{
+	/* One byte per rank, so that frames travel. */
+	char token[2] = {0};
+	coll_status st = coll_check_call(comm, "barrier", stream, COLL_U8);
+
+	if (st != COLL_OK)
+		return st;
+	return coll_comm_call(
+	        comm,
+	        &(struct coll_call){
+	                .kind = COLL_KIND_BARRIER, .in = &token[0], .out = &token[1], .count = 1, .type = COLL_U8});
+}

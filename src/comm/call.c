@@ -1,0 +1,281 @@
+/*
+ * One collective call: from the shape to a bound job, run inline.
+ *
+ * A call of a shape seen before costs a look-up in the memo: no selection, no
+ * plan, no allocation. What is chosen depends on agreed facts only.
+ */
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "comm/comm.h"
+
+/* ---- Choice, remembered ---- */
+
+static struct coll_tune_call tune_call(const struct coll_call *c, size_t elem_bytes, bool ordered)
+{
+	return (struct coll_tune_call){.kind = c->kind,
+	                               .count = c->count,
+	                               .elem_bytes = elem_bytes,
+	                               .ordered = ordered,
+	                               .ragged = c->ragged,
+	                               .pairwise = c->pairwise};
+}
+
+/* The largest tile whose frames fit in a slot, on every rank alike: a rank's own
+ * plan may hold shorter runs than another's, the algorithm's price tag has the
+ * longest of all. 0: not even one element fits. */
+static size_t largest_tile(const struct coll_plan *plan, const struct coll_algo *algo, size_t elem_bytes,
+                           size_t slot_bytes)
+{
+	bool block = coll_plan_kind_is_block(plan->kind);
+	struct coll_algo_cost cost;
+	size_t run, each;
+
+	algo->cost(plan->size, &cost);
+	run = (size_t)(cost.frame * (block ? 1 : plan->chunks) + 0.5);
+	assert(plan->max_run <= run || plan->size == 1);
+	each = slot_bytes / elem_bytes / (run ? run : 1);
+	return block ? each : each * plan->chunks;
+}
+
+/* Cut count in equal tiles, none above the largest the slots allow. Lengths only
+ * the ends know cannot set the tile: then it is the largest. */
+static void cut_tiles(struct coll_memo *m, const struct coll_call *c, size_t largest, uint32_t windows)
+{
+	size_t tiles = c->count / largest + (c->count % largest != 0);
+
+	m->tile = largest;
+	if (!c->pairwise && tiles > 0)
+		m->tile = c->count / tiles + (c->count % tiles != 0);
+	m->windows = windows;
+	if (!c->pairwise && tiles < windows)
+		m->windows = tiles > 0 ? (uint32_t)tiles : 1;
+}
+
+static coll_status choose(struct coll_comm *comm, const struct coll_call *c, bool ordered, bool explain,
+                          struct coll_memo *m, struct coll_tune_choice *choice)
+{
+	struct coll_tune_call t = tune_call(c, m->elem_bytes, ordered);
+	struct coll_shape shape = {.kind = c->kind,
+	                           .rank = comm->rank,
+	                           .size = comm->size,
+	                           .root = c->root,
+	                           .ordered = ordered,
+	                           .uniform = !c->ragged && !c->pairwise,
+	                           .host_of = comm->ctx->host_of,
+	                           .hosts = comm->ctx->hosts};
+	const char *name = coll_plan_kind_name(c->kind);
+	uint32_t windows;
+	size_t largest;
+	coll_status st;
+
+	st = coll_tune_select(&comm->facts, &t, explain, choice);
+	if (st != COLL_OK)
+		return coll_comm_refuse(comm, name, st, "no algorithm for this call%s%s: %.160s",
+		                        comm->facts.forced[0] ? " with COLL_ALGO=" : "", comm->facts.forced,
+		                        choice->why);
+	st = coll_plan_cache_obtain(comm->plans, &shape, choice->algo->name, choice->algo->generate,
+	                            comm->ctx->settings.verify, &m->plan);
+	if (st != COLL_OK)
+		return coll_comm_refuse(comm, name, st, "cannot make a plan for algorithm %s: %s", choice->algo->name,
+		                        coll_plan_cache_why(comm->plans));
+	largest = largest_tile(m->plan, choice->algo, m->elem_bytes, comm->slot_bytes);
+	if (largest == 0)
+		return coll_comm_refuse(comm, name, COLL_ERR_CONFIG, "algorithm %s needs larger slots than %zu bytes",
+		                        choice->algo->name, comm->slot_bytes);
+	windows = choice->windows < 1 ? 1 : choice->windows;
+	cut_tiles(m, c, largest, windows > COLL_WINDOWS_MAX ? COLL_WINDOWS_MAX : windows);
+	m->scratch_bytes = coll_run_scratch_bytes(m->plan, m->tile, m->elem_bytes, m->windows);
+	return COLL_OK;
+}
+
+static struct coll_memo *memo_slot(struct coll_comm *comm, const struct coll_call *c, size_t elem_bytes)
+{
+	uint64_t h = (uint64_t)c->count * 0x9e3779b97f4a7c15u + (uint64_t)c->kind * 0xbf58476d1ce4e5b9u +
+	             (uint64_t)(unsigned)c->root * 0x94d049bb133111ebu + elem_bytes;
+
+	return &comm->memo[(h ^ (h >> 32)) % COLL_MEMO_SLOTS];
+}
+
+static coll_status remember(struct coll_comm *comm, const struct coll_call *c, size_t elem_bytes, bool ordered,
+                            struct coll_memo **memo)
+{
+	struct coll_memo *m = memo_slot(comm, c, elem_bytes), fresh = {0};
+	struct coll_tune_choice choice;
+	coll_status st;
+
+	if (m->valid && m->count == c->count && m->kind == c->kind && m->elem_bytes == elem_bytes &&
+	    m->root == c->root && m->ordered == ordered && m->ragged == c->ragged && m->pairwise == c->pairwise) {
+		*memo = m;
+		return COLL_OK;
+	}
+	fresh = (struct coll_memo){.valid = true,
+	                           .kind = (uint8_t)c->kind,
+	                           .ordered = ordered,
+	                           .ragged = c->ragged,
+	                           .pairwise = c->pairwise,
+	                           .elem_bytes = (uint32_t)elem_bytes,
+	                           .root = c->root,
+	                           .count = c->count};
+	st = choose(comm, c, ordered, false, &fresh, &choice);
+	if (st != COLL_OK)
+		return st;
+	if (comm->ctx->logger.level >= COLL_LOG_INFO) {
+		choose(comm, c, ordered, true, &fresh, &choice);
+		coll_log(&comm->ctx->logger, COLL_LOG_INFO, "%s count=%zu bytes=%zu: %s tile=%zu windows=%u (%s)",
+		         coll_plan_kind_name(c->kind), c->count, c->count * elem_bytes, choice.algo->name, fresh.tile,
+		         fresh.windows, choice.why);
+	}
+	if (m->valid)
+		coll_plan_cache_release(comm->plans, m->plan);
+	*m = fresh;
+	*memo = m;
+	return COLL_OK;
+}
+
+/* ---- Binding ---- */
+
+static coll_status bind_reduction(struct coll_comm *comm, const struct coll_call *c, struct coll_reduction *r,
+                                  bool *ordered)
+{
+	const struct coll_op_entry *e = c->op >= COLL_OP_FIRST ? &comm->ops[c->op - COLL_OP_FIRST] : NULL;
+	coll_status st = coll_reduce_bind(r, c->type, e ? e->code : c->op, comm->size, comm->isa);
+
+	if (st != COLL_OK)
+		return st;
+	*ordered = e && !e->commutative;
+	if (e) {
+		r->user_fn = e->fn;
+		r->user_arg = e->arg;
+		r->scale = e->scale;
+	}
+	return COLL_OK;
+}
+
+static uint32_t signature(const struct coll_call *c, int size)
+{
+	uint64_t h = ((uint64_t)c->kind << 56) ^ ((uint64_t)c->type << 48) ^ ((uint64_t)(unsigned)c->root << 16) ^
+	             (coll_plan_kind_reduces(c->kind) ? c->op : 0);
+
+	h = coll_mix64(h);
+	if (!c->pairwise)
+		h = coll_mix64(h ^ c->count);
+	if (c->ragged) {
+		const size_t *counts = c->out_counts ? c->out_counts : c->in_counts;
+
+		for (int r = 0; counts && r < size; r++)
+			h = coll_mix64(h ^ counts[r]);
+	}
+	return (uint32_t)(h ^ (h >> 32));
+}
+
+/* Which buffers hold one block only. */
+static struct coll_extent extent(const struct coll_call *c, const void *base, bool single, const size_t *counts,
+                                 const size_t *offsets)
+{
+	return (struct coll_extent){.base = (char *)(uintptr_t)base,
+	                            .single = single,
+	                            .count = c->count,
+	                            .counts = counts,
+	                            .offsets = offsets};
+}
+
+static coll_status need_scratch(struct coll_comm *comm, size_t bytes)
+{
+	void *p;
+
+	if (bytes <= comm->scratch_bytes)
+		return COLL_OK;
+	if (posix_memalign(&p, 4096, bytes))
+		return COLL_ERR_MEMORY;
+	free(comm->scratch);
+	comm->scratch = p;
+	comm->scratch_bytes = bytes;
+	return COLL_OK;
+}
+
+static coll_status run(struct coll_comm *comm, const struct coll_call *c, const struct coll_job *job)
+{
+	struct coll_record record = {.comm = comm->id,
+	                             .sequence = comm->sequence,
+	                             .count = c->count,
+	                             .signature = job->signature,
+	                             .active = 1,
+	                             .kind = (uint8_t)c->kind,
+	                             .type = (uint8_t)c->type,
+	                             .op = (uint8_t)c->op,
+	                             .root = c->root,
+	                             .waits_for = -1};
+	struct coll_wait wait = {.runs = {comm->run}, .nruns = 1, .record = &record};
+	coll_status st;
+
+	coll_record_publish(&comm->record, &record);
+	st = coll_run_start(comm->run, &comm->collective.fabric, job);
+	if (st == COLL_OK)
+		st = coll_comm_wait(comm, &wait);
+	else
+		coll_comm_fail(comm, st, -1, "cannot start the plan: %s", coll_status_string(st));
+	record.active = 0;
+	coll_record_publish(&comm->record, &record);
+	return st;
+}
+
+coll_status coll_comm_call(struct coll_comm *comm, const struct coll_call *c)
+{
+	size_t elem_bytes = coll_dtype_size(c->type);
+	struct coll_reduction reduction;
+	struct coll_job job = {.elem_bytes = elem_bytes};
+	struct coll_memo *memo;
+	bool ordered = false, reduces = coll_plan_kind_reduces(c->kind);
+	coll_status st;
+
+	if (comm->failed)
+		return comm->failed;
+	if (reduces) {
+		st = bind_reduction(comm, c, &reduction, &ordered);
+		if (st != COLL_OK)
+			return coll_comm_refuse(comm, coll_plan_kind_name(c->kind), st,
+			                        "this operation is not defined on %s", coll_dtype_name(c->type));
+		job.reduction = &reduction;
+	}
+	st = remember(comm, c, elem_bytes, ordered, &memo);
+	if (st != COLL_OK)
+		return st;
+	st = need_scratch(comm, memo->scratch_bytes);
+	if (st != COLL_OK)
+		return coll_comm_refuse(comm, coll_plan_kind_name(c->kind), st, "no memory for %zu bytes of scratch",
+		                        memo->scratch_bytes);
+	comm->sequence++;
+	comm->box.status = COLL_OK;
+	job.plan = memo->plan;
+	job.in = extent(c, c->in, c->kind == COLL_KIND_ALL_GATHER || c->kind == COLL_KIND_GATHER, c->in_counts,
+	                c->in_offsets);
+	job.out = extent(c, c->out, c->kind == COLL_KIND_REDUCE_SCATTER || c->kind == COLL_KIND_SCATTER, c->out_counts,
+	                 c->out_offsets);
+	job.tile = memo->tile;
+	job.windows = memo->windows;
+	job.scratch = comm->scratch;
+	job.sequence = comm->sequence;
+	job.signature = signature(c, comm->size);
+	return run(comm, c, &job);
+}
+
+coll_status coll_comm_explain_call(struct coll_comm *comm, enum coll_kind kind, size_t count, coll_dtype type,
+                                   char *buf, size_t len_bytes)
+{
+	struct coll_call c = {.kind = kind, .count = count, .type = type};
+	struct coll_memo m = {.elem_bytes = (uint32_t)coll_dtype_size(type)};
+	struct coll_tune_choice choice;
+	coll_status st = choose(comm, &c, false, true, &m, &choice);
+
+	if (st != COLL_OK)
+		return st;
+	coll_plan_cache_release(comm->plans, m.plan);
+	snprintf(buf, len_bytes, "%s %s tile=%zu windows=%u transport=%s because %s", coll_plan_kind_name(kind),
+	         choice.algo->name, m.tile, m.windows, comm->size > 1 ? coll_comm_transport(comm, !comm->rank) : "none",
+	         choice.why);
+	return COLL_OK;
+}

@@ -1,0 +1,47 @@
+/*
+ * The card: what every process tells every other at creation. Fixed size, no
+ * pointers, exchanged by bootstrap in rank order; read-only afterwards.
+ */
+#ifndef COLL_COMM_CARD_H
+#define COLL_COMM_CARD_H
+
+#include <assert.h>
+#include <stdint.h>
+
+#include "coll/transport.h"
+
+enum { COLL_CARD_TRANSPORTS = 4, COLL_CARD_ADDRESS_BYTES = 248, COLL_CARD_CONTROL_HOSTS = 4 };
+
+struct coll_card {
+	uint32_t magic;
+	uint32_t version;
+	struct coll_process_id id;
+	uint64_t settings_hash;
+	int32_t rank;
+	int32_t size;
+	int32_t process; /* pid, for messages */
+	uint32_t cores;  /* this process may run on */
+	char host_id[64];
+	char host_name[64];
+	/* Control plane: an abstract Unix socket name and a TCP listener. */
+	char control_unix[40];
+	uint16_t control_port; /* 0: none */
+	uint8_t control_hosts; /* addresses that follow */
+	uint8_t pad[5];
+	struct {
+		uint16_t family; /* AF_INET or AF_INET6 */
+		uint8_t address[16];
+	} control_host[COLL_CARD_CONTROL_HOSTS];
+	/* By position in the table of transports; length 0: not available here. */
+	struct {
+		uint32_t len_bytes;
+		uint8_t bytes[COLL_CARD_ADDRESS_BYTES];
+	} transport[COLL_CARD_TRANSPORTS];
+	/* Hash of the agreed facts this process computed for its settings. */
+	uint64_t spare[4];
+};
+
+#define COLL_CARD_MAGIC   0x434f4c4cu /* "COLL" */
+#define COLL_CARD_VERSION 1u
+
+#endif

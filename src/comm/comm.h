@@ -1,0 +1,161 @@
+/*
+ * The communicator: an ordered stream of collectives among ranks. Owns its
+ * channels, plan cache, call memo, scratch memory, user operations and error
+ * state. One thread at a time uses it, except for abort and for the record that
+ * the service thread reads.
+ */
+#ifndef COLL_COMM_COMM_H
+#define COLL_COMM_COMM_H
+
+#include "comm/context.h"
+#include "engine/engine.h"
+#include "plan/cache.h"
+#include "tune/tune.h"
+
+enum { COLL_OPS_MAX = 64, COLL_OP_FIRST = 64, COLL_MEMO_SLOTS = 64, COLL_WINDOWS_MAX = 8, COLL_LANES_P2P = 64 };
+
+/* A user operation or premultiplied sum. */
+struct coll_op_entry {
+	bool used;
+	bool commutative;
+	coll_op code; /* COLL_OP_USER or COLL_OP_PREMUL_SUM */
+	coll_user_fn fn;
+	void *arg;
+	double scale;
+	coll_dtype type; /* premultiplied sums */
+};
+
+/* How one shape of call is run: found once, then looked up. */
+struct coll_memo {
+	bool valid;
+	uint8_t kind, ordered, ragged, pairwise;
+	uint32_t elem_bytes;
+	int root;
+	size_t count;
+	const struct coll_plan *plan; /* pinned in the cache */
+	size_t tile;
+	uint32_t windows;
+	size_t scratch_bytes;
+};
+
+/* Channels to one rank: [direction][lane][window], opened on first use. */
+struct coll_channels {
+	struct coll_endpoint *at[2][COLL_LANES_MAX][COLL_WINDOWS_MAX];
+};
+
+/* Memory handed out by coll_mem_alloc or announced by coll_mem_register. */
+struct coll_allocation {
+	struct coll_allocation *next;
+	struct coll_memory mem;
+	struct coll_wire *wire; /* NULL: plain memory */
+	bool registered;        /* else allocated */
+};
+
+/* A fabric: the communicator seen from the engine. */
+struct coll_comm_fabric {
+	struct coll_comm *comm;
+	uint16_t lane_base;           /* 0 collectives, COLL_LANES_P2P pairs */
+	struct coll_channels **peers; /* by rank */
+	struct coll_fabric fabric;
+};
+
+struct coll_comm {
+	struct coll_context *ctx;
+	bool owns_ctx;
+	uint64_t id;
+	uint32_t epoch;
+	int rank, size;
+
+	/* Agreed facts. */
+	size_t slot_bytes;
+	uint32_t slots;
+	struct coll_tune_facts facts;
+
+	struct coll_comm_fabric collective;
+	struct coll_comm_fabric pairs;
+	struct coll_run *run;
+	struct coll_run *pair_run[2]; /* send, receive */
+	uint64_t sequence;
+	uint64_t *pair_sequence[2]; /* by rank: sends, receives */
+	struct coll_plan_cache *plans;
+	struct coll_memo memo[COLL_MEMO_SLOTS];
+	struct coll_op_entry ops[COLL_OPS_MAX];
+	struct coll_allocation *allocations;
+	char *scratch;
+	size_t scratch_bytes;
+	enum coll_isa isa;
+
+	bool parting;        /* in the barrier of destroy: failures are no news */
+	atomic_bool aborted; /* set by any thread */
+	unsigned alarm_seen; /* last alarm value looked into */
+	coll_status failed;  /* sticky */
+	struct coll_error_box box;
+	coll_error error; /* what coll_last_error() returns */
+	char message[1024];
+	struct coll_record_box record;
+
+	struct coll_comm *next; /* in ctx->comms */
+};
+
+/* The record of a communicator of this context; for PONG. */
+bool coll_comm_find_record(void *ctx, uint64_t comm, struct coll_record *r);
+
+/* ---- fabric.c ---- */
+coll_status coll_comm_fabric_init(struct coll_comm *comm, struct coll_comm_fabric *f, uint16_t lane_base);
+void coll_comm_fabric_close(struct coll_comm_fabric *f);
+
+/* ---- wait.c ---- */
+
+/* What a wait is about, for deadlines and messages. */
+struct coll_wait {
+	struct coll_run *runs[2];
+	int nruns;
+	const struct coll_record *record;
+};
+
+/* Poll the runs until all are done, with progress, sleep, deadlines and alarms.
+ * On error the box is filled and the communicator has failed. */
+coll_status coll_comm_wait(struct coll_comm *comm, const struct coll_wait *wait);
+
+/* ---- error.c ---- */
+
+/* The communicator is lost: keep the error, tell the others, return status. */
+coll_status coll_comm_fail(struct coll_comm *comm, coll_status status, int culprit, const char *format, ...)
+        __attribute__((format(printf, 4, 5)));
+/* The call is refused; the communicator stays usable. */
+coll_status coll_comm_refuse(struct coll_comm *comm, const char *kind, coll_status status, const char *format, ...)
+        __attribute__((format(printf, 4, 5)));
+
+/* ---- call.c ---- */
+
+/* One collective call after the argument checks of api/. */
+struct coll_call {
+	enum coll_kind kind;
+	const void *in;
+	void *out;
+	size_t count; /* vector length, or block length of uniform block kinds */
+	coll_dtype type;
+	coll_op op; /* reducing kinds */
+	int root;
+	const size_t *in_counts, *in_offsets; /* v-variants, NULL: uniform */
+	const size_t *out_counts, *out_offsets;
+	bool ragged;   /* lengths known to all ranks */
+	bool pairwise; /* lengths known to the two ends only */
+};
+
+coll_status coll_comm_call(struct coll_comm *comm, const struct coll_call *call);
+coll_status coll_comm_explain_call(struct coll_comm *comm, enum coll_kind kind, size_t count, coll_dtype type,
+                                   char *buf, size_t len_bytes);
+
+/* ---- pair.c ---- */
+coll_status coll_comm_pair(struct coll_comm *comm, const void *send, size_t send_count, int dest, void *recv,
+                           size_t recv_count, int source, coll_dtype type);
+
+/* ---- memory.c ---- */
+void coll_comm_memory_free_all(struct coll_comm *comm);
+
+/* ---- create.c ---- */
+coll_status coll_comm_new(struct coll_context *ctx, struct coll_comm **comm, struct coll_error_box *err);
+void coll_comm_free(struct coll_comm **comm);
+
+#endif

@@ -1,0 +1,476 @@
+/*
+ * Context: open, join, links, progress, close. See context.h.
+ */
+#include "comm/context.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/hash.h"
+#include "comm/comm.h"
+#include "comm/service.h"
+#if __has_include("transports/hook/hook.h")
+#include "transports/hook/hook.h"
+#else
+#define coll_transport_hook_wrap(t, spec, rank, table, state, err) COLL_OK
+#define coll_transport_hook_unwrap(state)                          (void)(state)
+#endif
+
+/* ---- Hub ---- */
+
+coll_status coll_shared_hub_create(struct coll_shared_hub **hub)
+{
+	struct coll_shared_hub *h = calloc(1, sizeof(*h));
+	coll_status st = h ? coll_loop_hub_create(&h->hub) : COLL_ERR_MEMORY;
+
+	if (st != COLL_OK) {
+		free(h);
+		return st;
+	}
+	atomic_init(&h->users, 1);
+	*hub = h;
+	return COLL_OK;
+}
+
+void coll_shared_hub_release(struct coll_shared_hub **hub)
+{
+	struct coll_shared_hub *h = *hub;
+
+	*hub = NULL;
+	/* The last user frees: acq_rel orders all uses before it. */
+	if (h && atomic_fetch_sub_explicit(&h->users, 1, memory_order_acq_rel) == 1) {
+		coll_loop_hub_destroy(&h->hub);
+		free(h);
+	}
+}
+
+/* ---- What transports see ---- */
+
+static const char *env_setting(void *ctx, const char *name)
+{
+	const struct coll_context *c = ctx;
+
+	return coll_settings_text(&c->settings, name);
+}
+
+static void env_log(void *ctx, int level, const char *format, ...)
+{
+	const struct coll_context *c = ctx;
+	va_list ap;
+
+	va_start(ap, format);
+	coll_log_v(&c->logger, level, format, ap);
+	va_end(ap);
+}
+
+static int rank_of(const struct coll_context *c, const struct coll_process_id *id)
+{
+	for (int r = 0; r < c->size; r++)
+		if (c->cards[r].id.word[0] == id->word[0] && c->cards[r].id.word[1] == id->word[1])
+			return r;
+	return -1;
+}
+
+static void env_link_down(void *ctx, const struct coll_process_id *peer, coll_status why, const char *cause)
+{
+	struct coll_context *c = ctx;
+	struct coll_note n = {.kind = why == COLL_ERR_CORRUPT ? COLL_NOTE_FAIL : COLL_NOTE_DEATH, .status = why};
+
+	n.rank = c->cards ? rank_of(c, peer) : -1;
+	n.origin = c->rank;
+	if (n.rank < 0 || !c->control || atomic_load_explicit(&c->stopping, memory_order_relaxed))
+		return;
+	snprintf(n.text, sizeof(n.text), "%s", cause);
+	if (n.kind == COLL_NOTE_FAIL)
+		snprintf(n.text, sizeof(n.text), "link between rank %d and rank %d: %.180s", c->rank, n.rank, cause);
+	coll_control_tell(c->control, &n);
+}
+
+/* ---- Open ---- */
+
+/* "shm,tcp" names t; an empty list names all but loop, which needs a hub. */
+static bool wanted(const char *list, const char *name, bool have_hub)
+{
+	size_t len = strlen(name);
+
+	if (strcmp(name, "loop") == 0 && !have_hub)
+		return false;
+	if (!*list)
+		return true;
+	for (const char *p = list; *p;) {
+		size_t n = strcspn(p, ",");
+
+		if (n == len && memcmp(p, name, n) == 0)
+			return true;
+		p += n + (p[n] == ',');
+	}
+	return false;
+}
+
+static coll_status check_list(const char *list, struct coll_error_box *err)
+{
+	for (const char *p = list; *p;) {
+		size_t n = strcspn(p, ",");
+		char name[32];
+
+		snprintf(name, sizeof(name), "%.*s", (int)n, p);
+		if (!coll_transport_find(name))
+			return coll_error_set(err, COLL_ERR_CONFIG, "COLL_TRANSPORTS=%s: there is no transport '%s'",
+			                      list, name);
+		p += n + (p[n] == ',');
+	}
+	return COLL_OK;
+}
+
+static coll_status open_wire(struct coll_context *c, const struct coll_transport *t, int position,
+                             struct coll_shared_hub *hub, struct coll_error_box *err)
+{
+	struct coll_wire *w = &c->wires[c->nwires];
+	struct coll_transport_env env = {.size = sizeof(env),
+	                                 .self = c->card.id,
+	                                 .job_key = {c->identity.job_key[0], c->identity.job_key[1]},
+	                                 .host_id = c->host_id,
+	                                 .hub = hub ? hub->hub : NULL,
+	                                 .wake_fd = c->wake_fd,
+	                                 .ctx = c,
+	                                 .setting = env_setting,
+	                                 .log = env_log,
+	                                 .link_down = env_link_down};
+	size_t len = 0;
+	coll_status st;
+
+	memset(w, 0, sizeof(*w));
+	w->position = position;
+	coll_transport_complete(t, &w->table);
+	if (c->settings.hook[0]) {
+		st = coll_transport_hook_wrap(t, c->settings.hook, c->rank, &w->table, &w->hook, err);
+		if (st != COLL_OK)
+			return st;
+	}
+	st = w->table.open(&env, &w->inst);
+	if (st == COLL_OK)
+		st = w->table.address(w->inst, c->card.transport[position].bytes, COLL_CARD_ADDRESS_BYTES, &len);
+	if (st != COLL_OK) {
+		coll_log(&c->logger, COLL_LOG_INFO, "transport %s is not available: %s", t->name,
+		         coll_status_string(st));
+		if (w->inst)
+			w->table.fini(w->inst);
+		coll_transport_hook_unwrap(w->hook);
+		memset(w, 0, sizeof(*w));
+		return COLL_OK;
+	}
+	w->table.caps(w->inst, &w->caps);
+	c->card.transport[position].len_bytes = (uint32_t)len;
+	c->nwires++;
+	return COLL_OK;
+}
+
+static coll_status open_wires(struct coll_context *c, struct coll_shared_hub *hub, struct coll_error_box *err)
+{
+	coll_status st = check_list(c->settings.transports, err);
+
+	for (int i = 0; st == COLL_OK && coll_transports[i] && i < COLL_CARD_TRANSPORTS; i++)
+		if (wanted(c->settings.transports, coll_transports[i]->name, hub != NULL))
+			st = open_wire(c, coll_transports[i], i, hub, err);
+	if (st == COLL_OK && c->nwires == 0 && c->size > 1)
+		st = coll_error_set(err, COLL_ERR_CONFIG, "no transport of COLL_TRANSPORTS=%s can be used here",
+		                    c->settings.transports);
+	return st;
+}
+
+/* Cores this process may run on. */
+static uint32_t cores(void)
+{
+	cpu_set_t set;
+
+	if (sched_getaffinity(0, sizeof(set), &set) == 0)
+		return (uint32_t)CPU_COUNT(&set);
+	return (uint32_t)sysconf(_SC_NPROCESSORS_ONLN);
+}
+
+static void fill_card(struct coll_context *c)
+{
+	struct coll_card *card = &c->card;
+
+	card->magic = COLL_CARD_MAGIC;
+	card->version = COLL_CARD_VERSION;
+	card->rank = c->rank;
+	card->size = c->size;
+	card->process = (int32_t)getpid();
+	card->cores = cores();
+	card->settings_hash = coll_settings_hash(&c->settings);
+	memcpy(card->host_id, c->host_id, sizeof(card->host_id));
+	gethostname(card->host_name, sizeof(card->host_name) - 1);
+	if (getrandom(&card->id, sizeof(card->id), 0) != sizeof(card->id))
+		card->id = (struct coll_process_id){
+		        {coll_mix64((uint64_t)getpid()), coll_mix64((uint64_t)(uintptr_t)c ^ (uint64_t)c->rank)}};
+}
+
+static coll_status open_log(struct coll_context *c, const coll_config *cfg, struct coll_error_box *err)
+{
+	int level = coll_log_level_from_name(c->settings.debug);
+	char path[COLL_TEXT_MAX + 32], *out = path;
+
+	if (level < 0)
+		return coll_error_set(err, COLL_ERR_CONFIG, "COLL_DEBUG=%s: expected error, warn, info or debug",
+		                      c->settings.debug);
+	c->logger.level = (enum coll_log_level)level;
+	c->logger.rank = c->rank;
+	c->logger.size = c->size;
+	if (cfg && cfg->log) {
+		c->logger.fn = cfg->log;
+		c->logger.arg = cfg->log_arg;
+	}
+	if (!c->settings.log_file[0])
+		return COLL_OK;
+	for (const char *p = c->settings.log_file; *p && out < path + sizeof(path) - 16; p++) {
+		if (p[0] == '%' && (p[1] == 'r' || p[1] == 'p'))
+			out += sprintf(out, "%d", p[1] == 'r' ? c->rank : (int)getpid()), p++;
+		else
+			*out++ = *p;
+	}
+	*out = 0;
+	c->logger.file = fopen(path, "ae");
+	if (!c->logger.file)
+		return coll_error_set(err, COLL_ERR_CONFIG, "COLL_LOG_FILE=%s: %s", path, strerror(errno));
+	return COLL_OK;
+}
+
+coll_status coll_context_open(struct coll_context **ctx, const coll_config *cfg, const struct coll_settings *settings,
+                              const struct coll_identity *id, struct coll_shared_hub *hub, struct coll_error_box *err)
+{
+	struct coll_context *c = calloc(1, sizeof(*c));
+	struct coll_control_env env;
+	coll_status st;
+
+	if (!c)
+		return coll_error_set(err, COLL_ERR_MEMORY, "out of memory for a context");
+	c->settings = *settings;
+	c->identity = *id;
+	c->rank = id->rank;
+	c->size = id->size;
+	if (hub) {
+		c->hub = hub;
+		atomic_fetch_add_explicit(&hub->users, 1, memory_order_relaxed);
+	}
+	c->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	c->service_wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	pthread_mutex_init(&c->links_lock, NULL);
+	pthread_mutex_init(&c->comms_lock, NULL);
+	coll_bootstrap_host_id(&c->settings, c->host_id, sizeof(c->host_id));
+	fill_card(c);
+	st = open_log(c, cfg, err);
+	if (st == COLL_OK && (c->wake_fd < 0 || c->service_wake_fd < 0))
+		st = coll_error_set(err, COLL_ERR_SYSTEM, "cannot make an eventfd: %s", strerror(errno));
+	env = (struct coll_control_env){.settings = &c->settings,
+	                                .logger = &c->logger,
+	                                .job_key = {id->job_key[0], id->job_key[1]},
+	                                .self = c->card.id,
+	                                .wake_fd = c->wake_fd,
+	                                .alarm = &c->alarm,
+	                                .host_id = c->host_id,
+	                                .record = coll_comm_find_record,
+	                                .ctx = c};
+	if (st == COLL_OK && c->size > 1)
+		st = coll_control_open(&env, &c->card, &c->control, err);
+	if (st == COLL_OK)
+		st = open_wires(c, hub, err);
+	if (st != COLL_OK) {
+		coll_context_close(&c);
+		return st;
+	}
+	*ctx = c;
+	return COLL_OK;
+}
+
+/* ---- Join ---- */
+
+static coll_status check_cards(struct coll_context *c, struct coll_error_box *err)
+{
+	for (int r = 0; r < c->size; r++) {
+		const struct coll_card *card = &c->cards[r];
+
+		if (card->magic != COLL_CARD_MAGIC || card->version != COLL_CARD_VERSION)
+			return coll_error_set(err, COLL_ERR_BOOTSTRAP, "rank %d runs another version of this library",
+			                      r);
+		if (card->rank != r || card->size != c->size)
+			return coll_error_set(err, COLL_ERR_BOOTSTRAP,
+			                      "rank %d says it is rank %d of %d, rank %d says the job has %d", r,
+			                      card->rank, card->size, c->rank, c->size);
+		if (card->settings_hash != c->cards[0].settings_hash)
+			return coll_error_set(
+			        err, COLL_ERR_CONFIG,
+			        "settings differ between rank 0 and rank %d: those marked 'agreed' by coll-info "
+			        "must be equal on all ranks",
+			        r);
+	}
+	return COLL_OK;
+}
+
+/* Hosts in order of first appearance; local rank and size; cores per host. */
+static coll_status find_hosts(struct coll_context *c, struct coll_error_box *err)
+{
+	c->host_of = calloc((size_t)c->size, sizeof(*c->host_of));
+	if (!c->host_of)
+		return coll_error_set(err, COLL_ERR_MEMORY, "out of memory for the host table");
+	c->alone_on_cores = true;
+	for (int r = 0; r < c->size; r++) {
+		int first = r, local = 0;
+
+		for (int k = 0; k < r && first == r; k++)
+			if (strncmp(c->cards[k].host_id, c->cards[r].host_id, sizeof(c->host_id)) == 0)
+				first = k;
+		c->host_of[r] = first == r ? c->hosts++ : c->host_of[first];
+		for (int k = 0; k <= r; k++)
+			local += c->host_of[k] == c->host_of[r];
+		if ((uint32_t)local > c->cards[r].cores)
+			c->alone_on_cores = false;
+	}
+	for (int r = 0; r < c->size; r++)
+		if (c->host_of[r] == c->host_of[c->rank]) {
+			c->local_rank += r < c->rank;
+			c->local_size++;
+		}
+	return COLL_OK;
+}
+
+coll_status coll_context_join(struct coll_context *ctx, const struct coll_card *cards, struct coll_error_box *err)
+{
+	coll_status st;
+
+	ctx->cards = malloc((size_t)ctx->size * sizeof(*cards));
+	ctx->processes = calloc((size_t)ctx->size, sizeof(*ctx->processes));
+	if (!ctx->cards || !ctx->processes)
+		return coll_error_set(err, COLL_ERR_MEMORY, "out of memory for %d cards", ctx->size);
+	memcpy(ctx->cards, cards, (size_t)ctx->size * sizeof(*cards));
+	st = check_cards(ctx, err);
+	if (st == COLL_OK)
+		st = find_hosts(ctx, err);
+	if (st != COLL_OK || ctx->size == 1)
+		return st;
+	coll_control_join(ctx->control, ctx->cards, ctx->rank, ctx->size);
+	if (ctx->settings.service)
+		st = coll_service_start(ctx, err);
+	return st;
+}
+
+/* ---- Links ---- */
+
+struct coll_wire *coll_context_choose(struct coll_context *ctx, int process, char *why, size_t why_bytes)
+{
+	const struct coll_card *peer = &ctx->cards[process];
+	size_t used = 0;
+
+	if (why_bytes)
+		why[0] = 0;
+	for (int i = 0; i < ctx->nwires; i++) {
+		struct coll_wire *w = &ctx->wires[i];
+		uint32_t len = peer->transport[w->position].len_bytes;
+		char reason[96] = "not available there";
+
+		if (len > 0 && len <= COLL_CARD_ADDRESS_BYTES &&
+		    w->table.reachable(w->inst, peer->transport[w->position].bytes, len, reason, sizeof(reason)))
+			return w;
+		if (used < why_bytes)
+			used += (size_t)snprintf(why + used, why_bytes - used, "%s%s: %s", used ? "; " : "",
+			                         w->table.name, reason);
+	}
+	return NULL;
+}
+
+static coll_status open_link(struct coll_context *ctx, int process, struct coll_error_box *err)
+{
+	struct coll_process *p = &ctx->processes[process];
+	const struct coll_card *card = &ctx->cards[process];
+	char why[200];
+	struct coll_wire *w = coll_context_choose(ctx, process, why, sizeof(why));
+	coll_status st;
+
+	if (!w)
+		return coll_error_set(err, COLL_ERR_CONFIG, "no transport reaches rank %d on host %.63s (%s)", process,
+		                      card->host_name, why);
+	st = w->table.link_open(w->inst, &card->id, card->transport[w->position].bytes,
+	                        card->transport[w->position].len_bytes, &p->link);
+	if (st != COLL_OK)
+		return coll_error_set(err, st, "cannot open a %s link to rank %d on host %.63s: %s", w->table.name,
+		                      process, card->host_name, coll_status_string(st));
+	coll_log(&ctx->logger, COLL_LOG_DEBUG, "link to rank %d on host %s over %s", process, card->host_name,
+	         w->table.name);
+	p->wire = w;
+	w->active = true;
+	return COLL_OK;
+}
+
+coll_status coll_context_link(struct coll_context *ctx, int process, struct coll_wire **wire, void **link,
+                              struct coll_error_box *err)
+{
+	struct coll_process *p = &ctx->processes[process];
+	coll_status st = COLL_OK;
+
+	pthread_mutex_lock(&ctx->links_lock);
+	if (!p->link)
+		st = open_link(ctx, process, err);
+	pthread_mutex_unlock(&ctx->links_lock);
+	if (st != COLL_OK)
+		return st;
+	*wire = p->wire;
+	*link = p->link;
+	st = p->wire->table.link_status(p->link);
+	if (st != COLL_OK && st != COLL_AGAIN)
+		coll_error_set(err, st, "the %s link to rank %d on host %.63s is broken", p->wire->table.name, process,
+		               ctx->cards[process].host_name);
+	return st;
+}
+
+int coll_context_progress(struct coll_context *ctx)
+{
+	int moved = 0;
+
+	for (int i = 0; i < ctx->nwires; i++)
+		if (ctx->wires[i].active)
+			moved += ctx->wires[i].table.progress(ctx->wires[i].inst);
+	if (!ctx->service_running && ctx->control)
+		coll_service_once(ctx);
+	return moved;
+}
+
+/* ---- Close ---- */
+
+void coll_context_close(struct coll_context **ctx)
+{
+	struct coll_context *c = *ctx;
+
+	if (!c)
+		return;
+	*ctx = NULL;
+	coll_service_stop(c);
+	coll_control_close(&c->control, 100);
+	for (int i = 0; i < c->nwires; i++)
+		c->wires[i].table.close(c->wires[i].inst);
+	for (int r = 0; c->processes && r < c->size; r++)
+		if (c->processes[r].link)
+			c->processes[r].wire->table.link_close(c->processes[r].link);
+	for (int i = 0; i < c->nwires; i++) {
+		c->wires[i].table.fini(c->wires[i].inst);
+		coll_transport_hook_unwrap(c->wires[i].hook);
+	}
+	coll_shared_hub_release(&c->hub);
+	if (c->wake_fd >= 0)
+		close(c->wake_fd);
+	if (c->service_wake_fd >= 0)
+		close(c->service_wake_fd);
+	if (c->logger.file)
+		fclose(c->logger.file);
+	pthread_mutex_destroy(&c->links_lock);
+	pthread_mutex_destroy(&c->comms_lock);
+	free(c->host_of);
+	free(c->processes);
+	free(c->cards);
+	free(c);
+}

@@ -1,0 +1,103 @@
+/*
+ * The context: this process in one job. Owns the transports' instances, the
+ * links to other processes (opened lazily, at most one per process), the control
+ * plane and the service thread. Communicators map ranks to its processes; today a
+ * process is named by its rank in the job.
+ */
+#ifndef COLL_COMM_CONTEXT_H
+#define COLL_COMM_CONTEXT_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "bootstrap/bootstrap.h"
+#include "comm/control.h"
+#include "transports/registry.h"
+
+struct coll_comm;
+
+/* The hub of the contexts of one process, freed with the last of them. */
+struct coll_shared_hub {
+	struct coll_loop_hub *hub;
+	atomic_int users;
+};
+coll_status coll_shared_hub_create(struct coll_shared_hub **hub);
+void coll_shared_hub_release(struct coll_shared_hub **hub); /* NULL inside accepted */
+
+/* One transport in use: a complete table and its instance. */
+struct coll_wire {
+	struct coll_transport table;
+	struct coll_transport_caps caps;
+	int position; /* in coll_transports and in the card */
+	void *inst;
+	void *hook;  /* wrapping state to free, or NULL */
+	bool active; /* has links: the waiter polls it */
+};
+
+/* A process of the job as seen from here. */
+struct coll_process {
+	struct coll_wire *wire; /* chosen when the link is opened, NULL before */
+	void *link;
+	bool refused; /* no transport reaches it */
+};
+
+struct coll_context {
+	struct coll_settings settings;
+	struct coll_logger logger;
+	struct coll_identity identity;
+	struct coll_card card;   /* ours */
+	struct coll_card *cards; /* size of them, in rank order */
+	int rank, size;
+	char host_id[64];
+
+	struct coll_wire wires[COLL_CARD_TRANSPORTS];
+	int nwires;
+	struct coll_shared_hub *hub; /* ranks of one process, else NULL */
+	struct coll_process *processes;
+	pthread_mutex_t links_lock; /* guards processes[] */
+
+	int wake_fd;
+	atomic_uint alarm; /* see control.h */
+	struct coll_control *control;
+
+	pthread_t service;
+	bool service_running;
+	int service_wake_fd;
+	atomic_bool stopping;
+
+	/* Communicators, for records asked by the control plane. */
+	pthread_mutex_t comms_lock;
+	struct coll_comm *comms;
+
+	bool alone_on_cores; /* no more ranks than cores on this host */
+	int local_rank, local_size;
+	uint32_t hosts;    /* distinct hosts */
+	uint32_t *host_of; /* by rank */
+};
+
+/* First half of creation: everything that needs no peer; fills ctx->card. hub:
+ * joins contexts of one process, else NULL. */
+coll_status coll_context_open(struct coll_context **ctx, const coll_config *cfg, const struct coll_settings *settings,
+                              const struct coll_identity *id, struct coll_shared_hub *hub, struct coll_error_box *err);
+
+/* Second half: all cards (copied). Checks that settings agree, starts control
+ * links and the service thread. */
+coll_status coll_context_join(struct coll_context *ctx, const struct coll_card *cards, struct coll_error_box *err);
+
+/* Goodbye to everyone; frees all. */
+void coll_context_close(struct coll_context **ctx);
+
+/* The link to a process, opened on first use. *wire and *link are set with OK
+ * and with AGAIN (still connecting). */
+coll_status coll_context_link(struct coll_context *ctx, int process, struct coll_wire **wire, void **link,
+                              struct coll_error_box *err);
+
+/* The transport a process would be reached by, without opening: decided from
+ * the cards alone, so both ends agree. NULL: none (why is filled). */
+struct coll_wire *coll_context_choose(struct coll_context *ctx, int process, char *why, size_t why_bytes);
+
+/* Move bytes on all active transports; > 0 if anything happened. Also does the
+ * service thread's work when there is none. */
+int coll_context_progress(struct coll_context *ctx);
+
+#endif

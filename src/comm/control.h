@@ -1,0 +1,97 @@
+/*
+ * The control plane: who is alive, what went wrong, what is everybody doing.
+ *
+ * Each context keeps a few control links (the next rank on a ring, its parent in
+ * a binary tree, and whoever chose it likewise: O(log n), connected without one
+ * another for any single loss) over Unix sockets on one host and TCP between
+ * hosts. Every link is proved with the job's key. A broken link without a goodbye
+ * is a death; deaths and failures are notes, flooded over the links and kept once
+ * per (kind, subject, communicator). A rank whose call has not moved for a while
+ * asks the rank it waits for directly: PING carries its call record, PONG the
+ * other's. A stopped process does not answer; a late one does.
+ *
+ * Everything here runs in the service thread, or in a waiting caller when the
+ * service thread is switched off. One lock guards the state; it is never held
+ * while the data path runs. The data path looks at one word: the alarm.
+ */
+#ifndef COLL_COMM_CONTROL_H
+#define COLL_COMM_CONTROL_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "base/config.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "comm/card.h"
+#include "comm/record.h"
+
+struct coll_control;
+
+/* A fact worth telling everyone. */
+enum coll_note_kind {
+	COLL_NOTE_DEATH = 1, /* process `rank` is dead or unreachable, as seen by origin */
+	COLL_NOTE_FAIL,      /* communicator `comm` failed at origin: status, culprit `rank` */
+};
+
+struct coll_note {
+	uint32_t kind;
+	int32_t status; /* coll_status */
+	int32_t rank;   /* subject or culprit, -1 none */
+	int32_t origin; /* rank that wrote it */
+	uint64_t comm;  /* FAIL only */
+	uint64_t operation;
+	char text[256];
+};
+
+/* What a context lends to its control plane. */
+struct coll_control_env {
+	const struct coll_settings *settings;
+	const struct coll_logger *logger;
+	uint64_t job_key[2];
+	struct coll_process_id self;
+	int wake_fd;        /* written when the alarm goes off */
+	atomic_uint *alarm; /* incremented after each new note */
+	const char *host_id;
+	/* Asked for PONG: this process's record for a communicator. */
+	bool (*record)(void *ctx, uint64_t comm, struct coll_record *r);
+	void *ctx;
+};
+
+/* Open the listeners and fill the card's control members. */
+coll_status coll_control_open(const struct coll_control_env *env, struct coll_card *card, struct coll_control **control,
+                              struct coll_error_box *err);
+
+/* Everybody's cards are known (borrowed, size of them): start linking up. */
+void coll_control_join(struct coll_control *c, const struct coll_card *cards, int rank, int size);
+
+/* Say goodbye on every link and flush (at most flush_ms), then free. */
+void coll_control_close(struct coll_control **control, int flush_ms);
+
+/* Run whatever is due: descriptor is readable or timeout passed. Never blocks. */
+void coll_control_service(struct coll_control *c);
+int coll_control_fd(const struct coll_control *c);
+/* Milliseconds until service must be called without any event, at most 1000. */
+int coll_control_timeout_ms(struct coll_control *c);
+
+/* Tell everyone (and ourselves). Any thread. */
+void coll_control_tell(struct coll_control *c, const struct coll_note *note);
+/* Wait until what was told has left this process, at most ms. Any thread but the
+ * service thread's. */
+void coll_control_flush(struct coll_control *c, int ms);
+
+/* Copy notes from index first on; returns how many there are in all. */
+int coll_control_notes(struct coll_control *c, int first, struct coll_note *notes, int max);
+
+/* A caller waits for peer: start asking it. my: what we are doing. */
+void coll_control_ask(struct coll_control *c, int peer, const struct coll_record *my);
+/* What is known of a peer asked before. */
+struct coll_peer_state {
+	uint64_t last_answer_ns; /* clock of this process, 0 never */
+	bool left;               /* said goodbye */
+	bool have_record;
+	struct coll_record record;
+};
+void coll_control_peer(struct coll_control *c, int peer, struct coll_peer_state *state);
+
+#endif

@@ -1,0 +1,87 @@
+/*
+ * Private to the control plane: one connection and its fixed-size messages.
+ */
+#ifndef COLL_COMM_CONTROL_LINK_H
+#define COLL_COMM_CONTROL_LINK_H
+
+#include "comm/control.h"
+
+enum coll_message_type {
+	COLL_MSG_CHALLENGE = 1, /* listener -> connector: nonce */
+	COLL_MSG_HELLO,         /* connector -> listener: who I am, nonce, proof */
+	COLL_MSG_WELCOME,       /* listener -> connector: proof */
+	COLL_MSG_NOTE,
+	COLL_MSG_PING,
+	COLL_MSG_PONG,
+	COLL_MSG_BYE,
+};
+
+struct coll_hello {
+	struct coll_process_id from;
+	struct coll_process_id to;
+	uint64_t nonce[2];
+	uint64_t proof;
+	int32_t rank;
+	int32_t size;
+};
+
+/* Everything that travels: one size, so that a reader never allocates. */
+struct coll_message {
+	uint32_t magic;
+	uint16_t version;
+	uint16_t type;
+	union {
+		struct coll_hello hello;
+		struct coll_note note;
+		struct coll_record record;
+		char bytes[320];
+	} u;
+};
+
+enum { COLL_LINK_QUEUE = 64 };
+
+struct coll_control_link {
+	int fd;
+	int peer; /* rank, -1 until proved */
+	bool inbound;
+	bool connecting; /* connect() in progress */
+	bool ready;      /* proved both ways */
+	bool bye;        /* the other end said goodbye */
+	bool asked;      /* opened because a caller waits for this peer */
+	int candidate;   /* index of the address being tried, -1: Unix */
+	uint64_t nonce[2];
+	uint64_t deadline_ns; /* of the handshake */
+	size_t in_bytes;
+	struct coll_message in;
+	uint32_t head, count; /* ring of outgoing messages */
+	size_t out_bytes;     /* of the head message, already sent */
+	struct coll_message out[COLL_LINK_QUEUE];
+};
+
+/* Non-blocking listeners; *fd = -1 when not possible. */
+int coll_link_listen_unix(char *name, size_t len_bytes, const struct coll_process_id *self);
+int coll_link_listen_tcp(const char *port_range, uint16_t *port);
+
+/* Start connecting to a card's address number candidate (-1: Unix). Returns the
+ * socket or -1; *in_progress tells whether to wait for writability. */
+int coll_link_connect(const struct coll_card *card, int candidate, bool *in_progress);
+
+/* Queue a message (drops the link's oldest unsent one when full, which can only
+ * be a repeated ping). */
+void coll_link_queue(struct coll_control_link *l, const struct coll_message *m);
+
+/* Write what can be written. False: the link is broken. */
+bool coll_link_flush(struct coll_control_link *l);
+
+/* Read until one whole message is in l->in (1), nothing more now (0), or the
+ * link is broken or talks nonsense (-1). */
+int coll_link_read(struct coll_control_link *l);
+
+/* Keyed proof over a hello and the challenger's nonce. */
+uint64_t coll_link_proof(const uint64_t key[2], const uint64_t nonce[2], const struct coll_process_id *from,
+                         const struct coll_process_id *to, int role);
+
+/* The addresses others may reach this process by. */
+void coll_link_addresses(struct coll_card *card, const char *interfaces);
+
+#endif

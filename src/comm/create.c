@@ -1,0 +1,402 @@
+/*
+ * Creation and end of communicators: probe, open, exchange, join.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "comm/comm.h"
+
+enum { SLOT_BYTES_MAX = 64 * 1024, SLOT_BYTES_MIN = 4 * 1024, SLOTS_DEFAULT = 4, WINDOWS_DEFAULT = 4 };
+enum { DESTROY_WAIT_MS = 3000 };
+
+/* What the last creation in this thread said; coll_last_error(NULL). One per
+ * thread because there is no object yet that could hold it. */
+static _Thread_local struct {
+	struct coll_error_box box;
+	coll_error error;
+	char message[700];
+} creation;
+
+static coll_status creation_failed(coll_status st, const struct coll_error_box *box)
+{
+	creation.box = *box;
+	if (!creation.box.message[0])
+		snprintf(creation.box.message, sizeof(creation.box.message), "%s", coll_status_string(st));
+	snprintf(creation.message, sizeof(creation.message), "create: %s", creation.box.message);
+	creation.error = (coll_error){.status = st,
+	                              .rank = box->rank,
+	                              .host = creation.box.host,
+	                              .kind = "create",
+	                              .step = -1,
+	                              .link = "",
+	                              .message = creation.message};
+	coll_log(NULL, COLL_LOG_ERROR, "%s", creation.message);
+	return st;
+}
+
+const coll_error *coll_last_error(const coll_comm *comm)
+{
+	static const coll_error none = {COLL_OK, -1, "", 0, "", -1, "", 0, "no error"};
+
+	if (comm)
+		return comm->error.message ? &comm->error : &none;
+	return creation.error.message ? &creation.error : &none;
+}
+
+/* ---- Agreed facts ---- */
+
+/* The slowest transport that some pair will use, from the cards alone: one host
+ * and everyone has the host's fastest, else the fastest that crosses hosts. */
+static const struct coll_wire *common_wire(const struct coll_context *ctx)
+{
+	const struct coll_wire *best = NULL;
+
+	for (int i = 0; i < ctx->nwires; i++) {
+		const struct coll_wire *w = &ctx->wires[i];
+		bool everyone = true;
+
+		for (int r = 0; r < ctx->size && everyone; r++)
+			everyone = ctx->cards[r].transport[w->position].len_bytes > 0;
+		if (everyone && (ctx->hosts == 1 || w->caps.cross_host) && !best)
+			best = w;
+	}
+	return best;
+}
+
+static size_t slot_bytes_for(const struct coll_settings *s, int size, uint32_t slots, uint32_t windows)
+{
+	/* Both directions, two kinds of lanes in use: half the budget is for slots. */
+	size_t channels = (size_t)(size > 1 ? size - 1 : 1) * 2 * windows * slots * 2;
+	size_t each = s->memory_budget / 2 / channels, bytes = SLOT_BYTES_MAX;
+
+	while (bytes > each && bytes > SLOT_BYTES_MIN)
+		bytes /= 2;
+	return bytes;
+}
+
+static void find_facts(struct coll_comm *comm)
+{
+	const struct coll_settings *s = &comm->ctx->settings;
+	const struct coll_wire *w = common_wire(comm->ctx);
+	struct coll_tune_facts *f = &comm->facts;
+	bool oversubscribed = false;
+	uint32_t *local = calloc(comm->ctx->hosts, sizeof(*local));
+
+	for (int r = 0; local && r < comm->size; r++)
+		oversubscribed |= ++local[comm->ctx->host_of[r]] > comm->ctx->cards[r].cores;
+	free(local);
+	*f = (struct coll_tune_facts){.size = comm->size,
+	                              .reduce_bytes_per_ns = 8,
+	                              .copy_bytes_per_ns = 8,
+	                              .oversubscribed = oversubscribed,
+	                              .windows_max = s->windows > 0 ? (uint32_t)s->windows : WINDOWS_DEFAULT,
+	                              .scratch_bytes_max = s->memory_budget / 2,
+	                              .forced = s->algo};
+	if (w)
+		f->caps = w->caps;
+	if (f->windows_max > COLL_WINDOWS_MAX)
+		f->windows_max = COLL_WINDOWS_MAX;
+	comm->slots = s->slots >= 2 ? (uint32_t)s->slots : f->caps.depth >= 2 ? f->caps.depth : SLOTS_DEFAULT;
+	comm->slot_bytes = s->slot_bytes ? s->slot_bytes : slot_bytes_for(s, comm->size, comm->slots, f->windows_max);
+	if (f->caps.slot_bytes_max && comm->slot_bytes > f->caps.slot_bytes_max)
+		comm->slot_bytes = f->caps.slot_bytes_max;
+	if (comm->slot_bytes < 64)
+		comm->slot_bytes = 64;
+	f->slot_bytes = comm->slot_bytes;
+}
+
+/* ---- Objects ---- */
+
+static void unlist(struct coll_comm *comm)
+{
+	struct coll_comm **link = &comm->ctx->comms;
+
+	pthread_mutex_lock(&comm->ctx->comms_lock);
+	while (*link && *link != comm)
+		link = &(*link)->next;
+	if (*link)
+		*link = comm->next;
+	pthread_mutex_unlock(&comm->ctx->comms_lock);
+}
+
+bool coll_comm_find_record(void *ctx, uint64_t id, struct coll_record *r)
+{
+	struct coll_context *c = ctx;
+	bool found = false;
+
+	pthread_mutex_lock(&c->comms_lock);
+	for (struct coll_comm *comm = c->comms; comm && !found; comm = comm->next)
+		if (comm->id == id)
+			found = coll_record_read(&comm->record, r);
+	pthread_mutex_unlock(&c->comms_lock);
+	return found;
+}
+
+static coll_status find_isa(struct coll_comm *comm, struct coll_error_box *err)
+{
+	comm->isa = coll_reduce_best_isa();
+	if (!comm->ctx->settings.isa[0])
+		return COLL_OK;
+	for (enum coll_isa i = COLL_ISA_SCALAR; i < COLL_ISA_COUNT; i++)
+		if (strcmp(comm->ctx->settings.isa, coll_reduce_isa_name(i)) == 0 && i <= comm->isa) {
+			comm->isa = i;
+			return COLL_OK;
+		}
+	return coll_error_set(err, COLL_ERR_CONFIG, "COLL_ISA=%s: unknown, or this CPU does not have it",
+	                      comm->ctx->settings.isa);
+}
+
+coll_status coll_comm_new(struct coll_context *ctx, struct coll_comm **out, struct coll_error_box *err)
+{
+	struct coll_comm *comm = calloc(1, sizeof(*comm));
+	coll_status st = COLL_ERR_MEMORY;
+
+	if (!comm)
+		return coll_error_set(err, st, "out of memory for a communicator");
+	comm->ctx = ctx;
+	comm->rank = ctx->rank;
+	comm->size = ctx->size;
+	/* Equal on all ranks, different between jobs: drawn from rank 0's incarnation. */
+	comm->id = coll_hash_combine(ctx->cards[0].id.word[0], ctx->cards[0].id.word[1]);
+	comm->alarm_seen = 0;
+	coll_error_clear(&comm->box);
+	find_facts(comm);
+	comm->pair_sequence[0] = calloc((size_t)comm->size, sizeof(uint64_t));
+	comm->pair_sequence[1] = calloc((size_t)comm->size, sizeof(uint64_t));
+	if (comm->pair_sequence[0] && comm->pair_sequence[1])
+		st = coll_comm_fabric_init(comm, &comm->collective, 0);
+	if (st == COLL_OK)
+		st = coll_comm_fabric_init(comm, &comm->pairs, COLL_LANES_P2P);
+	if (st == COLL_OK)
+		st = coll_run_create(&comm->run);
+	for (int i = 0; i < 2 && st == COLL_OK; i++)
+		st = coll_run_create(&comm->pair_run[i]);
+	if (st == COLL_OK)
+		st = coll_plan_cache_create(ctx->settings.memory_budget / 4, &comm->plans);
+	if (st == COLL_OK)
+		st = find_isa(comm, err);
+	if (st != COLL_OK) {
+		coll_comm_free(&comm);
+		return coll_error_set(err, st, "out of memory for a communicator");
+	}
+	pthread_mutex_lock(&ctx->comms_lock);
+	comm->next = ctx->comms;
+	ctx->comms = comm;
+	pthread_mutex_unlock(&ctx->comms_lock);
+	*out = comm;
+	return COLL_OK;
+}
+
+void coll_comm_free(struct coll_comm **out)
+{
+	struct coll_comm *comm = *out;
+
+	if (!comm)
+		return;
+	*out = NULL;
+	unlist(comm);
+	coll_comm_fabric_close(&comm->collective);
+	coll_comm_fabric_close(&comm->pairs);
+	coll_run_destroy(&comm->run);
+	coll_run_destroy(&comm->pair_run[0]);
+	coll_run_destroy(&comm->pair_run[1]);
+	coll_comm_memory_free_all(comm);
+	coll_plan_cache_destroy(&comm->plans);
+	free(comm->pair_sequence[0]);
+	free(comm->pair_sequence[1]);
+	free(comm->scratch);
+	free(comm);
+}
+
+/* ---- Creation ---- */
+
+static coll_status check_config(const coll_config *cfg, struct coll_error_box *err)
+{
+	if (cfg && cfg->struct_size != sizeof(*cfg))
+		return coll_error_set(err, COLL_ERR_ARGUMENT,
+		                      "coll_config.struct_size is %zu, expected %zu: initialise with COLL_CONFIG_INIT",
+		                      cfg->struct_size, sizeof(*cfg));
+	return COLL_OK;
+}
+
+static coll_status check_timeouts(const struct coll_settings *s, struct coll_error_box *err)
+{
+	if (s->timeout_ms <= 0 || s->arrival_timeout_ms <= 0 || s->create_timeout_ms <= 0)
+		return coll_error_set(err, COLL_ERR_CONFIG, "timeouts must be positive");
+	if (s->slots == 1 || s->slots < 0)
+		return coll_error_set(err, COLL_ERR_CONFIG, "COLL_SLOTS=%d: a channel needs at least 2 slots",
+		                      s->slots);
+	return COLL_OK;
+}
+
+static void describe(const struct coll_comm *comm)
+{
+	const struct coll_context *ctx = comm->ctx;
+
+	coll_log(&ctx->logger, COLL_LOG_INFO,
+	         "rank %d of %d on host %s (%u host%s, %d here), launcher %s, slots %u x %zu bytes, kernels %s",
+	         comm->rank, comm->size, ctx->card.host_name, ctx->hosts, ctx->hosts == 1 ? "" : "s", ctx->local_size,
+	         ctx->identity.launcher, comm->slots, comm->slot_bytes, coll_reduce_isa_name(comm->isa));
+}
+
+coll_status coll_comm_create(coll_comm **out, const coll_config *cfg)
+{
+	struct coll_error_box err;
+	struct coll_settings *settings = malloc(sizeof(*settings));
+	struct coll_identity id = {.rank = -1};
+	struct coll_context *ctx = NULL;
+	struct coll_comm *comm = NULL;
+	struct coll_card *cards = NULL;
+	char unknown[COLL_TEXT_MAX] = "";
+	coll_status st;
+
+	coll_error_clear(&err);
+	st = out && settings ? check_config(cfg, &err) : COLL_ERR_ARGUMENT;
+	if (st == COLL_OK)
+		st = coll_settings_load(settings, cfg, unknown, &err);
+	if (st == COLL_OK)
+		st = check_timeouts(settings, &err);
+	if (st == COLL_OK)
+		st = coll_bootstrap_probe(cfg, settings, &id, &err);
+	if (st == COLL_OK)
+		st = coll_context_open(&ctx, cfg, settings, &id, NULL, &err);
+	if (st == COLL_OK && !(cards = calloc((size_t)id.size, sizeof(*cards))))
+		st = coll_error_set(&err, COLL_ERR_MEMORY, "out of memory for %d cards", id.size);
+	if (st == COLL_OK && id.size == 1)
+		cards[0] = ctx->card;
+	else if (st == COLL_OK)
+		st = coll_bootstrap_exchange(cfg, settings, &id, &ctx->card, cards, sizeof(*cards), &err);
+	if (st == COLL_OK)
+		st = coll_context_join(ctx, cards, &err);
+	if (st == COLL_OK)
+		st = coll_comm_new(ctx, &comm, &err);
+	if (st == COLL_OK) {
+		comm->owns_ctx = true;
+		if (unknown[0])
+			coll_log(&ctx->logger, COLL_LOG_WARN, "%s is set but is not a setting of this library",
+			         unknown);
+		describe(comm);
+		*out = comm;
+	} else {
+		coll_context_close(&ctx);
+		creation_failed(st, &err);
+	}
+	free(cards);
+	free(settings);
+	return st;
+}
+
+/* Ranks of one process: a hub joins their loop transports, cards are at hand. */
+coll_status coll_comm_create_all(coll_comm **comms, int n, const coll_config *cfg)
+{
+	struct coll_error_box err;
+	struct coll_settings *settings = malloc(sizeof(*settings));
+	struct coll_context **ctx = n > 0 ? calloc((size_t)n, sizeof(struct coll_context *)) : NULL;
+	struct coll_card *cards = n > 0 ? calloc((size_t)n, sizeof(*cards)) : NULL;
+	struct coll_shared_hub *hub = NULL;
+	coll_status st;
+
+	coll_error_clear(&err);
+	if (!comms || n < 1)
+		st = coll_error_set(&err, COLL_ERR_ARGUMENT, "comms is NULL or n = %d is below 1", n);
+	else if (!settings || !ctx || !cards)
+		st = coll_error_set(&err, COLL_ERR_MEMORY, "out of memory");
+	else
+		st = check_config(cfg, &err);
+	if (st == COLL_OK)
+		st = coll_settings_load(settings, cfg, NULL, &err);
+	if (st == COLL_OK)
+		st = check_timeouts(settings, &err);
+	if (st == COLL_OK)
+		st = coll_shared_hub_create(&hub);
+	for (int r = 0; r < n && st == COLL_OK; r++) {
+		struct coll_identity id = {.rank = r, .size = n, .launcher = "process"};
+
+		id.job_key[0] = coll_mix64((uint64_t)(uintptr_t)hub ^ coll_clock_ns());
+		if (r > 0)
+			id.job_key[0] = ctx[0]->identity.job_key[0];
+		st = coll_context_open(&ctx[r], cfg, settings, &id, hub, &err);
+		if (st == COLL_OK)
+			cards[r] = ctx[r]->card;
+	}
+	for (int r = 0; r < n && st == COLL_OK; r++)
+		st = coll_context_join(ctx[r], cards, &err);
+	for (int r = 0; comms && r < n; r++)
+		comms[r] = NULL;
+	for (int r = 0; r < n && st == COLL_OK; r++) {
+		st = coll_comm_new(ctx[r], &comms[r], &err);
+		if (st == COLL_OK)
+			comms[r]->owns_ctx = true;
+	}
+	if (st != COLL_OK) {
+		for (int r = 0; ctx && r < n; r++) {
+			if (comms)
+				coll_comm_free(&comms[r]);
+			coll_context_close(&ctx[r]);
+		}
+		creation_failed(st, &err);
+	}
+	coll_shared_hub_release(&hub);
+	free(cards);
+	free(ctx);
+	free(settings);
+	return st;
+}
+
+/* ---- End ---- */
+
+/* Nobody may go while a peer still reads from it: a last barrier, bounded, whose
+ * failure is no error. */
+static void part(struct coll_comm *comm)
+{
+	struct coll_settings *s = &comm->ctx->settings;
+
+	if (comm->size == 1 || comm->failed || atomic_load(&comm->aborted))
+		return;
+	s->timeout_ms = s->timeout_ms < DESTROY_WAIT_MS ? s->timeout_ms : DESTROY_WAIT_MS;
+	s->arrival_timeout_ms = s->arrival_timeout_ms < DESTROY_WAIT_MS ? s->arrival_timeout_ms : DESTROY_WAIT_MS;
+	comm->parting = true;
+	coll_barrier(comm, NULL);
+}
+
+coll_status coll_comm_destroy(coll_comm **out)
+{
+	struct coll_comm *comm = out ? *out : NULL;
+	struct coll_context *ctx;
+	bool owns;
+
+	if (!comm)
+		return COLL_OK;
+	part(comm);
+	*out = NULL;
+	ctx = comm->ctx;
+	owns = comm->owns_ctx;
+	coll_comm_free(&comm);
+	if (owns)
+		coll_context_close(&ctx);
+	return COLL_OK;
+}
+
+coll_status coll_comm_abort(coll_comm *comm, const char *reason)
+{
+	struct coll_note note = {.kind = COLL_NOTE_FAIL, .status = COLL_ERR_ABORTED};
+
+	if (!comm)
+		return COLL_ERR_ARGUMENT;
+	note.rank = comm->rank;
+	note.origin = comm->rank;
+	note.comm = comm->id;
+	snprintf(note.text, sizeof(note.text), "rank %d aborted the communicator: %.180s", comm->rank,
+	         reason ? reason : "no reason given");
+	if (!comm->ctx->control) {
+		atomic_store(&comm->aborted, true);
+		return COLL_OK;
+	}
+	coll_control_tell(comm->ctx->control, &note);
+	coll_control_flush(comm->ctx->control, 100);
+	return COLL_OK;
+}

@@ -1,0 +1,75 @@
+/*
+ * Errors of a communicator: kept for coll_last_error(), told to the other ranks
+ * when the communicator is lost.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "comm/comm.h"
+
+/* Fill what coll_last_error() returns from the box. */
+static void expose(struct coll_comm *comm)
+{
+	struct coll_error_box *b = &comm->box;
+
+	snprintf(comm->message, sizeof(comm->message), "rank %d of %d: %s%s%s", comm->rank, comm->size, b->kind,
+	         b->kind[0] ? ": " : "", b->message);
+	comm->error = (coll_error){.status = b->status,
+	                           .rank = b->rank,
+	                           .host = b->host,
+	                           .operation = b->operation,
+	                           .kind = b->kind,
+	                           .step = b->step,
+	                           .link = b->link,
+	                           .elapsed_s = b->elapsed_s,
+	                           .message = comm->message};
+}
+
+coll_status coll_comm_fail(struct coll_comm *comm, coll_status status, int culprit, const char *format, ...)
+{
+	struct coll_note note = {.kind = COLL_NOTE_FAIL, .status = status, .rank = culprit, .origin = comm->rank};
+	struct coll_error_box *b = &comm->box;
+	va_list ap;
+
+	if (comm->failed)
+		return comm->failed;
+	b->status = comm->failed = status;
+	b->rank = culprit;
+	va_start(ap, format);
+	vsnprintf(b->message, sizeof(b->message), format, ap);
+	va_end(ap);
+	if (culprit >= 0 && culprit < comm->size) {
+		snprintf(b->host, sizeof(b->host), "%s", comm->ctx->cards[culprit].host_name);
+		if (comm->ctx->processes[culprit].wire)
+			snprintf(b->link, sizeof(b->link), "%s", comm->ctx->processes[culprit].wire->table.name);
+	}
+	expose(comm);
+	if (comm->parting)
+		return status;
+	coll_log(&comm->ctx->logger, COLL_LOG_ERROR, "%s%s%s", b->kind, b->kind[0] ? ": " : "", b->message);
+	if (comm->ctx->control) {
+		note.comm = comm->id;
+		note.operation = comm->sequence;
+		snprintf(note.text, sizeof(note.text), "%.255s", b->message);
+		coll_control_tell(comm->ctx->control, &note);
+		/* Others must hear the cause before they see this process go. */
+		coll_control_flush(comm->ctx->control, 100);
+	}
+	return status;
+}
+
+coll_status coll_comm_refuse(struct coll_comm *comm, const char *kind, coll_status status, const char *format, ...)
+{
+	struct coll_error_box *b = &comm->box;
+	va_list ap;
+
+	coll_error_clear(b);
+	b->status = status;
+	snprintf(b->kind, sizeof(b->kind), "%s", kind);
+	va_start(ap, format);
+	vsnprintf(b->message, sizeof(b->message), format, ap);
+	va_end(ap);
+	expose(comm);
+	coll_log(&comm->ctx->logger, COLL_LOG_INFO, "%s refused: %s", kind, b->message);
+	return status;
+}

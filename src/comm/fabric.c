@@ -1,0 +1,88 @@
+/*
+ * Fabric: the engine asks for a channel to a rank; this opens link and channel on
+ * first use and remembers the endpoint.
+ */
+#include <stdlib.h>
+
+#include "comm/comm.h"
+
+static coll_status open_endpoint(struct coll_comm_fabric *f, int peer, uint32_t lane, uint32_t window,
+                                 enum coll_direction dir, struct coll_endpoint **endpoint)
+{
+	struct coll_comm *comm = f->comm;
+	struct coll_channel_key key = {.comm = comm->id,
+	                               .epoch = comm->epoch,
+	                               .lane = (uint16_t)(f->lane_base + lane),
+	                               .window = (uint16_t)window};
+	struct coll_endpoint *e;
+	struct coll_wire *wire;
+	void *link;
+	coll_status st = coll_context_link(comm->ctx, peer, &wire, &link, &comm->box);
+
+	if (st != COLL_OK && st != COLL_AGAIN)
+		return st;
+	e = malloc(sizeof(*e));
+	if (!e)
+		return COLL_ERR_MEMORY;
+	e->transport = &wire->table;
+	st = wire->table.channel_open(link, &key, dir, comm->slot_bytes, comm->slots, &e->channel);
+	if (st != COLL_OK) {
+		free(e);
+		return st;
+	}
+	*endpoint = e;
+	return COLL_OK;
+}
+
+static coll_status channel(void *arg, int peer, uint32_t lane, uint32_t window, enum coll_direction dir,
+                           struct coll_endpoint **endpoint)
+{
+	struct coll_comm_fabric *f = arg;
+	struct coll_channels *c = f->peers[peer];
+	coll_status st;
+
+	if (!c) {
+		c = f->peers[peer] = calloc(1, sizeof(*c));
+		if (!c)
+			return COLL_ERR_MEMORY;
+	}
+	if (!c->at[dir][lane][window]) {
+		st = open_endpoint(f, peer, lane, window, dir, &c->at[dir][lane][window]);
+		if (st != COLL_OK)
+			return st;
+	}
+	*endpoint = c->at[dir][lane][window];
+	return COLL_OK;
+}
+
+coll_status coll_comm_fabric_init(struct coll_comm *comm, struct coll_comm_fabric *f, uint16_t lane_base)
+{
+	f->peers = calloc((size_t)comm->size, sizeof(*f->peers));
+	if (!f->peers)
+		return COLL_ERR_MEMORY;
+	f->comm = comm;
+	f->lane_base = lane_base;
+	f->fabric = (struct coll_fabric){.arg = f, .channel = channel, .slot_bytes = comm->slot_bytes};
+	return COLL_OK;
+}
+
+static void close_channels(struct coll_channels *c)
+{
+	for (int d = 0; d < 2; d++)
+		for (int l = 0; l < COLL_LANES_MAX; l++)
+			for (int w = 0; w < COLL_WINDOWS_MAX; w++)
+				if (c->at[d][l][w]) {
+					c->at[d][l][w]->transport->channel_close(c->at[d][l][w]->channel);
+					free(c->at[d][l][w]);
+				}
+	free(c);
+}
+
+void coll_comm_fabric_close(struct coll_comm_fabric *f)
+{
+	for (int r = 0; f->peers && r < f->comm->size; r++)
+		if (f->peers[r])
+			close_channels(f->peers[r]);
+	free(f->peers);
+	f->peers = NULL;
+}

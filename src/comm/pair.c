@@ -1,0 +1,81 @@
+/*
+ * Send and receive between pairs: two one-step plans on channels of their own,
+ * numbered per pair, so that they never disturb the order of collectives.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "comm/comm.h"
+
+/* The shape's root is the peer. */
+static coll_status generate_send(const struct coll_shape *s, struct coll_builder *b)
+{
+	coll_build_chunks(b, 1);
+	coll_build_send(b, s->root, coll_in(0));
+	return coll_build_status(b);
+}
+
+static coll_status generate_recv(const struct coll_shape *s, struct coll_builder *b)
+{
+	coll_build_chunks(b, 1);
+	coll_build_recv(b, s->root, coll_out(0));
+	return coll_build_status(b);
+}
+
+static coll_status start(struct coll_comm *comm, int half, const void *send, void *recv, size_t count, coll_dtype type,
+                         int peer)
+{
+	struct coll_shape shape = {
+	        .kind = COLL_KIND_SEND_RECV, .rank = comm->rank, .size = comm->size, .root = peer, .uniform = true};
+	struct coll_job job = {.in = {.base = (char *)(uintptr_t)send, .count = count},
+	                       .out = {.base = recv, .count = count},
+	                       .elem_bytes = coll_dtype_size(type),
+	                       .windows = 2};
+	coll_status st = coll_plan_cache_obtain(comm->plans, &shape, half ? "recv" : "send",
+	                                        half ? generate_recv : generate_send, false, &job.plan);
+
+	if (st != COLL_OK)
+		return coll_comm_refuse(comm, "send_recv", st, "cannot make a plan: %s", coll_status_string(st));
+	job.tile = coll_run_tile(job.plan, job.elem_bytes, comm->slot_bytes);
+	job.sequence = ++comm->pair_sequence[half][peer];
+	job.signature = (uint32_t)coll_hash_combine(coll_hash_combine(COLL_KIND_SEND_RECV, (uint64_t)type), count);
+	return coll_run_start(comm->pair_run[half], &comm->pairs.fabric, &job);
+}
+
+coll_status coll_comm_pair(struct coll_comm *comm, const void *send, size_t send_count, int dest, void *recv,
+                           size_t recv_count, int source, coll_dtype type)
+{
+	struct coll_record record = {.comm = comm->id,
+	                             .sequence = comm->sequence,
+	                             .count = dest >= 0 ? send_count : recv_count,
+	                             .active = 1,
+	                             .kind = COLL_KIND_SEND_RECV,
+	                             .type = (uint8_t)type,
+	                             .root = dest >= 0 ? dest : source,
+	                             .waits_for = -1};
+	struct coll_wait wait = {.record = &record};
+	coll_status st = COLL_OK;
+
+	if (comm->failed)
+		return comm->failed;
+	if (dest == comm->rank && source == comm->rank) {
+		memmove(recv, send, send_count * coll_dtype_size(type));
+		return COLL_OK;
+	}
+	coll_error_clear(&comm->box);
+	coll_record_publish(&comm->record, &record);
+	if (dest >= 0) {
+		st = start(comm, 0, send, NULL, send_count, type, dest);
+		wait.runs[wait.nruns++] = comm->pair_run[0];
+	}
+	if (st == COLL_OK && source >= 0) {
+		st = start(comm, 1, NULL, recv, recv_count, type, source);
+		wait.runs[wait.nruns++] = comm->pair_run[1];
+	}
+	if (st == COLL_OK && wait.nruns > 0)
+		st = coll_comm_wait(comm, &wait);
+	record.active = 0;
+	coll_record_publish(&comm->record, &record);
+	return st;
+}

@@ -1,0 +1,63 @@
+/*
+ * What a communicator says about itself.
+ */
+#include <string.h>
+
+#include "comm/comm.h"
+
+int coll_comm_rank(const coll_comm *comm)
+{
+	return comm ? comm->rank : -1;
+}
+
+int coll_comm_size(const coll_comm *comm)
+{
+	return comm ? comm->size : 0;
+}
+
+int coll_comm_local_rank(const coll_comm *comm)
+{
+	return comm ? comm->ctx->local_rank : -1;
+}
+
+int coll_comm_local_size(const coll_comm *comm)
+{
+	return comm ? comm->ctx->local_size : 0;
+}
+
+const char *coll_comm_host(const coll_comm *comm, int rank)
+{
+	return comm && rank >= 0 && rank < comm->size ? comm->ctx->cards[rank].host_name : NULL;
+}
+
+const char *coll_comm_transport(const coll_comm *comm, int rank)
+{
+	struct coll_wire *w;
+
+	if (!comm || rank < 0 || rank >= comm->size)
+		return NULL;
+	if (rank == comm->rank)
+		return "self";
+	w = coll_context_choose(comm->ctx, rank, NULL, 0);
+	return w ? w->table.name : "none";
+}
+
+int coll_version(void)
+{
+	return COLL_VERSION_MAJOR * 10000 + COLL_VERSION_MINOR * 100 + COLL_VERSION_PATCH;
+}
+
+coll_status coll_comm_explain(coll_comm *comm, const char *collective, size_t count, coll_dtype type, char *buf,
+                              size_t len_bytes)
+{
+	int kind = collective ? coll_plan_kind_from_name(collective) : -1;
+
+	if (!comm)
+		return COLL_ERR_ARGUMENT;
+	if (kind < 0 || kind == COLL_KIND_SEND_RECV)
+		return coll_comm_refuse(comm, "explain", COLL_ERR_ARGUMENT, "'%s' is not a collective",
+		                        collective ? collective : "(null)");
+	if (!buf || len_bytes == 0 || coll_dtype_size(type) == 0)
+		return coll_comm_refuse(comm, "explain", COLL_ERR_ARGUMENT, "no buffer, or an unknown type");
+	return coll_comm_explain_call(comm, (enum coll_kind)kind, count, type, buf, len_bytes);
+}

@@ -1,0 +1,51 @@
+/*
+ * The call record: what this rank is doing on a communicator, published when a
+ * call starts and ends, read by the service thread at any time.
+ *
+ * One writer (the thread inside the call), any readers. It is a sequence lock
+ * built from atomics: the writer makes version odd, writes the words, makes it
+ * even again; a reader takes a copy only if version was even and unchanged. The
+ * words are atomics with relaxed order, so the race is defined; the release store
+ * of the odd version is followed by a release fence (the words may not move above
+ * it), the even one is itself a release; the reader pairs with an acquire load
+ * before and an acquire fence after reading the words.
+ */
+#ifndef COLL_COMM_RECORD_H
+#define COLL_COMM_RECORD_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Plain copy; travels in control messages. */
+struct coll_record {
+	uint64_t comm;     /* communicator id */
+	uint64_t sequence; /* of the last call begun, from 1 */
+	uint64_t count;
+	uint32_t signature;
+	uint32_t active; /* inside that call */
+	uint8_t kind;
+	uint8_t type;
+	uint8_t op;
+	uint8_t pad;
+	int32_t root;
+	int32_t waits_for; /* rank, -1 none */
+	uint32_t pad2;
+};
+
+enum { COLL_RECORD_WORDS = sizeof(struct coll_record) / 8 };
+
+struct coll_record_box {
+	_Atomic uint32_t version;
+	_Atomic uint64_t word[COLL_RECORD_WORDS];
+};
+
+void coll_record_publish(struct coll_record_box *box, const struct coll_record *r);
+/* False when the writer kept writing meanwhile. */
+bool coll_record_read(const struct coll_record_box *box, struct coll_record *r);
+
+/* "all_reduce(count=8, f32, sum) number 12" */
+void coll_record_describe(const struct coll_record *r, char *buf, size_t len_bytes);
+
+#endif

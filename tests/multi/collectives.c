@@ -1,0 +1,419 @@
+/*
+ * Every collective through the public interface, N ranks as threads of one
+ * process, over the transports named on the command line (loop shm tcp): all kinds,
+ * several counts and types, in place and out of place, vector variants, pairs,
+ * refused arguments. Integer data, so the oracle is exact.
+ *
+ * usage: collectives TRANSPORT [RANKS...]
+ */
+#define PLAIN_OWN_MAIN
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "coll/coll.h"
+#include "plain.h"
+
+enum { RANKS_MAX = 16 };
+
+static const char *transport;
+static int nranks;
+
+struct rank {
+	pthread_t thread;
+	coll_comm *comm;
+	int rank;
+};
+
+static const size_t counts[] = {0, 1, 2, 5, 7, 13, 64, 1009, 70001};
+
+/* Element i of rank r's input. */
+static int32_t value(int r, size_t i)
+{
+	return (int32_t)((uint32_t)(r + 1) * 2654435761u + (uint32_t)i * 40503u) >> 8;
+}
+
+static int32_t sum(size_t i, int upto)
+{
+	uint32_t s = 0;
+
+	for (int r = 0; r < upto; r++)
+		s += (uint32_t)value(r, i);
+	return (int32_t)s;
+}
+
+static int32_t *filled(int rank, size_t n)
+{
+	int32_t *p = malloc((n + 1) * sizeof(*p));
+
+	for (size_t i = 0; i < n; i++)
+		p[i] = value(rank, i);
+	return p;
+}
+
+#define OK(call)                                                                                    \
+	do {                                                                                        \
+		coll_status st_ = (call);                                                           \
+		CHECK(st_ == COLL_OK, "rank %d: %s: %s", r, #call, coll_last_error(comm)->message); \
+		if (st_ != COLL_OK)                                                                 \
+			goto out;                                                                   \
+	} while (0)
+
+static void vectors(coll_comm *comm, int r, int n, size_t count, bool in_place)
+{
+	int32_t *in = filled(r, count), *out = in_place ? in : malloc((count + 1) * 4);
+	int root = (int)(count % (size_t)n);
+
+	OK(coll_all_reduce(in, out, count, COLL_I32, COLL_SUM, comm, NULL));
+	for (size_t i = 0; i < count; i++)
+		if (out[i] != sum(i, n)) {
+			CHECK(out[i] == sum(i, n), "all_reduce rank %d count %zu at %zu", r, count, i);
+			break;
+		}
+	if (in_place)
+		for (size_t i = 0; i < count; i++)
+			in[i] = value(r, i);
+	OK(coll_scan(in, out, count, COLL_I32, COLL_SUM, comm, NULL));
+	for (size_t i = 0; i < count; i++)
+		if (out[i] != sum(i, r + 1)) {
+			CHECK(out[i] == sum(i, r + 1), "scan rank %d count %zu at %zu", r, count, i);
+			break;
+		}
+	if (in_place)
+		for (size_t i = 0; i < count; i++)
+			in[i] = value(r, i);
+	OK(coll_reduce(in, r == root ? out : NULL, count, COLL_I32, COLL_SUM, root, comm, NULL));
+	for (size_t i = 0; r == root && i < count; i++)
+		if (out[i] != sum(i, n)) {
+			CHECK(out[i] == sum(i, n), "reduce rank %d count %zu at %zu", r, count, i);
+			break;
+		}
+	if (in_place)
+		for (size_t i = 0; i < count; i++)
+			in[i] = value(r, i);
+	OK(coll_broadcast(r == root ? in : NULL, out, count, COLL_I32, root, comm, NULL));
+	for (size_t i = 0; i < count; i++)
+		if (out[i] != value(root, i)) {
+			CHECK(out[i] == value(root, i), "broadcast rank %d count %zu at %zu", r, count, i);
+			break;
+		}
+out:
+	if (!in_place)
+		free(out);
+	free(in);
+}
+
+static void blocks(coll_comm *comm, int r, int n, size_t count, bool in_place)
+{
+	size_t all = (size_t)n * count;
+	int32_t *big = filled(r, all), *big2 = malloc((all + 1) * 4), *one = filled(r, count), *bad = NULL;
+	int root = (int)((count + 1) % (size_t)n);
+	int32_t *in;
+	size_t i;
+
+	/* all_gather */
+	in = in_place ? big2 + (size_t)r * count : one;
+	memcpy(in, one, count * 4);
+	OK(coll_all_gather(in, big2, count, COLL_I32, comm, NULL));
+	for (i = 0; i < all; i++)
+		if (big2[i] != value((int)(i / count), i % count))
+			bad = &big2[i];
+	CHECK(!bad, "all_gather rank %d count %zu at %zu", r, count, (size_t)(bad - big2));
+	/* reduce_scatter */
+	in = in_place ? big + (size_t)r * count : one;
+	OK(coll_reduce_scatter(big, in, count, COLL_I32, COLL_SUM, comm, NULL));
+	for (bad = NULL, i = 0; i < count; i++)
+		if (in[i] != sum((size_t)r * count + i, n))
+			bad = &in[i];
+	CHECK(!bad, "reduce_scatter rank %d count %zu", r, count);
+	/* all_to_all */
+	for (i = 0; i < all; i++)
+		big[i] = value(r, i);
+	in = in_place ? big : big2;
+	OK(coll_all_to_all(big, in, count, COLL_I32, comm, NULL));
+	for (bad = NULL, i = 0; i < all; i++)
+		if (in[i] != value((int)(i / count), (size_t)r * count + i % count))
+			bad = &in[i];
+	CHECK(!bad, "all_to_all rank %d count %zu at %zu", r, count, (size_t)(bad - in));
+	/* gather, then scatter back */
+	for (i = 0; i < count; i++)
+		one[i] = value(r, i);
+	in = in_place && r == root ? big + (size_t)r * count : one;
+	memcpy(in, one, count * 4);
+	OK(coll_gather(in, r == root ? big : NULL, count, COLL_I32, root, comm, NULL));
+	for (bad = NULL, i = 0; r == root && i < all; i++)
+		if (big[i] != value((int)(i / count), i % count))
+			bad = &big[i];
+	CHECK(!bad, "gather rank %d count %zu", r, count);
+	memset(one, 0, count * 4);
+	in = in_place && r == root ? big + (size_t)r * count : one;
+	OK(coll_scatter(r == root ? big : NULL, in, count, COLL_I32, root, comm, NULL));
+	for (bad = NULL, i = 0; i < count; i++)
+		if (in[i] != value(r, i))
+			bad = &in[i];
+	CHECK(!bad, "scatter rank %d count %zu", r, count);
+	OK(coll_barrier(comm, NULL));
+out:
+	free(big);
+	free(big2);
+	free(one);
+}
+
+/* Block b of an uneven layout has (b * 37 + seed) % 23 elements, with gaps. */
+static void ragged(coll_comm *comm, int r, int n, size_t seed)
+{
+	size_t len[RANKS_MAX], off[RANKS_MAX], in_len[RANKS_MAX], in_off[RANKS_MAX], at = 0, root = seed % (size_t)n;
+	int32_t *all, *one, *two, *from;
+
+	for (int b = 0; b < n; b++) {
+		len[b] = ((size_t)b * 37 + seed) % 23 * (seed > 50 ? 997 : 1);
+		off[b] = at;
+		at += len[b] + (size_t)b % 3;
+	}
+	all = calloc(at + 1, 4);
+	one = filled(r, len[r]);
+	two = calloc(len[r] + 1, 4);
+	from = filled(r, at);
+	OK(coll_all_gatherv(one, all, len, off, COLL_I32, comm, NULL));
+	for (int b = 0; b < n; b++)
+		for (size_t i = 0; i < len[b]; i++)
+			if (all[off[b] + i] != value(b, i)) {
+				CHECK(false, "all_gatherv rank %d block %d at %zu", r, b, i);
+				i = len[b];
+			}
+	OK(coll_reduce_scatterv(from, two, len, off, COLL_I32, COLL_SUM, comm, NULL));
+	for (size_t i = 0; i < len[r]; i++)
+		if (two[i] != sum(off[r] + i, n)) {
+			CHECK(false, "reduce_scatterv rank %d at %zu", r, i);
+			break;
+		}
+	memset(all, 0, at * 4);
+	OK(coll_gatherv(one, len[r], all, (size_t)r == root ? len : NULL, off, COLL_I32, (int)root, comm, NULL));
+	for (int b = 0; (size_t)r == root && b < n; b++)
+		for (size_t i = 0; i < len[b]; i++)
+			if (all[off[b] + i] != value(b, i)) {
+				CHECK(false, "gatherv rank %d block %d at %zu", r, b, i);
+				i = len[b];
+			}
+	memset(two, 0, len[r] * 4);
+	OK(coll_scatterv(all, (size_t)r == root ? len : NULL, off, two, len[r], COLL_I32, (int)root, comm, NULL));
+	for (size_t i = 0; i < len[r]; i++)
+		if (two[i] != value(r, i)) {
+			CHECK(false, "scatterv rank %d at %zu", r, i);
+			break;
+		}
+	/* all_to_allv: r sends (r + d) % 5 elements (times a factor) to d. */
+	free(all);
+	free(from);
+	for (size_t b = 0, a = 0, c = 0; b < (size_t)n; b++) {
+		in_len[b] = ((size_t)r * 2 + b) % 5 * (seed + 1);
+		len[b] = (b * 2 + (size_t)r) % 5 * (seed + 1);
+		in_off[b] = a;
+		off[b] = c;
+		a += in_len[b];
+		c += len[b];
+	}
+	from = filled(r, in_off[n - 1] + in_len[n - 1]);
+	all = calloc(off[n - 1] + len[n - 1] + 1, 4);
+	for (int b = 0; b < n; b++)
+		for (size_t i = 0; i < in_len[b]; i++)
+			from[in_off[b] + i] = value(r * n + b, i);
+	OK(coll_all_to_allv(from, in_len, in_off, all, len, off, COLL_I32, comm, NULL));
+	for (int b = 0; b < n; b++)
+		for (size_t i = 0; i < len[b]; i++)
+			if (all[off[b] + i] != value(b * n + r, i)) {
+				CHECK(false, "all_to_allv rank %d from %d at %zu", r, b, i);
+				i = len[b];
+			}
+out:
+	free(all);
+	free(one);
+	free(two);
+	free(from);
+}
+
+static void pairs(coll_comm *comm, int r, int n)
+{
+	enum { COUNT = 40000 };
+	int32_t *a = filled(r, COUNT), *b = calloc(COUNT, 4);
+	int next = (r + 1) % n, prev = (r + n - 1) % n;
+
+	for (int i = 0; i < 5; i++) {
+		memset(b, 0, COUNT * 4);
+		OK(coll_send_recv(a, COUNT - (size_t)i, next, b, COUNT - (size_t)i, prev, COLL_I32, comm, NULL));
+		CHECK(b[100] == value(prev, 100) && b[COUNT - 10] == value(prev, COUNT - 10), "send_recv rank %d", r);
+	}
+	if (n > 1 && r < 2) {
+		for (int i = 0; i < 20; i++) {
+			a[0] = i;
+			if (r == 0)
+				OK(coll_send(a, 1 + (size_t)i * 50, COLL_I32, 1, comm, NULL));
+			else
+				OK(coll_recv(b, 1 + (size_t)i * 50, COLL_I32, 0, comm, NULL));
+			CHECK(r == 0 || b[0] == i, "recv %d", i);
+		}
+	}
+out:
+	free(a);
+	free(b);
+}
+
+static void refused(coll_comm *comm, int r, int n)
+{
+	int32_t a[8] = {0};
+	float f = 0;
+
+	CHECK(coll_all_reduce(NULL, a, 1, COLL_I32, COLL_SUM, comm, NULL) == COLL_ERR_ARGUMENT);
+	CHECK(coll_all_reduce(a, NULL, 1, COLL_I32, COLL_SUM, comm, NULL) == COLL_ERR_ARGUMENT);
+	CHECK(coll_all_reduce(a, a + 1, 4, COLL_I32, COLL_SUM, comm, NULL) == COLL_ERR_ARGUMENT);
+	CHECK(coll_all_reduce(a, a, SIZE_MAX / 2, COLL_I32, COLL_SUM, comm, NULL) == COLL_ERR_ARGUMENT);
+	CHECK(coll_all_reduce(a, a, 1, (coll_dtype)99, COLL_SUM, comm, NULL) == COLL_ERR_ARGUMENT);
+	CHECK(coll_all_reduce(a, a, 1, COLL_I32, 55, comm, NULL) == COLL_ERR_ARGUMENT);
+	CHECK(coll_all_reduce(&f, &f, 1, COLL_F32, COLL_BXOR, comm, NULL) == COLL_ERR_ARGUMENT);
+	CHECK(coll_broadcast(a, a, 1, COLL_I32, n, comm, NULL) == COLL_ERR_ARGUMENT);
+	CHECK(coll_broadcast(a, a, 1, COLL_I32, -1, comm, NULL) == COLL_ERR_ARGUMENT);
+	CHECK(coll_send(a, 1, COLL_I32, r, comm, NULL) == COLL_ERR_ARGUMENT);
+	CHECK(coll_barrier(comm, (coll_stream *)a) == COLL_ERR_UNSUPPORTED);
+	CHECK(coll_all_reduce(a, a, 1, COLL_I32, COLL_SUM, NULL, NULL) == COLL_ERR_ARGUMENT);
+	CHECK(strstr(coll_last_error(comm)->message, "stream") != NULL);
+}
+
+static void keep_left(void *arg, const void *left, void *inout, size_t count, coll_dtype type)
+{
+	(void)arg;
+	(void)type;
+	/* Composition of x -> (a, b): not commutative. Pairs packed in 64 bits. */
+	const int64_t *l = left;
+	int64_t *io = inout;
+
+	for (size_t i = 0; i < count; i++) {
+		int64_t la = l[i] >> 32, lb = (int32_t)l[i], ra = io[i] >> 32, rb = (int32_t)io[i];
+
+		io[i] = (int64_t)(int32_t)(la * ra) << 32 | (uint32_t)(int32_t)(la * rb + lb);
+	}
+}
+
+static int64_t affine(int r, size_t i)
+{
+	return (int64_t)(r % 3 + 2) << 32 | (uint32_t)(r * 7 + (int)(i % 11));
+}
+
+static void own_operations(coll_comm *comm, int r, int n)
+{
+	enum { COUNT = 3000 };
+	int64_t *a = malloc(COUNT * 8), want;
+	double scale = 0.5, *d = malloc(COUNT * 8);
+	coll_op op, half;
+
+	OK(coll_op_create(&op, comm, keep_left, NULL, 0));
+	OK(coll_op_create_premul_sum(&half, comm, &scale, COLL_F64));
+	for (size_t i = 0; i < COUNT; i++) {
+		a[i] = affine(r, i);
+		d[i] = r + (double)i;
+	}
+	OK(coll_all_reduce(a, a, COUNT, COLL_I64, op, comm, NULL));
+	for (size_t i = 0; i < COUNT; i += 17) {
+		want = affine(n - 1, i);
+		for (int k = n - 2; k >= 0; k--) {
+			int64_t l = affine(k, i);
+
+			keep_left(NULL, &l, &want, 1, COLL_I64);
+		}
+		if (a[i] != want) {
+			CHECK(a[i] == want, "ordered op, rank %d at %zu", r, i);
+			break;
+		}
+	}
+	OK(coll_all_reduce(d, d, COUNT, COLL_F64, half, comm, NULL));
+	CHECK(d[10] == 0.5 * (n * 10.0 + n * (n - 1) / 2.0), "premultiplied sum %g", d[10]);
+	for (size_t i = 0; i < COUNT; i++)
+		d[i] = r + (double)i;
+	OK(coll_all_reduce(d, d, COUNT, COLL_F64, COLL_AVG, comm, NULL));
+	CHECK(d[10] == (n * 10.0 + n * (n - 1) / 2.0) / n, "average %g", d[10]);
+	OK(coll_op_destroy(&op, comm));
+	OK(coll_op_destroy(&half, comm));
+out:
+	free(a);
+	free(d);
+}
+
+static void memory(coll_comm *comm, int r)
+{
+	enum { COUNT = 100000 };
+	int32_t *p = NULL, *q = malloc(COUNT * 4);
+
+	OK(coll_mem_alloc(comm, (void **)&p, COUNT * 4));
+	CHECK(p && p[0] == 0 && p[COUNT - 1] == 0 && (uintptr_t)p % 64 == 0, "coll_mem_alloc");
+	OK(coll_mem_register(comm, q, COUNT * 4));
+	for (size_t i = 0; i < COUNT; i++)
+		p[i] = value(r, i);
+	OK(coll_all_reduce(p, q, COUNT, COLL_I32, COLL_SUM, comm, NULL));
+	CHECK(q[COUNT - 1] == sum(COUNT - 1, coll_comm_size(comm)), "library memory");
+	OK(coll_mem_deregister(comm, q));
+	CHECK(coll_mem_free(comm, q) == COLL_ERR_ARGUMENT, "foreign memory");
+	OK(coll_mem_free(comm, p));
+out:
+	free(q);
+}
+
+static void *run_rank(void *arg)
+{
+	struct rank *me = arg;
+	coll_comm *comm = me->comm;
+	int r = me->rank, n = coll_comm_size(comm);
+
+	CHECK(coll_comm_rank(comm) == r && n == nranks, "rank and size");
+	for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++)
+		for (int in_place = 0; in_place < 2; in_place++) {
+			vectors(comm, r, n, counts[c], in_place);
+			blocks(comm, r, n, counts[c] > 10000 ? counts[c] / (size_t)n : counts[c], in_place);
+		}
+	for (size_t seed = 0; seed < 60; seed += 7)
+		ragged(comm, r, n, seed);
+	pairs(comm, r, n);
+	refused(comm, r, n);
+	own_operations(comm, r, n);
+	memory(comm, r);
+	CHECK(coll_comm_destroy(&me->comm) == COLL_OK && me->comm == NULL, "destroy");
+	return NULL;
+}
+
+static void everything(void)
+{
+	char setting[64];
+	const char *settings[] = {setting, "COLL_TIMEOUT_MS=20000", "COLL_ARRIVAL_TIMEOUT_MS=60000", "COLL_VERIFY=1",
+	                          NULL};
+	coll_config cfg = COLL_CONFIG_INIT;
+	struct rank ranks[RANKS_MAX];
+	coll_comm *comms[RANKS_MAX];
+
+	snprintf(setting, sizeof(setting), "COLL_TRANSPORTS=%s", transport);
+	cfg.settings = settings;
+	REQUIRE(coll_comm_create_all(comms, nranks, &cfg) == COLL_OK, "%s", coll_last_error(NULL)->message);
+	for (int r = 0; r < nranks; r++) {
+		ranks[r] = (struct rank){.comm = comms[r], .rank = r};
+		pthread_create(&ranks[r].thread, NULL, run_rank, &ranks[r]);
+	}
+	for (int r = 0; r < nranks; r++)
+		pthread_join(ranks[r].thread, NULL);
+}
+
+int main(int argc, char **argv)
+{
+	static const int sizes[] = {1, 2, 3, 4, 5, 8};
+
+	transport = argc > 1 ? argv[1] : "loop";
+	if (argc > 2) {
+		for (int i = 2; i < argc; i++) {
+			nranks = atoi(argv[i]);
+			PLAIN_RUN(everything);
+		}
+		return plain_summary();
+	}
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		nranks = sizes[i];
+		PLAIN_RUN(everything);
+	}
+	return plain_summary();
+}
