@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# The suite under AddressSanitizer and UndefinedBehaviourSanitizer, the programs
+# where threads race under ThreadSanitizer, a clang build with its fast part, and
+# two planted defects that must turn the first two red. Ends with
+# `check: N passed, N failed`.
+set -u
+passed=0 failed=0
+verdict() { # NAME STATUS
+	if [ "$2" -eq 0 ]; then
+		passed=$((passed + 1))
+		echo "check: $1: passed"
+	else
+		failed=$((failed + 1))
+		echo "check: $1: FAILED"
+	fi
+}
+configure() { # DIR ARGUMENTS...
+	local dir=$1
+	shift
+	[ -e "build/$dir/build.ninja" ] || meson setup "build/$dir" "$@" >/dev/null || return 1
+	ninja -C "build/$dir" >"build/$dir/ninja.log" 2>&1 || { tail -30 "build/$dir/ninja.log"; return 1; }
+}
+# A finding anywhere in a log is a failure, whatever the exit status was.
+clean_log() {
+	! grep -E -m5 "ERROR: (Address|Leak|Thread)Sanitizer|WARNING: ThreadSanitizer|runtime error:" "$1"
+}
+suite() { # DIR ARGUMENTS...
+	local dir=$1 status=0
+	shift
+	meson test -C "build/$dir" --no-rebuild --timeout-multiplier 6 "$@" >"build/$dir/test.out" 2>&1 || status=1
+	tail -12 "build/$dir/test.out"
+	clean_log "build/$dir/meson-logs/testlog.txt" || status=1
+	python3 tests/summary.py "build/$dir/meson-logs/testlog.json" || status=1
+	return $status
+}
+# The planted program must fail under its sanitizer.
+caught() { # PROGRAM PATTERN
+	! "$1" >build/planted.log 2>&1 && grep -q "$2" build/planted.log
+}
+
+export ASAN_OPTIONS=detect_leaks=1:abort_on_error=0:exitcode=99 LSAN_OPTIONS=exitcode=99
+export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 TSAN_OPTIONS=exitcode=66:halt_on_error=0
+configure asan -Db_sanitize=address,undefined -Db_lundef=false -Doptimization=1 -Ddebug=true -Dtests=enabled
+verdict "AddressSanitizer build" $?
+suite asan --no-suite house
+verdict "AddressSanitizer and UBSan suite" $?
+caught build/asan/tests/planted-leak LeakSanitizer
+verdict "a planted leak is caught" $?
+
+configure tsan -Db_sanitize=thread -Db_lundef=false -Doptimization=1 -Ddebug=true -Dtests=disabled
+verdict "ThreadSanitizer build" $?
+suite tsan --suite plain
+verdict "ThreadSanitizer, programs where threads race" $?
+caught build/tsan/tests/planted-race "data race"
+verdict "a planted race is caught" $?
+
+CC=clang configure clang -Dwerror=true -Dtests=enabled
+verdict "clang build, warnings are errors" $?
+suite clang --suite unit
+verdict "clang, unit tests" $?
+
+echo "check: $passed passed, $failed failed"
+[ $failed -eq 0 ]

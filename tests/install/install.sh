@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# Install into an empty DESTDIR and build the README's first program against it:
+# with pkg-config, with CMake, and against the static library; then run each.
+set -u
+src=$1 build=$2
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+passed=0 failed=0 skipped=0
+try() { # NAME COMMAND...
+	local name=$1
+	shift
+	if "$@" >"$dir/log" 2>&1; then
+		passed=$((passed + 1))
+	else
+		failed=$((failed + 1))
+		echo "FAILED: $name"
+		cat "$dir/log"
+	fi
+}
+run_hello() { # PROGRAM: alone, it is rank 0 of 1 and the sum is its own value
+	env -u COLL_RANK -u COLL_SIZE LD_LIBRARY_PATH="$lib" "$1" | grep -q "rank 0 of 1"
+}
+
+try "meson install" env DESTDIR="$dir/root" meson install -C "$build" --no-rebuild --quiet
+pc=$(find "$dir/root" -name libcoll.pc)
+lib=$(dirname "$(dirname "$pc")")
+prefix=$(sed -n 's/^prefix=//p' "$pc")
+# The first C block of the README is the first program.
+awk '/^```c$/ { on = 1; next } /^```$/ { if (on) exit } on' "$src/README.md" >"$dir/first.c"
+try "the README has a program" test -s "$dir/first.c"
+
+export PKG_CONFIG_SYSROOT_DIR="$dir/root" PKG_CONFIG_PATH="$lib/pkgconfig"
+try "pkg-config" sh -c "cc -std=c11 -Wall -Wextra -Werror -o $dir/first $dir/first.c \$(pkg-config --cflags --libs libcoll)"
+try "runs" run_hello "$dir/first"
+# The system's libraries stay shared: many have no static form.
+try "static" sh -c "cc -std=c11 -o $dir/first-static $dir/first.c \$(pkg-config --cflags libcoll) $lib/libcoll.a \$(pkg-config --libs hwloc 2>/dev/null) -lpthread -lm -ldl"
+try "static runs" run_hello "$dir/first-static"
+try "soname" sh -c "readelf -d $lib/libcoll.so | grep -q 'SONAME.*libcoll.so.0'"
+try "versioned symbols" sh -c "readelf --dyn-syms -W $lib/libcoll.so | grep -q 'coll_all_reduce@@COLL_0.1'"
+# Only coll_ names leave the library.
+try "hidden symbols" sh -c "! nm -D --defined-only $lib/libcoll.so | awk '{print \$3}' | grep -v -E '^(coll_|COLL_0.1)'"
+
+if command -v cmake >/dev/null; then
+	mkdir "$dir/cm"
+	cat >"$dir/cm/CMakeLists.txt" <<-TEXT
+		cmake_minimum_required(VERSION 3.18)
+		project(first C)
+		find_package(libcoll 0.1 REQUIRED)
+		add_executable(first $dir/first.c)
+		target_link_libraries(first libcoll::coll)
+	TEXT
+	try "cmake" sh -c "cmake -S $dir/cm -B $dir/cm/build -DCMAKE_PREFIX_PATH=$dir/root$prefix && cmake --build $dir/cm/build"
+	try "cmake's runs" run_hello "$dir/cm/build/first"
+else
+	skipped=$((skipped + 1))
+	echo "SKIPPED: no cmake"
+fi
+echo "$passed passed, $failed failed, $skipped skipped"
+[ $failed -eq 0 ]

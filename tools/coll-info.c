@@ -1,0 +1,128 @@
+/*
+ * coll-info: what this library sees and would do here.
+ *
+ * Alone it shows version, topology, transports and every setting with the place
+ * its value came from. Under a launcher it creates the communicator and shows
+ * ranks, hosts, locality, the transport of each pair and the choice of algorithm
+ * by size. Only rank 0 prints the common part.
+ */
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/config.h"
+#include "coll/coll.h"
+#include "reduce/reduce.h"
+#include "topology/topology.h"
+#include "transports/registry.h"
+
+static const char usage[] =
+	"usage: coll-info [--brief] [--settings] [--choices]\n"
+	"  --brief     ranks, hosts and topology only\n"
+	"  --settings  settings only, with help and where each value came from\n"
+	"  --choices   algorithms by size only\n"
+	"Run it under the launcher of your job to see the job: collrun -n 4 coll-info\n";
+
+static void print_settings(const struct coll_settings *s)
+{
+	printf("settings (agreed: must be equal on all ranks)\n");
+	for (int i = 0; i < COLL_SETTING_COUNT; i++)
+		printf("  %-24s = %-10s [%s%s] %s\n", coll_setting_rows[i].name,
+		       s->text[i][0] ? s->text[i] : "\"\"", s->source[i], coll_setting_rows[i].agreed ? ", agreed" : "",
+		       coll_setting_rows[i].help);
+}
+
+static void print_ranks(const coll_comm *comm)
+{
+	printf("ranks: %d\n", coll_comm_size(comm));
+	for (int r = 0; r < coll_comm_size(comm); r++)
+		printf("  rank %d on %s, from rank 0 by %s\n", r, coll_comm_host(comm, r), coll_comm_transport(comm, r));
+}
+
+static void print_choices(coll_comm *comm)
+{
+	static const char *const kinds[] = {"all_reduce", "reduce",     "broadcast", "all_gather", "reduce_scatter",
+	                                    "all_to_all", "gather",     "scatter",   "scan",       "barrier"};
+	char text[512];
+
+	printf("choices (f32; a forced one with COLL_ALGO)\n");
+	for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++)
+		for (size_t bytes = 8; bytes <= (size_t)64 << 20; bytes *= 64) {
+			if (coll_comm_explain(comm, kinds[k], bytes / 4, COLL_F32, text, sizeof(text)) == COLL_OK)
+				printf("  %10zu B  %s\n", bytes, text);
+			else
+				printf("  %10zu B  %s\n", bytes, coll_last_error(comm)->message);
+			if (strcmp(kinds[k], "barrier") == 0)
+				break;
+		}
+}
+
+static void print_here(void)
+{
+	char text[2048];
+
+	printf("libcoll %d.%d.%d, reduction kernels %s\n", coll_version() / 10000, coll_version() / 100 % 100,
+	       coll_version() % 100, coll_reduce_isa_name(coll_reduce_best_isa()));
+	coll_topology_draw(text, sizeof(text));
+	printf("%s", text);
+	printf("transports built in:");
+	for (int i = 0; coll_transports[i]; i++)
+		printf(" %s", coll_transports[i]->name);
+	printf("\n");
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option options[] = {{"brief", no_argument, NULL, 'b'},
+	                                        {"settings", no_argument, NULL, 's'},
+	                                        {"choices", no_argument, NULL, 'c'},
+	                                        {"help", no_argument, NULL, 'h'},
+	                                        {0}};
+	struct coll_error_box err;
+	struct coll_settings *s = malloc(sizeof(*s));
+	bool brief = false, settings = false, choices = false;
+	coll_comm *comm = NULL;
+	int o;
+
+	while ((o = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		brief |= o == 'b';
+		settings |= o == 's';
+		choices |= o == 'c';
+		if (o == 'h' || o == '?') {
+			fputs(usage, o == 'h' ? stdout : stderr);
+			free(s);
+			return o == 'h' ? 0 : 2;
+		}
+	}
+	coll_error_clear(&err);
+	if (!s || coll_settings_load(s, NULL, NULL, &err) != COLL_OK) {
+		fprintf(stderr, "coll-info: %s\n", err.message);
+		free(s);
+		return 1;
+	}
+	if (settings) {
+		print_settings(s);
+		free(s);
+		return 0;
+	}
+	if (coll_comm_create(&comm, NULL) != COLL_OK) {
+		fprintf(stderr, "coll-info: %s\n", coll_last_error(NULL)->message);
+		free(s);
+		return 1;
+	}
+	if (coll_comm_rank(comm) == 0) {
+		if (!choices) {
+			print_here();
+			print_ranks(comm);
+		}
+		if (!brief)
+			print_choices(comm);
+		if (!brief && !choices)
+			print_settings(s);
+		fflush(stdout);
+	}
+	coll_comm_destroy(&comm);
+	free(s);
+	return 0;
+}
