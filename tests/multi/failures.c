@@ -1,0 +1,358 @@
+/*
+ * What users see when a rank dies, stops, is late, leaves or aborts: N forked
+ * processes in a loop of all-reduces over the transport named on the command line.
+ * Every survivor must return by itself, in time, with an error that names the
+ * culprit. Times are read only to check the documented bounds, which are seconds.
+ *
+ * usage: failures TRANSPORT
+ */
+#define PLAIN_OWN_MAIN
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "coll/coll.h"
+#include "plain.h"
+
+enum { RANKS_MAX = 8, CARD_MAX = 8192 };
+
+/* What parent and ranks share. */
+struct shared {
+	atomic_int arrived;
+	atomic_int calls[RANKS_MAX]; /* completed, so that the parent waits on a condition */
+	atomic_int go;
+	struct result {
+		atomic_int done;
+		coll_status status;
+		int culprit;
+		uint64_t ns;
+		char message[512];
+		char transport[16];
+	} result[RANKS_MAX];
+	char cards[RANKS_MAX][CARD_MAX];
+};
+
+static struct shared *shared;
+static const char *transport;
+static pid_t pids[RANKS_MAX];
+
+struct mine {
+	int rank, size;
+};
+
+/* Caller's all-gather through the shared page. */
+static int exchange(void *arg, const void *mine, void *all, size_t len_bytes)
+{
+	const struct mine *m = arg;
+
+	if (len_bytes > CARD_MAX)
+		return 1;
+	memcpy(shared->cards[m->rank], mine, len_bytes);
+	atomic_fetch_add(&shared->arrived, 1);
+	while (atomic_load(&shared->arrived) < m->size)
+		usleep(100);
+	for (int r = 0; r < m->size; r++)
+		memcpy((char *)all + (size_t)r * len_bytes, shared->cards[r], len_bytes);
+	return 0;
+}
+
+/* What a rank does before each call: return false to stop calling. */
+typedef bool (*behaviour)(coll_comm *comm, int rank, int call);
+
+struct scenario {
+	int size;
+	size_t count;
+	const char *timeout, *hook;
+	behaviour before;
+	int calls; /* 0: until an error */
+};
+
+static void report(int rank, coll_status st, const coll_error *e)
+{
+	struct result *r = &shared->result[rank];
+
+	r->status = st;
+	r->culprit = e->rank;
+	r->ns = coll_clock_ns();
+	snprintf(r->message, sizeof(r->message), "%s", e->message);
+	atomic_store(&r->done, 1);
+}
+
+static void run_rank(const struct scenario *s, int rank)
+{
+	char transports[64], timeout[64];
+	const char *settings[] = {transports, timeout, "COLL_ARRIVAL_TIMEOUT_MS=60000", "COLL_DEBUG=error", s->hook, NULL};
+	struct mine m = {rank, s->size};
+	coll_config cfg = COLL_CONFIG_INIT;
+	float *x = calloc(s->count + 1, sizeof(*x));
+	coll_comm *comm = NULL;
+	coll_status st;
+
+	snprintf(transports, sizeof(transports), "COLL_TRANSPORTS=%s", transport);
+	snprintf(timeout, sizeof(timeout), "COLL_TIMEOUT_MS=%s", s->timeout ? s->timeout : "30000");
+	cfg.rank = rank;
+	cfg.size = s->size;
+	cfg.exchange = exchange;
+	cfg.exchange_arg = &m;
+	cfg.settings = settings;
+	if (!freopen("/dev/null", "w", stderr))
+		_exit(9);
+	st = coll_comm_create(&comm, &cfg);
+	if (st != COLL_OK) {
+		report(rank, st, coll_last_error(NULL));
+		_exit(1);
+	}
+	snprintf(shared->result[rank].transport, sizeof(shared->result[rank].transport), "%s",
+	         coll_comm_transport(comm, (rank + 1) % s->size));
+	for (int i = 0; st == COLL_OK && (s->calls == 0 || i < s->calls); i++) {
+		if (s->before && !s->before(comm, rank, i))
+			break;
+		for (size_t k = 0; k < s->count; k++)
+			x[k] = 1;
+		st = coll_all_reduce(x, x, s->count, COLL_F32, COLL_SUM, comm, NULL);
+		if (st == COLL_OK && (x[0] != (float)s->size || x[s->count - 1] != (float)s->size))
+			st = COLL_ERR_INTERNAL; /* wrong data is the worst outcome */
+		atomic_fetch_add(&shared->calls[rank], st == COLL_OK);
+	}
+	report(rank, st, coll_last_error(comm));
+	coll_comm_destroy(&comm);
+	free(x);
+	_exit(0);
+}
+
+static void start(const struct scenario *s)
+{
+	memset(shared, 0, sizeof(*shared));
+	fflush(stdout);
+	for (int r = 0; r < s->size; r++) {
+		pids[r] = fork();
+		if (pids[r] == 0)
+			run_rank(s, r);
+	}
+}
+
+/* Wait (bounded) until cond holds. */
+#define UNTIL(cond, seconds)                                              \
+	do {                                                              \
+		for (int tick_ = 0; !(cond) && tick_ < (seconds)*1000; tick_++) \
+			usleep(1000);                                     \
+		CHECK(cond, "not within %d s", seconds);                  \
+	} while (0)
+
+static void finish(const struct scenario *s)
+{
+	for (int r = 0; r < s->size; r++) {
+		kill(pids[r], SIGCONT);
+		if (waitpid(pids[r], NULL, WNOHANG) != pids[r]) {
+			for (int i = 0; i < 10000 && waitpid(pids[r], NULL, WNOHANG) != pids[r]; i++)
+				usleep(1000);
+			kill(pids[r], SIGKILL);
+			waitpid(pids[r], NULL, 0);
+		}
+	}
+}
+
+static void warmed_up(const struct scenario *s)
+{
+	for (int r = 0; r < s->size; r++)
+		UNTIL(atomic_load(&shared->calls[r]) >= 20, 20);
+	CHECK(strcmp(shared->result[0].transport, transport) == 0, "uses %s", shared->result[0].transport);
+}
+
+/* All but the victim report status and culprit within limit_ms of then. */
+static void survivors(const struct scenario *s, int victim, uint64_t then, coll_status status, int limit_ms)
+{
+	for (int r = 0; r < s->size; r++) {
+		const struct result *res = &shared->result[r];
+
+		if (r == victim)
+			continue;
+		UNTIL(atomic_load(&res->done), limit_ms / 1000 + 5);
+		CHECK(res->status == status && res->culprit == victim, "rank %d: status %d culprit %d: %s", r, res->status,
+		      res->culprit, res->message);
+		CHECK(res->ns < then || res->ns - then < (uint64_t)limit_ms * 1000000, "rank %d took %.3f s", r,
+		      (double)(res->ns - then) * 1e-9);
+	}
+}
+
+static void killed(int size, int victim, size_t count)
+{
+	struct scenario s = {.size = size, .count = count};
+	uint64_t then;
+
+	start(&s);
+	warmed_up(&s);
+	then = coll_clock_ns();
+	kill(pids[victim], SIGKILL);
+	survivors(&s, victim, then, COLL_ERR_PEER_DEAD, 2000);
+	finish(&s);
+}
+
+static void killed_small(void)
+{
+	for (int victim = 0; victim < 4; victim++)
+		killed(4, victim, 2);
+}
+
+static void killed_large(void)
+{
+	for (int victim = 0; victim < 4; victim++)
+		killed(4, victim, 1 << 20);
+}
+
+static void killed_of_two(void)
+{
+	killed(2, 1, 100);
+	killed(2, 0, 300000);
+}
+
+static void stopped(void)
+{
+	struct scenario s = {.size = 4, .count = 1000, .timeout = "1500"};
+	uint64_t then;
+
+	start(&s);
+	warmed_up(&s);
+	then = coll_clock_ns();
+	kill(pids[1], SIGSTOP);
+	survivors(&s, 1, then, COLL_ERR_PEER_SILENT, 3500);
+	finish(&s);
+}
+
+/* Stopped for less than the timeout: nobody notices. */
+static void paused(void)
+{
+	struct scenario s = {.size = 3, .count = 5000, .timeout = "5000", .calls = 3000};
+
+	start(&s);
+	for (int i = 0; i < 3; i++) {
+		UNTIL(atomic_load(&shared->calls[2]) >= 20 * (i + 1), 20);
+		kill(pids[i], SIGSTOP);
+		usleep(700000);
+		kill(pids[i], SIGCONT);
+	}
+	for (int r = 0; r < s.size; r++) {
+		UNTIL(atomic_load(&shared->result[r].done), 30);
+		CHECK(shared->result[r].status == COLL_OK, "rank %d: %s", r, shared->result[r].message);
+	}
+	finish(&s);
+}
+
+static bool sleeps(coll_comm *comm, int rank, int call)
+{
+	(void)comm;
+	if (rank == 2 && call == 5)
+		usleep(3000000);
+	return true;
+}
+
+/* Later than timeout_ms, but alive: no failure. */
+static void late(void)
+{
+	struct scenario s = {.size = 4, .count = 1000, .timeout = "1000", .before = sleeps, .calls = 10};
+
+	start(&s);
+	for (int r = 0; r < s.size; r++) {
+		UNTIL(atomic_load(&shared->result[r].done), 20);
+		CHECK(shared->result[r].status == COLL_OK, "rank %d: %s", r, shared->result[r].message);
+	}
+	finish(&s);
+}
+
+static bool aborts(coll_comm *comm, int rank, int call)
+{
+	if (rank == 1 && call == 30)
+		coll_comm_abort(comm, "loss is not a number");
+	return true;
+}
+
+static void aborted(void)
+{
+	struct scenario s = {.size = 4, .count = 1000, .before = aborts};
+
+	start(&s);
+	for (int r = 0; r < s.size; r++) {
+		const struct result *res = &shared->result[r];
+
+		UNTIL(atomic_load(&res->done), 20);
+		CHECK(res->status == COLL_ERR_ABORTED && strstr(res->message, "loss is not a number"),
+		      "rank %d: status %d: %s", r, res->status, res->message);
+	}
+	finish(&s);
+}
+
+static bool leaves(coll_comm *comm, int rank, int call)
+{
+	(void)comm;
+	return rank != 3 || call < 30;
+}
+
+/* A rank that ends early: the others hear that it left. */
+static void left(void)
+{
+	struct scenario s = {.size = 4, .count = 1000, .before = leaves};
+	uint64_t then;
+
+	start(&s);
+	UNTIL(atomic_load(&shared->result[3].done), 20);
+	then = coll_clock_ns();
+	for (int r = 0; r < 3; r++) {
+		UNTIL(atomic_load(&shared->result[r].done), 20);
+		CHECK(shared->result[r].status != COLL_OK && shared->result[r].status != COLL_ERR_INTERNAL,
+		      "rank %d: status %d: %s", r, shared->result[r].status, shared->result[r].message);
+		CHECK(shared->result[r].ns < then || shared->result[r].ns - then < 8000000000u, "rank %d", r);
+	}
+	finish(&s);
+}
+
+static bool differs(coll_comm *comm, int rank, int call)
+{
+	float x[4] = {0};
+
+	if (rank == 1 && call == 25) {
+		coll_broadcast(x, x, 4, COLL_F32, 0, comm, NULL);
+		return false;
+	}
+	return true;
+}
+
+/* One rank makes another call: an error that names two ranks and both calls. */
+static void mismatched(void)
+{
+	struct scenario s = {.size = 3, .count = 1000, .before = differs};
+
+	start(&s);
+	for (int r = 0; r < s.size; r++) {
+		const struct result *res = &shared->result[r];
+
+		UNTIL(atomic_load(&res->done), 10);
+		if (r != 1)
+			CHECK(res->status == COLL_ERR_MISMATCH && strstr(res->message, "broadcast") &&
+			              strstr(res->message, "all_reduce"),
+			      "rank %d: status %d: %s", r, res->status, res->message);
+	}
+	finish(&s);
+}
+
+int main(int argc, char **argv)
+{
+	transport = argc > 1 ? argv[1] : "tcp";
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (shared == MAP_FAILED)
+		return 1;
+	PLAIN_RUN(killed_small);
+	PLAIN_RUN(killed_large);
+	PLAIN_RUN(killed_of_two);
+	PLAIN_RUN(stopped);
+	PLAIN_RUN(paused);
+	PLAIN_RUN(late);
+	PLAIN_RUN(aborted);
+	PLAIN_RUN(left);
+	PLAIN_RUN(mismatched);
+	return plain_summary();
+}
