@@ -217,7 +217,7 @@ static coll_status run(struct coll_comm *comm, const struct coll_call *c, const 
 	if (st == COLL_OK)
 		st = coll_comm_wait(comm, &wait);
 	else
-		coll_comm_fail(comm, st, -1, "cannot start the plan: %s", coll_status_string(st));
+		coll_comm_fail(comm, st, -1, "cannot start the plan: ", coll_status_string(st));
 	record.active = 0;
 	coll_record_publish(&comm->record, &record);
 	return st;

@@ -120,8 +120,8 @@ coll_status coll_comm_wait(struct coll_comm *comm, const struct coll_wait *wait)
 /* ---- error.c ---- */
 
 /* The communicator is lost: keep the error, tell the others, return status. */
-coll_status coll_comm_fail(struct coll_comm *comm, coll_status status, int culprit, const char *format, ...)
-        __attribute__((format(printf, 4, 5)));
+coll_status coll_comm_fail(struct coll_comm *comm, coll_status status, int culprit, const char *cause,
+                           const char *circumstances);
 /* The call is refused; the communicator stays usable. */
 coll_status coll_comm_refuse(struct coll_comm *comm, const char *kind, coll_status status, const char *format, ...)
         __attribute__((format(printf, 4, 5)));

@@ -25,19 +25,17 @@ static void expose(struct coll_comm *comm)
 	                           .message = comm->message};
 }
 
-coll_status coll_comm_fail(struct coll_comm *comm, coll_status status, int culprit, const char *format, ...)
+coll_status coll_comm_fail(struct coll_comm *comm, coll_status status, int culprit, const char *cause,
+                           const char *circumstances)
 {
 	struct coll_note note = {.kind = COLL_NOTE_FAIL, .status = status, .rank = culprit, .origin = comm->rank};
 	struct coll_error_box *b = &comm->box;
-	va_list ap;
 
 	if (comm->failed)
 		return comm->failed;
 	b->status = comm->failed = status;
 	b->rank = culprit;
-	va_start(ap, format);
-	vsnprintf(b->message, sizeof(b->message), format, ap);
-	va_end(ap);
+	snprintf(b->message, sizeof(b->message), "%.400s%.200s", cause, circumstances);
 	if (culprit >= 0 && culprit < comm->size) {
 		snprintf(b->host, sizeof(b->host), "%s", comm->ctx->cards[culprit].host_name);
 		if (comm->ctx->processes[culprit].wire)
@@ -50,7 +48,7 @@ coll_status coll_comm_fail(struct coll_comm *comm, coll_status status, int culpr
 	if (comm->ctx->control) {
 		note.comm = comm->id;
 		note.operation = comm->sequence;
-		snprintf(note.text, sizeof(note.text), "%.255s", b->message);
+		snprintf(note.text, sizeof(note.text), "%.255s", cause);
 		coll_control_tell(comm->ctx->control, &note);
 		/* Others must hear the cause before they see this process go. */
 		coll_control_flush(comm->ctx->control, 100);

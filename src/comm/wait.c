@@ -56,11 +56,12 @@ static void stamp(struct coll_comm *comm, const struct coll_wait *w, const struc
 static coll_status lose(struct coll_comm *comm, const struct coll_wait *w, const struct patience *p, coll_status status,
                         int culprit, const char *cause)
 {
-	char call[128];
+	char call[128], circumstances[180];
 
 	stamp(comm, w, p);
 	coll_record_describe(w->record, call, sizeof(call));
-	return coll_comm_fail(comm, status, culprit, "%s, after %.3f s in %s", cause, comm->box.elapsed_s, call);
+	snprintf(circumstances, sizeof(circumstances), ", after %.3f s in %s", comm->box.elapsed_s, call);
+	return coll_comm_fail(comm, status, culprit, cause, circumstances);
 }
 
 /* ---- Alarm ---- */
@@ -264,12 +265,34 @@ static coll_status idle(struct coll_comm *comm, const struct coll_wait *w, struc
 	return st;
 }
 
+/* What a live peer is doing on this communicator, asked now; bounded. */
+static bool ask_record(struct coll_comm *comm, const struct coll_wait *w, int peer, struct coll_record *record)
+{
+	struct coll_peer_state state = {0};
+	uint64_t begun = coll_clock_ns();
+
+	if (!comm->ctx->control)
+		return false;
+	coll_control_ask(comm->ctx->control, peer, w->record);
+	for (;;) {
+		coll_control_peer(comm->ctx->control, peer, &state);
+		if (state.last_answer_ns > begun && state.have_record && state.record.comm == comm->id) {
+			*record = state.record;
+			return true;
+		}
+		if (state.left || coll_clock_ns() - begun > 500 * MS)
+			return false;
+		coll_control_flush(comm->ctx->control, 1);
+		poll(NULL, 0, 1);
+	}
+}
+
 /* A run reported an error of its own. */
 static coll_status run_failed(struct coll_comm *comm, const struct coll_wait *w, struct patience *p,
                               struct coll_run *run, coll_status status)
 {
 	struct coll_run_where where;
-	struct coll_peer_state state = {0};
+	struct coll_record record;
 	char text[400];
 
 	coll_run_where(run, &where);
@@ -294,10 +317,8 @@ static coll_status run_failed(struct coll_comm *comm, const struct coll_wait *w,
 		coll_control_tell(comm->ctx->control, &note);
 	}
 	if (status == COLL_ERR_MISMATCH && where.peer >= 0) {
-		if (comm->ctx->control)
-			coll_control_peer(comm->ctx->control, where.peer, &state);
-		if (state.have_record && state.record.comm == comm->id)
-			return mismatch(comm, w, p, where.peer, &state.record);
+		if (ask_record(comm, w, where.peer, &record))
+			return mismatch(comm, w, p, where.peer, &record);
 		snprintf(text, sizeof(text),
 		         "calls differ: rank %d is in call number %llu, rank %d sent a frame of a different call "
 		         "number %llu",

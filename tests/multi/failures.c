@@ -86,7 +86,8 @@ static void report(int rank, coll_status st, const coll_error *e)
 static void run_rank(const struct scenario *s, int rank)
 {
 	char transports[64], timeout[64];
-	const char *settings[] = {transports, timeout, "COLL_ARRIVAL_TIMEOUT_MS=60000", "COLL_DEBUG=error", s->hook, NULL};
+	const char *settings[] = {transports,         timeout, "COLL_ARRIVAL_TIMEOUT_MS=60000",
+	                          "COLL_DEBUG=error", s->hook, NULL};
 	struct mine m = {rank, s->size};
 	coll_config cfg = COLL_CONFIG_INIT;
 	float *x = calloc(s->count + 1, sizeof(*x));
@@ -137,11 +138,11 @@ static void start(const struct scenario *s)
 }
 
 /* Wait (bounded) until cond holds. */
-#define UNTIL(cond, seconds)                                              \
-	do {                                                              \
+#define UNTIL(cond, seconds)                                                    \
+	do {                                                                    \
 		for (int tick_ = 0; !(cond) && tick_ < (seconds)*1000; tick_++) \
-			usleep(1000);                                     \
-		CHECK(cond, "not within %d s", seconds);                  \
+			usleep(1000);                                           \
+		CHECK(cond, "not within %d s", seconds);                        \
 	} while (0)
 
 static void finish(const struct scenario *s)
@@ -173,8 +174,8 @@ static void survivors(const struct scenario *s, int victim, uint64_t then, coll_
 		if (r == victim)
 			continue;
 		UNTIL(atomic_load(&res->done), limit_ms / 1000 + 5);
-		CHECK(res->status == status && res->culprit == victim, "rank %d: status %d culprit %d: %s", r, res->status,
-		      res->culprit, res->message);
+		CHECK(res->status == status && res->culprit == victim, "rank %d: status %d culprit %d: %s", r,
+		      res->status, res->culprit, res->message);
 		CHECK(res->ns < then || res->ns - then < (uint64_t)limit_ms * 1000000, "rank %d took %.3f s", r,
 		      (double)(res->ns - then) * 1e-9);
 	}
