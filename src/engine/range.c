@@ -27,7 +27,8 @@ static struct span span_at(const struct coll_run *run, const struct instance *in
 	return span;
 }
 
-size_t coll_walk_len(const struct coll_run *run, const struct instance *inst, const struct coll_step *s, int sides)
+/* Elements of a run of several spans. */
+static size_t walk_len(const struct coll_run *run, const struct instance *inst, const struct coll_step *s, int sides)
 {
 	const struct coll_plan *plan = run->job.plan;
 	const bool by_dst = sides & SIDE_DST;
@@ -71,6 +72,42 @@ bool coll_walk_next(const struct coll_run *run, const struct instance *inst, con
 		w->next++;
 	}
 	return w->span.len > 0;
+}
+
+/* One span, when the run is obviously one. */
+static bool one_span(const struct coll_run *run, const struct instance *inst, const struct coll_step *s, int sides,
+                     struct span *span)
+{
+	const struct coll_plan *plan = run->job.plan;
+	const uint32_t src = wrapped(plan, s->src_chunk), dst = wrapped(plan, s->dst_chunk);
+	const uint32_t any = sides & SIDE_DST ? dst : src;
+
+	if (s->run > 1 && (run->block || s->group))
+		return false;
+	if ((sides & SIDE_SRC && src + s->run > plan->chunks) || (sides & SIDE_DST && dst + s->run > plan->chunks))
+		return false;
+	span->len = run->block ? chunk_len(run, inst, sides & SIDE_DST ? s->dst : s->src, any)
+	                       : cut_at(inst, any + s->run) - cut_at(inst, any);
+	if (span->len == 0)
+		return true;
+	span->src = sides & SIDE_SRC ? chunk_address(run, inst, s->src, src) : NULL;
+	span->dst = sides & SIDE_DST ? chunk_address(run, inst, s->dst, dst) : NULL;
+	return true;
+}
+
+size_t coll_walk_begin(const struct coll_run *run, const struct instance *inst, const struct coll_step *s, int sides,
+                       struct walk *w)
+{
+	size_t len;
+
+	if (one_span(run, inst, s, sides, &w->span)) {
+		w->next = s->run;
+		return w->span.len;
+	}
+	len = walk_len(run, inst, s, sides);
+	w->next = 0;
+	coll_walk_next(run, inst, s, sides, w);
+	return len;
 }
 
 /*

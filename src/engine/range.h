@@ -93,37 +93,25 @@ static inline char *chunk_address(const struct coll_run *run, const struct insta
 
 	if (buf >= COLL_BUF_SCRATCH)
 		return scratch_address(run, inst, buf - COLL_BUF_SCRATCH, c);
-	at = inst->first + (run->block ? block_offset(run, buf, c) : cut_at(inst, c));
-	return extent(run, buf)->base + at * run->job.elem_bytes;
+	at = run->block ? block_offset(run, buf, c) : cut_at(inst, c);
+	return inst->at[buf] + at * run->job.elem_bytes;
+}
+
+/* Where a buffer of a plan of one chunk is. */
+static inline char *whole_address(const struct coll_run *run, const struct instance *inst, uint8_t buf)
+{
+	if (buf < COLL_BUF_SCRATCH)
+		return inst->at[buf];
+	return inst->scratch + run->scratch_at[buf - COLL_BUF_SCRATCH];
 }
 
 /* The next span of a run of several; false when nothing is left. */
 bool coll_walk_next(const struct coll_run *run, const struct instance *inst, const struct coll_step *s, int sides,
                     struct walk *w);
 
-/* Elements of a run of several spans. */
-size_t coll_walk_len(const struct coll_run *run, const struct instance *inst, const struct coll_step *s, int sides);
-
-/* One span, when the run is obviously one. */
-static inline bool one_span(const struct coll_run *run, const struct instance *inst, const struct coll_step *s,
-                            int sides, struct span *span)
-{
-	const struct coll_plan *plan = run->job.plan;
-	const uint32_t src = wrapped(plan, s->src_chunk), dst = wrapped(plan, s->dst_chunk);
-	const uint32_t any = sides & SIDE_DST ? dst : src;
-
-	if (s->run > 1 && (run->block || s->group))
-		return false;
-	if ((sides & SIDE_SRC && src + s->run > plan->chunks) || (sides & SIDE_DST && dst + s->run > plan->chunks))
-		return false;
-	span->len = run->block ? chunk_len(run, inst, sides & SIDE_DST ? s->dst : s->src, any)
-	                       : cut_at(inst, any + s->run) - cut_at(inst, any);
-	if (span->len == 0)
-		return true;
-	span->src = sides & SIDE_SRC ? chunk_address(run, inst, s->src, src) : NULL;
-	span->dst = sides & SIDE_DST ? chunk_address(run, inst, s->dst, dst) : NULL;
-	return true;
-}
+/* walk_begin() for plans of several chunks. */
+size_t coll_walk_begin(const struct coll_run *run, const struct instance *inst, const struct coll_step *s, int sides,
+                       struct walk *w);
 
 /*
  * Begin a walk over the bytes of a step: returns their number of elements and
@@ -132,16 +120,13 @@ static inline bool one_span(const struct coll_run *run, const struct instance *i
 static inline size_t walk_begin(const struct coll_run *run, const struct instance *inst, const struct coll_step *s,
                                 int sides, struct walk *w)
 {
-	size_t len;
-
-	if (__builtin_expect(one_span(run, inst, s, sides, &w->span), true)) {
-		w->next = s->run;
-		return w->span.len;
-	}
-	len = coll_walk_len(run, inst, s, sides);
-	w->next = 0;
-	coll_walk_next(run, inst, s, sides, w);
-	return len;
+	if (!run->whole)
+		return coll_walk_begin(run, inst, s, sides, w);
+	w->next = 1;
+	w->span.src = sides & SIDE_SRC ? whole_address(run, inst, s->src) : NULL;
+	w->span.dst = sides & SIDE_DST ? whole_address(run, inst, s->dst) : NULL;
+	w->span.len = inst->len;
+	return inst->len;
 }
 
 static inline bool walk_more(const struct coll_run *run, const struct instance *inst, const struct coll_step *s,

@@ -79,9 +79,13 @@ static struct port *port_at(const struct coll_run *run, uint32_t window, uint32_
 static bool bound(const struct coll_run *run, const struct coll_fabric *fabric, const struct coll_plan *plan,
                   uint32_t windows)
 {
-	return run->bound_fabric == fabric && run->bound_lanes == plan->nlanes && run->bound_peers == plan->npeers &&
-	       run->bound_windows >= windows &&
-	       memcmp(run->peers, plan->peers, plan->npeers * sizeof(*plan->peers)) == 0;
+	if (run->bound_fabric != fabric || run->bound_lanes != plan->nlanes || run->bound_peers != plan->npeers ||
+	    run->bound_windows < windows)
+		return false;
+	/* Not by the plan's address: a new plan may live where an old one was. */
+	if (plan->npeers == 1)
+		return run->peers[0] == plan->peers[0];
+	return memcmp(run->peers, plan->peers, plan->npeers * sizeof(*plan->peers)) == 0;
 }
 
 static coll_status bind(struct coll_run *run, const struct coll_fabric *fabric, const struct coll_plan *plan,
@@ -222,18 +226,31 @@ static inline void set_cut(struct coll_run *run, struct instance *inst, size_t l
 	inst->r = run->cut_r;
 }
 
+/* base may be NULL where nothing is read or written: no pointer arithmetic then. */
+static inline char *moved_by(char *base, size_t len_bytes)
+{
+	return (char *)((uintptr_t)base + len_bytes);
+}
+
 static inline void start_tile(struct coll_run *run, struct instance *inst, size_t tile)
 {
 	const struct coll_plan *plan = run->job.plan;
-	const size_t left = run->elements - tile * run->job.tile;
+	const size_t first = tile * run->job.tile, left = run->elements - first;
+	const size_t first_bytes = first * run->job.elem_bytes;
 
 	inst->tile = tile;
-	inst->first = tile * run->job.tile;
+	inst->first = first;
 	inst->len = left < run->job.tile ? left : run->job.tile;
+	inst->at[COLL_BUF_IN] = moved_by(run->job.in.base, first_bytes);
+	inst->at[COLL_BUF_OUT] = moved_by(run->job.out.base, first_bytes);
 	inst->active = true;
 	inst->nflights = 0;
-	if (!run->block)
+	if (run->whole) {
+		inst->q = inst->len;
+		inst->r = 0;
+	} else if (!run->block) {
 		set_cut(run, inst, inst->len);
+	}
 	for (uint32_t l = 0; l < plan->nlanes; l++) {
 		struct lane *lane = &inst->lanes[l];
 
@@ -271,6 +288,7 @@ static coll_status prepare(struct coll_run *run, const struct coll_job *job)
 			run->instances[w].scratch = job->scratch + (mutant(MUTANT_SHARE_SCRATCH) ? 0 : w * slice);
 	}
 	run->block = coll_plan_kind_is_block(plan->kind);
+	run->whole = plan->chunks == 1 && !run->block;
 	return run->block ? prepare_blocks(run, job) : COLL_OK;
 }
 
@@ -322,7 +340,11 @@ static inline uint32_t retired(const struct coll_run *run, const struct instance
 
 static inline bool must_wait(const struct coll_run *run, const struct instance *inst, const struct coll_step *s)
 {
-	return s->wait_count && retired(run, inst, s->wait_lane) < s->wait_count && !mutant(MUTANT_IGNORE_WAITS);
+	if (s->wait_count == 0 || mutant(MUTANT_IGNORE_WAITS))
+		return false;
+	if (run->job.plan->nlanes == 1 && inst->nflights == 0)
+		return false; /* all steps before this one have retired */
+	return retired(run, inst, s->wait_lane) < s->wait_count;
 }
 
 /* OK: all its steps have started; AGAIN: its head must wait. */
@@ -334,7 +356,7 @@ static inline coll_status advance_lane(struct coll_run *run, struct instance *in
 
 		if (must_wait(run, inst, s))
 			return COLL_AGAIN;
-		status = coll_run_step(run, inst, lane, s);
+		status = coll_run_steps[s->op](run, inst, lane, s);
 		if (status != COLL_OK)
 			return status;
 		lane->head++;
@@ -355,8 +377,8 @@ static void retire_tile(struct coll_run *run, struct instance *inst)
 		start_tile(run, inst, next);
 }
 
-/* As far as the steps of one tile go without waiting. */
-static coll_status advance_tile(struct coll_run *run, struct instance *inst)
+/* As far as the lanes of one tile go without waiting; OK: all steps have started. */
+static coll_status advance_lanes(struct coll_run *run, struct instance *inst)
 {
 	const uint32_t nlanes = run->job.plan->nlanes;
 	coll_status result;
@@ -377,8 +399,20 @@ static coll_status advance_tile(struct coll_run *run, struct instance *inst)
 		}
 		/* One lane may have satisfied what another waits for. */
 	} while (result == COLL_AGAIN && run->events != before && (nlanes > 1 || inst->nflights));
-	if (result == COLL_OK && (inst->nflights == 0 || mutant(MUTANT_NEXT_TILE_EARLY)))
-		retire_tile(run, inst);
+	return result;
+}
+
+/* One tile; AGAIN: it has not retired. */
+static inline coll_status advance_tile(struct coll_run *run, struct instance *inst)
+{
+	const bool simple = run->job.plan->nlanes == 1 && inst->nflights == 0;
+	coll_status status = simple ? advance_lane(run, inst, &inst->lanes[0]) : advance_lanes(run, inst);
+
+	if (status != COLL_OK)
+		return status;
+	if (inst->nflights && !mutant(MUTANT_NEXT_TILE_EARLY))
+		return COLL_AGAIN;
+	retire_tile(run, inst);
 	return COLL_OK;
 }
 
@@ -411,7 +445,7 @@ coll_status coll_run_poll(struct coll_run *run, bool *moved)
 		if (!inst->active)
 			continue;
 		status = advance_tile(run, inst);
-		if (status != COLL_OK)
+		if (status != COLL_OK && status != COLL_AGAIN)
 			return fail(run, status);
 	}
 	if (run->left == 0)

@@ -85,6 +85,7 @@ struct instance {
 	size_t first; /* vector kinds: the tile's first element; block kinds: the strip's, in each block */
 	size_t len;   /* vector kinds: elements of the tile; block kinds: longest strip */
 	size_t q, r;  /* vector kinds: the cut of len, see coll_cut() */
+	char *at[2];  /* in, out: their base, moved by `first` elements */
 	char *scratch;
 	uint32_t window;
 	uint32_t nflights;
@@ -99,6 +100,7 @@ struct coll_run {
 	size_t slot_bytes;
 	size_t ref_bytes; /* frames at least this long are offered by reference */
 	bool block;       /* block kind */
+	bool whole;       /* vector kind of one chunk: every run is the whole tile */
 	bool prescale;    /* PRE means work: the operation scales its inputs */
 	bool opening;     /* some channels to receive on are not open yet */
 	size_t elements;  /* that the tiles cover: of the vector, or of the longest block */
@@ -143,8 +145,11 @@ struct coll_run {
 	struct coll_run_stats stats;
 };
 
-/* Start the head step of a lane: OK when it has retired or (SEND) started. */
-coll_status coll_run_step(struct coll_run *run, struct instance *inst, struct lane *lane, const struct coll_step *s);
+/* Start the head step of a lane: OK when it has retired or (SEND) started. By the
+ * step's op; plans hold no others (the verifier and the parser see to that). */
+typedef coll_status coll_step_fn(struct coll_run *run, struct instance *inst, struct lane *lane,
+                                 const struct coll_step *s);
+extern coll_step_fn *const coll_run_steps[COLL_STEP_OP_COUNT];
 
 /* Move the SENDs of an instance that are under way. */
 coll_status coll_run_reap(struct coll_run *run, struct instance *inst);

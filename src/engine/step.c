@@ -171,8 +171,8 @@ static inline void combine(struct coll_run *run, const struct coll_step *s, char
 
 /* ---- SEND ------------------------------------------------------------- */
 
-static coll_status send_by_value(struct coll_run *run, struct instance *inst, const struct coll_step *s, struct walk *w,
-                                 struct port *port, size_t len_bytes)
+static inline coll_status send_by_value(struct coll_run *run, struct instance *inst, const struct coll_step *s,
+                                        struct walk *w, struct port *port, size_t len_bytes)
 {
 	char *slot;
 	coll_status status;
@@ -275,8 +275,7 @@ static coll_status take_off(struct coll_run *run, struct instance *inst, struct 
 	return COLL_OK;
 }
 
-static inline coll_status start_send(struct coll_run *run, struct instance *inst, struct lane *lane,
-                                     const struct coll_step *s)
+static coll_status start_send(struct coll_run *run, struct instance *inst, struct lane *lane, const struct coll_step *s)
 {
 	struct walk w;
 	struct port *port;
@@ -376,8 +375,7 @@ static inline coll_status arm(struct coll_run *run, struct lane *lane, const str
 	return status;
 }
 
-static inline coll_status recv(struct coll_run *run, struct instance *inst, struct lane *lane,
-                               const struct coll_step *s)
+static coll_status recv(struct coll_run *run, struct instance *inst, struct lane *lane, const struct coll_step *s)
 {
 	struct walk w;
 	struct port *port;
@@ -411,8 +409,8 @@ static inline coll_status recv(struct coll_run *run, struct instance *inst, stru
 	return done_frame(run, port, len_bytes);
 }
 
-static inline coll_status recv_reduce(struct coll_run *run, struct instance *inst, struct lane *lane,
-                                      const struct coll_step *s)
+static coll_status recv_reduce(struct coll_run *run, struct instance *inst, struct lane *lane,
+                               const struct coll_step *s)
 {
 	struct walk w;
 	struct port *port;
@@ -467,8 +465,8 @@ static void forward_span(struct coll_run *run, const struct coll_step *s, const 
 
 /* Receive and send in one pass: the view and the slot are held together, which
  * is why a channel has at least two slots. */
-static coll_status forward(struct coll_run *run, struct instance *inst, struct lane *lane, const struct coll_step *s,
-                           int sides)
+static inline coll_status forward(struct coll_run *run, struct instance *inst, struct lane *lane,
+                                  const struct coll_step *s, int sides)
 {
 	struct walk w;
 	struct port *from, *to;
@@ -509,7 +507,7 @@ static coll_status forward(struct coll_run *run, struct instance *inst, struct l
 
 /* ---- Local steps ------------------------------------------------------ */
 
-static coll_status copy(struct coll_run *run, struct instance *inst, const struct coll_step *s)
+static coll_status copy(struct coll_run *run, struct instance *inst, struct lane *lane, const struct coll_step *s)
 {
 	struct walk w;
 
@@ -523,8 +521,13 @@ static coll_status copy(struct coll_run *run, struct instance *inst, const struc
 	return COLL_OK;
 }
 
+static inline char *locate(const struct coll_run *run, const struct instance *inst, uint8_t buf, uint32_t c)
+{
+	return run->whole ? whole_address(run, inst, buf) : chunk_address(run, inst, buf, c);
+}
+
 /* n inputs, chunk by chunk: scratch src .. src+stride-1 with `in` spliced in. */
-static coll_status reduce(struct coll_run *run, struct instance *inst, const struct coll_step *s)
+static coll_status reduce(struct coll_run *run, struct instance *inst, struct lane *lane, const struct coll_step *s)
 {
 	const struct coll_plan *plan = run->job.plan;
 	const uint32_t inputs = s->stride;
@@ -533,7 +536,7 @@ static coll_status reduce(struct coll_run *run, struct instance *inst, const str
 	assert(inputs <= COLL_SCRATCH_MAX);
 	for (uint32_t i = 0; i < s->run; i++) {
 		const uint32_t src = wrapped(plan, s->src_chunk + i), dst = wrapped(plan, s->dst_chunk + i);
-		const size_t len = chunk_len(run, inst, s->dst, dst);
+		const size_t len = run->whole ? inst->len : chunk_len(run, inst, s->dst, dst);
 		int n = 0, raw = -1;
 
 		if (len == 0)
@@ -541,30 +544,49 @@ static coll_status reduce(struct coll_run *run, struct instance *inst, const str
 		for (uint32_t k = 0; k <= inputs; k++) {
 			if (k == s->group) {
 				raw = s->flags & COLL_STEP_PRE ? n : -1;
-				operands[n++] = chunk_address(run, inst, COLL_BUF_IN, src);
+				operands[n++] = locate(run, inst, COLL_BUF_IN, src);
 			}
 			if (k < inputs)
-				operands[n++] = chunk_address(run, inst, (uint8_t)(s->src + k), src);
+				operands[n++] = locate(run, inst, (uint8_t)(s->src + k), src);
 		}
-		coll_reduce_run(run->job.reduction, chunk_address(run, inst, s->dst, dst), operands, n, raw,
+		coll_reduce_run(run->job.reduction, locate(run, inst, s->dst, dst), operands, n, raw,
 		                s->flags & COLL_STEP_POST, len);
 		run->stats.bytes_reduced += len * (size_t)(n - 1) * run->job.elem_bytes;
 	}
 	return COLL_OK;
 }
 
-coll_status coll_run_step(struct coll_run *run, struct instance *inst, struct lane *lane, const struct coll_step *s)
+static coll_status wait(struct coll_run *run, struct instance *inst, struct lane *lane, const struct coll_step *s)
 {
-	switch (s->op) {
-	case COLL_STEP_SEND: return start_send(run, inst, lane, s);
-	case COLL_STEP_RECV: return recv(run, inst, lane, s);
-	case COLL_STEP_RECV_REDUCE: return recv_reduce(run, inst, lane, s);
-	case COLL_STEP_COPY: return copy(run, inst, s);
-	case COLL_STEP_REDUCE: return reduce(run, inst, s);
-	case COLL_STEP_WAIT: return COLL_OK;
-	case COLL_STEP_RECV_COPY_SEND: return forward(run, inst, lane, s, SIDE_DST);
-	case COLL_STEP_RECV_REDUCE_SEND: return forward(run, inst, lane, s, SIDE_SRC);
-	case COLL_STEP_RECV_REDUCE_COPY_SEND: return forward(run, inst, lane, s, SIDE_BOTH);
-	default: return COLL_ERR_INTERNAL;
-	}
+	return COLL_OK; /* the lane looked at the wait before it came here */
 }
+
+static coll_status recv_copy_send(struct coll_run *run, struct instance *inst, struct lane *lane,
+                                  const struct coll_step *s)
+{
+	return forward(run, inst, lane, s, SIDE_DST);
+}
+
+static coll_status recv_reduce_send(struct coll_run *run, struct instance *inst, struct lane *lane,
+                                    const struct coll_step *s)
+{
+	return forward(run, inst, lane, s, SIDE_SRC);
+}
+
+static coll_status recv_reduce_copy_send(struct coll_run *run, struct instance *inst, struct lane *lane,
+                                         const struct coll_step *s)
+{
+	return forward(run, inst, lane, s, SIDE_BOTH);
+}
+
+coll_step_fn *const coll_run_steps[COLL_STEP_OP_COUNT] = {
+        [COLL_STEP_SEND] = start_send,
+        [COLL_STEP_RECV] = recv,
+        [COLL_STEP_RECV_REDUCE] = recv_reduce,
+        [COLL_STEP_COPY] = copy,
+        [COLL_STEP_REDUCE] = reduce,
+        [COLL_STEP_WAIT] = wait,
+        [COLL_STEP_RECV_COPY_SEND] = recv_copy_send,
+        [COLL_STEP_RECV_REDUCE_SEND] = recv_reduce_send,
+        [COLL_STEP_RECV_REDUCE_COPY_SEND] = recv_reduce_copy_send,
+};
