@@ -1,0 +1,264 @@
+/*
+ * The part of topology.h that asks hwloc. Each call loads the topology anew (a few
+ * milliseconds) and keeps nothing; none is on a path that matters.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "coll_build.h"
+#include "topology/topology.h"
+
+#if COLL_HAVE_HWLOC
+
+#include <hwloc.h>
+#include <hwloc/glibc-sched.h>
+
+bool coll_topology_known(void)
+{
+	return true;
+}
+
+static bool load(hwloc_topology_t *t, bool devices)
+{
+	if (hwloc_topology_init(t) < 0)
+		return false;
+	if (devices)
+		hwloc_topology_set_io_types_filter(*t, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+	if (hwloc_topology_load(*t) == 0)
+		return true;
+	hwloc_topology_destroy(*t);
+	return false;
+}
+
+/* CPUs this thread may run on; NULL when that is unknown. Free it. */
+static hwloc_bitmap_t usable_cpus(hwloc_topology_t t)
+{
+	hwloc_bitmap_t set = hwloc_bitmap_alloc();
+
+	if (set && hwloc_get_cpubind(t, set, HWLOC_CPUBIND_THREAD) == 0 && !hwloc_bitmap_iszero(set))
+		return set;
+	hwloc_bitmap_free(set);
+	return NULL;
+}
+
+static int count_of(hwloc_topology_t t, hwloc_obj_type_t type)
+{
+	return hwloc_get_nbobjs_by_type(t, type);
+}
+
+/* ---- In words ---------------------------------------------------------- */
+
+static void append(char *buf, size_t len_bytes, const char *text)
+{
+	const size_t at = strlen(buf);
+
+	snprintf(buf + at, len_bytes - at, "%s", text);
+}
+
+/* ", cores 0-1": the objects of a type that share a CPU with set. */
+static void list_objects(hwloc_topology_t t, hwloc_obj_type_t type, const char *name, hwloc_const_bitmap_t set,
+                         char *buf, size_t len_bytes)
+{
+	hwloc_bitmap_t found = hwloc_bitmap_alloc();
+	char list[128], text[192];
+
+	for (int i = 0; found && i < count_of(t, type); i++) {
+		hwloc_obj_t o = hwloc_get_obj_by_type(t, type, (unsigned)i);
+
+		if (o->cpuset && hwloc_bitmap_intersects(o->cpuset, set))
+			hwloc_bitmap_set(found, o->logical_index);
+	}
+	if (found && !hwloc_bitmap_iszero(found)) {
+		hwloc_bitmap_list_snprintf(list, sizeof(list), found);
+		snprintf(text, sizeof(text), "%s%s%s %s", *buf ? ", " : "", name,
+		         hwloc_bitmap_weight(found) > 1 ? "s" : "", list);
+		append(buf, len_bytes, text);
+	}
+	hwloc_bitmap_free(found);
+}
+
+bool coll_topology_describe(char *buf, size_t len_bytes)
+{
+	hwloc_topology_t t;
+	hwloc_bitmap_t set;
+	bool known;
+
+	*buf = 0;
+	if (!load(&t, false))
+		return false;
+	set = usable_cpus(t);
+	known = set != NULL;
+	if (known) {
+		list_objects(t, HWLOC_OBJ_PACKAGE, "package", set, buf, len_bytes);
+		list_objects(t, HWLOC_OBJ_NUMANODE, "NUMA node", set, buf, len_bytes);
+		list_objects(t, HWLOC_OBJ_CORE, "core", set, buf, len_bytes);
+	}
+	hwloc_bitmap_free(set);
+	hwloc_topology_destroy(t);
+	return known;
+}
+
+/* ---- As a picture ------------------------------------------------------ */
+
+struct page {
+	char *buf;
+	size_t len_bytes;
+	hwloc_const_bitmap_t usable; /* may be NULL */
+};
+
+static void draw_object(struct page *p, hwloc_obj_t o, int depth)
+{
+	char type[64], attr[128], line[320];
+	const bool core = o->type == HWLOC_OBJ_CORE;
+	const bool mine = core && p->usable && hwloc_bitmap_intersects(o->cpuset, p->usable);
+
+	hwloc_obj_type_snprintf(type, sizeof(type), o, 0);
+	hwloc_obj_attr_snprintf(attr, sizeof(attr), o, " ", 0);
+	snprintf(line, sizeof(line), "%*s%s", 2 * depth, "", type);
+	append(p->buf, p->len_bytes, line);
+	if (o->type != HWLOC_OBJ_MACHINE && o->logical_index != HWLOC_UNKNOWN_INDEX) {
+		snprintf(line, sizeof(line), " %u", o->logical_index);
+		append(p->buf, p->len_bytes, line);
+	}
+	snprintf(line, sizeof(line), "%s%s%s%s%s%s\n", mine ? " *" : "", o->name ? " " : "", o->name ? o->name : "",
+	         *attr ? " (" : "", attr, *attr ? ")" : "");
+	append(p->buf, p->len_bytes, line);
+}
+
+/* Hardware threads are left out, and bridges stand for nothing here. */
+static void draw_below(struct page *p, hwloc_obj_t o, int depth)
+{
+	const bool shown = o->type != HWLOC_OBJ_PU && o->type != HWLOC_OBJ_BRIDGE;
+
+	if (shown)
+		draw_object(p, o, depth);
+	for (hwloc_obj_t c = o->memory_first_child; c; c = c->next_sibling)
+		draw_below(p, c, depth + shown);
+	for (hwloc_obj_t c = o->first_child; c; c = c->next_sibling)
+		draw_below(p, c, depth + shown);
+	for (hwloc_obj_t c = o->io_first_child; c; c = c->next_sibling)
+		draw_below(p, c, depth + shown);
+}
+
+bool coll_topology_draw(char *buf, size_t len_bytes)
+{
+	struct page p = {buf, len_bytes, NULL};
+	hwloc_topology_t t;
+	hwloc_bitmap_t set;
+
+	*buf = 0;
+	if (!load(&t, true))
+		return false;
+	p.usable = set = usable_cpus(t);
+	draw_below(&p, hwloc_get_root_obj(t), 0);
+	hwloc_bitmap_free(set);
+	hwloc_topology_destroy(t);
+	return true;
+}
+
+/* ---- Binding ----------------------------------------------------------- */
+
+/* The nth object of a type that has usable CPUs; NULL when there are fewer. */
+static hwloc_obj_t usable_object(hwloc_topology_t t, hwloc_obj_type_t type, hwloc_const_bitmap_t set, int nth)
+{
+	for (int i = 0; i < count_of(t, type); i++) {
+		hwloc_obj_t o = hwloc_get_obj_by_type(t, type, (unsigned)i);
+
+		if (o->cpuset && hwloc_bitmap_intersects(o->cpuset, set) && nth-- == 0)
+			return o;
+	}
+	return NULL;
+}
+
+static int usable_objects(hwloc_topology_t t, hwloc_obj_type_t type, hwloc_const_bitmap_t set)
+{
+	int n = 0;
+
+	while (usable_object(t, type, set, n))
+		n++;
+	return n;
+}
+
+/* Blocks of neighbours: with as many ranks as objects one each, with more they
+ * share evenly, with fewer they spread. */
+static bool place_on(hwloc_topology_t t, hwloc_obj_type_t type, hwloc_const_bitmap_t usable, int local_rank,
+                     int local_size, cpu_set_t *set)
+{
+	const int n = usable_objects(t, type, usable);
+	const int nth = local_size <= n && type == HWLOC_OBJ_CORE
+	                        ? local_rank
+	                        : (int)((long long)local_rank * n / (local_size > 0 ? local_size : 1));
+	hwloc_obj_t o = n > 0 ? usable_object(t, type, usable, nth) : NULL;
+	hwloc_bitmap_t both;
+
+	if (!o)
+		return false;
+	both = hwloc_bitmap_alloc();
+	if (!both)
+		return false;
+	hwloc_bitmap_and(both, o->cpuset, usable);
+	hwloc_cpuset_to_glibc_sched_affinity(t, both, set, sizeof(*set));
+	hwloc_bitmap_free(both);
+	return true;
+}
+
+bool coll_topology_place(enum coll_topology_bind kind, int local_rank, int local_size, cpu_set_t *set, char *why,
+                         size_t why_bytes)
+{
+	hwloc_topology_t t;
+	hwloc_bitmap_t usable;
+	bool ok;
+
+	if (kind == COLL_BIND_NONE)
+		return sched_getaffinity(0, sizeof(*set), set) == 0;
+	if (!load(&t, false)) {
+		snprintf(why, why_bytes, "hwloc cannot read this host");
+		return false;
+	}
+	usable = usable_cpus(t);
+	ok = usable && place_on(t, kind == COLL_BIND_CORE ? HWLOC_OBJ_CORE : HWLOC_OBJ_NUMANODE, usable, local_rank,
+	                        local_size, set);
+	if (!ok)
+		snprintf(why, why_bytes, "hwloc knows no %s that may be used here",
+		         kind == COLL_BIND_CORE ? "core" : "NUMA node");
+	hwloc_bitmap_free(usable);
+	hwloc_topology_destroy(t);
+	return ok;
+}
+
+#else
+
+bool coll_topology_known(void)
+{
+	return false;
+}
+
+bool coll_topology_describe(char *buf, size_t len_bytes)
+{
+	char list[256];
+	cpu_set_t set;
+
+	*buf = 0;
+	if (sched_getaffinity(0, sizeof(set), &set) < 0)
+		return false;
+	coll_topology_cpus_text(&set, list, sizeof(list));
+	snprintf(buf, len_bytes, "CPUs %s (built without hwloc)", list);
+	return true;
+}
+
+bool coll_topology_draw(char *buf, size_t len_bytes)
+{
+	*buf = 0;
+	return false;
+}
+
+bool coll_topology_place(enum coll_topology_bind kind, int local_rank, int local_size, cpu_set_t *set, char *why,
+                         size_t why_bytes)
+{
+	if (kind == COLL_BIND_NONE)
+		return sched_getaffinity(0, sizeof(*set), set) == 0;
+	snprintf(why, why_bytes, "built without hwloc");
+	return false;
+}
+
+#endif
