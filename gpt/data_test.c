@@ -197,6 +197,22 @@ Test(model, layout_fills_the_arena)
 	cr_assert_eq(gpt_param_count(&shapes[2]), 124439808);
 }
 
+/* Matrices and embeddings decay; gains and biases do not. */
+Test(model, what_decays)
+{
+	struct gpt_model *m = gpt_model_create(&tiny, 1, gpt_kernels_best(), NULL);
+	const struct gpt_tensor *t;
+	int count, decaying = 0;
+
+	t = gpt_model_tensors(m, &count);
+	for (int i = 0; i < count; i++) {
+		cr_assert_eq(t[i].decay, !strstr(t[i].name, "gain") && !strstr(t[i].name, "bias"), "%s", t[i].name);
+		decaying += t[i].decay;
+	}
+	cr_assert_eq(decaying, 2 + 4 * tiny.layers);
+	gpt_model_destroy(&m);
+}
+
 Test(model, impossible_shapes_are_refused)
 {
 	cr_assert_not_null(gpt_shape_problem(&(struct gpt_shape){1, 8, 1, 1, 8}));
