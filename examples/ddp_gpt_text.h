@@ -1,0 +1,18 @@
+/*
+ * The text ddp_gpt learns from.
+ */
+#ifndef DDP_GPT_TEXT_H
+#define DDP_GPT_TEXT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * Read path (or, for NULL, the text gathered from this project's sources when
+ * it was built: beside the program, where it was built, or where it was
+ * installed). 0 and memory to free(), or -1 with the reason on stderr; an empty
+ * file is an error.
+ */
+int text_read(const char *path, uint8_t **text, size_t *len_bytes);
+
+#endif
