@@ -250,7 +250,7 @@ static void choose_sizes(struct sweep *w)
 			w->sizes[w->nsizes++] = n;
 }
 
-/* All roots up to 16 ranks, else four; *nroots of them. */
+/* All roots up to 16 ranks, else four. */
 static void choose_roots(const struct sweep *w, enum coll_kind kind, int n, int roots[16], int *nroots)
 {
 	const int few[] = {0, 1, n / 2, n - 1};
@@ -277,22 +277,55 @@ static void report(struct sweep *w, const struct coll_algo *a, int n, int root, 
 	       coll_plan_kind_is_block(a->kind) ? lengths_names[lengths] : "", why);
 }
 
-static void verify_one(struct sweep *w, const struct coll_algo *a, int n, int root, bool ordered,
-                       enum plan_lengths lengths)
+static void verify_set(struct sweep *w, const struct plan_set *set)
 {
-	struct plan_set set;
 	char why[256];
 
-	atomic_fetch_add(&w->plans, 2);
-	if (plan_set_build(&set, a, n, root, ordered, lengths, why, sizeof(why))) {
-		report(w, a, n, root, ordered, lengths, "logical", why);
-		report(w, a, n, root, ordered, lengths, "fused", why);
-		return;
+	for (int fused = 0; fused < 2; fused++) {
+		atomic_fetch_add(&w->plans, 1);
+		if (plan_set_verify(set, fused, why, sizeof(why)))
+			report(w, set->algo, set->size, set->root, set->ordered, set->lengths,
+			       fused ? "fused" : "logical", why);
 	}
-	for (int fused = 0; fused < 2; fused++)
-		if (plan_set_verify(&set, fused, why, sizeof(why)))
-			report(w, a, n, root, ordered, lengths, fused ? "fused" : "logical", why);
-	plan_set_free(&set);
+}
+
+/* Every variant of a call, the most demanding first: a proof of the same steps for
+ * a more demanding call proves the lesser one too. */
+static void verify_call(struct sweep *w, const struct coll_algo *a, int n, int root)
+{
+	static const struct {
+		bool ordered;
+		enum plan_lengths lengths;
+	} variants[] = {
+	        {true, PLAN_PAIRWISE},  {true, PLAN_RAGGED},  {true, PLAN_UNIFORM},
+	        {false, PLAN_PAIRWISE}, {false, PLAN_RAGGED}, {false, PLAN_UNIFORM},
+	};
+	struct plan_set sets[6];
+	int nsets = 0;
+	char why[256];
+
+	for (int v = 0; v < 6; v++) {
+		bool known = false;
+
+		if (!plan_set_serves(a, n, variants[v].ordered, variants[v].lengths))
+			continue;
+		if (plan_set_build(&sets[nsets], a, n, root, variants[v].ordered, variants[v].lengths, why,
+		                   sizeof(why))) {
+			atomic_fetch_add(&w->plans, 1);
+			report(w, a, n, root, variants[v].ordered, variants[v].lengths, "building", why);
+			continue;
+		}
+		for (int i = 0; i < nsets; i++)
+			known |= sets[i].ordered >= sets[nsets].ordered && sets[i].lengths >= sets[nsets].lengths &&
+			         plan_set_equal(&sets[i], &sets[nsets]);
+		if (known) {
+			plan_set_free(&sets[nsets]);
+			continue;
+		}
+		verify_set(w, &sets[nsets++]);
+	}
+	while (nsets > 0)
+		plan_set_free(&sets[--nsets]);
 }
 
 static void verify_size(struct sweep *w, const struct coll_algo *a, int n)
@@ -301,10 +334,8 @@ static void verify_size(struct sweep *w, const struct coll_algo *a, int n)
 
 	choose_roots(w, a->kind, n, roots, &nroots);
 	for (int i = 0; i < nroots; i++)
-		for (int ordered = 0; ordered < 2; ordered++)
-			for (int l = 0; l < PLAN_LENGTHS_COUNT; l++)
-				if (roots[i] < n && plan_set_serves(a, n, ordered, (enum plan_lengths)l))
-					verify_one(w, a, n, roots[i], ordered, (enum plan_lengths)l);
+		if (roots[i] < n)
+			verify_call(w, a, n, roots[i]);
 }
 
 static void *work(void *arg)

@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 bool plan_kind_has_root(enum coll_kind kind)
 {
@@ -87,6 +88,23 @@ coll_status plan_set_verify(const struct plan_set *set, bool fused, char *why, s
 	status = coll_plan_verify(plan_set_plans(set, fused), set->size, &opt, why, why_bytes);
 	if (status)
 		return status;
+	/* Who runs in place changes no frame: the order of events is proved already. */
 	opt.in_place = ~opt.in_place;
+	opt.windows = opt.tiles = 1;
+	opt.then = NULL;
 	return coll_plan_verify(plan_set_plans(set, fused), set->size, &opt, why, why_bytes);
+}
+
+bool plan_set_equal(const struct plan_set *a, const struct plan_set *b)
+{
+	for (int r = 0; r < a->size; r++) {
+		const struct coll_plan *p = a->logical[r], *q = b->logical[r];
+
+		/* What follows the head holds no pointer; the fused form follows from the logical. */
+		if (p->bytes != q->bytes || p->chunks != q->chunks || p->nlanes != q->nlanes ||
+		    memcmp(p->lane_first, q->lane_first, sizeof(p->lane_first)) != 0 ||
+		    memcmp(p + 1, q + 1, p->bytes - sizeof(*p)) != 0)
+			return false;
+	}
+	return true;
 }

@@ -33,6 +33,9 @@ void plan_set_free(struct plan_set *set);
  * every rank once in place and once not. Fused plans have two slots. */
 coll_status plan_set_verify(const struct plan_set *set, bool fused, char *why, size_t why_bytes);
 
+/* Whether two sets of one algorithm and size hold the same steps. */
+bool plan_set_equal(const struct plan_set *a, const struct plan_set *b);
+
 static inline const struct coll_plan *const *plan_set_plans(const struct plan_set *set, bool fused)
 {
 	return (const struct coll_plan *const *)(fused ? set->fused : set->logical);
