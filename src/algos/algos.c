@@ -10,7 +10,7 @@
 
 #define ANY     0
 #define INPUTS  (COLL_SCRATCH_MAX + 1) /* ranks whose operands one n-input reduction takes */
-#define FEW     64                     /* whole vectors of all ranks in scratch */
+#define FEW     32                     /* whole vectors of all ranks in scratch */
 #define ORDERED COLL_ALGO_ORDERED
 #define RAGGED  COLL_ALGO_RAGGED
 #define PAIRS   (COLL_ALGO_RAGGED | COLL_ALGO_PAIRWISE)
@@ -48,10 +48,10 @@ const struct coll_algo coll_algos[] = {
 	ROW(ALL_TO_ALL,     "pairwise",      PAIRS,            ANY,    alltoall_pairwise),
 	ROW(ALL_TO_ALL,     "bruck",         0,                ANY,    alltoall_bruck),
 	ROW(ALL_TO_ALL,     "direct",        PAIRS,            ANY,    alltoall_direct),
-	ROW(GATHER,         "binomial",      RAGGED,           ANY,    gather_binomial),
 	ROW(GATHER,         "direct",        PAIRS,            ANY,    gather_direct),
-	ROW(SCATTER,        "binomial",      RAGGED,           ANY,    scatter_binomial),
+	ROW(GATHER,         "binomial",      RAGGED,           ANY,    gather_binomial),
 	ROW(SCATTER,        "direct",        PAIRS,            ANY,    scatter_direct),
+	ROW(SCATTER,        "binomial",      RAGGED,           ANY,    scatter_binomial),
 	ROW(SCAN,           "rdbl",          ORDERED,          ANY,    scan_rdbl),
 	ROW(SCAN,           "linear",        ORDERED,          ANY,    scan_linear),
 	ROW(BARRIER,        "dissemination", 0,                ANY,    barrier_dissemination),

@@ -237,6 +237,6 @@ Test(algos, every_kind_has_a_row_for_every_call)
 		if (kind == COLL_KIND_ALL_TO_ALL || kind == COLL_KIND_GATHER || kind == COLL_KIND_SCATTER)
 			cr_assert(any & COLL_ALGO_PAIRWISE, "%s", coll_plan_kind_name((enum coll_kind)kind));
 	}
-	cr_assert(serves(coll_algo_find(COLL_KIND_ALL_REDUCE, "oneshot"), 64));
-	cr_assert_not(serves(coll_algo_find(COLL_KIND_ALL_REDUCE, "oneshot"), 65));
+	cr_assert(serves(coll_algo_find(COLL_KIND_ALL_REDUCE, "oneshot"), 32));
+	cr_assert_not(serves(coll_algo_find(COLL_KIND_ALL_REDUCE, "oneshot"), 33));
 }
