@@ -17,33 +17,32 @@
 #include "topology/topology.h"
 #include "transports/registry.h"
 
-static const char usage[] =
-	"usage: coll-info [--brief] [--settings] [--choices]\n"
-	"  --brief     ranks, hosts and topology only\n"
-	"  --settings  settings only, with help and where each value came from\n"
-	"  --choices   algorithms by size only\n"
-	"Run it under the launcher of your job to see the job: collrun -n 4 coll-info\n";
+static const char usage[] = "usage: coll-info [--brief] [--settings] [--choices]\n"
+                            "  --brief     ranks, hosts and topology only\n"
+                            "  --settings  settings only, with help and where each value came from\n"
+                            "  --choices   algorithms by size only\n"
+                            "Run it under the launcher of your job to see the job: collrun -n 4 coll-info\n";
 
 static void print_settings(const struct coll_settings *s)
 {
 	printf("settings (agreed: must be equal on all ranks)\n");
 	for (int i = 0; i < COLL_SETTING_COUNT; i++)
-		printf("  %-24s = %-10s [%s%s] %s\n", coll_setting_rows[i].name,
-		       s->text[i][0] ? s->text[i] : "\"\"", s->source[i], coll_setting_rows[i].agreed ? ", agreed" : "",
-		       coll_setting_rows[i].help);
+		printf("  %-24s = %-10s [%s%s] %s\n", coll_setting_rows[i].name, s->text[i][0] ? s->text[i] : "\"\"",
+		       s->source[i], coll_setting_rows[i].agreed ? ", agreed" : "", coll_setting_rows[i].help);
 }
 
 static void print_ranks(const coll_comm *comm)
 {
 	printf("ranks: %d\n", coll_comm_size(comm));
 	for (int r = 0; r < coll_comm_size(comm); r++)
-		printf("  rank %d on %s, from rank 0 by %s\n", r, coll_comm_host(comm, r), coll_comm_transport(comm, r));
+		printf("  rank %d on %s, from rank 0 by %s\n", r, coll_comm_host(comm, r),
+		       coll_comm_transport(comm, r));
 }
 
 static void print_choices(coll_comm *comm)
 {
-	static const char *const kinds[] = {"all_reduce", "reduce",     "broadcast", "all_gather", "reduce_scatter",
-	                                    "all_to_all", "gather",     "scatter",   "scan",       "barrier"};
+	static const char *const kinds[] = {"all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter",
+	                                    "all_to_all", "gather", "scatter",   "scan",       "barrier"};
 	char text[512];
 
 	printf("choices (f32; a forced one with COLL_ALGO)\n");
