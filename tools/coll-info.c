@@ -23,6 +23,14 @@ static const char usage[] = "usage: coll-info [--brief] [--settings] [--choices]
                             "  --choices   algorithms by size only\n"
                             "Run it under the launcher of your job to see the job: collrun -n 4 coll-info\n";
 
+/* A secret is not for logs. */
+static const char *shown(const struct coll_settings *s, int i)
+{
+	if (i == COLL_SETTING_job_key && s->text[i][0])
+		return "(set)";
+	return s->text[i][0] ? s->text[i] : "\"\"";
+}
+
 static void print_settings(const struct coll_settings *s)
 {
 	printf("settings (agreed: must be equal on all ranks)\n");

@@ -4,7 +4,6 @@
 #include "comm/context.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +14,7 @@
 #include "base/hash.h"
 #include "comm/comm.h"
 #include "comm/service.h"
+#include "topology/topology.h"
 #if __has_include("transports/hook/hook.h")
 #include "transports/hook/hook.h"
 #else
@@ -184,16 +184,6 @@ static coll_status open_wires(struct coll_context *c, struct coll_shared_hub *hu
 	return st;
 }
 
-/* Cores this process may run on. */
-static uint32_t cores(void)
-{
-	cpu_set_t set;
-
-	if (sched_getaffinity(0, sizeof(set), &set) == 0)
-		return (uint32_t)CPU_COUNT(&set);
-	return (uint32_t)sysconf(_SC_NPROCESSORS_ONLN);
-}
-
 static void fill_card(struct coll_context *c)
 {
 	struct coll_card *card = &c->card;
@@ -203,7 +193,7 @@ static void fill_card(struct coll_context *c)
 	card->rank = c->rank;
 	card->size = c->size;
 	card->process = (int32_t)getpid();
-	card->cores = cores();
+	card->cores = (uint32_t)coll_topology_cores();
 	card->settings_hash = coll_settings_hash(&c->settings);
 	memcpy(card->host_id, c->host_id, sizeof(card->host_id));
 	gethostname(card->host_name, sizeof(card->host_name) - 1);
