@@ -35,8 +35,8 @@ static void print_settings(const struct coll_settings *s)
 {
 	printf("settings (agreed: must be equal on all ranks)\n");
 	for (int i = 0; i < COLL_SETTING_COUNT; i++)
-		printf("  %-24s = %-10s [%s%s] %s\n", coll_setting_rows[i].name, s->text[i][0] ? s->text[i] : "\"\"",
-		       s->source[i], coll_setting_rows[i].agreed ? ", agreed" : "", coll_setting_rows[i].help);
+		printf("  %-24s = %-10s [%s%s] %s\n", coll_setting_rows[i].name, shown(s, i), s->source[i],
+		       coll_setting_rows[i].agreed ? ", agreed" : "", coll_setting_rows[i].help);
 }
 
 static void print_ranks(const coll_comm *comm)
