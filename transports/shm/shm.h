@@ -1,0 +1,380 @@
+/*
+ * shm, inside: the objects shared by the files of this transport.
+ *
+ *   shm.c          the table: instances, addresses, sleeping
+ *   shm_link.c     links: connecting, deaths, the service thread's work
+ *   shm_wire.c     the Unix socket: fixed messages, descriptors, proofs
+ *   shm_segment.c  memfd segments and the rings cut from them
+ *   shm_channel.c  opening and closing channels, grants
+ *   shm_ring.c     the data path
+ *   shm_pull.c     reading a peer's memory (CMA)
+ *
+ * Locks. inst->lock guards lists, links, connections and segments: the service
+ * thread, opening and closing take it, the data path does not. pending_lock guards
+ * the list of channels whose cookies are out. Order: pending_lock, then lock.
+ * docs/design/shm-memory-ordering.md argues the atomics.
+ */
+#ifndef COLL_TRANSPORTS_SHM_SHM_H
+#define COLL_TRANSPORTS_SHM_SHM_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "transports/registry.h"
+
+enum {
+	SHM_LINE = 64,
+	SHM_INLINE_MAX = 40,     /* payload that travels in the head's own line */
+	SHM_REF_MIN = 16384,     /* below this a copy through the slot is faster */
+	SHM_PULL_UNIT = 1 << 20, /* longest uninterruptible read of a peer */
+	SHM_SLOT_MAX = 4 << 20,
+	SHM_NAME_BYTES = 24,
+	SHM_CONNS_MAX = 256, /* connections that have not proved themselves */
+	SHM_HANDSHAKE_MS = 2000,
+	SHM_TICK_MS = 20,
+};
+
+/* ---- In shared memory ------------------------------------------------------ */
+
+/* One per process, mapped read-only by its peers. */
+struct shm_page {
+	uint64_t magic;
+	atomic_uint armed; /* sleepers, or about to sleep */
+};
+
+/* The receiver's line at the start of a ring. */
+struct shm_front {
+	_Alignas(SHM_LINE) _Atomic uint64_t freed; /* frames given back */
+	atomic_uint closed;
+};
+
+enum shm_kind { SHM_VALUE = 0, SHM_REF = 1 };
+enum shm_loan { SHM_LENT = 1, SHM_BACK, SHM_REVOKED };
+
+/* Memory lent to the receiver. */
+struct shm_record {
+	uint64_t address;
+	uint32_t pid;
+	atomic_uint loan;
+};
+
+/* The head of a slot: one line, so that a small frame moves as one. word is
+ * turn << 2 | kind in the low half, and in the high half how many frames of the
+ * opposite channel its writer has given back (modulo 2^32). turn is frame number + 1
+ * modulo 2^30. */
+struct shm_head {
+	_Alignas(SHM_LINE) _Atomic uint64_t word;
+	uint64_t sequence;
+	uint32_t signature;
+	uint32_t len_bytes;
+	union {
+		char bytes[SHM_INLINE_MAX];
+		struct shm_record record;
+	};
+};
+
+/* ---- On the socket ------------------------------------------------------------ */
+
+enum shm_message_type {
+	SHM_HELLO = 1, /* connecting side: who, whom, nonce */
+	SHM_CHALLENGE, /* accepting side: nonce, proof */
+	SHM_AUTH,      /* connecting side: proof; page and wake descriptors */
+	SHM_READY,     /* accepting side: page and wake descriptors */
+	SHM_PULLS,     /* I can read your memory */
+	SHM_GRANT,     /* a ring for the channel of this key; with a new segment's descriptor */
+	SHM_CLOSE,     /* the sender left this ring */
+	SHM_BYE,       /* an orderly end */
+};
+
+struct shm_introduction {
+	uint64_t proof;
+	uint64_t probe_address;
+	uint64_t probe_value;
+	uint32_t pid;
+	uint32_t barrier; /* registered for, and able to use, membarrier */
+};
+
+struct shm_grant {
+	struct coll_channel_key key;
+	uint64_t ring; /* name of the ring, unique on the link */
+	uint64_t offset;
+	uint64_t slot_bytes;
+	uint64_t segment_len; /* 0: the segment is known already */
+	uint32_t segment;
+	uint32_t slots;
+};
+
+struct shm_message {
+	uint32_t magic;
+	uint16_t version;
+	uint16_t type;
+	union {
+		struct {
+			struct coll_process_id self, peer;
+			uint64_t nonce;
+			uint64_t proof;
+		} hello;
+		struct shm_introduction intro;
+		struct shm_grant grant;
+		uint64_t ring;
+		char pad[88];
+	};
+};
+_Static_assert(sizeof(struct shm_message) == 96, "one size for all messages");
+
+struct shm_address {
+	uint32_t magic;
+	uint32_t version;
+	struct coll_process_id id;
+	uint64_t host; /* keyed hash of the host's text */
+	uint64_t net;  /* network namespace: abstract socket names live there */
+	uint64_t pids; /* process namespace */
+	uint32_t pid;
+	uint32_t uid;
+	char name[SHM_NAME_BYTES]; /* of the listening socket, abstract */
+	uint64_t proof;            /* over all of the above */
+};
+
+/* ---- Here ----------------------------------------------------------------------- */
+
+/* What an epoll event points at. */
+enum shm_source_kind { SHM_LISTENER, SHM_TIMER, SHM_CONN, SHM_PID };
+struct shm_source {
+	enum shm_source_kind kind;
+	int fd;
+};
+
+struct shm_outgoing {
+	struct shm_outgoing *next;
+	struct shm_message message;
+	int fds[2]; /* -1: none; the first is ours to close */
+	bool own_fd;
+};
+
+enum shm_conn_state { SHM_SENT_HELLO, SHM_WAIT_HELLO, SHM_WAIT_AUTH, SHM_WAIT_READY, SHM_JOINED, SHM_DEAD };
+
+struct shm_conn {
+	struct shm_source source;
+	struct shm_conn *next;
+	struct shm_link *link;
+	enum shm_conn_state state;
+	uint64_t since_ns;
+	uint64_t nonce[2]; /* connecting side's, accepting side's */
+	struct coll_process_id peer;
+};
+
+struct shm_segment {
+	struct shm_segment *next;
+	uint32_t id;
+	char *base;
+	size_t len;
+	size_t used;   /* owner: cut off so far */
+	uint32_t live; /* owner: rings not yet given back */
+	int fd;        /* owner: until its first grant carries it away; else -1 */
+};
+
+/* A ring we own: we receive through it. */
+struct shm_ring {
+	struct shm_ring *next;
+	uint64_t name;
+	struct shm_segment *segment;
+	struct shm_front *front;
+	bool ours; /* our channel is open */
+	bool theirs;
+};
+
+struct shm_pending_grant {
+	struct shm_pending_grant *next;
+	struct shm_grant grant;
+};
+
+/* What the two directions of one key tell each other. */
+struct shm_pairing {
+	struct shm_pairing *next;
+	struct coll_channel_key key;
+	uint32_t refs;
+	_Atomic uint32_t taken; /* frames our receiving end has given back */
+	_Atomic uint32_t heard; /* frames of our sending end that the peer says it gave back */
+};
+
+struct shm_link {
+	/* Read by the data path. */
+	_Atomic int status;    /* coll_status: AGAIN, OK, error */
+	atomic_bool fenced;    /* sleepers cannot use membarrier: posts must fence */
+	atomic_bool they_pull; /* the peer can read our memory */
+	_Atomic(const struct shm_page *) peer_page;
+	int peer_wake_fd;
+	uint32_t peer_pid;     /* as seen from here, 0 if not */
+	uint32_t told_pid;     /* as it calls itself */
+	struct shm_source pid; /* fd -1: none */
+	struct shm_inst *inst;
+	/* inst->lock */
+	struct shm_link *next;
+	struct coll_process_id peer;
+	struct shm_address address;
+	bool opened; /* by our side; else parked after the peer's connection */
+	bool untold; /* link_down is due */
+	bool bye;    /* the peer closed in order: no link_down */
+	const char *cause;
+	atomic_bool wanted; /* link_status said AGAIN */
+	struct shm_conn *conn;
+	uint64_t since_ns;
+	struct shm_outgoing *out, **out_tail;
+	struct shm_segment *own, *theirs;
+	uint32_t segments;
+	uint64_t rings_made;
+	struct shm_ring *rings;
+	struct shm_pending_grant *grants;
+	struct shm_pairing *pairings;
+	uint32_t channels;
+};
+
+enum shm_want { SHM_WANT_FRAME = 1, SHM_WANT_CREDIT = 2, SHM_WANT_COOKIE = 4 };
+
+struct shm_announce {
+	void *ptr;
+	struct coll_frame expect;
+	struct coll_cookie *cookie;
+};
+
+struct shm_channel {
+	_Atomic(struct shm_front *) ring; /* NULL until granted; publishes heads and payload */
+	struct shm_head *heads;
+	char *payload;
+	size_t stride;
+	uint32_t slots;
+	uint32_t at; /* count % slots */
+	enum coll_direction dir;
+	bool held;              /* receiver: a view is out: shown and frame are it */
+	atomic_bool mismatched; /* sender: the grant did not fit */
+	_Atomic uint64_t count; /* frames posted, or given back; one writer: the owner */
+	_Atomic uint64_t freed; /* sender: frames known to have been given back */
+	struct shm_link *link;
+	struct shm_pairing *pair;
+	struct shm_inst *inst;
+	const void *shown;
+	struct coll_frame frame;
+	atomic_uint want;
+	uint32_t lent;   /* sender: cookies pending */
+	uint64_t reaped; /* sender: frames whose cookie is settled */
+	struct coll_cookie **cookies;
+	struct shm_announce *announces;
+	uint64_t announced, answered;
+	size_t slot_bytes;
+	struct coll_channel_key key;
+	/* inst->lock */
+	struct shm_channel *next;
+	struct shm_ring *owned; /* receiver */
+	uint64_t ring_name;     /* sender, once granted */
+	/* pending_lock */
+	struct shm_channel *pending_next;
+	bool pending;
+	pthread_t owner;
+};
+
+struct shm_inst {
+	struct coll_transport_env env;
+	struct shm_address self;
+	struct shm_page *page;
+	int page_fd;
+	int epoll_fd;
+	struct shm_source listener;
+	struct shm_source timer;
+	bool barrier;   /* membarrier works and we are registered */
+	uint64_t probe; /* read by peers, to see whether they can */
+	atomic_bool closed;
+	atomic_bool serviced; /* a service thread does the work */
+	atomic_uint spins;
+	pthread_mutex_t lock;
+	struct shm_conn *conns;
+	uint32_t strangers;
+	struct shm_link *links;
+	struct shm_channel *channels;
+	uint32_t untold; /* links that broke and whose link_down call is due */
+	bool changed;    /* a sleeper may want to know */
+	bool timer_set;
+	pthread_mutex_t pending_lock;
+	struct shm_channel *pending;
+	atomic_uint pending_count;
+};
+
+/* A barrier between our store and our later load, seen by other processes. */
+static inline void shm_fence(void)
+{
+#if defined(__SANITIZE_THREAD__)
+	atomic_uint here = 0; /* fences are unknown to ThreadSanitizer */
+
+	atomic_fetch_add(&here, 1);
+#else
+	atomic_thread_fence(memory_order_seq_cst);
+#endif
+}
+
+/* shm.c */
+void coll_shm_wake_self(struct shm_inst *in);
+bool coll_shm_same_process(const struct coll_process_id *a, const struct coll_process_id *b);
+bool coll_shm_same_key(const struct coll_channel_key *a, const struct coll_channel_key *b);
+
+/* shm_link.c */
+coll_status coll_shm_link_open(void *inst, const struct coll_process_id *peer, const void *address, size_t len_bytes,
+                               void **link);
+void coll_shm_link_close(void *link);
+coll_status coll_shm_link_status(void *link);
+void coll_shm_service(void *inst);
+/* The service thread's work, done by whoever calls; nothing if another is at it and !wait. */
+void coll_shm_service_step(struct shm_inst *in, bool wait);
+/* lock held: the link is over. cause is a literal. */
+void coll_shm_link_break(struct shm_link *l, coll_status why, const char *cause);
+void coll_shm_link_free(struct shm_link *l);
+void coll_shm_timer(struct shm_inst *in, long ms);
+
+/* shm_wire.c */
+struct shm_message coll_shm_message(enum shm_message_type type);
+/* 1 sent, 0 would block, -1 gone. */
+int coll_shm_transmit(int fd, const struct shm_message *m, const int fds[2]);
+/* 1 received, 0 none, -1 gone or malformed. fds: -1 where none; the caller's to close. */
+int coll_shm_receive(int fd, struct shm_message *m, int fds[2], bool accept_fds);
+/* lock held. Queue behind what waits, send what can be sent. own_fd: fds[0] is
+ * closed once sent. */
+coll_status coll_shm_enqueue(struct shm_link *l, const struct shm_message *m, int fd, bool own_fd);
+void coll_shm_flush(struct shm_link *l);
+void coll_shm_drop_queue(struct shm_link *l);
+uint64_t coll_shm_proof(const struct shm_inst *in, char who, const struct coll_process_id *connecting,
+                        const struct coll_process_id *accepting, const uint64_t nonce[2]);
+bool coll_shm_random(void *p, size_t len_bytes);
+
+/* shm_segment.c */
+int coll_shm_memfd(size_t len);
+char *coll_shm_map(int fd, size_t len, bool writable); /* NULL: not what it says, or no memory */
+size_t coll_shm_ring_bytes(size_t slot_bytes, uint32_t slots);
+coll_status coll_shm_ring_new(struct shm_link *l, size_t slot_bytes, uint32_t slots, struct shm_ring **ring);
+void coll_shm_ring_put(struct shm_link *l, struct shm_ring *ring); /* frees it once both sides have left */
+struct shm_segment *coll_shm_segment_find(struct shm_segment *list, uint32_t id);
+void coll_shm_segments_free(struct shm_segment **list);
+
+/* shm_channel.c */
+coll_status coll_shm_channel_open(void *link, const struct coll_channel_key *key, enum coll_direction dir,
+                                  size_t slot_bytes, uint32_t slots, void **channel);
+void coll_shm_channel_close(void *channel);
+coll_status coll_shm_on_grant(struct shm_link *l, const struct shm_grant *g, int fd);
+void coll_shm_on_close(struct shm_link *l, uint64_t ring);
+
+/* shm_ring.c */
+coll_status coll_shm_slot(void *channel, size_t len_bytes, void **p);
+coll_status coll_shm_post(void *channel, const struct coll_frame *frame);
+coll_status coll_shm_post_ref(void *channel, const void *ptr, const struct coll_memory *mem,
+                              const struct coll_frame *frame, struct coll_cookie *cookie);
+coll_status coll_shm_view(void *channel, const void **p, struct coll_frame *frame);
+coll_status coll_shm_done(void *channel);
+coll_status coll_shm_recv_into(void *channel, void *ptr, const struct coll_memory *mem, const struct coll_frame *expect,
+                               struct coll_cookie *cookie);
+int coll_shm_progress(void *inst);
+bool coll_shm_noteworthy(const struct shm_channel *c);
+void coll_shm_quiesce(struct shm_channel *c);
+
+/* shm_pull.c */
+bool coll_shm_pull(const struct shm_link *l, uint32_t pid, uint64_t address, void *to, size_t len_bytes);
+bool coll_shm_alive(const struct shm_link *l);
+bool coll_shm_probe(uint32_t pid, uint64_t address, uint64_t value);
+
+#endif

@@ -1,0 +1,54 @@
+/*
+ * shm: reading a peer's memory with process_vm_readv (cross-memory attach).
+ *
+ * Whether it is allowed is found out by trying, when the link is made. A process
+ * number can be used again after its owner died, so bytes count only if the process
+ * behind the link was still alive after the read.
+ */
+#include <poll.h>
+#include <string.h>
+#include <sys/uio.h>
+
+#include "transports/shm/shm.h"
+
+static bool read_all(uint32_t pid, uint64_t address, char *to, size_t len_bytes)
+{
+	while (len_bytes) {
+		const size_t part = len_bytes < SHM_PULL_UNIT ? len_bytes : SHM_PULL_UNIT;
+		struct iovec here = {to, part};
+		struct iovec there = {(void *)(uintptr_t)address, part};
+		const ssize_t n = process_vm_readv((pid_t)pid, &here, 1, &there, 1, 0);
+
+		if (n <= 0)
+			return false;
+		to += n;
+		address += (uint64_t)n;
+		len_bytes -= (size_t)n;
+	}
+	return true;
+}
+
+bool coll_shm_probe(uint32_t pid, uint64_t address, uint64_t value)
+{
+	uint64_t seen = 0;
+
+	return pid && read_all(pid, address, (char *)&seen, sizeof(seen)) && seen == value;
+}
+
+bool coll_shm_alive(const struct shm_link *l)
+{
+	struct pollfd p = {l->pid.fd, POLLIN, 0};
+
+	if (atomic_load(&l->status) != COLL_OK)
+		return false;
+	return p.fd < 0 || poll(&p, 1, 0) == 0;
+}
+
+bool coll_shm_pull(const struct shm_link *l, uint32_t pid, uint64_t address, void *to, size_t len_bytes)
+{
+	/* An acquire: peer_pid and told_pid were written before. The record's process must
+	 * be the link's: a peer cannot make us read a third. */
+	if (atomic_load(&l->status) != COLL_OK || pid != l->told_pid || !l->peer_pid)
+		return false;
+	return read_all(l->peer_pid, address, to, len_bytes) && coll_shm_alive(l);
+}
