@@ -3,6 +3,7 @@
  */
 #include "api/check.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 coll_status coll_check_call(coll_comm *comm, const char *kind, coll_stream *stream, coll_dtype type)
@@ -11,6 +12,12 @@ coll_status coll_check_call(coll_comm *comm, const char *kind, coll_stream *stre
 		return COLL_ERR_ARGUMENT;
 	if (comm->failed)
 		return comm->failed;
+	/* Not left to the first wait: a call that need not wait would succeed, and
+	 * its messages could complete a call of a rank that should be told. */
+	if (atomic_load_explicit(&comm->aborted, memory_order_acquire)) {
+		snprintf(comm->box.kind, sizeof(comm->box.kind), "%s", kind);
+		return coll_comm_fail(comm, COLL_ERR_ABORTED, comm->rank, "%s", comm->abort_text);
+	}
 	if (stream)
 		return coll_comm_refuse(comm, kind, COLL_ERR_UNSUPPORTED,
 		                        "streams are not supported in this version: pass NULL");

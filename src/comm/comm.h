@@ -85,8 +85,12 @@ struct coll_comm {
 	size_t scratch_bytes;
 	enum coll_isa isa;
 
-	bool parting;        /* in the barrier of destroy: failures are no news */
-	atomic_bool aborted; /* set by any thread */
+	bool parting; /* in the barrier of destroy: failures are no news */
+	/* Abort by this rank, from any thread: the first claims, writes the text,
+	 * then sets aborted (release); readers acquire it before the text. */
+	atomic_bool abort_claimed;
+	atomic_bool aborted;
+	char abort_text[256];
 	unsigned alarm_seen; /* last alarm value looked into */
 	coll_status failed;  /* sticky */
 	struct coll_error_box box;

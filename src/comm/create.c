@@ -387,15 +387,17 @@ coll_status coll_comm_abort(coll_comm *comm, const char *reason)
 
 	if (!comm)
 		return COLL_ERR_ARGUMENT;
+	if (atomic_exchange(&comm->abort_claimed, true))
+		return COLL_OK;
 	note.rank = comm->rank;
 	note.origin = comm->rank;
 	note.comm = comm->id;
-	snprintf(note.text, sizeof(note.text), "rank %d aborted the communicator: %.180s", comm->rank,
+	snprintf(comm->abort_text, sizeof(comm->abort_text), "rank %d aborted the communicator: %.180s", comm->rank,
 	         reason ? reason : "no reason given");
-	if (!comm->ctx->control) {
-		atomic_store(&comm->aborted, true);
+	snprintf(note.text, sizeof(note.text), "%s", comm->abort_text);
+	atomic_store_explicit(&comm->aborted, true, memory_order_release);
+	if (!comm->ctx->control)
 		return COLL_OK;
-	}
 	coll_control_tell(comm->ctx->control, &note);
 	coll_control_flush(comm->ctx->control, 100);
 	return COLL_OK;

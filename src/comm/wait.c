@@ -99,8 +99,8 @@ static coll_status check_alarm(struct coll_comm *comm, const struct coll_wait *w
 	unsigned now = atomic_load_explicit(&comm->ctx->alarm, memory_order_acquire);
 	coll_status st;
 
-	if (atomic_load_explicit(&comm->aborted, memory_order_relaxed))
-		return lose(comm, w, p, COLL_ERR_ABORTED, -1, "aborted by this rank");
+	if (atomic_load_explicit(&comm->aborted, memory_order_acquire))
+		return lose(comm, w, p, COLL_ERR_ABORTED, comm->rank, comm->abort_text);
 	if (now == comm->alarm_seen)
 		return COLL_OK;
 	st = look_at_notes(comm, w, p);
