@@ -85,7 +85,7 @@ static bool bound(const struct coll_run *run, const struct coll_fabric *fabric, 
 	/* Not by the plan's address: a new plan may live where an old one was. */
 	if (plan->npeers == 1)
 		return run->peers[0] == plan->peers[0];
-	return memcmp(run->peers, plan->peers, plan->npeers * sizeof(*plan->peers)) == 0;
+	return !plan->npeers || memcmp(run->peers, plan->peers, plan->npeers * sizeof(*plan->peers)) == 0;
 }
 
 static coll_status bind(struct coll_run *run, const struct coll_fabric *fabric, const struct coll_plan *plan,
