@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+"""ddp_gpt end to end: python3 ddp_gpt_test.py COLLRUN DDP_GPT
+
+Small models, a fixed text, 1 to 4 ranks. Checks results, never times.
+"""
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+COLLRUN, PROGRAM = sys.argv[1:3]
+SMALL = ["--layers", "2", "--width", "32", "--heads", "2", "--context", "16", "--batch", "12", "--steps", "12",
+         "--warmup", "2", "--log-every", "1", "--val-every", "5", "--sample-len", "40"]
+passed = failed = 0
+
+
+def check(what, good, detail=""):
+    global passed, failed
+    passed += bool(good)
+    failed += not good
+    print(("ok    " if good else "FAIL  ") + what + ("" if good else "\n" + detail), flush=True)
+
+
+def text_of(folder):
+    """About 4000 bytes that a model can learn a little of, UTF-8 included."""
+    path = os.path.join(folder, "text")
+    words = ["ring", "tree", "rank", "grün", "sum", "send"]
+    x, out = 1, []
+    for _ in range(800):
+        x = (x * 1103515245 + 12345) % 2**31
+        out.append(words[(x >> 16) % len(words)])
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(" ".join(out))
+    return path
+
+
+def run(ranks, *args):
+    env = dict(os.environ, OPENBLAS_NUM_THREADS="1")
+    command = [COLLRUN, "-n", str(ranks), PROGRAM, *args] if ranks else [PROGRAM, *args]
+    p = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                       timeout=120, check=False)
+    return p.returncode, p.stdout.decode("utf-8", "replace"), p.stderr.decode("utf-8", "replace")
+
+
+def train(folder, name, ranks, data, *args):
+    """The metrics and the hash of the checkpoint of one run."""
+    out = os.path.join(folder, name)
+    code, stdout, stderr = run(ranks, *SMALL, "--data", data, "--out", out, *args)
+    if code != 0:
+        check(name, False, stdout + stderr)
+        return None
+    with open(os.path.join(out, "metrics.jsonl"), encoding="utf-8") as f:
+        metrics = [json.loads(line) for line in f]
+    with open(os.path.join(out, "model.ckpt"), "rb") as f:
+        digest = hashlib.sha256(f.read()).hexdigest()
+    return metrics, digest, stdout
+
+
+def close(a, b):
+    """Equal losses, validation and gradient norms at every step, but for rounding."""
+    keys = ("loss", "val_loss", "grad_norm")
+    return len(a) == len(b) and all(
+        x["step"] == y["step"] and x.keys() == y.keys()
+        and all(abs(x[k] - y[k]) <= 2e-4 * max(1, abs(y[k])) for k in keys if k in y) for x, y in zip(a, b))
+
+
+def same_batch_for_any_number_of_ranks(folder, data):
+    alone = train(folder, "alone", 0, data)
+    if not alone:
+        return
+    metrics, digest, stdout = alone
+    lines = stdout.splitlines()
+    final = [i for i, line in enumerate(lines) if line.startswith("final val_loss=")]
+    check("the loss falls", metrics[-1]["loss"] < 0.8 * metrics[0]["loss"], str(metrics))
+    check("validation at steps 5, 10 and 12", [m["step"] for m in metrics if "val_loss" in m] == [5, 10, 12])
+    check("one final line, then the sample", len(final) == 1 and lines[final[0] + 1].startswith("---- sample")
+          and lines[final[0]] == "final val_loss=%.4f" % metrics[-1]["val_loss"], stdout)
+    for ranks in (1, 2, 3, 4):
+        got = train(folder, "ranks%d" % ranks, ranks, data)
+        if not got:
+            continue
+        check("%d ranks learn what one does" % ranks, close(got[0], metrics), "%s\n%s" % (got[0], metrics))
+        if ranks == 1:
+            check("one rank under a launcher: the same bits", got[1] == digest)
+        if ranks == 2:
+            again = train(folder, "again", 2, data)
+            check("a run repeats bit for bit", again and again[1] == got[1])
+            check("and so does its sample", again and again[2].split("----")[-1] == got[2].split("----")[-1])
+    other = train(folder, "seed", 1, data, "--seed", "2")
+    check("another seed, another model", other and other[1] != digest)
+    whole = train(folder, "byte", 2, data, "--vocab", "byte", "--no-sample")
+    check("all bytes as vocabulary; no sample: the final line is the last",
+          whole and "vocabulary 256" in whole[2] and whole[2].splitlines()[-1].startswith("final val_loss="))
+
+
+def refusals(folder, data):
+    empty, short = os.path.join(folder, "empty"), os.path.join(folder, "short")
+    with open(empty, "w", encoding="utf-8"):
+        pass
+    with open(short, "w", encoding="utf-8") as f:
+        f.write("too short")
+    cases = [(2, 2, ["--bogus", "1"], "--bogus"), (1, 2, ["--lr", "fast"], "--lr fast"),
+             (1, 2, ["--lr"], "--lr needs a value"), (1, 2, ["--heads", "5"], "--heads 5"),
+             (1, 2, ["--vocab", "word"], "--vocab word"), (1, 2, ["--steps", "0"], "--steps 0"),
+             (1, 2, ["stray"], "stray"), (2, 1, ["--data", empty], "empty"), (3, 1, ["--data", short], "9 bytes"),
+             (2, 1, ["--data", os.path.join(folder, "none")], "No such file"),
+             (2, 1, ["--batch", "13"], "--batch 13 does not divide by 2 ranks"),
+             (2, 1, ["--out", os.path.join(data, "x")], "cannot write")]
+    for ranks, want, args, word in cases:
+        code, _, stderr = run(ranks, *SMALL, "--data", data, *args)
+        mine = [line for line in stderr.splitlines() if "ddp_gpt: " in line]
+        said = mine and word in mine[0]
+        once = want == 2 or len(mine) == 1
+        check("refused: " + " ".join(args)[-40:], code == want and said and once, "%d\n%s" % (code, stderr))
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        data = text_of(folder)
+        same_batch_for_any_number_of_ranks(folder, data)
+        refusals(folder, data)
+    code, stdout, _ = run(0, "--help")
+    check("--help", code == 0 and "--val-every" in stdout, stdout)
+    print("%d passed, %d failed, 0 skipped" % (passed, failed))
+    sys.exit(failed != 0)
+
+
+main()
