@@ -8,10 +8,12 @@
  * waits: since a fused step is not asynchronous, many waits vanish, and counts
  * shift. Nothing that travels and no rounding changes.
  *
- * A fused step holds its lane until it has a slot, which the SEND did not. This
- * file refuses what one rank can see to be dangerous (another lane that waits
- * for the receive alone). Whether the ranks together can still block each other
- * is a question about all plans: the verifier answers it, for every generator.
+ * A fused step holds its lane until it has a slot, which the SEND did not. Slots
+ * are two per channel, so that the first two frames of a channel never wait for
+ * one. Later frames are fused only where the rest of the lane sends to the same
+ * peer: then nobody else can be waiting for this lane to go on. That is what one
+ * rank can see; whether ranks block each other in a circle is a question about
+ * all plans, which the verifier answers for every generator.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +28,7 @@ struct lowering {
 	uint32_t *order;   /* steps in an order that agrees with lanes and waits */
 	uint8_t *fuse;     /* per step: it is the receive of a pair */
 	uint8_t *dead;     /* per step: nothing reads what it stores */
-	uint8_t *awaited;  /* per step: another lane waits for just this prefix */
+	uint8_t *held;     /* per step: a SEND that might hold up others if it were fused */
 	uint8_t *next_use; /* per place: what comes later in order */
 	struct coll_draft draft;
 };
@@ -51,16 +53,36 @@ static coll_status linearise(struct lowering *w)
 	return placed == coll_plan_nsteps(p) ? COLL_OK : COLL_ERR_INTERNAL;
 }
 
-static void find_awaited(struct lowering *w)
+/* held[]: SENDs that are not among the first two of their channel, before the part
+ * of the lane where all SENDs go to one peer. */
+static coll_status find_held(struct lowering *w)
 {
 	const struct coll_plan *p = w->plan;
+	uint8_t *frames = malloc((size_t)p->npeers + 1);
 
-	for (uint32_t i = 0; i < coll_plan_nsteps(p); i++) {
-		const struct coll_step *s = &p->steps[i];
+	if (!frames)
+		return COLL_ERR_MEMORY;
+	for (uint32_t l = 0; l < p->nlanes; l++) {
+		const uint32_t first = p->lane_first[l], end = p->lane_first[l + 1];
+		uint32_t tail = end, peer = UINT32_MAX;
 
-		if (s->wait_count && s->wait_lane != s->lane)
-			w->awaited[p->lane_first[s->wait_lane] + s->wait_count - 1] = 1;
+		for (; tail > first; tail--) {
+			const struct coll_step *s = &p->steps[tail - 1];
+
+			if (s->op == COLL_STEP_SEND && peer != UINT32_MAX && s->peer_send != peer)
+				break;
+			if (s->op == COLL_STEP_SEND)
+				peer = s->peer_send;
+		}
+		memset(frames, 0, p->npeers);
+		for (uint32_t i = first; i < tail; i++)
+			if (p->steps[i].op == COLL_STEP_SEND && frames[p->steps[i].peer_send]++ >= 2) {
+				frames[p->steps[i].peer_send] = 2;
+				w->held[i] = 1;
+			}
 	}
+	free(frames);
+	return COLL_OK;
 }
 
 /* Whether steps i and i + 1 are a pair. */
@@ -73,7 +95,7 @@ static bool is_pair(const struct lowering *w, uint32_t i)
 		return false;
 	if (i + 1 >= p->lane_first[a->lane + 1] || b->op != COLL_STEP_SEND)
 		return false;
-	if (b->wait_count || w->awaited[i] || b->flags & COLL_STEP_PRE)
+	if (b->wait_count || w->held[i + 1] || b->flags & COLL_STEP_PRE)
 		return false;
 	return a->dst == b->src && a->dst_chunk == b->src_chunk && a->run == b->run && a->group == b->group &&
 	       a->stride == b->stride;
@@ -192,7 +214,7 @@ static coll_status allocate(struct lowering *w)
 	if (!w->order || !w->fuse || !w->next_use)
 		return COLL_ERR_MEMORY;
 	w->dead = w->fuse + n + 1;
-	w->awaited = w->dead + n + 1;
+	w->held = w->dead + n + 1;
 	return COLL_OK;
 }
 
@@ -207,8 +229,9 @@ coll_status coll_plan_lower(const struct coll_plan *logical, struct coll_plan **
 	status = allocate(&w);
 	if (!status)
 		status = linearise(&w);
+	if (!status)
+		status = find_held(&w);
 	if (!status) {
-		find_awaited(&w);
 		find_pairs(&w);
 		emit(&w);
 		status = coll_draft_finish(&w.draft, &head, lowered);
