@@ -26,11 +26,6 @@ static struct tcp_receiver *receiver_of(struct tcp_channel *ch)
 	return (struct tcp_receiver *)ch;
 }
 
-static bool same_key(const struct coll_channel_key *a, const struct coll_channel_key *b)
-{
-	return a->comm == b->comm && a->epoch == b->epoch && a->lane == b->lane && a->window == b->window;
-}
-
 bool coll_tcp_frame_equal(const struct coll_frame *a, const struct coll_frame *b)
 {
 	return a->sequence == b->sequence && a->signature == b->signature && a->len_bytes == b->len_bytes;
@@ -146,50 +141,6 @@ static void leave(struct tcp_link *l)
 	pthread_mutex_unlock(&l->lock);
 }
 
-/* ---- credit of receivers -------------------------------------------------------- */
-
-void coll_tcp_channel_owe(struct tcp_receiver *r)
-{
-	struct tcp_link *l = r->base.link;
-
-	if (r->owed++ == 0) {
-		r->owing_next = l->owing;
-		l->owing = r;
-	}
-	if (r->owed == r->due_at)
-		l->due++;
-}
-
-static void forget_owed(struct tcp_receiver *r)
-{
-	struct tcp_link *l = r->base.link;
-
-	if (r->owed >= r->due_at)
-		l->due--;
-	for (struct tcp_receiver **p = &l->owing; *p != NULL; p = &(*p)->owing_next)
-		if (*p == r) {
-			*p = r->owing_next;
-			break;
-		}
-	r->owed = 0;
-}
-
-bool coll_tcp_channel_take_credit(struct tcp_link *l, bool due_only, uint32_t *id, uint32_t *count)
-{
-	struct tcp_receiver *r = l->owing;
-
-	if (r == NULL || (due_only && l->due == 0))
-		return false;
-	if (l->due > 0)
-		while (r->owed < r->due_at)
-			r = r->owing_next;
-	*id = r->id;
-	*count = r->owed;
-	r->allowed += r->owed;
-	forget_owed(r);
-	return true;
-}
-
 /* ---- open, close ------------------------------------------------------------------- */
 
 static bool make_slots(struct tcp_channel *ch)
@@ -232,7 +183,7 @@ void coll_tcp_channel_free_receiver(struct tcp_receiver *r)
 	if (r->base.attention)
 		drop_attention(&r->base);
 	if (r->owed > 0)
-		forget_owed(r);
+		coll_tcp_channel_forget_owed(r);
 	if (r->id < l->receivers_cap && l->receivers[r->id] == r)
 		l->receivers[r->id] = NULL;
 	free(r->ring);
@@ -241,34 +192,9 @@ void coll_tcp_channel_free_receiver(struct tcp_receiver *r)
 	free(r);
 }
 
-static struct tcp_grant *find_grant(struct tcp_link *l, const struct coll_channel_key *key)
-{
-	for (uint32_t i = 0; i < l->grants_cap; i++)
-		if (l->grants[i] != NULL && same_key(&l->grants[i]->key, key))
-			return l->grants[i];
-	return NULL;
-}
-
-/* A grant and a sender of the same key meet. */
-static void join(struct tcp_sender *s, struct tcp_grant *g)
-{
-	struct tcp_channel *ch = &s->base;
-
-	if (g->slots != ch->slots || g->slot_bytes != ch->slot_bytes) {
-		tcp_log(ch->link->inst, COLL_LOG_ERROR,
-		        "tcp: a channel has %u slots of %zu bytes here, %u slots of %zu bytes at the receiver",
-		        ch->slots, ch->slot_bytes, g->slots, g->slot_bytes);
-		ch->status = COLL_ERR_MISMATCH;
-		return;
-	}
-	s->grant = g;
-	g->sender = s;
-}
-
 static coll_status open_sender(struct tcp_link *l, const struct tcp_channel *base, void **channel)
 {
 	struct tcp_sender *s = calloc(1, sizeof(*s));
-	struct tcp_grant *g;
 
 	if (s == NULL)
 		return COLL_ERR_MEMORY;
@@ -284,9 +210,7 @@ static coll_status open_sender(struct tcp_link *l, const struct tcp_channel *bas
 	if (s->next != NULL)
 		s->next->prev = &s->next;
 	l->senders = s;
-	g = find_grant(l, &base->key);
-	if (g != NULL)
-		join(s, g);
+	coll_tcp_channel_meet(s);
 	*channel = s;
 	return COLL_OK;
 }
@@ -422,7 +346,7 @@ static void close_receiver(struct tcp_receiver *r)
 		return;
 	}
 	if (r->owed > 0)
-		forget_owed(r);
+		coll_tcp_channel_forget_owed(r);
 	r->draining = true;
 	free(r->base.memory);
 	r->base.memory = NULL;
@@ -440,99 +364,6 @@ void coll_tcp_channel_close(void *channel)
 	else
 		close_receiver(receiver_of(ch));
 	leave(l);
-}
-
-/* ---- what the peer says --------------------------------------------------------------- */
-
-static bool grow_grants(struct tcp_link *l, uint32_t id)
-{
-	uint32_t cap = l->grants_cap ? l->grants_cap : 16;
-	struct tcp_grant **grown;
-
-	while (cap <= id)
-		cap *= 2;
-	if (cap == l->grants_cap)
-		return true;
-	grown = realloc(l->grants, cap * sizeof(struct tcp_grant *));
-	if (grown == NULL)
-		return false;
-	memset(grown + l->grants_cap, 0, (cap - l->grants_cap) * sizeof(struct tcp_grant *));
-	l->grants = grown;
-	l->grants_cap = cap;
-	return true;
-}
-
-static struct tcp_grant *grant_of(struct tcp_link *l, uint32_t id)
-{
-	return id < l->grants_cap ? l->grants[id] : NULL;
-}
-
-const char *coll_tcp_channel_granted(struct tcp_link *l, const struct coll_tcp_head *head)
-{
-	const struct coll_channel_key key = {head->sequence, head->signature, (uint16_t)(head->index >> 16),
-	                                     (uint16_t)head->index};
-	struct tcp_grant *g;
-
-	if (head->channel >= TCP_CHANNELS_MAX || head->credits < 2 || head->credits > TCP_CHANNELS_MAX)
-		return "a grant out of range";
-	if (grant_of(l, head->channel) != NULL || find_grant(l, &key) != NULL)
-		return "a channel is granted twice";
-	g = calloc(1, sizeof(*g));
-	if (g == NULL || !grow_grants(l, head->channel)) {
-		free(g);
-		return "no memory for a grant";
-	}
-	g->key = key;
-	g->id = head->channel;
-	g->slots = g->credits = head->credits;
-	g->slot_bytes = head->len_bytes;
-	l->grants[g->id] = g;
-	for (struct tcp_sender *s = l->senders; s != NULL; s = s->next)
-		if (!s->closed && same_key(&s->base.key, &key)) {
-			join(s, g);
-			coll_tcp_channel_event(&s->base);
-			break;
-		}
-	return NULL;
-}
-
-const char *coll_tcp_channel_credited(struct tcp_link *l, uint32_t id, uint32_t count)
-{
-	struct tcp_grant *g = grant_of(l, id);
-
-	if (g == NULL)
-		return "credits for a channel that was not granted";
-	if (count > g->slots - g->credits)
-		return "more credits than slots";
-	g->credits += count;
-	if (g->sender != NULL)
-		coll_tcp_channel_event(&g->sender->base);
-	return NULL;
-}
-
-const char *coll_tcp_channel_withdrawn(struct tcp_link *l, uint32_t id)
-{
-	struct tcp_grant *g = grant_of(l, id);
-	struct coll_tcp_head head = {.type = COLL_TCP_CLOSED, .channel = id};
-
-	if (g == NULL)
-		return "a channel that was not granted is closed";
-	if (g->sender != NULL)
-		g->sender->grant = NULL;
-	l->grants[id] = NULL;
-	free(g);
-	coll_tcp_tx_control(l, &head);
-	return NULL;
-}
-
-const char *coll_tcp_channel_drained(struct tcp_link *l, uint32_t id)
-{
-	struct tcp_receiver *r = id < l->receivers_cap ? l->receivers[id] : NULL;
-
-	if (r == NULL || !r->draining)
-		return "a channel that is open is called closed";
-	coll_tcp_channel_free_receiver(r);
-	return NULL;
 }
 
 void coll_tcp_channel_sent(struct tcp_link *l, struct tcp_entry *e)

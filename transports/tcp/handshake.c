@@ -1,10 +1,17 @@
 /*
- * Handshake messages: made and checked here, carried by service.c. Both sides
+ * Handshake messages: made, checked, sent and heard here; door.c and dial.c know
+ * what follows from them. Both sides
  * prove that they know the job's key by a keyed hash over the message and the
  * other side's fresh nonce, so a recorded handshake is worth nothing. This keeps
  * strangers and other jobs out; it does not encrypt and does not authenticate
  * the frames that follow.
  */
+#include <errno.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/clock.h"
 #include "base/siphash.h"
 #include "tcp.h"
 
@@ -70,4 +77,54 @@ uint64_t coll_tcp_hello_seed(const uint64_t key[2], const uint64_t client[2], co
 	const uint64_t words[5] = {client[0], client[1], server[0], server[1], 0x73656564};
 
 	return coll_siphash24(key, words, sizeof(words));
+}
+
+/* ---- carried by a socket --------------------------------------------- */
+
+const uint64_t coll_tcp_no_nonce[2];
+
+void coll_tcp_nonce(uint64_t nonce[2])
+{
+	if (getrandom(nonce, 16, 0) != 16) {
+		nonce[0] = coll_clock_ns();
+		nonce[1] = (uint64_t)getpid() << 32 ^ (uintptr_t)nonce;
+	}
+}
+
+bool coll_tcp_say(int fd, const struct coll_tcp_hello *m)
+{
+	return send(fd, m, sizeof(*m), MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof(*m);
+}
+
+/* More of a message; 1: complete, 0: not yet, -1: the other side is gone. */
+int coll_tcp_hear(struct tcp_handshake *h)
+{
+	const ssize_t n = recv(h->fd, (char *)&h->in + h->got, sizeof(h->in) - h->got, MSG_DONTWAIT);
+
+	if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+		return 0;
+	if (n <= 0)
+		return -1;
+	h->got += (size_t)n;
+	if (h->got < sizeof(h->in))
+		return 0;
+	h->got = 0;
+	return 1;
+}
+
+void coll_tcp_hang_up(struct tcp_handshake *h)
+{
+	if (h->fd >= 0)
+		close(h->fd);
+	h->fd = -1;
+	h->generation++;
+	h->stage = HANDSHAKE_IDLE;
+	h->got = 0;
+}
+
+bool coll_tcp_watch_fd(struct tcp_inst *in, int fd, uint32_t events, uint64_t tag, int how)
+{
+	struct epoll_event e = {.events = events, .data.u64 = tag};
+
+	return epoll_ctl(in->service_epoll, how, fd, &e) == 0;
 }

@@ -25,21 +25,21 @@
 #include "wire.h"
 
 enum {
-	TCP_PENDING_MAX = 256,       /* strangers in the door at once */
-	TCP_ACCEPTS_PER_CALL = 64,   /* bound of one service() */
-	TCP_PENDING_MS = 5000,       /* a handshake not finished by then is dropped */
-	TCP_CONNECT_MS = 1900,       /* one candidate, the only one */
-	TCP_CONNECT_FIRST_MS = 600,  /* one of several, first round */
-	TCP_RETRY_MS = 30,           /* pause after BUSY, or after the peer dropped a handshake */
-	TCP_TICK_PENDING_MS = 100,   /* timer while something has a deadline */
-	TCP_TICK_REMOTE_MS = 350,    /* timer while a link leaves this machine */
-	TCP_SILENT_TICKS = 3,        /* ticks with data in flight and no acknowledgement: unreachable */
-	TCP_TICK_FLUSH_MS = 5,       /* timer while bytes are queued and nobody may be in a call */
-	TCP_CANDIDATES_MAX = 10,     /* addresses one process announces */
-	TCP_CHANNELS_MAX = 1 << 16,  /* per link and direction */
-	TCP_STAGE_BYTES = 16 * 1024, /* heads and small payloads are read through this */
-	TCP_LARGE_BYTES = 4 * 1024,  /* payloads above are not worth staging */
-	TCP_DIRECT_LINKS = 2,        /* up to so many links are read without asking epoll */
+	TCP_PENDING_MAX = 256,          /* strangers in the door at once */
+	TCP_ACCEPTS_PER_CALL = 64,      /* bound of one service() */
+	TCP_PENDING_MS = 5000,          /* a handshake not finished by then is dropped */
+	TCP_CONNECT_MS = 1900,          /* one candidate, the only one */
+	TCP_CONNECT_FIRST_MS = 600,     /* one of several, first round */
+	TCP_RETRY_MS = 30,              /* pause after BUSY, or after the peer dropped a handshake */
+	TCP_TICK_PENDING_MS = 100,      /* timer while something has a deadline */
+	TCP_TICK_REMOTE_MS = 350,       /* timer while a link leaves this machine */
+	TCP_SILENT_TICKS = 3,           /* ticks with data in flight and no acknowledgement: unreachable */
+	TCP_TICK_FLUSH_MS = 5,          /* timer while bytes are queued and nobody may be in a call */
+	TCP_CANDIDATES_MAX = 10,        /* addresses one process announces */
+	TCP_CHANNELS_MAX = 1 << 16,     /* per link and direction */
+	TCP_STAGE_BYTES = 16 * 1024,    /* heads and small payloads are read through this */
+	TCP_LARGE_BYTES = 8 * 1024 + 1, /* payloads above are not worth staging */
+	TCP_DIRECT_LINKS = 2,           /* up to so many links are read without asking epoll */
 	TCP_EVENTS = 32,
 };
 
@@ -311,7 +311,7 @@ static inline const void *coll_tcp_self(void)
 
 #define tcp_log(in, level, ...) ((in)->env.log((in)->env.ctx, (level), __VA_ARGS__))
 
-/* ---- handshake.c: messages, no sockets ---------------------------------- */
+/* ---- handshake.c ---------------------------------------------------------- */
 
 /* A message of type from self to peer; other is the other side's nonce (zeros
  * when not known yet). */
@@ -324,6 +324,25 @@ const char *coll_tcp_hello_check(const struct coll_tcp_hello *m, const struct tc
                                  const uint64_t other[2]);
 /* Seed of the head checks of a link. */
 uint64_t coll_tcp_hello_seed(const uint64_t key[2], const uint64_t client[2], const uint64_t server[2]);
+
+extern const uint64_t coll_tcp_no_nonce[2];
+void coll_tcp_nonce(uint64_t nonce[2]);
+bool coll_tcp_say(int fd, const struct coll_tcp_hello *m);
+/* More of a message; 1: complete, 0: not yet, -1: the other side is gone. */
+int coll_tcp_hear(struct tcp_handshake *h);
+void coll_tcp_hang_up(struct tcp_handshake *h);
+/* epoll_ctl on service_epoll. */
+bool coll_tcp_watch_fd(struct tcp_inst *in, int fd, uint32_t events, uint64_t tag, int how);
+
+/* ---- door.c, dial.c. service_lock held. ------------------------------------- */
+
+void coll_tcp_door_accept(struct tcp_inst *in);
+/* Something from a stranger. */
+void coll_tcp_door_hear(struct tcp_inst *in, struct tcp_handshake *h);
+void coll_tcp_door_turn_away(struct tcp_inst *in, struct tcp_handshake *h);
+void coll_tcp_dial_event(struct tcp_inst *in, uint64_t tag);
+/* What a connecting link needs now. */
+void coll_tcp_dial_pursue(struct tcp_link *l, uint64_t now_ns);
 
 /* ---- link.c: the life of a link ------------------------------------------- */
 
@@ -379,7 +398,7 @@ void coll_tcp_tx_seal(struct tcp_link *l, struct coll_tcp_head *head);
 /* Read what is there, at most about budget bytes; number of things that happened. */
 int coll_tcp_rx(struct tcp_link *l, size_t budget);
 
-/* ---- channel.c ------------------------------------------------------------------ */
+/* ---- channel.c, grant.c ------------------------------------------------------------------ */
 
 coll_status coll_tcp_channel_open(void *link, const struct coll_channel_key *key, enum coll_direction dir,
                                   size_t slot_bytes, uint32_t slots, void **channel);
@@ -405,6 +424,9 @@ void coll_tcp_channel_free_sender(struct tcp_sender *s);
 void coll_tcp_channel_free_receiver(struct tcp_receiver *r);
 /* A slot has been emptied: credit is owed. */
 void coll_tcp_channel_owe(struct tcp_receiver *r);
+void coll_tcp_channel_forget_owed(struct tcp_receiver *r);
+/* Join s to the grant of its key, if the peer has given it. */
+void coll_tcp_channel_meet(struct tcp_sender *s);
 /* One receiver that owes, those that are due first (only those with due_only),
  * with its count, which is then no longer owed; false if none. */
 bool coll_tcp_channel_take_credit(struct tcp_link *l, bool due_only, uint32_t *id, uint32_t *count);
@@ -415,7 +437,7 @@ const char *coll_tcp_channel_withdrawn(struct tcp_link *l, uint32_t id);
 const char *coll_tcp_channel_drained(struct tcp_link *l, uint32_t id);
 bool coll_tcp_frame_equal(const struct coll_frame *a, const struct coll_frame *b);
 
-/* ---- service.c: the door ------------------------------------------------------------- */
+/* ---- service.c --------------------------------------------------------------------- */
 
 coll_status coll_tcp_service_start(struct tcp_inst *in);
 void coll_tcp_service(void *inst);

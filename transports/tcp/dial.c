@@ -1,0 +1,200 @@
+/*
+ * Connecting: one attempt at a time per link, over the peer's candidates in
+ * order, each with a deadline. A refusal is an answer (the listener existed
+ * before its address was known, so nobody is there any more); a shortage here, a
+ * handshake that the peer dropped, or BUSY is tried again. Everything runs under
+ * service_lock, which guards link->attempt and its company.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "tcp.h"
+
+static void give_up(struct tcp_link *l, coll_status why, const char *cause)
+{
+	pthread_mutex_lock(&l->lock);
+	coll_tcp_link_fail(l, why, "cannot connect: %s", cause);
+	coll_tcp_link_work(l);
+	pthread_mutex_unlock(&l->lock);
+}
+
+enum outcome { OUTCOME_NO, OUTCOME_LATER, OUTCOME_LATE };
+
+/* This candidate did not work out: the next one, another round, or the end. */
+static void attempt_failed(struct tcp_link *l, enum outcome outcome, const char *cause)
+{
+	const uint64_t now = coll_clock_ns();
+	char where[80] = "";
+
+	coll_tcp_hang_up(&l->attempt);
+	l->retry_any |= outcome == OUTCOME_LATER;
+	l->late_any |= outcome == OUTCOME_LATE;
+	if (l->target_next < l->target.count)
+		coll_tcp_candidate_text(&l->target.candidate[l->target_next], where, sizeof(where));
+	snprintf(l->last_error, sizeof(l->last_error), "%s: %s", where, cause);
+	tcp_log(l->inst, COLL_LOG_DEBUG, "tcp: connecting to %s", l->last_error);
+	l->retry_ns = now;
+	if (++l->target_next < l->target.count)
+		return;
+	l->target_next = 0;
+	if (l->retry_any && now < l->deadline_ns) {
+		l->retry_ns = now + TCP_RETRY_MS * UINT64_C(1000000);
+	} else if (l->late_any && l->round == 0 && l->target.count > 1) {
+		l->round = 1;
+	} else {
+		give_up(l, COLL_ERR_PEER_DEAD, l->last_error);
+		return;
+	}
+	l->retry_any = l->late_any = false;
+}
+
+/* Local shortages pass, everything else is an answer. */
+static enum outcome outcome_of(int e)
+{
+	return e == EADDRNOTAVAIL || e == EMFILE || e == ENFILE || e == ENOBUFS || e == ENOMEM || e == EAGAIN
+	               ? OUTCOME_LATER
+	               : OUTCOME_NO;
+}
+
+static void attempt(struct tcp_link *l)
+{
+	struct tcp_inst *in = l->inst;
+	struct tcp_handshake *h = &l->attempt;
+	struct sockaddr_storage sa;
+	const socklen_t len = coll_tcp_candidate_sockaddr(&l->target.candidate[l->target_next], &sa);
+	const uint32_t wait_ms = l->target.count > 1 && l->round == 0 ? TCP_CONNECT_FIRST_MS : TCP_CONNECT_MS;
+	const uint64_t tag = tcp_tag(TAG_ATTEMPT, h->generation, l->slot);
+
+	h->started_ns = coll_clock_ns();
+	h->deadline_ns = h->started_ns + wait_ms * UINT64_C(1000000);
+	h->got = 0;
+	h->stage = HANDSHAKE_CONNECTING;
+	coll_tcp_nonce(h->nonce);
+	h->fd = socket(sa.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (h->fd < 0 || !coll_tcp_watch_fd(in, h->fd, EPOLLOUT, tag, EPOLL_CTL_ADD) ||
+	    (connect(h->fd, (struct sockaddr *)&sa, len) != 0 && errno != EINPROGRESS))
+		attempt_failed(l, outcome_of(errno), strerror(errno));
+}
+
+static void connected(struct tcp_link *l)
+{
+	struct tcp_inst *in = l->inst;
+	struct tcp_handshake *h = &l->attempt;
+	const uint64_t tag = tcp_tag(TAG_ATTEMPT, h->generation, l->slot);
+	struct coll_tcp_hello m;
+	int e = 0;
+	socklen_t len = sizeof(e);
+
+	if (getsockopt(h->fd, SOL_SOCKET, SO_ERROR, &e, &len) != 0)
+		e = errno;
+	if (e != 0) {
+		attempt_failed(l, outcome_of(e), strerror(e));
+		return;
+	}
+	coll_tcp_hello_make(&m, in, COLL_TCP_HELLO, &l->peer, h->nonce, coll_tcp_no_nonce);
+	h->stage = HANDSHAKE_CHALLENGE;
+	/* The peer's kernel answers; how long its service thread may take is the
+	 * silence that the whole library allows. */
+	h->deadline_ns = l->deadline_ns;
+	if (!coll_tcp_say(h->fd, &m) || !coll_tcp_watch_fd(in, h->fd, EPOLLIN, tag, EPOLL_CTL_MOD))
+		attempt_failed(l, OUTCOME_LATER, "the connection was closed");
+}
+
+static void challenged(struct tcp_link *l)
+{
+	struct tcp_inst *in = l->inst;
+	struct tcp_handshake *h = &l->attempt;
+	const char *wrong = coll_tcp_hello_check(&h->in, in, COLL_TCP_CHALLENGE, &l->peer, h->nonce);
+	struct coll_tcp_hello m;
+
+	if (wrong != NULL) {
+		attempt_failed(l, OUTCOME_NO, wrong);
+		return;
+	}
+	h->peer = h->in;
+	coll_tcp_hello_make(&m, in, COLL_TCP_PROOF, &l->peer, h->nonce, h->peer.nonce);
+	h->stage = HANDSHAKE_PROOF;
+	if (!coll_tcp_say(h->fd, &m))
+		attempt_failed(l, OUTCOME_LATER, "the connection was closed");
+}
+
+static void judged(struct tcp_link *l)
+{
+	struct tcp_inst *in = l->inst;
+	struct tcp_handshake *h = &l->attempt;
+	const char *wrong = coll_tcp_hello_check(&h->in, in, COLL_TCP_VERDICT, &l->peer, h->nonce);
+	const int fd = h->fd;
+
+	if (wrong != NULL || memcmp(h->in.nonce, h->peer.nonce, 16) != 0) {
+		attempt_failed(l, OUTCOME_NO, wrong ? wrong : "its nonce has changed");
+		return;
+	}
+	if (h->in.verdict != COLL_TCP_ACCEPT) {
+		attempt_failed(l, OUTCOME_LATER, "the peer is making a connection of its own");
+		return;
+	}
+	epoll_ctl(in->service_epoll, EPOLL_CTL_DEL, fd, NULL);
+	h->fd = -1;
+	coll_tcp_hang_up(h);
+	pthread_mutex_lock(&in->lock);
+	pthread_mutex_lock(&l->lock);
+	if (l->state == LINK_CONNECTING)
+		coll_tcp_link_up(l, fd, coll_tcp_hello_seed(in->env.job_key, h->nonce, h->peer.nonce),
+		                 h->peer.host == in->address.machine);
+	else
+		close(fd);
+	coll_tcp_link_work(l);
+	pthread_mutex_unlock(&l->lock);
+	pthread_mutex_unlock(&in->lock);
+}
+
+void coll_tcp_dial_event(struct tcp_inst *in, uint64_t tag)
+{
+	struct tcp_link *l;
+	int complete;
+
+	pthread_mutex_lock(&in->lock);
+	l = (uint32_t)tag < in->link_count ? in->links[(uint32_t)tag] : NULL;
+	pthread_mutex_unlock(&in->lock);
+	if (l == NULL || l->attempt.fd < 0 || tcp_tag(TAG_ATTEMPT, l->attempt.generation, l->slot) != tag)
+		return;
+	if (l->attempt.stage == HANDSHAKE_CONNECTING) {
+		connected(l);
+		return;
+	}
+	complete = coll_tcp_hear(&l->attempt);
+	if (complete < 0)
+		attempt_failed(l, OUTCOME_LATER, "the peer ended the handshake");
+	else if (complete > 0 && l->attempt.stage == HANDSHAKE_CHALLENGE)
+		challenged(l);
+	else if (complete > 0)
+		judged(l);
+}
+
+/* What a connecting link needs now. */
+void coll_tcp_dial_pursue(struct tcp_link *l, uint64_t now)
+{
+	bool connecting, wanted;
+
+	pthread_mutex_lock(&l->lock);
+	connecting = l->state == LINK_CONNECTING;
+	wanted = l->opens > 0;
+	if (connecting && l->lingering) {
+		coll_tcp_hang_up(&l->attempt);
+		coll_tcp_link_fail(l, COLL_ERR_PEER_DEAD, "closed");
+		connecting = false;
+	}
+	pthread_mutex_unlock(&l->lock);
+	if (!connecting || !wanted)
+		return;
+	if (l->attempt.fd >= 0 && now >= l->attempt.deadline_ns)
+		attempt_failed(l, OUTCOME_LATE,
+		               l->attempt.stage == HANDSHAKE_CONNECTING ? "no answer" : "no answer to the handshake");
+	else if (l->attempt.fd < 0 && now >= l->retry_ns)
+		attempt(l);
+}

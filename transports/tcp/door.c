@@ -1,0 +1,208 @@
+/*
+ * The door: accepts, and shakes hands with whoever connects. A stranger costs
+ * some microseconds and a place among TCP_PENDING_MAX, and never reaches a link:
+ * a bounded number of accepts per call, a deadline for each connection, the
+ * oldest silent one goes first when places or descriptors are out. Everything
+ * runs under service_lock.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "tcp.h"
+
+void coll_tcp_door_turn_away(struct tcp_inst *in, struct tcp_handshake *h)
+{
+	coll_tcp_hang_up(h);
+	in->pending_count--;
+	atomic_fetch_add(&in->refused, 1);
+}
+
+/* The oldest that has not said anything, else the oldest. */
+static struct tcp_handshake *least_promising(struct tcp_inst *in)
+{
+	struct tcp_handshake *worst = NULL;
+	bool worst_spoke = false;
+
+	for (int i = 0; i < TCP_PENDING_MAX; i++) {
+		struct tcp_handshake *h = &in->pending[i];
+		const bool spoke = h->got > 0 || h->stage != HANDSHAKE_HELLO;
+
+		if (h->fd < 0)
+			continue;
+		if (worst == NULL || (worst_spoke && !spoke) ||
+		    (spoke == worst_spoke && h->started_ns < worst->started_ns)) {
+			worst = h;
+			worst_spoke = spoke;
+		}
+	}
+	return worst;
+}
+
+static struct tcp_handshake *free_place(struct tcp_inst *in)
+{
+	if (in->pending_count == TCP_PENDING_MAX)
+		coll_tcp_door_turn_away(in, least_promising(in));
+	for (int i = 0; i < TCP_PENDING_MAX; i++)
+		if (in->pending[i].fd < 0)
+			return &in->pending[i];
+	return NULL;
+}
+
+static bool lower(const struct coll_process_id *a, const struct coll_process_id *b)
+{
+	return a->word[0] != b->word[0] ? a->word[0] < b->word[0] : a->word[1] < b->word[1];
+}
+
+/* The link that takes a proven connection of the peer, both locks held; NULL:
+ * busy. Of two connections made at the same time that of the lower id stays. */
+static struct tcp_link *welcome(struct tcp_inst *in, const struct coll_process_id *peer)
+{
+	struct tcp_link *l = coll_tcp_link_find(in, peer);
+
+	if (l != NULL) {
+		pthread_mutex_lock(&l->lock);
+		/* Perhaps the peer has closed this one and opens the next. */
+		while (l->state == LINK_UP && coll_tcp_rx(l, 1 << 20) > 0)
+			;
+		if (l->state == LINK_CONNECTING && (l->attempt.fd < 0 || lower(peer, &in->env.self))) {
+			coll_tcp_hang_up(&l->attempt);
+			return l;
+		}
+		const bool over = l->state != LINK_UP && l->state != LINK_CONNECTING;
+
+		coll_tcp_link_work(l);
+		pthread_mutex_unlock(&l->lock);
+		if (!over)
+			return NULL;
+	}
+	l = coll_tcp_link_new(in, peer);
+	if (l != NULL)
+		pthread_mutex_lock(&l->lock);
+	return l;
+}
+
+static void admit(struct tcp_inst *in, struct tcp_handshake *h)
+{
+	const struct coll_process_id peer = h->peer.from;
+	const bool same_machine = h->peer.host == in->address.machine;
+	const uint64_t seed = coll_tcp_hello_seed(in->env.job_key, h->peer.nonce, h->nonce);
+	struct coll_tcp_hello m;
+	struct tcp_link *l;
+	const int fd = h->fd;
+
+	coll_tcp_hello_make(&m, in, COLL_TCP_VERDICT, &peer, h->nonce, h->peer.nonce);
+	pthread_mutex_lock(&in->lock);
+	l = welcome(in, &peer);
+	m.verdict = l != NULL ? COLL_TCP_ACCEPT : COLL_TCP_BUSY;
+	coll_tcp_hello_seal(&m, in->env.job_key, h->peer.nonce);
+	if (!coll_tcp_say(fd, &m) || l == NULL) {
+		/* A link left behind in LINK_CONNECTING goes on by its own means. */
+		coll_tcp_hang_up(h);
+	} else {
+		epoll_ctl(in->service_epoll, EPOLL_CTL_DEL, fd, NULL);
+		h->fd = -1;
+		coll_tcp_hang_up(h);
+		coll_tcp_link_up(l, fd, seed, same_machine);
+	}
+	in->pending_count--;
+	if (l != NULL) {
+		if (l->state == LINK_CONNECTING && l->opens == 0)
+			coll_tcp_link_fail(l, COLL_ERR_PEER_DEAD, "the peer left during the handshake");
+		coll_tcp_link_work(l);
+		pthread_mutex_unlock(&l->lock);
+	}
+	pthread_mutex_unlock(&in->lock);
+}
+
+void coll_tcp_door_hear(struct tcp_inst *in, struct tcp_handshake *h)
+{
+	const int complete = coll_tcp_hear(h);
+	const char *wrong;
+	struct coll_tcp_hello m;
+
+	if (complete < 0 || (h->got >= sizeof(h->in.magic) && h->in.magic != COLL_TCP_MAGIC)) {
+		coll_tcp_door_turn_away(in, h);
+		return;
+	}
+	if (complete == 0)
+		return;
+	if (h->stage == HANDSHAKE_HELLO) {
+		wrong = coll_tcp_hello_check(&h->in, in, COLL_TCP_HELLO, NULL, coll_tcp_no_nonce);
+		h->peer = h->in;
+		coll_tcp_hello_make(&m, in, COLL_TCP_CHALLENGE, &h->peer.from, h->nonce, h->peer.nonce);
+		h->stage = HANDSHAKE_PROOF;
+		if (wrong == NULL && !coll_tcp_say(h->fd, &m))
+			wrong = "it left";
+	} else {
+		wrong = coll_tcp_hello_check(&h->in, in, COLL_TCP_PROOF, &h->peer.from, h->nonce);
+		if (wrong == NULL && memcmp(h->in.nonce, h->peer.nonce, 16) != 0)
+			wrong = "its nonce has changed";
+		if (wrong == NULL) {
+			admit(in, h);
+			return;
+		}
+	}
+	if (wrong != NULL) {
+		tcp_log(in, COLL_LOG_DEBUG, "tcp: a connection was refused: %s", wrong);
+		coll_tcp_door_turn_away(in, h);
+	}
+}
+
+/* Descriptors are out: first strangers go, then the one at the door is let in by
+ * the reserve and shown out, and the door stays shut until the next tick. */
+static bool no_descriptors(struct tcp_inst *in)
+{
+	int fd;
+
+	if (in->pending_count > 0) {
+		coll_tcp_door_turn_away(in, least_promising(in));
+		return true;
+	}
+	if (in->reserve_fd >= 0) {
+		close(in->reserve_fd);
+		fd = accept4(in->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+		if (fd >= 0)
+			close(fd);
+		in->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	}
+	tcp_log(in, COLL_LOG_WARN, "tcp: out of descriptors, a connection was refused");
+	in->accept_off = coll_tcp_watch_fd(in, in->listen_fd, 0, tcp_tag(TAG_LISTEN, 0, 0), EPOLL_CTL_MOD);
+	return false;
+}
+
+static bool open_door(struct tcp_inst *in)
+{
+	const int fd = accept4(in->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	struct tcp_handshake *h;
+
+	if (fd < 0 && (errno == EMFILE || errno == ENFILE))
+		return no_descriptors(in);
+	if (fd < 0)
+		return errno == ECONNABORTED || errno == EINTR;
+	h = free_place(in);
+	h->fd = fd;
+	h->stage = HANDSHAKE_HELLO;
+	h->got = 0;
+	h->started_ns = coll_clock_ns();
+	h->deadline_ns = h->started_ns + TCP_PENDING_MS * UINT64_C(1000000);
+	coll_tcp_nonce(h->nonce);
+	in->pending_count++;
+	if (!coll_tcp_watch_fd(in, fd, EPOLLIN, tcp_tag(TAG_PENDING, h->generation, (uint32_t)(h - in->pending)),
+	                       EPOLL_CTL_ADD))
+		coll_tcp_door_turn_away(in, h);
+	else
+		coll_tcp_door_hear(in, h);
+	return true;
+}
+
+void coll_tcp_door_accept(struct tcp_inst *in)
+{
+	for (int i = 0; i < TCP_ACCEPTS_PER_CALL; i++)
+		if (!open_door(in))
+			break;
+}

@@ -1,0 +1,433 @@
+/*
+ * What the conformance suite cannot ask because it looks inside: addresses,
+ * counts of credit frames, strangers at the door, descriptors running out,
+ * connections that cannot be made, both ends dialling at once.
+ */
+#include <fcntl.h>
+#include <sys/resource.h>
+
+#include "transports/tcp/raw_peer.h"
+
+/* ---- addresses ------------------------------------------------------------- */
+
+static struct coll_tcp_address made_up(uint64_t id, uint64_t ns, bool ip4, bool ip6)
+{
+	struct coll_tcp_address a = {.machine = 1, .name_space = ns, .id = {{id, id}}};
+
+	if (ip4)
+		a.candidate[a.count++] = (struct coll_tcp_candidate){.port = 1000, .ip = {192, 0, 2, (uint8_t)id}};
+	if (ip6)
+		a.candidate[a.count++] =
+		        (struct coll_tcp_candidate){.ip6 = 1, .port = 1000, .ip = {0xfd, [15] = (uint8_t)id}};
+	a.candidate[a.count++] = (struct coll_tcp_candidate){.loopback = 1, .port = 1000, .ip = {127, 0, 0, 1}};
+	return a;
+}
+
+TEST(tcp, addresses_survive_their_text)
+{
+	const struct coll_tcp_address a = made_up(3, 9, true, true);
+	struct coll_tcp_address b;
+	char text[200];
+	size_t len = 0;
+
+	REQUIRE(coll_tcp_address_encode(&a, text, sizeof(text), &len) == COLL_OK);
+	REQUIRE(coll_tcp_address_decode(&b, text, len));
+	CHECK(b.count == 3 && b.machine == 1 && b.name_space == 9 && b.id.word[0] == 3);
+	for (unsigned i = 0; i < a.count; i++)
+		CHECK(memcmp(&a.candidate[i], &b.candidate[i], sizeof(a.candidate[i])) == 0);
+	for (size_t cut = 0; cut < len; cut++)
+		CHECK(!coll_tcp_address_decode(&b, text, cut), "%zu of %zu bytes", cut, len);
+	CHECK(coll_tcp_address_encode(&a, text, 20, &len) == COLL_ERR_ARGUMENT);
+}
+
+TEST(tcp, damaged_addresses_do_no_harm)
+{
+	struct coll_rng rng = {coll_clock_ns()};
+	const struct coll_tcp_address a = made_up(3, 9, true, true);
+	struct coll_tcp_address b;
+	char text[200];
+	size_t len = 0;
+
+	printf("seed %llu\n", (unsigned long long)rng.state);
+	REQUIRE(coll_tcp_address_encode(&a, text, sizeof(text), &len) == COLL_OK);
+	for (int i = 0; i < 20000; i++) {
+		char *copy = malloc(len);
+
+		memcpy(copy, text, len);
+		copy[coll_rng_below(&rng, (uint32_t)len)] = (char)coll_rng_next(&rng);
+		if (coll_tcp_address_decode(&b, copy, len))
+			CHECK(b.count <= TCP_CANDIDATES_MAX);
+		free(copy);
+	}
+}
+
+TEST(tcp, both_ends_decide_alike_who_is_reachable)
+{
+	for (int k = 0; k < 64; k++) {
+		const struct coll_tcp_address a = made_up(1, k & 1, k & 2, k & 4);
+		const struct coll_tcp_address b = made_up(2, k >> 5, k & 8, k & 16);
+		const bool near = a.name_space == b.name_space;
+		char why[100] = "";
+		const bool there = coll_tcp_address_reachable(&a, &b, why, sizeof(why));
+
+		CHECK(there == coll_tcp_address_reachable(&b, &a, NULL, 0));
+		/* Near: both have 127.0.0.1. Far: a family in common beside it. */
+		CHECK(there == (near || (k & 2 && k & 8) || (k & 4 && k & 16)), "case %d: %s", k, why);
+		CHECK(there || why[0] != '\0');
+	}
+}
+
+TEST(tcp, the_interface_setting_chooses)
+{
+	struct coll_tcp_address a = {0};
+	char why[200] = "";
+
+	CHECK(coll_tcp_address_local(&a, "lo", true, why, sizeof(why)) == COLL_OK);
+	for (unsigned i = 0; i < a.count; i++)
+		CHECK(a.candidate[i].loopback);
+	if (coll_tcp_address_local(&a, "^lo", true, why, sizeof(why)) == COLL_OK)
+		for (unsigned i = 0; i < a.count; i++)
+			CHECK(!a.candidate[i].loopback);
+	CHECK(coll_tcp_address_local(&a, "no_such_interface", true, why, sizeof(why)) == COLL_ERR_CONFIG);
+	CHECK(strstr(why, "no_such_interface") != NULL, "%s", why);
+	CHECK(coll_tcp_address_local(&a, "no_such_interface,lo", false, why, sizeof(why)) == COLL_OK);
+	CHECK(a.count == 1 && !a.candidate[0].ip6);
+}
+
+TEST(tcp, ports_come_from_the_range)
+{
+	struct station a = {.port_range = "41000-41003"}, b = {.port_range = "41000-41003"};
+	struct station bad = {.port_range = "41003-41000"};
+
+	REQUIRE(station_open(&a, 1) == COLL_OK);
+	REQUIRE(station_open(&b, 2) == COLL_OK);
+	CHECK(station_port(&a) >= 41000 && station_port(&a) <= 41003);
+	CHECK(station_port(&b) >= 41000 && station_port(&b) <= 41003);
+	CHECK(station_port(&a) != station_port(&b));
+	CHECK(station_open(&bad, 3) == COLL_ERR_CONFIG);
+	station_close(&a);
+	station_close(&b);
+	close(bad.env.wake_fd);
+}
+
+/* ---- two stations ------------------------------------------------------------- */
+
+struct pair {
+	struct station s[2];
+	void *link[2];
+};
+
+static void *link_to(struct station *from, struct station *to)
+{
+	char text[400];
+	size_t len = 0;
+	void *link = NULL;
+
+	CHECK(to->t->address(to->in, text, sizeof(text), &len) == COLL_OK);
+	CHECK(from->t->link_open(from->in, &to->env.self, text, len, &link) == COLL_OK);
+	return link;
+}
+
+#define BOTH(p, cond) UNTIL(&(p)->s[0], (station_turn(&(p)->s[1]), (cond)))
+
+static bool pair_open(struct pair *p)
+{
+	memset(p, 0, sizeof(*p));
+	if (station_open(&p->s[0], 1) != COLL_OK || station_open(&p->s[1], 2) != COLL_OK)
+		return false;
+	for (int i = 0; i < 2; i++)
+		p->link[i] = link_to(&p->s[i], &p->s[!i]);
+	return BOTH(p, p->s[0].t->link_status(p->link[0]) == COLL_OK && p->s[1].t->link_status(p->link[1]) == COLL_OK);
+}
+
+static void pair_close(struct pair *p)
+{
+	for (int i = 0; i < 2; i++)
+		if (p->link[i])
+			p->s[i].t->link_close(p->link[i]);
+	for (int i = 0; i < 2; i++)
+		station_close(&p->s[i]);
+}
+
+/* One frame from side i to the other. */
+static void pass(struct pair *p, int i, void *tx, void *rx, uint64_t n)
+{
+	const struct coll_frame f = {n, 1, 8};
+	struct coll_frame g = {0};
+	const void *q;
+	void *slot;
+
+	REQUIRE(BOTH(p, p->s[i].t->slot(tx, 8, &slot) == COLL_OK));
+	memset(slot, 1, 8);
+	CHECK(p->s[i].t->post(tx, &f) == COLL_OK);
+	REQUIRE(BOTH(p, p->s[!i].t->view(rx, &q, &g) == COLL_OK));
+	CHECK(g.sequence == n);
+	CHECK(p->s[!i].t->done(rx) == COLL_OK);
+}
+
+TEST(tcp, credit_frames_are_few)
+{
+	const struct coll_channel_key key = {.comm = 1}, back = {.comm = 2};
+	struct pair p;
+	void *tx, *rx, *tx2, *rx2;
+	struct tcp_link *l0, *l1;
+
+	REQUIRE(pair_open(&p));
+	l0 = p.link[0];
+	l1 = p.link[1];
+	REQUIRE(p.s[0].t->channel_open(l0, &key, COLL_DIR_SEND, 64, 4, &tx) == COLL_OK);
+	REQUIRE(p.s[1].t->channel_open(l1, &key, COLL_DIR_RECV, 64, 4, &rx) == COLL_OK);
+	REQUIRE(p.s[1].t->channel_open(l1, &back, COLL_DIR_SEND, 64, 4, &tx2) == COLL_OK);
+	REQUIRE(p.s[0].t->channel_open(l0, &back, COLL_DIR_RECV, 64, 4, &rx2) == COLL_OK);
+	for (uint64_t i = 0; i < 100; i++)
+		pass(&p, 0, tx, rx, i);
+	CHECK(l0->data_out == 100 && l1->data_in == 100);
+	CHECK(l1->credit_out <= 50, "%llu credit frames for 100 one way", (unsigned long long)l1->credit_out);
+	l0->credit_out = l1->credit_out = 0;
+	for (uint64_t i = 0; i < 100; i++) {
+		pass(&p, 0, tx, rx, i);
+		pass(&p, 1, tx2, rx2, i);
+	}
+	CHECK(l0->credit_out + l1->credit_out <= 2, "%llu credit frames in a ping-pong",
+	      (unsigned long long)(l0->credit_out + l1->credit_out));
+	p.s[0].t->channel_close(tx);
+	p.s[1].t->channel_close(rx);
+	p.s[1].t->channel_close(tx2);
+	p.s[0].t->channel_close(rx2);
+	pair_close(&p);
+}
+
+static unsigned open_descriptors(void)
+{
+	unsigned n = 0;
+
+	for (int fd = 0; fd < 1024; fd++)
+		n += fcntl(fd, F_GETFD) >= 0;
+	return n;
+}
+
+/* Every interleaving of the two dials that turning one side first can give. */
+TEST(tcp, two_dials_make_one_link)
+{
+	const unsigned before = open_descriptors();
+	struct coll_rng rng = {coll_clock_ns()};
+
+	printf("seed %llu\n", (unsigned long long)rng.state);
+	for (int k = 0; k < 200; k++) {
+		struct pair p = {0};
+
+		REQUIRE(station_open(&p.s[0], 1) == COLL_OK && station_open(&p.s[1], 2) == COLL_OK);
+		const unsigned idle = open_descriptors();
+
+		for (int i = 0; i < 2; i++) {
+			const int first = coll_rng_below(&rng, 2);
+
+			if (p.link[first] == NULL)
+				p.link[first] = link_to(&p.s[first], &p.s[!first]);
+			for (uint32_t t = coll_rng_below(&rng, 6); t > 0; t--)
+				station_turn(&p.s[coll_rng_below(&rng, 2)]);
+		}
+		for (int i = 0; i < 2; i++)
+			if (p.link[i] == NULL)
+				p.link[i] = link_to(&p.s[i], &p.s[!i]);
+		CHECK(UNTIL(
+		        &p.s[coll_rng_below(&rng, 2)],
+		        (station_turn(&p.s[coll_rng_below(&rng, 2)]), station_turn(&p.s[0]), station_turn(&p.s[1]),
+		         p.s[0].t->link_status(p.link[0]) == COLL_OK && p.s[1].t->link_status(p.link[1]) == COLL_OK)));
+		CHECK(p.s[0].downs == 0 && p.s[1].downs == 0, "%s%s", p.s[0].cause, p.s[1].cause);
+		/* One socket at each end, whatever was dialled. */
+		CHECK(BOTH(&p, open_descriptors() == idle + 2), "%u descriptors more", open_descriptors() - idle);
+		pair_close(&p);
+	}
+	CHECK(open_descriptors() == before);
+}
+
+TEST(tcp, links_come_and_go)
+{
+	struct pair p;
+	struct tcp_inst *in;
+
+	REQUIRE(pair_open(&p));
+	in = p.s[0].in;
+	for (int k = 0; k < 50; k++) {
+		for (int i = 0; i < 2; i++)
+			p.s[(i + k) & 1].t->link_close(p.link[(i + k) & 1]);
+		for (int i = 0; i < 2; i++)
+			p.link[(i + k / 2) & 1] = link_to(&p.s[(i + k / 2) & 1], &p.s[!((i + k / 2) & 1)]);
+		CHECK(BOTH(&p, p.s[0].t->link_status(p.link[0]) != COLL_AGAIN &&
+		                       p.s[1].t->link_status(p.link[1]) != COLL_AGAIN));
+		CHECK(p.s[0].t->link_status(p.link[0]) == COLL_OK && p.s[1].t->link_status(p.link[1]) == COLL_OK);
+	}
+	CHECK(p.s[0].downs == 0 && p.s[1].downs == 0);
+	CHECK(in->link_count <= 4, "%u link slots after 50 rounds", in->link_count);
+	pair_close(&p);
+}
+
+/* ---- connections that cannot be made --------------------------------------------- */
+
+static uint16_t port_of(int fd)
+{
+	struct sockaddr_in sa;
+	socklen_t len = sizeof(sa);
+
+	return getsockname(fd, (struct sockaddr *)&sa, &len) == 0 ? ntohs(sa.sin_port) : 0;
+}
+
+static int listener(int backlog)
+{
+	struct sockaddr_in sa = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	CHECK(bind(fd, (struct sockaddr *)&sa, sizeof(sa)) == 0 && (backlog == 0 || listen(fd, backlog) == 0));
+	return fd;
+}
+
+static void expect_dead(struct station *s, uint16_t port, const char *cause)
+{
+	void *link;
+
+	REQUIRE(station_open(s, 1) == COLL_OK);
+	link = raw_link(s, 2, port);
+	CHECK(UNTIL(s, s->downs == 1));
+	CHECK(s->why == COLL_ERR_PEER_DEAD && s->t->link_status(link) == COLL_ERR_PEER_DEAD);
+	CHECK(strstr(s->cause, cause) != NULL, "%s", s->cause);
+	s->t->link_close(link);
+	station_close(s);
+}
+
+TEST(tcp, nobody_listens_is_death)
+{
+	struct station s = {0};
+	const int fd = listener(0);
+
+	expect_dead(&s, port_of(fd), "refused");
+	close(fd);
+}
+
+TEST(tcp, a_listener_that_never_answers_ends_in_time)
+{
+	struct station s = {.timeout_ms = "200"};
+	const int fd = listener(5);
+
+	expect_dead(&s, port_of(fd), "no answer to the handshake");
+	close(fd);
+}
+
+TEST(tcp, another_process_at_the_address_is_death)
+{
+	struct station other = {0}, s = {0};
+	void *link;
+
+	REQUIRE(station_open(&other, 7) == COLL_OK);
+	REQUIRE(station_open(&s, 1) == COLL_OK);
+	link = raw_link(&s, 2, station_port(&other));
+	/* That one refuses who looks for somebody else; asking again ends with the time. */
+	s.in->links[0]->deadline_ns = coll_clock_ns() + 200000000;
+	CHECK(UNTIL(&s, (station_turn(&other), s.downs == 1)));
+	CHECK(s.why == COLL_ERR_PEER_DEAD, "%s", s.cause);
+	s.t->link_close(link);
+	station_close(&s);
+	station_close(&other);
+}
+
+/* ---- strangers --------------------------------------------------------------------- */
+
+TEST(tcp, places_at_the_door_are_bounded)
+{
+	struct station s = {0};
+	int fd[600];
+	struct raw_peer p;
+
+	REQUIRE(station_open(&s, 1) == COLL_OK);
+	for (int i = 0; i < 600; i++) {
+		fd[i] = dial_port(station_port(&s));
+		CHECK(fd[i] >= 0);
+		/* Half of them say the first bytes of a real handshake and stop. */
+		if (i & 1)
+			CHECK(write(fd[i], "loc1", 4) == 4);
+		s.t->service(s.in);
+		CHECK(s.in->pending_count <= TCP_PENDING_MAX);
+	}
+	CHECK(s.in->pending_count == TCP_PENDING_MAX);
+	CHECK(raw_connect(&p, &s, 2));
+	close(p.fd);
+	for (int i = 0; i < 600; i++)
+		close(fd[i]);
+	CHECK(UNTIL(&s, s.in->pending_count == 0));
+	station_close(&s);
+}
+
+TEST(tcp, garbage_is_shown_out_at_once)
+{
+	struct station s = {0};
+	char c;
+
+	REQUIRE(station_open(&s, 1) == COLL_OK);
+	for (int i = 0; i < 300; i++) {
+		const int fd = dial_port(station_port(&s));
+
+		CHECK(write(fd, "GET / HTTP/1.0\r\n\r\n", 18) == 18);
+		CHECK(UNTIL(&s, recv(fd, &c, 1, MSG_DONTWAIT) == 0 || errno == ECONNRESET));
+		close(fd);
+	}
+	CHECK(s.in->pending_count == 0);
+	CHECK(s.in->refused == 300);
+	station_close(&s);
+}
+
+TEST(tcp, without_descriptors_the_door_stays_shut_for_a_while)
+{
+	struct station s = {0};
+	struct rlimit was, now;
+	struct raw_peer p;
+	int fd[20];
+
+	REQUIRE(station_open(&s, 1) == COLL_OK);
+	for (int i = 0; i < 20; i++)
+		fd[i] = dial_port(station_port(&s));
+	getrlimit(RLIMIT_NOFILE, &was);
+	now = was;
+	for (now.rlim_cur = 0; fcntl((int)now.rlim_cur, F_GETFD) >= 0; now.rlim_cur++)
+		;
+	setrlimit(RLIMIT_NOFILE, &now);
+	for (int i = 0; i < 50; i++)
+		s.t->service(s.in);
+	CHECK(s.in->pending_count == 0);
+	setrlimit(RLIMIT_NOFILE, &was);
+	for (int i = 0; i < 20; i++)
+		close(fd[i]);
+	CHECK(raw_connect(&p, &s, 2));
+	close(p.fd);
+	station_close(&s);
+}
+
+/* A proof for another nonce (a replay) opens nothing. */
+TEST(tcp, a_recorded_handshake_is_worth_nothing)
+{
+	struct station s = {0};
+	struct raw_peer p = {0};
+	const uint64_t nonce[2] = {5, 6};
+	struct coll_tcp_hello hello, challenge, proof;
+	char c;
+
+	REQUIRE(station_open(&s, 1) == COLL_OK);
+	p.self.env.self = (struct coll_process_id){{2, ~UINT64_C(2)}};
+	memcpy(p.self.env.job_key, s.env.job_key, sizeof(p.self.env.job_key));
+	coll_tcp_hello_make(&hello, &p.self, COLL_TCP_HELLO, &s.env.self, nonce, coll_tcp_no_nonce);
+	for (int round = 0; round < 2; round++) {
+		p.fd = dial_port(station_port(&s));
+		CHECK(coll_tcp_say(p.fd, &hello));
+		REQUIRE(raw_hear(&p, &s, &challenge, sizeof(challenge)));
+		if (round == 0)
+			coll_tcp_hello_make(&proof, &p.self, COLL_TCP_PROOF, &s.env.self, nonce, challenge.nonce);
+		CHECK(coll_tcp_say(p.fd, &proof));
+		if (round == 0) {
+			REQUIRE(raw_hear(&p, &s, &challenge, sizeof(challenge)));
+			CHECK(challenge.type == COLL_TCP_VERDICT && challenge.verdict == COLL_TCP_ACCEPT);
+		} else {
+			CHECK(UNTIL(&s, recv(p.fd, &c, 1, MSG_DONTWAIT) == 0 || errno == ECONNRESET));
+		}
+		close(p.fd);
+	}
+	station_close(&s);
+}
