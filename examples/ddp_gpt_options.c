@@ -93,9 +93,9 @@ static int set(struct options *o, const struct flag *f, const char *value)
 	case NUMBER: return set_number(o, f, value);
 	case TEXT: *(const char **)place(o, f) = value; return 0;
 	case VOCAB:
-		if (strcmp(value, "char") && strcmp(value, "byte"))
+		if (strcmp(value, "char") != 0 && strcmp(value, "byte") != 0)
 			return refuse(f, value, "must be char or byte");
-		*(enum gpt_vocab *)place(o, f) = strcmp(value, "byte") ? GPT_VOCAB_CHAR : GPT_VOCAB_BYTE;
+		*(enum gpt_vocab *)place(o, f) = strcmp(value, "byte") == 0 ? GPT_VOCAB_BYTE : GPT_VOCAB_CHAR;
 		return 0;
 	case SWITCH: *(bool *)place(o, f) = true; return 0;
 	}

@@ -123,7 +123,7 @@ static bool sound(const struct header *h, off_t file_bytes)
 	const struct gpt_shape s = {(int)h->vocab, (int)h->context, (int)h->layers, (int)h->heads, (int)h->width};
 	const uint32_t most = 1 << 20;
 
-	if (memcmp(h->magic, magic, sizeof(magic)) || h->vocab_kind > GPT_VOCAB_BYTE || h->vocab > 256 ||
+	if (memcmp(h->magic, magic, sizeof(magic)) != 0 || h->vocab_kind > GPT_VOCAB_BYTE || h->vocab > 256 ||
 	    h->context > most || h->layers > most || h->heads > most || h->width > most)
 		return false;
 	return !gpt_shape_problem(&s) && h->weight_count == gpt_param_count(&s) &&
