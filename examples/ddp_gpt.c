@@ -59,7 +59,7 @@ struct job {
 	double comm_s;     /* in all-reduce since the last progress line */
 	double last_log_s; /* when that was */
 	int last_log_step;
-	double first_loss, loss, val_loss;
+	double first_loss, loss, val_loss, train_s;
 };
 
 static double now_s(void)
@@ -378,8 +378,9 @@ static int train_step(struct job *j, long step, double *loss_sum, double *norm)
 static int train(struct job *j)
 {
 	const struct gpt_optim_config config = optim_config(&j->o);
+	const double start = now_s();
 
-	j->last_log_s = now_s();
+	j->last_log_s = start;
 	for (long step = 0; step < j->o.steps; step++) {
 		const bool last = step + 1 == j->o.steps;
 		const bool validating = last || (j->o.val_every && (step + 1) % j->o.val_every == 0);
@@ -402,6 +403,7 @@ static int train(struct job *j)
 		report(j, step + 1, validating, norm, gpt_optim_rate(&config, (int)step));
 		j->last_log_s = now_s();
 	}
+	j->train_s = now_s() - start;
 	return 0;
 }
 
@@ -447,7 +449,8 @@ static int run(struct job *j)
 	if (train(j) || save(j))
 		return -1;
 	if (j->rank == 0)
-		printf("loss %.4f -> %.4f\nfinal val_loss=%.4f\n", j->first_loss, j->loss, j->val_loss);
+		printf("loss %.4f -> %.4f in %.1f s\nfinal val_loss=%.4f\n", j->first_loss, j->loss, j->train_s,
+		       j->val_loss);
 	return 0;
 }
 

@@ -43,7 +43,7 @@ static const struct flag flags[] = {
          false},
         {"clip", NUMBER, AT(clip), 0, 1e9, "1", "largest norm of the gradient; 0: no limit", false},
         {"seed", INTEGER, AT(seed), 0, 1e15, "1", "of initial weights, order of the data, and the sample", false},
-        {"log-every", INTEGER, AT(log_every), 1, 1e9, "20", "steps between progress lines", false},
+        {"log-every", INTEGER, AT(log_every), 1, 1e9, "50", "steps between progress lines", false},
         {"val-every", INTEGER, AT(val_every), 0, 1e9, "250", "steps between validations; 0: only at the end", false},
         {"out", TEXT, AT(out), 0, 0, NULL, "directory for metrics.jsonl and model.ckpt, written by rank 0", true},
         {"prompt", TEXT, AT(prompt), 0, 0, "", "what the sample continues", true},
