@@ -38,7 +38,7 @@ def text_of(folder):
 
 def run(ranks, *args):
     env = dict(os.environ, OPENBLAS_NUM_THREADS="1")
-    command = [COLLRUN, "-n", str(ranks), PROGRAM, *args] if ranks else [PROGRAM, *args]
+    command = [COLLRUN, "-n", str(ranks), "--no-prefix", PROGRAM, *args] if ranks else [PROGRAM, *args]
     p = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                        timeout=120, check=False)
     return p.returncode, p.stdout.decode("utf-8", "replace"), p.stderr.decode("utf-8", "replace")
