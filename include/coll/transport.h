@@ -64,6 +64,7 @@ struct coll_transport_env {
 	/* A link broke, or the process behind it is gone. Any thread; once per link.
 	 * why: COLL_ERR_PEER_DEAD, COLL_ERR_CORRUPT or COLL_ERR_SYSTEM. */
 	void (*link_down)(void *ctx, const struct coll_process_id *peer, coll_status why, const char *cause);
+	void *hook; /* of a wrapping transport: its state, else NULL */
 };
 
 /* Names a channel on both ends. */

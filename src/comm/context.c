@@ -152,6 +152,7 @@ static coll_status open_wire(struct coll_context *c, const struct coll_transport
 		st = coll_transport_hook_wrap(t, c->settings.hook, c->rank, &w->table, &w->hook, err);
 		if (st != COLL_OK)
 			return st;
+		env.hook = w->hook;
 	}
 	st = w->table.open(&env, &w->inst);
 	if (st == COLL_OK)

@@ -13,8 +13,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "transports/hook/hook.h"
+
 const char *conform_name;
 const struct coll_transport *conform_table;
+static void *hook_state; /* the table is a wrapped one */
 
 /* ---- What a context lends --------------------------------------------------- */
 
@@ -91,7 +94,8 @@ struct node *node_open(int index, uint64_t job_key, struct coll_loop_hub *hub)
 	                                        .ctx = node,
 	                                        .setting = no_setting,
 	                                        .log = log_line,
-	                                        .link_down = note_down};
+	                                        .link_down = note_down,
+	                                        .hook = hook_state};
 	status = conform_table->open(&node->env, &node->inst);
 	CHECK(status == COLL_OK, "open: %s", coll_status_string(status));
 	if (status != COLL_OK) {
@@ -451,7 +455,7 @@ int main(int argc, char **argv)
 	const struct coll_transport *t = argc > 1 ? coll_transport_find(argv[1]) : NULL;
 
 	if (argc < 2) {
-		fprintf(stderr, "usage: conform TRANSPORT [PART OF A TEST'S NAME]\n");
+		fprintf(stderr, "usage: conform TRANSPORT [PART OF A TEST'S NAME [FAULTS]]\n");
 		return 2;
 	}
 	signal(SIGPIPE, SIG_DFL); /* no transport may rely on it being ignored */
@@ -461,10 +465,15 @@ int main(int argc, char **argv)
 	}
 	conform_name = argv[1];
 	coll_transport_complete(t, &full);
+	if (argc > 3 && coll_transport_hook_wrap(t, argv[3], 0, &full, &hook_state, NULL) != COLL_OK) {
+		fprintf(stderr, "conform: cannot use '%s'\n", argv[3]);
+		return 2;
+	}
 	conform_table = &full;
 	for (struct plain_test *test = plain_first; test; test = test->next) {
 		if (argc < 3 || strstr(test->name, argv[2]) || strstr(test->suite, argv[2]))
 			plain_run(test->suite, test->name, test->run);
 	}
+	coll_transport_hook_unwrap(hook_state);
 	return plain_summary();
 }

@@ -1,0 +1,461 @@
+/*
+ * hook: the wrapping table. Every handle of the inner transport is boxed: an
+ * instance carries the rules and numbers the frames, a link can be marked broken, a
+ * channel remembers the slot it was given and the number of the frame in it.
+ *
+ * A delayed frame is held back before its slot is handed out: slot() says AGAIN until
+ * it is time. So no queue is needed, order is kept, and nobody but the channel's own
+ * thread is involved; while a delay runs, arm() says AGAIN.
+ */
+#include "transports/hook/hook.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "transports/hook/rules.h"
+
+struct hook_state {
+	struct coll_transport inner;
+	struct hook_rules rules;
+};
+
+struct hook_inst {
+	struct hook_state *state;
+	const struct coll_transport *t;
+	void *inner;
+	struct coll_transport_env env;
+	_Atomic uint64_t frames;
+	_Atomic uint64_t delayed_until_ns;
+};
+
+struct hook_link {
+	struct hook_inst *inst;
+	void *inner;
+	struct coll_process_id peer;
+	atomic_bool broken;
+};
+
+struct hook_channel {
+	struct hook_inst *inst;
+	struct hook_link *link;
+	void *inner;
+	bool numbered; /* the frame being prepared has a number */
+	uint64_t number;
+	uint64_t due_ns; /* it may go from then on */
+	char *slot;
+};
+
+/* ---- Instances ---------------------------------------------------------------- */
+
+static coll_status hook_open(const struct coll_transport_env *env, void **inst)
+{
+	struct hook_state *state = env->hook;
+	struct hook_inst *in = calloc(1, sizeof(*in));
+	coll_status status;
+
+	if (!in)
+		return COLL_ERR_MEMORY;
+	in->state = state;
+	in->t = &state->inner;
+	in->env = *env;
+	status = in->t->open(env, &in->inner);
+	if (status != COLL_OK) {
+		free(in);
+		return status;
+	}
+	*inst = in;
+	return COLL_OK;
+}
+
+static void hook_close(void *inst)
+{
+	struct hook_inst *in = inst;
+
+	in->t->close(in->inner);
+}
+
+static void hook_fini(void *inst)
+{
+	struct hook_inst *in = inst;
+
+	if (!in)
+		return;
+	in->t->fini(in->inner);
+	free(in);
+}
+
+static void hook_caps(void *inst, struct coll_transport_caps *caps)
+{
+	struct hook_inst *in = inst;
+
+	in->t->caps(in->inner, caps);
+}
+
+static coll_status hook_address(void *inst, void *buf, size_t cap, size_t *len_bytes)
+{
+	struct hook_inst *in = inst;
+
+	return in->t->address(in->inner, buf, cap, len_bytes);
+}
+
+static bool hook_reachable(void *inst, const void *address, size_t len_bytes, char *why, size_t why_bytes)
+{
+	struct hook_inst *in = inst;
+
+	return in->t->reachable(in->inner, address, len_bytes, why, why_bytes);
+}
+
+/* ---- Links ------------------------------------------------------------------------ */
+
+static coll_status hook_link_open(void *inst, const struct coll_process_id *peer, const void *address, size_t len_bytes,
+                                  void **link)
+{
+	struct hook_inst *in = inst;
+	struct hook_link *l = calloc(1, sizeof(*l));
+	coll_status status;
+
+	if (!l)
+		return COLL_ERR_MEMORY;
+	l->inst = in;
+	l->peer = *peer;
+	status = in->t->link_open(in->inner, peer, address, len_bytes, &l->inner);
+	if (status != COLL_OK) {
+		free(l);
+		return status;
+	}
+	*link = l;
+	return COLL_OK;
+}
+
+static void hook_link_close(void *link)
+{
+	struct hook_link *l = link;
+
+	l->inst->t->link_close(l->inner);
+	free(l);
+}
+
+static coll_status hook_link_status(void *link)
+{
+	struct hook_link *l = link;
+
+	return atomic_load(&l->broken) ? COLL_ERR_PEER_DEAD : l->inst->t->link_status(l->inner);
+}
+
+static void break_link(struct hook_link *l)
+{
+	const uint64_t one = 1;
+
+	if (atomic_exchange(&l->broken, true))
+		return;
+	l->inst->env.link_down(l->inst->env.ctx, &l->peer, COLL_ERR_PEER_DEAD, "the link was closed by COLL_HOOK");
+	if (l->inst->env.wake_fd >= 0 && write(l->inst->env.wake_fd, &one, sizeof(one)) < 0) {
+		/* The counter is full: the sleeper is awake already. */
+	}
+}
+
+/* ---- Channels ------------------------------------------------------------------------ */
+
+static coll_status hook_channel_open(void *link, const struct coll_channel_key *key, enum coll_direction dir,
+                                     size_t slot_bytes, uint32_t slots, void **channel)
+{
+	struct hook_link *l = link;
+	struct hook_channel *c = calloc(1, sizeof(*c));
+	coll_status status;
+
+	if (!c)
+		return COLL_ERR_MEMORY;
+	c->inst = l->inst;
+	c->link = l;
+	status = l->inst->t->channel_open(l->inner, key, dir, slot_bytes, slots, &c->inner);
+	if (status != COLL_OK) {
+		free(c);
+		return status;
+	}
+	*channel = c;
+	return COLL_OK;
+}
+
+static void hook_channel_close(void *channel)
+{
+	struct hook_channel *c = channel;
+
+	c->inst->t->channel_close(c->inner);
+	free(c);
+}
+
+/* ---- Sending ------------------------------------------------------------------------- */
+
+static void delay_until(struct hook_channel *c, uint64_t due_ns)
+{
+	uint64_t known = atomic_load(&c->inst->delayed_until_ns);
+
+	c->due_ns = due_ns;
+	while (known < due_ns && !atomic_compare_exchange_weak(&c->inst->delayed_until_ns, &known, due_ns))
+		;
+}
+
+/* The frame being prepared gets its number, and its delay. */
+static coll_status begin(struct hook_channel *c)
+{
+	struct hook_rules *rules = &c->inst->state->rules;
+
+	if (atomic_load_explicit(&c->link->broken, memory_order_relaxed))
+		return COLL_ERR_PEER_DEAD;
+	if (!c->numbered) {
+		c->number = atomic_fetch_add(&c->inst->frames, 1);
+		c->numbered = true;
+		c->due_ns = 0;
+		for (int i = 0; i < rules->count; i++) {
+			struct hook_rule *r = &rules->rule[i];
+
+			if (r->kind == HOOK_DELAY && coll_hook_strikes(r, c->number))
+				delay_until(c, coll_clock_ns() + r->us * 1000);
+		}
+	}
+	return c->due_ns && coll_clock_ns() < c->due_ns ? COLL_AGAIN : COLL_OK;
+}
+
+static coll_status hook_slot(void *channel, size_t len_bytes, void **p)
+{
+	struct hook_channel *c = channel;
+	coll_status status = begin(c);
+	void *slot;
+
+	if (status != COLL_OK)
+		return status;
+	status = c->inst->t->slot(c->inner, len_bytes, &slot);
+	if (status == COLL_OK)
+		*p = c->slot = slot;
+	return status;
+}
+
+static void flip(const struct hook_channel *c, const struct hook_rule *r, const struct coll_frame *frame)
+{
+	const uint64_t byte = r->has_byte ? r->byte : coll_mix64(r->seed ^ coll_mix64(c->number));
+
+	c->slot[byte % frame->len_bytes] ^= (char)r->mask;
+	c->inst->env.log(c->inst->env.ctx, 1, "COLL_HOOK: flipped a bit of frame %llu, %u bytes",
+	                 (unsigned long long)c->number, frame->len_bytes);
+}
+
+/* What is to happen to the frame that is about to go. True: it is lost. */
+static bool strike(struct hook_channel *c, struct coll_frame *frame, bool by_value)
+{
+	struct hook_rules *rules = &c->inst->state->rules;
+	bool lost = false;
+
+	for (int i = 0; i < rules->count; i++) {
+		struct hook_rule *r = &rules->rule[i];
+
+		if (r->kind == HOOK_DELAY || (r->kind == HOOK_FLIP && (!by_value || !frame->len_bytes)) ||
+		    !coll_hook_strikes(r, c->number))
+			continue;
+		switch (r->kind) {
+		case HOOK_FLIP: flip(c, r, frame); break;
+		case HOOK_HEAD: frame->signature ^= 1; break;
+		case HOOK_CLOSE:
+			break_link(c->link);
+			lost = true;
+			break;
+		case HOOK_DROP: lost = true; break;
+		case HOOK_KILL: kill(getpid(), SIGKILL); break;
+		default: break;
+		}
+	}
+	return lost;
+}
+
+static coll_status hook_post(void *channel, const struct coll_frame *frame)
+{
+	struct hook_channel *c = channel;
+	struct coll_frame sent = *frame;
+	const bool lost = strike(c, &sent, true);
+
+	c->numbered = false;
+	if (atomic_load_explicit(&c->link->broken, memory_order_relaxed))
+		return COLL_ERR_PEER_DEAD;
+	return lost ? COLL_OK : c->inst->t->post(c->inner, &sent);
+}
+
+/* A rule that changes bytes needs them in a slot of ours. */
+static bool change_due(const struct hook_channel *c)
+{
+	const struct hook_rules *rules = &c->inst->state->rules;
+
+	for (int i = 0; i < rules->count; i++) {
+		const enum hook_kind kind = rules->rule[i].kind;
+
+		if ((kind == HOOK_FLIP || kind == HOOK_HEAD) && coll_hook_due(&rules->rule[i], c->number))
+			return true;
+	}
+	return false;
+}
+
+static coll_status hook_post_ref(void *channel, const void *ptr, const struct coll_memory *mem,
+                                 const struct coll_frame *frame, struct coll_cookie *cookie)
+{
+	struct hook_channel *c = channel;
+	coll_status status = begin(c);
+	struct coll_frame sent = *frame;
+	void *slot;
+
+	if (status != COLL_OK)
+		return status;
+	if (change_due(c))
+		return COLL_ERR_UNSUPPORTED;
+	/* A credit first: a fault strikes a frame that would have gone. */
+	status = c->inst->t->slot(c->inner, frame->len_bytes, &slot);
+	if (status != COLL_OK)
+		return status;
+	if (strike(c, &sent, false)) {
+		c->numbered = false;
+		cookie->status = COLL_OK;
+		cookie->pending = 0;
+		return atomic_load(&c->link->broken) ? COLL_ERR_PEER_DEAD : COLL_OK;
+	}
+	status = c->inst->t->post_ref(c->inner, ptr, mem, &sent, cookie);
+	if (status == COLL_OK)
+		c->numbered = false;
+	return status;
+}
+
+/* ---- Receiving ---------------------------------------------------------------------------- */
+
+static coll_status hook_view(void *channel, const void **p, struct coll_frame *frame)
+{
+	struct hook_channel *c = channel;
+
+	if (atomic_load_explicit(&c->link->broken, memory_order_relaxed))
+		return COLL_ERR_PEER_DEAD;
+	return c->inst->t->view(c->inner, p, frame);
+}
+
+static coll_status hook_done(void *channel)
+{
+	struct hook_channel *c = channel;
+
+	return c->inst->t->done(c->inner);
+}
+
+static coll_status hook_recv_into(void *channel, void *ptr, const struct coll_memory *mem,
+                                  const struct coll_frame *expect, struct coll_cookie *cookie)
+{
+	struct hook_channel *c = channel;
+
+	if (atomic_load_explicit(&c->link->broken, memory_order_relaxed))
+		return COLL_ERR_PEER_DEAD;
+	return c->inst->t->recv_into(c->inner, ptr, mem, expect, cookie);
+}
+
+/* ---- The rest passes through ----------------------------------------------------------------- */
+
+static int hook_progress(void *inst)
+{
+	struct hook_inst *in = inst;
+
+	return in->t->progress(in->inner);
+}
+
+static coll_status hook_arm(void *inst)
+{
+	struct hook_inst *in = inst;
+
+	if (coll_clock_ns() < atomic_load(&in->delayed_until_ns) + 1000000)
+		return COLL_AGAIN;
+	return in->t->arm(in->inner);
+}
+
+static void hook_disarm(void *inst)
+{
+	struct hook_inst *in = inst;
+
+	in->t->disarm(in->inner);
+}
+
+static int hook_poll_fd(void *inst)
+{
+	struct hook_inst *in = inst;
+
+	return in->t->poll_fd(in->inner);
+}
+
+static int hook_service_fd(void *inst)
+{
+	struct hook_inst *in = inst;
+
+	return in->t->service_fd(in->inner);
+}
+
+static void hook_service(void *inst)
+{
+	struct hook_inst *in = inst;
+
+	in->t->service(in->inner);
+}
+
+static coll_status hook_mem_alloc(void *inst, size_t len_bytes, struct coll_memory *mem)
+{
+	struct hook_inst *in = inst;
+
+	return in->t->mem_alloc(in->inner, len_bytes, mem);
+}
+
+static void hook_mem_free(void *inst, struct coll_memory *mem)
+{
+	struct hook_inst *in = inst;
+
+	in->t->mem_free(in->inner, mem);
+}
+
+static coll_status hook_mem_reg(void *inst, struct coll_memory *mem)
+{
+	struct hook_inst *in = inst;
+
+	return in->t->mem_reg(in->inner, mem);
+}
+
+static void hook_mem_dereg(void *inst, struct coll_memory *mem)
+{
+	struct hook_inst *in = inst;
+
+	in->t->mem_dereg(in->inner, mem);
+}
+
+coll_status coll_transport_hook_wrap(const struct coll_transport *inner, const char *spec, int rank,
+                                     struct coll_transport *table, void **state, struct coll_error_box *err)
+{
+	struct hook_state *s = calloc(1, sizeof(*s));
+	coll_status status = s ? coll_hook_parse(spec, rank, inner->name, &s->rules, err) : COLL_ERR_MEMORY;
+
+	if (status != COLL_OK) {
+		free(s);
+		return status;
+	}
+	if (s->rules.count == 0) {
+		free(s);
+		coll_transport_complete(inner, table);
+		*state = NULL;
+		return COLL_OK;
+	}
+	coll_transport_complete(inner, &s->inner);
+	/* By position, so that a member added to the table is a compiler warning here. */
+	*table = (struct coll_transport){
+	        sizeof(*table),   inner->name,       hook_open,          hook_close,      hook_fini,
+	        hook_caps,        hook_address,      hook_reachable,     hook_link_open,  hook_link_close,
+	        hook_link_status, hook_channel_open, hook_channel_close, hook_slot,       hook_post,
+	        hook_post_ref,    hook_view,         hook_done,          hook_recv_into,  hook_progress,
+	        hook_arm,         hook_disarm,       hook_poll_fd,       hook_service_fd, hook_service,
+	        hook_mem_alloc,   hook_mem_free,     hook_mem_reg,       hook_mem_dereg};
+	*state = s;
+	return COLL_OK;
+}
+
+void coll_transport_hook_unwrap(void *state)
+{
+	free(state);
+}
