@@ -29,7 +29,7 @@ struct hook_inst {
 	void *inner;
 	struct coll_transport_env env;
 	_Atomic uint64_t frames;
-	_Atomic uint64_t delayed_until_ns;
+	atomic_uint held; /* channels told to wait by a delay, not by the inner transport */
 };
 
 struct hook_link {
@@ -46,6 +46,7 @@ struct hook_channel {
 	bool numbered; /* the frame being prepared has a number */
 	uint64_t number;
 	uint64_t due_ns; /* it may go from then on */
+	bool held;
 	char *slot;
 };
 
@@ -185,18 +186,19 @@ static void hook_channel_close(void *channel)
 	struct hook_channel *c = channel;
 
 	c->inst->t->channel_close(c->inner);
+	if (c->held)
+		atomic_fetch_sub(&c->inst->held, 1);
 	free(c);
 }
 
 /* ---- Sending ------------------------------------------------------------------------- */
 
-static void delay_until(struct hook_channel *c, uint64_t due_ns)
+/* Nobody wakes a sleeper when a delay ends, so arm() refuses while any is held. */
+static void hold(struct hook_channel *c, bool held)
 {
-	uint64_t known = atomic_load(&c->inst->delayed_until_ns);
-
-	c->due_ns = due_ns;
-	while (known < due_ns && !atomic_compare_exchange_weak(&c->inst->delayed_until_ns, &known, due_ns))
-		;
+	if (held != c->held)
+		atomic_fetch_add(&c->inst->held, held ? 1u : -1u);
+	c->held = held;
 }
 
 /* The frame being prepared gets its number, and its delay. */
@@ -214,10 +216,11 @@ static coll_status begin(struct hook_channel *c)
 			struct hook_rule *r = &rules->rule[i];
 
 			if (r->kind == HOOK_DELAY && coll_hook_strikes(r, c->number))
-				delay_until(c, coll_clock_ns() + r->us * 1000);
+				c->due_ns = coll_clock_ns() + r->us * 1000;
 		}
 	}
-	return c->due_ns && coll_clock_ns() < c->due_ns ? COLL_AGAIN : COLL_OK;
+	hold(c, c->due_ns && coll_clock_ns() < c->due_ns);
+	return c->held ? COLL_AGAIN : COLL_OK;
 }
 
 static coll_status hook_slot(void *channel, size_t len_bytes, void **p)
@@ -365,7 +368,7 @@ static coll_status hook_arm(void *inst)
 {
 	struct hook_inst *in = inst;
 
-	if (coll_clock_ns() < atomic_load(&in->delayed_until_ns) + 1000000)
+	if (atomic_load(&in->held))
 		return COLL_AGAIN;
 	return in->t->arm(in->inner);
 }

@@ -256,7 +256,7 @@ struct shm_channel {
 	struct coll_frame frame;
 	atomic_uint want;
 	uint32_t lent;   /* sender: cookies pending */
-	uint64_t reaped; /* sender: frames whose cookie is settled */
+	_Atomic uint64_t reaped; /* sender: frames whose cookie is settled */
 	struct coll_cookie **cookies;
 	struct shm_announce *announces;
 	uint64_t announced, answered;
