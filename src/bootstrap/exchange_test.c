@@ -17,7 +17,9 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "bootstrap/address.h"
+#include "bootstrap/id.h"
 #include "bootstrap/job_test.h"
+#include "bootstrap/meet_room.h"
 
 enum { PAYLOAD_MAX = 5000 };
 
@@ -141,11 +143,572 @@ static void empty_and_large_payloads(void)
 	run_all(&j, over_tcp);
 }
 
-int main(void)
+/* ---- Ranks that are missing, double, different, or die ----------------- */
+
+static void start_all_but(struct job *j, int missing)
 {
-	signal(SIGPIPE, SIG_DFL);
-	PLAIN_RUN(every_size_over_unix);
-	PLAIN_RUN(every_size_over_tcp);
-	PLAIN_RUN(empty_and_large_payloads);
+	for (int r = 0; r < j->n; r++)
+		if (r != missing)
+			job_start(j, r);
+}
+
+/* Every rank that came says what is wrong, and names the culprit. */
+static void all_say(const struct job *j, int but, coll_status status, const char *text)
+{
+	for (int r = 0; r < j->n; r++) {
+		if (r == but)
+			continue;
+		CHECK(j->result[r].status == status, "rank %d: %d %s", r, j->result[r].status, j->result[r].message);
+		CHECK(strstr(j->result[r].message, text) != NULL, "rank %d says: %s", r, j->result[r].message);
+	}
+}
+
+static void a_missing_rank_is_named_by_all(void)
+{
+	struct job j;
+
+	job_init(&j, 5, gather_200);
+	over_tcp(&j);
+	j.settings.create_timeout_ms = 1500;
+	start_all_but(&j, 3);
+	job_wait(&j);
+	all_say(&j, 3, COLL_ERR_BOOTSTRAP, "rank 3 of 5 never came");
+	CHECK(j.result[0].culprit == 3);
+	job_free(&j);
+}
+
+static void missing_ranks_are_named_through_the_tree(void)
+{
+	struct job j;
+
+	job_init(&j, 40, gather_200);
+	over_unix(&j);
+	j.settings.create_timeout_ms = 2500;
+	for (int r = 0; r < j.n; r++)
+		if (r != 7 && r != 30 && r != 31 && r != 32)
+			job_start(&j, r);
+	job_wait(&j);
+	for (int r = 0; r < j.n; r++) {
+		if (r == 7 || (r >= 30 && r <= 32))
+			continue;
+		CHECK(strstr(j.result[r].message, "ranks 7, 30-32 of 40 never came") != NULL, "rank %d says: %s", r,
+		      j.result[r].message);
+	}
+	job_free(&j);
+}
+
+static void a_missing_rank_zero_is_named(void)
+{
+	struct job j;
+
+	job_init(&j, 3, gather_200);
+	over_tcp(&j);
+	j.settings.create_timeout_ms = 600;
+	start_all_but(&j, 0);
+	job_wait(&j);
+	all_say(&j, 0, COLL_ERR_BOOTSTRAP, "rank 0 does not answer");
+	CHECK(j.result[1].culprit == 0);
+	job_free(&j);
+}
+
+static void two_processes_of_one_rank(void)
+{
+	struct job j;
+
+	job_init(&j, 4, gather_200);
+	over_unix(&j);
+	start_all_but(&j, 3);
+	job_start_as(&j, 100, 2);
+	job_wait(&j);
+	CHECK(j.result[0].status == COLL_ERR_BOOTSTRAP);
+	CHECK(strstr(j.result[0].message, "two processes claim rank 2") != NULL, "%s", j.result[0].message);
+	CHECK(strstr(j.result[1].message, "two processes claim rank 2") != NULL, "%s", j.result[1].message);
+	job_free(&j);
+}
+
+static void two_processes_of_rank_zero(void)
+{
+	struct job j;
+	const char *m0, *m1;
+
+	job_init(&j, 2, gather_200);
+	over_unix(&j);
+	j.settings.create_timeout_ms = 4000;
+	job_start_as(&j, 0, 0);
+	job_start_as(&j, 1, 0);
+	job_wait(&j);
+	m0 = j.result[0].message;
+	m1 = j.result[1].message;
+	CHECK(strstr(m0, "a second process claims rank 0") || strstr(m1, "a second process claims rank 0"), "%s / %s",
+	      m0, m1);
+	job_free(&j);
+}
+
+static coll_status gather_with_other_size(struct job *j, int rank, struct coll_error_box *err)
+{
+	if (rank == 2)
+		j->id.size = 7;
+	return gather(j, rank, 200, err);
+}
+
+static void sizes_that_differ(void)
+{
+	struct job j;
+
+	job_init(&j, 3, gather_with_other_size);
+	over_tcp(&j);
+	start_all_but(&j, -1);
+	job_wait(&j);
+	/* gather() of rank 2 has room for 7; the others stop before the table. */
+	all_say(&j, -1, COLL_ERR_BOOTSTRAP, "rank 2 says that the job has 7 ranks, rank 0 says 3");
+	job_free(&j);
+}
+
+static coll_status gather_with_other_length(struct job *j, int rank, struct coll_error_box *err)
+{
+	return gather(j, rank, rank == 1 ? 208 : 200, err);
+}
+
+static void lengths_that_differ(void)
+{
+	struct job j;
+
+	job_init(&j, 3, gather_with_other_length);
+	over_tcp(&j);
+	start_all_but(&j, -1);
+	job_wait(&j);
+	all_say(&j, -1, COLL_ERR_BOOTSTRAP, "rank 1 brings 208 bytes, rank 0 200");
+	job_free(&j);
+}
+
+static coll_status gather_with_other_key(struct job *j, int rank, struct coll_error_box *err)
+{
+	j->id.job_key[0] += rank == 2;
+	return gather(j, rank, 200, err);
+}
+
+static void another_key_is_another_job(void)
+{
+	struct job j;
+
+	job_init(&j, 3, gather_with_other_key);
+	over_tcp(&j);
+	j.settings.create_timeout_ms = 1500;
+	start_all_but(&j, -1);
+	job_wait(&j);
+	CHECK(strstr(j.result[0].message, "rank 2 of 3 never came") != NULL, "%s", j.result[0].message);
+	CHECK(strstr(j.result[2].message, "another job answers there") != NULL, "%s", j.result[2].message);
+	job_free(&j);
+}
+
+/* A process that knows the key and says hello as rank 2, then does as told. */
+static void play_rank_two(struct job *j, uint32_t version, bool stay_for_answer)
+{
+	const uint64_t until = coll_clock_ns() + 20000000000u;
+	struct introduction in = {.version = version, .size = (uint32_t)j->n, .rank = 2, .len_bytes = 200};
+	unsigned char buf[sizeof(in) + 200] = {0};
+	struct coll_wire w = {.fd = -1, .state = COLL_WIRE_CLOSED};
+	struct coll_wire_frame f;
+	struct coll_address a;
+	bool said = false;
+
+	memcpy(buf, &in, sizeof(in));
+	coll_address_unix(&a, j->id.unix_name);
+	while (coll_clock_ns() < until) {
+		struct pollfd p;
+
+		if (w.state == COLL_WIRE_CLOSED && !said) {
+			coll_wire_close(&w);
+			coll_wire_connect(&w, &a, j->id.job_key);
+		}
+		p = (struct pollfd){.fd = w.fd, .events = coll_wire_events(&w)};
+		poll(&p, 1, 10);
+		coll_wire_pump(&w, p.revents);
+		if (w.state == COLL_WIRE_OPEN && !said)
+			said = coll_wire_send(&w, FRAME_REGISTER, buf, sizeof(buf), NULL, 0);
+		if (said && (!stay_for_answer || coll_wire_peek(&w, 4096, &f)) && coll_wire_unsent(&w) == 0)
+			break;
+	}
+	CHECK(said);
+	coll_wire_close(&w);
+}
+
+static void a_rank_that_dies_on_the_way_is_named(void)
+{
+	struct job j;
+
+	job_init(&j, 5, gather_200);
+	over_unix(&j);
+	for (int r = 0; r < 2; r++)
+		job_start(&j, r);
+	play_rank_two(&j, WIRE_VERSION, true); /* registered, and gone; 3 and 4 never come */
+	job_wait(&j);
+	for (int r = 0; r < 2; r++) {
+		CHECK(strstr(j.result[r].message, "rank 2 ended during creation") != NULL, "%s", j.result[r].message);
+		CHECK(j.result[r].status == COLL_ERR_PEER_DEAD);
+		CHECK(j.result[r].culprit == 2);
+	}
+	job_free(&j);
+}
+
+static void versions_that_differ(void)
+{
+	struct job j;
+
+	job_init(&j, 3, gather_200);
+	over_unix(&j);
+	start_all_but(&j, 2);
+	play_rank_two(&j, WIRE_VERSION + 8, true);
+	job_wait(&j);
+	all_say(&j, 2, COLL_ERR_BOOTSTRAP, "different versions of the library");
+	job_free(&j);
+}
+
+/* ---- Strangers --------------------------------------------------------- */
+
+static int stranger_connects(const struct coll_address *a)
+{
+	int fd = socket(a->at.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	if (fd >= 0 && connect(fd, (const struct sockaddr *)&a->at, a->len) == 0)
+		return fd;
+	if (fd >= 0)
+		close(fd);
+	return -1;
+}
+
+/* Connections that say too much, too little, or half of the right thing. */
+static void stranger_speaks(int fd, int kind, struct coll_rng *rng)
+{
+	static const char hello[24] = "COLLmeet0123456789abcdef";
+	char garbage[4096];
+
+	for (size_t i = 0; i < sizeof(garbage); i++)
+		garbage[i] = (char)coll_rng_next(rng);
+	switch (kind % 4) {
+	case 0: (void)!send(fd, garbage, sizeof(garbage), MSG_NOSIGNAL); break;
+	case 1: (void)!send(fd, hello, 7, MSG_NOSIGNAL); break;
+	case 2: (void)!send(fd, hello, sizeof(hello), MSG_NOSIGNAL); break;
+	case 3:
+		(void)!send(fd, hello, sizeof(hello), MSG_NOSIGNAL);
+		(void)!send(fd, garbage, sizeof(garbage), MSG_NOSIGNAL);
+		break;
+	}
+}
+
+/* 100 that stay and say nothing or half a handshake, then count that come and go. */
+static _Noreturn void flood(const struct coll_address *a, int count, int ready_fd)
+{
+	struct coll_rng rng = {77};
+	int silent = 0;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	alarm(100);
+	while (silent < 100) {
+		int fd = stranger_connects(a);
+
+		if (fd < 0)
+			continue;
+		if (silent % 2)
+			stranger_speaks(fd, 1 + silent / 2 % 2, &rng);
+		silent++; /* stays open */
+	}
+	(void)!write(ready_fd, "x", 1);
+	for (int i = 0; i < count; i++) {
+		int fd = stranger_connects(a);
+
+		if (fd < 0)
+			break; /* the job is over */
+		stranger_speaks(fd, i, &rng);
+		close(fd);
+	}
+	_exit(0);
+}
+
+/* All but one rank come; then strangers; then the last. */
+static void run_with_strangers(struct job *j, const struct coll_address *door, int count)
+{
+	int ready[2];
+	pid_t pid;
+	char c;
+
+	REQUIRE(pipe(ready) == 0);
+	start_all_but(j, j->n - 1);
+	pid = fork();
+	if (pid == 0)
+		flood(door, count, ready[1]);
+	REQUIRE(read(ready[0], &c, 1) == 1);
+	job_start(j, j->n - 1);
+	job_wait(j);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	close(ready[0]);
+	close(ready[1]);
+	all_ok(j);
+	job_free(j);
+}
+
+static void strangers_do_not_matter(void)
+{
+	struct coll_address door;
+	struct job j;
+
+	job_init(&j, 5, gather_200);
+	over_tcp(&j);
+	coll_address_numeric(&door, "127.0.0.1", j.id.root_port);
+	run_with_strangers(&j, &door, 10000);
+	job_init(&j, 12, gather_200);
+	over_unix(&j);
+	coll_address_unix(&door, j.id.unix_name);
+	run_with_strangers(&j, &door, 10000);
+}
+
+static coll_status gather_with_few_descriptors(struct job *j, int rank, struct coll_error_box *err)
+{
+	const int next = dup(0);
+	const struct rlimit few = {(rlim_t)next + 8, (rlim_t)next + 8};
+
+	close(next);
+	if (rank == 0 && setrlimit(RLIMIT_NOFILE, &few) < 0)
+		return COLL_ERR_SYSTEM;
+	return gather(j, rank, 200, err);
+}
+
+static void running_out_of_descriptors_is_survived(void)
+{
+	struct coll_address door;
+	struct job j;
+
+	job_init(&j, 5, gather_with_few_descriptors); /* 1 listener, 4 children, room for 3 */
+	over_tcp(&j);
+	coll_address_numeric(&door, "127.0.0.1", j.id.root_port);
+	run_with_strangers(&j, &door, 1000);
+}
+
+/* ---- Ways to meet ------------------------------------------------------ */
+
+static void rank_zero_may_come_last(void)
+{
+	struct job j;
+
+	job_init(&j, 20, gather_200);
+	over_tcp(&j);
+	for (int r = j.n - 1; r >= 0; r--)
+		job_start(&j, r);
+	job_wait(&j);
+	all_ok(&j);
+	job_free(&j);
+}
+
+static void a_taken_port_is_avoided(void)
+{
+	struct coll_address a;
+	uint16_t port;
+	struct job j;
+	int silent;
+
+	coll_address_numeric(&a, "127.0.0.1", 0);
+	silent = coll_listen_tcp(&a, 0, &port); /* nobody accepts there */
+	REQUIRE(silent >= 0);
+	job_init(&j, 3, gather_200);
+	over_tcp(&j);
+	j.id.root_port = port;
+	j.id.root_ports = true;
+	coll_random(j.id.job_key, sizeof(j.id.job_key));
+	start_all_but(&j, -1);
+	job_wait(&j);
+	all_ok(&j);
+	job_free(&j);
+	close(silent);
+}
+
+static void a_taken_port_is_named(void)
+{
+	struct coll_address a;
+	uint16_t port;
+	struct job j;
+	int silent;
+
+	coll_address_numeric(&a, "127.0.0.1", 0);
+	silent = coll_listen_tcp(&a, 0, &port);
+	job_init(&j, 2, gather_200);
+	over_tcp(&j);
+	j.id.root_port = port;
+	j.settings.create_timeout_ms = 500;
+	job_start(&j, 0);
+	job_wait(&j);
+	CHECK(j.result[0].status == COLL_ERR_BOOTSTRAP);
+	CHECK(strstr(j.result[0].message, "cannot listen at 127.0.0.1:") != NULL, "%s", j.result[0].message);
+	job_free(&j);
+	close(silent);
+}
+
+static void over_ipv6_and_by_name(void)
+{
+	struct coll_address a;
+	uint16_t port;
+	struct job j;
+	int fd;
+
+	job_init(&j, 3, gather_200);
+	over_tcp(&j);
+	snprintf(j.id.root_host, sizeof(j.id.root_host), "localhost");
+	start_all_but(&j, -1);
+	job_wait(&j);
+	all_ok(&j);
+	job_free(&j);
+	coll_address_numeric(&a, "::1", 0);
+	fd = coll_listen_tcp(&a, 0, &port);
+	if (fd < 0)
+		SKIP("no IPv6 loopback here");
+	close(fd);
+	job_init(&j, 12, gather_200);
+	over_tcp(&j);
+	snprintf(j.id.root_host, sizeof(j.id.root_host), "::1");
+	j.id.root_port = port;
+	start_all_but(&j, -1);
+	job_wait(&j);
+	all_ok(&j);
+	job_free(&j);
+}
+
+static void a_name_that_is_nobody(void)
+{
+	struct job j;
+
+	job_init(&j, 2, gather_200);
+	over_tcp(&j);
+	snprintf(j.id.root_host, sizeof(j.id.root_host), "no-such-host.invalid");
+	j.settings.create_timeout_ms = 700;
+	job_start(&j, 1);
+	job_wait(&j);
+	CHECK(j.result[1].status == COLL_ERR_BOOTSTRAP);
+	CHECK(strstr(j.result[1].message, "no-such-host.invalid") != NULL, "%s", j.result[1].message);
+	job_free(&j);
+}
+
+static coll_status gather_by_id(struct job *j, int rank, struct coll_error_box *err)
+{
+	coll_config cfg = COLL_CONFIG_INIT;
+	unsigned char mine[64], all[64 * JOB_RANKS_MAX];
+	coll_status st;
+
+	cfg.rank = rank;
+	cfg.size = j->n;
+	cfg.id = j->arg;
+	for (size_t i = 0; i < sizeof(mine); i++)
+		mine[i] = pattern(rank, i);
+	st = coll_bootstrap_probe(&cfg, &j->settings, &j->id, err);
+	if (st == COLL_OK && !j->id.job_key[0] && !j->id.job_key[1])
+		return coll_error_set(err, COLL_ERR_INTERNAL, "no key");
+	if (st == COLL_OK)
+		st = coll_bootstrap_exchange(&cfg, &j->settings, &j->id, mine, all, sizeof(mine), err);
+	if (st == COLL_OK && !table_is_right(all, j->n, sizeof(mine)))
+		st = COLL_ERR_CORRUPT;
+	if (st != COLL_OK || rank != 0)
+		return st;
+	/* An id serves once. */
+	st = coll_bootstrap_exchange(&cfg, &j->settings, &j->id, mine, all, sizeof(mine), err);
+	coll_error_clear(err);
+	return st == COLL_ERR_ARGUMENT ? COLL_OK : COLL_ERR_INTERNAL;
+}
+
+static void run_by_id(int n, bool damaged)
+{
+	int listener[COLL_MEET_LISTENERS];
+	coll_unique_id id;
+	struct job j;
+
+	job_init(&j, n, gather_by_id);
+	REQUIRE(coll_bootstrap_unique_id(&j.settings, &id, NULL) == COLL_OK);
+	j.arg = &id;
+	id.bytes[30] = (char)(id.bytes[30] ^ damaged);
+	start_all_but(&j, -1);
+	id.bytes[30] = (char)(id.bytes[30] ^ damaged);
+	/* The listeners are rank 0's now. */
+	REQUIRE(coll_id_take_listeners(&id, listener));
+	close(listener[0]);
+	close(listener[1]);
+	job_wait(&j);
+	if (damaged)
+		all_say(&j, -1, COLL_ERR_ARGUMENT, "damaged");
+	else
+		all_ok(&j);
+	job_free(&j);
+}
+
+static void unique_ids(void)
+{
+	run_by_id(2, false);
+	run_by_id(13, false);
+	run_by_id(2, true);
+}
+
+static void port_ranges(void)
+{
+	struct coll_settings s;
+	struct coll_error_box err;
+	uint16_t first, last;
+
+	coll_settings_load(&s, NULL, NULL, NULL);
+	strcpy(s.port_range, "4000-4010");
+	CHECK(coll_port_range(&s, &first, &last, NULL) == COLL_OK && first == 4000 && last == 4010);
+	strcpy(s.port_range, "4000");
+	CHECK(coll_port_range(&s, &first, &last, NULL) == COLL_OK && first == 4000 && last == 4000);
+	for (int i = 0; i < 4; i++) {
+		static const char *const bad[] = {"10-5", "0-9", "1-70000", "a-b"};
+
+		coll_error_clear(&err);
+		strcpy(s.port_range, bad[i]);
+		CHECK(coll_port_range(&s, &first, &last, &err) == COLL_ERR_CONFIG);
+		CHECK(strstr(err.message, bad[i]) != NULL, "%s", err.message);
+	}
+}
+
+static void host_ids(void)
+{
+	struct coll_settings s;
+	char one[256], two[256];
+
+	coll_settings_load(&s, NULL, NULL, NULL);
+	s.host_id[0] = 0;
+	coll_bootstrap_host_id(&s, one, sizeof(one));
+	coll_bootstrap_host_id(NULL, two, sizeof(two));
+	CHECK(strcmp(one, two) == 0 && strlen(one) > 10, "%s %s", one, two);
+	strcpy(s.host_id, "mars");
+	coll_bootstrap_host_id(&s, one, sizeof(one));
+	CHECK(strcmp(one, "mars") == 0);
+}
+
+int main(int argc, char **argv)
+{
+#define RUN(t)                                       \
+	do {                                         \
+		if (argc < 2 || strstr(#t, argv[1])) \
+			PLAIN_RUN(t);                \
+	} while (0)
+	RUN(every_size_over_unix);
+	RUN(every_size_over_tcp);
+	RUN(empty_and_large_payloads);
+	RUN(a_missing_rank_is_named_by_all);
+	RUN(missing_ranks_are_named_through_the_tree);
+	RUN(a_missing_rank_zero_is_named);
+	RUN(two_processes_of_one_rank);
+	RUN(two_processes_of_rank_zero);
+	RUN(sizes_that_differ);
+	RUN(lengths_that_differ);
+	RUN(another_key_is_another_job);
+	RUN(a_rank_that_dies_on_the_way_is_named);
+	RUN(versions_that_differ);
+	RUN(strangers_do_not_matter);
+	RUN(running_out_of_descriptors_is_survived);
+	RUN(rank_zero_may_come_last);
+	RUN(a_taken_port_is_avoided);
+	RUN(a_taken_port_is_named);
+	RUN(over_ipv6_and_by_name);
+	RUN(a_name_that_is_nobody);
+	RUN(unique_ids);
+	RUN(port_ranges);
+	RUN(host_ids);
 	return plain_summary();
 }

@@ -48,11 +48,13 @@ static inline void job_init(struct job *j, int n, coll_status (*run)(struct job 
 	j->id.local_rank = j->id.local_size = -1;
 }
 
-static inline void job_start(struct job *j, int rank)
+/* Start rank; slot is where its process and result go (its rank, unless one rank
+ * is started twice). */
+static inline void job_start_as(struct job *j, int slot, int rank)
 {
-	j->result[rank].status = COLL_AGAIN;
-	j->pid[rank] = fork();
-	if (j->pid[rank] != 0)
+	j->result[slot].status = COLL_AGAIN;
+	j->pid[slot] = fork();
+	if (j->pid[slot] != 0)
 		return;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	alarm(120);
@@ -60,10 +62,15 @@ static inline void job_start(struct job *j, int rank)
 	struct coll_error_box err;
 	coll_error_clear(&err);
 	coll_status st = j->run(j, rank, &err);
-	j->result[rank].culprit = err.rank;
-	memcpy(j->result[rank].message, err.message, sizeof(err.message));
-	j->result[rank].status = st;
+	j->result[slot].culprit = err.rank;
+	memcpy(j->result[slot].message, err.message, sizeof(err.message));
+	j->result[slot].status = st;
 	_exit(0);
+}
+
+static inline void job_start(struct job *j, int rank)
+{
+	job_start_as(j, rank, rank);
 }
 
 static inline void job_wait(struct job *j)

@@ -308,11 +308,16 @@ bool room_drain(struct room *r, uint64_t until_ns)
 void room_tell_failure(struct room *r)
 {
 	unsigned char buf[sizeof(struct failure) + TEXT_BYTES];
-	const size_t n = pack_failure(buf, sizeof(buf), r->status, r->culprit, r->text);
-	const uint64_t now = coll_clock_ns();
 
-	room_tell(r, FRAME_FAILED, buf, n, NULL, 0);
-	room_drain(r, now + FAREWELL_NS);
+	room_tell(r, FRAME_FAILED, buf, pack_failure(buf, sizeof(buf), r->status, r->culprit, r->text), NULL, 0);
+}
+
+void room_turn_away(const struct room *r, struct coll_wire *w)
+{
+	unsigned char buf[sizeof(struct failure) + TEXT_BYTES];
+
+	coll_wire_send(w, FRAME_FAILED, buf, pack_failure(buf, sizeof(buf), r->status, r->culprit, r->text), NULL, 0);
+	coll_wire_pump(w, 0);
 }
 
 size_t pack_failure(unsigned char *buf, size_t cap, coll_status status, int rank, const char *text)

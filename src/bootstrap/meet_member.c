@@ -462,6 +462,7 @@ static void say_failure(struct member *m)
 	pass_up(m, buf, pack_failure(buf, sizeof(buf), m->room.status, m->room.culprit, m->room.text));
 	coll_wire_close(&m->up);
 	room_tell_failure(&m->room);
+	room_drain(&m->room, coll_clock_ns() + FAREWELL_NS);
 }
 
 static void member_init(struct member *m)

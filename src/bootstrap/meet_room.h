@@ -24,6 +24,7 @@ enum {
 	REGISTER_NS = 20000000000,   /* and said who it is by then */
 	ATTACH_TRY_NS = 3000000000,  /* after that a child asks rank 0 to adopt it */
 	FAREWELL_NS = 1000000000,    /* for the last words of a failed meeting */
+	LATE_NS = 2000000000,        /* to tell those who come after it has failed */
 	NOTICE_EVERY_NS = 1000000000 /* who is missing, told to those who wait */
 };
 
@@ -109,7 +110,10 @@ struct kid *room_find_kid(struct room *r, int rank);
 
 /* To all kids; those that cannot take it are skipped. */
 void room_tell(struct room *r, uint32_t type, const void *body, size_t len_bytes, const void *tail, size_t tail_bytes);
+/* Tell all kids why it failed. */
 void room_tell_failure(struct room *r);
+/* The same to one newcomer. */
+void room_turn_away(const struct room *r, struct coll_wire *w);
 /* Send what is queued and wait until every kid has hung up, until_ns at most. */
 bool room_drain(struct room *r, uint64_t until_ns);
 

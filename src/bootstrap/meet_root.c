@@ -162,6 +162,27 @@ static bool send_on(struct root *o, struct coll_wire *w, const struct guest *g)
 	return coll_wire_send(w, FRAME_PARENT, buf, sizeof(d) + parent->places_bytes, NULL, 0);
 }
 
+/* After the failure "here" counts those who need not be waited for. */
+static void note_told(struct root *o, int rank)
+{
+	if (rank == 0 || o->guests[rank].here)
+		return;
+	o->guests[rank].here = true;
+	o->here++;
+}
+
+/* Those who are still on their way would otherwise look for rank 0 until their
+ * own deadline. Nobody is left to wait for when the deadline was the failure. */
+static void say_why(struct root *o)
+{
+	const uint64_t until = coll_clock_ns() + LATE_NS;
+
+	room_tell_failure(&o->room);
+	while (o->here < o->room.how->size - 1 && coll_clock_ns() < until && coll_clock_ns() < o->room.how->deadline_ns)
+		room_turn(&o->room, NULL, until);
+	room_drain(&o->room, coll_clock_ns() + FAREWELL_NS);
+}
+
 static bool newcomer(void *role, struct coll_wire *w, const struct coll_wire_frame *f)
 {
 	struct root *o = role;
@@ -174,12 +195,10 @@ static bool newcomer(void *role, struct coll_wire *w, const struct coll_wire_fra
 	head = sizeof(in) + in.places_bytes;
 	if (in.version == WIRE_VERSION && (in.places_bytes > COLL_PLACES_BYTES || head > f->len_bytes))
 		return false;
-	if (!acceptable(o, &in, f->len_bytes - head)) {
-		unsigned char buf[sizeof(struct failure) + TEXT_BYTES];
-
-		coll_wire_send(w, FRAME_FAILED, buf,
-		               pack_failure(buf, sizeof(buf), o->room.status, o->room.culprit, o->room.text), NULL, 0);
-		coll_wire_pump(w, 0);
+	if (o->room.status != COLL_AGAIN || !acceptable(o, &in, f->len_bytes - head)) {
+		room_turn_away(&o->room, w);
+		if (in.rank < (uint32_t)o->room.how->size)
+			note_told(o, (int)in.rank);
 		return false;
 	}
 	enter(o, &in, f->body + sizeof(in), f->body + head);
@@ -287,7 +306,7 @@ coll_status meet_root(const struct coll_meeting *how, struct coll_error_box *err
 		if (o.room.status == COLL_AGAIN)
 			give_all(&o);
 		else
-			room_tell_failure(&o.room);
+			say_why(&o);
 		st = o.room.status;
 	}
 	free(o.guests);
