@@ -1,0 +1,199 @@
+/*
+ * PMI-1 against a small key-value server of our own, which is stingy (short
+ * values) or broken in the ways a launcher can be. The real mpirun is in
+ * tools/launch_test.c.
+ */
+#define PLAIN_OWN_MAIN
+#include "tests/plain.h"
+
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+
+#include "base/clock.h"
+#include "bootstrap/id.h"
+#include "bootstrap/job_test.h"
+
+enum { CLIENTS = 3, PAIRS = 64 };
+
+enum fault { NONE, REFUSE_PUT, NO_BARRIER, HANG_UP, NONSENSE };
+
+struct server {
+	int fd[CLIENTS];
+	int clients;
+	int waiting; /* in the barrier */
+	int finalized;
+	int value_max;
+	enum fault fault;
+	char key[PAIRS][32], value[PAIRS][300];
+	int pairs;
+	int longest; /* value seen */
+};
+
+static void say(int fd, const char *text)
+{
+	(void)!write(fd, text, strlen(text));
+}
+
+static void serve_line(struct server *s, int i, char *line)
+{
+	char a[300], b[300], out[512];
+
+	if (s->fault == NONSENSE) {
+		say(s->fd[i], "cmd=what\n");
+	} else if (strstr(line, "cmd=init")) {
+		say(s->fd[i], "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\n");
+	} else if (strstr(line, "cmd=get_maxes")) {
+		snprintf(out, sizeof(out), "cmd=maxes kvsname_max=64 keylen_max=32 vallen_max=%d\n", s->value_max);
+		say(s->fd[i], out);
+	} else if (strstr(line, "cmd=get_my_kvsname")) {
+		say(s->fd[i], "cmd=my_kvsname kvsname=kvs_7\n");
+	} else if (sscanf(line, "cmd=put kvsname=kvs_7 key=%31s value=%299s", a, b) == 2) {
+		snprintf(s->key[s->pairs], 32, "%.31s", a);
+		snprintf(s->value[s->pairs++], 300, "%s", b);
+		if ((int)strlen(b) > s->longest)
+			s->longest = (int)strlen(b);
+		say(s->fd[i],
+		    s->fault == REFUSE_PUT ? "cmd=put_result rc=-1 msg=no\n" : "cmd=put_result rc=0 msg=success\n");
+	} else if (strstr(line, "cmd=barrier_in")) {
+		if (++s->waiting == s->clients && s->fault != NO_BARRIER)
+			for (int k = 0; k < s->clients; k++)
+				say(s->fd[k], "cmd=barrier_out rc=0\n");
+	} else if (sscanf(line, "cmd=get kvsname=kvs_7 key=%31s", a) == 1) {
+		const char *found = "";
+
+		for (int k = 0; k < s->pairs; k++)
+			if (strcmp(s->key[k], a) == 0)
+				found = s->value[k];
+		snprintf(out, sizeof(out),
+		         *found ? "cmd=get_result rc=0 msg=success value=%s\n" : "cmd=get_result rc=-1%s\n", found);
+		say(s->fd[i], out);
+	} else if (strstr(line, "cmd=finalize")) {
+		s->finalized++;
+		say(s->fd[i], "cmd=finalize_ack\n");
+	}
+}
+
+/* Until every client has hung up. */
+static void serve(struct server *s)
+{
+	char line[CLIENTS][600];
+	size_t len[CLIENTS] = {0};
+	int open = s->clients;
+
+	while (open > 0) {
+		struct pollfd p[CLIENTS];
+
+		for (int i = 0; i < s->clients; i++)
+			p[i] = (struct pollfd){.fd = s->fd[i], .events = POLLIN};
+		poll(p, (nfds_t)s->clients, -1);
+		for (int i = 0; i < s->clients; i++) {
+			if (!p[i].revents)
+				continue;
+			if (read(s->fd[i], &line[i][len[i]], 1) != 1 || s->fault == HANG_UP) {
+				close(s->fd[i]);
+				s->fd[i] = -1;
+				open--;
+			} else if (line[i][len[i]++] == '\n') {
+				line[i][len[i]] = 0;
+				serve_line(s, i, line[i]);
+				len[i] = 0;
+			}
+		}
+	}
+}
+
+static const char text_of_root[] = "0123456789abcdef0123456789abcdef0123456789abcdef-THE-END";
+
+static coll_status share(struct job *j, int rank, struct coll_error_box *err)
+{
+	int *fds = j->arg;
+	char text[sizeof(text_of_root)] = "", number[16];
+	coll_status st;
+
+	for (int i = 0; i < CLIENTS; i++)
+		if (i != rank)
+			close(fds[i]);
+	snprintf(number, sizeof(number), "%d", fds[rank]);
+	setenv("PMI_FD", number, 1);
+	if (rank == 0)
+		strcpy(text, text_of_root);
+	st = coll_pmi_share(rank == 0, text, sizeof(text), coll_clock_ns() + 1500000000u, err);
+	if (st == COLL_OK && strcmp(text, text_of_root) != 0)
+		st = coll_error_set(err, COLL_ERR_CORRUPT, "got %s", text);
+	return st;
+}
+
+static void run(struct server *s, struct job *j)
+{
+	int theirs[CLIENTS], pair[2];
+
+	s->clients = CLIENTS;
+	job_init(j, CLIENTS, share);
+	j->arg = theirs;
+	for (int i = 0; i < CLIENTS; i++) {
+		REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
+		s->fd[i] = pair[0];
+		theirs[i] = pair[1];
+	}
+	for (int i = 0; i < CLIENTS; i++)
+		job_start(j, i);
+	for (int i = 0; i < CLIENTS; i++)
+		close(theirs[i]);
+	serve(s);
+	job_wait(j);
+}
+
+static void long_values_go_in_pieces(void)
+{
+	struct server s = {.value_max = 10};
+	struct job j;
+
+	run(&s, &j);
+	for (int r = 0; r < CLIENTS; r++)
+		CHECK(j.result[r].status == COLL_OK, "rank %d: %s", r, j.result[r].message);
+	CHECK(s.longest == 9, "%d", s.longest);
+	CHECK(s.pairs == ((int)sizeof(text_of_root) - 1 + 8) / 9, "%d", s.pairs);
+	CHECK(s.finalized == CLIENTS);
+	job_free(&j);
+}
+
+static void short_ones_in_one(void)
+{
+	struct server s = {.value_max = 1024};
+	struct job j;
+
+	run(&s, &j);
+	for (int r = 0; r < CLIENTS; r++)
+		CHECK(j.result[r].status == COLL_OK, "rank %d: %s", r, j.result[r].message);
+	CHECK(s.pairs == 1);
+	job_free(&j);
+}
+
+static void expect_fault(enum fault fault, const char *text)
+{
+	struct server s = {.value_max = 1024, .fault = fault};
+	struct job j;
+
+	signal(SIGPIPE, SIG_IGN);
+	run(&s, &j);
+	CHECK(j.result[0].status == COLL_ERR_BOOTSTRAP);
+	CHECK(strstr(j.result[0].message, text) != NULL, "%s", j.result[0].message);
+	job_free(&j);
+}
+
+static void faults_are_told(void)
+{
+	expect_fault(REFUSE_PUT, "rc=-1");
+	expect_fault(NO_BARRIER, "some ranks never came");
+	expect_fault(HANG_UP, "PMI over PMI_FD");
+	expect_fault(NONSENSE, "cmd=what");
+}
+
+int main(void)
+{
+	PLAIN_RUN(long_values_go_in_pieces);
+	PLAIN_RUN(short_ones_in_one);
+	PLAIN_RUN(faults_are_told);
+	return plain_summary();
+}
