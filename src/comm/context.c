@@ -15,12 +15,7 @@
 #include "comm/comm.h"
 #include "comm/service.h"
 #include "topology/topology.h"
-#if __has_include("transports/hook/hook.h")
 #include "transports/hook/hook.h"
-#else
-#define coll_transport_hook_wrap(t, spec, rank, table, state, err) COLL_OK
-#define coll_transport_hook_unwrap(state)                          (void)(state)
-#endif
 
 /* ---- Hub ---- */
 
