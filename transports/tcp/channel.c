@@ -9,7 +9,6 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/log.h"
 #include "tcp.h"
@@ -76,11 +75,22 @@ static void finish(struct tcp_channel *ch)
 		finish_into(receiver_of(ch));
 }
 
+bool coll_tcp_channel_asleep(const struct tcp_channel *ch)
+{
+	const struct tcp_inst *in = ch->link->inst;
+
+	for (int i = 0; i < TCP_SLEEPERS_MAX; i++)
+		if (atomic_load(&in->asleep[i]) == (uintptr_t)ch->owner)
+			return true;
+	return false;
+}
+
+/*
+ * The owner may be going to sleep: it enters itself in asleep[], then looks at
+ * the list under this lock. Either it finds ch there, or we find it asleep.
+ */
 void coll_tcp_channel_event(struct tcp_channel *ch)
 {
-	struct tcp_inst *in = ch->link->inst;
-	const uint64_t one = 1;
-
 	if (ch->owner == coll_tcp_self()) {
 		finish(ch);
 		return;
@@ -90,19 +100,22 @@ void coll_tcp_channel_event(struct tcp_channel *ch)
 		ch->attention_next = ch->link->attention;
 		ch->link->attention = ch;
 	}
-	if (atomic_load(&in->armed) > 0 && in->env.wake_fd >= 0 && write(in->env.wake_fd, &one, sizeof(one)) < 0)
-		return; /* full: readable already */
+	if (coll_tcp_channel_asleep(ch))
+		coll_tcp_wake(ch->link->inst);
 }
 
+/* Sleepers of one context share a wake_fd: whoever took a wakeup that was meant
+ * for another passes it on here. */
 bool coll_tcp_channel_attend(struct tcp_link *l)
 {
 	const void *self = coll_tcp_self();
-	bool any = false;
+	bool any = false, pass_on = false;
 
 	for (struct tcp_channel **p = &l->attention; *p != NULL;) {
 		struct tcp_channel *ch = *p;
 
 		if (ch->owner != self) {
+			pass_on = pass_on || coll_tcp_channel_asleep(ch);
 			p = &ch->attention_next;
 			continue;
 		}
@@ -111,6 +124,8 @@ bool coll_tcp_channel_attend(struct tcp_link *l)
 		finish(ch);
 		any = true;
 	}
+	if (pass_on)
+		coll_tcp_wake(l->inst);
 	return any;
 }
 

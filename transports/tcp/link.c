@@ -25,7 +25,7 @@ void coll_tcp_kick(struct tcp_inst *in)
 		return; /* only when the counter is full: then it is readable already */
 }
 
-static void wake(struct tcp_inst *in)
+void coll_tcp_wake(struct tcp_inst *in)
 {
 	const uint64_t one = 1;
 
@@ -286,7 +286,7 @@ coll_status coll_tcp_link_up(struct tcp_link *l, int fd, uint64_t seed, bool sam
 	for (uint32_t i = 0; i < l->queue_count; i++)
 		coll_tcp_tx_seal(l, &l->queue[(l->queue_first + i) & (l->queue_cap - 1)].head);
 	coll_tcp_tx_flush(l);
-	wake(in);
+	coll_tcp_wake(in);
 	return COLL_OK;
 }
 
@@ -337,7 +337,7 @@ static void stop(struct tcp_link *l, enum tcp_state state, coll_status status)
 	atomic_fetch_add(&in->notices, 1);
 	atomic_fetch_add(&in->stale, 1);
 	coll_tcp_kick(in);
-	wake(in);
+	coll_tcp_wake(in);
 }
 
 void coll_tcp_link_fail(struct tcp_link *l, coll_status why, const char *format, ...)

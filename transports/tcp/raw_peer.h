@@ -27,7 +27,7 @@ struct station {
 	const char *timeout_ms;
 	const char *interface;
 	const char *port_range;
-	int downs;
+	_Atomic int downs;
 	coll_status why;
 	char cause[200];
 };
@@ -60,9 +60,9 @@ static inline void station_down(void *ctx, const struct coll_process_id *peer, c
 {
 	struct station *s = ctx;
 
-	s->downs++;
 	s->why = why;
 	snprintf(s->cause, sizeof(s->cause), "%s", cause);
+	atomic_fetch_add(&s->downs, 1); /* last: whoever sees it reads the rest */
 }
 
 static inline coll_status station_open(struct station *s, uint64_t id)

@@ -54,31 +54,36 @@ static void link_event(struct tcp_inst *in, uint64_t tag)
  * there is something to acknowledge; the peer's kernel does that even if the
  * process is stopped or busy, so this asks for the host and the way to it only.
  */
-static void check_host(struct tcp_link *l, uint32_t since_ms)
+static void check_host(struct tcp_link *l, uint64_t now)
 {
 	struct coll_tcp_head nop = {.type = COLL_TCP_NOP};
+	const uint32_t waited_ms = (uint32_t)((now - l->unanswered_ns) / 1000000);
 	struct tcp_info info;
 	socklen_t len = sizeof(info);
 
 	memset(&info, 0, sizeof(info));
 	if (getsockopt(l->fd, IPPROTO_TCP, TCP_INFO, &info, &len) != 0)
 		return;
-	if ((info.tcpi_unacked == 0 && info.tcpi_probes == 0) || info.tcpi_last_ack_recv < since_ms)
-		l->silent_ticks = 0;
-	else if (++l->silent_ticks >= TCP_SILENT_TICKS)
-		coll_tcp_link_fail(l, COLL_ERR_PEER_DEAD, "host unreachable: no acknowledgement for %u ms",
-		                   l->silent_ticks * since_ms);
-	if (info.tcpi_unacked == 0 && l->moved == l->moved_at_tick && l->queue_count == 0)
-		coll_tcp_tx_control(l, &nop);
+	if (info.tcpi_unacked == 0 && info.tcpi_probes == 0) {
+		l->unanswered_ns = 0;
+		if (l->moved == l->moved_at_tick && l->queue_count == 0) {
+			coll_tcp_tx_control(l, &nop);
+			l->unanswered_ns = now;
+		}
+	} else if (l->unanswered_ns == 0 || info.tcpi_last_ack_recv < waited_ms) {
+		l->unanswered_ns = now;
+	} else if (waited_ms >= TCP_UNANSWERED_MS) {
+		coll_tcp_link_fail(l, COLL_ERR_PEER_DEAD, "host unreachable: no acknowledgement for %u ms", waited_ms);
+	}
 	l->moved_at_tick = l->moved;
 }
 
 static void check_hosts(struct tcp_inst *in, uint64_t now, bool busy)
 {
-	const uint32_t since_ms = (uint32_t)((now - in->liveness_ns) / 1000000);
 	struct tcp_link *l;
 
-	if (since_ms < TCP_TICK_REMOTE_MS)
+	/* Other reasons may make the timer tick faster. */
+	if (now - in->liveness_ns < TCP_TICK_REMOTE_MS * UINT64_C(1000000) / 2)
 		return;
 	in->liveness_ns = now;
 	in->remote_count = 0;
@@ -86,8 +91,7 @@ static void check_hosts(struct tcp_inst *in, uint64_t now, bool busy)
 		pthread_mutex_lock(&l->lock);
 		if (l->state == LINK_UP && !l->near) {
 			in->remote_count++;
-			/* Since the last look; a pause of this process counts as one look. */
-			check_host(l, TCP_TICK_REMOTE_MS);
+			check_host(l, now);
 			if (!busy)
 				coll_tcp_rx(l, 1 << 20);
 			coll_tcp_link_work(l);

@@ -188,12 +188,10 @@ static coll_status tcp_open(const struct coll_transport_env *env, void **inst)
 static void tcp_close(void *inst)
 {
 	struct tcp_inst *in = inst;
-	const uint64_t one = 1;
 
 	atomic_store(&in->closed, true);
 	coll_tcp_kick(in);
-	if (in->env.wake_fd >= 0 && write(in->env.wake_fd, &one, sizeof(one)) < 0)
-		return; /* full: readable already */
+	coll_tcp_wake(in);
 }
 
 /* Whether a closed link still owes the peer bytes. */
@@ -380,7 +378,8 @@ static int tcp_progress(void *inst)
 
 /* ---- sleeping -------------------------------------------------------------------- */
 
-/* Something another thread left for this one, or that this one must not leave. */
+/* Something another thread left for this one, or somebody who sleeps although
+ * there is work for it: its wakeup may have gone to this thread. */
 static bool unfinished(struct tcp_inst *in)
 {
 	const void *self = coll_tcp_self();
@@ -392,7 +391,7 @@ static bool unfinished(struct tcp_inst *in)
 	for (uint32_t i = 0; !found && (l = up_at(in, i)) != NULL; i++) {
 		pthread_mutex_lock(&l->lock);
 		for (struct tcp_channel *ch = l->attention; ch != NULL; ch = ch->attention_next)
-			found |= ch->owner == self;
+			found |= ch->owner == self || coll_tcp_channel_asleep(ch);
 		coll_tcp_tx_credits(l);
 		if (l->state == LINK_UP && l->queue_count > 0 && !l->want_out)
 			coll_tcp_tx_want(l, true);
@@ -402,13 +401,27 @@ static bool unfinished(struct tcp_inst *in)
 	return found;
 }
 
+static bool fall_asleep(struct tcp_inst *in)
+{
+	for (int i = 0; i < TCP_SLEEPERS_MAX; i++) {
+		uintptr_t none = 0;
+
+		if (atomic_compare_exchange_strong(&in->asleep[i], &none, (uintptr_t)coll_tcp_self()))
+			return true;
+	}
+	return false;
+}
+
 static void tcp_disarm(void *inst)
 {
 	struct tcp_inst *in = inst;
-	uint32_t n = atomic_load(&in->armed);
 
-	while (n > 0 && !atomic_compare_exchange_weak(&in->armed, &n, n - 1))
-		;
+	for (int i = 0; i < TCP_SLEEPERS_MAX; i++) {
+		uintptr_t self = (uintptr_t)coll_tcp_self();
+
+		if (atomic_compare_exchange_strong(&in->asleep[i], &self, 0))
+			return;
+	}
 }
 
 static coll_status tcp_arm(void *inst)
@@ -416,8 +429,9 @@ static coll_status tcp_arm(void *inst)
 	struct tcp_inst *in = inst;
 	struct epoll_event ev;
 
-	/* Raised before looking: what arrives from here on wakes. */
-	atomic_fetch_add(&in->armed, 1);
+	/* Asleep before looking: what comes from here on wakes. */
+	if (!fall_asleep(in))
+		return COLL_AGAIN;
 	if (atomic_load(&in->closed) || unfinished(in) || epoll_wait(in->data_epoll, &ev, 1, 0) > 0) {
 		tcp_disarm(in);
 		return COLL_AGAIN;

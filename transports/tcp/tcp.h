@@ -33,7 +33,7 @@ enum {
 	TCP_RETRY_MS = 30,              /* pause after BUSY, or after the peer dropped a handshake */
 	TCP_TICK_PENDING_MS = 100,      /* timer while something has a deadline */
 	TCP_TICK_REMOTE_MS = 350,       /* timer while a link leaves this machine */
-	TCP_SILENT_TICKS = 3,           /* ticks with data in flight and no acknowledgement: unreachable */
+	TCP_UNANSWERED_MS = 1000,       /* data in flight and no acknowledgement for so long: unreachable */
 	TCP_TICK_FLUSH_MS = 5,          /* timer while bytes are queued and nobody may be in a call */
 	TCP_CANDIDATES_MAX = 10,        /* addresses one process announces */
 	TCP_CHANNELS_MAX = 1 << 16,     /* per link and direction */
@@ -41,6 +41,7 @@ enum {
 	TCP_LARGE_BYTES = 8 * 1024 + 1, /* payloads above are not worth staging */
 	TCP_DIRECT_LINKS = 2,           /* up to so many links are read without asking epoll */
 	TCP_EVENTS = 32,
+	TCP_SLEEPERS_MAX = 32,
 };
 
 /* ---- addresses (address.c) -------------------------------------------- */
@@ -230,8 +231,8 @@ struct tcp_link {
 	struct tcp_channel *attention;
 
 	/* liveness, service_lock */
-	uint32_t silent_ticks;
-	uint64_t moved; /* bytes in and out, link->lock */
+	uint64_t unanswered_ns; /* since when data in flight is not acknowledged, 0: it is */
+	uint64_t moved;         /* bytes in and out, link->lock */
 	uint64_t moved_at_tick;
 
 	/* connecting, service_lock */
@@ -279,11 +280,11 @@ struct tcp_inst {
 	uint64_t liveness_ns; /* when it was looked at last */
 	uint64_t progress_at_tick;
 
-	_Atomic uint32_t connecting; /* links in LINK_CONNECTING */
-	_Atomic uint32_t notices;    /* raised with every notice */
-	_Atomic uint32_t stale;      /* raised when a link ends or is closed */
-	_Atomic uint32_t working;    /* links with work set */
-	_Atomic uint32_t armed;
+	_Atomic uintptr_t asleep[TCP_SLEEPERS_MAX]; /* threads between arm and disarm, 0: free */
+	_Atomic uint32_t connecting;                /* links in LINK_CONNECTING */
+	_Atomic uint32_t notices;                   /* raised with every notice */
+	_Atomic uint32_t stale;                     /* raised when a link ends or is closed */
+	_Atomic uint32_t working;                   /* links with work set */
 	_Atomic uint64_t progress_calls;
 	_Atomic bool flush_timer; /* the timer runs at TCP_TICK_FLUSH_MS */
 	_Atomic uint64_t refused; /* strangers turned away */
@@ -373,7 +374,9 @@ void coll_tcp_link_work(struct tcp_link *l);
 /* The link of an event, locked; NULL when it is gone. */
 struct tcp_link *coll_tcp_link_lock(struct tcp_inst *in, uint64_t tag);
 void coll_tcp_link_free(struct tcp_link *l);
+/* The service thread, the context's sleepers. Any lock held. */
 void coll_tcp_kick(struct tcp_inst *in);
+void coll_tcp_wake(struct tcp_inst *in);
 
 /* ---- tx.c: the way out. link->lock held. ------------------------------------ */
 
@@ -416,6 +419,8 @@ coll_status coll_tcp_recv_into(void *channel, void *ptr, const struct coll_memor
 /* Something happened on ch: complete its cookies if this thread owns it, else
  * leave it for the owner and wake it. */
 void coll_tcp_channel_event(struct tcp_channel *ch);
+/* Whether the thread that used ch last sleeps now. */
+bool coll_tcp_channel_asleep(const struct tcp_channel *ch);
 /* Serve the channels of this thread that others left; true if there were any. */
 bool coll_tcp_channel_attend(struct tcp_link *l);
 /* The kernel has taken entry e (or it is dropped). */
