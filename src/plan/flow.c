@@ -1,30 +1,17 @@
 /*
- * See flow.h. Values are numbers: the low half names contributions, the high half
- * entries of a table that grows by one per reduced chunk. A frame is captured when
- * it is sent (nobody may change it later: the race check proves that).
+ * See flow.h. Memory is arrays of values (value.h). A frame is captured when it is
+ * sent: nobody may change it later, as the race check proves.
  */
 #include "plan/flow.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/hash.h"
 #include "plan/step.h"
+#include "plan/value.h"
 
-#define UNDEFINED  0xffffffffu
-#define EXPRESSION 0x80000000u
-#define SCALED     0x40000000u
-
-struct value {
-	uint64_t set[2];
-	uint64_t tree;
-	uint32_t chunk;
-	uint32_t count;
-	int low, high; /* covers ranks low..high in order; low > high: it does not */
-	bool posted;
-};
+#define UNDEFINED COLL_VALUE_UNDEFINED
 
 struct frame {
 	size_t payload; /* index of its first value */
@@ -45,13 +32,10 @@ struct coll_flow {
 	size_t *scratch_of;   /* where each scratch buffer begins, rank by rank ... */
 	size_t *scratch_base; /* ... and each rank's first entry there */
 
-	struct value *values;
-	size_t nvalues, values_capacity;
+	struct coll_values values; /* and what failed */
 	uint32_t *payload;
 	size_t payload_used, payload_capacity;
 	struct frame *frames;
-	uint64_t (*random)[2]; /* per rank */
-	uint64_t full[2];      /* sum over all ranks */
 
 	/* Barrier: who is known to have entered, a bit per rank. */
 	uint64_t *lane_known;
@@ -62,31 +46,22 @@ struct coll_flow {
 
 	int rank; /* under examination */
 	uint32_t step;
-	coll_status status;
 	char *why;
 	size_t why_bytes;
 };
 
-static void fail(struct coll_flow *f, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-static void fail(struct coll_flow *f, const char *format, ...)
+/* Put the step before the failure and hand it on. */
+static void report(struct coll_flow *f)
 {
 	const struct coll_plan *p = f->plans[f->rank];
 	const struct coll_step *s = &p->steps[f->step];
-	va_list ap;
-	int n;
 
-	if (f->status)
-		return;
-	f->status = COLL_ERR_INTERNAL;
-	n = snprintf(f->why, f->why_bytes, "rank %d lane %u step %u (%s): ", f->rank, s->lane,
-	             f->step - p->lane_first[s->lane], coll_step_op_name(s->op));
-	if (n < 0 || (size_t)n >= f->why_bytes)
-		return;
-	va_start(ap, format);
-	vsnprintf(f->why + n, f->why_bytes - (size_t)n, format, ap);
-	va_end(ap);
+	if (f->values.status == COLL_ERR_INTERNAL)
+		snprintf(f->why, f->why_bytes, "rank %d lane %u step %u (%s): %s", f->rank, s->lane,
+		         f->step - p->lane_first[s->lane], coll_step_op_name(s->op), f->values.error);
 }
+
+#define fail(f, ...) coll_values_fail(&(f)->values, __VA_ARGS__)
 
 /* ---- Memory of the ranks ---- */
 
@@ -145,114 +120,6 @@ static bool knows_length(const struct coll_flow *f, int rank, uint32_t chunk)
 	return chunk == (uint32_t)rank;
 }
 
-/* ---- Values ---- */
-
-static uint32_t new_value(struct coll_flow *f, const struct value *v)
-{
-	if (f->nvalues == f->values_capacity) {
-		size_t capacity = f->values_capacity ? 2 * f->values_capacity : 1024;
-		struct value *values = realloc(f->values, capacity * sizeof(*values));
-
-		if (!values || capacity >= SCALED) {
-			f->values = values ? values : f->values;
-			f->status = COLL_ERR_MEMORY;
-			return UNDEFINED;
-		}
-		f->values = values;
-		f->values_capacity = capacity;
-	}
-	f->values[f->nvalues] = *v;
-	return EXPRESSION | (uint32_t)f->nvalues++;
-}
-
-/* What a value stands for; false (and failed) when it cannot be combined. */
-static bool expand(struct coll_flow *f, uint32_t v, struct value *x)
-{
-	uint32_t rank;
-
-	if (v == UNDEFINED) {
-		fail(f, "reads what was never written");
-		return false;
-	}
-	if (v & EXPRESSION) {
-		*x = f->values[v & ~EXPRESSION];
-		return true;
-	}
-	rank = (v & ~SCALED) / f->chunks;
-	if (!(v & SCALED)) {
-		fail(f, "combines the contribution of rank %u before pre-scaling", rank);
-		return false;
-	}
-	*x = (struct value){.set = {f->random[rank][0], f->random[rank][1]},
-	                    .tree = coll_mix64(rank + 1),
-	                    .chunk = (v & ~SCALED) % f->chunks,
-	                    .count = 1,
-	                    .low = (int)rank,
-	                    .high = (int)rank};
-	return true;
-}
-
-/* A read of `in` by a reducing step: raw becomes scaled. */
-static uint32_t pre_scale(struct coll_flow *f, uint32_t v)
-{
-	if (v == UNDEFINED || v & (EXPRESSION | SCALED) || v / f->chunks != (uint32_t)f->rank) {
-		fail(f, "reads a chunk of in that is no longer the raw contribution");
-		return UNDEFINED;
-	}
-	return v | SCALED;
-}
-
-/* Every contribution that the result on this rank needs. */
-static bool is_complete(const struct coll_flow *f, int rank, const struct value *v)
-{
-	uint64_t sum[2] = {0, 0};
-
-	if (f->kind != COLL_KIND_SCAN)
-		return v->count == (uint32_t)f->size && v->set[0] == f->full[0] && v->set[1] == f->full[1];
-	if (v->count != (uint32_t)rank + 1)
-		return false;
-	for (int r = 0; r <= rank; r++) {
-		sum[0] += f->random[r][0];
-		sum[1] += f->random[r][1];
-	}
-	return v->set[0] == sum[0] && v->set[1] == sum[1];
-}
-
-/* left (op) right. List: part of an n-input reduction, rounded by its last step. */
-static bool combine(struct coll_flow *f, struct value *left, const struct value *right, bool list)
-{
-	if (left->chunk != right->chunk) {
-		fail(f, "combines chunk %u with chunk %u", left->chunk, right->chunk);
-		return false;
-	}
-	if (left->posted || right->posted) {
-		fail(f, "combines chunk %u after it was post-scaled", left->chunk);
-		return false;
-	}
-	left->set[0] += right->set[0];
-	left->set[1] += right->set[1];
-	left->count += right->count;
-	if (left->low <= left->high && right->low <= right->high && left->high + 1 == right->low)
-		left->high = right->high;
-	else if (f->opt.ordered) {
-		fail(f, "chunk %u: operands are not in rank order", left->chunk);
-		return false;
-	} else {
-		left->low = 1;
-		left->high = 0;
-	}
-	/* Swapping two operands changes no bit; the order of a list does. */
-	left->tree = list ? coll_mix64(coll_mix64(left->tree) * 3 + right->tree) : coll_mix64(left->tree + right->tree);
-	return true;
-}
-
-static void post_scale(struct coll_flow *f, struct value *v)
-{
-	if (!is_complete(f, f->rank, v))
-		fail(f, "post-scales chunk %u with %u contributions", v->chunk, v->count);
-	v->posted = true;
-}
-
 /* ---- Steps ---- */
 
 static void check_classes(struct coll_flow *f, uint32_t a, uint32_t b, uint32_t i)
@@ -278,7 +145,7 @@ static void put(struct coll_flow *f, uint32_t v)
 		uint32_t *payload = realloc(f->payload, capacity * sizeof(*payload));
 
 		if (!payload) {
-			f->status = COLL_ERR_MEMORY;
+			f->values.status = COLL_ERR_MEMORY;
 			return;
 		}
 		f->payload = payload;
@@ -294,64 +161,63 @@ static uint32_t read_operand(struct coll_flow *f, const struct coll_step *s, uin
 	if (v == UNDEFINED && f->kind != COLL_KIND_BARRIER)
 		fail(f, "reads a chunk that was never written");
 	if (buf == COLL_BUF_IN && s->flags & COLL_STEP_PRE)
-		v = pre_scale(f, v);
+		v = coll_value_scale(&f->values, f->rank, v);
 	return v;
 }
 
 static uint32_t copy_value(struct coll_flow *f, const struct coll_step *s, uint32_t chunk)
 {
 	uint32_t v = read_operand(f, s, s->src, chunk);
-	struct value x;
+	struct coll_expression x;
 
-	if (!(s->flags & COLL_STEP_POST) || !expand(f, v, &x))
+	if (!(s->flags & COLL_STEP_POST) || !coll_value_expand(&f->values, v, &x))
 		return v;
-	if (x.posted)
-		fail(f, "post-scales twice");
-	post_scale(f, &x);
-	return new_value(f, &x);
+	coll_value_post(&f->values, f->rank, &x);
+	return coll_value_of(&f->values, &x);
 }
 
 /* incoming (op) src, in the order the flag says. */
 static uint32_t reduce_incoming(struct coll_flow *f, const struct coll_step *s, uint32_t incoming, uint32_t own)
 {
 	const bool left_incoming = s->flags & COLL_STEP_INCOMING_LEFT;
-	struct value left, right;
+	struct coll_expression left, right;
 
-	if (!expand(f, left_incoming ? incoming : own, &left) || !expand(f, left_incoming ? own : incoming, &right) ||
-	    !combine(f, &left, &right, false))
+	if (!coll_value_expand(&f->values, left_incoming ? incoming : own, &left) ||
+	    !coll_value_expand(&f->values, left_incoming ? own : incoming, &right) ||
+	    !coll_value_combine(&f->values, &left, &right, false))
 		return UNDEFINED;
 	if (s->flags & COLL_STEP_POST)
-		post_scale(f, &left);
-	return new_value(f, &left);
+		coll_value_post(&f->values, f->rank, &left);
+	return coll_value_of(&f->values, &left);
 }
 
 /* The inputs of a REDUCE at one chunk, left to right. */
 static uint32_t reduce_list(struct coll_flow *f, const struct coll_step *s, uint32_t chunk)
 {
-	struct value sum = {.count = 0}, x;
+	struct coll_expression sum = {.count = 0}, x;
 	uint32_t n = s->stride + (s->group != COLL_NO_SPLICE), k = 0;
 
 	for (uint32_t i = 0; i < n; i++) {
 		bool spliced = s->group != COLL_NO_SPLICE && i == s->group;
 		uint8_t buf = spliced ? COLL_BUF_IN : (uint8_t)(s->src + k++);
 
-		if (!expand(f, read_operand(f, s, buf, chunk), &x))
+		if (!coll_value_expand(&f->values, read_operand(f, s, buf, chunk), &x))
 			return UNDEFINED;
 		check_classes(f, length_class(f, f->rank, buf, chunk), length_class(f, f->rank, s->dst, s->dst_chunk),
 		              0);
 		if (i == 0)
 			sum = x;
-		else if (!combine(f, &sum, &x, n > 2))
+		else if (!coll_value_combine(&f->values, &sum, &x, n > 2))
 			return UNDEFINED;
 	}
 	if (s->flags & COLL_STEP_POST)
-		post_scale(f, &sum);
-	return new_value(f, &sum);
+		coll_value_post(&f->values, f->rank, &sum);
+	return coll_value_of(&f->values, &sum);
 }
 
 static void reduce_run(struct coll_flow *f, const struct coll_plan *p, const struct coll_step *s)
 {
-	for (uint32_t i = 0; i < s->run && !f->status; i++) {
+	for (uint32_t i = 0; i < s->run && !f->values.status; i++) {
 		struct coll_step one = *s;
 		uint32_t chunk = coll_step_chunk(p, s, s->src_chunk, i);
 
@@ -374,7 +240,7 @@ static void check_lengths(struct coll_flow *f, const struct coll_plan *p, const 
 		fail(f, "receives a frame of %u chunks from rank %d in a run of %u", t->run, in->sender, s->run);
 		return;
 	}
-	for (uint32_t i = 0; i < s->run && !f->status; i++) {
+	for (uint32_t i = 0; i < s->run && !f->values.status; i++) {
 		uint32_t there = coll_step_chunk(q, t, first, i);
 		uint32_t sent = length_class(f, in->sender, buf, there);
 
@@ -447,7 +313,7 @@ static void check_barrier(struct coll_flow *f, int rank)
 		if (!(known[r / 64] >> (r % 64) & 1)) {
 			snprintf(f->why, f->why_bytes, "rank %d leaves the barrier before rank %d is sure to enter",
 			         rank, r);
-			f->status = COLL_ERR_INTERNAL;
+			f->values.status = COLL_ERR_INTERNAL;
 			return;
 		}
 }
@@ -474,9 +340,11 @@ bool coll_flow_step(void *arg, int rank, uint32_t step, uint32_t frame_in, uint3
 	if (s->op == COLL_STEP_REDUCE)
 		reduce_run(f, p, s);
 	else
-		for (uint32_t i = 0; i < s->run && !f->status; i++)
+		for (uint32_t i = 0; i < s->run && !f->values.status; i++)
 			move_chunk(f, p, s, i, in, frame_out != UNDEFINED);
-	return !f->status;
+	if (f->values.status)
+		report(f);
+	return !f->values.status;
 }
 
 /* ---- The result ---- */
@@ -486,9 +354,9 @@ static void expect_raw(struct coll_flow *f, int rank, uint32_t chunk, uint32_t f
 {
 	uint32_t v = f->out[(size_t)rank * f->chunks + chunk];
 
-	if (f->status || v == from * f->chunks + of)
+	if (f->values.status || v == from * f->chunks + of)
 		return;
-	f->status = COLL_ERR_INTERNAL;
+	f->values.status = COLL_ERR_INTERNAL;
 	if (v == UNDEFINED)
 		snprintf(f->why, f->why_bytes, "rank %d: out chunk %u is never written", rank, chunk);
 	else
@@ -497,26 +365,26 @@ static void expect_raw(struct coll_flow *f, int rank, uint32_t chunk, uint32_t f
 		         v % f->chunks, v / f->chunks, of, from);
 }
 
-static const struct value *expect_sum(struct coll_flow *f, int rank, uint32_t chunk)
+static const struct coll_expression *expect_sum(struct coll_flow *f, int rank, uint32_t chunk)
 {
 	uint32_t v = f->out[(size_t)rank * f->chunks + chunk];
-	const struct value *x = v != UNDEFINED && v & EXPRESSION ? &f->values[v & ~EXPRESSION] : NULL;
+	const struct coll_expression *x = coll_value_expression(&f->values, v);
 	const char *what = NULL;
 
-	if (f->status)
+	if (f->values.status)
 		return x;
 	if (!x)
 		what = v == UNDEFINED ? "is never written" : "holds a single contribution";
 	else if (x->chunk != chunk)
 		what = "holds another chunk";
-	else if (!is_complete(f, rank, x))
+	else if (!coll_value_is_complete(&f->values, rank, x))
 		what = "lacks contributions, or has some twice";
 	else if (!x->posted)
 		what = "is never post-scaled (no step is final)";
 	else if (f->opt.ordered && (x->low != 0 || x->high != (f->kind == COLL_KIND_SCAN ? rank : f->size - 1)))
 		what = "is not in rank order";
 	if (what) {
-		f->status = COLL_ERR_INTERNAL;
+		f->values.status = COLL_ERR_INTERNAL;
 		snprintf(f->why, f->why_bytes, "rank %d: out chunk %u %s", rank, chunk, what);
 	}
 	return x;
@@ -524,12 +392,12 @@ static const struct value *expect_sum(struct coll_flow *f, int rank, uint32_t ch
 
 static void expect_same_tree(struct coll_flow *f, int rank)
 {
-	for (uint32_t c = 0; c < f->chunks && !f->status; c++) {
-		const struct value *mine = expect_sum(f, rank, c), *first = expect_sum(f, 0, c);
+	for (uint32_t c = 0; c < f->chunks && !f->values.status; c++) {
+		const struct coll_expression *mine = expect_sum(f, rank, c), *first = expect_sum(f, 0, c);
 
-		if (f->status || mine->tree == first->tree)
+		if (f->values.status || mine->tree == first->tree)
 			continue;
-		f->status = COLL_ERR_INTERNAL;
+		f->values.status = COLL_ERR_INTERNAL;
 		snprintf(f->why, f->why_bytes, "ranks 0 and %d: chunk %u is rounded in different orders", rank, c);
 	}
 }
@@ -567,20 +435,20 @@ static void check_rank(struct coll_flow *f, int rank)
 		break;
 	case COLL_KIND_SCATTER: expect_raw(f, rank, r, (uint32_t)f->root, r); break;
 	case COLL_KIND_BARRIER: check_barrier(f, rank); break;
-	default: f->status = COLL_ERR_UNSUPPORTED;
+	default: f->values.status = COLL_ERR_UNSUPPORTED;
 	}
 }
 
 coll_status coll_flow_check(struct coll_flow *f)
 {
-	for (int rank = 0; rank < f->size && !f->status; rank++)
+	for (int rank = 0; rank < f->size && !f->values.status; rank++)
 		check_rank(f, rank);
-	return f->status;
+	return f->values.status;
 }
 
 coll_status coll_flow_status(const struct coll_flow *f)
 {
-	return f->status;
+	return f->values.status;
 }
 
 /* ---- Life ---- */
@@ -662,7 +530,6 @@ coll_status coll_flow_create(struct coll_flow **flow, const struct coll_plan *co
                              const struct coll_verify_options *opt, char *why, size_t why_bytes)
 {
 	struct coll_flow *f = calloc(1, sizeof(*f));
-	struct coll_rng rng = {0x636f6c6cu};
 	coll_status status;
 
 	if (!f)
@@ -676,18 +543,11 @@ coll_status coll_flow_create(struct coll_flow **flow, const struct coll_plan *co
 	f->why = why;
 	f->why_bytes = why_bytes;
 	f->frames = malloc(((size_t)frames + 1) * sizeof(*f->frames));
-	f->random = malloc((size_t)size * sizeof(*f->random));
-	if ((uint64_t)size * f->chunks >= SCALED)
-		status = COLL_ERR_UNSUPPORTED;
-	else
-		status = f->frames && f->random ? allocate_memory(f) : COLL_ERR_MEMORY;
+	status = coll_values_init(&f->values, f->kind, size, f->chunks, opt->ordered);
+	if (!status)
+		status = f->frames ? allocate_memory(f) : COLL_ERR_MEMORY;
 	if (!status && f->kind == COLL_KIND_BARRIER)
 		status = allocate_barrier(f, frames);
-	for (int r = 0; !status && r < size; r++)
-		for (int i = 0; i < 2; i++) {
-			f->random[r][i] = coll_rng_next(&rng);
-			f->full[i] += f->random[r][i];
-		}
 	if (status)
 		coll_flow_destroy(&f);
 	else
@@ -705,10 +565,9 @@ void coll_flow_destroy(struct coll_flow **flow)
 	free(f->scratch);
 	free(f->scratch_of);
 	free(f->scratch_base);
-	free(f->values);
+	coll_values_fini(&f->values);
 	free(f->payload);
 	free(f->frames);
-	free(f->random);
 	free(f->lane_known);
 	free(f->frame_known);
 	free(f->step_known);

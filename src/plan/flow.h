@@ -1,11 +1,8 @@
 /*
  * Flow: what every chunk holds, symbolically, while the plans of all ranks run.
  *
- * A value is a contribution (rank, chunk), raw or pre-scaled, or an expression of
- * them of which only what must be proved is kept: the set of contributions (as a
- * count and a 128-bit sum of random numbers, so that one more or one less cannot
- * go unseen), the interval of ranks it covers in order, a hash of the tree of
- * roundings, and whether it has been post-scaled. Fed by coll_replay_run().
+ * Fed by coll_replay_run(): frames carry values (value.h) from the memory of one
+ * rank to that of another, and at the end every rank must hold its result.
  */
 #ifndef COLL_PLAN_FLOW_H
 #define COLL_PLAN_FLOW_H

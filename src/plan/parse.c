@@ -221,9 +221,9 @@ static uint8_t op(struct parser *p)
 	char name[WORD_MAX];
 
 	word(p, name);
-	for (uint8_t i = 1; i < COLL_STEP_OP_COUNT; i++)
-		if (strcmp(name, coll_step_op_name(i)) == 0)
-			return i;
+	for (int i = 1; i < COLL_STEP_OP_COUNT; i++)
+		if (strcmp(name, coll_step_op_name((uint8_t)i)) == 0)
+			return (uint8_t)i;
 	p->bad = true;
 	return 0;
 }
