@@ -10,22 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/hash.h"
+#include "plan/route.h"
 #include "plan/step.h"
 
-enum { OPS = 2 }; /* the operation and the one right after it */
-
-/* A (sender, receiver, lane), for all windows and both operations. */
-struct channel {
-	int sender;
-	int receiver;
-	uint32_t lane;
-	uint32_t frames[OPS];   /* of one tile instance, counted at the sender */
-	uint32_t receives[OPS]; /* the same counted at the receiver */
-	uint32_t first[OPS];    /* into senders[op] */
-};
-
-/* One channel in one window. */
+/* A route in one window: a channel. */
 struct flow {
 	uint32_t started;
 	uint32_t consumed;
@@ -51,24 +39,14 @@ struct instance {
 };
 
 struct coll_replay {
-	const struct coll_plan *const *plans[OPS];
+	struct coll_routes routes;
 	int size;
 	uint32_t ops;
 	struct coll_model model;
 
-	struct channel *channels;
-	uint32_t nchannels;
-	uint32_t channels_capacity;
-	uint32_t *hash; /* channel index + 1 by (sender, receiver, lane) */
-	uint32_t hash_capacity;
-	uint32_t *senders[OPS];      /* step that sends each frame, by channel */
-	uint32_t *send_channel[OPS]; /* by rank, lane and peer index */
-	uint32_t *recv_channel[OPS];
-	size_t *peer_base[OPS];
-
 	/* State of one run. */
 	uint32_t depth, windows, tiles;
-	struct flow *flows;       /* window * nchannels + channel */
+	struct flow *flows;       /* window * routes.count + route */
 	struct instance *inst;    /* rank * windows + window */
 	struct lane_state *lanes; /* instance * COLL_LANES_MAX + lane */
 	uint8_t *retired;         /* window * total_steps + step_base[rank] + step */
@@ -82,188 +60,19 @@ struct coll_replay {
 	int finished; /* instances of the last operation that are idle */
 };
 
-/* ---- Channels ---- */
-
-static uint32_t *hash_slot(struct coll_replay *r, int sender, int receiver, uint32_t lane)
-{
-	uint64_t key = ((uint64_t)(uint32_t)sender << 35) | ((uint64_t)(uint32_t)receiver << 3) | lane;
-	uint32_t i = (uint32_t)coll_mix64(key) & (r->hash_capacity - 1);
-
-	while (r->hash[i]) {
-		const struct channel *c = &r->channels[r->hash[i] - 1];
-
-		if (c->sender == sender && c->receiver == receiver && c->lane == lane)
-			break;
-		i = (i + 1) & (r->hash_capacity - 1);
-	}
-	return &r->hash[i];
-}
-
-static coll_status grow_channels(struct coll_replay *r)
-{
-	uint32_t capacity = r->channels_capacity ? 2 * r->channels_capacity : 256;
-	struct channel *channels = realloc(r->channels, capacity * sizeof(*channels));
-
-	if (!channels)
-		return COLL_ERR_MEMORY;
-	r->channels = channels;
-	r->channels_capacity = capacity;
-	free(r->hash);
-	r->hash_capacity = 2 * capacity;
-	r->hash = calloc(r->hash_capacity, sizeof(*r->hash));
-	if (!r->hash)
-		return COLL_ERR_MEMORY;
-	for (uint32_t i = 0; i < r->nchannels; i++)
-		*hash_slot(r, channels[i].sender, channels[i].receiver, channels[i].lane) = i + 1;
-	return COLL_OK;
-}
-
-/* The channel's index + 1, made if need be; 0 when out of memory. */
-static uint32_t channel_of(struct coll_replay *r, int sender, int receiver, uint32_t lane)
-{
-	uint32_t *slot;
-
-	if (r->nchannels == r->channels_capacity && grow_channels(r))
-		return 0;
-	slot = hash_slot(r, sender, receiver, lane);
-	if (!*slot) {
-		r->channels[r->nchannels] = (struct channel){.sender = sender, .receiver = receiver, .lane = lane};
-		*slot = ++r->nchannels;
-	}
-	return *slot;
-}
-
-static size_t peer_at(const struct coll_replay *r, uint32_t op, int rank, uint32_t lane, uint32_t peer)
-{
-	return r->peer_base[op][rank] + (size_t)lane * r->plans[op][rank]->npeers + peer;
-}
-
-static uint32_t out_channel(const struct coll_replay *r, uint32_t op, int rank, const struct coll_step *s)
-{
-	return r->send_channel[op][peer_at(r, op, rank, s->lane, s->peer_send)] - 1;
-}
-
-static uint32_t in_channel(const struct coll_replay *r, uint32_t op, int rank, const struct coll_step *s)
-{
-	return r->recv_channel[op][peer_at(r, op, rank, s->lane, s->peer_recv)] - 1;
-}
-
-/* Find the channels of one rank's plan and count their frames. */
-static coll_status count_frames(struct coll_replay *r, uint32_t op, int rank)
-{
-	const struct coll_plan *p = r->plans[op][rank];
-	uint32_t n = coll_plan_nsteps(p);
-
-	for (uint32_t i = 0; i < n; i++) {
-		const struct coll_step *s = &p->steps[i];
-
-		if (coll_step_sends(s->op)) {
-			uint32_t *ch = &r->send_channel[op][peer_at(r, op, rank, s->lane, s->peer_send)];
-
-			if (!*ch)
-				*ch = channel_of(r, rank, p->peers[s->peer_send], s->lane);
-			if (!*ch)
-				return COLL_ERR_MEMORY;
-			r->channels[*ch - 1].frames[op]++;
-		}
-		if (coll_step_receives(s->op)) {
-			uint32_t *ch = &r->recv_channel[op][peer_at(r, op, rank, s->lane, s->peer_recv)];
-
-			if (!*ch)
-				*ch = channel_of(r, p->peers[s->peer_recv], rank, s->lane);
-			if (!*ch)
-				return COLL_ERR_MEMORY;
-			r->channels[*ch - 1].receives[op]++;
-		}
-	}
-	return COLL_OK;
-}
-
-/* senders[op]: the step behind each frame, in the order of its channel. */
-static coll_status list_senders(struct coll_replay *r, uint32_t op)
-{
-	uint32_t total = 0;
-	uint32_t *fill;
-
-	for (uint32_t c = 0; c < r->nchannels; c++) {
-		r->channels[c].first[op] = total;
-		total += r->channels[c].frames[op];
-	}
-	r->senders[op] = malloc(((size_t)total + 1) * sizeof(uint32_t));
-	fill = calloc((size_t)r->nchannels + 1, sizeof(*fill));
-	if (!r->senders[op] || !fill) {
-		free(fill);
-		return COLL_ERR_MEMORY;
-	}
-	for (int rank = 0; rank < r->size; rank++) {
-		const struct coll_plan *p = r->plans[op][rank];
-
-		for (uint32_t i = 0; i < coll_plan_nsteps(p); i++)
-			if (coll_step_sends(p->steps[i].op)) {
-				uint32_t c = out_channel(r, op, rank, &p->steps[i]);
-
-				r->senders[op][r->channels[c].first[op] + fill[c]++] = i;
-			}
-	}
-	free(fill);
-	return COLL_OK;
-}
-
-static coll_status open_operation(struct coll_replay *r, uint32_t op)
-{
-	size_t entries = 0;
-	coll_status status = COLL_OK;
-
-	r->peer_base[op] = malloc((size_t)r->size * sizeof(size_t));
-	if (!r->peer_base[op])
-		return COLL_ERR_MEMORY;
-	for (int rank = 0; rank < r->size; rank++) {
-		r->peer_base[op][rank] = entries;
-		entries += (size_t)r->plans[op][rank]->nlanes * r->plans[op][rank]->npeers;
-	}
-	r->send_channel[op] = calloc(entries + 1, sizeof(uint32_t));
-	r->recv_channel[op] = calloc(entries + 1, sizeof(uint32_t));
-	if (!r->send_channel[op] || !r->recv_channel[op])
-		return COLL_ERR_MEMORY;
-	for (int rank = 0; rank < r->size && !status; rank++)
-		status = count_frames(r, op, rank);
-	return status;
-}
-
-static coll_status check_frames(const struct coll_replay *r, uint32_t op, char *why, size_t why_bytes)
-{
-	for (uint32_t i = 0; i < r->nchannels; i++) {
-		const struct channel *c = &r->channels[i];
-
-		if (c->frames[op] == c->receives[op])
-			continue;
-		snprintf(why, why_bytes, "rank %d sends %u frames to rank %d on lane %u, which receives %u", c->sender,
-		         c->frames[op], c->receiver, c->lane, c->receives[op]);
-		return COLL_ERR_INTERNAL;
-	}
-	return COLL_OK;
-}
-
 coll_status coll_replay_create(struct coll_replay **replay, const struct coll_plan *const *plans,
                                const struct coll_plan *const *then, int size, const struct coll_model *model, char *why,
                                size_t why_bytes)
 {
 	struct coll_replay *r = calloc(1, sizeof(*r));
-	coll_status status = COLL_OK;
+	coll_status status;
 
 	if (!r)
 		return COLL_ERR_MEMORY;
-	r->plans[0] = plans;
-	r->plans[1] = then;
 	r->ops = then ? 2 : 1;
 	r->size = size;
 	r->model = *model;
-	for (uint32_t op = 0; op < r->ops && !status; op++)
-		status = open_operation(r, op);
-	for (uint32_t op = 0; op < r->ops && !status; op++)
-		status = check_frames(r, op, why, why_bytes);
-	for (uint32_t op = 0; op < r->ops && !status; op++)
-		status = list_senders(r, op);
+	status = coll_routes_init(&r->routes, plans, then, size, why, why_bytes);
 	if (status)
 		coll_replay_destroy(&r);
 	else
@@ -273,7 +82,7 @@ coll_status coll_replay_create(struct coll_replay **replay, const struct coll_pl
 
 uint32_t coll_replay_frames(const struct coll_replay *r)
 {
-	const struct channel *last = r->nchannels ? &r->channels[r->nchannels - 1] : NULL;
+	const struct coll_route *last = r->routes.count ? &r->routes.list[r->routes.count - 1] : NULL;
 
 	return last ? last->first[0] + last->frames[0] : 0;
 }
@@ -301,23 +110,16 @@ void coll_replay_destroy(struct coll_replay **replay)
 	if (!r)
 		return;
 	free_run(r);
-	for (uint32_t op = 0; op < OPS; op++) {
-		free(r->senders[op]);
-		free(r->send_channel[op]);
-		free(r->recv_channel[op]);
-		free(r->peer_base[op]);
-	}
-	free(r->channels);
-	free(r->hash);
+	coll_routes_fini(&r->routes);
 	free(r);
 	*replay = NULL;
 }
 
 /* ---- One run ---- */
 
-static struct flow *flow_of(struct coll_replay *r, uint32_t window, uint32_t channel)
+static struct flow *flow_of(struct coll_replay *r, uint32_t window, uint32_t route)
 {
-	return &r->flows[(size_t)window * r->nchannels + channel];
+	return &r->flows[(size_t)window * r->routes.count + route];
 }
 
 static void wake(struct coll_replay *r, uint32_t instance, uint32_t lane)
@@ -336,7 +138,7 @@ static void begin(struct coll_replay *r, uint32_t instance)
 	struct instance *in = &r->inst[instance];
 	uint32_t window = instance % r->windows;
 	int rank = (int)(instance / r->windows);
-	const struct coll_plan *p = r->plans[in->op][rank];
+	const struct coll_plan *p = r->routes.plans[in->op][rank];
 
 	in->left = coll_plan_nsteps(p);
 	in->idle = false;
@@ -373,7 +175,7 @@ static void end_operation(struct coll_replay *r, int rank)
 			begin(r, (uint32_t)rank * r->windows + w);
 	}
 	/* An operation without steps ends by itself. */
-	if (coll_plan_nsteps(r->plans[op + 1][rank]) == 0) {
+	if (coll_plan_nsteps(r->routes.plans[op + 1][rank]) == 0) {
 		for (uint32_t w = 0; w < r->windows; w++)
 			r->inst[(uint32_t)rank * r->windows + w].idle = true;
 		end_operation(r, rank);
@@ -398,7 +200,7 @@ static void retire(struct coll_replay *r, uint32_t instance, uint32_t lane, uint
 	struct instance *in = &r->inst[instance];
 	struct lane_state *s = &r->lanes[instance * COLL_LANES_MAX + lane];
 	int rank = (int)(instance / r->windows);
-	const struct coll_plan *p = r->plans[in->op][rank];
+	const struct coll_plan *p = r->routes.plans[in->op][rank];
 	uint8_t *retired = r->retired + (instance % r->windows) * r->total_steps + r->step_base[rank];
 	uint32_t first = p->lane_first[lane], length = coll_lane_length(p, lane), before = s->prefix;
 
@@ -415,10 +217,10 @@ static void retire(struct coll_replay *r, uint32_t instance, uint32_t lane, uint
 }
 
 /* Start a frame; its number for the hook. */
-static uint32_t start_frame(struct coll_replay *r, uint32_t instance, uint32_t op, uint32_t channel)
+static uint32_t start_frame(struct coll_replay *r, uint32_t instance, uint32_t op, uint32_t route)
 {
-	struct flow *f = flow_of(r, instance % r->windows, channel);
-	const struct channel *c = &r->channels[channel];
+	struct flow *f = flow_of(r, instance % r->windows, route);
+	const struct coll_route *c = &r->routes.list[route];
 	uint32_t frame = c->first[op] + f->start_at;
 
 	f->started++;
@@ -431,17 +233,17 @@ static uint32_t start_frame(struct coll_replay *r, uint32_t instance, uint32_t o
 }
 
 /* Number of the frame that consume_frame() would take. */
-static uint32_t next_frame(struct coll_replay *r, uint32_t instance, uint32_t op, uint32_t channel)
+static uint32_t next_frame(struct coll_replay *r, uint32_t instance, uint32_t op, uint32_t route)
 {
-	return r->channels[channel].first[op] + flow_of(r, instance % r->windows, channel)->consume_at;
+	return r->routes.list[route].first[op] + flow_of(r, instance % r->windows, route)->consume_at;
 }
 
 /* The frame is consumed: its slot is free and its SEND, if it was one, retires. */
-static void consume_frame(struct coll_replay *r, uint32_t instance, uint32_t op, uint32_t channel)
+static void consume_frame(struct coll_replay *r, uint32_t instance, uint32_t op, uint32_t route)
 {
-	struct flow *f = flow_of(r, instance % r->windows, channel);
-	const struct channel *c = &r->channels[channel];
-	uint32_t step = r->senders[op][next_frame(r, instance, op, channel)];
+	struct flow *f = flow_of(r, instance % r->windows, route);
+	const struct coll_route *c = &r->routes.list[route];
+	uint32_t step = r->routes.senders[op][next_frame(r, instance, op, route)];
 	uint32_t sender = (uint32_t)c->sender * r->windows + instance % r->windows;
 
 	f->consumed++;
@@ -450,22 +252,22 @@ static void consume_frame(struct coll_replay *r, uint32_t instance, uint32_t op,
 		f->writer_waits = false;
 		wake(r, sender, c->lane);
 	}
-	if (r->plans[op][c->sender]->steps[step].op == COLL_STEP_SEND)
+	if (r->routes.plans[op][c->sender]->steps[step].op == COLL_STEP_SEND)
 		retire(r, sender, c->lane, step);
 }
 
 /* Whether a frame is there to read; if not, be woken when it is. */
-static bool can_read(struct coll_replay *r, uint32_t window, uint32_t channel)
+static bool can_read(struct coll_replay *r, uint32_t window, uint32_t route)
 {
-	struct flow *f = flow_of(r, window, channel);
+	struct flow *f = flow_of(r, window, route);
 
 	f->reader_waits = f->started == f->consumed;
 	return !f->reader_waits;
 }
 
-static bool can_write(struct coll_replay *r, uint32_t window, uint32_t channel)
+static bool can_write(struct coll_replay *r, uint32_t window, uint32_t route)
 {
-	struct flow *f = flow_of(r, window, channel);
+	struct flow *f = flow_of(r, window, route);
 
 	f->writer_waits = f->started - f->consumed >= r->depth;
 	return !f->writer_waits;
@@ -492,13 +294,13 @@ static bool try_step(struct coll_replay *r, uint32_t instance, uint32_t lane, ui
 		return false;
 	}
 	if (coll_step_receives(s->op)) {
-		from = in_channel(r, op, rank, s);
+		from = coll_route_in(&r->routes, op, rank, s);
 		if (!can_read(r, window, from))
 			return false;
 		frame_in = next_frame(r, instance, op, from);
 	}
 	if (coll_step_sends(s->op)) {
-		to = out_channel(r, op, rank, s);
+		to = coll_route_out(&r->routes, op, rank, s);
 		if (coll_step_is_fused(s->op) && !can_write(r, window, to))
 			return false;
 	}
@@ -521,7 +323,7 @@ static void run_lane(struct coll_replay *r, uint32_t id)
 	struct lane_state *ls = &r->lanes[id];
 
 	while (!r->stopped && !r->inst[instance].idle) {
-		const struct coll_plan *p = r->plans[r->inst[instance].op][rank];
+		const struct coll_plan *p = r->routes.plans[r->inst[instance].op][rank];
 
 		if (lane >= p->nlanes || ls->head == coll_lane_length(p, lane))
 			return;
@@ -544,14 +346,14 @@ static coll_status allocate_run(struct coll_replay *r)
 		return COLL_ERR_MEMORY;
 	r->total_steps = 0;
 	for (int rank = 0; rank < r->size; rank++) {
-		size_t most = coll_plan_nsteps(r->plans[0][rank]);
+		size_t most = coll_plan_nsteps(r->routes.plans[0][rank]);
 
-		if (r->ops == 2 && most < coll_plan_nsteps(r->plans[1][rank]))
-			most = coll_plan_nsteps(r->plans[1][rank]);
+		if (r->ops == 2 && most < coll_plan_nsteps(r->routes.plans[1][rank]))
+			most = coll_plan_nsteps(r->routes.plans[1][rank]);
 		r->step_base[rank] = r->total_steps;
 		r->total_steps += most;
 	}
-	r->flows = calloc((size_t)r->windows * r->nchannels + 1, sizeof(*r->flows));
+	r->flows = calloc((size_t)r->windows * r->routes.count + 1, sizeof(*r->flows));
 	r->inst = calloc(instances, sizeof(*r->inst));
 	r->lanes = calloc(instances * COLL_LANES_MAX, sizeof(*r->lanes));
 	r->retired = calloc(r->windows, r->total_steps + 1);
@@ -565,7 +367,7 @@ static void describe_block(struct coll_replay *r, uint32_t id, char *why, size_t
 	const uint32_t instance = id / COLL_LANES_MAX, lane = id % COLL_LANES_MAX;
 	const struct instance *in = &r->inst[instance];
 	const int rank = (int)(instance / r->windows);
-	const struct coll_plan *p = r->plans[in->op][rank];
+	const struct coll_plan *p = r->routes.plans[in->op][rank];
 	const struct lane_state *ls = &r->lanes[id];
 	const struct coll_step *s = &p->steps[p->lane_first[lane] + ls->head];
 	int n = snprintf(why, why_bytes, "deadlock: rank %d lane %u step %u (%s) of tile %u, operation %u, ", rank,
@@ -577,7 +379,8 @@ static void describe_block(struct coll_replay *r, uint32_t id, char *why, size_t
 	why_bytes -= (size_t)n;
 	if (s->wait_count > r->lanes[instance * COLL_LANES_MAX + s->wait_lane].prefix)
 		snprintf(why, why_bytes, "waits for lane %u to retire %u steps", s->wait_lane, s->wait_count);
-	else if (coll_step_receives(s->op) && !can_read(r, instance % r->windows, in_channel(r, in->op, rank, s)))
+	else if (coll_step_receives(s->op) &&
+	         !can_read(r, instance % r->windows, coll_route_in(&r->routes, in->op, rank, s)))
 		snprintf(why, why_bytes, "waits for a frame from rank %d", p->peers[s->peer_recv]);
 	else if (coll_step_sends(s->op))
 		snprintf(why, why_bytes, "waits for a slot to rank %d", p->peers[s->peer_send]);
@@ -592,7 +395,7 @@ static coll_status report_deadlock(struct coll_replay *r, char *why, size_t why_
 	snprintf(why, why_bytes, "deadlock: a SEND never retires");
 	for (uint32_t id = 0; id < lanes; id++) {
 		const struct instance *in = &r->inst[id / COLL_LANES_MAX];
-		const struct coll_plan *p = r->plans[in->op][id / COLL_LANES_MAX / r->windows];
+		const struct coll_plan *p = r->routes.plans[in->op][id / COLL_LANES_MAX / r->windows];
 
 		if (in->idle || id % COLL_LANES_MAX >= p->nlanes ||
 		    r->lanes[id].head >= coll_lane_length(p, id % COLL_LANES_MAX))
@@ -607,7 +410,7 @@ static coll_status report_deadlock(struct coll_replay *r, char *why, size_t why_
 static void begin_all(struct coll_replay *r)
 {
 	for (int rank = 0; rank < r->size; rank++) {
-		bool empty = coll_plan_nsteps(r->plans[0][rank]) == 0;
+		bool empty = coll_plan_nsteps(r->routes.plans[0][rank]) == 0;
 
 		for (uint32_t w = 0; w < r->windows; w++) {
 			uint32_t instance = (uint32_t)rank * r->windows + w;
