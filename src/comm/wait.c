@@ -22,7 +22,7 @@
 #include "comm/service.h"
 
 static const uint64_t MS = 1000000;
-enum { SPINS_PER_CLOCK = 64, SETTLE_MS = 60, ASK_AFTER_MS = 250, LEFT_MS = 1000, LATE_WARNING_MS = 30000 };
+enum { SPINS_PER_CLOCK = 64, SETTLE_MS = 100, NOTE_MS = 500, ASK_AFTER_MS = 250, LEFT_MS = 1000, LATE_WARNING_MS = 30000 };
 enum { SLEEP_SHORT_MS = 5, SLEEP_LONG_MS = 50 };
 
 /* One wait's patience. */
@@ -307,7 +307,7 @@ static coll_status run_failed(struct coll_comm *comm, const struct coll_wait *w,
 		struct coll_note note = {.kind = COLL_NOTE_DEATH, .rank = where.peer, .origin = comm->rank};
 
 		snprintf(note.text, sizeof(note.text), "its link broke");
-		for (int i = 0; i < SETTLE_MS; i++) {
+		for (int i = 0; i < NOTE_MS; i++) {
 			coll_status st = check_alarm(comm, w, p);
 
 			if (st != COLL_OK)

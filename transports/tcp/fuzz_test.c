@@ -5,7 +5,7 @@
  * it does not belong (run it under AddressSanitizer), and other links live.
  * The seed is printed; COLL_FUZZ_SEED repeats one, COLL_FUZZ_RUNS sets how many.
  */
-#include "transports/tcp/raw_peer.h"
+#include "transports/tcp/raw_peer_test.h"
 
 enum { SLOT = 300, SLOTS = 4, CHANNELS = 3 };
 

@@ -6,7 +6,7 @@
 #include <fcntl.h>
 #include <sys/resource.h>
 
-#include "transports/tcp/raw_peer.h"
+#include "transports/tcp/raw_peer_test.h"
 
 /* ---- addresses ------------------------------------------------------------- */
 

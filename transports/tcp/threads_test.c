@@ -7,7 +7,7 @@
 #define PLAIN_OWN_MAIN
 #include <sched.h>
 
-#include "transports/tcp/raw_peer.h"
+#include "transports/tcp/raw_peer_test.h"
 
 enum { FRAMES = 2000, SLOT = 5000, SLOTS = 2, COMMS = 2 };
 
