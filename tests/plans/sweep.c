@@ -52,6 +52,51 @@ TEST(plans, every_algorithm_is_proved)
 	for_each_set(prove, 61);
 }
 
+/* One collective, then another: a rank enters the second while others are in the
+ * first, on the same channels. Different numbers of windows and slots. */
+static void prove_in_a_row(struct plan_set *sets, int count, int n, int i)
+{
+	for (int j = 0; j < count; j++)
+		for (int fused = 0; fused < 2; fused++) {
+			struct coll_verify_options opt = {.depth = fused ? 2 + (uint32_t)j % 2 : 0,
+			                                  .windows = 1 + (uint32_t)(i + j) % 3,
+			                                  .uniform = true,
+			                                  .in_place = 0x9c9c9c9c9c9c9c9cu,
+			                                  .then = plan_set_plans(&sets[j], fused)};
+			char why[256] = "";
+
+			CHECK(coll_plan_verify(plan_set_plans(&sets[i], fused), n, &opt, why, sizeof(why)) == COLL_OK,
+			      "%s %s then %s %s n=%d %s: %s", coll_plan_kind_name(sets[i].algo->kind),
+			      sets[i].algo->name, coll_plan_kind_name(sets[j].algo->kind), sets[j].algo->name, n,
+			      fused ? "fused" : "logical", why);
+		}
+}
+
+TEST(plans, every_algorithm_is_proved_before_every_other)
+{
+	enum { ROWS_MAX = 64 };
+	struct plan_set sets[ROWS_MAX];
+	char why[256] = "";
+
+	REQUIRE(coll_algos_count <= ROWS_MAX);
+	for (int n = 2; n <= 9; n += n == 3 ? 2 : n == 5 ? 4 : 1) {
+		int count = 0;
+
+		for (size_t a = 0; a < coll_algos_count; a++) {
+			int root = plan_kind_has_root(coll_algos[a].kind) ? (int)a % n : 0;
+
+			if (plan_set_serves(&coll_algos[a], n, false, PLAN_UNIFORM))
+				REQUIRE(plan_set_build(&sets[count++], &coll_algos[a], n, root, false, PLAN_UNIFORM,
+				                       why, sizeof(why)) == COLL_OK,
+				        "%s", why);
+		}
+		for (int i = 0; i < count; i++)
+			prove_in_a_row(sets, count, n, i);
+		while (count > 0)
+			plan_set_free(&sets[--count]);
+	}
+}
+
 /* Whether a and b are one plan, byte for byte. */
 static bool same(const struct coll_plan *a, const struct coll_plan *b)
 {
