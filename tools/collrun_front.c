@@ -341,10 +341,6 @@ static void choose_root(struct front *f)
 	const char *name = at ? at + 1 : l->host->name;
 
 	f->root_known = true;
-	if (f->o->root) {
-		snprintf(f->root, sizeof(f->root), "%s", f->o->root);
-		return;
-	}
 	if (l->host->local && f->o->host_count > 1) {
 		at = strrchr(f->o->hosts[1].name, '@');
 		if (route_to(at ? at + 1 : f->o->hosts[1].name, f->root, sizeof(f->root)))
@@ -373,7 +369,8 @@ static void choose_meeting(struct front *f)
 		snprintf(f->root, sizeof(f->root), "unix:collrun-%016llx", (unsigned long long)key[0]);
 		f->root_known = true;
 	} else if (f->o->root) {
-		choose_root(f);
+		snprintf(f->root, sizeof(f->root), "%s", f->o->root);
+		f->root_known = true;
 	}
 }
 
