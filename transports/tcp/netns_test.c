@@ -10,7 +10,7 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
-#include "transports/tcp/raw_peer.h"
+#include "transports/tcp/raw_peer_test.h"
 
 enum { SLOT = 1 << 20, SLOTS = 64 };
 
