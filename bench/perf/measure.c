@@ -1,5 +1,5 @@
 /*
- * Timing one row: warm-up, a barrier, then the timed iterations.
+ * Timing one row: warm-up, a meeting of all ranks, then the timed iterations.
  *
  * The mean is the whole loop over its iterations, as in nccl-tests. The
  * percentiles need a time stamp per iteration, which costs as much as a small
@@ -29,6 +29,13 @@ static coll_status iterate(const struct perf_test *t, int iterations)
 	for (int i = 0; i < iterations * t->args->aggregate && status == COLL_OK; i++)
 		status = t->what->run(&t->call, t->in, t->out);
 	return status;
+}
+
+/* All ranks begin together. An exchange of numbers and no barrier, because it is
+ * verified. */
+static coll_status meet(const struct perf_test *t)
+{
+	return perf_exchange(t->call.comm, &t->salt, 1, t->numbers);
 }
 
 /* One time per iteration; *total_s without what lies between them. */
@@ -104,13 +111,13 @@ coll_status perf_measure(const struct perf_test *t, struct perf_times *times)
 	coll_status status = iterate(t, t->args->warmups);
 
 	if (status == COLL_OK)
-		status = coll_barrier(t->call.comm, NULL);
+		status = meet(t);
 	if (status == COLL_OK && apart) {
 		total_s = -now_s();
 		status = iterate(t, n);
 		total_s += now_s();
 		if (status == COLL_OK)
-			status = coll_barrier(t->call.comm, NULL);
+			status = meet(t);
 	}
 	if (status == COLL_OK)
 		status = iterate_stamped(t, &stamped_s);
