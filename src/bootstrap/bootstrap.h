@@ -32,7 +32,9 @@ struct coll_identity {
 };
 
 /* Find out from cfg, then the environment. Contradictions and half-set
- * variables are COLL_ERR_CONFIG, named in err. */
+ * variables are COLL_ERR_CONFIG, named in err. Reads only, except under a launcher
+ * whose store must carry the address of rank 0 across hosts (publish): then it
+ * waits for all ranks there, within create_timeout_ms. */
 coll_status coll_bootstrap_probe(const coll_config *cfg, const struct coll_settings *settings, struct coll_identity *id,
                                  struct coll_error_box *err);
 
@@ -40,11 +42,10 @@ coll_status coll_bootstrap_probe(const coll_config *cfg, const struct coll_setti
  * All-gather len_bytes from every rank into all (size * len_bytes, rank order),
  * over a tree of short-lived connections (or PMI, or the caller's exchange).
  * Blocks until done or until the creation deadline; the error names the ranks
- * that never came. May be called once per identity. Fills id->job_key where the
- * launcher's store carries it (publish).
+ * that never came. May be called once per identity.
  */
 coll_status coll_bootstrap_exchange(const coll_config *cfg, const struct coll_settings *settings,
-                                    struct coll_identity *id, const void *mine, void *all, size_t len_bytes,
+                                    const struct coll_identity *id, const void *mine, void *all, size_t len_bytes,
                                     struct coll_error_box *err);
 
 /* Implementation of coll_unique_id_create(). */

@@ -154,20 +154,17 @@ static coll_status prepare_id(const coll_config *cfg, const struct coll_identity
 	return COLL_OK;
 }
 
-static coll_status prepare_published(struct coll_identity *id, struct coll_meeting *m, struct coll_error_box *err)
+/* The probe has published already: what it left is found again at once. */
+static coll_status prepare_published(const struct coll_identity *id, struct coll_meeting *m, struct coll_error_box *err)
 {
 	coll_unique_id shared;
 	coll_status st = coll_id_publish(m->settings, id, m->deadline_ns, &shared, m->listener, err);
 
 	snprintf(m->root_text, sizeof(m->root_text), "published by %s", id->publish);
-	if (st == COLL_OK)
-		st = coll_id_read(&shared, &m->root, m->key, err);
-	if (st == COLL_OK)
-		memcpy(id->job_key, m->key, sizeof(m->key));
-	return st;
+	return st == COLL_OK ? coll_id_read(&shared, &m->root, m->key, err) : st;
 }
 
-static coll_status prepare(const coll_config *cfg, struct coll_identity *id, struct coll_meeting *m,
+static coll_status prepare(const coll_config *cfg, const struct coll_identity *id, struct coll_meeting *m,
                            struct coll_error_box *err)
 {
 	if (cfg && cfg->id)
@@ -183,7 +180,7 @@ static coll_status prepare(const coll_config *cfg, struct coll_identity *id, str
 }
 
 coll_status coll_bootstrap_exchange(const coll_config *cfg, const struct coll_settings *settings,
-                                    struct coll_identity *id, const void *mine, void *all, size_t len_bytes,
+                                    const struct coll_identity *id, const void *mine, void *all, size_t len_bytes,
                                     struct coll_error_box *err)
 {
 	struct coll_meeting m = {

@@ -13,9 +13,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/hash.h"
 #include "bootstrap/bootstrap.h"
 #include "bootstrap/id.h"
+#include "bootstrap/probe.h"
 
 struct found {
 	int rank, size, local_rank, local_size;
@@ -527,8 +529,8 @@ static coll_status identify(const struct probe *p)
 	return choose_meeting(p, l);
 }
 
-coll_status coll_bootstrap_probe(const coll_config *cfg, const struct coll_settings *settings, struct coll_identity *id,
-                                 struct coll_error_box *err)
+coll_status coll_bootstrap_identify(const coll_config *cfg, const struct coll_settings *settings,
+                                    struct coll_identity *id, struct coll_error_box *err)
 {
 	const struct probe p = {cfg, settings, id, err};
 	bool explicit;
@@ -544,4 +546,20 @@ coll_status coll_bootstrap_probe(const coll_config *cfg, const struct coll_setti
 	if (st == COLL_OK)
 		id->root_bind = id->rank == 0 && id->root_host[0];
 	return st;
+}
+
+coll_status coll_bootstrap_probe(const coll_config *cfg, const struct coll_settings *settings, struct coll_identity *id,
+                                 struct coll_error_box *err)
+{
+	int listener[COLL_MEET_LISTENERS];
+	struct coll_places places;
+	coll_unique_id shared;
+	uint64_t deadline_ns;
+	coll_status st = coll_bootstrap_identify(cfg, settings, id, err);
+
+	if (st != COLL_OK || !id->publish[0])
+		return st;
+	deadline_ns = coll_clock_ns() + (uint64_t)settings->create_timeout_ms * 1000000u;
+	st = coll_id_publish(settings, id, deadline_ns, &shared, listener, err);
+	return st == COLL_OK ? coll_id_read(&shared, &places, id->job_key, err) : st;
 }

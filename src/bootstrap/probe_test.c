@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bootstrap/bootstrap.h"
+#include "bootstrap/probe.h"
 #include "tests/plain.h"
 
 enum { VARS_MAX = 10 };
@@ -56,7 +56,7 @@ static coll_status probe(const struct row *r, const coll_config *cfg, struct col
 	}
 	coll_error_clear(err);
 	st = coll_settings_load(&s, cfg, NULL, err);
-	return st == COLL_OK ? coll_bootstrap_probe(cfg, &s, id, err) : st;
+	return st == COLL_OK ? coll_bootstrap_identify(cfg, &s, id, err) : st;
 }
 
 static void way_text(const struct coll_identity *id, char *buf, size_t len_bytes)
