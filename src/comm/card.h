@@ -20,7 +20,7 @@ struct coll_card {
 	int32_t rank;
 	int32_t size;
 	int32_t process; /* pid, for messages */
-	uint32_t cores;  /* this process may run on */
+	uint32_t cores;  /* this process may run on, its share of a quota considered */
 	char host_id[64];
 	char host_name[64];
 	/* Control plane: an abstract Unix socket name and a TCP listener. */
@@ -37,8 +37,8 @@ struct coll_card {
 		uint32_t len_bytes;
 		uint8_t bytes[COLL_CARD_ADDRESS_BYTES];
 	} transport[COLL_CARD_TRANSPORTS];
-	/* Hash of the agreed facts this process computed for its settings. */
-	uint64_t spare[4];
+	/* Processors this process may run on, numbers modulo 256. */
+	uint64_t cpus[4];
 };
 
 #define COLL_CARD_MAGIC   0x434f4c4cu /* "COLL" */

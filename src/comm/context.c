@@ -180,6 +180,17 @@ static coll_status open_wires(struct coll_context *c, struct coll_shared_hub *hu
 	return st;
 }
 
+static void fill_cpus(uint64_t cpus[4])
+{
+	cpu_set_t usable;
+
+	if (sched_getaffinity(0, sizeof(usable), &usable) != 0)
+		return;
+	for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++)
+		if (CPU_ISSET(cpu, &usable))
+			cpus[cpu % 256 / 64] |= (uint64_t)1 << cpu % 64;
+}
+
 static void fill_card(struct coll_context *c)
 {
 	struct coll_card *card = &c->card;
@@ -190,6 +201,7 @@ static void fill_card(struct coll_context *c)
 	card->size = c->size;
 	card->process = (int32_t)getpid();
 	card->cores = (uint32_t)coll_topology_cores();
+	fill_cpus(card->cpus);
 	card->settings_hash = coll_settings_hash(&c->settings);
 	memcpy(card->host_id, c->host_id, sizeof(card->host_id));
 	gethostname(card->host_name, sizeof(card->host_name) - 1);
@@ -299,6 +311,34 @@ static coll_status check_cards(struct coll_context *c, struct coll_error_box *er
 	return COLL_OK;
 }
 
+/* Whether the ranks of a host exceed its cores. Each rank knows the cores it may use
+ * itself: ranks with the same set of processors share them; sets that differ add up
+ * (one rank pinned to each core), to no more than there are processors in all. */
+static bool crowded(const struct coll_context *c, uint32_t host)
+{
+	uint64_t all[4] = {0};
+	uint32_t ranks = 0, cores = 0, cpus = 0;
+
+	for (int r = 0; r < c->size; r++) {
+		bool known = false;
+
+		if (c->host_of[r] != host)
+			continue;
+		ranks++;
+		for (int k = 0; k < r && !known; k++)
+			known = c->host_of[k] == host &&
+			        memcmp(c->cards[k].cpus, c->cards[r].cpus, sizeof(c->cards[r].cpus)) == 0;
+		if (known)
+			continue;
+		cores += c->cards[r].cores;
+		for (int i = 0; i < 4; i++)
+			all[i] |= c->cards[r].cpus[i];
+	}
+	for (int i = 0; i < 4; i++)
+		cpus += (uint32_t)__builtin_popcountll(all[i]);
+	return ranks > (cores < cpus || cpus == 0 ? cores : cpus);
+}
+
 /* Hosts in order of first appearance; local rank and size; cores per host. */
 static coll_status find_hosts(struct coll_context *c, struct coll_error_box *err)
 {
@@ -307,17 +347,15 @@ static coll_status find_hosts(struct coll_context *c, struct coll_error_box *err
 		return coll_error_set(err, COLL_ERR_MEMORY, "out of memory for the host table");
 	c->alone_on_cores = true;
 	for (int r = 0; r < c->size; r++) {
-		int first = r, local = 0;
+		int first = r;
 
 		for (int k = 0; k < r && first == r; k++)
 			if (strncmp(c->cards[k].host_id, c->cards[r].host_id, sizeof(c->host_id)) == 0)
 				first = k;
 		c->host_of[r] = first == r ? c->hosts++ : c->host_of[first];
-		for (int k = 0; k <= r; k++)
-			local += c->host_of[k] == c->host_of[r];
-		if ((uint32_t)local > c->cards[r].cores)
-			c->alone_on_cores = false;
 	}
+	for (uint32_t h = 0; h < c->hosts; h++)
+		c->alone_on_cores = c->alone_on_cores && !crowded(c, h);
 	for (int r = 0; r < c->size; r++)
 		if (c->host_of[r] == c->host_of[c->rank]) {
 			c->local_rank += r < c->rank;

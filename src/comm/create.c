@@ -83,16 +83,10 @@ static void find_facts(struct coll_comm *comm)
 	const struct coll_settings *s = &comm->ctx->settings;
 	const struct coll_wire *w = common_wire(comm->ctx);
 	struct coll_tune_facts *f = &comm->facts;
-	bool oversubscribed = false;
-	uint32_t *local = calloc(comm->ctx->hosts, sizeof(*local));
-
-	for (int r = 0; local && r < comm->size; r++)
-		oversubscribed |= ++local[comm->ctx->host_of[r]] > comm->ctx->cards[r].cores;
-	free(local);
 	*f = (struct coll_tune_facts){.size = comm->size,
 	                              .reduce_bytes_per_ns = 8,
 	                              .copy_bytes_per_ns = 8,
-	                              .oversubscribed = oversubscribed,
+	                              .oversubscribed = !comm->ctx->alone_on_cores,
 	                              .windows_max = s->windows > 0 ? (uint32_t)s->windows : WINDOWS_DEFAULT,
 	                              .scratch_bytes_max = s->memory_budget / 2,
 	                              .forced = s->algo};
