@@ -174,7 +174,8 @@ struct coll_transport {
 
 	/* Sleeping. After arm() returns OK, any new frame, credit, completion or link
 	 * event for this context writes env->wake_fd (or makes poll_fd readable).
-	 * AGAIN: something is there already, do not sleep. disarm() after waking. */
+	 * AGAIN: something is there already and nothing is armed, do not sleep.
+	 * disarm() after waking, once for each OK. */
 	coll_status (*arm)(void *inst);
 	void (*disarm)(void *inst);
 	/* A descriptor to poll beside wake_fd while armed, or -1. */

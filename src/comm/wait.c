@@ -22,7 +22,14 @@
 #include "comm/service.h"
 
 static const uint64_t MS = 1000000;
-enum { SPINS_PER_CLOCK = 64, SETTLE_MS = 100, NOTE_MS = 500, ASK_AFTER_MS = 250, LEFT_MS = 1000, LATE_WARNING_MS = 30000 };
+enum {
+	SPINS_PER_CLOCK = 64,
+	SETTLE_MS = 100,
+	NOTE_MS = 500,
+	ASK_AFTER_MS = 250,
+	LEFT_MS = 1000,
+	LATE_WARNING_MS = 30000
+};
 enum { SLEEP_SHORT_MS = 5, SLEEP_LONG_MS = 50 };
 
 /* One wait's patience. */
@@ -213,7 +220,7 @@ static coll_status lose_patience(struct coll_comm *comm, const struct coll_wait 
 static void sleep_a_while(struct coll_context *ctx, int ms)
 {
 	struct pollfd p[1 + COLL_CARD_TRANSPORTS] = {{.fd = ctx->wake_fd, .events = POLLIN}};
-	int armed = 0;
+	bool armed[COLL_CARD_TRANSPORTS] = {false};
 	bool quiet = true;
 	uint64_t count;
 
@@ -221,18 +228,19 @@ static void sleep_a_while(struct coll_context *ctx, int ms)
 		struct coll_wire *w = &ctx->wires[i];
 
 		p[1 + i].fd = -1;
-		armed = i + 1;
 		if (!w->active)
 			continue;
-		quiet = w->table.arm(w->inst) == COLL_OK;
+		/* Armed only when it says OK: to disarm what is not armed would leave the
+		 * peers' bells ringing for ever. */
+		quiet = armed[i] = w->table.arm(w->inst) == COLL_OK;
 		p[1 + i] = (struct pollfd){.fd = w->table.poll_fd(w->inst), .events = POLLIN};
 	}
 	if (quiet && poll(p, (nfds_t)(1 + ctx->nwires), ms) > 0 && (p[0].revents & POLLIN))
 		if (read(ctx->wake_fd, &count, sizeof(count)) < 0) {
 			/* Another thread of this context was faster. */
 		}
-	for (int i = 0; i < armed; i++)
-		if (ctx->wires[i].active)
+	for (int i = 0; i < ctx->nwires; i++)
+		if (armed[i])
 			ctx->wires[i].table.disarm(ctx->wires[i].inst);
 }
 

@@ -261,8 +261,9 @@ static bool anything(struct shm_inst *in)
 	pthread_mutex_lock(&in->lock);
 	for (const struct shm_channel *c = in->channels; c && !found; c = c->next)
 		found = coll_shm_noteworthy(c);
+	/* Told once: whoever waited for the link may not ask it again. */
 	for (struct shm_link *l = in->links; l && !found; l = l->next)
-		found = atomic_load(&l->wanted) && atomic_load(&l->status) != COLL_AGAIN;
+		found = atomic_load(&l->status) != COLL_AGAIN && atomic_exchange(&l->wanted, false);
 	pthread_mutex_unlock(&in->lock);
 	return found;
 }
