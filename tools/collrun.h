@@ -3,7 +3,7 @@
  *
  *   options   the command line and the hosts (collrun_options.c)
  *   front     the process the user started: output, signals, the job's fate
- *             (collrun_front.c, collrun_output.c)
+ *             (collrun_front.c, collrun_start.c, collrun_output.c)
  *   agent     one per host, started by fork here or by ssh elsewhere: starts and
  *             guards the ranks of its host (collrun_agent.c, collrun_ranks.c)
  *

@@ -1,7 +1,7 @@
 /*
  * The all-gather of bootstrap among real processes: every size that changes the
  * tree, over Unix sockets and TCP; ranks that never come, come twice, come with
- * another idea of the job, die on the way; strangers at the door.
+ * another idea of the job, die on the way.
  */
 #define PLAIN_OWN_MAIN
 #include "tests/plain.h"
@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 
@@ -23,40 +22,6 @@
 
 enum { PAYLOAD_MAX = 5000 };
 
-static unsigned char pattern(int rank, size_t i)
-{
-	return (unsigned char)coll_mix64((uint64_t)rank * 7919 + i);
-}
-
-static bool table_is_right(const unsigned char *all, int n, size_t len_bytes)
-{
-	for (int r = 0; r < n; r++)
-		for (size_t i = 0; i < len_bytes; i++)
-			if (all[(size_t)r * len_bytes + i] != pattern(r, i))
-				return false;
-	return true;
-}
-
-static coll_status gather(struct job *j, int rank, size_t len_bytes, struct coll_error_box *err)
-{
-	unsigned char *mine = calloc(1, len_bytes + 1), *all = calloc((size_t)j->n, len_bytes + 1);
-	coll_status st;
-
-	for (size_t i = 0; i < len_bytes; i++)
-		mine[i] = pattern(rank, i);
-	st = coll_bootstrap_exchange(NULL, &j->settings, &j->id, mine, all, len_bytes, err);
-	if (st == COLL_OK && !table_is_right(all, j->n, len_bytes))
-		st = coll_error_set(err, COLL_ERR_CORRUPT, "wrong table");
-	free(mine);
-	free(all);
-	return st;
-}
-
-static coll_status gather_200(struct job *j, int rank, struct coll_error_box *err)
-{
-	return gather(j, rank, 200, err);
-}
-
 static coll_status gather_much(struct job *j, int rank, struct coll_error_box *err)
 {
 	return gather(j, rank, PAYLOAD_MAX, err);
@@ -65,38 +30,6 @@ static coll_status gather_much(struct job *j, int rank, struct coll_error_box *e
 static coll_status gather_nothing(struct job *j, int rank, struct coll_error_box *err)
 {
 	return gather(j, rank, 0, err);
-}
-
-static int names;
-
-static void over_unix(struct job *j)
-{
-	snprintf(j->id.unix_name, sizeof(j->id.unix_name), "coll-test-%d-%d", (int)getpid(), names++);
-	j->id.job_key[0] = 11;
-	j->id.job_key[1] = 12;
-}
-
-/* A port that was free a moment ago. */
-static void over_tcp(struct job *j)
-{
-	uint16_t port = 0;
-	struct coll_address a;
-	int fd;
-
-	coll_address_numeric(&a, "127.0.0.1", 0);
-	fd = coll_listen_tcp(&a, 0, &port);
-	close(fd);
-	snprintf(j->id.root_host, sizeof(j->id.root_host), "127.0.0.1");
-	j->id.root_port = port;
-	j->id.job_key[0] = 13;
-	j->id.job_key[1] = 14;
-}
-
-static void all_ok(struct job *j)
-{
-	for (int r = 0; r < j->n; r++)
-		CHECK(j->result[r].status == COLL_OK, "rank %d of %d: %d %s", r, j->n, j->result[r].status,
-		      j->result[r].message);
 }
 
 static void run_all(struct job *j, void (*way)(struct job *))
@@ -144,13 +77,6 @@ static void empty_and_large_payloads(void)
 }
 
 /* ---- Ranks that are missing, double, different, or die ----------------- */
-
-static void start_all_but(struct job *j, int missing)
-{
-	for (int r = 0; r < j->n; r++)
-		if (r != missing)
-			job_start(j, r);
-}
 
 /* Every rank that came says what is wrong, and names the culprit. */
 static void all_say(const struct job *j, int but, coll_status status, const char *text)
@@ -362,127 +288,6 @@ static void versions_that_differ(void)
 	job_wait(&j);
 	all_say(&j, 2, COLL_ERR_BOOTSTRAP, "different versions of the library");
 	job_free(&j);
-}
-
-/* ---- Strangers --------------------------------------------------------- */
-
-static int stranger_connects(const struct coll_address *a)
-{
-	int fd = socket(a->at.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-	if (fd >= 0 && connect(fd, (const struct sockaddr *)&a->at, a->len) == 0)
-		return fd;
-	if (fd >= 0)
-		close(fd);
-	return -1;
-}
-
-/* Connections that say too much, too little, or half of the right thing. */
-static void stranger_speaks(int fd, int kind, struct coll_rng *rng)
-{
-	static const char hello[24] = "COLLmeet0123456789abcdef";
-	char garbage[4096];
-
-	for (size_t i = 0; i < sizeof(garbage); i++)
-		garbage[i] = (char)coll_rng_next(rng);
-	switch (kind % 4) {
-	case 0: (void)!send(fd, garbage, sizeof(garbage), MSG_NOSIGNAL); break;
-	case 1: (void)!send(fd, hello, 7, MSG_NOSIGNAL); break;
-	case 2: (void)!send(fd, hello, sizeof(hello), MSG_NOSIGNAL); break;
-	case 3:
-		(void)!send(fd, hello, sizeof(hello), MSG_NOSIGNAL);
-		(void)!send(fd, garbage, sizeof(garbage), MSG_NOSIGNAL);
-		break;
-	}
-}
-
-/* 100 that stay and say nothing or half a handshake, then count that come and go. */
-static _Noreturn void flood(const struct coll_address *a, int count, int ready_fd)
-{
-	struct coll_rng rng = {77};
-	int silent = 0;
-
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	alarm(100);
-	while (silent < 100) {
-		int fd = stranger_connects(a);
-
-		if (fd < 0)
-			continue;
-		if (silent % 2)
-			stranger_speaks(fd, 1 + silent / 2 % 2, &rng);
-		silent++; /* stays open */
-	}
-	(void)!write(ready_fd, "x", 1);
-	for (int i = 0; i < count; i++) {
-		int fd = stranger_connects(a);
-
-		if (fd < 0)
-			break; /* the job is over */
-		stranger_speaks(fd, i, &rng);
-		close(fd);
-	}
-	_exit(0);
-}
-
-/* All but one rank come; then strangers; then the last. */
-static void run_with_strangers(struct job *j, const struct coll_address *door, int count)
-{
-	int ready[2];
-	pid_t pid;
-	char c;
-
-	REQUIRE(pipe(ready) == 0);
-	start_all_but(j, j->n - 1);
-	pid = fork();
-	if (pid == 0)
-		flood(door, count, ready[1]);
-	REQUIRE(read(ready[0], &c, 1) == 1);
-	job_start(j, j->n - 1);
-	job_wait(j);
-	kill(pid, SIGKILL);
-	waitpid(pid, NULL, 0);
-	close(ready[0]);
-	close(ready[1]);
-	all_ok(j);
-	job_free(j);
-}
-
-static void strangers_do_not_matter(void)
-{
-	struct coll_address door;
-	struct job j;
-
-	job_init(&j, 5, gather_200);
-	over_tcp(&j);
-	coll_address_numeric(&door, "127.0.0.1", j.id.root_port);
-	run_with_strangers(&j, &door, 10000);
-	job_init(&j, 12, gather_200);
-	over_unix(&j);
-	coll_address_unix(&door, j.id.unix_name);
-	run_with_strangers(&j, &door, 10000);
-}
-
-static coll_status gather_with_few_descriptors(struct job *j, int rank, struct coll_error_box *err)
-{
-	const int next = dup(0);
-	const struct rlimit few = {(rlim_t)next + 8, (rlim_t)next + 8};
-
-	close(next);
-	if (rank == 0 && setrlimit(RLIMIT_NOFILE, &few) < 0)
-		return COLL_ERR_SYSTEM;
-	return gather(j, rank, 200, err);
-}
-
-static void running_out_of_descriptors_is_survived(void)
-{
-	struct coll_address door;
-	struct job j;
-
-	job_init(&j, 5, gather_with_few_descriptors); /* 1 listener, 4 children, room for 3 */
-	over_tcp(&j);
-	coll_address_numeric(&door, "127.0.0.1", j.id.root_port);
-	run_with_strangers(&j, &door, 1000);
 }
 
 /* ---- Ways to meet ------------------------------------------------------ */
@@ -700,8 +505,6 @@ int main(int argc, char **argv)
 	RUN(another_key_is_another_job);
 	RUN(a_rank_that_dies_on_the_way_is_named);
 	RUN(versions_that_differ);
-	RUN(strangers_do_not_matter);
-	RUN(running_out_of_descriptors_is_survived);
 	RUN(rank_zero_may_come_last);
 	RUN(a_taken_port_is_avoided);
 	RUN(a_taken_port_is_named);

@@ -14,7 +14,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/hash.h"
+#include "bootstrap/address.h"
 #include "bootstrap/bootstrap.h"
+#include "tests/plain.h"
 
 enum { JOB_RANKS_MAX = 128 };
 
@@ -83,6 +86,81 @@ static inline void job_wait(struct job *j)
 static inline void job_free(struct job *j)
 {
 	munmap(j->result, sizeof(*j->result) * JOB_RANKS_MAX);
+}
+
+/* ---- What most jobs do ------------------------------------------------- */
+
+static inline unsigned char pattern(int rank, size_t i)
+{
+	return (unsigned char)coll_mix64((uint64_t)rank * 7919 + i);
+}
+
+static inline bool table_is_right(const unsigned char *all, int n, size_t len_bytes)
+{
+	for (int r = 0; r < n; r++)
+		for (size_t i = 0; i < len_bytes; i++)
+			if (all[(size_t)r * len_bytes + i] != pattern(r, i))
+				return false;
+	return true;
+}
+
+static inline coll_status gather(struct job *j, int rank, size_t len_bytes, struct coll_error_box *err)
+{
+	unsigned char *mine = calloc(1, len_bytes + 1), *all = calloc((size_t)j->n, len_bytes + 1);
+	coll_status st;
+
+	for (size_t i = 0; i < len_bytes; i++)
+		mine[i] = pattern(rank, i);
+	st = coll_bootstrap_exchange(NULL, &j->settings, &j->id, mine, all, len_bytes, err);
+	if (st == COLL_OK && !table_is_right(all, j->n, len_bytes))
+		st = coll_error_set(err, COLL_ERR_CORRUPT, "wrong table");
+	free(mine);
+	free(all);
+	return st;
+}
+
+static inline coll_status gather_200(struct job *j, int rank, struct coll_error_box *err)
+{
+	return gather(j, rank, 200, err);
+}
+
+static int names; /* of Unix sockets used so far */
+
+static inline void over_unix(struct job *j)
+{
+	snprintf(j->id.unix_name, sizeof(j->id.unix_name), "coll-test-%d-%d", (int)getpid(), names++);
+	j->id.job_key[0] = 11;
+	j->id.job_key[1] = 12;
+}
+
+/* A port that was free a moment ago. */
+static inline void over_tcp(struct job *j)
+{
+	uint16_t port = 0;
+	struct coll_address a;
+	int fd;
+
+	coll_address_numeric(&a, "127.0.0.1", 0);
+	fd = coll_listen_tcp(&a, 0, &port);
+	close(fd);
+	snprintf(j->id.root_host, sizeof(j->id.root_host), "127.0.0.1");
+	j->id.root_port = port;
+	j->id.job_key[0] = 13;
+	j->id.job_key[1] = 14;
+}
+
+static inline void all_ok(struct job *j)
+{
+	for (int r = 0; r < j->n; r++)
+		CHECK(j->result[r].status == COLL_OK, "rank %d of %d: %d %s", r, j->n, j->result[r].status,
+		      j->result[r].message);
+}
+
+static inline void start_all_but(struct job *j, int missing)
+{
+	for (int r = 0; r < j->n; r++)
+		if (r != missing)
+			job_start(j, r);
 }
 
 #endif

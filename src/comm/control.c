@@ -502,10 +502,12 @@ void coll_control_join(struct coll_control *c, const struct coll_card *cards, in
 	pthread_mutex_unlock(&c->lock);
 }
 
+/* Something is still to be written, or a link that is being made will want the
+ * notes (a failure right after creation). */
 static bool unsent(const struct coll_control *c)
 {
 	for (int i = 0; i < c->nlinks; i++)
-		if (c->links[i]->ready && c->links[i]->count > 0)
+		if (c->links[i]->ready ? c->links[i]->count > 0 : c->nnotes > 0)
 			return true;
 	return false;
 }

@@ -1,0 +1,139 @@
+/*
+ * Strangers at the door of a rendezvous: silent ones that stay, garbage, half
+ * handshakes, thousands of them, while the last rank is still missing. The job
+ * must finish, with the right table.
+ */
+#define PLAIN_OWN_MAIN
+#include "tests/plain.h"
+
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+#include "base/hash.h"
+#include "bootstrap/job_test.h"
+
+static int stranger_connects(const struct coll_address *a)
+{
+	int fd = socket(a->at.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	if (fd >= 0 && connect(fd, (const struct sockaddr *)&a->at, a->len) == 0)
+		return fd;
+	if (fd >= 0)
+		close(fd);
+	return -1;
+}
+
+/* Connections that say too much, too little, or half of the right thing. */
+static void stranger_speaks(int fd, int kind, struct coll_rng *rng)
+{
+	static const char hello[24] = "COLLmeet0123456789abcdef";
+	char garbage[4096];
+
+	for (size_t i = 0; i < sizeof(garbage); i++)
+		garbage[i] = (char)coll_rng_next(rng);
+	switch (kind % 4) {
+	case 0: (void)!send(fd, garbage, sizeof(garbage), MSG_NOSIGNAL); break;
+	case 1: (void)!send(fd, hello, 7, MSG_NOSIGNAL); break;
+	case 2: (void)!send(fd, hello, sizeof(hello), MSG_NOSIGNAL); break;
+	case 3:
+		(void)!send(fd, hello, sizeof(hello), MSG_NOSIGNAL);
+		(void)!send(fd, garbage, sizeof(garbage), MSG_NOSIGNAL);
+		break;
+	}
+}
+
+/* 100 that stay and say nothing or half a handshake, then count that come and go. */
+static _Noreturn void flood(const struct coll_address *a, int count, int ready_fd)
+{
+	struct coll_rng rng = {77};
+	int silent = 0;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	alarm(100);
+	while (silent < 100) {
+		int fd = stranger_connects(a);
+
+		if (fd < 0)
+			continue;
+		if (silent % 2)
+			stranger_speaks(fd, 1 + silent / 2 % 2, &rng);
+		silent++; /* stays open */
+	}
+	(void)!write(ready_fd, "x", 1);
+	for (int i = 0; i < count; i++) {
+		int fd = stranger_connects(a);
+
+		if (fd < 0)
+			break; /* the job is over */
+		stranger_speaks(fd, i, &rng);
+		close(fd);
+	}
+	_exit(0);
+}
+
+/* All but one rank come; then strangers; then the last. */
+static void run_with_strangers(struct job *j, const struct coll_address *door, int count)
+{
+	int ready[2];
+	pid_t pid;
+	char c;
+
+	REQUIRE(pipe(ready) == 0);
+	start_all_but(j, j->n - 1);
+	pid = fork();
+	if (pid == 0)
+		flood(door, count, ready[1]);
+	REQUIRE(read(ready[0], &c, 1) == 1);
+	job_start(j, j->n - 1);
+	job_wait(j);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	close(ready[0]);
+	close(ready[1]);
+	all_ok(j);
+	job_free(j);
+}
+
+static void strangers_do_not_matter(void)
+{
+	struct coll_address door;
+	struct job j;
+
+	job_init(&j, 5, gather_200);
+	over_tcp(&j);
+	coll_address_numeric(&door, "127.0.0.1", j.id.root_port);
+	run_with_strangers(&j, &door, 10000);
+	job_init(&j, 12, gather_200);
+	over_unix(&j);
+	coll_address_unix(&door, j.id.unix_name);
+	run_with_strangers(&j, &door, 10000);
+}
+
+static coll_status gather_with_few_descriptors(struct job *j, int rank, struct coll_error_box *err)
+{
+	const int next = dup(0);
+	const struct rlimit few = {(rlim_t)next + 8, (rlim_t)next + 8};
+
+	close(next);
+	if (rank == 0 && setrlimit(RLIMIT_NOFILE, &few) < 0)
+		return COLL_ERR_SYSTEM;
+	return gather(j, rank, 200, err);
+}
+
+static void running_out_of_descriptors_is_survived(void)
+{
+	struct coll_address door;
+	struct job j;
+
+	job_init(&j, 5, gather_with_few_descriptors); /* 1 listener, 4 children, room for 3 */
+	over_tcp(&j);
+	coll_address_numeric(&door, "127.0.0.1", j.id.root_port);
+	run_with_strangers(&j, &door, 1000);
+}
+
+int main(void)
+{
+	PLAIN_RUN(strangers_do_not_matter);
+	PLAIN_RUN(running_out_of_descriptors_is_survived);
+	return plain_summary();
+}
