@@ -347,8 +347,10 @@ static void compare(struct side *b, const char *name, work_fn bare, work_fn ours
 	mo = median(o, blocks);
 	mr = median(ratio, blocks);
 	if (stream)
-		printf("%-12s %8zu B  bare %6.2f GB/s  ours %6.2f GB/s  rate %5.3f of bare (%5.3f .. %5.3f)\n", name,
-		       bytes, (double)bytes / ma, (double)bytes / mo, mr, ratio[0], ratio[blocks - 1]);
+		printf("%-12s %8zu B  bare %6.2f GB/s  ours %6.2f GB/s  rate %5.3f of bare (%5.3f .. %5.3f), best "
+		       "%6.2f %6.2f\n",
+		       name, bytes, (double)bytes / ma, (double)bytes / mo, mr, ratio[0], ratio[blocks - 1],
+		       (double)bytes / a[0], (double)bytes / o[0]);
 	else
 		printf("%-12s %8zu B  bare %6.2f us  ours %6.2f us  time %5.3f of bare (%5.3f .. %5.3f), best %6.2f "
 		       "%6.2f\n",
