@@ -16,7 +16,7 @@ coll_status coll_check_call(coll_comm *comm, const char *kind, coll_stream *stre
 	 * its messages could complete a call of a rank that should be told. */
 	if (atomic_load_explicit(&comm->aborted, memory_order_acquire)) {
 		snprintf(comm->box.kind, sizeof(comm->box.kind), "%s", kind);
-		return coll_comm_fail(comm, COLL_ERR_ABORTED, comm->rank, "%s", comm->abort_text);
+		return coll_comm_fail(comm, COLL_ERR_ABORTED, comm->rank, comm->abort_text, "");
 	}
 	if (stream)
 		return coll_comm_refuse(comm, kind, COLL_ERR_UNSUPPORTED,

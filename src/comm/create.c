@@ -21,8 +21,15 @@ static _Thread_local struct {
 	char message[700];
 } creation;
 
-static coll_status creation_failed(coll_status st, const struct coll_error_box *box)
+static coll_status creation_failed(coll_status st, const struct coll_error_box *box, const coll_config *cfg)
 {
+	/* There is no context yet, but the caller's log may be known. */
+	const bool readable = cfg && cfg->struct_size == sizeof(*cfg);
+	const struct coll_logger logger = {.level = COLL_LOG_WARN,
+	                                   .rank = -1,
+	                                   .fn = readable ? cfg->log : NULL,
+	                                   .arg = readable ? cfg->log_arg : NULL};
+
 	creation.box = *box;
 	if (!creation.box.message[0])
 		snprintf(creation.box.message, sizeof(creation.box.message), "%s", coll_status_string(st));
@@ -34,8 +41,27 @@ static coll_status creation_failed(coll_status st, const struct coll_error_box *
 	                              .step = -1,
 	                              .link = "",
 	                              .message = creation.message};
-	coll_log(NULL, COLL_LOG_ERROR, "%s", creation.message);
+	coll_log(&logger, COLL_LOG_ERROR, "%s", creation.message);
 	return st;
+}
+
+coll_status coll_unique_id_create(coll_unique_id *id)
+{
+	struct coll_error_box err;
+	struct coll_settings *settings = malloc(sizeof(*settings));
+	coll_status st;
+
+	coll_error_clear(&err);
+	if (!id)
+		st = coll_error_set(&err, COLL_ERR_ARGUMENT, "id is NULL");
+	else if (!settings)
+		st = coll_error_set(&err, COLL_ERR_MEMORY, "out of memory");
+	else
+		st = coll_settings_load(settings, NULL, NULL, &err);
+	if (st == COLL_OK)
+		st = coll_bootstrap_unique_id(settings, id, &err);
+	free(settings);
+	return st == COLL_OK ? st : creation_failed(st, &err, NULL);
 }
 
 const coll_error *coll_last_error(const coll_comm *comm)
@@ -277,7 +303,7 @@ coll_status coll_comm_create(coll_comm **out, const coll_config *cfg)
 		*out = comm;
 	} else {
 		coll_context_close(&ctx);
-		creation_failed(st, &err);
+		creation_failed(st, &err, cfg);
 	}
 	free(cards);
 	free(settings);
@@ -332,7 +358,7 @@ coll_status coll_comm_create_all(coll_comm **comms, int n, const coll_config *cf
 				coll_comm_free(&comms[r]);
 			coll_context_close(&ctx[r]);
 		}
-		creation_failed(st, &err);
+		creation_failed(st, &err, cfg);
 	}
 	coll_shared_hub_release(&hub);
 	free(cards);

@@ -1,0 +1,567 @@
+/*
+ * What the library promises to the process it lives in: forked children, signals,
+ * descriptors, threads, several communicators, calls after an error, log lines.
+ * Ranks are threads of this process but where one must be killed.
+ *
+ * usage: contracts TRANSPORT [PART-OF-A-TEST'S-NAME]
+ */
+#define PLAIN_OWN_MAIN
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "coll/coll.h"
+#include "plain.h"
+
+enum { RANKS_MAX = 4, CARD_MAX = 8192 };
+
+static const char *transport;
+static char transports[64];
+
+/* ---- Ranks as threads ---- */
+
+typedef void (*rank_fn)(coll_comm **comm, int rank, void *arg);
+
+struct rank {
+	pthread_t thread;
+	coll_comm **comm;
+	int rank;
+	rank_fn fn;
+	void *arg;
+};
+
+static void *rank_main(void *p)
+{
+	struct rank *r = p;
+
+	r->fn(r->comm, r->rank, r->arg);
+	return NULL;
+}
+
+static void each_rank(coll_comm **comms, int n, rank_fn fn, void *arg)
+{
+	struct rank ranks[RANKS_MAX];
+
+	for (int r = 0; r < n; r++) {
+		ranks[r] = (struct rank){.comm = &comms[r], .rank = r, .fn = fn, .arg = arg};
+		pthread_create(&ranks[r].thread, NULL, rank_main, &ranks[r]);
+	}
+	for (int r = 0; r < n; r++)
+		pthread_join(ranks[r].thread, NULL);
+}
+
+static bool create(coll_comm **comms, int n)
+{
+	const char *settings[] = {transports, "COLL_DEBUG=error", NULL};
+	coll_config cfg = COLL_CONFIG_INIT;
+	coll_status st;
+
+	cfg.settings = settings;
+	st = coll_comm_create_all(comms, n, &cfg);
+	CHECK(st == COLL_OK, "%s", coll_last_error(NULL)->message);
+	return st == COLL_OK;
+}
+
+static coll_status sum_once(coll_comm *comm)
+{
+	int x[700], n = coll_comm_size(comm);
+	coll_status st;
+
+	for (int i = 0; i < 700; i++)
+		x[i] = coll_comm_rank(comm) + i;
+	st = coll_all_reduce(x, x, 700, COLL_I32, COLL_SUM, comm, NULL);
+	for (int i = 0; st == COLL_OK && i < 700; i++)
+		if (x[i] != n * i + n * (n - 1) / 2)
+			return COLL_ERR_INTERNAL;
+	return st;
+}
+
+static void sums(coll_comm **comm, int rank, void *arg)
+{
+	for (int i = 0; i < 5; i++) {
+		coll_status st = sum_once(*comm);
+
+		CHECK(st == COLL_OK, "rank %d: %s", rank, coll_last_error(*comm)->message);
+	}
+	if (arg)
+		CHECK(coll_comm_destroy(comm) == COLL_OK && *comm == NULL);
+}
+
+static void destroys(coll_comm **comm, int rank, void *arg)
+{
+	(void)rank, (void)arg;
+	CHECK(coll_comm_destroy(comm) == COLL_OK && *comm == NULL);
+}
+
+#define AND_DESTROY ((void *)1)
+
+/* ---- Descriptors and threads ---- */
+
+/* Entries of a directory of /proc/self; inheritable: descriptors that an exec keeps. */
+static int entries(const char *path, bool inheritable)
+{
+	DIR *d = opendir(path);
+	struct dirent *e;
+	int n = 0;
+
+	while (d && (e = readdir(d)))
+		if (e->d_name[0] != '.' && !(inheritable && (fcntl(atoi(e->d_name), F_GETFD) & FD_CLOEXEC) != 0))
+			n++;
+	closedir(d);
+	return n;
+}
+
+static void nothing_stays_open(void)
+{
+	coll_comm *comms[2];
+	int fds = 0, threads = 0, inheritable = entries("/proc/self/fd", true);
+
+	for (int i = 0; i < 101; i++) {
+		if (!create(comms, 2))
+			return;
+		CHECK(entries("/proc/self/fd", true) == inheritable, "a descriptor without close-on-exec");
+		if (i == 0)
+			CHECK(entries("/proc/self/task", false) > 1, "no service thread?");
+		each_rank(comms, 2, sums, AND_DESTROY);
+		/* The first round may open what the C library keeps. */
+		if (i > 0)
+			continue;
+		fds = entries("/proc/self/fd", false);
+		threads = 1;
+	}
+	CHECK(entries("/proc/self/fd", false) == fds, "%d descriptors, were %d", entries("/proc/self/fd", false), fds);
+	/* A joined thread may be listed a moment longer. */
+	for (int i = 0; i < 5000 && entries("/proc/self/task", false) != threads; i++)
+		usleep(1000);
+	CHECK(entries("/proc/self/task", false) == threads, "%d threads", entries("/proc/self/task", false));
+}
+
+/* ---- Several communicators ---- */
+
+static void one_after_the_other(void)
+{
+	coll_comm *a[3], *b[2];
+
+	if (!create(a, 3) || !create(b, 2))
+		return;
+	each_rank(a, 3, sums, NULL);
+	each_rank(b, 2, sums, NULL);
+	each_rank(a, 3, sums, AND_DESTROY);
+	each_rank(b, 2, sums, AND_DESTROY);
+}
+
+static void *create_and_sum(void *arg)
+{
+	coll_comm *comms[3];
+
+	(void)arg;
+	for (int i = 0; i < 10; i++)
+		if (create(comms, 3))
+			each_rank(comms, 3, sums, AND_DESTROY);
+	return NULL;
+}
+
+static void two_threads_create(void)
+{
+	pthread_t t[2];
+
+	for (int i = 0; i < 2; i++)
+		pthread_create(&t[i], NULL, create_and_sum, NULL);
+	for (int i = 0; i < 2; i++)
+		pthread_join(t[i], NULL);
+}
+
+static void destroy_of_nothing(void)
+{
+	coll_comm *none = NULL;
+
+	CHECK(coll_comm_destroy(NULL) == COLL_OK);
+	CHECK(coll_comm_destroy(&none) == COLL_OK);
+	CHECK(coll_comm_abort(NULL, "nothing") == COLL_ERR_ARGUMENT);
+	CHECK(coll_comm_rank(NULL) == -1 && coll_comm_size(NULL) == 0 && !coll_comm_host(NULL, 0));
+	CHECK(coll_barrier(NULL, NULL) == COLL_ERR_ARGUMENT);
+}
+
+/* ---- After an error ---- */
+
+static void goes_on_after_abort(coll_comm **out, int rank, void *arg)
+{
+	coll_comm *comm = *out;
+	char message[1024], block[8] = {0};
+	void *memory = arg;
+	coll_status st = COLL_OK;
+
+	CHECK(coll_mem_alloc(comm, &memory, 4096) == COLL_OK);
+	if (rank == 1)
+		CHECK(coll_comm_abort(comm, "enough of it") == COLL_OK);
+	for (int i = 0; i < 1000000 && st == COLL_OK; i++)
+		st = sum_once(comm);
+	CHECK(st == COLL_ERR_ABORTED, "rank %d: status %d", rank, (int)st);
+	snprintf(message, sizeof(message), "%s", coll_last_error(comm)->message);
+	CHECK(strstr(message, "enough of it") && !strchr(message, '%'), "%s", message);
+	for (int i = 0; i < 100; i++) {
+		CHECK(coll_barrier(comm, NULL) == COLL_ERR_ABORTED);
+		CHECK(coll_broadcast(block, block, 8, COLL_U8, 0, comm, NULL) == COLL_ERR_ABORTED);
+		CHECK(coll_send_recv(block, 4, !rank, block + 4, 4, !rank, COLL_U8, comm, NULL) == COLL_ERR_ABORTED);
+	}
+	CHECK(coll_last_error(comm)->status == COLL_ERR_ABORTED);
+	CHECK(strcmp(coll_last_error(comm)->message, message) == 0, "%s", coll_last_error(comm)->message);
+	CHECK(coll_comm_rank(comm) == rank && coll_comm_host(comm, 0));
+	CHECK(coll_mem_free(comm, memory) == COLL_OK);
+	CHECK(coll_comm_destroy(out) == COLL_OK);
+}
+
+static void same_status_at_once(void)
+{
+	coll_comm *comms[2];
+
+	if (create(comms, 2))
+		each_rank(comms, 2, goes_on_after_abort, NULL);
+}
+
+/* A refused call has not happened: the ranks stay in step. */
+static void refused_then_right(coll_comm **comm, int rank, void *arg)
+{
+	int x = rank;
+
+	(void)arg;
+	if (rank == 0) {
+		CHECK(coll_all_reduce(&x, &x, 1, COLL_I32, 77, *comm, NULL) == COLL_ERR_ARGUMENT);
+		CHECK(coll_all_reduce(&x, &x, 1, COLL_I32, COLL_SUM, *comm, (coll_stream *)&x) == COLL_ERR_UNSUPPORTED);
+		CHECK(coll_all_reduce(NULL, &x, 1, COLL_I32, COLL_SUM, *comm, NULL) == COLL_ERR_ARGUMENT);
+		CHECK(coll_last_error(*comm)->status == COLL_ERR_ARGUMENT);
+	}
+	sums(comm, rank, AND_DESTROY);
+}
+
+static void refused_calls_do_not_count(void)
+{
+	coll_comm *comms[2];
+
+	if (create(comms, 2))
+		each_rank(comms, 2, refused_then_right, NULL);
+}
+
+/* ---- Log lines ---- */
+
+struct log_count {
+	atomic_int lines, bad, errors, about_ranks;
+};
+
+static void count_line(void *arg, int level, const char *line)
+{
+	struct log_count *c = arg;
+
+	atomic_fetch_add(&c->lines, 1);
+	if (level < 0 || level > 3 || !*line || strchr(line, '\n'))
+		atomic_fetch_add(&c->bad, 1);
+	if (level == 0)
+		atomic_fetch_add(&c->errors, 1);
+	if (strstr(line, "rank 0 of 2") || strstr(line, "rank 1 of 2"))
+		atomic_fetch_add(&c->about_ranks, 1);
+}
+
+static void log_lines_arrive(void)
+{
+	const char *settings[] = {transports, "COLL_DEBUG=debug", NULL};
+	const char *wrong[] = {"COLL_TIMEOUT_MS=soon", NULL};
+	struct log_count count = {0};
+	coll_config cfg = COLL_CONFIG_INIT;
+	coll_comm *comms[2] = {NULL, NULL};
+	int before;
+
+	cfg.settings = settings;
+	cfg.log = count_line;
+	cfg.log_arg = &count;
+	REQUIRE(coll_comm_create_all(comms, 2, &cfg) == COLL_OK, "%s", coll_last_error(NULL)->message);
+	before = atomic_load(&count.lines);
+	each_rank(comms, 2, sums, AND_DESTROY);
+	CHECK(atomic_load(&count.lines) > before, "the choice of an algorithm is worth a line");
+	CHECK(atomic_load(&count.errors) == 0);
+	cfg.settings = wrong;
+	CHECK(coll_comm_create_all(comms, 2, &cfg) == COLL_ERR_CONFIG);
+	CHECK(strstr(coll_last_error(NULL)->message, "COLL_TIMEOUT_MS"));
+	CHECK(atomic_load(&count.errors) == 1, "a failed creation is worth a line");
+	CHECK(atomic_load(&count.bad) == 0);
+}
+
+/* ---- Signals ---- */
+
+static atomic_int handled;
+
+static void handler(int signal)
+{
+	(void)signal;
+	atomic_fetch_add(&handled, 1);
+}
+
+struct sleeper {
+	atomic_int tid;
+	pthread_t thread;
+	atomic_int ready;
+};
+
+static char state_of(int tid)
+{
+	char path[64], text[256] = "";
+	FILE *f;
+	const char *p;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", tid);
+	f = fopen(path, "re");
+	if (f) {
+		text[fread(text, 1, sizeof(text) - 1, f)] = 0;
+		fclose(f);
+	}
+	p = strrchr(text, ')');
+	return p ? p[2] : '?';
+}
+
+/* Rank 1 comes only after rank 0 has been interrupted in its sleep many times. */
+static void interrupted(coll_comm **comm, int rank, void *arg)
+{
+	struct sleeper *s = arg;
+
+	if (rank == 0) {
+		s->thread = pthread_self();
+		atomic_store(&s->tid, (int)syscall(SYS_gettid));
+		atomic_store(&s->ready, 1);
+	} else {
+		while (!atomic_load(&s->ready))
+			sched_yield();
+		for (int i = 0; i < 100; i++) {
+			int before = atomic_load(&handled);
+
+			for (int k = 0; k < 10000 && state_of(atomic_load(&s->tid)) != 'S'; k++)
+				usleep(100);
+			pthread_kill(s->thread, SIGALRM);
+			while (atomic_load(&handled) == before)
+				sched_yield();
+		}
+	}
+	CHECK(sum_once(*comm) == COLL_OK, "rank %d: %s", rank, coll_last_error(*comm)->message);
+}
+
+static void a_signal_ends_no_wait(void)
+{
+	struct sigaction sa = {.sa_handler = handler}, old;
+	struct sleeper s = {0};
+	coll_comm *comms[2];
+
+	REQUIRE(create(comms, 2));
+	sigaction(SIGALRM, &sa, &old);
+	each_rank(comms, 2, interrupted, &s);
+	CHECK(atomic_load(&handled) >= 100);
+	sigaction(SIGALRM, &old, NULL);
+	each_rank(comms, 2, sums, AND_DESTROY);
+}
+
+static void no_handler_is_installed(void)
+{
+	struct sigaction before[32], now;
+	coll_comm *comms[2];
+
+	for (int s = 1; s < 32; s++)
+		sigaction(s, NULL, &before[s]);
+	REQUIRE(create(comms, 2));
+	each_rank(comms, 2, sums, NULL);
+	for (int s = 1; s < 32; s++) {
+		sigaction(s, NULL, &now);
+		CHECK(now.sa_handler == before[s].sa_handler, "signal %d", s);
+	}
+	each_rank(comms, 2, destroys, NULL);
+}
+
+/* ---- Forked children ---- */
+
+static int status_of(pid_t pid)
+{
+	int status = -1;
+
+	waitpid(pid, &status, 0);
+	return status;
+}
+
+static void a_child_disturbs_nobody(void)
+{
+	char path[64], count[16];
+	char *argv[] = {path, "--descriptors", count, NULL};
+	int gate[2], open_before;
+	coll_comm *comms[3];
+	char byte;
+	pid_t living, pid;
+
+	snprintf(path, sizeof(path), "/proc/self/exe");
+	REQUIRE(pipe2(gate, O_CLOEXEC) == 0);
+	open_before = entries("/proc/self/fd", true);
+	snprintf(count, sizeof(count), "%d", open_before);
+	REQUIRE(create(comms, 3));
+	each_rank(comms, 3, sums, NULL);
+	/* This one holds copies of all descriptors until the end. */
+	living = fork();
+	if (living == 0) {
+		close(gate[1]);
+		_exit(read(gate[0], &byte, 1) == 0 ? 0 : 1);
+	}
+	for (int i = 0; i < 5; i++) {
+		pid = fork();
+		if (pid == 0)
+			_exit(7);
+		each_rank(comms, 3, sums, NULL);
+		CHECK(status_of(pid) == 7 << 8);
+		pid = fork();
+		if (pid == 0) {
+			execv(path, argv);
+			_exit(9);
+		}
+		each_rank(comms, 3, sums, NULL);
+		CHECK(status_of(pid) == 0, "an exec'd child has other descriptors than before the creation");
+	}
+	each_rank(comms, 3, sums, AND_DESTROY);
+	close(gate[1]);
+	CHECK(status_of(living) == 0);
+	close(gate[0]);
+}
+
+/* ---- Ranks as processes: one is killed ---- */
+
+static struct shared {
+	atomic_int arrived, calls, done;
+	int status, culprit;
+	char message[512];
+	char cards[2][CARD_MAX];
+} * shared;
+
+static int exchange(void *arg, const void *mine, void *all, size_t len_bytes)
+{
+	int rank = *(int *)arg;
+
+	if (len_bytes > CARD_MAX)
+		return 1;
+	memcpy(shared->cards[rank], mine, len_bytes);
+	atomic_fetch_add(&shared->arrived, 1);
+	while (atomic_load(&shared->arrived) < 2)
+		usleep(100);
+	for (int r = 0; r < 2; r++)
+		memcpy((char *)all + (size_t)r * len_bytes, shared->cards[r], len_bytes);
+	return 0;
+}
+
+/* Rank 0 of two reports what it saw; rank 1 calls until it is killed. A child of
+ * rank 1 may outlive it with copies of its sockets. */
+static void process_rank(int rank, size_t count, bool with_child)
+{
+	const char *settings[] = {transports, "COLL_DEBUG=error", "COLL_TIMEOUT_MS=1500", NULL};
+	coll_config cfg = COLL_CONFIG_INIT;
+	float *x = calloc(count, sizeof(*x)), *y = calloc(count, sizeof(*y));
+	coll_comm *comm = NULL;
+	coll_status st;
+
+	cfg.rank = rank;
+	cfg.size = 2;
+	cfg.exchange = exchange;
+	cfg.exchange_arg = &rank;
+	cfg.settings = settings;
+	if (!freopen("/dev/null", "w", stderr) || signal(SIGPIPE, SIG_DFL) == SIG_ERR)
+		_exit(9);
+	st = coll_comm_create(&comm, &cfg);
+	for (int i = 0; st == COLL_OK; i++) {
+		if (rank == 1 && with_child && i == 10 && fork() == 0) {
+			while (!atomic_load(&shared->done) && getppid() != 0)
+				usleep(1000);
+			_exit(0);
+		}
+		st = coll_send_recv(x, count, !rank, y, count, !rank, COLL_F32, comm, NULL);
+		if (rank == 0)
+			atomic_fetch_add(&shared->calls, 1);
+	}
+	if (rank == 0) {
+		shared->status = (int)st;
+		shared->culprit = coll_last_error(comm)->rank;
+		snprintf(shared->message, sizeof(shared->message), "%s", coll_last_error(comm)->message);
+	}
+	coll_comm_destroy(&comm);
+	_exit(0);
+}
+
+static void peer_killed(size_t count, bool with_child)
+{
+	pid_t pids[2];
+
+	memset(shared, 0, sizeof(*shared));
+	fflush(stdout);
+	for (int r = 0; r < 2; r++) {
+		pids[r] = fork();
+		if (pids[r] == 0)
+			process_rank(r, count, with_child);
+	}
+	for (int i = 0; i < 20000 && atomic_load(&shared->calls) < 30; i++)
+		usleep(1000);
+	CHECK(atomic_load(&shared->calls) >= 30, "count %zu", count);
+	kill(pids[1], SIGKILL);
+	CHECK(status_of(pids[0]) == 0, "count %zu: rank 0 did not end by itself", count);
+	atomic_store(&shared->done, 1);
+	status_of(pids[1]);
+	CHECK(shared->culprit == 1, "count %zu: %s", count, shared->message);
+	CHECK(shared->status == COLL_ERR_PEER_DEAD || (with_child && shared->status == COLL_ERR_PEER_SILENT),
+	      "count %zu: %s", count, shared->message);
+}
+
+/* Both send at once, so the killed one's peer is sending when it goes. */
+static void no_sigpipe(void)
+{
+	static const size_t counts[] = {1, 1000, 20000, 300000, 1000000};
+
+	if (strcmp(transport, "loop") == 0)
+		SKIP("ranks of one process cannot be killed one by one");
+	for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
+		peer_killed(counts[i], false);
+}
+
+static void killed_with_a_living_child(void)
+{
+	if (strcmp(transport, "loop") == 0)
+		SKIP("ranks of one process cannot be killed one by one");
+	peer_killed(1000, true);
+}
+
+#define RUN(fn)                                 \
+	do {                                    \
+		if (!only || strstr(#fn, only)) \
+			PLAIN_RUN(fn);          \
+	} while (0)
+
+int main(int argc, char **argv)
+{
+	const char *only = argc > 2 ? argv[2] : NULL;
+
+	if (argc == 3 && strcmp(argv[1], "--descriptors") == 0)
+		return entries("/proc/self/fd", false) - 1 != atoi(argv[2]);
+	transport = argc > 1 ? argv[1] : "loop";
+	snprintf(transports, sizeof(transports), "COLL_TRANSPORTS=%s", transport);
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (shared == MAP_FAILED)
+		return 1;
+	RUN(no_sigpipe);
+	RUN(killed_with_a_living_child);
+	RUN(nothing_stays_open);
+	RUN(one_after_the_other);
+	RUN(two_threads_create);
+	RUN(destroy_of_nothing);
+	RUN(same_status_at_once);
+	RUN(refused_calls_do_not_count);
+	RUN(log_lines_arrive);
+	RUN(a_signal_ends_no_wait);
+	RUN(no_handler_is_installed);
+	RUN(a_child_disturbs_nobody);
+	return plain_summary();
+}
