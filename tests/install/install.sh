@@ -37,6 +37,11 @@ try "static" sh -c "cc -std=c11 -o $dir/first-static $dir/first.c \$(pkg-config 
 try "static runs" run_hello "$dir/first-static"
 try "soname" sh -c "readelf -d $lib/libcoll.so | grep -q 'SONAME.*libcoll.so.0'"
 try "versioned symbols" sh -c "readelf --dyn-syms -W $lib/libcoll.so | grep -q 'coll_all_reduce@@COLL_0.1'"
+# What the header declares is there.
+for f in $(tr '\n' ' ' <"$src/include/coll/coll.h" | grep -o 'COLL_API [^(;]*(' | grep -o 'coll_[a-z_]*($' | tr -d '('); do
+	nm -D --defined-only "$lib/libcoll.so" | grep -q " $f@" || echo "$f"
+done >"$dir/undefined"
+try "declared functions are defined" sh -c "cat $dir/undefined; ! grep -q . $dir/undefined"
 # Only coll_ names leave the library.
 try "hidden symbols" sh -c "! nm -D --defined-only $lib/libcoll.so | awk '{print \$3}' | grep -v -E '^(coll_|COLL_0.1)'"
 

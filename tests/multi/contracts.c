@@ -180,6 +180,50 @@ static void two_threads_create(void)
 		pthread_join(t[i], NULL);
 }
 
+struct by_id {
+	coll_unique_id id;
+	coll_comm *comms[3];
+};
+
+static void create_by_id(coll_comm **comm, int rank, void *arg)
+{
+	const char *settings[] = {transports, "COLL_DEBUG=error", NULL};
+	const struct by_id *b = arg;
+	coll_config cfg = COLL_CONFIG_INIT;
+
+	cfg.rank = rank;
+	cfg.size = 3;
+	cfg.id = &b->id;
+	cfg.settings = settings;
+	CHECK(coll_comm_create(comm, &cfg) == COLL_OK, "rank %d: %s", rank, coll_last_error(NULL)->message);
+	if (*comm)
+		sums(comm, rank, AND_DESTROY);
+}
+
+/* Two jobs at once: their ids keep them apart. */
+static void *meet_by_id(void *arg)
+{
+	struct by_id b = {.comms = {NULL}};
+
+	(void)arg;
+	CHECK(coll_unique_id_create(&b.id) == COLL_OK, "%s", coll_last_error(NULL)->message);
+	each_rank(b.comms, 3, create_by_id, &b);
+	return NULL;
+}
+
+static void unique_ids(void)
+{
+	pthread_t t[2];
+
+	CHECK(coll_unique_id_create(NULL) == COLL_ERR_ARGUMENT);
+	if (strcmp(transport, "loop") == 0)
+		SKIP("loop joins ranks made by one call");
+	for (int i = 0; i < 2; i++)
+		pthread_create(&t[i], NULL, meet_by_id, NULL);
+	for (int i = 0; i < 2; i++)
+		pthread_join(t[i], NULL);
+}
+
 static void destroy_of_nothing(void)
 {
 	coll_comm *none = NULL;
@@ -341,8 +385,9 @@ static void interrupted(coll_comm **comm, int rank, void *arg)
 		for (int i = 0; i < 100; i++) {
 			int before = atomic_load(&handled);
 
-			for (int k = 0; k < 10000 && state_of(atomic_load(&s->tid)) != 'S'; k++)
+			for (int k = 0; k < 50000 && state_of(atomic_load(&s->tid)) != 'S'; k++)
 				usleep(100);
+			CHECK(state_of(atomic_load(&s->tid)) == 'S' || i > 0, "a long wait does not sleep");
 			pthread_kill(s->thread, SIGALRM);
 			while (atomic_load(&handled) == before)
 				sched_yield();
@@ -556,6 +601,7 @@ int main(int argc, char **argv)
 	RUN(nothing_stays_open);
 	RUN(one_after_the_other);
 	RUN(two_threads_create);
+	RUN(unique_ids);
 	RUN(destroy_of_nothing);
 	RUN(same_status_at_once);
 	RUN(refused_calls_do_not_count);
