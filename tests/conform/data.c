@@ -604,36 +604,70 @@ TEST(data, both_ways_between_processes)
 		world_processes(both_ways, (void *)&traffics[k]);
 }
 
-TEST(data, memory_of_the_transport)
+/* Memory of the transport is ordinary memory that may be lent piece by piece, freed and
+ * allocated again. */
+static void lend_pieces(struct world *w, void *arg)
 {
-	struct lane l;
-	struct coll_memory mem = {.size = sizeof(mem)};
-	const size_t len = 300000;
-	struct coll_cookie cookie = {0};
-	struct coll_frame head = head_of(12, 0, len);
+	enum { PIECE = 20000, PIECES = 40, ROUNDS = 12 };
+	void *ch = channel(w, w->me, !w->me, w->me ? COLL_DIR_RECV : COLL_DIR_SEND, key_of(12, 0, 0), PIECE, 2);
+	static char to[PIECE]; /* of the receiver only */
+	struct coll_memory mem;
 	coll_status status;
 
-	if (!lane_open(&l, len, 2))
-		return;
-	status = l.w.t->mem_alloc(l.w.node[0]->inst, len, &mem);
-	if (status == COLL_ERR_UNSUPPORTED) {
-		lane_close(&l);
-		SKIP("mem_alloc is not supported");
+	for (uint64_t round = 0; round < ROUNDS; round++) {
+		struct coll_cookie cookie[2] = {{0, COLL_OK}, {0, COLL_OK}};
+
+		mem = (struct coll_memory){.size = sizeof(mem)};
+		if (w->me == 0) {
+			status = w->t->mem_alloc(w->node[0]->inst, PIECE * PIECES, &mem);
+			CHECK(status == COLL_OK || status == COLL_ERR_UNSUPPORTED);
+			if (status != COLL_OK)
+				mem.base = calloc(PIECES, PIECE);
+			REQUIRE(mem.base);
+			CHECK((uintptr_t)mem.base % 16 == 0);
+		}
+		for (uint64_t i = 0; i < PIECES; i++) {
+			const struct coll_frame head = head_of(12, i, PIECE);
+
+			if (w->me && i % 2) {
+				recv_one(w, ch, 12, i, PIECE);
+			} else if (w->me) {
+				if (w->t->recv_into(ch, to, NULL, &head, &cookie[0]) != COLL_OK) {
+					recv_one(w, ch, 12, i, PIECE);
+					continue;
+				}
+				CHECK(AWAIT(w, !cookie[0].pending));
+				CHECK(cookie[0].status == COLL_OK && intact(to, 12, i, PIECE));
+			} else {
+				CHECK(AWAIT(w, !cookie[i % 2].pending));
+				fill(mem.base + i * PIECE, 12, i, PIECE);
+				status = COLL_AGAIN;
+				AWAIT(w, (status = w->t->post_ref(ch, mem.base + i * PIECE, &mem, &head,
+				                                  &cookie[i % 2])) != COLL_AGAIN);
+				if (status == COLL_ERR_UNSUPPORTED) {
+					cookie[i % 2].pending = 0;
+					send_one(w, ch, 12, i, PIECE);
+				}
+			}
+		}
+		CHECK(AWAIT(w, !cookie[0].pending && !cookie[1].pending));
+		if (w->me == 0 && mem.keys)
+			w->t->mem_free(w->node[0]->inst, &mem);
+		else if (w->me == 0)
+			free(mem.base);
 	}
-	CHECK(status == COLL_OK);
-	REQUIRE(mem.base && mem.len_bytes >= len);
-	CHECK((uintptr_t)mem.base % 64 == 0);
-	fill(mem.base, 12, 0, len);
-	status = COLL_AGAIN;
-	AWAIT(&l.w, (status = l.w.t->post_ref(l.tx, mem.base, &mem, &head, &cookie)) != COLL_AGAIN);
-	if (status == COLL_ERR_UNSUPPORTED) {
-		cookie.pending = 0;
-		send_one(&l.w, l.tx, 12, 0, len);
-	} else {
-		CHECK(status == COLL_OK);
-	}
-	recv_one(&l.w, l.rx, 12, 0, len);
-	CHECK(AWAIT(&l.w, cookie.pending == 0));
-	l.w.t->mem_free(l.w.node[0]->inst, &mem);
-	lane_close(&l);
+	world_barrier(w);
+	w->t->channel_close(ch);
+}
+
+TEST(data, memory_of_the_transport_between_threads)
+{
+	world_threads(2, lend_pieces, NULL);
+}
+
+TEST(data, memory_of_the_transport_between_processes)
+{
+	if (strcmp(conform_name, "loop") == 0)
+		SKIP("loop stays in one process");
+	world_processes(lend_pieces, NULL);
 }

@@ -182,6 +182,7 @@ static void inst_fini(void *inst)
 	if (!in)
 		return;
 	assert(!in->channels);
+	coll_shm_regions_free(in);
 	while (in->conns) {
 		struct shm_conn *c = in->conns;
 
@@ -317,4 +318,6 @@ const struct coll_transport coll_transport_shm = {
         .disarm = inst_disarm,
         .service_fd = inst_service_fd,
         .service = coll_shm_service,
+        .mem_alloc = coll_shm_mem_alloc,
+        .mem_free = coll_shm_mem_free,
 };

@@ -2,12 +2,16 @@
  * shm, inside: the objects shared by the files of this transport.
  *
  *   shm.c          the table: instances, addresses, sleeping
- *   shm_link.c     links: connecting, deaths, the service thread's work
+ *   shm_link.c     links: made, found, broken, freed
+ *   shm_join.c     the handshake, and what is said on a link
+ *   shm_service.c  the service thread's work: accepting, connecting, deaths
  *   shm_wire.c     the Unix socket: fixed messages, descriptors, proofs
  *   shm_segment.c  memfd segments and the rings cut from them
  *   shm_channel.c  opening and closing channels, grants
  *   shm_ring.c     the data path
+ *   shm_cookie.c   completions, announced destinations, progress
  *   shm_pull.c     reading a peer's memory (CMA)
+ *   shm_region.c   memory that peers map: allocating, announcing, mapping
  *
  * Locks. inst->lock guards lists, links, connections and segments: the service
  * thread, opening and closing take it, the data path does not. pending_lock guards
@@ -26,6 +30,7 @@ enum {
 	SHM_LINE = 64,
 	SHM_INLINE_MAX = 40,     /* payload that travels in the head's own line */
 	SHM_REF_MIN = 16384,     /* below this a copy through the slot is faster */
+	SHM_MAP_MIN = 4096,      /* the same for memory the peer has mapped */
 	SHM_PULL_UNIT = 1 << 20, /* longest uninterruptible read of a peer */
 	SHM_SLOT_MAX = 4 << 20,
 	SHM_NAME_BYTES = 24,
@@ -54,7 +59,9 @@ enum shm_loan { SHM_LENT = 1, SHM_BACK, SHM_REVOKED };
 /* Memory lent to the receiver. */
 struct shm_record {
 	uint64_t address;
+	uint64_t offset; /* in the region */
 	uint32_t pid;
+	uint32_t region; /* 0: none, read the address */
 	atomic_uint loan;
 };
 
@@ -82,6 +89,8 @@ enum shm_message_type {
 	SHM_READY,     /* accepting side: page and wake descriptors */
 	SHM_PULLS,     /* I can read your memory */
 	SHM_GRANT,     /* a ring for the channel of this key; with a new segment's descriptor */
+	SHM_REGION,    /* memory that may be named in records; with its descriptor */
+	SHM_UNREGION,  /* it is gone */
 	SHM_CLOSE,     /* the sender left this ring */
 	SHM_BYE,       /* an orderly end */
 };
@@ -104,6 +113,11 @@ struct shm_grant {
 	uint32_t slots;
 };
 
+struct shm_region_note {
+	uint64_t len;
+	uint32_t id;
+};
+
 struct shm_message {
 	uint32_t magic;
 	uint16_t version;
@@ -116,6 +130,7 @@ struct shm_message {
 		} hello;
 		struct shm_introduction intro;
 		struct shm_grant grant;
+		struct shm_region_note region;
 		uint64_t ring;
 		char pad[88];
 	};
@@ -188,6 +203,29 @@ struct shm_pending_grant {
 	struct shm_grant grant;
 };
 
+/* Memory of ours that peers map; keys of its coll_memory. An id is serial * places +
+ * place, and is never used again. */
+enum { SHM_PLACES = 256 };
+struct shm_region {
+	uint64_t magic;
+	struct shm_region *next; /* inst->lock */
+	char *base;
+	size_t len;
+	uint32_t id;
+	int fd;
+};
+
+/* A peer's region, mapped here. users counts views; SHM_GONE is added when the owner has
+ * freed it; whoever takes base unmaps it. The struct lives as long as the link. */
+enum { SHM_GONE = 1 << 30 };
+struct shm_mapping {
+	struct shm_mapping *next; /* inst->lock */
+	uint32_t id;
+	size_t len;
+	atomic_uint users;
+	_Atomic(char *) base;
+};
+
 /* What the two directions of one key tell each other. */
 struct shm_pairing {
 	struct shm_pairing *next;
@@ -199,9 +237,12 @@ struct shm_pairing {
 
 struct shm_link {
 	/* Read by the data path. */
-	_Atomic int status;    /* coll_status: AGAIN, OK, error */
-	atomic_bool fenced;    /* sleepers cannot use membarrier: posts must fence */
-	atomic_bool they_pull; /* the peer can read our memory */
+	_Atomic int status;                               /* coll_status: AGAIN, OK, error */
+	atomic_bool fenced;                               /* sleepers cannot use membarrier: posts must fence */
+	atomic_bool they_pull;                            /* the peer can read our memory */
+	atomic_bool we_pull;                              /* we can read the peer's */
+	_Atomic uint32_t announced[SHM_PLACES];           /* our regions that it knows, by place */
+	_Atomic(struct shm_mapping *) mapped[SHM_PLACES]; /* its regions, by place */
 	_Atomic(const struct shm_page *) peer_page;
 	int peer_wake_fd;
 	uint32_t peer_pid;     /* as seen from here, 0 if not */
@@ -226,6 +267,7 @@ struct shm_link {
 	struct shm_ring *rings;
 	struct shm_pending_grant *grants;
 	struct shm_pairing *pairings;
+	struct shm_mapping *mappings;
 	uint32_t channels;
 };
 
@@ -253,9 +295,10 @@ struct shm_channel {
 	struct shm_pairing *pair;
 	struct shm_inst *inst;
 	const void *shown;
+	struct shm_mapping *using; /* receiver: what is shown lies in it */
 	struct coll_frame frame;
 	atomic_uint want;
-	uint32_t lent;   /* sender: cookies pending */
+	uint32_t lent;           /* sender: cookies pending */
 	_Atomic uint64_t reaped; /* sender: frames whose cookie is settled */
 	struct coll_cookie **cookies;
 	struct shm_announce *announces;
@@ -290,6 +333,8 @@ struct shm_inst {
 	uint32_t strangers;
 	struct shm_link *links;
 	struct shm_channel *channels;
+	struct shm_region *regions;
+	uint32_t regions_made;
 	uint32_t untold; /* links that broke and whose link_down call is due */
 	bool changed;    /* a sleeper may want to know */
 	bool timer_set;
@@ -315,18 +360,34 @@ void coll_shm_wake_self(struct shm_inst *in);
 bool coll_shm_same_process(const struct coll_process_id *a, const struct coll_process_id *b);
 bool coll_shm_same_key(const struct coll_channel_key *a, const struct coll_channel_key *b);
 
-/* shm_link.c */
+/* shm_link.c; all but the table's entries: lock held */
 coll_status coll_shm_link_open(void *inst, const struct coll_process_id *peer, const void *address, size_t len_bytes,
                                void **link);
 void coll_shm_link_close(void *link);
 coll_status coll_shm_link_status(void *link);
+static inline coll_status coll_shm_link_state(const struct shm_link *l)
+{
+	return (coll_status)atomic_load(&l->status);
+}
+struct shm_link *coll_shm_link_new(struct shm_inst *in, const struct coll_process_id *peer);
+struct shm_link *coll_shm_link_find(struct shm_inst *in, const struct coll_process_id *peer); /* not broken */
+bool coll_shm_we_connect(const struct shm_link *l);
+/* The link is over. cause is a literal. */
+void coll_shm_link_break(struct shm_link *l, coll_status why, const char *cause);
+void coll_shm_link_free(struct shm_link *l);                   /* out of the list already */
+bool coll_shm_watch_process(struct shm_link *l, uint32_t pid); /* false: no such process */
+bool coll_shm_watch(struct shm_inst *in, struct shm_source *source, uint32_t events);
+void coll_shm_conn_end(struct shm_inst *in, struct shm_conn *c); /* freed by the next sweep */
+void coll_shm_sweep(struct shm_inst *in);
+void coll_shm_timer(struct shm_inst *in, long ms);
+
+/* shm_join.c: lock held. True: go on reading. fds are consumed. */
+bool coll_shm_on_message(struct shm_inst *in, struct shm_conn *c, const struct shm_message *m, const int fds[2]);
+
+/* shm_service.c */
 void coll_shm_service(void *inst);
 /* The service thread's work, done by whoever calls; nothing if another is at it and !wait. */
 void coll_shm_service_step(struct shm_inst *in, bool wait);
-/* lock held: the link is over. cause is a literal. */
-void coll_shm_link_break(struct shm_link *l, coll_status why, const char *cause);
-void coll_shm_link_free(struct shm_link *l);
-void coll_shm_timer(struct shm_inst *in, long ms);
 
 /* shm_wire.c */
 struct shm_message coll_shm_message(enum shm_message_type type);
@@ -366,6 +427,8 @@ coll_status coll_shm_post_ref(void *channel, const void *ptr, const struct coll_
                               const struct coll_frame *frame, struct coll_cookie *cookie);
 coll_status coll_shm_view(void *channel, const void **p, struct coll_frame *frame);
 coll_status coll_shm_done(void *channel);
+
+/* shm_cookie.c */
 coll_status coll_shm_recv_into(void *channel, void *ptr, const struct coll_memory *mem, const struct coll_frame *expect,
                                struct coll_cookie *cookie);
 int coll_shm_progress(void *inst);
@@ -376,5 +439,20 @@ void coll_shm_quiesce(struct shm_channel *c);
 bool coll_shm_pull(const struct shm_link *l, uint32_t pid, uint64_t address, void *to, size_t len_bytes);
 bool coll_shm_alive(const struct shm_link *l);
 bool coll_shm_probe(uint32_t pid, uint64_t address, uint64_t value);
+
+/* shm_region.c */
+coll_status coll_shm_mem_alloc(void *inst, size_t len_bytes, struct coll_memory *mem);
+void coll_shm_mem_free(void *inst, struct coll_memory *mem);
+void coll_shm_regions_free(struct shm_inst *in);
+/* The id of the region that holds all of it and that the peer has been told of, or 0. */
+uint32_t coll_shm_lend(struct shm_channel *c, const void *ptr, const struct coll_memory *mem, size_t len_bytes,
+                       uint64_t *offset);
+coll_status coll_shm_on_region(struct shm_link *l, const struct shm_region_note *note, int fd);
+void coll_shm_on_unregion(struct shm_link *l, const struct shm_region_note *note);
+/* Hold a mapping while its bytes are looked at; NULL: not known (yet). */
+const char *coll_shm_borrow(struct shm_link *l, uint32_t region, uint64_t offset, size_t len_bytes,
+                            struct shm_mapping **mapping);
+void coll_shm_return(struct shm_mapping *mapping);
+void coll_shm_mappings_free(struct shm_link *l);
 
 #endif

@@ -1,0 +1,197 @@
+/*
+ * shm: the handshake, and what is said on a link afterwards. Each handler takes one
+ * message and returns whether the connection may go on.
+ *
+ *   connecting   HELLO ->            AUTH (proof, page, wake) ->
+ *   accepting          <- CHALLENGE (proof)                  <- READY (page, wake)
+ *
+ * Runs under inst->lock.
+ */
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "transports/shm/shm.h"
+
+enum { PAGE_BYTES = 4096 };
+
+/* ---- Joining --------------------------------------------------------------------- */
+
+static struct shm_message introduction(struct shm_inst *in, enum shm_message_type type, uint64_t proof)
+{
+	struct shm_message m = coll_shm_message(type);
+
+	m.intro = (struct shm_introduction){.proof = proof,
+	                                    .probe_address = (uint64_t)(uintptr_t)&in->probe,
+	                                    .probe_value = in->probe,
+	                                    .pid = (uint32_t)getpid(),
+	                                    .barrier = in->barrier};
+	return m;
+}
+
+static bool introduce(struct shm_conn *c, struct shm_inst *in, enum shm_message_type type, uint64_t proof)
+{
+	const struct shm_message m = introduction(in, type, proof);
+	const int fds[2] = {in->page_fd, in->env.wake_fd};
+
+	return coll_shm_transmit(c->source.fd, &m, fds) == 1;
+}
+
+static uint32_t process_behind(int fd)
+{
+	struct ucred cred = {0};
+	socklen_t len = sizeof(cred);
+
+	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0 && cred.pid > 0 ? (uint32_t)cred.pid : 0;
+}
+
+/* The peer has proved itself: take what it brought. Consumes fds if it succeeds. */
+static bool join(struct shm_link *l, struct shm_conn *c, const struct shm_introduction *intro, const int fds[2])
+{
+	struct shm_inst *in = l->inst;
+	const char *page = fds[0] >= 0 ? coll_shm_map(fds[0], PAGE_BYTES, false) : NULL;
+
+	if (!page)
+		return false;
+	close(fds[0]);
+	l->peer_wake_fd = fds[1];
+	l->told_pid = intro->pid;
+	l->peer_pid = process_behind(c->source.fd);
+	atomic_store(&l->fenced, !in->barrier || !intro->barrier);
+	atomic_store(&l->peer_page, (const struct shm_page *)(const void *)page);
+	coll_shm_watch_process(l, l->peer_pid);
+	in->strangers--;
+	c->state = SHM_JOINED;
+	c->link = l;
+	l->conn = c;
+	atomic_store(&l->status, COLL_OK);
+	in->changed = true;
+	return true;
+}
+
+/* Joined and told so: queued messages may go. Ahead of them, and so of every grant, the
+ * peer learns whether it may lend us memory. */
+static void after_join(struct shm_link *l, const struct shm_introduction *intro)
+{
+	const struct shm_message pulls = coll_shm_message(SHM_PULLS);
+	const int none[2] = {-1, -1};
+
+	atomic_store(&l->we_pull, coll_shm_probe(l->peer_pid, intro->probe_address, intro->probe_value));
+	if (atomic_load(&l->we_pull))
+		coll_shm_transmit(l->conn->source.fd, &pulls, none);
+	else
+		l->inst->env.log(l->inst->env.ctx, 2, "shm: the memory of process %u cannot be read directly",
+		                 l->told_pid);
+	coll_shm_flush(l);
+}
+
+/* ---- The handshake: each handler returns false to end the connection ------------------ */
+
+static bool on_hello(struct shm_inst *in, struct shm_conn *c, const struct shm_message *m)
+{
+	struct shm_message reply = coll_shm_message(SHM_CHALLENGE);
+	const int none[2] = {-1, -1};
+
+	if (m->type != SHM_HELLO || !coll_shm_same_process(&m->hello.peer, &in->env.self) ||
+	    !coll_shm_random(&c->nonce[1], sizeof(c->nonce[1])))
+		return false;
+	c->peer = m->hello.self;
+	c->nonce[0] = m->hello.nonce;
+	reply.hello.self = in->env.self;
+	reply.hello.peer = c->peer;
+	reply.hello.nonce = c->nonce[1];
+	reply.hello.proof = coll_shm_proof(in, 'a', &c->peer, &in->env.self, c->nonce);
+	c->state = SHM_WAIT_AUTH;
+	return coll_shm_transmit(c->source.fd, &reply, none) == 1;
+}
+
+static bool on_challenge(struct shm_inst *in, struct shm_conn *c, const struct shm_message *m)
+{
+	c->nonce[1] = m->hello.nonce;
+	if (m->type != SHM_CHALLENGE || !coll_shm_same_process(&m->hello.self, &c->peer) ||
+	    m->hello.proof != coll_shm_proof(in, 'a', &in->env.self, &c->peer, c->nonce))
+		return false;
+	c->state = SHM_WAIT_READY;
+	return introduce(c, in, SHM_AUTH, coll_shm_proof(in, 'c', &in->env.self, &c->peer, c->nonce));
+}
+
+static bool on_auth(struct shm_inst *in, struct shm_conn *c, const struct shm_message *m, const int fds[2])
+{
+	struct shm_link *l;
+
+	if (m->type != SHM_AUTH || m->intro.proof != coll_shm_proof(in, 'c', &c->peer, &in->env.self, c->nonce))
+		return false;
+	l = coll_shm_link_find(in, &c->peer);
+	if (!l)
+		l = coll_shm_link_new(in, &c->peer);
+	if (!l || l->conn || coll_shm_link_state(l) != COLL_AGAIN || !join(l, c, &m->intro, fds))
+		return false;
+	/* READY goes first: the queue is flushed behind it. */
+	if (!introduce(c, in, SHM_READY, 0))
+		coll_shm_link_break(l, COLL_ERR_PEER_DEAD, "its socket closed during the handshake");
+	else
+		after_join(l, &m->intro);
+	return true;
+}
+
+static bool on_ready(struct shm_conn *c, const struct shm_message *m, const int fds[2])
+{
+	struct shm_link *l = c->link;
+
+	if (m->type != SHM_READY || !l || !join(l, c, &m->intro, fds))
+		return false;
+	after_join(l, &m->intro);
+	return true;
+}
+
+static void on_joined(struct shm_link *l, const struct shm_message *m, const int fds[2])
+{
+	coll_status status = COLL_OK;
+
+	switch (m->type) {
+	case SHM_PULLS: atomic_store(&l->they_pull, true); break;
+	case SHM_GRANT: status = coll_shm_on_grant(l, &m->grant, fds[0]); break;
+	case SHM_REGION: status = coll_shm_on_region(l, &m->region, fds[0]); break;
+	case SHM_UNREGION: coll_shm_on_unregion(l, &m->region); break;
+	case SHM_CLOSE: coll_shm_on_close(l, m->ring); break;
+	case SHM_BYE: l->bye = true; break;
+	default: status = COLL_ERR_CORRUPT; break;
+	}
+	if (status != COLL_OK)
+		coll_shm_link_break(l, status, "a message on the socket makes no sense");
+}
+
+static void close_fds(const int fds[2])
+{
+	for (int i = 0; i < 2; i++) {
+		if (fds[i] >= 0)
+			close(fds[i]);
+	}
+}
+
+/* True: go on reading. */
+bool coll_shm_on_message(struct shm_inst *in, struct shm_conn *c, const struct shm_message *m, const int fds[2])
+{
+	bool good = false;
+
+	switch (c->state) {
+	case SHM_WAIT_HELLO: good = on_hello(in, c, m); break;
+	case SHM_SENT_HELLO: good = on_challenge(in, c, m); break;
+	case SHM_WAIT_AUTH:
+		good = on_auth(in, c, m, fds);
+		if (good)
+			return c->state == SHM_JOINED;
+		break;
+	case SHM_WAIT_READY:
+		good = on_ready(c, m, fds);
+		if (good)
+			return true;
+		break;
+	case SHM_JOINED:
+		on_joined(c->link, m, fds);
+		good = c->state == SHM_JOINED;
+		break;
+	case SHM_DEAD: break;
+	}
+	close_fds(fds);
+	return good;
+}

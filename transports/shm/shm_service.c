@@ -1,0 +1,288 @@
+/*
+ * shm: what the service thread does, or progress() where there is none: accepting,
+ * connecting, reading sockets, noticing deaths.
+ *
+ * A peer's death shows as the end of its socket or, if a child of it holds a copy of
+ * that, as the end of the process itself (pidfd). Strangers cost one descriptor each for
+ * at most two seconds, and are of our own user.
+ *
+ * Invariant: handlers run under inst->lock and only mark connections dead; they are
+ * freed at the end of a step. link_down is called without the lock.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "transports/shm/shm.h"
+
+enum { EVENTS = 32, MESSAGES = 64, ACCEPTS = 32 };
+
+/* ---- Reading ----------------------------------------------------------------------- */
+
+static void conn_lost(struct shm_inst *in, struct shm_conn *c)
+{
+	struct shm_link *l = c->link;
+
+	if (c->state == SHM_JOINED && l)
+		coll_shm_link_break(l, COLL_ERR_PEER_DEAD, l->bye ? "it closed the link" : "its socket closed");
+	coll_shm_conn_end(in, c);
+}
+
+static void on_conn(struct shm_inst *in, struct shm_conn *c)
+{
+	for (int i = 0; i < MESSAGES && c->state != SHM_DEAD; i++) {
+		struct shm_message m;
+		int fds[2];
+		const int got = coll_shm_receive(c->source.fd, &m, fds,
+		                                 c->state != SHM_WAIT_HELLO && c->state != SHM_SENT_HELLO);
+
+		if (got == 0)
+			break;
+		if (got < 0 || !coll_shm_on_message(in, c, &m, fds)) {
+			conn_lost(in, c);
+			return;
+		}
+	}
+	if (c->state == SHM_JOINED)
+		coll_shm_flush(c->link);
+}
+
+/* ---- Connections ------------------------------------------------------------------- */
+
+static struct shm_conn *conn_new(struct shm_inst *in, int fd, enum shm_conn_state state)
+{
+	struct shm_conn *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return NULL;
+	c->source = (struct shm_source){SHM_CONN, fd};
+	c->state = state;
+	c->since_ns = coll_clock_ns();
+	if (!coll_shm_watch(in, &c->source, EPOLLIN | EPOLLRDHUP)) {
+		free(c);
+		return NULL;
+	}
+	c->next = in->conns;
+	in->conns = c;
+	in->strangers++;
+	return c;
+}
+
+static bool same_user(int fd)
+{
+	struct ucred cred = {0};
+	socklen_t len = sizeof(cred);
+
+	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0 && cred.uid == geteuid();
+}
+
+/* Room for one more: the oldest stranger goes. Our own attempts are retried anyway. */
+static void evict(struct shm_inst *in)
+{
+	struct shm_conn *oldest = NULL;
+
+	for (struct shm_conn *c = in->conns; c; c = c->next) {
+		if (c->state != SHM_JOINED && c->state != SHM_DEAD && (!oldest || c->since_ns < oldest->since_ns))
+			oldest = c;
+	}
+	if (oldest)
+		conn_lost(in, oldest);
+}
+
+static void on_listener(struct shm_inst *in)
+{
+	for (int i = 0; i < ACCEPTS; i++) {
+		const int fd = accept4(in->listener.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+
+		if (fd < 0)
+			break;
+		if (in->strangers >= SHM_CONNS_MAX)
+			evict(in);
+		if (atomic_load(&in->closed) || !same_user(fd) || !conn_new(in, fd, SHM_WAIT_HELLO))
+			close(fd);
+	}
+	coll_shm_timer(in, SHM_TICK_MS);
+}
+
+static void say_hello(struct shm_link *l, int fd)
+{
+	struct shm_inst *in = l->inst;
+	struct shm_conn *c = conn_new(in, fd, SHM_SENT_HELLO);
+	struct shm_message m = coll_shm_message(SHM_HELLO);
+	const int none[2] = {-1, -1};
+
+	if (!c) {
+		close(fd);
+		return;
+	}
+	c->link = l;
+	c->peer = l->peer;
+	l->conn = c;
+	m.hello.self = in->env.self;
+	m.hello.peer = l->peer;
+	if (!coll_shm_random(&c->nonce[0], sizeof(c->nonce[0])))
+		c->nonce[0] = coll_clock_ns();
+	m.hello.nonce = c->nonce[0];
+	if (coll_shm_transmit(fd, &m, none) != 1)
+		conn_lost(in, c);
+}
+
+static void try_connect(struct shm_link *l)
+{
+	struct sockaddr_un at = {.sun_family = AF_UNIX};
+	const socklen_t len = offsetof(struct sockaddr_un, sun_path) + 1 + SHM_NAME_BYTES;
+	const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+	l->since_ns = coll_clock_ns();
+	if (fd < 0) {
+		l->inst->env.log(l->inst->env.ctx, 1, "shm: no socket to connect with: %m; trying again");
+		return;
+	}
+	memcpy(at.sun_path + 1, l->address.name, SHM_NAME_BYTES);
+	if (connect(fd, (struct sockaddr *)&at, len) == 0) {
+		say_hello(l, fd);
+		return;
+	}
+	if (errno == ECONNREFUSED || errno == ENOENT)
+		coll_shm_link_break(l, COLL_ERR_PEER_DEAD, "its listening socket is gone");
+	close(fd);
+}
+
+/* Connects what waits for it, ends what has taken too long. */
+static void on_timer(struct shm_inst *in)
+{
+	const uint64_t now = coll_clock_ns();
+	uint64_t ticks;
+
+	in->timer_set = false;
+	if (read(in->timer.fd, &ticks, sizeof(ticks)) < 0) {
+		/* Rearmed meanwhile. */
+	}
+	for (struct shm_conn *c = in->conns; c; c = c->next) {
+		if (c->state != SHM_JOINED && c->state != SHM_DEAD && now > c->since_ns + SHM_HANDSHAKE_MS * 1000000ull)
+			conn_lost(in, c);
+	}
+	for (struct shm_link *l = in->links; l; l = l->next) {
+		if (l->opened && coll_shm_link_state(l) == COLL_AGAIN && !l->conn && coll_shm_we_connect(l) &&
+		    now >= l->since_ns + SHM_TICK_MS * 1000000ull)
+			try_connect(l);
+	}
+}
+
+static bool unfinished(const struct shm_inst *in)
+{
+	if (in->strangers)
+		return true;
+	for (const struct shm_link *l = in->links; l; l = l->next) {
+		if (l->opened && coll_shm_link_state(l) == COLL_AGAIN && coll_shm_we_connect(l))
+			return true;
+		if (l->out && l->conn && l->conn->state == SHM_JOINED)
+			return true;
+	}
+	return false;
+}
+
+static void flush_all(struct shm_inst *in)
+{
+	for (struct shm_link *l = in->links; l; l = l->next)
+		coll_shm_flush(l);
+}
+
+static void on_process_end(struct shm_inst *in, struct shm_link *l)
+{
+	/* Its last words first: it may have closed in order. */
+	if (l->conn)
+		on_conn(in, l->conn);
+	coll_shm_link_break(l, COLL_ERR_PEER_DEAD, "the process ended");
+}
+
+/* ---- The service thread -------------------------------------------------------------- */
+
+static void drop_dead_parked(struct shm_inst *in)
+{
+	struct shm_link **at = &in->links;
+
+	while (*at) {
+		struct shm_link *l = *at;
+
+		if (l->opened || coll_shm_link_state(l) <= COLL_AGAIN) {
+			at = &l->next;
+			continue;
+		}
+		*at = l->next;
+		coll_shm_link_free(l);
+	}
+}
+
+static void dispatch(struct shm_inst *in, struct shm_source *source)
+{
+	switch (source->kind) {
+	case SHM_LISTENER: on_listener(in); break;
+	case SHM_TIMER:
+		on_timer(in);
+		flush_all(in);
+		break;
+	case SHM_CONN: on_conn(in, (struct shm_conn *)(void *)source); break;
+	case SHM_PID:
+		on_process_end(in, (struct shm_link *)(void *)((char *)source - offsetof(struct shm_link, pid)));
+		break;
+	}
+}
+
+static struct shm_link *next_untold(struct shm_inst *in)
+{
+	for (struct shm_link *l = in->untold ? in->links : NULL; l; l = l->next) {
+		if (l->untold) {
+			l->untold = false;
+			in->untold--;
+			return l;
+		}
+	}
+	return NULL;
+}
+
+void coll_shm_service_step(struct shm_inst *in, bool wait)
+{
+	struct epoll_event events[EVENTS];
+	struct shm_link *l;
+	int n;
+
+	if (wait)
+		pthread_mutex_lock(&in->lock);
+	else if (pthread_mutex_trylock(&in->lock) != 0)
+		return;
+	/* Under the lock, so that no source is freed between its event and here. */
+	n = epoll_wait(in->epoll_fd, events, EVENTS, 0);
+	for (int i = 0; i < n; i++)
+		dispatch(in, events[i].data.ptr);
+	coll_shm_sweep(in);
+	drop_dead_parked(in);
+	if (n > 0 && unfinished(in))
+		coll_shm_timer(in, SHM_TICK_MS);
+	if (in->changed)
+		coll_shm_wake_self(in);
+	in->changed = false;
+	while ((l = next_untold(in))) {
+		const struct coll_process_id peer = l->peer;
+		const coll_status why = coll_shm_link_state(l);
+		const char *cause = l->cause;
+
+		pthread_mutex_unlock(&in->lock);
+		in->env.link_down(in->env.ctx, &peer, why, cause);
+		pthread_mutex_lock(&in->lock);
+	}
+	pthread_mutex_unlock(&in->lock);
+}
+
+void coll_shm_service(void *inst)
+{
+	struct shm_inst *in = inst;
+
+	atomic_store(&in->serviced, true);
+	coll_shm_service_step(in, true);
+}

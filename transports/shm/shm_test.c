@@ -1,0 +1,270 @@
+/*
+ * shm, beside the conformance suite: what only this transport promises. Memory of the
+ * transport is read where it lies; taken back in the middle it is refused; a peer that
+ * writes nonsense into the ring breaks its link and nothing else; all without a service
+ * thread.
+ */
+#include "transports/shm/shm.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "tests/plain.h"
+
+struct bench {
+	const struct coll_transport *t;
+	void *inst[2], *link[2], *tx, *rx;
+	int downs;
+	coll_status why;
+};
+
+static const char *no_setting(void *ctx, const char *name)
+{
+	return "";
+}
+
+static void no_log(void *ctx, int level, const char *format, ...)
+{
+}
+
+static void count_down(void *ctx, const struct coll_process_id *peer, coll_status why, const char *cause)
+{
+	struct bench *b = ctx;
+
+	b->downs++;
+	b->why = why;
+}
+
+static void progress(struct bench *b)
+{
+	for (int i = 0; i < 2; i++)
+		b->t->progress(b->inst[i]);
+	sched_yield();
+}
+
+#define AWAIT(b, cond)                                                    \
+	({                                                                \
+		const uint64_t until_ = coll_clock_ns() + 20000000000ull; \
+		bool met_;                                                \
+                                                                          \
+		while (!(met_ = (cond)) && coll_clock_ns() < until_)      \
+			progress(b);                                      \
+		met_;                                                     \
+	})
+
+enum { SLOT = 65536 };
+
+static void bench_open(struct bench *b)
+{
+	const struct coll_channel_key key = {.comm = 1};
+	struct coll_transport_env env[2];
+	char address[2][256];
+	size_t len[2];
+	void *p;
+
+	memset(b, 0, sizeof(*b));
+	b->t = &coll_transport_shm;
+	for (int i = 0; i < 2; i++) {
+		env[i] = (struct coll_transport_env){.size = sizeof(env[i]),
+		                                     .self = {{coll_clock_ns(), (uint64_t)i}},
+		                                     .job_key = {3, 4},
+		                                     .host_id = "h",
+		                                     .wake_fd = -1,
+		                                     .ctx = b,
+		                                     .setting = no_setting,
+		                                     .log = no_log,
+		                                     .link_down = count_down};
+		REQUIRE(b->t->open(&env[i], &b->inst[i]) == COLL_OK);
+		REQUIRE(b->t->address(b->inst[i], address[i], sizeof(address[i]), &len[i]) == COLL_OK);
+	}
+	for (int i = 0; i < 2; i++)
+		REQUIRE(b->t->link_open(b->inst[i], &env[!i].self, address[!i], len[!i], &b->link[i]) == COLL_OK);
+	REQUIRE(b->t->channel_open(b->link[0], &key, COLL_DIR_SEND, SLOT, 2, &b->tx) == COLL_OK);
+	REQUIRE(b->t->channel_open(b->link[1], &key, COLL_DIR_RECV, SLOT, 2, &b->rx) == COLL_OK);
+	CHECK(AWAIT(b, b->t->slot(b->tx, 8, &p) == COLL_OK));
+}
+
+static void bench_close(struct bench *b)
+{
+	if (b->tx)
+		b->t->channel_close(b->tx);
+	if (b->rx)
+		b->t->channel_close(b->rx);
+	for (int i = 0; i < 2; i++)
+		b->t->link_close(b->link[i]);
+	for (int i = 0; i < 2; i++)
+		b->t->fini(b->inst[i]);
+}
+
+static struct coll_frame frame_of(size_t len)
+{
+	return (struct coll_frame){.sequence = 1, .signature = 2, .len_bytes = (uint32_t)len};
+}
+
+TEST(shm, memory_of_the_transport_is_read_in_place)
+{
+	struct bench b;
+	struct coll_memory mem = {.size = sizeof(mem)};
+	struct coll_cookie cookie = {0};
+	struct coll_frame f = frame_of(8192), got;
+	const char *p;
+
+	bench_open(&b);
+	REQUIRE(b.t->mem_alloc(b.inst[0], 4 << 20, &mem) == COLL_OK);
+	/* Too short to be pulled: accepted only because it can be mapped. */
+	CHECK(b.t->post_ref(b.tx, no_log, NULL, &f, &cookie) == COLL_ERR_UNSUPPORTED);
+	for (int i = 0; i < 3; i++) {
+		memset(mem.base + 100000, 'a' + i, f.len_bytes);
+		CHECK(b.t->post_ref(b.tx, mem.base + 100000, &mem, &f, &cookie) == COLL_OK);
+		if (i == 0) /* the descriptor is on its way */
+			CHECK(AWAIT(&b,
+			            atomic_load(&((struct shm_link *)b.link[1])
+			                                 ->mapped[((struct shm_region *)mem.keys)->id % SHM_PLACES]) !=
+			                    NULL));
+		CHECK(b.t->view(b.rx, (const void **)&p, &got) == COLL_OK);
+		CHECK(p[0] == 'a' + i && p[8191] == 'a' + i);
+		mem.base[100000] = 'Z'; /* no copy: it shows */
+		CHECK(*(const volatile char *)p == 'Z');
+		CHECK(cookie.pending);
+		CHECK(b.t->done(b.rx) == COLL_OK);
+		CHECK(AWAIT(&b, !cookie.pending));
+		CHECK(cookie.status == COLL_OK);
+	}
+	b.t->mem_free(b.inst[0], &mem);
+	bench_close(&b);
+}
+
+/* The owner closes while the reader looks: the reader is told that it must discard. */
+TEST(shm, memory_taken_back_is_refused)
+{
+	for (int mapped = 0; mapped < 2; mapped++) {
+		struct bench b;
+		struct coll_memory mem = {.size = sizeof(mem)};
+		struct coll_cookie cookie = {0};
+		struct coll_frame f = frame_of(SLOT), got;
+		const void *p;
+
+		bench_open(&b);
+		REQUIRE(b.t->mem_alloc(b.inst[0], SLOT, &mem) == COLL_OK);
+		CHECK(b.t->post_ref(b.tx, mem.base, &mem, &f, &cookie) == COLL_OK);
+		if (mapped) {
+			CHECK(AWAIT(&b,
+			            atomic_load(&((struct shm_link *)b.link[1])
+			                                 ->mapped[((struct shm_region *)mem.keys)->id % SHM_PLACES]) !=
+			                    NULL));
+			CHECK(b.t->view(b.rx, &p, &got) == COLL_OK);
+		}
+		b.t->channel_close(b.tx);
+		b.tx = NULL;
+		CHECK(!cookie.pending && cookie.status == COLL_ERR_ABORTED);
+		CHECK((mapped ? b.t->done(b.rx) : b.t->view(b.rx, &p, &got)) == COLL_ERR_ABORTED);
+		b.t->mem_free(b.inst[0], &mem);
+		bench_close(&b);
+	}
+}
+
+/* Freed while a view lies in it: the view stays readable. */
+TEST(shm, a_region_freed_under_a_view)
+{
+	struct bench b;
+	struct coll_memory mem = {.size = sizeof(mem)};
+	struct coll_cookie cookie = {0};
+	struct coll_frame f = frame_of(SLOT), got;
+	struct shm_mapping *m;
+	const char *p;
+
+	bench_open(&b);
+	REQUIRE(b.t->mem_alloc(b.inst[0], SLOT, &mem) == COLL_OK);
+	memset(mem.base, 'x', SLOT);
+	CHECK(b.t->post_ref(b.tx, mem.base, &mem, &f, &cookie) == COLL_OK);
+	CHECK(AWAIT(&b,
+	            (m = atomic_load(&((struct shm_link *)b.link[1])
+	                                      ->mapped[((struct shm_region *)mem.keys)->id % SHM_PLACES])) != NULL));
+	CHECK(b.t->view(b.rx, (const void **)&p, &got) == COLL_OK);
+	b.t->channel_close(b.tx);
+	b.tx = NULL;
+	b.t->mem_free(b.inst[0], &mem);
+	CHECK(AWAIT(&b, atomic_load(&m->users) > SHM_GONE));
+	for (int i = 0; i < SLOT; i++)
+		REQUIRE(p[i] == 'x');
+	CHECK(atomic_load(&m->base) != NULL);
+	CHECK(b.t->done(b.rx) == COLL_ERR_ABORTED);
+	CHECK(atomic_load(&m->base) == NULL);
+	bench_close(&b);
+}
+
+/* What a broken peer may write into the ring. */
+static void nonsense(void (*spoil)(struct shm_head *head))
+{
+	struct bench b;
+	struct coll_frame f = frame_of(8), got;
+	const void *p;
+	void *slot;
+
+	bench_open(&b);
+	CHECK(b.t->slot(b.tx, 8, &slot) == COLL_OK);
+	CHECK(b.t->post(b.tx, &f) == COLL_OK);
+	spoil(&((struct shm_channel *)b.tx)->heads[0]);
+	CHECK(b.t->view(b.rx, &p, &got) == COLL_ERR_CORRUPT);
+	CHECK(b.t->link_status(b.link[1]) == COLL_ERR_CORRUPT);
+	CHECK(AWAIT(&b, b.downs > 0));
+	CHECK(b.why == COLL_ERR_CORRUPT || b.why == COLL_ERR_PEER_DEAD);
+	bench_close(&b);
+}
+
+static void too_long(struct shm_head *head)
+{
+	head->len_bytes = SLOT + 1;
+}
+
+static void no_such_kind(struct shm_head *head)
+{
+	atomic_store(&head->word, atomic_load(&head->word) | 3);
+}
+
+TEST(shm, nonsense_breaks_the_link)
+{
+	nonsense(too_long);
+	nonsense(no_such_kind);
+}
+
+/* A record of another process, or of memory outside its region, gives nobody's bytes. */
+TEST(shm, a_false_record_is_refused)
+{
+	struct bench b;
+	struct coll_cookie cookie = {0};
+	struct coll_frame f = frame_of(SLOT), got;
+	static char memory[SLOT];
+	const void *p;
+
+	bench_open(&b);
+	CHECK(AWAIT(&b, b.t->post_ref(b.tx, memory, NULL, &f, &cookie) != COLL_AGAIN));
+	if (!cookie.pending) {
+		bench_close(&b);
+		SKIP("processes may not read each other here");
+	}
+	((struct shm_channel *)b.tx)->heads[0].record.pid++;
+	CHECK(b.t->view(b.rx, &p, &got) > COLL_AGAIN);
+	bench_close(&b);
+}
+
+/* Credits: what the ring claims is believed only as far as it can be true. */
+TEST(shm, a_false_credit_is_not_believed)
+{
+	struct bench b;
+	struct coll_frame f = frame_of(8);
+	void *slot;
+
+	bench_open(&b);
+	for (int i = 0; i < 2; i++) {
+		CHECK(b.t->slot(b.tx, 8, &slot) == COLL_OK);
+		CHECK(b.t->post(b.tx, &f) == COLL_OK);
+	}
+	atomic_store(&atomic_load(&((struct shm_channel *)b.tx)->ring)->freed, 77);
+	CHECK(b.t->slot(b.tx, 8, &slot) == COLL_AGAIN);
+	atomic_store(&((struct shm_channel *)b.tx)->pair->heard, 3);
+	CHECK(b.t->slot(b.tx, 8, &slot) == COLL_AGAIN);
+	bench_close(&b);
+}
