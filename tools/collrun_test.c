@@ -234,14 +234,28 @@ static void exit_status_is_the_jobs(void)
 	expect("-n 2 --timeout 0.3 sleep 50", 124, "has not ended within 0.3 s");
 }
 
-/* Rank 3 is killed, the others fail because of it: rank 3 is the news. */
+/* Rank 3 is killed, the others fail because of it: rank 3 is the news. Rank 0
+ * stops the agent meanwhile, so that it learns of all four at once. */
+static const char victims[] = "dead() { grep -q ') Z' /proc/$1/stat; }\n"
+                              "there() { while ! [ -s $D/pid.$1 ]; do sleep 0.01; done; cat $D/pid.$1; }\n"
+                              "echo $$ >$D/tmp.$COLL_RANK; mv $D/tmp.$COLL_RANK $D/pid.$COLL_RANK\n"
+                              "all=\"$(there 0) $(there 1) $(there 2) $(there 3)\"\n"
+                              "if [ $COLL_RANK = 0 ]; then\n"
+                              "	kill -STOP $PPID\n"
+                              "	(for p in $all; do while ! dead $p; do sleep 0.01; done; done; kill -CONT $PPID) &\n"
+                              "	echo go >$D/go\n"
+                              "fi\n"
+                              "while ! [ -e $D/go ]; do sleep 0.01; done\n"
+                              "[ $COLL_RANK != 3 ] || kill -9 $$\n"
+                              "while ! dead $(cat $D/pid.3); do sleep 0.01; done\n"
+                              "exit 5\n";
+
 static void the_killed_rank_is_named_not_its_victims(void)
 {
-	for (int i = 0; i < 5; i++)
-		expect("-n 4 sh -c 'if [ $COLL_RANK = 3 ]; then echo $$ >$D/tmp; mv $D/tmp $D/pid3; kill -9 $$; fi; "
-		       "while ! [ -e $D/pid3 ]; do sleep 0.01; done; "
-		       "while ! grep -q \") Z\" /proc/$(cat $D/pid3)/stat; do sleep 0.01; done; exit 5'; rm $D/pid3",
-		       137, "rank 3 on host ");
+	for (int i = 0; i < 3; i++) {
+		expect("-n 4 sh $D/victims", 137, "collrun: rank 3 on host ");
+		expect("-n 1 sh -c 'rm $D/pid.* $D/go'", 0, "");
+	}
 }
 
 static void survivors_end_by_themselves(void)
@@ -560,6 +574,7 @@ int main(int argc, char **argv)
 	           "#!/bin/sh\nhost=$1\nshift\nexec env -i PATH=\"$PATH\" HOME=/ D=\"$D\" P=\"$P\" M=\"$M\" "
 	           "FAKE_HOST=$host sh -c \"$*\"\n",
 	           0755);
+	write_file("victims", victims, 0644);
 	write_file("hosts", "# a comment\none\n\ntwo slots=2 # two of them\nthree:1\n", 0644);
 #define RUN(t)                        \
 	do {                          \

@@ -12,6 +12,8 @@
 #include "base/hash.h"
 #include "bootstrap/job_test.h"
 
+enum { SILENT = 900, JOB_MS = 12000 };
+
 static int stranger_connects(const struct coll_address *a)
 {
 	int fd = socket(a->at.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -42,7 +44,8 @@ static void stranger_speaks(int fd, int kind, struct coll_rng *rng)
 	}
 }
 
-/* 100 that stay and say nothing or half a handshake, then count that come and go. */
+/* Many that stay and say nothing or half a handshake, then count that come and go.
+ * With a place for each, or a deadline for each in turn, the job would be late. */
 static _Noreturn void flood(const struct coll_address *a, int count, int ready_fd)
 {
 	struct coll_rng rng = {77};
@@ -50,7 +53,7 @@ static _Noreturn void flood(const struct coll_address *a, int count, int ready_f
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	alarm(100);
-	while (silent < 100) {
+	while (silent < SILENT) {
 		int fd = stranger_connects(a);
 
 		if (fd < 0)
@@ -78,6 +81,7 @@ static void run_with_strangers(struct job *j, const struct coll_address *door, i
 	pid_t pid;
 	char c;
 
+	j->settings.create_timeout_ms = JOB_MS;
 	REQUIRE(pipe(ready) == 0);
 	start_all_but(j, j->n - 1);
 	pid = fork();
