@@ -7,7 +7,7 @@
 static coll_status check_vector(coll_comm *comm, const char *kind, const void *in, bool has_in, const void *out,
                                 bool has_out, size_t count, coll_dtype type, coll_stream *stream)
 {
-	size_t bytes = count * coll_dtype_size(type);
+	const size_t bytes = count * coll_dtype_size(type);
 	coll_status st = coll_check_call(comm, kind, stream, type);
 
 	if (st == COLL_OK && has_in)
@@ -19,15 +19,30 @@ static coll_status check_vector(coll_comm *comm, const char *kind, const void *i
 	return st;
 }
 
+/* The usual all_reduce, recognised in a few instructions: nothing that the checks could
+ * object to. Anything else is not wrong, but looked at closely. */
+static inline bool usual(const coll_comm *comm, const void *in, const void *out, size_t count, coll_dtype type,
+                         coll_op op, const coll_stream *stream)
+{
+	const size_t bytes = count * coll_dtype_size(type);
+	const uintptr_t a = (uintptr_t)in, b = (uintptr_t)out;
+
+	return comm && !comm->failed && !atomic_load_explicit(&comm->aborted, memory_order_acquire) && !stream &&
+	       (unsigned)type < COLL_DTYPE_COUNT && op <= COLL_AVG && in && out && count < (size_t)1 << 48 &&
+	       (a == b || a + bytes <= b || b + bytes <= a);
+}
+
 coll_status coll_all_reduce(const void *in, void *out, size_t count, coll_dtype type, coll_op op, coll_comm *comm,
                             coll_stream *stream)
 {
-	coll_status st = check_vector(comm, "all_reduce", in, true, out, true, count, type, stream);
+	if (__builtin_expect(!usual(comm, in, out, count, type, op, stream), false)) {
+		coll_status st = check_vector(comm, "all_reduce", in, true, out, true, count, type, stream);
 
-	if (st == COLL_OK)
-		st = coll_check_op(comm, "all_reduce", op, type);
-	if (st != COLL_OK)
-		return st;
+		if (st == COLL_OK)
+			st = coll_check_op(comm, "all_reduce", op, type);
+		if (st != COLL_OK)
+			return st;
+	}
 	return coll_comm_call(
 	        comm,
 	        &(struct coll_call){

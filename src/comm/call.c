@@ -92,50 +92,6 @@ static coll_status choose(struct coll_comm *comm, const struct coll_call *c, boo
 	return COLL_OK;
 }
 
-static struct coll_memo *memo_slot(struct coll_comm *comm, const struct coll_call *c, size_t elem_bytes)
-{
-	uint64_t h = (uint64_t)c->count * 0x9e3779b97f4a7c15u + (uint64_t)c->kind * 0xbf58476d1ce4e5b9u +
-	             (uint64_t)(unsigned)c->root * 0x94d049bb133111ebu + elem_bytes;
-
-	return &comm->memo[(h ^ (h >> 32)) % COLL_MEMO_SLOTS];
-}
-
-static coll_status remember(struct coll_comm *comm, const struct coll_call *c, size_t elem_bytes, bool ordered,
-                            struct coll_memo **memo)
-{
-	struct coll_memo *m = memo_slot(comm, c, elem_bytes), fresh = {0};
-	struct coll_tune_choice choice;
-	coll_status st;
-
-	if (m->valid && m->count == c->count && m->kind == c->kind && m->elem_bytes == elem_bytes &&
-	    m->root == c->root && m->ordered == ordered && m->ragged == c->ragged && m->pairwise == c->pairwise) {
-		*memo = m;
-		return COLL_OK;
-	}
-	fresh = (struct coll_memo){.valid = true,
-	                           .kind = (uint8_t)c->kind,
-	                           .ordered = ordered,
-	                           .ragged = c->ragged,
-	                           .pairwise = c->pairwise,
-	                           .elem_bytes = (uint32_t)elem_bytes,
-	                           .root = c->root,
-	                           .count = c->count};
-	st = choose(comm, c, ordered, false, &fresh, &choice);
-	if (st != COLL_OK)
-		return st;
-	if (comm->ctx->logger.level >= COLL_LOG_INFO) {
-		choose(comm, c, ordered, true, &fresh, &choice);
-		coll_log(&comm->ctx->logger, COLL_LOG_INFO, "%s count=%zu bytes=%zu: %s tile=%zu windows=%u (%s)",
-		         coll_plan_kind_name(c->kind), c->count, c->count * elem_bytes, choice.algo->name, fresh.tile,
-		         fresh.windows, choice.why);
-	}
-	if (m->valid)
-		coll_plan_cache_release(comm->plans, m->plan);
-	*m = fresh;
-	*memo = m;
-	return COLL_OK;
-}
-
 /* ---- Binding ---- */
 
 static coll_status bind_reduction(struct coll_comm *comm, const struct coll_call *c, struct coll_reduction *r,
@@ -172,6 +128,75 @@ static uint32_t signature(const struct coll_call *c, int size)
 	return (uint32_t)(h ^ (h >> 32));
 }
 
+static struct coll_memo *memo_slot(struct coll_comm *comm, const struct coll_call *c)
+{
+	uint64_t h = (uint64_t)c->count * 0x9e3779b97f4a7c15u + (uint64_t)c->kind * 0xbf58476d1ce4e5b9u +
+	             (uint64_t)(unsigned)c->root * 0x94d049bb133111ebu + (uint64_t)c->type * 0xd6e8feb86659fd93u +
+	             c->op;
+
+	return &comm->memo[(h ^ (h >> 32)) % COLL_MEMO_SLOTS];
+}
+
+static bool fits(const struct coll_memo *m, const struct coll_call *c)
+{
+	return m->valid && m->count == c->count && m->kind == c->kind && m->type == c->type && m->op == c->op &&
+	       m->root == c->root && m->ragged == c->ragged && m->pairwise == c->pairwise;
+}
+
+/* A shape not seen before, or whose memo was taken over by another. */
+static coll_status memorise(struct coll_comm *comm, const struct coll_call *c, struct coll_memo *m)
+{
+	const bool user = coll_plan_kind_reduces(c->kind) && c->op >= COLL_OP_FIRST;
+	struct coll_memo fresh = {.valid = true,
+	                          .kind = (uint8_t)c->kind,
+	                          .type = (uint8_t)c->type,
+	                          .ragged = c->ragged,
+	                          .pairwise = c->pairwise,
+	                          .op = c->op,
+	                          .elem_bytes = coll_dtype_size(c->type),
+	                          .root = c->root,
+	                          .count = c->count,
+	                          .signature = signature(c, comm->size)};
+	struct coll_tune_choice choice;
+	bool ordered = false;
+	coll_status st = COLL_OK;
+
+	comm->prepared = NULL;
+	if (coll_plan_kind_reduces(c->kind))
+		st = bind_reduction(comm, c, &fresh.reduction, &ordered);
+	if (st != COLL_OK)
+		return coll_comm_refuse(comm, coll_plan_kind_name(c->kind), st, "this operation is not defined on %s",
+		                        coll_dtype_name(c->type));
+	if (user && fits(m, c) && m->ordered == ordered) {
+		m->reduction = fresh.reduction; /* the number may name another function by now */
+		return COLL_OK;
+	}
+	fresh.ordered = ordered;
+	st = choose(comm, c, ordered, false, &fresh, &choice);
+	if (st != COLL_OK)
+		return st;
+	if (comm->ctx->logger.level >= COLL_LOG_INFO) {
+		choose(comm, c, ordered, true, &fresh, &choice);
+		coll_log(&comm->ctx->logger, COLL_LOG_INFO, "%s count=%zu bytes=%zu: %s tile=%zu windows=%u (%s)",
+		         coll_plan_kind_name(c->kind), c->count, c->count * fresh.elem_bytes, choice.algo->name,
+		         fresh.tile, fresh.windows, choice.why);
+	}
+	if (m->valid)
+		coll_plan_cache_release(comm->plans, m->plan);
+	*m = fresh;
+	return COLL_OK;
+}
+
+static inline coll_status remember(struct coll_comm *comm, const struct coll_call *c, struct coll_memo **memo)
+{
+	struct coll_memo *m = memo_slot(comm, c);
+
+	*memo = m;
+	if (__builtin_expect(fits(m, c) && c->op < COLL_OP_FIRST, true))
+		return COLL_OK;
+	return memorise(comm, c, m);
+}
+
 /* Which buffers hold one block only. */
 static struct coll_extent extent(const struct coll_call *c, const void *base, bool single, const size_t *counts,
                                  const size_t *offsets)
@@ -192,56 +217,69 @@ static coll_status need_scratch(struct coll_comm *comm, size_t bytes)
 	if (posix_memalign(&p, 4096, bytes))
 		return COLL_ERR_MEMORY;
 	free(comm->scratch);
+	comm->prepared = NULL;
 	comm->scratch = p;
 	comm->scratch_bytes = bytes;
 	return COLL_OK;
 }
 
-static coll_status run(struct coll_comm *comm, const struct coll_call *c, const struct coll_job *job)
+/* Bind run and record to a call. */
+static coll_status prepare(struct coll_comm *comm, const struct coll_call *c, const struct coll_memo *memo)
 {
-	struct coll_record record = {.comm = comm->id,
-	                             .sequence = comm->sequence,
-	                             .count = c->count,
-	                             .signature = job->signature,
-	                             .active = 1,
-	                             .kind = (uint8_t)c->kind,
-	                             .type = (uint8_t)c->type,
-	                             .op = (uint8_t)c->op,
-	                             .root = c->root,
-	                             .waits_for = -1};
-	struct coll_wait wait = {.runs = {comm->run}, .nruns = 1, .record = &record};
+	const struct coll_job job = {
+	        .plan = memo->plan,
+	        .in = extent(c, c->in, c->kind == COLL_KIND_ALL_GATHER || c->kind == COLL_KIND_GATHER, c->in_counts,
+	                     c->in_offsets),
+	        .out = extent(c, c->out, c->kind == COLL_KIND_REDUCE_SCATTER || c->kind == COLL_KIND_SCATTER,
+	                      c->out_counts, c->out_offsets),
+	        .elem_bytes = memo->elem_bytes,
+	        .reduction = coll_plan_kind_reduces(c->kind) ? &memo->reduction : NULL,
+	        .tile = memo->tile,
+	        .windows = memo->windows,
+	        .scratch = comm->scratch,
+	        .sequence = comm->sequence,
+	        .signature = c->ragged ? signature(c, comm->size) : memo->signature};
 	coll_status st;
 
-	coll_record_publish(&comm->record, &record);
-	st = coll_run_start(comm->run, &comm->collective.fabric, job);
-	if (st == COLL_OK)
-		st = coll_comm_wait(comm, &wait);
-	else
-		coll_comm_fail(comm, st, -1, "cannot start the plan: ", coll_status_string(st));
-	record.active = 0;
-	coll_record_publish(&comm->record, &record);
-	return st;
+	comm->call = (struct coll_record){.comm = comm->id,
+	                                  .sequence = comm->sequence,
+	                                  .count = c->count,
+	                                  .signature = job.signature,
+	                                  .active = 1,
+	                                  .kind = (uint8_t)c->kind,
+	                                  .type = (uint8_t)c->type,
+	                                  .op = (uint8_t)c->op,
+	                                  .root = c->root,
+	                                  .waits_for = -1};
+	coll_record_publish(&comm->record, &comm->call);
+	comm->prepared = NULL;
+	st = coll_run_start(comm->run, &comm->collective.fabric, &job);
+	if (st != COLL_OK)
+		return coll_comm_fail(comm, st, -1, "cannot start the plan: ", coll_status_string(st));
+	/* Counts are the caller's memory: not to be used again. */
+	if (!c->ragged && !c->pairwise)
+		comm->prepared = memo;
+	return COLL_OK;
+}
+
+/* The same call as the last, with other buffers perhaps. */
+static inline void prepare_again(struct coll_comm *comm, const struct coll_call *c)
+{
+	comm->call.sequence = comm->sequence;
+	comm->call.active = 1;
+	coll_record_again(&comm->record, &comm->call);
+	coll_run_restart(comm->run, c->in, c->out, comm->sequence);
 }
 
 coll_status coll_comm_call(struct coll_comm *comm, const struct coll_call *c)
 {
-	size_t elem_bytes = coll_dtype_size(c->type);
-	struct coll_reduction reduction;
-	struct coll_job job = {.elem_bytes = elem_bytes};
+	struct coll_wait wait;
 	struct coll_memo *memo;
-	bool ordered = false, reduces = coll_plan_kind_reduces(c->kind);
 	coll_status st;
 
 	if (comm->failed)
 		return comm->failed;
-	if (reduces) {
-		st = bind_reduction(comm, c, &reduction, &ordered);
-		if (st != COLL_OK)
-			return coll_comm_refuse(comm, coll_plan_kind_name(c->kind), st,
-			                        "this operation is not defined on %s", coll_dtype_name(c->type));
-		job.reduction = &reduction;
-	}
-	st = remember(comm, c, elem_bytes, ordered, &memo);
+	st = remember(comm, c, &memo);
 	if (st != COLL_OK)
 		return st;
 	st = need_scratch(comm, memo->scratch_bytes);
@@ -250,17 +288,15 @@ coll_status coll_comm_call(struct coll_comm *comm, const struct coll_call *c)
 		                        memo->scratch_bytes);
 	comm->sequence++;
 	comm->box.status = COLL_OK;
-	job.plan = memo->plan;
-	job.in = extent(c, c->in, c->kind == COLL_KIND_ALL_GATHER || c->kind == COLL_KIND_GATHER, c->in_counts,
-	                c->in_offsets);
-	job.out = extent(c, c->out, c->kind == COLL_KIND_REDUCE_SCATTER || c->kind == COLL_KIND_SCATTER, c->out_counts,
-	                 c->out_offsets);
-	job.tile = memo->tile;
-	job.windows = memo->windows;
-	job.scratch = comm->scratch;
-	job.sequence = comm->sequence;
-	job.signature = signature(c, comm->size);
-	return run(comm, c, &job);
+	if (comm->prepared == memo)
+		prepare_again(comm, c);
+	else
+		st = prepare(comm, c, memo);
+	wait = (struct coll_wait){.runs = {comm->run}, .nruns = 1, .record = &comm->call};
+	if (st == COLL_OK)
+		st = coll_comm_wait(comm, &wait);
+	coll_record_retire(&comm->record, &comm->call);
+	return st;
 }
 
 coll_status coll_comm_explain_call(struct coll_comm *comm, enum coll_kind kind, size_t count, coll_dtype type,

@@ -28,14 +28,17 @@ struct coll_op_entry {
 /* How one shape of call is run: found once, then looked up. */
 struct coll_memo {
 	bool valid;
-	uint8_t kind, ordered, ragged, pairwise;
-	uint32_t elem_bytes;
+	uint8_t kind, type, ordered, ragged, pairwise;
+	coll_op op;
+	uint32_t signature; /* not of ragged calls: theirs depends on the counts */
 	int root;
 	size_t count;
+	size_t elem_bytes;
 	const struct coll_plan *plan; /* pinned in the cache */
 	size_t tile;
 	uint32_t windows;
 	size_t scratch_bytes;
+	struct coll_reduction reduction; /* kinds that reduce; bound anew for user operations */
 };
 
 /* Channels to one rank: [direction][lane][window], opened on first use. */
@@ -79,6 +82,10 @@ struct coll_comm {
 	uint64_t *pair_sequence[2]; /* by rank: sends, receives */
 	struct coll_plan_cache *plans;
 	struct coll_memo memo[COLL_MEMO_SLOTS];
+	/* What run and the record were last started for, to start it again; NULL when any
+	 * of it has changed since. */
+	const struct coll_memo *prepared;
+	struct coll_record call; /* the collective call that runs or ran last */
 	struct coll_op_entry ops[COLL_OPS_MAX];
 	struct coll_allocation *allocations;
 	char *scratch;

@@ -64,6 +64,7 @@ coll_status coll_comm_pair(struct coll_comm *comm, const void *send, size_t send
 		return COLL_OK;
 	}
 	coll_error_clear(&comm->box);
+	comm->prepared = NULL; /* the record is about another call now */
 	coll_record_publish(&comm->record, &record);
 	if (dest >= 0) {
 		st = start(comm, 0, send, NULL, send_count, type, dest);
@@ -75,7 +76,6 @@ coll_status coll_comm_pair(struct coll_comm *comm, const void *send, size_t send
 	}
 	if (st == COLL_OK && wait.nruns > 0)
 		st = coll_comm_wait(comm, &wait);
-	record.active = 0;
-	coll_record_publish(&comm->record, &record);
+	coll_record_retire(&comm->record, &record);
 	return st;
 }

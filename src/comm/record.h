@@ -17,6 +17,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 /* Plain copy; travels in control messages. */
 struct coll_record {
@@ -36,12 +37,52 @@ struct coll_record {
 
 enum { COLL_RECORD_WORDS = sizeof(struct coll_record) / 8 };
 
+/* The words that change from call to call. */
+enum {
+	COLL_RECORD_SEQUENCE = offsetof(struct coll_record, sequence) / 8,
+	COLL_RECORD_ACTIVE = offsetof(struct coll_record, active) / 8,
+	COLL_RECORD_WAITS = offsetof(struct coll_record, waits_for) / 8
+};
+
+static inline uint64_t coll_record_word(const struct coll_record *r, size_t at)
+{
+	uint64_t word;
+
+	memcpy(&word, (const char *)r + at * 8, 8);
+	return word;
+}
+
 struct coll_record_box {
 	_Atomic uint32_t version;
 	_Atomic uint64_t word[COLL_RECORD_WORDS];
 };
 
 void coll_record_publish(struct coll_record_box *box, const struct coll_record *r);
+/* The call that *r was published for has ended: one word changes, which readers see
+ * before or after. */
+static inline void coll_record_retire(struct coll_record_box *box, struct coll_record *r)
+{
+	r->active = 0;
+	atomic_store_explicit(&box->word[COLL_RECORD_ACTIVE], coll_record_word(r, COLL_RECORD_ACTIVE),
+	                      memory_order_relaxed);
+}
+
+/* Publish *r, which differs from what the box holds in sequence, active and waits_for
+ * at most. */
+static inline void coll_record_again(struct coll_record_box *box, const struct coll_record *r)
+{
+	const uint32_t v = atomic_load_explicit(&box->version, memory_order_relaxed);
+
+	atomic_store_explicit(&box->version, v + 1, memory_order_relaxed);
+	atomic_thread_fence(memory_order_release);
+	atomic_store_explicit(&box->word[COLL_RECORD_SEQUENCE], r->sequence, memory_order_relaxed);
+	atomic_store_explicit(&box->word[COLL_RECORD_ACTIVE], coll_record_word(r, COLL_RECORD_ACTIVE),
+	                      memory_order_relaxed);
+	atomic_store_explicit(&box->word[COLL_RECORD_WAITS], coll_record_word(r, COLL_RECORD_WAITS),
+	                      memory_order_relaxed);
+	atomic_store_explicit(&box->version, v + 2, memory_order_release);
+}
+
 /* False when the writer kept writing meanwhile. */
 bool coll_record_read(const struct coll_record_box *box, struct coll_record *r);
 

@@ -78,6 +78,10 @@ void coll_run_destroy(struct coll_run **run);
 /* Bind job (copied) and make ready. Nothing is sent yet. */
 coll_status coll_run_start(struct coll_run *run, const struct coll_fabric *fabric, const struct coll_job *job);
 
+/* Start once more what was started last and has retired with OK: the same job but
+ * for the two bases and the sequence number. Cannot fail. */
+void coll_run_restart(struct coll_run *run, const void *in, void *out, uint64_t sequence);
+
 /* Advance. OK: retired, sends included (idempotent). AGAIN: waiting; *moved (may
  * be NULL) says whether any step started or retired in this call. Error: the
  * first one met; the run must then be quiesced by closing its channels. */

@@ -263,6 +263,14 @@ static inline void start_tile(struct coll_run *run, struct instance *inst, size_
 	}
 }
 
+static inline void start_tiles(struct coll_run *run)
+{
+	run->left = run->tiles;
+	run->status = run->left ? COLL_AGAIN : COLL_OK;
+	for (uint32_t w = 0; w < run->windows; w++)
+		start_tile(run, &run->instances[w], w);
+}
+
 /* What only some plans need: several windows' scratch, flights, block layouts. */
 static coll_status prepare(struct coll_run *run, const struct coll_job *job)
 {
@@ -315,14 +323,21 @@ coll_status coll_run_start(struct coll_run *run, const struct coll_fabric *fabri
 	run->prescale = job->reduction && job->reduction->op == COLL_OP_PREMUL_SUM;
 	run->elements = span_of_tiles(job);
 	run->tiles = run->elements > job->tile ? (run->elements - 1) / job->tile + 1 : run->elements != 0;
-	run->left = run->tiles;
 	run->windows = run->tiles < job->windows ? (uint32_t)run->tiles : job->windows;
 	run->bad_lane = NULL;
-	run->status = run->left ? COLL_AGAIN : COLL_OK;
 	run->opening = run->unopened != 0;
-	for (uint32_t w = 0; w < run->windows; w++)
-		start_tile(run, &run->instances[w], w);
+	start_tiles(run);
 	return COLL_OK;
+}
+
+void coll_run_restart(struct coll_run *run, const void *in, void *out, uint64_t sequence)
+{
+	assert(run->status == COLL_OK);
+	assert(run->bound_fabric != NULL);
+	run->job.in.base = (char *)(uintptr_t)in;
+	run->job.out.base = out;
+	run->job.sequence = sequence;
+	start_tiles(run);
 }
 
 /* ---- Poll ------------------------------------------------------------- */
@@ -402,57 +417,63 @@ static coll_status advance_lanes(struct coll_run *run, struct instance *inst)
 	return result;
 }
 
-/* One tile; AGAIN: it has not retired. */
-static inline coll_status advance_tile(struct coll_run *run, struct instance *inst)
-{
-	const bool simple = run->job.plan->nlanes == 1 && inst->nflights == 0;
-	coll_status status = simple ? advance_lane(run, inst, &inst->lanes[0]) : advance_lanes(run, inst);
-
-	if (status != COLL_OK)
-		return status;
-	if (inst->nflights && !mutant(MUTANT_NEXT_TILE_EARLY))
-		return COLL_AGAIN;
-	retire_tile(run, inst);
-	return COLL_OK;
-}
-
 /* An error ends the run; its channels are going to be closed, so forget them. */
-static coll_status fail(struct coll_run *run, coll_status status)
+static void fail(struct coll_run *run, coll_status status)
 {
 	run->status = status;
 	run->bound_fabric = NULL;
-	return status;
+}
+
+static coll_status advance_tiles(struct coll_run *run)
+{
+	for (uint32_t w = 0; w < run->windows; w++) {
+		struct instance *inst = &run->instances[w];
+		coll_status status;
+
+		if (!inst->active)
+			continue;
+		status = advance_lanes(run, inst);
+		if (status == COLL_OK && (inst->nflights == 0 || mutant(MUTANT_NEXT_TILE_EARLY)))
+			retire_tile(run, inst);
+		else if (status != COLL_OK && status != COLL_AGAIN)
+			return status;
+	}
+	return COLL_OK;
+}
+
+/* The same for one window, one lane and no flights: the shortest path. */
+static inline coll_status advance_one(struct coll_run *run)
+{
+	struct instance *inst = run->instances;
+	coll_status status = advance_lane(run, inst, inst->lanes);
+
+	if (status == COLL_OK && (inst->nflights == 0 || mutant(MUTANT_NEXT_TILE_EARLY)))
+		retire_tile(run, inst);
+	return status == COLL_AGAIN ? COLL_OK : status;
 }
 
 coll_status coll_run_poll(struct coll_run *run, bool *moved)
 {
 	const uint64_t before = run->events;
-	coll_status status;
+	coll_status status = run->status;
 
-	if (moved)
-		*moved = false;
-	if (run->status != COLL_AGAIN)
-		return run->status;
-	if (run->opening) {
-		status = open_receivers(run);
-		if (status != COLL_OK && status != COLL_AGAIN)
-			return fail(run, status);
-		run->opening = status == COLL_AGAIN;
+	if (status == COLL_AGAIN) {
+		if (run->opening)
+			status = open_receivers(run);
+		run->opening = run->opening && status == COLL_AGAIN;
+		if (status == COLL_AGAIN || status == COLL_OK)
+			status = run->windows == 1 && run->bound_lanes == 1 && run->instances->nflights == 0
+			                 ? advance_one(run)
+			                 : advance_tiles(run);
+		if (status != COLL_OK)
+			fail(run, status);
+		else if (run->left == 0)
+			run->status = COLL_OK;
+		status = run->status;
 	}
-	for (uint32_t w = 0; w < run->windows; w++) {
-		struct instance *inst = &run->instances[w];
-
-		if (!inst->active)
-			continue;
-		status = advance_tile(run, inst);
-		if (status != COLL_OK && status != COLL_AGAIN)
-			return fail(run, status);
-	}
-	if (run->left == 0)
-		run->status = COLL_OK;
 	if (moved)
 		*moved = run->events != before;
-	return run->status;
+	return status;
 }
 
 /* ---- Diagnosis -------------------------------------------------------- */
