@@ -102,12 +102,40 @@ bool perf_measure_leaves_result(const struct perf_test *t, bool in_place)
 	return !in_place || (t->args->aggregate == 1 && (t->args->touch || t->args->iters + t->args->warmups == 1));
 }
 
+coll_status perf_measure_one(const struct perf_test *t, int index)
+{
+	const double begin = now_s();
+	const coll_status status = t->what->run(&t->call, t->in, t->out);
+
+	t->samples[index] = now_s() - begin;
+	return status;
+}
+
+coll_status perf_measure_samples(const struct perf_test *t, double total_s, struct perf_times *times)
+{
+	const int n = t->args->iters;
+	const double scale = 1.0 / t->args->aggregate;
+	double values[4];
+	uint64_t bits[4];
+	coll_status status;
+
+	qsort(t->samples, (size_t)n, sizeof(t->samples[0]), compare_doubles);
+	values[0] = total_s / n * scale;
+	values[1] = t->samples[0] * scale;
+	values[2] = percentile(t->samples, n, 50) * scale;
+	values[3] = percentile(t->samples, n, 99) * scale;
+	memcpy(bits, values, sizeof(bits));
+	status = perf_exchange(t->call.comm, bits, 4, t->numbers);
+	if (status == COLL_OK)
+		*times = (struct perf_times){join(t, 0), join(t, 1), join(t, 2), join(t, 3)};
+	return status;
+}
+
 coll_status perf_measure(const struct perf_test *t, struct perf_times *times)
 {
 	const bool apart = percentiles_apart(t);
 	const int n = t->args->iters;
-	double total_s = 0, stamped_s = 0, scale, values[4];
-	uint64_t bits[4];
+	double total_s = 0, stamped_s = 0;
 	coll_status status = iterate(t, t->args->warmups);
 
 	if (status == COLL_OK)
@@ -123,15 +151,5 @@ coll_status perf_measure(const struct perf_test *t, struct perf_times *times)
 		status = iterate_stamped(t, &stamped_s);
 	if (status != COLL_OK)
 		return status;
-	qsort(t->samples, (size_t)n, sizeof(t->samples[0]), compare_doubles);
-	scale = 1.0 / t->args->aggregate;
-	values[0] = (apart ? total_s : stamped_s) / n * scale;
-	values[1] = t->samples[0] * scale;
-	values[2] = percentile(t->samples, n, 50) * scale;
-	values[3] = percentile(t->samples, n, 99) * scale;
-	memcpy(bits, values, sizeof(bits));
-	status = perf_exchange(t->call.comm, bits, 4, t->numbers);
-	if (status == COLL_OK)
-		*times = (struct perf_times){join(t, 0), join(t, 1), join(t, 2), join(t, 3)};
-	return status;
+	return perf_measure_samples(t, apart ? total_s : stamped_s, times);
 }

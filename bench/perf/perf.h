@@ -46,6 +46,7 @@ struct perf_args {
 	size_t unalign;      /* elements from an aligned address */
 	int average;         /* 0 rank 0, 1 mean, 2 minimum, 3 maximum over ranks */
 	bool touch;          /* rewrite the input before each timed call */
+	bool check_all;      /* verify every call; results that may round are left out */
 };
 
 /* Returns 0 to go on; else the exit status plus one (help, or a refusal that was
@@ -110,7 +111,8 @@ double perf_bus_others(int n); /* (n - 1) / n */
 /* Elements of one type, operation and number of ranks: made for any rank and
  * index without communication, and what their reduction must be. */
 struct perf_data;
-struct perf_data *perf_data_create(coll_dtype type, int op, int size); /* op -1: copied only; NULL: out of memory */
+/* op -1: copied only. exact: no result rounds, so that any changed bit shows. NULL: out of memory. */
+struct perf_data *perf_data_create(coll_dtype type, int op, int size, bool exact);
 void perf_data_destroy(struct perf_data **data);
 /* Elements first .. first + count of rank's input. salt makes another data set. */
 void perf_data_fill(struct perf_data *data, int rank, uint64_t salt, size_t first, size_t count, void *out);
@@ -187,6 +189,10 @@ void perf_fill_input(const struct perf_test *t);
  * input as filled. */
 bool perf_measure_leaves_result(const struct perf_test *t, bool in_place);
 coll_status perf_measure(const struct perf_test *t, struct perf_times *times);
+/* One call and its time, kept as sample number index. */
+coll_status perf_measure_one(const struct perf_test *t, int index);
+/* The times that the samples of all iterations give, joined over ranks. */
+coll_status perf_measure_samples(const struct perf_test *t, double total_s, struct perf_times *times);
 
 struct perf_report {
 	const struct perf_collective *what;

@@ -5,7 +5,7 @@
  *   COLL_HOOK="rule;rule;..."       rule = kind[:key=value,key=value...]
  *
  *   delay:us=200,every=7      hold back frames for 200 microseconds
- *   flip:frame=10,byte=3      flip a bit of the payload of one frame
+ *   flip:frame=10,byte=3      flip a byte of the payload of one frame
  *   head:frame=10             change the signature in the head of one frame
  *   drop:frame=20             lose one frame: the sender believes it is sent
  *   close:frame=30            the link breaks: COLL_ERR_PEER_DEAD at this end
@@ -16,7 +16,7 @@
  * over all channels of the process on one transport, in the order in which their
  * sending begins. every=K: from there on every K-th frame (without it: once; delay: every
  * frame). us=N: the delay. byte=N: which byte, modulo the length; without it one
- * chosen by the number and seed=N. mask=N: the bits to flip (default 1).
+ * chosen by the number and seed=N. mask=N: the bits to flip (default 255, all of the byte).
  *
  * A flip needs a frame with payload that is sent by value: while one is due, frames by
  * reference are refused (COLL_ERR_UNSUPPORTED), as a transport may do at any time.

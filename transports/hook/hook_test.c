@@ -122,7 +122,7 @@ static void flips_one_bit(bool by_ref)
 	struct bench b;
 	struct coll_frame head;
 
-	bench_open(&b, "flip:frame=10,byte=3");
+	bench_open(&b, "flip:frame=10,byte=3,mask=1");
 	for (uint64_t i = 0; i < 30; i++) {
 		CHECK(send(&b, i, by_ref) == COLL_OK);
 		CHECK(recv(&b, &head) == (i == 10), "frame %d", (int)i);

@@ -73,7 +73,7 @@ static coll_status parse_rule(struct hook_rule *r, char *text, struct coll_error
 	r->frame = r->us = r->byte = r->seed = 0;
 	r->every = kind == HOOK_DELAY;
 	r->has_byte = false;
-	r->mask = 1;
+	r->mask = 255;
 	atomic_init(&r->spent, false);
 	for (char *key = keys ? strtok_r(keys, ",", &save) : NULL; key; key = strtok_r(NULL, ",", &save)) {
 		coll_status status = set_key(r, key, err);
