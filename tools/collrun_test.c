@@ -483,6 +483,40 @@ static void over_several_hosts(void)
 	forget(&r);
 }
 
+/* Two network namespaces joined by a wire are two hosts. */
+static const char namespaces[] =
+        "ip netns add $1a && ip netns add $1b &&\n"
+        "ip link add $1v netns $1a type veth peer name $1w netns $1b &&\n"
+        "ip -n $1a addr add 10.98.7.1/24 dev $1v && ip -n $1b addr add 10.98.7.2/24 dev $1w &&\n"
+        "ip -n $1a link set lo up && ip -n $1b link set lo up &&\n"
+        "ip -n $1a link set $1v up && ip -n $1b link set $1w up\n";
+
+static void over_network_namespaces(void)
+{
+	char name[16], command[512];
+	struct ran r;
+
+	snprintf(name, sizeof(name), "cr%d", (int)getpid());
+	snprintf(command, sizeof(command), "sh %s/namespaces %s >/dev/null 2>&1", dir, name);
+	if (system(command) == 0) {
+		snprintf(command, sizeof(command), "-H %sa:1,%sb:2 --ssh $D/enter $P --rounds 2", name, name);
+		r = run(command);
+		CHECK(r.status == 0 && count_lines(r.out, "meeting 10.98.7.1 ports key yes: ok") == 3, "%s %s", r.out,
+		      r.err);
+		forget(&r);
+		/* More ranks than children of rank 0: parents on both hosts. */
+		snprintf(command, sizeof(command), "-H %sb:10,%sa:10 --ssh $D/enter $P", name, name);
+		r = run(command);
+		CHECK(r.status == 0 && count_lines(r.out, "meeting 10.98.7.2 ports key yes: ok") == 20, "%s %s", r.out,
+		      r.err);
+		forget(&r);
+	} else {
+		plain_skip_why = "no network namespaces here";
+	}
+	snprintf(command, sizeof(command), "ip netns del %sa 2>/dev/null; ip netns del %sb 2>/dev/null", name, name);
+	(void)!system(command);
+}
+
 static void environment_goes_along(void)
 {
 	struct ran r;
@@ -574,6 +608,8 @@ int main(int argc, char **argv)
 	           "#!/bin/sh\nhost=$1\nshift\nexec env -i PATH=\"$PATH\" HOME=/ D=\"$D\" P=\"$P\" M=\"$M\" "
 	           "FAKE_HOST=$host sh -c \"$*\"\n",
 	           0755);
+	write_file("enter", "#!/bin/sh\nhost=$1\nshift\nexec ip netns exec $host sh -c \"$*\"\n", 0755);
+	write_file("namespaces", namespaces, 0644);
 	write_file("victims", victims, 0644);
 	write_file("hosts", "# a comment\none\n\ntwo slots=2 # two of them\nthree:1\n", 0644);
 #define RUN(t)                        \
@@ -599,6 +635,7 @@ int main(int argc, char **argv)
 	RUN(input_goes_to_rank_zero);
 	RUN(ranks_find_each_other);
 	RUN(over_several_hosts);
+	RUN(over_network_namespaces);
 	RUN(environment_goes_along);
 	RUN(binding);
 	snprintf(command, sizeof(command), "rm -rf %s", dir);

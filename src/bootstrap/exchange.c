@@ -4,6 +4,7 @@
  * nothing to do; with the caller's own exchange nothing of ours is opened.
  */
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -13,8 +14,9 @@
 #include "bootstrap/bootstrap.h"
 #include "bootstrap/id.h"
 #include "bootstrap/meet.h"
+#include "bootstrap/wire.h"
 
-enum { BIND_RETRY_NS = 3000000000 };
+enum { BIND_RETRY_NS = 3000000000, ANSWER_NS = 500000000 };
 
 static void nap_ms(int ms)
 {
@@ -52,29 +54,72 @@ static int listen_named(const char *host, uint16_t port, uint16_t *real)
 	return fd;
 }
 
+/* Whether a process that knows the key answers at a port of this host. */
+static bool own_job_at(const char *host, uint16_t port, const uint64_t key[2])
+{
+	const uint64_t until = coll_clock_ns() + ANSWER_NS;
+	struct coll_wire w = {.fd = -1};
+	struct coll_address a;
+	bool yes = false;
+
+	if (!coll_address_numeric(&a, host, port))
+		coll_address_numeric(&a, "127.0.0.1", port);
+	coll_wire_connect(&w, &a, key);
+	while (!yes && w.state != COLL_WIRE_CLOSED && coll_clock_ns() < until) {
+		struct pollfd p = {.fd = w.fd, .events = coll_wire_events(&w)};
+
+		poll(&p, 1, 20);
+		coll_wire_pump(&w, p.revents);
+		yes = w.state == COLL_WIRE_OPEN;
+	}
+	coll_wire_close(&w);
+	return yes;
+}
+
+/* The first port that can be had. Where others will be tried, a taken one may be
+ * held by a second process of this job that claims rank 0: the ranks would be torn
+ * between the two. */
+static bool open_one(const struct coll_identity *id, struct coll_meeting *m, bool *twice)
+{
+	uint16_t real;
+
+	*twice = false;
+	for (int i = 0; i < m->port_count; i++) {
+		m->listener[0] = listen_named(id->root_host, m->ports[i], &real);
+		if (m->listener[0] >= 0) {
+			m->close_listeners = true;
+			snprintf(m->root_text, sizeof(m->root_text), "%s:%u", id->root_host, real);
+			return true;
+		}
+		if (errno != EADDRINUSE)
+			return false;
+		if (m->port_count > 1 && own_job_at(id->root_host, m->ports[i], m->key)) {
+			*twice = true;
+			errno = EADDRINUSE;
+			return false;
+		}
+	}
+	errno = EADDRINUSE;
+	return false;
+}
+
 static coll_status open_tcp(const struct coll_identity *id, struct coll_meeting *m, struct coll_error_box *err)
 {
 	const uint64_t give_up = coll_clock_ns() + BIND_RETRY_NS;
-	uint16_t real;
+	bool twice;
 
 	for (;;) {
-		for (int i = 0; i < m->port_count; i++) {
-			m->listener[0] = listen_named(id->root_host, m->ports[i], &real);
-			if (m->listener[0] >= 0) {
-				m->close_listeners = true;
-				snprintf(m->root_text, sizeof(m->root_text), "%s:%u", id->root_host, real);
-				return COLL_OK;
-			}
-			if (errno != EADDRINUSE)
-				break;
-		}
+		if (open_one(id, m, &twice))
+			return COLL_OK;
 		if (errno != EADDRINUSE || coll_clock_ns() > give_up)
 			break;
 		nap_ms(20); /* the previous job may just be leaving */
 	}
 	return coll_error_set(err, COLL_ERR_BOOTSTRAP, "rank 0 cannot listen at %s:%u: %s%s", id->root_host,
 	                      m->ports[0], strerror(errno),
-	                      errno == EADDRINUSE ? " (another job, or a second process that claims rank 0)" : "");
+	                      twice                 ? " (a second process claims rank 0)"
+	                      : errno == EADDRINUSE ? " (another job, or a second process that claims rank 0)"
+	                                            : "");
 }
 
 static coll_status open_unix(const struct coll_identity *id, struct coll_meeting *m, struct coll_error_box *err)
