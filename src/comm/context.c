@@ -89,23 +89,26 @@ static void env_link_down(void *ctx, const struct coll_process_id *peer, coll_st
 
 /* ---- Open ---- */
 
-/* "shm,tcp" names t; an empty list names all but loop, which needs a hub. */
-static bool wanted(const char *list, const char *name, bool have_hub)
+/* Where in the list "shm,tcp" a transport stands; -1: not at all. An empty list is
+ * the order of the registry, but for loop, which always needs a hub. */
+static int turn_of(const char *list, int position, bool have_hub)
 {
+	const char *name = coll_transports[position]->name;
 	size_t len = strlen(name);
+	int turn = 0;
 
 	if (strcmp(name, "loop") == 0 && !have_hub)
-		return false;
+		return -1;
 	if (!*list)
-		return true;
-	for (const char *p = list; *p;) {
+		return position;
+	for (const char *p = list; *p; turn++) {
 		size_t n = strcspn(p, ",");
 
 		if (n == len && memcmp(p, name, n) == 0)
-			return true;
+			return turn;
 		p += n + (p[n] == ',');
 	}
-	return false;
+	return -1;
 }
 
 static coll_status check_list(const char *list, struct coll_error_box *err)
@@ -171,9 +174,11 @@ static coll_status open_wires(struct coll_context *c, struct coll_shared_hub *hu
 {
 	coll_status st = check_list(c->settings.transports, err);
 
-	for (int i = 0; st == COLL_OK && coll_transports[i] && i < COLL_CARD_TRANSPORTS; i++)
-		if (wanted(c->settings.transports, coll_transports[i]->name, hub != NULL))
-			st = open_wire(c, coll_transports[i], i, hub, err);
+	/* Earlier turns are preferred: everybody takes the first wire that reaches a peer. */
+	for (int turn = 0; turn < COLL_CARD_TRANSPORTS; turn++)
+		for (int i = 0; st == COLL_OK && coll_transports[i] && i < COLL_CARD_TRANSPORTS; i++)
+			if (turn_of(c->settings.transports, i, hub != NULL) == turn)
+				st = open_wire(c, coll_transports[i], i, hub, err);
 	if (st == COLL_OK && c->nwires == 0 && c->size > 1)
 		st = coll_error_set(err, COLL_ERR_CONFIG, "no transport of COLL_TRANSPORTS=%s can be used here",
 		                    c->settings.transports);

@@ -180,6 +180,26 @@ static void two_threads_create(void)
 		pthread_join(t[i], NULL);
 }
 
+/* The first of the list that reaches a rank is taken. */
+static void transports_in_order(void)
+{
+	static const char *const lists[] = {"tcp,shm", "shm,tcp"};
+
+	for (int i = 0; i < 2; i++) {
+		char list[64];
+		const char *settings[] = {list, "COLL_DEBUG=error", NULL};
+		coll_config cfg = COLL_CONFIG_INIT;
+		coll_comm *comms[2];
+
+		snprintf(list, sizeof(list), "COLL_TRANSPORTS=%s", lists[i]);
+		cfg.settings = settings;
+		REQUIRE(coll_comm_create_all(comms, 2, &cfg) == COLL_OK, "%s", coll_last_error(NULL)->message);
+		CHECK(strncmp(coll_comm_transport(comms[0], 1), lists[i], 3) == 0, "%s: %s", lists[i],
+		      coll_comm_transport(comms[0], 1));
+		each_rank(comms, 2, sums, AND_DESTROY);
+	}
+}
+
 struct by_id {
 	coll_unique_id id;
 	coll_comm *comms[3];
@@ -383,11 +403,13 @@ static void interrupted(coll_comm **comm, int rank, void *arg)
 		while (!atomic_load(&s->ready))
 			sched_yield();
 		for (int i = 0; i < 100; i++) {
-			int before = atomic_load(&handled);
+			int before = atomic_load(&handled), looks = 0;
 
-			for (int k = 0; k < 50000 && state_of(atomic_load(&s->tid)) != 'S'; k++)
+			while (looks < 50000 && state_of(atomic_load(&s->tid)) != 'S') {
+				looks++;
 				usleep(100);
-			CHECK(state_of(atomic_load(&s->tid)) == 'S' || i > 0, "a long wait does not sleep");
+			}
+			CHECK(looks < 50000, "a long wait does not sleep");
 			pthread_kill(s->thread, SIGALRM);
 			while (atomic_load(&handled) == before)
 				sched_yield();
@@ -601,6 +623,7 @@ int main(int argc, char **argv)
 	RUN(nothing_stays_open);
 	RUN(one_after_the_other);
 	RUN(two_threads_create);
+	RUN(transports_in_order);
 	RUN(unique_ids);
 	RUN(destroy_of_nothing);
 	RUN(same_status_at_once);
