@@ -46,7 +46,11 @@ void coll_record_describe(const struct coll_record *r, char *buf, size_t len_byt
 	const char *type = coll_dtype_name((coll_dtype)r->type);
 	const char *op = coll_op_name(r->op);
 
-	if (r->sequence == 0)
+	/* Messages between pairs are not numbered on the communicator. */
+	if (r->kind == COLL_KIND_SEND_RECV && r->active && type)
+		snprintf(buf, len_bytes, "%s(count=%llu, %s, peer=%d)", kind, (unsigned long long)r->count, type,
+		         r->root);
+	else if (r->sequence == 0)
 		snprintf(buf, len_bytes, "no call yet");
 	else if (!kind || !type)
 		snprintf(buf, len_bytes, "an unknown call number %llu", (unsigned long long)r->sequence);

@@ -19,6 +19,7 @@
 #include "transports/shm/shm_ring.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <string.h>
 
 /* ---- Sender --------------------------------------------------------------------------------- */
@@ -170,13 +171,15 @@ static coll_status pull(struct shm_channel *c, struct shm_head *head, void *to, 
 {
 	const uint64_t address = head->record.address;
 
+	errno = 0;
 	if (coll_shm_pull(c->link, head->record.pid, address, to, len_bytes))
 		return return_loan(head);
 	if (link_status(c) > COLL_AGAIN)
 		return link_status(c);
 	if (atomic_load(&head->record.loan) == SHM_REVOKED)
 		return COLL_ERR_ABORTED;
-	if (!coll_shm_alive(c->link))
+	/* A dying process has lost its memory a moment before its handle says so. */
+	if (errno == ESRCH || !coll_shm_alive(c->link))
 		return COLL_ERR_PEER_DEAD;
 	c->inst->env.log(c->inst->env.ctx, 0, "shm: cannot read %u bytes of process %u: %m", len_bytes,
 	                 c->link->told_pid);
