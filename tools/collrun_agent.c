@@ -288,6 +288,8 @@ static void from_signals(struct agent *a)
 	while (read(a->signals, &s, sizeof(s)) == (ssize_t)sizeof(s))
 		if (s.ssi_signo != SIGCHLD)
 			die(a); /* somebody ends this host's part of the job */
+	if (a->begun)
+		reap_orphans(a->ranks, a->job.count);
 }
 
 static int make_polls(struct agent *a, struct pollfd *p)

@@ -252,6 +252,32 @@ void rank_signal(const struct rank *r, int signal)
 		kill(-r->pid, SIGCONT); /* a stopped process dies of nothing but SIGKILL */
 }
 
+static bool is_rank(const struct rank *ranks, int count, pid_t pid)
+{
+	for (int i = 0; i < count; i++)
+		if (ranks[i].pid == pid)
+			return true;
+	return false;
+}
+
+/* Ended ranks stay zombies, so wait() for anyone would find them again and again:
+ * the kernel's list of children says who else there is. Without the list (a kernel
+ * option) orphans wait for the end of the job. */
+void reap_orphans(const struct rank *ranks, int count)
+{
+	char path[64];
+	FILE *f;
+	int pid;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/children", (int)getpid());
+	f = fopen(path, "re");
+	while (f && fscanf(f, "%d", &pid) == 1)
+		if (!is_rank(ranks, count, (pid_t)pid))
+			waitpid((pid_t)pid, NULL, WNOHANG);
+	if (f)
+		fclose(f);
+}
+
 static pid_t parent_of(pid_t pid)
 {
 	char path[40], text[512], *p;

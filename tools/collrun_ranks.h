@@ -42,6 +42,9 @@ void rank_look(struct rank *r);
 /* To its whole process group. */
 void rank_signal(const struct rank *r, int signal);
 
+/* Reap orphans that came to this process, but no rank. */
+void reap_orphans(const struct rank *ranks, int count);
+
 /* Kill every process below this one, whatever session or group it went to, and
  * reap it. */
 void kill_descendants(void);

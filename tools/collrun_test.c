@@ -6,178 +6,11 @@
  * arguments.
  */
 #define PLAIN_OWN_MAIN
-#include "tests/plain.h"
-
-#include <ctype.h>
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
-#include "base/clock.h"
+#include "ran_test.h"
 #include "topology/topology.h"
-
-static const char *collrun, *rank_probe;
-static char dir[64]; /* of this test's files */
-static char marker[80];
-
-struct ran {
-	int status;
-	char *out, *err;
-};
-
-static char *slurp(const char *name)
-{
-	char path[128], *text;
-	struct stat st;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "%s/%s", dir, name);
-	f = fopen(path, "r");
-	if (!f || fstat(fileno(f), &st) < 0)
-		return calloc(1, 1);
-	text = calloc(1, (size_t)st.st_size + 1);
-	(void)!fread(text, 1, (size_t)st.st_size, f);
-	fclose(f);
-	return text;
-}
-
-/* Start "collrun ARGS" by the shell, which is replaced by it: $C is collrun, $P
- * rank_probe, $D the directory of the test, $M the marker. */
-static pid_t start(const char *args)
-{
-	char command[8192], path[128];
-	pid_t pid;
-
-	/* What an earlier run left must not be taken for this one's. */
-	snprintf(path, sizeof(path), "%s/out", dir);
-	unlink(path);
-	snprintf(path, sizeof(path), "%s/err", dir);
-	unlink(path);
-	pid = fork();
-	if (pid)
-		return pid;
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	setenv("C", collrun, 1);
-	setenv("P", rank_probe, 1);
-	setenv("D", dir, 1);
-	setenv("M", marker, 1);
-	snprintf(path, sizeof(path), "%s/out", dir);
-	close(1);
-	open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
-	snprintf(path, sizeof(path), "%s/err", dir);
-	close(2);
-	open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
-	snprintf(command, sizeof(command), "exec $C %s", args);
-	execl("/bin/sh", "sh", "-c", command, (char *)NULL);
-	_exit(126);
-}
-
-static struct ran finish(pid_t pid)
-{
-	struct ran r;
-	int status = 0;
-
-	waitpid(pid, &status, 0);
-	r.status = WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
-	r.out = slurp("out");
-	r.err = slurp("err");
-	return r;
-}
-
-static struct ran run(const char *args)
-{
-	return finish(start(args));
-}
-
-static void forget(struct ran *r)
-{
-	free(r->out);
-	free(r->err);
-}
-
-static void expect(const char *args, int status, const char *err)
-{
-	struct ran r = run(args);
-
-	CHECK(r.status == status, "%s: status %d, expected %d; says %s", args, r.status, status, r.err);
-	CHECK(strstr(r.err, err) != NULL, "%s: says \"%s\", expected \"%s\"", args, r.err, err);
-	forget(&r);
-}
-
-static int count_lines(const char *text, const char *with)
-{
-	int n = 0;
-
-	for (const char *p = text; (p = strstr(p, with)); p += strlen(with))
-		n++;
-	return n;
-}
-
-/* Processes with the marker in their arguments, this one's excepted. */
-static int marked(void)
-{
-	DIR *d = opendir("/proc");
-	struct dirent *e;
-	int n = 0;
-
-	while (d && (e = readdir(d))) {
-		char path[300], text[4096];
-		size_t len;
-		FILE *f;
-
-		if (!isdigit((unsigned char)e->d_name[0]))
-			continue;
-		snprintf(path, sizeof(path), "/proc/%s/cmdline", e->d_name);
-		f = fopen(path, "r");
-		len = f ? fread(text, 1, sizeof(text) - 1, f) : 0;
-		if (f)
-			fclose(f);
-		n += len > 0 && memmem(text, len, marker, strlen(marker)) != NULL;
-	}
-	closedir(d);
-	return n;
-}
-
-/* Wait until marked() is as wanted; false after 20 s. */
-static bool wait_marked(int least, int most)
-{
-	const uint64_t until = coll_clock_ns() + 20000000000u;
-	const struct timespec nap = {0, 5000000};
-
-	while (coll_clock_ns() < until) {
-		const int n = marked();
-
-		if (n >= least && n <= most)
-			return true;
-		nanosleep(&nap, NULL);
-	}
-	return false;
-}
-
-/* Wait for a line in the output; false after 20 s. */
-static bool wait_output(const char *text, int times)
-{
-	const uint64_t until = coll_clock_ns() + 20000000000u;
-	const struct timespec nap = {0, 5000000};
-
-	while (coll_clock_ns() < until) {
-		char *out = slurp("out");
-		const bool there = count_lines(out, text) >= times;
-
-		free(out);
-		if (there)
-			return true;
-		nanosleep(&nap, NULL);
-	}
-	return false;
-}
 
 /* ---- The command line -------------------------------------------------- */
 
@@ -338,6 +171,17 @@ static void daemons_do_not_outlive_the_job(void)
 
 	CHECK(r.status == 0);
 	CHECK(wait_marked(0, 0));
+	forget(&r);
+}
+
+/* A daemon that ends during the job does not wait for its end as a zombie. */
+static void orphans_are_reaped(void)
+{
+	struct ran r = run("-n 2 --timeout 30 sh -c '(sh -c \"echo \\$\\$ >$D/orphan.$COLL_RANK\" &); "
+	                   "while ! [ -s $D/orphan.$COLL_RANK ]; do sleep 0.01; done; "
+	                   "while [ -e /proc/$(cat $D/orphan.$COLL_RANK) ]; do sleep 0.01; done'");
+
+	CHECK(r.status == 0, "status %d %s", r.status, r.err);
 	forget(&r);
 }
 
@@ -627,6 +471,7 @@ int main(int argc, char **argv)
 	RUN(signals_end_the_job);
 	RUN(killing_collrun_leaves_nobody);
 	RUN(daemons_do_not_outlive_the_job);
+	RUN(orphans_are_reaped);
 	RUN(a_lost_agent_is_told);
 	RUN(lines_carry_their_rank);
 	RUN(lines_are_never_mixed);
