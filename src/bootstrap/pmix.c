@@ -190,6 +190,17 @@ static coll_status get(const struct pmix *p, char *text, size_t cap, struct coll
 	return COLL_OK;
 }
 
+/* PMIx is finalised at exit: an MPI that comes later in the same process could not
+ * initialise it again, and a process that ends without it looks like a failure to
+ * the launcher. Set once per process (id.c shares once, under its lock); static,
+ * because atexit() passes nothing. The library stays loaded. */
+static int (*finalize_at_exit)(const void *info, size_t infos);
+
+static void finalize(void)
+{
+	finalize_at_exit(NULL, 0);
+}
+
 coll_status coll_pmix_share(bool root, char *text, size_t cap, uint64_t deadline_ns, struct coll_error_box *err)
 {
 	struct pmix p = {0};
@@ -213,8 +224,13 @@ coll_status coll_pmix_share(bool root, char *text, size_t cap, uint64_t deadline
 		st = fence(&p, deadline_ns, err);
 	if (st == COLL_OK && !root)
 		st = get(&p, text, cap, err);
-	p.finalize(NULL, 0);
-	return st; /* stays loaded: its threads may still be leaving */
+	if (st != COLL_OK) {
+		p.finalize(NULL, 0);
+		return st; /* stays loaded: its threads may still be leaving */
+	}
+	finalize_at_exit = p.finalize;
+	atexit(finalize);
+	return COLL_OK;
 unload:
 	if (p.lib)
 		dlclose(p.lib);
