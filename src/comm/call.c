@@ -238,7 +238,8 @@ static coll_status prepare(struct coll_comm *comm, const struct coll_call *c, co
 	        .windows = memo->windows,
 	        .scratch = comm->scratch,
 	        .sequence = comm->sequence,
-	        .signature = c->ragged ? signature(c, comm->size) : memo->signature};
+	        .signature = c->ragged ? signature(c, comm->size) : memo->signature,
+	        .signal = c->kind == COLL_KIND_BARRIER};
 	coll_status st;
 
 	comm->call = (struct coll_record){.comm = comm->id,

@@ -61,6 +61,7 @@ struct coll_job {
 	char *scratch;    /* coll_run_scratch_bytes() bytes, 64-byte aligned */
 	uint64_t sequence;
 	uint32_t signature;
+	bool signal; /* barrier: in[0] is the same byte on all ranks, and received frames must hold it */
 };
 
 /* Largest tile (elements) such that no frame of the plan exceeds slot_bytes;

@@ -400,6 +400,8 @@ static coll_status recv(struct coll_run *run, struct instance *inst, struct lane
 	status = view_frame(run, inst, lane, port, len_bytes, &p);
 	if (status != COLL_OK)
 		return status;
+	if (run->job.signal && *p != *run->job.in.base)
+		return COLL_ERR_CORRUPT;
 	done_early(port);
 	do {
 		copy_bytes(w.span.dst, p, w.span.len * run->job.elem_bytes);
