@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <time.h>
 
 #include "base/clock.h"
@@ -48,6 +49,9 @@ static void *ask(void *arg)
 	struct addrinfo *list = NULL;
 	int error = getaddrinfo(q->host, NULL, &hints, &list);
 
+	/* "localhost" is the loopback by definition (RFC 6761), with or without /etc/hosts. */
+	if (error && strcasecmp(q->host, "localhost") == 0)
+		error = getaddrinfo("127.0.0.1", NULL, &hints, &list);
 	pthread_mutex_lock(&q->lock);
 	q->error = error;
 	q->list = error ? NULL : list;

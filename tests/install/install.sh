@@ -54,7 +54,7 @@ if command -v cmake >/dev/null; then
 		add_executable(first $dir/first.c)
 		target_link_libraries(first libcoll::coll)
 	TEXT
-	try "cmake" sh -c "cmake -S $dir/cm -B $dir/cm/build -DCMAKE_PREFIX_PATH=$dir/root$prefix && cmake --build $dir/cm/build"
+	try "cmake" sh -c "cmake -G Ninja -S $dir/cm -B $dir/cm/build -DCMAKE_PREFIX_PATH=$dir/root$prefix && cmake --build $dir/cm/build"
 	try "cmake's runs" run_hello "$dir/cm/build/first"
 else
 	skipped=$((skipped + 1))
