@@ -28,9 +28,10 @@
 
 enum {
 	SHM_LINE = 64,
-	SHM_INLINE_MAX = 40,     /* payload that travels in the head's own line */
-	SHM_REF_MIN = 16384,     /* below this a copy through the slot is faster */
-	SHM_MAP_MIN = 4096,      /* the same for memory the peer has mapped */
+	SHM_INLINE_MAX = 40, /* payload that travels in the head's own line */
+	SHM_REF_MIN = 32768, /* frames worth a pull: see shm_ring.c */
+	SHM_REF_MAX = 262144,
+	SHM_MAP_MIN = 4096,      /* frames worth lending from mapped memory */
 	SHM_PULL_UNIT = 1 << 20, /* longest uninterruptible read of a peer */
 	SHM_SLOT_MAX = 4 << 20,
 	SHM_NAME_BYTES = 24,
@@ -51,6 +52,7 @@ struct shm_page {
 struct shm_front {
 	_Alignas(SHM_LINE) _Atomic uint64_t freed; /* frames given back */
 	atomic_uint closed;
+	_Atomic uint64_t announced; /* frames below this number have a destination: a hint */
 };
 
 enum shm_kind { SHM_VALUE = 0, SHM_REF = 1 };
@@ -335,6 +337,7 @@ struct shm_inst {
 	struct shm_channel *channels;
 	struct shm_region *regions;
 	uint32_t regions_made;
+	atomic_uint regions_now;
 	uint32_t untold; /* links that broke and whose link_down call is due */
 	bool changed;    /* a sleeper may want to know */
 	bool timer_set;

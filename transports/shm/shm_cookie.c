@@ -130,8 +130,13 @@ coll_status coll_shm_recv_into(void *channel, void *ptr, const struct coll_memor
 	cookie->pending = 1;
 	c->announces[c->announced++ % c->slots] = (struct shm_announce){ptr, *expect, cookie};
 	answer(c);
-	if (c->answered < c->announced)
+	if (c->answered < c->announced) {
+		struct shm_front *front = atomic_load_explicit(&c->ring, memory_order_relaxed);
+
+		atomic_store_explicit(&front->announced, count_of(c) + (c->announced - c->answered),
+		                      memory_order_relaxed);
 		coll_shm_list_pending(c);
+	}
 	return COLL_OK;
 }
 

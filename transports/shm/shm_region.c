@@ -76,6 +76,7 @@ coll_status coll_shm_mem_alloc(void *inst, size_t len_bytes, struct coll_memory 
 	if (placed) {
 		r->next = in->regions;
 		in->regions = r;
+		atomic_fetch_add(&in->regions_now, 1);
 	}
 	pthread_mutex_unlock(&in->lock);
 	if (!placed) { /* the caller uses plain memory */
@@ -125,6 +126,7 @@ void coll_shm_mem_free(void *inst, struct coll_memory *mem)
 	while (*at != r)
 		at = &(*at)->next;
 	*at = r->next;
+	atomic_fetch_sub(&in->regions_now, 1);
 	tell_gone(in, r);
 	pthread_mutex_unlock(&in->lock);
 	region_free(r);
@@ -163,19 +165,38 @@ static bool announce(struct shm_link *l, const struct shm_region *r)
 	return told;
 }
 
+static bool within(const struct shm_region *r, const char *p, size_t len_bytes)
+{
+	return p >= r->base && p <= r->base + r->len && len_bytes <= (size_t)(r->base + r->len - p);
+}
+
+/* Callers need not know that a pointer lies in a region. Busy: no matter, there are other
+ * ways to send. */
+static const struct shm_region *region_around(struct shm_inst *in, const char *p, size_t len_bytes)
+{
+	const struct shm_region *r;
+
+	if (!atomic_load_explicit(&in->regions_now, memory_order_relaxed) || pthread_mutex_trylock(&in->lock) != 0)
+		return NULL;
+	for (r = in->regions; r && !within(r, p, len_bytes);)
+		r = r->next;
+	pthread_mutex_unlock(&in->lock);
+	return r;
+}
+
 uint32_t coll_shm_lend(struct shm_channel *c, const void *ptr, const struct coll_memory *mem, size_t len_bytes,
                        uint64_t *offset)
 {
 	const struct shm_region *r = mem ? mem->keys : NULL;
-	const char *p = ptr;
 
-	if (!r || r->magic != region_magic || p < r->base || p > r->base + r->len ||
-	    len_bytes > (size_t)(r->base + r->len - p))
+	if (!r)
+		r = region_around(c->inst, ptr, len_bytes);
+	if (!r || r->magic != region_magic || !within(r, ptr, len_bytes))
 		return 0;
 	if (atomic_load_explicit(&c->link->announced[r->id % SHM_PLACES], memory_order_relaxed) != r->id &&
 	    !announce(c->link, r))
 		return 0;
-	*offset = (uint64_t)(p - r->base);
+	*offset = (uint64_t)((const char *)ptr - r->base);
 	return r->id;
 }
 

@@ -117,7 +117,8 @@ TEST(shm, memory_of_the_transport_is_read_in_place)
 	CHECK(b.t->post_ref(b.tx, no_log, NULL, &f, &cookie) == COLL_ERR_UNSUPPORTED);
 	for (int i = 0; i < 3; i++) {
 		memset(mem.base + 100000, 'a' + i, f.len_bytes);
-		CHECK(b.t->post_ref(b.tx, mem.base + 100000, &mem, &f, &cookie) == COLL_OK);
+		/* With its handle or found by its address. */
+		CHECK(b.t->post_ref(b.tx, mem.base + 100000, i == 1 ? NULL : &mem, &f, &cookie) == COLL_OK);
 		if (i == 0) /* the descriptor is on its way */
 			CHECK(AWAIT(&b,
 			            atomic_load(&((struct shm_link *)b.link[1])
@@ -149,7 +150,7 @@ TEST(shm, memory_taken_back_is_refused)
 		bench_open(&b);
 		REQUIRE(b.t->mem_alloc(b.inst[0], SLOT, &mem) == COLL_OK);
 		CHECK(b.t->post_ref(b.tx, mem.base, &mem, &f, &cookie) == COLL_OK);
-		if (mapped) {
+		if (mapped) { /* else the view would pull: the mapping is on its way */
 			CHECK(AWAIT(&b,
 			            atomic_load(&((struct shm_link *)b.link[1])
 			                                 ->mapped[((struct shm_region *)mem.keys)->id % SHM_PLACES]) !=
@@ -234,19 +235,44 @@ TEST(shm, nonsense_breaks_the_link)
 TEST(shm, a_false_record_is_refused)
 {
 	struct bench b;
-	struct coll_cookie cookie = {0};
-	struct coll_frame f = frame_of(SLOT), got;
-	static char memory[SLOT];
-	const void *p;
+	struct coll_cookie lent = {0}, cookie = {0};
+	struct coll_frame f = frame_of(SLOT);
+	static char memory[SLOT], to[SLOT];
 
 	bench_open(&b);
-	CHECK(AWAIT(&b, b.t->post_ref(b.tx, memory, NULL, &f, &cookie) != COLL_AGAIN));
-	if (!cookie.pending) {
+	/* Plain memory is lent only to an announced place. */
+	CHECK(b.t->post_ref(b.tx, memory, NULL, &f, &lent) == COLL_ERR_UNSUPPORTED);
+	CHECK(b.t->recv_into(b.rx, to, NULL, &f, &cookie) == COLL_OK);
+	if (b.t->post_ref(b.tx, memory, NULL, &f, &lent) == COLL_ERR_UNSUPPORTED) {
 		bench_close(&b);
 		SKIP("processes may not read each other here");
 	}
 	((struct shm_channel *)b.tx)->heads[0].record.pid++;
-	CHECK(b.t->view(b.rx, &p, &got) > COLL_AGAIN);
+	CHECK(AWAIT(&b, !cookie.pending));
+	CHECK(cookie.status > COLL_AGAIN);
+	bench_close(&b);
+}
+
+/* One copy, from one user's memory to the other's. */
+TEST(shm, plain_memory_is_pulled_to_an_announced_place)
+{
+	struct bench b;
+	struct coll_cookie lent = {0}, cookie = {0};
+	struct coll_frame f = frame_of(SLOT);
+	static char memory[SLOT], to[SLOT];
+
+	bench_open(&b);
+	for (int i = 0; i < 5; i++) {
+		memset(memory, 'a' + i, SLOT);
+		CHECK(b.t->recv_into(b.rx, to, NULL, &f, &cookie) == COLL_OK);
+		if (b.t->post_ref(b.tx, memory, NULL, &f, &lent) == COLL_ERR_UNSUPPORTED) {
+			bench_close(&b);
+			SKIP("processes may not read each other here");
+		}
+		CHECK(AWAIT(&b, !cookie.pending && !lent.pending));
+		CHECK(cookie.status == COLL_OK && lent.status == COLL_OK);
+		CHECK(memcmp(memory, to, SLOT) == 0);
+	}
 	bench_close(&b);
 }
 
