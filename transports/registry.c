@@ -6,18 +6,10 @@
 
 #include <string.h>
 
-#include "transports/coll_transports.h"
-
 const struct coll_transport *const coll_transports[] = {
-#if COLL_TRANSPORT_LOOP
         &coll_transport_loop,
-#endif
-#if COLL_TRANSPORT_SHM
         &coll_transport_shm,
-#endif
-#if COLL_TRANSPORT_TCP
         &coll_transport_tcp,
-#endif
         NULL,
 };
 

@@ -166,7 +166,7 @@ static coll_status inst_open(const struct coll_transport_env *env, void **inst)
 	return COLL_OK;
 }
 
-/* Wakes by descriptor whether armed or not: close may come between arm and sleep. */
+/* A sleeper either counts in armed already, or will find closed when it looks. */
 static void inst_close(void *inst)
 {
 	struct shm_inst *in = inst;
