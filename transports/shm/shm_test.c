@@ -9,6 +9,9 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "tests/plain.h"
@@ -293,4 +296,48 @@ TEST(shm, a_false_credit_is_not_believed)
 	atomic_store(&((struct shm_channel *)b.tx)->pair->heard, 3);
 	CHECK(b.t->slot(b.tx, 8, &slot) == COLL_AGAIN);
 	bench_close(&b);
+}
+
+/* A stranger that speaks the protocol but does not know the key. It can say HELLO and hear
+ * the answer; its own proof, or one played back from that answer, gets it thrown out. */
+static void stranger(bool play_back)
+{
+	struct bench b;
+	struct shm_inst *in;
+	struct sockaddr_un at = {.sun_family = AF_UNIX};
+	struct shm_message m = coll_shm_message(SHM_HELLO);
+	const struct coll_process_id me = {{1, 99}};
+	const int none[2] = {-1, -1};
+	int fds[2], got = 0, fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	uint64_t proof;
+
+	bench_open(&b);
+	in = b.inst[0];
+	memcpy(at.sun_path + 1, in->self.name, SHM_NAME_BYTES);
+	REQUIRE(connect(fd, (struct sockaddr *)&at, offsetof(struct sockaddr_un, sun_path) + 1 + SHM_NAME_BYTES) == 0);
+	m.hello.self = me;
+	m.hello.peer = in->self.id;
+	m.hello.nonce = 5;
+	CHECK(coll_shm_transmit(fd, &m, none) == 1);
+	CHECK(AWAIT(&b, (got = coll_shm_receive(fd, &m, fds, false)) != 0));
+	CHECK(got == 1 && m.type == SHM_CHALLENGE);
+	proof = play_back ? m.hello.proof : 12345;
+	m = coll_shm_message(SHM_AUTH);
+	m.intro.proof = proof;
+	fds[0] = in->page_fd;
+	fds[1] = in->page_fd;
+	CHECK(coll_shm_transmit(fd, &m, fds) == 1);
+	CHECK(AWAIT(&b, (got = coll_shm_receive(fd, &m, fds, false)) != 0));
+	CHECK(got == -1, "the stranger was let in: message %u", m.type);
+	for (const struct shm_link *l = in->links; l; l = l->next)
+		CHECK(!coll_shm_same_process(&l->peer, &me));
+	CHECK(b.t->link_status(b.link[0]) == COLL_OK);
+	close(fd);
+	bench_close(&b);
+}
+
+TEST(shm, a_stranger_without_the_key_gets_no_link)
+{
+	stranger(false);
+	stranger(true);
 }
