@@ -56,6 +56,7 @@ extern int COLL_ENGINE_MUTANT;
 struct port {
 	const struct coll_transport *transport;
 	void *channel; /* NULL: not asked for yet */
+	bool pull;
 	uint32_t parked;
 	uint32_t stuck; /* the scan in which this channel had no slot */
 };

@@ -48,6 +48,7 @@ coll_status coll_run_open_port(struct coll_run *run, struct port *port, uint32_t
 		return status;
 	port->transport = ep->transport;
 	port->channel = ep->channel;
+	port->pull = ep->pull;
 	if (dir == COLL_DIR_RECV)
 		run->unopened--;
 	return COLL_OK;
@@ -191,12 +192,17 @@ static inline coll_status send_by_value(struct coll_run *run, struct instance *i
 	return post_frame(run, port, len_bytes);
 }
 
-/* Whether the source can be lent as it lies. */
-static inline bool lendable(const struct coll_run *run, const struct coll_step *s, const struct walk *w,
-                            size_t len_bytes)
+/*
+ * Whether to lend the source as it lies. A raw contribution goes to a step that
+ * reduces: a receiver that must copy before it reads saves nothing, and where the plan
+ * overwrites the source soon (in place) the lane would wait for it.
+ */
+static inline bool lendable(const struct coll_run *run, const struct coll_step *s, const struct port *port,
+                            const struct walk *w, size_t len_bytes)
 {
 	return len_bytes >= run->ref_bytes && w->next >= s->run && w->span.len * run->job.elem_bytes == len_bytes &&
-	       !(s->flags & COLL_STEP_PRE && run->prescale) && !(s->flags & COLL_STEP_POST && run->job.reduction);
+	       !(s->flags & COLL_STEP_PRE && (run->prescale || port->pull)) &&
+	       !(s->flags & COLL_STEP_POST && run->job.reduction);
 }
 
 /* The handle of the memory a step's side names; NULL: nothing is known of it. */
@@ -216,7 +222,7 @@ static coll_status launch(struct coll_run *run, struct instance *inst, struct fl
 	const struct coll_frame frame = frame_of(run, len_bytes);
 	coll_status status = COLL_ERR_UNSUPPORTED;
 
-	if (lendable(run, s, &w, len_bytes)) {
+	if (lendable(run, s, port, &w, len_bytes)) {
 		f->cookie = (struct coll_cookie){1, COLL_OK};
 		status = port->transport->post_ref(port->channel, w.span.src, memory_of(run, s->src), &frame,
 		                                   &f->cookie);
@@ -287,7 +293,7 @@ static coll_status start_send(struct coll_run *run, struct instance *inst, struc
 	status = get_port(run, inst, lane, s->peer_send, COLL_DIR_SEND, &port);
 	if (status != COLL_OK)
 		return status;
-	if (port->parked == 0 && !lendable(run, s, &w, len_bytes)) {
+	if (port->parked == 0 && !lendable(run, s, port, &w, len_bytes)) {
 		status = send_by_value(run, inst, s, &w, port, len_bytes);
 		if (status != COLL_AGAIN)
 			return status;
