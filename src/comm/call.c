@@ -189,8 +189,10 @@ static coll_status memorise(struct coll_comm *comm, const struct coll_call *c, s
 
 static inline coll_status remember(struct coll_comm *comm, const struct coll_call *c, struct coll_memo **memo)
 {
-	struct coll_memo *m = memo_slot(comm, c);
+	struct coll_memo *m = comm->prepared;
 
+	if (!m || !fits(m, c))
+		m = memo_slot(comm, c);
 	*memo = m;
 	if (__builtin_expect(fits(m, c) && c->op < COLL_OP_FIRST, true))
 		return COLL_OK;
@@ -224,7 +226,7 @@ static coll_status need_scratch(struct coll_comm *comm, size_t bytes)
 }
 
 /* Bind run and record to a call. */
-static coll_status prepare(struct coll_comm *comm, const struct coll_call *c, const struct coll_memo *memo)
+static coll_status prepare(struct coll_comm *comm, const struct coll_call *c, struct coll_memo *memo)
 {
 	const struct coll_job job = {
 	        .plan = memo->plan,

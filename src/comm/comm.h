@@ -84,7 +84,7 @@ struct coll_comm {
 	struct coll_memo memo[COLL_MEMO_SLOTS];
 	/* What run and the record were last started for, to start it again; NULL when any
 	 * of it has changed since. */
-	const struct coll_memo *prepared;
+	struct coll_memo *prepared;
 	struct coll_record call; /* the collective call that runs or ran last */
 	struct coll_op_entry ops[COLL_OPS_MAX];
 	struct coll_allocation *allocations;

@@ -254,7 +254,7 @@ static inline void start_tile(struct coll_run *run, struct instance *inst, size_
 	for (uint32_t l = 0; l < plan->nlanes; l++) {
 		struct lane *lane = &inst->lanes[l];
 
-		lane->head = plan->steps + plan->lane_first[l];
+		lane->first = lane->head = plan->steps + plan->lane_first[l];
 		lane->end = plan->steps + plan->lane_first[l + 1];
 		lane->flights = NULL;
 		lane->tail = &lane->flights;
@@ -269,6 +269,24 @@ static inline void start_tiles(struct coll_run *run)
 	run->status = run->left ? COLL_AGAIN : COLL_OK;
 	for (uint32_t w = 0; w < run->windows; w++)
 		start_tile(run, &run->instances[w], w);
+}
+
+/* Start the same tiles again that the instances ran last. */
+static inline void rewind_tiles(struct coll_run *run)
+{
+	const size_t elem_bytes = run->job.elem_bytes;
+
+	run->left = run->tiles;
+	run->status = run->left ? COLL_AGAIN : COLL_OK;
+	for (uint32_t w = 0; w < run->windows; w++) {
+		struct instance *inst = &run->instances[w];
+
+		inst->at[COLL_BUF_IN] = moved_by(run->job.in.base, inst->first * elem_bytes);
+		inst->at[COLL_BUF_OUT] = moved_by(run->job.out.base, inst->first * elem_bytes);
+		inst->active = true;
+		for (uint32_t l = 0; l < run->bound_lanes; l++)
+			inst->lanes[l].head = inst->lanes[l].first;
+	}
 }
 
 /* What only some plans need: several windows' scratch, flights, block layouts. */
@@ -337,7 +355,10 @@ void coll_run_restart(struct coll_run *run, const void *in, void *out, uint64_t 
 	run->job.in.base = (char *)(uintptr_t)in;
 	run->job.out.base = out;
 	run->job.sequence = sequence;
-	start_tiles(run);
+	if (run->tiles > run->windows)
+		start_tiles(run);
+	else
+		rewind_tiles(run);
 }
 
 /* ---- Poll ------------------------------------------------------------- */

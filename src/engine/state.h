@@ -73,6 +73,7 @@ struct flight {
 struct lane {
 	const struct coll_step *head;
 	const struct coll_step *end;
+	const struct coll_step *first;
 	struct port *ports;     /* of this window: [peer index * 2 + direction] */
 	struct flight *flights; /* oldest first */
 	struct flight **tail;
