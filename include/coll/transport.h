@@ -46,7 +46,6 @@ struct coll_transport_caps {
 	bool post_ref;         /* sends from user memory without a copy into a slot */
 	bool recv_into;        /* receives into user memory without a view */
 	bool cross_host;       /* can reach another host */
-	bool pull;             /* by reference the receiver copies the bytes itself, before it can read them */
 };
 
 /* What a context lends to its transports. Everything here outlives the instance. */

@@ -25,7 +25,6 @@ static coll_status open_endpoint(struct coll_comm_fabric *f, int peer, uint32_t 
 	if (!e)
 		return COLL_ERR_MEMORY;
 	e->transport = &wire->table;
-	e->pull = wire->caps.pull;
 	st = wire->table.channel_open(link, &key, dir, comm->slot_bytes, comm->slots, &e->channel);
 	if (st != COLL_OK) {
 		free(e);

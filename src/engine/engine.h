@@ -18,7 +18,6 @@
 struct coll_endpoint {
 	const struct coll_transport *transport; /* complete: no NULL member */
 	void *channel;
-	bool pull; /* see coll_transport_caps */
 };
 
 /* Where channels come from. */

@@ -339,6 +339,7 @@ coll_status coll_run_start(struct coll_run *run, const struct coll_fabric *fabri
 	run->slot_bytes = fabric->slot_bytes;
 	run->ref_bytes = fabric->ref_bytes ? fabric->ref_bytes : REF_BYTES;
 	run->prescale = job->reduction && job->reduction->op == COLL_OP_PREMUL_SUM;
+	run->in_place = job->in.base == job->out.base;
 	run->elements = span_of_tiles(job);
 	run->tiles = run->elements > job->tile ? (run->elements - 1) / job->tile + 1 : run->elements != 0;
 	run->windows = run->tiles < job->windows ? (uint32_t)run->tiles : job->windows;
@@ -354,6 +355,7 @@ void coll_run_restart(struct coll_run *run, const void *in, void *out, uint64_t 
 	assert(run->bound_fabric != NULL);
 	run->job.in.base = (char *)(uintptr_t)in;
 	run->job.out.base = out;
+	run->in_place = in == out;
 	run->job.sequence = sequence;
 	if (run->tiles > run->windows)
 		start_tiles(run);

@@ -56,7 +56,6 @@ extern int COLL_ENGINE_MUTANT;
 struct port {
 	const struct coll_transport *transport;
 	void *channel; /* NULL: not asked for yet */
-	bool pull;
 	uint32_t parked;
 	uint32_t stuck; /* the scan in which this channel had no slot */
 };
@@ -104,8 +103,9 @@ struct coll_run {
 	bool block;       /* block kind */
 	bool whole;       /* vector kind of one chunk: every run is the whole tile */
 	bool prescale;    /* PRE means work: the operation scales its inputs */
-	bool opening;     /* some channels to receive on are not open yet */
-	size_t elements;  /* that the tiles cover: of the vector, or of the longest block */
+	bool in_place;
+	bool opening;    /* some channels to receive on are not open yet */
+	size_t elements; /* that the tiles cover: of the vector, or of the longest block */
 	size_t tiles;
 	size_t left;      /* tiles not retired */
 	uint32_t windows; /* instances in use */

@@ -48,7 +48,6 @@ coll_status coll_run_open_port(struct coll_run *run, struct port *port, uint32_t
 		return status;
 	port->transport = ep->transport;
 	port->channel = ep->channel;
-	port->pull = ep->pull;
 	if (dir == COLL_DIR_RECV)
 		run->unopened--;
 	return COLL_OK;
@@ -193,15 +192,14 @@ static inline coll_status send_by_value(struct coll_run *run, struct instance *i
 }
 
 /*
- * Whether to lend the source as it lies. A raw contribution goes to a step that
- * reduces: a receiver that must copy before it reads saves nothing, and where the plan
- * overwrites the source soon (in place) the lane would wait for it.
+ * Whether to lend the source as it lies. Not a raw contribution in place: the result is
+ * going to overwrite it, and the lane would wait for the reader.
  */
-static inline bool lendable(const struct coll_run *run, const struct coll_step *s, const struct port *port,
-                            const struct walk *w, size_t len_bytes)
+static inline bool lendable(const struct coll_run *run, const struct coll_step *s, const struct walk *w,
+                            size_t len_bytes)
 {
 	return len_bytes >= run->ref_bytes && w->next >= s->run && w->span.len * run->job.elem_bytes == len_bytes &&
-	       !(s->flags & COLL_STEP_PRE && (run->prescale || port->pull)) &&
+	       !(s->flags & COLL_STEP_PRE && (run->prescale || run->in_place)) &&
 	       !(s->flags & COLL_STEP_POST && run->job.reduction);
 }
 
@@ -222,7 +220,7 @@ static coll_status launch(struct coll_run *run, struct instance *inst, struct fl
 	const struct coll_frame frame = frame_of(run, len_bytes);
 	coll_status status = COLL_ERR_UNSUPPORTED;
 
-	if (lendable(run, s, port, &w, len_bytes)) {
+	if (lendable(run, s, &w, len_bytes)) {
 		f->cookie = (struct coll_cookie){1, COLL_OK};
 		status = port->transport->post_ref(port->channel, w.span.src, memory_of(run, s->src), &frame,
 		                                   &f->cookie);
@@ -293,7 +291,7 @@ static coll_status start_send(struct coll_run *run, struct instance *inst, struc
 	status = get_port(run, inst, lane, s->peer_send, COLL_DIR_SEND, &port);
 	if (status != COLL_OK)
 		return status;
-	if (port->parked == 0 && !lendable(run, s, port, &w, len_bytes)) {
+	if (port->parked == 0 && !lendable(run, s, &w, len_bytes)) {
 		status = send_by_value(run, inst, s, &w, port, len_bytes);
 		if (status != COLL_AGAIN)
 			return status;

@@ -209,8 +209,7 @@ static void inst_caps(void *inst, struct coll_transport_caps *caps)
 	                                     .depth = 4,
 	                                     .slot_bytes_max = SHM_SLOT_MAX,
 	                                     .post_ref = true,
-	                                     .recv_into = true,
-	                                     .pull = true};
+	                                     .recv_into = true};
 }
 
 static coll_status inst_address(void *inst, void *buf, size_t cap, size_t *len_bytes)
