@@ -20,6 +20,7 @@
 
 enum { LINKS_MAX = 512, STRANGERS_MAX = 128, NOTES_MAX = 64, ASKS_MAX = 8, ACCEPTS_PER_CALL = 64 };
 enum { HANDSHAKE_MS = 1500, STRANGER_MS = 5000, PING_MS = 250, ASK_LIFE_MS = 1500 };
+enum { KEEP_MS = 200, HELLO_MIN_MS = 500, HELLO_MAX_MS = 8000 };
 
 static const uint64_t MS = 1000000;
 
@@ -33,6 +34,8 @@ struct ask {
 struct peer {
 	struct coll_peer_state state;
 	bool dead;
+	bool door_opened;  /* somebody accepted and hung up during this round of addresses */
+	unsigned hello_ms; /* patience with the next handshake, 0: the shortest */
 };
 
 struct coll_control {
@@ -49,6 +52,7 @@ struct coll_control {
 	struct coll_note notes[NOTES_MAX];
 	int nnotes;
 	struct ask asks[ASKS_MAX];
+	uint64_t keep_ns; /* when to look after our own links again */
 	bool closing;
 };
 
@@ -147,6 +151,16 @@ static bool same_host(const struct coll_control *c, const struct coll_card *card
 	return card->control_unix[0] && strcmp(card->host_id, c->env.host_id) == 0;
 }
 
+/* Patience with a handshake doubles: a starved peer needs longer than the first time,
+ * a stopped one is not to be buried under connections. */
+static uint64_t hello_deadline(struct peer *p)
+{
+	const unsigned ms = p->hello_ms ? p->hello_ms : HELLO_MIN_MS;
+
+	p->hello_ms = ms < HELLO_MAX_MS ? 2 * ms : ms;
+	return coll_clock_ns() + ms * MS;
+}
+
 /* Try addresses from candidate on; false when none is left. */
 static bool connect_to(struct coll_control *c, int peer, int candidate, bool asked)
 {
@@ -163,8 +177,7 @@ static bool connect_to(struct coll_control *c, int peer, int candidate, bool ask
 		l->connecting = in_progress;
 		l->candidate = candidate;
 		l->asked = asked;
-		/* A stopped process accepts but does not answer: that is silence, not death. */
-		l->deadline_ns = in_progress ? coll_clock_ns() + HANDSHAKE_MS * MS : UINT64_MAX;
+		l->deadline_ns = in_progress ? coll_clock_ns() + HANDSHAKE_MS * MS : hello_deadline(&c->peers[peer]);
 		watch(c, l);
 		return true;
 	}
@@ -175,13 +188,16 @@ static void open_link(struct coll_control *c, int peer, bool asked)
 {
 	if (find_link(c, peer) || peer == c->rank || c->peers[peer].dead)
 		return;
+	c->peers[peer].door_opened = false;
 	errno = 0;
 	/* EAGAIN: its backlog is full, which a stopped process may cause. */
 	if (!connect_to(c, peer, same_host(c, &c->cards[peer]) ? -1 : 0, asked) && asked && errno != EAGAIN)
 		death(c, peer, "its process does not listen any more");
 }
 
-/* A link failed before or after it was proved. */
+/* A link failed before or after it was proved. A peer that accepts and hangs up before
+ * the proof lives: its door is crowded by strangers, and we knock again (keep_links,
+ * send_pings). Death is a refusal, no way there, or the end of a proved link. */
 static void broken(struct coll_control *c, struct coll_control_link *l, const char *cause)
 {
 	int peer = l->peer, next = l->candidate + 1;
@@ -194,7 +210,7 @@ static void broken(struct coll_control *c, struct coll_control_link *l, const ch
 		death(c, peer, cause);
 	else if (!inbound && next > 0 && connect_to(c, peer, next, asked))
 		return;
-	else if (!inbound && asked)
+	else if (!inbound && asked && !c->peers[peer].door_opened)
 		death(c, peer, cause);
 }
 
@@ -251,6 +267,8 @@ static void now_ready(struct coll_control *c, struct coll_control_link *l)
 
 	l->ready = true;
 	l->deadline_ns = UINT64_MAX;
+	c->peers[l->peer].hello_ms = 0;
+	c->peers[l->peer].state.unanswered = 0;
 	for (int i = 0; i < c->nnotes; i++) {
 		m.u.note = c->notes[i];
 		coll_link_queue(l, &m);
@@ -301,13 +319,22 @@ static bool on_welcome(struct coll_control *c, struct coll_control_link *l, cons
 	return true;
 }
 
+/* A sign of life, and what it is doing. */
+static void answered(struct coll_control *c, int peer, const struct coll_record *theirs)
+{
+	struct coll_peer_state *s = &c->peers[peer].state;
+
+	s->record = *theirs;
+	s->have_record = true;
+	s->last_answer_ns = coll_clock_ns();
+	s->unanswered = 0;
+}
+
 static void on_ping(struct coll_control *c, struct coll_control_link *l, const struct coll_record *theirs)
 {
 	struct coll_message m = {.type = COLL_MSG_PONG};
 
-	c->peers[l->peer].state.record = *theirs;
-	c->peers[l->peer].state.have_record = true;
-	c->peers[l->peer].state.last_answer_ns = coll_clock_ns();
+	answered(c, l->peer, theirs);
 	m.u.record.comm = theirs->comm;
 	if (!c->env.record(c->env.ctx, theirs->comm, &m.u.record))
 		m.u.record.sequence = 0;
@@ -332,9 +359,7 @@ static bool handle(struct coll_control *c, struct coll_control_link *l)
 		return true;
 	case COLL_MSG_PING: on_ping(c, l, &m->u.record); return true;
 	case COLL_MSG_PONG:
-		c->peers[l->peer].state.record = m->u.record;
-		c->peers[l->peer].state.have_record = true;
-		c->peers[l->peer].state.last_answer_ns = coll_clock_ns();
+		answered(c, l->peer, &m->u.record);
 		if (write(c->env.wake_fd, &one, sizeof(one)) < 0) {
 			/* Full: awake already. */
 		}
@@ -361,11 +386,13 @@ static void on_link_event(struct coll_control *c, struct coll_control_link *l, u
 			return;
 		}
 		l->connecting = false;
-		l->deadline_ns = UINT64_MAX;
+		l->deadline_ns = hello_deadline(&c->peers[l->peer]);
 	}
 	for (int i = 0; i < 32; i++) {
 		errno = 0;
 		got = coll_link_read(l);
+		if (got < 0 && !l->ready && !l->inbound)
+			c->peers[l->peer].door_opened = true;
 		if (got <= 0)
 			break;
 		if (!handle(c, l)) {
@@ -397,6 +424,7 @@ static void send_pings(struct coll_control *c, uint64_t now)
 		if (now < a->next_ns)
 			continue;
 		a->next_ns = now + PING_MS * MS;
+		c->peers[a->peer].state.unanswered++;
 		open_link(c, a->peer, true);
 		l = find_link(c, a->peer);
 		if (!l)
@@ -411,15 +439,33 @@ static void send_pings(struct coll_control *c, uint64_t now)
 	}
 }
 
+/* The links of the ring and the tree must be there before they are needed; a crowded
+ * door may have turned us away. */
+static void keep_links(struct coll_control *c, uint64_t now)
+{
+	const int wanted[2] = {(c->rank + 1) % c->size, (c->rank - 1) / 2};
+
+	if (now < c->keep_ns)
+		return;
+	c->keep_ns = now + KEEP_MS * MS;
+	for (int i = 0; i < (c->rank > 0 ? 2 : 1); i++)
+		if (!c->peers[wanted[i]].state.left)
+			open_link(c, wanted[i], false);
+}
+
 static void expire(struct coll_control *c, uint64_t now)
 {
 	for (int i = 0; i < c->nlinks; i++) {
 		struct coll_control_link *l = c->links[i];
 
-		if (!l->ready && now > l->deadline_ns) {
+		if (l->ready || now <= l->deadline_ns)
+			continue;
+		/* Connected but not answered is silence, not death. */
+		if (l->connecting)
 			broken(c, l, "connecting to it timed out");
-			i = -1; /* the array changed */
-		}
+		else
+			drop_link(c, l);
+		i = -1; /* the array changed */
 	}
 }
 
@@ -445,8 +491,10 @@ static void service_locked(struct coll_control *c)
 	}
 	now = coll_clock_ns();
 	expire(c, now);
-	if (c->size > 0 && !c->closing)
+	if (c->size > 1 && !c->closing) {
+		keep_links(c, now);
 		send_pings(c, now);
+	}
 }
 
 /* ---- Interface ---- */
@@ -494,11 +542,8 @@ void coll_control_join(struct coll_control *c, const struct coll_card *cards, in
 	c->cards = cards;
 	c->rank = rank;
 	c->size = c->peers ? size : 0;
-	if (c->size > 1) {
-		open_link(c, (rank + 1) % size, false);
-		if (rank > 0)
-			open_link(c, (rank - 1) / 2, false);
-	}
+	if (c->size > 1)
+		keep_links(c, coll_clock_ns());
 	pthread_mutex_unlock(&c->lock);
 }
 
@@ -610,27 +655,28 @@ int coll_control_notes(struct coll_control *c, int first, struct coll_note *note
 
 void coll_control_ask(struct coll_control *c, int peer, const struct coll_record *my)
 {
-	struct ask *free_slot = NULL, *a = NULL;
+	struct ask *oldest = &c->asks[0], *a = NULL;
 	uint64_t now = coll_clock_ns();
 
 	pthread_mutex_lock(&c->lock);
 	for (int i = 0; i < ASKS_MAX; i++) {
 		if (c->asks[i].peer == peer)
 			a = &c->asks[i];
-		else if (c->asks[i].peer < 0)
-			free_slot = &c->asks[i];
+		if (oldest->peer >= 0 && (c->asks[i].peer < 0 || c->asks[i].until_ns < oldest->until_ns))
+			oldest = &c->asks[i];
 	}
-	if (!a && free_slot) {
-		a = free_slot;
+	/* Silence counts from here, and only by what was really asked. */
+	if (!a || now > a->until_ns) {
+		if (!a)
+			a = oldest;
 		a->peer = peer;
 		a->next_ns = 0;
+		c->peers[peer].state.asked_ns = now;
+		c->peers[peer].state.unanswered = 0;
 	}
-	if (a) {
-		a->until_ns = now + ASK_LIFE_MS * MS;
-		a->record = *my;
-		if (c->size > 0)
-			send_pings(c, now);
-	}
+	a->until_ns = now + ASK_LIFE_MS * MS;
+	a->record = *my;
+	send_pings(c, now);
 	pthread_mutex_unlock(&c->lock);
 }
 

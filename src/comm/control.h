@@ -88,6 +88,8 @@ void coll_control_ask(struct coll_control *c, int peer, const struct coll_record
 /* What is known of a peer asked before. */
 struct coll_peer_state {
 	uint64_t last_answer_ns; /* clock of this process, 0 never */
+	uint64_t asked_ns;       /* when we began to ask it, this time */
+	unsigned unanswered;     /* asks, 250 ms apart, since its last sign of life */
 	bool left;               /* said goodbye */
 	bool have_record;
 	struct coll_record record;

@@ -28,6 +28,8 @@ enum {
 	NOTE_MS = 500,
 	ASK_AFTER_MS = 250,
 	LEFT_MS = 1000,
+	SILENT_ASKS = 3, /* that many unanswered, however short the timeout: when this process itself was
+	                  * stopped or starved, time has passed in which nobody was asked */
 	LATE_WARNING_MS = 30000
 };
 enum { EAGER_POLLS = 24 };
@@ -143,7 +145,10 @@ static coll_status judge(struct coll_comm *comm, const struct coll_wait *w, stru
 	char text[400], doing[128];
 
 	coll_control_peer(comm->ctx->control, peer, &state);
-	heard = state.last_answer_ns > p->since_ns ? state.last_answer_ns : p->since_ns;
+	/* Not before we began to ask this one: we may have waited for another rank until now. */
+	heard = state.last_answer_ns > state.asked_ns ? state.last_answer_ns : state.asked_ns;
+	if (heard < p->since_ns)
+		heard = p->since_ns;
 	same_comm = state.have_record && state.record.comm == comm->id;
 	if (same_comm && w->record->kind != COLL_KIND_SEND_RECV && state.record.kind != COLL_KIND_SEND_RECV &&
 	    state.record.sequence == w->record->sequence && state.record.signature != w->record->signature)
@@ -152,7 +157,7 @@ static coll_status judge(struct coll_comm *comm, const struct coll_wait *w, stru
 		snprintf(text, sizeof(text), "rank %d on host %s left: it destroyed its communicator", peer, host);
 		return lose(comm, w, p, COLL_ERR_PEER_DEAD, peer, text);
 	}
-	if (now > heard && now - heard > (uint64_t)s->timeout_ms * MS) {
+	if (now > heard && now - heard > (uint64_t)s->timeout_ms * MS && state.unanswered >= SILENT_ASKS) {
 		snprintf(text, sizeof(text), "rank %d on host %s (process %d) is silent: no answer for %d ms", peer,
 		         host, comm->ctx->cards[peer].process, s->timeout_ms);
 		return lose(comm, w, p, COLL_ERR_PEER_SILENT, peer, text);

@@ -4,7 +4,7 @@
  * Every survivor must return by itself, in time, with an error that names the
  * culprit. Times are read only to check the documented bounds, which are seconds.
  *
- * usage: failures TRANSPORT
+ * usage: failures TRANSPORT [SCENARIO [TIMES]]
  */
 #define PLAIN_OWN_MAIN
 #include <errno.h>
@@ -340,20 +340,27 @@ static void mismatched(void)
 	finish(&s);
 }
 
+#define SCENARIO(fn)    \
+	{               \
+#fn, fn \
+	}
+static const struct {
+	const char *name;
+	void (*fn)(void);
+} scenarios[] = {
+        SCENARIO(killed_small), SCENARIO(killed_large), SCENARIO(killed_of_two), SCENARIO(stopped),    SCENARIO(paused),
+        SCENARIO(late),         SCENARIO(aborted),      SCENARIO(left),          SCENARIO(mismatched),
+};
+
 int main(int argc, char **argv)
 {
 	transport = argc > 1 ? argv[1] : "tcp";
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (shared == MAP_FAILED)
 		return 1;
-	PLAIN_RUN(killed_small);
-	PLAIN_RUN(killed_large);
-	PLAIN_RUN(killed_of_two);
-	PLAIN_RUN(stopped);
-	PLAIN_RUN(paused);
-	PLAIN_RUN(late);
-	PLAIN_RUN(aborted);
-	PLAIN_RUN(left);
-	PLAIN_RUN(mismatched);
+	for (int times = argc > 3 ? atoi(argv[3]) : 1; times > 0; times--)
+		for (size_t i = 0; i < sizeof(scenarios) / sizeof(*scenarios); i++)
+			if (argc < 3 || strcmp(argv[2], scenarios[i].name) == 0)
+				plain_run("", scenarios[i].name, scenarios[i].fn);
 	return plain_summary();
 }
