@@ -16,7 +16,6 @@ ROW(TEXT, LOCAL, log_file, "COLL_LOG_FILE", "", "write log lines to this file; %
 ROW(TEXT, AGREED, algo, "COLL_ALGO", "", "force algorithms: ring, or all_reduce:ring,broadcast:binomial")
 ROW(TEXT, AGREED, transports, "COLL_TRANSPORTS", "", "transports to use, in order of preference: shm,tcp (all when empty)")
 ROW(TEXT, LOCAL, host_id, "COLL_HOST_ID", "", "ranks with the same text count as one host (default: found)")
-ROW(BOOL, AGREED, native, "COLL_NATIVE", "1", "use hand-written paths for the smallest messages where they exist (none does yet)")
 ROW(SIZE, AGREED, slot_bytes, "COLL_SLOT_BYTES", "0", "largest frame; 0: chosen from the memory budget")
 ROW(INT, AGREED, slots, "COLL_SLOTS", "0", "slots per channel, at least 2; 0: the transport's choice")
 ROW(INT, AGREED, windows, "COLL_WINDOWS", "0", "most tiles in flight; 0: chosen by the cost model")
