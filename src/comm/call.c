@@ -83,9 +83,11 @@ static coll_status choose(struct coll_comm *comm, const struct coll_call *c, boo
 		return coll_comm_refuse(comm, name, st, "cannot make a plan for algorithm %s: %s", choice->algo->name,
 		                        coll_plan_cache_why(comm->plans));
 	largest = largest_tile(m->plan, choice->algo, m->elem_bytes, comm->slot_bytes);
-	if (largest == 0)
+	if (largest == 0) {
+		coll_plan_cache_release(comm->plans, m->plan);
 		return coll_comm_refuse(comm, name, COLL_ERR_CONFIG, "algorithm %s needs larger slots than %zu bytes",
 		                        choice->algo->name, comm->slot_bytes);
+	}
 	windows = choice->windows < 1 ? 1 : choice->windows;
 	cut_tiles(m, c, largest, windows > COLL_WINDOWS_MAX ? COLL_WINDOWS_MAX : windows);
 	m->scratch_bytes = coll_run_scratch_bytes(m->plan, m->tile, m->elem_bytes, m->windows);
@@ -147,6 +149,7 @@ static bool fits(const struct coll_memo *m, const struct coll_call *c)
 static coll_status memorise(struct coll_comm *comm, const struct coll_call *c, struct coll_memo *m)
 {
 	const bool user = coll_plan_kind_reduces(c->kind) && c->op >= COLL_OP_FIRST;
+	const bool explain = comm->ctx->logger.level >= COLL_LOG_INFO;
 	struct coll_memo fresh = {.valid = true,
 	                          .kind = (uint8_t)c->kind,
 	                          .type = (uint8_t)c->type,
@@ -172,15 +175,13 @@ static coll_status memorise(struct coll_comm *comm, const struct coll_call *c, s
 		return COLL_OK;
 	}
 	fresh.ordered = ordered;
-	st = choose(comm, c, ordered, false, &fresh, &choice);
+	st = choose(comm, c, ordered, explain, &fresh, &choice);
 	if (st != COLL_OK)
 		return st;
-	if (comm->ctx->logger.level >= COLL_LOG_INFO) {
-		choose(comm, c, ordered, true, &fresh, &choice);
+	if (explain)
 		coll_log(&comm->ctx->logger, COLL_LOG_INFO, "%s count=%zu bytes=%zu: %s tile=%zu windows=%u (%s)",
 		         coll_plan_kind_name(c->kind), c->count, c->count * fresh.elem_bytes, choice.algo->name,
 		         fresh.tile, fresh.windows, choice.why);
-	}
 	if (m->valid)
 		coll_plan_cache_release(comm->plans, m->plan);
 	*m = fresh;
