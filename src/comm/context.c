@@ -242,6 +242,9 @@ static coll_status open_log(struct coll_context *c, const coll_config *cfg, stru
 	c->logger.file = fopen(path, "ae");
 	if (!c->logger.file)
 		return coll_error_set(err, COLL_ERR_CONFIG, "COLL_LOG_FILE=%s: %s", path, strerror(errno));
+	/* A line is in the file when it is logged: whoever looks at a hang, or at what a killed
+	 * process left behind, needs the last one. */
+	setvbuf(c->logger.file, NULL, _IOLBF, BUFSIZ);
 	return COLL_OK;
 }
 
@@ -344,21 +347,38 @@ static bool crowded(const struct coll_context *c, uint32_t host)
 	return ranks > (cores < cpus || cpus == 0 ? cores : cpus);
 }
 
+/* The lowest rank on rank's host, entered in the table when it is rank itself. */
+static int first_on_host(const struct coll_context *c, int *firsts, size_t buckets, int rank)
+{
+	const char *host = c->cards[rank].host_id;
+	size_t at = coll_hash_bytes(0, host, strnlen(host, sizeof(c->host_id))) % buckets;
+
+	while (firsts[at] >= 0 && strncmp(c->cards[firsts[at]].host_id, host, sizeof(c->host_id)) != 0)
+		at = (at + 1) % buckets;
+	if (firsts[at] < 0)
+		firsts[at] = rank;
+	return firsts[at];
+}
+
 /* Hosts in order of first appearance; local rank and size; cores per host. */
 static coll_status find_hosts(struct coll_context *c, struct coll_error_box *err)
 {
-	c->host_of = calloc((size_t)c->size, sizeof(*c->host_of));
-	if (!c->host_of)
-		return coll_error_set(err, COLL_ERR_MEMORY, "out of memory for the host table");
-	c->alone_on_cores = true;
-	for (int r = 0; r < c->size; r++) {
-		int first = r;
+	const size_t buckets = 2 * (size_t)c->size; /* open addressing, at most half full */
+	int *firsts = malloc(buckets * sizeof(*firsts));
 
-		for (int k = 0; k < r && first == r; k++)
-			if (strncmp(c->cards[k].host_id, c->cards[r].host_id, sizeof(c->host_id)) == 0)
-				first = k;
+	c->host_of = calloc((size_t)c->size, sizeof(*c->host_of));
+	if (!c->host_of || !firsts) {
+		free(firsts);
+		return coll_error_set(err, COLL_ERR_MEMORY, "out of memory for the host table");
+	}
+	memset(firsts, -1, buckets * sizeof(*firsts));
+	for (int r = 0; r < c->size; r++) {
+		const int first = first_on_host(c, firsts, buckets, r);
+
 		c->host_of[r] = first == r ? c->hosts++ : c->host_of[first];
 	}
+	free(firsts);
+	c->alone_on_cores = true;
 	for (uint32_t h = 0; h < c->hosts; h++)
 		c->alone_on_cores = c->alone_on_cores && !crowded(c, h);
 	for (int r = 0; r < c->size; r++)
