@@ -25,6 +25,16 @@ static void expose(struct coll_comm *comm)
 	                           .message = comm->message};
 }
 
+/* The caller's buffers are the caller's again when a failed call returns: closing the
+ * channels takes back what was lent to peers, who would otherwise read what the caller
+ * writes next and take it for the data of the call. Nothing polls the runs of a failed
+ * communicator any more. */
+static void withdraw(struct coll_comm *comm)
+{
+	coll_comm_fabric_close(&comm->collective);
+	coll_comm_fabric_close(&comm->pairs);
+}
+
 coll_status coll_comm_fail(struct coll_comm *comm, coll_status status, int culprit, const char *cause,
                            const char *circumstances)
 {
@@ -42,8 +52,10 @@ coll_status coll_comm_fail(struct coll_comm *comm, coll_status status, int culpr
 			snprintf(b->link, sizeof(b->link), "%s", comm->ctx->processes[culprit].wire->table.name);
 	}
 	expose(comm);
-	if (comm->parting)
+	if (comm->parting) {
+		withdraw(comm);
 		return status;
+	}
 	coll_log(&comm->ctx->logger, COLL_LOG_ERROR, "%s%s%s", b->kind, b->kind[0] ? ": " : "", b->message);
 	if (comm->ctx->control) {
 		note.comm = comm->id;
@@ -53,6 +65,7 @@ coll_status coll_comm_fail(struct coll_comm *comm, coll_status status, int culpr
 		/* Others must hear the cause before they see this process go. */
 		coll_control_flush(comm->ctx->control, 100);
 	}
+	withdraw(comm);
 	return status;
 }
 

@@ -316,8 +316,9 @@ static coll_status run_failed(struct coll_comm *comm, const struct coll_wait *w,
 	else
 		snprintf(text, sizeof(text), "step %u with rank %d failed: %s", where.step, where.peer,
 		         coll_status_string(status));
-	if (status == COLL_ERR_PEER_DEAD && comm->ctx->control) {
-		/* A link broke: who died first is the control plane's to say. */
+	if ((status == COLL_ERR_PEER_DEAD || status == COLL_ERR_ABORTED) && comm->ctx->control) {
+		/* A link broke: who died first is the control plane's to say. Or the peer took back what
+		 * it had lent: it has failed, and has told why. */
 		struct coll_note note = {.kind = COLL_NOTE_DEATH, .rank = where.peer, .origin = comm->rank};
 
 		snprintf(note.text, sizeof(note.text), "its link broke");
@@ -326,9 +327,12 @@ static coll_status run_failed(struct coll_comm *comm, const struct coll_wait *w,
 
 			if (st != COLL_OK)
 				return st;
+			if (!comm->ctx->service_running)
+				coll_service_once(comm->ctx);
 			poll(NULL, 0, 1);
 		}
-		coll_control_tell(comm->ctx->control, &note);
+		if (status == COLL_ERR_PEER_DEAD)
+			coll_control_tell(comm->ctx->control, &note);
 	}
 	if (status == COLL_ERR_MISMATCH && where.peer >= 0) {
 		if (ask_record(comm, w, where.peer, &record))

@@ -601,6 +601,84 @@ static void killed_with_a_living_child(void)
 	peer_killed(1000, true);
 }
 
+/* ---- Memory of a failed call ---- */
+
+enum { LENT = 8192 };
+
+static void *broadcast_at_1(void *arg)
+{
+	static int got[LENT];
+	coll_comm *comm = arg;
+	coll_status st = coll_broadcast(NULL, got, LENT, COLL_I32, 0, comm, NULL);
+
+	for (int i = 0; st == COLL_OK && i < LENT; i++)
+		if (got[i] != i)
+			return "wrong data";
+	return st == COLL_OK ? "ok" : "error";
+}
+
+/* The root lends its vector, fails because the other rank is late, and writes over the
+ * vector: the late one must not take that for the root's data. */
+static void what_was_lent_comes_back(void)
+{
+	const char *settings[] = {transports, "COLL_DEBUG=warn", "COLL_ARRIVAL_TIMEOUT_MS=600", "COLL_SLOT_BYTES=64K",
+	                          NULL};
+	static int data[LENT];
+	coll_config cfg = COLL_CONFIG_INIT;
+	coll_comm *comms[2];
+	pthread_t other;
+	void *end = NULL;
+
+	cfg.settings = settings;
+	CHECK(coll_comm_create_all(comms, 2, &cfg) == COLL_OK);
+	for (int i = 0; i < LENT; i++)
+		data[i] = i;
+	/* Once together: channels are open. */
+	pthread_create(&other, NULL, broadcast_at_1, comms[1]);
+	CHECK(coll_broadcast(data, data, LENT, COLL_I32, 0, comms[0], NULL) == COLL_OK);
+	pthread_join(other, &end);
+	CHECK(end && strcmp(end, "ok") == 0, "together: %s", (char *)end);
+	if (coll_broadcast(data, data, LENT, COLL_I32, 0, comms[0], NULL) != COLL_OK) {
+		memset(data, -1, sizeof(data));
+		end = broadcast_at_1(comms[1]);
+		CHECK(strcmp(end, "error") == 0, "after the failure: %s", (char *)end);
+		CHECK(coll_last_error(comms[1])->status == COLL_ERR_PEER_LATE, "%s",
+		      coll_last_error(comms[1])->message);
+	}
+	coll_comm_destroy(&comms[0]);
+	coll_comm_destroy(&comms[1]);
+}
+
+static void nothing_to_myself(void)
+{
+	coll_comm *comms[1];
+
+	if (!create(comms, 1))
+		return;
+	CHECK(coll_send_recv(NULL, 0, 0, NULL, 0, 0, COLL_F32, comms[0], NULL) == COLL_OK);
+	CHECK(coll_comm_destroy(&comms[0]) == COLL_OK);
+}
+
+/* What was logged is in the file at once, not when the process ends well. */
+static void log_file_is_current(void)
+{
+	char path[] = "/tmp/coll-contracts-XXXXXX", setting[64], line[256] = "";
+	const char *settings[] = {transports, "COLL_DEBUG=info", setting, NULL};
+	coll_config cfg = COLL_CONFIG_INIT;
+	coll_comm *comms[1];
+	int fd = mkstemp(path);
+
+	CHECK(fd >= 0);
+	snprintf(setting, sizeof(setting), "COLL_LOG_FILE=%s", path);
+	cfg.settings = settings;
+	CHECK(coll_comm_create_all(comms, 1, &cfg) == COLL_OK);
+	CHECK(coll_barrier(comms[0], NULL) == COLL_OK);
+	CHECK(read(fd, line, sizeof(line) - 1) > 0 && strstr(line, "barrier"), "in the file: '%s'", line);
+	CHECK(coll_comm_destroy(&comms[0]) == COLL_OK);
+	close(fd);
+	unlink(path);
+}
+
 #define RUN(fn)                                 \
 	do {                                    \
 		if (!only || strstr(#fn, only)) \
@@ -632,5 +710,8 @@ int main(int argc, char **argv)
 	RUN(a_signal_ends_no_wait);
 	RUN(no_handler_is_installed);
 	RUN(a_child_disturbs_nobody);
+	RUN(what_was_lent_comes_back);
+	RUN(nothing_to_myself);
+	RUN(log_file_is_current);
 	return plain_summary();
 }
