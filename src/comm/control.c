@@ -67,6 +67,17 @@ static bool known(const struct coll_control *c, const struct coll_note *n)
 	return false;
 }
 
+/* What is left to write is written when the link can take it. */
+static void watch(struct coll_control *c, struct coll_control_link *l)
+{
+	struct epoll_event e = {.events = EPOLLIN | EPOLLRDHUP, .data.ptr = l};
+
+	if (l->connecting || l->count > 0)
+		e.events |= EPOLLOUT;
+	if (epoll_ctl(c->epoll, EPOLL_CTL_MOD, l->fd, &e) < 0)
+		epoll_ctl(c->epoll, EPOLL_CTL_ADD, l->fd, &e);
+}
+
 /* Keep a new note, set off the alarm and pass it on to all but the link it came from. */
 static void spread(struct coll_control *c, const struct coll_note *n, const struct coll_control_link *from)
 {
@@ -82,7 +93,7 @@ static void spread(struct coll_control *c, const struct coll_note *n, const stru
 	m.u.note = *n;
 	for (int i = 0; i < c->nlinks; i++)
 		if (c->links[i] != from && c->links[i]->ready)
-			coll_link_queue(c->links[i], &m), coll_link_flush(c->links[i]);
+			coll_link_queue(c->links[i], &m), coll_link_flush(c->links[i]), watch(c, c->links[i]);
 	atomic_fetch_add_explicit(c->env.alarm, 1, memory_order_release);
 	if (write(c->env.wake_fd, &one, sizeof(one)) < 0) {
 		/* Full: the sleeper is awake already. */
@@ -103,22 +114,13 @@ static void death(struct coll_control *c, int peer, const char *cause)
 
 /* ---- Links ---- */
 
-static void watch(struct coll_control *c, struct coll_control_link *l)
-{
-	struct epoll_event e = {.events = EPOLLIN | EPOLLRDHUP, .data.ptr = l};
-
-	if (l->connecting || l->count > 0)
-		e.events |= EPOLLOUT;
-	if (epoll_ctl(c->epoll, EPOLL_CTL_MOD, l->fd, &e) < 0)
-		epoll_ctl(c->epoll, EPOLL_CTL_ADD, l->fd, &e);
-}
-
 static struct coll_control_link *add_link(struct coll_control *c, int fd, int peer)
 {
 	struct coll_control_link *l;
 
 	if (c->nlinks == LINKS_MAX || !(l = calloc(1, sizeof(*l)))) {
 		close(fd);
+		errno = ENOMEM;
 		return NULL;
 	}
 	l->fd = fd;
@@ -184,14 +186,21 @@ static bool connect_to(struct coll_control *c, int peer, int candidate, bool ask
 	return false;
 }
 
+/* What this process lacks, or a full backlog (EAGAIN), which a stopped process may cause:
+ * no word about the peer's life. */
+static bool short_of(int error)
+{
+	return error == EAGAIN || error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS ||
+	       error == EADDRNOTAVAIL;
+}
+
 static void open_link(struct coll_control *c, int peer, bool asked)
 {
 	if (find_link(c, peer) || peer == c->rank || c->peers[peer].dead)
 		return;
 	c->peers[peer].door_opened = false;
 	errno = 0;
-	/* EAGAIN: its backlog is full, which a stopped process may cause. */
-	if (!connect_to(c, peer, same_host(c, &c->cards[peer]) ? -1 : 0, asked) && asked && errno != EAGAIN)
+	if (!connect_to(c, peer, same_host(c, &c->cards[peer]) ? -1 : 0, asked) && asked && !short_of(errno))
 		death(c, peer, "its process does not listen any more");
 }
 
