@@ -108,12 +108,14 @@ static void expect(const char *args, int status, const char *err)
 	forget(&r);
 }
 
+/* By strchr: under AddressSanitizer every strstr reads to the end of the text. */
 static int count_lines(const char *text, const char *with)
 {
+	const size_t length = strlen(with);
 	int n = 0;
 
-	for (const char *p = text; (p = strstr(p, with)); p += strlen(with))
-		n++;
+	for (const char *p = text; (p = strchr(p, with[0])); p++)
+		n += strncmp(p, with, length) == 0;
 	return n;
 }
 

@@ -16,7 +16,7 @@
 #include "bootstrap/meet.h"
 #include "bootstrap/wire.h"
 
-enum { BIND_RETRY_NS = 3000000000, ANSWER_NS = 500000000 };
+enum { BIND_RETRY_NS = 3000000000, ANSWER_NS = 500000000, REFUSALS = 5 };
 
 static void nap_ms(int ms)
 {
@@ -60,14 +60,24 @@ static bool own_job_at(const char *host, uint16_t port, const uint64_t key[2])
 	const uint64_t until = coll_clock_ns() + ANSWER_NS;
 	struct coll_wire w = {.fd = -1};
 	struct coll_address a;
+	int refusals = 0;
 	bool yes = false;
 
 	if (!coll_address_numeric(&a, host, port))
 		coll_address_numeric(&a, "127.0.0.1", port);
 	coll_wire_connect(&w, &a, key);
-	while (!yes && w.state != COLL_WIRE_CLOSED && coll_clock_ns() < until) {
+	while (!yes && coll_clock_ns() < until) {
 		struct pollfd p = {.fd = w.fd, .events = coll_wire_events(&w)};
 
+		if (w.state == COLL_WIRE_CLOSED) {
+			/* Between its bind and its listen a port is taken and refuses. */
+			if (refusals++ == REFUSALS)
+				break;
+			coll_wire_close(&w);
+			nap_ms(10);
+			coll_wire_connect(&w, &a, key);
+			continue;
+		}
 		poll(&p, 1, 20);
 		coll_wire_pump(&w, p.revents);
 		yes = w.state == COLL_WIRE_OPEN;

@@ -210,7 +210,8 @@ static void play(struct half *h, pid_t pid)
 	cut_at = coll_clock_ns();
 	CHECK(UNTIL(&h->s, h->s.downs == 1));
 	printf("     unreachable: told after %.0f ms (%s)\n", (double)(coll_clock_ns() - cut_at) * 1e-6, h->s.cause);
-	CHECK(coll_clock_ns() - cut_at < 2000000000u);
+	/* By our own watch (at most 2 s on an idle machine), not by the slower one of the kernel. */
+	CHECK(strstr(h->s.cause, "no acknowledgement") != NULL, "%s", h->s.cause);
 	CHECK(h->s.why == COLL_ERR_PEER_DEAD);
 	await(&h->stage->child_downs, 1);
 }
