@@ -16,12 +16,14 @@
 #include "pair.h"
 #include "reduce/reduce.h"
 
-enum { SLOTS = 4, BLOCK_BYTES = 8192 };
+/* Slots begin at a page, like the library's: loads that run ahead must not look like
+ * the stores behind them. */
+enum { SLOTS = 8, BLOCK_BYTES = 8192, HEADS_BYTES = 4096 };
 
 /* One direction. posted and freed are written by one side each. */
 struct way {
-	_Alignas(64) atomic_uint_least64_t posted;
-	_Alignas(64) atomic_uint_least64_t freed;
+	_Alignas(128) atomic_uint_least64_t posted;
+	_Alignas(128) atomic_uint_least64_t freed;
 	char *slots; /* set before the fork: the same address in both */
 };
 
@@ -240,7 +242,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: yardstick_ring [--slot BYTES] [--from BYTES] [--to BYTES] [--windows W]\n");
 		return 2;
 	}
-	pair_begin(&p, 2 * sizeof(*ways) + 2 * SLOTS * o.slot);
+	pair_begin(&p, HEADS_BYTES + 2 * SLOTS * o.slot);
 	snprintf(slot_setting, sizeof(slot_setting), "COLL_SLOT_BYTES=%zu", o.slot);
 	snprintf(windows_setting, sizeof(windows_setting), "COLL_WINDOWS=%d", o.windows);
 	pair_connect(&p, (const char *const[]){"COLL_TRANSPORTS=shm", "COLL_ALGO=all_reduce:ring", slot_setting,
@@ -248,7 +250,7 @@ int main(int argc, char **argv)
 	coll_reduce_bind(&sum, COLL_F32, COLL_SUM, 2, coll_reduce_best_isa());
 	ways = (struct way *)(void *)p.memory;
 	for (int r = 0; r < 2; r++)
-		ways[r].slots = p.memory + 2 * sizeof(*ways) + (size_t)r * SLOTS * o.slot;
+		ways[r].slots = p.memory + HEADS_BYTES + (size_t)r * SLOTS * o.slot;
 	h = (struct hand){
 	        .to = &ways[p.rank], .from = &ways[!p.rank], .rank = p.rank, .slot_bytes = o.slot, .sum = &sum};
 	h.in = vector(o.to / sizeof(float), 1, p.rank);
