@@ -17,7 +17,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <string.h>
 
 /* Plain copy; travels in control messages. */
 struct coll_record {
@@ -44,12 +43,15 @@ enum {
 	COLL_RECORD_WAITS = offsetof(struct coll_record, waits_for) / 8
 };
 
-static inline uint64_t coll_record_word(const struct coll_record *r, size_t at)
+/* Two members of four bytes as the word they share; made from registers, since a load
+ * that spans two fresh stores stalls. */
+static inline uint64_t coll_record_pair(uint32_t first, uint32_t second)
 {
-	uint64_t word;
-
-	memcpy(&word, (const char *)r + at * 8, 8);
-	return word;
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+	return (uint64_t)second << 32 | first;
+#else
+	return (uint64_t)first << 32 | second;
+#endif
 }
 
 struct coll_record_box {
@@ -63,8 +65,7 @@ void coll_record_publish(struct coll_record_box *box, const struct coll_record *
 static inline void coll_record_retire(struct coll_record_box *box, struct coll_record *r)
 {
 	r->active = 0;
-	atomic_store_explicit(&box->word[COLL_RECORD_ACTIVE], coll_record_word(r, COLL_RECORD_ACTIVE),
-	                      memory_order_relaxed);
+	atomic_store_explicit(&box->word[COLL_RECORD_ACTIVE], coll_record_pair(r->signature, 0), memory_order_relaxed);
 }
 
 /* Publish *r, which differs from what the box holds in sequence, active and waits_for
@@ -76,9 +77,9 @@ static inline void coll_record_again(struct coll_record_box *box, const struct c
 	atomic_store_explicit(&box->version, v + 1, memory_order_relaxed);
 	atomic_thread_fence(memory_order_release);
 	atomic_store_explicit(&box->word[COLL_RECORD_SEQUENCE], r->sequence, memory_order_relaxed);
-	atomic_store_explicit(&box->word[COLL_RECORD_ACTIVE], coll_record_word(r, COLL_RECORD_ACTIVE),
+	atomic_store_explicit(&box->word[COLL_RECORD_ACTIVE], coll_record_pair(r->signature, r->active),
 	                      memory_order_relaxed);
-	atomic_store_explicit(&box->word[COLL_RECORD_WAITS], coll_record_word(r, COLL_RECORD_WAITS),
+	atomic_store_explicit(&box->word[COLL_RECORD_WAITS], coll_record_pair((uint32_t)r->waits_for, r->pad2),
 	                      memory_order_relaxed);
 	atomic_store_explicit(&box->version, v + 2, memory_order_release);
 }

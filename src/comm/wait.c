@@ -356,6 +356,8 @@ static coll_status poll_eagerly(struct coll_comm *comm, const struct coll_wait *
 
 		if (st != COLL_AGAIN)
 			return st;
+		if (coll_run_awaits_progress(w->runs[0]))
+			coll_context_progress(comm->ctx);
 	}
 	return COLL_AGAIN;
 }

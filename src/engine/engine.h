@@ -88,6 +88,10 @@ void coll_run_restart(struct coll_run *run, const void *in, void *out, uint64_t 
  * first one met; the run must then be quiesced by closing its channels. */
 coll_status coll_run_poll(struct coll_run *run, bool *moved);
 
+/* Whether cookies are out: then polls alone do not finish the run, the transports'
+ * progress has to settle them. */
+bool coll_run_awaits_progress(const struct coll_run *run);
+
 /* Whom and what the run waits for, for diagnosis: the first unfinished step of
  * the first unfinished lane. peer -1 when it waits for nobody. */
 struct coll_run_where {

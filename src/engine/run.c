@@ -344,6 +344,7 @@ coll_status coll_run_start(struct coll_run *run, const struct coll_fabric *fabri
 	run->tiles = run->elements > job->tile ? (run->elements - 1) / job->tile + 1 : run->elements != 0;
 	run->windows = run->tiles < job->windows ? (uint32_t)run->tiles : job->windows;
 	run->bad_lane = NULL;
+	run->cookies = 0;
 	run->opening = run->unopened != 0;
 	start_tiles(run);
 	return COLL_OK;
@@ -497,6 +498,11 @@ coll_status coll_run_poll(struct coll_run *run, bool *moved)
 	if (moved)
 		*moved = run->events != before;
 	return status;
+}
+
+bool coll_run_awaits_progress(const struct coll_run *run)
+{
+	return run->cookies != 0;
 }
 
 /* ---- Diagnosis -------------------------------------------------------- */

@@ -66,6 +66,7 @@ struct flight {
 	const struct coll_step *step;
 	struct port *port;
 	bool parked;               /* has no slot yet */
+	bool lent;                 /* by reference */
 	struct coll_cookie cookie; /* otherwise: lent by reference until not pending */
 };
 
@@ -110,6 +111,7 @@ struct coll_run {
 	size_t left;      /* tiles not retired */
 	uint32_t windows; /* instances in use */
 	uint64_t events;  /* steps started and retired */
+	uint32_t cookies; /* out: flights by reference, announced destinations */
 	uint32_t scan;    /* number of the current scan for parked SENDs */
 
 	/* Block kinds: what scratch holds, and offsets computed from counts. */

@@ -228,6 +228,8 @@ static coll_status launch(struct coll_run *run, struct instance *inst, struct fl
 			run->stats.frames_sent++;
 			run->stats.bytes_sent += len_bytes;
 			run->stats.by_reference++;
+			run->cookies++;
+			f->lent = true;
 		}
 	}
 	if (status == COLL_ERR_UNSUPPORTED) {
@@ -245,6 +247,7 @@ static void land(struct coll_run *run, struct instance *inst, struct flight *f)
 {
 	f->next = run->free_flights;
 	run->free_flights = f;
+	run->cookies -= f->lent;
 	inst->nflights--;
 	run->events++;
 }
@@ -358,6 +361,7 @@ static coll_status finish_armed(struct coll_run *run, struct instance *inst, str
 	if (lane->cookie.pending && !mutant(MUTANT_RECV_INTO_EARLY))
 		return COLL_AGAIN;
 	lane->armed = false;
+	run->cookies--;
 	run->stats.frames_received++;
 	if (lane->cookie.status == COLL_ERR_MISMATCH && port->transport->view(port->channel, &bytes, &frame) == COLL_OK)
 		return refuse_frame(run, inst, lane, &frame);
@@ -374,6 +378,7 @@ static inline coll_status arm(struct coll_run *run, struct lane *lane, const str
 	status = port->transport->recv_into(port->channel, dst, memory_of(run, s->dst), &expect, &lane->cookie);
 	if (status == COLL_OK) {
 		lane->armed = true;
+		run->cookies++;
 		run->stats.by_reference++;
 	}
 	return status;

