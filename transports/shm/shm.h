@@ -28,6 +28,7 @@
 
 enum {
 	SHM_LINE = 64,
+	SHM_GAP = 256,       /* lines a core may fetch ahead */
 	SHM_INLINE_MAX = 40, /* payload that travels in the head's own line */
 	SHM_REF_MIN = 32768, /* frames worth a pull: see shm_ring.c */
 	SHM_REF_MAX = 262144,
@@ -81,6 +82,15 @@ struct shm_head {
 		struct shm_record record;
 	};
 };
+
+/* Front and heads, and a gap behind them: the receiver spins on heads, and its core
+ * fetches the lines that follow. Without the gap these are the first payload lines, which
+ * then are never in the sender's cache when it fills a small slot (50 ns of an 8-byte
+ * exchange between far cores). */
+static inline size_t coll_shm_control_bytes(uint32_t slots)
+{
+	return sizeof(struct shm_front) + slots * sizeof(struct shm_head) + SHM_GAP;
+}
 
 /* ---- On the socket ------------------------------------------------------------ */
 

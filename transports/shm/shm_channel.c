@@ -73,7 +73,7 @@ static void attach(struct shm_channel *c, struct shm_front *front)
 {
 	c->stride = (c->slot_bytes + SHM_LINE - 1) & ~(size_t)(SHM_LINE - 1);
 	c->heads = (struct shm_head *)(void *)(front + 1);
-	c->payload = (char *)(c->heads + c->slots);
+	c->payload = (char *)front + coll_shm_control_bytes(c->slots);
 	atomic_store(&c->ring, front);
 }
 

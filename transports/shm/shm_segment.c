@@ -99,13 +99,13 @@ static size_t stride_of(size_t slot_bytes)
 
 size_t coll_shm_ring_bytes(size_t slot_bytes, uint32_t slots)
 {
-	return sizeof(struct shm_front) + slots * (sizeof(struct shm_head) + stride_of(slot_bytes));
+	return coll_shm_control_bytes(slots) + slots * stride_of(slot_bytes);
 }
 
 coll_status coll_shm_ring_new(struct shm_link *l, size_t slot_bytes, uint32_t slots, struct shm_ring **ring)
 {
 	const size_t bytes = coll_shm_ring_bytes(slot_bytes, slots);
-	const size_t control = sizeof(struct shm_front) + slots * sizeof(struct shm_head);
+	const size_t control = coll_shm_control_bytes(slots);
 	struct shm_segment *s = l->own;
 	struct shm_ring *r = calloc(1, sizeof(*r));
 
