@@ -16,7 +16,7 @@
 #include "bootstrap/meet.h"
 #include "bootstrap/wire.h"
 
-enum { BIND_RETRY_NS = 3000000000, ANSWER_NS = 500000000, REFUSALS = 5 };
+enum { BIND_RETRY_NS = 3000000000, ANSWER_NS = 2000000000, REFUSALS = 5 };
 
 static void nap_ms(int ms)
 {
