@@ -11,6 +11,7 @@
 
 #include "base/hash.h"
 #include "comm/comm.h"
+#include "comm/judge.h"
 
 /* ---- Choice, remembered ---- */
 

@@ -117,12 +117,7 @@ void coll_comm_fabric_close(struct coll_comm_fabric *f);
 
 /* ---- wait.c ---- */
 
-/* What a wait is about, for deadlines and messages. */
-struct coll_wait {
-	struct coll_run *runs[2];
-	int nruns;
-	const struct coll_record *record;
-};
+struct coll_wait; /* judge.h */
 
 /* Poll the runs until all are done, with progress, sleep, deadlines and alarms.
  * On error the box is filled and the communicator has failed. */

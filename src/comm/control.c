@@ -376,6 +376,7 @@ static bool handle(struct coll_control *c, struct coll_control_link *l)
 	case COLL_MSG_BYE:
 		l->bye = true;
 		c->peers[l->peer].state.left = true;
+		c->peers[l->peer].state.left_ns = coll_clock_ns();
 		return true;
 	default: return false;
 	}

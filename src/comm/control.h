@@ -90,7 +90,8 @@ struct coll_peer_state {
 	uint64_t last_answer_ns; /* clock of this process, 0 never */
 	uint64_t asked_ns;       /* when we began to ask it, this time */
 	unsigned unanswered;     /* asks, 250 ms apart, since its last sign of life */
-	bool left;               /* said goodbye */
+	bool left;               /* said goodbye, at left_ns */
+	uint64_t left_ns;
 	bool have_record;
 	struct coll_record record;
 };

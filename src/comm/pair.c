@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "comm/comm.h"
+#include "comm/judge.h"
 
 /* The shape's root is the peer. */
 static coll_status generate_send(const struct coll_shape *s, struct coll_builder *b)

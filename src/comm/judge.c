@@ -1,0 +1,283 @@
+/*
+ * Judging a wait: see judge.h.
+ */
+#include "comm/judge.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "comm/service.h"
+
+static const uint64_t MS = 1000000;
+enum {
+	SETTLE_MS = 100,
+	NOTE_MS = 500,
+	ASK_AFTER_MS = 250,
+	LEFT_MS = 1000,
+	SILENT_ASKS = 3, /* that many unanswered, however short the timeout: when this process itself was
+	                  * stopped or starved, time has passed in which nobody was asked */
+	LATE_WARNING_MS = 30000
+};
+
+static struct coll_run *unfinished(const struct coll_wait *w)
+{
+	for (int i = 0; i < w->nruns; i++)
+		if (coll_run_poll(w->runs[i], NULL) != COLL_OK)
+			return w->runs[i];
+	return w->runs[0];
+}
+
+static void stamp(struct coll_comm *comm, const struct coll_wait *w, const struct coll_patience *p)
+{
+	struct coll_error_box *b = &comm->box;
+	const char *kind = coll_plan_kind_name((enum coll_kind)w->record->kind);
+
+	snprintf(b->kind, sizeof(b->kind), "%s", kind ? kind : "");
+	b->operation = w->record->sequence;
+	b->elapsed_s = p->begun_ns ? (double)(coll_clock_ns() - p->begun_ns) * 1e-9 : 0;
+}
+
+static coll_status lose(struct coll_comm *comm, const struct coll_wait *w, const struct coll_patience *p,
+                        coll_status status, int culprit, const char *cause)
+{
+	char call[128], circumstances[180];
+
+	stamp(comm, w, p);
+	coll_record_describe(w->record, call, sizeof(call));
+	snprintf(circumstances, sizeof(circumstances), ", after %.3f s in %s", comm->box.elapsed_s, call);
+	return coll_comm_fail(comm, status, culprit, cause, circumstances);
+}
+
+/* ---- Alarm ---- */
+
+/* The first failure told for this communicator, else (settled) the first death. */
+static coll_status look_at_notes(struct coll_comm *comm, const struct coll_wait *w, struct coll_patience *p)
+{
+	struct coll_note note, death = {.kind = 0};
+	char text[400];
+
+	for (int i = 0; coll_control_notes(comm->ctx->control, i, &note, 1) > i; i++) {
+		if (note.kind == COLL_NOTE_FAIL && (note.comm == comm->id || note.comm == 0)) {
+			if (note.origin == comm->rank)
+				snprintf(text, sizeof(text), "%s", note.text);
+			else
+				snprintf(text, sizeof(text), "%s (told by rank %d)", note.text, note.origin);
+			return lose(comm, w, p, (coll_status)note.status, note.rank, text);
+		}
+		if (note.kind == COLL_NOTE_DEATH && !death.kind)
+			death = note;
+	}
+	if (!death.kind)
+		return COLL_OK;
+	if (!p->death_ns)
+		p->death_ns = coll_clock_ns();
+	if (coll_clock_ns() - p->death_ns < SETTLE_MS * MS)
+		return COLL_AGAIN;
+	return lose(comm, w, p, COLL_ERR_PEER_DEAD, death.rank, death.text);
+}
+
+coll_status coll_comm_heed_alarm(struct coll_comm *comm, const struct coll_wait *w, struct coll_patience *p)
+{
+	unsigned now = atomic_load_explicit(&comm->ctx->alarm, memory_order_acquire);
+	coll_status st;
+
+	if (atomic_load_explicit(&comm->aborted, memory_order_acquire))
+		return lose(comm, w, p, COLL_ERR_ABORTED, comm->rank, comm->abort_text);
+	if (now == comm->alarm_seen)
+		return COLL_OK;
+	st = look_at_notes(comm, w, p);
+	if (st == COLL_AGAIN)
+		return COLL_OK; /* look again: alarm_seen stays behind */
+	comm->alarm_seen = now;
+	return st;
+}
+
+/* ---- Deadlines ---- */
+
+static coll_status mismatch(struct coll_comm *comm, const struct coll_wait *w, const struct coll_patience *p, int peer,
+                            const struct coll_record *theirs)
+{
+	char mine_text[128], their_text[128], text[400];
+
+	coll_record_describe(w->record, mine_text, sizeof(mine_text));
+	coll_record_describe(theirs, their_text, sizeof(their_text));
+	snprintf(text, sizeof(text), "calls differ: rank %d calls %s, rank %d calls %s", comm->rank, mine_text, peer,
+	         their_text);
+	return lose(comm, w, p, COLL_ERR_MISMATCH, peer, text);
+}
+
+/* What the answers of the rank we wait for say. */
+static coll_status judge(struct coll_comm *comm, const struct coll_wait *w, struct coll_patience *p, int peer,
+                         uint64_t now)
+{
+	const struct coll_settings *s = &comm->ctx->settings;
+	const char *host = comm->ctx->cards[peer].host_name;
+	uint64_t stalled = now - p->since_ns, heard;
+	struct coll_peer_state state;
+	bool same_comm, behind, lost;
+	char text[400], doing[128];
+
+	coll_control_peer(comm->ctx->control, peer, &state);
+	/* Not before we began to ask this one: we may have waited for another rank until now. */
+	heard = state.last_answer_ns > state.asked_ns ? state.last_answer_ns : state.asked_ns;
+	if (heard < p->since_ns)
+		heard = p->since_ns;
+	same_comm = state.have_record && state.record.comm == comm->id;
+	if (same_comm && w->record->kind != COLL_KIND_SEND_RECV && state.record.kind != COLL_KIND_SEND_RECV &&
+	    state.record.sequence == w->record->sequence && state.record.signature != w->record->signature)
+		return mismatch(comm, w, p, peer, &state.record);
+	/* Counted from its goodbye: whoever failed has told why before it left. */
+	if (state.left && now > state.left_ns && now - state.left_ns > LEFT_MS * MS) {
+		snprintf(text, sizeof(text), "rank %d on host %s left: it destroyed its communicator", peer, host);
+		return lose(comm, w, p, COLL_ERR_PEER_DEAD, peer, text);
+	}
+	if (now > heard && now - heard > (uint64_t)s->timeout_ms * MS && state.unanswered >= SILENT_ASKS) {
+		snprintf(text, sizeof(text), "rank %d on host %s (process %d) is silent: no answer for %d ms", peer,
+		         host, comm->ctx->cards[peer].process, s->timeout_ms);
+		return lose(comm, w, p, COLL_ERR_PEER_SILENT, peer, text);
+	}
+	coll_record_describe(&state.record, doing, sizeof(doing));
+	behind = !same_comm || state.record.sequence < w->record->sequence || !state.record.active;
+	lost = same_comm && (state.record.sequence > w->record->sequence ||
+	                     (state.record.sequence == w->record->sequence &&
+	                      (!state.record.active || state.record.waits_for == comm->rank)));
+	if (w->record->kind != COLL_KIND_SEND_RECV && lost && stalled > (uint64_t)s->timeout_ms * MS) {
+		snprintf(text, sizeof(text),
+		         "nothing moves between rank %d and rank %d on host %s for %d ms though both "
+		         "are alive: a frame was lost",
+		         comm->rank, peer, host, s->timeout_ms);
+		return lose(comm, w, p, COLL_ERR_CORRUPT, peer, text);
+	}
+	if (!p->warned && stalled > LATE_WARNING_MS * MS) {
+		p->warned = true;
+		coll_log(&comm->ctx->logger, COLL_LOG_WARN, "waiting %.0f s for rank %d on host %s: alive, %s %s",
+		         (double)stalled * 1e-9, peer, host, behind ? "last seen after" : "in", doing);
+	}
+	if (stalled > (uint64_t)s->arrival_timeout_ms * MS) {
+		snprintf(text, sizeof(text), "rank %d on host %s is late: alive but %s %s", peer, host,
+		         behind ? "last seen after" : "still in", doing);
+		return lose(comm, w, p, COLL_ERR_PEER_LATE, peer, text);
+	}
+	return COLL_OK;
+}
+
+static coll_status without_control(struct coll_comm *comm, const struct coll_wait *w, struct coll_patience *p, int peer,
+                                   uint64_t now)
+{
+	char text[200];
+
+	if (now - p->since_ns <= (uint64_t)comm->ctx->settings.timeout_ms * MS)
+		return COLL_OK;
+	snprintf(text, sizeof(text), "nothing heard from rank %d for %d ms", peer, comm->ctx->settings.timeout_ms);
+	return lose(comm, w, p, COLL_ERR_PEER_SILENT, peer, text);
+}
+
+coll_status coll_comm_inspect(struct coll_comm *comm, const struct coll_wait *w, struct coll_patience *p, uint64_t now)
+{
+	struct coll_run_where where;
+	struct coll_record mine = *w->record;
+
+	if (!p->begun_ns)
+		p->begun_ns = now;
+	if (!p->since_ns)
+		p->since_ns = now;
+	if (now - p->since_ns < ASK_AFTER_MS * MS || now - p->asked_ns < ASK_AFTER_MS / 5 * MS)
+		return COLL_OK;
+	p->asked_ns = now;
+	coll_run_where(unfinished(w), &where);
+	if (where.peer < 0 || where.peer == comm->rank)
+		return COLL_OK;
+	comm->box.step = (int)where.step;
+	if (!comm->ctx->control)
+		return without_control(comm, w, p, where.peer, now);
+	mine.active = 1;
+	mine.waits_for = where.peer;
+	coll_record_publish(&comm->record, &mine);
+	coll_control_ask(comm->ctx->control, where.peer, &mine);
+	coll_service_kick(comm->ctx);
+	return judge(comm, w, p, where.peer, now);
+}
+
+/* ---- Faults ---- */
+
+/* What a live peer was doing on this communicator when it was asked after fault_ns. */
+static bool answered(struct coll_comm *comm, const struct coll_patience *p, int peer, struct coll_record *record)
+{
+	struct coll_peer_state state;
+
+	coll_control_peer(comm->ctx->control, peer, &state);
+	if (state.last_answer_ns <= p->fault_ns || !state.have_record || state.record.comm != comm->id)
+		return false;
+	*record = state.record;
+	return true;
+}
+
+/* A frame of another call came: ask its sender what it calls. */
+static coll_status inquire_mismatch(struct coll_comm *comm, const struct coll_wait *w, struct coll_patience *p,
+                                    const struct coll_run_where *where, uint64_t now)
+{
+	struct coll_record record;
+	char text[400];
+
+	if (comm->ctx->control && where->peer >= 0) {
+		if (!p->inquired)
+			coll_control_ask(comm->ctx->control, where->peer, w->record);
+		p->inquired = true;
+		if (answered(comm, p, where->peer, &record))
+			return mismatch(comm, w, p, where->peer, &record);
+		if (now - p->fault_ns < NOTE_MS * MS)
+			return COLL_OK;
+	}
+	snprintf(text, sizeof(text),
+	         "calls differ: rank %d is in call number %llu, rank %d sent a frame of a different call number %llu",
+	         comm->rank, (unsigned long long)w->record->sequence, where->peer,
+	         (unsigned long long)where->frame.sequence);
+	return lose(comm, w, p, COLL_ERR_MISMATCH, where->peer, text);
+}
+
+/* A link broke: who died first is the control plane's to say. Or the peer took back what
+ * it had lent: it has failed, and has told why. */
+static coll_status inquire_broken(struct coll_comm *comm, const struct coll_wait *w, struct coll_patience *p,
+                                  const struct coll_run_where *where, uint64_t now, const char *cause)
+{
+	struct coll_note note = {.kind = COLL_NOTE_DEATH, .rank = where->peer, .origin = comm->rank};
+	coll_status st;
+
+	if (comm->ctx->control) {
+		st = coll_comm_heed_alarm(comm, w, p);
+		if (st != COLL_OK || now - p->fault_ns < NOTE_MS * MS)
+			return st;
+		snprintf(note.text, sizeof(note.text), "its link broke");
+		if (p->fault == COLL_ERR_PEER_DEAD)
+			coll_control_tell(comm->ctx->control, &note);
+	}
+	return lose(comm, w, p, p->fault, where->peer, cause);
+}
+
+coll_status coll_comm_inquire(struct coll_comm *comm, const struct coll_wait *w, struct coll_patience *p,
+                              struct coll_run *run, coll_status status)
+{
+	const uint64_t now = coll_clock_ns();
+	struct coll_run_where where;
+	char text[400];
+
+	if (!p->fault_ns) {
+		p->fault_ns = now;
+		p->fault = status;
+		p->faulty = run;
+	}
+	coll_run_where(p->faulty, &where);
+	comm->box.step = (int)where.step;
+	if (comm->box.status != COLL_OK)
+		snprintf(text, sizeof(text), "%.390s", comm->box.message);
+	else
+		snprintf(text, sizeof(text), "step %u with rank %d failed: %s", where.step, where.peer,
+		         coll_status_string(p->fault));
+	switch (p->fault) {
+	case COLL_ERR_PEER_DEAD:
+	case COLL_ERR_ABORTED: return inquire_broken(comm, w, p, &where, now, text);
+	case COLL_ERR_MISMATCH: return inquire_mismatch(comm, w, p, &where, now);
+	default: return lose(comm, w, p, p->fault, where.peer, text);
+	}
+}

@@ -1,0 +1,63 @@
+/*
+ * What ends a wait that does not end well: the alarm (deaths and failures told by
+ * the control plane, an abort), a run's own error, and the deadlines.
+ *
+ * Nothing here blocks or sleeps: a wait is looked at again and again, by whoever
+ * drives it, until the runs are done or coll_comm_inspect() says why they never
+ * will be. Deadlines (from two settings, timeout_ms and arrival_timeout_ms):
+ *   dead       a note of the control plane: at once, after a short settle time in
+ *              which the note of a better informed rank may arrive;
+ *   silent     asked, and its service thread has not answered for timeout_ms;
+ *   late       it answers but has not entered the call for arrival_timeout_ms
+ *              (a warning after 30 s);
+ *   lost       both ranks wait for each other, or it has left the call behind,
+ *              and no step retires for timeout_ms: a frame was lost.
+ */
+#ifndef COLL_COMM_JUDGE_H
+#define COLL_COMM_JUDGE_H
+
+#include "comm/comm.h"
+
+/* What a wait is about, for deadlines and messages. */
+struct coll_wait {
+	struct coll_run *runs[2];
+	int nruns;
+	const struct coll_record *record;
+};
+
+/* One wait's patience; zero before the first look. */
+struct coll_patience {
+	uint64_t since_ns; /* first look after the last movement, 0: not looked */
+	uint64_t asked_ns; /* last time the peer was asked */
+	uint64_t begun_ns; /* of the wait, 0: not looked */
+	uint64_t death_ns; /* when a death was first seen, 0: none */
+	uint64_t fault_ns; /* when a run reported an error of its own, 0: it has not */
+	struct coll_run *faulty;
+	coll_status fault;
+	bool warned;
+	/* Whose calls the fault is compared with: asked when fault_ns was taken. */
+	bool inquired;
+};
+
+/* A step has moved: patience begins anew. */
+static inline void coll_patience_moved(struct coll_patience *p)
+{
+	p->since_ns = 0;
+	p->warned = false;
+}
+
+/* Look at the alarm alone: cheap, for every idle poll. AGAIN never; OK: nothing. On an
+ * error the communicator has failed. */
+coll_status coll_comm_heed_alarm(struct coll_comm *comm, const struct coll_wait *w, struct coll_patience *p);
+
+/* The deadlines, at time now_ns: asks whoever keeps us waiting, ends the wait when it
+ * must end. OK: go on waiting. */
+coll_status coll_comm_inspect(struct coll_comm *comm, const struct coll_wait *w, struct coll_patience *p,
+                              uint64_t now_ns);
+
+/* A run of the wait has ended with an error (sticky: it may be polled again): find the
+ * cause, which another rank may know better. OK: the inquiry is still open, call again. */
+coll_status coll_comm_inquire(struct coll_comm *comm, const struct coll_wait *w, struct coll_patience *p,
+                              struct coll_run *run, coll_status status);
+
+#endif
