@@ -66,8 +66,8 @@ static coll_status choose(struct coll_comm *comm, const struct coll_call *c, boo
 	                           .root = c->root,
 	                           .ordered = ordered,
 	                           .uniform = !c->ragged && !c->pairwise,
-	                           .host_of = comm->ctx->host_of,
-	                           .hosts = comm->ctx->hosts};
+	                           .host_of = comm->members.host_of,
+	                           .hosts = comm->members.hosts};
 	const char *name = coll_plan_kind_name(c->kind);
 	uint32_t windows;
 	size_t largest;

@@ -8,6 +8,7 @@
 #define COLL_COMM_COMM_H
 
 #include "comm/context.h"
+#include "comm/members.h"
 #include "engine/engine.h"
 #include "plan/cache.h"
 #include "tune/tune.h"
@@ -68,6 +69,7 @@ struct coll_comm {
 	uint64_t id;
 	uint32_t epoch;
 	int rank, size;
+	struct coll_members members;
 
 	/* Agreed facts. */
 	size_t slot_bytes;
@@ -108,6 +110,20 @@ struct coll_comm {
 	struct coll_comm *next; /* in ctx->comms */
 };
 
+/* The process a rank is; the rank a process is, -1 for no member. */
+static inline int coll_comm_process(const struct coll_comm *comm, int rank)
+{
+	return coll_members_process(&comm->members, rank);
+}
+static inline int coll_comm_rank_of(const struct coll_comm *comm, int process)
+{
+	return coll_members_rank(&comm->members, process);
+}
+static inline const struct coll_card *coll_comm_card(const struct coll_comm *comm, int rank)
+{
+	return &comm->ctx->cards[coll_comm_process(comm, rank)];
+}
+
 /* The record of a communicator of this context; for PONG. */
 bool coll_comm_find_record(void *ctx, uint64_t comm, struct coll_record *r);
 
@@ -124,6 +140,12 @@ struct coll_wait; /* judge.h */
 coll_status coll_comm_wait(struct coll_comm *comm, const struct coll_wait *wait);
 
 /* ---- error.c ---- */
+
+/* How messages call a rank: "rank 2", or "rank 2 (rank 5 of the job)". */
+struct coll_rank_name {
+	char text[48];
+};
+struct coll_rank_name coll_comm_name(const struct coll_comm *comm, int rank);
 
 /* The communicator is lost: keep the error, tell the others, return status. */
 coll_status coll_comm_fail(struct coll_comm *comm, coll_status status, int culprit, const char *cause,
@@ -161,7 +183,9 @@ coll_status coll_comm_pair(struct coll_comm *comm, const void *send, size_t send
 void coll_comm_memory_free_all(struct coll_comm *comm);
 
 /* ---- create.c ---- */
-coll_status coll_comm_new(struct coll_context *ctx, struct coll_comm **comm, struct coll_error_box *err);
+/* Of size processes, by rank; NULL: of all. */
+coll_status coll_comm_new(struct coll_context *ctx, const int *process_of, int size, struct coll_comm **comm,
+                          struct coll_error_box *err);
 void coll_comm_free(struct coll_comm **comm);
 
 #endif

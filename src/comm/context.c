@@ -64,7 +64,7 @@ static void env_log(void *ctx, int level, const char *format, ...)
 	va_end(ap);
 }
 
-static int rank_of(const struct coll_context *c, const struct coll_process_id *id)
+static int process_of(const struct coll_context *c, const struct coll_process_id *id)
 {
 	for (int r = 0; r < c->size; r++)
 		if (c->cards[r].id.word[0] == id->word[0] && c->cards[r].id.word[1] == id->word[1])
@@ -77,13 +77,13 @@ static void env_link_down(void *ctx, const struct coll_process_id *peer, coll_st
 	struct coll_context *c = ctx;
 	struct coll_note n = {.kind = why == COLL_ERR_CORRUPT ? COLL_NOTE_FAIL : COLL_NOTE_DEATH, .status = why};
 
-	n.rank = c->cards ? rank_of(c, peer) : -1;
+	n.process = c->cards ? process_of(c, peer) : -1;
 	n.origin = c->rank;
-	if (n.rank < 0 || !c->control || atomic_load_explicit(&c->stopping, memory_order_relaxed))
+	if (n.process < 0 || !c->control || atomic_load_explicit(&c->stopping, memory_order_relaxed))
 		return;
 	snprintf(n.text, sizeof(n.text), "%s", cause);
 	if (n.kind == COLL_NOTE_FAIL)
-		snprintf(n.text, sizeof(n.text), "link between rank %d and rank %d: %.180s", c->rank, n.rank, cause);
+		snprintf(n.text, sizeof(n.text), "link between rank %d and rank %d: %.180s", c->rank, n.process, cause);
 	coll_control_tell(c->control, &n);
 }
 
@@ -360,7 +360,7 @@ static int first_on_host(const struct coll_context *c, int *firsts, size_t bucke
 	return firsts[at];
 }
 
-/* Hosts in order of first appearance; local rank and size; cores per host. */
+/* Hosts in order of first appearance, and whether their cores suffice. */
 static coll_status find_hosts(struct coll_context *c, struct coll_error_box *err)
 {
 	const size_t buckets = 2 * (size_t)c->size; /* open addressing, at most half full */
@@ -378,14 +378,14 @@ static coll_status find_hosts(struct coll_context *c, struct coll_error_box *err
 		c->host_of[r] = first == r ? c->hosts++ : c->host_of[first];
 	}
 	free(firsts);
+	c->crowded = calloc(c->hosts, sizeof(*c->crowded));
+	if (!c->crowded)
+		return coll_error_set(err, COLL_ERR_MEMORY, "out of memory for the host table");
 	c->alone_on_cores = true;
-	for (uint32_t h = 0; h < c->hosts; h++)
-		c->alone_on_cores = c->alone_on_cores && !crowded(c, h);
-	for (int r = 0; r < c->size; r++)
-		if (c->host_of[r] == c->host_of[c->rank]) {
-			c->local_rank += r < c->rank;
-			c->local_size++;
-		}
+	for (uint32_t h = 0; h < c->hosts; h++) {
+		c->crowded[h] = crowded(c, h);
+		c->alone_on_cores = c->alone_on_cores && !c->crowded[h];
+	}
 	return COLL_OK;
 }
 
@@ -519,6 +519,7 @@ void coll_context_close(struct coll_context **ctx)
 	pthread_mutex_destroy(&c->links_lock);
 	pthread_mutex_destroy(&c->comms_lock);
 	free(c->host_of);
+	free(c->crowded);
 	free(c->processes);
 	free(c->cards);
 	free(c);

@@ -1,8 +1,8 @@
 /*
  * The context: this process in one job. Owns the transports' instances, the
  * links to other processes (opened lazily, at most one per process), the control
- * plane and the service thread. Communicators map ranks to its processes; today a
- * process is named by its rank in the job.
+ * plane and the service thread. A process is named by its rank in the job;
+ * communicators map their ranks to processes (members.h).
  */
 #ifndef COLL_COMM_CONTEXT_H
 #define COLL_COMM_CONTEXT_H
@@ -69,10 +69,10 @@ struct coll_context {
 	pthread_mutex_t comms_lock;
 	struct coll_comm *comms;
 
-	bool alone_on_cores; /* no more ranks than cores on this host */
-	int local_rank, local_size;
-	uint32_t hosts;    /* distinct hosts */
-	uint32_t *host_of; /* by rank */
+	bool alone_on_cores; /* no host has more processes than cores */
+	uint32_t hosts;      /* distinct hosts */
+	uint32_t *host_of;   /* by process */
+	bool *crowded;       /* by host: more processes than cores */
 };
 
 /* First half of creation: everything that needs no peer; fills ctx->card. hub:

@@ -62,7 +62,7 @@ static bool known(const struct coll_control *c, const struct coll_note *n)
 {
 	for (int i = 0; i < c->nnotes; i++)
 		if (c->notes[i].kind == n->kind && c->notes[i].comm == n->comm &&
-		    (n->kind == COLL_NOTE_FAIL || c->notes[i].rank == n->rank))
+		    (n->kind == COLL_NOTE_FAIL || c->notes[i].process == n->process))
 			return true;
 	return false;
 }
@@ -78,6 +78,16 @@ static void watch(struct coll_control *c, struct coll_control_link *l)
 		epoll_ctl(c->epoll, EPOLL_CTL_ADD, l->fd, &e);
 }
 
+static void log_note(const struct coll_control *c, const struct coll_note *n)
+{
+	if (n->kind == COLL_NOTE_DEATH && n->process >= 0 && n->process < c->size)
+		coll_log(c->env.logger, COLL_LOG_INFO,
+		         "rank %d on host %.63s (process %d) is dead or unreachable: %s (told by rank %d)", n->process,
+		         c->cards[n->process].host_name, c->cards[n->process].process, n->text, n->origin);
+	else
+		coll_log(c->env.logger, COLL_LOG_INFO, "%s (told by rank %d)", n->text, n->origin);
+}
+
 /* Keep a new note, set off the alarm and pass it on to all but the link it came from. */
 static void spread(struct coll_control *c, const struct coll_note *n, const struct coll_control_link *from)
 {
@@ -87,9 +97,9 @@ static void spread(struct coll_control *c, const struct coll_note *n, const stru
 	if (c->nnotes == NOTES_MAX || known(c, n))
 		return;
 	c->notes[c->nnotes++] = *n;
-	if (n->kind == COLL_NOTE_DEATH && n->rank >= 0 && n->rank < c->size)
-		c->peers[n->rank].dead = true;
-	coll_log(c->env.logger, COLL_LOG_INFO, "%s (told by rank %d)", n->text, n->origin);
+	if (n->kind == COLL_NOTE_DEATH && n->process >= 0 && n->process < c->size)
+		c->peers[n->process].dead = true;
+	log_note(c, n);
 	m.u.note = *n;
 	for (int i = 0; i < c->nlinks; i++)
 		if (c->links[i] != from && c->links[i]->ready)
@@ -102,13 +112,12 @@ static void spread(struct coll_control *c, const struct coll_note *n, const stru
 
 static void death(struct coll_control *c, int peer, const char *cause)
 {
-	struct coll_note n = {.kind = COLL_NOTE_DEATH, .status = COLL_ERR_PEER_DEAD, .rank = peer, .origin = c->rank};
-	const struct coll_card *card = &c->cards[peer];
+	struct coll_note n = {
+	        .kind = COLL_NOTE_DEATH, .status = COLL_ERR_PEER_DEAD, .process = peer, .origin = c->rank};
 
 	if (c->closing || c->peers[peer].dead || c->peers[peer].state.left)
 		return;
-	snprintf(n.text, sizeof(n.text), "rank %d on host %.63s (process %d) is dead or unreachable: %.100s", peer,
-	         card->host_name, card->process, cause);
+	snprintf(n.text, sizeof(n.text), "%.100s", cause);
 	spread(c, &n, NULL);
 }
 
@@ -646,8 +655,8 @@ void coll_control_tell(struct coll_control *c, const struct coll_note *note)
 	pthread_mutex_lock(&c->lock);
 	if (note->kind != COLL_NOTE_DEATH)
 		spread(c, note, NULL);
-	else if (note->rank >= 0 && note->rank < c->size)
-		death(c, note->rank, note->text);
+	else if (note->process >= 0 && note->process < c->size)
+		death(c, note->process, note->text);
 	pthread_mutex_unlock(&c->lock);
 }
 

@@ -30,16 +30,16 @@ struct coll_control;
 
 /* A fact worth telling everyone. */
 enum coll_note_kind {
-	COLL_NOTE_DEATH = 1, /* process `rank` is dead or unreachable, as seen by origin */
-	COLL_NOTE_FAIL,      /* communicator `comm` failed at origin: status, culprit `rank` */
+	COLL_NOTE_DEATH = 1, /* `process` is dead or unreachable, as seen by origin; text: the cause */
+	COLL_NOTE_FAIL,      /* communicator `comm` failed at origin: status, culprit `process` */
 };
 
 struct coll_note {
 	uint32_t kind;
-	int32_t status; /* coll_status */
-	int32_t rank;   /* subject or culprit, -1 none */
-	int32_t origin; /* rank that wrote it */
-	uint64_t comm;  /* FAIL only */
+	int32_t status;  /* coll_status */
+	int32_t process; /* subject or culprit, -1 none */
+	int32_t origin;  /* process that wrote it */
+	uint64_t comm;   /* FAIL only; 0: all that have both process and origin as members */
 	uint64_t operation;
 	char text[256];
 };

@@ -77,17 +77,18 @@ const coll_error *coll_last_error(const coll_comm *comm)
 
 /* The slowest transport that some pair will use, from the cards alone: one host
  * and everyone has the host's fastest, else the fastest that crosses hosts. */
-static const struct coll_wire *common_wire(const struct coll_context *ctx)
+static const struct coll_wire *common_wire(const struct coll_comm *comm)
 {
+	const struct coll_context *ctx = comm->ctx;
 	const struct coll_wire *best = NULL;
 
 	for (int i = 0; i < ctx->nwires; i++) {
 		const struct coll_wire *w = &ctx->wires[i];
 		bool everyone = true;
 
-		for (int r = 0; r < ctx->size && everyone; r++)
-			everyone = ctx->cards[r].transport[w->position].len_bytes > 0;
-		if (everyone && (ctx->hosts == 1 || w->caps.cross_host) && !best)
+		for (int r = 0; r < comm->size && everyone; r++)
+			everyone = coll_comm_card(comm, r)->transport[w->position].len_bytes > 0;
+		if (everyone && (comm->members.hosts == 1 || w->caps.cross_host) && !best)
 			best = w;
 	}
 	return best;
@@ -107,12 +108,12 @@ static size_t slot_bytes_for(const struct coll_settings *s, int size, uint32_t s
 static void find_facts(struct coll_comm *comm)
 {
 	const struct coll_settings *s = &comm->ctx->settings;
-	const struct coll_wire *w = common_wire(comm->ctx);
+	const struct coll_wire *w = common_wire(comm);
 	struct coll_tune_facts *f = &comm->facts;
 	*f = (struct coll_tune_facts){.size = comm->size,
 	                              .reduce_bytes_per_ns = 8,
 	                              .copy_bytes_per_ns = 8,
-	                              .oversubscribed = !comm->ctx->alone_on_cores,
+	                              .oversubscribed = comm->members.crowded,
 	                              .windows_max = s->windows > 0 ? (uint32_t)s->windows : WINDOWS_DEFAULT,
 	                              .scratch_bytes_max = s->memory_budget / 2,
 	                              .forced = s->algo};
@@ -170,7 +171,8 @@ static coll_status find_isa(struct coll_comm *comm, struct coll_error_box *err)
 	                      comm->ctx->settings.isa);
 }
 
-coll_status coll_comm_new(struct coll_context *ctx, struct coll_comm **out, struct coll_error_box *err)
+coll_status coll_comm_new(struct coll_context *ctx, const int *process_of, int size, struct coll_comm **out,
+                          struct coll_error_box *err)
 {
 	struct coll_comm *comm = calloc(1, sizeof(*comm));
 	coll_status st = COLL_ERR_MEMORY;
@@ -178,13 +180,19 @@ coll_status coll_comm_new(struct coll_context *ctx, struct coll_comm **out, stru
 	if (!comm)
 		return coll_error_set(err, st, "out of memory for a communicator");
 	comm->ctx = ctx;
-	comm->rank = ctx->rank;
-	comm->size = ctx->size;
 	/* Equal on all ranks, different between jobs: drawn from rank 0's incarnation. */
 	comm->id = coll_hash_combine(ctx->cards[0].id.word[0], ctx->cards[0].id.word[1]);
 	comm->alarm_seen = 0;
 	coll_error_clear(&comm->box);
+	st = coll_members_init(&comm->members, ctx, process_of, size);
+	if (st != COLL_OK) {
+		coll_comm_free(&comm);
+		return coll_error_set(err, st, "out of memory for a communicator of %d", size);
+	}
+	comm->rank = coll_comm_rank_of(comm, ctx->rank);
+	comm->size = comm->members.size;
 	find_facts(comm);
+	st = COLL_ERR_MEMORY;
 	comm->pair_sequence[0] = calloc((size_t)comm->size, sizeof(uint64_t));
 	comm->pair_sequence[1] = calloc((size_t)comm->size, sizeof(uint64_t));
 	if (comm->pair_sequence[0] && comm->pair_sequence[1])
@@ -226,6 +234,7 @@ void coll_comm_free(struct coll_comm **out)
 	coll_run_destroy(&comm->pair_run[1]);
 	coll_comm_memory_free_all(comm);
 	coll_plan_cache_destroy(&comm->plans);
+	coll_members_fini(&comm->members);
 	free(comm->pair_sequence[0]);
 	free(comm->pair_sequence[1]);
 	free(comm->scratch);
@@ -259,8 +268,9 @@ static void describe(const struct coll_comm *comm)
 
 	coll_log(&ctx->logger, COLL_LOG_INFO,
 	         "rank %d of %d on host %s (%u host%s, %d here), launcher %s, slots %u x %zu bytes, kernels %s",
-	         comm->rank, comm->size, ctx->card.host_name, ctx->hosts, ctx->hosts == 1 ? "" : "s", ctx->local_size,
-	         ctx->identity.launcher, comm->slots, comm->slot_bytes, coll_reduce_isa_name(comm->isa));
+	         comm->rank, comm->size, ctx->card.host_name, comm->members.hosts, comm->members.hosts == 1 ? "" : "s",
+	         comm->members.local_size, ctx->identity.launcher, comm->slots, comm->slot_bytes,
+	         coll_reduce_isa_name(comm->isa));
 }
 
 coll_status coll_comm_create(coll_comm **out, const coll_config *cfg)
@@ -293,7 +303,7 @@ coll_status coll_comm_create(coll_comm **out, const coll_config *cfg)
 	if (st == COLL_OK)
 		st = coll_context_join(ctx, cards, &err);
 	if (st == COLL_OK)
-		st = coll_comm_new(ctx, &comm, &err);
+		st = coll_comm_new(ctx, NULL, 0, &comm, &err);
 	if (st == COLL_OK) {
 		comm->owns_ctx = true;
 		if (unknown[0])
@@ -348,7 +358,7 @@ coll_status coll_comm_create_all(coll_comm **comms, int n, const coll_config *cf
 	for (int r = 0; comms && r < n; r++)
 		comms[r] = NULL;
 	for (int r = 0; r < n && st == COLL_OK; r++) {
-		st = coll_comm_new(ctx[r], &comms[r], &err);
+		st = coll_comm_new(ctx[r], NULL, 0, &comms[r], &err);
 		if (st == COLL_OK)
 			comms[r]->owns_ctx = true;
 	}
@@ -409,11 +419,11 @@ coll_status coll_comm_abort(coll_comm *comm, const char *reason)
 		return COLL_ERR_ARGUMENT;
 	if (atomic_exchange(&comm->abort_claimed, true))
 		return COLL_OK;
-	note.rank = comm->rank;
-	note.origin = comm->rank;
+	note.process = comm->ctx->rank;
+	note.origin = comm->ctx->rank;
 	note.comm = comm->id;
-	snprintf(comm->abort_text, sizeof(comm->abort_text), "rank %d aborted the communicator: %.180s", comm->rank,
-	         reason ? reason : "no reason given");
+	snprintf(comm->abort_text, sizeof(comm->abort_text), "%s aborted the communicator: %.180s",
+	         coll_comm_name(comm, comm->rank).text, reason ? reason : "no reason given");
 	snprintf(note.text, sizeof(note.text), "%s", comm->abort_text);
 	atomic_store_explicit(&comm->aborted, true, memory_order_release);
 	if (!comm->ctx->control)

@@ -7,6 +7,19 @@
 
 #include "comm/comm.h"
 
+struct coll_rank_name coll_comm_name(const struct coll_comm *comm, int rank)
+{
+	struct coll_rank_name name;
+	const bool known = rank >= 0 && rank < comm->size;
+
+	if (known && coll_comm_process(comm, rank) != rank)
+		snprintf(name.text, sizeof(name.text), "rank %d (rank %d of the job)", rank,
+		         coll_comm_process(comm, rank));
+	else
+		snprintf(name.text, sizeof(name.text), "rank %d", rank);
+	return name;
+}
+
 /* Fill what coll_last_error() returns from the box. */
 static void expose(struct coll_comm *comm)
 {
@@ -38,7 +51,7 @@ static void withdraw(struct coll_comm *comm)
 coll_status coll_comm_fail(struct coll_comm *comm, coll_status status, int culprit, const char *cause,
                            const char *circumstances)
 {
-	struct coll_note note = {.kind = COLL_NOTE_FAIL, .status = status, .rank = culprit, .origin = comm->rank};
+	struct coll_note note = {.kind = COLL_NOTE_FAIL, .status = status, .process = -1, .origin = comm->ctx->rank};
 	struct coll_error_box *b = &comm->box;
 
 	if (comm->failed)
@@ -47,9 +60,13 @@ coll_status coll_comm_fail(struct coll_comm *comm, coll_status status, int culpr
 	b->rank = culprit;
 	snprintf(b->message, sizeof(b->message), "%.400s%.200s", cause, circumstances);
 	if (culprit >= 0 && culprit < comm->size) {
-		snprintf(b->host, sizeof(b->host), "%s", comm->ctx->cards[culprit].host_name);
-		if (comm->ctx->processes[culprit].wire)
-			snprintf(b->link, sizeof(b->link), "%s", comm->ctx->processes[culprit].wire->table.name);
+		const struct coll_wire *wire;
+
+		note.process = coll_comm_process(comm, culprit);
+		wire = comm->ctx->processes[note.process].wire;
+		snprintf(b->host, sizeof(b->host), "%s", coll_comm_card(comm, culprit)->host_name);
+		if (wire)
+			snprintf(b->link, sizeof(b->link), "%s", wire->table.name);
 	}
 	expose(comm);
 	if (comm->parting) {

@@ -17,7 +17,7 @@ static coll_status open_endpoint(struct coll_comm_fabric *f, int peer, uint32_t 
 	struct coll_endpoint *e;
 	struct coll_wire *wire;
 	void *link;
-	coll_status st = coll_context_link(comm->ctx, peer, &wire, &link, &comm->box);
+	coll_status st = coll_context_link(comm->ctx, coll_comm_process(comm, peer), &wire, &link, &comm->box);
 
 	if (st != COLL_OK && st != COLL_AGAIN)
 		return st;

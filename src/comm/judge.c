@@ -51,21 +51,30 @@ static coll_status lose(struct coll_comm *comm, const struct coll_wait *w, const
 
 /* ---- Alarm ---- */
 
-/* The first failure told for this communicator, else (settled) the first death. */
+/* Whether a failure that is told is this communicator's. */
+static bool concerns(const struct coll_comm *comm, const struct coll_note *n)
+{
+	return n->comm == comm->id ||
+	       (n->comm == 0 && coll_comm_rank_of(comm, n->process) >= 0 && coll_comm_rank_of(comm, n->origin) >= 0);
+}
+
+/* The first failure told for this communicator, else (settled) the first death of a member. */
 static coll_status look_at_notes(struct coll_comm *comm, const struct coll_wait *w, struct coll_patience *p)
 {
 	struct coll_note note, death = {.kind = 0};
 	char text[400];
+	int dead;
 
 	for (int i = 0; coll_control_notes(comm->ctx->control, i, &note, 1) > i; i++) {
-		if (note.kind == COLL_NOTE_FAIL && (note.comm == comm->id || note.comm == 0)) {
-			if (note.origin == comm->rank)
+		if (note.kind == COLL_NOTE_FAIL && concerns(comm, &note)) {
+			if (note.origin == comm->ctx->rank)
 				snprintf(text, sizeof(text), "%s", note.text);
 			else
-				snprintf(text, sizeof(text), "%s (told by rank %d)", note.text, note.origin);
-			return lose(comm, w, p, (coll_status)note.status, note.rank, text);
+				snprintf(text, sizeof(text), "%s (told by %s)", note.text,
+				         coll_comm_name(comm, coll_comm_rank_of(comm, note.origin)).text);
+			return lose(comm, w, p, (coll_status)note.status, coll_comm_rank_of(comm, note.process), text);
 		}
-		if (note.kind == COLL_NOTE_DEATH && !death.kind)
+		if (note.kind == COLL_NOTE_DEATH && !death.kind && coll_comm_rank_of(comm, note.process) >= 0)
 			death = note;
 	}
 	if (!death.kind)
@@ -74,7 +83,11 @@ static coll_status look_at_notes(struct coll_comm *comm, const struct coll_wait 
 		p->death_ns = coll_clock_ns();
 	if (coll_clock_ns() - p->death_ns < SETTLE_MS * MS)
 		return COLL_AGAIN;
-	return lose(comm, w, p, COLL_ERR_PEER_DEAD, death.rank, death.text);
+	dead = coll_comm_rank_of(comm, death.process);
+	snprintf(text, sizeof(text), "%s on host %.63s (process %d) is dead or unreachable: %.200s",
+	         coll_comm_name(comm, dead).text, coll_comm_card(comm, dead)->host_name,
+	         coll_comm_card(comm, dead)->process, death.text);
+	return lose(comm, w, p, COLL_ERR_PEER_DEAD, dead, text);
 }
 
 coll_status coll_comm_heed_alarm(struct coll_comm *comm, const struct coll_wait *w, struct coll_patience *p)
@@ -102,8 +115,8 @@ static coll_status mismatch(struct coll_comm *comm, const struct coll_wait *w, c
 
 	coll_record_describe(w->record, mine_text, sizeof(mine_text));
 	coll_record_describe(theirs, their_text, sizeof(their_text));
-	snprintf(text, sizeof(text), "calls differ: rank %d calls %s, rank %d calls %s", comm->rank, mine_text, peer,
-	         their_text);
+	snprintf(text, sizeof(text), "calls differ: %s calls %s, %s calls %s", coll_comm_name(comm, comm->rank).text,
+	         mine_text, coll_comm_name(comm, peer).text, their_text);
 	return lose(comm, w, p, COLL_ERR_MISMATCH, peer, text);
 }
 
@@ -112,13 +125,15 @@ static coll_status judge(struct coll_comm *comm, const struct coll_wait *w, stru
                          uint64_t now)
 {
 	const struct coll_settings *s = &comm->ctx->settings;
-	const char *host = comm->ctx->cards[peer].host_name;
+	const struct coll_card *card = coll_comm_card(comm, peer);
+	const char *host = card->host_name;
+	const struct coll_rank_name name = coll_comm_name(comm, peer);
 	uint64_t stalled = now - p->since_ns, heard;
 	struct coll_peer_state state;
 	bool same_comm, behind, lost;
 	char text[400], doing[128];
 
-	coll_control_peer(comm->ctx->control, peer, &state);
+	coll_control_peer(comm->ctx->control, coll_comm_process(comm, peer), &state);
 	/* Not before we began to ask this one: we may have waited for another rank until now. */
 	heard = state.last_answer_ns > state.asked_ns ? state.last_answer_ns : state.asked_ns;
 	if (heard < p->since_ns)
@@ -129,12 +144,12 @@ static coll_status judge(struct coll_comm *comm, const struct coll_wait *w, stru
 		return mismatch(comm, w, p, peer, &state.record);
 	/* Counted from its goodbye: whoever failed has told why before it left. */
 	if (state.left && now > state.left_ns && now - state.left_ns > LEFT_MS * MS) {
-		snprintf(text, sizeof(text), "rank %d on host %s left: it destroyed its communicator", peer, host);
+		snprintf(text, sizeof(text), "%s on host %s left: it destroyed its communicator", name.text, host);
 		return lose(comm, w, p, COLL_ERR_PEER_DEAD, peer, text);
 	}
 	if (now > heard && now - heard > (uint64_t)s->timeout_ms * MS && state.unanswered >= SILENT_ASKS) {
-		snprintf(text, sizeof(text), "rank %d on host %s (process %d) is silent: no answer for %d ms", peer,
-		         host, comm->ctx->cards[peer].process, s->timeout_ms);
+		snprintf(text, sizeof(text), "%s on host %s (process %d) is silent: no answer for %d ms", name.text,
+		         host, card->process, s->timeout_ms);
 		return lose(comm, w, p, COLL_ERR_PEER_SILENT, peer, text);
 	}
 	coll_record_describe(&state.record, doing, sizeof(doing));
@@ -144,18 +159,18 @@ static coll_status judge(struct coll_comm *comm, const struct coll_wait *w, stru
 	                      (!state.record.active || state.record.waits_for == comm->rank)));
 	if (w->record->kind != COLL_KIND_SEND_RECV && lost && stalled > (uint64_t)s->timeout_ms * MS) {
 		snprintf(text, sizeof(text),
-		         "nothing moves between rank %d and rank %d on host %s for %d ms though both "
+		         "nothing moves between rank %d and %s on host %s for %d ms though both "
 		         "are alive: a frame was lost",
-		         comm->rank, peer, host, s->timeout_ms);
+		         comm->rank, name.text, host, s->timeout_ms);
 		return lose(comm, w, p, COLL_ERR_CORRUPT, peer, text);
 	}
 	if (!p->warned && stalled > LATE_WARNING_MS * MS) {
 		p->warned = true;
-		coll_log(&comm->ctx->logger, COLL_LOG_WARN, "waiting %.0f s for rank %d on host %s: alive, %s %s",
-		         (double)stalled * 1e-9, peer, host, behind ? "last seen after" : "in", doing);
+		coll_log(&comm->ctx->logger, COLL_LOG_WARN, "waiting %.0f s for %s on host %s: alive, %s %s",
+		         (double)stalled * 1e-9, name.text, host, behind ? "last seen after" : "in", doing);
 	}
 	if (stalled > (uint64_t)s->arrival_timeout_ms * MS) {
-		snprintf(text, sizeof(text), "rank %d on host %s is late: alive but %s %s", peer, host,
+		snprintf(text, sizeof(text), "%s on host %s is late: alive but %s %s", name.text, host,
 		         behind ? "last seen after" : "still in", doing);
 		return lose(comm, w, p, COLL_ERR_PEER_LATE, peer, text);
 	}
@@ -169,7 +184,8 @@ static coll_status without_control(struct coll_comm *comm, const struct coll_wai
 
 	if (now - p->since_ns <= (uint64_t)comm->ctx->settings.timeout_ms * MS)
 		return COLL_OK;
-	snprintf(text, sizeof(text), "nothing heard from rank %d for %d ms", peer, comm->ctx->settings.timeout_ms);
+	snprintf(text, sizeof(text), "nothing heard from %s for %d ms", coll_comm_name(comm, peer).text,
+	         comm->ctx->settings.timeout_ms);
 	return lose(comm, w, p, COLL_ERR_PEER_SILENT, peer, text);
 }
 
@@ -194,7 +210,7 @@ coll_status coll_comm_inspect(struct coll_comm *comm, const struct coll_wait *w,
 	mine.active = 1;
 	mine.waits_for = where.peer;
 	coll_record_publish(&comm->record, &mine);
-	coll_control_ask(comm->ctx->control, where.peer, &mine);
+	coll_control_ask(comm->ctx->control, coll_comm_process(comm, where.peer), &mine);
 	coll_service_kick(comm->ctx);
 	return judge(comm, w, p, where.peer, now);
 }
@@ -206,7 +222,7 @@ static bool answered(struct coll_comm *comm, const struct coll_patience *p, int 
 {
 	struct coll_peer_state state;
 
-	coll_control_peer(comm->ctx->control, peer, &state);
+	coll_control_peer(comm->ctx->control, coll_comm_process(comm, peer), &state);
 	if (state.last_answer_ns <= p->fault_ns || !state.have_record || state.record.comm != comm->id)
 		return false;
 	*record = state.record;
@@ -222,7 +238,7 @@ static coll_status inquire_mismatch(struct coll_comm *comm, const struct coll_wa
 
 	if (comm->ctx->control && where->peer >= 0) {
 		if (!p->inquired)
-			coll_control_ask(comm->ctx->control, where->peer, w->record);
+			coll_control_ask(comm->ctx->control, coll_comm_process(comm, where->peer), w->record);
 		p->inquired = true;
 		if (answered(comm, p, where->peer, &record))
 			return mismatch(comm, w, p, where->peer, &record);
@@ -230,8 +246,8 @@ static coll_status inquire_mismatch(struct coll_comm *comm, const struct coll_wa
 			return COLL_OK;
 	}
 	snprintf(text, sizeof(text),
-	         "calls differ: rank %d is in call number %llu, rank %d sent a frame of a different call number %llu",
-	         comm->rank, (unsigned long long)w->record->sequence, where->peer,
+	         "calls differ: rank %d is in call number %llu, %s sent a frame of a different call number %llu",
+	         comm->rank, (unsigned long long)w->record->sequence, coll_comm_name(comm, where->peer).text,
 	         (unsigned long long)where->frame.sequence);
 	return lose(comm, w, p, COLL_ERR_MISMATCH, where->peer, text);
 }
@@ -241,7 +257,7 @@ static coll_status inquire_mismatch(struct coll_comm *comm, const struct coll_wa
 static coll_status inquire_broken(struct coll_comm *comm, const struct coll_wait *w, struct coll_patience *p,
                                   const struct coll_run_where *where, uint64_t now, const char *cause)
 {
-	struct coll_note note = {.kind = COLL_NOTE_DEATH, .rank = where->peer, .origin = comm->rank};
+	struct coll_note note = {.kind = COLL_NOTE_DEATH, .origin = comm->ctx->rank};
 	coll_status st;
 
 	if (comm->ctx->control) {
@@ -249,6 +265,7 @@ static coll_status inquire_broken(struct coll_comm *comm, const struct coll_wait
 		if (st != COLL_OK || now - p->fault_ns < NOTE_MS * MS)
 			return st;
 		snprintf(note.text, sizeof(note.text), "its link broke");
+		note.process = where->peer >= 0 ? coll_comm_process(comm, where->peer) : -1;
 		if (p->fault == COLL_ERR_PEER_DEAD)
 			coll_control_tell(comm->ctx->control, &note);
 	}
@@ -272,8 +289,8 @@ coll_status coll_comm_inquire(struct coll_comm *comm, const struct coll_wait *w,
 	if (comm->box.status != COLL_OK)
 		snprintf(text, sizeof(text), "%.390s", comm->box.message);
 	else
-		snprintf(text, sizeof(text), "step %u with rank %d failed: %s", where.step, where.peer,
-		         coll_status_string(p->fault));
+		snprintf(text, sizeof(text), "step %u with %s failed: %s", where.step,
+		         coll_comm_name(comm, where.peer).text, coll_status_string(p->fault));
 	switch (p->fault) {
 	case COLL_ERR_PEER_DEAD:
 	case COLL_ERR_ABORTED: return inquire_broken(comm, w, p, &where, now, text);

@@ -17,17 +17,17 @@ int coll_comm_size(const coll_comm *comm)
 
 int coll_comm_local_rank(const coll_comm *comm)
 {
-	return comm ? comm->ctx->local_rank : -1;
+	return comm ? comm->members.local_rank : -1;
 }
 
 int coll_comm_local_size(const coll_comm *comm)
 {
-	return comm ? comm->ctx->local_size : 0;
+	return comm ? comm->members.local_size : 0;
 }
 
 const char *coll_comm_host(const coll_comm *comm, int rank)
 {
-	return comm && rank >= 0 && rank < comm->size ? comm->ctx->cards[rank].host_name : NULL;
+	return comm && rank >= 0 && rank < comm->size ? coll_comm_card(comm, rank)->host_name : NULL;
 }
 
 const char *coll_comm_transport(const coll_comm *comm, int rank)
@@ -38,7 +38,7 @@ const char *coll_comm_transport(const coll_comm *comm, int rank)
 		return NULL;
 	if (rank == comm->rank)
 		return "self";
-	w = coll_context_choose(comm->ctx, rank, NULL, 0);
+	w = coll_context_choose(comm->ctx, coll_comm_process(comm, rank), NULL, 0);
 	return w ? w->table.name : "none";
 }
 
