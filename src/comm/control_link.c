@@ -1,6 +1,6 @@
 /*
  * Sockets of the control plane: listeners, connections, fixed-size messages.
- * Knows no policy: who links to whom and what a message means is control.c's.
+ * Knows no policy: who links to whom is control_peers.c's, what a message means control.c's.
  */
 #include "comm/control_link.h"
 
