@@ -40,6 +40,12 @@ static const char *const names[] = {
         [MUTANT_RECV_INTO_EARLY] = "a RECV retires when announced",
         [MUTANT_EMPTY_FRAMES] = "a step of no bytes sends a frame",
         [MUTANT_FORWARD_UNREDUCED] = "a fused step forwards what came in",
+        [MUTANT_IGNORE_AFTER] = "an operation does not wait for the one before",
+        [MUTANT_LEAVE_PARKED] = "a lane is left while a SEND has no slot",
+        [MUTANT_LEAVE_FIRST_TILE] = "a lane is left before its last tile",
+        [MUTANT_LEAVE_UNCHAINED] = "only the operation right before is looked at",
+        [MUTANT_LEAVE_LAST_STEP] = "a lane is left before its last step has started",
+        [MUTANT_RETIRE_UNORDERED] = "an operation ends before the one before",
 };
 static_assert(sizeof(names) / sizeof(names[0]) == MUTANT_COUNT, "a name for every defect");
 

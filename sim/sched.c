@@ -11,13 +11,13 @@
 #include "sim/call.h"
 #include "sim/world.h"
 
-enum { SIZE_MAX_RANKS = 12, SLOTS = 2, SLOT_BYTES = 512, OPERATIONS = 2, TILES_MAX = 7 };
+enum { SIZE_MAX_RANKS = 12, SLOTS = 2, SLOT_BYTES = 512, OPERATIONS_MAX = 4, DEPTH_MAX = 3, TILES_MAX = 7 };
 
 struct sim_sched {
 	const char *algo;
 	/* By algorithm, size, root, ordered, uniform; NULL: not made yet. */
 	struct sim_plans **plans;
-	char *scratch[SIZE_MAX_RANKS];
+	char *scratch[SIZE_MAX_RANKS][DEPTH_MAX];
 	size_t scratch_bytes;
 };
 
@@ -29,8 +29,18 @@ struct operation {
 	struct coll_reduction reduction;
 	size_t counts[2 * SIZE_MAX_RANKS * SIZE_MAX_RANKS];
 	size_t tile;
+	uint32_t windows;
+	uint32_t signature;
 	uint64_t logical; /* bit per rank: runs the logical plan */
 	int odd_rank;     /* calls something else; -1: nobody */
+	bool again;       /* the call that its run ran last, with other buffers */
+};
+
+/* A rank: operations ended .. started - 1 are in flight, each in a run of its own. */
+struct actor {
+	int started, ended;
+	uint32_t quiet; /* bit per operation: cannot go on before something happens */
+	struct coll_run *runs[DEPTH_MAX];
 };
 
 struct scene {
@@ -38,11 +48,12 @@ struct scene {
 	struct coll_rng rng;
 	struct sim_adversary adversary;
 	struct sim_world world;
-	struct operation ops[OPERATIONS];
-	uint32_t windows;
+	struct operation ops[OPERATIONS_MAX];
+	int nops;
+	int depth;     /* operations in flight at once */
+	uint32_t urge; /* per cent: start the next one rather than poll */
 	int size;
-	int at[SIZE_MAX_RANKS]; /* operation each rank is in; OPERATIONS: finished */
-	uint32_t quiet;         /* ranks that cannot go on before something happens */
+	struct actor actors[SIZE_MAX_RANKS];
 	struct sim_result *result;
 };
 
@@ -57,8 +68,8 @@ coll_status sim_sched_create(struct sim_sched **out, const char *algo)
 	s->algo = algo;
 	s->plans = calloc(coll_algos_count * SIZE_MAX_RANKS * SIZE_MAX_RANKS * 4, sizeof(struct sim_plans *));
 	s->scratch_bytes = (size_t)1 << 20;
-	for (int r = 0; r < SIZE_MAX_RANKS; r++)
-		s->scratch[r] = aligned_alloc(64, s->scratch_bytes);
+	for (int i = 0; i < SIZE_MAX_RANKS * DEPTH_MAX; i++)
+		s->scratch[i / DEPTH_MAX][i % DEPTH_MAX] = aligned_alloc(64, s->scratch_bytes);
 	*out = s;
 	return s->plans ? COLL_OK : COLL_ERR_MEMORY;
 }
@@ -74,8 +85,8 @@ void sim_sched_destroy(struct sim_sched **out)
 		sim_plans_free(s->plans[i]);
 		free(s->plans[i]);
 	}
-	for (int r = 0; r < SIZE_MAX_RANKS; r++)
-		free(s->scratch[r]);
+	for (int i = 0; i < SIZE_MAX_RANKS * DEPTH_MAX; i++)
+		free(s->scratch[i / DEPTH_MAX][i % DEPTH_MAX]);
 	free(s->plans);
 	free(s);
 	*out = NULL;
@@ -207,19 +218,56 @@ static void choose_operation(struct scene *sc, struct operation *op)
 		op->tile = op->call.count / TILES_MAX + 1;
 	if (op->tile > most)
 		op->tile = most;
+	op->windows = 1 + below(sc, 3);
+}
+
+/* The call of an earlier operation once more, with other buffers. */
+static void repeat_operation(struct scene *sc, struct operation *op, const struct operation *earlier)
+{
+	op->algo = earlier->algo;
+	op->plans = earlier->plans;
+	op->call = earlier->call;
+	op->tile = earlier->tile;
+	op->windows = earlier->windows;
+	op->signature = earlier->signature;
+	op->logical = earlier->logical;
+	op->again = true;
+	op->call.in_place = coll_rng_next(&sc->rng);
+	op->call.seed = coll_rng_next(&sc->rng);
+}
+
+static void choose_operations(struct scene *sc)
+{
+	for (int i = 0; i < sc->nops; i++) {
+		struct operation *op = &sc->ops[i];
+		const struct operation *earlier = i < sc->depth ? NULL : op - sc->depth;
+
+		op->signature = 0xc0 + (uint32_t)i;
+		if (earlier && earlier->odd_rank < 0 && op->odd_rank < 0 && chance(sc, 30))
+			repeat_operation(sc, op, earlier);
+		else
+			choose_operation(sc, op);
+		sim_call_reduction(&op->call, &op->reduction);
+		if (sim_call_buffers(&op->call, op->bufs) != COLL_OK)
+			abort(); /* out of memory in a test */
+	}
 }
 
 /* ---- Running ---------------------------------------------------------- */
 
+/* Start a rank's next operation behind the one before, which may have retired. */
 static coll_status start(struct scene *sc, int rank)
 {
-	const int which = sc->at[rank];
+	struct actor *a = &sc->actors[rank];
+	const int which = a->started++;
+	struct coll_run *run = a->runs[which % sc->depth];
 	struct operation *op = &sc->ops[which];
 	struct coll_job job = {.tile = op->tile,
-	                       .windows = sc->windows,
-	                       .scratch = sc->sched->scratch[rank],
+	                       .windows = op->windows,
+	                       .scratch = sc->sched->scratch[rank][which % sc->depth],
 	                       .sequence = (uint64_t)which + 1,
-	                       .signature = 0xc0 + (uint32_t)which};
+	                       .signature = op->signature,
+	                       .after = which && sc->depth > 1 ? a->runs[(which - 1) % sc->depth] : NULL};
 
 	job.plan = op->logical >> rank & 1 ? op->plans->logical[rank] : op->plans->fused[rank];
 	sim_call_bind(&op->call, rank, &op->bufs[rank], &op->reduction, &job);
@@ -232,7 +280,11 @@ static coll_status start(struct scene *sc, int rank)
 	if (coll_run_scratch_bytes(job.plan, job.tile, job.elem_bytes, job.windows) > sc->sched->scratch_bytes)
 		return COLL_ERR_MEMORY;
 	memset(job.scratch, 0xdd, coll_run_scratch_bytes(job.plan, job.tile, job.elem_bytes, job.windows));
-	return coll_run_start(sc->world.ranks[rank].run, &sc->world.ranks[rank].fabric, &job);
+	if (!op->again)
+		return coll_run_start(run, &sc->world.ranks[rank].fabric, &job);
+	coll_run_restart(run, job.in.base, job.out.base, job.sequence);
+	coll_run_follow(run, job.after);
+	return COLL_OK;
 }
 
 static void describe(struct scene *sc, int kind, const char *format, const char *detail, int rank)
@@ -241,55 +293,32 @@ static void describe(struct scene *sc, int kind, const char *format, const char 
 	size_t at = 0;
 
 	r->what = kind;
-	for (int i = 0; i < OPERATIONS; i++) {
+	for (int i = 0; i < sc->nops; i++) {
 		const struct operation *op = &sc->ops[i];
 
-		at += (size_t)snprintf(r->why + at, sizeof(r->why) - at, "%s:%s root=%d count=%zu%s tile=%zu op=%u; ",
-		                       coll_plan_kind_name(op->call.kind), op->algo->name, op->call.root,
-		                       op->call.count, op->call.counts ? " ragged" : "", op->tile, op->call.op);
+		at += (size_t)snprintf(
+		        r->why + at, sizeof(r->why) - at, "%s:%s root=%d count=%zu%s tile=%zu W=%u op=%u; ",
+		        coll_plan_kind_name(op->call.kind), op->algo->name, op->call.root, op->call.count,
+		        op->call.counts ? " ragged" : "", op->tile, op->windows, op->call.op);
 		if (at >= sizeof(r->why))
 			return;
 	}
-	at += (size_t)snprintf(r->why + at, sizeof(r->why) - at, "n=%d W=%u: rank %d: ", sc->size, sc->windows, rank);
+	at += (size_t)snprintf(r->why + at, sizeof(r->why) - at, "n=%d depth=%d: rank %d: ", sc->size, sc->depth, rank);
 	if (at < sizeof(r->why))
 		snprintf(r->why + at, sizeof(r->why) - at, format, detail);
 }
 
-/* Poll one rank; false when the seed is over. */
-static bool poll_rank(struct scene *sc, int rank)
+static bool can_start(const struct scene *sc, int rank)
 {
-	bool moved;
-	coll_status status;
+	const struct actor *a = &sc->actors[rank];
 
-	sc->adversary.fooled = false;
-	status = coll_run_poll(sc->world.ranks[rank].run, &moved);
-	sc->result->polls++;
-	if (status == COLL_AGAIN) {
-		if (!moved && !sc->adversary.fooled)
-			sc->quiet |= 1u << rank;
-		return true;
-	}
-	if (status == COLL_OK) {
-		if (++sc->at[rank] == OPERATIONS)
-			return true;
-		status = start(sc, rank);
-		if (status == COLL_OK)
-			return true;
-	}
-	if (status == COLL_ERR_MISMATCH && sc->result->mismatch)
-		return false;
-	describe(sc, SIM_ERROR, "%s", coll_status_string(status), rank);
-	return false;
+	return a->started < sc->nops && a->started - a->ended < sc->depth;
 }
 
-static uint32_t unfinished(const struct scene *sc)
+/* Operations in flight that a poll may move. */
+static uint32_t restless(const struct actor *a)
 {
-	uint32_t mask = 0;
-
-	for (int r = 0; r < sc->size; r++)
-		if (sc->at[r] < OPERATIONS)
-			mask |= 1u << r;
-	return mask;
+	return ((1u << a->started) - (1u << a->ended)) & ~a->quiet;
 }
 
 static int pick(struct scene *sc, uint32_t mask)
@@ -301,35 +330,107 @@ static int pick(struct scene *sc, uint32_t mask)
 	return __builtin_ctz(mask);
 }
 
+/* Poll one operation of a rank; its status. */
+static coll_status poll_one(struct scene *sc, int rank, int which)
+{
+	struct actor *a = &sc->actors[rank];
+	bool moved;
+	coll_status status;
+
+	sc->adversary.fooled = false;
+	status = coll_run_poll(a->runs[which % sc->depth], &moved);
+	sc->result->polls++;
+	if (moved || status != COLL_AGAIN)
+		a->quiet = 0;
+	else if (!sc->adversary.fooled)
+		a->quiet |= 1u << which;
+	return status;
+}
+
+/* Operation `which` has retired: so have all before it. (Some may not have been polled
+ * since: those without bytes retire when they start.) */
+static bool end_until(struct scene *sc, int rank, int which)
+{
+	struct actor *a = &sc->actors[rank];
+
+	for (; a->ended <= which; a->ended++)
+		if (coll_run_poll(a->runs[a->ended % sc->depth], NULL) != COLL_OK)
+			return false;
+	return true;
+}
+
+/* Let one rank start or poll something; false when the seed is over. */
+static bool act(struct scene *sc, int rank)
+{
+	const uint32_t mask = restless(&sc->actors[rank]);
+	coll_status status;
+
+	if (!mask || (can_start(sc, rank) && chance(sc, sc->urge))) {
+		status = start(sc, rank);
+	} else {
+		const int which = pick(sc, mask);
+
+		status = poll_one(sc, rank, which);
+		if (status == COLL_OK && !end_until(sc, rank, which)) {
+			describe(sc, SIM_WRONG, "%s", "ended before the operation before it", rank);
+			return false;
+		}
+	}
+	if (status == COLL_OK || status == COLL_AGAIN)
+		return true;
+	if (status != COLL_ERR_MISMATCH || !sc->result->mismatch)
+		describe(sc, SIM_ERROR, "%s", coll_status_string(status), rank);
+	return false;
+}
+
+static bool finished(const struct scene *sc)
+{
+	for (int r = 0; r < sc->size; r++)
+		if (sc->actors[r].ended < sc->nops)
+			return false;
+	return true;
+}
+
+/* Ranks that can do something. */
+static uint32_t active(const struct scene *sc)
+{
+	uint32_t mask = 0;
+
+	for (int r = 0; r < sc->size; r++)
+		if (restless(&sc->actors[r]) || can_start(sc, r))
+			mask |= 1u << r;
+	return mask;
+}
+
 /* Until all ranks have finished, or something is wrong. */
 static void play(struct scene *sc)
 {
 	const uint32_t eager = (const uint32_t[]){5, 20, 50, 90}[below(sc, 4)];
 	const bool lazy = chance(sc, 50);
-	uint32_t left;
 
-	while ((left = unfinished(sc)) != 0) {
-		const bool all_quiet = (left & ~sc->quiet) == 0;
+	sc->urge = (const uint32_t[]){2, 20, 60, 100}[below(sc, 4)];
+	while (!finished(sc)) {
+		const uint32_t mask = active(sc);
 
-		if (all_quiet || chance(sc, eager)) {
+		if (!mask || chance(sc, eager)) {
 			int rank = sim_adversary_fire(&sc->adversary, lazy);
 
 			if (rank >= 0) {
-				sc->quiet &= ~(1u << rank);
+				sc->actors[rank].quiet = 0;
 				continue;
 			}
-			if (all_quiet) {
-				describe(sc, SIM_DEADLOCK, "%s", "nothing can happen any more", __builtin_ctz(left));
+			if (!mask) {
+				describe(sc, SIM_DEADLOCK, "%s", "nothing can happen any more", -1);
 				return;
 			}
 		}
-		if (!poll_rank(sc, pick(sc, left & ~sc->quiet)))
+		if (!act(sc, pick(sc, mask)))
 			return;
 	}
 	while (sim_adversary_fire(&sc->adversary, false) >= 0) {
 	}
 	if (sc->result->mismatch)
-		describe(sc, SIM_WRONG, "%s", "a different call was not noticed", sc->ops[0].odd_rank);
+		describe(sc, SIM_WRONG, "%s", "a different call was not noticed", -1);
 	else if (!sim_adversary_idle(&sc->adversary))
 		describe(sc, SIM_WRONG, "%s", "frames are left over", -1);
 }
@@ -338,9 +439,31 @@ static void check(struct scene *sc)
 {
 	char why[160] = "";
 
-	for (int i = 0; i < OPERATIONS && sc->result->what == SIM_RIGHT; i++)
+	for (int i = 0; i < sc->nops && sc->result->what == SIM_RIGHT; i++)
 		if (sim_call_check(&sc->ops[i].call, sc->ops[i].bufs, why, sizeof(why)))
-			describe(sc, SIM_WRONG, i ? "second: %s" : "first: %s", why, -1);
+			describe(sc, SIM_WRONG, (const char *const[]){"1st: %s", "2nd: %s", "3rd: %s", "4th: %s"}[i],
+			         why, -1);
+}
+
+static coll_status create_runs(struct scene *sc)
+{
+	coll_status status = COLL_OK;
+
+	for (int r = 0; r < sc->size; r++)
+		for (int d = 0; d < sc->depth && status == COLL_OK; d++)
+			status = coll_run_create(&sc->actors[r].runs[d]);
+	return status;
+}
+
+static void destroy_runs(struct scene *sc)
+{
+	for (int i = 0; i < sc->size * DEPTH_MAX; i++) {
+		struct coll_run **run = &sc->actors[i / DEPTH_MAX].runs[i % DEPTH_MAX];
+
+		if (*run)
+			sc->result->by_reference += coll_run_stats(*run)->by_reference;
+		coll_run_destroy(run);
+	}
 }
 
 static void run_scene(struct scene *sc)
@@ -352,8 +475,8 @@ static void run_scene(struct scene *sc)
 	sc->adversary.refuse_into = below(sc, 101);
 	sc->adversary.fickle = chance(sc, 50) ? 0 : below(sc, 50);
 	status = sim_world_create(&sc->world, sc->size, &sim_transport, &sc->adversary, SLOTS, SLOT_BYTES, ref_bytes);
-	for (int r = 0; r < sc->size && status == COLL_OK; r++)
-		status = start(sc, r);
+	if (status == COLL_OK)
+		status = create_runs(sc);
 	if (status != COLL_OK)
 		describe(sc, SIM_ERROR, "start: %s", coll_status_string(status), -1);
 	else
@@ -361,9 +484,8 @@ static void run_scene(struct scene *sc)
 	if (sc->result->what == SIM_RIGHT && !sc->result->mismatch)
 		check(sc);
 	sc->result->events = sc->adversary.fired;
-	for (int r = 0; sc->world.ranks && r < sc->size; r++)
-		sc->result->by_reference += coll_run_stats(sc->world.ranks[r].run)->by_reference;
 	sim_world_destroy(&sc->world);
+	destroy_runs(sc);
 }
 
 void sim_sched_run(struct sim_sched *s, uint64_t seed, int max_size, struct sim_result *result)
@@ -380,23 +502,18 @@ void sim_sched_run(struct sim_sched *s, uint64_t seed, int max_size, struct sim_
 	sc->result = result;
 	sc->rng.state = coll_mix64(seed);
 	sc->size = 2 + (int)below(sc, (uint32_t)max_size - 1);
-	sc->windows = 1 + below(sc, 3);
-	sc->ops[0].odd_rank = sc->ops[1].odd_rank = -1;
+	sc->nops = 2 + (int)below(sc, OPERATIONS_MAX - 1);
+	sc->depth = 1 + (int)below(sc, DEPTH_MAX);
+	for (int i = 0; i < sc->nops; i++)
+		sc->ops[i].odd_rank = -1;
 	result->mismatch = below(sc, 32) == 0;
 	if (result->mismatch)
-		sc->ops[below(sc, 2)].odd_rank = (int)below(sc, (uint32_t)sc->size);
-	for (int i = 0; i < OPERATIONS; i++) {
-		struct operation *op = &sc->ops[i];
-
-		choose_operation(sc, op);
-		sim_call_reduction(&op->call, &op->reduction);
-		if (sim_call_buffers(&op->call, op->bufs) != COLL_OK)
-			abort(); /* out of memory in a test */
-	}
+		sc->ops[below(sc, (uint32_t)sc->nops)].odd_rank = (int)below(sc, (uint32_t)sc->size);
+	choose_operations(sc);
 	if (sim_adversary_init(&sc->adversary, &sc->rng) == COLL_OK)
 		run_scene(sc);
 	sim_adversary_fini(&sc->adversary);
-	for (int i = 0; i < OPERATIONS; i++)
+	for (int i = 0; i < sc->nops; i++)
 		sim_call_free(&sc->ops[i].call, sc->ops[i].bufs);
 	free(sc);
 }

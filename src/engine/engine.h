@@ -62,6 +62,9 @@ struct coll_job {
 	uint64_t sequence;
 	uint32_t signature;
 	bool signal; /* barrier: in[0] is the same byte on all ranks, and received frames must hold it */
+	/* The operation before this one on the same fabric, or NULL when it has retired: see
+	 * coll_run_follow(). */
+	const struct coll_run *after;
 };
 
 /* Largest tile (elements) such that no frame of the plan exceeds slot_bytes;
@@ -83,6 +86,36 @@ coll_status coll_run_start(struct coll_run *run, const struct coll_fabric *fabri
  * for the two bases and the sequence number. Cannot fail. */
 void coll_run_restart(struct coll_run *run, const void *in, void *out, uint64_t sequence);
 
+/*
+ * Between a start or restart and the first poll: this operation comes after another
+ * one of the same fabric that may still run (what job.after does; NULL: nothing). The
+ * two may be of different plans, lanes and windows, they have scratch of their own,
+ * and one thread polls both, in any order.
+ *
+ *  - Lane l of window w does not begin before `after` has left it (coll_run_left()):
+ *    so every channel carries the frames of `after` first.
+ *  - This run retires only when `after` has retired: operations end in order.
+ *  - When `after` ends with an error, or is cancelled, this run ends with the same
+ *    status at its next poll, and touches no channel in that poll.
+ *
+ * `after` may be started again once it has retired, but lives until this run has
+ * ended.
+ */
+void coll_run_follow(struct coll_run *run, const struct coll_run *after);
+
+/* Whether a run, and all that it follows, will touch the channels of a lane and window
+ * no more: every tile there has posted and received all its frames. Sends by reference
+ * may still be read. */
+bool coll_run_left(const struct coll_run *run, uint32_t lane, uint32_t window);
+
+/*
+ * Give a run up. Its channels have been closed before: nothing settles its cookies
+ * any more and nobody reads the memory it lent. The run ends with status (an error;
+ * one that ended with an error keeps its own) and may be started again or destroyed.
+ * All runs in flight on a fabric are cancelled before one of them is started again.
+ */
+void coll_run_cancel(struct coll_run *run, coll_status status);
+
 /* Advance. OK: retired, sends included (idempotent). AGAIN: waiting; *moved (may
  * be NULL) says whether any step started or retired in this call. Error: the
  * first one met; the run must then be quiesced by closing its channels. */
@@ -100,6 +133,8 @@ struct coll_run_where {
 	uint32_t lane;
 	size_t tile;
 	size_t tiles;
+	/* It waits for the operation before it to leave a lane; all the rest is about that one. */
+	bool behind;
 	/* With COLL_ERR_MISMATCH or COLL_ERR_CORRUPT: the frame that did not fit. */
 	struct coll_frame frame;
 };

@@ -345,8 +345,10 @@ coll_status coll_run_start(struct coll_run *run, const struct coll_fabric *fabri
 	run->windows = run->tiles < job->windows ? (uint32_t)run->tiles : job->windows;
 	run->bad_lane = NULL;
 	run->cookies = 0;
-	run->opening = run->unopened != 0;
+	run->held = run->opening = run->unopened != 0;
+	run->after = NULL;
 	start_tiles(run);
+	coll_run_follow(run, job->after);
 	return COLL_OK;
 }
 
@@ -362,6 +364,75 @@ void coll_run_restart(struct coll_run *run, const void *in, void *out, uint64_t 
 		start_tiles(run);
 	else
 		rewind_tiles(run);
+}
+
+/* ---- The operation before ---------------------------------------------- */
+
+void coll_run_follow(struct coll_run *run, const struct coll_run *after)
+{
+	if (!after || after->status == COLL_OK)
+		return;
+	assert(after != run);
+	assert(after->fabric == run->fabric);
+	run->after = after;
+	run->after_sequence = after->job.sequence;
+	run->held = true;
+	run->status = COLL_AGAIN; /* without tiles too: operations end in order */
+}
+
+static bool all_posted(const struct lane *lane)
+{
+	for (const struct flight *f = lane->flights; f; f = f->next)
+		if (f->parked && !mutant(MUTANT_LEAVE_PARKED))
+			return false;
+	return true;
+}
+
+/* A run's own part of coll_run_left(). */
+static bool left_lane(const struct coll_run *run, uint32_t l, uint32_t w)
+{
+	const struct instance *inst = &run->instances[w];
+	const struct lane *lane = &inst->lanes[l];
+
+	if (run->status == COLL_OK || w >= run->windows || l >= run->bound_lanes || !inst->active)
+		return true;
+	if (inst->tile + run->windows < run->tiles && !mutant(MUTANT_LEAVE_FIRST_TILE))
+		return false;
+	if (mutant(MUTANT_LEAVE_LAST_STEP) && lane->head + 1 >= lane->end)
+		return true;
+	return lane->head == lane->end && all_posted(lane);
+}
+
+/* The run that is followed, as long as that operation has not retired. */
+static const struct coll_run *predecessor(const struct coll_run *run)
+{
+	const struct coll_run *after = run->after;
+
+	return after && after->job.sequence == run->after_sequence && after->status != COLL_OK ? after : NULL;
+}
+
+bool coll_run_left(const struct coll_run *run, uint32_t lane, uint32_t window)
+{
+	/* Down the whole chain: one in the middle may not use this lane at all. It ends at
+	 * what has retired, because operations retire in order. */
+	for (; run; run = predecessor(run)) {
+		if (!left_lane(run, lane, window))
+			return false;
+		if (mutant(MUTANT_LEAVE_UNCHAINED))
+			return true;
+	}
+	return true;
+}
+
+/* Whether a lane must not begin yet. It has begun when its first step or its first tile
+ * is behind it: then it was free, and stays so. */
+static bool gated(const struct coll_run *run, const struct instance *inst, uint32_t l)
+{
+	if (!run->after || mutant(MUTANT_IGNORE_AFTER))
+		return false;
+	if (inst->tile != inst->window || inst->lanes[l].head != inst->lanes[l].first)
+		return false;
+	return !coll_run_left(run->after, l, inst->window);
 }
 
 /* ---- Poll ------------------------------------------------------------- */
@@ -429,7 +500,8 @@ static coll_status advance_lanes(struct coll_run *run, struct instance *inst)
 		if (result != COLL_OK)
 			return result;
 		for (uint32_t l = 0; l < nlanes; l++) {
-			coll_status status = advance_lane(run, inst, &inst->lanes[l]);
+			coll_status status =
+			        gated(run, inst, l) ? COLL_AGAIN : advance_lane(run, inst, &inst->lanes[l]);
 
 			if (status == COLL_AGAIN)
 				result = COLL_AGAIN;
@@ -446,6 +518,15 @@ static void fail(struct coll_run *run, coll_status status)
 {
 	run->status = status;
 	run->bound_fabric = NULL;
+	run->after = NULL;
+}
+
+void coll_run_cancel(struct coll_run *run, coll_status status)
+{
+	assert(status != COLL_OK);
+	assert(status != COLL_AGAIN);
+	run->cookies = 0;
+	fail(run, run->status == COLL_OK || run->status == COLL_AGAIN ? status : run->status);
 }
 
 static coll_status advance_tiles(struct coll_run *run)
@@ -476,22 +557,49 @@ static inline coll_status advance_one(struct coll_run *run)
 	return status == COLL_AGAIN ? COLL_OK : status;
 }
 
+/* The operation before has failed: so has this one, the order is lost. */
+static coll_status look_back(struct coll_run *run)
+{
+	const struct coll_run *after = predecessor(run);
+
+	if (!after)
+		run->after = NULL;
+	return after && after->status != COLL_AGAIN ? after->status : COLL_OK;
+}
+
+/* A poll that something outside the run's own steps may hold up. AGAIN: go on. */
+static coll_status advance_held(struct coll_run *run)
+{
+	coll_status status = run->after ? look_back(run) : COLL_OK;
+
+	if (status == COLL_OK && run->opening) {
+		status = open_receivers(run);
+		run->opening = status == COLL_AGAIN;
+		status = status == COLL_AGAIN ? COLL_OK : status;
+	}
+	run->held = run->opening || run->after;
+	return status == COLL_OK ? advance_tiles(run) : status;
+}
+
+static inline coll_status advance(struct coll_run *run)
+{
+	if (__builtin_expect(run->held, false))
+		return advance_held(run);
+	if (run->windows == 1 && run->bound_lanes == 1 && run->instances->nflights == 0)
+		return advance_one(run);
+	return advance_tiles(run);
+}
+
 coll_status coll_run_poll(struct coll_run *run, bool *moved)
 {
 	const uint64_t before = run->events;
 	coll_status status = run->status;
 
 	if (status == COLL_AGAIN) {
-		if (run->opening)
-			status = open_receivers(run);
-		run->opening = run->opening && status == COLL_AGAIN;
-		if (status == COLL_AGAIN || status == COLL_OK)
-			status = run->windows == 1 && run->bound_lanes == 1 && run->instances->nflights == 0
-			                 ? advance_one(run)
-			                 : advance_tiles(run);
+		status = advance(run);
 		if (status != COLL_OK)
 			fail(run, status);
-		else if (run->left == 0)
+		else if (run->left == 0 && (!run->after || mutant(MUTANT_RETIRE_UNORDERED)))
 			run->status = COLL_OK;
 		status = run->status;
 	}
@@ -538,6 +646,7 @@ static void blame(const struct coll_run *run, const struct instance *inst, uint3
 		s = lane->flights->step;
 	where->lane = (uint32_t)(lane - inst->lanes);
 	where->step = (uint32_t)(s - plan->steps);
+	where->behind = gated(run, inst, where->lane);
 	if (s >= lane->end)
 		return;
 	if (s->op == COLL_STEP_SEND || (lane->lacks_slot && s == lane->head))
@@ -546,12 +655,13 @@ static void blame(const struct coll_run *run, const struct instance *inst, uint3
 		where->peer = plan->peers[s->peer_recv];
 }
 
-void coll_run_where(const struct coll_run *run, struct coll_run_where *where)
+/* One run alone: where->behind says that the run before is to be asked. */
+static void look_into(const struct coll_run *run, struct coll_run_where *where)
 {
 	const struct instance *inst = run->bad_lane ? run->bad_instance : oldest(run);
 	const struct lane *lane = run->bad_lane;
 
-	*where = (struct coll_run_where){.peer = -1, .tiles = run->tiles};
+	*where = (struct coll_run_where){.peer = -1, .tiles = run->tiles, .behind = run->after && !run->left};
 	if (run->bad_lane)
 		where->frame = run->bad_frame;
 	if (!inst || !run->job.plan)
@@ -562,6 +672,17 @@ void coll_run_where(const struct coll_run *run, struct coll_run_where *where)
 			lane = &inst->lanes[l];
 	if (lane)
 		blame(run, inst, (uint32_t)(lane - inst->lanes), where);
+}
+
+void coll_run_where(const struct coll_run *run, struct coll_run_where *where)
+{
+	bool behind = false;
+
+	for (look_into(run, where); where->behind && predecessor(run); look_into(run, where)) {
+		run = predecessor(run);
+		behind = true;
+	}
+	where->behind = behind;
 }
 
 const struct coll_run_stats *coll_run_stats(const struct coll_run *run)

@@ -41,6 +41,12 @@ enum coll_engine_mutant {
 	MUTANT_RECV_INTO_EARLY,     /* a RECV retires when its destination is announced */
 	MUTANT_EMPTY_FRAMES,        /* a step of no bytes sends a frame */
 	MUTANT_FORWARD_UNREDUCED,   /* a fused step forwards what came in */
+	MUTANT_IGNORE_AFTER,        /* an operation begins whatever the one before does */
+	MUTANT_LEAVE_PARKED,        /* a lane is left while SENDs of it have no slot */
+	MUTANT_LEAVE_FIRST_TILE,    /* a lane is left although further tiles of its window come */
+	MUTANT_LEAVE_UNCHAINED,     /* only the operation right before is looked at */
+	MUTANT_LEAVE_LAST_STEP,     /* a lane is left when its last step is tried, not when it has started */
+	MUTANT_RETIRE_UNORDERED,    /* an operation retires before the one it follows */
 	MUTANT_COUNT
 };
 #ifdef COLL_ENGINE_MUTANT
@@ -105,6 +111,7 @@ struct coll_run {
 	bool whole;       /* vector kind of one chunk: every run is the whole tile */
 	bool prescale;    /* PRE means work: the operation scales its inputs */
 	bool in_place;
+	bool held;       /* poll looks at the two below first */
 	bool opening;    /* some channels to receive on are not open yet */
 	size_t elements; /* that the tiles cover: of the vector, or of the longest block */
 	size_t tiles;
@@ -113,6 +120,11 @@ struct coll_run {
 	uint64_t events;  /* steps started and retired */
 	uint32_t cookies; /* out: flights by reference, announced destinations */
 	uint32_t scan;    /* number of the current scan for parked SENDs */
+
+	/* The operation before, as long as it is not known to have retired. Its run may have
+	 * been started again since: then the sequence number is another. */
+	const struct coll_run *after;
+	uint64_t after_sequence;
 
 	/* Block kinds: what scratch holds, and offsets computed from counts. */
 	const size_t *layout_counts;
