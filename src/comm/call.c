@@ -298,9 +298,13 @@ coll_status coll_comm_call(struct coll_comm *comm, const struct coll_call *c)
 	else
 		st = prepare(comm, c, memo);
 	wait = (struct coll_wait){.runs = {comm->run}, .nruns = 1, .record = &comm->call};
+	wait.entries[0] = coll_recorder_begin(&comm->recorder, comm->sequence,
+	                                      coll_entry_what(comm->call.signature, c->kind, c->type, c->op, false),
+	                                      c->count, c->root, 0);
 	if (st == COLL_OK)
 		st = coll_comm_wait(comm, &wait);
 	coll_record_retire(&comm->record, &comm->call);
+	coll_recorder_end(&comm->recorder, wait.entries[0], st);
 	return st;
 }
 

@@ -9,6 +9,7 @@
 
 #include "comm/context.h"
 #include "comm/members.h"
+#include "comm/recorder.h"
 #include "engine/engine.h"
 #include "plan/cache.h"
 #include "tune/tune.h"
@@ -106,6 +107,7 @@ struct coll_comm {
 	coll_error error; /* what coll_last_error() returns */
 	char message[1024];
 	struct coll_record_box record;
+	struct coll_recorder recorder;
 
 	struct coll_comm *next; /* in ctx->comms */
 };

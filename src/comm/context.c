@@ -518,6 +518,7 @@ void coll_context_close(struct coll_context **ctx)
 		fclose(c->logger.file);
 	pthread_mutex_destroy(&c->links_lock);
 	pthread_mutex_destroy(&c->comms_lock);
+	coll_attic_close(&c->attic);
 	free(c->host_of);
 	free(c->crowded);
 	free(c->processes);

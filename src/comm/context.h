@@ -12,6 +12,7 @@
 
 #include "bootstrap/bootstrap.h"
 #include "comm/control.h"
+#include "comm/recorder.h"
 #include "transports/registry.h"
 
 struct coll_comm;
@@ -68,6 +69,7 @@ struct coll_context {
 	/* Communicators, for records asked by the control plane. */
 	pthread_mutex_t comms_lock;
 	struct coll_comm *comms;
+	struct coll_attic attic; /* what those that are gone did last */
 
 	bool alone_on_cores; /* no host has more processes than cores */
 	uint32_t hosts;      /* distinct hosts */

@@ -141,6 +141,8 @@ static void unlist(struct coll_comm *comm)
 		link = &(*link)->next;
 	if (*link)
 		*link = comm->next;
+	if (comm->ctx->comms) /* else the context goes too */
+		coll_attic_keep(&comm->ctx->attic, &comm->recorder, comm->id);
 	pthread_mutex_unlock(&comm->ctx->comms_lock);
 }
 
@@ -192,6 +194,8 @@ coll_status coll_comm_new(struct coll_context *ctx, const int *process_of, int s
 	comm->rank = coll_comm_rank_of(comm, ctx->rank);
 	comm->size = comm->members.size;
 	find_facts(comm);
+	if (coll_recorder_open(&comm->recorder) != COLL_OK)
+		coll_log(&ctx->logger, COLL_LOG_WARN, "no memory for the flight recorder: operations are not recorded");
 	st = COLL_ERR_MEMORY;
 	comm->pair_sequence[0] = calloc((size_t)comm->size, sizeof(uint64_t));
 	comm->pair_sequence[1] = calloc((size_t)comm->size, sizeof(uint64_t));
@@ -234,6 +238,7 @@ void coll_comm_free(struct coll_comm **out)
 	coll_run_destroy(&comm->pair_run[1]);
 	coll_comm_memory_free_all(comm);
 	coll_plan_cache_destroy(&comm->plans);
+	coll_recorder_close(&comm->recorder);
 	coll_members_fini(&comm->members);
 	free(comm->pair_sequence[0]);
 	free(comm->pair_sequence[1]);

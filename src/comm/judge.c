@@ -20,12 +20,12 @@ enum {
 	LATE_WARNING_MS = 30000
 };
 
-static struct coll_run *unfinished(const struct coll_wait *w)
+static int unfinished(const struct coll_wait *w)
 {
 	for (int i = 0; i < w->nruns; i++)
 		if (coll_run_poll(w->runs[i], NULL) != COLL_OK)
-			return w->runs[i];
-	return w->runs[0];
+			return i;
+	return 0;
 }
 
 static void stamp(struct coll_comm *comm, const struct coll_wait *w, const struct coll_patience *p)
@@ -193,6 +193,7 @@ coll_status coll_comm_inspect(struct coll_comm *comm, const struct coll_wait *w,
 {
 	struct coll_run_where where;
 	struct coll_record mine = *w->record;
+	int late;
 
 	if (!p->begun_ns)
 		p->begun_ns = now;
@@ -201,7 +202,9 @@ coll_status coll_comm_inspect(struct coll_comm *comm, const struct coll_wait *w,
 	if (now - p->since_ns < ASK_AFTER_MS * MS || now - p->asked_ns < ASK_AFTER_MS / 5 * MS)
 		return COLL_OK;
 	p->asked_ns = now;
-	coll_run_where(unfinished(w), &where);
+	late = unfinished(w);
+	coll_run_where(w->runs[late], &where);
+	coll_recorder_waits(w->entries[late], where.peer, where.step, where.lane);
 	if (where.peer < 0 || where.peer == comm->rank)
 		return COLL_OK;
 	comm->box.step = (int)where.step;

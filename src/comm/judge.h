@@ -23,6 +23,7 @@ struct coll_wait {
 	struct coll_run *runs[2];
 	int nruns;
 	const struct coll_record *record;
+	struct coll_entry *entries[2]; /* of the runs, in the recorder; NULL: none */
 };
 
 /* One wait's patience; zero before the first look. */

@@ -94,8 +94,19 @@ coll_status coll_comm_pair(struct coll_comm *comm, const void *send, size_t send
 		st = start(comm, 1, plans[1], NULL, recv, recv_count, type, source);
 		wait.runs[wait.nruns++] = comm->pair_run[1];
 	}
+	for (int i = 0; i < wait.nruns; i++) {
+		const int half = wait.runs[i] == comm->pair_run[1];
+		const int peer = half ? source : dest;
+
+		wait.entries[i] = coll_recorder_begin(
+		        &comm->recorder, comm->pair_sequence[half][peer],
+		        coll_entry_what(0, COLL_KIND_SEND_RECV, (uint8_t)type, (uint8_t)half, false),
+		        half ? recv_count : send_count, peer, 0);
+	}
 	if (st == COLL_OK && wait.nruns > 0)
 		st = coll_comm_wait(comm, &wait);
+	coll_recorder_end(&comm->recorder, wait.entries[0], st);
+	coll_recorder_end(&comm->recorder, wait.entries[1], st);
 	coll_record_retire(&comm->record, &record);
 	coll_plan_cache_release(comm->plans, plans[0]);
 	coll_plan_cache_release(comm->plans, plans[1]);
