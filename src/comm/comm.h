@@ -14,6 +14,12 @@
 #include "plan/cache.h"
 #include "tune/tune.h"
 
+/* What keeps a call off the shortest path: bits of comm->attention, one load for a call
+ * that need not care. PENDING: asynchronous operations, which others may drive at this
+ * moment (set by the communicator's thread, cleared by whoever completes the last one).
+ * ALARM: something was told that this communicator has not looked into yet. */
+enum { COLL_ATTENTION_PENDING = 1, COLL_ATTENTION_ALARM = 2 };
+
 enum { COLL_OPS_MAX = 64, COLL_OP_FIRST = 64, COLL_MEMO_SLOTS = 64, COLL_WINDOWS_MAX = 8, COLL_LANES_P2P = 64 };
 
 /* A user operation or premultiplied sum. */
@@ -95,7 +101,8 @@ struct coll_comm {
 	size_t scratch_bytes;
 	enum coll_isa isa;
 
-	bool parting; /* in the barrier of destroy: failures are no news */
+	atomic_uint attention; /* COLL_ATTENTION_* */
+	bool parting;          /* in the barrier of destroy: failures are no news */
 	/* Abort by this rank, from any thread: the first claims, writes the text,
 	 * then sets aborted (release); readers acquire it before the text. */
 	atomic_bool abort_claimed;
@@ -104,8 +111,13 @@ struct coll_comm {
 	unsigned alarm_seen; /* last alarm value looked into */
 	coll_status failed;  /* sticky */
 	struct coll_error_box box;
-	coll_error error; /* what coll_last_error() returns */
-	char message[1024];
+	/* What coll_last_error() returns: of the communicator's failure, written once, before
+	 * `failed` is seen by its thread; else of the last refused call. */
+	struct coll_told {
+		coll_error error;
+		char message[1024];
+	} lost, refused;
+	struct coll_error_box refusal;
 	struct coll_record_box record;
 	struct coll_recorder recorder;
 

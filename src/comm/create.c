@@ -68,8 +68,10 @@ const coll_error *coll_last_error(const coll_comm *comm)
 {
 	static const coll_error none = {COLL_OK, -1, "", 0, "", -1, "", 0, "no error"};
 
+	if (comm && comm->failed)
+		return &comm->lost.error;
 	if (comm)
-		return comm->error.message ? &comm->error : &none;
+		return comm->refused.error.message ? &comm->refused.error : &none;
 	return creation.error.message ? &creation.error : &none;
 }
 
@@ -431,6 +433,7 @@ coll_status coll_comm_abort(coll_comm *comm, const char *reason)
 	         coll_comm_name(comm, comm->rank).text, reason ? reason : "no reason given");
 	snprintf(note.text, sizeof(note.text), "%s", comm->abort_text);
 	atomic_store_explicit(&comm->aborted, true, memory_order_release);
+	atomic_fetch_or_explicit(&comm->attention, COLL_ATTENTION_ALARM, memory_order_release);
 	if (!comm->ctx->control)
 		return COLL_OK;
 	coll_control_tell(comm->ctx->control, &note);

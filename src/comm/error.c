@@ -20,14 +20,12 @@ struct coll_rank_name coll_comm_name(const struct coll_comm *comm, int rank)
 	return name;
 }
 
-/* Fill what coll_last_error() returns from the box. */
-static void expose(struct coll_comm *comm)
+/* Fill what coll_last_error() returns from a box. */
+static void expose(const struct coll_comm *comm, const struct coll_error_box *b, struct coll_told *told)
 {
-	struct coll_error_box *b = &comm->box;
-
-	snprintf(comm->message, sizeof(comm->message), "rank %d of %d: %s%s%s", comm->rank, comm->size, b->kind,
+	snprintf(told->message, sizeof(told->message), "rank %d of %d: %s%s%s", comm->rank, comm->size, b->kind,
 	         b->kind[0] ? ": " : "", b->message);
-	comm->error = (coll_error){.status = b->status,
+	told->error = (coll_error){.status = b->status,
 	                           .rank = b->rank,
 	                           .host = b->host,
 	                           .operation = b->operation,
@@ -35,7 +33,7 @@ static void expose(struct coll_comm *comm)
 	                           .step = b->step,
 	                           .link = b->link,
 	                           .elapsed_s = b->elapsed_s,
-	                           .message = comm->message};
+	                           .message = told->message};
 }
 
 /* The caller's buffers are the caller's again when a failed call returns: closing the
@@ -68,7 +66,7 @@ coll_status coll_comm_fail(struct coll_comm *comm, coll_status status, int culpr
 		if (wire)
 			snprintf(b->link, sizeof(b->link), "%s", wire->table.name);
 	}
-	expose(comm);
+	expose(comm, b, &comm->lost);
 	if (comm->parting) {
 		withdraw(comm);
 		return status;
@@ -88,7 +86,8 @@ coll_status coll_comm_fail(struct coll_comm *comm, coll_status status, int culpr
 
 coll_status coll_comm_refuse(struct coll_comm *comm, const char *kind, coll_status status, const char *format, ...)
 {
-	struct coll_error_box *b = &comm->box;
+	/* Not the box of calls: others may be writing there about what is in flight. */
+	struct coll_error_box *b = &comm->refusal;
 	va_list ap;
 
 	coll_error_clear(b);
@@ -97,7 +96,7 @@ coll_status coll_comm_refuse(struct coll_comm *comm, const char *kind, coll_stat
 	va_start(ap, format);
 	vsnprintf(b->message, sizeof(b->message), format, ap);
 	va_end(ap);
-	expose(comm);
+	expose(comm, b, &comm->refused);
 	coll_log(&comm->ctx->logger, COLL_LOG_INFO, "%s refused: %s", kind, b->message);
 	return status;
 }
