@@ -13,6 +13,16 @@
 #include "comm/comm.h"
 #include "comm/judge.h"
 
+static uint8_t record_kind(const struct coll_call *c)
+{
+	return c->record_kind ? c->record_kind : (uint8_t)c->kind;
+}
+
+static const char *name_of(const struct coll_call *c)
+{
+	return coll_record_kind_name(record_kind(c));
+}
+
 /* ---- Choice, remembered ---- */
 
 static struct coll_tune_call tune_call(const struct coll_call *c, size_t elem_bytes, bool ordered)
@@ -68,7 +78,7 @@ static coll_status choose(struct coll_comm *comm, const struct coll_call *c, boo
 	                           .uniform = !c->ragged && !c->pairwise,
 	                           .host_of = comm->members.host_of,
 	                           .hosts = comm->members.hosts};
-	const char *name = coll_plan_kind_name(c->kind);
+	const char *name = name_of(c);
 	uint32_t windows;
 	size_t largest;
 	coll_status st;
@@ -116,8 +126,8 @@ static coll_status bind_reduction(struct coll_comm *comm, const struct coll_call
 
 static uint32_t signature(const struct coll_call *c, int size)
 {
-	uint64_t h = ((uint64_t)c->kind << 56) ^ ((uint64_t)c->type << 48) ^ ((uint64_t)(unsigned)c->root << 16) ^
-	             (coll_plan_kind_reduces(c->kind) ? c->op : 0);
+	uint64_t h = ((uint64_t)record_kind(c) << 56) ^ ((uint64_t)c->type << 48) ^
+	             ((uint64_t)(unsigned)c->root << 16) ^ (coll_plan_kind_reduces(c->kind) ? c->op : 0);
 
 	h = coll_mix64(h);
 	if (!c->pairwise)
@@ -142,8 +152,9 @@ static struct coll_memo *memo_slot(struct coll_comm *comm, const struct coll_cal
 
 static bool fits(const struct coll_memo *m, const struct coll_call *c)
 {
-	return m->valid && m->count == c->count && m->kind == c->kind && m->type == c->type && m->op == c->op &&
-	       m->root == c->root && m->ragged == c->ragged && m->pairwise == c->pairwise;
+	return m->valid && m->count == c->count && m->kind == c->kind && m->record_kind == c->record_kind &&
+	       m->type == c->type && m->op == c->op && m->root == c->root && m->ragged == c->ragged &&
+	       m->pairwise == c->pairwise;
 }
 
 /* A shape not seen before, or whose memo was taken over by another. */
@@ -153,6 +164,7 @@ static coll_status memorise(struct coll_comm *comm, const struct coll_call *c, s
 	const bool explain = comm->ctx->logger.level >= COLL_LOG_INFO;
 	struct coll_memo fresh = {.valid = true,
 	                          .kind = (uint8_t)c->kind,
+	                          .record_kind = c->record_kind,
 	                          .type = (uint8_t)c->type,
 	                          .ragged = c->ragged,
 	                          .pairwise = c->pairwise,
@@ -169,7 +181,7 @@ static coll_status memorise(struct coll_comm *comm, const struct coll_call *c, s
 	if (coll_plan_kind_reduces(c->kind))
 		st = bind_reduction(comm, c, &fresh.reduction, &ordered);
 	if (st != COLL_OK)
-		return coll_comm_refuse(comm, coll_plan_kind_name(c->kind), st, "this operation is not defined on %s",
+		return coll_comm_refuse(comm, name_of(c), st, "this operation is not defined on %s",
 		                        coll_dtype_name(c->type));
 	if (user && fits(m, c) && m->ordered == ordered) {
 		m->reduction = fresh.reduction; /* the number may name another function by now */
@@ -181,8 +193,8 @@ static coll_status memorise(struct coll_comm *comm, const struct coll_call *c, s
 		return st;
 	if (explain)
 		coll_log(&comm->ctx->logger, COLL_LOG_INFO, "%s count=%zu bytes=%zu: %s tile=%zu windows=%u (%s)",
-		         coll_plan_kind_name(c->kind), c->count, c->count * fresh.elem_bytes, choice.algo->name,
-		         fresh.tile, fresh.windows, choice.why);
+		         name_of(c), c->count, c->count * fresh.elem_bytes, choice.algo->name, fresh.tile,
+		         fresh.windows, choice.why);
 	if (m->valid)
 		coll_plan_cache_release(comm->plans, m->plan);
 	*m = fresh;
@@ -251,7 +263,7 @@ static coll_status prepare(struct coll_comm *comm, const struct coll_call *c, st
 	                                  .count = c->count,
 	                                  .signature = job.signature,
 	                                  .active = 1,
-	                                  .kind = (uint8_t)c->kind,
+	                                  .kind = record_kind(c),
 	                                  .type = (uint8_t)c->type,
 	                                  .op = (uint8_t)c->op,
 	                                  .root = c->root,
@@ -259,8 +271,10 @@ static coll_status prepare(struct coll_comm *comm, const struct coll_call *c, st
 	coll_record_publish(&comm->record, &comm->call);
 	comm->prepared = NULL;
 	st = coll_run_start(comm->run, &comm->collective.fabric, &job);
-	if (st != COLL_OK)
+	if (st != COLL_OK) {
+		coll_record_retire(&comm->record, &comm->call);
 		return coll_comm_fail(comm, st, -1, "cannot start the plan: ", coll_status_string(st));
+	}
 	/* Counts are the caller's memory: not to be used again. */
 	if (!c->ragged && !c->pairwise)
 		comm->prepared = memo;
@@ -276,9 +290,8 @@ static inline void prepare_again(struct coll_comm *comm, const struct coll_call 
 	coll_run_restart(comm->run, c->in, c->out, comm->sequence);
 }
 
-coll_status coll_comm_call(struct coll_comm *comm, const struct coll_call *c)
+static inline coll_status begin(struct coll_comm *comm, const struct coll_call *c)
 {
-	struct coll_wait wait;
 	struct coll_memo *memo;
 	coll_status st;
 
@@ -289,7 +302,7 @@ coll_status coll_comm_call(struct coll_comm *comm, const struct coll_call *c)
 		return st;
 	st = need_scratch(comm, memo->scratch_bytes);
 	if (st != COLL_OK)
-		return coll_comm_refuse(comm, coll_plan_kind_name(c->kind), st, "no memory for %zu bytes of scratch",
+		return coll_comm_refuse(comm, name_of(c), st, "no memory for %zu bytes of scratch",
 		                        memo->scratch_bytes);
 	comm->sequence++;
 	comm->box.status = COLL_OK;
@@ -297,12 +310,25 @@ coll_status coll_comm_call(struct coll_comm *comm, const struct coll_call *c)
 		prepare_again(comm, c);
 	else
 		st = prepare(comm, c, memo);
-	wait = (struct coll_wait){.runs = {comm->run}, .nruns = 1, .record = &comm->call};
-	wait.entries[0] = coll_recorder_begin(&comm->recorder, comm->sequence,
-	                                      coll_entry_what(comm->call.signature, c->kind, c->type, c->op, false),
-	                                      c->count, c->root, 0);
-	if (st == COLL_OK)
-		st = coll_comm_wait(comm, &wait);
+	return st;
+}
+
+coll_status coll_comm_begin(struct coll_comm *comm, const struct coll_call *c)
+{
+	return begin(comm, c);
+}
+
+coll_status coll_comm_call(struct coll_comm *comm, const struct coll_call *c)
+{
+	struct coll_wait wait = {.runs = {comm->run}, .nruns = 1, .record = &comm->call};
+	coll_status st = begin(comm, c);
+
+	if (st != COLL_OK)
+		return st;
+	wait.entries[0] = coll_recorder_begin(
+	        &comm->recorder, comm->sequence,
+	        coll_entry_what(comm->call.signature, record_kind(c), c->type, c->op, false), c->count, c->root, 0);
+	st = coll_comm_wait(comm, &wait);
 	coll_record_retire(&comm->record, &comm->call);
 	coll_recorder_end(&comm->recorder, wait.entries[0], st);
 	return st;

@@ -36,7 +36,7 @@ struct coll_op_entry {
 /* How one shape of call is run: found once, then looked up. */
 struct coll_memo {
 	bool valid;
-	uint8_t kind, type, ordered, ragged, pairwise;
+	uint8_t kind, record_kind, type, ordered, ragged, pairwise;
 	coll_op op;
 	uint32_t signature; /* not of ragged calls: theirs depends on the counts */
 	int root;
@@ -173,6 +173,7 @@ coll_status coll_comm_refuse(struct coll_comm *comm, const char *kind, coll_stat
 /* One collective call after the argument checks of api/. */
 struct coll_call {
 	enum coll_kind kind;
+	uint8_t record_kind; /* enum coll_record_kind: what the call is to the user; 0: kind says it */
 	const void *in;
 	void *out;
 	size_t count; /* vector length, or block length of uniform block kinds */
@@ -186,6 +187,9 @@ struct coll_call {
 };
 
 coll_status coll_comm_call(struct coll_comm *comm, const struct coll_call *call);
+/* Its first half: comm->run is started, comm->call is its record; whoever polls the run
+ * to its end retires the record. Of a communicator on which nothing runs. */
+coll_status coll_comm_begin(struct coll_comm *comm, const struct coll_call *call);
 coll_status coll_comm_explain_call(struct coll_comm *comm, enum coll_kind kind, size_t count, coll_dtype type,
                                    char *buf, size_t len_bytes);
 

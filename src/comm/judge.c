@@ -31,7 +31,7 @@ static int unfinished(const struct coll_wait *w)
 static void stamp(struct coll_comm *comm, const struct coll_wait *w, const struct coll_patience *p)
 {
 	struct coll_error_box *b = &comm->box;
-	const char *kind = coll_plan_kind_name((enum coll_kind)w->record->kind);
+	const char *kind = coll_record_kind_name(w->record->kind);
 
 	snprintf(b->kind, sizeof(b->kind), "%s", kind ? kind : "");
 	b->operation = w->record->sequence;

@@ -40,9 +40,20 @@ bool coll_record_read(const struct coll_record_box *box, struct coll_record *r)
 	return false;
 }
 
+static const char *const call_names[] = {"comm_split", "comm_duplicate", "comm_create_from_ranks", "comm_destroy"};
+static_assert(sizeof(call_names) / sizeof(call_names[0]) == COLL_RECORD_KIND_END - COLL_RECORD_SPLIT,
+              "a name for every kind");
+
+const char *coll_record_kind_name(uint8_t kind)
+{
+	if (kind >= COLL_RECORD_SPLIT)
+		return kind < COLL_RECORD_KIND_END ? call_names[kind - COLL_RECORD_SPLIT] : NULL;
+	return coll_plan_kind_name((enum coll_kind)kind);
+}
+
 void coll_record_describe(const struct coll_record *r, char *buf, size_t len_bytes)
 {
-	const char *kind = coll_plan_kind_name((enum coll_kind)r->kind);
+	const char *kind = coll_record_kind_name(r->kind);
 	const char *type = coll_dtype_name((coll_dtype)r->type);
 	const char *op = coll_op_name(r->op);
 
@@ -50,10 +61,14 @@ void coll_record_describe(const struct coll_record *r, char *buf, size_t len_byt
 	if (r->kind == COLL_KIND_SEND_RECV && r->active && type)
 		snprintf(buf, len_bytes, "%s(count=%llu, %s, peer=%d)", kind, (unsigned long long)r->count, type,
 		         r->root);
+	else if (r->flags & COLL_RECORD_GONE)
+		snprintf(buf, len_bytes, "comm_destroy, which is over");
 	else if (r->sequence == 0)
 		snprintf(buf, len_bytes, "no call yet");
 	else if (!kind || !type)
 		snprintf(buf, len_bytes, "an unknown call number %llu", (unsigned long long)r->sequence);
+	else if (r->kind >= COLL_RECORD_SPLIT)
+		snprintf(buf, len_bytes, "%s number %llu", kind, (unsigned long long)r->sequence);
 	else if (coll_plan_kind_reduces((enum coll_kind)r->kind))
 		snprintf(buf, len_bytes, "%s(count=%llu, %s, %s, root=%d) number %llu", kind,
 		         (unsigned long long)r->count, type, op ? op : "user op", r->root,

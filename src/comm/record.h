@@ -18,6 +18,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Calls that are no collective of a plan of their own. */
+enum coll_record_kind {
+	COLL_RECORD_SPLIT = 64,
+	COLL_RECORD_DUPLICATE,
+	COLL_RECORD_FROM_RANKS,
+	COLL_RECORD_DESTROY, /* in the last barrier */
+	COLL_RECORD_KIND_END
+};
+
+enum coll_record_flag {
+	COLL_RECORD_GONE = 1 /* an answer: this process has destroyed the communicator */
+};
+
 /* Plain copy; travels in control messages. */
 struct coll_record {
 	uint64_t comm;     /* communicator id */
@@ -25,10 +38,10 @@ struct coll_record {
 	uint64_t count;
 	uint32_t signature;
 	uint32_t active; /* inside that call */
-	uint8_t kind;
+	uint8_t kind;    /* enum coll_kind, or enum coll_record_kind */
 	uint8_t type;
 	uint8_t op;
-	uint8_t pad;
+	uint8_t flags; /* COLL_RECORD_GONE */
 	int32_t root;
 	int32_t waits_for; /* rank, -1 none */
 	uint32_t pad2;
@@ -86,6 +99,9 @@ static inline void coll_record_again(struct coll_record_box *box, const struct c
 
 /* False when the writer kept writing meanwhile. */
 bool coll_record_read(const struct coll_record_box *box, struct coll_record *r);
+
+/* "all_reduce", "comm_split" ...; NULL when unknown. */
+const char *coll_record_kind_name(uint8_t kind);
 
 /* "all_reduce(count=8, f32, sum) number 12" */
 void coll_record_describe(const struct coll_record *r, char *buf, size_t len_bytes);
