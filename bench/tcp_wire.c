@@ -289,9 +289,9 @@ static void ref_duplex(struct side *b, size_t bytes, int n)
 		    T->post_ref(b->tx, b->out, NULL, &f, &out[sent % DEPTH]) == COLL_OK)
 			sent++;
 		T->progress(b->inst);
-		while (taken < sent && out[taken % DEPTH].pending == 0)
+		while (taken < sent && coll_cookie_pending(&out[taken % DEPTH]) == 0)
 			taken++;
-		if (announced && in.pending == 0) {
+		if (announced && coll_cookie_pending(&in) == 0) {
 			check(in.status, "announced");
 			announced = false;
 			got++;

@@ -11,10 +11,14 @@
  * Who may call what. open, close, fini, address, link_*, channel_* and service
  * are called by any thread of the context, one at a time per object. slot, post,
  * post_ref, view, done and recv_into are called by one thread at a time per
- * channel; different channels of one instance may be used by different threads
- * at once, so what they share inside the transport is locked (or needs no lock)
- * inside. progress may be called by several threads at once: it may return at
- * once when another thread is inside. Nothing here blocks unless it says so.
+ * channel; another thread may go on with a channel if the handing over
+ * synchronises the two. Different channels of one instance, and of one link, may be
+ * used, opened and closed by different threads at once, so what they share inside
+ * the transport is locked (or needs no lock) inside. progress may be called by
+ * several threads at once: it may return at once when another thread is inside.
+ * Nothing here blocks unless it says so; what waits for a lock waits for other
+ * threads of this process, and for no longer than a copy of one frame or a
+ * system call that does not block.
  */
 #ifndef COLL_TRANSPORT_H
 #define COLL_TRANSPORT_H
@@ -83,13 +87,20 @@ struct coll_frame {
 	uint32_t len_bytes;
 };
 
-/* Completion of a by-reference transfer. The transport sets status and then
- * pending = 0, only from inside a call made by the channel's own thread
- * (progress included). */
+/* Completion of a by-reference transfer. The transport writes status, then pending =
+ * 0 with release, and touches neither the cookie nor the memory lent afterwards. It
+ * may do so in any thread: in a call on the channel, in anybody's progress, in
+ * service. So pending is read with acquire: coll_cookie_pending(). */
 struct coll_cookie {
 	uint32_t pending;
 	coll_status status;
 };
+
+/* While it is 1 the transport owns cookie and memory; once it is 0, the caller. */
+static inline uint32_t coll_cookie_pending(const struct coll_cookie *cookie)
+{
+	return __atomic_load_n(&cookie->pending, __ATOMIC_ACQUIRE);
+}
 
 /* Memory by handle. base may be NULL for memory this process cannot touch. */
 struct coll_memory {
@@ -139,7 +150,9 @@ struct coll_transport {
 	/* One end of a channel with slots slots of slot_bytes each (equal at both
 	 * ends, agreed). Opening the receiving end grants the credits; until then the
 	 * sender's slot() says AGAIN. channel_close of a receiving end discards what
-	 * has arrived. */
+	 * has arrived. When channel_close returns, every cookie of the channel is settled
+	 * and nobody, here or at the peer, reads memory lent to it as data of a frame, or
+	 * writes memory announced to it. */
 	coll_status (*channel_open)(void *link, const struct coll_channel_key *key, enum coll_direction dir,
 	                            size_t slot_bytes, uint32_t slots, void **channel);
 	void (*channel_close)(void *channel);
@@ -151,7 +164,7 @@ struct coll_transport {
 	/* Send the slot; never AGAIN after a successful slot(). */
 	coll_status (*post)(void *channel, const struct coll_frame *frame);
 	/* Send frame->len_bytes from user memory. OK: accepted, the memory is lent
-	 * until cookie->pending is 0 (may already be so on return). AGAIN: no credit.
+	 * until coll_cookie_pending() is 0 (may already be so on return). AGAIN: no credit.
 	 * UNSUPPORTED: use slot and post for this one. */
 	coll_status (*post_ref)(void *channel, const void *ptr, const struct coll_memory *mem,
 	                        const struct coll_frame *frame, struct coll_cookie *cookie);
@@ -163,8 +176,8 @@ struct coll_transport {
 	/* Announce where the next frame goes. The frame must match expect in every
 	 * member before a byte is written to ptr; otherwise cookie->status is
 	 * COLL_ERR_MISMATCH, memory untouched, and view() still shows that frame.
-	 * UNSUPPORTED: use view. OK: ptr is lent until cookie->pending is 0; view and
-	 * done are not called for this frame. */
+	 * UNSUPPORTED: use view. OK: ptr is lent until coll_cookie_pending() is 0; view and
+	 * done are not called on the channel before. */
 	coll_status (*recv_into)(void *channel, void *ptr, const struct coll_memory *mem,
 	                         const struct coll_frame *expect, struct coll_cookie *cookie);
 
@@ -175,7 +188,11 @@ struct coll_transport {
 	/* Sleeping. After arm() returns OK, any new frame, credit, completion or link
 	 * event for this context writes env->wake_fd (or makes poll_fd readable).
 	 * AGAIN: something is there already and nothing is armed, do not sleep.
-	 * disarm() after waking, once for each OK. */
+	 * disarm() after waking, once for each OK. Several threads may be armed at once.
+	 * arm() knows what this thread was refused, not what another thread has meanwhile
+	 * taken in for it: so with more than one thread, look once more at all you wait
+	 * for between arm() and sleeping. One event writes wake_fd once, whomever it is
+	 * for: who reads it wakes the other sleepers of the context. */
 	coll_status (*arm)(void *inst);
 	void (*disarm)(void *inst);
 	/* A descriptor to poll beside wake_fd while armed, or -1. */

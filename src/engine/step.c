@@ -272,7 +272,7 @@ static coll_status take_off(struct coll_run *run, struct instance *inst, struct 
 		port->parked--;
 		f->parked = false;
 	}
-	if (!f->parked && (!f->cookie.pending || mutant(MUTANT_RETIRE_REF_EARLY))) {
+	if (!f->parked && (!coll_cookie_pending(&f->cookie) || mutant(MUTANT_RETIRE_REF_EARLY))) {
 		status = f->cookie.status;
 		land(run, inst, f);
 		return status;
@@ -317,7 +317,7 @@ static coll_status advance_flight(struct coll_run *run, struct instance *inst, s
 			return status;
 		run->events++;
 	}
-	if (f->cookie.pending && !mutant(MUTANT_RETIRE_REF_EARLY))
+	if (coll_cookie_pending(&f->cookie) && !mutant(MUTANT_RETIRE_REF_EARLY))
 		return COLL_AGAIN;
 	return f->cookie.status;
 }
@@ -358,7 +358,7 @@ static coll_status finish_armed(struct coll_run *run, struct instance *inst, str
 	const void *bytes;
 	struct coll_frame frame;
 
-	if (lane->cookie.pending && !mutant(MUTANT_RECV_INTO_EARLY))
+	if (coll_cookie_pending(&lane->cookie) && !mutant(MUTANT_RECV_INTO_EARLY))
 		return COLL_AGAIN;
 	lane->armed = false;
 	run->cookies--;

@@ -219,7 +219,7 @@ static void by_reference_of(size_t len, int rounds)
 		for (int k = 0; k < 2; k++)
 			recv_one(&l.w, l.rx, 9, a + (uint64_t)k, len);
 		for (int k = 0; k < 2; k++) {
-			CHECK(AWAIT(&l.w, cookie[k].pending == 0), "round %d", i);
+			CHECK(AWAIT(&l.w, coll_cookie_pending(&cookie[k]) == 0), "round %d", i);
 			CHECK(cookie[k].status == COLL_OK);
 		}
 	}
@@ -264,7 +264,7 @@ static void recv_into_of(size_t len, bool early)
 			break;
 		}
 		CHECK(status == COLL_OK);
-		CHECK(AWAIT(&l.w, cookie.pending == 0), "frame %llu", (unsigned long long)i);
+		CHECK(AWAIT(&l.w, coll_cookie_pending(&cookie) == 0), "frame %llu", (unsigned long long)i);
 		CHECK(cookie.status == COLL_OK, "%s", coll_status_string(cookie.status));
 		CHECK(intact(to, 4, i, len));
 		for (int k = 0; k < 16; k++)
@@ -306,13 +306,13 @@ static void mismatch_of(struct coll_frame wrong, bool early, bool by_ref)
 		status = l.w.t->recv_into(l.rx, to, NULL, &wrong, &cookie);
 	CHECK(status == COLL_OK || status == COLL_ERR_UNSUPPORTED, "%s", coll_status_string(status));
 	if (status == COLL_OK) {
-		CHECK(AWAIT(&l.w, cookie.pending == 0));
+		CHECK(AWAIT(&l.w, coll_cookie_pending(&cookie) == 0));
 		CHECK(cookie.status == COLL_ERR_MISMATCH, "%s", coll_status_string(cookie.status));
 		for (size_t k = 0; k < sizeof(from); k++)
 			REQUIRE(to[k] == (char)0xee);
 	}
 	recv_one(&l.w, l.rx, 5, 0, 60000);
-	CHECK(AWAIT(&l.w, lent.pending == 0));
+	CHECK(AWAIT(&l.w, coll_cookie_pending(&lent) == 0));
 	/* The channel still works. */
 	send_one(&l.w, l.tx, 5, 1, 10);
 	recv_one(&l.w, l.rx, 5, 1, 10);
@@ -358,7 +358,8 @@ TEST(data, close_takes_an_announcement_back)
 		l.w.t->slot(l.tx, 8, &p) == COLL_OK;
 	})));
 	l.w.t->channel_close(l.rx);
-	CHECK(cookie.pending == 0 && cookie.status != COLL_OK, "pending %u", cookie.pending);
+	CHECK(coll_cookie_pending(&cookie) == 0 && cookie.status != COLL_OK, "pending %u",
+	      coll_cookie_pending(&cookie));
 	send_one(&l.w, l.tx, 6, 0, sizeof(to));
 	for (int i = 0; i < 1000; i++)
 		world_progress(&l.w);
@@ -384,7 +385,7 @@ static void take_back(struct lane *l, char *from, size_t len, const struct coll_
 		SKIP("post_ref is not supported");
 	}
 	l->w.t->channel_close(l->tx);
-	CHECK(cookie.pending == 0, "pending %u", cookie.pending);
+	CHECK(coll_cookie_pending(&cookie) == 0, "pending %u", coll_cookie_pending(&cookie));
 	memset(from, 0, len);
 	/* The reader gets what was sent, or an error from view or done: no other bytes for good. */
 	status = l->w.t->view(l->rx, &q, &f);
@@ -468,7 +469,7 @@ static bool try_send(struct flow *f)
 	coll_status status = COLL_ERR_UNSUPPORTED;
 	void *p;
 
-	if (f->at == f->t->frames || f->cookie[k].pending)
+	if (f->at == f->t->frames || coll_cookie_pending(&f->cookie[k]))
 		return false;
 	CHECK(f->cookie[k].status == COLL_OK);
 	if (by_ref_wanted(f, f->at)) {
@@ -501,7 +502,7 @@ static bool try_into(struct flow *f, size_t len, const struct coll_frame *head)
 	}
 	if (status == COLL_ERR_UNSUPPORTED)
 		return false;
-	if (!f->announced || f->cookie[0].pending)
+	if (!f->announced || coll_cookie_pending(&f->cookie[0]))
 		return true;
 	CHECK(f->cookie[0].status == COLL_OK, "%s", coll_status_string(f->cookie[0].status));
 	CHECK(intact(f->memory[0], f->stream, f->at, len), "frame %llu", (unsigned long long)f->at);
@@ -541,7 +542,7 @@ static bool flow_ended(const struct flow *f)
 	if (f->at < f->t->frames)
 		return false;
 	for (uint32_t k = 0; k < f->t->slots; k++) {
-		if (f->cookie[k].pending)
+		if (coll_cookie_pending(&f->cookie[k]))
 			return false;
 	}
 	return true;
@@ -650,10 +651,10 @@ static void lend_pieces(struct world *w, void *arg)
 					recv_one(w, ch, 12, i, PIECE);
 					continue;
 				}
-				CHECK(AWAIT(w, !cookie[0].pending));
+				CHECK(AWAIT(w, !coll_cookie_pending(&cookie[0])));
 				CHECK(cookie[0].status == COLL_OK && intact(to, 12, i, PIECE));
 			} else {
-				CHECK(AWAIT(w, !cookie[i % 2].pending));
+				CHECK(AWAIT(w, !coll_cookie_pending(&cookie[i % 2])));
 				fill(mem.base + i * PIECE, 12, i, PIECE);
 				status = COLL_AGAIN;
 				AWAIT(w, (status = w->t->post_ref(ch, mem.base + i * PIECE, &mem, &head,
@@ -664,7 +665,7 @@ static void lend_pieces(struct world *w, void *arg)
 				}
 			}
 		}
-		CHECK(AWAIT(w, !cookie[0].pending && !cookie[1].pending));
+		CHECK(AWAIT(w, !coll_cookie_pending(&cookie[0]) && !coll_cookie_pending(&cookie[1])));
 		if (w->me == 0 && mem.keys)
 			w->t->mem_free(w->node[0]->inst, &mem);
 		else if (w->me == 0)

@@ -47,7 +47,7 @@ static bool all_settled(struct world *w, void *tx, void *rx, const struct coll_c
 	struct coll_frame f;
 	void *q;
 
-	if (out->pending || in->pending)
+	if (coll_cookie_pending(out) || coll_cookie_pending(in))
 		return false;
 	return w->t->slot(tx, 8, &q) > COLL_AGAIN && w->t->view(rx, &p, &f) > COLL_AGAIN;
 }
@@ -111,7 +111,7 @@ static void survive(const struct scene *s)
 			const void *p;
 			struct coll_frame f;
 
-			if (!in.pending && w.t->view(rx, &p, &f) > COLL_AGAIN)
+			if (!coll_cookie_pending(&in) && w.t->view(rx, &p, &f) > COLL_AGAIN)
 				break;
 			if (w.t->progress(w.node[0]->inst))
 				continue;
@@ -127,7 +127,8 @@ static void survive(const struct scene *s)
 	CHECK(atomic_load(&w.node[0]->down_at_ns) - killed_at < 2000000000u);
 	CHECK(atomic_load(&w.node[0]->down_why) == COLL_ERR_PEER_DEAD);
 	CHECK(atomic_load(&w.node[0]->down_peer) == w.node[1]->env.self.word[1]);
-	CHECK(AWAIT(&w, all_settled(&w, tx, rx, &out, &in)), "cookies pending: %u %u", out.pending, in.pending);
+	CHECK(AWAIT(&w, all_settled(&w, tx, rx, &out, &in)), "cookies pending: %u %u", coll_cookie_pending(&out),
+	      coll_cookie_pending(&in));
 	if (s->by_ref)
 		CHECK(in.status != COLL_OK);
 	for (int i = 0; i < 100; i++) {

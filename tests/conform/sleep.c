@@ -236,8 +236,8 @@ static void sleep_for_cookie(struct world *w, void *arg)
 			send_one(w, ch, 6, i, sizeof(from));
 			continue;
 		}
-		while (cookie.pending) {
-			if (w->t->progress(node->inst) || !cookie.pending)
+		while (coll_cookie_pending(&cookie)) {
+			if (w->t->progress(node->inst) || !coll_cookie_pending(&cookie))
 				continue;
 			if (!node_sleep(w, node)) {
 				CHECK(false, "nothing woke the lender at frame %llu", (unsigned long long)i);

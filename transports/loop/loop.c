@@ -19,11 +19,6 @@
 
 #include "base/hash.h"
 
-static bool same_process(const struct coll_process_id *a, const struct coll_process_id *b)
-{
-	return a->word[0] == b->word[0] && a->word[1] == b->word[1];
-}
-
 /* ---- Bells ---------------------------------------------------------------- */
 
 void coll_loop_ring(struct loop_bell *bell)
@@ -120,7 +115,7 @@ void coll_loop_hub_destroy(struct coll_loop_hub **hub)
 static bool buried(const struct coll_loop_hub *h, const struct coll_process_id *id)
 {
 	for (const struct loop_grave *g = h->graves; g; g = g->next) {
-		if (same_process(&g->id, id))
+		if (coll_same_process(&g->id, id))
 			return true;
 	}
 	return false;
@@ -129,7 +124,7 @@ static bool buried(const struct coll_loop_hub *h, const struct coll_process_id *
 static bool alive(const struct coll_loop_hub *h, const struct coll_process_id *id)
 {
 	for (const struct loop_inst *in = h->insts; in; in = in->next) {
-		if (same_process(&in->env.self, id))
+		if (coll_same_process(&in->env.self, id))
 			return true;
 	}
 	return false;
@@ -154,7 +149,7 @@ static coll_status loop_open(const struct coll_transport_env *env, void **inst)
 	in->env = *env;
 	in->hub = env->hub;
 	pthread_mutex_init(&in->lock, NULL);
-	pthread_mutex_init(&in->pending_lock, NULL);
+	coll_pending_init(&in->pending);
 	pthread_mutex_lock(&in->hub->lock);
 	assert(!alive(in->hub, &env->self));
 	in->next = in->hub->insts;
@@ -203,7 +198,7 @@ static void loop_fini(void *inst)
 	bell_put(in->bell);
 	pthread_mutex_unlock(&in->hub->lock);
 	pthread_mutex_destroy(&in->lock);
-	pthread_mutex_destroy(&in->pending_lock);
+	coll_pending_fini(&in->pending);
 	free(in);
 }
 
@@ -265,8 +260,8 @@ static struct loop_pair *pair_find(struct coll_loop_hub *h, const struct coll_pr
 {
 	for (struct loop_pair *p = h->pairs[bucket_of(self, peer)]; p; p = p->next) {
 		for (int s = 0; s < 2; s++) {
-			if (same_process(&p->id[s], self) && same_process(&p->id[!s], peer) && !p->opened[s] &&
-			    !p->closed[!s]) {
+			if (coll_same_process(&p->id[s], self) && coll_same_process(&p->id[!s], peer) &&
+			    !p->opened[s] && !p->closed[!s]) {
 				*side = s;
 				return p;
 			}
@@ -378,16 +373,12 @@ static coll_status loop_link_status(void *link)
 
 /* ---- Channels ---------------------------------------------------------------- */
 
-static bool same_key(const struct coll_channel_key *a, const struct coll_channel_key *b)
-{
-	return a->comm == b->comm && a->epoch == b->epoch && a->lane == b->lane && a->window == b->window;
-}
-
 static struct loop_pipe *pipe_find(struct loop_pair *pair, int sender, const struct coll_channel_key *key,
                                    enum coll_direction dir)
 {
 	for (struct loop_pipe *p = pair->pipes; p; p = p->next) {
-		if (p->sender == sender && same_key(&p->key, key) && !p->opened[dir] && !atomic_load(&p->closed[!dir]))
+		if (p->sender == sender && coll_same_key(&p->key, key) && !p->opened[dir] &&
+		    !atomic_load(&p->closed[!dir]))
 			return p;
 	}
 	return NULL;
@@ -430,6 +421,14 @@ static void pipe_release(struct loop_pipe *p)
 	pipe_free(p);
 }
 
+static void channel_free(struct loop_channel *c)
+{
+	coll_pending_channel_fini(&c->pending);
+	free(c->cookies);
+	free(c->announces);
+	free(c);
+}
+
 static struct loop_channel *channel_new(struct loop_link *l, enum coll_direction dir, uint32_t slots)
 {
 	struct loop_channel *c = calloc(1, sizeof(*c));
@@ -439,21 +438,13 @@ static struct loop_channel *channel_new(struct loop_link *l, enum coll_direction
 	c->inst = l->inst;
 	c->side = l->side;
 	c->dir = dir;
+	coll_pending_channel_init(&c->pending);
 	c->cookies = calloc(slots, sizeof(*c->cookies));
 	c->announces = calloc(slots, sizeof(*c->announces));
 	if (c->cookies && c->announces)
 		return c;
-	free(c->cookies);
-	free(c->announces);
-	free(c);
+	channel_free(c);
 	return NULL;
-}
-
-static void channel_free(struct loop_channel *c)
-{
-	free(c->cookies);
-	free(c->announces);
-	free(c);
 }
 
 /* The pipe of this key, made by whoever comes first; the receiver's coming is the grant. */
@@ -510,21 +501,6 @@ static coll_status loop_channel_open(void *link, const struct coll_channel_key *
 	return COLL_OK;
 }
 
-static void forget_pending(struct loop_channel *c)
-{
-	struct loop_inst *in = c->inst;
-	struct loop_channel **at = &in->pending;
-
-	pthread_mutex_lock(&in->pending_lock);
-	if (c->pending) {
-		while (*at != c)
-			at = &(*at)->pending_next;
-		*at = c->pending_next;
-		atomic_fetch_sub(&in->pending_count, 1);
-	}
-	pthread_mutex_unlock(&in->pending_lock);
-}
-
 static void loop_channel_close(void *channel)
 {
 	struct loop_channel *c = channel;
@@ -532,7 +508,6 @@ static void loop_channel_close(void *channel)
 	struct loop_channel **at = &in->channels;
 	struct loop_bell *other;
 
-	forget_pending(c);
 	coll_loop_quiesce(c);
 	pthread_mutex_lock(&in->lock);
 	while (*at != c)

@@ -14,6 +14,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "transports/pending.h"
 #include "transports/registry.h"
 
 enum { LOOP_BUCKETS = 256 };
@@ -28,7 +29,7 @@ struct loop_bell {
 
 /* Who may touch memory that was lent by reference. The receiver moves LENT to
  * READ when it first looks and READ to BACK when it is done; the sender moves
- * LENT to REVOKED when it closes early. */
+ * LENT to REVOKED when it closes early, and READ too if the reader takes too long. */
 enum loop_loan { LOOP_BY_VALUE, LOOP_LENT, LOOP_READ, LOOP_BACK, LOOP_REVOKED };
 
 struct loop_cell {
@@ -86,7 +87,7 @@ struct loop_link {
 };
 
 /* What a channel's owner was last refused, so that arm() knows what to look for. */
-enum loop_want { LOOP_WANT_FRAME = 1, LOOP_WANT_CREDIT = 2, LOOP_WANT_COOKIE = 4 };
+enum loop_want { LOOP_WANT_FRAME = 1, LOOP_WANT_CREDIT = 2 };
 
 struct loop_announce {
 	void *ptr;
@@ -104,15 +105,13 @@ struct loop_channel {
 	_Atomic uint64_t reaped; /* sender: frames whose cookie is settled */
 	uint64_t freed_seen;
 	atomic_uint want;
-	bool held;                       /* receiver: a view is out */
-	uint32_t lent;                   /* sender: cookies pending */
+	bool held; /* receiver: a view is out */
+	/* pending.lock: cookies and announcements. lent and reaped are also looked at without. */
+	struct coll_pending_channel pending;
+	_Atomic uint32_t lent;           /* sender: cookies pending */
 	struct coll_cookie **cookies;    /* sender: by frame number % slots */
 	struct loop_announce *announces; /* receiver: ring of slots entries */
 	uint64_t announced, answered;
-	/* pending_lock of the instance */
-	struct loop_channel *pending_next;
-	bool pending;
-	pthread_t owner;
 };
 
 struct loop_inst {
@@ -123,10 +122,8 @@ struct loop_inst {
 	atomic_bool closed;
 	pthread_mutex_t lock; /* guards channels */
 	struct loop_channel *channels;
-	struct loop_link *links; /* lock */
-	pthread_mutex_t pending_lock;
-	struct loop_channel *pending; /* channels with cookies out */
-	atomic_uint pending_count;
+	struct loop_link *links;     /* lock */
+	struct coll_pending pending; /* channels with cookies out */
 };
 
 /* loop_pipe.c: the data path. */

@@ -39,6 +39,11 @@ static uint64_t reaped_of(const struct loop_channel *c)
 	return atomic_load_explicit(&c->reaped, memory_order_relaxed);
 }
 
+static uint32_t lent_of(const struct loop_channel *c)
+{
+	return atomic_load_explicit(&c->lent, memory_order_relaxed);
+}
+
 static void want(struct loop_channel *c, unsigned what)
 {
 	atomic_store_explicit(&c->want, atomic_load_explicit(&c->want, memory_order_relaxed) | what,
@@ -70,27 +75,19 @@ static void ring_peer(const struct loop_channel *c)
 		coll_loop_ring(bell);
 }
 
-static void settle(struct coll_cookie *cookie, coll_status status)
+/* ---- Cookies: any thread settles them, under the channel's lock ---------------- */
+
+static int settle_at(struct loop_channel *c, uint64_t number, coll_status status)
 {
-	cookie->status = status;
-	cookie->pending = 0;
-}
+	struct coll_cookie **cookie = &c->cookies[number % c->pipe->slots];
+	struct coll_cookie *const it = *cookie;
 
-/* ---- Cookies: only the channel's own thread settles them ---------------- */
-
-static void list_pending(struct loop_channel *c)
-{
-	struct loop_inst *in = c->inst;
-
-	pthread_mutex_lock(&in->pending_lock);
-	c->owner = pthread_self();
-	if (!c->pending) {
-		c->pending = true;
-		c->pending_next = in->pending;
-		in->pending = c;
-		atomic_fetch_add(&in->pending_count, 1);
-	}
-	pthread_mutex_unlock(&in->pending_lock);
+	if (!it)
+		return 0;
+	*cookie = NULL;
+	atomic_store_explicit(&c->lent, lent_of(c) - 1, memory_order_relaxed);
+	coll_cookie_settle(it, status);
+	return 1;
 }
 
 /* Settle the cookies of frames the receiver gave back. */
@@ -101,107 +98,77 @@ static int reap(struct loop_channel *c)
 	uint64_t at = reaped_of(c);
 	int settled = 0;
 
-	for (; at < freed; at++) {
-		struct coll_cookie **cookie = &c->cookies[at % c->pipe->slots];
-
-		if (*cookie) {
-			settle(*cookie, COLL_OK);
-			*cookie = NULL;
-			c->lent--;
-			settled++;
-		}
-	}
-	if (c->lent && receiver_gone(c)) {
+	for (; at < freed; at++)
+		settled += settle_at(c, at, COLL_OK);
+	if (lent_of(c) && receiver_gone(c)) {
 		const coll_status lost = peer_gone(c) ? COLL_ERR_PEER_DEAD : COLL_ERR_ABORTED;
 
-		for (at = freed; at < sent; at++) {
-			struct coll_cookie **cookie = &c->cookies[at % c->pipe->slots];
-
-			if (*cookie && atomic_load(&cell_of(c->pipe, at)->loan) != LOOP_READ) {
-				settle(*cookie, lost);
-				*cookie = NULL;
-				c->lent--;
-				settled++;
-			}
-		}
+		for (at = freed; at < sent; at++)
+			if (atomic_load(&cell_of(c->pipe, at)->loan) != LOOP_READ)
+				settled += settle_at(c, at, lost);
 		at = freed;
 	}
-	c->freed_seen = freed;
 	atomic_store_explicit(&c->reaped, at, memory_order_relaxed);
-	if (!c->lent)
-		unwant(c, LOOP_WANT_COOKIE);
 	return settled;
 }
 
-static bool same(const struct coll_frame *a, const struct coll_frame *b)
-{
-	return a->sequence == b->sequence && a->signature == b->signature && a->len_bytes == b->len_bytes;
-}
-
 /* After an announcement that did not fit the rest cannot fit either. */
-static void refuse_announced(struct loop_channel *c, coll_status status)
+static int refuse_announced(struct loop_channel *c, coll_status status)
 {
-	for (; c->answered < c->announced; c->answered++)
-		settle(c->announces[c->answered % c->pipe->slots].cookie, status);
+	int settled = 0;
+
 	unwant(c, LOOP_WANT_FRAME);
+	for (; c->answered < c->announced; settled++)
+		coll_cookie_settle(c->announces[c->answered++ % c->pipe->slots].cookie, status);
+	return settled;
 }
 
-/* Copy arrived frames to the destinations announced for them. */
+/* Copy arrived frames to the destinations announced for them. A cookie is settled last:
+ * from then on the channel is its own thread's, but for the announcements. */
 static int answer(struct loop_channel *c)
 {
 	int settled = 0;
 
 	while (c->answered < c->announced) {
-		struct loop_announce *a = &c->announces[c->answered % c->pipe->slots];
+		const struct loop_announce a = c->announces[c->answered % c->pipe->slots];
 		struct coll_frame frame;
 		const void *p;
 		coll_status status = coll_loop_view(c, &p, &frame);
 
 		if (status == COLL_AGAIN)
 			return settled;
-		if (status == COLL_OK && !same(&frame, &a->expect))
+		if (status == COLL_OK && !coll_same_frame(&frame, &a.expect))
 			status = COLL_ERR_MISMATCH;
-		if (status != COLL_OK) {
-			settled += (int)(c->announced - c->answered);
-			refuse_announced(c, status);
-			return settled;
-		}
+		if (status != COLL_OK)
+			return settled + refuse_announced(c, status);
 		if (frame.len_bytes)
-			memcpy(a->ptr, p, frame.len_bytes);
-		settle(a->cookie, coll_loop_done(c));
+			memcpy(a.ptr, p, frame.len_bytes);
+		status = coll_loop_done(c);
 		c->answered++;
+		coll_cookie_settle(a.cookie, status);
 		settled++;
 	}
-	unwant(c, LOOP_WANT_FRAME);
 	return settled;
+}
+
+static bool advance(struct coll_pending_channel *pending, int *settled)
+{
+	struct loop_channel *c =
+	        (struct loop_channel *)(void *)((char *)pending - offsetof(struct loop_channel, pending));
+
+	*settled += c->dir == COLL_DIR_SEND ? reap(c) : answer(c);
+	return lent_of(c) || c->answered < c->announced;
 }
 
 int coll_loop_progress(void *inst)
 {
 	struct loop_inst *in = inst;
-	struct loop_channel **at = &in->pending;
-	int moved = 0;
+	int settled = coll_pending_any(&in->pending) ? coll_pending_walk(&in->pending, advance) : 0;
 
-	if (!atomic_load_explicit(&in->pending_count, memory_order_relaxed) || pthread_mutex_trylock(&in->pending_lock))
-		return 0;
-	while (*at) {
-		struct loop_channel *c = *at;
-
-		if (!pthread_equal(c->owner, pthread_self())) {
-			at = &c->pending_next;
-			continue;
-		}
-		moved += c->dir == COLL_DIR_SEND ? reap(c) : answer(c);
-		if (c->lent || c->answered < c->announced) {
-			at = &c->pending_next;
-			continue;
-		}
-		*at = c->pending_next;
-		c->pending = false;
-		atomic_fetch_sub(&in->pending_count, 1);
-	}
-	pthread_mutex_unlock(&in->pending_lock);
-	return moved;
+	/* What was settled may be what another thread sleeps for. */
+	if (settled && atomic_load(&in->bell->armed))
+		coll_loop_ring(in->bell);
+	return settled;
 }
 
 /* ---- Sender ------------------------------------------------------------- */
@@ -213,8 +180,8 @@ static coll_status credit(struct loop_channel *c)
 	if (atomic_load_explicit(&c->inst->closed, memory_order_relaxed))
 		return COLL_ERR_ABORTED;
 	if (atomic_load(&p->granted)) {
-		if (c->lent || count_of(c) - c->freed_seen >= p->slots)
-			reap(c);
+		if (count_of(c) - c->freed_seen >= p->slots)
+			c->freed_seen = atomic_load(&p->freed);
 		if (count_of(c) - c->freed_seen < p->slots) {
 			unwant(c, LOOP_WANT_CREDIT);
 			return COLL_OK;
@@ -276,11 +243,13 @@ coll_status coll_loop_post_ref(void *channel, const void *ptr, const struct coll
 		return status;
 	cookie->status = COLL_OK;
 	cookie->pending = 1;
+	pthread_mutex_lock(&c->pending.lock);
+	reap(c); /* the cookie that was in this place */
 	c->cookies[count_of(c) % c->pipe->slots] = cookie;
-	c->lent++;
-	want(c, LOOP_WANT_COOKIE);
+	atomic_store_explicit(&c->lent, lent_of(c) + 1, memory_order_relaxed);
 	publish(c, frame, ptr, LOOP_LENT);
-	list_pending(c);
+	coll_pending_join(&c->inst->pending, &c->pending);
+	pthread_mutex_unlock(&c->pending.lock);
 	return COLL_OK;
 }
 
@@ -347,18 +316,22 @@ coll_status coll_loop_recv_into(void *channel, void *ptr, const struct coll_memo
                                 const struct coll_frame *expect, struct coll_cookie *cookie)
 {
 	struct loop_channel *c = channel;
+	coll_status status = COLL_AGAIN;
 
+	pthread_mutex_lock(&c->pending.lock);
 	if (c->announced - c->answered == c->pipe->slots)
 		answer(c);
-	if (c->announced - c->answered == c->pipe->slots)
-		return COLL_AGAIN;
-	cookie->status = COLL_OK;
-	cookie->pending = 1;
-	c->announces[c->announced++ % c->pipe->slots] = (struct loop_announce){ptr, *expect, cookie};
-	answer(c);
-	if (c->answered < c->announced)
-		list_pending(c);
-	return COLL_OK;
+	if (c->announced - c->answered < c->pipe->slots) {
+		status = COLL_OK;
+		cookie->status = COLL_OK;
+		cookie->pending = 1;
+		c->announces[c->announced++ % c->pipe->slots] = (struct loop_announce){ptr, *expect, cookie};
+		answer(c);
+		if (c->answered < c->announced)
+			coll_pending_join(&c->inst->pending, &c->pending);
+	}
+	pthread_mutex_unlock(&c->pending.lock);
+	return status;
 }
 
 /* ---- Sleeping and closing ------------------------------------------------ */
@@ -367,8 +340,9 @@ bool coll_loop_noteworthy(const struct loop_channel *c)
 {
 	const unsigned wanted = atomic_load_explicit(&c->want, memory_order_relaxed);
 	const struct loop_pipe *p = c->pipe;
+	const bool lent = lent_of(c);
 
-	if (!wanted)
+	if (!wanted && !lent)
 		return false;
 	if (peer_gone(c))
 		return true;
@@ -376,52 +350,55 @@ bool coll_loop_noteworthy(const struct loop_channel *c)
 		return frame_at(p, count_of(c));
 	if (!atomic_load(&p->granted))
 		return false;
-	if ((wanted & LOOP_WANT_COOKIE) && (atomic_load(&p->freed) > reaped_of(c) || receiver_gone(c)))
+	if (lent && (atomic_load(&p->freed) > reaped_of(c) || receiver_gone(c)))
 		return true;
 	return (wanted & LOOP_WANT_CREDIT) && count_of(c) - atomic_load(&p->freed) < p->slots;
 }
 
 /* The reader is another thread in the middle of our memory: it is done soon, or
  * closes its own end. Bounded, because a view may be held for as long as a third
- * process is slow; a reader in this very thread is not waited for. */
+ * process is slow; a reader in this very thread is not waited for. Whoever still holds
+ * the view then is told by done() that what it read does not count. */
 static void await_reader(struct loop_channel *c, struct loop_cell *cell)
 {
 	const uint64_t until = coll_clock_ns() + 2000000000u;
+	int reading = LOOP_READ;
 
 	while (atomic_load(&cell->loan) == LOOP_READ && !pthread_equal(cell->reader, pthread_self())) {
 		if (coll_clock_ns() > until) {
 			c->inst->env.log(c->inst->env.ctx, 1, "loop: memory lent to a peer is still being read");
-			return;
+			break;
 		}
 		sched_yield();
 	}
+	atomic_compare_exchange_strong(&cell->loan, &reading, LOOP_REVOKED);
 }
 
 static void revoke(struct loop_channel *c)
 {
 	reap(c);
 	for (uint64_t at = reaped_of(c); at < count_of(c); at++) {
-		struct coll_cookie **cookie = &c->cookies[at % c->pipe->slots];
 		struct loop_cell *cell = cell_of(c->pipe, at);
 		int expected = LOOP_LENT;
 
-		if (!*cookie)
+		if (!c->cookies[at % c->pipe->slots])
 			continue;
 		if (!atomic_compare_exchange_strong(&cell->loan, &expected, LOOP_REVOKED))
 			await_reader(c, cell);
-		settle(*cookie, COLL_ERR_ABORTED);
-		*cookie = NULL;
-		c->lent--;
+		settle_at(c, at, COLL_ERR_ABORTED);
 	}
 }
 
 void coll_loop_quiesce(struct loop_channel *c)
 {
+	pthread_mutex_lock(&c->pending.lock);
+	coll_pending_leave(&c->inst->pending, &c->pending);
 	if (c->dir == COLL_DIR_SEND) {
 		revoke(c);
-		return;
+	} else {
+		refuse_announced(c, COLL_ERR_ABORTED);
+		if (c->held)
+			coll_loop_done(c);
 	}
-	refuse_announced(c, COLL_ERR_ABORTED);
-	if (c->held)
-		coll_loop_done(c);
+	pthread_mutex_unlock(&c->pending.lock);
 }

@@ -27,16 +27,6 @@
 enum { ADDRESS_MAGIC = 0x68736c63, PAGE_BYTES = 4096, BACKLOG = 1024 };
 static const uint64_t page_magic = 0x6c6c6f632d6d6873u;
 
-bool coll_shm_same_process(const struct coll_process_id *a, const struct coll_process_id *b)
-{
-	return a->word[0] == b->word[0] && a->word[1] == b->word[1];
-}
-
-bool coll_shm_same_key(const struct coll_channel_key *a, const struct coll_channel_key *b)
-{
-	return a->comm == b->comm && a->epoch == b->epoch && a->lane == b->lane && a->window == b->window;
-}
-
 void coll_shm_wake_self(struct shm_inst *in)
 {
 	const uint64_t one = 1;
@@ -138,7 +128,7 @@ static void release(struct shm_inst *in)
 	if (in->epoll_fd >= 0)
 		close(in->epoll_fd);
 	pthread_mutex_destroy(&in->lock);
-	pthread_mutex_destroy(&in->pending_lock);
+	coll_pending_fini(&in->pending);
 	free(in);
 }
 
@@ -151,7 +141,7 @@ static coll_status inst_open(const struct coll_transport_env *env, void **inst)
 	in->env = *env;
 	in->page_fd = in->listener.fd = -1;
 	pthread_mutex_init(&in->lock, NULL);
-	pthread_mutex_init(&in->pending_lock, NULL);
+	coll_pending_init(&in->pending);
 	in->barrier = register_barrier();
 	in->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	in->timer.kind = SHM_TIMER;

@@ -14,8 +14,9 @@
  *   shm_region.c   memory that peers map: allocating, announcing, mapping
  *
  * Locks. inst->lock guards lists, links, connections and segments: the service
- * thread, opening and closing take it, the data path does not. pending_lock guards
- * the list of channels whose cookies are out. Order: pending_lock, then lock.
+ * thread, opening and closing take it, the data path does not. A channel's pending.lock
+ * guards its cookies and announcements (see transports/pending.h). Order: pending.lock,
+ * then lock.
  * docs/design/shm-memory-ordering.md argues the atomics.
  */
 #ifndef COLL_TRANSPORTS_SHM_SHM_H
@@ -24,6 +25,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "transports/pending.h"
 #include "transports/registry.h"
 
 enum {
@@ -283,7 +285,7 @@ struct shm_link {
 	uint32_t channels;
 };
 
-enum shm_want { SHM_WANT_FRAME = 1, SHM_WANT_CREDIT = 2, SHM_WANT_COOKIE = 4 };
+enum shm_want { SHM_WANT_FRAME = 1, SHM_WANT_CREDIT = 2 };
 
 struct shm_announce {
 	void *ptr;
@@ -310,21 +312,19 @@ struct shm_channel {
 	struct shm_mapping *using; /* receiver: what is shown lies in it */
 	struct coll_frame frame;
 	atomic_uint want;
-	uint32_t lent;           /* sender: cookies pending */
-	_Atomic uint64_t reaped; /* sender: frames whose cookie is settled */
-	struct coll_cookie **cookies;
-	struct shm_announce *announces;
-	uint64_t announced, answered;
 	size_t slot_bytes;
 	struct coll_channel_key key;
 	/* inst->lock */
 	struct shm_channel *next;
 	struct shm_ring *owned; /* receiver */
 	uint64_t ring_name;     /* sender, once granted */
-	/* pending_lock */
-	struct shm_channel *pending_next;
-	bool pending;
-	pthread_t owner;
+	/* pending.lock; lent and reaped are also looked at without */
+	struct coll_pending_channel pending;
+	_Atomic uint32_t lent;   /* sender: cookies pending */
+	_Atomic uint64_t reaped; /* sender: frames whose cookie is settled */
+	struct coll_cookie **cookies;
+	struct shm_announce *announces;
+	uint64_t announced, answered;
 };
 
 struct shm_inst {
@@ -351,9 +351,7 @@ struct shm_inst {
 	uint32_t untold; /* links that broke and whose link_down call is due */
 	bool changed;    /* a sleeper may want to know */
 	bool timer_set;
-	pthread_mutex_t pending_lock;
-	struct shm_channel *pending;
-	atomic_uint pending_count;
+	struct coll_pending pending;
 };
 
 /* A barrier between our store and our later load, seen by other processes. */
@@ -370,8 +368,6 @@ static inline void shm_fence(void)
 
 /* shm.c */
 void coll_shm_wake_self(struct shm_inst *in);
-bool coll_shm_same_process(const struct coll_process_id *a, const struct coll_process_id *b);
-bool coll_shm_same_key(const struct coll_channel_key *a, const struct coll_channel_key *b);
 
 /* shm_link.c; all but the table's entries: lock held */
 coll_status coll_shm_link_open(void *inst, const struct coll_process_id *peer, const void *address, size_t len_bytes,

@@ -19,7 +19,7 @@ static struct shm_pairing *pairing_get(struct shm_link *l, const struct coll_cha
 {
 	struct shm_pairing *p = l->pairings;
 
-	while (p && !coll_shm_same_key(&p->key, key))
+	while (p && !coll_same_key(&p->key, key))
 		p = p->next;
 	if (!p) {
 		p = aligned_alloc(SHM_LINE, (sizeof(*p) + SHM_LINE - 1) & ~(size_t)(SHM_LINE - 1));
@@ -134,7 +134,7 @@ coll_status coll_shm_on_grant(struct shm_link *l, const struct shm_grant *g, int
 	if (!locate(l, g))
 		return COLL_ERR_CORRUPT;
 	for (struct shm_channel *c = l->inst->channels; c; c = c->next) {
-		if (c->link == l && c->dir == COLL_DIR_SEND && !c->ring_name && coll_shm_same_key(&c->key, &g->key)) {
+		if (c->link == l && c->dir == COLL_DIR_SEND && !c->ring_name && coll_same_key(&c->key, &g->key)) {
 			accept_grant(c, g);
 			l->inst->changed = true;
 			return COLL_OK;
@@ -154,7 +154,7 @@ static void take_early_grant(struct shm_channel *c)
 	for (struct shm_pending_grant **at = &c->link->grants; *at; at = &(*at)->next) {
 		struct shm_pending_grant *g = *at;
 
-		if (coll_shm_same_key(&g->grant.key, &c->key)) {
+		if (coll_same_key(&g->grant.key, &c->key)) {
 			*at = g->next;
 			accept_grant(c, &g->grant);
 			free(g);
@@ -178,6 +178,7 @@ void coll_shm_on_close(struct shm_link *l, uint64_t ring)
 
 static void channel_free(struct shm_channel *c)
 {
+	coll_pending_channel_fini(&c->pending);
 	free(c->cookies);
 	free(c->announces);
 	free(c);
@@ -195,6 +196,7 @@ static struct shm_channel *channel_new(struct shm_link *l, enum coll_direction d
 	c->dir = dir;
 	c->slots = slots;
 	c->slot_bytes = slot_bytes;
+	coll_pending_channel_init(&c->pending);
 	c->cookies = calloc(slots, sizeof(*c->cookies));
 	c->announces = calloc(slots, sizeof(*c->announces));
 	if (c->cookies && c->announces)
@@ -266,21 +268,6 @@ coll_status coll_shm_channel_open(void *link, const struct coll_channel_key *key
 	return COLL_OK;
 }
 
-static void forget_pending(struct shm_channel *c)
-{
-	struct shm_inst *in = c->inst;
-	struct shm_channel **at = &in->pending;
-
-	pthread_mutex_lock(&in->pending_lock);
-	if (c->pending) {
-		while (*at != c)
-			at = &(*at)->pending_next;
-		*at = c->pending_next;
-		atomic_fetch_sub(&in->pending_count, 1);
-	}
-	pthread_mutex_unlock(&in->pending_lock);
-}
-
 static void leave_ring(struct shm_channel *c)
 {
 	struct shm_message m = coll_shm_message(SHM_CLOSE);
@@ -300,7 +287,6 @@ void coll_shm_channel_close(void *channel)
 	struct shm_inst *in = c->inst;
 	struct shm_channel **at = &in->channels;
 
-	forget_pending(c);
 	coll_shm_quiesce(c);
 	pthread_mutex_lock(&in->lock);
 	while (*at != c)

@@ -91,7 +91,7 @@ static bool on_hello(struct shm_inst *in, struct shm_conn *c, const struct shm_m
 	struct shm_message reply = coll_shm_message(SHM_CHALLENGE);
 	const int none[2] = {-1, -1};
 
-	if (m->type != SHM_HELLO || !coll_shm_same_process(&m->hello.peer, &in->env.self) ||
+	if (m->type != SHM_HELLO || !coll_same_process(&m->hello.peer, &in->env.self) ||
 	    !coll_shm_random(&c->nonce[1], sizeof(c->nonce[1])))
 		return false;
 	c->peer = m->hello.self;
@@ -107,7 +107,7 @@ static bool on_hello(struct shm_inst *in, struct shm_conn *c, const struct shm_m
 static bool on_challenge(struct shm_inst *in, struct shm_conn *c, const struct shm_message *m)
 {
 	c->nonce[1] = m->hello.nonce;
-	if (m->type != SHM_CHALLENGE || !coll_shm_same_process(&m->hello.self, &c->peer) ||
+	if (m->type != SHM_CHALLENGE || !coll_same_process(&m->hello.self, &c->peer) ||
 	    m->hello.proof != coll_shm_proof(in, 'a', &in->env.self, &c->peer, c->nonce))
 		return false;
 	c->state = SHM_WAIT_READY;

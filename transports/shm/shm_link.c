@@ -148,7 +148,7 @@ struct shm_link *coll_shm_link_new(struct shm_inst *in, const struct coll_proces
 struct shm_link *coll_shm_link_find(struct shm_inst *in, const struct coll_process_id *peer)
 {
 	for (struct shm_link *l = in->links; l; l = l->next) {
-		if (coll_shm_same_process(&l->peer, peer) && coll_shm_link_state(l) <= COLL_AGAIN)
+		if (coll_same_process(&l->peer, peer) && coll_shm_link_state(l) <= COLL_AGAIN)
 			return l;
 	}
 	return NULL;

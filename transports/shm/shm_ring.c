@@ -48,10 +48,7 @@ static coll_status credit_slow(struct shm_channel *c)
 	if (atomic_load(&c->mismatched))
 		return COLL_ERR_MISMATCH;
 	if (atomic_load_explicit(&c->ring, memory_order_acquire)) {
-		if (c->lent)
-			coll_shm_reap(c);
-		else
-			refresh(c);
+		refresh(c);
 		if (count_of(c) - freed_of(c) < c->slots) {
 			unwant(c, SHM_WANT_CREDIT);
 			return COLL_OK;
@@ -137,17 +134,6 @@ static bool pull_pays(const struct shm_channel *c, uint32_t len_bytes)
 	       atomic_load_explicit(&front->announced, memory_order_relaxed) > count_of(c);
 }
 
-static void lend(struct shm_channel *c, struct coll_cookie *cookie)
-{
-	cookie->status = COLL_OK;
-	cookie->pending = 1;
-	if (!c->lent) /* frames before this one have no cookie, whether seen given back or not */
-		atomic_store_explicit(&c->reaped, count_of(c), memory_order_relaxed);
-	c->cookies[count_of(c) % c->slots] = cookie;
-	c->lent++;
-	want(c, SHM_WANT_COOKIE);
-}
-
 coll_status coll_shm_post_ref(void *channel, const void *ptr, const struct coll_memory *mem,
                               const struct coll_frame *frame, struct coll_cookie *cookie)
 {
@@ -166,7 +152,7 @@ coll_status coll_shm_post_ref(void *channel, const void *ptr, const struct coll_
 	region = coll_shm_lend(c, ptr, mem, frame->len_bytes, &offset);
 	if (!region && !pull_pays(c, frame->len_bytes))
 		return COLL_ERR_UNSUPPORTED;
-	lend(c, cookie);
+	coll_shm_lent(c, cookie);
 	head = &c->heads[c->at];
 	head->record.address = (uint64_t)(uintptr_t)ptr;
 	head->record.offset = offset;
@@ -174,7 +160,6 @@ coll_status coll_shm_post_ref(void *channel, const void *ptr, const struct coll_
 	head->record.region = region;
 	atomic_store_explicit(&head->record.loan, SHM_LENT, memory_order_relaxed);
 	publish(c, head, frame, SHM_REF);
-	coll_shm_list_pending(c);
 	return COLL_OK;
 }
 
@@ -334,11 +319,6 @@ coll_status coll_shm_done(void *channel)
 
 /* ---- To an announced destination ---- */
 
-static bool same(const struct coll_frame *a, const struct coll_frame *b)
-{
-	return a->sequence == b->sequence && a->signature == b->signature && a->len_bytes == b->len_bytes;
-}
-
 /* One copy for a frame by reference, from the peer's memory to where it belongs. */
 static coll_status fetch(struct shm_channel *c, enum shm_kind kind, void *to, uint32_t len_bytes)
 {
@@ -363,7 +343,7 @@ coll_status coll_shm_deliver(struct shm_channel *c, const struct shm_announce *a
 	coll_status status;
 
 	if (c->held) { /* it was viewed before it was announced */
-		if (!same(&c->frame, &a->expect))
+		if (!coll_same_frame(&c->frame, &a->expect))
 			return COLL_ERR_MISMATCH;
 		memcpy(a->ptr, c->shown, c->frame.len_bytes);
 		return give_back(c);
@@ -371,7 +351,7 @@ coll_status coll_shm_deliver(struct shm_channel *c, const struct shm_announce *a
 	status = next_head(c, &kind, &frame);
 	if (status != COLL_OK)
 		return status;
-	if (!same(&frame, &a->expect))
+	if (!coll_same_frame(&frame, &a->expect))
 		return COLL_ERR_MISMATCH;
 	if (frame.len_bytes) /* ptr may be NULL otherwise */
 		status = fetch(c, kind, a->ptr, frame.len_bytes);

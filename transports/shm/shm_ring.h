@@ -34,6 +34,11 @@ static inline uint64_t reaped_of(const struct shm_channel *c)
 	return atomic_load_explicit(&c->reaped, memory_order_relaxed);
 }
 
+static inline uint32_t lent_of(const struct shm_channel *c)
+{
+	return atomic_load_explicit(&c->lent, memory_order_relaxed);
+}
+
 static inline coll_status link_status(const struct shm_channel *c)
 {
 	return (coll_status)atomic_load_explicit(&c->link->status, memory_order_relaxed);
@@ -96,8 +101,8 @@ static inline void wake_peer(const struct shm_link *l)
 }
 
 /* shm_cookie.c */
-void coll_shm_list_pending(struct shm_channel *c);
-int coll_shm_reap(struct shm_channel *c); /* how many were settled */
+/* The next frame is lent, and this cookie tells when it is given back. */
+void coll_shm_lent(struct shm_channel *c, struct coll_cookie *cookie);
 
 /* shm_ring.c: the next frame goes to the announced place. AGAIN: it is not there. */
 coll_status coll_shm_deliver(struct shm_channel *c, const struct shm_announce *a);

@@ -131,9 +131,9 @@ TEST(shm, memory_of_the_transport_is_read_in_place)
 		CHECK(p[0] == 'a' + i && p[8191] == 'a' + i);
 		mem.base[100000] = 'Z'; /* no copy: it shows */
 		CHECK(*(const volatile char *)p == 'Z');
-		CHECK(cookie.pending);
+		CHECK(coll_cookie_pending(&cookie));
 		CHECK(b.t->done(b.rx) == COLL_OK);
-		CHECK(AWAIT(&b, !cookie.pending));
+		CHECK(AWAIT(&b, !coll_cookie_pending(&cookie)));
 		CHECK(cookie.status == COLL_OK);
 	}
 	b.t->mem_free(b.inst[0], &mem);
@@ -162,7 +162,7 @@ TEST(shm, memory_taken_back_is_refused)
 		}
 		b.t->channel_close(b.tx);
 		b.tx = NULL;
-		CHECK(!cookie.pending && cookie.status == COLL_ERR_ABORTED);
+		CHECK(!coll_cookie_pending(&cookie) && cookie.status == COLL_ERR_ABORTED);
 		CHECK((mapped ? b.t->done(b.rx) : b.t->view(b.rx, &p, &got)) == COLL_ERR_ABORTED);
 		b.t->mem_free(b.inst[0], &mem);
 		bench_close(&b);
@@ -251,7 +251,7 @@ TEST(shm, a_false_record_is_refused)
 		SKIP("processes may not read each other here");
 	}
 	((struct shm_channel *)b.tx)->heads[0].record.pid++;
-	CHECK(AWAIT(&b, !cookie.pending));
+	CHECK(AWAIT(&b, !coll_cookie_pending(&cookie)));
 	CHECK(cookie.status > COLL_AGAIN);
 	bench_close(&b);
 }
@@ -272,7 +272,7 @@ TEST(shm, plain_memory_is_pulled_to_an_announced_place)
 			bench_close(&b);
 			SKIP("processes may not read each other here");
 		}
-		CHECK(AWAIT(&b, !cookie.pending && !lent.pending));
+		CHECK(AWAIT(&b, !coll_cookie_pending(&cookie) && !coll_cookie_pending(&lent)));
 		CHECK(cookie.status == COLL_OK && lent.status == COLL_OK);
 		CHECK(memcmp(memory, to, SLOT) == 0);
 	}
@@ -330,7 +330,7 @@ static void stranger(bool play_back)
 	CHECK(AWAIT(&b, (got = coll_shm_receive(fd, &m, fds, false)) != 0));
 	CHECK(got == -1, "the stranger was let in: message %u", m.type);
 	for (const struct shm_link *l = in->links; l; l = l->next)
-		CHECK(!coll_shm_same_process(&l->peer, &me));
+		CHECK(!coll_same_process(&l->peer, &me));
 	CHECK(b.t->link_status(b.link[0]) == COLL_OK);
 	close(fd);
 	bench_close(&b);

@@ -25,11 +25,6 @@ static struct tcp_receiver *receiver_of(struct tcp_channel *ch)
 	return (struct tcp_receiver *)ch;
 }
 
-bool coll_tcp_frame_equal(const struct coll_frame *a, const struct coll_frame *b)
-{
-	return a->sequence == b->sequence && a->signature == b->signature && a->len_bytes == b->len_bytes;
-}
-
 /* What a verb says when it has nothing: an error if it never will have. */
 static coll_status nothing(const struct tcp_channel *ch)
 {
@@ -40,7 +35,7 @@ static coll_status nothing(const struct tcp_channel *ch)
 	return status == COLL_OK ? COLL_AGAIN : (coll_status)status;
 }
 
-/* ---- completion by the right thread ----------------------------------------- */
+/* ---- completion: by whichever thread finds it, under the link's lock ---------------- */
 
 static void finish_lent(struct tcp_sender *s)
 {
@@ -51,8 +46,7 @@ static void finish_lent(struct tcp_sender *s)
 		s->lent_first = (s->lent_first + 1) % s->base.slots;
 		s->lent_count--;
 		s->lent_done--;
-		c->status = status == COLL_AGAIN ? COLL_OK : (coll_status)status;
-		__atomic_store_n(&c->pending, 0, __ATOMIC_RELEASE);
+		coll_cookie_settle(c, status == COLL_AGAIN ? COLL_OK : (coll_status)status);
 	}
 }
 
@@ -63,90 +57,22 @@ static void finish_into(struct tcp_receiver *r)
 	if (c == NULL || !r->into.finished)
 		return;
 	r->into.cookie = NULL;
-	c->status = r->into.status;
-	__atomic_store_n(&c->pending, 0, __ATOMIC_RELEASE);
+	coll_cookie_settle(c, r->into.status);
 }
 
-static void finish(struct tcp_channel *ch)
+/* Sleepers are woken when the lock is let go: see coll_tcp_link_work. */
+void coll_tcp_channel_event(struct tcp_channel *ch)
 {
 	if (ch->dir == COLL_DIR_SEND)
 		finish_lent(sender_of(ch));
 	else
 		finish_into(receiver_of(ch));
+	ch->link->news = true;
 }
 
-bool coll_tcp_channel_asleep(const struct tcp_channel *ch)
-{
-	const struct tcp_inst *in = ch->link->inst;
-
-	for (int i = 0; i < TCP_SLEEPERS_MAX; i++)
-		if (atomic_load(&in->asleep[i]) == (uintptr_t)ch->owner)
-			return true;
-	return false;
-}
-
-/*
- * The owner may be going to sleep: it enters itself in asleep[], then looks at
- * the list under this lock. Either it finds ch there, or we find it asleep.
- */
-void coll_tcp_channel_event(struct tcp_channel *ch)
-{
-	if (ch->owner == coll_tcp_self()) {
-		finish(ch);
-		return;
-	}
-	if (!ch->attention) {
-		ch->attention = true;
-		ch->attention_next = ch->link->attention;
-		ch->link->attention = ch;
-	}
-	if (coll_tcp_channel_asleep(ch))
-		coll_tcp_wake(ch->link->inst);
-}
-
-/* Sleepers of one context share a wake_fd: whoever took a wakeup that was meant
- * for another passes it on here. */
-bool coll_tcp_channel_attend(struct tcp_link *l)
-{
-	const void *self = coll_tcp_self();
-	bool any = false, pass_on = false;
-
-	for (struct tcp_channel **p = &l->attention; *p != NULL;) {
-		struct tcp_channel *ch = *p;
-
-		if (ch->owner != self) {
-			pass_on = pass_on || coll_tcp_channel_asleep(ch);
-			p = &ch->attention_next;
-			continue;
-		}
-		*p = ch->attention_next;
-		ch->attention = false;
-		finish(ch);
-		any = true;
-	}
-	if (pass_on)
-		coll_tcp_wake(l->inst);
-	return any;
-}
-
-static void drop_attention(struct tcp_channel *ch)
-{
-	for (struct tcp_channel **p = &ch->link->attention; *p != NULL; p = &(*p)->attention_next)
-		if (*p == ch) {
-			*p = ch->attention_next;
-			break;
-		}
-	ch->attention = false;
-}
-
-/* Every verb passes here: whoever calls now is the channel's thread. */
 static void enter(struct tcp_channel *ch)
 {
 	pthread_mutex_lock(&ch->link->lock);
-	ch->owner = coll_tcp_self();
-	if (ch->attention)
-		drop_attention(ch);
-	finish(ch);
 }
 
 /* ch itself may be gone. */
@@ -176,8 +102,6 @@ static bool make_slots(struct tcp_channel *ch)
 
 void coll_tcp_channel_free_sender(struct tcp_sender *s)
 {
-	if (s->base.attention)
-		drop_attention(&s->base);
 	if (s->grant != NULL)
 		s->grant->sender = NULL;
 	if (s->prev != NULL) {
@@ -195,8 +119,6 @@ void coll_tcp_channel_free_receiver(struct tcp_receiver *r)
 {
 	struct tcp_link *l = r->base.link;
 
-	if (r->base.attention)
-		drop_attention(&r->base);
 	if (r->owed > 0)
 		coll_tcp_channel_forget_owed(r);
 	if (r->id < l->receivers_cap && l->receivers[r->id] == r)
@@ -291,8 +213,7 @@ coll_status coll_tcp_channel_open(void *link, const struct coll_channel_key *key
                                   size_t slot_bytes, uint32_t slots, void **channel)
 {
 	struct tcp_link *l = link;
-	const struct tcp_channel base = {
-	        .link = l, .dir = dir, .key = *key, .slot_bytes = slot_bytes, .slots = slots, .owner = coll_tcp_self()};
+	const struct tcp_channel base = {.link = l, .dir = dir, .key = *key, .slot_bytes = slot_bytes, .slots = slots};
 	coll_status status;
 
 	if (slots < 2 || slots > TCP_CHANNELS_MAX || slot_bytes > UINT32_MAX)
@@ -581,7 +502,7 @@ static coll_status announce(struct tcp_receiver *r, char *ptr, const struct coll
 	cookie->status = COLL_OK;
 	cookie->pending = 0;
 	if (r->count > 0) {
-		if (!coll_tcp_frame_equal(&front(r)->frame, expect)) {
+		if (!coll_same_frame(&front(r)->frame, expect)) {
 			cookie->status = COLL_ERR_MISMATCH;
 			return COLL_OK;
 		}
@@ -593,7 +514,7 @@ static coll_status announce(struct tcp_receiver *r, char *ptr, const struct coll
 	status = nothing(&r->base);
 	if (status != COLL_AGAIN)
 		return status;
-	if (half && !coll_tcp_frame_equal(&coming, expect)) {
+	if (half && !coll_same_frame(&coming, expect)) {
 		cookie->status = COLL_ERR_MISMATCH;
 		return COLL_OK;
 	}

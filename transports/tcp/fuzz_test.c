@@ -78,12 +78,12 @@ static int drain(struct bench *b)
 	int n = 0;
 
 	station_turn(&b->s);
-	if (b->cookie.pending == 0 && coll_rng_below(&b->rng, 4) == 0) {
+	if (coll_cookie_pending(&b->cookie) == 0 && coll_rng_below(&b->rng, 4) == 0) {
 		const struct coll_frame expect = {1, 1, coll_rng_below(&b->rng, SLOT + 1)};
 
 		b->s.t->recv_into(b->rx[0], b->user, NULL, &expect, &b->cookie);
 	}
-	for (int i = b->cookie.pending ? 1 : 0; i < CHANNELS; i++)
+	for (int i = coll_cookie_pending(&b->cookie) ? 1 : 0; i < CHANNELS; i++)
 		while (b->s.t->view(b->rx[i], &p, &f) == COLL_OK) {
 			unsigned sum = 0;
 

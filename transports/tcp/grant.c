@@ -11,11 +11,6 @@
 #include "base/log.h"
 #include "tcp.h"
 
-static bool same_key(const struct coll_channel_key *a, const struct coll_channel_key *b)
-{
-	return a->comm == b->comm && a->epoch == b->epoch && a->lane == b->lane && a->window == b->window;
-}
-
 /* ---- credit of receivers -------------------------------------------------------- */
 
 void coll_tcp_channel_owe(struct tcp_receiver *r)
@@ -63,7 +58,7 @@ bool coll_tcp_channel_take_credit(struct tcp_link *l, bool due_only, uint32_t *i
 static struct tcp_grant *find_grant(struct tcp_link *l, const struct coll_channel_key *key)
 {
 	for (uint32_t i = 0; i < l->grants_cap; i++)
-		if (l->grants[i] != NULL && same_key(&l->grants[i]->key, key))
+		if (l->grants[i] != NULL && coll_same_key(&l->grants[i]->key, key))
 			return l->grants[i];
 	return NULL;
 }
@@ -137,7 +132,7 @@ const char *coll_tcp_channel_granted(struct tcp_link *l, const struct coll_tcp_h
 	g->slot_bytes = head->len_bytes;
 	l->grants[g->id] = g;
 	for (struct tcp_sender *s = l->senders; s != NULL; s = s->next)
-		if (!s->closed && same_key(&s->base.key, &key)) {
+		if (!s->closed && coll_same_key(&s->base.key, &key)) {
 			join(s, g);
 			coll_tcp_channel_event(&s->base);
 			break;

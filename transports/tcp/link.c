@@ -463,7 +463,7 @@ void coll_tcp_link_compact(struct tcp_inst *in)
 			l->attempt.fd = -1;
 			l->attempt.generation++;
 		}
-		if (unused(l) && l->attention == NULL)
+		if (unused(l))
 			coll_tcp_link_free(l);
 		pthread_mutex_unlock(&l->lock);
 	}
@@ -471,8 +471,7 @@ void coll_tcp_link_compact(struct tcp_inst *in)
 		struct tcp_link *l = in->up[i];
 
 		pthread_mutex_lock(&l->lock);
-		/* Broken ones stay while threads have to be told by progress. */
-		if (l->state == LINK_UP || l->attention != NULL)
+		if (l->state == LINK_UP)
 			in->up[kept++] = l;
 		pthread_mutex_unlock(&l->lock);
 	}
@@ -480,23 +479,25 @@ void coll_tcp_link_compact(struct tcp_inst *in)
 	pthread_mutex_unlock(&in->lock);
 }
 
+/*
+ * Who goes to sleep counts itself in armed and then looks at what it waits for once
+ * more, under this lock or at its cookies; who brings news changes these and then looks
+ * at armed. Both are sequentially consistent, so one of the two sees the other.
+ */
 void coll_tcp_link_work(struct tcp_link *l)
 {
-	const bool work =
-	        l->state == LINK_UP ? l->due > 0 || l->queue_count > 0 || l->attention != NULL : l->attention != NULL;
+	const bool work = l->state == LINK_UP && (l->due > 0 || l->queue_count > 0);
 
+	if (l->news && atomic_load(&l->inst->armed) > 0)
+		coll_tcp_wake(l->inst);
+	l->news = false;
 	if (work == l->work)
 		return;
 	l->work = work;
-	if (work) {
+	if (work)
 		atomic_fetch_add(&l->inst->working, 1);
-		return;
-	}
-	atomic_fetch_sub(&l->inst->working, 1);
-	if (l->state != LINK_UP) {
-		atomic_fetch_add(&l->inst->stale, 1);
-		coll_tcp_kick(l->inst);
-	}
+	else
+		atomic_fetch_sub(&l->inst->working, 1);
 }
 
 struct tcp_link *coll_tcp_link_lock(struct tcp_inst *in, uint64_t tag)

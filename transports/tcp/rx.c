@@ -44,7 +44,7 @@ static void aim(struct tcp_link *l, struct tcp_receiver *r)
 
 	l->into_slot = UINT32_MAX;
 	if (r->into.cookie != NULL && !r->into.finished && r->count == 0) {
-		if (coll_tcp_frame_equal(&f, &r->into.expect)) {
+		if (coll_same_frame(&f, &r->into.expect)) {
 			l->into_ptr = r->into.ptr;
 			return;
 		}

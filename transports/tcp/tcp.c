@@ -299,9 +299,8 @@ static bool tcp_reachable(void *inst, const void *address, size_t len_bytes, cha
 /* Everything one link has to do; l->lock held, which is released. */
 static int advance(struct tcp_link *l, bool readable)
 {
-	int happened = coll_tcp_channel_attend(l);
+	int happened = coll_tcp_tx_credits(l);
 
-	happened += coll_tcp_tx_credits(l);
 	if (l->queue_count > 0)
 		happened += coll_tcp_tx_flush(l);
 	if (readable)
@@ -378,50 +377,27 @@ static int tcp_progress(void *inst)
 
 /* ---- sleeping -------------------------------------------------------------------- */
 
-/* Something another thread left for this one, or somebody who sleeps although
- * there is work for it: its wakeup may have gone to this thread. */
-static bool unfinished(struct tcp_inst *in)
+/* What would otherwise wait for the next progress goes out now, or has the data epoll
+ * wake us when the socket takes bytes again. */
+static void send_leftovers(struct tcp_inst *in)
 {
-	const void *self = coll_tcp_self();
 	struct tcp_link *l;
-	bool found = false;
 
 	if (atomic_load(&in->working) == 0)
-		return false;
-	for (uint32_t i = 0; !found && (l = up_at(in, i)) != NULL; i++) {
+		return;
+	for (uint32_t i = 0; (l = up_at(in, i)) != NULL; i++) {
 		pthread_mutex_lock(&l->lock);
-		for (struct tcp_channel *ch = l->attention; ch != NULL; ch = ch->attention_next)
-			found |= ch->owner == self || coll_tcp_channel_asleep(ch);
 		coll_tcp_tx_credits(l);
 		if (l->state == LINK_UP && l->queue_count > 0 && !l->want_out)
 			coll_tcp_tx_want(l, true);
 		coll_tcp_link_work(l);
 		pthread_mutex_unlock(&l->lock);
 	}
-	return found;
-}
-
-static bool fall_asleep(struct tcp_inst *in)
-{
-	for (int i = 0; i < TCP_SLEEPERS_MAX; i++) {
-		uintptr_t none = 0;
-
-		if (atomic_compare_exchange_strong(&in->asleep[i], &none, (uintptr_t)coll_tcp_self()))
-			return true;
-	}
-	return false;
 }
 
 static void tcp_disarm(void *inst)
 {
-	struct tcp_inst *in = inst;
-
-	for (int i = 0; i < TCP_SLEEPERS_MAX; i++) {
-		uintptr_t self = (uintptr_t)coll_tcp_self();
-
-		if (atomic_compare_exchange_strong(&in->asleep[i], &self, 0))
-			return;
-	}
+	atomic_fetch_sub(&((struct tcp_inst *)inst)->armed, 1);
 }
 
 static coll_status tcp_arm(void *inst)
@@ -429,10 +405,11 @@ static coll_status tcp_arm(void *inst)
 	struct tcp_inst *in = inst;
 	struct epoll_event ev;
 
-	/* Asleep before looking: what comes from here on wakes. */
-	if (!fall_asleep(in))
-		return COLL_AGAIN;
-	if (atomic_load(&in->closed) || unfinished(in) || epoll_wait(in->data_epoll, &ev, 1, 0) > 0) {
+	/* Armed before anything is looked at, here or by the caller: what comes from
+	 * here on wakes. */
+	atomic_fetch_add(&in->armed, 1);
+	send_leftovers(in);
+	if (atomic_load(&in->closed) || epoll_wait(in->data_epoll, &ev, 1, 0) > 0) {
 		tcp_disarm(in);
 		return COLL_AGAIN;
 	}

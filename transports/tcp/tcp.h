@@ -22,6 +22,7 @@
 #include <sys/socket.h>
 
 #include "coll/transport.h"
+#include "transports/pending.h"
 #include "wire.h"
 
 enum {
@@ -41,7 +42,6 @@ enum {
 	TCP_LARGE_BYTES = 8 * 1024 + 1, /* payloads above are not worth staging */
 	TCP_DIRECT_LINKS = 2,           /* up to so many links are read without asking epoll */
 	TCP_EVENTS = 32,
-	TCP_SLEEPERS_MAX = 32,
 };
 
 /* ---- addresses (address.c) -------------------------------------------- */
@@ -93,11 +93,6 @@ struct tcp_channel {
 	uint32_t *spare; /* stack of free slots: the one used last is warm */
 	uint32_t spare_count;
 	coll_status status; /* sticky, of this channel alone */
-	/* Cookies are completed only by the thread that used the channel last. What
-	 * another thread finished waits in link->attention. */
-	const void *owner;
-	bool attention;
-	struct tcp_channel *attention_next;
 };
 
 /* The sender's view of a receiving end that the peer has opened. */
@@ -228,7 +223,7 @@ struct tcp_link {
 	uint32_t receivers_cap;
 	struct tcp_receiver *owing; /* those with owed > 0 */
 	uint32_t due;               /* how many of them have owed >= due_at */
-	struct tcp_channel *attention;
+	bool news;                  /* something happened on a channel since the lock was taken */
 
 	/* liveness, service_lock */
 	uint64_t unanswered_ns; /* since when data in flight is not acknowledged, 0: it is */
@@ -280,11 +275,11 @@ struct tcp_inst {
 	uint64_t liveness_ns; /* when it was looked at last */
 	uint64_t progress_at_tick;
 
-	_Atomic uintptr_t asleep[TCP_SLEEPERS_MAX]; /* threads between arm and disarm, 0: free */
-	_Atomic uint32_t connecting;                /* links in LINK_CONNECTING */
-	_Atomic uint32_t notices;                   /* raised with every notice */
-	_Atomic uint32_t stale;                     /* raised when a link ends or is closed */
-	_Atomic uint32_t working;                   /* links with work set */
+	_Atomic uint32_t armed;      /* threads between arm and disarm */
+	_Atomic uint32_t connecting; /* links in LINK_CONNECTING */
+	_Atomic uint32_t notices;    /* raised with every notice */
+	_Atomic uint32_t stale;      /* raised when a link ends or is closed */
+	_Atomic uint32_t working;    /* links with work set */
 	_Atomic uint64_t progress_calls;
 	_Atomic bool flush_timer; /* the timer runs at TCP_TICK_FLUSH_MS */
 	_Atomic uint64_t refused; /* strangers turned away */
@@ -302,12 +297,6 @@ static inline uint64_t tcp_tag(unsigned kind, uint32_t generation, uint32_t inde
 static inline uint64_t tcp_link_tag(const struct tcp_link *l)
 {
 	return tcp_tag(TAG_LINK, atomic_load_explicit(&l->generation, memory_order_relaxed), l->slot);
-}
-
-/* A value that differs between threads that live at the same time. */
-static inline const void *coll_tcp_self(void)
-{
-	return (const void *)(uintptr_t)pthread_self();
 }
 
 #define tcp_log(in, level, ...) ((in)->env.log((in)->env.ctx, (level), __VA_ARGS__))
@@ -368,8 +357,9 @@ void coll_tcp_link_ended(struct tcp_link *l);
 void coll_tcp_link_notify(struct tcp_inst *in);
 /* Forget links that are over. service_lock held. */
 void coll_tcp_link_compact(struct tcp_inst *in);
-/* Note whether l has something to do that no event announces. link->lock held;
- * called before it is released by whoever may have changed that. */
+/* Note whether l has something to do that no event announces, and wake who sleeps if
+ * there is news. link->lock held; called before it is released by whoever may have
+ * changed that. */
 void coll_tcp_link_work(struct tcp_link *l);
 /* The link of an event, locked; NULL when it is gone. */
 struct tcp_link *coll_tcp_link_lock(struct tcp_inst *in, uint64_t tag);
@@ -416,13 +406,8 @@ coll_status coll_tcp_recv_into(void *channel, void *ptr, const struct coll_memor
                                struct coll_cookie *cookie);
 
 /* All with link->lock held. */
-/* Something happened on ch: complete its cookies if this thread owns it, else
- * leave it for the owner and wake it. */
+/* Something happened on ch: complete its cookies, and have sleepers woken. */
 void coll_tcp_channel_event(struct tcp_channel *ch);
-/* Whether the thread that used ch last sleeps now. */
-bool coll_tcp_channel_asleep(const struct tcp_channel *ch);
-/* Serve the channels of this thread that others left; true if there were any. */
-bool coll_tcp_channel_attend(struct tcp_link *l);
 /* The kernel has taken entry e (or it is dropped). */
 void coll_tcp_channel_sent(struct tcp_link *l, struct tcp_entry *e);
 void coll_tcp_channel_free_sender(struct tcp_sender *s);
@@ -440,7 +425,6 @@ const char *coll_tcp_channel_granted(struct tcp_link *l, const struct coll_tcp_h
 const char *coll_tcp_channel_credited(struct tcp_link *l, uint32_t id, uint32_t count);
 const char *coll_tcp_channel_withdrawn(struct tcp_link *l, uint32_t id);
 const char *coll_tcp_channel_drained(struct tcp_link *l, uint32_t id);
-bool coll_tcp_frame_equal(const struct coll_frame *a, const struct coll_frame *b);
 
 /* ---- service.c --------------------------------------------------------------------- */
 
