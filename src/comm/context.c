@@ -265,6 +265,7 @@ coll_status coll_context_open(struct coll_context **ctx, const coll_config *cfg,
 		c->hub = hub;
 		atomic_fetch_add_explicit(&hub->users, 1, memory_order_relaxed);
 	}
+	coll_sleepers_init(&c->sleepers);
 	c->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	c->service_wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	pthread_mutex_init(&c->links_lock, NULL);
@@ -510,6 +511,7 @@ void coll_context_close(struct coll_context **ctx)
 		coll_transport_hook_unwrap(c->wires[i].hook);
 	}
 	coll_shared_hub_release(&c->hub);
+	coll_sleepers_fini(&c->sleepers);
 	if (c->wake_fd >= 0)
 		close(c->wake_fd);
 	if (c->service_wake_fd >= 0)

@@ -13,6 +13,7 @@
 #include "bootstrap/bootstrap.h"
 #include "comm/control.h"
 #include "comm/recorder.h"
+#include "comm/sleep.h"
 #include "transports/registry.h"
 
 struct coll_comm;
@@ -58,6 +59,7 @@ struct coll_context {
 	pthread_mutex_t links_lock; /* guards processes[] */
 
 	int wake_fd;
+	struct coll_sleepers sleepers;
 	atomic_uint alarm; /* see control.h */
 	struct coll_control *control;
 

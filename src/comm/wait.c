@@ -4,7 +4,6 @@
  */
 #include <poll.h>
 #include <sched.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "comm/judge.h"
@@ -14,33 +13,32 @@ enum { SPINS_PER_CLOCK = 64 };
 enum { EAGER_POLLS = 24 };
 enum { SLEEP_SHORT_MS = 5, SLEEP_LONG_MS = 50 };
 
-/* ---- Sleep ---- */
-
-static void sleep_a_while(struct coll_context *ctx, int ms)
+/* Poll all runs. OK: all are done; AGAIN: some wait, *moved if any did not; an error is
+ * the first run's, *run. */
+static coll_status poll_runs(const struct coll_wait *w, bool *moved, struct coll_run **run)
 {
-	struct pollfd p[1 + COLL_CARD_TRANSPORTS] = {{.fd = ctx->wake_fd, .events = POLLIN}};
-	bool armed[COLL_CARD_TRANSPORTS] = {false};
-	bool quiet = true;
-	uint64_t count;
+	coll_status result = COLL_OK;
 
-	for (int i = 0; i < ctx->nwires && quiet; i++) {
-		struct coll_wire *w = &ctx->wires[i];
+	for (int i = 0; i < w->nruns; i++) {
+		bool m = false;
+		coll_status st = coll_run_poll(w->runs[i], &m);
 
-		p[1 + i].fd = -1;
-		if (!w->active)
-			continue;
-		/* Armed only when it says OK: to disarm what is not armed would leave the
-		 * peers' bells ringing for ever. */
-		quiet = armed[i] = w->table.arm(w->inst) == COLL_OK;
-		p[1 + i] = (struct pollfd){.fd = w->table.poll_fd(w->inst), .events = POLLIN};
+		*moved |= m;
+		*run = w->runs[i];
+		if (st == COLL_AGAIN)
+			result = COLL_AGAIN;
+		else if (st != COLL_OK)
+			return st;
 	}
-	if (quiet && poll(p, (nfds_t)(1 + ctx->nwires), ms) > 0 && (p[0].revents & POLLIN))
-		if (read(ctx->wake_fd, &count, sizeof(count)) < 0) {
-			/* Another thread of this context was faster. */
-		}
-	for (int i = 0; i < ctx->nwires; i++)
-		if (armed[i])
-			ctx->wires[i].table.disarm(ctx->wires[i].inst);
+	return result;
+}
+
+static bool stirs(void *arg)
+{
+	struct coll_run *run;
+	bool moved = false;
+
+	return poll_runs(arg, &moved, &run) != COLL_AGAIN || moved; /* met again by who asks next */
 }
 
 /* Nothing moved: pause, and once in a while look at the clock. */
@@ -62,7 +60,8 @@ static coll_status idle(struct coll_comm *comm, const struct coll_wait *w, struc
 	now = coll_clock_ns();
 	st = coll_comm_inspect(comm, w, p, now);
 	if (st == COLL_OK && now - p->since_ns >= (uint64_t)ctx->settings.spin_us * 1000)
-		sleep_a_while(ctx, now - p->since_ns < 100 * MS ? SLEEP_SHORT_MS : SLEEP_LONG_MS);
+		coll_context_sleep(ctx, now - p->since_ns < 100 * MS ? SLEEP_SHORT_MS : SLEEP_LONG_MS, stirs,
+		                   (void *)(uintptr_t)w);
 	return st;
 }
 
@@ -80,26 +79,6 @@ static coll_status poll_eagerly(struct coll_comm *comm, const struct coll_wait *
 			coll_context_progress(comm->ctx);
 	}
 	return COLL_AGAIN;
-}
-
-/* Poll all runs. OK: all are done; AGAIN: some wait, *moved if any did not; an error is
- * the first run's, *run. */
-static coll_status poll_runs(const struct coll_wait *w, bool *moved, struct coll_run **run)
-{
-	coll_status result = COLL_OK;
-
-	for (int i = 0; i < w->nruns; i++) {
-		bool m = false;
-		coll_status st = coll_run_poll(w->runs[i], &m);
-
-		*moved |= m;
-		*run = w->runs[i];
-		if (st == COLL_AGAIN)
-			result = COLL_AGAIN;
-		else if (st != COLL_OK)
-			return st;
-	}
-	return result;
 }
 
 coll_status coll_comm_wait(struct coll_comm *comm, const struct coll_wait *w)

@@ -1,0 +1,137 @@
+/*
+ * Sleeping on the descriptors of a context, by several threads at once.
+ *
+ * No wake-up is lost. A thread is listed first, then arms the transports, then looks at
+ * what it waits for, then sleeps. An event before the look is found by it. An event after
+ * arming writes wake_fd: if this thread is in poll it sees it, unless another thread read
+ * it before; that one rings the descriptor of every thread that is listed, and this one
+ * is. The transports see to what they take in without an event: whoever makes progress
+ * for a channel while somebody is armed writes wake_fd.
+ *
+ * A ring may find a thread that was awake anyway: a spurious wake-up, which costs one
+ * look. Rings are not passed on, so they end.
+ */
+#include "comm/sleep.h"
+
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "comm/context.h"
+
+struct coll_sleeper {
+	struct coll_sleeper *next;
+	int fd;
+};
+
+void coll_sleepers_init(struct coll_sleepers *s)
+{
+	pthread_mutex_init(&s->lock, NULL);
+	s->asleep = s->spare = NULL;
+}
+
+void coll_sleepers_fini(struct coll_sleepers *s)
+{
+	while (s->spare) {
+		struct coll_sleeper *me = s->spare;
+
+		s->spare = me->next;
+		close(me->fd);
+		free(me);
+	}
+	pthread_mutex_destroy(&s->lock);
+}
+
+static struct coll_sleeper *sleeper_new(void)
+{
+	struct coll_sleeper *me = malloc(sizeof(*me));
+
+	if (!me)
+		return NULL;
+	me->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (me->fd >= 0)
+		return me;
+	free(me);
+	return NULL;
+}
+
+/* NULL: no memory, or no descriptor left. Then a wake-up can be lost, and the sleep is
+ * as long as it is. */
+static struct coll_sleeper *enlist(struct coll_sleepers *s)
+{
+	struct coll_sleeper *me;
+
+	pthread_mutex_lock(&s->lock);
+	me = s->spare;
+	if (me)
+		s->spare = me->next;
+	else
+		me = sleeper_new();
+	if (me) {
+		me->next = s->asleep;
+		s->asleep = me;
+	}
+	pthread_mutex_unlock(&s->lock);
+	return me;
+}
+
+static void delist(struct coll_sleepers *s, struct coll_sleeper *me)
+{
+	struct coll_sleeper **at = &s->asleep;
+	uint64_t count;
+
+	if (!me)
+		return;
+	pthread_mutex_lock(&s->lock);
+	while (*at != me)
+		at = &(*at)->next;
+	*at = me->next;
+	if (read(me->fd, &count, sizeof(count)) < 0) {
+		/* Nobody has rung. */
+	}
+	me->next = s->spare;
+	s->spare = me;
+	pthread_mutex_unlock(&s->lock);
+}
+
+static void ring_others(struct coll_sleepers *s, const struct coll_sleeper *me)
+{
+	const uint64_t one = 1;
+
+	pthread_mutex_lock(&s->lock);
+	for (const struct coll_sleeper *o = s->asleep; o; o = o->next)
+		if (o != me && write(o->fd, &one, sizeof(one)) < 0) {
+			/* The counter is full: it is readable already. */
+		}
+	pthread_mutex_unlock(&s->lock);
+}
+
+void coll_context_sleep(struct coll_context *ctx, int ms, bool (*look)(void *arg), void *arg)
+{
+	struct pollfd p[2 + COLL_CARD_TRANSPORTS] = {{.fd = ctx->wake_fd, .events = POLLIN}};
+	bool armed[COLL_CARD_TRANSPORTS] = {false};
+	struct coll_sleeper *me = enlist(&ctx->sleepers);
+	bool quiet = true;
+	uint64_t count;
+
+	p[1] = (struct pollfd){.fd = me ? me->fd : -1, .events = POLLIN};
+	for (int i = 0; i < ctx->nwires; i++) {
+		struct coll_wire *w = &ctx->wires[i];
+
+		p[2 + i].fd = -1;
+		if (!w->active || !quiet)
+			continue;
+		/* Armed only when it says OK: to disarm what is not armed would leave the
+		 * peers' bells ringing for ever. */
+		quiet = armed[i] = w->table.arm(w->inst) == COLL_OK;
+		p[2 + i] = (struct pollfd){.fd = w->table.poll_fd(w->inst), .events = POLLIN};
+	}
+	if (quiet && !look(arg) && poll(p, (nfds_t)(2 + ctx->nwires), ms) > 0 && (p[0].revents & POLLIN) &&
+	    read(ctx->wake_fd, &count, sizeof(count)) > 0)
+		ring_others(&ctx->sleepers, me);
+	for (int i = 0; i < ctx->nwires; i++)
+		if (armed[i])
+			ctx->wires[i].table.disarm(ctx->wires[i].inst);
+	delist(&ctx->sleepers, me);
+}

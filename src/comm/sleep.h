@@ -1,0 +1,29 @@
+/*
+ * Sleeping threads of a context. They share the descriptors that events arrive by
+ * (wake_fd, the transports' poll_fd), and one event makes a descriptor readable once,
+ * whomever it is for: so each sleeper also has a descriptor of its own, and whoever
+ * takes a wake-up from wake_fd rings all others.
+ */
+#ifndef COLL_COMM_SLEEP_H
+#define COLL_COMM_SLEEP_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+struct coll_context;
+struct coll_sleeper;
+
+struct coll_sleepers {
+	pthread_mutex_t lock;
+	struct coll_sleeper *asleep, *spare; /* lock */
+};
+
+void coll_sleepers_init(struct coll_sleepers *s);
+void coll_sleepers_fini(struct coll_sleepers *s); /* nobody sleeps */
+
+/* Sleep for at most ms, or until something happened to this context; any thread, several
+ * at once. look is called once, when every event from then on wakes: it looks again at all
+ * the caller waits for and says whether to stay awake. */
+void coll_context_sleep(struct coll_context *ctx, int ms, bool (*look)(void *arg), void *arg);
+
+#endif
