@@ -24,7 +24,7 @@ enum {
 	REGISTER_NS = 20000000000,   /* and said who it is by then */
 	ATTACH_TRY_NS = 3000000000,  /* after that a child asks rank 0 to adopt it */
 	FAREWELL_NS = 1000000000,    /* for the last words of a failed meeting */
-	LATE_NS = 2000000000,        /* to tell those who come after it has failed */
+	LATE_NS = 1000000000,        /* to tell those who come after it has failed */
 	NOTICE_EVERY_NS = 1000000000 /* who is missing, told to those who wait */
 };
 

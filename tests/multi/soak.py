@@ -1,0 +1,529 @@
+#!/usr/bin/env python3
+"""Campaigns: ranks are killed, stopped for good or paused at random moments of everything
+a communicator does, over shm, tcp and both, by hand and under collrun. Seeded: every
+failure prints the command that repeats it.
+
+usage: soak.py BUILD-DIRECTORY kills|stops|pauses|launcher [OPTION...]
+
+  kills     SIGKILL to one rank, sometimes two: every other rank ends within 2 s, by itself,
+            with an error that names a killed rank
+  stops     SIGSTOP, never continued: an error by COLL_TIMEOUT_MS, naming that rank
+  launcher  SIGKILL to collrun: no rank stays
+  pauses    SIGSTOP and SIGCONT below COLL_TIMEOUT_MS: no error, right results
+
+  --count N      kills, stops or pauses          --seed S       (default 1)
+  --ranks N      always N ranks (else 2..6)      --jobs N       jobs at once (default 2)
+  --transport T  shm, tcp, mixed (COLL_HOST_ID) or netns (two network namespaces)
+  --phase P      always in this phase            --only I       only case I of the seed
+  --hook RULES   COLL_HOOK for every rank        --library-bug B  COLL_PLANTED for every rank
+
+Where it may (as root), it runs in namespaces of its own, so that whatever is left over
+in processes, sockets and /dev/shm was left by it. The last line is
+`N kills, N wrong, N late, N hung, N leftovers`.
+"""
+import argparse
+import mmap
+import os
+import random
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+from job import abstract_names, free_port, now, tcp_ports, until
+
+PHASES = ["start", "create", "connect", "all_reduce", "all_to_all", "pairs", "split", "destroy"]
+# How long a phase lasts about, so that the moment falls anywhere in it or a bit after.
+DELAY_US = {"start": 3000, "create": 25000, "connect": 3000, "all_reduce": 1000, "all_to_all": 1500,
+            "pairs": 1000, "split": 3000, "destroy": 3000}
+CALLS = {"all_reduce": 12, "all_to_all": 6, "pairs": 3, "split": 2}
+SEATS, SEAT_BYTES = 8, 1024
+SEAT = struct.Struct("<IIQIIQIiiIQQ32sQII16s896s")
+LIMIT_S, HUNG_S = 2.0, 10.0
+CREATE_TIMEOUT_MS, STOP_TIMEOUT_MS, PAUSE_TIMEOUT_MS = 1500, 1200, 2500
+NAMESPACES = "/run/netns/coll-soak-"
+
+
+class Seat:
+    def __init__(self, raw):
+        (self.pid, self.phase, self.phase_ns, self.round, self.call, self.strike_ns, self.state, self.status,
+         self.culprit, self.wrong, self.error_ns, self.end_ns, transport, self.calls, self.descriptors, self.threads,
+         _, message) = SEAT.unpack(raw)
+        self.transport = transport.split(b"\0")[0].decode()
+        self.message = message.split(b"\0")[0].decode(errors="replace")
+        self.where = f"{PHASES[self.phase]} {self.call} of round {self.round}"
+
+
+class Job:
+    """One start of `rounds`, its board, and what has been seen of it."""
+
+    def __init__(self, build, ranks, transport, by_hand, arguments, settings, seed):
+        self.ranks, self.by_hand = ranks, by_hand
+        self.directory = tempfile.mkdtemp(prefix="coll-soak.")
+        path = os.path.join(self.directory, "board")
+        with open(path, "wb") as f:
+            f.truncate(SEAT_BYTES * (1 + SEATS))
+        with open(path, "r+b") as f:
+            self.board = mmap.mmap(f.fileno(), 0)
+        self.output = open(os.path.join(self.directory, "output"), "w+")
+        env = {k: v for k, v in os.environ.items() if not k.startswith("COLL_")}
+        env.update(settings, COLL_TRANSPORTS={"shm": "shm", "tcp": "tcp"}.get(transport, ""))
+        program = [f"{build}/tests/rounds", path, str(seed)] + arguments
+        program += {"mixed": ["hosts=2"], "netns": [f"netns={NAMESPACES}"]}.get(transport, [])
+        self.started = []
+        if by_hand:
+            host = "10.91.7.1" if transport == "netns" else "127.0.0.1"
+            port = 21000 + Job.count % 9000 if transport == "netns" else free_port()
+            Job.count += 1
+            for r in range(ranks):
+                self.start(program, dict(env, COLL_ROOT=f"{host}:{port}", COLL_RANK=str(r), COLL_SIZE=str(ranks)))
+        else:
+            self.start([f"{build}/tools/collrun", "-n", str(ranks), "--no-prefix"] + program, env)
+
+    count = os.getpid() % 5000
+
+    def start(self, command, env):
+        self.started.append(subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=self.output,
+                                             stderr=self.output))
+
+    def seat(self, rank):
+        return Seat(self.board[SEAT_BYTES * (1 + rank):SEAT_BYTES * (2 + rank)])
+
+    def seats(self):
+        return [self.seat(r) for r in range(self.ranks)]
+
+    def stop(self):
+        self.board[0:4] = struct.pack("<I", 1)
+
+    def ended(self):
+        return all([p.poll() is not None for p in self.started])
+
+    def living(self):
+        """Ranks (and launchers) that run. A zombie does not."""
+        return [p for p in [s.pid for s in self.seats()] + [p.pid for p in self.started] if p and alive(p)]
+
+    def said(self, limit=3000):
+        self.output.flush()
+        self.output.seek(0)
+        return self.output.read()[-limit:]
+
+    def close(self):
+        for pid in self.living():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except OSError:
+                pass
+        for p in self.started:
+            p.wait()
+        self.output.close()
+        self.board.close()
+        shutil.rmtree(self.directory)
+
+
+def alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as f:
+            return f.read().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+# ---- Kills and stops ----------------------------------------------------------
+
+
+class Case:
+    """One kill (or stop), drawn from (seed, index) alone."""
+
+    def __init__(self, options, index):
+        rng = random.Random(f"{options.what} {options.seed} {index}")
+        self.index, self.signal = index, signal.SIGSTOP if options.what == "stops" else signal.SIGKILL
+        self.ranks = options.ranks or rng.randint(2, 6)
+        self.transport = options.transport or rng.choice(options.transports)
+        self.by_hand = rng.random() < 0.5
+        self.by_hand |= self.transport == "netns"
+        self.phase = options.phase or rng.choice(options.phases)
+        self.round = rng.choice((0, 0, 1, 2)) if self.phase != "start" else 0
+        self.call = rng.randrange(CALLS.get(self.phase, 1))
+        self.delay_ns = int(rng.random() ** 2 * DELAY_US[self.phase] * 1000)
+        self.victims = rng.sample(range(self.ranks), 2 if self.ranks > 2 and rng.random() < 0.1 else 1)
+        self.seed = rng.getrandbits(60)
+        self.job = None
+        self.since, self.faults, self.late, self.hung, self.left, self.indirect = 0, [], False, False, 0, 0
+
+    def __str__(self):
+        return (f"case {self.index}: {self.ranks} ranks, {self.transport}, {'by hand' if self.by_hand else 'collrun'}, "
+                f"{self.signal.name} of {self.victims} {self.delay_ns / 1e6:.2f} ms after {self.phase} {self.call} of "
+                f"round {self.round} began")
+
+    def begin(self, options):
+        strikes = [f"strike={v}:{self.phase}:{self.round}:{self.call}:{self.delay_ns}:{int(self.signal)}"
+                   for v in self.victims]
+        settings = dict(options.settings, COLL_CREATE_TIMEOUT_MS=str(CREATE_TIMEOUT_MS), COLL_DEBUG="error")
+        if self.signal == signal.SIGSTOP:
+            settings["COLL_TIMEOUT_MS"] = str(STOP_TIMEOUT_MS)
+        self.job = Job(options.build, self.ranks, self.transport, self.by_hand, strikes, settings, self.seed)
+        self.begun = now()
+
+    def struck(self, seats):
+        """Ranks that got the signal before they had a result of their own."""
+        t = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+        hit = [v for v in self.victims if 0 < seats[v].strike_ns <= t and not seats[v].state]
+        if self.signal == signal.SIGKILL:
+            return [v for v in hit if not alive(seats[v].pid)]
+        return hit
+
+    def finished(self):
+        """Look again; True when the case is over."""
+        seats = self.job.seats()
+        hit = self.struck(seats)
+        others = [s for r, s in enumerate(seats) if r not in hit]
+        at_rest = all(s.state == 2 for s in others) if hit else False
+        if at_rest and self.signal == signal.SIGKILL and not self.job.ended():
+            at_rest = False  # the processes must go as well
+        if at_rest and self.signal == signal.SIGSTOP:
+            at_rest = all(not alive(s.pid) for s in others)
+        if at_rest or self.job.ended():
+            return True
+        if hit and not self.since:
+            self.since = now()
+        return now() > (self.since + HUNG_S if self.since else self.begun + 3 * HUNG_S)
+
+    def judge(self):
+        seats = self.job.seats()
+        hit = self.struck(seats)
+        if not hit:
+            self.faults.append("nobody was struck")
+        since = min([seats[v].strike_ns for v in hit], default=0)
+        limit = LIMIT_S + (STOP_TIMEOUT_MS / 1000 if self.signal == signal.SIGSTOP else 0)
+        self.slowest, self.where = 0.0, [seats[v].phase for v in hit]
+        for r, s in enumerate(seats):
+            if s.wrong:
+                self.faults.append(f"rank {r} got {s.wrong} wrong results")
+            if r in hit:
+                continue
+            if s.state != 2:
+                self.hung = self.hung or alive(s.pid)
+                self.faults.append(f"rank {r} says nothing, last seen in {s.where}, {'runs' if alive(s.pid) else 'gone'}")
+                continue
+            # Who begins to create later than that waits for the dead from then on.
+            begin = max(since, s.phase_ns) if PHASES[s.phase] == "create" else since
+            took = (s.end_ns - begin) * 1e-9
+            self.slowest = max(self.slowest, took)
+            # Some pass the last call before the death, some do not and end in it. The former then wait in
+            # vain for both in the next creation; any of them may be named.
+            gone = [v for v, t in enumerate(seats) if t.state and t.status and t.round < s.round]
+            self.indirect += s.culprit in gone and PHASES[s.phase] == "create"
+            blamed = hit + (gone if PHASES[s.phase] == "create" else [])
+            if s.status == 0 or s.culprit not in blamed or f"{s.culprit}" not in s.message:
+                self.faults.append(f"rank {r} in {s.where}: status {s.status}, blames {s.culprit}: {s.message}")
+            if took > limit:
+                self.late = True
+                self.faults.append(f"rank {r} in {s.where} took {took:.2f} s: {s.message}")
+        if self.signal == signal.SIGKILL and not until(lambda: not self.job.living(), 3):
+            self.left += len(self.job.living())
+            self.faults.append(f"processes remain: {self.job.living()}")
+        if self.faults:
+            for v in hit:
+                self.faults.append(f"rank {v} was in {seats[v].where}")
+            self.faults.append(self.job.said())
+        self.job.close()
+
+
+class Tally:
+    def __init__(self, options):
+        self.options, self.wrong, self.late, self.hung, self.left, self.done = options, 0, 0, 0, 0, 0
+        self.phases = [0] * len(PHASES)
+        self.slowest, self.begun, self.indirect = 0.0, now(), 0
+
+    def add(self, case):
+        self.done += 1
+        for p in case.where:
+            self.phases[p] += 1
+        self.slowest = max(self.slowest, case.slowest)
+        self.indirect += getattr(case, "indirect", 0)
+        self.hung += case.hung
+        self.late += case.late and not case.hung
+        self.left += case.left
+        self.wrong += bool(case.faults) and not case.hung and not case.late and not case.left
+        if case.faults:
+            print(f"FAIL {case}")
+            for f in case.faults[:14]:
+                print(f"     {f}")
+            o = self.options
+            print(f"     again: ./run soak {o.what} --seed {o.seed} --only {case.index}{o.more}", flush=True)
+
+    def close(self, unit):
+        took = now() - self.begun
+        print(f"     seed {self.options.seed}; in " +
+              ", ".join(f"{n} {p}" for p, n in zip(PHASES, self.phases) if n))
+        print(f"     {took:.0f} s, {self.done / took:.1f} per second, the slowest rank ended after {self.slowest:.2f} s, "
+              f"load {os.getloadavg()[0]:.1f} on {len(os.sched_getaffinity(0))} cores")
+        if self.indirect:
+            print(f"     {self.indirect} ranks passed the last call before the death and named, in the next creation, a "
+                  "rank that had not and had ended")
+        print(f"{self.done} {unit}, {self.wrong} wrong, {self.late} late, {self.hung} hung, {self.left} leftovers",
+              flush=True)
+        return 1 if self.wrong + self.late + self.hung + self.left or not self.done else 0
+
+
+def strike_all(options):
+    tally, running, indices = Tally(options), [], list(options.indices)
+    before = belongings()
+    while indices or running:
+        while indices and len(running) < options.jobs:
+            case = Case(options, indices.pop(0))
+            case.begin(options)
+            running.append(case)
+        time.sleep(0.002)
+        for case in [c for c in running if c.finished()]:
+            running.remove(case)
+            case.judge()
+            tally.add(case)
+            if tally.done % 100 == 0 and len(options.indices) > 100:
+                print(f"     {tally.done} done, {tally.wrong} wrong, {tally.late} late, {tally.hung} hung", flush=True)
+    tally.left += leftovers(before)
+    return tally.close(options.what)
+
+
+# ---- The launcher -------------------------------------------------------------
+
+
+def launcher(options):
+    """collrun is killed at a random moment: all it started ends."""
+    tally, before = Tally(options), belongings()
+    for index in options.indices:
+        rng = random.Random(f"{options.what} {options.seed} {index}")
+        case = Case(options, index)
+        case.transport = options.transport or rng.choice([t for t in options.transports if t != "netns"])
+        case.by_hand, case.victims, case.where = False, [], []
+        case.begin(options)
+        collrun = case.job.started[0].pid
+        time.sleep(rng.random() ** 2 * 0.3)
+        case.where = [case.job.seat(0).phase]
+        # The agent is collrun's only child.
+        agents = children(collrun)
+        target = agents[0] if agents and rng.random() < 0.5 else collrun
+        family = descendants(collrun)
+        os.kill(target, signal.SIGKILL)
+        since = now()
+        until(lambda: not any(alive(p) for p in family + case.job.living()), HUNG_S)
+        left = [p for p in set(family + case.job.living()) if alive(p)]
+        case.slowest = now() - since
+        if left:
+            case.left = len(left)
+            case.faults.append(f"processes remain after {'the agent' if target != collrun else 'collrun'} is gone: {left}")
+        elif case.slowest > LIMIT_S:
+            case.late = True
+            case.faults.append(f"the last rank ended after {case.slowest:.2f} s")
+        case.job.close()
+        tally.add(case)
+    tally.left += leftovers(before)
+    return tally.close("kills")
+
+
+def children(pid):
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children") as f:
+            return [int(x) for x in f.read().split()]
+    except OSError:
+        return []
+
+
+def descendants(pid):
+    found = [pid]
+    for p in found:
+        found += children(p)
+    return found
+
+
+# ---- Pauses -------------------------------------------------------------------
+
+
+class Endurance:
+    """A job of which ranks are paused again and again; none may notice."""
+
+    def __init__(self, options, index, pauses):
+        rng = self.rng = random.Random(f"pauses {options.seed} {index}")
+        self.index, self.pauses = index, pauses
+        self.ranks = options.ranks or rng.randint(2, 6)
+        self.transport = options.transport or options.transports[index % len(options.transports)]
+        self.by_hand = self.transport == "netns" or rng.random() < 0.5
+        settings = dict(options.settings, COLL_TIMEOUT_MS=str(PAUSE_TIMEOUT_MS), COLL_CREATE_TIMEOUT_MS="20000",
+                        COLL_DEBUG="error")
+        self.job = Job(options.build, self.ranks, self.transport, self.by_hand, [], settings, rng.getrandbits(60))
+        self.phases, self.options = [p for p in options.phases if p != "start"], options
+        self.stopped, self.where, self.faults = {}, [], []  # pid -> when to continue
+        self.aim, self.next, self.ending, self.done = None, now() + 0.2, 0, 0
+        self.late, self.hung, self.left, self.slowest = False, False, 0, 0.0
+
+    def __str__(self):
+        return (f"job {self.index}: {self.ranks} ranks, {self.transport}, {'by hand' if self.by_hand else 'collrun'}, "
+                f"{self.done} pauses")
+
+    def pause(self, rank, seat):
+        try:
+            os.kill(seat.pid, signal.SIGSTOP)
+        except OSError:
+            return
+        self.where.append(self.job.seat(rank).phase)
+        self.stopped[seat.pid] = now() + self.rng.uniform(0.05, 1.5)
+        self.done += 1
+
+    def turn(self):
+        """True when it is over."""
+        t, seats = now(), self.job.seats()
+        for pid in [p for p, end in self.stopped.items() if end <= t]:
+            del self.stopped[pid]
+            try:
+                os.kill(pid, signal.SIGCONT)
+            except OSError:
+                pass
+        if any(s.state and s.status for s in seats) or self.job.ended():
+            return not self.stopped
+        if self.done < self.pauses and not self.stopped and t > self.next and all(s.pid for s in seats):
+            # Wait for a rank to be in the phase aimed at, for a while; then any will do.
+            self.aim = self.aim or (self.rng.randrange(self.ranks), self.rng.choice(self.phases), t + 0.5)
+            rank, phase, give_up = self.aim
+            if PHASES[seats[rank].phase] == phase or t > give_up:
+                self.aim = None
+                self.pause(rank, seats[rank])
+                others = [r for r in range(self.ranks) if r != rank and self.rng.random() < 0.25]
+                for r in others:
+                    self.pause(r, seats[r])
+                self.next = max(self.stopped.values(), default=t) + self.rng.uniform(0.1, 0.4)
+        if self.done >= self.pauses and not self.stopped and not self.ending:
+            self.ending = t
+            self.job.stop()
+        return bool(self.ending) and t > self.ending + 30
+
+    def judge(self):
+        for r, s in enumerate(self.job.seats()):
+            if s.status or s.wrong:
+                self.faults.append(f"rank {r} in {s.where}: status {s.status}, {s.wrong} wrong results: {s.message}")
+            elif s.state != 2:
+                self.hung = True
+                self.faults.append(f"rank {r} has not ended, last seen in {s.where}")
+            # Threads and descriptors between communicators are what they were before the first.
+            if s.descriptors >> 16 != s.descriptors & 0xffff or s.threads >> 16 != s.threads & 0xffff:
+                self.left += 1
+                self.faults.append(f"rank {r}: descriptors {s.descriptors & 0xffff} -> {s.descriptors >> 16}, threads "
+                                   f"{s.threads & 0xffff} -> {s.threads >> 16} in {s.round} rounds")
+        if not until(self.job.ended, 5):
+            self.hung = True
+        if self.faults:
+            self.faults.append(self.job.said())
+        self.rounds = min(s.round for s in self.job.seats())
+        self.job.close()
+
+
+def pauses(options):
+    tally, before, rounds = Tally(options), belongings(), 0
+    each = 15 if options.count >= 60 else max(1, options.count // 4)
+    indices = options.only if options.only else range((options.count + each - 1) // each)
+    waiting, running = list(indices), []
+    while waiting or running:
+        while waiting and len(running) < options.jobs:
+            running.append(Endurance(options, waiting.pop(0), each))
+        time.sleep(0.001)
+        for job in [j for j in running if j.turn()]:
+            running.remove(job)
+            job.judge()
+            rounds += job.rounds
+            tally.add(job)
+            tally.done += job.done - 1
+    tally.left += leftovers(before)
+    print(f"     {rounds} rounds of create ... destroy")
+    return tally.close("pauses")
+
+
+# ---- What belongs to us -------------------------------------------------------
+
+
+def belongings():
+    mine = {int(d) for d in os.listdir("/proc") if d.isdigit() and alive(d)} if os.environ.get("COLL_SOAK_APART") else set()
+    return {"process": mine, "file in /dev/shm": set(os.listdir("/dev/shm")),
+            "file in " + tempfile.gettempdir(): {n for n in os.listdir(tempfile.gettempdir()) if "coll" in n},
+            "socket": set(abstract_names().values()) | set(tcp_ports().values())}
+
+
+def leftovers(before):
+    """Counts and names what was not there before; only in namespaces of our own is all of it ours."""
+    if not os.environ.get("COLL_SOAK_APART"):
+        return 0
+    until(lambda: all(not v - before[k] for k, v in belongings().items()), 3)
+    found = [(k, x) for k, v in belongings().items() for x in v - before[k]]
+    for kind, x in found:
+        print(f"     left over: {kind} {x}")
+    return len(found)
+
+
+def apart():
+    """Start again in namespaces of our own, where that is allowed."""
+    if os.environ.get("COLL_SOAK_APART") is not None or not shutil.which("unshare"):
+        return
+    wrap = ["unshare", "--net", "--pid", "--mount", "--fork", "--kill-child"]
+    here = os.path.abspath(__file__)
+    inside = ("mount -t proc proc /proc && mount -t tmpfs tmpfs /dev/shm && mkdir -p /run/netns && "
+              "mount -t tmpfs tmpfs /run/netns && ip link set lo up")
+    if subprocess.run(wrap + ["sh", "-c", inside], stderr=subprocess.DEVNULL).returncode != 0:
+        os.environ["COLL_SOAK_APART"] = ""
+        return
+    script = inside + f' && COLL_SOAK_APART=1 exec "{sys.executable}" "{here}" "$@"'
+    os.execvp(wrap[0], wrap + ["sh", "-c", script, "sh"] + sys.argv[1:])
+
+
+def two_namespaces():
+    """Two hosts, joined by a cable."""
+    if not os.environ.get("COLL_SOAK_APART"):
+        return False
+    a, b = os.path.basename(NAMESPACES) + "0", os.path.basename(NAMESPACES) + "1"
+    commands = [f"ip netns add {a}", f"ip netns add {b}", f"ip link add v0 netns {a} type veth peer name v1 netns {b}"]
+    for n, name in ((0, a), (1, b)):
+        commands += [f"ip -n {name} addr add 10.91.7.{n + 1}/24 dev v{n}", f"ip -n {name} link set v{n} up",
+                     f"ip -n {name} link set lo up"]
+    return subprocess.run(["sh", "-c", " && ".join(commands)], stderr=subprocess.DEVNULL).returncode == 0
+
+
+def main():
+    p = argparse.ArgumentParser(usage=__doc__.split("usage: ")[1])
+    p.add_argument("build")
+    p.add_argument("what", choices=["kills", "stops", "pauses", "launcher"])
+    p.add_argument("--count", type=int, default=0)
+    p.add_argument("--seed", type=int, default=1)
+    p.add_argument("--ranks", type=int, default=0)
+    p.add_argument("--jobs", type=int, default=0)
+    p.add_argument("--transport", choices=["shm", "tcp", "mixed", "netns"])
+    p.add_argument("--phase", choices=PHASES)
+    p.add_argument("--only", type=int, nargs="*")
+    p.add_argument("--hook", default="")
+    p.add_argument("--library-bug", default="")
+    o = p.parse_args()
+    apart()
+    o.build = os.path.abspath(o.build)
+    o.count = o.count or {"kills": 2000, "stops": 100, "pauses": 300, "launcher": 200}[o.what]
+    o.jobs = o.jobs or {"kills": 3, "stops": 6, "pauses": 4, "launcher": 1}[o.what]
+    o.transports = ["shm", "tcp", "mixed"]
+    if o.transport in (None, "netns") and two_namespaces():
+        o.transports.append("netns")
+    elif o.transport == "netns":
+        print("no rights to make network namespaces")
+        return 77
+    o.phases = [x for x in PHASES if x != "split"]
+    if o.what == "stops":
+        o.phases = [x for x in o.phases if x not in ("start", "create", "destroy")]
+    o.indices = o.only if o.only else list(range(o.count))
+    o.settings = {}
+    if o.hook:
+        o.settings["COLL_HOOK"] = o.hook
+    if o.library_bug:
+        o.settings["COLL_PLANTED"] = o.library_bug
+    o.more = "".join(f" --{k} {getattr(o, k)}" for k in ("ranks", "transport", "phase", "hook") if getattr(o, k))
+    print(f"soak {o.what}: seed {o.seed}, {o.count if not o.only else len(o.only)} over {', '.join(o.transports)}, "
+          f"{o.jobs} jobs at once, {'in namespaces of its own' if os.environ['COLL_SOAK_APART'] else 'not apart'}", flush=True)
+    return {"kills": strike_all, "stops": strike_all, "launcher": launcher, "pauses": pauses}[o.what](o)
+
+
+sys.exit(main())
