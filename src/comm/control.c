@@ -44,6 +44,7 @@ static bool handle(struct coll_control *c, struct coll_control_link *l)
 		c->peers[l->peer].state.left = true;
 		c->peers[l->peer].state.left_ns = coll_clock_ns();
 		return true;
+	case COLL_MSG_CLOSE: l->bye = true; return true;
 	default: return false;
 	}
 }
@@ -201,8 +202,11 @@ void coll_control_close(struct coll_control **control, int flush_ms)
 		pthread_mutex_lock(&c->lock);
 		c->closing = true;
 		for (int i = 0; i < c->nlinks; i++)
-			if (c->links[i]->ready)
+			if (c->links[i]->ready || c->links[i]->greeted) {
 				coll_link_queue(c->links[i], &m);
+				coll_link_flush(c->links[i]);
+				coll_control_watch(c, c->links[i]);
+			}
 		pthread_mutex_unlock(&c->lock);
 		coll_control_flush(c, flush_ms);
 	}

@@ -13,7 +13,8 @@ enum coll_message_type {
 	COLL_MSG_NOTE,
 	COLL_MSG_PING,
 	COLL_MSG_PONG,
-	COLL_MSG_BYE,
+	COLL_MSG_BYE,  /* this process leaves */
+	COLL_MSG_CLOSE /* this connection ends, its process lives */
 };
 
 struct coll_hello {
@@ -47,6 +48,7 @@ struct coll_control_link {
 	bool connecting; /* connect() in progress */
 	bool ready;      /* proved both ways */
 	bool bye;        /* the other end said goodbye */
+	bool greeted;    /* connector: HELLO is queued, so the listener may take the link for proved */
 	bool asked;      /* opened because a caller waits for this peer */
 	int candidate;   /* index of the address being tried, -1: Unix */
 	uint64_t nonce[2];

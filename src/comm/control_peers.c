@@ -207,6 +207,7 @@ bool coll_control_on_challenge(struct coll_control *c, struct coll_control_link 
 	m.u.hello.nonce[1] = l->nonce[1];
 	m.u.hello.proof = coll_link_proof(c->env.job_key, h->nonce, &c->env.self, &h->from, 1);
 	coll_link_queue(l, &m);
+	l->greeted = true;
 	return true;
 }
 
@@ -252,6 +253,19 @@ void coll_control_keep_links(struct coll_control *c, uint64_t now)
 			coll_control_open_link(c, wanted[i], false);
 }
 
+/* The listener may have proved the link meanwhile (this process was stopped, or starved):
+ * without a word its end would be this process's death. */
+static void give_up(struct coll_control *c, struct coll_control_link *l)
+{
+	const struct coll_message m = {.type = COLL_MSG_CLOSE};
+
+	if (l->greeted) {
+		coll_link_queue(l, &m);
+		coll_link_flush(l);
+	}
+	coll_control_drop_link(c, l);
+}
+
 void coll_control_expire(struct coll_control *c, uint64_t now)
 {
 	for (int i = 0; i < c->nlinks; i++) {
@@ -263,7 +277,7 @@ void coll_control_expire(struct coll_control *c, uint64_t now)
 		if (l->connecting)
 			coll_control_broken(c, l, "connecting to it timed out");
 		else
-			coll_control_drop_link(c, l);
+			give_up(c, l);
 		i = -1; /* the array changed */
 	}
 }

@@ -58,6 +58,17 @@ static bool concerns(const struct coll_comm *comm, const struct coll_note *n)
 	       (n->comm == 0 && coll_comm_rank_of(comm, n->process) >= 0 && coll_comm_rank_of(comm, n->origin) >= 0);
 }
 
+/* Before a rank is blamed by time alone: this process may have been stopped or its service
+ * thread starved, and the note that names who died first may lie unread. False: look again. */
+static bool caught_up(struct coll_comm *comm, struct coll_patience *p)
+{
+	if (p->caught_up)
+		return true;
+	p->caught_up = true;
+	coll_control_service(comm->ctx->control);
+	return false;
+}
+
 /* The first failure told for this communicator, else (settled) the first death of a member. */
 static coll_status look_at_notes(struct coll_comm *comm, const struct coll_wait *w, struct coll_patience *p)
 {
@@ -81,7 +92,7 @@ static coll_status look_at_notes(struct coll_comm *comm, const struct coll_wait 
 		return COLL_OK;
 	if (!p->death_ns)
 		p->death_ns = coll_clock_ns();
-	if (coll_clock_ns() - p->death_ns < SETTLE_MS * MS)
+	if (coll_clock_ns() - p->death_ns < SETTLE_MS * MS || !caught_up(comm, p))
 		return COLL_AGAIN;
 	dead = coll_comm_rank_of(comm, death.process);
 	snprintf(text, sizeof(text), "%s on host %.63s (process %d) is dead or unreachable: %.200s",
@@ -265,7 +276,7 @@ static coll_status inquire_broken(struct coll_comm *comm, const struct coll_wait
 
 	if (comm->ctx->control) {
 		st = coll_comm_heed_alarm(comm, w, p);
-		if (st != COLL_OK || now - p->fault_ns < NOTE_MS * MS)
+		if (st != COLL_OK || now - p->fault_ns < NOTE_MS * MS || !caught_up(comm, p))
 			return st;
 		snprintf(note.text, sizeof(note.text), "its link broke");
 		note.process = where->peer >= 0 ? coll_comm_process(comm, where->peer) : -1;

@@ -36,6 +36,7 @@ struct coll_patience {
 	struct coll_run *faulty;
 	coll_status fault;
 	bool warned;
+	bool caught_up; /* what the control links have brought was read before blaming */
 	/* Whose calls the fault is compared with: asked when fault_ns was taken. */
 	bool inquired;
 };
