@@ -17,6 +17,19 @@ int coll_log_level_from_name(const char *name)
 	return -1;
 }
 
+void coll_log_path(const char *pattern, int rank, char *path, size_t len_bytes)
+{
+	size_t used = 0;
+
+	for (const char *p = pattern; *p && used + 16 < len_bytes; p++) {
+		if (p[0] == '%' && (p[1] == 'r' || p[1] == 'p'))
+			used += (size_t)sprintf(path + used, "%d", *++p == 'r' ? rank : (int)getpid());
+		else
+			path[used++] = *p;
+	}
+	path[used] = 0;
+}
+
 static int prefix(const struct coll_logger *l, int level, char *buf, size_t len_bytes)
 {
 	int n;

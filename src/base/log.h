@@ -24,6 +24,9 @@ struct coll_logger {
 /* "info" -> COLL_LOG_INFO; -1 for an unknown name. */
 int coll_log_level_from_name(const char *name);
 
+/* The name of a file from a pattern: %r becomes the rank, %p the process. Cut to fit. */
+void coll_log_path(const char *pattern, int rank, char *path, size_t len_bytes);
+
 void coll_log_v(const struct coll_logger *l, int level, const char *format, va_list ap);
 void coll_log(const struct coll_logger *l, int level, const char *format, ...) __attribute__((format(printf, 3, 4)));
 

@@ -13,6 +13,8 @@
 
 #include "base/hash.h"
 #include "comm/comm.h"
+#include "comm/dump_signal.h"
+#include "comm/inspector.h"
 #include "comm/service.h"
 #include "topology/topology.h"
 #include "transports/hook/hook.h"
@@ -218,11 +220,14 @@ static void fill_card(struct coll_context *c)
 static coll_status open_log(struct coll_context *c, const coll_config *cfg, struct coll_error_box *err)
 {
 	int level = coll_log_level_from_name(c->settings.debug);
-	char path[COLL_TEXT_MAX + 32], *out = path;
+	char path[COLL_TEXT_MAX + 32];
 
 	if (level < 0)
 		return coll_error_set(err, COLL_ERR_CONFIG, "COLL_DEBUG=%s: expected error, warn, info or debug",
 		                      c->settings.debug);
+	if (coll_dump_signal_parse(c->settings.dump_signal) < 0)
+		return coll_error_set(err, COLL_ERR_CONFIG, "COLL_DUMP_SIGNAL=%s: expected usr1, usr2 or none",
+		                      c->settings.dump_signal);
 	c->logger.level = (enum coll_log_level)level;
 	c->logger.rank = c->rank;
 	c->logger.size = c->size;
@@ -232,13 +237,7 @@ static coll_status open_log(struct coll_context *c, const coll_config *cfg, stru
 	}
 	if (!c->settings.log_file[0])
 		return COLL_OK;
-	for (const char *p = c->settings.log_file; *p && out < path + sizeof(path) - 16; p++) {
-		if (p[0] == '%' && (p[1] == 'r' || p[1] == 'p'))
-			out += sprintf(out, "%d", p[1] == 'r' ? c->rank : (int)getpid()), p++;
-		else
-			*out++ = *p;
-	}
-	*out = 0;
+	coll_log_path(c->settings.log_file, c->rank, path, sizeof(path));
 	c->logger.file = fopen(path, "ae");
 	if (!c->logger.file)
 		return coll_error_set(err, COLL_ERR_CONFIG, "COLL_LOG_FILE=%s: %s", path, strerror(errno));
@@ -266,6 +265,8 @@ coll_status coll_context_open(struct coll_context **ctx, const coll_config *cfg,
 		atomic_fetch_add_explicit(&hub->users, 1, memory_order_relaxed);
 	}
 	coll_sleepers_init(&c->sleepers);
+	c->birth_counter = coll_ticks_counter();
+	coll_moment_take(&c->birth, c->birth_counter);
 	c->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	c->service_wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	pthread_mutex_init(&c->links_lock, NULL);
@@ -406,6 +407,8 @@ coll_status coll_context_join(struct coll_context *ctx, const struct coll_card *
 		return st;
 	coll_control_join(ctx->control, ctx->cards, ctx->rank, ctx->size);
 	if (ctx->settings.service)
+		ctx->inspector = coll_inspector_open(ctx);
+	if (ctx->settings.service)
 		st = coll_service_start(ctx, err);
 	return st;
 }
@@ -500,6 +503,7 @@ void coll_context_close(struct coll_context **ctx)
 		return;
 	*ctx = NULL;
 	coll_service_stop(c);
+	coll_inspector_close(&c->inspector);
 	coll_control_close(&c->control, 100);
 	for (int i = 0; i < c->nwires; i++)
 		c->wires[i].table.close(c->wires[i].inst);

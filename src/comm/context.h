@@ -17,6 +17,7 @@
 #include "transports/registry.h"
 
 struct coll_comm;
+struct coll_inspector;
 
 /* The hub of the contexts of one process, freed with the last of them. */
 struct coll_shared_hub {
@@ -71,6 +72,10 @@ struct coll_context {
 	/* Communicators, for records asked by the control plane. */
 	pthread_mutex_t comms_lock;
 	struct coll_comm *comms;
+	struct coll_inspector *inspector; /* NULL without the service thread */
+	struct coll_moment birth;         /* clocks, to read the recorder's stamps by */
+	bool birth_counter;
+	atomic_bool dumped;      /* after a failure: once */
 	struct coll_attic attic; /* what those that are gone did last */
 
 	bool alone_on_cores; /* no host has more processes than cores */

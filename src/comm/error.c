@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "comm/comm.h"
+#include "comm/dump.h"
 
 struct coll_rank_name coll_comm_name(const struct coll_comm *comm, int rank)
 {
@@ -81,6 +82,7 @@ coll_status coll_comm_fail(struct coll_comm *comm, coll_status status, int culpr
 		coll_control_flush(comm->ctx->control, 100);
 	}
 	withdraw(comm);
+	coll_dump_failure(comm->ctx, comm->lost.message);
 	return status;
 }
 

@@ -17,7 +17,6 @@ enum {
 	LEFT_MS = 1000,
 	SILENT_ASKS = 3, /* that many unanswered, however short the timeout: when this process itself was
 	                  * stopped or starved, time has passed in which nobody was asked */
-	LATE_WARNING_MS = 30000
 };
 
 static int unfinished(const struct coll_wait *w)
@@ -175,7 +174,7 @@ static coll_status judge(struct coll_comm *comm, const struct coll_wait *w, stru
 		         comm->rank, name.text, host, s->timeout_ms);
 		return lose(comm, w, p, COLL_ERR_CORRUPT, peer, text);
 	}
-	if (!p->warned && stalled > LATE_WARNING_MS * MS) {
+	if (!p->warned && s->warn_ms > 0 && stalled > (uint64_t)s->warn_ms * MS) {
 		p->warned = true;
 		coll_log(&comm->ctx->logger, COLL_LOG_WARN, "waiting %.0f s for %s on host %s: alive, %s %s",
 		         (double)stalled * 1e-9, name.text, host, behind ? "last seen after" : "in", doing);

@@ -3,6 +3,8 @@
  */
 #include "comm/service.h"
 
+#include "comm/inspector.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -24,16 +26,17 @@ static void *loop(void *arg)
 	struct coll_context *ctx = arg;
 
 	while (!atomic_load_explicit(&ctx->stopping, memory_order_acquire)) {
-		struct pollfd p[2 + COLL_CARD_TRANSPORTS] = {
+		struct pollfd p[3 + COLL_CARD_TRANSPORTS] = {
 		        {.fd = ctx->service_wake_fd, .events = POLLIN},
 		        {.fd = coll_control_fd(ctx->control), .events = POLLIN},
+		        {.fd = coll_inspector_fd(ctx->inspector), .events = POLLIN},
 		};
 		uint64_t count;
 
 		for (int i = 0; i < ctx->nwires; i++)
-			p[2 + i] = (struct pollfd){.fd = ctx->wires[i].table.service_fd(ctx->wires[i].inst),
+			p[3 + i] = (struct pollfd){.fd = ctx->wires[i].table.service_fd(ctx->wires[i].inst),
 			                           .events = POLLIN};
-		if (poll(p, (nfds_t)(2 + ctx->nwires), coll_control_timeout_ms(ctx->control)) < 0 && errno != EINTR)
+		if (poll(p, (nfds_t)(3 + ctx->nwires), coll_control_timeout_ms(ctx->control)) < 0 && errno != EINTR)
 			break;
 		if ((p[0].revents & POLLIN) && read(ctx->service_wake_fd, &count, sizeof(count)) < 0) {
 			/* Someone else emptied it. */
@@ -41,8 +44,9 @@ static void *loop(void *arg)
 		/* Control first: a note that names a culprit was sent before its sender's sockets closed. */
 		coll_control_service(ctx->control);
 		for (int i = 0; i < ctx->nwires; i++)
-			if (p[2 + i].revents)
+			if (p[3 + i].revents)
 				ctx->wires[i].table.service(ctx->wires[i].inst);
+		coll_inspector_service(ctx->inspector, p[2].revents != 0);
 	}
 	return NULL;
 }
