@@ -25,6 +25,7 @@ static struct {
 	pthread_mutex_t lock; /* guards all but what the handler uses */
 	int sig;              /* handled, 0: none */
 	int users;
+	pid_t process;           /* a forked child does not ask for dumps of its parent */
 	atomic_int slots[SLOTS]; /* descriptor + 1, 0: free */
 	atomic_int inside;
 } table = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -46,6 +47,8 @@ static void on_signal(int sig)
 	const int saved = errno;
 
 	(void)sig;
+	if (getpid() != table.process)
+		return;
 	atomic_fetch_add(&table.inside, 1);
 	for (int i = 0; i < SLOTS; i++) {
 		const int fd = atomic_load(&table.slots[i]) - 1;
@@ -68,6 +71,7 @@ static bool take_over(int sig)
 	if (sigaction(sig, NULL, &theirs) != 0 || (theirs.sa_flags & SA_SIGINFO) || theirs.sa_handler != SIG_DFL)
 		return false;
 	sigemptyset(&ours.sa_mask);
+	table.process = getpid();
 	if (sigaction(sig, &ours, NULL) != 0)
 		return false;
 	table.sig = sig;

@@ -449,20 +449,56 @@ static void a_signal_ends_no_wait(void)
 	each_rank(comms, 2, sums, AND_DESTROY);
 }
 
+/* Signals of the process whose handlers are not what they were: a bit for each. */
+static unsigned changed_handlers(const struct sigaction before[32])
+{
+	struct sigaction now;
+	unsigned changed = 0;
+
+	for (int s = 1; s < 32; s++)
+		if (sigaction(s, NULL, &now) == 0 && now.sa_handler != before[s].sa_handler)
+			changed |= 1u << s;
+	return changed;
+}
+
+static bool create_with(coll_comm **comms, const char *dump_signal)
+{
+	const char *settings[] = {transports, "COLL_DEBUG=error", dump_signal, NULL};
+	coll_config cfg = COLL_CONFIG_INIT;
+
+	cfg.settings = settings;
+	return coll_comm_create_all(comms, 2, &cfg) == COLL_OK;
+}
+
+/* But for one that nobody handles, to ask for dumps; and what the program does with it
+ * later is the program's. */
 static void no_handler_is_installed(void)
 {
-	struct sigaction before[32], now;
-	coll_comm *comms[2];
+	static const char *const names[] = {"COLL_DUMP_SIGNAL=none", "COLL_DUMP_SIGNAL=usr1", "COLL_DUMP_SIGNAL=usr2"};
+	const unsigned expected[] = {0, 1u << SIGUSR1, 1u << SIGUSR2};
+	struct sigaction before[32], mine = {.sa_handler = handler};
+	coll_comm *comms[2], *more[2];
 
 	for (int s = 1; s < 32; s++)
 		sigaction(s, NULL, &before[s]);
-	REQUIRE(create(comms, 2));
-	each_rank(comms, 2, sums, NULL);
-	for (int s = 1; s < 32; s++) {
-		sigaction(s, NULL, &now);
-		CHECK(now.sa_handler == before[s].sa_handler, "signal %d", s);
+	for (int i = 0; i < 3; i++) {
+		REQUIRE(create_with(comms, names[i]));
+		each_rank(comms, 2, sums, NULL);
+		CHECK(changed_handlers(before) == expected[i], "%s: %x", names[i], changed_handlers(before));
+		REQUIRE(create_with(more, names[i]));
+		each_rank(comms, 2, destroys, NULL);
+		CHECK(changed_handlers(before) == expected[i], "%s: %x", names[i], changed_handlers(before));
+		each_rank(more, 2, destroys, NULL);
+		CHECK(changed_handlers(before) == 0, "%s: %x", names[i], changed_handlers(before));
 	}
+	REQUIRE(create_with(comms, names[2]));
+	sigaction(SIGUSR2, &mine, NULL);
 	each_rank(comms, 2, destroys, NULL);
+	CHECK(changed_handlers(before) == expected[2]);
+	REQUIRE(create_with(comms, names[2]));
+	each_rank(comms, 2, destroys, NULL);
+	CHECK(changed_handlers(before) == expected[2]);
+	sigaction(SIGUSR2, &before[SIGUSR2], NULL);
 }
 
 /* ---- Forked children ---- */
