@@ -165,7 +165,8 @@ struct coll_transport {
 	coll_status (*post)(void *channel, const struct coll_frame *frame);
 	/* Send frame->len_bytes from user memory. OK: accepted, the memory is lent
 	 * until coll_cookie_pending() is 0 (may already be so on return). AGAIN: no credit.
-	 * UNSUPPORTED: use slot and post for this one. */
+	 * UNSUPPORTED: use slot and post for this one. A slot that was handed out and not
+	 * posted is not the caller's any more after OK. */
 	coll_status (*post_ref)(void *channel, const void *ptr, const struct coll_memory *mem,
 	                        const struct coll_frame *frame, struct coll_cookie *cookie);
 	/* The next incoming frame in place: AGAIN if there is none yet. Valid until

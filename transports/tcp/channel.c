@@ -410,12 +410,14 @@ coll_status coll_tcp_post_ref(void *channel, const void *ptr, const struct coll_
 	if (mem != NULL && mem->kind != 0)
 		return COLL_ERR_UNSUPPORTED;
 	enter(ch);
-	assert(s->current == UINT32_MAX);
 	status = nothing(ch);
 	if (s->grant == NULL || s->grant->credits == 0 || status != COLL_AGAIN || s->lent_count == ch->slots) {
 		leave(ch->link);
 		return status;
 	}
+	if (s->current != UINT32_MAX) /* slot() was asked, and is not going to be posted */
+		ch->spare[ch->spare_count++] = s->current;
+	s->current = UINT32_MAX;
 	e.head = data_head(s, frame);
 	s->queued++;
 	cookie->status = COLL_OK;
