@@ -1,8 +1,9 @@
 /*
  * See replay.h. Every lane of every (rank, window) runs until it blocks and is
  * woken by the one event that can unblock it: a frame on the channel it reads, a
- * slot on the channel it writes, or a retired step of the lane it waits for. So a
- * replay costs a few operations per step whatever the number of ranks.
+ * slot on the channel it writes, a retired step of the lane it waits for, or the
+ * operation before leaving the lane. So a replay costs a few operations per step
+ * whatever the number of ranks.
  */
 #include "plan/replay.h"
 
@@ -19,8 +20,8 @@ struct flow {
 	uint32_t consumed;
 	uint32_t start_at; /* position within the sender's current instance */
 	uint32_t consume_at;
-	bool reader_waits;
-	bool writer_waits;
+	uint8_t reader_waits; /* its operation + 1, 0: nobody waits */
+	uint8_t writer_waits;
 };
 
 struct lane_state {
@@ -30,9 +31,8 @@ struct lane_state {
 	bool queued;
 };
 
-/* One (rank, window). */
+/* One (operation, rank, window). */
 struct instance {
-	uint32_t op;
 	uint32_t tile;
 	uint32_t left; /* steps not retired */
 	bool idle;
@@ -43,13 +43,14 @@ struct coll_replay {
 	int size;
 	uint32_t ops;
 	struct coll_model model;
+	bool apart; /* operations do not overlap */
 
 	/* State of one run. */
 	uint32_t depth, windows, tiles;
 	struct flow *flows;       /* window * routes.count + route */
-	struct instance *inst;    /* rank * windows + window */
+	struct instance *inst;    /* (operation * size + rank) * windows + window */
 	struct lane_state *lanes; /* instance * COLL_LANES_MAX + lane */
-	uint8_t *retired;         /* window * total_steps + step_base[rank] + step */
+	uint8_t *retired;         /* (operation * windows + window) * total_steps + step_base[rank] + step */
 	uint32_t *stack;
 	uint32_t stack_used;
 	size_t *step_base;
@@ -57,7 +58,8 @@ struct coll_replay {
 	coll_replay_fn fn;
 	void *arg;
 	bool stopped;
-	int finished; /* instances of the last operation that are idle */
+	bool overtaken;      /* a frame of the second operation came before one of the first */
+	uint32_t unfinished; /* instances that are not idle */
 };
 
 coll_status coll_replay_create(struct coll_replay **replay, const struct coll_plan *const *plans,
@@ -85,6 +87,11 @@ uint32_t coll_replay_frames(const struct coll_replay *r)
 	const struct coll_route *last = r->routes.count ? &r->routes.list[r->routes.count - 1] : NULL;
 
 	return last ? last->first[0] + last->frames[0] : 0;
+}
+
+void coll_replay_keep_apart(struct coll_replay *r)
+{
+	r->apart = true;
 }
 
 static void free_run(struct coll_replay *r)
@@ -122,6 +129,34 @@ static struct flow *flow_of(struct coll_replay *r, uint32_t window, uint32_t rou
 	return &r->flows[(size_t)window * r->routes.count + route];
 }
 
+/* What an instance is of. */
+static uint32_t op_of(const struct coll_replay *r, uint32_t instance)
+{
+	return instance / ((uint32_t)r->size * r->windows);
+}
+
+static int rank_of(const struct coll_replay *r, uint32_t instance)
+{
+	return (int)(instance / r->windows % (uint32_t)r->size);
+}
+
+static uint32_t instance_of(const struct coll_replay *r, uint32_t op, int rank, uint32_t window)
+{
+	return (op * (uint32_t)r->size + (uint32_t)rank) * r->windows + window;
+}
+
+static const struct coll_plan *plan_of(const struct coll_replay *r, uint32_t instance)
+{
+	return r->routes.plans[op_of(r, instance)][rank_of(r, instance)];
+}
+
+static uint8_t *retired_of(const struct coll_replay *r, uint32_t instance)
+{
+	const size_t row = (size_t)op_of(r, instance) * r->windows + instance % r->windows;
+
+	return r->retired + row * r->total_steps + r->step_base[rank_of(r, instance)];
+}
+
 static void wake(struct coll_replay *r, uint32_t instance, uint32_t lane)
 {
 	uint32_t id = instance * COLL_LANES_MAX + lane;
@@ -132,76 +167,93 @@ static void wake(struct coll_replay *r, uint32_t instance, uint32_t lane)
 	r->stack[r->stack_used++] = id;
 }
 
-/* Begin what the instance's op and tile say; an empty plan is over at once. */
+static void wake_lanes(struct coll_replay *r, uint32_t instance)
+{
+	for (uint32_t l = 0; l < plan_of(r, instance)->nlanes; l++)
+		wake(r, instance, l);
+}
+
+/* Begin the instance's tile, which is not of an empty plan. */
 static void begin(struct coll_replay *r, uint32_t instance)
 {
+	const uint32_t nsteps = coll_plan_nsteps(plan_of(r, instance));
 	struct instance *in = &r->inst[instance];
-	uint32_t window = instance % r->windows;
-	int rank = (int)(instance / r->windows);
-	const struct coll_plan *p = r->routes.plans[in->op][rank];
 
-	in->left = coll_plan_nsteps(p);
+	in->left = nsteps;
 	in->idle = false;
-	memset(r->retired + window * r->total_steps + r->step_base[rank], 0, in->left);
+	memset(retired_of(r, instance), 0, nsteps);
 	for (uint32_t l = 0; l < COLL_LANES_MAX; l++) {
 		struct lane_state *s = &r->lanes[instance * COLL_LANES_MAX + l];
 
 		s->head = 0;
 		s->prefix = 0;
 		s->waited_by = 0;
-		if (l < p->nlanes)
-			wake(r, instance, l);
 	}
+	wake_lanes(r, instance);
 }
 
-/* All windows of the rank are idle: the next operation may begin. */
-static void end_operation(struct coll_replay *r, int rank)
+/* ---- One operation after the other ---- */
+
+static bool last_tile(const struct coll_replay *r, uint32_t instance)
 {
-	uint32_t op = r->inst[(uint32_t)rank * r->windows].op;
+	return r->inst[instance].tile + r->windows >= r->tiles;
+}
 
+/* Whether an instance will start no more steps of a lane. */
+static bool left(const struct coll_replay *r, uint32_t instance, uint32_t lane)
+{
+	const struct coll_plan *p = plan_of(r, instance);
+
+	if (r->inst[instance].idle || lane >= p->nlanes)
+		return true;
+	return last_tile(r, instance) && r->lanes[instance * COLL_LANES_MAX + lane].head == coll_lane_length(p, lane);
+}
+
+/* Whether a lane may run: the operation before has left it. */
+static bool admitted(const struct coll_replay *r, uint32_t instance, uint32_t lane)
+{
+	const uint32_t window = instance % r->windows;
+
+	if (op_of(r, instance) == 0 || r->model.early_leave)
+		return true;
+	if (!r->apart)
+		return left(r, instance_of(r, 0, rank_of(r, instance), window), lane);
 	for (uint32_t w = 0; w < r->windows; w++)
-		if (!r->inst[(uint32_t)rank * r->windows + w].idle)
-			return;
-	if (op + 1 == r->ops) {
-		r->finished++;
-		return;
-	}
-	for (uint32_t w = 0; w < r->windows; w++) {
-		struct instance *in = &r->inst[(uint32_t)rank * r->windows + w];
+		if (!r->inst[instance_of(r, 0, rank_of(r, instance), w)].idle)
+			return false;
+	return true;
+}
 
-		in->op = op + 1;
-		in->tile = w;
-		if (w < r->tiles)
-			begin(r, (uint32_t)rank * r->windows + w);
-	}
-	/* An operation without steps ends by itself. */
-	if (coll_plan_nsteps(r->routes.plans[op + 1][rank]) == 0) {
-		for (uint32_t w = 0; w < r->windows; w++)
-			r->inst[(uint32_t)rank * r->windows + w].idle = true;
-		end_operation(r, rank);
-	}
+/* The first operation has left a lane, or retired an instance: the second may go on. */
+static void admit(struct coll_replay *r, uint32_t instance)
+{
+	if (r->ops == 1 || op_of(r, instance) == 1)
+		return;
+	for (uint32_t w = 0; w < r->windows; w++)
+		if (w == instance % r->windows || r->apart)
+			wake_lanes(r, instance_of(r, 1, rank_of(r, instance), w));
 }
 
 static void end_instance(struct coll_replay *r, uint32_t instance)
 {
 	struct instance *in = &r->inst[instance];
 
-	in->tile += r->windows;
-	if (in->tile < r->tiles) {
+	if (!last_tile(r, instance)) {
+		in->tile += r->windows;
 		begin(r, instance);
-		return;
+	} else {
+		in->idle = true;
+		r->unfinished--;
 	}
-	in->idle = true;
-	end_operation(r, (int)(instance / r->windows));
+	admit(r, instance);
 }
 
 static void retire(struct coll_replay *r, uint32_t instance, uint32_t lane, uint32_t step)
 {
 	struct instance *in = &r->inst[instance];
 	struct lane_state *s = &r->lanes[instance * COLL_LANES_MAX + lane];
-	int rank = (int)(instance / r->windows);
-	const struct coll_plan *p = r->routes.plans[in->op][rank];
-	uint8_t *retired = r->retired + (instance % r->windows) * r->total_steps + r->step_base[rank];
+	const struct coll_plan *p = plan_of(r, instance);
+	uint8_t *retired = retired_of(r, instance);
 	uint32_t first = p->lane_first[lane], length = coll_lane_length(p, lane), before = s->prefix;
 
 	retired[step] = 1;
@@ -216,6 +268,18 @@ static void retire(struct coll_replay *r, uint32_t instance, uint32_t lane, uint
 		end_instance(r, instance);
 }
 
+/* ---- Frames ---- */
+
+/* Whether frame number n of a channel is one of the operation: those of the first come
+ * first. */
+static void check_order(struct coll_replay *r, uint32_t window, const struct coll_route *c, uint32_t op, uint32_t n)
+{
+	const uint32_t tiles = window < r->tiles ? (r->tiles - 1 - window) / r->windows + 1 : 0;
+
+	if ((n < c->frames[0] * tiles) != (op == 0))
+		r->overtaken = r->stopped = true;
+}
+
 /* Start a frame; its number for the hook. */
 static uint32_t start_frame(struct coll_replay *r, uint32_t instance, uint32_t op, uint32_t route)
 {
@@ -223,11 +287,12 @@ static uint32_t start_frame(struct coll_replay *r, uint32_t instance, uint32_t o
 	const struct coll_route *c = &r->routes.list[route];
 	uint32_t frame = c->first[op] + f->start_at;
 
+	check_order(r, instance % r->windows, c, op, f->started);
 	f->started++;
 	f->start_at = f->start_at + 1 == c->frames[op] ? 0 : f->start_at + 1;
 	if (f->reader_waits) {
-		f->reader_waits = false;
-		wake(r, (uint32_t)c->receiver * r->windows + instance % r->windows, c->lane);
+		wake(r, instance_of(r, f->reader_waits - 1u, c->receiver, instance % r->windows), c->lane);
+		f->reader_waits = 0;
 	}
 	return frame;
 }
@@ -244,39 +309,42 @@ static void consume_frame(struct coll_replay *r, uint32_t instance, uint32_t op,
 	struct flow *f = flow_of(r, instance % r->windows, route);
 	const struct coll_route *c = &r->routes.list[route];
 	uint32_t step = r->routes.senders[op][next_frame(r, instance, op, route)];
-	uint32_t sender = (uint32_t)c->sender * r->windows + instance % r->windows;
+	uint32_t sender = instance_of(r, op, c->sender, instance % r->windows);
 
+	check_order(r, instance % r->windows, c, op, f->consumed);
+	if (r->stopped)
+		return;
 	f->consumed++;
 	f->consume_at = f->consume_at + 1 == c->frames[op] ? 0 : f->consume_at + 1;
 	if (f->writer_waits) {
-		f->writer_waits = false;
-		wake(r, sender, c->lane);
+		wake(r, instance_of(r, f->writer_waits - 1u, c->sender, instance % r->windows), c->lane);
+		f->writer_waits = 0;
 	}
 	if (r->routes.plans[op][c->sender]->steps[step].op == COLL_STEP_SEND)
 		retire(r, sender, c->lane, step);
 }
 
 /* Whether a frame is there to read; if not, be woken when it is. */
-static bool can_read(struct coll_replay *r, uint32_t window, uint32_t route)
+static bool can_read(struct coll_replay *r, uint32_t window, uint32_t op, uint32_t route)
 {
 	struct flow *f = flow_of(r, window, route);
 
-	f->reader_waits = f->started == f->consumed;
+	f->reader_waits = f->started == f->consumed ? (uint8_t)(op + 1) : 0;
 	return !f->reader_waits;
 }
 
-static bool can_write(struct coll_replay *r, uint32_t window, uint32_t route)
+static bool can_write(struct coll_replay *r, uint32_t window, uint32_t op, uint32_t route)
 {
 	struct flow *f = flow_of(r, window, route);
 
-	f->writer_waits = f->started - f->consumed >= r->depth;
+	f->writer_waits = f->started - f->consumed >= r->depth ? (uint8_t)(op + 1) : 0;
 	return !f->writer_waits;
 }
 
-static void tell(struct coll_replay *r, const struct instance *in, int rank, uint32_t step, uint32_t frame_in,
-                 uint32_t frame_out)
+static void tell(struct coll_replay *r, uint32_t instance, uint32_t step, uint32_t frame_in, uint32_t frame_out)
 {
-	if (r->fn && in->op == 0 && in->tile == 0 && !r->fn(r->arg, rank, step, frame_in, frame_out))
+	if (r->fn && op_of(r, instance) == 0 && r->inst[instance].tile == 0 &&
+	    !r->fn(r->arg, rank_of(r, instance), step, frame_in, frame_out))
 		r->stopped = true;
 }
 
@@ -284,9 +352,8 @@ static void tell(struct coll_replay *r, const struct instance *in, int rank, uin
 static bool try_step(struct coll_replay *r, uint32_t instance, uint32_t lane, uint32_t step, const struct coll_step *s)
 {
 	struct lane_state *ls = &r->lanes[instance * COLL_LANES_MAX];
-	struct instance *in = &r->inst[instance];
-	const int rank = (int)(instance / r->windows);
-	const uint32_t window = instance % r->windows, op = in->op;
+	const int rank = rank_of(r, instance);
+	const uint32_t window = instance % r->windows, op = op_of(r, instance);
 	uint32_t from = 0, to = 0, frame_in = COLL_NO_FRAME, frame_out = COLL_NO_FRAME;
 
 	if (s->wait_count > ls[s->wait_lane].prefix && !r->model.ignore_waits) {
@@ -295,20 +362,20 @@ static bool try_step(struct coll_replay *r, uint32_t instance, uint32_t lane, ui
 	}
 	if (coll_step_receives(s->op)) {
 		from = coll_route_in(&r->routes, op, rank, s);
-		if (!can_read(r, window, from))
+		if (!can_read(r, window, op, from))
 			return false;
 		frame_in = next_frame(r, instance, op, from);
 	}
 	if (coll_step_sends(s->op)) {
 		to = coll_route_out(&r->routes, op, rank, s);
-		if (coll_step_is_fused(s->op) && !can_write(r, window, to))
+		if (coll_step_is_fused(s->op) && !can_write(r, window, op, to))
 			return false;
 	}
 	/* The lane moves on before others are told: they may retire this instance. */
 	ls[lane].head++;
 	if (coll_step_sends(s->op))
 		frame_out = start_frame(r, instance, op, to);
-	tell(r, in, rank, step, frame_in, frame_out);
+	tell(r, instance, step, frame_in, frame_out);
 	if (coll_step_receives(s->op))
 		consume_frame(r, instance, op, from);
 	if (s->op != COLL_STEP_SEND)
@@ -319,14 +386,17 @@ static bool try_step(struct coll_replay *r, uint32_t instance, uint32_t lane, ui
 static void run_lane(struct coll_replay *r, uint32_t id)
 {
 	const uint32_t instance = id / COLL_LANES_MAX, lane = id % COLL_LANES_MAX;
-	const int rank = (int)(instance / r->windows);
+	const struct coll_plan *p = plan_of(r, instance);
 	struct lane_state *ls = &r->lanes[id];
 
 	while (!r->stopped && !r->inst[instance].idle) {
-		const struct coll_plan *p = r->routes.plans[r->inst[instance].op][rank];
-
-		if (lane >= p->nlanes || ls->head == coll_lane_length(p, lane))
+		if (!admitted(r, instance, lane))
+			return; /* woken by admit() */
+		if (ls->head == coll_lane_length(p, lane)) {
+			if (last_tile(r, instance))
+				admit(r, instance);
 			return;
+		}
 		if (r->model.blocking_send && ls->prefix < ls->head)
 			return; /* woken by retire(), see below */
 		if (!try_step(r, instance, lane, p->lane_first[lane] + ls->head,
@@ -339,7 +409,7 @@ static void run_lane(struct coll_replay *r, uint32_t id)
 
 static coll_status allocate_run(struct coll_replay *r)
 {
-	size_t instances = (size_t)r->size * r->windows;
+	size_t instances = (size_t)r->ops * (size_t)r->size * r->windows;
 
 	r->step_base = malloc((size_t)r->size * sizeof(size_t));
 	if (!r->step_base)
@@ -356,7 +426,7 @@ static coll_status allocate_run(struct coll_replay *r)
 	r->flows = calloc((size_t)r->windows * r->routes.count + 1, sizeof(*r->flows));
 	r->inst = calloc(instances, sizeof(*r->inst));
 	r->lanes = calloc(instances * COLL_LANES_MAX, sizeof(*r->lanes));
-	r->retired = calloc(r->windows, r->total_steps + 1);
+	r->retired = calloc((size_t)r->ops * r->windows, r->total_steps + 1);
 	r->stack = malloc(instances * COLL_LANES_MAX * sizeof(*r->stack));
 	return r->flows && r->inst && r->lanes && r->retired && r->stack ? COLL_OK : COLL_ERR_MEMORY;
 }
@@ -365,22 +435,24 @@ static coll_status allocate_run(struct coll_replay *r)
 static void describe_block(struct coll_replay *r, uint32_t id, char *why, size_t why_bytes)
 {
 	const uint32_t instance = id / COLL_LANES_MAX, lane = id % COLL_LANES_MAX;
-	const struct instance *in = &r->inst[instance];
-	const int rank = (int)(instance / r->windows);
-	const struct coll_plan *p = r->routes.plans[in->op][rank];
+	const uint32_t op = op_of(r, instance);
+	const int rank = rank_of(r, instance);
+	const struct coll_plan *p = plan_of(r, instance);
 	const struct lane_state *ls = &r->lanes[id];
 	const struct coll_step *s = &p->steps[p->lane_first[lane] + ls->head];
 	int n = snprintf(why, why_bytes, "deadlock: rank %d lane %u step %u (%s) of tile %u, operation %u, ", rank,
-	                 lane, ls->head, coll_step_op_name(s->op), in->tile, in->op);
+	                 lane, ls->head, coll_step_op_name(s->op), r->inst[instance].tile, op);
 
 	if (n < 0 || (size_t)n >= why_bytes)
 		return;
 	why += n;
 	why_bytes -= (size_t)n;
-	if (s->wait_count > r->lanes[instance * COLL_LANES_MAX + s->wait_lane].prefix)
+	if (!admitted(r, instance, lane))
+		snprintf(why, why_bytes, "waits for the operation before");
+	else if (s->wait_count > r->lanes[instance * COLL_LANES_MAX + s->wait_lane].prefix)
 		snprintf(why, why_bytes, "waits for lane %u to retire %u steps", s->wait_lane, s->wait_count);
 	else if (coll_step_receives(s->op) &&
-	         !can_read(r, instance % r->windows, coll_route_in(&r->routes, in->op, rank, s)))
+	         !can_read(r, instance % r->windows, op, coll_route_in(&r->routes, op, rank, s)))
 		snprintf(why, why_bytes, "waits for a frame from rank %d", p->peers[s->peer_recv]);
 	else if (coll_step_sends(s->op))
 		snprintf(why, why_bytes, "waits for a slot to rank %d", p->peers[s->peer_send]);
@@ -390,14 +462,13 @@ static void describe_block(struct coll_replay *r, uint32_t id, char *why, size_t
 
 static coll_status report_deadlock(struct coll_replay *r, char *why, size_t why_bytes)
 {
-	uint32_t lanes = (uint32_t)r->size * r->windows * COLL_LANES_MAX;
+	uint32_t lanes = r->ops * (uint32_t)r->size * r->windows * COLL_LANES_MAX;
 
 	snprintf(why, why_bytes, "deadlock: a SEND never retires");
 	for (uint32_t id = 0; id < lanes; id++) {
-		const struct instance *in = &r->inst[id / COLL_LANES_MAX];
-		const struct coll_plan *p = r->routes.plans[in->op][id / COLL_LANES_MAX / r->windows];
+		const struct coll_plan *p = plan_of(r, id / COLL_LANES_MAX);
 
-		if (in->idle || id % COLL_LANES_MAX >= p->nlanes ||
+		if (r->inst[id / COLL_LANES_MAX].idle || id % COLL_LANES_MAX >= p->nlanes ||
 		    r->lanes[id].head >= coll_lane_length(p, id % COLL_LANES_MAX))
 			continue;
 		describe_block(r, id, why, why_bytes);
@@ -406,22 +477,24 @@ static coll_status report_deadlock(struct coll_replay *r, char *why, size_t why_
 	return COLL_ERR_INTERNAL;
 }
 
-/* Begin the first operation on every rank; empty plans end by themselves. */
+static coll_status report_overtaken(char *why, size_t why_bytes)
+{
+	snprintf(why, why_bytes, "a frame of one operation overtakes one of another");
+	return COLL_ERR_INTERNAL;
+}
+
+/* Begin both operations on every rank; empty plans are over at once. */
 static void begin_all(struct coll_replay *r)
 {
-	for (int rank = 0; rank < r->size; rank++) {
-		bool empty = coll_plan_nsteps(r->routes.plans[0][rank]) == 0;
+	for (uint32_t i = 0; i < r->ops * (uint32_t)r->size * r->windows; i++) {
+		struct instance *in = &r->inst[i];
 
-		for (uint32_t w = 0; w < r->windows; w++) {
-			uint32_t instance = (uint32_t)rank * r->windows + w;
-
-			r->inst[instance].tile = w;
-			r->inst[instance].idle = true;
-			if (!empty && w < r->tiles)
-				begin(r, instance);
-		}
-		if (empty || r->tiles == 0)
-			end_operation(r, rank);
+		in->tile = i % r->windows;
+		in->idle = in->tile >= r->tiles || coll_plan_nsteps(plan_of(r, i)) == 0;
+		if (in->idle)
+			continue;
+		r->unfinished++;
+		begin(r, i);
 	}
 }
 
@@ -436,7 +509,8 @@ coll_status coll_replay_run(struct coll_replay *r, uint32_t depth, uint32_t wind
 	r->fn = fn;
 	r->arg = arg;
 	r->stopped = false;
-	r->finished = 0;
+	r->overtaken = false;
+	r->unfinished = 0;
 	r->stack_used = 0;
 	status = allocate_run(r);
 	if (!status) {
@@ -447,9 +521,11 @@ coll_status coll_replay_run(struct coll_replay *r, uint32_t depth, uint32_t wind
 			r->lanes[id].queued = false;
 			run_lane(r, id);
 		}
-		if (r->stopped)
+		if (r->overtaken)
+			status = report_overtaken(why, why_bytes);
+		else if (r->stopped)
 			status = COLL_ERR_ABORTED;
-		else if (r->finished < r->size)
+		else if (r->unfinished)
 			status = report_deadlock(r, why, why_bytes);
 	}
 	free_run(r);

@@ -5,9 +5,11 @@
  * The model is the worst case of SEMANTICS that plan.h states: a SEND retires
  * only when its frame is consumed (by reference; by value is earlier, and earlier
  * never hurts), a fused step keeps the slot of its incoming frame while it needs
- * one for the outgoing frame, W tile instances run at a time, and a rank enters
- * the next operation as soon as it has retired the one before. Such a system is
- * monotonic: if one run ends, every run ends, so one run is a proof.
+ * one for the outgoing frame, W tile instances run at a time, and each lane of each
+ * window enters the next operation as soon as it has left the one before, whatever
+ * the other lanes do. Such a system is monotonic: if one run ends, every run ends, so
+ * one run is a proof. That channels carry the operations in order is checked as it
+ * runs.
  */
 #ifndef COLL_PLAN_REPLAY_H
 #define COLL_PLAN_REPLAY_H
@@ -23,6 +25,7 @@ struct coll_model {
 	bool wait_for_start; /* a wait counts started steps, not retired ones */
 	bool ignore_waits;   /* a wait is always satisfied */
 	bool arm_all;        /* every RECV is armed from the start */
+	bool early_leave;    /* the next operation begins whatever the one before does */
 };
 
 #define COLL_NO_FRAME UINT32_MAX
@@ -40,6 +43,9 @@ coll_status coll_replay_create(struct coll_replay **replay, const struct coll_pl
                                const struct coll_plan *const *then, int size, const struct coll_model *model, char *why,
                                size_t why_bytes);
 uint32_t coll_replay_frames(const struct coll_replay *replay);
+/* From here on operations do not overlap: the next one begins when the rank has retired
+ * the one before. Some callers want it so. */
+void coll_replay_keep_apart(struct coll_replay *replay);
 void coll_replay_destroy(struct coll_replay **replay);
 
 /* depth 0: rendezvous, a frame needs no slot (fused steps are refused). Returns

@@ -71,6 +71,11 @@ coll_status coll_plan_verify_model(const struct coll_plan *const *plans, int siz
 	}
 	if (!status)
 		status = coll_flow_check(flow);
+	/* What the chunks hold has been seen to: here only whether it ends. */
+	if (!status && opt->then) {
+		coll_replay_keep_apart(replay);
+		status = coll_replay_run(replay, opt->depth, windows, tiles, NULL, NULL, why, why_bytes);
+	}
 	coll_flow_destroy(&flow);
 	coll_replay_destroy(&replay);
 	return status;

@@ -114,6 +114,8 @@ static void engines_that_are_wrong_are_noticed(void)
 	try_rule("engine: a tile ends before its sends", &(struct coll_model){.early_reuse = true}, 0, false);
 	try_rule("engine: waits count started steps", &(struct coll_model){.wait_for_start = true}, 0, false);
 	try_rule("engine: waits are ignored", &(struct coll_model){.ignore_waits = true}, 2, true);
+	try_rule("engine: an operation does not wait for the one before", &(struct coll_model){.early_leave = true}, 2,
+	         true);
 	try_rule("engine: every receive is armed at once", &(struct coll_model){.arm_all = true}, 2, true);
 }
 
