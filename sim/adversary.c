@@ -12,33 +12,43 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum event { GRANT, DELIVER, CREDIT, COMPLETE, FILL, EVENTS };
+enum event { GRANT, DELIVER, CREDIT, COMPLETE, FILL, LOSE, SENDER_DOWN, RECEIVER_DOWN, EVENTS };
 enum { NOT_READY = UINT32_MAX, SLOTS_MAX = 4 };
 
-struct inst {
+struct sim_inst {
 	void *inner;
 	struct sim_adversary *adversary;
 	struct coll_process_id self;
+	struct sim_inst *next;
+	uint64_t fuse; /* calls until it dies, 0: lives on */
+	bool dead;
+	struct channel *kept; /* closed, but not really: a planted defect */
 };
 
 struct link {
 	void *inner;
-	struct inst *inst;
+	struct sim_inst *inst;
 	struct coll_process_id peer;
 };
 
 struct channel {
 	void *inner;
-	struct inst *inst;
+	struct sim_inst *inst;
 	struct sim_pipe *pipe;
 	enum coll_direction dir;
+	struct channel *next; /* kept */
 };
 
 struct loan {
-	struct coll_cookie *user; /* NULL: free */
+	struct coll_cookie *user; /* NULL: settled */
 	struct coll_cookie inner;
 	uint64_t frame;
+	coll_status revoked; /* OK: not */
 };
+
+/* How an end of a pipe is. GONE: closed in good order; DEAD: its rank died; DOWN: and the
+ * other end knows. */
+enum end { ABSENT, OPEN, GONE, DEAD, DOWN };
 
 struct sim_pipe {
 	struct sim_pipe *next;
@@ -46,6 +56,7 @@ struct sim_pipe {
 	struct coll_process_id from, to;
 	struct coll_channel_key key;
 	struct channel *tx, *rx;
+	enum end sender, receiver;
 	uint32_t slots;
 	bool slow;
 	bool granted; /* and the sender knows */
@@ -82,6 +93,14 @@ void sim_adversary_fini(struct sim_adversary *a)
 
 /* ---- Events ----------------------------------------------------------- */
 
+static void settle(struct sim_pipe *p, struct coll_cookie *cookie, coll_status status)
+{
+	if (!cookie->pending)
+		p->adversary->broken = "a cookie is settled twice";
+	cookie->status = status;
+	cookie->pending = 0;
+}
+
 static struct loan *loan_to_complete(struct sim_pipe *p)
 {
 	for (uint32_t i = 0; i < p->slots; i++)
@@ -90,14 +109,30 @@ static struct loan *loan_to_complete(struct sim_pipe *p)
 	return NULL;
 }
 
+/* Lent to a reader that will never give it back. */
+static struct loan *loan_to_lose(struct sim_pipe *p)
+{
+	for (uint32_t i = 0; i < p->slots; i++)
+		if (p->loans[i].user && p->loans[i].frame >= p->done)
+			return &p->loans[i];
+	return NULL;
+}
+
 static bool possible(struct sim_pipe *p, enum event e)
 {
+	const bool quiet_links = p->adversary->mutant == SIM_MUTANT_NO_LINK_DOWN;
+
 	switch (e) {
 	case GRANT: return p->rx && p->tx && !p->granted;
 	case DELIVER: return p->rx && p->posted > p->visible;
 	case CREDIT: return p->tx && p->done > p->credited;
 	case COMPLETE: return p->tx && loan_to_complete(p);
-	case FILL: return p->into && p->done < p->visible;
+	case FILL: return p->into && (p->done < p->visible || (p->sender == DOWN && p->visible == p->posted) || !p->rx);
+	case LOSE:
+		return p->tx && (p->receiver == GONE || p->receiver == DOWN) && loan_to_lose(p) &&
+		       p->adversary->mutant != SIM_MUTANT_LOAN_FORGOTTEN;
+	case SENDER_DOWN: return p->rx && p->sender == DEAD && !quiet_links;
+	case RECEIVER_DOWN: return p->tx && p->receiver == DEAD && !quiet_links;
 	default: return false;
 	}
 }
@@ -127,17 +162,44 @@ static void refresh(struct sim_pipe *p)
 	set_ready(p, any);
 }
 
+static struct loan *loan_of(struct sim_pipe *p, uint64_t frame)
+{
+	for (uint32_t i = 0; i < p->slots; i++)
+		if (p->loans[i].frame == frame && (p->loans[i].user || p->loans[i].revoked))
+			return &p->loans[i];
+	return NULL;
+}
+
+/* Nothing more comes: what is announced is given up. */
+static void give_up(struct sim_pipe *p, coll_status status)
+{
+	if (p->into)
+		settle(p, p->into, status);
+	p->into = NULL;
+}
+
 static void fill(struct sim_pipe *p)
 {
 	struct coll_cookie inner = {1, COLL_OK};
-	coll_status status = loop->recv_into(p->rx->inner, p->into_ptr, NULL, &p->into_frame, &inner);
+	const struct loan *loan = loan_of(p, p->done);
+	coll_status status = loan ? loan->revoked : COLL_OK;
 
-	assert(status != COLL_OK || !inner.pending);
-	p->into->status = status == COLL_OK ? inner.status : status;
-	p->into->pending = 0;
-	p->into = NULL;
-	if (status == COLL_OK && inner.status == COLL_OK)
+	if (!p->rx) { /* only a planted defect gets here */
+		memset(p->into_ptr, 0x77, p->into_frame.len_bytes);
+		p->into = NULL;
+		return;
+	}
+	if (p->done == p->visible)
+		status = COLL_ERR_PEER_DEAD;
+	if (status == COLL_OK) {
+		status = loop->recv_into(p->rx->inner, p->into_ptr, NULL, &p->into_frame, &inner);
+		assert(status != COLL_OK || !inner.pending);
+	}
+	if (status == COLL_OK)
+		status = inner.status;
+	if (status == COLL_OK)
 		p->done++;
+	give_up(p, status);
 }
 
 static void complete(struct sim_pipe *p)
@@ -146,8 +208,16 @@ static void complete(struct sim_pipe *p)
 
 	loop->progress(p->tx->inst->inner);
 	assert(!loan->inner.pending);
-	loan->user->status = loan->inner.status;
-	loan->user->pending = 0;
+	settle(p, loan->user, loan->inner.status);
+	if (p->adversary->mutant != SIM_MUTANT_SETTLE_TWICE)
+		loan->user = NULL;
+}
+
+static void lose(struct sim_pipe *p)
+{
+	struct loan *loan = loan_to_lose(p);
+
+	settle(p, loan->user, p->receiver == DOWN ? COLL_ERR_PEER_DEAD : COLL_ERR_ABORTED);
 	loan->user = NULL;
 }
 
@@ -158,9 +228,17 @@ static void fire(struct sim_pipe *p, enum event e)
 	case DELIVER: p->visible++; break;
 	case CREDIT: p->credited++; break;
 	case COMPLETE: complete(p); break;
+	case LOSE: lose(p); break;
+	case SENDER_DOWN: p->sender = DOWN; break;
+	case RECEIVER_DOWN: p->receiver = DOWN; break;
 	default: fill(p); break;
 	}
 	refresh(p);
+}
+
+static bool is_for_receiver(enum event e)
+{
+	return e == DELIVER || e == FILL || e == SENDER_DOWN;
 }
 
 bool sim_adversary_idle(const struct sim_adversary *a)
@@ -185,14 +263,17 @@ int sim_adversary_fire(struct sim_adversary *a, bool lazy)
 	}
 	fire(p, e);
 	a->fired++;
-	return (int)(e == DELIVER || e == FILL ? p->to.word[0] : p->from.word[0]) - 1;
+	return (int)(is_for_receiver(e) ? p->to.word[0] : p->from.word[0]) - 1;
 }
+
+static void mark_dead(struct sim_pipe *p);
+static bool dies(struct sim_inst *in);
 
 /* ---- Objects ---------------------------------------------------------- */
 
 static coll_status sim_open(const struct coll_transport_env *env, void **out)
 {
-	struct inst *in = calloc(1, sizeof(*in));
+	struct sim_inst *in = calloc(1, sizeof(*in));
 	struct coll_transport_env inner = *env;
 	coll_status status;
 
@@ -206,29 +287,36 @@ static coll_status sim_open(const struct coll_transport_env *env, void **out)
 		free(in);
 		return status;
 	}
+	in->next = in->adversary->insts;
+	in->adversary->insts = in;
 	*out = in;
 	return COLL_OK;
 }
 
 static void sim_fini(void *inst)
 {
-	struct inst *in = inst;
+	struct sim_inst *in = inst;
+
+	struct sim_inst **at;
 
 	if (!in)
 		return;
+	for (at = &in->adversary->insts; *at != in; at = &(*at)->next) {
+	}
+	*at = in->next;
 	loop->fini(in->inner);
 	free(in);
 }
 
 static coll_status sim_address(void *inst, void *buf, size_t cap, size_t *len_bytes)
 {
-	return loop->address(((struct inst *)inst)->inner, buf, cap, len_bytes);
+	return loop->address(((struct sim_inst *)inst)->inner, buf, cap, len_bytes);
 }
 
 static coll_status sim_link_open(void *inst, const struct coll_process_id *peer, const void *address, size_t len_bytes,
                                  void **out)
 {
-	struct inst *in = inst;
+	struct sim_inst *in = inst;
 	struct link *l = calloc(1, sizeof(*l));
 	coll_status status;
 
@@ -245,10 +333,20 @@ static coll_status sim_link_open(void *inst, const struct coll_process_id *peer,
 	return COLL_OK;
 }
 
+static void discard(struct channel *c);
+
 static void sim_link_close(void *link)
 {
-	loop->link_close(((struct link *)link)->inner);
-	free(link);
+	struct link *l = link;
+
+	while (l->inst->kept) {
+		struct channel *c = l->inst->kept;
+
+		l->inst->kept = c->next;
+		discard(c);
+	}
+	loop->link_close(l->inner);
+	free(l);
 }
 
 static struct sim_pipe *find_pipe(struct sim_adversary *a, const struct coll_process_id *from,
@@ -311,6 +409,8 @@ static coll_status sim_channel_open(void *link, const struct coll_channel_key *k
 	coll_status status;
 
 	assert(slots <= SLOTS_MAX);
+	if (dies(l->inst))
+		return COLL_ERR_ABORTED;
 	if (reserve(a) != COLL_OK)
 		return COLL_ERR_MEMORY;
 	c = calloc(1, sizeof(*c));
@@ -325,21 +425,110 @@ static coll_status sim_channel_open(void *link, const struct coll_channel_key *k
 		return status;
 	}
 	*(sends ? &c->pipe->tx : &c->pipe->rx) = c;
+	*(sends ? &c->pipe->sender : &c->pipe->receiver) = OPEN;
+	mark_dead(c->pipe);
 	refresh(c->pipe);
 	*out = c;
 	return COLL_OK;
 }
 
+/* Take back what is lent: who has not looked yet will not be shown it, who looks will be
+ * told when it is done. */
+static void revoke(struct sim_pipe *p, coll_status why)
+{
+	for (uint32_t i = 0; i < p->slots; i++) {
+		struct loan *loan = &p->loans[i];
+
+		if (!loan->user)
+			continue;
+		if (loan->frame >= p->done && p->adversary->mutant != SIM_MUTANT_NO_REVOCATION)
+			loan->revoked = why;
+		settle(p, loan->user, why);
+		loan->user = NULL;
+	}
+}
+
+static void discard(struct channel *c)
+{
+	loop->channel_close(c->inner);
+	free(c);
+}
+
 static void sim_channel_close(void *channel)
 {
 	struct channel *c = channel;
+	struct sim_pipe *p = c->pipe;
+	const bool sends = c->dir == COLL_DIR_SEND;
+	enum end *end = sends ? &p->sender : &p->receiver;
 
-	*(c->dir == COLL_DIR_SEND ? &c->pipe->tx : &c->pipe->rx) = NULL;
-	if (c->dir == COLL_DIR_RECV)
-		c->pipe->into = NULL;
-	refresh(c->pipe);
-	loop->channel_close(c->inner);
-	free(c);
+	if (sends)
+		revoke(p, *end == OPEN ? COLL_ERR_ABORTED : COLL_ERR_PEER_DEAD);
+	else if (p->adversary->mutant != SIM_MUTANT_STILL_ARMED)
+		give_up(p, COLL_ERR_ABORTED);
+	if (*end == OPEN)
+		*end = GONE;
+	*(sends ? &p->tx : &p->rx) = NULL;
+	refresh(p);
+	if (p->adversary->mutant == SIM_MUTANT_NO_REVOCATION) {
+		c->next = c->inst->kept;
+		c->inst->kept = c;
+	} else {
+		discard(c);
+	}
+}
+
+/* ---- Deaths ----------------------------------------------------------- */
+
+static struct sim_inst *inst_of(const struct sim_adversary *a, int rank)
+{
+	struct sim_inst *in = a->insts;
+
+	while (in && in->self.word[0] != (uint64_t)rank + 1)
+		in = in->next;
+	return in;
+}
+
+void sim_adversary_doom(struct sim_adversary *a, int rank, uint64_t calls)
+{
+	inst_of(a, rank)->fuse = calls;
+}
+
+bool sim_adversary_dead(const struct sim_adversary *a, int rank)
+{
+	return inst_of(a, rank)->dead;
+}
+
+static bool buried(const struct sim_adversary *a, const struct coll_process_id *id)
+{
+	return a->graves >> (id->word[0] - 1) & 1;
+}
+
+static void mark_dead(struct sim_pipe *p)
+{
+	if (p->sender <= OPEN && buried(p->adversary, &p->from))
+		p->sender = DEAD;
+	if (p->receiver <= OPEN && buried(p->adversary, &p->to)) {
+		p->receiver = DEAD;
+		p->into = NULL;
+	}
+}
+
+void sim_adversary_bury(struct sim_adversary *a, int rank)
+{
+	a->graves |= (uint64_t)1 << rank;
+	for (struct sim_pipe *p = a->pipes; p; p = p->next) {
+		mark_dead(p);
+		refresh(p);
+	}
+}
+
+/* At the beginning of every call of the data path: whether its process is dead, or dies
+ * right now, and the call does nothing. */
+static bool dies(struct sim_inst *in)
+{
+	if (in->fuse && --in->fuse == 0)
+		in->dead = true;
+	return in->dead;
 }
 
 /* ---- Frames ----------------------------------------------------------- */
@@ -362,6 +551,10 @@ static coll_status sim_slot(void *channel, size_t len_bytes, void **p)
 {
 	struct channel *c = channel;
 
+	if (dies(c->inst))
+		return COLL_ERR_ABORTED;
+	if (c->pipe->receiver == DOWN)
+		return COLL_ERR_PEER_DEAD;
 	if (!has_credit(c->pipe) || not_yet(c->pipe->adversary))
 		return COLL_AGAIN;
 	return loop->slot(c->inner, len_bytes, p);
@@ -371,6 +564,8 @@ static coll_status sim_post(void *channel, const struct coll_frame *frame)
 {
 	struct channel *c = channel;
 
+	if (dies(c->inst))
+		return COLL_ERR_ABORTED;
 	c->pipe->posted++;
 	refresh(c->pipe);
 	return loop->post(c->inner, frame);
@@ -384,6 +579,10 @@ static coll_status sim_post_ref(void *channel, const void *ptr, const struct col
 	struct loan *loan = p->loans;
 	coll_status status;
 
+	if (dies(c->inst))
+		return COLL_ERR_ABORTED;
+	if (p->receiver == DOWN)
+		return COLL_ERR_PEER_DEAD;
 	if (coll_rng_below(p->adversary->rng, 100) < p->adversary->refuse_ref)
 		return COLL_ERR_UNSUPPORTED;
 	/* A loan may outlive its credit: completions and credits travel apart. */
@@ -391,61 +590,81 @@ static coll_status sim_post_ref(void *channel, const void *ptr, const struct col
 		loan++;
 	if (!has_credit(p) || loan == p->loans + p->slots || not_yet(p->adversary))
 		return COLL_AGAIN;
-	loan->inner = (struct coll_cookie){1, COLL_OK};
+	*loan = (struct loan){.inner = {1, COLL_OK}, .frame = p->posted};
 	status = loop->post_ref(c->inner, ptr, mem, frame, &loan->inner);
 	assert(status != COLL_AGAIN);
 	if (status != COLL_OK)
 		return status;
 	loan->user = cookie;
-	loan->frame = p->posted++;
+	p->posted++;
 	refresh(p);
 	return COLL_OK;
 }
 
-static bool lent(const struct sim_pipe *p, uint64_t frame)
+/* A frame that is lent has been looked at: the rest of the world goes on before its
+ * bytes are read. */
+static void dawdle(struct channel *c)
 {
-	for (uint32_t i = 0; i < p->slots; i++)
-		if (p->loans[i].user && p->loans[i].frame == frame)
-			return true;
-	return false;
+	struct sim_adversary *a = c->pipe->adversary;
+
+	if (a->meanwhile)
+		a->meanwhile(a->meanwhile_arg, (int)c->pipe->from.word[0] - 1);
 }
 
 static coll_status sim_view(void *channel, const void **ptr, struct coll_frame *frame)
 {
 	struct channel *c = channel;
 	struct sim_pipe *p = c->pipe;
+	const struct loan *loan = loan_of(p, p->done);
 	coll_status status;
 
+	if (dies(c->inst))
+		return COLL_ERR_ABORTED;
+	if (p->sender == DOWN && p->done == p->posted)
+		return COLL_ERR_PEER_DEAD;
 	if (p->done >= p->visible || not_yet(p->adversary))
 		return COLL_AGAIN;
+	if (loan && loan->revoked)
+		return loan->revoked;
 	status = loop->view(c->inner, ptr, frame);
-	if (status == COLL_OK) {
-		p->viewed = lent(p, p->done) ? NULL : (char *)(uintptr_t)*ptr;
-		p->viewed_bytes = frame->len_bytes;
-	}
-	return status;
+	if (status != COLL_OK)
+		return status;
+	p->viewed = loan ? NULL : (char *)(uintptr_t)*ptr;
+	p->viewed_bytes = frame->len_bytes;
+	if (loan)
+		dawdle(c);
+	return COLL_OK;
 }
 
 static coll_status sim_done(void *channel)
 {
 	struct channel *c = channel;
+	struct sim_pipe *p = c->pipe;
+	const struct loan *loan = loan_of(p, p->done);
 	coll_status status;
 
+	if (dies(c->inst))
+		return COLL_ERR_ABORTED;
 	/* From here on the sender may write: do it at once, in its place. */
-	if (c->pipe->viewed)
-		memset(c->pipe->viewed, 0xee, c->pipe->viewed_bytes);
-	c->pipe->viewed = NULL;
+	if (p->viewed)
+		memset(p->viewed, 0xee, p->viewed_bytes);
+	p->viewed = NULL;
 	status = loop->done(c->inner);
-	c->pipe->done++;
-	refresh(c->pipe);
+	if (loan && loan->revoked)
+		status = loan->revoked;
+	p->done++;
+	refresh(p);
 	return status;
 }
 
 static coll_status sim_recv_into(void *channel, void *ptr, const struct coll_memory *mem,
                                  const struct coll_frame *expect, struct coll_cookie *cookie)
 {
-	struct sim_pipe *p = ((struct channel *)channel)->pipe;
+	struct channel *c = channel;
+	struct sim_pipe *p = c->pipe;
 
+	if (dies(c->inst))
+		return COLL_ERR_ABORTED;
 	if (p->into || coll_rng_below(p->adversary->rng, 100) < p->adversary->refuse_into)
 		return COLL_ERR_UNSUPPORTED;
 	p->into = cookie;

@@ -303,23 +303,49 @@ static int check_rank(const struct sim_call *c, char *const *ins, int rank, cons
 	return wrong;
 }
 
-int sim_call_check(const struct sim_call *c, const struct sim_buffers *bufs, char *why, size_t why_bytes)
+static void free_inputs(const struct sim_call *c, char **ins)
 {
-	char **ins = calloc((size_t)c->size, sizeof(*ins));
-	int wrong = !ins;
-
-	for (int r = 0; r < c->size && !wrong; r++) {
-		ins[r] = malloc(bufs[r].in_bytes + 1);
-		wrong = !ins[r];
-		if (ins[r])
-			fill(c, r, ins[r], in_elems(c, r));
-	}
-	if (wrong)
-		snprintf(why, why_bytes, "out of memory");
-	for (int r = 0; r < c->size && !wrong; r++)
-		wrong = check_rank(c, ins, r, &bufs[r], why, why_bytes);
 	for (int r = 0; ins && r < c->size; r++)
 		free(ins[r]);
 	free(ins);
+}
+
+/* The inputs of all ranks once more; NULL: out of memory. */
+static char **make_inputs(const struct sim_call *c)
+{
+	char **ins = calloc((size_t)c->size, sizeof(*ins));
+
+	for (int r = 0; ins && r < c->size; r++) {
+		ins[r] = malloc(in_elems(c, r) * coll_dtype_size(c->type) + 1);
+		if (!ins[r]) {
+			free_inputs(c, ins);
+			return NULL;
+		}
+		fill(c, r, ins[r], in_elems(c, r));
+	}
+	return ins;
+}
+
+static int check_ranks(const struct sim_call *c, int first, int last, const struct sim_buffers *bufs, char *why,
+                       size_t why_bytes)
+{
+	char **ins = make_inputs(c);
+	int wrong = !ins;
+
+	if (wrong)
+		snprintf(why, why_bytes, "out of memory");
+	for (int r = first; r <= last && !wrong; r++)
+		wrong = check_rank(c, ins, r, &bufs[r - first], why, why_bytes);
+	free_inputs(c, ins);
 	return wrong;
+}
+
+int sim_call_check(const struct sim_call *c, const struct sim_buffers *bufs, char *why, size_t why_bytes)
+{
+	return check_ranks(c, 0, c->size - 1, bufs, why, why_bytes);
+}
+
+int sim_call_check_rank(const struct sim_call *c, int rank, const struct sim_buffers *b, char *why, size_t why_bytes)
+{
+	return check_ranks(c, rank, rank, b, why, why_bytes);
 }

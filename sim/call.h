@@ -44,4 +44,7 @@ void sim_call_bind(const struct sim_call *c, int rank, const struct sim_buffers 
  * place, at the inputs. 0 when right; else why says what and where. */
 int sim_call_check(const struct sim_call *c, const struct sim_buffers *bufs, char *why, size_t why_bytes);
 
+/* The same for one rank, whatever the other buffers hold by now. */
+int sim_call_check_rank(const struct sim_call *c, int rank, const struct sim_buffers *b, char *why, size_t why_bytes);
+
 #endif

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "engine/state.h"
+#include "sim/adversary.h"
 #include "sim/sched.h"
 
 int coll_engine_mutant;
@@ -46,22 +47,52 @@ static const char *const names[] = {
         [MUTANT_LEAVE_UNCHAINED] = "only the operation right before is looked at",
         [MUTANT_LEAVE_LAST_STEP] = "a lane is left before its last step has started",
         [MUTANT_RETIRE_UNORDERED] = "an operation ends before the one before",
+        [MUTANT_POST_BEFORE_DONE] = "a fused step posts before it knows that its view held",
+        [MUTANT_DONE_UNCHECKED] = "nobody listens when a view was revoked",
+        [MUTANT_LOST_IS_RECEIVED] = "a destination that was given up counts as filled",
+        [MUTANT_DEAD_IS_DONE] = "a step whose peer is dead counts as retired",
+        [MUTANT_FORGET_FAILED_AFTER] = "a failure is not passed on to the next operation",
+        [MUTANT_CANCEL_KEEPS] = "a cancelled run keeps its channels",
 };
 static_assert(sizeof(names) / sizeof(names[0]) == MUTANT_COUNT, "a name for every defect");
 
+static const char *const world_names[] = {
+        [SIM_MUTANT_NONE] = "none, with deaths",
+        [SIM_MUTANT_NO_REVOCATION] = "what a failed rank lent is not revoked",
+        [SIM_MUTANT_NO_WITHDRAWAL] = "a failed call returns before its channels are closed",
+        [SIM_MUTANT_NO_NEWS] = "a rank that fails tells nobody",
+        [SIM_MUTANT_NO_LINK_DOWN] = "who waits for a dead peer is not woken",
+        [SIM_MUTANT_SETTLE_TWICE] = "a completion comes twice",
+        [SIM_MUTANT_STILL_ARMED] = "an announced destination outlives its channel",
+        [SIM_MUTANT_LOAN_FORGOTTEN] = "what was lent to a dead rank stays lent",
+};
+static_assert(sizeof(world_names) / sizeof(world_names[0]) == SIM_MUTANT_COUNT, "a name for every defect");
+
+/* One planted defect: of the engine, or of the world around it. */
+struct defect {
+	int engine;
+	int world;
+	bool deaths; /* only deaths show it */
+	const char *name;
+};
+
 /* In the child: print the first seed that fails. */
-static int hunt(int mutant, unsigned seeds)
+static int hunt(const struct defect *d)
 {
 	struct sim_sched *s;
 
-	coll_engine_mutant = mutant;
+	coll_engine_mutant = d->engine;
 	alarm(TIMEOUT_S);
-	if (sim_sched_create(&s, NULL) != COLL_OK)
+	/* What is posted too early must reach somebody who ends well: trees have them. */
+	if (sim_sched_create(&s, d->engine == MUTANT_POST_BEFORE_DONE ? "tree" : NULL) != COLL_OK)
 		return CANNOT_RUN;
-	for (unsigned seed = 1; seed <= seeds; seed++) {
+	for (unsigned seed = 1; seed <= SEEDS; seed++) {
 		struct sim_result r;
 
-		sim_sched_run(s, seed, MAX_SIZE, &r);
+		if (d->deaths)
+			sim_deaths_run(s, seed, MAX_SIZE - 1, d->world, &r);
+		else
+			sim_sched_run(s, seed, MAX_SIZE, &r);
 		if (r.what == SIM_RIGHT)
 			continue;
 		printf("seed %u: %s\n", seed, r.why);
@@ -72,19 +103,19 @@ static int hunt(int mutant, unsigned seeds)
 }
 
 /* 0 survived, 1 caught. */
-static int try_mutant(int mutant)
+static int try_defect(const struct defect *d)
 {
 	int state = 0;
 	pid_t pid;
 
-	printf("%-52s ", names[mutant]);
+	printf("%-56s ", d->name);
 	fflush(stdout);
 	pid = fork();
 	if (pid == 0) {
 		/* A sanitizer that finds the planted defect first is right, but its report is no news. */
-		if (mutant != MUTANT_NONE && !freopen("/dev/null", "w", stderr))
+		if (d->engine + d->world && !freopen("/dev/null", "w", stderr))
 			_exit(CANNOT_RUN);
-		state = hunt(mutant, SEEDS);
+		state = hunt(d);
 		fflush(stdout);
 		_exit(state);
 	}
@@ -106,8 +137,13 @@ int main(void)
 {
 	int passed = 0, failed = 0;
 
-	for (int m = 0; m < MUTANT_COUNT; m++) {
-		const bool right = try_mutant(m) == (m != MUTANT_NONE);
+	for (int i = 0; i < MUTANT_COUNT + SIM_MUTANT_COUNT; i++) {
+		const bool world = i >= MUTANT_COUNT;
+		const struct defect d = {.engine = world ? MUTANT_NONE : i,
+		                         .world = world ? i - MUTANT_COUNT : SIM_MUTANT_NONE,
+		                         .deaths = world || i >= MUTANT_FAILURES,
+		                         .name = world ? world_names[i - MUTANT_COUNT] : names[i]};
+		const bool right = try_defect(&d) == (d.engine + d.world != 0);
 
 		passed += right;
 		failed += !right;

@@ -18,6 +18,8 @@ struct sim_result {
 	uint64_t events;
 	uint64_t polls;
 	uint64_t by_reference;
+	/* Deaths: how many there were, and how the operations of the others ended. */
+	uint64_t deaths, survived_right, survived_error;
 	bool mismatch; /* the seed planted a call that differs; its refusal is right */
 };
 
@@ -28,5 +30,9 @@ void sim_sched_destroy(struct sim_sched **s);
 
 /* Run one seed; n in [2, max_size]. */
 void sim_sched_run(struct sim_sched *s, uint64_t seed, int max_size, struct sim_result *result);
+
+/* The same with deaths (deaths.c): one rank, or two, die within some call of their
+ * transport. mutant: see adversary.h, 0 for none. */
+void sim_deaths_run(struct sim_sched *s, uint64_t seed, int max_size, int mutant, struct sim_result *result);
 
 #endif

@@ -127,19 +127,27 @@ coll_status sim_world_create(struct sim_world *w, int size, const struct coll_tr
 	return status;
 }
 
+void sim_world_close(struct sim_world *w, int rank)
+{
+	struct sim_rank *me = &w->ranks[rank];
+
+	for (int i = 0; me->ports && i < w->size * PORTS_PER_PEER; i++) {
+		struct coll_endpoint *ep = me->ports[i];
+
+		if (!ep)
+			continue;
+		me->ports[i] = NULL;
+		w->transport.channel_close(ep->channel);
+		free(ep);
+	}
+}
+
 void sim_world_destroy(struct sim_world *w)
 {
 	for (int r = 0; w->ranks && r < w->size; r++) {
-		struct sim_rank *me = &w->ranks[r];
-
-		for (int i = 0; me->ports && i < w->size * PORTS_PER_PEER; i++) {
-			if (!me->ports[i])
-				continue;
-			w->transport.channel_close(me->ports[i]->channel);
-			free(me->ports[i]);
-		}
-		coll_run_destroy(&me->run);
-		free(me->ports);
+		sim_world_close(w, r);
+		coll_run_destroy(&w->ranks[r].run);
+		free(w->ranks[r].ports);
 	}
 	for (int r = 0; w->ranks && r < w->size; r++)
 		for (int p = 0; w->ranks[r].links && p < w->size; p++)

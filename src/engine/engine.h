@@ -109,10 +109,11 @@ void coll_run_follow(struct coll_run *run, const struct coll_run *after);
 bool coll_run_left(const struct coll_run *run, uint32_t lane, uint32_t window);
 
 /*
- * Give a run up. Its channels have been closed before: nothing settles its cookies
- * any more and nobody reads the memory it lent. The run ends with status (an error;
- * one that ended with an error keeps its own) and may be started again or destroyed.
- * All runs in flight on a fabric are cancelled before one of them is started again.
+ * Give a run up: its channels have been closed, so nothing settles its cookies any more
+ * and nobody reads the memory it lent. A run that has not ended yet ends with status (an
+ * error); whatever it was, it has let go of its fabric, and may be started again or be
+ * destroyed. Every run that ever used the fabric since its channels were opened is
+ * cancelled before any of them is polled or started again.
  */
 void coll_run_cancel(struct coll_run *run, coll_status status);
 

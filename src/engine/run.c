@@ -467,7 +467,7 @@ static inline coll_status advance_lane(struct coll_run *run, struct instance *in
 		if (must_wait(run, inst, s))
 			return COLL_AGAIN;
 		status = coll_run_steps[s->op](run, inst, lane, s);
-		if (status != COLL_OK)
+		if (status != COLL_OK && !(mutant(MUTANT_DEAD_IS_DONE) && status == COLL_ERR_PEER_DEAD))
 			return status;
 		lane->head++;
 		run->stats.steps++;
@@ -526,7 +526,10 @@ void coll_run_cancel(struct coll_run *run, coll_status status)
 	assert(status != COLL_OK);
 	assert(status != COLL_AGAIN);
 	run->cookies = 0;
-	fail(run, run->status == COLL_OK || run->status == COLL_AGAIN ? status : run->status);
+	if (mutant(MUTANT_CANCEL_KEEPS))
+		run->status = COLL_OK;
+	else
+		fail(run, run->status == COLL_AGAIN ? status : run->status);
 }
 
 static coll_status advance_tiles(struct coll_run *run)
@@ -564,7 +567,7 @@ static coll_status look_back(struct coll_run *run)
 
 	if (!after)
 		run->after = NULL;
-	return after && after->status != COLL_AGAIN ? after->status : COLL_OK;
+	return after && after->status != COLL_AGAIN && !mutant(MUTANT_FORGET_FAILED_AFTER) ? after->status : COLL_OK;
 }
 
 /* A poll that something outside the run's own steps may hold up. AGAIN: go on. */

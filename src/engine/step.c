@@ -104,6 +104,10 @@ static inline coll_status done_frame(struct coll_run *run, struct port *port, si
 	run->stats.frames_received++;
 	if (mutant(MUTANT_DONE_BEFORE_REDUCE))
 		return COLL_OK;
+	if (mutant(MUTANT_DONE_UNCHECKED)) {
+		(void)port->transport->done(port->channel);
+		return COLL_OK;
+	}
 	return port->transport->done(port->channel);
 }
 
@@ -363,6 +367,8 @@ static coll_status finish_armed(struct coll_run *run, struct instance *inst, str
 	lane->armed = false;
 	run->cookies--;
 	run->stats.frames_received++;
+	if (mutant(MUTANT_LOST_IS_RECEIVED) && lane->cookie.status != COLL_ERR_MISMATCH)
+		return COLL_OK;
 	if (lane->cookie.status == COLL_ERR_MISMATCH && port->transport->view(port->channel, &bytes, &frame) == COLL_OK)
 		return refuse_frame(run, inst, lane, &frame);
 	return lane->cookie.status;
@@ -510,10 +516,13 @@ static inline coll_status forward(struct coll_run *run, struct instance *inst, s
 		p += w.span.len * run->job.elem_bytes;
 		slot += w.span.len * run->job.elem_bytes;
 	} while (walk_more(run, inst, s, sides, &w));
-	status = post_frame(run, to, len_bytes);
-	if (status != COLL_OK)
-		return status;
-	return mutant(MUTANT_DONE_BEFORE_SLOT) ? COLL_OK : done_frame(run, from, len_bytes);
+	/* The view may be of memory that its owner takes back at any time: done() says whether
+	 * it did. So nothing derived from it is posted before. */
+	if (mutant(MUTANT_POST_BEFORE_DONE))
+		return post_frame(run, to, len_bytes) == COLL_OK ? done_frame(run, from, len_bytes) : COLL_ERR_INTERNAL;
+	if (!mutant(MUTANT_DONE_BEFORE_SLOT))
+		status = done_frame(run, from, len_bytes);
+	return status == COLL_OK ? post_frame(run, to, len_bytes) : status;
 }
 
 /* ---- Local steps ------------------------------------------------------ */
