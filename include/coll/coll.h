@@ -178,6 +178,27 @@ COLL_API coll_status coll_unique_id_create(coll_unique_id *id);
  * threads, one each. */
 COLL_API coll_status coll_comm_create_all(coll_comm **comms, int n, const coll_config *cfg);
 
+/*
+ * New communicators from one: collective over parent, as one of its numbered calls.
+ * parent stays as it is; parent and children may be used at once by different threads
+ * and are destroyed in any order. A child has its own order of calls, errors, channels
+ * and operations (coll_op_create); it shares connections and threads with its parent.
+ * What one rank asks for that cannot be is refused on all ranks.
+ */
+
+/* One child for each colour >= 0, its ranks ordered by key, then by rank in parent.
+ * COLL_NO_COLOUR: takes part in the call, *child is set to NULL. */
+#define COLL_NO_COLOUR (-1)
+COLL_API coll_status coll_comm_split(coll_comm *parent, int colour, int key, coll_comm **child);
+
+/* The same ranks once more: for calls that are independent of parent's. */
+COLL_API coll_status coll_comm_duplicate(coll_comm *parent, coll_comm **child);
+
+/* ranks[0..n-1], ranks of parent, become ranks 0..n-1 of *child. Those in the list all
+ * pass the same one; others pass it too, or a list of other ranks, or n = 0. *child is
+ * set to NULL on a rank that is not in its own list. */
+COLL_API coll_status coll_comm_create_from_ranks(coll_comm *parent, const int *ranks, int n, coll_comm **child);
+
 /* Collective and orderly end; sets *comm to NULL. Waits (bounded) for peers
  * still reading this rank's data. NULL and *comm == NULL are accepted. */
 COLL_API coll_status coll_comm_destroy(coll_comm **comm);

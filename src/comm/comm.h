@@ -72,11 +72,12 @@ struct coll_comm_fabric {
 
 struct coll_comm {
 	struct coll_context *ctx;
-	bool owns_ctx;
 	uint64_t id;
 	uint32_t epoch;
 	int rank, size;
 	struct coll_members members;
+	/* Patience with peers: the settings', but while parting. */
+	int timeout_ms, arrival_timeout_ms;
 
 	/* Agreed facts. */
 	size_t slot_bytes;
@@ -201,9 +202,25 @@ coll_status coll_comm_pair(struct coll_comm *comm, const void *send, size_t send
 void coll_comm_memory_free_all(struct coll_comm *comm);
 
 /* ---- create.c ---- */
-/* Of size processes, by rank; NULL: of all. */
-coll_status coll_comm_new(struct coll_context *ctx, const int *process_of, int size, struct coll_comm **comm,
-                          struct coll_error_box *err);
+/* The communicator of this id and epoch, of size processes by rank (NULL: of all). It
+ * is a user of the context from now on; coll_comm_free does not end that. */
+coll_status coll_comm_new(struct coll_context *ctx, uint64_t id, uint32_t epoch, const int *process_of, int size,
+                          struct coll_comm **comm, struct coll_error_box *err);
+/* The id of the communicator of all ranks of the job. */
+uint64_t coll_comm_first_id(const struct coll_context *ctx);
 void coll_comm_free(struct coll_comm **comm);
+
+/* ---- split.c ---- */
+
+/* After the argument checks of api/. */
+coll_status coll_comm_born_by_split(struct coll_comm *parent, int colour, int key, struct coll_comm **child);
+coll_status coll_comm_born_as_duplicate(struct coll_comm *parent, struct coll_comm **child);
+coll_status coll_comm_born_from_ranks(struct coll_comm *parent, const int *ranks, int n, struct coll_comm **child);
+
+/* ---- destroy.c ---- */
+
+/* Advance the last barriers of communicators that were destroyed while some of their
+ * ranks had not come yet. Any thread; returns at once when another one does it. */
+void coll_comm_part_some(struct coll_context *ctx);
 
 #endif

@@ -271,6 +271,7 @@ coll_status coll_context_open(struct coll_context **ctx, const coll_config *cfg,
 	c->service_wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	pthread_mutex_init(&c->links_lock, NULL);
 	pthread_mutex_init(&c->comms_lock, NULL);
+	pthread_mutex_init(&c->parting_lock, NULL);
 	coll_bootstrap_host_id(&c->settings, c->host_id, sizeof(c->host_id));
 	fill_card(c);
 	st = open_log(c, cfg, err);
@@ -490,6 +491,8 @@ int coll_context_progress(struct coll_context *ctx)
 			moved += ctx->wires[i].table.progress(ctx->wires[i].inst);
 	if (!ctx->service_running && ctx->control)
 		coll_service_once(ctx);
+	if (atomic_load_explicit(&ctx->nparting, memory_order_relaxed) > 0)
+		coll_comm_part_some(ctx);
 	return moved;
 }
 
@@ -524,6 +527,7 @@ void coll_context_close(struct coll_context **ctx)
 		fclose(c->logger.file);
 	pthread_mutex_destroy(&c->links_lock);
 	pthread_mutex_destroy(&c->comms_lock);
+	pthread_mutex_destroy(&c->parting_lock);
 	coll_attic_close(&c->attic);
 	free(c->host_of);
 	free(c->crowded);

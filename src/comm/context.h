@@ -18,6 +18,9 @@
 
 struct coll_comm;
 struct coll_inspector;
+struct coll_parting;
+
+enum { COLL_GONE_MAX = 256 };
 
 /* The hub of the contexts of one process, freed with the last of them. */
 struct coll_shared_hub {
@@ -75,7 +78,15 @@ struct coll_context {
 	struct coll_inspector *inspector; /* NULL without the service thread */
 	struct coll_moment birth;         /* clocks, to read the recorder's stamps by */
 	bool birth_counter;
-	atomic_bool dumped;      /* after a failure: once */
+	atomic_bool dumped;           /* after a failure: once */
+	uint64_t gone[COLL_GONE_MAX]; /* ids of those destroyed last */
+	unsigned ngone;               /* ever */
+
+	/* Communicators, and ends of communicators under way: the last one closes. */
+	atomic_int users;
+	pthread_mutex_t parting_lock; /* taken before comms_lock */
+	struct coll_parting *partings;
+	atomic_int nparting;
 	struct coll_attic attic; /* what those that are gone did last */
 
 	bool alone_on_cores; /* no host has more processes than cores */

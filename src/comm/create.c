@@ -1,5 +1,5 @@
 /*
- * Creation and end of communicators: probe, open, exchange, join.
+ * Creation of communicators: probe, open, exchange, join. Their end is destroy.c's.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,6 @@
 #include "comm/comm.h"
 
 enum { SLOT_BYTES_MAX = 64 * 1024, SLOT_BYTES_MIN = 4 * 1024, SLOTS_DEFAULT = 4, WINDOWS_DEFAULT = 4 };
-enum { DESTROY_WAIT_MS = 3000 };
 
 /* What the last creation in this thread said; coll_last_error(NULL). One per
  * thread because there is no object yet that could hold it. */
@@ -141,13 +140,24 @@ static void unlist(struct coll_comm *comm)
 	pthread_mutex_lock(&comm->ctx->comms_lock);
 	while (*link && *link != comm)
 		link = &(*link)->next;
-	if (*link)
+	if (*link) {
 		*link = comm->next;
+		comm->ctx->gone[comm->ctx->ngone++ % COLL_GONE_MAX] = comm->id;
+	}
 	if (comm->ctx->comms) /* else the context goes too */
 		coll_attic_keep(&comm->ctx->attic, &comm->recorder, comm->id);
 	pthread_mutex_unlock(&comm->ctx->comms_lock);
 }
 
+static bool is_gone(const struct coll_context *c, uint64_t id)
+{
+	for (unsigned i = 0; i < COLL_GONE_MAX && i < c->ngone; i++)
+		if (c->gone[i] == id)
+			return true;
+	return false;
+}
+
+/* Of one that has not been created here yet nothing is known. */
 bool coll_comm_find_record(void *ctx, uint64_t id, struct coll_record *r)
 {
 	struct coll_context *c = ctx;
@@ -157,6 +167,10 @@ bool coll_comm_find_record(void *ctx, uint64_t id, struct coll_record *r)
 	for (struct coll_comm *comm = c->comms; comm && !found; comm = comm->next)
 		if (comm->id == id)
 			found = coll_record_read(&comm->record, r);
+	if (!found && is_gone(c, id)) {
+		*r = (struct coll_record){.comm = id, .waits_for = -1, .flags = COLL_RECORD_GONE};
+		found = true;
+	}
 	pthread_mutex_unlock(&c->comms_lock);
 	return found;
 }
@@ -175,8 +189,25 @@ static coll_status find_isa(struct coll_comm *comm, struct coll_error_box *err)
 	                      comm->ctx->settings.isa);
 }
 
-coll_status coll_comm_new(struct coll_context *ctx, const int *process_of, int size, struct coll_comm **out,
-                          struct coll_error_box *err)
+static void describe(const struct coll_comm *comm)
+{
+	const struct coll_context *ctx = comm->ctx;
+
+	coll_log(&ctx->logger, COLL_LOG_INFO,
+	         "rank %d of %d on host %s (%u host%s, %d here), launcher %s, slots %u x %zu bytes, kernels %s",
+	         comm->rank, comm->size, ctx->card.host_name, comm->members.hosts, comm->members.hosts == 1 ? "" : "s",
+	         comm->members.local_size, ctx->identity.launcher, comm->slots, comm->slot_bytes,
+	         coll_reduce_isa_name(comm->isa));
+}
+
+uint64_t coll_comm_first_id(const struct coll_context *ctx)
+{
+	/* Equal on all ranks, different between jobs: drawn from rank 0's incarnation. */
+	return coll_hash_combine(ctx->cards[0].id.word[0], ctx->cards[0].id.word[1]) | 1;
+}
+
+coll_status coll_comm_new(struct coll_context *ctx, uint64_t id, uint32_t epoch, const int *process_of, int size,
+                          struct coll_comm **out, struct coll_error_box *err)
 {
 	struct coll_comm *comm = calloc(1, sizeof(*comm));
 	coll_status st = COLL_ERR_MEMORY;
@@ -184,8 +215,10 @@ coll_status coll_comm_new(struct coll_context *ctx, const int *process_of, int s
 	if (!comm)
 		return coll_error_set(err, st, "out of memory for a communicator");
 	comm->ctx = ctx;
-	/* Equal on all ranks, different between jobs: drawn from rank 0's incarnation. */
-	comm->id = coll_hash_combine(ctx->cards[0].id.word[0], ctx->cards[0].id.word[1]);
+	comm->id = id;
+	comm->epoch = epoch;
+	comm->timeout_ms = ctx->settings.timeout_ms;
+	comm->arrival_timeout_ms = ctx->settings.arrival_timeout_ms;
 	comm->alarm_seen = 0;
 	coll_error_clear(&comm->box);
 	st = coll_members_init(&comm->members, ctx, process_of, size);
@@ -221,6 +254,8 @@ coll_status coll_comm_new(struct coll_context *ctx, const int *process_of, int s
 	comm->next = ctx->comms;
 	ctx->comms = comm;
 	pthread_mutex_unlock(&ctx->comms_lock);
+	atomic_fetch_add_explicit(&ctx->users, 1, memory_order_relaxed);
+	describe(comm);
 	*out = comm;
 	return COLL_OK;
 }
@@ -269,17 +304,6 @@ static coll_status check_timeouts(const struct coll_settings *s, struct coll_err
 	return COLL_OK;
 }
 
-static void describe(const struct coll_comm *comm)
-{
-	const struct coll_context *ctx = comm->ctx;
-
-	coll_log(&ctx->logger, COLL_LOG_INFO,
-	         "rank %d of %d on host %s (%u host%s, %d here), launcher %s, slots %u x %zu bytes, kernels %s",
-	         comm->rank, comm->size, ctx->card.host_name, comm->members.hosts, comm->members.hosts == 1 ? "" : "s",
-	         comm->members.local_size, ctx->identity.launcher, comm->slots, comm->slot_bytes,
-	         coll_reduce_isa_name(comm->isa));
-}
-
 coll_status coll_comm_create(coll_comm **out, const coll_config *cfg)
 {
 	struct coll_error_box err;
@@ -310,13 +334,11 @@ coll_status coll_comm_create(coll_comm **out, const coll_config *cfg)
 	if (st == COLL_OK)
 		st = coll_context_join(ctx, cards, &err);
 	if (st == COLL_OK)
-		st = coll_comm_new(ctx, NULL, 0, &comm, &err);
+		st = coll_comm_new(ctx, coll_comm_first_id(ctx), 0, NULL, 0, &comm, &err);
 	if (st == COLL_OK) {
-		comm->owns_ctx = true;
 		if (unknown[0])
 			coll_log(&ctx->logger, COLL_LOG_WARN, "%s is set but is not a setting of this library",
 			         unknown);
-		describe(comm);
 		*out = comm;
 	} else {
 		coll_context_close(&ctx);
@@ -364,11 +386,8 @@ coll_status coll_comm_create_all(coll_comm **comms, int n, const coll_config *cf
 		st = coll_context_join(ctx[r], cards, &err);
 	for (int r = 0; comms && r < n; r++)
 		comms[r] = NULL;
-	for (int r = 0; r < n && st == COLL_OK; r++) {
-		st = coll_comm_new(ctx[r], NULL, 0, &comms[r], &err);
-		if (st == COLL_OK)
-			comms[r]->owns_ctx = true;
-	}
+	for (int r = 0; r < n && st == COLL_OK; r++)
+		st = coll_comm_new(ctx[r], coll_comm_first_id(ctx[r]), 0, NULL, 0, &comms[r], &err);
 	if (st != COLL_OK) {
 		for (int r = 0; ctx && r < n; r++) {
 			if (comms)
@@ -382,61 +401,4 @@ coll_status coll_comm_create_all(coll_comm **comms, int n, const coll_config *cf
 	free(ctx);
 	free(settings);
 	return st;
-}
-
-/* ---- End ---- */
-
-/* Nobody may go while a peer still reads from it: a last barrier, bounded, whose
- * failure is no error. */
-static void part(struct coll_comm *comm)
-{
-	struct coll_settings *s = &comm->ctx->settings;
-
-	if (comm->size == 1 || comm->failed || atomic_load(&comm->aborted))
-		return;
-	s->timeout_ms = s->timeout_ms < DESTROY_WAIT_MS ? s->timeout_ms : DESTROY_WAIT_MS;
-	s->arrival_timeout_ms = s->arrival_timeout_ms < DESTROY_WAIT_MS ? s->arrival_timeout_ms : DESTROY_WAIT_MS;
-	comm->parting = true;
-	coll_barrier(comm, NULL);
-}
-
-coll_status coll_comm_destroy(coll_comm **out)
-{
-	struct coll_comm *comm = out ? *out : NULL;
-	struct coll_context *ctx;
-	bool owns;
-
-	if (!comm)
-		return COLL_OK;
-	part(comm);
-	*out = NULL;
-	ctx = comm->ctx;
-	owns = comm->owns_ctx;
-	coll_comm_free(&comm);
-	if (owns)
-		coll_context_close(&ctx);
-	return COLL_OK;
-}
-
-coll_status coll_comm_abort(coll_comm *comm, const char *reason)
-{
-	struct coll_note note = {.kind = COLL_NOTE_FAIL, .status = COLL_ERR_ABORTED};
-
-	if (!comm)
-		return COLL_ERR_ARGUMENT;
-	if (atomic_exchange(&comm->abort_claimed, true))
-		return COLL_OK;
-	note.process = comm->ctx->rank;
-	note.origin = comm->ctx->rank;
-	note.comm = comm->id;
-	snprintf(comm->abort_text, sizeof(comm->abort_text), "%s aborted the communicator: %.180s",
-	         coll_comm_name(comm, comm->rank).text, reason ? reason : "no reason given");
-	snprintf(note.text, sizeof(note.text), "%s", comm->abort_text);
-	atomic_store_explicit(&comm->aborted, true, memory_order_release);
-	atomic_fetch_or_explicit(&comm->attention, COLL_ATTENTION_ALARM, memory_order_release);
-	if (!comm->ctx->control)
-		return COLL_OK;
-	coll_control_tell(comm->ctx->control, &note);
-	coll_control_flush(comm->ctx->control, 100);
-	return COLL_OK;
 }

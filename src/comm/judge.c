@@ -134,7 +134,6 @@ static coll_status mismatch(struct coll_comm *comm, const struct coll_wait *w, c
 static coll_status judge(struct coll_comm *comm, const struct coll_wait *w, struct coll_patience *p, int peer,
                          uint64_t now)
 {
-	const struct coll_settings *s = &comm->ctx->settings;
 	const struct coll_card *card = coll_comm_card(comm, peer);
 	const char *host = card->host_name;
 	const struct coll_rank_name name = coll_comm_name(comm, peer);
@@ -152,14 +151,19 @@ static coll_status judge(struct coll_comm *comm, const struct coll_wait *w, stru
 	if (same_comm && w->record->kind != COLL_KIND_SEND_RECV && state.record.kind != COLL_KIND_SEND_RECV &&
 	    state.record.sequence == w->record->sequence && state.record.signature != w->record->signature)
 		return mismatch(comm, w, p, peer, &state.record);
+	/* What it sent before may still be on its way: but not for long without a movement. */
+	if (same_comm && stalled > LEFT_MS * MS &&
+	    ((state.record.flags & COLL_RECORD_GONE) ||
+	     (state.record.kind == COLL_RECORD_DESTROY && w->record->kind == COLL_KIND_SEND_RECV)))
+		return mismatch(comm, w, p, peer, &state.record);
 	/* Counted from its goodbye: whoever failed has told why before it left. */
 	if (state.left && now > state.left_ns && now - state.left_ns > LEFT_MS * MS) {
 		snprintf(text, sizeof(text), "%s on host %s left: it destroyed its communicator", name.text, host);
 		return lose(comm, w, p, COLL_ERR_PEER_DEAD, peer, text);
 	}
-	if (now > heard && now - heard > (uint64_t)s->timeout_ms * MS && state.unanswered >= SILENT_ASKS) {
+	if (now > heard && now - heard > (uint64_t)comm->timeout_ms * MS && state.unanswered >= SILENT_ASKS) {
 		snprintf(text, sizeof(text), "%s on host %s (process %d) is silent: no answer for %d ms", name.text,
-		         host, card->process, s->timeout_ms);
+		         host, card->process, comm->timeout_ms);
 		return lose(comm, w, p, COLL_ERR_PEER_SILENT, peer, text);
 	}
 	coll_record_describe(&state.record, doing, sizeof(doing));
@@ -167,11 +171,11 @@ static coll_status judge(struct coll_comm *comm, const struct coll_wait *w, stru
 	lost = same_comm && (state.record.sequence > w->record->sequence ||
 	                     (state.record.sequence == w->record->sequence &&
 	                      (!state.record.active || state.record.waits_for == comm->rank)));
-	if (w->record->kind != COLL_KIND_SEND_RECV && lost && stalled > (uint64_t)s->timeout_ms * MS) {
+	if (w->record->kind != COLL_KIND_SEND_RECV && lost && stalled > (uint64_t)comm->timeout_ms * MS) {
 		snprintf(text, sizeof(text),
 		         "nothing moves between rank %d and %s on host %s for %d ms though both "
 		         "are alive: a frame was lost",
-		         comm->rank, name.text, host, s->timeout_ms);
+		         comm->rank, name.text, host, comm->timeout_ms);
 		return lose(comm, w, p, COLL_ERR_CORRUPT, peer, text);
 	}
 	if (!p->warned && s->warn_ms > 0 && stalled > (uint64_t)s->warn_ms * MS) {
@@ -179,7 +183,7 @@ static coll_status judge(struct coll_comm *comm, const struct coll_wait *w, stru
 		coll_log(&comm->ctx->logger, COLL_LOG_WARN, "waiting %.0f s for %s on host %s: alive, %s %s",
 		         (double)stalled * 1e-9, name.text, host, behind ? "last seen after" : "in", doing);
 	}
-	if (stalled > (uint64_t)s->arrival_timeout_ms * MS) {
+	if (stalled > (uint64_t)comm->arrival_timeout_ms * MS) {
 		snprintf(text, sizeof(text), "%s on host %s is late: alive but %s %s", name.text, host,
 		         behind ? "last seen after" : "still in", doing);
 		return lose(comm, w, p, COLL_ERR_PEER_LATE, peer, text);
@@ -192,10 +196,10 @@ static coll_status without_control(struct coll_comm *comm, const struct coll_wai
 {
 	char text[200];
 
-	if (now - p->since_ns <= (uint64_t)comm->ctx->settings.timeout_ms * MS)
+	if (now - p->since_ns <= (uint64_t)comm->timeout_ms * MS)
 		return COLL_OK;
 	snprintf(text, sizeof(text), "nothing heard from %s for %d ms", coll_comm_name(comm, peer).text,
-	         comm->ctx->settings.timeout_ms);
+	         comm->timeout_ms);
 	return lose(comm, w, p, COLL_ERR_PEER_SILENT, peer, text);
 }
 

@@ -4,7 +4,7 @@
  *
  * Nothing here blocks or sleeps: a wait is looked at again and again, by whoever
  * drives it, until the runs are done or coll_comm_inspect() says why they never
- * will be. Deadlines (from two settings, timeout_ms and arrival_timeout_ms):
+ * will be. Deadlines (from two patiences, timeout_ms and arrival_timeout_ms):
  *   dead       a note of the control plane: at once, after a short settle time in
  *              which the note of a better informed rank may arrive;
  *   silent     asked, and its service thread has not answered for timeout_ms;

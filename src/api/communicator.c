@@ -1,0 +1,34 @@
+/*
+ * Entry points that make communicators from communicators.
+ */
+#include "api/check.h"
+
+static coll_status check(coll_comm *parent, const char *kind, coll_comm **child)
+{
+	coll_status st = coll_check_call(parent, kind, NULL, COLL_U32);
+
+	if (st == COLL_OK && !child)
+		st = coll_comm_refuse(parent, kind, COLL_ERR_ARGUMENT, "child is NULL");
+	return st;
+}
+
+coll_status coll_comm_split(coll_comm *parent, int colour, int key, coll_comm **child)
+{
+	coll_status st = check(parent, "comm_split", child);
+
+	return st == COLL_OK ? coll_comm_born_by_split(parent, colour, key, child) : st;
+}
+
+coll_status coll_comm_duplicate(coll_comm *parent, coll_comm **child)
+{
+	coll_status st = check(parent, "comm_duplicate", child);
+
+	return st == COLL_OK ? coll_comm_born_as_duplicate(parent, child) : st;
+}
+
+coll_status coll_comm_create_from_ranks(coll_comm *parent, const int *ranks, int n, coll_comm **child)
+{
+	coll_status st = check(parent, "comm_create_from_ranks", child);
+
+	return st == COLL_OK ? coll_comm_born_from_ranks(parent, ranks, n, child) : st;
+}
