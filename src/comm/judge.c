@@ -178,7 +178,7 @@ static coll_status judge(struct coll_comm *comm, const struct coll_wait *w, stru
 		         comm->rank, name.text, host, comm->timeout_ms);
 		return lose(comm, w, p, COLL_ERR_CORRUPT, peer, text);
 	}
-	if (!p->warned && s->warn_ms > 0 && stalled > (uint64_t)s->warn_ms * MS) {
+	if (!p->warned && comm->ctx->settings.warn_ms > 0 && stalled > (uint64_t)comm->ctx->settings.warn_ms * MS) {
 		p->warned = true;
 		coll_log(&comm->ctx->logger, COLL_LOG_WARN, "waiting %.0f s for %s on host %s: alive, %s %s",
 		         (double)stalled * 1e-9, name.text, host, behind ? "last seen after" : "in", doing);
