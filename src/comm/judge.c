@@ -252,12 +252,18 @@ static coll_status inquire_mismatch(struct coll_comm *comm, const struct coll_wa
 {
 	struct coll_record record;
 	char text[400];
+	coll_status st;
 
 	if (comm->ctx->control && where->peer >= 0) {
+		/* It may have failed, told why, and gone on: that tells more than what it does now. */
+		st = coll_comm_heed_alarm(comm, w, p);
+		if (st != COLL_OK)
+			return st;
 		if (!p->inquired)
 			coll_control_ask(comm->ctx->control, coll_comm_process(comm, where->peer), w->record);
 		p->inquired = true;
-		if (answered(comm, p, where->peer, &record))
+		if (answered(comm, p, where->peer, &record) &&
+		    (!(record.flags & COLL_RECORD_GONE) || now - p->fault_ns > NOTE_MS * MS))
 			return mismatch(comm, w, p, where->peer, &record);
 		if (now - p->fault_ns < NOTE_MS * MS)
 			return COLL_OK;
