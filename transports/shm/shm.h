@@ -105,7 +105,8 @@ enum shm_message_type {
 	SHM_GRANT,     /* a ring for the channel of this key; with a new segment's descriptor */
 	SHM_REGION,    /* memory that may be named in records; with its descriptor */
 	SHM_UNREGION,  /* it is gone */
-	SHM_CLOSE,     /* the sender left this ring */
+	SHM_CLOSE,     /* the sender left this ring, or never came to it */
+	SHM_WITHDRAW,  /* the receiver left this ring */
 	SHM_BYE,       /* an orderly end */
 };
 
@@ -192,14 +193,19 @@ struct shm_conn {
 	struct coll_process_id peer;
 };
 
+/* Space of a segment that no ring has. */
+struct shm_hole {
+	struct shm_hole *next; /* by offset, never adjoining */
+	size_t offset, len;
+};
+
 struct shm_segment {
 	struct shm_segment *next;
 	uint32_t id;
 	char *base;
 	size_t len;
-	size_t used;   /* owner: cut off so far */
-	uint32_t live; /* owner: rings not yet given back */
-	int fd;        /* owner: until its first grant carries it away; else -1 */
+	struct shm_hole *holes; /* owner */
+	int fd;                 /* owner: until its first grant carries it away; else -1 */
 };
 
 /* A ring we own: we receive through it. */
@@ -208,8 +214,9 @@ struct shm_ring {
 	uint64_t name;
 	struct shm_segment *segment;
 	struct shm_front *front;
-	bool ours; /* our channel is open */
-	bool theirs;
+	size_t bytes;
+	bool ours;   /* our channel is open */
+	bool theirs; /* the sender may still write: it has not said CLOSE */
 };
 
 struct shm_pending_grant {
@@ -428,6 +435,7 @@ coll_status coll_shm_channel_open(void *link, const struct coll_channel_key *key
 void coll_shm_channel_close(void *channel);
 coll_status coll_shm_on_grant(struct shm_link *l, const struct shm_grant *g, int fd);
 void coll_shm_on_close(struct shm_link *l, uint64_t ring);
+void coll_shm_on_withdraw(struct shm_link *l, uint64_t ring);
 
 /* shm_ring.c */
 coll_status coll_shm_slot(void *channel, size_t len_bytes, void **p);

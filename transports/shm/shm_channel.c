@@ -174,6 +174,32 @@ void coll_shm_on_close(struct shm_link *l, uint64_t ring)
 	}
 }
 
+/* Our sending end has left the ring, or leaves it if it ever comes: nobody writes to it
+ * any more. */
+static void say_close(struct shm_link *l, uint64_t ring)
+{
+	struct shm_message m = coll_shm_message(SHM_CLOSE);
+
+	m.ring = ring;
+	if (coll_shm_link_state(l) <= COLL_AGAIN)
+		coll_shm_enqueue(l, &m, -1, false);
+}
+
+/* The receiver left before we came: nobody would say close otherwise. */
+void coll_shm_on_withdraw(struct shm_link *l, uint64_t ring)
+{
+	for (struct shm_pending_grant **at = &l->grants; *at; at = &(*at)->next) {
+		struct shm_pending_grant *g = *at;
+
+		if (g->grant.ring == ring) {
+			*at = g->next;
+			free(g);
+			say_close(l, ring);
+			return;
+		}
+	}
+}
+
 /* ---- Open and close ----------------------------------------------------------------- */
 
 static void channel_free(struct shm_channel *c)
@@ -270,15 +296,18 @@ coll_status coll_shm_channel_open(void *link, const struct coll_channel_key *key
 
 static void leave_ring(struct shm_channel *c)
 {
-	struct shm_message m = coll_shm_message(SHM_CLOSE);
+	struct shm_message m = coll_shm_message(SHM_WITHDRAW);
 
-	if (c->owned) {
-		c->owned->ours = false;
-		coll_shm_ring_put(c->link, c->owned);
-	} else if (c->ring_name && atomic_load(&c->link->status) <= COLL_AGAIN) {
-		m.ring = c->ring_name;
-		coll_shm_enqueue(c->link, &m, -1, false);
+	if (!c->owned) {
+		if (c->ring_name)
+			say_close(c->link, c->ring_name);
+		return;
 	}
+	m.ring = c->owned->name;
+	if (c->owned->theirs && coll_shm_link_state(c->link) <= COLL_AGAIN)
+		coll_shm_enqueue(c->link, &m, -1, false);
+	c->owned->ours = false;
+	coll_shm_ring_put(c->link, c->owned);
 }
 
 void coll_shm_channel_close(void *channel)

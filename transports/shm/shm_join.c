@@ -153,6 +153,7 @@ static void on_joined(struct shm_link *l, const struct shm_message *m, const int
 	case SHM_REGION: status = coll_shm_on_region(l, &m->region, fds[0]); break;
 	case SHM_UNREGION: coll_shm_on_unregion(l, &m->region); break;
 	case SHM_CLOSE: coll_shm_on_close(l, m->ring); break;
+	case SHM_WITHDRAW: coll_shm_on_withdraw(l, m->ring); break;
 	case SHM_BYE: l->bye = true; break;
 	default: status = COLL_ERR_CORRUPT; break;
 	}

@@ -4,9 +4,9 @@
  * The receiver owns the memory it receives through. Segments grow by doubling, are
  * made per link, and travel to the peer once, with the first grant that needs them.
  * They are sealed against shrinking, and so is what a peer sends us, else touching
- * it could end in SIGBUS. A segment's space is reused once all its rings have been
- * left by both sides: a sender that does not know of the receiver's close yet never
- * writes into somebody else's ring.
+ * it could end in SIGBUS. A ring's space is reused once both sides have left it: a
+ * sender that does not know of the receiver's close yet never writes into somebody
+ * else's ring. So the space of a link is bounded by the rings that lived at one time.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -56,11 +56,87 @@ void coll_shm_segments_free(struct shm_segment **list)
 		struct shm_segment *s = *list;
 
 		*list = s->next;
+		while (s->holes) {
+			struct shm_hole *h = s->holes;
+
+			s->holes = h->next;
+			free(h);
+		}
 		munmap(s->base, s->len);
 		if (s->fd >= 0)
 			close(s->fd);
 		free(s);
 	}
+}
+
+/* ---- Space ---- */
+
+/* A place of so many bytes, or SIZE_MAX. */
+static size_t cut(struct shm_segment *s, size_t bytes)
+{
+	for (struct shm_hole **at = &s->holes; *at; at = &(*at)->next) {
+		struct shm_hole *h = *at;
+		const size_t offset = h->offset;
+
+		if (h->len < bytes)
+			continue;
+		h->offset += bytes;
+		h->len -= bytes;
+		if (h->len == 0) {
+			*at = h->next;
+			free(h);
+		}
+		return offset;
+	}
+	return SIZE_MAX;
+}
+
+/* False: no memory, and the space is lost until the link ends. */
+static bool put_back(struct shm_segment *s, size_t offset, size_t bytes)
+{
+	struct shm_hole **at = &s->holes, *before = NULL, *h;
+
+	while (*at && (*at)->offset < offset) {
+		before = *at;
+		at = &before->next;
+	}
+	h = *at;
+	if (before && before->offset + before->len == offset) {
+		before->len += bytes;
+		if (h && h->offset == before->offset + before->len) {
+			before->len += h->len;
+			before->next = h->next;
+			free(h);
+		}
+		return true;
+	}
+	if (h && offset + bytes == h->offset) {
+		h->offset = offset;
+		h->len += bytes;
+		return true;
+	}
+	h = calloc(1, sizeof(*h));
+	if (!h)
+		return false;
+	*h = (struct shm_hole){*at, offset, bytes};
+	*at = h;
+	return true;
+}
+
+/* ---- Segments ---- */
+
+static bool segment_map(struct shm_segment *s)
+{
+	s->fd = coll_shm_memfd(s->len);
+	if (s->fd >= 0)
+		s->base = coll_shm_map(s->fd, s->len, true);
+	if (s->base && put_back(s, 0, s->len))
+		return true;
+	if (s->base)
+		munmap(s->base, s->len);
+	if (s->fd >= 0)
+		close(s->fd);
+	return false;
 }
 
 static struct shm_segment *segment_new(struct shm_link *l, size_t need)
@@ -72,17 +148,10 @@ static struct shm_segment *segment_new(struct shm_link *l, size_t need)
 		return NULL;
 	for (uint32_t i = 0; i < l->segments && len < SEGMENT_GROWTH_MAX; i++)
 		len *= 2;
-	if (len < need)
-		len = (need + PAGE - 1) & ~(size_t)(PAGE - 1);
-	s->len = len;
+	s->len = len < need ? (need + PAGE - 1) & ~(size_t)(PAGE - 1) : len;
 	s->id = l->segments;
-	s->fd = coll_shm_memfd(len);
-	if (s->fd >= 0)
-		s->base = coll_shm_map(s->fd, len, true);
-	if (!s->base) {
-		l->inst->env.log(l->inst->env.ctx, 0, "shm: no memory for a segment of %zu bytes: %m", len);
-		if (s->fd >= 0)
-			close(s->fd);
+	if (!segment_map(s)) {
+		l->inst->env.log(l->inst->env.ctx, 0, "shm: no memory for a segment of %zu bytes: %m", s->len);
 		free(s);
 		return NULL;
 	}
@@ -91,6 +160,8 @@ static struct shm_segment *segment_new(struct shm_link *l, size_t need)
 	l->own = s;
 	return s;
 }
+
+/* ---- Rings ---- */
 
 static size_t stride_of(size_t slot_bytes)
 {
@@ -102,34 +173,41 @@ size_t coll_shm_ring_bytes(size_t slot_bytes, uint32_t slots)
 	return coll_shm_control_bytes(slots) + slots * stride_of(slot_bytes);
 }
 
+static struct shm_front *place(struct shm_link *l, size_t bytes, struct shm_segment **segment)
+{
+	struct shm_segment *s = l->own;
+	size_t offset = SIZE_MAX;
+
+	while (s && (offset = cut(s, bytes)) == SIZE_MAX)
+		s = s->next;
+	if (!s)
+		s = segment_new(l, bytes);
+	if (s && offset == SIZE_MAX)
+		offset = cut(s, bytes);
+	*segment = s;
+	return offset == SIZE_MAX ? NULL : (struct shm_front *)(void *)(s->base + offset);
+}
+
 coll_status coll_shm_ring_new(struct shm_link *l, size_t slot_bytes, uint32_t slots, struct shm_ring **ring)
 {
 	const size_t bytes = coll_shm_ring_bytes(slot_bytes, slots);
-	const size_t control = coll_shm_control_bytes(slots);
-	struct shm_segment *s = l->own;
 	struct shm_ring *r = calloc(1, sizeof(*r));
 
 	if (!r)
 		return COLL_ERR_MEMORY;
-	while (s && s->len - s->used < bytes)
-		s = s->next;
-	if (!s)
-		s = segment_new(l, bytes);
-	if (!s) {
+	r->front = place(l, bytes, &r->segment);
+	if (!r->front) {
 		free(r);
 		return COLL_ERR_MEMORY;
 	}
-	r->front = (struct shm_front *)(void *)(s->base + s->used);
 	/* The receiver touches small rings first, so that they lie near it; the pages of
 	 * large slots come into being as they are used. */
-	memset(r->front, 0, bytes <= TOUCH_MAX ? bytes : control);
-	r->segment = s;
+	memset(r->front, 0, bytes <= TOUCH_MAX ? bytes : coll_shm_control_bytes(slots));
+	r->bytes = bytes;
 	r->name = ++l->rings_made;
 	r->ours = r->theirs = true;
 	r->next = l->rings;
 	l->rings = r;
-	s->used += bytes;
-	s->live++;
 	*ring = r;
 	return COLL_OK;
 }
@@ -143,7 +221,6 @@ void coll_shm_ring_put(struct shm_link *l, struct shm_ring *ring)
 	while (*at != ring)
 		at = &(*at)->next;
 	*at = ring->next;
-	if (--ring->segment->live == 0)
-		ring->segment->used = 0;
+	put_back(ring->segment, (size_t)((char *)ring->front - ring->segment->base), ring->bytes);
 	free(ring);
 }

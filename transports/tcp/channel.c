@@ -109,6 +109,7 @@ void coll_tcp_channel_free_sender(struct tcp_sender *s)
 		if (s->next != NULL)
 			s->next->prev = s->prev;
 	}
+	coll_tcp_tx_release(s->base.link, s->base.reserved);
 	free(s->lent);
 	free(s->base.spare);
 	free(s->base.memory);
@@ -123,6 +124,7 @@ void coll_tcp_channel_free_receiver(struct tcp_receiver *r)
 		coll_tcp_channel_forget_owed(r);
 	if (r->id < l->receivers_cap && l->receivers[r->id] == r)
 		l->receivers[r->id] = NULL;
+	coll_tcp_tx_release(l, r->base.reserved);
 	free(r->ring);
 	free(r->base.spare);
 	free(r->base.memory);
@@ -142,6 +144,7 @@ static coll_status open_sender(struct tcp_link *l, const struct tcp_channel *bas
 		coll_tcp_channel_free_sender(s);
 		return COLL_ERR_MEMORY;
 	}
+	s->base.reserved = base->slots + 2;
 	s->next = l->senders;
 	s->prev = &l->senders;
 	if (s->next != NULL)
@@ -203,6 +206,7 @@ static coll_status open_receiver(struct tcp_link *l, const struct tcp_channel *b
 		coll_tcp_channel_free_receiver(r);
 		return COLL_ERR_MEMORY;
 	}
+	r->base.reserved = 4;
 	l->receivers[r->id] = r;
 	send_grant(r);
 	*channel = r;

@@ -92,6 +92,7 @@ struct tcp_channel {
 	char *memory;
 	uint32_t *spare; /* stack of free slots: the one used last is warm */
 	uint32_t spare_count;
+	uint32_t reserved;  /* entries of the link's queue */
 	coll_status status; /* sticky, of this channel alone */
 };
 
@@ -375,8 +376,9 @@ void coll_tcp_wake(struct tcp_inst *in);
 void coll_tcp_tx(struct tcp_link *l, const struct tcp_entry *e, bool *gone);
 /* A head without payload. */
 void coll_tcp_tx_control(struct tcp_link *l, struct coll_tcp_head *head);
-/* Room in the queue for so many entries. */
+/* Room in the queue for so many entries more, until they are released. */
 coll_status coll_tcp_tx_reserve(struct tcp_link *l, uint32_t entries);
+void coll_tcp_tx_release(struct tcp_link *l, uint32_t entries);
 /* Push what is queued; true if bytes moved. */
 bool coll_tcp_tx_flush(struct tcp_link *l);
 /* Whether a sleeper on poll_fd is woken when the socket takes bytes again. */

@@ -16,28 +16,39 @@
 
 enum { TX_BATCH = 16 };
 
-coll_status coll_tcp_tx_reserve(struct tcp_link *l, uint32_t entries)
+static bool grow(struct tcp_link *l, uint32_t entries)
 {
 	uint32_t cap = l->queue_cap ? l->queue_cap : 16;
 	struct tcp_entry *queue;
 
-	l->queue_need += entries;
-	while (cap < l->queue_need)
+	while (cap < entries)
 		cap *= 2;
 	if (cap == l->queue_cap)
-		return COLL_OK;
+		return true;
 	queue = malloc(cap * sizeof(*queue));
-	if (queue == NULL) {
-		l->queue_need -= entries;
-		return COLL_ERR_MEMORY;
-	}
+	if (queue == NULL)
+		return false;
 	for (uint32_t i = 0; i < l->queue_count; i++)
 		queue[i] = l->queue[(l->queue_first + i) & (l->queue_cap - 1)];
 	free(l->queue);
 	l->queue = queue;
 	l->queue_cap = cap;
 	l->queue_first = 0;
+	return true;
+}
+
+coll_status coll_tcp_tx_reserve(struct tcp_link *l, uint32_t entries)
+{
+	if (!grow(l, l->queue_need + entries))
+		return COLL_ERR_MEMORY;
+	l->queue_need += entries;
 	return COLL_OK;
+}
+
+void coll_tcp_tx_release(struct tcp_link *l, uint32_t entries)
+{
+	assert(l->queue_need >= entries);
+	l->queue_need -= entries;
 }
 
 void coll_tcp_tx_seal(struct tcp_link *l, struct coll_tcp_head *head)
@@ -88,7 +99,7 @@ static int gather(const struct tcp_entry *e, size_t skip, struct iovec *iov)
 static bool push(struct tcp_link *l, const struct tcp_entry *e)
 {
 	/* Control messages come with open and close, where allocating is allowed. */
-	if (l->queue_count == l->queue_cap && coll_tcp_tx_reserve(l, l->queue_cap) != COLL_OK)
+	if (l->queue_count == l->queue_cap && !grow(l, 2 * l->queue_cap))
 		return false;
 	l->queue[(l->queue_first + l->queue_count++) & (l->queue_cap - 1)] = *e;
 	return true;
