@@ -3,6 +3,8 @@
  */
 #include "api/check.h"
 
+#include "comm/judge.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -14,9 +16,11 @@ coll_status coll_check_call(coll_comm *comm, const char *kind, coll_stream *stre
 		return comm->failed;
 	/* Not left to the first wait: a call that need not wait would succeed, and
 	 * its messages could complete a call of a rank that should be told. */
-	if (atomic_load_explicit(&comm->aborted, memory_order_acquire)) {
-		snprintf(comm->box.kind, sizeof(comm->box.kind), "%s", kind);
-		return coll_comm_fail(comm, COLL_ERR_ABORTED, comm->rank, comm->abort_text, "");
+	if (atomic_load_explicit(&comm->attention, memory_order_acquire) & COLL_ATTENTION_ALARM) {
+		coll_status st = coll_comm_attend(comm, kind);
+
+		if (st != COLL_OK)
+			return st;
 	}
 	if (stream)
 		return coll_comm_refuse(comm, kind, COLL_ERR_UNSUPPORTED,

@@ -239,35 +239,71 @@ static coll_status need_scratch(struct coll_comm *comm, size_t bytes)
 	return COLL_OK;
 }
 
+/* A call that a rank may end without having heard from all others, directly or through
+ * others: it may not notice that they made a different one. So such a call colours the
+ * signatures of all calls after it, and whatever frame is exchanged next shows the
+ * difference. Decided by what is equal on all ranks when their calls are. */
+static bool loose(const struct coll_call *c)
+{
+	switch (c->kind) {
+	case COLL_KIND_ALL_REDUCE:
+	case COLL_KIND_ALL_GATHER:
+	case COLL_KIND_REDUCE_SCATTER:
+	case COLL_KIND_ALL_TO_ALL:
+	case COLL_KIND_BARRIER: return c->count == 0 || c->ragged || c->pairwise;
+	default: return true;
+	}
+}
+
+/* A call that is not like the last one begins: returns the colour of its signature. Calls
+ * in a row that are the same have the same: then it does not matter which of them took the
+ * short way through prepare_again(). */
+static uint32_t begin_stretch(struct coll_comm *comm, const struct coll_call *c, const struct coll_record *record)
+{
+	struct coll_colour *k = &comm->colour;
+	const unsigned n = atomic_load_explicit(&comm->stretches, memory_order_relaxed);
+
+	if (n > 0 && record->signature == k->last)
+		return k->now;
+	coll_record_publish(&comm->stretch[n % COLL_STRETCHES], record);
+	/* Release: who sees the number sees the record, or a newer one in its place. */
+	atomic_store_explicit(&comm->stretches, n + 1, memory_order_release);
+	k->last = record->signature;
+	k->now = k->next;
+	if (loose(c))
+		k->next = (uint32_t)coll_mix64(coll_mix64(record->sequence) ^ (uint64_t)k->now << 32 ^ k->last);
+	return k->now;
+}
+
 /* Bind run and record to a call. */
 static coll_status prepare(struct coll_comm *comm, const struct coll_call *c, struct coll_memo *memo)
 {
-	const struct coll_job job = {
-	        .plan = memo->plan,
-	        .in = extent(c, c->in, c->kind == COLL_KIND_ALL_GATHER || c->kind == COLL_KIND_GATHER, c->in_counts,
-	                     c->in_offsets),
-	        .out = extent(c, c->out, c->kind == COLL_KIND_REDUCE_SCATTER || c->kind == COLL_KIND_SCATTER,
-	                      c->out_counts, c->out_offsets),
-	        .elem_bytes = memo->elem_bytes,
-	        .reduction = coll_plan_kind_reduces(c->kind) ? &memo->reduction : NULL,
-	        .tile = memo->tile,
-	        .windows = memo->windows,
-	        .scratch = comm->scratch,
-	        .sequence = comm->sequence,
-	        .signature = c->ragged ? signature(c, comm->size) : memo->signature,
-	        .signal = c->kind == COLL_KIND_BARRIER};
+	struct coll_job job = {.plan = memo->plan,
+	                       .in = extent(c, c->in, c->kind == COLL_KIND_ALL_GATHER || c->kind == COLL_KIND_GATHER,
+	                                    c->in_counts, c->in_offsets),
+	                       .out = extent(c, c->out,
+	                                     c->kind == COLL_KIND_REDUCE_SCATTER || c->kind == COLL_KIND_SCATTER,
+	                                     c->out_counts, c->out_offsets),
+	                       .elem_bytes = memo->elem_bytes,
+	                       .reduction = coll_plan_kind_reduces(c->kind) ? &memo->reduction : NULL,
+	                       .tile = memo->tile,
+	                       .windows = memo->windows,
+	                       .scratch = comm->scratch,
+	                       .sequence = comm->sequence,
+	                       .signal = c->kind == COLL_KIND_BARRIER};
 	coll_status st;
 
 	comm->call = (struct coll_record){.comm = comm->id,
 	                                  .sequence = comm->sequence,
 	                                  .count = c->count,
-	                                  .signature = job.signature,
+	                                  .signature = c->ragged ? signature(c, comm->size) : memo->signature,
 	                                  .active = 1,
 	                                  .kind = record_kind(c),
 	                                  .type = (uint8_t)c->type,
 	                                  .op = (uint8_t)c->op,
 	                                  .root = c->root,
 	                                  .waits_for = -1};
+	job.signature = comm->call.signature ^ begin_stretch(comm, c, &comm->call);
 	coll_record_publish(&comm->record, &comm->call);
 	comm->prepared = NULL;
 	st = coll_run_start(comm->run, &comm->collective.fabric, &job);

@@ -21,6 +21,7 @@
 enum { COLL_ATTENTION_PENDING = 1, COLL_ATTENTION_ALARM = 2 };
 
 enum { COLL_OPS_MAX = 64, COLL_OP_FIRST = 64, COLL_MEMO_SLOTS = 64, COLL_WINDOWS_MAX = 8, COLL_LANES_P2P = 64 };
+enum { COLL_STRETCHES = 32 };
 
 /* A user operation or premultiplied sum. */
 struct coll_op_entry {
@@ -89,6 +90,12 @@ struct coll_comm {
 	struct coll_run *run;
 	struct coll_run *pair_run[2]; /* send, receive */
 	uint64_t sequence;
+	/* Of the calls so far that say nothing about themselves to everyone: see loose() in
+	 * call.c. Colours of the signatures now and from the next different call on, and the
+	 * last call's signature. */
+	struct coll_colour {
+		uint32_t now, next, last;
+	} colour;
 	uint64_t *pair_sequence[2]; /* by rank: sends, receives */
 	struct coll_plan_cache *plans;
 	struct coll_memo memo[COLL_MEMO_SLOTS];
@@ -110,6 +117,8 @@ struct coll_comm {
 	atomic_bool aborted;
 	char abort_text[256];
 	unsigned alarm_seen; /* last alarm value looked into */
+	uint64_t death_ns;   /* when a member's death was first seen, 0: none */
+	bool caught_up;      /* and what the control links had brought by then was read */
 	coll_status failed;  /* sticky */
 	struct coll_error_box box;
 	/* What coll_last_error() returns: of the communicator's failure, written once, before
@@ -120,6 +129,10 @@ struct coll_comm {
 	} lost, refused;
 	struct coll_error_box refusal;
 	struct coll_record_box record;
+	/* Collective calls in a row that are the same, the first of each: for a rank that asks
+	 * what this one called when it is calls ahead. Written when a different call begins. */
+	struct coll_record_box stretch[COLL_STRETCHES];
+	atomic_uint stretches; /* begun so far */
 	struct coll_recorder recorder;
 
 	struct coll_comm *next; /* in ctx->comms */
@@ -138,9 +151,6 @@ static inline const struct coll_card *coll_comm_card(const struct coll_comm *com
 {
 	return &comm->ctx->cards[coll_comm_process(comm, rank)];
 }
-
-/* The record of a communicator of this context; for PONG. */
-bool coll_comm_find_record(void *ctx, uint64_t comm, struct coll_record *r);
 
 /* ---- fabric.c ---- */
 coll_status coll_comm_fabric_init(struct coll_comm *comm, struct coll_comm_fabric *f, uint16_t lane_base);

@@ -14,7 +14,9 @@
 #include "base/hash.h"
 #include "comm/comm.h"
 #include "comm/dump_signal.h"
+#include "comm/inquiry.h"
 #include "comm/inspector.h"
+#include "comm/judge.h"
 #include "comm/service.h"
 #include "topology/topology.h"
 #include "transports/hook/hook.h"
@@ -284,7 +286,8 @@ coll_status coll_context_open(struct coll_context **ctx, const coll_config *cfg,
 	                                .wake_fd = c->wake_fd,
 	                                .alarm = &c->alarm,
 	                                .host_id = c->host_id,
-	                                .record = coll_comm_find_record,
+	                                .answer = coll_inquiry_answer,
+	                                .alert = coll_comm_alert,
 	                                .ctx = c};
 	if (st == COLL_OK && c->size > 1)
 		st = coll_control_open(&env, &c->card, &c->control, err);

@@ -14,6 +14,22 @@
 
 #include "base/clock.h"
 
+void coll_control_unlock(struct coll_control *c)
+{
+	struct said *lines = c->said;
+
+	c->said = NULL;
+	c->said_end = &c->said;
+	pthread_mutex_unlock(&c->lock);
+	while (lines) {
+		struct said *line = lines;
+
+		lines = line->next;
+		coll_log(c->env.logger, line->level, "%s", line->text);
+		free(line);
+	}
+}
+
 /* ---- Messages ---- */
 
 /* False: nonsense, drop the link. */
@@ -32,17 +48,17 @@ static bool handle(struct coll_control *c, struct coll_control_link *l)
 		m->u.note.text[sizeof(m->u.note.text) - 1] = 0;
 		coll_control_spread(c, &m->u.note, l);
 		return true;
-	case COLL_MSG_PING: coll_control_on_ping(c, l, &m->u.record); return true;
+	case COLL_MSG_PING: coll_control_on_ping(c, l, &m->u.question); return true;
 	case COLL_MSG_PONG:
-		coll_control_answered(c, l->peer, &m->u.record);
+		coll_control_on_pong(c, l, &m->u.answer);
 		if (write(c->env.wake_fd, &one, sizeof(one)) < 0) {
 			/* Full: awake already. */
 		}
 		return true;
 	case COLL_MSG_BYE:
 		l->bye = true;
-		c->peers[l->peer].state.left = true;
-		c->peers[l->peer].state.left_ns = coll_clock_ns();
+		c->peers[l->peer].life.left = true;
+		c->peers[l->peer].life.left_ns = coll_clock_ns();
 		return true;
 	case COLL_MSG_CLOSE: l->bye = true; return true;
 	default: return false;
@@ -124,6 +140,7 @@ coll_status coll_control_open(const struct coll_control_env *env, struct coll_ca
 		return coll_error_set(err, COLL_ERR_MEMORY, "out of memory for the control plane");
 	c->env = *env;
 	pthread_mutex_init(&c->lock, NULL);
+	c->said_end = &c->said;
 	for (int i = 0; i < ASKS_MAX; i++)
 		c->asks[i].peer = -1;
 	c->epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -160,7 +177,7 @@ void coll_control_join(struct coll_control *c, const struct coll_card *cards, in
 	c->size = c->peers ? size : 0;
 	if (c->size > 1)
 		coll_control_keep_links(c, coll_clock_ns());
-	pthread_mutex_unlock(&c->lock);
+	coll_control_unlock(c);
 }
 
 /* Something is still to be written, or a link that is being made will want the
@@ -184,7 +201,7 @@ void coll_control_flush(struct coll_control *c, int ms)
 		pthread_mutex_lock(&c->lock);
 		service_locked(c);
 		more = unsent(c);
-		pthread_mutex_unlock(&c->lock);
+		coll_control_unlock(c);
 		if (more)
 			poll(&p, 1, 1);
 	} while (more && coll_clock_ns() < deadline);
@@ -207,7 +224,7 @@ void coll_control_close(struct coll_control **control, int flush_ms)
 				coll_link_flush(c->links[i]);
 				coll_control_watch(c, c->links[i]);
 			}
-		pthread_mutex_unlock(&c->lock);
+		coll_control_unlock(c);
 		coll_control_flush(c, flush_ms);
 	}
 	while (c->nlinks > 0)
@@ -227,7 +244,7 @@ void coll_control_service(struct coll_control *c)
 {
 	pthread_mutex_lock(&c->lock);
 	service_locked(c);
-	pthread_mutex_unlock(&c->lock);
+	coll_control_unlock(c);
 }
 
 int coll_control_fd(const struct coll_control *c)
@@ -246,6 +263,6 @@ int coll_control_timeout_ms(struct coll_control *c)
 	for (int i = 0; i < c->nlinks; i++)
 		if (!c->links[i]->ready && c->links[i]->deadline_ns != UINT64_MAX)
 			ms = PING_MS;
-	pthread_mutex_unlock(&c->lock);
+	coll_control_unlock(c);
 	return ms;
 }

@@ -8,7 +8,7 @@
  * is a death; deaths and failures are notes, flooded over the links and kept once
  * per (kind, subject, communicator). A rank whose call has not moved for a while
  * asks the rank it waits for directly: PING carries its call record, PONG the
- * other's. A stopped process does not answer; a late one does.
+ * other's (question.h). A stopped process does not answer; a late one does.
  *
  * Everything here runs in the service thread, or in a waiting caller when the
  * service thread is switched off. One lock guards the state; it is never held
@@ -24,7 +24,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "comm/card.h"
-#include "comm/record.h"
+#include "comm/question.h"
 
 struct coll_control;
 
@@ -53,8 +53,10 @@ struct coll_control_env {
 	int wake_fd;        /* written when the alarm goes off */
 	atomic_uint *alarm; /* incremented after each new note */
 	const char *host_id;
-	/* Asked for PONG: this process's record for a communicator. */
-	bool (*record)(void *ctx, uint64_t comm, struct coll_record *r);
+	/* Process asks: *a is what this one says. Called with the lock held. */
+	bool (*answer)(void *ctx, int process, const struct coll_question *q, struct coll_answer *a);
+	/* There is a new note for a communicator, 0: for all. Called with the lock held. */
+	void (*alert)(void *ctx, uint64_t comm);
 	void *ctx;
 };
 
@@ -83,18 +85,25 @@ void coll_control_flush(struct coll_control *c, int ms);
 /* Copy notes from index first on; returns how many there are in all. */
 int coll_control_notes(struct coll_control *c, int first, struct coll_note *notes, int max);
 
-/* A caller waits for peer: start asking it. my: what we are doing. */
-void coll_control_ask(struct coll_control *c, int peer, const struct coll_record *my);
-/* What is known of a peer asked before. */
-struct coll_peer_state {
+/* A caller waits for a process: ask it, again and again until it is not renewed for a
+ * while. One question per process and communicator: a new one replaces the old. */
+void coll_control_ask(struct coll_control *c, int peer, const struct coll_question *q);
+/* What is known of a process asked before. */
+struct coll_peer_life {
 	uint64_t last_answer_ns; /* clock of this process, 0 never */
 	uint64_t asked_ns;       /* when we began to ask it, this time */
 	unsigned unanswered;     /* asks, 250 ms apart, since its last sign of life */
 	bool left;               /* said goodbye, at left_ns */
 	uint64_t left_ns;
-	bool have_record;
-	struct coll_record record;
 };
-void coll_control_peer(struct coll_control *c, int peer, struct coll_peer_state *state);
+struct coll_peer_state {
+	struct coll_peer_life life;
+	/* To the communicator's question. */
+	uint64_t answered_ns; /* 0: there is no answer */
+	bool about_this;      /* the answer is to the question asked last */
+	struct coll_answer answer;
+};
+/* comm 0: the newest answer about any. */
+void coll_control_peer(struct coll_control *c, int peer, uint64_t comm, struct coll_peer_state *state);
 
 #endif

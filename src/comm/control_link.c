@@ -203,17 +203,18 @@ int coll_link_connect(const struct coll_card *card, int candidate, bool *in_prog
 	return -1;
 }
 
-void coll_link_queue(struct coll_control_link *l, const struct coll_message *m)
+bool coll_link_queue(struct coll_control_link *l, const struct coll_message *m)
 {
 	struct coll_message *slot;
 
-	if (l->count == COLL_LINK_QUEUE)
-		l->count--; /* the newest is replaced: the rest is in order and may be half sent */
+	if (l->count + (m->type != COLL_MSG_BYE) >= COLL_LINK_QUEUE)
+		return false;
 	slot = &l->out[(l->head + l->count) % COLL_LINK_QUEUE];
 	*slot = *m;
 	slot->magic = COLL_CARD_MAGIC;
 	slot->version = COLL_CARD_VERSION;
 	l->count++;
+	return true;
 }
 
 bool coll_link_flush(struct coll_control_link *l)

@@ -34,12 +34,13 @@ struct coll_message {
 	union {
 		struct coll_hello hello;
 		struct coll_note note;
-		struct coll_record record;
+		struct coll_question question;
+		struct coll_answer answer;
 		char bytes[320];
 	} u;
 };
 
-enum { COLL_LINK_QUEUE = 64 };
+enum { COLL_LINK_QUEUE = 16 };
 
 struct coll_control_link {
 	int fd;
@@ -68,9 +69,9 @@ int coll_link_listen_tcp(const char *port_range, uint16_t *port);
  * socket or -1; *in_progress tells whether to wait for writability. */
 int coll_link_connect(const struct coll_card *card, int candidate, bool *in_progress);
 
-/* Queue a message (drops the link's oldest unsent one when full, which can only
- * be a repeated ping). */
-void coll_link_queue(struct coll_control_link *l, const struct coll_message *m);
+/* Queue a message. False: the queue is full, which only pings and their answers make it;
+ * both are repeated. The last place is kept for the goodbye. */
+bool coll_link_queue(struct coll_control_link *l, const struct coll_message *m);
 
 /* Write what can be written. False: the link is broken. */
 bool coll_link_flush(struct coll_control_link *l);

@@ -190,7 +190,7 @@ static void now_ready(struct coll_control *c, struct coll_control_link *l)
 	l->ready = true;
 	l->deadline_ns = UINT64_MAX;
 	c->peers[l->peer].hello_ms = 0;
-	c->peers[l->peer].state.unanswered = 0;
+	c->peers[l->peer].life.unanswered = 0;
 	coll_control_queue_notes(c, l);
 	coll_control_ask_again(c, l->peer);
 }
@@ -249,7 +249,7 @@ void coll_control_keep_links(struct coll_control *c, uint64_t now)
 		return;
 	c->keep_ns = now + KEEP_MS * MS;
 	for (int i = 0; i < (c->rank > 0 ? 2 : 1); i++)
-		if (!c->peers[wanted[i]].state.left)
+		if (!c->peers[wanted[i]].life.left)
 			coll_control_open_link(c, wanted[i], false);
 }
 

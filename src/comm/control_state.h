@@ -13,7 +13,7 @@
 
 #include "comm/control_link.h"
 
-enum { LINKS_MAX = 512, NOTES_MAX = 64, ASKS_MAX = 8 };
+enum { LINKS_MAX = 512, NOTES_MAX = 64, ASKS_MAX = 32 };
 enum { PING_MS = 250 };
 
 #define MS ((uint64_t)1000000)
@@ -22,14 +22,25 @@ struct ask {
 	int peer; /* -1: free */
 	uint64_t until_ns;
 	uint64_t next_ns;
-	struct coll_record record;
+	uint64_t answered_ns; /* 0: no answer yet */
+	bool about_this;      /* the answer is to this question */
+	struct coll_question question;
+	struct coll_answer answer;
 };
 
 struct peer {
-	struct coll_peer_state state;
+	struct coll_peer_life life;
+	uint64_t asked_until_ns, pinged_ns;
 	bool dead;
 	bool door_opened;  /* somebody accepted and hung up during this round of addresses */
 	unsigned hello_ms; /* patience with the next handshake, 0: the shortest */
+};
+
+/* A line for the log, written when the lock is free: the callback is the user's. */
+struct said {
+	struct said *next;
+	int level;
+	char text[480];
 };
 
 struct coll_control {
@@ -47,8 +58,14 @@ struct coll_control {
 	int nnotes;
 	struct ask asks[ASKS_MAX];
 	uint64_t keep_ns; /* when to look after our own links again */
+	struct said *said, **said_end;
 	bool closing;
 };
+
+/* ---- control.c ---- */
+
+/* Release the lock, then write what was said under it. */
+void coll_control_unlock(struct coll_control *c);
 
 /* ---- control_notes.c ---- */
 
@@ -79,9 +96,8 @@ void coll_control_expire(struct coll_control *c, uint64_t now);
 
 /* ---- control_asks.c ---- */
 
-/* A sign of life, and what it is doing. */
-void coll_control_answered(struct coll_control *c, int peer, const struct coll_record *theirs);
-void coll_control_on_ping(struct coll_control *c, struct coll_control_link *l, const struct coll_record *theirs);
+void coll_control_on_ping(struct coll_control *c, struct coll_control_link *l, const struct coll_question *q);
+void coll_control_on_pong(struct coll_control *c, struct coll_control_link *l, const struct coll_answer *answer);
 void coll_control_send_pings(struct coll_control *c, uint64_t now);
 /* A link has come up: whoever is asked over it is asked now. */
 void coll_control_ask_again(struct coll_control *c, int peer);

@@ -149,32 +149,6 @@ static void unlist(struct coll_comm *comm)
 	pthread_mutex_unlock(&comm->ctx->comms_lock);
 }
 
-static bool is_gone(const struct coll_context *c, uint64_t id)
-{
-	for (unsigned i = 0; i < COLL_GONE_MAX && i < c->ngone; i++)
-		if (c->gone[i] == id)
-			return true;
-	return false;
-}
-
-/* Of one that has not been created here yet nothing is known. */
-bool coll_comm_find_record(void *ctx, uint64_t id, struct coll_record *r)
-{
-	struct coll_context *c = ctx;
-	bool found = false;
-
-	pthread_mutex_lock(&c->comms_lock);
-	for (struct coll_comm *comm = c->comms; comm && !found; comm = comm->next)
-		if (comm->id == id)
-			found = coll_record_read(&comm->record, r);
-	if (!found && is_gone(c, id)) {
-		*r = (struct coll_record){.comm = id, .waits_for = -1, .flags = COLL_RECORD_GONE};
-		found = true;
-	}
-	pthread_mutex_unlock(&c->comms_lock);
-	return found;
-}
-
 static coll_status find_isa(struct coll_comm *comm, struct coll_error_box *err)
 {
 	comm->isa = coll_reduce_best_isa();
@@ -226,6 +200,7 @@ coll_status coll_comm_new(struct coll_context *ctx, uint64_t id, uint32_t epoch,
 		coll_comm_free(&comm);
 		return coll_error_set(err, st, "out of memory for a communicator of %d", size);
 	}
+	atomic_init(&comm->attention, COLL_ATTENTION_ALARM); /* what was told before it was there */
 	comm->rank = coll_comm_rank_of(comm, ctx->rank);
 	comm->size = comm->members.size;
 	find_facts(comm);

@@ -150,21 +150,21 @@ static void add_peer(const struct reading *r, int peer, struct coll_text *t)
 	struct coll_peer_state s;
 	char doing[160];
 
-	coll_control_peer(r->ctx->control, peer, &s);
-	if (!s.asked_ns && !s.last_answer_ns && !s.left)
+	coll_control_peer(r->ctx->control, peer, 0, &s);
+	if (!s.life.asked_ns && !s.life.last_answer_ns && !s.life.left)
 		return;
 	coll_text_add(t, "{\"type\":\"peer\",\"process\":%d,\"pid\":%d,\"host\":", peer, card->process);
 	coll_text_add_json(t, card->host_name);
-	coll_text_add(t, ",\"left\":%s,\"unanswered\":%u", s.left ? "true" : "false", s.unanswered);
-	if (s.last_answer_ns)
-		coll_text_add(t, ",\"heard_ns\":%" PRIu64, r->now.real_ns - (r->now.mono_ns - s.last_answer_ns));
-	if (s.have_record) {
-		coll_record_describe(&s.record, doing, sizeof(doing));
+	coll_text_add(t, ",\"left\":%s,\"unanswered\":%u", s.life.left ? "true" : "false", s.life.unanswered);
+	if (s.life.last_answer_ns)
+		coll_text_add(t, ",\"heard_ns\":%" PRIu64, r->now.real_ns - (r->now.mono_ns - s.life.last_answer_ns));
+	if (s.answered_ns) {
+		coll_record_describe(&s.answer.record, doing, sizeof(doing));
 		coll_text_add(t,
 		              ",\"comm\":\"%016" PRIx64 "\",\"sequence\":%" PRIu64
 		              ",\"in_call\":%s,\"waits_for\":%d,\"doing\":",
-		              s.record.comm, s.record.sequence, s.record.active ? "true" : "false",
-		              s.record.active ? s.record.waits_for : -1);
+		              s.answer.record.comm, s.answer.record.sequence, s.answer.record.active ? "true" : "false",
+		              s.answer.record.active ? s.answer.record.waits_for : -1);
 		coll_text_add_json(t, doing);
 	}
 	coll_text_add(t, "}\n");

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "comm/inquiry.h"
 #include "comm/service.h"
 
 static const uint64_t MS = 1000000;
@@ -59,118 +60,162 @@ static bool concerns(const struct coll_comm *comm, const struct coll_note *n)
 
 /* Before a rank is blamed by time alone: this process may have been stopped or its service
  * thread starved, and the note that names who died first may lie unread. False: look again. */
-static bool caught_up(struct coll_comm *comm, struct coll_patience *p)
+static bool caught_up(struct coll_comm *comm, bool *done)
 {
-	if (p->caught_up)
+	if (*done)
 		return true;
-	p->caught_up = true;
+	*done = true;
 	coll_control_service(comm->ctx->control);
 	return false;
 }
 
-/* The first failure told for this communicator, else (settled) the first death of a member. */
-static coll_status look_at_notes(struct coll_comm *comm, const struct coll_wait *w, struct coll_patience *p)
+/* What the notes say of this communicator. */
+struct verdict {
+	coll_status status; /* OK: nothing */
+	int culprit;
+	char text[400];
+};
+
+static void failure_verdict(const struct coll_comm *comm, const struct coll_note *n, struct verdict *v)
+{
+	v->status = (coll_status)n->status;
+	v->culprit = coll_comm_rank_of(comm, n->process);
+	if (n->origin == comm->ctx->rank)
+		snprintf(v->text, sizeof(v->text), "%s", n->text);
+	else
+		snprintf(v->text, sizeof(v->text), "%s (told by %s)", n->text,
+		         coll_comm_name(comm, coll_comm_rank_of(comm, n->origin)).text);
+}
+
+static void death_verdict(const struct coll_comm *comm, const struct coll_note *n, struct verdict *v)
+{
+	const int dead = coll_comm_rank_of(comm, n->process);
+	const struct coll_card *card = coll_comm_card(comm, dead);
+
+	v->status = COLL_ERR_PEER_DEAD;
+	v->culprit = dead;
+	snprintf(v->text, sizeof(v->text), "%s on host %.63s (process %d) is dead or unreachable: %.200s",
+	         coll_comm_name(comm, dead).text, card->host_name, card->process, n->text);
+}
+
+/* This rank's abort, else the first failure told for this communicator, else (settled)
+ * the first death of a member. False: look again, a death has yet to settle. */
+static bool look_at_notes(struct coll_comm *comm, struct verdict *v)
 {
 	struct coll_note note, death = {.kind = 0};
-	char text[400];
-	int dead;
 
-	for (int i = 0; coll_control_notes(comm->ctx->control, i, &note, 1) > i; i++) {
+	v->status = COLL_OK;
+	if (atomic_load_explicit(&comm->aborted, memory_order_acquire)) {
+		v->status = COLL_ERR_ABORTED;
+		v->culprit = comm->rank;
+		snprintf(v->text, sizeof(v->text), "%s", comm->abort_text);
+		return true;
+	}
+	for (int i = 0; comm->ctx->control && coll_control_notes(comm->ctx->control, i, &note, 1) > i; i++) {
 		if (note.kind == COLL_NOTE_FAIL && concerns(comm, &note)) {
-			if (note.origin == comm->ctx->rank)
-				snprintf(text, sizeof(text), "%s", note.text);
-			else
-				snprintf(text, sizeof(text), "%s (told by %s)", note.text,
-				         coll_comm_name(comm, coll_comm_rank_of(comm, note.origin)).text);
-			return lose(comm, w, p, (coll_status)note.status, coll_comm_rank_of(comm, note.process), text);
+			failure_verdict(comm, &note, v);
+			return true;
 		}
 		if (note.kind == COLL_NOTE_DEATH && !death.kind && coll_comm_rank_of(comm, note.process) >= 0)
 			death = note;
 	}
 	if (!death.kind)
-		return COLL_OK;
-	if (!p->death_ns)
-		p->death_ns = coll_clock_ns();
-	if (coll_clock_ns() - p->death_ns < SETTLE_MS * MS || !caught_up(comm, p))
-		return COLL_AGAIN;
-	dead = coll_comm_rank_of(comm, death.process);
-	snprintf(text, sizeof(text), "%s on host %.63s (process %d) is dead or unreachable: %.200s",
-	         coll_comm_name(comm, dead).text, coll_comm_card(comm, dead)->host_name,
-	         coll_comm_card(comm, dead)->process, death.text);
-	return lose(comm, w, p, COLL_ERR_PEER_DEAD, dead, text);
+		return true;
+	if (!comm->death_ns)
+		comm->death_ns = coll_clock_ns();
+	if (coll_clock_ns() - comm->death_ns < SETTLE_MS * MS || !caught_up(comm, &comm->caught_up))
+		return false;
+	death_verdict(comm, &death, v);
+	return true;
 }
 
 coll_status coll_comm_heed_alarm(struct coll_comm *comm, const struct coll_wait *w, struct coll_patience *p)
 {
-	unsigned now = atomic_load_explicit(&comm->ctx->alarm, memory_order_acquire);
-	coll_status st;
+	const unsigned now = atomic_load_explicit(&comm->ctx->alarm, memory_order_acquire);
+	struct verdict v;
 
-	if (atomic_load_explicit(&comm->aborted, memory_order_acquire))
-		return lose(comm, w, p, COLL_ERR_ABORTED, comm->rank, comm->abort_text);
-	if (now == comm->alarm_seen)
+	if (now == comm->alarm_seen && !atomic_load_explicit(&comm->aborted, memory_order_relaxed))
 		return COLL_OK;
-	st = look_at_notes(comm, w, p);
-	if (st == COLL_AGAIN)
-		return COLL_OK; /* look again: alarm_seen stays behind */
+	if (!look_at_notes(comm, &v))
+		return COLL_OK; /* alarm_seen stays behind */
 	comm->alarm_seen = now;
-	return st;
+	return v.status == COLL_OK ? COLL_OK : lose(comm, w, p, v.status, v.culprit, v.text);
+}
+
+coll_status coll_comm_attend(struct coll_comm *comm, const char *kind)
+{
+	struct verdict v;
+
+	atomic_fetch_and_explicit(&comm->attention, ~(unsigned)COLL_ATTENTION_ALARM, memory_order_acquire);
+	if (!look_at_notes(comm, &v)) {
+		/* The call may go ahead meanwhile; the next one looks again. */
+		atomic_fetch_or_explicit(&comm->attention, COLL_ATTENTION_ALARM, memory_order_relaxed);
+		return COLL_OK;
+	}
+	if (v.status == COLL_OK)
+		return COLL_OK;
+	snprintf(comm->box.kind, sizeof(comm->box.kind), "%s", kind);
+	comm->box.operation = comm->sequence + 1;
+	return coll_comm_fail(comm, v.status, v.culprit, v.text, "");
+}
+
+void coll_comm_alert(void *ctx, uint64_t id)
+{
+	struct coll_context *c = ctx;
+
+	pthread_mutex_lock(&c->comms_lock);
+	for (struct coll_comm *comm = c->comms; comm; comm = comm->next)
+		if (id == 0 || comm->id == id)
+			atomic_fetch_or_explicit(&comm->attention, COLL_ATTENTION_ALARM, memory_order_release);
+	pthread_mutex_unlock(&c->comms_lock);
 }
 
 /* ---- Deadlines ---- */
 
-static coll_status mismatch(struct coll_comm *comm, const struct coll_wait *w, const struct coll_patience *p, int peer,
-                            const struct coll_record *theirs)
-{
-	char mine_text[128], their_text[128], text[400];
-
-	coll_record_describe(w->record, mine_text, sizeof(mine_text));
-	coll_record_describe(theirs, their_text, sizeof(their_text));
-	snprintf(text, sizeof(text), "calls differ: %s calls %s, %s calls %s", coll_comm_name(comm, comm->rank).text,
-	         mine_text, coll_comm_name(comm, peer).text, their_text);
-	return lose(comm, w, p, COLL_ERR_MISMATCH, peer, text);
-}
-
 /* What the answers of the rank we wait for say. */
 static coll_status judge(struct coll_comm *comm, const struct coll_wait *w, struct coll_patience *p, int peer,
-                         uint64_t now)
+                         const struct coll_question *q, uint64_t now)
 {
 	const struct coll_card *card = coll_comm_card(comm, peer);
 	const char *host = card->host_name;
 	const struct coll_rank_name name = coll_comm_name(comm, peer);
 	uint64_t stalled = now - p->since_ns, heard;
 	struct coll_peer_state state;
+	const struct coll_peer_life *life = &state.life;
+	const struct coll_record *theirs = &state.answer.record;
 	bool same_comm, behind, lost;
 	char text[400], doing[128];
 
-	coll_control_peer(comm->ctx->control, coll_comm_process(comm, peer), &state);
+	coll_control_peer(comm->ctx->control, coll_comm_process(comm, peer), comm->id, &state);
 	/* Not before we began to ask this one: we may have waited for another rank until now. */
-	heard = state.last_answer_ns > state.asked_ns ? state.last_answer_ns : state.asked_ns;
+	heard = life->last_answer_ns > life->asked_ns ? life->last_answer_ns : life->asked_ns;
 	if (heard < p->since_ns)
 		heard = p->since_ns;
-	same_comm = state.have_record && state.record.comm == comm->id;
-	if (same_comm && w->record->kind != COLL_KIND_SEND_RECV && state.record.kind != COLL_KIND_SEND_RECV &&
-	    state.record.sequence == w->record->sequence && state.record.signature != w->record->signature)
-		return mismatch(comm, w, p, peer, &state.record);
+	same_comm = state.answered_ns && theirs->comm == comm->id;
+	if (same_comm && coll_inquiry_differs(comm, peer, q, &state.answer, text, sizeof(text)))
+		return lose(comm, w, p, COLL_ERR_MISMATCH, peer, text);
 	/* What it sent before may still be on its way: but not for long without a movement. */
 	if (same_comm && stalled > LEFT_MS * MS &&
-	    ((state.record.flags & COLL_RECORD_GONE) ||
-	     (state.record.kind == COLL_RECORD_DESTROY && w->record->kind == COLL_KIND_SEND_RECV)))
-		return mismatch(comm, w, p, peer, &state.record);
+	    ((theirs->flags & COLL_RECORD_GONE) ||
+	     (theirs->kind == COLL_RECORD_DESTROY && w->record->kind == COLL_KIND_SEND_RECV))) {
+		coll_inquiry_text(comm, w->record, peer, theirs, text, sizeof(text));
+		return lose(comm, w, p, COLL_ERR_MISMATCH, peer, text);
+	}
 	/* Counted from its goodbye: whoever failed has told why before it left. */
-	if (state.left && now > state.left_ns && now - state.left_ns > LEFT_MS * MS) {
+	if (life->left && now > life->left_ns && now - life->left_ns > LEFT_MS * MS) {
 		snprintf(text, sizeof(text), "%s on host %s left: it destroyed its communicator", name.text, host);
 		return lose(comm, w, p, COLL_ERR_PEER_DEAD, peer, text);
 	}
-	if (now > heard && now - heard > (uint64_t)comm->timeout_ms * MS && state.unanswered >= SILENT_ASKS) {
+	if (now > heard && now - heard > (uint64_t)comm->timeout_ms * MS && life->unanswered >= SILENT_ASKS) {
 		snprintf(text, sizeof(text), "%s on host %s (process %d) is silent: no answer for %d ms", name.text,
 		         host, card->process, comm->timeout_ms);
 		return lose(comm, w, p, COLL_ERR_PEER_SILENT, peer, text);
 	}
-	coll_record_describe(&state.record, doing, sizeof(doing));
-	behind = !same_comm || state.record.sequence < w->record->sequence || !state.record.active;
-	lost = same_comm && (state.record.sequence > w->record->sequence ||
-	                     (state.record.sequence == w->record->sequence &&
-	                      (!state.record.active || state.record.waits_for == comm->rank)));
+	coll_record_describe(theirs, doing, sizeof(doing));
+	behind = !same_comm || theirs->sequence < w->record->sequence || !theirs->active;
+	lost = same_comm &&
+	       (theirs->sequence > w->record->sequence ||
+	        (theirs->sequence == w->record->sequence && (!theirs->active || theirs->waits_for == comm->rank)));
 	if (w->record->kind != COLL_KIND_SEND_RECV && lost && stalled > (uint64_t)comm->timeout_ms * MS) {
 		snprintf(text, sizeof(text),
 		         "nothing moves between rank %d and %s on host %s for %d ms though both "
@@ -207,6 +252,7 @@ coll_status coll_comm_inspect(struct coll_comm *comm, const struct coll_wait *w,
 {
 	struct coll_run_where where;
 	struct coll_record mine = *w->record;
+	struct coll_question q;
 	int late;
 
 	if (!p->begun_ns)
@@ -227,44 +273,45 @@ coll_status coll_comm_inspect(struct coll_comm *comm, const struct coll_wait *w,
 	mine.active = 1;
 	mine.waits_for = where.peer;
 	coll_record_publish(&comm->record, &mine);
-	coll_control_ask(comm->ctx->control, coll_comm_process(comm, where.peer), &mine);
+	coll_inquiry_question(comm, &mine, w->entries[late], UINT64_MAX, &q);
+	coll_control_ask(comm->ctx->control, coll_comm_process(comm, where.peer), &q);
 	coll_service_kick(comm->ctx);
-	return judge(comm, w, p, where.peer, now);
+	return judge(comm, w, p, where.peer, &q, now);
 }
 
 /* ---- Faults ---- */
 
-/* What a live peer was doing on this communicator when it was asked after fault_ns. */
-static bool answered(struct coll_comm *comm, const struct coll_patience *p, int peer, struct coll_record *record)
+/* What its sender says about a frame of another call. */
+static bool inquire_of(struct coll_comm *comm, const struct coll_wait *w, struct coll_patience *p,
+                       const struct coll_run_where *where, char *text, size_t len_bytes)
 {
+	const int process = coll_comm_process(comm, where->peer);
 	struct coll_peer_state state;
+	struct coll_question q;
 
-	coll_control_peer(comm->ctx->control, coll_comm_process(comm, peer), &state);
-	if (state.last_answer_ns <= p->fault_ns || !state.have_record || state.record.comm != comm->id)
-		return false;
-	*record = state.record;
-	return true;
+	coll_inquiry_question(comm, w->record, w->entries[p->faulty == w->runs[1]],
+	                      where->frame.sequence ? where->frame.sequence : UINT64_MAX, &q);
+	if (!p->inquired)
+		coll_control_ask(comm->ctx->control, process, &q);
+	p->inquired = true;
+	coll_control_peer(comm->ctx->control, process, comm->id, &state);
+	return state.answered_ns > p->fault_ns && state.about_this &&
+	       coll_inquiry_differs(comm, where->peer, &q, &state.answer, text, len_bytes);
 }
 
-/* A frame of another call came: ask its sender what it calls. */
 static coll_status inquire_mismatch(struct coll_comm *comm, const struct coll_wait *w, struct coll_patience *p,
                                     const struct coll_run_where *where, uint64_t now)
 {
-	struct coll_record record;
 	char text[400];
 	coll_status st;
 
 	if (comm->ctx->control && where->peer >= 0) {
-		/* It may have failed, told why, and gone on: that tells more than what it does now. */
+		/* The sender may have failed, told why, and be gone by now. */
 		st = coll_comm_heed_alarm(comm, w, p);
 		if (st != COLL_OK)
 			return st;
-		if (!p->inquired)
-			coll_control_ask(comm->ctx->control, coll_comm_process(comm, where->peer), w->record);
-		p->inquired = true;
-		if (answered(comm, p, where->peer, &record) &&
-		    (!(record.flags & COLL_RECORD_GONE) || now - p->fault_ns > NOTE_MS * MS))
-			return mismatch(comm, w, p, where->peer, &record);
+		if (inquire_of(comm, w, p, where, text, sizeof(text)))
+			return lose(comm, w, p, COLL_ERR_MISMATCH, where->peer, text);
 		if (now - p->fault_ns < NOTE_MS * MS)
 			return COLL_OK;
 	}
@@ -285,7 +332,7 @@ static coll_status inquire_broken(struct coll_comm *comm, const struct coll_wait
 
 	if (comm->ctx->control) {
 		st = coll_comm_heed_alarm(comm, w, p);
-		if (st != COLL_OK || now - p->fault_ns < NOTE_MS * MS || !caught_up(comm, p))
+		if (st != COLL_OK || now - p->fault_ns < NOTE_MS * MS || !caught_up(comm, &p->caught_up))
 			return st;
 		snprintf(note.text, sizeof(note.text), "its link broke");
 		note.process = where->peer >= 0 ? coll_comm_process(comm, where->peer) : -1;

@@ -31,7 +31,6 @@ struct coll_patience {
 	uint64_t since_ns; /* first look after the last movement, 0: not looked */
 	uint64_t asked_ns; /* last time the peer was asked */
 	uint64_t begun_ns; /* of the wait, 0: not looked */
-	uint64_t death_ns; /* when a death was first seen, 0: none */
 	uint64_t fault_ns; /* when a run reported an error of its own, 0: it has not */
 	struct coll_run *faulty;
 	coll_status fault;
@@ -51,6 +50,12 @@ static inline void coll_patience_moved(struct coll_patience *p)
 /* Look at the alarm alone: cheap, for every idle poll. AGAIN never; OK: nothing. On an
  * error the communicator has failed. */
 coll_status coll_comm_heed_alarm(struct coll_comm *comm, const struct coll_wait *w, struct coll_patience *p);
+
+/* The same before a call: kind is its name. Clears the bit of comm->attention. */
+coll_status coll_comm_attend(struct coll_comm *comm, const char *kind);
+
+/* Sets that bit of a communicator of the context (0: of all): there is a new note. */
+void coll_comm_alert(void *ctx, uint64_t comm);
 
 /* The deadlines, at time now_ns: asks whoever keeps us waiting, ends the wait when it
  * must end. OK: go on waiting. */

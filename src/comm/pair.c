@@ -66,6 +66,9 @@ coll_status coll_comm_pair(struct coll_comm *comm, const void *send, size_t send
 	                             .active = 1,
 	                             .kind = COLL_KIND_SEND_RECV,
 	                             .type = (uint8_t)type,
+	                             .op = source < 0 ? 0
+	                                   : dest < 0 ? 1
+	                                              : 2,
 	                             .root = dest >= 0 ? dest : source,
 	                             .waits_for = -1};
 	struct coll_wait wait = {.record = &record};

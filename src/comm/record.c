@@ -51,29 +51,51 @@ const char *coll_record_kind_name(uint8_t kind)
 	return coll_plan_kind_name((enum coll_kind)kind);
 }
 
+/* Messages between pairs are not numbered on the communicator. */
+static void describe_message(const struct coll_record *r, char *buf, size_t len_bytes)
+{
+	static const char *const names[] = {"send", "recv", "send_recv"};
+	const char *type = coll_dtype_name((coll_dtype)r->type);
+
+	snprintf(buf, len_bytes, "%s(count=%llu, %s, peer=%d)", names[r->op < 3 ? r->op : 2],
+	         (unsigned long long)r->count, type ? type : "?", r->root);
+}
+
+/* What of a call must be equal on all ranks. */
+static void describe_call(const struct coll_record *r, const char *kind, const char *type, char *buf, size_t len_bytes)
+{
+	const enum coll_kind k = (enum coll_kind)r->kind;
+	const char *op = coll_op_name(r->op);
+	char user[16], root[24] = "";
+
+	snprintf(user, sizeof(user), "operation %u", r->op);
+	if (k == COLL_KIND_BROADCAST || k == COLL_KIND_REDUCE || k == COLL_KIND_GATHER || k == COLL_KIND_SCATTER)
+		snprintf(root, sizeof(root), ", root=%d", r->root);
+	if (k == COLL_KIND_BARRIER)
+		snprintf(buf, len_bytes, "%s number %llu", kind, (unsigned long long)r->sequence);
+	else if (coll_plan_kind_reduces(k))
+		snprintf(buf, len_bytes, "%s(count=%llu, %s, %s%s) number %llu", kind, (unsigned long long)r->count,
+		         type, op ? op : user, root, (unsigned long long)r->sequence);
+	else
+		snprintf(buf, len_bytes, "%s(count=%llu, %s%s) number %llu", kind, (unsigned long long)r->count, type,
+		         root, (unsigned long long)r->sequence);
+}
+
 void coll_record_describe(const struct coll_record *r, char *buf, size_t len_bytes)
 {
 	const char *kind = coll_record_kind_name(r->kind);
 	const char *type = coll_dtype_name((coll_dtype)r->type);
-	const char *op = coll_op_name(r->op);
 
-	/* Messages between pairs are not numbered on the communicator. */
-	if (r->kind == COLL_KIND_SEND_RECV && r->active && type)
-		snprintf(buf, len_bytes, "%s(count=%llu, %s, peer=%d)", kind, (unsigned long long)r->count, type,
-		         r->root);
-	else if (r->flags & COLL_RECORD_GONE)
+	if (r->flags & COLL_RECORD_GONE)
 		snprintf(buf, len_bytes, "comm_destroy, which is over");
+	else if (r->kind == COLL_KIND_SEND_RECV)
+		describe_message(r, buf, len_bytes);
 	else if (r->sequence == 0)
 		snprintf(buf, len_bytes, "no call yet");
 	else if (!kind || !type)
 		snprintf(buf, len_bytes, "an unknown call number %llu", (unsigned long long)r->sequence);
 	else if (r->kind >= COLL_RECORD_SPLIT)
 		snprintf(buf, len_bytes, "%s number %llu", kind, (unsigned long long)r->sequence);
-	else if (coll_plan_kind_reduces((enum coll_kind)r->kind))
-		snprintf(buf, len_bytes, "%s(count=%llu, %s, %s, root=%d) number %llu", kind,
-		         (unsigned long long)r->count, type, op ? op : "user op", r->root,
-		         (unsigned long long)r->sequence);
 	else
-		snprintf(buf, len_bytes, "%s(count=%llu, %s, root=%d) number %llu", kind, (unsigned long long)r->count,
-		         type, r->root, (unsigned long long)r->sequence);
+		describe_call(r, kind, type, buf, len_bytes);
 }
