@@ -4,7 +4,8 @@
  * Alone it shows version, topology, transports and every setting with the place
  * its value came from. Under a launcher it creates the communicator and shows
  * ranks, hosts, locality, the transport of each pair and the choice of algorithm
- * by size. Only rank 0 prints the common part.
+ * by size. Only rank 0 prints the common part. With --pid it asks a running job
+ * instead: what is each rank of it on this host doing, and who holds it up.
  */
 #include <getopt.h>
 #include <stdio.h>
@@ -13,14 +14,19 @@
 
 #include "base/config.h"
 #include "coll/coll.h"
+#include "door.h"
+#include "hang.h"
 #include "reduce/reduce.h"
 #include "topology/topology.h"
 #include "transports/registry.h"
 
 static const char usage[] = "usage: coll-info [--brief] [--settings] [--choices]\n"
+                            "       coll-info --pid PID\n"
                             "  --brief     ranks, hosts and topology only\n"
                             "  --settings  settings only, with help and where each value came from\n"
                             "  --choices   algorithms by size only\n"
+                            "  --pid PID   what the ranks below that process (a rank, or its launcher) are doing,\n"
+                            "              and who holds the job up\n"
                             "Run it under the launcher of your job to see the job: collrun -n 4 coll-info\n";
 
 /* A secret is not for logs. */
@@ -79,15 +85,37 @@ static void print_here(void)
 	printf("\n");
 }
 
+/* 0: nobody is held up; 1: somebody is; 2: nobody answered. */
+static int explain_job(int pid)
+{
+	struct dump_list list = {0};
+	struct door_silent silent;
+	struct coll_text text = {0};
+	const int answered = door_ask_family(pid, "state", &list, &silent);
+	char why[300];
+	int status = 2;
+
+	if (answered == 0 && silent.n == 0) {
+		door_why_none(pid, why, sizeof(why));
+		fprintf(stderr, "coll-info: %s\n", why);
+	} else {
+		status = hang_explain(&list, &silent, &text) || answered == 0 ? 1 : 0;
+		if (text.failed || fputs(text.p ? text.p : "", stdout) == EOF)
+			status = 2;
+	}
+	coll_text_free(&text);
+	dump_list_free(&list);
+	return status;
+}
+
 int main(int argc, char **argv)
 {
-	static const struct option options[] = {{"brief", no_argument, NULL, 'b'},
-	                                        {"settings", no_argument, NULL, 's'},
-	                                        {"choices", no_argument, NULL, 'c'},
-	                                        {"help", no_argument, NULL, 'h'},
-	                                        {0}};
+	static const struct option options[] = {
+	        {"brief", no_argument, NULL, 'b'},   {"settings", no_argument, NULL, 's'},
+	        {"choices", no_argument, NULL, 'c'}, {"pid", required_argument, NULL, 'p'},
+	        {"help", no_argument, NULL, 'h'},    {0}};
 	struct coll_error_box err;
-	struct coll_settings *s = malloc(sizeof(*s));
+	struct coll_settings *s;
 	bool brief = false, settings = false, choices = false;
 	coll_comm *comm = NULL;
 	int o;
@@ -96,12 +124,14 @@ int main(int argc, char **argv)
 		brief |= o == 'b';
 		settings |= o == 's';
 		choices |= o == 'c';
-		if (o == 'h' || o == '?') {
+		if (o == 'p' && atoi(optarg) > 0)
+			return explain_job(atoi(optarg));
+		if (o == 'h' || o == '?' || o == 'p') {
 			fputs(usage, o == 'h' ? stdout : stderr);
-			free(s);
 			return o == 'h' ? 0 : 2;
 		}
 	}
+	s = malloc(sizeof(*s));
 	coll_error_clear(&err);
 	if (!s || coll_settings_load(s, NULL, NULL, &err) != COLL_OK) {
 		fprintf(stderr, "coll-info: %s\n", err.message);

@@ -1,0 +1,87 @@
+/*
+ * Dumps of the flight recorder as read from files and doors: JSON lines
+ * (docs/guide/diagnosis.md), in memory. Members that a line lacks are 0, -1 or "".
+ * Lines and members that are not known are passed over, so newer dumps can be read.
+ */
+#ifndef COLL_TOOLS_DUMP_H
+#define COLL_TOOLS_DUMP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct dump_comm {
+	uint64_t comm;
+	int rank, size;
+	uint64_t operations, unrecorded, sequence;
+	bool in_call, aborted;
+	int *members; /* processes by rank; NULL: ranks are processes */
+	int nmembers;
+};
+
+enum dump_state { DUMP_QUEUED, DUMP_RUNNING, DUMP_ENDED };
+
+struct dump_op {
+	uint64_t comm, index, sequence, count;
+	char kind[24], dtype[16], op[16], signature[12], result[48];
+	int root, stream, status; /* root: the peer of send and recv; stream -1: blocking */
+	enum dump_state state;
+	uint64_t queued_ns, begin_ns, end_ns; /* since 1970, 0: not yet */
+	int waits_for, step, lane;
+};
+
+struct dump_peer {
+	int process, pid;
+	char host[64];
+	bool left;
+	unsigned unanswered;
+	uint64_t heard_ns;
+	uint64_t comm, sequence;
+	bool in_call;
+	int waits_for;
+	char doing[192]; /* "": it has not said */
+};
+
+struct dump_note {
+	char about[16];
+	int process, origin, status;
+	uint64_t comm;
+	char text[300];
+};
+
+/* What one context said at one moment. */
+struct dump {
+	char reason[16], host[64], error[700], library[16];
+	int format, process, processes, pid;
+	uint64_t job, now_ns, born_ns;
+	struct dump_comm *comms;
+	size_t ncomms;
+	struct dump_op *ops;
+	size_t nops;
+	struct dump_peer *peers;
+	size_t npeers;
+	struct dump_note *notes;
+	size_t nnotes;
+	bool whole; /* its last line is there */
+};
+
+struct dump_list {
+	struct dump *dumps;
+	size_t n;
+};
+
+/* Append what a text holds. False with a sentence in why: not a dump, or no memory.
+ * A dump that breaks off is kept as far as it goes. */
+bool dump_parse(const char *text, size_t len_bytes, struct dump_list *list, char *why, size_t why_bytes);
+bool dump_read_file(const char *path, struct dump_list *list, char *why, size_t why_bytes);
+/* Move all of more into list. False: no memory. */
+bool dump_list_append(struct dump_list *list, struct dump_list *more);
+void dump_list_free(struct dump_list *list);
+
+const struct dump_comm *dump_find_comm(const struct dump *d, uint64_t comm);
+/* The process a rank of a communicator is; -1: not known. */
+int dump_process(const struct dump *d, uint64_t comm, int rank);
+/* "all_reduce(count=8, f32, sum) number 12" */
+void dump_describe(const struct dump_op *o, char *buf, size_t len_bytes);
+
+#endif

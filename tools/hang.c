@@ -1,0 +1,391 @@
+/*
+ * Verdicts: see hang.h.
+ *
+ * Ranks are named by their number in the job. Who is held up waits for somebody, by its
+ * own dump, or by what it last told a rank that asked it; following these from rank to
+ * rank ends at one that waits for nobody (the culprit), at one nothing is known of, or
+ * in a circle.
+ */
+#include "hang.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Less is no wait worth a word: the job moves. */
+static const uint64_t STALL_NS = 500000000;
+
+enum { WAITERS_SHOWN = 16 };
+
+/* ---- Looking things up ---- */
+
+static const struct dump *find_dump(const struct dump_list *l, uint64_t job, int process)
+{
+	for (size_t i = 0; i < l->n; i++)
+		if (l->dumps[i].job == job && l->dumps[i].process == process)
+			return &l->dumps[i];
+	return NULL;
+}
+
+static uint64_t begun(const struct dump_op *o)
+{
+	return o->begin_ns ? o->begin_ns : o->queued_ns;
+}
+
+/* The operation a rank is held up in: of those that have begun and not ended, the oldest
+ * that names whom it waits for, else the oldest. */
+static const struct dump_op *stuck_op(const struct dump *d)
+{
+	const struct dump_op *best = NULL;
+
+	for (size_t i = 0; i < d->nops; i++) {
+		const struct dump_op *o = &d->ops[i];
+
+		if (o->state != DUMP_RUNNING)
+			continue;
+		if (!best || (o->waits_for >= 0) > (best->waits_for >= 0) ||
+		    ((o->waits_for >= 0) == (best->waits_for >= 0) && begun(o) < begun(best)))
+			best = o;
+	}
+	return best && d->now_ns - begun(best) > STALL_NS ? best : NULL;
+}
+
+static const struct dump_op *last_ended(const struct dump *d)
+{
+	const struct dump_op *best = NULL;
+
+	for (size_t i = 0; i < d->nops; i++)
+		if (d->ops[i].state == DUMP_ENDED && (!best || d->ops[i].end_ns > best->end_ns))
+			best = &d->ops[i];
+	return best;
+}
+
+static const struct dump_peer *find_peer(const struct dump *d, int process)
+{
+	for (size_t i = 0; i < d->npeers; i++)
+		if (d->peers[i].process == process)
+			return &d->peers[i];
+	return NULL;
+}
+
+/* What anybody has heard of a process, the freshest. */
+static const struct dump_peer *heard_of(const struct dump_list *l, uint64_t job, int process)
+{
+	const struct dump_peer *best = NULL;
+
+	for (size_t i = 0; i < l->n; i++) {
+		const struct dump_peer *p = l->dumps[i].job == job ? find_peer(&l->dumps[i], process) : NULL;
+
+		if (p && (!best || p->heard_ns > best->heard_ns))
+			best = p;
+	}
+	return best;
+}
+
+static const struct dump_note *death_of(const struct dump_list *l, uint64_t job, int process)
+{
+	for (size_t i = 0; i < l->n; i++)
+		for (size_t k = 0; l->dumps[i].job == job && k < l->dumps[i].nnotes; k++)
+			if (l->dumps[i].notes[k].process == process && strcmp(l->dumps[i].notes[k].about, "death") == 0)
+				return &l->dumps[i].notes[k];
+	return NULL;
+}
+
+static bool is_silent(const struct door_silent *s, int pid)
+{
+	for (int i = 0; i < s->n; i++)
+		if (s->pids[i] == pid)
+			return true;
+	return false;
+}
+
+/* ---- Words ---- */
+
+static void add_rank(struct coll_text *t, const struct dump_list *l, uint64_t job, int process)
+{
+	const struct dump *d = find_dump(l, job, process);
+	const struct dump_peer *p = d ? NULL : heard_of(l, job, process);
+
+	coll_text_add(t, "rank %d", process);
+	if (d)
+		coll_text_add(t, " (pid %d, host %s)", d->pid, d->host);
+	else if (p)
+		coll_text_add(t, " (pid %d, host %s)", p->pid, p->host);
+}
+
+static double seconds(uint64_t from, uint64_t to)
+{
+	return to > from ? (double)(to - from) * 1e-9 : 0;
+}
+
+/* " of communicator 1a2b (ranks 0,2)" when the job has several. */
+static void add_comm(struct coll_text *t, const struct dump *d, uint64_t comm)
+{
+	const struct dump_comm *c = dump_find_comm(d, comm);
+
+	if (d->ncomms > 1)
+		coll_text_add(t, " of communicator %08llx", (unsigned long long)(comm >> 32));
+	if (!c || !c->members)
+		return;
+	coll_text_add(t, " (ranks ");
+	for (int i = 0; i < c->nmembers && i < WAITERS_SHOWN; i++)
+		coll_text_add(t, "%s%d", i ? "," : "", c->members[i]);
+	coll_text_add(t, "%s)", c->nmembers > WAITERS_SHOWN ? ",..." : "");
+}
+
+static void add_op(struct coll_text *t, const struct dump *d, const struct dump_op *o)
+{
+	char text[160];
+
+	dump_describe(o, text, sizeof(text));
+	coll_text_add(t, "%s", text);
+	add_comm(t, d, o->comm);
+	if (o->stream >= 0)
+		coll_text_add(t, " in stream %d", o->stream);
+}
+
+/* What a rank hears of the one it waits for. */
+static void add_hearsay(struct coll_text *t, const struct dump_list *l, const struct dump *d, int process)
+{
+	const struct dump_note *dead = death_of(l, d->job, process);
+	const struct dump_peer *p = find_peer(d, process);
+
+	if (dead)
+		coll_text_add(t, "    rank %d is dead or unreachable: %s\n", process, dead->text);
+	else if (p && p->left)
+		coll_text_add(t, "    rank %d left: it destroyed its communicator\n", process);
+	else if (p && p->unanswered > 2)
+		coll_text_add(t, "    rank %d does not answer (%u questions, 0.25 s apart)\n", process, p->unanswered);
+	else if (p && p->doing[0])
+		coll_text_add(t, "    rank %d is alive, %s %s\n", process,
+		              p->in_call ? "in" : "not in the call, last seen after", p->doing);
+}
+
+static void add_line(struct coll_text *t, const struct dump_list *l, const struct dump *d)
+{
+	const struct dump_op *o = stuck_op(d), *last = last_ended(d);
+	int queued = 0;
+
+	add_rank(t, l, d->job, d->process);
+	if (o) {
+		const int peer = dump_process(d, o->comm, o->waits_for);
+
+		coll_text_add(t, ": in ");
+		add_op(t, d, o);
+		coll_text_add(t, " for %.1f s", seconds(begun(o), d->now_ns));
+		if (peer >= 0)
+			coll_text_add(t, ", waits for rank %d in step %d of lane %d", peer, o->step, o->lane);
+		coll_text_add(t, "\n");
+		if (peer >= 0)
+			add_hearsay(t, l, d, peer);
+	} else if (last) {
+		coll_text_add(t, ": in no call for %.1f s; the last was ", seconds(last->end_ns, d->now_ns));
+		add_op(t, d, last);
+		coll_text_add(t, "%s%s\n", last->status ? ", which failed: " : "", last->status ? last->result : "");
+	} else {
+		coll_text_add(t, ": no call yet\n");
+	}
+	for (size_t i = 0; i < d->nops; i++)
+		queued += d->ops[i].state == DUMP_QUEUED;
+	if (queued > 0)
+		coll_text_add(t, "    %d more operations wait in streams\n", queued);
+}
+
+/* ---- The verdict ---- */
+
+/* Whom a process waits for: by its own dump, else by hearsay; -1: nobody known. */
+static int next_of(const struct dump_list *l, uint64_t job, int process)
+{
+	const struct dump *d = find_dump(l, job, process);
+	const struct dump_op *o = d ? stuck_op(d) : NULL;
+	const struct dump_peer *p;
+
+	if (d)
+		return o ? dump_process(d, o->comm, o->waits_for) : -1;
+	p = heard_of(l, job, process);
+	if (!p || !p->in_call || p->waits_for < 0)
+		return -1;
+	/* A record speaks of ranks of its communicator; any member can translate. */
+	for (size_t i = 0; i < l->n; i++)
+		if (l->dumps[i].job == job && dump_find_comm(&l->dumps[i], p->comm))
+			return dump_process(&l->dumps[i], p->comm, p->waits_for);
+	return -1;
+}
+
+/* Where the waiting of a process ends: the last in the chain; when it comes round
+ * (*circle), the lowest of the circle. */
+static int end_of_chain(const struct dump_list *l, uint64_t job, int process, bool *circle)
+{
+	int slow = process, fast = process, lowest;
+
+	*circle = false;
+	/* Two walkers, one twice as fast, meet in a circle (Floyd). */
+	for (;;) {
+		int next = next_of(l, job, fast);
+
+		if (next < 0)
+			return fast;
+		fast = next;
+		next = next_of(l, job, fast);
+		if (next < 0)
+			return fast;
+		fast = next;
+		slow = next_of(l, job, slow);
+		if (slow == fast)
+			break;
+	}
+	*circle = true;
+	lowest = fast;
+	for (int p = next_of(l, job, fast); p != fast; p = next_of(l, job, p))
+		lowest = p < lowest ? p : lowest;
+	return lowest;
+}
+
+/* Two ranks that call different things under one number: says so. */
+static bool add_difference(struct coll_text *t, const struct dump_list *l)
+{
+	for (size_t i = 0; i < l->n; i++)
+		for (size_t k = 0; k < i; k++) {
+			const struct dump_op *a = stuck_op(&l->dumps[i]), *b = stuck_op(&l->dumps[k]);
+
+			if (!a || !b || l->dumps[i].job != l->dumps[k].job || a->comm != b->comm ||
+			    a->sequence != b->sequence || strcmp(a->signature, b->signature) == 0 ||
+			    strcmp(a->kind, "send") == 0 || strcmp(a->kind, "recv") == 0 ||
+			    strcmp(b->kind, "send") == 0 || strcmp(b->kind, "recv") == 0)
+				continue;
+			coll_text_add(t, "verdict: calls differ: rank %d calls ", l->dumps[k].process);
+			add_op(t, &l->dumps[k], b);
+			coll_text_add(t, ", rank %d calls ", l->dumps[i].process);
+			add_op(t, &l->dumps[i], a);
+			coll_text_add(t, "\n");
+			return true;
+		}
+	return false;
+}
+
+/* " that ranks 0,1,3 wait in for 42.1 s": those whose waiting ends at the culprit. */
+static void add_waiters(struct coll_text *t, const struct dump_list *l, uint64_t job, int culprit)
+{
+	struct coll_text who = {0};
+	uint64_t longest = 0;
+	int n = 0;
+
+	for (size_t i = 0; i < l->n; i++) {
+		const struct dump *d = &l->dumps[i];
+		const struct dump_op *o = d->job == job && d->process != culprit ? stuck_op(d) : NULL;
+		bool circle;
+
+		if (!o || end_of_chain(l, job, d->process, &circle) != culprit)
+			continue;
+		n++;
+		if (n <= WAITERS_SHOWN)
+			coll_text_add(&who, "%s%d", n > 1 ? "," : "", d->process);
+		longest = d->now_ns - begun(o) > longest ? d->now_ns - begun(o) : longest;
+	}
+	if (n > 0)
+		coll_text_add(t, " that rank%s %s%s wait%s in for %.1f s", n > 1 ? "s" : "", who.p ? who.p : "",
+		              n > WAITERS_SHOWN ? ",..." : "", n == 1 ? "s" : "", (double)longest * 1e-9);
+	coll_text_free(&who);
+}
+
+/* The call that the chain's last link waits in: which the culprit should be in. */
+static const struct dump_op *awaited(const struct dump_list *l, uint64_t job, int culprit, const struct dump **by)
+{
+	for (size_t i = 0; i < l->n; i++) {
+		const struct dump *d = &l->dumps[i];
+		const struct dump_op *o = d->job == job ? stuck_op(d) : NULL;
+
+		*by = d;
+		if (o && dump_process(d, o->comm, o->waits_for) == culprit)
+			return o;
+	}
+	return NULL;
+}
+
+static void add_circle(struct coll_text *t, const struct dump_list *l, uint64_t job, int first)
+{
+	int p = first;
+
+	coll_text_add(t, "verdict: a circle: rank %d", first);
+	do {
+		p = next_of(l, job, p);
+		coll_text_add(t, " waits for rank %d%s", p, p == first ? "" : ", which");
+	} while (p != first);
+	coll_text_add(t, "; their calls do not fit together, or a frame was lost\n");
+}
+
+static void add_verdict(struct coll_text *t, const struct dump_list *l, const struct door_silent *silent, uint64_t job,
+                        int culprit)
+{
+	const struct dump *d = find_dump(l, job, culprit), *by = NULL;
+	const struct dump_op *call = awaited(l, job, culprit, &by), *own = d ? stuck_op(d) : NULL;
+	const struct dump_peer *p = heard_of(l, job, culprit);
+	const struct dump_note *dead = death_of(l, job, culprit);
+
+	coll_text_add(t, "verdict: ");
+	add_rank(t, l, job, culprit);
+	if (dead)
+		coll_text_add(t, " is dead or unreachable (%s);", dead->text);
+	else if (!d && p && (is_silent(silent, p->pid) || p->unanswered > 2))
+		coll_text_add(t, " does not answer: stopped, swapping, or its host hangs;");
+	else if (p && p->left)
+		coll_text_add(t, " has destroyed its communicator;");
+	else if (own && call && (own->comm != call->comm || own->sequence != call->sequence)) {
+		coll_text_add(t, " is in ");
+		add_op(t, d, own);
+		coll_text_add(t, ", not in");
+	} else if (own || (!d && p && p->in_call))
+		coll_text_add(
+		        t, " is in the call too and has not moved, though it waits for nobody: a callback, or a step "
+		           "that takes long;");
+	else
+		coll_text_add(t, " has not entered");
+	if (call) {
+		coll_text_add(t, " ");
+		add_op(t, by, call);
+	}
+	add_waiters(t, l, job, culprit);
+	coll_text_add(t, "\n");
+}
+
+static int by_rank(const void *a, const void *b)
+{
+	const struct dump *x = a, *y = b;
+
+	return x->job != y->job ? (x->job < y->job ? -1 : 1) : x->process - y->process;
+}
+
+bool hang_explain(struct dump_list *l, const struct door_silent *silent, struct coll_text *t)
+{
+	bool stuck = false;
+
+	qsort(l->dumps, l->n, sizeof(*l->dumps), by_rank);
+	for (size_t i = 0; i < l->n; i++)
+		add_line(t, l, &l->dumps[i]);
+	for (int i = 0; i < silent->n; i++)
+		coll_text_add(t, "process %d does not answer: stopped, or starved\n", silent->pids[i]);
+	if (add_difference(t, l))
+		return true;
+	for (size_t i = 0; i < l->n; i++) {
+		const struct dump *d = &l->dumps[i];
+		bool circle, told = false, other;
+		int end;
+
+		if (!stuck_op(d))
+			continue;
+		stuck = true;
+		end = end_of_chain(l, d->job, d->process, &circle);
+		/* Once for all whose waiting ends at the same rank. */
+		for (size_t k = 0; k < i && !told; k++)
+			told = l->dumps[k].job == d->job && stuck_op(&l->dumps[k]) &&
+			       end_of_chain(l, d->job, l->dumps[k].process, &other) == end;
+		if (!told && circle)
+			add_circle(t, l, d->job, end);
+		else if (!told)
+			add_verdict(t, l, silent, d->job, end);
+	}
+	if (!stuck)
+		coll_text_add(t, "verdict: nobody is held up: no call has been under way for %.1f s\n",
+		              (double)STALL_NS * 1e-9);
+	return stuck;
+}
