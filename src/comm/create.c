@@ -10,7 +10,7 @@
 #include "base/hash.h"
 #include "comm/comm.h"
 
-enum { SLOT_BYTES_MAX = 64 * 1024, SLOT_BYTES_MIN = 4 * 1024, SLOTS_DEFAULT = 4, WINDOWS_DEFAULT = 4 };
+enum { SLOT_BYTES_MAX = 64 * 1024, SLOT_BYTES_MIN = 4 * 1024, SLOTS_DEFAULT = 4, SLOTS_MAX = 256, WINDOWS_DEFAULT = 4 };
 
 /* What the last creation in this thread said; coll_last_error(NULL). One per
  * thread because there is no object yet that could hold it. */
@@ -273,9 +273,9 @@ static coll_status check_timeouts(const struct coll_settings *s, struct coll_err
 {
 	if (s->timeout_ms <= 0 || s->arrival_timeout_ms <= 0 || s->create_timeout_ms <= 0)
 		return coll_error_set(err, COLL_ERR_CONFIG, "timeouts must be positive");
-	if (s->slots == 1 || s->slots < 0)
-		return coll_error_set(err, COLL_ERR_CONFIG, "COLL_SLOTS=%d: a channel needs at least 2 slots",
-		                      s->slots);
+	if (s->slots == 1 || s->slots < 0 || s->slots > SLOTS_MAX)
+		return coll_error_set(err, COLL_ERR_CONFIG, "COLL_SLOTS=%d: a channel has 2 to %d slots", s->slots,
+		                      SLOTS_MAX);
 	return COLL_OK;
 }
 

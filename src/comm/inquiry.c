@@ -221,3 +221,12 @@ bool coll_inquiry_differs(const struct coll_comm *comm, int peer, const struct c
 	coll_inquiry_text(comm, &mine, peer, &a->call, text, len_bytes);
 	return true;
 }
+
+bool coll_inquiry_agrees(const struct coll_comm *comm, int peer, const struct coll_question *q,
+                         const struct coll_answer *a)
+{
+	char text[400];
+
+	return a->about == q->about && a->sequence == q->sequence && a->call.comm == comm->id &&
+	       a->call.sequence == q->sequence && !coll_inquiry_differs(comm, peer, q, a, text, sizeof(text));
+}

@@ -23,6 +23,10 @@ bool coll_inquiry_answer(void *ctx, int process, const struct coll_question *q, 
 bool coll_inquiry_differs(const struct coll_comm *comm, int peer, const struct coll_question *q,
                           const struct coll_answer *a, char *text, size_t len_bytes);
 
+/* Whether it shows that rank peer made the very call that was asked about. */
+bool coll_inquiry_agrees(const struct coll_comm *comm, int peer, const struct coll_question *q,
+                         const struct coll_answer *a);
+
 /* "calls differ: rank A calls X, rank B calls Y" */
 void coll_inquiry_text(const struct coll_comm *comm, const struct coll_record *mine, int peer,
                        const struct coll_record *theirs, char *text, size_t len_bytes);

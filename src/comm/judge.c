@@ -281,9 +281,10 @@ coll_status coll_comm_inspect(struct coll_comm *comm, const struct coll_wait *w,
 
 /* ---- Faults ---- */
 
-/* What its sender says about a frame of another call. */
-static bool inquire_of(struct coll_comm *comm, const struct coll_wait *w, struct coll_patience *p,
-                       const struct coll_run_where *where, char *text, size_t len_bytes)
+/* What its sender says about a frame of another call: MISMATCH, *text tells both calls;
+ * CORRUPT: it makes the same call, so the frame's head is wrong; AGAIN: nothing yet. */
+static coll_status inquire_of(struct coll_comm *comm, const struct coll_wait *w, struct coll_patience *p,
+                              const struct coll_run_where *where, char *text, size_t len_bytes)
 {
 	const int process = coll_comm_process(comm, where->peer);
 	struct coll_peer_state state;
@@ -295,8 +296,16 @@ static bool inquire_of(struct coll_comm *comm, const struct coll_wait *w, struct
 		coll_control_ask(comm->ctx->control, process, &q);
 	p->inquired = true;
 	coll_control_peer(comm->ctx->control, process, comm->id, &state);
-	return state.answered_ns > p->fault_ns && state.about_this &&
-	       coll_inquiry_differs(comm, where->peer, &q, &state.answer, text, len_bytes);
+	if (state.answered_ns <= p->fault_ns || !state.about_this)
+		return COLL_AGAIN;
+	if (coll_inquiry_differs(comm, where->peer, &q, &state.answer, text, len_bytes))
+		return COLL_ERR_MISMATCH;
+	if (!coll_inquiry_agrees(comm, where->peer, &q, &state.answer))
+		return COLL_AGAIN;
+	snprintf(text, len_bytes,
+	         "a frame from %s is corrupt: both make the same call number %llu, and its head is of another",
+	         coll_comm_name(comm, where->peer).text, (unsigned long long)w->record->sequence);
+	return COLL_ERR_CORRUPT;
 }
 
 static coll_status inquire_mismatch(struct coll_comm *comm, const struct coll_wait *w, struct coll_patience *p,
@@ -310,8 +319,9 @@ static coll_status inquire_mismatch(struct coll_comm *comm, const struct coll_wa
 		st = coll_comm_heed_alarm(comm, w, p);
 		if (st != COLL_OK)
 			return st;
-		if (inquire_of(comm, w, p, where, text, sizeof(text)))
-			return lose(comm, w, p, COLL_ERR_MISMATCH, where->peer, text);
+		st = inquire_of(comm, w, p, where, text, sizeof(text));
+		if (st != COLL_AGAIN)
+			return lose(comm, w, p, st, where->peer, text);
 		if (now - p->fault_ns < NOTE_MS * MS)
 			return COLL_OK;
 	}

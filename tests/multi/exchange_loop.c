@@ -1,0 +1,152 @@
+/*
+ * A rank of a job that does all-reduces and all-to-alls in turn until it is told to stop or
+ * one fails: what resets.py and unplugged.py cut connections of. Every element of every
+ * result is checked, and differs from call to call, so that a byte of an earlier call, a
+ * lost and a doubled one are seen.
+ *
+ * usage: exchange_loop COUNT STOP-FILE [NETWORK-NAMESPACE]
+ *
+ * Until STOP-FILE exists, as rank 0 sees it (it tells the others in the data). Lines:
+ * "running RANK PID" after 20 rounds; "round RANK N" for each 64 rounds; at the end
+ * "done RANK ROUNDS", "wrong RANK ROUND", or "error RANK CULPRIT NANOSECONDS STATUS TEXT", the time being
+ * that of CLOCK_MONOTONIC.
+ */
+#include <fcntl.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "coll/coll.h"
+
+enum { RUNNING_AT = 20, LOOK_EVERY = 8, TELL_EVERY = 64 };
+
+struct job {
+	coll_comm *comm;
+	int rank, size;
+	size_t count; /* elements of the all-reduce, and of a block of the all-to-all */
+	const char *stop_file;
+	uint32_t *in, *out;
+};
+
+static unsigned long long now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (unsigned long long)t.tv_sec * 1000000000u + (unsigned long long)t.tv_nsec;
+}
+
+static int lost(const coll_comm *comm, int rank)
+{
+	const coll_error *e = coll_last_error(comm);
+
+	printf("error %d %d %llu %s %s\n", rank, e->rank, now_ns(), coll_status_string(e->status), e->message);
+	return 1;
+}
+
+static uint32_t value(uint32_t round, int from, int to, size_t k)
+{
+	uint32_t h = round * 2654435761u ^ (uint32_t)from * 40503u ^ (uint32_t)to * 9176u ^ (uint32_t)k;
+
+	h ^= h >> 15;
+	return h * 2246822519u;
+}
+
+static bool reduce_right(const struct job *j, uint32_t round)
+{
+	for (size_t k = 1; k < j->count; k++) {
+		uint32_t sum = 0;
+
+		for (int r = 0; r < j->size; r++)
+			sum += value(round, r, 0, k);
+		if (j->out[k] != sum)
+			return false;
+	}
+	return true;
+}
+
+static bool exchange_right(const struct job *j, uint32_t round)
+{
+	for (int r = 0; r < j->size; r++)
+		for (size_t k = 0; k < j->count; k++)
+			if (j->out[(size_t)r * j->count + k] != value(round, r, j->rank, k))
+				return false;
+	return true;
+}
+
+/* One of each. 0, or the exit status. */
+static int round_of(struct job *j, uint32_t round, bool *stop)
+{
+	for (size_t k = 0; k < j->count; k++)
+		j->in[k] = value(round, j->rank, 0, k);
+	j->in[0] = j->rank == 0 && round > RUNNING_AT && round % LOOK_EVERY == 0 && access(j->stop_file, F_OK) == 0;
+	if (coll_all_reduce(j->in, j->out, j->count, COLL_U32, COLL_SUM, j->comm, NULL) != COLL_OK)
+		return lost(j->comm, j->rank);
+	*stop = j->out[0] != 0;
+	if (!reduce_right(j, round))
+		return 2;
+	for (int r = 0; r < j->size; r++)
+		for (size_t k = 0; k < j->count; k++)
+			j->in[(size_t)r * j->count + k] = value(round, j->rank, r, k);
+	if (coll_all_to_all(j->in, j->out, j->count, COLL_U32, j->comm, NULL) != COLL_OK)
+		return lost(j->comm, j->rank);
+	return exchange_right(j, round) ? 0 : 2;
+}
+
+static int go_on(struct job *j)
+{
+	bool stop = false;
+	uint32_t round = 0;
+	int status = 0;
+
+	for (; !stop && status == 0; round++) {
+		if (round == RUNNING_AT)
+			printf("running %d %d\n", j->rank, (int)getpid());
+		if (round % TELL_EVERY == 0)
+			printf("round %d %u\n", j->rank, round);
+		status = round_of(j, round, &stop);
+	}
+	if (status == 0)
+		printf("done %d %u\n", j->rank, round);
+	else if (status == 2)
+		printf("wrong %d %u\n", j->rank, round - 1);
+	return status;
+}
+
+static bool enter(const char *name)
+{
+	char path[200];
+	int fd;
+
+	snprintf(path, sizeof(path), "/run/netns/%s", name);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	return fd >= 0 && setns(fd, CLONE_NEWNET) == 0;
+}
+
+int main(int argc, char **argv)
+{
+	struct job j = {.rank = -1, .count = argc > 2 ? (size_t)atol(argv[1]) : 0};
+	int status;
+
+	if (j.count == 0 || (argc > 3 && !enter(argv[3]))) {
+		fprintf(stderr, "usage: exchange_loop COUNT STOP-FILE [NETWORK-NAMESPACE]\n");
+		return 64;
+	}
+	j.stop_file = argv[2];
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	if (coll_comm_create(&j.comm, NULL) != COLL_OK)
+		return lost(NULL, -1);
+	j.rank = coll_comm_rank(j.comm);
+	j.size = coll_comm_size(j.comm);
+	j.in = calloc((size_t)j.size * j.count, sizeof(*j.in));
+	j.out = calloc((size_t)j.size * j.count, sizeof(*j.out));
+	status = j.in && j.out ? go_on(&j) : 3;
+	coll_comm_destroy(&j.comm);
+	free(j.in);
+	free(j.out);
+	return status;
+}
