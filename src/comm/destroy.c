@@ -8,7 +8,6 @@
  * freed when its barrier has ended or its time is up. The last user of the context waits
  * for all that part, and closes it.
  */
-#include <poll.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +19,8 @@ enum {
 	DESTROY_WAIT_MS = 3000, /* for the slowest peer, in all */
 	STAY_MS = 20,           /* of them in destroy itself, unless it is the context's last */
 	PARTINGS_MAX = 32,      /* as many are left behind */
-	YIELDS = 200            /* before the first sleep */
+	YIELDS = 200,           /* before the first sleep */
+	SLEEP_MS = 5
 };
 
 static const uint64_t MS = 1000000;
@@ -97,10 +97,23 @@ static bool parts(struct coll_context *ctx, const struct coll_comm *comm)
 	return p != NULL;
 }
 
+struct awaited {
+	struct coll_context *ctx;
+	const struct coll_comm *comm;
+};
+
+static bool stay_awake(void *arg)
+{
+	const struct awaited *a = arg;
+
+	return !parts(a->ctx, a->comm);
+}
+
 /* Until comm (NULL: everything) has parted, at most ms. */
 static void wait_for(struct coll_context *ctx, const struct coll_comm *comm, int ms)
 {
 	const uint64_t deadline_ns = coll_clock_ns() + (uint64_t)ms * MS;
+	struct awaited awaited = {ctx, comm};
 
 	for (unsigned i = 0; parts(ctx, comm); i++) {
 		if (coll_clock_ns() > deadline_ns &&
@@ -110,7 +123,7 @@ static void wait_for(struct coll_context *ctx, const struct coll_comm *comm, int
 		if (i < YIELDS)
 			sched_yield();
 		else
-			poll(NULL, 0, 1);
+			coll_context_sleep(ctx, SLEEP_MS, stay_awake, &awaited);
 	}
 }
 

@@ -1,0 +1,286 @@
+/*
+ * Communicators come and go by the thousand, and nothing stays behind: forked ranks make
+ * and destroy children of every kind, some used, a few alive at a time; descriptors,
+ * threads, mappings and allocated bytes after a tenth of the rounds and after all of them
+ * are the same.
+ *
+ * usage: churn TRANSPORT [ROUNDS [SEED]]
+ */
+#define PLAIN_OWN_MAIN
+#include <dirent.h>
+#include <malloc.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "coll/coll.h"
+#include "comm/comm.h"
+#include "plain.h"
+
+enum { RANKS_MAX = 3, CARD_MAX = 8192, ALIVE = 5 };
+
+/* Sanitizers keep freed memory and threads' books: only what is the system's counts. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { BYTES_COUNT = 0 };
+#else
+enum { BYTES_COUNT = 1 };
+#endif
+
+/* The allocator's own accounts may move a little: far less than a chunk a round. */
+enum { SLACK_BYTES = 512 };
+
+struct shared {
+	atomic_int arrived;
+	atomic_int failures;
+	char cards[RANKS_MAX][CARD_MAX];
+};
+
+static struct shared *shared;
+static const char *transport;
+static int rounds = 2000;
+static uint64_t seed = 4711;
+
+struct mine {
+	int rank, size;
+};
+
+/* Caller's all-gather through the shared page. */
+static int exchange(void *arg, const void *mine, void *all, size_t len_bytes)
+{
+	const struct mine *m = arg;
+
+	if (len_bytes > CARD_MAX)
+		return 1;
+	memcpy(shared->cards[m->rank], mine, len_bytes);
+	atomic_fetch_add(&shared->arrived, 1);
+	while (atomic_load(&shared->arrived) < m->size)
+		usleep(100);
+	for (int r = 0; r < m->size; r++)
+		memcpy((char *)all + (size_t)r * len_bytes, shared->cards[r], len_bytes);
+	return 0;
+}
+
+/* ---- What a process holds ---- */
+
+struct holdings {
+	int descriptors, threads, mappings;
+	size_t bytes;
+};
+
+static int entries(const char *path)
+{
+	DIR *d = opendir(path);
+	int n = 0;
+
+	while (d && readdir(d))
+		n++;
+	if (d)
+		closedir(d);
+	return n;
+}
+
+static int lines(const char *path)
+{
+	FILE *f = fopen(path, "r");
+	int n = 0;
+
+	for (int c; f && (c = getc(f)) != EOF;)
+		n += c == '\n';
+	if (f)
+		fclose(f);
+	return n;
+}
+
+static struct holdings look(void)
+{
+	struct mallinfo2 m;
+	struct holdings h = {.descriptors = entries("/proc/self/fd"),
+	                     .threads = entries("/proc/self/task"),
+	                     .mappings = lines("/proc/self/maps")};
+
+	m = mallinfo2();
+	h.bytes = BYTES_COUNT ? m.uordblks + m.hblkhd : 0;
+	return h;
+}
+
+static bool no_more(const struct holdings *a, const struct holdings *than)
+{
+	return a->descriptors <= than->descriptors && a->threads <= than->threads && a->mappings <= than->mappings &&
+	       a->bytes <= than->bytes + SLACK_BYTES;
+}
+
+/* What is on its way out when the ranks have stopped: given time to go, at most two
+ * seconds, until there is no more than before (NULL: until nothing parts). */
+static struct holdings settle(coll_comm *world, const struct holdings *before)
+{
+	struct holdings h;
+
+	for (int i = 0; i < 100; i++) {
+		for (int k = 0; k < 20 || atomic_load(&world->ctx->nparting) > 0; k++) {
+			coll_context_progress(world->ctx);
+			usleep(1000);
+		}
+		h = look();
+		if (before && no_more(&h, before))
+			break;
+		if (!before && i > 5)
+			break;
+	}
+	coll_barrier(world, NULL);
+	return h;
+}
+
+/* ---- Rounds ---- */
+
+static void fail(int rank, const char *what, const coll_comm *comm)
+{
+	if (atomic_fetch_add(&shared->failures, 1) < 10)
+		fprintf(stderr, "rank %d: %s: %s\n", rank, what, comm ? coll_last_error(comm)->message : "");
+}
+
+static void use(coll_comm *comm, int rank, size_t count)
+{
+	static float x[40000];
+
+	for (size_t i = 0; i < count; i++)
+		x[i] = 1;
+	if (coll_all_reduce(x, x, count, COLL_F32, COLL_SUM, comm, NULL) != COLL_OK)
+		fail(rank, "all_reduce", comm);
+	else if (x[0] != (float)coll_comm_size(comm) || x[count - 1] != (float)coll_comm_size(comm))
+		fail(rank, "a wrong sum", NULL);
+}
+
+/* One child more, another one less: all ranks draw alike. */
+static void one_round(coll_comm *world, coll_comm **alive, struct coll_rng *rng, int rank)
+{
+	const uint32_t kind = coll_rng_below(rng, 4), how = coll_rng_below(rng, 8), at = coll_rng_below(rng, ALIVE);
+	const int list[] = {1, 0}, key = (int)coll_rng_below(rng, 2);
+	coll_comm *parent = world, *child = NULL;
+	coll_status st;
+
+	coll_comm_destroy(&alive[at]);
+	if (alive[(at + 1) % ALIVE] && coll_comm_size(alive[(at + 1) % ALIVE]) == coll_comm_size(world))
+		parent = alive[(at + 1) % ALIVE];
+	if (kind == 0)
+		st = coll_comm_split(parent, key ? 0 : rank % 2, -rank, &child);
+	else if (kind == 1)
+		st = coll_comm_create_from_ranks(parent, list, 2, &child);
+	else
+		st = coll_comm_duplicate(parent, &child);
+	if (st != COLL_OK)
+		fail(rank, "no child", parent);
+	if (child && how < 3)
+		use(child, rank, 2);
+	else if (child && how == 3)
+		use(child, rank, 40000);
+	else if (child && how == 4 && coll_barrier(child, NULL) != COLL_OK)
+		fail(rank, "barrier", child);
+	alive[at] = child;
+}
+
+static void run_rounds(coll_comm *world, int n, struct coll_rng *rng, int rank)
+{
+	coll_comm *alive[ALIVE] = {NULL};
+
+	for (int i = 0; i < n && atomic_load(&shared->failures) == 0; i++)
+		one_round(world, alive, rng, rank);
+	/* Not in the same order everywhere. */
+	for (int i = 0; i < ALIVE; i++)
+		coll_comm_destroy(&alive[rank % 2 ? ALIVE - 1 - i : i]);
+}
+
+static void run_rank(int rank, int size)
+{
+	char transports[64];
+	const char *settings[] = {transports, "COLL_DEBUG=error", NULL};
+	struct mine m = {rank, size};
+	struct coll_rng rng = {seed};
+	coll_config cfg = COLL_CONFIG_INIT;
+	coll_comm *world = NULL;
+	struct holdings before, after;
+
+	snprintf(transports, sizeof(transports), "COLL_TRANSPORTS=%s", transport);
+	cfg.rank = rank;
+	cfg.size = size;
+	cfg.exchange = exchange;
+	cfg.exchange_arg = &m;
+	cfg.settings = settings;
+	if (coll_comm_create(&world, &cfg) != COLL_OK) {
+		fail(rank, "create", NULL);
+		_exit(1);
+	}
+	/* Whoever has to sleep gets a descriptor for it. */
+	for (int r = 0; r < size; r++) {
+		usleep(r == rank ? 50000 : 0);
+		coll_barrier(world, NULL);
+	}
+	run_rounds(world, rounds / 10, &rng, rank);
+	before = settle(world, NULL);
+	run_rounds(world, rounds - rounds / 10, &rng, rank);
+	after = settle(world, &before);
+	if (!no_more(&after, &before) && atomic_load(&shared->failures) == 0)
+		fail(rank, "something stayed behind", NULL);
+	printf("     rank %d of %d: descriptors %d, %d; threads %d, %d; mappings %d, %d; bytes %zu, %zu\n", rank, size,
+	       before.descriptors, after.descriptors, before.threads, after.threads, before.mappings, after.mappings,
+	       before.bytes, after.bytes);
+	fflush(stdout);
+	coll_comm_destroy(&world);
+	exit(0);
+}
+
+static void churn(int size)
+{
+	pid_t pids[RANKS_MAX];
+	int status;
+
+	memset(shared, 0, sizeof(*shared));
+	fflush(stdout);
+	for (int r = 0; r < size; r++) {
+		pids[r] = fork();
+		if (pids[r] == 0)
+			run_rank(r, size);
+	}
+	for (int r = 0; r < size; r++)
+		CHECK(waitpid(pids[r], &status, 0) == pids[r] && status == 0, "rank %d of %d: status %x", r, size,
+		      status);
+	CHECK(atomic_load(&shared->failures) == 0);
+}
+
+static void two_ranks(void)
+{
+	churn(2);
+}
+
+static void three_ranks(void)
+{
+	churn(3);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc < 2) {
+		fprintf(stderr, "usage: churn TRANSPORT [ROUNDS [SEED]]\n");
+		return 2;
+	}
+	/* The allocator's caches of freed chunks count as allocated: off, from the start. */
+	if (!getenv("GLIBC_TUNABLES")) {
+		setenv("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0", 1);
+		execv("/proc/self/exe", argv);
+	}
+	transport = argv[1];
+	if (argc > 2)
+		rounds = atoi(argv[2]);
+	if (argc > 3)
+		seed = strtoull(argv[3], NULL, 0);
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (shared == MAP_FAILED)
+		return 2;
+	printf("seed %llu, %d rounds\n", (unsigned long long)seed, rounds);
+	PLAIN_RUN(two_ranks);
+	PLAIN_RUN(three_ranks);
+	return plain_summary();
+}
