@@ -47,6 +47,18 @@ static uint64_t given_back(const struct shm_channel *c)
 	return freed > freed_of(c) && freed <= count_of(c) ? freed : freed_of(c);
 }
 
+/* Before cookies of frames that are not given back are settled: their readers, who may
+ * live though the link is broken, shall not take what they see from now on for the data. */
+static void revoke_from(struct shm_channel *c, uint64_t from)
+{
+	for (uint64_t i = from; i < count_of(c) && lent_of(c); i++) {
+		unsigned lent = SHM_LENT;
+
+		if (c->cookies[i % c->slots])
+			atomic_compare_exchange_strong(&c->heads[i % c->slots].record.loan, &lent, SHM_REVOKED);
+	}
+}
+
 static int reap(struct shm_channel *c)
 {
 	const uint64_t back = given_back(c);
@@ -55,8 +67,10 @@ static int reap(struct shm_channel *c)
 
 	atomic_store_explicit(&c->reaped, back, memory_order_relaxed);
 	why = lent_of(c) ? lost(c) : COLL_OK;
-	if (why != COLL_OK)
+	if (why != COLL_OK) {
+		revoke_from(c, back);
 		settled += settle_range(c, back, count_of(c), why);
+	}
 	return settled;
 }
 
@@ -193,12 +207,7 @@ static void take_back(struct shm_channel *c)
 {
 	if (lent_of(c))
 		reap(c);
-	for (uint64_t i = reaped_of(c); i < count_of(c) && lent_of(c); i++) {
-		unsigned lent = SHM_LENT;
-
-		if (c->cookies[i % c->slots])
-			atomic_compare_exchange_strong(&c->heads[i % c->slots].record.loan, &lent, SHM_REVOKED);
-	}
+	revoke_from(c, reaped_of(c));
 	settle_range(c, reaped_of(c), count_of(c), COLL_ERR_ABORTED);
 }
 
