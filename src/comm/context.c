@@ -288,6 +288,7 @@ coll_status coll_context_open(struct coll_context **ctx, const coll_config *cfg,
 	                                .host_id = c->host_id,
 	                                .answer = coll_inquiry_answer,
 	                                .alert = coll_comm_alert,
+	                                .needs = coll_comm_needs_note,
 	                                .ctx = c};
 	if (st == COLL_OK && c->size > 1)
 		st = coll_control_open(&env, &c->card, &c->control, err);
@@ -409,7 +410,9 @@ coll_status coll_context_join(struct coll_context *ctx, const struct coll_card *
 		st = find_hosts(ctx, err);
 	if (st != COLL_OK || ctx->size == 1)
 		return st;
-	coll_control_join(ctx->control, ctx->cards, ctx->rank, ctx->size);
+	st = coll_control_join(ctx->control, ctx->cards, ctx->rank, ctx->size);
+	if (st != COLL_OK)
+		return coll_error_set(err, st, "out of memory for the control plane");
 	if (ctx->settings.service)
 		ctx->inspector = coll_inspector_open(ctx);
 	if (ctx->settings.service)

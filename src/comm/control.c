@@ -6,6 +6,8 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -30,6 +32,22 @@ void coll_control_unlock(struct coll_control *c)
 	}
 }
 
+void coll_control_say(struct coll_control *c, int level, const char *format, ...)
+{
+	struct said *line = malloc(sizeof(*line));
+	va_list ap;
+
+	if (!line)
+		return;
+	line->next = NULL;
+	line->level = level;
+	va_start(ap, format);
+	vsnprintf(line->text, sizeof(line->text), format, ap);
+	va_end(ap);
+	*c->said_end = line;
+	c->said_end = &line->next;
+}
+
 /* ---- Messages ---- */
 
 /* False: nonsense, drop the link. */
@@ -46,7 +64,7 @@ static bool handle(struct coll_control *c, struct coll_control_link *l)
 	case COLL_MSG_WELCOME: return coll_control_on_welcome(c, l, &m->u.hello);
 	case COLL_MSG_NOTE:
 		m->u.note.text[sizeof(m->u.note.text) - 1] = 0;
-		coll_control_spread(c, &m->u.note, l);
+		coll_control_spread(c, &m->u.note, l->peer);
 		return true;
 	case COLL_MSG_PING: coll_control_on_ping(c, l, &m->u.question); return true;
 	case COLL_MSG_PONG:
@@ -75,7 +93,7 @@ static void on_link_event(struct coll_control *c, struct coll_control_link *l, u
 
 		getsockopt(l->fd, SOL_SOCKET, SO_ERROR, &err, &len);
 		if (err) {
-			coll_control_broken(c, l, strerror(err));
+			coll_control_broken(c, l, strerror(err), err);
 			return;
 		}
 		l->connecting = false;
@@ -93,10 +111,12 @@ static void on_link_event(struct coll_control *c, struct coll_control_link *l, u
 			break;
 		}
 	}
-	if (got < 0 || !coll_link_flush(l))
-		coll_control_broken(c, l, errno ? strerror(errno) : "its control connection closed without a goodbye");
-	else
-		coll_control_watch(c, l);
+	if (got < 0 || !coll_control_write(c, l)) {
+		const int error = errno;
+
+		coll_control_broken(c, l, error ? strerror(error) : "its control connection closed without a goodbye",
+		                    error);
+	}
 }
 
 /* ---- Service ---- */
@@ -124,6 +144,7 @@ static void service_locked(struct coll_control *c)
 	now = coll_clock_ns();
 	coll_control_expire(c, now);
 	if (c->size > 1 && !c->closing) {
+		coll_control_settle_doubts(c, now);
 		coll_control_keep_links(c, now);
 		coll_control_send_pings(c, now);
 	}
@@ -158,35 +179,32 @@ coll_status coll_control_open(const struct coll_control_env *env, struct coll_ca
 }
 
 /* Whoever connects before this waits in the backlog. */
-static void listen_on(struct coll_control *c, int *listener)
-{
-	struct epoll_event e = {.events = EPOLLIN, .data.ptr = listener};
-
-	if (*listener >= 0)
-		epoll_ctl(c->epoll, EPOLL_CTL_ADD, *listener, &e);
-}
-
-void coll_control_join(struct coll_control *c, const struct coll_card *cards, int rank, int size)
+coll_status coll_control_join(struct coll_control *c, const struct coll_card *cards, int rank, int size)
 {
 	pthread_mutex_lock(&c->lock);
-	listen_on(c, &c->listen_unix);
-	listen_on(c, &c->listen_tcp);
 	c->peers = calloc((size_t)size, sizeof(*c->peers));
 	c->cards = cards;
 	c->rank = rank;
 	c->size = c->peers ? size : 0;
+	if (c->peers)
+		coll_control_listen(c, true);
 	if (c->size > 1)
 		coll_control_keep_links(c, coll_clock_ns());
 	coll_control_unlock(c);
+	return c->peers ? COLL_OK : COLL_ERR_MEMORY;
 }
 
 /* Something is still to be written, or a link that is being made will want the
  * notes (a failure right after creation). */
 static bool unsent(const struct coll_control *c)
 {
-	for (int i = 0; i < c->nlinks; i++)
-		if (c->links[i]->ready ? c->links[i]->count > 0 : c->nnotes > 0)
+	for (int i = 0; i < c->nlinks; i++) {
+		const struct coll_control_link *l = c->links[i];
+
+		if (l->ready || l->said_bye ? l->count > 0 || (l->ready && coll_control_untold(c, l))
+		                            : c->notes != NULL)
 			return true;
+	}
 	return false;
 }
 
@@ -210,7 +228,6 @@ void coll_control_flush(struct coll_control *c, int ms)
 void coll_control_close(struct coll_control **control, int flush_ms)
 {
 	struct coll_control *c = *control;
-	struct coll_message m = {.type = COLL_MSG_BYE};
 
 	if (!c)
 		return;
@@ -219,11 +236,7 @@ void coll_control_close(struct coll_control **control, int flush_ms)
 		pthread_mutex_lock(&c->lock);
 		c->closing = true;
 		for (int i = 0; i < c->nlinks; i++)
-			if (c->links[i]->ready || c->links[i]->greeted) {
-				coll_link_queue(c->links[i], &m);
-				coll_link_flush(c->links[i]);
-				coll_control_watch(c, c->links[i]);
-			}
+			coll_control_write(c, c->links[i]);
 		coll_control_unlock(c);
 		coll_control_flush(c, flush_ms);
 	}
@@ -236,6 +249,7 @@ void coll_control_close(struct coll_control **control, int flush_ms)
 	if (c->epoll >= 0)
 		close(c->epoll);
 	pthread_mutex_destroy(&c->lock);
+	coll_control_forget_all(c);
 	free(c->peers);
 	free(c);
 }
@@ -263,6 +277,10 @@ int coll_control_timeout_ms(struct coll_control *c)
 	for (int i = 0; i < c->nlinks; i++)
 		if (!c->links[i]->ready && c->links[i]->deadline_ns != UINT64_MAX)
 			ms = PING_MS;
+	if (c->listen_ns)
+		ms = 100;
+	if (c->ndoubts > 0)
+		ms = 20;
 	coll_control_unlock(c);
 	return ms;
 }

@@ -57,6 +57,8 @@ struct coll_control_env {
 	bool (*answer)(void *ctx, int process, const struct coll_question *q, struct coll_answer *a);
 	/* There is a new note for a communicator, 0: for all. Called with the lock held. */
 	void (*alert)(void *ctx, uint64_t comm);
+	/* Whether a communicator lives here and has not looked at its failure. Likewise. */
+	bool (*needs)(void *ctx, uint64_t comm);
 	void *ctx;
 };
 
@@ -65,7 +67,7 @@ coll_status coll_control_open(const struct coll_control_env *env, struct coll_ca
                               struct coll_error_box *err);
 
 /* Everybody's cards are known (borrowed, size of them): start linking up. */
-void coll_control_join(struct coll_control *c, const struct coll_card *cards, int rank, int size);
+coll_status coll_control_join(struct coll_control *c, const struct coll_card *cards, int rank, int size);
 
 /* Say goodbye on every link and flush (at most flush_ms), then free. */
 void coll_control_close(struct coll_control **control, int flush_ms);
@@ -82,8 +84,13 @@ void coll_control_tell(struct coll_control *c, const struct coll_note *note);
  * service thread's. */
 void coll_control_flush(struct coll_control *c, int ms);
 
-/* Copy notes from index first on; returns how many there are in all. */
-int coll_control_notes(struct coll_control *c, int first, struct coll_note *notes, int max);
+/* The failure told of a communicator, if any. */
+bool coll_control_failure(struct coll_control *c, uint64_t comm, struct coll_note *note);
+/* Number i of what holds for all communicators (deaths, lost links), in order of arrival;
+ * false: there are no more. */
+bool coll_control_fact(struct coll_control *c, int i, struct coll_note *note);
+/* Number i of all notes kept; the numbers change as old failures are forgotten. */
+bool coll_control_note(struct coll_control *c, int i, struct coll_note *note);
 
 /* A caller waits for a process: ask it, again and again until it is not renewed for a
  * while. One question per process and communicator: a new one replaces the old. */

@@ -65,8 +65,8 @@ static void ping(struct coll_control *c, struct ask *a, uint64_t now)
 	if (!l->ready)
 		return;
 	m.u.question = a->question;
-	if (coll_link_queue(l, &m) && coll_link_flush(l))
-		coll_control_watch(c, l);
+	if (coll_link_queue(l, &m))
+		coll_control_write(c, l);
 }
 
 void coll_control_send_pings(struct coll_control *c, uint64_t now)

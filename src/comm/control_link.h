@@ -42,6 +42,8 @@ struct coll_message {
 
 enum { COLL_LINK_QUEUE = 16 };
 
+struct held_note;
+
 struct coll_control_link {
 	int fd;
 	int peer; /* rank, -1 until proved */
@@ -49,15 +51,18 @@ struct coll_control_link {
 	bool connecting; /* connect() in progress */
 	bool ready;      /* proved both ways */
 	bool bye;        /* the other end said goodbye */
+	bool said_bye;   /* our goodbye is queued */
 	bool greeted;    /* connector: HELLO is queued, so the listener may take the link for proved */
 	bool asked;      /* opened because a caller waits for this peer */
+	bool probe;      /* opened because its life is in doubt */
 	int candidate;   /* index of the address being tried, -1: Unix */
 	uint64_t nonce[2];
 	uint64_t deadline_ns; /* of the handshake */
 	size_t in_bytes;
 	struct coll_message in;
-	uint32_t head, count; /* ring of outgoing messages */
-	size_t out_bytes;     /* of the head message, already sent */
+	struct held_note *told; /* the last note it was given, NULL: none */
+	uint32_t head, count;   /* ring of outgoing messages */
+	size_t out_bytes;       /* of the head message, already sent */
 	struct coll_message out[COLL_LINK_QUEUE];
 };
 

@@ -1,6 +1,12 @@
 /*
- * Notes: what is known of deaths and failures, kept once, passed on to every link.
- * Which links there are is control_peers.c's.
+ * Notes: what is known of deaths and failures. Each is kept once, in the order of
+ * arrival, and given to every link, to those that come up later too: a link remembers
+ * the last note it was given, so no queue can lose one.
+ *
+ * Facts (a death; a link between two processes lost) are kept for ever: there is one per
+ * process or pair. Failures of communicators are as many as communicators fail, and of
+ * communicators that may not have been created here yet: the last FAILURES_MAX are kept,
+ * and older ones only while the communicator lives here and has not looked.
  */
 #include "comm/control_state.h"
 
@@ -8,54 +14,179 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static bool known(const struct coll_control *c, const struct coll_note *n)
+enum { FAILURES_MAX = 1024, TRIES_TO_FORGET = 64 };
+
+static bool is_fact(const struct coll_note *n)
 {
-	for (int i = 0; i < c->nnotes; i++)
-		if (c->notes[i].kind == n->kind && c->notes[i].comm == n->comm &&
-		    (n->kind == COLL_NOTE_FAIL || c->notes[i].process == n->process))
+	return n->kind == COLL_NOTE_DEATH || n->comm == 0;
+}
+
+static struct held_note **bucket_of(struct coll_control *c, uint64_t comm)
+{
+	return &c->failures[(comm ^ comm >> 32) % FAILURE_BUCKETS];
+}
+
+static struct held_note *find_failure(struct coll_control *c, uint64_t comm)
+{
+	struct held_note *h = *bucket_of(c, comm);
+
+	while (h && h->note.comm != comm)
+		h = h->chain;
+	return h;
+}
+
+static bool same_pair(const struct coll_note *a, const struct coll_note *b)
+{
+	return (a->process == b->process && a->origin == b->origin) ||
+	       (a->process == b->origin && a->origin == b->process);
+}
+
+static bool known(struct coll_control *c, const struct coll_note *n)
+{
+	if (!is_fact(n))
+		return find_failure(c, n->comm) != NULL;
+	for (const struct held_note *h = c->facts; h; h = h->chain)
+		if (h->note.kind == n->kind &&
+		    (n->kind == COLL_NOTE_DEATH ? h->note.process == n->process : same_pair(&h->note, n)))
 			return true;
 	return false;
 }
 
-static void say(struct coll_control *c, const struct coll_note *n)
-{
-	struct said *line = malloc(sizeof(*line));
+/* ---- Keeping and forgetting ---- */
 
-	if (!line)
-		return;
-	line->level = COLL_LOG_INFO;
-	line->next = NULL;
-	if (n->kind == COLL_NOTE_DEATH && n->process >= 0 && n->process < c->size)
-		snprintf(line->text, sizeof(line->text),
-		         "rank %d on host %.63s (process %d) is dead or unreachable: %s (told by rank %d)", n->process,
-		         c->cards[n->process].host_name, c->cards[n->process].process, n->text, n->origin);
-	else
-		snprintf(line->text, sizeof(line->text), "%s (told by rank %d)", n->text, n->origin);
-	*c->said_end = line;
-	c->said_end = &line->next;
+static void forget(struct coll_control *c, struct held_note *previous, struct held_note *h)
+{
+	struct held_note **at = bucket_of(c, h->note.comm);
+
+	while (*at != h)
+		at = &(*at)->chain;
+	*at = h->chain;
+	for (int i = 0; i < c->nlinks; i++)
+		if (c->links[i]->told == h)
+			c->links[i]->told = previous;
+	*(previous ? &previous->next : &c->notes) = h->next;
+	if (c->last_note == h)
+		c->last_note = previous;
+	c->nfailures--;
+	free(h);
 }
 
-void coll_control_spread(struct coll_control *c, const struct coll_note *n, const struct coll_control_link *from)
+/* The oldest failure that no communicator here needs any more. */
+static void forget_one(struct coll_control *c)
+{
+	struct held_note *previous = NULL;
+	int tries = 0;
+
+	for (struct held_note *h = c->notes; h && tries < TRIES_TO_FORGET; previous = h, h = h->next) {
+		if (is_fact(&h->note))
+			continue;
+		tries++;
+		if (!c->env.needs(c->env.ctx, h->note.comm)) {
+			forget(c, previous, h);
+			return;
+		}
+	}
+}
+
+static bool keep(struct coll_control *c, const struct coll_note *n, int from)
+{
+	struct held_note *h = malloc(sizeof(*h)), **at;
+
+	if (!h)
+		return false;
+	*h = (struct held_note){.from = from, .note = *n};
+	if (is_fact(n)) {
+		/* At the end: who asks for the first death gets the first that was told. */
+		for (at = &c->facts; *at;)
+			at = &(*at)->chain;
+	} else {
+		if (c->nfailures++ >= FAILURES_MAX)
+			forget_one(c);
+		at = bucket_of(c, n->comm);
+		h->chain = *at;
+	}
+	*at = h;
+	*(c->last_note ? &c->last_note->next : &c->notes) = h;
+	c->last_note = h;
+	return true;
+}
+
+void coll_control_forget_all(struct coll_control *c)
+{
+	while (c->notes) {
+		struct held_note *h = c->notes;
+
+		c->notes = h->next;
+		free(h);
+	}
+}
+
+/* ---- Telling ---- */
+
+bool coll_control_untold(const struct coll_control *c, const struct coll_control_link *l)
+{
+	return l->told != c->last_note;
+}
+
+bool coll_control_write(struct coll_control *c, struct coll_control_link *l)
 {
 	struct coll_message m = {.type = COLL_MSG_NOTE};
+	struct held_note *next;
+
+	if (!coll_link_flush(l))
+		return false;
+	/* One at a time: what the socket does not take is not copied. */
+	while (l->ready && l->count == 0 && (next = l->told ? l->told->next : c->notes)) {
+		l->told = next;
+		if (next->from == l->peer)
+			continue;
+		m.u.note = next->note;
+		coll_link_queue(l, &m);
+		if (!coll_link_flush(l))
+			return false;
+	}
+	/* The goodbye goes behind all notes. */
+	if (c->closing && l->count == 0 && !l->said_bye && (l->ready || l->greeted)) {
+		m.type = COLL_MSG_BYE;
+		l->said_bye = coll_link_queue(l, &m);
+		if (!coll_link_flush(l))
+			return false;
+	}
+	coll_control_watch(c, l);
+	return true;
+}
+
+static void say_note(struct coll_control *c, const struct coll_note *n)
+{
+	if (n->kind == COLL_NOTE_DEATH)
+		coll_control_say(c, COLL_LOG_INFO,
+		                 "rank %d on host %.63s (process %d) is dead or unreachable: %s (told by rank %d)",
+		                 n->process, c->cards[n->process].host_name, c->cards[n->process].process, n->text,
+		                 n->origin);
+	else
+		coll_control_say(c, COLL_LOG_INFO, "%s (told by rank %d)", n->text, n->origin);
+}
+
+void coll_control_spread(struct coll_control *c, const struct coll_note *n, int from)
+{
 	uint64_t one = 1;
 
-	if (c->nnotes == NOTES_MAX || known(c, n))
+	if (n->kind == COLL_NOTE_DEATH && (n->process < 0 || n->process >= c->size))
 		return;
-	c->notes[c->nnotes++] = *n;
-	if (n->kind == COLL_NOTE_DEATH && n->process >= 0 && n->process < c->size)
+	if (known(c, n) || !keep(c, n, from))
+		return;
+	if (n->kind == COLL_NOTE_DEATH)
 		c->peers[n->process].dead = true;
-	say(c, n);
-	m.u.note = *n;
+	/* The network first: others wait for it. A link that fails here is found by its event. */
 	for (int i = 0; i < c->nlinks; i++)
-		if (c->links[i] != from && c->links[i]->ready)
-			coll_link_queue(c->links[i], &m), coll_link_flush(c->links[i]),
-			        coll_control_watch(c, c->links[i]);
+		if (c->links[i]->ready)
+			coll_control_write(c, c->links[i]);
 	atomic_fetch_add_explicit(c->env.alarm, 1, memory_order_release);
 	c->env.alert(c->env.ctx, n->kind == COLL_NOTE_FAIL ? n->comm : 0);
 	if (write(c->env.wake_fd, &one, sizeof(one)) < 0) {
 		/* Full: the sleeper is awake already. */
 	}
+	say_note(c, n);
 }
 
 void coll_control_death(struct coll_control *c, int peer, const char *cause)
@@ -66,17 +197,7 @@ void coll_control_death(struct coll_control *c, int peer, const char *cause)
 	if (c->closing || c->peers[peer].dead || c->peers[peer].life.left)
 		return;
 	snprintf(n.text, sizeof(n.text), "%.100s", cause);
-	coll_control_spread(c, &n, NULL);
-}
-
-void coll_control_queue_notes(struct coll_control *c, struct coll_control_link *l)
-{
-	struct coll_message m = {.type = COLL_MSG_NOTE};
-
-	for (int i = 0; i < c->nnotes; i++) {
-		m.u.note = c->notes[i];
-		coll_link_queue(l, &m);
-	}
+	coll_control_spread(c, &n, -1);
 }
 
 /* ---- Interface ---- */
@@ -85,20 +206,49 @@ void coll_control_tell(struct coll_control *c, const struct coll_note *note)
 {
 	pthread_mutex_lock(&c->lock);
 	if (note->kind != COLL_NOTE_DEATH)
-		coll_control_spread(c, note, NULL);
-	else if (note->process >= 0 && note->process < c->size)
-		coll_control_death(c, note->process, note->text);
+		coll_control_spread(c, note, -1);
+	else if (note->process >= 0 && note->process < c->size && note->process != c->rank)
+		coll_control_doubt(c, note->process, note->text, true);
 	coll_control_unlock(c);
 }
 
-int coll_control_notes(struct coll_control *c, int first, struct coll_note *notes, int max)
+bool coll_control_failure(struct coll_control *c, uint64_t comm, struct coll_note *note)
 {
-	int n;
+	const struct held_note *h;
 
 	pthread_mutex_lock(&c->lock);
-	n = c->nnotes;
-	for (int i = first; i < n && i - first < max; i++)
-		notes[i - first] = c->notes[i];
+	h = find_failure(c, comm);
+	if (h)
+		*note = h->note;
 	coll_control_unlock(c);
-	return n;
+	return h != NULL;
+}
+
+static bool nth(const struct held_note *h, bool of_facts, int i, struct coll_note *note)
+{
+	while (h && i-- > 0)
+		h = of_facts ? h->chain : h->next;
+	if (h)
+		*note = h->note;
+	return h != NULL;
+}
+
+bool coll_control_fact(struct coll_control *c, int i, struct coll_note *note)
+{
+	bool found;
+
+	pthread_mutex_lock(&c->lock);
+	found = nth(c->facts, true, i, note);
+	coll_control_unlock(c);
+	return found;
+}
+
+bool coll_control_note(struct coll_control *c, int i, struct coll_note *note)
+{
+	bool found;
+
+	pthread_mutex_lock(&c->lock);
+	found = nth(c->notes, false, i, note);
+	coll_control_unlock(c);
+	return found;
 }

@@ -15,7 +15,7 @@
 #include "base/clock.h"
 
 enum { STRANGERS_MAX = 128, ACCEPTS_PER_CALL = 64 };
-enum { HANDSHAKE_MS = 1500, STRANGER_MS = 5000 };
+enum { HANDSHAKE_MS = 1500, PROBE_MS = 700, STRANGER_MS = 5000, LISTEN_AGAIN_MS = 100 };
 enum { KEEP_MS = 200, HELLO_MIN_MS = 500, HELLO_MAX_MS = 8000 };
 
 void coll_control_watch(struct coll_control *c, struct coll_control_link *l)
@@ -78,7 +78,7 @@ uint64_t coll_control_hello_deadline(struct peer *p)
 }
 
 /* Try addresses from candidate on; false when none is left. */
-static bool connect_to(struct coll_control *c, int peer, int candidate, bool asked)
+static bool connect_to(struct coll_control *c, int peer, int candidate, bool asked, bool probe)
 {
 	const struct coll_card *card = &c->cards[peer];
 	int last = same_host(c, card) ? -1 : card->control_hosts - 1;
@@ -93,7 +93,8 @@ static bool connect_to(struct coll_control *c, int peer, int candidate, bool ask
 		l->connecting = in_progress;
 		l->candidate = candidate;
 		l->asked = asked;
-		l->deadline_ns = in_progress ? coll_clock_ns() + HANDSHAKE_MS * MS
+		l->probe = probe;
+		l->deadline_ns = in_progress ? coll_clock_ns() + (probe ? PROBE_MS : HANDSHAKE_MS) * MS
 		                             : coll_control_hello_deadline(&c->peers[peer]);
 		coll_control_watch(c, l);
 		return true;
@@ -109,39 +110,76 @@ static bool short_of(int error)
 	       error == EADDRNOTAVAIL;
 }
 
+static bool connect_first(struct coll_control *c, int peer, bool asked, bool probe)
+{
+	c->peers[peer].door_opened = false;
+	errno = 0;
+	return connect_to(c, peer, same_host(c, &c->cards[peer]) ? -1 : 0, asked, probe) || short_of(errno);
+}
+
 void coll_control_open_link(struct coll_control *c, int peer, bool asked)
 {
 	if (coll_control_find_link(c, peer) || peer == c->rank || c->peers[peer].dead)
 		return;
-	c->peers[peer].door_opened = false;
-	errno = 0;
-	if (!connect_to(c, peer, same_host(c, &c->cards[peer]) ? -1 : 0, asked) && asked && !short_of(errno))
+	if (!connect_first(c, peer, asked, false) && asked)
 		coll_control_death(c, peer, "its process does not listen any more");
+}
+
+bool coll_control_probe(struct coll_control *c, int peer)
+{
+	return connect_first(c, peer, false, true);
+}
+
+static bool unreachable(int error)
+{
+	return error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH || error == EHOSTDOWN ||
+	       error == ENETDOWN;
 }
 
 /* A link failed before or after it was proved. A peer that accepts and hangs up before
  * the proof lives: its door is crowded by strangers, and we knock again (keep_links,
- * send_pings). Death is a refusal, no way there, or the end of a proved link. */
-void coll_control_broken(struct coll_control *c, struct coll_control_link *l, const char *cause)
+ * send_pings). Death is a refusal, or no way there; the end of a proved link makes us
+ * doubt. */
+void coll_control_broken(struct coll_control *c, struct coll_control_link *l, const char *cause, int error)
 {
-	int peer = l->peer, next = l->candidate + 1;
-	bool was_ready = l->ready, bye = l->bye, asked = l->asked, inbound = l->inbound;
+	const int peer = l->peer, next = l->candidate + 1;
+	const bool was_ready = l->ready, bye = l->bye, asked = l->asked, probe = l->probe, inbound = l->inbound;
 
 	coll_control_drop_link(c, l);
 	if (peer < 0 || bye || c->closing)
 		return;
-	if (was_ready)
+	if (was_ready && unreachable(error)) {
 		coll_control_death(c, peer, cause);
-	else if (!inbound && next > 0 && connect_to(c, peer, next, asked))
-		return;
-	else if (!inbound && asked && !c->peers[peer].door_opened)
-		coll_control_death(c, peer, cause);
+	} else if (was_ready) {
+		coll_control_doubt(c, peer, cause, false);
+	} else if (!inbound) {
+		errno = 0;
+		if ((next > 0 && connect_to(c, peer, next, asked, probe)) || short_of(errno))
+			return;
+		if ((asked || probe) && !c->peers[peer].door_opened)
+			coll_control_death(c, peer, probe && c->peers[peer].cause[0] ? c->peers[peer].cause : cause);
+	}
 }
 
 static void random_nonce(uint64_t nonce[2])
 {
 	if (getrandom(nonce, 16, GRND_NONBLOCK) != 16)
 		nonce[0] = coll_clock_ns(), nonce[1] = (uint64_t)(uintptr_t)nonce;
+}
+
+static void listen_on(struct coll_control *c, int *listener, bool on)
+{
+	struct epoll_event e = {.events = EPOLLIN, .data.ptr = listener};
+
+	if (*listener >= 0)
+		epoll_ctl(c->epoll, on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, *listener, &e);
+}
+
+void coll_control_listen(struct coll_control *c, bool on)
+{
+	c->listen_ns = 0;
+	listen_on(c, &c->listen_unix, on);
+	listen_on(c, &c->listen_tcp, on);
 }
 
 void coll_control_accept(struct coll_control *c, int listener)
@@ -151,8 +189,14 @@ void coll_control_accept(struct coll_control *c, int listener)
 		struct coll_control_link *l, *oldest = NULL;
 		struct coll_message m = {.type = COLL_MSG_CHALLENGE};
 
-		if (fd < 0)
-			return; /* EAGAIN, or out of descriptors: the backlog waits */
+		if (fd < 0) {
+			/* Out of descriptors: the backlog waits, and would wake us for ever. */
+			if (short_of(errno) && errno != EAGAIN) {
+				coll_control_listen(c, false);
+				c->listen_ns = coll_clock_ns() + LISTEN_AGAIN_MS * MS;
+			}
+			return;
+		}
 		for (int k = 0; k < c->nlinks; k++)
 			if (c->links[k]->inbound && !c->links[k]->ready) {
 				strangers++;
@@ -191,7 +235,7 @@ static void now_ready(struct coll_control *c, struct coll_control_link *l)
 	l->deadline_ns = UINT64_MAX;
 	c->peers[l->peer].hello_ms = 0;
 	c->peers[l->peer].life.unanswered = 0;
-	coll_control_queue_notes(c, l);
+	coll_control_alive(c, l->peer);
 	coll_control_ask_again(c, l->peer);
 }
 
@@ -229,9 +273,8 @@ bool coll_control_on_hello(struct coll_control *c, struct coll_control_link *l, 
 
 bool coll_control_on_welcome(struct coll_control *c, struct coll_control_link *l, const struct coll_hello *h)
 {
-	const struct coll_process_id *peer = &c->cards[l->peer].id;
-
-	if (l->inbound || l->ready || h->proof != coll_link_proof(c->env.job_key, l->nonce, peer, &c->env.self, 2))
+	if (l->inbound || l->ready ||
+	    h->proof != coll_link_proof(c->env.job_key, l->nonce, &c->cards[l->peer].id, &c->env.self, 2))
 		return false;
 	now_ready(c, l);
 	return true;
@@ -268,6 +311,8 @@ static void give_up(struct coll_control *c, struct coll_control_link *l)
 
 void coll_control_expire(struct coll_control *c, uint64_t now)
 {
+	if (c->listen_ns && now >= c->listen_ns)
+		coll_control_listen(c, true);
 	for (int i = 0; i < c->nlinks; i++) {
 		struct coll_control_link *l = c->links[i];
 
@@ -275,7 +320,7 @@ void coll_control_expire(struct coll_control *c, uint64_t now)
 			continue;
 		/* Connected but not answered is silence, not death. */
 		if (l->connecting)
-			coll_control_broken(c, l, "connecting to it timed out");
+			coll_control_broken(c, l, "connecting to it timed out", ETIMEDOUT);
 		else
 			give_up(c, l);
 		i = -1; /* the array changed */

@@ -13,7 +13,7 @@
 
 #include "comm/control_link.h"
 
-enum { LINKS_MAX = 512, NOTES_MAX = 64, ASKS_MAX = 32 };
+enum { LINKS_MAX = 512, FAILURE_BUCKETS = 256, ASKS_MAX = 32 };
 enum { PING_MS = 250 };
 
 #define MS ((uint64_t)1000000)
@@ -34,6 +34,11 @@ struct peer {
 	bool dead;
 	bool door_opened;  /* somebody accepted and hung up during this round of addresses */
 	unsigned hello_ms; /* patience with the next handshake, 0: the shortest */
+	/* Whether it lives: control_doubt.c. */
+	uint64_t doubt_until_ns; /* 0: no doubt */
+	uint64_t knock_ns;       /* when to knock again */
+	bool link_lost;          /* a data link to it broke */
+	char cause[96];
 };
 
 /* A line for the log, written when the lock is free: the callback is the user's. */
@@ -41,6 +46,14 @@ struct said {
 	struct said *next;
 	int level;
 	char text[480];
+};
+
+/* A note, in the order of arrival. */
+struct held_note {
+	struct held_note *next;
+	struct held_note *chain; /* of facts, or of failures in one bucket */
+	int from;                /* process whose link brought it, -1: found here */
+	struct coll_note note;
 };
 
 struct coll_control {
@@ -54,10 +67,14 @@ struct coll_control {
 	struct peer *peers;
 	struct coll_control_link *links[LINKS_MAX];
 	int nlinks;
-	struct coll_note notes[NOTES_MAX];
-	int nnotes;
+	struct held_note *notes, *last_note;
+	struct held_note *facts;
+	struct held_note *failures[FAILURE_BUCKETS];
+	int nfailures;
+	int ndoubts;
 	struct ask asks[ASKS_MAX];
-	uint64_t keep_ns; /* when to look after our own links again */
+	uint64_t keep_ns;   /* when to look after our own links again */
+	uint64_t listen_ns; /* when to listen again; 0: we do */
 	struct said *said, **said_end;
 	bool closing;
 };
@@ -66,15 +83,28 @@ struct coll_control {
 
 /* Release the lock, then write what was said under it. */
 void coll_control_unlock(struct coll_control *c);
+/* A line for the log. */
+void coll_control_say(struct coll_control *c, int level, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* ---- control_notes.c ---- */
 
-/* Keep a new note, set off the alarm and pass it on to all but the link it came from. */
-void coll_control_spread(struct coll_control *c, const struct coll_note *n, const struct coll_control_link *from);
+/* Keep a new note, set off the alarm and pass it on to all but the process it came from. */
+void coll_control_spread(struct coll_control *c, const struct coll_note *n, int from);
 /* A process was found dead by this one. */
 void coll_control_death(struct coll_control *c, int peer, const char *cause);
-/* All notes, for a link that has come up. */
-void coll_control_queue_notes(struct coll_control *c, struct coll_control_link *l);
+/* Write what is queued and the notes the link has not been given yet, as far as it takes
+ * them. False: it is broken. */
+bool coll_control_write(struct coll_control *c, struct coll_control_link *l);
+bool coll_control_untold(const struct coll_control *c, const struct coll_control_link *l);
+void coll_control_forget_all(struct coll_control *c);
+
+/* ---- control_doubt.c ---- */
+
+/* Its connection ended without a goodbye; link_lost: a link of the data path. */
+void coll_control_doubt(struct coll_control *c, int peer, const char *cause, bool link_lost);
+/* It has proved itself by a new connection. */
+void coll_control_alive(struct coll_control *c, int peer);
+void coll_control_settle_doubts(struct coll_control *c, uint64_t now);
 
 /* ---- control_peers.c ---- */
 
@@ -83,8 +113,12 @@ void coll_control_watch(struct coll_control *c, struct coll_control_link *l);
 struct coll_control_link *coll_control_find_link(struct coll_control *c, int peer);
 void coll_control_open_link(struct coll_control *c, int peer, bool asked);
 void coll_control_drop_link(struct coll_control *c, struct coll_control_link *l);
-void coll_control_broken(struct coll_control *c, struct coll_control_link *l, const char *cause);
+/* Connect anew, whatever links there are. False: refused, or no way there. */
+bool coll_control_probe(struct coll_control *c, int peer);
+/* The link has ended. error: of the system call that said so, 0 none. */
+void coll_control_broken(struct coll_control *c, struct coll_control_link *l, const char *cause, int error);
 void coll_control_accept(struct coll_control *c, int listener);
+void coll_control_listen(struct coll_control *c, bool on);
 uint64_t coll_control_hello_deadline(struct peer *p);
 /* Handshakes; false: nonsense, drop the link. */
 bool coll_control_on_challenge(struct coll_control *c, struct coll_control_link *l, const struct coll_hello *h);

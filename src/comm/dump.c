@@ -174,7 +174,7 @@ static void add_notes(const struct reading *r, struct coll_text *t)
 {
 	struct coll_note n;
 
-	for (int i = 0; coll_control_notes(r->ctx->control, i, &n, 1) > i; i++) {
+	for (int i = 0; coll_control_note(r->ctx->control, i, &n); i++) {
 		coll_text_add(t,
 		              "{\"type\":\"note\",\"about\":\"%s\",\"process\":%d,\"origin\":%d,\"comm\":\"%016" PRIx64
 		              "\",\"status\":%d,\"text\":",

@@ -111,7 +111,13 @@ static bool look_at_notes(struct coll_comm *comm, struct verdict *v)
 		snprintf(v->text, sizeof(v->text), "%s", comm->abort_text);
 		return true;
 	}
-	for (int i = 0; comm->ctx->control && coll_control_notes(comm->ctx->control, i, &note, 1) > i; i++) {
+	if (!comm->ctx->control)
+		return true;
+	if (coll_control_failure(comm->ctx->control, comm->id, &note)) {
+		failure_verdict(comm, &note, v);
+		return true;
+	}
+	for (int i = 0; coll_control_fact(comm->ctx->control, i, &note); i++) {
 		if (note.kind == COLL_NOTE_FAIL && concerns(comm, &note)) {
 			failure_verdict(comm, &note, v);
 			return true;
@@ -136,8 +142,12 @@ coll_status coll_comm_heed_alarm(struct coll_comm *comm, const struct coll_wait 
 
 	if (now == comm->alarm_seen && !atomic_load_explicit(&comm->aborted, memory_order_relaxed))
 		return COLL_OK;
-	if (!look_at_notes(comm, &v))
-		return COLL_OK; /* alarm_seen stays behind */
+	atomic_fetch_and_explicit(&comm->attention, ~(unsigned)COLL_ATTENTION_ALARM, memory_order_acquire);
+	if (!look_at_notes(comm, &v)) {
+		/* alarm_seen stays behind */
+		atomic_fetch_or_explicit(&comm->attention, COLL_ATTENTION_ALARM, memory_order_relaxed);
+		return COLL_OK;
+	}
 	comm->alarm_seen = now;
 	return v.status == COLL_OK ? COLL_OK : lose(comm, w, p, v.status, v.culprit, v.text);
 }
@@ -168,6 +178,19 @@ void coll_comm_alert(void *ctx, uint64_t id)
 		if (id == 0 || comm->id == id)
 			atomic_fetch_or_explicit(&comm->attention, COLL_ATTENTION_ALARM, memory_order_release);
 	pthread_mutex_unlock(&c->comms_lock);
+}
+
+bool coll_comm_needs_note(void *ctx, uint64_t id)
+{
+	struct coll_context *c = ctx;
+	bool needs = false;
+
+	pthread_mutex_lock(&c->comms_lock);
+	for (const struct coll_comm *comm = c->comms; comm && !needs; comm = comm->next)
+		needs = comm->id == id &&
+		        (atomic_load_explicit(&comm->attention, memory_order_relaxed) & COLL_ATTENTION_ALARM);
+	pthread_mutex_unlock(&c->comms_lock);
+	return needs;
 }
 
 /* ---- Deadlines ---- */

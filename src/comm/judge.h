@@ -56,6 +56,8 @@ coll_status coll_comm_attend(struct coll_comm *comm, const char *kind);
 
 /* Sets that bit of a communicator of the context (0: of all): there is a new note. */
 void coll_comm_alert(void *ctx, uint64_t comm);
+/* Whether it is set. */
+bool coll_comm_needs_note(void *ctx, uint64_t comm);
 
 /* The deadlines, at time now_ns: asks whoever keeps us waiting, ends the wait when it
  * must end. OK: go on waiting. */
