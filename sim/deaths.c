@@ -270,7 +270,8 @@ static uint32_t calls(const struct sim_scene *sc, int rank)
 	return sum;
 }
 
-static void doom(struct tragedy *t)
+/* The first of those who are to die. */
+static int doom(struct tragedy *t, uint64_t at)
 {
 	const int victims = 1 + (t->sc.size > 2 && sim_chance(&t->sc, 25));
 	const int first = (int)sim_below(&t->sc, (uint32_t)t->sc.size);
@@ -278,8 +279,11 @@ static void doom(struct tragedy *t)
 	for (int v = 0; v < victims; v++) {
 		const int rank = (first + v * (1 + (int)sim_below(&t->sc, (uint32_t)t->sc.size - 1))) % t->sc.size;
 
-		sim_adversary_doom(&t->sc.adversary, rank, 1 + sim_below(&t->sc, calls(&t->sc, rank)));
+		const uint64_t any = 1 + sim_below(&t->sc, calls(&t->sc, rank));
+
+		sim_adversary_doom(&t->sc.adversary, rank, at && v == 0 ? at : any);
 	}
+	return first;
 }
 
 /* The survivors make a new world and use their old runs. */
@@ -317,7 +321,8 @@ static void go_on(struct tragedy *t, struct sim_sched *s, uint64_t seed)
 	free(sc);
 }
 
-void sim_deaths_run(struct sim_sched *s, uint64_t seed, int max_size, int mutant, struct sim_result *result)
+void sim_deaths_run(struct sim_sched *s, uint64_t seed, int max_size, uint64_t at, int mutant,
+                    struct sim_result *result)
 {
 	struct tragedy *t = calloc(1, sizeof(*t));
 
@@ -331,8 +336,10 @@ void sim_deaths_run(struct sim_sched *s, uint64_t seed, int max_size, int mutant
 	t->notes = sim_chance(&t->sc, 50);
 	t->stays = sim_chance(&t->sc, 30);
 	if (sim_scene_open(&t->sc) == COLL_OK) {
-		doom(t);
+		const int first = doom(t, at);
+
 		play(t);
+		result->outlived = t->fate[first] != DEAD;
 	} else {
 		blame(t, SIM_ERROR, "no world", -1);
 	}

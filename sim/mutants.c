@@ -90,7 +90,7 @@ static int hunt(const struct defect *d)
 		struct sim_result r;
 
 		if (d->deaths)
-			sim_deaths_run(s, seed, MAX_SIZE - 1, d->world, &r);
+			sim_deaths_run(s, seed, MAX_SIZE - 1, 0, d->world, &r);
 		else
 			sim_sched_run(s, seed, MAX_SIZE, &r);
 		if (r.what == SIM_RIGHT)

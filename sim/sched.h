@@ -20,6 +20,7 @@ struct sim_result {
 	uint64_t by_reference;
 	/* Deaths: how many there were, and how the operations of the others ended. */
 	uint64_t deaths, survived_right, survived_error;
+	bool outlived; /* the first that was to die finished before */
 	bool mismatch; /* the seed planted a call that differs; its refusal is right */
 };
 
@@ -32,7 +33,9 @@ void sim_sched_destroy(struct sim_sched **s);
 void sim_sched_run(struct sim_sched *s, uint64_t seed, int max_size, struct sim_result *result);
 
 /* The same with deaths (deaths.c): one rank, or two, die within some call of their
- * transport. mutant: see adversary.h, 0 for none. */
-void sim_deaths_run(struct sim_sched *s, uint64_t seed, int max_size, int mutant, struct sim_result *result);
+ * transport: the first one in its call number `at`, 0: a random one. mutant: see
+ * adversary.h, 0 for none. */
+void sim_deaths_run(struct sim_sched *s, uint64_t seed, int max_size, uint64_t at, int mutant,
+                    struct sim_result *result);
 
 #endif
