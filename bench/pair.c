@@ -88,7 +88,7 @@ void pair_barrier(struct pair *p)
 	}
 }
 
-static int exchange(void *arg, const void *mine, void *all, size_t len_bytes)
+int pair_exchange(void *arg, const void *mine, void *all, size_t len_bytes)
 {
 	struct pair *p = arg;
 
@@ -110,7 +110,7 @@ void pair_connect(struct pair *p, const char *const *settings)
 
 	cfg.rank = p->rank;
 	cfg.size = 2;
-	cfg.exchange = exchange;
+	cfg.exchange = pair_exchange;
 	cfg.exchange_arg = p;
 	cfg.settings = settings;
 	if (coll_comm_create(&p->comm, &cfg) == COLL_OK)

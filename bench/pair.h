@@ -30,6 +30,8 @@ void pair_connect(struct pair *p, const char *const *settings);
 int pair_end(struct pair *p, int status);
 
 void pair_barrier(struct pair *p);
+/* coll_config.exchange of the two: arg is the pair. */
+int pair_exchange(void *arg, const void *mine, void *all, size_t len_bytes);
 
 /* Mean of n values and the half width of its 95 % interval (n == PAIR_BLOCKS). */
 void pair_interval(const double *values, int n, double *mean, double *half);

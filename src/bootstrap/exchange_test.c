@@ -314,33 +314,6 @@ static void a_rank_that_dies_on_the_way_is_named(void)
 	job_free(&j);
 }
 
-/* It ends with the table in its hands: nobody has left yet, so everybody is told. */
-static void a_rank_that_dies_with_the_table_is_named(void)
-{
-	const struct coll_places nowhere = {0};
-
-	for (int n = 4; n <= 14; n += 10) {
-		struct coll_wire w = {.fd = -1, .state = COLL_WIRE_CLOSED};
-		struct job j;
-
-		job_init(&j, n, gather_200);
-		over_unix(&j);
-		job_start(&j, 0);
-		play_rank_two(&j, WIRE_VERSION, &nowhere, FRAME_STAY, &w);
-		for (int r = 1; r < n; r++)
-			if (r != 2)
-				job_start(&j, r);
-		CHECK(hear(&w, FRAME_TABLE));
-		shutdown(w.fd, SHUT_RDWR); /* the others, forked later, have a copy of it */
-		coll_wire_close(&w);
-		job_wait(&j);
-		all_say(&j, 2, COLL_ERR_PEER_DEAD, "rank 2 ended during creation");
-		for (int r = 0; r < n; r++)
-			CHECK(r == 2 || j.result[r].culprit == 2, "rank %d blames %d", r, j.result[r].culprit);
-		job_free(&j);
-	}
-}
-
 static void versions_that_differ(void)
 {
 	struct coll_wire w = {.fd = -1, .state = COLL_WIRE_CLOSED};
@@ -374,8 +347,6 @@ static void an_unreachable_parent_is_replaced(void)
 		if (r != 2)
 			job_start(&j, r);
 	CHECK(hear(&w, FRAME_TABLE));
-	CHECK(coll_wire_send(&w, FRAME_HAVE, NULL, 0, NULL, 0));
-	CHECK(hear(&w, FRAME_GO));
 	coll_wire_close(&w);
 	job_wait(&j);
 	j.result[2].status = COLL_OK; /* played here */
@@ -597,7 +568,6 @@ int main(int argc, char **argv)
 	RUN(lengths_that_differ);
 	RUN(another_key_is_another_job);
 	RUN(a_rank_that_dies_on_the_way_is_named);
-	RUN(a_rank_that_dies_with_the_table_is_named);
 	RUN(versions_that_differ);
 	RUN(an_unreachable_parent_is_replaced);
 	RUN(rank_zero_may_come_last);

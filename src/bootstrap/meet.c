@@ -180,7 +180,6 @@ struct kid *room_adopt(struct room *r, struct coll_wire *w, int rank)
 		k = &r->kids[r->kid_count++];
 	}
 	k->rank = rank;
-	k->has = false;
 	k->wire = *w;
 	memset(w, 0, sizeof(*w));
 	w->fd = -1;
@@ -304,20 +303,6 @@ bool room_drain(struct room *r, uint64_t until_ns)
 			return r->kid_count == 0;
 		room_turn(r, NULL, until_ns);
 	}
-}
-
-const struct kid *room_lacking(const struct room *r)
-{
-	for (int i = 0; i < r->kid_count; i++)
-		if (!r->kids[i].has)
-			return &r->kids[i];
-	return NULL;
-}
-
-void room_fail_table(struct room *r, int rank)
-{
-	room_fail(r, COLL_ERR_BOOTSTRAP, rank, "rank %d%s does not take the addresses of the job within %d ms", rank,
-	          r->how->size - 1 > FAN_OUT ? " or one behind it" : "", r->how->settings->create_timeout_ms);
 }
 
 void room_tell_failure(struct room *r)

@@ -14,7 +14,7 @@
 #include "bootstrap/bootstrap.h"
 #include "bootstrap/meet_room.h"
 
-enum phase { SEEK_ROOT, SEEK_PARENT, IN_PLACE, TABLED, DONE };
+enum phase { SEEK_ROOT, SEEK_PARENT, IN_PLACE, DONE };
 
 enum {
 	PAUSE_MIN_NS = 5000000,
@@ -27,11 +27,8 @@ struct member {
 	struct room room;
 	enum phase phase;
 	struct coll_wire up;
-	bool introduced;     /* on the current wire */
-	bool adopt;          /* the parent cannot be reached */
-	bool met;            /* rank 0 was there and has proved itself */
-	bool has_told;       /* that all here and behind have the table */
-	uint64_t refused_ns; /* since when nobody listens at rank 0's place, 0: not so */
+	bool introduced; /* on the current wire */
+	bool adopt;      /* the parent cannot be reached */
 	int parent;
 	struct coll_places parents;
 	uint64_t seek_since_ns;
@@ -179,15 +176,7 @@ static void try_again(struct member *m, const char *cause)
 
 	coll_address_text(&a, place, sizeof(place));
 	snprintf(m->cause, sizeof(m->cause), "%.90s: %.60s", place, cause);
-	if (!m->up.refused || m->phase != SEEK_ROOT)
-		m->refused_ns = 0;
-	else if (!m->refused_ns)
-		m->refused_ns = coll_clock_ns();
 	coll_wire_close(&m->up);
-	if (m->met && m->refused_ns && coll_clock_ns() - m->refused_ns > REFUSED_NS) {
-		room_fail(&m->room, COLL_ERR_PEER_DEAD, 0, "rank 0 ended during creation (%s)", m->cause);
-		return;
-	}
 	if (m->phase == SEEK_PARENT && coll_clock_ns() - m->seek_since_ns > ATTACH_TRY_NS) {
 		m->adopt = true;
 		seek(m, SEEK_ROOT);
@@ -259,30 +248,14 @@ static bool go_to_parent(struct member *m, const struct coll_wire_frame *f)
 	return true;
 }
 
-static bool placed(const struct member *m)
-{
-	return m->phase == IN_PLACE || m->phase == TABLED;
-}
-
-static void tell_have(struct member *m)
-{
-	if (m->phase != TABLED || m->has_told || room_lacking(&m->room))
-		return;
-	m->has_told = true;
-	coll_wire_send(&m->up, FRAME_HAVE, NULL, 0, NULL, 0);
-	coll_wire_pump(&m->up, 0);
-}
-
-static bool take_table(struct member *m, const struct coll_wire_frame *f)
+static bool finish(struct member *m, const struct coll_wire_frame *f)
 {
 	const struct coll_meeting *how = m->room.how;
 
 	if (m->phase != IN_PLACE || f->len_bytes != (size_t)how->size * how->len_bytes)
 		return false;
 	memcpy(how->all, f->body, f->len_bytes);
-	m->phase = TABLED;
-	room_tell(&m->room, FRAME_TABLE, NULL, 0, how->all, f->len_bytes);
-	tell_have(m);
+	m->phase = DONE;
 	return true;
 }
 
@@ -310,8 +283,7 @@ static bool from_above(struct member *m, const struct coll_wire_frame *f)
 		room_tell(&m->room, FRAME_WAITING, f->body, f->len_bytes, NULL, 0);
 		return true;
 	case FRAME_FAILED: return failed(m, f);
-	case FRAME_TABLE: return take_table(m, f);
-	case FRAME_GO: return m->phase == TABLED ? m->phase = DONE, true : false;
+	case FRAME_TABLE: return finish(m, f);
 	default: return false;
 	}
 }
@@ -338,7 +310,7 @@ static void serve_up(struct member *m)
 
 static void watch_up(struct member *m)
 {
-	if (placed(m)) {
+	if (m->phase == IN_PLACE) {
 		if (m->up.state == COLL_WIRE_CLOSED)
 			room_fail(&m->room, COLL_ERR_PEER_DEAD, m->parent, "lost rank %d during creation (%s)",
 			          m->parent, m->up.cause);
@@ -354,7 +326,6 @@ static void watch_up(struct member *m)
 	} else if (coll_clock_ns() > try_deadline(m)) {
 		try_again(m, "no answer");
 	} else if (m->up.state == COLL_WIRE_OPEN && !m->introduced) {
-		m->met = m->met || m->phase == SEEK_ROOT;
 		if (!introduce(m))
 			try_again(m, "out of memory");
 		coll_wire_pump(&m->up, 0);
@@ -391,7 +362,7 @@ static bool newcomer(void *role, struct coll_wire *w, const struct coll_wire_fra
 
 static void pass_up(struct member *m, const void *body, size_t len_bytes)
 {
-	if (placed(m) && coll_wire_send(&m->up, FRAME_FAILED, body, len_bytes, NULL, 0))
+	if (m->phase == IN_PLACE && coll_wire_send(&m->up, FRAME_FAILED, body, len_bytes, NULL, 0))
 		coll_wire_pump(&m->up, 0);
 }
 
@@ -403,9 +374,6 @@ static void from_kid(void *role, struct kid *k, const struct coll_wire_frame *f)
 	if (f->type == FRAME_ATTACHED && f->len_bytes == sizeof(rank)) {
 		memcpy(&rank, f->body, sizeof(rank));
 		notice(m, (int)rank);
-	} else if (f->type == FRAME_HAVE) {
-		k->has = true;
-		tell_have(m);
 	} else if (f->type == FRAME_FAILED) {
 		pass_up(m, f->body, f->len_bytes); /* rank 0 tells everybody, this rank too */
 	}
@@ -432,12 +400,6 @@ static void too_late(struct member *m)
 	if (m->phase == IN_PLACE)
 		room_fail(&m->room, COLL_ERR_BOOTSTRAP, -1, "the job was not complete within %d ms: %s", ms,
 		          m->waiting[0] ? m->waiting : "rank 0 does not say who is missing");
-	else if (m->phase == TABLED && room_lacking(&m->room))
-		room_fail_table(&m->room, room_lacking(&m->room)->rank);
-	else if (m->phase == TABLED)
-		room_fail(&m->room, COLL_ERR_BOOTSTRAP, m->parent,
-		          "rank %d does not say within %d ms that all ranks have the addresses of the job", m->parent,
-		          ms);
 	else if (m->phase == SEEK_PARENT)
 		room_fail(&m->room, COLL_ERR_BOOTSTRAP, m->parent, "rank %d does not answer within %d ms (%s)",
 		          m->parent, ms, m->cause);
@@ -450,7 +412,7 @@ static void too_late(struct member *m)
 /* Rank 0 knows better what is missing: those in place give it time to say so. */
 static uint64_t own_deadline(const struct member *m)
 {
-	return m->room.how->deadline_ns + (placed(m) ? 2 * (uint64_t)FAREWELL_NS : 0);
+	return m->room.how->deadline_ns + (m->phase == IN_PLACE ? 2 * (uint64_t)FAREWELL_NS : 0);
 }
 
 static uint64_t wake_ns(const struct member *m)
@@ -472,7 +434,7 @@ static void seek_and_wait(struct member *m)
 			too_late(m);
 			return;
 		}
-		if (!placed(m) && m->up.fd < 0 && now >= m->next_try_ns)
+		if (m->phase != IN_PLACE && m->up.fd < 0 && now >= m->next_try_ns)
 			try_next(m);
 		room_turn(&m->room, m->up.fd >= 0 ? &m->up : NULL, wake_ns(m));
 		serve_up(m);
@@ -482,9 +444,15 @@ static void seek_and_wait(struct member *m)
 
 static void pass_on(struct member *m)
 {
+	const struct coll_meeting *how = m->room.how;
+
 	coll_wire_close(&m->up);
-	room_tell(&m->room, FRAME_GO, NULL, 0, NULL, 0);
-	room_drain(&m->room, coll_clock_ns() + FAREWELL_NS);
+	room_tell(&m->room, FRAME_TABLE, NULL, 0, how->all, (size_t)how->size * how->len_bytes);
+	if (room_drain(&m->room, how->deadline_ns + FAREWELL_NS))
+		return;
+	m->room.status = COLL_AGAIN;
+	room_fail(&m->room, COLL_ERR_BOOTSTRAP, m->room.kids[0].rank, "rank %d does not take the addresses of the job",
+	          m->room.kids[0].rank);
 }
 
 static void say_failure(struct member *m)

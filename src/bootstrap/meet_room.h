@@ -18,13 +18,12 @@
 enum {
 	FAN_OUT = 8,
 	PENDING_MAX = 128,           /* connections that have not said who they are */
-	WIRE_VERSION = 2,            /* of the frames below */
+	WIRE_VERSION = 1,            /* of the frames below */
 	TEXT_BYTES = 600,            /* of messages passed between ranks */
 	HANDSHAKE_NS = 3000000000,   /* a newcomer must have proved itself by then */
 	REGISTER_NS = 20000000000,   /* and said who it is by then */
 	ATTACH_TRY_NS = 3000000000,  /* after that a child asks rank 0 to adopt it */
 	FAREWELL_NS = 1000000000,    /* for the last words of a failed meeting */
-	REFUSED_NS = 300000000,      /* rank 0 was there and nobody listens for so long: it is gone */
 	LATE_NS = 1000000000,        /* to tell those who come after it has failed */
 	NOTICE_EVERY_NS = 1000000000 /* who is missing, told to those who wait */
 };
@@ -38,9 +37,7 @@ enum frame_type {
 	FRAME_ATTACHED,     /* up: uint32_t rank */
 	FRAME_WAITING,      /* down: text, who is missing */
 	FRAME_FAILED,       /* up and down: struct failure, text */
-	FRAME_TABLE,        /* down: everything */
-	FRAME_HAVE,         /* up: this rank and all behind it have the table */
-	FRAME_GO            /* down: everybody has it, the meeting is over */
+	FRAME_TABLE         /* down: everything */
 };
 
 struct introduction {
@@ -69,7 +66,6 @@ struct failure {
 struct kid {
 	struct coll_wire wire;
 	int rank;
-	bool has; /* the table, and so have all behind it */
 };
 
 struct room {
@@ -118,10 +114,6 @@ void room_tell(struct room *r, uint32_t type, const void *body, size_t len_bytes
 void room_tell_failure(struct room *r);
 /* The same to one newcomer. */
 void room_turn_away(const struct room *r, struct coll_wire *w);
-/* The first kid that does not have the table; NULL: all do. */
-const struct kid *room_lacking(const struct room *r);
-/* Nobody below has the table yet: told at the deadline. */
-void room_fail_table(struct room *r, int rank);
 /* Send what is queued and wait until every kid has hung up, until_ns at most. */
 bool room_drain(struct room *r, uint64_t until_ns);
 

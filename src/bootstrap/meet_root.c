@@ -221,8 +221,6 @@ static void from_kid(void *role, struct kid *k, const struct coll_wire_frame *f)
 		memcpy(&rank, f->body, sizeof(rank));
 		if (rank < (uint32_t)o->room.how->size)
 			mark_attached(o, (int)rank);
-	} else if (f->type == FRAME_HAVE) {
-		k->has = true;
 	} else if (f->type == FRAME_FAILED && unpack_failure(f, &status, &culprit, text, sizeof(text))) {
 		room_fail(&o->room, status, culprit, "%s", text);
 	} else {
@@ -278,27 +276,16 @@ static void wait_for_all(struct root *o)
 	}
 }
 
-/* Nobody may leave before everybody has the table: whoever has left would take those who
- * fail here for the dead. */
 static void give_all(struct root *o)
 {
 	const struct coll_meeting *how = o->room.how;
-	const struct kid *k;
 
 	room_tell(&o->room, FRAME_TABLE, NULL, 0, how->all, (size_t)how->size * how->len_bytes);
-	while (o->room.status == COLL_AGAIN && (k = room_lacking(&o->room))) {
-		if (coll_clock_ns() >= how->deadline_ns)
-			room_fail_table(&o->room, k->rank);
-		else
-			room_turn(&o->room, NULL, how->deadline_ns);
-	}
-}
-
-/* A kid that does not hang up (stopped, say) has what it needs in its socket. */
-static void let_go(struct root *o)
-{
-	room_tell(&o->room, FRAME_GO, NULL, 0, NULL, 0);
-	room_drain(&o->room, coll_clock_ns() + FAREWELL_NS);
+	if (room_drain(&o->room, how->deadline_ns))
+		return;
+	o->room.status = COLL_AGAIN;
+	room_fail(&o->room, COLL_ERR_BOOTSTRAP, o->room.kids[0].rank, "rank %d does not take the addresses of the job",
+	          o->room.kids[0].rank);
 }
 
 coll_status meet_root(const struct coll_meeting *how, struct coll_error_box *err)
@@ -318,8 +305,6 @@ coll_status meet_root(const struct coll_meeting *how, struct coll_error_box *err
 		wait_for_all(&o);
 		if (o.room.status == COLL_AGAIN)
 			give_all(&o);
-		if (o.room.status == COLL_AGAIN)
-			let_go(&o);
 		else
 			say_why(&o);
 		st = o.room.status;

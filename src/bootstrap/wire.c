@@ -171,7 +171,6 @@ bool coll_wire_connect(struct coll_wire *w, const struct coll_address *to, const
 		return false;
 	}
 	if (connect(fd, (const struct sockaddr *)&to->at, to->len) < 0) {
-		w->refused = errno == ECONNREFUSED;
 		if (errno != EINPROGRESS)
 			fail(w, "connect: %s", strerror(errno));
 	} else if (foreign(w)) {
@@ -366,7 +365,6 @@ static void finish_connect(struct coll_wire *w)
 
 	if (getsockopt(w->fd, SOL_SOCKET, SO_ERROR, &e, &len) < 0)
 		e = errno;
-	w->refused = e == ECONNREFUSED;
 	if (e)
 		fail(w, "connect: %s", strerror(e));
 	else
@@ -395,12 +393,8 @@ bool coll_wire_send(struct coll_wire *w, uint32_t type, const void *body, size_t
 {
 	const struct head h = {type, (uint32_t)(len_bytes + tail_bytes)};
 
-	if (w->state == COLL_WIRE_CLOSED || len_bytes + tail_bytes > UINT32_MAX)
+	if (w->tail_len || w->state == COLL_WIRE_CLOSED || len_bytes + tail_bytes > UINT32_MAX)
 		return false;
-	/* What is borrowed and not sent yet goes before this frame. */
-	if (!queue(w, w->tail, w->tail_len))
-		return false;
-	w->tail_len = 0;
 	if (!queue(w, &h, sizeof(h)) || !queue(w, body, len_bytes))
 		return false;
 	w->tail = tail;

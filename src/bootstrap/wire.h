@@ -44,7 +44,6 @@ struct coll_wire {
 	const unsigned char *tail; /* borrowed bytes that follow out */
 	size_t tail_len;
 	char cause[96]; /* why CLOSED */
-	bool refused;   /* nobody listens there */
 };
 
 struct coll_wire_frame {

@@ -11,7 +11,6 @@
 #include "comm/comm.h"
 
 enum { SLOT_BYTES_MAX = 64 * 1024, SLOT_BYTES_MIN = 4 * 1024, SLOTS_DEFAULT = 4, SLOTS_MAX = 256, WINDOWS_DEFAULT = 4 };
-enum { LAST_WORD_MS = 300 };
 
 /* What the last creation in this thread said; coll_last_error(NULL). One per
  * thread because there is no object yet that could hold it. */
@@ -280,24 +279,6 @@ static coll_status check_timeouts(const struct coll_settings *s, struct coll_err
 	return COLL_OK;
 }
 
-/* The exchange failed here because a rank died, but this rank has all addresses: others may
- * have left the rendezvous in peace, and would take this rank for the dead when it goes. */
-static void leave_word(struct coll_context *ctx, const struct coll_card *cards, const struct coll_error_box *err)
-{
-	struct coll_note note = {.kind = COLL_NOTE_DEATH, .process = err->rank, .origin = ctx->rank};
-	struct coll_error_box ignored;
-
-	for (int r = 0; r < ctx->size; r++)
-		if (cards[r].magic != COLL_CARD_MAGIC)
-			return;
-	coll_error_clear(&ignored);
-	if (err->rank < 0 || err->rank >= ctx->size || coll_context_join(ctx, cards, &ignored) != COLL_OK)
-		return;
-	snprintf(note.text, sizeof(note.text), "it ended during creation");
-	coll_control_tell(ctx->control, &note);
-	coll_control_flush(ctx->control, LAST_WORD_MS);
-}
-
 coll_status coll_comm_create(coll_comm **out, const coll_config *cfg)
 {
 	struct coll_error_box err;
@@ -327,8 +308,6 @@ coll_status coll_comm_create(coll_comm **out, const coll_config *cfg)
 		st = coll_bootstrap_exchange(cfg, settings, &id, &ctx->card, cards, sizeof(*cards), &err);
 	if (st == COLL_OK)
 		st = coll_context_join(ctx, cards, &err);
-	else if (st == COLL_ERR_PEER_DEAD)
-		leave_word(ctx, cards, &err);
 	if (st == COLL_OK)
 		st = coll_comm_new(ctx, coll_comm_first_id(ctx), 0, NULL, 0, &comm, &err);
 	if (st == COLL_OK) {

@@ -113,7 +113,7 @@ static void add_comms(const struct reading *r, struct coll_text *t)
 static void add_op(const struct reading *r, const struct coll_op_record *o, struct coll_text *t)
 {
 	static const char *const states[] = {"queued", "running", "ended"};
-	const char *kind = coll_plan_kind_name((enum coll_kind)o->kind);
+	const char *kind = coll_record_kind_name(o->kind);
 	const char *type = coll_dtype_name((coll_dtype)o->type);
 	const bool pair = o->kind == COLL_KIND_SEND_RECV;
 
@@ -125,7 +125,7 @@ static void add_op(const struct reading *r, const struct coll_op_record *o, stru
 	              : kind ? kind
 	                     : "unknown",
 	              o->count, type ? type : "unknown");
-	if (coll_plan_kind_reduces((enum coll_kind)o->kind)) {
+	if (o->kind < COLL_RECORD_SPLIT && coll_plan_kind_reduces((enum coll_kind)o->kind)) {
 		const char *op = coll_op_name(o->op);
 
 		coll_text_add(t, ",\"op\":\"%s\"", op ? op : "user");
@@ -138,6 +138,8 @@ static void add_op(const struct reading *r, const struct coll_op_record *o, stru
 	if (o->state == COLL_OP_ENDED)
 		coll_text_add(t, ",\"end_ns\":%" PRIu64 ",\"status\":%d,\"result\":\"%s\"", when(r, o->finished),
 		              o->status, coll_status_string((coll_status)o->status));
+	if (o->quick)
+		coll_text_add(t, ",\"quick\":true");
 	if (o->waits_for >= 0)
 		coll_text_add(t, ",\"waits_for\":%d,\"step\":%u,\"lane\":%u", o->waits_for, o->step, o->lane);
 	coll_text_add(t, "}\n");

@@ -18,6 +18,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/guards.h"
+
 /* Calls that are no collective of a plan of their own. */
 enum coll_record_kind {
 	COLL_RECORD_SPLIT = 64,
@@ -78,6 +80,8 @@ void coll_record_publish(struct coll_record_box *box, const struct coll_record *
 static inline void coll_record_retire(struct coll_record_box *box, struct coll_record *r)
 {
 	r->active = 0;
+	if (!COLL_GUARDS)
+		return;
 	atomic_store_explicit(&box->word[COLL_RECORD_ACTIVE], coll_record_pair(r->signature, 0), memory_order_relaxed);
 }
 
@@ -87,6 +91,8 @@ static inline void coll_record_again(struct coll_record_box *box, const struct c
 {
 	const uint32_t v = atomic_load_explicit(&box->version, memory_order_relaxed);
 
+	if (!COLL_GUARDS)
+		return;
 	atomic_store_explicit(&box->version, v + 1, memory_order_relaxed);
 	atomic_thread_fence(memory_order_release);
 	atomic_store_explicit(&box->word[COLL_RECORD_SEQUENCE], r->sequence, memory_order_relaxed);

@@ -79,9 +79,10 @@ static void unpack(const uint64_t w[8], struct coll_op_record *o)
 	o->step = (uint16_t)(where >> 8);
 	o->lane = (uint8_t)where;
 	o->started = !o->in_stream ? begun : where >> 24 ? begun + ((where >> 24) - 1) * 16 : 0;
+	o->quick = finished == COLL_ENTRY_QUICK;
 	/* Clocks of two cores may differ by a few ticks: never before the beginning. */
 	if (finished)
-		o->finished = begun + (finished >> 63 ? 0 : (finished >> 8) - 1);
+		o->finished = begun + (o->quick || finished >> 63 ? 0 : (finished >> 8) - 2);
 	o->status = (uint8_t)finished;
 	o->state = finished ? COLL_OP_ENDED : o->started ? COLL_OP_RUNNING : COLL_OP_QUEUED;
 }

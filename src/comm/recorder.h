@@ -37,6 +37,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/guards.h"
 #include "base/ticks.h"
 #include "coll/coll.h"
 #include "comm/record.h"
@@ -47,7 +48,7 @@ enum { COLL_RECORDER_ENTRIES = 1024, COLL_RECORDER_SHOWN = 1000 };
 struct coll_entry {
 	_Alignas(64) _Atomic uint64_t version;
 	_Atomic uint64_t begun;    /* ticks; of queueing when in a stream */
-	_Atomic uint64_t finished; /* 0: not yet; else (ticks since begun) + 1 in 56 bits, status in 8 */
+	_Atomic uint64_t finished; /* 0: not yet; else (ticks since begun) + 2 in 56 bits, status in 8 */
 	_Atomic uint64_t what;     /* signature, kind, type, op, 0: blocking or 1: in a stream */
 	_Atomic uint64_t count;
 	_Atomic uint64_t sequence; /* 48 bits; number of the stream, 16 bits */
@@ -55,6 +56,9 @@ struct coll_entry {
 	_Atomic uint64_t where;    /* started: ticks since begun / 16 + 1, 40 bits; step, 16; lane, 8 */
 };
 static_assert(sizeof(struct coll_entry) == 64, "an entry is a cache line");
+
+/* In `finished`: ended well, too soon to be measured. */
+#define COLL_ENTRY_QUICK ((uint64_t)1 << 8 | COLL_OK)
 
 /* The ring of one communicator. */
 struct coll_recorder {
@@ -82,6 +86,7 @@ struct coll_op_record {
 	uint16_t step;     /* where it waits */
 	uint8_t lane;
 	uint8_t status; /* ended */
+	bool quick;     /* ended too soon to be measured */
 	enum coll_op_state state;
 	uint64_t begun, started, finished; /* ticks; 0: not yet */
 };
@@ -110,7 +115,7 @@ static inline struct coll_entry *coll_recorder_begin(struct coll_recorder *r, ui
 	const uint64_t index = atomic_load_explicit(&r->next, memory_order_relaxed);
 	struct coll_entry *e;
 
-	if (__builtin_expect(!r->entries, false))
+	if (!COLL_GUARDS || __builtin_expect(!r->entries, false))
 		return NULL;
 	e = &r->entries[index % COLL_RECORDER_ENTRIES];
 	atomic_store_explicit(&r->next, index + 1, memory_order_relaxed);
@@ -143,13 +148,21 @@ void coll_recorder_waits(struct coll_entry *e, int32_t peer, uint32_t step, uint
 /* Its end. The entry must not be touched afterwards. */
 static inline void coll_recorder_end(const struct coll_recorder *r, struct coll_entry *e, coll_status status)
 {
-	if (!e)
+	if (!COLL_GUARDS || !e)
 		return;
 	atomic_store_explicit(&e->finished,
-	                      (coll_ticks(r->counter) - atomic_load_explicit(&e->begun, memory_order_relaxed) + 1)
+	                      (coll_ticks(r->counter) - atomic_load_explicit(&e->begun, memory_order_relaxed) + 2)
 	                                      << 8 |
 	                              (uint8_t)status,
 	                      memory_order_release);
+}
+
+/* The same of a small call that ended well in its first polls: how long it took is not
+ * measured. */
+static inline void coll_recorder_end_quick(struct coll_entry *e)
+{
+	if (COLL_GUARDS && e)
+		atomic_store_explicit(&e->finished, COLL_ENTRY_QUICK, memory_order_release);
 }
 
 /* ---- Reading, any thread ---- */

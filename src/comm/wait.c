@@ -6,6 +6,7 @@
 #include <sched.h>
 
 #include "base/clock.h"
+#include "base/guards.h"
 #include "comm/judge.h"
 
 static const uint64_t MS = 1000000;
@@ -68,7 +69,7 @@ static coll_status idle(struct coll_comm *comm, const struct coll_wait *w, struc
 /* What a frame takes from core to core, a few times over: while a peer is on time it
  * comes within these polls, and the rest of the loop only delays noticing it. Only
  * where each rank has a core. */
-static coll_status poll_eagerly(struct coll_comm *comm, const struct coll_wait *w)
+coll_status coll_comm_wait_eagerly(struct coll_comm *comm, const struct coll_wait *w)
 {
 	for (int i = 0; i < EAGER_POLLS; i++) {
 		coll_status st = coll_run_poll(w->runs[0], NULL);
@@ -81,13 +82,31 @@ static coll_status poll_eagerly(struct coll_comm *comm, const struct coll_wait *
 	return COLL_AGAIN;
 }
 
+/* What is left without guards: see base/guards.h. */
+static coll_status wait_bare(struct coll_comm *comm, const struct coll_wait *w)
+{
+	for (;;) {
+		bool moved = false;
+		struct coll_run *run = NULL;
+		coll_status st = poll_runs(w, &moved, &run);
+
+		if (st != COLL_AGAIN)
+			return st;
+		coll_context_progress(comm->ctx);
+		if (!comm->ctx->alone_on_cores && !moved)
+			sched_yield();
+	}
+}
+
 coll_status coll_comm_wait(struct coll_comm *comm, const struct coll_wait *w)
 {
 	struct coll_patience p = {0};
 	unsigned polls = 0;
 
-	if (w->nruns == 1 && comm->ctx->alone_on_cores && poll_eagerly(comm, w) == COLL_OK)
+	if (w->nruns == 1 && comm->ctx->alone_on_cores && coll_comm_wait_eagerly(comm, w) == COLL_OK)
 		return COLL_OK; /* an error is sticky: met again below */
+	if (!COLL_GUARDS)
+		return wait_bare(comm, w);
 	for (;;) {
 		bool moved = false;
 		struct coll_run *run = NULL;
