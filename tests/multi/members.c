@@ -1,0 +1,327 @@
+/*
+ * Who is touched by a death: forked ranks with communicators that overlap; one rank is
+ * killed. Those it is a member of fail and name it, by the rank it has there; the others
+ * go on. Also while ranks are making and destroying communicators: every survivor ends,
+ * in time, with an error that names the dead.
+ *
+ * usage: members TRANSPORT [TEST [TIMES [SEED]]]
+ */
+#define PLAIN_OWN_MAIN
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "coll/coll.h"
+#include "plain.h"
+
+enum { RANKS = 4, CARD_MAX = 8192, ROUNDS_MAX = 1000000, GRACE_MS = 2000 };
+
+struct shared {
+	atomic_int arrived;
+	atomic_int together; /* ranks that have come to the point of the death */
+	atomic_int rounds[RANKS];
+	_Atomic uint64_t killed_ns;
+	atomic_int failures;
+	struct {
+		atomic_int done;
+		uint64_t ns;
+		coll_status status;
+		int culprit;
+		char message[600];
+	} result[RANKS];
+	char cards[RANKS][CARD_MAX];
+};
+
+static struct shared *shared;
+static const char *transport;
+static int times = 6;
+static uint64_t seed = 31;
+
+static int exchange(void *arg, const void *mine, void *all, size_t len_bytes)
+{
+	const int rank = *(const int *)arg;
+
+	if (len_bytes > CARD_MAX)
+		return 1;
+	memcpy(shared->cards[rank], mine, len_bytes);
+	atomic_fetch_add(&shared->arrived, 1);
+	while (atomic_load(&shared->arrived) < RANKS)
+		usleep(100);
+	for (int r = 0; r < RANKS; r++)
+		memcpy((char *)all + (size_t)r * len_bytes, shared->cards[r], len_bytes);
+	return 0;
+}
+
+static coll_comm *create(int *rank)
+{
+	char transports[64];
+	const char *settings[] = {transports, "COLL_DEBUG=error", "COLL_ARRIVAL_TIMEOUT_MS=60000", NULL};
+	coll_config cfg = COLL_CONFIG_INIT;
+	coll_comm *world = NULL;
+
+	snprintf(transports, sizeof(transports), "COLL_TRANSPORTS=%s", transport);
+	cfg.rank = *rank;
+	cfg.size = RANKS;
+	cfg.exchange = exchange;
+	cfg.exchange_arg = rank;
+	cfg.settings = settings;
+	if (!freopen("/dev/null", "w", stderr) || coll_comm_create(&world, &cfg) != COLL_OK)
+		_exit(9);
+	return world;
+}
+
+/* In a rank: a check that failed. */
+#define MUST(cond, ...)                                             \
+	do {                                                        \
+		if (!(cond)) {                                      \
+			atomic_fetch_add(&shared->failures, 1);     \
+			printf("     %s:%d: ", __FILE__, __LINE__); \
+			printf(__VA_ARGS__);                        \
+			printf("\n");                               \
+			fflush(stdout);                             \
+		}                                                   \
+	} while (0)
+
+static coll_status sum_up(coll_comm *comm)
+{
+	int32_t x = 1;
+	coll_status st = coll_all_reduce(&x, &x, 1, COLL_I32, COLL_SUM, comm, NULL);
+
+	MUST(st != COLL_OK || x == coll_comm_size(comm), "a wrong sum: %d of %d", x, coll_comm_size(comm));
+	return st;
+}
+
+static void expect_sums(coll_comm *comm, int n, const char *name)
+{
+	for (int i = 0; comm && i < n; i++) {
+		coll_status st = sum_up(comm);
+
+		MUST(st == COLL_OK, "%s: %s", name, coll_last_error(comm)->message);
+		if (st != COLL_OK)
+			return;
+	}
+}
+
+/* Calls until it fails: within the time promised after the death, and naming it so. */
+static void expect_death(coll_comm *comm, int culprit, const char *text)
+{
+	coll_status st = COLL_OK;
+	uint64_t late;
+
+	if (!comm)
+		return;
+	while (st == COLL_OK)
+		st = sum_up(comm);
+	late = coll_clock_ns() - atomic_load(&shared->killed_ns);
+	MUST(st == COLL_ERR_PEER_DEAD && coll_last_error(comm)->rank == culprit, "%d, rank %d: %s", st,
+	     coll_last_error(comm)->rank, coll_last_error(comm)->message);
+	MUST(strstr(coll_last_error(comm)->message, text), "no '%s' in: %s", text, coll_last_error(comm)->message);
+	MUST(late < (uint64_t)2 * GRACE_MS * 1000000, "after %.3f s", (double)late * 1e-9);
+}
+
+/* ---- Overlapping groups ---- */
+
+/* world = 0 1 2 3; a = 0 1 2; b = 3 2 (in this order); c = 0 1; d = another world. */
+static void overlapping_rank(int rank)
+{
+	const int a_ranks[] = {0, 1, 2}, b_ranks[] = {3, 2}, c_ranks[] = {0, 1};
+	coll_comm *world = create(&rank), *a, *b, *c, *d, *late = NULL;
+
+	MUST(coll_comm_create_from_ranks(world, a_ranks, 3, &a) == COLL_OK, "a");
+	MUST(coll_comm_create_from_ranks(world, b_ranks, 2, &b) == COLL_OK, "b");
+	MUST(coll_comm_create_from_ranks(world, c_ranks, 2, &c) == COLL_OK, "c");
+	MUST(coll_comm_duplicate(world, &d) == COLL_OK, "d");
+	expect_sums(a, 20, "a");
+	expect_sums(b, 20, "b");
+	expect_sums(c, 20, "c");
+	expect_sums(d, 20, "d");
+	atomic_fetch_add(&shared->together, 1);
+	if (rank == 3) {
+		while (atomic_load(&shared->together) < RANKS)
+			usleep(100);
+		usleep(20000); /* others are in calls by then, or not: both are met */
+		atomic_store(&shared->killed_ns, coll_clock_ns());
+		kill(getpid(), SIGKILL);
+	}
+	/* As many calls on both ranks: they stop together. */
+	for (int32_t seen = 0; c && seen == 0;) {
+		seen = atomic_load(&shared->killed_ns) != 0;
+		MUST(coll_all_reduce(&seen, &seen, 1, COLL_I32, COLL_MAX, c, NULL) == COLL_OK, "c: %s",
+		     coll_last_error(c)->message);
+	}
+	while (atomic_load(&shared->killed_ns) == 0)
+		usleep(100);
+	if (rank == 2)
+		expect_death(b, 0, "rank 0 (rank 3 of the job)");
+	expect_death(world, 3, "rank 3 on host");
+	expect_sums(a, 500, "a after the death");
+	expect_sums(c, 500, "c after the death");
+	expect_death(d, 3, "rank 3 on host");
+	/* Living members make more of their own. */
+	if (a) {
+		MUST(coll_comm_split(a, 0, -rank, &late) == COLL_OK, "late: %s", coll_last_error(a)->message);
+		coll_comm_destroy(rank == 1 ? &world : &a);
+		expect_sums(late, 100, "late");
+		MUST(coll_comm_rank(late) == 2 - rank, "late: order");
+	}
+	coll_comm_destroy(&b);
+	coll_comm_destroy(&late);
+	coll_comm_destroy(&c);
+	coll_comm_destroy(&a);
+	coll_comm_destroy(&d);
+	coll_comm_destroy(&world);
+	exit(0);
+}
+
+static void reap(pid_t *pids, int killed)
+{
+	const uint64_t begun = coll_clock_ns();
+	bool gone[RANKS] = {false};
+
+	for (int left = RANKS; left > 0;) {
+		for (int r = 0; r < RANKS; r++) {
+			int status;
+
+			if (gone[r] || waitpid(pids[r], &status, WNOHANG) != pids[r])
+				continue;
+			gone[r] = true;
+			left--;
+			CHECK(r == killed ? WIFSIGNALED(status) : status == 0, "rank %d: status %x", r, status);
+		}
+		if (coll_clock_ns() - begun > (uint64_t)60 * 1000000000) {
+			CHECK(false, "ranks hang");
+			for (int r = 0; r < RANKS; r++)
+				if (!gone[r])
+					kill(pids[r], SIGKILL), waitpid(pids[r], NULL, 0);
+			return;
+		}
+		usleep(1000);
+	}
+}
+
+static void only_members_are_touched(void)
+{
+	pid_t pids[RANKS];
+
+	for (int i = 0; i < times; i++) {
+		memset(shared, 0, sizeof(*shared));
+		fflush(stdout);
+		for (int r = 0; r < RANKS; r++) {
+			pids[r] = fork();
+			if (pids[r] == 0)
+				overlapping_rank(r);
+		}
+		reap(pids, 3);
+		CHECK(atomic_load(&shared->failures) == 0);
+	}
+}
+
+/* ---- Death while communicators come and go ---- */
+
+/* Splits by a colour drawn alike, sums, ends: until something fails. The error must be
+ * the death of the victim. Without it nothing may fail. */
+static void going_rank(int rank, uint64_t number)
+{
+	struct coll_rng rng = {seed * 977 + number};
+	coll_comm *world = create(&rank), *child = NULL, *failed = NULL;
+	coll_status st = COLL_OK;
+
+	atomic_fetch_add(&shared->together, 1);
+	while (atomic_load(&shared->together) < RANKS)
+		usleep(100);
+	for (int i = 0; st == COLL_OK && i < ROUNDS_MAX; i++) {
+		const uint32_t kind = coll_rng_below(&rng, 3), bits = coll_rng_below(&rng, 16);
+
+		st = kind == 0 ? coll_comm_duplicate(world, &child)
+		               : coll_comm_split(world, bits >> rank & 1, 0, &child);
+		failed = st == COLL_OK ? NULL : world;
+		if (st == COLL_OK && (kind == 1 || bits & 1))
+			st = sum_up(child);
+		if (st != COLL_OK && !failed)
+			failed = child;
+		else if (kind == 2 || st == COLL_OK)
+			coll_comm_destroy(&child);
+		atomic_fetch_add(&shared->rounds[rank], 1);
+	}
+	if (failed && atomic_load(&shared->killed_ns) == 0)
+		usleep(50000); /* the parent has yet to note the time */
+	shared->result[rank].ns = coll_clock_ns();
+	shared->result[rank].status = st;
+	if (failed) {
+		shared->result[rank].culprit = coll_last_error(failed)->rank;
+		snprintf(shared->result[rank].message, sizeof(shared->result[rank].message), "%s",
+		         coll_last_error(failed)->message);
+	}
+	atomic_store(&shared->result[rank].done, 1);
+	coll_comm_destroy(&child);
+	coll_comm_destroy(&world);
+	exit(0);
+}
+
+static void death_while_they_come_and_go(void)
+{
+	struct coll_rng rng = {seed};
+	pid_t pids[RANKS];
+
+	for (int i = 0; i < times; i++) {
+		const int victim = (int)coll_rng_below(&rng, RANKS);
+		const int after = 1 + (int)coll_rng_below(&rng, 60);
+		char named[40], by_job[40];
+
+		memset(shared, 0, sizeof(*shared));
+		fflush(stdout);
+		for (int r = 0; r < RANKS; r++) {
+			pids[r] = fork();
+			if (pids[r] == 0)
+				going_rank(r, (uint64_t)i);
+		}
+		for (int k = 0; atomic_load(&shared->rounds[victim]) < after && k < 30000; k++)
+			usleep(1000);
+		atomic_store(&shared->killed_ns, coll_clock_ns());
+		kill(pids[victim], SIGKILL);
+		reap(pids, victim);
+		snprintf(named, sizeof(named), ": rank %d on host", victim);
+		snprintf(by_job, sizeof(by_job), "(rank %d of the job)", victim);
+		for (int r = 0; r < RANKS; r++) {
+			const double late = ((double)shared->result[r].ns - (double)shared->killed_ns) * 1e-9;
+
+			if (r == victim)
+				continue;
+			CHECK(shared->result[r].done && shared->result[r].status == COLL_ERR_PEER_DEAD,
+			      "case %d, rank %d, %d dead: status %d: %s", i, r, victim, shared->result[r].status,
+			      shared->result[r].message);
+			CHECK(strstr(shared->result[r].message, named) || strstr(shared->result[r].message, by_job),
+			      "case %d, rank %d, %d dead: %s", i, r, victim, shared->result[r].message);
+			CHECK(late < GRACE_MS * 1e-3, "case %d, rank %d: after %.3f s: %s", i, r, late,
+			      shared->result[r].message);
+		}
+		CHECK(atomic_load(&shared->failures) == 0);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	if (argc < 2) {
+		fprintf(stderr, "usage: members TRANSPORT [TEST [TIMES [SEED]]]\n");
+		return 2;
+	}
+	transport = argv[1];
+	if (argc > 3)
+		times = atoi(argv[3]);
+	if (argc > 4)
+		seed = strtoull(argv[4], NULL, 0);
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (shared == MAP_FAILED)
+		return 2;
+	printf("seed %llu, %d times\n", (unsigned long long)seed, times);
+	if (argc < 3 || strstr("only_members_are_touched", argv[2]))
+		PLAIN_RUN(only_members_are_touched);
+	if (argc < 3 || strstr("death_while_they_come_and_go", argv[2]))
+		PLAIN_RUN(death_while_they_come_and_go);
+	return plain_summary();
+}
