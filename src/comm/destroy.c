@@ -146,6 +146,13 @@ static bool begin_parting(struct coll_comm *comm)
 	p->comm = comm;
 	p->wait = (struct coll_wait){.runs = {comm->run}, .nruns = 1, .record = &comm->call};
 	p->deadline_ns = coll_clock_ns() + DESTROY_WAIT_MS * MS;
+	/* With a dead member the barrier cannot end, and to the living it would be a call that
+	 * differs from theirs. */
+	coll_comm_attend(comm, "comm_destroy");
+	if (comm->failed || comm->death_ns) {
+		free(p);
+		return false;
+	}
 	st = coll_comm_begin(comm, &(struct coll_call){.kind = COLL_KIND_BARRIER,
 	                                               .record_kind = COLL_RECORD_DESTROY,
 	                                               .in = &p->token[0],

@@ -215,10 +215,10 @@ static coll_status judge(struct coll_comm *comm, const struct coll_wait *w, stru
 	if (heard < p->since_ns)
 		heard = p->since_ns;
 	same_comm = state.answered_ns && theirs->comm == comm->id;
-	if (same_comm && coll_inquiry_differs(comm, peer, q, &state.answer, text, sizeof(text)))
+	if (same_comm && !comm->death_ns && coll_inquiry_differs(comm, peer, q, &state.answer, text, sizeof(text)))
 		return lose(comm, w, p, COLL_ERR_MISMATCH, peer, text);
 	/* What it sent before may still be on its way: but not for long without a movement. */
-	if (same_comm && stalled > LEFT_MS * MS &&
+	if (same_comm && !comm->death_ns && stalled > LEFT_MS * MS &&
 	    ((theirs->flags & COLL_RECORD_GONE) ||
 	     (theirs->kind == COLL_RECORD_DESTROY && w->record->kind == COLL_KIND_SEND_RECV))) {
 		coll_inquiry_text(comm, w->record, peer, theirs, text, sizeof(text));
@@ -342,6 +342,9 @@ static coll_status inquire_mismatch(struct coll_comm *comm, const struct coll_wa
 		st = coll_comm_heed_alarm(comm, w, p);
 		if (st != COLL_OK)
 			return st;
+		/* A member is dead, and the sender may have heeded that before us: it settles soon. */
+		if (comm->death_ns)
+			return COLL_OK;
 		st = inquire_of(comm, w, p, where, text, sizeof(text));
 		if (st != COLL_AGAIN)
 			return lose(comm, w, p, st, where->peer, text);
