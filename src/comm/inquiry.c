@@ -118,7 +118,7 @@ static bool first_difference(const struct coll_comm *comm, const struct coll_que
 	struct coll_record now, first;
 	unsigned at = UINT_MAX;
 	uint64_t last, differs = 0;
-	uint32_t theirs;
+	uint32_t theirs = 0;
 
 	if (!coll_record_read(&comm->record, &now))
 		return false;

@@ -15,7 +15,7 @@ usage: soak.py BUILD-DIRECTORY kills|stops|pauses|launcher [OPTION...]
   --ranks N      always N ranks (else 2..6)      --jobs N       jobs at once (default 2)
   --transport T  shm, tcp, mixed (COLL_HOST_ID) or netns (two network namespaces)
   --phase P      always in this phase            --only I       only case I of the seed
-  --hook RULES   COLL_HOOK for every rank        --library-bug B  COLL_PLANTED for every rank
+  --hook RULES   COLL_HOOK for every rank
 
 Where it may (as root), it runs in namespaces of its own, so that whatever is left over
 in processes, sockets and /dev/shm was left by it. The last line is
@@ -217,7 +217,7 @@ class Case:
             gone = [v for v, t in enumerate(seats) if t.state and t.status and t.round < s.round]
             self.indirect += s.culprit in gone and PHASES[s.phase] == "create"
             blamed = hit + (gone if PHASES[s.phase] == "create" else [])
-            if s.status == 0 or s.culprit not in blamed or f"{s.culprit}" not in s.message:
+            if s.status == 0 or s.culprit not in blamed or f"rank {s.culprit} " not in s.message + " ":
                 self.faults.append(f"rank {r} in {s.where}: status {s.status}, blames {s.culprit}: {s.message}")
             if took > limit:
                 self.late = True
@@ -499,7 +499,6 @@ def main():
     p.add_argument("--phase", choices=PHASES)
     p.add_argument("--only", type=int, nargs="*")
     p.add_argument("--hook", default="")
-    p.add_argument("--library-bug", default="")
     o = p.parse_args()
     apart()
     o.build = os.path.abspath(o.build)
@@ -518,8 +517,6 @@ def main():
     o.settings = {}
     if o.hook:
         o.settings["COLL_HOOK"] = o.hook
-    if o.library_bug:
-        o.settings["COLL_PLANTED"] = o.library_bug
     o.more = "".join(f" --{k} {getattr(o, k)}" for k in ("ranks", "transport", "phase", "hook") if getattr(o, k))
     print(f"soak {o.what}: seed {o.seed}, {o.count if not o.only else len(o.only)} over {', '.join(o.transports)}, "
           f"{o.jobs} jobs at once, {'in namespaces of its own' if os.environ['COLL_SOAK_APART'] else 'not apart'}", flush=True)
