@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -79,12 +80,16 @@ static bool ask(const char *name, const char *request, struct dump_list *list)
 	const uint64_t deadline = coll_clock_ns() + (uint64_t)ANSWER_MS * 1000000;
 	struct sockaddr_un a = {.sun_family = AF_UNIX};
 	const size_t len = strlen(name);
-	const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	const struct timeval patience = {.tv_sec = ANSWER_MS / 1000};
+	const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	size_t used = 0, cap = 1 << 18;
 	char *text = malloc(cap), line[16], why[128];
 	bool ended = false;
 
 	memcpy(a.sun_path + 1, name, len);
+	/* Others may knock: for the place in the queue too. */
+	if (fd >= 0)
+		setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
 	if (fd >= 0 && text &&
 	    connect(fd, (struct sockaddr *)&a, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + len)) == 0) {
 		const int n = snprintf(line, sizeof(line), "%s\n", request);
@@ -99,7 +104,7 @@ static bool ask(const char *name, const char *request, struct dump_list *list)
 
 		if (poll(&p, 1, 100) <= 0)
 			continue;
-		got = recv(fd, text + used, cap - used, 0);
+		got = recv(fd, text + used, cap - used, MSG_DONTWAIT);
 		ended = got <= 0;
 		used += got > 0 ? (size_t)got : 0;
 		if (used == cap) {

@@ -50,6 +50,11 @@ static const struct dump_op *stuck_op(const struct dump *d)
 	return best && d->now_ns - begun(best) > STALL_NS ? best : NULL;
 }
 
+static bool is_pair(const struct dump_op *o)
+{
+	return strcmp(o->kind, "send") == 0 || strcmp(o->kind, "recv") == 0;
+}
+
 static const struct dump_op *last_ended(const struct dump *d)
 {
 	const struct dump_op *best = NULL;
@@ -249,9 +254,8 @@ static bool add_difference(struct coll_text *t, const struct dump_list *l)
 			const struct dump_op *a = stuck_op(&l->dumps[i]), *b = stuck_op(&l->dumps[k]);
 
 			if (!a || !b || l->dumps[i].job != l->dumps[k].job || a->comm != b->comm ||
-			    a->sequence != b->sequence || strcmp(a->signature, b->signature) == 0 ||
-			    strcmp(a->kind, "send") == 0 || strcmp(a->kind, "recv") == 0 ||
-			    strcmp(b->kind, "send") == 0 || strcmp(b->kind, "recv") == 0)
+			    a->sequence != b->sequence || strcmp(a->signature, b->signature) == 0 || is_pair(a) ||
+			    is_pair(b))
 				continue;
 			coll_text_add(t, "verdict: calls differ: rank %d calls ", l->dumps[k].process);
 			add_op(t, &l->dumps[k], b);
@@ -338,6 +342,8 @@ static void add_verdict(struct coll_text *t, const struct dump_list *l, const st
 		coll_text_add(
 		        t, " is in the call too and has not moved, though it waits for nobody: a callback, or a step "
 		           "that takes long;");
+	else if (call && is_pair(call))
+		coll_text_add(t, " has not made the call that matches");
 	else
 		coll_text_add(t, " has not entered");
 	if (call) {

@@ -149,6 +149,7 @@ static void answer(const struct coll_comm *comm, int process, const struct coll_
 
 	if (!coll_record_read(&comm->record, &a->record))
 		a->record.sequence = 0;
+	a->record.comm = comm->id; /* nothing is published before the first call */
 	if (q->about == COLL_ABOUT_CALLS)
 		known = first_difference(comm, q, &a->call) || find_call(comm, q->sequence, &a->call);
 	else

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "comm/chain.h"
 #include "comm/inquiry.h"
 #include "comm/service.h"
 
@@ -16,6 +17,7 @@ enum {
 	NOTE_MS = 500,
 	ASK_AFTER_MS = 250,
 	LEFT_MS = 1000,
+	CHAIN_MS = 3000, /* more patience with those whom a late rank waits for, before a warning */
 	SILENT_ASKS = 3, /* that many unanswered, however short the timeout: when this process itself was
 	                  * stopped or starved, time has passed in which nobody was asked */
 };
@@ -195,6 +197,20 @@ bool coll_comm_needs_note(void *ctx, uint64_t id)
 
 /* ---- Deadlines ---- */
 
+/* Say once whom this rank waits for, and what that one is doing. */
+static void warn(struct coll_comm *comm, const struct coll_wait *w, struct coll_patience *p, int peer, uint64_t stalled)
+{
+	const uint64_t after = (uint64_t)comm->ctx->settings.warn_ms * MS;
+	char text[COLL_CHAIN_TEXT];
+
+	if (p->warned || after == 0 || stalled <= after ||
+	    !coll_chain_describe(comm, w->record, peer, stalled > after + CHAIN_MS * MS, text))
+		return;
+	p->warned = true;
+	coll_log(&comm->ctx->logger, COLL_LOG_WARN, "waiting %.0f s for %s on host %s: %s", (double)stalled * 1e-9,
+	         coll_comm_name(comm, peer).text, coll_comm_card(comm, peer)->host_name, text);
+}
+
 /* What the answers of the rank we wait for say. */
 static coll_status judge(struct coll_comm *comm, const struct coll_wait *w, struct coll_patience *p, int peer,
                          const struct coll_question *q, uint64_t now)
@@ -246,11 +262,7 @@ static coll_status judge(struct coll_comm *comm, const struct coll_wait *w, stru
 		         comm->rank, name.text, host, comm->timeout_ms);
 		return lose(comm, w, p, COLL_ERR_CORRUPT, peer, text);
 	}
-	if (!p->warned && comm->ctx->settings.warn_ms > 0 && stalled > (uint64_t)comm->ctx->settings.warn_ms * MS) {
-		p->warned = true;
-		coll_log(&comm->ctx->logger, COLL_LOG_WARN, "waiting %.0f s for %s on host %s: alive, %s %s",
-		         (double)stalled * 1e-9, name.text, host, behind ? "last seen after" : "in", doing);
-	}
+	warn(comm, w, p, peer, stalled);
 	if (stalled > (uint64_t)comm->arrival_timeout_ms * MS) {
 		snprintf(text, sizeof(text), "%s on host %s is late: alive but %s %s", name.text, host,
 		         behind ? "last seen after" : "still in", doing);
