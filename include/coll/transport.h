@@ -71,7 +71,8 @@ struct coll_transport_env {
 	void *hook; /* of a wrapping transport: its state, else NULL */
 };
 
-/* Names a channel on both ends. */
+/* Names a channel on both ends. Used once: after either end has closed no channel of
+ * this key and direction is opened again on the link. */
 struct coll_channel_key {
 	uint64_t comm; /* communicator id */
 	uint32_t epoch;

@@ -15,6 +15,7 @@ static const uint64_t MS = 1000000;
 enum {
 	SETTLE_MS = 100,
 	NOTE_MS = 500,
+	BROKEN_MS = 300, /* tcp has taken up to 1.4 s to find a host unreachable, and 2 s are promised */
 	ASK_AFTER_MS = 250,
 	LEFT_MS = 1000,
 	CHAIN_MS = 3000, /* more patience with those whom a late rank waits for, before a warning */
@@ -380,7 +381,7 @@ static coll_status inquire_broken(struct coll_comm *comm, const struct coll_wait
 
 	if (comm->ctx->control) {
 		st = coll_comm_heed_alarm(comm, w, p);
-		if (st != COLL_OK || now - p->fault_ns < NOTE_MS * MS || !caught_up(comm, &p->caught_up))
+		if (st != COLL_OK || now - p->fault_ns < BROKEN_MS * MS || !caught_up(comm, &p->caught_up))
 			return st;
 		snprintf(note.text, sizeof(note.text), "its link broke");
 		note.process = where->peer >= 0 ? coll_comm_process(comm, where->peer) : -1;
