@@ -107,6 +107,8 @@ enum {
 
 typedef struct coll_comm coll_comm;
 typedef struct coll_stream coll_stream; /* NULL: blocking, in the caller's thread */
+typedef struct coll_event coll_event;
+typedef struct coll_operation coll_operation;
 
 /* ---- Library ---------------------------------------------------------- */
 
@@ -263,7 +265,12 @@ COLL_API coll_status coll_mem_deregister(coll_comm *comm, void *ptr);
 
 /* ---- Collectives ------------------------------------------------------ */
 
-/* stream must be NULL in this version (COLL_ERR_UNSUPPORTED otherwise). */
+/*
+ * stream NULL: returns when this rank's part is complete. Otherwise the call is put in
+ * the stream and returns at once; buffers are the library's until it is complete. Wrong
+ * arguments are told at once; what goes wrong later is told by waits for the stream and
+ * for events, and by coll_last_error().
+ */
 
 /* in, out: count elements; out = reduction over ranks, on every rank. */
 COLL_API coll_status coll_all_reduce(const void *in, void *out, size_t count, coll_dtype type, coll_op op,
@@ -297,7 +304,7 @@ COLL_API coll_status coll_barrier(coll_comm *comm, coll_stream *stream);
 /*
  * Vector variants. counts[r] elements per rank, at offsets[r] elements from the
  * start of the buffer (NULL offsets: packed in rank order). The arrays are read
- * during the call only. all_gatherv and reduce_scatterv: counts are the same on
+ * during the call only, with a stream too. all_gatherv and reduce_scatterv: counts are the same on
  * all ranks. gatherv, scatterv: counts and offsets are read at root only, and
  * count is this rank's own. all_to_allv: each pair agrees. Blocks of out must
  * not overlap.
@@ -316,8 +323,8 @@ COLL_API coll_status coll_scatterv(const void *in, const size_t *counts, const s
 
 /* ---- Pairs ------------------------------------------------------------ */
 
-/* In order per pair; count and type agree on both sides. A blocking send may
- * wait for its receive: use coll_send_recv() to exchange. */
+/* In order per pair, independent of collectives; count and type agree on both sides.
+ * A blocking send may wait for its receive: use coll_send_recv() or a group to exchange. */
 COLL_API coll_status coll_send(const void *buf, size_t count, coll_dtype type, int peer, coll_comm *comm,
                                coll_stream *stream);
 COLL_API coll_status coll_recv(void *buf, size_t count, coll_dtype type, int peer, coll_comm *comm,
@@ -325,6 +332,119 @@ COLL_API coll_status coll_recv(void *buf, size_t count, coll_dtype type, int pee
 /* Both at once, possibly with different peers (-1: that half is left out). */
 COLL_API coll_status coll_send_recv(const void *sendbuf, size_t send_count, int dest, void *recvbuf, size_t recv_count,
                                     int source, coll_dtype type, coll_comm *comm, coll_stream *stream);
+
+/* ---- Streams and events ----------------------------------------------- */
+
+/*
+ * A stream is a queue of this process: calls on one stream run one after the other,
+ * calls on different streams overlap. Of communicators it knows nothing: it may be
+ * used with any communicator of the job it was made with (the one given, and what was
+ * split or duplicated from it). The order of calls on one communicator must be equal on
+ * all ranks whatever their streams; for independent operations duplicate it.
+ *
+ * Work advances in a progress thread (COLL_PROGRESS), in whatever call waits in this
+ * process for the same job, and in coll_progress().
+ *
+ * One thread at a time may use a stream. timeout_ms < 0: no limit of its own; pending
+ * operations have theirs (COLL_TIMEOUT_MS and COLL_ARRIVAL_TIMEOUT_MS).
+ */
+COLL_API coll_status coll_stream_create(coll_stream **stream, coll_comm *comm);
+/* Waits until the stream is complete; returns its error, if it has one. Sets *stream to
+ * NULL; NULL and *stream == NULL are accepted. */
+COLL_API coll_status coll_stream_destroy(coll_stream **stream);
+/* COLL_AGAIN: not complete. Otherwise the first error of the stream, which sticks, or
+ * COLL_OK. What was put in behind an error runs all the same. */
+COLL_API coll_status coll_stream_query(coll_stream *stream);
+/* The same when it is complete; COLL_AGAIN: the time limit was reached. */
+COLL_API coll_status coll_stream_wait(coll_stream *stream, int timeout_ms);
+/* What is put in the stream from now on waits for the event as recorded now. An error
+ * of the event becomes the stream's. */
+COLL_API coll_status coll_stream_wait_event(coll_stream *stream, coll_event *event);
+
+/* A point in a stream, of the same job. Never recorded, it counts as reached. Events may
+ * be used by several threads. */
+COLL_API coll_status coll_event_create(coll_event **event, coll_comm *comm);
+COLL_API coll_status coll_event_destroy(coll_event **event);
+/* All that has been put in the stream so far. */
+COLL_API coll_status coll_event_record(coll_event *event, coll_stream *stream);
+/* COLL_AGAIN: not reached. Otherwise the stream's first error up to there, or COLL_OK. */
+COLL_API coll_status coll_event_query(coll_event *event);
+COLL_API coll_status coll_event_wait(coll_event *event, int timeout_ms);
+
+/* Advance everything pending in the job of this communicator, without waiting: COLL_OK
+ * when nothing is pending, COLL_AGAIN otherwise. */
+COLL_API coll_status coll_progress(coll_comm *comm);
+
+/* ---- Groups ------------------------------------------------------------ */
+
+/*
+ * Calls of this thread between begin and end are handed in together by the outermost
+ * end: they progress together, so that sends and receives cannot wait for each other, and
+ * one thread can make the calls of several ranks of its process. Those with stream NULL
+ * are complete when coll_group_end() returns, with the first error of them.
+ *
+ * The calls of a group must not depend on each other: none may read or write what another
+ * writes. Ranks make the same groups: same calls, same order, on as many streams alike.
+ * Small all_reduces on one stream of equal type and operation travel as one.
+ */
+COLL_API coll_status coll_group_begin(void);
+COLL_API coll_status coll_group_end(void);
+
+/* ---- Persistent operations --------------------------------------------- */
+
+typedef enum coll_collective {
+	COLL_ALL_REDUCE = 0,
+	COLL_REDUCE = 1,
+	COLL_BROADCAST = 2,
+	COLL_ALL_GATHER = 3,
+	COLL_REDUCE_SCATTER = 4,
+	COLL_ALL_TO_ALL = 5,
+	COLL_GATHER = 6,
+	COLL_SCATTER = 7,
+	COLL_SCAN = 8,
+	COLL_BARRIER = 9
+} coll_collective;
+
+/* What to prepare: the arguments of the call of that kind. Initialise with
+ * COLL_OPERATION_DESC_INIT. */
+typedef struct coll_operation_desc {
+	size_t struct_size;
+	coll_collective kind;
+	const void *in;
+	void *out;
+	size_t count;
+	coll_dtype type;
+	coll_op op;
+	int root;
+	/* Vector variants: ragged 1 and the arrays of the call, which are copied. all_gatherv,
+	 * gatherv: out_counts, out_offsets; reduce_scatterv, scatterv: in_counts,
+	 * in_offsets; all_to_allv: all four. */
+	int ragged;
+	const size_t *in_counts, *in_offsets;
+	const size_t *out_counts, *out_offsets;
+} coll_operation_desc;
+
+#define COLL_OPERATION_DESC_INIT                                                                                   \
+	{                                                                                                          \
+		sizeof(coll_operation_desc), COLL_ALL_REDUCE, NULL, NULL, 0, COLL_F32, COLL_SUM, 0, 0, NULL, NULL, \
+		        NULL, NULL                                                                                 \
+	}
+
+/* Collective, and a call in the order of the communicator's calls: ranks compare what
+ * they prepare (COLL_ERR_MISMATCH), and all that can be allocated is. */
+COLL_API coll_status coll_operation_prepare(coll_operation **operation, const coll_operation_desc *desc,
+                                            coll_comm *comm);
+/*
+ * Start it: a call like the one described, in the order of the communicator's calls,
+ * which does not wait. stream NULL: it advances in calls of this thread only (wait,
+ * coll_progress(), any call on the communicator). Several operations may be started; each
+ * is waited for before it is started again.
+ */
+COLL_API coll_status coll_operation_start(coll_operation *operation, coll_stream *stream);
+/* COLL_AGAIN: the time limit was reached. Not started: the last result. */
+COLL_API coll_status coll_operation_wait(coll_operation *operation, int timeout_ms);
+/* Local; waits if it is started. Before or after its communicator. */
+COLL_API coll_status coll_operation_destroy(coll_operation **operation);
 
 #ifdef __cplusplus
 }

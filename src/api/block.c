@@ -33,9 +33,12 @@ coll_status coll_all_gather(const void *in, void *out, size_t count, coll_dtype 
 
 	if (st != COLL_OK)
 		return st;
-	return coll_comm_call(
-	        comm,
-	        &(struct coll_call){.kind = COLL_KIND_ALL_GATHER, .in = in, .out = out, .count = count, .type = type});
+	return coll_comm_call(comm, &(struct coll_call){.stream = stream,
+	                                                .kind = COLL_KIND_ALL_GATHER,
+	                                                .in = in,
+	                                                .out = out,
+	                                                .count = count,
+	                                                .type = type});
 }
 
 coll_status coll_reduce_scatter(const void *in, void *out, size_t count, coll_dtype type, coll_op op, coll_comm *comm,
@@ -48,7 +51,8 @@ coll_status coll_reduce_scatter(const void *in, void *out, size_t count, coll_dt
 		st = coll_check_op(comm, "reduce_scatter", op, type);
 	if (st != COLL_OK)
 		return st;
-	return coll_comm_call(comm, &(struct coll_call){.kind = COLL_KIND_REDUCE_SCATTER,
+	return coll_comm_call(comm, &(struct coll_call){.stream = stream,
+	                                                .kind = COLL_KIND_REDUCE_SCATTER,
 	                                                .in = in,
 	                                                .out = out,
 	                                                .count = count,
@@ -64,9 +68,12 @@ coll_status coll_all_to_all(const void *in, void *out, size_t count, coll_dtype 
 
 	if (st != COLL_OK)
 		return st;
-	return coll_comm_call(
-	        comm,
-	        &(struct coll_call){.kind = COLL_KIND_ALL_TO_ALL, .in = in, .out = out, .count = count, .type = type});
+	return coll_comm_call(comm, &(struct coll_call){.stream = stream,
+	                                                .kind = COLL_KIND_ALL_TO_ALL,
+	                                                .in = in,
+	                                                .out = out,
+	                                                .count = count,
+	                                                .type = type});
 }
 
 coll_status coll_gather(const void *in, void *out, size_t count, coll_dtype type, int root, coll_comm *comm,
@@ -80,7 +87,8 @@ coll_status coll_gather(const void *in, void *out, size_t count, coll_dtype type
 		st = coll_check_rank(comm, "gather", "root", root);
 	if (st != COLL_OK)
 		return st;
-	return coll_comm_call(comm, &(struct coll_call){.kind = COLL_KIND_GATHER,
+	return coll_comm_call(comm, &(struct coll_call){.stream = stream,
+	                                                .kind = COLL_KIND_GATHER,
 	                                                .in = in,
 	                                                .out = here ? out : NULL,
 	                                                .count = count,
@@ -99,7 +107,8 @@ coll_status coll_scatter(const void *in, void *out, size_t count, coll_dtype typ
 		st = coll_check_rank(comm, "scatter", "root", root);
 	if (st != COLL_OK)
 		return st;
-	return coll_comm_call(comm, &(struct coll_call){.kind = COLL_KIND_SCATTER,
+	return coll_comm_call(comm, &(struct coll_call){.stream = stream,
+	                                                .kind = COLL_KIND_SCATTER,
 	                                                .in = here ? in : NULL,
 	                                                .out = out,
 	                                                .count = count,

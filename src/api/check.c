@@ -3,28 +3,22 @@
  */
 #include "api/check.h"
 
-#include "comm/judge.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "comm/async.h"
+
 coll_status coll_check_call(coll_comm *comm, const char *kind, coll_stream *stream, coll_dtype type)
 {
+	coll_status st;
+
 	if (!comm)
 		return COLL_ERR_ARGUMENT;
-	if (comm->failed)
-		return comm->failed;
-	/* Not left to the first wait: a call that need not wait would succeed, and
-	 * its messages could complete a call of a rank that should be told. */
-	if (atomic_load_explicit(&comm->attention, memory_order_acquire) & COLL_ATTENTION_ALARM) {
-		coll_status st = coll_comm_attend(comm, kind);
-
-		if (st != COLL_OK)
-			return st;
-	}
-	if (stream)
-		return coll_comm_refuse(comm, kind, COLL_ERR_UNSUPPORTED,
-		                        "streams are not supported in this version: pass NULL");
+	st = coll_comm_usable(comm, kind);
+	if (st != COLL_OK)
+		return st;
+	if (stream && stream->ctx != comm->ctx)
+		return coll_comm_refuse(comm, kind, COLL_ERR_ARGUMENT, "the stream is of another job");
 	if (coll_dtype_size(type) == 0)
 		return coll_comm_refuse(comm, kind, COLL_ERR_ARGUMENT, "type %d is not a coll_dtype", (int)type);
 	return COLL_OK;

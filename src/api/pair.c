@@ -20,7 +20,12 @@ coll_status coll_send(const void *buf, size_t count, coll_dtype type, int peer, 
 	if (st == COLL_OK && peer == comm->rank)
 		st = coll_comm_refuse(comm, "send", COLL_ERR_ARGUMENT,
 		                      "a blocking send to oneself never ends: use coll_send_recv()");
-	return st == COLL_OK ? coll_comm_pair(comm, buf, count, peer, NULL, 0, -1, type) : st;
+	if (st != COLL_OK)
+		return st;
+	return coll_comm_pair(
+	        comm,
+	        &(struct coll_pair){
+	                .send = buf, .send_count = count, .dest = peer, .source = -1, .type = type, .stream = stream});
 }
 
 coll_status coll_recv(void *buf, size_t count, coll_dtype type, int peer, coll_comm *comm, coll_stream *stream)
@@ -32,7 +37,12 @@ coll_status coll_recv(void *buf, size_t count, coll_dtype type, int peer, coll_c
 	if (st == COLL_OK && peer == comm->rank)
 		st = coll_comm_refuse(comm, "recv", COLL_ERR_ARGUMENT,
 		                      "a blocking receive from oneself never ends: use coll_send_recv()");
-	return st == COLL_OK ? coll_comm_pair(comm, NULL, 0, -1, buf, count, peer, type) : st;
+	if (st != COLL_OK)
+		return st;
+	return coll_comm_pair(
+	        comm,
+	        &(struct coll_pair){
+	                .dest = -1, .recv = buf, .recv_count = count, .source = peer, .type = type, .stream = stream});
 }
 
 coll_status coll_send_recv(const void *sendbuf, size_t send_count, int dest, void *recvbuf, size_t recv_count,
@@ -57,5 +67,12 @@ coll_status coll_send_recv(const void *sendbuf, size_t send_count, int dest, voi
 		                      send_count, recv_count);
 	if (st != COLL_OK)
 		return st;
-	return coll_comm_pair(comm, sendbuf, send_count, dest, recvbuf, recv_count, source, type);
+	return coll_comm_pair(comm, &(struct coll_pair){.send = sendbuf,
+	                                                .send_count = send_count,
+	                                                .dest = dest,
+	                                                .recv = recvbuf,
+	                                                .recv_count = recv_count,
+	                                                .source = source,
+	                                                .type = type,
+	                                                .stream = stream});
 }

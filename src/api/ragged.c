@@ -36,7 +36,8 @@ coll_status coll_all_gatherv(const void *in, void *out, const size_t *counts, co
 		                      offset_of(counts, offsets, comm->rank) * coll_dtype_size(type));
 	if (st != COLL_OK)
 		return st;
-	return coll_comm_call(comm, &(struct coll_call){.kind = COLL_KIND_ALL_GATHER,
+	return coll_comm_call(comm, &(struct coll_call){.stream = stream,
+	                                                .kind = COLL_KIND_ALL_GATHER,
 	                                                .in = in,
 	                                                .out = out,
 	                                                .count = layout.largest,
@@ -69,7 +70,8 @@ coll_status coll_reduce_scatterv(const void *in, void *out, const size_t *counts
 		                      offset_of(counts, offsets, comm->rank) * coll_dtype_size(type));
 	if (st != COLL_OK)
 		return st;
-	return coll_comm_call(comm, &(struct coll_call){.kind = COLL_KIND_REDUCE_SCATTER,
+	return coll_comm_call(comm, &(struct coll_call){.stream = stream,
+	                                                .kind = COLL_KIND_REDUCE_SCATTER,
 	                                                .in = in,
 	                                                .out = out,
 	                                                .count = layout.largest,
@@ -108,7 +110,8 @@ coll_status coll_all_to_allv(const void *in, const size_t *in_counts, const size
 		                      in_counts[comm->rank], out_counts[comm->rank]);
 	if (st != COLL_OK)
 		return st;
-	return coll_comm_call(comm, &(struct coll_call){.kind = COLL_KIND_ALL_TO_ALL,
+	return coll_comm_call(comm, &(struct coll_call){.stream = stream,
+	                                                .kind = COLL_KIND_ALL_TO_ALL,
 	                                                .in = in,
 	                                                .out = out,
 	                                                .count = from.largest > to.largest ? from.largest : to.largest,
@@ -165,7 +168,8 @@ static coll_status rooted(coll_comm *comm, const char *kind, struct coll_call *c
 coll_status coll_gatherv(const void *in, size_t count, void *out, const size_t *counts, const size_t *offsets,
                          coll_dtype type, int root, coll_comm *comm, coll_stream *stream)
 {
-	struct coll_call call = {.kind = COLL_KIND_GATHER, .in = in, .out = out, .type = type, .root = root};
+	struct coll_call call = {
+	        .stream = stream, .kind = COLL_KIND_GATHER, .in = in, .out = out, .type = type, .root = root};
 	coll_status st = coll_check_call(comm, "gatherv", stream, type);
 
 	if (st == COLL_OK)
@@ -176,7 +180,8 @@ coll_status coll_gatherv(const void *in, size_t count, void *out, const size_t *
 coll_status coll_scatterv(const void *in, const size_t *counts, const size_t *offsets, void *out, size_t count,
                           coll_dtype type, int root, coll_comm *comm, coll_stream *stream)
 {
-	struct coll_call call = {.kind = COLL_KIND_SCATTER, .in = in, .out = out, .type = type, .root = root};
+	struct coll_call call = {
+	        .stream = stream, .kind = COLL_KIND_SCATTER, .in = in, .out = out, .type = type, .root = root};
 	coll_status st = coll_check_call(comm, "scatterv", stream, type);
 
 	if (st == COLL_OK)

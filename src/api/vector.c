@@ -27,7 +27,7 @@ static inline bool usual(const coll_comm *comm, const void *in, const void *out,
 	const size_t bytes = count * coll_dtype_size(type);
 	const uintptr_t a = (uintptr_t)in, b = (uintptr_t)out;
 
-	return comm && !comm->failed && !COLL_GUARDED(atomic_load_explicit(&comm->attention, memory_order_acquire)) &&
+	return comm && !COLL_GUARDED(atomic_load_explicit(&comm->attention, memory_order_acquire)) && !comm->failed &&
 	       !stream && (unsigned)type < COLL_DTYPE_COUNT && op <= COLL_AVG && in && out && count < (size_t)1 << 48 &&
 	       (a == b || a + bytes <= b || b + bytes <= a);
 }
@@ -43,10 +43,13 @@ coll_status coll_all_reduce(const void *in, void *out, size_t count, coll_dtype 
 		if (st != COLL_OK)
 			return st;
 	}
-	return coll_comm_call(
-	        comm,
-	        &(struct coll_call){
-	                .kind = COLL_KIND_ALL_REDUCE, .in = in, .out = out, .count = count, .type = type, .op = op});
+	return coll_comm_call(comm, &(struct coll_call){.stream = stream,
+	                                                .kind = COLL_KIND_ALL_REDUCE,
+	                                                .in = in,
+	                                                .out = out,
+	                                                .count = count,
+	                                                .type = type,
+	                                                .op = op});
 }
 
 coll_status coll_scan(const void *in, void *out, size_t count, coll_dtype type, coll_op op, coll_comm *comm,
@@ -60,9 +63,13 @@ coll_status coll_scan(const void *in, void *out, size_t count, coll_dtype type, 
 		st = coll_comm_refuse(comm, "scan", COLL_ERR_ARGUMENT, "the average of a prefix is not defined");
 	if (st != COLL_OK)
 		return st;
-	return coll_comm_call(
-	        comm, &(struct coll_call){
-	                      .kind = COLL_KIND_SCAN, .in = in, .out = out, .count = count, .type = type, .op = op});
+	return coll_comm_call(comm, &(struct coll_call){.stream = stream,
+	                                                .kind = COLL_KIND_SCAN,
+	                                                .in = in,
+	                                                .out = out,
+	                                                .count = count,
+	                                                .type = type,
+	                                                .op = op});
 }
 
 coll_status coll_reduce(const void *in, void *out, size_t count, coll_dtype type, coll_op op, int root, coll_comm *comm,
@@ -77,7 +84,8 @@ coll_status coll_reduce(const void *in, void *out, size_t count, coll_dtype type
 		st = coll_check_op(comm, "reduce", op, type);
 	if (st != COLL_OK)
 		return st;
-	return coll_comm_call(comm, &(struct coll_call){.kind = COLL_KIND_REDUCE,
+	return coll_comm_call(comm, &(struct coll_call){.stream = stream,
+	                                                .kind = COLL_KIND_REDUCE,
 	                                                .in = in,
 	                                                .out = here ? out : NULL,
 	                                                .count = count,
@@ -96,7 +104,8 @@ coll_status coll_broadcast(const void *in, void *out, size_t count, coll_dtype t
 		st = coll_check_rank(comm, "broadcast", "root", root);
 	if (st != COLL_OK)
 		return st;
-	return coll_comm_call(comm, &(struct coll_call){.kind = COLL_KIND_BROADCAST,
+	return coll_comm_call(comm, &(struct coll_call){.stream = stream,
+	                                                .kind = COLL_KIND_BROADCAST,
 	                                                .in = here ? in : NULL,
 	                                                .out = out,
 	                                                .count = count,
@@ -112,8 +121,10 @@ coll_status coll_barrier(coll_comm *comm, coll_stream *stream)
 
 	if (st != COLL_OK)
 		return st;
-	return coll_comm_call(
-	        comm,
-	        &(struct coll_call){
-	                .kind = COLL_KIND_BARRIER, .in = &token[0], .out = &token[1], .count = 1, .type = COLL_U8});
+	return coll_comm_call(comm, &(struct coll_call){.stream = stream,
+	                                                .kind = COLL_KIND_BARRIER,
+	                                                .in = &token[0],
+	                                                .out = &token[1],
+	                                                .count = 1,
+	                                                .type = COLL_U8});
 }

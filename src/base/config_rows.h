@@ -25,6 +25,7 @@ ROW(INT, AGREED, windows, "COLL_WINDOWS", "0", "most tiles in flight; 0: chosen 
 ROW(SIZE, AGREED, memory_budget, "COLL_MEMORY_BUDGET", "256M", "bound for channel slots and scratch, per rank")
 ROW(BOOL, AGREED, verify, "COLL_VERIFY", "0", "verify every new plan before it runs, up to 64 ranks")
 ROW(BOOL, LOCAL, service, "COLL_SERVICE_THREAD", "1", "run the service thread (without it a dead or silent peer is noticed late)")
+ROW(TEXT, LOCAL, progress, "COLL_PROGRESS", "auto", "a progress thread for asynchronous work: on, off, or auto (off when ranks exceed cores)")
 ROW(INT, LOCAL, spin_us, "COLL_SPIN_US", "50", "how long a wait polls before it sleeps (yielding the core meanwhile when ranks exceed cores)")
 ROW(TEXT, LOCAL, isa, "COLL_ISA", "", "force the reduction kernels: scalar, avx2, avx512")
 ROW(TEXT, LOCAL, hook, "COLL_HOOK", "", "fault injection, for tests: see docs/guide/environment.md")

@@ -10,15 +10,14 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "comm/comm.h"
-#include "comm/judge.h"
+#include "comm/async.h"
 
 static uint8_t record_kind(const struct coll_call *c)
 {
 	return c->record_kind ? c->record_kind : (uint8_t)c->kind;
 }
 
-static const char *name_of(const struct coll_call *c)
+const char *coll_call_name(const struct coll_call *c)
 {
 	return coll_record_kind_name(record_kind(c));
 }
@@ -80,7 +79,7 @@ static coll_status choose(struct coll_comm *comm, const struct coll_call *c, boo
 	                           .uniform = !c->ragged && !c->pairwise,
 	                           .host_of = comm->members.host_of,
 	                           .hosts = comm->members.hosts};
-	const char *name = name_of(c);
+	const char *name = coll_call_name(c);
 	uint32_t windows;
 	size_t largest;
 	coll_status st;
@@ -183,7 +182,7 @@ static coll_status memorise(struct coll_comm *comm, const struct coll_call *c, s
 	if (coll_plan_kind_reduces(c->kind))
 		st = bind_reduction(comm, c, &fresh.reduction, &ordered);
 	if (st != COLL_OK)
-		return coll_comm_refuse(comm, name_of(c), st, "this operation is not defined on %s",
+		return coll_comm_refuse(comm, coll_call_name(c), st, "this operation is not defined on %s",
 		                        coll_dtype_name(c->type));
 	if (user && fits(m, c) && m->ordered == ordered) {
 		m->reduction = fresh.reduction; /* the number may name another function by now */
@@ -195,7 +194,7 @@ static coll_status memorise(struct coll_comm *comm, const struct coll_call *c, s
 		return st;
 	if (explain)
 		coll_log(&comm->ctx->logger, COLL_LOG_INFO, "%s count=%zu bytes=%zu: %s tile=%zu windows=%u (%s)",
-		         name_of(c), c->count, c->count * fresh.elem_bytes, choice.algo->name, fresh.tile,
+		         coll_call_name(c), c->count, c->count * fresh.elem_bytes, choice.algo->name, fresh.tile,
 		         fresh.windows, choice.why);
 	if (m->valid)
 		coll_plan_cache_release(comm->plans, m->plan);
@@ -213,6 +212,11 @@ static inline coll_status remember(struct coll_comm *comm, const struct coll_cal
 	if (__builtin_expect(fits(m, c) && c->op < COLL_OP_FIRST, true))
 		return COLL_OK;
 	return memorise(comm, c, m);
+}
+
+coll_status coll_call_remember(struct coll_comm *comm, const struct coll_call *c, struct coll_memo **memo)
+{
+	return remember(comm, c, memo);
 }
 
 /* Which buffers hold one block only. */
@@ -260,7 +264,7 @@ static bool loose(const struct coll_call *c)
 /* A call that is not like the last one begins: returns the colour of its signature. Calls
  * in a row that are the same have the same: then it does not matter which of them took the
  * short way through prepare_again(). */
-static uint32_t begin_stretch(struct coll_comm *comm, const struct coll_call *c, const struct coll_record *record)
+uint32_t coll_call_colour(struct coll_comm *comm, const struct coll_call *c, const struct coll_record *record)
 {
 	struct coll_colour *k = &comm->colour;
 	const unsigned n = atomic_load_explicit(&comm->stretches, memory_order_relaxed);
@@ -277,35 +281,49 @@ static uint32_t begin_stretch(struct coll_comm *comm, const struct coll_call *c,
 	return k->now;
 }
 
+void coll_call_job(const struct coll_comm *comm, const struct coll_call *c, const struct coll_memo *memo,
+                   struct coll_job *job)
+{
+	*job = (struct coll_job){.plan = memo->plan,
+	                         .in = extent(c, c->in, c->kind == COLL_KIND_ALL_GATHER || c->kind == COLL_KIND_GATHER,
+	                                      c->in_counts, c->in_offsets),
+	                         .out = extent(c, c->out,
+	                                       c->kind == COLL_KIND_REDUCE_SCATTER || c->kind == COLL_KIND_SCATTER,
+	                                       c->out_counts, c->out_offsets),
+	                         .elem_bytes = memo->elem_bytes,
+	                         .tile = memo->tile,
+	                         .windows = memo->windows,
+	                         .signature = c->ragged ? signature(c, comm->size) : memo->signature,
+	                         .signal = c->kind == COLL_KIND_BARRIER};
+}
+
+void coll_call_record(const struct coll_comm *comm, const struct coll_call *c, const struct coll_job *job,
+                      struct coll_record *record)
+{
+	*record = (struct coll_record){.comm = comm->id,
+	                               .sequence = job->sequence,
+	                               .count = c->count,
+	                               .signature = job->signature,
+	                               .active = 1,
+	                               .kind = record_kind(c),
+	                               .type = (uint8_t)c->type,
+	                               .op = (uint8_t)c->op,
+	                               .root = c->root,
+	                               .waits_for = -1};
+}
+
 /* Bind run and record to a call. */
 static coll_status prepare(struct coll_comm *comm, const struct coll_call *c, struct coll_memo *memo)
 {
-	struct coll_job job = {.plan = memo->plan,
-	                       .in = extent(c, c->in, c->kind == COLL_KIND_ALL_GATHER || c->kind == COLL_KIND_GATHER,
-	                                    c->in_counts, c->in_offsets),
-	                       .out = extent(c, c->out,
-	                                     c->kind == COLL_KIND_REDUCE_SCATTER || c->kind == COLL_KIND_SCATTER,
-	                                     c->out_counts, c->out_offsets),
-	                       .elem_bytes = memo->elem_bytes,
-	                       .reduction = coll_plan_kind_reduces(c->kind) ? &memo->reduction : NULL,
-	                       .tile = memo->tile,
-	                       .windows = memo->windows,
-	                       .scratch = comm->scratch,
-	                       .sequence = comm->sequence,
-	                       .signal = c->kind == COLL_KIND_BARRIER};
+	struct coll_job job;
 	coll_status st;
 
-	comm->call = (struct coll_record){.comm = comm->id,
-	                                  .sequence = comm->sequence,
-	                                  .count = c->count,
-	                                  .signature = c->ragged ? signature(c, comm->size) : memo->signature,
-	                                  .active = 1,
-	                                  .kind = record_kind(c),
-	                                  .type = (uint8_t)c->type,
-	                                  .op = (uint8_t)c->op,
-	                                  .root = c->root,
-	                                  .waits_for = -1};
-	job.signature = comm->call.signature ^ begin_stretch(comm, c, &comm->call);
+	coll_call_job(comm, c, memo, &job);
+	job.reduction = coll_plan_kind_reduces(c->kind) ? &memo->reduction : NULL;
+	job.scratch = comm->scratch;
+	job.sequence = comm->sequence;
+	coll_call_record(comm, c, &job, &comm->call);
+	job.signature ^= coll_call_colour(comm, c, &comm->call);
 	coll_record_publish(&comm->record, &comm->call);
 	comm->prepared = NULL;
 	st = coll_run_start(comm->run, &comm->collective.fabric, &job);
@@ -340,7 +358,7 @@ static inline coll_status begin(struct coll_comm *comm, const struct coll_call *
 		return st;
 	st = need_scratch(comm, memo->scratch_bytes);
 	if (st != COLL_OK)
-		return coll_comm_refuse(comm, name_of(c), st, "no memory for %zu bytes of scratch",
+		return coll_comm_refuse(comm, coll_call_name(c), st, "no memory for %zu bytes of scratch",
 		                        memo->scratch_bytes);
 	comm->sequence++;
 	comm->box.status = COLL_OK;
@@ -363,11 +381,26 @@ static inline struct coll_entry *write_down(struct coll_comm *comm, const struct
 	                           c->count, c->root, 0);
 }
 
+/* Not alone, or not now. */
+static coll_status hand_in(struct coll_comm *comm, const struct coll_call *c)
+{
+	struct coll_request *r;
+	coll_status st;
+
+	if (coll_group.capture)
+		return coll_request_bind(coll_group.capture, c);
+	st = coll_request_call(comm, c, &r);
+	return st == COLL_OK ? coll_request_dispatch(r, c->stream) : st;
+}
+
 coll_status coll_comm_call(struct coll_comm *comm, const struct coll_call *c)
 {
 	struct coll_wait wait = {.runs = {comm->run}, .nruns = 1, .record = &comm->call};
-	coll_status st = begin(comm, c);
+	coll_status st;
 
+	if (__builtin_expect(c->stream || coll_comm_busy(comm), false))
+		return hand_in(comm, c);
+	st = begin(comm, c);
 	if (st != COLL_OK)
 		return st;
 	/* A small call is written down while its first frames travel, which costs nothing then,

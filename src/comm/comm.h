@@ -8,6 +8,7 @@
 #define COLL_COMM_COMM_H
 
 #include "comm/context.h"
+#include "comm/flight.h"
 #include "comm/members.h"
 #include "comm/recorder.h"
 #include "engine/engine.h"
@@ -109,8 +110,9 @@ struct coll_comm {
 	size_t scratch_bytes;
 	enum coll_isa isa;
 
-	atomic_uint attention; /* COLL_ATTENTION_* */
-	bool parting;          /* in the barrier of destroy: failures are no news */
+	atomic_uint attention;     /* COLL_ATTENTION_* */
+	struct coll_flight flight; /* see async.h */
+	bool parting;              /* in the barrier of destroy: failures are no news */
 	/* Abort by this rank, from any thread: the first claims, writes the text,
 	 * then sets aborted (release); readers acquire it before the text. */
 	atomic_bool abort_claimed;
@@ -196,20 +198,66 @@ struct coll_call {
 	int root;
 	const size_t *in_counts, *in_offsets; /* v-variants, NULL: uniform */
 	const size_t *out_counts, *out_offsets;
-	bool ragged;   /* lengths known to all ranks */
-	bool pairwise; /* lengths known to the two ends only */
+	bool ragged;                /* lengths known to all ranks */
+	bool pairwise;              /* lengths known to the two ends only */
+	struct coll_stream *stream; /* NULL: blocking */
 };
 
+/* Inside a group: nothing but noted. */
 coll_status coll_comm_call(struct coll_comm *comm, const struct coll_call *call);
 /* Its first half: comm->run is started, comm->call is its record; whoever polls the run
  * to its end retires the record. Of a communicator on which nothing runs. */
 coll_status coll_comm_begin(struct coll_comm *comm, const struct coll_call *call);
+/* How calls like this one are run: valid until the next call of this function. */
+coll_status coll_call_remember(struct coll_comm *comm, const struct coll_call *call, struct coll_memo **memo);
+/* The job of a call, but for sequence number, scratch and reduction; its record. */
+void coll_call_job(const struct coll_comm *comm, const struct coll_call *call, const struct coll_memo *memo,
+                   struct coll_job *job);
+void coll_call_record(const struct coll_comm *comm, const struct coll_call *call, const struct coll_job *job,
+                      struct coll_record *record);
+/* What the signature of its frames is mixed with, given the calls before it. In their order. */
+uint32_t coll_call_colour(struct coll_comm *comm, const struct coll_call *call, const struct coll_record *record);
+const char *coll_call_name(const struct coll_call *call);
 coll_status coll_comm_explain_call(struct coll_comm *comm, enum coll_kind kind, size_t count, coll_dtype type,
                                    char *buf, size_t len_bytes);
 
 /* ---- pair.c ---- */
-coll_status coll_comm_pair(struct coll_comm *comm, const void *send, size_t send_count, int dest, void *recv,
-                           size_t recv_count, int source, coll_dtype type);
+
+/* A message to dest and one from source; -1: that half is left out. */
+struct coll_pair {
+	const void *send;
+	size_t send_count;
+	int dest;
+	void *recv;
+	size_t recv_count;
+	int source;
+	coll_dtype type;
+	struct coll_stream *stream; /* NULL: blocking */
+};
+
+coll_status coll_comm_pair(struct coll_comm *comm, const struct coll_pair *pair);
+/* The plan of one half (0: send), pinned; its job but for the sequence number. */
+coll_status coll_pair_plan(struct coll_comm *comm, int half, int peer, const struct coll_plan **plan);
+void coll_pair_job(const struct coll_comm *comm, const struct coll_pair *pair, int half, const struct coll_plan *plan,
+                   struct coll_job *job);
+void coll_pair_record(const struct coll_comm *comm, const struct coll_pair *pair, struct coll_record *record);
+static inline int coll_pair_peer(const struct coll_pair *pair, int half)
+{
+	return half ? pair->source : pair->dest;
+}
+static inline bool coll_pair_self(const struct coll_comm *comm, const struct coll_pair *pair)
+{
+	return pair->dest == comm->rank && pair->source == comm->rank;
+}
+
+/* ---- drive.c ---- */
+
+/* Whether the communicator has failed, whoever may be driving it. */
+coll_status coll_comm_status(const struct coll_comm *comm);
+/* The same at the beginning of a call named kind; heeds what was told. */
+coll_status coll_comm_usable(struct coll_comm *comm, const char *kind);
+/* Wait until nothing of the communicator is pending: it is this thread's alone. */
+void coll_comm_drain(struct coll_comm *comm);
 
 /* ---- memory.c ---- */
 void coll_comm_memory_free_all(struct coll_comm *comm);

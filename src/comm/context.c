@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/hash.h"
-#include "comm/comm.h"
+#include "comm/async.h"
 #include "comm/dump_signal.h"
 #include "comm/inquiry.h"
 #include "comm/inspector.h"
@@ -290,6 +290,8 @@ coll_status coll_context_open(struct coll_context **ctx, const coll_config *cfg,
 	                                .alert = coll_comm_alert,
 	                                .needs = coll_comm_needs_note,
 	                                .ctx = c};
+	if (st == COLL_OK)
+		st = coll_async_open(c, err);
 	if (st == COLL_OK && c->size > 1)
 		st = coll_control_open(&env, &c->card, &c->control, err);
 	if (st == COLL_OK)
@@ -511,6 +513,7 @@ void coll_context_close(struct coll_context **ctx)
 	if (!c)
 		return;
 	*ctx = NULL;
+	coll_async_close(c);
 	coll_service_stop(c);
 	coll_inspector_close(&c->inspector);
 	coll_control_close(&c->control, 100);

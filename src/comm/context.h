@@ -16,6 +16,7 @@
 #include "comm/sleep.h"
 #include "transports/registry.h"
 
+struct coll_async;
 struct coll_comm;
 struct coll_inspector;
 struct coll_parting;
@@ -36,8 +37,8 @@ struct coll_wire {
 	struct coll_transport_caps caps;
 	int position; /* in coll_transports and in the card */
 	void *inst;
-	void *hook;  /* wrapping state to free, or NULL */
-	bool active; /* has links: the waiter polls it */
+	void *hook;         /* wrapping state to free, or NULL */
+	atomic_bool active; /* has links: the waiter polls it */
 };
 
 /* A process of the job as seen from here. */
@@ -64,7 +65,8 @@ struct coll_context {
 
 	int wake_fd;
 	struct coll_sleepers sleepers;
-	atomic_uint alarm; /* see control.h */
+	struct coll_async *async; /* what is in flight; from open to close */
+	atomic_uint alarm;        /* see control.h */
 	struct coll_control *control;
 
 	pthread_t service;
@@ -82,7 +84,7 @@ struct coll_context {
 	uint64_t gone[COLL_GONE_MAX]; /* ids of those destroyed last */
 	unsigned ngone;               /* ever */
 
-	/* Communicators, and ends of communicators under way: the last one closes. */
+	/* Communicators, streams and events; ends of communicators under way: the last one closes. */
 	atomic_int users;
 	pthread_mutex_t parting_lock; /* taken before comms_lock */
 	struct coll_parting *partings;
@@ -103,6 +105,10 @@ coll_status coll_context_open(struct coll_context **ctx, const coll_config *cfg,
 /* Second half: all cards (copied). Checks that settings agree, starts control
  * links and the service thread. */
 coll_status coll_context_join(struct coll_context *ctx, const struct coll_card *cards, struct coll_error_box *err);
+
+/* One user more; one less, and the last one closes, when all that parts has parted. */
+void coll_context_retain(struct coll_context *ctx);
+void coll_context_release(struct coll_context **ctx);
 
 /* Goodbye to everyone; frees all. */
 void coll_context_close(struct coll_context **ctx);

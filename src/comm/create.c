@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
-#include "comm/comm.h"
+#include "comm/async.h"
 
 enum { SLOT_BYTES_MAX = 64 * 1024, SLOT_BYTES_MIN = 4 * 1024, SLOTS_DEFAULT = 4, SLOTS_MAX = 256, WINDOWS_DEFAULT = 4 };
 
@@ -67,7 +67,7 @@ const coll_error *coll_last_error(const coll_comm *comm)
 {
 	static const coll_error none = {COLL_OK, -1, "", 0, "", -1, "", 0, "no error"};
 
-	if (comm && comm->failed)
+	if (comm && coll_comm_status(comm) != COLL_OK)
 		return &comm->lost.error;
 	if (comm)
 		return comm->refused.error.message ? &comm->refused.error : &none;
@@ -195,6 +195,7 @@ coll_status coll_comm_new(struct coll_context *ctx, uint64_t id, uint32_t epoch,
 	comm->arrival_timeout_ms = ctx->settings.arrival_timeout_ms;
 	comm->alarm_seen = 0;
 	coll_error_clear(&comm->box);
+	coll_flight_init(&comm->flight);
 	st = coll_members_init(&comm->members, ctx, process_of, size);
 	if (st != COLL_OK) {
 		coll_comm_free(&comm);
@@ -229,7 +230,7 @@ coll_status coll_comm_new(struct coll_context *ctx, uint64_t id, uint32_t epoch,
 	comm->next = ctx->comms;
 	ctx->comms = comm;
 	pthread_mutex_unlock(&ctx->comms_lock);
-	atomic_fetch_add_explicit(&ctx->users, 1, memory_order_relaxed);
+	coll_context_retain(ctx);
 	describe(comm);
 	*out = comm;
 	return COLL_OK;
@@ -245,6 +246,7 @@ void coll_comm_free(struct coll_comm **out)
 	unlist(comm);
 	coll_comm_fabric_close(&comm->collective);
 	coll_comm_fabric_close(&comm->pairs);
+	coll_flight_fini(comm);
 	coll_run_destroy(&comm->run);
 	coll_run_destroy(&comm->pair_run[0]);
 	coll_run_destroy(&comm->pair_run[1]);
@@ -273,6 +275,8 @@ static coll_status check_timeouts(const struct coll_settings *s, struct coll_err
 {
 	if (s->timeout_ms <= 0 || s->arrival_timeout_ms <= 0 || s->create_timeout_ms <= 0)
 		return coll_error_set(err, COLL_ERR_CONFIG, "timeouts must be positive");
+	if (strcmp(s->progress, "on") != 0 && strcmp(s->progress, "off") != 0 && strcmp(s->progress, "auto") != 0)
+		return coll_error_set(err, COLL_ERR_CONFIG, "COLL_PROGRESS=%s: expected on, off or auto", s->progress);
 	if (s->slots == 1 || s->slots < 0 || s->slots > SLOTS_MAX)
 		return coll_error_set(err, COLL_ERR_CONFIG, "COLL_SLOTS=%d: a channel has 2 to %d slots", s->slots,
 		                      SLOTS_MAX);

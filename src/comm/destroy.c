@@ -13,7 +13,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "comm/judge.h"
+#include "comm/async.h"
 
 enum {
 	DESTROY_WAIT_MS = 3000, /* for the slowest peer, in all */
@@ -171,6 +171,21 @@ static bool begin_parting(struct coll_comm *comm)
 	return true;
 }
 
+void coll_context_retain(struct coll_context *ctx)
+{
+	atomic_fetch_add_explicit(&ctx->users, 1, memory_order_relaxed);
+}
+
+void coll_context_release(struct coll_context **ctx)
+{
+	/* The last user closes: acq_rel orders what the others did before it. */
+	if (atomic_fetch_sub_explicit(&(*ctx)->users, 1, memory_order_acq_rel) == 1) {
+		wait_for(*ctx, NULL, DESTROY_WAIT_MS + STAY_MS);
+		coll_context_close(ctx);
+	}
+	*ctx = NULL;
+}
+
 /* ---- Interface ---- */
 
 coll_status coll_comm_destroy(coll_comm **out)
@@ -182,15 +197,13 @@ coll_status coll_comm_destroy(coll_comm **out)
 		return COLL_OK;
 	*out = NULL;
 	ctx = comm->ctx;
+	coll_comm_drain(comm);
+	coll_operations_orphan(comm);
 	if (begin_parting(comm))
 		wait_for(ctx, comm, STAY_MS);
 	else
 		coll_comm_free(&comm);
-	/* The last user closes: acq_rel orders what the others did before it. */
-	if (atomic_fetch_sub_explicit(&ctx->users, 1, memory_order_acq_rel) == 1) {
-		wait_for(ctx, NULL, DESTROY_WAIT_MS + STAY_MS);
-		coll_context_close(&ctx);
-	}
+	coll_context_release(&ctx);
 	return COLL_OK;
 }
 

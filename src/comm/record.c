@@ -81,7 +81,8 @@ static void describe_call(const struct coll_record *r, const char *kind, const c
 		         root, (unsigned long long)r->sequence);
 }
 
-void coll_record_describe(const struct coll_record *r, char *buf, size_t len_bytes)
+/* What the call is, without whether it is made or prepared. */
+static void describe(const struct coll_record *r, char *buf, size_t len_bytes)
 {
 	const char *kind = coll_record_kind_name(r->kind);
 	const char *type = coll_dtype_name((coll_dtype)r->type);
@@ -98,4 +99,11 @@ void coll_record_describe(const struct coll_record *r, char *buf, size_t len_byt
 		snprintf(buf, len_bytes, "%s number %llu", kind, (unsigned long long)r->sequence);
 	else
 		describe_call(r, kind, type, buf, len_bytes);
+}
+
+void coll_record_describe(const struct coll_record *r, char *buf, size_t len_bytes)
+{
+	const int n = r->flags & COLL_RECORD_PREPARING ? snprintf(buf, len_bytes, "the preparation of ") : 0;
+
+	describe(r, buf + n, len_bytes - (size_t)n);
 }

@@ -30,7 +30,8 @@ enum coll_record_kind {
 };
 
 enum coll_record_flag {
-	COLL_RECORD_GONE = 1 /* an answer: this process has destroyed the communicator */
+	COLL_RECORD_GONE = 1,     /* an answer: this process has destroyed the communicator */
+	COLL_RECORD_PREPARING = 2 /* the call is prepared, not made */
 };
 
 /* Plain copy; travels in control messages. */
@@ -43,7 +44,7 @@ struct coll_record {
 	uint8_t kind;    /* enum coll_kind, or enum coll_record_kind */
 	uint8_t type;
 	uint8_t op;
-	uint8_t flags; /* COLL_RECORD_GONE */
+	uint8_t flags; /* enum coll_record_flag */
 	int32_t root;
 	int32_t waits_for; /* rank, -1 none */
 	uint32_t pad2;

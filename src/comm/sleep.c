@@ -8,6 +8,10 @@
  * is. The transports see to what they take in without an event: whoever makes progress
  * for a channel while somebody is armed writes wake_fd.
  *
+ * coll_context_wake() looks at the count of the listed first. Listing and the look after
+ * it, changing and the look at the count: sequentially consistent on both sides, so
+ * either the sleeper sees the change or the waker sees the sleeper.
+ *
  * A ring may find a thread that was awake anyway: a spurious wake-up, which costs one
  * look. Rings are not passed on, so they end.
  */
@@ -71,6 +75,8 @@ static struct coll_sleeper *enlist(struct coll_sleepers *s)
 	if (me) {
 		me->next = s->asleep;
 		s->asleep = me;
+		atomic_fetch_add(&s->count, 1);
+		atomic_thread_fence(memory_order_seq_cst);
 	}
 	pthread_mutex_unlock(&s->lock);
 	return me;
@@ -87,6 +93,7 @@ static void delist(struct coll_sleepers *s, struct coll_sleeper *me)
 	while (*at != me)
 		at = &(*at)->next;
 	*at = me->next;
+	atomic_fetch_sub(&s->count, 1);
 	if (read(me->fd, &count, sizeof(count)) < 0) {
 		/* Nobody has rung. */
 	}
@@ -105,6 +112,13 @@ static void ring_others(struct coll_sleepers *s, const struct coll_sleeper *me)
 			/* The counter is full: it is readable already. */
 		}
 	pthread_mutex_unlock(&s->lock);
+}
+
+void coll_context_wake(struct coll_context *ctx)
+{
+	atomic_thread_fence(memory_order_seq_cst);
+	if (atomic_load(&ctx->sleepers.count) > 0)
+		ring_others(&ctx->sleepers, NULL);
 }
 
 void coll_context_sleep(struct coll_context *ctx, int ms, bool (*look)(void *arg), void *arg)

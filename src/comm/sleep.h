@@ -8,6 +8,7 @@
 #define COLL_COMM_SLEEP_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 
 struct coll_context;
@@ -16,6 +17,7 @@ struct coll_sleeper;
 struct coll_sleepers {
 	pthread_mutex_t lock;
 	struct coll_sleeper *asleep, *spare; /* lock */
+	atomic_uint count;                   /* of asleep */
 };
 
 void coll_sleepers_init(struct coll_sleepers *s);
@@ -25,5 +27,9 @@ void coll_sleepers_fini(struct coll_sleepers *s); /* nobody sleeps */
  * at once. look is called once, when every event from then on wakes: it looks again at all
  * the caller waits for and says whether to stay awake. */
 void coll_context_sleep(struct coll_context *ctx, int ms, bool (*look)(void *arg), void *arg);
+
+/* Something has changed that sleepers may wait for, by this process's own doing (what comes
+ * from outside wakes by itself). Not a system call when nobody sleeps. */
+void coll_context_wake(struct coll_context *ctx);
 
 #endif

@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/guards.h"
-#include "comm/judge.h"
+#include "comm/async.h"
 
 static const uint64_t MS = 1000000;
 enum { SPINS_PER_CLOCK = 64 };
@@ -34,12 +34,19 @@ static coll_status poll_runs(const struct coll_wait *w, bool *moved, struct coll
 	return result;
 }
 
+/* What a sleeper looks at once more. */
+struct look {
+	struct coll_context *ctx;
+	const struct coll_wait *wait;
+};
+
 static bool stirs(void *arg)
 {
+	struct look *l = arg;
 	struct coll_run *run;
-	bool moved = false;
+	bool moved = coll_drive_try(l->ctx);
 
-	return poll_runs(arg, &moved, &run) != COLL_AGAIN || moved; /* met again by who asks next */
+	return poll_runs(l->wait, &moved, &run) != COLL_AGAIN || moved; /* met again by who asks next */
 }
 
 /* Nothing moved: pause, and once in a while look at the clock. */
@@ -62,7 +69,7 @@ static coll_status idle(struct coll_comm *comm, const struct coll_wait *w, struc
 	st = coll_comm_inspect(comm, w, p, now);
 	if (st == COLL_OK && now - p->since_ns >= (uint64_t)ctx->settings.spin_us * 1000)
 		coll_context_sleep(ctx, now - p->since_ns < 100 * MS ? SLEEP_SHORT_MS : SLEEP_LONG_MS, stirs,
-		                   (void *)(uintptr_t)w);
+		                   &(struct look){ctx, w});
 	return st;
 }
 
@@ -128,6 +135,8 @@ coll_status coll_comm_wait(struct coll_comm *comm, const struct coll_wait *w)
 			continue;
 		}
 		coll_context_progress(comm->ctx);
+		/* What others have in flight must not wait for this call. */
+		coll_drive_try(comm->ctx);
 		st = coll_comm_heed_alarm(comm, w, &p);
 		if (st == COLL_OK)
 			st = idle(comm, w, &p, &polls);

@@ -279,13 +279,24 @@ coll_status coll_plan_cache_obtain(struct coll_plan_cache *c, const struct coll_
 	return COLL_OK;
 }
 
+static struct entry *entry_of(const struct coll_plan *plan)
+{
+	return (struct entry *)((char *)(uintptr_t)plan - offsetof(struct entry, plan));
+}
+
+void coll_plan_cache_pin(struct coll_plan_cache *c, const struct coll_plan *plan)
+{
+	assert(entry_of(plan)->pins > 0);
+	pin(c, entry_of(plan));
+}
+
 void coll_plan_cache_release(struct coll_plan_cache *c, const struct coll_plan *plan)
 {
 	struct entry *e;
 
 	if (!plan)
 		return;
-	e = (struct entry *)((char *)(uintptr_t)plan - offsetof(struct entry, plan));
+	e = entry_of(plan);
 	assert(e->pins > 0);
 	if (--e->pins > 0)
 		return;

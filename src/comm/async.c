@@ -1,0 +1,154 @@
+/*
+ * What is in flight in a context: its life, and the progress thread, which drives it when
+ * nobody else does. The thread costs nothing while nothing is pending: it waits on a
+ * condition then; it polls while things move and sleeps like any waiter when they do not.
+ * Threads that wait themselves drive themselves, and it stands back for them: one core
+ * would otherwise do twice what helps once.
+ */
+#include "comm/async.h"
+
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+
+enum { STACK_BYTES = 256 * 1024, POLLS_PER_CLOCK = 16, SLEEP_SHORT_MS = 5, SLEEP_LONG_MS = 50 };
+
+static const uint64_t MS = 1000000;
+
+coll_status coll_async_open(struct coll_context *ctx, struct coll_error_box *err)
+{
+	struct coll_async *a = calloc(1, sizeof(*a));
+
+	if (!a)
+		return coll_error_set(err, COLL_ERR_MEMORY, "out of memory for a context");
+	pthread_mutex_init(&a->lock, NULL);
+	pthread_cond_init(&a->work, NULL);
+	coll_list_init(&a->comms);
+	a->ready_tail = &a->ready;
+	ctx->async = a;
+	return COLL_OK;
+}
+
+void coll_async_close(struct coll_context *ctx)
+{
+	struct coll_async *a = ctx->async;
+
+	if (!a)
+		return;
+	if (a->running) {
+		pthread_mutex_lock(&a->lock);
+		a->stopping = true;
+		pthread_cond_signal(&a->work);
+		pthread_mutex_unlock(&a->lock);
+		coll_context_wake(ctx);
+		pthread_join(a->thread, NULL);
+	}
+	while (a->spare_events) {
+		struct coll_request *r = a->spare_events;
+
+		a->spare_events = r->next;
+		free(r);
+	}
+	pthread_cond_destroy(&a->work);
+	pthread_mutex_destroy(&a->lock);
+	free(a);
+	ctx->async = NULL;
+}
+
+/* ---- The progress thread ---- */
+
+static bool stirs(void *arg)
+{
+	struct coll_context *ctx = arg;
+	struct coll_async *a = ctx->async;
+	bool stay;
+
+	if (pthread_mutex_trylock(&a->lock) != 0)
+		return true;
+	stay = a->stopping || coll_drive(ctx);
+	coll_async_unlock(ctx);
+	return stay;
+}
+
+/* Nothing moved at this look. since_ns: the first one of them. */
+static void pause_between(struct coll_context *ctx, uint64_t *since_ns, unsigned *polls)
+{
+	uint64_t now;
+
+	if (ctx->alone_on_cores)
+		coll_cpu_relax();
+	else
+		sched_yield();
+	if (++*polls % POLLS_PER_CLOCK)
+		return;
+	now = coll_clock_ns();
+	if (!*since_ns)
+		*since_ns = now;
+	if (now - *since_ns >= (uint64_t)ctx->settings.spin_us * 1000)
+		coll_context_sleep(ctx, now - *since_ns < 100 * MS ? SLEEP_SHORT_MS : SLEEP_LONG_MS, stirs, ctx);
+}
+
+static void *progress(void *arg)
+{
+	struct coll_context *ctx = arg;
+	struct coll_async *a = ctx->async;
+	uint64_t since_ns = 0;
+	unsigned polls = 0;
+
+	pthread_mutex_lock(&a->lock);
+	while (!a->stopping) {
+		bool moved;
+
+		if (atomic_load(&a->pending) == 0 || atomic_load(&a->drivers) > 0) {
+			pthread_cond_wait(&a->work, &a->lock);
+			since_ns = 0;
+			continue;
+		}
+		moved = coll_drive(ctx);
+		coll_async_unlock(ctx);
+		if (moved)
+			since_ns = 0;
+		else
+			pause_between(ctx, &since_ns, &polls);
+		pthread_mutex_lock(&a->lock);
+	}
+	pthread_mutex_unlock(&a->lock);
+	return NULL;
+}
+
+static bool wanted(const struct coll_context *ctx)
+{
+	if (strcmp(ctx->settings.progress, "auto") == 0)
+		return ctx->alone_on_cores && ctx->size > 1;
+	return strcmp(ctx->settings.progress, "on") == 0;
+}
+
+void coll_async_thread(struct coll_context *ctx)
+{
+	struct coll_async *a = ctx->async;
+	pthread_attr_t attr;
+	sigset_t all, old;
+	int e = 0;
+
+	if (!wanted(ctx))
+		return;
+	pthread_mutex_lock(&a->lock);
+	if (!a->running) {
+		/* Signals belong to the application's threads. */
+		sigfillset(&all);
+		pthread_sigmask(SIG_SETMASK, &all, &old);
+		pthread_attr_init(&attr);
+		pthread_attr_setstacksize(&attr, STACK_BYTES);
+		e = pthread_create(&a->thread, &attr, progress, ctx);
+		pthread_attr_destroy(&attr);
+		pthread_sigmask(SIG_SETMASK, &old, NULL);
+		a->running = e == 0;
+	}
+	pthread_mutex_unlock(&a->lock);
+	/* Not an error: the work is done in calls. */
+	if (e)
+		coll_log(&ctx->logger, COLL_LOG_WARN, "cannot start the progress thread: %s", strerror(e));
+}

@@ -1,0 +1,981 @@
+/*
+ * Asynchronous work: streams, events, groups, persistent operations, with ranks as threads
+ * of this process (loop, shm or tcp between them), with and without progress thread. What
+ * takes a process to die is in async_death.c.
+ *
+ * usage: async TRANSPORT on|off|auto [PART-OF-A-TEST'S-NAME]
+ */
+#define PLAIN_OWN_MAIN
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "coll/coll.h"
+#include "plain.h"
+
+enum { RANKS_MAX = 4 };
+
+static char transports[64], progress[64];
+
+/* ---- Ranks as threads ---- */
+
+typedef void (*rank_fn)(coll_comm *comm, int rank, void *arg);
+
+struct rank {
+	pthread_t thread;
+	coll_comm *comm;
+	int rank;
+	rank_fn fn;
+	void *arg;
+	bool keep;
+};
+
+static void *rank_main(void *p)
+{
+	struct rank *r = p;
+
+	r->fn(r->comm, r->rank, r->arg);
+	if (!r->keep)
+		CHECK(coll_comm_destroy(&r->comm) == COLL_OK);
+	return NULL;
+}
+
+static bool create(coll_comm **comms, int n)
+{
+	const char *settings[] = {transports, progress, "COLL_DEBUG=error", NULL};
+	coll_config cfg = COLL_CONFIG_INIT;
+	coll_status st;
+
+	cfg.settings = settings;
+	st = coll_comm_create_all(comms, n, &cfg);
+	CHECK(st == COLL_OK, "%s", coll_last_error(NULL)->message);
+	return st == COLL_OK;
+}
+
+static void run_ranks(int n, rank_fn fn, void *arg)
+{
+	coll_comm *comms[RANKS_MAX];
+	struct rank ranks[RANKS_MAX];
+
+	if (!create(comms, n))
+		return;
+	for (int r = 0; r < n; r++) {
+		ranks[r] = (struct rank){.comm = comms[r], .rank = r, .fn = fn, .arg = arg};
+		pthread_create(&ranks[r].thread, NULL, rank_main, &ranks[r]);
+	}
+	for (int r = 0; r < n; r++)
+		pthread_join(ranks[r].thread, NULL);
+}
+
+#define OK(comm, call)                                                                                        \
+	do {                                                                                                  \
+		coll_status ok_st = (call);                                                                   \
+		CHECK(ok_st == COLL_OK, "rank %d: %s", coll_comm_rank(comm), coll_last_error(comm)->message); \
+	} while (0)
+
+static int triangle(int n)
+{
+	return n * (n - 1) / 2;
+}
+
+/* x[i] = rank + i + base; the sum over ranks is known. */
+static void fill(int *x, size_t count, int rank, int base)
+{
+	for (size_t i = 0; i < count; i++)
+		x[i] = rank + (int)i + base;
+}
+
+static size_t wrong_sums(const int *x, size_t count, int size, int base)
+{
+	size_t wrong = 0;
+
+	for (size_t i = 0; i < count; i++)
+		wrong += x[i] != size * ((int)i + base) + triangle(size);
+	return wrong;
+}
+
+/* ---- Streams ---- */
+
+/* Calls on one stream run in order: each continues with the result of the one before. */
+static void chain(coll_comm *comm, int rank, void *arg)
+{
+	const size_t count = *(size_t *)arg;
+	const int size = coll_comm_size(comm);
+	int *x = malloc(count * sizeof(*x)), factor = 1;
+	coll_stream *s;
+
+	OK(comm, coll_stream_create(&s, comm));
+	for (size_t i = 0; i < count; i++)
+		x[i] = 1;
+	for (int k = 0; k < 10; k++) {
+		OK(comm, coll_all_reduce(x, x, count, COLL_I32, COLL_SUM, comm, s));
+		factor *= size;
+	}
+	OK(comm, coll_stream_wait(s, -1));
+	CHECK(coll_stream_query(s) == COLL_OK);
+	for (size_t i = 0; i < count; i++)
+		CHECK(x[i] == factor, "rank %d: [%zu] = %d, not %d", rank, i, x[i], factor);
+	OK(comm, coll_stream_destroy(&s));
+	CHECK(s == NULL);
+	free(x);
+}
+
+static void one_stream_in_order(void)
+{
+	static size_t counts[] = {1, 700, 100000};
+
+	for (int i = 0; i < 3; i++)
+		for (int n = 1; n <= RANKS_MAX; n++)
+			run_ranks(n, chain, &counts[i]);
+}
+
+/* Every kind of call, in one stream, with arrays that are gone when the call returns. */
+static void kinds(coll_comm *comm, int rank, void *arg)
+{
+	enum { N = 37 };
+	const int size = coll_comm_size(comm), next = (rank + 1) % size, prev = (rank + size - 1) % size;
+	int in[RANKS_MAX * N], gathered[RANKS_MAX * N], sum[N], from[N], part[N], moved[RANKS_MAX * N], got[N] = {0};
+	int scattered[N], ragged[RANKS_MAX * N], scanned[N], reduced[N];
+	size_t counts[RANKS_MAX], span = 0;
+	coll_stream *s;
+
+	fill(in, sizeof(in) / sizeof(in[0]), rank, 0);
+	OK(comm, coll_stream_create(&s, comm));
+	OK(comm, coll_all_reduce(in, sum, N, COLL_I32, COLL_SUM, comm, s));
+	OK(comm, coll_reduce(in, reduced, N, COLL_I32, COLL_SUM, size - 1, comm, s));
+	OK(comm, coll_broadcast(in, from, N, COLL_I32, size - 1, comm, s));
+	OK(comm, coll_all_gather(in, gathered, N, COLL_I32, comm, s));
+	OK(comm, coll_reduce_scatter(in, part, N, COLL_I32, COLL_SUM, comm, s));
+	OK(comm, coll_all_to_all(in, moved, N, COLL_I32, comm, s));
+	OK(comm, coll_scatter(in, scattered, N, COLL_I32, 0, comm, s));
+	OK(comm, coll_scan(in, scanned, N, COLL_I32, COLL_SUM, comm, s));
+	OK(comm, coll_barrier(comm, s));
+	OK(comm, coll_send_recv(in, N, next, got, N, prev, COLL_I32, comm, s));
+	for (int r = 0; r < size; r++) {
+		counts[r] = (size_t)r + 1;
+		span += counts[r];
+	}
+	OK(comm, coll_all_gatherv(in, ragged, counts, NULL, COLL_I32, comm, s));
+	memset(counts, 0xff, sizeof(counts));
+	OK(comm, coll_stream_wait(s, -1));
+	CHECK(wrong_sums(sum, N, size, 0) == 0);
+	CHECK(rank != size - 1 || wrong_sums(reduced, N, size, 0) == 0);
+	CHECK(wrong_sums(part, N, size, rank * N) == 0);
+	for (int i = 0; i < N; i++) {
+		CHECK(from[i] == size - 1 + i);
+		CHECK(got[i] == prev + i);
+		CHECK(scattered[i] == rank * N + i);
+		CHECK(scanned[i] == (rank + 1) * i + triangle(rank + 1));
+		for (int r = 0; r < size; r++) {
+			CHECK(gathered[r * N + i] == r + i);
+			CHECK(moved[r * N + i] == r + rank * N + i);
+		}
+	}
+	for (int r = 0, at = 0; r < size; r++)
+		for (int i = 0; i <= r; i++, at++)
+			CHECK(ragged[at] == r + i, "block %d [%d] = %d", r, i, ragged[at]);
+	CHECK(span == (size_t)triangle(size + 1));
+	OK(comm, coll_stream_destroy(&s));
+}
+
+static void every_kind(void)
+{
+	for (int n = 1; n <= RANKS_MAX; n++)
+		run_ranks(n, kinds, NULL);
+}
+
+/* Many streams of one communicator: operations overlap, all results are right. */
+static void streams(coll_comm *comm, int rank, void *arg)
+{
+	enum { STREAMS = 6, ROUNDS = 20 };
+	static const size_t counts[STREAMS] = {1, 5000, 17, 70000, 300, 20000};
+	const int size = coll_comm_size(comm);
+	coll_stream *s[STREAMS];
+	int *x[STREAMS];
+
+	for (int i = 0; i < STREAMS; i++) {
+		OK(comm, coll_stream_create(&s[i], comm));
+		x[i] = malloc(counts[i] * sizeof(int));
+	}
+	for (int round = 0; round < ROUNDS; round++) {
+		for (int i = 0; i < STREAMS; i++) {
+			fill(x[i], counts[i], rank, round + i);
+			OK(comm, coll_all_reduce(x[i], x[i], counts[i], COLL_I32, COLL_SUM, comm, s[i]));
+		}
+		for (int i = STREAMS - 1; i >= 0; i--) {
+			OK(comm, coll_stream_wait(s[i], -1));
+			CHECK(wrong_sums(x[i], counts[i], size, round + i) == 0, "round %d stream %d", round, i);
+		}
+	}
+	for (int i = 0; i < STREAMS; i++) {
+		OK(comm, coll_stream_destroy(&s[i]));
+		free(x[i]);
+	}
+}
+
+static void many_streams(void)
+{
+	for (int n = 2; n <= RANKS_MAX; n++)
+		run_ranks(n, streams, NULL);
+}
+
+/* Two communicators, two streams, another starting order on every other rank. */
+static void two_orders(coll_comm *comm, int rank, void *arg)
+{
+	enum { N = 30000, ROUNDS = 20 };
+	const int size = coll_comm_size(comm);
+	coll_comm *two[2] = {comm, NULL};
+	coll_stream *s[2];
+	int *x[2];
+
+	OK(comm, coll_comm_duplicate(comm, &two[1]));
+	for (int i = 0; i < 2; i++) {
+		OK(comm, coll_stream_create(&s[i], comm));
+		x[i] = malloc(N * sizeof(int));
+	}
+	for (int round = 0; round < ROUNDS; round++) {
+		for (int k = 0; k < 2; k++) {
+			const int i = (k + rank) % 2;
+
+			fill(x[i], N, rank, round + i);
+			OK(two[i], coll_all_reduce(x[i], x[i], N, COLL_I32, COLL_SUM, two[i], s[i]));
+		}
+		for (int i = 0; i < 2; i++) {
+			OK(comm, coll_stream_wait(s[i], -1));
+			CHECK(wrong_sums(x[i], N, size, round + i) == 0, "round %d", round);
+		}
+	}
+	/* Blocking on one while the other is pending, in another order on every other rank. */
+	for (int round = 0; round < ROUNDS; round++) {
+		const int i = rank % 2;
+
+		fill(x[i], N, rank, round);
+		OK(two[i], coll_all_reduce(x[i], x[i], N, COLL_I32, COLL_SUM, two[i], s[i]));
+		fill(x[!i], N, rank, round);
+		OK(two[!i], coll_all_reduce(x[!i], x[!i], N, COLL_I32, COLL_SUM, two[!i], NULL));
+		CHECK(wrong_sums(x[!i], N, size, round) == 0, "round %d", round);
+		OK(comm, coll_stream_wait(s[i], -1));
+		CHECK(wrong_sums(x[i], N, size, round) == 0, "round %d", round);
+	}
+	for (int i = 0; i < 2; i++) {
+		OK(comm, coll_stream_destroy(&s[i]));
+		free(x[i]);
+	}
+	OK(comm, coll_comm_destroy(&two[1]));
+}
+
+static void any_starting_order(void)
+{
+	for (int n = 2; n <= RANKS_MAX; n++)
+		run_ranks(n, two_orders, NULL);
+}
+
+/* A time limit that is reached, then not; a stream that depends on late ranks. */
+static void limits(coll_comm *comm, int rank, void *arg)
+{
+	atomic_int *go = arg;
+	coll_stream *s;
+	int x = rank;
+
+	OK(comm, coll_stream_create(&s, comm));
+	if (rank == 0) {
+		OK(comm, coll_all_reduce(&x, &x, 1, COLL_I32, COLL_SUM, comm, s));
+		CHECK(coll_stream_query(s) == COLL_AGAIN);
+		CHECK(coll_stream_wait(s, 0) == COLL_AGAIN);
+		CHECK(coll_stream_wait(s, 20) == COLL_AGAIN);
+		CHECK(coll_progress(comm) == COLL_AGAIN);
+		atomic_store(go, 1);
+	} else {
+		while (!atomic_load(go))
+			sched_yield();
+		OK(comm, coll_all_reduce(&x, &x, 1, COLL_I32, COLL_SUM, comm, s));
+	}
+	while (coll_stream_wait(s, 10) == COLL_AGAIN)
+		;
+	OK(comm, coll_stream_query(s));
+	CHECK(x == triangle(coll_comm_size(comm)));
+	OK(comm, coll_stream_destroy(&s));
+}
+
+static void time_limits(void)
+{
+	for (int n = 2; n <= 3; n++) {
+		atomic_int go = 0;
+
+		run_ranks(n, limits, &go);
+	}
+}
+
+/* coll_progress() alone brings it to its end. */
+static void progresses(coll_comm *comm, int rank, void *arg)
+{
+	int *x = malloc(50000 * sizeof(int));
+	coll_stream *s;
+
+	OK(comm, coll_stream_create(&s, comm));
+	CHECK(coll_progress(comm) == COLL_OK);
+	fill(x, 50000, rank, 3);
+	OK(comm, coll_all_reduce(x, x, 50000, COLL_I32, COLL_SUM, comm, s));
+	while (coll_progress(comm) == COLL_AGAIN)
+		sched_yield();
+	OK(comm, coll_stream_query(s));
+	CHECK(wrong_sums(x, 50000, coll_comm_size(comm), 3) == 0);
+	OK(comm, coll_stream_destroy(&s));
+	free(x);
+}
+
+static void progress_by_the_caller(void)
+{
+	run_ranks(2, progresses, NULL);
+	run_ranks(3, progresses, NULL);
+}
+
+/* Blocking calls among pending ones of the same communicator: in the order of the calls. */
+static void among(coll_comm *comm, int rank, void *arg)
+{
+	const int size = coll_comm_size(comm), next = (rank + 1) % size, prev = (rank + size - 1) % size;
+	coll_stream *s;
+	int x[300], y[2000], out = -1, in;
+
+	OK(comm, coll_stream_create(&s, comm));
+	for (int round = 0; round < 50; round++) {
+		fill(x, 300, rank, round);
+		fill(y, 2000, rank, round);
+		OK(comm, coll_all_reduce(x, x, 300, COLL_I32, COLL_SUM, comm, s));
+		OK(comm, coll_all_reduce(y, y, 2000, COLL_I32, COLL_SUM, comm, NULL));
+		CHECK(wrong_sums(y, 2000, size, round) == 0, "round %d", round);
+		in = rank + round;
+		OK(comm, coll_send_recv(&in, 1, next, &out, 1, prev, COLL_I32, comm, NULL));
+		CHECK(out == prev + round, "round %d: %d", round, out);
+		OK(comm, coll_stream_wait(s, -1));
+		CHECK(wrong_sums(x, 300, size, round) == 0, "round %d", round);
+	}
+	OK(comm, coll_stream_destroy(&s));
+}
+
+static void blocking_among_pending(void)
+{
+	for (int n = 1; n <= RANKS_MAX; n++)
+		run_ranks(n, among, NULL);
+}
+
+/* A message that comes late holds up no collective, and the other way round. */
+static void apart(coll_comm *comm, int rank, void *arg)
+{
+	coll_stream *s, *t;
+	int got = -1, x = 1, big[20000];
+
+	OK(comm, coll_stream_create(&s, comm));
+	OK(comm, coll_stream_create(&t, comm));
+	if (rank == 0) {
+		OK(comm, coll_recv(&got, 1, COLL_I32, 1, comm, s));
+		OK(comm, coll_barrier(comm, NULL)); /* before rank 1 sends */
+		OK(comm, coll_all_reduce(&x, &x, 1, COLL_I32, COLL_SUM, comm, t));
+		OK(comm, coll_recv(big, 20000, COLL_I32, 1, comm, NULL)); /* before rank 1 enters */
+		CHECK(big[19999] == 19999);
+	} else if (rank == 1) {
+		OK(comm, coll_barrier(comm, NULL));
+		OK(comm, coll_send(&rank, 1, COLL_I32, 0, comm, NULL));
+		for (int i = 0; i < 20000; i++)
+			big[i] = i;
+		OK(comm, coll_send(big, 20000, COLL_I32, 0, comm, NULL));
+		OK(comm, coll_all_reduce(&x, &x, 1, COLL_I32, COLL_SUM, comm, t));
+	} else {
+		OK(comm, coll_barrier(comm, NULL));
+		OK(comm, coll_all_reduce(&x, &x, 1, COLL_I32, COLL_SUM, comm, t));
+	}
+	OK(comm, coll_stream_wait(s, -1));
+	OK(comm, coll_stream_wait(t, -1));
+	CHECK(rank != 0 || got == 1);
+	CHECK(x == coll_comm_size(comm));
+	OK(comm, coll_stream_destroy(&s));
+	OK(comm, coll_stream_destroy(&t));
+}
+
+static void pairs_apart_from_collectives(void)
+{
+	run_ranks(2, apart, NULL);
+	run_ranks(3, apart, NULL);
+}
+
+/* ---- Events ---- */
+
+/* A stream behind an event of another one: the second call reads what the first wrote. */
+static void behind(coll_comm *comm, int rank, void *arg)
+{
+	enum { N = 5000 };
+	const int size = coll_comm_size(comm);
+	coll_stream *s[2];
+	coll_event *e[2];
+	int *x = malloc(N * sizeof(int));
+
+	for (int i = 0; i < 2; i++) {
+		OK(comm, coll_stream_create(&s[i], comm));
+		OK(comm, coll_event_create(&e[i], comm));
+		CHECK(coll_event_query(e[i]) == COLL_OK); /* never recorded */
+		CHECK(coll_event_wait(e[i], -1) == COLL_OK);
+	}
+	for (int i = 0; i < N; i++)
+		x[i] = 1;
+	for (int k = 0; k < 6; k++) {
+		OK(comm, coll_all_reduce(x, x, N, COLL_I32, COLL_SUM, comm, s[k % 2]));
+		OK(comm, coll_event_record(e[k % 2], s[k % 2]));
+		OK(comm, coll_stream_wait_event(s[!(k % 2)], e[k % 2]));
+	}
+	OK(comm, coll_event_wait(e[1], -1));
+	CHECK(coll_event_query(e[1]) == COLL_OK);
+	CHECK(x[0] == size * size * size * size * size * size, "%d", x[0]);
+	CHECK(x[N - 1] == x[0]);
+	OK(comm, coll_stream_destroy(&s[0]));
+	CHECK(coll_event_wait(e[0], 0) == COLL_OK); /* its stream is gone */
+	OK(comm, coll_event_destroy(&e[0]));
+	OK(comm, coll_stream_destroy(&s[1]));
+	OK(comm, coll_event_destroy(&e[1]));
+	free(x);
+}
+
+static void events_order_streams(void)
+{
+	for (int n = 1; n <= RANKS_MAX; n++)
+		run_ranks(n, behind, NULL);
+}
+
+/* An event is the moment it was recorded: what is put in later does not delay it. */
+static void moment(coll_comm *comm, int rank, void *arg)
+{
+	coll_stream *s, *t;
+	coll_event *e;
+	int x = 1, y = 1;
+
+	OK(comm, coll_stream_create(&s, comm));
+	OK(comm, coll_stream_create(&t, comm));
+	OK(comm, coll_event_create(&e, comm));
+	OK(comm, coll_all_reduce(&x, &x, 1, COLL_I32, COLL_SUM, comm, s));
+	OK(comm, coll_event_record(e, s));
+	if (rank == 0) {
+		OK(comm, coll_recv(&y, 1, COLL_I32, 1, comm, s));
+		OK(comm, coll_event_wait(e, -1));
+		CHECK(x == 2);
+		CHECK(coll_stream_query(s) == COLL_AGAIN);
+		/* Waits for the stream as recorded first. */
+		OK(comm, coll_stream_wait_event(t, e));
+		OK(comm, coll_event_record(e, s));
+		OK(comm, coll_stream_wait(t, -1));
+		CHECK(coll_event_query(e) == COLL_AGAIN);
+		CHECK(coll_event_wait(e, 5) == COLL_AGAIN);
+		OK(comm, coll_send(&x, 1, COLL_I32, 1, comm, NULL));
+		OK(comm, coll_event_wait(e, -1));
+		CHECK(y == 7);
+	} else {
+		OK(comm, coll_recv(&y, 1, COLL_I32, 0, comm, NULL));
+		y = 7;
+		OK(comm, coll_send(&y, 1, COLL_I32, 0, comm, NULL));
+	}
+	OK(comm, coll_stream_destroy(&s));
+	OK(comm, coll_stream_destroy(&t));
+	OK(comm, coll_event_destroy(&e));
+}
+
+static void events_are_moments(void)
+{
+	run_ranks(2, moment, NULL);
+}
+
+/* ---- Groups ---- */
+
+/* Everybody sends to everybody, sends first: without a group that would wait for ever. */
+static void exchange(coll_comm *comm, int rank, void *arg)
+{
+	enum { N = 50000 };
+	const int size = coll_comm_size(comm);
+	int *out = malloc(N * sizeof(int)), *in = malloc((size_t)size * N * sizeof(int));
+	coll_stream *s;
+
+	OK(comm, coll_stream_create(&s, comm));
+	for (int round = 0; round < 4; round++) {
+		coll_stream *const where = round % 2 ? s : NULL;
+
+		fill(out, N, rank, round);
+		memset(in, 0, (size_t)size * N * sizeof(int));
+		OK(comm, coll_group_begin());
+		for (int p = 0; p < size; p++)
+			if (p != rank)
+				OK(comm, coll_send(out, N, COLL_I32, p, comm, where));
+		OK(comm, coll_group_begin()); /* nested */
+		for (int p = 0; p < size; p++)
+			if (p != rank)
+				OK(comm, coll_recv(in + (size_t)p * N, N, COLL_I32, p, comm, where));
+		OK(comm, coll_group_end());
+		CHECK(in[(size_t)((rank + 1) % size) * N + N - 1] == 0); /* nothing has begun */
+		OK(comm, coll_group_end());
+		OK(comm, coll_stream_wait(s, -1));
+		for (int p = 0; p < size; p++)
+			for (int i = 0; i < N && p != rank; i++)
+				if (in[(size_t)p * N + i] != p + i + round) {
+					CHECK(false, "from %d [%d] = %d", p, i, in[(size_t)p * N + i]);
+					break;
+				}
+	}
+	CHECK(coll_group_end() == COLL_ERR_ARGUMENT);
+	OK(comm, coll_stream_destroy(&s));
+	free(out);
+	free(in);
+}
+
+static void group_exchange(void)
+{
+	for (int n = 2; n <= RANKS_MAX; n++)
+		run_ranks(n, exchange, NULL);
+}
+
+/* Small calls become one: as many sequence numbers as calls that travel. */
+static void fused(coll_comm *comm, int rank, void *arg)
+{
+	enum { CALLS = 40 };
+	const int size = coll_comm_size(comm);
+	int small[CALLS][20], large[5000];
+	float f[CALLS];
+	coll_stream *s;
+
+	OK(comm, coll_stream_create(&s, comm));
+	for (int round = 0; round < 6; round++) {
+		coll_stream *const where = round % 2 ? s : NULL;
+
+		OK(comm, coll_group_begin());
+		for (int i = 0; i < CALLS; i++) {
+			fill(small[i], (size_t)i % 20, rank, i + round);
+			OK(comm, coll_all_reduce(small[i], small[i], (size_t)i % 20, COLL_I32, COLL_SUM, comm, where));
+			f[i] = (float)(rank + i);
+			OK(comm, coll_all_reduce(&f[i], &f[i], 1, COLL_F32, COLL_MAX, comm, where));
+			if (i == 7) {
+				fill(large, 5000, rank, round);
+				OK(comm, coll_all_reduce(large, large, 5000, COLL_I32, COLL_SUM, comm, where));
+			}
+		}
+		OK(comm, coll_group_end());
+		OK(comm, coll_stream_wait(s, -1));
+		for (int i = 0; i < CALLS; i++) {
+			CHECK(wrong_sums(small[i], (size_t)i % 20, size, i + round) == 0, "round %d call %d", round, i);
+			CHECK(f[i] == (float)(size - 1 + i));
+		}
+		CHECK(wrong_sums(large, 5000, size, round) == 0);
+	}
+	OK(comm, coll_stream_destroy(&s));
+}
+
+static void small_calls_in_one(void)
+{
+	for (int n = 1; n <= RANKS_MAX; n++)
+		run_ranks(n, fused, NULL);
+}
+
+/* Groups that differ: an error on every rank, and no hang. */
+static void differs(coll_comm *comm, int rank, void *arg)
+{
+	int a = 1, b = 2, c = 3;
+	coll_status st;
+
+	OK(comm, coll_group_begin());
+	OK(comm, coll_all_reduce(&a, &a, 1, COLL_I32, COLL_SUM, comm, NULL));
+	if (rank == 0)
+		OK(comm, coll_all_reduce(&b, &b, 1, COLL_I32, COLL_SUM, comm, NULL));
+	else
+		OK(comm, coll_all_reduce(&c, &c, 1, COLL_I32, COLL_MAX, comm, NULL));
+	st = coll_group_end();
+	CHECK(st == COLL_ERR_MISMATCH, "rank %d: %d %s", rank, (int)st, coll_last_error(comm)->message);
+}
+
+static void groups_that_differ(void)
+{
+	for (int n = 2; n <= RANKS_MAX; n++)
+		run_ranks(n, differs, NULL);
+}
+
+static void nothing_more(coll_comm *comm, int rank, void *arg)
+{
+}
+
+/* One thread makes the calls of all ranks. */
+static void one_thread_for_all(void)
+{
+	enum { N = 20000 };
+	coll_comm *comms[RANKS_MAX];
+	struct rank ranks[RANKS_MAX];
+	int *x[RANKS_MAX], token[RANKS_MAX][2];
+
+	if (!create(comms, RANKS_MAX))
+		return;
+	for (int r = 0; r < RANKS_MAX; r++)
+		x[r] = malloc(N * sizeof(int));
+	for (int round = 0; round < 10; round++) {
+		OK(comms[0], coll_group_begin());
+		for (int r = 0; r < RANKS_MAX; r++) {
+			fill(x[r], N, r, round);
+			token[r][0] = r + round;
+			OK(comms[r], coll_all_reduce(x[r], x[r], N, COLL_I32, COLL_SUM, comms[r], NULL));
+			OK(comms[r], coll_send(&token[r][0], 1, COLL_I32, (r + 1) % RANKS_MAX, comms[r], NULL));
+			OK(comms[r],
+			   coll_recv(&token[r][1], 1, COLL_I32, (r + RANKS_MAX - 1) % RANKS_MAX, comms[r], NULL));
+		}
+		OK(comms[0], coll_group_end());
+		for (int r = 0; r < RANKS_MAX; r++) {
+			CHECK(wrong_sums(x[r], N, RANKS_MAX, round) == 0, "rank %d round %d", r, round);
+			CHECK(token[r][1] == (r + RANKS_MAX - 1) % RANKS_MAX + round);
+		}
+	}
+	for (int r = 0; r < RANKS_MAX; r++)
+		free(x[r]);
+	/* The end takes all of them at once. */
+	for (int r = 0; r < RANKS_MAX; r++) {
+		ranks[r] = (struct rank){.comm = comms[r], .rank = r, .fn = nothing_more};
+		pthread_create(&ranks[r].thread, NULL, rank_main, &ranks[r]);
+	}
+	for (int r = 0; r < RANKS_MAX; r++)
+		pthread_join(ranks[r].thread, NULL);
+}
+
+/* ---- Persistent operations ---- */
+
+static void persistent(coll_comm *comm, int rank, void *arg)
+{
+	enum { OPS = 3 };
+	static const size_t counts[OPS] = {2, 3000, 100000};
+	const int size = coll_comm_size(comm);
+	coll_operation *op[OPS], *barrier, *ragged;
+	coll_operation_desc d = COLL_OPERATION_DESC_INIT;
+	size_t lens[RANKS_MAX];
+	int *x[OPS], *y[OPS], all[RANKS_MAX * RANKS_MAX], mine[RANKS_MAX];
+	coll_stream *s;
+
+	OK(comm, coll_stream_create(&s, comm));
+	for (int i = 0; i < OPS; i++) {
+		x[i] = malloc(counts[i] * sizeof(int));
+		y[i] = malloc(counts[i] * sizeof(int));
+		d.in = x[i];
+		d.out = y[i];
+		d.count = counts[i];
+		d.type = COLL_I32;
+		OK(comm, coll_operation_prepare(&op[i], &d, comm));
+		CHECK(coll_operation_wait(op[i], -1) == COLL_OK); /* not started */
+	}
+	d = (coll_operation_desc)COLL_OPERATION_DESC_INIT;
+	d.kind = COLL_BARRIER;
+	OK(comm, coll_operation_prepare(&barrier, &d, comm));
+	d.kind = COLL_ALL_GATHER;
+	d.ragged = 1;
+	d.in = mine;
+	d.out = all;
+	d.type = COLL_I32;
+	d.out_counts = lens;
+	for (int r = 0; r < size; r++)
+		lens[r] = (size_t)r + 1;
+	OK(comm, coll_operation_prepare(&ragged, &d, comm));
+	memset(lens, 0xff, sizeof(lens));
+	for (int round = 0; round < 40; round++) {
+		coll_stream *const where = round % 4 == 3 ? s : NULL;
+
+		for (int i = 0; i < OPS; i++)
+			fill(x[i], counts[i], rank, round + i);
+		fill(mine, (size_t)rank + 1, rank, round);
+		if (round % 4 == 0) { /* one at a time: inline */
+			for (int i = 0; i < OPS; i++) {
+				OK(comm, coll_operation_start(op[i], where));
+				OK(comm, coll_operation_wait(op[i], -1));
+			}
+		} else { /* several in order, with other calls among them */
+			int z = rank;
+
+			OK(comm, coll_operation_start(op[0], where));
+			CHECK(coll_operation_start(op[0], where) == COLL_ERR_ARGUMENT);
+			if (round % 4 == 1)
+				OK(comm, coll_all_reduce(&z, &z, 1, COLL_I32, COLL_SUM, comm, NULL));
+			CHECK(round % 4 != 1 || z == triangle(size));
+			OK(comm, coll_operation_start(op[1], where));
+			OK(comm, coll_operation_start(op[2], where));
+			OK(comm, coll_operation_start(barrier, NULL));
+			while (coll_operation_wait(barrier, 1) == COLL_AGAIN)
+				;
+			for (int i = OPS - 1; i >= 0; i--)
+				OK(comm, coll_operation_wait(op[i], -1));
+		}
+		OK(comm, coll_operation_start(ragged, NULL));
+		while (coll_progress(comm) == COLL_AGAIN)
+			sched_yield();
+		OK(comm, coll_operation_wait(ragged, -1));
+		for (int i = 0; i < OPS; i++)
+			CHECK(wrong_sums(y[i], counts[i], size, round + i) == 0, "round %d op %d", round, i);
+		for (int r = 0, at = 0; r < size; r++)
+			for (int i = 0; i <= r; i++, at++)
+				CHECK(all[at] == r + i + round, "round %d block %d: %d", round, r, all[at]);
+	}
+	/* In a group, and destroyed while it runs. */
+	fill(x[0], counts[0], rank, 1);
+	fill(x[1], counts[1], rank, 1);
+	OK(comm, coll_group_begin());
+	OK(comm, coll_operation_start(op[0], NULL));
+	OK(comm, coll_operation_start(op[1], s));
+	OK(comm, coll_group_end());
+	CHECK(wrong_sums(y[0], counts[0], size, 1) == 0);
+	OK(comm, coll_operation_destroy(&op[1]));
+	CHECK(op[1] == NULL);
+	CHECK(wrong_sums(y[1], counts[1], size, 1) == 0);
+	OK(comm, coll_operation_start(barrier, NULL));
+	OK(comm, coll_operation_destroy(&barrier));
+	OK(comm, coll_stream_destroy(&s));
+	OK(comm, coll_operation_destroy(&op[0]));
+	OK(comm, coll_operation_destroy(&ragged));
+	OK(comm, coll_operation_destroy(&op[2]));
+	for (int i = 0; i < OPS; i++) {
+		free(x[i]);
+		free(y[i]);
+	}
+}
+
+static void persistent_operations(void)
+{
+	for (int n = 1; n <= RANKS_MAX; n++)
+		run_ranks(n, persistent, NULL);
+}
+
+/* What is prepared is compared. */
+static void prepares(coll_comm *comm, int rank, void *arg)
+{
+	coll_operation_desc d = COLL_OPERATION_DESC_INIT;
+	coll_operation *op = NULL;
+	int x[8];
+	coll_status st;
+
+	d.in = d.out = x;
+	d.count = rank == 0 ? 7 : 8;
+	d.type = COLL_I32;
+	st = coll_operation_prepare(&op, &d, comm);
+	CHECK(st == COLL_ERR_MISMATCH, "%s", coll_status_string(st));
+	CHECK(strstr(coll_last_error(comm)->message, "preparation of all_reduce(count=7") != NULL, "%s",
+	      coll_last_error(comm)->message);
+	CHECK(op == NULL);
+}
+
+static void prepared_alike(void)
+{
+	run_ranks(2, prepares, NULL);
+	run_ranks(3, prepares, NULL);
+}
+
+/* ---- Ends ---- */
+
+/* Destroying a communicator completes what is pending; streams, events and operations may
+ * outlive it. */
+static void leaves(coll_comm *comm, int rank, void *arg)
+{
+	enum { N = 200000 };
+	int *x = malloc(N * sizeof(int)), y = 1;
+	coll_operation_desc d = COLL_OPERATION_DESC_INIT;
+	coll_operation *op;
+	const int size = coll_comm_size(comm);
+	coll_comm *own = NULL;
+	coll_stream *s;
+	coll_event *e;
+
+	OK(comm, coll_comm_duplicate(comm, &own));
+	OK(own, coll_stream_create(&s, own));
+	OK(own, coll_event_create(&e, own));
+	d.in = d.out = &y;
+	d.count = 1;
+	d.type = COLL_I32;
+	OK(own, coll_operation_prepare(&op, &d, own));
+	fill(x, N, rank, 5);
+	OK(own, coll_all_reduce(x, x, N, COLL_I32, COLL_SUM, own, s));
+	OK(own, coll_event_record(e, s));
+	CHECK(coll_comm_destroy(&own) == COLL_OK);
+	CHECK(coll_event_query(e) == COLL_OK);
+	CHECK(coll_stream_query(s) == COLL_OK);
+	CHECK(wrong_sums(x, N, size, 5) == 0);
+	CHECK(coll_operation_start(op, NULL) == COLL_ERR_ARGUMENT);
+	CHECK(coll_operation_destroy(&op) == COLL_OK);
+	/* The stream serves the parent too. */
+	OK(comm, coll_all_reduce(&y, &y, 1, COLL_I32, COLL_SUM, comm, s));
+	OK(comm, coll_stream_wait(s, -1));
+	CHECK(y == size);
+	CHECK(coll_stream_destroy(&s) == COLL_OK);
+	CHECK(coll_event_destroy(&e) == COLL_OK);
+	free(x);
+}
+
+static void destroy_with_pending(void)
+{
+	for (int n = 1; n <= RANKS_MAX; n++)
+		run_ranks(n, leaves, NULL);
+}
+
+/* A stream and an event that outlive the last communicator of their job. */
+static void outlives(coll_comm *comm, int rank, void *arg)
+{
+	coll_stream **s = arg;
+	coll_event *e;
+	int x = 1;
+
+	OK(comm, coll_stream_create(&s[rank], comm));
+	OK(comm, coll_event_create(&e, comm));
+	OK(comm, coll_all_reduce(&x, &x, 1, COLL_I32, COLL_SUM, comm, s[rank]));
+	OK(comm, coll_event_record(e, s[rank]));
+	OK(comm, coll_event_destroy(&e));
+}
+
+static void streams_outlive_communicators(void)
+{
+	coll_stream *s[3] = {NULL};
+
+	run_ranks(3, outlives, s);
+	for (int r = 0; r < 3; r++) {
+		CHECK(coll_stream_wait(s[r], 1000) == COLL_OK);
+		CHECK(coll_stream_destroy(&s[r]) == COLL_OK);
+	}
+}
+
+/* An abort ends what is pending on every rank, on streams too; errors stick. */
+static void aborts(coll_comm *comm, int rank, void *arg)
+{
+	coll_stream *s, *t;
+	coll_event *e;
+	atomic_int *waiting = arg;
+	int x = 1, y = 1, z = 1;
+
+	OK(comm, coll_stream_create(&s, comm));
+	OK(comm, coll_stream_create(&t, comm));
+	OK(comm, coll_event_create(&e, comm));
+	if (rank == 0) {
+		while (atomic_load(waiting) < coll_comm_size(comm) - 1)
+			sched_yield();
+		OK(comm, coll_comm_abort(comm, "enough"));
+	} else {
+		OK(comm, coll_all_reduce(&x, &x, 1, COLL_I32, COLL_SUM, comm, s));
+		OK(comm, coll_all_reduce(&y, &y, 1, COLL_I32, COLL_SUM, comm, s));
+		OK(comm, coll_recv(&z, 1, COLL_I32, 0, comm, t));
+		OK(comm, coll_event_record(e, s));
+		atomic_fetch_add(waiting, 1);
+		CHECK(coll_stream_wait(s, -1) == COLL_ERR_ABORTED);
+		CHECK(coll_stream_query(s) == COLL_ERR_ABORTED);
+		CHECK(coll_event_wait(e, -1) == COLL_ERR_ABORTED);
+		CHECK(coll_stream_wait(t, -1) == COLL_ERR_ABORTED);
+	}
+	CHECK(coll_all_reduce(&x, &x, 1, COLL_I32, COLL_SUM, comm, s) == COLL_ERR_ABORTED);
+	CHECK(coll_all_reduce(&x, &x, 1, COLL_I32, COLL_SUM, comm, NULL) == COLL_ERR_ABORTED);
+	CHECK(coll_last_error(comm)->status == COLL_ERR_ABORTED);
+	CHECK(strstr(coll_last_error(comm)->message, "enough") != NULL, "%s", coll_last_error(comm)->message);
+	CHECK(coll_stream_destroy(&s) == (rank ? COLL_ERR_ABORTED : COLL_OK));
+	coll_stream_destroy(&t);
+	CHECK(coll_event_destroy(&e) == COLL_OK);
+}
+
+static void abort_with_pending(void)
+{
+	for (int n = 2; n <= RANKS_MAX; n++)
+		for (int i = 0; i < 5; i++) {
+			atomic_int waiting = 0;
+
+			run_ranks(n, aborts, &waiting);
+		}
+}
+
+/* Calls that differ, in streams. */
+static void mismatch(coll_comm *comm, int rank, void *arg)
+{
+	coll_stream *s[2];
+	int x[2] = {0}, y = 0;
+	coll_status st;
+
+	OK(comm, coll_stream_create(&s[0], comm));
+	OK(comm, coll_stream_create(&s[1], comm));
+	OK(comm, coll_all_reduce(&y, &y, 1, COLL_I32, COLL_SUM, comm, s[0]));
+	OK(comm, coll_all_reduce(x, x, rank == 0 ? 1 : 2, COLL_I32, COLL_SUM, comm, s[1]));
+	st = coll_stream_wait(s[1], -1);
+	CHECK(st == COLL_ERR_MISMATCH, "rank %d: %d", rank, (int)st);
+	CHECK(strstr(coll_last_error(comm)->message, "calls differ") != NULL, "%s", coll_last_error(comm)->message);
+	coll_stream_destroy(&s[0]);
+	coll_stream_destroy(&s[1]);
+}
+
+static void differing_calls_in_streams(void)
+{
+	for (int n = 2; n <= RANKS_MAX; n++)
+		run_ranks(n, mismatch, NULL);
+}
+
+/* ---- Wrong arguments ---- */
+
+static void arguments(void)
+{
+	coll_comm *a[1], *b[1];
+	coll_stream *s, *t;
+	coll_event *e;
+	int x = 1;
+
+	if (!create(a, 1) || !create(b, 1))
+		return;
+	OK(a[0], coll_stream_create(&s, a[0]));
+	OK(b[0], coll_stream_create(&t, b[0]));
+	OK(b[0], coll_event_create(&e, b[0]));
+	CHECK(coll_stream_create(NULL, a[0]) == COLL_ERR_ARGUMENT);
+	CHECK(coll_stream_create(&s, NULL) == COLL_ERR_ARGUMENT);
+	CHECK(coll_all_reduce(&x, &x, 1, COLL_I32, COLL_SUM, b[0], s) == COLL_ERR_ARGUMENT);
+	CHECK(strstr(coll_last_error(b[0])->message, "another job") != NULL);
+	CHECK(coll_event_record(e, s) == COLL_ERR_ARGUMENT);
+	CHECK(coll_stream_wait_event(s, e) == COLL_ERR_ARGUMENT);
+	CHECK(coll_stream_wait(NULL, 0) == COLL_ERR_ARGUMENT);
+	CHECK(coll_event_wait(NULL, 0) == COLL_ERR_ARGUMENT);
+	CHECK(coll_stream_destroy(NULL) == COLL_OK);
+	CHECK(coll_event_destroy(NULL) == COLL_OK);
+	CHECK(coll_operation_destroy(NULL) == COLL_OK);
+	CHECK(coll_progress(NULL) == COLL_ERR_ARGUMENT);
+	/* An argument error of a call that is put in a stream is told at once. */
+	CHECK(coll_all_reduce(NULL, &x, 1, COLL_I32, COLL_SUM, a[0], s) == COLL_ERR_ARGUMENT);
+	CHECK(coll_stream_wait(s, -1) == COLL_OK);
+	CHECK(coll_stream_destroy(&s) == COLL_OK);
+	CHECK(coll_stream_destroy(&t) == COLL_OK);
+	CHECK(coll_event_destroy(&e) == COLL_OK);
+	CHECK(coll_comm_destroy(&a[0]) == COLL_OK);
+	CHECK(coll_comm_destroy(&b[0]) == COLL_OK);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct {
+		const char *name;
+		void (*run)(void);
+	} tests[] = {
+	        {"one_stream_in_order", one_stream_in_order},
+	        {"every_kind", every_kind},
+	        {"many_streams", many_streams},
+	        {"any_starting_order", any_starting_order},
+	        {"time_limits", time_limits},
+	        {"progress_by_the_caller", progress_by_the_caller},
+	        {"blocking_among_pending", blocking_among_pending},
+	        {"pairs_apart_from_collectives", pairs_apart_from_collectives},
+	        {"events_order_streams", events_order_streams},
+	        {"events_are_moments", events_are_moments},
+	        {"group_exchange", group_exchange},
+	        {"small_calls_in_one", small_calls_in_one},
+	        {"groups_that_differ", groups_that_differ},
+	        {"one_thread_for_all", one_thread_for_all},
+	        {"persistent_operations", persistent_operations},
+	        {"prepared_alike", prepared_alike},
+	        {"destroy_with_pending", destroy_with_pending},
+	        {"streams_outlive_communicators", streams_outlive_communicators},
+	        {"abort_with_pending", abort_with_pending},
+	        {"differing_calls_in_streams", differing_calls_in_streams},
+	        {"arguments", arguments},
+	};
+
+	if (argc < 3) {
+		fprintf(stderr, "usage: async TRANSPORT on|off|auto [PART-OF-A-TEST'S-NAME]\n");
+		return 64;
+	}
+	snprintf(transports, sizeof(transports), "COLL_TRANSPORTS=%s", argv[1]);
+	snprintf(progress, sizeof(progress), "COLL_PROGRESS=%s", argv[2]);
+	for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++)
+		if (argc < 4 || strstr(tests[i].name, argv[3]))
+			plain_run("", tests[i].name, tests[i].run);
+	return plain_summary();
+}
