@@ -336,6 +336,11 @@ static coll_status inquire_of(struct coll_comm *comm, const struct coll_wait *w,
 		return COLL_AGAIN;
 	if (coll_inquiry_differs(comm, where->peer, &q, &state.answer, text, len_bytes))
 		return COLL_ERR_MISMATCH;
+	/* It has destroyed the communicator; if it had failed before, its note has come by now. */
+	if ((state.answer.record.flags & COLL_RECORD_GONE) && coll_clock_ns() - p->fault_ns > SETTLE_MS * MS) {
+		coll_inquiry_text(comm, w->record, where->peer, &state.answer.record, text, len_bytes);
+		return COLL_ERR_MISMATCH;
+	}
 	if (!coll_inquiry_agrees(comm, where->peer, &q, &state.answer))
 		return COLL_AGAIN;
 	snprintf(text, len_bytes,
