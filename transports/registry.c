@@ -7,10 +7,7 @@
 #include <string.h>
 
 const struct coll_transport *const coll_transports[] = {
-        &coll_transport_loop,
-        &coll_transport_shm,
-        &coll_transport_tcp,
-        NULL,
+        &coll_transport_loop, &coll_transport_shm, &coll_transport_rdma, &coll_transport_tcp, NULL,
 };
 
 const struct coll_transport *coll_transport_find(const char *name)

@@ -8,9 +8,10 @@
 
 extern const struct coll_transport coll_transport_loop;
 extern const struct coll_transport coll_transport_shm;
+extern const struct coll_transport coll_transport_rdma;
 extern const struct coll_transport coll_transport_tcp;
 
-/* In order of preference, ended by NULL: loop, shm, tcp. */
+/* In order of preference, ended by NULL: loop, shm, rdma, tcp. */
 extern const struct coll_transport *const coll_transports[];
 
 /* NULL when there is none of that name. */

@@ -1,0 +1,429 @@
+/*
+ * Connections: asked for, accepted, refused, taken down. Either end may ask; when both
+ * do at once, the one with the smaller process id wins: it refuses the other's request,
+ * and the other drops its own when the winner's comes. Everything runs under
+ * service_lock; an event is acknowledged before it is acted upon, because destroying an
+ * identifier waits for its events.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "transports/rdma/rdma.h"
+
+enum { REJECTED_NOBODY_LISTENS = 8, UNREACHABLE_MS = 1900 };
+
+struct event {
+	enum rdma_cm_event_type type;
+	int status;
+	struct rdma_cm_id *id;
+	size_t data_bytes;
+	char data[256];
+};
+
+static bool before(const struct coll_process_id *a, const struct coll_process_id *b)
+{
+	return a->word[0] != b->word[0] ? a->word[0] < b->word[0] : a->word[1] < b->word[1];
+}
+
+/* ---- the queue pair -------------------------------------------------------------- */
+
+/* Both locks. */
+static void tear_down(struct rdma_link *l)
+{
+	const struct coll_rdma_verbs *v = &l->inst->v;
+
+	if (l->qp)
+		v->rdma_destroy_qp(l->id);
+	l->qp = NULL;
+	if (l->cq && v->ibv_destroy_cq(l->cq) != 0)
+		rdma_log(l->inst, COLL_LOG_WARN, "rdma: a completion queue stays: %s", strerror(errno));
+	l->cq = NULL;
+	if (l->notes_mr)
+		v->ibv_dereg_mr(l->notes_mr);
+	l->notes_mr = NULL;
+	free(l->notes);
+	l->notes = NULL;
+	if (l->id)
+		v->rdma_destroy_id(l->id);
+	l->id = NULL;
+	l->stage = STAGE_IDLE;
+}
+
+static bool make_queue_pair(struct rdma_link *l)
+{
+	struct rdma_inst *in = l->inst;
+	struct ibv_qp_init_attr attr = {.send_cq = l->cq,
+	                                .recv_cq = l->cq,
+	                                .cap = {.max_send_wr = RDMA_SENDS,
+	                                        .max_recv_wr = RDMA_RECVS,
+	                                        .max_send_sge = 2,
+	                                        .max_recv_sge = 1,
+	                                        .max_inline_data = RDMA_INLINE_BYTES},
+	                                .qp_type = IBV_QPT_RC};
+
+	if (in->v.rdma_create_qp(l->id, in->pd, &attr) != 0) {
+		attr.cap.max_inline_data = 0;
+		if (in->v.rdma_create_qp(l->id, in->pd, &attr) != 0)
+			return false;
+	}
+	l->qp = l->id->qp;
+	l->inline_bytes = attr.cap.max_inline_data;
+	return true;
+}
+
+/* Everything a connection needs before it is asked for or accepted. */
+static bool make_connection(struct rdma_link *l)
+{
+	struct rdma_inst *in = l->inst;
+	const size_t note_bytes = (RDMA_SENDS + RDMA_RECVS) * (size_t)COLL_RDMA_NOTE_BYTES;
+
+	if (l->id->verbs != in->device) {
+		errno = ENODEV;
+		return false;
+	}
+	l->notes = aligned_alloc(4096, note_bytes);
+	l->notes_mr = l->notes ? coll_rdma_memory_pin(in, l->notes, note_bytes, false) : NULL;
+	l->cq = l->notes_mr ? in->v.ibv_create_cq(in->device, RDMA_SENDS + RDMA_RECVS + 8, l, in->completions, 0)
+	                    : NULL;
+	if (!l->cq || !make_queue_pair(l))
+		return false;
+	l->sq_tail = l->sq_done = l->sq_signalled = 0;
+	l->recvs = l->recvs_owed = 0;
+	l->bye_sent = false;
+	/* Urgent notes come to the service, whatever the callers do. */
+	return ibv_req_notify_cq(l->cq, 1) == 0 && coll_rdma_rx_post_all(l);
+}
+
+static struct rdma_conn_param parameters(const struct rdma_inst *in, const struct coll_rdma_hello *m)
+{
+	return (struct rdma_conn_param){.private_data = m,
+	                                .private_data_len = sizeof(*m),
+	                                .responder_resources = 1,
+	                                .initiator_depth = 1,
+	                                .retry_count = (uint8_t)in->retries,
+	                                .rnr_retry_count = 7};
+}
+
+/* Options that a library or a kernel may not know: then its own values hold. */
+static void tune(struct rdma_inst *in, struct rdma_cm_id *id)
+{
+	uint8_t timeout = (uint8_t)in->timeout_exponent, traffic = (uint8_t)in->traffic_class;
+
+	if (in->v.rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, 1) != 0)
+		rdma_log(in, COLL_LOG_DEBUG, "rdma: acknowledgement timeout %u: %s", timeout, strerror(errno));
+	if (traffic && in->v.rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &traffic, 1) != 0)
+		rdma_log(in, COLL_LOG_WARN, "rdma: COLL_RDMA_TRAFFIC_CLASS=%u: %s", traffic, strerror(errno));
+}
+
+/* ---- the end of a connection -------------------------------------------------------- */
+
+/* Both locks. What waited for the device learns how it ended. */
+void coll_rdma_cm_bury(struct rdma_link *l)
+{
+	const coll_status status = (coll_status)atomic_load(&l->status);
+	const coll_status end = status > COLL_AGAIN ? status : COLL_ERR_ABORTED;
+
+	if (l->cq)
+		while (coll_rdma_rx_poll(l) > 0)
+			; /* what had arrived or was sent before the end counts */
+	tear_down(l);
+	for (; l->loan_count > 0; l->loan_count--) {
+		struct rdma_loan *loan = &l->loans[l->loan_first++ % RDMA_SENDS];
+
+		loan->sender->lent--;
+		coll_cookie_settle(loan->cookie, end);
+	}
+	while (l->queue_count > 0) {
+		const struct rdma_entry e = l->queue[l->queue_first++ & (l->queue_cap - 1)];
+
+		l->queue_count--;
+		if (e.cookie)
+			coll_cookie_settle(e.cookie, end);
+		coll_rdma_channel_unqueued(l, &e);
+	}
+	l->sq_done = l->sq_tail;
+	coll_rdma_channel_sweep(l);
+	for (uint32_t i = 0; i < l->receivers_cap; i++) {
+		struct rdma_receiver *r = l->receivers[i];
+
+		if (r && r->into.cookie) {
+			struct coll_cookie *cookie = r->into.cookie;
+
+			r->into.cookie = NULL;
+			coll_cookie_settle(cookie, end);
+		}
+		if (r && r->draining)
+			coll_rdma_channel_free_receiver(r);
+	}
+	l->news = true;
+	atomic_fetch_add(&l->inst->stale, 1);
+}
+
+/* ---- asking --------------------------------------------------------------------------- */
+
+static socklen_t to_sockaddr(const struct coll_rdma_card *c, uint16_t port, struct sockaddr_storage *sa)
+{
+	memset(sa, 0, sizeof(*sa));
+	if (c->family == 4) {
+		struct sockaddr_in *in4 = (struct sockaddr_in *)sa;
+
+		in4->sin_family = AF_INET;
+		in4->sin_port = htons(port);
+		memcpy(&in4->sin_addr, c->ip, 4);
+		return sizeof(*in4);
+	}
+	struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)sa;
+
+	in6->sin6_family = AF_INET6;
+	in6->sin6_port = htons(port);
+	memcpy(&in6->sin6_addr, c->ip, 16);
+	return sizeof(*in6);
+}
+
+static void retry_later(struct rdma_link *l, uint64_t now, unsigned ms)
+{
+	tear_down(l);
+	l->retry_ns = now + ms * UINT64_C(1000000);
+}
+
+/* The way there is not open; for a moment that may be so. */
+static void not_reached(struct rdma_link *l, const char *what, int e)
+{
+	const uint64_t now = coll_clock_ns();
+	char path[200];
+
+	coll_rdma_path_text(l, path, sizeof(path));
+	if (now >= l->give_up_ns)
+		coll_rdma_link_fail(l, COLL_ERR_PEER_DEAD, "rdma %s: %s%s%s", path, what, e ? ": " : "",
+		                    e ? strerror(e) : "");
+	retry_later(l, now, RDMA_RETRY_MS);
+}
+
+static void ask(struct rdma_link *l, uint64_t now)
+{
+	struct rdma_inst *in = l->inst;
+	struct sockaddr_storage from, to;
+
+	to_sockaddr(&in->card, 0, &from);
+	to_sockaddr(&l->target, l->target.port, &to);
+	if (!l->give_up_ns)
+		l->give_up_ns = now + UNREACHABLE_MS * UINT64_C(1000000);
+	if (in->v.rdma_create_id(in->cm, &l->id, l, RDMA_PS_TCP) != 0) {
+		l->id = NULL;
+		not_reached(l, "no identifier of the connection manager", errno);
+		return;
+	}
+	tune(in, l->id);
+	l->asked = true;
+	l->stage = STAGE_ADDRESS;
+	l->deadline_ns = now + RDMA_ATTEMPT_MS * UINT64_C(1000000);
+	if (in->v.rdma_resolve_addr(l->id, (struct sockaddr *)&from, (struct sockaddr *)&to, RDMA_RESOLVE_MS) != 0)
+		not_reached(l, "the peer's address cannot be resolved", errno);
+}
+
+static void ask_on(struct rdma_link *l)
+{
+	struct rdma_inst *in = l->inst;
+	struct coll_rdma_hello m;
+	struct rdma_conn_param p;
+
+	if (!make_connection(l)) {
+		coll_rdma_link_fail(l, COLL_ERR_SYSTEM, "rdma %s: no queue pair for a connection: %s", in->where,
+		                    strerror(errno));
+		return;
+	}
+	l->nonce = coll_rdma_nonce();
+	coll_rdma_hello_make(&m, in, COLL_RDMA_ASK, &l->peer, l->nonce, 0);
+	p = parameters(in, &m);
+	l->stage = STAGE_CONNECT;
+	if (in->v.rdma_connect(l->id, &p) != 0)
+		not_reached(l, "connect", errno);
+}
+
+/* The peer has accepted; its answer proves that it is the peer. */
+static void answered(struct rdma_link *l, const struct event *e)
+{
+	struct rdma_inst *in = l->inst;
+	struct coll_rdma_hello m;
+	const char *wrong = coll_rdma_hello_check(e->data, e->data_bytes, in, COLL_RDMA_ANSWER, &l->peer, l->nonce, &m);
+
+	if (wrong) {
+		rdma_log(in, COLL_LOG_WARN, "rdma: an answer from %.24s is refused: %s", l->target.device, wrong);
+		retry_later(l, coll_clock_ns(), RDMA_RETRY_MS);
+		return;
+	}
+	l->recvs = m.recvs;
+	if (coll_rdma_tx_proof(l, coll_rdma_hello_proof(in, &in->env.self, l->nonce, m.nonce)))
+		coll_rdma_link_up(l);
+}
+
+/* ---- being asked ------------------------------------------------------------------------ */
+
+static void refuse(struct rdma_inst *in, struct rdma_cm_id *id, const char *why)
+{
+	rdma_log(in, COLL_LOG_DEBUG, "rdma: a connection is refused: %s", why);
+	in->v.rdma_reject(id, NULL, 0);
+	in->v.rdma_destroy_id(id);
+}
+
+static bool accept_it(struct rdma_link *l, struct rdma_cm_id *id, const struct coll_rdma_hello *m)
+{
+	struct rdma_inst *in = l->inst;
+	struct coll_rdma_hello answer;
+	struct rdma_conn_param p;
+
+	tear_down(l); /* our own attempt, or one that never proved itself */
+	l->id = id;
+	id->context = l;
+	l->asked = false;
+	l->other = m->nonce;
+	l->nonce = coll_rdma_nonce();
+	l->deadline_ns = coll_clock_ns() + RDMA_ATTEMPT_MS * UINT64_C(1000000);
+	if (!make_connection(l))
+		return false;
+	l->recvs = m->recvs;
+	tune(in, id);
+	coll_rdma_hello_make(&answer, in, COLL_RDMA_ANSWER, &m->from, l->nonce, m->nonce);
+	p = parameters(in, &answer);
+	l->stage = STAGE_ACCEPTED;
+	return in->v.rdma_accept(id, &p) == 0;
+}
+
+static void asked(struct rdma_inst *in, const struct event *e)
+{
+	struct coll_rdma_hello m;
+	const char *wrong = coll_rdma_hello_check(e->data, e->data_bytes, in, COLL_RDMA_ASK, NULL, 0, &m);
+	struct rdma_link *l;
+
+	if (wrong || atomic_load(&in->closed)) {
+		refuse(in, e->id, wrong ? wrong : "closed");
+		return;
+	}
+	pthread_mutex_lock(&in->lock);
+	l = coll_rdma_link_find(in, &m.from);
+	if (!l)
+		l = coll_rdma_link_new(in, &m.from);
+	pthread_mutex_unlock(&in->lock);
+	if (!l) {
+		refuse(in, e->id, "out of memory");
+		return;
+	}
+	pthread_mutex_lock(&l->lock);
+	if (l->state != LINK_CONNECTING || (l->asked && l->stage != STAGE_IDLE && before(&in->env.self, &l->peer))) {
+		refuse(in, e->id, "there is a connection, or ours is on its way");
+	} else if (!accept_it(l, e->id, &m)) {
+		rdma_log(in, COLL_LOG_WARN, "rdma: %s cannot accept a connection: %s", in->where, strerror(errno));
+		retry_later(l, coll_clock_ns(), RDMA_RETRY_MS);
+	}
+	pthread_mutex_unlock(&l->lock);
+}
+
+/* ---- events ------------------------------------------------------------------------------- */
+
+static void refused(struct rdma_link *l, const struct event *e)
+{
+	if (e->status == REJECTED_NOBODY_LISTENS)
+		not_reached(l, "nobody listens there: the peer's process is gone", 0);
+	else
+		retry_later(l, coll_clock_ns(), 4 * RDMA_RETRY_MS);
+}
+
+static void disconnected(struct rdma_link *l)
+{
+	char path[200];
+
+	while (l->state == LINK_UP && coll_rdma_rx_poll(l) > 0)
+		;
+	coll_rdma_path_text(l, path, sizeof(path));
+	if (l->state == LINK_UP)
+		coll_rdma_link_fail(l, COLL_ERR_PEER_DEAD, "rdma %s: the peer's end is gone without a word", path);
+	else if (l->state == LINK_CONNECTING)
+		retry_later(l, coll_clock_ns(), RDMA_RETRY_MS);
+}
+
+static void link_event(struct rdma_link *l, const struct event *e)
+{
+	struct rdma_inst *in = l->inst;
+
+	switch (e->type) {
+	case RDMA_CM_EVENT_ADDR_RESOLVED:
+		l->stage = STAGE_ROUTE;
+		if (in->v.rdma_resolve_route(l->id, RDMA_RESOLVE_MS) != 0)
+			not_reached(l, "no route", errno);
+		break;
+	case RDMA_CM_EVENT_ROUTE_RESOLVED: ask_on(l); break;
+	case RDMA_CM_EVENT_ESTABLISHED:
+		if (l->state == LINK_CONNECTING && l->asked)
+			answered(l, e);
+		break;
+	case RDMA_CM_EVENT_ADDR_ERROR:
+	case RDMA_CM_EVENT_ROUTE_ERROR:
+	case RDMA_CM_EVENT_UNREACHABLE:
+	case RDMA_CM_EVENT_CONNECT_ERROR:
+		not_reached(l, in->v.rdma_event_str(e->type), e->status < 0 ? -e->status : 0);
+		break;
+	case RDMA_CM_EVENT_REJECTED: refused(l, e); break;
+	case RDMA_CM_EVENT_DISCONNECTED: disconnected(l); break;
+	case RDMA_CM_EVENT_DEVICE_REMOVAL:
+		coll_rdma_link_fail(l, COLL_ERR_SYSTEM, "rdma %s: the device was removed", in->where);
+		break;
+	default: break;
+	}
+}
+
+static bool take_event(struct rdma_inst *in, struct event *e)
+{
+	struct rdma_cm_event *got;
+
+	if (in->v.rdma_get_cm_event(in->cm, &got) != 0)
+		return false;
+	*e = (struct event){.type = got->event, .status = got->status, .id = got->id};
+	if (got->param.conn.private_data) {
+		e->data_bytes = got->param.conn.private_data_len;
+		memcpy(e->data, got->param.conn.private_data, e->data_bytes);
+	}
+	in->v.rdma_ack_cm_event(got);
+	return true;
+}
+
+void coll_rdma_cm_events(struct rdma_inst *in)
+{
+	struct event e;
+
+	for (int i = 0; i < 64 && take_event(in, &e); i++) {
+		struct rdma_link *l = e.id->context;
+
+		if (e.type == RDMA_CM_EVENT_CONNECT_REQUEST) {
+			asked(in, &e);
+			continue;
+		}
+		if (!l)
+			continue;
+		pthread_mutex_lock(&l->lock);
+		if (l->id == e.id)
+			link_event(l, &e);
+		coll_rdma_link_leave(l);
+		pthread_mutex_unlock(&l->lock);
+	}
+}
+
+void coll_rdma_cm_pursue(struct rdma_link *l, uint64_t now_ns)
+{
+	if (l->state != LINK_CONNECTING || l->lingering)
+		return;
+	if (l->stage == STAGE_ACCEPTED)
+		coll_rdma_rx_poll(l); /* its proof */
+	if (l->state != LINK_CONNECTING)
+		return;
+	if (l->stage != STAGE_IDLE && now_ns >= l->deadline_ns) {
+		if (l->asked)
+			not_reached(l, "the peer does not answer", 0);
+		else
+			retry_later(l, now_ns, RDMA_RETRY_MS);
+	}
+	if (l->state == LINK_CONNECTING && l->stage == STAGE_IDLE && l->opens > 0 && now_ns >= l->retry_ns)
+		ask(l, now_ns);
+}

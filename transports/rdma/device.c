@@ -1,0 +1,196 @@
+/*
+ * Which device, port and address an instance uses, and how they are called in messages.
+ * Every address of this machine is tried with the connection manager, which knows the
+ * device behind it (if any); so InfiniBand, RoCE and iWARP are found alike.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "transports/rdma/rdma.h"
+
+const char *coll_rdma_gid_text(const uint8_t gid[16], char *buf, size_t cap)
+{
+	if (!inet_ntop(AF_INET6, gid, buf, (socklen_t)cap))
+		snprintf(buf, cap, "?");
+	return buf;
+}
+
+void coll_rdma_path_text(const struct rdma_link *l, char *buf, size_t cap)
+{
+	char gid[INET6_ADDRSTRLEN];
+
+	if (l->have_target)
+		snprintf(buf, cap, "%s to %.24s port %u GID %s", l->inst->where, l->target.device, l->target.port_num,
+		         coll_rdma_gid_text(l->target.gid, gid, sizeof(gid)));
+	else
+		snprintf(buf, cap, "%s", l->inst->where);
+}
+
+bool coll_rdma_card_valid(const void *address, size_t len_bytes, struct coll_rdma_card *card)
+{
+	if (len_bytes != sizeof(*card))
+		return false;
+	memcpy(card, address, sizeof(*card));
+	card->device[sizeof(card->device) - 1] = 0;
+	return card->magic == COLL_RDMA_MAGIC && card->version == COLL_RDMA_VERSION &&
+	       (card->family == 4 || card->family == 6);
+}
+
+/* "rxe0", "mlx5_0:1", "rxe0,rxe1": whether the list names this port; an empty one names all. */
+static bool named(const char *list, const char *device, unsigned port)
+{
+	char full[80];
+
+	if (!list[0])
+		return true;
+	snprintf(full, sizeof(full), "%s:%u", device, port);
+	for (const char *p = list; *p;) {
+		const size_t n = strcspn(p, ",");
+
+		if ((n == strlen(device) && memcmp(p, device, n) == 0) ||
+		    (n == strlen(full) && memcmp(p, full, n) == 0))
+			return true;
+		p += n + (p[n] == ',');
+	}
+	return false;
+}
+
+static bool same_ip(const struct sockaddr *sa, const uint8_t gid[16])
+{
+	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+
+	if (sa->sa_family == AF_INET)
+		return memcmp(gid, mapped, 12) == 0 &&
+		       memcmp(gid + 12, &((const struct sockaddr_in *)(const void *)sa)->sin_addr, 4) == 0;
+	return memcmp(gid, &((const struct sockaddr_in6 *)(const void *)sa)->sin6_addr, 16) == 0;
+}
+
+/* Whether COLL_RDMA_GID_INDEX, if set, means this address of the port. */
+static bool gid_wanted(struct rdma_inst *in, struct rdma_cm_id *id, const struct sockaddr *sa, char *why,
+                       size_t why_bytes)
+{
+	const char *text = in->env.setting(in->env.ctx, "COLL_RDMA_GID_INDEX");
+	const int index = text[0] ? atoi(text) : -1;
+	union ibv_gid gid;
+
+	if (index < 0)
+		return true;
+	memset(&gid, 0, sizeof(gid));
+	if (in->v.ibv_query_gid(id->verbs, id->port_num, index, &gid) != 0 ||
+	    (gid.global.subnet_prefix == 0 && gid.global.interface_id == 0)) {
+		snprintf(why, why_bytes, "COLL_RDMA_GID_INDEX=%d: %s port %u has no such GID", index,
+		         id->verbs->device->name, id->port_num);
+		return false;
+	}
+	if (same_ip(sa, gid.raw))
+		return true;
+	snprintf(why, why_bytes, "COLL_RDMA_GID_INDEX=%d of %s port %u belongs to no usable address", index,
+	         id->verbs->device->name, id->port_num);
+	return false;
+}
+
+static void set_port(struct sockaddr *sa)
+{
+	if (sa->sa_family == AF_INET)
+		((struct sockaddr_in *)(void *)sa)->sin_port = 0;
+	else
+		((struct sockaddr_in6 *)(void *)sa)->sin6_port = 0;
+}
+
+static void fill_card(struct rdma_inst *in, struct rdma_cm_id *id, const struct sockaddr *sa,
+                      const struct ibv_port_attr *port)
+{
+	struct coll_rdma_card *c = &in->card;
+	char gid[INET6_ADDRSTRLEN];
+
+	*c = (struct coll_rdma_card){.magic = COLL_RDMA_MAGIC,
+	                             .version = COLL_RDMA_VERSION,
+	                             .port = ntohs(in->v.rdma_get_src_port(id)),
+	                             .id = in->env.self,
+	                             .family = sa->sa_family == AF_INET ? 4 : 6,
+	                             .fabric = (uint8_t)id->verbs->device->transport_type,
+	                             .layer = port->link_layer,
+	                             .port_num = id->port_num,
+	                             .mtu_bytes = 128u << port->active_mtu};
+	if (sa->sa_family == AF_INET)
+		memcpy(c->ip, &((const struct sockaddr_in *)(const void *)sa)->sin_addr, 4);
+	else
+		memcpy(c->ip, &((const struct sockaddr_in6 *)(const void *)sa)->sin6_addr, 16);
+	memcpy(c->gid, id->route.addr.addr.ibaddr.sgid.raw, 16);
+	snprintf(c->device, sizeof(c->device), "%.23s", id->verbs->device->name);
+	in->message_max = port->max_msg_sz;
+	snprintf(in->where, sizeof(in->where), "%.24s port %u GID %s", c->device, c->port_num,
+	         coll_rdma_gid_text(c->gid, gid, sizeof(gid)));
+}
+
+/* Listen at this address if it is that of an active port that may be used. */
+static bool try_address(struct rdma_inst *in, const struct sockaddr *address, char *why, size_t why_bytes)
+{
+	const char *list = in->env.setting(in->env.ctx, "COLL_RDMA_DEVICE");
+	struct rdma_cm_id *id = NULL;
+	struct sockaddr_storage sa;
+	struct ibv_port_attr port;
+
+	memset(&sa, 0, sizeof(sa));
+	memset(&port, 0, sizeof(port));
+	memcpy(&sa, address, address->sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6));
+	set_port((struct sockaddr *)&sa);
+	if (in->v.rdma_create_id(in->cm, &id, NULL, RDMA_PS_TCP) != 0) {
+		snprintf(why, why_bytes, "no identifier of the connection manager: %s", strerror(errno));
+		return false;
+	}
+	if (in->v.rdma_bind_addr(id, (struct sockaddr *)&sa) != 0 || !id->verbs)
+		goto unfit; /* no device is behind it: nothing to tell */
+	coll_rdma_verbs_opened(id->verbs);
+	if (!named(list, id->verbs->device->name, id->port_num)) {
+		snprintf(why, why_bytes, "%s port %u is not in COLL_RDMA_DEVICE=%s", id->verbs->device->name,
+		         id->port_num, list);
+		goto unfit;
+	}
+	if (in->v.ibv_query_port(id->verbs, id->port_num, (void *)&port) != 0 || port.state != IBV_PORT_ACTIVE) {
+		snprintf(why, why_bytes, "%s port %u is not active", id->verbs->device->name, id->port_num);
+		goto unfit;
+	}
+	if (!gid_wanted(in, id, (struct sockaddr *)&sa, why, why_bytes))
+		goto unfit;
+	if (in->v.rdma_listen(id, 1024) != 0) {
+		snprintf(why, why_bytes, "%s port %u: listen: %s", id->verbs->device->name, id->port_num,
+		         strerror(errno));
+		goto unfit;
+	}
+	in->listener = id;
+	in->device = id->verbs;
+	fill_card(in, id, (struct sockaddr *)&sa, &port);
+	return true;
+unfit:
+	in->v.rdma_destroy_id(id);
+	return false;
+}
+
+static bool usable(const struct ifaddrs *i, int family)
+{
+	if (!i->ifa_addr || i->ifa_addr->sa_family != family || !(i->ifa_flags & IFF_UP) || i->ifa_flags & IFF_LOOPBACK)
+		return false;
+	return family == AF_INET || !IN6_IS_ADDR_LINKLOCAL(&((struct sockaddr_in6 *)(void *)i->ifa_addr)->sin6_addr);
+}
+
+coll_status coll_rdma_device_open(struct rdma_inst *in, char *why, size_t why_bytes)
+{
+	static const int families[] = {AF_INET, AF_INET6};
+	struct ifaddrs *all = NULL;
+
+	snprintf(why, why_bytes, "no RDMA device has an address (ip addr add ... on its network interface)");
+	if (getifaddrs(&all) != 0)
+		return COLL_ERR_SYSTEM;
+	for (int f = 0; f < 2 && !in->listener; f++)
+		for (const struct ifaddrs *i = all; i && !in->listener; i = i->ifa_next)
+			if (usable(i, families[f]))
+				try_address(in, i->ifa_addr, why, why_bytes);
+	freeifaddrs(all);
+	return in->listener ? COLL_OK : COLL_ERR_UNSUPPORTED;
+}

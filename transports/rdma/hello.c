@@ -1,0 +1,81 @@
+/*
+ * The proof that both ends of a connection know the job's key: a keyed hash over a
+ * message, the process it is meant for and the nonce it answers. The client's proof
+ * goes over the connection itself, as its first note, because a connection request
+ * comes before the server's nonce is known.
+ */
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/siphash.h"
+#include "transports/rdma/rdma.h"
+
+struct sealed {
+	struct coll_rdma_hello m;
+	struct coll_process_id to;
+	uint64_t other;
+};
+
+static uint64_t seal(const struct rdma_inst *in, const struct coll_rdma_hello *m, const struct coll_process_id *to,
+                     uint64_t other)
+{
+	struct sealed s = {*m, *to, other};
+
+	s.m.mac = 0;
+	return coll_siphash24(in->env.job_key, &s, sizeof(s));
+}
+
+void coll_rdma_hello_make(struct coll_rdma_hello *m, const struct rdma_inst *in, enum coll_rdma_hello_type type,
+                          const struct coll_process_id *to, uint64_t nonce, uint64_t other)
+{
+	*m = (struct coll_rdma_hello){.magic = COLL_RDMA_MAGIC,
+	                              .version = COLL_RDMA_VERSION,
+	                              .type = (uint8_t)type,
+	                              .recvs = RDMA_RECVS,
+	                              .from = in->env.self,
+	                              .nonce = nonce};
+	m->mac = seal(in, m, to, other);
+}
+
+const char *coll_rdma_hello_check(const void *data, size_t len_bytes, const struct rdma_inst *in,
+                                  enum coll_rdma_hello_type type, const struct coll_process_id *from, uint64_t other,
+                                  struct coll_rdma_hello *m)
+{
+	if (!data || len_bytes < sizeof(*m))
+		return "no greeting";
+	memcpy(m, data, sizeof(*m));
+	if (m->magic != COLL_RDMA_MAGIC || m->type != type)
+		return "not a greeting of this library";
+	if (m->version != COLL_RDMA_VERSION)
+		return "another version of this library";
+	if (from && !coll_same_process(from, &m->from))
+		return "another process";
+	if (m->mac != seal(in, m, &in->env.self, other))
+		return "it does not know the key of the job";
+	if (m->recvs <= RDMA_RECVS_SPARE)
+		return "too few receives";
+	return NULL;
+}
+
+uint64_t coll_rdma_hello_proof(const struct rdma_inst *in, const struct coll_process_id *client, uint64_t nonce,
+                               uint64_t other)
+{
+	const struct coll_rdma_hello m = {.magic = COLL_RDMA_MAGIC,
+	                                  .version = COLL_RDMA_VERSION,
+	                                  .type = COLL_RDMA_PROOF,
+	                                  .from = *client,
+	                                  .nonce = nonce};
+
+	return seal(in, &m, client, other);
+}
+
+uint64_t coll_rdma_nonce(void)
+{
+	uint64_t n;
+
+	if (getrandom(&n, sizeof(n), 0) != sizeof(n))
+		n = coll_mix64(coll_clock_ns());
+	return n;
+}

@@ -1,0 +1,161 @@
+/*
+ * Registered memory: rings and notes of the transport itself, and ranges that the user
+ * has allocated here or announced. Ranges are found by address; a range inside a known
+ * one shares its registration. Nothing is registered behind the user's back, because
+ * nobody would tell us when such memory is unmapped.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "transports/rdma/rdma.h"
+
+static void explain(struct rdma_inst *in, size_t len_bytes, int e)
+{
+	struct rlimit limit = {0, 0};
+
+	getrlimit(RLIMIT_MEMLOCK, &limit);
+	if ((e == ENOMEM || e == EPERM || e == EAGAIN) && limit.rlim_cur != RLIM_INFINITY)
+		rdma_log(in, COLL_LOG_WARN,
+		         "rdma: %s cannot register %zu bytes: %s; this process may lock %llu KiB of memory "
+		         "(ulimit -l; raise it in limits.conf, in the service's LimitMEMLOCK or for the container)",
+		         in->where, len_bytes, strerror(e), (unsigned long long)limit.rlim_cur / 1024);
+	else
+		rdma_log(in, COLL_LOG_WARN, "rdma: %s cannot register %zu bytes: %s", in->where, len_bytes,
+		         strerror(e));
+}
+
+struct ibv_mr *coll_rdma_memory_pin(struct rdma_inst *in, void *base, size_t len_bytes, bool remote)
+{
+	const int access = IBV_ACCESS_LOCAL_WRITE | (remote ? IBV_ACCESS_REMOTE_WRITE : 0);
+	struct ibv_mr *mr = in->v.ibv_reg_mr(in->pd, base, len_bytes, access);
+
+	if (!mr)
+		explain(in, len_bytes, errno);
+	return mr;
+}
+
+/* memory_lock held. */
+static struct rdma_region *covering(struct rdma_inst *in, const char *ptr, size_t len_bytes)
+{
+	for (struct rdma_region *r = in->regions; r; r = r->next)
+		if (ptr >= r->base && len_bytes <= r->len_bytes && (size_t)(ptr - r->base) <= r->len_bytes - len_bytes)
+			return r;
+	return NULL;
+}
+
+bool coll_rdma_memory_find(struct rdma_inst *in, const void *ptr, size_t len_bytes, uint32_t *lkey, uint32_t *rkey)
+{
+	const struct rdma_region *r;
+
+	pthread_rwlock_rdlock(&in->memory_lock);
+	r = covering(in, ptr, len_bytes);
+	if (r) {
+		*lkey = r->mr->lkey;
+		*rkey = r->mr->rkey;
+	}
+	pthread_rwlock_unlock(&in->memory_lock);
+	return r != NULL;
+}
+
+static coll_status keep(struct rdma_inst *in, struct coll_memory *mem)
+{
+	struct rdma_region *r = calloc(1, sizeof(*r));
+
+	if (!r)
+		return COLL_ERR_MEMORY;
+	r->mr = coll_rdma_memory_pin(in, mem->base, mem->len_bytes, true);
+	if (!r->mr) {
+		free(r);
+		return COLL_ERR_SYSTEM;
+	}
+	r->base = mem->base;
+	r->len_bytes = mem->len_bytes;
+	r->refs = 1;
+	r->next = in->regions;
+	in->regions = r;
+	mem->keys = r;
+	return COLL_OK;
+}
+
+coll_status coll_rdma_mem_reg(void *inst, struct coll_memory *mem)
+{
+	struct rdma_inst *in = inst;
+	struct rdma_region *r;
+	coll_status status = COLL_OK;
+
+	if (!mem->base || !mem->len_bytes || mem->kind != 0)
+		return COLL_ERR_UNSUPPORTED;
+	pthread_rwlock_wrlock(&in->memory_lock);
+	r = covering(in, mem->base, mem->len_bytes);
+	if (r) {
+		r->refs++;
+		mem->keys = r;
+	} else {
+		status = keep(in, mem);
+	}
+	pthread_rwlock_unlock(&in->memory_lock);
+	return status;
+}
+
+static void drop(struct rdma_inst *in, struct rdma_region *r)
+{
+	struct rdma_region **at = &in->regions;
+
+	if (--r->refs)
+		return;
+	while (*at != r)
+		at = &(*at)->next;
+	*at = r->next;
+	if (in->v.ibv_dereg_mr(r->mr) != 0)
+		rdma_log(in, COLL_LOG_WARN, "rdma: %s does not let go of %zu bytes: %s", in->where, r->len_bytes,
+		         strerror(errno));
+	free(r);
+}
+
+void coll_rdma_mem_dereg(void *inst, struct coll_memory *mem)
+{
+	struct rdma_inst *in = inst;
+
+	if (!mem->keys)
+		return;
+	pthread_rwlock_wrlock(&in->memory_lock);
+	drop(in, mem->keys);
+	pthread_rwlock_unlock(&in->memory_lock);
+	mem->keys = NULL;
+}
+
+coll_status coll_rdma_mem_alloc(void *inst, size_t len_bytes, struct coll_memory *mem)
+{
+	const size_t len = (len_bytes + 4095) & ~(size_t)4095;
+	char *p = len ? aligned_alloc(4096, len) : NULL;
+	coll_status status;
+
+	if (!p)
+		return COLL_ERR_MEMORY;
+	memset(p, 0, len);
+	*mem = (struct coll_memory){.size = sizeof(*mem), .base = p, .len_bytes = len_bytes};
+	status = coll_rdma_mem_reg(inst, mem);
+	if (status != COLL_OK) {
+		free(p);
+		*mem = (struct coll_memory){.size = sizeof(*mem)};
+		return COLL_ERR_UNSUPPORTED; /* plain memory will do */
+	}
+	return COLL_OK;
+}
+
+void coll_rdma_mem_free(void *inst, struct coll_memory *mem)
+{
+	coll_rdma_mem_dereg(inst, mem);
+	free(mem->base);
+	mem->base = NULL;
+}
+
+void coll_rdma_memory_fini(struct rdma_inst *in)
+{
+	while (in->regions) {
+		in->regions->refs = 1;
+		drop(in, in->regions);
+	}
+}

@@ -1,0 +1,383 @@
+/*
+ * The rdma transport: reliable connections of InfiniBand, RoCE or iWARP devices. This
+ * file has the table, the life of an instance, progress and sleeping; the rest is told
+ * in rdma.h and docs/design/rdma.md.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "transports/rdma/rdma.h"
+#include "transports/registry.h"
+
+enum { FINI_MS = 90, TIMEOUT_EXPONENT = 14, RETRIES = 7 };
+
+/* ---- open ----------------------------------------------------------------------- */
+
+static unsigned number(struct rdma_inst *in, const char *name, unsigned otherwise, unsigned max)
+{
+	const char *text = in->env.setting(in->env.ctx, name);
+	char *end;
+	const unsigned long n = strtoul(text, &end, 10);
+
+	return text[0] && !*end && n <= max ? (unsigned)n : otherwise;
+}
+
+static void read_settings(struct rdma_inst *in)
+{
+	in->timeout_exponent = number(in, "COLL_RDMA_TIMEOUT", TIMEOUT_EXPONENT, 31);
+	in->retries = number(in, "COLL_RDMA_RETRY", RETRIES, 7);
+	in->traffic_class = number(in, "COLL_RDMA_TRAFFIC_CLASS", 0, 255);
+}
+
+static bool add(int epoll, int fd)
+{
+	struct epoll_event e = {.events = EPOLLIN, .data.fd = fd};
+
+	return epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &e) == 0;
+}
+
+static bool non_blocking(int fd)
+{
+	const int flags = fcntl(fd, F_GETFL);
+
+	return flags >= 0 && fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0;
+}
+
+static coll_status open_descriptors(struct rdma_inst *in)
+{
+	in->service_epoll = epoll_create1(EPOLL_CLOEXEC);
+	in->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+	in->kick_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (in->service_epoll < 0 || in->timer_fd < 0 || in->kick_fd < 0 || !non_blocking(in->cm->fd) ||
+	    !non_blocking(in->completions->fd) || !add(in->service_epoll, in->timer_fd) ||
+	    !add(in->service_epoll, in->kick_fd) || !add(in->service_epoll, in->cm->fd) ||
+	    !add(in->service_epoll, in->completions->fd))
+		return COLL_ERR_SYSTEM;
+	return COLL_OK;
+}
+
+static void close_fd(int fd)
+{
+	if (fd >= 0)
+		close(fd);
+}
+
+/* What open() made, whole or in part. */
+static void dispose(struct rdma_inst *in)
+{
+	if (in->listener)
+		in->v.rdma_destroy_id(in->listener);
+	coll_rdma_memory_fini(in);
+	if (in->completions)
+		in->v.ibv_destroy_comp_channel(in->completions);
+	if (in->pd)
+		in->v.ibv_dealloc_pd(in->pd);
+	if (in->cm)
+		in->v.rdma_destroy_event_channel(in->cm);
+	close_fd(in->service_epoll);
+	close_fd(in->timer_fd);
+	close_fd(in->kick_fd);
+	coll_rdma_verbs_unload(&in->v);
+	pthread_mutex_destroy(&in->lock);
+	pthread_mutex_destroy(&in->service_lock);
+	pthread_mutex_destroy(&in->arm_lock);
+	pthread_rwlock_destroy(&in->memory_lock);
+	free(in->links);
+	free(in);
+}
+
+static coll_status open_device(struct rdma_inst *in, char *why, size_t why_bytes)
+{
+	coll_status status = coll_rdma_verbs_load(&in->v, why, why_bytes);
+	const char *step = "event channel";
+
+	if (status != COLL_OK)
+		return status;
+	in->cm = in->v.rdma_create_event_channel();
+	if (in->cm) {
+		status = coll_rdma_device_open(in, why, why_bytes);
+		if (status != COLL_OK)
+			return status;
+		step = "protection domain";
+		in->pd = in->v.ibv_alloc_pd(in->device);
+	}
+	if (in->pd) {
+		step = "completion channel";
+		in->completions = in->v.ibv_create_comp_channel(in->device);
+	}
+	if (in->completions && open_descriptors(in) == COLL_OK)
+		return COLL_OK;
+	snprintf(why, why_bytes, "%s: %s", step, strerror(errno));
+	return COLL_ERR_UNSUPPORTED;
+}
+
+static coll_status rdma_open(const struct coll_transport_env *env, void **inst)
+{
+	struct rdma_inst *in = calloc(1, sizeof(*in));
+	char why[200] = "";
+	coll_status status;
+
+	if (!in)
+		return COLL_ERR_MEMORY;
+	in->env = *env;
+	in->service_epoll = in->timer_fd = in->kick_fd = -1;
+	pthread_mutex_init(&in->lock, NULL);
+	pthread_mutex_init(&in->service_lock, NULL);
+	pthread_mutex_init(&in->arm_lock, NULL);
+	pthread_rwlock_init(&in->memory_lock, NULL);
+	read_settings(in);
+	status = open_device(in, why, sizeof(why));
+	if (status != COLL_OK) {
+		/* Without a device nobody expects one; with one, the user wants to know. */
+		rdma_log(in, in->cm ? COLL_LOG_WARN : COLL_LOG_INFO, "rdma is not used: %s", why);
+		dispose(in);
+		return status;
+	}
+	in->message_max = number(in, "COLL_RDMA_MESSAGE_MAX", 0, UINT32_MAX)
+	                          ? number(in, "COLL_RDMA_MESSAGE_MAX", 0, UINT32_MAX)
+	                          : in->message_max;
+	rdma_log(in, COLL_LOG_INFO, "rdma: %s, messages up to %zu bytes, timeout exponent %u, %u retries", in->where,
+	         in->message_max, in->timeout_exponent, in->retries);
+	*inst = in;
+	return COLL_OK;
+}
+
+/* ---- close, fini ------------------------------------------------------------------ */
+
+static void rdma_close(void *inst)
+{
+	struct rdma_inst *in = inst;
+
+	atomic_store(&in->closed, true);
+	coll_rdma_kick(in);
+	coll_rdma_wake(in);
+}
+
+/* Whether a closed link still owes the peer its last word. */
+static bool owes(struct rdma_link *l)
+{
+	bool more;
+
+	pthread_mutex_lock(&l->lock);
+	coll_rdma_tx_push(l);
+	coll_rdma_rx_poll(l);
+	more = l->state == LINK_UP && l->lingering && (!l->bye_sent || l->sq_done < l->bye_seq);
+	pthread_mutex_unlock(&l->lock);
+	return more;
+}
+
+/* A peer that lives takes what was posted before the end, within FINI_MS. */
+static void flush_all(struct rdma_inst *in)
+{
+	const uint64_t until = coll_clock_ns() + FINI_MS * UINT64_C(1000000);
+	bool more = true;
+
+	while (more && coll_clock_ns() < until) {
+		more = false;
+		for (uint32_t i = 0; i < in->link_count; i++)
+			more |= owes(in->links[i]);
+		if (more)
+			poll(NULL, 0, 1);
+	}
+}
+
+static void rdma_fini(void *inst)
+{
+	struct rdma_inst *in = inst;
+
+	if (!in)
+		return;
+	flush_all(in);
+	pthread_mutex_lock(&in->service_lock);
+	for (uint32_t i = 0; i < in->link_count; i++) {
+		struct rdma_link *l = in->links[i];
+
+		pthread_mutex_lock(&l->lock);
+		if (l->id)
+			coll_rdma_cm_bury(l);
+		coll_rdma_link_free(l);
+		pthread_mutex_unlock(&l->lock);
+		pthread_mutex_destroy(&l->lock);
+		free(l);
+	}
+	pthread_mutex_unlock(&in->service_lock);
+	dispose(in);
+}
+
+/* ---- facts ---------------------------------------------------------------------------- */
+
+/* A card of 100 Gb/s of 2026; every rank must say the same. */
+static void rdma_caps(void *inst, struct coll_transport_caps *caps)
+{
+	*caps = (struct coll_transport_caps){.latency_ns = 2000,
+	                                     .overhead_ns = 300,
+	                                     .bytes_per_ns = 11,
+	                                     .depth = 4,
+	                                     .slot_bytes_max = 1 << 20,
+	                                     .post_ref = true,
+	                                     .recv_into = true,
+	                                     .cross_host = true};
+}
+
+static coll_status rdma_address(void *inst, void *buf, size_t cap, size_t *len_bytes)
+{
+	const struct rdma_inst *in = inst;
+
+	if (cap < sizeof(in->card))
+		return COLL_ERR_ARGUMENT;
+	memcpy(buf, &in->card, sizeof(in->card));
+	*len_bytes = sizeof(in->card);
+	return COLL_OK;
+}
+
+static bool rdma_reachable(void *inst, const void *address, size_t len_bytes, char *why, size_t why_bytes)
+{
+	const struct coll_rdma_card *self = &((struct rdma_inst *)inst)->card;
+	struct coll_rdma_card peer;
+
+	if (!coll_rdma_card_valid(address, len_bytes, &peer)) {
+		snprintf(why, why_bytes, "the peer has no rdma address");
+		return false;
+	}
+	if (peer.fabric != self->fabric || peer.layer != self->layer || peer.family != self->family) {
+		snprintf(why, why_bytes, "%.24s there and %.24s here are of different kinds", peer.device,
+		         self->device);
+		return false;
+	}
+	return true;
+}
+
+/* ---- progress ------------------------------------------------------------------------- */
+
+static int advance(struct rdma_link *l)
+{
+	int happened = coll_rdma_tx_credits(l);
+
+	happened += coll_rdma_tx_push(l);
+	happened += coll_rdma_rx_poll(l);
+	return happened;
+}
+
+static int rdma_progress(void *inst)
+{
+	struct rdma_inst *in = inst;
+	struct rdma_link *l;
+	int happened = 0;
+
+	for (uint32_t i = 0; (l = coll_rdma_link_at(in, i)); i++) {
+		if (atomic_load_explicit(&l->status, memory_order_relaxed) != COLL_OK ||
+		    pthread_mutex_trylock(&l->lock) != 0)
+			continue;
+		if (l->state == LINK_UP)
+			happened += advance(l);
+		coll_rdma_link_leave(l);
+		pthread_mutex_unlock(&l->lock);
+	}
+	/* Connections are made and ended here too, so that no service thread is needed for it. */
+	if (atomic_load_explicit(&in->connecting, memory_order_relaxed) > 0 ||
+	    atomic_load_explicit(&in->stale, memory_order_relaxed) > 0)
+		happened += coll_rdma_service_try(in);
+	coll_rdma_link_notify(in);
+	return happened;
+}
+
+/* ---- sleeping ---------------------------------------------------------------------------- */
+
+/* While somebody is armed every completion makes the descriptor readable; that is the
+ * sleeper's affair, not the service thread's. */
+static void watch_completions(struct rdma_inst *in, bool on)
+{
+	struct epoll_event e = {.events = on ? EPOLLIN : 0, .data.fd = in->completions->fd};
+
+	epoll_ctl(in->service_epoll, EPOLL_CTL_MOD, in->completions->fd, &e);
+}
+
+static void rdma_disarm(void *inst)
+{
+	struct rdma_inst *in = inst;
+
+	coll_rdma_service_completions(in);
+	pthread_mutex_lock(&in->arm_lock);
+	if (atomic_fetch_sub(&in->armed, 1) == 1)
+		watch_completions(in, true);
+	pthread_mutex_unlock(&in->arm_lock);
+}
+
+static coll_status rdma_arm(void *inst)
+{
+	struct rdma_inst *in = inst;
+	struct rdma_link *l;
+
+	pthread_mutex_lock(&in->arm_lock);
+	if (atomic_fetch_add(&in->armed, 1) == 0)
+		watch_completions(in, false);
+	pthread_mutex_unlock(&in->arm_lock);
+	for (uint32_t i = 0; (l = coll_rdma_link_at(in, i)); i++) {
+		if (atomic_load_explicit(&l->status, memory_order_relaxed) != COLL_OK)
+			continue;
+		pthread_mutex_lock(&l->lock);
+		if (l->state == LINK_UP) {
+			ibv_req_notify_cq(l->cq, 0);
+			advance(l);
+		}
+		coll_rdma_link_leave(l);
+		pthread_mutex_unlock(&l->lock);
+	}
+	/* Whatever was taken in since the last time, by whomever, may be what the caller was
+	 * refused before. */
+	if (!atomic_load(&in->closed) && atomic_exchange(&in->news, 0) == 0)
+		return COLL_OK;
+	rdma_disarm(in);
+	return COLL_AGAIN;
+}
+
+static int rdma_poll_fd(void *inst)
+{
+	return ((struct rdma_inst *)inst)->completions->fd;
+}
+
+static int rdma_service_fd(void *inst)
+{
+	return ((struct rdma_inst *)inst)->service_epoll;
+}
+
+const struct coll_transport coll_transport_rdma = {
+        .size = sizeof(struct coll_transport),
+        .name = "rdma",
+        .open = rdma_open,
+        .close = rdma_close,
+        .fini = rdma_fini,
+        .caps = rdma_caps,
+        .address = rdma_address,
+        .reachable = rdma_reachable,
+        .link_open = coll_rdma_link_open,
+        .link_close = coll_rdma_link_close,
+        .link_status = coll_rdma_link_status,
+        .channel_open = coll_rdma_channel_open,
+        .channel_close = coll_rdma_channel_close,
+        .slot = coll_rdma_slot,
+        .post = coll_rdma_post,
+        .post_ref = coll_rdma_post_ref,
+        .view = coll_rdma_view,
+        .done = coll_rdma_done,
+        .recv_into = coll_rdma_recv_into,
+        .progress = rdma_progress,
+        .arm = rdma_arm,
+        .disarm = rdma_disarm,
+        .poll_fd = rdma_poll_fd,
+        .service_fd = rdma_service_fd,
+        .service = coll_rdma_service,
+        .mem_alloc = coll_rdma_mem_alloc,
+        .mem_free = coll_rdma_mem_free,
+        .mem_reg = coll_rdma_mem_reg,
+        .mem_dereg = coll_rdma_mem_dereg,
+};

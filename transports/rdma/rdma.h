@@ -1,0 +1,378 @@
+/*
+ * The inside of the rdma transport: its objects and which lock guards what.
+ *
+ *   service_lock  identifiers of the connection manager, attempts, the timer
+ *   lock          the table of links
+ *   link->lock    queue pair, completion queue, channels of one link
+ *
+ * Taken in this order, never backwards; none is held while env->link_down runs. Links
+ * are never freed before fini.
+ *
+ * A link is one reliable connection (a queue pair) with a completion queue of its own.
+ * Frames are written by RDMA into the receiver's slots, notes are sent; both use up a
+ * receive that the peer has posted, so both are counted (recvs): receives are posted
+ * before the other side is told of them, and the device never finds none.
+ */
+#ifndef COLL_TRANSPORTS_RDMA_RDMA_H
+#define COLL_TRANSPORTS_RDMA_RDMA_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "base/log.h"
+#include "coll/transport.h"
+#include "transports/pending.h"
+#include "transports/rdma/verbs.h"
+#include "transports/rdma/wire.h"
+
+enum {
+	RDMA_SENDS = 256,            /* work requests of one link in flight */
+	RDMA_RECVS = 256,            /* receives posted on one link */
+	RDMA_RECVS_SPARE = 2,        /* of the peer's: for notes that give receives back */
+	RDMA_SIGNAL_EVERY = 64,      /* of so many work requests one completes visibly */
+	RDMA_CHAIN = 24,             /* work requests per doorbell */
+	RDMA_PIECES = 16,            /* most messages one frame is split into */
+	RDMA_INLINE_BYTES = 128,     /* wanted of the device */
+	RDMA_CHANNELS_MAX = 1 << 20, /* per link and direction */
+	RDMA_INTO_BYTES = 4096,      /* smaller frames are not worth an announcement */
+	RDMA_RESOLVE_MS = 1500,
+	RDMA_ATTEMPT_MS = 3000, /* a connection not made by then is tried again */
+	RDMA_RETRY_MS = 30,
+	RDMA_TICK_MS = 350,     /* an idle link is asked for a sign of life so often */
+	RDMA_TICK_FLUSH_MS = 5, /* while something is left to send and nobody may be in a call */
+	RDMA_CANCEL_MS = 1000,  /* a peer that does not take its promise back loses the link */
+};
+
+struct rdma_link;
+struct rdma_inst;
+
+/* Registered memory. */
+struct rdma_region {
+	struct rdma_region *next;
+	char *base;
+	size_t len_bytes;
+	struct ibv_mr *mr;
+	unsigned refs;
+};
+
+/* Slots of one channel's end: payloads, each followed by a head. */
+struct rdma_ring {
+	char *memory;
+	struct ibv_mr *mr;
+	size_t stride;
+	size_t room; /* where the head is: slot_bytes up to a multiple of 64 */
+};
+
+/* What senders and receivers share; the handle of channel_open points here. */
+struct rdma_channel {
+	struct rdma_link *link;
+	enum coll_direction dir;
+	struct coll_channel_key key;
+	size_t slot_bytes;
+	uint32_t slots;
+	struct rdma_ring ring;
+};
+
+/* Where a receiver wants frame number. */
+struct rdma_target {
+	uint32_t number;
+	uint32_t rkey;
+	uint64_t ptr;
+	struct coll_frame expect;
+	bool set;
+};
+
+/* The sender's view of a receiving end that the peer has opened. */
+struct rdma_grant {
+	struct coll_channel_key key;
+	uint32_t id; /* the peer's number */
+	uint32_t slots;
+	size_t slot_bytes;
+	uint64_t ring;
+	uint32_t rkey;
+	uint32_t credits;
+	uint64_t count; /* frames accepted for sending */
+	struct rdma_target into;
+	struct rdma_sender *sender;
+};
+
+struct rdma_sender {
+	struct rdma_channel base;
+	struct rdma_grant *grant;
+	char *held;        /* the slot that was given out, or NULL */
+	bool closed;       /* free once nothing of it is queued or in flight */
+	uint32_t queued;   /* entries in link->queue */
+	uint32_t lent;     /* cookies out */
+	uint64_t last_seq; /* of its last work request, 0: none */
+	struct rdma_sender *next, **prev;
+};
+
+struct rdma_into {
+	char *ptr;
+	struct coll_frame expect;
+	struct coll_cookie *cookie; /* NULL: nothing announced */
+	bool told;                  /* to the peer, too */
+};
+
+struct rdma_receiver {
+	struct rdma_channel base;
+	uint32_t id;
+	uint64_t arrived, done;
+	uint32_t owed; /* slots emptied and not told yet */
+	uint32_t due_at;
+	struct rdma_receiver *owing_next;
+	bool owing;
+	uint32_t owed_due; /* 1: counted in link->due */
+	bool draining;     /* closed here, CLOSED not yet seen */
+	struct rdma_into into;
+};
+
+/* One thing to send. */
+struct rdma_entry {
+	struct rdma_sender *sender; /* NULL: the note */
+	struct coll_rdma_note note;
+	/* A frame: */
+	struct coll_frame frame;
+	uint64_t number;
+	const char *lent; /* NULL: the payload is in the slot */
+	uint32_t lkey;
+	struct coll_cookie *cookie;
+	bool fence; /* no data: a visible completion behind what went before */
+};
+
+struct rdma_loan {
+	uint64_t seq;
+	struct coll_cookie *cookie;
+	struct rdma_sender *sender;
+};
+
+enum rdma_state { LINK_FREE, LINK_CONNECTING, LINK_UP, LINK_ENDED, LINK_DOWN };
+
+enum rdma_stage { STAGE_IDLE, STAGE_ADDRESS, STAGE_ROUTE, STAGE_CONNECT, STAGE_ACCEPTED };
+
+struct rdma_link {
+	struct rdma_inst *inst;
+	uint32_t slot;
+	pthread_mutex_t lock;
+	enum rdma_state state;
+	_Atomic int status; /* coll_status for outsiders */
+	struct coll_process_id peer;
+	uint32_t opens;
+	bool lingering; /* closed by us: flush, then a BYE */
+	bool notice;    /* link_down is owed */
+	coll_status why;
+	char cause[240];
+
+	/* The attempt, and then the connection. service_lock; qp and cq also lock. */
+	struct rdma_cm_id *id;
+	enum rdma_stage stage;
+	bool asked; /* we are the client */
+	uint64_t nonce, other;
+	struct coll_rdma_card target;
+	bool have_target;
+	uint64_t deadline_ns, retry_ns, give_up_ns;
+	struct ibv_qp *qp;
+	struct ibv_cq *cq;
+	uint32_t inline_bytes;
+	char *notes; /* RDMA_SENDS to send, RDMA_RECVS to receive */
+	struct ibv_mr *notes_mr;
+
+	/* out */
+	struct rdma_entry *queue; /* ring, power of two */
+	uint32_t queue_cap, queue_first, queue_count;
+	uint64_t sq_tail, sq_done, sq_signalled; /* work requests posted, known complete, last visible one */
+	uint32_t recvs;                          /* of the peer's, left to use */
+	uint32_t recvs_owed;                     /* of ours, not told yet */
+	struct rdma_loan loans[RDMA_SENDS];
+	uint64_t loan_first, loan_count;
+	struct rdma_sender *senders, *closing;
+	struct rdma_grant **grants; /* by the peer's id */
+	uint32_t grants_cap;
+	bool bye_sent;
+	uint64_t bye_seq;
+
+	/* in */
+	struct rdma_receiver **receivers; /* by id */
+	uint32_t receivers_cap;
+	struct rdma_receiver *owing;
+	uint32_t due;
+	uint32_t spent[RDMA_RECVS]; /* receives to be posted again */
+	uint32_t spent_count;
+	bool news;
+
+	uint64_t moved, moved_at_tick; /* completions */
+
+	uint64_t frames_out, frames_in, into_in, copied_bytes, notes_out, ref_out;
+};
+
+struct rdma_inst {
+	struct coll_transport_env env;
+	struct coll_rdma_verbs v;
+	struct coll_rdma_card card;
+	char where[128]; /* device, port and GID, for messages */
+	unsigned timeout_exponent, retries, traffic_class;
+	uint64_t timeout_ns;
+	size_t message_max;
+	_Atomic bool closed;
+
+	struct rdma_event_channel *cm;
+	struct rdma_cm_id *listener;
+	struct ibv_context *device;
+	struct ibv_pd *pd;
+	struct ibv_comp_channel *completions;
+	int service_epoll, timer_fd, kick_fd;
+
+	pthread_mutex_t lock;
+	struct rdma_link **links;
+	_Atomic uint32_t link_count;
+	uint32_t link_cap;
+
+	pthread_mutex_t service_lock;
+	uint32_t tick_ms;
+	uint64_t liveness_ns;
+
+	pthread_mutex_t arm_lock;
+	_Atomic uint32_t armed;
+	_Atomic uint32_t news;       /* since the last arm() that said AGAIN */
+	_Atomic uint32_t connecting; /* links in LINK_CONNECTING */
+	_Atomic uint32_t notices;
+	_Atomic uint32_t stale; /* links to be looked at by the service */
+	_Atomic uint32_t up;
+	_Atomic uint32_t lingering;
+	_Atomic bool flush_timer;
+
+	pthread_rwlock_t memory_lock;
+	struct rdma_region *regions;
+};
+
+#define rdma_log(in, level, ...) ((in)->env.log((in)->env.ctx, (level), __VA_ARGS__))
+
+static inline size_t rdma_pad(size_t len_bytes)
+{
+	return (len_bytes + 63) & ~(size_t)63;
+}
+
+static inline struct coll_rdma_head *rdma_head_at(const struct rdma_ring *ring, uint64_t slot)
+{
+	return (struct coll_rdma_head *)(void *)(ring->memory + slot * ring->stride + ring->room);
+}
+
+/* ---- device.c: which device, port and address; their names ----------------------- */
+
+/* Opens the listener, which binds the instance to a device; fills the card. */
+coll_status coll_rdma_device_open(struct rdma_inst *in, char *why, size_t why_bytes);
+const char *coll_rdma_gid_text(const uint8_t gid[16], char *buf, size_t cap);
+/* "rxe0 port 1 GID a to b GID c" */
+void coll_rdma_path_text(const struct rdma_link *l, char *buf, size_t cap);
+bool coll_rdma_card_valid(const void *address, size_t len_bytes, struct coll_rdma_card *card);
+
+/* ---- hello.c ------------------------------------------------------------------------ */
+
+void coll_rdma_hello_make(struct coll_rdma_hello *m, const struct rdma_inst *in, enum coll_rdma_hello_type type,
+                          const struct coll_process_id *to, uint64_t nonce, uint64_t other);
+/* NULL when good, else what is wrong with it. from may be NULL: anybody. */
+const char *coll_rdma_hello_check(const void *data, size_t len_bytes, const struct rdma_inst *in,
+                                  enum coll_rdma_hello_type type, const struct coll_process_id *from, uint64_t other,
+                                  struct coll_rdma_hello *m);
+uint64_t coll_rdma_hello_proof(const struct rdma_inst *in, const struct coll_process_id *client, uint64_t nonce,
+                               uint64_t other);
+uint64_t coll_rdma_nonce(void);
+
+/* ---- cm.c: connections. service_lock held. ------------------------------------------- */
+
+void coll_rdma_cm_events(struct rdma_inst *in);
+/* What a connecting link needs now. */
+void coll_rdma_cm_pursue(struct rdma_link *l, uint64_t now_ns);
+/* Queue pair, queues, identifier: gone; cookies settled. lock held, too. */
+void coll_rdma_cm_bury(struct rdma_link *l);
+
+/* ---- link.c ----------------------------------------------------------------------------- */
+
+coll_status coll_rdma_link_open(void *inst, const struct coll_process_id *peer, const void *address, size_t len_bytes,
+                                void **link);
+void coll_rdma_link_close(void *link);
+coll_status coll_rdma_link_status(void *link);
+/* inst->lock held. */
+struct rdma_link *coll_rdma_link_find(struct rdma_inst *in, const struct coll_process_id *peer);
+struct rdma_link *coll_rdma_link_new(struct rdma_inst *in, const struct coll_process_id *peer);
+struct rdma_link *coll_rdma_link_at(struct rdma_inst *in, uint32_t i);
+/* link->lock held for these four. */
+void coll_rdma_link_up(struct rdma_link *l);
+void coll_rdma_link_fail(struct rdma_link *l, coll_status why, const char *format, ...)
+        __attribute__((format(printf, 3, 4)));
+void coll_rdma_link_ended(struct rdma_link *l);
+/* Before the lock is let go: tell sleepers the news, see to what is left to send. */
+void coll_rdma_link_leave(struct rdma_link *l);
+void coll_rdma_link_notify(struct rdma_inst *in);
+/* Bury and forget what is over. service_lock held. */
+void coll_rdma_link_compact(struct rdma_inst *in);
+void coll_rdma_link_free(struct rdma_link *l);
+void coll_rdma_kick(struct rdma_inst *in);
+void coll_rdma_wake(struct rdma_inst *in);
+
+/* ---- tx.c: the way out. link->lock held. --------------------------------------------------- */
+
+void coll_rdma_tx(struct rdma_link *l, const struct rdma_entry *e);
+void coll_rdma_tx_note(struct rdma_link *l, const struct coll_rdma_note *note);
+/* Not in the queue: first on a new connection. */
+bool coll_rdma_tx_proof(struct rdma_link *l, uint64_t mac);
+int coll_rdma_tx_push(struct rdma_link *l);
+/* Tell the slots and receives that are due, alone. */
+int coll_rdma_tx_credits(struct rdma_link *l);
+coll_status coll_rdma_tx_reserve(struct rdma_link *l, uint32_t entries);
+/* A sign of life is asked for. */
+void coll_rdma_tx_ping(struct rdma_link *l);
+/* Work requests up to seq are complete. */
+void coll_rdma_tx_completed(struct rdma_link *l, uint64_t seq);
+
+/* ---- rx.c: completions. link->lock held. ----------------------------------------------------- */
+
+int coll_rdma_rx_poll(struct rdma_link *l);
+bool coll_rdma_rx_post_all(struct rdma_link *l);
+
+/* ---- channel.c --------------------------------------------------------------------------------- */
+
+coll_status coll_rdma_channel_open(void *link, const struct coll_channel_key *key, enum coll_direction dir,
+                                   size_t slot_bytes, uint32_t slots, void **channel);
+void coll_rdma_channel_close(void *channel);
+coll_status coll_rdma_slot(void *channel, size_t len_bytes, void **p);
+coll_status coll_rdma_post(void *channel, const struct coll_frame *frame);
+coll_status coll_rdma_post_ref(void *channel, const void *ptr, const struct coll_memory *mem,
+                               const struct coll_frame *frame, struct coll_cookie *cookie);
+coll_status coll_rdma_view(void *channel, const void **p, struct coll_frame *frame);
+coll_status coll_rdma_done(void *channel);
+coll_status coll_rdma_recv_into(void *channel, void *ptr, const struct coll_memory *mem,
+                                const struct coll_frame *expect, struct coll_cookie *cookie);
+/* For rx.c and cm.c, link->lock held. */
+void coll_rdma_channel_meet_grant(struct rdma_link *l, struct rdma_grant *g);
+void coll_rdma_channel_arrived(struct rdma_receiver *r, const struct coll_frame *frame, bool into);
+void coll_rdma_channel_forget_owed(struct rdma_receiver *r);
+/* An entry has left the queue, sent or not. */
+void coll_rdma_channel_unqueued(struct rdma_link *l, const struct rdma_entry *e);
+void coll_rdma_channel_drop_queued(struct rdma_link *l, const struct rdma_sender *s);
+void coll_rdma_channel_sweep(struct rdma_link *l);
+void coll_rdma_channel_free_sender(struct rdma_sender *s);
+void coll_rdma_channel_free_receiver(struct rdma_receiver *r);
+
+/* ---- memory.c ------------------------------------------------------------------------------------ */
+
+/* NULL: refused, and logged why. */
+struct ibv_mr *coll_rdma_memory_pin(struct rdma_inst *in, void *base, size_t len_bytes, bool remote);
+/* The keys of registered memory that covers the range; false: none does. */
+bool coll_rdma_memory_find(struct rdma_inst *in, const void *ptr, size_t len_bytes, uint32_t *lkey, uint32_t *rkey);
+coll_status coll_rdma_mem_alloc(void *inst, size_t len_bytes, struct coll_memory *mem);
+void coll_rdma_mem_free(void *inst, struct coll_memory *mem);
+coll_status coll_rdma_mem_reg(void *inst, struct coll_memory *mem);
+void coll_rdma_mem_dereg(void *inst, struct coll_memory *mem);
+void coll_rdma_memory_fini(struct rdma_inst *in);
+
+/* ---- service.c ------------------------------------------------------------------------------------- */
+
+void coll_rdma_service(void *inst);
+bool coll_rdma_service_try(struct rdma_inst *in);
+void coll_rdma_service_flush_soon(struct rdma_inst *in);
+/* Take up the events of completion queues; each is armed for urgent notes again and polled. */
+int coll_rdma_service_completions(struct rdma_inst *in);
+
+#endif

@@ -1,0 +1,287 @@
+/*
+ * The way in: completions. A frame's completion says which channel; its head stands in
+ * the channel's next slot. Everything a peer says is checked before it is used: a wrong
+ * number fails the link, not the process. Receives that were used are posted again at
+ * the end of each batch, and only then promised to the peer.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "transports/rdma/rdma.h"
+
+enum { BATCH = 16, BUDGET = 512 };
+
+#define RECV_TAG (UINT64_C(1) << 63)
+
+static void corrupt(struct rdma_link *l, const char *what)
+{
+	char path[180];
+
+	coll_rdma_path_text(l, path, sizeof(path));
+	coll_rdma_link_fail(l, COLL_ERR_CORRUPT, "rdma %s: %s", path, what);
+}
+
+/* ---- receives -------------------------------------------------------------------- */
+
+static struct coll_rdma_note *note_at(struct rdma_link *l, uint32_t i)
+{
+	return (struct coll_rdma_note *)(void *)(l->notes + (size_t)(RDMA_SENDS + i) * COLL_RDMA_NOTE_BYTES);
+}
+
+static bool post_recvs(struct rdma_link *l, const uint32_t *index, uint32_t count)
+{
+	struct ibv_recv_wr wr[BATCH], *bad;
+	struct ibv_sge sge[BATCH];
+
+	for (uint32_t at = 0; at < count;) {
+		uint32_t n = 0;
+
+		for (; n < BATCH && at < count; n++, at++) {
+			sge[n] = (struct ibv_sge){(uint64_t)(uintptr_t)note_at(l, index[at]), COLL_RDMA_NOTE_BYTES,
+			                          l->notes_mr->lkey};
+			wr[n] = (struct ibv_recv_wr){.wr_id = RECV_TAG | index[at], .sg_list = &sge[n], .num_sge = 1};
+			if (n > 0)
+				wr[n - 1].next = &wr[n];
+		}
+		errno = ibv_post_recv(l->qp, wr, &bad);
+		if (errno != 0)
+			return false;
+	}
+	return true;
+}
+
+bool coll_rdma_rx_post_all(struct rdma_link *l)
+{
+	for (uint32_t i = 0; i < RDMA_RECVS; i++)
+		l->spent[i] = i;
+	l->spent_count = 0;
+	return post_recvs(l, l->spent, RDMA_RECVS);
+}
+
+static void post_spent(struct rdma_link *l)
+{
+	if (l->spent_count == 0 || (l->state != LINK_UP && l->state != LINK_CONNECTING))
+		return;
+	if (!post_recvs(l, l->spent, l->spent_count)) {
+		coll_rdma_link_fail(l, COLL_ERR_SYSTEM, "rdma %s refuses a receive: %s", l->inst->where,
+		                    strerror(errno));
+		return;
+	}
+	l->recvs_owed += l->spent_count;
+	l->spent_count = 0;
+}
+
+/* ---- frames ------------------------------------------------------------------------- */
+
+static bool take_credits(struct rdma_link *l, uint32_t id, uint32_t count)
+{
+	struct rdma_grant *g = id < l->grants_cap ? l->grants[id] : NULL;
+
+	if (count == 0 || !g) /* a channel that was closed meanwhile */
+		return true;
+	if (count > g->slots - g->credits)
+		return false;
+	g->credits += count;
+	l->news = true;
+	return true;
+}
+
+static void frame_came(struct rdma_link *l, uint32_t imm)
+{
+	const uint32_t id = imm & COLL_RDMA_IMM_ID;
+	struct rdma_receiver *r = id < l->receivers_cap ? l->receivers[id] : NULL;
+	struct coll_rdma_head head;
+
+	if (!r) {
+		corrupt(l, "a frame for a channel that is not there");
+		return;
+	}
+	head = *rdma_head_at(&r->base.ring, r->arrived % r->base.slots);
+	l->recvs += head.recvs;
+	if (head.number != (uint32_t)r->arrived || head.frame.len_bytes > r->base.slot_bytes ||
+	    r->arrived - r->done >= r->base.slots || l->recvs > RDMA_RECVS ||
+	    !take_credits(l, head.credit_id, head.credits)) {
+		corrupt(l, "a frame's head is impossible");
+		return;
+	}
+	l->frames_in++;
+	coll_rdma_channel_arrived(r, &head.frame, imm & COLL_RDMA_IMM_INTO);
+}
+
+/* ---- notes ---------------------------------------------------------------------------- */
+
+static bool grow_grants(struct rdma_link *l, uint32_t id)
+{
+	uint32_t cap = l->grants_cap ? l->grants_cap : 16;
+	struct rdma_grant **grown;
+
+	while (cap <= id)
+		cap *= 2;
+	grown = realloc(l->grants, cap * sizeof(struct rdma_grant *));
+	if (!grown)
+		return false;
+	memset(grown + l->grants_cap, 0, (cap - l->grants_cap) * sizeof(struct rdma_grant *));
+	l->grants = grown;
+	l->grants_cap = cap;
+	return true;
+}
+
+static void grant_came(struct rdma_link *l, const struct coll_rdma_note *n)
+{
+	struct rdma_grant *g;
+
+	if (n->id >= RDMA_CHANNELS_MAX || n->grant.slots < 2 || (n->id < l->grants_cap && l->grants[n->id])) {
+		corrupt(l, "a channel is opened twice");
+		return;
+	}
+	g = calloc(1, sizeof(*g));
+	if (!g || (n->id >= l->grants_cap && !grow_grants(l, n->id))) {
+		free(g);
+		coll_rdma_link_fail(l, COLL_ERR_SYSTEM, "rdma: no memory for a channel");
+		return;
+	}
+	*g = (struct rdma_grant){.key = n->grant.key,
+	                         .id = n->id,
+	                         .slots = n->grant.slots,
+	                         .slot_bytes = n->grant.slot_bytes,
+	                         .ring = n->grant.ring,
+	                         .rkey = n->grant.rkey,
+	                         .credits = n->grant.slots};
+	l->grants[n->id] = g;
+	coll_rdma_channel_meet_grant(l, g);
+	l->news = true;
+}
+
+static void into_came(struct rdma_link *l, const struct coll_rdma_note *n)
+{
+	struct rdma_grant *g = n->id < l->grants_cap ? l->grants[n->id] : NULL;
+
+	if (g)
+		g->into = (struct rdma_target){n->into.number, n->into.rkey, n->into.ptr, n->into.expect, true};
+}
+
+/* Behind everything we have written there. */
+static void close_came(struct rdma_link *l, const struct coll_rdma_note *n)
+{
+	struct rdma_grant *g = n->id < l->grants_cap ? l->grants[n->id] : NULL;
+	const struct coll_rdma_note closed = {.type = COLL_RDMA_NOTE_CLOSED, .id = n->id};
+
+	if (!g) {
+		corrupt(l, "a channel is closed that is not open");
+		return;
+	}
+	if (g->sender) {
+		coll_rdma_channel_drop_queued(l, g->sender);
+		g->sender->grant = NULL;
+	}
+	l->grants[n->id] = NULL;
+	free(g);
+	coll_rdma_tx_note(l, &closed);
+	l->news = true;
+}
+
+static void closed_came(struct rdma_link *l, const struct coll_rdma_note *n)
+{
+	struct rdma_receiver *r = n->id < l->receivers_cap ? l->receivers[n->id] : NULL;
+
+	if (!r || !r->draining)
+		corrupt(l, "a channel that is open was closed");
+	else
+		coll_rdma_channel_free_receiver(r);
+	l->news = true;
+}
+
+static void proof_came(struct rdma_link *l, const struct coll_rdma_note *n)
+{
+	if (l->state == LINK_CONNECTING && l->stage == STAGE_ACCEPTED &&
+	    n->word[0] == coll_rdma_hello_proof(l->inst, &l->peer, l->other, l->nonce))
+		coll_rdma_link_up(l);
+	/* Otherwise the deadline of the attempt ends it. */
+}
+
+static void credits_came(struct rdma_link *l, const struct coll_rdma_note *n)
+{
+	for (unsigned i = 0; i < n->count && i < COLL_RDMA_NOTE_CREDITS; i++)
+		if (!take_credits(l, n->credit[i].id, n->credit[i].count))
+			corrupt(l, "more slots given back than there are");
+}
+
+static void note_came(struct rdma_link *l, const struct coll_rdma_note *n)
+{
+	if (n->type != COLL_RDMA_NOTE_PROOF && l->state != LINK_UP)
+		return; /* nobody we know */
+	l->recvs += n->recvs;
+	if (l->recvs > RDMA_RECVS) {
+		corrupt(l, "more receives promised than posted");
+		return;
+	}
+	switch (n->type) {
+	case COLL_RDMA_NOTE_PROOF: proof_came(l, n); break;
+	case COLL_RDMA_NOTE_GRANT: grant_came(l, n); break;
+	case COLL_RDMA_NOTE_CREDIT: credits_came(l, n); break;
+	case COLL_RDMA_NOTE_INTO: into_came(l, n); break;
+	case COLL_RDMA_NOTE_CLOSE: close_came(l, n); break;
+	case COLL_RDMA_NOTE_CLOSED: closed_came(l, n); break;
+	case COLL_RDMA_NOTE_BYE: coll_rdma_link_ended(l); break;
+	default: corrupt(l, "a note of an unknown kind"); break;
+	}
+}
+
+/* ---- completions ------------------------------------------------------------------------ */
+
+static void went_wrong(struct rdma_link *l, const struct ibv_wc *wc)
+{
+	const bool unreachable = wc->status == IBV_WC_RETRY_EXC_ERR || wc->status == IBV_WC_RNR_RETRY_EXC_ERR ||
+	                         wc->status == IBV_WC_WR_FLUSH_ERR;
+	char path[180];
+
+	if (l->state != LINK_UP)
+		return; /* flushed: known */
+	coll_rdma_path_text(l, path, sizeof(path));
+	coll_rdma_link_fail(l, unreachable ? COLL_ERR_PEER_DEAD : COLL_ERR_SYSTEM, "rdma %s: %s%s", path,
+	                    l->inst->v.ibv_wc_status_str(wc->status),
+	                    wc->status == IBV_WC_RETRY_EXC_ERR ? " (host unreachable)" : "");
+}
+
+static void complete(struct rdma_link *l, const struct ibv_wc *wc)
+{
+	const uint32_t index = (uint32_t)(wc->wr_id & 0xffffffff);
+
+	l->moved++;
+	if (wc->status != IBV_WC_SUCCESS) {
+		went_wrong(l, wc);
+		return;
+	}
+	if (!(wc->wr_id & RECV_TAG)) {
+		coll_rdma_tx_completed(l, wc->wr_id);
+		return;
+	}
+	if (wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM && l->state == LINK_UP)
+		frame_came(l, be32toh(wc->imm_data));
+	else if (wc->opcode == IBV_WC_RECV && wc->byte_len == COLL_RDMA_NOTE_BYTES)
+		note_came(l, note_at(l, index));
+	l->spent[l->spent_count++] = index;
+}
+
+int coll_rdma_rx_poll(struct rdma_link *l)
+{
+	struct ibv_wc wc[BATCH];
+	int total = 0, n;
+
+	if (!l->cq)
+		return 0;
+	do {
+		n = ibv_poll_cq(l->cq, BATCH, wc);
+		for (int i = 0; i < n; i++)
+			complete(l, &wc[i]);
+		if (n > 0)
+			post_spent(l);
+		total += n > 0 ? n : 0;
+	} while (n == BATCH && total < BUDGET);
+	if (n < 0)
+		coll_rdma_link_fail(l, COLL_ERR_SYSTEM, "rdma %s: polling completions failed", l->inst->where);
+	if (total > 0 && l->queue_count > 0)
+		coll_rdma_tx_push(l);
+	return total;
+}

@@ -1,0 +1,362 @@
+/*
+ * The way out. Frames and notes wait in the link's queue until the send queue has room
+ * and the peer a receive, and leave in order, several per doorbell. Notes that give
+ * receives back do not wait in the queue, and may use the last receive: so two ends that
+ * have run out free each other.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "transports/rdma/rdma.h"
+
+/* Work requests of one doorbell, and the pieces of memory they name. */
+struct chain {
+	struct ibv_send_wr wr[RDMA_CHAIN];
+	struct ibv_sge sge[2 * RDMA_CHAIN];
+	int n, sges;
+};
+
+static uint32_t in_flight(const struct rdma_link *l)
+{
+	return (uint32_t)(l->sq_tail - l->sq_done);
+}
+
+coll_status coll_rdma_tx_reserve(struct rdma_link *l, uint32_t entries)
+{
+	const uint32_t need = l->queue_count + entries;
+	uint32_t cap = l->queue_cap ? l->queue_cap : 32;
+	struct rdma_entry *grown;
+
+	while (cap < need)
+		cap *= 2;
+	if (cap == l->queue_cap)
+		return COLL_OK;
+	grown = calloc(cap, sizeof(*grown));
+	if (!grown)
+		return COLL_ERR_MEMORY;
+	for (uint32_t i = 0; i < l->queue_count; i++)
+		grown[i] = l->queue[(l->queue_first + i) & (l->queue_cap - 1)];
+	free(l->queue);
+	l->queue = grown;
+	l->queue_cap = cap;
+	l->queue_first = 0;
+	return COLL_OK;
+}
+
+void coll_rdma_tx(struct rdma_link *l, const struct rdma_entry *e)
+{
+	if (l->state != LINK_UP && l->state != LINK_CONNECTING)
+		return;
+	if (l->queue_count == l->queue_cap && coll_rdma_tx_reserve(l, 1) != COLL_OK) {
+		coll_rdma_link_fail(l, COLL_ERR_SYSTEM, "rdma: no memory to queue a frame");
+		return;
+	}
+	l->queue[(l->queue_first + l->queue_count++) & (l->queue_cap - 1)] = *e;
+	if (e->sender)
+		e->sender->queued++;
+}
+
+void coll_rdma_tx_note(struct rdma_link *l, const struct coll_rdma_note *note)
+{
+	const struct rdma_entry e = {.note = *note};
+
+	coll_rdma_tx(l, &e);
+}
+
+/* ---- building ----------------------------------------------------------------- */
+
+static struct ibv_send_wr *add(struct rdma_link *l, struct chain *c, enum ibv_wr_opcode opcode, bool visible)
+{
+	struct ibv_send_wr *wr = &c->wr[c->n++];
+
+	*wr = (struct ibv_send_wr){.wr_id = ++l->sq_tail, .sg_list = &c->sge[c->sges], .opcode = opcode};
+	if (visible || l->sq_tail - l->sq_signalled >= RDMA_SIGNAL_EVERY) {
+		wr->send_flags = IBV_SEND_SIGNALED;
+		l->sq_signalled = l->sq_tail;
+	}
+	if (c->n > 1)
+		c->wr[c->n - 2].next = wr;
+	return wr;
+}
+
+static void piece(struct chain *c, struct ibv_send_wr *wr, const void *ptr, size_t len_bytes, uint32_t lkey)
+{
+	c->sge[c->sges++] = (struct ibv_sge){(uint64_t)(uintptr_t)ptr, (uint32_t)len_bytes, lkey};
+	wr->num_sge++;
+}
+
+static void finish(const struct rdma_link *l, struct ibv_send_wr *wr)
+{
+	size_t total = 0;
+
+	for (int i = 0; i < wr->num_sge; i++)
+		total += wr->sg_list[i].length;
+	if (total <= l->inline_bytes)
+		wr->send_flags |= IBV_SEND_INLINE;
+}
+
+static uint16_t take_recvs(struct rdma_link *l)
+{
+	const uint32_t owed = l->recvs_owed;
+
+	l->recvs_owed = 0;
+	return (uint16_t)owed;
+}
+
+static bool urgent(const struct coll_rdma_note *note)
+{
+	return note->type == COLL_RDMA_NOTE_PROOF || note->type == COLL_RDMA_NOTE_CLOSE ||
+	       note->type == COLL_RDMA_NOTE_CLOSED || note->type == COLL_RDMA_NOTE_BYE;
+}
+
+static void build_note(struct rdma_link *l, struct chain *c, const struct coll_rdma_note *note)
+{
+	struct ibv_send_wr *wr = add(l, c, IBV_WR_SEND, note->type == COLL_RDMA_NOTE_BYE);
+	/* Free again: what was sent from here before is complete. */
+	struct coll_rdma_note *out =
+	        (struct coll_rdma_note *)(void *)(l->notes + wr->wr_id % RDMA_SENDS * COLL_RDMA_NOTE_BYTES);
+
+	*out = *note;
+	out->recvs = take_recvs(l);
+	piece(c, wr, out, sizeof(*out), l->notes_mr->lkey);
+	if (urgent(note))
+		wr->send_flags |= IBV_SEND_SOLICITED;
+	finish(l, wr);
+	if (note->type == COLL_RDMA_NOTE_BYE) {
+		l->bye_sent = true;
+		l->bye_seq = wr->wr_id;
+	}
+	l->recvs--;
+	l->notes_out++;
+}
+
+/* Slots of the other direction that are owed travel along. */
+static void take_credits(struct rdma_link *l, struct coll_rdma_head *head)
+{
+	struct rdma_receiver *r = l->owing;
+
+	if (!r)
+		return;
+	head->credit_id = r->id;
+	head->credits = (uint16_t)(r->owed > UINT16_MAX ? UINT16_MAX : r->owed);
+	r->owed -= head->credits;
+	coll_rdma_channel_forget_owed(r);
+}
+
+static bool fits_one_message(const struct rdma_link *l, const struct rdma_entry *e)
+{
+	return !e->lent && rdma_pad(e->frame.len_bytes) + sizeof(struct coll_rdma_head) <= l->inst->message_max;
+}
+
+static bool goes_into(const struct rdma_grant *g, const struct rdma_entry *e)
+{
+	return g->into.set && g->into.number == (uint32_t)e->number && coll_same_frame(&g->into.expect, &e->frame);
+}
+
+static uint32_t requests_of(const struct rdma_link *l, const struct rdma_entry *e)
+{
+	const size_t max = l->inst->message_max;
+
+	if (!e->sender || e->fence || (fits_one_message(l, e) && !goes_into(e->sender->grant, e)))
+		return 1;
+	return 1 + (uint32_t)((e->frame.len_bytes + max - 1) / max);
+}
+
+static void build_payload(struct rdma_link *l, struct chain *c, const char *from, uint32_t lkey, size_t len_bytes,
+                          uint64_t to, uint32_t rkey)
+{
+	while (len_bytes > 0) {
+		const size_t n = len_bytes < l->inst->message_max ? len_bytes : l->inst->message_max;
+		struct ibv_send_wr *wr = add(l, c, IBV_WR_RDMA_WRITE, false);
+
+		wr->wr.rdma.remote_addr = to;
+		wr->wr.rdma.rkey = rkey;
+		piece(c, wr, from, n, lkey);
+		from += n;
+		to += n;
+		len_bytes -= n;
+	}
+}
+
+static void build_frame(struct rdma_link *l, struct chain *c, const struct rdma_entry *e)
+{
+	struct rdma_sender *s = e->sender;
+	struct rdma_grant *g = s->grant;
+	const struct rdma_ring *ring = &s->base.ring;
+	const uint64_t slot = e->number % s->base.slots;
+	const size_t pad = rdma_pad(e->frame.len_bytes);
+	const bool into = goes_into(g, e), one = fits_one_message(l, e) && !into;
+	const char *from = e->lent ? e->lent : ring->memory + slot * ring->stride;
+	const uint32_t lkey = e->lent ? e->lkey : ring->mr->lkey;
+	const uint64_t head_to = g->ring + slot * ring->stride + ring->room;
+	struct coll_rdma_head *head = rdma_head_at(ring, slot);
+	struct ibv_send_wr *wr;
+
+	if (!one)
+		build_payload(l, c, from, lkey, e->frame.len_bytes, into ? g->into.ptr : head_to - pad,
+		              into ? g->into.rkey : g->rkey);
+	*head = (struct coll_rdma_head){.frame = e->frame, .number = (uint32_t)e->number, .recvs = take_recvs(l)};
+	take_credits(l, head);
+	wr = add(l, c, IBV_WR_RDMA_WRITE_WITH_IMM, e->cookie != NULL);
+	wr->imm_data = htobe32(g->id | (into ? COLL_RDMA_IMM_INTO : 0));
+	wr->wr.rdma.rkey = g->rkey;
+	wr->wr.rdma.remote_addr = one ? head_to - pad : head_to;
+	if (one && pad > 0)
+		piece(c, wr, from, pad, lkey);
+	piece(c, wr, head, sizeof(*head), ring->mr->lkey);
+	finish(l, wr);
+	s->last_seq = wr->wr_id;
+	l->recvs--;
+	l->frames_out++;
+	l->ref_out += e->lent != NULL;
+	if (e->cookie)
+		l->loans[(l->loan_first + l->loan_count++) % RDMA_SENDS] = (struct rdma_loan){wr->wr_id, e->cookie, s};
+}
+
+static void build_fence(struct rdma_link *l, struct chain *c, const struct rdma_entry *e)
+{
+	struct ibv_send_wr *wr = add(l, c, IBV_WR_RDMA_WRITE, true);
+
+	if (e->sender)
+		e->sender->last_seq = wr->wr_id;
+}
+
+/* ---- posting --------------------------------------------------------------------- */
+
+static int post_chain(struct rdma_link *l, struct chain *c)
+{
+	struct ibv_send_wr *bad = NULL;
+	int e;
+
+	if (c->n == 0)
+		return 0;
+	e = ibv_post_send(l->qp, c->wr, &bad);
+	if (e != 0)
+		coll_rdma_link_fail(l, COLL_ERR_SYSTEM, "rdma %s refuses a work request: %s", l->inst->where,
+		                    strerror(e));
+	return c->n;
+}
+
+/* The link's share of the peer's receives that an entry of the queue may not touch. */
+static bool may_go(const struct rdma_link *l, const struct chain *c, const struct rdma_entry *e)
+{
+	const uint32_t n = requests_of(l, e);
+
+	if (in_flight(l) + n > RDMA_SENDS - 2 || (uint32_t)c->n + n > RDMA_CHAIN)
+		return false;
+	return e->fence || l->recvs > RDMA_RECVS_SPARE;
+}
+
+int coll_rdma_tx_push(struct rdma_link *l)
+{
+	int sent = 0;
+
+	while (l->state == LINK_UP && l->queue_count > 0) {
+		struct chain c;
+
+		c.n = c.sges = 0;
+		while (l->queue_count > 0) {
+			struct rdma_entry *e = &l->queue[l->queue_first & (l->queue_cap - 1)];
+
+			if (!may_go(l, &c, e))
+				break;
+			if (e->fence)
+				build_fence(l, &c, e);
+			else if (e->sender)
+				build_frame(l, &c, e);
+			else
+				build_note(l, &c, &e->note);
+			l->queue_first++;
+			l->queue_count--;
+			if (e->sender)
+				e->sender->queued--;
+		}
+		if (c.n == 0)
+			break;
+		sent += post_chain(l, &c);
+	}
+	return sent;
+}
+
+/* One note past the queue. */
+static bool post_note(struct rdma_link *l, const struct coll_rdma_note *note)
+{
+	struct chain c;
+
+	c.n = c.sges = 0;
+	build_note(l, &c, note);
+	return post_chain(l, &c) > 0 && (l->state == LINK_UP || l->state == LINK_CONNECTING);
+}
+
+bool coll_rdma_tx_proof(struct rdma_link *l, uint64_t mac)
+{
+	const struct coll_rdma_note proof = {.type = COLL_RDMA_NOTE_PROOF, .word = {mac}};
+
+	return post_note(l, &proof);
+}
+
+void coll_rdma_tx_ping(struct rdma_link *l)
+{
+	struct chain c;
+
+	if (l->state != LINK_UP || l->sq_signalled > l->sq_done || in_flight(l) >= RDMA_SENDS)
+		return;
+	c.n = c.sges = 0;
+	add(l, &c, IBV_WR_RDMA_WRITE, true);
+	post_chain(l, &c);
+}
+
+static void fill_credits(struct rdma_link *l, struct coll_rdma_note *note)
+{
+	while (l->owing && note->count < COLL_RDMA_NOTE_CREDITS) {
+		struct rdma_receiver *r = l->owing;
+
+		note->credit[note->count].id = r->id;
+		note->credit[note->count++].count = r->owed;
+		r->owed = 0;
+		coll_rdma_channel_forget_owed(r);
+	}
+}
+
+int coll_rdma_tx_credits(struct rdma_link *l)
+{
+	int sent = 0;
+
+	while (l->state == LINK_UP && in_flight(l) < RDMA_SENDS - 1) {
+		const bool many = l->recvs_owed >= RDMA_RECVS / 4;
+		struct coll_rdma_note note = {.type = COLL_RDMA_NOTE_CREDIT};
+
+		if (!(many && l->recvs_owed >= RDMA_RECVS / 2) && l->due == 0)
+			break;
+		/* The last one only for a note that brings many back. */
+		if (l->recvs < (many ? 1 : 2))
+			break;
+		fill_credits(l, &note);
+		if (!post_note(l, &note))
+			break;
+		sent++;
+	}
+	return sent;
+}
+
+void coll_rdma_tx_completed(struct rdma_link *l, uint64_t seq)
+{
+	if (seq > l->sq_done)
+		l->sq_done = seq;
+	while (l->loan_count > 0 && l->loans[l->loan_first % RDMA_SENDS].seq <= l->sq_done) {
+		struct rdma_loan *loan = &l->loans[l->loan_first % RDMA_SENDS];
+
+		l->loan_first++;
+		l->loan_count--;
+		loan->sender->lent--;
+		coll_cookie_settle(loan->cookie, COLL_OK);
+		l->news = true;
+	}
+	if (l->closing)
+		coll_rdma_channel_sweep(l);
+	if (l->bye_sent && l->sq_done >= l->bye_seq) {
+		atomic_fetch_add(&l->inst->stale, 1);
+		coll_rdma_kick(l->inst);
+	}
+}

@@ -1,0 +1,108 @@
+/*
+ * What two ends of an rdma link say to each other: the card in a process's address,
+ * the private data of a connection, the notes sent beside the frames, and the head
+ * that stands behind each frame. All of one byte order: a card says which.
+ */
+#ifndef COLL_TRANSPORTS_RDMA_WIRE_H
+#define COLL_TRANSPORTS_RDMA_WIRE_H
+
+#include <assert.h>
+#include <stdint.h>
+
+#include "coll/transport.h"
+
+#define COLL_RDMA_MAGIC   0x52444d41u /* "RDMA" in the byte order of its writer */
+#define COLL_RDMA_VERSION 1u
+
+/* How others reach this instance; exchanged by bootstrap. */
+struct coll_rdma_card {
+	uint32_t magic;
+	uint16_t version;
+	uint16_t port; /* of the connection manager */
+	struct coll_process_id id;
+	uint8_t family;   /* 4 or 6 */
+	uint8_t fabric;   /* enum ibv_transport_type */
+	uint8_t layer;    /* InfiniBand or Ethernet, as ibv_port_attr */
+	uint8_t port_num; /* of the device */
+	uint32_t mtu_bytes;
+	uint8_t ip[16];
+	uint8_t gid[16];
+	char device[24];
+};
+
+static_assert(sizeof(struct coll_rdma_card) == 88, "no holes");
+
+enum coll_rdma_hello_type { COLL_RDMA_ASK = 1, COLL_RDMA_ANSWER, COLL_RDMA_PROOF };
+
+/* In the private data of request (at most 56 bytes) and reply. */
+struct coll_rdma_hello {
+	uint32_t magic;
+	uint8_t version;
+	uint8_t type;
+	uint16_t recvs; /* receives that are posted here */
+	struct coll_process_id from;
+	uint64_t nonce;
+	uint64_t mac; /* over this with mac 0, the addressee, and the nonce it answers */
+};
+
+static_assert(sizeof(struct coll_rdma_hello) == 40, "fits in a request");
+
+enum coll_rdma_note_type {
+	COLL_RDMA_NOTE_PROOF = 1, /* client to server: word[0] is the mac */
+	COLL_RDMA_NOTE_GRANT,     /* a receiving end is open */
+	COLL_RDMA_NOTE_CREDIT,    /* slots given back: pairs of id and count */
+	COLL_RDMA_NOTE_INTO,      /* where the next frame may go */
+	COLL_RDMA_NOTE_CLOSE,     /* the receiver closes */
+	COLL_RDMA_NOTE_CLOSED,    /* the sender has sent its last write there */
+	COLL_RDMA_NOTE_BYE,       /* the last of this link */
+};
+
+enum { COLL_RDMA_NOTE_BYTES = 64, COLL_RDMA_NOTE_CREDITS = 6 };
+
+struct coll_rdma_note {
+	uint8_t type;
+	uint8_t count;  /* of credits */
+	uint16_t recvs; /* receives posted again since the last one told */
+	uint32_t id;    /* channel, the receiver's number */
+	union {
+		struct {
+			struct coll_channel_key key;
+			uint32_t slots;
+			uint32_t rkey;
+			uint64_t slot_bytes;
+			uint64_t ring;
+		} grant;
+		struct {
+			uint32_t number; /* of the frame, modulo 2^32 */
+			uint32_t rkey;
+			uint64_t ptr;
+			struct coll_frame expect;
+		} into;
+		struct {
+			uint32_t id;
+			uint32_t count;
+		} credit[COLL_RDMA_NOTE_CREDITS];
+		uint64_t word[7];
+	};
+};
+
+static_assert(sizeof(struct coll_rdma_note) == COLL_RDMA_NOTE_BYTES, "one line");
+
+/* The last 32 bytes of a frame's slot. The payload ends where the head begins, but for
+ * padding to a multiple of 64. */
+struct coll_rdma_head {
+	struct coll_frame frame;
+	uint32_t credit_id; /* of the other direction */
+	uint16_t credits;
+	uint16_t recvs;
+	uint32_t number; /* frames before this one, modulo 2^32 */
+	uint32_t check;  /* reserved, 0 */
+};
+
+static_assert(sizeof(struct coll_rdma_head) == 32, "no holes");
+
+/* The immediate of a frame: the channel, and where the payload lies. */
+#define COLL_RDMA_IMM_INTO 0x80000000u /* where the receiver announced, else in the slot */
+#define COLL_RDMA_IMM_ID   0x000fffffu
+
+#endif
