@@ -28,6 +28,9 @@ def count(test):
         skipped += int(skips or 0)
     if passed + failed + skipped == 0:
         passed, skipped = int(ok), int(skip)
+    if skip:
+        why = [line for line in text.splitlines() if "skipped" in line]
+        print(f"{test['name']}: {why[-1] if why else 'skipped'}")
     if not ok and not skip and failed == 0:
         failed = 1
         print(f"{test['name']}: {test['result']} (no test named)")
