@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/config.h"
+#include "base/messages.h"
 #include "coll/coll.h"
 #include "door.h"
 #include "hang.h"
@@ -22,11 +23,13 @@
 
 static const char usage[] = "usage: coll-info [--brief] [--settings] [--choices]\n"
                             "       coll-info --pid PID\n"
+                            "       coll-info --explain ID|all\n"
                             "  --brief     ranks, hosts and topology only\n"
                             "  --settings  settings only, with help and where each value came from\n"
                             "  --choices   algorithms by size only\n"
                             "  --pid PID   what the ranks below that process (a rank, or its launcher) are doing,\n"
                             "              and who holds the job up\n"
+                            "  --explain ID  what the message that ends in [COLL-ID] means, and what to do\n"
                             "Run it under the launcher of your job to see the job: collrun -n 4 coll-info\n";
 
 /* A secret is not for logs. */
@@ -108,12 +111,39 @@ static int explain_job(int pid)
 	return status;
 }
 
+static void print_message(const struct coll_message_row *m)
+{
+	printf("COLL-%04d  %s\n           %s\n", m->id, m->meaning, m->action);
+}
+
+/* "3101", "COLL-3101", "[COLL-3101]" or "all". */
+static int explain_message(const char *name)
+{
+	const char *digits = name + strcspn(name, "0123456789");
+	const struct coll_message_row *m = coll_message_find(atoi(digits));
+
+	if (strcmp(name, "all") == 0) {
+		for (int i = 0; i < coll_message_count; i++)
+			print_message(&coll_message_rows[i]);
+	} else if (m) {
+		print_message(m);
+	} else {
+		fprintf(stderr, "coll-info: no message of this version has the id %s (--explain all lists them)\n",
+		        name);
+		return 1;
+	}
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
-	static const struct option options[] = {
-	        {"brief", no_argument, NULL, 'b'},   {"settings", no_argument, NULL, 's'},
-	        {"choices", no_argument, NULL, 'c'}, {"pid", required_argument, NULL, 'p'},
-	        {"help", no_argument, NULL, 'h'},    {0}};
+	static const struct option options[] = {{"brief", no_argument, NULL, 'b'},
+	                                        {"settings", no_argument, NULL, 's'},
+	                                        {"choices", no_argument, NULL, 'c'},
+	                                        {"pid", required_argument, NULL, 'p'},
+	                                        {"help", no_argument, NULL, 'h'},
+	                                        {"explain", required_argument, NULL, 'e'},
+	                                        {0}};
 	struct coll_error_box err;
 	struct coll_settings *s;
 	bool brief = false, settings = false, choices = false;
@@ -126,6 +156,8 @@ int main(int argc, char **argv)
 		choices |= o == 'c';
 		if (o == 'p' && atoi(optarg) > 0)
 			return explain_job(atoi(optarg));
+		if (o == 'e')
+			return explain_message(optarg);
 		if (o == 'h' || o == '?' || o == 'p') {
 			fputs(usage, o == 'h' ? stdout : stderr);
 			return o == 'h' ? 0 : 2;
@@ -134,7 +166,9 @@ int main(int argc, char **argv)
 	s = malloc(sizeof(*s));
 	coll_error_clear(&err);
 	if (!s || coll_settings_load(s, NULL, NULL, &err) != COLL_OK) {
-		fprintf(stderr, "coll-info: %s\n", err.message);
+		const struct coll_message m = coll_message_split(COLL_ERR_CONFIG, err.message);
+
+		fprintf(stderr, "coll-info: %s%s\n", m.text, m.tag);
 		free(s);
 		return 1;
 	}

@@ -78,8 +78,8 @@ coll_status coll_check_apart(coll_comm *comm, const char *kind, const void *a, s
 	if (alias_bytes != SIZE_MAX && pb == pa + alias_bytes)
 		return COLL_OK;
 	return coll_comm_refuse(comm, kind, COLL_ERR_ARGUMENT,
-	                        "buffers overlap without being the same: %p (%zu bytes) and %p (%zu bytes)", a, a_bytes,
-	                        b, b_bytes);
+	                        "[COLL-1201] buffers overlap without being the same: %p (%zu bytes) and %p (%zu bytes)",
+	                        a, a_bytes, b, b_bytes);
 }
 
 /* ---- Layouts of v-variants ---- */
@@ -110,7 +110,8 @@ static coll_status check_distinct(coll_comm *comm, const char *kind, const char 
 	qsort(blocks, n, sizeof(*blocks), by_first);
 	for (size_t i = 1; i < n && st == COLL_OK; i++)
 		if (blocks[i].first < blocks[i - 1].end)
-			st = coll_comm_refuse(comm, kind, COLL_ERR_ARGUMENT, "%s: blocks at %zu and %zu overlap", what,
+			st = coll_comm_refuse(comm, kind, COLL_ERR_ARGUMENT,
+			                      "[COLL-1201] %s: blocks at %zu and %zu overlap", what,
 			                      blocks[i - 1].first, blocks[i].first);
 	free(blocks);
 	return st;

@@ -105,8 +105,8 @@ static coll_status assign(struct coll_settings *s, int row, const char *text, co
 		break;
 	}
 	if (!ok)
-		return coll_error_set(err, COLL_ERR_CONFIG, "%s=%.80s (%s): expected %s", coll_setting_rows[row].name,
-		                      text, source, wants[slots[row].kind]);
+		return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1106] %s=%.80s (%s): expected %s",
+		                      coll_setting_rows[row].name, text, source, wants[slots[row].kind]);
 	strcpy(s->text[row], text);
 	snprintf(s->source[row], sizeof(s->source[row]), "%s", source);
 	return COLL_OK;
@@ -120,7 +120,7 @@ static coll_status assign_pair(struct coll_settings *s, const char *pair, const 
 	int row = eq ? find_row(pair, (size_t)(eq - pair)) : -1;
 
 	if (row < 0)
-		return coll_error_set(err, COLL_ERR_CONFIG, "%.80s (%s): no such setting", pair, source);
+		return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1105] %.80s (%s): no such setting", pair, source);
 	return assign(s, row, eq + 1, source, err);
 }
 

@@ -7,6 +7,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/messages.h"
+
+/* Room in a line for an id and the newline. */
+enum { LINE_BYTES = 1024, TAIL_BYTES = 20 };
+
 static const char *const level_names[] = {"error", "warn", "info", "debug"};
 
 int coll_log_level_from_name(const char *name)
@@ -43,18 +48,21 @@ static int prefix(const struct coll_logger *l, int level, char *buf, size_t len_
 
 void coll_log_v(const struct coll_logger *l, int level, const char *format, va_list ap)
 {
-	char line[1024];
+	char line[LINE_BYTES], text[LINE_BYTES];
+	struct coll_message m;
 	int n;
 
 	if (level > (l ? (int)l->level : COLL_LOG_WARN))
 		return;
 	n = prefix(l, level, line, sizeof(line));
-	vsnprintf(line + n, sizeof(line) - (size_t)n - 1, format, ap);
+	vsnprintf(text, sizeof(text) - (size_t)n - TAIL_BYTES, format, ap);
+	m = coll_message_split(COLL_OK, text);
+	n += snprintf(line + n, sizeof(line) - (size_t)n - 1, "%s%s", m.text, m.tag);
 	if (l && l->fn) {
 		l->fn(l->arg, level, line);
 		return;
 	}
-	strcat(line, "\n");
+	strcpy(line + n, "\n");
 	fputs(line, l && l->file ? l->file : stderr);
 }
 

@@ -263,7 +263,8 @@ coll_status coll_port_range(const struct coll_settings *settings, uint16_t *firs
 		b = strtoul(text, &end, 10);
 	}
 	if (end == text || *end || a < 1 || b > 65535 || a > b)
-		return coll_error_set(err, COLL_ERR_CONFIG, "COLL_PORT_RANGE=%s: expected first-last, 1 to 65535",
+		return coll_error_set(err, COLL_ERR_CONFIG,
+		                      "[COLL-1106] COLL_PORT_RANGE=%s: expected first-last, 1 to 65535",
 		                      settings->port_range);
 	*first = (uint16_t)a;
 	*last = (uint16_t)b;

@@ -125,7 +125,7 @@ static coll_status open_tcp(const struct coll_identity *id, struct coll_meeting 
 			break;
 		nap_ms(20); /* the previous job may just be leaving */
 	}
-	return coll_error_set(err, COLL_ERR_BOOTSTRAP, "rank 0 cannot listen at %s:%u: %s%s", id->root_host,
+	return coll_error_set(err, COLL_ERR_BOOTSTRAP, "[COLL-4202] rank 0 cannot listen at %s:%u: %s%s", id->root_host,
 	                      m->ports[0], strerror(errno),
 	                      twice                 ? " (a second process claims rank 0)"
 	                      : errno == EADDRINUSE ? " (another job, or a second process that claims rank 0)"
@@ -146,8 +146,9 @@ static coll_status open_unix(const struct coll_identity *id, struct coll_meeting
 			break;
 		nap_ms(20);
 	}
-	return coll_error_set(err, COLL_ERR_BOOTSTRAP, "rank 0 cannot listen at unix:%s: %s%s", id->unix_name,
-	                      strerror(errno), errno == EADDRINUSE ? " (a second process claims rank 0)" : "");
+	return coll_error_set(err, COLL_ERR_BOOTSTRAP, "[COLL-4202] rank 0 cannot listen at unix:%s: %s%s",
+	                      id->unix_name, strerror(errno),
+	                      errno == EADDRINUSE ? " (a second process claims rank 0)" : "");
 }
 
 static coll_status find_tcp(const struct coll_identity *id, struct coll_meeting *m, struct coll_error_box *err)
@@ -161,7 +162,7 @@ static coll_status find_tcp(const struct coll_identity *id, struct coll_meeting 
 	}
 	if (err)
 		err->rank = 0;
-	return coll_error_set(err, COLL_ERR_BOOTSTRAP, "rank 0 cannot be found: %s", why);
+	return coll_error_set(err, COLL_ERR_BOOTSTRAP, "[COLL-4203] rank 0 cannot be found: %s", why);
 }
 
 static coll_status prepare_tcp(const struct coll_identity *id, struct coll_meeting *m, struct coll_error_box *err)
@@ -230,7 +231,7 @@ static coll_status prepare(const coll_config *cfg, const struct coll_identity *i
 		return prepare_unix(id, m, err);
 	if (id->root_host[0])
 		return prepare_tcp(id, m, err);
-	return coll_error_set(err, COLL_ERR_CONFIG, "nothing says where the %d ranks meet (%s)", id->size,
+	return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1111] nothing says where the %d ranks meet (%s)", id->size,
 	                      id->launcher);
 }
 

@@ -386,7 +386,7 @@ static void kid_lost(void *role, const struct kid *k)
 	struct member *m = role;
 	char text[200];
 
-	snprintf(text, sizeof(text), "rank %d ended during creation (%s)", k->rank, k->wire.cause);
+	snprintf(text, sizeof(text), "[COLL-4205] rank %d ended during creation (%s)", k->rank, k->wire.cause);
 	pass_up(m, buf, pack_failure(buf, sizeof(buf), COLL_ERR_PEER_DEAD, k->rank, text));
 }
 

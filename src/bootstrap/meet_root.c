@@ -232,7 +232,8 @@ static void kid_lost(void *role, const struct kid *k)
 {
 	struct root *o = role;
 
-	room_fail(&o->room, COLL_ERR_PEER_DEAD, k->rank, "rank %d ended during creation (%s)", k->rank, k->wire.cause);
+	room_fail(&o->room, COLL_ERR_PEER_DEAD, k->rank, "[COLL-4205] rank %d ended during creation (%s)", k->rank,
+	          k->wire.cause);
 }
 
 /* Who is awaited, in words. */
@@ -263,8 +264,9 @@ static void wait_for_all(struct root *o)
 		if (now >= how->deadline_ns) {
 			const int who = missing_text(o, text, sizeof(text));
 
-			room_fail(&o->room, COLL_ERR_BOOTSTRAP, who, "%s to the rendezvous (%s) within %d ms", text,
-			          how->root_text, how->settings->create_timeout_ms);
+			room_fail(&o->room, COLL_ERR_BOOTSTRAP, who,
+			          "[COLL-4201] %s to the rendezvous (%s) within %d ms", text, how->root_text,
+			          how->settings->create_timeout_ms);
 			return;
 		}
 		if (now >= notice_ns) {

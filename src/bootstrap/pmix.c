@@ -154,7 +154,7 @@ static coll_status fence(const struct pmix *p, uint64_t deadline_ns, struct coll
 		f->users = 1;
 		st = refused(p, "PMIx_Fence", status, err);
 	} else if (!fence_wait(f, deadline_ns)) {
-		st = coll_error_set(err, COLL_ERR_BOOTSTRAP, "PMIx_Fence: some ranks never came");
+		st = coll_error_set(err, COLL_ERR_BOOTSTRAP, "[COLL-4201] PMIx_Fence: some ranks never came");
 	} else if (f->status != PMIX_OK) {
 		st = refused(p, "PMIx_Fence", f->status, err);
 	}

@@ -72,7 +72,7 @@ static coll_status env_int(const struct probe *p, const char *name, int *value)
 		return COLL_AGAIN;
 	if (parse_int(v, value))
 		return COLL_OK;
-	return coll_error_set(p->err, COLL_ERR_CONFIG, "%s=%.60s: expected a whole number", name, v);
+	return coll_error_set(p->err, COLL_ERR_CONFIG, "[COLL-1106] %s=%.60s: expected a whole number", name, v);
 }
 
 static coll_status check_range(const struct probe *p, const struct launcher *l, const struct found *f)
@@ -107,8 +107,8 @@ static coll_status detect_env(const struct probe *p, const char *rank, const cha
 	if (r == COLL_AGAIN && s == COLL_AGAIN)
 		return COLL_AGAIN;
 	if (r == COLL_AGAIN || s == COLL_AGAIN)
-		return coll_error_set(p->err, COLL_ERR_CONFIG, "%s is set but %s is not", r == COLL_OK ? rank : size,
-		                      r == COLL_OK ? size : rank);
+		return coll_error_set(p->err, COLL_ERR_CONFIG, "[COLL-1110] %s is set but %s is not",
+		                      r == COLL_OK ? rank : size, r == COLL_OK ? size : rank);
 	lr = env_int(p, local_rank, &f->local_rank);
 	if (lr != COLL_OK && lr != COLL_AGAIN)
 		return lr;
@@ -147,7 +147,8 @@ static coll_status read_key(const struct probe *p)
 	if (!*t)
 		return COLL_OK;
 	if (strlen(t) != 32 || strspn(t, "0123456789abcdefABCDEF") != 32)
-		return coll_error_set(p->err, COLL_ERR_CONFIG, "COLL_JOB_KEY: expected 32 hexadecimal digits");
+		return coll_error_set(p->err, COLL_ERR_CONFIG,
+		                      "[COLL-1106] COLL_JOB_KEY: expected 32 hexadecimal digits");
 	for (int i = 0; i < 2; i++) {
 		memcpy(half, t + 16 * i, 16);
 		p->id->job_key[i] = strtoull(half, NULL, 16);
@@ -169,7 +170,8 @@ static coll_status read_root(const struct probe *p)
 
 	if (strncmp(t, "unix:", 5) == 0) {
 		if (!t[5] || strlen(t + 5) >= sizeof(id->unix_name))
-			return coll_error_set(p->err, COLL_ERR_CONFIG, "COLL_ROOT=%s: a name of 1 to %zu bytes", t,
+			return coll_error_set(p->err, COLL_ERR_CONFIG,
+			                      "[COLL-1106] COLL_ROOT=%s: a name of 1 to %zu bytes", t,
 			                      sizeof(id->unix_name) - 1);
 		snprintf(id->unix_name, sizeof(id->unix_name), "%s", t + 5);
 		return COLL_OK;
@@ -182,12 +184,14 @@ static coll_status read_root(const struct probe *p)
 	if (*t == '[' && host_end > t + 1 && host_end[-1] == ']')
 		t++, host_end--;
 	if (port < 0 || port > 65535 || host_end == t || host_end - t >= (ptrdiff_t)sizeof(id->root_host))
-		return coll_error_set(p->err, COLL_ERR_CONFIG, "COLL_ROOT=%s: expected host:port", p->settings->root);
-	if (port == 0 && !has_key(id))
-		return coll_error_set(p->err, COLL_ERR_CONFIG,
-		                      "COLL_ROOT=%s names no port: give one, or the same COLL_JOB_KEY to all ranks "
-		                      "(it also chooses the port)",
+		return coll_error_set(p->err, COLL_ERR_CONFIG, "[COLL-1106] COLL_ROOT=%s: expected host:port",
 		                      p->settings->root);
+	if (port == 0 && !has_key(id))
+		return coll_error_set(
+		        p->err, COLL_ERR_CONFIG,
+		        "[COLL-1111] COLL_ROOT=%s names no port: give one, or the same COLL_JOB_KEY to all ranks "
+		        "(it also chooses the port)",
+		        p->settings->root);
 	snprintf(id->root_host, sizeof(id->root_host), "%.*s", (int)(host_end - t), t);
 	id->root_port = (uint16_t)port;
 	id->root_ports = port == 0;
@@ -203,7 +207,7 @@ static coll_status detect_explicit(const struct probe *p, struct found *f)
 	if (s->rank == -1 && s->size == 0)
 		return COLL_AGAIN;
 	if (s->rank == -1 || s->size == 0)
-		return coll_error_set(p->err, COLL_ERR_CONFIG, "%s is set but %s is not",
+		return coll_error_set(p->err, COLL_ERR_CONFIG, "[COLL-1110] %s is set but %s is not",
 		                      s->size ? "COLL_SIZE" : "COLL_RANK", s->size ? "COLL_RANK" : "COLL_SIZE");
 	*f = (struct found){s->rank, s->size, s->local_rank, s->local_size};
 	return COLL_OK;
@@ -212,8 +216,8 @@ static coll_status detect_explicit(const struct probe *p, struct found *f)
 static coll_status fill_explicit(const struct probe *p)
 {
 	return coll_error_set(p->err, COLL_ERR_CONFIG,
-	                      "COLL_RANK=%d and COLL_SIZE=%d are set but COLL_ROOT=host:port is not", p->id->rank,
-	                      p->id->size);
+	                      "[COLL-1110] COLL_RANK=%d and COLL_SIZE=%d are set but COLL_ROOT=host:port is not",
+	                      p->id->rank, p->id->size);
 }
 
 static coll_status detect_torchrun(const struct probe *p, struct found *f)
@@ -236,10 +240,12 @@ static coll_status fill_torchrun(const struct probe *p)
 	char text[512];
 
 	if (!addr || !port)
-		return coll_error_set(p->err, COLL_ERR_CONFIG, "RANK and WORLD_SIZE are set but %s is not%s",
+		return coll_error_set(p->err, COLL_ERR_CONFIG,
+		                      "[COLL-1110] RANK and WORLD_SIZE are set but %s is not%s",
 		                      addr ? "MASTER_PORT" : "MASTER_ADDR", " (COLL_ROOT=host:port would do as well)");
 	if (!parse_int(port, &number) || number < 1 || number > 65535)
-		return coll_error_set(p->err, COLL_ERR_CONFIG, "MASTER_PORT=%.60s: expected 1 to 65535", port);
+		return coll_error_set(p->err, COLL_ERR_CONFIG, "[COLL-1106] MASTER_PORT=%.60s: expected 1 to 65535",
+		                      port);
 	if (strlen(addr) >= sizeof(id->root_host))
 		return coll_error_set(p->err, COLL_ERR_CONFIG, "MASTER_ADDR is too long");
 	snprintf(text, sizeof(text), "torchrun|%s|%s|%.100s", addr, port, run ? run : "");
@@ -274,7 +280,7 @@ static coll_status fill_openmpi(const struct probe *p)
 		job = env("OMPI_MCA_orte_ess_jobid");
 	if (!job)
 		return coll_error_set(p->err, COLL_ERR_CONFIG,
-		                      "OMPI_COMM_WORLD_RANK is set but neither PMIX_NAMESPACE nor "
+		                      "[COLL-1110] OMPI_COMM_WORLD_RANK is set but neither PMIX_NAMESPACE nor "
 		                      "OMPI_MCA_ess_base_jobid names the job: set COLL_ROOT=host:port");
 	if (p->id->local_size != p->id->size) {
 		snprintf(p->id->publish, sizeof(p->id->publish), "pmix");
@@ -333,8 +339,9 @@ static coll_status fill_mpich(const struct probe *p)
 	coll_status st = env_int(p, "PMI_FD", &fd);
 
 	if (st == COLL_AGAIN)
-		return coll_error_set(p->err, COLL_ERR_CONFIG,
-		                      "PMI_RANK and PMI_SIZE are set but PMI_FD is not: set COLL_ROOT=host:port");
+		return coll_error_set(
+		        p->err, COLL_ERR_CONFIG,
+		        "[COLL-1110] PMI_RANK and PMI_SIZE are set but PMI_FD is not: set COLL_ROOT=host:port");
 	if (st != COLL_OK)
 		return st;
 	if (p->id->local_size == p->id->size && pmi_server(fd, text, sizeof(text))) {
@@ -377,10 +384,11 @@ static coll_status fill_srun(const struct probe *p)
 		return COLL_OK;
 	}
 	if (p->id->local_size != p->id->size)
-		return coll_error_set(p->err, COLL_ERR_CONFIG,
-		                      "srun started %d ranks on several hosts: set COLL_ROOT=host:port of rank 0, or "
-		                      "start with srun --mpi=pmix",
-		                      p->id->size);
+		return coll_error_set(
+		        p->err, COLL_ERR_CONFIG,
+		        "[COLL-1111] srun started %d ranks on several hosts: set COLL_ROOT=host:port of rank 0, or "
+		        "start with srun --mpi=pmix",
+		        p->id->size);
 	snprintf(text, sizeof(text), "srun|%.100s|%.100s", env("SLURM_JOB_ID"), step ? step : env("SLURM_STEPID"));
 	derive_key(p->id, text);
 	unix_from(p->id, text);
@@ -412,8 +420,9 @@ static coll_status disagree(const struct probe *p, const struct launcher *a, con
                             const struct launcher *b, const struct found *fb)
 {
 	return coll_error_set(p->err, COLL_ERR_CONFIG,
-	                      "%s=%d of %s=%d contradicts %s=%d of %s=%d: two launchers; unset one pair", a->rank_name,
-	                      fa->rank, a->size_name, fa->size, b->rank_name, fb->rank, b->size_name, fb->size);
+	                      "[COLL-1109] %s=%d of %s=%d contradicts %s=%d of %s=%d: two launchers; unset one pair",
+	                      a->rank_name, fa->rank, a->size_name, fa->size, b->rank_name, fb->rank, b->size_name,
+	                      fb->size);
 }
 
 /* Find the launcher; *winner NULL: none. */
@@ -451,9 +460,10 @@ static coll_status check_config(const struct probe *p, bool *explicit)
 	if (!c)
 		return COLL_OK;
 	if (c->struct_size < sizeof(*c))
-		return coll_error_set(p->err, COLL_ERR_ARGUMENT,
-		                      "coll_config.struct_size is %zu, expected %zu: initialise with COLL_CONFIG_INIT",
-		                      c->struct_size, sizeof(*c));
+		return coll_error_set(
+		        p->err, COLL_ERR_ARGUMENT,
+		        "[COLL-1202] coll_config.struct_size is %zu, expected %zu: initialise with COLL_CONFIG_INIT",
+		        c->struct_size, sizeof(*c));
 	if (c->rank == -1 && c->size == 0)
 		return COLL_OK;
 	if (c->rank < 0 || c->size < 1 || c->rank >= c->size)
@@ -481,10 +491,11 @@ static coll_status choose_meeting(const struct probe *p, const struct launcher *
 		return read_root(p);
 	if (l)
 		return l->fill(p);
-	return coll_error_set(p->err, COLL_ERR_CONFIG,
-	                      "coll_config says rank %d of %d but not where the ranks meet: set coll_config.id, "
-	                      "coll_config.exchange or COLL_ROOT=host:port",
-	                      p->id->rank, p->id->size);
+	return coll_error_set(
+	        p->err, COLL_ERR_CONFIG,
+	        "[COLL-1111] coll_config says rank %d of %d but not where the ranks meet: set coll_config.id, "
+	        "coll_config.exchange or COLL_ROOT=host:port",
+	        p->id->rank, p->id->size);
 }
 
 static coll_status identify_explicit(const struct probe *p)
@@ -498,10 +509,11 @@ static coll_status identify_explicit(const struct probe *p)
 	if (st != COLL_OK)
 		return st;
 	if (l && (f.rank != mine.rank || f.size != mine.size))
-		return coll_error_set(p->err, COLL_ERR_CONFIG,
-		                      "coll_config says rank %d of %d, %s says rank %d of %d, and nothing else says "
-		                      "where the ranks meet",
-		                      mine.rank, mine.size, l->name, f.rank, f.size);
+		return coll_error_set(
+		        p->err, COLL_ERR_CONFIG,
+		        "[COLL-1111] coll_config says rank %d of %d, %s says rank %d of %d, and nothing else says "
+		        "where the ranks meet",
+		        mine.rank, mine.size, l->name, f.rank, f.size);
 	adopt(p, l ? l->name : "explicit", &f);
 	return choose_meeting(p, l);
 }
@@ -515,10 +527,11 @@ static coll_status identify(const struct probe *p)
 	if (st != COLL_OK)
 		return st;
 	if (!l && p->settings->root[0])
-		return coll_error_set(p->err, COLL_ERR_CONFIG,
-		                      "COLL_ROOT=%s is set but nothing says which rank this is: set COLL_RANK and "
-		                      "COLL_SIZE",
-		                      p->settings->root);
+		return coll_error_set(
+		        p->err, COLL_ERR_CONFIG,
+		        "[COLL-1110] COLL_ROOT=%s is set but nothing says which rank this is: set COLL_RANK and "
+		        "COLL_SIZE",
+		        p->settings->root);
 	if (!l && p->cfg && (p->cfg->id || p->cfg->exchange))
 		return coll_error_set(p->err, COLL_ERR_CONFIG,
 		                      "coll_config.%s is given but not coll_config.rank and coll_config.size",

@@ -150,5 +150,5 @@ void coll_async_thread(struct coll_context *ctx)
 	pthread_mutex_unlock(&a->lock);
 	/* Not an error: the work is done in calls. */
 	if (e)
-		coll_log(&ctx->logger, COLL_LOG_WARN, "cannot start the progress thread: %s", strerror(e));
+		coll_log(&ctx->logger, COLL_LOG_WARN, "[COLL-5107] cannot start the progress thread: %s", strerror(e));
 }

@@ -86,7 +86,7 @@ static coll_status choose(struct coll_comm *comm, const struct coll_call *c, boo
 
 	st = coll_tune_select(&comm->facts, &t, explain, choice);
 	if (st != COLL_OK)
-		return coll_comm_refuse(comm, name, st, "no algorithm for this call%s%s: %.160s",
+		return coll_comm_refuse(comm, name, st, "[COLL-1112] no algorithm for this call%s%s: %.160s",
 		                        comm->facts.forced[0] ? " with COLL_ALGO=" : "", comm->facts.forced,
 		                        choice->why);
 	st = coll_plan_cache_obtain(comm->plans, &shape, choice->algo->name, choice->algo->generate,
@@ -97,7 +97,8 @@ static coll_status choose(struct coll_comm *comm, const struct coll_call *c, boo
 	largest = largest_tile(m->plan, choice->algo, m->elem_bytes, comm->slot_bytes);
 	if (largest == 0) {
 		coll_plan_cache_release(comm->plans, m->plan);
-		return coll_comm_refuse(comm, name, COLL_ERR_CONFIG, "algorithm %s needs larger slots than %zu bytes",
+		return coll_comm_refuse(comm, name, COLL_ERR_CONFIG,
+		                        "[COLL-1108] algorithm %s needs larger slots than %zu bytes",
 		                        choice->algo->name, comm->slot_bytes);
 	}
 	windows = choice->windows < 1 ? 1 : choice->windows;

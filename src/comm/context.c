@@ -123,8 +123,8 @@ static coll_status check_list(const char *list, struct coll_error_box *err)
 
 		snprintf(name, sizeof(name), "%.*s", (int)n, p);
 		if (!coll_transport_find(name))
-			return coll_error_set(err, COLL_ERR_CONFIG, "COLL_TRANSPORTS=%s: there is no transport '%s'",
-			                      list, name);
+			return coll_error_set(err, COLL_ERR_CONFIG,
+			                      "[COLL-1102] COLL_TRANSPORTS=%s: there is no transport '%s'", list, name);
 		p += n + (p[n] == ',');
 	}
 	return COLL_OK;
@@ -184,7 +184,8 @@ static coll_status open_wires(struct coll_context *c, struct coll_shared_hub *hu
 			if (turn_of(c->settings.transports, i, hub != NULL) == turn)
 				st = open_wire(c, coll_transports[i], i, hub, err);
 	if (st == COLL_OK && c->nwires == 0 && c->size > 1)
-		st = coll_error_set(err, COLL_ERR_CONFIG, "no transport of COLL_TRANSPORTS=%s can be used here",
+		st = coll_error_set(err, COLL_ERR_CONFIG,
+		                    "[COLL-1103] no transport of COLL_TRANSPORTS=%s can be used here",
 		                    c->settings.transports);
 	return st;
 }
@@ -225,10 +226,12 @@ static coll_status open_log(struct coll_context *c, const coll_config *cfg, stru
 	char path[COLL_TEXT_MAX + 32];
 
 	if (level < 0)
-		return coll_error_set(err, COLL_ERR_CONFIG, "COLL_DEBUG=%s: expected error, warn, info or debug",
+		return coll_error_set(err, COLL_ERR_CONFIG,
+		                      "[COLL-1106] COLL_DEBUG=%s: expected error, warn, info or debug",
 		                      c->settings.debug);
 	if (coll_dump_signal_parse(c->settings.dump_signal) < 0)
-		return coll_error_set(err, COLL_ERR_CONFIG, "COLL_DUMP_SIGNAL=%s: expected usr1, usr2 or none",
+		return coll_error_set(err, COLL_ERR_CONFIG,
+		                      "[COLL-1106] COLL_DUMP_SIGNAL=%s: expected usr1, usr2 or none",
 		                      c->settings.dump_signal);
 	c->logger.level = (enum coll_log_level)level;
 	c->logger.rank = c->rank;
@@ -242,7 +245,7 @@ static coll_status open_log(struct coll_context *c, const coll_config *cfg, stru
 	coll_log_path(c->settings.log_file, c->rank, path, sizeof(path));
 	c->logger.file = fopen(path, "ae");
 	if (!c->logger.file)
-		return coll_error_set(err, COLL_ERR_CONFIG, "COLL_LOG_FILE=%s: %s", path, strerror(errno));
+		return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1113] COLL_LOG_FILE=%s: %s", path, strerror(errno));
 	/* A line is in the file when it is logged: whoever looks at a hang, or at what a killed
 	 * process left behind, needs the last one. */
 	setvbuf(c->logger.file, NULL, _IOLBF, BUFSIZ);
@@ -312,18 +315,18 @@ static coll_status check_cards(struct coll_context *c, struct coll_error_box *er
 		const struct coll_card *card = &c->cards[r];
 
 		if (card->magic != COLL_CARD_MAGIC || card->version != COLL_CARD_VERSION)
-			return coll_error_set(err, COLL_ERR_BOOTSTRAP, "rank %d runs another version of this library",
-			                      r);
+			return coll_error_set(err, COLL_ERR_BOOTSTRAP,
+			                      "[COLL-4204] rank %d runs another version of this library", r);
 		if (card->rank != r || card->size != c->size)
 			return coll_error_set(err, COLL_ERR_BOOTSTRAP,
 			                      "rank %d says it is rank %d of %d, rank %d says the job has %d", r,
 			                      card->rank, card->size, c->rank, c->size);
 		if (card->settings_hash != c->cards[0].settings_hash)
-			return coll_error_set(
-			        err, COLL_ERR_CONFIG,
-			        "settings differ between rank 0 and rank %d: those marked 'agreed' by coll-info "
-			        "must be equal on all ranks",
-			        r);
+			return coll_error_set(err, COLL_ERR_CONFIG,
+			                      "[COLL-1101] settings differ between rank 0 and rank %d: those marked "
+			                      "'agreed' by coll-info "
+			                      "must be equal on all ranks",
+			                      r);
 	}
 	return COLL_OK;
 }
@@ -455,7 +458,8 @@ static coll_status open_link(struct coll_context *ctx, int process, struct coll_
 	coll_status st;
 
 	if (!w)
-		return coll_error_set(err, COLL_ERR_CONFIG, "no transport reaches rank %d on host %.63s (%s)", process,
+		return coll_error_set(err, COLL_ERR_CONFIG,
+		                      "[COLL-1104] no transport reaches rank %d on host %.63s (%s)", process,
 		                      card->host_name, why);
 	st = w->table.link_open(w->inst, &card->id, card->transport[w->position].bytes,
 	                        card->transport[w->position].len_bytes, &p->link);

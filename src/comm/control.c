@@ -168,7 +168,8 @@ coll_status coll_control_open(const struct coll_control_env *env, struct coll_ca
 	c->listen_unix = coll_link_listen_unix(card->control_unix, sizeof(card->control_unix), &env->self);
 	c->listen_tcp = coll_link_listen_tcp(env->settings->port_range, &card->control_port);
 	if (c->epoll < 0 || (c->listen_unix < 0 && c->listen_tcp < 0)) {
-		coll_error_set(err, COLL_ERR_SYSTEM, "cannot open the control listeners: %s", strerror(errno));
+		coll_error_set(err, COLL_ERR_SYSTEM, "[COLL-4102] cannot open the control listeners: %s",
+		               strerror(errno));
 		coll_control_close(&c, 0);
 		return COLL_ERR_SYSTEM;
 	}

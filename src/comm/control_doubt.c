@@ -31,8 +31,8 @@ static void lost_link(struct coll_control *c, int peer)
 	if (!p->link_lost)
 		return;
 	p->link_lost = false;
-	snprintf(n.text, sizeof(n.text), "the link between rank %d and rank %d is lost: %.150s", c->rank, peer,
-	         p->cause);
+	snprintf(n.text, sizeof(n.text), "[COLL-2103] the link between rank %d and rank %d is lost: %.150s", c->rank,
+	         peer, p->cause);
 	coll_control_spread(c, &n, -1);
 }
 

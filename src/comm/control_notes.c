@@ -159,10 +159,10 @@ bool coll_control_write(struct coll_control *c, struct coll_control_link *l)
 static void say_note(struct coll_control *c, const struct coll_note *n)
 {
 	if (n->kind == COLL_NOTE_DEATH)
-		coll_control_say(c, COLL_LOG_INFO,
-		                 "rank %d on host %.63s (process %d) is dead or unreachable: %s (told by rank %d)",
-		                 n->process, c->cards[n->process].host_name, c->cards[n->process].process, n->text,
-		                 n->origin);
+		coll_control_say(
+		        c, COLL_LOG_INFO,
+		        "[COLL-2101] rank %d on host %.63s (process %d) is dead or unreachable: %s (told by rank %d)",
+		        n->process, c->cards[n->process].host_name, c->cards[n->process].process, n->text, n->origin);
 	else
 		coll_control_say(c, COLL_LOG_INFO, "%s (told by rank %d)", n->text, n->origin);
 }

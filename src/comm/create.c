@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "base/messages.h"
 #include "comm/async.h"
 
 enum { SLOT_BYTES_MAX = 64 * 1024, SLOT_BYTES_MIN = 4 * 1024, SLOTS_DEFAULT = 4, SLOTS_MAX = 256, WINDOWS_DEFAULT = 4 };
@@ -28,11 +29,13 @@ static coll_status creation_failed(coll_status st, const struct coll_error_box *
 	                                   .rank = -1,
 	                                   .fn = readable ? cfg->log : NULL,
 	                                   .arg = readable ? cfg->log_arg : NULL};
+	struct coll_message m;
 
 	creation.box = *box;
 	if (!creation.box.message[0])
 		snprintf(creation.box.message, sizeof(creation.box.message), "%s", coll_status_string(st));
-	snprintf(creation.message, sizeof(creation.message), "create: %s", creation.box.message);
+	m = coll_message_split(st, creation.box.message);
+	snprintf(creation.message, sizeof(creation.message), "create: %s%s", m.text, m.tag);
 	creation.error = (coll_error){.status = st,
 	                              .rank = box->rank,
 	                              .host = creation.box.host,
@@ -159,7 +162,7 @@ static coll_status find_isa(struct coll_comm *comm, struct coll_error_box *err)
 			comm->isa = i;
 			return COLL_OK;
 		}
-	return coll_error_set(err, COLL_ERR_CONFIG, "COLL_ISA=%s: unknown, or this CPU does not have it",
+	return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1106] COLL_ISA=%s: unknown, or this CPU does not have it",
 	                      comm->ctx->settings.isa);
 }
 
@@ -206,7 +209,8 @@ coll_status coll_comm_new(struct coll_context *ctx, uint64_t id, uint32_t epoch,
 	comm->size = comm->members.size;
 	find_facts(comm);
 	if (coll_recorder_open(&comm->recorder) != COLL_OK)
-		coll_log(&ctx->logger, COLL_LOG_WARN, "no memory for the flight recorder: operations are not recorded");
+		coll_log(&ctx->logger, COLL_LOG_WARN,
+		         "[COLL-5103] no memory for the flight recorder: operations are not recorded");
 	st = COLL_ERR_MEMORY;
 	comm->pair_sequence[0] = calloc((size_t)comm->size, sizeof(uint64_t));
 	comm->pair_sequence[1] = calloc((size_t)comm->size, sizeof(uint64_t));
@@ -265,21 +269,23 @@ void coll_comm_free(struct coll_comm **out)
 static coll_status check_config(const coll_config *cfg, struct coll_error_box *err)
 {
 	if (cfg && cfg->struct_size != sizeof(*cfg))
-		return coll_error_set(err, COLL_ERR_ARGUMENT,
-		                      "coll_config.struct_size is %zu, expected %zu: initialise with COLL_CONFIG_INIT",
-		                      cfg->struct_size, sizeof(*cfg));
+		return coll_error_set(
+		        err, COLL_ERR_ARGUMENT,
+		        "[COLL-1202] coll_config.struct_size is %zu, expected %zu: initialise with COLL_CONFIG_INIT",
+		        cfg->struct_size, sizeof(*cfg));
 	return COLL_OK;
 }
 
 static coll_status check_timeouts(const struct coll_settings *s, struct coll_error_box *err)
 {
 	if (s->timeout_ms <= 0 || s->arrival_timeout_ms <= 0 || s->create_timeout_ms <= 0)
-		return coll_error_set(err, COLL_ERR_CONFIG, "timeouts must be positive");
+		return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1106] timeouts must be positive");
 	if (strcmp(s->progress, "on") != 0 && strcmp(s->progress, "off") != 0 && strcmp(s->progress, "auto") != 0)
-		return coll_error_set(err, COLL_ERR_CONFIG, "COLL_PROGRESS=%s: expected on, off or auto", s->progress);
+		return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1106] COLL_PROGRESS=%s: expected on, off or auto",
+		                      s->progress);
 	if (s->slots == 1 || s->slots < 0 || s->slots > SLOTS_MAX)
-		return coll_error_set(err, COLL_ERR_CONFIG, "COLL_SLOTS=%d: a channel has 2 to %d slots", s->slots,
-		                      SLOTS_MAX);
+		return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1106] COLL_SLOTS=%d: a channel has 2 to %d slots",
+		                      s->slots, SLOTS_MAX);
 	return COLL_OK;
 }
 
@@ -316,8 +322,8 @@ coll_status coll_comm_create(coll_comm **out, const coll_config *cfg)
 		st = coll_comm_new(ctx, coll_comm_first_id(ctx), 0, NULL, 0, &comm, &err);
 	if (st == COLL_OK) {
 		if (unknown[0])
-			coll_log(&ctx->logger, COLL_LOG_WARN, "%s is set but is not a setting of this library",
-			         unknown);
+			coll_log(&ctx->logger, COLL_LOG_WARN,
+			         "[COLL-5102] %s is set but is not a setting of this library", unknown);
 		*out = comm;
 	} else {
 		coll_context_close(&ctx);

@@ -218,7 +218,7 @@ coll_status coll_comm_abort(coll_comm *comm, const char *reason)
 	note.process = comm->ctx->rank;
 	note.origin = comm->ctx->rank;
 	note.comm = comm->id;
-	snprintf(comm->abort_text, sizeof(comm->abort_text), "%s aborted the communicator: %.180s",
+	snprintf(comm->abort_text, sizeof(comm->abort_text), "[COLL-3301] %s aborted the communicator: %.160s",
 	         coll_comm_name(comm, comm->rank).text, reason ? reason : "no reason given");
 	snprintf(note.text, sizeof(note.text), "%s", comm->abort_text);
 	atomic_store_explicit(&comm->aborted, true, memory_order_release);

@@ -251,7 +251,7 @@ static void log_tail(struct coll_context *ctx, int level)
 			else
 				snprintf(end, sizeof(end), "%s",
 				         o->state == COLL_OP_QUEUED ? "not started" : "not ended");
-			coll_log(&ctx->logger, level, "recorded %.6f s ago: %s: %s",
+			coll_log(&ctx->logger, level, "[COLL-5106] recorded %.6f s ago: %s: %s",
 			         (double)(r.now.real_ns - when(&r, o->begun)) * 1e-9, text, end);
 		}
 	free(r.ops);
@@ -274,7 +274,7 @@ static void write_file(struct coll_context *ctx, const struct coll_text *t)
 		done += n > 0 ? (size_t)n : 0;
 	}
 	if (fd < 0 || done < t->len_bytes)
-		coll_log(&ctx->logger, COLL_LOG_WARN, "COLL_DUMP_FILE=%s: %s", path, strerror(errno));
+		coll_log(&ctx->logger, COLL_LOG_WARN, "[COLL-5104] COLL_DUMP_FILE=%s: %s", path, strerror(errno));
 	else
 		coll_log(&ctx->logger, COLL_LOG_INFO, "flight recorder written to %s", path);
 	if (fd >= 0)
@@ -291,7 +291,7 @@ void coll_dump_keep(struct coll_context *ctx, enum coll_dump_reason reason, cons
 	}
 	coll_dump_build(ctx, reason, error, COLL_RECORDER_SHOWN, &t);
 	if (t.failed)
-		coll_log(&ctx->logger, COLL_LOG_WARN, "no memory for a dump of the flight recorder");
+		coll_log(&ctx->logger, COLL_LOG_WARN, "[COLL-5105] no memory for a dump of the flight recorder");
 	else
 		write_file(ctx, &t);
 	coll_text_free(&t);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/messages.h"
 #include "comm/comm.h"
 #include "comm/dump.h"
 
@@ -24,8 +25,10 @@ struct coll_rank_name coll_comm_name(const struct coll_comm *comm, int rank)
 /* Fill what coll_last_error() returns from a box. */
 static void expose(const struct coll_comm *comm, const struct coll_error_box *b, struct coll_told *told)
 {
-	snprintf(told->message, sizeof(told->message), "rank %d of %d: %s%s%s", comm->rank, comm->size, b->kind,
-	         b->kind[0] ? ": " : "", b->message);
+	const struct coll_message m = coll_message_split(b->status, b->message);
+
+	snprintf(told->message, sizeof(told->message), "rank %d of %d: %s%s%s%s", comm->rank, comm->size, b->kind,
+	         b->kind[0] ? ": " : "", m.text, m.tag);
 	told->error = (coll_error){.status = b->status,
 	                           .rank = b->rank,
 	                           .host = b->host,
@@ -52,6 +55,7 @@ coll_status coll_comm_fail(struct coll_comm *comm, coll_status status, int culpr
 {
 	struct coll_note note = {.kind = COLL_NOTE_FAIL, .status = status, .process = -1, .origin = comm->ctx->rank};
 	struct coll_error_box *b = &comm->box;
+	struct coll_message m;
 
 	if (comm->failed)
 		return comm->failed;
@@ -72,7 +76,8 @@ coll_status coll_comm_fail(struct coll_comm *comm, coll_status status, int culpr
 		withdraw(comm);
 		return status;
 	}
-	coll_log(&comm->ctx->logger, COLL_LOG_ERROR, "%s%s%s", b->kind, b->kind[0] ? ": " : "", b->message);
+	m = coll_message_split(status, b->message);
+	coll_log(&comm->ctx->logger, COLL_LOG_ERROR, "%s%s%s%s", b->kind, b->kind[0] ? ": " : "", m.text, m.tag);
 	if (comm->ctx->control) {
 		note.comm = comm->id;
 		note.operation = comm->sequence;
@@ -90,6 +95,7 @@ coll_status coll_comm_refuse(struct coll_comm *comm, const char *kind, coll_stat
 {
 	/* Not the box of calls: others may be writing there about what is in flight. */
 	struct coll_error_box *b = &comm->refusal;
+	struct coll_message m;
 	va_list ap;
 
 	coll_error_clear(b);
@@ -99,6 +105,7 @@ coll_status coll_comm_refuse(struct coll_comm *comm, const char *kind, coll_stat
 	vsnprintf(b->message, sizeof(b->message), format, ap);
 	va_end(ap);
 	expose(comm, b, &comm->refused);
-	coll_log(&comm->ctx->logger, COLL_LOG_INFO, "%s refused: %s", kind, b->message);
+	m = coll_message_split(status, b->message);
+	coll_log(&comm->ctx->logger, COLL_LOG_INFO, "%s refused: %s%s", kind, m.text, m.tag);
 	return status;
 }

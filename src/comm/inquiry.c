@@ -200,8 +200,8 @@ void coll_inquiry_text(const struct coll_comm *comm, const struct coll_record *m
 
 	coll_record_describe(mine, mine_text, sizeof(mine_text));
 	coll_record_describe(theirs, their_text, sizeof(their_text));
-	snprintf(text, len_bytes, "calls differ: %s calls %s, %s calls %s%s", coll_comm_name(comm, comm->rank).text,
-	         mine_text, coll_comm_name(comm, peer).text, their_text,
+	snprintf(text, len_bytes, "[COLL-3101] calls differ: %s calls %s, %s calls %s%s",
+	         coll_comm_name(comm, comm->rank).text, mine_text, coll_comm_name(comm, peer).text, their_text,
 	         strcmp(mine_text, their_text) == 0 ? " with other blocks" : "");
 }
 

@@ -97,7 +97,7 @@ static void death_verdict(const struct coll_comm *comm, const struct coll_note *
 
 	v->status = COLL_ERR_PEER_DEAD;
 	v->culprit = dead;
-	snprintf(v->text, sizeof(v->text), "%s on host %.63s (process %d) is dead or unreachable: %.200s",
+	snprintf(v->text, sizeof(v->text), "[COLL-2101] %s on host %.63s (process %d) is dead or unreachable: %.200s",
 	         coll_comm_name(comm, dead).text, card->host_name, card->process, n->text);
 }
 
@@ -208,8 +208,8 @@ static void warn(struct coll_comm *comm, const struct coll_wait *w, struct coll_
 	    !coll_chain_describe(comm, w->record, peer, stalled > after + CHAIN_MS * MS, text))
 		return;
 	p->warned = true;
-	coll_log(&comm->ctx->logger, COLL_LOG_WARN, "waiting %.0f s for %s on host %s: %s", (double)stalled * 1e-9,
-	         coll_comm_name(comm, peer).text, coll_comm_card(comm, peer)->host_name, text);
+	coll_log(&comm->ctx->logger, COLL_LOG_WARN, "[COLL-5101] waiting %.0f s for %s on host %s: %s",
+	         (double)stalled * 1e-9, coll_comm_name(comm, peer).text, coll_comm_card(comm, peer)->host_name, text);
 }
 
 /* What the answers of the rank we wait for say. */
@@ -243,12 +243,13 @@ static coll_status judge(struct coll_comm *comm, const struct coll_wait *w, stru
 	}
 	/* Counted from its goodbye: whoever failed has told why before it left. */
 	if (life->left && now > life->left_ns && now - life->left_ns > LEFT_MS * MS) {
-		snprintf(text, sizeof(text), "%s on host %s left: it destroyed its communicator", name.text, host);
+		snprintf(text, sizeof(text), "[COLL-2102] %s on host %s left: it destroyed its communicator", name.text,
+		         host);
 		return lose(comm, w, p, COLL_ERR_PEER_DEAD, peer, text);
 	}
 	if (now > heard && now - heard > (uint64_t)comm->timeout_ms * MS && life->unanswered >= SILENT_ASKS) {
-		snprintf(text, sizeof(text), "%s on host %s (process %d) is silent: no answer for %d ms", name.text,
-		         host, card->process, comm->timeout_ms);
+		snprintf(text, sizeof(text), "[COLL-2201] %s on host %s (process %d) is silent: no answer for %d ms",
+		         name.text, host, card->process, comm->timeout_ms);
 		return lose(comm, w, p, COLL_ERR_PEER_SILENT, peer, text);
 	}
 	coll_record_describe(theirs, doing, sizeof(doing));
@@ -258,14 +259,14 @@ static coll_status judge(struct coll_comm *comm, const struct coll_wait *w, stru
 	        (theirs->sequence == w->record->sequence && (!theirs->active || theirs->waits_for == comm->rank)));
 	if (w->record->kind != COLL_KIND_SEND_RECV && lost && stalled > (uint64_t)comm->timeout_ms * MS) {
 		snprintf(text, sizeof(text),
-		         "nothing moves between rank %d and %s on host %s for %d ms though both "
+		         "[COLL-3201] nothing moves between rank %d and %s on host %s for %d ms though both "
 		         "are alive: a frame was lost",
 		         comm->rank, name.text, host, comm->timeout_ms);
 		return lose(comm, w, p, COLL_ERR_CORRUPT, peer, text);
 	}
 	warn(comm, w, p, peer, stalled);
 	if (stalled > (uint64_t)comm->arrival_timeout_ms * MS) {
-		snprintf(text, sizeof(text), "%s on host %s is late: alive but %s %s", name.text, host,
+		snprintf(text, sizeof(text), "[COLL-2301] %s on host %s is late: alive but %s %s", name.text, host,
 		         behind ? "last seen after" : "still in", doing);
 		return lose(comm, w, p, COLL_ERR_PEER_LATE, peer, text);
 	}
@@ -279,7 +280,7 @@ static coll_status without_control(struct coll_comm *comm, const struct coll_wai
 
 	if (now - p->since_ns <= (uint64_t)comm->timeout_ms * MS)
 		return COLL_OK;
-	snprintf(text, sizeof(text), "nothing heard from %s for %d ms", coll_comm_name(comm, peer).text,
+	snprintf(text, sizeof(text), "[COLL-2202] nothing heard from %s for %d ms", coll_comm_name(comm, peer).text,
 	         comm->timeout_ms);
 	return lose(comm, w, p, COLL_ERR_PEER_SILENT, peer, text);
 }
@@ -344,7 +345,8 @@ static coll_status inquire_of(struct coll_comm *comm, const struct coll_wait *w,
 	if (!coll_inquiry_agrees(comm, where->peer, &q, &state.answer))
 		return COLL_AGAIN;
 	snprintf(text, len_bytes,
-	         "a frame from %s is corrupt: both make the same call number %llu, and its head is of another",
+	         "[COLL-3202] a frame from %s is corrupt: both make the same call number %llu, and its head is of "
+	         "another",
 	         coll_comm_name(comm, where->peer).text, (unsigned long long)w->record->sequence);
 	return COLL_ERR_CORRUPT;
 }
@@ -370,7 +372,8 @@ static coll_status inquire_mismatch(struct coll_comm *comm, const struct coll_wa
 			return COLL_OK;
 	}
 	snprintf(text, sizeof(text),
-	         "calls differ: rank %d is in call number %llu, %s sent a frame of a different call number %llu",
+	         "[COLL-3101] calls differ: rank %d is in call number %llu, %s sent a frame of a different call number "
+	         "%llu",
 	         comm->rank, (unsigned long long)w->record->sequence, coll_comm_name(comm, where->peer).text,
 	         (unsigned long long)where->frame.sequence);
 	return lose(comm, w, p, COLL_ERR_MISMATCH, where->peer, text);

@@ -66,7 +66,8 @@ coll_status coll_service_start(struct coll_context *ctx, struct coll_error_box *
 	pthread_attr_destroy(&attr);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (e)
-		return coll_error_set(err, COLL_ERR_SYSTEM, "cannot start the service thread: %s", strerror(e));
+		return coll_error_set(err, COLL_ERR_SYSTEM, "[COLL-4101] cannot start the service thread: %s",
+		                      strerror(e));
 	ctx->service_running = true;
 	return COLL_OK;
 }

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 
 #include "base/hash.h"
+#include "base/messages.h"
 #include "comm/comm.h"
 
 /* What a rank says. 8-byte units, so that any rank's layout is every rank's. */
@@ -63,8 +64,8 @@ static coll_status exchange(struct coll_comm *parent, enum coll_record_kind kind
 	st = gather(parent, kind, mine, w, sizeof(*w));
 	for (int r = 0; r < parent->size && st == COLL_OK; r++)
 		if (w[r].birth != mine->birth)
-			st = coll_comm_fail(parent, COLL_ERR_CORRUPT, r, "ranks derive different communicators from ",
-			                    "one call");
+			st = coll_comm_fail(parent, COLL_ERR_CORRUPT, r,
+			                    "[COLL-3203] ranks derive different communicators from ", "one call");
 	if (st != COLL_OK) {
 		free(w);
 		return st;
@@ -108,7 +109,7 @@ static coll_status bear(struct coll_comm *parent, const char *name, int *process
 	if (st == COLL_OK)
 		return st;
 	snprintf(note.text, sizeof(note.text), "rank %d of the job could not create its communicator: %.150s",
-	         ctx->rank, err.message);
+	         ctx->rank, coll_message_split(st, err.message).text);
 	note.status = st;
 	if (ctx->control)
 		coll_control_tell(ctx->control, &note);

@@ -59,6 +59,11 @@ class Stall:
         return {int(m.group(1)): m.group(2) for m in
                 (re.match(r"coll\[(\d+)/\d+\] warn: (.*)", x) for x in self.lines(self.err_path, "waiting")) if m}
 
+    def without_id(self):
+        """Errors and warnings that end in no id: none."""
+        return [x for x in self.lines(self.err_path, "coll[")
+                if re.match(r"coll\[[^\]]*\] (error|warn): ", x) and not re.search(r" \[COLL-\d{4}\]$", x)]
+
     def dumps(self, rank):
         try:
             with open(f"{self.path}/dump.{rank}") as f:
@@ -125,6 +130,8 @@ def sleeper(transport):
         want(faults, re.search(r"rank 3.*: alive, last seen after all_reduce\(.*\) number 3|which is alive, last seen "
                                r"after all_reduce\(.*\) number 3", text), f"rank {rank} warned: {text}")
     want(faults, s.end() == 0, "the job did not end well: " + open(s.err_path).read())
+    want(faults, not s.without_id(), f"no id: {s.without_id()}")
+    want(faults, all(" [COLL-5101]" in w for w in s.warnings().values()), f"the wrong id: {s.warnings()}")
     if faults:
         faults += r.stdout.splitlines()
     return faults
@@ -228,6 +235,9 @@ def failure(transport):
     faults = []
     s = Stall("differ", 3, transport)
     want(faults, s.end(stop=False) not in (0, None), "the job did not fail")
+    errors = s.lines(s.err_path, "] error: ") + s.lines(s.out_path, "error ")
+    want(faults, len(errors) >= 3 and all(x.endswith(" [COLL-3101]") for x in errors), f"ids: {errors}")
+    want(faults, not s.without_id(), f"no id: {s.without_id()}")
     for r in range(3):
         lines = s.dumps(r)
         want(faults, lines, f"rank {r} wrote no dump")

@@ -242,7 +242,7 @@ static void flip(const struct hook_channel *c, const struct hook_rule *r, const 
 	const uint64_t byte = r->has_byte ? r->byte : coll_mix64(r->seed ^ coll_mix64(c->number));
 
 	c->slot[byte % frame->len_bytes] ^= (char)r->mask;
-	c->inst->env.log(c->inst->env.ctx, 1, "COLL_HOOK: flipped a byte of frame %llu, %u bytes",
+	c->inst->env.log(c->inst->env.ctx, 1, "[COLL-6401] COLL_HOOK: flipped a byte of frame %llu, %u bytes",
 	                 (unsigned long long)c->number, frame->len_bytes);
 }
 

@@ -18,7 +18,7 @@ static coll_status set_number(struct hook_rule *r, const char *key, const char *
 	errno = 0;
 	n = strtoull(value, &end, 0);
 	if (*value < '0' || *value > '9' || *end || errno)
-		return coll_error_set(err, COLL_ERR_CONFIG, "COLL_HOOK: %s=%s is not a number", key, value);
+		return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1107] COLL_HOOK: %s=%s is not a number", key, value);
 	if (strcmp(key, "rank") == 0)
 		r->rank = (int)n;
 	else if (strcmp(key, "frame") == 0)
@@ -35,7 +35,7 @@ static coll_status set_number(struct hook_rule *r, const char *key, const char *
 		r->byte = n;
 		r->has_byte = true;
 	} else {
-		return coll_error_set(err, COLL_ERR_CONFIG, "COLL_HOOK: cannot use %s=%s", key, value);
+		return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1107] COLL_HOOK: cannot use %s=%s", key, value);
 	}
 	return COLL_OK;
 }
@@ -46,12 +46,13 @@ static coll_status set_key(struct hook_rule *r, char *text, struct coll_error_bo
 	char *value = strchr(text, '=');
 
 	if (!value)
-		return coll_error_set(err, COLL_ERR_CONFIG, "COLL_HOOK: '%s' is not key=value", text);
+		return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1107] COLL_HOOK: '%s' is not key=value", text);
 	*value++ = 0;
 	if (strcmp(text, "transport") != 0)
 		return set_number(r, text, value, err);
 	if (!*value || strlen(value) >= sizeof(r->transport))
-		return coll_error_set(err, COLL_ERR_CONFIG, "COLL_HOOK: no transport is called '%s'", value);
+		return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1107] COLL_HOOK: no transport is called '%s'",
+		                      value);
 	strcpy(r->transport, value);
 	return COLL_OK;
 }
@@ -66,7 +67,7 @@ static coll_status parse_rule(struct hook_rule *r, char *text, struct coll_error
 	while (kind < HOOK_KINDS && strcmp(text, kind_names[kind]) != 0)
 		kind++;
 	if (kind == HOOK_KINDS)
-		return coll_error_set(err, COLL_ERR_CONFIG, "COLL_HOOK: there is no fault '%s'", text);
+		return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1107] COLL_HOOK: there is no fault '%s'", text);
 	r->kind = (enum hook_kind)kind;
 	r->rank = -1;
 	r->transport[0] = 0;
@@ -82,7 +83,7 @@ static coll_status parse_rule(struct hook_rule *r, char *text, struct coll_error
 			return status;
 	}
 	if (kind == HOOK_DELAY && r->us == 0)
-		return coll_error_set(err, COLL_ERR_CONFIG, "COLL_HOOK: delay needs us=N");
+		return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1107] COLL_HOOK: delay needs us=N");
 	return COLL_OK;
 }
 
@@ -98,7 +99,8 @@ coll_status coll_hook_parse(const char *spec, int rank, const char *transport, s
 		struct hook_rule *r = &rules->rule[rules->count];
 
 		if (rules->count == HOOK_RULES_MAX) {
-			status = coll_error_set(err, COLL_ERR_CONFIG, "COLL_HOOK: more than %d rules", HOOK_RULES_MAX);
+			status = coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1107] COLL_HOOK: more than %d rules",
+			                        HOOK_RULES_MAX);
 			break;
 		}
 		status = parse_rule(r, rule, err);

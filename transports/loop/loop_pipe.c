@@ -366,7 +366,8 @@ static void await_reader(struct loop_channel *c, struct loop_cell *cell)
 
 	while (atomic_load(&cell->loan) == LOOP_READ && !pthread_equal(cell->reader, pthread_self())) {
 		if (coll_clock_ns() > until) {
-			c->inst->env.log(c->inst->env.ctx, 1, "loop: memory lent to a peer is still being read");
+			c->inst->env.log(c->inst->env.ctx, 1,
+			                 "[COLL-6301] loop: memory lent to a peer is still being read");
 			break;
 		}
 		sched_yield();

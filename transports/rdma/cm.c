@@ -39,7 +39,7 @@ static void tear_down(struct rdma_link *l)
 		v->rdma_destroy_qp(l->id);
 	l->qp = NULL;
 	if (l->cq && v->ibv_destroy_cq(l->cq) != 0)
-		rdma_log(l->inst, COLL_LOG_WARN, "rdma: a completion queue stays: %s", strerror(errno));
+		rdma_log(l->inst, COLL_LOG_WARN, "[COLL-6502] rdma: a completion queue stays: %s", strerror(errno));
 	l->cq = NULL;
 	if (l->notes_mr)
 		v->ibv_dereg_mr(l->notes_mr);
@@ -115,7 +115,8 @@ static void tune(struct rdma_inst *in, struct rdma_cm_id *id)
 	if (in->v.rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, 1) != 0)
 		rdma_log(in, COLL_LOG_DEBUG, "rdma: acknowledgement timeout %u: %s", timeout, strerror(errno));
 	if (traffic && in->v.rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &traffic, 1) != 0)
-		rdma_log(in, COLL_LOG_WARN, "rdma: COLL_RDMA_TRAFFIC_CLASS=%u: %s", traffic, strerror(errno));
+		rdma_log(in, COLL_LOG_WARN, "[COLL-6503] rdma: COLL_RDMA_TRAFFIC_CLASS=%u: %s", traffic,
+		         strerror(errno));
 }
 
 /* ---- the end of a connection -------------------------------------------------------- */
@@ -251,7 +252,8 @@ static void answered(struct rdma_link *l, const struct event *e)
 	const char *wrong = coll_rdma_hello_check(e->data, e->data_bytes, in, COLL_RDMA_ANSWER, &l->peer, l->nonce, &m);
 
 	if (wrong) {
-		rdma_log(in, COLL_LOG_WARN, "rdma: an answer from %.24s is refused: %s", l->target.device, wrong);
+		rdma_log(in, COLL_LOG_WARN, "[COLL-6504] rdma: an answer from %.24s is refused: %s", l->target.device,
+		         wrong);
 		retry_later(l, coll_clock_ns(), RDMA_RETRY_MS);
 		return;
 	}
@@ -315,7 +317,8 @@ static void asked(struct rdma_inst *in, const struct event *e)
 	if (l->state != LINK_CONNECTING || (l->asked && l->stage != STAGE_IDLE && before(&in->env.self, &l->peer))) {
 		refuse(in, e->id, "there is a connection, or ours is on its way");
 	} else if (!accept_it(l, e->id, &m)) {
-		rdma_log(in, COLL_LOG_WARN, "rdma: %s cannot accept a connection: %s", in->where, strerror(errno));
+		rdma_log(in, COLL_LOG_WARN, "[COLL-6505] rdma: %s cannot accept a connection: %s", in->where,
+		         strerror(errno));
 		retry_later(l, coll_clock_ns(), RDMA_RETRY_MS);
 	}
 	pthread_mutex_unlock(&l->lock);

@@ -123,8 +123,8 @@ coll_status coll_rdma_link_open(void *inst, const struct coll_process_id *peer, 
 	if (atomic_load(&in->closed))
 		return COLL_ERR_ABORTED;
 	if (!coll_rdma_card_valid(address, len_bytes, &target) || !coll_same_process(&target.id, peer)) {
-		rdma_log(in, COLL_LOG_ERROR, "rdma: the address of a peer (%zu bytes) is not one of this transport",
-		         len_bytes);
+		rdma_log(in, COLL_LOG_ERROR,
+		         "[COLL-6506] rdma: the address of a peer (%zu bytes) is not one of this transport", len_bytes);
 		return COLL_ERR_ARGUMENT;
 	}
 	pthread_mutex_lock(&in->lock);

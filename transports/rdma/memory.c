@@ -18,11 +18,11 @@ static void explain(struct rdma_inst *in, size_t len_bytes, int e)
 	getrlimit(RLIMIT_MEMLOCK, &limit);
 	if ((e == ENOMEM || e == EPERM || e == EAGAIN) && limit.rlim_cur != RLIM_INFINITY)
 		rdma_log(in, COLL_LOG_WARN,
-		         "rdma: %s cannot register %zu bytes: %s; this process may lock %llu KiB of memory "
+		         "[COLL-6501] rdma: %s cannot register %zu bytes: %s; this process may lock %llu KiB of memory "
 		         "(ulimit -l; raise it in limits.conf, in the service's LimitMEMLOCK or for the container)",
 		         in->where, len_bytes, strerror(e), (unsigned long long)limit.rlim_cur / 1024);
 	else
-		rdma_log(in, COLL_LOG_WARN, "rdma: %s cannot register %zu bytes: %s", in->where, len_bytes,
+		rdma_log(in, COLL_LOG_WARN, "[COLL-6501] rdma: %s cannot register %zu bytes: %s", in->where, len_bytes,
 		         strerror(e));
 }
 
@@ -109,8 +109,8 @@ static void drop(struct rdma_inst *in, struct rdma_region *r)
 		at = &(*at)->next;
 	*at = r->next;
 	if (in->v.ibv_dereg_mr(r->mr) != 0)
-		rdma_log(in, COLL_LOG_WARN, "rdma: %s does not let go of %zu bytes: %s", in->where, r->len_bytes,
-		         strerror(errno));
+		rdma_log(in, COLL_LOG_WARN, "[COLL-6502] rdma: %s does not let go of %zu bytes: %s", in->where,
+		         r->len_bytes, strerror(errno));
 	free(r);
 }
 

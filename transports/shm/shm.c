@@ -148,7 +148,7 @@ static coll_status inst_open(const struct coll_transport_env *env, void **inst)
 	in->timer.fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
 	if (in->epoll_fd < 0 || !watch(in, &in->timer) || !make_address(in) || !make_page(in) || !make_listener(in) ||
 	    !coll_shm_random(&in->probe, sizeof(in->probe))) {
-		env->log(env->ctx, 0, "shm: cannot make socket, memfd or epoll: %m");
+		env->log(env->ctx, 0, "[COLL-6201] shm: cannot make socket, memfd or epoll: %m");
 		release(in);
 		return COLL_ERR_SYSTEM;
 	}

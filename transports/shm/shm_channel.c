@@ -95,8 +95,9 @@ static void accept_grant(struct shm_channel *c, const struct shm_grant *g)
 		attach(c, locate(c->link, g));
 		return;
 	}
-	c->link->inst->env.log(c->link->inst->env.ctx, 0, "shm: ends of a channel disagree: %u slots of %zu, %u of %zu",
-	                       c->slots, c->slot_bytes, g->slots, (size_t)g->slot_bytes);
+	c->link->inst->env.log(c->link->inst->env.ctx, 0,
+	                       "[COLL-6204] shm: ends of a channel disagree: %u slots of %zu, %u of %zu", c->slots,
+	                       c->slot_bytes, g->slots, (size_t)g->slot_bytes);
 	atomic_store(&c->mismatched, true);
 }
 

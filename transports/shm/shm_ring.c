@@ -197,7 +197,7 @@ static coll_status pull(struct shm_channel *c, struct shm_head *head, void *to, 
 	/* A dying process has lost its memory a moment before its handle says so. */
 	if (errno == ESRCH || !coll_shm_alive(c->link))
 		return COLL_ERR_PEER_DEAD;
-	c->inst->env.log(c->inst->env.ctx, 0, "shm: cannot read %u bytes of process %u: %m", len_bytes,
+	c->inst->env.log(c->inst->env.ctx, 0, "[COLL-6203] shm: cannot read %u bytes of process %u: %m", len_bytes,
 	                 c->link->told_pid);
 	return COLL_ERR_SYSTEM;
 }

@@ -151,7 +151,8 @@ static struct shm_segment *segment_new(struct shm_link *l, size_t need)
 	s->len = len < need ? (need + PAGE - 1) & ~(size_t)(PAGE - 1) : len;
 	s->id = l->segments;
 	if (!segment_map(s)) {
-		l->inst->env.log(l->inst->env.ctx, 0, "shm: no memory for a segment of %zu bytes: %m", s->len);
+		l->inst->env.log(l->inst->env.ctx, 0, "[COLL-6202] shm: no memory for a segment of %zu bytes: %m",
+		                 s->len);
 		free(s);
 		return NULL;
 	}

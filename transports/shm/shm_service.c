@@ -140,7 +140,7 @@ static void try_connect(struct shm_link *l)
 
 	l->since_ns = coll_clock_ns();
 	if (fd < 0) {
-		l->inst->env.log(l->inst->env.ctx, 1, "shm: no socket to connect with: %m; trying again");
+		l->inst->env.log(l->inst->env.ctx, 1, "[COLL-6205] shm: no socket to connect with: %m; trying again");
 		return;
 	}
 	memcpy(at.sun_path + 1, l->address.name, SHM_NAME_BYTES);

@@ -170,7 +170,7 @@ static bool no_descriptors(struct tcp_inst *in)
 			close(fd);
 		in->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	}
-	tcp_log(in, COLL_LOG_WARN, "tcp: out of descriptors, a connection was refused");
+	tcp_log(in, COLL_LOG_WARN, "[COLL-6101] tcp: out of descriptors, a connection was refused");
 	in->accept_off = coll_tcp_watch_fd(in, in->listen_fd, 0, tcp_tag(TAG_LISTEN, 0, 0), EPOLL_CTL_MOD);
 	return false;
 }

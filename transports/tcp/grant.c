@@ -69,7 +69,8 @@ static void join(struct tcp_sender *s, struct tcp_grant *g)
 
 	if (g->slots != ch->slots || g->slot_bytes != ch->slot_bytes) {
 		tcp_log(ch->link->inst, COLL_LOG_ERROR,
-		        "tcp: a channel has %u slots of %zu bytes here, %u slots of %zu bytes at the receiver",
+		        "[COLL-6108] tcp: a channel has %u slots of %zu bytes here, %u slots of %zu bytes at the "
+		        "receiver",
 		        ch->slots, ch->slot_bytes, g->slots, g->slot_bytes);
 		ch->status = COLL_ERR_MISMATCH;
 		return;

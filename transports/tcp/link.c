@@ -134,13 +134,13 @@ coll_status coll_tcp_link_open(void *inst, const struct coll_process_id *peer, c
 	if (atomic_load(&in->closed))
 		return COLL_ERR_ABORTED;
 	if (!coll_tcp_address_decode(&target, address, len_bytes) || !same(&target.id, peer)) {
-		tcp_log(in, COLL_LOG_ERROR, "tcp: the address of a peer (%zu bytes) is not one of this transport",
-		        len_bytes);
+		tcp_log(in, COLL_LOG_ERROR,
+		        "[COLL-6107] tcp: the address of a peer (%zu bytes) is not one of this transport", len_bytes);
 		return COLL_ERR_ARGUMENT;
 	}
 	coll_tcp_address_order(&in->address, &target);
 	if (target.count == 0) {
-		tcp_log(in, COLL_LOG_ERROR, "tcp: no route to any address of the peer");
+		tcp_log(in, COLL_LOG_ERROR, "[COLL-6103] tcp: no route to any address of the peer");
 		return COLL_ERR_PEER_DEAD;
 	}
 	pthread_mutex_lock(&in->lock);
@@ -229,7 +229,8 @@ static void tune(struct tcp_inst *in, int fd, bool near, bool same_machine)
 	 * loopback or a veth pair: 32 MiB each way 17 ms instead of 8.5. */
 	if (want[0] != '\0') {
 		if (setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, want, (socklen_t)strlen(want)) != 0)
-			tcp_log(in, COLL_LOG_WARN, "tcp: COLL_TCP_CONGESTION=%s: %s", want, strerror(errno));
+			tcp_log(in, COLL_LOG_WARN, "[COLL-6102] tcp: COLL_TCP_CONGESTION=%s: %s", want,
+			        strerror(errno));
 	} else if (same_machine && setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4) != 0) {
 		tcp_log(in, COLL_LOG_DEBUG, "tcp: congestion control reno: %s", strerror(errno));
 	}

@@ -83,7 +83,7 @@ static coll_status open_listener(struct tcp_inst *in, bool *ip6, uint16_t *port)
 	unsigned first, last;
 
 	if (!parse_range(range, &first, &last)) {
-		tcp_log(in, COLL_LOG_ERROR, "tcp: COLL_PORT_RANGE=%s is not first-last", range);
+		tcp_log(in, COLL_LOG_ERROR, "[COLL-6105] tcp: COLL_PORT_RANGE=%s is not first-last", range);
 		return COLL_ERR_CONFIG;
 	}
 	*ip6 = true;
@@ -93,8 +93,8 @@ static coll_status open_listener(struct tcp_inst *in, bool *ip6, uint16_t *port)
 		in->listen_fd = bind_range(AF_INET, first, last);
 	}
 	if (in->listen_fd < 0 || getsockname(in->listen_fd, (struct sockaddr *)&sa, &len) != 0) {
-		tcp_log(in, COLL_LOG_ERROR, "tcp: no port to listen on%s%s: %s", range[0] ? " in COLL_PORT_RANGE=" : "",
-		        range, strerror(errno));
+		tcp_log(in, COLL_LOG_ERROR, "[COLL-6104] tcp: no port to listen on%s%s: %s",
+		        range[0] ? " in COLL_PORT_RANGE=" : "", range, strerror(errno));
 		return COLL_ERR_SYSTEM;
 	}
 	*port = ntohs(*ip6 ? ((struct sockaddr_in6 *)&sa)->sin6_port : ((struct sockaddr_in *)&sa)->sin_port);
@@ -110,7 +110,7 @@ static coll_status find_address(struct tcp_inst *in, bool ip6, uint16_t port)
 	in->address.id = in->env.self;
 	status = coll_tcp_address_local(&in->address, interfaces, ip6, why, sizeof(why));
 	if (status != COLL_OK)
-		tcp_log(in, COLL_LOG_ERROR, "tcp: %s", why);
+		tcp_log(in, COLL_LOG_ERROR, "[COLL-6109] tcp: %s", why);
 	for (unsigned i = 0; i < in->address.count; i++)
 		in->address.candidate[i].port = port;
 	return status;
@@ -134,7 +134,7 @@ static coll_status open_descriptors(struct tcp_inst *in)
 	    !add_tag(in->service_epoll, in->listen_fd, tcp_tag(TAG_LISTEN, 0, 0)) ||
 	    !add_tag(in->service_epoll, in->kick_fd, tcp_tag(TAG_KICK, 0, 0)) ||
 	    !add_tag(in->service_epoll, in->timer_fd, tcp_tag(TAG_TIMER, 0, 0))) {
-		tcp_log(in, COLL_LOG_ERROR, "tcp: cannot open an instance: %s", strerror(errno));
+		tcp_log(in, COLL_LOG_ERROR, "[COLL-6106] tcp: cannot open an instance: %s", strerror(errno));
 		return COLL_ERR_SYSTEM;
 	}
 	return COLL_OK;
