@@ -210,6 +210,8 @@ void coll_operation_ended(struct coll_request *r);
 void coll_operations_orphan(struct coll_comm *comm);
 /* What was started inline becomes a request like others. */
 void coll_operation_hand_over(struct coll_comm *comm);
+/* The communicator has failed: what was started inline has ended, before its channels go. */
+void coll_operation_lost(struct coll_comm *comm);
 
 /* ---- group.c ---- */
 

@@ -128,14 +128,14 @@ static void service_locked(struct coll_control *c)
 	uint64_t now;
 
 	for (int i = 0; i < n; i++) {
-		if (events[i].data.ptr == &c->listen_unix)
+		if (events[i].data.u64 == LISTENER_UNIX)
 			coll_control_accept(c, c->listen_unix);
-		else if (events[i].data.ptr == &c->listen_tcp)
+		else if (events[i].data.u64 == LISTENER_TCP)
 			coll_control_accept(c, c->listen_tcp);
 		else {
 			/* The link may have been dropped by an event before this one. */
 			for (int k = 0; k < c->nlinks; k++)
-				if (c->links[k] == events[i].data.ptr) {
+				if (c->links[k]->serial == events[i].data.u64) {
 					on_link_event(c, c->links[k], events[i].events);
 					break;
 				}
@@ -195,15 +195,16 @@ coll_status coll_control_join(struct coll_control *c, const struct coll_card *ca
 	return c->peers ? COLL_OK : COLL_ERR_MEMORY;
 }
 
-/* Something is still to be written, or a link that is being made will want the
- * notes (a failure right after creation). */
+/* Something is still to be written, or a link that we are making will want the notes (a
+ * failure right after creation). Whoever knocks here is waited for by nobody: it may be a
+ * stranger. */
 static bool unsent(const struct coll_control *c)
 {
 	for (int i = 0; i < c->nlinks; i++) {
 		const struct coll_control_link *l = c->links[i];
 
 		if (l->ready || l->said_bye ? l->count > 0 || (l->ready && coll_control_untold(c, l))
-		                            : c->notes != NULL)
+		                            : c->notes != NULL && !l->inbound)
 			return true;
 	}
 	return false;
@@ -278,6 +279,8 @@ int coll_control_timeout_ms(struct coll_control *c)
 	for (int i = 0; i < c->nlinks; i++)
 		if (!c->links[i]->ready && c->links[i]->deadline_ns != UINT64_MAX)
 			ms = PING_MS;
+	if (coll_control_lacks_links(c))
+		ms = PING_MS;
 	if (c->listen_ns)
 		ms = 100;
 	if (c->ndoubts > 0)

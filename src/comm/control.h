@@ -78,10 +78,10 @@ int coll_control_fd(const struct coll_control *c);
 /* Milliseconds until service must be called without any event, at most 1000. */
 int coll_control_timeout_ms(struct coll_control *c);
 
-/* Tell everyone (and ourselves). Any thread. */
-void coll_control_tell(struct coll_control *c, const struct coll_note *note);
-/* Wait until what was told has left this process, at most ms. Any thread but the
- * service thread's. */
+/* Tell everyone (and ourselves). Any thread. False: it was known. */
+bool coll_control_tell(struct coll_control *c, const struct coll_note *note);
+/* Wait until what was told has left this process, at most ms: by the links that are proved,
+ * and by those that this process is opening. Any thread but the service thread's. */
 void coll_control_flush(struct coll_control *c, int ms);
 
 /* The failure told of a communicator, if any. */

@@ -46,7 +46,8 @@ struct held_note;
 
 struct coll_control_link {
 	int fd;
-	int peer; /* rank, -1 until proved */
+	uint64_t serial; /* what its events carry: an address may be used again */
+	int peer;        /* rank, -1 until proved */
 	bool inbound;
 	bool connecting; /* connect() in progress */
 	bool ready;      /* proved both ways */

@@ -167,14 +167,20 @@ static void say_note(struct coll_control *c, const struct coll_note *n)
 		coll_control_say(c, COLL_LOG_INFO, "%s (told by rank %d)", n->text, n->origin);
 }
 
-void coll_control_spread(struct coll_control *c, const struct coll_note *n, int from)
+/* What a rank of this job never writes is not believed of one either. */
+static bool sensible(const struct coll_control *c, const struct coll_note *n)
+{
+	return n->origin >= 0 && n->origin < c->size && n->process < c->size &&
+	       (n->kind == COLL_NOTE_DEATH ? n->process >= 0
+	                                   : n->kind == COLL_NOTE_FAIL && n->status > COLL_AGAIN && n->process >= -1);
+}
+
+bool coll_control_spread(struct coll_control *c, const struct coll_note *n, int from)
 {
 	uint64_t one = 1;
 
-	if (n->kind == COLL_NOTE_DEATH && (n->process < 0 || n->process >= c->size))
-		return;
-	if (known(c, n) || !keep(c, n, from))
-		return;
+	if (!sensible(c, n) || known(c, n) || !keep(c, n, from))
+		return false;
 	if (n->kind == COLL_NOTE_DEATH)
 		c->peers[n->process].dead = true;
 	/* The network first: others wait for it. A link that fails here is found by its event. */
@@ -187,6 +193,7 @@ void coll_control_spread(struct coll_control *c, const struct coll_note *n, int 
 		/* Full: the sleeper is awake already. */
 	}
 	say_note(c, n);
+	return true;
 }
 
 void coll_control_death(struct coll_control *c, int peer, const char *cause)
@@ -202,14 +209,17 @@ void coll_control_death(struct coll_control *c, int peer, const char *cause)
 
 /* ---- Interface ---- */
 
-void coll_control_tell(struct coll_control *c, const struct coll_note *note)
+bool coll_control_tell(struct coll_control *c, const struct coll_note *note)
 {
+	bool news = true;
+
 	pthread_mutex_lock(&c->lock);
 	if (note->kind != COLL_NOTE_DEATH)
-		coll_control_spread(c, note, -1);
+		news = coll_control_spread(c, note, -1);
 	else if (note->process >= 0 && note->process < c->size && note->process != c->rank)
 		coll_control_doubt(c, note->process, note->text, true);
 	coll_control_unlock(c);
+	return news;
 }
 
 bool coll_control_failure(struct coll_control *c, uint64_t comm, struct coll_note *note)

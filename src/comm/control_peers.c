@@ -20,7 +20,7 @@ enum { KEEP_MS = 200, HELLO_MIN_MS = 500, HELLO_MAX_MS = 8000 };
 
 void coll_control_watch(struct coll_control *c, struct coll_control_link *l)
 {
-	struct epoll_event e = {.events = EPOLLIN | EPOLLRDHUP, .data.ptr = l};
+	struct epoll_event e = {.events = EPOLLIN | EPOLLRDHUP, .data.u64 = l->serial};
 
 	if (l->connecting || l->count > 0)
 		e.events |= EPOLLOUT;
@@ -38,6 +38,7 @@ static struct coll_control_link *add_link(struct coll_control *c, int fd, int pe
 		return NULL;
 	}
 	l->fd = fd;
+	l->serial = SERIAL_FIRST + c->serial++;
 	l->peer = peer;
 	c->links[c->nlinks++] = l;
 	return l;
@@ -52,7 +53,7 @@ void coll_control_drop_link(struct coll_control *c, struct coll_control_link *l)
 	free(l);
 }
 
-struct coll_control_link *coll_control_find_link(struct coll_control *c, int peer)
+struct coll_control_link *coll_control_find_link(const struct coll_control *c, int peer)
 {
 	struct coll_control_link *found = NULL;
 
@@ -167,19 +168,19 @@ static void random_nonce(uint64_t nonce[2])
 		nonce[0] = coll_clock_ns(), nonce[1] = (uint64_t)(uintptr_t)nonce;
 }
 
-static void listen_on(struct coll_control *c, int *listener, bool on)
+static void listen_on(struct coll_control *c, int listener, uint64_t serial, bool on)
 {
-	struct epoll_event e = {.events = EPOLLIN, .data.ptr = listener};
+	struct epoll_event e = {.events = EPOLLIN, .data.u64 = serial};
 
-	if (*listener >= 0)
-		epoll_ctl(c->epoll, on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, *listener, &e);
+	if (listener >= 0)
+		epoll_ctl(c->epoll, on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, listener, &e);
 }
 
 void coll_control_listen(struct coll_control *c, bool on)
 {
 	c->listen_ns = 0;
-	listen_on(c, &c->listen_unix, on);
-	listen_on(c, &c->listen_tcp, on);
+	listen_on(c, c->listen_unix, LISTENER_UNIX, on);
+	listen_on(c, c->listen_tcp, LISTENER_TCP, on);
 }
 
 void coll_control_accept(struct coll_control *c, int listener)
@@ -283,17 +284,30 @@ bool coll_control_on_welcome(struct coll_control *c, struct coll_control_link *l
 /* ---- Timers ---- */
 
 /* The links of the ring and the tree must be there before they are needed; a crowded
- * door may have turned us away. */
+ * door may have turned us away. Number i of them: the process, -1 for none. */
+static int wanted(const struct coll_control *c, int i)
+{
+	const int peer = i == 0 ? (c->rank + 1) % c->size : c->rank > 0 ? (c->rank - 1) / 2 : c->rank;
+
+	return peer == c->rank || c->peers[peer].life.left || c->peers[peer].dead ? -1 : peer;
+}
+
 void coll_control_keep_links(struct coll_control *c, uint64_t now)
 {
-	const int wanted[2] = {(c->rank + 1) % c->size, (c->rank - 1) / 2};
-
 	if (now < c->keep_ns)
 		return;
 	c->keep_ns = now + KEEP_MS * MS;
-	for (int i = 0; i < (c->rank > 0 ? 2 : 1); i++)
-		if (!c->peers[wanted[i]].life.left)
-			coll_control_open_link(c, wanted[i], false);
+	for (int i = 0; i < 2; i++)
+		if (wanted(c, i) >= 0)
+			coll_control_open_link(c, wanted(c, i), false);
+}
+
+bool coll_control_lacks_links(const struct coll_control *c)
+{
+	for (int i = 0; i < 2 && c->size > 1; i++)
+		if (wanted(c, i) >= 0 && !coll_control_find_link(c, wanted(c, i)))
+			return true;
+	return false;
 }
 
 /* The listener may have proved the link meanwhile (this process was stopped, or starved):

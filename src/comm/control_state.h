@@ -56,6 +56,9 @@ struct held_note {
 	struct coll_note note;
 };
 
+/* What events of the listeners carry; links have serial numbers above. */
+enum { LISTENER_UNIX, LISTENER_TCP, SERIAL_FIRST };
+
 struct coll_control {
 	struct coll_control_env env;
 	pthread_mutex_t lock;
@@ -67,6 +70,7 @@ struct coll_control {
 	struct peer *peers;
 	struct coll_control_link *links[LINKS_MAX];
 	int nlinks;
+	uint64_t serial; /* given last */
 	struct held_note *notes, *last_note;
 	struct held_note *facts;
 	struct held_note *failures[FAILURE_BUCKETS];
@@ -88,8 +92,9 @@ void coll_control_say(struct coll_control *c, int level, const char *format, ...
 
 /* ---- control_notes.c ---- */
 
-/* Keep a new note, set off the alarm and pass it on to all but the process it came from. */
-void coll_control_spread(struct coll_control *c, const struct coll_note *n, int from);
+/* Keep a new note, set off the alarm and pass it on to all but the process it came from.
+ * False: it is not new. */
+bool coll_control_spread(struct coll_control *c, const struct coll_note *n, int from);
 /* A process was found dead by this one. */
 void coll_control_death(struct coll_control *c, int peer, const char *cause);
 /* Write what is queued and the notes the link has not been given yet, as far as it takes
@@ -110,7 +115,7 @@ void coll_control_settle_doubts(struct coll_control *c, uint64_t now);
 
 /* What is left to write is written when the link can take it. */
 void coll_control_watch(struct coll_control *c, struct coll_control_link *l);
-struct coll_control_link *coll_control_find_link(struct coll_control *c, int peer);
+struct coll_control_link *coll_control_find_link(const struct coll_control *c, int peer);
 void coll_control_open_link(struct coll_control *c, int peer, bool asked);
 void coll_control_drop_link(struct coll_control *c, struct coll_control_link *l);
 /* Connect anew, whatever links there are. False: refused, or no way there. */
@@ -126,6 +131,8 @@ bool coll_control_on_hello(struct coll_control *c, struct coll_control_link *l, 
 bool coll_control_on_welcome(struct coll_control *c, struct coll_control_link *l, const struct coll_hello *h);
 /* Timers. */
 void coll_control_keep_links(struct coll_control *c, uint64_t now);
+/* Whether one of the links that must always be there is not. */
+bool coll_control_lacks_links(const struct coll_control *c);
 void coll_control_expire(struct coll_control *c, uint64_t now);
 
 /* ---- control_asks.c ---- */

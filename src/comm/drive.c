@@ -110,9 +110,15 @@ static bool for_each(struct coll_async *a, bool (*visit)(struct coll_comm *comm,
 	return moved;
 }
 
+/* Others may move all the time: an abort does not wait until nothing does. */
 static bool visit_running(struct coll_comm *comm, uint64_t now)
 {
-	return poll_running(comm);
+	const bool moved = poll_running(comm);
+
+	if (moved && comm->flight.pending > 0 &&
+	    atomic_load_explicit(&comm->attention, memory_order_relaxed) & COLL_ATTENTION_ALARM)
+		judge(comm, now);
+	return moved;
 }
 
 static bool visit_judge(struct coll_comm *comm, uint64_t now)

@@ -6,8 +6,10 @@
 #include <string.h>
 
 #include "base/messages.h"
-#include "comm/comm.h"
+#include "comm/async.h"
 #include "comm/dump.h"
+
+enum { FLUSH_MS = 100 };
 
 struct coll_rank_name coll_comm_name(const struct coll_comm *comm, int rank)
 {
@@ -46,10 +48,28 @@ static void expose(const struct coll_comm *comm, const struct coll_error_box *b,
  * communicator any more. */
 static void withdraw(struct coll_comm *comm)
 {
+	coll_operation_lost(comm);
 	coll_comm_fabric_close(&comm->collective);
 	coll_comm_fabric_close(&comm->pairs);
 }
 
+/* Others must hear the cause before they see this process go: whoever is the first to tell
+ * it waits until it has left. What is known already left with whoever told it; an abort is
+ * flushed by its caller. */
+static void tell(struct coll_comm *comm, struct coll_note *note, const char *cause)
+{
+	struct coll_control *control = comm->ctx->control;
+
+	if (!control)
+		return;
+	note->comm = comm->id;
+	note->operation = comm->sequence;
+	snprintf(note->text, sizeof(note->text), "%.255s", cause);
+	if (coll_control_tell(control, note) && !atomic_load_explicit(&comm->aborted, memory_order_relaxed))
+		coll_control_flush(control, FLUSH_MS);
+}
+
+/* The network first, then the memory, then what may take its time: the log is the user's. */
 coll_status coll_comm_fail(struct coll_comm *comm, coll_status status, int culprit, const char *cause,
                            const char *circumstances)
 {
@@ -72,21 +92,13 @@ coll_status coll_comm_fail(struct coll_comm *comm, coll_status status, int culpr
 			snprintf(b->link, sizeof(b->link), "%s", wire->table.name);
 	}
 	expose(comm, b, &comm->lost);
-	if (comm->parting) {
-		withdraw(comm);
+	if (!comm->parting)
+		tell(comm, &note, cause);
+	withdraw(comm);
+	if (comm->parting)
 		return status;
-	}
 	m = coll_message_split(status, b->message);
 	coll_log(&comm->ctx->logger, COLL_LOG_ERROR, "%s%s%s%s", b->kind, b->kind[0] ? ": " : "", m.text, m.tag);
-	if (comm->ctx->control) {
-		note.comm = comm->id;
-		note.operation = comm->sequence;
-		snprintf(note.text, sizeof(note.text), "%.255s", cause);
-		coll_control_tell(comm->ctx->control, &note);
-		/* Others must hear the cause before they see this process go. */
-		coll_control_flush(comm->ctx->control, 100);
-	}
-	withdraw(comm);
 	coll_dump_failure(comm->ctx, comm->lost.message);
 	return status;
 }

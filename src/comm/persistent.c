@@ -239,7 +239,9 @@ void coll_operation_hand_over(struct coll_comm *comm)
 	atomic_store_explicit(&r->done, false, memory_order_relaxed);
 	pthread_mutex_lock(&comm->ctx->async->lock);
 	coll_flight_adopt(r);
-	pthread_mutex_unlock(&comm->ctx->async->lock);
+	if (comm->failed)
+		coll_flight_lost(comm);
+	coll_async_unlock(comm->ctx);
 }
 
 coll_status coll_operation_start(coll_operation *op, coll_stream *stream)
@@ -272,6 +274,14 @@ coll_status coll_operation_start(coll_operation *op, coll_stream *stream)
 
 /* ---- Wait ---- */
 
+void coll_operation_lost(struct coll_comm *comm)
+{
+	struct coll_operation *op = comm->flight.current;
+
+	if (op)
+		coll_run_cancel(op->run, comm->failed);
+}
+
 void coll_operation_ended(struct coll_request *r)
 {
 	r->operation->out = false;
@@ -285,7 +295,7 @@ static coll_status wait_inline(struct coll_operation *op)
 	coll_status st;
 
 	comm->flight.current = NULL;
-	st = coll_comm_wait(comm, &r->wait);
+	st = comm->failed ? coll_run_poll(op->run, NULL) : coll_comm_wait(comm, &r->wait);
 	coll_record_retire(&comm->record, &r->record);
 	coll_recorder_end(&comm->recorder, r->wait.entries[0], st);
 	return st;

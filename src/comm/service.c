@@ -9,9 +9,10 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { STACK_BYTES = 256 * 1024 };
+enum { STACK_BYTES = 256 * 1024, PAUSE_NS = 2000000 };
 
 void coll_service_once(struct coll_context *ctx)
 {
@@ -21,9 +22,22 @@ void coll_service_once(struct coll_context *ctx)
 			ctx->wires[i].table.service(ctx->wires[i].inst);
 }
 
+/* No memory for it in the kernel, or more descriptors than a limit set meanwhile: everybody's
+ * waits count on this thread, so it goes on, by the clock. */
+static void without_poll(struct coll_context *ctx, int error, bool *complained)
+{
+	const struct timespec pause = {.tv_nsec = PAUSE_NS};
+
+	if (!*complained)
+		coll_log(&ctx->logger, COLL_LOG_WARN, "the service thread cannot use poll(): %s", strerror(error));
+	*complained = true;
+	nanosleep(&pause, NULL);
+}
+
 static void *loop(void *arg)
 {
 	struct coll_context *ctx = arg;
+	bool complained = false;
 
 	while (!atomic_load_explicit(&ctx->stopping, memory_order_acquire)) {
 		struct pollfd p[3 + COLL_CARD_TRANSPORTS] = {
@@ -37,7 +51,7 @@ static void *loop(void *arg)
 			p[3 + i] = (struct pollfd){.fd = ctx->wires[i].table.service_fd(ctx->wires[i].inst),
 			                           .events = POLLIN};
 		if (poll(p, (nfds_t)(3 + ctx->nwires), coll_control_timeout_ms(ctx->control)) < 0 && errno != EINTR)
-			break;
+			without_poll(ctx, errno, &complained);
 		if ((p[0].revents & POLLIN) && read(ctx->service_wake_fd, &count, sizeof(count)) < 0) {
 			/* Someone else emptied it. */
 		}

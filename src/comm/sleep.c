@@ -123,25 +123,28 @@ void coll_context_wake(struct coll_context *ctx)
 
 void coll_context_sleep(struct coll_context *ctx, int ms, bool (*look)(void *arg), void *arg)
 {
-	struct pollfd p[2 + COLL_CARD_TRANSPORTS] = {{.fd = ctx->wake_fd, .events = POLLIN}};
+	struct pollfd p[3 + COLL_CARD_TRANSPORTS] = {{.fd = ctx->wake_fd, .events = POLLIN}};
 	bool armed[COLL_CARD_TRANSPORTS] = {false};
 	struct coll_sleeper *me = enlist(&ctx->sleepers);
 	bool quiet = true;
 	uint64_t count;
 
 	p[1] = (struct pollfd){.fd = me ? me->fd : -1, .events = POLLIN};
+	/* Without a service thread whoever waits does its work. */
+	p[2] = (struct pollfd){.fd = ctx->control && !ctx->service_running ? coll_control_fd(ctx->control) : -1,
+	                       .events = POLLIN};
 	for (int i = 0; i < ctx->nwires; i++) {
 		struct coll_wire *w = &ctx->wires[i];
 
-		p[2 + i].fd = -1;
+		p[3 + i].fd = -1;
 		if (!w->active || !quiet)
 			continue;
 		/* Armed only when it says OK: to disarm what is not armed would leave the
 		 * peers' bells ringing for ever. */
 		quiet = armed[i] = w->table.arm(w->inst) == COLL_OK;
-		p[2 + i] = (struct pollfd){.fd = w->table.poll_fd(w->inst), .events = POLLIN};
+		p[3 + i] = (struct pollfd){.fd = w->table.poll_fd(w->inst), .events = POLLIN};
 	}
-	if (quiet && !look(arg) && poll(p, (nfds_t)(2 + ctx->nwires), ms) > 0 && (p[0].revents & POLLIN) &&
+	if (quiet && !look(arg) && poll(p, (nfds_t)(3 + ctx->nwires), ms) > 0 && (p[0].revents & POLLIN) &&
 	    read(ctx->wake_fd, &count, sizeof(count)) > 0)
 		ring_others(&ctx->sleepers, me);
 	for (int i = 0; i < ctx->nwires; i++)

@@ -38,6 +38,7 @@ static coll_status poll_runs(const struct coll_wait *w, bool *moved, struct coll
 struct look {
 	struct coll_context *ctx;
 	const struct coll_wait *wait;
+	unsigned alarm; /* as it was before it was heeded: what was told since then may have woken another */
 };
 
 static bool stirs(void *arg)
@@ -46,11 +47,13 @@ static bool stirs(void *arg)
 	struct coll_run *run;
 	bool moved = coll_drive_try(l->ctx);
 
-	return poll_runs(l->wait, &moved, &run) != COLL_AGAIN || moved; /* met again by who asks next */
+	return poll_runs(l->wait, &moved, &run) != COLL_AGAIN || moved || /* met again by who asks next */
+	       atomic_load_explicit(&l->ctx->alarm, memory_order_relaxed) != l->alarm;
 }
 
 /* Nothing moved: pause, and once in a while look at the clock. */
-static coll_status idle(struct coll_comm *comm, const struct coll_wait *w, struct coll_patience *p, unsigned *polls)
+static coll_status idle(struct coll_comm *comm, const struct coll_wait *w, struct coll_patience *p, unsigned alarm,
+                        unsigned *polls)
 {
 	struct coll_context *ctx = comm->ctx;
 	uint64_t now;
@@ -69,7 +72,7 @@ static coll_status idle(struct coll_comm *comm, const struct coll_wait *w, struc
 	st = coll_comm_inspect(comm, w, p, now);
 	if (st == COLL_OK && now - p->since_ns >= (uint64_t)ctx->settings.spin_us * 1000)
 		coll_context_sleep(ctx, now - p->since_ns < 100 * MS ? SLEEP_SHORT_MS : SLEEP_LONG_MS, stirs,
-		                   &(struct look){ctx, w});
+		                   &(struct look){ctx, w, alarm});
 	return st;
 }
 
@@ -117,6 +120,7 @@ coll_status coll_comm_wait(struct coll_comm *comm, const struct coll_wait *w)
 	for (;;) {
 		bool moved = false;
 		struct coll_run *run = NULL;
+		const unsigned alarm = atomic_load_explicit(&comm->ctx->alarm, memory_order_relaxed);
 		coll_status st = p.fault ? p.fault : poll_runs(w, &moved, &run);
 
 		if (st == COLL_OK)
@@ -132,6 +136,10 @@ coll_status coll_comm_wait(struct coll_comm *comm, const struct coll_wait *w)
 		if (moved) {
 			polls = 0;
 			coll_patience_moved(&p);
+			/* A long call may move all the time. */
+			st = coll_comm_heed_alarm(comm, w, &p);
+			if (st != COLL_OK)
+				return st;
 			continue;
 		}
 		coll_context_progress(comm->ctx);
@@ -139,7 +147,7 @@ coll_status coll_comm_wait(struct coll_comm *comm, const struct coll_wait *w)
 		coll_drive_try(comm->ctx);
 		st = coll_comm_heed_alarm(comm, w, &p);
 		if (st == COLL_OK)
-			st = idle(comm, w, &p, &polls);
+			st = idle(comm, w, &p, alarm, &polls);
 		if (st != COLL_OK)
 			return st;
 	}
