@@ -295,7 +295,8 @@ void coll_call_job(const struct coll_comm *comm, const struct coll_call *c, cons
 	                         .tile = memo->tile,
 	                         .windows = memo->windows,
 	                         .signature = c->ragged ? signature(c, comm->size) : memo->signature,
-	                         .signal = c->kind == COLL_KIND_BARRIER};
+	                         .signal = c->kind == COLL_KIND_BARRIER,
+	                         .pairwise = c->pairwise};
 }
 
 void coll_call_record(const struct coll_comm *comm, const struct coll_call *c, const struct coll_job *job,
@@ -309,6 +310,9 @@ void coll_call_record(const struct coll_comm *comm, const struct coll_call *c, c
 	                               .kind = record_kind(c),
 	                               .type = (uint8_t)c->type,
 	                               .op = (uint8_t)c->op,
+	                               .flags = c->pairwise ? COLL_RECORD_PAIRWISE
+	                                        : c->ragged ? COLL_RECORD_RAGGED
+	                                                    : 0,
 	                               .root = c->root,
 	                               .waits_for = -1};
 }
@@ -325,6 +329,8 @@ static coll_status prepare(struct coll_comm *comm, const struct coll_call *c, st
 	job.sequence = comm->sequence;
 	coll_call_record(comm, c, &job, &comm->call);
 	job.signature ^= coll_call_colour(comm, c, &comm->call);
+	if (c->pairwise)
+		coll_tally_note(&comm->tally, c, comm->sequence, comm->rank, comm->size);
 	coll_record_publish(&comm->record, &comm->call);
 	comm->prepared = NULL;
 	st = coll_run_start(comm->run, &comm->collective.fabric, &job);

@@ -11,6 +11,7 @@
 #include "comm/flight.h"
 #include "comm/members.h"
 #include "comm/recorder.h"
+#include "comm/tally.h"
 #include "engine/engine.h"
 #include "plan/cache.h"
 #include "tune/tune.h"
@@ -135,6 +136,7 @@ struct coll_comm {
 	 * what this one called when it is calls ahead. Written when a different call begins. */
 	struct coll_record_box stretch[COLL_STRETCHES];
 	atomic_uint stretches; /* begun so far */
+	struct coll_tally tally;
 	struct coll_recorder recorder;
 
 	struct coll_comm *next; /* in ctx->comms */

@@ -119,7 +119,8 @@ void coll_control_ask(struct coll_control *c, int peer, const struct coll_questi
 	if (!a) {
 		a = take_ask(c);
 		*a = (struct ask){.peer = peer};
-	} else if (a->question.about != q->about || a->question.sequence != q->sequence) {
+	} else if (a->question.about != q->about || a->question.sequence != q->sequence ||
+	           a->question.tally != q->tally) {
 		a->next_ns = 0;
 		a->about_this = false;
 	}

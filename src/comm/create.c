@@ -260,6 +260,7 @@ void coll_comm_free(struct coll_comm **out)
 	coll_members_fini(&comm->members);
 	free(comm->pair_sequence[0]);
 	free(comm->pair_sequence[1]);
+	coll_tally_free(&comm->tally);
 	free(comm->scratch);
 	free(comm);
 }

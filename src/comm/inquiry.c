@@ -89,6 +89,7 @@ void coll_inquiry_question(const struct coll_comm *comm, const struct coll_recor
 
 	*q = (struct coll_question){.record = *mine, .sequence = mine->sequence};
 	if (mine->kind != COLL_KIND_SEND_RECV) {
+		q->tally = mine->sequence < newest ? mine->sequence : newest;
 		about_calls(comm, q);
 	} else if (version >= 2 && coll_recorder_read(&comm->recorder, version / 2 - 1, comm->id, &op)) {
 		q->about = op.op ? COLL_ABOUT_SENT : COLL_ABOUT_RECEIVED;
@@ -151,12 +152,16 @@ static void answer(const struct coll_comm *comm, int process, const struct coll_
 		a->record.sequence = 0;
 	a->record.comm = comm->id; /* nothing is published before the first call */
 	if (q->about == COLL_ABOUT_CALLS)
-		known = first_difference(comm, q, &a->call) || find_call(comm, q->sequence, &a->call);
+		known = first_difference(comm, q, &a->call) || find_call(comm, q->sequence, &a->call) ||
+		        (q->tally < q->sequence && find_call(comm, q->tally, &a->call));
 	else
 		known = find_message(comm, q->about == COLL_ABOUT_RECEIVED, coll_comm_rank_of(comm, process),
 		                     q->sequence, &a->call);
 	if (!known)
 		a->call.sequence = 0;
+	if (q->about == COLL_ABOUT_CALLS &&
+	    coll_tally_find(&comm->tally, q->tally, coll_comm_rank_of(comm, process), &a->to, &a->from))
+		a->tally = q->tally;
 }
 
 static bool is_gone(const struct coll_context *c, uint64_t id)
@@ -205,13 +210,34 @@ void coll_inquiry_text(const struct coll_comm *comm, const struct coll_record *m
 	         strcmp(mine_text, their_text) == 0 ? " with other blocks" : "");
 }
 
-bool coll_inquiry_differs(const struct coll_comm *comm, int peer, const struct coll_question *q,
-                          const struct coll_answer *a, char *text, size_t len_bytes)
+/* Both make the same call, number q->tally, but for the lengths of their blocks. */
+static bool lengths_differ(const struct coll_comm *comm, int peer, const struct coll_question *q,
+                           const struct coll_answer *a, char *text, size_t len_bytes)
+{
+	struct coll_record call;
+	uint64_t to, from;
+	char what[100];
+
+	if (q->about != COLL_ABOUT_CALLS || a->tally != q->tally ||
+	    !coll_tally_find(&comm->tally, q->tally, peer, &to, &from) || (to == a->from && from == a->to) ||
+	    !find_call(comm, q->tally, &call))
+		return false;
+	coll_record_describe(&call, what, sizeof(what));
+	snprintf(text, len_bytes,
+	         "calls differ: %s calls %s and %s %llu elements %s rank %d, %s calls %s and %s %llu %s rank %d",
+	         coll_comm_name(comm, comm->rank).text, what, to != a->from ? "sends" : "expects",
+	         (unsigned long long)(to != a->from ? to : from), to != a->from ? "to" : "from", peer,
+	         coll_comm_name(comm, peer).text, what, to != a->from ? "expects" : "sends",
+	         (unsigned long long)(to != a->from ? a->from : a->to), to != a->from ? "from" : "to", comm->rank);
+	return true;
+}
+
+/* The call or message that is answered with is another here. */
+static bool calls_differ(const struct coll_comm *comm, int peer, const struct coll_question *q,
+                         const struct coll_answer *a, char *text, size_t len_bytes)
 {
 	struct coll_record mine;
 
-	if (a->about != q->about || a->sequence != q->sequence || a->call.sequence == 0 || a->call.comm != comm->id)
-		return false;
 	if (q->about == COLL_ABOUT_CALLS) {
 		if (!find_call(comm, a->call.sequence, &mine) || mine.signature == a->call.signature)
 			return false;
@@ -223,11 +249,23 @@ bool coll_inquiry_differs(const struct coll_comm *comm, int peer, const struct c
 	return true;
 }
 
+bool coll_inquiry_differs(const struct coll_comm *comm, int peer, const struct coll_question *q,
+                          const struct coll_answer *a, char *text, size_t len_bytes)
+{
+	if (a->about != q->about || a->sequence != q->sequence || a->call.sequence == 0 || a->call.comm != comm->id)
+		return false;
+	return calls_differ(comm, peer, q, a, text, len_bytes) || lengths_differ(comm, peer, q, a, text, len_bytes);
+}
+
 bool coll_inquiry_agrees(const struct coll_comm *comm, int peer, const struct coll_question *q,
                          const struct coll_answer *a)
 {
+	uint64_t to, from;
 	char text[400];
 
+	/* Of calls that pairs make, the lengths must have been compared too. */
+	if (a->tally != q->tally && coll_tally_find(&comm->tally, q->tally, peer, &to, &from))
+		return false;
 	return a->about == q->about && a->sequence == q->sequence && a->call.comm == comm->id &&
 	       a->call.sequence == q->sequence && !coll_inquiry_differs(comm, peer, q, a, text, sizeof(text));
 }

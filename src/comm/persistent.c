@@ -209,7 +209,7 @@ static coll_status start_inline(struct coll_operation *op)
 		coll_request_sign(r);
 		r->wait.record = &r->record;
 		coll_record_publish(&comm->record, &r->record);
-		comm->prepared = &op->mark;
+		comm->prepared = r->call.pairwise ? NULL : &op->mark; /* its lengths are noted at each start */
 	}
 	r->wait.entries[0] =
 	        coll_recorder_begin(&comm->recorder, r->job.sequence,

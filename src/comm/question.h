@@ -30,6 +30,7 @@ struct coll_stretch {
 struct coll_question {
 	struct coll_record record; /* what the asker is doing now */
 	uint64_t sequence;
+	uint64_t tally; /* number of the call whose block lengths are asked for */
 	uint32_t about;
 	uint32_t stretches;
 	struct coll_stretch stretch[COLL_QUESTION_STRETCHES]; /* oldest first, the last up to sequence */
@@ -39,6 +40,9 @@ struct coll_answer {
 	struct coll_record record; /* what the one asked is doing now */
 	struct coll_record call;   /* the call or message that is answered with; sequence 0: not on record */
 	uint64_t sequence;         /* of the question */
+	/* Elements to and from the asker in that call of which the question says so; tally 0: not
+	 * on record, or block lengths are no matter of pairs. */
+	uint64_t tally, to, from;
 	uint32_t about;
 	uint32_t pad;
 };

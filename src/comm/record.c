@@ -61,24 +61,36 @@ static void describe_message(const struct coll_record *r, char *buf, size_t len_
 	         (unsigned long long)r->count, type ? type : "?", r->root);
 }
 
+static void describe_count(const struct coll_record *r, char *buf, size_t len_bytes)
+{
+	const unsigned long long count = r->count;
+
+	if (r->flags & COLL_RECORD_PAIRWISE)
+		snprintf(buf, len_bytes, "%s", "");
+	else
+		snprintf(buf, len_bytes, "%scount=%llu%s, ", r->flags & COLL_RECORD_RAGGED ? "largest " : "", count,
+		         r->flags & COLL_RECORD_MERGED ? " in several calls of a group" : "");
+}
+
 /* What of a call must be equal on all ranks. */
 static void describe_call(const struct coll_record *r, const char *kind, const char *type, char *buf, size_t len_bytes)
 {
 	const enum coll_kind k = (enum coll_kind)r->kind;
-	const char *op = coll_op_name(r->op);
-	char user[16], root[24] = "";
+	const char *v = r->flags & (COLL_RECORD_RAGGED | COLL_RECORD_PAIRWISE) ? "v" : "";
+	char count[64], op[32] = "", root[24] = "";
 
-	snprintf(user, sizeof(user), "operation %u", r->op);
+	describe_count(r, count, sizeof(count));
+	if (coll_plan_kind_reduces(k) && coll_op_name(r->op))
+		snprintf(op, sizeof(op), ", %s", coll_op_name(r->op));
+	else if (coll_plan_kind_reduces(k))
+		snprintf(op, sizeof(op), ", operation %u", r->op);
 	if (k == COLL_KIND_BROADCAST || k == COLL_KIND_REDUCE || k == COLL_KIND_GATHER || k == COLL_KIND_SCATTER)
 		snprintf(root, sizeof(root), ", root=%d", r->root);
 	if (k == COLL_KIND_BARRIER)
 		snprintf(buf, len_bytes, "%s number %llu", kind, (unsigned long long)r->sequence);
-	else if (coll_plan_kind_reduces(k))
-		snprintf(buf, len_bytes, "%s(count=%llu, %s, %s%s) number %llu", kind, (unsigned long long)r->count,
-		         type, op ? op : user, root, (unsigned long long)r->sequence);
 	else
-		snprintf(buf, len_bytes, "%s(count=%llu, %s%s) number %llu", kind, (unsigned long long)r->count, type,
-		         root, (unsigned long long)r->sequence);
+		snprintf(buf, len_bytes, "%s%s(%s%s%s%s) number %llu", kind, v, count, type, op, root,
+		         (unsigned long long)r->sequence);
 }
 
 /* What the call is, without whether it is made or prepared. */

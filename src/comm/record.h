@@ -30,8 +30,11 @@ enum coll_record_kind {
 };
 
 enum coll_record_flag {
-	COLL_RECORD_GONE = 1,     /* an answer: this process has destroyed the communicator */
-	COLL_RECORD_PREPARING = 2 /* the call is prepared, not made */
+	COLL_RECORD_GONE = 1,      /* an answer: this process has destroyed the communicator */
+	COLL_RECORD_PREPARING = 2, /* the call is prepared, not made */
+	COLL_RECORD_RAGGED = 4,    /* blocks of different lengths, known to all */
+	COLL_RECORD_PAIRWISE = 8,  /* known to their two ends only: see tally.h */
+	COLL_RECORD_MERGED = 16    /* several calls of a group in one */
 };
 
 /* Plain copy; travels in control messages. */

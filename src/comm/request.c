@@ -206,8 +206,10 @@ void coll_request_sign(struct coll_request *r)
 {
 	r->job.signature = r->signature;
 	coll_call_record(r->comm, r->shown ? &r->shown->call : &r->call, &r->job, &r->record);
-	r->record.flags |= r->shown ? COLL_RECORD_PREPARING : 0;
+	r->record.flags |= (r->shown ? COLL_RECORD_PREPARING : 0) | (r->parts ? COLL_RECORD_MERGED : 0);
 	r->job.signature ^= coll_call_colour(r->comm, &r->call, &r->record);
+	if (r->call.pairwise)
+		coll_tally_note(&r->comm->tally, &r->call, r->job.sequence, r->comm->rank, r->comm->size);
 }
 
 /* Its lines in the flight recorder: one, or one for each half of a pair. */

@@ -62,6 +62,9 @@ struct coll_job {
 	uint64_t sequence;
 	uint32_t signature;
 	bool signal; /* barrier: in[0] is the same byte on all ranks, and received frames must hold it */
+	/* Block lengths are known to the two ends of a frame only: its signature covers the
+	 * length of its block as its sender and its receiver know it. */
+	bool pairwise;
 	/* The operation before this one on the same fabric, or NULL when it has retired: see
 	 * coll_run_follow(). */
 	const struct coll_run *after;

@@ -13,6 +13,8 @@
 
 #include <string.h>
 
+#include "base/hash.h"
+
 /* Fused steps that also store work in blocks of this size: the second pass over
  * a block then finds it in the first-level cache. */
 enum { BLOCK_BYTES = 8192 };
@@ -64,25 +66,38 @@ static inline coll_status get_port(struct coll_run *run, struct instance *inst, 
 	return coll_run_open_port(run, port, peer, (uint32_t)(lane - inst->lanes), inst->window, dir);
 }
 
-static inline struct coll_frame frame_of(const struct coll_run *run, size_t len_bytes)
+/* Of the frames of a step. Pairwise: two ranks that differ in the length of a block find
+ * that in its first frame, not where one of them has no tiles left. */
+static inline uint32_t signature_of(const struct coll_run *run, const struct coll_step *s, int side)
 {
-	return (struct coll_frame){run->job.sequence, run->job.signature, (uint32_t)len_bytes};
+	size_t count;
+
+	if (__builtin_expect(!run->job.pairwise, true))
+		return run->job.signature;
+	count = side == SIDE_SRC ? run->job.in.counts[s->src_chunk] : run->job.out.counts[s->dst_chunk];
+	return run->job.signature ^ (uint32_t)coll_mix64(count);
+}
+
+static inline struct coll_frame frame_of(const struct coll_run *run, const struct coll_step *s, int side,
+                                         size_t len_bytes)
+{
+	return (struct coll_frame){run->job.sequence, signature_of(run, s, side), (uint32_t)len_bytes};
 }
 
 static coll_status refuse_frame(struct coll_run *run, struct instance *inst, struct lane *lane,
-                                const struct coll_frame *frame)
+                                const struct coll_step *s, const struct coll_frame *frame)
 {
 	run->bad_frame = *frame;
 	run->bad_instance = inst;
 	run->bad_lane = lane;
-	if (frame->sequence != run->job.sequence || frame->signature != run->job.signature)
+	if (frame->sequence != run->job.sequence || frame->signature != signature_of(run, s, SIDE_DST))
 		return COLL_ERR_MISMATCH;
 	return COLL_ERR_CORRUPT;
 }
 
 /* The next frame, if it has come and is the one this step expects. */
-static inline coll_status view_frame(struct coll_run *run, struct instance *inst, struct lane *lane, struct port *port,
-                                     size_t len_bytes, const char **p)
+static inline coll_status view_frame(struct coll_run *run, struct instance *inst, struct lane *lane,
+                                     const struct coll_step *s, struct port *port, size_t len_bytes, const char **p)
 {
 	const void *bytes;
 	struct coll_frame frame;
@@ -91,10 +106,10 @@ static inline coll_status view_frame(struct coll_run *run, struct instance *inst
 	if (status != COLL_OK)
 		return status;
 	if (mutant(MUTANT_SKIP_SIGNATURE))
-		frame = frame_of(run, frame.len_bytes);
-	if (frame.sequence != run->job.sequence || frame.signature != run->job.signature ||
+		frame = frame_of(run, s, SIDE_DST, frame.len_bytes);
+	if (frame.sequence != run->job.sequence || frame.signature != signature_of(run, s, SIDE_DST) ||
 	    frame.len_bytes != len_bytes)
-		return refuse_frame(run, inst, lane, &frame);
+		return refuse_frame(run, inst, lane, s, &frame);
 	*p = bytes;
 	return COLL_OK;
 }
@@ -133,9 +148,10 @@ static inline coll_status get_slot(struct coll_run *run, struct port *port, size
 	return status;
 }
 
-static inline coll_status post_frame(struct coll_run *run, struct port *port, size_t len_bytes)
+static inline coll_status post_frame(struct coll_run *run, const struct coll_step *s, struct port *port,
+                                     size_t len_bytes)
 {
-	const struct coll_frame frame = frame_of(run, len_bytes);
+	const struct coll_frame frame = frame_of(run, s, SIDE_SRC, len_bytes);
 
 	run->stats.frames_sent++;
 	run->stats.bytes_sent += len_bytes;
@@ -187,12 +203,12 @@ static inline coll_status send_by_value(struct coll_run *run, struct instance *i
 	if (status != COLL_OK)
 		return status;
 	if (len_bytes == 0) /* only a planted defect sends an empty frame */
-		return post_frame(run, port, 0);
+		return post_frame(run, s, port, 0);
 	do {
 		copy_elements(run, s, slot, w->span.src, w->span.len);
 		slot += w->span.len * run->job.elem_bytes;
 	} while (walk_more(run, inst, s, SIDE_SRC, w));
-	return post_frame(run, port, len_bytes);
+	return post_frame(run, s, port, len_bytes);
 }
 
 /*
@@ -221,7 +237,7 @@ static coll_status launch(struct coll_run *run, struct instance *inst, struct fl
 	struct port *port = f->port;
 	struct walk w;
 	const size_t len_bytes = walk_begin(run, inst, s, SIDE_SRC, &w) * run->job.elem_bytes;
-	const struct coll_frame frame = frame_of(run, len_bytes);
+	const struct coll_frame frame = frame_of(run, s, SIDE_SRC, len_bytes);
 	coll_status status = COLL_ERR_UNSUPPORTED;
 
 	if (lendable(run, s, &w, len_bytes)) {
@@ -357,7 +373,8 @@ coll_status coll_run_reap(struct coll_run *run, struct instance *inst)
 /* ---- Receives --------------------------------------------------------- */
 
 /* The announced destination has been filled, or the frame was refused. */
-static coll_status finish_armed(struct coll_run *run, struct instance *inst, struct lane *lane, struct port *port)
+static coll_status finish_armed(struct coll_run *run, struct instance *inst, struct lane *lane,
+                                const struct coll_step *s, struct port *port)
 {
 	const void *bytes;
 	struct coll_frame frame;
@@ -370,14 +387,14 @@ static coll_status finish_armed(struct coll_run *run, struct instance *inst, str
 	if (mutant(MUTANT_LOST_IS_RECEIVED) && lane->cookie.status != COLL_ERR_MISMATCH)
 		return COLL_OK;
 	if (lane->cookie.status == COLL_ERR_MISMATCH && port->transport->view(port->channel, &bytes, &frame) == COLL_OK)
-		return refuse_frame(run, inst, lane, &frame);
+		return refuse_frame(run, inst, lane, s, &frame);
 	return lane->cookie.status;
 }
 
 static inline coll_status arm(struct coll_run *run, struct lane *lane, const struct coll_step *s, struct port *port,
                               char *dst, size_t len_bytes)
 {
-	const struct coll_frame expect = frame_of(run, len_bytes);
+	const struct coll_frame expect = frame_of(run, s, SIDE_DST, len_bytes);
 	coll_status status;
 
 	lane->cookie = (struct coll_cookie){1, COLL_OK};
@@ -404,15 +421,15 @@ static coll_status recv(struct coll_run *run, struct instance *inst, struct lane
 	if (status != COLL_OK)
 		return status;
 	if (lane->armed)
-		return finish_armed(run, inst, lane, port);
+		return finish_armed(run, inst, lane, s, port);
 	if (len_bytes >= run->ref_bytes && w.span.len * run->job.elem_bytes == len_bytes) {
 		status = arm(run, lane, s, port, w.span.dst, len_bytes);
 		if (status == COLL_OK)
-			return finish_armed(run, inst, lane, port);
+			return finish_armed(run, inst, lane, s, port);
 		if (status != COLL_ERR_UNSUPPORTED)
 			return status;
 	}
-	status = view_frame(run, inst, lane, port, len_bytes, &p);
+	status = view_frame(run, inst, lane, s, port, len_bytes, &p);
 	if (status != COLL_OK)
 		return status;
 	if (run->job.signal && *p != *run->job.in.base)
@@ -440,7 +457,7 @@ static coll_status recv_reduce(struct coll_run *run, struct instance *inst, stru
 	status = get_port(run, inst, lane, s->peer_recv, COLL_DIR_RECV, &port);
 	if (status != COLL_OK)
 		return status;
-	status = view_frame(run, inst, lane, port, len_bytes, &p);
+	status = view_frame(run, inst, lane, s, port, len_bytes, &p);
 	if (status != COLL_OK)
 		return status;
 	done_early(port);
@@ -501,7 +518,7 @@ static inline coll_status forward(struct coll_run *run, struct instance *inst, s
 	if (status != COLL_OK)
 		return status;
 	lane->lacks_slot = false;
-	status = view_frame(run, inst, lane, from, len_bytes, &p);
+	status = view_frame(run, inst, lane, s, from, len_bytes, &p);
 	if (status != COLL_OK)
 		return status;
 	done_early(from);
@@ -519,10 +536,11 @@ static inline coll_status forward(struct coll_run *run, struct instance *inst, s
 	/* The view may be of memory that its owner takes back at any time: done() says whether
 	 * it did. So nothing derived from it is posted before. */
 	if (mutant(MUTANT_POST_BEFORE_DONE))
-		return post_frame(run, to, len_bytes) == COLL_OK ? done_frame(run, from, len_bytes) : COLL_ERR_INTERNAL;
+		return post_frame(run, s, to, len_bytes) == COLL_OK ? done_frame(run, from, len_bytes)
+		                                                    : COLL_ERR_INTERNAL;
 	if (!mutant(MUTANT_DONE_BEFORE_SLOT))
 		status = done_frame(run, from, len_bytes);
-	return status == COLL_OK ? post_frame(run, to, len_bytes) : status;
+	return status == COLL_OK ? post_frame(run, s, to, len_bytes) : status;
 }
 
 /* ---- Local steps ------------------------------------------------------ */

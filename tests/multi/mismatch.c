@@ -1,10 +1,14 @@
 /*
- * Calls that differ between ranks, every kind of difference: one rank of N processes
- * calls something else than the others. Every rank must end with COLL_ERR_MISMATCH within
- * 2 s, those that had returned at their next call, with a message that names two ranks
- * that differ and what each of them called; and no call after the difference succeeds.
+ * Calls that differ between ranks, every kind of difference (mismatch_cases.c) in every way
+ * to make calls (mismatch_issue.c): one rank of N processes calls something else than the
+ * others. Every rank must end with COLL_ERR_MISMATCH within 2 s, those that had returned at
+ * their next call, with a message that names two ranks that differ and what each of them
+ * called; and no call after the difference succeeds.
  *
- * usage: mismatch TRANSPORT [CASE|all [SIZE [TIMES]]]
+ * usage: mismatch shm|tcp|mixed [CASE|all|some [MODE|all [SIZE|0 [TIMES]]]]
+ *
+ * some, the default: each case at a few sizes in a few modes, others from case to case. all:
+ * everything. mixed: ranks 0 and 2 on one host, the others on another.
  */
 #define PLAIN_OWN_MAIN
 #include <signal.h>
@@ -15,10 +19,10 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "coll/coll.h"
+#include "mismatch.h"
 #include "plain.h"
 
-enum { RANKS_MAX = 5, CARD_MAX = 8192, BUFFER = 1 << 20, WARM_UP = 3, LIMIT_MS = 2000 };
+enum { CARD_MAX = 8192, WARM_UP = 3, LIMIT_MS = 2000 };
 
 struct shared {
 	atomic_int arrived, ready;
@@ -35,201 +39,18 @@ struct shared {
 
 static struct shared *shared;
 static const char *transport;
-static char in[BUFFER * 4], out[BUFFER * 4];
-
-/* ---- The calls ---- */
-
-static size_t counts[RANKS_MAX], other_counts[RANKS_MAX];
+static float in[256], out[256];
 
 static coll_status all_reduce(coll_comm *c, size_t count)
 {
 	return coll_all_reduce(in, out, count, COLL_F32, COLL_SUM, c, NULL);
 }
-static coll_status all_reduce_0(coll_comm *c)
-{
-	return all_reduce(c, 0);
-}
-static coll_status all_reduce_8(coll_comm *c)
-{
-	return all_reduce(c, 8);
-}
-static coll_status all_reduce_9(coll_comm *c)
-{
-	return all_reduce(c, 9);
-}
-static coll_status all_reduce_large(coll_comm *c)
-{
-	return all_reduce(c, 100000);
-}
-static coll_status all_reduce_larger(coll_comm *c)
-{
-	return all_reduce(c, 100001);
-}
-static coll_status all_reduce_i32(coll_comm *c)
-{
-	return coll_all_reduce(in, out, 8, COLL_I32, COLL_SUM, c, NULL);
-}
-static coll_status all_reduce_max(coll_comm *c)
-{
-	return coll_all_reduce(in, out, 8, COLL_F32, COLL_MAX, c, NULL);
-}
-static coll_status broadcast_from_0(coll_comm *c)
-{
-	return coll_broadcast(in, out, 8, COLL_F32, 0, c, NULL);
-}
-static coll_status broadcast_from_1(coll_comm *c)
-{
-	return coll_broadcast(in, out, 8, COLL_F32, 1, c, NULL);
-}
-static coll_status broadcast_0(coll_comm *c)
-{
-	return coll_broadcast(in, out, 0, COLL_F32, 0, c, NULL);
-}
-static coll_status reduce_to_0(coll_comm *c)
-{
-	return coll_reduce(in, out, 8, COLL_F32, COLL_SUM, 0, c, NULL);
-}
-static coll_status reduce_to_1(coll_comm *c)
-{
-	return coll_reduce(in, out, 8, COLL_F32, COLL_SUM, 1, c, NULL);
-}
-static coll_status barrier(coll_comm *c)
-{
-	return coll_barrier(c, NULL);
-}
-static coll_status all_gather(coll_comm *c)
-{
-	return coll_all_gather(in, out, 8, COLL_F32, c, NULL);
-}
-static coll_status all_to_all(coll_comm *c)
-{
-	return coll_all_to_all(in, out, 8, COLL_F32, c, NULL);
-}
-static coll_status gather(coll_comm *c)
-{
-	return coll_gather(in, out, 8, COLL_F32, 0, c, NULL);
-}
-static coll_status scatter(coll_comm *c)
-{
-	return coll_scatter(in, out, 8, COLL_F32, 0, c, NULL);
-}
-static coll_status scan(coll_comm *c)
-{
-	return coll_scan(in, out, 8, COLL_F32, COLL_SUM, c, NULL);
-}
-static coll_status reduce_scatter(coll_comm *c)
-{
-	return coll_reduce_scatter(in, out, 8, COLL_F32, COLL_SUM, c, NULL);
-}
-static coll_status all_gatherv(coll_comm *c)
-{
-	return coll_all_gatherv(in, out, counts, NULL, COLL_F32, c, NULL);
-}
-static coll_status all_gatherv_other(coll_comm *c)
-{
-	return coll_all_gatherv(in, out, other_counts, NULL, COLL_F32, c, NULL);
-}
-static coll_status barrier_then_8(coll_comm *c)
-{
-	coll_status st = barrier(c);
 
-	return st == COLL_OK ? all_reduce_8(c) : st;
-}
-static coll_status eight_then_barrier(coll_comm *c)
+static void add(void *arg, const void *left, void *inout, size_t count, coll_dtype type)
 {
-	coll_status st = all_reduce_8(c);
-
-	return st == COLL_OK ? barrier(c) : st;
+	for (size_t i = 0; i < count; i++)
+		((float *)inout)[i] += ((const float *)left)[i];
 }
-static coll_status nine_then_8(coll_comm *c)
-{
-	coll_status st = all_reduce_9(c);
-
-	return st == COLL_OK ? all_reduce_8(c) : st;
-}
-/* A root that is calls ahead before anybody notices. */
-static coll_status broadcasts(coll_comm *c)
-{
-	coll_status st = broadcast_from_0(c);
-
-	for (int i = 0; i < 3 && st == COLL_OK; i++)
-		st = coll_broadcast(in, out, 9, COLL_F32, 0, c, NULL);
-	return st;
-}
-/* Never waits for anybody: must be told all the same. */
-static coll_status busy(coll_comm *c)
-{
-	const uint64_t until = coll_clock_ns() + 10000 * 1000000ull;
-	coll_status st = COLL_OK;
-
-	while (st == COLL_OK && coll_clock_ns() < until)
-		st = all_reduce_0(c);
-	return st;
-}
-
-/* Between ranks 0 and 1: what rank 0 sends, and what rank 1 takes it for. */
-static coll_status message(coll_comm *c, size_t sent, size_t received, coll_dtype type)
-{
-	if (coll_comm_rank(c) == 0)
-		return coll_send(in, sent, COLL_F32, 1, c, NULL);
-	return coll_comm_rank(c) == 1 ? coll_recv(out, received, type, 0, c, NULL) : COLL_OK;
-}
-static coll_status message_count(coll_comm *c)
-{
-	return message(c, 8, 9, COLL_F32);
-}
-static coll_status message_type(coll_comm *c)
-{
-	return message(c, 8, 8, COLL_I32);
-}
-static coll_status message_long(coll_comm *c)
-{
-	return message(c, 300000, 300001, COLL_F32);
-}
-static coll_status message_none_sent(coll_comm *c)
-{
-	return message(c, 0, 9, COLL_F32);
-}
-static coll_status message_none_taken(coll_comm *c)
-{
-	return message(c, 300000, 0, COLL_F32);
-}
-
-/* One rank (odd) calls what the others do not. Messages say that rank 0 and 1 differ. */
-static const struct kase {
-	const char *name;
-	coll_status (*most)(coll_comm *c), (*odd)(coll_comm *c);
-	const char *most_says, *odd_says;
-	bool pair;
-} cases[] = {
-        {"kind", all_reduce_8, broadcast_from_0, "all_reduce(count=8", "broadcast(count=8", false},
-        {"type", all_reduce_8, all_reduce_i32, "f32", "i32", false},
-        {"op", all_reduce_8, all_reduce_max, "sum", "max", false},
-        {"count", all_reduce_8, all_reduce_9, "count=8,", "count=9,", false},
-        {"count_large", all_reduce_large, all_reduce_larger, "count=100000,", "count=100001,", false},
-        {"root_broadcast", broadcast_from_0, broadcast_from_1, "root=0", "root=1", false},
-        {"root_reduce", reduce_to_0, reduce_to_1, "root=0", "root=1", false},
-        {"order", eight_then_barrier, barrier_then_8, "all_reduce(count=8", "barrier", false},
-        {"skipped", nine_then_8, all_reduce_8, "count=9", "count=8", false},
-        {"barrier_broadcast", barrier, broadcast_from_0, "barrier", "broadcast", false},
-        {"broadcast_barrier", broadcast_from_0, barrier, "broadcast", "barrier", false},
-        {"none_or_some", all_reduce_8, all_reduce_0, "count=8,", "count=0,", false},
-        {"some_or_none", all_reduce_0, all_reduce_8, "count=0,", "count=8,", false},
-        {"none_either", all_reduce_0, broadcast_0, "all_reduce(count=0", "broadcast(count=0", false},
-        {"ahead", all_reduce_8, broadcasts, "all_reduce(count=8", "broadcast(count=8", false},
-        {"busy", all_reduce_8, busy, "count=8,", "count=0,", false},
-        {"all_gather_all_to_all", all_gather, all_to_all, "all_gather(", "all_to_all(", false},
-        {"gather_scatter", gather, scatter, "gather(", "scatter(", false},
-        {"scatter_gather", scatter, gather, "scatter(", "gather(", false},
-        {"scan", scan, all_reduce_8, "scan(", "all_reduce(", false},
-        {"reduce_scatter", reduce_scatter, all_reduce_8, "reduce_scatter(", "all_reduce(", false},
-        {"blocks", all_gatherv, all_gatherv_other, "all_gather", "all_gather", false},
-        {"message_count", message_count, message_count, "send(count=8,", "recv(count=9,", true},
-        {"message_type", message_type, message_type, "f32", "i32", true},
-        {"message_long", message_long, message_long, "send(count=300000,", "recv(count=300001,", true},
-        {"message_none_sent", message_none_sent, message_none_sent, "send(count=0,", "recv(count=9,", true},
-        {"message_none_taken", message_none_taken, message_none_taken, "send(count=300000,", "recv(count=0,", true},
-};
 
 /* ---- Ranks ---- */
 
@@ -274,43 +95,70 @@ static void line_up(int size)
 		usleep(100);
 }
 
-static void run_rank(const struct kase *k, int size, int rank, int odd)
+/* Never waits for anybody, or not for long: must be told all the same. */
+static coll_status repeat(const struct caller *c, enum mode mode, const struct kase *k)
 {
-	char transports[64];
-	const char *settings[] = {transports, "COLL_DEBUG=error", NULL};
+	const uint64_t until = coll_clock_ns() + 10000 * 1000000ull;
+	coll_status st = COLL_OK;
+
+	while (st == COLL_OK && coll_clock_ns() < until)
+		st = mismatch_issue(c, mode, k->odd, k->nodd, k->turned);
+	return st;
+}
+
+static coll_status make_calls(const struct caller *c, enum mode mode, const struct kase *k)
+{
+	if (k->pair && c->rank > 1)
+		return COLL_OK;
+	if (c->rank != (k->pair ? 1 : c->odd))
+		return mismatch_issue(c, mode, k->most, k->nmost, false);
+	return k->repeat ? repeat(c, mode, k) : mismatch_issue(c, mode, k->odd, k->nodd, k->turned);
+}
+
+static void create(int size, int rank, coll_comm **comm)
+{
+	char transports[64], host[64];
+	const char *settings[] = {transports, "COLL_DEBUG=error", host, NULL};
+	const bool mixed = strcmp(transport, "mixed") == 0;
 	struct mine m = {rank, size};
 	coll_config cfg = COLL_CONFIG_INIT;
-	coll_comm *comm = NULL;
 	coll_status st;
-	int after = -1;
 
-	snprintf(transports, sizeof(transports), "COLL_TRANSPORTS=%s", transport);
+	snprintf(transports, sizeof(transports), "COLL_TRANSPORTS=%s", mixed ? "shm,tcp" : transport);
+	snprintf(host, sizeof(host), "COLL_HOST_ID=mismatch-%d", mixed ? rank % 2 : 0);
 	cfg.rank = rank;
 	cfg.size = size;
 	cfg.exchange = exchange;
 	cfg.exchange_arg = &m;
 	cfg.settings = settings;
+	st = coll_comm_create(comm, &cfg);
+	if (st == COLL_OK)
+		return;
+	report(rank, st, coll_last_error(NULL), 0);
+	_exit(1);
+}
+
+static void run_rank(const struct kase *k, enum mode mode, int size, int rank, int odd)
+{
+	struct caller c = {.rank = rank, .size = size, .odd = odd};
+	coll_status st = COLL_OK;
+	int after = -1;
+
 	if (!freopen("/dev/null", "w", stderr))
 		_exit(9);
-	for (int r = 0; r < size; r++) {
-		counts[r] = (size_t)r + 3;
-		other_counts[r] = (size_t)(size - r) + 2;
-	}
-	st = coll_comm_create(&comm, &cfg);
-	if (st != COLL_OK) {
-		report(rank, st, coll_last_error(NULL), 0);
-		_exit(1);
-	}
+	create(size, rank, &c.comm);
 	for (int i = 0; st == COLL_OK && i < WARM_UP; i++)
-		st = all_reduce(comm, 100);
+		st = all_reduce(c.comm, 100);
+	if (st == COLL_OK)
+		st = coll_op_create(&c.own_op, c.comm, add, NULL, 1);
 	line_up(size);
 	if (st == COLL_OK)
-		st = (rank == odd ? k->odd : k->most)(comm);
+		st = make_calls(&c, mode, k);
 	/* Whoever has returned hears of it now. */
 	for (; st == COLL_OK && after < 3; after++)
-		st = all_reduce(comm, 7);
-	report(rank, st, coll_last_error(comm), after);
-	coll_comm_destroy(&comm);
+		st = all_reduce(c.comm, 7);
+	report(rank, st, coll_last_error(c.comm), after);
+	coll_comm_destroy(&c.comm);
 	_exit(0);
 }
 
@@ -341,7 +189,7 @@ static void names_both(const struct kase *k, int rank, int odd, const char *mess
 
 static uint64_t slowest_ns;
 
-static void one(const struct kase *k, int size, int odd)
+static void one(const struct kase *k, enum mode mode, int size, int odd)
 {
 	pid_t pids[RANKS_MAX];
 
@@ -350,24 +198,25 @@ static void one(const struct kase *k, int size, int odd)
 	for (int r = 0; r < size; r++) {
 		pids[r] = fork();
 		if (pids[r] == 0)
-			run_rank(k, size, r, odd);
+			run_rank(k, mode, size, r, odd);
 	}
 	for (int r = 0; r < size; r++) {
 		const struct result *res = &shared->result[r];
 
 		for (int tick = 0; !atomic_load(&res->done) && tick < 20000; tick++)
 			usleep(1000);
-		CHECK(atomic_load(&res->done), "%s: size %d odd %d: rank %d hangs", k->name, size, odd, r);
+		CHECK(atomic_load(&res->done), "%s %s: size %d odd %d: rank %d hangs", k->name, mode_names[mode], size,
+		      odd, r);
 		if (!atomic_load(&res->done))
 			continue;
-		CHECK(res->status == COLL_ERR_MISMATCH && res->after <= 0,
-		      "%s: size %d odd %d: rank %d: status %d, %d calls succeeded after it: %s", k->name, size, odd, r,
-		      res->status, res->after, res->message);
+		CHECK(res->status == COLL_ERR_MISMATCH && res->after <= k->stray,
+		      "%s %s: size %d odd %d: rank %d: status %d, %d calls succeeded after it: %s", k->name,
+		      mode_names[mode], size, odd, r, res->status, res->after, res->message);
 		if (res->status == COLL_ERR_MISMATCH) {
 			names_both(k, r, odd, res->message);
 			CHECK(res->ns - shared->begun_ns < LIMIT_MS * 1000000ull,
-			      "%s: size %d odd %d: rank %d took %.3f s", k->name, size, odd, r,
-			      (double)(res->ns - shared->begun_ns) * 1e-9);
+			      "%s %s: size %d odd %d: rank %d took %.3f s: %s", k->name, mode_names[mode], size, odd, r,
+			      (double)(res->ns - shared->begun_ns) * 1e-9, res->message);
 			if (res->ns - shared->begun_ns > slowest_ns)
 				slowest_ns = res->ns - shared->begun_ns;
 		}
@@ -380,45 +229,73 @@ static void one(const struct kase *k, int size, int odd)
 	}
 }
 
+/* ---- What is run ---- */
+
 static const struct kase *current;
+static enum mode mode;
 static int only_size;
+
+/* Calls that make a communicator are not made in groups. */
+static bool fits(const struct kase *k, enum mode m)
+{
+	if (k->blocking)
+		return m == BLOCKING;
+	return (m != GROUP && m != STREAM_GROUP) || (k->most[0].kind != SPLIT && k->odd[0].kind != SPLIT);
+}
 
 static void all_sizes(void)
 {
 	for (int size = 2; size <= RANKS_MAX; size++) {
 		if (only_size && size != only_size)
 			continue;
-		one(current, size, size - 1);
+		one(current, mode, size, size - 1);
 		if (!current->pair)
-			one(current, size, 0);
+			one(current, mode, size, 0);
 	}
 }
 
-/* What the suite runs: each case at one size, another from case to case. */
+/* What the suite runs: each case at one size blocking and at another in another mode. */
 static void some_sizes(void)
 {
-	const int n = (int)(current - cases);
+	const int n = (int)(current - mismatch_cases), m = 1 + n % (MODES - 1);
 
-	one(current, 2 + n % (RANKS_MAX - 1), n % 2);
+	one(current, BLOCKING, 2 + n % (RANKS_MAX - 1), n % 2);
+	if (fits(current, (enum mode)m))
+		one(current, (enum mode)m, 2 + (n + 1) % (RANKS_MAX - 1), n % 2);
+}
+
+static void all_modes(const char *which)
+{
+	const bool all = !which || strcmp(which, "all") == 0;
+
+	for (int m = 0; m < MODES; m++) {
+		char name[80];
+
+		if (!(all || strcmp(which, mode_names[m]) == 0) || !fits(current, (enum mode)m))
+			continue;
+		mode = (enum mode)m;
+		snprintf(name, sizeof(name), "%s %s", current->name, mode_names[m]);
+		plain_run(transport, name, all_sizes);
+	}
 }
 
 int main(int argc, char **argv)
 {
-	const char *which = argc > 2 ? argv[2] : NULL;
-	const bool all = which && strcmp(which, "all") == 0;
-	char name[64];
+	const char *which = argc > 2 ? argv[2] : "some";
+	const bool all = strcmp(which, "all") == 0, some = strcmp(which, "some") == 0;
 
 	transport = argc > 1 ? argv[1] : "tcp";
-	only_size = argc > 3 ? atoi(argv[3]) : 0;
+	only_size = argc > 4 ? atoi(argv[4]) : 0;
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (shared == MAP_FAILED)
 		return 1;
-	for (int times = argc > 4 ? atoi(argv[4]) : 1; times > 0; times--)
-		for (current = cases; current < cases + sizeof(cases) / sizeof(*cases); current++)
-			if (!which || all || strcmp(which, current->name) == 0) {
-				snprintf(name, sizeof(name), "%s", current->name);
-				plain_run(transport, name, which ? all_sizes : some_sizes);
-			}
+	for (int times = argc > 5 ? atoi(argv[5]) : 1; times > 0; times--)
+		for (current = mismatch_cases; current < mismatch_cases + mismatch_ncases; current++) {
+			if (some)
+				plain_run(transport, current->name, some_sizes);
+			else if (all || strcmp(which, current->name) == 0)
+				all_modes(argc > 3 ? argv[3] : "all");
+		}
 	printf("the slowest rank took %.3f s\n", (double)slowest_ns * 1e-9);
 	return plain_summary();
 }
