@@ -1,5 +1,6 @@
 /*
- * Log lines: a level, a sink, one line each. A logger belongs to a context; NULL
+ * Log lines: a level, a sink, one line each. An error or a warning begins with its id,
+ * "[COLL-5101] waiting ..." (messages.h). A logger belongs to a context; NULL
  * means stderr at level warn.
  */
 #ifndef COLL_BASE_LOG_H

@@ -53,6 +53,7 @@ MESSAGE(4001, COLL_ERR_BOOTSTRAP, "The ranks could not find each other.", "The t
 MESSAGE(4002, COLL_ERR_INTERNAL, "A defect of this library.", "Please report it with COLL_DEBUG=debug and the dumps (COLL_DUMP_FILE).")
 MESSAGE(4101, COLL_OK, "The system refused a thread.", "Raise the limit of processes (ulimit -u) or of the container.")
 MESSAGE(4102, COLL_OK, "The system refused sockets.", "Raise the limit of descriptors (ulimit -n); check COLL_PORT_RANGE.")
+MESSAGE(4103, COLL_OK, "The service thread cannot wait for anything.", "As a rule a filter of system calls (seccomp) or a limit: the text has the reason. Deaths and mismatches are noticed late meanwhile.")
 MESSAGE(4201, COLL_OK, "Some ranks did not come to the meeting in time.", "They were not started, crashed first, or have another COLL_ROOT or a firewall between: the text names them.")
 MESSAGE(4202, COLL_OK, "The address of the meeting is taken or not of this host.", "Another job uses the port, or a second process claims to be rank 0: choose another port.")
 MESSAGE(4203, COLL_OK, "The address of rank 0 cannot be derived or resolved.", "Set COLL_ROOT=host:port with a name all hosts resolve.")

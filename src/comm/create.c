@@ -8,44 +8,10 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
-#include "base/messages.h"
 #include "comm/async.h"
+#include "comm/creation.h"
 
 enum { SLOT_BYTES_MAX = 64 * 1024, SLOT_BYTES_MIN = 4 * 1024, SLOTS_DEFAULT = 4, SLOTS_MAX = 256, WINDOWS_DEFAULT = 4 };
-
-/* What the last creation in this thread said; coll_last_error(NULL). One per
- * thread because there is no object yet that could hold it. */
-static _Thread_local struct {
-	struct coll_error_box box;
-	coll_error error;
-	char message[700];
-} creation;
-
-static coll_status creation_failed(coll_status st, const struct coll_error_box *box, const coll_config *cfg)
-{
-	/* There is no context yet, but the caller's log may be known. */
-	const bool readable = cfg && cfg->struct_size == sizeof(*cfg);
-	const struct coll_logger logger = {.level = COLL_LOG_WARN,
-	                                   .rank = -1,
-	                                   .fn = readable ? cfg->log : NULL,
-	                                   .arg = readable ? cfg->log_arg : NULL};
-	struct coll_message m;
-
-	creation.box = *box;
-	if (!creation.box.message[0])
-		snprintf(creation.box.message, sizeof(creation.box.message), "%s", coll_status_string(st));
-	m = coll_message_split(st, creation.box.message);
-	snprintf(creation.message, sizeof(creation.message), "create: %s%s", m.text, m.tag);
-	creation.error = (coll_error){.status = st,
-	                              .rank = box->rank,
-	                              .host = creation.box.host,
-	                              .kind = "create",
-	                              .step = -1,
-	                              .link = "",
-	                              .message = creation.message};
-	coll_log(&logger, COLL_LOG_ERROR, "%s", creation.message);
-	return st;
-}
 
 coll_status coll_unique_id_create(coll_unique_id *id)
 {
@@ -63,7 +29,7 @@ coll_status coll_unique_id_create(coll_unique_id *id)
 	if (st == COLL_OK)
 		st = coll_bootstrap_unique_id(settings, id, &err);
 	free(settings);
-	return st == COLL_OK ? st : creation_failed(st, &err, NULL);
+	return st == COLL_OK ? st : coll_creation_failed(st, &err, NULL);
 }
 
 const coll_error *coll_last_error(const coll_comm *comm)
@@ -74,7 +40,7 @@ const coll_error *coll_last_error(const coll_comm *comm)
 		return &comm->lost.error;
 	if (comm)
 		return comm->refused.error.message ? &comm->refused.error : &none;
-	return creation.error.message ? &creation.error : &none;
+	return coll_creation_error() ? coll_creation_error() : &none;
 }
 
 /* ---- Agreed facts ---- */
@@ -328,7 +294,7 @@ coll_status coll_comm_create(coll_comm **out, const coll_config *cfg)
 		*out = comm;
 	} else {
 		coll_context_close(&ctx);
-		creation_failed(st, &err, cfg);
+		coll_creation_failed(st, &err, cfg);
 	}
 	free(cards);
 	free(settings);
@@ -380,7 +346,7 @@ coll_status coll_comm_create_all(coll_comm **comms, int n, const coll_config *cf
 				coll_comm_free(&comms[r]);
 			coll_context_close(&ctx[r]);
 		}
-		creation_failed(st, &err, cfg);
+		coll_creation_failed(st, &err, cfg);
 	}
 	coll_shared_hub_release(&hub);
 	free(cards);

@@ -29,7 +29,8 @@ static void without_poll(struct coll_context *ctx, int error, bool *complained)
 	const struct timespec pause = {.tv_nsec = PAUSE_NS};
 
 	if (!*complained)
-		coll_log(&ctx->logger, COLL_LOG_WARN, "the service thread cannot use poll(): %s", strerror(error));
+		coll_log(&ctx->logger, COLL_LOG_WARN, "[COLL-4103] the service thread cannot use poll(): %s",
+		         strerror(error));
 	*complained = true;
 	nanosleep(&pause, NULL);
 }

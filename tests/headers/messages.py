@@ -11,7 +11,7 @@ PAGE = f"{ROOT}/docs/guide/messages.md"
 GROUPS = {1: "The call or the configuration", 2: "Another rank", 3: "The communicator", 4: "This process",
           5: "Warnings", 6: "Transports"}
 # Log calls whose text was made elsewhere, id included.
-PASSED_ON = {("src/comm/create.c", "creation.message"), ("src/comm/control.c", "line->text"),
+PASSED_ON = {("src/comm/creation.c", "m.tag"), ("src/comm/control.c", "line->text"),
              ("src/comm/error.c", "m.tag")}
 STRING = r'"(?:[^"\\]|\\.)*"'
 

@@ -36,6 +36,8 @@ try "runs" run_hello "$dir/first"
 try "static" sh -c "cc -std=c11 -o $dir/first-static $dir/first.c \$(pkg-config --cflags libcoll) $lib/libcoll.a \$(pkg-config --libs hwloc 2>/dev/null) -lpthread -lm -ldl"
 try "static runs" run_hello "$dir/first-static"
 try "soname" sh -c "readelf -d $lib/libcoll.so | grep -q 'SONAME.*libcoll.so.0'"
+# A program that loads this library while it runs has little room for thread-local data of the fast kind.
+try "little thread-local data" sh -c "readelf -lW $lib/libcoll.so | awk '\$1 == \"TLS\" && \$6 > \"0x000100\" {exit 1}'"
 try "versioned symbols" sh -c "readelf --dyn-syms -W $lib/libcoll.so | grep -q 'coll_all_reduce@@COLL_0.1'"
 # What the header declares is there.
 for f in $(tr '\n' ' ' <"$src/include/coll/coll.h" | grep -o 'COLL_API [^(;]*(' | grep -o 'coll_[a-z_]*($' | tr -d '('); do

@@ -1,0 +1,17 @@
+/*
+ * What the last failed creation in this thread said: there is no object yet that could
+ * hold it.
+ */
+#ifndef COLL_COMM_CREATION_H
+#define COLL_COMM_CREATION_H
+
+#include "base/error.h"
+
+/* Keep it for coll_last_error(NULL), log it as far as the caller's log is known (cfg may
+ * be NULL or of another version), return st. */
+coll_status coll_creation_failed(coll_status st, const struct coll_error_box *box, const coll_config *cfg);
+
+/* NULL: none. */
+const coll_error *coll_creation_error(void);
+
+#endif
