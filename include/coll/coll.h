@@ -126,7 +126,8 @@ COLL_API size_t coll_dtype_size(coll_dtype type);
 COLL_API const char *coll_op_name(coll_op op);
 
 /* Where log lines go. level: 0 error, 1 warn, 2 info, 3 debug. The default
- * writes to stderr. The callback may be called by any thread of the library. */
+ * writes to stderr. The callback may be called by any thread of the library, at any moment:
+ * it must not call the library. */
 typedef void (*coll_log_fn)(void *arg, int level, const char *line);
 
 /* ---- Creation --------------------------------------------------------- */
@@ -384,8 +385,15 @@ COLL_API coll_status coll_progress(coll_comm *comm);
  * are complete when coll_group_end() returns, with the first error of them.
  *
  * The calls of a group must not depend on each other: none may read or write what another
- * writes. Ranks make the same groups: same calls, same order, on as many streams alike.
- * Small all_reduces on one stream of equal type and operation travel as one.
+ * writes. Ranks make the same groups: same calls, same order; which streams they use is their
+ * own affair. Small all_reduces of equal type and operation travel as one, which begins when
+ * all streams of its calls have come to the group, and is complete in all of them at once.
+ *
+ * Until the outermost end, what a noted call needs must stay: destroying its communicator or
+ * stream, and waiting for or destroying a started operation, is COLL_ERR_ARGUMENT. So is to
+ * split, duplicate or prepare inside a group. A call refused in a group is not part of it.
+ * Errors of end: COLL_ERR_ARGUMENT (there is no group), COLL_ERR_MEMORY (nothing was handed in), those
+ * of the calls.
  */
 COLL_API coll_status coll_group_begin(void);
 COLL_API coll_status coll_group_end(void);
@@ -437,11 +445,12 @@ COLL_API coll_status coll_operation_prepare(coll_operation **operation, const co
 /*
  * Start it: a call like the one described, in the order of the communicator's calls,
  * which does not wait. stream NULL: it advances in calls of this thread only (wait,
- * coll_progress(), any call on the communicator). Several operations may be started; each
- * is waited for before it is started again.
+ * coll_progress(), any call that waits in the same job). Several operations may be started;
+ * each is waited for before it is started again: else COLL_ERR_ARGUMENT.
  */
 COLL_API coll_status coll_operation_start(coll_operation *operation, coll_stream *stream);
-/* COLL_AGAIN: the time limit was reached. Not started: the last result. */
+/* COLL_AGAIN: the time limit was reached. Not started: the last result, also when the
+ * communicator is gone. */
 COLL_API coll_status coll_operation_wait(coll_operation *operation, int timeout_ms);
 /* Local; waits if it is started. Before or after its communicator. */
 COLL_API coll_status coll_operation_destroy(coll_operation **operation);

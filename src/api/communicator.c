@@ -2,11 +2,15 @@
  * Entry points that make communicators from communicators.
  */
 #include "api/check.h"
+#include "comm/async.h"
 
 static coll_status check(coll_comm *parent, const char *kind, coll_comm **child)
 {
 	coll_status st = coll_check_call(parent, kind, NULL, COLL_U32);
 
+	/* It gives a result at once. */
+	if (st == COLL_OK && coll_group.depth > 0)
+		st = coll_comm_refuse(parent, kind, COLL_ERR_ARGUMENT, "not inside a group");
 	if (st == COLL_OK && !child)
 		st = coll_comm_refuse(parent, kind, COLL_ERR_ARGUMENT, "child is NULL");
 	return st;

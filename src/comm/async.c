@@ -14,7 +14,7 @@
 
 #include "base/clock.h"
 
-enum { STACK_BYTES = 256 * 1024, POLLS_PER_CLOCK = 16, SLEEP_SHORT_MS = 5, SLEEP_LONG_MS = 50 };
+enum { STACK_BYTES = 256 * 1024, POLLS_PER_CLOCK = 16, YIELDS = 100, SLEEP_SHORT_MS = 5, SLEEP_LONG_MS = 50 };
 
 static const uint64_t MS = 1000000;
 
@@ -39,7 +39,7 @@ void coll_async_close(struct coll_context *ctx)
 	if (!a)
 		return;
 	if (a->running) {
-		pthread_mutex_lock(&a->lock);
+		coll_async_lock(ctx);
 		a->stopping = true;
 		pthread_cond_signal(&a->work);
 		pthread_mutex_unlock(&a->lock);
@@ -91,6 +91,14 @@ static void pause_between(struct coll_context *ctx, uint64_t *since_ns, unsigned
 		coll_context_sleep(ctx, now - *since_ns < 100 * MS ? SLEEP_SHORT_MS : SLEEP_LONG_MS, stirs, ctx);
 }
 
+/* A lock given back and taken again at once is nobody else's: one that sleeps for it wakes up
+ * too late, every time. */
+static void let_in(struct coll_async *a)
+{
+	for (int i = 0; i < YIELDS && atomic_load_explicit(&a->wanting, memory_order_relaxed) > 0; i++)
+		sched_yield();
+}
+
 static void *progress(void *arg)
 {
 	struct coll_context *ctx = arg;
@@ -113,6 +121,7 @@ static void *progress(void *arg)
 			since_ns = 0;
 		else
 			pause_between(ctx, &since_ns, &polls);
+		let_in(a);
 		pthread_mutex_lock(&a->lock);
 	}
 	pthread_mutex_unlock(&a->lock);
@@ -135,7 +144,7 @@ void coll_async_thread(struct coll_context *ctx)
 
 	if (!wanted(ctx))
 		return;
-	pthread_mutex_lock(&a->lock);
+	coll_async_lock(ctx);
 	if (!a->running) {
 		/* Signals belong to the application's threads. */
 		sigfillset(&all);

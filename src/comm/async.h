@@ -82,8 +82,9 @@ struct coll_request {
 	struct coll_patience patience;
 
 	/* Of several calls in one: those it stands for, and their packed data. next_part is the
-	 * link of a group's calls too. */
-	struct coll_request *parts, *next_part;
+	 * link of a group's calls too. whole: of a part that holds the place of all of them in its
+	 * stream. */
+	struct coll_request *parts, *next_part, *whole;
 	char *pack;
 	size_t pack_cap;
 
@@ -106,7 +107,10 @@ struct coll_stream {
 	uint64_t failed_at;           /* lock: its position */
 	struct coll_request *waiters; /* lock: events of other streams */
 	struct coll_link events;      /* lock: recorded here last */
-	uint64_t group_position;      /* its thread's: of the calls of the group being handed in, or 0 */
+	/* Its thread's: of the calls of the group being handed in, or 0; and the last of several
+	 * calls in one that has a place here. */
+	uint64_t group_position;
+	const struct coll_request *merged;
 };
 
 struct coll_event {
@@ -126,6 +130,8 @@ struct coll_async {
 	struct coll_request *ready, **ready_tail; /* lock: nothing blocks them any more */
 	struct coll_request *spare_events;        /* lock */
 	unsigned passes;                          /* lock */
+	atomic_uint wanting;                      /* threads that wait for the lock: drivers let them in */
+	atomic_bool inlined;                      /* operations were started inline since the last sweep */
 	uint16_t streams;                         /* lock: made so far */
 	bool completed;                           /* lock: since the last look: sleepers want to know */
 
@@ -145,12 +151,17 @@ void coll_async_thread(struct coll_context *ctx);
 
 /* ---- drive.c ---- */
 
+/* The lock, for threads that do not drive: drivers, who would take it again at once, let them
+ * in. A driver that may come back later takes it by trylock. */
+void coll_async_lock(struct coll_context *ctx);
 /* Give the lock back; whoever sleeps hears of what was completed. */
 void coll_async_unlock(struct coll_context *ctx);
 /* One look at everything pending; true if anything moved. The lock is held. */
 bool coll_drive(struct coll_context *ctx);
 /* The same if the lock is free. */
 bool coll_drive_try(struct coll_context *ctx);
+/* The same in any case: whoever goes to sleep must have looked. */
+bool coll_drive_last(struct coll_context *ctx);
 /* Drive these contexts until done(arg), at most timeout_ms (< 0: no limit): OK or AGAIN. */
 coll_status coll_async_await(struct coll_context **ctxs, int n, bool (*done)(void *arg), void *arg, int timeout_ms);
 
@@ -188,6 +199,8 @@ void coll_flight_launch(struct coll_async *a);
 void coll_flight_complete(struct coll_request *r, coll_status status);
 /* The communicator has failed: end all its requests. */
 void coll_flight_lost(struct coll_comm *comm);
+/* What this rank says it is doing: the oldest that runs, else what has just ended. */
+void coll_flight_publish(struct coll_comm *comm, struct coll_request *ended);
 
 /* ---- stream.c ---- */
 
@@ -204,14 +217,17 @@ void coll_event_detach(struct coll_stream *s);
 
 /* Start the run of an operation for its request. */
 coll_status coll_operation_run(struct coll_request *r);
+/* Noted in a group so far. */
+void coll_operation_leaves_group(struct coll_request *r);
 /* Its request is the caller's again. */
 void coll_operation_ended(struct coll_request *r);
 /* The communicator goes; its operations stay as empty shells. */
 void coll_operations_orphan(struct coll_comm *comm);
 /* What was started inline becomes a request like others. */
 void coll_operation_hand_over(struct coll_comm *comm);
-/* The communicator has failed: what was started inline has ended, before its channels go. */
-void coll_operation_lost(struct coll_comm *comm);
+/* The same of all that this thread has started inline on communicators of the context: it
+ * waits for something else there, and other ranks may wait for these. */
+void coll_operations_sweep(struct coll_context *ctx);
 
 /* ---- group.c ---- */
 
@@ -229,10 +245,16 @@ extern _Thread_local struct coll_group coll_group __attribute__((tls_model("init
  * inline, or this is a group. */
 static inline bool coll_comm_busy(const struct coll_comm *comm)
 {
-	return coll_group.depth > 0 || comm->flight.current ||
+	/* current first, acquire: who took it away has set PENDING before. */
+	return coll_group.depth > 0 || atomic_load_explicit(&comm->flight.current, memory_order_acquire) ||
 	       atomic_load_explicit(&comm->attention, memory_order_acquire) & COLL_ATTENTION_PENDING;
 }
 
 void coll_group_add(struct coll_request *r, struct coll_stream *stream);
+/* Whether this thread's group has noted calls on a communicator, or for a stream; either may
+ * be NULL. */
+bool coll_group_has(const struct coll_comm *comm, const struct coll_stream *stream);
+/* Several calls in one take their places in the streams they were made for. The lock is held. */
+void coll_group_join(struct coll_request *whole);
 
 #endif

@@ -258,6 +258,9 @@ static inline bool coll_pair_self(const struct coll_comm *comm, const struct col
 coll_status coll_comm_status(const struct coll_comm *comm);
 /* The same at the beginning of a call named kind; heeds what was told. */
 coll_status coll_comm_usable(struct coll_comm *comm, const char *kind);
+/* The communicator is lost, as its thread finds outside of calls: coll_comm_fail(), and all
+ * that is pending ends. */
+coll_status coll_comm_lose(struct coll_comm *comm, coll_status status, int culprit, const char *cause);
 /* Wait until nothing of the communicator is pending: it is this thread's alone. */
 void coll_comm_drain(struct coll_comm *comm);
 

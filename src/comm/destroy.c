@@ -120,6 +120,9 @@ static void wait_for(struct coll_context *ctx, const struct coll_comm *comm, int
 		    atomic_load_explicit(&ctx->nparting, memory_order_relaxed) <= PARTINGS_MAX)
 			return;
 		coll_context_progress(ctx);
+		/* What else is in flight must not wait for this. */
+		coll_operations_sweep(ctx);
+		coll_drive_try(ctx);
 		if (i < YIELDS)
 			sched_yield();
 		else
@@ -195,6 +198,8 @@ coll_status coll_comm_destroy(coll_comm **out)
 
 	if (!comm)
 		return COLL_OK;
+	if (coll_group_has(comm, NULL))
+		return coll_comm_refuse(comm, "comm_destroy", COLL_ERR_ARGUMENT, "a group has calls on it");
 	*out = NULL;
 	ctx = comm->ctx;
 	coll_comm_drain(comm);

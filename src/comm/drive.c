@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "comm/async.h"
 
-enum { PROGRESS_EVERY = 8, CLOCK_EVERY = 16, SPINS_PER_CLOCK = 64 };
+enum { PROGRESS_EVERY = 8, JUDGE_EVERY = 16, SPINS_PER_CLOCK = 64 };
 enum { SLEEP_SHORT_MS = 5, SLEEP_LONG_MS = 50, SLEEP_TURN_MS = 1 };
 
 static const uint64_t MS = 1000000;
@@ -57,23 +57,30 @@ static bool poll_running(struct coll_comm *comm)
 	return moved;
 }
 
-/* The deadlines of the oldest collective that runs; of messages when there is none. */
+/* The deadlines of the oldest collective that runs, since the others come behind it, and of
+ * all messages. */
 static coll_status inspect(struct coll_comm *comm, uint64_t now)
 {
 	struct coll_flight *f = &comm->flight;
+	bool collective = false, message = false;
 	coll_status st = COLL_OK;
 
-	for (struct coll_link *l = f->running.next; l != &f->running; l = l->next) {
-		struct coll_request *r = COLL_ENTRY(l, struct coll_request, running);
-
-		if (r->kind == COLL_REQUEST_COLLECTIVE)
-			return coll_comm_inspect(comm, &r->wait, &r->patience, now);
-	}
 	for (struct coll_link *l = f->running.next; l != &f->running && st == COLL_OK; l = l->next) {
 		struct coll_request *r = COLL_ENTRY(l, struct coll_request, running);
 
+		if (r->wait.nruns == 0 || (r->kind == COLL_REQUEST_COLLECTIVE && collective))
+			continue;
+		if (r->kind == COLL_REQUEST_COLLECTIVE) {
+			collective = true;
+		} else {
+			message = true;
+			r->record.sequence = f->begun; /* how far this rank is by now */
+		}
 		st = coll_comm_inspect(comm, &r->wait, &r->patience, now);
 	}
+	/* Who asks shall hear of the collective. */
+	if (st == COLL_OK && collective && message)
+		coll_flight_publish(comm, NULL);
 	return st;
 }
 
@@ -132,6 +139,7 @@ bool coll_drive(struct coll_context *ctx)
 	struct coll_async *a = ctx->async;
 	bool moved = for_each(a, visit_running, 0);
 	const unsigned pass = a->passes++;
+	const bool judging = pass % JUDGE_EVERY == 0; /* however much moves elsewhere */
 
 	if (a->ready) {
 		coll_flight_launch(a);
@@ -139,9 +147,28 @@ bool coll_drive(struct coll_context *ctx)
 	}
 	if (!moved || pass % PROGRESS_EVERY == 0)
 		moved |= coll_context_progress(ctx) > 0;
-	if (!moved)
-		for_each(a, visit_judge, pass % CLOCK_EVERY == 0 ? coll_clock_ns() : 0);
+	/* What has come in counts before what was told after it. */
+	if (moved && judging)
+		for_each(a, visit_running, 0);
+	if (!moved || judging)
+		for_each(a, visit_judge, judging ? coll_clock_ns() : 0);
+	if (a->ready) { /* what was behind those that ended in streams */
+		coll_flight_launch(a);
+		moved = true;
+	}
 	return moved;
+}
+
+void coll_async_lock(struct coll_context *ctx)
+{
+	struct coll_async *a = ctx->async;
+
+	if (pthread_mutex_trylock(&a->lock) == 0)
+		return;
+	/* Relaxed: a hint, whose readers come again. */
+	atomic_fetch_add_explicit(&a->wanting, 1, memory_order_relaxed);
+	pthread_mutex_lock(&a->lock);
+	atomic_fetch_sub_explicit(&a->wanting, 1, memory_order_relaxed);
 }
 
 void coll_async_unlock(struct coll_context *ctx)
@@ -160,8 +187,22 @@ bool coll_drive_try(struct coll_context *ctx)
 	struct coll_async *a = ctx->async;
 	bool moved;
 
-	if (atomic_load_explicit(&a->pending, memory_order_relaxed) == 0 || pthread_mutex_trylock(&a->lock) != 0)
+	if (atomic_load_explicit(&a->pending, memory_order_relaxed) == 0 ||
+	    atomic_load_explicit(&a->wanting, memory_order_relaxed) > 0 || pthread_mutex_trylock(&a->lock) != 0)
 		return false;
+	moved = coll_drive(ctx);
+	coll_async_unlock(ctx);
+	return moved;
+}
+
+bool coll_drive_last(struct coll_context *ctx)
+{
+	bool moved;
+
+	/* Relaxed: what this thread waits for was handed in before, and it saw that. */
+	if (atomic_load_explicit(&ctx->async->pending, memory_order_relaxed) == 0)
+		return false;
+	coll_async_lock(ctx);
 	moved = coll_drive(ctx);
 	coll_async_unlock(ctx);
 	return moved;
@@ -178,6 +219,7 @@ struct waiter {
 	uint64_t since_ns; /* nothing has moved since; 0: not known */
 	unsigned polls;
 	int turn;
+	bool last; /* the look before sleeping */
 };
 
 static bool drive_all(struct waiter *w)
@@ -185,15 +227,21 @@ static bool drive_all(struct waiter *w)
 	bool moved = false;
 
 	for (int i = 0; i < w->n; i++)
-		moved |= coll_drive_try(w->ctxs[i]);
+		moved |= w->last ? coll_drive_last(w->ctxs[i]) : coll_drive_try(w->ctxs[i]);
 	return moved;
 }
 
+/* Another thread that has the lock may have looked before this one was armed, and be gone
+ * the next moment: so this look is not left to it. */
 static bool stirs(void *arg)
 {
 	struct waiter *w = arg;
+	bool stay;
 
-	return drive_all(w) || w->done(w->arg);
+	w->last = true;
+	stay = drive_all(w) || w->done(w->arg);
+	w->last = false;
+	return stay;
 }
 
 /* Of several contexts each in its turn, shortly: what wakes one does not wake another. */
@@ -223,6 +271,8 @@ static bool idle(struct waiter *w)
 		if (++w->polls % (SPINS_PER_CLOCK / 16))
 			return true;
 	}
+	for (int i = 0; i < w->n; i++)
+		coll_operations_sweep(w->ctxs[i]);
 	now = coll_clock_ns();
 	if (w->until_ns && now >= w->until_ns)
 		return false;
@@ -289,7 +339,7 @@ coll_status coll_comm_status(const struct coll_comm *comm)
 
 	if (!pending(comm))
 		return comm->failed;
-	pthread_mutex_lock(&comm->ctx->async->lock);
+	coll_async_lock(comm->ctx);
 	st = comm->failed;
 	pthread_mutex_unlock(&comm->ctx->async->lock);
 	return st;
@@ -300,11 +350,15 @@ coll_status coll_comm_usable(struct coll_comm *comm, const char *kind)
 	const unsigned attention = atomic_load_explicit(&comm->attention, memory_order_acquire);
 	coll_status st;
 
-	if (!(attention & COLL_ATTENTION_PENDING))
-		return comm->failed                         ? comm->failed
-		       : (attention & COLL_ATTENTION_ALARM) ? coll_comm_attend(comm, kind)
-		                                            : COLL_OK;
-	pthread_mutex_lock(&comm->ctx->async->lock);
+	if (!(attention & COLL_ATTENTION_PENDING)) {
+		if (comm->failed || !(attention & COLL_ATTENTION_ALARM))
+			return comm->failed;
+		/* What was started inline must end with the communicator. */
+		coll_operation_hand_over(comm);
+		if (!pending(comm))
+			return coll_comm_attend(comm, kind);
+	}
+	coll_async_lock(comm->ctx);
 	st = comm->failed;
 	if (st == COLL_OK && (attention & COLL_ATTENTION_ALARM)) {
 		st = coll_comm_attend(comm, kind);
@@ -313,6 +367,16 @@ coll_status coll_comm_usable(struct coll_comm *comm, const char *kind)
 	}
 	coll_async_unlock(comm->ctx);
 	return st;
+}
+
+coll_status coll_comm_lose(struct coll_comm *comm, coll_status status, int culprit, const char *cause)
+{
+	coll_operation_hand_over(comm);
+	coll_async_lock(comm->ctx);
+	status = coll_comm_fail(comm, status, culprit, cause, "");
+	coll_flight_lost(comm);
+	coll_async_unlock(comm->ctx);
+	return status;
 }
 
 static bool nothing_pending(void *arg)
@@ -325,6 +389,6 @@ void coll_comm_drain(struct coll_comm *comm)
 	coll_operation_hand_over(comm);
 	coll_async_await(&comm->ctx, 1, nothing_pending, comm, -1);
 	/* Whoever completed the last request has left the communicator. */
-	pthread_mutex_lock(&comm->ctx->async->lock);
+	coll_async_lock(comm->ctx);
 	pthread_mutex_unlock(&comm->ctx->async->lock);
 }

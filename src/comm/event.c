@@ -34,7 +34,7 @@ coll_status coll_event_destroy(coll_event **event)
 		return COLL_OK;
 	*event = NULL;
 	ctx = e->ctx;
-	pthread_mutex_lock(&ctx->async->lock);
+	coll_async_lock(ctx);
 	coll_list_remove(&e->link);
 	pthread_mutex_unlock(&ctx->async->lock);
 	free(e);
@@ -46,7 +46,7 @@ coll_status coll_event_record(coll_event *e, coll_stream *s)
 {
 	if (!e || !s || e->ctx != s->ctx)
 		return COLL_ERR_ARGUMENT;
-	pthread_mutex_lock(&e->ctx->async->lock);
+	coll_async_lock(e->ctx);
 	coll_list_remove(&e->link);
 	coll_list_append(&s->events, &e->link);
 	e->stream = s;
@@ -85,7 +85,7 @@ static coll_status look(struct coll_event *e)
 {
 	coll_status st;
 
-	pthread_mutex_lock(&e->ctx->async->lock);
+	coll_async_lock(e->ctx);
 	st = state(e);
 	pthread_mutex_unlock(&e->ctx->async->lock);
 	return st;
@@ -165,7 +165,7 @@ static coll_status append(struct coll_stream *s, const struct coll_event *e)
 	} else {
 		r->status = state(e);
 	}
-	atomic_fetch_add_explicit(&a->pending, 1, memory_order_relaxed);
+	atomic_fetch_add(&a->pending, 1);
 	coll_stream_append(s, r, 0);
 	coll_flight_unblock(r);
 	coll_flight_launch(a);
@@ -178,7 +178,7 @@ coll_status coll_stream_wait_event(coll_stream *s, coll_event *e)
 
 	if (!s || !e || s->ctx != e->ctx)
 		return COLL_ERR_ARGUMENT;
-	pthread_mutex_lock(&s->ctx->async->lock);
+	coll_async_lock(s->ctx);
 	/* Of this very stream: behind it anyway. */
 	if (e->stream != s && state(e) != COLL_OK)
 		st = append(s, e);

@@ -37,8 +37,14 @@ void coll_flight_fini(struct coll_comm *comm)
 {
 	struct coll_flight *f = &comm->flight;
 
+	/* Those of several calls in one fall apart. */
+	while (f->done) {
+		struct coll_request *r = f->done;
+
+		f->done = r->next;
+		coll_request_recycle(r);
+	}
 	free_list(f->spare);
-	free_list(f->done);
 	for (int i = 0; i < COLL_IN_FLIGHT_MAX; i++) {
 		coll_run_destroy(&f->slots[i].run);
 		free(f->slots[i].scratch);
@@ -94,7 +100,10 @@ static void count_in(struct coll_request *r)
 		coll_list_append(&a->comms, &f->link);
 		atomic_fetch_or_explicit(&comm->attention, COLL_ATTENTION_PENDING, memory_order_relaxed);
 	}
-	atomic_fetch_add_explicit(&a->pending, 1, memory_order_relaxed);
+	/* Sequentially consistent, like the look at a->drivers that follows in submit and the
+	 * converse in stop_driving(): either the driver that leaves sees this request and wakes the
+	 * progress thread, or whoever hands in sees that there is no driver, and does. */
+	atomic_fetch_add(&a->pending, 1);
 	coll_list_append(&f->all, &r->all);
 }
 
@@ -134,14 +143,18 @@ void coll_flight_unblock(struct coll_request *r)
 {
 	struct coll_async *a = r->comm ? r->comm->ctx->async : r->stream->ctx->async;
 
-	if (--r->blockers == 0)
+	if (--r->blockers > 0)
+		return;
+	if (r->whole)
+		coll_flight_unblock(r->whole);
+	else
 		make_ready(a, r);
 }
 
 /* ---- Start ---- */
 
-/* What this rank says it is doing: the oldest collective, else the oldest message. */
-static void publish(struct coll_comm *comm, struct coll_request *ended)
+/* The oldest collective, else the oldest message. */
+void coll_flight_publish(struct coll_comm *comm, struct coll_request *ended)
 {
 	struct coll_request *found = NULL;
 
@@ -230,7 +243,7 @@ static coll_status start_collective(struct coll_request *r)
 			st = coll_run_start(r->slot->run, &r->comm->collective.fabric, &r->job);
 		}
 	}
-	r->wait.nruns = 1;
+	r->wait.nruns = r->wait.runs[0] != NULL; /* none: no memory for one */
 	f->started++;
 	f->begun = r->job.sequence;
 	f->last = r;
@@ -278,7 +291,7 @@ static void start(struct coll_request *r)
 		if (r->wait.entries[i])
 			coll_recorder_start(&comm->recorder, r->wait.entries[i]);
 	st = r->kind == COLL_REQUEST_COLLECTIVE ? start_collective(r) : start_pair(r);
-	publish(comm, NULL);
+	coll_flight_publish(comm, NULL);
 	if (st == COLL_OK)
 		return;
 	coll_comm_fail(comm, st, -1, "cannot start the plan: ", coll_status_string(st));
@@ -357,7 +370,7 @@ static void leave(struct coll_request *r)
 	coll_list_remove(&r->all);
 	if (r->state == COLL_REQUEST_RUNNING) {
 		coll_list_remove(&r->running);
-		publish(comm, r);
+		coll_flight_publish(comm, r);
 	}
 	for (int i = 0; i < 2; i++)
 		coll_recorder_end(&comm->recorder, r->wait.entries[i], r->status);
@@ -378,6 +391,11 @@ void coll_flight_complete(struct coll_request *r, coll_status status)
 	r->state = COLL_REQUEST_IDLE;
 	if (r->stream)
 		coll_stream_pop(r->stream, r, status);
+	for (struct coll_request *p = r->parts; p; p = p->next_part)
+		if (p->whole) {
+			p->whole = NULL;
+			coll_stream_pop(p->stream, p, status);
+		}
 	atomic_fetch_sub_explicit(&a->pending, 1, memory_order_relaxed);
 	a->completed = true;
 	if (!comm) {

@@ -5,6 +5,7 @@
 #ifndef COLL_COMM_FLIGHT_H
 #define COLL_COMM_FLIGHT_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -72,8 +73,11 @@ struct coll_flight {
 
 	/* The communicator's thread. */
 	struct coll_request *spare;
-	struct coll_link operations;    /* persistent ones */
-	struct coll_operation *current; /* started inline, not waited for yet */
+	struct coll_link operations; /* persistent ones */
+	/* Started inline, not waited for yet; and the thread that did, which may also take it
+	 * from here while it waits for something else: see persistent.c. */
+	_Atomic(struct coll_operation *) current;
+	_Atomic(const void *) starter;
 };
 
 #endif

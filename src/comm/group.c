@@ -6,7 +6,8 @@
  * Small all_reduces that only differ in their buffers and lengths travel as one: what is
  * merged depends on the calls of the group alone, in their order, which are equal on all
  * ranks. If they are not, the merged calls differ in length or signature, and that is a
- * mismatch like any other.
+ * mismatch like any other. It does not depend on streams, which are each rank's own affair:
+ * one of several streams waits for all of them, by one part in each.
  */
 #include <stdlib.h>
 
@@ -33,6 +34,14 @@ void coll_group_add(struct coll_request *r, struct coll_stream *stream)
 	coll_group.calls++;
 }
 
+bool coll_group_has(const struct coll_comm *comm, const struct coll_stream *stream)
+{
+	for (const struct coll_request *r = coll_group.first; r; r = r->next_part)
+		if ((comm && r->comm == comm) || (stream && r->stream == stream))
+			return true;
+	return false;
+}
+
 coll_status coll_group_begin(void)
 {
 	coll_group.depth++;
@@ -54,8 +63,7 @@ static bool small(const struct coll_request *r)
 
 static bool alike(const struct coll_request *a, const struct coll_request *b)
 {
-	return b->comm == a->comm && b->stream == a->stream && small(b) && b->call.type == a->call.type &&
-	       b->call.op == a->call.op;
+	return b->comm == a->comm && small(b) && b->call.type == a->call.type && b->call.op == a->call.op;
 }
 
 /* Take what travels with first out of the list behind it; returns how many elements in
@@ -99,11 +107,8 @@ static coll_status need_pack(struct coll_request *r, size_t bytes)
 static coll_status merge(struct coll_request *first, struct coll_request *parts, size_t count,
                          struct coll_request **merged)
 {
-	const struct coll_call call = {.kind = COLL_KIND_ALL_REDUCE,
-	                               .count = count,
-	                               .type = first->call.type,
-	                               .op = first->call.op,
-	                               .stream = first->stream};
+	const struct coll_call call = {
+	        .kind = COLL_KIND_ALL_REDUCE, .count = count, .type = first->call.type, .op = first->call.op};
 	struct coll_request *r;
 	coll_status st = coll_request_call(first->comm, &call, &r);
 	uint64_t h;
@@ -114,16 +119,18 @@ static coll_status merge(struct coll_request *first, struct coll_request *parts,
 		coll_request_recycle(r);
 		return coll_comm_refuse(first->comm, "group", COLL_ERR_MEMORY, "no memory to pack small calls");
 	}
-	r->stream = first->stream;
-	r->held = first->held;
+	r->stream = NULL;
 	r->call.in = r->call.out = r->pack;
 	r->job.in.base = r->job.out.base = r->pack;
 	r->next_part = first->next_part;
 	first->next_part = parts;
 	r->parts = first;
 	h = r->signature;
-	for (const struct coll_request *p = r->parts; p; p = p->next_part)
+	r->held = false;
+	for (const struct coll_request *p = r->parts; p; p = p->next_part) {
 		h = coll_mix64(h ^ p->call.count);
+		r->held |= !p->stream; /* somebody waits for it here */
+	}
 	r->signature = (uint32_t)(h ^ h >> 32);
 	*merged = r;
 	return COLL_OK;
@@ -166,7 +173,7 @@ static bool all_done(void *arg)
 {
 	struct batch *b = arg;
 
-	while (b->first && (b->first->stream || atomic_load_explicit(&b->first->done, memory_order_acquire)))
+	while (b->first && atomic_load_explicit(&b->first->done, memory_order_acquire))
 		b->first = b->first->next_part;
 	return !b->first;
 }
@@ -179,25 +186,62 @@ static void add_context(struct batch *b, struct coll_context *ctx)
 	b->ctxs[b->nctxs++] = ctx;
 }
 
+/* The place of the group in a stream, which only this thread adds to. */
+static uint64_t position_in(struct coll_stream *s)
+{
+	if (!s->group_position)
+		s->group_position = s->last + 1;
+	return s->group_position;
+}
+
+void coll_group_join(struct coll_request *whole)
+{
+	for (struct coll_request *p = whole->parts; p; p = p->next_part) {
+		struct coll_stream *s = p->stream;
+
+		if (!s || s->merged == whole)
+			continue;
+		s->merged = whole;
+		p->whole = whole;
+		p->blockers = 1;
+		whole->blockers++;
+		coll_stream_append(s, p, position_in(s));
+		coll_flight_unblock(p);
+	}
+}
+
+static void begin_in(struct coll_stream *s)
+{
+	if (s) {
+		s->group_position = 0;
+		s->merged = NULL;
+	}
+}
+
 static coll_status submit(struct coll_request *r)
 {
 	struct coll_stream *s = r->stream;
 
-	if (s && !s->group_position) {
-		pthread_mutex_lock(&s->ctx->async->lock);
-		s->group_position = s->last + 1;
-		pthread_mutex_unlock(&s->ctx->async->lock);
-	}
-	return coll_request_submit(r, s, s ? s->group_position : 0);
+	if (r->operation)
+		coll_operation_leaves_group(r);
+	return coll_request_submit(r, s, s ? position_in(s) : 0);
 }
 
-/* What this thread holds is taken back; what a stream has is its own. */
-static void give_up(struct coll_request *list)
+/* Whether the end of the group waits for it. */
+static bool waited_for(const struct coll_request *r)
+{
+	return r->parts ? r->held : !r->stream;
+}
+
+/* What this thread holds is taken back; what a stream has is its own. status: of those not
+ * handed in, OK: all were. */
+static void give_up(struct coll_request *list, coll_status status)
 {
 	while (list) {
 		struct coll_request *next = list->next_part;
 
 		list->next_part = NULL;
+		list->status = status ? status : list->status;
 		coll_request_recycle(list);
 		list = next;
 	}
@@ -208,17 +252,19 @@ static coll_status run(struct coll_request *list, struct batch *b)
 	struct coll_request **at = &list;
 	coll_status st, result = COLL_OK;
 
-	for (struct coll_request *r = list; r; r = r->next_part)
-		if (r->stream)
-			r->stream->group_position = 0;
+	for (struct coll_request *r = list; r; r = r->next_part) {
+		begin_in(r->stream);
+		for (struct coll_request *p = r->parts; p; p = p->next_part)
+			begin_in(p->stream);
+	}
 	while (*at) {
 		struct coll_request *r = *at, *next = r->next_part;
-		struct coll_stream *const s = r->stream;
+		const bool stays = waited_for(r);
 
-		if (s)
+		if (!stays)
 			r->next_part = NULL;
 		st = submit(r);
-		if (st == COLL_OK && !s) {
+		if (st == COLL_OK && stays) {
 			add_context(b, r->comm->ctx);
 			at = &r->next_part;
 			continue;
@@ -236,7 +282,7 @@ static coll_status run(struct coll_request *list, struct batch *b)
 		coll_async_await(b->ctxs, b->nctxs, all_done, b, -1);
 	for (struct coll_request *r = list; r; r = r->next_part)
 		result = result ? result : r->status;
-	give_up(list);
+	give_up(list, COLL_OK);
 	return result;
 }
 
@@ -254,14 +300,14 @@ coll_status coll_group_end(void)
 	coll_group.first = coll_group.last = NULL;
 	coll_group.calls = 0;
 	if (calls > CONTEXTS_AT_HAND && !(b.ctxs = malloc((size_t)calls * sizeof(struct coll_context *)))) {
-		give_up(list);
+		give_up(list, COLL_ERR_MEMORY);
 		return COLL_ERR_MEMORY;
 	}
 	st = fuse(&list);
 	if (st == COLL_OK)
 		st = run(list, &b);
 	else
-		give_up(list);
+		give_up(list, st);
 	if (b.ctxs != b.at_hand)
 		free(b.ctxs);
 	return st;

@@ -7,6 +7,16 @@
  * a stream, when nothing else is pending, runs inline: it begins in start and goes on in
  * wait, like a blocking call in two halves, with no lock and no request handed in. As
  * soon as anything else comes along it is handed over and becomes a request like others.
+ *
+ * Who takes comm->flight.current away. The communicator's thread does as it likes, without a
+ * lock. It may also be inside the library for something else, another communicator's call,
+ * which it made while current is started: then it sweeps what it has started itself. But a
+ * communicator may have passed to another thread by then, so: `starter` names the thread that
+ * may touch current without a lock. Another one makes itself that first, under the async
+ * lock; and the sweep, under the async lock, takes what still has this thread's name. So
+ * either the new thread finds nothing inline any more, or the sweep finds another name.
+ * A name is the address of the thread's coll_group. That a new thread may be given the address
+ * of one that has ended does no harm: nobody else goes by it then.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -26,7 +36,8 @@ struct coll_operation {
 	char *scratch;
 	bool begun; /* the run has been started before with this signature: it can be started again */
 	uint32_t signature;
-	bool out; /* started and not waited for */
+	bool out;   /* started and not waited for */
+	bool noted; /* in a group that has not ended */
 	coll_status status;
 };
 
@@ -191,6 +202,22 @@ coll_status coll_operation_run(struct coll_request *r)
 	return st;
 }
 
+static struct coll_operation *current(const struct coll_comm *comm)
+{
+	return atomic_load_explicit(&comm->flight.current, memory_order_acquire);
+}
+
+/* From here on this thread alone may touch current: see above. */
+static void become_starter(struct coll_comm *comm)
+{
+	/* Relaxed: this thread's own name is only written by itself. */
+	if (atomic_load_explicit(&comm->flight.starter, memory_order_relaxed) == &coll_group)
+		return;
+	coll_async_lock(comm->ctx);
+	atomic_store_explicit(&comm->flight.starter, &coll_group, memory_order_relaxed);
+	pthread_mutex_unlock(&comm->ctx->async->lock);
+}
+
 /* Nothing is pending and nothing to be waited for: begin here and now. */
 static coll_status start_inline(struct coll_operation *op)
 {
@@ -198,6 +225,7 @@ static coll_status start_inline(struct coll_operation *op)
 	struct coll_request *r = &op->request;
 	coll_status st;
 
+	become_starter(comm);
 	r->job.sequence = r->record.sequence = ++comm->sequence;
 	r->job.after = NULL;
 	r->stream = NULL;
@@ -216,32 +244,68 @@ static coll_status start_inline(struct coll_operation *op)
 	                            coll_entry_what(r->signature, r->record.kind, r->record.type, r->record.op, false),
 	                            r->call.count, r->call.root, 0);
 	st = coll_operation_run(r);
-	if (st != COLL_OK)
+	if (st != COLL_OK) {
+		coll_record_retire(&comm->record, &r->record);
+		coll_recorder_end(&comm->recorder, r->wait.entries[0], st);
 		return coll_comm_fail(comm, st, -1, "cannot start the plan: ", coll_status_string(st));
-	comm->flight.current = op;
+	}
 	coll_run_poll(op->run, NULL); /* an error is sticky: met again in wait */
+	/* Release: whoever sweeps for one finds it, or finds `inlined` set anew. */
+	atomic_store_explicit(&comm->flight.current, op, memory_order_release);
+	atomic_store_explicit(&comm->ctx->async->inlined, true, memory_order_release);
 	return COLL_OK;
 }
 
-void coll_operation_hand_over(struct coll_comm *comm)
+/* The lock is held, and this thread is the starter. */
+static void adopt_current(struct coll_comm *comm)
 {
-	struct coll_operation *op = comm->flight.current;
-	struct coll_request *r;
+	struct coll_request *r = &current(comm)->request;
 
-	if (!op)
-		return;
-	comm->flight.current = NULL;
-	comm->prepared = NULL;
-	r = &op->request;
 	r->held = true;
 	r->status = COLL_AGAIN;
 	r->patience = (struct coll_patience){0};
 	atomic_store_explicit(&r->done, false, memory_order_relaxed);
-	pthread_mutex_lock(&comm->ctx->async->lock);
 	coll_flight_adopt(r);
-	if (comm->failed)
-		coll_flight_lost(comm);
-	coll_async_unlock(comm->ctx);
+	/* Release, after PENDING was set: see coll_comm_busy(). */
+	atomic_store_explicit(&comm->flight.current, NULL, memory_order_release);
+}
+
+void coll_operation_hand_over(struct coll_comm *comm)
+{
+	if (!current(comm))
+		return;
+	become_starter(comm);
+	comm->prepared = NULL;
+	coll_async_lock(comm->ctx);
+	if (current(comm))
+		adopt_current(comm);
+	pthread_mutex_unlock(&comm->ctx->async->lock);
+}
+
+/* The lists' locks in the order of all: async, communicators. */
+void coll_operations_sweep(struct coll_context *ctx)
+{
+	struct coll_async *a = ctx->async;
+	bool others = false;
+
+	/* Relaxed: what this thread has started itself it sees. */
+	if (!atomic_load_explicit(&a->inlined, memory_order_relaxed))
+		return;
+	coll_async_lock(ctx);
+	atomic_exchange_explicit(&a->inlined, false, memory_order_acquire);
+	pthread_mutex_lock(&ctx->comms_lock);
+	for (struct coll_comm *comm = ctx->comms; comm; comm = comm->next) {
+		if (!current(comm))
+			continue;
+		if (atomic_load_explicit(&comm->flight.starter, memory_order_relaxed) == &coll_group)
+			adopt_current(comm);
+		else
+			others = true;
+	}
+	pthread_mutex_unlock(&ctx->comms_lock);
+	if (others)
+		atomic_store_explicit(&a->inlined, true, memory_order_release);
+	pthread_mutex_unlock(&a->lock);
 }
 
 coll_status coll_operation_start(coll_operation *op, coll_stream *stream)
@@ -261,7 +325,7 @@ coll_status coll_operation_start(coll_operation *op, coll_stream *stream)
 	op->status = COLL_OK;
 	if (coll_group.depth > 0) {
 		coll_group_add(&op->request, stream);
-		op->out = true; /* without a stream: until the group has ended */
+		op->out = op->noted = true; /* without a stream: until the group has ended */
 		return COLL_OK;
 	}
 	if (!stream && !coll_comm_busy(op->comm))
@@ -269,23 +333,21 @@ coll_status coll_operation_start(coll_operation *op, coll_stream *stream)
 	else
 		st = coll_request_submit(&op->request, stream, 0);
 	op->out = st == COLL_OK;
+	op->status = st;
 	return st;
+}
+
+void coll_operation_leaves_group(struct coll_request *r)
+{
+	r->operation->noted = false;
 }
 
 /* ---- Wait ---- */
 
-void coll_operation_lost(struct coll_comm *comm)
-{
-	struct coll_operation *op = comm->flight.current;
-
-	if (op)
-		coll_run_cancel(op->run, comm->failed);
-}
-
 void coll_operation_ended(struct coll_request *r)
 {
-	r->operation->out = false;
-	r->operation->status = r->status == COLL_AGAIN ? COLL_OK : r->status;
+	r->operation->out = r->operation->noted = false;
+	r->operation->status = r->status;
 }
 
 static coll_status wait_inline(struct coll_operation *op)
@@ -294,8 +356,9 @@ static coll_status wait_inline(struct coll_operation *op)
 	struct coll_request *r = &op->request;
 	coll_status st;
 
-	comm->flight.current = NULL;
-	st = comm->failed ? coll_run_poll(op->run, NULL) : coll_comm_wait(comm, &r->wait);
+	/* Relaxed: no other thread looks further than whether there is one. */
+	atomic_store_explicit(&comm->flight.current, NULL, memory_order_relaxed);
+	st = coll_comm_wait(comm, &r->wait);
 	coll_record_retire(&comm->record, &r->record);
 	coll_recorder_end(&comm->recorder, r->wait.entries[0], st);
 	return st;
@@ -309,7 +372,11 @@ coll_status coll_operation_wait(coll_operation *op, int timeout_ms)
 		return COLL_ERR_ARGUMENT;
 	if (!op->out || !op->comm)
 		return op->status;
-	if (op->comm->flight.current == op && timeout_ms < 0) {
+	if (op->noted)
+		return coll_comm_refuse(op->comm, "operation_wait", COLL_ERR_ARGUMENT, "its group has not ended");
+	if (current(op->comm) == op)
+		become_starter(op->comm);
+	if (current(op->comm) == op && timeout_ms < 0) {
 		st = wait_inline(op);
 	} else {
 		coll_operation_hand_over(op->comm);
@@ -329,6 +396,8 @@ coll_status coll_operation_destroy(coll_operation **operation)
 
 	if (!op)
 		return COLL_OK;
+	if (op->noted)
+		return coll_comm_refuse(op->comm, "operation_destroy", COLL_ERR_ARGUMENT, "its group has not ended");
 	st = op->out ? coll_operation_wait(op, -1) : COLL_OK;
 	*operation = NULL;
 	if (op->comm) {
@@ -347,6 +416,9 @@ void coll_operations_orphan(struct coll_comm *comm)
 		struct coll_operation *op = COLL_ENTRY(comm->flight.operations.next, struct coll_operation, link);
 
 		coll_list_remove(&op->link);
+		if (op->out)
+			op->status = op->request.status;
+		op->out = false;
 		dispose(op);
 		op->comm = NULL;
 	}
@@ -354,26 +426,23 @@ void coll_operations_orphan(struct coll_comm *comm)
 
 /* ---- Progress by the caller ---- */
 
-/* True: nothing of this communicator was started inline, or it has ended. */
-static bool look_at_current(struct coll_comm *comm)
+/* A request from then on, unless it has come to its end: whoever only asks for progress must
+ * meet deadlines too, which are watched for requests. */
+static void look_at_current(struct coll_comm *comm)
 {
-	const struct coll_operation *op = comm->flight.current;
-
-	return !op || coll_run_poll(op->run, NULL) != COLL_AGAIN;
+	if (!current(comm))
+		return;
+	become_starter(comm);
+	if (current(comm) && coll_run_poll(current(comm)->run, NULL) == COLL_AGAIN)
+		coll_operation_hand_over(comm);
 }
 
 coll_status coll_progress(coll_comm *comm)
 {
-	bool idle;
-
 	if (!comm)
 		return COLL_ERR_ARGUMENT;
-	idle = look_at_current(comm);
-	if (!idle) {
-		coll_context_progress(comm->ctx);
-		idle = look_at_current(comm);
-	}
+	look_at_current(comm);
+	coll_operations_sweep(comm->ctx);
 	coll_drive_try(comm->ctx);
-	return idle && atomic_load_explicit(&comm->ctx->async->pending, memory_order_acquire) == 0 ? COLL_OK
-	                                                                                           : COLL_AGAIN;
+	return atomic_load_explicit(&comm->ctx->async->pending, memory_order_acquire) == 0 ? COLL_OK : COLL_AGAIN;
 }

@@ -40,7 +40,7 @@ static struct coll_request *take(struct coll_comm *comm)
 	struct coll_request *r;
 
 	if (!f->spare) {
-		pthread_mutex_lock(&comm->ctx->async->lock);
+		coll_async_lock(comm->ctx);
 		r = f->done;
 		f->done = NULL;
 		pthread_mutex_unlock(&comm->ctx->async->lock);
@@ -216,7 +216,8 @@ void coll_request_sign(struct coll_request *r)
 static void record(struct coll_request *r)
 {
 	struct coll_comm *comm = r->comm;
-	const uint16_t stream = r->stream ? r->stream->number : 0;
+	const struct coll_stream *s = r->parts ? r->parts->stream : r->stream;
+	const uint16_t stream = s ? s->number : 0;
 	int n = 0;
 
 	r->wait = (struct coll_wait){.record = &r->record};
@@ -242,6 +243,7 @@ coll_status coll_request_submit(struct coll_request *r, struct coll_stream *stre
 {
 	struct coll_comm *comm = r->comm;
 	struct coll_async *a = comm->ctx->async;
+	const bool leaves = stream || (r->parts && !r->held); /* nobody waits for it here */
 	coll_status st;
 
 	coll_operation_hand_over(comm);
@@ -251,19 +253,23 @@ coll_status coll_request_submit(struct coll_request *r, struct coll_stream *stre
 	r->patience = (struct coll_patience){0};
 	r->follower[0] = r->follower[1] = NULL;
 	atomic_store_explicit(&r->done, false, memory_order_relaxed);
-	pthread_mutex_lock(&a->lock);
+	coll_async_lock(comm->ctx);
 	st = comm->failed;
-	if (st == COLL_OK) {
+	if (st != COLL_OK) {
+		r->status = st;
+	} else {
 		coll_flight_enter(r);
 		record(r);
 		if (stream)
 			coll_stream_append(stream, r, position);
+		if (r->parts)
+			coll_group_join(r);
 		coll_flight_unblock(r);
 		coll_flight_launch(a);
 		/* What can be sent at once is. */
-		if (stream)
+		if (leaves)
 			coll_drive(comm->ctx);
-		if (stream && a->running && atomic_load(&a->drivers) == 0)
+		if (leaves && a->running && atomic_load(&a->drivers) == 0)
 			pthread_cond_signal(&a->work);
 	}
 	coll_async_unlock(comm->ctx);

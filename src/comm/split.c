@@ -64,8 +64,8 @@ static coll_status exchange(struct coll_comm *parent, enum coll_record_kind kind
 	st = gather(parent, kind, mine, w, sizeof(*w));
 	for (int r = 0; r < parent->size && st == COLL_OK; r++)
 		if (w[r].birth != mine->birth)
-			st = coll_comm_fail(parent, COLL_ERR_CORRUPT, r,
-			                    "[COLL-3203] ranks derive different communicators from ", "one call");
+			st = coll_comm_lose(parent, COLL_ERR_CORRUPT, r,
+			                    "[COLL-3203] ranks derive different communicators from one call");
 	if (st != COLL_OK) {
 		free(w);
 		return st;

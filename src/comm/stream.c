@@ -63,7 +63,8 @@ void coll_stream_pop(struct coll_stream *s, struct coll_request *r, coll_status 
 	uint64_t through;
 
 	coll_list_remove(&r->item);
-	if (status != COLL_OK && s->status == COLL_OK) {
+	/* A call that comes first may fail after one behind it, of another communicator. */
+	if (status != COLL_OK && (s->status == COLL_OK || r->position < s->failed_at)) {
 		s->status = status;
 		s->failed_at = r->position;
 	}
@@ -98,7 +99,7 @@ coll_status coll_stream_create(coll_stream **out, coll_comm *comm)
 	s->ctx = comm->ctx;
 	coll_list_init(&s->items);
 	coll_list_init(&s->events);
-	pthread_mutex_lock(&s->ctx->async->lock);
+	coll_async_lock(s->ctx);
 	s->number = ++s->ctx->async->streams;
 	if (s->number == 0) /* 0 is no stream */
 		s->number = ++s->ctx->async->streams;
@@ -120,7 +121,7 @@ static coll_status status_of(struct coll_stream *s)
 {
 	coll_status st;
 
-	pthread_mutex_lock(&s->ctx->async->lock);
+	coll_async_lock(s->ctx);
 	st = s->status;
 	pthread_mutex_unlock(&s->ctx->async->lock);
 	return st;
@@ -153,10 +154,12 @@ coll_status coll_stream_destroy(coll_stream **stream)
 
 	if (!s)
 		return COLL_OK;
+	if (coll_group_has(NULL, s))
+		return COLL_ERR_ARGUMENT;
 	st = coll_stream_wait(s, -1);
 	*stream = NULL;
 	ctx = s->ctx;
-	pthread_mutex_lock(&ctx->async->lock);
+	coll_async_lock(ctx);
 	coll_event_detach(s);
 	pthread_mutex_unlock(&ctx->async->lock);
 	free(s);

@@ -45,7 +45,7 @@ static bool stirs(void *arg)
 {
 	struct look *l = arg;
 	struct coll_run *run;
-	bool moved = coll_drive_try(l->ctx);
+	bool moved = coll_drive_last(l->ctx);
 
 	return poll_runs(l->wait, &moved, &run) != COLL_AGAIN || moved || /* met again by who asks next */
 	       atomic_load_explicit(&l->ctx->alarm, memory_order_relaxed) != l->alarm;
@@ -68,6 +68,7 @@ static coll_status idle(struct coll_comm *comm, const struct coll_wait *w, struc
 		if (++*polls % (SPINS_PER_CLOCK / 16))
 			return COLL_OK;
 	}
+	coll_operations_sweep(ctx);
 	now = coll_clock_ns();
 	st = coll_comm_inspect(comm, w, p, now);
 	if (st == COLL_OK && now - p->since_ns >= (uint64_t)ctx->settings.spin_us * 1000)
