@@ -202,8 +202,10 @@ COLL_API coll_status coll_comm_duplicate(coll_comm *parent, coll_comm **child);
  * set to NULL on a rank that is not in its own list. */
 COLL_API coll_status coll_comm_create_from_ranks(coll_comm *parent, const int *ranks, int n, coll_comm **child);
 
-/* Collective and orderly end; sets *comm to NULL. Waits (bounded) for peers
- * still reading this rank's data. NULL and *comm == NULL are accepted. */
+/* Collective and orderly end; sets *comm to NULL in any case. Waits (bounded) for peers
+ * still reading this rank's data. COLL_OK, or the failure that no call on it has told yet: a
+ * member died, or another rank lost the communicator; coll_last_error(NULL) tells all.
+ * NULL and *comm == NULL are accepted. */
 COLL_API coll_status coll_comm_destroy(coll_comm **comm);
 
 /* End every pending and later call on all ranks with COLL_ERR_ABORTED. Not
@@ -221,8 +223,8 @@ COLL_API int coll_comm_local_size(const coll_comm *comm);
 COLL_API const char *coll_comm_host(const coll_comm *comm, int rank);
 COLL_API const char *coll_comm_transport(const coll_comm *comm, int rank);
 
-/* What went wrong last on this communicator (or, with comm NULL, in this
- * thread's last creation). Valid until the next call on the communicator. */
+/* What went wrong last on this communicator (or, with comm NULL, in this thread's last
+ * creation or destruction that failed). Valid until the next call on the communicator. */
 typedef struct coll_error {
 	coll_status status;
 	int rank;            /* the culprit, -1 when no rank is to blame */

@@ -29,6 +29,7 @@ struct coll_identity {
 	        job_key[2]; /* shared secret: from COLL_JOB_KEY, the unique id, or derived from the launcher's job id */
 	bool root_ports;    /* root_port may be taken or is 0: ports derived from job_key are tried too */
 	char publish[8];    /* "pmi", "pmix": rank 0 publishes its address there, "" elsewhere */
+	uint64_t begun_ns;  /* when the creation began, which is to end create_timeout_ms later; 0: with the exchange */
 };
 
 /* Find out from cfg, then the environment. Contradictions and half-set

@@ -239,11 +239,12 @@ coll_status coll_bootstrap_exchange(const coll_config *cfg, const struct coll_se
                                     const struct coll_identity *id, const void *mine, void *all, size_t len_bytes,
                                     struct coll_error_box *err)
 {
+	const uint64_t begun_ns = id->begun_ns ? id->begun_ns : coll_clock_ns();
 	struct coll_meeting m = {
 	        .rank = id->rank,
 	        .size = id->size,
 	        .key = {id->job_key[0], id->job_key[1]},
-	        .deadline_ns = coll_clock_ns() + (uint64_t)settings->create_timeout_ms * 1000000u,
+	        .deadline_ns = begun_ns + (uint64_t)settings->create_timeout_ms * 1000000u,
 	        .settings = settings,
 	        .mine = mine,
 	        .all = all,

@@ -567,12 +567,13 @@ coll_status coll_bootstrap_probe(const coll_config *cfg, const struct coll_setti
 	int listener[COLL_MEET_LISTENERS];
 	struct coll_places places;
 	coll_unique_id shared;
-	uint64_t deadline_ns;
+	const uint64_t begun_ns = coll_clock_ns();
 	coll_status st = coll_bootstrap_identify(cfg, settings, id, err);
 
+	id->begun_ns = begun_ns;
 	if (st != COLL_OK || !id->publish[0])
 		return st;
-	deadline_ns = coll_clock_ns() + (uint64_t)settings->create_timeout_ms * 1000000u;
-	st = coll_id_publish(settings, id, deadline_ns, &shared, listener, err);
+	st = coll_id_publish(settings, id, begun_ns + (uint64_t)settings->create_timeout_ms * 1000000u, &shared,
+	                     listener, err);
 	return st == COLL_OK ? coll_id_read(&shared, &places, id->job_key, err) : st;
 }

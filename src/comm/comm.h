@@ -113,7 +113,8 @@ struct coll_comm {
 
 	atomic_uint attention;     /* COLL_ATTENTION_* */
 	struct coll_flight flight; /* see async.h */
-	bool parting;              /* in the barrier of destroy: failures are no news */
+	bool parting;              /* in the barrier of destroy: others hear of failures from those who were first */
+	bool told;                 /* its failure was told by a note: a death, or another rank's failure */
 	/* Abort by this rank, from any thread: the first claims, writes the text,
 	 * then sets aborted (release); readers acquire it before the text. */
 	atomic_bool abort_claimed;

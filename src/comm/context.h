@@ -19,6 +19,7 @@
 struct coll_async;
 struct coll_comm;
 struct coll_inspector;
+struct coll_last_words;
 struct coll_parting;
 
 enum { COLL_GONE_MAX = 256 };
@@ -88,6 +89,7 @@ struct coll_context {
 	atomic_int users;
 	pthread_mutex_t parting_lock; /* taken before comms_lock */
 	struct coll_parting *partings;
+	struct coll_last_words *last_words; /* the first failure met by an end nobody waited for; parting_lock */
 	atomic_int nparting;
 	struct coll_attic attic; /* what those that are gone did last */
 
@@ -106,7 +108,8 @@ coll_status coll_context_open(struct coll_context **ctx, const coll_config *cfg,
  * links and the service thread. */
 coll_status coll_context_join(struct coll_context *ctx, const struct coll_card *cards, struct coll_error_box *err);
 
-/* One user more; one less, and the last one closes, when all that parts has parted. */
+/* One user more; one less, and the last one closes, when all that parts has parted. What
+ * those ends met that nobody has told yet is logged. */
 void coll_context_retain(struct coll_context *ctx);
 void coll_context_release(struct coll_context **ctx);
 

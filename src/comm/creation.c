@@ -17,7 +17,7 @@
 struct told {
 	struct coll_error_box box;
 	coll_error error;
-	char message[700];
+	char message[1024];
 };
 
 static struct {
@@ -57,6 +57,25 @@ static struct told *mine(bool wanted)
 	return t;
 }
 
+void coll_creation_keep(const struct coll_error_box *box, const char *message)
+{
+	struct told *t = mine(true);
+
+	if (!t)
+		return;
+	t->box = *box;
+	snprintf(t->message, sizeof(t->message), "%s", message);
+	t->error = (coll_error){.status = box->status,
+	                        .rank = box->rank,
+	                        .host = t->box.host,
+	                        .operation = box->operation,
+	                        .kind = t->box.kind,
+	                        .step = box->step,
+	                        .link = t->box.link,
+	                        .elapsed_s = box->elapsed_s,
+	                        .message = t->message};
+}
+
 coll_status coll_creation_failed(coll_status st, const struct coll_error_box *box, const coll_config *cfg)
 {
 	/* There is no context yet, but the caller's log may be known. */
@@ -66,20 +85,15 @@ coll_status coll_creation_failed(coll_status st, const struct coll_error_box *bo
 	                                   .fn = readable ? cfg->log : NULL,
 	                                   .arg = readable ? cfg->log_arg : NULL};
 	const struct coll_message m = coll_message_split(st, box->message[0] ? box->message : coll_status_string(st));
-	struct told *t = mine(true);
+	struct coll_error_box told = *box;
+	char message[sizeof(told.message) + 32];
 
 	coll_log(&logger, COLL_LOG_ERROR, "create: %s%s", m.text, m.tag);
-	if (!t)
-		return st;
-	t->box = *box;
-	snprintf(t->message, sizeof(t->message), "create: %s%s", m.text, m.tag);
-	t->error = (coll_error){.status = st,
-	                        .rank = box->rank,
-	                        .host = t->box.host,
-	                        .kind = "create",
-	                        .step = -1,
-	                        .link = "",
-	                        .message = t->message};
+	told.status = st;
+	told.step = -1;
+	snprintf(told.kind, sizeof(told.kind), "create");
+	snprintf(message, sizeof(message), "create: %s%s", m.text, m.tag);
+	coll_creation_keep(&told, message);
 	return st;
 }
 

@@ -1,12 +1,16 @@
 /*
  * The end of communicators: destroy and abort.
  *
- * Nobody may go while a peer still reads from it: destroy ends with a barrier, bounded,
- * whose failure is no error. Ranks may destroy several communicators in different
- * orders, so no call waits long for one of them: what the others have not come to yet is
- * left parting, advanced by whoever is idle in the context (coll_comm_part_some) and
- * freed when its barrier has ended or its time is up. The last user of the context waits
- * for all that part, and closes it.
+ * Nobody may go while a peer still reads from it: destroy ends with a barrier, bounded.
+ * Ranks may destroy several communicators in different orders, so no call waits long for
+ * one of them: what the others have not come to yet is left parting, advanced by whoever
+ * is idle in the context (coll_comm_part_some) and freed when its barrier has ended or its
+ * time is up. The last user of the context waits for all that part, and closes it.
+ *
+ * That others are late, or have given up waiting for this rank, is no failure of an end.
+ * A death is, and so is what another rank has told about the communicator: nobody else
+ * would tell this rank's user. Such last words are what destroy returns; those of an end
+ * that was left parting are told by the last destroy of the context.
  */
 #include <sched.h>
 #include <stdio.h>
@@ -14,6 +18,7 @@
 
 #include "base/clock.h"
 #include "comm/async.h"
+#include "comm/creation.h"
 
 enum {
 	DESTROY_WAIT_MS = 3000, /* for the slowest peer, in all */
@@ -25,9 +30,16 @@ enum {
 
 static const uint64_t MS = 1000000;
 
+/* Why an end failed. */
+struct coll_last_words {
+	struct coll_error_box box;
+	char message[1024];
+};
+
 /* A communicator that its user has destroyed. */
 struct coll_parting {
-	struct coll_parting *next; /* in ctx->partings */
+	struct coll_parting *next;      /* in ctx->partings */
+	struct coll_last_words **heard; /* where its last words go: to destroy, or to the context */
 	struct coll_comm *comm;
 	struct coll_wait wait;
 	struct coll_patience patience;
@@ -58,6 +70,21 @@ static bool is_over(struct coll_parting *p)
 	       coll_comm_inspect(p->comm, &p->wait, &p->patience, now) != COLL_OK;
 }
 
+/* The last words of an end nobody waits for alone are told in ranks of the job. */
+static void say(const struct coll_parting *p)
+{
+	const struct coll_comm *comm = p->comm;
+	struct coll_last_words *w;
+
+	if (!comm->told || *p->heard || !(w = malloc(sizeof(*w))))
+		return;
+	w->box = comm->box;
+	snprintf(w->message, sizeof(w->message), "%s", comm->lost.message);
+	if (p->heard == &comm->ctx->last_words && w->box.rank >= 0)
+		w->box.rank = coll_comm_process(comm, w->box.rank);
+	*p->heard = w;
+}
+
 static void advance_locked(struct coll_context *ctx)
 {
 	for (struct coll_parting **at = &ctx->partings; *at;) {
@@ -68,6 +95,7 @@ static void advance_locked(struct coll_context *ctx)
 			continue;
 		}
 		*at = p->next;
+		say(p);
 		coll_comm_free(&p->comm);
 		free(p);
 		atomic_fetch_sub_explicit(&ctx->nparting, 1, memory_order_relaxed);
@@ -130,8 +158,27 @@ static void wait_for(struct coll_context *ctx, const struct coll_comm *comm, int
 	}
 }
 
+static bool nothing_stirs(void *arg)
+{
+	return false;
+}
+
+/* Whether there is nobody to wait for: a member is dead, or the communicator has failed.
+ * With a dead member the barrier cannot end, and to the living it would be a call that
+ * differs from theirs. A death settles first. */
+static bool is_lost(struct coll_comm *comm)
+{
+	coll_comm_attend(comm, "comm_destroy");
+	while (!comm->failed && comm->death_ns) {
+		coll_context_progress(comm->ctx);
+		coll_context_sleep(comm->ctx, SLEEP_MS, nothing_stirs, NULL);
+		coll_comm_attend(comm, "comm_destroy");
+	}
+	return comm->failed != COLL_OK;
+}
+
 /* Begin the last barrier. False: there is none, the communicator can be freed. */
-static bool begin_parting(struct coll_comm *comm)
+static bool begin_parting(struct coll_comm *comm, struct coll_last_words **heard)
 {
 	struct coll_context *ctx = comm->ctx;
 	struct coll_parting *p;
@@ -147,12 +194,11 @@ static bool begin_parting(struct coll_comm *comm)
 	        comm->arrival_timeout_ms < DESTROY_WAIT_MS ? comm->arrival_timeout_ms : DESTROY_WAIT_MS;
 	comm->parting = true;
 	p->comm = comm;
+	p->heard = heard;
 	p->wait = (struct coll_wait){.runs = {comm->run}, .nruns = 1, .record = &comm->call};
 	p->deadline_ns = coll_clock_ns() + DESTROY_WAIT_MS * MS;
-	/* With a dead member the barrier cannot end, and to the living it would be a call that
-	 * differs from theirs. */
-	coll_comm_attend(comm, "comm_destroy");
-	if (comm->failed || comm->death_ns) {
+	if (is_lost(comm)) {
+		say(p);
 		free(p);
 		return false;
 	}
@@ -163,6 +209,7 @@ static bool begin_parting(struct coll_comm *comm)
 	                                               .count = 1,
 	                                               .type = COLL_U8});
 	if (st != COLL_OK) {
+		say(p);
 		free(p);
 		return false;
 	}
@@ -179,14 +226,40 @@ void coll_context_retain(struct coll_context *ctx)
 	atomic_fetch_add_explicit(&ctx->users, 1, memory_order_relaxed);
 }
 
-void coll_context_release(struct coll_context **ctx)
+/* The last user waits for all that parts, and hears what nobody was told yet. */
+static void release(struct coll_context *ctx, struct coll_last_words **heard)
 {
 	/* The last user closes: acq_rel orders what the others did before it. */
-	if (atomic_fetch_sub_explicit(&(*ctx)->users, 1, memory_order_acq_rel) == 1) {
-		wait_for(*ctx, NULL, DESTROY_WAIT_MS + STAY_MS);
-		coll_context_close(ctx);
-	}
+	if (atomic_fetch_sub_explicit(&ctx->users, 1, memory_order_acq_rel) != 1)
+		return;
+	wait_for(ctx, NULL, DESTROY_WAIT_MS + STAY_MS);
+	if (*heard)
+		free(ctx->last_words);
+	else
+		*heard = ctx->last_words;
+	if (*heard)
+		coll_log(&ctx->logger, COLL_LOG_ERROR, "%s", (*heard)->message);
+	coll_context_close(&ctx);
+}
+
+void coll_context_release(struct coll_context **ctx)
+{
+	struct coll_last_words *heard = NULL;
+
+	release(*ctx, &heard);
+	free(heard);
 	*ctx = NULL;
+}
+
+/* destroy waits no longer for comm, which may be gone: what it meets from now on is the
+ * context's to tell. */
+static void leave(struct coll_context *ctx, const struct coll_comm *comm)
+{
+	pthread_mutex_lock(&ctx->parting_lock);
+	for (struct coll_parting *p = ctx->partings; p; p = p->next)
+		if (p->comm == comm)
+			p->heard = &ctx->last_words;
+	pthread_mutex_unlock(&ctx->parting_lock);
 }
 
 /* ---- Interface ---- */
@@ -194,7 +267,9 @@ void coll_context_release(struct coll_context **ctx)
 coll_status coll_comm_destroy(coll_comm **out)
 {
 	struct coll_comm *comm = out ? *out : NULL;
+	struct coll_last_words *heard = NULL;
 	struct coll_context *ctx;
+	coll_status st = COLL_OK;
 
 	if (!comm)
 		return COLL_OK;
@@ -204,12 +279,20 @@ coll_status coll_comm_destroy(coll_comm **out)
 	ctx = comm->ctx;
 	coll_comm_drain(comm);
 	coll_operations_orphan(comm);
-	if (begin_parting(comm))
+	if (begin_parting(comm, &heard)) {
 		wait_for(ctx, comm, STAY_MS);
-	else
+		if (atomic_load_explicit(&ctx->users, memory_order_relaxed) > 1)
+			leave(ctx, comm); /* else it is waited for to its end */
+	} else {
 		coll_comm_free(&comm);
-	coll_context_release(&ctx);
-	return COLL_OK;
+	}
+	release(ctx, &heard);
+	if (heard) {
+		st = heard->box.status;
+		coll_creation_keep(&heard->box, heard->message);
+		free(heard);
+	}
+	return st;
 }
 
 coll_status coll_comm_abort(coll_comm *comm, const char *reason)

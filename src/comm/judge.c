@@ -152,7 +152,10 @@ coll_status coll_comm_heed_alarm(struct coll_comm *comm, const struct coll_wait 
 		return COLL_OK;
 	}
 	comm->alarm_seen = now;
-	return v.status == COLL_OK ? COLL_OK : lose(comm, w, p, v.status, v.culprit, v.text);
+	if (v.status == COLL_OK)
+		return COLL_OK;
+	comm->told = !comm->failed;
+	return lose(comm, w, p, v.status, v.culprit, v.text);
 }
 
 coll_status coll_comm_attend(struct coll_comm *comm, const char *kind)
@@ -167,6 +170,7 @@ coll_status coll_comm_attend(struct coll_comm *comm, const char *kind)
 	}
 	if (v.status == COLL_OK)
 		return COLL_OK;
+	comm->told = !comm->failed;
 	snprintf(comm->box.kind, sizeof(comm->box.kind), "%s", kind);
 	comm->box.operation = comm->sequence + 1;
 	return coll_comm_fail(comm, v.status, v.culprit, v.text, "");
@@ -379,6 +383,16 @@ static coll_status inquire_mismatch(struct coll_comm *comm, const struct coll_wa
 	return lose(comm, w, p, COLL_ERR_MISMATCH, where->peer, text);
 }
 
+static bool has_left(const struct coll_comm *comm, int peer)
+{
+	struct coll_peer_state state;
+
+	if (peer < 0)
+		return true;
+	coll_control_peer(comm->ctx->control, coll_comm_process(comm, peer), comm->id, &state);
+	return state.life.left;
+}
+
 /* A link broke: who died first is the control plane's to say. Or the peer took back what
  * it had lent: it has failed, and has told why. */
 static coll_status inquire_broken(struct coll_comm *comm, const struct coll_wait *w, struct coll_patience *p,
@@ -395,6 +409,9 @@ static coll_status inquire_broken(struct coll_comm *comm, const struct coll_wait
 		note.process = where->peer >= 0 ? coll_comm_process(comm, where->peer) : -1;
 		if (p->fault == COLL_ERR_PEER_DEAD)
 			coll_control_tell(comm->ctx->control, &note);
+		/* An end says who died, or says nothing: it waits for the answer to that doubt. */
+		if (comm->parting && p->fault == COLL_ERR_PEER_DEAD && !has_left(comm, where->peer))
+			return COLL_OK;
 	}
 	return lose(comm, w, p, p->fault, where->peer, cause);
 }

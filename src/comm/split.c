@@ -123,6 +123,25 @@ static uint64_t child_id(uint64_t birth, uint64_t colour)
 	return id ? id : 1; /* 0 names all communicators */
 }
 
+/* The call failed with its communicator. Other members may have had the last frame of it
+ * and wait in their child by now, whose members need not be those that the failure is
+ * about: they are told why this rank will never come. */
+static void unborn(const struct coll_comm *parent, coll_status st, uint64_t id)
+{
+	struct coll_note note = {.kind = COLL_NOTE_FAIL, .status = st, .process = -1, .comm = id};
+	const struct coll_context *ctx = parent->ctx;
+	const struct coll_error *e;
+
+	if (coll_comm_status(parent) == COLL_OK || !ctx->control)
+		return;
+	e = coll_last_error(parent);
+	note.origin = ctx->rank;
+	if (e->rank >= 0 && e->rank < parent->size)
+		note.process = coll_comm_process(parent, e->rank);
+	snprintf(note.text, sizeof(note.text), "%.255s", parent->box.message);
+	coll_control_tell(ctx->control, &note);
+}
+
 /* ---- Split ---- */
 
 struct member {
@@ -182,6 +201,8 @@ coll_status coll_comm_born_by_split(struct coll_comm *parent, int colour, int ke
 	}
 	if (st == COLL_OK)
 		*child = made;
+	else if (colour >= 0)
+		unborn(parent, st, child_id(mine.birth, (uint64_t)colour));
 	free(all);
 	return st;
 }
@@ -196,6 +217,8 @@ coll_status coll_comm_born_as_duplicate(struct coll_comm *parent, struct coll_co
 	if (st == COLL_OK)
 		st = bear(parent, "comm_duplicate", processes_of(parent, NULL, parent->size), parent->size,
 		          child_id(mine.birth, 0), child);
+	if (st != COLL_OK)
+		unborn(parent, st, child_id(mine.birth, 0));
 	free(all);
 	return st;
 }
@@ -286,6 +309,8 @@ coll_status coll_comm_born_from_ranks(struct coll_comm *parent, const int *ranks
 		          &made);
 	if (st == COLL_OK)
 		*child = made;
+	else if (mine.key >= 0)
+		unborn(parent, st, child_id(mine.birth, mine.list));
 	free(all);
 	return st;
 }

@@ -12,7 +12,7 @@ GROUPS = {1: "The call or the configuration", 2: "Another rank", 3: "The communi
           5: "Warnings", 6: "Transports"}
 # Log calls whose text was made elsewhere, id included.
 PASSED_ON = {("src/comm/creation.c", "m.tag"), ("src/comm/control.c", "line->text"),
-             ("src/comm/error.c", "m.tag")}
+             ("src/comm/error.c", "m.tag"), ("src/comm/destroy.c", "(*heard)->message")}
 STRING = r'"(?:[^"\\]|\\.)*"'
 
 

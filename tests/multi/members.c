@@ -2,7 +2,8 @@
  * Who is touched by a death: forked ranks with communicators that overlap; one rank is
  * killed. Those it is a member of fail and name it, by the rank it has there; the others
  * go on. Also while ranks are making and destroying communicators: every survivor ends,
- * in time, with an error that names the dead.
+ * in time, with an error that names the dead; the same at the end, where destroy tells it,
+ * and in a child that the dead is no member of but that another member could not make.
  *
  * usage: members TRANSPORT [TEST [TIMES [SEED]]]
  */
@@ -41,6 +42,7 @@ static struct shared *shared;
 static const char *transport;
 static int times = 6;
 static uint64_t seed = 31;
+static char hook[96];
 
 static int exchange(void *arg, const void *mine, void *all, size_t len_bytes)
 {
@@ -60,7 +62,8 @@ static int exchange(void *arg, const void *mine, void *all, size_t len_bytes)
 static coll_comm *create(int *rank)
 {
 	char transports[64];
-	const char *settings[] = {transports, "COLL_DEBUG=error", "COLL_ARRIVAL_TIMEOUT_MS=60000", NULL};
+	const char *settings[] = {transports, "COLL_DEBUG=error", "COLL_ARRIVAL_TIMEOUT_MS=60000",
+	                          hook[0] ? hook : NULL, NULL};
 	coll_config cfg = COLL_CONFIG_INIT;
 	coll_comm *world = NULL;
 
@@ -304,6 +307,118 @@ static void death_while_they_come_and_go(void)
 	}
 }
 
+/* ---- The end ---- */
+
+static void start(pid_t *pids, void (*body)(int rank))
+{
+	memset(shared, 0, sizeof(*shared));
+	fflush(stdout);
+	for (int r = 0; r < RANKS; r++) {
+		pids[r] = fork();
+		if (pids[r] == 0)
+			body(r);
+	}
+}
+
+static void expect_told(coll_status st, int culprit, const char *text)
+{
+	const coll_error *e = coll_last_error(NULL);
+
+	MUST(st == COLL_ERR_PEER_DEAD && e->status == st && e->rank == culprit && strstr(e->message, text),
+	     "%d, rank %d: %s", st, e->rank, e->message);
+}
+
+/* Rank 3 dies where the others have nothing to do any more but to destroy. */
+static void ending_rank(int rank)
+{
+	const int b_ranks[] = {3, 2}, c_ranks[] = {0, 1};
+	coll_comm *world = create(&rank), *b, *c;
+	coll_status st;
+
+	MUST(coll_comm_create_from_ranks(world, b_ranks, 2, &b) == COLL_OK, "b");
+	MUST(coll_comm_create_from_ranks(world, c_ranks, 2, &c) == COLL_OK, "c");
+	expect_sums(world, 5, "world");
+	expect_sums(b, 5, "b");
+	expect_sums(c, 5, "c");
+	if (rank == 3)
+		kill(getpid(), SIGKILL);
+	MUST(coll_comm_destroy(&c) == COLL_OK, "c has no dead: %s", coll_last_error(NULL)->message);
+	/* The first of two does not wait for long, and may know nothing yet. */
+	if (rank == 2 && seed % 2) {
+		st = coll_comm_destroy(&b);
+		if (st != COLL_OK)
+			expect_told(st, 0, "comm_destroy: rank 0 (rank 3 of the job)");
+		expect_told(coll_comm_destroy(&world), 3, "comm_destroy: rank 3 on host");
+	} else if (rank == 2) {
+		st = coll_comm_destroy(&world);
+		if (st != COLL_OK)
+			expect_told(st, 3, "comm_destroy: rank 3 on host");
+		expect_told(coll_comm_destroy(&b), 0, "comm_destroy: rank 0 (rank 3 of the job)");
+	} else {
+		expect_told(coll_comm_destroy(&world), 3, "comm_destroy: rank 3 on host");
+	}
+	MUST(!world, "world is still there");
+	exit(0);
+}
+
+static void destroy_tells_who_died(void)
+{
+	pid_t pids[RANKS];
+
+	for (int i = 0; i < times; i++, seed++) {
+		start(pids, ending_rank);
+		reap(pids, 3);
+		CHECK(atomic_load(&shared->failures) == 0);
+	}
+}
+
+/* Rank 1 is killed at a frame of the list's way around: some of the others may have their
+ * child by then, in which it is not, and others may not. */
+static void unborn_rank(int rank)
+{
+	const int ranks[] = {3, 0, 2}, culprit_here = -1;
+	coll_comm *world = create(&rank), *child = NULL;
+	const coll_error *e;
+	coll_status st = COLL_OK;
+
+	while (st == COLL_OK) {
+		coll_comm_destroy(&child);
+		st = coll_comm_create_from_ranks(world, ranks, 3, &child);
+		e = coll_last_error(world);
+		if (st != COLL_OK || rank == 1) {
+			MUST(rank == 1 || e->rank == 1, "rank %d: %s", e->rank, e->message);
+			continue;
+		}
+		st = sum_up(child);
+		e = coll_last_error(child);
+		if (st != COLL_OK) {
+			atomic_fetch_add(&shared->together, 1);
+			MUST(e->rank == culprit_here, "rank %d: %s", e->rank, e->message);
+		}
+	}
+	MUST(st == COLL_ERR_PEER_DEAD && strstr(e->message, "rank 1 on host"), "%d: %s", st, e->message);
+	coll_comm_destroy(&child);
+	coll_comm_destroy(&world);
+	exit(0);
+}
+
+static void a_child_that_some_could_not_make(void)
+{
+	int halves = 0;
+	pid_t pids[RANKS];
+
+	for (int frame = 0; frame < 2 * times; frame++) {
+		snprintf(hook, sizeof(hook), "COLL_HOOK=delay:rank=1,us=2000;kill:rank=1,frame=%d", frame);
+		start(pids, unborn_rank);
+		reap(pids, 1);
+		CHECK(atomic_load(&shared->failures) == 0, "at frame %d", frame);
+		halves += atomic_load(&shared->together) > 0;
+	}
+	hook[0] = 0;
+	printf("     %d of %d deaths left a child that some had made\n", halves, 2 * times);
+	CHECK(halves > 0 || times < 6);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc < 2) {
@@ -323,5 +438,9 @@ int main(int argc, char **argv)
 		PLAIN_RUN(only_members_are_touched);
 	if (argc < 3 || strstr("death_while_they_come_and_go", argv[2]))
 		PLAIN_RUN(death_while_they_come_and_go);
+	if (argc < 3 || strstr("destroy_tells_who_died", argv[2]))
+		PLAIN_RUN(destroy_tells_who_died);
+	if (argc < 3 || strstr("a_child_that_some_could_not_make", argv[2]))
+		PLAIN_RUN(a_child_that_some_could_not_make);
 	return plain_summary();
 }

@@ -1,8 +1,9 @@
 /*
  * A rank that goes round and round: create, first calls, all-reduces, all-to-alls, pairs,
- * destroy, create again. What soak.py kills, stops and pauses. Every element of every
- * result is checked. Where the rank is, and how it ended, stands in a file that all ranks
+ * calls on streams, communicators made of others, destroy, create again. What soak.py
+ * kills, stops and pauses. Where the rank is, and how it ended, stands in a file that all ranks
  * of the job and the driver map (struct board): what a killed rank wrote last stays there.
+ * The calls are in rounds_calls.c and rounds_family.c.
  *
  * usage: rounds BOARD SEED [hosts=N] [netns=PREFIX] [strike=RANK:PHASE:ROUND:CALL:DELAY_NS:SIGNAL]...
  *
@@ -14,8 +15,6 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdatomic.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,43 +22,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "coll/coll.h"
+#include "rounds.h"
 
-enum phase { START, CREATE, CONNECT, ALL_REDUCE, ALL_TO_ALL, PAIRS, SPLIT, DESTROY, PHASES };
+static const char *const phase_names[PHASES] = {"start", "create",  "connect", "all_reduce", "all_to_all",
+                                                "pairs", "streams", "split",   "destroy"};
 
-static const char *const phase_names[PHASES] = {"start",      "create", "connect", "all_reduce",
-                                                "all_to_all", "pairs",  "split",   "destroy"};
-
-enum { SEATS = 8, STRIKES_MAX = 4, COUNT_MAX = 150000 };
-enum { REDUCES = 12, EXCHANGES = 6, CHAINS = 3 };
-
-/* soak.py reads this by offset. */
-struct seat {
-	_Atomic uint32_t pid;
-	_Atomic uint32_t phase;
-	_Atomic uint64_t phase_ns; /* when it entered the phase */
-	_Atomic uint32_t round;
-	_Atomic uint32_t call;      /* of the phase */
-	_Atomic uint64_t strike_ns; /* when the signal comes, 0: not armed */
-	_Atomic uint32_t state;     /* 0 runs, 1 has a status, 2 has destroyed its communicator */
-	int32_t status;
-	int32_t culprit;
-	_Atomic uint32_t wrong; /* results that were */
-	uint64_t error_ns, end_ns;
-	char transport[32];
-	_Atomic uint64_t calls;                 /* completed */
-	uint16_t descriptors, descriptors_most; /* between communicators: before the first, most since */
-	uint16_t threads, threads_most;
-	char spare[16];
-	char message[896];
-};
-_Static_assert(sizeof(struct seat) == 1024, "soak.py knows the layout");
-
-struct board {
-	_Atomic uint32_t stop;
-	char spare[1020];
-	struct seat seats[SEATS];
-};
+enum { STRIKES_MAX = 4 };
 
 struct strike {
 	int rank, phase, round, call;
@@ -67,12 +35,12 @@ struct strike {
 	int signal;
 };
 
-static struct board *board;
-static struct seat *seat;
+struct board *board;
+struct seat *seat;
+int my_rank;
+uint64_t seed;
 static struct strike strikes[STRIKES_MAX];
-static int strike_count, my_rank;
-static uint64_t seed;
-static int32_t *in, *out;
+static int strike_count;
 
 static uint64_t now_ns(void)
 {
@@ -80,13 +48,6 @@ static uint64_t now_ns(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
-static uint64_t mix(uint64_t x)
-{
-	x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-	x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
-	return x ^ (x >> 31);
 }
 
 /* ---- The signal ---- */
@@ -105,7 +66,7 @@ static void arm(const struct strike *s)
 	}
 }
 
-static void enter(enum phase phase, int round, int call)
+void enter(enum phase phase, int round, int call)
 {
 	atomic_store(&seat->round, (uint32_t)round);
 	atomic_store(&seat->call, (uint32_t)call);
@@ -115,92 +76,6 @@ static void enter(enum phase phase, int round, int call)
 		if (strikes[i].rank == my_rank && strikes[i].phase == (int)phase && strikes[i].round == round &&
 		    strikes[i].call == call)
 			arm(&strikes[i]);
-}
-
-/* ---- Calls ---- */
-
-/* Equal on all ranks. Mostly small, now and then past every threshold of the library. */
-static size_t count_of(int round, int phase, int call)
-{
-	const uint64_t r = mix(seed ^ mix((uint64_t)round << 32 | (uint64_t)(phase << 16 | call)));
-	static const size_t most[4] = {4, 1000, 20000, COUNT_MAX};
-
-	return 1 + (size_t)(r >> 8) % most[r % 4];
-}
-
-static int32_t value(int from, int to, size_t i, int call)
-{
-	return (int32_t)((uint32_t)(from + 1) * 1000003u + (uint32_t)to * 7919u + (uint32_t)i * 31u + (uint32_t)call);
-}
-
-static void check(bool right)
-{
-	if (!right)
-		atomic_fetch_add(&seat->wrong, 1);
-}
-
-/* The first element says whether rank 0 wants to stop. */
-static coll_status reduce_once(coll_comm *comm, int round, int phase, int call, bool *stop)
-{
-	const size_t count = count_of(round, phase, call) + 1;
-	const int size = coll_comm_size(comm), rank = coll_comm_rank(comm);
-	uint32_t ranks = 0;
-	bool right = true;
-	coll_status st;
-
-	for (size_t i = 1; i < count; i++)
-		in[i] = value(rank, 0, i, call);
-	in[0] = rank == 0 && stop && atomic_load(&board->stop);
-	st = coll_all_reduce(in, out, count, COLL_I32, COLL_SUM, comm, NULL);
-	if (st != COLL_OK)
-		return st;
-	for (int r = 0; r < size; r++)
-		ranks += (uint32_t)value(r, 0, 0, call);
-	for (size_t i = 1; i < count; i++)
-		right &= (uint32_t)out[i] == ranks + (uint32_t)size * (uint32_t)i * 31u;
-	check(right);
-	if (stop)
-		*stop = out[0] != 0;
-	return COLL_OK;
-}
-
-static coll_status exchange_once(coll_comm *comm, int round, int call)
-{
-	const int size = coll_comm_size(comm), rank = coll_comm_rank(comm);
-	const size_t count = count_of(round, ALL_TO_ALL, call) / (size_t)size + 1;
-	bool right = true;
-	coll_status st;
-
-	for (int to = 0; to < size; to++)
-		for (size_t i = 0; i < count; i++)
-			in[(size_t)to * count + i] = value(rank, to, i, call);
-	st = coll_all_to_all(in, out, count, COLL_I32, comm, NULL);
-	for (int from = 0; st == COLL_OK && from < size; from++)
-		for (size_t i = 0; i < count; i++)
-			right &= out[(size_t)from * count + i] == value(from, rank, i, call);
-	check(right);
-	return st;
-}
-
-/* Every rank but the last receives before it sends: a chain of ranks that wait for one another. */
-static coll_status chain_once(coll_comm *comm, int round, int call)
-{
-	const int size = coll_comm_size(comm), rank = coll_comm_rank(comm);
-	const size_t count = count_of(round, PAIRS, call);
-	bool right = true;
-	coll_status st = COLL_OK;
-
-	for (size_t i = 0; i < count; i++)
-		in[i] = value(rank, rank - 1, i, call);
-	if (rank < size - 1) {
-		st = coll_recv(out, count, COLL_I32, rank + 1, comm, NULL);
-		for (size_t i = 0; st == COLL_OK && i < count; i++)
-			right &= out[i] == value(rank + 1, rank, i, call);
-	}
-	if (st == COLL_OK && rank > 0)
-		st = coll_send(in, count, COLL_I32, rank - 1, comm, NULL);
-	check(right);
-	return st;
 }
 
 /* ---- What the process owns ---- */
@@ -231,64 +106,94 @@ static void count_belongings(int round)
 
 /* ---- A round ---- */
 
-static coll_status use(coll_comm *comm, int round, bool *stop)
+void record(coll_status st, const coll_error *e, const struct crowd *c)
 {
-	coll_status st;
+	const int culprit = st == COLL_OK ? -1 : e->rank;
 
-	enter(CONNECT, round, 0);
-	st = reduce_once(comm, round, CONNECT, 0, stop);
-	if (st == COLL_OK)
-		st = exchange_once(comm, round, EXCHANGES);
-	for (int i = 0; st == COLL_OK && i < REDUCES; i++) {
-		enter(ALL_REDUCE, round, i);
-		st = reduce_once(comm, round, ALL_REDUCE, i, NULL);
-		atomic_fetch_add(&seat->calls, 1);
-	}
-	for (int i = 0; st == COLL_OK && i < EXCHANGES; i++) {
-		enter(ALL_TO_ALL, round, i);
-		st = exchange_once(comm, round, i);
-		atomic_fetch_add(&seat->calls, 1);
-	}
-	for (int i = 0; st == COLL_OK && i < CHAINS; i++) {
-		enter(PAIRS, round, i);
-		st = chain_once(comm, round, i);
-		atomic_fetch_add(&seat->calls, 1);
-	}
-	return st;
-}
-
-static void record(coll_status st, const coll_error *e)
-{
+	if (atomic_load(&seat->state))
+		return;
 	seat->error_ns = now_ns();
 	seat->status = (int32_t)st;
-	seat->culprit = st == COLL_OK ? -1 : e->rank;
+	seat->culprit = c && culprit >= 0 && culprit < c->size ? c->job_rank[culprit] : culprit;
 	snprintf(seat->message, sizeof(seat->message), "%s", st == COLL_OK ? "no error" : e->message);
 	atomic_store(&seat->state, 1);
 }
 
-static coll_status go_round(int round, bool *stop)
+coll_status failed_on(const struct crowd *c, coll_status st)
 {
-	coll_comm *comm = NULL;
+	if (st != COLL_OK)
+		record(st, coll_last_error(c->comm), c);
+	return st;
+}
+
+static coll_status use(const struct crowd *world, struct family *family, int round, bool *stop)
+{
 	coll_status st;
 
-	enter(CREATE, round, 0);
-	st = coll_comm_create(&comm, NULL);
-	if (st != COLL_OK) {
-		record(st, coll_last_error(NULL));
-		return st;
+	enter(CONNECT, round, 0);
+	st = reduce_once(world, round, CONNECT, 0, stop);
+	if (st == COLL_OK)
+		st = exchange_once(world, round, ALL_TO_ALL, EXCHANGES);
+	for (int i = 0; st == COLL_OK && i < REDUCES; i++) {
+		enter(ALL_REDUCE, round, i);
+		st = reduce_once(world, round, ALL_REDUCE, i, NULL);
+		atomic_fetch_add(&seat->calls, 1);
 	}
-	for (int r = 0; round == 0 && r < coll_comm_size(comm) && r < SEATS; r++)
+	for (int i = 0; st == COLL_OK && i < EXCHANGES; i++) {
+		enter(ALL_TO_ALL, round, i);
+		st = exchange_once(world, round, ALL_TO_ALL, i);
+		atomic_fetch_add(&seat->calls, 1);
+	}
+	for (int i = 0; st == COLL_OK && i < CHAINS; i++) {
+		enter(PAIRS, round, i);
+		st = chain_once(world, round, i);
+		atomic_fetch_add(&seat->calls, 1);
+	}
+	for (int i = 0; st == COLL_OK && i < STREAM_CALLS; i++) {
+		enter(STREAMS, round, i);
+		st = streams_once(world, round, i);
+		atomic_fetch_add(&seat->calls, 1);
+	}
+	for (int i = 0; st == COLL_OK && i < SPLIT_CALLS; i++) {
+		enter(SPLIT, round, i);
+		st = split_once(world, family, round, i);
+		atomic_fetch_add(&seat->calls, 1);
+	}
+	return st;
+}
+
+static void tell_transports(const coll_comm *comm)
+{
+	for (int r = 0; r < coll_comm_size(comm) && r < SEATS; r++)
 		if (r != my_rank && !strstr(seat->transport, coll_comm_transport(comm, r)))
 			snprintf(seat->transport + strlen(seat->transport),
 			         sizeof(seat->transport) - strlen(seat->transport), "%s%.8s",
 			         seat->transport[0] ? "," : "", coll_comm_transport(comm, r));
-	st = use(comm, round, stop);
-	if (st != COLL_OK)
-		record(st, coll_last_error(comm));
-	else
+}
+
+static coll_status go_round(int round, bool *stop)
+{
+	struct crowd world = {NULL};
+	struct family family = {.twin = {NULL}};
+	coll_status st, end;
+
+	enter(CREATE, round, 0);
+	st = coll_comm_create(&world.comm, NULL);
+	if (st != COLL_OK) {
+		record(st, coll_last_error(NULL), NULL);
+		return st;
+	}
+	world.rank = coll_comm_rank(world.comm);
+	world.size = coll_comm_size(world.comm);
+	for (int r = 0; r < world.size && r < SEATS; r++)
+		world.job_rank[r] = r;
+	if (round == 0)
+		tell_transports(world.comm);
+	st = use(&world, &family, round, stop);
+	if (st == COLL_OK)
 		enter(DESTROY, round, 0);
-	coll_comm_destroy(&comm);
-	return st;
+	end = part(&world, &family, round);
+	return st != COLL_OK ? st : end;
 }
 
 /* ---- Start ---- */
@@ -366,9 +271,7 @@ int main(int argc, char **argv)
 	seed = strtoull(argv[2], NULL, 0);
 	seat = &board->seats[my_rank];
 	atomic_store(&seat->pid, (uint32_t)getpid());
-	in = calloc(COUNT_MAX + SEATS, 2 * sizeof(*in));
-	out = calloc(COUNT_MAX + SEATS, 2 * sizeof(*out));
-	if (!in || !out || !parse(argc, argv))
+	if (!buffers_open() || !parse(argc, argv))
 		return 64;
 	enter(START, 0, 0);
 	for (int round = 0; st == COLL_OK && !stop; round++) {
@@ -376,9 +279,8 @@ int main(int argc, char **argv)
 		st = go_round(round, &stop);
 	}
 	if (st == COLL_OK)
-		record(st, NULL);
-	free(in);
-	free(out);
+		record(st, NULL, NULL);
+	buffers_close();
 	seat->end_ns = now_ns();
 	atomic_store(&seat->state, 2);
 	return st == COLL_OK && !atomic_load(&seat->wrong) ? 0 : 1;

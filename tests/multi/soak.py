@@ -25,6 +25,7 @@ import argparse
 import mmap
 import os
 import random
+import re
 import shutil
 import signal
 import struct
@@ -35,14 +36,18 @@ import time
 
 from job import abstract_names, free_port, now, tcp_ports, until
 
-PHASES = ["start", "create", "connect", "all_reduce", "all_to_all", "pairs", "split", "destroy"]
+PHASES = ["start", "create", "connect", "all_reduce", "all_to_all", "pairs", "streams", "split", "destroy"]
 # How long a phase lasts about, so that the moment falls anywhere in it or a bit after.
 DELAY_US = {"start": 3000, "create": 25000, "connect": 3000, "all_reduce": 1000, "all_to_all": 1500,
-            "pairs": 1000, "split": 3000, "destroy": 3000}
-CALLS = {"all_reduce": 12, "all_to_all": 6, "pairs": 3, "split": 2}
+            "pairs": 1000, "streams": 1500, "split": 1500, "destroy": 3000}
+CALLS = {"all_reduce": 12, "all_to_all": 6, "pairs": 3, "streams": 4, "split": 5}
 SEATS, SEAT_BYTES = 8, 1024
 SEAT = struct.Struct("<IIQIIQIiiIQQ32sQII16s896s")
 LIMIT_S, HUNG_S = 2.0, 10.0
+ABORTED, BOOTSTRAP = 32, 41
+INDIRECT = {"aborted": "were in a communicator without the dead, aborted by one who named it",
+            "told": "were in a communicator without the dead, which one who named it could not make",
+            "missing": "passed the last call before the death, and missed in the next creation those who did not too"}
 CREATE_TIMEOUT_MS, STOP_TIMEOUT_MS, PAUSE_TIMEOUT_MS = 1500, 1200, 2500
 NAMESPACES = "/run/netns/coll-soak-"
 
@@ -55,6 +60,18 @@ class Seat:
         self.transport = transport.split(b"\0")[0].decode()
         self.message = message.split(b"\0")[0].decode(errors="replace")
         self.where = f"{PHASES[self.phase]} {self.call} of round {self.round}"
+
+
+def named(message):
+    """Ranks of the job that a message names as gone: not the one that says it, and of
+    "rank 1 (rank 3 of the job)" the second."""
+    message = re.sub(r"^rank \d+ of \d+: ", "", message)
+    found = {int(n) for n in re.findall(r"\brank (\d+)\b(?! \(rank )", message)}
+    for ranges in re.findall(r"\branks (\d+(?:-\d+)?(?:, \d+(?:-\d+)?)*)", message):
+        for part in ranges.split(", "):
+            first, _, last = part.partition("-")
+            found |= set(range(int(first), int(last or first) + 1))
+    return found
 
 
 class Job:
@@ -150,13 +167,15 @@ class Case:
         self.delay_ns = int(rng.random() ** 2 * DELAY_US[self.phase] * 1000)
         self.victims = rng.sample(range(self.ranks), 2 if self.ranks > 2 and rng.random() < 0.1 else 1)
         self.seed = rng.getrandbits(60)
+        self.progress = rng.choice(["auto", "on", "off"])
         self.job = None
-        self.since, self.faults, self.late, self.hung, self.left, self.indirect = 0, [], False, False, 0, 0
+        self.since, self.faults, self.late, self.hung, self.left = 0, [], False, False, 0
+        self.indirect = dict.fromkeys(INDIRECT, 0)
 
     def __str__(self):
         return (f"case {self.index}: {self.ranks} ranks, {self.transport}, {'by hand' if self.by_hand else 'collrun'}, "
-                f"{self.signal.name} of {self.victims} {self.delay_ns / 1e6:.2f} ms after {self.phase} {self.call} of "
-                f"round {self.round} began")
+                f"progress {self.progress}, {self.signal.name} of {self.victims} {self.delay_ns / 1e6:.2f} ms after {self.phase} "
+                f"{self.call} of round {self.round} began")
 
     def begin(self, options):
         strikes = [f"strike={v}:{self.phase}:{self.round}:{self.call}:{self.delay_ns}:{int(self.signal)}"
@@ -164,6 +183,7 @@ class Case:
         settings = dict(options.settings, COLL_CREATE_TIMEOUT_MS=str(CREATE_TIMEOUT_MS), COLL_DEBUG="error")
         if self.signal == signal.SIGSTOP:
             settings["COLL_TIMEOUT_MS"] = str(STOP_TIMEOUT_MS)
+        settings["COLL_PROGRESS"] = self.progress
         self.job = Job(options.build, self.ranks, self.transport, self.by_hand, strikes, settings, self.seed)
         self.begun = now()
 
@@ -194,6 +214,8 @@ class Case:
     def judge(self):
         seats = self.job.seats()
         hit = self.struck(seats)
+        # The machine stood still for longer than a creation may take: a case without a blow.
+        self.void = not hit and all(s.status == BOOTSTRAP and " within " in s.message for s in seats)
         if not hit:
             self.faults.append("nobody was struck")
         since = min([seats[v].strike_ns for v in hit], default=0)
@@ -212,13 +234,9 @@ class Case:
             begin = max(since, s.phase_ns) if PHASES[s.phase] == "create" else since
             took = (s.end_ns - begin) * 1e-9
             self.slowest = max(self.slowest, took)
-            # Some pass the last call before the death, some do not and end in it. The former then wait in
-            # vain for both in the next creation; any of them may be named.
-            gone = [v for v, t in enumerate(seats) if t.state and t.status and t.round < s.round]
-            self.indirect += s.culprit in gone and PHASES[s.phase] == "create"
-            blamed = hit + (gone if PHASES[s.phase] == "create" else [])
-            if s.status == 0 or s.culprit not in blamed or f"rank {s.culprit} " not in s.message + " ":
-                self.faults.append(f"rank {r} in {s.where}: status {s.status}, blames {s.culprit}: {s.message}")
+            why = self.wrong_word(seats, r, hit)
+            if why:
+                self.faults.append(f"rank {r} in {s.where}, {why}: status {s.status}, blames {s.culprit}: {s.message}")
             if took > limit:
                 self.late = True
                 self.faults.append(f"rank {r} in {s.where} took {took:.2f} s: {s.message}")
@@ -232,18 +250,47 @@ class Case:
         self.job.close()
 
 
+    def wrong_word(self, seats, r, hit):
+        """What is wrong with the error that survivor r got; None: it names the right rank."""
+        s = seats[r]
+        if not s.status:
+            return "no error"
+        told = named(s.message)
+        if s.culprit in hit:
+            return None if s.culprit in told else "its text does not name whom it blames"
+        # A communicator without the dead was aborted by a rank of it, with its own error as
+        # the reason; or that rank could not make it.
+        if s.status == ABORTED and 0 <= s.culprit < self.ranks and s.culprit != r and seats[s.culprit].status:
+            self.indirect["aborted"] += 1
+            return None if told & set(hit) else "the reason of the abort does not name the dead"
+        if s.culprit == -1 and "(told by" in s.message:
+            self.indirect["told"] += 1
+            return None if told & set(hit) else "it does not name the dead"
+        # Some pass the last call before the death, some do not and end in it, having said so. The
+        # former then wait in vain for all of them in the next creation, which names all that are
+        # missing, or rank 0 if that is among them: then nobody can know who else is.
+        if PHASES[s.phase] == "create":
+            gone = {v for v, t in enumerate(seats) if t.state and t.status and t.round < s.round}
+            self.indirect["missing"] += 1
+            if s.culprit in gone and s.culprit in told and told <= gone | set(hit) | {0} and (
+                    s.culprit == 0 or told & set(hit)):
+                return None
+        return "it blames a wrong rank"
+
+
 class Tally:
     def __init__(self, options):
         self.options, self.wrong, self.late, self.hung, self.left, self.done = options, 0, 0, 0, 0, 0
-        self.phases = [0] * len(PHASES)
-        self.slowest, self.begun, self.indirect = 0.0, now(), 0
+        self.phases, self.void = [0] * len(PHASES), 0
+        self.slowest, self.begun, self.indirect = 0.0, now(), dict.fromkeys(INDIRECT, 0)
 
     def add(self, case):
         self.done += 1
         for p in case.where:
             self.phases[p] += 1
         self.slowest = max(self.slowest, case.slowest)
-        self.indirect += getattr(case, "indirect", 0)
+        for k, n in getattr(case, "indirect", {}).items():
+            self.indirect[k] += n
         self.hung += case.hung
         self.late += case.late and not case.hung
         self.left += case.left
@@ -261,9 +308,11 @@ class Tally:
               ", ".join(f"{n} {p}" for p, n in zip(PHASES, self.phases) if n))
         print(f"     {took:.0f} s, {self.done / took:.1f} per second, the slowest rank ended after {self.slowest:.2f} s, "
               f"load {os.getloadavg()[0]:.1f} on {len(os.sched_getaffinity(0))} cores")
-        if self.indirect:
-            print(f"     {self.indirect} ranks passed the last call before the death and named, in the next creation, a "
-                  "rank that had not and had ended")
+        if self.void:
+            print(f"     {self.void} again, as nobody was struck before a creation took too long")
+        for k, n in self.indirect.items():
+            if n:
+                print(f"     {n} survivors {INDIRECT[k]}")
         print(f"{self.done} {unit}, {self.wrong} wrong, {self.late} late, {self.hung} hung, {self.left} leftovers",
               flush=True)
         return 1 if self.wrong + self.late + self.hung + self.left or not self.done else 0
@@ -281,6 +330,10 @@ def strike_all(options):
         for case in [c for c in running if c.finished()]:
             running.remove(case)
             case.judge()
+            if case.void and tally.void < options.count // 50 + 1:
+                tally.void += 1
+                indices.append(case.index)
+                continue
             tally.add(case)
             if tally.done % 100 == 0 and len(options.indices) > 100:
                 print(f"     {tally.done} done, {tally.wrong} wrong, {tally.late} late, {tally.hung} hung", flush=True)
@@ -352,7 +405,7 @@ class Endurance:
         self.transport = options.transport or options.transports[index % len(options.transports)]
         self.by_hand = self.transport == "netns" or rng.random() < 0.5
         settings = dict(options.settings, COLL_TIMEOUT_MS=str(PAUSE_TIMEOUT_MS), COLL_CREATE_TIMEOUT_MS="20000",
-                        COLL_DEBUG="error")
+                        COLL_DEBUG="error", COLL_PROGRESS=rng.choice(["auto", "on", "off"]))
         self.job = Job(options.build, self.ranks, self.transport, self.by_hand, [], settings, rng.getrandbits(60))
         self.phases, self.options = [p for p in options.phases if p != "start"], options
         self.stopped, self.where, self.faults = {}, [], []  # pid -> when to continue
@@ -510,7 +563,7 @@ def main():
     elif o.transport == "netns":
         print("no rights to make network namespaces")
         return 77
-    o.phases = [x for x in PHASES if x != "split"]
+    o.phases = list(PHASES)
     if o.what == "stops":
         o.phases = [x for x in o.phases if x not in ("start", "create", "destroy")]
     o.indices = o.only if o.only else list(range(o.count))
