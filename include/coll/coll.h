@@ -126,8 +126,10 @@ COLL_API size_t coll_dtype_size(coll_dtype type);
 COLL_API const char *coll_op_name(coll_op op);
 
 /* Where log lines go. level: 0 error, 1 warn, 2 info, 3 debug. The default
- * writes to stderr. The callback may be called by any thread of the library, at any moment:
- * it must not call the library. */
+ * writes to stderr. line has no newline and is valid during the call; errors and
+ * warnings end in an id (coll-info --explain). The callback may be called by any thread
+ * of the library, at any moment, several at once: of the library it may call
+ * coll_comm_abort() and nothing else. */
 typedef void (*coll_log_fn)(void *arg, int level, const char *line);
 
 /* ---- Creation --------------------------------------------------------- */

@@ -243,12 +243,11 @@ static coll_status open_log(struct coll_context *c, const coll_config *cfg, stru
 	if (!c->settings.log_file[0])
 		return COLL_OK;
 	coll_log_path(c->settings.log_file, c->rank, path, sizeof(path));
-	c->logger.file = fopen(path, "ae");
-	if (!c->logger.file)
+	c->logger.file = coll_log_open(path);
+	if (c->logger.file < 0) {
+		c->logger.file = 0;
 		return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1113] COLL_LOG_FILE=%s: %s", path, strerror(errno));
-	/* A line is in the file when it is logged: whoever looks at a hang, or at what a killed
-	 * process left behind, needs the last one. */
-	setvbuf(c->logger.file, NULL, _IOLBF, BUFSIZ);
+	}
 	return COLL_OK;
 }
 
@@ -537,7 +536,7 @@ void coll_context_close(struct coll_context **ctx)
 	if (c->service_wake_fd >= 0)
 		close(c->service_wake_fd);
 	if (c->logger.file)
-		fclose(c->logger.file);
+		close(c->logger.file);
 	pthread_mutex_destroy(&c->links_lock);
 	pthread_mutex_destroy(&c->comms_lock);
 	pthread_mutex_destroy(&c->parting_lock);

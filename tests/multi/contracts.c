@@ -374,6 +374,71 @@ static void log_lines_arrive(void)
 	CHECK(atomic_load(&count.bad) == 0);
 }
 
+/* What a log function may call. */
+struct impatience {
+	coll_comm **waiting;
+	bool in_stream;
+	atomic_int warnings, over;
+	coll_status status[2];
+};
+
+static void lose_patience(void *arg, int level, const char *line)
+{
+	struct impatience *p = arg;
+
+	if (level != 1)
+		return;
+	atomic_fetch_add(&p->warnings, 1);
+	CHECK(strstr(line, "waiting ") && strstr(line, " [COLL-5101]"), "%s", line);
+	CHECK(coll_comm_abort(*p->waiting, "said enough") == COLL_OK);
+}
+
+static void wait_or_stay_away(coll_comm **comm, int rank, void *arg)
+{
+	struct impatience *p = arg;
+	coll_stream *stream = NULL;
+	int x = 1;
+
+	if (rank == 1) {
+		while (!atomic_load(&p->over))
+			usleep(1000);
+	} else if (p->in_stream) {
+		CHECK(coll_stream_create(&stream, *comm) == COLL_OK);
+		CHECK(coll_all_reduce(&x, &x, 1, COLL_I32, COLL_SUM, *comm, stream) == COLL_OK);
+		p->status[0] = coll_stream_wait(stream, -1);
+		coll_stream_destroy(&stream);
+		atomic_store(&p->over, 1);
+		return;
+	}
+	p->status[rank] = coll_all_reduce(&x, &x, 1, COLL_I32, COLL_SUM, *comm, NULL);
+	atomic_store(&p->over, 1);
+}
+
+static void a_log_function_may_abort(void)
+{
+	const char *settings[] = {transports, "COLL_WARN_MS=100", NULL};
+
+	for (int in_stream = 0; in_stream < 2; in_stream++) {
+		coll_comm *comms[2] = {NULL, NULL};
+		struct impatience p = {.waiting = &comms[0], .in_stream = in_stream};
+		coll_config cfg = COLL_CONFIG_INIT;
+
+		cfg.settings = settings;
+		cfg.log = lose_patience;
+		cfg.log_arg = &p;
+		REQUIRE(coll_comm_create_all(comms, 2, &cfg) == COLL_OK, "%s", coll_last_error(NULL)->message);
+		each_rank(comms, 2, wait_or_stay_away, &p);
+		for (int r = 0; r < 2; r++) {
+			CHECK(p.status[r] == COLL_ERR_ABORTED, "rank %d: %d", r, p.status[r]);
+			CHECK(strstr(coll_last_error(comms[r])->message, "said enough"), "%s",
+			      coll_last_error(comms[r])->message);
+		}
+		CHECK(atomic_load(&p.warnings) == 1, "%d warnings", atomic_load(&p.warnings));
+		for (int r = 0; r < 2; r++)
+			CHECK(coll_comm_destroy(&comms[r]) == COLL_OK);
+	}
+}
+
 /* ---- Signals ---- */
 
 static atomic_int handled;
@@ -759,6 +824,7 @@ int main(int argc, char **argv)
 	RUN(same_status_at_once);
 	RUN(refused_calls_do_not_count);
 	RUN(log_lines_arrive);
+	RUN(a_log_function_may_abort);
 	RUN(a_signal_ends_no_wait);
 	RUN(no_handler_is_installed);
 	RUN(a_child_disturbs_nobody);
