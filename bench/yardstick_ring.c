@@ -157,12 +157,15 @@ static void by_library(void *arg, int times)
 
 /* ---- Both ------------------------------------------------------------- */
 
-static int right(const float *out, size_t count)
+/* Once more, into a buffer of zeros. */
+static int wrong(const struct pair_side *side, float *out, size_t count)
 {
+	memset(out, 0, count * sizeof(float));
+	side->fn(side->arg, 1);
 	for (size_t i = 0; i < count; i++)
 		if (out[i] != (float)(i % 1000) * 2 + 1)
-			return 0;
-	return 1;
+			return 1;
+	return 0;
 }
 
 static int compare(struct pair *p, struct hand *h, struct library *l, size_t len_bytes)
@@ -172,8 +175,6 @@ static int compare(struct pair *p, struct hand *h, struct library *l, size_t len
 
 	h->count = l->count = len_bytes / sizeof(float);
 	h->tile = 2 * h->slot_bytes / sizeof(float);
-	memset(h->out, 0, len_bytes);
-	memset(l->out, 0, len_bytes);
 	pair_calibrate(p, &sides[0]);
 	pair_calibrate(p, &sides[1]);
 	for (int b = 0; b < PAIR_BLOCKS; b++) {
@@ -191,7 +192,7 @@ static int compare(struct pair *p, struct hand *h, struct library *l, size_t len
 		printf("%12zu %12.1f %12.1f %8.3f   %.3f .. %.3f\n", len_bytes, hand_mean, library_mean, mean,
 		       mean - half, mean + half);
 	fflush(stdout);
-	return l->failed || !right(h->out, h->count) || !right(l->out, l->count);
+	return l->failed || wrong(&sides[0], h->out, h->count) || wrong(&sides[1], l->out, l->count);
 }
 
 struct options {
@@ -255,13 +256,13 @@ int main(int argc, char **argv)
 	        .to = &ways[p.rank], .from = &ways[!p.rank], .rank = p.rank, .slot_bytes = o.slot, .sum = &sum};
 	h.in = vector(o.to / sizeof(float), 1, p.rank);
 	h.out = vector(o.to / sizeof(float), 0, p.rank);
-	l = (struct library){.comm = p.comm, .in = h.in, .out = vector(o.to / sizeof(float), 0, p.rank)};
+	/* The same buffers for both: where they lie to each other is worth a tenth of the time. */
+	l = (struct library){.comm = p.comm, .in = h.in, .out = h.out};
 	if (p.rank == 0)
 		printf("%12s %12s %12s %8s   95 %% interval\n", "bytes", "by hand us", "library us", "ratio");
 	for (size_t len = o.from; len <= o.to; len *= 4)
 		status |= compare(&p, &h, &l, len);
 	free((void *)(uintptr_t)h.in);
 	free(h.out);
-	free(l.out);
 	return pair_end(&p, status);
 }

@@ -58,7 +58,8 @@ struct shm_front {
 	_Atomic uint64_t announced; /* frames below this number have a destination: a hint */
 };
 
-enum shm_kind { SHM_VALUE = 0, SHM_REF = 1 };
+/* SHM_WISH: by value, though lending would have paid had the destination been announced. */
+enum shm_kind { SHM_VALUE = 0, SHM_REF, SHM_WISH };
 enum shm_loan { SHM_LENT = 1, SHM_BACK, SHM_REVOKED };
 
 /* Memory lent to the receiver. */
@@ -309,6 +310,8 @@ struct shm_channel {
 	uint32_t at; /* count % slots */
 	enum coll_direction dir;
 	bool held;              /* receiver: a view is out: shown and frame are it */
+	bool wishes;            /* sender: the next frame would have been lent */
+	atomic_bool by_value;   /* receiver: announcing is of no use; nothing is announced now */
 	atomic_bool mismatched; /* sender: the grant did not fit */
 	_Atomic uint64_t count; /* frames posted, or given back; one writer: the owner */
 	_Atomic uint64_t freed; /* sender: frames known to have been given back */
@@ -317,6 +320,7 @@ struct shm_channel {
 	struct shm_inst *inst;
 	const void *shown;
 	struct shm_mapping *using; /* receiver: what is shown lies in it */
+	_Atomic uint64_t declined; /* receiver: number of the last frame not announced for that */
 	struct coll_frame frame;
 	atomic_uint want;
 	size_t slot_bytes;

@@ -131,6 +131,13 @@ static void expect(struct shm_channel *c)
 	coll_pending_join(&c->inst->pending, &c->pending);
 }
 
+/*
+ * Announcing costs a lock and a walk per poll, and is of use only if the sender lends
+ * because of it. So a sender that sends by value is believed to go on with it, until it
+ * says that it would have lent (SHM_WISH). by_value is set when the last announcement is
+ * answered and cleared when one is made: while it is set none is out, so that the
+ * caller may view().
+ */
 coll_status coll_shm_recv_into(void *channel, void *ptr, const struct coll_memory *mem, const struct coll_frame *frame,
                                struct coll_cookie *cookie)
 {
@@ -139,6 +146,10 @@ coll_status coll_shm_recv_into(void *channel, void *ptr, const struct coll_memor
 
 	if (mem && mem->kind != 0)
 		return COLL_ERR_UNSUPPORTED;
+	if (atomic_load_explicit(&c->by_value, memory_order_relaxed)) {
+		atomic_store_explicit(&c->declined, count_of(c), memory_order_relaxed);
+		return COLL_ERR_UNSUPPORTED;
+	}
 	pthread_mutex_lock(&c->pending.lock);
 	if (c->announced - c->answered == c->slots)
 		answer(c);
@@ -147,6 +158,7 @@ coll_status coll_shm_recv_into(void *channel, void *ptr, const struct coll_memor
 		cookie->status = COLL_OK;
 		cookie->pending = 1;
 		c->announces[c->announced++ % c->slots] = (struct shm_announce){ptr, *frame, cookie};
+		atomic_store_explicit(&c->by_value, false, memory_order_relaxed);
 		answer(c);
 		if (c->answered < c->announced)
 			expect(c);

@@ -115,7 +115,8 @@ coll_status coll_shm_post(void *channel, const struct coll_frame *frame)
 	assert(frame->len_bytes <= c->slot_bytes);
 	if (frame->len_bytes <= SHM_INLINE_MAX)
 		copy_inline(head->bytes, payload_of(c), frame->len_bytes);
-	publish(c, head, frame, SHM_VALUE);
+	publish(c, head, frame, unlikely(c->wishes) ? SHM_WISH : SHM_VALUE);
+	c->wishes = false;
 	return COLL_OK;
 }
 
@@ -125,12 +126,17 @@ coll_status coll_shm_post(void *channel, const struct coll_frame *frame)
  * cache by the time they are read, and two copies at full speed beat one by the kernel. A
  * pull for a view never pays: 1.3 to 2 times the time of an all-reduce by value, from 64 KiB
  * to 128 MiB (two ranks, two cores of an EPYC, 2026-11-21). */
+static bool pull_would_pay(const struct shm_channel *c, uint32_t len_bytes)
+{
+	return len_bytes >= SHM_REF_MIN && len_bytes <= SHM_REF_MAX &&
+	       atomic_load_explicit(&c->link->they_pull, memory_order_relaxed);
+}
+
 static bool pull_pays(const struct shm_channel *c, uint32_t len_bytes)
 {
 	const struct shm_front *front = atomic_load_explicit(&c->ring, memory_order_relaxed);
 
-	return len_bytes >= SHM_REF_MIN && len_bytes <= SHM_REF_MAX &&
-	       atomic_load_explicit(&c->link->they_pull, memory_order_relaxed) &&
+	return pull_would_pay(c, len_bytes) &&
 	       atomic_load_explicit(&front->announced, memory_order_relaxed) > count_of(c);
 }
 
@@ -150,8 +156,10 @@ coll_status coll_shm_post_ref(void *channel, const void *ptr, const struct coll_
 	if (status != COLL_OK)
 		return status;
 	region = coll_shm_lend(c, ptr, mem, frame->len_bytes, &offset);
-	if (!region && !pull_pays(c, frame->len_bytes))
+	if (!region && !pull_pays(c, frame->len_bytes)) {
+		c->wishes = pull_would_pay(c, frame->len_bytes);
 		return COLL_ERR_UNSUPPORTED;
+	}
 	coll_shm_lent(c, cookie);
 	head = &c->heads[c->at];
 	head->record.address = (uint64_t)(uintptr_t)ptr;
@@ -243,10 +251,17 @@ static inline coll_status next_head(struct shm_channel *c, enum shm_kind *kind, 
 	frame->sequence = head->sequence;
 	frame->signature = head->signature;
 	frame->len_bytes = head->len_bytes;
-	if (unlikely(frame->len_bytes > c->slot_bytes || *kind > SHM_REF))
+	if (unlikely(frame->len_bytes > c->slot_bytes || *kind > SHM_WISH))
 		return corrupt(c, "a frame is longer than its slot, or of no known kind");
 	atomic_store_explicit(&c->pair->heard, (uint32_t)(word >> 32), memory_order_release);
 	return COLL_OK;
+}
+
+/* A destination that would have been announced was declined, and that was wrong. */
+static void heed_wish(struct shm_channel *c)
+{
+	if (atomic_load_explicit(&c->declined, memory_order_relaxed) == count_of(c))
+		atomic_store_explicit(&c->by_value, false, memory_order_relaxed);
 }
 
 /* A frame by reference is looked at where it lies, if that is mapped here; else it is
@@ -256,7 +271,9 @@ static coll_status show(struct shm_channel *c, enum shm_kind kind)
 	struct shm_head *head = &c->heads[c->at];
 	coll_status status;
 
-	if (kind == SHM_VALUE) {
+	if (likely(kind != SHM_REF)) {
+		if (unlikely(kind == SHM_WISH))
+			heed_wish(c);
 		c->shown = c->frame.len_bytes <= SHM_INLINE_MAX ? head->bytes : payload_of(c);
 		return COLL_OK;
 	}
@@ -326,7 +343,7 @@ static coll_status fetch(struct shm_channel *c, enum shm_kind kind, void *to, ui
 	const char *from;
 	coll_status status;
 
-	if (kind == SHM_VALUE) {
+	if (kind != SHM_REF) {
 		memcpy(to, len_bytes <= SHM_INLINE_MAX ? head->bytes : payload_of(c), len_bytes);
 		return COLL_OK;
 	}
@@ -355,5 +372,7 @@ coll_status coll_shm_deliver(struct shm_channel *c, const struct shm_announce *a
 		return COLL_ERR_MISMATCH;
 	if (frame.len_bytes) /* ptr may be NULL otherwise */
 		status = fetch(c, kind, a->ptr, frame.len_bytes);
+	if (kind == SHM_VALUE && c->answered + 1 == c->announced)
+		atomic_store_explicit(&c->by_value, true, memory_order_relaxed);
 	return status == COLL_OK ? give_back(c) : status;
 }
