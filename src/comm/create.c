@@ -75,6 +75,16 @@ static size_t slot_bytes_for(const struct coll_settings *s, int size, uint32_t s
 	return bytes;
 }
 
+/* As many as the transport likes while they can have full size, then as few as do. */
+static uint32_t slots_for(const struct coll_settings *s, int size, uint32_t depth, uint32_t windows)
+{
+	if (s->slots >= 2)
+		return (uint32_t)s->slots;
+	while (depth > SLOTS_DEFAULT && slot_bytes_for(s, size, depth, windows) < SLOT_BYTES_MAX)
+		depth--;
+	return depth >= 2 ? depth : SLOTS_DEFAULT;
+}
+
 static void find_facts(struct coll_comm *comm)
 {
 	const struct coll_settings *s = &comm->ctx->settings;
@@ -91,7 +101,7 @@ static void find_facts(struct coll_comm *comm)
 		f->caps = w->caps;
 	if (f->windows_max > COLL_WINDOWS_MAX)
 		f->windows_max = COLL_WINDOWS_MAX;
-	comm->slots = s->slots >= 2 ? (uint32_t)s->slots : f->caps.depth >= 2 ? f->caps.depth : SLOTS_DEFAULT;
+	comm->slots = slots_for(s, comm->size, f->caps.depth, f->windows_max);
 	comm->slot_bytes = s->slot_bytes ? s->slot_bytes : slot_bytes_for(s, comm->size, comm->slots, f->windows_max);
 	if (f->caps.slot_bytes_max && comm->slot_bytes > f->caps.slot_bytes_max)
 		comm->slot_bytes = f->caps.slot_bytes_max;

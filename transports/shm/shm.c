@@ -196,7 +196,7 @@ static void inst_caps(void *inst, struct coll_transport_caps *caps)
 	*caps = (struct coll_transport_caps){.latency_ns = 200,
 	                                     .overhead_ns = 40,
 	                                     .bytes_per_ns = 8,
-	                                     .depth = 4,
+	                                     .depth = 12, /* docs/design/shm-memory-ordering.md */
 	                                     .slot_bytes_max = SHM_SLOT_MAX,
 	                                     .post_ref = true,
 	                                     .recv_into = true};

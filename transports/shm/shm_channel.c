@@ -71,7 +71,7 @@ static coll_status send_grant(struct shm_channel *c, struct shm_ring *r)
 /* Point the channel at a ring; the release of ring publishes the rest. */
 static void attach(struct shm_channel *c, struct shm_front *front)
 {
-	c->stride = (c->slot_bytes + SHM_LINE - 1) & ~(size_t)(SHM_LINE - 1);
+	c->stride = coll_shm_stride(c->slot_bytes);
 	c->heads = (struct shm_head *)(void *)(front + 1);
 	c->payload = (char *)front + coll_shm_control_bytes(c->slots);
 	atomic_store(&c->ring, front);

@@ -17,7 +17,7 @@
 
 #include "transports/shm/shm.h"
 
-enum { SEGMENT_MIN = 1 << 18, SEGMENT_GROWTH_MAX = 16 << 20, TOUCH_MAX = 1 << 18, PAGE = 4096 };
+enum { SEGMENT_MIN = 1 << 18, SEGMENT_GROWTH_MAX = 16 << 20, TOUCH_MAX = 1 << 18, PAGE = 4096, SPREAD_MIN = 16384 };
 
 int coll_shm_memfd(size_t len)
 {
@@ -164,14 +164,18 @@ static struct shm_segment *segment_new(struct shm_link *l, size_t need)
 
 /* ---- Rings ---- */
 
-static size_t stride_of(size_t slot_bytes)
+/* Large slots lie a page further apart than their size, which tends to be a power of two:
+ * else the beginnings of all would compete for the same sets of the caches. */
+size_t coll_shm_stride(size_t slot_bytes)
 {
-	return (slot_bytes + SHM_LINE - 1) & ~(size_t)(SHM_LINE - 1);
+	const size_t lines = (slot_bytes + SHM_LINE - 1) & ~(size_t)(SHM_LINE - 1);
+
+	return lines < SPREAD_MIN ? lines : lines + PAGE;
 }
 
 size_t coll_shm_ring_bytes(size_t slot_bytes, uint32_t slots)
 {
-	return coll_shm_control_bytes(slots) + slots * stride_of(slot_bytes);
+	return coll_shm_control_bytes(slots) + slots * coll_shm_stride(slot_bytes);
 }
 
 static struct shm_front *place(struct shm_link *l, size_t bytes, struct shm_segment **segment)
