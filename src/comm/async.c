@@ -7,7 +7,6 @@
  */
 #include "comm/async.h"
 
-#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,18 +75,19 @@ static bool stirs(void *arg)
 /* Nothing moved at this look. since_ns: the first one of them. */
 static void pause_between(struct coll_context *ctx, uint64_t *since_ns, unsigned *polls)
 {
+	bool enough = false;
 	uint64_t now;
 
 	if (ctx->alone_on_cores)
 		coll_cpu_relax();
 	else
-		sched_yield();
-	if (++*polls % POLLS_PER_CLOCK)
+		enough = !coll_context_yield(ctx);
+	if (++*polls % POLLS_PER_CLOCK && !enough)
 		return;
 	now = coll_clock_ns();
 	if (!*since_ns)
 		*since_ns = now;
-	if (now - *since_ns >= (uint64_t)ctx->settings.spin_us * 1000)
+	if (enough || now - *since_ns >= (uint64_t)ctx->settings.spin_us * 1000)
 		coll_context_sleep(ctx, now - *since_ns < 100 * MS ? SLEEP_SHORT_MS : SLEEP_LONG_MS, stirs, ctx);
 }
 

@@ -12,7 +12,6 @@
  * would tell this rank's user. Such last words are what destroy returns; those of an end
  * that was left parting are told by the last destroy of the context.
  */
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -151,9 +150,7 @@ static void wait_for(struct coll_context *ctx, const struct coll_comm *comm, int
 		/* What else is in flight must not wait for this. */
 		coll_operations_sweep(ctx);
 		coll_drive_try(ctx);
-		if (i < YIELDS)
-			sched_yield();
-		else
+		if (i >= YIELDS || !coll_context_yield(ctx))
 			coll_context_sleep(ctx, SLEEP_MS, stay_awake, &awaited);
 	}
 }

@@ -5,7 +5,6 @@
  * A communicator with a faulty run is only inquired into: its other runs may depend on
  * the failed one, and all of them end with it.
  */
-#include <sched.h>
 
 #include "base/clock.h"
 #include "comm/async.h"
@@ -259,7 +258,8 @@ static void sleep_a_while(struct waiter *w, uint64_t now)
 /* False: the time limit has been reached. */
 static bool idle(struct waiter *w)
 {
-	const struct coll_context *ctx = w->ctxs[0];
+	struct coll_context *ctx = w->ctxs[0];
+	bool enough = false;
 	uint64_t now;
 
 	if (ctx->alone_on_cores && w->n == 1) {
@@ -267,8 +267,8 @@ static bool idle(struct waiter *w)
 		if (++w->polls % SPINS_PER_CLOCK)
 			return true;
 	} else {
-		sched_yield();
-		if (++w->polls % (SPINS_PER_CLOCK / 16))
+		enough = !coll_context_yield(ctx);
+		if (++w->polls % (SPINS_PER_CLOCK / 16) && !enough)
 			return true;
 	}
 	for (int i = 0; i < w->n; i++)
@@ -278,7 +278,7 @@ static bool idle(struct waiter *w)
 		return false;
 	if (!w->since_ns)
 		w->since_ns = now;
-	if (now - w->since_ns >= (uint64_t)ctx->settings.spin_us * 1000)
+	if (enough || now - w->since_ns >= (uint64_t)ctx->settings.spin_us * 1000)
 		sleep_a_while(w, now);
 	return true;
 }

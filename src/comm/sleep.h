@@ -32,4 +32,8 @@ void coll_context_sleep(struct coll_context *ctx, int ms, bool (*look)(void *arg
  * from outside wakes by itself). Not a system call when nobody sleeps. */
 void coll_context_wake(struct coll_context *ctx);
 
+/* Give the core away for a moment, where ranks share cores. False: that is not the way to
+ * wait now, sleep. */
+bool coll_context_yield(struct coll_context *ctx);
+
 #endif

@@ -56,6 +56,7 @@ static coll_status idle(struct coll_comm *comm, const struct coll_wait *w, struc
                         unsigned *polls)
 {
 	struct coll_context *ctx = comm->ctx;
+	bool enough = false;
 	uint64_t now;
 	coll_status st;
 
@@ -64,14 +65,14 @@ static coll_status idle(struct coll_comm *comm, const struct coll_wait *w, struc
 		if (++*polls % SPINS_PER_CLOCK)
 			return COLL_OK;
 	} else {
-		sched_yield();
-		if (++*polls % (SPINS_PER_CLOCK / 16))
+		enough = !coll_context_yield(ctx);
+		if (++*polls % (SPINS_PER_CLOCK / 16) && !enough)
 			return COLL_OK;
 	}
 	coll_operations_sweep(ctx);
 	now = coll_clock_ns();
 	st = coll_comm_inspect(comm, w, p, now);
-	if (st == COLL_OK && now - p->since_ns >= (uint64_t)ctx->settings.spin_us * 1000)
+	if (st == COLL_OK && (enough || now - p->since_ns >= (uint64_t)ctx->settings.spin_us * 1000))
 		coll_context_sleep(ctx, now - p->since_ns < 100 * MS ? SLEEP_SHORT_MS : SLEEP_LONG_MS, stirs,
 		                   &(struct look){ctx, w, alarm});
 	return st;

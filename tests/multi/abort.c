@@ -43,7 +43,7 @@ enum { ROUND_LIMIT_S = 60 };
 enum { MAPPINGS_MORE = 4 };
 /* Promised for the machine of the campaign; the test in the suite only wants no hang: 2 s,
  * what every failure is promised within. */
-enum { P99_MS = 20, MAX_MS = 100, TEST_MAX_MS = 2000 };
+enum { P99_MS = 20, MAX_MS = 100, SLOW_MS = 30, TEST_MAX_MS = 2000 };
 
 static const uint64_t MS = 1000000;
 
@@ -164,6 +164,12 @@ static void account(struct rank *me, uint64_t entered_ns)
 	most = atomic_load(&me->round->took_ns);
 	while (now - from > most && !atomic_compare_exchange_weak(&me->round->took_ns, &most, now - from)) {
 	}
+	if (now - from > SLOW_MS * MS)
+		fprintf(stderr,
+		        "     slow: %s, %d ranks, by %s, round %d (manner %d, aborter %d): rank %d took %.1f ms: %s\n",
+		        job.transport, job.size, job.by_thread ? "a thread" : "the caller", me->number,
+		        (int)me->plan.manner, me->plan.aborter, me->rank, (double)(now - from) / 1e6,
+		        coll_last_error(me->comm)->message);
 }
 
 /* What every rank must be told. */
