@@ -2,7 +2,7 @@
  * Replay: runs the plans of all ranks together as the engine would, counting
  * frames and slots but moving no bytes.
  *
- * The model is the worst case of SEMANTICS that plan.h states: a SEND retires
+ * The model is the worst case of the rules that plan.h states: a SEND retires
  * only when its frame is consumed (by reference; by value is earlier, and earlier
  * never hurts), a fused step keeps the slot of its incoming frame while it needs
  * one for the outgoing frame, W tile instances run at a time, and each lane of each
