@@ -8,6 +8,7 @@
  * instead: what is each rank of it on this host doing, and who holds it up.
  */
 #include <getopt.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,7 +103,7 @@ static int explain_job(int pid)
 		door_why_none(pid, why, sizeof(why));
 		fprintf(stderr, "coll-info: %s\n", why);
 	} else {
-		status = hang_explain(&list, &silent, &text) || answered == 0 ? 1 : 0;
+		status = hang_explain(&list, &silent, &text) ? 1 : answered == 0 ? 2 : 0;
 		if (text.failed || fputs(text.p ? text.p : "", stdout) == EOF)
 			status = 2;
 	}
@@ -135,6 +136,15 @@ static int explain_message(const char *name)
 	return 0;
 }
 
+/* -1: it is none, or too large. */
+static int whole_number(const char *text)
+{
+	char *end;
+	const long v = strtol(text, &end, 10);
+
+	return end != text && !*end && v >= 0 && v <= INT_MAX ? (int)v : -1;
+}
+
 int main(int argc, char **argv)
 {
 	static const struct option options[] = {{"brief", no_argument, NULL, 'b'},
@@ -154,8 +164,8 @@ int main(int argc, char **argv)
 		brief |= o == 'b';
 		settings |= o == 's';
 		choices |= o == 'c';
-		if (o == 'p' && atoi(optarg) > 0)
-			return explain_job(atoi(optarg));
+		if (o == 'p' && whole_number(optarg) > 0)
+			return explain_job(whole_number(optarg));
 		if (o == 'e')
 			return explain_message(optarg);
 		if (o == 'h' || o == '?' || o == 'p') {

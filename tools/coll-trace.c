@@ -29,10 +29,11 @@ static const char usage[] = "usage: coll-trace [-o FILE] [--no-align] [--pid PID
 struct event {
 	const struct dump *dump;
 	const struct dump_op *op;
-	int host;   /* index into hosts */
-	int number; /* of the process in the trace */
+	int host;       /* index into hosts */
+	int64_t number; /* of the process in the trace */
 	uint64_t begin_ns, end_ns;
 	int thread; /* of the rank, from 1 */
+	int row;    /* of the stream, from 0 */
 };
 
 struct trace {
@@ -80,9 +81,9 @@ static int by_identity(const void *a, const void *b)
 }
 
 /* Process numbers of the trace: ranks, those of several jobs apart. */
-static int number(const struct dump_list *l, const struct dump *d)
+static int64_t number(const struct dump_list *l, const struct dump *d)
 {
-	int job = 0;
+	int64_t job = 0;
 
 	for (size_t i = 0; i < l->n && l->dumps[i].job != d->job; i++)
 		job++;
@@ -102,7 +103,8 @@ static bool collect(struct trace *t, const struct dump_list *l)
 		return false;
 	for (size_t i = 0; i < l->n; i++) {
 		const struct dump *d = &l->dumps[i];
-		const int host = host_index(t, d->host), pid = number(l, d);
+		const int host = host_index(t, d->host);
+		const int64_t pid = number(l, d);
 
 		for (size_t k = 0; k < d->nops; k++) {
 			const struct dump_op *o = &d->ops[k];
@@ -241,15 +243,15 @@ static bool same_stream(const struct event *a, const struct event *b)
 	return same_rank(a, b) && a->op->comm == b->op->comm && a->op->stream == b->op->stream;
 }
 
-enum { ROWS = 64 };
-
 /* Complete events of a thread must not overlap but nest: what does goes to a further
- * thread of the same stream. */
-static void place(struct trace *t)
+ * thread of the same stream. What has not started takes no time and no place. */
+static bool place(struct trace *t)
 {
-	uint64_t busy[ROWS];
+	uint64_t *busy = malloc((t->n + 1) * sizeof(*busy));
 	int first = 1, rows = 0;
 
+	if (!busy)
+		return false;
 	qsort(t->events, t->n, sizeof(*t->events), by_place);
 	for (size_t i = 0; i < t->n; i++) {
 		struct event *e = &t->events[i];
@@ -258,13 +260,19 @@ static void place(struct trace *t)
 		if (i == 0 || !same_rank(e, e - 1))
 			first = 1, rows = 0;
 		else if (!same_stream(e, e - 1))
-			first += rows, rows = 0;
-		while (row < rows && busy[row] > e->begin_ns && row < ROWS - 1)
+			first += rows ? rows : 1, rows = 0;
+		e->thread = first;
+		if (e->op->state == DUMP_QUEUED)
+			continue;
+		while (row < rows && busy[row] > e->begin_ns)
 			row++;
 		rows = row >= rows ? row + 1 : rows;
 		busy[row] = e->end_ns;
 		e->thread = first + row;
+		e->row = row;
 	}
+	free(busy);
+	return true;
 }
 
 /* ---- Writing ---- */
@@ -292,12 +300,12 @@ static void put_names(struct writer *w, const struct trace *t, struct coll_text 
 {
 	for (size_t i = 0; i < t->n; i++) {
 		const struct event *e = &t->events[i];
-		const int pid = e->number;
+		const long long pid = e->number;
 
 		if (i == 0 || !same_rank(e, e - 1)) {
 			coll_text_add(
 			        line,
-			        "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"tid\":0,\"args\":{\"name\":",
+			        "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%lld,\"tid\":0,\"args\":{\"name\":",
 			        pid);
 			coll_text_add(line, "\"rank %d (pid %d, host ", e->dump->process, e->dump->pid);
 			/* The host's name is escaped, without its quotes. */
@@ -311,8 +319,8 @@ static void put_names(struct writer *w, const struct trace *t, struct coll_text 
 			}
 			put(w, line);
 			coll_text_add(line,
-			              "{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":%d,\"tid\":0,"
-			              "\"args\":{\"sort_index\":%d}}",
+			              "{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":%lld,\"tid\":0,"
+			              "\"args\":{\"sort_index\":%lld}}",
 			              pid, pid);
 			put(w, line);
 		}
@@ -322,22 +330,28 @@ static void put_names(struct writer *w, const struct trace *t, struct coll_text 
 /* Threads are numbered in the order of events, rows of a stream next to each other. */
 static void put_threads(struct writer *w, const struct trace *t, struct coll_text *line)
 {
+	int rows = 0;
+
 	for (size_t i = 0; i < t->n; i++) {
 		const struct event *e = &t->events[i];
-		bool seen = false;
 
-		for (size_t k = i; k > 0 && same_stream(e, &t->events[k - 1]) && !seen; k--)
-			seen = t->events[k - 1].thread == e->thread;
-		if (seen)
+		/* A row is first used after all before it. */
+		if (i == 0 || !same_stream(e, e - 1))
+			rows = 0;
+		if (e->row < rows)
 			continue;
+		rows = e->row + 1;
 		coll_text_add(line,
-		              "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":\"",
-		              e->number, e->thread);
+		              "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%lld,\"tid\":%d,\"args\":{\"name\":\"",
+		              (long long)e->number, e->thread);
 		coll_text_add(line, "communicator %08llx ", (unsigned long long)(e->op->comm >> 32));
 		if (e->op->stream < 0)
-			coll_text_add(line, "blocking\"}}");
+			coll_text_add(line, "blocking");
 		else
-			coll_text_add(line, "stream %d\"}}", e->op->stream);
+			coll_text_add(line, "stream %d", e->op->stream);
+		if (e->row > 0)
+			coll_text_add(line, " (overlapping, %d)", e->row + 1);
+		coll_text_add(line, "\"}}");
 		put(w, line);
 	}
 }
@@ -348,11 +362,17 @@ static void put_operation(struct writer *w, const struct trace *t, const struct 
 	const struct dump_op *o = e->op;
 	const bool pair = strcmp(o->kind, "send") == 0 || strcmp(o->kind, "recv") == 0;
 
-	coll_text_add(line, "{\"ph\":\"X\",\"name\":");
+	coll_text_add(line,
+	              o->state == DUMP_QUEUED ? "{\"ph\":\"i\",\"s\":\"t\",\"name\":" : "{\"ph\":\"X\",\"name\":");
 	coll_text_add_json(line, o->kind);
-	coll_text_add(line, ",\"cat\":\"%s\",\"pid\":%d,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,\"args\":{",
-	              pair ? "pair" : "collective", e->number, e->thread, micros(t, e->begin_ns),
-	              (double)(e->end_ns - e->begin_ns) * 1e-3);
+	coll_text_add(line, ",\"cat\":\"%s\",\"pid\":%lld,\"tid\":%d,\"ts\":%.3f",
+	              o->state == DUMP_QUEUED ? "queued"
+	              : pair                  ? "pair"
+	                                      : "collective",
+	              (long long)e->number, e->thread, micros(t, e->begin_ns));
+	if (o->state != DUMP_QUEUED)
+		coll_text_add(line, ",\"dur\":%.3f", (double)(e->end_ns - e->begin_ns) * 1e-3);
+	coll_text_add(line, ",\"args\":{");
 	coll_text_add(line, "\"sequence\":%llu,\"count\":%llu,\"dtype\":", (unsigned long long)o->sequence,
 	              (unsigned long long)o->count);
 	coll_text_add_json(line, o->dtype);
@@ -373,8 +393,9 @@ static void put_operation(struct writer *w, const struct trace *t, const struct 
 	/* What merely runs while the dump is made is no trouble. */
 	if (o->state == DUMP_ENDED ? o->status == 0 : o->waits_for < 0)
 		return;
-	coll_text_add(line, "{\"ph\":\"i\",\"s\":\"t\",\"cat\":\"trouble\",\"pid\":%d,\"tid\":%d,\"ts\":%.3f,\"name\":",
-	              e->number, e->thread, micros(t, e->end_ns));
+	coll_text_add(line,
+	              "{\"ph\":\"i\",\"s\":\"t\",\"cat\":\"trouble\",\"pid\":%lld,\"tid\":%d,\"ts\":%.3f,\"name\":",
+	              (long long)e->number, e->thread, micros(t, e->end_ns));
 	if (o->state == DUMP_ENDED)
 		coll_text_add_json(line, o->result);
 	else
@@ -393,10 +414,11 @@ static void put_troubles(struct writer *w, const struct trace *t, const struct d
 
 			while (host < t->nhosts - 1 && strcmp(t->hosts[host], d->host) != 0)
 				host++;
-			coll_text_add(line,
-			              "{\"ph\":\"i\",\"s\":\"p\",\"cat\":\"trouble\",\"pid\":%d,\"tid\":0,\"ts\":%.3f,"
-			              "\"name\":",
-			              number(l, d), micros(t, d->now_ns + (uint64_t)t->shift_ns[host]));
+			coll_text_add(
+			        line,
+			        "{\"ph\":\"i\",\"s\":\"p\",\"cat\":\"trouble\",\"pid\":%lld,\"tid\":0,\"ts\":%.3f,"
+			        "\"name\":",
+			        (long long)number(l, d), micros(t, d->now_ns + (uint64_t)t->shift_ns[host]));
 			coll_text_add_json(line, d->notes[k].about);
 			coll_text_add(line, ",\"args\":{\"rank\":%d,\"text\":", d->notes[k].process);
 			coll_text_add_json(line, d->notes[k].text);
@@ -411,10 +433,14 @@ static bool write_trace(const struct trace *t, const struct dump_list *l, FILE *
 	struct coll_text line = {0};
 	bool ok;
 
-	fprintf(f,
-	        "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"program\":\"coll-trace\",\"base_ns\":\"%llu\"},"
-	        "\"traceEvents\":[",
+	fprintf(f, "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"program\":\"coll-trace\",\"base_ns\":\"%llu\"",
 	        (unsigned long long)t->base_ns);
+	for (int i = 0; i < t->nhosts; i++) {
+		coll_text_add_json(&line, t->hosts[i]);
+		fprintf(f, ",\"clock of %s:\"%+.6f s\"", line.p ? line.p + 1 : "\"", (double)t->shift_ns[i] * 1e-9);
+		line.len_bytes = 0;
+	}
+	fprintf(f, "},\"traceEvents\":[");
 	put_names(&w, t, &line);
 	put_threads(&w, t, &line);
 	for (size_t i = 0; i < t->n; i++)
@@ -443,8 +469,7 @@ static int make(struct dump_list *l, const char *path, bool aligned)
 
 	if (ok) {
 		shift(&t);
-		place(&t);
-		ok = write_trace(&t, l, f);
+		ok = place(&t) && write_trace(&t, l, f);
 	}
 	if (f && f != stdout)
 		ok = fclose(f) == 0 && ok;
@@ -468,12 +493,29 @@ static bool read_process(const char *text, struct dump_list *l)
 
 	if (pid > 0 && door_ask_family(pid, "dump", l, &silent) > 0) {
 		for (int i = 0; i < silent.n; i++)
-			fprintf(stderr, "coll-trace: process %d does not answer\n", silent.pids[i]);
+			fprintf(stderr, "coll-trace: process %d %s\n", silent.who[i].pid, silent.who[i].why);
 		return true;
 	}
 	door_why_none(pid, why, sizeof(why));
 	fprintf(stderr, "coll-trace: %s\n", why);
 	return false;
+}
+
+static bool read_file(const char *path, struct dump_list *l)
+{
+	const size_t before = l->n;
+	char why[200];
+
+	if (!dump_read_file(path, l, why, sizeof(why))) {
+		fprintf(stderr, "coll-trace: %s: %s\n", path, why);
+		return false;
+	}
+	for (size_t i = before; i < l->n; i++)
+		if (!l->dumps[i].whole)
+			fprintf(stderr,
+			        "coll-trace: %s: a dump of rank %d breaks off: its last operations may be missing\n",
+			        path, l->dumps[i].process);
+	return true;
 }
 
 int main(int argc, char **argv)
@@ -486,8 +528,7 @@ int main(int argc, char **argv)
 	struct dump_list list = {0};
 	const char *path = NULL;
 	bool aligned = true, ok = true;
-	char why[200];
-	int o, status = 1;
+	int o, bad = 0, status = 1;
 
 	while (ok && (o = getopt_long(argc, argv, "o:", options, NULL)) != -1) {
 		if (o == 'h' || o == '?') {
@@ -499,16 +540,14 @@ int main(int argc, char **argv)
 		aligned = aligned && o != 'n';
 		ok = o != 'p' || read_process(optarg, &list);
 	}
-	for (; ok && optind < argc; optind++) {
-		ok = dump_read_file(argv[optind], &list, why, sizeof(why));
-		if (!ok)
-			fprintf(stderr, "coll-trace: %s: %s\n", argv[optind], why);
-	}
-	if (ok && list.n == 0) {
+	/* One bad file of thousands costs that one. */
+	for (; ok && optind < argc; optind++)
+		bad += !read_file(argv[optind], &list);
+	if (ok && list.n == 0 && bad == 0) {
 		fputs(usage, stderr);
 		status = 2;
-	} else if (ok) {
-		status = make(&list, path, aligned);
+	} else if (ok && list.n > 0) {
+		status = make(&list, path, aligned) || bad > 0;
 	}
 	dump_list_free(&list);
 	return status;

@@ -74,8 +74,17 @@ static int family(int pid, int *pids)
 
 /* ---- Doors ---- */
 
+/* Abstract names are anybody's to take: whoever listens must be the process named. */
+static bool is_listener(int fd, int pid)
+{
+	struct ucred who;
+	socklen_t len = sizeof(who);
+
+	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0 && who.pid == pid;
+}
+
 /* Send the request and read to the end; false: no whole answer in time. */
-static bool ask(const char *name, const char *request, struct dump_list *list)
+static bool ask(const char *name, int pid, const char *request, struct dump_list *list)
 {
 	const uint64_t deadline = coll_clock_ns() + (uint64_t)ANSWER_MS * 1000000;
 	struct sockaddr_un a = {.sun_family = AF_UNIX};
@@ -91,7 +100,8 @@ static bool ask(const char *name, const char *request, struct dump_list *list)
 	if (fd >= 0)
 		setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
 	if (fd >= 0 && text &&
-	    connect(fd, (struct sockaddr *)&a, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + len)) == 0) {
+	    connect(fd, (struct sockaddr *)&a, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + len)) == 0 &&
+	    is_listener(fd, pid)) {
 		const int n = snprintf(line, sizeof(line), "%s\n", request);
 
 		ended = send(fd, line, (size_t)n, MSG_NOSIGNAL) != n;
@@ -150,27 +160,86 @@ static bool same_job(const struct dump_list *list, size_t n, uint64_t job)
 	return false;
 }
 
-/* The other ranks of the same jobs on this host, whoever started them. */
-static int ask_others(const int *pids, int n, const char *request, struct dump_list *list)
+static bool knows(const struct dump *d, int pid)
 {
-	const size_t known = list->n;
+	for (size_t i = 0; i < d->npeers; i++)
+		if (d->peers[i].pid == pid)
+			return true;
+	return false;
+}
+
+/* The other ranks of the same jobs on this host, whoever started them. Where rank pid
+ * itself says nothing, those that know it are of its job. */
+static int ask_others(int pid, const int *pids, int n, const char *request, struct dump_list *list)
+{
+	const bool orphan = list->n == 0;
+	struct dump_list others = {0};
 	FILE *f = fopen("/proc/net/unix", "re");
 	char name[64];
-	int pid, answered = 0;
+	int of, answered = 0;
+	bool more = true;
 
-	while (f && known > 0 && next_door(f, name, sizeof(name), &pid)) {
-		struct dump_list one = {0};
-		bool ours;
-
-		if (holds(pids, n, pid) || !ask(name, request, &one))
-			continue;
-		ours = same_job(list, known, one.dumps[0].job) && dump_list_append(list, &one);
-		answered += ours;
-		dump_list_free(&one);
-	}
+	while (f && next_door(f, name, sizeof(name), &of))
+		if (!holds(pids, n, of))
+			ask(name, of, request, &others);
 	if (f)
 		fclose(f);
+	while (more) {
+		more = false;
+		for (size_t i = 0; i < others.n; i++) {
+			struct dump_list one = {.dumps = &others.dumps[i], .n = 1};
+
+			if (!(orphan && knows(one.dumps, pid)) && !same_job(list, list->n, one.dumps->job))
+				continue;
+			if (!dump_list_append(list, &one))
+				break;
+			others.dumps[i--] = others.dumps[--others.n];
+			answered++;
+			more = true;
+		}
+	}
+	dump_list_free(&others);
 	return answered;
+}
+
+/* Field of /proc/PID/status, the first word of it; "": gone. */
+static void status_word(int pid, const char *field, char *word, size_t len_bytes)
+{
+	char path[64], line[256];
+	const size_t n = strlen(field);
+	FILE *f;
+
+	*word = 0;
+	snprintf(path, sizeof(path), "/proc/%d/status", pid);
+	f = fopen(path, "re");
+	while (f && fgets(line, sizeof(line), f))
+		if (strncmp(line, field, n) == 0) {
+			char *p = line + n + strspn(line + n, " \t");
+
+			p[strcspn(p, " \t\n")] = 0;
+			snprintf(word, len_bytes, "%s", p);
+			break;
+		}
+	if (f)
+		fclose(f);
+}
+
+static void fall_silent(struct door_silent *silent, int pid)
+{
+	char state[16], user[32], *why = silent->who[silent->n].why;
+	const size_t cap = sizeof(silent->who[0].why);
+
+	status_word(pid, "State:", state, sizeof(state));
+	status_word(pid, "Uid:", user, sizeof(user));
+	silent->who[silent->n++].pid = pid;
+	if (state[0] == 'T' || state[0] == 't')
+		snprintf(why, cap, "is stopped: by a signal (kill -CONT %d lets it go on) or a debugger", pid);
+	else if (geteuid() != 0 && user[0] && (uid_t)strtoul(user, NULL, 10) != geteuid())
+		snprintf(why, cap, "is of user %s, and answers that user and root only", user);
+	else if (!state[0] || state[0] == 'Z' || state[0] == 'X')
+		snprintf(why, cap, "has just ended");
+	else
+		snprintf(why, cap, "does not answer: starved, or what listens there is no rank");
 }
 
 int door_ask_family(int pid, const char *request, struct dump_list *list, struct door_silent *silent)
@@ -187,15 +256,15 @@ int door_ask_family(int pid, const char *request, struct dump_list *list, struct
 		if (!holds(pids, n, of))
 			continue;
 		is_rank |= of == pid;
-		if (ask(name, request, list))
+		if (ask(name, of, request, list))
 			answered++;
 		else if (silent->n < DOOR_SILENT_MAX)
-			silent->pids[silent->n++] = of;
+			fall_silent(silent, of);
 	}
 	if (f)
 		fclose(f);
 	if (is_rank)
-		answered += ask_others(pids, n, request, list);
+		answered += ask_others(pid, pids, n, request, list);
 	free(pids);
 	return answered;
 }

@@ -9,9 +9,12 @@
 
 enum { DOOR_FAMILY_MAX = 4096, DOOR_SILENT_MAX = 256 };
 
-/* Processes whose door is there but does not answer: stopped, as a rule. */
+/* Processes whose door is there but does not answer. */
 struct door_silent {
-	int pids[DOOR_SILENT_MAX];
+	struct {
+		int pid;
+		char why[120]; /* "is stopped: ..." */
+	} who[DOOR_SILENT_MAX];
 	int n;
 };
 

@@ -36,7 +36,7 @@ static const char *read_string(const char *p, const char *end, char *out, size_t
 
 		if (c == '\\' && p + 1 < end) {
 			c = *++p;
-			c = c == 'n' ? '\n' : c == 't' ? '\t' : c;
+			c = c == 'n' || c == 't' || c == 'r' ? ' ' : c;
 			if (c == 'u' && end - p > 4) {
 				const char digits[5] = {p[1], p[2], p[3], p[4], 0};
 				const unsigned long code = strtoul(digits, NULL, 16);
@@ -45,8 +45,9 @@ static const char *read_string(const char *p, const char *end, char *out, size_t
 				p += 4;
 			}
 		}
+		/* What is shown on a terminal must not drive it. */
 		if (n + 1 < cap)
-			out[n++] = c;
+			out[n++] = (unsigned char)c < ' ' || c == 0x7f ? ' ' : c;
 	}
 	if (cap > 0)
 		out[n] = 0;
@@ -221,14 +222,17 @@ static void *append(void **array, size_t *n, size_t size)
 static bool read_members(const char *line, const char *end, struct dump_comm *c)
 {
 	struct member m;
-	size_t n = 0;
+	size_t n = 0, most;
 
 	if (!member_text(line, end, "members", &m) || *m.raw != '[' || c->size <= 0)
 		return true;
-	c->members = calloc((size_t)c->size, sizeof(int));
+	/* Not more than the line can hold, whatever it says. */
+	most = (size_t)(end - m.raw) / 2 + 1;
+	most = most < (size_t)c->size ? most : (size_t)c->size;
+	c->members = calloc(most, sizeof(int));
 	if (!c->members)
 		return false;
-	for (const char *p = m.raw; p < end && *p != ']' && n < (size_t)c->size;) {
+	for (const char *p = m.raw; p < end && *p != ']' && n < most;) {
 		char *after;
 		const long v = strtol(p + 1, &after, 10);
 

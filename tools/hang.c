@@ -47,7 +47,7 @@ static const struct dump_op *stuck_op(const struct dump *d)
 		    ((o->waits_for >= 0) == (best->waits_for >= 0) && begun(o) < begun(best)))
 			best = o;
 	}
-	return best && d->now_ns - begun(best) > STALL_NS ? best : NULL;
+	return best && d->now_ns > begun(best) + STALL_NS ? best : NULL;
 }
 
 static bool is_pair(const struct dump_op *o)
@@ -96,12 +96,13 @@ static const struct dump_note *death_of(const struct dump_list *l, uint64_t job,
 	return NULL;
 }
 
-static bool is_silent(const struct door_silent *s, int pid)
+/* "is stopped: ..."; NULL: it answered. */
+static const char *why_silent(const struct door_silent *s, int pid)
 {
 	for (int i = 0; i < s->n; i++)
-		if (s->pids[i] == pid)
-			return true;
-	return false;
+		if (s->who[i].pid == pid)
+			return s->who[i].why;
+	return NULL;
 }
 
 /* ---- Words ---- */
@@ -130,6 +131,8 @@ static void add_comm(struct coll_text *t, const struct dump *d, uint64_t comm)
 
 	if (d->ncomms > 1)
 		coll_text_add(t, " of communicator %08llx", (unsigned long long)(comm >> 32));
+	if (c && !c->members && d->ncomms > 1)
+		coll_text_add(t, " (all ranks)");
 	if (!c || !c->members)
 		return;
 	coll_text_add(t, " (ranks ");
@@ -267,13 +270,14 @@ static bool add_difference(struct coll_text *t, const struct dump_list *l)
 	return false;
 }
 
-/* " that ranks 0,1,3 wait in for 42.1 s": those whose waiting ends at the culprit. */
-static void add_waiters(struct coll_text *t, const struct dump_list *l, uint64_t job, int culprit)
+/* "ranks 0,1,3": those whose waiting ends at the culprit. Returns how many; *longest is
+ * how long they have waited. */
+static int add_waiters(struct coll_text *t, const struct dump_list *l, uint64_t job, int culprit, double *longest)
 {
 	struct coll_text who = {0};
-	uint64_t longest = 0;
 	int n = 0;
 
+	*longest = 0;
 	for (size_t i = 0; i < l->n; i++) {
 		const struct dump *d = &l->dumps[i];
 		const struct dump_op *o = d->job == job && d->process != culprit ? stuck_op(d) : NULL;
@@ -284,11 +288,43 @@ static void add_waiters(struct coll_text *t, const struct dump_list *l, uint64_t
 		n++;
 		if (n <= WAITERS_SHOWN)
 			coll_text_add(&who, "%s%d", n > 1 ? "," : "", d->process);
-		longest = d->now_ns - begun(o) > longest ? d->now_ns - begun(o) : longest;
+		if (seconds(begun(o), d->now_ns) > *longest)
+			*longest = seconds(begun(o), d->now_ns);
 	}
 	if (n > 0)
-		coll_text_add(t, " that rank%s %s%s wait%s in for %.1f s", n > 1 ? "s" : "", who.p ? who.p : "",
-		              n > WAITERS_SHOWN ? ",..." : "", n == 1 ? "s" : "", (double)longest * 1e-9);
+		coll_text_add(t, "rank%s %s%s", n > 1 ? "s" : "", who.p ? who.p : "", n > WAITERS_SHOWN ? ",..." : "");
+	coll_text_free(&who);
+	return n;
+}
+
+/* Behind what the culprit has not done: "all_reduce(...) number 4 that ranks 0,1,2 wait in for 42.1 s" */
+static void add_missed(struct coll_text *t, const struct dump_list *l, const struct dump *by,
+                       const struct dump_op *call, int culprit)
+{
+	struct coll_text who = {0};
+	double longest;
+	const int n = add_waiters(&who, l, by->job, culprit, &longest);
+
+	coll_text_add(t, " ");
+	add_op(t, by, call);
+	if (n > 0)
+		coll_text_add(t, " that %s wait%s in for %.1f s", who.p ? who.p : "", n == 1 ? "s" : "", longest);
+	coll_text_free(&who);
+}
+
+/* Behind what the culprit is: "; ranks 0,1,2 wait for it in all_reduce(...) number 4 for 42.1 s" */
+static void add_kept(struct coll_text *t, const struct dump_list *l, const struct dump *by, const struct dump_op *call,
+                     int culprit)
+{
+	struct coll_text who = {0};
+	double longest;
+	const int n = add_waiters(&who, l, by->job, culprit, &longest);
+
+	if (n > 0) {
+		coll_text_add(t, "; %s wait%s for it in ", who.p ? who.p : "", n == 1 ? "s" : "");
+		add_op(t, by, call);
+		coll_text_add(t, " for %.1f s", longest);
+	}
 	coll_text_free(&who);
 }
 
@@ -318,39 +354,61 @@ static void add_circle(struct coll_text *t, const struct dump_list *l, uint64_t 
 	coll_text_add(t, "; their calls do not fit together, or a frame was lost\n");
 }
 
+/* What keeps a rank from being in any call at all; false: nothing known. */
+static bool add_state(struct coll_text *t, const struct dump_list *l, const struct door_silent *silent, uint64_t job,
+                      int culprit)
+{
+	const struct dump_peer *p = heard_of(l, job, culprit);
+	const struct dump_note *dead = death_of(l, job, culprit);
+	const char *why = !find_dump(l, job, culprit) && p ? why_silent(silent, p->pid) : NULL;
+
+	if (dead)
+		coll_text_add(t, " is dead or unreachable (%s)", dead->text);
+	else if (why)
+		coll_text_add(t, " %s", why);
+	else if (!find_dump(l, job, culprit) && p && p->unanswered > 2)
+		coll_text_add(t, " does not answer: stopped, swapping, or its host hangs");
+	else if (p && p->left)
+		coll_text_add(t, " has destroyed its communicator");
+	else
+		return false;
+	return true;
+}
+
 static void add_verdict(struct coll_text *t, const struct dump_list *l, const struct door_silent *silent, uint64_t job,
                         int culprit)
 {
 	const struct dump *d = find_dump(l, job, culprit), *by = NULL;
 	const struct dump_op *call = awaited(l, job, culprit, &by), *own = d ? stuck_op(d) : NULL;
 	const struct dump_peer *p = heard_of(l, job, culprit);
-	const struct dump_note *dead = death_of(l, job, culprit);
+	const bool elsewhere = own && call && (own->comm != call->comm || own->sequence != call->sequence);
+	bool missed = false;
 
 	coll_text_add(t, "verdict: ");
 	add_rank(t, l, job, culprit);
-	if (dead)
-		coll_text_add(t, " is dead or unreachable (%s);", dead->text);
-	else if (!d && p && (is_silent(silent, p->pid) || p->unanswered > 2))
-		coll_text_add(t, " does not answer: stopped, swapping, or its host hangs;");
-	else if (p && p->left)
-		coll_text_add(t, " has destroyed its communicator;");
-	else if (own && call && (own->comm != call->comm || own->sequence != call->sequence)) {
+	if (add_state(t, l, silent, job, culprit)) {
+	} else if (elsewhere && own->stream < 0) {
 		coll_text_add(t, " is in ");
 		add_op(t, d, own);
 		coll_text_add(t, ", not in");
-	} else if (own || (!d && p && p->in_call))
-		coll_text_add(
-		        t, " is in the call too and has not moved, though it waits for nobody: a callback, or a step "
-		           "that takes long;");
-	else if (call && is_pair(call))
-		coll_text_add(t, " has not made the call that matches");
-	else
-		coll_text_add(t, " has not entered");
-	if (call) {
-		coll_text_add(t, " ");
-		add_op(t, by, call);
+		missed = true;
+	} else if (!elsewhere && (own || (!d && p && p->in_call))) {
+		coll_text_add(t, " is in the call too and has not moved, though it waits for nobody: %s",
+		              own && own->stream >= 0
+		                      ? "no thread drives its streams (COLL_PROGRESS=on, coll_progress())"
+		                      : "a callback, or a step that takes long");
+	} else {
+		coll_text_add(t, call && is_pair(call) ? " has not made the call that matches" : " has not entered");
+		missed = true;
 	}
-	add_waiters(t, l, job, culprit);
+	if (call && missed)
+		add_missed(t, l, by, call, culprit);
+	else if (call)
+		add_kept(t, l, by, call, culprit);
+	if (elsewhere && missed && own->stream >= 0) {
+		coll_text_add(t, "; under way there is ");
+		add_op(t, d, own);
+	}
 	coll_text_add(t, "\n");
 }
 
@@ -369,7 +427,7 @@ bool hang_explain(struct dump_list *l, const struct door_silent *silent, struct 
 	for (size_t i = 0; i < l->n; i++)
 		add_line(t, l, &l->dumps[i]);
 	for (int i = 0; i < silent->n; i++)
-		coll_text_add(t, "process %d does not answer: stopped, or starved\n", silent->pids[i]);
+		coll_text_add(t, "process %d %s\n", silent->who[i].pid, silent->who[i].why);
 	if (add_difference(t, l))
 		return true;
 	for (size_t i = 0; i < l->n; i++) {
@@ -390,7 +448,9 @@ bool hang_explain(struct dump_list *l, const struct door_silent *silent, struct 
 		else if (!told)
 			add_verdict(t, l, silent, d->job, end);
 	}
-	if (!stuck)
+	if (l->n == 0)
+		coll_text_add(t, "verdict: no rank has answered\n");
+	else if (!stuck)
 		coll_text_add(t, "verdict: nobody is held up: no call has been under way for %.1f s\n",
 		              (double)STALL_NS * 1e-9);
 	return stuck;

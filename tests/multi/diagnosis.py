@@ -3,6 +3,7 @@
 coll-trace. usage: diagnosis.py BUILD-DIRECTORY"""
 import json
 import os
+import random
 import re
 import signal
 import socket
@@ -13,9 +14,12 @@ import time
 
 import job as jobs
 
+GUIDE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs/guide/diagnosis.md")
+
 BUILD = os.path.abspath(sys.argv[1])
 COLL_INFO = f"{BUILD}/tools/coll-info"
 COLL_TRACE = f"{BUILD}/tools/coll-trace"
+SEED = int.from_bytes(os.urandom(4), "little")
 
 # What a line must have, by its type.
 REQUIRED = {
@@ -98,6 +102,12 @@ def stuck(s, seconds=20):
     return found[0]
 
 
+def plain(text):
+    """Without what differs from run to run."""
+    text = re.sub(r"pid \d+, host [^)]*\)", "pid P, host H)", text)
+    return re.sub(r"\b\d+\.\d s", "T s", text)
+
+
 def want(faults, condition, text):
     if not condition:
         faults.append(text)
@@ -120,6 +130,8 @@ def sleeper(transport):
     want(faults, re.search(rf"^{name}: in no call for .* s; the last was all_reduce\(.*\) number 3$", r.stdout, re.M),
          "what the sleeper did last is not shown")
     want(faults, "rank 3 is alive, not in the call, last seen after all_reduce(" in r.stdout, "no hearsay")
+    guide = plain(open(GUIDE).read())
+    want(faults, plain(r.stdout) in guide, "the guide shows something else")
     # The same by way of one rank.
     one = run(COLL_INFO, "--pid", str(s.pids[1]))
     want(faults, re.sub(r"\d+\.\d s", "", one.stdout.splitlines()[-1]) == re.sub(r"\d+\.\d s", "", verdict),
@@ -157,6 +169,128 @@ def chain(transport):
     want(faults, s.end() == 0, "the job did not end well: " + open(s.err_path).read())
     if faults:
         faults += r.stdout.splitlines()
+    return faults
+
+
+def stopped():
+    """A rank that is stopped: told so, asked by the launcher or by that very rank."""
+    faults = []
+    s = Stall("sleep", 3, "shm")
+    s.running()
+    os.kill(s.pids[2], signal.SIGSTOP)
+    try:
+        pattern = (rf"verdict: rank 2 \(pid {s.pids[2]}, host [^)]*\) is stopped: by a signal \(kill -CONT {s.pids[2]} "
+                   r"lets it go on\) or a debugger; ranks 0,1 wait for it in all_reduce\(count=16, f32, sum\) number 4 "
+                   r"for \d+\.\d s")
+        for pid in (s.launcher.pid, s.pids[2]):
+            r = [None]
+
+            def look():
+                r[0] = run(COLL_INFO, "--pid", str(pid))
+                return r[0].returncode == 1 and re.fullmatch(pattern, r[0].stdout.splitlines()[-1])
+
+            want(faults, jobs.until(look, 20), f"asked of {pid}: {r[0].stdout} {r[0].stderr}")
+        want(faults, f"process {s.pids[2]} is stopped" in run(COLL_TRACE, "--pid", str(s.launcher.pid)).stderr,
+             "coll-trace does not say who is missing")
+    finally:
+        os.kill(s.pids[2], signal.SIGCONT)
+    want(faults, s.end() == 0, "the job did not end well: " + open(s.err_path).read())
+    return faults
+
+
+def halves():
+    """A rank waits in another communicator for the one to blame."""
+    faults = []
+    s = Stall("halves", 4, "shm")
+    s.running()
+    r = stuck(s)
+    want(faults, re.fullmatch(rf"verdict: rank 2 \(pid {s.pids[2]}, host [^)]*\) has not entered all_reduce\(count=32, f32, "
+                              r"sum\) number 2 of communicator [0-9a-f]{8} \(ranks 2,3\) that ranks 0,1,3 wait in for "
+                              r"\d+\.\d s", r.stdout.splitlines()[-1]), r.stdout)
+    want(faults, s.end() == 0, "the job did not end well: " + open(s.err_path).read())
+    return faults
+
+
+def overlap(calls, a, b):
+    """Whether calls of two tracks of rank 0 were under way at the same time."""
+    spans = [[(e["ts"], e["ts"] + e["dur"]) for e in calls if e["pid"] == 0 and e["tid"] == t] for t in (a, b)]
+    return any(x[0] < y[1] and y[0] < x[1] for x in spans[0] for y in spans[1])
+
+
+def streams(transport):
+    """Asynchronous calls on two streams, one of which a rank does not feed. With a progress
+    thread: else the other stream stands still with the rank."""
+    faults = []
+    s = Stall("streams", 3, transport, COLL_PROGRESS="on")
+    s.running()
+    r = stuck(s)
+    want(faults, re.search(rf"^verdict: rank 2 \(pid {s.pids[2]}, host [^)]*\) has not entered all_reduce\(count=100, f32, max\) "
+                           r"number 5 of communicator [0-9a-f]{8} \(ranks 0,1,2\) in stream 2 that ranks 0,1 wait in for ",
+                           r.stdout, re.M), r.stdout)
+    want(faults, r.stdout.count("1 more operations wait in streams") >= 2, f"queued: {r.stdout}")
+    live = run(COLL_TRACE, "--pid", str(s.launcher.pid))
+    calls, marks = check_trace(live.stdout, 3, faults)
+    names = {e["tid"]: e["args"]["name"] for e in json.loads(live.stdout)["traceEvents"]
+             if e["ph"] == "M" and e["name"] == "thread_name" and e["pid"] == 0}
+    tracks = [t for t, n in names.items() if re.search(r"stream [12]$", n)]
+    want(faults, len(tracks) == 2 and overlap(calls, *tracks), f"streams do not overlap: {names}")
+    want(faults, any(e["cat"] == "queued" and e["pid"] == 0 for e in marks), "nothing is queued")
+    for p in range(3):
+        os.kill(s.pids[p], signal.SIGUSR1)
+    want(faults, jobs.until(lambda: all(s.dumps(p) for p in range(3)), 10), "no dump came")
+    for p in range(3):
+        check_lines(s.dumps(p), faults)
+        states = [x["state"] for x in operations(s.dumps(p)).values()]
+        want(faults, states.count("queued") == (0 if p == 2 else 1), f"rank {p}: {states}")
+        for x in operations(s.dumps(p)).values():
+            times = [x[k] for k in ("queued_ns", "begin_ns", "end_ns") if k in x]
+            known = {"queued": 1, "running": 2, "ended": 3}[x["state"]]
+            want(faults, times == sorted(times) and len(times) == known, f"rank {p}: {x}")
+    want(faults, s.end() == 0, "the job did not end well: " + open(s.err_path).read())
+    return faults
+
+
+def foreign():
+    """Files that are damaged, cut, foreign or huge: told, and the others are used."""
+    faults = []
+    good = made_up(0, "a", 0, 30)
+    rng = random.Random(SEED)
+    with tempfile.TemporaryDirectory() as d:
+        def trace(*texts):
+            for i, text in enumerate(texts):
+                with open(f"{d}/{i}", "wb") as f:
+                    f.write(text if isinstance(text, bytes) else text.encode())
+            return run(COLL_TRACE, *(f"{d}/{i}" for i in range(len(texts))))
+
+        r = trace(good, b"\x7fELF\0\0garbage", os.urandom(5000), b"")
+        want(faults, r.returncode == 1 and len(check_trace(r.stdout, 1, faults)[0]) == 30 and
+             r.stderr.count("no line begins a dump") == 3, f"good among bad: {r.stderr}")
+        for cut in range(1, len(good), 97):
+            r = trace(good[:cut])
+            want(faults, r.returncode in (0, 1), f"cut at {cut}: {r.returncode} {r.stderr}")
+            if r.returncode == 0:
+                json.loads(r.stdout)
+                want(faults, "breaks off" in r.stderr, f"cut at {cut}: silent")
+        for i in range(300):
+            text = bytearray(good, "ascii")
+            for _ in range(rng.randrange(1, 20)):
+                text[rng.randrange(len(text))] = rng.choice(b'{}[]",:\\-0123456789e\0\xff\n\x1b')
+            r = trace(bytes(text))
+            want(faults, r.returncode in (0, 1), f"damage {i} seed {SEED}: {r.returncode} {r.stderr}")
+            if r.returncode == 0:
+                json.loads(r.stdout)
+        huge = good.replace('"type":"op"', '"type":"comm","size":2147483647,"members":[1,2],"x":"op"', 1)
+        want(faults, trace(huge).returncode == 0, "a size too large")
+        for number in ("-1", "99999999999999999999999999", "1e400", '"text"', "null"):
+            r = trace(re.sub(r'"(begin_ns|process|now_ns|stream)":-?\d+', rf'"\1":{number}', good))
+            want(faults, r.returncode == 0, f"{number}: {r.returncode} {r.stderr}")
+            json.loads(r.stdout)
+        # Many ranks, one file each; all of an operation at once on one stream.
+        r = trace(*(made_up(i, f"h{i % 64}", 0, 3) for i in range(2000)))
+        want(faults, r.returncode == 0 and len(check_trace(r.stdout, 2000, faults)[0]) == 6000, f"many: {r.stderr}")
+        r = trace(made_up(0, "a", 0, 300, overlap=10 ** 10))
+        calls, _ = check_trace(r.stdout, 1, faults)
+        want(faults, len({e["tid"] for e in calls}) == 300, "300 at once need 300 tracks")
     return faults
 
 
@@ -307,6 +441,10 @@ def doors():
                 f"c = socket.socket(socket.AF_UNIX); c.connect({name!r})\n"
                 "try: c.sendall(b'state\\n'); print(len(c.recv(100)))\nexcept OSError: print(0)\n")
         want(faults, run(sys.executable, "-c", code).stdout.strip() == "0", "another user was answered")
+        r = subprocess.run([COLL_INFO, "--pid", str(s.launcher.pid)], user=65534, group=65534, extra_groups=[],
+                           capture_output=True, text=True, timeout=60)
+        want(faults, r.returncode == 2 and "is of user 0, and answers that user and root only" in r.stdout,
+             f"another user hears: {r.stdout} {r.stderr}")
     want(faults, s.end() == 0, "the job did not end well: " + open(s.err_path).read())
     for c in silent + deaf:
         c.close()
@@ -318,9 +456,16 @@ def nobody():
     for pid, text in ((os.getpid(), "neither process"), (2 ** 22 - 1, "there is no process")):
         r = run(COLL_INFO, "--pid", str(pid))
         want(faults, r.returncode == 2 and text in r.stderr, f"{pid}: {r.returncode} {r.stderr}")
-    for bad in (["--pid", "x"], ["--pid"]):
+    for bad in (["--pid", "x"], ["--pid"], ["--pid", "12x"], ["--pid", "-1"], ["--pid", "9" * 20]):
         want(faults, run(COLL_INFO, *bad).returncode == 2, f"{bad} was accepted")
     return faults
+
+
+def documented():
+    """The guide has every member of every line."""
+    guide = open(GUIDE).read()
+    return [f"{kind}: {x} is not in the guide" for kind, members in REQUIRED.items()
+            for x in members if not re.search(rf"\| `{kind}` .*`{x}`", guide)]
 
 
 def line(**members):
@@ -372,9 +517,9 @@ def clocks():
 def main():
     report = jobs.Report()
     for transport in ("shm", "tcp"):
-        for case in (sleeper, chain, signalled, failure):
+        for case in (sleeper, chain, streams, signalled, failure):
             report.case(f"{case.__name__} {transport}", case(transport))
-    for case in (doors, nobody, clocks):
+    for case in (stopped, halves, doors, nobody, documented, foreign, clocks):
         report.case(case.__name__, case())
     return report.close()
 

@@ -9,6 +9,12 @@
  * chain   rank r receives from rank r + 1 before it sends to rank r - 1; the last rank
  *         waits for STOP-FILE before it sends
  * differ  three all_reduces, then a fourth of another count at the last rank
+ * halves  the last two ranks have a communicator of their own: the last is in a call of
+ *         that while the others are in one of all ranks; the last but one waits for
+ *         STOP-FILE before either
+ * streams two streams on two duplicated communicators, three all_reduces in each, a group
+ *         and a persistent operation; then the last rank puts the next into the first
+ *         stream only, and waits for STOP-FILE before it puts it into the second
  *
  * Lines: "running RANK PID" before the call that stalls; at the end "done RANK", or
  * "error RANK TEXT" with status 1.
@@ -68,20 +74,114 @@ static int chain(coll_comm *comm, const char *stop_file)
 	return rank == 0 && x != (float)last + 1;
 }
 
+/* Calls that are there on all ranks but the last two, who meet among themselves before. */
+static int halves(coll_comm *comm, const char *stop_file)
+{
+	const int rank = coll_comm_rank(comm), last = coll_comm_size(comm) - 1;
+	coll_comm *half = NULL;
+	int status = 0;
+
+	if (coll_comm_split(comm, rank >= last - 1, rank, &half) != COLL_OK || sum(half, 16) != COLL_OK)
+		return failed(comm, rank);
+	printf("running %d %d\n", rank, (int)getpid());
+	if (rank == last - 1)
+		await(stop_file);
+	if (rank >= last - 1 && sum(half, 32) != COLL_OK)
+		status = failed(half, rank);
+	if (status == 0 && sum(comm, 16) != COLL_OK)
+		status = failed(comm, rank);
+	coll_comm_destroy(&half);
+	return status;
+}
+
+enum { VECTOR = 1 << 16 };
+
+/* Both streams at once, then together as a group, then a persistent operation. */
+static coll_status warm_up(coll_comm *const *comms, coll_stream *const *streams, float (*x)[VECTOR])
+{
+	coll_operation_desc d = COLL_OPERATION_DESC_INIT;
+	coll_operation *op = NULL;
+	coll_status st = COLL_OK;
+
+	for (int i = 0; i < 6 && st == COLL_OK; i++)
+		st = coll_all_reduce(x[i % 2], x[i % 2], VECTOR, COLL_F32, COLL_MAX, comms[i % 2], streams[i % 2]);
+	if (st == COLL_OK)
+		st = coll_group_begin();
+	for (int i = 0; i < 4 && st == COLL_OK; i++)
+		st = coll_all_reduce(x[i % 2], x[i % 2], 8, COLL_F32, COLL_MAX, comms[i % 2], streams[i % 2]);
+	if (st == COLL_OK)
+		st = coll_group_end();
+	for (int i = 0; i < 2 && st == COLL_OK; i++)
+		st = coll_stream_wait(streams[i], -1);
+	d.in = x[0];
+	d.out = x[0];
+	d.count = 16;
+	if (st == COLL_OK)
+		st = coll_operation_prepare(&op, &d, comms[0]);
+	for (int i = 0; i < 3 && st == COLL_OK; i++) {
+		st = coll_operation_start(op, NULL);
+		if (st == COLL_OK)
+			st = coll_operation_wait(op, -1);
+	}
+	coll_operation_destroy(&op);
+	return st;
+}
+
+static int streams(coll_comm *comm, const char *stop_file)
+{
+	static float x[2][VECTOR];
+	const int rank = coll_comm_rank(comm), last = coll_comm_size(comm) - 1;
+	coll_comm *comms[2] = {comm, NULL};
+	coll_stream *stream[2] = {NULL, NULL};
+	coll_status st = coll_comm_duplicate(comm, &comms[1]);
+
+	for (int i = 0; i < 2 && st == COLL_OK; i++)
+		st = coll_stream_create(&stream[i], comms[i]);
+	if (st == COLL_OK)
+		st = warm_up(comms, stream, x);
+	printf("running %d %d\n", rank, (int)getpid());
+	for (int i = 0; i < 2 && st == COLL_OK; i++) {
+		if (i == 1 && rank == last)
+			await(stop_file);
+		/* The second of each waits for the first. */
+		for (int k = 0; k < 2 && st == COLL_OK; k++)
+			st = coll_all_reduce(x[i], x[i], 100, COLL_F32, COLL_MAX, comms[i], stream[i]);
+	}
+	for (int i = 0; i < 2 && st == COLL_OK; i++)
+		st = coll_stream_wait(stream[i], -1);
+	for (int i = 0; i < 2; i++)
+		coll_stream_destroy(&stream[i]);
+	if (st != COLL_OK)
+		failed(comm, rank);
+	coll_comm_destroy(&comms[1]);
+	return st != COLL_OK;
+}
+
+static int run_mode(const char *mode, coll_comm *comm, const char *stop_file)
+{
+	if (strcmp(mode, "chain") == 0)
+		return chain(comm, stop_file);
+	if (strcmp(mode, "halves") == 0)
+		return halves(comm, stop_file);
+	if (strcmp(mode, "streams") == 0)
+		return streams(comm, stop_file);
+	return all_reduces(comm, mode, stop_file);
+}
+
 int main(int argc, char **argv)
 {
 	coll_comm *comm = NULL;
 	int rank, status;
 
 	if (argc != 3) {
-		fprintf(stderr, "usage: stalls sleep|chain|differ STOP-FILE\n");
+		fprintf(stderr, "usage: stalls sleep|chain|differ|halves|streams STOP-FILE\n");
 		return 64;
 	}
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	if (coll_comm_create(&comm, NULL) != COLL_OK)
 		return failed(NULL, -1);
 	rank = coll_comm_rank(comm);
-	status = strcmp(argv[1], "chain") == 0 ? chain(comm, argv[2]) : all_reduces(comm, argv[1], argv[2]);
+	status = run_mode(argv[1], comm, argv[2]);
 	coll_comm_destroy(&comm);
 	if (status == 0)
 		printf("done %d\n", rank);
