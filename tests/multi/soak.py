@@ -3,13 +3,14 @@
 a communicator does, over shm, tcp and both, by hand and under collrun. Seeded: every
 failure prints the command that repeats it.
 
-usage: soak.py BUILD-DIRECTORY kills|stops|pauses|launcher [OPTION...]
+usage: soak.py BUILD-DIRECTORY kills|stops|pauses|launcher|planted [OPTION...]
 
   kills     SIGKILL to one rank, sometimes two: every other rank ends within 2 s, by itself,
             with an error that names a killed rank
   stops     SIGSTOP, never continued: an error by COLL_TIMEOUT_MS, naming that rank
   launcher  SIGKILL to collrun: no rank stays
   pauses    SIGSTOP and SIGCONT below COLL_TIMEOUT_MS: no error, right results
+  planted   the same over a library with planted defects, each of which must turn them red
 
   --count N      kills, stops or pauses          --seed S       (default 1)
   --ranks N      always N ranks (else 2..6)      --jobs N       jobs at once (default 2)
@@ -88,7 +89,7 @@ class Job:
         self.output = open(os.path.join(self.directory, "output"), "w+")
         env = {k: v for k, v in os.environ.items() if not k.startswith("COLL_")}
         env.update(settings, COLL_TRANSPORTS={"shm": "shm", "tcp": "tcp"}.get(transport, ""))
-        program = [f"{build}/tests/rounds", path, str(seed)] + arguments
+        program = [f"{build}/tests/{Job.program}", path, str(seed)] + arguments
         program += {"mixed": ["hosts=2"], "netns": [f"netns={NAMESPACES}"]}.get(transport, [])
         self.started = []
         if by_hand:
@@ -101,6 +102,7 @@ class Job:
             self.start([f"{build}/tools/collrun", "-n", str(ranks), "--no-prefix"] + program, env)
 
     count = os.getpid() % 5000
+    program = "rounds"
 
     def start(self, command, env):
         self.started.append(subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=self.output,
@@ -303,6 +305,7 @@ class Tally:
             print(f"     again: ./run soak {o.what} --seed {o.seed} --only {case.index}{o.more}", flush=True)
 
     def close(self, unit):
+        Tally.last = self
         took = now() - self.begun
         print(f"     seed {self.options.seed}; in " +
               ", ".join(f"{n} {p}" for p, n in zip(PHASES, self.phases) if n))
@@ -492,13 +495,47 @@ def pauses(options):
     return tally.close("pauses")
 
 
+# ---- Planted defects ----------------------------------------------------------
+
+# Name of the defect, campaign, its options, what must be red.
+PLANTED = [("none", "kills", dict(phase="all_reduce", count=2), None),
+           ("wrong-rank", "kills", dict(phase="all_reduce", count=2, ranks=3), "wrong"),
+           ("deaf", "kills", dict(phase="all_to_all", count=1, ranks=3, transport="shm"), "hung"),
+           ("named-file", "kills", dict(phase="all_reduce", count=1, transport="shm"), "left"),
+           ("wrong-byte", "pauses", dict(count=4, transport="shm"), "wrong")]
+
+
+def planted(options):
+    """Each defect is found for what it is, and the same cases without one are not red."""
+    global HUNG_S
+    HUNG_S, Job.program, missed = 3.0, "rounds-planted", 0
+    for name, what, settings, red in PLANTED:
+        if red == "left" and not os.environ.get("COLL_SOAK_APART"):
+            print(f"skip {name}: leftovers are told from others' only in namespaces of our own", flush=True)
+            continue
+        o = argparse.Namespace(**vars(options))
+        o.what, o.settings, o.seed, o.more = what, dict(options.settings, SOAK_PLANTED=name), options.seed, ""
+        for k, v in settings.items():
+            setattr(o, k, v)
+        o.indices = list(range(o.count))
+        print(f"---- {name}")
+        status = (pauses if what == "pauses" else strike_all)(o)
+        found = status == 0 if red is None else status != 0 and getattr(Tally.last, red) > 0
+        print(f"{'ok   ' if found else 'FAIL '} {name}: {'is not red' if status == 0 else 'is red'}", flush=True)
+        missed += not found
+        if red == "left":
+            os.remove("/dev/shm/coll-planted")
+    print(f"{len(PLANTED) - missed} passed, {missed} failed, 0 skipped")
+    return 1 if missed else 0
+
+
 # ---- What belongs to us -------------------------------------------------------
 
 
 def belongings():
     mine = {int(d) for d in os.listdir("/proc") if d.isdigit() and alive(d)} if os.environ.get("COLL_SOAK_APART") else set()
     return {"process": mine, "file in /dev/shm": set(os.listdir("/dev/shm")),
-            "file in " + tempfile.gettempdir(): {n for n in os.listdir(tempfile.gettempdir()) if "coll" in n},
+            "file in " + tempfile.gettempdir(): set(os.listdir(tempfile.gettempdir())),
             "socket": set(abstract_names().values()) | set(tcp_ports().values())}
 
 
@@ -543,7 +580,7 @@ def two_namespaces():
 def main():
     p = argparse.ArgumentParser(usage=__doc__.split("usage: ")[1])
     p.add_argument("build")
-    p.add_argument("what", choices=["kills", "stops", "pauses", "launcher"])
+    p.add_argument("what", choices=["kills", "stops", "pauses", "launcher", "planted"])
     p.add_argument("--count", type=int, default=0)
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--ranks", type=int, default=0)
@@ -554,9 +591,10 @@ def main():
     p.add_argument("--hook", default="")
     o = p.parse_args()
     apart()
+    tempfile.tempdir = os.environ["TMPDIR"] = tempfile.mkdtemp(prefix="coll-soak.")  # where nobody else leaves anything
     o.build = os.path.abspath(o.build)
-    o.count = o.count or {"kills": 2000, "stops": 100, "pauses": 300, "launcher": 200}[o.what]
-    o.jobs = o.jobs or {"kills": 3, "stops": 6, "pauses": 4, "launcher": 1}[o.what]
+    o.count = o.count or {"kills": 2000, "stops": 100, "pauses": 300, "launcher": 200, "planted": 1}[o.what]
+    o.jobs = o.jobs or {"kills": 3, "stops": 6, "pauses": 4, "launcher": 1, "planted": 3}[o.what]
     o.transports = ["shm", "tcp", "mixed"]
     if o.transport in (None, "netns") and two_namespaces():
         o.transports.append("netns")
@@ -573,7 +611,11 @@ def main():
     o.more = "".join(f" --{k} {getattr(o, k)}" for k in ("ranks", "transport", "phase", "hook") if getattr(o, k))
     print(f"soak {o.what}: seed {o.seed}, {o.count if not o.only else len(o.only)} over {', '.join(o.transports)}, "
           f"{o.jobs} jobs at once, {'in namespaces of its own' if os.environ['COLL_SOAK_APART'] else 'not apart'}", flush=True)
-    return {"kills": strike_all, "stops": strike_all, "launcher": launcher, "pauses": pauses}[o.what](o)
+    campaign = {"kills": strike_all, "stops": strike_all, "launcher": launcher, "pauses": pauses, "planted": planted}
+    try:
+        return campaign[o.what](o)
+    finally:
+        shutil.rmtree(tempfile.gettempdir())
 
 
 sys.exit(main())

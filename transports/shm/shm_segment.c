@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/planted.h"
 #include "transports/shm/shm.h"
 
 enum { SEGMENT_MIN = 1 << 18, SEGMENT_GROWTH_MAX = 16 << 20, TOUCH_MAX = 1 << 18, PAGE = 4096, SPREAD_MIN = 16384 };
@@ -25,6 +26,8 @@ int coll_shm_memfd(size_t len)
 
 	if (fd < 0)
 		return -1;
+	if (planted(NAMED_FILE))
+		close(shm_open("/coll-planted", O_CREAT | O_RDWR, 0600));
 	if (ftruncate(fd, (off_t)len) == 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
 		return fd;
 	close(fd);

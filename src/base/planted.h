@@ -1,0 +1,25 @@
+/*
+ * Defects planted on purpose. tests/multi/ compiles a few files of the library once more
+ * with COLL_PLANTED defined, for the program rounds-planted, and the campaigns of soak.py must
+ * find every one of them; in the library the condition is the constant false.
+ */
+#ifndef COLL_BASE_PLANTED_H
+#define COLL_BASE_PLANTED_H
+
+enum coll_planted {
+	COLL_PLANTED_NONE,
+	COLL_PLANTED_WRONG_RANK, /* a death is blamed on the rank after the dead one */
+	COLL_PLANTED_DEAF,       /* a rank whose peer dies waits on */
+	COLL_PLANTED_NAMED_FILE, /* shared memory has a name too, which nobody removes */
+	COLL_PLANTED_WRONG_BYTE, /* a result that came late has a wrong byte */
+	COLL_PLANTED_SILENT_END  /* destroy swallows the failure of its barrier */
+};
+
+#ifdef COLL_PLANTED
+extern enum coll_planted coll_planted;
+#define planted(which) (coll_planted == COLL_PLANTED_##which)
+#else
+#define planted(which) false
+#endif
+
+#endif

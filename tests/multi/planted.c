@@ -1,0 +1,27 @@
+/*
+ * Which planted defect the program rounds-planted has: SOAK_PLANTED names it, before main()
+ * begins. A wrong name ends it.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/planted.h"
+
+enum coll_planted coll_planted;
+
+static const char *const names[] = {"none", "wrong-rank", "deaf", "named-file", "wrong-byte"};
+
+__attribute__((constructor)) static void choose(void)
+{
+	const char *wanted = getenv("SOAK_PLANTED");
+
+	for (size_t i = 0; wanted && i < sizeof(names) / sizeof(names[0]); i++)
+		if (strcmp(wanted, names[i]) == 0) {
+			coll_planted = (enum coll_planted)i;
+			return;
+		}
+	fprintf(stderr, "rounds-planted: SOAK_PLANTED must name a defect\n");
+	_exit(64);
+}
