@@ -160,6 +160,8 @@ static inline const struct coll_card *coll_comm_card(const struct coll_comm *com
 /* ---- fabric.c ---- */
 coll_status coll_comm_fabric_init(struct coll_comm *comm, struct coll_comm_fabric *f, uint16_t lane_base);
 void coll_comm_fabric_close(struct coll_comm_fabric *f);
+/* Whose link is broken: likely, if its is or nobody's is. */
+int coll_comm_broken(struct coll_comm *comm, int likely);
 
 /* ---- wait.c ---- */
 

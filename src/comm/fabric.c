@@ -90,3 +90,27 @@ void coll_comm_fabric_close(struct coll_comm_fabric *f)
 	free(f->peers);
 	f->peers = NULL;
 }
+
+static bool is_broken(struct coll_comm *comm, int rank)
+{
+	struct coll_process *p;
+	coll_status st = COLL_OK;
+
+	if (rank < 0 || rank == comm->rank)
+		return false;
+	p = &comm->ctx->processes[coll_comm_process(comm, rank)];
+	pthread_mutex_lock(&comm->ctx->links_lock);
+	if (p->link)
+		st = p->wire->table.link_status(p->link);
+	pthread_mutex_unlock(&comm->ctx->links_lock);
+	return st != COLL_OK && st != COLL_AGAIN;
+}
+
+int coll_comm_broken(struct coll_comm *comm, int likely)
+{
+	if (!is_broken(comm, likely))
+		for (int r = 0; r < comm->size; r++)
+			if (is_broken(comm, r))
+				return r;
+	return likely;
+}

@@ -432,8 +432,11 @@ coll_status coll_comm_inquire(struct coll_comm *comm, const struct coll_wait *w,
 		p->fault_ns = now;
 		p->fault = status;
 		p->faulty = run;
+		coll_run_where(run, &where);
+		p->broken = status == COLL_ERR_PEER_DEAD ? coll_comm_broken(comm, where.peer) : where.peer;
 	}
 	coll_run_where(p->faulty, &where);
+	where.peer = p->broken;
 	comm->box.step = (int)where.step;
 	if (comm->box.status != COLL_OK)
 		snprintf(text, sizeof(text), "%.390s", comm->box.message);

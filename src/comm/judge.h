@@ -34,6 +34,7 @@ struct coll_patience {
 	uint64_t fault_ns; /* when a run reported an error of its own, 0: it has not */
 	struct coll_run *faulty;
 	coll_status fault;
+	int broken; /* whom the fault is about: the run waits for many, and not only for this one */
 	bool warned;
 	bool caught_up; /* what the control links have brought was read before blaming */
 	/* Whose calls the fault is compared with: asked when fault_ns was taken. */

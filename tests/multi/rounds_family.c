@@ -119,15 +119,15 @@ static bool has(const struct crowd *c, int job_rank)
 	return false;
 }
 
-/* What a program does whose rank cannot go on: whoever waits for it elsewhere hears why. A
- * communicator that has the culprit in it hears that from the library. */
-static void abort_others(struct family *f)
+/* What a program does whose rank cannot go on: whoever waits for it elsewhere hears why. Of
+ * a death the library tells every communicator that has the dead in it. */
+static void abort_others(struct crowd *world, struct family *f)
 {
-	struct crowd *const children[] = {&f->twin, &f->halves, &f->some};
+	struct crowd *const all[] = {world, &f->twin, &f->halves, &f->some};
 
-	for (int i = 0; i < 3; i++)
-		if (children[i]->comm && !has(children[i], seat->culprit))
-			coll_comm_abort(children[i]->comm, seat->message);
+	for (int i = 0; i < 4; i++)
+		if (all[i]->comm && (seat->status != COLL_ERR_PEER_DEAD || !has(all[i], seat->culprit)))
+			coll_comm_abort(all[i]->comm, seat->message);
 }
 
 /* The last one has the ranks of the job, so what it tells of others is in those too. */
@@ -137,7 +137,7 @@ coll_status part(struct crowd *world, struct family *f, int round)
 	coll_status result = COLL_OK;
 
 	if (atomic_load(&seat->state))
-		abort_others(f);
+		abort_others(world, f);
 	if ((round + my_rank) % 2) {
 		order[2] = world;
 		order[3] = &f->twin;
