@@ -49,7 +49,7 @@ ABORTED, BOOTSTRAP = 32, 41
 INDIRECT = {"aborted": "were in a communicator without the dead, aborted by one who named it",
             "told": "were in a communicator without the dead, which one who named it could not make",
             "missing": "passed the last call before the death, and missed in the next creation those who did not too"}
-CREATE_TIMEOUT_MS, STOP_TIMEOUT_MS, PAUSE_TIMEOUT_MS = 1500, 1200, 2500
+CREATE_TIMEOUT_MS, STOP_TIMEOUT_MS, PAUSE_TIMEOUT_MS = 1200, 1200, 2500
 NAMESPACES = "/run/netns/coll-soak-"
 
 
