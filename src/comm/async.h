@@ -48,6 +48,7 @@ struct coll_request {
 	enum coll_request_state state; /* lock */
 	unsigned blockers;             /* lock: what must happen before it starts */
 	bool held;                     /* somebody waits for it and takes it back; else it is recycled */
+	atomic_bool awaited;           /* and is in that wait, which has no limit */
 	atomic_bool done;              /* release, after status and everything else */
 	coll_status status;
 

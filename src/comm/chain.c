@@ -15,7 +15,7 @@ static const uint64_t FRESH_NS = 2000000000;
 /* Only what it is doing: about no call in particular. */
 static void ask(struct coll_comm *comm, const struct coll_record *mine, int rank)
 {
-	const struct coll_question q = {.record = *mine, .about = COLL_ABOUT_SENT};
+	const struct coll_question q = {.record = *mine, .about = COLL_ABOUT_NOTHING, .third = -1};
 
 	coll_control_ask(comm->ctx->control, coll_comm_process(comm, rank), &q);
 	coll_service_kick(comm->ctx);
@@ -26,7 +26,7 @@ static bool heard(struct coll_comm *comm, int rank, struct coll_record *record)
 {
 	struct coll_peer_state s;
 
-	coll_control_peer(comm->ctx->control, coll_comm_process(comm, rank), comm->id, &s);
+	coll_control_peer(comm->ctx->control, coll_comm_process(comm, rank), comm->id, -1, &s);
 	*record = s.answer.record;
 	return s.answered_ns && coll_clock_ns() - s.answered_ns < FRESH_NS;
 }

@@ -7,6 +7,7 @@
 #ifndef COLL_COMM_COMM_H
 #define COLL_COMM_COMM_H
 
+#include "comm/circle.h"
 #include "comm/context.h"
 #include "comm/flight.h"
 #include "comm/members.h"
@@ -98,7 +99,7 @@ struct coll_comm {
 	struct coll_colour {
 		uint32_t now, next, last;
 	} colour;
-	uint64_t *pair_sequence[2]; /* by rank: sends, receives */
+	_Atomic uint64_t *pair_sequence[2]; /* by rank: sends, receives begun; see coll_pair_number() */
 	struct coll_plan_cache *plans;
 	struct coll_memo memo[COLL_MEMO_SLOTS];
 	/* What run and the record were last started for, to start it again; NULL when any
@@ -137,7 +138,11 @@ struct coll_comm {
 	 * what this one called when it is calls ahead. Written when a different call begins. */
 	struct coll_record_box stretch[COLL_STRETCHES];
 	atomic_uint stretches; /* begun so far */
+	/* Number of the last collective handed in, not run inline: the record may show an older
+	 * one. Release, after its stretch. */
+	_Atomic uint64_t handed_in;
 	struct coll_tally tally;
+	struct coll_stall_box stall;
 	struct coll_recorder recorder;
 
 	struct coll_comm *next; /* in ctx->comms */
@@ -246,6 +251,16 @@ coll_status coll_pair_plan(struct coll_comm *comm, int half, int peer, const str
 void coll_pair_job(const struct coll_comm *comm, const struct coll_pair *pair, int half, const struct coll_plan *plan,
                    struct coll_job *job);
 void coll_pair_record(const struct coll_comm *comm, const struct coll_pair *pair, struct coll_record *record);
+/* The next message of a half with peer: its number. Written by who makes the calls of the
+ * communicator, read by anybody. */
+static inline uint64_t coll_pair_number(struct coll_comm *comm, int half, int peer)
+{
+	_Atomic uint64_t *at = &comm->pair_sequence[half][peer];
+	const uint64_t number = atomic_load_explicit(at, memory_order_relaxed) + 1;
+
+	atomic_store_explicit(at, number, memory_order_relaxed);
+	return number;
+}
 static inline int coll_pair_peer(const struct coll_pair *pair, int half)
 {
 	return half ? pair->source : pair->dest;

@@ -93,7 +93,8 @@ bool coll_control_fact(struct coll_control *c, int i, struct coll_note *note);
 bool coll_control_note(struct coll_control *c, int i, struct coll_note *note);
 
 /* A caller waits for a process: ask it, again and again until it is not renewed for a
- * while. One question per process and communicator: a new one replaces the old. */
+ * while. One question per process, communicator and what it is about: a new one replaces
+ * the old. */
 void coll_control_ask(struct coll_control *c, int peer, const struct coll_question *q);
 /* What is known of a process asked before. */
 struct coll_peer_life {
@@ -110,7 +111,8 @@ struct coll_peer_state {
 	bool about_this;      /* the answer is to the question asked last */
 	struct coll_answer answer;
 };
-/* comm 0: the newest answer about any. */
-void coll_control_peer(struct coll_control *c, int peer, uint64_t comm, struct coll_peer_state *state);
+/* About what (enum coll_about) was asked on a communicator; -1: the newest answer of any,
+ * comm 0: on any. */
+void coll_control_peer(struct coll_control *c, int peer, uint64_t comm, int about, struct coll_peer_state *state);
 
 #endif

@@ -9,10 +9,11 @@
 
 enum { ASK_LIFE_MS = 1500 };
 
-static struct ask *find_ask(struct coll_control *c, int peer, uint64_t comm)
+static struct ask *find_ask(struct coll_control *c, int peer, uint64_t comm, uint32_t about)
 {
 	for (int i = 0; i < ASKS_MAX; i++)
-		if (c->asks[i].peer == peer && c->asks[i].question.record.comm == comm)
+		if (c->asks[i].peer == peer && c->asks[i].question.record.comm == comm &&
+		    c->asks[i].question.about == about)
 			return &c->asks[i];
 	return NULL;
 }
@@ -34,7 +35,7 @@ void coll_control_on_ping(struct coll_control *c, struct coll_control_link *l, c
 
 void coll_control_on_pong(struct coll_control *c, struct coll_control_link *l, const struct coll_answer *answer)
 {
-	struct ask *a = find_ask(c, l->peer, answer->record.comm);
+	struct ask *a = find_ask(c, l->peer, answer->record.comm, answer->about);
 
 	sign_of_life(c, l->peer);
 	if (!a)
@@ -42,7 +43,7 @@ void coll_control_on_pong(struct coll_control *c, struct coll_control_link *l, c
 	a->answer = *answer;
 	/* Of an earlier question: what it is doing now is news all the same. */
 	a->answered_ns = c->peers[l->peer].life.last_answer_ns;
-	a->about_this = answer->about == a->question.about && answer->sequence == a->question.sequence;
+	a->about_this = answer->sequence == a->question.sequence;
 }
 
 static void ping(struct coll_control *c, struct ask *a, uint64_t now)
@@ -115,12 +116,12 @@ void coll_control_ask(struct coll_control *c, int peer, const struct coll_questi
 		p->life.unanswered = 0;
 	}
 	p->asked_until_ns = now + ASK_LIFE_MS * MS;
-	a = find_ask(c, peer, q->record.comm);
+	a = find_ask(c, peer, q->record.comm, q->about);
 	if (!a) {
 		a = take_ask(c);
 		*a = (struct ask){.peer = peer};
-	} else if (a->question.about != q->about || a->question.sequence != q->sequence ||
-	           a->question.tally != q->tally) {
+	} else if (a->question.sequence != q->sequence || a->question.tally != q->tally ||
+	           a->question.wait != q->wait || a->question.third != q->third) {
 		a->next_ns = 0;
 		a->about_this = false;
 	}
@@ -130,23 +131,24 @@ void coll_control_ask(struct coll_control *c, int peer, const struct coll_questi
 	coll_control_unlock(c);
 }
 
-static const struct ask *newest_answer(const struct coll_control *c, int peer)
+static const struct ask *newest_answer(const struct coll_control *c, int peer, uint64_t comm)
 {
 	const struct ask *newest = NULL;
 
 	for (int i = 0; i < ASKS_MAX; i++)
-		if (c->asks[i].peer == peer && (!newest || c->asks[i].answered_ns > newest->answered_ns))
+		if (c->asks[i].peer == peer && (comm == 0 || c->asks[i].question.record.comm == comm) &&
+		    (!newest || c->asks[i].answered_ns > newest->answered_ns))
 			newest = &c->asks[i];
 	return newest;
 }
 
-void coll_control_peer(struct coll_control *c, int peer, uint64_t comm, struct coll_peer_state *state)
+void coll_control_peer(struct coll_control *c, int peer, uint64_t comm, int about, struct coll_peer_state *state)
 {
 	const struct ask *a;
 
 	pthread_mutex_lock(&c->lock);
 	*state = (struct coll_peer_state){.life = c->peers[peer].life};
-	a = comm ? find_ask(c, peer, comm) : newest_answer(c, peer);
+	a = about >= 0 ? find_ask(c, peer, comm, (uint32_t)about) : newest_answer(c, peer, comm);
 	if (a && a->answered_ns) {
 		state->answered_ns = a->answered_ns;
 		state->about_this = a->about_this;

@@ -234,8 +234,8 @@ void coll_comm_free(struct coll_comm **out)
 	coll_plan_cache_destroy(&comm->plans);
 	coll_recorder_close(&comm->recorder);
 	coll_members_fini(&comm->members);
-	free(comm->pair_sequence[0]);
-	free(comm->pair_sequence[1]);
+	free((void *)comm->pair_sequence[0]);
+	free((void *)comm->pair_sequence[1]);
 	coll_tally_free(&comm->tally);
 	free(comm->scratch);
 	free(comm);

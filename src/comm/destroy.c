@@ -62,7 +62,7 @@ static bool is_over(struct coll_parting *p)
 	if (st != COLL_AGAIN)
 		return coll_comm_inquire(p->comm, &p->wait, &p->patience, p->comm->run, st) != COLL_OK;
 	if (moved) {
-		coll_patience_moved(&p->patience);
+		coll_patience_moved(p->comm, &p->patience);
 		return false;
 	}
 	return coll_comm_heed_alarm(p->comm, &p->wait, &p->patience) != COLL_OK ||

@@ -10,6 +10,7 @@
 #include "comm/async.h"
 
 enum { PROGRESS_EVERY = 8, JUDGE_EVERY = 16, SPINS_PER_CLOCK = 64 };
+enum { MESSAGES_AT_A_TIME = 4, MESSAGES_TURN_MS = 1000 };
 enum { SLEEP_SHORT_MS = 5, SLEEP_LONG_MS = 50, SLEEP_TURN_MS = 1 };
 
 static const uint64_t MS = 1000000;
@@ -36,7 +37,7 @@ static bool poll_request(struct coll_request *r)
 		}
 	}
 	if (moved)
-		coll_patience_moved(&r->patience);
+		coll_patience_moved(r->comm, &r->patience);
 	if (waits)
 		return moved;
 	coll_flight_complete(r, COLL_OK);
@@ -56,30 +57,75 @@ static bool poll_running(struct coll_comm *comm)
 	return moved;
 }
 
+/* Whether b cannot end before r has. */
+static bool needs(const struct coll_request *b, const struct coll_request *r)
+{
+	if (b == r)
+		return true;
+	if (b->kind != r->kind)
+		return false;
+	if (b->kind == COLL_REQUEST_COLLECTIVE)
+		return r->job.sequence < b->job.sequence;
+	for (int half = 0; half < 2; half++)
+		if (b->pair_plan[half] && r->pair_plan[half] &&
+		    coll_pair_peer(&b->pair, half) == coll_pair_peer(&r->pair, half) &&
+		    r->pair_sequence[half] < b->pair_sequence[half])
+			return true;
+	return false;
+}
+
+/* Whether the communicator's thread is in a call that cannot return before r ends. */
+static bool keeps_thread(const struct coll_comm *comm, const struct coll_request *r)
+{
+	const struct coll_flight *f = &comm->flight;
+
+	for (struct coll_link *l = f->all.next; l != &f->all; l = l->next) {
+		const struct coll_request *b = COLL_ENTRY(l, struct coll_request, all);
+
+		/* Of a stream: others may use the communicator while somebody waits for it. */
+		if (!b->stream && atomic_load_explicit(&b->awaited, memory_order_relaxed) && needs(b, r))
+			return true;
+	}
+	return false;
+}
+
+static coll_status inspect_one(struct coll_comm *comm, struct coll_request *r, bool aside, uint64_t now)
+{
+	r->patience.blocking = coll_patience_is_due(&r->patience, now) && keeps_thread(comm, r);
+	r->patience.alone = comm->flight.pending == 1;
+	r->patience.aside = aside;
+	return coll_comm_inspect(comm, &r->wait, &r->patience, now);
+}
+
 /* The deadlines of the oldest collective that runs, since the others come behind it, and of
- * all messages. */
+ * messages: of many a few at a time, for each makes questions. */
 static coll_status inspect(struct coll_comm *comm, uint64_t now)
 {
 	struct coll_flight *f = &comm->flight;
-	bool collective = false, message = false;
 	coll_status st = COLL_OK;
+	unsigned messages = 0, first = 0, i = 0;
+	bool collective = false;
 
 	for (struct coll_link *l = f->running.next; l != &f->running && st == COLL_OK; l = l->next) {
 		struct coll_request *r = COLL_ENTRY(l, struct coll_request, running);
 
-		if (r->wait.nruns == 0 || (r->kind == COLL_REQUEST_COLLECTIVE && collective))
-			continue;
-		if (r->kind == COLL_REQUEST_COLLECTIVE) {
-			collective = true;
-		} else {
-			message = true;
-			r->record.sequence = f->begun; /* how far this rank is by now */
-		}
-		st = coll_comm_inspect(comm, &r->wait, &r->patience, now);
+		if (r->kind == COLL_REQUEST_PAIR)
+			messages++;
+		else if (!collective && r->wait.nruns > 0)
+			st = inspect_one(comm, r, false, now);
+		collective |= r->kind == COLL_REQUEST_COLLECTIVE;
 	}
-	/* Who asks shall hear of the collective. */
-	if (st == COLL_OK && collective && message)
-		coll_flight_publish(comm, NULL);
+	if (messages > MESSAGES_AT_A_TIME)
+		first = (unsigned)(now / (MESSAGES_TURN_MS * MS)) * MESSAGES_AT_A_TIME % messages;
+	for (struct coll_link *l = f->running.next; l != &f->running && st == COLL_OK; l = l->next) {
+		struct coll_request *r = COLL_ENTRY(l, struct coll_request, running);
+
+		if (r->kind != COLL_REQUEST_PAIR || (i++ + messages - first) % messages >= MESSAGES_AT_A_TIME)
+			continue;
+		r->record.sequence = f->begun; /* how far this rank is by now */
+		if (r->wait.nruns > 0)
+			st = inspect_one(comm, r, collective, now);
+	}
 	return st;
 }
 

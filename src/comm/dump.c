@@ -153,7 +153,7 @@ static void add_peer(const struct reading *r, int peer, struct coll_text *t)
 	struct coll_peer_state s;
 	char doing[160];
 
-	coll_control_peer(r->ctx->control, peer, 0, &s);
+	coll_control_peer(r->ctx->control, peer, 0, -1, &s);
 	if (!s.life.asked_ns && !s.life.last_answer_ns && !s.life.left)
 		return;
 	coll_text_add(t, "{\"type\":\"peer\",\"process\":%d,\"pid\":%d,\"host\":", peer, card->process);

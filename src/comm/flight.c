@@ -78,7 +78,7 @@ static void enter_pair(struct coll_request *r)
 
 		if (!r->pair_plan[half])
 			continue;
-		r->pair_sequence[half] = ++comm->pair_sequence[half][peer];
+		r->pair_sequence[half] = coll_pair_number(comm, half, peer);
 		last = &comm->flight.pairs[half][peer];
 		if (*last) {
 			(*last)->follower[half] = r;
@@ -384,6 +384,8 @@ void coll_flight_complete(struct coll_request *r, coll_status status)
 	struct coll_async *a = comm ? comm->ctx->async : r->stream->ctx->async;
 
 	r->status = status;
+	if (comm)
+		coll_circle_hide(comm, &r->patience);
 	if (r->parts && status == COLL_OK)
 		unpack(r);
 	if (comm)

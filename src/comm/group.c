@@ -278,10 +278,14 @@ static coll_status run(struct coll_request *list, struct batch *b)
 		result = result ? result : st;
 	}
 	b->first = list;
+	for (struct coll_request *r = list; r; r = r->next_part)
+		atomic_store_explicit(&r->awaited, true, memory_order_relaxed);
 	if (list)
 		coll_async_await(b->ctxs, b->nctxs, all_done, b, -1);
-	for (struct coll_request *r = list; r; r = r->next_part)
+	for (struct coll_request *r = list; r; r = r->next_part) {
+		atomic_store_explicit(&r->awaited, false, memory_order_relaxed);
 		result = result ? result : r->status;
+	}
 	give_up(list, COLL_OK);
 	return result;
 }

@@ -11,6 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
+
 /* ---- What is on record ---- */
 
 /* Stretches of equal calls, newest first: *at is one above the next to read, to begin with
@@ -31,12 +33,25 @@ static bool previous(const struct coll_comm *comm, unsigned *at, struct coll_rec
 	return coll_record_read(&comm->stretch[*at % COLL_STRETCHES], first) && first->sequence < newer;
 }
 
+/* Number of the last collective call made here, as far as this thread can tell: all of them
+ * are in stretches it can see. The record shows what runs, which may be an older one. */
+static bool last_call(const struct coll_comm *comm, struct coll_record *now, uint64_t *last)
+{
+	const uint64_t handed_in = atomic_load_explicit(&comm->handed_in, memory_order_acquire);
+
+	if (!coll_record_read(&comm->record, now))
+		return false;
+	*last = now->sequence > handed_in ? now->sequence : handed_in;
+	return true;
+}
+
 static bool find_call(const struct coll_comm *comm, uint64_t sequence, struct coll_record *call)
 {
 	struct coll_record now;
 	unsigned at = UINT_MAX;
+	uint64_t last;
 
-	if (!coll_record_read(&comm->record, &now) || now.sequence < sequence)
+	if (!last_call(comm, &now, &last) || last < sequence)
 		return false;
 	while (previous(comm, &at, call))
 		if (call->sequence <= sequence) {
@@ -87,7 +102,7 @@ void coll_inquiry_question(const struct coll_comm *comm, const struct coll_recor
 	const uint64_t version = entry ? atomic_load_explicit(&entry->version, memory_order_relaxed) : 0;
 	struct coll_op_record op;
 
-	*q = (struct coll_question){.record = *mine, .sequence = mine->sequence};
+	*q = (struct coll_question){.record = *mine, .sequence = mine->sequence, .third = comm->rank};
 	if (mine->kind != COLL_KIND_SEND_RECV) {
 		q->tally = mine->sequence < newest ? mine->sequence : newest;
 		about_calls(comm, q);
@@ -121,9 +136,9 @@ static bool first_difference(const struct coll_comm *comm, const struct coll_que
 	uint64_t last, differs = 0;
 	uint32_t theirs = 0;
 
-	if (!coll_record_read(&comm->record, &now))
+	if (!last_call(comm, &now, &last))
 		return false;
-	last = now.sequence < q->sequence ? now.sequence : q->sequence;
+	last = last < q->sequence ? last : q->sequence;
 	while (previous(comm, &at, &first)) {
 		/* Within this stretch the asker's calls change where its own stretches begin. */
 		for (uint32_t i = 0; i < q->stretches; i++)
@@ -141,7 +156,31 @@ static bool first_difference(const struct coll_comm *comm, const struct coll_que
 
 static bool sane(const struct coll_question *q)
 {
-	return q->about <= COLL_ABOUT_RECEIVED && q->stretches <= COLL_QUESTION_STRETCHES;
+	return q->about < COLL_ABOUT_END && q->stretches <= COLL_QUESTION_STRETCHES;
+}
+
+/* The counters after the stall: they stand still while it is on. */
+static void answer_stall(const struct coll_comm *comm, int rank, struct coll_answer *a)
+{
+	a->third = rank;
+	a->stall.peer = -1;
+	if (coll_circle_look(comm, &a->stall))
+		a->stall.shown_ns = coll_clock_ns() - a->stall.shown_ns; /* clocks differ: its age */
+	if (rank < 0 || rank >= comm->size)
+		return;
+	a->sent = atomic_load_explicit(&comm->pair_sequence[0][rank], memory_order_relaxed);
+	a->received = atomic_load_explicit(&comm->pair_sequence[1][rank], memory_order_relaxed);
+}
+
+/* This rank waits for the asker elsewhere. */
+static void answer_abroad(const struct coll_context *c, uint64_t here, int process, struct coll_answer *a)
+{
+	struct coll_stall s;
+
+	for (const struct coll_comm *comm = c->comms; comm && !a->abroad.active; comm = comm->next)
+		if (comm->id != here && coll_circle_look(comm, &s) && s.blocked &&
+		    coll_comm_process(comm, s.peer) == process)
+			a->abroad = s.call;
 }
 
 static void answer(const struct coll_comm *comm, int process, const struct coll_question *q, struct coll_answer *a)
@@ -154,7 +193,7 @@ static void answer(const struct coll_comm *comm, int process, const struct coll_
 	if (q->about == COLL_ABOUT_CALLS)
 		known = first_difference(comm, q, &a->call) || find_call(comm, q->sequence, &a->call) ||
 		        (q->tally < q->sequence && find_call(comm, q->tally, &a->call));
-	else
+	else if (q->about != COLL_ABOUT_NOTHING)
 		known = find_message(comm, q->about == COLL_ABOUT_RECEIVED, coll_comm_rank_of(comm, process),
 		                     q->sequence, &a->call);
 	if (!known)
@@ -162,6 +201,7 @@ static void answer(const struct coll_comm *comm, int process, const struct coll_
 	if (q->about == COLL_ABOUT_CALLS &&
 	    coll_tally_find(&comm->tally, q->tally, coll_comm_rank_of(comm, process), &a->to, &a->from))
 		a->tally = q->tally;
+	answer_stall(comm, q->third, a);
 }
 
 static bool is_gone(const struct coll_context *c, uint64_t id)
@@ -177,13 +217,16 @@ bool coll_inquiry_answer(void *ctx, int process, const struct coll_question *q, 
 	struct coll_context *c = ctx;
 	bool found = false;
 
-	*a = (struct coll_answer){.record = {.comm = q->record.comm}, .sequence = q->sequence, .about = q->about};
+	*a = (struct coll_answer){
+	        .record = {.comm = q->record.comm}, .sequence = q->sequence, .about = q->about, .wait = q->wait};
+	a->stall.peer = -1;
 	if (!sane(q))
 		return false;
 	pthread_mutex_lock(&c->comms_lock);
 	for (struct coll_comm *comm = c->comms; comm && !found; comm = comm->next)
 		if (comm->id == q->record.comm) {
 			answer(comm, process, q, a);
+			answer_abroad(c, comm->id, process, a);
 			found = true;
 		}
 	/* Of one that has not been created here yet nothing is known. */
@@ -224,7 +267,8 @@ static bool lengths_differ(const struct coll_comm *comm, int peer, const struct 
 		return false;
 	coll_record_describe(&call, what, sizeof(what));
 	snprintf(text, len_bytes,
-	         "calls differ: %s calls %s and %s %llu elements %s rank %d, %s calls %s and %s %llu %s rank %d",
+	         "[COLL-3101] calls differ: %s calls %s and %s %llu elements %s rank %d, %s calls %s and %s %llu %s "
+	         "rank %d",
 	         coll_comm_name(comm, comm->rank).text, what, to != a->from ? "sends" : "expects",
 	         (unsigned long long)(to != a->from ? to : from), to != a->from ? "to" : "from", peer,
 	         coll_comm_name(comm, peer).text, what, to != a->from ? "expects" : "sends",

@@ -20,6 +20,7 @@ enum {
 	ASK_AFTER_MS = 250,
 	LEFT_MS = 1000,
 	CHAIN_MS = 3000, /* more patience with those whom a late rank waits for, before a warning */
+	ABROAD_MS = 2000,
 	SILENT_ASKS = 3, /* that many unanswered, however short the timeout: when this process itself was
 	                  * stopped or starved, time has passed in which nobody was asked */
 };
@@ -219,47 +220,111 @@ static void warn(struct coll_comm *comm, const struct coll_wait *w, struct coll_
 	         (double)stalled * 1e-9, coll_comm_name(comm, peer).text, coll_comm_card(comm, peer)->host_name, text);
 }
 
+/* The rank that is waited for waits for this one on another communicator: if neither has
+ * another thread that makes the missing call, neither goes on. */
+static void warn_abroad(struct coll_comm *comm, const struct coll_record *mine, struct coll_patience *p, int peer,
+                        const struct coll_record *abroad, uint64_t stalled)
+{
+	char here[100], there[100];
+
+	if (p->warned_abroad || stalled < ABROAD_MS * MS || comm->ctx->settings.warn_ms == 0)
+		return;
+	p->warned_abroad = true;
+	coll_record_describe(mine, here, sizeof(here));
+	coll_record_describe(abroad, there, sizeof(there));
+	coll_log(&comm->ctx->logger, COLL_LOG_WARN,
+	         "[COLL-5108] this rank waits in %s for %s on host %s, which waits for this rank on another "
+	         "communicator, in %s: another order of calls?",
+	         here, coll_comm_name(comm, peer).text, coll_comm_card(comm, peer)->host_name, there);
+}
+
+/* Whether the calls of the two differ, as far as the answer tells; *culprit is the other. */
+static bool differ(struct coll_comm *comm, const struct coll_wait *w, struct coll_patience *p, int *culprit,
+                   const struct coll_question *q, const struct coll_stall *mine, const struct coll_peer_state *state,
+                   uint64_t stalled, char *text, size_t len_bytes)
+{
+	const struct coll_record *theirs = &state->answer.record;
+	const int peer = *culprit;
+	struct coll_circle circle;
+
+	if (comm->death_ns || theirs->comm != comm->id)
+		return false;
+	if (coll_inquiry_differs(comm, peer, q, &state->answer, text, len_bytes))
+		return true;
+	if (mine->blocked && coll_circle_closes(comm, p, mine, peer, state, &circle)) {
+		*culprit = circle.missing == comm->rank ? circle.waiting : circle.missing;
+		snprintf(text, len_bytes, "%s", circle.text);
+		return true;
+	}
+	/* What it sent before may still be on its way: but not for long without a movement. If it
+	 * failed before, its note comes first, or soon. */
+	if ((theirs->flags & COLL_RECORD_GONE) && !p->gone_ns)
+		p->gone_ns = coll_clock_ns();
+	if (stalled > LEFT_MS * MS &&
+	    ((p->gone_ns && coll_clock_ns() - p->gone_ns > SETTLE_MS * MS && caught_up(comm, &p->caught_up)) ||
+	     (theirs->kind == COLL_RECORD_DESTROY && w->record->kind == COLL_KIND_SEND_RECV))) {
+		coll_inquiry_text(comm, w->record, peer, theirs, text, len_bytes);
+		return true;
+	}
+	return false;
+}
+
+/* Alive, and not here for too long? */
+static coll_status judge_lateness(struct coll_comm *comm, const struct coll_wait *w, struct coll_patience *p, int peer,
+                                  const struct coll_answer *a, bool behind, uint64_t stalled)
+{
+	const bool abroad = a && p->blocking && a->wait == p->since_ns && a->abroad.active;
+	char text[400], doing[128] = "no call yet", there[100] = "";
+
+	if (abroad)
+		warn_abroad(comm, w->record, p, peer, &a->abroad, stalled);
+	warn(comm, w, p, peer, stalled);
+	if (stalled <= (uint64_t)comm->arrival_timeout_ms * MS)
+		return COLL_OK;
+	if (a)
+		coll_record_describe(&a->record, doing, sizeof(doing));
+	if (abroad)
+		coll_record_describe(&a->abroad, there, sizeof(there));
+	snprintf(text, sizeof(text), "[COLL-2301] %s on host %s is late: alive but %s %s%s%s",
+	         coll_comm_name(comm, peer).text, coll_comm_card(comm, peer)->host_name,
+	         behind ? "last seen after" : "still in", doing,
+	         abroad ? ", and waits for this rank on another communicator, in " : "", there);
+	return lose(comm, w, p, COLL_ERR_PEER_LATE, peer, text);
+}
+
 /* What the answers of the rank we wait for say. */
 static coll_status judge(struct coll_comm *comm, const struct coll_wait *w, struct coll_patience *p, int peer,
-                         const struct coll_question *q, uint64_t now)
+                         const struct coll_question *q, const struct coll_stall *mine, uint64_t now)
 {
 	const struct coll_card *card = coll_comm_card(comm, peer);
-	const char *host = card->host_name;
 	const struct coll_rank_name name = coll_comm_name(comm, peer);
 	uint64_t stalled = now - p->since_ns, heard;
 	struct coll_peer_state state;
 	const struct coll_peer_life *life = &state.life;
 	const struct coll_record *theirs = &state.answer.record;
+	int culprit = peer;
 	bool same_comm, behind, lost;
-	char text[400], doing[128];
+	char text[400];
 
-	coll_control_peer(comm->ctx->control, coll_comm_process(comm, peer), comm->id, &state);
+	coll_control_peer(comm->ctx->control, coll_comm_process(comm, peer), comm->id, (int)q->about, &state);
 	/* Not before we began to ask this one: we may have waited for another rank until now. */
 	heard = life->last_answer_ns > life->asked_ns ? life->last_answer_ns : life->asked_ns;
 	if (heard < p->since_ns)
 		heard = p->since_ns;
 	same_comm = state.answered_ns && theirs->comm == comm->id;
-	if (same_comm && !comm->death_ns && coll_inquiry_differs(comm, peer, q, &state.answer, text, sizeof(text)))
-		return lose(comm, w, p, COLL_ERR_MISMATCH, peer, text);
-	/* What it sent before may still be on its way: but not for long without a movement. */
-	if (same_comm && !comm->death_ns && stalled > LEFT_MS * MS &&
-	    ((theirs->flags & COLL_RECORD_GONE) ||
-	     (theirs->kind == COLL_RECORD_DESTROY && w->record->kind == COLL_KIND_SEND_RECV))) {
-		coll_inquiry_text(comm, w->record, peer, theirs, text, sizeof(text));
-		return lose(comm, w, p, COLL_ERR_MISMATCH, peer, text);
-	}
+	if (same_comm && differ(comm, w, p, &culprit, q, mine, &state, stalled, text, sizeof(text)))
+		return lose(comm, w, p, COLL_ERR_MISMATCH, culprit, text);
 	/* Counted from its goodbye: whoever failed has told why before it left. */
 	if (life->left && now > life->left_ns && now - life->left_ns > LEFT_MS * MS) {
 		snprintf(text, sizeof(text), "[COLL-2102] %s on host %s left: it destroyed its communicator", name.text,
-		         host);
+		         card->host_name);
 		return lose(comm, w, p, COLL_ERR_PEER_DEAD, peer, text);
 	}
 	if (now > heard && now - heard > (uint64_t)comm->timeout_ms * MS && life->unanswered >= SILENT_ASKS) {
 		snprintf(text, sizeof(text), "[COLL-2201] %s on host %s (process %d) is silent: no answer for %d ms",
-		         name.text, host, card->process, comm->timeout_ms);
+		         name.text, card->host_name, card->process, comm->timeout_ms);
 		return lose(comm, w, p, COLL_ERR_PEER_SILENT, peer, text);
 	}
-	coll_record_describe(theirs, doing, sizeof(doing));
 	behind = !same_comm || theirs->sequence < w->record->sequence || !theirs->active;
 	lost = same_comm &&
 	       (theirs->sequence > w->record->sequence ||
@@ -268,16 +333,10 @@ static coll_status judge(struct coll_comm *comm, const struct coll_wait *w, stru
 		snprintf(text, sizeof(text),
 		         "[COLL-3201] nothing moves between rank %d and %s on host %s for %d ms though both "
 		         "are alive: a frame was lost",
-		         comm->rank, name.text, host, comm->timeout_ms);
+		         comm->rank, name.text, card->host_name, comm->timeout_ms);
 		return lose(comm, w, p, COLL_ERR_CORRUPT, peer, text);
 	}
-	warn(comm, w, p, peer, stalled);
-	if (stalled > (uint64_t)comm->arrival_timeout_ms * MS) {
-		snprintf(text, sizeof(text), "[COLL-2301] %s on host %s is late: alive but %s %s", name.text, host,
-		         behind ? "last seen after" : "still in", doing);
-		return lose(comm, w, p, COLL_ERR_PEER_LATE, peer, text);
-	}
-	return COLL_OK;
+	return judge_lateness(comm, w, p, peer, same_comm ? &state.answer : NULL, behind, stalled);
 }
 
 static coll_status without_control(struct coll_comm *comm, const struct coll_wait *w, struct coll_patience *p, int peer,
@@ -292,18 +351,43 @@ static coll_status without_control(struct coll_comm *comm, const struct coll_wai
 	return lose(comm, w, p, COLL_ERR_PEER_SILENT, peer, text);
 }
 
+bool coll_patience_is_due(const struct coll_patience *p, uint64_t now)
+{
+	return p->since_ns && now - p->since_ns >= ASK_AFTER_MS * MS && now - p->asked_ns >= ASK_AFTER_MS / 5 * MS;
+}
+
+/* Not blocked: nothing can be made of it. Nor when it is the operation before that keeps
+ * this one waiting, which has a wait of its own. */
+static struct coll_stall stall_of(const struct coll_comm *comm, const struct coll_patience *p,
+                                  const struct coll_question *q, const struct coll_run_where *where, uint64_t now)
+{
+	const enum coll_need of_call = where->sends ? COLL_NEEDS_ROOM : COLL_NEEDS_CALL;
+	const enum coll_need of_message = q->about == COLL_ABOUT_SENT ? COLL_NEEDS_MESSAGE : COLL_NEEDS_TAKER;
+
+	return (struct coll_stall){.call = q->record,
+	                           .issued = comm->sequence,
+	                           .number = q->sequence,
+	                           .shown_ns = now,
+	                           .peer = where->peer,
+	                           .need = q->about == COLL_ABOUT_CALLS ? of_call : of_message,
+	                           .alone = p->alone,
+	                           .unmoved_ms = (uint32_t)((now - p->since_ns) / MS),
+	                           .blocked = p->blocking && !comm->parting && !where->behind && q->sequence != 0};
+}
+
 coll_status coll_comm_inspect(struct coll_comm *comm, const struct coll_wait *w, struct coll_patience *p, uint64_t now)
 {
 	struct coll_run_where where;
 	struct coll_record mine = *w->record;
 	struct coll_question q;
+	struct coll_stall stall;
 	int late;
 
 	if (!p->begun_ns)
 		p->begun_ns = now;
 	if (!p->since_ns)
 		p->since_ns = now;
-	if (now - p->since_ns < ASK_AFTER_MS * MS || now - p->asked_ns < ASK_AFTER_MS / 5 * MS)
+	if (!coll_patience_is_due(p, now))
 		return COLL_OK;
 	p->asked_ns = now;
 	late = unfinished(w);
@@ -316,11 +400,16 @@ coll_status coll_comm_inspect(struct coll_comm *comm, const struct coll_wait *w,
 		return without_control(comm, w, p, where.peer, now);
 	mine.active = 1;
 	mine.waits_for = where.peer;
-	coll_record_publish(&comm->record, &mine);
+	if (!p->aside)
+		coll_record_publish(&comm->record, &mine);
 	coll_inquiry_question(comm, &mine, w->entries[late], UINT64_MAX, &q);
+	q.wait = p->since_ns;
+	stall = stall_of(comm, p, &q, &where, now);
+	if (stall.blocked)
+		coll_circle_show(comm, p, &stall);
 	coll_control_ask(comm->ctx->control, coll_comm_process(comm, where.peer), &q);
 	coll_service_kick(comm->ctx);
-	return judge(comm, w, p, where.peer, &q, now);
+	return judge(comm, w, p, where.peer, &q, &stall, now);
 }
 
 /* ---- Faults ---- */
@@ -339,7 +428,7 @@ static coll_status inquire_of(struct coll_comm *comm, const struct coll_wait *w,
 	if (!p->inquired)
 		coll_control_ask(comm->ctx->control, process, &q);
 	p->inquired = true;
-	coll_control_peer(comm->ctx->control, process, comm->id, &state);
+	coll_control_peer(comm->ctx->control, process, comm->id, (int)q.about, &state);
 	if (state.answered_ns <= p->fault_ns || !state.about_this)
 		return COLL_AGAIN;
 	if (coll_inquiry_differs(comm, where->peer, &q, &state.answer, text, len_bytes))
@@ -392,7 +481,7 @@ static bool has_left(const struct coll_comm *comm, int peer)
 
 	if (peer < 0)
 		return true;
-	coll_control_peer(comm->ctx->control, coll_comm_process(comm, peer), comm->id, &state);
+	coll_control_peer(comm->ctx->control, coll_comm_process(comm, peer), comm->id, -1, &state);
 	return state.life.left;
 }
 

@@ -39,14 +39,27 @@ struct coll_patience {
 	bool caught_up; /* what the control links have brought was read before blaming */
 	/* Whose calls the fault is compared with: asked when fault_ns was taken. */
 	bool inquired;
+	/* The communicator's thread is in a call that cannot return before this wait ends. */
+	bool blocking;
+	bool alone; /* and nothing else is pending on the communicator */
+	bool aside; /* the communicator shows another wait as what it is doing */
+	bool shown; /* see circle.h */
+	bool warned_abroad;
+	uint64_t gone_ns; /* when the peer first said that it had destroyed the communicator */
 };
 
 /* A step has moved: patience begins anew. */
-static inline void coll_patience_moved(struct coll_patience *p)
+static inline void coll_patience_moved(struct coll_comm *comm, struct coll_patience *p)
 {
 	p->since_ns = 0;
-	p->warned = false;
+	p->warned = p->warned_abroad = false;
+	p->gone_ns = 0;
+	if (p->shown)
+		coll_circle_hide(comm, p);
 }
+
+/* Whether coll_comm_inspect() would do more than start the clock. */
+bool coll_patience_is_due(const struct coll_patience *p, uint64_t now_ns);
 
 /* Look at the alarm alone: cheap, for every idle poll. AGAIN never; OK: nothing. On an
  * error the communicator has failed. */

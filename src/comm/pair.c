@@ -73,7 +73,7 @@ static coll_status start(struct coll_comm *comm, const struct coll_pair *p, int 
 	coll_status st;
 
 	coll_pair_job(comm, p, half, plan, &job);
-	job.sequence = ++comm->pair_sequence[half][peer];
+	job.sequence = coll_pair_number(comm, half, peer);
 	wait->entries[wait->nruns] = coll_recorder_begin(
 	        &comm->recorder, job.sequence,
 	        coll_entry_what(0, COLL_KIND_SEND_RECV, (uint8_t)p->type, (uint8_t)half, false), job.in.count, peer, 0);

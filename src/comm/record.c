@@ -10,34 +10,47 @@
 
 static_assert(sizeof(struct coll_record) % 8 == 0, "a record is whole words");
 
-void coll_record_publish(struct coll_record_box *box, const struct coll_record *r)
-{
-	uint64_t words[COLL_RECORD_WORDS];
-	uint32_t v = atomic_load_explicit(&box->version, memory_order_relaxed);
+enum { WORDS_MAX = 16 };
+static_assert(sizeof(struct coll_record) <= WORDS_MAX * sizeof(uint64_t), "a record fits");
 
-	memcpy(words, r, sizeof(words));
-	atomic_store_explicit(&box->version, v + 1, memory_order_relaxed);
+void coll_words_publish(_Atomic uint32_t *version, _Atomic uint64_t *words, const void *from, int n)
+{
+	const uint32_t v = atomic_load_explicit(version, memory_order_relaxed);
+	uint64_t copy[WORDS_MAX];
+
+	memcpy(copy, from, (size_t)n * sizeof(copy[0]));
+	atomic_store_explicit(version, v + 1, memory_order_relaxed);
 	atomic_thread_fence(memory_order_release);
-	for (int i = 0; i < COLL_RECORD_WORDS; i++)
-		atomic_store_explicit(&box->word[i], words[i], memory_order_relaxed);
-	atomic_store_explicit(&box->version, v + 2, memory_order_release);
+	for (int i = 0; i < n; i++)
+		atomic_store_explicit(&words[i], copy[i], memory_order_relaxed);
+	atomic_store_explicit(version, v + 2, memory_order_release);
 }
 
-bool coll_record_read(const struct coll_record_box *box, struct coll_record *r)
+bool coll_words_read(const _Atomic uint32_t *version, const _Atomic uint64_t *words, void *to, int n)
 {
 	for (int tries = 0; tries < 100; tries++) {
-		uint64_t words[COLL_RECORD_WORDS];
-		uint32_t v = atomic_load_explicit(&box->version, memory_order_acquire);
+		uint64_t copy[WORDS_MAX];
+		const uint32_t v = atomic_load_explicit(version, memory_order_acquire);
 
-		for (int i = 0; i < COLL_RECORD_WORDS; i++)
-			words[i] = atomic_load_explicit(&box->word[i], memory_order_relaxed);
+		for (int i = 0; i < n; i++)
+			copy[i] = atomic_load_explicit(&words[i], memory_order_relaxed);
 		atomic_thread_fence(memory_order_acquire);
-		if (v % 2 == 0 && v == atomic_load_explicit(&box->version, memory_order_relaxed)) {
-			memcpy(r, words, sizeof(*r));
+		if (v % 2 == 0 && v == atomic_load_explicit(version, memory_order_relaxed)) {
+			memcpy(to, copy, (size_t)n * sizeof(copy[0]));
 			return true;
 		}
 	}
 	return false;
+}
+
+void coll_record_publish(struct coll_record_box *box, const struct coll_record *r)
+{
+	coll_words_publish(&box->version, box->word, r, COLL_RECORD_WORDS);
+}
+
+bool coll_record_read(const struct coll_record_box *box, struct coll_record *r)
+{
+	return coll_words_read(&box->version, box->word, r, COLL_RECORD_WORDS);
 }
 
 static const char *const call_names[] = {"comm_split", "comm_duplicate", "comm_create_from_ranks", "comm_destroy"};

@@ -78,6 +78,10 @@ struct coll_record_box {
 	_Atomic uint64_t word[COLL_RECORD_WORDS];
 };
 
+/* The same for any few words under a version. */
+void coll_words_publish(_Atomic uint32_t *version, _Atomic uint64_t *words, const void *from, int n);
+bool coll_words_read(const _Atomic uint32_t *version, const _Atomic uint64_t *words, void *to, int n);
+
 void coll_record_publish(struct coll_record_box *box, const struct coll_record *r);
 /* The call that *r was published for has ended: one word changes, which readers see
  * before or after. */

@@ -208,6 +208,7 @@ void coll_request_sign(struct coll_request *r)
 	coll_call_record(r->comm, r->shown ? &r->shown->call : &r->call, &r->job, &r->record);
 	r->record.flags |= (r->shown ? COLL_RECORD_PREPARING : 0) | (r->parts ? COLL_RECORD_MERGED : 0);
 	r->job.signature ^= coll_call_colour(r->comm, &r->call, &r->record);
+	atomic_store_explicit(&r->comm->handed_in, r->job.sequence, memory_order_release);
 	if (r->call.pairwise)
 		coll_tally_note(&r->comm->tally, &r->call, r->job.sequence, r->comm->rank, r->comm->size);
 }
@@ -285,8 +286,11 @@ static bool is_done(void *arg)
 
 coll_status coll_request_await(struct coll_request *r, int timeout_ms)
 {
-	coll_status st = coll_async_await(&r->comm->ctx, 1, is_done, r, timeout_ms);
+	coll_status st;
 
+	atomic_store_explicit(&r->awaited, timeout_ms < 0, memory_order_relaxed);
+	st = coll_async_await(&r->comm->ctx, 1, is_done, r, timeout_ms);
+	atomic_store_explicit(&r->awaited, false, memory_order_relaxed);
 	return st == COLL_OK ? r->status : st;
 }
 

@@ -110,25 +110,20 @@ static coll_status wait_bare(struct coll_comm *comm, const struct coll_wait *w)
 	}
 }
 
-coll_status coll_comm_wait(struct coll_comm *comm, const struct coll_wait *w)
+static coll_status wait_guarded(struct coll_comm *comm, const struct coll_wait *w, struct coll_patience *p)
 {
-	struct coll_patience p = {0};
 	unsigned polls = 0;
 
-	if (w->nruns == 1 && comm->ctx->alone_on_cores && coll_comm_wait_eagerly(comm, w) == COLL_OK)
-		return COLL_OK; /* an error is sticky: met again below */
-	if (!COLL_GUARDS)
-		return wait_bare(comm, w);
 	for (;;) {
 		bool moved = false;
 		struct coll_run *run = NULL;
 		const unsigned alarm = atomic_load_explicit(&comm->ctx->alarm, memory_order_relaxed);
-		coll_status st = p.fault ? p.fault : poll_runs(w, &moved, &run);
+		coll_status st = p->fault ? p->fault : poll_runs(w, &moved, &run);
 
 		if (st == COLL_OK)
 			return COLL_OK;
 		if (st != COLL_AGAIN) {
-			st = coll_comm_inquire(comm, w, &p, run, st);
+			st = coll_comm_inquire(comm, w, p, run, st);
 			if (st != COLL_OK)
 				return st;
 			coll_context_progress(comm->ctx);
@@ -137,9 +132,9 @@ coll_status coll_comm_wait(struct coll_comm *comm, const struct coll_wait *w)
 		}
 		if (moved) {
 			polls = 0;
-			coll_patience_moved(&p);
+			coll_patience_moved(comm, p);
 			/* A long call may move all the time. */
-			st = coll_comm_heed_alarm(comm, w, &p);
+			st = coll_comm_heed_alarm(comm, w, p);
 			if (st != COLL_OK)
 				return st;
 			continue;
@@ -147,10 +142,24 @@ coll_status coll_comm_wait(struct coll_comm *comm, const struct coll_wait *w)
 		coll_context_progress(comm->ctx);
 		/* What others have in flight must not wait for this call. */
 		coll_drive_try(comm->ctx);
-		st = coll_comm_heed_alarm(comm, w, &p);
+		st = coll_comm_heed_alarm(comm, w, p);
 		if (st == COLL_OK)
-			st = idle(comm, w, &p, alarm, &polls);
+			st = idle(comm, w, p, alarm, &polls);
 		if (st != COLL_OK)
 			return st;
 	}
+}
+
+coll_status coll_comm_wait(struct coll_comm *comm, const struct coll_wait *w)
+{
+	struct coll_patience p = {.blocking = true, .alone = true};
+	coll_status st;
+
+	if (w->nruns == 1 && comm->ctx->alone_on_cores && coll_comm_wait_eagerly(comm, w) == COLL_OK)
+		return COLL_OK; /* an error is sticky: met again below */
+	if (!COLL_GUARDS)
+		return wait_bare(comm, w);
+	st = wait_guarded(comm, w, &p);
+	coll_circle_hide(comm, &p);
+	return st;
 }

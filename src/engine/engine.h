@@ -133,6 +133,7 @@ bool coll_run_awaits_progress(const struct coll_run *run);
  * the first unfinished lane. peer -1 when it waits for nobody. */
 struct coll_run_where {
 	int peer;
+	bool sends;    /* it waits for the peer to take something */
 	uint32_t step; /* index into plan->steps */
 	uint32_t lane;
 	size_t tile;

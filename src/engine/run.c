@@ -653,7 +653,7 @@ static void blame(const struct coll_run *run, const struct instance *inst, uint3
 	if (s >= lane->end)
 		return;
 	if (s->op == COLL_STEP_SEND || (lane->lacks_slot && s == lane->head))
-		where->peer = plan->peers[s->peer_send];
+		where->sends = true, where->peer = plan->peers[s->peer_send];
 	else if (receives(s))
 		where->peer = plan->peers[s->peer_recv];
 }

@@ -47,7 +47,8 @@ struct kase {
 	bool stray;    /* seen by whom the frame reaches that nobody waits for: one call later */
 	bool turned;   /* the odd rank makes the others' calls in the opposite order */
 	bool repeat;   /* the odd rank repeats its call until it is told */
-	bool blocking; /* known when blocking only: see docs/design/mismatch.md */
+	bool anybody;  /* all differ from somebody */
+	bool blocking; /* known when all block: see docs/design/mismatch.md */
 };
 
 extern const struct kase mismatch_cases[];
@@ -65,6 +66,7 @@ enum mode {
 	STARTED,      /* all prepared, all started, all waited for */
 	ODD_BLOCKS,   /* the odd rank blocks, others use a stream */
 	ODD_STREAMS,  /* the other way round */
+	PENDING,      /* blocking, while a receive is pending on a stream */
 	MODES
 };
 extern const char *const mode_names[MODES];

@@ -123,6 +123,22 @@ const struct kase mismatch_cases[] = {
 	{"second_message", MOST(MESSAGE(SEND, 8, COLL_F32, 1), MESSAGE(SEND, 8, COLL_F32, 1)),
 	 ODDLY(MESSAGE(RECV, 8, COLL_F32, 0), MESSAGE(RECV, 9, COLL_F32, 0)),
 	 SAY("send(count=8,", "recv(count=9,"), .pair = true},
+
+	/* Calls that share no number, which wait for each other: found while all block. */
+	{"recv_all_reduce", MOST(ALL_REDUCE(8)), ODDLY(MESSAGE(RECV, 8, COLL_F32, USUAL)), SAY("all_reduce(", "recv("), .blocking = true},
+	{"recv_large", MOST(ALL_REDUCE(100000)), ODDLY(MESSAGE(RECV, 100000, COLL_F32, USUAL)), SAY("all_reduce(", "recv("), .blocking = true},
+	{"recv_barrier", MOST(BARRIER()), ODDLY(MESSAGE(RECV, 8, COLL_F32, USUAL)), SAY("barrier", "recv("), .blocking = true},
+	{"recv_broadcast", MOST(BROADCAST(8, ODD)), ODDLY(MESSAGE(RECV, 8, COLL_F32, USUAL)), SAY("broadcast(", "recv("), .blocking = true},
+	{"recv_gather", MOST(OF(COLL_GATHER, 8)), ODDLY(MESSAGE(RECV, 8, COLL_F32, USUAL)), SAY("(count=", "recv("), .blocking = true},
+	{"recv_split", MOST({.kind = SPLIT}), ODDLY(MESSAGE(RECV, 8, COLL_F32, USUAL)), SAY("comm_split", "recv("), .blocking = true},
+	{"send_all_reduce", MOST(ALL_REDUCE(8)), ODDLY(MESSAGE(SEND, LARGE, COLL_F32, USUAL)), SAY("all_reduce(", "send("), .blocking = true},
+	{"send_small", MOST(ALL_REDUCE(8)), ODDLY(MESSAGE(SEND, 8, COLL_F32, USUAL)), SAY("all_reduce(", "("), .blocking = true},
+	{"recv_recv", MOST(MESSAGE(RECV, 8, COLL_F32, 1)), ODDLY(MESSAGE(RECV, 8, COLL_F32, 0)), SAY("recv(", "recv("), .pair = true, .blocking = true},
+	{"send_send", MOST(MESSAGE(SEND, LARGE, COLL_F32, 1)), ODDLY(MESSAGE(SEND, LARGE, COLL_F32, 0)), SAY("send(", "send("), .pair = true, .blocking = true},
+	{"recv_ring", BOTH(MESSAGE(RECV, 8, COLL_F32, BEFORE)), SAY("recv(", "recv("), .anybody = true, .blocking = true},
+	{"send_ring", BOTH(MESSAGE(SEND, LARGE, COLL_F32, NEXT)), SAY("send(", "send("), .anybody = true, .blocking = true},
+	{"second_recv", MOST(MESSAGE(SEND, 8, COLL_F32, 1), ALL_REDUCE(7)), ODDLY(MESSAGE(RECV, 8, COLL_F32, 0), MESSAGE(RECV, 8, COLL_F32, 0)),
+	 SAY("all_reduce(", "recv("), .pair = true, .blocking = true},
 };
 const int mismatch_ncases = sizeof(mismatch_cases) / sizeof(mismatch_cases[0]);
 /* clang-format on */

@@ -10,8 +10,8 @@
 
 enum { BUFFER_BYTES = 8 << 20 };
 
-const char *const mode_names[MODES] = {"blocking",     "stream",     "two_streams", "event",      "group",
-                                       "stream_group", "persistent", "started",     "odd_blocks", "odd_streams"};
+const char *const mode_names[MODES] = {"blocking",   "stream",  "two_streams", "event",       "group",  "stream_group",
+                                       "persistent", "started", "odd_blocks",  "odd_streams", "pending"};
 
 /* Of one call: calls in flight must not share buffers. */
 struct place {
@@ -272,6 +272,20 @@ static coll_status started(const struct caller *c, const struct call *calls, int
 	return st;
 }
 
+/* A message to come, for which nobody waits. */
+static coll_status pending(const struct caller *c, const struct call *calls, int n)
+{
+	static float room[8];
+	coll_stream *s = NULL;
+	coll_status st = coll_stream_create(&s, c->comm);
+
+	if (st == COLL_OK)
+		st = coll_recv(room, 8, COLL_F32, (c->rank + 1) % c->size, c->comm, s);
+	if (st == COLL_OK)
+		st = in_turn(c, calls, n, NULL, 0);
+	return st; /* the stream goes with the process: it is not complete if all went well */
+}
+
 coll_status mismatch_issue(const struct caller *c, enum mode mode, const struct call *calls, int n, bool turned)
 {
 	if (mode == ODD_BLOCKS)
@@ -282,6 +296,7 @@ coll_status mismatch_issue(const struct caller *c, enum mode mode, const struct 
 	case BLOCKING: return in_turn(c, calls, n, NULL, 0);
 	case GROUP: return in_a_group(c, calls, n);
 	case PERSISTENT: return persistent(c, calls, n);
+	case PENDING: return pending(c, calls, n);
 	case STARTED: return started(c, calls, n, turned);
 	default: return on_streams(c, mode, calls, n);
 	}
