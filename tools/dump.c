@@ -297,6 +297,15 @@ static bool read_line(const char *line, const char *end, const char *type, struc
 	return true;
 }
 
+/* Where a dump begins in the middle of a line: the one before broke off (a full disk).
+ * Quotes inside a string are escaped, so this is not in one. */
+static const char *second_dump(const char *line, const char *stop)
+{
+	static const char begin[] = "{\"type\":\"context\"";
+
+	return stop - line > 1 ? memmem(line + 1, (size_t)(stop - line) - 1, begin, sizeof(begin) - 1) : NULL;
+}
+
 bool dump_parse(const char *text, size_t len_bytes, struct dump_list *list, char *why, size_t why_bytes)
 {
 	const char *const end = text + len_bytes;
@@ -305,8 +314,11 @@ bool dump_parse(const char *text, size_t len_bytes, struct dump_list *list, char
 
 	for (const char *line = text; line < end;) {
 		const char *newline = memchr(line, '\n', (size_t)(end - line)), *stop = newline ? newline : end;
+		const char *second = second_dump(line, stop);
 		struct member type;
 
+		if (second)
+			line = second;
 		if (*skip_space(line, stop) == '{' && member_text(line, stop, "type", &type)) {
 			const bool begins = strcmp(type.text, "context") == 0;
 

@@ -50,7 +50,7 @@ void coll_log_path(const char *pattern, int rank, char *path, size_t len_bytes)
 
 int coll_log_open(const char *path)
 {
-	const int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+	const int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666);
 	int higher;
 
 	if (fd < 0 || fd >= FIRST_FREE_FD)

@@ -30,7 +30,8 @@ int coll_log_level_from_name(const char *name);
 void coll_log_path(const char *pattern, int rank, char *path, size_t len_bytes);
 
 /* Open a file for lines of several processes, made if it is not there, never one of the
- * standard descriptors; -1 and errno. */
+ * standard descriptors; -1 and errno. Never waits, nor does writing: a pipe without a
+ * reader is an error. */
 int coll_log_open(const char *path);
 
 /* A program's function may run in it, with whatever lock is held here. */

@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/plain.h"
@@ -123,6 +124,9 @@ TEST(log, files_and_full_files)
 	written("/dev/full", NULL, err_text, sizeof(err_text));
 	CHECK(strcmp(err_text, both) == 0, "%s", err_text);
 	CHECK(coll_log_open("/nowhere/at/all") == -1);
+	REQUIRE(mkfifo(path, 0600) == 0);
+	CHECK(coll_log_open(path) == -1, "a pipe that nobody reads");
+	unlink(path);
 }
 
 TEST(log, standard_descriptors_are_left_alone)

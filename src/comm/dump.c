@@ -43,22 +43,33 @@ static void keep_newest(struct reading *r, size_t max)
 	r->n = n;
 }
 
+/* Room for what is on record now, and for a few that begin meanwhile. */
+static size_t room_for(const struct coll_recorder *r)
+{
+	const uint64_t begun = atomic_load_explicit(&r->next, memory_order_relaxed);
+
+	return begun + 16 < COLL_RECORDER_ENTRIES ? (size_t)begun + 16 : COLL_RECORDER_ENTRIES;
+}
+
 /* The lock is held: communicators stay. */
-static bool copy_locked(struct reading *r, size_t each)
+static bool copy_locked(struct reading *r)
 {
 	const struct coll_attic *a = &r->ctx->attic;
-	size_t kept = a->next < COLL_RECORDER_SHOWN ? a->next : COLL_RECORDER_SHOWN, comms = 0;
+	const size_t kept = a->next < COLL_RECORDER_SHOWN ? a->next : COLL_RECORDER_SHOWN;
+	size_t most = kept + 1, room;
 
 	for (struct coll_comm *c = r->ctx->comms; c; c = c->next)
-		comms++;
-	r->ops = malloc((kept + comms * each + 1) * sizeof(*r->ops));
+		most += room_for(&c->recorder);
+	r->ops = malloc(most * sizeof(*r->ops));
 	if (!r->ops)
 		return false;
-	for (struct coll_comm *c = r->ctx->comms; c; c = c->next)
-		r->n += coll_recorder_copy(&c->recorder, c->id, r->ops + r->n, each);
 	if (kept > 0)
-		memcpy(r->ops + r->n, a->records, kept * sizeof(*r->ops));
-	r->n += kept;
+		memcpy(r->ops, a->records, kept * sizeof(*r->ops));
+	r->n = kept;
+	for (struct coll_comm *c = r->ctx->comms; c; c = c->next) {
+		room = most - r->n < COLL_RECORDER_ENTRIES ? most - r->n : COLL_RECORDER_ENTRIES;
+		r->n += coll_recorder_copy(&c->recorder, c->id, r->ops + r->n, room);
+	}
 	return true;
 }
 
@@ -194,7 +205,7 @@ static bool take(struct reading *r, size_t max, struct coll_text *comms)
 	bool ok;
 
 	pthread_mutex_lock(&r->ctx->comms_lock);
-	ok = copy_locked(r, COLL_RECORDER_ENTRIES);
+	ok = copy_locked(r);
 	if (comms)
 		add_comms(r, comms);
 	pthread_mutex_unlock(&r->ctx->comms_lock);
@@ -265,7 +276,8 @@ static void write_file(struct coll_context *ctx, const struct coll_text *t)
 	int fd;
 
 	coll_log_path(ctx->settings.dump_file, ctx->rank, path, sizeof(path));
-	fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+	/* Nobody reads from that pipe: an error, not a wait. */
+	fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666);
 	/* One write as a rule: dumps of several processes in one file do not mix. */
 	while (fd >= 0 && done < t->len_bytes) {
 		const ssize_t n = write(fd, t->p + done, t->len_bytes - done);

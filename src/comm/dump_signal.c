@@ -1,11 +1,11 @@
 /*
  * See dump_signal.h.
  *
- * Handler and remove(): the handler counts itself in before it looks at the table and out
- * when it has finished; remove() clears the slot, then waits until nobody is inside. All
- * of it is sequentially consistent, so either the handler finds the slot cleared or
- * remove() finds the handler inside: a descriptor is never written to after remove(). A
- * handler that interrupts remove() itself ends before remove() goes on, so the wait ends.
+ * Handler and clear(): the handler counts itself in before it looks at the table and out
+ * when it has finished; clear() empties a slot, then waits until nobody is inside. All
+ * of it is sequentially consistent, so either the handler finds the slot empty or clear()
+ * finds the handler inside: a descriptor is never written to after clear(). A handler
+ * that interrupts clear() itself ends before clear() goes on, so the wait ends.
  */
 #include "comm/dump_signal.h"
 
@@ -78,6 +78,14 @@ static bool take_over(int sig)
 	return true;
 }
 
+/* When this returns no handler will look at the slot's descriptor. */
+static void clear(atomic_int *slot)
+{
+	atomic_store(slot, 0);
+	while (atomic_load(&table.inside) > 0)
+		sched_yield();
+}
+
 void coll_dump_signal_add(int sig, int fd, bool *taken)
 {
 	*taken = false;
@@ -89,7 +97,7 @@ void coll_dump_signal_add(int sig, int fd, bool *taken)
 		atomic_store(&table.slots[i], fd + 1);
 		*taken = take_over(sig);
 		if (!*taken) {
-			atomic_store(&table.slots[i], 0);
+			clear(&table.slots[i]);
 			break;
 		}
 		table.users++;
@@ -114,10 +122,8 @@ void coll_dump_signal_remove(int fd)
 			continue;
 		if (--table.users == 0)
 			give_back();
-		atomic_store(&table.slots[i], 0);
+		clear(&table.slots[i]);
 		break;
 	}
-	while (atomic_load(&table.inside) > 0)
-		sched_yield();
 	pthread_mutex_unlock(&table.lock);
 }

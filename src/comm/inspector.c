@@ -19,7 +19,7 @@
 #include "comm/dump_signal.h"
 
 enum { CLIENTS = 4, ACCEPTS_PER_CALL = 8, CONTEXTS = 1024, STATE_OPERATIONS = 16 };
-static const uint64_t CLIENT_NS = 5000000000;
+static const uint64_t CLIENT_NS = 5000000000, SHUT_NS = 1000000000;
 
 struct client {
 	int fd; /* -1: free */
@@ -33,6 +33,7 @@ struct client {
 struct coll_inspector {
 	struct coll_context *ctx;
 	int epoll, door, signal_fd;
+	uint64_t shut_ns; /* the door is not looked at since then; 0: it is */
 	bool signal_taken;
 	struct client clients[CLIENTS];
 };
@@ -128,6 +129,9 @@ static void accept_some(struct coll_inspector *in)
 		const int fd = accept4(in->door, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		struct client *c = NULL;
 
+		if (fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED &&
+		    watch(in, in->door, 0, &in->door))
+			in->shut_ns = coll_clock_ns(); /* no descriptor is free: who knocks must not keep us busy */
 		if (fd < 0)
 			return;
 		if (welcome(fd))
@@ -167,6 +171,8 @@ void coll_inspector_service(struct coll_inspector *in, bool ready)
 		return;
 	if (ready)
 		on_events(in);
+	if (in->shut_ns && coll_clock_ns() - in->shut_ns > SHUT_NS && watch(in, in->door, EPOLLIN, &in->door))
+		in->shut_ns = 0;
 	for (int i = 0; i < CLIENTS; i++)
 		if (in->clients[i].fd >= 0 && coll_clock_ns() - in->clients[i].since_ns > CLIENT_NS)
 			dismiss(&in->clients[i]);

@@ -279,6 +279,10 @@ def foreign():
             want(faults, r.returncode in (0, 1), f"damage {i} seed {SEED}: {r.returncode} {r.stderr}")
             if r.returncode == 0:
                 json.loads(r.stdout)
+        # A dump that broke off in a line, and the next one behind it in the same file.
+        r = trace(good[:len(good) // 2] + made_up(1, "a", 0, 10))
+        want(faults, r.returncode == 0 and len([e for e in check_trace(r.stdout, 2, faults)[0] if e["pid"] == 1]) == 10,
+             f"behind a broken one: {r.stderr}")
         huge = good.replace('"type":"op"', '"type":"comm","size":2147483647,"members":[1,2],"x":"op"', 1)
         want(faults, trace(huge).returncode == 0, "a size too large")
         for number in ("-1", "99999999999999999999999999", "1e400", '"text"', "null"):
