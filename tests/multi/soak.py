@@ -202,7 +202,7 @@ class Case:
         seats = self.job.seats()
         hit = self.struck(seats)
         others = [s for r, s in enumerate(seats) if r not in hit]
-        at_rest = all(s.state == 2 for s in others) if hit else False
+        at_rest = all(s.state == 2 or (s.state and not alive(s.pid)) for s in others) if hit else False
         if at_rest and self.signal == signal.SIGKILL and not self.job.ended():
             at_rest = False  # the processes must go as well
         if at_rest and self.signal == signal.SIGSTOP:
@@ -228,13 +228,15 @@ class Case:
                 self.faults.append(f"rank {r} got {s.wrong} wrong results")
             if r in hit:
                 continue
-            if s.state != 2:
+            # A victim that had its result by then was struck on its way out.
+            on_the_way = r in self.victims and s.state == 1 and not alive(s.pid)
+            if s.state != 2 and not on_the_way:
                 self.hung = self.hung or alive(s.pid)
                 self.faults.append(f"rank {r} says nothing, last seen in {s.where}, {'runs' if alive(s.pid) else 'gone'}")
                 continue
             # Who begins to create later than that waits for the dead from then on.
             begin = max(since, s.phase_ns) if PHASES[s.phase] == "create" else since
-            took = (s.end_ns - begin) * 1e-9
+            took = ((s.error_ns if on_the_way else s.end_ns) - begin) * 1e-9
             self.slowest = max(self.slowest, took)
             why = self.wrong_word(seats, r, hit)
             if why:
