@@ -776,6 +776,11 @@ static void aborts(coll_comm *comm, int rank, void *arg)
 	CHECK(coll_all_reduce(&x, &x, 1, COLL_I32, COLL_SUM, comm, NULL) == COLL_ERR_ABORTED);
 	CHECK(coll_last_error(comm)->status == COLL_ERR_ABORTED);
 	CHECK(strstr(coll_last_error(comm)->message, "enough") != NULL, "%s", coll_last_error(comm)->message);
+	/* Who aborts stays until all have heard: what becomes of others when it leaves at once is
+	 * abort.c's to test. */
+	atomic_fetch_add(waiting, 1);
+	while (rank == 0 && atomic_load(waiting) < 2 * coll_comm_size(comm) - 1)
+		sched_yield();
 	CHECK(coll_stream_destroy(&s) == (rank ? COLL_ERR_ABORTED : COLL_OK));
 	coll_stream_destroy(&t);
 	CHECK(coll_event_destroy(&e) == COLL_OK);
