@@ -39,8 +39,13 @@
 
 enum { RANKS_MAX = 4, CARD_MAX = 8192, ROUNDS_MAX = 4000, ROUNDS_WARM = 12, COUNT_MAX = 1 << 18, BATCH = 3 };
 enum { ROUND_LIMIT_S = 60 };
-/* A link keeps the segments that were needed at once, per direction; not one a round. */
+/* A link keeps the segments that were needed at once, per direction; not one a round. A
+ * sanitizer's mappings are its own affair. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { MAPPINGS_MORE = 10000 };
+#else
 enum { MAPPINGS_MORE = 4 };
+#endif
 /* Promised for the machine of the campaign; the test in the suite only wants no hang: 2 s,
  * what every failure is promised within. */
 enum { P99_MS = 20, MAX_MS = 100, SLOW_MS = 30, TEST_MAX_MS = 2000 };
