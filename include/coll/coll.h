@@ -211,7 +211,9 @@ COLL_API coll_status coll_comm_create_from_ranks(coll_comm *parent, const int *r
 COLL_API coll_status coll_comm_destroy(coll_comm **comm);
 
 /* End every pending and later call on all ranks with COLL_ERR_ABORTED. Not
- * collective; any thread; the communicator must still be destroyed. */
+ * collective; any thread, while the communicator exists (its destroy has not been
+ * called), also during a call on it; not a signal handler. Waits 0.1 s at most. The
+ * communicator must still be destroyed; others, its children too, go on. */
 COLL_API coll_status coll_comm_abort(coll_comm *comm, const char *reason);
 
 /* ---- Queries ---------------------------------------------------------- */
