@@ -58,12 +58,15 @@ struct coll_channels {
 	struct coll_endpoint *at[2][COLL_LANES_MAX][COLL_WINDOWS_MAX];
 };
 
-/* Memory handed out by coll_mem_alloc or announced by coll_mem_register. */
+/* Memory handed out by coll_mem_alloc or announced by coll_mem_register. One transport may
+ * have made it; all others know of it, each by a handle of its own. */
 struct coll_allocation {
 	struct coll_allocation *next;
 	struct coll_memory mem;
-	struct coll_wire *wire; /* NULL: plain memory */
+	struct coll_wire *wire; /* made it; NULL: plain memory */
 	bool registered;        /* else allocated */
+	struct coll_memory known[COLL_CARD_TRANSPORTS];
+	bool knows[COLL_CARD_TRANSPORTS];
 };
 
 /* A fabric: the communicator seen from the engine. */

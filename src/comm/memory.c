@@ -21,9 +21,10 @@ static void release(struct coll_comm *comm, struct coll_allocation *a)
 	while (*link != a)
 		link = &(*link)->next;
 	*link = a->next;
-	if (a->wire && a->registered)
-		a->wire->table.mem_dereg(a->wire->inst, &a->mem);
-	else if (a->wire)
+	for (int i = 0; i < comm->ctx->nwires; i++)
+		if (a->knows[i])
+			comm->ctx->wires[i].table.mem_dereg(comm->ctx->wires[i].inst, &a->known[i]);
+	if (a->wire)
 		a->wire->table.mem_free(a->wire->inst, &a->mem);
 	else if (!a->registered)
 		free(a->mem.base);
@@ -51,6 +52,28 @@ static coll_status plain_alloc(struct coll_allocation *a)
 	}
 	memset(a->mem.base, 0, a->mem.len_bytes);
 	return COLL_OK;
+}
+
+/* Every transport may gain from knowing the memory; the one that made it knows it already. One
+ * that gains nothing says UNSUPPORTED. */
+static coll_status make_known(struct coll_comm *comm, struct coll_allocation *a)
+{
+	coll_status worst = COLL_OK;
+
+	for (int i = 0; i < comm->ctx->nwires; i++) {
+		struct coll_wire *wire = &comm->ctx->wires[i];
+		coll_status st;
+
+		if (wire == a->wire)
+			continue;
+		a->known[i] = (struct coll_memory){
+		        .size = sizeof(a->mem), .base = a->mem.base, .len_bytes = a->mem.len_bytes};
+		st = wire->table.mem_reg(wire->inst, &a->known[i]);
+		a->knows[i] = st == COLL_OK;
+		if (st != COLL_OK && st != COLL_ERR_UNSUPPORTED)
+			worst = st;
+	}
+	return worst;
 }
 
 coll_status coll_mem_alloc(coll_comm *comm, void **ptr, size_t len_bytes)
@@ -82,6 +105,7 @@ coll_status coll_mem_alloc(coll_comm *comm, void **ptr, size_t len_bytes)
 		release(comm, a);
 		return coll_comm_refuse(comm, "mem_alloc", st, "no memory for %zu bytes", len_bytes);
 	}
+	make_known(comm, a); /* a transport that cannot has logged why; the memory is good all the same */
 	*ptr = a->mem.base;
 	return COLL_OK;
 }
@@ -105,7 +129,7 @@ coll_status coll_mem_free(coll_comm *comm, void *ptr)
 coll_status coll_mem_register(coll_comm *comm, void *ptr, size_t len_bytes)
 {
 	struct coll_allocation *a;
-	coll_status st = COLL_ERR_UNSUPPORTED;
+	coll_status st;
 
 	if (!comm)
 		return COLL_ERR_ARGUMENT;
@@ -116,16 +140,8 @@ coll_status coll_mem_register(coll_comm *comm, void *ptr, size_t len_bytes)
 	a = keep(comm, true, ptr, len_bytes);
 	if (!a)
 		return coll_comm_refuse(comm, "mem_register", COLL_ERR_MEMORY, "out of memory");
-	for (int i = 0; i < comm->ctx->nwires && st == COLL_ERR_UNSUPPORTED; i++) {
-		a->wire = &comm->ctx->wires[i];
-		st = a->wire->table.mem_reg(a->wire->inst, &a->mem);
-	}
-	if (st == COLL_ERR_UNSUPPORTED) {
-		a->wire = NULL; /* nobody gains from it: remembered all the same */
-		st = COLL_OK;
-	}
+	st = make_known(comm, a);
 	if (st != COLL_OK) {
-		a->wire = NULL;
 		release(comm, a);
 		return coll_comm_refuse(comm, "mem_register", st, "cannot register %zu bytes at %p", len_bytes, ptr);
 	}
