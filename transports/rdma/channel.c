@@ -39,11 +39,6 @@ static coll_status nothing(const struct rdma_channel *ch)
 	return status == COLL_OK ? COLL_AGAIN : (coll_status)status;
 }
 
-static bool works(const struct rdma_link *l)
-{
-	return l->state == LINK_UP || l->state == LINK_CONNECTING;
-}
-
 static void enter(struct rdma_channel *ch)
 {
 	pthread_mutex_lock(&ch->link->lock);
@@ -72,6 +67,8 @@ static coll_status make_ring(struct rdma_channel *ch)
 	if (!ring->memory)
 		return COLL_ERR_MEMORY;
 	ring->mr = coll_rdma_memory_pin(ch->link->inst, ring->memory, total, ch->dir == COLL_DIR_RECV);
+	for (uint32_t i = 0; i < ch->slots; i++) /* nothing that was there before looks like a frame */
+		memset(rdma_head_at(ring, i), 0, sizeof(struct coll_rdma_head));
 	return ring->mr ? COLL_OK : COLL_ERR_MEMORY;
 }
 
@@ -249,6 +246,12 @@ coll_status coll_rdma_channel_open(void *link, const struct coll_channel_key *ke
 
 /* ---- close ------------------------------------------------------------------------------ */
 
+/* By the device, or for sending it again. */
+static bool in_use(const struct rdma_sender *s)
+{
+	return s->queued > 0 || s->logged > 0 || s->last_seq > s->base.link->sq_done;
+}
+
 /* The device is done with what belongs to a closed sender. */
 void coll_rdma_channel_sweep(struct rdma_link *l)
 {
@@ -256,7 +259,7 @@ void coll_rdma_channel_sweep(struct rdma_link *l)
 
 	for (struct rdma_sender *s = l->closing; s; s = next) {
 		next = s->next;
-		if (s->queued == 0 && s->last_seq <= l->sq_done)
+		if (!in_use(s))
 			coll_rdma_channel_free_sender(s);
 	}
 }
@@ -288,24 +291,28 @@ void coll_rdma_channel_drop_queued(struct rdma_link *l, const struct rdma_sender
 	l->queue_count = kept;
 }
 
-/* Lent frames that have not left go by value: their slot is free. */
+static void keep_one(struct rdma_sender *s, struct rdma_entry *e)
+{
+	if (e->sender != s || !e->lent)
+		return;
+	memcpy(s->base.ring.memory + e->number % s->base.slots * s->base.ring.stride, e->lent, e->frame.len_bytes);
+	s->base.link->copied_bytes += e->frame.len_bytes;
+	e->lent = NULL;
+	s->lent--;
+	coll_cookie_settle(e->cookie, COLL_OK);
+	e->cookie = NULL;
+}
+
+/* Lent frames that have not left go by value: their slot is free. So do those that a broken
+ * connection has left behind. */
 static void keep_lent(struct rdma_sender *s)
 {
 	struct rdma_link *l = s->base.link;
-	const struct rdma_ring *ring = &s->base.ring;
 
-	for (uint32_t i = 0; i < l->queue_count; i++) {
-		struct rdma_entry *e = &l->queue[(l->queue_first + i) & (l->queue_cap - 1)];
-
-		if (e->sender != s || !e->lent)
-			continue;
-		memcpy(ring->memory + e->number % s->base.slots * ring->stride, e->lent, e->frame.len_bytes);
-		l->copied_bytes += e->frame.len_bytes;
-		e->lent = NULL;
-		s->lent--;
-		coll_cookie_settle(e->cookie, COLL_OK);
-		e->cookie = NULL;
-	}
+	for (uint32_t i = 0; i < l->queue_count; i++)
+		keep_one(s, &l->queue[(l->queue_first + i) & (l->queue_cap - 1)]);
+	for (uint64_t i = 0; i < l->log_count && l->mending; i++)
+		keep_one(s, &l->log[(l->log_first + i) % RDMA_SENDS]);
 }
 
 /* Until done is true or the link is not up any more; false: not within ms. The lock is let go
@@ -335,6 +342,8 @@ static void bury(struct rdma_link *l)
 	pthread_mutex_lock(&l->lock);
 	if (l->state == LINK_DOWN || l->state == LINK_ENDED)
 		coll_rdma_cm_bury(l);
+	else if (l->state == LINK_TORN)
+		coll_rdma_cm_tear(l);
 	pthread_mutex_unlock(&l->inst->service_lock);
 }
 
@@ -353,10 +362,8 @@ static void close_sender(struct rdma_sender *s)
 		coll_rdma_link_fail(l, COLL_ERR_SYSTEM, "rdma %s: a send does not end", l->inst->where);
 	if (s->lent > 0)
 		bury(l);
-	if (s->grant)
-		s->grant->sender = NULL;
-	s->grant = NULL;
-	if (!works(l) ? !l->qp : s->queued == 0 && s->last_seq <= l->sq_done) {
+	keep_lent(s); /* what is to be sent again */
+	if (!rdma_works(l) ? !l->qp : !in_use(s)) {
 		coll_rdma_channel_free_sender(s);
 		return;
 	}
@@ -389,13 +396,14 @@ static void close_receiver(struct rdma_receiver *r)
 	struct rdma_link *l = r->base.link;
 	const struct coll_rdma_note close = {.type = COLL_RDMA_NOTE_CLOSE, .id = r->id};
 	const uint32_t id = r->id;
-	struct coll_cookie *told = r->into.told ? r->into.cookie : NULL;
+	struct coll_cookie *told;
 
+	if (l->state != LINK_UP && r->into.told)
+		bury(l); /* nobody writes there any more */
+	told = r->into.told ? r->into.cookie : NULL;
 	if (!told)
 		take_announcement_back(r);
-	if (!works(l) && told)
-		bury(l); /* settles it */
-	if (!works(l)) {
+	if (!rdma_works(l)) {
 		take_announcement_back(r);
 		/* Until the queue pair is gone the device may still write into the ring. */
 		if (l->qp)
@@ -417,7 +425,7 @@ static void close_receiver(struct rdma_receiver *r)
 	if (!await(l, receiver_gone, &id, RDMA_CANCEL_MS))
 		coll_rdma_link_fail(l, COLL_ERR_SYSTEM, "rdma %s: the peer does not take back the right to write",
 		                    l->inst->where);
-	if (!works(l))
+	if (l->state != LINK_UP)
 		bury(l);
 	coll_cookie_settle(told, COLL_ERR_ABORTED);
 }
@@ -576,6 +584,8 @@ coll_status coll_rdma_view(void *channel, const void **p, struct coll_frame *fra
 	coll_status status = COLL_OK;
 
 	enter(ch);
+	if (r->arrived == r->done)
+		coll_rdma_rx_look(r);
 	if (r->arrived == r->done) {
 		status = nothing(ch);
 	} else {
@@ -639,17 +649,47 @@ void coll_rdma_channel_arrived(struct rdma_receiver *r, const struct coll_frame 
 	coll_cookie_settle(cookie, status);
 }
 
-static void tell(struct rdma_receiver *r, uint32_t rkey)
+static void tell(struct rdma_receiver *r)
 {
 	struct coll_rdma_note note = {.type = COLL_RDMA_NOTE_INTO, .id = r->id};
 
 	note.into.number = (uint32_t)r->arrived;
-	note.into.rkey = rkey;
+	note.into.rkey = r->into.rkey;
 	note.into.ptr = (uint64_t)(uintptr_t)r->into.ptr;
 	note.into.expect = r->into.expect;
 	r->into.told = true;
 	coll_rdma_tx_note(r->base.link, &note);
 	coll_rdma_tx_push(r->base.link);
+}
+
+void coll_rdma_channel_announce_all(struct rdma_link *l)
+{
+	for (uint32_t i = 0; i < l->receivers_cap; i++) {
+		struct rdma_receiver *r = l->receivers[i];
+
+		if (r && r->into.cookie && r->into.registered && !r->into.told)
+			tell(r);
+	}
+}
+
+/* The connection is gone: the peer's copies count no more, nor do those that wait to be sent. */
+void coll_rdma_channel_forget_announcements(struct rdma_link *l)
+{
+	uint32_t kept = 0;
+
+	for (uint32_t i = 0; i < l->receivers_cap; i++)
+		if (l->receivers[i])
+			l->receivers[i]->into.told = false;
+	for (uint32_t i = 0; i < l->grants_cap; i++)
+		if (l->grants[i])
+			l->grants[i]->into.set = false;
+	for (uint32_t i = 0; i < l->queue_count; i++) {
+		const struct rdma_entry e = l->queue[(l->queue_first + i) & (l->queue_cap - 1)];
+
+		if (e.sender || e.note.type != COLL_RDMA_NOTE_INTO)
+			l->queue[(l->queue_first + kept++) & (l->queue_cap - 1)] = e;
+	}
+	l->queue_count = kept;
 }
 
 static coll_status announce(struct rdma_receiver *r, char *ptr, const struct coll_frame *expect,
@@ -669,9 +709,10 @@ static coll_status announce(struct rdma_receiver *r, char *ptr, const struct col
 	if (status != COLL_AGAIN)
 		return status;
 	cookie->pending = 1;
-	r->into = (struct rdma_into){.ptr = ptr, .expect = *expect, .cookie = cookie};
-	if (registered)
-		tell(r, rkey);
+	r->into = (struct rdma_into){
+	        .ptr = ptr, .expect = *expect, .cookie = cookie, .registered = registered, .rkey = rkey};
+	if (registered && r->base.link->state == LINK_UP)
+		tell(r);
 	return COLL_OK;
 }
 

@@ -7,13 +7,14 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "transports/rdma/rdma.h"
 
-enum { REJECTED_NOBODY_LISTENS = 8, UNREACHABLE_MS = 1900 };
+enum { REJECTED_NOBODY_LISTENS = 8, UNREACHABLE_MS = 1900, FLUSH_MS = 100 };
 
 struct event {
 	enum rdma_cm_event_type type;
@@ -29,6 +30,31 @@ static bool before(const struct coll_process_id *a, const struct coll_process_id
 }
 
 /* ---- the queue pair -------------------------------------------------------------- */
+
+static void destroy_id(struct rdma_inst *in, struct rdma_cm_id *id)
+{
+	struct rdma_corpse *c = coll_rdma_device_active(in) ? NULL : malloc(sizeof(*c));
+
+	if (!c) {
+		in->v.rdma_destroy_id(id);
+		return;
+	}
+	*c = (struct rdma_corpse){in->corpses, id};
+	in->corpses = c;
+}
+
+void coll_rdma_cm_corpses(struct rdma_inst *in, bool all)
+{
+	if (!in->corpses || (!all && !coll_rdma_device_active(in)))
+		return;
+	while (in->corpses) {
+		struct rdma_corpse *c = in->corpses;
+
+		in->corpses = c->next;
+		in->v.rdma_destroy_id(c->id);
+		free(c);
+	}
+}
 
 /* Both locks. */
 static void tear_down(struct rdma_link *l)
@@ -47,7 +73,7 @@ static void tear_down(struct rdma_link *l)
 	free(l->notes);
 	l->notes = NULL;
 	if (l->id)
-		v->rdma_destroy_id(l->id);
+		destroy_id(l->inst, l->id);
 	l->id = NULL;
 	l->stage = STAGE_IDLE;
 }
@@ -90,7 +116,7 @@ static bool make_connection(struct rdma_link *l)
 	                    : NULL;
 	if (!l->cq || !make_queue_pair(l))
 		return false;
-	l->sq_tail = l->sq_done = l->sq_signalled = 0;
+	l->sq_done = l->sq_signalled = l->sq_tail; /* the old queue pair is gone, if there was one */
 	l->recvs = l->recvs_owed = 0;
 	l->bye_sent = false;
 	/* Urgent notes come to the service, whatever the callers do. */
@@ -121,6 +147,17 @@ static void tune(struct rdma_inst *in, struct rdma_cm_id *id)
 
 /* ---- the end of a connection -------------------------------------------------------- */
 
+static void tell_figures(const struct rdma_link *l)
+{
+	rdma_log(l->inst, COLL_LOG_INFO,
+	         "rdma: a link ends: sent %llu frames (%llu by reference) and %llu notes; received %llu frames (%llu "
+	         "seen in "
+	         "their slots, %llu into announced memory); %llu bytes copied; connected %u times",
+	         (unsigned long long)l->frames_out, (unsigned long long)l->ref_out, (unsigned long long)l->notes_out,
+	         (unsigned long long)l->frames_in, (unsigned long long)l->polled_in, (unsigned long long)l->into_in,
+	         (unsigned long long)l->copied_bytes, l->connections);
+}
+
 /* Both locks. What waited for the device learns how it ended. */
 void coll_rdma_cm_bury(struct rdma_link *l)
 {
@@ -131,12 +168,7 @@ void coll_rdma_cm_bury(struct rdma_link *l)
 		while (coll_rdma_rx_poll(l) > 0)
 			; /* what had arrived or was sent before the end counts */
 	tear_down(l);
-	for (; l->loan_count > 0; l->loan_count--) {
-		struct rdma_loan *loan = &l->loans[l->loan_first++ % RDMA_SENDS];
-
-		loan->sender->lent--;
-		coll_cookie_settle(loan->cookie, end);
-	}
+	coll_rdma_tx_drop_log(l, UINT64_MAX, end);
 	while (l->queue_count > 0) {
 		const struct rdma_entry e = l->queue[l->queue_first++ & (l->queue_cap - 1)];
 
@@ -159,8 +191,29 @@ void coll_rdma_cm_bury(struct rdma_link *l)
 		if (r && r->draining)
 			coll_rdma_channel_free_receiver(r);
 	}
+	if (l->connections > 0 && !l->buried)
+		tell_figures(l);
+	l->buried = true;
 	l->news = true;
 	atomic_fetch_add(&l->inst->stale, 1);
+}
+
+/* Both locks. What has arrived is taken in, to the last; then nothing more can. */
+void coll_rdma_cm_tear(struct rdma_link *l)
+{
+	const uint64_t until = coll_clock_ns() + FLUSH_MS * UINT64_C(1000000);
+
+	assert(l->state == LINK_TORN);
+	while ((coll_rdma_rx_poll(l) > 0 || l->recvs_posted > 0) && coll_clock_ns() < until && l->state == LINK_TORN)
+		sched_yield();
+	if (l->state != LINK_TORN)
+		return; /* ended by what came last, or failed */
+	tear_down(l);
+	l->state = LINK_CONNECTING;
+	l->mending = true;
+	l->retry_ns = 0;
+	l->recvs = l->recvs_owed = 0;
+	coll_rdma_channel_forget_announcements(l);
 }
 
 /* ---- asking --------------------------------------------------------------------------- */
@@ -190,6 +243,20 @@ static void retry_later(struct rdma_link *l, uint64_t now, unsigned ms)
 	l->retry_ns = now + ms * UINT64_C(1000000);
 }
 
+/* What cut the connection is still in the way. */
+static void give_up(struct rdma_link *l)
+{
+	char cause[sizeof(l->cause)];
+
+	memcpy(cause, l->cause, sizeof(cause));
+	coll_rdma_link_fail(l, l->why, "%s, and not connected again within %d ms", cause, RDMA_MEND_MS);
+}
+
+static uint64_t attempt_ns(const struct rdma_link *l)
+{
+	return (l->mending ? RDMA_MEND_ATTEMPT_MS : RDMA_ATTEMPT_MS) * UINT64_C(1000000);
+}
+
 /* The way there is not open; for a moment that may be so. */
 static void not_reached(struct rdma_link *l, const char *what, int e)
 {
@@ -197,7 +264,9 @@ static void not_reached(struct rdma_link *l, const char *what, int e)
 	char path[200];
 
 	coll_rdma_path_text(l, path, sizeof(path));
-	if (now >= l->give_up_ns)
+	if (now >= l->give_up_ns && l->mending)
+		give_up(l);
+	else if (now >= l->give_up_ns)
 		coll_rdma_link_fail(l, COLL_ERR_PEER_DEAD, "rdma %s: %s%s%s", path, what, e ? ": " : "",
 		                    e ? strerror(e) : "");
 	retry_later(l, now, RDMA_RETRY_MS);
@@ -212,6 +281,10 @@ static void ask(struct rdma_link *l, uint64_t now)
 	to_sockaddr(&l->target, l->target.port, &to);
 	if (!l->give_up_ns)
 		l->give_up_ns = now + UNREACHABLE_MS * UINT64_C(1000000);
+	if (!coll_rdma_device_active(in)) {
+		not_reached(l, "the port is not active", 0);
+		return;
+	}
 	if (in->v.rdma_create_id(in->cm, &l->id, l, RDMA_PS_TCP) != 0) {
 		l->id = NULL;
 		not_reached(l, "no identifier of the connection manager", errno);
@@ -220,7 +293,7 @@ static void ask(struct rdma_link *l, uint64_t now)
 	tune(in, l->id);
 	l->asked = true;
 	l->stage = STAGE_ADDRESS;
-	l->deadline_ns = now + RDMA_ATTEMPT_MS * UINT64_C(1000000);
+	l->deadline_ns = now + attempt_ns(l);
 	if (in->v.rdma_resolve_addr(l->id, (struct sockaddr *)&from, (struct sockaddr *)&to, RDMA_RESOLVE_MS) != 0)
 		not_reached(l, "the peer's address cannot be resolved", errno);
 }
@@ -237,7 +310,8 @@ static void ask_on(struct rdma_link *l)
 		return;
 	}
 	l->nonce = coll_rdma_nonce();
-	coll_rdma_hello_make(&m, in, COLL_RDMA_ASK, &l->peer, l->nonce, 0);
+	coll_rdma_hello_make(&m, in, l->mending ? COLL_RDMA_ASK_AGAIN : COLL_RDMA_ASK, &l->peer, l->nonce, 0,
+	                     l->items_in);
 	p = parameters(in, &m);
 	l->stage = STAGE_CONNECT;
 	if (in->v.rdma_connect(l->id, &p) != 0)
@@ -258,16 +332,19 @@ static void answered(struct rdma_link *l, const struct event *e)
 		return;
 	}
 	l->recvs = m.recvs;
+	l->peer_items = m.items;
 	if (coll_rdma_tx_proof(l, coll_rdma_hello_proof(in, &in->env.self, l->nonce, m.nonce)))
 		coll_rdma_link_up(l);
 }
 
 /* ---- being asked ------------------------------------------------------------------------ */
 
-static void refuse(struct rdma_inst *in, struct rdma_cm_id *id, const char *why)
+static void refuse(struct rdma_inst *in, struct rdma_cm_id *id, const char *why, bool for_good)
 {
+	const uint8_t gone = COLL_RDMA_GONE;
+
 	rdma_log(in, COLL_LOG_DEBUG, "rdma: a connection is refused: %s", why);
-	in->v.rdma_reject(id, NULL, 0);
+	in->v.rdma_reject(id, for_good ? &gone : NULL, for_good ? 1 : 0);
 	in->v.rdma_destroy_id(id);
 }
 
@@ -283,12 +360,13 @@ static bool accept_it(struct rdma_link *l, struct rdma_cm_id *id, const struct c
 	l->asked = false;
 	l->other = m->nonce;
 	l->nonce = coll_rdma_nonce();
-	l->deadline_ns = coll_clock_ns() + RDMA_ATTEMPT_MS * UINT64_C(1000000);
+	l->deadline_ns = coll_clock_ns() + attempt_ns(l);
 	if (!make_connection(l))
 		return false;
 	l->recvs = m->recvs;
+	l->peer_items = m->items;
 	tune(in, id);
-	coll_rdma_hello_make(&answer, in, COLL_RDMA_ANSWER, &m->from, l->nonce, m->nonce);
+	coll_rdma_hello_make(&answer, in, COLL_RDMA_ANSWER, &m->from, l->nonce, m->nonce, l->items_in);
 	p = parameters(in, &answer);
 	l->stage = STAGE_ACCEPTED;
 	return in->v.rdma_accept(id, &p) == 0;
@@ -301,21 +379,26 @@ static void asked(struct rdma_inst *in, const struct event *e)
 	struct rdma_link *l;
 
 	if (wrong || atomic_load(&in->closed)) {
-		refuse(in, e->id, wrong ? wrong : "closed");
+		refuse(in, e->id, wrong ? wrong : "closed", false);
 		return;
 	}
 	pthread_mutex_lock(&in->lock);
 	l = coll_rdma_link_find(in, &m.from);
-	if (!l)
+	if (!l && m.type == COLL_RDMA_ASK)
 		l = coll_rdma_link_new(in, &m.from);
 	pthread_mutex_unlock(&in->lock);
 	if (!l) {
-		refuse(in, e->id, "out of memory");
+		refuse(in, e->id, "there is no such link", m.type == COLL_RDMA_ASK_AGAIN);
 		return;
 	}
 	pthread_mutex_lock(&l->lock);
+	/* The peer has noticed first that the connection is gone. */
+	if (l->state == LINK_UP && m.type == COLL_RDMA_ASK_AGAIN)
+		coll_rdma_link_torn(l, COLL_ERR_PEER_DEAD, "rdma %s: the peer's end broke", in->where);
+	if (l->state == LINK_TORN)
+		coll_rdma_cm_tear(l);
 	if (l->state != LINK_CONNECTING || (l->asked && l->stage != STAGE_IDLE && before(&in->env.self, &l->peer))) {
-		refuse(in, e->id, "there is a connection, or ours is on its way");
+		refuse(in, e->id, "there is a connection, or ours is on its way", false);
 	} else if (!accept_it(l, e->id, &m)) {
 		rdma_log(in, COLL_LOG_WARN, "[COLL-6505] rdma: %s cannot accept a connection: %s", in->where,
 		         strerror(errno));
@@ -328,7 +411,16 @@ static void asked(struct rdma_inst *in, const struct event *e)
 
 static void refused(struct rdma_link *l, const struct event *e)
 {
-	if (e->status == REJECTED_NOBODY_LISTENS)
+	const bool nobody = e->status == REJECTED_NOBODY_LISTENS,
+	           gone = e->data_bytes > 0 && e->data[0] == COLL_RDMA_GONE;
+	char path[200];
+
+	coll_rdma_path_text(l, path, sizeof(path));
+	if (l->mending && (nobody || gone)) {
+		coll_rdma_link_fail(l, COLL_ERR_PEER_DEAD, "rdma %s: the peer's %s is gone without a word", path,
+		                    nobody ? "process" : "end");
+		retry_later(l, coll_clock_ns(), RDMA_RETRY_MS);
+	} else if (nobody)
 		not_reached(l, "nobody listens there: the peer's process is gone", 0);
 	else
 		retry_later(l, coll_clock_ns(), 4 * RDMA_RETRY_MS);
@@ -342,7 +434,7 @@ static void disconnected(struct rdma_link *l)
 		;
 	coll_rdma_path_text(l, path, sizeof(path));
 	if (l->state == LINK_UP)
-		coll_rdma_link_fail(l, COLL_ERR_PEER_DEAD, "rdma %s: the peer's end is gone without a word", path);
+		coll_rdma_link_torn(l, COLL_ERR_PEER_DEAD, "rdma %s: the peer's end is gone without a word", path);
 	else if (l->state == LINK_CONNECTING)
 		retry_later(l, coll_clock_ns(), RDMA_RETRY_MS);
 }
@@ -421,8 +513,13 @@ void coll_rdma_cm_pursue(struct rdma_link *l, uint64_t now_ns)
 		coll_rdma_rx_poll(l); /* its proof */
 	if (l->state != LINK_CONNECTING)
 		return;
+	if (l->mending && now_ns >= l->give_up_ns) {
+		give_up(l);
+		return;
+	}
 	if (l->stage != STAGE_IDLE && now_ns >= l->deadline_ns) {
-		if (l->asked)
+		/* Whether it is dead or late others judge. */
+		if (l->asked && now_ns >= l->give_up_ns + (RDMA_SILENCE_MS - UNREACHABLE_MS) * UINT64_C(1000000))
 			not_reached(l, "the peer does not answer", 0);
 		else
 			retry_later(l, now_ns, RDMA_RETRY_MS);

@@ -41,6 +41,14 @@ bool coll_rdma_card_valid(const void *address, size_t len_bytes, struct coll_rdm
 	       (card->family == 4 || card->family == 6);
 }
 
+bool coll_rdma_device_active(struct rdma_inst *in)
+{
+	struct ibv_port_attr port;
+
+	memset(&port, 0, sizeof(port));
+	return in->v.ibv_query_port(in->device, in->card.port_num, (void *)&port) == 0 && port.state == IBV_PORT_ACTIVE;
+}
+
 /* "rxe0", "mlx5_0:1", "rxe0,rxe1": whether the list names this port; an empty one names all. */
 static bool named(const char *list, const char *device, unsigned port)
 {

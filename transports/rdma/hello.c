@@ -28,14 +28,15 @@ static uint64_t seal(const struct rdma_inst *in, const struct coll_rdma_hello *m
 }
 
 void coll_rdma_hello_make(struct coll_rdma_hello *m, const struct rdma_inst *in, enum coll_rdma_hello_type type,
-                          const struct coll_process_id *to, uint64_t nonce, uint64_t other)
+                          const struct coll_process_id *to, uint64_t nonce, uint64_t other, uint64_t items)
 {
 	*m = (struct coll_rdma_hello){.magic = COLL_RDMA_MAGIC,
 	                              .version = COLL_RDMA_VERSION,
 	                              .type = (uint8_t)type,
 	                              .recvs = RDMA_RECVS,
 	                              .from = in->env.self,
-	                              .nonce = nonce};
+	                              .nonce = nonce,
+	                              .items = items};
 	m->mac = seal(in, m, to, other);
 }
 
@@ -46,7 +47,8 @@ const char *coll_rdma_hello_check(const void *data, size_t len_bytes, const stru
 	if (!data || len_bytes < sizeof(*m))
 		return "no greeting";
 	memcpy(m, data, sizeof(*m));
-	if (m->magic != COLL_RDMA_MAGIC || m->type != type)
+	if (m->magic != COLL_RDMA_MAGIC ||
+	    (m->type != type && !(type == COLL_RDMA_ASK && m->type == COLL_RDMA_ASK_AGAIN)))
 		return "not a greeting of this library";
 	if (m->version != COLL_RDMA_VERSION)
 		return "another version of this library";

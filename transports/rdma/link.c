@@ -50,8 +50,7 @@ struct rdma_link *coll_rdma_link_find(struct rdma_inst *in, const struct coll_pr
 		bool usable;
 
 		pthread_mutex_lock(&l->lock);
-		usable = coll_same_process(&l->peer, peer) && !l->lingering &&
-		         (l->state == LINK_CONNECTING || l->state == LINK_UP);
+		usable = coll_same_process(&l->peer, peer) && !l->lingering && rdma_works(l);
 		pthread_mutex_unlock(&l->lock);
 		if (usable)
 			return l;
@@ -186,13 +185,19 @@ void coll_rdma_link_up(struct rdma_link *l)
 	char path[220];
 
 	assert(l->state == LINK_CONNECTING);
+	coll_rdma_tx_resume(l);
+	if (l->state != LINK_CONNECTING)
+		return;
 	l->state = LINK_UP;
+	l->connections++;
 	l->stage = STAGE_IDLE;
 	atomic_fetch_sub(&in->connecting, 1);
 	atomic_fetch_add(&in->up, 1);
 	atomic_store_explicit(&l->status, COLL_OK, memory_order_release);
 	coll_rdma_path_text(l, path, sizeof(path));
 	rdma_log(in, COLL_LOG_INFO, "rdma: connected %s (inline %u bytes)", path, l->inline_bytes);
+	l->give_up_ns = 0;
+	coll_rdma_channel_announce_all(l);
 	coll_rdma_tx_push(l);
 	l->news = true;
 	coll_rdma_link_leave(l);
@@ -222,7 +227,7 @@ void coll_rdma_link_fail(struct rdma_link *l, coll_status why, const char *forma
 {
 	va_list ap;
 
-	if (l->state != LINK_UP && l->state != LINK_CONNECTING)
+	if (!rdma_works(l))
 		return;
 	va_start(ap, format);
 	vsnprintf(l->cause, sizeof(l->cause), format, ap);
@@ -232,9 +237,42 @@ void coll_rdma_link_fail(struct rdma_link *l, coll_status why, const char *forma
 	stop(l, LINK_DOWN, why);
 }
 
+/*
+ * The queue pair can be destroyed by the service only; until then the device may still
+ * write what had come in before.
+ */
+void coll_rdma_link_torn(struct rdma_link *l, coll_status why, const char *format, ...)
+{
+	struct rdma_inst *in = l->inst;
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+	va_list ap;
+
+	if (l->state != LINK_UP)
+		return;
+	va_start(ap, format);
+	vsnprintf(l->cause, sizeof(l->cause), format, ap);
+	va_end(ap);
+	if (l->lingering || l->mends++ >= RDMA_MENDS || atomic_load(&in->closed)) {
+		char cause[sizeof(l->cause)];
+
+		memcpy(cause, l->cause, sizeof(cause));
+		coll_rdma_link_fail(l, why, "%s", cause);
+		return;
+	}
+	rdma_log(in, COLL_LOG_INFO, "%s: connecting again", l->cause);
+	l->why = why;
+	l->state = LINK_TORN;
+	atomic_fetch_sub(&in->up, 1);
+	atomic_fetch_add(&in->connecting, 1);
+	in->v.ibv_modify_qp(l->qp, &attr, IBV_QP_STATE);
+	l->give_up_ns = coll_clock_ns() + RDMA_MEND_MS * UINT64_C(1000000);
+	atomic_fetch_add(&in->stale, 1);
+	coll_rdma_kick(in);
+}
+
 void coll_rdma_link_ended(struct rdma_link *l)
 {
-	if (l->state != LINK_UP)
+	if (l->state != LINK_UP && l->state != LINK_TORN)
 		return;
 	snprintf(l->cause, sizeof(l->cause), "the peer has closed the link");
 	stop(l, LINK_ENDED, COLL_ERR_PEER_DEAD);
@@ -247,7 +285,7 @@ void coll_rdma_link_free(struct rdma_link *l)
 	const size_t from = offsetof(struct rdma_link, state);
 
 	assert(!l->id);
-	if (l->state == LINK_CONNECTING)
+	if (l->state == LINK_CONNECTING || l->state == LINK_TORN)
 		atomic_fetch_sub(&in->connecting, 1);
 	if (l->state == LINK_UP)
 		atomic_fetch_sub(&in->up, 1);
@@ -286,8 +324,10 @@ void coll_rdma_link_compact(struct rdma_inst *in)
 		struct rdma_link *l = in->links[i];
 
 		pthread_mutex_lock(&l->lock);
-		if (l->id && (l->state == LINK_DOWN || l->state == LINK_ENDED || finished(l)))
+		if (((l->state == LINK_DOWN || l->state == LINK_ENDED) && !l->buried) || (l->id && finished(l)))
 			coll_rdma_cm_bury(l);
+		else if (l->state == LINK_TORN && !l->lingering)
+			coll_rdma_cm_tear(l);
 		if (l->state != LINK_FREE && !l->id && l->opens == 0 && !l->notice &&
 		    (l->lingering || l->state == LINK_DOWN || l->state == LINK_ENDED))
 			coll_rdma_link_free(l);

@@ -18,7 +18,7 @@
 #include "transports/rdma/rdma.h"
 #include "transports/registry.h"
 
-enum { FINI_MS = 90, TIMEOUT_EXPONENT = 14, RETRIES = 7 };
+enum { FINI_MS = 90, TIMEOUT_EXPONENT = 14, RETRIES = 7, PROBE_BYTES = 1 << 20 };
 
 /* ---- open ----------------------------------------------------------------------- */
 
@@ -74,6 +74,7 @@ static void close_fd(int fd)
 /* What open() made, whole or in part. */
 static void dispose(struct rdma_inst *in)
 {
+	coll_rdma_cm_corpses(in, true);
 	if (in->listener)
 		in->v.rdma_destroy_id(in->listener);
 	coll_rdma_memory_fini(in);
@@ -95,6 +96,18 @@ static void dispose(struct rdma_inst *in)
 	free(in);
 }
 
+/* Where next to no memory may be locked, nothing would work later: better said now. */
+static bool can_lock(struct rdma_inst *in)
+{
+	void *p = aligned_alloc(4096, PROBE_BYTES);
+	struct ibv_mr *mr = p ? coll_rdma_memory_pin(in, p, PROBE_BYTES, true) : NULL;
+
+	if (mr)
+		in->v.ibv_dereg_mr(mr);
+	free(p);
+	return mr != NULL;
+}
+
 static coll_status open_device(struct rdma_inst *in, char *why, size_t why_bytes)
 {
 	coll_status status = coll_rdma_verbs_load(&in->v, why, why_bytes);
@@ -113,6 +126,10 @@ static coll_status open_device(struct rdma_inst *in, char *why, size_t why_bytes
 	if (in->pd) {
 		step = "completion channel";
 		in->completions = in->v.ibv_create_comp_channel(in->device);
+	}
+	if (in->completions && !can_lock(in)) {
+		why[0] = 0; /* said already */
+		return COLL_ERR_UNSUPPORTED;
 	}
 	if (in->completions && open_descriptors(in) == COLL_OK)
 		return COLL_OK;
@@ -138,7 +155,8 @@ static coll_status rdma_open(const struct coll_transport_env *env, void **inst)
 	status = open_device(in, why, sizeof(why));
 	if (status != COLL_OK) {
 		/* Without a device nobody expects one; with one, the user wants to know. */
-		rdma_log(in, in->cm ? COLL_LOG_WARN : COLL_LOG_INFO, "rdma is not used: %s", why);
+		if (why[0])
+			rdma_log(in, in->cm ? COLL_LOG_WARN : COLL_LOG_INFO, "rdma is not used: %s", why);
 		dispose(in);
 		return status;
 	}

@@ -37,15 +37,27 @@ enum {
 	RDMA_CHANNELS_MAX = 1 << 20, /* per link and direction */
 	RDMA_INTO_BYTES = 4096,      /* smaller frames are not worth an announcement */
 	RDMA_RESOLVE_MS = 1500,
-	RDMA_ATTEMPT_MS = 3000, /* a connection not made by then is tried again */
+	RDMA_ATTEMPT_MS = 800,   /* a connection not made by then is tried again */
+	RDMA_SILENCE_MS = 10000, /* who does not answer for so long, though there is a way, is given up */
 	RDMA_RETRY_MS = 30,
 	RDMA_TICK_MS = 350,     /* an idle link is asked for a sign of life so often */
 	RDMA_TICK_FLUSH_MS = 5, /* while something is left to send and nobody may be in a call */
-	RDMA_CANCEL_MS = 1000,  /* a peer that does not take its promise back loses the link */
+	RDMA_MEND_MS = 1000,    /* a broken connection is made again within this, or the link is down */
+	RDMA_MEND_ATTEMPT_MS = 250,
+	RDMA_MENDS = 8,        /* in a row, without anything having moved in between */
+	RDMA_CANCEL_MS = 1000, /* a peer that does not take its promise back loses the link */
 };
 
 struct rdma_link;
 struct rdma_inst;
+
+/* An identifier that is to be destroyed when the port is active again: it says goodbye, and
+ * a device that cannot send that may lose the queue pair of the connection manager itself
+ * (soft-RoCE does, for good). */
+struct rdma_corpse {
+	struct rdma_corpse *next;
+	struct rdma_cm_id *id;
+};
 
 /* Registered memory. */
 struct rdma_region {
@@ -103,6 +115,7 @@ struct rdma_sender {
 	char *held;        /* the slot that was given out, or NULL */
 	bool closed;       /* free once nothing of it is queued or in flight */
 	uint32_t queued;   /* entries in link->queue */
+	uint32_t logged;   /* in link->log */
 	uint32_t lent;     /* cookies out */
 	uint64_t last_seq; /* of its last work request, 0: none */
 	struct rdma_sender *next, **prev;
@@ -112,14 +125,17 @@ struct rdma_into {
 	char *ptr;
 	struct coll_frame expect;
 	struct coll_cookie *cookie; /* NULL: nothing announced */
-	bool told;                  /* to the peer, too */
+	bool registered, told;      /* told: to the peer, too */
+	uint32_t rkey;
 };
 
 struct rdma_receiver {
 	struct rdma_channel base;
 	uint32_t id;
 	uint64_t arrived, done;
-	uint32_t owed; /* slots emptied and not told yet */
+	uint64_t completed; /* of those that arrived; the others were seen in their slots */
+	unsigned polled_on; /* the last of those: on which connection */
+	uint32_t owed;      /* slots emptied and not told yet */
 	uint32_t due_at;
 	struct rdma_receiver *owing_next;
 	bool owing;
@@ -139,15 +155,15 @@ struct rdma_entry {
 	uint32_t lkey;
 	struct coll_cookie *cookie;
 	bool fence; /* no data: a visible completion behind what went before */
+	/* Sent before, on a connection that broke: with the same credits. */
+	bool again;
+	uint32_t credit_id;
+	uint16_t credits;
+	uint64_t seq; /* in the log: its work request */
 };
 
-struct rdma_loan {
-	uint64_t seq;
-	struct coll_cookie *cookie;
-	struct rdma_sender *sender;
-};
-
-enum rdma_state { LINK_FREE, LINK_CONNECTING, LINK_UP, LINK_ENDED, LINK_DOWN };
+/* TORN: the connection broke, and its queue pair is still there. Then CONNECTING again. */
+enum rdma_state { LINK_FREE, LINK_CONNECTING, LINK_UP, LINK_TORN, LINK_ENDED, LINK_DOWN };
 
 enum rdma_stage { STAGE_IDLE, STAGE_ADDRESS, STAGE_ROUTE, STAGE_CONNECT, STAGE_ACCEPTED };
 
@@ -161,6 +177,7 @@ struct rdma_link {
 	uint32_t opens;
 	bool lingering; /* closed by us: flush, then a BYE */
 	bool notice;    /* link_down is owed */
+	bool buried;    /* everything of a broken connection is settled */
 	coll_status why;
 	char cause[240];
 
@@ -184,8 +201,17 @@ struct rdma_link {
 	uint64_t sq_tail, sq_done, sq_signalled; /* work requests posted, known complete, last visible one */
 	uint32_t recvs;                          /* of the peer's, left to use */
 	uint32_t recvs_owed;                     /* of ours, not told yet */
-	struct rdma_loan loans[RDMA_SENDS];
-	uint64_t loan_first, loan_count;
+	/* Frames and notes sent whose completion has not been seen: who lent memory gets it back
+	 * from here, and a new connection sends again what the peer has not got. log_first is
+	 * also how many items came before, ever. */
+	struct rdma_entry log[RDMA_SENDS];
+	uint64_t log_first, log_count;
+	uint32_t recvs_posted; /* of ours, on this queue pair */
+	uint64_t items_in;     /* frames and notes that have arrived, ever */
+	bool mending;          /* was up before */
+	uint64_t peer_items;   /* what the peer has got, as told when it connected */
+	unsigned connections;
+	unsigned mends; /* since anything was completed */
 	struct rdma_sender *senders, *closing;
 	struct rdma_grant **grants; /* by the peer's id */
 	uint32_t grants_cap;
@@ -203,7 +229,7 @@ struct rdma_link {
 
 	uint64_t moved, moved_at_tick; /* completions */
 
-	uint64_t frames_out, frames_in, into_in, copied_bytes, notes_out, ref_out;
+	uint64_t frames_out, frames_in, polled_in, into_in, copied_bytes, notes_out, ref_out;
 };
 
 struct rdma_inst {
@@ -218,6 +244,7 @@ struct rdma_inst {
 
 	struct rdma_event_channel *cm;
 	struct rdma_cm_id *listener;
+	struct rdma_corpse *corpses;
 	struct ibv_context *device;
 	struct ibv_pd *pd;
 	struct ibv_comp_channel *completions;
@@ -248,6 +275,12 @@ struct rdma_inst {
 
 #define rdma_log(in, level, ...) ((in)->env.log((in)->env.ctx, (level), __VA_ARGS__))
 
+/* Its channels can be used. */
+static inline bool rdma_works(const struct rdma_link *l)
+{
+	return l->state == LINK_UP || l->state == LINK_CONNECTING || l->state == LINK_TORN;
+}
+
 static inline size_t rdma_pad(size_t len_bytes)
 {
 	return (len_bytes + 63) & ~(size_t)63;
@@ -262,6 +295,7 @@ static inline struct coll_rdma_head *rdma_head_at(const struct rdma_ring *ring, 
 
 /* Opens the listener, which binds the instance to a device; fills the card. */
 coll_status coll_rdma_device_open(struct rdma_inst *in, char *why, size_t why_bytes);
+bool coll_rdma_device_active(struct rdma_inst *in);
 const char *coll_rdma_gid_text(const uint8_t gid[16], char *buf, size_t cap);
 /* "rxe0 port 1 GID a to b GID c" */
 void coll_rdma_path_text(const struct rdma_link *l, char *buf, size_t cap);
@@ -270,8 +304,8 @@ bool coll_rdma_card_valid(const void *address, size_t len_bytes, struct coll_rdm
 /* ---- hello.c ------------------------------------------------------------------------ */
 
 void coll_rdma_hello_make(struct coll_rdma_hello *m, const struct rdma_inst *in, enum coll_rdma_hello_type type,
-                          const struct coll_process_id *to, uint64_t nonce, uint64_t other);
-/* NULL when good, else what is wrong with it. from may be NULL: anybody. */
+                          const struct coll_process_id *to, uint64_t nonce, uint64_t other, uint64_t items);
+/* type ASK: also ASK_AGAIN. NULL when good, else what is wrong with it. from may be NULL: anybody. */
 const char *coll_rdma_hello_check(const void *data, size_t len_bytes, const struct rdma_inst *in,
                                   enum coll_rdma_hello_type type, const struct coll_process_id *from, uint64_t other,
                                   struct coll_rdma_hello *m);
@@ -282,10 +316,14 @@ uint64_t coll_rdma_nonce(void);
 /* ---- cm.c: connections. service_lock held. ------------------------------------------- */
 
 void coll_rdma_cm_events(struct rdma_inst *in);
+/* Identifiers that wait for the port; all: whether it is active or not. */
+void coll_rdma_cm_corpses(struct rdma_inst *in, bool all);
 /* What a connecting link needs now. */
 void coll_rdma_cm_pursue(struct rdma_link *l, uint64_t now_ns);
 /* Queue pair, queues, identifier: gone; cookies settled. lock held, too. */
 void coll_rdma_cm_bury(struct rdma_link *l);
+/* The queue pair of a torn link: gone, and connecting begins again. lock held, too. */
+void coll_rdma_cm_tear(struct rdma_link *l);
 
 /* ---- link.c ----------------------------------------------------------------------------- */
 
@@ -300,6 +338,9 @@ struct rdma_link *coll_rdma_link_at(struct rdma_inst *in, uint32_t i);
 /* link->lock held for these four. */
 void coll_rdma_link_up(struct rdma_link *l);
 void coll_rdma_link_fail(struct rdma_link *l, coll_status why, const char *format, ...)
+        __attribute__((format(printf, 3, 4)));
+/* The connection broke, but the peer may be there: fails what cannot be mended. */
+void coll_rdma_link_torn(struct rdma_link *l, coll_status why, const char *format, ...)
         __attribute__((format(printf, 3, 4)));
 void coll_rdma_link_ended(struct rdma_link *l);
 /* Before the lock is let go: tell sleepers the news, see to what is left to send. */
@@ -321,6 +362,10 @@ int coll_rdma_tx_push(struct rdma_link *l);
 /* Tell the slots and receives that are due, alone. */
 int coll_rdma_tx_credits(struct rdma_link *l);
 coll_status coll_rdma_tx_reserve(struct rdma_link *l, uint32_t entries);
+/* On a new connection: what the peer has not got goes first. */
+void coll_rdma_tx_resume(struct rdma_link *l);
+/* Whoever lent memory for what is in the log gets it back. */
+void coll_rdma_tx_drop_log(struct rdma_link *l, uint64_t items, coll_status status);
 /* A sign of life is asked for. */
 void coll_rdma_tx_ping(struct rdma_link *l);
 /* Work requests up to seq are complete. */
@@ -330,6 +375,8 @@ void coll_rdma_tx_completed(struct rdma_link *l, uint64_t seq);
 
 int coll_rdma_rx_poll(struct rdma_link *l);
 bool coll_rdma_rx_post_all(struct rdma_link *l);
+/* Take the next frame from its slot if it is there, whole, before its completion. */
+void coll_rdma_rx_look(struct rdma_receiver *r);
 
 /* ---- channel.c --------------------------------------------------------------------------------- */
 
@@ -348,6 +395,9 @@ coll_status coll_rdma_recv_into(void *channel, void *ptr, const struct coll_memo
 void coll_rdma_channel_meet_grant(struct rdma_link *l, struct rdma_grant *g);
 void coll_rdma_channel_arrived(struct rdma_receiver *r, const struct coll_frame *frame, bool into);
 void coll_rdma_channel_forget_owed(struct rdma_receiver *r);
+/* Announcements that the peer has not heard of, or has forgotten. */
+void coll_rdma_channel_announce_all(struct rdma_link *l);
+void coll_rdma_channel_forget_announcements(struct rdma_link *l);
 /* An entry has left the queue, sent or not. */
 void coll_rdma_channel_unqueued(struct rdma_link *l, const struct rdma_entry *e);
 void coll_rdma_channel_drop_queued(struct rdma_link *l, const struct rdma_sender *s);

@@ -47,6 +47,7 @@ static bool post_recvs(struct rdma_link *l, const uint32_t *index, uint32_t coun
 		errno = ibv_post_recv(l->qp, wr, &bad);
 		if (errno != 0)
 			return false;
+		l->recvs_posted += n;
 	}
 	return true;
 }
@@ -56,6 +57,7 @@ bool coll_rdma_rx_post_all(struct rdma_link *l)
 	for (uint32_t i = 0; i < RDMA_RECVS; i++)
 		l->spent[i] = i;
 	l->spent_count = 0;
+	l->recvs_posted = 0;
 	return post_recvs(l, l->spent, RDMA_RECVS);
 }
 
@@ -87,6 +89,20 @@ static bool take_credits(struct rdma_link *l, uint32_t id, uint32_t count)
 	return true;
 }
 
+/* What a head says beside its frame; false: it is impossible. */
+static bool take_head(struct rdma_link *l, const struct rdma_receiver *r, const struct coll_rdma_head *head)
+{
+	l->recvs += head->recvs;
+	if (head->number != (uint32_t)r->arrived || head->frame.len_bytes > r->base.slot_bytes ||
+	    r->arrived - r->done >= r->base.slots || l->recvs > RDMA_RECVS ||
+	    !take_credits(l, head->credit_id, head->credits)) {
+		corrupt(l, "a frame's head is impossible");
+		return false;
+	}
+	l->frames_in++;
+	return true;
+}
+
 static void frame_came(struct rdma_link *l, uint32_t imm)
 {
 	const uint32_t id = imm & COLL_RDMA_IMM_ID;
@@ -97,16 +113,41 @@ static void frame_came(struct rdma_link *l, uint32_t imm)
 		corrupt(l, "a frame for a channel that is not there");
 		return;
 	}
-	head = *rdma_head_at(&r->base.ring, r->arrived % r->base.slots);
-	l->recvs += head.recvs;
-	if (head.number != (uint32_t)r->arrived || head.frame.len_bytes > r->base.slot_bytes ||
-	    r->arrived - r->done >= r->base.slots || l->recvs > RDMA_RECVS ||
-	    !take_credits(l, head.credit_id, head.credits)) {
-		corrupt(l, "a frame's head is impossible");
+	l->items_in++;
+	head = *rdma_head_at(&r->base.ring, r->completed % r->base.slots);
+	if (r->completed++ < r->arrived) { /* seen in its slot before */
+		if (r->polled_on != l->connections && head.number == (uint32_t)(r->completed - 1))
+			l->recvs += head.recvs; /* sent a second time */
 		return;
 	}
-	l->frames_in++;
-	coll_rdma_channel_arrived(r, &head.frame, imm & COLL_RDMA_IMM_INTO);
+	if (take_head(l, r, &head))
+		coll_rdma_channel_arrived(r, &head.frame, imm & COLL_RDMA_IMM_INTO);
+}
+
+void coll_rdma_rx_look(struct rdma_receiver *r)
+{
+	struct rdma_link *l = r->base.link;
+	const struct rdma_ring *ring = &r->base.ring;
+	const uint64_t slot = r->arrived % r->base.slots;
+	struct coll_rdma_head head;
+
+	if (l->state != LINK_UP || r->draining || r->into.cookie)
+		return;
+	/* The device writes it at this moment, perhaps: whatever the copy holds, the check tells. */
+	atomic_signal_fence(memory_order_acq_rel);
+	head = *rdma_head_at(ring, slot);
+	if (head.number != (uint32_t)r->arrived || head.check == 0 || head.frame.len_bytes > COLL_RDMA_POLLED_BYTES ||
+	    head.frame.len_bytes > r->base.slot_bytes)
+		return;
+	if (head.check !=
+	    coll_rdma_check(&head, ring->memory + slot * ring->stride + ring->room - rdma_pad(head.frame.len_bytes)))
+		return;
+	atomic_thread_fence(memory_order_acquire);
+	if (!take_head(l, r, &head))
+		return;
+	r->polled_on = l->connections;
+	l->polled_in++;
+	coll_rdma_channel_arrived(r, &head.frame, false);
 }
 
 /* ---- notes ---------------------------------------------------------------------------- */
@@ -209,8 +250,9 @@ static void credits_came(struct rdma_link *l, const struct coll_rdma_note *n)
 
 static void note_came(struct rdma_link *l, const struct coll_rdma_note *n)
 {
-	if (n->type != COLL_RDMA_NOTE_PROOF && l->state != LINK_UP)
+	if (n->type != COLL_RDMA_NOTE_PROOF && l->state != LINK_UP && l->state != LINK_TORN)
 		return; /* nobody we know */
+	l->items_in += n->type != COLL_RDMA_NOTE_PROOF;
 	l->recvs += n->recvs;
 	if (l->recvs > RDMA_RECVS) {
 		corrupt(l, "more receives promised than posted");
@@ -230,18 +272,26 @@ static void note_came(struct rdma_link *l, const struct coll_rdma_note *n)
 
 /* ---- completions ------------------------------------------------------------------------ */
 
+/* The peer may be there all the same: the way was cut, or its end was torn down first. */
+static bool may_be_mended(enum ibv_wc_status status)
+{
+	return status == IBV_WC_RETRY_EXC_ERR || status == IBV_WC_RNR_RETRY_EXC_ERR || status == IBV_WC_WR_FLUSH_ERR ||
+	       status == IBV_WC_LOC_QP_OP_ERR || status == IBV_WC_RESP_TIMEOUT_ERR || status == IBV_WC_GENERAL_ERR;
+}
+
 static void went_wrong(struct rdma_link *l, const struct ibv_wc *wc)
 {
-	const bool unreachable = wc->status == IBV_WC_RETRY_EXC_ERR || wc->status == IBV_WC_RNR_RETRY_EXC_ERR ||
-	                         wc->status == IBV_WC_WR_FLUSH_ERR;
+	const char *text = l->inst->v.ibv_wc_status_str(wc->status);
 	char path[180];
 
 	if (l->state != LINK_UP)
 		return; /* flushed: known */
 	coll_rdma_path_text(l, path, sizeof(path));
-	coll_rdma_link_fail(l, unreachable ? COLL_ERR_PEER_DEAD : COLL_ERR_SYSTEM, "rdma %s: %s%s", path,
-	                    l->inst->v.ibv_wc_status_str(wc->status),
-	                    wc->status == IBV_WC_RETRY_EXC_ERR ? " (host unreachable)" : "");
+	if (may_be_mended(wc->status))
+		coll_rdma_link_torn(l, COLL_ERR_PEER_DEAD, "rdma %s: %s%s", path, text,
+		                    wc->status == IBV_WC_RETRY_EXC_ERR ? " (host unreachable)" : "");
+	else
+		coll_rdma_link_fail(l, COLL_ERR_SYSTEM, "rdma %s: %s", path, text);
 }
 
 static void complete(struct rdma_link *l, const struct ibv_wc *wc)
@@ -249,6 +299,7 @@ static void complete(struct rdma_link *l, const struct ibv_wc *wc)
 	const uint32_t index = (uint32_t)(wc->wr_id & 0xffffffff);
 
 	l->moved++;
+	l->recvs_posted -= (wc->wr_id & RECV_TAG) != 0;
 	if (wc->status != IBV_WC_SUCCESS) {
 		went_wrong(l, wc);
 		return;
@@ -257,7 +308,7 @@ static void complete(struct rdma_link *l, const struct ibv_wc *wc)
 		coll_rdma_tx_completed(l, wc->wr_id);
 		return;
 	}
-	if (wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM && l->state == LINK_UP)
+	if (wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM && (l->state == LINK_UP || l->state == LINK_TORN))
 		frame_came(l, be32toh(wc->imm_data));
 	else if (wc->opcode == IBV_WC_RECV && wc->byte_len == COLL_RDMA_NOTE_BYTES)
 		note_came(l, note_at(l, index));

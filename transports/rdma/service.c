@@ -107,7 +107,7 @@ static uint32_t wanted_tick(struct rdma_inst *in, bool flush)
 {
 	if (flush || atomic_load(&in->lingering) > 0)
 		return RDMA_TICK_FLUSH_MS;
-	if (atomic_load(&in->connecting) > 0)
+	if (atomic_load(&in->connecting) > 0 || in->corpses)
 		return RDMA_RETRY_MS;
 	return atomic_load(&in->up) > 0 ? RDMA_TICK_MS : 0;
 }
@@ -157,6 +157,7 @@ static bool serve(struct rdma_inst *in)
 	}
 	pursue_all(in);
 	coll_rdma_link_compact(in);
+	coll_rdma_cm_corpses(in, false);
 	adjust_timer(in);
 	return n > 0;
 }

@@ -46,7 +46,7 @@ coll_status coll_rdma_tx_reserve(struct rdma_link *l, uint32_t entries)
 
 void coll_rdma_tx(struct rdma_link *l, const struct rdma_entry *e)
 {
-	if (l->state != LINK_UP && l->state != LINK_CONNECTING)
+	if (!rdma_works(l))
 		return;
 	if (l->queue_count == l->queue_cap && coll_rdma_tx_reserve(l, 1) != COLL_OK) {
 		coll_rdma_link_fail(l, COLL_ERR_SYSTEM, "rdma: no memory to queue a frame");
@@ -110,8 +110,20 @@ static bool urgent(const struct coll_rdma_note *note)
 	       note->type == COLL_RDMA_NOTE_CLOSED || note->type == COLL_RDMA_NOTE_BYE;
 }
 
+/* An item is on its way. */
+static void log_item(struct rdma_link *l, const struct rdma_entry *e, uint64_t seq)
+{
+	struct rdma_entry *kept = &l->log[(l->log_first + l->log_count++) % RDMA_SENDS];
+
+	*kept = *e;
+	kept->seq = seq;
+	if (e->sender)
+		e->sender->logged++;
+}
+
 static void build_note(struct rdma_link *l, struct chain *c, const struct coll_rdma_note *note)
 {
+	const struct rdma_entry item = {.note = *note};
 	struct ibv_send_wr *wr = add(l, c, IBV_WR_SEND, note->type == COLL_RDMA_NOTE_BYE);
 	/* Free again: what was sent from here before is complete. */
 	struct coll_rdma_note *out =
@@ -127,20 +139,22 @@ static void build_note(struct rdma_link *l, struct chain *c, const struct coll_r
 		l->bye_sent = true;
 		l->bye_seq = wr->wr_id;
 	}
+	if (note->type != COLL_RDMA_NOTE_PROOF)
+		log_item(l, &item, wr->wr_id);
 	l->recvs--;
 	l->notes_out++;
 }
 
 /* Slots of the other direction that are owed travel along. */
-static void take_credits(struct rdma_link *l, struct coll_rdma_head *head)
+static void take_credits(struct rdma_link *l, struct rdma_entry *e)
 {
 	struct rdma_receiver *r = l->owing;
 
-	if (!r)
+	if (!r || e->again)
 		return;
-	head->credit_id = r->id;
-	head->credits = (uint16_t)(r->owed > UINT16_MAX ? UINT16_MAX : r->owed);
-	r->owed -= head->credits;
+	e->credit_id = r->id;
+	e->credits = (uint16_t)(r->owed > UINT16_MAX ? UINT16_MAX : r->owed);
+	r->owed -= e->credits;
 	coll_rdma_channel_forget_owed(r);
 }
 
@@ -179,7 +193,7 @@ static void build_payload(struct rdma_link *l, struct chain *c, const char *from
 	}
 }
 
-static void build_frame(struct rdma_link *l, struct chain *c, const struct rdma_entry *e)
+static void build_frame(struct rdma_link *l, struct chain *c, struct rdma_entry *e)
 {
 	struct rdma_sender *s = e->sender;
 	struct rdma_grant *g = s->grant;
@@ -196,8 +210,14 @@ static void build_frame(struct rdma_link *l, struct chain *c, const struct rdma_
 	if (!one)
 		build_payload(l, c, from, lkey, e->frame.len_bytes, into ? g->into.ptr : head_to - pad,
 		              into ? g->into.rkey : g->rkey);
-	*head = (struct coll_rdma_head){.frame = e->frame, .number = (uint32_t)e->number, .recvs = take_recvs(l)};
-	take_credits(l, head);
+	take_credits(l, e);
+	*head = (struct coll_rdma_head){.frame = e->frame,
+	                                .number = (uint32_t)e->number,
+	                                .recvs = take_recvs(l),
+	                                .credit_id = e->credit_id,
+	                                .credits = e->credits};
+	if (one && e->frame.len_bytes <= COLL_RDMA_POLLED_BYTES)
+		head->check = coll_rdma_check(head, from);
 	wr = add(l, c, IBV_WR_RDMA_WRITE_WITH_IMM, e->cookie != NULL);
 	wr->imm_data = htobe32(g->id | (into ? COLL_RDMA_IMM_INTO : 0));
 	wr->wr.rdma.rkey = g->rkey;
@@ -210,8 +230,7 @@ static void build_frame(struct rdma_link *l, struct chain *c, const struct rdma_
 	l->recvs--;
 	l->frames_out++;
 	l->ref_out += e->lent != NULL;
-	if (e->cookie)
-		l->loans[(l->loan_first + l->loan_count++) % RDMA_SENDS] = (struct rdma_loan){wr->wr_id, e->cookie, s};
+	log_item(l, e, wr->wr_id);
 }
 
 static void build_fence(struct rdma_link *l, struct chain *c, const struct rdma_entry *e)
@@ -340,19 +359,82 @@ int coll_rdma_tx_credits(struct rdma_link *l)
 	return sent;
 }
 
+/* The oldest item needs no second sending. */
+static void drop_first(struct rdma_link *l, coll_status status)
+{
+	const struct rdma_entry *e = &l->log[l->log_first++ % RDMA_SENDS];
+
+	l->log_count--;
+	if (e->sender)
+		e->sender->logged--;
+	if (!e->cookie)
+		return;
+	e->sender->lent--;
+	coll_cookie_settle(e->cookie, status);
+	l->news = true;
+}
+
+void coll_rdma_tx_drop_log(struct rdma_link *l, uint64_t items, coll_status status)
+{
+	while (l->log_count > 0 && l->log_first < items)
+		drop_first(l, status);
+}
+
+/*
+ * What the peer has not got stands before all else in the queue again, in the order in
+ * which it was sent. Announcements are left out: they are made anew.
+ */
+void coll_rdma_tx_resume(struct rdma_link *l)
+{
+	uint32_t count;
+
+	if (!l->mending)
+		return;
+	l->mending = false;
+	if (l->peer_items < l->log_first || l->peer_items > l->log_first + l->log_count) {
+		coll_rdma_link_fail(l, COLL_ERR_CORRUPT,
+		                    "rdma %s: the peer has got %llu items, of %llu to %llu that may be", l->inst->where,
+		                    (unsigned long long)l->peer_items, (unsigned long long)l->log_first,
+		                    (unsigned long long)(l->log_first + l->log_count));
+		return;
+	}
+	coll_rdma_tx_drop_log(l, l->peer_items, COLL_OK);
+	count = (uint32_t)l->log_count;
+	if (coll_rdma_tx_reserve(l, count) != COLL_OK) {
+		coll_rdma_link_fail(l, COLL_ERR_SYSTEM, "rdma: no memory to send %u items again", count);
+		return;
+	}
+	for (uint32_t i = count; i-- > 0;) {
+		struct rdma_entry e = l->log[(l->log_first + i) % RDMA_SENDS];
+
+		e.again = true;
+		if (!e.sender && e.note.type == COLL_RDMA_NOTE_INTO)
+			continue;
+		if (e.sender)
+			e.sender->logged--;
+		if (e.sender && !e.sender->grant) { /* its receiver has closed */
+			e.sender->lent -= e.cookie != NULL;
+			if (e.cookie)
+				coll_cookie_settle(e.cookie, COLL_OK);
+			continue;
+		}
+		if (e.sender)
+			e.sender->queued++;
+		l->queue[--l->queue_first & (l->queue_cap - 1)] = e;
+		l->queue_count++;
+	}
+	l->log_count = 0;
+	if (l->closing)
+		coll_rdma_channel_sweep(l);
+}
+
 void coll_rdma_tx_completed(struct rdma_link *l, uint64_t seq)
 {
 	if (seq > l->sq_done)
 		l->sq_done = seq;
-	while (l->loan_count > 0 && l->loans[l->loan_first % RDMA_SENDS].seq <= l->sq_done) {
-		struct rdma_loan *loan = &l->loans[l->loan_first % RDMA_SENDS];
-
-		l->loan_first++;
-		l->loan_count--;
-		loan->sender->lent--;
-		coll_cookie_settle(loan->cookie, COLL_OK);
-		l->news = true;
-	}
+	l->mends = 0;
+	while (l->log_count > 0 && !l->mending && l->log[l->log_first % RDMA_SENDS].seq <= l->sq_done)
+		drop_first(l, COLL_OK);
 	if (l->closing)
 		coll_rdma_channel_sweep(l);
 	if (l->bye_sent && l->sq_done >= l->bye_seq) {

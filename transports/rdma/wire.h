@@ -8,11 +8,12 @@
 
 #include <assert.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "coll/transport.h"
 
 #define COLL_RDMA_MAGIC   0x52444d41u /* "RDMA" in the byte order of its writer */
-#define COLL_RDMA_VERSION 1u
+#define COLL_RDMA_VERSION 2u
 
 /* How others reach this instance; exchanged by bootstrap. */
 struct coll_rdma_card {
@@ -32,7 +33,10 @@ struct coll_rdma_card {
 
 static_assert(sizeof(struct coll_rdma_card) == 88, "no holes");
 
-enum coll_rdma_hello_type { COLL_RDMA_ASK = 1, COLL_RDMA_ANSWER, COLL_RDMA_PROOF };
+enum coll_rdma_hello_type { COLL_RDMA_ASK = 1, COLL_RDMA_ANSWER, COLL_RDMA_PROOF, COLL_RDMA_ASK_AGAIN };
+
+/* In the private data of a refusal: there is no such link any more. */
+#define COLL_RDMA_GONE 0x47
 
 /* In the private data of request (at most 56 bytes) and reply. */
 struct coll_rdma_hello {
@@ -42,10 +46,11 @@ struct coll_rdma_hello {
 	uint16_t recvs; /* receives that are posted here */
 	struct coll_process_id from;
 	uint64_t nonce;
-	uint64_t mac; /* over this with mac 0, the addressee, and the nonce it answers */
+	uint64_t items; /* frames and notes that have arrived here, ever: what is sent again begins behind them */
+	uint64_t mac;   /* over this with mac 0, the addressee, and the nonce it answers */
 };
 
-static_assert(sizeof(struct coll_rdma_hello) == 40, "fits in a request");
+static_assert(sizeof(struct coll_rdma_hello) == 48, "fits in a request");
 
 enum coll_rdma_note_type {
 	COLL_RDMA_NOTE_PROOF = 1, /* client to server: word[0] is the mac */
@@ -96,10 +101,30 @@ struct coll_rdma_head {
 	uint16_t credits;
 	uint16_t recvs;
 	uint32_t number; /* frames before this one, modulo 2^32 */
-	uint32_t check;  /* reserved, 0 */
+	/* Of payload and head, for small frames: who sees it match in its slot need not wait for
+	 * the completion, in whatever order the device placed the bytes. 0: none. */
+	uint32_t check;
 };
 
 static_assert(sizeof(struct coll_rdma_head) == 32, "no holes");
+
+enum { COLL_RDMA_POLLED_BYTES = 256 };
+
+/* payload: of whole words, the last one padded with whatever travels along. */
+static inline uint32_t coll_rdma_check(const struct coll_rdma_head *head, const void *payload)
+{
+	const size_t words = (head->frame.len_bytes + 7) / 8;
+	struct coll_rdma_head h = *head;
+	uint64_t w, sum = 0x9e3779b97f4a7c15u;
+
+	h.check = 0;
+	for (size_t i = 0; i < words + sizeof(h) / 8; i++) {
+		memcpy(&w, i < words ? (const char *)payload + 8 * i : (const char *)&h + 8 * (i - words), 8);
+		sum = (sum ^ w) * 0xff51afd7ed558ccdu;
+		sum ^= sum >> 32;
+	}
+	return (uint32_t)sum | 1;
+}
 
 /* The immediate of a frame: the channel, and where the payload lies. */
 #define COLL_RDMA_IMM_INTO 0x80000000u /* where the receiver announced, else in the slot */
