@@ -25,10 +25,11 @@ enum {
 	                  * stopped or starved, time has passed in which nobody was asked */
 };
 
-static int unfinished(const struct coll_wait *w)
+/* A poll that moves anything is the waiter's business: *moved. */
+static int unfinished(const struct coll_wait *w, bool *moved)
 {
 	for (int i = 0; i < w->nruns; i++)
-		if (coll_run_poll(w->runs[i], NULL) != COLL_OK)
+		if (coll_run_poll(w->runs[i], moved) != COLL_OK || *moved)
 			return i;
 	return 0;
 }
@@ -381,6 +382,7 @@ coll_status coll_comm_inspect(struct coll_comm *comm, const struct coll_wait *w,
 	struct coll_record mine = *w->record;
 	struct coll_question q;
 	struct coll_stall stall;
+	bool moved = false;
 	int late;
 
 	if (!p->begun_ns)
@@ -390,7 +392,11 @@ coll_status coll_comm_inspect(struct coll_comm *comm, const struct coll_wait *w,
 	if (!coll_patience_is_due(p, now))
 		return COLL_OK;
 	p->asked_ns = now;
-	late = unfinished(w);
+	late = unfinished(w, &moved);
+	if (moved) {
+		coll_patience_moved(comm, p);
+		return COLL_OK;
+	}
 	coll_run_where(w->runs[late], &where);
 	coll_recorder_waits(w->entries[late], where.peer, where.step, where.lane);
 	if (where.peer < 0 || where.peer == comm->rank)

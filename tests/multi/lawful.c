@@ -335,6 +335,39 @@ static void right_programs_see_no_error(void)
 		run_threads(&job, walk);
 }
 
+/* Rank 2 comes late. Rank 1 waits for it in a call that rank 0 has made on a stream, and
+ * rank 0 for a message that rank 1 sends afterwards: both block, and nothing is wrong. */
+static void *beside(void *arg)
+{
+	struct rank *r = arg;
+	int x = r->rank + 1, y = 0, message = 0;
+	coll_stream *s = NULL;
+
+	OK(r, coll_stream_create(&s, r->comm[0]));
+	OK(r, coll_barrier(r->comm[0], NULL));
+	if (r->rank == 2)
+		usleep(2000000);
+	OK(r, coll_all_reduce(&x, &y, 1, COLL_I32, COLL_SUM, r->comm[0], r->rank == 0 ? s : NULL));
+	if (r->rank == 0)
+		OK(r, coll_recv(&message, 1, COLL_I32, 1, r->comm[0], NULL));
+	if (r->rank == 1)
+		OK(r, coll_send(&y, 1, COLL_I32, 0, r->comm[0], NULL));
+	OK(r, coll_stream_wait(s, -1));
+	CHECK(y == 6 && (r->rank != 0 || message == 6), "rank %d: %d, %d", r->rank, y, message);
+	OK(r, coll_stream_destroy(&s));
+	coll_comm_destroy(&r->comm[0]);
+	return NULL;
+}
+
+static void calls_on_streams_go_on_beside(void)
+{
+	const char *settings[] = {transports, "COLL_DEBUG=error", "COLL_ALGO=all_reduce:ring", NULL};
+	struct job job = {.size = 3};
+
+	if (create(&job, settings))
+		run_threads(&job, beside);
+}
+
 /* ---- What is only said ---- */
 
 static atomic_int crossings;
@@ -388,6 +421,8 @@ int main(int argc, char **argv)
 		snprintf(name, sizeof(name), "right_programs_see_no_error seed %llu", (unsigned long long)seed);
 		plain_run(transport, name, right_programs_see_no_error);
 	}
+	if (argc < 3)
+		PLAIN_RUN(calls_on_streams_go_on_beside);
 	if (argc < 3)
 		PLAIN_RUN(crossed_communicators_are_told);
 	return plain_summary();
