@@ -481,13 +481,15 @@ static coll_status inquire_mismatch(struct coll_comm *comm, const struct coll_wa
 	return lose(comm, w, p, COLL_ERR_MISMATCH, where->peer, text);
 }
 
-static bool has_left(const struct coll_comm *comm, int peer)
+static bool has_left(const struct coll_comm *comm, int peer, uint64_t *left_ns)
 {
 	struct coll_peer_state state;
 
+	*left_ns = 0;
 	if (peer < 0)
 		return true;
 	coll_control_peer(comm->ctx->control, coll_comm_process(comm, peer), comm->id, -1, &state);
+	*left_ns = state.life.left_ns;
 	return state.life.left;
 }
 
@@ -497,7 +499,9 @@ static coll_status inquire_broken(struct coll_comm *comm, const struct coll_wait
                                   const struct coll_run_where *where, uint64_t now, const char *cause)
 {
 	struct coll_note note = {.kind = COLL_NOTE_DEATH, .origin = comm->ctx->rank};
+	uint64_t left_ns;
 	coll_status st;
+	bool left;
 
 	if (planted(DEAF))
 		return COLL_OK;
@@ -505,12 +509,16 @@ static coll_status inquire_broken(struct coll_comm *comm, const struct coll_wait
 		st = coll_comm_heed_alarm(comm, w, p);
 		if (st != COLL_OK || now - p->fault_ns < BROKEN_MS * MS || !caught_up(comm, &p->caught_up))
 			return st;
+		/* Who says goodbye has told before why it failed, if it did: that may take another way. */
+		left = has_left(comm, where->peer, &left_ns);
+		if (left && (now < left_ns || now - left_ns < LEFT_MS * MS))
+			return COLL_OK;
 		snprintf(note.text, sizeof(note.text), "its link broke");
 		note.process = where->peer >= 0 ? coll_comm_process(comm, where->peer) : -1;
 		if (p->fault == COLL_ERR_PEER_DEAD)
 			coll_control_tell(comm->ctx->control, &note);
 		/* An end says who died, or says nothing: it waits for the answer to that doubt. */
-		if (comm->parting && p->fault == COLL_ERR_PEER_DEAD && !has_left(comm, where->peer))
+		if (comm->parting && p->fault == COLL_ERR_PEER_DEAD && !left)
 			return COLL_OK;
 	}
 	return lose(comm, w, p, p->fault, where->peer, cause);
