@@ -15,7 +15,7 @@
 static const uint64_t MS = 1000000;
 enum {
 	SETTLE_MS = 100,
-	NOTE_MS = 500,
+	NOTE_MS = 1200,  /* for the sender of a frame of another call to say what it called */
 	BROKEN_MS = 300, /* tcp has taken up to 1.4 s to find a host unreachable, and 2 s are promised */
 	ASK_AFTER_MS = 250,
 	LEFT_MS = 1000,
