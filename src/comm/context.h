@@ -67,8 +67,8 @@ struct coll_context {
 	int wake_fd;
 	struct coll_sleepers sleepers;
 	_Atomic uint64_t contended_until_ns; /* see coll_context_yield */
-	struct coll_async *async; /* what is in flight; from open to close */
-	atomic_uint alarm;        /* see control.h */
+	struct coll_async *async;            /* what is in flight; from open to close */
+	atomic_uint alarm;                   /* see control.h */
 	struct coll_control *control;
 
 	pthread_t service;
