@@ -27,6 +27,8 @@
 /* What is prepared is not taken for a call of it. */
 static const uint64_t PREPARE_SALT = 0x70726570617265;
 
+enum { QUICK_COUNT = 64 };
+
 struct coll_operation {
 	struct coll_link link;  /* comm->flight.operations */
 	struct coll_comm *comm; /* NULL: it is gone */
@@ -239,17 +241,17 @@ static coll_status start_inline(struct coll_operation *op)
 		coll_record_publish(&comm->record, &r->record);
 		comm->prepared = r->call.pairwise ? NULL : &op->mark; /* its lengths are noted at each start */
 	}
+	st = coll_operation_run(r);
+	if (st != COLL_OK) {
+		coll_record_retire(&comm->record, &r->record);
+		return coll_comm_fail(comm, st, -1, "cannot start the plan: ", coll_status_string(st));
+	}
+	coll_run_poll(op->run, NULL); /* an error is sticky: met again in wait */
+	/* Written down while the first frames travel. */
 	r->wait.entries[0] =
 	        coll_recorder_begin(&comm->recorder, r->job.sequence,
 	                            coll_entry_what(r->signature, r->record.kind, r->record.type, r->record.op, false),
 	                            r->call.count, r->call.root, 0);
-	st = coll_operation_run(r);
-	if (st != COLL_OK) {
-		coll_record_retire(&comm->record, &r->record);
-		coll_recorder_end(&comm->recorder, r->wait.entries[0], st);
-		return coll_comm_fail(comm, st, -1, "cannot start the plan: ", coll_status_string(st));
-	}
-	coll_run_poll(op->run, NULL); /* an error is sticky: met again in wait */
 	/* Release: whoever sweeps for one finds it, or finds `inlined` set anew. */
 	atomic_store_explicit(&comm->flight.current, op, memory_order_release);
 	atomic_store_explicit(&comm->ctx->async->inlined, true, memory_order_release);
@@ -358,6 +360,13 @@ static coll_status wait_inline(struct coll_operation *op)
 
 	/* Relaxed: no other thread looks further than whether there is one. */
 	atomic_store_explicit(&comm->flight.current, NULL, memory_order_relaxed);
+	/* As in blocking calls: a small one that ends at once is not timed. */
+	if (comm->ctx->alone_on_cores && r->call.count <= QUICK_COUNT &&
+	    coll_comm_wait_eagerly(comm, &r->wait) == COLL_OK) {
+		coll_record_retire(&comm->record, &r->record);
+		coll_recorder_end_quick(r->wait.entries[0]);
+		return COLL_OK;
+	}
 	st = coll_comm_wait(comm, &r->wait);
 	coll_record_retire(&comm->record, &r->record);
 	coll_recorder_end(&comm->recorder, r->wait.entries[0], st);
