@@ -196,7 +196,7 @@ static int open_door(void)
 
 		if (bind(fd, (struct sockaddr *)&a,
 		         (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)) == 0) {
-			if (listen(fd, 64) == 0)
+			if (listen(fd, 1024) == 0)
 				return fd;
 			break;
 		}
