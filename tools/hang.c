@@ -423,7 +423,8 @@ bool hang_explain(struct dump_list *l, const struct door_silent *silent, struct 
 {
 	bool stuck = false;
 
-	qsort(l->dumps, l->n, sizeof(*l->dumps), by_rank);
+	if (l->n) /* else there is no table */
+		qsort(l->dumps, l->n, sizeof(*l->dumps), by_rank);
 	for (size_t i = 0; i < l->n; i++)
 		add_line(t, l, &l->dumps[i]);
 	for (int i = 0; i < silent->n; i++)
