@@ -45,7 +45,7 @@ threaded() { # DIR
 		grep -v -E '^(sched|sched-mutants|plan-.*|coll-plan|shm_model|collrun_test|launch_test)$'
 }
 
-export ASAN_OPTIONS=detect_leaks=1:abort_on_error=0:exitcode=99
+export ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1:abort_on_error=0:exitcode=99
 export LSAN_OPTIONS=exitcode=99:print_suppressions=0:suppressions=$PWD/tests/lsan.supp
 export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
 # Some programs fork a victim while threads run; the child makes threads of its own.

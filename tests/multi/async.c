@@ -724,13 +724,14 @@ static void destroy_with_pending(void)
 /* A stream and an event that outlive the last communicator of their job. */
 static void outlives(coll_comm *comm, int rank, void *arg)
 {
+	static int x[RANKS_MAX]; /* outlives this function, whose caller destroys the communicator */
 	coll_stream **s = arg;
 	coll_event *e;
-	int x = 1;
 
+	x[rank] = 1;
 	OK(comm, coll_stream_create(&s[rank], comm));
 	OK(comm, coll_event_create(&e, comm));
-	OK(comm, coll_all_reduce(&x, &x, 1, COLL_I32, COLL_SUM, comm, s[rank]));
+	OK(comm, coll_all_reduce(&x[rank], &x[rank], 1, COLL_I32, COLL_SUM, comm, s[rank]));
 	OK(comm, coll_event_record(e, s[rank]));
 	OK(comm, coll_event_destroy(&e));
 }
