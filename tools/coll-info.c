@@ -176,7 +176,7 @@ int main(int argc, char **argv)
 	s = malloc(sizeof(*s));
 	coll_error_clear(&err);
 	if (!s || coll_settings_load(s, NULL, NULL, &err) != COLL_OK) {
-		const struct coll_message m = coll_message_split(COLL_ERR_CONFIG, err.message);
+		const struct coll_message_text m = coll_message_split(COLL_ERR_CONFIG, err.message);
 
 		fprintf(stderr, "coll-info: %s%s\n", m.text, m.tag);
 		free(s);

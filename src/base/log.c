@@ -96,7 +96,7 @@ static bool write_line(int fd, const char *line, size_t len_bytes)
 void coll_log_v(const struct coll_logger *l, int level, const char *format, va_list ap)
 {
 	char line[TIME_BYTES + LINE_BYTES], text[LINE_BYTES];
-	struct coll_message m;
+	struct coll_message_text m;
 	int begin = 0, n;
 
 	if (level > (l ? (int)l->level : COLL_LOG_WARN))

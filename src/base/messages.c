@@ -37,9 +37,9 @@ static bool begins_with_id(const char *text)
 	return strncmp(text + PREFIX + DIGITS, "] ", 2) == 0;
 }
 
-struct coll_message coll_message_split(coll_status status, const char *text)
+struct coll_message_text coll_message_split(coll_status status, const char *text)
 {
-	struct coll_message m = {.text = text};
+	struct coll_message_text m = {.text = text};
 
 	if (begins_with_id(text)) {
 		snprintf(m.tag, sizeof(m.tag), " %.*s", IN_FRONT - 1, text);

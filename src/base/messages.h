@@ -26,10 +26,10 @@ extern const int coll_message_count;
 const struct coll_message_row *coll_message_find(int id);
 
 /* A text apart from its id. */
-struct coll_message {
+struct coll_message_text {
 	const char *text; /* what follows the id in front, if there is one */
 	char tag[16];     /* " [COLL-3101]", to go behind; "": no id, and the status has none (COLL_OK) */
 };
-struct coll_message coll_message_split(coll_status status, const char *text);
+struct coll_message_text coll_message_split(coll_status status, const char *text);
 
 #endif

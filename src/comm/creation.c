@@ -84,7 +84,8 @@ coll_status coll_creation_failed(coll_status st, const struct coll_error_box *bo
 	                                   .rank = -1,
 	                                   .fn = readable ? cfg->log : NULL,
 	                                   .arg = readable ? cfg->log_arg : NULL};
-	const struct coll_message m = coll_message_split(st, box->message[0] ? box->message : coll_status_string(st));
+	const struct coll_message_text m =
+	        coll_message_split(st, box->message[0] ? box->message : coll_status_string(st));
 	struct coll_error_box told = *box;
 	char message[sizeof(told.message) + 32];
 

@@ -28,7 +28,7 @@ struct coll_rank_name coll_comm_name(const struct coll_comm *comm, int rank)
 /* Fill what coll_last_error() returns from a box. */
 static void expose(const struct coll_comm *comm, const struct coll_error_box *b, struct coll_told *told)
 {
-	const struct coll_message m = coll_message_split(b->status, b->message);
+	const struct coll_message_text m = coll_message_split(b->status, b->message);
 
 	snprintf(told->message, sizeof(told->message), "rank %d of %d: %s%s%s%s", comm->rank, comm->size, b->kind,
 	         b->kind[0] ? ": " : "", m.text, m.tag);
@@ -77,7 +77,7 @@ coll_status coll_comm_fail(struct coll_comm *comm, coll_status status, int culpr
 {
 	struct coll_note note = {.kind = COLL_NOTE_FAIL, .status = status, .process = -1, .origin = comm->ctx->rank};
 	struct coll_error_box *b = &comm->box;
-	struct coll_message m;
+	struct coll_message_text m;
 
 	if (comm->failed)
 		return comm->failed;
@@ -109,7 +109,7 @@ coll_status coll_comm_refuse(struct coll_comm *comm, const char *kind, coll_stat
 {
 	/* Not the box of calls: others may be writing there about what is in flight. */
 	struct coll_error_box *b = &comm->refusal;
-	struct coll_message m;
+	struct coll_message_text m;
 	va_list ap;
 
 	coll_error_clear(b);
