@@ -150,12 +150,11 @@ static void forward_head(const struct head *h, int len)
 
 void LEVEL(gpt_attention)(struct gpt_device *dev, const struct gpt_attention *a)
 {
-	for (int b = 0; b < a->batch; b++)
-		for (int h = 0; h < a->heads; h++) {
-			struct head hd = head_of(a, dev->work, b, h);
+	for (int p = a->first_pair; p < a->first_pair + a->pairs; p++) {
+		struct head h = head_of(a, dev->work, p / a->heads, p % a->heads);
 
-			forward_head(&hd, a->len);
-		}
+		forward_head(&h, a->len);
+	}
 }
 
 /* p = exp(score - lse), ds = p * (dp - mean) * scale, for the row's n live keys. */
@@ -187,16 +186,14 @@ static void backward_block(const struct head *h, int i0, int rows, int j0, int c
 
 void LEVEL(gpt_attention_grad)(struct gpt_device *dev, const struct gpt_attention *a)
 {
-	for (int b = 0; b < a->batch; b++)
-		for (int hn = 0; hn < a->heads; hn++) {
-			struct head h = head_of(a, dev->work, b, hn);
+	for (int p = a->first_pair; p < a->first_pair + a->pairs; p++) {
+		struct head h = head_of(a, dev->work, p / a->heads, p % a->heads);
 
-			for (int t = 0; t < a->len; t++)
-				h.mean[t] =
-				        dot(h.dout + (size_t)t * h.out_step, h.out + (size_t)t * h.out_step, h.width);
-			for (int j0 = 0; j0 < a->len; j0 += BLOCK)
-				for (int i0 = j0; i0 < a->len; i0 += BLOCK)
-					backward_block(&h, i0, a->len - i0 < BLOCK ? a->len - i0 : BLOCK, j0,
-					               a->len - j0 < BLOCK ? a->len - j0 : BLOCK);
-		}
+		for (int t = 0; t < a->len; t++)
+			h.mean[t] = dot(h.dout + (size_t)t * h.out_step, h.out + (size_t)t * h.out_step, h.width);
+		for (int j0 = 0; j0 < a->len; j0 += BLOCK)
+			for (int i0 = j0; i0 < a->len; i0 += BLOCK)
+				backward_block(&h, i0, a->len - i0 < BLOCK ? a->len - i0 : BLOCK, j0,
+				               a->len - j0 < BLOCK ? a->len - j0 : BLOCK);
+	}
 }

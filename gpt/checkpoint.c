@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char magic[8] = "collgpt1";
+static const char magic[8] = "collgpt2";
 
 struct header {
 	char magic[8];

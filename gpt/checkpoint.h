@@ -1,7 +1,7 @@
 /*
  * A trained model in a file: shape, vocabulary, step, weights, checksum.
  *
- * Little-endian: magic "collgpt1"; u32 vocab kind, vocab size, context, layers,
+ * Little-endian: magic "collgpt2"; u32 vocab kind, vocab size, context, layers,
  * heads, width; u64 step, number of weights; the vocabulary's 256 bytes; the
  * weights as f32 in arena order; u64 checksum of all before it. The file under
  * its final name is always whole: it is written aside, flushed, then renamed.

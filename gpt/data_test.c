@@ -337,7 +337,7 @@ Test(generate, runs_past_the_context_and_repeats_itself)
 {
 	const struct gpt_shape shape = {3, 4, 1, 1, 4};
 	struct gpt_model *m = gpt_model_create(&shape, 1, gpt_kernels_best(), NULL);
-	const struct gpt_generate g = {20, 1, 0, 5};
+	const struct gpt_generate g = {20, 1, 0, 5, false}, slow = {20, 1, 0, 5, true};
 	struct gpt_tokenizer t;
 	struct text a = {.count = 0}, b = {.count = 0};
 
@@ -346,6 +346,9 @@ Test(generate, runs_past_the_context_and_repeats_itself)
 	cr_assert_eq(gpt_generate(m, &t, &g, "abcabcab?", append, &a), 0);
 	cr_assert_eq(gpt_generate(m, &t, &g, "abcabcab?", append, &b), 0);
 	cr_assert_eq(a.count, 20);
+	cr_assert_eq(memcmp(a.bytes, b.bytes, 20), 0);
+	b.count = 0;
+	cr_assert_eq(gpt_generate(m, &t, &slow, "abcabcab?", append, &b), 0);
 	cr_assert_eq(memcmp(a.bytes, b.bytes, 20), 0);
 	cr_assert_eq(gpt_generate(m, &t, &g, "", append, &a), 0);
 	gpt_model_destroy(&m);

@@ -52,7 +52,7 @@ int gpt_pick_token(gpt_real *logits, int vocab, double temperature, int top_k, d
 	return top;
 }
 
-/* The last tokens of the text so far, at most context of them. */
+/* The text so far, as far as the model sees it. */
 struct tail {
 	int32_t *tokens;
 	int count, room;
@@ -60,21 +60,43 @@ struct tail {
 
 static void push(struct tail *t, int32_t token)
 {
+	const int kept = t->room / 2;
+
 	assert(t->room > 0);
 	if (t->count == t->room) {
-		memmove(t->tokens, t->tokens + 1, (size_t)(t->room - 1) * sizeof(*t->tokens));
-		t->count--;
+		memmove(t->tokens, t->tokens + (t->room - kept), (size_t)kept * sizeof(*t->tokens));
+		t->count = kept;
 	}
 	t->tokens[t->count++] = token;
 }
 
+/* The last room tokens of the prompt. */
 static void start(struct tail *tail, const struct gpt_tokenizer *t, const char *prompt)
 {
-	for (const char *p = prompt; p && *p; p++)
-		if (t->token_of[(uint8_t)*p] >= 0)
-			push(tail, t->token_of[(uint8_t)*p]);
+	const size_t len = prompt ? strlen(prompt) : 0;
+	size_t first = len, known = 0;
+
+	while (first > 0 && known < (size_t)tail->room)
+		known += t->token_of[(uint8_t)prompt[--first]] >= 0;
+	for (size_t i = first; i < len; i++)
+		if (t->token_of[(uint8_t)prompt[i]] >= 0)
+			push(tail, t->token_of[(uint8_t)prompt[i]]);
 	if (!tail->count)
 		push(tail, t->token_of['\n'] >= 0 ? t->token_of['\n'] : 0);
+}
+
+/* Scores after the tail. The cache holds all but its last token, or nothing of it
+ * when older tokens were forgotten since. */
+static void predict(struct gpt_model *model, struct gpt_decode *cache, const struct tail *tail, gpt_real *logits)
+{
+	if (!cache) {
+		gpt_model_predict(model, tail->tokens, tail->count, logits);
+		return;
+	}
+	if (gpt_decode_count(cache) >= tail->count)
+		gpt_decode_reset(cache);
+	for (int i = gpt_decode_count(cache); i < tail->count; i++)
+		gpt_decode_next(cache, tail->tokens[i], logits);
 }
 
 int gpt_generate(struct gpt_model *model, const struct gpt_tokenizer *t, const struct gpt_generate *g,
@@ -82,23 +104,25 @@ int gpt_generate(struct gpt_model *model, const struct gpt_tokenizer *t, const s
 {
 	struct tail tail = {.room = gpt_model_shape(model)->context};
 	gpt_real *logits = malloc((size_t)t->size * sizeof(*logits));
+	struct gpt_decode *cache = g->no_cache ? NULL : gpt_decode_create(model);
+	int rc = -1;
 
 	tail.tokens = malloc((size_t)tail.room * sizeof(*tail.tokens));
-	if (!logits || !tail.tokens) {
-		free(logits);
-		free(tail.tokens);
-		return -1;
-	}
+	if (!logits || !tail.tokens || (!cache && !g->no_cache))
+		goto out;
 	start(&tail, t, prompt);
 	for (int i = 0; i < g->len; i++) {
 		int token;
 
-		gpt_model_predict(model, tail.tokens, tail.count, logits);
+		predict(model, cache, &tail, logits);
 		token = gpt_pick_token(logits, t->size, g->temperature, g->top_k, gpt_uniform(g->seed, (uint64_t)i));
 		emit(arg, t->byte_of[token]);
 		push(&tail, token);
 	}
+	rc = 0;
+out:
+	gpt_decode_destroy(&cache);
 	free(logits);
 	free(tail.tokens);
-	return 0;
+	return rc;
 }

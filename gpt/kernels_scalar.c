@@ -5,6 +5,7 @@
  * shares code with the vector ones.
  */
 #include "gpt/kernels.h"
+#include "gpt/rng.h"
 
 static size_t work_count(int len, int head_width, int width)
 {
@@ -31,22 +32,30 @@ static void gemm(struct gpt_device *dev, const struct gpt_gemm *g)
 }
 
 static void embed(struct gpt_device *dev, gpt_real *out, const gpt_real *wte, const gpt_real *wpe,
-                  const int32_t *tokens, int batch, int len, int width)
+                  const int32_t *tokens, int first, int rows, int len, int width)
 {
-	for (int r = 0; r < batch * len; r++)
+	for (int r = first; r < first + rows; r++)
 		for (int c = 0; c < width; c++)
 			out[(size_t)r * width + c] =
 			        wte[(size_t)tokens[r] * width + c] + wpe[(size_t)(r % len) * width + c];
 }
 
-static void embed_grad(struct gpt_device *dev, gpt_real *dwte, gpt_real *dwpe, const gpt_real *dout,
-                       const int32_t *tokens, int batch, int len, int width)
+static void token_grad(struct gpt_device *dev, gpt_real *dwte, const gpt_real *dout, const struct gpt_groups *g,
+                       int first, int count, int width)
 {
-	for (int r = 0; r < batch * len; r++)
-		for (int c = 0; c < width; c++) {
-			dwte[(size_t)tokens[r] * width + c] += dout[(size_t)r * width + c];
-			dwpe[(size_t)(r % len) * width + c] += dout[(size_t)r * width + c];
-		}
+	for (int i = first; i < first + count; i++)
+		for (int j = g->start[i]; j < g->start[i + 1]; j++)
+			for (int c = 0; c < width; c++)
+				dwte[(size_t)g->id[i] * width + c] += dout[(size_t)g->row[j] * width + c];
+}
+
+static void place_grad(struct gpt_device *dev, gpt_real *dwpe, const gpt_real *dout, int batch, int len, int first,
+                       int count, int width)
+{
+	for (int t = first; t < first + count; t++)
+		for (int b = 0; b < batch; b++)
+			for (int c = 0; c < width; c++)
+				dwpe[(size_t)t * width + c] += dout[((size_t)b * len + t) * width + c];
 }
 
 static void layernorm(struct gpt_device *dev, gpt_real *out, gpt_real *sum, gpt_real *mean, gpt_real *rstd,
@@ -73,21 +82,16 @@ static void layernorm(struct gpt_device *dev, gpt_real *out, gpt_real *sum, gpt_
 	}
 }
 
-static void layernorm_grad(struct gpt_device *dev, gpt_real *dx, gpt_real *dgain, gpt_real *dbias, const gpt_real *dout,
-                           const gpt_real *x, const gpt_real *mean, const gpt_real *rstd, const gpt_real *gain,
-                           int rows, int width)
+static void layernorm_grad(struct gpt_device *dev, gpt_real *dx, const gpt_real *dout, const gpt_real *x,
+                           const gpt_real *mean, const gpt_real *rstd, const gpt_real *gain, int rows, int width)
 {
 	for (int r = 0; r < rows; r++) {
 		const gpt_real *in = x + (size_t)r * width, *d = dout + (size_t)r * width;
 		gpt_real m1 = 0, m2 = 0;
 
 		for (int c = 0; c < width; c++) {
-			gpt_real norm = (in[c] - mean[r]) * rstd[r];
-
 			m1 += d[c] * gain[c] / width;
-			m2 += d[c] * gain[c] * norm / width;
-			dgain[c] += d[c] * norm;
-			dbias[c] += d[c];
+			m2 += d[c] * gain[c] * ((in[c] - mean[r]) * rstd[r]) / width;
 		}
 		for (int c = 0; c < width; c++) {
 			gpt_real norm = (in[c] - mean[r]) * rstd[r];
@@ -97,6 +101,18 @@ static void layernorm_grad(struct gpt_device *dev, gpt_real *dx, gpt_real *dgain
 	}
 }
 
+static void gain_grad(struct gpt_device *dev, gpt_real *dgain, gpt_real *dbias, const gpt_real *dout, const gpt_real *x,
+                      const gpt_real *mean, const gpt_real *rstd, int rows, int width, int first, int count)
+{
+	for (int r = 0; r < rows; r++)
+		for (int c = first; c < first + count; c++) {
+			const size_t i = (size_t)r * width + c;
+
+			dgain[c] += dout[i] * ((x[i] - mean[r]) * rstd[r]);
+			dbias[c] += dout[i];
+		}
+}
+
 static void bias_add(struct gpt_device *dev, gpt_real *x, const gpt_real *bias, int rows, int width)
 {
 	for (int r = 0; r < rows; r++)
@@ -104,11 +120,21 @@ static void bias_add(struct gpt_device *dev, gpt_real *x, const gpt_real *bias, 
 			x[(size_t)r * width + c] += bias[c];
 }
 
-static void bias_grad(struct gpt_device *dev, gpt_real *dbias, const gpt_real *dout, int rows, int width)
+static void bias_grad(struct gpt_device *dev, gpt_real *dbias, const gpt_real *dout, int rows, int width, int first,
+                      int count)
 {
 	for (int r = 0; r < rows; r++)
-		for (int c = 0; c < width; c++)
+		for (int c = first; c < first + count; c++)
 			dbias[c] += dout[(size_t)r * width + c];
+}
+
+static void dropout(struct gpt_device *dev, gpt_real *out, const gpt_real *x, size_t n, const struct gpt_dropout *d)
+{
+	const uint32_t least = gpt_drop_least(d->rate);
+	const gpt_real scale = (gpt_real)(1 / (1 - d->rate));
+
+	for (size_t i = 0; i < n; i++)
+		out[i] = gpt_drop_bits(d->key, d->first + i) >= least ? x[i] * scale : 0;
 }
 
 #define GELU_A ((gpt_real)0.7978845608028654) /* sqrt(2 / pi) */
@@ -191,13 +217,12 @@ static void attend(const struct head *h, int t, int n, gpt_real *p)
 
 static void attention(struct gpt_device *dev, const struct gpt_attention *a)
 {
-	for (int b = 0; b < a->batch; b++)
-		for (int h = 0; h < a->heads; h++) {
-			struct head hd = head_of(a, b, h);
+	for (int p = a->first_pair; p < a->first_pair + a->pairs; p++) {
+		struct head h = head_of(a, p / a->heads, p % a->heads);
 
-			for (int t = 0; t < a->len; t++)
-				attend(&hd, t, a->head_width, dev->work);
-		}
+		for (int t = 0; t < a->len; t++)
+			attend(&h, t, a->head_width, dev->work);
+	}
 }
 
 static void attend_grad(const struct head *h, int t, int n)
@@ -221,15 +246,18 @@ static void attend_grad(const struct head *h, int t, int n)
 
 static void attention_grad(struct gpt_device *dev, const struct gpt_attention *a)
 {
-	for (size_t i = 0; i < (size_t)a->batch * a->len * 3 * a->heads * a->head_width; i++)
-		a->dqkv[i] = 0;
-	for (int b = 0; b < a->batch; b++)
-		for (int h = 0; h < a->heads; h++) {
-			struct head hd = head_of(a, b, h);
+	for (int p = a->first_pair; p < a->first_pair + a->pairs; p++) {
+		struct head h = head_of(a, p / a->heads, p % a->heads);
 
-			for (int t = 0; t < a->len; t++)
-				attend_grad(&hd, t, a->head_width);
-		}
+		for (int t = 0; t < a->len; t++)
+			for (int c = 0; c < a->head_width; c++) {
+				h.dq[(size_t)t * h.in_step + c] = 0;
+				h.dk[(size_t)t * h.in_step + c] = 0;
+				h.dv[(size_t)t * h.in_step + c] = 0;
+			}
+		for (int t = 0; t < a->len; t++)
+			attend_grad(&h, t, a->head_width);
+	}
 }
 
 static void cross_entropy(struct gpt_device *dev, gpt_real *logits, gpt_real *loss, const int32_t *targets, int rows,
@@ -275,11 +303,14 @@ const struct gpt_kernels gpt_kernels_scalar = {
         work_count,
         gemm,
         embed,
-        embed_grad,
+        token_grad,
+        place_grad,
         layernorm,
         layernorm_grad,
+        gain_grad,
         bias_add,
         bias_grad,
+        dropout,
         gelu,
         gelu_grad,
         attention,

@@ -3,6 +3,7 @@
  * token, lengths that are no multiple of a block. And all levels against each
  * other, bit for bit.
  */
+#include "gpt/groups.h"
 #include "gpt/test_util.h"
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -18,7 +19,7 @@ static const struct dims cases[] = {{1, 1, 1, 1, 2},    {2, 3, 1, 5, 7},    {1, 
                                     {2, 64, 4, 32, 64}, {1, 65, 2, 8, 256}, {2, 131, 3, 13, 19}, {1, 200, 1, 64, 300}};
 
 /* What a run of all kernels leaves behind: compared array by array. */
-#define ARRAYS 22
+#define ARRAYS 24
 struct results {
 	gpt_real *data[ARRAYS];
 	size_t count[ARRAYS];
@@ -37,6 +38,35 @@ static gpt_real *keep(struct results *r, const char *name, uint64_t stream, size
 	return r->data[r->n++];
 }
 
+static void run_embed_grad(const struct gpt_kernels *k, struct gpt_device *dev, const struct dims *d,
+                           const int32_t *tokens, const gpt_real *dout, gpt_real *dwte, gpt_real *dwpe)
+{
+	const int c = d->heads * d->head_width, rows = d->batch * d->len;
+	int32_t *memory = malloc((3 * (size_t)rows + 1 + d->vocab) * sizeof(*memory));
+	struct gpt_groups g = {0, memory, memory + 2 * rows, memory + rows};
+
+	gpt_group_tokens(&g, tokens, rows, d->vocab, memory + 3 * rows + 1);
+	k->token_grad(dev, dwte, dout, &g, 0, g.count / 2, c);
+	k->token_grad(dev, dwte, dout, &g, g.count / 2, g.count - g.count / 2, c);
+	k->place_grad(dev, dwpe, dout, d->batch, d->len, 0, d->len / 2, c);
+	k->place_grad(dev, dwpe, dout, d->batch, d->len, d->len / 2, d->len - d->len / 2, c);
+	free(memory);
+}
+
+/* Kernels that sum over rows, in two parts of the columns. */
+static void run_columns(const struct gpt_kernels *k, struct gpt_device *dev, const struct dims *d, const gpt_real *dout,
+                        const gpt_real *sum, const gpt_real *mean, const gpt_real *rstd, struct results *out)
+{
+	const int c = d->heads * d->head_width, rows = d->batch * d->len, cut = c > 16 ? 16 : 0;
+	gpt_real *dgain = keep(out, "dgain", 21, c), *dbias = keep(out, "dbias", 22, c);
+	gpt_real *sums = keep(out, "bias_grad", 23, c);
+
+	k->gain_grad(dev, dgain, dbias, dout, sum, mean, rstd, rows, c, 0, cut);
+	k->gain_grad(dev, dgain, dbias, dout, sum, mean, rstd, rows, c, cut, c - cut);
+	k->bias_grad(dev, sums, dout, rows, c, 0, cut);
+	k->bias_grad(dev, sums, dout, rows, c, cut, c - cut);
+}
+
 static void run_rows(const struct gpt_kernels *k, struct gpt_device *dev, const struct dims *d, struct results *out)
 {
 	const int c = d->heads * d->head_width, rows = d->batch * d->len;
@@ -51,15 +81,17 @@ static void run_rows(const struct gpt_kernels *k, struct gpt_device *dev, const 
 	gpt_real *wide = keep(out, "bias_add, gelu x", 14, all), *act = keep(out, "gelu", 15, all);
 	gpt_real *loss = keep(out, "loss", 16, rows), *logits = keep(out, "dlogits", 17, (size_t)rows * d->vocab);
 
-	k->embed(dev, x, wte, wpe, tokens, d->batch, d->len, c);
-	k->embed_grad(dev, keep(out, "dwte", 18, (size_t)d->vocab * c), keep(out, "dwpe", 19, (size_t)d->len * c), dout,
-	              tokens, d->batch, d->len, c);
+	/* In two parts, as two threads would. */
+	k->embed(dev, x, wte, wpe, tokens, 0, rows / 2, d->len, c);
+	k->embed(dev, x, wte, wpe, tokens, rows / 2, rows - rows / 2, d->len, c);
+	run_embed_grad(k, dev, d, tokens, dout, keep(out, "dwte", 18, (size_t)d->vocab * c),
+	               keep(out, "dwpe", 19, (size_t)d->len * c));
 	k->layernorm(dev, norm, NULL, mean, rstd, x, NULL, NULL, gain, shift, rows, c);
 	k->layernorm(dev, norm, sum, mean, rstd, x, delta, bias, gain, shift, rows, c);
-	k->layernorm_grad(dev, keep(out, "layernorm dx", 20, all), keep(out, "dgain", 21, c), keep(out, "dbias", 22, c),
-	                  dout, sum, mean, rstd, gain, rows, c);
+	k->layernorm_grad(dev, keep(out, "layernorm dx", 20, all), dout, sum, mean, rstd, gain, rows, c);
+	run_columns(k, dev, d, dout, sum, mean, rstd, out);
 	k->bias_add(dev, wide, shift, rows, c);
-	k->bias_grad(dev, keep(out, "bias_grad", 23, c), dout, rows, c);
+	k->dropout(dev, keep(out, "dropout", 25, all), dout, all, &(struct gpt_dropout){0.3, 12345, (1ull << 32) - 7});
 	k->gelu(dev, act, wide, bias, rows, c);
 	k->gelu_grad(dev, keep(out, "gelu_grad", 24, all), wide, rows, c);
 	k->cross_entropy(dev, logits, loss, tokens, rows, d->vocab, 0.25f);
@@ -80,14 +112,19 @@ static void run_attention(const struct gpt_kernels *k, struct gpt_device *dev, c
 	const size_t c = (size_t)d->heads * d->head_width, rows = (size_t)d->batch * d->len;
 	gpt_real *qkv = random_array(30, 3 * rows * c, 1), *dout = random_array(31, rows * c, 1);
 	struct gpt_attention a = {.batch = d->batch, .len = d->len, .heads = d->heads, .head_width = d->head_width};
+	const int all = d->batch * d->heads;
 
 	a.qkv = qkv;
 	a.dout = dout;
 	a.out = keep(out, "attention", 32, rows * c);
 	a.lse = keep(out, "lse", 33, rows * d->heads);
 	a.dqkv = keep(out, "dqkv", 34, 3 * rows * c);
-	k->attention(dev, &a);
-	k->attention_grad(dev, &a);
+	for (int part = 0; part < 2; part++) {
+		a.first_pair = part ? all / 2 : 0;
+		a.pairs = part ? all - all / 2 : all / 2;
+		k->attention(dev, &a);
+		k->attention_grad(dev, &a);
+	}
 	free(qkv);
 	free(dout);
 }

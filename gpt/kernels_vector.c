@@ -7,6 +7,7 @@
  */
 #include "gpt/blas.h"
 #include "gpt/kernels.h"
+#include "gpt/rng.h"
 #include "gpt/vec.h"
 
 size_t LEVEL(gpt_attention_work)(int len, int head_width, int width);
@@ -23,9 +24,9 @@ static void add_row(gpt_real *to, const gpt_real *from, int n)
 }
 
 static void embed(struct gpt_device *dev, gpt_real *out, const gpt_real *wte, const gpt_real *wpe,
-                  const int32_t *tokens, int batch, int len, int width)
+                  const int32_t *tokens, int first, int rows, int len, int width)
 {
-	for (int r = 0; r < batch * len; r++) {
+	for (int r = first; r < first + rows; r++) {
 		const gpt_real *token = ROW(wte, tokens[r], width), *place = ROW(wpe, r % len, width);
 
 		for (int i = 0; i < width; i += LANES)
@@ -33,13 +34,20 @@ static void embed(struct gpt_device *dev, gpt_real *out, const gpt_real *wte, co
 	}
 }
 
-static void embed_grad(struct gpt_device *dev, gpt_real *dwte, gpt_real *dwpe, const gpt_real *dout,
-                       const int32_t *tokens, int batch, int len, int width)
+static void token_grad(struct gpt_device *dev, gpt_real *dwte, const gpt_real *dout, const struct gpt_groups *g,
+                       int first, int count, int width)
 {
-	for (int r = 0; r < batch * len; r++) {
-		add_row(ROW(dwte, tokens[r], width), ROW(dout, r, width), width);
-		add_row(ROW(dwpe, r % len, width), ROW(dout, r, width), width);
-	}
+	for (int i = first; i < first + count; i++)
+		for (int j = g->start[i]; j < g->start[i + 1]; j++)
+			add_row(ROW(dwte, g->id[i], width), ROW(dout, g->row[j], width), width);
+}
+
+static void place_grad(struct gpt_device *dev, gpt_real *dwpe, const gpt_real *dout, int batch, int len, int first,
+                       int count, int width)
+{
+	for (int t = first; t < first + count; t++)
+		for (int b = 0; b < batch; b++)
+			add_row(ROW(dwpe, t, width), ROW(dout, (size_t)b * len + t, width), width);
 }
 
 static gpt_real row_mean(const gpt_real *x, int width)
@@ -91,9 +99,8 @@ static void layernorm(struct gpt_device *dev, gpt_real *out, gpt_real *sum, gpt_
 	}
 }
 
-static void layernorm_grad(struct gpt_device *dev, gpt_real *dx, gpt_real *dgain, gpt_real *dbias, const gpt_real *dout,
-                           const gpt_real *x, const gpt_real *mean, const gpt_real *rstd, const gpt_real *gain,
-                           int rows, int width)
+static void layernorm_grad(struct gpt_device *dev, gpt_real *dx, const gpt_real *dout, const gpt_real *x,
+                           const gpt_real *mean, const gpt_real *rstd, const gpt_real *gain, int rows, int width)
 {
 	for (int r = 0; r < rows; r++) {
 		const gpt_real *in = ROW(x, r, width), *d = ROW(dout, r, width);
@@ -101,13 +108,10 @@ static void layernorm_grad(struct gpt_device *dev, gpt_real *dx, gpt_real *dgain
 		vec s1 = splat(0), s2 = splat(0);
 
 		for (int i = 0; i < width; i += LANES) {
-			vec norm = (load(in, i, width) - mean[r]) * rstd[r];
-			vec g = load(d, i, width), weighted = g * load(gain, i, width);
+			vec weighted = load(d, i, width) * load(gain, i, width);
 
 			s1 += weighted;
-			s2 += weighted * norm;
-			store(dgain, i, width, load(dgain, i, width) + g * norm);
-			store(dbias, i, width, load(dbias, i, width) + g);
+			s2 += weighted * ((load(in, i, width) - mean[r]) * rstd[r]);
 		}
 		m1 = fold_sum(s1) / width;
 		m2 = fold_sum(s2) / width;
@@ -120,16 +124,51 @@ static void layernorm_grad(struct gpt_device *dev, gpt_real *dx, gpt_real *dgain
 	}
 }
 
+static void gain_grad(struct gpt_device *dev, gpt_real *dgain, gpt_real *dbias, const gpt_real *dout, const gpt_real *x,
+                      const gpt_real *mean, const gpt_real *rstd, int rows, int width, int first, int count)
+{
+	for (int i = first; i < first + count; i += LANES) {
+		vec g = load(dgain, i, width), s = load(dbias, i, width);
+
+		for (int r = 0; r < rows; r++) {
+			vec d = load(ROW(dout, r, width), i, width);
+
+			g += d * ((load(ROW(x, r, width), i, width) - mean[r]) * rstd[r]);
+			s += d;
+		}
+		store(dgain, i, first + count, g);
+		store(dbias, i, first + count, s);
+	}
+}
+
 static void bias_add(struct gpt_device *dev, gpt_real *x, const gpt_real *bias, int rows, int width)
 {
 	for (int r = 0; r < rows; r++)
 		add_row(ROW(x, r, width), bias, width);
 }
 
-static void bias_grad(struct gpt_device *dev, gpt_real *dbias, const gpt_real *dout, int rows, int width)
+static void bias_grad(struct gpt_device *dev, gpt_real *dbias, const gpt_real *dout, int rows, int width, int first,
+                      int count)
 {
-	for (int r = 0; r < rows; r++)
-		add_row(dbias, ROW(dout, r, width), width);
+	for (int i = first; i < first + count; i += LANES) {
+		vec s = load(dbias, i, width);
+
+		for (int r = 0; r < rows; r++)
+			s += load(ROW(dout, r, width), i, width);
+		store(dbias, i, first + count, s);
+	}
+}
+
+static void dropout(struct gpt_device *dev, gpt_real *out, const gpt_real *x, size_t n, const struct gpt_dropout *d)
+{
+	const uint32_t least = gpt_drop_least(d->rate);
+	const gpt_real scale = (gpt_real)(1 / (1 - d->rate));
+
+	for (size_t i = 0; i < n; i++) {
+		const gpt_real kept = x[i] * scale;
+
+		out[i] = gpt_drop_bits(d->key, d->first + i) >= least ? kept : 0;
+	}
 }
 
 #define GELU_A ((gpt_real)0.7978845608028654) /* sqrt(2 / pi) */
@@ -241,11 +280,14 @@ const struct gpt_kernels LEVEL(gpt_kernels) = {
         LEVEL(gpt_attention_work),
         gemm,
         embed,
-        embed_grad,
+        token_grad,
+        place_grad,
         layernorm,
         layernorm_grad,
+        gain_grad,
         bias_add,
         bias_grad,
+        dropout,
         gelu,
         gelu_grad,
         LEVEL(gpt_attention),

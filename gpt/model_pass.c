@@ -5,14 +5,28 @@
  * added by the kernel that reads the product next, where there is one. The head
  * runs in chunks of rows, loss and gradient together: logits of the whole batch
  * never exist.
+ *
+ * Every thread of the team runs all of this with its own device; hooks are
+ * called by the first thread alone.
  */
 #include "gpt/model_inner.h"
+#include "gpt/rng.h"
+#include "gpt/shares.h"
 #include <assert.h>
 #include <string.h>
 
-static const gpt_real *weight(const struct gpt_model *m, int tensor)
+struct pass {
+	struct gpt_model *m;
+	const int32_t *tokens, *targets;
+	int batch, len;
+	bool training;
+	gpt_real scale;
+	double loss;
+};
+
+static int rows_of(const struct pass *p)
 {
-	return m->params + m->tensors[tensor].offset;
+	return p->batch * p->len;
 }
 
 static gpt_real *grad(const struct gpt_model *m, int tensor)
@@ -20,112 +34,192 @@ static gpt_real *grad(const struct gpt_model *m, int tensor)
 	return m->grads + m->tensors[tensor].offset;
 }
 
-/* y (rows x out) = x (rows x in) W^T */
-static void linear(struct gpt_model *m, gpt_real *y, const gpt_real *x, const gpt_real *w, int rows, int in, int out)
+static void ready(const struct pass *p, const struct gpt_device *dev, int tensor)
 {
-	m->dev.k->gemm(&m->dev, &(struct gpt_gemm){false, true, rows, out, in, 1, 0, x, w, y, in, in, out});
+	if (dev->index == 0 && p->m->hooks.ready)
+		p->m->hooks.ready(p->m->hooks.arg, tensor);
 }
 
-/* dw += dy^T x; dx (if wanted) = dy W */
-static void linear_grad(struct gpt_model *m, gpt_real *dx, gpt_real *dw, const gpt_real *dy, const gpt_real *x,
+/* Tensors first .. last are about to be read. */
+static void need(const struct pass *p, const struct gpt_device *dev, int first, int last)
+{
+	if (!p->m->hooks.need)
+		return;
+	for (int t = first; t <= last && dev->index == 0; t++)
+		p->m->hooks.need(p->m->hooks.arg, t);
+	gpt_team_meet(dev->team);
+}
+
+/* y (rows x out) = x (rows x in) W^T */
+static void linear(struct gpt_device *dev, gpt_real *y, const gpt_real *x, const gpt_real *w, int rows, int in, int out)
+{
+	gpt_do_gemm(dev, &(struct gpt_gemm){false, true, rows, out, in, 1, 0, x, w, y, in, in, out});
+}
+
+/* dw += dy^T x; dx = dy W */
+static void linear_grad(struct gpt_device *dev, gpt_real *dx, gpt_real *dw, const gpt_real *dy, const gpt_real *x,
                         const gpt_real *w, int rows, int in, int out)
 {
-	m->dev.k->gemm(&m->dev, &(struct gpt_gemm){true, false, out, in, rows, 1, 1, dy, x, dw, out, in, in});
-	m->dev.k->gemm(&m->dev, &(struct gpt_gemm){false, false, rows, in, out, 1, 0, dy, w, dx, out, in, in});
+	gpt_do_gemm(dev, &(struct gpt_gemm){true, false, out, in, rows, 1, 1, dy, x, dw, out, in, in});
+	gpt_do_gemm(dev, &(struct gpt_gemm){false, false, rows, in, out, 1, 0, dy, w, dx, out, in, in});
+}
+
+/* What is dropped at a site: 0 the embedding, 1 + 2 l and 2 + 2 l the branches of block l. */
+static struct gpt_dropout dropped_at(const struct pass *p, int site)
+{
+	const struct gpt_model *m = p->m;
+	const uint64_t key = gpt_random(gpt_random(m->drop_seed, (uint64_t)site), m->drop_step);
+
+	return (struct gpt_dropout){m->drop_rate, key, m->drop_first * (uint64_t)p->len * (uint64_t)m->shape.width};
+}
+
+static bool dropping(const struct pass *p)
+{
+	return p->training && p->m->drop_rate > 0;
+}
+
+/* The bias that the next layernorm is to add to m->delta; where numbers are
+ * dropped it must be added before. */
+static const gpt_real *finish_branch(const struct pass *p, struct gpt_device *dev, int site, const gpt_real *bias)
+{
+	const int c = p->m->shape.width;
+	const struct gpt_dropout d = dropped_at(p, site);
+
+	if (!dropping(p))
+		return bias;
+	gpt_do_bias_add(dev, p->m->delta, bias, rows_of(p), c);
+	gpt_do_dropout(dev, p->m->delta, p->m->delta, (size_t)rows_of(p) * c, &d);
+	return p->m->zeros;
 }
 
 /* The block's layernorms add what the product before them left in m->delta:
- * the first one the previous block's MLP (nothing for block 0). */
-static void layer_forward(struct gpt_model *m, int l, int batch, int len)
+ * the first one the previous block's MLP (nothing for block 0). Returns the bias
+ * still to be added to m->delta. */
+static const gpt_real *layer_forward(const struct pass *p, struct gpt_device *dev, int l, const gpt_real *delta_bias)
 {
-	const struct gpt_kernels *k = m->dev.k;
-	const int c = m->shape.width, rows = batch * len;
+	struct gpt_model *m = p->m;
+	const int c = m->shape.width, rows = rows_of(p);
 	struct layer_acts *a = &m->layers[l];
-	const gpt_real *from = l ? m->layers[l - 1].mid : a->in, *delta = l ? m->delta : NULL;
-	const gpt_real *delta_bias = l ? weight(m, gpt_layer_tensor(l - 1, DOWN_B)) : NULL;
-#define W(which) weight(m, gpt_layer_tensor(l, which))
+	const gpt_real *from = l ? m->layers[l - 1].mid : a->in, *delta = l ? m->delta : NULL, *bias;
+#define W(which) gpt_weight(m, gpt_layer_tensor(l, which))
 
-	k->layernorm(&m->dev, a->norm1, a->in, a->mean1, a->rstd1, from, delta, delta_bias, W(LN1_GAIN), W(LN1_BIAS),
-	             rows, c);
-	linear(m, a->qkv, a->norm1, W(QKV_W), rows, c, 3 * c);
-	k->bias_add(&m->dev, a->qkv, W(QKV_B), rows, 3 * c);
-	k->attention(&m->dev, &(struct gpt_attention){.batch = batch,
-	                                              .len = len,
+	need(p, dev, gpt_layer_tensor(l, 0), gpt_layer_tensor(l, PER_LAYER - 1));
+	gpt_do_layernorm(dev, a->norm1, a->in, a->mean1, a->rstd1, from, delta, delta_bias, W(LN1_GAIN), W(LN1_BIAS),
+	                 rows, c);
+	linear(dev, a->qkv, a->norm1, W(QKV_W), rows, c, 3 * c);
+	gpt_do_bias_add(dev, a->qkv, W(QKV_B), rows, 3 * c);
+	gpt_do_attention(dev, &(struct gpt_attention){.batch = p->batch,
+	                                              .len = p->len,
 	                                              .heads = m->shape.heads,
 	                                              .head_width = c / m->shape.heads,
 	                                              .qkv = a->qkv,
 	                                              .out = a->mixed,
 	                                              .lse = a->lse});
-	linear(m, m->delta, a->mixed, W(PROJ_W), rows, c, c);
-	k->layernorm(&m->dev, a->norm2, a->mid, a->mean2, a->rstd2, a->in, m->delta, W(PROJ_B), W(LN2_GAIN),
-	             W(LN2_BIAS), rows, c);
-	linear(m, a->up, a->norm2, W(UP_W), rows, c, 4 * c);
-	k->gelu(&m->dev, a->gelu, a->up, W(UP_B), rows, 4 * c);
-	linear(m, m->delta, a->gelu, W(DOWN_W), rows, 4 * c, c);
-}
-
-static int final_tensor(const struct gpt_model *m, int which)
-{
-	return gpt_layer_tensor(m->shape.layers, 0) + which;
+	linear(dev, m->delta, a->mixed, W(PROJ_W), rows, c, c);
+	bias = finish_branch(p, dev, 1 + 2 * l, W(PROJ_B));
+	gpt_do_layernorm(dev, a->norm2, a->mid, a->mean2, a->rstd2, a->in, m->delta, bias, W(LN2_GAIN), W(LN2_BIAS),
+	                 rows, c);
+	linear(dev, a->up, a->norm2, W(UP_W), rows, c, 4 * c);
+	gpt_do_gelu(dev, a->gelu, a->up, W(UP_B), rows, 4 * c);
+	linear(dev, m->delta, a->gelu, W(DOWN_W), rows, 4 * c, c);
+	return finish_branch(p, dev, 2 + 2 * l, W(DOWN_B));
 }
 
 /* Up to the input of the head, m->normf. */
-static void forward(struct gpt_model *m, const int32_t *tokens, int batch, int len)
+static void forward(const struct pass *p, struct gpt_device *dev)
 {
-	const int c = m->shape.width, last = m->shape.layers - 1;
+	struct gpt_model *m = p->m;
+	const int c = m->shape.width, last = m->shape.layers - 1, rows = rows_of(p);
+	const int lnf_gain = gpt_final_tensor(m, LNF_GAIN), lnf_bias = gpt_final_tensor(m, LNF_BIAS);
+	const int wte = gpt_final_tensor(m, WTE);
+	const struct gpt_dropout d = dropped_at(p, 0);
+	const gpt_real *bias = NULL;
 
-	assert(len >= 1 && len <= m->shape.context);
-	assert(batch * len <= m->max_rows);
-	m->dev.k->embed(&m->dev, m->layers[0].in, weight(m, WTE), weight(m, WPE), tokens, batch, len, c);
+	need(p, dev, WPE, WPE);
+	need(p, dev, wte, wte);
+	gpt_do_embed(dev, m->layers[0].in, gpt_weight(m, wte), gpt_weight(m, WPE), p->tokens, rows, p->len, c);
+	if (dropping(p))
+		gpt_do_dropout(dev, m->layers[0].in, m->layers[0].in, (size_t)rows * c, &d);
 	for (int l = 0; l <= last; l++)
-		layer_forward(m, l, batch, len);
-	m->dev.k->layernorm(&m->dev, m->normf, m->last, m->meanf, m->rstdf, m->layers[last].mid, m->delta,
-	                    weight(m, gpt_layer_tensor(last, DOWN_B)), weight(m, final_tensor(m, LNF_GAIN)),
-	                    weight(m, final_tensor(m, LNF_BIAS)), batch * len, c);
+		bias = layer_forward(p, dev, l, bias);
+	need(p, dev, lnf_gain, lnf_bias);
+	gpt_do_layernorm(dev, m->normf, m->last, m->meanf, m->rstdf, m->layers[last].mid, m->delta, bias,
+	                 gpt_weight(m, lnf_gain), gpt_weight(m, lnf_bias), rows, c);
 }
 
-/* Loss of all rows; with scale not 0 also m->dnorm, and the head's part of dwte. */
-static double head(struct gpt_model *m, const int32_t *targets, int rows, gpt_real scale)
+/* Loss of all rows; in training also m->dnorm, and the head's part of dwte. */
+static void head(struct pass *p, struct gpt_device *dev)
 {
-	const int c = m->shape.width, vocab = m->shape.vocab;
-	double total = 0;
+	struct gpt_model *m = p->m;
+	const int c = m->shape.width, vocab = m->shape.vocab, rows = rows_of(p), step = gpt_head_rows(m);
+	const int wte = gpt_final_tensor(m, WTE);
 
-	for (int r = 0; r < rows; r += HEAD_ROWS) {
-		const int n = rows - r < HEAD_ROWS ? rows - r : HEAD_ROWS;
+	for (int r = 0; r < rows; r += step) {
+		const int n = rows - r < step ? rows - r : step;
 		const gpt_real *x = m->normf + (size_t)r * c;
 
-		linear(m, m->logits, x, weight(m, WTE), n, c, vocab);
-		m->dev.k->cross_entropy(&m->dev, m->logits, m->loss, targets + r, n, vocab, scale);
-		for (int i = 0; i < n; i++)
-			total += m->loss[i];
-		if (scale != 0)
-			linear_grad(m, m->dnorm + (size_t)r * c, grad(m, WTE), m->logits, x, weight(m, WTE), n, c,
+		linear(dev, m->logits, x, gpt_weight(m, wte), n, c, vocab);
+		gpt_do_cross_entropy(dev, m->logits, m->loss, p->targets + r, n, vocab, p->training ? p->scale : 0);
+		for (int i = 0; i < n && dev->index == 0; i++)
+			p->loss += m->loss[i];
+		if (p->training)
+			linear_grad(dev, m->dnorm + (size_t)r * c, grad(m, wte), m->logits, x, gpt_weight(m, wte), n, c,
 			            vocab);
+		else
+			gpt_team_meet(dev->team);
 	}
-	return total;
+	if (p->training && m->lookup)
+		ready(p, dev, wte);
 }
 
-/* m->dres comes in as the gradient of the block's output and leaves as that of
- * its input; the layernorms add to it what flows through the two branches. */
-static void layer_backward(struct gpt_model *m, int l, int batch, int len)
+/* The gradient of a branch's output, given that of the residual stream. */
+static const gpt_real *branch_grad(const struct pass *p, struct gpt_device *dev, int site)
 {
-	const struct gpt_kernels *k = m->dev.k;
-	const int c = m->shape.width, rows = batch * len;
-	struct layer_acts *a = &m->layers[l];
-#define G(which) grad(m, gpt_layer_tensor(l, which))
+	const struct gpt_dropout d = dropped_at(p, site);
 
-	k->bias_grad(&m->dev, G(DOWN_B), m->dres, rows, c);
-	linear_grad(m, m->dwide, G(DOWN_W), m->dres, a->gelu, W(DOWN_W), rows, 4 * c, c);
-	k->gelu_grad(&m->dev, m->dwide, a->up, rows, 4 * c);
-	k->bias_grad(&m->dev, G(UP_B), m->dwide, rows, 4 * c);
-	linear_grad(m, m->dnorm, G(UP_W), m->dwide, a->norm2, W(UP_W), rows, c, 4 * c);
-	k->layernorm_grad(&m->dev, m->dres, G(LN2_GAIN), G(LN2_BIAS), m->dnorm, a->mid, a->mean2, a->rstd2, W(LN2_GAIN),
-	                  rows, c);
+	if (!dropping(p))
+		return p->m->dres;
+	gpt_do_dropout(dev, p->m->ddrop, p->m->dres, (size_t)rows_of(p) * p->m->shape.width, &d);
+	return p->m->ddrop;
+}
 
-	k->bias_grad(&m->dev, G(PROJ_B), m->dres, rows, c);
-	linear_grad(m, m->dnorm, G(PROJ_W), m->dres, a->mixed, W(PROJ_W), rows, c, c);
-	k->attention_grad(&m->dev, &(struct gpt_attention){.batch = batch,
-	                                                   .len = len,
+static void mlp_backward(const struct pass *p, struct gpt_device *dev, int l)
+{
+	struct gpt_model *m = p->m;
+	const int c = m->shape.width, rows = rows_of(p);
+	const struct layer_acts *a = &m->layers[l];
+	const gpt_real *d = branch_grad(p, dev, 2 + 2 * l);
+#define G(which)     grad(m, gpt_layer_tensor(l, which))
+#define READY(which) ready(p, dev, gpt_layer_tensor(l, which))
+
+	gpt_do_bias_grad(dev, G(DOWN_B), d, rows, c);
+	READY(DOWN_B);
+	linear_grad(dev, m->dwide, G(DOWN_W), d, a->gelu, W(DOWN_W), rows, 4 * c, c);
+	READY(DOWN_W);
+	gpt_do_gelu_grad(dev, m->dwide, a->up, rows, 4 * c);
+	gpt_do_bias_grad(dev, G(UP_B), m->dwide, rows, 4 * c);
+	READY(UP_B);
+	linear_grad(dev, m->dnorm, G(UP_W), m->dwide, a->norm2, W(UP_W), rows, c, 4 * c);
+	READY(UP_W);
+	gpt_do_layernorm_grad(dev, m->dres, G(LN2_GAIN), G(LN2_BIAS), m->dnorm, a->mid, a->mean2, a->rstd2, W(LN2_GAIN),
+	                      rows, c);
+	READY(LN2_BIAS);
+	READY(LN2_GAIN);
+}
+
+static void attention_backward(const struct pass *p, struct gpt_device *dev, int l)
+{
+	struct gpt_model *m = p->m;
+	const int c = m->shape.width, rows = rows_of(p);
+	const struct layer_acts *a = &m->layers[l];
+	const gpt_real *d = branch_grad(p, dev, 1 + 2 * l);
+
+	gpt_do_bias_grad(dev, G(PROJ_B), d, rows, c);
+	READY(PROJ_B);
+	linear_grad(dev, m->dnorm, G(PROJ_W), d, a->mixed, W(PROJ_W), rows, c, c);
+	READY(PROJ_W);
+	gpt_do_attention_grad(dev, &(struct gpt_attention){.batch = p->batch,
+	                                                   .len = p->len,
 	                                                   .heads = m->shape.heads,
 	                                                   .head_width = c / m->shape.heads,
 	                                                   .qkv = a->qkv,
@@ -133,45 +227,102 @@ static void layer_backward(struct gpt_model *m, int l, int batch, int len)
 	                                                   .lse = a->lse,
 	                                                   .dout = m->dnorm,
 	                                                   .dqkv = m->dwide});
-	k->bias_grad(&m->dev, G(QKV_B), m->dwide, rows, 3 * c);
-	linear_grad(m, m->dnorm, G(QKV_W), m->dwide, a->norm1, W(QKV_W), rows, c, 3 * c);
-	k->layernorm_grad(&m->dev, m->dres, G(LN1_GAIN), G(LN1_BIAS), m->dnorm, a->in, a->mean1, a->rstd1, W(LN1_GAIN),
-	                  rows, c);
+	gpt_do_bias_grad(dev, G(QKV_B), m->dwide, rows, 3 * c);
+	READY(QKV_B);
+	linear_grad(dev, m->dnorm, G(QKV_W), m->dwide, a->norm1, W(QKV_W), rows, c, 3 * c);
+	READY(QKV_W);
+	gpt_do_layernorm_grad(dev, m->dres, G(LN1_GAIN), G(LN1_BIAS), m->dnorm, a->in, a->mean1, a->rstd1, W(LN1_GAIN),
+	                      rows, c);
+	READY(LN1_BIAS);
+	READY(LN1_GAIN);
 }
 
-static void backward(struct gpt_model *m, const int32_t *tokens, int batch, int len)
+static void embed_backward(const struct pass *p, struct gpt_device *dev)
 {
-	const int c = m->shape.width, rows = batch * len;
+	struct gpt_model *m = p->m;
+	const int c = m->shape.width, rows = rows_of(p), wte = gpt_final_tensor(m, WTE);
+	const gpt_real *d = branch_grad(p, dev, 0);
 
-	memset(m->dres, 0, (size_t)rows * c * sizeof(gpt_real));
-	m->dev.k->layernorm_grad(&m->dev, m->dres, grad(m, final_tensor(m, LNF_GAIN)),
-	                         grad(m, final_tensor(m, LNF_BIAS)), m->dnorm, m->last, m->meanf, m->rstdf,
-	                         weight(m, final_tensor(m, LNF_GAIN)), rows, c);
-	for (int l = m->shape.layers - 1; l >= 0; l--)
-		layer_backward(m, l, batch, len);
-	m->dev.k->embed_grad(&m->dev, grad(m, WTE), grad(m, WPE), m->dres, tokens, batch, len, c);
+	if (dev->index == 0)
+		gpt_group_tokens(&m->groups, p->tokens, rows, m->shape.vocab, m->groups.start + m->max_rows + 1);
+	gpt_do_place_grad(dev, grad(m, WPE), d, p->batch, p->len, c);
+	ready(p, dev, WPE);
+	gpt_do_token_grad(dev, m->lookup ? m->lookup : grad(m, wte), d, &m->groups, c);
+	if (!m->lookup)
+		ready(p, dev, wte);
+	else if (dev->index == 0 && m->hooks.lookup)
+		m->hooks.lookup(m->hooks.arg, &m->groups);
+}
+
+/* m->dres is, before each block's backward, the gradient of its output; the
+ * layernorms add to it what flows through the two branches. */
+static void backward(const struct pass *p, struct gpt_device *dev)
+{
+	struct gpt_model *m = p->m;
+	const int c = m->shape.width, rows = rows_of(p);
+	const int gain = gpt_final_tensor(m, LNF_GAIN), bias = gpt_final_tensor(m, LNF_BIAS);
+
+	gpt_do_zero(dev, m->dres, (size_t)rows * c);
+	gpt_do_layernorm_grad(dev, m->dres, grad(m, gain), grad(m, bias), m->dnorm, m->last, m->meanf, m->rstdf,
+	                      gpt_weight(m, gain), rows, c);
+	ready(p, dev, bias);
+	ready(p, dev, gain);
+	for (int l = m->shape.layers - 1; l >= 0; l--) {
+		mlp_backward(p, dev, l);
+		attention_backward(p, dev, l);
+	}
+	embed_backward(p, dev);
+}
+
+static void run_pass(void *arg, int index)
+{
+	struct pass *p = arg;
+	struct gpt_device *dev = &p->m->devs[index];
+
+	forward(p, dev);
+	if (p->targets)
+		head(p, dev);
+	if (p->training)
+		backward(p, dev);
+}
+
+static double run(struct pass *p)
+{
+	assert(p->len >= 1 && p->len <= p->m->shape.context);
+	assert(rows_of(p) <= p->m->max_rows);
+	gpt_team_run(p->m->team, run_pass, p);
+	return p->loss;
 }
 
 double gpt_model_loss(struct gpt_model *m, const int32_t *tokens, const int32_t *targets, int batch, int len)
 {
-	forward(m, tokens, batch, len);
-	return head(m, targets, batch * len, 0);
+	return run(&(struct pass){.m = m, .tokens = tokens, .targets = targets, .batch = batch, .len = len});
 }
 
 double gpt_model_train(struct gpt_model *m, const int32_t *tokens, const int32_t *targets, int batch, int len,
                        gpt_real scale)
 {
-	double loss;
-
-	forward(m, tokens, batch, len);
-	loss = head(m, targets, batch * len, scale);
-	backward(m, tokens, batch, len);
-	return loss;
+	return run(&(struct pass){m, tokens, targets, batch, len, true, scale, 0});
 }
 
 void gpt_model_predict(struct gpt_model *m, const int32_t *tokens, int len, gpt_real *logits)
 {
-	forward(m, tokens, 1, len);
-	linear(m, logits, m->normf + (size_t)(len - 1) * m->shape.width, weight(m, WTE), 1, m->shape.width,
-	       m->shape.vocab);
+	const int c = m->shape.width;
+
+	run(&(struct pass){.m = m, .tokens = tokens, .batch = 1, .len = len});
+	m->devs[0].k->gemm(&m->devs[0],
+	                   &(struct gpt_gemm){false, true, 1, m->shape.vocab, c, 1, 0, m->normf + (size_t)(len - 1) * c,
+	                                      gpt_weight(m, gpt_final_tensor(m, WTE)), logits, c, c, m->shape.vocab});
+}
+
+static void zero_share(void *arg, int index)
+{
+	struct gpt_model *m = arg;
+
+	gpt_do_zero(&m->devs[index], m->grads, m->param_count);
+}
+
+void gpt_model_zero_grads(struct gpt_model *m)
+{
+	gpt_team_run(m->team, zero_share, m);
 }

@@ -1,6 +1,11 @@
 /*
  * The optimiser: AdamW over a model's weights, the clipping of its gradients
  * by their global norm, and the learning-rate schedule.
+ *
+ * A step is gpt_optim_begin() once the norm is known, then gpt_optim_apply() on
+ * the parts of the arena that this process updates: all of it, or a slice where
+ * each rank updates its own. Memory of means that are never updated is never
+ * touched; what is, is touched first by the thread that updates it.
  */
 #ifndef GPT_OPTIM_H
 #define GPT_OPTIM_H
@@ -30,8 +35,23 @@ void gpt_optim_destroy(struct gpt_optim **optim);
 /* The learning rate of step s, counted from 0. */
 double gpt_optim_rate(const struct gpt_optim_config *config, int step);
 
-/* Update the weights from the gradients; returns the gradients' norm before
- * clipping. Gradients that are not finite leave the weights as they are. */
+/* Sum of the squares of n numbers; the same bits whatever the number of threads. */
+double gpt_sum_squares(struct gpt_model *model, const gpt_real *x, size_t n);
+
+/* The next step, of gradients with this norm: false, and the weights stay as they
+ * are, if it is not finite. The norm is rounded to float first, so that the order
+ * in which it was summed does not show in the weights. */
+bool gpt_optim_begin(struct gpt_optim *optim, double norm);
+/* Update weights first .. first + count from g, their gradients. */
+void gpt_optim_apply(struct gpt_optim *optim, struct gpt_model *model, size_t first, size_t count, const gpt_real *g);
+
+/* All at once; returns the gradients' norm before clipping. */
 double gpt_optim_step(struct gpt_optim *optim, struct gpt_model *model);
+
+/* For checkpoints: the running means, gpt_param_count() numbers each, and the
+ * number of steps done. */
+gpt_real *gpt_optim_m(struct gpt_optim *optim);
+gpt_real *gpt_optim_v(struct gpt_optim *optim);
+void gpt_optim_set_step(struct gpt_optim *optim, int step);
 
 #endif
