@@ -81,10 +81,13 @@ static void env_link_down(void *ctx, const struct coll_process_id *peer, coll_st
 	struct coll_context *c = ctx;
 	struct coll_note n = {.kind = why == COLL_ERR_CORRUPT ? COLL_NOTE_FAIL : COLL_NOTE_DEATH, .status = why};
 
-	n.process = c->cards ? process_of(c, peer) : -1;
+	n.process = c->processes ? process_of(c, peer) : -1;
 	n.origin = c->rank;
 	if (n.process < 0 || !c->control || atomic_load_explicit(&c->stopping, memory_order_relaxed))
 		return;
+	atomic_store_explicit(&c->processes[n.process].down,
+	                      why == COLL_ERR_PEER_SILENT ? COLL_LINK_UNREACHED : COLL_LINK_BROKEN,
+	                      memory_order_relaxed);
 	snprintf(n.text, sizeof(n.text), "%s", cause);
 	if (n.kind == COLL_NOTE_FAIL)
 		snprintf(n.text, sizeof(n.text), "link between rank %d and rank %d: %.180s", c->rank, n.process, cause);

@@ -43,10 +43,19 @@ struct coll_wire {
 };
 
 /* A process of the job as seen from here. */
+/* How the link to a process ended. */
+enum coll_link_end {
+	COLL_LINK_STANDS,    /* it has not, or there is none */
+	COLL_LINK_BROKEN,    /* without a goodbye */
+	COLL_LINK_UNREACHED, /* the process's host does not answer */
+	COLL_LINK_CLOSED     /* the process has left */
+};
+
 struct coll_process {
 	struct coll_wire *wire; /* chosen when the link is opened, NULL before */
 	void *link;
-	bool refused; /* no transport reaches it */
+	bool refused;     /* no transport reaches it */
+	_Atomic int down; /* enum coll_link_end: why its link broke; 0: it has not */
 };
 
 struct coll_context {

@@ -16,6 +16,8 @@
 
 #include "base/clock.h"
 
+enum { TELL_MS = 1000 };
+
 void coll_control_unlock(struct coll_control *c)
 {
 	struct said *lines = c->said;
@@ -83,37 +85,50 @@ static bool handle(struct coll_control *c, struct coll_control_link *l)
 	}
 }
 
+/* Read some messages. 0: there are no more now; -1: the link has ended, errno says why. */
+static int hear(struct coll_control *c, struct coll_control_link *l)
+{
+	int got = 1;
+
+	for (int i = 0; i < 32 && got > 0; i++) {
+		errno = 0;
+		got = coll_link_read(l);
+		if (got < 0 && !l->ready && !l->inbound)
+			c->peers[l->peer].door_opened = true;
+		if (got > 0 && !handle(c, l)) {
+			errno = 0;
+			got = -1;
+		}
+	}
+	return got;
+}
+
 static void on_link_event(struct coll_control *c, struct coll_control_link *l, uint32_t events)
 {
-	int got;
+	int got, error;
 
 	if (l->connecting && (events & (EPOLLOUT | EPOLLERR | EPOLLHUP))) {
-		int err = 0;
-		socklen_t len = sizeof(err);
+		socklen_t len = sizeof(error);
 
-		getsockopt(l->fd, SOL_SOCKET, SO_ERROR, &err, &len);
-		if (err) {
-			coll_control_broken(c, l, strerror(err), err);
+		error = 0;
+		getsockopt(l->fd, SOL_SOCKET, SO_ERROR, &error, &len);
+		if (error) {
+			coll_control_broken(c, l, strerror(error), error);
 			return;
 		}
 		l->connecting = false;
 		l->deadline_ns = coll_control_hello_deadline(&c->peers[l->peer]);
 	}
-	for (int i = 0; i < 32; i++) {
-		errno = 0;
-		got = coll_link_read(l);
-		if (got < 0 && !l->ready && !l->inbound)
-			c->peers[l->peer].door_opened = true;
-		if (got <= 0)
-			break;
-		if (!handle(c, l)) {
-			got = -1;
-			break;
-		}
+	got = hear(c, l);
+	error = errno;
+	if (got >= 0 && !coll_control_write(c, l)) {
+		error = errno;
+		/* The other end has gone: what it said before that is still to be read. */
+		while (hear(c, l) > 0)
+			;
+		got = -1;
 	}
-	if (got < 0 || !coll_control_write(c, l)) {
-		const int error = errno;
-
+	if (got < 0) {
 		coll_control_broken(c, l, error ? strerror(error) : "its control connection closed without a goodbye",
 		                    error);
 	}
@@ -195,9 +210,22 @@ coll_status coll_control_join(struct coll_control *c, const struct coll_card *ca
 	return c->peers ? COLL_OK : COLL_ERR_MEMORY;
 }
 
-/* Something is still to be written, or a link that we are making will want the notes (a
- * failure right after creation). Whoever knocks here is waited for by nobody: it may be a
- * stranger. */
+/* One of those who will read this process's end has not been met: a failure right after
+ * creation. */
+static bool unmet(const struct coll_control *c)
+{
+	for (int i = 0; i < COLL_NEIGHBOURS; i++) {
+		const int n = coll_control_neighbour(c, c->rank, i);
+		const struct peer *p = n >= 0 ? &c->peers[n] : NULL;
+
+		if (p && !p->met && !p->refused && !p->dead && !p->life.left)
+			return true;
+	}
+	return false;
+}
+
+/* Something is still to be written, or a link that we are making will want the notes.
+ * Whoever knocks here unasked is waited for by nobody: it may be a stranger. */
 static bool unsent(const struct coll_control *c)
 {
 	for (int i = 0; i < c->nlinks; i++) {
@@ -207,7 +235,18 @@ static bool unsent(const struct coll_control *c)
 		                            : c->notes != NULL && !l->inbound)
 			return true;
 	}
-	return false;
+	return c->notes && c->size > 1 && !c->closing && unmet(c);
+}
+
+/* Do not wait for those who choose us: they may be slow, or gone. */
+static void meet(struct coll_control *c)
+{
+	for (int i = 0; c->notes && c->size > 1 && !c->closing && i < COLL_NEIGHBOURS; i++) {
+		const int n = coll_control_neighbour(c, c->rank, i);
+
+		if (n >= 0 && !c->peers[n].met && !c->peers[n].refused && !c->peers[n].life.left)
+			coll_control_open_link(c, n, false);
+	}
 }
 
 void coll_control_flush(struct coll_control *c, int ms)
@@ -215,6 +254,9 @@ void coll_control_flush(struct coll_control *c, int ms)
 	uint64_t deadline = coll_clock_ns() + (uint64_t)ms * MS;
 	bool more;
 
+	pthread_mutex_lock(&c->lock);
+	meet(c);
+	coll_control_unlock(c);
 	do {
 		struct pollfd p = {.fd = c->epoll, .events = POLLIN};
 
@@ -235,6 +277,9 @@ void coll_control_close(struct coll_control **control, int flush_ms)
 		return;
 	*control = NULL;
 	if (c->size > 0) {
+		/* A goodbye promises that the cause was told. */
+		if (c->notes)
+			coll_control_flush(c, TELL_MS);
 		pthread_mutex_lock(&c->lock);
 		c->closing = true;
 		for (int i = 0; i < c->nlinks; i++)

@@ -29,6 +29,9 @@ void coll_control_on_ping(struct coll_control *c, struct coll_control_link *l, c
 	struct coll_message m = {.type = COLL_MSG_PONG};
 
 	sign_of_life(c, l->peer);
+	/* Behind all notes: who hears the answer has heard what was told before. It is asked again. */
+	if (!coll_control_write(c, l) || coll_control_untold(c, l))
+		return;
 	c->env.answer(c->env.ctx, l->peer, q, &m.u.answer);
 	coll_link_queue(l, &m);
 }
@@ -38,6 +41,8 @@ void coll_control_on_pong(struct coll_control *c, struct coll_control_link *l, c
 	struct ask *a = find_ask(c, l->peer, answer->record.comm, answer->about);
 
 	sign_of_life(c, l->peer);
+	if (answer->record.comm == 0 && answer->about == COLL_ABOUT_NOTHING)
+		coll_control_alive(c, l->peer, answer->wait);
 	if (!a)
 		return;
 	a->answer = *answer;

@@ -2,10 +2,16 @@
  * Doubts: whether a process still lives whose connection ended without a goodbye.
  *
  * Connections end for other reasons than deaths (a firewall, a reset from outside). So we
- * knock at its door once more, by a connection of its own: refused, or no way there, is
- * a death at once; welcomed (or being asked in by the other, who knocks too) is a life; a
- * door that hangs up before the proof is crowded, or closing: knock again. No answer at
- * all for DOUBT_MS is silence, which those who wait for the process find out by asking.
+ * ask it over a control link that still stands, and knock at its door once more, by a
+ * connection of its own; a door that hangs up before the proof is crowded, or closing: knock
+ * again. An answer is a life, and comes behind everything the other has told. No answer at
+ * all for DOUBT_MS is silence, which those who wait for the process find out by asking. No way
+ * there is a death at once; so is no answer soon after a host has stopped acknowledging.
+ *
+ * A door that nobody listens at means that the process has gone, not how: killed, or by its
+ * own will after it had told why. Its last words went to those it had links with. So only who
+ * has read such a link to its end says at once that it is dead, behind what it read there.
+ * Others leave that to them, for DOUBT_MS, as long as there are any.
  */
 #include "comm/control_state.h"
 
@@ -14,12 +20,15 @@
 
 #include "base/clock.h"
 
-enum { DOUBT_MS = 1000, KNOCK_MS = 20 };
+enum { DOUBT_MS = 1000, UNREACHED_MS = 200, KNOCK_MS = 20 };
 
-static void settle(struct coll_control *c, struct peer *p)
+static void settle(struct coll_control *c, int peer)
 {
-	p->doubt_until_ns = 0;
+	c->peers[peer].doubt_until_ns = 0;
 	c->ndoubts--;
+	for (int i = 0; i < c->nlinks; i++)
+		if (c->links[i]->peer == peer && c->links[i]->ready)
+			c->links[i]->probe = false; /* one like others from now on */
 }
 
 /* It lives, or says nothing: but what its data link carried is lost. */
@@ -36,46 +45,117 @@ static void lost_link(struct coll_control *c, int peer)
 	coll_control_spread(c, &n, -1);
 }
 
+/* Number i of those who keep links with peer by rule; -1: none such. */
+int coll_control_neighbour(const struct coll_control *c, int peer, int i)
+{
+	const int n = c->size;
+	const int all[COLL_NEIGHBOURS] = {(peer + 1) % n, (peer + n - 1) % n, peer > 0 ? (peer - 1) / 2 : -1,
+	                                  2 * peer + 1, 2 * peer + 2};
+
+	return all[i] < n && all[i] != peer ? all[i] : -1;
+}
+
+/* Somebody else may have read what peer said last. */
+static bool others_know(const struct coll_control *c, int peer)
+{
+	for (int i = 0; i < COLL_NEIGHBOURS; i++) {
+		const int n = coll_control_neighbour(c, peer, i);
+
+		if (n >= 0 && n != c->rank && !c->peers[n].dead && !c->peers[n].life.left)
+			return true;
+	}
+	return false;
+}
+
+/* There is a link to it whose end we have not read. */
+static bool reads_on(const struct coll_control *c, int peer)
+{
+	const struct coll_control_link *l = coll_control_find_link(c, peer);
+
+	return l && l->ready;
+}
+
+static void begin(struct coll_control *c, int peer, const char *cause)
+{
+	struct peer *p = &c->peers[peer];
+
+	if (p->doubt_until_ns)
+		return;
+	p->doubt_until_ns = coll_clock_ns() + DOUBT_MS * MS;
+	p->doubt = ++c->doubts;
+	p->link_lost = p->unreached = false;
+	if (cause != p->cause)
+		snprintf(p->cause, sizeof(p->cause), "%s", cause);
+	c->ndoubts++;
+	for (int i = 0; i < c->nlinks; i++)
+		if (c->links[i]->peer == peer && c->links[i]->ready)
+			coll_control_ask_for_life(c, c->links[i]);
+}
+
+void coll_control_ask_for_life(struct coll_control *c, struct coll_control_link *l)
+{
+	struct coll_message m = {.type = COLL_MSG_PING};
+
+	if (!c->peers[l->peer].doubt_until_ns)
+		return;
+	m.u.question.about = COLL_ABOUT_NOTHING;
+	m.u.question.wait = c->peers[l->peer].doubt;
+	/* A link that fails here is found by its event. */
+	if (coll_link_queue(l, &m))
+		coll_control_write(c, l);
+}
+
+void coll_control_gone(struct coll_control *c, int peer, const char *cause)
+{
+	struct peer *p = &c->peers[peer];
+
+	p->refused = true;
+	if (c->closing || p->dead || p->life.left)
+		return;
+	if (!reads_on(c, peer) && (p->met || !others_know(c, peer)))
+		coll_control_death(c, peer, p->doubt_until_ns ? p->cause : cause);
+	else
+		begin(c, peer, cause);
+}
+
 static void knock(struct coll_control *c, int peer, uint64_t now)
 {
 	struct peer *p = &c->peers[peer];
 
 	p->knock_ns = now + KNOCK_MS * MS;
 	for (int i = 0; i < c->nlinks; i++)
-		if (c->links[i]->peer == peer && c->links[i]->probe && !c->links[i]->ready)
+		if (c->links[i]->peer == peer && c->links[i]->probe)
 			return;
-	if (coll_control_probe(c, peer) || p->dead)
-		return;
-	coll_control_death(c, peer, p->cause);
+	coll_control_probe(c, peer);
 }
 
-void coll_control_doubt(struct coll_control *c, int peer, const char *cause, bool link_lost)
+void coll_control_doubt(struct coll_control *c, int peer, const char *cause, enum coll_doubt_why why)
 {
 	struct peer *p = &c->peers[peer];
 	const uint64_t now = coll_clock_ns();
 
 	if (c->closing || p->dead || p->life.left)
 		return;
-	if (!p->doubt_until_ns) {
-		p->doubt_until_ns = now + DOUBT_MS * MS;
-		p->link_lost = false;
-		snprintf(p->cause, sizeof(p->cause), "%s", cause);
-		c->ndoubts++;
-	}
-	if (link_lost && !p->link_lost) {
+	begin(c, peer, cause);
+	if (why != COLL_DOUBT_CONTROL && !p->link_lost) {
 		p->link_lost = true;
 		snprintf(p->cause, sizeof(p->cause), "%s", cause);
+	}
+	if (why == COLL_DOUBT_UNREACHED && !p->unreached) {
+		p->unreached = true;
+		if (p->doubt_until_ns > now + UNREACHED_MS * MS)
+			p->doubt_until_ns = now + UNREACHED_MS * MS;
 	}
 	knock(c, peer, now);
 }
 
-void coll_control_alive(struct coll_control *c, int peer)
+void coll_control_alive(struct coll_control *c, int peer, uint64_t doubt)
 {
 	struct peer *p = &c->peers[peer];
 
-	if (!p->doubt_until_ns)
+	if (!p->doubt_until_ns || p->doubt != doubt)
 		return;
-	settle(c, p);
+	settle(c, peer);
 	coll_control_say(c, COLL_LOG_INFO, "a connection to rank %d broke (%s), but its process lives", peer, p->cause);
 	lost_link(c, peer);
 }
@@ -88,10 +168,13 @@ void coll_control_settle_doubts(struct coll_control *c, uint64_t now)
 		if (!p->doubt_until_ns)
 			continue;
 		if (p->dead || p->life.left) {
-			settle(c, p);
+			settle(c, r);
 		} else if (now >= p->doubt_until_ns) {
-			settle(c, p);
-			lost_link(c, r);
+			settle(c, r);
+			if (p->refused || p->unreached)
+				coll_control_death(c, r, p->cause);
+			else
+				lost_link(c, r);
 		} else if (now >= p->knock_ns) {
 			knock(c, r, now);
 		}

@@ -217,7 +217,8 @@ bool coll_control_tell(struct coll_control *c, const struct coll_note *note)
 	if (note->kind != COLL_NOTE_DEATH)
 		news = coll_control_spread(c, note, -1);
 	else if (note->process >= 0 && note->process < c->size && note->process != c->rank)
-		coll_control_doubt(c, note->process, note->text, true);
+		coll_control_doubt(c, note->process, note->text,
+		                   note->status == COLL_ERR_PEER_SILENT ? COLL_DOUBT_UNREACHED : COLL_DOUBT_LINK);
 	coll_control_unlock(c);
 	return news;
 }

@@ -118,23 +118,36 @@ static bool connect_first(struct coll_control *c, int peer, bool asked, bool pro
 	return connect_to(c, peer, same_host(c, &c->cards[peer]) ? -1 : 0, asked, probe) || short_of(errno);
 }
 
-void coll_control_open_link(struct coll_control *c, int peer, bool asked)
-{
-	if (coll_control_find_link(c, peer) || peer == c->rank || c->peers[peer].dead)
-		return;
-	if (!connect_first(c, peer, asked, false) && asked)
-		coll_control_death(c, peer, "its process does not listen any more");
-}
-
-bool coll_control_probe(struct coll_control *c, int peer)
-{
-	return connect_first(c, peer, false, true);
-}
-
 static bool unreachable(int error)
 {
 	return error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH || error == EHOSTDOWN ||
 	       error == ENETDOWN;
+}
+
+/* None of its addresses lets us in. wanted: somebody waits for the process, or doubts that it
+ * lives; else it is remembered only. */
+static void no_entry(struct coll_control *c, int peer, bool wanted, const char *cause, int error)
+{
+	if (!wanted)
+		c->peers[peer].refused |= error == ECONNREFUSED;
+	else if (unreachable(error))
+		coll_control_death(c, peer, cause);
+	else
+		coll_control_gone(c, peer, cause);
+}
+
+void coll_control_open_link(struct coll_control *c, int peer, bool asked)
+{
+	if (coll_control_find_link(c, peer) || peer == c->rank || c->peers[peer].dead)
+		return;
+	if (!connect_first(c, peer, asked, false))
+		no_entry(c, peer, asked, "its process does not listen any more", errno);
+}
+
+void coll_control_probe(struct coll_control *c, int peer)
+{
+	if (!connect_first(c, peer, false, true))
+		no_entry(c, peer, true, c->peers[peer].cause, errno);
 }
 
 /* A link failed before or after it was proved. A peer that accepts and hangs up before
@@ -152,13 +165,14 @@ void coll_control_broken(struct coll_control *c, struct coll_control_link *l, co
 	if (was_ready && unreachable(error)) {
 		coll_control_death(c, peer, cause);
 	} else if (was_ready) {
-		coll_control_doubt(c, peer, cause, false);
+		coll_control_doubt(c, peer, cause, COLL_DOUBT_CONTROL);
 	} else if (!inbound) {
 		errno = 0;
 		if ((next > 0 && connect_to(c, peer, next, asked, probe)) || short_of(errno))
 			return;
-		if ((asked || probe) && !c->peers[peer].door_opened)
-			coll_control_death(c, peer, probe && c->peers[peer].cause[0] ? c->peers[peer].cause : cause);
+		if (!c->peers[peer].door_opened)
+			no_entry(c, peer, asked || probe,
+			         probe && c->peers[peer].cause[0] ? c->peers[peer].cause : cause, error);
 	}
 }
 
@@ -236,7 +250,11 @@ static void now_ready(struct coll_control *c, struct coll_control_link *l)
 	l->deadline_ns = UINT64_MAX;
 	c->peers[l->peer].hello_ms = 0;
 	c->peers[l->peer].life.unanswered = 0;
-	coll_control_alive(c, l->peer);
+	c->peers[l->peer].met = true;
+	c->peers[l->peer].refused = false;
+	if (!c->peers[l->peer].doubt_until_ns)
+		l->probe = false;
+	coll_control_ask_for_life(c, l);
 	coll_control_ask_again(c, l->peer);
 }
 

@@ -32,12 +32,16 @@ struct peer {
 	struct coll_peer_life life;
 	uint64_t asked_until_ns, pinged_ns;
 	bool dead;
+	bool met;          /* a link to it has been proved: what it tells is read there */
+	bool refused;      /* nobody listened at its door, and no link was proved since */
 	bool door_opened;  /* somebody accepted and hung up during this round of addresses */
 	unsigned hello_ms; /* patience with the next handshake, 0: the shortest */
 	/* Whether it lives: control_doubt.c. */
 	uint64_t doubt_until_ns; /* 0: no doubt */
 	uint64_t knock_ns;       /* when to knock again */
+	uint64_t doubt;          /* number of the doubt, repeated by the answer that settles it */
 	bool link_lost;          /* a data link to it broke */
+	bool unreached;          /* because its host does not acknowledge */
 	char cause[96];
 };
 
@@ -76,6 +80,7 @@ struct coll_control {
 	struct held_note *failures[FAILURE_BUCKETS];
 	int nfailures;
 	int ndoubts;
+	uint64_t doubts; /* so far */
 	struct ask asks[ASKS_MAX];
 	uint64_t keep_ns;   /* when to look after our own links again */
 	uint64_t listen_ns; /* when to listen again; 0: we do */
@@ -105,11 +110,21 @@ void coll_control_forget_all(struct coll_control *c);
 
 /* ---- control_doubt.c ---- */
 
-/* Its connection ended without a goodbye; link_lost: a link of the data path. */
-void coll_control_doubt(struct coll_control *c, int peer, const char *cause, bool link_lost);
-/* It has proved itself by a new connection. */
-void coll_control_alive(struct coll_control *c, int peer);
+enum coll_doubt_why {
+	COLL_DOUBT_CONTROL,  /* a control link ended without a goodbye */
+	COLL_DOUBT_LINK,     /* a link of the data path broke */
+	COLL_DOUBT_UNREACHED /* the same, as the host does not acknowledge */
+};
+void coll_control_doubt(struct coll_control *c, int peer, const char *cause, enum coll_doubt_why why);
+/* Nobody listens at its door. */
+void coll_control_gone(struct coll_control *c, int peer, const char *cause);
+/* If it is in doubt, ask over this link, which is proved. */
+void coll_control_ask_for_life(struct coll_control *c, struct coll_control_link *l);
+/* It has answered. */
+void coll_control_alive(struct coll_control *c, int peer, uint64_t doubt);
 void coll_control_settle_doubts(struct coll_control *c, uint64_t now);
+enum { COLL_NEIGHBOURS = 5 };
+int coll_control_neighbour(const struct coll_control *c, int peer, int i);
 
 /* ---- control_peers.c ---- */
 
@@ -118,8 +133,8 @@ void coll_control_watch(struct coll_control *c, struct coll_control_link *l);
 struct coll_control_link *coll_control_find_link(const struct coll_control *c, int peer);
 void coll_control_open_link(struct coll_control *c, int peer, bool asked);
 void coll_control_drop_link(struct coll_control *c, struct coll_control_link *l);
-/* Connect anew, whatever links there are. False: refused, or no way there. */
-bool coll_control_probe(struct coll_control *c, int peer);
+/* Connect anew, whatever links there are. */
+void coll_control_probe(struct coll_control *c, int peer);
 /* The link has ended. error: of the system call that said so, 0 none. */
 void coll_control_broken(struct coll_control *c, struct coll_control_link *l, const char *cause, int error);
 void coll_control_accept(struct coll_control *c, int listener);

@@ -91,26 +91,31 @@ void coll_comm_fabric_close(struct coll_comm_fabric *f)
 	f->peers = NULL;
 }
 
-static bool is_broken(struct coll_comm *comm, int rank)
+enum coll_link_end coll_comm_link_end(struct coll_comm *comm, int rank)
 {
 	struct coll_process *p;
 	coll_status st = COLL_OK;
+	int down;
 
 	if (rank < 0 || rank == comm->rank)
-		return false;
+		return COLL_LINK_STANDS;
 	p = &comm->ctx->processes[coll_comm_process(comm, rank)];
 	pthread_mutex_lock(&comm->ctx->links_lock);
 	if (p->link)
 		st = p->wire->table.link_status(p->link);
 	pthread_mutex_unlock(&comm->ctx->links_lock);
-	return st != COLL_OK && st != COLL_AGAIN;
+	if (st == COLL_OK || st == COLL_AGAIN)
+		return COLL_LINK_STANDS;
+	/* Of one that broke we are told, though perhaps a moment later. Relaxed: a hint. */
+	down = atomic_load_explicit(&p->down, memory_order_relaxed);
+	return down ? (enum coll_link_end)down : COLL_LINK_CLOSED;
 }
 
 int coll_comm_broken(struct coll_comm *comm, int likely)
 {
-	if (!is_broken(comm, likely))
+	if (coll_comm_link_end(comm, likely) == COLL_LINK_STANDS)
 		for (int r = 0; r < comm->size; r++)
-			if (is_broken(comm, r))
+			if (coll_comm_link_end(comm, r) != COLL_LINK_STANDS)
 				return r;
 	return likely;
 }

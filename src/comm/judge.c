@@ -15,8 +15,9 @@
 static const uint64_t MS = 1000000;
 enum {
 	SETTLE_MS = 100,
-	NOTE_MS = 1200,  /* for the sender of a frame of another call to say what it called */
-	BROKEN_MS = 300, /* tcp has taken up to 1.4 s to find a host unreachable, and 2 s are promised */
+	NOTE_MS = 1200,     /* for the sender of a frame of another call to say what it called */
+	CAUSE_MS = 1200,    /* for the cause of a link's end to come: longer than a doubt takes, and 2 s are promised */
+	UNREACHED_MS = 600, /* the same of a host that tcp has found unreachable, which took up to 1.2 s */
 	ASK_AFTER_MS = 250,
 	LEFT_MS = 1000,
 	CHAIN_MS = 3000, /* more patience with those whom a late rank waits for, before a warning */
@@ -481,47 +482,66 @@ static coll_status inquire_mismatch(struct coll_comm *comm, const struct coll_wa
 	return lose(comm, w, p, COLL_ERR_MISMATCH, where->peer, text);
 }
 
-static bool has_left(const struct coll_comm *comm, int peer, uint64_t *left_ns)
+static bool has_left(const struct coll_comm *comm, int peer)
 {
 	struct coll_peer_state state;
 
-	*left_ns = 0;
 	if (peer < 0)
 		return true;
 	coll_control_peer(comm->ctx->control, coll_comm_process(comm, peer), comm->id, -1, &state);
-	*left_ns = state.life.left_ns;
 	return state.life.left;
 }
 
-/* A link broke: who died first is the control plane's to say. Or the peer took back what
- * it had lent: it has failed, and has told why. */
+/* Ask, so that the answer brings what the peer has told; or have it found out whether it
+ * lives, if nobody does so yet. */
+static void stir(struct coll_comm *comm, struct coll_patience *p, int peer, enum coll_link_end end)
+{
+	const struct coll_question q = {.record.comm = comm->id, .about = COLL_ABOUT_NOTHING};
+	struct coll_note note = {.kind = COLL_NOTE_DEATH, .origin = comm->ctx->rank, .text = "its link broke"};
+
+	if (p->inquired || peer < 0 || end != COLL_LINK_STANDS)
+		return;
+	p->inquired = true;
+	note.process = coll_comm_process(comm, peer);
+	if (p->fault == COLL_ERR_PEER_DEAD)
+		coll_control_tell(comm->ctx->control, &note);
+	else
+		coll_control_ask(comm->ctx->control, note.process, &q);
+	coll_service_kick(comm->ctx);
+}
+
+/* A link ended: who failed has told why before, who was killed is found out by the control
+ * plane, and nobody is blamed before that had time to come. Or the peer took back what it had
+ * lent: it has failed, and has told why. */
 static coll_status inquire_broken(struct coll_comm *comm, const struct coll_wait *w, struct coll_patience *p,
                                   const struct coll_run_where *where, uint64_t now, const char *cause)
 {
-	struct coll_note note = {.kind = COLL_NOTE_DEATH, .origin = comm->ctx->rank};
-	uint64_t left_ns;
+	enum coll_link_end end;
+	char text[200];
 	coll_status st;
 	bool left;
 
 	if (planted(DEAF))
 		return COLL_OK;
-	if (comm->ctx->control) {
-		st = coll_comm_heed_alarm(comm, w, p);
-		if (st != COLL_OK || now - p->fault_ns < BROKEN_MS * MS || !caught_up(comm, &p->caught_up))
-			return st;
-		/* Who says goodbye has told before why it failed, if it did: that may take another way. */
-		left = has_left(comm, where->peer, &left_ns);
-		if (left && (now < left_ns || now - left_ns < LEFT_MS * MS))
-			return COLL_OK;
-		snprintf(note.text, sizeof(note.text), "its link broke");
-		note.process = where->peer >= 0 ? coll_comm_process(comm, where->peer) : -1;
-		if (p->fault == COLL_ERR_PEER_DEAD)
-			coll_control_tell(comm->ctx->control, &note);
-		/* An end says who died, or says nothing: it waits for the answer to that doubt. */
-		if (comm->parting && p->fault == COLL_ERR_PEER_DEAD && !left)
-			return COLL_OK;
-	}
-	return lose(comm, w, p, p->fault, where->peer, cause);
+	if (!comm->ctx->control)
+		return lose(comm, w, p, p->fault, where->peer, cause);
+	st = coll_comm_heed_alarm(comm, w, p);
+	if (st != COLL_OK)
+		return st;
+	end = coll_comm_link_end(comm, where->peer);
+	stir(comm, p, where->peer, end);
+	if (now - p->fault_ns < (end == COLL_LINK_UNREACHED ? UNREACHED_MS : CAUSE_MS) * MS ||
+	    !caught_up(comm, &p->caught_up))
+		return COLL_OK;
+	left = end == COLL_LINK_CLOSED || has_left(comm, where->peer);
+	/* An end says who died, or says nothing: it waits for the answer to that doubt. */
+	if (comm->parting && p->fault == COLL_ERR_PEER_DEAD && !left)
+		return COLL_OK;
+	if (!left || where->peer < 0)
+		return lose(comm, w, p, p->fault, where->peer, cause);
+	snprintf(text, sizeof(text), "[COLL-2102] %s on host %s left: it destroyed its communicator",
+	         coll_comm_name(comm, where->peer).text, coll_comm_card(comm, where->peer)->host_name);
+	return lose(comm, w, p, p->fault, where->peer, text);
 }
 
 coll_status coll_comm_inquire(struct coll_comm *comm, const struct coll_wait *w, struct coll_patience *p,

@@ -352,7 +352,7 @@ void coll_tcp_link_fail(struct tcp_link *l, coll_status why, const char *format,
 	va_end(ap);
 	l->why = why;
 	l->notice = !l->lingering;
-	stop(l, LINK_DOWN, why);
+	stop(l, LINK_DOWN, why == COLL_ERR_PEER_SILENT ? COLL_ERR_PEER_DEAD : why);
 }
 
 void coll_tcp_link_ended(struct tcp_link *l)

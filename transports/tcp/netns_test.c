@@ -212,7 +212,7 @@ static void play(struct half *h, pid_t pid)
 	printf("     unreachable: told after %.0f ms (%s)\n", (double)(coll_clock_ns() - cut_at) * 1e-6, h->s.cause);
 	/* By our own watch (at most 2 s on an idle machine), not by the slower one of the kernel. */
 	CHECK(strstr(h->s.cause, "no acknowledgement") != NULL, "%s", h->s.cause);
-	CHECK(h->s.why == COLL_ERR_PEER_DEAD);
+	CHECK(h->s.why == COLL_ERR_PEER_SILENT);
 	await(&h->stage->child_downs, 1);
 }
 

@@ -73,7 +73,8 @@ static void check_host(struct tcp_link *l, uint64_t now)
 	} else if (l->unanswered_ns == 0 || info.tcpi_last_ack_recv < waited_ms) {
 		l->unanswered_ns = now;
 	} else if (waited_ms >= TCP_UNANSWERED_MS) {
-		coll_tcp_link_fail(l, COLL_ERR_PEER_DEAD, "host unreachable: no acknowledgement for %u ms", waited_ms);
+		coll_tcp_link_fail(l, COLL_ERR_PEER_SILENT, "host unreachable: no acknowledgement for %u ms",
+		                   waited_ms);
 	}
 	l->moved_at_tick = l->moved;
 }

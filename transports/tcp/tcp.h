@@ -33,7 +33,7 @@ enum {
 	TCP_CONNECT_FIRST_MS = 600,     /* one of several, first round */
 	TCP_RETRY_MS = 30,              /* pause after BUSY, or after the peer dropped a handshake */
 	TCP_TICK_PENDING_MS = 100,      /* timer while something has a deadline */
-	TCP_TICK_REMOTE_MS = 200,       /* timer while a link leaves this machine */
+	TCP_TICK_REMOTE_MS = 100,       /* timer while a link leaves this machine */
 	TCP_UNANSWERED_MS = 1000,       /* data in flight and no acknowledgement for so long: unreachable */
 	TCP_TICK_FLUSH_MS = 5,          /* timer while bytes are queued and nobody may be in a call */
 	TCP_CANDIDATES_MAX = 10,        /* addresses one process announces */
