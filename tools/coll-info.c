@@ -9,17 +9,20 @@
  */
 #include <getopt.h>
 #include <limits.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/config.h"
+#include "base/log.h"
 #include "base/messages.h"
 #include "coll/coll.h"
 #include "door.h"
 #include "hang.h"
 #include "reduce/reduce.h"
 #include "topology/topology.h"
+#include "transports/rdma/ports.h"
 #include "transports/registry.h"
 
 static const char usage[] = "usage: coll-info [--brief] [--settings] [--choices]\n"
@@ -87,6 +90,75 @@ static void print_here(void)
 	for (int i = 0; coll_transports[i]; i++)
 		printf(" %s", coll_transports[i]->name);
 	printf("\n");
+}
+
+static const char *setting(void *ctx, const char *name)
+{
+	const struct coll_settings *s = ctx;
+
+	for (int i = 0; i < COLL_SETTING_COUNT; i++)
+		if (strcmp(coll_setting_rows[i].name, name) == 0)
+			return s->text[i];
+	return "";
+}
+
+static void say(void *ctx, int level, const char *format, ...)
+{
+	va_list ap;
+
+	(void)ctx;
+	if (level > COLL_LOG_INFO)
+		return;
+	va_start(ap, format);
+	printf("  ");
+	vprintf(format, ap);
+	printf("\n");
+	va_end(ap);
+}
+
+static void no_link(void *ctx, const struct coll_process_id *peer, coll_status why, const char *cause)
+{
+	(void)ctx, (void)peer, (void)why, (void)cause;
+}
+
+static void print_rdma_port(const struct coll_rdma_port *p)
+{
+	struct coll_rdma_gid gid;
+	char node[16] = "unknown";
+
+	if (p->node >= 0)
+		snprintf(node, sizeof(node), "%d", p->node);
+	printf("  %s port %u: %s, %s, %s, NUMA node %s\n", p->device, p->number, p->state, p->layer, p->rate, node);
+	for (int i = 0; i < 256; i++)
+		if (coll_rdma_ports_gid(COLL_RDMA_SYS, p, i, &gid))
+			printf("    GID %d: %s%s%s%s%s\n", i, gid.text, gid.type[0] ? ", " : "", gid.type,
+			       gid.interface[0] ? " on " : "", gid.interface);
+}
+
+/* The devices, then what the transport itself says of them when it is opened. */
+static void print_rdma(struct coll_settings *s)
+{
+	struct coll_rdma_port ports[COLL_RDMA_PORTS_MAX];
+	const int n = coll_rdma_ports_list(COLL_RDMA_SYS, ports, COLL_RDMA_PORTS_MAX);
+	const struct coll_transport_env env = {.size = sizeof(env),
+	                                       .self = {{1, 1}},
+	                                       .host_id = "",
+	                                       .wake_fd = -1,
+	                                       .ctx = s,
+	                                       .setting = setting,
+	                                       .log = say,
+	                                       .link_down = no_link};
+	struct coll_transport t;
+	void *inst;
+
+	printf("rdma devices: %s\n", n > 0 ? "" : "none");
+	for (int i = 0; i < n; i++)
+		print_rdma_port(&ports[i]);
+	coll_transport_complete(&coll_transport_rdma, &t);
+	if (n > 0 && t.open(&env, &inst) == COLL_OK) {
+		t.close(inst);
+		t.fini(inst);
+	}
 }
 
 /* 0: nobody is held up; 1: somebody is; 2: nobody answered. */
@@ -195,6 +267,7 @@ int main(int argc, char **argv)
 	if (coll_comm_rank(comm) == 0) {
 		if (!choices) {
 			print_here();
+			print_rdma(s);
 			print_ranks(comm);
 		}
 		if (!brief)

@@ -175,10 +175,14 @@ void coll_rdma_cm_bury(struct rdma_link *l)
 		l->queue_count--;
 		if (e.cookie)
 			coll_cookie_settle(e.cookie, end);
-		coll_rdma_channel_unqueued(l, &e);
+		coll_rdma_sender_unqueued(&e);
 	}
 	l->sq_done = l->sq_tail;
-	coll_rdma_channel_sweep(l);
+	for (struct rdma_sender *s = l->senders; s; s = s->next)
+		coll_rdma_sender_drop_waiting(s, end);
+	for (struct rdma_sender *s = l->closing; s; s = s->next)
+		coll_rdma_sender_drop_waiting(s, end);
+	coll_rdma_sender_sweep(l);
 	for (uint32_t i = 0; i < l->receivers_cap; i++) {
 		struct rdma_receiver *r = l->receivers[i];
 
@@ -189,7 +193,7 @@ void coll_rdma_cm_bury(struct rdma_link *l)
 			coll_cookie_settle(cookie, end);
 		}
 		if (r && r->draining)
-			coll_rdma_channel_free_receiver(r);
+			coll_rdma_receiver_free(r);
 	}
 	if (l->connections > 0 && !l->buried)
 		tell_figures(l);
@@ -213,7 +217,7 @@ void coll_rdma_cm_tear(struct rdma_link *l)
 	l->mending = true;
 	l->retry_ns = 0;
 	l->recvs = l->recvs_owed = 0;
-	coll_rdma_channel_forget_announcements(l);
+	coll_rdma_receiver_forget_announcements(l);
 }
 
 /* ---- asking --------------------------------------------------------------------------- */

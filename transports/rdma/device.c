@@ -1,7 +1,8 @@
 /*
  * Which device, port and address an instance uses, and how they are called in messages.
  * Every address of this machine is tried with the connection manager, which knows the
- * device behind it (if any); so InfiniBand, RoCE and iWARP are found alike.
+ * device behind it (if any); so InfiniBand, RoCE and iWARP are found alike. Of the ports
+ * that may be used the one nearest to the calling thread's memory is taken.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -11,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "transports/rdma/ports.h"
 #include "transports/rdma/rdma.h"
 
 const char *coll_rdma_gid_text(const uint8_t gid[16], char *buf, size_t cap)
@@ -136,48 +138,103 @@ static void fill_card(struct rdma_inst *in, struct rdma_cm_id *id, const struct 
 	         coll_rdma_gid_text(c->gid, gid, sizeof(gid)));
 }
 
-/* Listen at this address if it is that of an active port that may be used. */
-static bool try_address(struct rdma_inst *in, const struct sockaddr *address, char *why, size_t why_bytes)
-{
-	const char *list = in->env.setting(in->env.ctx, "COLL_RDMA_DEVICE");
-	struct rdma_cm_id *id = NULL;
-	struct sockaddr_storage sa;
-	struct ibv_port_attr port;
+/* An address of this machine behind which a port that may be used has been found. */
+struct candidate {
+	struct sockaddr_storage address;
+	char device[64];
+	unsigned port;
+	int distance; /* of the device from the memory of the calling thread */
+};
 
-	memset(&sa, 0, sizeof(sa));
-	memset(&port, 0, sizeof(port));
-	memcpy(&sa, address, address->sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6));
-	set_port((struct sockaddr *)&sa);
+struct search {
+	struct candidate found[COLL_RDMA_PORTS_MAX];
+	int count, here;
+	char *why; /* the last address was not fit, because */
+	size_t why_bytes;
+};
+
+/* Bound to the address; NULL: no device is behind it. */
+static struct rdma_cm_id *bind_to(struct rdma_inst *in, const struct sockaddr_storage *sa, char *why, size_t why_bytes)
+{
+	struct rdma_cm_id *id = NULL;
+	struct sockaddr_storage address = *sa;
+
 	if (in->v.rdma_create_id(in->cm, &id, NULL, RDMA_PS_TCP) != 0) {
 		snprintf(why, why_bytes, "no identifier of the connection manager: %s", strerror(errno));
+		return NULL;
+	}
+	if (in->v.rdma_bind_addr(id, (struct sockaddr *)&address) == 0 && id->verbs) {
+		coll_rdma_verbs_opened(id->verbs);
+		return id;
+	}
+	in->v.rdma_destroy_id(id);
+	return NULL;
+}
+
+/* Whether settings and state allow the port that id is bound to. */
+static bool fit(struct rdma_inst *in, struct rdma_cm_id *id, const struct sockaddr_storage *sa,
+                struct ibv_port_attr *port, char *why, size_t why_bytes)
+{
+	const char *list = in->env.setting(in->env.ctx, "COLL_RDMA_DEVICE");
+	const char *name = id->verbs->device->name;
+
+	memset(port, 0, sizeof(*port));
+	if (!named(list, name, id->port_num)) {
+		snprintf(why, why_bytes, "%s port %u is not in COLL_RDMA_DEVICE=%s", name, id->port_num, list);
 		return false;
 	}
-	if (in->v.rdma_bind_addr(id, (struct sockaddr *)&sa) != 0 || !id->verbs)
-		goto unfit; /* no device is behind it: nothing to tell */
-	coll_rdma_verbs_opened(id->verbs);
-	if (!named(list, id->verbs->device->name, id->port_num)) {
-		snprintf(why, why_bytes, "%s port %u is not in COLL_RDMA_DEVICE=%s", id->verbs->device->name,
-		         id->port_num, list);
-		goto unfit;
+	if (in->v.ibv_query_port(id->verbs, id->port_num, (void *)port) != 0 || port->state != IBV_PORT_ACTIVE) {
+		snprintf(why, why_bytes, "%s port %u is not active", name, id->port_num);
+		return false;
 	}
-	if (in->v.ibv_query_port(id->verbs, id->port_num, (void *)&port) != 0 || port.state != IBV_PORT_ACTIVE) {
-		snprintf(why, why_bytes, "%s port %u is not active", id->verbs->device->name, id->port_num);
-		goto unfit;
+	return gid_wanted(in, id, (const struct sockaddr *)sa, why, why_bytes);
+}
+
+static void look_at(struct rdma_inst *in, struct search *s, const struct sockaddr *address)
+{
+	struct candidate *c = &s->found[s->count];
+	struct ibv_port_attr port;
+	struct rdma_cm_id *id;
+
+	if (s->count == COLL_RDMA_PORTS_MAX)
+		return;
+	memset(c, 0, sizeof(*c));
+	memcpy(&c->address, address,
+	       address->sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6));
+	set_port((struct sockaddr *)&c->address);
+	id = bind_to(in, &c->address, s->why, s->why_bytes);
+	if (!id)
+		return;
+	if (fit(in, id, &c->address, &port, s->why, s->why_bytes)) {
+		snprintf(c->device, sizeof(c->device), "%.63s", id->verbs->device->name);
+		c->port = id->port_num;
+		c->distance = coll_rdma_ports_distance(COLL_RDMA_SYS, s->here,
+		                                       coll_rdma_ports_node(COLL_RDMA_SYS, c->device));
+		s->count++;
 	}
-	if (!gid_wanted(in, id, (struct sockaddr *)&sa, why, why_bytes))
-		goto unfit;
+	in->v.rdma_destroy_id(id);
+}
+
+static bool listen_at(struct rdma_inst *in, const struct candidate *c, char *why, size_t why_bytes)
+{
+	struct rdma_cm_id *id = bind_to(in, &c->address, why, why_bytes);
+	struct ibv_port_attr port;
+
+	if (!id)
+		return false;
+	if (!fit(in, id, &c->address, &port, why, why_bytes)) {
+		in->v.rdma_destroy_id(id);
+		return false;
+	}
 	if (in->v.rdma_listen(id, 1024) != 0) {
-		snprintf(why, why_bytes, "%s port %u: listen: %s", id->verbs->device->name, id->port_num,
-		         strerror(errno));
-		goto unfit;
+		snprintf(why, why_bytes, "%s port %u: listen: %s", c->device, c->port, strerror(errno));
+		in->v.rdma_destroy_id(id);
+		return false;
 	}
 	in->listener = id;
 	in->device = id->verbs;
-	fill_card(in, id, (struct sockaddr *)&sa, &port);
+	fill_card(in, id, (const struct sockaddr *)&c->address, &port);
 	return true;
-unfit:
-	in->v.rdma_destroy_id(id);
-	return false;
 }
 
 static bool usable(const struct ifaddrs *i, int family)
@@ -187,18 +244,66 @@ static bool usable(const struct ifaddrs *i, int family)
 	return family == AF_INET || !IN6_IS_ADDR_LINKLOCAL(&((struct sockaddr_in6 *)(void *)i->ifa_addr)->sin6_addr);
 }
 
+/* Nearest first; equally near ones stay in the order of the addresses. */
+static struct candidate *nearest(struct search *s)
+{
+	struct candidate *best = NULL;
+
+	for (int i = 0; i < s->count; i++)
+		if (s->found[i].device[0] && (!best || s->found[i].distance < best->distance))
+			best = &s->found[i];
+	return best;
+}
+
+static const char *reason(struct rdma_inst *in, const struct search *s, const struct coll_rdma_port *p, int far)
+{
+	const char *list = in->env.setting(in->env.ctx, "COLL_RDMA_DEVICE");
+
+	if (!p->active)
+		return "its port is not active";
+	if (!named(list, p->device, p->number))
+		return "it is not in COLL_RDMA_DEVICE";
+	for (int i = 0; i < s->count; i++)
+		if (strcmp(s->found[i].device, p->device) == 0 && s->found[i].port == p->number)
+			return s->found[i].distance > far ? "another one is nearer to this process's memory"
+			                                  : "another one comes first";
+	return "no usable address is on its network interface";
+}
+
+/* For coll-info, and for whoever wonders. */
+static void tell_others(struct rdma_inst *in, const struct search *s, int far)
+{
+	struct coll_rdma_port ports[COLL_RDMA_PORTS_MAX];
+	const int n = coll_rdma_ports_list(COLL_RDMA_SYS, ports, COLL_RDMA_PORTS_MAX);
+
+	for (int i = 0; i < n; i++)
+		if (!in->listener || strcmp(ports[i].device, in->card.device) != 0 ||
+		    ports[i].number != in->card.port_num)
+			rdma_log(in, COLL_LOG_INFO, "rdma: %s port %u is not used: %s", ports[i].device,
+			         ports[i].number, reason(in, s, &ports[i], far));
+}
+
 coll_status coll_rdma_device_open(struct rdma_inst *in, char *why, size_t why_bytes)
 {
 	static const int families[] = {AF_INET, AF_INET6};
+	struct search s = {.here = coll_rdma_ports_here(), .why = why, .why_bytes = why_bytes};
+	struct candidate *c;
 	struct ifaddrs *all = NULL;
+	int far = COLL_RDMA_NEAR;
 
 	snprintf(why, why_bytes, "no RDMA device has an address (ip addr add ... on its network interface)");
 	if (getifaddrs(&all) != 0)
 		return COLL_ERR_SYSTEM;
-	for (int f = 0; f < 2 && !in->listener; f++)
-		for (const struct ifaddrs *i = all; i && !in->listener; i = i->ifa_next)
+	for (int f = 0; f < 2 && s.count == 0; f++)
+		for (const struct ifaddrs *i = all; i; i = i->ifa_next)
 			if (usable(i, families[f]))
-				try_address(in, i->ifa_addr, why, why_bytes);
+				look_at(in, &s, i->ifa_addr);
 	freeifaddrs(all);
+	while (!in->listener && (c = nearest(&s))) {
+		far = c->distance;
+		if (!listen_at(in, c, why, why_bytes))
+			c->device[0] = 0; /* the next one */
+	}
+	tell_others(in, &s, far);
 	return in->listener ? COLL_OK : COLL_ERR_UNSUPPORTED;
 }

@@ -197,7 +197,7 @@ void coll_rdma_link_up(struct rdma_link *l)
 	coll_rdma_path_text(l, path, sizeof(path));
 	rdma_log(in, COLL_LOG_INFO, "rdma: connected %s (inline %u bytes)", path, l->inline_bytes);
 	l->give_up_ns = 0;
-	coll_rdma_channel_announce_all(l);
+	coll_rdma_receiver_announce_all(l);
 	coll_rdma_tx_push(l);
 	l->news = true;
 	coll_rdma_link_leave(l);
@@ -252,7 +252,9 @@ void coll_rdma_link_torn(struct rdma_link *l, coll_status why, const char *forma
 	va_start(ap, format);
 	vsnprintf(l->cause, sizeof(l->cause), format, ap);
 	va_end(ap);
-	if (l->lingering || l->mends++ >= RDMA_MENDS || atomic_load(&in->closed)) {
+	/* iWARP says that a message has left, not that it has arrived: nobody knows what to send again. */
+	if (l->lingering || l->mends++ >= RDMA_MENDS || atomic_load(&in->closed) ||
+	    in->card.fabric == IBV_TRANSPORT_IWARP) {
 		char cause[sizeof(l->cause)];
 
 		memcpy(cause, l->cause, sizeof(cause));
@@ -295,12 +297,12 @@ void coll_rdma_link_free(struct rdma_link *l)
 	l->queue = NULL;
 	l->queue_count = 0;
 	while (l->closing)
-		coll_rdma_channel_free_sender(l->closing);
+		coll_rdma_sender_free(l->closing);
 	while (l->senders)
-		coll_rdma_channel_free_sender(l->senders);
+		coll_rdma_sender_free(l->senders);
 	for (uint32_t i = 0; i < l->receivers_cap; i++)
 		if (l->receivers[i])
-			coll_rdma_channel_free_receiver(l->receivers[i]);
+			coll_rdma_receiver_free(l->receivers[i]);
 	for (uint32_t i = 0; i < l->grants_cap; i++)
 		free(l->grants[i]);
 	free(l->receivers);

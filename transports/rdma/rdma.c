@@ -36,6 +36,7 @@ static void read_settings(struct rdma_inst *in)
 	in->timeout_exponent = number(in, "COLL_RDMA_TIMEOUT", TIMEOUT_EXPONENT, 31);
 	in->retries = number(in, "COLL_RDMA_RETRY", RETRIES, 7);
 	in->traffic_class = number(in, "COLL_RDMA_TRAFFIC_CLASS", 0, 255);
+	in->polled = number(in, "COLL_RDMA_POLLED", 1, 1) != 0;
 }
 
 static bool add(int epoll, int fd)
@@ -163,6 +164,7 @@ static coll_status rdma_open(const struct coll_transport_env *env, void **inst)
 	in->message_max = number(in, "COLL_RDMA_MESSAGE_MAX", 0, UINT32_MAX)
 	                          ? number(in, "COLL_RDMA_MESSAGE_MAX", 0, UINT32_MAX)
 	                          : in->message_max;
+	in->immediates = number(in, "COLL_RDMA_IMMEDIATE", in->card.fabric != IBV_TRANSPORT_IWARP, 1) != 0;
 	rdma_log(in, COLL_LOG_INFO, "rdma: %s, messages up to %zu bytes, timeout exponent %u, %u retries", in->where,
 	         in->message_max, in->timeout_exponent, in->retries);
 	*inst = in;

@@ -105,6 +105,7 @@ struct rdma_grant {
 	uint32_t rkey;
 	uint32_t credits;
 	uint64_t count; /* frames accepted for sending */
+	bool announces; /* frames by reference wait for its word */
 	struct rdma_target into;
 	struct rdma_sender *sender;
 };
@@ -112,8 +113,10 @@ struct rdma_grant {
 struct rdma_sender {
 	struct rdma_channel base;
 	struct rdma_grant *grant;
-	char *held;        /* the slot that was given out, or NULL */
-	bool closed;       /* free once nothing of it is queued or in flight */
+	char *held;                 /* the slot that was given out, or NULL */
+	bool closed;                /* free once nothing of it is queued or in flight */
+	struct rdma_entry *waiting; /* a ring of slots: to be told where they go */
+	uint32_t waiting_first, waiting_count;
 	uint32_t queued;   /* entries in link->queue */
 	uint32_t logged;   /* in link->log */
 	uint32_t lent;     /* cookies out */
@@ -141,6 +144,7 @@ struct rdma_receiver {
 	bool owing;
 	uint32_t owed_due; /* 1: counted in link->due */
 	bool draining;     /* closed here, CLOSED not yet seen */
+	bool announces;    /* what the peer is to believe */
 	struct rdma_into into;
 };
 
@@ -229,7 +233,7 @@ struct rdma_link {
 
 	uint64_t moved, moved_at_tick; /* completions */
 
-	uint64_t frames_out, frames_in, polled_in, into_in, copied_bytes, notes_out, ref_out;
+	uint64_t frames_out, frames_in, polled_in, into_in, copied_bytes, notes_out, ref_out, waited;
 };
 
 struct rdma_inst {
@@ -240,6 +244,8 @@ struct rdma_inst {
 	unsigned timeout_exponent, retries, traffic_class;
 	uint64_t timeout_ns;
 	size_t message_max;
+	bool immediates; /* else a note follows each frame */
+	bool polled;     /* small frames are taken from their slots before they complete */
 	_Atomic bool closed;
 
 	struct rdma_event_channel *cm;
@@ -383,27 +389,54 @@ void coll_rdma_rx_look(struct rdma_receiver *r);
 coll_status coll_rdma_channel_open(void *link, const struct coll_channel_key *key, enum coll_direction dir,
                                    size_t slot_bytes, uint32_t slots, void **channel);
 void coll_rdma_channel_close(void *channel);
+/* What a verb says when it has nothing: an error if it never will have. */
+coll_status coll_rdma_channel_nothing(const struct rdma_channel *ch);
+void coll_rdma_channel_enter(struct rdma_channel *ch);
+/* The channel may be gone. */
+void coll_rdma_channel_leave(struct rdma_link *l);
+/* link->lock held for the rest. */
+coll_status coll_rdma_channel_make_ring(struct rdma_channel *ch);
+void coll_rdma_channel_free_ring(struct rdma_channel *ch);
+/* Until done is true or the link is not up any more; false: not within ms. The lock is let go in between. */
+bool coll_rdma_channel_await(struct rdma_link *l, bool (*done)(struct rdma_link *l, const void *arg), const void *arg,
+                             unsigned ms);
+/* The device lets go of everything at once: it has no queue pair any more. The lock is let go in between. */
+void coll_rdma_channel_bury(struct rdma_link *l);
+
+/* ---- sender.c ---------------------------------------------------------------------------------- */
+
 coll_status coll_rdma_slot(void *channel, size_t len_bytes, void **p);
 coll_status coll_rdma_post(void *channel, const struct coll_frame *frame);
 coll_status coll_rdma_post_ref(void *channel, const void *ptr, const struct coll_memory *mem,
                                const struct coll_frame *frame, struct coll_cookie *cookie);
+/* link->lock held for the rest. */
+coll_status coll_rdma_sender_open(const struct rdma_channel *base, void **channel);
+void coll_rdma_sender_close(struct rdma_sender *s);
+void coll_rdma_sender_free(struct rdma_sender *s);
+void coll_rdma_sender_meet_grant(struct rdma_link *l, struct rdma_grant *g);
+/* What waited, and need not wait any more, goes to the queue. */
+void coll_rdma_sender_release(struct rdma_sender *s);
+void coll_rdma_sender_drop_waiting(struct rdma_sender *s, coll_status status);
+/* An entry has left the queue unsent. */
+void coll_rdma_sender_unqueued(const struct rdma_entry *e);
+void coll_rdma_sender_drop_queued(struct rdma_link *l, struct rdma_sender *s);
+void coll_rdma_sender_sweep(struct rdma_link *l);
+
+/* ---- receiver.c -------------------------------------------------------------------------------- */
+
 coll_status coll_rdma_view(void *channel, const void **p, struct coll_frame *frame);
 coll_status coll_rdma_done(void *channel);
 coll_status coll_rdma_recv_into(void *channel, void *ptr, const struct coll_memory *mem,
                                 const struct coll_frame *expect, struct coll_cookie *cookie);
-/* For rx.c and cm.c, link->lock held. */
-void coll_rdma_channel_meet_grant(struct rdma_link *l, struct rdma_grant *g);
-void coll_rdma_channel_arrived(struct rdma_receiver *r, const struct coll_frame *frame, bool into);
-void coll_rdma_channel_forget_owed(struct rdma_receiver *r);
+/* link->lock held for the rest. */
+coll_status coll_rdma_receiver_open(const struct rdma_channel *base, void **channel);
+void coll_rdma_receiver_close(struct rdma_receiver *r);
+void coll_rdma_receiver_free(struct rdma_receiver *r);
+void coll_rdma_receiver_arrived(struct rdma_receiver *r, const struct coll_frame *frame, bool into);
+void coll_rdma_receiver_forget_owed(struct rdma_receiver *r);
 /* Announcements that the peer has not heard of, or has forgotten. */
-void coll_rdma_channel_announce_all(struct rdma_link *l);
-void coll_rdma_channel_forget_announcements(struct rdma_link *l);
-/* An entry has left the queue, sent or not. */
-void coll_rdma_channel_unqueued(struct rdma_link *l, const struct rdma_entry *e);
-void coll_rdma_channel_drop_queued(struct rdma_link *l, const struct rdma_sender *s);
-void coll_rdma_channel_sweep(struct rdma_link *l);
-void coll_rdma_channel_free_sender(struct rdma_sender *s);
-void coll_rdma_channel_free_receiver(struct rdma_receiver *r);
+void coll_rdma_receiver_announce_all(struct rdma_link *l);
+void coll_rdma_receiver_forget_announcements(struct rdma_link *l);
 
 /* ---- memory.c ------------------------------------------------------------------------------------ */
 

@@ -121,7 +121,7 @@ static void frame_came(struct rdma_link *l, uint32_t imm)
 		return;
 	}
 	if (take_head(l, r, &head))
-		coll_rdma_channel_arrived(r, &head.frame, imm & COLL_RDMA_IMM_INTO);
+		coll_rdma_receiver_arrived(r, &head.frame, imm & COLL_RDMA_IMM_INTO);
 }
 
 void coll_rdma_rx_look(struct rdma_receiver *r)
@@ -131,7 +131,7 @@ void coll_rdma_rx_look(struct rdma_receiver *r)
 	const uint64_t slot = r->arrived % r->base.slots;
 	struct coll_rdma_head head;
 
-	if (l->state != LINK_UP || r->draining || r->into.cookie)
+	if (l->state != LINK_UP || r->draining || r->into.cookie || !l->inst->polled)
 		return;
 	/* The device writes it at this moment, perhaps: whatever the copy holds, the check tells. */
 	atomic_signal_fence(memory_order_acq_rel);
@@ -147,7 +147,7 @@ void coll_rdma_rx_look(struct rdma_receiver *r)
 		return;
 	r->polled_on = l->connections;
 	l->polled_in++;
-	coll_rdma_channel_arrived(r, &head.frame, false);
+	coll_rdma_receiver_arrived(r, &head.frame, false);
 }
 
 /* ---- notes ---------------------------------------------------------------------------- */
@@ -188,9 +188,10 @@ static void grant_came(struct rdma_link *l, const struct coll_rdma_note *n)
 	                         .slot_bytes = n->grant.slot_bytes,
 	                         .ring = n->grant.ring,
 	                         .rkey = n->grant.rkey,
-	                         .credits = n->grant.slots};
+	                         .credits = n->grant.slots,
+	                         .announces = true};
 	l->grants[n->id] = g;
-	coll_rdma_channel_meet_grant(l, g);
+	coll_rdma_sender_meet_grant(l, g);
 	l->news = true;
 }
 
@@ -198,8 +199,24 @@ static void into_came(struct rdma_link *l, const struct coll_rdma_note *n)
 {
 	struct rdma_grant *g = n->id < l->grants_cap ? l->grants[n->id] : NULL;
 
-	if (g)
-		g->into = (struct rdma_target){n->into.number, n->into.rkey, n->into.ptr, n->into.expect, true};
+	if (!g)
+		return;
+	g->into = (struct rdma_target){n->into.number, n->into.rkey, n->into.ptr, n->into.expect, true};
+	g->announces = true;
+	if (g->sender)
+		coll_rdma_sender_release(g->sender);
+}
+
+/* How the receiver wants frames by reference from now on. */
+static void manner_came(struct rdma_link *l, const struct coll_rdma_note *n)
+{
+	struct rdma_grant *g = n->id < l->grants_cap ? l->grants[n->id] : NULL;
+
+	if (!g)
+		return;
+	g->announces = n->type == COLL_RDMA_NOTE_WAIT;
+	if (g->sender)
+		coll_rdma_sender_release(g->sender);
 }
 
 /* Behind everything we have written there. */
@@ -213,7 +230,7 @@ static void close_came(struct rdma_link *l, const struct coll_rdma_note *n)
 		return;
 	}
 	if (g->sender) {
-		coll_rdma_channel_drop_queued(l, g->sender);
+		coll_rdma_sender_drop_queued(l, g->sender);
 		g->sender->grant = NULL;
 	}
 	l->grants[n->id] = NULL;
@@ -229,7 +246,7 @@ static void closed_came(struct rdma_link *l, const struct coll_rdma_note *n)
 	if (!r || !r->draining)
 		corrupt(l, "a channel that is open was closed");
 	else
-		coll_rdma_channel_free_receiver(r);
+		coll_rdma_receiver_free(r);
 	l->news = true;
 }
 
@@ -252,7 +269,7 @@ static void note_came(struct rdma_link *l, const struct coll_rdma_note *n)
 {
 	if (n->type != COLL_RDMA_NOTE_PROOF && l->state != LINK_UP && l->state != LINK_TORN)
 		return; /* nobody we know */
-	l->items_in += n->type != COLL_RDMA_NOTE_PROOF;
+	l->items_in += n->type != COLL_RDMA_NOTE_PROOF && n->type != COLL_RDMA_NOTE_FRAME;
 	l->recvs += n->recvs;
 	if (l->recvs > RDMA_RECVS) {
 		corrupt(l, "more receives promised than posted");
@@ -263,6 +280,9 @@ static void note_came(struct rdma_link *l, const struct coll_rdma_note *n)
 	case COLL_RDMA_NOTE_GRANT: grant_came(l, n); break;
 	case COLL_RDMA_NOTE_CREDIT: credits_came(l, n); break;
 	case COLL_RDMA_NOTE_INTO: into_came(l, n); break;
+	case COLL_RDMA_NOTE_WAIT:
+	case COLL_RDMA_NOTE_COME: manner_came(l, n); break;
+	case COLL_RDMA_NOTE_FRAME: frame_came(l, (uint32_t)n->word[0]); break;
 	case COLL_RDMA_NOTE_CLOSE: close_came(l, n); break;
 	case COLL_RDMA_NOTE_CLOSED: closed_came(l, n); break;
 	case COLL_RDMA_NOTE_BYE: coll_rdma_link_ended(l); break;

@@ -121,10 +121,10 @@ static void log_item(struct rdma_link *l, const struct rdma_entry *e, uint64_t s
 		e->sender->logged++;
 }
 
-static void build_note(struct rdma_link *l, struct chain *c, const struct coll_rdma_note *note)
+static struct ibv_send_wr *build_send(struct rdma_link *l, struct chain *c, const struct coll_rdma_note *note,
+                                      bool visible)
 {
-	const struct rdma_entry item = {.note = *note};
-	struct ibv_send_wr *wr = add(l, c, IBV_WR_SEND, note->type == COLL_RDMA_NOTE_BYE);
+	struct ibv_send_wr *wr = add(l, c, IBV_WR_SEND, visible);
 	/* Free again: what was sent from here before is complete. */
 	struct coll_rdma_note *out =
 	        (struct coll_rdma_note *)(void *)(l->notes + wr->wr_id % RDMA_SENDS * COLL_RDMA_NOTE_BYTES);
@@ -135,14 +135,22 @@ static void build_note(struct rdma_link *l, struct chain *c, const struct coll_r
 	if (urgent(note))
 		wr->send_flags |= IBV_SEND_SOLICITED;
 	finish(l, wr);
+	l->recvs--;
+	l->notes_out++;
+	return wr;
+}
+
+static void build_note(struct rdma_link *l, struct chain *c, const struct coll_rdma_note *note)
+{
+	const struct rdma_entry item = {.note = *note};
+	const struct ibv_send_wr *wr = build_send(l, c, note, note->type == COLL_RDMA_NOTE_BYE);
+
 	if (note->type == COLL_RDMA_NOTE_BYE) {
 		l->bye_sent = true;
 		l->bye_seq = wr->wr_id;
 	}
 	if (note->type != COLL_RDMA_NOTE_PROOF)
 		log_item(l, &item, wr->wr_id);
-	l->recvs--;
-	l->notes_out++;
 }
 
 /* Slots of the other direction that are owed travel along. */
@@ -155,7 +163,7 @@ static void take_credits(struct rdma_link *l, struct rdma_entry *e)
 	e->credit_id = r->id;
 	e->credits = (uint16_t)(r->owed > UINT16_MAX ? UINT16_MAX : r->owed);
 	r->owed -= e->credits;
-	coll_rdma_channel_forget_owed(r);
+	coll_rdma_receiver_forget_owed(r);
 }
 
 static bool fits_one_message(const struct rdma_link *l, const struct rdma_entry *e)
@@ -172,9 +180,11 @@ static uint32_t requests_of(const struct rdma_link *l, const struct rdma_entry *
 {
 	const size_t max = l->inst->message_max;
 
-	if (!e->sender || e->fence || (fits_one_message(l, e) && !goes_into(e->sender->grant, e)))
+	if (!e->sender || e->fence)
 		return 1;
-	return 1 + (uint32_t)((e->frame.len_bytes + max - 1) / max);
+	if (fits_one_message(l, e) && !goes_into(e->sender->grant, e))
+		return 1 + !l->inst->immediates;
+	return 1 + !l->inst->immediates + (uint32_t)((e->frame.len_bytes + max - 1) / max);
 }
 
 static void build_payload(struct rdma_link *l, struct chain *c, const char *from, uint32_t lkey, size_t len_bytes,
@@ -193,6 +203,21 @@ static void build_payload(struct rdma_link *l, struct chain *c, const char *from
 	}
 }
 
+/* That the frame is there: with an immediate, or where there are none by a note behind it.
+ * Uses up a receive of the peer. */
+static const struct ibv_send_wr *build_arrival(struct rdma_link *l, struct chain *c, struct ibv_send_wr *wr,
+                                               uint32_t word, bool visible)
+{
+	const struct coll_rdma_note note = {.type = COLL_RDMA_NOTE_FRAME, .word = {word}};
+
+	finish(l, wr);
+	if (wr->opcode != IBV_WR_RDMA_WRITE_WITH_IMM)
+		return build_send(l, c, &note, visible);
+	wr->imm_data = htobe32(word);
+	l->recvs--;
+	return wr;
+}
+
 static void build_frame(struct rdma_link *l, struct chain *c, struct rdma_entry *e)
 {
 	struct rdma_sender *s = e->sender;
@@ -205,7 +230,9 @@ static void build_frame(struct rdma_link *l, struct chain *c, struct rdma_entry 
 	const uint32_t lkey = e->lent ? e->lkey : ring->mr->lkey;
 	const uint64_t head_to = g->ring + slot * ring->stride + ring->room;
 	struct coll_rdma_head *head = rdma_head_at(ring, slot);
+	const bool imm = l->inst->immediates;
 	struct ibv_send_wr *wr;
+	uint64_t seq;
 
 	if (!one)
 		build_payload(l, c, from, lkey, e->frame.len_bytes, into ? g->into.ptr : head_to - pad,
@@ -216,21 +243,19 @@ static void build_frame(struct rdma_link *l, struct chain *c, struct rdma_entry 
 	                                .recvs = take_recvs(l),
 	                                .credit_id = e->credit_id,
 	                                .credits = e->credits};
-	if (one && e->frame.len_bytes <= COLL_RDMA_POLLED_BYTES)
+	if (one && e->frame.len_bytes <= COLL_RDMA_POLLED_BYTES && l->inst->polled)
 		head->check = coll_rdma_check(head, from);
-	wr = add(l, c, IBV_WR_RDMA_WRITE_WITH_IMM, e->cookie != NULL);
-	wr->imm_data = htobe32(g->id | (into ? COLL_RDMA_IMM_INTO : 0));
+	wr = add(l, c, imm ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE, imm && e->cookie);
 	wr->wr.rdma.rkey = g->rkey;
 	wr->wr.rdma.remote_addr = one ? head_to - pad : head_to;
 	if (one && pad > 0)
 		piece(c, wr, from, pad, lkey);
 	piece(c, wr, head, sizeof(*head), ring->mr->lkey);
-	finish(l, wr);
-	s->last_seq = wr->wr_id;
-	l->recvs--;
+	seq = build_arrival(l, c, wr, g->id | (into ? COLL_RDMA_IMM_INTO : 0), e->cookie != NULL)->wr_id;
+	s->last_seq = seq;
 	l->frames_out++;
 	l->ref_out += e->lent != NULL;
-	log_item(l, e, wr->wr_id);
+	log_item(l, e, seq);
 }
 
 static void build_fence(struct rdma_link *l, struct chain *c, const struct rdma_entry *e)
@@ -334,7 +359,7 @@ static void fill_credits(struct rdma_link *l, struct coll_rdma_note *note)
 		note->credit[note->count].id = r->id;
 		note->credit[note->count++].count = r->owed;
 		r->owed = 0;
-		coll_rdma_channel_forget_owed(r);
+		coll_rdma_receiver_forget_owed(r);
 	}
 }
 
@@ -425,7 +450,7 @@ void coll_rdma_tx_resume(struct rdma_link *l)
 	}
 	l->log_count = 0;
 	if (l->closing)
-		coll_rdma_channel_sweep(l);
+		coll_rdma_sender_sweep(l);
 }
 
 void coll_rdma_tx_completed(struct rdma_link *l, uint64_t seq)
@@ -436,7 +461,7 @@ void coll_rdma_tx_completed(struct rdma_link *l, uint64_t seq)
 	while (l->log_count > 0 && !l->mending && l->log[l->log_first % RDMA_SENDS].seq <= l->sq_done)
 		drop_first(l, COLL_OK);
 	if (l->closing)
-		coll_rdma_channel_sweep(l);
+		coll_rdma_sender_sweep(l);
 	if (l->bye_sent && l->sq_done >= l->bye_seq) {
 		atomic_fetch_add(&l->inst->stale, 1);
 		coll_rdma_kick(l->inst);

@@ -1,0 +1,161 @@
+/*
+ * Reads /sys/class/infiniband and /sys/devices/system/node; owns nothing. hwloc tells
+ * the same distances: it has them from the same table.
+ */
+#include "ports.h"
+
+#include <dirent.h>
+#include <limits.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The first line of a file, whose name is given like printf's; false: there is none. */
+static bool __attribute__((format(printf, 3, 4))) read_line(char *buf, size_t cap, const char *format, ...)
+{
+	char path[PATH_MAX];
+	va_list ap;
+	FILE *f;
+	bool got;
+
+	va_start(ap, format);
+	f = vsnprintf(path, sizeof(path), format, ap) < (int)sizeof(path) ? fopen(path, "re") : NULL;
+	va_end(ap);
+	got = f && fgets(buf, (int)cap, f);
+
+	if (f)
+		fclose(f);
+	if (got)
+		buf[strcspn(buf, "\n")] = 0;
+	else
+		buf[0] = 0;
+	return got;
+}
+
+/* "4: ACTIVE" is ACTIVE. */
+static void read_state(const char *sys, struct coll_rdma_port *p)
+{
+	char text[64];
+	const char *name;
+
+	read_line(text, sizeof(text), "%s/class/infiniband/%s/ports/%u/state", sys, p->device, p->number);
+	name = strchr(text, ' ');
+	snprintf(p->state, sizeof(p->state), "%.23s", name ? name + 1 : "?");
+	p->active = strcmp(p->state, "ACTIVE") == 0;
+	read_line(p->layer, sizeof(p->layer), "%s/class/infiniband/%s/ports/%u/link_layer", sys, p->device, p->number);
+	read_line(p->rate, sizeof(p->rate), "%s/class/infiniband/%s/ports/%u/rate", sys, p->device, p->number);
+}
+
+static int by_name(const struct dirent **a, const struct dirent **b)
+{
+	return strverscmp((*a)->d_name, (*b)->d_name);
+}
+
+static int visible(const struct dirent *e)
+{
+	return e->d_name[0] != '.';
+}
+
+static void free_list(struct dirent **list, int n)
+{
+	for (int i = 0; i < n; i++)
+		free(list[i]);
+	free(list);
+}
+
+static int list_ports(const char *sys, const char *device, struct coll_rdma_port *ports, int max)
+{
+	char dir[PATH_MAX];
+	struct dirent **list = NULL;
+	int n, count = 0;
+
+	snprintf(dir, sizeof(dir), "%s/class/infiniband/%s/ports", sys, device);
+	n = scandir(dir, &list, visible, by_name);
+	for (int i = 0; i < n && count < max; i++) {
+		struct coll_rdma_port *p = &ports[count++];
+
+		*p = (struct coll_rdma_port){.number = (unsigned)strtoul(list[i]->d_name, NULL, 10)};
+		snprintf(p->device, sizeof(p->device), "%.63s", device);
+		p->node = coll_rdma_ports_node(sys, p->device);
+		read_state(sys, p);
+	}
+	free_list(list, n);
+	return count;
+}
+
+int coll_rdma_ports_list(const char *sys, struct coll_rdma_port *ports, int max)
+{
+	char dir[PATH_MAX];
+	struct dirent **list = NULL;
+	int n, count = 0;
+
+	snprintf(dir, sizeof(dir), "%s/class/infiniband", sys);
+	n = scandir(dir, &list, visible, by_name);
+	for (int i = 0; i < n; i++)
+		count += list_ports(sys, list[i]->d_name, ports + count, max - count);
+	free_list(list, n);
+	return count;
+}
+
+bool coll_rdma_ports_gid(const char *sys, const struct coll_rdma_port *port, int index, struct coll_rdma_gid *gid)
+{
+	const char *device = port->device;
+	const unsigned n = port->number;
+
+	if (!read_line(gid->text, sizeof(gid->text), "%s/class/infiniband/%s/ports/%u/gids/%d", sys, device, n,
+	               index) ||
+	    strspn(gid->text, "0:") == strlen(gid->text))
+		return false;
+	read_line(gid->type, sizeof(gid->type), "%s/class/infiniband/%s/ports/%u/gid_attrs/types/%d", sys, device, n,
+	          index);
+	read_line(gid->interface, sizeof(gid->interface), "%s/class/infiniband/%s/ports/%u/gid_attrs/ndevs/%d", sys,
+	          device, n, index);
+	return true;
+}
+
+int coll_rdma_ports_node(const char *sys, const char *device)
+{
+	char text[32], below[64];
+
+	if (read_line(text, sizeof(text), "%s/class/infiniband/%s/device/numa_node", sys, device) && atoi(text) >= 0)
+		return atoi(text);
+	if (read_line(below, sizeof(below), "%s/class/infiniband/%s/parent", sys, device) &&
+	    read_line(text, sizeof(text), "%s/class/net/%s/device/numa_node", sys, below))
+		return atoi(text);
+	return -1;
+}
+
+/* The table has a row for each node that is there, and a column, too; their numbers may have gaps. */
+int coll_rdma_ports_distance(const char *sys, int from, int to)
+{
+	char path[PATH_MAX], row[4096];
+	char *at = row, *end;
+	long d = COLL_RDMA_NEAR;
+
+	if (from < 0 || to < 0)
+		return COLL_RDMA_NEAR;
+	if (!read_line(row, sizeof(row), "%s/devices/system/node/node%d/distance", sys, from))
+		return COLL_RDMA_NEAR;
+	for (int node = 0; node <= to; node++) {
+		snprintf(path, sizeof(path), "%s/devices/system/node/node%d", sys, node);
+		DIR *there = opendir(path);
+
+		if (!there)
+			continue;
+		closedir(there);
+		d = strtol(at, &end, 10);
+		if (end == at)
+			return COLL_RDMA_NEAR;
+		at = end;
+	}
+	return (int)d;
+}
+
+int coll_rdma_ports_here(void)
+{
+	unsigned cpu, node;
+
+	return getcpu(&cpu, &node) == 0 ? (int)node : -1;
+}

@@ -1,0 +1,348 @@
+/*
+ * The sending end of a channel, and its view of the receiving end that the peer has
+ * opened (the grant). A frame by value is written from the sender's own ring, one by
+ * reference from the user's registered memory. A slot of the ring is free again when the
+ * receiver gives the credit back: by then its bytes have arrived, and if the device sends
+ * them once more, the receiving device knows them for old ones and drops them. User
+ * memory is given back when the device itself says that it is done with it.
+ *
+ * A receiver that announces where its frames go is waited for: a frame by reference stays
+ * here until it has said where, or that it will look at the frame in its slot. It says
+ * one of the two for every frame for which nothing has come when it asks, so nobody waits
+ * for ever; and what goes by reference at both ends is not copied.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "transports/rdma/rdma.h"
+
+static struct rdma_sender *sender_of(void *channel)
+{
+	struct rdma_channel *ch = channel;
+
+	assert(ch->dir == COLL_DIR_SEND);
+	return (struct rdma_sender *)ch;
+}
+
+/* ---- open --------------------------------------------------------------------------- */
+
+void coll_rdma_sender_free(struct rdma_sender *s)
+{
+	if (s->grant)
+		s->grant->sender = NULL;
+	if (s->prev) {
+		*s->prev = s->next;
+		if (s->next)
+			s->next->prev = s->prev;
+	}
+	coll_rdma_channel_free_ring(&s->base);
+	free(s->waiting);
+	free(s);
+}
+
+static void enlist(struct rdma_sender *s, struct rdma_sender **list)
+{
+	s->next = *list;
+	s->prev = list;
+	if (s->next)
+		s->next->prev = &s->next;
+	*list = s;
+}
+
+static void delist(struct rdma_sender *s)
+{
+	*s->prev = s->next;
+	if (s->next)
+		s->next->prev = s->prev;
+	s->prev = NULL;
+}
+
+static void meet(struct rdma_sender *s, struct rdma_grant *g)
+{
+	if (g->slots != s->base.slots || g->slot_bytes != s->base.slot_bytes) {
+		coll_rdma_link_fail(s->base.link, COLL_ERR_CORRUPT,
+		                    "rdma: the ends of a channel differ: %u slots of %zu bytes here, %u of %zu there",
+		                    s->base.slots, s->base.slot_bytes, g->slots, g->slot_bytes);
+		return;
+	}
+	s->grant = g;
+	g->sender = s;
+}
+
+void coll_rdma_sender_meet_grant(struct rdma_link *l, struct rdma_grant *g)
+{
+	for (struct rdma_sender *s = l->senders; s; s = s->next)
+		if (!s->grant && coll_same_key(&s->base.key, &g->key)) {
+			meet(s, g);
+			return;
+		}
+}
+
+static void meet_sender(struct rdma_sender *s)
+{
+	const struct rdma_link *l = s->base.link;
+
+	for (uint32_t i = 0; i < l->grants_cap; i++)
+		if (l->grants[i] && !l->grants[i]->sender && coll_same_key(&l->grants[i]->key, &s->base.key)) {
+			meet(s, l->grants[i]);
+			return;
+		}
+}
+
+coll_status coll_rdma_sender_open(const struct rdma_channel *base, void **channel)
+{
+	struct rdma_sender *s = calloc(1, sizeof(*s));
+	coll_status status;
+
+	if (!s)
+		return COLL_ERR_MEMORY;
+	s->base = *base;
+	s->waiting = calloc(base->slots, sizeof(*s->waiting));
+	status = s->waiting ? coll_rdma_channel_make_ring(&s->base) : COLL_ERR_MEMORY;
+	if (status == COLL_OK)
+		status = coll_rdma_tx_reserve(base->link, base->slots + 2);
+	if (status != COLL_OK) {
+		coll_rdma_sender_free(s);
+		return status;
+	}
+	enlist(s, &base->link->senders);
+	meet_sender(s);
+	*channel = s;
+	return COLL_OK;
+}
+
+/* ---- frames that wait to be told where they go ---------------------------------------- */
+
+static bool must_wait(const struct rdma_sender *s, const struct rdma_entry *e)
+{
+	const struct rdma_grant *g = s->grant;
+
+	return e->lent && e->frame.len_bytes >= RDMA_INTO_BYTES && g->announces &&
+	       !(g->into.set && g->into.number == (uint32_t)e->number);
+}
+
+static struct rdma_entry *waiting_at(const struct rdma_sender *s, uint32_t i)
+{
+	return &s->waiting[(s->waiting_first + i) % s->base.slots];
+}
+
+void coll_rdma_sender_release(struct rdma_sender *s)
+{
+	while (s->waiting_count > 0 && !must_wait(s, waiting_at(s, 0))) {
+		const struct rdma_entry e = *waiting_at(s, 0);
+
+		s->waiting_first++;
+		s->waiting_count--;
+		coll_rdma_tx(s->base.link, &e);
+	}
+}
+
+void coll_rdma_sender_drop_waiting(struct rdma_sender *s, coll_status status)
+{
+	for (; s->waiting_count > 0; s->waiting_count--, s->waiting_first++) {
+		struct coll_cookie *cookie = waiting_at(s, 0)->cookie;
+
+		s->lent -= cookie != NULL;
+		if (cookie)
+			coll_cookie_settle(cookie, status);
+	}
+}
+
+/* ---- close ------------------------------------------------------------------------------ */
+
+/* By the device, or for sending it again. */
+static bool in_use(const struct rdma_sender *s)
+{
+	return s->queued > 0 || s->waiting_count > 0 || s->logged > 0 || s->last_seq > s->base.link->sq_done;
+}
+
+/* The device is done with what belongs to a closed sender. */
+void coll_rdma_sender_sweep(struct rdma_link *l)
+{
+	struct rdma_sender *next;
+
+	for (struct rdma_sender *s = l->closing; s; s = next) {
+		next = s->next;
+		if (!in_use(s))
+			coll_rdma_sender_free(s);
+	}
+}
+
+void coll_rdma_sender_unqueued(const struct rdma_entry *e)
+{
+	if (!e->sender)
+		return;
+	e->sender->queued--;
+	e->sender->lent -= e->cookie != NULL;
+}
+
+/* The receiver is gone: nobody wants what has not left. */
+void coll_rdma_sender_drop_queued(struct rdma_link *l, struct rdma_sender *s)
+{
+	uint32_t kept = 0;
+
+	for (uint32_t i = 0; i < l->queue_count; i++) {
+		const struct rdma_entry e = l->queue[(l->queue_first + i) & (l->queue_cap - 1)];
+
+		if (e.sender != s || e.fence) {
+			l->queue[(l->queue_first + kept++) & (l->queue_cap - 1)] = e;
+			continue;
+		}
+		coll_rdma_sender_unqueued(&e);
+		if (e.cookie)
+			coll_cookie_settle(e.cookie, COLL_OK);
+	}
+	l->queue_count = kept;
+	coll_rdma_sender_drop_waiting(s, COLL_OK);
+}
+
+static void keep_one(struct rdma_sender *s, struct rdma_entry *e)
+{
+	if (e->sender != s || !e->lent)
+		return;
+	memcpy(s->base.ring.memory + e->number % s->base.slots * s->base.ring.stride, e->lent, e->frame.len_bytes);
+	s->base.link->copied_bytes += e->frame.len_bytes;
+	e->lent = NULL;
+	s->lent--;
+	coll_cookie_settle(e->cookie, COLL_OK);
+	e->cookie = NULL;
+}
+
+/* Lent frames that have not left go by value: their slot is free. So do those that a broken
+ * connection has left behind. */
+static void keep_lent(struct rdma_sender *s)
+{
+	struct rdma_link *l = s->base.link;
+
+	for (uint32_t i = 0; i < l->queue_count; i++)
+		keep_one(s, &l->queue[(l->queue_first + i) & (l->queue_cap - 1)]);
+	for (uint64_t i = 0; i < l->log_count && l->mending; i++)
+		keep_one(s, &l->log[(l->log_first + i) % RDMA_SENDS]);
+	for (uint32_t i = 0; i < s->waiting_count; i++)
+		keep_one(s, waiting_at(s, i));
+	if (s->grant)
+		coll_rdma_sender_release(s);
+}
+
+static bool nothing_lent(struct rdma_link *l, const void *arg)
+{
+	return ((const struct rdma_sender *)arg)->lent == 0;
+}
+
+void coll_rdma_sender_close(struct rdma_sender *s)
+{
+	struct rdma_link *l = s->base.link;
+	const struct rdma_entry fence = {.sender = s, .fence = true};
+
+	keep_lent(s);
+	if (!coll_rdma_channel_await(l, nothing_lent, s, 4 * RDMA_CANCEL_MS))
+		coll_rdma_link_fail(l, COLL_ERR_SYSTEM, "rdma %s: a send does not end", l->inst->where);
+	if (s->lent > 0)
+		coll_rdma_channel_bury(l);
+	keep_lent(s); /* what is to be sent again */
+	if (!rdma_works(l) ? !l->qp : !in_use(s)) {
+		coll_rdma_sender_free(s);
+		return;
+	}
+	s->closed = true;
+	delist(s);
+	enlist(s, &l->closing);
+	if (s->queued > 0 || s->last_seq > l->sq_signalled)
+		coll_rdma_tx(l, &fence);
+	coll_rdma_tx_push(l);
+}
+
+/* ---- sending ------------------------------------------------------------------------------ */
+
+static bool credit(const struct rdma_sender *s)
+{
+	return s->grant && s->grant->credits > 0 && coll_rdma_channel_nothing(&s->base) == COLL_AGAIN;
+}
+
+coll_status coll_rdma_slot(void *channel, size_t len_bytes, void **p)
+{
+	struct rdma_channel *ch = channel;
+	struct rdma_sender *s = sender_of(ch);
+	coll_status status;
+
+	assert(len_bytes <= ch->slot_bytes);
+	coll_rdma_channel_enter(ch);
+	status = coll_rdma_channel_nothing(ch);
+	/* One that was given out stays the caller's, even if the receiver has closed since. */
+	if (status == COLL_AGAIN && credit(s))
+		s->held = ch->ring.memory + s->grant->count % ch->slots * ch->ring.stride;
+	if (status == COLL_AGAIN && s->held) {
+		*p = s->held;
+		status = COLL_OK;
+	}
+	coll_rdma_channel_leave(ch->link);
+	return status;
+}
+
+/* Uses up the credit. What follows a frame that waits, waits behind it. */
+static void accept_frame(struct rdma_sender *s, struct rdma_entry *e)
+{
+	e->sender = s;
+	e->number = s->grant->count++;
+	s->grant->credits--;
+	if (s->waiting_count > 0 || must_wait(s, e)) {
+		*waiting_at(s, s->waiting_count++) = *e;
+		s->base.link->waited++;
+		return;
+	}
+	coll_rdma_tx(s->base.link, e);
+	coll_rdma_tx_push(s->base.link);
+}
+
+static coll_status after_send(const struct rdma_channel *ch)
+{
+	const coll_status status = coll_rdma_channel_nothing(ch);
+
+	return status == COLL_AGAIN ? COLL_OK : status;
+}
+
+coll_status coll_rdma_post(void *channel, const struct coll_frame *frame)
+{
+	struct rdma_channel *ch = channel;
+	struct rdma_sender *s = sender_of(ch);
+	struct rdma_entry e = {.frame = *frame};
+	coll_status status;
+
+	assert(frame->len_bytes <= ch->slot_bytes);
+	coll_rdma_channel_enter(ch);
+	assert(s->held);
+	s->held = NULL;
+	/* Without a grant the receiver has closed since slot(): nobody wants it. */
+	if (credit(s))
+		accept_frame(s, &e);
+	status = after_send(ch);
+	coll_rdma_channel_leave(ch->link);
+	return status;
+}
+
+coll_status coll_rdma_post_ref(void *channel, const void *ptr, const struct coll_memory *mem,
+                               const struct coll_frame *frame, struct coll_cookie *cookie)
+{
+	struct rdma_channel *ch = channel;
+	struct rdma_sender *s = sender_of(ch);
+	struct rdma_entry e = {.frame = *frame, .lent = ptr, .cookie = cookie};
+	coll_status status;
+	uint32_t rkey;
+
+	assert(frame->len_bytes <= ch->slot_bytes);
+	if ((mem && mem->kind != 0) || frame->len_bytes == 0 ||
+	    !coll_rdma_memory_find(ch->link->inst, ptr, frame->len_bytes, &e.lkey, &rkey))
+		return COLL_ERR_UNSUPPORTED;
+	coll_rdma_channel_enter(ch);
+	status = coll_rdma_channel_nothing(ch);
+	if (credit(s)) {
+		s->held = NULL;
+		cookie->status = COLL_OK;
+		cookie->pending = 1;
+		s->lent++;
+		accept_frame(s, &e);
+		status = COLL_OK;
+	}
+	coll_rdma_channel_leave(ch->link);
+	return status;
+}
