@@ -1,0 +1,154 @@
+/*
+ * Where buckets end. They are cut from the end of the arena, where gradients are
+ * ready first; limits are agreed (compared at creation, or measured together).
+ */
+#include "ddp/ddp_inner.h"
+#include <stdlib.h>
+#include <string.h>
+
+#define MEGABYTE  ((size_t)1 << 20)
+#define UNIT      16 /* elements: slices begin at multiples of it within a bucket */
+#define PROBES    5
+#define BIG_BYTES (4 * MEGABYTE)
+
+void ddp_slice(const coll_ddp *d, size_t first, size_t count, int r, size_t *slice_first, size_t *slice_count)
+{
+	const size_t units = (count + UNIT - 1) / UNIT, per = (units + (size_t)d->size - 1) / (size_t)d->size * UNIT;
+	const size_t from = per * (size_t)r < count ? per * (size_t)r : count;
+	const size_t to = from + per < count ? from + per : count;
+
+	*slice_first = first + from;
+	*slice_count = to - from;
+}
+
+/* Least of a few all_reduces of len_bytes, the slowest rank's. */
+static coll_status probe(coll_ddp *d, coll_comm *comm, void *buf, size_t len_bytes, double *seconds)
+{
+	double best = 1e30;
+	coll_status status = COLL_OK;
+
+	for (int i = 0; i < PROBES && !status; i++) {
+		const double start = ddp_now_s();
+
+		status = ddp_pass(d, comm, coll_all_reduce(buf, buf, len_bytes / 4, COLL_F32, COLL_MAX, comm, NULL));
+		if (ddp_now_s() - start < best)
+			best = ddp_now_s() - start;
+	}
+	if (!status)
+		status = ddp_pass(d, comm, coll_all_reduce(&best, &best, 1, COLL_F64, COLL_MAX, comm, NULL));
+	*seconds = best;
+	return status;
+}
+
+/* A bucket costs a latency more than its bytes: 20 latencies' worth of bytes keep that to
+ * a twentieth. The last bucket is not hidden, so it is a tenth of that. */
+static coll_status measure(coll_ddp *d, coll_comm *comm)
+{
+	coll_ddp_config *c = &d->config;
+	float *buf = calloc(1, BIG_BYTES);
+	uint64_t known = buf != NULL;
+	double small = 0, big = 0, bytes;
+	coll_status status = ddp_pass(d, comm, coll_all_reduce(&known, &known, 1, COLL_U64, COLL_MIN, comm, NULL));
+
+	if (!status && !known)
+		status = ddp_fail(d, COLL_ERR_MEMORY, "no memory to measure with on some rank");
+	if (!status)
+		status = probe(d, comm, buf, 4, &small);
+	if (!status)
+		status = probe(d, comm, buf, BIG_BYTES, &big);
+	free(buf);
+	if (status)
+		return status;
+	d->stats.latency_s = small;
+	d->stats.bytes_per_s = (double)BIG_BYTES / (big > small ? big - small : big > 0 ? big : 1e-9);
+	bytes = 20 * small * d->stats.bytes_per_s;
+	bytes = bytes < 65536 ? 65536 : bytes > 64.0 * MEGABYTE ? 64.0 * MEGABYTE : bytes;
+	c->bucket_bytes = (size_t)bytes / 4096 * 4096;
+	c->first_bytes = c->last_bytes = c->bucket_bytes / 10 / 64 * 64;
+	return COLL_OK;
+}
+
+/* Whole parameters as long as they fit; one at least. */
+static size_t cut_whole(const coll_ddp *d, size_t end, size_t limit)
+{
+	size_t from = end;
+
+	for (int i = d->param_count - 1; i >= 0; i--) {
+		const struct param *p = &d->params[i];
+
+		if (p->buffer || p->offset >= end || p->count == 0)
+			continue;
+		if (from < end && end - p->offset > limit)
+			break;
+		from = p->offset;
+	}
+	return from;
+}
+
+/* The element at which the bucket that ends at end begins. */
+static size_t cut(const coll_ddp *d, size_t end)
+{
+	const coll_ddp_config *c = &d->config;
+	const size_t limit = (end == d->count ? c->first_bytes : c->bucket_bytes) / d->esize;
+	const size_t last = c->last_bytes / d->esize, most = limit ? limit : 1;
+	size_t from = end > most ? end - most : 0;
+
+	if (c->keep_whole)
+		return cut_whole(d, end, most);
+	/* Leave the last bucket its own size, where there is enough for two. */
+	return from < last && end > last ? last : from;
+}
+
+static coll_status add_bucket(coll_ddp *d, size_t first, size_t end, int *room)
+{
+	struct bucket *b;
+
+	if (d->bucket_count == *room) {
+		const int more = *room ? 2 * *room : 64;
+		struct bucket *grown = realloc(d->buckets, (size_t)more * sizeof(*grown));
+
+		if (!grown)
+			return ddp_fail(d, COLL_ERR_MEMORY, "no memory for %d buckets", more);
+		d->buckets = grown;
+		*room = more;
+	}
+	b = &d->buckets[d->bucket_count++];
+	memset(b, 0, sizeof(*b));
+	b->first = first;
+	b->count = end - first;
+	b->first_param = b->last_param = -1;
+	for (int i = 0; i < d->param_count; i++) {
+		const struct param *p = &d->params[i];
+
+		if (p->buffer || p->offset >= end || p->offset + p->count <= first)
+			continue;
+		if (b->first_param < 0)
+			b->first_param = i;
+		b->last_param = i;
+	}
+	if (d->config.zero)
+		ddp_slice(d, b->first, b->count, d->rank, &b->slice_first, &b->slice_count);
+	else
+		b->slice_first = b->first, b->slice_count = b->count;
+	return COLL_OK;
+}
+
+coll_status ddp_lay_out(coll_ddp *d, coll_comm *comm)
+{
+	coll_ddp_config *c = &d->config;
+	coll_status status = COLL_OK;
+	int room = 0;
+
+	if (c->bucket_bytes == COLL_DDP_AUTO)
+		status = measure(d, comm);
+	c->first_bytes = c->first_bytes ? c->first_bytes : MEGABYTE;
+	c->bucket_bytes = c->bucket_bytes ? c->bucket_bytes : 25 * MEGABYTE;
+	c->last_bytes = c->last_bytes ? c->last_bytes : MEGABYTE;
+	for (size_t end = d->count; end > 0 && !status;) {
+		const size_t first = cut(d, end);
+
+		status = add_bucket(d, first, end, &room);
+		end = first;
+	}
+	return status;
+}

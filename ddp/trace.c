@@ -1,0 +1,87 @@
+/*
+ * Counters, and what happened when.
+ */
+#include "ddp/ddp_inner.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+coll_status coll_ddp_get_stats(coll_ddp *d, coll_ddp_stats *stats, int reset)
+{
+	const double latency = d->stats.latency_s, speed = d->stats.bytes_per_s;
+
+	if (stats->struct_size != sizeof(*stats))
+		return ddp_fail(d, COLL_ERR_ARGUMENT, "coll_ddp_get_stats(): struct_size is not set");
+	*stats = d->stats;
+	stats->struct_size = sizeof(*stats);
+	if (reset)
+		d->stats = (coll_ddp_stats){.latency_s = latency, .bytes_per_s = speed};
+	return COLL_OK;
+}
+
+void coll_ddp_stub(coll_ddp *d, int on)
+{
+	d->stub = on;
+}
+
+void coll_ddp_trace(coll_ddp *d, int on)
+{
+	d->tracing = on;
+}
+
+/* A row that finds no memory is left out: a trace must not stop a training. */
+void ddp_trace_bucket(coll_ddp *d, const struct bucket *b, double waited_s)
+{
+	if (!d->tracing)
+		return;
+	if (d->trace_count == d->trace_room) {
+		const size_t room = d->trace_room ? 2 * d->trace_room : 1024;
+		struct trace_row *grown = realloc(d->trace, room * sizeof(*grown));
+
+		if (!grown)
+			return;
+		d->trace = grown;
+		d->trace_room = room;
+	}
+	d->trace[d->trace_count++] =
+	        (struct trace_row){d->stats.steps, (int)(b - d->buckets), b->ready_s, b->start_s, b->end_s, waited_s};
+}
+
+static void write_row(FILE *f, const coll_ddp *d, const struct trace_row *r)
+{
+	const struct bucket *b = &d->buckets[r->bucket];
+
+	fprintf(f,
+	        ",\n{\"name\":\"bucket "
+	        "%d\",\"cat\":\"wire\",\"ph\":\"X\",\"pid\":%d,\"tid\":1,\"ts\":%.3f,\"dur\":%.3f,"
+	        "\"args\":{\"step\":%llu,\"bytes\":%zu,\"ready_us\":%.3f,\"waited_us\":%.3f,\"first\":\"%s\"}}",
+	        r->bucket, d->rank, 1e6 * r->start_s, 1e6 * (r->end_s - r->start_s), (unsigned long long)r->step,
+	        b->count * d->esize, 1e6 * r->ready_s, 1e6 * r->waited_s,
+	        b->first_param < 0 ? "" : d->params[b->first_param].name);
+	if (r->ready_s > 0)
+		fprintf(f,
+		        ",\n{\"name\":\"ready "
+		        "%d\",\"cat\":\"ready\",\"ph\":\"i\",\"s\":\"t\",\"pid\":%d,\"tid\":0,\"ts\":%.3f}",
+		        r->bucket, d->rank, 1e6 * r->ready_s);
+}
+
+coll_status coll_ddp_trace_write(coll_ddp *d, const char *path)
+{
+	FILE *f = fopen(path, "we");
+	int bad;
+
+	if (!f)
+		return ddp_fail(d, COLL_ERR_SYSTEM, "cannot write %s: %s", path, strerror(errno));
+	fprintf(f,
+	        "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,"
+	        "\"args\":{\"name\":\"rank %d\"}}",
+	        d->rank, d->rank);
+	for (size_t i = 0; i < d->trace_count; i++)
+		write_row(f, d, &d->trace[i]);
+	fprintf(f, "\n]}\n");
+	bad = ferror(f);
+	if (fclose(f) || bad)
+		return ddp_fail(d, COLL_ERR_SYSTEM, "cannot write %s: %s", path, strerror(errno));
+	return COLL_OK;
+}

@@ -1,0 +1,176 @@
+/*
+ * How a bucket's bytes travel: plain, as slices (zero), as bfloat16, over a tree.
+ */
+#include "ddp/ddp_inner.h"
+#include <stdlib.h>
+#include <string.h>
+
+static coll_op op_of(const coll_ddp *d)
+{
+	return d->config.uneven ? COLL_SUM : COLL_AVG;
+}
+
+double ddp_scale(const coll_ddp *d)
+{
+	const bool sums = d->config.uneven || d->config.wire == COLL_DDP_INT8 || d->config.wire == COLL_DDP_TREE;
+
+	return sums && d->active > 0 ? 1.0 / d->active : 1;
+}
+
+void ddp_scale_range(coll_ddp *d, size_t first, size_t count, double by)
+{
+	if (by == 1)
+		return;
+	if (d->config.type == COLL_F64) {
+		double *g = (double *)d->grads + first;
+
+		for (size_t i = 0; i < count; i++)
+			g[i] *= by;
+	} else {
+		float *g = (float *)d->grads + first;
+		const float f = (float)by;
+
+		for (size_t i = 0; i < count; i++)
+			g[i] *= f;
+	}
+}
+
+static int one_phase(const coll_ddp *d)
+{
+	return 1;
+}
+
+static double both_ways(const coll_ddp *d, double bytes)
+{
+	return 2 * bytes * (d->size - 1) / d->size;
+}
+
+static coll_status start_plain(coll_ddp *d, struct bucket *b, int phase, coll_comm *comm, coll_stream *stream)
+{
+	char *g = ddp_at(d, b->first);
+	const size_t len_bytes = b->count * d->esize;
+
+	ddp_count(d, len_bytes, both_ways(d, (double)len_bytes));
+	return coll_all_reduce(g, g, b->count, d->config.type, op_of(d), comm, stream);
+}
+
+/* In place: this rank's slice of the bucket becomes the average, the rest is spent. */
+static coll_status start_slices(coll_ddp *d, struct bucket *b, int phase, coll_comm *comm, coll_stream *stream)
+{
+	char *g = ddp_at(d, b->first);
+	size_t first;
+
+	for (int r = 0; r < d->size; r++)
+		ddp_slice(d, b->first, b->count, r, &first, &d->slice_counts[r]);
+	ddp_count(d, b->count * d->esize, both_ways(d, (double)(b->count * d->esize)) / 2);
+	return coll_reduce_scatterv(g, ddp_at(d, b->slice_first), d->slice_counts, NULL, d->config.type, op_of(d), comm,
+	                            stream);
+}
+
+static coll_status prepare_half(coll_ddp *d, struct bucket *b)
+{
+	b->scratch = malloc(b->count * sizeof(uint16_t));
+	return b->scratch ? COLL_OK : ddp_fail(d, COLL_ERR_MEMORY, "no memory for bucket of %zu", b->count);
+}
+
+static void release_scratch(struct bucket *b)
+{
+	free(b->scratch);
+	b->scratch = NULL;
+}
+
+/* To the nearest, ties to even; not-a-numbers stay such. */
+static uint16_t to_bf16(float x)
+{
+	uint32_t u;
+
+	memcpy(&u, &x, sizeof(u));
+	if ((u & 0x7fffffff) > 0x7f800000)
+		return (uint16_t)(u >> 16 | 0x40);
+	return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+}
+
+static coll_status start_half(coll_ddp *d, struct bucket *b, int phase, coll_comm *comm, coll_stream *stream)
+{
+	const float *g = (const float *)d->grads + b->first;
+	uint16_t *out = b->scratch;
+
+	for (size_t i = 0; i < b->count; i++)
+		out[i] = to_bf16(g[i]);
+	ddp_count(d, 2 * b->count, both_ways(d, 2.0 * (double)b->count));
+	return coll_all_reduce(out, out, b->count, COLL_BF16, op_of(d), comm, stream);
+}
+
+static void finish_half(coll_ddp *d, struct bucket *b)
+{
+	float *g = (float *)d->grads + b->first;
+	const uint16_t *in = b->scratch;
+
+	for (size_t i = 0; i < b->count; i++) {
+		const uint32_t u = (uint32_t)in[i] << 16;
+
+		memcpy(&g[i], &u, sizeof(u));
+	}
+}
+
+static coll_status prepare_tree(coll_ddp *d, struct bucket *b)
+{
+	b->scratch = malloc(b->count * d->esize);
+	return b->scratch ? COLL_OK : ddp_fail(d, COLL_ERR_MEMORY, "no memory for bucket of %zu", b->count);
+}
+
+static int tree_phases(const coll_ddp *d)
+{
+	int n = 0;
+
+	while (1 << n < d->size)
+		n++;
+	return n;
+}
+
+static void add_received(coll_ddp *d, struct bucket *b)
+{
+	if (d->config.type == COLL_F64) {
+		double *g = (double *)d->grads + b->first;
+		const double *in = b->scratch;
+
+		for (size_t i = 0; i < b->count; i++)
+			g[i] += in[i];
+	} else {
+		float *g = (float *)d->grads + b->first;
+		const float *in = b->scratch;
+
+		for (size_t i = 0; i < b->count; i++)
+			g[i] += in[i];
+	}
+}
+
+/* Round k: ranks that differ in bit k swap sums of 2^k ranks each. A sum of two is the
+ * same from either side, so both hold the same bits. */
+static coll_status start_tree(coll_ddp *d, struct bucket *b, int phase, coll_comm *comm, coll_stream *stream)
+{
+	const int peer = d->rank ^ 1 << phase;
+
+	if (phase > 0)
+		add_received(d, b);
+	ddp_count(d, b->count * d->esize, (double)(b->count * d->esize));
+	return coll_send_recv(ddp_at(d, b->first), b->count, peer, b->scratch, b->count, peer, d->config.type, comm,
+	                      stream);
+}
+
+static const struct wire plain = {"plain", NULL, NULL, one_phase, start_plain, NULL};
+static const struct wire slices = {"slices", NULL, NULL, one_phase, start_slices, NULL};
+static const struct wire half = {"bf16", prepare_half, release_scratch, one_phase, start_half, finish_half};
+static const struct wire tree = {"tree", prepare_tree, release_scratch, tree_phases, start_tree, add_received};
+
+const struct wire *ddp_wire_of(const coll_ddp *d)
+{
+	switch (d->config.wire) {
+	case COLL_DDP_BF16: return &half;
+	case COLL_DDP_INT8: return &ddp_wire_int8;
+	case COLL_DDP_POWERSGD: return &ddp_wire_powersgd;
+	case COLL_DDP_TREE: return d->size > 1 ? &tree : &plain;
+	case COLL_DDP_PLAIN: break;
+	}
+	return d->config.zero ? &slices : &plain;
+}
