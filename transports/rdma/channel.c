@@ -12,7 +12,7 @@
 
 coll_status coll_rdma_channel_nothing(const struct rdma_channel *ch)
 {
-	const int status = atomic_load_explicit(&ch->link->status, memory_order_relaxed);
+	const int status = atomic_load_explicit(&ch->link->base.status, memory_order_relaxed);
 
 	if (atomic_load_explicit(&ch->link->inst->closed, memory_order_relaxed))
 		return COLL_ERR_ABORTED;
@@ -21,13 +21,13 @@ coll_status coll_rdma_channel_nothing(const struct rdma_channel *ch)
 
 void coll_rdma_channel_enter(struct rdma_channel *ch)
 {
-	pthread_mutex_lock(&ch->link->lock);
+	pthread_mutex_lock(&ch->link->base.lock);
 }
 
 void coll_rdma_channel_leave(struct rdma_link *l)
 {
 	coll_rdma_link_leave(l);
-	pthread_mutex_unlock(&l->lock);
+	pthread_mutex_unlock(&l->base.lock);
 }
 
 /* ---- rings ------------------------------------------------------------------------ */
@@ -70,8 +70,8 @@ coll_status coll_rdma_channel_open(void *link, const struct coll_channel_key *ke
 	if (slots < 2 || slots > UINT16_MAX || slot_bytes > UINT32_MAX ||
 	    slot_bytes > l->inst->message_max * RDMA_PIECES)
 		return COLL_ERR_ARGUMENT;
-	pthread_mutex_lock(&l->lock);
-	status = (coll_status)atomic_load(&l->status);
+	pthread_mutex_lock(&l->base.lock);
+	status = (coll_status)atomic_load(&l->base.status);
 	if (status == COLL_OK || status == COLL_AGAIN)
 		status = dir == COLL_DIR_SEND ? coll_rdma_sender_open(&base, channel)
 		                              : coll_rdma_receiver_open(&base, channel);
@@ -92,21 +92,21 @@ bool coll_rdma_channel_await(struct rdma_link *l, bool (*done)(struct rdma_link 
 			continue;
 		coll_rdma_channel_leave(l);
 		sched_yield();
-		pthread_mutex_lock(&l->lock);
+		pthread_mutex_lock(&l->base.lock);
 	}
 	return true;
 }
 
 void coll_rdma_channel_bury(struct rdma_link *l)
 {
-	pthread_mutex_unlock(&l->lock);
-	pthread_mutex_lock(&l->inst->service_lock);
-	pthread_mutex_lock(&l->lock);
+	pthread_mutex_unlock(&l->base.lock);
+	pthread_mutex_lock(&l->inst->service.lock);
+	pthread_mutex_lock(&l->base.lock);
 	if (l->state == LINK_DOWN || l->state == LINK_ENDED)
 		coll_rdma_cm_bury(l);
 	else if (l->state == LINK_TORN)
 		coll_rdma_cm_tear(l);
-	pthread_mutex_unlock(&l->inst->service_lock);
+	pthread_mutex_unlock(&l->inst->service.lock);
 }
 
 void coll_rdma_channel_close(void *channel)

@@ -2,7 +2,7 @@
  * Connections: asked for, accepted, refused, taken down. Either end may ask; when both
  * do at once, the one with the smaller process id wins: it refuses the other's request,
  * and the other drops its own when the winner's comes. Everything runs under
- * service_lock; an event is acknowledged before it is acted upon, because destroying an
+ * service.lock; an event is acknowledged before it is acted upon, because destroying an
  * identifier waits for its events.
  */
 #include <arpa/inet.h>
@@ -161,7 +161,7 @@ static void tell_figures(const struct rdma_link *l)
 /* Both locks. What waited for the device learns how it ended. */
 void coll_rdma_cm_bury(struct rdma_link *l)
 {
-	const coll_status status = (coll_status)atomic_load(&l->status);
+	const coll_status status = (coll_status)atomic_load(&l->base.status);
 	const coll_status end = status > COLL_AGAIN ? status : COLL_ERR_ABORTED;
 
 	if (l->cq)
@@ -199,7 +199,7 @@ void coll_rdma_cm_bury(struct rdma_link *l)
 		tell_figures(l);
 	l->buried = true;
 	l->news = true;
-	atomic_fetch_add(&l->inst->stale, 1);
+	atomic_fetch_add(&l->inst->links.stale, 1);
 }
 
 /* Both locks. What has arrived is taken in, to the last; then nothing more can. */
@@ -250,10 +250,10 @@ static void retry_later(struct rdma_link *l, uint64_t now, unsigned ms)
 /* What cut the connection is still in the way. */
 static void give_up(struct rdma_link *l)
 {
-	char cause[sizeof(l->cause)];
+	char cause[sizeof(l->base.cause)];
 
-	memcpy(cause, l->cause, sizeof(cause));
-	coll_rdma_link_fail(l, l->why, "%s, and not connected again within %d ms", cause, RDMA_MEND_MS);
+	memcpy(cause, l->base.cause, sizeof(cause));
+	coll_rdma_link_fail(l, l->base.why, "%s, and not connected again within %d ms", cause, RDMA_MEND_MS);
 }
 
 static uint64_t attempt_ns(const struct rdma_link *l)
@@ -314,7 +314,7 @@ static void ask_on(struct rdma_link *l)
 		return;
 	}
 	l->nonce = coll_rdma_nonce();
-	coll_rdma_hello_make(&m, in, l->mending ? COLL_RDMA_ASK_AGAIN : COLL_RDMA_ASK, &l->peer, l->nonce, 0,
+	coll_rdma_hello_make(&m, in, l->mending ? COLL_RDMA_ASK_AGAIN : COLL_RDMA_ASK, &l->base.peer, l->nonce, 0,
 	                     l->items_in);
 	p = parameters(in, &m);
 	l->stage = STAGE_CONNECT;
@@ -327,7 +327,8 @@ static void answered(struct rdma_link *l, const struct event *e)
 {
 	struct rdma_inst *in = l->inst;
 	struct coll_rdma_hello m;
-	const char *wrong = coll_rdma_hello_check(e->data, e->data_bytes, in, COLL_RDMA_ANSWER, &l->peer, l->nonce, &m);
+	const char *wrong =
+	        coll_rdma_hello_check(e->data, e->data_bytes, in, COLL_RDMA_ANSWER, &l->base.peer, l->nonce, &m);
 
 	if (wrong) {
 		rdma_log(in, COLL_LOG_WARN, "[COLL-6504] rdma: an answer from %.24s is refused: %s", l->target.device,
@@ -386,29 +387,30 @@ static void asked(struct rdma_inst *in, const struct event *e)
 		refuse(in, e->id, wrong ? wrong : "closed", false);
 		return;
 	}
-	pthread_mutex_lock(&in->lock);
-	l = coll_rdma_link_find(in, &m.from);
+	pthread_mutex_lock(&in->links.lock);
+	l = (struct rdma_link *)coll_link_table_find(&in->links, &m.from);
 	if (!l && m.type == COLL_RDMA_ASK)
-		l = coll_rdma_link_new(in, &m.from);
-	pthread_mutex_unlock(&in->lock);
+		l = (struct rdma_link *)coll_link_table_new(&in->links, &m.from);
+	pthread_mutex_unlock(&in->links.lock);
 	if (!l) {
 		refuse(in, e->id, "there is no such link", m.type == COLL_RDMA_ASK_AGAIN);
 		return;
 	}
-	pthread_mutex_lock(&l->lock);
+	pthread_mutex_lock(&l->base.lock);
 	/* The peer has noticed first that the connection is gone. */
 	if (l->state == LINK_UP && m.type == COLL_RDMA_ASK_AGAIN)
 		coll_rdma_link_torn(l, COLL_ERR_PEER_DEAD, "rdma %s: the peer's end broke", in->where);
 	if (l->state == LINK_TORN)
 		coll_rdma_cm_tear(l);
-	if (l->state != LINK_CONNECTING || (l->asked && l->stage != STAGE_IDLE && before(&in->env.self, &l->peer))) {
+	if (l->state != LINK_CONNECTING ||
+	    (l->asked && l->stage != STAGE_IDLE && before(&in->env.self, &l->base.peer))) {
 		refuse(in, e->id, "there is a connection, or ours is on its way", false);
 	} else if (!accept_it(l, e->id, &m)) {
 		rdma_log(in, COLL_LOG_WARN, "[COLL-6505] rdma: %s cannot accept a connection: %s", in->where,
 		         strerror(errno));
 		retry_later(l, coll_clock_ns(), RDMA_RETRY_MS);
 	}
-	pthread_mutex_unlock(&l->lock);
+	pthread_mutex_unlock(&l->base.lock);
 }
 
 /* ---- events ------------------------------------------------------------------------------- */
@@ -501,17 +503,17 @@ void coll_rdma_cm_events(struct rdma_inst *in)
 		}
 		if (!l)
 			continue;
-		pthread_mutex_lock(&l->lock);
+		pthread_mutex_lock(&l->base.lock);
 		if (l->id == e.id)
 			link_event(l, &e);
 		coll_rdma_link_leave(l);
-		pthread_mutex_unlock(&l->lock);
+		pthread_mutex_unlock(&l->base.lock);
 	}
 }
 
 void coll_rdma_cm_pursue(struct rdma_link *l, uint64_t now_ns)
 {
-	if (l->state != LINK_CONNECTING || l->lingering)
+	if (l->state != LINK_CONNECTING || l->base.lingering)
 		return;
 	if (l->stage == STAGE_ACCEPTED)
 		coll_rdma_rx_poll(l); /* its proof */
@@ -528,6 +530,6 @@ void coll_rdma_cm_pursue(struct rdma_link *l, uint64_t now_ns)
 		else
 			retry_later(l, now_ns, RDMA_RETRY_MS);
 	}
-	if (l->state == LINK_CONNECTING && l->stage == STAGE_IDLE && l->opens > 0 && now_ns >= l->retry_ns)
+	if (l->state == LINK_CONNECTING && l->stage == STAGE_IDLE && l->base.opens > 0 && now_ns >= l->retry_ns)
 		ask(l, now_ns);
 }

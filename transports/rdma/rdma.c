@@ -5,14 +5,10 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
-#include <sys/timerfd.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "transports/rdma/rdma.h"
@@ -39,13 +35,6 @@ static void read_settings(struct rdma_inst *in)
 	in->polled = number(in, "COLL_RDMA_POLLED", 1, 1) != 0;
 }
 
-static bool add(int epoll, int fd)
-{
-	struct epoll_event e = {.events = EPOLLIN, .data.fd = fd};
-
-	return epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &e) == 0;
-}
-
 static bool non_blocking(int fd)
 {
 	const int flags = fcntl(fd, F_GETFL);
@@ -53,23 +42,11 @@ static bool non_blocking(int fd)
 	return flags >= 0 && fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0;
 }
 
-static coll_status open_descriptors(struct rdma_inst *in)
+static bool open_descriptors(struct rdma_inst *in)
 {
-	in->service_epoll = epoll_create1(EPOLL_CLOEXEC);
-	in->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
-	in->kick_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	if (in->service_epoll < 0 || in->timer_fd < 0 || in->kick_fd < 0 || !non_blocking(in->cm->fd) ||
-	    !non_blocking(in->completions->fd) || !add(in->service_epoll, in->timer_fd) ||
-	    !add(in->service_epoll, in->kick_fd) || !add(in->service_epoll, in->cm->fd) ||
-	    !add(in->service_epoll, in->completions->fd))
-		return COLL_ERR_SYSTEM;
-	return COLL_OK;
-}
-
-static void close_fd(int fd)
-{
-	if (fd >= 0)
-		close(fd);
+	return non_blocking(in->cm->fd) && non_blocking(in->completions->fd) && coll_reactor_open(&in->service) &&
+	       coll_reactor_watch(&in->service, in->cm->fd, EPOLLIN, RDMA_TAG_CM, EPOLL_CTL_ADD) &&
+	       coll_reactor_watch(&in->service, in->completions->fd, EPOLLIN, RDMA_TAG_COMPLETIONS, EPOLL_CTL_ADD);
 }
 
 /* What open() made, whole or in part. */
@@ -85,15 +62,11 @@ static void dispose(struct rdma_inst *in)
 		in->v.ibv_dealloc_pd(in->pd);
 	if (in->cm)
 		in->v.rdma_destroy_event_channel(in->cm);
-	close_fd(in->service_epoll);
-	close_fd(in->timer_fd);
-	close_fd(in->kick_fd);
+	coll_reactor_fini(&in->service);
+	coll_link_table_fini(&in->links);
 	coll_rdma_verbs_unload(&in->v);
-	pthread_mutex_destroy(&in->lock);
-	pthread_mutex_destroy(&in->service_lock);
 	pthread_mutex_destroy(&in->arm_lock);
 	pthread_rwlock_destroy(&in->memory_lock);
-	free(in->links);
 	free(in);
 }
 
@@ -132,7 +105,7 @@ static coll_status open_device(struct rdma_inst *in, char *why, size_t why_bytes
 		why[0] = 0; /* said already */
 		return COLL_ERR_UNSUPPORTED;
 	}
-	if (in->completions && open_descriptors(in) == COLL_OK)
+	if (in->completions && open_descriptors(in))
 		return COLL_OK;
 	snprintf(why, why_bytes, "%s: %s", step, strerror(errno));
 	return COLL_ERR_UNSUPPORTED;
@@ -147,9 +120,8 @@ static coll_status rdma_open(const struct coll_transport_env *env, void **inst)
 	if (!in)
 		return COLL_ERR_MEMORY;
 	in->env = *env;
-	in->service_epoll = in->timer_fd = in->kick_fd = -1;
-	pthread_mutex_init(&in->lock, NULL);
-	pthread_mutex_init(&in->service_lock, NULL);
+	coll_reactor_init(&in->service, &coll_rdma_service_table, in);
+	coll_link_table_init(&in->links, sizeof(struct rdma_link), coll_rdma_link_begin, in);
 	pthread_mutex_init(&in->arm_lock, NULL);
 	pthread_rwlock_init(&in->memory_lock, NULL);
 	read_settings(in);
@@ -183,31 +155,17 @@ static void rdma_close(void *inst)
 }
 
 /* Whether a closed link still owes the peer its last word. */
-static bool owes(struct rdma_link *l)
+static bool owes(struct coll_peer_link *base)
 {
+	struct rdma_link *l = (struct rdma_link *)base;
 	bool more;
 
-	pthread_mutex_lock(&l->lock);
+	pthread_mutex_lock(&l->base.lock);
 	coll_rdma_tx_push(l);
 	coll_rdma_rx_poll(l);
-	more = l->state == LINK_UP && l->lingering && (!l->bye_sent || l->sq_done < l->bye_seq);
-	pthread_mutex_unlock(&l->lock);
+	more = l->state == LINK_UP && l->base.lingering && (!l->bye_sent || l->sq_done < l->bye_seq);
+	pthread_mutex_unlock(&l->base.lock);
 	return more;
-}
-
-/* A peer that lives takes what was posted before the end, within FINI_MS. */
-static void flush_all(struct rdma_inst *in)
-{
-	const uint64_t until = coll_clock_ns() + FINI_MS * UINT64_C(1000000);
-	bool more = true;
-
-	while (more && coll_clock_ns() < until) {
-		more = false;
-		for (uint32_t i = 0; i < in->link_count; i++)
-			more |= owes(in->links[i]);
-		if (more)
-			poll(NULL, 0, 1);
-	}
 }
 
 static void rdma_fini(void *inst)
@@ -216,20 +174,19 @@ static void rdma_fini(void *inst)
 
 	if (!in)
 		return;
-	flush_all(in);
-	pthread_mutex_lock(&in->service_lock);
-	for (uint32_t i = 0; i < in->link_count; i++) {
-		struct rdma_link *l = in->links[i];
+	/* A peer that lives takes what was posted before the end. */
+	coll_link_table_flush(&in->links, owes, FINI_MS);
+	pthread_mutex_lock(&in->service.lock);
+	for (uint32_t i = 0; i < in->links.count; i++) {
+		struct rdma_link *l = (struct rdma_link *)in->links.at[i];
 
-		pthread_mutex_lock(&l->lock);
+		pthread_mutex_lock(&l->base.lock);
 		if (l->id)
 			coll_rdma_cm_bury(l);
 		coll_rdma_link_free(l);
-		pthread_mutex_unlock(&l->lock);
-		pthread_mutex_destroy(&l->lock);
-		free(l);
+		pthread_mutex_unlock(&l->base.lock);
 	}
-	pthread_mutex_unlock(&in->service_lock);
+	pthread_mutex_unlock(&in->service.lock);
 	dispose(in);
 }
 
@@ -294,19 +251,19 @@ static int rdma_progress(void *inst)
 	int happened = 0;
 
 	for (uint32_t i = 0; (l = coll_rdma_link_at(in, i)); i++) {
-		if (atomic_load_explicit(&l->status, memory_order_relaxed) != COLL_OK ||
-		    pthread_mutex_trylock(&l->lock) != 0)
+		if (atomic_load_explicit(&l->base.status, memory_order_relaxed) != COLL_OK ||
+		    pthread_mutex_trylock(&l->base.lock) != 0)
 			continue;
 		if (l->state == LINK_UP)
 			happened += advance(l);
 		coll_rdma_link_leave(l);
-		pthread_mutex_unlock(&l->lock);
+		pthread_mutex_unlock(&l->base.lock);
 	}
 	/* Connections are made and ended here too, so that no service thread is needed for it. */
 	if (atomic_load_explicit(&in->connecting, memory_order_relaxed) > 0 ||
-	    atomic_load_explicit(&in->stale, memory_order_relaxed) > 0)
-		happened += coll_rdma_service_try(in);
-	coll_rdma_link_notify(in);
+	    atomic_load_explicit(&in->links.stale, memory_order_relaxed) > 0)
+		happened += coll_reactor_try(&in->service);
+	coll_link_table_notify(&in->links, &in->env, "rdma");
 	return happened;
 }
 
@@ -316,9 +273,7 @@ static int rdma_progress(void *inst)
  * sleeper's affair, not the service thread's. */
 static void watch_completions(struct rdma_inst *in, bool on)
 {
-	struct epoll_event e = {.events = on ? EPOLLIN : 0, .data.fd = in->completions->fd};
-
-	epoll_ctl(in->service_epoll, EPOLL_CTL_MOD, in->completions->fd, &e);
+	coll_reactor_watch(&in->service, in->completions->fd, on ? EPOLLIN : 0, RDMA_TAG_COMPLETIONS, EPOLL_CTL_MOD);
 }
 
 static void rdma_disarm(void *inst)
@@ -342,15 +297,15 @@ static coll_status rdma_arm(void *inst)
 		watch_completions(in, false);
 	pthread_mutex_unlock(&in->arm_lock);
 	for (uint32_t i = 0; (l = coll_rdma_link_at(in, i)); i++) {
-		if (atomic_load_explicit(&l->status, memory_order_relaxed) != COLL_OK)
+		if (atomic_load_explicit(&l->base.status, memory_order_relaxed) != COLL_OK)
 			continue;
-		pthread_mutex_lock(&l->lock);
+		pthread_mutex_lock(&l->base.lock);
 		if (l->state == LINK_UP) {
 			ibv_req_notify_cq(l->cq, 0);
 			advance(l);
 		}
 		coll_rdma_link_leave(l);
-		pthread_mutex_unlock(&l->lock);
+		pthread_mutex_unlock(&l->base.lock);
 	}
 	/* Whatever was taken in since the last time, by whomever, may be what the caller was
 	 * refused before. */
@@ -367,7 +322,7 @@ static int rdma_poll_fd(void *inst)
 
 static int rdma_service_fd(void *inst)
 {
-	return ((struct rdma_inst *)inst)->service_epoll;
+	return ((struct rdma_inst *)inst)->service.epoll_fd;
 }
 
 const struct coll_transport coll_transport_rdma = {
@@ -381,7 +336,7 @@ const struct coll_transport coll_transport_rdma = {
         .reachable = rdma_reachable,
         .link_open = coll_rdma_link_open,
         .link_close = coll_rdma_link_close,
-        .link_status = coll_rdma_link_status,
+        .link_status = coll_peer_link_status,
         .channel_open = coll_rdma_channel_open,
         .channel_close = coll_rdma_channel_close,
         .slot = coll_rdma_slot,

@@ -1,9 +1,9 @@
 /*
  * The inside of the rdma transport: its objects and which lock guards what.
  *
- *   service_lock  identifiers of the connection manager, attempts, the timer
- *   lock          the table of links
- *   link->lock    queue pair, completion queue, channels of one link
+ *   service.lock  identifiers of the connection manager, attempts, the timer
+ *   links.lock    the table of links
+ *   link's lock   queue pair, completion queue, channels of one link
  *
  * Taken in this order, never backwards; none is held while env->link_down runs. Links
  * are never freed before fini.
@@ -22,9 +22,11 @@
 
 #include "base/log.h"
 #include "coll/transport.h"
+#include "transports/link_table.h"
 #include "transports/pending.h"
 #include "transports/rdma/verbs.h"
 #include "transports/rdma/wire.h"
+#include "transports/reactor.h"
 
 enum {
 	RDMA_SENDS = 256,            /* work requests of one link in flight */
@@ -40,9 +42,8 @@ enum {
 	RDMA_ATTEMPT_MS = 800,   /* a connection not made by then is tried again */
 	RDMA_SILENCE_MS = 10000, /* who does not answer for so long, though there is a way, is given up */
 	RDMA_RETRY_MS = 30,
-	RDMA_TICK_MS = 350,     /* an idle link is asked for a sign of life so often */
-	RDMA_TICK_FLUSH_MS = 5, /* while something is left to send and nobody may be in a call */
-	RDMA_MEND_MS = 1000,    /* a broken connection is made again within this, or the link is down */
+	RDMA_TICK_MS = 350,  /* an idle link is asked for a sign of life so often */
+	RDMA_MEND_MS = 1000, /* a broken connection is made again within this, or the link is down */
 	RDMA_MEND_ATTEMPT_MS = 250,
 	RDMA_MENDS = 8,        /* in a row, without anything having moved in between */
 	RDMA_CANCEL_MS = 1000, /* a peer that does not take its promise back loses the link */
@@ -172,20 +173,12 @@ enum rdma_state { LINK_FREE, LINK_CONNECTING, LINK_UP, LINK_TORN, LINK_ENDED, LI
 enum rdma_stage { STAGE_IDLE, STAGE_ADDRESS, STAGE_ROUTE, STAGE_CONNECT, STAGE_ACCEPTED };
 
 struct rdma_link {
+	struct coll_peer_link base; /* lingering: flush, then a BYE */
 	struct rdma_inst *inst;
-	uint32_t slot;
-	pthread_mutex_t lock;
 	enum rdma_state state;
-	_Atomic int status; /* coll_status for outsiders */
-	struct coll_process_id peer;
-	uint32_t opens;
-	bool lingering; /* closed by us: flush, then a BYE */
-	bool notice;    /* link_down is owed */
-	bool buried;    /* everything of a broken connection is settled */
-	coll_status why;
-	char cause[240];
+	bool buried; /* everything of a broken connection is settled */
 
-	/* The attempt, and then the connection. service_lock; qp and cq also lock. */
+	/* The attempt, and then the connection. service.lock; qp and cq also base.lock. */
 	struct rdma_cm_id *id;
 	enum rdma_stage stage;
 	bool asked; /* we are the client */
@@ -254,37 +247,31 @@ struct rdma_inst {
 	struct ibv_context *device;
 	struct ibv_pd *pd;
 	struct ibv_comp_channel *completions;
-	int service_epoll, timer_fd, kick_fd;
 
-	pthread_mutex_t lock;
-	struct rdma_link **links;
-	_Atomic uint32_t link_count;
-	uint32_t link_cap;
-
-	pthread_mutex_t service_lock;
-	uint32_t tick_ms;
+	struct coll_link_table links;
+	struct coll_reactor service;
 	uint64_t liveness_ns;
 
 	pthread_mutex_t arm_lock;
 	_Atomic uint32_t armed;
 	_Atomic uint32_t news;       /* since the last arm() that said AGAIN */
 	_Atomic uint32_t connecting; /* links in LINK_CONNECTING */
-	_Atomic uint32_t notices;
-	_Atomic uint32_t stale; /* links to be looked at by the service */
 	_Atomic uint32_t up;
 	_Atomic uint32_t lingering;
-	_Atomic bool flush_timer;
 
 	pthread_rwlock_t memory_lock;
 	struct rdma_region *regions;
 };
+
+/* Tags of the service's events. */
+enum { RDMA_TAG_CM, RDMA_TAG_COMPLETIONS };
 
 #define rdma_log(in, level, ...) ((in)->env.log((in)->env.ctx, (level), __VA_ARGS__))
 
 /* Its channels can be used. */
 static inline bool rdma_works(const struct rdma_link *l)
 {
-	return l->state == LINK_UP || l->state == LINK_CONNECTING || l->state == LINK_TORN;
+	return coll_peer_link_works(&l->base);
 }
 
 static inline size_t rdma_pad(size_t len_bytes)
@@ -319,7 +306,7 @@ uint64_t coll_rdma_hello_proof(const struct rdma_inst *in, const struct coll_pro
                                uint64_t other);
 uint64_t coll_rdma_nonce(void);
 
-/* ---- cm.c: connections. service_lock held. ------------------------------------------- */
+/* ---- cm.c: connections. service.lock held. ------------------------------------------- */
 
 void coll_rdma_cm_events(struct rdma_inst *in);
 /* Identifiers that wait for the port; all: whether it is active or not. */
@@ -336,12 +323,13 @@ void coll_rdma_cm_tear(struct rdma_link *l);
 coll_status coll_rdma_link_open(void *inst, const struct coll_process_id *peer, const void *address, size_t len_bytes,
                                 void **link);
 void coll_rdma_link_close(void *link);
-coll_status coll_rdma_link_status(void *link);
-/* inst->lock held. */
-struct rdma_link *coll_rdma_link_find(struct rdma_inst *in, const struct coll_process_id *peer);
-struct rdma_link *coll_rdma_link_new(struct rdma_inst *in, const struct coll_process_id *peer);
-struct rdma_link *coll_rdma_link_at(struct rdma_inst *in, uint32_t i);
-/* link->lock held for these four. */
+/* For the table: l connects from now on. */
+bool coll_rdma_link_begin(void *inst, struct coll_peer_link *l);
+static inline struct rdma_link *coll_rdma_link_at(struct rdma_inst *in, uint32_t i)
+{
+	return (struct rdma_link *)coll_link_table_at(&in->links, i);
+}
+/* The link's lock held for these four. */
 void coll_rdma_link_up(struct rdma_link *l);
 void coll_rdma_link_fail(struct rdma_link *l, coll_status why, const char *format, ...)
         __attribute__((format(printf, 3, 4)));
@@ -351,14 +339,19 @@ void coll_rdma_link_torn(struct rdma_link *l, coll_status why, const char *forma
 void coll_rdma_link_ended(struct rdma_link *l);
 /* Before the lock is let go: tell sleepers the news, see to what is left to send. */
 void coll_rdma_link_leave(struct rdma_link *l);
-void coll_rdma_link_notify(struct rdma_inst *in);
-/* Bury and forget what is over. service_lock held. */
+/* Bury and forget what is over. service.lock held. */
 void coll_rdma_link_compact(struct rdma_inst *in);
 void coll_rdma_link_free(struct rdma_link *l);
-void coll_rdma_kick(struct rdma_inst *in);
-void coll_rdma_wake(struct rdma_inst *in);
+static inline void coll_rdma_kick(struct rdma_inst *in)
+{
+	coll_reactor_kick(&in->service);
+}
+static inline void coll_rdma_wake(struct rdma_inst *in)
+{
+	coll_eventfd_raise(in->env.wake_fd);
+}
 
-/* ---- tx.c: the way out. link->lock held. --------------------------------------------------- */
+/* ---- tx.c: the way out. link's lock held. --------------------------------------------------- */
 
 void coll_rdma_tx(struct rdma_link *l, const struct rdma_entry *e);
 void coll_rdma_tx_note(struct rdma_link *l, const struct coll_rdma_note *note);
@@ -377,7 +370,7 @@ void coll_rdma_tx_ping(struct rdma_link *l);
 /* Work requests up to seq are complete. */
 void coll_rdma_tx_completed(struct rdma_link *l, uint64_t seq);
 
-/* ---- rx.c: completions. link->lock held. ----------------------------------------------------- */
+/* ---- rx.c: completions. link's lock held. ----------------------------------------------------- */
 
 int coll_rdma_rx_poll(struct rdma_link *l);
 bool coll_rdma_rx_post_all(struct rdma_link *l);
@@ -394,7 +387,7 @@ coll_status coll_rdma_channel_nothing(const struct rdma_channel *ch);
 void coll_rdma_channel_enter(struct rdma_channel *ch);
 /* The channel may be gone. */
 void coll_rdma_channel_leave(struct rdma_link *l);
-/* link->lock held for the rest. */
+/* The link's lock held for the rest. */
 coll_status coll_rdma_channel_make_ring(struct rdma_channel *ch);
 void coll_rdma_channel_free_ring(struct rdma_channel *ch);
 /* Until done is true or the link is not up any more; false: not within ms. The lock is let go in between. */
@@ -409,7 +402,7 @@ coll_status coll_rdma_slot(void *channel, size_t len_bytes, void **p);
 coll_status coll_rdma_post(void *channel, const struct coll_frame *frame);
 coll_status coll_rdma_post_ref(void *channel, const void *ptr, const struct coll_memory *mem,
                                const struct coll_frame *frame, struct coll_cookie *cookie);
-/* link->lock held for the rest. */
+/* The link's lock held for the rest. */
 coll_status coll_rdma_sender_open(const struct rdma_channel *base, void **channel);
 void coll_rdma_sender_close(struct rdma_sender *s);
 void coll_rdma_sender_free(struct rdma_sender *s);
@@ -428,7 +421,7 @@ coll_status coll_rdma_view(void *channel, const void **p, struct coll_frame *fra
 coll_status coll_rdma_done(void *channel);
 coll_status coll_rdma_recv_into(void *channel, void *ptr, const struct coll_memory *mem,
                                 const struct coll_frame *expect, struct coll_cookie *cookie);
-/* link->lock held for the rest. */
+/* The link's lock held for the rest. */
 coll_status coll_rdma_receiver_open(const struct rdma_channel *base, void **channel);
 void coll_rdma_receiver_close(struct rdma_receiver *r);
 void coll_rdma_receiver_free(struct rdma_receiver *r);
@@ -452,9 +445,8 @@ void coll_rdma_memory_fini(struct rdma_inst *in);
 
 /* ---- service.c ------------------------------------------------------------------------------------- */
 
+extern const struct coll_reactor_table coll_rdma_service_table;
 void coll_rdma_service(void *inst);
-bool coll_rdma_service_try(struct rdma_inst *in);
-void coll_rdma_service_flush_soon(struct rdma_inst *in);
 /* Take up the events of completion queues; each is armed for urgent notes again and polled. */
 int coll_rdma_service_completions(struct rdma_inst *in);
 

@@ -253,7 +253,7 @@ static void closed_came(struct rdma_link *l, const struct coll_rdma_note *n)
 static void proof_came(struct rdma_link *l, const struct coll_rdma_note *n)
 {
 	if (l->state == LINK_CONNECTING && l->stage == STAGE_ACCEPTED &&
-	    n->word[0] == coll_rdma_hello_proof(l->inst, &l->peer, l->other, l->nonce))
+	    n->word[0] == coll_rdma_hello_proof(l->inst, &l->base.peer, l->other, l->nonce))
 		coll_rdma_link_up(l);
 	/* Otherwise the deadline of the attempt ends it. */
 }

@@ -463,7 +463,7 @@ void coll_rdma_tx_completed(struct rdma_link *l, uint64_t seq)
 	if (l->closing)
 		coll_rdma_sender_sweep(l);
 	if (l->bye_sent && l->sq_done >= l->bye_seq) {
-		atomic_fetch_add(&l->inst->stale, 1);
+		atomic_fetch_add(&l->inst->links.stale, 1);
 		coll_rdma_kick(l->inst);
 	}
 }

@@ -28,7 +28,7 @@ static struct tcp_receiver *receiver_of(struct tcp_channel *ch)
 /* What a verb says when it has nothing: an error if it never will have. */
 static coll_status nothing(const struct tcp_channel *ch)
 {
-	const int status = atomic_load_explicit(&ch->link->status, memory_order_relaxed);
+	const int status = atomic_load_explicit(&ch->link->base.status, memory_order_relaxed);
 
 	if (ch->status != COLL_OK)
 		return ch->status;
@@ -41,7 +41,7 @@ static void finish_lent(struct tcp_sender *s)
 {
 	while (s->lent_done > 0) {
 		struct coll_cookie *c = s->lent[s->lent_first];
-		const int status = atomic_load_explicit(&s->base.link->status, memory_order_relaxed);
+		const int status = atomic_load_explicit(&s->base.link->base.status, memory_order_relaxed);
 
 		s->lent_first = (s->lent_first + 1) % s->base.slots;
 		s->lent_count--;
@@ -72,14 +72,14 @@ void coll_tcp_channel_event(struct tcp_channel *ch)
 
 static void enter(struct tcp_channel *ch)
 {
-	pthread_mutex_lock(&ch->link->lock);
+	pthread_mutex_lock(&ch->link->base.lock);
 }
 
 /* ch itself may be gone. */
 static void leave(struct tcp_link *l)
 {
 	coll_tcp_link_work(l);
-	pthread_mutex_unlock(&l->lock);
+	pthread_mutex_unlock(&l->base.lock);
 }
 
 /* ---- open, close ------------------------------------------------------------------- */
@@ -222,8 +222,8 @@ coll_status coll_tcp_channel_open(void *link, const struct coll_channel_key *key
 
 	if (slots < 2 || slots > TCP_CHANNELS_MAX || slot_bytes > UINT32_MAX)
 		return COLL_ERR_ARGUMENT;
-	pthread_mutex_lock(&l->lock);
-	status = (coll_status)atomic_load(&l->status);
+	pthread_mutex_lock(&l->base.lock);
+	status = (coll_status)atomic_load(&l->base.status);
 	if (status == COLL_OK || status == COLL_AGAIN)
 		status = dir == COLL_DIR_SEND ? open_sender(l, &base, channel) : open_receiver(l, &base, channel);
 	leave(l);

@@ -3,7 +3,7 @@
  * order, each with a deadline. A refusal is an answer (the listener existed
  * before its address was known, so nobody is there any more); a shortage here, a
  * handshake that the peer dropped, or BUSY is tried again. Everything runs under
- * service_lock, which guards link->attempt and its company.
+ * service.lock, which guards link->attempt and its company.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -17,10 +17,10 @@
 
 static void give_up(struct tcp_link *l, coll_status why, const char *cause)
 {
-	pthread_mutex_lock(&l->lock);
+	pthread_mutex_lock(&l->base.lock);
 	coll_tcp_link_fail(l, why, "cannot connect: %s", cause);
 	coll_tcp_link_work(l);
-	pthread_mutex_unlock(&l->lock);
+	pthread_mutex_unlock(&l->base.lock);
 }
 
 enum outcome { OUTCOME_NO, OUTCOME_LATER, OUTCOME_LATE };
@@ -68,7 +68,7 @@ static void attempt(struct tcp_link *l)
 	struct sockaddr_storage sa;
 	const socklen_t len = coll_tcp_candidate_sockaddr(&l->target.candidate[l->target_next], &sa);
 	const uint32_t wait_ms = l->target.count > 1 && l->round == 0 ? TCP_CONNECT_FIRST_MS : TCP_CONNECT_MS;
-	const uint64_t tag = tcp_tag(TAG_ATTEMPT, h->generation, l->slot);
+	const uint64_t tag = tcp_tag(TAG_ATTEMPT, h->generation, l->base.slot);
 
 	h->started_ns = coll_clock_ns();
 	h->deadline_ns = h->started_ns + wait_ms * UINT64_C(1000000);
@@ -76,7 +76,7 @@ static void attempt(struct tcp_link *l)
 	h->stage = HANDSHAKE_CONNECTING;
 	coll_tcp_nonce(h->nonce);
 	h->fd = socket(sa.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	if (h->fd < 0 || !coll_tcp_watch_fd(in, h->fd, EPOLLOUT, tag, EPOLL_CTL_ADD) ||
+	if (h->fd < 0 || !coll_reactor_watch(&in->service, h->fd, EPOLLOUT, tag, EPOLL_CTL_ADD) ||
 	    (connect(h->fd, (struct sockaddr *)&sa, len) != 0 && errno != EINPROGRESS))
 		attempt_failed(l, outcome_of(errno), strerror(errno));
 }
@@ -85,7 +85,7 @@ static void connected(struct tcp_link *l)
 {
 	struct tcp_inst *in = l->inst;
 	struct tcp_handshake *h = &l->attempt;
-	const uint64_t tag = tcp_tag(TAG_ATTEMPT, h->generation, l->slot);
+	const uint64_t tag = tcp_tag(TAG_ATTEMPT, h->generation, l->base.slot);
 	struct coll_tcp_hello m;
 	int e = 0;
 	socklen_t len = sizeof(e);
@@ -96,12 +96,12 @@ static void connected(struct tcp_link *l)
 		attempt_failed(l, outcome_of(e), strerror(e));
 		return;
 	}
-	coll_tcp_hello_make(&m, in, COLL_TCP_HELLO, &l->peer, h->nonce, coll_tcp_no_nonce);
+	coll_tcp_hello_make(&m, in, COLL_TCP_HELLO, &l->base.peer, h->nonce, coll_tcp_no_nonce);
 	h->stage = HANDSHAKE_CHALLENGE;
 	/* The peer's kernel answers; how long its service thread may take is the
 	 * silence that the whole library allows. */
 	h->deadline_ns = l->deadline_ns;
-	if (!coll_tcp_say(h->fd, &m) || !coll_tcp_watch_fd(in, h->fd, EPOLLIN, tag, EPOLL_CTL_MOD))
+	if (!coll_tcp_say(h->fd, &m) || !coll_reactor_watch(&in->service, h->fd, EPOLLIN, tag, EPOLL_CTL_MOD))
 		attempt_failed(l, OUTCOME_LATER, "the connection was closed");
 }
 
@@ -109,7 +109,7 @@ static void challenged(struct tcp_link *l)
 {
 	struct tcp_inst *in = l->inst;
 	struct tcp_handshake *h = &l->attempt;
-	const char *wrong = coll_tcp_hello_check(&h->in, in, COLL_TCP_CHALLENGE, &l->peer, h->nonce);
+	const char *wrong = coll_tcp_hello_check(&h->in, in, COLL_TCP_CHALLENGE, &l->base.peer, h->nonce);
 	struct coll_tcp_hello m;
 
 	if (wrong != NULL) {
@@ -117,7 +117,7 @@ static void challenged(struct tcp_link *l)
 		return;
 	}
 	h->peer = h->in;
-	coll_tcp_hello_make(&m, in, COLL_TCP_PROOF, &l->peer, h->nonce, h->peer.nonce);
+	coll_tcp_hello_make(&m, in, COLL_TCP_PROOF, &l->base.peer, h->nonce, h->peer.nonce);
 	h->stage = HANDSHAKE_PROOF;
 	if (!coll_tcp_say(h->fd, &m))
 		attempt_failed(l, OUTCOME_LATER, "the connection was closed");
@@ -127,7 +127,7 @@ static void judged(struct tcp_link *l)
 {
 	struct tcp_inst *in = l->inst;
 	struct tcp_handshake *h = &l->attempt;
-	const char *wrong = coll_tcp_hello_check(&h->in, in, COLL_TCP_VERDICT, &l->peer, h->nonce);
+	const char *wrong = coll_tcp_hello_check(&h->in, in, COLL_TCP_VERDICT, &l->base.peer, h->nonce);
 	const int fd = h->fd;
 
 	if (wrong != NULL || memcmp(h->in.nonce, h->peer.nonce, 16) != 0) {
@@ -138,30 +138,27 @@ static void judged(struct tcp_link *l)
 		attempt_failed(l, OUTCOME_LATER, "the peer is making a connection of its own");
 		return;
 	}
-	epoll_ctl(in->service_epoll, EPOLL_CTL_DEL, fd, NULL);
+	epoll_ctl(in->service.epoll_fd, EPOLL_CTL_DEL, fd, NULL);
 	h->fd = -1;
 	coll_tcp_hang_up(h);
-	pthread_mutex_lock(&in->lock);
-	pthread_mutex_lock(&l->lock);
+	pthread_mutex_lock(&in->links.lock);
+	pthread_mutex_lock(&l->base.lock);
 	if (l->state == LINK_CONNECTING)
 		coll_tcp_link_up(l, fd, coll_tcp_hello_seed(in->env.job_key, h->nonce, h->peer.nonce),
 		                 h->peer.host == in->address.machine);
 	else
 		close(fd);
 	coll_tcp_link_work(l);
-	pthread_mutex_unlock(&l->lock);
-	pthread_mutex_unlock(&in->lock);
+	pthread_mutex_unlock(&l->base.lock);
+	pthread_mutex_unlock(&in->links.lock);
 }
 
 void coll_tcp_dial_event(struct tcp_inst *in, uint64_t tag)
 {
-	struct tcp_link *l;
+	struct tcp_link *l = tcp_link_at(in, (uint32_t)tag);
 	int complete;
 
-	pthread_mutex_lock(&in->lock);
-	l = (uint32_t)tag < in->link_count ? in->links[(uint32_t)tag] : NULL;
-	pthread_mutex_unlock(&in->lock);
-	if (l == NULL || l->attempt.fd < 0 || tcp_tag(TAG_ATTEMPT, l->attempt.generation, l->slot) != tag)
+	if (l == NULL || l->attempt.fd < 0 || tcp_tag(TAG_ATTEMPT, l->attempt.generation, l->base.slot) != tag)
 		return;
 	if (l->attempt.stage == HANDSHAKE_CONNECTING) {
 		connected(l);
@@ -181,15 +178,15 @@ void coll_tcp_dial_pursue(struct tcp_link *l, uint64_t now)
 {
 	bool connecting, wanted;
 
-	pthread_mutex_lock(&l->lock);
+	pthread_mutex_lock(&l->base.lock);
 	connecting = l->state == LINK_CONNECTING;
-	wanted = l->opens > 0;
-	if (connecting && l->lingering) {
+	wanted = l->base.opens > 0;
+	if (connecting && l->base.lingering) {
 		coll_tcp_hang_up(&l->attempt);
 		coll_tcp_link_fail(l, COLL_ERR_PEER_DEAD, "closed");
 		connecting = false;
 	}
-	pthread_mutex_unlock(&l->lock);
+	pthread_mutex_unlock(&l->base.lock);
 	if (!connecting || !wanted)
 		return;
 	if (l->attempt.fd >= 0 && now >= l->attempt.deadline_ns)

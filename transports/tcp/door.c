@@ -3,7 +3,7 @@
  * some microseconds and a place among TCP_PENDING_MAX, and never reaches a link:
  * a bounded number of accepts per call, a deadline for each connection, the
  * oldest silent one goes first when places or descriptors are out. Everything
- * runs under service_lock.
+ * runs under service.lock.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -62,10 +62,10 @@ static bool lower(const struct coll_process_id *a, const struct coll_process_id 
  * busy. Of two connections made at the same time that of the lower id stays. */
 static struct tcp_link *welcome(struct tcp_inst *in, const struct coll_process_id *peer)
 {
-	struct tcp_link *l = coll_tcp_link_find(in, peer);
+	struct tcp_link *l = (struct tcp_link *)coll_link_table_find(&in->links, peer);
 
 	if (l != NULL) {
-		pthread_mutex_lock(&l->lock);
+		pthread_mutex_lock(&l->base.lock);
 		/* Perhaps the peer has closed this one and opens the next. */
 		while (l->state == LINK_UP && coll_tcp_rx(l, 1 << 20) > 0)
 			;
@@ -76,13 +76,13 @@ static struct tcp_link *welcome(struct tcp_inst *in, const struct coll_process_i
 		const bool over = l->state != LINK_UP && l->state != LINK_CONNECTING;
 
 		coll_tcp_link_work(l);
-		pthread_mutex_unlock(&l->lock);
+		pthread_mutex_unlock(&l->base.lock);
 		if (!over)
 			return NULL;
 	}
-	l = coll_tcp_link_new(in, peer);
+	l = (struct tcp_link *)coll_link_table_new(&in->links, peer);
 	if (l != NULL)
-		pthread_mutex_lock(&l->lock);
+		pthread_mutex_lock(&l->base.lock);
 	return l;
 }
 
@@ -96,7 +96,7 @@ static void admit(struct tcp_inst *in, struct tcp_handshake *h)
 	const int fd = h->fd;
 
 	coll_tcp_hello_make(&m, in, COLL_TCP_VERDICT, &peer, h->nonce, h->peer.nonce);
-	pthread_mutex_lock(&in->lock);
+	pthread_mutex_lock(&in->links.lock);
 	l = welcome(in, &peer);
 	m.verdict = l != NULL ? COLL_TCP_ACCEPT : COLL_TCP_BUSY;
 	coll_tcp_hello_seal(&m, in->env.job_key, h->peer.nonce);
@@ -104,19 +104,19 @@ static void admit(struct tcp_inst *in, struct tcp_handshake *h)
 		/* A link left behind in LINK_CONNECTING goes on by its own means. */
 		coll_tcp_hang_up(h);
 	} else {
-		epoll_ctl(in->service_epoll, EPOLL_CTL_DEL, fd, NULL);
+		epoll_ctl(in->service.epoll_fd, EPOLL_CTL_DEL, fd, NULL);
 		h->fd = -1;
 		coll_tcp_hang_up(h);
 		coll_tcp_link_up(l, fd, seed, same_machine);
 	}
 	in->pending_count--;
 	if (l != NULL) {
-		if (l->state == LINK_CONNECTING && l->opens == 0)
+		if (l->state == LINK_CONNECTING && l->base.opens == 0)
 			coll_tcp_link_fail(l, COLL_ERR_PEER_DEAD, "the peer left during the handshake");
 		coll_tcp_link_work(l);
-		pthread_mutex_unlock(&l->lock);
+		pthread_mutex_unlock(&l->base.lock);
 	}
-	pthread_mutex_unlock(&in->lock);
+	pthread_mutex_unlock(&in->links.lock);
 }
 
 void coll_tcp_door_hear(struct tcp_inst *in, struct tcp_handshake *h)
@@ -171,7 +171,7 @@ static bool no_descriptors(struct tcp_inst *in)
 		in->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	}
 	tcp_log(in, COLL_LOG_WARN, "[COLL-6101] tcp: out of descriptors, a connection was refused");
-	in->accept_off = coll_tcp_watch_fd(in, in->listen_fd, 0, tcp_tag(TAG_LISTEN, 0, 0), EPOLL_CTL_MOD);
+	in->accept_off = coll_reactor_watch(&in->service, in->listen_fd, 0, tcp_tag(TAG_LISTEN, 0, 0), EPOLL_CTL_MOD);
 	return false;
 }
 
@@ -192,8 +192,8 @@ static bool open_door(struct tcp_inst *in)
 	h->deadline_ns = h->started_ns + TCP_PENDING_MS * UINT64_C(1000000);
 	coll_tcp_nonce(h->nonce);
 	in->pending_count++;
-	if (!coll_tcp_watch_fd(in, fd, EPOLLIN, tcp_tag(TAG_PENDING, h->generation, (uint32_t)(h - in->pending)),
-	                       EPOLL_CTL_ADD))
+	if (!coll_reactor_watch(&in->service, fd, EPOLLIN,
+	                        tcp_tag(TAG_PENDING, h->generation, (uint32_t)(h - in->pending)), EPOLL_CTL_ADD))
 		coll_tcp_door_turn_away(in, h);
 	else
 		coll_tcp_door_hear(in, h);

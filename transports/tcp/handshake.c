@@ -48,11 +48,6 @@ void coll_tcp_hello_make(struct coll_tcp_hello *m, const struct tcp_inst *in, en
 	coll_tcp_hello_seal(m, in->env.job_key, other);
 }
 
-static bool same(const struct coll_process_id *a, const struct coll_process_id *b)
-{
-	return a->word[0] == b->word[0] && a->word[1] == b->word[1];
-}
-
 const char *coll_tcp_hello_check(const struct coll_tcp_hello *m, const struct tcp_inst *in,
                                  enum coll_tcp_hello_type type, const struct coll_process_id *from,
                                  const uint64_t other[2])
@@ -65,9 +60,9 @@ const char *coll_tcp_hello_check(const struct coll_tcp_hello *m, const struct tc
 		return "its messages are out of order";
 	if (m->mac != seal(m, in->env.job_key, other))
 		return "it does not know the key of this job";
-	if (!same(&m->to, &in->env.self))
+	if (!coll_same_process(&m->to, &in->env.self))
 		return "it looks for another process";
-	if (from != NULL && !same(&m->from, from))
+	if (from != NULL && !coll_same_process(&m->from, from))
 		return "it is another process";
 	return NULL;
 }
@@ -120,11 +115,4 @@ void coll_tcp_hang_up(struct tcp_handshake *h)
 	h->generation++;
 	h->stage = HANDSHAKE_IDLE;
 	h->got = 0;
-}
-
-bool coll_tcp_watch_fd(struct tcp_inst *in, int fd, uint32_t events, uint64_t tag, int how)
-{
-	struct epoll_event e = {.events = events, .data.u64 = tag};
-
-	return epoll_ctl(in->service_epoll, how, fd, &e) == 0;
 }

@@ -17,109 +17,38 @@
 #include "base/log.h"
 #include "tcp.h"
 
-void coll_tcp_kick(struct tcp_inst *in)
+/* As many links can be up as there are. */
+static bool grow_up(struct tcp_inst *in)
 {
-	const uint64_t one = 1;
-
-	if (write(in->kick_fd, &one, sizeof(one)) < 0)
-		return; /* only when the counter is full: then it is readable already */
-}
-
-void coll_tcp_wake(struct tcp_inst *in)
-{
-	const uint64_t one = 1;
-
-	if (in->env.wake_fd >= 0 && write(in->env.wake_fd, &one, sizeof(one)) < 0)
-		return;
-}
-
-static bool same(const struct coll_process_id *a, const struct coll_process_id *b)
-{
-	return a->word[0] == b->word[0] && a->word[1] == b->word[1];
-}
-
-/* ---- table ------------------------------------------------------------- */
-
-struct tcp_link *coll_tcp_link_find(struct tcp_inst *in, const struct coll_process_id *peer)
-{
-	for (uint32_t i = 0; i < in->link_count; i++) {
-		struct tcp_link *l = in->links[i];
-		bool usable;
-
-		if (!same(&l->peer, peer))
-			continue;
-		pthread_mutex_lock(&l->lock);
-		usable = (l->state == LINK_CONNECTING || l->state == LINK_UP) && !l->lingering;
-		pthread_mutex_unlock(&l->lock);
-		if (usable)
-			return l;
-	}
-	return NULL;
-}
-
-static bool grow_table(struct tcp_inst *in)
-{
-	const uint32_t cap = in->link_cap ? 2 * in->link_cap : 16;
-	struct tcp_link **links = realloc(in->links, cap * sizeof(struct tcp_link *));
 	struct tcp_link **up;
 
-	if (links == NULL)
-		return false;
-	in->links = links;
-	up = realloc(in->up, cap * sizeof(struct tcp_link *));
+	if (in->up_cap >= in->links.cap)
+		return true;
+	up = realloc(in->up, in->links.cap * sizeof(struct tcp_link *));
 	if (up == NULL)
 		return false;
 	in->up = up;
-	in->link_cap = cap;
+	in->up_cap = in->links.cap;
 	return true;
 }
 
-static struct tcp_link *take_slot(struct tcp_inst *in)
+bool coll_tcp_link_begin(void *inst, struct coll_peer_link *base)
 {
-	struct tcp_link *l;
+	struct tcp_inst *in = inst;
+	struct tcp_link *l = (struct tcp_link *)base;
 
-	for (uint32_t i = 0; i < in->link_count; i++) {
-		l = in->links[i];
-		pthread_mutex_lock(&l->lock);
-		const bool free_one = l->state == LINK_FREE;
-		pthread_mutex_unlock(&l->lock);
-		if (free_one)
-			return l;
-	}
-	if (in->link_count == in->link_cap && !grow_table(in))
-		return NULL;
-	l = calloc(1, sizeof(*l));
-	if (l == NULL)
-		return NULL;
 	l->inst = in;
-	l->slot = in->link_count;
 	l->fd = -1;
 	l->attempt.fd = -1;
-	pthread_mutex_init(&l->lock, NULL);
-	in->links[in->link_count++] = l;
-	return l;
-}
-
-struct tcp_link *coll_tcp_link_new(struct tcp_inst *in, const struct coll_process_id *peer)
-{
-	struct tcp_link *l = take_slot(in);
-
-	if (l == NULL)
-		return NULL;
-	pthread_mutex_lock(&l->lock);
 	l->stage = malloc(TCP_STAGE_BYTES);
-	if (l->stage != NULL && coll_tcp_tx_reserve(l, 16) == COLL_OK) {
-		l->peer = *peer;
-		l->state = LINK_CONNECTING;
-		l->status = COLL_AGAIN;
-		atomic_fetch_add(&in->connecting, 1);
-		pthread_mutex_unlock(&l->lock);
-		return l;
+	if (l->stage == NULL || !grow_up(in) || coll_tcp_tx_reserve(l, 16) != COLL_OK) {
+		free(l->stage);
+		l->stage = NULL;
+		return false;
 	}
-	free(l->stage);
-	l->stage = NULL;
-	pthread_mutex_unlock(&l->lock);
-	return NULL;
+	l->state = LINK_CONNECTING;
+	atomic_fetch_add(&in->connecting, 1);
+	return true;
 }
 
 /* ---- open, close ---------------------------------------------------------- */
@@ -133,7 +62,7 @@ coll_status coll_tcp_link_open(void *inst, const struct coll_process_id *peer, c
 
 	if (atomic_load(&in->closed))
 		return COLL_ERR_ABORTED;
-	if (!coll_tcp_address_decode(&target, address, len_bytes) || !same(&target.id, peer)) {
+	if (!coll_tcp_address_decode(&target, address, len_bytes) || !coll_same_process(&target.id, peer)) {
 		tcp_log(in, COLL_LOG_ERROR,
 		        "[COLL-6107] tcp: the address of a peer (%zu bytes) is not one of this transport", len_bytes);
 		return COLL_ERR_ARGUMENT;
@@ -143,33 +72,19 @@ coll_status coll_tcp_link_open(void *inst, const struct coll_process_id *peer, c
 		tcp_log(in, COLL_LOG_ERROR, "[COLL-6103] tcp: no route to any address of the peer");
 		return COLL_ERR_PEER_DEAD;
 	}
-	pthread_mutex_lock(&in->lock);
-	l = coll_tcp_link_find(in, peer);
+	l = (struct tcp_link *)coll_link_table_open(&in->links, peer);
 	if (l == NULL)
-		l = coll_tcp_link_new(in, peer);
-	if (l == NULL) {
-		pthread_mutex_unlock(&in->lock);
 		return COLL_ERR_MEMORY;
-	}
-	pthread_mutex_lock(&l->lock);
-	if (l->opens++ == 0) {
+	if (l->base.opens == 1) {
 		l->target = target;
 		l->target_next = 0;
 		l->round = 0;
 		l->deadline_ns = coll_clock_ns() + in->timeout_ns;
 	}
-	pthread_mutex_unlock(&l->lock);
-	pthread_mutex_unlock(&in->lock);
-	coll_tcp_kick(in);
+	pthread_mutex_unlock(&l->base.lock);
+	coll_reactor_kick(&in->service);
 	*link = l;
 	return COLL_OK;
-}
-
-coll_status coll_tcp_link_status(void *link)
-{
-	struct tcp_link *l = link;
-
-	return (coll_status)atomic_load_explicit(&l->status, memory_order_acquire);
 }
 
 void coll_tcp_link_close(void *link)
@@ -178,22 +93,19 @@ void coll_tcp_link_close(void *link)
 	struct tcp_inst *in = l->inst;
 	struct coll_tcp_head bye = {.type = COLL_TCP_BYE};
 
-	pthread_mutex_lock(&l->lock);
-	assert(l->opens > 0);
-	if (--l->opens > 0) {
-		pthread_mutex_unlock(&l->lock);
+	pthread_mutex_lock(&l->base.lock);
+	if (!coll_peer_link_release(&in->links, &l->base)) {
+		pthread_mutex_unlock(&l->base.lock);
 		return;
 	}
-	l->lingering = true;
 	if (l->state == LINK_UP) {
 		coll_tcp_tx_control(l, &bye);
 		coll_tcp_tx_flush(l);
 		/* The rest of the flush, and the peer's end, are service()'s. */
 	}
-	atomic_fetch_add(&in->stale, 1);
 	coll_tcp_link_work(l);
-	pthread_mutex_unlock(&l->lock);
-	coll_tcp_kick(in);
+	pthread_mutex_unlock(&l->base.lock);
+	coll_reactor_kick(&in->service);
 }
 
 /* ---- up -------------------------------------------------------------------- */
@@ -263,7 +175,7 @@ static bool watch(struct tcp_link *l)
 	struct epoll_event death = {.events = EPOLLRDHUP | EPOLLET, .data.u64 = tcp_link_tag(l)};
 
 	return epoll_ctl(in->data_epoll, EPOLL_CTL_ADD, l->fd, &data) == 0 &&
-	       epoll_ctl(in->service_epoll, EPOLL_CTL_ADD, l->fd, &death) == 0;
+	       epoll_ctl(in->service.epoll_fd, EPOLL_CTL_ADD, l->fd, &death) == 0;
 }
 
 coll_status coll_tcp_link_up(struct tcp_link *l, int fd, uint64_t seed, bool same_machine)
@@ -281,7 +193,7 @@ coll_status coll_tcp_link_up(struct tcp_link *l, int fd, uint64_t seed, bool sam
 	}
 	l->state = LINK_UP;
 	atomic_fetch_sub(&in->connecting, 1);
-	atomic_store_explicit(&l->status, COLL_OK, memory_order_release);
+	coll_peer_link_up(&l->base);
 	in->up[in->up_count++] = l;
 	in->remote_count += !l->near;
 	for (uint32_t i = 0; i < l->queue_count; i++)
@@ -324,20 +236,18 @@ static void fail_cookies(struct tcp_link *l)
 	}
 }
 
-static void stop(struct tcp_link *l, enum tcp_state state, coll_status status)
+/* What outsiders see of it has ended. */
+static void stop(struct tcp_link *l, enum tcp_state state)
 {
 	struct tcp_inst *in = l->inst;
 
 	leave_connecting(l);
 	l->state = state;
-	atomic_store_explicit(&l->status, status, memory_order_release);
 	if (l->fd >= 0)
 		close(l->fd); /* leaves both epoll sets: the descriptor has no duplicate */
 	l->fd = -1;
 	fail_cookies(l);
-	atomic_fetch_add(&in->notices, 1);
-	atomic_fetch_add(&in->stale, 1);
-	coll_tcp_kick(in);
+	coll_reactor_kick(&in->service);
 	coll_tcp_wake(in);
 }
 
@@ -345,32 +255,28 @@ void coll_tcp_link_fail(struct tcp_link *l, coll_status why, const char *format,
 {
 	va_list ap;
 
-	if (l->state != LINK_UP && l->state != LINK_CONNECTING)
-		return;
 	va_start(ap, format);
-	vsnprintf(l->cause, sizeof(l->cause), format, ap);
+	if (coll_peer_link_fail(&l->inst->links, &l->base, why, format, ap))
+		stop(l, LINK_DOWN);
 	va_end(ap);
-	l->why = why;
-	l->notice = !l->lingering;
-	stop(l, LINK_DOWN, why == COLL_ERR_PEER_SILENT ? COLL_ERR_PEER_DEAD : why);
 }
 
 void coll_tcp_link_ended(struct tcp_link *l)
 {
 	if (l->state != LINK_UP)
 		return;
-	snprintf(l->cause, sizeof(l->cause), "the peer has closed the link");
-	stop(l, LINK_ENDED, COLL_ERR_PEER_DEAD);
+	coll_peer_link_ended(&l->inst->links, &l->base);
+	stop(l, LINK_ENDED);
 }
 
-/* link->lock held. Channels that the user has not closed keep the link. */
+/* link's lock held. Channels that the user has not closed keep the link. */
 static bool unused(const struct tcp_link *l)
 {
-	if (l->state == LINK_FREE || l->opens > 0)
+	if (l->state == LINK_FREE || l->base.opens > 0)
 		return false;
 	if (l->state == LINK_UP)
 		return false;
-	return l->state != LINK_CONNECTING || l->lingering;
+	return l->state != LINK_CONNECTING || l->base.lingering;
 }
 
 void coll_tcp_link_free(struct tcp_link *l)
@@ -394,7 +300,7 @@ void coll_tcp_link_free(struct tcp_link *l)
 		free(l->grants[i]);
 	free(l->receivers);
 	free(l->grants);
-	/* What stays: inst, slot, lock, and the generation, one further. */
+	/* The generation stays, one further. */
 	const uint32_t generation = l->generation + 1;
 	const uint32_t attempt_generation = l->attempt.generation;
 	const size_t from = offsetof(struct tcp_link, state);
@@ -404,61 +310,20 @@ void coll_tcp_link_free(struct tcp_link *l)
 	l->attempt.generation = attempt_generation;
 	l->fd = -1;
 	l->attempt.fd = -1;
-}
-
-struct notice {
-	struct coll_process_id peer;
-	coll_status why;
-	char cause[160];
-};
-
-/* One link that owes a link_down; false if none. */
-static bool next_notice(struct tcp_inst *in, struct notice *n)
-{
-	bool found = false;
-
-	pthread_mutex_lock(&in->lock);
-	for (uint32_t i = 0; i < in->link_count && !found; i++) {
-		struct tcp_link *l = in->links[i];
-
-		pthread_mutex_lock(&l->lock);
-		if (l->notice && l->opens > 0) {
-			n->peer = l->peer;
-			n->why = l->why;
-			memcpy(n->cause, l->cause, sizeof(n->cause));
-			l->notice = false;
-			found = true;
-		}
-		pthread_mutex_unlock(&l->lock);
-	}
-	pthread_mutex_unlock(&in->lock);
-	return found;
-}
-
-void coll_tcp_link_notify(struct tcp_inst *in)
-{
-	struct notice n;
-
-	if (atomic_load_explicit(&in->notices, memory_order_relaxed) == 0)
-		return;
-	atomic_store(&in->notices, 0);
-	while (next_notice(in, &n)) {
-		tcp_log(in, COLL_LOG_INFO, "tcp: link down: %s", n.cause);
-		in->env.link_down(in->env.ctx, &n.peer, n.why, n.cause);
-	}
+	coll_peer_link_forget(&l->base);
 }
 
 void coll_tcp_link_compact(struct tcp_inst *in)
 {
 	uint32_t kept = 0;
 
-	if (atomic_exchange(&in->stale, 0) == 0)
+	if (atomic_exchange(&in->links.stale, 0) == 0)
 		return;
-	pthread_mutex_lock(&in->lock);
-	for (uint32_t i = 0; i < in->link_count; i++) {
-		struct tcp_link *l = in->links[i];
+	pthread_mutex_lock(&in->links.lock);
+	for (uint32_t i = 0; i < in->links.count; i++) {
+		struct tcp_link *l = (struct tcp_link *)in->links.at[i];
 
-		pthread_mutex_lock(&l->lock);
+		pthread_mutex_lock(&l->base.lock);
 		if (l->state != LINK_CONNECTING && l->attempt.fd >= 0) {
 			close(l->attempt.fd);
 			l->attempt.fd = -1;
@@ -466,18 +331,18 @@ void coll_tcp_link_compact(struct tcp_inst *in)
 		}
 		if (unused(l))
 			coll_tcp_link_free(l);
-		pthread_mutex_unlock(&l->lock);
+		pthread_mutex_unlock(&l->base.lock);
 	}
 	for (uint32_t i = 0; i < in->up_count; i++) {
 		struct tcp_link *l = in->up[i];
 
-		pthread_mutex_lock(&l->lock);
+		pthread_mutex_lock(&l->base.lock);
 		if (l->state == LINK_UP)
 			in->up[kept++] = l;
-		pthread_mutex_unlock(&l->lock);
+		pthread_mutex_unlock(&l->base.lock);
 	}
 	in->up_count = kept;
-	pthread_mutex_unlock(&in->lock);
+	pthread_mutex_unlock(&in->links.lock);
 }
 
 /*
@@ -503,17 +368,13 @@ void coll_tcp_link_work(struct tcp_link *l)
 
 struct tcp_link *coll_tcp_link_lock(struct tcp_inst *in, uint64_t tag)
 {
-	const uint32_t index = (uint32_t)tag;
-	struct tcp_link *l;
+	struct tcp_link *l = tcp_link_at(in, (uint32_t)tag);
 
-	pthread_mutex_lock(&in->lock);
-	l = index < in->link_count ? in->links[index] : NULL;
-	pthread_mutex_unlock(&in->lock);
 	if (l == NULL)
 		return NULL;
-	pthread_mutex_lock(&l->lock);
+	pthread_mutex_lock(&l->base.lock);
 	if (tcp_link_tag(l) == tag)
 		return l;
-	pthread_mutex_unlock(&l->lock);
+	pthread_mutex_unlock(&l->base.lock);
 	return NULL;
 }

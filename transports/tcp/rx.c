@@ -4,7 +4,7 @@
  * straight into its slot or into user memory. Every frame read was granted, so
  * reading never has to stop: no channel holds up another. Nothing from the peer
  * is trusted: a head that fails any check ends the link as corrupt.
- * Everything runs under link->lock.
+ * Everything runs under link's lock.
  */
 #include <errno.h>
 #include <string.h>

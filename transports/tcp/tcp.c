@@ -6,14 +6,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/sockios.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/ioctl.h>
-#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -116,24 +113,12 @@ static coll_status find_address(struct tcp_inst *in, bool ip6, uint16_t port)
 	return status;
 }
 
-static bool add_tag(int epoll, int fd, uint64_t tag)
-{
-	struct epoll_event e = {.events = EPOLLIN, .data.u64 = tag};
-
-	return epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &e) == 0;
-}
-
 static coll_status open_descriptors(struct tcp_inst *in)
 {
 	in->data_epoll = epoll_create1(EPOLL_CLOEXEC);
-	in->service_epoll = epoll_create1(EPOLL_CLOEXEC);
-	in->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
-	in->kick_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	in->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	if (in->data_epoll < 0 || in->service_epoll < 0 || in->timer_fd < 0 || in->kick_fd < 0 || in->reserve_fd < 0 ||
-	    !add_tag(in->service_epoll, in->listen_fd, tcp_tag(TAG_LISTEN, 0, 0)) ||
-	    !add_tag(in->service_epoll, in->kick_fd, tcp_tag(TAG_KICK, 0, 0)) ||
-	    !add_tag(in->service_epoll, in->timer_fd, tcp_tag(TAG_TIMER, 0, 0))) {
+	if (in->data_epoll < 0 || in->reserve_fd < 0 || !coll_reactor_open(&in->service) ||
+	    !coll_reactor_watch(&in->service, in->listen_fd, EPOLLIN, tcp_tag(TAG_LISTEN, 0, 0), EPOLL_CTL_ADD)) {
 		tcp_log(in, COLL_LOG_ERROR, "[COLL-6106] tcp: cannot open an instance: %s", strerror(errno));
 		return COLL_ERR_SYSTEM;
 	}
@@ -160,9 +145,9 @@ static coll_status tcp_open(const struct coll_transport_env *env, void **inst)
 	if (in == NULL)
 		return COLL_ERR_MEMORY;
 	in->env = *env;
-	in->listen_fd = in->data_epoll = in->service_epoll = in->timer_fd = in->kick_fd = in->reserve_fd = -1;
-	pthread_mutex_init(&in->lock, NULL);
-	pthread_mutex_init(&in->service_lock, NULL);
+	in->listen_fd = in->data_epoll = in->reserve_fd = -1;
+	coll_reactor_init(&in->service, &coll_tcp_service_table, in);
+	coll_link_table_init(&in->links, sizeof(struct tcp_link), coll_tcp_link_begin, in);
 	in->pending = calloc(TCP_PENDING_MAX, sizeof(*in->pending));
 	status = in->pending != NULL ? COLL_OK : COLL_ERR_MEMORY;
 	for (int i = 0; in->pending != NULL && i < TCP_PENDING_MAX; i++)
@@ -190,37 +175,23 @@ static void tcp_close(void *inst)
 	struct tcp_inst *in = inst;
 
 	atomic_store(&in->closed, true);
-	coll_tcp_kick(in);
+	coll_reactor_kick(&in->service);
 	coll_tcp_wake(in);
 }
 
 /* Whether a closed link still owes the peer bytes. */
-static bool owes(struct tcp_link *l)
+static bool owes(struct coll_peer_link *base)
 {
+	struct tcp_link *l = (struct tcp_link *)base;
 	int unsent = 0;
 	bool more;
 
-	pthread_mutex_lock(&l->lock);
+	pthread_mutex_lock(&l->base.lock);
 	coll_tcp_tx_flush(l);
 	coll_tcp_rx(l, RX_BUDGET);
 	more = l->state == LINK_UP && (l->queue_count > 0 || (ioctl(l->fd, SIOCOUTQ, &unsent) == 0 && unsent > 0));
-	pthread_mutex_unlock(&l->lock);
+	pthread_mutex_unlock(&l->base.lock);
 	return more;
-}
-
-/* A peer that lives takes what was posted before the end, within FINI_MS. */
-static void flush_all(struct tcp_inst *in)
-{
-	const uint64_t until = coll_clock_ns() + FINI_MS * UINT64_C(1000000);
-	bool more = true;
-
-	while (more && coll_clock_ns() < until) {
-		more = false;
-		for (uint32_t i = 0; i < in->link_count; i++)
-			more |= owes(in->links[i]);
-		if (more)
-			poll(NULL, 0, 1);
-	}
 }
 
 static void close_fd(int fd)
@@ -235,25 +206,22 @@ static void tcp_fini(void *inst)
 
 	if (in == NULL)
 		return;
-	flush_all(in);
-	for (uint32_t i = 0; i < in->link_count; i++) {
-		close_fd(in->links[i]->attempt.fd);
-		coll_tcp_link_free(in->links[i]);
-		pthread_mutex_destroy(&in->links[i]->lock);
-		free(in->links[i]);
+	/* A peer that lives takes what was posted before the end. */
+	coll_link_table_flush(&in->links, owes, FINI_MS);
+	for (uint32_t i = 0; i < in->links.count; i++) {
+		struct tcp_link *l = (struct tcp_link *)in->links.at[i];
+
+		close_fd(l->attempt.fd);
+		coll_tcp_link_free(l);
 	}
 	for (int i = 0; in->pending != NULL && i < TCP_PENDING_MAX; i++)
 		close_fd(in->pending[i].fd);
 	close_fd(in->listen_fd);
 	close_fd(in->data_epoll);
-	close_fd(in->service_epoll);
-	close_fd(in->timer_fd);
-	close_fd(in->kick_fd);
 	close_fd(in->reserve_fd);
-	pthread_mutex_destroy(&in->lock);
-	pthread_mutex_destroy(&in->service_lock);
+	coll_reactor_fini(&in->service);
+	coll_link_table_fini(&in->links);
 	free(in->pending);
-	free(in->links);
 	free(in->up);
 	free(in);
 }
@@ -306,7 +274,7 @@ static int advance(struct tcp_link *l, bool readable)
 	if (readable)
 		happened += coll_tcp_rx(l, RX_BUDGET);
 	coll_tcp_link_work(l);
-	pthread_mutex_unlock(&l->lock);
+	pthread_mutex_unlock(&l->base.lock);
 	return happened;
 }
 
@@ -316,7 +284,7 @@ static int progress_few(struct tcp_link *const *few, uint32_t count)
 	int happened = 0;
 
 	for (uint32_t i = 0; i < count; i++)
-		if (pthread_mutex_trylock(&few[i]->lock) == 0)
+		if (pthread_mutex_trylock(&few[i]->base.lock) == 0)
 			happened += advance(few[i], true);
 	return happened;
 }
@@ -325,9 +293,9 @@ static struct tcp_link *up_at(struct tcp_inst *in, uint32_t i)
 {
 	struct tcp_link *l;
 
-	pthread_mutex_lock(&in->lock);
+	pthread_mutex_lock(&in->links.lock);
 	l = i < in->up_count ? in->up[i] : NULL;
-	pthread_mutex_unlock(&in->lock);
+	pthread_mutex_unlock(&in->links.lock);
 	return l;
 }
 
@@ -339,7 +307,7 @@ static int progress_many(struct tcp_inst *in)
 
 	if (atomic_load_explicit(&in->working, memory_order_relaxed) > 0)
 		for (uint32_t i = 0; (l = up_at(in, i)) != NULL; i++)
-			if (pthread_mutex_trylock(&l->lock) == 0)
+			if (pthread_mutex_trylock(&l->base.lock) == 0)
 				happened += advance(l, false);
 	const int n = epoll_wait(in->data_epoll, ev, TCP_EVENTS, 0);
 
@@ -359,19 +327,19 @@ static int tcp_progress(void *inst)
 	int happened = 0;
 
 	atomic_fetch_add_explicit(&in->progress_calls, 1, memory_order_relaxed);
-	pthread_mutex_lock(&in->lock);
+	pthread_mutex_lock(&in->links.lock);
 	count = in->up_count;
 	for (uint32_t i = 0; i < count && i < TCP_DIRECT_LINKS; i++)
 		few[i] = in->up[i];
-	pthread_mutex_unlock(&in->lock);
+	pthread_mutex_unlock(&in->links.lock);
 	if (count > TCP_DIRECT_LINKS)
 		happened += progress_many(in);
 	else
 		happened += progress_few(few, count);
 	/* Connections are made here too, so that no service thread is needed for it. */
 	if (atomic_load_explicit(&in->connecting, memory_order_relaxed) > 0)
-		happened += coll_tcp_service_try(in);
-	coll_tcp_link_notify(in);
+		happened += coll_reactor_try(&in->service);
+	coll_link_table_notify(&in->links, &in->env, "tcp");
 	return happened;
 }
 
@@ -386,12 +354,12 @@ static void send_leftovers(struct tcp_inst *in)
 	if (atomic_load(&in->working) == 0)
 		return;
 	for (uint32_t i = 0; (l = up_at(in, i)) != NULL; i++) {
-		pthread_mutex_lock(&l->lock);
+		pthread_mutex_lock(&l->base.lock);
 		coll_tcp_tx_credits(l);
 		if (l->state == LINK_UP && l->queue_count > 0 && !l->want_out)
 			coll_tcp_tx_want(l, true);
 		coll_tcp_link_work(l);
-		pthread_mutex_unlock(&l->lock);
+		pthread_mutex_unlock(&l->base.lock);
 	}
 }
 
@@ -423,7 +391,7 @@ static int tcp_poll_fd(void *inst)
 
 static int tcp_service_fd(void *inst)
 {
-	return ((struct tcp_inst *)inst)->service_epoll;
+	return ((struct tcp_inst *)inst)->service.epoll_fd;
 }
 
 const struct coll_transport coll_transport_tcp = {
@@ -437,7 +405,7 @@ const struct coll_transport coll_transport_tcp = {
         .reachable = tcp_reachable,
         .link_open = coll_tcp_link_open,
         .link_close = coll_tcp_link_close,
-        .link_status = coll_tcp_link_status,
+        .link_status = coll_peer_link_status,
         .channel_open = coll_tcp_channel_open,
         .channel_close = coll_tcp_channel_close,
         .slot = coll_tcp_slot,

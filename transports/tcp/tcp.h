@@ -1,11 +1,11 @@
 /*
  * The inside of the tcp transport: its objects and which lock guards what.
  *
- *   service_lock  pending handshakes, connection attempts, the timer. Held by
+ *   service.lock  pending handshakes, connection attempts, the timer. Held by
  *                 service() (and progress() while something connects); long
  *                 (microseconds each for a bounded number of strangers).
- *   lock          the table of links and the list of those that are up. Short.
- *   link->lock    socket, queue, channels of one link. Held over one system call.
+ *   links.lock    the table of links and the list of those that are up. Short.
+ *   link's lock   socket, queue, channels of one link. Held over one system call.
  *
  * Taken in this order, never backwards; none is held while env->link_down runs.
  * Links are never freed before fini: a stale event finds a link whose
@@ -22,7 +22,9 @@
 #include <sys/socket.h>
 
 #include "coll/transport.h"
+#include "transports/link_table.h"
 #include "transports/pending.h"
+#include "transports/reactor.h"
 #include "wire.h"
 
 enum {
@@ -35,7 +37,6 @@ enum {
 	TCP_TICK_PENDING_MS = 100,      /* timer while something has a deadline */
 	TCP_TICK_REMOTE_MS = 100,       /* timer while a link leaves this machine */
 	TCP_UNANSWERED_MS = 1000,       /* data in flight and no acknowledgement for so long: unreachable */
-	TCP_TICK_FLUSH_MS = 5,          /* timer while bytes are queued and nobody may be in a call */
 	TCP_CANDIDATES_MAX = 10,        /* addresses one process announces */
 	TCP_CHANNELS_MAX = 1 << 16,     /* per link and direction */
 	TCP_STAGE_BYTES = 16 * 1024,    /* heads and small payloads are read through this */
@@ -179,21 +180,13 @@ enum tcp_state {
 };
 
 struct tcp_link {
+	struct coll_peer_link base; /* lingering: flush, then wait for the peer's end */
 	struct tcp_inst *inst;
-	uint32_t slot; /* index in inst->links */
 	_Atomic uint32_t generation;
-	pthread_mutex_t lock;
 	enum tcp_state state;
-	_Atomic int status; /* coll_status for outsiders */
-	struct coll_process_id peer;
-	uint32_t opens; /* handles out: link_open minus link_close */
-	bool lingering; /* closed by us: flush, then wait for the peer's end */
 	bool bye_seen;
-	bool near;   /* same network namespace: the kernel itself tells of deaths */
-	bool notice; /* link_down is owed */
-	bool work;   /* counted in inst->working */
-	coll_status why;
-	char cause[160];
+	bool near; /* same network namespace: the kernel itself tells of deaths */
+	bool work; /* counted in inst->working */
 
 	int fd;
 	uint64_t seed;
@@ -226,12 +219,12 @@ struct tcp_link {
 	uint32_t due;               /* how many of them have owed >= due_at */
 	bool news;                  /* something happened on a channel since the lock was taken */
 
-	/* liveness, service_lock */
+	/* liveness, service.lock */
 	uint64_t unanswered_ns; /* since when data in flight is not acknowledged, 0: it is */
-	uint64_t moved;         /* bytes in and out, link->lock */
+	uint64_t moved;         /* bytes in and out, link's lock */
 	uint64_t moved_at_tick;
 
-	/* connecting, service_lock */
+	/* connecting, service.lock */
 	struct tcp_handshake attempt;
 	struct coll_tcp_address target;
 	unsigned target_next;
@@ -242,7 +235,7 @@ struct tcp_link {
 	bool late_any;  /* one did not answer in time */
 	char last_error[128];
 
-	/* counters for tests and reports, link->lock */
+	/* counters for tests and reports, link's lock */
 	uint64_t data_out, data_in, credit_out;
 };
 
@@ -252,43 +245,33 @@ struct tcp_inst {
 	char congestion[32];
 	uint64_t timeout_ns;
 	_Atomic bool closed;
-	bool lock_made, service_lock_made;
 
 	int listen_fd;
 	int data_epoll;
-	int service_epoll;
-	int timer_fd;
-	int kick_fd;
 	int reserve_fd; /* given up to refuse a connection when descriptors are out */
 
-	pthread_mutex_t lock;
-	struct tcp_link **links;
-	uint32_t link_count, link_cap;
-	struct tcp_link **up; /* for progress */
-	uint32_t up_count;
+	struct coll_link_table links;
+	struct tcp_link **up; /* for progress; links.lock */
+	uint32_t up_count, up_cap;
 
-	pthread_mutex_t service_lock;
+	struct coll_reactor service;
 	struct tcp_handshake *pending;
 	uint32_t pending_count;
 	bool accept_off;
-	uint32_t tick_ms; /* 0: timer is off */
 	uint32_t remote_count;
 	uint64_t liveness_ns; /* when it was looked at last */
 	uint64_t progress_at_tick;
 
 	_Atomic uint32_t armed;      /* threads between arm and disarm */
 	_Atomic uint32_t connecting; /* links in LINK_CONNECTING */
-	_Atomic uint32_t notices;    /* raised with every notice */
-	_Atomic uint32_t stale;      /* raised when a link ends or is closed */
 	_Atomic uint32_t working;    /* links with work set */
 	_Atomic uint64_t progress_calls;
-	_Atomic bool flush_timer; /* the timer runs at TCP_TICK_FLUSH_MS */
 	_Atomic uint64_t refused; /* strangers turned away */
 };
 
 /* ---- tags of epoll events ------------------------------------------------ */
 
-enum { TAG_LISTEN = 1, TAG_KICK, TAG_TIMER, TAG_PENDING, TAG_ATTEMPT, TAG_LINK };
+enum { TAG_LISTEN = 1, TAG_PENDING, TAG_ATTEMPT, TAG_LINK };
 
 static inline uint64_t tcp_tag(unsigned kind, uint32_t generation, uint32_t index)
 {
@@ -297,7 +280,7 @@ static inline uint64_t tcp_tag(unsigned kind, uint32_t generation, uint32_t inde
 
 static inline uint64_t tcp_link_tag(const struct tcp_link *l)
 {
-	return tcp_tag(TAG_LINK, atomic_load_explicit(&l->generation, memory_order_relaxed), l->slot);
+	return tcp_tag(TAG_LINK, atomic_load_explicit(&l->generation, memory_order_relaxed), l->base.slot);
 }
 
 #define tcp_log(in, level, ...) ((in)->env.log((in)->env.ctx, (level), __VA_ARGS__))
@@ -322,10 +305,8 @@ bool coll_tcp_say(int fd, const struct coll_tcp_hello *m);
 /* More of a message; 1: complete, 0: not yet, -1: the other side is gone. */
 int coll_tcp_hear(struct tcp_handshake *h);
 void coll_tcp_hang_up(struct tcp_handshake *h);
-/* epoll_ctl on service_epoll. */
-bool coll_tcp_watch_fd(struct tcp_inst *in, int fd, uint32_t events, uint64_t tag, int how);
 
-/* ---- door.c, dial.c. service_lock held. ------------------------------------- */
+/* ---- door.c, dial.c. service.lock held. ------------------------------------- */
 
 void coll_tcp_door_accept(struct tcp_inst *in);
 /* Something from a stranger. */
@@ -340,36 +321,37 @@ void coll_tcp_dial_pursue(struct tcp_link *l, uint64_t now_ns);
 coll_status coll_tcp_link_open(void *inst, const struct coll_process_id *peer, const void *address, size_t len_bytes,
                                void **link);
 void coll_tcp_link_close(void *link);
-coll_status coll_tcp_link_status(void *link);
 
-/* A link to peer that is neither broken nor closed, or NULL. inst->lock held. */
-struct tcp_link *coll_tcp_link_find(struct tcp_inst *in, const struct coll_process_id *peer);
-/* A fresh one in LINK_CONNECTING; NULL: no memory. inst->lock held. */
-struct tcp_link *coll_tcp_link_new(struct tcp_inst *in, const struct coll_process_id *peer);
+/* For the table: l connects from now on. */
+bool coll_tcp_link_begin(void *inst, struct coll_peer_link *l);
+static inline struct tcp_link *tcp_link_at(struct tcp_inst *in, uint32_t i)
+{
+	return (struct tcp_link *)coll_link_table_at(&in->links, i);
+}
 /* The connection is made and proven. Takes fd whatever the result. All three
  * locks held. */
 coll_status coll_tcp_link_up(struct tcp_link *l, int fd, uint64_t seed, bool same_machine);
-/* Mark broken, fail cookies, close the socket. link->lock held. */
+/* Mark broken, fail cookies, close the socket. link's lock held. */
 void coll_tcp_link_fail(struct tcp_link *l, coll_status why, const char *format, ...)
         __attribute__((format(printf, 3, 4)));
-/* The peer said BYE and closed. link->lock held. */
+/* The peer said BYE and closed. link's lock held. */
 void coll_tcp_link_ended(struct tcp_link *l);
-/* Deliver link_down for links that broke. No lock held. */
-void coll_tcp_link_notify(struct tcp_inst *in);
-/* Forget links that are over. service_lock held. */
+/* Forget links that are over. service.lock held. */
 void coll_tcp_link_compact(struct tcp_inst *in);
 /* Note whether l has something to do that no event announces, and wake who sleeps if
- * there is news. link->lock held; called before it is released by whoever may have
+ * there is news. link's lock held; called before it is released by whoever may have
  * changed that. */
 void coll_tcp_link_work(struct tcp_link *l);
 /* The link of an event, locked; NULL when it is gone. */
 struct tcp_link *coll_tcp_link_lock(struct tcp_inst *in, uint64_t tag);
 void coll_tcp_link_free(struct tcp_link *l);
-/* The service thread, the context's sleepers. Any lock held. */
-void coll_tcp_kick(struct tcp_inst *in);
-void coll_tcp_wake(struct tcp_inst *in);
+/* The context's sleepers. Any lock held. */
+static inline void coll_tcp_wake(struct tcp_inst *in)
+{
+	coll_eventfd_raise(in->env.wake_fd);
+}
 
-/* ---- tx.c: the way out. link->lock held. ------------------------------------ */
+/* ---- tx.c: the way out. link's lock held. ------------------------------------ */
 
 /* Send or queue; the entry is copied. Completion of what went out at once is
  * left to the caller (*gone). */
@@ -388,7 +370,7 @@ bool coll_tcp_tx_credits(struct tcp_link *l);
 /* Fill the piggybacked credits and the check value. */
 void coll_tcp_tx_seal(struct tcp_link *l, struct coll_tcp_head *head);
 
-/* ---- rx.c: the way in. link->lock held. -------------------------------------- */
+/* ---- rx.c: the way in. link's lock held. -------------------------------------- */
 
 /* Read what is there, at most about budget bytes; number of things that happened. */
 int coll_tcp_rx(struct tcp_link *l, size_t budget);
@@ -407,7 +389,7 @@ coll_status coll_tcp_done(void *channel);
 coll_status coll_tcp_recv_into(void *channel, void *ptr, const struct coll_memory *mem, const struct coll_frame *expect,
                                struct coll_cookie *cookie);
 
-/* All with link->lock held. */
+/* All with link's lock held. */
 /* Something happened on ch: complete its cookies, and have sleepers woken. */
 void coll_tcp_channel_event(struct tcp_channel *ch);
 /* The kernel has taken entry e (or it is dropped). */
@@ -430,11 +412,7 @@ const char *coll_tcp_channel_drained(struct tcp_link *l, uint32_t id);
 
 /* ---- service.c --------------------------------------------------------------------- */
 
-coll_status coll_tcp_service_start(struct tcp_inst *in);
+extern const struct coll_reactor_table coll_tcp_service_table;
 void coll_tcp_service(void *inst);
-/* The same if nobody is inside; true if anything was served. */
-bool coll_tcp_service_try(struct tcp_inst *in);
-/* Make sure the timer ticks soon: bytes stay queued. Any lock held. */
-void coll_tcp_service_flush_soon(struct tcp_inst *in);
 
 #endif

@@ -259,7 +259,7 @@ TEST(tcp, links_come_and_go)
 		CHECK(p.s[0].t->link_status(p.link[0]) == COLL_OK && p.s[1].t->link_status(p.link[1]) == COLL_OK);
 	}
 	CHECK(p.s[0].downs == 0 && p.s[1].downs == 0);
-	CHECK(in->link_count <= 4, "%u link slots after 50 rounds", in->link_count);
+	CHECK(in->links.count <= 4, "%u link slots after 50 rounds", in->links.count);
 	pair_close(&p);
 }
 
@@ -322,7 +322,7 @@ TEST(tcp, another_process_at_the_address_is_death)
 	REQUIRE(station_open(&s, 1) == COLL_OK);
 	link = raw_link(&s, 2, station_port(&other));
 	/* That one refuses who looks for somebody else; asking again ends with the time. */
-	s.in->links[0]->deadline_ns = coll_clock_ns() + 200000000;
+	tcp_link_at(s.in, 0)->deadline_ns = coll_clock_ns() + 200000000;
 	CHECK(UNTIL(&s, (station_turn(&other), s.downs == 1)));
 	CHECK(s.why == COLL_ERR_PEER_DEAD, "%s", s.cause);
 	s.t->link_close(link);

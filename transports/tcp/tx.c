@@ -3,7 +3,7 @@
  * finds the queue empty goes to the kernel at once, head and payload in one
  * call; what the kernel does not take waits here. DATA enters only with credit,
  * so the queue is bounded by the slots of the open channels and never grows on
- * the data path. Everything runs under link->lock; nothing blocks.
+ * the data path. Everything runs under link's lock; nothing blocks.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -132,7 +132,7 @@ void coll_tcp_tx(struct tcp_link *l, const struct tcp_entry *entry, bool *gone)
 	if (l->queue_count == 1)
 		l->sent = n;
 	if (l->state == LINK_UP)
-		coll_tcp_service_flush_soon(l->inst);
+		coll_reactor_soon(&l->inst->service);
 }
 
 void coll_tcp_tx_control(struct tcp_link *l, struct coll_tcp_head *head)
@@ -199,7 +199,7 @@ bool coll_tcp_tx_flush(struct tcp_link *l)
 		moved |= flush_some(l, &all);
 	if (l->queue_count == 0 && l->want_out && l->state == LINK_UP)
 		coll_tcp_tx_want(l, false);
-	if (l->queue_count == 0 && l->lingering && l->state == LINK_UP && !l->shut) {
+	if (l->queue_count == 0 && l->base.lingering && l->state == LINK_UP && !l->shut) {
 		l->shut = true;
 		shutdown(l->fd, SHUT_WR);
 	}
