@@ -104,7 +104,7 @@ int pair_exchange(void *arg, const void *mine, void *all, size_t len_bytes)
 	return 0;
 }
 
-void pair_connect(struct pair *p, const char *const *settings)
+coll_config pair_config(struct pair *p, const char *const *settings)
 {
 	coll_config cfg = COLL_CONFIG_INIT;
 
@@ -113,6 +113,13 @@ void pair_connect(struct pair *p, const char *const *settings)
 	cfg.exchange = pair_exchange;
 	cfg.exchange_arg = p;
 	cfg.settings = settings;
+	return cfg;
+}
+
+void pair_connect(struct pair *p, const char *const *settings)
+{
+	const coll_config cfg = pair_config(p, settings);
+
 	if (coll_comm_create(&p->comm, &cfg) == COLL_OK)
 		return;
 	fprintf(stderr, "rank %d: %s\n", p->rank, coll_last_error(NULL)->message);
@@ -187,4 +194,39 @@ void pair_block(struct pair *p, const struct pair_side sides[2], double seconds[
 		if (turn < 2 || s < seconds[which])
 			seconds[which] = s;
 	}
+}
+
+static int by_value(const void *a, const void *b)
+{
+	const double x = *(const double *)a, *y = b;
+
+	return x < *y ? -1 : x > *y;
+}
+
+static double median(double *values, int n)
+{
+	qsort(values, (size_t)n, sizeof(*values), by_value);
+	return values[n / 2];
+}
+
+void pair_compare(struct pair *p, const struct pair_side sides[2], int blocks, struct pair_verdict *v)
+{
+	static double ratios[PAIR_BLOCKS_MAX], times[2][PAIR_BLOCKS_MAX];
+	/* Ranks of the order statistics that enclose the median with 95 %: binomial, normal
+	 * approximation; no assumption on the distribution. */
+	const int reach = (int)ceil(1.96 * sqrt(blocks) / 2), low = blocks / 2 - reach, high = blocks / 2 + reach;
+
+	for (int b = 0; b < blocks; b++) {
+		double seconds[2];
+
+		pair_block(p, sides, seconds);
+		times[0][b] = seconds[0];
+		times[1][b] = seconds[1];
+		ratios[b] = seconds[0] / seconds[1];
+	}
+	v->seconds[0] = median(times[0], blocks);
+	v->seconds[1] = median(times[1], blocks);
+	v->ratio = median(ratios, blocks);
+	v->low = ratios[low > 0 ? low : 0];
+	v->high = ratios[high < blocks ? high : blocks - 1];
 }

@@ -10,7 +10,7 @@
 
 #include "coll/coll.h"
 
-enum { PAIR_BLOCKS = 30, PAIR_NOTE_BYTES = 4096 };
+enum { PAIR_BLOCKS = 30, PAIR_BLOCKS_MAX = 1000, PAIR_NOTE_BYTES = 4096 };
 
 struct pair_shared; /* mapped by both */
 
@@ -24,6 +24,8 @@ struct pair {
 
 /* Fork rank 1, pin both; memory of len_bytes is shared. Ends the program on failure. */
 void pair_begin(struct pair *p, size_t len_bytes);
+/* How the two make a communicator of any build of the library, over settings. */
+coll_config pair_config(struct pair *p, const char *const *settings);
 /* A communicator of both over settings ("COLL_ALGO=ring" ..., ended by NULL). */
 void pair_connect(struct pair *p, const char *const *settings);
 /* Destroy it, wait for the child; returns the program's exit status. */
@@ -54,5 +56,15 @@ void pair_calibrate(struct pair *p, struct pair_side *side);
  * operation, of the least disturbed time of each side.
  */
 void pair_block(struct pair *p, const struct pair_side sides[2], double seconds[2]);
+
+/* What paired blocks say of two sides. */
+struct pair_verdict {
+	double seconds[2]; /* medians */
+	double ratio;      /* of the first's to the second's: the median of the blocks' */
+	double low, high;  /* the interval that holds the true median with 95 % */
+};
+
+/* Calibrated sides, blocks of them: PAIR_BLOCKS to PAIR_BLOCKS_MAX. */
+void pair_compare(struct pair *p, const struct pair_side sides[2], int blocks, struct pair_verdict *v);
 
 #endif

@@ -8,13 +8,10 @@
  * Prints the median of the paired blocks' ratios, and the interval that holds the true
  * median with 95 % (order statistics). Exit status 1 only if a result is wrong.
  */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "pair.h"
-
-enum { BLOCKS_MAX = 1000 };
 
 struct side {
 	coll_comm *comm;
@@ -41,39 +38,18 @@ static void persistent(void *arg, int times)
 			s->failed = 1;
 }
 
-static int by_value(const void *a, const void *b)
-{
-	const double x = *(const double *)a, *y = b;
-
-	return x < *y ? -1 : x > *y;
-}
-
-static void report(double *ratios, double *first, double *second, int n)
-{
-	const int reach = (int)ceil(1.96 * sqrt(n) / 2), low = n / 2 - reach, high = n / 2 + reach;
-
-	qsort(ratios, (size_t)n, sizeof(*ratios), by_value);
-	qsort(first, (size_t)n, sizeof(*first), by_value);
-	qsort(second, (size_t)n, sizeof(*second), by_value);
-	printf("8-byte all_reduce, %d paired blocks: plain %.1f ns, persistent %.1f ns (medians); persistent/plain "
-	       "%.3f "
-	       "(95 %% interval %.3f .. %.3f)\n",
-	       n, first[n / 2] * 1e9, second[n / 2] * 1e9, ratios[n / 2], ratios[low > 0 ? low : 0],
-	       ratios[high < n ? high : n - 1]);
-}
-
 int main(int argc, char **argv)
 {
-	static double ratios[BLOCKS_MAX], first[BLOCKS_MAX], second[BLOCKS_MAX];
 	const int blocks = argc > 1 ? atoi(argv[1]) : PAIR_BLOCKS;
 	coll_operation_desc d = COLL_OPERATION_DESC_INIT;
 	struct side s[2] = {{0}};
-	struct pair_side sides[2] = {{plain, &s[0], 0}, {persistent, &s[1], 0}};
+	struct pair_side sides[2] = {{persistent, &s[1], 0}, {plain, &s[0], 0}};
+	struct pair_verdict v;
 	struct pair p;
 	int status = 0;
 
-	if (blocks < PAIR_BLOCKS || blocks > BLOCKS_MAX) {
-		fprintf(stderr, "usage: persistent [BLOCKS, %d to %d]\n", PAIR_BLOCKS, BLOCKS_MAX);
+	if (blocks < PAIR_BLOCKS || blocks > PAIR_BLOCKS_MAX) {
+		fprintf(stderr, "usage: persistent [BLOCKS, %d to %d]\n", PAIR_BLOCKS, PAIR_BLOCKS_MAX);
 		return 2;
 	}
 	pair_begin(&p, 4096);
@@ -92,16 +68,11 @@ int main(int argc, char **argv)
 	}
 	pair_calibrate(&p, &sides[0]);
 	pair_calibrate(&p, &sides[1]);
-	for (int b = 0; b < blocks; b++) {
-		double seconds[2];
-
-		pair_block(&p, sides, seconds);
-		first[b] = seconds[0];
-		second[b] = seconds[1];
-		ratios[b] = seconds[1] / seconds[0];
-	}
+	pair_compare(&p, sides, blocks, &v);
 	if (p.rank == 0)
-		report(ratios, first, second, blocks);
+		printf("8-byte all_reduce, %d paired blocks: plain %.1f ns, persistent %.1f ns (medians); "
+		       "persistent/plain %.3f (95 %% interval %.3f .. %.3f)\n",
+		       blocks, v.seconds[1] * 1e9, v.seconds[0] * 1e9, v.ratio, v.low, v.high);
 	for (int i = 0; i < 2; i++)
 		status |= s[i].failed || s[i].out[0] != 3 || s[i].out[1] != 30;
 	status |= coll_operation_destroy(&s[1].op) != COLL_OK;
