@@ -8,7 +8,8 @@
  *    elsewhere (main() is in this header; an argument selects tests by
  *    substring). Write nothing else into such a file that needs Criterion.
  *  - A program with its own main(), listed in coll_plain_tests: define
- *    PLAIN_OWN_MAIN before the include, call the tests through PLAIN_RUN(fn),
+ *    PLAIN_OWN_MAIN before the include, call the tests through PLAIN_RUN(fn) or
+ *    plain_run_cases(),
  *    end with `return plain_summary();`.
  *  - Helpers shared by several files may use CHECK and REQUIRE freely.
  *
@@ -128,6 +129,24 @@ static inline void plain_run(const char *suite, const char *name, void (*run)(vo
 		printf("ok   %s %s\n", suite, name);
 	}
 	fflush(stdout);
+}
+
+/* The tests of a program with its own main(): all, or those with part in their names. */
+struct plain_case {
+	const char *name;
+	void (*run)(void);
+};
+
+#define PLAIN_CASE(fn)  \
+	{               \
+#fn, fn \
+	}
+
+static inline void plain_run_cases(const char *suite, const struct plain_case *cases, size_t count, const char *part)
+{
+	for (size_t i = 0; i < count; i++)
+		if (!part || strstr(cases[i].name, part))
+			plain_run(suite, cases[i].name, cases[i].run);
 }
 
 /* Prints the last line; returns main()'s exit status. */

@@ -551,32 +551,31 @@ static void host_ids(void)
 
 int main(int argc, char **argv)
 {
-#define RUN(t)                                       \
-	do {                                         \
-		if (argc < 2 || strstr(#t, argv[1])) \
-			PLAIN_RUN(t);                \
-	} while (0)
-	RUN(every_size_over_unix);
-	RUN(every_size_over_tcp);
-	RUN(empty_and_large_payloads);
-	RUN(a_missing_rank_is_named_by_all);
-	RUN(missing_ranks_are_named_through_the_tree);
-	RUN(a_missing_rank_zero_is_named);
-	RUN(two_processes_of_one_rank);
-	RUN(rank_zero_twice);
-	RUN(sizes_that_differ);
-	RUN(lengths_that_differ);
-	RUN(another_key_is_another_job);
-	RUN(a_rank_that_dies_on_the_way_is_named);
-	RUN(versions_that_differ);
-	RUN(an_unreachable_parent_is_replaced);
-	RUN(rank_zero_may_come_last);
-	RUN(a_taken_port_is_avoided);
-	RUN(a_taken_port_is_named);
-	RUN(over_ipv6_and_by_name);
-	RUN(a_name_that_is_nobody);
-	RUN(unique_ids);
-	RUN(port_ranges);
-	RUN(host_ids);
+	static const struct plain_case tests[] = {
+	        PLAIN_CASE(every_size_over_unix),
+	        PLAIN_CASE(every_size_over_tcp),
+	        PLAIN_CASE(empty_and_large_payloads),
+	        PLAIN_CASE(a_missing_rank_is_named_by_all),
+	        PLAIN_CASE(missing_ranks_are_named_through_the_tree),
+	        PLAIN_CASE(a_missing_rank_zero_is_named),
+	        PLAIN_CASE(two_processes_of_one_rank),
+	        PLAIN_CASE(rank_zero_twice),
+	        PLAIN_CASE(sizes_that_differ),
+	        PLAIN_CASE(lengths_that_differ),
+	        PLAIN_CASE(another_key_is_another_job),
+	        PLAIN_CASE(a_rank_that_dies_on_the_way_is_named),
+	        PLAIN_CASE(versions_that_differ),
+	        PLAIN_CASE(an_unreachable_parent_is_replaced),
+	        PLAIN_CASE(rank_zero_may_come_last),
+	        PLAIN_CASE(a_taken_port_is_avoided),
+	        PLAIN_CASE(a_taken_port_is_named),
+	        PLAIN_CASE(over_ipv6_and_by_name),
+	        PLAIN_CASE(a_name_that_is_nobody),
+	        PLAIN_CASE(unique_ids),
+	        PLAIN_CASE(port_ranges),
+	        PLAIN_CASE(host_ids),
+	};
+
+	plain_run_cases("", tests, sizeof(tests) / sizeof(tests[0]), argc > 1 ? argv[1] : NULL);
 	return plain_summary();
 }

@@ -434,23 +434,20 @@ static void without_a_service_thread(void)
 
 int main(int argc, char **argv)
 {
-	static const struct {
-		const char *name;
-		void (*run)(void);
-	} tests[] = {
-	        {"an_abort_counts_once", an_abort_counts_once},
-	        {"all_ranks_abort_at_once", all_ranks_abort_at_once},
-	        {"aborted_before_the_first_call", aborted_before_the_first_call},
-	        {"the_aborter_is_gone", the_aborter_is_gone},
-	        {"another_communicator_goes_on", another_communicator_goes_on},
-	        {"aborted_while_children_are_made", aborted_while_children_are_made},
-	        {"aborted_while_others_destroy", aborted_while_others_destroy},
-	        {"a_persistent_operation_on_its_way", a_persistent_operation_on_its_way},
-	        {"streams_and_events_on_their_way", streams_and_events_on_their_way},
-	        {"a_group_on_its_way", a_group_on_its_way},
-	        {"a_communicator_of_one", a_communicator_of_one},
-	        {"aborted_in_the_middle", aborted_in_the_middle},
-	        {"without_a_service_thread", without_a_service_thread},
+	static const struct plain_case tests[] = {
+	        PLAIN_CASE(an_abort_counts_once),
+	        PLAIN_CASE(all_ranks_abort_at_once),
+	        PLAIN_CASE(aborted_before_the_first_call),
+	        PLAIN_CASE(the_aborter_is_gone),
+	        PLAIN_CASE(another_communicator_goes_on),
+	        PLAIN_CASE(aborted_while_children_are_made),
+	        PLAIN_CASE(aborted_while_others_destroy),
+	        PLAIN_CASE(a_persistent_operation_on_its_way),
+	        PLAIN_CASE(streams_and_events_on_their_way),
+	        PLAIN_CASE(a_group_on_its_way),
+	        PLAIN_CASE(a_communicator_of_one),
+	        PLAIN_CASE(aborted_in_the_middle),
+	        PLAIN_CASE(without_a_service_thread),
 	};
 
 	if (argc < 2) {
@@ -460,8 +457,6 @@ int main(int argc, char **argv)
 	transport = argv[1];
 	printf("seed %llu\n", (unsigned long long)seed);
 	alarm(240);
-	for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++)
-		if (argc < 3 || strstr(tests[i].name, argv[2]))
-			plain_run(transport, tests[i].name, tests[i].run);
+	plain_run_cases(transport, tests, sizeof(tests) / sizeof(tests[0]), argc > 2 ? argv[2] : NULL);
 	return plain_summary();
 }

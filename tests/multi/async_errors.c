@@ -410,15 +410,11 @@ static void waits_advance_operations(void)
 int main(int argc, char **argv)
 {
 	static const struct plain_case tests[] = {
-	        {"no_place_in_a_group", no_place_in_a_group},
-	        {"streams_divided_otherwise", streams_divided_otherwise},
-	        {"errors_keep_their_place", errors_keep_their_place},
-	        {"aborts_are_heeded_among_others", aborts_are_heeded_among_others},
-	        {"messages_have_their_deadline", messages_have_their_deadline},
-	        {"operation_of_a_lost_communicator", operation_of_a_lost_communicator},
-	        {"operation_keeps_its_error", operation_keeps_its_error},
-	        {"progress_alone_meets_deadlines", progress_alone_meets_deadlines},
-	        {"waits_advance_operations", waits_advance_operations},
+	        PLAIN_CASE(no_place_in_a_group),          PLAIN_CASE(streams_divided_otherwise),
+	        PLAIN_CASE(errors_keep_their_place),      PLAIN_CASE(aborts_are_heeded_among_others),
+	        PLAIN_CASE(messages_have_their_deadline), PLAIN_CASE(operation_of_a_lost_communicator),
+	        PLAIN_CASE(operation_keeps_its_error),    PLAIN_CASE(progress_alone_meets_deadlines),
+	        PLAIN_CASE(waits_advance_operations),
 	};
 
 	return run_cases(tests, sizeof(tests) / sizeof(tests[0]), argc, argv);

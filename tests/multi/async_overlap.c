@@ -397,12 +397,9 @@ static void operations_passed_on(void)
 int main(int argc, char **argv)
 {
 	static const struct plain_case tests[] = {
-	        {"streams_of_two_communicators", streams_of_two_communicators},
-	        {"operations_of_one_communicator", operations_of_one_communicator},
-	        {"operations_behind_what_is_lent", operations_behind_what_is_lent},
-	        {"late_ranks_hold_up_nobody", late_ranks_hold_up_nobody},
-	        {"threads_with_their_own_streams", threads_with_their_own_streams},
-	        {"operations_passed_on", operations_passed_on},
+	        PLAIN_CASE(streams_of_two_communicators),   PLAIN_CASE(operations_of_one_communicator),
+	        PLAIN_CASE(operations_behind_what_is_lent), PLAIN_CASE(late_ranks_hold_up_nobody),
+	        PLAIN_CASE(threads_with_their_own_streams), PLAIN_CASE(operations_passed_on),
 	};
 
 	return run_cases(tests, sizeof(tests) / sizeof(tests[0]), argc, argv);

@@ -109,11 +109,6 @@ static inline size_t wrong_sums(const int *x, size_t count, int size, int base)
 	return wrong;
 }
 
-struct plain_case {
-	const char *name;
-	void (*run)(void);
-};
-
 /* arguments: TRANSPORT on|off|auto [PART-OF-A-TEST'S-NAME] */
 static inline int run_cases(const struct plain_case *cases, size_t n, int argc, char **argv)
 {
@@ -123,9 +118,7 @@ static inline int run_cases(const struct plain_case *cases, size_t n, int argc, 
 	}
 	snprintf(transports, sizeof(transports), "COLL_TRANSPORTS=%s", argv[1]);
 	snprintf(progress, sizeof(progress), "COLL_PROGRESS=%s", argv[2]);
-	for (size_t i = 0; i < n; i++)
-		if (argc < 4 || strstr(cases[i].name, argv[3]))
-			plain_run("", cases[i].name, cases[i].run);
+	plain_run_cases("", cases, n, argc > 3 ? argv[3] : NULL);
 	return plain_summary();
 }
 

@@ -467,19 +467,16 @@ static void calls_on_what_is_gone(void)
 
 int main(int argc, char **argv)
 {
-	static const struct {
-		const char *name;
-		void (*run)(void);
-	} tests[] = {
-	        {"a_split_is_not_an_all_reduce", a_split_is_not_an_all_reduce},
-	        {"refused_on_all_ranks", refused_on_all_ranks},
-	        {"lists_of_ranks", lists_of_ranks},
-	        {"an_abort_is_the_child_s", an_abort_is_the_child_s},
-	        {"calls_on_what_is_gone", calls_on_what_is_gone},
-	        {"interleaved_calls_and_ends", interleaved_calls_and_ends},
-	        {"threads_own_children", threads_own_children},
-	        {"five_ranks_in_every_partition", five_ranks_in_every_partition},
-	        {"sixteen_ranks_in_every_partition", sixteen_ranks_in_every_partition},
+	static const struct plain_case tests[] = {
+	        PLAIN_CASE(a_split_is_not_an_all_reduce),
+	        PLAIN_CASE(refused_on_all_ranks),
+	        PLAIN_CASE(lists_of_ranks),
+	        PLAIN_CASE(an_abort_is_the_child_s),
+	        PLAIN_CASE(calls_on_what_is_gone),
+	        PLAIN_CASE(interleaved_calls_and_ends),
+	        PLAIN_CASE(threads_own_children),
+	        PLAIN_CASE(five_ranks_in_every_partition),
+	        PLAIN_CASE(sixteen_ranks_in_every_partition),
 	};
 
 	if (argc < 2) {
@@ -492,8 +489,6 @@ int main(int argc, char **argv)
 	if (argc > 4)
 		seed = strtoull(argv[4], NULL, 0);
 	printf("seed %llu, %d partitions\n", (unsigned long long)seed, partitions);
-	for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++)
-		if (argc < 3 || strstr(tests[i].name, argv[2]))
-			plain_run("splits", tests[i].name, tests[i].run);
+	plain_run_cases("splits", tests, sizeof(tests) / sizeof(tests[0]), argc > 2 ? argv[2] : NULL);
 	return plain_summary();
 }
