@@ -35,9 +35,10 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "coll/coll.h"
+#include "meeting.h"
 #include "plain.h"
 
-enum { RANKS_MAX = 4, CARD_MAX = 8192, ROUNDS_MAX = 4000, ROUNDS_WARM = 12, COUNT_MAX = 1 << 18, BATCH = 3 };
+enum { RANKS_MAX = 4, ROUNDS_MAX = 4000, ROUNDS_WARM = 12, COUNT_MAX = 1 << 18, BATCH = 3 };
 enum { ROUND_LIMIT_S = 60 };
 /* A link keeps the segments that were needed at once, per direction; not one a round. A
  * sanitizer's mappings are its own affair. */
@@ -63,13 +64,13 @@ struct plan {
 };
 
 struct shared {
-	atomic_int arrived, failures;
+	atomic_int failures;
 	struct round {
 		_Atomic uint64_t begun_ns; /* of the abort; 0: not yet */
 		_Atomic uint64_t took_ns;  /* by the slowest rank */
 		atomic_int pending;        /* ranks that were in a call then */
 	} rounds[ROUNDS_MAX];
-	char cards[RANKS_MAX][CARD_MAX];
+	struct meeting meeting;
 };
 
 static struct shared *shared;
@@ -101,22 +102,6 @@ static void fail(const struct rank *me, const char *what, const char *detail)
 	if (atomic_fetch_add(&shared->failures, 1) < 10)
 		fprintf(stderr, "%s, %d ranks: rank %d, round %d: %s %s\n", job.transport, job.size, me->rank,
 		        me->number, what, detail);
-}
-
-/* Caller's all-gather through the shared page. */
-static int exchange(void *arg, const void *mine, void *all, size_t len_bytes)
-{
-	const struct rank *me = arg;
-
-	if (len_bytes > CARD_MAX)
-		return 1;
-	memcpy(shared->cards[me->rank], mine, len_bytes);
-	atomic_fetch_add(&shared->arrived, 1);
-	while (atomic_load(&shared->arrived) < job.size)
-		usleep(100);
-	for (int r = 0; r < job.size; r++)
-		memcpy((char *)all + (size_t)r * len_bytes, shared->cards[r], len_bytes);
-	return 0;
 }
 
 /* ---- Aborting ---- */
@@ -545,16 +530,14 @@ static coll_status join_job(struct rank *me)
 {
 	char transports[64], host[32];
 	const char *settings[] = {transports, "COLL_DEBUG=none", host, NULL};
+	struct meeting_seat seat = {&shared->meeting, me->rank, job.size};
 	coll_config cfg = COLL_CONFIG_INIT;
 	const bool mixed = strcmp(job.transport, "mixed") == 0;
 
 	settings[1] = "COLL_LOG_FILE=/dev/null";
 	snprintf(transports, sizeof(transports), "COLL_TRANSPORTS=%s", mixed ? "shm,tcp" : job.transport);
 	snprintf(host, sizeof(host), "COLL_HOST_ID=abort-%d", mixed ? me->rank % 2 : 0);
-	cfg.rank = me->rank;
-	cfg.size = job.size;
-	cfg.exchange = exchange;
-	cfg.exchange_arg = me;
+	meeting_sit(&seat, &cfg);
 	cfg.settings = settings;
 	return coll_comm_create(&me->world, &cfg);
 }
@@ -725,9 +708,7 @@ int main(int argc, char **argv)
 		        ROUNDS_MAX - ROUNDS_WARM);
 		return 2;
 	}
-	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (shared == MAP_FAILED)
-		return 2;
+	shared = meeting_page(sizeof(*shared));
 	printf("seed %llu, %d rounds each%s\n", (unsigned long long)job.seed, job.rounds,
 	       soak ? ", cores kept busy" : "");
 	for (int i = 0; i < (soak ? 3 : 1); i++) {

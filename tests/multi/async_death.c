@@ -14,15 +14,15 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "coll/coll.h"
+#include "meeting.h"
 #include "plain.h"
 
-enum { RANKS_MAX = 4, CARD_MAX = 8192, OPS = 3, COUNT_MAX = 60000, CANARY = 0x5a5a5a5a, LIMIT_S = 30 };
+enum { RANKS_MAX = 4, OPS = 3, COUNT_MAX = 60000, CANARY = 0x5a5a5a5a, LIMIT_S = 30 };
 
 enum mode { KILL, STOP, ABORT, DIFFER, MODES };
 static const char *const mode_names[MODES] = {"kill", "stop", "abort", "differ"};
@@ -34,7 +34,6 @@ struct run {
 };
 
 struct shared {
-	atomic_int arrived;
 	_Atomic uint64_t struck_ns;
 	atomic_int ready; /* ranks whose earlier calls are all over */
 	struct verdict {
@@ -42,7 +41,7 @@ struct shared {
 		char fault[1024]; /* what was wrong; "" when nothing */
 		uint64_t ended_ns;
 	} verdict[RANKS_MAX];
-	char cards[RANKS_MAX][CARD_MAX];
+	struct meeting meeting;
 };
 
 static struct shared *shared;
@@ -58,21 +57,6 @@ struct rank {
 	int *x[2][OPS];
 	coll_status told[2]; /* by calls of the last round */
 };
-
-static int exchange(void *arg, const void *mine, void *all, size_t len_bytes)
-{
-	const struct rank *r = arg;
-
-	if (len_bytes > CARD_MAX)
-		return 1;
-	memcpy(shared->cards[r->rank], mine, len_bytes);
-	atomic_fetch_add(&shared->arrived, 1);
-	while (atomic_load(&shared->arrived) < r->run->size)
-		usleep(100);
-	for (int i = 0; i < r->run->size; i++)
-		memcpy((char *)all + (size_t)i * len_bytes, shared->cards[i], len_bytes);
-	return 0;
-}
 
 __attribute__((format(printf, 2, 3))) static void fault(const struct rank *r, const char *format, ...)
 {
@@ -257,14 +241,12 @@ static void run_rank(const struct run *run, int rank)
 	const char *settings[] = {transports,         thread, "COLL_TIMEOUT_MS=1000", "COLL_ARRIVAL_TIMEOUT_MS=60000",
 	                          "COLL_DEBUG=error", NULL};
 	struct rank r = {.run = run, .rank = rank};
+	struct meeting_seat seat = {&shared->meeting, rank, run->size};
 	coll_config cfg = COLL_CONFIG_INIT;
 
 	snprintf(transports, sizeof(transports), "COLL_TRANSPORTS=%s", transport);
 	snprintf(thread, sizeof(thread), "COLL_PROGRESS=%s", progress);
-	cfg.rank = rank;
-	cfg.size = run->size;
-	cfg.exchange = exchange;
-	cfg.exchange_arg = &r;
+	meeting_sit(&seat, &cfg);
 	cfg.settings = settings;
 	if (!getenv("VERBOSE") && !freopen("/dev/null", "w", stderr))
 		_exit(9);
@@ -379,9 +361,7 @@ int main(int argc, char **argv)
 	progress = argv[2];
 	if (argc > 4)
 		seed = (unsigned)strtoul(argv[4], NULL, 0);
-	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (shared == MAP_FAILED)
-		return 1;
+	shared = meeting_page(sizeof(*shared));
 	printf("seeds from %u\n", seed);
 	for (int m = 0; m < MODES; m++) {
 		mode = (enum mode)m;

@@ -11,7 +11,6 @@
 #include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,9 +18,10 @@
 #include "base/hash.h"
 #include "coll/coll.h"
 #include "comm/comm.h"
+#include "meeting.h"
 #include "plain.h"
 
-enum { RANKS_MAX = 3, CARD_MAX = 8192, ALIVE = 5 };
+enum { RANKS_MAX = 3, ALIVE = 5 };
 
 /* Sanitizers keep freed memory and books of their own. */
 #if defined(__has_feature)
@@ -41,35 +41,14 @@ enum { BYTES_COUNT = 1 };
 enum { SLACK_BYTES = 512 };
 
 struct shared {
-	atomic_int arrived;
 	atomic_int failures;
-	char cards[RANKS_MAX][CARD_MAX];
+	struct meeting meeting;
 };
 
 static struct shared *shared;
 static const char *transport;
 static int rounds = 2000;
 static uint64_t seed = 4711;
-
-struct mine {
-	int rank, size;
-};
-
-/* Caller's all-gather through the shared page. */
-static int exchange(void *arg, const void *mine, void *all, size_t len_bytes)
-{
-	const struct mine *m = arg;
-
-	if (len_bytes > CARD_MAX)
-		return 1;
-	memcpy(shared->cards[m->rank], mine, len_bytes);
-	atomic_fetch_add(&shared->arrived, 1);
-	while (atomic_load(&shared->arrived) < m->size)
-		usleep(100);
-	for (int r = 0; r < m->size; r++)
-		memcpy((char *)all + (size_t)r * len_bytes, shared->cards[r], len_bytes);
-	return 0;
-}
 
 /* ---- What a process holds ---- */
 
@@ -220,7 +199,7 @@ static void run_rank(int rank, int size)
 {
 	char transports[64];
 	const char *settings[] = {transports, "COLL_DEBUG=error", NULL};
-	struct mine m = {rank, size};
+	struct meeting_seat seat = {&shared->meeting, rank, size};
 	struct coll_rng rng = {seed};
 	coll_config cfg = COLL_CONFIG_INIT;
 	coll_comm *world = NULL;
@@ -228,10 +207,7 @@ static void run_rank(int rank, int size)
 	struct holdings before, after;
 
 	snprintf(transports, sizeof(transports), "COLL_TRANSPORTS=%s", transport);
-	cfg.rank = rank;
-	cfg.size = size;
-	cfg.exchange = exchange;
-	cfg.exchange_arg = &m;
+	meeting_sit(&seat, &cfg);
 	cfg.settings = settings;
 	if (coll_comm_create(&world, &cfg) != COLL_OK) {
 		fail(rank, "create", NULL);
@@ -301,9 +277,7 @@ int main(int argc, char **argv)
 		rounds = atoi(argv[2]);
 	if (argc > 3)
 		seed = strtoull(argv[3], NULL, 0);
-	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (shared == MAP_FAILED)
-		return 2;
+	shared = meeting_page(sizeof(*shared));
 	printf("seed %llu, %d rounds\n", (unsigned long long)seed, rounds);
 	PLAIN_RUN(two_ranks);
 	PLAIN_RUN(three_ranks);

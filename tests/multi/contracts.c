@@ -14,15 +14,15 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "coll/coll.h"
+#include "meeting.h"
 #include "plain.h"
 
-enum { RANKS_MAX = 4, CARD_MAX = 8192 };
+enum { RANKS_MAX = 4 };
 
 static const char *transport;
 static char transports[64];
@@ -619,41 +619,24 @@ static void a_child_disturbs_nobody(void)
 /* ---- Ranks as processes: one is killed ---- */
 
 static struct shared {
-	atomic_int arrived, calls, done;
+	atomic_int calls, done;
 	int status, culprit;
 	char message[512];
-	char cards[2][CARD_MAX];
+	struct meeting meeting;
 } * shared;
-
-static int exchange(void *arg, const void *mine, void *all, size_t len_bytes)
-{
-	int rank = *(int *)arg;
-
-	if (len_bytes > CARD_MAX)
-		return 1;
-	memcpy(shared->cards[rank], mine, len_bytes);
-	atomic_fetch_add(&shared->arrived, 1);
-	while (atomic_load(&shared->arrived) < 2)
-		usleep(100);
-	for (int r = 0; r < 2; r++)
-		memcpy((char *)all + (size_t)r * len_bytes, shared->cards[r], len_bytes);
-	return 0;
-}
 
 /* Rank 0 of two reports what it saw; rank 1 calls until it is killed. A child of
  * rank 1 may outlive it with copies of its sockets. */
 static void process_rank(int rank, size_t count, bool with_child)
 {
 	const char *settings[] = {transports, "COLL_DEBUG=error", "COLL_TIMEOUT_MS=1500", NULL};
+	struct meeting_seat seat = {&shared->meeting, rank, 2};
 	coll_config cfg = COLL_CONFIG_INIT;
 	float *x = calloc(count, sizeof(*x)), *y = calloc(count, sizeof(*y));
 	coll_comm *comm = NULL;
 	coll_status st;
 
-	cfg.rank = rank;
-	cfg.size = 2;
-	cfg.exchange = exchange;
-	cfg.exchange_arg = &rank;
+	meeting_sit(&seat, &cfg);
 	cfg.settings = settings;
 	if (!freopen("/dev/null", "w", stderr) || signal(SIGPIPE, SIG_DFL) == SIG_ERR)
 		_exit(9);
@@ -796,40 +779,35 @@ static void log_file_is_current(void)
 	unlink(path);
 }
 
-#define RUN(fn)                                 \
-	do {                                    \
-		if (!only || strstr(#fn, only)) \
-			PLAIN_RUN(fn);          \
-	} while (0)
-
 int main(int argc, char **argv)
 {
+	static const struct plain_case tests[] = {
+	        PLAIN_CASE(no_sigpipe),
+	        PLAIN_CASE(killed_with_a_living_child),
+	        PLAIN_CASE(nothing_stays_open),
+	        PLAIN_CASE(one_after_the_other),
+	        PLAIN_CASE(two_threads_create),
+	        PLAIN_CASE(transports_in_order),
+	        PLAIN_CASE(unique_ids),
+	        PLAIN_CASE(destroy_of_nothing),
+	        PLAIN_CASE(same_status_at_once),
+	        PLAIN_CASE(refused_calls_do_not_count),
+	        PLAIN_CASE(log_lines_arrive),
+	        PLAIN_CASE(a_log_function_may_abort),
+	        PLAIN_CASE(a_signal_ends_no_wait),
+	        PLAIN_CASE(no_handler_is_installed),
+	        PLAIN_CASE(a_child_disturbs_nobody),
+	        PLAIN_CASE(what_was_lent_comes_back),
+	        PLAIN_CASE(nothing_to_myself),
+	        PLAIN_CASE(log_file_is_current),
+	};
 	const char *only = argc > 2 ? argv[2] : NULL;
 
 	if (argc == 3 && strcmp(argv[1], "--descriptors") == 0)
 		return entries("/proc/self/fd", false) - 1 != atoi(argv[2]);
 	transport = argc > 1 ? argv[1] : "loop";
 	snprintf(transports, sizeof(transports), "COLL_TRANSPORTS=%s", transport);
-	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (shared == MAP_FAILED)
-		return 1;
-	RUN(no_sigpipe);
-	RUN(killed_with_a_living_child);
-	RUN(nothing_stays_open);
-	RUN(one_after_the_other);
-	RUN(two_threads_create);
-	RUN(transports_in_order);
-	RUN(unique_ids);
-	RUN(destroy_of_nothing);
-	RUN(same_status_at_once);
-	RUN(refused_calls_do_not_count);
-	RUN(log_lines_arrive);
-	RUN(a_log_function_may_abort);
-	RUN(a_signal_ends_no_wait);
-	RUN(no_handler_is_installed);
-	RUN(a_child_disturbs_nobody);
-	RUN(what_was_lent_comes_back);
-	RUN(nothing_to_myself);
-	RUN(log_file_is_current);
+	shared = meeting_page(sizeof(*shared));
+	plain_run_cases("", tests, sizeof(tests) / sizeof(tests[0]), only);
 	return plain_summary();
 }

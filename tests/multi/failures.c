@@ -11,19 +11,18 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "coll/coll.h"
+#include "meeting.h"
 #include "plain.h"
 
-enum { RANKS_MAX = 8, CARD_MAX = 8192 };
+enum { RANKS_MAX = 8 };
 
 /* What parent and ranks share. */
 struct shared {
-	atomic_int arrived;
 	atomic_int calls[RANKS_MAX]; /* completed, so that the parent waits on a condition */
 	atomic_int go;
 	struct result {
@@ -34,32 +33,12 @@ struct shared {
 		char message[512];
 		char transport[16];
 	} result[RANKS_MAX];
-	char cards[RANKS_MAX][CARD_MAX];
+	struct meeting meeting;
 };
 
 static struct shared *shared;
 static const char *transport;
 static pid_t pids[RANKS_MAX];
-
-struct mine {
-	int rank, size;
-};
-
-/* Caller's all-gather through the shared page. */
-static int exchange(void *arg, const void *mine, void *all, size_t len_bytes)
-{
-	const struct mine *m = arg;
-
-	if (len_bytes > CARD_MAX)
-		return 1;
-	memcpy(shared->cards[m->rank], mine, len_bytes);
-	atomic_fetch_add(&shared->arrived, 1);
-	while (atomic_load(&shared->arrived) < m->size)
-		usleep(100);
-	for (int r = 0; r < m->size; r++)
-		memcpy((char *)all + (size_t)r * len_bytes, shared->cards[r], len_bytes);
-	return 0;
-}
 
 /* What a rank does before each call: return false to stop calling. */
 typedef bool (*behaviour)(coll_comm *comm, int rank, int call);
@@ -88,7 +67,7 @@ static void run_rank(const struct scenario *s, int rank)
 	char transports[64], timeout[64];
 	const char *settings[] = {transports,         timeout, "COLL_ARRIVAL_TIMEOUT_MS=60000",
 	                          "COLL_DEBUG=error", s->hook, NULL};
-	struct mine m = {rank, s->size};
+	struct meeting_seat seat = {&shared->meeting, rank, s->size};
 	coll_config cfg = COLL_CONFIG_INIT;
 	float *x = calloc(s->count + 1, sizeof(*x));
 	coll_comm *comm = NULL;
@@ -96,10 +75,7 @@ static void run_rank(const struct scenario *s, int rank)
 
 	snprintf(transports, sizeof(transports), "COLL_TRANSPORTS=%s", transport);
 	snprintf(timeout, sizeof(timeout), "COLL_TIMEOUT_MS=%s", s->timeout ? s->timeout : "30000");
-	cfg.rank = rank;
-	cfg.size = s->size;
-	cfg.exchange = exchange;
-	cfg.exchange_arg = &m;
+	meeting_sit(&seat, &cfg);
 	cfg.settings = settings;
 	if (!freopen("/dev/null", "w", stderr))
 		_exit(9);
@@ -355,9 +331,7 @@ static const struct {
 int main(int argc, char **argv)
 {
 	transport = argc > 1 ? argv[1] : "tcp";
-	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (shared == MAP_FAILED)
-		return 1;
+	shared = meeting_page(sizeof(*shared));
 	for (int times = argc > 3 ? atoi(argv[3]) : 1; times > 0; times--)
 		for (size_t i = 0; i < sizeof(scenarios) / sizeof(*scenarios); i++)
 			if (argc < 3 || strcmp(argv[2], scenarios[i].name) == 0)

@@ -149,40 +149,51 @@ static void message(struct rank *r, int step, uint64_t *common, uint64_t *own)
 		OK(r, coll_recv(p->out, count, COLL_I32, from, comm, way(r, p, own)));
 }
 
+/* What goes from each rank to the next. */
+struct turn {
+	struct place *p;
+	coll_comm *comm;
+	size_t count;
+	int next, before;
+};
+
+static struct turn around(struct rank *r, int step, uint64_t *common)
+{
+	struct turn t = {.p = &r->places[step],
+	                 .comm = r->comm[pick(common, COMMS)],
+	                 .next = (r->rank + 1) % r->size,
+	                 .before = (r->rank + r->size - 1) % r->size};
+
+	t.count = counts[pick(common, sizeof(counts) / sizeof(counts[0]))];
+	fill(r, t.p, t.count, 1 + step);
+	t.p->wanted = 1 + step;
+	return t;
+}
+
 /* From rank to rank around: each but the first receives before it sends. */
 static void relay(struct rank *r, int step, uint64_t *common)
 {
-	struct place *p = &r->places[step];
-	coll_comm *comm = r->comm[pick(common, COMMS)];
-	const size_t count = counts[pick(common, sizeof(counts) / sizeof(counts[0]))];
-	const int next = (r->rank + 1) % r->size, before = (r->rank + r->size - 1) % r->size;
+	const struct turn t = around(r, step, common);
 
-	fill(r, p, count, 1 + step);
-	p->wanted = 1 + step;
 	if (r->rank == 0)
-		OK(r, coll_send(p->in, count, COLL_I32, next, comm, NULL));
-	OK(r, coll_recv(p->out, count, COLL_I32, before, comm, NULL));
+		OK(r, coll_send(t.p->in, t.count, COLL_I32, t.next, t.comm, NULL));
+	OK(r, coll_recv(t.p->out, t.count, COLL_I32, t.before, t.comm, NULL));
 	if (r->rank != 0)
-		OK(r, coll_send(p->out, count, COLL_I32, next, comm, NULL));
+		OK(r, coll_send(t.p->out, t.count, COLL_I32, t.next, t.comm, NULL));
 }
 
 /* Around at once, by a group or in one call. */
 static void exchange(struct rank *r, int step, uint64_t *common)
 {
-	struct place *p = &r->places[step];
-	coll_comm *comm = r->comm[pick(common, COMMS)];
-	const size_t count = counts[pick(common, sizeof(counts) / sizeof(counts[0]))];
-	const int next = (r->rank + 1) % r->size, before = (r->rank + r->size - 1) % r->size;
+	const struct turn t = around(r, step, common);
 
-	fill(r, p, count, 1 + step);
-	p->wanted = 1 + step;
 	if (pick(common, 2)) {
-		OK(r, coll_send_recv(p->in, count, next, p->out, count, before, COLL_I32, comm, NULL));
+		OK(r, coll_send_recv(t.p->in, t.count, t.next, t.p->out, t.count, t.before, COLL_I32, t.comm, NULL));
 		return;
 	}
 	OK(r, coll_group_begin());
-	OK(r, coll_send(p->in, count, COLL_I32, next, comm, NULL));
-	OK(r, coll_recv(p->out, count, COLL_I32, before, comm, NULL));
+	OK(r, coll_send(t.p->in, t.count, COLL_I32, t.next, t.comm, NULL));
+	OK(r, coll_recv(t.p->out, t.count, COLL_I32, t.before, t.comm, NULL));
 	OK(r, coll_group_end());
 }
 

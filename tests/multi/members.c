@@ -11,19 +11,18 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/hash.h"
 #include "coll/coll.h"
+#include "meeting.h"
 #include "plain.h"
 
-enum { RANKS = 4, CARD_MAX = 8192, ROUNDS_MAX = 1000000, GRACE_MS = 2000 };
+enum { RANKS = 4, ROUNDS_MAX = 1000000, GRACE_MS = 2000 };
 
 struct shared {
-	atomic_int arrived;
 	atomic_int together; /* ranks that have come to the point of the death */
 	atomic_int rounds[RANKS];
 	_Atomic uint64_t killed_ns;
@@ -35,7 +34,7 @@ struct shared {
 		int culprit;
 		char message[600];
 	} result[RANKS];
-	char cards[RANKS][CARD_MAX];
+	struct meeting meeting;
 };
 
 static struct shared *shared;
@@ -44,34 +43,17 @@ static int times = 6;
 static uint64_t seed = 31;
 static char hook[96];
 
-static int exchange(void *arg, const void *mine, void *all, size_t len_bytes)
-{
-	const int rank = *(const int *)arg;
-
-	if (len_bytes > CARD_MAX)
-		return 1;
-	memcpy(shared->cards[rank], mine, len_bytes);
-	atomic_fetch_add(&shared->arrived, 1);
-	while (atomic_load(&shared->arrived) < RANKS)
-		usleep(100);
-	for (int r = 0; r < RANKS; r++)
-		memcpy((char *)all + (size_t)r * len_bytes, shared->cards[r], len_bytes);
-	return 0;
-}
-
 static coll_comm *create(int *rank)
 {
 	char transports[64];
 	const char *settings[] = {transports, "COLL_DEBUG=error", "COLL_ARRIVAL_TIMEOUT_MS=60000",
 	                          hook[0] ? hook : NULL, NULL};
+	struct meeting_seat seat = {&shared->meeting, *rank, RANKS};
 	coll_config cfg = COLL_CONFIG_INIT;
 	coll_comm *world = NULL;
 
 	snprintf(transports, sizeof(transports), "COLL_TRANSPORTS=%s", transport);
-	cfg.rank = *rank;
-	cfg.size = RANKS;
-	cfg.exchange = exchange;
-	cfg.exchange_arg = rank;
+	meeting_sit(&seat, &cfg);
 	cfg.settings = settings;
 	if (!freopen("/dev/null", "w", stderr) || coll_comm_create(&world, &cfg) != COLL_OK)
 		_exit(9);
@@ -421,6 +403,13 @@ static void a_child_that_some_could_not_make(void)
 
 int main(int argc, char **argv)
 {
+	static const struct plain_case tests[] = {
+	        PLAIN_CASE(only_members_are_touched),
+	        PLAIN_CASE(death_while_they_come_and_go),
+	        PLAIN_CASE(destroy_tells_who_died),
+	        PLAIN_CASE(a_child_that_some_could_not_make),
+	};
+
 	if (argc < 2) {
 		fprintf(stderr, "usage: members TRANSPORT [TEST [TIMES [SEED]]]\n");
 		return 2;
@@ -430,17 +419,8 @@ int main(int argc, char **argv)
 		times = atoi(argv[3]);
 	if (argc > 4)
 		seed = strtoull(argv[4], NULL, 0);
-	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (shared == MAP_FAILED)
-		return 2;
+	shared = meeting_page(sizeof(*shared));
 	printf("seed %llu, %d times\n", (unsigned long long)seed, times);
-	if (argc < 3 || strstr("only_members_are_touched", argv[2]))
-		PLAIN_RUN(only_members_are_touched);
-	if (argc < 3 || strstr("death_while_they_come_and_go", argv[2]))
-		PLAIN_RUN(death_while_they_come_and_go);
-	if (argc < 3 || strstr("destroy_tells_who_died", argv[2]))
-		PLAIN_RUN(destroy_tells_who_died);
-	if (argc < 3 || strstr("a_child_that_some_could_not_make", argv[2]))
-		PLAIN_RUN(a_child_that_some_could_not_make);
+	plain_run_cases("", tests, sizeof(tests) / sizeof(tests[0]), argc > 2 ? argv[2] : NULL);
 	return plain_summary();
 }

@@ -14,18 +14,18 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "meeting.h"
 #include "mismatch.h"
 #include "plain.h"
 
-enum { CARD_MAX = 8192, WARM_UP = 3, LIMIT_MS = 2000 };
+enum { WARM_UP = 3, LIMIT_MS = 2000 };
 
 struct shared {
-	atomic_int arrived, ready;
+	atomic_int ready;
 	_Atomic uint64_t begun_ns; /* when the last rank began to differ */
 	struct result {
 		atomic_int done;
@@ -34,7 +34,7 @@ struct shared {
 		uint64_t ns;
 		char message[1024];
 	} result[RANKS_MAX];
-	char cards[RANKS_MAX][CARD_MAX];
+	struct meeting meeting;
 };
 
 static struct shared *shared;
@@ -53,26 +53,6 @@ static void add(void *arg, const void *left, void *inout, size_t count, coll_dty
 }
 
 /* ---- Ranks ---- */
-
-struct mine {
-	int rank, size;
-};
-
-/* Caller's all-gather through the shared page. */
-static int exchange(void *arg, const void *mine, void *all, size_t len_bytes)
-{
-	const struct mine *m = arg;
-
-	if (len_bytes > CARD_MAX)
-		return 1;
-	memcpy(shared->cards[m->rank], mine, len_bytes);
-	atomic_fetch_add(&shared->arrived, 1);
-	while (atomic_load(&shared->arrived) < m->size)
-		usleep(100);
-	for (int r = 0; r < m->size; r++)
-		memcpy((char *)all + (size_t)r * len_bytes, shared->cards[r], len_bytes);
-	return 0;
-}
 
 static void report(int rank, coll_status st, const coll_error *e, int after)
 {
@@ -120,16 +100,13 @@ static void create(int size, int rank, coll_comm **comm)
 	char transports[64], host[64];
 	const char *settings[] = {transports, "COLL_DEBUG=error", host, NULL};
 	const bool mixed = strcmp(transport, "mixed") == 0;
-	struct mine m = {rank, size};
+	struct meeting_seat seat = {&shared->meeting, rank, size};
 	coll_config cfg = COLL_CONFIG_INIT;
 	coll_status st;
 
 	snprintf(transports, sizeof(transports), "COLL_TRANSPORTS=%s", mixed ? "shm,tcp" : transport);
 	snprintf(host, sizeof(host), "COLL_HOST_ID=mismatch-%d", mixed ? rank % 2 : 0);
-	cfg.rank = rank;
-	cfg.size = size;
-	cfg.exchange = exchange;
-	cfg.exchange_arg = &m;
+	meeting_sit(&seat, &cfg);
 	cfg.settings = settings;
 	st = coll_comm_create(comm, &cfg);
 	if (st == COLL_OK)
@@ -289,9 +266,7 @@ int main(int argc, char **argv)
 
 	transport = argc > 1 ? argv[1] : "tcp";
 	only_size = argc > 4 ? atoi(argv[4]) : 0;
-	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (shared == MAP_FAILED)
-		return 1;
+	shared = meeting_page(sizeof(*shared));
 	for (int times = argc > 5 ? atoi(argv[5]) : 1; times > 0; times--)
 		for (current = mismatch_cases; current < mismatch_cases + mismatch_ncases; current++) {
 			if (some)

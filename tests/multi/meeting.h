@@ -1,0 +1,64 @@
+/*
+ * How the processes of a test find each other without a launcher: coll_config.exchange, the
+ * caller's all-gather, through a page that all of them map. One meeting makes one
+ * communicator; whoever starts the processes zeroes it before.
+ */
+#ifndef COLL_TESTS_MULTI_MEETING_H
+#define COLL_TESTS_MULTI_MEETING_H
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "coll/coll.h"
+
+enum { MEETING_RANKS_MAX = 8, MEETING_CARD_BYTES = 8192 };
+
+struct meeting {
+	atomic_int arrived;
+	char cards[MEETING_RANKS_MAX][MEETING_CARD_BYTES];
+};
+
+struct meeting_seat {
+	struct meeting *meeting;
+	int rank, size;
+};
+
+/* What all processes that are forked from here on share, zeroed. */
+static inline void *meeting_page(size_t len_bytes)
+{
+	void *page = mmap(NULL, len_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (page == MAP_FAILED)
+		exit(2);
+	return page;
+}
+
+static inline int meeting_exchange(void *arg, const void *mine, void *all, size_t len_bytes)
+{
+	const struct meeting_seat *seat = arg;
+	struct meeting *m = seat->meeting;
+
+	if (len_bytes > MEETING_CARD_BYTES)
+		return 1;
+	memcpy(m->cards[seat->rank], mine, len_bytes);
+	atomic_fetch_add(&m->arrived, 1);
+	while (atomic_load(&m->arrived) < seat->size)
+		usleep(100);
+	for (int r = 0; r < seat->size; r++)
+		memcpy((char *)all + (size_t)r * len_bytes, m->cards[r], len_bytes);
+	return 0;
+}
+
+/* The seat is looked at until the communicator is made. */
+static inline void meeting_sit(struct meeting_seat *seat, coll_config *cfg)
+{
+	cfg->rank = seat->rank;
+	cfg->size = seat->size;
+	cfg->exchange = meeting_exchange;
+	cfg->exchange_arg = seat;
+}
+
+#endif
