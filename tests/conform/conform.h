@@ -78,7 +78,8 @@ typedef void (*side_fn)(struct world *w, void *arg);
 void world_threads(int n, side_fn body, void *arg);
 void world_processes(side_fn body, void *arg);
 /* A forked peer that is not expected to end well: body runs in the child, which
- * never returns from it. The caller owns the parent's side. */
+ * never returns from it. The caller owns the parent's side. False: the test is over; skipped
+ * where a transport stays in one process. */
 bool world_fork(struct world *w, side_fn child_body, void *arg);
 void world_reap(struct world *w, int signal_no);
 

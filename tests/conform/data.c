@@ -613,8 +613,6 @@ TEST(data, both_ways_between_threads)
 
 TEST(data, both_ways_between_processes)
 {
-	if (strcmp(conform_name, "loop") == 0)
-		SKIP("loop stays in one process");
 	for (size_t k = 0; k < sizeof(traffics) / sizeof(traffics[0]); k++)
 		world_processes(both_ways, (void *)&traffics[k]);
 }
@@ -682,7 +680,5 @@ TEST(data, memory_of_the_transport_between_threads)
 
 TEST(data, memory_of_the_transport_between_processes)
 {
-	if (strcmp(conform_name, "loop") == 0)
-		SKIP("loop stays in one process");
 	world_processes(lend_pieces, NULL);
 }

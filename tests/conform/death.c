@@ -85,8 +85,6 @@ static void survive(const struct scene *s)
 	uint64_t killed_at;
 	bool seen;
 
-	if (strcmp(conform_name, "loop") == 0)
-		SKIP("loop stays in one process");
 	if (!world_fork(&w, victim, (void *)s))
 		return;
 	tx = channel(&w, 0, 1, COLL_DIR_SEND, key_of(1, 0, 0), LEN, 2);
@@ -192,8 +190,6 @@ TEST(death, the_lender_dies_before_we_look)
 	coll_status status = COLL_AGAIN;
 	bool whole;
 
-	if (strcmp(conform_name, "loop") == 0)
-		SKIP("loop stays in one process");
 	if (!world_fork(&w, lender, NULL))
 		return;
 	rx = channel(&w, 0, 1, COLL_DIR_RECV, key_of(3, 0, 0), LEN, 2);

@@ -107,8 +107,6 @@ static void free_under_a_view(struct world *w, void *arg)
 
 TEST(lent, freed_under_a_view)
 {
-	if (strcmp(conform_name, "loop") == 0)
-		SKIP("loop stays in one process");
 	world_processes(free_under_a_view, NULL);
 }
 
@@ -194,8 +192,6 @@ TEST(lent, taken_back_at_any_moment_between_threads)
 
 TEST(lent, taken_back_at_any_moment_between_processes)
 {
-	if (strcmp(conform_name, "loop") == 0)
-		SKIP("loop stays in one process");
 	world_processes(race, NULL);
 }
 
@@ -221,8 +217,6 @@ TEST(lent, the_lender_dies_under_a_view)
 	coll_status status = COLL_AGAIN;
 	void *rx;
 
-	if (strcmp(conform_name, "loop") == 0)
-		SKIP("loop stays in one process");
 	if (!world_fork(&w, dying_lender, NULL))
 		return;
 	rx = channel(&w, 0, 1, COLL_DIR_RECV, key_of(1, 0, 0), LEN, 2);
@@ -255,8 +249,6 @@ TEST(lent, the_reader_dies_while_it_looks)
 	struct coll_memory mem;
 	void *tx;
 
-	if (strcmp(conform_name, "loop") == 0)
-		SKIP("loop stays in one process");
 	if (!world_fork(&w, dying_reader, NULL))
 		return;
 	tx = channel(&w, 0, 1, COLL_DIR_SEND, key_of(1, 0, 0), LEN, 2);

@@ -108,15 +108,11 @@ TEST(sleeping, stream_between_threads)
 
 TEST(sleeping, ping_pong_between_processes)
 {
-	if (strcmp(conform_name, "loop") == 0)
-		SKIP("loop stays in one process");
 	world_processes(ping_pong, &game);
 }
 
 TEST(sleeping, stream_between_processes)
 {
-	if (strcmp(conform_name, "loop") == 0)
-		SKIP("loop stays in one process");
 	world_processes(stream, &game);
 }
 
