@@ -57,41 +57,45 @@ ELEMENT_INLINE __m256i first64(size_t n)
 
 /* ---- Integers ---- */
 
-#define VECTOR_INTEGER(T, E, A)                                                                        \
-	typedef __m256i T##_v;                                                                         \
-	enum { T##_bytes = E / 8, T##_lanes = 256 / E };                                               \
-	ELEMENT_INLINE __m256i T##_load(const char *p)                                                 \
-	{                                                                                              \
-		return load(p);                                                                        \
-	}                                                                                              \
-	ELEMENT_INLINE void T##_store(char *p, __m256i v)                                              \
-	{                                                                                              \
-		store(p, v);                                                                           \
-	}                                                                                              \
-	ELEMENT_INLINE __m256i T##_load_some(const char *p, size_t n)                                  \
-	{                                                                                              \
-		return load_some##E(p, n);                                                             \
-	}                                                                                              \
-	ELEMENT_INLINE void T##_store_some(char *p, __m256i v, size_t n)                               \
-	{                                                                                              \
-		store_some(p, v, n *T##_bytes);                                                        \
-	}                                                                                              \
-	ELEMENT_INLINE __m256i T##_sum(__m256i a, __m256i b)                                           \
-	{                                                                                              \
-		return _mm256_add_epi##E(a, b);                                                        \
-	}                                                                                              \
-	ELEMENT_INLINE __m256i T##_prod(__m256i a, __m256i b)                                          \
-	{                                                                                              \
-		return prod##E(a, b);                                                                  \
-	}                                                                                              \
-	ELEMENT_INLINE __m256i T##_min(__m256i a, __m256i b)                                           \
-	{                                                                                              \
-		return min_##A##E(a, b);                                                               \
-	}                                                                                              \
-	ELEMENT_INLINE __m256i T##_max(__m256i a, __m256i b)                                           \
-	{                                                                                              \
-		return max_##A##E(a, b);                                                               \
-	}                                                                                              \
+#define INTEGER_MEMORY(T, E, A)                                          \
+	typedef __m256i T##_v;                                           \
+	enum { T##_bytes = E / 8, T##_lanes = 256 / E };                 \
+	ELEMENT_INLINE __m256i T##_load(const char *p)                   \
+	{                                                                \
+		return load(p);                                          \
+	}                                                                \
+	ELEMENT_INLINE void T##_store(char *p, __m256i v)                \
+	{                                                                \
+		store(p, v);                                             \
+	}                                                                \
+	ELEMENT_INLINE __m256i T##_load_some(const char *p, size_t n)    \
+	{                                                                \
+		return load_some##E(p, n);                               \
+	}                                                                \
+	ELEMENT_INLINE void T##_store_some(char *p, __m256i v, size_t n) \
+	{                                                                \
+		store_some(p, v, n *T##_bytes);                          \
+	}
+
+#define INTEGER_ARITHMETIC(T, E, A)                           \
+	ELEMENT_INLINE __m256i T##_sum(__m256i a, __m256i b)  \
+	{                                                     \
+		return _mm256_add_epi##E(a, b);               \
+	}                                                     \
+	ELEMENT_INLINE __m256i T##_prod(__m256i a, __m256i b) \
+	{                                                     \
+		return prod##E(a, b);                         \
+	}                                                     \
+	ELEMENT_INLINE __m256i T##_min(__m256i a, __m256i b)  \
+	{                                                     \
+		return min_##A##E(a, b);                      \
+	}                                                     \
+	ELEMENT_INLINE __m256i T##_max(__m256i a, __m256i b)  \
+	{                                                     \
+		return max_##A##E(a, b);                      \
+	}
+
+#define INTEGER_LOGIC(T, E, A)                                                                         \
 	ELEMENT_INLINE __m256i T##_band(__m256i a, __m256i b)                                          \
 	{                                                                                              \
 		return _mm256_and_si256(a, b);                                                         \
@@ -128,6 +132,11 @@ ELEMENT_INLINE __m256i first64(size_t n)
 	{                                                                                              \
 		return _mm256_and_si256(T##_bxor(T##_zero(a), T##_zero(b)), _mm256_set1_epi##E##X(1)); \
 	}
+
+#define VECTOR_INTEGER(T, E, A)     \
+	INTEGER_MEMORY(T, E, A)     \
+	INTEGER_ARITHMETIC(T, E, A) \
+	INTEGER_LOGIC(T, E, A)
 #define _mm256_set1_epi8X  _mm256_set1_epi8
 #define _mm256_set1_epi16X _mm256_set1_epi16
 #define _mm256_set1_epi32X _mm256_set1_epi32
@@ -258,7 +267,7 @@ DIV_BY_LANE(u64, uint64_t)
  * min(a, b) and min(b, a) differ only where the operands are equal (zeros of
  * either sign: join the sign bits) or unordered (replaced by the sum, a NaN).
  */
-#define VECTOR_FLOAT(T, V, P, F)                                                                       \
+#define FLOAT_ARITHMETIC(T, V, P, F)                                                                   \
 	typedef V T##_v;                                                                               \
 	ELEMENT_INLINE V T##_sum(V a, V b)                                                             \
 	{                                                                                              \
@@ -280,30 +289,6 @@ DIV_BY_LANE(u64, uint64_t)
 	{                                                                                              \
 		return T##_or_nan(_mm256_and_##P(_mm256_max_##P(a, b), _mm256_max_##P(b, a)), a, b);   \
 	}                                                                                              \
-	ELEMENT_INLINE V T##_nonzero(V a)                                                              \
-	{                                                                                              \
-		return _mm256_cmp_##P(a, _mm256_setzero_##P(), _CMP_NEQ_UQ);                           \
-	}                                                                                              \
-	ELEMENT_INLINE V T##_ones(V m)                                                                 \
-	{                                                                                              \
-		return _mm256_and_##P(m, _mm256_set1_##P(1));                                          \
-	}                                                                                              \
-	ELEMENT_INLINE V T##_truth(V a)                                                                \
-	{                                                                                              \
-		return T##_ones(T##_nonzero(a));                                                       \
-	}                                                                                              \
-	ELEMENT_INLINE V T##_land(V a, V b)                                                            \
-	{                                                                                              \
-		return T##_ones(_mm256_and_##P(T##_nonzero(a), T##_nonzero(b)));                       \
-	}                                                                                              \
-	ELEMENT_INLINE V T##_lor(V a, V b)                                                             \
-	{                                                                                              \
-		return T##_ones(_mm256_or_##P(T##_nonzero(a), T##_nonzero(b)));                        \
-	}                                                                                              \
-	ELEMENT_INLINE V T##_lxor(V a, V b)                                                            \
-	{                                                                                              \
-		return T##_ones(_mm256_xor_##P(T##_nonzero(a), T##_nonzero(b)));                       \
-	}                                                                                              \
 	ELEMENT_INLINE V T##_div(V a, uint64_t divisor)                                                \
 	{                                                                                              \
 		return _mm256_div_##P(a, _mm256_set1_##P((F)divisor));                                 \
@@ -312,6 +297,36 @@ DIV_BY_LANE(u64, uint64_t)
 	{                                                                                              \
 		return _mm256_mul_##P(_mm256_set1_##P((F)scale), a);                                   \
 	}
+
+#define FLOAT_LOGIC(T, V, P, F)                                                  \
+	ELEMENT_INLINE V T##_nonzero(V a)                                        \
+	{                                                                        \
+		return _mm256_cmp_##P(a, _mm256_setzero_##P(), _CMP_NEQ_UQ);     \
+	}                                                                        \
+	ELEMENT_INLINE V T##_ones(V m)                                           \
+	{                                                                        \
+		return _mm256_and_##P(m, _mm256_set1_##P(1));                    \
+	}                                                                        \
+	ELEMENT_INLINE V T##_truth(V a)                                          \
+	{                                                                        \
+		return T##_ones(T##_nonzero(a));                                 \
+	}                                                                        \
+	ELEMENT_INLINE V T##_land(V a, V b)                                      \
+	{                                                                        \
+		return T##_ones(_mm256_and_##P(T##_nonzero(a), T##_nonzero(b))); \
+	}                                                                        \
+	ELEMENT_INLINE V T##_lor(V a, V b)                                       \
+	{                                                                        \
+		return T##_ones(_mm256_or_##P(T##_nonzero(a), T##_nonzero(b)));  \
+	}                                                                        \
+	ELEMENT_INLINE V T##_lxor(V a, V b)                                      \
+	{                                                                        \
+		return T##_ones(_mm256_xor_##P(T##_nonzero(a), T##_nonzero(b))); \
+	}
+
+#define VECTOR_FLOAT(T, V, P, F)     \
+	FLOAT_ARITHMETIC(T, V, P, F) \
+	FLOAT_LOGIC(T, V, P, F)
 
 VECTOR_FLOAT(f16, __m256, ps, float)
 VECTOR_FLOAT(f32, __m256, ps, float)

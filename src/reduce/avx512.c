@@ -15,7 +15,7 @@
 /* ---- Integers ---- */
 
 /* E: element width in bits; A: epi or epu, for ordering. */
-#define VECTOR_INTEGER(T, S, E, A)                                         \
+#define INTEGER_MEMORY(T, S, E, A)                                         \
 	typedef __m512i T##_v;                                             \
 	enum { T##_bytes = E / 8, T##_lanes = 512 / E };                   \
 	ELEMENT_INLINE T##_v T##_load(const char *p)                       \
@@ -33,59 +33,68 @@
 	ELEMENT_INLINE void T##_store_some(char *p, T##_v v, size_t n)     \
 	{                                                                  \
 		_mm512_mask_storeu_epi##E(p, (__mmask##T)FIRST(n), v);     \
-	}                                                                  \
-	ELEMENT_INLINE T##_v T##_sum(T##_v a, T##_v b)                     \
-	{                                                                  \
-		return _mm512_add_epi##E(a, b);                            \
-	}                                                                  \
-	ELEMENT_INLINE T##_v T##_prod(T##_v a, T##_v b)                    \
-	{                                                                  \
-		return prod##E(a, b);                                      \
-	}                                                                  \
-	ELEMENT_INLINE T##_v T##_min(T##_v a, T##_v b)                     \
-	{                                                                  \
-		return _mm512_min_##A##E(a, b);                            \
-	}                                                                  \
-	ELEMENT_INLINE T##_v T##_max(T##_v a, T##_v b)                     \
-	{                                                                  \
-		return _mm512_max_##A##E(a, b);                            \
-	}                                                                  \
-	ELEMENT_INLINE T##_v T##_band(T##_v a, T##_v b)                    \
-	{                                                                  \
-		return _mm512_and_si512(a, b);                             \
-	}                                                                  \
-	ELEMENT_INLINE T##_v T##_bor(T##_v a, T##_v b)                     \
-	{                                                                  \
-		return _mm512_or_si512(a, b);                              \
-	}                                                                  \
-	ELEMENT_INLINE T##_v T##_bxor(T##_v a, T##_v b)                    \
-	{                                                                  \
-		return _mm512_xor_si512(a, b);                             \
-	}                                                                  \
-	ELEMENT_INLINE T##_v T##_ones(__mmask##T m)                        \
-	{                                                                  \
-		return _mm512_maskz_mov_epi##E(m, _mm512_set1_epi##E(1));  \
-	}                                                                  \
-	ELEMENT_INLINE __mmask##T T##_nonzero(T##_v a)                     \
-	{                                                                  \
-		return _mm512_test_epi##E##_mask(a, a);                    \
-	}                                                                  \
-	ELEMENT_INLINE T##_v T##_truth(T##_v a)                            \
-	{                                                                  \
-		return T##_ones(T##_nonzero(a));                           \
-	}                                                                  \
-	ELEMENT_INLINE T##_v T##_land(T##_v a, T##_v b)                    \
-	{                                                                  \
-		return T##_ones(T##_nonzero(a) & T##_nonzero(b));          \
-	}                                                                  \
-	ELEMENT_INLINE T##_v T##_lor(T##_v a, T##_v b)                     \
-	{                                                                  \
-		return T##_truth(_mm512_or_si512(a, b));                   \
-	}                                                                  \
-	ELEMENT_INLINE T##_v T##_lxor(T##_v a, T##_v b)                    \
-	{                                                                  \
-		return T##_ones(T##_nonzero(a) ^ T##_nonzero(b));          \
 	}
+
+#define INTEGER_ARITHMETIC(T, S, E, A)                  \
+	ELEMENT_INLINE T##_v T##_sum(T##_v a, T##_v b)  \
+	{                                               \
+		return _mm512_add_epi##E(a, b);         \
+	}                                               \
+	ELEMENT_INLINE T##_v T##_prod(T##_v a, T##_v b) \
+	{                                               \
+		return prod##E(a, b);                   \
+	}                                               \
+	ELEMENT_INLINE T##_v T##_min(T##_v a, T##_v b)  \
+	{                                               \
+		return _mm512_min_##A##E(a, b);         \
+	}                                               \
+	ELEMENT_INLINE T##_v T##_max(T##_v a, T##_v b)  \
+	{                                               \
+		return _mm512_max_##A##E(a, b);         \
+	}
+
+#define INTEGER_LOGIC(T, S, E, A)                                         \
+	ELEMENT_INLINE T##_v T##_band(T##_v a, T##_v b)                   \
+	{                                                                 \
+		return _mm512_and_si512(a, b);                            \
+	}                                                                 \
+	ELEMENT_INLINE T##_v T##_bor(T##_v a, T##_v b)                    \
+	{                                                                 \
+		return _mm512_or_si512(a, b);                             \
+	}                                                                 \
+	ELEMENT_INLINE T##_v T##_bxor(T##_v a, T##_v b)                   \
+	{                                                                 \
+		return _mm512_xor_si512(a, b);                            \
+	}                                                                 \
+	ELEMENT_INLINE T##_v T##_ones(__mmask##T m)                       \
+	{                                                                 \
+		return _mm512_maskz_mov_epi##E(m, _mm512_set1_epi##E(1)); \
+	}                                                                 \
+	ELEMENT_INLINE __mmask##T T##_nonzero(T##_v a)                    \
+	{                                                                 \
+		return _mm512_test_epi##E##_mask(a, a);                   \
+	}                                                                 \
+	ELEMENT_INLINE T##_v T##_truth(T##_v a)                           \
+	{                                                                 \
+		return T##_ones(T##_nonzero(a));                          \
+	}                                                                 \
+	ELEMENT_INLINE T##_v T##_land(T##_v a, T##_v b)                   \
+	{                                                                 \
+		return T##_ones(T##_nonzero(a) & T##_nonzero(b));         \
+	}                                                                 \
+	ELEMENT_INLINE T##_v T##_lor(T##_v a, T##_v b)                    \
+	{                                                                 \
+		return T##_truth(_mm512_or_si512(a, b));                  \
+	}                                                                 \
+	ELEMENT_INLINE T##_v T##_lxor(T##_v a, T##_v b)                   \
+	{                                                                 \
+		return T##_ones(T##_nonzero(a) ^ T##_nonzero(b));         \
+	}
+
+#define VECTOR_INTEGER(T, S, E, A)     \
+	INTEGER_MEMORY(T, S, E, A)     \
+	INTEGER_ARITHMETIC(T, S, E, A) \
+	INTEGER_LOGIC(T, S, E, A)
 
 typedef __mmask64 __mmaski8, __mmasku8;
 typedef __mmask32 __mmaski16, __mmasku16;
@@ -184,7 +193,7 @@ DIV64(u64, uint64_t)
  * are replaced by the sum. Control: bits 1:0 minimum or maximum, bit 2 the sign of
  * the chosen operand.
  */
-#define VECTOR_FLOAT(T, V, P, M, F)                                                                                 \
+#define FLOAT_ARITHMETIC(T, V, P, M, F)                                                                             \
 	typedef V T##_v;                                                                                            \
 	ELEMENT_INLINE V T##_sum(V a, V b)                                                                          \
 	{                                                                                                           \
@@ -204,30 +213,6 @@ DIV64(u64, uint64_t)
 		return _mm512_mask_add_##P(_mm512_range_##P(a, b, 5), _mm512_cmp_##P##_mask(a, b, _CMP_UNORD_Q), a, \
 		                           b);                                                                      \
 	}                                                                                                           \
-	ELEMENT_INLINE M T##_nonzero(V a)                                                                           \
-	{                                                                                                           \
-		return _mm512_cmp_##P##_mask(a, _mm512_setzero_##P(), _CMP_NEQ_UQ);                                 \
-	}                                                                                                           \
-	ELEMENT_INLINE V T##_ones(M m)                                                                              \
-	{                                                                                                           \
-		return _mm512_maskz_mov_##P(m, _mm512_set1_##P(1));                                                 \
-	}                                                                                                           \
-	ELEMENT_INLINE V T##_truth(V a)                                                                             \
-	{                                                                                                           \
-		return T##_ones(T##_nonzero(a));                                                                    \
-	}                                                                                                           \
-	ELEMENT_INLINE V T##_land(V a, V b)                                                                         \
-	{                                                                                                           \
-		return T##_ones(T##_nonzero(a) & T##_nonzero(b));                                                   \
-	}                                                                                                           \
-	ELEMENT_INLINE V T##_lor(V a, V b)                                                                          \
-	{                                                                                                           \
-		return T##_ones(T##_nonzero(a) | T##_nonzero(b));                                                   \
-	}                                                                                                           \
-	ELEMENT_INLINE V T##_lxor(V a, V b)                                                                         \
-	{                                                                                                           \
-		return T##_ones(T##_nonzero(a) ^ T##_nonzero(b));                                                   \
-	}                                                                                                           \
 	ELEMENT_INLINE V T##_div(V a, uint64_t divisor)                                                             \
 	{                                                                                                           \
 		return _mm512_div_##P(a, _mm512_set1_##P((F)divisor));                                              \
@@ -236,6 +221,36 @@ DIV64(u64, uint64_t)
 	{                                                                                                           \
 		return _mm512_mul_##P(_mm512_set1_##P((F)scale), a);                                                \
 	}
+
+#define FLOAT_LOGIC(T, V, P, M, F)                                                  \
+	ELEMENT_INLINE M T##_nonzero(V a)                                           \
+	{                                                                           \
+		return _mm512_cmp_##P##_mask(a, _mm512_setzero_##P(), _CMP_NEQ_UQ); \
+	}                                                                           \
+	ELEMENT_INLINE V T##_ones(M m)                                              \
+	{                                                                           \
+		return _mm512_maskz_mov_##P(m, _mm512_set1_##P(1));                 \
+	}                                                                           \
+	ELEMENT_INLINE V T##_truth(V a)                                             \
+	{                                                                           \
+		return T##_ones(T##_nonzero(a));                                    \
+	}                                                                           \
+	ELEMENT_INLINE V T##_land(V a, V b)                                         \
+	{                                                                           \
+		return T##_ones(T##_nonzero(a) & T##_nonzero(b));                   \
+	}                                                                           \
+	ELEMENT_INLINE V T##_lor(V a, V b)                                          \
+	{                                                                           \
+		return T##_ones(T##_nonzero(a) | T##_nonzero(b));                   \
+	}                                                                           \
+	ELEMENT_INLINE V T##_lxor(V a, V b)                                         \
+	{                                                                           \
+		return T##_ones(T##_nonzero(a) ^ T##_nonzero(b));                   \
+	}
+
+#define VECTOR_FLOAT(T, V, P, M, F)     \
+	FLOAT_ARITHMETIC(T, V, P, M, F) \
+	FLOAT_LOGIC(T, V, P, M, F)
 
 VECTOR_FLOAT(f16, __m512, ps, __mmask16, float)
 VECTOR_FLOAT(f32, __m512, ps, __mmask16, float)
