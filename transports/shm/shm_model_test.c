@@ -237,6 +237,59 @@ static bool odd_receiver(const struct model *m, struct state *s)
 	return false;
 }
 
+static void arm(const struct model *m, struct state *s, int t)
+{
+	struct thread *me = &s->thread[t];
+
+	if (m->dropped != RULE_ARM_FIRST) {
+		set_armed(s, t, 1);
+		me->at = BARRIER;
+		return;
+	}
+	/* The last look came first: the other end may move in between. */
+	if (!me->bell) {
+		me->bell = satisfied(m, s, t) ? 2 : 1;
+		return;
+	}
+	me->at = me->bell == 2 ? START : SLEEP;
+	if (me->bell == 1)
+		set_armed(s, t, 1);
+	me->bell = 0;
+}
+
+static void last_look(const struct model *m, struct state *s, int t)
+{
+	struct thread *me = &s->thread[t];
+
+	me->at = SLEEP;
+	if (satisfied(m, s, t)) {
+		set_armed(s, t, 0);
+		me->at = START;
+	}
+}
+
+static bool wake_up(struct state *s, int t)
+{
+	if (!s->wake[t])
+		return false;
+	s->wake[t] = 0;
+	set_armed(s, t, 0);
+	s->thread[t].at = START;
+	return true;
+}
+
+static void hand_over(const struct model *m, struct state *s, int t)
+{
+	struct thread *me = &s->thread[t];
+
+	if (m->dropped == RULE_BELL_AFTER && !me->bell) {
+		me->bell = (uint8_t)(2 + load(s, t, ARMED + !t));
+		return;
+	}
+	publish(m, s, t);
+	me->at = FENCE;
+}
+
 /* False: the thread cannot move. */
 static bool step(const struct model *m, struct state *s, int t)
 {
@@ -246,40 +299,13 @@ static bool step(const struct model *m, struct state *s, int t)
 		return true;
 	switch (me->at) {
 	case START: me->at = satisfied(m, s, t) ? WORK_1 : ARM; return true;
-	case ARM:
-		if (m->dropped == RULE_ARM_FIRST) {
-			/* The last look came first: the other end may move in between. */
-			if (!me->bell) {
-				me->bell = satisfied(m, s, t) ? 2 : 1;
-				return true;
-			}
-			me->at = me->bell == 2 ? START : SLEEP;
-			if (me->bell == 1)
-				set_armed(s, t, 1);
-			me->bell = 0;
-			return true;
-		}
-		set_armed(s, t, 1);
-		me->at = BARRIER;
-		return true;
+	case ARM: arm(m, s, t); return true;
 	case BARRIER:
 		barrier(m, s, t);
 		me->at = m->dropped == RULE_RECHECK ? SLEEP : LAST_LOOK;
 		return true;
-	case LAST_LOOK:
-		me->at = SLEEP;
-		if (satisfied(m, s, t)) {
-			set_armed(s, t, 0);
-			me->at = START;
-		}
-		return true;
-	case SLEEP:
-		if (!s->wake[t])
-			return false;
-		s->wake[t] = 0;
-		set_armed(s, t, 0);
-		me->at = START;
-		return true;
+	case LAST_LOOK: last_look(m, s, t); return true;
+	case SLEEP: return wake_up(s, t);
 	case WORK_1:
 		work(s, t, BYTES_A);
 		me->at = WORK_2;
@@ -290,14 +316,7 @@ static bool step(const struct model *m, struct state *s, int t)
 			check_bytes(s, me);
 		me->at = PUBLISH;
 		return true;
-	case PUBLISH:
-		if (m->dropped == RULE_BELL_AFTER && !me->bell) {
-			me->bell = (uint8_t)(2 + load(s, t, ARMED + !t));
-			return true;
-		}
-		publish(m, s, t);
-		me->at = FENCE;
-		return true;
+	case PUBLISH: hand_over(m, s, t); return true;
 	case FENCE:
 		if (m->fences)
 			drain(s, t);
