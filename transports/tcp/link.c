@@ -269,14 +269,11 @@ void coll_tcp_link_ended(struct tcp_link *l)
 	stop(l, LINK_ENDED);
 }
 
-/* link's lock held. Channels that the user has not closed keep the link. */
+/* The link's lock held. One that connects, though closed, is ended first, by
+ * coll_tcp_dial_pursue(): so its attempt is over. */
 static bool unused(const struct tcp_link *l)
 {
-	if (l->state == LINK_FREE || l->base.opens > 0)
-		return false;
-	if (l->state == LINK_UP)
-		return false;
-	return l->state != LINK_CONNECTING || l->base.lingering;
+	return l->base.opens == 0 && (l->state == LINK_DOWN || l->state == LINK_ENDED);
 }
 
 void coll_tcp_link_free(struct tcp_link *l)

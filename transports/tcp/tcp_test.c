@@ -313,6 +313,29 @@ TEST(tcp, a_listener_that_never_answers_ends_in_time)
 	close(fd);
 }
 
+/* Closed by another thread in the middle of a round of the service: the attempt goes too. */
+TEST(tcp, closed_while_it_connects)
+{
+	struct station s = {0};
+	const int fd = listener(5);
+	struct coll_tcp_hello hello;
+	void *link;
+	int at_peer;
+
+	REQUIRE(station_open(&s, 1) == COLL_OK);
+	link = raw_link(&s, 2, port_of(fd));
+	CHECK(UNTIL(&s, tcp_link_at(s.in, 0)->attempt.fd >= 0));
+	at_peer = accept(fd, NULL, NULL);
+	CHECK(UNTIL(&s, recv(at_peer, &hello, sizeof(hello), MSG_DONTWAIT) == sizeof(hello)));
+	s.t->link_close(link);
+	coll_tcp_link_compact(s.in);
+	CHECK(UNTIL(&s, recv(at_peer, &hello, sizeof(hello), MSG_DONTWAIT) == 0));
+	CHECK(UNTIL(&s, tcp_link_at(s.in, 0)->state == LINK_FREE));
+	station_close(&s);
+	close(at_peer);
+	close(fd);
+}
+
 TEST(tcp, another_process_at_the_address_is_death)
 {
 	struct station other = {0}, s = {0};
