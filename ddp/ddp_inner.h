@@ -37,7 +37,6 @@ struct bucket {
 	enum state state;
 	int phase; /* of a wire with several rounds */
 	coll_event *event;
-	bool taken;           /* the caller has been told that it is complete */
 	void *scratch;        /* the wire's */
 	coll_event *gathered; /* of the weights, after an update */
 	bool gathering;
@@ -94,6 +93,7 @@ struct coll_ddp {
 	bool piling;    /* zero 2: slices hold micro-steps before this one */
 	int *started;   /* per phase: how many buckets have begun it */
 	int done;       /* buckets before this one are complete */
+	int taken;      /* and the caller has been told of those before this one */
 	int rows_phase; /* of the exchange of rows: 0 none, 1 counts, 2 rows, 3 done */
 	int table;      /* the parameter with lookups, -1: none */
 	int32_t active; /* ranks with data in this step */

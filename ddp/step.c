@@ -149,13 +149,12 @@ static void reset(coll_ddp *d)
 		for (int p = b->first_param; p >= 0 && p <= b->last_param; p++)
 			b->missing -= d->params[p].buffer;
 		b->ready_s = b->start_s = b->end_s = 0;
-		b->taken = false;
 	}
 	for (int p = 0; p < phases; p++)
 		d->started[p] = 0;
 	for (int i = 0; i < d->param_count; i++)
 		d->params[i].ready = false;
-	d->done = 0;
+	d->done = d->taken = 0;
 	d->rows_phase = 0;
 	d->last_end_s = 0;
 }
@@ -213,10 +212,13 @@ coll_status coll_ddp_ready(coll_ddp *d, int param)
 	p->ready = true;
 	if (!d->sync)
 		return COLL_OK;
+	/* Buckets go down the arena. */
 	for (int i = d->started[0]; i < d->bucket_count; i++) {
 		struct bucket *b = &d->buckets[i];
 
-		if (b->first + b->count <= p->offset || b->first >= p->offset + p->count)
+		if (b->first + b->count <= p->offset)
+			break;
+		if (b->first >= p->offset + p->count)
 			continue;
 		if (--b->missing == 0)
 			b->ready_s = ddp_now_s();
@@ -269,13 +271,11 @@ coll_status coll_ddp_wait_bucket(coll_ddp *d, int index)
 	if (!d->begun || !d->sync || d->stub)
 		return COLL_OK;
 	/* A table's buckets are complete when its rows are, which come last. */
-	if (d->started[0] <= index || d->table >= 0)
+	if (d->started[0] <= index || (d->table >= 0 && (d->started[0] < d->bucket_count || d->rows_phase == 0)))
 		status = start_rest(d);
-	for (int b = 0; b <= index && !status; b++) {
+	for (int b = d->taken; b <= index && !status; b++) {
 		const double before = ddp_now_s();
 
-		if (d->buckets[b].taken)
-			continue;
 		status = ddp_wait_for(d, b);
 		if (!status && ddp_rows_pending(d, &d->buckets[b]))
 			status = ddp_rows_wait(d);
@@ -283,7 +283,7 @@ coll_status coll_ddp_wait_bucket(coll_ddp *d, int index)
 			break;
 		if (d->config.zero == 2)
 			keep_slice(d, b);
-		d->buckets[b].taken = true;
+		d->taken = b + 1;
 		ddp_trace_bucket(d, &d->buckets[b], ddp_now_s() - before);
 	}
 	d->stats.waited_s += ddp_now_s() - start;

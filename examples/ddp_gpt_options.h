@@ -8,17 +8,32 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Positions in the lists of words that the flags take. */
+enum { DETERMINISTIC_RUN, DETERMINISTIC_WORLD };
+
 struct options {
-	const char *data; /* NULL: the text that comes with the program */
-	const char *out;  /* directory for metrics and weights; NULL: none */
-	enum gpt_vocab vocab;
+	bool sampling;     /* `ddp_gpt sample`: no training, text from --model */
+	const char *model; /* what to sample from */
+	const char *data;  /* NULL: the text that comes with the program */
+	const char *out;   /* directory for metrics and weights; NULL: none */
+	long preset;
+	long vocab; /* enum gpt_vocab */
+	long vocab_size;
 	long layers, width, heads, context;
-	long batch; /* sequences per step, over all ranks */
+	long batch;        /* sequences per step, over all ranks */
+	long batch_tokens; /* the same in tokens; 0: --batch counts */
+	long accumulate;
 	long steps, warmup;
-	double lr, weight_decay, clip;
+	double lr, weight_decay, clip, dropout;
 	long seed;
-	long log_every, val_every;
-	bool no_sample;
+	long threads;
+	long wire, powersgd_rank, zero, local_steps, deterministic, leaves;
+	double bucket_mb; /* 0: measured */
+	long log_every, val_every, save_every;
+	bool resume, stub;
+	const char *trace;
+	double peak_gflops; /* 0: measured */
+	bool no_sample, no_cache;
 	long sample_len, top_k;
 	double temperature;
 	const char *prompt;

@@ -6,6 +6,7 @@ Small models, a fixed text, 1 to 4 ranks. Checks results, never times.
 import hashlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -95,6 +96,100 @@ def same_batch_for_any_number_of_ranks(folder, data):
           whole and "vocabulary 256" in whole[2] and whole[2].splitlines()[-1].startswith("final val_loss="))
 
 
+def sha(path):
+    with open(path, "rb") as f:
+        return hashlib.sha256(f.read()).hexdigest()
+
+
+def ways_to_the_same_weights(folder, data):
+    """Slices, buckets, micro-steps, threads and wires change how, not what."""
+    want = train(folder, "plain", 2, data)
+    if not want:
+        return
+    exact = [["--bucket-mb", "0.004"], ["--bucket-mb", "1000"], ["--zero", "1"], ["--zero", "2"], ["--zero", "1", "--bucket-mb", "0.01"],
+             ["--trace", os.path.join(folder, "trace")]]
+    for args in exact:
+        got = train(folder, "exact", 2, data, *args)
+        check("2 ranks %s: the same bits" % " ".join(args[:2]), got and got[1] == want[1])
+    for rank in range(2):
+        with open(os.path.join(folder, "trace.%d" % rank), encoding="utf-8") as f:
+            events = json.load(f)["traceEvents"]
+        check("rank %d's trace: buckets end after they start" % rank,
+              sum(e["ph"] == "X" for e in events) >= 12 and all(e.get("dur", 0) >= 0 for e in events))
+    for ranks, args in [(2, ["--accumulate", "3"]), (2, ["--threads", "2"]), (2, ["--bucket-mb", "0"]), (1, ["--accumulate", "4"]),
+                        (2, ["--zero", "2", "--accumulate", "2"]), (3, ["--zero", "1"]), (4, ["--bucket-mb", "0.02"]),
+                        (2, ["--batch-tokens", "192"])]:
+        got = train(folder, "near", ranks, data, *args)
+        check("%d ranks %s: the same but for rounding" % (ranks, " ".join(args)), got and close(got[0], want[0]), str(got))
+    for args, near in [(["--wire", "bf16"], 0.02), (["--wire", "int8"], 0.02), (["--wire", "powersgd", "--powersgd-rank", "4"], 0.3),
+                       (["--local-steps", "3"], 0.3)]:
+        got = train(folder, "lossy", 2, data, *args)
+        check("2 ranks %s: learns too" % " ".join(args), got and abs(got[0][-1]["val_loss"] - want[0][-1]["val_loss"]) < near,
+              str(got))
+    got = train(folder, "dropout1", 1, data, "--dropout", "0.2")
+    other = train(folder, "dropout3", 3, data, "--dropout", "0.2")
+    check("dropout: what is dropped does not depend on the ranks", got and other and close(got[0], other[0])
+          and not close(got[0], want[0]), "%s\n%s" % (got, other))
+
+
+def same_bits_on_any_number_of_ranks(folder, data):
+    hashes = {}
+    for ranks in (1, 2, 4, 8):
+        got = train(folder, "world%d" % ranks, ranks, data, "--deterministic=world", "--batch", "16")
+        hashes[ranks] = got and got[1]
+    check("--deterministic=world: 1, 2, 4 and 8 ranks hold the same bits", len(set(hashes.values())) == 1, str(hashes))
+    got = train(folder, "leaves", 2, data, "--deterministic=world", "--batch", "16", "--leaves", "4")
+    check("other leaves, other bits", got and got[1] != hashes[2])
+
+
+def validation_reads_each_window_once(folder, data):
+    """The program itself counts windows by number and ends with an error when one is missed or read twice."""
+    losses = []
+    for ranks in (1, 2, 3, 5):
+        got = train(folder, "val%d" % ranks, ranks, data, "--batch", "30", "--steps", "2", "--no-sample")
+        losses.append(got and got[0][-1]["val_loss"])
+    check("validation on 1, 2, 3 and 5 ranks", None not in losses and max(losses) - min(losses) < 1e-4, str(losses))
+
+
+def resuming(folder, data):
+    """Killed at once and for good, a run goes on from its last state to the same bits."""
+    for name, args in [("plain", []), ("zero", ["--zero", "1"]), ("dropout", ["--dropout", "0.1", "--accumulate", "2"])]:
+        args = ["--steps", "60", "--save-every", "7", "--no-sample", "--val-every", "0", *args]
+        want = train(folder, "whole" + name, 2, data, *args)
+        out = os.path.join(folder, "killed" + name)
+        command = [COLLRUN, "-n", "2", "--no-prefix", PROGRAM, *SMALL, "--data", data, "--out", out, *args]
+        p = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True)
+        while p.poll() is None and not os.path.exists(os.path.join(out, "state.ckpt")):
+            p.stdout.readline()
+        os.killpg(p.pid, signal.SIGKILL)
+        p.wait()
+        p.stdout.close()
+        left = os.path.exists(os.path.join(out, "state.ckpt"))
+        code, stdout, stderr = run(2, *SMALL, "--data", data, "--out", out, "--resume", *args)
+        check("resumed after kill -9 (%s): the same bits" % name,
+              want and left and code == 0 and "going on after step" in stdout
+              and sha(os.path.join(out, "model.ckpt")) == want[1] and sha(os.path.join(out, "state.ckpt"))
+              == sha(os.path.join(folder, "whole" + name, "state.ckpt")), stdout + stderr)
+    code, _, stderr = run(2, *SMALL, "--data", data, "--out", out, "--resume", "--lr", "0.01", "--save-every", "7")
+    check("a state of other flags is refused", code == 1 and "other flags" in stderr, stderr)
+
+
+def sampling(folder, data):
+    model = os.path.join(folder, "plain", "model.ckpt")
+    args = ["sample", "--model", model, "--prompt", "ring tr", "--sample-len", "120", "--seed", "3"]
+    code, kept, stderr = run(0, *args)
+    _, slow, _ = run(0, *args, "--no-cache")
+    check("sample: with and without kept keys the same text", code == 0 and kept == slow and len(kept) > 100, kept + slow + stderr)
+    _, other, _ = run(0, *args[:-1], "4")
+    _, cold, _ = run(0, *args, "--temperature", "0")
+    check("another seed, another temperature: other texts", len({kept, other, cold}) == 3)
+    code, _, stderr = run(0, "sample", "--model", data)
+    check("what is no model is refused", code == 1 and "not a checkpoint" in stderr, stderr)
+    svg = os.path.join(folder, "plain", "loss.svg")
+    with open(svg, encoding="utf-8") as f:
+        check("a loss curve", f.read().count("<polyline") == 2)
+
+
 def refusals(folder, data):
     empty, short = os.path.join(folder, "empty"), os.path.join(folder, "short")
     with open(empty, "w", encoding="utf-8"):
@@ -107,6 +202,10 @@ def refusals(folder, data):
              (1, 2, ["stray"], "stray"), (2, 1, ["--data", empty], "empty"), (3, 1, ["--data", short], "9 bytes"),
              (2, 1, ["--data", os.path.join(folder, "none")], "No such file"),
              (2, 1, ["--batch", "13"], "--batch 13 does not divide by 2 ranks"),
+             (2, 1, ["--accumulate", "5"], "--accumulate 5"), (1, 2, ["--batch-tokens", "100"], "--batch-tokens 100"),
+             (1, 2, ["--wire", "fp4"], "--wire fp4"), (1, 2, ["--zero", "1", "--wire", "int8"], "--zero"),
+             (1, 2, ["--deterministic=world"], "--leaves 8"), (1, 2, ["--resume"], "--resume needs --out"),
+             (1, 2, ["--preset", "huge"], "--preset huge"),
              (2, 1, ["--out", os.path.join(data, "x")], "cannot write")]
     for ranks, want, args, word in cases:
         code, _, stderr = run(ranks, *SMALL, "--data", data, *args)
@@ -120,6 +219,11 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         data = text_of(folder)
         same_batch_for_any_number_of_ranks(folder, data)
+        ways_to_the_same_weights(folder, data)
+        same_bits_on_any_number_of_ranks(folder, data)
+        validation_reads_each_window_once(folder, data)
+        resuming(folder, data)
+        sampling(folder, data)
         refusals(folder, data)
     code, stdout, _ = run(0, "--help")
     check("--help", code == 0 and "--val-every" in stdout, stdout)

@@ -12,12 +12,12 @@ static const char magic[8] = "collgpt2";
 
 struct header {
 	char magic[8];
-	uint32_t vocab_kind, vocab, context, layers, heads, width;
-	uint64_t step, weight_count;
+	uint32_t vocab_kind, vocab, context, layers, heads, width, tokens, arrays;
+	uint64_t step, weight_count, signature, ranks;
 	uint8_t byte_of[256];
 };
 
-_Static_assert(sizeof(struct header) == 8 + 6 * 4 + 2 * 8 + 256, "the header is written as it lies in memory");
+_Static_assert(sizeof(struct header) == 8 + 8 * 4 + 4 * 8 + 256, "the header is written as it lies in memory");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the file is little-endian");
 
 /* Eight bytes at a time; the length is mixed in by the last, padded word. */
@@ -53,14 +53,20 @@ static int write_all(int fd, const void *data, size_t len_bytes)
 	return 0;
 }
 
-static int write_file(int fd, const struct header *h, const float *weights)
+static int write_file(int fd, const struct header *h, const struct gpt_checkpoint *c)
 {
-	const size_t len_bytes = h->weight_count * sizeof(*weights);
-	const uint64_t sum = gpt_checksum(gpt_checksum(0, h, sizeof(*h)), weights, len_bytes);
+	const float *const arrays[] = {c->weights, c->m, c->v};
+	const size_t len_bytes = h->weight_count * sizeof(float);
+	uint64_t sum = gpt_checksum(0, h, sizeof(*h));
 
-	if (write_all(fd, h, sizeof(*h)) || write_all(fd, weights, len_bytes) || write_all(fd, &sum, sizeof(sum)))
+	if (write_all(fd, h, sizeof(*h)))
 		return -1;
-	return fsync(fd);
+	for (uint32_t i = 0; i < h->arrays; i++) {
+		sum = gpt_checksum(sum, arrays[i], len_bytes);
+		if (write_all(fd, arrays[i], len_bytes))
+			return -1;
+	}
+	return write_all(fd, &sum, sizeof(sum)) ? -1 : fsync(fd);
 }
 
 /* Make a rename in path's directory last. */
@@ -82,22 +88,23 @@ static int sync_directory(const char *path)
 	return rc;
 }
 
-static int write_aside(const char *aside, const struct header *h, const float *weights)
+static int write_aside(const char *aside, const struct header *h, const struct gpt_checkpoint *c)
 {
 	int fd = open(aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666), rc;
 
 	if (fd < 0)
 		return -1;
-	rc = write_file(fd, h, weights);
+	rc = write_file(fd, h, c);
 	if (close(fd) && !rc)
 		rc = -1;
 	return rc;
 }
 
-int gpt_checkpoint_write(const char *path, struct gpt_model *model, const struct gpt_tokenizer *t, uint64_t step)
+int gpt_checkpoint_save(const char *path, const struct gpt_checkpoint *c)
 {
-	const struct gpt_shape *s = gpt_model_shape(model);
-	struct header h = {.vocab_kind = t->vocab, s->vocab, s->context, s->layers, s->heads, s->width, step};
+	const struct gpt_shape *s = &c->shape;
+	const struct gpt_tokenizer *t = &c->tokenizer;
+	struct header h = {.vocab_kind = t->vocab, s->vocab, s->context, s->layers, s->heads, s->width, t->size};
 	char aside[4096];
 
 	if ((size_t)snprintf(aside, sizeof(aside), "%s.part", path) >= sizeof(aside)) {
@@ -106,8 +113,12 @@ int gpt_checkpoint_write(const char *path, struct gpt_model *model, const struct
 	}
 	memcpy(h.magic, magic, sizeof(magic));
 	memcpy(h.byte_of, t->byte_of, sizeof(h.byte_of));
+	h.arrays = c->m && c->v ? 3 : 1;
+	h.step = c->step;
+	h.signature = c->signature;
+	h.ranks = c->ranks;
 	h.weight_count = gpt_param_count(s);
-	if (write_aside(aside, &h, gpt_model_params(model)) || rename(aside, path)) {
+	if (write_aside(aside, &h, c) || rename(aside, path)) {
 		const int cause = errno;
 
 		unlink(aside);
@@ -117,37 +128,52 @@ int gpt_checkpoint_write(const char *path, struct gpt_model *model, const struct
 	return sync_directory(path);
 }
 
+int gpt_checkpoint_write(const char *path, struct gpt_model *model, const struct gpt_tokenizer *t, uint64_t step)
+{
+	return gpt_checkpoint_save(path, &(struct gpt_checkpoint){.shape = *gpt_model_shape(model),
+	                                                          .tokenizer = *t,
+	                                                          .step = step,
+	                                                          .weights = gpt_model_params(model)});
+}
+
 /* Does the header describe a model whose weights fill the rest of the file? */
 static bool sound(const struct header *h, off_t file_bytes)
 {
 	const struct gpt_shape s = {(int)h->vocab, (int)h->context, (int)h->layers, (int)h->heads, (int)h->width};
 	const uint32_t most = 1 << 20;
 
-	if (memcmp(h->magic, magic, sizeof(magic)) != 0 || h->vocab_kind > GPT_VOCAB_BYTE || h->vocab > 256 ||
-	    h->context > most || h->layers > most || h->heads > most || h->width > most)
+	if (memcmp(h->magic, magic, sizeof(magic)) != 0 || h->vocab_kind > GPT_VOCAB_BYTE || h->tokens > 256 ||
+	    h->tokens > h->vocab || (h->arrays != 1 && h->arrays != 3) || h->vocab > most || h->context > most ||
+	    h->layers > most || h->heads > most || h->width > most)
 		return false;
 	return !gpt_shape_problem(&s) && h->weight_count == gpt_param_count(&s) &&
-	       (uint64_t)file_bytes == sizeof(*h) + h->weight_count * sizeof(float) + sizeof(uint64_t);
+	       (uint64_t)file_bytes == sizeof(*h) + h->arrays * h->weight_count * sizeof(float) + sizeof(uint64_t);
 }
 
-static int read_file(FILE *f, struct header *h, float **weights)
+/* All arrays behind each other in memory of their own. */
+static int read_file(FILE *f, struct header *h, float **arrays)
 {
 	struct stat st;
-	uint64_t sum;
+	uint64_t sum, want;
+	size_t count;
 
 	if (fstat(fileno(f), &st))
 		return -1;
 	errno = EILSEQ;
 	if (fread(h, sizeof(*h), 1, f) != 1 || !sound(h, st.st_size))
 		return -1;
-	*weights = malloc(h->weight_count * sizeof(float));
-	if (!*weights)
+	count = h->arrays * h->weight_count;
+	*arrays = malloc(count * sizeof(float));
+	if (!*arrays)
 		return -1;
-	if (fread(*weights, sizeof(float), h->weight_count, f) == h->weight_count &&
-	    fread(&sum, sizeof(sum), 1, f) == 1 &&
-	    sum == gpt_checksum(gpt_checksum(0, h, sizeof(*h)), *weights, h->weight_count * sizeof(float)))
-		return 0;
-	free(*weights);
+	want = gpt_checksum(0, h, sizeof(*h));
+	if (fread(*arrays, sizeof(float), count, f) == count && fread(&sum, sizeof(sum), 1, f) == 1) {
+		for (uint32_t i = 0; i < h->arrays; i++)
+			want = gpt_checksum(want, *arrays + i * h->weight_count, h->weight_count * sizeof(float));
+		if (sum == want)
+			return 0;
+	}
+	free(*arrays);
 	errno = EILSEQ;
 	return -1;
 }
@@ -155,20 +181,30 @@ static int read_file(FILE *f, struct header *h, float **weights)
 int gpt_checkpoint_read(const char *path, struct gpt_checkpoint *c)
 {
 	FILE *f = fopen(path, "re");
-	float *weights;
+	float *arrays;
 	struct header h;
 	int rc;
 
 	if (!f)
 		return -1;
-	rc = read_file(f, &h, &weights);
+	rc = read_file(f, &h, &arrays);
 	fclose(f);
 	if (rc)
 		return -1;
 	c->shape = (struct gpt_shape){(int)h.vocab, (int)h.context, (int)h.layers, (int)h.heads, (int)h.width};
-	gpt_tokenizer_init(&c->tokenizer, GPT_VOCAB_CHAR, h.byte_of, h.vocab);
+	gpt_tokenizer_init(&c->tokenizer, GPT_VOCAB_CHAR, h.byte_of, h.tokens);
 	c->tokenizer.vocab = (enum gpt_vocab)h.vocab_kind;
 	c->step = h.step;
-	c->weights = weights;
+	c->signature = h.signature;
+	c->ranks = h.ranks;
+	c->weights = arrays;
+	c->m = h.arrays == 3 ? arrays + h.weight_count : NULL;
+	c->v = h.arrays == 3 ? arrays + 2 * h.weight_count : NULL;
 	return 0;
+}
+
+void gpt_checkpoint_free(struct gpt_checkpoint *c)
+{
+	free(c->weights);
+	c->weights = c->m = c->v = NULL;
 }

@@ -1,10 +1,12 @@
 /*
- * A trained model in a file: shape, vocabulary, step, weights, checksum.
+ * A trained model in a file: shape, vocabulary, step, weights, checksum; and, to
+ * go on with training, the optimiser's means and what else must be equal then.
  *
  * Little-endian: magic "collgpt2"; u32 vocab kind, vocab size, context, layers,
- * heads, width; u64 step, number of weights; the vocabulary's 256 bytes; the
- * weights as f32 in arena order; u64 checksum of all before it. The file under
- * its final name is always whole: it is written aside, flushed, then renamed.
+ * heads, width, tokens of the vocabulary that are bytes, arrays (1: weights; 3: and
+ * both means); u64 step, number of weights, signature, ranks; the vocabulary's 256
+ * bytes; the arrays as f32 in arena order; u64 checksum of all before it. The file
+ * under its final name is always whole: it is written aside, flushed, then renamed.
  */
 #ifndef GPT_CHECKPOINT_H
 #define GPT_CHECKPOINT_H
@@ -12,18 +14,25 @@
 #include "gpt/model.h"
 #include "gpt/tokenizer.h"
 
-/* 0, or -1 with errno set. */
-int gpt_checkpoint_write(const char *path, struct gpt_model *model, const struct gpt_tokenizer *t, uint64_t step);
-
 struct gpt_checkpoint {
 	struct gpt_shape shape;
 	struct gpt_tokenizer tokenizer;
 	uint64_t step;
+	uint64_t signature; /* the writer's: of options, say */
+	uint64_t ranks;
 	float *weights; /* gpt_param_count(&shape) */
+	float *m, *v;   /* as many each; NULL: none */
 };
 
-/* 0, or -1 with errno set (EILSEQ: not a checkpoint, or a damaged one). free() the weights. */
+/* 0, or -1 with errno set. */
+int gpt_checkpoint_save(const char *path, const struct gpt_checkpoint *c);
+/* Weights alone. */
+int gpt_checkpoint_write(const char *path, struct gpt_model *model, const struct gpt_tokenizer *t, uint64_t step);
+
+/* 0, or -1 with errno set (EILSEQ: not a checkpoint, or a damaged one). */
 int gpt_checkpoint_read(const char *path, struct gpt_checkpoint *c);
+/* free() what reading allocated. */
+void gpt_checkpoint_free(struct gpt_checkpoint *c);
 
 uint64_t gpt_checksum(uint64_t seed, const void *data, size_t len_bytes);
 

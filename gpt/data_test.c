@@ -403,7 +403,7 @@ Test(checkpoint, reads_what_was_written_and_nothing_else)
 	cr_assert_eq(c.tokenizer.size, 17);
 	cr_assert_eq(memcmp(c.tokenizer.token_of, t.token_of, sizeof(t.token_of)), 0);
 	cr_assert_eq(memcmp(c.weights, gpt_model_params(m), bytes), 0);
-	free(c.weights);
+	gpt_checkpoint_free(&c);
 	check_damage(path);
 	unlink(path);
 	cr_assert_eq(gpt_checkpoint_write("/nonexistent/dir/x", m, &t, 0), -1);

@@ -103,7 +103,7 @@ int gpt_generate(struct gpt_model *model, const struct gpt_tokenizer *t, const s
                  const char *prompt, gpt_emit_fn emit, void *arg)
 {
 	struct tail tail = {.room = gpt_model_shape(model)->context};
-	gpt_real *logits = malloc((size_t)t->size * sizeof(*logits));
+	gpt_real *logits = malloc((size_t)gpt_model_shape(model)->vocab * sizeof(*logits));
 	struct gpt_decode *cache = g->no_cache ? NULL : gpt_decode_create(model);
 	int rc = -1;
 

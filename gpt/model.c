@@ -107,6 +107,16 @@ size_t gpt_param_count(const struct gpt_shape *s)
 	return ((size_t)s->vocab + s->context) * c + s->layers * (12 * c * c + 13 * c) + 2 * c;
 }
 
+struct gpt_tensor *gpt_shape_tensors(const struct gpt_shape *s, int *count)
+{
+	struct gpt_tensor *tensors = zeroed(tensor_count(s), sizeof(*tensors));
+
+	if (tensors)
+		lay_out(s, tensors);
+	*count = tensor_count(s);
+	return tensors;
+}
+
 /* Hand out pieces of the activation arena; with base NULL only count them. */
 static gpt_real *take(gpt_real *base, size_t *used, size_t count)
 {

@@ -37,6 +37,9 @@ struct gpt_model;
 /* How many numbers the arenas hold. */
 size_t gpt_param_count(const struct gpt_shape *shape);
 
+/* The tensors of a model of this shape, in arena order; free() the list. NULL: no memory. */
+struct gpt_tensor *gpt_shape_tensors(const struct gpt_shape *shape, int *count);
+
 /* NULL if the shape makes sense, else what is wrong with it. */
 const char *gpt_shape_problem(const struct gpt_shape *shape);
 

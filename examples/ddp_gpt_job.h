@@ -1,0 +1,91 @@
+/*
+ * What the files of ddp_gpt share: one training job, as one rank sees it.
+ */
+#ifndef DDP_GPT_JOB_H
+#define DDP_GPT_JOB_H
+
+#include "coll/coll.h"
+#include "coll/ddp.h"
+#include "ddp_gpt_options.h"
+#include "gpt/model.h"
+#include "gpt/optim.h"
+#include "gpt/sampler.h"
+#include <stdio.h>
+
+/* A point of the loss curve; val < 0: none. */
+struct point {
+	long step;
+	double loss, val;
+};
+
+struct job {
+	struct options o;
+	coll_comm *comm;
+	int rank, size;
+
+	struct gpt_tokenizer tokenizer;
+	int32_t *tokens; /* the whole text */
+	size_t train_count, val_count;
+
+	struct gpt_model *model;
+	struct gpt_optim *optim;
+	struct gpt_optim_config optim_config;
+	struct gpt_sampler sampler;
+	struct gpt_tensor *tensors;
+	int tensor_count;
+	size_t param_count;
+	float *weights; /* library memory */
+	float *lookup;  /* gradients of the token embedding's lookups; NULL: they go to the head's */
+	coll_ddp *ddp;
+	coll_status ddp_status; /* the first failure inside a pass */
+	bool averaging;         /* in this pass gradients are sent as they get ready */
+
+	int passes;                /* per step: micro-steps, or leaves of the tree */
+	int pass_batch;            /* sequences per pass on this rank */
+	int32_t *inputs, *targets; /* pass_batch * context */
+	float *partial;            /* --deterministic=world: sums of leaves, one arena per level */
+	int partial_count;
+	uint8_t *seen; /* per validation window */
+
+	long first_step; /* not 0 after --resume */
+	FILE *metrics;
+	struct point *curve;
+	long curve_count;
+	bool terminal;
+	double peak_flops; /* of all ranks */
+	double last_log_s, first_loss, loss, val_loss, train_s;
+	long last_log_step;
+};
+
+double job_now_s(void);
+
+/* What every rank knows is said once, by rank 0; returns -1. */
+__attribute__((format(printf, 2, 3))) int job_refuse(const struct job *j, const char *format, ...);
+/* Pass on whether a call worked; a failure is told in full. */
+int job_check(const struct job *j, coll_status status);
+int job_check_ddp(const struct job *j, coll_status status);
+/* Do all ranks hold the same number? */
+int job_check_same(const struct job *j, uint64_t x, const char *what);
+int job_check_weights(struct job *j);
+
+/* ddp_gpt_train.c: all steps. */
+int job_train(struct job *j);
+/* Hooks of the model, arg is the job. */
+void job_need(void *arg, int tensor);
+void job_ready(void *arg, int tensor);
+void job_lookup(void *arg, const struct gpt_groups *g);
+
+/* ddp_gpt_state.c: state.ckpt in --out. */
+int job_save_state(struct job *j, long steps_done);
+int job_resume(struct job *j);
+int job_save_model(struct job *j);
+
+/* ddp_gpt_report.c */
+int job_open_metrics(struct job *j);
+void job_print_start(struct job *j);
+void job_report(struct job *j, long step, bool validated, double norm, double rate);
+/* On a terminal: a line that the next one overwrites. */
+void job_print_live(const struct job *j, long step);
+void job_draw_curve(const struct job *j);
+
+#endif

@@ -1,0 +1,228 @@
+/*
+ * What rank 0 says: lines, metrics.jsonl, loss.svg.
+ */
+#include "ddp_gpt_job.h"
+#include "gpt/blas.h"
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* One rank writes; all must know whether it can. After --resume lines are added. */
+int job_open_metrics(struct job *j)
+{
+	int32_t ok = 1;
+
+	if (j->rank == 0 && j->o.out) {
+		char path[4096];
+
+		snprintf(path, sizeof(path), "%s/metrics.jsonl", j->o.out);
+		if (mkdir(j->o.out, 0777) == 0 || errno == EEXIST)
+			j->metrics = fopen(path, j->first_step ? "ae" : "we");
+		ok = j->metrics != NULL;
+		if (!ok)
+			fprintf(stderr, "ddp_gpt: cannot write %s: %s\n", path, strerror(errno));
+	}
+	if (job_check(j, coll_broadcast(&ok, &ok, 1, COLL_I32, 0, j->comm, NULL)))
+		return -1;
+	return ok ? 0 : -1;
+}
+
+/* Floating-point operations per token, forward and backward: two per weight and
+ * direction, thrice; and what attention does with the tokens before it. */
+static double flops_per_token(const struct job *j)
+{
+	return 6.0 * (double)j->param_count + 12.0 * (double)(j->o.layers * j->o.width * j->o.context);
+}
+
+#define SIDE 384
+
+/* The best of some products, as fast as one thread here gets, times threads and ranks. */
+static double measure_peak(const struct job *j)
+{
+	float *x = calloc(3 * (size_t)SIDE * SIDE, sizeof(*x));
+	double best = 0;
+
+	for (int i = 0; x && i < 8; i++) {
+		const double start = job_now_s();
+
+		gpt_blas_gemm(&(struct gpt_gemm){false, false, SIDE, SIDE, SIDE, 1, 0, x, x + SIDE * SIDE,
+		                                 x + 2 * SIDE * SIDE, SIDE, SIDE, SIDE});
+		best = fmax(best, 2.0 * SIDE * SIDE * SIDE / (job_now_s() - start));
+	}
+	free(x);
+	return best * (double)j->o.threads * j->size;
+}
+
+void job_print_start(struct job *j)
+{
+	coll_ddp_stats stats = COLL_DDP_STATS_INIT;
+	coll_ddp_bucket_info first, last;
+	const int buckets = coll_ddp_bucket_count(j->ddp);
+
+	if (j->rank)
+		return;
+	j->peak_flops = j->o.peak_gflops > 0 ? 1e9 * j->o.peak_gflops : measure_peak(j);
+	printf("ddp_gpt: %d rank%s, %zu weights (%ld layers, width %ld, %ld heads, context %ld), vocabulary %d\n",
+	       j->size, j->size > 1 ? "s" : "", j->param_count, j->o.layers, j->o.width, j->o.heads, j->o.context,
+	       gpt_model_shape(j->model)->vocab);
+	printf("ddp_gpt: %zu tokens to train on, %zu to validate; %ld tokens per step, %ld steps; kernels %s, BLAS "
+	       "%s, %ld thread%s per rank\n",
+	       j->train_count, j->val_count, j->o.batch * j->o.context, j->o.steps, gpt_model_device(j->model)->k->name,
+	       gpt_blas_core(), j->o.threads, j->o.threads > 1 ? "s" : "");
+	coll_ddp_bucket(j->ddp, 0, &first);
+	coll_ddp_bucket(j->ddp, buckets - 1, &last);
+	printf("ddp_gpt: %d bucket%s, the first of %zu bytes, the last of %zu", buckets, buckets > 1 ? "s" : "",
+	       first.count * sizeof(float), last.count * sizeof(float));
+	if (coll_ddp_get_stats(j->ddp, &stats, 1) == COLL_OK && stats.bytes_per_s > 0)
+		printf(" (measured: %.1f us, %.2f GB/s)", 1e6 * stats.latency_s, 1e-9 * stats.bytes_per_s);
+	printf("; mfu = tokens/s x (6 x weights + 12 x layers x width x context) / %.0f GF/s (%s)\n",
+	       1e-9 * j->peak_flops, j->o.peak_gflops > 0 ? "given" : "measured");
+}
+
+static void format_time(double seconds, char *text, size_t len_bytes)
+{
+	const long s = (long)(seconds + 0.5);
+
+	if (s >= 3600)
+		snprintf(text, len_bytes, "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
+	else
+		snprintf(text, len_bytes, "%ld:%02ld", s / 60, s % 60);
+}
+
+void job_print_live(const struct job *j, long step)
+{
+	const double elapsed = job_now_s() - j->last_log_s;
+	const double per_step = elapsed / (double)(step - j->last_log_step);
+	char eta[32];
+
+	if (!j->terminal)
+		return;
+	format_time(per_step * (double)(j->o.steps - step), eta, sizeof(eta));
+	printf("\rstep %5ld/%ld  %.0f tokens/s  %.1f ms/step  ETA %s   ", step, j->o.steps,
+	       (double)(j->o.batch * j->o.context) / per_step, 1e3 * per_step, eta);
+	fflush(stdout);
+}
+
+static void write_metrics(struct job *j, long step, bool validated, double norm, double rate, double speed,
+                          double ms_per_step, const coll_ddp_stats *s, double share)
+{
+	fprintf(j->metrics, "{\"step\":%ld,\"loss\":%.6f,", step, j->loss);
+	if (validated)
+		fprintf(j->metrics, "\"val_loss\":%.6f,", j->val_loss);
+	fprintf(j->metrics,
+	        "\"lr\":%.6g,\"grad_norm\":%.6g,\"tokens_per_s\":%.1f,\"ms_per_step\":%.3f,\"comm_share\":%.4f,"
+	        "\"mfu\":%.4f,\"wire_s\":%.6f,\"waited_s\":%.6f,\"sent_bytes\":%llu}\n",
+	        rate, norm, speed, ms_per_step, share, speed * flops_per_token(j) / j->peak_flops, s->wire_s,
+	        s->waited_s, (unsigned long long)s->sent_bytes);
+	fflush(j->metrics);
+}
+
+void job_report(struct job *j, long step, bool validated, double norm, double rate)
+{
+	const double elapsed = job_now_s() - j->last_log_s, steps = (double)(step - j->last_log_step);
+	const double speed = steps * (double)(j->o.batch * j->o.context) / elapsed;
+	coll_ddp_stats stats = COLL_DDP_STATS_INIT;
+	char val[32] = "", eta[32], tail[48] = "";
+
+	coll_ddp_get_stats(j->ddp, &stats, 1);
+	j->curve[j->curve_count++] = (struct point){step, j->loss, validated ? j->val_loss : -1};
+	j->last_log_step = step;
+	if (j->rank)
+		return;
+	if (validated)
+		snprintf(val, sizeof(val), "  val_loss %.4f", j->val_loss);
+	format_time(elapsed / steps * (double)(j->o.steps - step), eta, sizeof(eta));
+	if (j->terminal)
+		snprintf(tail, sizeof(tail), "  ETA %s\033[K", eta);
+	printf("%sstep %5ld/%ld  loss %.4f%s  norm %.2f  %.0f tokens/s  %.1f ms/step  comm %.1f %%  mfu %.1f %%%s\n",
+	       j->terminal ? "\r" : "", step, j->o.steps, j->loss, val, norm, speed, 1e3 * elapsed / steps,
+	       100 * stats.waited_s / elapsed, 100 * speed * flops_per_token(j) / j->peak_flops, tail);
+	if (j->metrics)
+		write_metrics(j, step, validated, norm, rate, speed, 1e3 * elapsed / steps, &stats,
+		              stats.waited_s / elapsed);
+}
+
+/* ---- The curve --------------------------------------------------------------- */
+
+#define WIDE 640
+#define HIGH 360
+#define EDGE 50
+
+struct frame {
+	double least, most;
+	long steps;
+};
+
+static double across(const struct frame *f, long step)
+{
+	return EDGE + (WIDE - 2.0 * EDGE) * (double)step / (double)f->steps;
+}
+
+static double down(const struct frame *f, double loss)
+{
+	return HIGH - EDGE - (HIGH - 2.0 * EDGE) * (loss - f->least) / (f->most - f->least);
+}
+
+static void draw_line(FILE *svg, const struct job *j, const struct frame *f, bool val, const char *colour)
+{
+	fprintf(svg, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"1.5\" points=\"", colour);
+	for (long i = 0; i < j->curve_count; i++) {
+		const double y = val ? j->curve[i].val : j->curve[i].loss;
+
+		if (y >= 0)
+			fprintf(svg, "%.1f,%.1f ", across(f, j->curve[i].step), down(f, y));
+	}
+	fprintf(svg, "\"/>\n");
+}
+
+static void draw(FILE *svg, const struct job *j)
+{
+	struct frame f = {1e30, 0, j->o.steps};
+
+	for (long i = 0; i < j->curve_count; i++) {
+		f.least = fmin(f.least,
+		               j->curve[i].val >= 0 ? fmin(j->curve[i].val, j->curve[i].loss) : j->curve[i].loss);
+		f.most = fmax(f.most, fmax(j->curve[i].val, j->curve[i].loss));
+	}
+	f.most = f.most > f.least ? f.most : f.least + 1;
+	fprintf(svg,
+	        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" font-family=\"sans-serif\" "
+	        "font-size=\"12\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n",
+	        WIDE, HIGH);
+	for (int i = 0; i <= 4; i++) {
+		const double loss = f.least + (f.most - f.least) * i / 4;
+
+		fprintf(svg,
+		        "<line x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#ddd\"/>"
+		        "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.2f</text>\n",
+		        EDGE, WIDE - EDGE, down(&f, loss), down(&f, loss), EDGE - 6, down(&f, loss) + 4, loss);
+		fprintf(svg, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%ld</text>\n",
+		        across(&f, f.steps * i / 4), HIGH - EDGE + 18, f.steps * i / 4);
+	}
+	draw_line(svg, j, &f, false, "#1f6fb4");
+	draw_line(svg, j, &f, true, "#d3541b");
+	fprintf(svg,
+	        "<text x=\"%d\" y=\"%d\" fill=\"#1f6fb4\">training loss</text><text x=\"%d\" y=\"%d\" "
+	        "fill=\"#d3541b\">validation loss</text>\n</svg>\n",
+	        WIDE - 200, EDGE - 16, WIDE - 200, EDGE);
+}
+
+/* A picture less is no failure of the training: it is said, and that is all. */
+void job_draw_curve(const struct job *j)
+{
+	char path[4096];
+	FILE *svg;
+
+	if (j->rank || !j->o.out)
+		return;
+	snprintf(path, sizeof(path), "%s/loss.svg", j->o.out);
+	svg = fopen(path, "we");
+	if (!svg) {
+		fprintf(stderr, "ddp_gpt: cannot write %s: %s\n", path, strerror(errno));
+		return;
+	}
+	draw(svg, j);
+	fclose(svg);
+}

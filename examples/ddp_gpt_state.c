@@ -1,0 +1,161 @@
+/*
+ * What is written to --out to go on from: weights, the optimiser's means, step.
+ *
+ * Rank 0 writes and reads; with --zero each rank has means of its slices only, so
+ * they are summed at rank 0 (zeros elsewhere). All ranks learn whether it worked.
+ */
+#include "ddp_gpt_job.h"
+#include "gpt/checkpoint.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Whether rank 0 succeeded, on all ranks. */
+static int tell_all(struct job *j, bool ok)
+{
+	int32_t all = ok;
+
+	if (job_check(j, coll_broadcast(&all, &all, 1, COLL_I32, 0, j->comm, NULL)))
+		return -1;
+	return all ? 0 : -1;
+}
+
+static int path_of(const struct job *j, const char *name, char *path, size_t len_bytes)
+{
+	return (size_t)snprintf(path, len_bytes, "%s/%s", j->o.out, name) < len_bytes ? 0 : -1;
+}
+
+static int write_state(struct job *j, float *m, float *v, long steps_done)
+{
+	const struct gpt_checkpoint c = {.shape = *gpt_model_shape(j->model),
+	                                 .tokenizer = j->tokenizer,
+	                                 .step = (uint64_t)steps_done,
+	                                 .signature = options_signature(&j->o),
+	                                 .ranks = (uint64_t)j->size,
+	                                 .weights = j->weights,
+	                                 .m = m,
+	                                 .v = v};
+	char path[4096];
+
+	if (path_of(j, "state.ckpt", path, sizeof(path)) == 0 && gpt_checkpoint_save(path, &c) == 0)
+		return 0;
+	fprintf(stderr, "ddp_gpt: cannot write state.ckpt in %s: %s\n", j->o.out, strerror(errno));
+	return -1;
+}
+
+int job_save_state(struct job *j, long steps_done)
+{
+	const size_t n = j->param_count;
+	float *m = gpt_optim_m(j->optim), *v = gpt_optim_v(j->optim), *whole = NULL;
+	int rc = 0;
+
+	if (!j->o.out)
+		return 0;
+	if (j->o.zero) {
+		whole = j->rank ? NULL : malloc(2 * n * sizeof(*whole));
+		if (tell_all(j, whole != NULL))
+			return job_refuse(j, "no memory to gather the state");
+		rc = job_check(j, coll_reduce(m, whole, n, COLL_F32, COLL_SUM, 0, j->comm, NULL));
+		rc = rc ? rc
+		        : job_check(j,
+		                    coll_reduce(v, whole ? whole + n : NULL, n, COLL_F32, COLL_SUM, 0, j->comm, NULL));
+		m = whole;
+		v = whole ? whole + n : NULL;
+	}
+	if (!rc)
+		rc = tell_all(j, j->rank || write_state(j, m, v, steps_done) == 0);
+	free(whole);
+	return rc;
+}
+
+/* What does not fit is refused: going on would not be the same run. */
+static int check_state(struct job *j, const struct gpt_checkpoint *c)
+{
+	const struct gpt_shape *s = gpt_model_shape(j->model);
+
+	if (!c->m || memcmp(&c->shape, s, sizeof(*s)) != 0 || c->signature != options_signature(&j->o) ||
+	    memcmp(c->tokenizer.token_of, j->tokenizer.token_of, sizeof(c->tokenizer.token_of)) != 0)
+		return job_refuse(j, "--resume: state.ckpt in %s is of a run with other flags or another text",
+		                  j->o.out);
+	if (c->ranks != (uint64_t)j->size)
+		fprintf(stderr,
+		        "ddp_gpt: --resume: the run had %d ranks and now has %d: results agree but for rounding\n",
+		        (int)c->ranks, j->size);
+	return 0;
+}
+
+/* The step to begin at; 0: there is no state; -1: there is one that does not fit. */
+static int64_t read_state(struct job *j)
+{
+	struct gpt_checkpoint c;
+	char path[4096];
+	int64_t step;
+
+	if (path_of(j, "state.ckpt", path, sizeof(path)))
+		return -1;
+	if (gpt_checkpoint_read(path, &c)) {
+		if (errno == ENOENT)
+			return 0;
+		fprintf(stderr, "ddp_gpt: %s: %s\n", path,
+		        errno == EILSEQ ? "not a checkpoint, or a damaged one" : strerror(errno));
+		return -1;
+	}
+	step = check_state(j, &c) ? -1 : (int64_t)c.step;
+	if (step > 0) {
+		memcpy(j->weights, c.weights, j->param_count * sizeof(float));
+		memcpy(gpt_optim_m(j->optim), c.m, j->param_count * sizeof(float));
+		memcpy(gpt_optim_v(j->optim), c.v, j->param_count * sizeof(float));
+	}
+	gpt_checkpoint_free(&c);
+	return step;
+}
+
+/* Means of what this rank does not update are zero, or the next state would hold them twice. */
+static void clear_others(struct job *j, float *x)
+{
+	coll_ddp_bucket_info b;
+
+	for (int i = 0; i < coll_ddp_bucket_count(j->ddp); i++) {
+		coll_ddp_bucket(j->ddp, i, &b);
+		memset(x + b.first, 0, (b.slice_first - b.first) * sizeof(*x));
+		memset(x + b.slice_first + b.slice_count, 0,
+		       (b.first + b.count - b.slice_first - b.slice_count) * sizeof(*x));
+	}
+}
+
+int job_resume(struct job *j)
+{
+	float *means[] = {gpt_optim_m(j->optim), gpt_optim_v(j->optim)};
+	int64_t step = 0;
+
+	if (!j->o.resume)
+		return 0;
+	if (j->rank == 0)
+		step = read_state(j);
+	if (job_check(j, coll_broadcast(&step, &step, 1, COLL_I64, 0, j->comm, NULL)) || step < 0)
+		return -1;
+	for (int i = 0; i < 2 && step > 0; i++) {
+		if (job_check(j, coll_broadcast(means[i], means[i], j->param_count, COLL_F32, 0, j->comm, NULL)))
+			return -1;
+		if (j->o.zero)
+			clear_others(j, means[i]);
+	}
+	j->first_step = (long)step;
+	gpt_optim_set_step(j->optim, (int)step);
+	if (j->rank == 0)
+		printf("ddp_gpt: going on after step %ld\n", j->first_step);
+	return 0;
+}
+
+int job_save_model(struct job *j)
+{
+	char path[4096];
+
+	if (j->rank || !j->o.out)
+		return 0;
+	if (path_of(j, "model.ckpt", path, sizeof(path)) == 0 &&
+	    gpt_checkpoint_write(path, j->model, &j->tokenizer, (uint64_t)j->o.steps) == 0)
+		return 0;
+	fprintf(stderr, "ddp_gpt: cannot write model.ckpt in %s: %s\n", j->o.out, strerror(errno));
+	return -1;
+}

@@ -1,0 +1,280 @@
+/*
+ * Steps: the batch, gradients that are averaged while backward computes, the update;
+ * and validation.
+ */
+#include "ddp_gpt_job.h"
+#include "gpt/groups.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Hooks: the model tells when gradients are ready ------------------------ */
+
+static void note(struct job *j, coll_status status)
+{
+	if (!j->ddp_status)
+		j->ddp_status = status;
+}
+
+void job_need(void *arg, int tensor)
+{
+	struct job *j = arg;
+
+	if (j->o.zero)
+		note(j, coll_ddp_need(j->ddp, tensor));
+}
+
+void job_ready(void *arg, int tensor)
+{
+	struct job *j = arg;
+
+	if (j->averaging)
+		note(j, coll_ddp_ready(j->ddp, tensor));
+}
+
+void job_lookup(void *arg, const struct gpt_groups *g)
+{
+	struct job *j = arg;
+
+	note(j, coll_ddp_rows(j->ddp, j->tensor_count - 1, g->id, g->count));
+}
+
+/* ---- The batch ------------------------------------------------------------- */
+
+static void copy_window(struct job *j, int place, size_t start)
+{
+	const size_t len = (size_t)j->o.context;
+
+	memcpy(j->inputs + place * len, j->tokens + start, len * sizeof(*j->tokens));
+	memcpy(j->targets + place * len, j->tokens + start + 1, len * sizeof(*j->tokens));
+}
+
+/* Sequence numbers of the run: step by step, then rank by rank, then pass by pass. */
+static uint64_t first_sequence(const struct job *j, long step, int pass)
+{
+	const uint64_t mine = (uint64_t)j->rank * (uint64_t)j->passes + (uint64_t)pass;
+
+	return (uint64_t)step * (uint64_t)j->o.batch + mine * (uint64_t)j->pass_batch;
+}
+
+/* One pass over this rank's sequences; its gradient is the mean over the rank's tokens of
+ * the step. Returns the sum of losses. */
+static double run_pass(struct job *j, long step, int pass)
+{
+	const uint64_t first = first_sequence(j, step, pass);
+	const int len = (int)j->o.context;
+
+	for (int i = 0; i < j->pass_batch; i++)
+		copy_window(j, i, gpt_sampler_start(&j->sampler, first + (uint64_t)i));
+	gpt_model_set_dropout(j->model, j->o.dropout, (uint64_t)j->o.seed, (uint64_t)step,
+	                      first - (uint64_t)step * (uint64_t)j->o.batch);
+	return gpt_model_train(j->model, j->inputs, j->targets, j->pass_batch, len,
+	                       1.0f / (float)(j->pass_batch * len) / (float)j->passes);
+}
+
+/* ---- Gradients of a step --------------------------------------------------- */
+
+static int micro_steps(struct job *j, long step, double *loss_sum)
+{
+	const bool alone = j->o.local_steps > 1;
+
+	for (int p = 0; p < j->passes; p++) {
+		j->averaging = !alone;
+		note(j, coll_ddp_begin(j->ddp, !alone && p == j->passes - 1));
+		*loss_sum += run_pass(j, step, p);
+		if (j->ddp_status)
+			return job_check_ddp(j, j->ddp_status);
+	}
+	return 0;
+}
+
+static void add(float *to, const float *from, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		to[i] += from[i];
+}
+
+/* --deterministic=world: the sum of the leaves in halves of halves, as the tree of ranks
+ * goes on. Leaf p closes as many sums as p has ones at its end: like counting in binary. */
+static int sum_leaves(struct job *j, long step, double *loss_sum)
+{
+	const size_t n = j->param_count;
+	float *grads = gpt_model_grads(j->model);
+	int level = 0;
+
+	j->averaging = false;
+	for (int p = 0; p < j->passes; p++) {
+		gpt_model_zero_grads(j->model);
+		*loss_sum += run_pass(j, step, p);
+		for (level = 0; p >> level & 1; level++)
+			add(grads, j->partial + (size_t)level * n, n);
+		if (p < j->passes - 1)
+			memcpy(j->partial + (size_t)level * n, grads, n * sizeof(*grads));
+	}
+	note(j, coll_ddp_begin(j->ddp, 1));
+	for (int t = j->tensor_count - 1; t >= 0; t--)
+		note(j, coll_ddp_ready(j->ddp, t));
+	return job_check_ddp(j, j->ddp_status);
+}
+
+/* Bucket after bucket: its part of the norm is taken while it is in the cache and the
+ * next one is still on its way. */
+static int take_buckets(struct job *j, double *norm)
+{
+	coll_ddp_bucket_info b;
+	double sum = 0;
+
+	for (int i = 0; i < coll_ddp_bucket_count(j->ddp); i++) {
+		if (job_check_ddp(j, coll_ddp_wait_bucket(j->ddp, i)) ||
+		    job_check_ddp(j, coll_ddp_bucket(j->ddp, i, &b)))
+			return -1;
+		sum += gpt_sum_squares(j->model, b.slice_grads, b.slice_count);
+	}
+	if (job_check_ddp(j, coll_ddp_wait(j->ddp)))
+		return -1;
+	if (j->o.zero && !j->o.stub && job_check(j, coll_all_reduce(&sum, &sum, 1, COLL_F64, COLL_SUM, j->comm, NULL)))
+		return -1;
+	*norm = sqrt(sum);
+	return 0;
+}
+
+/* From the last bucket to the first: the next forward pass needs them in that order. */
+static int update(struct job *j)
+{
+	coll_ddp_bucket_info b;
+
+	for (int i = coll_ddp_bucket_count(j->ddp) - 1; i >= 0; i--) {
+		coll_ddp_bucket(j->ddp, i, &b);
+		gpt_optim_apply(j->optim, j->model, b.slice_first, b.slice_count, b.slice_grads);
+		if (job_check_ddp(j, coll_ddp_updated(j->ddp, i)))
+			return -1;
+	}
+	return 0;
+}
+
+/* One step; *norm is the averaged gradient's. */
+static int train_step(struct job *j, long step, double *loss_sum, double *norm)
+{
+	const bool world = j->o.deterministic == DETERMINISTIC_WORLD;
+
+	*loss_sum = 0;
+	if (!j->o.zero || step == j->first_step)
+		coll_ddp_zero(j->ddp);
+	if ((world ? sum_leaves(j, step, loss_sum) : micro_steps(j, step, loss_sum)) || take_buckets(j, norm))
+		return -1;
+	if (!gpt_optim_begin(j->optim, *norm))
+		return job_refuse(j, "step %ld: the gradient is not finite; try a smaller --lr", step + 1);
+	if (update(j))
+		return -1;
+	if (j->o.zero)
+		coll_ddp_zero(j->ddp);
+	if (j->o.local_steps > 1 && (step + 1) % j->o.local_steps == 0)
+		return job_check_ddp(j, coll_ddp_average_weights(j->ddp));
+	return 0;
+}
+
+/* ---- Validation ------------------------------------------------------------ */
+
+/* Mean over all ranks of a sum over count things on this one. */
+static int mean_over_ranks(struct job *j, double sum, double count, double *mean)
+{
+	double both[2] = {sum, count};
+
+	if (job_check(j, coll_all_reduce(both, both, 2, COLL_F64, COLL_SUM, j->comm, NULL)))
+		return -1;
+	*mean = both[0] / both[1];
+	return 0;
+}
+
+/* Each window is counted where it was read: all counts must be one. */
+static int check_windows(struct job *j, size_t windows)
+{
+	if (job_check(j, coll_all_reduce(j->seen, j->seen, windows, COLL_U8, COLL_SUM, j->comm, NULL)))
+		return -1;
+	for (size_t w = 0; w < windows; w++)
+		if (j->seen[w] != 1)
+			return job_refuse(j, "validation window %zu was read %d times", w, j->seen[w]);
+	return 0;
+}
+
+/* Weights that every rank holds alike, wherever they were last updated. */
+static int settle_weights(struct job *j)
+{
+	if (j->o.local_steps > 1 && job_check_ddp(j, coll_ddp_average_weights(j->ddp)))
+		return -1;
+	return job_check_ddp(j, coll_ddp_need(j->ddp, -1));
+}
+
+/* Every window of the validation text exactly once, whatever the number of ranks. */
+static int validate(struct job *j)
+{
+	const int len = (int)j->o.context;
+	const size_t windows = gpt_sampler_val_windows(j->val_count, len);
+	double sum = 0, count = 0;
+
+	if (settle_weights(j))
+		return -1;
+	memset(j->seen, 0, windows);
+	for (size_t w = (size_t)j->rank; w < windows;) {
+		int n = 0;
+
+		for (; n < j->pass_batch && w < windows; n++, w += (size_t)j->size) {
+			copy_window(j, n, j->train_count + w * (size_t)len);
+			j->seen[w]++;
+		}
+		sum += gpt_model_loss(j->model, j->inputs, j->targets, n, len);
+		count += (double)n * len;
+	}
+	if (check_windows(j, windows) || mean_over_ranks(j, sum, count, &j->val_loss))
+		return -1;
+	/* Replicas that drifted apart would go unnoticed in the loss. */
+	return j->o.stub ? 0 : job_check_weights(j);
+}
+
+/* ---- All steps --------------------------------------------------------------- */
+
+static int log_step(struct job *j, long step, bool validating, double loss_sum, double norm)
+{
+	const double tokens = (double)j->pass_batch * j->passes * (double)j->o.context;
+	double before;
+
+	if (mean_over_ranks(j, loss_sum, tokens, &j->loss))
+		return -1;
+	if (step == j->first_step)
+		j->first_loss = j->loss;
+	/* Validation is left out of the speed that is printed. */
+	before = job_now_s();
+	if (validating && validate(j))
+		return -1;
+	j->last_log_s += job_now_s() - before;
+	job_report(j, step + 1, validating, norm, gpt_optim_rate(&j->optim_config, (int)step));
+	j->last_log_s = job_now_s();
+	return 0;
+}
+
+int job_train(struct job *j)
+{
+	const double start = job_now_s();
+
+	j->last_log_s = start;
+	j->last_log_step = j->first_step;
+	for (long step = j->first_step; step < j->o.steps; step++) {
+		const bool last = step + 1 == j->o.steps;
+		const bool validating = last || (j->o.val_every && (step + 1) % j->o.val_every == 0);
+		double sum, norm;
+
+		if (train_step(j, step, &sum, &norm))
+			return -1;
+		if (step == j->first_step || validating || (step + 1) % j->o.log_every == 0) {
+			if (log_step(j, step, validating, sum, norm))
+				return -1;
+		} else {
+			job_print_live(j, step + 1);
+		}
+		if (j->o.save_every && (step + 1) % j->o.save_every == 0 &&
+		    (settle_weights(j) || job_save_state(j, step + 1)))
+			return -1;
+	}
+	j->train_s = job_now_s() - start;
+	return 0;
+}
