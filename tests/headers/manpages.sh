@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every function of coll.h and every installed program has a man page, with its
+# Every function of coll.h and ddp.h and every installed program has a man page, with its
 # prototype as declared; no page is of something gone; formatting gives no warning.
 set -u
 cd "$1"
@@ -24,7 +24,7 @@ page_of() {
 # Text without markup and white space, to compare prototypes.
 bare() { sed -e 's/^\.[A-Z]* //' -e 's/[" \t]//g' | tr -d '\n'; }
 
-declared=$(sed -n '/^COLL_API/,/;/p' include/coll/coll.h | tr '\n' ' ' | grep -o 'COLL_API [^;]*;' |
+declared=$(sed -n '/^COLL_API/,/;/p' include/coll/coll.h include/coll/ddp.h | tr '\n' ' ' | grep -o 'COLL_API [^;]*;' |
 	tr -s ' \t' ' ' | sed 's/^COLL_API //')
 functions=$(echo "$declared" | grep -o 'coll_[a-z_]*(' | tr -d '(')
 while read -r prototype; do
