@@ -147,6 +147,7 @@ struct coll_comm {
 	struct coll_tally tally;
 	struct coll_stall_box stall;
 	struct coll_recorder recorder;
+	struct coll_parting *end; /* what destroy needs, so that an end asks for no memory; see destroy.c */
 
 	struct coll_comm *next; /* in ctx->comms */
 };
@@ -307,6 +308,8 @@ coll_status coll_comm_born_from_ranks(struct coll_comm *parent, const int *ranks
 
 /* ---- destroy.c ---- */
 
+/* At creation: what the last barrier needs. Freed by coll_comm_free(). */
+coll_status coll_comm_prepare_end(struct coll_comm *comm);
 /* Advance the last barriers of communicators that were destroyed while some of their
  * ranks had not come yet. Any thread; returns at once when another one does it. */
 void coll_comm_part_some(struct coll_context *ctx);

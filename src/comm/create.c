@@ -201,6 +201,8 @@ coll_status coll_comm_new(struct coll_context *ctx, uint64_t id, uint32_t epoch,
 	if (st == COLL_OK)
 		st = coll_plan_cache_create(ctx->settings.memory_budget / 4, &comm->plans);
 	if (st == COLL_OK)
+		st = coll_comm_prepare_end(comm);
+	if (st == COLL_OK)
 		st = find_isa(comm, err);
 	if (st != COLL_OK) {
 		coll_comm_free(&comm);
@@ -238,6 +240,7 @@ void coll_comm_free(struct coll_comm **out)
 	free((void *)comm->pair_sequence[1]);
 	coll_tally_free(&comm->tally);
 	free(comm->scratch);
+	free(comm->end);
 	free(comm);
 }
 
@@ -278,7 +281,12 @@ coll_status coll_comm_create(coll_comm **out, const coll_config *cfg)
 	coll_status st;
 
 	coll_error_clear(&err);
-	st = out && settings ? check_config(cfg, &err) : COLL_ERR_ARGUMENT;
+	if (!out)
+		st = coll_error_set(&err, COLL_ERR_ARGUMENT, "comm is NULL");
+	else if (!settings)
+		st = coll_error_set(&err, COLL_ERR_MEMORY, "out of memory for settings");
+	else
+		st = check_config(cfg, &err);
 	if (st == COLL_OK)
 		st = coll_settings_load(settings, cfg, unknown, &err);
 	if (st == COLL_OK)

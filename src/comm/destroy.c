@@ -174,6 +174,12 @@ static bool is_lost(struct coll_comm *comm)
 	return comm->failed != COLL_OK;
 }
 
+coll_status coll_comm_prepare_end(struct coll_comm *comm)
+{
+	comm->end = calloc(1, sizeof(*comm->end));
+	return comm->end ? COLL_OK : COLL_ERR_MEMORY;
+}
+
 /* Begin the last barrier. False: there is none, the communicator can be freed. */
 static bool begin_parting(struct coll_comm *comm, struct coll_last_words **heard)
 {
@@ -183,9 +189,7 @@ static bool begin_parting(struct coll_comm *comm, struct coll_last_words **heard
 
 	if (comm->size == 1 || comm->failed || atomic_load_explicit(&comm->aborted, memory_order_acquire))
 		return false;
-	p = calloc(1, sizeof(*p));
-	if (!p)
-		return false;
+	p = comm->end;
 	comm->timeout_ms = comm->timeout_ms < DESTROY_WAIT_MS ? comm->timeout_ms : DESTROY_WAIT_MS;
 	comm->arrival_timeout_ms =
 	        comm->arrival_timeout_ms < DESTROY_WAIT_MS ? comm->arrival_timeout_ms : DESTROY_WAIT_MS;
@@ -196,7 +200,6 @@ static bool begin_parting(struct coll_comm *comm, struct coll_last_words **heard
 	p->deadline_ns = coll_clock_ns() + DESTROY_WAIT_MS * MS;
 	if (is_lost(comm)) {
 		say(p);
-		free(p);
 		return false;
 	}
 	st = coll_comm_begin(comm, &(struct coll_call){.kind = COLL_KIND_BARRIER,
@@ -207,9 +210,9 @@ static bool begin_parting(struct coll_comm *comm, struct coll_last_words **heard
 	                                               .type = COLL_U8});
 	if (st != COLL_OK) {
 		say(p);
-		free(p);
 		return false;
 	}
+	comm->end = NULL; /* the list's from here on */
 	pthread_mutex_lock(&ctx->parting_lock);
 	p->next = ctx->partings;
 	ctx->partings = p;
