@@ -66,9 +66,10 @@ struct coll_transport_env {
 	/* level as coll_log_fn. Any thread. */
 	void (*log)(void *ctx, int level, const char *format, ...);
 	/* A link broke, or the process behind it is gone. Any thread; once per link.
-	 * why: COLL_ERR_PEER_DEAD, COLL_ERR_CORRUPT or COLL_ERR_SYSTEM; COLL_ERR_PEER_SILENT
-	 * if its host has not acknowledged for so long that it counts as unreachable (the
-	 * status of the link is COLL_ERR_PEER_DEAD then, too). */
+	 * why: COLL_ERR_PEER_DEAD or COLL_ERR_SYSTEM: the process is taken for dead;
+	 * COLL_ERR_PEER_SILENT: the same, since its host has not acknowledged for so long
+	 * (the status of the link is COLL_ERR_PEER_DEAD then, too); COLL_ERR_CORRUPT or
+	 * COLL_ERR_MEMORY: only what uses the link is lost. */
 	void (*link_down)(void *ctx, const struct coll_process_id *peer, coll_status why, const char *cause);
 	void *hook; /* of a wrapping transport: its state, else NULL */
 };

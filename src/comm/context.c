@@ -79,7 +79,8 @@ static int process_of(const struct coll_context *c, const struct coll_process_id
 static void env_link_down(void *ctx, const struct coll_process_id *peer, coll_status why, const char *cause)
 {
 	struct coll_context *c = ctx;
-	struct coll_note n = {.kind = why == COLL_ERR_CORRUPT ? COLL_NOTE_FAIL : COLL_NOTE_DEATH, .status = why};
+	const bool alive = why == COLL_ERR_CORRUPT || why == COLL_ERR_MEMORY;
+	struct coll_note n = {.kind = alive ? COLL_NOTE_FAIL : COLL_NOTE_DEATH, .status = why};
 
 	n.process = c->processes ? process_of(c, peer) : -1;
 	n.origin = c->rank;
@@ -169,7 +170,9 @@ static coll_status open_wire(struct coll_context *c, const struct coll_transport
 			w->table.fini(w->inst);
 		coll_transport_hook_unwrap(w->hook);
 		memset(w, 0, sizeof(*w));
-		return COLL_OK;
+		/* That it is short of memory says nothing about the transport: others would be chosen. */
+		return st == COLL_ERR_MEMORY ? coll_error_set(err, st, "out of memory for transport %s", t->name)
+		                             : COLL_OK;
 	}
 	w->table.caps(w->inst, &w->caps);
 	c->card.transport[position].len_bytes = (uint32_t)len;

@@ -268,8 +268,10 @@ coll_status coll_plan_cache_obtain(struct coll_plan_cache *c, const struct coll_
 			return status;
 		e = insert(c, &k, hash, built);
 		coll_plan_free(built);
-		if (!e)
+		if (!e) {
+			snprintf(c->why, sizeof(c->why), "out of memory to keep it");
 			return COLL_ERR_MEMORY;
+		}
 	} else {
 		c->stats.hits++;
 	}

@@ -125,6 +125,8 @@ const char *coll_tcp_channel_granted(struct tcp_link *l, const struct coll_tcp_h
 	g = calloc(1, sizeof(*g));
 	if (g == NULL || !grow_grants(l, head->channel)) {
 		free(g);
+		/* First, so that the peer is not said to be at fault. */
+		coll_tcp_link_fail(l, COLL_ERR_MEMORY, "no memory for a grant");
 		return "no memory for a grant";
 	}
 	g->key = key;
