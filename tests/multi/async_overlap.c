@@ -222,6 +222,54 @@ static void operations_behind_what_is_lent(void)
 		SKIP("nothing is lent here");
 }
 
+/* The same where nothing is lent: the algorithm has a lane that only sends and one that only
+ * receives. What rank 0 receives cannot come before rank 1 has, so the first operation goes on;
+ * yet the second one sends, on the lane that the first one has left. */
+static void sending_lane(coll_comm *comm, int rank, void *arg)
+{
+	enum { N = 8 };
+	atomic_int *go = arg;
+	struct coll_op_record op[2];
+	coll_stream *s[2];
+	int x[2][2 * N], y[2][N];
+
+	for (int i = 0; i < 2; i++) {
+		OK(comm, coll_stream_create(&s[i], comm));
+		fill(x[i], 2 * N, rank, i);
+	}
+	/* Slots are granted by the receiver, when it first uses a channel. */
+	OK(comm, coll_reduce_scatter(x[0], y[0], N, COLL_I32, COLL_SUM, comm, NULL));
+	OK(comm, coll_barrier(comm, NULL));
+	while (rank == 1 && atomic_load(go) == 0)
+		sched_yield();
+	for (int i = 0; i < 2; i++)
+		OK(comm, coll_reduce_scatter(x[i], y[i], N, COLL_I32, COLL_SUM, comm, s[i]));
+	if (rank == 0) {
+		for (int i = 0; i < 10000 && frames_sent(comm) < 2; i++) {
+			coll_progress(comm);
+			usleep(1000);
+		}
+		CHECK(frames_sent(comm) == 2, "%llu", (unsigned long long)frames_sent(comm));
+		for (unsigned i = 0; i < 2; i++)
+			CHECK(newest(comm, COLL_KIND_REDUCE_SCATTER, i, &op[i]) && op[i].state == COLL_OP_RUNNING);
+		atomic_store(go, 1);
+	}
+	for (int i = 0; i < 2; i++) {
+		OK(comm, coll_stream_wait(s[i], -1));
+		CHECK(wrong_sums(y[i], N, 2, i + rank * N) == 0, "operation %d", i);
+		OK(comm, coll_stream_destroy(&s[i]));
+	}
+}
+
+static void lanes_that_only_send(void)
+{
+	atomic_int go = 0;
+
+	further[0] = "COLL_ALGO=reduce_scatter:linear";
+	run_ranks(2, sending_lane, &go);
+	further[0] = NULL;
+}
+
 /* A rank that comes late holds up nobody who does not depend on it: what it is sent waits in
  * its slots. */
 static void lanes(coll_comm *comm, int rank, void *arg)
@@ -398,8 +446,9 @@ int main(int argc, char **argv)
 {
 	static const struct plain_case tests[] = {
 	        PLAIN_CASE(streams_of_two_communicators),   PLAIN_CASE(operations_of_one_communicator),
-	        PLAIN_CASE(operations_behind_what_is_lent), PLAIN_CASE(late_ranks_hold_up_nobody),
-	        PLAIN_CASE(threads_with_their_own_streams), PLAIN_CASE(operations_passed_on),
+	        PLAIN_CASE(operations_behind_what_is_lent), PLAIN_CASE(lanes_that_only_send),
+	        PLAIN_CASE(late_ranks_hold_up_nobody),      PLAIN_CASE(threads_with_their_own_streams),
+	        PLAIN_CASE(operations_passed_on),
 	};
 
 	return run_cases(tests, sizeof(tests) / sizeof(tests[0]), argc, argv);
