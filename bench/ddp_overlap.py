@@ -1,0 +1,151 @@
+#!/usr/bin/env python3
+"""How much of the wire time of gradients the backward pass hides, on a slow link.
+
+usage: ddp_overlap.py BUILD-DIRECTORY [--mbit 1000] [--steps 6] [--case 124M|10M|short] [--wire plain|int8|powersgd|bf16]
+
+Two network namespaces joined by a veth pair shaped with tbf; a rank of one thread in each (root is needed). Runs ddp_gpt three
+times: as it is; with nothing sent (--stub); and as it is again, so that drift shows.
+  exposed = step - the same step with communication stubbed
+  wire    = the bytes this rank sent / what a bare stream gets through the same link (measured)
+  overlap = 1 - exposed / wire
+"""
+import argparse
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+CASES = {
+    # name: flags; tokens per rank and step
+    "124M": ["--layers", "12", "--width", "768", "--heads", "12", "--context", "512", "--batch", "8", "--vocab-size", "50257"],
+    "10M": ["--layers", "6", "--width", "384", "--heads", "6", "--context", "128", "--batch", "32"],
+    "short": ["--layers", "12", "--width", "768", "--heads", "12", "--context", "64", "--batch", "8", "--vocab-size", "50257"],
+}
+NAMES = ["ddpa%d" % os.getpid(), "ddpb%d" % os.getpid()]
+ADDRESSES = ["10.91.7.1", "10.91.7.2"]
+
+
+def ip(*args):
+    subprocess.run(["ip", *args], check=True)
+
+
+def lay_wire(mbit):
+    for n in NAMES:
+        ip("netns", "add", n)
+    ip("-n", NAMES[0], "link", "add", "eth0", "type", "veth", "peer", "name", "eth0", "netns", NAMES[1])
+    for n, a in zip(NAMES, ADDRESSES):
+        ip("-n", n, "addr", "add", a + "/24", "dev", "eth0")
+        ip("-n", n, "link", "set", "eth0", "up")
+        ip("-n", n, "link", "set", "lo", "up")
+        # A burst below 128 kB loses much of a gigabit.
+        subprocess.run(["tc", "-n", n, "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", "%dmbit" % mbit, "burst", "256kb",
+                        "latency", "50ms"], check=True)
+
+
+def take_wire():
+    for n in NAMES:
+        subprocess.run(["ip", "netns", "del", n], check=False, stderr=subprocess.DEVNULL)
+
+
+BARE = r'''
+import socket, sys, threading, time
+listen, address, total = sys.argv[1] == "listen", sys.argv[2], int(sys.argv[3])
+if listen:
+    s = socket.create_server((address, 7001)); s.listen(1); c, _ = s.accept()
+else:
+    for _ in range(100):
+        try:
+            c = socket.create_connection((address, 7001)); break
+        except OSError:
+            time.sleep(0.05)
+def send():
+    block, left = bytes(1 << 18), total
+    while left > 0:
+        left -= c.send(block[:min(left, len(block))])
+t = threading.Thread(target=send); start = time.time(); t.start()
+got = 0
+while got < total:
+    got += len(c.recv(1 << 20))
+t.join()
+print(total / (time.time() - start))
+'''
+
+
+def bare_rate():
+    """Bytes per second of a stream each way at once: what an all_reduce of two ranks could have."""
+    total = 64 << 20
+    a = subprocess.Popen(["ip", "netns", "exec", NAMES[0], sys.executable, "-c", BARE, "listen", ADDRESSES[0], str(total)],
+                         stdout=subprocess.PIPE, text=True)
+    b = subprocess.Popen(["ip", "netns", "exec", NAMES[1], sys.executable, "-c", BARE, "call", ADDRESSES[0], str(total)],
+                         stdout=subprocess.PIPE, text=True)
+    return min(float(p.communicate(timeout=120)[0]) for p in (a, b))
+
+
+def train(build, flags, folder):
+    """Seconds of each step (the first apart), and the bytes sent per step, of rank 0."""
+    port = 20000 + os.getpid() % 20000
+    ranks = []
+    for r, n in enumerate(NAMES):
+        env = dict(os.environ, COLL_RANK=str(r), COLL_SIZE="2", COLL_ROOT="%s:%d" % (ADDRESSES[0], port), COLL_JOB_KEY="%032x" % os.getpid(),
+                   COLL_HOST_ID="host%d" % r, COLL_TRANSPORTS="tcp", OPENBLAS_NUM_THREADS="1")
+        env.pop("COLL_DEBUG", None)
+        ranks.append(subprocess.Popen(["ip", "netns", "exec", n, "taskset", "-c", str(r % os.cpu_count()), build + "/examples/ddp_gpt", *flags,
+                                       "--out", folder + "/" + str(r)], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
+    try:
+        text = [p.communicate(timeout=580)[0] for p in ranks]
+    finally:
+        for p in ranks:
+            if p.poll() is None:
+                p.kill()
+    if any(p.returncode for p in ranks):
+        sys.exit("ddp_gpt failed:\n" + "\n".join(text))
+    with open(folder + "/0/metrics.jsonl", encoding="utf-8") as f:
+        return [json.loads(line) for line in f]
+
+
+def main():
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))
+    parse = argparse.ArgumentParser()
+    parse.add_argument("build")
+    parse.add_argument("--mbit", type=int, default=1000)
+    parse.add_argument("--steps", type=int, default=6)
+    parse.add_argument("--case", choices=CASES, default="10M")
+    parse.add_argument("--wire", default="plain")
+    parse.add_argument("--flags", default="")
+    parse.add_argument("--data")
+    args = parse.parse_args()
+    flags = [*CASES[args.case], "--steps", str(args.steps), "--log-every", "1", "--val-every", "0", "--no-sample", "--warmup", "0",
+             "--wire", args.wire, *args.flags.split()]
+    with tempfile.TemporaryDirectory() as folder:
+        # A text of which little is validated: that is no part of what is measured.
+        text = args.data or os.path.join(folder, "text")
+        if not args.data:
+            with open(text, "w", encoding="utf-8") as f:
+                f.write(" ".join("%x" % (i * 2654435761 % 2**32) for i in range(1300)))
+        flags += ["--data", text]
+        try:
+            lay_wire(args.mbit)
+            rate = bare_rate()
+            runs = [train(args.build, flags + extra, folder) for extra in ([], ["--stub"], [])]
+        finally:
+            take_wire()
+    first = [run[0]["ms_per_step"] / 1e3 for run in runs]
+    step = [statistics.median(m["ms_per_step"] for m in run[1:]) / 1e3 for run in runs]
+    sent = statistics.median(m["sent_bytes"] for m in runs[0][1:])
+    wire = sent / rate
+    with_wire = (step[0] + step[2]) / 2
+    exposed = with_wire - step[1]
+    print("%s, %s, %d Mb/s; load %s" % (args.case, args.wire, args.mbit, open("/proc/loadavg").read().split()[0]))
+    print("bare stream %.1f MB/s; sent per step %.1f MB: wire %.3f s (seen by the program: %.3f s)" % (
+        rate / 1e6, sent / 1e6, wire, statistics.median(m["wire_s"] for m in runs[0][1:])))
+    print("step %.3f s and %.3f s, without communication %.3f s: exposed %.3f s, overlap %.1f %%" % (
+        step[0], step[2], step[1], exposed, 100 * (1 - exposed / wire)))
+    print("first step %.3f s, without communication %.3f s: overlap %.1f %%" % (
+        first[0], first[1], 100 * (1 - (first[0] - first[1]) / wire)))
+
+
+main()
