@@ -117,6 +117,7 @@ static void on_link_event(struct coll_control *c, struct coll_control_link *l, u
 			return;
 		}
 		l->connecting = false;
+		coll_control_reached(c, l->peer);
 		l->deadline_ns = coll_control_hello_deadline(&c->peers[l->peer]);
 	}
 	got = hear(c, l);

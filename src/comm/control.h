@@ -27,10 +27,11 @@
 #include "comm/question.h"
 
 struct coll_control;
+struct coll_held_note;
 
 /* A fact worth telling everyone. */
 enum coll_note_kind {
-	COLL_NOTE_DEATH = 1, /* `process` is dead or unreachable, as seen by origin; text: the cause */
+	COLL_NOTE_DEATH = 1, /* `process` is dead, or unreachable (status PEER_SILENT), as seen by origin; text: why */
 	COLL_NOTE_FAIL,      /* communicator `comm` failed at origin: status, culprit `process` */
 };
 
@@ -86,9 +87,9 @@ void coll_control_flush(struct coll_control *c, int ms);
 
 /* The failure told of a communicator, if any. */
 bool coll_control_failure(struct coll_control *c, uint64_t comm, struct coll_note *note);
-/* Number i of what holds for all communicators (deaths, lost links), in order of arrival;
- * false: there are no more. */
-bool coll_control_fact(struct coll_control *c, int i, struct coll_note *note);
+/* What holds for all communicators (deaths, lost links), in order of arrival: the one after
+ * *at, NULL for the first; false: there are no more. Facts are never forgotten. */
+bool coll_control_fact(struct coll_control *c, const struct coll_held_note **at, struct coll_note *note);
 /* Number i of all notes kept; the numbers change as old failures are forgotten. */
 bool coll_control_note(struct coll_control *c, int i, struct coll_note *note);
 

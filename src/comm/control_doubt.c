@@ -6,7 +6,8 @@
  * connection of its own; a door that hangs up before the proof is crowded, or closing: knock
  * again. An answer is a life, and comes behind everything the other has told. No answer at
  * all for DOUBT_MS is silence, which those who wait for the process find out by asking. No way
- * there is a death at once; so is no answer soon after a host has stopped acknowledging.
+ * there is a death at once. Where a host has stopped acknowledging it is no word from it for
+ * UNREACHED_MS: wires come back, and a kernel gives up for the loss of one probe.
  *
  * A door that nobody listens at means that the process has gone, not how: killed, or by its
  * own will after it had told why. Its last words went to those it had links with. So only who
@@ -137,16 +138,26 @@ void coll_control_doubt(struct coll_control *c, int peer, const char *cause, enu
 	if (c->closing || p->dead || p->life.left)
 		return;
 	begin(c, peer, cause);
-	if (why != COLL_DOUBT_CONTROL && !p->link_lost) {
+	if (why >= COLL_DOUBT_LINK && !p->link_lost) {
 		p->link_lost = true;
 		snprintf(p->cause, sizeof(p->cause), "%s", cause);
 	}
-	if (why == COLL_DOUBT_UNREACHED && !p->unreached) {
+	if ((why == COLL_DOUBT_TIMEOUT || why == COLL_DOUBT_UNREACHED) && !p->unreached) {
 		p->unreached = true;
 		if (p->doubt_until_ns > now + UNREACHED_MS * MS)
 			p->doubt_until_ns = now + UNREACHED_MS * MS;
 	}
 	knock(c, peer, now);
+}
+
+void coll_control_reached(struct coll_control *c, int peer)
+{
+	struct peer *p = &c->peers[peer];
+
+	if (!p->doubt_until_ns || !p->unreached)
+		return;
+	p->unreached = false;
+	p->doubt_until_ns = coll_clock_ns() + DOUBT_MS * MS;
 }
 
 void coll_control_alive(struct coll_control *c, int peer, uint64_t doubt)

@@ -42,7 +42,7 @@ struct coll_message {
 
 enum { COLL_LINK_QUEUE = 16 };
 
-struct held_note;
+struct coll_held_note;
 
 struct coll_control_link {
 	int fd;
@@ -61,9 +61,9 @@ struct coll_control_link {
 	uint64_t deadline_ns; /* of the handshake */
 	size_t in_bytes;
 	struct coll_message in;
-	struct held_note *told; /* the last note it was given, NULL: none */
-	uint32_t head, count;   /* ring of outgoing messages */
-	size_t out_bytes;       /* of the head message, already sent */
+	struct coll_held_note *told; /* the last note it was given, NULL: none */
+	uint32_t head, count;        /* ring of outgoing messages */
+	size_t out_bytes;            /* of the head message, already sent */
 	struct coll_message out[COLL_LINK_QUEUE];
 };
 

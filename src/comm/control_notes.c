@@ -21,14 +21,14 @@ static bool is_fact(const struct coll_note *n)
 	return n->kind == COLL_NOTE_DEATH || n->comm == 0;
 }
 
-static struct held_note **bucket_of(struct coll_control *c, uint64_t comm)
+static struct coll_held_note **bucket_of(struct coll_control *c, uint64_t comm)
 {
 	return &c->failures[(comm ^ comm >> 32) % FAILURE_BUCKETS];
 }
 
-static struct held_note *find_failure(struct coll_control *c, uint64_t comm)
+static struct coll_held_note *find_failure(struct coll_control *c, uint64_t comm)
 {
-	struct held_note *h = *bucket_of(c, comm);
+	struct coll_held_note *h = *bucket_of(c, comm);
 
 	while (h && h->note.comm != comm)
 		h = h->chain;
@@ -45,18 +45,19 @@ static bool known(struct coll_control *c, const struct coll_note *n)
 {
 	if (!is_fact(n))
 		return find_failure(c, n->comm) != NULL;
-	for (const struct held_note *h = c->facts; h; h = h->chain)
-		if (h->note.kind == n->kind &&
-		    (n->kind == COLL_NOTE_DEATH ? h->note.process == n->process : same_pair(&h->note, n)))
+	if (n->kind == COLL_NOTE_DEATH)
+		return c->peers[n->process].dead;
+	for (const struct coll_held_note *h = c->facts; h; h = h->chain)
+		if (h->note.kind == n->kind && same_pair(&h->note, n))
 			return true;
 	return false;
 }
 
 /* ---- Keeping and forgetting ---- */
 
-static void forget(struct coll_control *c, struct held_note *previous, struct held_note *h)
+static void forget(struct coll_control *c, struct coll_held_note *previous, struct coll_held_note *h)
 {
-	struct held_note **at = bucket_of(c, h->note.comm);
+	struct coll_held_note **at = bucket_of(c, h->note.comm);
 
 	while (*at != h)
 		at = &(*at)->chain;
@@ -74,10 +75,10 @@ static void forget(struct coll_control *c, struct held_note *previous, struct he
 /* The oldest failure that no communicator here needs any more. */
 static void forget_one(struct coll_control *c)
 {
-	struct held_note *previous = NULL;
+	struct coll_held_note *previous = NULL;
 	int tries = 0;
 
-	for (struct held_note *h = c->notes; h && tries < TRIES_TO_FORGET; previous = h, h = h->next) {
+	for (struct coll_held_note *h = c->notes; h && tries < TRIES_TO_FORGET; previous = h, h = h->next) {
 		if (is_fact(&h->note))
 			continue;
 		tries++;
@@ -90,15 +91,15 @@ static void forget_one(struct coll_control *c)
 
 static bool keep(struct coll_control *c, const struct coll_note *n, int from)
 {
-	struct held_note *h = malloc(sizeof(*h)), **at;
+	struct coll_held_note *h = malloc(sizeof(*h)), **at;
 
 	if (!h)
 		return false;
-	*h = (struct held_note){.from = from, .note = *n};
+	*h = (struct coll_held_note){.from = from, .note = *n};
 	if (is_fact(n)) {
 		/* At the end: who asks for the first death gets the first that was told. */
-		for (at = &c->facts; *at;)
-			at = &(*at)->chain;
+		at = c->last_fact ? &c->last_fact->chain : &c->facts;
+		c->last_fact = h;
 	} else {
 		if (c->nfailures++ >= FAILURES_MAX)
 			forget_one(c);
@@ -114,7 +115,7 @@ static bool keep(struct coll_control *c, const struct coll_note *n, int from)
 void coll_control_forget_all(struct coll_control *c)
 {
 	while (c->notes) {
-		struct held_note *h = c->notes;
+		struct coll_held_note *h = c->notes;
 
 		c->notes = h->next;
 		free(h);
@@ -131,7 +132,7 @@ bool coll_control_untold(const struct coll_control *c, const struct coll_control
 bool coll_control_write(struct coll_control *c, struct coll_control_link *l)
 {
 	struct coll_message m = {.type = COLL_MSG_NOTE};
-	struct held_note *next;
+	struct coll_held_note *next;
 
 	if (!coll_link_flush(l))
 		return false;
@@ -201,6 +202,8 @@ void coll_control_death(struct coll_control *c, int peer, const char *cause)
 	struct coll_note n = {
 	        .kind = COLL_NOTE_DEATH, .status = COLL_ERR_PEER_DEAD, .process = peer, .origin = c->rank};
 
+	if (c->peers[peer].unreached)
+		n.status = COLL_ERR_PEER_SILENT;
 	if (c->closing || c->peers[peer].dead || c->peers[peer].life.left)
 		return;
 	snprintf(n.text, sizeof(n.text), "%.100s", cause);
@@ -225,7 +228,7 @@ bool coll_control_tell(struct coll_control *c, const struct coll_note *note)
 
 bool coll_control_failure(struct coll_control *c, uint64_t comm, struct coll_note *note)
 {
-	const struct held_note *h;
+	const struct coll_held_note *h;
 
 	pthread_mutex_lock(&c->lock);
 	h = find_failure(c, comm);
@@ -235,31 +238,30 @@ bool coll_control_failure(struct coll_control *c, uint64_t comm, struct coll_not
 	return h != NULL;
 }
 
-static bool nth(const struct held_note *h, bool of_facts, int i, struct coll_note *note)
+bool coll_control_fact(struct coll_control *c, const struct coll_held_note **at, struct coll_note *note)
 {
-	while (h && i-- > 0)
-		h = of_facts ? h->chain : h->next;
-	if (h)
-		*note = h->note;
-	return h != NULL;
-}
-
-bool coll_control_fact(struct coll_control *c, int i, struct coll_note *note)
-{
-	bool found;
+	const struct coll_held_note *h;
 
 	pthread_mutex_lock(&c->lock);
-	found = nth(c->facts, true, i, note);
+	h = *at ? (*at)->chain : c->facts;
+	if (h)
+		*note = h->note;
 	coll_control_unlock(c);
-	return found;
+	if (h)
+		*at = h;
+	return h != NULL;
 }
 
 bool coll_control_note(struct coll_control *c, int i, struct coll_note *note)
 {
-	bool found;
+	const struct coll_held_note *h;
 
 	pthread_mutex_lock(&c->lock);
-	found = nth(c->notes, false, i, note);
+	h = c->notes;
+	while (h && i-- > 0)
+		h = h->next;
+	if (h)
+		*note = h->note;
 	coll_control_unlock(c);
-	return found;
+	return h != NULL;
 }

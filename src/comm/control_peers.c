@@ -162,10 +162,8 @@ void coll_control_broken(struct coll_control *c, struct coll_control_link *l, co
 	coll_control_drop_link(c, l);
 	if (peer < 0 || bye || c->closing)
 		return;
-	if (was_ready && unreachable(error)) {
-		coll_control_death(c, peer, cause);
-	} else if (was_ready) {
-		coll_control_doubt(c, peer, cause, COLL_DOUBT_CONTROL);
+	if (was_ready) {
+		coll_control_doubt(c, peer, cause, unreachable(error) ? COLL_DOUBT_TIMEOUT : COLL_DOUBT_CONTROL);
 	} else if (!inbound) {
 		errno = 0;
 		if ((next > 0 && connect_to(c, peer, next, asked, probe)) || short_of(errno))

@@ -53,10 +53,10 @@ struct said {
 };
 
 /* A note, in the order of arrival. */
-struct held_note {
-	struct held_note *next;
-	struct held_note *chain; /* of facts, or of failures in one bucket */
-	int from;                /* process whose link brought it, -1: found here */
+struct coll_held_note {
+	struct coll_held_note *next;
+	struct coll_held_note *chain; /* of facts, or of failures in one bucket */
+	int from;                     /* process whose link brought it, -1: found here */
 	struct coll_note note;
 };
 
@@ -75,9 +75,9 @@ struct coll_control {
 	struct coll_control_link *links[LINKS_MAX];
 	int nlinks;
 	uint64_t serial; /* given last */
-	struct held_note *notes, *last_note;
-	struct held_note *facts;
-	struct held_note *failures[FAILURE_BUCKETS];
+	struct coll_held_note *notes, *last_note;
+	struct coll_held_note *facts, *last_fact;
+	struct coll_held_note *failures[FAILURE_BUCKETS];
 	int nfailures;
 	int ndoubts;
 	uint64_t doubts; /* so far */
@@ -112,12 +112,15 @@ void coll_control_forget_all(struct coll_control *c);
 
 enum coll_doubt_why {
 	COLL_DOUBT_CONTROL,  /* a control link ended without a goodbye */
+	COLL_DOUBT_TIMEOUT,  /* the same, as the host does not acknowledge */
 	COLL_DOUBT_LINK,     /* a link of the data path broke */
 	COLL_DOUBT_UNREACHED /* the same, as the host does not acknowledge */
 };
 void coll_control_doubt(struct coll_control *c, int peer, const char *cause, enum coll_doubt_why why);
 /* Nobody listens at its door. */
 void coll_control_gone(struct coll_control *c, int peer, const char *cause);
+/* Its host has answered. */
+void coll_control_reached(struct coll_control *c, int peer);
 /* If it is in doubt, ask over this link, which is proved. */
 void coll_control_ask_for_life(struct coll_control *c, struct coll_control_link *l);
 /* It has answered. */

@@ -17,7 +17,7 @@ enum {
 	SETTLE_MS = 100,
 	NOTE_MS = 1200,     /* for the sender of a frame of another call to say what it called */
 	CAUSE_MS = 1200,    /* for the cause of a link's end to come: longer than a doubt takes, and 2 s are promised */
-	UNREACHED_MS = 600, /* the same of a host that tcp has found unreachable, which took up to 1.2 s */
+	UNREACHED_MS = 500, /* the same of a host that tcp has found unreachable, which took up to 1.2 s */
 	ASK_AFTER_MS = 250,
 	LEFT_MS = 1000,
 	CHAIN_MS = 3000, /* more patience with those whom a late rank waits for, before a warning */
@@ -111,6 +111,7 @@ static void death_verdict(const struct coll_comm *comm, const struct coll_note *
 static bool look_at_notes(struct coll_comm *comm, struct verdict *v)
 {
 	struct coll_note note, death = {.kind = 0};
+	const struct coll_held_note *at = NULL;
 
 	v->status = COLL_OK;
 	if (atomic_load_explicit(&comm->aborted, memory_order_acquire)) {
@@ -125,7 +126,7 @@ static bool look_at_notes(struct coll_comm *comm, struct verdict *v)
 		failure_verdict(comm, &note, v);
 		return true;
 	}
-	for (int i = 0; coll_control_fact(comm->ctx->control, i, &note); i++) {
+	while (coll_control_fact(comm->ctx->control, &at, &note)) {
 		if (note.kind == COLL_NOTE_FAIL && concerns(comm, &note)) {
 			failure_verdict(comm, &note, v);
 			return true;
@@ -138,7 +139,9 @@ static bool look_at_notes(struct coll_comm *comm, struct verdict *v)
 		return true;
 	if (!comm->death_ns)
 		comm->death_ns = coll_clock_ns();
-	if (coll_clock_ns() - comm->death_ns < SETTLE_MS * MS || !caught_up(comm, &comm->caught_up))
+	/* Of hosts out of reach nobody is better informed; and it took its time to find out. */
+	if ((coll_clock_ns() - comm->death_ns < SETTLE_MS * MS && death.status != COLL_ERR_PEER_SILENT) ||
+	    !caught_up(comm, &comm->caught_up))
 		return false;
 	death_verdict(comm, &death, v);
 	return true;
