@@ -172,7 +172,6 @@ coll_status coll_comm_new(struct coll_context *ctx, uint64_t id, uint32_t epoch,
 	comm->epoch = epoch;
 	comm->timeout_ms = ctx->settings.timeout_ms;
 	comm->arrival_timeout_ms = ctx->settings.arrival_timeout_ms;
-	comm->alarm_seen = 0;
 	coll_error_clear(&comm->box);
 	coll_flight_init(&comm->flight);
 	st = coll_members_init(&comm->members, ctx, process_of, size);
@@ -256,10 +255,20 @@ static coll_status check_config(const coll_config *cfg, struct coll_error_box *e
 	return COLL_OK;
 }
 
-static coll_status check_timeouts(const struct coll_settings *s, struct coll_error_box *err)
+/* What every rank can tell of its settings by itself. */
+static coll_status check_settings(const struct coll_settings *s, struct coll_error_box *err)
 {
+	const struct {
+		const char *name;
+		int value;
+	} at_least_0[] = {{"COLL_WARN_MS", s->warn_ms}, {"COLL_SPIN_US", s->spin_us}, {"COLL_WINDOWS", s->windows}};
+
 	if (s->timeout_ms <= 0 || s->arrival_timeout_ms <= 0 || s->create_timeout_ms <= 0)
 		return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1106] timeouts must be positive");
+	for (size_t i = 0; i < sizeof(at_least_0) / sizeof(at_least_0[0]); i++)
+		if (at_least_0[i].value < 0)
+			return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1106] %s=%d: expected 0 or more",
+			                      at_least_0[i].name, at_least_0[i].value);
 	if (strcmp(s->progress, "on") != 0 && strcmp(s->progress, "off") != 0 && strcmp(s->progress, "auto") != 0)
 		return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1106] COLL_PROGRESS=%s: expected on, off or auto",
 		                      s->progress);
@@ -290,7 +299,7 @@ coll_status coll_comm_create(coll_comm **out, const coll_config *cfg)
 	if (st == COLL_OK)
 		st = coll_settings_load(settings, cfg, unknown, &err);
 	if (st == COLL_OK)
-		st = check_timeouts(settings, &err);
+		st = check_settings(settings, &err);
 	if (st == COLL_OK)
 		st = coll_bootstrap_probe(cfg, settings, &id, &err);
 	if (st == COLL_OK)
@@ -339,7 +348,7 @@ coll_status coll_comm_create_all(coll_comm **comms, int n, const coll_config *cf
 	if (st == COLL_OK)
 		st = coll_settings_load(settings, cfg, NULL, &err);
 	if (st == COLL_OK)
-		st = check_timeouts(settings, &err);
+		st = check_settings(settings, &err);
 	if (st == COLL_OK)
 		st = coll_shared_hub_create(&hub);
 	for (int r = 0; r < n && st == COLL_OK; r++) {

@@ -350,6 +350,10 @@ static void count_line(void *arg, int level, const char *line)
 		atomic_fetch_add(&c->about_ranks, 1);
 }
 
+static void say_nothing(void *arg, int level, const char *line)
+{
+}
+
 static void log_lines_arrive(void)
 {
 	const char *settings[] = {transports, "COLL_DEBUG=debug", NULL};
@@ -372,6 +376,30 @@ static void log_lines_arrive(void)
 	CHECK(strstr(coll_last_error(NULL)->message, "COLL_TIMEOUT_MS"));
 	CHECK(atomic_load(&count.errors) == 1, "a failed creation is worth a line");
 	CHECK(atomic_load(&count.bad) == 0);
+}
+
+/* Numbers that mean nothing are told by name, not taken for very large ones. */
+static void settings_out_of_range(void)
+{
+	static const char *const bad[] = {"COLL_TIMEOUT_MS=0", "COLL_ARRIVAL_TIMEOUT_MS=-5",
+	                                  "COLL_WARN_MS=-1",   "COLL_SPIN_US=-1",
+	                                  "COLL_WINDOWS=-1",   "COLL_SLOTS=1",
+	                                  "COLL_SLOTS=-2",     "COLL_PROGRESS=maybe",
+	                                  "COLL_SLOT_BYTES=-1"};
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		const char *settings[] = {transports, "COLL_DEBUG=error", bad[i], NULL};
+		coll_config cfg = COLL_CONFIG_INIT;
+		coll_comm *comm = NULL;
+
+		cfg.settings = settings;
+		cfg.log = say_nothing;
+		CHECK(coll_comm_create_all(&comm, 1, &cfg) == COLL_ERR_CONFIG, "%s", bad[i]);
+		CHECK(strstr(coll_last_error(NULL)->message, i < 2 ? "timeouts" : bad[i]), "%s: %s", bad[i],
+		      coll_last_error(NULL)->message);
+		if (comm)
+			coll_comm_destroy(&comm);
+	}
 }
 
 /* What a log function may call. */
@@ -793,6 +821,7 @@ int main(int argc, char **argv)
 	        PLAIN_CASE(same_status_at_once),
 	        PLAIN_CASE(refused_calls_do_not_count),
 	        PLAIN_CASE(log_lines_arrive),
+	        PLAIN_CASE(settings_out_of_range),
 	        PLAIN_CASE(a_log_function_may_abort),
 	        PLAIN_CASE(a_signal_ends_no_wait),
 	        PLAIN_CASE(no_handler_is_installed),
