@@ -4,7 +4,6 @@
 #include "comm/dump.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -276,8 +275,7 @@ static void write_file(struct coll_context *ctx, const struct coll_text *t)
 	int fd;
 
 	coll_log_path(ctx->settings.dump_file, ctx->rank, path, sizeof(path));
-	/* Nobody reads from that pipe: an error, not a wait. */
-	fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666);
+	fd = coll_log_open(path);
 	/* One write as a rule: dumps of several processes in one file do not mix. */
 	while (fd >= 0 && done < t->len_bytes) {
 		const ssize_t n = write(fd, t->p + done, t->len_bytes - done);
