@@ -233,8 +233,9 @@ static void going_rank(int rank, uint64_t number)
 			coll_comm_destroy(&child);
 		atomic_fetch_add(&shared->rounds[rank], 1);
 	}
-	if (failed && atomic_load(&shared->killed_ns) == 0)
-		usleep(50000); /* the parent has yet to note the time */
+	/* The parent has yet to note the time; when it killed nobody, it never will. */
+	for (int i = 0; i < 50 && failed && atomic_load(&shared->killed_ns) == 0; i++)
+		usleep(1000);
 	shared->result[rank].ns = coll_clock_ns();
 	shared->result[rank].status = st;
 	if (failed) {
