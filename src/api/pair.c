@@ -19,7 +19,7 @@ coll_status coll_send(const void *buf, size_t count, coll_dtype type, int peer, 
 		st = check_half(comm, "send", "buf", buf, count, type, peer);
 	if (st == COLL_OK && peer == comm->rank)
 		st = coll_comm_refuse(comm, "send", COLL_ERR_ARGUMENT,
-		                      "a blocking send to oneself never ends: use coll_send_recv()");
+		                      "a send to oneself needs its receive in the same call: use coll_send_recv()");
 	if (st != COLL_OK)
 		return st;
 	return coll_comm_pair(
@@ -36,7 +36,7 @@ coll_status coll_recv(void *buf, size_t count, coll_dtype type, int peer, coll_c
 		st = check_half(comm, "recv", "buf", buf, count, type, peer);
 	if (st == COLL_OK && peer == comm->rank)
 		st = coll_comm_refuse(comm, "recv", COLL_ERR_ARGUMENT,
-		                      "a blocking receive from oneself never ends: use coll_send_recv()");
+		                      "a receive from oneself needs its send in the same call: use coll_send_recv()");
 	if (st != COLL_OK)
 		return st;
 	return coll_comm_pair(

@@ -441,7 +441,7 @@ coll_status coll_comm_explain_call(struct coll_comm *comm, enum coll_kind kind, 
                                    char *buf, size_t len_bytes)
 {
 	struct coll_call c = {.kind = kind, .count = count, .type = type};
-	struct coll_memo m = {.elem_bytes = (uint32_t)coll_dtype_size(type)};
+	struct coll_memo m = {.elem_bytes = coll_dtype_size(type)};
 	struct coll_tune_choice choice;
 	coll_status st = choose(comm, &c, false, true, &m, &choice);
 

@@ -141,8 +141,8 @@ struct coll_comm {
 	 * what this one called when it is calls ahead. Written when a different call begins. */
 	struct coll_record_box stretch[COLL_STRETCHES];
 	atomic_uint stretches; /* begun so far */
-	/* Number of the last collective handed in, not run inline: the record may show an older
-	 * one. Release, after its stretch. */
+	/* Number of a collective that has begun, of the last one handed in at least: the record may
+	 * show an older one. Release, after its stretch. */
 	_Atomic uint64_t handed_in;
 	struct coll_tally tally;
 	struct coll_stall_box stall;

@@ -102,8 +102,8 @@ static coll_status need_pack(struct coll_request *r, size_t bytes)
 	return COLL_OK;
 }
 
-/* The call that first and parts become, in the place of first. NULL: they go one by one
- * in no case, since other ranks may have merged them; the error is the group's. */
+/* *merged: the call that first and parts become, in the place of first. After an error they do
+ * not go one by one, since other ranks may have merged them: the error is the group's. */
 static coll_status merge(struct coll_request *first, struct coll_request *parts, size_t count,
                          struct coll_request **merged)
 {
