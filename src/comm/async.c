@@ -13,9 +13,7 @@
 
 #include "base/clock.h"
 
-enum { STACK_BYTES = 256 * 1024, POLLS_PER_CLOCK = 16, YIELDS = 100, SLEEP_SHORT_MS = 5, SLEEP_LONG_MS = 50 };
-
-static const uint64_t MS = 1000000;
+enum { STACK_BYTES = 256 * 1024, YIELDS = 100 };
 
 coll_status coll_async_open(struct coll_context *ctx, struct coll_error_box *err)
 {
@@ -75,20 +73,16 @@ static bool stirs(void *arg)
 /* Nothing moved at this look. since_ns: the first one of them. */
 static void pause_between(struct coll_context *ctx, uint64_t *since_ns, unsigned *polls)
 {
-	bool enough = false;
+	bool tired;
 	uint64_t now;
 
-	if (ctx->alone_on_cores)
-		coll_cpu_relax();
-	else
-		enough = !coll_context_yield(ctx);
-	if (++*polls % POLLS_PER_CLOCK && !enough)
+	if (!coll_context_pause(ctx, ctx->alone_on_cores, polls, &tired))
 		return;
 	now = coll_clock_ns();
 	if (!*since_ns)
 		*since_ns = now;
-	if (enough || now - *since_ns >= (uint64_t)ctx->settings.spin_us * 1000)
-		coll_context_sleep(ctx, now - *since_ns < 100 * MS ? SLEEP_SHORT_MS : SLEEP_LONG_MS, stirs, ctx);
+	if (tired || now - *since_ns >= (uint64_t)ctx->settings.spin_us * 1000)
+		coll_context_sleep(ctx, coll_context_nap_ms(now - *since_ns), stirs, ctx);
 }
 
 /* A lock given back and taken again at once is nobody else's: one that sleeps for it wakes up

@@ -9,9 +9,9 @@
 #include "base/clock.h"
 #include "comm/async.h"
 
-enum { PROGRESS_EVERY = 8, JUDGE_EVERY = 16, SPINS_PER_CLOCK = 64 };
+enum { PROGRESS_EVERY = 8, JUDGE_EVERY = 16 };
 enum { MESSAGES_AT_A_TIME = 4, MESSAGES_TURN_MS = 1000 };
-enum { SLEEP_SHORT_MS = 5, SLEEP_LONG_MS = 50, SLEEP_TURN_MS = 1 };
+enum { SLEEP_TURN_MS = 1 };
 
 static const uint64_t MS = 1000000;
 
@@ -292,7 +292,7 @@ static bool stirs(void *arg)
 /* Of several contexts each in its turn, shortly: what wakes one does not wake another. */
 static void sleep_a_while(struct waiter *w, uint64_t now)
 {
-	int ms = now - w->since_ns < 100 * MS ? SLEEP_SHORT_MS : SLEEP_LONG_MS;
+	int ms = coll_context_nap_ms(now - w->since_ns);
 
 	if (w->n > 1)
 		ms = SLEEP_TURN_MS;
@@ -305,18 +305,11 @@ static void sleep_a_while(struct waiter *w, uint64_t now)
 static bool idle(struct waiter *w)
 {
 	struct coll_context *ctx = w->ctxs[0];
-	bool enough = false;
+	bool tired;
 	uint64_t now;
 
-	if (ctx->alone_on_cores && w->n == 1) {
-		coll_cpu_relax();
-		if (++w->polls % SPINS_PER_CLOCK)
-			return true;
-	} else {
-		enough = !coll_context_yield(ctx);
-		if (++w->polls % (SPINS_PER_CLOCK / 16) && !enough)
-			return true;
-	}
+	if (!coll_context_pause(ctx, ctx->alone_on_cores && w->n == 1, &w->polls, &tired))
+		return true;
 	for (int i = 0; i < w->n; i++)
 		coll_operations_sweep(w->ctxs[i]);
 	now = coll_clock_ns();
@@ -324,7 +317,7 @@ static bool idle(struct waiter *w)
 		return false;
 	if (!w->since_ns)
 		w->since_ns = now;
-	if (enough || now - w->since_ns >= (uint64_t)ctx->settings.spin_us * 1000)
+	if (tired || now - w->since_ns >= (uint64_t)ctx->settings.spin_us * 1000)
 		sleep_a_while(w, now);
 	return true;
 }

@@ -30,6 +30,13 @@
  * long: no yields meanwhile. */
 enum { SLICE_NS = 2000000, SLICES = 2 };
 
+/* A clock costs as much as a few looks; a yield is some looks long. */
+enum { SPINS_PER_CLOCK = 64, YIELDS_PER_CLOCK = 4 };
+
+/* What is late by a little is likely to come soon. */
+enum { NAP_SHORT_MS = 5, NAP_LONG_MS = 50 };
+static const uint64_t IDLE_LONG_NS = 100000000;
+
 struct coll_sleeper {
 	struct coll_sleeper *next;
 	int fd;
@@ -136,6 +143,22 @@ bool coll_context_yield(struct coll_context *ctx)
 		return true;
 	atomic_store_explicit(&ctx->contended_until_ns, now + SLICES * (now - before), memory_order_relaxed);
 	return false;
+}
+
+bool coll_context_pause(struct coll_context *ctx, bool spin, unsigned *looks, bool *tired)
+{
+	*tired = false;
+	if (spin) {
+		coll_cpu_relax();
+		return ++*looks % SPINS_PER_CLOCK == 0;
+	}
+	*tired = !coll_context_yield(ctx);
+	return ++*looks % YIELDS_PER_CLOCK == 0 || *tired;
+}
+
+int coll_context_nap_ms(uint64_t idle_ns)
+{
+	return idle_ns < IDLE_LONG_NS ? NAP_SHORT_MS : NAP_LONG_MS;
 }
 
 void coll_context_wake(struct coll_context *ctx)

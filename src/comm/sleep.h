@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 struct coll_context;
 struct coll_sleeper;
@@ -35,5 +36,13 @@ void coll_context_wake(struct coll_context *ctx);
 /* Give the core away for a moment, where ranks share cores. False: that is not the way to
  * wait now, sleep. */
 bool coll_context_yield(struct coll_context *ctx);
+
+/* Between two looks that found nothing: spin once, where spin says that nobody else wants the
+ * core, else yield. False: look again. True: time to look at the clock, and at all that is
+ * not looked at every time; *tired: yields are not the way to wait now. */
+bool coll_context_pause(struct coll_context *ctx, bool spin, unsigned *looks, bool *tired);
+
+/* How long to sleep at once when nothing has moved for idle_ns. */
+int coll_context_nap_ms(uint64_t idle_ns);
 
 #endif

@@ -9,10 +9,7 @@
 #include "base/guards.h"
 #include "comm/async.h"
 
-static const uint64_t MS = 1000000;
-enum { SPINS_PER_CLOCK = 64 };
 enum { EAGER_POLLS = 24 };
-enum { SLEEP_SHORT_MS = 5, SLEEP_LONG_MS = 50 };
 
 /* Poll all runs. OK: all are done; AGAIN: some wait, *moved if any did not; an error is
  * the first run's, *run. */
@@ -56,25 +53,17 @@ static coll_status idle(struct coll_comm *comm, const struct coll_wait *w, struc
                         unsigned *polls)
 {
 	struct coll_context *ctx = comm->ctx;
-	bool enough = false;
+	bool tired;
 	uint64_t now;
 	coll_status st;
 
-	if (ctx->alone_on_cores) {
-		coll_cpu_relax();
-		if (++*polls % SPINS_PER_CLOCK)
-			return COLL_OK;
-	} else {
-		enough = !coll_context_yield(ctx);
-		if (++*polls % (SPINS_PER_CLOCK / 16) && !enough)
-			return COLL_OK;
-	}
+	if (!coll_context_pause(ctx, ctx->alone_on_cores, polls, &tired))
+		return COLL_OK;
 	coll_operations_sweep(ctx);
 	now = coll_clock_ns();
 	st = coll_comm_inspect(comm, w, p, now);
-	if (st == COLL_OK && (enough || now - p->since_ns >= (uint64_t)ctx->settings.spin_us * 1000))
-		coll_context_sleep(ctx, now - p->since_ns < 100 * MS ? SLEEP_SHORT_MS : SLEEP_LONG_MS, stirs,
-		                   &(struct look){ctx, w, alarm});
+	if (st == COLL_OK && (tired || now - p->since_ns >= (uint64_t)ctx->settings.spin_us * 1000))
+		coll_context_sleep(ctx, coll_context_nap_ms(now - p->since_ns), stirs, &(struct look){ctx, w, alarm});
 	return st;
 }
 
