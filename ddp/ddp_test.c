@@ -602,6 +602,35 @@ static void what_compression_loses_comes_later(void)
 			on_ranks(n, feedback_rank, &w);
 }
 
+/* What is not finite on one rank must not look finite on any; the step after it is well again. */
+static void infinite_rank(coll_comm *comm, int rank, int size, void *arg)
+{
+	const float bad[] = {INFINITY, -INFINITY, NAN, 1e-44f};
+	coll_ddp_config c = COLL_DDP_CONFIG_INIT;
+	coll_ddp *d;
+	float *g;
+
+	c.wire = COLL_DDP_INT8;
+	d = make(comm, &c);
+	REQUIRE(d);
+	g = coll_ddp_grads(d);
+	for (int step = 0; step < 8; step++) {
+		coll_ddp_zero(d);
+		CHECK(coll_ddp_begin(d, 1) == COLL_OK);
+		if (rank == 1 && step % 2 == 0)
+			g[5] = bad[step / 2];
+		all_ready(d);
+		CHECK(coll_ddp_wait(d) == COLL_OK);
+		CHECK((isfinite(g[5]) != 0) == (step % 2 || step == 6), "step %d: %g", step, (double)g[5]);
+	}
+	CHECK(coll_ddp_destroy(&d) == COLL_OK);
+}
+
+static void what_is_not_finite_stays_so(void)
+{
+	on_ranks(3, infinite_rank, NULL);
+}
+
 /* A matrix of rank 2 goes through PowerSGD of rank 4 as it is. */
 static void thin_rank(coll_comm *comm, int rank, int size, void *arg)
 {
@@ -776,6 +805,7 @@ int main(void)
 	PLAIN_RUN(uneven_inputs);
 	PLAIN_RUN(slices_equal_the_whole);
 	PLAIN_RUN(what_compression_loses_comes_later);
+	PLAIN_RUN(what_is_not_finite_stays_so);
 	PLAIN_RUN(a_thin_matrix_passes_powersgd);
 	PLAIN_RUN(rows_of_a_table);
 	PLAIN_RUN(weights_stub_and_trace);

@@ -59,23 +59,49 @@ static int phases(const coll_ddp *d)
 	return 2;
 }
 
+/* The largest magnitude of a block, by its bits: those of a NaN are above all. */
+static float top_of(const float *x)
+{
+	uint32_t most = 0;
+	float top;
+
+	for (int j = 0; j < BLOCK; j++) {
+		uint32_t bits;
+
+		memcpy(&bits, &x[j], sizeof(bits));
+		bits &= 0x7fffffff;
+		most = bits > most ? bits : most;
+	}
+	memcpy(&top, &most, sizeof(top));
+	return top;
+}
+
+static void round_block(float *restrict x, int8_t *restrict q, float scale, float back)
+{
+	for (int j = 0; j < BLOCK; j++) {
+		const float r = x[j] * back;
+		const int rounded = (int)(r + (r < 0 ? -0.5f : 0.5f));
+
+		q[j] = (int8_t)rounded;
+		x[j] -= (float)rounded * scale;
+	}
+}
+
 /* Write x as blocks to q and scales; x becomes what that loses. */
 static void pack_blocks(float *x, size_t n, int8_t *q, char *scales)
 {
 	for (size_t i = 0; i < n; i += BLOCK) {
-		float top = 0, scale, back;
+		const float top = top_of(x + i);
+		float scale = top / 127, back = top > 0 ? 127 / top : 0;
 
-		for (size_t j = i; j < i + BLOCK; j++)
-			top = fmaxf(top, fabsf(x[j]));
-		/* A gradient that is not finite must not look finite to others. */
-		scale = isfinite(top) ? top / 127 : top;
-		back = top > 0 && isfinite(top) ? 127 / top : 0;
-		for (size_t j = i; j < i + BLOCK; j++) {
-			const float r = x[j] * back;
-
-			q[j] = (int8_t)(r + (r < 0 ? -0.5f : 0.5f));
-			x[j] = isfinite(top) ? x[j] - (float)q[j] * scale : 0;
-			q[j] = isfinite(top) ? q[j] : 1;
+		if (isfinite(top) && isfinite(back)) {
+			round_block(x + i, q + i, scale, back);
+		} else {
+			/* What is not finite must not look finite to others; what is so small that its
+			 * inverse is not, is nothing. */
+			scale = isfinite(top) ? 0 : top;
+			memset(q + i, 1, BLOCK);
+			memset(x + i, 0, BLOCK * sizeof(*x));
 		}
 		memcpy(scales + i / BLOCK * sizeof(scale), &scale, sizeof(scale));
 	}

@@ -100,32 +100,77 @@ static int phases(const coll_ddp *d)
 	return 2;
 }
 
-/* out (rows x r) = m (rows x columns) q (columns x r) */
-static void times(float *restrict out, const float *restrict m, const float *restrict q, size_t rows, size_t columns,
-                  size_t r)
+/* Loops over the rank, the innermost ones, are for a constant where it is a usual one. */
+#define FOR_RANK(r, call)           \
+	do {                        \
+		if ((r) == 4)       \
+			call(4);    \
+		else if ((r) == 8)  \
+			call(8);    \
+		else if ((r) == 16) \
+			call(16);   \
+		else                \
+			call(r);    \
+	} while (0)
+
+#define INLINE static inline __attribute__((always_inline))
+
+INLINE void times_inner(float *restrict out, const float *restrict m, const float *restrict q, size_t rows,
+                        size_t columns, size_t r)
 {
 	memset(out, 0, rows * r * sizeof(*out));
 	for (size_t i = 0; i < rows; i++)
-		for (size_t j = 0; j < columns; j++) {
-			const float x = m[i * columns + j];
-
+		for (size_t j = 0; j < columns; j++)
 			for (size_t k = 0; k < r; k++)
-				out[i * r + k] += x * q[j * r + k];
-		}
+				out[i * r + k] += m[i * columns + j] * q[j * r + k];
 }
 
-/* out (columns x r) = m^T p */
-static void times_transposed(float *restrict out, const float *restrict m, const float *restrict p, size_t rows,
+/* out (rows x r) = m (rows x columns) q (columns x r) */
+static void times(float *out, const float *m, const float *q, size_t rows, size_t columns, size_t r)
+{
+#define CALL(n) times_inner(out, m, q, rows, columns, n)
+	FOR_RANK(r, CALL);
+#undef CALL
+}
+
+INLINE void transposed_inner(float *restrict out, const float *restrict m, const float *restrict p, size_t rows,
                              size_t columns, size_t r)
 {
 	memset(out, 0, columns * r * sizeof(*out));
 	for (size_t i = 0; i < rows; i++)
+		for (size_t j = 0; j < columns; j++)
+			for (size_t k = 0; k < r; k++)
+				out[j * r + k] += m[i * columns + j] * p[i * r + k];
+}
+
+/* out (columns x r) = m^T p */
+static void times_transposed(float *out, const float *m, const float *p, size_t rows, size_t columns, size_t r)
+{
+#define CALL(n) transposed_inner(out, m, p, rows, columns, n)
+	FOR_RANK(r, CALL);
+#undef CALL
+}
+
+INLINE void product_inner(float *restrict g, float *restrict kept, const float *restrict p, const float *restrict q,
+                          size_t rows, size_t columns, size_t r)
+{
+	for (size_t i = 0; i < rows; i++)
 		for (size_t j = 0; j < columns; j++) {
-			const float x = m[i * columns + j];
+			float x = 0;
 
 			for (size_t k = 0; k < r; k++)
-				out[j * r + k] += x * p[i * r + k];
+				x += p[i * r + k] * q[j * r + k];
+			g[i * columns + j] = x;
+			kept[i * columns + j] -= x;
 		}
+}
+
+/* g = p q^T; kept loses it. */
+static void product(float *g, float *kept, const float *p, const float *q, size_t rows, size_t columns, size_t r)
+{
+#define CALL(n) product_inner(g, kept, p, q, rows, columns, n)
+	FOR_RANK(r, CALL);
+#undef CALL
 }
 
 static double square(const float *p, size_t rows, size_t r, size_t k)
@@ -232,16 +277,7 @@ static void finish(coll_ddp *d, struct bucket *b)
 			memcpy(g, p, m->rows * m->columns * sizeof(*g));
 			continue;
 		}
-		for (size_t j = 0; j < m->rows; j++)
-			for (size_t k = 0; k < m->columns; k++) {
-				const size_t at = j * m->columns + k;
-				float x = 0;
-
-				for (size_t l = 0; l < r; l++)
-					x += p[j * r + l] * q[k * r + l];
-				g[at] = x;
-				kept[at] -= x;
-			}
+		product(g, kept, p, q, m->rows, m->columns, r);
 		refill(s->right + m->q_at, m->columns, r);
 	}
 }
