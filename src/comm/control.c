@@ -60,6 +60,7 @@ static bool handle(struct coll_control *c, struct coll_control_link *l)
 
 	if (!l->ready && m->type != COLL_MSG_CHALLENGE && m->type != COLL_MSG_HELLO && m->type != COLL_MSG_WELCOME)
 		return false;
+	l->heard_ns = coll_clock_ns();
 	switch (m->type) {
 	case COLL_MSG_CHALLENGE: return coll_control_on_challenge(c, l, &m->u.hello);
 	case COLL_MSG_HELLO: return c->size > 0 && coll_control_on_hello(c, l, &m->u.hello);
@@ -81,6 +82,7 @@ static bool handle(struct coll_control *c, struct coll_control_link *l)
 		c->peers[l->peer].life.left_ns = coll_clock_ns();
 		return true;
 	case COLL_MSG_CLOSE: l->bye = true; return true;
+	case COLL_MSG_ALIVE: return true;
 	default: return false;
 	}
 }
@@ -163,6 +165,7 @@ static void service_locked(struct coll_control *c)
 		coll_control_settle_doubts(c, now);
 		coll_control_keep_links(c, now);
 		coll_control_send_pings(c, now);
+		coll_control_say_alive(c, now);
 	}
 }
 
@@ -329,6 +332,7 @@ int coll_control_timeout_ms(struct coll_control *c)
 		ms = PING_MS;
 	if (c->listen_ns)
 		ms = 100;
+	ms = coll_control_alive_ms(c, ms);
 	if (c->ndoubts > 0)
 		ms = 20;
 	coll_control_unlock(c);

@@ -13,8 +13,9 @@ enum coll_message_type {
 	COLL_MSG_NOTE,
 	COLL_MSG_PING,
 	COLL_MSG_PONG,
-	COLL_MSG_BYE,  /* this process leaves */
-	COLL_MSG_CLOSE /* this connection ends, its process lives */
+	COLL_MSG_BYE,   /* this process leaves */
+	COLL_MSG_CLOSE, /* this connection ends, its process lives */
+	COLL_MSG_ALIVE, /* nothing: so that the connection is not idle */
 };
 
 struct coll_hello {
@@ -59,6 +60,7 @@ struct coll_control_link {
 	int candidate;   /* index of the address being tried, -1: Unix */
 	uint64_t nonce[2];
 	uint64_t deadline_ns; /* of the handshake */
+	uint64_t heard_ns;    /* the last message */
 	size_t in_bytes;
 	struct coll_message in;
 	struct coll_held_note *told; /* the last note it was given, NULL: none */

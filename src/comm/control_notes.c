@@ -206,7 +206,7 @@ void coll_control_death(struct coll_control *c, int peer, const char *cause)
 		n.status = COLL_ERR_PEER_SILENT;
 	if (c->closing || c->peers[peer].dead || c->peers[peer].life.left)
 		return;
-	snprintf(n.text, sizeof(n.text), "%.100s", cause);
+	snprintf(n.text, sizeof(n.text), "%.159s", cause);
 	coll_control_spread(c, &n, -1);
 }
 

@@ -42,7 +42,7 @@ struct peer {
 	uint64_t doubt;          /* number of the doubt, repeated by the answer that settles it */
 	bool link_lost;          /* a data link to it broke */
 	bool unreached;          /* because its host does not acknowledge */
-	char cause[96];
+	char cause[160];
 };
 
 /* A line for the log, written when the lock is free: the callback is the user's. */
@@ -84,6 +84,8 @@ struct coll_control {
 	struct ask asks[ASKS_MAX];
 	uint64_t keep_ns;   /* when to look after our own links again */
 	uint64_t listen_ns; /* when to listen again; 0: we do */
+	uint64_t alive_ns;  /* when to say again that we live */
+	bool watches;       /* there is a link over TCP to say it on */
 	struct said *said, **said_end;
 	bool closing;
 };
@@ -107,6 +109,13 @@ void coll_control_death(struct coll_control *c, int peer, const char *cause);
 bool coll_control_write(struct coll_control *c, struct coll_control_link *l);
 bool coll_control_untold(const struct coll_control *c, const struct coll_control_link *l);
 void coll_control_forget_all(struct coll_control *c);
+
+/* ---- control_alive.c ---- */
+
+/* Keep links over TCP from being idle. */
+void coll_control_say_alive(struct coll_control *c, uint64_t now);
+/* How long the service may sleep at most, if ms otherwise. */
+int coll_control_alive_ms(const struct coll_control *c, int ms);
 
 /* ---- control_doubt.c ---- */
 
