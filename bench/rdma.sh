@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The rdma transport beside perftest, on one device of this machine, block by block:
-# A B A B ..., medians of the ratios. Usage: rdma.sh BUILD [BLOCKS]; without a device:
-# tests/rdma/vm bash bench/rdma.sh BUILD.
+# A B A B ..., medians of the ratios. Usage: rdma.sh BUILD [BLOCKS [counts]]; without a
+# device: tests/rdma/vm bash bench/rdma.sh BUILD. counts: what one message costs, instead.
 set -uo pipefail
 build=$1 blocks=${2:-5}
 device=$(ls /sys/class/infiniband | head -1)
@@ -27,7 +27,7 @@ compare() { # MODE BYTES COUNT PERFTEST
 	local theirs ours all_t='' all_o='' ratios=''
 	for _ in $(seq "$blocks"); do
 		if [ "$1" = lat ]; then theirs=$(lat "$4" "$2" "$3"); else theirs=$(rate "$4" "$2" "$3"); fi
-		ours=$("$build/bench/rdma_wire" "$1" "$2" "$3" 1 | awk '{print $3}')
+		ours=$("$build/bench/rdma_wire" "$1" "$2" "$3" 1 2>/dev/null | awk '{print $3}')
 		all_t+="${theirs:-0}"$'\n' all_o+="${ours:-0}"$'\n'
 		ratios+="$(awk -v a="${ours:-0}" -v b="${theirs:-0}" 'BEGIN {print (b > 0 ? a / b : 0)}')"$'\n'
 	done
@@ -36,6 +36,23 @@ compare() { # MODE BYTES COUNT PERFTEST
 		"$(printf %s "$ratios" | sort -g | head -1)" "$(printf %s "$ratios" | sort -g | tail -1)"
 }
 
+# What one message costs: the counters of both ends over one run, and its system calls.
+count() { # MODE BYTES COUNT
+	echo "$1 $2 B, $(($3 + $3 / 10 + 1)) messages (lat: there and back):"
+	VERBOSE=1 "$build/bench/rdma_wire" "$1" "$2" "$3" 1 2>&1 >/dev/null | grep 'a link ends' | sed 's/rdma: a link ends: /  /'
+	command -v strace >/dev/null || return 0
+	strace -f -c -o /tmp/rdma_calls "$build/bench/rdma_wire" "$1" "$2" "$3" 1 >/dev/null 2>&1
+	awk '$NF ~ /^(write|read|poll|epoll_ctl|epoll_wait|ioctl|futex|timerfd_settime|sched_yield)$/ {printf "  %s %s", $4, $NF} END {print ""}' \
+		/tmp/rdma_calls
+}
+
+if [ "${3:-}" = counts ]; then
+	count lat 8 1000
+	count value 65536 200
+	count ref 65536 200
+	count ref 1048576 20
+	exit
+fi
 compare lat 8 2000 ib_write_lat
 compare lat 8 2000 ib_send_lat
 for bytes in 65536 1048576 4194304; do

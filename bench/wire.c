@@ -12,6 +12,7 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -62,6 +63,7 @@ static void log_line(void *ctx, int level, const char *format, ...)
 
 	if (level > w->log_level)
 		return;
+	fprintf(stderr, "end %d: ", w->me);
 	va_start(ap, format);
 	vfprintf(stderr, format, ap);
 	va_end(ap);
@@ -70,7 +72,9 @@ static void log_line(void *ctx, int level, const char *format, ...)
 
 static void link_down(void *ctx, const struct coll_process_id *peer, coll_status why, const char *cause)
 {
-	fprintf(stderr, "link down: %s\n", cause);
+	const struct wire *w = ctx;
+
+	fprintf(stderr, "end %d: link down: %s\n", w->me, cause);
 	exit(1);
 }
 
@@ -79,8 +83,8 @@ static void *service(void *arg)
 	struct wire *w = arg;
 	struct pollfd p = {w->t->service_fd(w->inst), POLLIN, 0};
 
-	for (;;)
-		if (poll(&p, 1, -1) > 0)
+	while (!atomic_load(&w->over))
+		if (poll(&p, 1, 50) > 0)
 			w->t->service(w->inst);
 	return NULL;
 }
@@ -88,7 +92,6 @@ static void *service(void *arg)
 void wire_connect(struct wire *w)
 {
 	__typeof__(w->shared->card[0]) *mine = &w->shared->card[w->me], *other = &w->shared->card[!w->me];
-	pthread_t thread;
 
 	w->env = (struct coll_transport_env){.size = sizeof(w->env),
 	                                     .self = {{(uint64_t)getpid(), coll_clock_ns()}},
@@ -102,7 +105,7 @@ void wire_connect(struct wire *w)
 	wire_check(w->t->open(&w->env, &w->inst), "open");
 	wire_check(w->t->address(w->inst, mine->address, sizeof(mine->address), &mine->len), "address");
 	mine->id = w->env.self;
-	pthread_create(&thread, NULL, service, w);
+	pthread_create(&w->thread, NULL, service, w);
 	wire_barrier(w);
 	wire_check(w->t->link_open(w->inst, &other->id, other->address, other->len, &w->link), "link_open");
 	while (w->t->link_status(w->link) == COLL_AGAIN)
@@ -132,9 +135,17 @@ double wire_timed(struct wire *w, wire_work work, void *arg, size_t bytes, int n
 void wire_end(struct wire *w)
 {
 	wire_barrier(w);
-	while (w->me == 1)
-		pause();
+	w->t->channel_close(w->tx);
+	w->t->channel_close(w->rx);
+	w->t->link_close(w->link);
+	wire_barrier(w);
+	poll(NULL, 0, 100); /* for the other's goodbye */
+	atomic_store(&w->over, true);
+	pthread_join(w->thread, NULL);
+	w->t->close(w->inst);
+	w->t->fini(w->inst);
+	if (w->me == 0)
+		waitpid(w->child, NULL, 0);
 	fflush(stdout);
-	kill(w->child, SIGKILL);
 	_exit(0);
 }

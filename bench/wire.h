@@ -6,6 +6,7 @@
 #ifndef COLL_BENCH_WIRE_H
 #define COLL_BENCH_WIRE_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -33,6 +34,8 @@ struct wire {
 	void (*relax)(struct wire *w); /* while it waits for the other */
 	struct coll_transport_env env;
 	void *inst, *link, *tx, *rx;
+	pthread_t thread; /* of service() */
+	atomic_bool over;
 };
 
 /* From here on there are two processes; the child does not outlive the parent. */
@@ -47,7 +50,8 @@ void wire_channels(struct wire *w, size_t bytes, uint32_t depth);
 typedef void (*wire_work)(void *arg, size_t bytes, int n);
 double wire_timed(struct wire *w, wire_work work, void *arg, size_t bytes, int n);
 
-/* The end of both, together: a peer that is gone would be reported. */
+/* Both close what they have, and end; what the transport counted of the link it tells now, on
+ * stderr at log_level 3. */
 _Noreturn void wire_end(struct wire *w);
 
 #endif

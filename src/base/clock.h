@@ -15,6 +15,15 @@ static inline uint64_t coll_clock_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+/* The same clock as of the last tick of the kernel, a few milliseconds ago: never a system call. */
+static inline uint64_t coll_clock_coarse_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
 /* Tell the core that this is a spin loop. */
 static inline void coll_cpu_relax(void)
 {

@@ -42,7 +42,7 @@ ROW(TEXT, LOCAL, rdma_device, "COLL_RDMA_DEVICE", "", "RDMA devices or ports to 
 ROW(TEXT, LOCAL, rdma_gid_index, "COLL_RDMA_GID_INDEX", "", "GID of the RDMA port to use (default: that of its first address)")
 ROW(INT, LOCAL, rdma_traffic_class, "COLL_RDMA_TRAFFIC_CLASS", "0", "traffic class of RDMA connections, 0 to 255")
 ROW(INT, LOCAL, rdma_timeout, "COLL_RDMA_TIMEOUT", "14", "an RDMA acknowledgement is awaited for 4.096 us times 2 to this power; at most 14 where a lost host must be noticed within 2 s")
-ROW(INT, LOCAL, rdma_retry, "COLL_RDMA_RETRY", "7", "how often an RDMA device sends again before the link is broken, 0 to 7")
+ROW(INT, LOCAL, rdma_retry, "COLL_RDMA_RETRY", "6", "how often an RDMA device sends again before the link is broken, 0 to 7 (soft-RoCE takes 7 for ever)")
 ROW(INT, LOCAL, rdma_immediate, "COLL_RDMA_IMMEDIATE", "-1", "1: a frame's arrival is told by an RDMA immediate; 0: by a message behind it; -1: as the device can")
 ROW(INT, LOCAL, rdma_polled, "COLL_RDMA_POLLED", "1", "1: small frames are seen in their slots; 0: only their completions count")
 ROW(TEXT, LOCAL, rdma_message_max, "COLL_RDMA_MESSAGE_MAX", "", "bytes of one RDMA message; longer frames are split (default: the limit of the port)")

@@ -91,6 +91,78 @@ mixed() { # HOSTS, one letter for each rank
 mixed22() { mixed aabb; }
 mixed13() { mixed abbb; }
 
+# What the links say they have done, summed over both ranks: figure PATTERN, e.g. 'sent \([0-9]*\) frames'.
+figure() { sed -n "s/.*rdma: a link ends: .*$1.*/\1/p" "$one" | awk '{n += $1} END {print n + 0}'; }
+# path WHAT CONDITION SETTING... -- ARGUMENTS of a program: nothing wrong, and the figures are as they must be.
+path() {
+	local what=$1 condition=$2 began=$SECONDS settings=()
+	shift 2
+	while [ "$1" != -- ]; do settings+=("$1"); shift; done
+	shift
+	local program=$1
+	shift
+	env COLL_TRANSPORTS=rdma COLL_DEBUG=info "${settings[@]}" timeout 120 "$build/tools/collrun" -n 2 --no-prefix \
+		"$build/bench/$program" "$@" >"$one" 2>&1
+	local status=$? requests=$(figure '[ ,]\([0-9]*\) work requests') sent=$(figure 'sent \([0-9]*\) frames')
+	local polled=$(figure '(\([0-9]*\) seen in their slots') copied=$(figure '; \([0-9]*\) bytes copied')
+	local into=$(figure ', \([0-9]*\) into announced memory')
+	local told="$sent frames, $requests work requests, $polled seen in slots, $into into announced memory, $copied bytes copied"
+	if [ $status = 0 ] && grep -q 'Out of bounds values : 0 OK' "$one" && [ "$sent" -gt 0 ] && (($condition)); then
+		ok "$what: $program $*: $told"
+	else
+		bad "$what: $program $*: status $status, $told; wanted $condition"
+	fi
+}
+# Each way in which a frame can travel; a switch forces those that the device does not need.
+paths() {
+	path "small frames seen in their slots" 'polled > 0' -- allreduce_perf -b 8 -e 256 -f 2 -n 20
+	path "completions only" 'polled == 0' COLL_RDMA_POLLED=0 -- allreduce_perf -b 8 -e 256 -f 2 -n 20
+	path "completions only" 'polled == 0' COLL_RDMA_POLLED=0 -- all_to_all_perf -b 8 -e 1M -f 8 -n 2
+	path "no immediates" 'requests >= 2 * sent' COLL_RDMA_IMMEDIATE=0 -- allreduce_perf -b 8 -e 1M -f 8 -n 2
+	path "no immediates, announced" 'requests >= 2 * sent && into > 0' COLL_RDMA_IMMEDIATE=0 -- \
+		broadcast_perf -R 1 -b 8 -e 1M -f 8 -n 2
+	path "no immediates, completions only" 'requests >= 2 * sent && polled == 0' COLL_RDMA_IMMEDIATE=0 \
+		COLL_RDMA_POLLED=0 -- all_gather_perf -b 8 -e 1M -f 8 -n 2
+	path "messages of at most 5000 bytes" 'requests >= 4 * sent' COLL_RDMA_MESSAGE_MAX=5000 -- \
+		allreduce_perf -b 64K -e 1M -f 4 -n 2 -w 0
+	path "messages of at most 5000 bytes, announced" 'requests >= 4 * sent && into > 0' COLL_RDMA_MESSAGE_MAX=5000 -- \
+		broadcast_perf -R 1 -b 64K -e 1M -f 4 -n 2 -w 0
+}
+# Registered memory at both ends: nothing is copied.
+registered() {
+	for p in broadcast_perf sendrecv_perf all_gather_perf; do # an all-to-all packs on one side
+		path "registered memory" 'copied == 0 && into > 0' -- $p -R 1 -b 128K -e 4M -f 8 -n 3
+	done
+}
+# What coll-info says of the devices.
+info() {
+	local began=$SECONDS
+	"$build/tools/coll-info" --brief >"$one" 2>&1
+	if grep -q "^  $device port 1: ACTIVE, .*NUMA node" "$one" && grep -q '^    GID [0-9]*: ' "$one" &&
+		grep -q "^  rdma: $device port 1 GID" "$one"; then
+		ok "coll-info: $(grep -m 1 "^  $device port 1" "$one")"
+	else
+		bad "coll-info on $device"
+	fi
+	[ -e /sys/class/net/eth77 ] || return 0
+	ip link add eth78 type dummy
+	ip link set eth78 up
+	rdma link add rxe1 type rxe netdev eth78
+	"$build/tools/coll-info" --brief >"$one" 2>&1
+	if grep -q 'rxe1 port 1 is not used: no usable address' "$one"; then ok "coll-info: rxe1 has no address"; else bad "coll-info: rxe1"; fi
+	ip addr add 10.78.0.1/24 dev eth78
+	"$build/tools/coll-info" --brief >"$one" 2>&1
+	if grep -q 'rxe1 port 1 is not used: another one comes first' "$one"; then ok "coll-info: rxe1 comes second"; else bad "coll-info: rxe1 with an address"; fi
+	COLL_RDMA_DEVICE=rxe1 "$build/tools/coll-info" --brief >"$one" 2>&1
+	if grep -q 'rxe0 port 1 is not used: it is not in COLL_RDMA_DEVICE' "$one" && grep -q '  rdma: rxe1 port 1 GID' "$one"; then
+		ok "coll-info: rxe1 by COLL_RDMA_DEVICE"
+	else
+		bad "coll-info: COLL_RDMA_DEVICE"
+	fi
+	rdma link delete rxe1
+	ip link del eth78
+}
+
 rounds() { suite "200 jobs leave nothing" "$build/tests/rdma_rounds" 200; }
 
 # works WHAT PATTERN PREFIX...: an all-reduce that need not run over rdma, and one line says why.

@@ -62,15 +62,17 @@ if [ "${4:-}" != all ]; then
 else
 	one conform quick
 	[ $skipped = 0 ] || exit 77
-	one failures rounds troubles
+	one paths registered info
+	one failures rounds
+	one troubles
 	one floats2 floats3
 	one floats4 floats8
 	one types2 mixed22 mixed13
 	one types5
 	two plain loss reorder corrupt
-	two mute1 killed stopped
-	two silent
-	two poweroff
+	two mute1 down03 down1
+	two killed stopped down # the last: after it soft-RoCE may connect to nobody any more
+	two silent poweroff
 fi
 echo "$passed passed, $failed failed, $skipped skipped"
 [ $failed = 0 ] && [ $passed -gt 0 ]

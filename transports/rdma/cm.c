@@ -149,13 +149,15 @@ static void tune(struct rdma_inst *in, struct rdma_cm_id *id)
 
 static void tell_figures(const struct rdma_link *l)
 {
-	rdma_log(l->inst, COLL_LOG_INFO,
-	         "rdma: a link ends: sent %llu frames (%llu by reference) and %llu notes; received %llu frames (%llu "
-	         "seen in "
-	         "their slots, %llu into announced memory); %llu bytes copied; connected %u times",
-	         (unsigned long long)l->frames_out, (unsigned long long)l->ref_out, (unsigned long long)l->notes_out,
-	         (unsigned long long)l->frames_in, (unsigned long long)l->polled_in, (unsigned long long)l->into_in,
-	         (unsigned long long)l->copied_bytes, l->connections);
+	rdma_log(
+	        l->inst, COLL_LOG_INFO,
+	        "rdma: a link ends: sent %llu frames (%llu by reference, %llu waited to be told where) and %llu notes, "
+	        "%llu work requests in %llu doorbells; received %llu frames (%llu seen in their slots, %llu into "
+	        "announced memory); %llu completions; %llu bytes copied; connected %u times",
+	        (unsigned long long)l->frames_out, (unsigned long long)l->ref_out, (unsigned long long)l->waited,
+	        (unsigned long long)l->notes_out, (unsigned long long)l->sq_tail, (unsigned long long)l->doorbells,
+	        (unsigned long long)l->frames_in, (unsigned long long)l->polled_in, (unsigned long long)l->into_in,
+	        (unsigned long long)l->moved, (unsigned long long)l->copied_bytes, l->connections);
 }
 
 /* Both locks. What waited for the device learns how it ended. */
@@ -253,7 +255,7 @@ static void give_up(struct rdma_link *l)
 	char cause[sizeof(l->base.cause)];
 
 	memcpy(cause, l->base.cause, sizeof(cause));
-	coll_rdma_link_fail(l, l->base.why, "%s, and not connected again within %d ms", cause, RDMA_MEND_MS);
+	coll_rdma_link_fail(l, COLL_ERR_PEER_SILENT, "%s, and not connected again in time", cause);
 }
 
 static uint64_t attempt_ns(const struct rdma_link *l)

@@ -157,6 +157,8 @@ void coll_rdma_link_torn(struct rdma_link *l, coll_status why, const char *forma
 	atomic_fetch_add(&in->connecting, 1);
 	in->v.ibv_modify_qp(l->qp, &attr, IBV_QP_STATE);
 	l->give_up_ns = coll_clock_ns() + RDMA_MEND_MS * UINT64_C(1000000);
+	if (l->give_up_ns < l->moved_ns + RDMA_MEND_ALL_MS * UINT64_C(1000000))
+		l->give_up_ns = l->moved_ns + RDMA_MEND_ALL_MS * UINT64_C(1000000);
 	atomic_fetch_add(&in->links.stale, 1);
 	coll_rdma_kick(in);
 }

@@ -14,7 +14,7 @@
 #include "transports/rdma/rdma.h"
 #include "transports/registry.h"
 
-enum { FINI_MS = 90, TIMEOUT_EXPONENT = 14, RETRIES = 7, PROBE_BYTES = 1 << 20 };
+enum { FINI_MS = 90, TIMEOUT_EXPONENT = 14, RETRIES = 6, PROBE_BYTES = 1 << 20 };
 
 /* ---- open ----------------------------------------------------------------------- */
 

@@ -42,8 +42,9 @@ enum {
 	RDMA_ATTEMPT_MS = 800,   /* a connection not made by then is tried again */
 	RDMA_SILENCE_MS = 10000, /* who does not answer for so long, though there is a way, is given up */
 	RDMA_RETRY_MS = 30,
-	RDMA_TICK_MS = 350,  /* an idle link is asked for a sign of life so often */
-	RDMA_MEND_MS = 1000, /* a broken connection is made again within this, or the link is down */
+	RDMA_TICK_MS = 350,      /* an idle link is asked for a sign of life so often */
+	RDMA_MEND_MS = 900,      /* a broken connection is made again within this, or the link is down */
+	RDMA_MEND_ALL_MS = 1550, /* or within this since anything came through, if that is later */
 	RDMA_MEND_ATTEMPT_MS = 250,
 	RDMA_MENDS = 8,        /* in a row, without anything having moved in between */
 	RDMA_CANCEL_MS = 1000, /* a peer that does not take its promise back loses the link */
@@ -96,6 +97,13 @@ struct rdma_target {
 	bool set;
 };
 
+/*
+ * What becomes of a large frame by reference for which nothing is announced: it waits, and
+ * the sender asks (ASKS), or knows that it will be told (TOLD); or it comes into its slot,
+ * until a small frame has been sent (COMES). Both ends keep it; see receiver.c.
+ */
+enum rdma_manner { MANNER_ASKS, MANNER_TOLD, MANNER_COMES };
+
 /* The sender's view of a receiving end that the peer has opened. */
 struct rdma_grant {
 	struct coll_channel_key key;
@@ -106,7 +114,7 @@ struct rdma_grant {
 	uint32_t rkey;
 	uint32_t credits;
 	uint64_t count; /* frames accepted for sending */
-	bool announces; /* frames by reference wait for its word */
+	enum rdma_manner manner;
 	struct rdma_target into;
 	struct rdma_sender *sender;
 };
@@ -118,6 +126,7 @@ struct rdma_sender {
 	bool closed;                /* free once nothing of it is queued or in flight */
 	struct rdma_entry *waiting; /* a ring of slots: to be told where they go */
 	uint32_t waiting_first, waiting_count;
+	bool asked;        /* the receiver has been asked about the first of them */
 	uint32_t queued;   /* entries in link->queue */
 	uint32_t logged;   /* in link->log */
 	uint32_t lent;     /* cookies out */
@@ -143,9 +152,10 @@ struct rdma_receiver {
 	uint32_t due_at;
 	struct rdma_receiver *owing_next;
 	bool owing;
-	uint32_t owed_due; /* 1: counted in link->due */
-	bool draining;     /* closed here, CLOSED not yet seen */
-	bool announces;    /* what the peer is to believe */
+	uint32_t owed_due;       /* 1: counted in link->due */
+	bool draining;           /* closed here, CLOSED not yet seen */
+	enum rdma_manner manner; /* as the peer will know it */
+	bool asked;              /* a frame waits there */
 	struct rdma_into into;
 };
 
@@ -225,8 +235,9 @@ struct rdma_link {
 	bool news;
 
 	uint64_t moved, moved_at_tick; /* completions */
+	uint64_t moved_ns;             /* the last ones */
 
-	uint64_t frames_out, frames_in, polled_in, into_in, copied_bytes, notes_out, ref_out, waited;
+	uint64_t frames_out, frames_in, polled_in, into_in, copied_bytes, notes_out, ref_out, waited, doorbells;
 };
 
 struct rdma_inst {
@@ -409,6 +420,8 @@ void coll_rdma_sender_free(struct rdma_sender *s);
 void coll_rdma_sender_meet_grant(struct rdma_link *l, struct rdma_grant *g);
 /* What waited, and need not wait any more, goes to the queue. */
 void coll_rdma_sender_release(struct rdma_sender *s);
+/* What the receiver says about frames by reference from a number on. */
+void coll_rdma_sender_manner(struct rdma_sender *s, enum rdma_manner manner, uint32_t number);
 void coll_rdma_sender_drop_waiting(struct rdma_sender *s, coll_status status);
 /* An entry has left the queue unsent. */
 void coll_rdma_sender_unqueued(const struct rdma_entry *e);
@@ -426,6 +439,8 @@ coll_status coll_rdma_receiver_open(const struct rdma_channel *base, void **chan
 void coll_rdma_receiver_close(struct rdma_receiver *r);
 void coll_rdma_receiver_free(struct rdma_receiver *r);
 void coll_rdma_receiver_arrived(struct rdma_receiver *r, const struct coll_frame *frame, bool into);
+/* A frame by reference waits at the sender. */
+void coll_rdma_receiver_asked(struct rdma_receiver *r);
 void coll_rdma_receiver_forget_owed(struct rdma_receiver *r);
 /* Announcements that the peer has not heard of, or has forgotten. */
 void coll_rdma_receiver_announce_all(struct rdma_link *l);

@@ -3,10 +3,15 @@
  * where frames by reference shall go. A receiver that has announced registered memory in
  * time has the payload written there, with only the head in the slot.
  *
- * announces is what the peer is to believe: its frames by reference wait until they are
- * asked for. Then a recv_into() that finds nothing says where, and a view() that finds
- * nothing lets all of them come into the slots. Copied are only those that came into the
- * slots before recv_into() asked.
+ * Large frames by reference wait at the sender until we have said where they go, so that
+ * none is copied. A recv_into() that finds nothing says where (INTO), and from then on the
+ * sender trusts that it will be told: a view() that finds nothing says that they may come
+ * into the slots (COME). So they do until a small frame is sent, which both ends see; then
+ * the sender asks (ASK) about the next large one, and is answered by INTO or COME. So
+ * channels of small frames need no notes, and a sender that waits has asked, or we know
+ * that it does. A COME that crosses with what was sent meanwhile does not count, and the
+ * sender asks. Copied are only those that came by leave when recv_into() found them (then
+ * WAIT ends the leave).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -65,7 +70,6 @@ coll_status coll_rdma_receiver_open(const struct rdma_channel *base, void **chan
 	r->base = *base;
 	r->id = UINT32_MAX;
 	r->due_at = base->slots < 4 ? 1 : base->slots / 2;
-	r->announces = true;
 	status = coll_rdma_channel_make_ring(&r->base);
 	if (status == COLL_OK && (!free_id(base->link, &r->id) || coll_rdma_tx_reserve(base->link, 4) != COLL_OK))
 		status = COLL_ERR_MEMORY;
@@ -189,16 +193,32 @@ static void pop(struct rdma_receiver *r)
 	}
 }
 
-/* What the peer does with frames by reference from now on: wait, or come into the slots. */
-static void set_announces(struct rdma_receiver *r, bool on)
+static void say_manner(struct rdma_receiver *r, enum rdma_manner manner)
 {
-	const struct coll_rdma_note note = {.type = on ? COLL_RDMA_NOTE_WAIT : COLL_RDMA_NOTE_COME, .id = r->id};
+	struct coll_rdma_note note = {.type = manner == MANNER_COMES ? COLL_RDMA_NOTE_COME : COLL_RDMA_NOTE_WAIT,
+	                              .id = r->id};
 
-	if (r->announces == on)
-		return;
-	r->announces = on;
+	note.into.number = (uint32_t)r->arrived;
+	r->manner = manner;
+	r->asked = false;
 	coll_rdma_tx_note(r->base.link, &note);
 	coll_rdma_tx_push(r->base.link);
+}
+
+/* Nothing has come: whoever waits may come into the slots. */
+static void give_leave(struct rdma_receiver *r)
+{
+	if (r->asked || r->manner == MANNER_TOLD)
+		say_manner(r, MANNER_COMES);
+}
+
+/* A view() answers, called again; memory that is not registered and waits is not asked again. */
+void coll_rdma_receiver_asked(struct rdma_receiver *r)
+{
+	r->asked = true;
+	r->base.link->news = true;
+	if (r->into.cookie && !r->into.registered)
+		give_leave(r);
 }
 
 coll_status coll_rdma_view(void *channel, const void **p, struct coll_frame *frame)
@@ -212,7 +232,7 @@ coll_status coll_rdma_view(void *channel, const void **p, struct coll_frame *fra
 	if (r->arrived == r->done) {
 		status = coll_rdma_channel_nothing(&r->base);
 		if (status == COLL_AGAIN)
-			set_announces(r, false);
+			give_leave(r);
 	} else {
 		*p = payload(r);
 		*frame = *front(r);
@@ -263,6 +283,8 @@ void coll_rdma_receiver_arrived(struct rdma_receiver *r, const struct coll_frame
 	}
 	r->arrived++;
 	l->news = true;
+	if (frame->len_bytes < RDMA_INTO_BYTES && r->manner == MANNER_COMES)
+		r->manner = MANNER_ASKS;
 	if (!cookie)
 		return;
 	if (into) {
@@ -284,7 +306,8 @@ static void tell(struct rdma_receiver *r)
 	note.into.ptr = (uint64_t)(uintptr_t)r->into.ptr;
 	note.into.expect = r->into.expect;
 	r->into.told = true;
-	r->announces = true;
+	r->manner = MANNER_TOLD;
+	r->asked = false;
 	coll_rdma_tx_note(r->base.link, &note);
 	coll_rdma_tx_push(r->base.link);
 }
@@ -327,7 +350,7 @@ static void await_frame(struct rdma_receiver *r, char *ptr, const struct coll_fr
 	r->into = (struct rdma_into){
 	        .ptr = ptr, .expect = *expect, .cookie = cookie, .registered = registered, .rkey = rkey};
 	if (!registered)
-		set_announces(r, false);
+		give_leave(r);
 	else if (r->base.link->state == LINK_UP)
 		tell(r);
 }
@@ -342,8 +365,8 @@ static coll_status announce(struct rdma_receiver *r, char *ptr, const struct col
 	cookie->status = COLL_OK;
 	cookie->pending = 0;
 	if (r->arrived > r->done) {
-		if (registered) /* too late for this one */
-			set_announces(r, true);
+		if (registered && r->manner == MANNER_COMES) /* too late for this one */
+			say_manner(r, MANNER_TOLD);
 		cookie->status = copy_out(r, ptr, expect);
 		return COLL_OK;
 	}

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "transports/rdma/rdma.h"
 
 enum { BATCH = 16, BUDGET = 512 };
@@ -189,7 +190,7 @@ static void grant_came(struct rdma_link *l, const struct coll_rdma_note *n)
 	                         .ring = n->grant.ring,
 	                         .rkey = n->grant.rkey,
 	                         .credits = n->grant.slots,
-	                         .announces = true};
+	                         .manner = MANNER_ASKS};
 	l->grants[n->id] = g;
 	coll_rdma_sender_meet_grant(l, g);
 	l->news = true;
@@ -202,21 +203,31 @@ static void into_came(struct rdma_link *l, const struct coll_rdma_note *n)
 	if (!g)
 		return;
 	g->into = (struct rdma_target){n->into.number, n->into.rkey, n->into.ptr, n->into.expect, true};
-	g->announces = true;
 	if (g->sender)
-		coll_rdma_sender_release(g->sender);
+		coll_rdma_sender_manner(g->sender, MANNER_TOLD, 0);
+	else
+		g->manner = MANNER_TOLD;
 }
 
 /* How the receiver wants frames by reference from now on. */
 static void manner_came(struct rdma_link *l, const struct coll_rdma_note *n)
 {
 	struct rdma_grant *g = n->id < l->grants_cap ? l->grants[n->id] : NULL;
+	const enum rdma_manner manner = n->type == COLL_RDMA_NOTE_WAIT ? MANNER_TOLD : MANNER_COMES;
 
-	if (!g)
-		return;
-	g->announces = n->type == COLL_RDMA_NOTE_WAIT;
-	if (g->sender)
-		coll_rdma_sender_release(g->sender);
+	if (g && g->sender)
+		coll_rdma_sender_manner(g->sender, manner, n->into.number);
+	else if (g)
+		g->manner = manner;
+}
+
+/* A receiver that is gone has said so, or does. */
+static void ask_came(struct rdma_link *l, const struct coll_rdma_note *n)
+{
+	struct rdma_receiver *r = n->id < l->receivers_cap ? l->receivers[n->id] : NULL;
+
+	if (r)
+		coll_rdma_receiver_asked(r);
 }
 
 /* Behind everything we have written there. */
@@ -280,6 +291,7 @@ static void note_came(struct rdma_link *l, const struct coll_rdma_note *n)
 	case COLL_RDMA_NOTE_GRANT: grant_came(l, n); break;
 	case COLL_RDMA_NOTE_CREDIT: credits_came(l, n); break;
 	case COLL_RDMA_NOTE_INTO: into_came(l, n); break;
+	case COLL_RDMA_NOTE_ASK: ask_came(l, n); break;
 	case COLL_RDMA_NOTE_WAIT:
 	case COLL_RDMA_NOTE_COME: manner_came(l, n); break;
 	case COLL_RDMA_NOTE_FRAME: frame_came(l, (uint32_t)n->word[0]); break;
@@ -350,6 +362,8 @@ int coll_rdma_rx_poll(struct rdma_link *l)
 			post_spent(l);
 		total += n > 0 ? n : 0;
 	} while (n == BATCH && total < BUDGET);
+	if (total > 0)
+		l->moved_ns = coll_clock_coarse_ns();
 	if (n < 0)
 		coll_rdma_link_fail(l, COLL_ERR_SYSTEM, "rdma %s: polling completions failed", l->inst->where);
 	if (total > 0 && l->queue_count > 0)

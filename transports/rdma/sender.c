@@ -6,10 +6,9 @@
  * them once more, the receiving device knows them for old ones and drops them. User
  * memory is given back when the device itself says that it is done with it.
  *
- * A receiver that announces where its frames go is waited for: a frame by reference stays
- * here until it has said where, or that it will look at the frame in its slot. It says
- * one of the two for every frame for which nothing has come when it asks, so nobody waits
- * for ever; and what goes by reference at both ends is not copied.
+ * A large frame by reference stays here until the receiver has said where it goes, or that
+ * it will look at it in its slot; so what goes by reference at both ends is not copied. A
+ * sender that does not know that it will be told asks. receiver.c has the rules.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -117,8 +116,27 @@ static bool must_wait(const struct rdma_sender *s, const struct rdma_entry *e)
 {
 	const struct rdma_grant *g = s->grant;
 
-	return e->lent && e->frame.len_bytes >= RDMA_INTO_BYTES && g->announces &&
+	return e->lent && e->frame.len_bytes >= RDMA_INTO_BYTES && g->manner != MANNER_COMES &&
 	       !(g->into.set && g->into.number == (uint32_t)e->number);
+}
+
+/* To the queue. A small frame ends the leave to come. */
+static void go(struct rdma_sender *s, const struct rdma_entry *e)
+{
+	if (e->frame.len_bytes < RDMA_INTO_BYTES && s->grant->manner == MANNER_COMES)
+		s->grant->manner = MANNER_ASKS;
+	coll_rdma_tx(s->base.link, e);
+}
+
+static void ask(struct rdma_sender *s)
+{
+	const struct coll_rdma_note note = {.type = COLL_RDMA_NOTE_ASK, .id = s->grant->id};
+
+	if (s->asked || s->grant->manner != MANNER_ASKS)
+		return;
+	s->asked = true;
+	coll_rdma_tx_note(s->base.link, &note);
+	coll_rdma_tx_push(s->base.link);
 }
 
 static struct rdma_entry *waiting_at(const struct rdma_sender *s, uint32_t i)
@@ -133,8 +151,21 @@ void coll_rdma_sender_release(struct rdma_sender *s)
 
 		s->waiting_first++;
 		s->waiting_count--;
-		coll_rdma_tx(s->base.link, &e);
+		go(s, &e);
 	}
+	if (s->waiting_count > 0)
+		ask(s);
+}
+
+void coll_rdma_sender_manner(struct rdma_sender *s, enum rdma_manner manner, uint32_t number)
+{
+	struct rdma_grant *g = s->grant;
+	const uint64_t next = s->waiting_count > 0 ? waiting_at(s, 0)->number : g->count;
+
+	/* Leave that came too late has ended at the receiver, or does not end with what we send. */
+	g->manner = manner == MANNER_COMES && number != (uint32_t)next ? MANNER_ASKS : manner;
+	s->asked = false;
+	coll_rdma_sender_release(s);
 }
 
 void coll_rdma_sender_drop_waiting(struct rdma_sender *s, coll_status status)
@@ -288,9 +319,10 @@ static void accept_frame(struct rdma_sender *s, struct rdma_entry *e)
 	if (s->waiting_count > 0 || must_wait(s, e)) {
 		*waiting_at(s, s->waiting_count++) = *e;
 		s->base.link->waited++;
+		ask(s);
 		return;
 	}
-	coll_rdma_tx(s->base.link, e);
+	go(s, e);
 	coll_rdma_tx_push(s->base.link);
 }
 

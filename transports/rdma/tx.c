@@ -275,6 +275,7 @@ static int post_chain(struct rdma_link *l, struct chain *c)
 
 	if (c->n == 0)
 		return 0;
+	l->doorbells++;
 	e = ibv_post_send(l->qp, c->wr, &bad);
 	if (e != 0)
 		coll_rdma_link_fail(l, COLL_ERR_SYSTEM, "rdma %s refuses a work request: %s", l->inst->where,

@@ -13,7 +13,7 @@
 #include "coll/transport.h"
 
 #define COLL_RDMA_MAGIC   0x52444d41u /* "RDMA" in the byte order of its writer */
-#define COLL_RDMA_VERSION 3u
+#define COLL_RDMA_VERSION 4u
 
 /* How others reach this instance; exchanged by bootstrap. */
 struct coll_rdma_card {
@@ -60,8 +60,9 @@ enum coll_rdma_note_type {
 	COLL_RDMA_NOTE_CLOSE,     /* the receiver closes */
 	COLL_RDMA_NOTE_CLOSED,    /* the sender has sent its last write there */
 	COLL_RDMA_NOTE_BYE,       /* the last of this link */
-	COLL_RDMA_NOTE_WAIT,      /* frames by reference shall wait to be told where they go */
-	COLL_RDMA_NOTE_COME,      /* they may come into the slots */
+	COLL_RDMA_NOTE_ASK,       /* the sender: a frame by reference waits to be told where it goes */
+	COLL_RDMA_NOTE_WAIT,      /* the receiver: they are to wait, and will be told */
+	COLL_RDMA_NOTE_COME,      /* the receiver: from this number on they may come into the slots */
 	COLL_RDMA_NOTE_FRAME,     /* one is in its slot, where no immediate can say so; word[0] is that */
 };
 
