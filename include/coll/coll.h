@@ -47,7 +47,7 @@ typedef enum coll_status {
 	/* The call is lost; the communicator is as it was before the call. */
 	COLL_ERR_ARGUMENT = 10,
 	COLL_ERR_UNSUPPORTED = 11,
-	COLL_ERR_MEMORY = 12, /* out of memory */
+	COLL_ERR_MEMORY = 12, /* out of memory; met when a call is under way, the communicator is lost */
 	COLL_ERR_CONFIG = 13, /* a setting is malformed, unknown or contradictory */
 
 	/* A peer is lost, and with it the communicators it belongs to. */
@@ -172,6 +172,10 @@ typedef struct coll_config {
  * Create the communicator of all ranks of the job. cfg NULL: everything from
  * the environment (collrun, torchrun, mpirun, COLL_*; alone if there is none).
  * Collective: every rank calls it; returns within the configured time.
+ * COLL_ERR_CONFIG, COLL_ERR_BOOTSTRAP, COLL_ERR_MEMORY, COLL_ERR_SYSTEM: nothing is left
+ * behind, coll_last_error(NULL) has the story. To be freed by coll_comm_destroy().
+ * With more than one rank SIGUSR1 is taken over if nobody handles it: it asks for a dump of the
+ * flight recorder until the last communicator goes (COLL_DUMP_SIGNAL=none: not).
  */
 COLL_API coll_status coll_comm_create(coll_comm **comm, const coll_config *cfg);
 
@@ -218,12 +222,14 @@ COLL_API coll_status coll_comm_abort(coll_comm *comm, const char *reason);
 
 /* ---- Queries ---------------------------------------------------------- */
 
+/* This rank and the number of ranks; -1 and 0 for NULL. */
 COLL_API int coll_comm_rank(const coll_comm *comm);
 COLL_API int coll_comm_size(const coll_comm *comm);
-/* Position among, and number of, the ranks on this rank's host. */
+/* Position among, and number of, the ranks on this rank's host; -1 and 0 for NULL. */
 COLL_API int coll_comm_local_rank(const coll_comm *comm);
 COLL_API int coll_comm_local_size(const coll_comm *comm);
-/* Host name of a rank, and the transport used to reach it; NULL if no such rank. */
+/* Host name of a rank, and the transport used to reach it ("self", "none" if there is none); NULL
+ * if no such rank. Valid as long as the communicator. */
 COLL_API const char *coll_comm_host(const coll_comm *comm, int rank);
 COLL_API const char *coll_comm_transport(const coll_comm *comm, int rank);
 
@@ -243,7 +249,7 @@ typedef struct coll_error {
 COLL_API const coll_error *coll_last_error(const coll_comm *comm);
 
 /* One line that says how a call of this shape would be run ("all_reduce ring
- * tile=... because ..."), written to buf as a C string. */
+ * tile=... because ..."), written to buf as a C string, cut to len_bytes. Local. */
 COLL_API coll_status coll_comm_explain(coll_comm *comm, const char *collective, size_t count, coll_dtype type,
                                        char *buf, size_t len_bytes);
 
@@ -253,17 +259,22 @@ COLL_API coll_status coll_comm_explain(coll_comm *comm, const char *collective, 
  * ranks. Runs on the host, must not call the library. */
 typedef void (*coll_user_fn)(void *arg, const void *left, void *inout, size_t count, coll_dtype type);
 
-/* commutative 0: operands are combined in rank order. */
+/* commutative 0: operands are combined in rank order. Local, but all ranks create and destroy the
+ * same in the same order: the value is part of a call. COLL_ERR_MEMORY: more than 64 at once. */
 COLL_API coll_status coll_op_create(coll_op *op, coll_comm *comm, coll_user_fn fn, void *arg, int commutative);
 /* Sum of scale * x; scale points to one element of type (float types only). */
 COLL_API coll_status coll_op_create_premul_sum(coll_op *op, coll_comm *comm, const void *scale, coll_dtype type);
+/* Sets *op to COLL_SUM. Calls made or prepared before go on with it. The communicator's end destroys
+ * what is left. */
 COLL_API coll_status coll_op_destroy(coll_op *op, coll_comm *comm);
 
 /* ---- Memory ----------------------------------------------------------- */
 
 /* Memory that all local ranks can map: the fastest buffers. Freed by
- * coll_mem_free(); zeroed; at least 64-byte aligned; len_bytes 0 gives NULL. */
+ * coll_mem_free(), at the latest by the communicator's end; zeroed; at least 64-byte aligned;
+ * len_bytes 0 gives NULL. Local: not collective. */
 COLL_API coll_status coll_mem_alloc(coll_comm *comm, void **ptr, size_t len_bytes);
+/* Not while a call uses it. NULL is accepted; what was not allocated there is COLL_ERR_ARGUMENT. */
 COLL_API coll_status coll_mem_free(coll_comm *comm, void *ptr);
 /* Announce plain memory for faster access. The range must stay valid until
  * coll_mem_deregister() of the same ptr. Local: not collective. */
@@ -282,10 +293,10 @@ COLL_API coll_status coll_mem_deregister(coll_comm *comm, void *ptr);
 /* in, out: count elements; out = reduction over ranks, on every rank. */
 COLL_API coll_status coll_all_reduce(const void *in, void *out, size_t count, coll_dtype type, coll_op op,
                                      coll_comm *comm, coll_stream *stream);
-/* out is written (and may be NULL elsewhere) at root only. */
+/* in: count elements. out: count at root, not touched (may be NULL) elsewhere. */
 COLL_API coll_status coll_reduce(const void *in, void *out, size_t count, coll_dtype type, coll_op op, int root,
                                  coll_comm *comm, coll_stream *stream);
-/* in is read at root only (may be NULL elsewhere); out is written everywhere. */
+/* in: count elements at root, not read (may be NULL) elsewhere; out: count, on every rank. */
 COLL_API coll_status coll_broadcast(const void *in, void *out, size_t count, coll_dtype type, int root, coll_comm *comm,
                                     coll_stream *stream);
 /* in: count; out: size * count elements, rank r's at r * count. */
@@ -297,15 +308,16 @@ COLL_API coll_status coll_reduce_scatter(const void *in, void *out, size_t count
 /* in, out: size * count; block d of in goes to rank d, block s of out came from s. */
 COLL_API coll_status coll_all_to_all(const void *in, void *out, size_t count, coll_dtype type, coll_comm *comm,
                                      coll_stream *stream);
-/* out: size * count elements at root only. */
+/* in: count; out: size * count elements at root, rank r's at r * count; may be NULL elsewhere. */
 COLL_API coll_status coll_gather(const void *in, void *out, size_t count, coll_dtype type, int root, coll_comm *comm,
                                  coll_stream *stream);
-/* in: size * count elements at root only; out: count. */
+/* in: size * count elements at root, rank r's at r * count (may be NULL elsewhere); out: count. */
 COLL_API coll_status coll_scatter(const void *in, void *out, size_t count, coll_dtype type, int root, coll_comm *comm,
                                   coll_stream *stream);
-/* Inclusive: out at rank r = in of rank 0 op ... op in of rank r. */
+/* in, out: count elements. Inclusive: out at rank r = in of rank 0 op ... op in of rank r. No COLL_AVG. */
 COLL_API coll_status coll_scan(const void *in, void *out, size_t count, coll_dtype type, coll_op op, coll_comm *comm,
                                coll_stream *stream);
+/* Complete when all ranks have called it. */
 COLL_API coll_status coll_barrier(coll_comm *comm, coll_stream *stream);
 
 /*
@@ -331,12 +343,13 @@ COLL_API coll_status coll_scatterv(const void *in, const size_t *counts, const s
 /* ---- Pairs ------------------------------------------------------------ */
 
 /* In order per pair, independent of collectives; count and type agree on both sides.
- * A blocking send may wait for its receive: use coll_send_recv() or a group to exchange. */
+ * A blocking send may wait for its receive: use coll_send_recv() or a group to exchange. With
+ * oneself only coll_send_recv(), else COLL_ERR_ARGUMENT. */
 COLL_API coll_status coll_send(const void *buf, size_t count, coll_dtype type, int peer, coll_comm *comm,
                                coll_stream *stream);
 COLL_API coll_status coll_recv(void *buf, size_t count, coll_dtype type, int peer, coll_comm *comm,
                                coll_stream *stream);
-/* Both at once, possibly with different peers (-1: that half is left out). */
+/* Both at once, possibly with different peers (-1: that half is left out). No in place. */
 COLL_API coll_status coll_send_recv(const void *sendbuf, size_t send_count, int dest, void *recvbuf, size_t recv_count,
                                     int source, coll_dtype type, coll_comm *comm, coll_stream *stream);
 
@@ -353,7 +366,8 @@ COLL_API coll_status coll_send_recv(const void *sendbuf, size_t send_count, int 
  * process for the same job, and in coll_progress().
  *
  * One thread at a time may use a stream. timeout_ms < 0: no limit of its own; pending
- * operations have theirs (COLL_TIMEOUT_MS and COLL_ARRIVAL_TIMEOUT_MS).
+ * operations have theirs (COLL_TIMEOUT_MS and COLL_ARRIVAL_TIMEOUT_MS). NULL, or objects of
+ * different jobs, are COLL_ERR_ARGUMENT.
  */
 COLL_API coll_status coll_stream_create(coll_stream **stream, coll_comm *comm);
 /* Waits until the stream is complete; returns its error, if it has one. Sets *stream to
@@ -371,11 +385,14 @@ COLL_API coll_status coll_stream_wait_event(coll_stream *stream, coll_event *eve
 /* A point in a stream, of the same job. Never recorded, it counts as reached. Events may
  * be used by several threads. */
 COLL_API coll_status coll_event_create(coll_event **event, coll_comm *comm);
+/* Does not wait. Not while a thread waits for it; a stream that does is not disturbed. Sets *event to
+ * NULL; NULL and *event == NULL are accepted. */
 COLL_API coll_status coll_event_destroy(coll_event **event);
-/* All that has been put in the stream so far. */
+/* All that has been put in the stream so far; not what a group has noted. */
 COLL_API coll_status coll_event_record(coll_event *event, coll_stream *stream);
 /* COLL_AGAIN: not reached. Otherwise the stream's first error up to there, or COLL_OK. */
 COLL_API coll_status coll_event_query(coll_event *event);
+/* The same when it is reached; COLL_AGAIN: the time limit was. */
 COLL_API coll_status coll_event_wait(coll_event *event, int timeout_ms);
 
 /* Advance everything pending in the job of this communicator, without waiting: COLL_OK
@@ -458,7 +475,8 @@ COLL_API coll_status coll_operation_start(coll_operation *operation, coll_stream
 /* COLL_AGAIN: the time limit was reached. Not started: the last result, also when the
  * communicator is gone. */
 COLL_API coll_status coll_operation_wait(coll_operation *operation, int timeout_ms);
-/* Local; waits if it is started. Before or after its communicator. */
+/* Local; waits if it is started, and returns its result. Before or after its communicator. Sets
+ * *operation to NULL; NULL and *operation == NULL are accepted. */
 COLL_API coll_status coll_operation_destroy(coll_operation **operation);
 
 #ifdef __cplusplus
