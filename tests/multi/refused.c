@@ -4,15 +4,13 @@
  * all after it. What fails says so with COLL_ERR_MEMORY and a text, the rank can abort and
  * destroy, the other rank is not left waiting, and memory, descriptors and threads are as before.
  *
- * The allocator is this file's, which needs glibc and no sanitizer. Allocations of other
- * libraries, and those of the library's own threads, are not refused.
+ * The allocator (refusing.h) needs glibc and no sanitizer. What the library's own threads ask for is not
+ * refused.
  *
- * usage: refused TRANSPORT [PART-OF-A-TEST'S-NAME]. With REFUSED_TRACE set each refusal is shown
- * with where it was asked for.
+ * usage: refused TRANSPORT [PART-OF-A-TEST'S-NAME]
  */
 #define PLAIN_OWN_MAIN
 #include <dirent.h>
-#include <execinfo.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -21,95 +19,7 @@
 
 #include "coll/coll.h"
 #include "plain.h"
-
-/* ---- The allocator ---- */
-
-void *__libc_malloc(size_t);
-void *__libc_calloc(size_t, size_t);
-void *__libc_realloc(void *, size_t);
-void *__libc_memalign(size_t, size_t);
-void __libc_free(void *);
-extern char __executable_start[], etext[];
-
-enum mode { ONE, ALL_FROM };
-
-static atomic_long live; /* blocks */
-static bool traced;
-static _Thread_local struct {
-	unsigned countdown; /* 0: nothing is refused */
-	enum mode mode;
-	unsigned refused;
-} refusal;
-
-/* Only what this program, the library in it, asks for. */
-static bool refuse(const void *caller)
-{
-	if (refusal.countdown == 0 || (const char *)caller < __executable_start || (const char *)caller >= etext)
-		return false;
-	if (refusal.countdown > 1) {
-		refusal.countdown--;
-		return false;
-	}
-	if (refusal.mode == ONE)
-		refusal.countdown = 0;
-	if (refusal.refused++ == 0 && traced) {
-		void *frames[12];
-
-		backtrace_symbols_fd(frames, backtrace(frames, 12), STDERR_FILENO);
-	}
-	return true;
-}
-
-static void *counted(void *p)
-{
-	if (p)
-		atomic_fetch_add_explicit(&live, 1, memory_order_relaxed);
-	return p;
-}
-
-#define REFUSED refuse(__builtin_return_address(0))
-
-void *malloc(size_t n)
-{
-	return REFUSED ? NULL : counted(__libc_malloc(n));
-}
-
-void *calloc(size_t n, size_t m)
-{
-	return REFUSED ? NULL : counted(__libc_calloc(n, m));
-}
-
-void *realloc(void *p, size_t n)
-{
-	void *q;
-
-	if (REFUSED)
-		return NULL;
-	q = __libc_realloc(p, n);
-	return p ? q : counted(q);
-}
-
-void *aligned_alloc(size_t a, size_t n)
-{
-	return REFUSED ? NULL : counted(__libc_memalign(a, n));
-}
-
-int posix_memalign(void **p, size_t a, size_t n)
-{
-	void *q = REFUSED ? NULL : counted(__libc_memalign(a, n));
-
-	if (!q)
-		return 12;
-	*p = q;
-	return 0;
-}
-
-void free(void *p)
-{
-	if (p)
-		atomic_fetch_sub_explicit(&live, 1, memory_order_relaxed);
-	__libc_free(p);
-}
+#include "refusing.h"
 
 /* ---- Two ranks ---- */
 
@@ -122,7 +32,7 @@ struct rank {
 	int rank;
 	coll_status (*act)(struct rank *r);
 	unsigned k; /* 0: nothing is refused */
-	enum mode mode;
+	enum refusing mode;
 	unsigned refused;
 	coll_status status;
 };
@@ -146,7 +56,7 @@ struct footprint {
 
 static struct footprint footprint(void)
 {
-	return (struct footprint){atomic_load(&live), entries("/proc/self/fd"), entries("/proc/self/task")};
+	return (struct footprint){refusing_live(), entries("/proc/self/fd"), entries("/proc/self/task")};
 }
 
 /* A thread that was joined is seen a moment longer. */
@@ -182,15 +92,12 @@ static coll_status create(coll_comm **comms, int n)
 
 static void arm(const struct rank *r)
 {
-	refusal.mode = r->mode;
-	refusal.refused = 0;
-	refusal.countdown = r->k;
+	refusing_arm(r->k, r->mode);
 }
 
 static void disarm(struct rank *r)
 {
-	refusal.countdown = 0;
-	r->refused = refusal.refused;
+	r->refused = refusing_disarm();
 }
 
 /* A call on comm has failed: the error is clear, and the other rank is let go. Returns st. */
@@ -202,8 +109,8 @@ static coll_status told(struct rank *r, const coll_comm *comm, coll_status st)
 	if (r->k > 0) {
 		/* A link that ends for want of memory is seen by both, and either may be the first to tell;
 		 * without memory for a note it is the other one. */
-		const bool deaf =
-		        st == COLL_ERR_PEER_DEAD && (r->mode == ALL_FROM || strstr(e->message, "the link between"));
+		const bool deaf = st == COLL_ERR_PEER_DEAD &&
+		                  (r->mode == REFUSING_ALL_FROM || strstr(e->message, "the link between"));
 
 		CHECK(st == COLL_ERR_MEMORY || deaf, "allocation %u: %s: %s", r->k, coll_status_string(st), e->message);
 		CHECK(!comm || deaf || (e->status == st && strstr(e->message, "memory")), "allocation %u: %s", r->k,
@@ -228,7 +135,7 @@ static void *rank_main(void *arg)
 }
 
 /* Returns how many allocations were refused. */
-static unsigned job(coll_status (*act)(struct rank *r), unsigned k, enum mode mode)
+static unsigned job(coll_status (*act)(struct rank *r), unsigned k, enum refusing mode)
 {
 	coll_comm *comms[2] = {NULL, NULL};
 	struct rank ranks[2];
@@ -249,7 +156,7 @@ static unsigned job(coll_status (*act)(struct rank *r), unsigned k, enum mode mo
 }
 
 /* run(k, mode) for every k, until it needs no k-th allocation. */
-static void every_allocation(unsigned (*run)(coll_status (*act)(struct rank *r), unsigned k, enum mode mode),
+static void every_allocation(unsigned (*run)(coll_status (*act)(struct rank *r), unsigned k, enum refusing mode),
                              coll_status (*act)(struct rank *r))
 {
 	struct footprint before, after;
@@ -257,10 +164,10 @@ static void every_allocation(unsigned (*run)(coll_status (*act)(struct rank *r),
 
 	/* What is kept for good is made: errors of threads, stacks. */
 	for (int i = 0; i < 3; i++)
-		run(act, i, ONE);
-	run(act, 0, ONE);
-	for (enum mode mode = ONE; mode <= ALL_FROM; mode++)
-		for (k = 1; k <= MOST && atomic_load(&plain_failures) == 0; k += mode == ONE ? 1 : 1 + k / 8) {
+		run(act, i, REFUSING_ONE);
+	run(act, 0, REFUSING_ONE);
+	for (enum refusing mode = REFUSING_ONE; mode <= REFUSING_ALL_FROM; mode++)
+		for (k = 1; k <= MOST && atomic_load(&plain_failures) == 0; k += mode == REFUSING_ONE ? 1 : 1 + k / 8) {
 			unsigned n;
 
 			before = footprint();
@@ -293,20 +200,10 @@ static void every_allocation(unsigned (*run)(coll_status (*act)(struct rank *r),
 
 enum { N = 30000 };
 
-/* Arrays are not the library's. */
-static int *ints(size_t n)
-{
-	int *p = __libc_calloc(n, sizeof(*p));
-
-	if (!p)
-		abort();
-	return p;
-}
-
 static coll_status calls(struct rank *r)
 {
 	const size_t counts[2] = {7, 9};
-	int *x = ints(N), *y = ints(2 * N), one = 1;
+	int *x = refusing_ints(N), *y = refusing_ints(2 * N), one = 1;
 	coll_comm *c = r->comm;
 	coll_op op;
 	coll_status st;
@@ -323,8 +220,8 @@ static coll_status calls(struct rank *r)
 	TRY(c, coll_all_reduce(x, y, 10, COLL_F32, op, c, NULL));
 	TRY(c, coll_barrier(c, NULL));
 out:
-	__libc_free(x);
-	__libc_free(y);
+	refusing_free(x);
+	refusing_free(y);
 	return st;
 }
 
@@ -371,7 +268,7 @@ static coll_status streams(struct rank *r)
 	coll_comm *c = r->comm;
 	coll_stream *s[2] = {NULL, NULL};
 	coll_event *e = NULL;
-	int *x = ints(N), *y = ints(2 * N), *z = ints(N), one = 1, in = 0;
+	int *x = refusing_ints(N), *y = refusing_ints(2 * N), *z = refusing_ints(N), one = 1, in = 0;
 	const size_t counts[2] = {7, 9};
 	coll_status st;
 
@@ -392,9 +289,9 @@ out:
 	coll_event_destroy(&e);
 	coll_stream_destroy(&s[0]);
 	coll_stream_destroy(&s[1]);
-	__libc_free(x);
-	__libc_free(y);
-	__libc_free(z);
+	refusing_free(x);
+	refusing_free(y);
+	refusing_free(z);
 	return st;
 }
 
@@ -403,7 +300,7 @@ static coll_status groups(struct rank *r)
 	enum { CALLS = 20 };
 	coll_comm *c = r->comm;
 	coll_stream *s = NULL;
-	int x[CALLS] = {0}, *large = ints(N), in = 0, one = 1;
+	int x[CALLS] = {0}, *large = refusing_ints(N), in = 0, one = 1;
 	coll_status st;
 
 	TRY(c, coll_stream_create(&s, c));
@@ -433,7 +330,7 @@ static coll_status groups(struct rank *r)
 	TRY(c, coll_stream_wait(s, -1));
 out:
 	coll_stream_destroy(&s);
-	__libc_free(large);
+	refusing_free(large);
 	return st;
 }
 
@@ -444,7 +341,7 @@ static coll_status operations(struct rank *r)
 	coll_comm *c = r->comm;
 	coll_operation *op[2] = {NULL, NULL};
 	coll_stream *s = NULL;
-	int *x = ints(N), *y = ints(N);
+	int *x = refusing_ints(N), *y = refusing_ints(N);
 	coll_status st;
 
 	d.in = d.out = x;
@@ -469,8 +366,8 @@ out:
 	coll_operation_destroy(&op[0]);
 	coll_operation_destroy(&op[1]);
 	coll_stream_destroy(&s);
-	__libc_free(x);
-	__libc_free(y);
+	refusing_free(x);
+	refusing_free(y);
 	return st;
 }
 
@@ -478,7 +375,7 @@ static coll_status memory(struct rank *r)
 {
 	coll_comm *c = r->comm;
 	void *shared = NULL;
-	int *plain = ints(N);
+	int *plain = refusing_ints(N);
 	coll_status st;
 
 	TRY(c, coll_mem_alloc(c, &shared, N * sizeof(int)));
@@ -489,7 +386,7 @@ static coll_status memory(struct rank *r)
 out:
 	if (st != COLL_OK)
 		coll_comm_destroy(&r->comm); /* what was announced is the communicator's to the end */
-	__libc_free(plain);
+	refusing_free(plain);
 	return st;
 }
 
@@ -501,7 +398,7 @@ static void *destroys(void *comm)
 	return NULL;
 }
 
-static unsigned created_together(coll_status (*act)(struct rank *r), unsigned k, enum mode mode)
+static unsigned created_together(coll_status (*act)(struct rank *r), unsigned k, enum refusing mode)
 {
 	struct rank r = {.k = k, .mode = mode};
 	coll_comm *comms[2] = {NULL, NULL};
@@ -539,7 +436,7 @@ struct seat {
 	coll_status status;
 	coll_comm *comm;
 	unsigned k, refused;
-	enum mode mode;
+	enum refusing mode;
 };
 
 static int exchange(void *arg, const void *mine, void *all, size_t len_bytes)
@@ -550,7 +447,7 @@ static int exchange(void *arg, const void *mine, void *all, size_t len_bytes)
 
 	pthread_mutex_lock(&t->lock);
 	if (!t->cards)
-		t->cards = __libc_malloc(2 * len_bytes);
+		t->cards = (char *)refusing_ints(2 * len_bytes / sizeof(int) + 1);
 	memcpy(t->cards + (size_t)s->rank * len_bytes, mine, len_bytes);
 	t->come++;
 	pthread_cond_broadcast(&t->changed);
@@ -598,7 +495,7 @@ static void *sits(void *arg)
 	return NULL;
 }
 
-static unsigned created_apart(coll_status (*act)(struct rank *r), unsigned k, enum mode mode)
+static unsigned created_apart(coll_status (*act)(struct rank *r), unsigned k, enum refusing mode)
 {
 	struct table t = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 	struct seat s[2] = {{.table = &t, .rank = 0, .k = k, .mode = mode}, {.table = &t, .rank = 1}};
@@ -609,11 +506,11 @@ static unsigned created_apart(coll_status (*act)(struct rank *r), unsigned k, en
 	pthread_join(other, NULL);
 	CHECK(k > 0 || (s[0].status == COLL_OK && s[1].status == COLL_OK), "%s, %s", coll_status_string(s[0].status),
 	      coll_status_string(s[1].status));
-	__libc_free(t.cards);
+	refusing_free(t.cards);
 	return s[0].refused;
 }
 
-static unsigned created_alone(coll_status (*act)(struct rank *r), unsigned k, enum mode mode)
+static unsigned created_alone(coll_status (*act)(struct rank *r), unsigned k, enum refusing mode)
 {
 	struct rank r = {.k = k, .mode = mode};
 	coll_config cfg = COLL_CONFIG_INIT;
@@ -668,25 +565,19 @@ TEST_OF(memory)
 
 int main(int argc, char **argv)
 {
-	static const struct {
-		const char *name;
-		void (*run)(void);
-	} tests[] = {{"create_alone", create_alone},     {"create_together", create_together},
-	             {"create_apart", create_apart},     {"calls", refused_calls},
-	             {"children", refused_children},     {"ends", refused_ends},
-	             {"streams", refused_streams},       {"groups", refused_groups},
-	             {"operations", refused_operations}, {"memory", refused_memory}};
-	void *frames[2];
+	static const struct plain_case tests[] = {
+	        PLAIN_CASE(create_alone),    PLAIN_CASE(create_together),  PLAIN_CASE(create_apart),
+	        PLAIN_CASE(refused_calls),   PLAIN_CASE(refused_children), PLAIN_CASE(refused_ends),
+	        PLAIN_CASE(refused_streams), PLAIN_CASE(refused_groups),   PLAIN_CASE(refused_operations),
+	        PLAIN_CASE(refused_memory),
+	};
 
 	if (argc < 2) {
 		fprintf(stderr, "usage: %s TRANSPORT [PART-OF-A-TEST'S-NAME]\n", argv[0]);
 		return 64;
 	}
-	traced = getenv("REFUSED_TRACE") != NULL;
-	backtrace(frames, 2); /* allocates when first called */
+	refusing_begin();
 	snprintf(transports, sizeof(transports), "COLL_TRANSPORTS=%s", argv[1]);
-	for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++)
-		if (argc < 3 || strstr(tests[i].name, argv[2]))
-			plain_run("", tests[i].name, tests[i].run);
+	plain_run_cases("", tests, sizeof(tests) / sizeof(tests[0]), argc > 2 ? argv[2] : NULL);
 	return plain_summary();
 }
