@@ -8,6 +8,29 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
+
+/* Lines of steps that will be taken again are cut off: a killed run may have been further than its state. */
+static FILE *open_after(const char *path, long first_step)
+{
+	FILE *f = fopen(path, "r+e");
+	long keep = 0, step;
+	char line[1024];
+
+	if (!f)
+		return errno == ENOENT ? fopen(path, "we") : NULL;
+	while (fgets(line, sizeof(line), f) && !strncmp(line, "{\"step\":", 8)) {
+		step = strtol(line + 8, NULL, 10);
+		if (step > first_step || !strchr(line, '\n'))
+			break;
+		keep = ftell(f);
+	}
+	if (fseek(f, keep, SEEK_SET) || ftruncate(fileno(f), keep)) {
+		fclose(f);
+		return NULL;
+	}
+	return f;
+}
 
 /* One rank writes; all must know whether it can. After --resume lines are added. */
 int job_open_metrics(struct job *j)
@@ -19,7 +42,7 @@ int job_open_metrics(struct job *j)
 
 		snprintf(path, sizeof(path), "%s/metrics.jsonl", j->o.out);
 		if (mkdir(j->o.out, 0777) == 0 || errno == EEXIST)
-			j->metrics = fopen(path, j->first_step ? "ae" : "we");
+			j->metrics = j->first_step ? open_after(path, j->first_step) : fopen(path, "we");
 		ok = j->metrics != NULL;
 		if (!ok)
 			fprintf(stderr, "ddp_gpt: cannot write %s: %s\n", path, strerror(errno));

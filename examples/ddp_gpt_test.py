@@ -166,10 +166,16 @@ def resuming(folder, data):
         p.stdout.close()
         left = os.path.exists(os.path.join(out, "state.ckpt"))
         code, stdout, stderr = run(2, *SMALL, "--data", data, "--out", out, "--resume", *args)
+        with open(os.path.join(out, "metrics.jsonl"), encoding="utf-8") as f:
+            steps = [json.loads(line)["step"] for line in f]
+        check("resumed (%s): each step is in the metrics once" % name, steps == list(range(1, 61)), str(steps))
         check("resumed after kill -9 (%s): the same bits" % name,
               want and left and code == 0 and "going on after step" in stdout
               and sha(os.path.join(out, "model.ckpt")) == want[1] and sha(os.path.join(out, "state.ckpt"))
               == sha(os.path.join(folder, "whole" + name, "state.ckpt")), stdout + stderr)
+    code, stdout, stderr = run(2, *SMALL, "--data", data, "--out", out, "--resume", *args)
+    check("a run that had ended is told again", want and code == 0 and "final val_loss=%.4f" % want[0][-1]["val_loss"] in stdout,
+          stdout + stderr)
     code, _, stderr = run(2, *SMALL, "--data", data, "--out", out, "--resume", "--lr", "0.01", "--save-every", "7")
     check("a state of other flags is refused", code == 1 and "other flags" in stderr, stderr)
 

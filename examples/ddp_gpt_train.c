@@ -258,6 +258,12 @@ int job_train(struct job *j)
 
 	j->last_log_s = start;
 	j->last_log_step = j->first_step;
+	/* A run that had ended is only told again. */
+	if (j->first_step >= j->o.steps) {
+		if (validate(j))
+			return -1;
+		j->first_loss = j->loss = j->val_loss;
+	}
 	for (long step = j->first_step; step < j->o.steps; step++) {
 		const bool last = step + 1 == j->o.steps;
 		const bool validating = last || (j->o.val_every && (step + 1) % j->o.val_every == 0);
@@ -271,7 +277,7 @@ int job_train(struct job *j)
 		} else {
 			job_print_live(j, step + 1);
 		}
-		if (j->o.save_every && (step + 1) % j->o.save_every == 0 &&
+		if (j->o.save_every && (last || (step + 1) % j->o.save_every == 0) &&
 		    (settle_weights(j) || job_save_state(j, step + 1)))
 			return -1;
 	}
