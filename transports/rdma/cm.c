@@ -185,8 +185,8 @@ void coll_rdma_cm_bury(struct rdma_link *l)
 	for (struct rdma_sender *s = l->closing; s; s = s->next)
 		coll_rdma_sender_drop_waiting(s, end);
 	coll_rdma_sender_sweep(l);
-	for (uint32_t i = 0; i < l->receivers_cap; i++) {
-		struct rdma_receiver *r = l->receivers[i];
+	for (uint32_t i = 0; i < l->receivers.cap; i++) {
+		struct rdma_receiver *r = l->receivers.at[i];
 
 		if (r && r->into.cookie) {
 			struct coll_cookie *cookie = r->into.cookie;

@@ -190,13 +190,13 @@ void coll_rdma_link_free(struct rdma_link *l)
 		coll_rdma_sender_free(l->closing);
 	while (l->senders)
 		coll_rdma_sender_free(l->senders);
-	for (uint32_t i = 0; i < l->receivers_cap; i++)
-		if (l->receivers[i])
-			coll_rdma_receiver_free(l->receivers[i]);
-	for (uint32_t i = 0; i < l->grants_cap; i++)
-		free(l->grants[i]);
-	free(l->receivers);
-	free(l->grants);
+	for (uint32_t i = 0; i < l->receivers.cap; i++)
+		if (l->receivers.at[i])
+			coll_rdma_receiver_free(l->receivers.at[i]);
+	for (uint32_t i = 0; i < l->grants.cap; i++)
+		free(l->grants.at[i]);
+	coll_id_table_fini(&l->receivers);
+	coll_id_table_fini(&l->grants);
 	memset((char *)l + from, 0, sizeof(*l) - from);
 	coll_peer_link_forget(&l->base);
 }

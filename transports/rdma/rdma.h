@@ -22,6 +22,7 @@
 
 #include "base/log.h"
 #include "coll/transport.h"
+#include "transports/id_table.h"
 #include "transports/link_table.h"
 #include "transports/pending.h"
 #include "transports/rdma/verbs.h"
@@ -220,14 +221,12 @@ struct rdma_link {
 	unsigned connections;
 	unsigned mends; /* since anything was completed */
 	struct rdma_sender *senders, *closing;
-	struct rdma_grant **grants; /* by the peer's id */
-	uint32_t grants_cap;
+	struct coll_id_table grants; /* struct rdma_grant, by the peer's id */
 	bool bye_sent;
 	uint64_t bye_seq;
 
 	/* in */
-	struct rdma_receiver **receivers; /* by id */
-	uint32_t receivers_cap;
+	struct coll_id_table receivers; /* struct rdma_receiver, by id */
 	struct rdma_receiver *owing;
 	uint32_t due;
 	uint32_t spent[RDMA_RECVS]; /* receives to be posted again */

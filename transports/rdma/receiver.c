@@ -34,29 +34,9 @@ void coll_rdma_receiver_free(struct rdma_receiver *r)
 
 	r->owed = 0;
 	coll_rdma_receiver_forget_owed(r);
-	if (r->id < l->receivers_cap && l->receivers[r->id] == r)
-		l->receivers[r->id] = NULL;
+	coll_id_table_drop(&l->receivers, r->id, r);
 	coll_rdma_channel_free_ring(&r->base);
 	free(r);
-}
-
-static bool free_id(struct rdma_link *l, uint32_t *id)
-{
-	const uint32_t cap = l->receivers_cap ? 2 * l->receivers_cap : 16;
-	struct rdma_receiver **grown;
-
-	for (*id = 0; *id < l->receivers_cap; ++*id)
-		if (!l->receivers[*id])
-			return true;
-	if (cap > RDMA_CHANNELS_MAX)
-		return false;
-	grown = realloc(l->receivers, cap * sizeof(struct rdma_receiver *));
-	if (!grown)
-		return false;
-	memset(grown + l->receivers_cap, 0, (cap - l->receivers_cap) * sizeof(struct rdma_receiver *));
-	l->receivers = grown;
-	l->receivers_cap = cap;
-	return true;
 }
 
 coll_status coll_rdma_receiver_open(const struct rdma_channel *base, void **channel)
@@ -71,13 +51,14 @@ coll_status coll_rdma_receiver_open(const struct rdma_channel *base, void **chan
 	r->id = UINT32_MAX;
 	r->due_at = base->slots < 4 ? 1 : base->slots / 2;
 	status = coll_rdma_channel_make_ring(&r->base);
-	if (status == COLL_OK && (!free_id(base->link, &r->id) || coll_rdma_tx_reserve(base->link, 4) != COLL_OK))
+	if (status == COLL_OK && (!coll_id_table_free_id(&base->link->receivers, RDMA_CHANNELS_MAX, &r->id) ||
+	                          coll_rdma_tx_reserve(base->link, 4) != COLL_OK))
 		status = COLL_ERR_MEMORY;
 	if (status != COLL_OK) {
 		coll_rdma_receiver_free(r);
 		return status;
 	}
-	base->link->receivers[r->id] = r;
+	coll_id_table_put(&base->link->receivers, r->id, r);
 	note.id = r->id;
 	note.grant.key = base->key;
 	note.grant.slots = base->slots;
@@ -94,9 +75,9 @@ coll_status coll_rdma_receiver_open(const struct rdma_channel *base, void **chan
 
 static bool receiver_gone(struct rdma_link *l, const void *arg)
 {
-	const uint32_t id = *(const uint32_t *)arg;
+	const struct rdma_receiver *r = coll_id_table_get(&l->receivers, *(const uint32_t *)arg);
 
-	return !l->receivers[id] || !l->receivers[id]->draining;
+	return !r || !r->draining;
 }
 
 static void take_announcement_back(struct rdma_receiver *r)
@@ -314,8 +295,8 @@ static void tell(struct rdma_receiver *r)
 
 void coll_rdma_receiver_announce_all(struct rdma_link *l)
 {
-	for (uint32_t i = 0; i < l->receivers_cap; i++) {
-		struct rdma_receiver *r = l->receivers[i];
+	for (uint32_t i = 0; i < l->receivers.cap; i++) {
+		struct rdma_receiver *r = l->receivers.at[i];
 
 		if (r && r->into.cookie && r->into.registered && !r->into.told)
 			tell(r);
@@ -327,12 +308,12 @@ void coll_rdma_receiver_forget_announcements(struct rdma_link *l)
 {
 	uint32_t kept = 0;
 
-	for (uint32_t i = 0; i < l->receivers_cap; i++)
-		if (l->receivers[i])
-			l->receivers[i]->into.told = false;
-	for (uint32_t i = 0; i < l->grants_cap; i++)
-		if (l->grants[i])
-			l->grants[i]->into.set = false;
+	for (uint32_t i = 0; i < l->receivers.cap; i++)
+		if (l->receivers.at[i])
+			((struct rdma_receiver *)l->receivers.at[i])->into.told = false;
+	for (uint32_t i = 0; i < l->grants.cap; i++)
+		if (l->grants.at[i])
+			((struct rdma_grant *)l->grants.at[i])->into.set = false;
 	for (uint32_t i = 0; i < l->queue_count; i++) {
 		const struct rdma_entry e = l->queue[(l->queue_first + i) & (l->queue_cap - 1)];
 

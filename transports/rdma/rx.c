@@ -79,7 +79,7 @@ static void post_spent(struct rdma_link *l)
 
 static bool take_credits(struct rdma_link *l, uint32_t id, uint32_t count)
 {
-	struct rdma_grant *g = id < l->grants_cap ? l->grants[id] : NULL;
+	struct rdma_grant *g = coll_id_table_get(&l->grants, id);
 
 	if (count == 0 || !g) /* a channel that was closed meanwhile */
 		return true;
@@ -107,7 +107,7 @@ static bool take_head(struct rdma_link *l, const struct rdma_receiver *r, const 
 static void frame_came(struct rdma_link *l, uint32_t imm)
 {
 	const uint32_t id = imm & COLL_RDMA_IMM_ID;
-	struct rdma_receiver *r = id < l->receivers_cap ? l->receivers[id] : NULL;
+	struct rdma_receiver *r = coll_id_table_get(&l->receivers, id);
 	struct coll_rdma_head head;
 
 	if (!r) {
@@ -153,32 +153,16 @@ void coll_rdma_rx_look(struct rdma_receiver *r)
 
 /* ---- notes ---------------------------------------------------------------------------- */
 
-static bool grow_grants(struct rdma_link *l, uint32_t id)
-{
-	uint32_t cap = l->grants_cap ? l->grants_cap : 16;
-	struct rdma_grant **grown;
-
-	while (cap <= id)
-		cap *= 2;
-	grown = realloc(l->grants, cap * sizeof(struct rdma_grant *));
-	if (!grown)
-		return false;
-	memset(grown + l->grants_cap, 0, (cap - l->grants_cap) * sizeof(struct rdma_grant *));
-	l->grants = grown;
-	l->grants_cap = cap;
-	return true;
-}
-
 static void grant_came(struct rdma_link *l, const struct coll_rdma_note *n)
 {
 	struct rdma_grant *g;
 
-	if (n->id >= RDMA_CHANNELS_MAX || n->grant.slots < 2 || (n->id < l->grants_cap && l->grants[n->id])) {
+	if (n->id >= RDMA_CHANNELS_MAX || n->grant.slots < 2 || coll_id_table_get(&l->grants, n->id)) {
 		corrupt(l, "a channel is opened twice");
 		return;
 	}
 	g = calloc(1, sizeof(*g));
-	if (!g || (n->id >= l->grants_cap && !grow_grants(l, n->id))) {
+	if (!g || !coll_id_table_put(&l->grants, n->id, g)) {
 		free(g);
 		coll_rdma_link_fail(l, COLL_ERR_SYSTEM, "rdma: no memory for a channel");
 		return;
@@ -191,14 +175,13 @@ static void grant_came(struct rdma_link *l, const struct coll_rdma_note *n)
 	                         .rkey = n->grant.rkey,
 	                         .credits = n->grant.slots,
 	                         .manner = MANNER_ASKS};
-	l->grants[n->id] = g;
 	coll_rdma_sender_meet_grant(l, g);
 	l->news = true;
 }
 
 static void into_came(struct rdma_link *l, const struct coll_rdma_note *n)
 {
-	struct rdma_grant *g = n->id < l->grants_cap ? l->grants[n->id] : NULL;
+	struct rdma_grant *g = coll_id_table_get(&l->grants, n->id);
 
 	if (!g)
 		return;
@@ -212,7 +195,7 @@ static void into_came(struct rdma_link *l, const struct coll_rdma_note *n)
 /* How the receiver wants frames by reference from now on. */
 static void manner_came(struct rdma_link *l, const struct coll_rdma_note *n)
 {
-	struct rdma_grant *g = n->id < l->grants_cap ? l->grants[n->id] : NULL;
+	struct rdma_grant *g = coll_id_table_get(&l->grants, n->id);
 	const enum rdma_manner manner = n->type == COLL_RDMA_NOTE_WAIT ? MANNER_TOLD : MANNER_COMES;
 
 	if (g && g->sender)
@@ -224,7 +207,7 @@ static void manner_came(struct rdma_link *l, const struct coll_rdma_note *n)
 /* A receiver that is gone has said so, or does. */
 static void ask_came(struct rdma_link *l, const struct coll_rdma_note *n)
 {
-	struct rdma_receiver *r = n->id < l->receivers_cap ? l->receivers[n->id] : NULL;
+	struct rdma_receiver *r = coll_id_table_get(&l->receivers, n->id);
 
 	if (r)
 		coll_rdma_receiver_asked(r);
@@ -233,7 +216,7 @@ static void ask_came(struct rdma_link *l, const struct coll_rdma_note *n)
 /* Behind everything we have written there. */
 static void close_came(struct rdma_link *l, const struct coll_rdma_note *n)
 {
-	struct rdma_grant *g = n->id < l->grants_cap ? l->grants[n->id] : NULL;
+	struct rdma_grant *g = coll_id_table_get(&l->grants, n->id);
 	const struct coll_rdma_note closed = {.type = COLL_RDMA_NOTE_CLOSED, .id = n->id};
 
 	if (!g) {
@@ -244,7 +227,7 @@ static void close_came(struct rdma_link *l, const struct coll_rdma_note *n)
 		coll_rdma_sender_drop_queued(l, g->sender);
 		g->sender->grant = NULL;
 	}
-	l->grants[n->id] = NULL;
+	coll_id_table_drop(&l->grants, n->id, g);
 	free(g);
 	coll_rdma_tx_note(l, &closed);
 	l->news = true;
@@ -252,7 +235,7 @@ static void close_came(struct rdma_link *l, const struct coll_rdma_note *n)
 
 static void closed_came(struct rdma_link *l, const struct coll_rdma_note *n)
 {
-	struct rdma_receiver *r = n->id < l->receivers_cap ? l->receivers[n->id] : NULL;
+	struct rdma_receiver *r = coll_id_table_get(&l->receivers, n->id);
 
 	if (!r || !r->draining)
 		corrupt(l, "a channel that is open was closed");

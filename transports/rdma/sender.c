@@ -81,11 +81,14 @@ static void meet_sender(struct rdma_sender *s)
 {
 	const struct rdma_link *l = s->base.link;
 
-	for (uint32_t i = 0; i < l->grants_cap; i++)
-		if (l->grants[i] && !l->grants[i]->sender && coll_same_key(&l->grants[i]->key, &s->base.key)) {
-			meet(s, l->grants[i]);
+	for (uint32_t i = 0; i < l->grants.cap; i++) {
+		struct rdma_grant *g = l->grants.at[i];
+
+		if (g && !g->sender && coll_same_key(&g->key, &s->base.key)) {
+			meet(s, g);
 			return;
 		}
+	}
 }
 
 coll_status coll_rdma_sender_open(const struct rdma_channel *base, void **channel)

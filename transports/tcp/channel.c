@@ -122,8 +122,7 @@ void coll_tcp_channel_free_receiver(struct tcp_receiver *r)
 
 	if (r->owed > 0)
 		coll_tcp_channel_forget_owed(r);
-	if (r->id < l->receivers_cap && l->receivers[r->id] == r)
-		l->receivers[r->id] = NULL;
+	coll_id_table_drop(&l->receivers, r->id, r);
 	coll_tcp_tx_release(l, r->base.reserved);
 	free(r->ring);
 	free(r->base.spare);
@@ -155,25 +154,6 @@ static coll_status open_sender(struct tcp_link *l, const struct tcp_channel *bas
 	return COLL_OK;
 }
 
-static bool free_id(struct tcp_link *l, uint32_t *id)
-{
-	struct tcp_receiver **grown;
-	uint32_t cap = l->receivers_cap ? 2 * l->receivers_cap : 16;
-
-	for (*id = 0; *id < l->receivers_cap; ++*id)
-		if (l->receivers[*id] == NULL)
-			return true;
-	if (cap > TCP_CHANNELS_MAX)
-		return false;
-	grown = realloc(l->receivers, cap * sizeof(struct tcp_receiver *));
-	if (grown == NULL)
-		return false;
-	memset(grown + l->receivers_cap, 0, (cap - l->receivers_cap) * sizeof(struct tcp_receiver *));
-	l->receivers = grown;
-	l->receivers_cap = cap;
-	return true;
-}
-
 static void send_grant(struct tcp_receiver *r)
 {
 	const struct coll_channel_key *key = &r->base.key;
@@ -202,12 +182,13 @@ static coll_status open_receiver(struct tcp_link *l, const struct tcp_channel *b
 	r->due_at = base->slots < 4 ? 1 : base->slots / 2;
 	r->ring = malloc(base->slots * sizeof(*r->ring));
 	/* In the queue: the grant, and at most two credit frames. */
-	if (!make_slots(&r->base) || r->ring == NULL || !free_id(l, &r->id) || coll_tcp_tx_reserve(l, 4) != COLL_OK) {
+	if (!make_slots(&r->base) || r->ring == NULL ||
+	    !coll_id_table_free_id(&l->receivers, TCP_CHANNELS_MAX, &r->id) || coll_tcp_tx_reserve(l, 4) != COLL_OK) {
 		coll_tcp_channel_free_receiver(r);
 		return COLL_ERR_MEMORY;
 	}
 	r->base.reserved = 4;
-	l->receivers[r->id] = r;
+	coll_id_table_put(&l->receivers, r->id, r);
 	send_grant(r);
 	*channel = r;
 	return COLL_OK;

@@ -57,9 +57,12 @@ bool coll_tcp_channel_take_credit(struct tcp_link *l, bool due_only, uint32_t *i
 
 static struct tcp_grant *find_grant(struct tcp_link *l, const struct coll_channel_key *key)
 {
-	for (uint32_t i = 0; i < l->grants_cap; i++)
-		if (l->grants[i] != NULL && coll_same_key(&l->grants[i]->key, key))
-			return l->grants[i];
+	for (uint32_t i = 0; i < l->grants.cap; i++) {
+		struct tcp_grant *g = l->grants.at[i];
+
+		if (g != NULL && coll_same_key(&g->key, key))
+			return g;
+	}
 	return NULL;
 }
 
@@ -89,29 +92,6 @@ void coll_tcp_channel_meet(struct tcp_sender *s)
 		join(s, g);
 }
 
-static bool grow_grants(struct tcp_link *l, uint32_t id)
-{
-	uint32_t cap = l->grants_cap ? l->grants_cap : 16;
-	struct tcp_grant **grown;
-
-	while (cap <= id)
-		cap *= 2;
-	if (cap == l->grants_cap)
-		return true;
-	grown = realloc(l->grants, cap * sizeof(struct tcp_grant *));
-	if (grown == NULL)
-		return false;
-	memset(grown + l->grants_cap, 0, (cap - l->grants_cap) * sizeof(struct tcp_grant *));
-	l->grants = grown;
-	l->grants_cap = cap;
-	return true;
-}
-
-static struct tcp_grant *grant_of(struct tcp_link *l, uint32_t id)
-{
-	return id < l->grants_cap ? l->grants[id] : NULL;
-}
-
 const char *coll_tcp_channel_granted(struct tcp_link *l, const struct coll_tcp_head *head)
 {
 	const struct coll_channel_key key = {head->sequence, head->signature, (uint16_t)(head->index >> 16),
@@ -120,10 +100,10 @@ const char *coll_tcp_channel_granted(struct tcp_link *l, const struct coll_tcp_h
 
 	if (head->channel >= TCP_CHANNELS_MAX || head->credits < 2 || head->credits > TCP_CHANNELS_MAX)
 		return "a grant out of range";
-	if (grant_of(l, head->channel) != NULL || find_grant(l, &key) != NULL)
+	if (coll_id_table_get(&l->grants, head->channel) != NULL || find_grant(l, &key) != NULL)
 		return "a channel is granted twice";
 	g = calloc(1, sizeof(*g));
-	if (g == NULL || !grow_grants(l, head->channel)) {
+	if (g == NULL || !coll_id_table_put(&l->grants, head->channel, g)) {
 		free(g);
 		/* First, so that the peer is not said to be at fault. */
 		coll_tcp_link_fail(l, COLL_ERR_MEMORY, "no memory for a grant");
@@ -133,7 +113,6 @@ const char *coll_tcp_channel_granted(struct tcp_link *l, const struct coll_tcp_h
 	g->id = head->channel;
 	g->slots = g->credits = head->credits;
 	g->slot_bytes = head->len_bytes;
-	l->grants[g->id] = g;
 	for (struct tcp_sender *s = l->senders; s != NULL; s = s->next)
 		if (!s->closed && coll_same_key(&s->base.key, &key)) {
 			join(s, g);
@@ -145,7 +124,7 @@ const char *coll_tcp_channel_granted(struct tcp_link *l, const struct coll_tcp_h
 
 const char *coll_tcp_channel_credited(struct tcp_link *l, uint32_t id, uint32_t count)
 {
-	struct tcp_grant *g = grant_of(l, id);
+	struct tcp_grant *g = coll_id_table_get(&l->grants, id);
 
 	if (g == NULL)
 		return "credits for a channel that was not granted";
@@ -159,14 +138,14 @@ const char *coll_tcp_channel_credited(struct tcp_link *l, uint32_t id, uint32_t 
 
 const char *coll_tcp_channel_withdrawn(struct tcp_link *l, uint32_t id)
 {
-	struct tcp_grant *g = grant_of(l, id);
+	struct tcp_grant *g = coll_id_table_get(&l->grants, id);
 	struct coll_tcp_head head = {.type = COLL_TCP_CLOSED, .channel = id};
 
 	if (g == NULL)
 		return "a channel that was not granted is closed";
 	if (g->sender != NULL)
 		g->sender->grant = NULL;
-	l->grants[id] = NULL;
+	coll_id_table_drop(&l->grants, id, g);
 	free(g);
 	coll_tcp_tx_control(l, &head);
 	return NULL;
@@ -174,7 +153,7 @@ const char *coll_tcp_channel_withdrawn(struct tcp_link *l, uint32_t id)
 
 const char *coll_tcp_channel_drained(struct tcp_link *l, uint32_t id)
 {
-	struct tcp_receiver *r = id < l->receivers_cap ? l->receivers[id] : NULL;
+	struct tcp_receiver *r = coll_id_table_get(&l->receivers, id);
 
 	if (r == NULL || !r->draining)
 		return "a channel that is open is called closed";

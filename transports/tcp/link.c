@@ -225,8 +225,8 @@ static void fail_cookies(struct tcp_link *l)
 	l->into = NULL;
 	l->into_ptr = NULL;
 	l->into_left = 0;
-	for (uint32_t i = 0; i < l->receivers_cap; i++) {
-		struct tcp_receiver *r = l->receivers[i];
+	for (uint32_t i = 0; i < l->receivers.cap; i++) {
+		struct tcp_receiver *r = l->receivers.at[i];
 
 		if (r != NULL && r->into.cookie != NULL && !r->into.finished) {
 			r->into.finished = true;
@@ -290,13 +290,13 @@ void coll_tcp_link_free(struct tcp_link *l)
 	free(l->stage);
 	while (l->senders != NULL)
 		coll_tcp_channel_free_sender(l->senders);
-	for (uint32_t i = 0; i < l->receivers_cap; i++)
-		if (l->receivers[i] != NULL)
-			coll_tcp_channel_free_receiver(l->receivers[i]);
-	for (uint32_t i = 0; i < l->grants_cap; i++)
-		free(l->grants[i]);
-	free(l->receivers);
-	free(l->grants);
+	for (uint32_t i = 0; i < l->receivers.cap; i++)
+		if (l->receivers.at[i] != NULL)
+			coll_tcp_channel_free_receiver(l->receivers.at[i]);
+	for (uint32_t i = 0; i < l->grants.cap; i++)
+		free(l->grants.at[i]);
+	coll_id_table_fini(&l->receivers);
+	coll_id_table_fini(&l->grants);
 	/* The generation stays, one further. */
 	const uint32_t generation = l->generation + 1;
 	const uint32_t attempt_generation = l->attempt.generation;

@@ -76,7 +76,7 @@ static void arrived(struct tcp_link *l)
 
 static const char *begin_data(struct tcp_link *l, const struct coll_tcp_head *head)
 {
-	struct tcp_receiver *r = head->channel < l->receivers_cap ? l->receivers[head->channel] : NULL;
+	struct tcp_receiver *r = coll_id_table_get(&l->receivers, head->channel);
 
 	if (r == NULL)
 		return "data for a channel that is not open";

@@ -22,6 +22,7 @@
 #include <sys/socket.h>
 
 #include "coll/transport.h"
+#include "transports/id_table.h"
 #include "transports/link_table.h"
 #include "transports/pending.h"
 #include "transports/reactor.h"
@@ -201,8 +202,7 @@ struct tcp_link {
 	bool shut;           /* our end of the stream is announced */
 	int out_errno;
 	struct tcp_sender *senders;
-	struct tcp_grant **grants; /* by the peer's id */
-	uint32_t grants_cap;
+	struct coll_id_table grants; /* struct tcp_grant, by the peer's id */
 
 	/* in */
 	char *stage;
@@ -213,11 +213,10 @@ struct tcp_link {
 	uint32_t into_slot; /* UINT32_MAX: user memory */
 	uint32_t into_left;
 	bool large;
-	struct tcp_receiver **receivers; /* by id */
-	uint32_t receivers_cap;
-	struct tcp_receiver *owing; /* those with owed > 0 */
-	uint32_t due;               /* how many of them have owed >= due_at */
-	bool news;                  /* something happened on a channel since the lock was taken */
+	struct coll_id_table receivers; /* struct tcp_receiver, by id */
+	struct tcp_receiver *owing;     /* those with owed > 0 */
+	uint32_t due;                   /* how many of them have owed >= due_at */
+	bool news;                      /* something happened on a channel since the lock was taken */
 
 	/* liveness, service.lock */
 	uint64_t unanswered_ns; /* since when data in flight is not acknowledged, 0: it is */
