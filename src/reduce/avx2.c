@@ -298,31 +298,16 @@ DIV_BY_LANE(u64, uint64_t)
 		return _mm256_mul_##P(_mm256_set1_##P((F)scale), a);                                   \
 	}
 
-#define FLOAT_LOGIC(T, V, P, F)                                                  \
-	ELEMENT_INLINE V T##_nonzero(V a)                                        \
-	{                                                                        \
-		return _mm256_cmp_##P(a, _mm256_setzero_##P(), _CMP_NEQ_UQ);     \
-	}                                                                        \
-	ELEMENT_INLINE V T##_ones(V m)                                           \
-	{                                                                        \
-		return _mm256_and_##P(m, _mm256_set1_##P(1));                    \
-	}                                                                        \
-	ELEMENT_INLINE V T##_truth(V a)                                          \
-	{                                                                        \
-		return T##_ones(T##_nonzero(a));                                 \
-	}                                                                        \
-	ELEMENT_INLINE V T##_land(V a, V b)                                      \
-	{                                                                        \
-		return T##_ones(_mm256_and_##P(T##_nonzero(a), T##_nonzero(b))); \
-	}                                                                        \
-	ELEMENT_INLINE V T##_lor(V a, V b)                                       \
-	{                                                                        \
-		return T##_ones(_mm256_or_##P(T##_nonzero(a), T##_nonzero(b)));  \
-	}                                                                        \
-	ELEMENT_INLINE V T##_lxor(V a, V b)                                      \
-	{                                                                        \
-		return T##_ones(_mm256_xor_##P(T##_nonzero(a), T##_nonzero(b))); \
-	}
+#define FLOAT_LOGIC(T, V, P, F)                                              \
+	ELEMENT_INLINE V T##_nonzero(V a)                                    \
+	{                                                                    \
+		return _mm256_cmp_##P(a, _mm256_setzero_##P(), _CMP_NEQ_UQ); \
+	}                                                                    \
+	ELEMENT_INLINE V T##_ones(V m)                                       \
+	{                                                                    \
+		return _mm256_and_##P(m, _mm256_set1_##P(1));                \
+	}                                                                    \
+	ELEMENT_LOGIC(T, V, _mm256_and_##P, _mm256_or_##P, _mm256_xor_##P)
 
 #define VECTOR_FLOAT(T, V, P, F)     \
 	FLOAT_ARITHMETIC(T, V, P, F) \

@@ -222,6 +222,9 @@ DIV64(u64, uint64_t)
 		return _mm512_mul_##P(_mm512_set1_##P((F)scale), a);                                                \
 	}
 
+#define MASK_AND(a, b) ((a) & (b))
+#define MASK_OR(a, b)  ((a) | (b))
+#define MASK_XOR(a, b) ((a) ^ (b))
 #define FLOAT_LOGIC(T, V, P, M, F)                                                  \
 	ELEMENT_INLINE M T##_nonzero(V a)                                           \
 	{                                                                           \
@@ -231,22 +234,7 @@ DIV64(u64, uint64_t)
 	{                                                                           \
 		return _mm512_maskz_mov_##P(m, _mm512_set1_##P(1));                 \
 	}                                                                           \
-	ELEMENT_INLINE V T##_truth(V a)                                             \
-	{                                                                           \
-		return T##_ones(T##_nonzero(a));                                    \
-	}                                                                           \
-	ELEMENT_INLINE V T##_land(V a, V b)                                         \
-	{                                                                           \
-		return T##_ones(T##_nonzero(a) & T##_nonzero(b));                   \
-	}                                                                           \
-	ELEMENT_INLINE V T##_lor(V a, V b)                                          \
-	{                                                                           \
-		return T##_ones(T##_nonzero(a) | T##_nonzero(b));                   \
-	}                                                                           \
-	ELEMENT_INLINE V T##_lxor(V a, V b)                                         \
-	{                                                                           \
-		return T##_ones(T##_nonzero(a) ^ T##_nonzero(b));                   \
-	}
+	ELEMENT_LOGIC(T, V, MASK_AND, MASK_OR, MASK_XOR)
 
 #define VECTOR_FLOAT(T, V, P, M, F)     \
 	FLOAT_ARITHMETIC(T, V, P, M, F) \

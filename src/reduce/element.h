@@ -226,6 +226,26 @@ ELEMENT_INLINE uint16_t bf16_from_f32(float f)
 		return (F)scale * a;                                                      \
 	}
 
+/* Logic on vectors V of floats: T_nonzero says which elements are true, AND, OR and XOR join
+ * such, T_ones makes numbers of them. */
+#define ELEMENT_LOGIC(T, V, AND, OR, XOR)                             \
+	ELEMENT_INLINE V T##_truth(V a)                               \
+	{                                                             \
+		return T##_ones(T##_nonzero(a));                      \
+	}                                                             \
+	ELEMENT_INLINE V T##_land(V a, V b)                           \
+	{                                                             \
+		return T##_ones(AND(T##_nonzero(a), T##_nonzero(b))); \
+	}                                                             \
+	ELEMENT_INLINE V T##_lor(V a, V b)                            \
+	{                                                             \
+		return T##_ones(OR(T##_nonzero(a), T##_nonzero(b)));  \
+	}                                                             \
+	ELEMENT_INLINE V T##_lxor(V a, V b)                           \
+	{                                                             \
+		return T##_ones(XOR(T##_nonzero(a), T##_nonzero(b))); \
+	}
+
 #define ELEMENT_WIDE(T, F)                          \
 	enum { T##_bytes = sizeof(F) };             \
 	ELEMENT_INLINE F T##_load(const char *p)    \
