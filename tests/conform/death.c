@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "tests/conform/conform.h"
+#include "tests/holdings.h"
 
 enum ending { KILLED, EXITS };
 
@@ -52,20 +53,6 @@ static bool all_settled(struct world *w, void *tx, void *rx, const struct coll_c
 	return w->t->slot(tx, 8, &q) > COLL_AGAIN && w->t->view(rx, &p, &f) > COLL_AGAIN;
 }
 
-/* Memory with a name in a file system would outlive us if we were killed now. */
-static bool uses_named_memory(void)
-{
-	FILE *maps = fopen("/proc/self/maps", "r");
-	char line[512];
-	bool found = false;
-
-	while (maps && fgets(line, sizeof(line), maps))
-		found |= strstr(line, "/dev/shm/") != NULL;
-	if (maps)
-		fclose(maps);
-	return found;
-}
-
 static void end_victim(struct world *w, const struct scene *s)
 {
 	char c = 'x';
@@ -101,7 +88,7 @@ static void survive(const struct scene *s)
 		if (w.t->recv_into(rx, announced, NULL, &head_in, &in) != COLL_OK)
 			in.pending = 0;
 	}
-	CHECK(!uses_named_memory());
+	CHECK(holdings_mappings("/dev/shm/") == 0, "memory with a name would outlive us");
 	killed_at = coll_clock_ns();
 	end_victim(&w, s);
 	if (s->sleeping) {

@@ -2,7 +2,6 @@
  * Links and channels: opening in any order, many at once, closing in the middle,
  * and strangers.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <stddef.h>
@@ -12,6 +11,7 @@
 #include <unistd.h>
 
 #include "tests/conform/conform.h"
+#include "tests/holdings.h"
 
 TEST(life, open_and_fini)
 {
@@ -457,18 +457,6 @@ TEST(life, a_wrong_key_gets_nothing)
 }
 
 /* Descriptors do not grow with worlds that come and go. */
-static int open_fds(void)
-{
-	DIR *d = opendir("/proc/self/fd");
-	int n = 0;
-
-	while (d && readdir(d))
-		n++;
-	if (d)
-		closedir(d);
-	return n;
-}
-
 TEST(life, nothing_is_left_open)
 {
 	int before = 0;
@@ -476,7 +464,7 @@ TEST(life, nothing_is_left_open)
 	for (int i = 0; i < 6; i++) {
 		world_threads(2, open_at_once, NULL);
 		if (i == 0)
-			before = open_fds();
+			before = holdings_descriptors();
 	}
-	CHECK(open_fds() == before, "%d descriptors, %d before", open_fds(), before);
+	CHECK(holdings_descriptors() == before, "%d descriptors, %d before", holdings_descriptors(), before);
 }

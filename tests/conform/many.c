@@ -6,11 +6,11 @@
  * sanitizer) bytes of the heap, between the moment when the tables have their size and the
  * end.
  */
-#include <dirent.h>
 #include <malloc.h>
 #include <stdlib.h>
 
 #include "tests/conform/conform.h"
+#include "tests/holdings.h"
 
 enum { ROUNDS = 10000, WARM_UP = 600, LEN = 3000, HEAP_SLACK = 64 << 10 };
 
@@ -19,21 +19,9 @@ struct holdings {
 	size_t shared, heap;
 };
 
-static int entries(const char *directory)
-{
-	DIR *d = opendir(directory);
-	int n = 0;
-
-	while (d && readdir(d))
-		n++;
-	if (d)
-		closedir(d);
-	return n;
-}
-
 static struct holdings take_stock(void)
 {
-	struct holdings h = {.descriptors = entries("/proc/self/fd"), .threads = entries("/proc/self/task")};
+	struct holdings h = {.descriptors = holdings_descriptors(), .threads = holdings_threads()};
 	FILE *maps = fopen("/proc/self/maps", "r");
 	char line[512];
 

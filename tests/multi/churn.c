@@ -7,7 +7,6 @@
  * usage: churn TRANSPORT [ROUNDS [SEED]]
  */
 #define PLAIN_OWN_MAIN
-#include <dirent.h>
 #include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +17,7 @@
 #include "base/hash.h"
 #include "coll/coll.h"
 #include "comm/comm.h"
+#include "holdings.h"
 #include "meeting.h"
 #include "plain.h"
 
@@ -57,37 +57,13 @@ struct holdings {
 	size_t bytes;
 };
 
-static int entries(const char *path)
-{
-	DIR *d = opendir(path);
-	int n = 0;
-
-	while (d && readdir(d))
-		n++;
-	if (d)
-		closedir(d);
-	return n;
-}
-
-/* Mappings; with a sanitizer only those of shared memory. */
-static int mappings(void)
-{
-	FILE *f = fopen("/proc/self/maps", "r");
-	char line[512];
-	int n = 0;
-
-	while (f && fgets(line, sizeof(line), f))
-		n += BYTES_COUNT || strstr(line, "memfd:");
-	if (f)
-		fclose(f);
-	return n;
-}
-
 static struct holdings look(void)
 {
 	struct mallinfo2 m;
-	struct holdings h = {
-	        .descriptors = entries("/proc/self/fd"), .threads = entries("/proc/self/task"), .mappings = mappings()};
+	/* With a sanitizer only mappings of shared memory. */
+	struct holdings h = {.descriptors = holdings_descriptors(),
+	                     .threads = holdings_threads(),
+	                     .mappings = holdings_mappings(BYTES_COUNT ? "" : "memfd:")};
 
 	m = mallinfo2();
 	h.bytes = BYTES_COUNT ? m.uordblks + m.hblkhd : 0;

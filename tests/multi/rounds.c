@@ -11,7 +11,6 @@
  * DELAY_NS later, whatever it does by then. hosts: COLL_HOST_ID is that of rank % N.
  * netns: enter the network namespace PREFIX followed by rank % 2.
  */
-#include <dirent.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
@@ -22,6 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "holdings.h"
 #include "rounds.h"
 
 static const char *const phase_names[PHASES] = {"start", "create",  "connect", "all_reduce", "all_to_all",
@@ -80,21 +80,9 @@ void enter(enum phase phase, int round, int call)
 
 /* ---- What the process owns ---- */
 
-static uint16_t entries(const char *path)
-{
-	DIR *d = opendir(path);
-	uint16_t n = 0;
-
-	while (d && readdir(d))
-		n++;
-	if (d)
-		closedir(d);
-	return n;
-}
-
 static void count_belongings(int round)
 {
-	const uint16_t descriptors = entries("/proc/self/fd"), threads = entries("/proc/self/task");
+	const uint16_t descriptors = (uint16_t)holdings_descriptors(), threads = (uint16_t)holdings_threads();
 
 	if (round == 0)
 		seat->descriptors = descriptors, seat->threads = threads;
