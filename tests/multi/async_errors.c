@@ -177,13 +177,11 @@ static void late_error(coll_comm *comm, int rank, void *arg)
 
 static void errors_keep_their_place(void)
 {
-	ends_badly = true;
 	for (int i = 0; i < 5; i++) {
 		atomic_int ready = 0;
 
-		run_ranks(2, late_error, &ready);
+		run_ranks_badly(2, late_error, &ready, NULL);
 	}
-	ends_badly = false;
 }
 
 /* An abort is heeded whatever else moves: another communicator's work is always done at
@@ -219,9 +217,7 @@ static void aborts_are_heeded_among_others(void)
 {
 	atomic_int ready = 0;
 
-	ends_badly = true;
-	run_ranks(2, busy, &ready);
-	ends_badly = false;
+	run_ranks_badly(2, busy, &ready, NULL);
 }
 
 /* Every wait ends: also that for a message which never comes, though collectives go by all
@@ -255,11 +251,7 @@ static void never_sent(coll_comm *comm, int rank, void *arg)
 
 static void messages_have_their_deadline(void)
 {
-	ends_badly = true;
-	further[0] = "COLL_ARRIVAL_TIMEOUT_MS=1200";
-	run_ranks(2, never_sent, NULL);
-	further[0] = NULL;
-	ends_badly = false;
+	run_ranks_badly(2, never_sent, NULL, "COLL_ARRIVAL_TIMEOUT_MS=1200");
 }
 
 /* ---- Persistent operations ---- */
@@ -285,13 +277,11 @@ static void lost_between(coll_comm *comm, int rank, void *arg)
 
 static void operation_of_a_lost_communicator(void)
 {
-	ends_badly = true;
 	for (int n = 2; n <= 4; n++) {
 		atomic_int ready = 0;
 
-		run_ranks(n, lost_between, &ready);
+		run_ranks_badly(n, lost_between, &ready, NULL);
 	}
-	ends_badly = false;
 }
 
 /* The same, but the communicator is destroyed: the operation keeps its result. */
@@ -318,9 +308,7 @@ static void operation_keeps_its_error(void)
 {
 	atomic_int ready = 0;
 
-	ends_badly = true;
-	run_ranks(2, orphan, &ready);
-	ends_badly = false;
+	run_ranks_badly(2, orphan, &ready, NULL);
 }
 
 /* coll_progress() alone notices that an operation will never end. */
@@ -352,11 +340,7 @@ static void never_ends(coll_comm *comm, int rank, void *arg)
 
 static void progress_alone_meets_deadlines(void)
 {
-	ends_badly = true;
-	further[0] = "COLL_ARRIVAL_TIMEOUT_MS=1200";
-	run_ranks(2, never_ends, NULL);
-	further[0] = NULL;
-	ends_badly = false;
+	run_ranks_badly(2, never_ends, NULL, "COLL_ARRIVAL_TIMEOUT_MS=1200");
 }
 
 /* An operation begun inline, then a call on another communicator, in another order on

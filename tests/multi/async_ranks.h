@@ -82,6 +82,16 @@ static inline void run_ranks(int n, rank_fn fn, void *arg)
 		pthread_join(ranks[r].thread, NULL);
 }
 
+/* The same where communicators are lost; setting: one more, or NULL. */
+static inline void run_ranks_badly(int n, rank_fn fn, void *arg, const char *setting)
+{
+	ends_badly = true;
+	further[0] = setting;
+	run_ranks(n, fn, arg);
+	further[0] = NULL;
+	ends_badly = false;
+}
+
 #define OK(comm, call)                                                                                        \
 	do {                                                                                                  \
 		coll_status ok_st = (call);                                                                   \
