@@ -161,98 +161,128 @@ static void one_thread_for_all(void)
 
 /* ---- Persistent operations ---- */
 
-static void persistent(coll_comm *comm, int rank, void *arg)
-{
-	enum { OPS = 3 };
-	static const size_t counts[OPS] = {2, 3000, 100000};
-	const int size = coll_comm_size(comm);
+enum { OPS = 3 };
+static const size_t counts[OPS] = {2, 3000, 100000};
+
+/* One rank's: three all-reduces, a barrier, a ragged all-gather. */
+struct prepared {
+	coll_comm *comm;
+	int rank, size;
 	coll_operation *op[OPS], *barrier, *ragged;
+	coll_stream *s;
+	int *x[OPS], *y[OPS], all[RANKS_MAX * RANKS_MAX], mine[RANKS_MAX];
+};
+
+static void prepare_all(struct prepared *p)
+{
 	coll_operation_desc d = COLL_OPERATION_DESC_INIT;
 	size_t lens[RANKS_MAX];
-	int *x[OPS], *y[OPS], all[RANKS_MAX * RANKS_MAX], mine[RANKS_MAX];
-	coll_stream *s;
 
-	OK(comm, coll_stream_create(&s, comm));
 	for (int i = 0; i < OPS; i++) {
-		x[i] = malloc(counts[i] * sizeof(int));
-		y[i] = malloc(counts[i] * sizeof(int));
-		d.in = x[i];
-		d.out = y[i];
+		p->x[i] = malloc(counts[i] * sizeof(int));
+		p->y[i] = malloc(counts[i] * sizeof(int));
+		d.in = p->x[i];
+		d.out = p->y[i];
 		d.count = counts[i];
 		d.type = COLL_I32;
-		OK(comm, coll_operation_prepare(&op[i], &d, comm));
-		CHECK(coll_operation_wait(op[i], -1) == COLL_OK); /* not started */
+		OK(p->comm, coll_operation_prepare(&p->op[i], &d, p->comm));
+		CHECK(coll_operation_wait(p->op[i], -1) == COLL_OK); /* not started */
 	}
 	d = (coll_operation_desc)COLL_OPERATION_DESC_INIT;
 	d.kind = COLL_BARRIER;
-	OK(comm, coll_operation_prepare(&barrier, &d, comm));
+	OK(p->comm, coll_operation_prepare(&p->barrier, &d, p->comm));
 	d.kind = COLL_ALL_GATHER;
 	d.ragged = 1;
-	d.in = mine;
-	d.out = all;
+	d.in = p->mine;
+	d.out = p->all;
 	d.type = COLL_I32;
 	d.out_counts = lens;
-	for (int r = 0; r < size; r++)
+	for (int r = 0; r < p->size; r++)
 		lens[r] = (size_t)r + 1;
-	OK(comm, coll_operation_prepare(&ragged, &d, comm));
+	OK(p->comm, coll_operation_prepare(&p->ragged, &d, p->comm));
 	memset(lens, 0xff, sizeof(lens));
-	for (int round = 0; round < 40; round++) {
-		coll_stream *const where = round % 4 == 3 ? s : NULL;
+}
 
-		for (int i = 0; i < OPS; i++)
-			fill(x[i], counts[i], rank, round + i);
-		fill(mine, (size_t)rank + 1, rank, round);
-		if (round % 4 == 0) { /* one at a time: inline */
-			for (int i = 0; i < OPS; i++) {
-				OK(comm, coll_operation_start(op[i], where));
-				OK(comm, coll_operation_wait(op[i], -1));
-			}
-		} else { /* several in order, with other calls among them */
-			int z = rank;
-
-			OK(comm, coll_operation_start(op[0], where));
-			CHECK(coll_operation_start(op[0], where) == COLL_ERR_ARGUMENT);
-			if (round % 4 == 1)
-				OK(comm, coll_all_reduce(&z, &z, 1, COLL_I32, COLL_SUM, comm, NULL));
-			CHECK(round % 4 != 1 || z == triangle(size));
-			OK(comm, coll_operation_start(op[1], where));
-			OK(comm, coll_operation_start(op[2], where));
-			OK(comm, coll_operation_start(barrier, NULL));
-			while (coll_operation_wait(barrier, 1) == COLL_AGAIN)
-				;
-			for (int i = OPS - 1; i >= 0; i--)
-				OK(comm, coll_operation_wait(op[i], -1));
-		}
-		OK(comm, coll_operation_start(ragged, NULL));
-		while (coll_progress(comm) == COLL_AGAIN)
-			sched_yield();
-		OK(comm, coll_operation_wait(ragged, -1));
-		for (int i = 0; i < OPS; i++)
-			CHECK(wrong_sums(y[i], counts[i], size, round + i) == 0, "round %d op %d", round, i);
-		for (int r = 0, at = 0; r < size; r++)
-			for (int i = 0; i <= r; i++, at++)
-				CHECK(all[at] == r + i + round, "round %d block %d: %d", round, r, all[at]);
-	}
-	/* In a group, and destroyed while it runs. */
-	fill(x[0], counts[0], rank, 1);
-	fill(x[1], counts[1], rank, 1);
-	OK(comm, coll_group_begin());
-	OK(comm, coll_operation_start(op[0], NULL));
-	OK(comm, coll_operation_start(op[1], s));
-	OK(comm, coll_group_end());
-	CHECK(wrong_sums(y[0], counts[0], size, 1) == 0);
-	OK(comm, coll_operation_destroy(&op[1]));
-	CHECK(op[1] == NULL);
-	CHECK(wrong_sums(y[1], counts[1], size, 1) == 0);
-	OK(comm, coll_operation_start(barrier, NULL));
-	OK(comm, coll_operation_destroy(&barrier));
-	OK(comm, coll_stream_destroy(&s));
-	OK(comm, coll_operation_destroy(&op[0]));
-	OK(comm, coll_operation_destroy(&ragged));
-	OK(comm, coll_operation_destroy(&op[2]));
+/* Inline. */
+static void one_at_a_time(struct prepared *p)
+{
 	for (int i = 0; i < OPS; i++) {
-		free(x[i]);
-		free(y[i]);
+		OK(p->comm, coll_operation_start(p->op[i], NULL));
+		OK(p->comm, coll_operation_wait(p->op[i], -1));
+	}
+}
+
+static void several_in_order(struct prepared *p, coll_stream *where, bool another_call_between)
+{
+	int z = p->rank;
+
+	OK(p->comm, coll_operation_start(p->op[0], where));
+	CHECK(coll_operation_start(p->op[0], where) == COLL_ERR_ARGUMENT);
+	if (another_call_between)
+		OK(p->comm, coll_all_reduce(&z, &z, 1, COLL_I32, COLL_SUM, p->comm, NULL));
+	CHECK(!another_call_between || z == triangle(p->size));
+	OK(p->comm, coll_operation_start(p->op[1], where));
+	OK(p->comm, coll_operation_start(p->op[2], where));
+	OK(p->comm, coll_operation_start(p->barrier, NULL));
+	while (coll_operation_wait(p->barrier, 1) == COLL_AGAIN)
+		;
+	for (int i = OPS - 1; i >= 0; i--)
+		OK(p->comm, coll_operation_wait(p->op[i], -1));
+}
+
+static void one_round(struct prepared *p, int round)
+{
+	for (int i = 0; i < OPS; i++)
+		fill(p->x[i], counts[i], p->rank, round + i);
+	fill(p->mine, (size_t)p->rank + 1, p->rank, round);
+	if (round % 4 == 0)
+		one_at_a_time(p);
+	else
+		several_in_order(p, round % 4 == 3 ? p->s : NULL, round % 4 == 1);
+	OK(p->comm, coll_operation_start(p->ragged, NULL));
+	while (coll_progress(p->comm) == COLL_AGAIN)
+		sched_yield();
+	OK(p->comm, coll_operation_wait(p->ragged, -1));
+	for (int i = 0; i < OPS; i++)
+		CHECK(wrong_sums(p->y[i], counts[i], p->size, round + i) == 0, "round %d op %d", round, i);
+	for (int r = 0, at = 0; r < p->size; r++)
+		for (int i = 0; i <= r; i++, at++)
+			CHECK(p->all[at] == r + i + round, "round %d block %d: %d", round, r, p->all[at]);
+}
+
+/* In a group, and destroyed while it runs. */
+static void in_a_group(struct prepared *p)
+{
+	fill(p->x[0], counts[0], p->rank, 1);
+	fill(p->x[1], counts[1], p->rank, 1);
+	OK(p->comm, coll_group_begin());
+	OK(p->comm, coll_operation_start(p->op[0], NULL));
+	OK(p->comm, coll_operation_start(p->op[1], p->s));
+	OK(p->comm, coll_group_end());
+	CHECK(wrong_sums(p->y[0], counts[0], p->size, 1) == 0);
+	OK(p->comm, coll_operation_destroy(&p->op[1]));
+	CHECK(p->op[1] == NULL);
+	CHECK(wrong_sums(p->y[1], counts[1], p->size, 1) == 0);
+	OK(p->comm, coll_operation_start(p->barrier, NULL));
+	OK(p->comm, coll_operation_destroy(&p->barrier));
+}
+
+static void persistent(coll_comm *comm, int rank, void *arg)
+{
+	struct prepared p = {.comm = comm, .rank = rank, .size = coll_comm_size(comm)};
+
+	OK(comm, coll_stream_create(&p.s, comm));
+	prepare_all(&p);
+	for (int round = 0; round < 40; round++)
+		one_round(&p, round);
+	in_a_group(&p);
+	OK(comm, coll_stream_destroy(&p.s));
+	OK(comm, coll_operation_destroy(&p.op[0]));
+	OK(comm, coll_operation_destroy(&p.ragged));
+	OK(comm, coll_operation_destroy(&p.op[2]));
+	for (int i = 0; i < OPS; i++) {
+		free(p.x[i]);
+		free(p.y[i]);
 	}
 }
 
