@@ -287,11 +287,14 @@ static void note_came(struct rdma_link *l, const struct coll_rdma_note *n)
 
 /* ---- completions ------------------------------------------------------------------------ */
 
-/* The peer may be there all the same: the way was cut, or its end was torn down first. */
+/* The peer may be there all the same: the way was cut, or its end was torn down first. Of a
+ * process that is killed the memory may go before the queue pair: then what is written there
+ * is refused, and whoever asks again learns that nobody listens. */
 static bool may_be_mended(enum ibv_wc_status status)
 {
 	return status == IBV_WC_RETRY_EXC_ERR || status == IBV_WC_RNR_RETRY_EXC_ERR || status == IBV_WC_WR_FLUSH_ERR ||
-	       status == IBV_WC_LOC_QP_OP_ERR || status == IBV_WC_RESP_TIMEOUT_ERR || status == IBV_WC_GENERAL_ERR;
+	       status == IBV_WC_LOC_QP_OP_ERR || status == IBV_WC_RESP_TIMEOUT_ERR || status == IBV_WC_GENERAL_ERR ||
+	       status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_REM_INV_REQ_ERR || status == IBV_WC_REM_OP_ERR;
 }
 
 static void went_wrong(struct rdma_link *l, const struct ibv_wc *wc)
