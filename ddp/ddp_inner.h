@@ -107,7 +107,8 @@ struct coll_ddp {
 	bool rows_dense;
 
 	coll_ddp_stats stats;
-	double last_end_s;
+	int in_flight;   /* rounds */
+	double flight_s; /* since when there is one */
 	bool tracing;
 	struct trace_row *trace;
 	size_t trace_count, trace_room;

@@ -24,6 +24,9 @@ static coll_status put(coll_ddp *d, int index, int phase)
 	b->phase = phase;
 	d->started[phase]++;
 	status = ddp_pass(d, comm, d->wire->start(d, b, phase, comm, stream));
+	/* What a wire computes before it calls is no time on the wire. */
+	if (d->in_flight++ == 0)
+		d->flight_s = ddp_now_s();
 	return status ? status : ddp_pass(d, comm, coll_event_record(b->event, stream));
 }
 
@@ -61,20 +64,18 @@ static void keep_slice(coll_ddp *d, int index)
 	drop_pages(d, b);
 }
 
-static void note_end(coll_ddp *d, struct bucket *b)
+/* A round is over, as far as this thread has seen. */
+static void land(coll_ddp *d)
 {
-	const double from = b->start_s > d->last_end_s ? b->start_s : d->last_end_s;
-
-	b->end_s = ddp_now_s();
-	d->stats.wire_s += b->end_s - from;
-	d->last_end_s = b->end_s;
+	if (--d->in_flight == 0)
+		d->stats.wire_s += ddp_now_s() - d->flight_s;
 }
 
 static void finish(coll_ddp *d, int index)
 {
 	struct bucket *b = &d->buckets[index];
 
-	note_end(d, b);
+	b->end_s = ddp_now_s();
 	if (d->wire->finish)
 		d->wire->finish(d, b);
 	if (d->active == 0)
@@ -96,12 +97,15 @@ static coll_status follow(coll_ddp *d, int index)
 		if (b->phase + 1 >= d->wire->phases(d)) {
 			/* What it is divided by must be known. */
 			status = d->config.uneven ? ddp_pass(d, d->side, coll_event_query(d->active_event)) : COLL_OK;
-			if (!status)
-				finish(d, index);
+			if (status)
+				return status;
+			land(d);
+			finish(d, index);
 			continue;
 		}
 		if (d->started[b->phase + 1] != index)
 			return COLL_AGAIN;
+		land(d);
 		status = put(d, index, b->phase + 1);
 	}
 	return b->state == COMPLETE ? COLL_OK : status ? status : COLL_AGAIN;
@@ -156,7 +160,7 @@ static void reset(coll_ddp *d)
 		d->params[i].ready = false;
 	d->done = d->taken = 0;
 	d->rows_phase = 0;
-	d->last_end_s = 0;
+	d->in_flight = 0;
 }
 
 /* Who has data? The sum is known before the first bucket is complete. */
