@@ -128,8 +128,8 @@ COLL_API const char *coll_op_name(coll_op op);
 /* Where log lines go. level: 0 error, 1 warn, 2 info, 3 debug. The default
  * writes to stderr. line has no newline and is valid during the call; errors and
  * warnings end in an id (coll-info --explain). The callback may be called by any thread
- * of the library, at any moment, several at once: of the library it may call
- * coll_comm_abort() and nothing else. */
+ * of the library, at any moment, several at once, and while the library holds locks: of the
+ * library it may call coll_comm_abort() and nothing else, and it should not wait. */
 typedef void (*coll_log_fn)(void *arg, int level, const char *line);
 
 /* ---- Creation --------------------------------------------------------- */

@@ -215,6 +215,8 @@ static int only_size;
 /* Calls that make a communicator are not made in groups. */
 static bool fits(const struct kase *k, enum mode m)
 {
+	if (k->behind)
+		return m == STREAM || m == EVENT || m == ODD_STREAMS;
 	if (k->blocking && m != BLOCKING && m != GROUP)
 		return false;
 	/* The message that is pending would be taken for the first of the case. */
@@ -239,9 +241,10 @@ static void all_sizes(void)
 static void some_sizes(void)
 {
 	const int n = (int)(current - mismatch_cases) + (strcmp(transport, "shm") == 0), m = 1 + n / 2 % (MODES - 1);
-	const bool blocks = n % 2 == 0 || !fits(current, (enum mode)m);
+	const enum mode usual = fits(current, BLOCKING) ? BLOCKING : STREAM;
+	const bool usually = n % 2 == 0 || !fits(current, (enum mode)m);
 
-	one(current, blocks ? BLOCKING : (enum mode)m, 2 + n / 2 % (RANKS_MAX - 1), n / 3 % 2);
+	one(current, usually ? usual : (enum mode)m, 2 + n / 2 % (RANKS_MAX - 1), n / 3 % 2);
 }
 
 static void all_modes(const char *which)

@@ -49,6 +49,7 @@ struct kase {
 	bool repeat;   /* the odd rank repeats its call until it is told */
 	bool anybody;  /* all differ from somebody */
 	bool blocking; /* known when all block: see docs/design/mismatch.md */
+	bool behind;   /* the odd rank's call has been made, but is behind another on a stream */
 };
 
 extern const struct kase mismatch_cases[];

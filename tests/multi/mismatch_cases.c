@@ -84,6 +84,8 @@ const struct kase mismatch_cases[] = {
 	 ODDLY({.kind = COLL_BROADCAST, .count = 8, F32, .root = 99, .refused = true}, ALL_REDUCE(8)),
 	 SAY("broadcast(count=8", "all_reduce(count=8")},
 
+	{"behind", MOST(ALL_REDUCE(8)), ODDLY(MESSAGE(RECV, 8, COLL_F32, USUAL), ALL_REDUCE(9)), SAY("count=8,", "count=9,"), .behind = true},
+
 	/* Lengths of blocks that all know. */
 	{"blocks", BOTH(BLOCKS(COLL_ALL_GATHER, 8, 9)), SAY("all_gatherv(", "all_gatherv(")},
 	{"blocks_reduce_scatter", BOTH(BLOCKS(COLL_REDUCE_SCATTER, 8, 9)), SAY("reduce_scatterv(", "reduce_scatterv(")},
