@@ -19,21 +19,25 @@ perftest() { # PROGRAM ARGUMENTS...
 	"$@" -d "$device" -p $port localhost 2>/dev/null | awk '$1 ~ /^[0-9]+$/ {print}' | tail -1
 	wait $server
 }
-lat() { perftest "$1" -s "$2" -n "$3" -F | awk '{print $5}'; }      # typical, one way
+lat() { perftest "$1" -s "$2" -n "$3" -F | awk '{print $5, $6}'; }  # typical and average, one way
 rate() { perftest "$1" -s "$2" -n "$3" -F | awk '{print $4 * 1.048576}'; } # average, 10^6 bytes per s
 median() { sort -g | awk '{v[NR] = $1} END {print v[int((NR + 1) / 2)]}'; }
 
 compare() { # MODE BYTES COUNT PERFTEST
-	local theirs ours all_t='' all_o='' ratios=''
+	local theirs ours line avg all_t='' all_o='' ratios='' averages=''
 	for _ in $(seq "$blocks"); do
 		if [ "$1" = lat ]; then theirs=$(lat "$4" "$2" "$3"); else theirs=$(rate "$4" "$2" "$3"); fi
-		ours=$("$build/bench/rdma_wire" "$1" "$2" "$3" 1 2>/dev/null | awk '{print $3}')
+		read -r theirs avg <<<"$theirs"
+		line=$("$build/bench/rdma_wire" "$1" "$2" "$3" 1 2>/dev/null)
+		ours=$(awk '{print $3}' <<<"$line")
 		all_t+="${theirs:-0}"$'\n' all_o+="${ours:-0}"$'\n'
+		[ "$1" != lat ] || averages+=" $avg/$(awk '{print $5}' <<<"$line")"
 		ratios+="$(awk -v a="${ours:-0}" -v b="${theirs:-0}" 'BEGIN {print (b > 0 ? a / b : 0)}')"$'\n'
 	done
 	printf '%-6s %8d B  %-13s %9.2f  ours %9.2f  ratio %.2f (%s .. %s)\n' "$1" "$2" "$4" \
 		"$(printf %s "$all_t" | median)" "$(printf %s "$all_o" | median)" "$(printf %s "$ratios" | median)" \
 		"$(printf %s "$ratios" | sort -g | head -1)" "$(printf %s "$ratios" | sort -g | tail -1)"
+	[ -z "$averages" ] || echo "       averages, theirs/ours:$averages"
 }
 
 # What one message costs: the counters of both ends over one run, and its system calls.
