@@ -16,9 +16,11 @@ static size_t width_of(const struct param *p)
 	return p->count / p->rows;
 }
 
-static size_t row_bytes(const coll_ddp *d, const struct param *p)
+/* Of one rank's rows, then their ids, up to a multiple of 8: all ranks' blocks lie one behind the other,
+ * and rows are read where they lie. */
+static size_t block_bytes(const coll_ddp *d, const struct param *p, size_t rows)
 {
-	return sizeof(uint32_t) + width_of(p) * d->esize;
+	return (rows * (width_of(p) * d->esize + sizeof(uint32_t)) + 7) & ~(size_t)7;
 }
 
 static void clear(const coll_ddp *d, struct param *p)
@@ -80,28 +82,27 @@ static coll_status grow(coll_ddp *d, char **buf, size_t *have, size_t want)
 	return COLL_OK;
 }
 
-/* ids, then rows. */
-static void pack(const coll_ddp *d, const struct param *p)
+static void pack(const coll_ddp *d, const struct param *p, size_t bytes)
 {
-	const size_t width = width_of(p) * d->esize;
-	char *rows = d->rows_out + p->id_count * sizeof(uint32_t);
+	const size_t width = width_of(p) * d->esize, used = p->id_count * (width + sizeof(uint32_t));
 
-	memcpy(d->rows_out, p->ids, p->id_count * sizeof(uint32_t));
 	for (size_t i = 0; i < p->id_count; i++)
-		memcpy(rows + i * width, p->lookup + p->ids[i] * width, width);
+		memcpy(d->rows_out + i * width, p->lookup + p->ids[i] * width, width);
+	memcpy(d->rows_out + p->id_count * width, p->ids, p->id_count * sizeof(uint32_t));
+	memset(d->rows_out + used, 0, bytes - used);
 }
 
 static coll_status send_rows(coll_ddp *d, size_t all)
 {
 	struct param *p = &d->params[d->table];
-	const size_t mine = p->id_count * row_bytes(d, p);
+	const size_t mine = block_bytes(d, p, p->id_count);
 	coll_status status = grow(d, &d->rows_out, &d->rows_out_bytes, mine + 1);
 
 	if (!status)
 		status = grow(d, &d->rows_in, &d->rows_in_bytes, all + 1);
 	if (status)
 		return status;
-	pack(d, p);
+	pack(d, p, mine);
 	ddp_count(d, mine, (double)mine * (d->size - 1));
 	return ddp_pass(
 	        d, d->side,
@@ -118,7 +119,7 @@ static coll_status send(coll_ddp *d)
 
 	for (int r = 0; r < d->size; r++) {
 		d->row_at[r] = all;
-		d->row_bytes[r] = d->row_counts[r] * row_bytes(d, p);
+		d->row_bytes[r] = block_bytes(d, p, d->row_counts[r]);
 		all += d->row_bytes[r];
 	}
 	d->rows_dense = (double)all > 2.0 * (double)whole * (d->size - 1) / d->size && d->size > 1;
@@ -150,12 +151,12 @@ static void add(coll_ddp *d, const struct bucket *b, size_t first, size_t n, con
 static void add_rows(coll_ddp *d, const struct bucket *b, const struct param *p, int r, double by)
 {
 	const size_t n = d->row_counts[r], width = width_of(p);
-	const char *rows = d->rows_in + d->row_at[r] + n * sizeof(uint32_t);
+	const char *rows = d->rows_in + d->row_at[r], *ids = rows + n * width * d->esize;
 
 	for (size_t i = 0; i < n; i++) {
 		uint32_t id;
 
-		memcpy(&id, d->rows_in + d->row_at[r] + i * sizeof(id), sizeof(id));
+		memcpy(&id, ids + i * sizeof(id), sizeof(id));
 		add(d, b, p->offset + id * width, width, rows + i * width * d->esize, by);
 	}
 }
