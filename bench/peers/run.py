@@ -1,0 +1,193 @@
+#!/usr/bin/env python3
+"""This library beside Open MPI, MPICH and Gloo, and beside what the machine can do, in one run.
+
+The ranks of every library are started once; then, cell by cell, their blocks take turns (A B C A B C ...), one library
+awake at a time. See docs/guide/peers.md.
+"""
+import argparse
+import datetime
+import math
+import os
+import platform
+import subprocess
+import sys
+import time
+import types
+
+import cells as cells_of
+import ranks as ranks_of
+import report
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+SIZES = {
+    True: "8,48,512,4K,32K,256K,1M,2M,16M,128M",
+    False: "8,16,32,48,64,128,256,512,1K,2K,4K,8K,16K,32K,64K,128K,256K,512K,1M,2M,4M,8M,16M,32M,64M,128M",
+}
+LOOP_UP_TO = 4096  # bytes: above, inputs are written outside the time
+
+
+def places(kind, asked):
+    if kind == "broadcast":
+        return ["in"]
+    if kind == "all_reduce":
+        return asked
+    return ["out"]
+
+
+def how(kind, size, ranks, cores):
+    """Why: driver.c. With more ranks than cores nobody can say when a call began."""
+    return "loop" if kind == "barrier" or size <= LOOP_UP_TO or ranks > cores else "each"
+
+
+def calibrate(lib, how_, seconds):
+    """Calls in a block of about so many seconds."""
+    calls = 1
+    while True:
+        one = lib.block(how_, calls, 1 if calls == 1 else 0)
+        if one * calls >= seconds / 8:
+            return max(1, math.ceil(seconds / one))
+        calls = min(calls * 8, max(calls + 1, math.ceil(seconds / 4 / max(one, 1e-9))))
+
+
+def measure(libs, cell, args, say):
+    """Fill one cell. Libraries that do not have it are left out; what fails, or is wrong, fails the run."""
+    kind, size, place = cell["kind"], cell["bytes"], cell["place"]
+    h = cell["how"] = how(kind, size, cell["ranks"], ranks_of.cores())
+    sets = 1
+    if cell["cold"]:
+        sets = max(2, min(64, math.ceil(args.cold_bytes / max(size, 1))))
+    ready, calls = [], {}
+    for lib in libs:
+        reason = lib.prepare(kind, size, place, sets)
+        if reason:
+            cell["left_out"][lib.name] = reason
+            continue
+        lib.check(kind in ("all_reduce", "broadcast", "all_gather"))
+        calls[lib.name] = calibrate(lib, h, args.block_ms * 1e-3)
+        ready.append(lib)
+    for lib in ready:
+        cell["seconds"][lib.name] = []
+    for b in range(args.blocks):
+        for lib in ready:
+            n = calls[lib.name]
+            cell["seconds"][lib.name].append(float("%.5g" % lib.block(h, n, max(1, n // 10))))
+    cell["calls"] = calls
+    cell["load"] = os.getloadavg()[0]
+    for lib in ready:
+        lib.prepare("barrier", 0, "out")  # gives the memory back
+
+
+def start(names, ctx, ranks, say):
+    libs, missing = [], {}
+    for name in names:
+        try:
+            libs.append(ranks_of.Ranks(name, ctx, ranks))
+        except ranks_of.Failed as e:
+            missing[name] = str(e)
+            say("%s: %s" % (ranks_of.TITLES[name], e))
+            if name in ("ours", "ours_own"):
+                raise
+    return libs, missing
+
+
+def machine():
+    model = platform.machine()
+    try:
+        with open("/proc/cpuinfo") as f:
+            model = next((l.split(":")[1].strip() for l in f if l.startswith("model name")), model)
+    except OSError:
+        pass
+    return "%s, %d cores, Linux %s" % (model, ranks_of.cores(), platform.release())
+
+
+def commit():
+    def git(*line):
+        return subprocess.run(["git", "-C", ROOT, *line], capture_output=True, text=True).stdout.strip()
+    try:
+        return git("rev-parse", "--short=12", "HEAD") + (" and changes" if git("status", "--porcelain", "-uno") else "")
+    except OSError:
+        return "unknown"
+
+
+def options(argv):
+    p = argparse.ArgumentParser(prog="run bench", description=__doc__.split("\n")[0])
+    p.add_argument("--build", default=ROOT + "/build/release", help="build directory")
+    p.add_argument("--quick", action="store_true", help="fewer sizes: at most 5 minutes")
+    p.add_argument("--ranks", type=int, default=2)
+    p.add_argument("--transport", choices=("shm", "tcp"), default="shm")
+    p.add_argument("--coll", default=",".join(cells_of.KINDS), help="collectives, by commas")
+    p.add_argument("--sizes", help="by commas: 8,4K,2M")
+    p.add_argument("--place", default="out,in", help="of all_reduce: out, in, or both")
+    p.add_argument("--peers", default="openmpi,mpich,gloo,torch", help="by commas; none: only ours")
+    p.add_argument("--buffers", default="plain,own", help="ours in plain memory, in coll_mem_alloc()'s, or both")
+    p.add_argument("--no-floor", action="store_true", help="do not measure what the machine can do")
+    p.add_argument("--blocks", type=int, default=9)
+    p.add_argument("--block-ms", type=float, default=10)
+    p.add_argument("--cold", action="store_true", help="data is in no cache when a call begins")
+    p.add_argument("--cold-bytes", type=cells_of.size_of, default=128 << 20, help="how much lies between two uses")
+    p.add_argument("--python", default=ranks_of.default_python(), help="a Python that has torch")
+    p.add_argument("--json", help="keep the cells in this file")
+    p.add_argument("--markdown", action="store_true", help="tables in Markdown")
+    return p.parse_args(argv)
+
+
+def plan(args):
+    out = []
+    for kind in args.coll.split(","):
+        if kind not in cells_of.KINDS:
+            raise SystemExit("no collective '%s'; there are %s" % (kind, ", ".join(cells_of.KINDS)))
+        sizes = [0] if kind == "barrier" else [cells_of.size_of(s) for s in (args.sizes or SIZES[args.quick]).split(",")]
+        for place in places(kind, args.place.split(",")):
+            for size in sizes:
+                if kind not in ("all_reduce", "broadcast", "barrier") and size % (4 * args.ranks):
+                    continue
+                out.append({"transport": args.transport, "cc": None, "ranks": args.ranks, "kind": kind, "bytes": size,
+                            "place": place, "cold": args.cold, "seconds": {}, "left_out": {}})
+    return out
+
+
+def main(argv):
+    args = options(argv)
+    say = lambda line: print(line, file=sys.stderr, flush=True)
+    ctx = types.SimpleNamespace(build=os.path.abspath(args.build), transport=args.transport, python=args.python)
+    names = [{"plain": "ours", "own": "ours_own"}[b] for b in args.buffers.split(",")]
+    names += [p for p in args.peers.split(",") if p and p != "none"] + ([] if args.no_floor else ["floor"])
+    begin = time.monotonic()
+    todo = plan(args)
+    document = {"runs": [], "cells": []}
+    libs, status = [], 0
+    try:
+        libs, missing = start(names, ctx, args.ranks, say)
+        document["runs"].append({
+            "date": datetime.datetime.now().astimezone().isoformat(timespec="seconds"), "machine": machine(),
+            "commit": commit(), "transport": args.transport, "ranks": args.ranks, "block_ms": args.block_ms,
+            "blocks": args.blocks, "versions": {l.name: l.text for l in libs}, "missing": missing,
+            "load": os.getloadavg()})
+        for i, cell in enumerate(todo):
+            measure(libs, cell, args, say)
+            document["cells"].append(cell)
+            if sys.stderr.isatty():
+                print("\r%d of %d cells " % (i + 1, len(todo)), end="", file=sys.stderr, flush=True)
+    except ranks_of.Failed as e:
+        say("failed: %s" % e)
+        status = 1
+    except KeyboardInterrupt:
+        status = 130
+    finally:
+        for lib in libs:
+            lib.close()
+    for run in document["runs"]:
+        run["seconds"] = round(time.monotonic() - begin, 1)
+        print("%s; commit %s; %s; load %.1f\n%s\n" % (
+            run["machine"], run["commit"], run["date"], run["load"][0],
+            "; ".join("%s: %s" % (ranks_of.TITLES[n], t) for n, t in run["versions"].items())))
+    print((report.markdown if args.markdown else report.text)(document["cells"]))
+    print("peer / ours: time of the peer by ours, median of the blocks' ratios (95 % interval of the median)")
+    if args.json:
+        cells_of.save(args.json, document)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
