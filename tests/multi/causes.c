@@ -10,22 +10,22 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "coll/coll.h"
+#include "meeting.h"
 #include "plain.h"
 
 /* Of five ranks 2 and 4 are no neighbours, neither on the ring nor in the tree. */
-enum { RANKS = 5, FAILS = 2, SEES = 4, CARD_MAX = 8192, LIMIT_MS = 2000, STOPPED_MS = 600 };
+enum { RANKS = 5, FAILS = 2, SEES = 4, LIMIT_MS = 2000, STOPPED_MS = 600 };
 
 /* How the rank goes that has failed. */
 enum manner { IN_ORDER, WITHOUT_A_WORD, KILLED, KILLED_UNTOLD, MANNERS };
 
 struct shared {
-	atomic_int arrived, ready;
+	atomic_int ready;
 	atomic_bool go;
 	_Atomic uint64_t failed_ns;
 	struct {
@@ -35,7 +35,7 @@ struct shared {
 		int culprit;
 		char message[600];
 	} result[RANKS];
-	char cards[RANKS][CARD_MAX];
+	struct meeting meeting;
 };
 
 static struct shared *shared;
@@ -44,33 +44,16 @@ static int times = 2;
 
 /* ---- Ranks ---- */
 
-static int exchange(void *arg, const void *mine, void *all, size_t len_bytes)
-{
-	const int rank = *(const int *)arg;
-
-	if (len_bytes > CARD_MAX)
-		return 1;
-	memcpy(shared->cards[rank], mine, len_bytes);
-	atomic_fetch_add(&shared->arrived, 1);
-	while (atomic_load(&shared->arrived) < RANKS)
-		usleep(100);
-	for (int r = 0; r < RANKS; r++)
-		memcpy((char *)all + (size_t)r * len_bytes, shared->cards[r], len_bytes);
-	return 0;
-}
-
 static coll_comm *create(int *rank)
 {
 	char transports[64];
 	const char *settings[] = {transports, "COLL_DEBUG=error", NULL};
+	struct meeting_seat seat = {&shared->meeting, *rank, RANKS};
 	coll_config cfg = COLL_CONFIG_INIT;
 	coll_comm *world = NULL;
 
 	snprintf(transports, sizeof(transports), "COLL_TRANSPORTS=%s", transport);
-	cfg.rank = *rank;
-	cfg.size = RANKS;
-	cfg.exchange = exchange;
-	cfg.exchange_arg = rank;
+	meeting_sit(&seat, &cfg);
 	cfg.settings = settings;
 	if (!freopen("/dev/null", "w", stderr) || coll_comm_create(&world, &cfg) != COLL_OK)
 		_exit(9);
@@ -237,9 +220,7 @@ int main(int argc, char **argv)
 
 	transport = argc > 1 ? argv[1] : "tcp";
 	times = argc > 3 ? atoi(argv[3]) : times;
-	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (shared == MAP_FAILED)
-		return 1;
+	shared = meeting_page(sizeof(*shared));
 	for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++)
 		for (int k = 0; k < times; k++)
 			if (argc < 3 || strstr(tests[i].name, argv[2]))
