@@ -34,6 +34,7 @@ static void attempt_failed(struct tcp_link *l, enum outcome outcome, const char 
 	coll_tcp_hang_up(&l->attempt);
 	l->retry_any |= outcome == OUTCOME_LATER;
 	l->late_any |= outcome == OUTCOME_LATE;
+	l->answered |= outcome != OUTCOME_LATE;
 	if (l->target_next < l->target.count)
 		coll_tcp_candidate_text(&l->target.candidate[l->target_next], where, sizeof(where));
 	snprintf(l->last_error, sizeof(l->last_error), "%s: %s", where, cause);
@@ -47,7 +48,8 @@ static void attempt_failed(struct tcp_link *l, enum outcome outcome, const char 
 	} else if (l->late_any && l->round == 0 && l->target.count > 1) {
 		l->round = 1;
 	} else {
-		give_up(l, COLL_ERR_PEER_DEAD, l->last_error);
+		/* Who was silent for all that time need not be doubted for long any more. */
+		give_up(l, l->answered ? COLL_ERR_PEER_DEAD : COLL_ERR_PEER_SILENT, l->last_error);
 		return;
 	}
 	l->retry_any = l->late_any = false;

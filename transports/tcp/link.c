@@ -79,6 +79,7 @@ coll_status coll_tcp_link_open(void *inst, const struct coll_process_id *peer, c
 		l->target = target;
 		l->target_next = 0;
 		l->round = 0;
+		l->answered = false;
 		l->deadline_ns = coll_clock_ns() + in->timeout_ns;
 	}
 	pthread_mutex_unlock(&l->base.lock);

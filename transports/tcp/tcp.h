@@ -232,6 +232,7 @@ struct tcp_link {
 	uint64_t retry_ns;
 	bool retry_any; /* a candidate of this round may do better later */
 	bool late_any;  /* one did not answer in time */
+	bool answered;  /* one has answered something, ever */
 	char last_error[128];
 
 	/* counters for tests and reports, link's lock */

@@ -282,14 +282,15 @@ static int listener(int backlog)
 	return fd;
 }
 
-static void expect_dead(struct station *s, uint16_t port, const char *cause)
+/* The link ends, and link_down says why. */
+static void expect_end(struct station *s, uint16_t port, coll_status why, const char *cause)
 {
 	void *link;
 
 	REQUIRE(station_open(s, 1) == COLL_OK);
 	link = raw_link(s, 2, port);
 	CHECK(UNTIL(s, s->downs == 1));
-	CHECK(s->why == COLL_ERR_PEER_DEAD && s->t->link_status(link) == COLL_ERR_PEER_DEAD);
+	CHECK(s->why == why && s->t->link_status(link) == COLL_ERR_PEER_DEAD);
 	CHECK(strstr(s->cause, cause) != NULL, "%s", s->cause);
 	s->t->link_close(link);
 	station_close(s);
@@ -300,7 +301,7 @@ TEST(tcp, nobody_listens_is_death)
 	struct station s = {0};
 	const int fd = listener(0);
 
-	expect_dead(&s, port_of(fd), "refused");
+	expect_end(&s, port_of(fd), COLL_ERR_PEER_DEAD, "refused");
 	close(fd);
 }
 
@@ -309,7 +310,7 @@ TEST(tcp, a_listener_that_never_answers_ends_in_time)
 	struct station s = {.timeout_ms = "200"};
 	const int fd = listener(5);
 
-	expect_dead(&s, port_of(fd), "no answer to the handshake");
+	expect_end(&s, port_of(fd), COLL_ERR_PEER_SILENT, "no answer to the handshake");
 	close(fd);
 }
 
