@@ -49,6 +49,8 @@ struct bench_library {
 	int (*begin)(int *argc, char ***argv, int *rank, int *size, char *text, size_t text_bytes);
 	/* The call that does the job; NULL: this library has none. Collective, before buffers exist. */
 	bench_call *(*find)(const struct bench_job *job);
+	/* Whether results are right, not only fast. NULL: always. */
+	bool (*checked)(const struct bench_job *job);
 	/* Memory of its own kind; NULL members: it has none. Collective. */
 	void *(*alloc)(size_t bytes);
 	void (*release)(void *memory);

@@ -66,9 +66,10 @@ def command_mpich(ctx, ranks):
     return [mpirun, "-bind-to", "none", "-n", str(ranks), ctx.build + "/bench/peers/driver_mpich"], env
 
 
-def command_each(program):
+def command_each(program, **env):
     """Ranks without a launcher: see Ranks.start."""
-    return lambda ctx, ranks: ([p.format(build=ctx.build, python=ctx.python) for p in program], {"COLL_BENCH_SIZE": str(ranks)})
+    return lambda ctx, ranks: ([p.format(build=ctx.build, python=ctx.python) for p in program],
+                               dict(env, COLL_BENCH_SIZE=str(ranks)))
 
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -81,9 +82,12 @@ KINDS = {
     "gloo": (command_each(["{build}/bench/peers/driver_gloo"]), False, "plain"),
     "torch": (command_each(["{python}", HERE + "/gloo_torch.py"]), False, "plain"),
     "floor": (command_each(["{build}/bench/peers/driver_floor"]), False, "own"),
+    "line": (command_each(["{build}/bench/peers/driver_floor"], COLL_BENCH_FLOOR="line"), False, "own"),
 }
+SHORT = {"ours": "ours", "ours_own": "own", "openmpi": "OMPI", "mpich": "MPICH", "gloo": "Gloo", "torch": "torch",
+         "floor": "floor", "line": "line"}
 TITLES = {"ours": "ours", "ours_own": "ours, own buffers", "openmpi": "Open MPI", "mpich": "MPICH", "gloo": "Gloo",
-          "torch": "Gloo in PyTorch", "floor": "floor"}
+          "torch": "Gloo in PyTorch", "floor": "floor", "line": "one way"}
 
 
 class Ranks:

@@ -1,7 +1,9 @@
 """Tables of cells, for people: plain text or Markdown."""
 from cells import median_us, ratios, size_text
-from ranks import TITLES
+from ranks import SHORT
 
+LEGEND = """us: microseconds of a call, median. own: ours in buffers of coll_mem_alloc(). torch: Gloo in PyTorch. floor: by hand (what
+the machine can do). line: one hand-off, one way. a/b: median of the blocks' ratios (95 % interval of the median)."""
 PEERS = ("openmpi", "mpich", "gloo", "torch")
 
 
@@ -36,16 +38,17 @@ def groups(cells):
 
 def rows(cells):
     """Header and rows of one group."""
-    seen = [p for p in ("ours", "ours_own", *PEERS, "floor") if any(p in c["seconds"] for c in cells)]
-    header = ["size"] + [TITLES[p] + " us" for p in seen]
+    seen = [p for p in ("ours", "ours_own", *PEERS, "floor", "line") if any(p in c["seconds"] for c in cells)]
+    header = ["size"] + [SHORT[p] + " us" for p in seen]
     pairs = [(p, o) for o in ("ours", "ours_own") if o in seen for p in PEERS if p in seen]
-    header += ["%s / %s" % (TITLES[p], TITLES[o]) for p, o in pairs]
+    header += ["%s/%s" % (SHORT[p], SHORT[o]) for p, o in pairs]
     floors = [o for o in ("ours", "ours_own") if o in seen and "floor" in seen]
-    header += ["%s / floor" % TITLES[o] for o in floors]
+    lines = [o for o in ("ours",) if o in seen and "line" in seen]
+    header += ["%s/floor" % SHORT[o] for o in floors] + ["%s/line" % SHORT[o] for o in lines]
     body = []
     for c in cells:
         body.append([size_text(c["bytes"])] + [number(median_us(c, p)) for p in seen] +
-                    [ratio(ratios(c, p, o)) for p, o in pairs] + [ratio(ratios(c, o, "floor")) for o in floors])
+                    [ratio(ratios(c, p, o)) for p, o in pairs] + [ratio(ratios(c, o, "floor")) for o in floors] + [ratio(ratios(c, o, "line")) for o in lines])
     return header, body
 
 

@@ -152,7 +152,7 @@ def main(argv):
     say = lambda line: print(line, file=sys.stderr, flush=True)
     ctx = types.SimpleNamespace(build=os.path.abspath(args.build), transport=args.transport, python=args.python)
     names = [{"plain": "ours", "own": "ours_own"}[b] for b in args.buffers.split(",")]
-    names += [p for p in args.peers.split(",") if p and p != "none"] + ([] if args.no_floor else ["floor"])
+    names += [p for p in args.peers.split(",") if p and p != "none"] + ([] if args.no_floor or args.ranks > ranks_of.cores() else ["floor", "line"])
     begin = time.monotonic()
     todo = plan(args)
     document = {"runs": [], "cells": []}
@@ -183,7 +183,7 @@ def main(argv):
             run["machine"], run["commit"], run["date"], run["load"][0],
             "; ".join("%s: %s" % (ranks_of.TITLES[n], t) for n, t in run["versions"].items())))
     print((report.markdown if args.markdown else report.text)(document["cells"]))
-    print("peer / ours: time of the peer by ours, median of the blocks' ratios (95 % interval of the median)")
+    print(report.LEGEND)
     if args.json:
         cells_of.save(args.json, document)
     return status

@@ -1,0 +1,588 @@
+/*
+ * What the machine can do, as one more library beside the others: hand-written loops
+ * over memory that all ranks map, or over bare sockets. No library can be expected to be
+ * faster; how near one comes is what is asked.
+ *
+ *   shared memory: whichever of these is fastest for the job, tried when it is prepared.
+ *   Each rank copies its input to a slot, raises a flag in the same line or behind it, and
+ *   reads the others' slots (two slots in turn, no closing wait). Or ranks read each
+ *   other's inputs where they lie, each byte once, and write each output byte once; with
+ *   stores through the caches, or past them.
+ *   tcp: the bytes that the collective must move, from rank to next rank in a ring over
+ *   one socket each way, under the congestion control COLL_BENCH_CC ("reno"; "" the
+ *   system's). Nothing is summed: results are not checked.
+ *
+ * COLL_BENCH_FLOOR=line: a hand-off instead, one way: of one cache line, or of one small
+ * segment over tcp. Each call is one, rank to rank.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include "driver.h"
+
+enum {
+	RANKS = 64,
+	SETS = 64,
+	LINE = 48,      /* bytes that fit in one cache line with their flag */
+	SLOT = 64 << 10 /* of a bounce */
+};
+
+/* Written by one rank; turn counts its calls. */
+struct flag {
+	_Alignas(64) atomic_uint_least64_t turn;
+	char data[LINE];
+};
+
+struct mail {
+	struct flag line[2];     /* flag and data together, two calls in turn */
+	struct flag flag;        /* behind a slot */
+	struct flag done;        /* closing wait */
+	_Alignas(64) int choice; /* of rank 0 */
+	_Alignas(64) char slot[2][SLOT];
+};
+
+static struct {
+	int rank, size;
+	struct mail *mail; /* [size] */
+	char *heap;        /* of all ranks, heap_bytes each */
+	size_t heap_bytes, used;
+	int live;
+	uint64_t turn;
+	uint64_t hand; /* line: hand-offs so far */
+	float *in[SETS], *out[SETS];
+	int next, prev; /* sockets; the same one between two ranks */
+	bool tcp, line;
+	bench_call *best; /* of this job */
+	bool stream;      /* stores pass the caches */
+} me;
+
+static void relax(void)
+{
+#if defined(__x86_64__)
+	_mm_pause();
+#endif
+}
+
+/* ---- Shared memory ---------------------------------------------------------- */
+
+/* Acquire: what the writer wrote before it raised the flag is seen after it. */
+static void await(const struct flag *f, uint64_t turn)
+{
+	unsigned spins = 0;
+
+	while (atomic_load_explicit(&f->turn, memory_order_acquire) < turn) {
+		relax();
+		if (++spins % 65536 == 0)
+			sched_yield();
+	}
+}
+
+static void raise_flag(struct flag *f, uint64_t turn)
+{
+	atomic_store_explicit(&f->turn, turn, memory_order_release);
+}
+
+static void await_all(size_t offset, uint64_t turn)
+{
+	for (int r = 0; r < me.size; r++)
+		if (r != me.rank)
+			await((const struct flag *)(const void *)((const char *)&me.mail[r] + offset), turn);
+}
+
+/* The same address in rank r's part of the heap. */
+static float *of_rank(const float *mine, int r)
+{
+	return (float *)(void *)((char *)(uintptr_t)mine + ((ptrdiff_t)r - me.rank) * (ptrdiff_t)me.heap_bytes);
+}
+
+/* What n sources sum up to, stored to all outs. The ways differ in their stores only. */
+__attribute__((target_clones("avx512f", "avx2", "default"))) static void
+sum_to(float *const *outs, int n_outs, const float *const *ins, int n_ins, size_t count)
+{
+	if (n_ins == 2 && n_outs == 2) {
+		const float *a = ins[0], *b = ins[1];
+		float *x = outs[0], *y = outs[1];
+
+#pragma GCC ivdep
+		for (size_t i = 0; i < count; i++)
+			x[i] = y[i] = a[i] + b[i];
+		return;
+	}
+	for (size_t i = 0; i < count; i++) {
+		float sum = ins[0][i];
+
+		for (int r = 1; r < n_ins; r++)
+			sum += ins[r][i];
+		for (int o = 0; o < n_outs; o++)
+			outs[o][i] = sum;
+	}
+}
+
+__attribute__((target_clones("avx512f", "avx2", "default"))) static void sum_two(float *out, const float *a,
+                                                                                 const float *b, size_t count)
+{
+#pragma GCC ivdep
+	for (size_t i = 0; i < count; i++)
+		out[i] = a[i] + b[i];
+}
+
+#if defined(__x86_64__)
+__attribute__((target("avx512f"))) static void sum_stream512(float *const *outs, int n_outs, const float *const *ins,
+                                                             int n_ins, size_t count)
+{
+	for (size_t i = 0; i < count; i += 16) {
+		__m512 sum = _mm512_loadu_ps(ins[0] + i);
+
+		for (int r = 1; r < n_ins; r++)
+			sum = _mm512_add_ps(sum, _mm512_loadu_ps(ins[r] + i));
+		for (int o = 0; o < n_outs; o++)
+			_mm512_stream_ps(outs[o] + i, sum);
+	}
+	_mm_sfence();
+}
+
+static void sum_stream128(float *const *outs, int n_outs, const float *const *ins, int n_ins, size_t count)
+{
+	for (size_t i = 0; i < count; i += 4) {
+		__m128 sum = _mm_loadu_ps(ins[0] + i);
+
+		for (int r = 1; r < n_ins; r++)
+			sum = _mm_add_ps(sum, _mm_loadu_ps(ins[r] + i));
+		for (int o = 0; o < n_outs; o++)
+			_mm_stream_ps(outs[o] + i, sum);
+	}
+	_mm_sfence();
+}
+
+static void sum_stream(float *const *outs, int n_outs, const float *const *ins, int n_ins, size_t count)
+{
+	if (__builtin_cpu_supports("avx512f"))
+		sum_stream512(outs, n_outs, ins, n_ins, count);
+	else
+		sum_stream128(outs, n_outs, ins, n_ins, count);
+}
+#else
+#define sum_stream sum_to
+#endif
+
+/* A sum of one source is a copy. */
+static void combine(const struct bench_job *j, float *const *outs, int n_outs, const float *const *ins, int n_ins,
+                    size_t count)
+{
+	if (me.stream && count % 16 == 0 && (uintptr_t)outs[0] % 64 == 0)
+		sum_stream(outs, n_outs, ins, n_ins, count);
+	else if (n_ins == 2 && n_outs == 1)
+		sum_two(outs[0], ins[0], ins[1], count);
+	else if (n_ins == 1 && n_outs == 1)
+		memcpy(outs[0], ins[0], count * sizeof(float));
+	else
+		sum_to(outs, n_outs, ins, n_ins, count);
+}
+
+/* This rank's output from the inputs of all, wherever these are. */
+static void from_all(const struct bench_job *j, const float *const *ins)
+{
+	const float *from[RANKS];
+	float *out;
+
+	switch (j->kind) {
+	case BENCH_ALL_REDUCE:
+	case BENCH_REDUCE_SCATTER:
+		for (int r = 0; r < me.size; r++)
+			from[r] = ins[r] + (j->kind == BENCH_REDUCE_SCATTER ? (size_t)me.rank * j->count : 0);
+		combine(j, &j->out, 1, from, me.size, j->count);
+		return;
+	case BENCH_BROADCAST:
+		if (me.rank != j->root)
+			combine(j, &j->out, 1, &ins[j->root], 1, j->count);
+		return;
+	case BENCH_ALL_GATHER:
+	case BENCH_ALL_TO_ALL:
+		for (int k = 0; k < me.size; k++) {
+			const int r = (me.rank + k) % me.size;
+
+			from[0] = ins[r] + (j->kind == BENCH_ALL_TO_ALL ? (size_t)me.rank * j->count : 0);
+			out = j->out + (size_t)r * j->count;
+			if (out != from[0])
+				combine(j, &out, 1, from, 1, j->count);
+		}
+		return;
+	default: return;
+	}
+}
+
+static size_t in_bytes(const struct bench_job *j)
+{
+	const bool blocks = j->kind == BENCH_REDUCE_SCATTER || j->kind == BENCH_ALL_TO_ALL;
+
+	return j->count * sizeof(float) * (size_t)(blocks ? j->size : 1);
+}
+
+/* Data and flag in one line; the slot of this turn was read by all before they raised the last one. */
+static int by_line(const struct bench_job *j)
+{
+	const uint64_t turn = ++me.turn;
+	const float *ins[RANKS];
+
+	memcpy(me.mail[me.rank].line[turn % 2].data, j->in, in_bytes(j));
+	raise_flag(&me.mail[me.rank].line[turn % 2], turn);
+	for (int r = 0; r < me.size; r++) {
+		await(&me.mail[r].line[turn % 2], turn);
+		ins[r] = (const float *)(const void *)me.mail[r].line[turn % 2].data;
+	}
+	ins[me.rank] = j->in;
+	from_all(j, ins);
+	return 0;
+}
+
+static int by_bounce(const struct bench_job *j)
+{
+	const uint64_t turn = ++me.turn;
+	const float *ins[RANKS];
+
+	memcpy(me.mail[me.rank].slot[turn % 2], j->in, in_bytes(j));
+	raise_flag(&me.mail[me.rank].flag, turn);
+	for (int r = 0; r < me.size; r++)
+		ins[r] = (const float *)(const void *)me.mail[r].slot[turn % 2];
+	ins[me.rank] = j->in;
+	await_all(offsetof(struct mail, flag), turn);
+	from_all(j, ins);
+	return 0;
+}
+
+static int by_reading(const struct bench_job *j)
+{
+	const uint64_t turn = ++me.turn;
+	const float *ins[RANKS];
+	float *outs[RANKS];
+
+	raise_flag(&me.mail[me.rank].flag, turn);
+	for (int r = 0; r < me.size; r++) {
+		/* In place, an all-gather's input is elsewhere at each rank. */
+		ins[r] = of_rank(j->in, r);
+		if (j->in_place && j->kind == BENCH_ALL_GATHER)
+			ins[r] += ((ptrdiff_t)r - me.rank) * (ptrdiff_t)j->count;
+		outs[r] = of_rank(j->out, r);
+	}
+	await_all(offsetof(struct mail, flag), turn);
+	if (j->kind == BENCH_ALL_REDUCE) {
+		/* Slices of whole lines. */
+		const size_t lines = (j->count + 15) / 16, lo = lines * (size_t)me.rank / (size_t)me.size * 16;
+		const size_t to = lines * (size_t)(me.rank + 1) / (size_t)me.size * 16,
+		             hi = to < j->count ? to : j->count;
+
+		for (int r = 0; r < me.size; r++) {
+			ins[r] += lo;
+			outs[r] += lo;
+		}
+		combine(j, outs, me.size, ins, me.size, hi > lo ? hi - lo : 0);
+	} else {
+		from_all(j, ins);
+	}
+	raise_flag(&me.mail[me.rank].done, turn);
+	await_all(offsetof(struct mail, done), turn);
+	return 0;
+}
+
+static int by_best(const struct bench_job *j)
+{
+	return me.best(j);
+}
+
+static double now_s(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Rank 0 tells which way was fastest: the least of several times of each. */
+static void try_all(const struct bench_job *job, float *const *in, float *const *out)
+{
+	const bool fits = in_bytes(job) <= SLOT;
+	const struct {
+		bench_call *call;
+		bool stream, may;
+	} ways[] = {{by_line, false, in_bytes(job) <= LINE},
+	            {by_bounce, false, fits},
+	            {by_reading, false, job->bytes > LINE},
+	            {by_reading, true, job->bytes >= 256 << 10}};
+	struct bench_job j = *job;
+	double least = 1e9;
+
+	j.in = in[0];
+	j.out = out[0];
+	for (int w = 0; w < (int)(sizeof(ways) / sizeof(*ways)); w++) {
+		if (!ways[w].may)
+			continue;
+		me.stream = ways[w].stream;
+		for (int k = 0; k < (j.bytes > 8 << 20 ? 4 : 16); k++) {
+			double begin, s;
+
+			for (size_t i = 0; i < in_bytes(&j) / sizeof(float); i++)
+				j.in[i] = 1;
+			bench_meet();
+			begin = now_s();
+			ways[w].call(&j);
+			s = now_s() - begin;
+			if (me.rank == 0 && s < least) {
+				least = s;
+				me.mail[0].choice = w;
+			}
+		}
+	}
+	bench_meet();
+	me.best = ways[me.mail[0].choice].call;
+	me.stream = ways[me.mail[0].choice].stream;
+}
+
+/* Rank to rank: the same number of hand-offs as of calls. */
+static int hand_line(const struct bench_job *j)
+{
+	const uint64_t turn = ++me.hand;
+
+	if (turn % (uint64_t)me.size == (uint64_t)me.rank)
+		raise_flag(&me.mail[0].line[0], turn);
+	else if ((turn + 1) % (uint64_t)me.size == (uint64_t)me.rank)
+		await(&me.mail[0].line[0], turn);
+	return 0;
+}
+
+/* ---- Sockets ------------------------------------------------------------------ */
+
+/* Send and receive so many bytes, both at once. */
+static int exchange(const char *out, size_t send_bytes, char *in, size_t recv_bytes)
+{
+	while (send_bytes || recv_bytes) {
+		if (send_bytes) {
+			const ssize_t k = send(me.next, out, send_bytes < 1 << 20 ? send_bytes : 1 << 20, MSG_NOSIGNAL);
+
+			if (k > 0) {
+				out += k;
+				send_bytes -= (size_t)k;
+			} else if (errno != EAGAIN) {
+				return 1;
+			}
+		}
+		if (recv_bytes) {
+			const ssize_t k = recv(me.prev, in, recv_bytes < 1 << 20 ? recv_bytes : 1 << 20, 0);
+
+			if (k > 0) {
+				in += k;
+				recv_bytes -= (size_t)k;
+			} else if (k == 0 || errno != EAGAIN) {
+				return 1;
+			}
+		}
+	}
+	return 0;
+}
+
+static char *wire_in, *wire_out;
+static size_t wire_bytes;
+
+/* Bytes that each rank must at least send and receive. */
+static size_t moved(const struct bench_job *j)
+{
+	const size_t others = j->bytes / (size_t)j->size * (size_t)(j->size - 1);
+
+	switch (j->kind) {
+	case BENCH_ALL_REDUCE: return 2 * others;
+	case BENCH_BROADCAST: return j->bytes;
+	case BENCH_BARRIER: return 1;
+	default: return others;
+	}
+}
+
+static int by_wire(const struct bench_job *j)
+{
+	const size_t bytes = moved(j);
+	size_t done = 0;
+
+	if (j->kind == BENCH_BROADCAST) {
+		/* The last of the ring sends to nobody. */
+		const bool last = (me.rank + 1) % me.size == j->root;
+
+		return exchange(wire_out, last ? 0 : bytes, wire_in, me.rank == j->root ? 0 : bytes);
+	}
+	for (; done < bytes; done += wire_bytes)
+		if (exchange(wire_out, bytes - done < wire_bytes ? bytes - done : wire_bytes, wire_in,
+		             bytes - done < wire_bytes ? bytes - done : wire_bytes))
+			return 1;
+	return 0;
+}
+
+static int hand_wire(const struct bench_job *j)
+{
+	const uint64_t turn = ++me.hand;
+	const size_t bytes = j->bytes ? j->bytes : 1;
+
+	if (turn % (uint64_t)me.size == (uint64_t)me.rank)
+		return exchange(wire_out, bytes, NULL, 0);
+	if ((turn + 1) % (uint64_t)me.size == (uint64_t)me.rank)
+		return exchange(NULL, 0, wire_in, bytes);
+	return 0;
+}
+
+static void tune_socket(int fd)
+{
+	const char *cc = getenv("COLL_BENCH_CC");
+	const int one = 1, buffer = 8 << 20;
+
+	if (!cc)
+		cc = "reno";
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof(buffer));
+	setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &buffer, sizeof(buffer));
+	if (*cc)
+		setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, cc, (socklen_t)strlen(cc));
+	fcntl(fd, F_SETFL, O_NONBLOCK);
+}
+
+/* Ports are told in the shared memory. */
+static int connect_ring(void)
+{
+	struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t len = sizeof(to);
+	const int l = socket(AF_INET, SOCK_STREAM, 0), next = (me.rank + 1) % me.size;
+	const bool pair = me.size == 2;
+
+	if (l < 0 || bind(l, (struct sockaddr *)&to, len) != 0 || listen(l, 1) != 0)
+		return 1;
+	getsockname(l, (struct sockaddr *)&to, &len);
+	raise_flag(&me.mail[me.rank].flag, ntohs(to.sin_port));
+	if (!pair || me.rank == 0) {
+		await(&me.mail[next].flag, 1);
+		to.sin_port = htons((uint16_t)atomic_load(&me.mail[next].flag.turn));
+		me.next = socket(AF_INET, SOCK_STREAM, 0);
+		if (connect(me.next, (struct sockaddr *)&to, len) != 0)
+			return 1;
+		tune_socket(me.next);
+	}
+	if (!pair || me.rank == 1) {
+		me.prev = accept(l, NULL, NULL);
+		if (me.prev < 0)
+			return 1;
+		tune_socket(me.prev);
+	}
+	if (pair && me.rank == 0)
+		me.prev = me.next;
+	else if (pair)
+		me.next = me.prev;
+	close(l);
+	return 0;
+}
+
+/* ---- The library ---------------------------------------------------------------- */
+
+static int begin(int *argc, char ***argv, int *rank, int *size, char *text, size_t text_bytes)
+{
+	const char *transport = getenv("COLL_BENCH_TRANSPORT"), *floor = getenv("COLL_BENCH_FLOOR");
+	size_t bytes;
+	char *p = bench_shared(&bytes);
+
+	me.rank = *rank = atoi(getenv("COLL_BENCH_RANK"));
+	me.size = *size = atoi(getenv("COLL_BENCH_SIZE"));
+	me.tcp = transport && strcmp(transport, "tcp") == 0;
+	me.line = floor && strcmp(floor, "line") == 0;
+	if (me.size < 2 || me.size > RANKS) {
+		snprintf(text, text_bytes, "of 2 to %d ranks", RANKS);
+		return 1;
+	}
+	me.mail = (struct mail *)(void *)p;
+	me.heap = p + (size_t)me.size * sizeof(struct mail);
+	me.heap_bytes = (bytes - (size_t)me.size * sizeof(struct mail)) / (size_t)me.size / 4096 * 4096;
+	snprintf(text, text_bytes, "%s, %s", me.tcp ? "bare sockets" : "shared memory",
+	         me.line ? "hand-off" : "by hand");
+	return me.tcp ? connect_ring() : 0;
+}
+
+static bench_call *find(const struct bench_job *j)
+{
+	if (me.line)
+		return me.size == 2 && j->bytes <= LINE && j->kind != BENCH_BROADCAST ? me.tcp ? hand_wire : hand_line
+		                                                                      : NULL;
+	if (me.tcp)
+		return by_wire;
+	return by_best;
+}
+
+static bool checked(const struct bench_job *j)
+{
+	return !me.tcp && !me.line;
+}
+
+/* Ranks ask for the same, so that what one gets lies where another gets it. */
+static void *alloc(size_t bytes)
+{
+	char *p = me.heap + (size_t)me.rank * me.heap_bytes + me.used;
+
+	if (bytes > me.heap_bytes - me.used)
+		return NULL;
+	/* Pages of a size that divides badly by the cache's: buffers do not fall on one another. */
+	me.used += bytes + 4096;
+	me.live++;
+	return p;
+}
+
+static void release(void *memory)
+{
+	if (--me.live > 0)
+		return;
+	madvise(me.heap + (size_t)me.rank * me.heap_bytes, (me.used + 4095) / 4096 * 4096, MADV_REMOVE);
+	me.used = 0;
+}
+
+static int ready(const struct bench_job *j, float *const *in, float *const *out)
+{
+	if (!me.tcp) {
+		if (!me.line)
+			try_all(j, in, out);
+		return 0;
+	}
+	wire_bytes = moved(j) < 64 << 20 ? moved(j) : 64 << 20;
+	if (j->kind == BENCH_BROADCAST || wire_bytes < 4096)
+		wire_bytes = moved(j) + 4096;
+	free(wire_in);
+	free(wire_out);
+	wire_in = calloc(1, wire_bytes);
+	wire_out = calloc(1, wire_bytes);
+	return !wire_in || !wire_out;
+}
+
+static void place(const struct bench_job *j, size_t *in_at, size_t *out_at)
+{
+	*in_at = j->kind == BENCH_ALL_GATHER ? (size_t)j->rank * j->count : 0;
+	*out_at = j->kind == BENCH_REDUCE_SCATTER ? (size_t)j->rank * j->count : 0;
+}
+
+static void end(void)
+{
+}
+
+const struct bench_library bench_library = {.name = "floor",
+                                            .begin = begin,
+                                            .find = find,
+                                            .checked = checked,
+                                            .alloc = alloc,
+                                            .release = release,
+                                            .place = place,
+                                            .ready = ready,
+                                            .end = end};
