@@ -176,8 +176,12 @@ coll_status coll_control_open(const struct coll_control_env *env, struct coll_ca
 {
 	struct coll_control *c = calloc(1, sizeof(*c));
 
-	if (!c)
+	if (c)
+		c->spare = malloc(sizeof(*c->spare));
+	if (!c || !c->spare) {
+		free(c);
 		return coll_error_set(err, COLL_ERR_MEMORY, "out of memory for the control plane");
+	}
 	c->env = *env;
 	pthread_mutex_init(&c->lock, NULL);
 	c->said_end = &c->said;

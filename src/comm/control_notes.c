@@ -93,6 +93,11 @@ static bool keep(struct coll_control *c, const struct coll_note *n, int from)
 {
 	struct coll_held_note *h = malloc(sizeof(*h)), **at;
 
+	/* Without memory the first note is what counts: what follows is its consequence. */
+	if (!h) {
+		h = c->spare;
+		c->spare = NULL;
+	}
 	if (!h)
 		return false;
 	*h = (struct coll_held_note){.from = from, .note = *n};
@@ -120,6 +125,8 @@ void coll_control_forget_all(struct coll_control *c)
 		c->notes = h->next;
 		free(h);
 	}
+	free(c->spare);
+	c->spare = NULL;
 }
 
 /* ---- Telling ---- */

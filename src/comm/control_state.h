@@ -76,6 +76,7 @@ struct coll_control {
 	int nlinks;
 	uint64_t serial; /* given last */
 	struct coll_held_note *notes, *last_note;
+	struct coll_held_note *spare; /* for the first one that there is no memory for */
 	struct coll_held_note *facts, *last_fact;
 	struct coll_held_note *failures[FAILURE_BUCKETS];
 	int nfailures;
