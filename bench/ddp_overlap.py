@@ -149,4 +149,5 @@ def main():
         first[0], first[1], 100 * (1 - (first[0] - first[1]) / wire)))
 
 
-main()
+if __name__ == "__main__":
+    main()
