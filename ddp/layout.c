@@ -8,6 +8,7 @@
 
 #define MEGABYTE  ((size_t)1 << 20)
 #define UNIT      16 /* elements: slices begin at multiples of it within a bucket */
+#define PART      4  /* of what is left of the arena: the most of a bucket */
 #define PROBES    5
 #define BIG_BYTES (4 * MEGABYTE)
 
@@ -85,11 +86,22 @@ static size_t cut_whole(const coll_ddp *d, size_t end, size_t limit)
 	return from;
 }
 
+/* In elements. A bucket is ready when its last gradient is and has only the time in which the rest is
+ * computed to hide behind: so none but the last is more than a part of what was left. */
+static size_t limit_at(const coll_ddp *d, size_t end)
+{
+	const coll_ddp_config *c = &d->config;
+	const size_t last = c->last_bytes / d->esize, part = end / PART > last ? end / PART : last;
+	const size_t limit = (end == d->count ? c->first_bytes : c->bucket_bytes) / d->esize;
+
+	return end == d->count || limit < part ? limit : part;
+}
+
 /* The element at which the bucket that ends at end begins. */
 static size_t cut(const coll_ddp *d, size_t end)
 {
 	const coll_ddp_config *c = &d->config;
-	const size_t limit = (end == d->count ? c->first_bytes : c->bucket_bytes) / d->esize;
+	const size_t limit = limit_at(d, end);
 	const size_t last = c->last_bytes / d->esize, most = limit ? limit : 1;
 	size_t from = end > most ? end - most : 0;
 
