@@ -56,11 +56,17 @@ static void linear(struct gpt_device *dev, gpt_real *y, const gpt_real *x, const
 	gpt_do_gemm(dev, &(struct gpt_gemm){false, true, rows, out, in, 1, 0, x, w, y, in, in, out});
 }
 
-/* dw += dy^T x; dx = dy W */
-static void linear_grad(struct gpt_device *dev, gpt_real *dx, gpt_real *dw, const gpt_real *dy, const gpt_real *x,
-                        const gpt_real *w, int rows, int in, int out)
+/* dw += dy^T x. Comes first and is told at once: on the wire it has all of the rest to hide behind. */
+static void weight_grad(struct gpt_device *dev, gpt_real *dw, const gpt_real *dy, const gpt_real *x, int rows, int in,
+                        int out)
 {
 	gpt_do_gemm(dev, &(struct gpt_gemm){true, false, out, in, rows, 1, 1, dy, x, dw, out, in, in});
+}
+
+/* dx = dy W */
+static void input_grad(struct gpt_device *dev, gpt_real *dx, const gpt_real *dy, const gpt_real *w, int rows, int in,
+                       int out)
+{
 	gpt_do_gemm(dev, &(struct gpt_gemm){false, false, rows, in, out, 1, 0, dy, w, dx, out, in, in});
 }
 
@@ -162,14 +168,15 @@ static void head(struct pass *p, struct gpt_device *dev)
 		gpt_do_cross_entropy(dev, m->logits, m->loss, p->targets + r, n, vocab, p->training ? p->scale : 0);
 		for (int i = 0; i < n && dev->index == 0; i++)
 			p->loss += m->loss[i];
-		if (p->training)
-			linear_grad(dev, m->dnorm + (size_t)r * c, grad(m, wte), m->logits, x, gpt_weight(m, wte), n, c,
-			            vocab);
-		else
+		if (!p->training) {
 			gpt_team_meet(dev->team);
+			continue;
+		}
+		weight_grad(dev, grad(m, wte), m->logits, x, n, c, vocab);
+		if (m->lookup && r + n == rows)
+			ready(p, dev, wte);
+		input_grad(dev, m->dnorm + (size_t)r * c, m->logits, gpt_weight(m, wte), n, c, vocab);
 	}
-	if (p->training && m->lookup)
-		ready(p, dev, wte);
 }
 
 /* The gradient of a branch's output, given that of the residual stream. */
@@ -194,13 +201,15 @@ static void mlp_backward(const struct pass *p, struct gpt_device *dev, int l)
 
 	gpt_do_bias_grad(dev, G(DOWN_B), d, rows, c);
 	READY(DOWN_B);
-	linear_grad(dev, m->dwide, G(DOWN_W), d, a->gelu, W(DOWN_W), rows, 4 * c, c);
+	weight_grad(dev, G(DOWN_W), d, a->gelu, rows, 4 * c, c);
 	READY(DOWN_W);
+	input_grad(dev, m->dwide, d, W(DOWN_W), rows, 4 * c, c);
 	gpt_do_gelu_grad(dev, m->dwide, a->up, rows, 4 * c);
 	gpt_do_bias_grad(dev, G(UP_B), m->dwide, rows, 4 * c);
 	READY(UP_B);
-	linear_grad(dev, m->dnorm, G(UP_W), m->dwide, a->norm2, W(UP_W), rows, c, 4 * c);
+	weight_grad(dev, G(UP_W), m->dwide, a->norm2, rows, c, 4 * c);
 	READY(UP_W);
+	input_grad(dev, m->dnorm, m->dwide, W(UP_W), rows, c, 4 * c);
 	gpt_do_layernorm_grad(dev, m->dres, G(LN2_GAIN), G(LN2_BIAS), m->dnorm, a->mid, a->mean2, a->rstd2, W(LN2_GAIN),
 	                      rows, c);
 	READY(LN2_BIAS);
@@ -216,8 +225,9 @@ static void attention_backward(const struct pass *p, struct gpt_device *dev, int
 
 	gpt_do_bias_grad(dev, G(PROJ_B), d, rows, c);
 	READY(PROJ_B);
-	linear_grad(dev, m->dnorm, G(PROJ_W), d, a->mixed, W(PROJ_W), rows, c, c);
+	weight_grad(dev, G(PROJ_W), d, a->mixed, rows, c, c);
 	READY(PROJ_W);
+	input_grad(dev, m->dnorm, d, W(PROJ_W), rows, c, c);
 	gpt_do_attention_grad(dev, &(struct gpt_attention){.batch = p->batch,
 	                                                   .len = p->len,
 	                                                   .heads = m->shape.heads,
@@ -229,8 +239,9 @@ static void attention_backward(const struct pass *p, struct gpt_device *dev, int
 	                                                   .dqkv = m->dwide});
 	gpt_do_bias_grad(dev, G(QKV_B), m->dwide, rows, 3 * c);
 	READY(QKV_B);
-	linear_grad(dev, m->dnorm, G(QKV_W), m->dwide, a->norm1, W(QKV_W), rows, c, 3 * c);
+	weight_grad(dev, G(QKV_W), m->dwide, a->norm1, rows, c, 3 * c);
 	READY(QKV_W);
+	input_grad(dev, m->dnorm, m->dwide, W(QKV_W), rows, c, 3 * c);
 	gpt_do_layernorm_grad(dev, m->dres, G(LN1_GAIN), G(LN1_BIAS), m->dnorm, a->in, a->mean1, a->rstd1, W(LN1_GAIN),
 	                      rows, c);
 	READY(LN1_BIAS);
