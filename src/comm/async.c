@@ -70,13 +70,15 @@ static bool stirs(void *arg)
 	return stay;
 }
 
-/* Nothing moved at this look. since_ns: the first one of them. */
+/* Nothing moved at this look. since_ns: the first one of them. Nobody waits, or he would drive: so where
+ * the application has no core but this one, the next look would only keep it from computing. (2 ranks
+ * on 1 Gb/s: looking on for 50 us took 4 % of the core that computed.) */
 static void pause_between(struct coll_context *ctx, uint64_t *since_ns, unsigned *polls)
 {
-	bool tired;
+	bool tired = !ctx->spare_core;
 	uint64_t now;
 
-	if (!coll_context_pause(ctx, ctx->alone_on_cores, polls, &tired))
+	if (!tired && !coll_context_pause(ctx, ctx->alone_on_cores, polls, &tired))
 		return;
 	now = coll_clock_ns();
 	if (!*since_ns)

@@ -336,10 +336,10 @@ static coll_status check_cards(struct coll_context *c, struct coll_error_box *er
 	return COLL_OK;
 }
 
-/* Whether the ranks of a host exceed its cores. Each rank knows the cores it may use
- * itself: ranks with the same set of processors share them; sets that differ add up
- * (one rank pinned to each core), to no more than there are processors in all. */
-static bool crowded(const struct coll_context *c, uint32_t host)
+/* Whether the ranks of a host, each of which runs so many threads, exceed its cores. Each rank knows the cores it may
+ * use itself: ranks with the same set of processors share them; sets that differ add up (one rank pinned to each core),
+ * to no more than there are processors in all. */
+static bool crowded(const struct coll_context *c, uint32_t host, uint32_t threads)
 {
 	uint64_t all[4] = {0};
 	uint32_t ranks = 0, cores = 0, cpus = 0;
@@ -361,7 +361,7 @@ static bool crowded(const struct coll_context *c, uint32_t host)
 	}
 	for (int i = 0; i < 4; i++)
 		cpus += (uint32_t)__builtin_popcountll(all[i]);
-	return ranks > (cores < cpus || cpus == 0 ? cores : cpus);
+	return ranks * threads > (cores < cpus || cpus == 0 ? cores : cpus);
 }
 
 /* The lowest rank on rank's host, entered in the table when it is rank itself. */
@@ -400,9 +400,10 @@ static coll_status find_hosts(struct coll_context *c, struct coll_error_box *err
 		return coll_error_set(err, COLL_ERR_MEMORY, "out of memory for the host table");
 	c->alone_on_cores = true;
 	for (uint32_t h = 0; h < c->hosts; h++) {
-		c->crowded[h] = crowded(c, h);
+		c->crowded[h] = crowded(c, h, 1);
 		c->alone_on_cores = c->alone_on_cores && !c->crowded[h];
 	}
+	c->spare_core = !crowded(c, c->host_of[c->rank], 2);
 	return COLL_OK;
 }
 

@@ -104,6 +104,7 @@ struct coll_context {
 	struct coll_attic attic; /* what those that are gone did last */
 
 	bool alone_on_cores; /* no host has more processes than cores */
+	bool spare_core;     /* this host has a second core for each of its processes */
 	uint32_t hosts;      /* distinct hosts */
 	uint32_t *host_of;   /* by process */
 	bool *crowded;       /* by host: more processes than cores */
