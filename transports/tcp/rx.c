@@ -235,6 +235,23 @@ static void end_of_stream(struct tcp_link *l, int e)
 		coll_tcp_link_fail(l, COLL_ERR_PEER_DEAD, "connection closed without a goodbye");
 }
 
+static void wake_at(struct tcp_link *l, uint32_t len_bytes)
+{
+	const int value = (int)len_bytes;
+
+	if (setsockopt(l->fd, SOL_SOCKET, SO_RCVLOWAT, &value, sizeof(value)) == 0)
+		l->wake_bytes = len_bytes;
+}
+
+void coll_tcp_rx_settle(struct tcp_link *l)
+{
+	const uint32_t want = l->into_left < TCP_WAKE_BYTES ? l->into_left : TCP_WAKE_BYTES;
+
+	/* Behind small ones there may be something that somebody can use at once. */
+	if (l->state == LINK_UP && l->into_left >= TCP_LARGE_BYTES && want != l->wake_bytes)
+		wake_at(l, want);
+}
+
 int coll_tcp_rx(struct tcp_link *l, size_t budget)
 {
 	size_t total = 0;
@@ -264,5 +281,8 @@ int coll_tcp_rx(struct tcp_link *l, size_t budget)
 		if ((size_t)n < asked && l->out_errno == 0)
 			break;
 	}
+	/* Whoever sleeps next must not wait for more than the frame has. */
+	if (l->wake_bytes > 1 && l->wake_bytes > l->into_left && l->state == LINK_UP)
+		wake_at(l, 1);
 	return happened;
 }

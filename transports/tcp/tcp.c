@@ -368,6 +368,18 @@ static void tcp_disarm(void *inst)
 	atomic_fetch_sub(&((struct tcp_inst *)inst)->armed, 1);
 }
 
+static void settle_few(struct tcp_inst *in)
+{
+	struct tcp_link *l;
+
+	for (uint32_t i = 0; i < TCP_DIRECT_LINKS && (l = up_at(in, i)) != NULL; i++) {
+		if (pthread_mutex_trylock(&l->base.lock) != 0)
+			continue;
+		coll_tcp_rx_settle(l);
+		pthread_mutex_unlock(&l->base.lock);
+	}
+}
+
 static coll_status tcp_arm(void *inst)
 {
 	struct tcp_inst *in = inst;
@@ -377,6 +389,7 @@ static coll_status tcp_arm(void *inst)
 	 * here on wakes. */
 	atomic_fetch_add(&in->armed, 1);
 	send_leftovers(in);
+	settle_few(in);
 	if (atomic_load(&in->closed) || epoll_wait(in->data_epoll, &ev, 1, 0) > 0) {
 		tcp_disarm(in);
 		return COLL_AGAIN;

@@ -42,6 +42,7 @@ enum {
 	TCP_CHANNELS_MAX = 1 << 16,     /* per link and direction */
 	TCP_STAGE_BYTES = 16 * 1024,    /* heads and small payloads are read through this */
 	TCP_LARGE_BYTES = 8 * 1024 + 1, /* payloads above are not worth staging */
+	TCP_WAKE_BYTES = 128 * 1024,    /* of a large payload that somebody sleeps for */
 	TCP_DIRECT_LINKS = 2,           /* up to so many links are read without asking epoll */
 	TCP_EVENTS = 32,
 };
@@ -212,6 +213,7 @@ struct tcp_link {
 	struct coll_tcp_head into_head;
 	uint32_t into_slot; /* UINT32_MAX: user memory */
 	uint32_t into_left;
+	uint32_t wake_bytes; /* as set in the socket: no more than into_left, or 1 */
 	bool large;
 	struct coll_id_table receivers; /* struct tcp_receiver, by id */
 	struct tcp_receiver *owing;     /* those with owed > 0 */
@@ -374,6 +376,8 @@ void coll_tcp_tx_seal(struct tcp_link *l, struct coll_tcp_head *head);
 
 /* Read what is there, at most about budget bytes; number of things that happened. */
 int coll_tcp_rx(struct tcp_link *l, size_t budget);
+/* Before a sleep: the rest of a large payload need not wake anybody piece by piece. */
+void coll_tcp_rx_settle(struct tcp_link *l);
 
 /* ---- channel.c, grant.c ------------------------------------------------------------------ */
 
