@@ -43,6 +43,13 @@ struct bucket {
 	double ready_s, start_s, end_s;
 };
 
+#define MOST_PIECES 2
+
+struct piece {
+	void *at;
+	size_t len_bytes;
+};
+
 /* How a bucket's bytes travel. */
 struct wire {
 	const char *name;
@@ -55,6 +62,8 @@ struct wire {
 	coll_status (*start)(coll_ddp *d, struct bucket *b, int phase, coll_comm *comm, coll_stream *stream);
 	/* All rounds are complete: make the arena what it should be. NULL: it is. */
 	void (*finish)(coll_ddp *d, struct bucket *b);
+	/* What the next step depends on: fills pieces[], returns how many. NULL: nothing. */
+	size_t (*kept)(const struct bucket *b, struct piece *pieces);
 };
 
 struct trace_row {

@@ -14,6 +14,7 @@
 
 struct int8_state {
 	size_t chunk, chunk_bytes; /* per rank */
+	size_t chunk_count;        /* the ranks */
 	float *lost;               /* of the gradient; size * chunk, zero padded */
 	float *sum, *sum_lost;     /* of this rank's chunk */
 	int8_t *out, *in;          /* size * chunk_bytes: numbers, then scales, chunk by chunk */
@@ -43,6 +44,7 @@ static coll_status prepare(coll_ddp *d, struct bucket *b)
 	if (!s)
 		return ddp_fail(d, COLL_ERR_MEMORY, "no memory for a bucket");
 	s->chunk = ((b->count + n - 1) / n + BLOCK - 1) / BLOCK * BLOCK;
+	s->chunk_count = n;
 	s->chunk_bytes = s->chunk + s->chunk / BLOCK * sizeof(float);
 	s->lost = calloc(n * s->chunk, sizeof(float));
 	s->sum = calloc(s->chunk, sizeof(float));
@@ -172,4 +174,13 @@ static void finish(coll_ddp *d, struct bucket *b)
 	}
 }
 
-const struct wire ddp_wire_int8 = {"int8", prepare, release, phases, start, finish};
+static size_t kept(const struct bucket *b, struct piece *pieces)
+{
+	const struct int8_state *s = b->scratch;
+
+	pieces[0] = (struct piece){s->lost, s->chunk_count * s->chunk * sizeof(float)};
+	pieces[1] = (struct piece){s->sum_lost, s->chunk * sizeof(float)};
+	return 2;
+}
+
+const struct wire ddp_wire_int8 = {"int8", prepare, release, phases, start, finish, kept};

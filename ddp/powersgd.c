@@ -282,4 +282,13 @@ static void finish(coll_ddp *d, struct bucket *b)
 	}
 }
 
-const struct wire ddp_wire_powersgd = {"powersgd", prepare, release, phases, start, finish};
+static size_t kept(const struct bucket *b, struct piece *pieces)
+{
+	const struct powersgd_state *s = b->scratch;
+
+	pieces[0] = (struct piece){s->right, s->right_count * sizeof(float)};
+	pieces[1] = (struct piece){s->kept, s->kept_count * sizeof(float)};
+	return 2;
+}
+
+const struct wire ddp_wire_powersgd = {"powersgd", prepare, release, phases, start, finish, kept};

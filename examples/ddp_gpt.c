@@ -174,7 +174,7 @@ static struct gpt_optim_config optim_config(const struct options *o)
 }
 
 /* Memory may run out on one rank alone: all ranks hear of it. */
-static int check_memory(struct job *j, bool have)
+int job_check_memory(const struct job *j, bool have)
 {
 	int32_t all = have;
 
@@ -222,7 +222,7 @@ static int prepare_ddp(struct job *j)
 			params[i].dims[1] = t->count / t->rows;
 		}
 	}
-	if (check_memory(j, params && (j->lookup || !lookups_apart(j)))) {
+	if (job_check_memory(j, params && (j->lookup || !lookups_apart(j)))) {
 		free(params);
 		return -1;
 	}
@@ -266,8 +266,8 @@ static int prepare_buffers(struct job *j, const struct gpt_shape *shape)
 		j->partial = malloc(((size_t)log2_of(j->passes) * j->param_count + 1) * sizeof(*j->partial));
 	j->model = gpt_model_open(shape, &o);
 	j->optim = j->model ? gpt_optim_create(j->model, &j->optim_config) : NULL;
-	return check_memory(j, j->inputs && j->targets && j->seen && j->curve && j->tokens && j->optim &&
-	                               (j->partial || j->o.deterministic != DETERMINISTIC_WORLD));
+	return job_check_memory(j, j->inputs && j->targets && j->seen && j->curve && j->tokens && j->optim &&
+	                                   (j->partial || j->o.deterministic != DETERMINISTIC_WORLD));
 }
 
 static int prepare_model(struct job *j)
@@ -280,7 +280,7 @@ static int prepare_model(struct job *j)
 	j->optim_config = optim_config(&j->o);
 	j->param_count = gpt_param_count(&shape);
 	j->tensors = gpt_shape_tensors(&shape, &j->tensor_count);
-	if (check_memory(j, j->tensors != NULL) ||
+	if (job_check_memory(j, j->tensors != NULL) ||
 	    job_check(j, coll_mem_alloc(j->comm, &weights, j->param_count * sizeof(float))))
 		return -1;
 	j->weights = weights;

@@ -67,6 +67,8 @@ int job_check_ddp(const struct job *j, coll_status status);
 /* Do all ranks hold the same number? */
 int job_check_same(const struct job *j, uint64_t x, const char *what);
 int job_check_weights(struct job *j);
+/* Has every rank the memory it wanted? */
+int job_check_memory(const struct job *j, bool have);
 
 /* ddp_gpt_train.c: all steps. */
 int job_train(struct job *j);

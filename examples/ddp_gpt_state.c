@@ -1,8 +1,10 @@
 /*
- * What is written to --out to go on from: weights, the optimiser's means, step.
+ * What is written to --out to go on from: weights, the optimiser's means, step, and what
+ * compressed wires still owe.
  *
  * Rank 0 writes and reads; with --zero each rank has means of its slices only, so
- * they are summed at rank 0 (zeros elsewhere). All ranks learn whether it worked.
+ * they are summed at rank 0 (zeros elsewhere). What a wire owes is each rank's own: rank 0
+ * holds it for all of them while it writes or reads. All ranks learn whether it worked.
  */
 #include "ddp_gpt_job.h"
 #include "gpt/checkpoint.h"
@@ -25,7 +27,43 @@ static int path_of(const struct job *j, const char *name, char *path, size_t len
 	return (size_t)snprintf(path, len_bytes, "%s/%s", j->o.out, name) < len_bytes ? 0 : -1;
 }
 
-static int write_state(struct job *j, float *m, float *v, long steps_done)
+/* What all ranks' wires owe, at rank 0; *all is NULL where there is nothing. */
+static int gather_owed(struct job *j, char **all)
+{
+	const size_t len_bytes = coll_ddp_state_bytes(j->ddp);
+	char *mine = len_bytes ? malloc(len_bytes) : NULL;
+	int rc = 0;
+
+	*all = NULL;
+	if (!len_bytes)
+		return 0;
+	*all = j->rank ? NULL : malloc((size_t)j->size * len_bytes);
+	if (job_check_memory(j, mine && (*all || j->rank))) {
+		rc = -1;
+	} else {
+		coll_ddp_state_save(j->ddp, mine);
+		rc = job_check(j, coll_gather(mine, *all, len_bytes, COLL_U8, 0, j->comm, NULL));
+	}
+	free(mine);
+	return rc;
+}
+
+/* The other way round; all: rank 0's, of as many ranks. */
+static int scatter_owed(struct job *j, const char *all)
+{
+	const size_t len_bytes = coll_ddp_state_bytes(j->ddp);
+	char *mine = malloc(len_bytes);
+	int rc = job_check_memory(j, mine != NULL);
+
+	if (!rc)
+		rc = job_check(j, coll_scatter(all, mine, len_bytes, COLL_U8, 0, j->comm, NULL));
+	if (!rc)
+		rc = job_check_ddp(j, coll_ddp_state_load(j->ddp, mine, len_bytes));
+	free(mine);
+	return rc;
+}
+
+static int write_state(struct job *j, float *m, float *v, void *owed, long steps_done)
 {
 	const struct gpt_checkpoint c = {.shape = *gpt_model_shape(j->model),
 	                                 .tokenizer = j->tokenizer,
@@ -34,7 +72,9 @@ static int write_state(struct job *j, float *m, float *v, long steps_done)
 	                                 .ranks = (uint64_t)j->size,
 	                                 .weights = j->weights,
 	                                 .m = m,
-	                                 .v = v};
+	                                 .v = v,
+	                                 .extra = owed,
+	                                 .extra_bytes = owed ? (size_t)j->size * coll_ddp_state_bytes(j->ddp) : 0};
 	char path[4096];
 
 	if (path_of(j, "state.ckpt", path, sizeof(path)) == 0 && gpt_checkpoint_save(path, &c) == 0)
@@ -47,6 +87,7 @@ int job_save_state(struct job *j, long steps_done)
 {
 	const size_t n = j->param_count;
 	float *m = gpt_optim_m(j->optim), *v = gpt_optim_v(j->optim), *whole = NULL;
+	char *owed = NULL;
 	int rc = 0;
 
 	if (!j->o.out)
@@ -63,8 +104,11 @@ int job_save_state(struct job *j, long steps_done)
 		v = whole ? whole + n : NULL;
 	}
 	if (!rc)
-		rc = tell_all(j, j->rank || write_state(j, m, v, steps_done) == 0);
+		rc = gather_owed(j, &owed);
+	if (!rc)
+		rc = tell_all(j, j->rank || write_state(j, m, v, owed, steps_done) == 0);
 	free(whole);
+	free(owed);
 	return rc;
 }
 
@@ -84,29 +128,35 @@ static int check_state(struct job *j, const struct gpt_checkpoint *c)
 	return 0;
 }
 
-/* The step to begin at; 0: there is no state; -1: there is one that does not fit. */
-static int64_t read_state(struct job *j)
+/* What each rank owes: of another number of ranks it is nobody's, and lost. */
+static const void *owed_by(const struct job *j, const struct gpt_checkpoint *c)
 {
-	struct gpt_checkpoint c;
+	const size_t len_bytes = (size_t)j->size * coll_ddp_state_bytes(j->ddp);
+
+	return len_bytes && c->extra_bytes == len_bytes && c->ranks == (uint64_t)j->size ? c->extra : NULL;
+}
+
+/* The step to begin at; 0: there is no state; -1: there is one that does not fit. */
+static int64_t read_state(struct job *j, struct gpt_checkpoint *c)
+{
 	char path[4096];
 	int64_t step;
 
 	if (path_of(j, "state.ckpt", path, sizeof(path)))
 		return -1;
-	if (gpt_checkpoint_read(path, &c)) {
+	if (gpt_checkpoint_read(path, c)) {
 		if (errno == ENOENT)
 			return 0;
 		fprintf(stderr, "ddp_gpt: %s: %s\n", path,
 		        errno == EILSEQ ? "not a checkpoint, or a damaged one" : strerror(errno));
 		return -1;
 	}
-	step = check_state(j, &c) ? -1 : (int64_t)c.step;
+	step = check_state(j, c) ? -1 : (int64_t)c->step;
 	if (step > 0) {
-		memcpy(j->weights, c.weights, j->param_count * sizeof(float));
-		memcpy(gpt_optim_m(j->optim), c.m, j->param_count * sizeof(float));
-		memcpy(gpt_optim_v(j->optim), c.v, j->param_count * sizeof(float));
+		memcpy(j->weights, c->weights, j->param_count * sizeof(float));
+		memcpy(gpt_optim_m(j->optim), c->m, j->param_count * sizeof(float));
+		memcpy(gpt_optim_v(j->optim), c->v, j->param_count * sizeof(float));
 	}
-	gpt_checkpoint_free(&c);
 	return step;
 }
 
@@ -123,23 +173,39 @@ static void clear_others(struct job *j, float *x)
 	}
 }
 
-int job_resume(struct job *j)
+/* Means and what wires owe, as rank 0 has read them. */
+static int spread_state(struct job *j, const void *owed)
 {
 	float *means[] = {gpt_optim_m(j->optim), gpt_optim_v(j->optim)};
-	int64_t step = 0;
+	int32_t owing = owed != NULL;
 
-	if (!j->o.resume)
-		return 0;
-	if (j->rank == 0)
-		step = read_state(j);
-	if (job_check(j, coll_broadcast(&step, &step, 1, COLL_I64, 0, j->comm, NULL)) || step < 0)
-		return -1;
-	for (int i = 0; i < 2 && step > 0; i++) {
+	for (int i = 0; i < 2; i++) {
 		if (job_check(j, coll_broadcast(means[i], means[i], j->param_count, COLL_F32, 0, j->comm, NULL)))
 			return -1;
 		if (j->o.zero)
 			clear_others(j, means[i]);
 	}
+	if (job_check(j, coll_broadcast(&owing, &owing, 1, COLL_I32, 0, j->comm, NULL)))
+		return -1;
+	return owing ? scatter_owed(j, owed) : 0;
+}
+
+int job_resume(struct job *j)
+{
+	struct gpt_checkpoint c = {0};
+	int64_t step = 0;
+	int rc;
+
+	if (!j->o.resume)
+		return 0;
+	if (j->rank == 0)
+		step = read_state(j, &c);
+	rc = job_check(j, coll_broadcast(&step, &step, 1, COLL_I64, 0, j->comm, NULL)) || step < 0 ? -1 : 0;
+	if (!rc && step > 0)
+		rc = spread_state(j, owed_by(j, &c));
+	gpt_checkpoint_free(&c);
+	if (rc)
+		return -1;
 	j->first_step = (long)step;
 	gpt_optim_set_step(j->optim, (int)step);
 	if (j->rank == 0)

@@ -153,7 +153,9 @@ def validation_reads_each_window_once(folder, data):
 
 def resuming(folder, data):
     """Killed at once and for good, a run goes on from its last state to the same bits."""
-    for name, args in [("plain", []), ("zero", ["--zero", "1"]), ("dropout", ["--dropout", "0.1", "--accumulate", "2"])]:
+    for name, args in [("plain", []), ("zero", ["--zero", "1"]), ("int8", ["--wire", "int8", "--bucket-mb", "0.02"]),
+                       ("powersgd", ["--wire", "powersgd", "--powersgd-rank", "4"]),
+                       ("dropout", ["--dropout", "0.1", "--accumulate", "2"])]:
         args = ["--steps", "60", "--save-every", "7", "--no-sample", "--val-every", "0", *args]
         want = train(folder, "whole" + name, 2, data, *args)
         out = os.path.join(folder, "killed" + name)

@@ -8,16 +8,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char magic[8] = "collgpt2";
+static const char magic[8] = "collgpt3";
 
 struct header {
 	char magic[8];
 	uint32_t vocab_kind, vocab, context, layers, heads, width, tokens, arrays;
-	uint64_t step, weight_count, signature, ranks;
+	uint64_t step, weight_count, signature, ranks, extra_bytes;
 	uint8_t byte_of[256];
 };
 
-_Static_assert(sizeof(struct header) == 8 + 8 * 4 + 4 * 8 + 256, "the header is written as it lies in memory");
+_Static_assert(sizeof(struct header) == 8 + 8 * 4 + 5 * 8 + 256, "the header is written as it lies in memory");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the file is little-endian");
 
 /* Eight bytes at a time; the length is mixed in by the last, padded word. */
@@ -56,6 +56,7 @@ static int write_all(int fd, const void *data, size_t len_bytes)
 static int write_file(int fd, const struct header *h, const struct gpt_checkpoint *c)
 {
 	const float *const arrays[] = {c->weights, c->m, c->v};
+	const void *extra = c->extra ? c->extra : "";
 	const size_t len_bytes = h->weight_count * sizeof(float);
 	uint64_t sum = gpt_checksum(0, h, sizeof(*h));
 
@@ -66,6 +67,9 @@ static int write_file(int fd, const struct header *h, const struct gpt_checkpoin
 		if (write_all(fd, arrays[i], len_bytes))
 			return -1;
 	}
+	sum = gpt_checksum(sum, extra, h->extra_bytes);
+	if (write_all(fd, extra, h->extra_bytes))
+		return -1;
 	return write_all(fd, &sum, sizeof(sum)) ? -1 : fsync(fd);
 }
 
@@ -118,6 +122,7 @@ int gpt_checkpoint_save(const char *path, const struct gpt_checkpoint *c)
 	h.signature = c->signature;
 	h.ranks = c->ranks;
 	h.weight_count = gpt_param_count(s);
+	h.extra_bytes = c->extra_bytes;
 	if (write_aside(aside, &h, c) || rename(aside, path)) {
 		const int cause = errno;
 
@@ -147,29 +152,32 @@ static bool sound(const struct header *h, off_t file_bytes)
 	    h->layers > most || h->heads > most || h->width > most)
 		return false;
 	return !gpt_shape_problem(&s) && h->weight_count == gpt_param_count(&s) &&
-	       (uint64_t)file_bytes == sizeof(*h) + h->arrays * h->weight_count * sizeof(float) + sizeof(uint64_t);
+	       h->extra_bytes < (uint64_t)file_bytes &&
+	       (uint64_t)file_bytes ==
+	               sizeof(*h) + h->arrays * h->weight_count * sizeof(float) + h->extra_bytes + sizeof(uint64_t);
 }
 
-/* All arrays behind each other in memory of their own. */
+/* All arrays, and what is extra, behind each other in memory of their own. */
 static int read_file(FILE *f, struct header *h, float **arrays)
 {
 	struct stat st;
 	uint64_t sum, want;
-	size_t count;
+	size_t len_bytes;
 
 	if (fstat(fileno(f), &st))
 		return -1;
 	errno = EILSEQ;
 	if (fread(h, sizeof(*h), 1, f) != 1 || !sound(h, st.st_size))
 		return -1;
-	count = h->arrays * h->weight_count;
-	*arrays = malloc(count * sizeof(float));
+	len_bytes = h->arrays * h->weight_count * sizeof(float) + h->extra_bytes;
+	*arrays = malloc(len_bytes);
 	if (!*arrays)
 		return -1;
 	want = gpt_checksum(0, h, sizeof(*h));
-	if (fread(*arrays, sizeof(float), count, f) == count && fread(&sum, sizeof(sum), 1, f) == 1) {
+	if (fread(*arrays, 1, len_bytes, f) == len_bytes && fread(&sum, sizeof(sum), 1, f) == 1) {
 		for (uint32_t i = 0; i < h->arrays; i++)
 			want = gpt_checksum(want, *arrays + i * h->weight_count, h->weight_count * sizeof(float));
+		want = gpt_checksum(want, *arrays + h->arrays * h->weight_count, h->extra_bytes);
 		if (sum == want)
 			return 0;
 	}
@@ -200,6 +208,8 @@ int gpt_checkpoint_read(const char *path, struct gpt_checkpoint *c)
 	c->weights = arrays;
 	c->m = h.arrays == 3 ? arrays + h.weight_count : NULL;
 	c->v = h.arrays == 3 ? arrays + 2 * h.weight_count : NULL;
+	c->extra = arrays + h.arrays * h.weight_count;
+	c->extra_bytes = h.extra_bytes;
 	return 0;
 }
 
@@ -207,4 +217,5 @@ void gpt_checkpoint_free(struct gpt_checkpoint *c)
 {
 	free(c->weights);
 	c->weights = c->m = c->v = NULL;
+	c->extra = NULL;
 }

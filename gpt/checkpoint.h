@@ -2,11 +2,12 @@
  * A trained model in a file: shape, vocabulary, step, weights, checksum; and, to
  * go on with training, the optimiser's means and what else must be equal then.
  *
- * Little-endian: magic "collgpt2"; u32 vocab kind, vocab size, context, layers,
+ * Little-endian: magic "collgpt3"; u32 vocab kind, vocab size, context, layers,
  * heads, width, tokens of the vocabulary that are bytes, arrays (1: weights; 3: and
- * both means); u64 step, number of weights, signature, ranks; the vocabulary's 256
- * bytes; the arrays as f32 in arena order; u64 checksum of all before it. The file
- * under its final name is always whole: it is written aside, flushed, then renamed.
+ * both means); u64 step, number of weights, signature, ranks, extra bytes; the
+ * vocabulary's 256 bytes; the arrays as f32 in arena order; the extra bytes; u64 checksum
+ * of all before it. The file under its final name is always whole: it is written
+ * aside, flushed, then renamed.
  */
 #ifndef GPT_CHECKPOINT_H
 #define GPT_CHECKPOINT_H
@@ -22,6 +23,8 @@ struct gpt_checkpoint {
 	uint64_t ranks;
 	float *weights; /* gpt_param_count(&shape) */
 	float *m, *v;   /* as many each; NULL: none */
+	void *extra;    /* the writer's */
+	size_t extra_bytes;
 };
 
 /* 0, or -1 with errno set. */

@@ -66,8 +66,9 @@ typedef struct coll_ddp_config {
 	coll_dtype type; /* of weights and gradients: COLL_F32 or COLL_F64 */
 	void *grads;     /* memory for the arena, kept by the caller; NULL: made and freed here */
 	/* Size limits: of the first bucket (1 MB: so that something starts early), the
-	 * others (25 MB), and the last (1 MB: nothing is left to hide it behind). 0: these
-	 * defaults. bucket_bytes COLL_DDP_AUTO: from measured latency and bandwidth. */
+	 * others (25 MB, and no more than a quarter of what is left of the arena), and the last
+	 * (1 MB: nothing is left to hide it behind). 0: these defaults. bucket_bytes
+	 * COLL_DDP_AUTO: from measured latency and bandwidth. */
 	size_t first_bytes, bucket_bytes, last_bytes;
 	int keep_whole; /* 1: buckets end between parameters; else large ones are split */
 	coll_ddp_wire wire;
@@ -107,6 +108,17 @@ COLL_API void coll_ddp_zero(coll_ddp *ddp);
 COLL_API coll_status coll_ddp_share(coll_ddp *ddp, int root);
 /* Average the weights: for ranks that took steps of their own (local SGD). */
 COLL_API coll_status coll_ddp_average_weights(coll_ddp *ddp);
+
+/*
+ * INT8 and POWERSGD send later what they lost (error feedback). A run that goes on from
+ * saved weights has the same bits only if it goes on from what its ranks had lost, too:
+ * between two steps each rank saves coll_ddp_state_bytes(), the same number on all ranks
+ * (0: nothing is lost), and loads them again into a coll_ddp of the same parameters, settings and
+ * ranks. COLL_ERR_ARGUMENT: as many bytes as of other settings, or in the middle of a step.
+ */
+COLL_API size_t coll_ddp_state_bytes(const coll_ddp *ddp);
+COLL_API void coll_ddp_state_save(const coll_ddp *ddp, void *state);
+COLL_API coll_status coll_ddp_state_load(coll_ddp *ddp, const void *state, size_t len_bytes);
 
 /* ---- A step ------------------------------------------------------------- */
 
