@@ -24,12 +24,17 @@ rate() { perftest "$1" -s "$2" -n "$3" -F | awk '{print $4 * 1.048576}'; } # ave
 median() { sort -g | awk '{v[NR] = $1} END {print v[int((NR + 1) / 2)]}'; }
 
 compare() { # MODE BYTES COUNT PERFTEST
-	local theirs ours line avg all_t='' all_o='' ratios='' averages=''
+	local theirs ours line avg all_t='' all_o='' ratios='' averages='' lost=0
 	for _ in $(seq "$blocks"); do
 		if [ "$1" = lat ]; then theirs=$(lat "$4" "$2" "$3"); else theirs=$(rate "$4" "$2" "$3"); fi
 		read -r theirs avg <<<"$theirs"
 		line=$("$build/bench/rdma_wire" "$1" "$2" "$3" 1 2>/dev/null)
 		ours=$(awk '{print $3}' <<<"$line")
+		# perftest fails now and then, and says "inf": no block then.
+		if ! [[ $theirs =~ ^[0-9.]+$ && $ours =~ ^[0-9.]+$ ]]; then
+			lost=$((lost + 1))
+			continue
+		fi
 		all_t+="${theirs:-0}"$'\n' all_o+="${ours:-0}"$'\n'
 		[ "$1" != lat ] || averages+=" $avg/$(awk '{print $5}' <<<"$line")"
 		ratios+="$(awk -v a="${ours:-0}" -v b="${theirs:-0}" 'BEGIN {print (b > 0 ? a / b : 0)}')"$'\n'
@@ -37,6 +42,7 @@ compare() { # MODE BYTES COUNT PERFTEST
 	printf '%-6s %8d B  %-13s %9.2f  ours %9.2f  ratio %.2f (%s .. %s)\n' "$1" "$2" "$4" \
 		"$(printf %s "$all_t" | median)" "$(printf %s "$all_o" | median)" "$(printf %s "$ratios" | median)" \
 		"$(printf %s "$ratios" | sort -g | head -1)" "$(printf %s "$ratios" | sort -g | tail -1)"
+	[ $lost = 0 ] || echo "       $lost of $blocks blocks lost"
 	[ -z "$averages" ] || echo "       averages, theirs/ours:$averages"
 }
 

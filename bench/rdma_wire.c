@@ -156,14 +156,25 @@ static void ref_out(struct side *b, size_t bytes, int n)
 
 static void ref_in(struct side *b, size_t bytes, int n)
 {
-	for (int i = 0; i < n; i++) {
-		const struct coll_frame f = {++b->got, 7, (uint32_t)bytes};
-		struct coll_cookie in = {0};
+	struct coll_cookie in[DEPTH];
 
-		wire_check(T->recv_into(b->w.rx, b->mem.base, &b->mem, &f, &in), "recv_into");
-		while (coll_cookie_pending(&in))
+	for (int announced = 0, taken = 0; taken < n;) {
+		const struct coll_frame f = {b->got + 1, 7, (uint32_t)bytes};
+		coll_status status = COLL_AGAIN;
+
+		if (announced < n && announced - taken < DEPTH)
+			status = T->recv_into(b->w.rx, b->mem.base, &b->mem, &f, &in[announced % DEPTH]);
+		if (status == COLL_OK) {
+			announced++;
+			b->got++;
+			continue;
+		}
+		if (status != COLL_AGAIN)
+			wire_check(status, "recv_into");
+		if (coll_cookie_pending(&in[taken % DEPTH]))
 			progress(b);
-		wire_check(in.status, "announced");
+		while (taken < announced && coll_cookie_pending(&in[taken % DEPTH]) == 0)
+			wire_check(in[taken++ % DEPTH].status, "announced");
 	}
 }
 

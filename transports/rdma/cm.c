@@ -188,12 +188,8 @@ void coll_rdma_cm_bury(struct rdma_link *l)
 	for (uint32_t i = 0; i < l->receivers.cap; i++) {
 		struct rdma_receiver *r = l->receivers.at[i];
 
-		if (r && r->into.cookie) {
-			struct coll_cookie *cookie = r->into.cookie;
-
-			r->into.cookie = NULL;
-			coll_cookie_settle(cookie, end);
-		}
+		if (r)
+			coll_rdma_receiver_settle(r, end);
 		if (r && r->draining)
 			coll_rdma_receiver_free(r);
 	}
@@ -258,24 +254,51 @@ static void give_up(struct rdma_link *l)
 	coll_rdma_link_fail(l, COLL_ERR_PEER_SILENT, "%s, and not connected again in time", cause);
 }
 
-static uint64_t attempt_ns(const struct rdma_link *l)
+/* A host with more to do than it can needs longer than the first attempt allows. */
+static uint64_t attempt_ns(struct rdma_link *l)
 {
-	return (l->mending ? RDMA_MEND_ATTEMPT_MS : RDMA_ATTEMPT_MS) * UINT64_C(1000000);
+	const unsigned again = l->attempts < 2 ? l->attempts++ : 2;
+
+	return l->mending ? RDMA_MEND_ATTEMPT_MS * UINT64_C(1000000) : (RDMA_ATTEMPT_MS * UINT64_C(1000000)) << again;
 }
 
-/* The way there is not open; for a moment that may be so. */
-static void not_reached(struct rdma_link *l, const char *what, int e)
+static void set_limit(struct rdma_link *l, uint64_t now)
+{
+	if (!l->give_up_ns)
+		l->give_up_ns = now + UNREACHABLE_MS * UINT64_C(1000000);
+}
+
+/* Until when the attempts of a peer that is there, or may be, go on; whether it is dead or late others
+ * judge. */
+static uint64_t silence_ns(const struct rdma_link *l)
+{
+	return l->give_up_ns + (l->mending ? 0 : (RDMA_SILENCE_MS - UNREACHABLE_MS) * UINT64_C(1000000));
+}
+
+/* An attempt has failed; for a moment that may be so. there: the peer has said something, so it is no
+ * matter of the way. */
+static void not_made(struct rdma_link *l, const char *what, int e, bool there)
 {
 	const uint64_t now = coll_clock_ns();
+	uint64_t limit;
 	char path[200];
 
+	set_limit(l, now);
+	limit = there ? silence_ns(l) : l->give_up_ns;
 	coll_rdma_path_text(l, path, sizeof(path));
-	if (now >= l->give_up_ns && l->mending)
+	rdma_log(l->inst, COLL_LOG_DEBUG, "rdma %s: %s%s%s", path, what, e ? ": " : "", e ? strerror(e) : "");
+	if (now >= limit && l->mending)
 		give_up(l);
-	else if (now >= l->give_up_ns)
+	else if (now >= limit)
 		coll_rdma_link_fail(l, COLL_ERR_PEER_DEAD, "rdma %s: %s%s%s", path, what, e ? ": " : "",
 		                    e ? strerror(e) : "");
 	retry_later(l, now, RDMA_RETRY_MS);
+}
+
+/* The way there is not open. */
+static void not_reached(struct rdma_link *l, const char *what, int e)
+{
+	not_made(l, what, e, false);
 }
 
 static void ask(struct rdma_link *l, uint64_t now)
@@ -285,8 +308,7 @@ static void ask(struct rdma_link *l, uint64_t now)
 
 	to_sockaddr(&in->card, 0, &from);
 	to_sockaddr(&l->target, l->target.port, &to);
-	if (!l->give_up_ns)
-		l->give_up_ns = now + UNREACHABLE_MS * UINT64_C(1000000);
+	set_limit(l, now);
 	if (!coll_rdma_device_active(in)) {
 		not_reached(l, "the port is not active", 0);
 		return;
@@ -447,9 +469,11 @@ static void disconnected(struct rdma_link *l)
 		retry_later(l, coll_clock_ns(), RDMA_RETRY_MS);
 }
 
-static void link_event(struct rdma_link *l, const struct event *e)
+/* What befalls an attempt. */
+static void attempt_event(struct rdma_link *l, const struct event *e)
 {
 	struct rdma_inst *in = l->inst;
+	const int error = e->status < 0 ? -e->status : 0;
 
 	switch (e->type) {
 	case RDMA_CM_EVENT_ADDR_RESOLVED:
@@ -459,22 +483,30 @@ static void link_event(struct rdma_link *l, const struct event *e)
 		break;
 	case RDMA_CM_EVENT_ROUTE_RESOLVED: ask_on(l); break;
 	case RDMA_CM_EVENT_ESTABLISHED:
-		if (l->state == LINK_CONNECTING && l->asked)
+		if (l->asked)
 			answered(l, e);
 		break;
 	case RDMA_CM_EVENT_ADDR_ERROR:
-	case RDMA_CM_EVENT_ROUTE_ERROR:
-	case RDMA_CM_EVENT_UNREACHABLE:
-	case RDMA_CM_EVENT_CONNECT_ERROR:
-		not_reached(l, in->v.rdma_event_str(e->type), e->status < 0 ? -e->status : 0);
+	case RDMA_CM_EVENT_ROUTE_ERROR: not_reached(l, in->v.rdma_event_str(e->type), error); break;
+	case RDMA_CM_EVENT_UNREACHABLE: /* who has accepted misses the last word of a peer that asked */
+		not_made(l, in->v.rdma_event_str(e->type), error, !l->asked);
+		break;
+	case RDMA_CM_EVENT_CONNECT_ERROR: /* the peer has answered, too late for one of us */
+		not_made(l, in->v.rdma_event_str(e->type), error, true);
 		break;
 	case RDMA_CM_EVENT_REJECTED: refused(l, e); break;
-	case RDMA_CM_EVENT_DISCONNECTED: disconnected(l); break;
-	case RDMA_CM_EVENT_DEVICE_REMOVAL:
-		coll_rdma_link_fail(l, COLL_ERR_SYSTEM, "rdma %s: the device was removed", in->where);
-		break;
 	default: break;
 	}
+}
+
+static void link_event(struct rdma_link *l, const struct event *e)
+{
+	if (e->type == RDMA_CM_EVENT_DISCONNECTED)
+		disconnected(l);
+	else if (e->type == RDMA_CM_EVENT_DEVICE_REMOVAL)
+		coll_rdma_link_fail(l, COLL_ERR_SYSTEM, "rdma %s: the device was removed", l->inst->where);
+	else if (l->state == LINK_CONNECTING) /* not when the proof has come before the manager's last word */
+		attempt_event(l, e);
 }
 
 static bool take_event(struct rdma_inst *in, struct event *e)
@@ -526,9 +558,8 @@ void coll_rdma_cm_pursue(struct rdma_link *l, uint64_t now_ns)
 		return;
 	}
 	if (l->stage != STAGE_IDLE && now_ns >= l->deadline_ns) {
-		/* Whether it is dead or late others judge. */
-		if (l->asked && now_ns >= l->give_up_ns + (RDMA_SILENCE_MS - UNREACHABLE_MS) * UINT64_C(1000000))
-			not_reached(l, "the peer does not answer", 0);
+		if (l->asked && now_ns >= silence_ns(l))
+			not_made(l, "the peer does not answer", 0, true);
 		else
 			retry_later(l, now_ns, RDMA_RETRY_MS);
 	}

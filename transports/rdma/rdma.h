@@ -116,9 +116,16 @@ struct rdma_grant {
 	uint32_t credits;
 	uint64_t count; /* frames accepted for sending */
 	enum rdma_manner manner;
-	struct rdma_target into;
 	struct rdma_sender *sender;
+	struct rdma_target into[]; /* of frame number at number modulo slots */
 };
+
+static inline const struct rdma_target *rdma_target_of(const struct rdma_grant *g, uint64_t number)
+{
+	const struct rdma_target *t = &g->into[number % g->slots];
+
+	return t->set && t->number == (uint32_t)number ? t : NULL;
+}
 
 struct rdma_sender {
 	struct rdma_channel base;
@@ -138,8 +145,9 @@ struct rdma_sender {
 struct rdma_into {
 	char *ptr;
 	struct coll_frame expect;
-	struct coll_cookie *cookie; /* NULL: nothing announced */
-	bool registered, told;      /* told: to the peer, too */
+	struct coll_cookie *cookie;
+	bool registered, told; /* told: to the peer, too */
+	bool taken;            /* its frame has come; one that nobody announced is viewed before it */
 	uint32_t rkey;
 };
 
@@ -157,7 +165,10 @@ struct rdma_receiver {
 	bool draining;           /* closed here, CLOSED not yet seen */
 	enum rdma_manner manner; /* as the peer will know it */
 	bool asked;              /* a frame waits there */
-	struct rdma_into into;
+	/* Announced are the frames from arrived on, up to this one; more than one only if all are of
+	 * registered memory. */
+	uint64_t announced;
+	struct rdma_into *into; /* of frame number at number modulo slots */
 };
 
 /* One thing to send. */
@@ -197,6 +208,7 @@ struct rdma_link {
 	struct coll_rdma_card target;
 	bool have_target;
 	uint64_t deadline_ns, retry_ns, give_up_ns;
+	unsigned attempts;
 	struct ibv_qp *qp;
 	struct ibv_cq *cq;
 	uint32_t inline_bytes;
@@ -282,6 +294,12 @@ enum { RDMA_TAG_CM, RDMA_TAG_COMPLETIONS };
 static inline bool rdma_works(const struct rdma_link *l)
 {
 	return coll_peer_link_works(&l->base);
+}
+
+/* Somebody has said where the next frame goes. */
+static inline bool rdma_announced(const struct rdma_receiver *r)
+{
+	return r->announced > r->arrived;
 }
 
 static inline size_t rdma_pad(size_t len_bytes)
@@ -441,6 +459,8 @@ void coll_rdma_receiver_arrived(struct rdma_receiver *r, const struct coll_frame
 /* A frame by reference waits at the sender. */
 void coll_rdma_receiver_asked(struct rdma_receiver *r);
 void coll_rdma_receiver_forget_owed(struct rdma_receiver *r);
+/* What is announced ends so. */
+void coll_rdma_receiver_settle(struct rdma_receiver *r, coll_status status);
 /* Announcements that the peer has not heard of, or has forgotten. */
 void coll_rdma_receiver_announce_all(struct rdma_link *l);
 void coll_rdma_receiver_forget_announcements(struct rdma_link *l);

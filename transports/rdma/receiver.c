@@ -36,6 +36,7 @@ void coll_rdma_receiver_free(struct rdma_receiver *r)
 	coll_rdma_receiver_forget_owed(r);
 	coll_id_table_drop(&l->receivers, r->id, r);
 	coll_rdma_channel_free_ring(&r->base);
+	free(r->into);
 	free(r);
 }
 
@@ -50,7 +51,8 @@ coll_status coll_rdma_receiver_open(const struct rdma_channel *base, void **chan
 	r->base = *base;
 	r->id = UINT32_MAX;
 	r->due_at = base->slots < 4 ? 1 : base->slots / 2;
-	status = coll_rdma_channel_make_ring(&r->base);
+	r->into = calloc(base->slots, sizeof(*r->into));
+	status = r->into ? coll_rdma_channel_make_ring(&r->base) : COLL_ERR_MEMORY;
 	if (status == COLL_OK && (!coll_id_table_free_id(&base->link->receivers, RDMA_CHANNELS_MAX, &r->id) ||
 	                          coll_rdma_tx_reserve(base->link, 4) != COLL_OK))
 		status = COLL_ERR_MEMORY;
@@ -80,29 +82,54 @@ static bool receiver_gone(struct rdma_link *l, const void *arg)
 	return !r || !r->draining;
 }
 
-static void take_announcement_back(struct rdma_receiver *r)
+static struct rdma_into *into_at(const struct rdma_receiver *r, uint64_t number)
 {
-	struct coll_cookie *cookie = r->into.cookie;
+	return &r->into[number % r->base.slots];
+}
 
-	r->into.cookie = NULL;
-	if (cookie)
-		coll_cookie_settle(cookie, COLL_ERR_ABORTED);
+void coll_rdma_receiver_settle(struct rdma_receiver *r, coll_status status)
+{
+	while (rdma_announced(r))
+		coll_cookie_settle(into_at(r, --r->announced)->cookie, status);
+}
+
+/* Whether the peer knows of memory where it may write. */
+static bool any_told(const struct rdma_receiver *r)
+{
+	for (uint64_t i = r->arrived; i < r->announced; i++)
+		if (into_at(r, i)->told)
+			return true;
+	return false;
+}
+
+/* The peer may be writing there now. Its word that it does not comes behind its last write; it is
+ * given by its service thread, whatever its callers do. r may be gone before the cookies are settled. */
+static void take_back(struct rdma_receiver *r)
+{
+	struct rdma_link *l = r->base.link;
+	struct rdma_receiver mine = *r;
+
+	r->announced = r->arrived;
+	r->into = NULL; /* draining: not looked at any more */
+	if (!coll_rdma_channel_await(l, receiver_gone, &mine.id, RDMA_CANCEL_MS))
+		coll_rdma_link_fail(l, COLL_ERR_SYSTEM, "rdma %s: the peer does not take back the right to write",
+		                    l->inst->where);
+	if (l->state != LINK_UP)
+		coll_rdma_channel_bury(l);
+	coll_rdma_receiver_settle(&mine, COLL_ERR_ABORTED);
+	free(mine.into);
 }
 
 void coll_rdma_receiver_close(struct rdma_receiver *r)
 {
 	struct rdma_link *l = r->base.link;
 	const struct coll_rdma_note close = {.type = COLL_RDMA_NOTE_CLOSE, .id = r->id};
-	const uint32_t id = r->id;
-	struct coll_cookie *told;
 
-	if (l->state != LINK_UP && r->into.told)
+	if (l->state != LINK_UP && any_told(r))
 		coll_rdma_channel_bury(l); /* nobody writes there any more */
-	told = r->into.told ? r->into.cookie : NULL;
-	if (!told)
-		take_announcement_back(r);
+	if (!any_told(r) || !rdma_works(l))
+		coll_rdma_receiver_settle(r, COLL_ERR_ABORTED);
 	if (!rdma_works(l)) {
-		take_announcement_back(r);
 		/* Until the queue pair is gone the device may still write into the ring. */
 		if (l->qp)
 			r->draining = true;
@@ -115,32 +142,24 @@ void coll_rdma_receiver_close(struct rdma_receiver *r)
 	r->draining = true;
 	coll_rdma_tx_note(l, &close);
 	coll_rdma_tx_push(l);
-	if (!told)
-		return;
-	/* The peer may be writing there now. Its word that it does not comes behind its last
-	 * write; it is given by its service thread, whatever its callers do. */
-	r->into.cookie = NULL;
-	if (!coll_rdma_channel_await(l, receiver_gone, &id, RDMA_CANCEL_MS))
-		coll_rdma_link_fail(l, COLL_ERR_SYSTEM, "rdma %s: the peer does not take back the right to write",
-		                    l->inst->where);
-	if (l->state != LINK_UP)
-		coll_rdma_channel_bury(l);
-	coll_cookie_settle(told, COLL_ERR_ABORTED);
+	if (rdma_announced(r))
+		take_back(r);
 }
 
 /* ---- slots ------------------------------------------------------------------------------ */
 
-static struct coll_frame *front(const struct rdma_receiver *r)
+static struct coll_frame *frame_at(const struct rdma_receiver *r, uint64_t number)
 {
-	return &rdma_head_at(&r->base.ring, r->done % r->base.slots)->frame;
+	return &rdma_head_at(&r->base.ring, number % r->base.slots)->frame;
 }
 
 /* The payload ends where the head begins, so that one message carries both. */
-static char *payload(const struct rdma_receiver *r)
+static char *payload_at(const struct rdma_receiver *r, uint64_t number)
 {
 	const struct rdma_ring *ring = &r->base.ring;
 
-	return ring->memory + r->done % r->base.slots * ring->stride + ring->room - rdma_pad(front(r)->len_bytes);
+	return ring->memory + number % r->base.slots * ring->stride + ring->room -
+	       coll_rdma_padded(frame_at(r, number)->len_bytes);
 }
 
 void coll_rdma_receiver_forget_owed(struct rdma_receiver *r)
@@ -174,6 +193,17 @@ static void pop(struct rdma_receiver *r)
 	}
 }
 
+/* The frame needs its slot no more. Slots go back in order: behind one that is not the one that
+ * was announced, and is to be viewed, others may have come. */
+static void take(struct rdma_receiver *r, uint64_t number)
+{
+	into_at(r, number)->taken = true;
+	while (r->done < r->arrived && into_at(r, r->done)->taken) {
+		into_at(r, r->done)->taken = false;
+		pop(r);
+	}
+}
+
 static void say_manner(struct rdma_receiver *r, enum rdma_manner manner)
 {
 	struct coll_rdma_note note = {.type = manner == MANNER_COMES ? COLL_RDMA_NOTE_COME : COLL_RDMA_NOTE_WAIT,
@@ -198,7 +228,7 @@ void coll_rdma_receiver_asked(struct rdma_receiver *r)
 {
 	r->asked = true;
 	r->base.link->news = true;
-	if (r->into.cookie && !r->into.registered)
+	if (rdma_announced(r) && !into_at(r, r->arrived)->registered)
 		give_leave(r);
 }
 
@@ -215,8 +245,8 @@ coll_status coll_rdma_view(void *channel, const void **p, struct coll_frame *fra
 		if (status == COLL_AGAIN)
 			give_leave(r);
 	} else {
-		*p = payload(r);
-		*frame = *front(r);
+		*p = payload_at(r, r->done);
+		*frame = *frame_at(r, r->done);
 	}
 	coll_rdma_channel_leave(r->base.link);
 	return status;
@@ -228,7 +258,7 @@ coll_status coll_rdma_done(void *channel)
 
 	coll_rdma_channel_enter(&r->base);
 	assert(r->arrived > r->done);
-	pop(r);
+	take(r, r->done);
 	coll_rdma_channel_leave(r->base.link);
 	return COLL_OK;
 }
@@ -236,21 +266,22 @@ coll_status coll_rdma_done(void *channel)
 /* ---- announcements ---------------------------------------------------------------------- */
 
 /* The frame that the announcement is for has come, into its slot. */
-static coll_status copy_out(struct rdma_receiver *r, char *ptr, const struct coll_frame *expect)
+static coll_status copy_out(struct rdma_receiver *r, uint64_t number, char *ptr, const struct coll_frame *expect)
 {
-	if (!coll_same_frame(front(r), expect))
+	if (!coll_same_frame(frame_at(r, number), expect))
 		return COLL_ERR_MISMATCH;
 	if (expect->len_bytes > 0)
-		memcpy(ptr, payload(r), expect->len_bytes);
+		memcpy(ptr, payload_at(r, number), expect->len_bytes);
 	r->base.link->copied_bytes += expect->len_bytes;
-	pop(r);
+	take(r, number);
 	return COLL_OK;
 }
 
 void coll_rdma_receiver_arrived(struct rdma_receiver *r, const struct coll_frame *frame, bool into)
 {
 	struct rdma_link *l = r->base.link;
-	struct coll_cookie *cookie = r->into.cookie;
+	const uint64_t number = r->arrived;
+	const struct rdma_into *a;
 	coll_status status = COLL_OK;
 
 	if (r->draining) {
@@ -258,7 +289,8 @@ void coll_rdma_receiver_arrived(struct rdma_receiver *r, const struct coll_frame
 		r->done++;
 		return;
 	}
-	if (into && (!cookie || !r->into.told || !coll_same_frame(frame, &r->into.expect))) {
+	a = rdma_announced(r) ? into_at(r, number) : NULL;
+	if (into && (!a || !a->told || !coll_same_frame(frame, &a->expect))) {
 		coll_rdma_link_fail(l, COLL_ERR_CORRUPT, "rdma: a frame for memory that was not announced");
 		return;
 	}
@@ -266,27 +298,27 @@ void coll_rdma_receiver_arrived(struct rdma_receiver *r, const struct coll_frame
 	l->news = true;
 	if (frame->len_bytes < RDMA_INTO_BYTES && r->manner == MANNER_COMES)
 		r->manner = MANNER_ASKS;
-	if (!cookie)
+	if (!a)
 		return;
 	if (into) {
 		l->into_in++;
-		pop(r);
+		take(r, number);
 	} else {
-		status = copy_out(r, r->into.ptr, &r->into.expect);
+		status = copy_out(r, number, a->ptr, &a->expect);
 	}
-	r->into.cookie = NULL;
-	coll_cookie_settle(cookie, status);
+	coll_cookie_settle(a->cookie, status);
 }
 
-static void tell(struct rdma_receiver *r)
+static void tell(struct rdma_receiver *r, uint64_t number)
 {
 	struct coll_rdma_note note = {.type = COLL_RDMA_NOTE_INTO, .id = r->id};
+	struct rdma_into *a = into_at(r, number);
 
-	note.into.number = (uint32_t)r->arrived;
-	note.into.rkey = r->into.rkey;
-	note.into.ptr = (uint64_t)(uintptr_t)r->into.ptr;
-	note.into.expect = r->into.expect;
-	r->into.told = true;
+	note.into.number = (uint32_t)number;
+	note.into.rkey = a->rkey;
+	note.into.ptr = (uint64_t)(uintptr_t)a->ptr;
+	note.into.expect = a->expect;
+	a->told = true;
 	r->manner = MANNER_TOLD;
 	r->asked = false;
 	coll_rdma_tx_note(r->base.link, &note);
@@ -298,9 +330,16 @@ void coll_rdma_receiver_announce_all(struct rdma_link *l)
 	for (uint32_t i = 0; i < l->receivers.cap; i++) {
 		struct rdma_receiver *r = l->receivers.at[i];
 
-		if (r && r->into.cookie && r->into.registered && !r->into.told)
-			tell(r);
+		for (uint64_t k = r ? r->arrived : 0; r && k < r->announced; k++)
+			if (into_at(r, k)->registered && !into_at(r, k)->told)
+				tell(r, k);
 	}
+}
+
+static void forget_told(struct rdma_receiver *r)
+{
+	for (uint64_t i = r->arrived; i < r->announced; i++)
+		into_at(r, i)->told = false;
 }
 
 /* The connection is gone: the peer's copies count no more, nor do those that wait to be sent. */
@@ -310,10 +349,13 @@ void coll_rdma_receiver_forget_announcements(struct rdma_link *l)
 
 	for (uint32_t i = 0; i < l->receivers.cap; i++)
 		if (l->receivers.at[i])
-			((struct rdma_receiver *)l->receivers.at[i])->into.told = false;
-	for (uint32_t i = 0; i < l->grants.cap; i++)
-		if (l->grants.at[i])
-			((struct rdma_grant *)l->grants.at[i])->into.set = false;
+			forget_told(l->receivers.at[i]);
+	for (uint32_t i = 0; i < l->grants.cap; i++) {
+		struct rdma_grant *g = l->grants.at[i];
+
+		if (g)
+			memset(g->into, 0, g->slots * sizeof(g->into[0]));
+	}
 	for (uint32_t i = 0; i < l->queue_count; i++) {
 		const struct rdma_entry e = l->queue[(l->queue_first + i) & (l->queue_cap - 1)];
 
@@ -323,38 +365,37 @@ void coll_rdma_receiver_forget_announcements(struct rdma_link *l)
 	l->queue_count = kept;
 }
 
-/* Nothing has come yet: it shall go where ptr is. */
-static void await_frame(struct rdma_receiver *r, char *ptr, const struct coll_frame *expect, struct coll_cookie *cookie,
-                        bool registered, uint32_t rkey)
+/* Another one behind those that are out: of what the peer is told at once, and while there are slots. */
+static bool may_follow(const struct rdma_receiver *r, const struct rdma_into *a)
 {
-	cookie->pending = 1;
-	r->into = (struct rdma_into){
-	        .ptr = ptr, .expect = *expect, .cookie = cookie, .registered = registered, .rkey = rkey};
-	if (!registered)
-		give_leave(r);
-	else if (r->base.link->state == LINK_UP)
-		tell(r);
+	return a->registered && into_at(r, r->announced - 1)->registered && r->announced - r->done < r->base.slots;
 }
 
-static coll_status announce(struct rdma_receiver *r, char *ptr, const struct coll_frame *expect,
-                            struct coll_cookie *cookie, bool registered, uint32_t rkey)
+static coll_status announce(struct rdma_receiver *r, const struct rdma_into *a)
 {
 	coll_status status;
 
-	if (r->into.cookie)
+	if (rdma_announced(r) && !may_follow(r, a))
 		return COLL_AGAIN;
-	cookie->status = COLL_OK;
-	cookie->pending = 0;
-	if (r->arrived > r->done) {
-		if (registered && r->manner == MANNER_COMES) /* too late for this one */
+	a->cookie->status = COLL_OK;
+	a->cookie->pending = 0;
+	if (!rdma_announced(r) && r->arrived > r->done) {
+		if (a->registered && r->manner == MANNER_COMES) /* too late for this one */
 			say_manner(r, MANNER_TOLD);
-		cookie->status = copy_out(r, ptr, expect);
+		a->cookie->status = copy_out(r, r->done, a->ptr, &a->expect);
 		return COLL_OK;
 	}
 	status = coll_rdma_channel_nothing(&r->base);
 	if (status != COLL_AGAIN)
 		return status;
-	await_frame(r, ptr, expect, cookie, registered, rkey);
+	if (!rdma_announced(r))
+		r->announced = r->arrived;
+	a->cookie->pending = 1;
+	*into_at(r, r->announced++) = *a;
+	if (!a->registered)
+		give_leave(r);
+	else if (r->base.link->state == LINK_UP)
+		tell(r, r->announced - 1);
 	return COLL_OK;
 }
 
@@ -362,16 +403,16 @@ coll_status coll_rdma_recv_into(void *channel, void *ptr, const struct coll_memo
                                 const struct coll_frame *expect, struct coll_cookie *cookie)
 {
 	struct rdma_receiver *r = receiver_of(channel);
-	uint32_t lkey = 0, rkey = 0;
+	struct rdma_into a = {.ptr = ptr, .expect = *expect, .cookie = cookie};
 	coll_status status;
-	bool registered;
+	uint32_t lkey;
 
 	if (mem && mem->kind != 0)
 		return COLL_ERR_UNSUPPORTED;
-	registered = expect->len_bytes >= RDMA_INTO_BYTES &&
-	             coll_rdma_memory_find(r->base.link->inst, ptr, expect->len_bytes, &lkey, &rkey);
+	a.registered = expect->len_bytes >= RDMA_INTO_BYTES &&
+	               coll_rdma_memory_find(r->base.link->inst, ptr, expect->len_bytes, &lkey, &a.rkey);
 	coll_rdma_channel_enter(&r->base);
-	status = announce(r, ptr, expect, cookie, registered, rkey);
+	status = announce(r, &a);
 	coll_rdma_channel_leave(r->base.link);
 	return status;
 }

@@ -1,8 +1,8 @@
 /*
  * The way in: completions. A frame's completion says which channel; its head stands in
  * the channel's next slot. Everything a peer says is checked before it is used: a wrong
- * number fails the link, not the process. Receives that were used are posted again at
- * the end of each batch, and only then promised to the peer.
+ * number fails the link, not the process. Receives that were used are posted again
+ * several at a time, and only then promised to the peer.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -62,9 +62,10 @@ bool coll_rdma_rx_post_all(struct rdma_link *l)
 	return post_recvs(l, l->spent, RDMA_RECVS);
 }
 
+/* Some at a time: the peer has enough of them left. */
 static void post_spent(struct rdma_link *l)
 {
-	if (l->spent_count == 0 || (l->state != LINK_UP && l->state != LINK_CONNECTING))
+	if (l->spent_count < BATCH || (l->state != LINK_UP && l->state != LINK_CONNECTING))
 		return;
 	if (!post_recvs(l, l->spent, l->spent_count)) {
 		coll_rdma_link_fail(l, COLL_ERR_SYSTEM, "rdma %s refuses a receive: %s", l->inst->where,
@@ -132,7 +133,7 @@ void coll_rdma_rx_look(struct rdma_receiver *r)
 	const uint64_t slot = r->arrived % r->base.slots;
 	struct coll_rdma_head head;
 
-	if (l->state != LINK_UP || r->draining || r->into.cookie || !l->inst->polled)
+	if (l->state != LINK_UP || r->draining || rdma_announced(r) || !l->inst->polled)
 		return;
 	/* The device writes it at this moment, perhaps: whatever the copy holds, the check tells. */
 	atomic_signal_fence(memory_order_acq_rel);
@@ -140,8 +141,8 @@ void coll_rdma_rx_look(struct rdma_receiver *r)
 	if (head.number != (uint32_t)r->arrived || head.check == 0 || head.frame.len_bytes > COLL_RDMA_POLLED_BYTES ||
 	    head.frame.len_bytes > r->base.slot_bytes)
 		return;
-	if (head.check !=
-	    coll_rdma_check(&head, ring->memory + slot * ring->stride + ring->room - rdma_pad(head.frame.len_bytes)))
+	if (head.check != coll_rdma_check(&head, ring->memory + slot * ring->stride + ring->room -
+	                                                 coll_rdma_padded(head.frame.len_bytes)))
 		return;
 	atomic_thread_fence(memory_order_acquire);
 	if (!take_head(l, r, &head))
@@ -157,11 +158,12 @@ static void grant_came(struct rdma_link *l, const struct coll_rdma_note *n)
 {
 	struct rdma_grant *g;
 
-	if (n->id >= RDMA_CHANNELS_MAX || n->grant.slots < 2 || coll_id_table_get(&l->grants, n->id)) {
+	if (n->id >= RDMA_CHANNELS_MAX || n->grant.slots < 2 || n->grant.slots > UINT16_MAX ||
+	    coll_id_table_get(&l->grants, n->id)) {
 		corrupt(l, "a channel is opened twice");
 		return;
 	}
-	g = calloc(1, sizeof(*g));
+	g = calloc(1, sizeof(*g) + n->grant.slots * sizeof(g->into[0]));
 	if (!g || !coll_id_table_put(&l->grants, n->id, g)) {
 		free(g);
 		coll_rdma_link_fail(l, COLL_ERR_SYSTEM, "rdma: no memory for a channel");
@@ -182,10 +184,14 @@ static void grant_came(struct rdma_link *l, const struct coll_rdma_note *n)
 static void into_came(struct rdma_link *l, const struct coll_rdma_note *n)
 {
 	struct rdma_grant *g = coll_id_table_get(&l->grants, n->id);
+	uint64_t number;
 
 	if (!g)
 		return;
-	g->into = (struct rdma_target){n->into.number, n->into.rkey, n->into.ptr, n->into.expect, true};
+	/* Of the whole number only the lower half came; it is near what we are at. */
+	number = g->count + (uint64_t)(int64_t)(int32_t)(n->into.number - (uint32_t)g->count);
+	g->into[number % g->slots] =
+	        (struct rdma_target){n->into.number, n->into.rkey, n->into.ptr, n->into.expect, true};
 	if (g->sender)
 		coll_rdma_sender_manner(g->sender, MANNER_TOLD, 0);
 	else

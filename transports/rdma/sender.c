@@ -120,7 +120,7 @@ static bool must_wait(const struct rdma_sender *s, const struct rdma_entry *e)
 	const struct rdma_grant *g = s->grant;
 
 	return e->lent && e->frame.len_bytes >= RDMA_INTO_BYTES && g->manner != MANNER_COMES &&
-	       !(g->into.set && g->into.number == (uint32_t)e->number);
+	       !rdma_target_of(g, e->number);
 }
 
 /* To the queue. A small frame ends the leave to come. */

@@ -168,12 +168,15 @@ static void take_credits(struct rdma_link *l, struct rdma_entry *e)
 
 static bool fits_one_message(const struct rdma_link *l, const struct rdma_entry *e)
 {
-	return !e->lent && rdma_pad(e->frame.len_bytes) + sizeof(struct coll_rdma_head) <= l->inst->message_max;
+	return !e->lent && coll_rdma_padded(e->frame.len_bytes) + sizeof(struct coll_rdma_head) <= l->inst->message_max;
 }
 
-static bool goes_into(const struct rdma_grant *g, const struct rdma_entry *e)
+/* Where the receiver wants it; NULL: in its slot. */
+static const struct rdma_target *goes_into(const struct rdma_grant *g, const struct rdma_entry *e)
 {
-	return g->into.set && g->into.number == (uint32_t)e->number && coll_same_frame(&g->into.expect, &e->frame);
+	const struct rdma_target *t = rdma_target_of(g, e->number);
+
+	return t && coll_same_frame(&t->expect, &e->frame) ? t : NULL;
 }
 
 static uint32_t requests_of(const struct rdma_link *l, const struct rdma_entry *e)
@@ -224,8 +227,9 @@ static void build_frame(struct rdma_link *l, struct chain *c, struct rdma_entry 
 	struct rdma_grant *g = s->grant;
 	const struct rdma_ring *ring = &s->base.ring;
 	const uint64_t slot = e->number % s->base.slots;
-	const size_t pad = rdma_pad(e->frame.len_bytes);
-	const bool into = goes_into(g, e), one = fits_one_message(l, e) && !into;
+	const size_t pad = coll_rdma_padded(e->frame.len_bytes);
+	const struct rdma_target *into = goes_into(g, e);
+	const bool one = fits_one_message(l, e) && !into;
 	const char *from = e->lent ? e->lent : ring->memory + slot * ring->stride;
 	const uint32_t lkey = e->lent ? e->lkey : ring->mr->lkey;
 	const uint64_t head_to = g->ring + slot * ring->stride + ring->room;
@@ -235,8 +239,8 @@ static void build_frame(struct rdma_link *l, struct chain *c, struct rdma_entry 
 	uint64_t seq;
 
 	if (!one)
-		build_payload(l, c, from, lkey, e->frame.len_bytes, into ? g->into.ptr : head_to - pad,
-		              into ? g->into.rkey : g->rkey);
+		build_payload(l, c, from, lkey, e->frame.len_bytes, into ? into->ptr : head_to - pad,
+		              into ? into->rkey : g->rkey);
 	take_credits(l, e);
 	*head = (struct coll_rdma_head){.frame = e->frame,
 	                                .number = (uint32_t)e->number,

@@ -13,7 +13,7 @@
 #include "coll/transport.h"
 
 #define COLL_RDMA_MAGIC   0x52444d41u /* "RDMA" in the byte order of its writer */
-#define COLL_RDMA_VERSION 4u
+#define COLL_RDMA_VERSION 5u
 
 /* How others reach this instance; exchanged by bootstrap. */
 struct coll_rdma_card {
@@ -98,7 +98,7 @@ struct coll_rdma_note {
 static_assert(sizeof(struct coll_rdma_note) == COLL_RDMA_NOTE_BYTES, "one line");
 
 /* The last 32 bytes of a frame's slot. The payload ends where the head begins, but for
- * padding to a multiple of 64. */
+ * padding: coll_rdma_padded(). */
 struct coll_rdma_head {
 	struct coll_frame frame;
 	uint32_t credit_id; /* of the other direction */
@@ -113,6 +113,15 @@ struct coll_rdma_head {
 static_assert(sizeof(struct coll_rdma_head) == 32, "no holes");
 
 enum { COLL_RDMA_POLLED_BYTES = 256 };
+
+/* What a payload takes up before its head: aligned like a line, or, where every byte on the wire
+ * counts, like the largest of types. */
+static inline size_t coll_rdma_padded(size_t len_bytes)
+{
+	const size_t unit = len_bytes <= COLL_RDMA_POLLED_BYTES ? 16 : 64;
+
+	return (len_bytes + unit - 1) & ~(unit - 1);
+}
 
 /* payload: of whole words, the last one padded with whatever travels along. */
 static inline uint32_t coll_rdma_check(const struct coll_rdma_head *head, const void *payload)
