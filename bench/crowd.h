@@ -1,0 +1,38 @@
+/*
+ * n processes of one machine that measure together: memory they share, a barrier in which
+ * they sleep (there may be more of them than cores), and the exchange that makes a
+ * communicator without a launcher.
+ */
+#ifndef COLL_BENCH_CROWD_H
+#define COLL_BENCH_CROWD_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+enum { CROWD_MAX = 16, CROWD_NOTE_BYTES = 8192, CROWD_USER_BYTES = 4096 };
+
+struct crowd_shared {
+	_Alignas(64) _Atomic unsigned arrived;
+	_Alignas(64) _Atomic unsigned round;
+	_Alignas(64) char note[CROWD_MAX][CROWD_NOTE_BYTES];
+	_Alignas(64) char user[CROWD_USER_BYTES];
+};
+
+struct crowd {
+	int rank, size;
+	struct crowd_shared *shared;
+	pid_t child[CROWD_MAX];
+};
+
+/* Fork ranks 1 .. size-1; every process returns, rank 0 is the caller. */
+void crowd_begin(struct crowd *c, int size);
+void crowd_barrier(struct crowd *c);
+/* coll_config.exchange; arg is the crowd. */
+int crowd_exchange(void *arg, const void *mine, void *all, size_t len_bytes);
+/* Ranks other than 0 end here; rank 0 waits for them: their status, or its own. */
+int crowd_end(struct crowd *c, int status);
+
+double crowd_median(double *values, int n);
+
+#endif
