@@ -64,11 +64,11 @@ static const struct coll_wire *common_wire(const struct coll_comm *comm)
 	return best;
 }
 
-static size_t slot_bytes_for(const struct coll_settings *s, int size, uint32_t slots, uint32_t windows)
+static size_t slot_bytes_for(const struct coll_settings *s, int size, uint32_t slots, uint32_t windows, size_t best)
 {
 	/* Both directions, two kinds of lanes in use: half the budget is for slots. */
 	size_t channels = (size_t)(size > 1 ? size - 1 : 1) * 2 * windows * slots * 2;
-	size_t each = s->memory_budget / 2 / channels, bytes = SLOT_BYTES_MAX;
+	size_t each = s->memory_budget / 2 / channels, bytes = best;
 
 	while (bytes > each && bytes > SLOT_BYTES_MIN)
 		bytes /= 2;
@@ -76,11 +76,11 @@ static size_t slot_bytes_for(const struct coll_settings *s, int size, uint32_t s
 }
 
 /* As many as the transport likes while they can have full size, then as few as do. */
-static uint32_t slots_for(const struct coll_settings *s, int size, uint32_t depth, uint32_t windows)
+static uint32_t slots_for(const struct coll_settings *s, int size, uint32_t depth, uint32_t windows, size_t best)
 {
 	if (s->slots >= 2)
 		return (uint32_t)s->slots;
-	while (depth > SLOTS_DEFAULT && slot_bytes_for(s, size, depth, windows) < SLOT_BYTES_MAX)
+	while (depth > SLOTS_DEFAULT && slot_bytes_for(s, size, depth, windows, best) < best)
 		depth--;
 	return depth >= 2 ? depth : SLOTS_DEFAULT;
 }
@@ -90,6 +90,8 @@ static void find_facts(struct coll_comm *comm)
 	const struct coll_settings *s = &comm->ctx->settings;
 	const struct coll_wire *w = common_wire(comm);
 	struct coll_tune_facts *f = &comm->facts;
+	size_t best;
+
 	*f = (struct coll_tune_facts){.size = comm->size,
 	                              .reduce_bytes_per_ns = 8,
 	                              .copy_bytes_per_ns = 8,
@@ -101,14 +103,15 @@ static void find_facts(struct coll_comm *comm)
 		f->caps = w->caps;
 	if (f->windows_max > COLL_WINDOWS_MAX)
 		f->windows_max = COLL_WINDOWS_MAX;
-	comm->slots = slots_for(s, comm->size, f->caps.depth, f->windows_max);
-	comm->slot_bytes = s->slot_bytes ? s->slot_bytes : slot_bytes_for(s, comm->size, comm->slots, f->windows_max);
+	best = f->caps.slot_bytes_best ? f->caps.slot_bytes_best : SLOT_BYTES_MAX;
+	comm->slots = slots_for(s, comm->size, f->caps.depth, f->windows_max, best);
+	comm->slot_bytes =
+	        s->slot_bytes ? s->slot_bytes : slot_bytes_for(s, comm->size, comm->slots, f->windows_max, best);
 	if (f->caps.slot_bytes_max && comm->slot_bytes > f->caps.slot_bytes_max)
 		comm->slot_bytes = f->caps.slot_bytes_max;
 	if (comm->slot_bytes < 64)
 		comm->slot_bytes = 64;
 	f->slot_bytes = comm->slot_bytes;
-	coll_comm_native_facts(comm, w);
 }
 
 /* ---- Objects ---- */
@@ -175,7 +178,6 @@ coll_status coll_comm_new(struct coll_context *ctx, uint64_t id, uint32_t epoch,
 	comm->arrival_timeout_ms = ctx->settings.arrival_timeout_ms;
 	coll_error_clear(&comm->box);
 	coll_flight_init(&comm->flight);
-	comm->quick.memo = (const struct coll_memo *)(const void *)&comm->quick; /* nobody's */
 	st = coll_members_init(&comm->members, ctx, process_of, size);
 	if (st != COLL_OK) {
 		coll_comm_free(&comm);
@@ -229,7 +231,6 @@ void coll_comm_free(struct coll_comm **out)
 	unlist(comm);
 	coll_comm_fabric_close(&comm->collective);
 	coll_comm_fabric_close(&comm->pairs);
-	coll_native_destroy(&comm->native);
 	coll_flight_fini(comm);
 	coll_run_destroy(&comm->run);
 	coll_run_destroy(&comm->pair_run[0]);

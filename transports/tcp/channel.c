@@ -28,11 +28,17 @@ static struct tcp_receiver *receiver_of(struct tcp_channel *ch)
 /* What a verb says when it has nothing: an error if it never will have. */
 static coll_status nothing(const struct tcp_channel *ch)
 {
-	const int status = atomic_load_explicit(&ch->link->base.status, memory_order_relaxed);
+	const int status = atomic_load_explicit(&ch->link->base.status, memory_order_acquire);
 
 	if (ch->status != COLL_OK)
 		return ch->status;
 	return status == COLL_OK ? COLL_AGAIN : (coll_status)status;
+}
+
+/* A slot has room for the head in front of it. */
+static char *slot_at(const struct tcp_channel *ch, uint32_t slot)
+{
+	return ch->memory + slot * ch->stride + TCP_HEADROOM;
 }
 
 /* ---- completion: by whichever thread finds it, under the link's lock ---------------- */
@@ -88,11 +94,9 @@ static bool make_slots(struct tcp_channel *ch)
 {
 	ch->spare = malloc(ch->slots * sizeof(*ch->spare));
 	/* Pages of slots that are never used are never touched. */
-	if (ch->slot_bytes > SIZE_MAX / 2 / ch->slots || ch->spare == NULL)
+	if (ch->slot_bytes > SIZE_MAX / 4 / ch->slots || ch->spare == NULL)
 		return false;
-	ch->stride = (ch->slot_bytes + 63) & ~(size_t)63;
-	if (ch->stride == 0)
-		ch->stride = 64;
+	ch->stride = (TCP_HEADROOM + ch->slot_bytes + 63) & ~(size_t)63;
 	ch->memory = aligned_alloc(64, ch->stride * ch->slots);
 	for (uint32_t i = 0; i < ch->slots; i++)
 		ch->spare[i] = ch->slots - 1 - i;
@@ -323,7 +327,7 @@ coll_status coll_tcp_slot(void *channel, size_t len_bytes, void **p)
 	else if (s->current == UINT32_MAX)
 		s->current = ch->spare[--ch->spare_count];
 	if (status == COLL_OK)
-		*p = ch->memory + s->current * ch->stride;
+		*p = slot_at(ch, s->current);
 	leave(ch->link);
 	return status;
 }
@@ -368,7 +372,7 @@ coll_status coll_tcp_post(void *channel, const struct coll_frame *frame)
 	/* Without a grant the receiver has closed since slot(): nobody wants it. */
 	if (s->grant != NULL && nothing(ch) == COLL_AGAIN) {
 		e.head = data_head(s, frame);
-		e.payload = ch->memory + e.slot * ch->stride;
+		e.payload = slot_at(ch, e.slot);
 		s->queued++;
 		coll_tcp_tx(ch->link, &e, &gone);
 		if (gone)
@@ -426,21 +430,23 @@ static struct tcp_arrival *front(struct tcp_receiver *r)
 	return &r->ring[r->first];
 }
 
+/*
+ * Without the lock. Whoever reads the socket fills the entry behind the last and then
+ * raises count with release; the entries before it, first and the slots they name are
+ * the caller's alone until it pops them, and a slot is filled again only after that.
+ */
 coll_status coll_tcp_view(void *channel, const void **p, struct coll_frame *frame)
 {
 	struct tcp_channel *ch = channel;
 	struct tcp_receiver *r = receiver_of(ch);
-	coll_status status = COLL_OK;
+	/* The status first: once it tells of an end, no frame comes any more. */
+	const coll_status status = nothing(ch);
 
-	enter(ch);
-	if (r->count == 0) {
-		status = nothing(ch);
-	} else {
-		*p = ch->memory + front(r)->slot * ch->stride;
-		*frame = front(r)->frame;
-	}
-	leave(ch->link);
-	return status;
+	if (atomic_load_explicit(&r->count, memory_order_acquire) == 0)
+		return status;
+	*p = slot_at(ch, front(r)->slot);
+	*frame = front(r)->frame;
+	return COLL_OK;
 }
 
 static void pop(struct tcp_receiver *r)
@@ -467,7 +473,7 @@ coll_status coll_tcp_done(void *channel)
 static void redirect(struct tcp_receiver *r, char *ptr)
 {
 	struct tcp_link *l = r->base.link;
-	const char *slot = r->base.memory + l->into_slot * r->base.stride;
+	const char *slot = slot_at(&r->base, l->into_slot);
 	const size_t have = (size_t)(l->into_ptr - slot);
 
 	memcpy(ptr, slot, have);
@@ -494,7 +500,7 @@ static coll_status announce(struct tcp_receiver *r, char *ptr, const struct coll
 			return COLL_OK;
 		}
 		if (expect->len_bytes > 0)
-			memcpy(ptr, r->base.memory + front(r)->slot * r->base.stride, expect->len_bytes);
+			memcpy(ptr, slot_at(&r->base, front(r)->slot), expect->len_bytes);
 		pop(r);
 		return COLL_OK;
 	}

@@ -168,15 +168,41 @@ static bool both_ends_here(int fd)
 	return ((struct sockaddr_in *)&a)->sin_addr.s_addr == ((struct sockaddr_in *)&b)->sin_addr.s_addr;
 }
 
+void coll_tcp_link_watch(struct tcp_link *l)
+{
+	struct epoll_event data = {.events = EPOLLIN, .data.u64 = tcp_link_tag(l)};
+
+	if (l->watched || epoll_ctl(l->inst->data_epoll, EPOLL_CTL_ADD, l->fd, &data) != 0)
+		return;
+	l->watched = true;
+	l->want_out = false;
+	l->unheard = 0;
+	atomic_fetch_sub(&l->inst->unwatched, 1);
+}
+
+/* Counted before armed is looked at, while who arms looks at the count afterwards: one of
+ * the two sees the other, and a sleeper that sees the count waits for the link's lock. */
+void coll_tcp_link_unwatch(struct tcp_link *l)
+{
+	struct tcp_inst *in = l->inst;
+
+	if (!l->watched)
+		return;
+	atomic_fetch_add(&in->unwatched, 1);
+	if (atomic_load(&in->armed) > 0 || epoll_ctl(in->data_epoll, EPOLL_CTL_DEL, l->fd, NULL) != 0)
+		atomic_fetch_sub(&in->unwatched, 1);
+	else
+		l->watched = false;
+}
+
 static bool watch(struct tcp_link *l)
 {
 	struct tcp_inst *in = l->inst;
-	struct epoll_event data = {.events = EPOLLIN, .data.u64 = tcp_link_tag(l)};
 	/* Edge-triggered and without EPOLLIN: no wakeup per frame, one at the end. */
 	struct epoll_event death = {.events = EPOLLRDHUP | EPOLLET, .data.u64 = tcp_link_tag(l)};
 
-	return epoll_ctl(in->data_epoll, EPOLL_CTL_ADD, l->fd, &data) == 0 &&
-	       epoll_ctl(in->service.epoll_fd, EPOLL_CTL_ADD, l->fd, &death) == 0;
+	coll_tcp_link_watch(l);
+	return l->watched && epoll_ctl(in->service.epoll_fd, EPOLL_CTL_ADD, l->fd, &death) == 0;
 }
 
 coll_status coll_tcp_link_up(struct tcp_link *l, int fd, uint64_t seed, bool same_machine)
@@ -188,6 +214,7 @@ coll_status coll_tcp_link_up(struct tcp_link *l, int fd, uint64_t seed, bool sam
 	l->seed = seed;
 	l->near = both_ends_here(fd);
 	tune(in, fd, l->near, same_machine);
+	atomic_fetch_add(&in->unwatched, 1);
 	if (!watch(l)) {
 		coll_tcp_link_fail(l, COLL_ERR_SYSTEM, "epoll: %s", strerror(errno));
 		return COLL_ERR_SYSTEM;
@@ -195,7 +222,10 @@ coll_status coll_tcp_link_up(struct tcp_link *l, int fd, uint64_t seed, bool sam
 	l->state = LINK_UP;
 	atomic_fetch_sub(&in->connecting, 1);
 	coll_peer_link_up(&l->base);
-	in->up[in->up_count++] = l;
+	in->up[in->up_count] = l;
+	if (in->up_count < TCP_DIRECT_LINKS)
+		atomic_store(&in->direct[in->up_count], l);
+	atomic_fetch_add(&in->up_count, 1);
 	in->remote_count += !l->near;
 	for (uint32_t i = 0; i < l->queue_count; i++)
 		coll_tcp_tx_seal(l, &l->queue[(l->queue_first + i) & (l->queue_cap - 1)].head);
@@ -244,6 +274,9 @@ static void stop(struct tcp_link *l, enum tcp_state state)
 
 	leave_connecting(l);
 	l->state = state;
+	if (l->fd >= 0 && !l->watched)
+		atomic_fetch_sub(&in->unwatched, 1);
+	l->watched = false;
 	if (l->fd >= 0)
 		close(l->fd); /* leaves both epoll sets: the descriptor has no duplicate */
 	l->fd = -1;
@@ -339,7 +372,9 @@ void coll_tcp_link_compact(struct tcp_inst *in)
 			in->up[kept++] = l;
 		pthread_mutex_unlock(&l->base.lock);
 	}
-	in->up_count = kept;
+	for (uint32_t i = 0; i < TCP_DIRECT_LINKS; i++)
+		atomic_store(&in->direct[i], i < kept ? in->up[i] : NULL);
+	atomic_store(&in->up_count, kept);
 	pthread_mutex_unlock(&in->links.lock);
 }
 

@@ -52,7 +52,7 @@ static void aim(struct tcp_link *l, struct tcp_receiver *r)
 		coll_tcp_channel_event(&r->base);
 	}
 	l->into_slot = take_slot(r);
-	l->into_ptr = r->base.memory + l->into_slot * r->base.stride;
+	l->into_ptr = r->base.memory + l->into_slot * r->base.stride + TCP_HEADROOM;
 }
 
 static void arrived(struct tcp_link *l)
@@ -68,8 +68,9 @@ static void arrived(struct tcp_link *l)
 		announce_done(r, COLL_OK);
 		coll_tcp_channel_owe(r);
 	} else {
-		r->ring[(r->first + r->count++) % r->base.slots] =
+		r->ring[(r->first + r->count) % r->base.slots] =
 		        (struct tcp_arrival){l->into_slot, frame_of(&l->into_head)};
+		atomic_fetch_add_explicit(&r->count, 1, memory_order_release); /* see coll_tcp_view */
 	}
 	coll_tcp_channel_event(&r->base);
 }
@@ -277,6 +278,7 @@ int coll_tcp_rx(struct tcp_link *l, size_t budget)
 			return happened + 1;
 		}
 		total += (size_t)n;
+		l->calls_in++;
 		happened += 1 + took(l, (size_t)n);
 		if ((size_t)n < asked && l->out_errno == 0)
 			break;

@@ -240,6 +240,8 @@ static void tcp_caps(void *inst, struct coll_transport_caps *caps)
 	        .post_ref = true,
 	        .recv_into = true,
 	        .cross_host = true,
+	        .streamed = true,
+	        .slot_bytes_best = TCP_SLOT_BYTES,
 	};
 }
 
@@ -278,17 +280,6 @@ static int advance(struct tcp_link *l, bool readable)
 	return happened;
 }
 
-/* With one or two links a read that finds nothing is cheaper than asking epoll. */
-static int progress_few(struct tcp_link *const *few, uint32_t count)
-{
-	int happened = 0;
-
-	for (uint32_t i = 0; i < count; i++)
-		if (pthread_mutex_trylock(&few[i]->base.lock) == 0)
-			happened += advance(few[i], true);
-	return happened;
-}
-
 static struct tcp_link *up_at(struct tcp_inst *in, uint32_t i)
 {
 	struct tcp_link *l;
@@ -299,12 +290,53 @@ static struct tcp_link *up_at(struct tcp_inst *in, uint32_t i)
 	return l;
 }
 
+/* Nobody has slept for some reads: the socket need not tell epoll what it gets. */
+static void unwatch_unheard(struct tcp_link *l)
+{
+	if (l->state != LINK_UP || !l->watched || ++l->unheard < TCP_UNHEARD_MAX)
+		return;
+	l->unheard = 0;
+	coll_tcp_link_unwatch(l);
+}
+
+/* With one or two links a read that finds nothing is cheaper than asking epoll. */
+static int progress_few(struct tcp_inst *in)
+{
+	int happened = 0;
+
+	for (uint32_t i = 0; i < TCP_DIRECT_LINKS; i++) {
+		struct tcp_link *l = atomic_load_explicit(&in->direct[i], memory_order_acquire);
+
+		if (l == NULL || pthread_mutex_trylock(&l->base.lock) != 0)
+			continue;
+		unwatch_unheard(l);
+		happened += advance(l, true);
+	}
+	return happened;
+}
+
+/* Those that were few until now, or that a sleeper wants to hear of. */
+static void watch_all(struct tcp_inst *in)
+{
+	struct tcp_link *l;
+
+	if (atomic_load(&in->unwatched) == 0)
+		return;
+	for (uint32_t i = 0; (l = up_at(in, i)) != NULL; i++) {
+		pthread_mutex_lock(&l->base.lock);
+		if (l->state == LINK_UP)
+			coll_tcp_link_watch(l);
+		pthread_mutex_unlock(&l->base.lock);
+	}
+}
+
 static int progress_many(struct tcp_inst *in)
 {
 	struct epoll_event ev[TCP_EVENTS];
 	struct tcp_link *l;
 	int happened = 0;
 
+	watch_all(in);
 	if (atomic_load_explicit(&in->working, memory_order_relaxed) > 0)
 		for (uint32_t i = 0; (l = up_at(in, i)) != NULL; i++)
 			if (pthread_mutex_trylock(&l->base.lock) == 0)
@@ -322,20 +354,15 @@ static int progress_many(struct tcp_inst *in)
 static int tcp_progress(void *inst)
 {
 	struct tcp_inst *in = inst;
-	struct tcp_link *few[TCP_DIRECT_LINKS];
-	uint32_t count;
-	int happened = 0;
+	int happened;
 
-	atomic_fetch_add_explicit(&in->progress_calls, 1, memory_order_relaxed);
-	pthread_mutex_lock(&in->links.lock);
-	count = in->up_count;
-	for (uint32_t i = 0; i < count && i < TCP_DIRECT_LINKS; i++)
-		few[i] = in->up[i];
-	pthread_mutex_unlock(&in->links.lock);
-	if (count > TCP_DIRECT_LINKS)
-		happened += progress_many(in);
+	/* Says that somebody was here, no more: one of two at once may get lost. */
+	atomic_store_explicit(&in->progress_calls, atomic_load_explicit(&in->progress_calls, memory_order_relaxed) + 1,
+	                      memory_order_relaxed);
+	if (atomic_load_explicit(&in->up_count, memory_order_relaxed) > TCP_DIRECT_LINKS)
+		happened = progress_many(in);
 	else
-		happened += progress_few(few, count);
+		happened = progress_few(in);
 	/* Connections are made here too, so that no service thread is needed for it. */
 	if (atomic_load_explicit(&in->connecting, memory_order_relaxed) > 0)
 		happened += coll_reactor_try(&in->service);
@@ -388,6 +415,7 @@ static coll_status tcp_arm(void *inst)
 	/* Armed before anything is looked at, here or by the caller: what comes from
 	 * here on wakes. */
 	atomic_fetch_add(&in->armed, 1);
+	watch_all(in);
 	send_leftovers(in);
 	settle_few(in);
 	if (atomic_load(&in->closed) || epoll_wait(in->data_epoll, &ev, 1, 0) > 0) {

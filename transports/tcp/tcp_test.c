@@ -4,6 +4,7 @@
  * connections that cannot be made, both ends dialling at once.
  */
 #include <fcntl.h>
+#include <linux/tcp.h>
 #include <sys/resource.h>
 
 #include "transports/tcp/raw_peer_test.h"
@@ -195,6 +196,124 @@ TEST(tcp, credit_frames_are_few)
 	p.s[1].t->channel_close(tx2);
 	p.s[0].t->channel_close(rx2);
 	pair_close(&p);
+}
+
+/* Head and payload leave as one piece, in one segment, and are read by one call. */
+TEST(tcp, a_small_frame_is_one_call_and_one_segment)
+{
+	const struct coll_channel_key key = {.comm = 1}, back = {.comm = 2};
+	struct pair p;
+	void *tx, *rx, *tx2, *rx2;
+	struct tcp_link *l[2];
+	struct tcp_info before[2], after;
+	socklen_t len = sizeof(after);
+
+	REQUIRE(pair_open(&p));
+	l[0] = p.link[0];
+	l[1] = p.link[1];
+	REQUIRE(p.s[0].t->channel_open(l[0], &key, COLL_DIR_SEND, 64, 4, &tx) == COLL_OK);
+	REQUIRE(p.s[1].t->channel_open(l[1], &key, COLL_DIR_RECV, 64, 4, &rx) == COLL_OK);
+	REQUIRE(p.s[1].t->channel_open(l[1], &back, COLL_DIR_SEND, 64, 4, &tx2) == COLL_OK);
+	REQUIRE(p.s[0].t->channel_open(l[0], &back, COLL_DIR_RECV, 64, 4, &rx2) == COLL_OK);
+	for (uint64_t i = 0; i < 4; i++) {
+		pass(&p, 0, tx, rx, i);
+		pass(&p, 1, tx2, rx2, i);
+	}
+	for (int i = 0; i < 2; i++) {
+		CHECK(getsockopt(l[i]->fd, IPPROTO_TCP, TCP_INFO, &before[i], &len) == 0);
+		l[i]->calls_out = l[i]->calls_in = 0;
+	}
+	for (uint64_t i = 4; i < 104; i++) {
+		pass(&p, 0, tx, rx, i);
+		pass(&p, 1, tx2, rx2, i);
+	}
+	for (int i = 0; i < 2; i++) {
+		CHECK(l[i]->calls_out == 100 && l[i]->calls_in == 100, "end %d: %llu calls out, %llu in", i,
+		      (unsigned long long)l[i]->calls_out, (unsigned long long)l[i]->calls_in);
+		CHECK(getsockopt(l[i]->fd, IPPROTO_TCP, TCP_INFO, &after, &len) == 0);
+		CHECK(after.tcpi_data_segs_out - before[i].tcpi_data_segs_out == 100);
+	}
+	p.s[0].t->channel_close(tx);
+	p.s[1].t->channel_close(rx);
+	p.s[1].t->channel_close(tx2);
+	p.s[0].t->channel_close(rx2);
+	pair_close(&p);
+}
+
+static void progress_often(struct station *s)
+{
+	for (int i = 0; i <= TCP_UNHEARD_MAX; i++)
+		s->t->progress(s->in);
+}
+
+/* A socket that is only ever looked at leaves the epoll set; a sleeper puts it back. */
+TEST(tcp, who_sleeps_hears_a_socket_that_was_only_looked_at)
+{
+	const struct coll_channel_key key = {.comm = 1};
+	struct pair p;
+	void *tx, *rx, *slot;
+	const struct coll_frame f = {0, 1, 8};
+	struct tcp_link *l;
+	struct pollfd ready;
+
+	REQUIRE(pair_open(&p));
+	l = p.link[1];
+	REQUIRE(p.s[0].t->channel_open(p.link[0], &key, COLL_DIR_SEND, 64, 4, &tx) == COLL_OK);
+	REQUIRE(p.s[1].t->channel_open(l, &key, COLL_DIR_RECV, 64, 4, &rx) == COLL_OK);
+	REQUIRE(BOTH(&p, p.s[0].t->slot(tx, 8, &slot) == COLL_OK));
+	progress_often(&p.s[1]);
+	CHECK(!l->watched);
+	CHECK(p.s[1].in->unwatched == 1);
+	REQUIRE(UNTIL(&p.s[0], p.s[1].t->arm(p.s[1].in) == COLL_OK));
+	CHECK(l->watched && p.s[1].in->unwatched == 0);
+	for (int i = 0; i <= TCP_UNHEARD_MAX; i++) {
+		p.s[1].t->progress(p.s[1].in);
+		CHECK(l->watched, "nobody takes it away from a sleeper");
+	}
+	CHECK(p.s[0].t->post(tx, &f) == COLL_OK);
+	ready = (struct pollfd){p.s[1].t->poll_fd(p.s[1].in), POLLIN, 0};
+	CHECK(poll(&ready, 1, 5000) == 1);
+	p.s[1].t->disarm(p.s[1].in);
+	p.s[0].t->channel_close(tx);
+	p.s[1].t->channel_close(rx);
+	pair_close(&p);
+}
+
+/* With a third link epoll says which to read: those it has not heard of must be there. */
+TEST(tcp, a_third_link_puts_all_under_watch)
+{
+	const struct coll_channel_key key = {.comm = 1};
+	const struct coll_frame f = {0, 1, 8};
+	struct station s[4] = {0};
+	struct coll_frame g;
+	void *out[4], *back[4], *tx, *rx, *slot;
+	const void *q;
+
+	for (int i = 0; i < 4; i++)
+		REQUIRE(station_open(&s[i], 1 + (uint64_t)i) == COLL_OK);
+	for (int i = 1; i < 4; i++) {
+		out[i] = link_to(&s[0], &s[i]);
+		back[i] = link_to(&s[i], &s[0]);
+		CHECK(UNTIL(&s[0], (station_turn(&s[i]), s[0].t->link_status(out[i]) == COLL_OK &&
+		                                                 s[i].t->link_status(back[i]) == COLL_OK)));
+		if (i == 2)
+			progress_often(&s[0]);
+		CHECK(s[0].in->unwatched == (i == 2 ? 2 : 0), "%u with %d links", s[0].in->unwatched, i);
+	}
+	REQUIRE(s[1].t->channel_open(back[1], &key, COLL_DIR_SEND, 64, 4, &tx) == COLL_OK);
+	REQUIRE(s[0].t->channel_open(out[1], &key, COLL_DIR_RECV, 64, 4, &rx) == COLL_OK);
+	REQUIRE(UNTIL(&s[0], (station_turn(&s[1]), s[1].t->slot(tx, 8, &slot) == COLL_OK)));
+	CHECK(s[1].t->post(tx, &f) == COLL_OK);
+	CHECK(UNTIL(&s[0], s[0].t->view(rx, &q, &g) == COLL_OK));
+	CHECK(s[0].in->unwatched == 0);
+	s[0].t->channel_close(rx);
+	s[1].t->channel_close(tx);
+	for (int i = 1; i < 4; i++) {
+		s[0].t->link_close(out[i]);
+		s[i].t->link_close(back[i]);
+	}
+	for (int i = 0; i < 4; i++)
+		station_close(&s[i]);
 }
 
 static unsigned open_descriptors(void)

@@ -74,13 +74,15 @@ static size_t to_kernel(struct tcp_link *l, struct iovec *iov, int pieces)
 
 	if (l->state != LINK_UP || l->out_errno != 0)
 		return 0;
-	n = sendmsg(l->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+	n = pieces == 1 ? send(l->fd, iov->iov_base, iov->iov_len, MSG_NOSIGNAL | MSG_DONTWAIT)
+	                : sendmsg(l->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
 	if (n < 0) {
 		if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR && errno != ENOBUFS && errno != ENOMEM)
 			l->out_errno = errno;
 		return 0;
 	}
 	l->moved += (uint64_t)n;
+	l->calls_out++;
 	return (size_t)n;
 }
 
@@ -94,6 +96,18 @@ static int gather(const struct tcp_entry *e, size_t skip, struct iovec *iov)
 	if (e->len_bytes > skip)
 		iov[n++] = (struct iovec){(char *)(uintptr_t)e->payload + skip, e->len_bytes - skip};
 	return n;
+}
+
+/* A slot has room for its head in front: one piece is cheaper for the kernel than two. */
+static bool in_one_piece(const struct tcp_entry *e, struct iovec *iov)
+{
+	char *at = (char *)(uintptr_t)e->payload - sizeof(e->head);
+
+	if (e->slot == UINT32_MAX)
+		return false;
+	memcpy(at, &e->head, sizeof(e->head));
+	*iov = (struct iovec){at, sizeof(e->head) + e->len_bytes};
+	return true;
 }
 
 static bool push(struct tcp_link *l, const struct tcp_entry *e)
@@ -116,7 +130,7 @@ void coll_tcp_tx(struct tcp_link *l, const struct tcp_entry *entry, bool *gone)
 	coll_tcp_tx_seal(l, &e.head);
 	if (l->queue_count == 0 && l->state == LINK_UP) {
 		struct iovec iov[2];
-		const int pieces = gather(&e, 0, iov);
+		const int pieces = in_one_piece(&e, iov) ? 1 : gather(&e, 0, iov);
 
 		n = to_kernel(l, iov, pieces);
 		if (n == sizeof(e.head) + e.len_bytes) {
@@ -186,7 +200,7 @@ void coll_tcp_tx_want(struct tcp_link *l, bool want)
 {
 	struct epoll_event e = {.events = EPOLLIN | (want ? EPOLLOUT : 0u), .data.u64 = tcp_link_tag(l)};
 
-	if (epoll_ctl(l->inst->data_epoll, EPOLL_CTL_MOD, l->fd, &e) == 0)
+	if (l->watched && epoll_ctl(l->inst->data_epoll, EPOLL_CTL_MOD, l->fd, &e) == 0)
 		l->want_out = want;
 }
 
