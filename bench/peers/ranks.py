@@ -20,6 +20,10 @@ class Failed(Exception):
     """A library could not be started, died, or was wrong."""
 
 
+class Missing(Failed):
+    """It is not on this machine."""
+
+
 def cores():
     return len(os.sched_getaffinity(0))
 
@@ -42,7 +46,7 @@ def command_ours(ctx, ranks):
 def command_openmpi(ctx, ranks):
     mpirun = which_mpirun("openmpi")
     if not mpirun:
-        raise Failed("not found")
+        raise Missing("not found")
     line = [mpirun, "--oversubscribe", "--bind-to", "none", "-np", str(ranks)]
     if os.geteuid() == 0:
         line.append("--allow-run-as-root")
@@ -58,7 +62,7 @@ def command_openmpi(ctx, ranks):
 def command_mpich(ctx, ranks):
     mpirun = which_mpirun("mpich")
     if not mpirun:
-        raise Failed("not found")
+        raise Missing("not found")
     env = {}
     if ctx.transport == "tcp":
         # No shared memory; whichever network layer it was built with, over sockets.
@@ -68,7 +72,7 @@ def command_mpich(ctx, ranks):
 
 def command_each(program, **env):
     """Ranks without a launcher: see Ranks.start."""
-    return lambda ctx, ranks: ([p.format(build=ctx.build, python=ctx.python) for p in program],
+    return lambda ctx, ranks: ([p.replace("{build}", ctx.build).replace("{python}", ctx.python) for p in program],
                                dict(env, COLL_BENCH_SIZE=str(ranks)))
 
 
@@ -91,7 +95,7 @@ TITLES = {"ours": "ours", "ours_own": "ours, own buffers", "openmpi": "Open MPI"
 
 
 class Ranks:
-    """All ranks of one library."""
+    """All ranks of one library. What goes wrong is Failed, with the library's name."""
 
     def __init__(self, name, ctx, ranks, timeout=60):
         self.name = name
@@ -118,15 +122,18 @@ class Ranks:
         line, extra = make(self.ctx, self.ranks)
         program = line[-1]
         if not os.path.exists(program):
-            raise Failed("not built")
+            raise Missing("not built: its packages were not found")
         if not shutil.which(line[0]):
-            raise Failed("not found")
+            raise Missing("not found")
         server = socket.socket(socket.AF_UNIX)
         server.bind(self.dir + "/s")
         server.listen(self.ranks)
         server.settimeout(1)
         env = dict(os.environ, COLL_BENCH_SOCKET=self.dir + "/s", COLL_BENCH_TRANSPORT=self.ctx.transport,
-                   COLL_BENCH_DIR=self.dir, COLL_BENCH_SHARED="/proc/%d/fd/%d" % (os.getpid(), self.shared), **extra)
+                   COLL_BENCH_DIR=self.dir, COLL_BENCH_CC=self.ctx.cc or "reno",
+                   COLL_BENCH_SHARED="/proc/%d/fd/%d" % (os.getpid(), self.shared), **extra)
+        if self.ctx.unpinned:
+            env["COLL_BENCH_UNPINNED"] = "1"
         for rank in range(1 if launched else self.ranks):
             own = env if launched else dict(env, COLL_BENCH_RANK=str(rank))
             self.processes.append(subprocess.Popen(line, env=own, stdin=subprocess.DEVNULL, stdout=self.log,
@@ -144,7 +151,7 @@ class Ranks:
                 s = server.accept()[0]
             except socket.timeout:
                 if any(p.poll() is not None for p in self.processes):
-                    raise Failed("died while starting: " + self.tail()) from None
+                    raise Failed("failed while starting: " + self.tail()) from None
                 if time.monotonic() > until:
                     raise Failed("did not start: " + self.tail()) from None
                 continue
@@ -170,9 +177,9 @@ class Ranks:
         try:
             line = stream.readline()
         except (OSError, ValueError) as e:
-            raise Failed("does not answer (%s): %s" % (e, self.tail())) from None
+            raise self.failed("does not answer (%s): %s" % (e, self.tail())) from None
         if not line:
-            raise Failed("died: " + self.tail())
+            raise self.failed("died: " + self.tail())
         return line.strip()
 
     def ask(self, line):
@@ -182,7 +189,7 @@ class Ranks:
                 stream.write(line + "\n")
                 stream.flush()
         except OSError as e:
-            raise Failed("died (%s): %s" % (e, self.tail())) from None
+            raise self.failed("died (%s): %s" % (e, self.tail())) from None
         return [self.read(stream) for stream in self.streams]
 
     def prepare(self, kind, size, place, sets=1):
@@ -191,21 +198,24 @@ class Ranks:
         bad = [a for a in answers if a != "ok"]
         return bad[0].partition(" ")[2].lstrip(": ") or bad[0] if bad else None
 
+    def failed(self, what):
+        return Failed("%s: %s" % (TITLES[self.name], what))
+
     def check(self, same):
         """Results are right, and, where same, bitwise equal on all ranks."""
         answers = self.ask("check")
         for a in answers:
             if not a.startswith("ok "):
-                raise Failed("wrong result: " + a)
+                raise self.failed("wrong result: " + a)
         if same and len(set(answers)) != 1:
-            raise Failed("wrong result: ranks differ")
+            raise self.failed("wrong result: ranks differ")
 
     def block(self, how, calls, warm):
         """Seconds of one call."""
         answers = self.ask("block %s %d %d" % (how, calls, warm))
         for a in answers:
             if not a.startswith("time "):
-                raise Failed("wrong result: " + a)
+                raise self.failed("wrong result: " + a)
         return max(float(a.split()[1]) for a in answers) / calls
 
     def close(self):

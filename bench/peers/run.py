@@ -6,15 +6,19 @@ awake at a time. See docs/guide/peers.md.
 """
 import argparse
 import datetime
+import json
 import math
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import time
 import types
 
 import cells as cells_of
+import judge
+import plot
 import ranks as ranks_of
 import report
 
@@ -87,6 +91,8 @@ def start(names, ctx, ranks, say):
             missing[name] = str(e)
             say("%s: %s" % (ranks_of.TITLES[name], e))
             if name in ("ours", "ours_own"):
+                for lib in libs:
+                    lib.close()
                 raise
     return libs, missing
 
@@ -110,6 +116,30 @@ def commit():
         return "unknown"
 
 
+def limits(build):
+    """Rates of the machine itself: limits.c."""
+    try:
+        done = subprocess.run([build + "/bench/peers/peers_limits"], capture_output=True, text=True, timeout=60)
+        return json.loads(done.stdout)
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return None
+
+
+def own_network(cc, argv):
+    """Go on in a network of our own whose sockets all get this congestion control; other programs do not notice."""
+    if os.environ.get("COLL_BENCH_NETWORK") != cc:
+        if os.geteuid() != 0 or not shutil.which("unshare") or not shutil.which("ip"):
+            raise SystemExit("--cc needs root, unshare and ip: not measured")
+        os.environ["COLL_BENCH_NETWORK"] = cc
+        os.execvp("unshare", ["unshare", "--net", sys.executable, os.path.abspath(__file__), *argv])
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    try:
+        with open("/proc/sys/net/ipv4/tcp_congestion_control", "w") as f:
+            f.write(cc)
+    except OSError as e:
+        raise SystemExit("congestion control %s: %s: not measured" % (cc, e.strerror)) from None
+
+
 def options(argv):
     p = argparse.ArgumentParser(prog="run bench", description=__doc__.split("\n")[0])
     p.add_argument("--build", default=ROOT + "/build/release", help="build directory")
@@ -126,9 +156,14 @@ def options(argv):
     p.add_argument("--block-ms", type=float, default=10)
     p.add_argument("--cold", action="store_true", help="data is in no cache when a call begins")
     p.add_argument("--cold-bytes", type=cells_of.size_of, default=128 << 20, help="how much lies between two uses")
+    p.add_argument("--cc", help="tcp: this congestion control for everyone (needs root); default: each library as shipped")
+    p.add_argument("--unpinned", action="store_true", help="do not tie ranks to cores")
     p.add_argument("--python", default=ranks_of.default_python(), help="a Python that has torch")
     p.add_argument("--json", help="keep the cells in this file")
     p.add_argument("--markdown", action="store_true", help="tables in Markdown")
+    p.add_argument("--svg", metavar="DIR", help="plots into this directory")
+    p.add_argument("--merge", nargs="+", metavar="FILE", help="measure nothing: show the cells of these files; later ones' replace earlier ones'")
+    p.add_argument("--judge", action="store_true", help="what is asked of each size, and whether it is met")
     return p.parse_args(argv)
 
 
@@ -142,50 +177,89 @@ def plan(args):
             for size in sizes:
                 if kind not in ("all_reduce", "broadcast", "barrier") and size % (4 * args.ranks):
                     continue
-                out.append({"transport": args.transport, "cc": None, "ranks": args.ranks, "kind": kind, "bytes": size,
+                out.append({"transport": args.transport, "cc": args.cc, "ranks": args.ranks, "kind": kind, "bytes": size,
                             "place": place, "cold": args.cold, "seconds": {}, "left_out": {}})
     return out
 
 
-def main(argv):
-    args = options(argv)
-    say = lambda line: print(line, file=sys.stderr, flush=True)
-    ctx = types.SimpleNamespace(build=os.path.abspath(args.build), transport=args.transport, python=args.python)
+def show(document, args):
+    for run in document["runs"]:
+        print("%s; commit %s; %s; load %.1f%s\n%s" % (
+            run["machine"], run["commit"], run["date"], run["load"][0],
+            "; congestion control " + run["cc"] if run.get("cc") else "",
+            "; ".join("%s: %s" % (ranks_of.TITLES[n], t) for n, t in run["versions"].items())))
+        for name, why in run["missing"].items():
+            print("%s: %s" % (ranks_of.TITLES[name], why))
+        if run.get("limits"):
+            print("limits: " + ", ".join("%s %.4g" % (k.replace("_", " "), v) for k, v in run["limits"].items()))
+        print()
+    print((report.markdown if args.markdown else report.text)(document["cells"]))
+    print(report.LEGEND)
+    if args.judge:
+        print("\n" + (judge.markdown if args.markdown else judge.text)(document["cells"]))
+
+
+def keep(document, args):
+    if args.json:
+        cells_of.save(args.json, document)
+    if args.svg:
+        os.makedirs(args.svg, exist_ok=True)
+        for title, group in report.groups(document["cells"]).items():
+            run = document["runs"][-1]
+            text = plot.svg(group, title, "%s; commit %s; %s" % (run["machine"], run["commit"], run["date"][:10]))
+            if text:
+                name = title.replace(",", "").replace(" ", "-") + ".svg"
+                with open(os.path.join(args.svg, name), "w") as f:
+                    f.write(text)
+
+
+def run_all(args, document, say):
+    """Fill the document; the exit status."""
+    ctx = types.SimpleNamespace(build=os.path.abspath(args.build), transport=args.transport, python=args.python, cc=args.cc,
+                                unpinned=args.unpinned)
     names = [{"plain": "ours", "own": "ours_own"}[b] for b in args.buffers.split(",")]
-    names += [p for p in args.peers.split(",") if p and p != "none"] + ([] if args.no_floor or args.ranks > ranks_of.cores() else ["floor", "line"])
+    names += [p for p in args.peers.split(",") if p and p != "none"]
+    with_floor = not args.no_floor and args.ranks <= ranks_of.cores()
+    names += ["floor", "line"] if with_floor else []
     begin = time.monotonic()
     todo = plan(args)
-    document = {"runs": [], "cells": []}
-    libs, status = [], 0
+    libs = []
     try:
         libs, missing = start(names, ctx, args.ranks, say)
-        document["runs"].append({
-            "date": datetime.datetime.now().astimezone().isoformat(timespec="seconds"), "machine": machine(),
-            "commit": commit(), "transport": args.transport, "ranks": args.ranks, "block_ms": args.block_ms,
-            "blocks": args.blocks, "versions": {l.name: l.text for l in libs}, "missing": missing,
-            "load": os.getloadavg()})
+        run = {"date": datetime.datetime.now().astimezone().isoformat(timespec="seconds"), "machine": machine(),
+               "commit": commit(), "transport": args.transport, "cc": args.cc, "ranks": args.ranks,
+               "block_ms": args.block_ms, "blocks": args.blocks, "pinned": not args.unpinned,
+               "versions": {l.name: l.text for l in libs}, "missing": missing,
+               "load": os.getloadavg(), "limits": limits(ctx.build) if with_floor else None}
+        document["runs"].append(run)
         for i, cell in enumerate(todo):
             measure(libs, cell, args, say)
             document["cells"].append(cell)
+            run["seconds"] = round(time.monotonic() - begin, 1)
             if sys.stderr.isatty():
                 print("\r%d of %d cells " % (i + 1, len(todo)), end="", file=sys.stderr, flush=True)
     except ranks_of.Failed as e:
         say("failed: %s" % e)
-        status = 1
+        return 1
     except KeyboardInterrupt:
-        status = 130
+        return 130
     finally:
         for lib in libs:
             lib.close()
-    for run in document["runs"]:
-        run["seconds"] = round(time.monotonic() - begin, 1)
-        print("%s; commit %s; %s; load %.1f\n%s\n" % (
-            run["machine"], run["commit"], run["date"], run["load"][0],
-            "; ".join("%s: %s" % (ranks_of.TITLES[n], t) for n, t in run["versions"].items())))
-    print((report.markdown if args.markdown else report.text)(document["cells"]))
-    print(report.LEGEND)
-    if args.json:
-        cells_of.save(args.json, document)
+    return 0
+
+
+def main(argv):
+    args = options(argv)
+    document, status = {"runs": [], "cells": []}, 0
+    if args.merge:
+        document = cells_of.merge([cells_of.load(f) for f in args.merge])
+    else:
+        if args.cc:
+            own_network(args.cc, argv)
+        status = run_all(args, document, lambda line: print(line, file=sys.stderr, flush=True))
+    show(document, args)
+    keep(document, args)
     return status
 
 

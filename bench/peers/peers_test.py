@@ -1,0 +1,308 @@
+#!/usr/bin/env python3
+"""The side-by-side benchmark itself: statistics, files, judge, reports, and the drivers' protocol. Nothing is timed.
+
+usage: peers_test.py BUILD-DIRECTORY
+"""
+import os
+import subprocess
+import sys
+import tempfile
+import types
+import xml.dom.minidom
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import cells  # noqa: E402
+import judge  # noqa: E402
+import plot  # noqa: E402
+import ranks  # noqa: E402
+import report  # noqa: E402
+import run  # noqa: E402
+
+BUILD = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else "build"
+CTX = types.SimpleNamespace(build=BUILD, transport="shm", python=sys.executable, cc=None, unpinned=False)
+passed = failed = skipped = 0
+
+
+class Skipped(Exception):
+    pass
+
+
+def same(a, b):
+    if a != b:
+        raise AssertionError("%r is not %r" % (a, b))
+
+
+def raises(what, fn, *args):
+    try:
+        fn(*args)
+    except what as e:
+        return str(e)
+    raise AssertionError("%s did not raise %s" % (fn, what))
+
+
+def cell(seconds, **more):
+    return dict({"transport": "shm", "cc": None, "ranks": 2, "kind": "all_reduce", "bytes": 8, "place": "out", "cold": False,
+                 "seconds": seconds, "left_out": {}}, **more)
+
+
+def test_sizes():
+    same([cells.size_of(t) for t in ("8", "4K", "2m", "1G", "3KiB")], [8, 4096, 2 << 20, 1 << 30, 3072])
+    same([cells.size_text(s) for s in (8, 4096, 5000, 1 << 20, 3 << 30)], ["8 B", "4 KiB", "5000 B", "1 MiB", "3 GiB"])
+    for bad in ("", "K", "-1", "4T", "1.5M"):
+        raises(ValueError, cells.size_of, bad)
+
+
+def test_interval_is_of_order_statistics():
+    # 9 values: the 2nd and the 8th enclose the median with at least 95 % (binomial: 0.961).
+    same(cells.interval([5, 1, 9, 2, 8, 3, 7, 4, 6]), (5, 2, 8))
+    same(cells.interval([3]), (3, 3, 3))
+    same(cells.interval([1, 2]), (1.5, 1, 2))
+
+
+def test_ratios_are_made_block_by_block():
+    # Ratios 2, 4, 1: their median is 2; the ratio of the medians would be 4 / 2 = 2 only by chance, so use others.
+    c = cell({"ours": [1, 2, 9], "openmpi": [3, 4, 9]})
+    same(cells.ratios(c, "openmpi", "ours")[0], 2)
+    c = cell({"ours": [1, 5, 10], "openmpi": [10, 5, 1]})
+    same(cells.ratios(c, "openmpi", "ours")[0], 1)
+    same(cells.ratios(c, "mpich", "ours"), None)
+    same(cells.ratios(cell({"ours": [1], "mpich": [1, 2]}), "mpich", "ours"), None)
+
+
+def test_merge_keeps_the_later_cell():
+    first = {"runs": [1], "cells": [cell({"ours": [1]}), cell({"ours": [2]}, bytes=4096)]}
+    later = {"runs": [2], "cells": [cell({"ours": [3]}), cell({"ours": [4]}, place="in")]}
+    d = cells.merge([first, later])
+    same(d["runs"], [1, 2])
+    same({(c["bytes"], c["place"]): c["seconds"]["ours"][0] for c in d["cells"]}, {(8, "out"): 3, (4096, "out"): 2, (8, "in"): 4})
+
+
+def test_what_is_saved_is_loaded():
+    d = {"runs": [{"date": "x"}], "cells": [cell({"ours": [1.5e-7]})]}
+    with tempfile.TemporaryDirectory() as dir_:
+        cells.save(dir_ + "/a.json", d)
+        same(cells.load(dir_ + "/a.json"), d)
+        with open(dir_ + "/b.json", "w") as f:
+            f.write("{}")
+        raises(ValueError, cells.load, dir_ + "/b.json")
+
+
+def verdict_of(name, the_cells):
+    return next((r[5], r[6]) for r in judge.judge(the_cells) if r[0] == name)
+
+
+def test_judge_takes_the_worst_cell():
+    name = "shm 8-48 B / Open MPI"
+    good = cell({"ours": [1] * 3, "openmpi": [2.6] * 3})
+    fair = cell({"ours": [1] * 3, "openmpi": [2.1] * 3}, bytes=48)
+    bad = cell({"ours": [1] * 3, "openmpi": [1.9] * 3}, bytes=32)
+    same(verdict_of(name, [good])[0], "aim")
+    same(verdict_of(name, [good, fair])[0], "must")
+    same(verdict_of(name, [good, bad, fair]), ("MISSED", ["32 B out 1.90"]))
+    same(verdict_of(name, [])[0], "not measured")
+    # Cells of other rows do not count: cold, other sizes, other ranks, other transports.
+    for other in ({"cold": True}, {"bytes": 64}, {"ranks": 4}, {"transport": "tcp"}, {"kind": "broadcast"}, {"cc": "reno"}):
+        same(verdict_of(name, [good, dict(bad, **other)])[0], "aim")
+
+
+def test_judge_knows_which_way_is_good():
+    name = "shm 8-48 B, ours / cache line one way"
+    same(verdict_of(name, [cell({"ours": [1.2], "line": [1]})])[0], "aim")
+    same(verdict_of(name, [cell({"ours": [1.4], "line": [1]})])[0], "must")
+    same(verdict_of(name, [cell({"ours": [1.6], "line": [1]}), cell({"ours": [1.2], "line": [1]}, place="in")])[0], "MISSED")
+    name = "shm >= 2 MiB own buffers, share of the floor"
+    same(verdict_of(name, [cell({"ours_own": [1], "floor": [0.85]}, bytes=2 << 20)])[0], "must")
+    same(verdict_of(name, [cell({"ours_own": [1], "floor": [0.7]}, bytes=2 << 20)])[0], "MISSED")
+
+
+def test_judge_wants_both_peers_where_it_says_both():
+    name = "shm 4 KiB / both MPIs"
+    same(verdict_of(name, [cell({"ours": [1], "openmpi": [9]}, bytes=4096)])[0], "not measured")
+    same(verdict_of(name, [cell({"ours": [1], "openmpi": [9], "mpich": [1]}, bytes=4096)])[0], "MISSED")
+
+
+def test_any_n_by_the_line():
+    same(judge.straight({2: 1.0, 4: 2.0, 8: 3.0}), {})
+    far = judge.straight({2: 1.0, 3: 3.0, 4: 2.0, 5: 2.0, 8: 2.0})
+    same(round(far[3], 3), round(3 / (1 + 0.5849625), 3))
+    same(far[5], 1.0)
+
+
+def test_reports_have_every_cell():
+    d = [cell({"ours": [1e-6, 1e-6], "openmpi": [2e-6, 2e-6]}), cell({"ours": [1e-3] * 2, "openmpi": [3e-3] * 2}, bytes=1 << 20)]
+    text = report.text(d)
+    for what in ("8 B", "1 MiB", "OMPI/ours", "2.00 (2.00-2.00)", "3.00 (3.00-3.00)"):
+        same(what in text, True)
+    same(report.markdown(d).count("\n|"), 4)
+    same(len(judge.text(d).splitlines()) >= len(judge.ROWS), True)
+
+
+def test_plot_is_xml_with_a_line_of_each():
+    d = [cell({"ours": [1e-6], "openmpi": [2e-6], "floor": [5e-7]}),
+         cell({"ours": [1e-3], "openmpi": [3e-3], "floor": [1e-3]}, bytes=1 << 20)]
+    parsed = xml.dom.minidom.parseString(plot.svg(d, "title", "subtitle"))
+    same(len(parsed.getElementsByTagName("polyline")), 5)
+    same(plot.svg([], "title", ""), None)
+
+
+def test_plan_has_what_was_asked():
+    args = run.options(["--coll", "all_reduce,barrier,all_gather", "--sizes", "8,12,4K", "--ranks", "4"])
+    same([(c["kind"], c["bytes"], c["place"]) for c in run.plan(args)],
+         [("all_reduce", 8, "out"), ("all_reduce", 12, "out"), ("all_reduce", 4096, "out"), ("all_reduce", 8, "in"),
+          ("all_reduce", 12, "in"), ("all_reduce", 4096, "in"), ("barrier", 0, "out"), ("all_gather", 4096, "out")])
+    raises(SystemExit, run.plan, run.options(["--coll", "all_produce"]))
+
+
+# ---- Drivers --------------------------------------------------------------------
+
+
+def started(name, n=2, ctx=CTX):
+    try:
+        return ranks.Ranks(name, ctx, n)
+    except ranks.Missing as e:
+        raise Skipped("%s: %s" % (name, e)) from None
+
+
+def drive(name, n=2, ctx=CTX, must=("all_reduce",)):
+    """Every collective, small and not, both ways of timing; results are checked by the driver."""
+    lib = started(name, n, ctx)
+    seen = set()
+    try:
+        for kind in cells.KINDS:
+            for size in [0] if kind == "barrier" else [4 * n, 256 * n, 40000 * n]:
+                for place in ("out", "in"):
+                    if lib.prepare(kind, size, place):
+                        continue
+                    lib.check(kind in ("all_reduce", "broadcast", "all_gather"))
+                    for how in ("loop", "each"):
+                        same(lib.block(how, 5, 3) >= 0, True)
+                    lib.check(False)
+                    seen.add(kind)
+        same([k for k in must if k not in seen], [])
+    finally:
+        lib.close()
+
+
+def test_ours():
+    drive("ours", must=cells.KINDS)
+
+
+def test_ours_in_own_buffers():
+    drive("ours_own", must=cells.KINDS)
+
+
+def test_ours_on_three_ranks_over_tcp():
+    drive("ours", 3, types.SimpleNamespace(**dict(vars(CTX), transport="tcp")), must=cells.KINDS)
+
+
+def test_floor():
+    drive("floor", must=cells.KINDS)
+
+
+def test_floor_of_three_ranks():
+    drive("floor", 3, must=cells.KINDS)
+
+
+def test_floor_over_tcp():
+    for n in (2, 3):
+        drive("floor", n, types.SimpleNamespace(**dict(vars(CTX), transport="tcp")), must=cells.KINDS)
+
+
+def test_line():
+    drive("line")
+
+
+def test_openmpi():
+    drive("openmpi", must=cells.KINDS)
+
+
+def test_mpich():
+    drive("mpich", must=cells.KINDS)
+
+
+def test_gloo():
+    drive("gloo")
+
+
+def test_torch():
+    done = subprocess.run([ranks.default_python(), "-c", "import torch"], capture_output=True)
+    if done.returncode:
+        raise Skipped("torch: not in this Python")
+    drive("torch", ctx=types.SimpleNamespace(**dict(vars(CTX), python=ranks.default_python())))
+
+
+def test_two_at_once():
+    """As in a run: one sleeps while the other's block runs, and is there afterwards."""
+    with tempfile.TemporaryDirectory() as dir_:
+        file = dir_ + "/out.json"
+        done = subprocess.run([sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "run.py"), "--build", BUILD,
+                               "--peers", "none", "--no-floor", "--blocks", "2", "--block-ms", "0.1", "--json", file,
+                               "--coll", "all_reduce,barrier", "--sizes", "8,20K", "--cold", "--cold-bytes", "64K"],
+                              capture_output=True, text=True)
+        same((done.returncode, done.stderr), (0, ""))
+        d = cells.load(file)
+        same([(c["kind"], c["bytes"], c["place"], c["how"]) for c in d["cells"]],
+             [("all_reduce", 8, "out", "loop"), ("all_reduce", 20480, "out", "each"), ("all_reduce", 8, "in", "loop"),
+              ("all_reduce", 20480, "in", "each"), ("barrier", 0, "out", "loop")])
+        for c in d["cells"]:
+            same(sorted((n, len(s)) for n, s in c["seconds"].items()), [("ours", 2), ("ours_own", 2)])
+
+
+def test_driver_refuses_what_it_does_not_know():
+    lib = started("ours")
+    try:
+        same(lib.prepare("all_produce", 8, "out") is not None, True)
+        same(lib.prepare("all_gather", 12, "out") is not None, True)
+        same(set(lib.ask("dance")), {"wrong: no such command"})
+        raises(ranks.Failed, lib.block, "loop", 1, 0)  # nothing is prepared
+        same(lib.prepare("all_reduce", 8, "out"), None)
+        lib.check(True)
+    finally:
+        lib.close()
+
+
+FAKE = """import os, socket, sys
+s = socket.socket(socket.AF_UNIX); s.connect(os.environ["COLL_BENCH_SOCKET"]); f = s.makefile("rw")
+rank = int(os.environ["COLL_BENCH_RANK"])
+f.write("hello %d 2 1 fake\\n" % rank); f.flush()
+for line in f:
+    f.write({"check": ANSWER}.get(line.strip(), "ok") + "\\n"); f.flush()
+"""
+
+
+def fake(answer):
+    ranks.KINDS["fake"] = (ranks.command_each([sys.executable, "-c", FAKE.replace("ANSWER", answer), "/dev/null"]), False, "plain")
+    ranks.TITLES["fake"] = "fake"
+    return ranks.Ranks("fake", CTX, 2)
+
+
+def test_a_wrong_result_fails():
+    for answer, what in (("'wrong 1 of 2 at 0'", "wrong 1 of 2 at 0"), ("'ok %d' % rank", "ranks differ"),
+                         ("sys.exit(3) if rank else 'ok 1'", "died")):
+        lib = fake(answer)
+        try:
+            same(what in raises(ranks.Failed, lib.check, True), True)
+        finally:
+            lib.close()
+
+
+def test_one_that_does_not_start_is_told():
+    ranks.KINDS["fake"] = (ranks.command_each([sys.executable, "-c", "print('no luck'); raise SystemExit(1)", "/dev/null"]), False,
+                           "plain")
+    same("no luck" in raises(ranks.Failed, ranks.Ranks, "fake", CTX, 2), True)
+    ranks.KINDS["fake"] = (ranks.command_each(["/nowhere/at/all"]), False, "plain")
+    raises(ranks.Missing, ranks.Ranks, "fake", CTX, 2)
+
+
+for test_name, test in [(n, f) for n, f in list(globals().items()) if n.startswith("test_")]:
+    try:
+        test()
+        passed += 1
+    except Skipped as why:
+        print("%s: skipped: %s" % (test_name, why))
+        skipped += 1
+    except BaseException as why:  # noqa: BLE001: told, and counted
+        print("FAILED %s: %s: %s" % (test_name, type(why).__name__, why))
+        failed += 1
+print("%d passed, %d failed, %d skipped" % (passed, failed, skipped))
+sys.exit(failed > 0)
