@@ -111,20 +111,25 @@ static float *of_rank(const float *mine, int r)
 	return (float *)(void *)((char *)(uintptr_t)mine + ((ptrdiff_t)r - me.rank) * (ptrdiff_t)me.heap_bytes);
 }
 
-/* What n sources sum up to, stored to all outs. The ways differ in their stores only. */
+/* Sixteen floats at any address. Each vector is loaded before it is stored: in place is as good. */
+typedef float floats __attribute__((vector_size(64), aligned(4), may_alias));
+enum { LANES = 16 };
+
+/* What n sources sum up to, stored to all outs. */
 __attribute__((target_clones("avx512f", "avx2", "default"))) static void
 sum_to(float *const *outs, int n_outs, const float *const *ins, int n_ins, size_t count)
 {
-	if (n_ins == 2 && n_outs == 2) {
-		const float *a = ins[0], *b = ins[1];
-		float *x = outs[0], *y = outs[1];
+	size_t i = 0;
 
-#pragma GCC ivdep
-		for (size_t i = 0; i < count; i++)
-			x[i] = y[i] = a[i] + b[i];
-		return;
+	for (; i + LANES <= count; i += LANES) {
+		floats sum = *(const floats *)(ins[0] + i);
+
+		for (int r = 1; r < n_ins; r++)
+			sum += *(const floats *)(ins[r] + i);
+		for (int o = 0; o < n_outs; o++)
+			*(floats *)(outs[o] + i) = sum;
 	}
-	for (size_t i = 0; i < count; i++) {
+	for (; i < count; i++) {
 		float sum = ins[0][i];
 
 		for (int r = 1; r < n_ins; r++)
@@ -134,12 +139,21 @@ sum_to(float *const *outs, int n_outs, const float *const *ins, int n_ins, size_
 	}
 }
 
-__attribute__((target_clones("avx512f", "avx2", "default"))) static void sum_two(float *out, const float *a,
+/* The same of two to one or to both. */
+__attribute__((target_clones("avx512f", "avx2", "default"))) static void sum_two(float *x, float *y, const float *a,
                                                                                  const float *b, size_t count)
 {
-#pragma GCC ivdep
-	for (size_t i = 0; i < count; i++)
-		out[i] = a[i] + b[i];
+	size_t i = 0;
+
+	for (; i + LANES <= count; i += LANES) {
+		const floats sum = *(const floats *)(a + i) + *(const floats *)(b + i);
+
+		*(floats *)(x + i) = sum;
+		if (y != x)
+			*(floats *)(y + i) = sum;
+	}
+	for (; i < count; i++)
+		x[i] = y[i] = a[i] + b[i];
 }
 
 #if defined(__x86_64__)
@@ -181,14 +195,14 @@ static void sum_stream(float *const *outs, int n_outs, const float *const *ins, 
 #define sum_stream sum_to
 #endif
 
-/* A sum of one source is a copy. */
+/* A sum of one source is a copy. In place the sum ends where its first source lies, element by element. */
 static void combine(const struct bench_job *j, float *const *outs, int n_outs, const float *const *ins, int n_ins,
                     size_t count)
 {
 	if (me.stream && count % 16 == 0 && (uintptr_t)outs[0] % 64 == 0)
 		sum_stream(outs, n_outs, ins, n_ins, count);
-	else if (n_ins == 2 && n_outs == 1)
-		sum_two(outs[0], ins[0], ins[1], count);
+	else if (n_ins == 2 && n_outs <= 2)
+		sum_two(outs[0], outs[n_outs - 1], ins[0], ins[1], count);
 	else if (n_ins == 1 && n_outs == 1)
 		memcpy(outs[0], ins[0], count * sizeof(float));
 	else

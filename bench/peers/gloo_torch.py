@@ -173,7 +173,8 @@ def obey():
         word = line.split()
         if word[0] == "prepare":
             j = Job(word[1], int(word[2]), word[3])
-            if j.call is None or int(word[5]) != 1 or (j.in_place and j.kind not in ("all_reduce", "broadcast")):
+            if j.call is None or int(word[5]) != 1 or j.in_place != (j.kind == "broadcast" or
+                                                                          j.kind == "all_reduce" and j.in_place):
                 answer("none: not in this library")
             else:
                 meet()
