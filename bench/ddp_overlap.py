@@ -4,10 +4,13 @@
 usage: ddp_overlap.py BUILD-DIRECTORY [--mbit 1000] [--steps 6] [--case 124M|10M|short] [--wire plain|int8|powersgd|bf16]
 
 Two network namespaces joined by a veth pair shaped with tbf; a rank of one thread in each (root is needed). Runs ddp_gpt three
-times: as it is; with nothing sent (--stub); and as it is again, so that drift shows.
-  exposed = step - the same step with communication stubbed
-  wire    = the bytes this rank sent / what a bare stream gets through the same link (measured)
-  overlap = 1 - exposed / wire
+times: as it is; with nothing sent (--stub); and as it is again, so that drift shows; with a --wire other than plain once more as plain.
+  exposed  = step - the same step with communication stubbed
+  wire     = the bytes this rank sent / what a bare stream gets through the same link (measured)
+  overlap  = 1 - exposed / wire
+  backward = from the first bucket ready to the last one, with communication stubbed: what there is to hide behind
+  on the wire = time in which both ranks had a round under way (their traces): without waiting for one another, and
+             without what a wire computes
 """
 import argparse
 import json
@@ -107,6 +110,37 @@ def train(build, flags, folder):
         return [json.loads(line) for line in f]
 
 
+def trace_of(folder, rank):
+    with open("%s/trace.%d" % (folder, rank), encoding="utf-8") as f:
+        return [e for e in json.load(f)["traceEvents"] if "dur" in e]
+
+
+def on_wire(folder):
+    """Median over steps but the first of the time in which a round was under way on both ranks, seconds."""
+    ranks = [{(e["args"]["step"], e["name"]): (e["ts"], e["ts"] + e["dur"]) for e in trace_of(folder, r) if e["cat"] == "round"}
+             for r in range(2)]
+    steps = {}
+    for key in ranks[0]:
+        steps.setdefault(key[0], []).append(tuple(max(r[key][i] for r in ranks) for i in range(2)))
+    seconds = []
+    for rounds in steps.values():
+        total = until = 0
+        for start, end in sorted(rounds):
+            total += max(0, end - max(start, until))
+            until = max(until, end)
+        seconds.append(total / 1e6)
+    return statistics.median(seconds[1:])
+
+
+def backward(folder):
+    """From the first bucket ready to the last, the same way."""
+    steps = {}
+    for e in trace_of(folder, 0):
+        if e["cat"] == "wire":
+            steps.setdefault(e["args"]["step"], []).append(e["args"]["ready_us"])
+    return statistics.median((max(s) - min(s)) / 1e6 for s in list(steps.values())[1:])
+
+
 def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))
     parse = argparse.ArgumentParser()
@@ -120,20 +154,29 @@ def main():
     parse.add_argument("--again", type=int, default=1, help="0: leave out the second run as it is")
     args = parse.parse_args()
     flags = [*CASES[args.case], "--steps", str(args.steps), "--log-every", "1", "--val-every", "0", "--no-sample", "--warmup", "0",
-             "--wire", args.wire, *args.flags.split()]
+             "--peak-gflops", "100", *args.flags.split()]
+    mine, stubbed, plain = ["--wire", args.wire], ["--wire", args.wire, "--stub"], ["--wire", "plain"]
+    order = [mine, stubbed] + [mine] * bool(args.again) + [plain] * (args.wire != "plain")
     with tempfile.TemporaryDirectory() as folder:
         # A text of which little is validated: that is no part of what is measured.
         text = args.data or os.path.join(folder, "text")
         if not args.data:
             with open(text, "w", encoding="utf-8") as f:
                 f.write(" ".join("%x" % (i * 2654435761 % 2**32) for i in range(1300)))
-        flags += ["--data", text]
+        flags += ["--data", text, "--trace", folder + "/trace"]
+        runs, wires, behind = [], [], 0
         try:
             lay_wire(args.mbit)
             rate = bare_rate()
-            runs = [train(args.build, flags + extra, folder) for extra in ([], ["--stub"], [])[:2 + bool(args.again)]]
+            for extra in order:
+                runs.append(train(args.build, flags + extra, folder))
+                if extra is stubbed:
+                    behind = backward(folder)
+                else:
+                    wires.append(on_wire(folder))
         finally:
             take_wire()
+    beside = runs.pop() if args.wire != "plain" else None
     first = [run[0]["ms_per_step"] / 1e3 for run in runs]
     step = [statistics.median(m["ms_per_step"] for m in run[1:]) / 1e3 for run in runs]
     sent = statistics.median(m["sent_bytes"] for m in runs[0][1:])
@@ -141,12 +184,17 @@ def main():
     with_wire = (step[0] + step[-1]) / 2 if args.again else step[0]
     exposed = with_wire - step[1]
     print("%s, %s, %d Mb/s; load %s" % (args.case, args.wire, args.mbit, open("/proc/loadavg").read().split()[0]))
-    print("bare stream %.1f MB/s; sent per step %.1f MB: wire %.3f s (seen by the program: %.3f s)" % (
-        rate / 1e6, sent / 1e6, wire, statistics.median(m["wire_s"] for m in runs[0][1:])))
-    print("step %s s, without communication %.3f s: exposed %.3f s, overlap %.1f %%" % (
-        " and ".join("%.3f" % s for i, s in enumerate(step) if i != 1), step[1], exposed, 100 * (1 - exposed / wire)))
+    print("bare stream %.1f MB/s; sent per step %.1f MB: wire %.3f s (on the wire %.3f s); backward %.3f s" % (
+        rate / 1e6, sent / 1e6, wire, wires[0], behind))
+    print("step %s s, without communication %.3f s: exposed %.3f s, overlap %.1f %% (at most %.1f %%)" % (
+        " and ".join("%.3f" % s for i, s in enumerate(step) if i != 1), step[1], exposed, 100 * (1 - exposed / wire),
+        100 * min(1, behind / wire)))
     print("first step %.3f s, without communication %.3f s: overlap %.1f %%" % (
         first[0], first[1], 100 * (1 - (first[0] - first[1]) / wire)))
+    if beside:
+        plain_sent = statistics.median(m["sent_bytes"] for m in beside[1:])
+        print("beside plain: bytes %.4f, seconds on the wire %.4f (%.3f of %.3f s)" % (
+            sent / plain_sent, statistics.median(wires[:-1]) / wires[-1], statistics.median(wires[:-1]), wires[-1]))
 
 
 if __name__ == "__main__":

@@ -127,14 +127,15 @@ static coll_status make_shards(coll_ddp *d)
 
 static coll_status make_lists(coll_ddp *d)
 {
-	const size_t n = (size_t)d->size;
+	const size_t n = (size_t)d->size, rounds = (size_t)d->bucket_count * (size_t)d->wire->phases(d);
 
 	d->started = calloc(MOST_PHASES, sizeof(*d->started));
 	d->row_counts = calloc(n, sizeof(*d->row_counts));
 	d->row_bytes = calloc(n, sizeof(*d->row_bytes));
 	d->row_at = calloc(n, sizeof(*d->row_at));
 	d->slice_counts = calloc(n, sizeof(*d->slice_counts));
-	if (d->started && d->row_counts && d->row_bytes && d->row_at && d->slice_counts)
+	d->flights = calloc(rounds + 1, sizeof(*d->flights));
+	if (d->flights && d->started && d->row_counts && d->row_bytes && d->row_at && d->slice_counts)
 		return d->config.zero == 2 ? make_shards(d) : COLL_OK;
 	return ddp_fail(d, COLL_ERR_MEMORY, "no memory");
 }
@@ -268,6 +269,7 @@ static void free_memory(coll_ddp *d)
 	free(d->slice_counts);
 	free(d->rows_out);
 	free(d->rows_in);
+	free(d->flights);
 	free(d->trace);
 }
 

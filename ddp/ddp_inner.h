@@ -35,7 +35,8 @@ struct bucket {
 	size_t slice_first, slice_count;
 	int missing; /* gradients not ready yet */
 	enum state state;
-	int phase; /* of a wire with several rounds */
+	int phase;  /* of a wire with several rounds */
+	int flight; /* of that round, in flights */
 	coll_event *event;
 	void *scratch;        /* the wire's */
 	coll_event *gathered; /* of the weights, after an update */
@@ -66,9 +67,15 @@ struct wire {
 	size_t (*kept)(const struct bucket *b, struct piece *pieces);
 };
 
+/* One round of one bucket on the wire; end_s 0: not over yet. */
+struct flight {
+	int bucket, phase;
+	double start_s, end_s;
+};
+
 struct trace_row {
 	uint64_t step;
-	int bucket;
+	int bucket, phase; /* phase -1: the bucket as a whole */
 	double ready_s, start_s, end_s, waited_s;
 };
 
@@ -116,8 +123,9 @@ struct coll_ddp {
 	bool rows_dense;
 
 	coll_ddp_stats stats;
-	int in_flight;   /* rounds */
-	double flight_s; /* since when there is one */
+	struct flight *flights; /* of this step, in order of their starts */
+	int flight_count;
+	uint64_t step; /* as stats.steps, but never reset */
 	bool tracing;
 	struct trace_row *trace;
 	size_t trace_count, trace_room;
@@ -163,7 +171,10 @@ void ddp_scale_range(coll_ddp *d, size_t first, size_t count, double by);
 /* share.c: may slices of buckets be slices of the weights? */
 coll_status ddp_check_weights(coll_ddp *d);
 
-/* trace.c */
+/* trace.c: a round starts, has ended (when, is returned); all rounds of the step have. */
+void ddp_flight_start(coll_ddp *d, struct bucket *b);
+double ddp_flight_end(coll_ddp *d, const struct bucket *b);
+void ddp_flights_close(coll_ddp *d);
 void ddp_trace_bucket(coll_ddp *d, const struct bucket *b, double waited_s);
 
 static inline char *ddp_at(const coll_ddp *d, size_t element)

@@ -25,8 +25,7 @@ static coll_status put(coll_ddp *d, int index, int phase)
 	d->started[phase]++;
 	status = ddp_pass(d, comm, d->wire->start(d, b, phase, comm, stream));
 	/* What a wire computes before it calls is no time on the wire. */
-	if (d->in_flight++ == 0)
-		d->flight_s = ddp_now_s();
+	ddp_flight_start(d, b);
 	return status ? status : ddp_pass(d, comm, coll_event_record(b->event, stream));
 }
 
@@ -64,18 +63,11 @@ static void keep_slice(coll_ddp *d, int index)
 	drop_pages(d, b);
 }
 
-/* A round is over, as far as this thread has seen. */
-static void land(coll_ddp *d)
-{
-	if (--d->in_flight == 0)
-		d->stats.wire_s += ddp_now_s() - d->flight_s;
-}
-
 static void finish(coll_ddp *d, int index)
 {
 	struct bucket *b = &d->buckets[index];
 
-	b->end_s = ddp_now_s();
+	b->end_s = ddp_flight_end(d, b);
 	if (d->wire->finish)
 		d->wire->finish(d, b);
 	if (d->active == 0)
@@ -99,13 +91,12 @@ static coll_status follow(coll_ddp *d, int index)
 			status = d->config.uneven ? ddp_pass(d, d->side, coll_event_query(d->active_event)) : COLL_OK;
 			if (status)
 				return status;
-			land(d);
 			finish(d, index);
 			continue;
 		}
 		if (d->started[b->phase + 1] != index)
 			return COLL_AGAIN;
-		land(d);
+		ddp_flight_end(d, b);
 		status = put(d, index, b->phase + 1);
 	}
 	return b->state == COMPLETE ? COLL_OK : status ? status : COLL_AGAIN;
@@ -160,7 +151,7 @@ static void reset(coll_ddp *d)
 		d->params[i].ready = false;
 	d->done = d->taken = 0;
 	d->rows_phase = 0;
-	d->in_flight = 0;
+	d->flight_count = 0;
 }
 
 /* Who has data? The sum is known before the first bucket is complete. */
@@ -189,6 +180,7 @@ static coll_status begin(coll_ddp *d, bool sync, bool have)
 	/* Slices of zero 2 are all that is kept: each micro-step is reduced. */
 	d->sync = sync || d->config.zero == 2;
 	d->stats.steps += sync;
+	d->step += sync;
 	return d->sync ? ask_active(d, have) : COLL_OK;
 }
 
@@ -294,16 +286,31 @@ coll_status coll_ddp_wait_bucket(coll_ddp *d, int index)
 	return status;
 }
 
+/* When gradients would have begun to travel. */
+static void trace_stubbed(coll_ddp *d)
+{
+	for (int i = 0; i < d->bucket_count; i++) {
+		struct bucket *b = &d->buckets[i];
+
+		b->start_s = b->end_s = b->ready_s;
+		ddp_trace_bucket(d, b, 0);
+	}
+}
+
 coll_status coll_ddp_wait(coll_ddp *d)
 {
 	coll_status status = COLL_OK;
 
 	if (!d->begun)
 		return COLL_OK;
+	if (d->sync && d->stub)
+		trace_stubbed(d);
 	if (d->sync && !d->stub) {
 		status = start_rest(d);
 		if (!status && d->bucket_count)
 			status = coll_ddp_wait_bucket(d, d->bucket_count - 1);
+		if (!status)
+			ddp_flights_close(d);
 	}
 	d->begun = d->begun && status != COLL_OK;
 	return status;

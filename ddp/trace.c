@@ -31,10 +31,8 @@ void coll_ddp_trace(coll_ddp *d, int on)
 }
 
 /* A row that finds no memory is left out: a trace must not stop a training. */
-void ddp_trace_bucket(coll_ddp *d, const struct bucket *b, double waited_s)
+static void keep(coll_ddp *d, const struct trace_row *row)
 {
-	if (!d->tracing)
-		return;
 	if (d->trace_count == d->trace_room) {
 		const size_t room = d->trace_room ? 2 * d->trace_room : 1024;
 		struct trace_row *grown = realloc(d->trace, room * sizeof(*grown));
@@ -44,25 +42,75 @@ void ddp_trace_bucket(coll_ddp *d, const struct bucket *b, double waited_s)
 		d->trace = grown;
 		d->trace_room = room;
 	}
-	d->trace[d->trace_count++] =
-	        (struct trace_row){d->stats.steps, (int)(b - d->buckets), b->ready_s, b->start_s, b->end_s, waited_s};
+	d->trace[d->trace_count++] = *row;
 }
 
-static void write_row(FILE *f, const coll_ddp *d, const struct trace_row *r)
+void ddp_trace_bucket(coll_ddp *d, const struct bucket *b, double waited_s)
+{
+	if (d->tracing)
+		keep(d, &(struct trace_row){d->step, (int)(b - d->buckets), -1, b->ready_s, b->start_s, b->end_s,
+		                            waited_s});
+}
+
+/* ---- Rounds on the wire ---- */
+
+void ddp_flight_start(coll_ddp *d, struct bucket *b)
+{
+	b->flight = d->flight_count++;
+	d->flights[b->flight] = (struct flight){(int)(b - d->buckets), b->phase, ddp_now_s(), 0};
+}
+
+/* Whoever drove it there has noted when; this thread may look much later. */
+double ddp_flight_end(coll_ddp *d, const struct bucket *b)
+{
+	struct flight *f = &d->flights[b->flight];
+
+	if (coll_event_time(b->event, &f->end_s) != COLL_OK)
+		f->end_s = ddp_now_s();
+	return f->end_s;
+}
+
+/* Time in which there was at least one. */
+void ddp_flights_close(coll_ddp *d)
+{
+	double until = 0;
+
+	for (int i = 0; i < d->flight_count; i++) {
+		const struct flight *f = &d->flights[i];
+
+		if (f->end_s > until)
+			d->stats.wire_s += f->end_s - (f->start_s > until ? f->start_s : until);
+		until = f->end_s > until ? f->end_s : until;
+		if (d->tracing)
+			keep(d, &(struct trace_row){d->step, f->bucket, f->phase, 0, f->start_s, f->end_s, 0});
+	}
+	d->flight_count = 0;
+}
+
+static void write_round(FILE *f, const coll_ddp *d, const struct trace_row *r)
+{
+	fprintf(f,
+	        ",\n{\"name\":\"bucket %d round %d\",\"cat\":\"round\",\"ph\":\"X\",\"pid\":%d,\"tid\":%d,"
+	        "\"ts\":%.3f,\"dur\":%.3f,\"args\":{\"step\":%llu}}",
+	        r->bucket, r->phase, d->rank, 2 + r->phase, 1e6 * r->start_s, 1e6 * (r->end_s - r->start_s),
+	        (unsigned long long)r->step);
+}
+
+static void write_bucket(FILE *f, const coll_ddp *d, const struct trace_row *r)
 {
 	const struct bucket *b = &d->buckets[r->bucket];
 
 	fprintf(f,
-	        ",\n{\"name\":\"bucket "
-	        "%d\",\"cat\":\"wire\",\"ph\":\"X\",\"pid\":%d,\"tid\":1,\"ts\":%.3f,\"dur\":%.3f,"
-	        "\"args\":{\"step\":%llu,\"bytes\":%zu,\"ready_us\":%.3f,\"waited_us\":%.3f,\"first\":\"%s\"}}",
+	        ",\n{\"name\":\"bucket %d\",\"cat\":\"wire\",\"ph\":\"X\",\"pid\":%d,\"tid\":1,"
+	        "\"ts\":%.3f,\"dur\":%.3f,\"args\":{\"step\":%llu,\"bytes\":%zu,\"ready_us\":%.3f,"
+	        "\"waited_us\":%.3f,\"first\":\"%s\"}}",
 	        r->bucket, d->rank, 1e6 * r->start_s, 1e6 * (r->end_s - r->start_s), (unsigned long long)r->step,
 	        b->count * d->esize, 1e6 * r->ready_s, 1e6 * r->waited_s,
 	        b->first_param < 0 ? "" : d->params[b->first_param].name);
 	if (r->ready_s > 0)
 		fprintf(f,
-		        ",\n{\"name\":\"ready "
-		        "%d\",\"cat\":\"ready\",\"ph\":\"i\",\"s\":\"t\",\"pid\":%d,\"tid\":0,\"ts\":%.3f}",
+		        ",\n{\"name\":\"ready %d\",\"cat\":\"ready\",\"ph\":\"i\",\"s\":\"t\",\"pid\":%d,"
+		        "\"tid\":0,\"ts\":%.3f}",
 		        r->bucket, d->rank, 1e6 * r->ready_s);
 }
 
@@ -78,7 +126,7 @@ coll_status coll_ddp_trace_write(coll_ddp *d, const char *path)
 	        "\"args\":{\"name\":\"rank %d\"}}",
 	        d->rank, d->rank);
 	for (size_t i = 0; i < d->trace_count; i++)
-		write_row(f, d, &d->trace[i]);
+		(d->trace[i].phase < 0 ? write_bucket : write_round)(f, d, &d->trace[i]);
 	fprintf(f, "\n]}\n");
 	bad = ferror(f);
 	if (fclose(f) || bad)

@@ -394,6 +394,10 @@ COLL_API coll_status coll_event_record(coll_event *event, coll_stream *stream);
 COLL_API coll_status coll_event_query(coll_event *event);
 /* The same when it is reached; COLL_AGAIN: the time limit was. */
 COLL_API coll_status coll_event_wait(coll_event *event, int timeout_ms);
+/* When it was reached, in seconds of CLOCK_MONOTONIC: as seen by the thread that got there, whoever
+ * asks later; when it was recorded, if there was nothing left to reach. COLL_AGAIN: not
+ * reached. COLL_ERR_ARGUMENT: never recorded. */
+COLL_API coll_status coll_event_time(coll_event *event, double *seconds);
 
 /* Advance everything pending in the job of this communicator, without waiting: COLL_OK
  * when nothing is pending, COLL_AGAIN otherwise. */

@@ -177,7 +177,7 @@ typedef struct coll_ddp_stats {
 	uint64_t steps, collectives;
 	uint64_t payload_bytes; /* handed to collectives */
 	uint64_t sent_bytes;    /* what the algorithms' formulas say this rank sent */
-	double wire_s;          /* time in which a bucket was on its way, as seen by this thread */
+	double wire_s;          /* time in which a bucket, or a round of one, was on its way */
 	double waited_s;        /* time this thread spent in waits */
 	double latency_s;       /* with COLL_DDP_AUTO: as measured; else 0 */
 	double bytes_per_s;
@@ -193,7 +193,7 @@ COLL_API coll_status coll_ddp_get_stats(coll_ddp *ddp, coll_ddp_stats *stats, in
 /* 1: nothing is sent and every bucket is complete at once: what a step costs without
  * communication. All ranks alike. */
 COLL_API void coll_ddp_stub(coll_ddp *ddp, int on);
-/* Keep ready, start and end of every bucket from now on. */
+/* Keep ready, start and end of every bucket, and of its rounds, from now on. */
 COLL_API void coll_ddp_trace(coll_ddp *ddp, int on);
 /* What was kept, as trace events in JSON (Perfetto, chrome://tracing). */
 COLL_API coll_status coll_ddp_trace_write(coll_ddp *ddp, const char *path);

@@ -120,6 +120,7 @@ struct coll_event {
 	struct coll_stream *stream; /* lock; NULL: never recorded, or the stream is gone */
 	uint64_t position;          /* lock */
 	coll_status status;         /* lock: of a stream that is gone */
+	uint64_t reached_ns;        /* lock; 0: not yet */
 };
 
 /* ---- What is in flight in a context ---- */
@@ -213,6 +214,8 @@ void coll_stream_pop(struct coll_stream *s, struct coll_request *r, coll_status 
 
 /* The stream goes: its events keep what they know. The lock is held. */
 void coll_event_detach(struct coll_stream *s);
+/* Note the time in those of the stream's events that have been reached; the lock is held. */
+void coll_event_stamp(struct coll_stream *s);
 
 /* ---- persistent.c ---- */
 

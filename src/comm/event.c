@@ -5,6 +5,7 @@
  */
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "comm/async.h"
 
 coll_status coll_event_create(coll_event **out, coll_comm *comm)
@@ -51,8 +52,25 @@ coll_status coll_event_record(coll_event *e, coll_stream *s)
 	coll_list_append(&s->events, &e->link);
 	e->stream = s;
 	e->position = s->last;
+	e->reached_ns = 0;
+	coll_event_stamp(s);
 	pthread_mutex_unlock(&e->ctx->async->lock);
 	return COLL_OK;
+}
+
+void coll_event_stamp(struct coll_stream *s)
+{
+	const uint64_t through = atomic_load_explicit(&s->through, memory_order_relaxed);
+	uint64_t now = 0;
+
+	for (struct coll_link *l = s->events.next; l != &s->events; l = l->next) {
+		struct coll_event *e = COLL_ENTRY(l, struct coll_event, link);
+
+		if (e->reached_ns || e->position > through)
+			continue;
+		now = now ? now : coll_clock_ns();
+		e->reached_ns = now;
+	}
 }
 
 static coll_status failure(const struct coll_stream *s, uint64_t position)
@@ -124,6 +142,23 @@ coll_status coll_event_wait(coll_event *e, int timeout_ms)
 		return COLL_ERR_ARGUMENT;
 	st = coll_async_await(&e->ctx, 1, reached, e, timeout_ms);
 	return st == COLL_OK ? look(e) : st;
+}
+
+coll_status coll_event_time(coll_event *e, double *seconds)
+{
+	uint64_t reached_ns;
+	bool recorded;
+
+	if (!e || !seconds)
+		return COLL_ERR_ARGUMENT;
+	coll_async_lock(e->ctx);
+	reached_ns = e->reached_ns;
+	recorded = reached_ns || e->stream;
+	pthread_mutex_unlock(&e->ctx->async->lock);
+	if (!reached_ns)
+		return recorded ? COLL_AGAIN : COLL_ERR_ARGUMENT;
+	*seconds = (double)reached_ns * 1e-9;
+	return COLL_OK;
 }
 
 /* ---- In a stream ---- */

@@ -81,6 +81,7 @@ void coll_stream_pop(struct coll_stream *s, struct coll_request *r, coll_status 
 	}
 	tell_waiters(s, through);
 	atomic_store_explicit(&s->through, through, memory_order_release);
+	coll_event_stamp(s);
 }
 
 /* ---- Interface ---- */

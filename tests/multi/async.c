@@ -360,10 +360,14 @@ static void moment(coll_comm *comm, int rank, void *arg)
 	coll_stream *s, *t;
 	coll_event *e;
 	int x = 1, y = 1;
+	double before, first = 0, now = -1;
 
 	OK(comm, coll_stream_create(&s, comm));
 	OK(comm, coll_stream_create(&t, comm));
 	OK(comm, coll_event_create(&e, comm));
+	CHECK(coll_event_time(e, &now) == COLL_ERR_ARGUMENT && now == -1); /* never recorded */
+	OK(comm, coll_event_record(e, s));
+	OK(comm, coll_event_time(e, &before)); /* nothing to reach */
 	OK(comm, coll_all_reduce(&x, &x, 1, COLL_I32, COLL_SUM, comm, s));
 	OK(comm, coll_event_record(e, s));
 	if (rank == 0) {
@@ -371,15 +375,21 @@ static void moment(coll_comm *comm, int rank, void *arg)
 		OK(comm, coll_event_wait(e, -1));
 		CHECK(x == 2);
 		CHECK(coll_stream_query(s) == COLL_AGAIN);
+		OK(comm, coll_event_time(e, &first));
+		CHECK(first >= before);
 		/* Waits for the stream as recorded first. */
 		OK(comm, coll_stream_wait_event(t, e));
 		OK(comm, coll_event_record(e, s));
 		OK(comm, coll_stream_wait(t, -1));
 		CHECK(coll_event_query(e) == COLL_AGAIN);
 		CHECK(coll_event_wait(e, 5) == COLL_AGAIN);
+		CHECK(coll_event_time(e, &now) == COLL_AGAIN && now == -1);
 		OK(comm, coll_send(&x, 1, COLL_I32, 1, comm, NULL));
 		OK(comm, coll_event_wait(e, -1));
 		CHECK(y == 7);
+		OK(comm, coll_event_time(e, &now));
+		OK(comm, coll_event_time(e, &before));
+		CHECK(now > first && now == before); /* whoever asks, and when */
 	} else {
 		OK(comm, coll_recv(&y, 1, COLL_I32, 0, comm, NULL));
 		y = 7;
