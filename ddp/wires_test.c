@@ -1,0 +1,267 @@
+/*
+ * How buckets travel: the tree's bits, and what compression loses, keeps and refuses.
+ */
+#define PLAIN_OWN_MAIN
+#include "ddp/ranks_test.h"
+
+/* ---- The tree's bits ------------------------------------------------------ */
+
+struct bits {
+	float *want;
+	size_t count;
+};
+
+/* Eight leaves, whoever holds them: each rank sums its own in halves, the tree goes on. */
+static void sum_leaves(float *to, int first, int n, size_t count)
+{
+	float *other;
+
+	if (n == 1) {
+		for (size_t i = 0; i < count; i++)
+			to[i] = value((uint64_t)first, i);
+		return;
+	}
+	other = malloc(count * sizeof(*other));
+	sum_leaves(to, first, n / 2, count);
+	sum_leaves(other, first + n / 2, n / 2, count);
+	for (size_t i = 0; i < count; i++)
+		to[i] += other[i];
+	free(other);
+}
+
+static void tree_rank(coll_comm *comm, int rank, int size, void *arg)
+{
+	struct bits *bits = arg;
+	coll_ddp_config c = COLL_DDP_CONFIG_INIT;
+	coll_ddp *d;
+
+	c.wire = COLL_DDP_TREE;
+	c.bucket_bytes = 4096;
+	d = make(comm, &c);
+	REQUIRE(d);
+	CHECK(coll_ddp_begin(d, 1) == COLL_OK);
+	sum_leaves(coll_ddp_grads(d), rank * 8 / size, 8 / size, bits->count);
+	all_ready(d);
+	CHECK(coll_ddp_wait(d) == COLL_OK);
+	if (rank == 0) {
+		float *g = coll_ddp_grads(d);
+
+		/* The average of n ranks, times n, exact for powers of two. */
+		for (size_t i = 0; i < bits->count; i++)
+			g[i] *= (float)size;
+		if (size == 1)
+			memcpy(bits->want, g, bits->count * sizeof(*g));
+		CHECK(!memcmp(bits->want, g, bits->count * sizeof(*g)), "%d ranks", size);
+	}
+	CHECK(coll_ddp_destroy(&d) == COLL_OK);
+}
+
+static void tree_bits_do_not_depend_on_the_number_of_ranks(void)
+{
+	struct bits bits = {malloc(total() * sizeof(float)), total()};
+
+	for (int n = 1; n <= 8; n *= 2)
+		on_ranks(n, tree_rank, &bits);
+	free(bits.want);
+}
+
+static void refused_rank(coll_comm *comm, int rank, int size, void *arg)
+{
+	coll_ddp_config c = *(coll_ddp_config *)arg;
+	char problem[256] = "";
+	coll_ddp *d = NULL;
+
+	c.problem = problem;
+	c.problem_bytes = sizeof(problem);
+	CHECK(coll_ddp_create(&d, shapes, PARAMS, &c, comm) == COLL_ERR_UNSUPPORTED && !d && problem[0], "%s", problem);
+}
+
+static void what_does_not_go_together_is_refused(void)
+{
+	coll_ddp_config c = COLL_DDP_CONFIG_INIT;
+
+	c.wire = COLL_DDP_TREE;
+	on_ranks(3, refused_rank, &c);
+	c.wire = COLL_DDP_INT8;
+	c.type = COLL_F64;
+	on_ranks(2, refused_rank, &c);
+}
+
+/* ---- Compression ------------------------------------------------------------ */
+
+/* A gradient that stays the same: what compression loses in one step must come in the
+ * next ones, so that the mean over steps goes to the true average as 1 / steps. */
+static void feedback_rank(coll_comm *comm, int rank, int size, void *arg)
+{
+	const coll_ddp_wire wire = *(coll_ddp_wire *)arg;
+	const int steps = 40;
+	coll_ddp_config c = COLL_DDP_CONFIG_INIT;
+	coll_ddp_stats stats = COLL_DDP_STATS_INIT;
+	double *sum = calloc(total(), sizeof(*sum)), off = 0, norm = 0, one = 0;
+	coll_ddp *d;
+
+	c.wire = wire;
+	c.bucket_bytes = 16384;
+	c.powersgd_rank = 4;
+	d = make(comm, &c);
+	REQUIRE(d);
+	for (int step = 0; step < steps; step++) {
+		const float *g = coll_ddp_grads(d);
+
+		coll_ddp_zero(d);
+		CHECK(coll_ddp_begin(d, 1) == COLL_OK);
+		backward(d, rank, 0, 0, -1);
+		CHECK(coll_ddp_wait(d) == COLL_OK, "%s", coll_ddp_last_error(d));
+		check_same_bits(comm, g, total() * 4, "compressed");
+		for (size_t i = 0; i < total(); i++) {
+			sum[i] += (double)g[i];
+			one += step ? 0 : pow((double)g[i] - mean_of(size, 0, i), 2);
+		}
+	}
+	for (size_t i = 0; i < total(); i++) {
+		off += pow(sum[i] / steps - mean_of(size, 0, i), 2);
+		norm += pow(mean_of(size, 0, i), 2);
+	}
+	CHECK(sqrt(off / norm) < 0.35 * sqrt(one / norm) && one > 0,
+	      "wire %d, %d ranks: %g after one step, mean off by %g", wire, size, sqrt(one / norm), sqrt(off / norm));
+	CHECK(coll_ddp_get_stats(d, &stats, 0) == COLL_OK);
+	if (wire == COLL_DDP_INT8 && size > 1)
+		CHECK((double)stats.sent_bytes < 0.4 * steps * 2 * 4 * (double)total() * (size - 1) / size);
+	free(sum);
+	CHECK(coll_ddp_destroy(&d) == COLL_OK);
+}
+
+static void what_compression_loses_comes_later(void)
+{
+	for (coll_ddp_wire w = COLL_DDP_INT8; w <= COLL_DDP_POWERSGD; w++)
+		for (int n = 2; n <= 3; n++)
+			on_ranks(n, feedback_rank, &w);
+}
+
+/* One step of d; its average is the result. */
+static const float *step_of(coll_ddp *d, int rank, int step)
+{
+	coll_ddp_zero(d);
+	CHECK(coll_ddp_begin(d, 1) == COLL_OK);
+	backward(d, rank, step, 0, -1);
+	CHECK(coll_ddp_wait(d) == COLL_OK, "%s", coll_ddp_last_error(d));
+	return coll_ddp_grads(d);
+}
+
+/* A new object with what another one owes goes on as that one does, and without it does not. */
+static void owing_rank(coll_comm *comm, int rank, int size, void *arg)
+{
+	const size_t len_bytes = total() * sizeof(float);
+	coll_ddp_config c = COLL_DDP_CONFIG_INIT;
+	float *want = malloc(len_bytes);
+	coll_ddp *old, *next, *bare;
+	size_t owed_bytes;
+	char *owed;
+
+	c.wire = *(coll_ddp_wire *)arg;
+	c.bucket_bytes = 8192;
+	old = make(comm, &c);
+	next = make(comm, &c);
+	bare = make(comm, &c);
+	REQUIRE(old && next && bare);
+	for (int step = 0; step < 3; step++)
+		step_of(old, rank, step);
+	owed_bytes = coll_ddp_state_bytes(old);
+	owed = malloc(owed_bytes + 1);
+	owed[owed_bytes] = 77;
+	coll_ddp_state_save(old, owed);
+	CHECK(owed_bytes > 0 && owed[owed_bytes] == 77);
+	memcpy(want, step_of(old, rank, 3), len_bytes);
+	CHECK(coll_ddp_state_load(next, owed, owed_bytes - 1) == COLL_ERR_ARGUMENT);
+	CHECK(coll_ddp_begin(next, 0) == COLL_OK && coll_ddp_state_load(next, owed, owed_bytes) == COLL_ERR_ARGUMENT);
+	CHECK(coll_ddp_wait(next) == COLL_OK && coll_ddp_state_load(next, owed, owed_bytes) == COLL_OK);
+	CHECK(!memcmp(want, step_of(next, rank, 3), len_bytes), "wire %d, %d ranks", c.wire, size);
+	CHECK(memcmp(want, step_of(bare, rank, 3), len_bytes) != 0);
+	free(owed);
+	free(want);
+	CHECK(coll_ddp_destroy(&old) == COLL_OK && coll_ddp_destroy(&next) == COLL_OK);
+	CHECK(coll_ddp_destroy(&bare) == COLL_OK);
+}
+
+static void what_compression_owes_can_be_kept(void)
+{
+	for (coll_ddp_wire w = COLL_DDP_INT8; w <= COLL_DDP_POWERSGD; w++)
+		for (int n = 1; n <= 3; n++)
+			on_ranks(n, owing_rank, &w);
+}
+
+/* What is not finite on one rank must not look finite on any; the step after it is well again. */
+static void infinite_rank(coll_comm *comm, int rank, int size, void *arg)
+{
+	const float bad[] = {INFINITY, -INFINITY, NAN, 1e-44f};
+	coll_ddp_config c = COLL_DDP_CONFIG_INIT;
+	coll_ddp *d;
+	float *g;
+
+	c.wire = COLL_DDP_INT8;
+	d = make(comm, &c);
+	REQUIRE(d);
+	g = coll_ddp_grads(d);
+	for (int step = 0; step < 8; step++) {
+		coll_ddp_zero(d);
+		CHECK(coll_ddp_begin(d, 1) == COLL_OK);
+		if (rank == 1 && step % 2 == 0)
+			g[5] = bad[step / 2];
+		all_ready(d);
+		CHECK(coll_ddp_wait(d) == COLL_OK);
+		CHECK((isfinite(g[5]) != 0) == (step % 2 || step == 6), "step %d: %g", step, (double)g[5]);
+	}
+	CHECK(coll_ddp_destroy(&d) == COLL_OK);
+}
+
+static void what_is_not_finite_stays_so(void)
+{
+	on_ranks(3, infinite_rank, NULL);
+}
+
+/* A matrix of rank 2 goes through PowerSGD of rank 4 as it is. */
+static void thin_rank(coll_comm *comm, int rank, int size, void *arg)
+{
+	coll_ddp_config c = COLL_DDP_CONFIG_INIT;
+	const size_t at = count_of(0);
+	double worst = 0, most = 0;
+	coll_ddp *d;
+	float *g;
+
+	c.wire = COLL_DDP_POWERSGD;
+	d = make(comm, &c);
+	REQUIRE(d);
+	g = coll_ddp_grads(d);
+	CHECK(coll_ddp_begin(d, 1) == COLL_OK);
+	for (size_t i = 0; i < 96 * 24; i++)
+		g[at + i] =
+		        (float)(rank + 1) * (value(1, i / 24) * value(2, i % 24) + value(3, i / 24) * value(4, i % 24));
+	all_ready(d);
+	CHECK(coll_ddp_wait(d) == COLL_OK);
+	for (size_t i = 0; i < 96 * 24; i++) {
+		const double want = (size + 1) / 2.0 *
+		                    (double)(value(1, i / 24) * value(2, i % 24) + value(3, i / 24) * value(4, i % 24));
+
+		worst = fmax(worst, fabs((double)g[at + i] - want));
+		most = fmax(most, fabs(want));
+	}
+	CHECK(worst < 1e-5 * most, "off by %g of %g", worst, most);
+	CHECK(coll_ddp_destroy(&d) == COLL_OK);
+}
+
+static void a_thin_matrix_passes_powersgd(void)
+{
+	on_ranks(1, thin_rank, NULL);
+	on_ranks(3, thin_rank, NULL);
+}
+
+int main(void)
+{
+	PLAIN_RUN(tree_bits_do_not_depend_on_the_number_of_ranks);
+	PLAIN_RUN(what_does_not_go_together_is_refused);
+	PLAIN_RUN(what_compression_loses_comes_later);
+	PLAIN_RUN(what_compression_owes_can_be_kept);
+	PLAIN_RUN(what_is_not_finite_stays_so);
+	PLAIN_RUN(a_thin_matrix_passes_powersgd);
+	return plain_summary();
+}
