@@ -146,6 +146,28 @@ static void dummy_mem_dereg(void *inst, struct coll_memory *mem)
 {
 }
 
+static coll_status dummy_offer(void *link, const struct coll_channel_key *key, const struct coll_memory *mem)
+{
+	return mem ? COLL_ERR_UNSUPPORTED : COLL_OK;
+}
+
+static void dummy_withdraw(void *link, const struct coll_channel_key *key)
+{
+}
+
+static coll_status dummy_offered(void *link, const struct coll_channel_key *key, struct coll_offer *offer)
+{
+	return COLL_ERR_UNSUPPORTED;
+}
+
+static void dummy_give_back(void *link, struct coll_offer *offer)
+{
+}
+
+static void dummy_nudge(void *link)
+{
+}
+
 static const struct coll_transport dummy = {
         sizeof(struct coll_transport),
         "dummy",
@@ -176,6 +198,11 @@ static const struct coll_transport dummy = {
         dummy_mem_free,
         dummy_mem_reg,
         dummy_mem_dereg,
+        dummy_offer,
+        dummy_withdraw,
+        dummy_offered,
+        dummy_give_back,
+        dummy_nudge,
 };
 
 /* Every member behind name is a function pointer: fill by position, so that this

@@ -54,6 +54,7 @@ struct coll_transport_caps {
 	 * the kernel: a sender does not wait for its reader to run. */
 	bool streamed;
 	size_t slot_bytes_best; /* frames worth having when memory allows; 0: no opinion */
+	bool offers;           /* peers can map each other's memory: see offer */
 };
 
 /* What a context lends to its transports. Everything here outlives the instance. */
@@ -120,6 +121,18 @@ struct coll_memory {
 };
 
 enum coll_direction { COLL_DIR_SEND, COLL_DIR_RECV };
+
+/* Memory of a peer, mapped here to be read. */
+struct coll_offer {
+	size_t size;
+	const char *base;
+	size_t len_bytes;
+	/* After a store that the peer may be asleep for: nudge() it if this word is not 0 or if
+	 * fenced, read anew each time with no more than a compiler barrier in between. */
+	const unsigned *asleep;
+	bool fenced;
+	void *keys; /* the transport's */
+};
 
 struct coll_transport {
 	size_t size; /* sizeof(struct coll_transport) of whoever filled it */
@@ -220,6 +233,19 @@ struct coll_transport {
 	void (*mem_free)(void *inst, struct coll_memory *mem);
 	coll_status (*mem_reg)(void *inst, struct coll_memory *mem);
 	void (*mem_dereg)(void *inst, struct coll_memory *mem);
+
+	/* Memory that two processes of a host share for longer than a frame. offer: the peer may
+	 * map this memory (of mem_alloc; NULL: there is none, for good) and read it; once per key.
+	 * Its pages live until both ends have let go. withdraw: before the memory is freed; a key
+	 * that was not offered is accepted. */
+	coll_status (*offer)(void *link, const struct coll_channel_key *key, const struct coll_memory *mem);
+	void (*withdraw)(void *link, const struct coll_channel_key *key);
+	/* What the peer has offered under the key. AGAIN: nothing yet; UNSUPPORTED: it has none, or
+	 * it cannot be mapped here. Each OK is given back once, before link_close. */
+	coll_status (*offered)(void *link, const struct coll_channel_key *key, struct coll_offer *offer);
+	void (*give_back)(void *link, struct coll_offer *offer);
+	/* Wake the peer's sleepers. */
+	void (*nudge)(void *link);
 };
 
 #ifdef __cplusplus

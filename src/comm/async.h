@@ -61,7 +61,8 @@ struct coll_request {
 	const struct coll_plan *plan; /* pinned; NULL: none */
 	struct coll_job job;
 	struct coll_reduction reduction;
-	uint32_t signature; /* of the call; job.signature is of its frames */
+	uint32_t signature;           /* of the call; job.signature is of its frames */
+	const struct coll_hand *hand; /* of the call; job.hand is of this time */
 	size_t scratch_bytes;
 	size_t *arrays; /* copies of the call's */
 	size_t arrays_cap;
@@ -252,6 +253,13 @@ static inline bool coll_comm_busy(const struct coll_comm *comm)
 	/* current first, acquire: who took it away has set PENDING before. */
 	return coll_group.depth > 0 || atomic_load_explicit(&comm->flight.current, memory_order_acquire) ||
 	       atomic_load_explicit(&comm->attention, memory_order_acquire) & COLL_ATTENTION_PENDING;
+}
+
+/* Not busy, well, and nothing was told: a blocking call can begin at once. */
+static inline bool coll_comm_is_idle(const struct coll_comm *comm)
+{
+	return coll_group.depth == 0 && !atomic_load_explicit(&comm->flight.current, memory_order_acquire) &&
+	       !atomic_load_explicit(&comm->attention, memory_order_acquire) && !comm->failed;
 }
 
 void coll_group_add(struct coll_request *r, struct coll_stream *stream);

@@ -69,6 +69,11 @@ static void cut_tiles(struct coll_memo *m, const struct coll_call *c, size_t lar
 		m->windows = tiles > 0 ? (uint32_t)tiles : 1;
 }
 
+static const char *native_name(const struct coll_memo *m)
+{
+	return m->hand ? coll_native_way(m->hand) : "";
+}
+
 static coll_status choose(struct coll_comm *comm, const struct coll_call *c, bool ordered, bool explain,
                           struct coll_memo *m, struct coll_tune_choice *choice)
 {
@@ -106,7 +111,15 @@ static coll_status choose(struct coll_comm *comm, const struct coll_call *c, boo
 	windows = choice->windows < 1 ? 1 : choice->windows;
 	cut_tiles(m, c, largest, windows > COLL_WINDOWS_MAX ? COLL_WINDOWS_MAX : windows);
 	m->scratch_bytes = coll_run_scratch_bytes(m->plan, m->tile, m->elem_bytes, m->windows);
-	return COLL_OK;
+	/* By hand where that is possible and no plan is asked for; the plan is there in case the ranks
+	 * find that they cannot share memory. */
+	if (choice->forced)
+		return COLL_OK;
+	st = coll_comm_native_find(comm, c, m->elem_bytes, &m->hand);
+	if (st != COLL_OK)
+		coll_plan_cache_release(comm->plans, m->plan);
+	m->quick = m->hand && coll_native_is_quick(m->hand) && comm->ctx->alone_on_cores;
+	return st;
 }
 
 /* ---- Binding ---- */
@@ -196,9 +209,9 @@ static coll_status memorise(struct coll_comm *comm, const struct coll_call *c, s
 	if (st != COLL_OK)
 		return st;
 	if (explain)
-		coll_log(&comm->ctx->logger, COLL_LOG_INFO, "%s count=%zu bytes=%zu: %s tile=%zu windows=%u (%s)",
-		         coll_call_name(c), c->count, c->count * fresh.elem_bytes, choice.algo->name, fresh.tile,
-		         fresh.windows, choice.why);
+		coll_log(&comm->ctx->logger, COLL_LOG_INFO, "%s count=%zu bytes=%zu: %s%s%s tile=%zu windows=%u (%s)",
+		         coll_call_name(c), c->count, c->count * fresh.elem_bytes, native_name(&fresh),
+		         fresh.hand ? ", else " : "", choice.algo->name, fresh.tile, fresh.windows, choice.why);
 	if (m->valid)
 		coll_plan_cache_release(comm->plans, m->plan);
 	*m = fresh;
@@ -284,10 +297,26 @@ uint32_t coll_call_colour(struct coll_comm *comm, const struct coll_call *c, con
 	return k->now;
 }
 
+/* A frame that nobody expects, of a call whose lengths only the two ends know, is found where
+ * the next one is expected on its channel. What is made by hand expects none: so the first
+ * call after such a one in which all hear from all is made by its plan. Calls like the last
+ * one need not ask: after such a one nothing is prepared. */
+bool coll_call_by_plan(struct coll_comm *comm, const struct coll_call *c)
+{
+	const bool by_plan = comm->colour.by_plan;
+
+	if (c->pairwise)
+		comm->colour.by_plan = true;
+	else if (!loose(c))
+		comm->colour.by_plan = false;
+	return by_plan;
+}
+
 void coll_call_job(const struct coll_comm *comm, const struct coll_call *c, const struct coll_memo *memo,
                    struct coll_job *job)
 {
 	*job = (struct coll_job){.plan = memo->plan,
+	                         .hand = memo->hand,
 	                         .in = extent(c, c->in, c->kind == COLL_KIND_ALL_GATHER || c->kind == COLL_KIND_GATHER,
 	                                      c->in_counts, c->in_offsets),
 	                         .out = extent(c, c->out,
@@ -322,10 +351,13 @@ void coll_call_record(const struct coll_comm *comm, const struct coll_call *c, c
 /* Bind run and record to a call. */
 static coll_status prepare(struct coll_comm *comm, const struct coll_call *c, struct coll_memo *memo)
 {
+	const bool by_plan = coll_call_by_plan(comm, c);
 	struct coll_job job;
 	coll_status st;
 
 	coll_call_job(comm, c, memo, &job);
+	if (by_plan)
+		job.hand = NULL;
 	job.reduction = coll_plan_kind_reduces(c->kind) ? &memo->reduction : NULL;
 	job.scratch = comm->scratch;
 	job.sequence = comm->sequence;
@@ -341,8 +373,9 @@ static coll_status prepare(struct coll_comm *comm, const struct coll_call *c, st
 		return coll_comm_fail(comm, st, -1, "cannot start the plan: ", coll_status_string(st));
 	}
 	/* Counts are the caller's memory: not to be used again. */
-	if (!c->ragged && !c->pairwise)
+	if (!c->ragged && !c->pairwise && job.hand == memo->hand)
 		comm->prepared = memo;
+	coll_quick_prepare(comm, memo, job.signature);
 	return COLL_OK;
 }
 
@@ -448,8 +481,8 @@ coll_status coll_comm_explain_call(struct coll_comm *comm, enum coll_kind kind, 
 	if (st != COLL_OK)
 		return st;
 	coll_plan_cache_release(comm->plans, m.plan);
-	snprintf(buf, len_bytes, "%s %s tile=%zu windows=%u transport=%s because %s", coll_plan_kind_name(kind),
-	         choice.algo->name, m.tile, m.windows, comm->size > 1 ? coll_comm_transport(comm, !comm->rank) : "none",
-	         choice.why);
+	snprintf(buf, len_bytes, "%s %s%s%s tile=%zu windows=%u transport=%s because %s", coll_plan_kind_name(kind),
+	         native_name(&m), m.hand ? ", else " : "", choice.algo->name, m.tile, m.windows,
+	         comm->size > 1 ? coll_comm_transport(comm, !comm->rank) : "none", choice.why);
 	return COLL_OK;
 }

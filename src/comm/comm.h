@@ -14,6 +14,7 @@
 #include "comm/recorder.h"
 #include "comm/tally.h"
 #include "engine/engine.h"
+#include "native/native.h"
 #include "plan/cache.h"
 #include "tune/tune.h"
 
@@ -51,6 +52,19 @@ struct coll_memo {
 	uint32_t windows;
 	size_t scratch_bytes;
 	struct coll_reduction reduction; /* kinds that reduce; bound anew for user operations */
+	const struct coll_hand *hand;    /* it is made by hand; NULL: by the plan */
+	bool quick;                      /* the shortest way may be open to it: see quick.c */
+};
+
+/* The call that may take the shortest way when it is made again: quick.c. */
+struct coll_quick {
+	const struct coll_memo *memo; /* that one, as long as it is comm->prepared; a place of its own otherwise */
+	size_t count, bytes;
+	uint64_t shape; /* type and operation, as they were passed */
+	enum coll_kind kind;
+	uint32_t signature;
+	int simple;    /* how it is reduced: quick.c */
+	uint64_t what; /* for the recorder */
 };
 
 /* Channels to one rank: [direction][lane][window], opened on first use. */
@@ -90,6 +104,7 @@ struct coll_comm {
 	size_t slot_bytes;
 	uint32_t slots;
 	struct coll_tune_facts facts;
+	size_t native_bytes; /* the longest message made by hand; 0: none is */
 
 	struct coll_comm_fabric collective;
 	struct coll_comm_fabric pairs;
@@ -101,13 +116,17 @@ struct coll_comm {
 	 * last call's signature. */
 	struct coll_colour {
 		uint32_t now, next, last;
+		bool by_plan; /* see coll_call_by_plan() */
 	} colour;
 	_Atomic uint64_t *pair_sequence[2]; /* by rank: sends, receives begun; see coll_pair_number() */
 	struct coll_plan_cache *plans;
+	const struct coll_wire *native_wire;
+	struct coll_native *native; /* from the first call made by hand on */
 	struct coll_memo memo[COLL_MEMO_SLOTS];
 	/* What run and the record were last started for, to start it again; NULL when any
 	 * of it has changed since. */
 	struct coll_memo *prepared;
+	struct coll_quick quick;
 	struct coll_record call; /* the collective call that runs or ran last */
 	struct coll_op_entry ops[COLL_OPS_MAX];
 	struct coll_allocation *allocations;
@@ -232,7 +251,32 @@ void coll_call_record(const struct coll_comm *comm, const struct coll_call *call
                       struct coll_record *record);
 /* What the signature of its frames is mixed with, given the calls before it. In their order. */
 uint32_t coll_call_colour(struct coll_comm *comm, const struct coll_call *call, const struct coll_record *record);
+/* Whether a call that could be made by hand is to run its plan all the same. In their order. */
+bool coll_call_by_plan(struct coll_comm *comm, const struct coll_call *call);
 const char *coll_call_name(const struct coll_call *call);
+
+/* ---- quick.c ---- */
+
+/* What is prepared (of signature) may be called on the shortest way from now on. */
+void coll_quick_prepare(struct coll_comm *comm, const struct coll_memo *memo, uint32_t signature);
+/* The call that is like the last one, if api/ has seen that it is, and that nothing else goes on:
+ * coll_comm_is_quick(), coll_comm_is_idle(). */
+coll_status coll_comm_quick(struct coll_comm *comm, const void *in, void *out);
+static inline uint64_t coll_quick_shape(coll_dtype type, coll_op op)
+{
+	return (uint64_t)(uint32_t)type << 32 | (uint32_t)op;
+}
+static inline bool coll_comm_is_quick(const struct coll_comm *comm, enum coll_kind kind, size_t count, coll_dtype type,
+                                      coll_op op)
+{
+	const struct coll_quick *q = &comm->quick;
+
+	return comm->prepared == q->memo && q->count == count && q->shape == coll_quick_shape(type, op) &&
+	       q->kind == kind;
+}
+
+/* ---- call.c ---- */
+
 coll_status coll_comm_explain_call(struct coll_comm *comm, enum coll_kind kind, size_t count, coll_dtype type,
                                    char *buf, size_t len_bytes);
 
@@ -286,6 +330,14 @@ coll_status coll_comm_usable(struct coll_comm *comm, const char *kind);
 coll_status coll_comm_lose(struct coll_comm *comm, coll_status status, int culprit, const char *cause);
 /* Wait until nothing of the communicator is pending: it is this thread's alone. */
 void coll_comm_drain(struct coll_comm *comm);
+
+/* ---- by_hand.c ---- */
+
+/* At creation: the longest message made by hand, of agreed facts. */
+void coll_comm_native_facts(struct coll_comm *comm, const struct coll_wire *common);
+/* What makes a call by hand, or NULL. On failure the call is refused. */
+coll_status coll_comm_native_find(struct coll_comm *comm, const struct coll_call *call, size_t elem_bytes,
+                                  const struct coll_hand **hand);
 
 /* ---- memory.c ---- */
 void coll_comm_memory_free_all(struct coll_comm *comm);

@@ -112,6 +112,7 @@ static void find_facts(struct coll_comm *comm)
 	if (comm->slot_bytes < 64)
 		comm->slot_bytes = 64;
 	f->slot_bytes = comm->slot_bytes;
+	coll_comm_native_facts(comm, w);
 }
 
 /* ---- Objects ---- */
@@ -178,6 +179,7 @@ coll_status coll_comm_new(struct coll_context *ctx, uint64_t id, uint32_t epoch,
 	comm->arrival_timeout_ms = ctx->settings.arrival_timeout_ms;
 	coll_error_clear(&comm->box);
 	coll_flight_init(&comm->flight);
+	comm->quick.memo = (const struct coll_memo *)(const void *)&comm->quick; /* nobody's */
 	st = coll_members_init(&comm->members, ctx, process_of, size);
 	if (st != COLL_OK) {
 		coll_comm_free(&comm);
@@ -231,6 +233,7 @@ void coll_comm_free(struct coll_comm **out)
 	unlist(comm);
 	coll_comm_fabric_close(&comm->collective);
 	coll_comm_fabric_close(&comm->pairs);
+	coll_native_destroy(&comm->native);
 	coll_flight_fini(comm);
 	coll_run_destroy(&comm->run);
 	coll_run_destroy(&comm->pair_run[0]);

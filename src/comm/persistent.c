@@ -38,6 +38,7 @@ struct coll_operation {
 	char *scratch;
 	bool begun; /* the run has been started before with this signature: it can be started again */
 	uint32_t signature;
+	const struct coll_hand *hand;
 	bool out;   /* started and not waited for */
 	bool noted; /* in a group that has not ended */
 	coll_status status;
@@ -193,7 +194,7 @@ coll_status coll_operation_run(struct coll_request *r)
 
 	r->wait.runs[0] = op->run;
 	r->wait.nruns = 1;
-	if (op->begun && op->signature == r->job.signature) {
+	if (op->begun && op->signature == r->job.signature && op->hand == r->job.hand) {
 		coll_run_restart(op->run, r->call.in, r->call.out, r->job.sequence);
 		coll_run_follow(op->run, r->job.after);
 		return COLL_OK;
@@ -201,6 +202,7 @@ coll_status coll_operation_run(struct coll_request *r)
 	st = coll_run_start(op->run, &r->comm->collective.fabric, &r->job);
 	op->begun = st == COLL_OK;
 	op->signature = r->job.signature;
+	op->hand = r->job.hand;
 	return st;
 }
 
@@ -239,7 +241,8 @@ static coll_status start_inline(struct coll_operation *op)
 		coll_request_sign(r);
 		r->wait.record = &r->record;
 		coll_record_publish(&comm->record, &r->record);
-		comm->prepared = r->call.pairwise ? NULL : &op->mark; /* its lengths are noted at each start */
+		/* Its lengths are noted at each start. */
+		comm->prepared = r->call.pairwise || r->job.hand != r->hand ? NULL : &op->mark;
 	}
 	st = coll_operation_run(r);
 	if (st != COLL_OK) {

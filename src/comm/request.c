@@ -142,6 +142,7 @@ coll_status coll_request_bind(struct coll_request *r, const struct coll_call *c)
 		r->job.reduction = &r->reduction;
 	}
 	r->signature = r->job.signature;
+	r->hand = r->job.hand;
 	r->scratch_bytes = memo->scratch_bytes;
 	return COLL_OK;
 }
@@ -205,6 +206,7 @@ coll_status coll_request_pair(struct coll_comm *comm, const struct coll_pair *p,
 void coll_request_sign(struct coll_request *r)
 {
 	r->job.signature = r->signature;
+	r->job.hand = coll_call_by_plan(r->comm, &r->call) ? NULL : r->hand;
 	coll_call_record(r->comm, r->shown ? &r->shown->call : &r->call, &r->job, &r->record);
 	r->record.flags |= (r->shown ? COLL_RECORD_PREPARING : 0) | (r->parts ? COLL_RECORD_MERGED : 0);
 	r->job.signature ^= coll_call_colour(r->comm, &r->call, &r->record);

@@ -51,9 +51,40 @@ struct coll_extent {
 	const struct coll_memory *mem;
 };
 
+/* What a run keeps for an operation made by hand; all zero at its start. */
+struct coll_hand_state {
+	uint32_t phase;
+	uint32_t turn;
+	uint32_t done, next; /* pieces of work: done, begun */
+	uint32_t pending;    /* ranks not heard of, or the one waited for */
+	uint32_t events;     /* steps made: who waits sees whether anything has moved */
+	uint32_t idle;       /* polls that found nothing */
+	uint32_t cell;
+	bool committed; /* the plan will not be run in its place */
+	struct coll_frame bad_frame;
+};
+
+struct coll_job;
+struct coll_run_where;
+
+/*
+ * An operation made by hand, in place of the plan: over memory of its own, not over the
+ * fabric's channels. Operations made by hand come one behind another: each begins when the
+ * one before it, whatever that is, has retired on this rank.
+ */
+struct coll_hand {
+	/* As coll_run_poll(). UNSUPPORTED, before it is committed: all ranks of the call say so,
+	 * and the plan is run. */
+	coll_status (*poll)(void *arg, const struct coll_job *job, struct coll_hand_state *state);
+	void (*where)(void *arg, const struct coll_job *job, const struct coll_hand_state *state,
+	              struct coll_run_where *where);
+	void *arg;
+};
+
 /* One collective call, bound to a plan. */
 struct coll_job {
 	const struct coll_plan *plan;
+	const struct coll_hand *hand; /* NULL: the plan is run */
 	struct coll_extent in;
 	struct coll_extent out;
 	size_t elem_bytes;
@@ -90,6 +121,10 @@ coll_status coll_run_start(struct coll_run *run, const struct coll_fabric *fabri
 /* Start once more what was started last and has retired with OK: the same job but
  * for the two bases and the sequence number. Cannot fail. */
 void coll_run_restart(struct coll_run *run, const void *in, void *out, uint64_t sequence);
+
+/* The same for a job that is made by hand and has begun. */
+void coll_run_restart_begun(struct coll_run *run, const void *in, void *out, uint64_t sequence,
+                            const struct coll_hand_state *state);
 
 /*
  * Between a start or restart and the first poll: this operation comes after another
@@ -142,7 +177,7 @@ struct coll_run_where {
 	size_t tiles;
 	/* It waits for the operation before it to leave a lane; all the rest is about that one. */
 	bool behind;
-	/* With COLL_ERR_MISMATCH or COLL_ERR_CORRUPT: the frame that did not fit. */
+	/* With COLL_ERR_MISMATCH or COLL_ERR_CORRUPT: the frame, or what stands for one, that did not fit. */
 	struct coll_frame frame;
 };
 void coll_run_where(const struct coll_run *run, struct coll_run_where *where);

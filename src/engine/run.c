@@ -347,6 +347,8 @@ coll_status coll_run_start(struct coll_run *run, const struct coll_fabric *fabri
 	run->cookies = fabric->streamed;
 	run->held = run->opening = run->unopened != 0;
 	run->after = NULL;
+	run->by_hand = job->hand != NULL;
+	run->hand = (struct coll_hand_state){0};
 	start_tiles(run);
 	coll_run_follow(run, job->after);
 	return COLL_OK;
@@ -360,10 +362,24 @@ void coll_run_restart(struct coll_run *run, const void *in, void *out, uint64_t 
 	run->job.out.base = out;
 	run->in_place = in == out;
 	run->job.sequence = sequence;
+	if (run->job.hand) {
+		run->by_hand = true;
+		run->hand = (struct coll_hand_state){0};
+		run->status = COLL_AGAIN;
+		return;
+	}
 	if (run->tiles > run->windows)
 		start_tiles(run);
 	else
 		rewind_tiles(run);
+}
+
+void coll_run_restart_begun(struct coll_run *run, const void *in, void *out, uint64_t sequence,
+                            const struct coll_hand_state *state)
+{
+	assert(run->job.hand != NULL);
+	coll_run_restart(run, in, out, sequence);
+	run->hand = *state;
 }
 
 /* ---- The operation before ---------------------------------------------- */
@@ -394,6 +410,9 @@ static bool left_lane(const struct coll_run *run, uint32_t l, uint32_t w)
 	const struct instance *inst = &run->instances[w];
 	const struct lane *lane = &inst->lanes[l];
 
+	/* By hand: no channel at all, unless the plan may still be run. */
+	if (run->by_hand)
+		return run->status == COLL_OK || run->hand.committed;
 	if (run->status == COLL_OK || w >= run->windows || l >= run->bound_lanes || !inst->active)
 		return true;
 	if (inst->tile + run->windows < run->tiles && !mutant(MUTANT_LEAVE_FIRST_TILE))
@@ -593,11 +612,50 @@ static inline coll_status advance(struct coll_run *run)
 	return advance_tiles(run);
 }
 
+/* The plan after all: as if this had been a call like others. */
+static coll_status fall_back(struct coll_run *run)
+{
+	run->by_hand = false;
+	run->events++;
+	start_tiles(run);
+	return COLL_AGAIN;
+}
+
+/* Made by hand: behind all that comes before it. */
+static coll_status advance_by_hand(struct coll_run *run)
+{
+	coll_status status = run->after ? look_back(run) : COLL_OK;
+
+	if (status == COLL_OK && run->after)
+		return COLL_AGAIN;
+	if (status == COLL_OK)
+		status = run->job.hand->poll(run->job.hand->arg, &run->job, &run->hand);
+	if (status == COLL_OK)
+		run->status = COLL_OK;
+	else if (status == COLL_ERR_UNSUPPORTED)
+		status = fall_back(run);
+	else if (status != COLL_AGAIN)
+		fail(run, status);
+	return status;
+}
+
+static coll_status poll_by_hand(struct coll_run *run, bool *moved)
+{
+	const uint64_t before = run->events + run->hand.events;
+	const coll_status status = run->status == COLL_AGAIN ? advance_by_hand(run) : run->status;
+
+	if (moved)
+		*moved = run->events + run->hand.events != before;
+	return status;
+}
+
 coll_status coll_run_poll(struct coll_run *run, bool *moved)
 {
 	const uint64_t before = run->events;
 	coll_status status = run->status;
 
+	if (run->by_hand)
+		return poll_by_hand(run, moved);
 	if (status == COLL_AGAIN) {
 		status = advance(run);
 		if (status != COLL_OK)
@@ -665,6 +723,13 @@ static void look_into(const struct coll_run *run, struct coll_run_where *where)
 	const struct lane *lane = run->bad_lane;
 
 	*where = (struct coll_run_where){.peer = -1, .tiles = run->tiles, .behind = run->after && !run->left};
+	if (run->by_hand) {
+		where->behind = run->after != NULL;
+		where->tiles = 1;
+		if (!where->behind)
+			run->job.hand->where(run->job.hand->arg, &run->job, &run->hand, where);
+		return;
+	}
 	if (run->bad_lane)
 		where->frame = run->bad_frame;
 	if (!inst || !run->job.plan)

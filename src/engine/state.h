@@ -120,6 +120,7 @@ struct coll_run {
 	bool in_place;
 	bool held;       /* poll looks at the two below first */
 	bool opening;    /* some channels to receive on are not open yet */
+	bool by_hand;    /* job.hand is at work, not the plan */
 	size_t elements; /* that the tiles cover: of the vector, or of the longest block */
 	size_t tiles;
 	size_t left;      /* tiles not retired */
@@ -161,6 +162,8 @@ struct coll_run {
 	struct flight *free_flights;
 	size_t *scratch_at; /* offset of scratch buffer k in a slice */
 	size_t scratch_at_cap;
+
+	struct coll_hand_state hand;
 
 	struct coll_frame bad_frame;
 	struct instance *bad_instance;

@@ -13,6 +13,9 @@ struct item {
 	char name[WORD_MAX];
 };
 
+/* No row of the table: what is chosen where nothing is forced, if there is such a thing. */
+static const char by_hand[] = "native";
+
 static bool word(const char *text, size_t len, char *out)
 {
 	if (len == 0 || len >= WORD_MAX)
@@ -46,6 +49,9 @@ static coll_status check_item(const struct item *item, char *why, size_t why_byt
 {
 	int kind = item->kind[0] ? coll_plan_kind_from_name(item->kind) : -1;
 
+	if (strcmp(item->name, by_hand) == 0 && (kind >= 0 || !item->kind[0]))
+		return COLL_OK;
+
 	if (!item->kind[0]) {
 		if (known_anywhere(item->name))
 			return COLL_OK;
@@ -64,8 +70,10 @@ coll_status coll_tune_forced(const char *text, enum coll_kind kind, const struct
                              size_t why_bytes)
 {
 	const struct coll_algo *bare = NULL, *named = NULL;
+	bool is_named = false;
 
 	for (const char *at = text, *end; *text; at = end + 1) {
+		const struct coll_algo *found;
 		size_t len = strcspn(at, ",");
 		struct item item;
 		coll_status status;
@@ -78,13 +86,14 @@ coll_status coll_tune_forced(const char *text, enum coll_kind kind, const struct
 		status = check_item(&item, why, why_bytes);
 		if (status)
 			return status;
-		if (!item.kind[0])
-			bare = coll_algo_find(kind, item.name) ? coll_algo_find(kind, item.name) : bare;
-		else if (coll_plan_kind_from_name(item.kind) == (int)kind)
-			named = coll_algo_find(kind, item.name);
+		found = coll_algo_find(kind, item.name);
+		if (!item.kind[0] && (found || strcmp(item.name, by_hand) == 0))
+			bare = found;
+		else if (item.kind[0] && coll_plan_kind_from_name(item.kind) == (int)kind)
+			named = found, is_named = true;
 		if (!*end)
 			break;
 	}
-	*algo = named ? named : bare;
+	*algo = is_named ? named : bare;
 	return COLL_OK;
 }

@@ -100,6 +100,7 @@ static coll_status select_forced(const struct coll_tune_facts *f, const struct c
 	}
 	coll_tune_price(f, call, forced, &price);
 	choose(choice, forced, &price);
+	choice->forced = true;
 	if (explain) {
 		rank_rows(f, call, &r);
 		snprintf(choice->why, sizeof(choice->why), "forced by COLL_ALGO: %s %.2f us; by price: %s %.2f us",

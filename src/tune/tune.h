@@ -35,6 +35,7 @@ struct coll_tune_choice {
 	const struct coll_algo *algo;
 	double cost_ns;
 	uint32_t windows; /* the most tiles worth having in flight */
+	bool forced;      /* by COLL_ALGO */
 	char why[160];    /* one line for humans: the winner and the runner-up */
 };
 

@@ -429,6 +429,40 @@ static void hook_mem_dereg(void *inst, struct coll_memory *mem)
 	in->t->mem_dereg(in->inner, mem);
 }
 
+/* ---- Memory read in place ------------------------------------------------------------
+ * Nothing can be done to what peers read by themselves, so a wrapped transport offers none,
+ * and says so to the peer, who waits for a word. */
+
+static coll_status hook_offer(void *link, const struct coll_channel_key *key, const struct coll_memory *mem)
+{
+	struct hook_link *l = link;
+
+	return l->inst->t->offer(l->inner, key, NULL);
+}
+
+static void hook_withdraw(void *link, const struct coll_channel_key *key)
+{
+	struct hook_link *l = link;
+
+	l->inst->t->withdraw(l->inner, key);
+}
+
+static coll_status hook_offered(void *link, const struct coll_channel_key *key, struct coll_offer *offer)
+{
+	return COLL_ERR_UNSUPPORTED;
+}
+
+static void hook_give_back(void *link, struct coll_offer *offer)
+{
+}
+
+static void hook_nudge(void *link)
+{
+	struct hook_link *l = link;
+
+	l->inst->t->nudge(l->inner);
+}
+
 coll_status coll_transport_hook_wrap(const struct coll_transport *inner, const char *spec, int rank,
                                      struct coll_transport *table, void **state, struct coll_error_box *err)
 {
@@ -453,7 +487,8 @@ coll_status coll_transport_hook_wrap(const struct coll_transport *inner, const c
 	        hook_link_status, hook_channel_open, hook_channel_close, hook_slot,       hook_post,
 	        hook_post_ref,    hook_view,         hook_done,          hook_recv_into,  hook_progress,
 	        hook_arm,         hook_disarm,       hook_poll_fd,       hook_service_fd, hook_service,
-	        hook_mem_alloc,   hook_mem_free,     hook_mem_reg,       hook_mem_dereg};
+	        hook_mem_alloc,   hook_mem_free,     hook_mem_reg,       hook_mem_dereg,  hook_offer,
+	        hook_withdraw,    hook_offered,      hook_give_back,     hook_nudge};
 	*state = s;
 	return COLL_OK;
 }

@@ -199,7 +199,8 @@ static void inst_caps(void *inst, struct coll_transport_caps *caps)
 	                                     .depth = 12, /* docs/design/shm-memory-ordering.md */
 	                                     .slot_bytes_max = SHM_SLOT_MAX,
 	                                     .post_ref = true,
-	                                     .recv_into = true};
+	                                     .recv_into = true,
+	                                     .offers = true};
 }
 
 static coll_status inst_address(void *inst, void *buf, size_t cap, size_t *len_bytes)
@@ -310,4 +311,9 @@ const struct coll_transport coll_transport_shm = {
         .service = coll_shm_service,
         .mem_alloc = coll_shm_mem_alloc,
         .mem_free = coll_shm_mem_free,
+        .offer = coll_shm_offer,
+        .withdraw = coll_shm_withdraw,
+        .offered = coll_shm_offered,
+        .give_back = coll_shm_give_back,
+        .nudge = coll_shm_nudge,
 };

@@ -12,6 +12,7 @@
  *   shm_cookie.c   completions, announced destinations, progress
  *   shm_pull.c     reading a peer's memory (CMA)
  *   shm_region.c   memory that peers map: allocating, announcing, mapping
+ *   shm_offer.c    memory that a peer reads for longer than a frame
  *
  * Locks. inst->lock guards lists, links, connections and segments: the service
  * thread, opening and closing take it, the data path does not. A channel's pending.lock
@@ -106,6 +107,8 @@ enum shm_message_type {
 	SHM_GRANT,     /* a ring for the channel of this key; with a new segment's descriptor */
 	SHM_REGION,    /* memory that may be named in records; with its descriptor */
 	SHM_UNREGION,  /* it is gone */
+	SHM_OFFER,     /* memory to be read for longer, by key; with its descriptor, or there is none */
+	SHM_UNOFFER,   /* it is gone */
 	SHM_CLOSE,     /* the sender left this ring, or never came to it */
 	SHM_WITHDRAW,  /* the receiver left this ring */
 	SHM_BYE,       /* an orderly end */
@@ -134,6 +137,11 @@ struct shm_region_note {
 	uint32_t id;
 };
 
+struct shm_offer_note {
+	struct coll_channel_key key;
+	uint64_t len;
+};
+
 struct shm_message {
 	uint32_t magic;
 	uint16_t version;
@@ -147,6 +155,7 @@ struct shm_message {
 		struct shm_introduction intro;
 		struct shm_grant grant;
 		struct shm_region_note region;
+		struct shm_offer_note offer;
 		uint64_t ring;
 		char pad[88];
 	};
@@ -248,6 +257,15 @@ struct shm_mapping {
 	_Atomic(char *) base;
 };
 
+/* Memory that a peer has offered. inst->lock */
+struct shm_offered {
+	struct shm_offered *next;
+	struct coll_channel_key key;
+	char *base; /* NULL: there is none, or it could not be mapped */
+	size_t len;
+	bool taken;
+};
+
 /* What the two directions of one key tell each other. */
 struct shm_pairing {
 	struct shm_pairing *next;
@@ -290,6 +308,7 @@ struct shm_link {
 	struct shm_pending_grant *grants;
 	struct shm_pairing *pairings;
 	struct shm_mapping *mappings;
+	struct shm_offered *offers;
 	uint32_t channels;
 };
 
@@ -476,5 +495,16 @@ const char *coll_shm_borrow(struct shm_link *l, uint32_t region, uint64_t offset
                             struct shm_mapping **mapping);
 void coll_shm_return(struct shm_mapping *mapping);
 void coll_shm_mappings_free(struct shm_link *l);
+
+/* shm_offer.c */
+coll_status coll_shm_offer(void *link, const struct coll_channel_key *key, const struct coll_memory *mem);
+void coll_shm_withdraw(void *link, const struct coll_channel_key *key);
+coll_status coll_shm_offered(void *link, const struct coll_channel_key *key, struct coll_offer *offer);
+void coll_shm_give_back(void *link, struct coll_offer *offer);
+void coll_shm_nudge(void *link);
+/* lock held */
+coll_status coll_shm_on_offer(struct shm_link *l, const struct shm_offer_note *note, int fd);
+void coll_shm_on_unoffer(struct shm_link *l, const struct shm_offer_note *note);
+void coll_shm_offers_free(struct shm_link *l);
 
 #endif

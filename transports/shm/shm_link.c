@@ -97,6 +97,7 @@ void coll_shm_link_free(struct shm_link *l)
 	coll_shm_segments_free(&l->own);
 	coll_shm_segments_free(&l->theirs);
 	coll_shm_mappings_free(l);
+	coll_shm_offers_free(l);
 	while (l->rings) {
 		struct shm_ring *r = l->rings;
 

@@ -17,7 +17,7 @@
 #include "base/siphash.h"
 #include "transports/shm/shm.h"
 
-enum { MESSAGE_MAGIC = 0x6d68736c, MESSAGE_VERSION = 1 };
+enum { MESSAGE_MAGIC = 0x6d68736c, MESSAGE_VERSION = 2 };
 
 bool coll_shm_random(void *p, size_t len_bytes)
 {

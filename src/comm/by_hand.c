@@ -1,0 +1,73 @@
+/*
+ * Operations made by hand (src/native), as the communicator uses them: when, over which
+ * links, in which memory. Whether a call is made by hand depends on agreed facts alone.
+ */
+#include "comm/comm.h"
+
+static coll_status link_to(void *arg, int peer, const struct coll_transport **t, void **link)
+{
+	struct coll_comm *comm = arg;
+	struct coll_wire *wire;
+	const coll_status st = coll_context_link(comm->ctx, coll_comm_process(comm, peer), &wire, link, &comm->box);
+
+	if (st == COLL_OK || st == COLL_AGAIN)
+		*t = &wire->table;
+	return st;
+}
+
+static coll_status alloc(void *arg, size_t len_bytes, struct coll_memory *mem)
+{
+	const struct coll_wire *wire = ((struct coll_comm *)arg)->native_wire;
+
+	return wire->table.mem_alloc(wire->inst, len_bytes, mem);
+}
+
+static void give_free(void *arg, struct coll_memory *mem)
+{
+	const struct coll_wire *wire = ((struct coll_comm *)arg)->native_wire;
+
+	wire->table.mem_free(wire->inst, mem);
+}
+
+void coll_comm_native_facts(struct coll_comm *comm, const struct coll_wire *common)
+{
+	const struct coll_settings *s = &comm->ctx->settings;
+	const size_t bytes = s->native_bytes < COLL_NATIVE_BYTES_MAX ? s->native_bytes : COLL_NATIVE_BYTES_MAX;
+
+	if (!s->native || !common || !common->caps.offers || comm->members.hosts != 1 || comm->size < 2 ||
+	    comm->size > COLL_NATIVE_SIZE_MAX)
+		return;
+	comm->native_bytes = bytes & ~(size_t)63;
+	comm->native_wire = common;
+}
+
+/* The communicator's own regions, apart from all channels' keys. */
+static coll_status need_native(struct coll_comm *comm)
+{
+	const struct coll_native_fabric fabric = {.arg = comm, .link = link_to, .alloc = alloc, .free = give_free};
+	const struct coll_channel_key key = {
+	        .comm = comm->id, .epoch = comm->epoch, .lane = UINT16_MAX, .window = UINT16_MAX};
+
+	if (comm->native)
+		return COLL_OK;
+	return coll_native_create(&comm->native, &fabric, &key, comm->rank, comm->size, comm->native_bytes);
+}
+
+/* Not a user's operation, whose function may do as it likes; not the calls of the library's
+ * own, most of which come once in a communicator's life. */
+coll_status coll_comm_native_find(struct coll_comm *comm, const struct coll_call *c, size_t elem_bytes,
+                                  const struct coll_hand **hand)
+{
+	coll_status st;
+
+	*hand = NULL;
+	if (comm->native_bytes == 0 || c->record_kind || c->ragged || c->pairwise ||
+	    (coll_plan_kind_reduces(c->kind) && c->op >= COLL_OP_FIRST) ||
+	    !coll_native_serves(c->kind, comm->size, c->count, elem_bytes, comm->native_bytes))
+		return COLL_OK;
+	st = need_native(comm);
+	if (st != COLL_OK)
+		return coll_comm_refuse(comm, coll_call_name(c), st, "no memory for the ranks of this host");
+	*hand = coll_native_hand(comm->native, c->kind, c->count, elem_bytes);
+	return COLL_OK;
+}

@@ -1,0 +1,153 @@
+/*
+ * The regions of a communicator, and what a rank knows of the others' turns; private to
+ * src/native.
+ *
+ * Operations made by hand are numbered on their communicator, alike on all ranks: an
+ * operation's number is its *turn* (modulo 2^32). A rank's region holds
+ *
+ *   entries   COLL_DEPTH of them, used in turn: a few lines of payload, each with a word
+ *             turn << 32 | signature of its own, so that it is whole when the word is there
+ *   cells     two of them: payload for longer messages, and words that say how far it is
+ *             written
+ *
+ * The first line of the entry of turn t is written in every operation, with payload or
+ * without: "I have entered turn t". A rank has read all it will of turn t - 1, of anybody's
+ * memory, when it enters turn t.
+ *
+ * Ordering. Each word has one writer. It stores the bytes, then the word with release; a
+ * reader loads the word with acquire and looks at nothing before it is the one it waits for.
+ * Before memory that held turn t is written again, its owner has seen (acquire) a word of a
+ * turn after t of every other rank: their reads of turn t came before that (release). So no
+ * reader sees bytes of a later turn under an earlier word, and none is overtaken. That holds
+ * whoever needs whom in an operation: where all read all, the evidence comes with the data of
+ * the next turn; a root that only sends looks for it.
+ *
+ * Sleepers: after each store of a word that somebody may sleep for, the peers' sleeping words
+ * are looked at; the transport says how (struct coll_offer).
+ */
+#ifndef COLL_NATIVE_ARENA_H
+#define COLL_NATIVE_ARENA_H
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "native/native.h"
+
+enum {
+	COLL_LINE_BYTES = 64,
+	COLL_LINES = 12,         /* of an entry */
+	COLL_FIRST_PAYLOAD = 48, /* of the first line */
+	COLL_MORE_PAYLOAD = 56,  /* of the others */
+	COLL_ENTRY_PAYLOAD = COLL_FIRST_PAYLOAD + (COLL_LINES - 1) * COLL_MORE_PAYLOAD,
+	COLL_DEPTH = 8, /* entries: a power of two */
+	COLL_CELLS = 2,
+	COLL_PIECES_MAX = 32, /* of the payload of a cell */
+};
+
+#define likely(x)   __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+
+struct native_line {
+	_Alignas(COLL_LINE_BYTES) _Atomic uint64_t word;
+	uint64_t sequence; /* the call's number; in the lines behind the first the payload begins here */
+	char payload[COLL_FIRST_PAYLOAD];
+};
+
+struct native_entry {
+	struct native_line lines[COLL_LINES];
+	char gap[256]; /* lines a core may fetch ahead */
+};
+
+/* How far a cell is written: piece p is, when words[p] is there. */
+struct native_flags {
+	struct native_line pieces[COLL_PIECES_MAX];
+};
+
+enum native_verdict { NATIVE_UNDECIDED = 0, NATIVE_GOOD = 1, NATIVE_BAD = 2 };
+
+struct native_region {
+	_Alignas(COLL_LINE_BYTES) _Atomic uint32_t verdict; /* whether its owner has mapped all others */
+	uint32_t size;
+	uint64_t payload_bytes;
+	char gap[4096 - 16];
+	struct native_entry entries[COLL_DEPTH];
+	struct native_flags flags[COLL_CELLS];
+	char payload[]; /* COLL_CELLS times payload_bytes, and a gap behind each */
+};
+
+struct native_peer {
+	const struct native_region *region; /* NULL: not mapped, or this rank itself */
+	const unsigned *asleep;
+	bool fenced;
+	bool offered;  /* our region, to it */
+	uint32_t seen; /* it has entered this turn at least */
+	const struct coll_transport *transport;
+	void *link;
+	struct coll_offer offer;
+};
+
+struct coll_native {
+	int rank, size;
+	uint32_t turn; /* begun last */
+	uint32_t all;  /* every peer has entered this turn at least */
+	enum native_verdict verdict;
+	struct native_region *mine;
+	/* Of two ranks whose posts need no fence: see quick.h. */
+	struct native_entry *quick_mine;
+	const struct native_entry *quick_theirs;
+	const unsigned *quick_asleep;
+	struct native_peer *peers;      /* by rank */
+	uint32_t cells;                 /* operations that used cells so far */
+	uint32_t cell_turn[COLL_CELLS]; /* the last of each */
+	size_t payload_bytes;
+	struct coll_native_fabric fabric;
+	struct coll_channel_key key;
+	struct coll_memory memory;
+	bool made;      /* memory was asked for */
+	char *unpacked; /* COLL_ENTRY_PAYLOAD for each rank */
+	struct coll_hand hands[8];
+};
+
+/* arena.c: exchange regions. OK: all of them are there; AGAIN: *waits_for is late; UNSUPPORTED:
+ * they will never be used. */
+coll_status coll_native_form(struct coll_native *n, uint32_t *waits_for);
+
+/* Phases of struct coll_hand_state. */
+enum { NATIVE_NEW = 0, NATIVE_BEGUN };
+
+static inline size_t coll_native_payload_stride(size_t payload_bytes)
+{
+	return payload_bytes + 4096 + 256;
+}
+static inline char *coll_native_cell(const struct coll_native *n, const struct native_region *r, uint32_t cell)
+{
+	return (char *)(uintptr_t)r->payload + cell * coll_native_payload_stride(n->payload_bytes);
+}
+
+static inline uint64_t coll_native_word(uint32_t turn, uint32_t signature)
+{
+	return (uint64_t)turn << 32 | signature;
+}
+static inline bool coll_native_reached(uint32_t turn, uint32_t wanted)
+{
+	return (int32_t)(turn - wanted) >= 0;
+}
+
+/* Whoever sleeps wakes up: after a release store. Only a compiler barrier: see struct coll_offer. */
+static inline void coll_native_nudge_one(const struct native_peer *p)
+{
+	if (unlikely(p->fenced || __atomic_load_n(p->asleep, __ATOMIC_RELAXED)))
+		p->transport->nudge(p->link);
+}
+static inline void coll_native_nudge(const struct coll_native *n)
+{
+	atomic_signal_fence(memory_order_seq_cst);
+	for (int r = 0; r < n->size; r++)
+		if (r != n->rank)
+			coll_native_nudge_one(&n->peers[r]);
+}
+
+/* Every peer has entered turn wanted; or AGAIN, and who has not. */
+coll_status coll_native_entered(struct coll_native *n, uint32_t wanted, uint32_t *waits_for);
+
+#endif

@@ -1,0 +1,112 @@
+/*
+ * Payload in cells: every rank copies its own vector, piece by piece, and reads the
+ * others' where it lies, in one pass over all of them. Two cells in turn, so no operation
+ * ends with waiting for readers.
+ */
+#include "native/enter.h"
+
+enum { PIECE_MIN = 1024, PIECE_MAX_COUNT = 8 };
+
+/* Elements of a piece: agreed, of the length alone. Whole lines, so that no two pieces share one. */
+static size_t piece_of(size_t count, size_t elem_bytes)
+{
+	size_t bytes = count * elem_bytes / PIECE_MAX_COUNT;
+
+	bytes = bytes < PIECE_MIN ? PIECE_MIN : (bytes + COLL_LINE_BYTES - 1) & ~(size_t)(COLL_LINE_BYTES - 1);
+	return bytes / elem_bytes;
+}
+
+static coll_status begin(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+{
+	const uint32_t cell = n->cells % COLL_CELLS;
+	coll_status st;
+
+	if (n->cells >= COLL_CELLS && n->verdict == NATIVE_GOOD) {
+		st = coll_native_entered(n, n->cell_turn[cell] + 1, &s->pending);
+		if (st != COLL_OK)
+			return st;
+	}
+	st = coll_native_enter(n, s);
+	if (st != COLL_OK)
+		return st;
+	n->cell_turn[cell] = s->turn;
+	n->cells++;
+	s->cell = cell;
+	coll_native_publish(n, job, s);
+	return COLL_OK;
+}
+
+/* Copy the next piece of our own. */
+static void copy_piece(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s, size_t piece)
+{
+	struct native_line *flag = &n->mine->flags[s->cell].pieces[s->next];
+	const size_t first = s->next * piece, left = job->in.count - first;
+	const size_t bytes = (left < piece ? left : piece) * job->elem_bytes;
+
+	memcpy(coll_native_cell(n, n->mine, s->cell) + first * job->elem_bytes, job->in.base + first * job->elem_bytes,
+	       bytes);
+	flag->sequence = job->sequence;
+	atomic_store_explicit(&flag->word, coll_native_word(s->turn, job->signature), memory_order_release);
+	coll_native_nudge(n);
+	s->next++;
+	s->events++;
+}
+
+/* Whether piece s->done of everybody is there. */
+static coll_status await_piece(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+{
+	for (uint32_t r = 0; r < (uint32_t)n->size; r++) {
+		coll_status st;
+
+		if (r == (uint32_t)n->rank)
+			continue;
+		st = coll_native_check(job, s, &n->peers[r].region->flags[s->cell].pieces[s->done], true);
+		if (st != COLL_OK) {
+			s->pending = r;
+			return st;
+		}
+	}
+	return COLL_OK;
+}
+
+static void reduce_piece(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s, size_t piece)
+{
+	const void *src[COLL_NATIVE_SIZE_MAX];
+	const size_t first = s->done * piece, left = job->in.count - first, at = first * job->elem_bytes;
+
+	for (int r = 0; r < n->size; r++)
+		src[r] = r == n->rank ? job->in.base + at : coll_native_cell(n, n->peers[r].region, s->cell) + at;
+	coll_reduce_run(job->reduction, job->out.base + at, src, n->size, -1, true, left < piece ? left : piece);
+	s->done++;
+	s->events++;
+}
+
+coll_status coll_native_poll_cells_reduce(void *arg, const struct coll_job *job, struct coll_hand_state *s)
+{
+	struct coll_native *n = arg;
+	const size_t piece = piece_of(job->in.count, job->elem_bytes);
+	const uint32_t pieces = (uint32_t)((job->in.count - 1) / piece + 1);
+	coll_status st;
+
+	if (s->phase == NATIVE_NEW) {
+		st = begin(n, job, s);
+		if (st != COLL_OK)
+			return st;
+	}
+	while (s->done < pieces) {
+		/* In place, a piece is overwritten when it is reduced: it was copied before. */
+		if (s->next == s->done || (s->next < pieces && s->next < s->done + 2)) {
+			copy_piece(n, job, s, piece);
+			continue;
+		}
+		st = await_piece(n, job, s);
+		if (st == COLL_OK)
+			reduce_piece(n, job, s, piece);
+		else if (st == COLL_AGAIN && s->next < pieces)
+			copy_piece(n, job, s, piece);
+		else
+			return st == COLL_AGAIN ? coll_native_idle(n, s) : st;
+	}
+	n->all = s->turn;
+	return COLL_OK;
+}

@@ -1,0 +1,87 @@
+/*
+ * The beginning of every operation made by hand, and what its readers check; private to
+ * src/native.
+ */
+#ifndef COLL_NATIVE_ENTER_H
+#define COLL_NATIVE_ENTER_H
+
+#include "native/arena.h"
+
+enum { COLL_LINK_EVERY = 1024 }; /* polls */
+
+/* A turn of this operation: when it is OK, its entry may be written. */
+static inline coll_status coll_native_enter(struct coll_native *n, struct coll_hand_state *s)
+{
+	const uint32_t turn = n->turn + 1;
+	coll_status st;
+
+	if (unlikely(n->verdict != NATIVE_GOOD)) {
+		st = coll_native_form(n, &s->pending);
+		if (st != COLL_OK)
+			return st;
+	}
+	s->committed = true;
+	if (unlikely(!coll_native_reached(n->all, turn - COLL_DEPTH + 1))) {
+		st = coll_native_entered(n, turn - COLL_DEPTH + 1, &s->pending);
+		if (st != COLL_OK)
+			return st;
+	}
+	n->turn = turn;
+	s->turn = turn;
+	s->phase = NATIVE_BEGUN;
+	s->events++;
+	return COLL_OK;
+}
+
+/* The first line of this turn: its payload is there. */
+static inline void coll_native_publish(struct coll_native *n, const struct coll_job *job,
+                                       const struct coll_hand_state *s)
+{
+	struct native_line *line = &n->mine->entries[s->turn % COLL_DEPTH].lines[0];
+
+	line->sequence = job->sequence;
+	atomic_store_explicit(&line->word, coll_native_word(s->turn, job->signature), memory_order_release);
+}
+
+/* Constant lengths for the usual ones: these are single moves. */
+static inline void coll_native_copy_small(char *to, const char *from, size_t bytes)
+{
+	if (bytes == 8)
+		memcpy(to, from, 8);
+	else if (bytes == 4)
+		memcpy(to, from, 4);
+	else if (bytes == 16)
+		memcpy(to, from, 16);
+	else
+		memcpy(to, from, bytes);
+}
+
+/* A word that is not the one waited for: AGAIN, or it is of another call. */
+coll_status coll_native_stray(const struct coll_job *job, struct coll_hand_state *s, const struct native_line *line,
+                              bool numbered);
+
+/* Whether the line is this call's. AGAIN: not yet. numbered: it holds the call's number, too. */
+static inline coll_status coll_native_check(const struct coll_job *job, struct coll_hand_state *s,
+                                            const struct native_line *line, bool numbered)
+{
+	const uint64_t word = atomic_load_explicit(&line->word, memory_order_acquire);
+
+	if (likely(word == coll_native_word(s->turn, job->signature)) &&
+	    likely(!numbered || line->sequence == job->sequence))
+		return COLL_OK;
+	return coll_native_stray(job, s, line, numbered);
+}
+
+/* Nothing yet from s->pending: AGAIN, or its link is broken. */
+coll_status coll_native_idle(struct coll_native *n, struct coll_hand_state *s);
+
+void coll_native_where(void *arg, const struct coll_job *job, const struct coll_hand_state *s,
+                       struct coll_run_where *where);
+
+/* line.c, cells.c: polls of their operations. */
+coll_status coll_native_poll_line_reduce(void *arg, const struct coll_job *job, struct coll_hand_state *s);
+coll_status coll_native_poll_barrier(void *arg, const struct coll_job *job, struct coll_hand_state *s);
+coll_status coll_native_poll_lines_reduce(void *arg, const struct coll_job *job, struct coll_hand_state *s);
+coll_status coll_native_poll_cells_reduce(void *arg, const struct coll_job *job, struct coll_hand_state *s);
+
+#endif

@@ -1,0 +1,92 @@
+/*
+ * Which operation is made how, and what they say of themselves when they wait.
+ */
+#include "native/native.h"
+
+#include "native/enter.h"
+
+enum way { NO_WAY, LINE_REDUCE, LINES_REDUCE, CELLS_REDUCE, BARRIER, WAYS };
+
+static const char *const way_names[WAYS] = {"", "native line", "native lines", "native cells", "native line"};
+
+static coll_status (*const polls[WAYS])(void *, const struct coll_job *, struct coll_hand_state *) = {
+        [LINE_REDUCE] = coll_native_poll_line_reduce,
+        [LINES_REDUCE] = coll_native_poll_lines_reduce,
+        [CELLS_REDUCE] = coll_native_poll_cells_reduce,
+        [BARRIER] = coll_native_poll_barrier,
+};
+
+static enum way find(enum coll_kind kind, size_t bytes)
+{
+	switch (kind) {
+	case COLL_KIND_ALL_REDUCE:
+		if (bytes <= COLL_FIRST_PAYLOAD)
+			return LINE_REDUCE;
+		return bytes <= COLL_ENTRY_PAYLOAD ? LINES_REDUCE : CELLS_REDUCE;
+	case COLL_KIND_BARRIER: return BARRIER;
+	default: return NO_WAY;
+	}
+}
+
+bool coll_native_serves(enum coll_kind kind, int size, size_t count, size_t elem_bytes, size_t payload_bytes)
+{
+	return size >= 2 && size <= COLL_NATIVE_SIZE_MAX && count > 0 && count <= payload_bytes / elem_bytes &&
+	       find(kind, count * elem_bytes) != NO_WAY;
+}
+
+const struct coll_hand *coll_native_hand(struct coll_native *n, enum coll_kind kind, size_t count, size_t elem_bytes)
+{
+	const enum way way = find(kind, count * elem_bytes);
+	struct coll_hand *hand = &n->hands[way];
+
+	_Static_assert(WAYS <= sizeof(n->hands) / sizeof(n->hands[0]), "room for each");
+	*hand = (struct coll_hand){.poll = polls[way], .where = coll_native_where, .arg = n};
+	return hand;
+}
+
+bool coll_native_is_quick(const struct coll_hand *hand)
+{
+	return hand->poll == polls[LINE_REDUCE] || hand->poll == polls[BARRIER];
+}
+
+const char *coll_native_way(const struct coll_hand *hand)
+{
+	for (int way = 0; way < WAYS; way++)
+		if (polls[way] && polls[way] == hand->poll)
+			return way_names[way];
+	return "";
+}
+
+/* ---- Waiting ---- */
+
+coll_status coll_native_stray(const struct coll_job *job, struct coll_hand_state *s, const struct native_line *line,
+                              bool numbered)
+{
+	const uint64_t word = atomic_load_explicit(&line->word, memory_order_acquire);
+
+	if ((uint32_t)(word >> 32) != s->turn)
+		return COLL_AGAIN;
+	if (word == coll_native_word(s->turn, job->signature) && (!numbered || line->sequence == job->sequence))
+		return COLL_OK; /* it has come meanwhile */
+	s->bad_frame =
+	        (struct coll_frame){.sequence = numbered ? line->sequence : job->sequence, .signature = (uint32_t)word};
+	return COLL_ERR_MISMATCH;
+}
+
+coll_status coll_native_idle(struct coll_native *n, struct coll_hand_state *s)
+{
+	const struct native_peer *p = &n->peers[s->pending];
+	coll_status st;
+
+	if (++s->idle % COLL_LINK_EVERY)
+		return COLL_AGAIN;
+	st = p->link ? p->transport->link_status(p->link) : COLL_AGAIN;
+	return st == COLL_OK ? COLL_AGAIN : st;
+}
+
+void coll_native_where(void *arg, const struct coll_job *job, const struct coll_hand_state *s,
+                       struct coll_run_where *where)
+{
+	where->peer = (int)s->pending;
+	where->frame = s->bad_frame;
+}

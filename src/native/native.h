@@ -1,0 +1,55 @@
+/*
+ * Operations made by hand over memory that all ranks of a communicator map: for ranks of
+ * one host and small messages, where a plan's steps and frames cost more than the bytes.
+ *
+ * Every rank owns a region that it alone writes and all others read (an offer of the
+ * transport). The regions are exchanged at the first call that could use them. Whether
+ * they are used is the same on all ranks: when every rank has mapped all others and has
+ * said so. Otherwise every such call runs its plan (COLL_ERR_UNSUPPORTED from poll).
+ *
+ * This is below the communicator: it knows ranks, links and jobs, neither errors nor
+ * waiting. What an operation is, and how it waits, is engine.h's coll_hand.
+ */
+#ifndef COLL_NATIVE_NATIVE_H
+#define COLL_NATIVE_NATIVE_H
+
+#include "coll/transport.h"
+#include "engine/engine.h"
+
+enum {
+	COLL_NATIVE_SIZE_MAX = 16,      /* ranks: everyone reads everyone */
+	COLL_NATIVE_BYTES_MAX = 1 << 20 /* of COLL_NATIVE_BYTES */
+};
+
+/* How a rank's memory is made, and its peers reached. */
+struct coll_native_fabric {
+	void *arg;
+	/* AGAIN: still connecting; *link is valid then, too. */
+	coll_status (*link)(void *arg, int peer, const struct coll_transport **t, void **link);
+	coll_status (*alloc)(void *arg, size_t len_bytes, struct coll_memory *mem);
+	void (*free)(void *arg, struct coll_memory *mem);
+};
+
+struct coll_native;
+
+/* Nothing is shared yet. payload_bytes: COLL_NATIVE_BYTES. fabric is copied. */
+coll_status coll_native_create(struct coll_native **native, const struct coll_native_fabric *fabric,
+                               const struct coll_channel_key *key, int rank, int size, size_t payload_bytes);
+/* Before the links are closed. NULL inside accepted. */
+void coll_native_destroy(struct coll_native **native);
+
+/* Whether there is something for a call, by agreed facts alone: count as in struct coll_job,
+ * payload_bytes as above. */
+bool coll_native_serves(enum coll_kind kind, int size, size_t count, size_t elem_bytes, size_t payload_bytes);
+/* What runs it. Valid as long as native. */
+const struct coll_hand *coll_native_hand(struct coll_native *native, enum coll_kind kind, size_t count,
+                                         size_t elem_bytes);
+/* Whether quick.h can do it: one line, or none. */
+bool coll_native_is_quick(const struct coll_hand *hand);
+/* "native line", "native cells" ...: for humans. */
+const char *coll_native_way(const struct coll_hand *hand);
+
+/* All regions together, of one communicator: bytes of address space on each rank. */
+size_t coll_native_region_bytes(size_t payload_bytes);
+
+#endif
