@@ -5,23 +5,23 @@
  */
 #include "native/enter.h"
 
-enum { PIECE_MIN = 1024, PIECE_MAX_COUNT = 8 };
+enum { PIECE_MIN = 1024, PIECES = 8, AHEAD = 2 };
 
 /* Elements of a piece: agreed, of the length alone. Whole lines, so that no two pieces share one. */
 static size_t piece_of(size_t count, size_t elem_bytes)
 {
-	size_t bytes = count * elem_bytes / PIECE_MAX_COUNT;
+	size_t bytes = count * elem_bytes / PIECES;
 
 	bytes = bytes < PIECE_MIN ? PIECE_MIN : (bytes + COLL_LINE_BYTES - 1) & ~(size_t)(COLL_LINE_BYTES - 1);
 	return bytes / elem_bytes;
 }
 
-static coll_status begin(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+coll_status coll_native_enter_cell(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
 {
 	const uint32_t cell = n->cells % COLL_CELLS;
 	coll_status st;
 
-	if (n->cells >= COLL_CELLS && n->verdict == NATIVE_GOOD) {
+	if (n->cells >= COLL_CELLS) {
 		st = coll_native_entered(n, n->cell_turn[cell] + 1, &s->pending);
 		if (st != COLL_OK)
 			return st;
@@ -36,18 +36,24 @@ static coll_status begin(struct coll_native *n, const struct coll_job *job, stru
 	return COLL_OK;
 }
 
+void coll_native_fill(struct coll_native *n, const struct coll_job *job, const struct coll_hand_state *s,
+                      uint32_t piece, size_t at, const char *from, size_t bytes)
+{
+	struct native_line *flag = &n->mine->flags[s->cell].pieces[piece];
+
+	memcpy(coll_native_cell(n, n->mine, s->cell) + at, from, bytes);
+	flag->sequence = job->sequence;
+	/* Release: a reader that sees the word sees the piece. */
+	atomic_store_explicit(&flag->word, coll_native_word(s->turn, job->signature), memory_order_release);
+	coll_native_nudge(n);
+}
+
 /* Copy the next piece of our own. */
 static void copy_piece(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s, size_t piece)
 {
-	struct native_line *flag = &n->mine->flags[s->cell].pieces[s->next];
-	const size_t first = s->next * piece, left = job->in.count - first;
-	const size_t bytes = (left < piece ? left : piece) * job->elem_bytes;
+	const size_t first = s->next * piece, left = job->in.count - first, at = first * job->elem_bytes;
 
-	memcpy(coll_native_cell(n, n->mine, s->cell) + first * job->elem_bytes, job->in.base + first * job->elem_bytes,
-	       bytes);
-	flag->sequence = job->sequence;
-	atomic_store_explicit(&flag->word, coll_native_word(s->turn, job->signature), memory_order_release);
-	coll_native_nudge(n);
+	coll_native_fill(n, job, s, s->next, at, job->in.base + at, (left < piece ? left : piece) * job->elem_bytes);
 	s->next++;
 	s->events++;
 }
@@ -56,15 +62,10 @@ static void copy_piece(struct coll_native *n, const struct coll_job *job, struct
 static coll_status await_piece(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
 {
 	for (uint32_t r = 0; r < (uint32_t)n->size; r++) {
-		coll_status st;
+		const coll_status st = r == (uint32_t)n->rank ? COLL_OK : coll_native_filled(n, job, s, r, s->done);
 
-		if (r == (uint32_t)n->rank)
-			continue;
-		st = coll_native_check(job, s, &n->peers[r].region->flags[s->cell].pieces[s->done], true);
-		if (st != COLL_OK) {
-			s->pending = r;
+		if (st != COLL_OK)
 			return st;
-		}
 	}
 	return COLL_OK;
 }
@@ -86,16 +87,13 @@ coll_status coll_native_poll_cells_reduce(void *arg, const struct coll_job *job,
 	struct coll_native *n = arg;
 	const size_t piece = piece_of(job->in.count, job->elem_bytes);
 	const uint32_t pieces = (uint32_t)((job->in.count - 1) / piece + 1);
-	coll_status st;
+	coll_status st = s->phase == NATIVE_NEW ? coll_native_enter_cell(n, job, s) : COLL_OK;
 
-	if (s->phase == NATIVE_NEW) {
-		st = begin(n, job, s);
-		if (st != COLL_OK)
-			return st;
-	}
+	if (st != COLL_OK)
+		return st;
 	while (s->done < pieces) {
 		/* In place, a piece is overwritten when it is reduced: it was copied before. */
-		if (s->next == s->done || (s->next < pieces && s->next < s->done + 2)) {
+		if (s->next == s->done || (s->next < pieces && s->next < s->done + AHEAD)) {
 			copy_piece(n, job, s, piece);
 			continue;
 		}

@@ -78,7 +78,31 @@ coll_status coll_native_idle(struct coll_native *n, struct coll_hand_state *s);
 void coll_native_where(void *arg, const struct coll_job *job, const struct coll_hand_state *s,
                        struct coll_run_where *where);
 
-/* line.c, cells.c: polls of their operations. */
+/* line.c: our entry, filled with so many bytes; a peer's, unpacked to n->unpacked. AGAIN: called
+ * again until it is OK. */
+void coll_native_pack(struct coll_native *n, const struct coll_job *job, const struct coll_hand_state *s,
+                      const char *from, size_t bytes);
+coll_status coll_native_unpack(const struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s,
+                               uint32_t rank, size_t bytes);
+/* cells.c: a turn, and the cell that goes with it. */
+coll_status coll_native_enter_cell(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s);
+/* Piece of our cell: copied and told. */
+void coll_native_fill(struct coll_native *n, const struct coll_job *job, const struct coll_hand_state *s,
+                      uint32_t piece, size_t at, const char *from, size_t bytes);
+/* Whether that piece of a peer is there. */
+static inline coll_status coll_native_filled(const struct coll_native *n, const struct coll_job *job,
+                                             struct coll_hand_state *s, uint32_t rank, uint32_t piece)
+{
+	const coll_status st = coll_native_check(job, s, &n->peers[rank].region->flags[s->cell].pieces[piece], true);
+
+	if (st != COLL_OK)
+		s->pending = rank;
+	return st;
+}
+
+/* Polls of the operations: line.c, cells.c, others.c. */
+coll_status coll_native_poll_lines(void *arg, const struct coll_job *job, struct coll_hand_state *s);
+coll_status coll_native_poll_cells(void *arg, const struct coll_job *job, struct coll_hand_state *s);
 coll_status coll_native_poll_line_reduce(void *arg, const struct coll_job *job, struct coll_hand_state *s);
 coll_status coll_native_poll_barrier(void *arg, const struct coll_job *job, struct coll_hand_state *s);
 coll_status coll_native_poll_lines_reduce(void *arg, const struct coll_job *job, struct coll_hand_state *s);

@@ -86,38 +86,39 @@ static char *more_payload(const struct native_line *line)
 	return (char *)(uintptr_t)&line->sequence;
 }
 
-static void pack(struct coll_native *n, const struct coll_job *job, const struct coll_hand_state *s)
+void coll_native_pack(struct coll_native *n, const struct coll_job *job, const struct coll_hand_state *s,
+                      const char *from, size_t bytes)
 {
 	struct native_entry *e = &n->mine->entries[s->turn % COLL_DEPTH];
 	const uint64_t word = coll_native_word(s->turn, job->signature);
-	const char *from = job->in.base;
-	size_t left = job->in.count * job->elem_bytes;
+	const size_t first = bytes < COLL_FIRST_PAYLOAD ? bytes : COLL_FIRST_PAYLOAD;
 
-	memcpy(e->lines[0].payload, from, COLL_FIRST_PAYLOAD);
+	if (first > 0)
+		coll_native_copy_small(e->lines[0].payload, from, first);
 	coll_native_publish(n, job, s);
-	from += COLL_FIRST_PAYLOAD;
-	left -= COLL_FIRST_PAYLOAD;
-	for (struct native_line *line = &e->lines[1]; left > 0; line++) {
-		const size_t bytes = left < COLL_MORE_PAYLOAD ? left : COLL_MORE_PAYLOAD;
+	bytes -= first;
+	from = bytes > 0 ? from + first : NULL;
+	for (struct native_line *line = &e->lines[1]; bytes > 0; line++) {
+		const size_t part = bytes < COLL_MORE_PAYLOAD ? bytes : COLL_MORE_PAYLOAD;
 
-		if (bytes == COLL_MORE_PAYLOAD)
+		if (part == COLL_MORE_PAYLOAD)
 			memcpy(more_payload(line), from, COLL_MORE_PAYLOAD);
 		else
-			memcpy(more_payload(line), from, bytes);
+			memcpy(more_payload(line), from, part);
 		/* Release: a reader that sees the word sees this line's payload. */
 		atomic_store_explicit(&line->word, word, memory_order_release);
-		from += bytes;
-		left -= bytes;
+		from += part;
+		bytes -= part;
 	}
+	coll_native_nudge(n);
 }
 
-/* Lines s->next and on of a peer, as far as they are there. */
-static coll_status unpack(const struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s,
-                          uint32_t rank)
+coll_status coll_native_unpack(const struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s,
+                               uint32_t rank, size_t bytes)
 {
 	const struct native_entry *e = &n->peers[rank].region->entries[s->turn % COLL_DEPTH];
-	const size_t bytes = job->in.count * job->elem_bytes;
-	const uint32_t lines = 1 + (uint32_t)((bytes - COLL_FIRST_PAYLOAD + COLL_MORE_PAYLOAD - 1) / COLL_MORE_PAYLOAD);
+	const size_t more = bytes > COLL_FIRST_PAYLOAD ? bytes - COLL_FIRST_PAYLOAD : 0;
+	const uint32_t lines = 1 + (uint32_t)((more + COLL_MORE_PAYLOAD - 1) / COLL_MORE_PAYLOAD);
 	char *to = n->unpacked + rank * COLL_ENTRY_PAYLOAD;
 
 	for (uint32_t i = s->next; i < lines; i++) {
@@ -125,6 +126,7 @@ static coll_status unpack(const struct coll_native *n, const struct coll_job *jo
 
 		if (st != COLL_OK) {
 			s->next = i;
+			s->pending = rank;
 			return st;
 		}
 		if (i == 0)
@@ -134,6 +136,7 @@ static coll_status unpack(const struct coll_native *n, const struct coll_job *jo
 			       COLL_MORE_PAYLOAD);
 	}
 	s->next = 0;
+	s->events++;
 	return COLL_OK;
 }
 
@@ -147,18 +150,14 @@ coll_status coll_native_poll_lines_reduce(void *arg, const struct coll_job *job,
 		st = coll_native_enter(n, s);
 		if (unlikely(st != COLL_OK))
 			return st;
-		pack(n, job, s);
-		coll_native_nudge(n);
+		coll_native_pack(n, job, s, job->in.base, job->in.count * job->elem_bytes);
 	}
 	for (; s->done < (uint32_t)n->size; s->done++) {
 		if (s->done == (uint32_t)n->rank)
 			continue;
-		st = unpack(n, job, s, s->done);
-		if (st != COLL_OK) {
-			s->pending = s->done;
+		st = coll_native_unpack(n, job, s, s->done, job->in.count * job->elem_bytes);
+		if (st != COLL_OK)
 			return st == COLL_AGAIN ? coll_native_idle(n, s) : st;
-		}
-		s->events++;
 	}
 	for (int r = 0; r < n->size; r++)
 		src[r] = r == n->rank ? job->in.base : n->unpacked + r * COLL_ENTRY_PAYLOAD;

@@ -5,38 +5,53 @@
 
 #include "native/enter.h"
 
-enum way { NO_WAY, LINE_REDUCE, LINES_REDUCE, CELLS_REDUCE, BARRIER, WAYS };
+enum way { NO_WAY, LINE_REDUCE, LINES_REDUCE, CELLS_REDUCE, BARRIER, LINES, CELLS, WAYS };
 
-static const char *const way_names[WAYS] = {"", "native line", "native lines", "native cells", "native line"};
+static const char *const way_names[WAYS] = {
+        "", "native line", "native lines", "native cells", "native line", "native lines", "native cells"};
 
 static coll_status (*const polls[WAYS])(void *, const struct coll_job *, struct coll_hand_state *) = {
         [LINE_REDUCE] = coll_native_poll_line_reduce,
         [LINES_REDUCE] = coll_native_poll_lines_reduce,
         [CELLS_REDUCE] = coll_native_poll_cells_reduce,
         [BARRIER] = coll_native_poll_barrier,
+        [LINES] = coll_native_poll_lines,
+        [CELLS] = coll_native_poll_cells,
 };
 
-static enum way find(enum coll_kind kind, size_t bytes)
+/* What the rank that writes most writes. */
+static size_t payload_of(enum coll_kind kind, int size, size_t bytes)
+{
+	return kind == COLL_KIND_ALL_TO_ALL || kind == COLL_KIND_REDUCE_SCATTER ? (size_t)size * bytes : bytes;
+}
+
+static enum way find(enum coll_kind kind, size_t payload)
 {
 	switch (kind) {
 	case COLL_KIND_ALL_REDUCE:
-		if (bytes <= COLL_FIRST_PAYLOAD)
+		if (payload <= COLL_FIRST_PAYLOAD)
 			return LINE_REDUCE;
-		return bytes <= COLL_ENTRY_PAYLOAD ? LINES_REDUCE : CELLS_REDUCE;
+		return payload <= COLL_ENTRY_PAYLOAD ? LINES_REDUCE : CELLS_REDUCE;
 	case COLL_KIND_BARRIER: return BARRIER;
+	case COLL_KIND_BROADCAST:
+	case COLL_KIND_REDUCE:
+	case COLL_KIND_ALL_GATHER:
+	case COLL_KIND_REDUCE_SCATTER:
+	case COLL_KIND_ALL_TO_ALL: return payload <= COLL_ENTRY_PAYLOAD ? LINES : CELLS;
 	default: return NO_WAY;
 	}
 }
 
 bool coll_native_serves(enum coll_kind kind, int size, size_t count, size_t elem_bytes, size_t payload_bytes)
 {
-	return size >= 2 && size <= COLL_NATIVE_SIZE_MAX && count > 0 && count <= payload_bytes / elem_bytes &&
-	       find(kind, count * elem_bytes) != NO_WAY;
+	if (size < 2 || size > COLL_NATIVE_SIZE_MAX || count == 0 || count > payload_bytes / elem_bytes)
+		return false;
+	return find(kind, 0) != NO_WAY && payload_of(kind, size, count * elem_bytes) <= payload_bytes;
 }
 
 const struct coll_hand *coll_native_hand(struct coll_native *n, enum coll_kind kind, size_t count, size_t elem_bytes)
 {
-	const enum way way = find(kind, count * elem_bytes);
+	const enum way way = find(kind, payload_of(kind, n->size, count * elem_bytes));
 	struct coll_hand *hand = &n->hands[way];
 
 	_Static_assert(WAYS <= sizeof(n->hands) / sizeof(n->hands[0]), "room for each");
