@@ -248,6 +248,17 @@ def test_two_at_once():
             same(sorted((n, len(s)) for n, s in c["seconds"].items()), [("ours", 2), ("ours_own", 2)])
 
 
+def test_table_merges_its_parts():
+    here = os.path.dirname(os.path.abspath(__file__))
+    with tempfile.TemporaryDirectory() as dir_:
+        file = dir_ + "/out.json"
+        done = subprocess.run([sys.executable, here + "/run.py", "--table", "ranks2,ranks3", "--build", BUILD, "--blocks", "1",
+                               "--block-ms", "0.1", "--json", file, "--judge"], capture_output=True, text=True)
+        same((done.returncode, done.stderr), (0, ""))
+        same(sorted((c["ranks"], c["bytes"]) for c in cells.load(file)["cells"]), [(2, 65536), (2, 1 << 20), (3, 65536), (3, 1 << 20)])
+        same("not measured any n" in done.stdout, True)
+
+
 def test_driver_refuses_what_it_does_not_know():
     lib = started("ours")
     try:

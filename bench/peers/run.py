@@ -10,10 +10,12 @@ import json
 import math
 import os
 import platform
+import re
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import types
 
@@ -28,6 +30,28 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 SIZES = {
     True: "8,48,512,4K,32K,256K,1M,2M,16M,128M",
     False: "8,16,32,48,64,128,256,512,1K,2K,4K,8K,16K,32K,64K,128K,256K,512K,1M,2M,4M,8M,16M,32M,64M,128M",
+}
+# Everything that the judge asks for, part by part: --table. quick: its sizes where time is short.
+MPIS = "openmpi,mpich"
+TABLE = {
+    "shm": ["--coll", "all_reduce", "--peers", MPIS],
+    "others": ["--coll", "broadcast,reduce_scatter,all_gather,all_to_all,barrier", "--peers", MPIS],
+    "crowd4": ["--ranks", "4", "--coll", "all_reduce", "--peers", MPIS],
+    "crowd8": ["--ranks", "8", "--coll", "all_reduce", "--peers", MPIS],
+    "gloo": ["--coll", "all_reduce", "--place", "out", "--buffers", "plain", "--peers", "gloo,torch", "--no-floor"],
+    "tcp": ["--transport", "tcp", "--coll", "all_reduce", "--buffers", "plain"],
+    "equal": ["--transport", "tcp", "--coll", "all_reduce", "--buffers", "plain", "--peers", MPIS, "--cc", "reno"],
+    **{"ranks%d" % n: ["--transport", "tcp", "--coll", "all_reduce", "--place", "out", "--buffers", "plain", "--peers", "none",
+                       "--no-floor", "--ranks", str(n), "--sizes", "64K,1M"] for n in (2, 3, 4, 5, 6, 7, 8)},
+}
+QUICK_TABLE = {
+    "shm": ["--sizes", "8,48,512,4K,32K,256K,1M,2M,16M,128M"],
+    "others": ["--sizes", "8,512,4K,32K,256K,2M,16M", "--buffers", "plain"],
+    "crowd4": ["--sizes", "8,4K,32K,256K,2M,16M", "--place", "out", "--buffers", "plain"],
+    "crowd8": ["--sizes", "8,4K,32K,256K,2M,16M", "--place", "out", "--buffers", "plain", "--blocks", "5"],
+    "gloo": ["--sizes", "8,4K,64K,256K,1M,16M", "--blocks", "5"],
+    "tcp": ["--sizes", "8,4K,64K,256K,1M,4M,16M,64M", "--place", "out"],
+    "equal": ["--sizes", "64K,1M,4M,16M,64M", "--place", "out"],
 }
 LOOP_UP_TO = 4096  # bytes: above, inputs are written outside the time
 
@@ -164,6 +188,9 @@ def options(argv):
     p.add_argument("--unpinned", action="store_true", help="do not tie ranks to cores")
     p.add_argument("--python", default=ranks_of.default_python(), help="a Python that has torch")
     p.add_argument("--json", help="keep the cells in this file")
+    p.add_argument("--table", nargs="?", const=",".join(TABLE), metavar="PARTS",
+                   help="all that --judge asks for, or these parts of it: " + ", ".join(TABLE))
+    p.add_argument("--keep", action="store_true", help="tables, cells and plots into docs/results, by date and machine")
     p.add_argument("--markdown", action="store_true", help="tables in Markdown")
     p.add_argument("--svg", metavar="DIR", help="plots into this directory")
     p.add_argument("--merge", nargs="+", metavar="FILE", help="measure nothing: show the cells of these files; later ones' replace earlier ones'")
@@ -217,6 +244,52 @@ def keep(document, args):
                     f.write(text)
 
 
+def keep_results(document, args):
+    """docs/results/DATE-MACHINE.json, .md and plots."""
+    where = os.path.join(ROOT, "docs", "results")
+    last = document["runs"][-1]
+    short = "-".join(re.findall(r"[a-z0-9]+", last["machine"].split(", Linux")[0].lower()))
+    name = "%s-%s" % (last["date"][:10], short)
+    os.makedirs(where, exist_ok=True)
+    cells_of.save("%s/%s.json" % (where, name), document)
+    with open("%s/%s.md" % (where, name), "w") as f:
+        f.write("# %s, %s\n\n" % (last["machine"], last["date"][:10]))
+        f.write("[How it was measured](../guide/peers.md). Runs that the cells are from:\n\n")
+        f.write("| began | commit | what | load before | s |\n|---|---|---|---|---|\n")
+        for r in document["runs"]:
+            f.write("| %s | %s | %s%s, %d ranks | %.1f | %.0f |\n" % (
+                r["date"][:19], r["commit"], r["transport"], " " + r["cc"] if r.get("cc") else "", r["ranks"], r["load"][0],
+                r.get("seconds", 0)))
+        for r in document["runs"]:
+            if r.get("limits"):
+                f.write("\nRates of the machine: %s.\n" % ", ".join("%s %.3g" % (k.replace("_", " "), v) for k, v in r["limits"].items()))
+                break
+        f.write("\n## What is asked\n\n" + judge.markdown(document["cells"]) + "\n\n## Tables\n\n")
+        f.write(report.LEGEND + "\n\n" + report.markdown(document["cells"]))
+
+
+def run_table(args, argv):
+    """Each part by a run of its own, merged; a part that fails, fails the table, and the others are measured all the same."""
+    status, documents = 0, []
+    skip = argv.index("--table")
+    rest = argv[:skip] + argv[skip + (2 if argv[skip + 1:] and not argv[skip + 1].startswith("-") else 1):]
+    rest = [a for a in rest if a not in ("--keep", "--judge", "--markdown")]
+    for opt in ("--json", "--svg"):
+        if opt in rest:
+            del rest[rest.index(opt):rest.index(opt) + 2]
+    with tempfile.TemporaryDirectory() as dir_:
+        for part in args.table.split(","):
+            if part not in TABLE:
+                raise SystemExit("no part '%s'; there are %s" % (part, ", ".join(TABLE)))
+            file = "%s/%s.json" % (dir_, part)
+            line = [sys.executable, os.path.abspath(__file__), *TABLE[part], *(QUICK_TABLE.get(part, []) if args.quick else []), *rest,
+                    "--json", file]
+            status = subprocess.run(line, stdout=subprocess.DEVNULL).returncode or status
+            if os.path.exists(file):
+                documents.append(cells_of.load(file))
+    return cells_of.merge(documents), status
+
+
 def run_all(args, document, say):
     """Fill the document; the exit status."""
     ctx = types.SimpleNamespace(build=os.path.abspath(args.build), transport=args.transport, python=args.python, cc=args.cc,
@@ -260,12 +333,16 @@ def main(argv):
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if args.merge:
         document = cells_of.merge([cells_of.load(f) for f in args.merge])
+    elif args.table:
+        document, status = run_table(args, argv)
     else:
         if args.cc:
             own_network(args.cc, argv)
         status = run_all(args, document, lambda line: print(line, file=sys.stderr, flush=True))
     show(document, args)
     keep(document, args)
+    if args.keep and document["runs"]:
+        keep_results(document, args)
     return status
 
 
