@@ -88,7 +88,7 @@ struct native_peer {
 
 struct coll_native {
 	int rank, size;
-	uint32_t turn; /* begun last */
+	uint64_t turn; /* begun last; words have its low half */
 	uint32_t all;  /* every peer has entered this turn at least */
 	enum native_verdict verdict;
 	struct native_region *mine;
@@ -97,8 +97,8 @@ struct coll_native {
 	const struct native_entry *quick_theirs;
 	const unsigned *quick_asleep;
 	struct native_peer *peers;      /* by rank */
-	uint32_t cells;                 /* operations that used cells so far */
-	uint32_t cell_turn[COLL_CELLS]; /* the last of each */
+	uint64_t cells;                 /* operations that used cells so far */
+	uint64_t cell_turn[COLL_CELLS]; /* the last of each */
 	size_t payload_bytes;
 	struct coll_native_fabric fabric;
 	struct coll_channel_key key;

@@ -18,18 +18,19 @@ static size_t piece_of(size_t count, size_t elem_bytes)
 
 coll_status coll_native_enter_cell(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
 {
-	const uint32_t cell = n->cells % COLL_CELLS;
+	const uint32_t cell = (uint32_t)(n->cells % COLL_CELLS);
 	coll_status st;
 
-	if (n->cells >= COLL_CELLS) {
-		st = coll_native_entered(n, n->cell_turn[cell] + 1, &s->pending);
+	/* Longer ago, and the turn of an entry says as much. */
+	if (n->cells >= COLL_CELLS && n->turn - n->cell_turn[cell] < COLL_DEPTH) {
+		st = coll_native_entered(n, (uint32_t)n->cell_turn[cell] + 1, &s->pending);
 		if (st != COLL_OK)
 			return st;
 	}
 	st = coll_native_enter(n, s);
 	if (st != COLL_OK)
 		return st;
-	n->cell_turn[cell] = s->turn;
+	n->cell_turn[cell] = n->turn;
 	n->cells++;
 	s->cell = cell;
 	coll_native_publish(n, job, s);

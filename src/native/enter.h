@@ -12,7 +12,7 @@ enum { COLL_LINK_EVERY = 1024 }; /* polls */
 /* A turn of this operation: when it is OK, its entry may be written. */
 static inline coll_status coll_native_enter(struct coll_native *n, struct coll_hand_state *s)
 {
-	const uint32_t turn = n->turn + 1;
+	const uint32_t turn = (uint32_t)n->turn + 1;
 	coll_status st;
 
 	if (unlikely(n->verdict != NATIVE_GOOD)) {
@@ -26,7 +26,7 @@ static inline coll_status coll_native_enter(struct coll_native *n, struct coll_h
 		if (st != COLL_OK)
 			return st;
 	}
-	n->turn = turn;
+	n->turn++;
 	s->turn = turn;
 	s->phase = NATIVE_BEGUN;
 	s->events++;

@@ -11,7 +11,7 @@
 /* Our line, if it can be written at once: nobody reads it any more. NULL: not now. */
 static inline struct native_line *coll_native_quick_line(struct coll_native *n, uint32_t *turn)
 {
-	const uint32_t t = n->turn + 1;
+	const uint32_t t = (uint32_t)n->turn + 1;
 
 	/* Of two ranks the other's evidence is never more than a turn old, but after rooted ones. */
 	if (unlikely(!n->quick_mine) || unlikely(!coll_native_reached(n->all, t - COLL_DEPTH + 1)))
@@ -27,7 +27,7 @@ static inline void coll_native_quick_send(struct coll_native *n, struct native_l
 	line->sequence = sequence;
 	/* Release: a reader that sees the word sees all of the line. */
 	atomic_store_explicit(&line->word, word, memory_order_release);
-	n->turn = (uint32_t)(word >> 32);
+	n->turn++;
 	atomic_signal_fence(memory_order_seq_cst);
 	if (unlikely(__atomic_load_n(n->quick_asleep, __ATOMIC_RELAXED)))
 		n->peers[!n->rank].transport->nudge(n->peers[!n->rank].link);
