@@ -6,6 +6,7 @@
  * that are vectors, or too small to gain, travel plain beside P.
  */
 #include "ddp/ddp_inner.h"
+#include "ddp/thin.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,9 +23,10 @@ struct powersgd_state {
 	int count;
 	struct matrix *matrices;
 	size_t left_count, right_count, kept_count;
-	float *left;  /* all P, and what is plain */
-	float *right; /* all Q */
-	float *kept;  /* all M: gradient and what was missed before */
+	float *left;   /* all P, and what is plain */
+	float *right;  /* all Q */
+	float *kept;   /* all M: gradient and what was missed before */
+	float *turned; /* of the Q at hand */
 };
 
 static size_t rank_of(const coll_ddp *d)
@@ -42,6 +44,7 @@ static void release(struct bucket *b)
 	free(s->left);
 	free(s->right);
 	free(s->kept);
+	free(s->turned);
 	free(s);
 	b->scratch = NULL;
 }
@@ -88,7 +91,8 @@ static coll_status prepare(coll_ddp *d, struct bucket *b)
 	s->left = calloc(s->left_count + 1, sizeof(float));
 	s->right = calloc(s->right_count + 1, sizeof(float));
 	s->kept = calloc(s->kept_count + 1, sizeof(float));
-	if (!s->left || !s->right || !s->kept)
+	s->turned = calloc(s->right_count + 1, sizeof(float));
+	if (!s->left || !s->right || !s->kept || !s->turned)
 		return ddp_fail(d, COLL_ERR_MEMORY, "no memory for a bucket of %zu numbers", b->count);
 	for (size_t i = 0; i < s->right_count; i++)
 		s->right[i] = draw(&x);
@@ -98,79 +102,6 @@ static coll_status prepare(coll_ddp *d, struct bucket *b)
 static int phases(const coll_ddp *d)
 {
 	return 2;
-}
-
-/* Loops over the rank, the innermost ones, are for a constant where it is a usual one. */
-#define FOR_RANK(r, call)           \
-	do {                        \
-		if ((r) == 4)       \
-			call(4);    \
-		else if ((r) == 8)  \
-			call(8);    \
-		else if ((r) == 16) \
-			call(16);   \
-		else                \
-			call(r);    \
-	} while (0)
-
-#define INLINE static inline __attribute__((always_inline))
-
-INLINE void times_inner(float *restrict out, const float *restrict m, const float *restrict q, size_t rows,
-                        size_t columns, size_t r)
-{
-	memset(out, 0, rows * r * sizeof(*out));
-	for (size_t i = 0; i < rows; i++)
-		for (size_t j = 0; j < columns; j++)
-			for (size_t k = 0; k < r; k++)
-				out[i * r + k] += m[i * columns + j] * q[j * r + k];
-}
-
-/* out (rows x r) = m (rows x columns) q (columns x r) */
-static void times(float *out, const float *m, const float *q, size_t rows, size_t columns, size_t r)
-{
-#define CALL(n) times_inner(out, m, q, rows, columns, n)
-	FOR_RANK(r, CALL);
-#undef CALL
-}
-
-INLINE void transposed_inner(float *restrict out, const float *restrict m, const float *restrict p, size_t rows,
-                             size_t columns, size_t r)
-{
-	memset(out, 0, columns * r * sizeof(*out));
-	for (size_t i = 0; i < rows; i++)
-		for (size_t j = 0; j < columns; j++)
-			for (size_t k = 0; k < r; k++)
-				out[j * r + k] += m[i * columns + j] * p[i * r + k];
-}
-
-/* out (columns x r) = m^T p */
-static void times_transposed(float *out, const float *m, const float *p, size_t rows, size_t columns, size_t r)
-{
-#define CALL(n) transposed_inner(out, m, p, rows, columns, n)
-	FOR_RANK(r, CALL);
-#undef CALL
-}
-
-INLINE void product_inner(float *restrict g, float *restrict kept, const float *restrict p, const float *restrict q,
-                          size_t rows, size_t columns, size_t r)
-{
-	for (size_t i = 0; i < rows; i++)
-		for (size_t j = 0; j < columns; j++) {
-			float x = 0;
-
-			for (size_t k = 0; k < r; k++)
-				x += p[i * r + k] * q[j * r + k];
-			g[i * columns + j] = x;
-			kept[i * columns + j] -= x;
-		}
-}
-
-/* g = p q^T; kept loses it. */
-static void product(float *g, float *kept, const float *p, const float *q, size_t rows, size_t columns, size_t r)
-{
-#define CALL(n) product_inner(g, kept, p, q, rows, columns, n)
-	FOR_RANK(r, CALL);
-#undef CALL
 }
 
 static double square(const float *p, size_t rows, size_t r, size_t k)
@@ -231,9 +162,7 @@ static coll_status send_left(coll_ddp *d, struct bucket *b, coll_comm *comm, col
 			memcpy(s->left + m->p_at, g, m->rows * m->columns * sizeof(*g));
 			continue;
 		}
-		for (size_t j = 0; j < m->rows * m->columns; j++)
-			kept[j] += g[j];
-		times(s->left + m->p_at, kept, s->right + m->q_at, m->rows, m->columns, rank_of(d));
+		ddp_thin_times(s->left + m->p_at, kept, g, s->right + m->q_at, m->rows, m->columns, rank_of(d));
 	}
 	ddp_count(d, s->left_count * sizeof(float),
 	          2.0 * (double)s->left_count * sizeof(float) * (d->size - 1) / d->size);
@@ -250,8 +179,8 @@ static coll_status send_right(coll_ddp *d, struct bucket *b, coll_comm *comm, co
 		if (m->q_at == SIZE_MAX)
 			continue;
 		orthonormalise(s->left + m->p_at, m->rows, rank_of(d));
-		times_transposed(s->right + m->q_at, s->kept + m->m_at, s->left + m->p_at, m->rows, m->columns,
-		                 rank_of(d));
+		ddp_thin_transposed(s->right + m->q_at, s->kept + m->m_at, s->left + m->p_at, m->rows, m->columns,
+		                    rank_of(d));
 	}
 	ddp_count(d, s->right_count * sizeof(float),
 	          2.0 * (double)s->right_count * sizeof(float) * (d->size - 1) / d->size);
@@ -277,7 +206,7 @@ static void finish(coll_ddp *d, struct bucket *b)
 			memcpy(g, p, m->rows * m->columns * sizeof(*g));
 			continue;
 		}
-		product(g, kept, p, q, m->rows, m->columns, r);
+		ddp_thin_product(g, kept, p, q, s->turned, m->rows, m->columns, r);
 		refill(s->right + m->q_at, m->columns, r);
 	}
 }

@@ -138,6 +138,48 @@ static void what_compression_loses_comes_later(void)
 			on_ranks(n, feedback_rank, &w);
 }
 
+/* Ranks of every kind of loop, usual and not, with rows and columns that are no multiples of a vector. */
+static void powersgd_rank(coll_comm *comm, int rank, int size, void *arg)
+{
+	const int r = *(int *)arg, steps = 6;
+	coll_ddp_config c = COLL_DDP_CONFIG_INIT;
+	coll_ddp_param p = {"m", 2, {131, 77}, NULL, 0, NULL};
+	double *sum = calloc(131 * 77, sizeof(*sum)), off = 0, norm = 0, one = 0;
+	coll_ddp *d = NULL;
+
+	c.wire = COLL_DDP_POWERSGD;
+	c.powersgd_rank = r;
+	REQUIRE(coll_ddp_create(&d, &p, 1, &c, comm) == COLL_OK);
+	for (int step = 0; step < steps; step++) {
+		float *g = coll_ddp_grads(d);
+
+		coll_ddp_zero(d);
+		CHECK(coll_ddp_begin(d, 1) == COLL_OK);
+		for (size_t i = 0; i < 131 * 77; i++)
+			g[i] = value((uint64_t)rank, i);
+		CHECK(coll_ddp_ready(d, 0) == COLL_OK && coll_ddp_wait(d) == COLL_OK);
+		for (size_t i = 0; i < 131 * 77; i++) {
+			sum[i] += (double)g[i];
+			one += step ? 0 : pow((double)g[i] - mean_of(size, 0, i), 2);
+		}
+	}
+	for (size_t i = 0; i < 131 * 77; i++) {
+		off += pow(sum[i] / steps - mean_of(size, 0, i), 2);
+		norm += pow(mean_of(size, 0, i), 2);
+	}
+	/* A random matrix: each direction of 77 holds about as much as any. */
+	CHECK(one < norm * (1 - 0.9 * r / 77) && off < one, "rank %d, %d ranks: %g after one step, mean off by %g", r,
+	      size, sqrt(one / norm), sqrt(off / norm));
+	free(sum);
+	CHECK(coll_ddp_destroy(&d) == COLL_OK);
+}
+
+static void powersgd_of_every_rank(void)
+{
+	for (int r = 1; r <= 17; r += r == 5 ? 3 : r == 8 ? 8 : 1)
+		on_ranks(2, powersgd_rank, &r);
+}
+
 /* One step of d; its average is the result. */
 static const float *step_of(coll_ddp *d, int rank, int step)
 {
@@ -262,6 +304,7 @@ int main(void)
 	PLAIN_RUN(what_compression_loses_comes_later);
 	PLAIN_RUN(what_compression_owes_can_be_kept);
 	PLAIN_RUN(what_is_not_finite_stays_so);
+	PLAIN_RUN(powersgd_of_every_rank);
 	PLAIN_RUN(a_thin_matrix_passes_powersgd);
 	return plain_summary();
 }

@@ -45,9 +45,7 @@ int job_refuse(const struct job *j, const char *format, ...)
 	if (j->rank)
 		return -1;
 	va_start(args, format);
-	fprintf(stderr, "ddp_gpt: ");
-	vfprintf(stderr, format, args);
-	fprintf(stderr, "\n");
+	options_complain(format, args);
 	va_end(args);
 	return -1;
 }

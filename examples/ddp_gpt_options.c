@@ -7,7 +7,6 @@
 #include "gpt/checkpoint.h"
 #include <errno.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -219,14 +218,19 @@ static const struct flag *find(const char *arg, const char **value)
 	return f;
 }
 
+void options_complain(const char *format, va_list args)
+{
+	fprintf(stderr, "ddp_gpt: ");
+	vfprintf(stderr, format, args);
+	fprintf(stderr, "\n");
+}
+
 __attribute__((format(printf, 1, 2))) static int complain(const char *format, ...)
 {
 	va_list args;
 
 	va_start(args, format);
-	fprintf(stderr, "ddp_gpt: ");
-	vfprintf(stderr, format, args);
-	fprintf(stderr, "\n");
+	options_complain(format, args);
 	va_end(args);
 	return -1;
 }

@@ -5,6 +5,7 @@
 #define DDP_GPT_OPTIONS_H
 
 #include "gpt/tokenizer.h"
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -44,6 +45,9 @@ struct options {
 int options_parse(struct options *o, int argc, char **argv);
 
 void options_print_help(void);
+
+/* One line on stderr, named for the program. */
+__attribute__((format(printf, 1, 0))) void options_complain(const char *format, va_list args);
 
 /* A number that differs when anything differs that all ranks must agree on. */
 uint64_t options_signature(const struct options *o);
