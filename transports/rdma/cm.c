@@ -1,7 +1,7 @@
 /*
  * Connections: asked for, accepted, refused, taken down. Either end may ask; when both
- * do at once, the one with the smaller process id wins: it refuses the other's request,
- * and the other drops its own when the winner's comes. Everything runs under
+ * do at once, the one with the smaller process id wins: it refuses the other's request
+ * when its own has been sent, and the other drops its own when the winner's comes. Everything runs under
  * service.lock; an event is acknowledged before it is acted upon, because destroying an
  * identifier waits for its events.
  */
@@ -262,6 +262,16 @@ static uint64_t attempt_ns(struct rdma_link *l)
 	return l->mending ? RDMA_MEND_ATTEMPT_MS * UINT64_C(1000000) : (RDMA_ATTEMPT_MS * UINT64_C(1000000)) << again;
 }
 
+/* An attempt that gets on is not cut short. */
+static void renew(struct rdma_link *l)
+{
+	const uint64_t until =
+	        coll_clock_ns() + (l->mending ? RDMA_MEND_ATTEMPT_MS : RDMA_ATTEMPT_MS) * UINT64_C(1000000);
+
+	if (l->deadline_ns < until)
+		l->deadline_ns = until;
+}
+
 static void set_limit(struct rdma_link *l, uint64_t now)
 {
 	if (!l->give_up_ns)
@@ -426,8 +436,10 @@ static void asked(struct rdma_inst *in, const struct event *e)
 		coll_rdma_link_torn(l, COLL_ERR_PEER_DEAD, "rdma %s: the peer's end broke", in->where);
 	if (l->state == LINK_TORN)
 		coll_rdma_cm_tear(l);
+	/* Ours counts once the peer may have it: until then it may wait for an address for a second, as long
+	 * as the kernel does before it asks the network again. */
 	if (l->state != LINK_CONNECTING ||
-	    (l->asked && l->stage != STAGE_IDLE && before(&in->env.self, &l->base.peer))) {
+	    (l->asked && l->stage == STAGE_CONNECT && before(&in->env.self, &l->base.peer))) {
 		refuse(in, e->id, "there is a connection, or ours is on its way", false);
 	} else if (!accept_it(l, e->id, &m)) {
 		rdma_log(in, COLL_LOG_WARN, "[COLL-6505] rdma: %s cannot accept a connection: %s", in->where,
@@ -453,7 +465,7 @@ static void refused(struct rdma_link *l, const struct event *e)
 	} else if (nobody)
 		not_reached(l, "nobody listens there: the peer's process is gone", 0);
 	else
-		retry_later(l, coll_clock_ns(), 4 * RDMA_RETRY_MS);
+		retry_later(l, coll_clock_ns(), (l->mending ? 2 : 4) * RDMA_RETRY_MS);
 }
 
 static void disconnected(struct rdma_link *l)
@@ -478,10 +490,14 @@ static void attempt_event(struct rdma_link *l, const struct event *e)
 	switch (e->type) {
 	case RDMA_CM_EVENT_ADDR_RESOLVED:
 		l->stage = STAGE_ROUTE;
+		renew(l);
 		if (in->v.rdma_resolve_route(l->id, RDMA_RESOLVE_MS) != 0)
 			not_reached(l, "no route", errno);
 		break;
-	case RDMA_CM_EVENT_ROUTE_RESOLVED: ask_on(l); break;
+	case RDMA_CM_EVENT_ROUTE_RESOLVED:
+		renew(l);
+		ask_on(l);
+		break;
 	case RDMA_CM_EVENT_ESTABLISHED:
 		if (l->asked)
 			answered(l, e);

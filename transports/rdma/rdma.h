@@ -44,9 +44,9 @@ enum {
 	RDMA_SILENCE_MS = 10000, /* who does not answer for so long, though there is a way, is given up */
 	RDMA_RETRY_MS = 30,
 	RDMA_TICK_MS = 350,      /* an idle link is asked for a sign of life so often */
-	RDMA_MEND_MS = 900,      /* a broken connection is made again within this, or the link is down */
-	RDMA_MEND_ALL_MS = 1550, /* or within this since anything came through, if that is later */
-	RDMA_MEND_ATTEMPT_MS = 250,
+	RDMA_MEND_MS = 750,      /* a broken connection is made again within this, or the link is down */
+	RDMA_MEND_ALL_MS = 1450, /* or within this since anything came through, if that is later */
+	RDMA_MEND_ATTEMPT_MS = 200,
 	RDMA_MENDS = 8,        /* in a row, without anything having moved in between */
 	RDMA_CANCEL_MS = 1000, /* a peer that does not take its promise back loses the link */
 };

@@ -318,7 +318,8 @@ static void went_wrong(struct rdma_link *l, const struct ibv_wc *wc)
 		coll_rdma_link_fail(l, COLL_ERR_SYSTEM, "rdma %s: %s", path, text);
 }
 
-static void complete(struct rdma_link *l, const struct ibv_wc *wc)
+/* True: a sign of life; what is flushed from a broken queue pair is none. */
+static bool complete(struct rdma_link *l, const struct ibv_wc *wc)
 {
 	const uint32_t index = (uint32_t)(wc->wr_id & 0xffffffff);
 
@@ -326,35 +327,36 @@ static void complete(struct rdma_link *l, const struct ibv_wc *wc)
 	l->recvs_posted -= (wc->wr_id & RECV_TAG) != 0;
 	if (wc->status != IBV_WC_SUCCESS) {
 		went_wrong(l, wc);
-		return;
+		return false;
 	}
 	if (!(wc->wr_id & RECV_TAG)) {
 		coll_rdma_tx_completed(l, wc->wr_id);
-		return;
+		return true;
 	}
 	if (wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM && (l->state == LINK_UP || l->state == LINK_TORN))
 		frame_came(l, be32toh(wc->imm_data));
 	else if (wc->opcode == IBV_WC_RECV && wc->byte_len == COLL_RDMA_NOTE_BYTES)
 		note_came(l, note_at(l, index));
 	l->spent[l->spent_count++] = index;
+	return true;
 }
 
 int coll_rdma_rx_poll(struct rdma_link *l)
 {
 	struct ibv_wc wc[BATCH];
-	int total = 0, n;
+	int total = 0, alive = 0, n;
 
 	if (!l->cq)
 		return 0;
 	do {
 		n = ibv_poll_cq(l->cq, BATCH, wc);
 		for (int i = 0; i < n; i++)
-			complete(l, &wc[i]);
+			alive += complete(l, &wc[i]);
 		if (n > 0)
 			post_spent(l);
 		total += n > 0 ? n : 0;
 	} while (n == BATCH && total < BUDGET);
-	if (total > 0)
+	if (alive > 0)
 		l->moved_ns = coll_clock_coarse_ns();
 	if (n < 0)
 		coll_rdma_link_fail(l, COLL_ERR_SYSTEM, "rdma %s: polling completions failed", l->inst->where);
