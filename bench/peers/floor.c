@@ -32,6 +32,9 @@
 #include <unistd.h>
 #if defined(__x86_64__)
 #include <immintrin.h>
+#define CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define CLONES
 #endif
 
 #include "driver.h"
@@ -116,8 +119,7 @@ typedef float floats __attribute__((vector_size(64), aligned(4), may_alias));
 enum { LANES = 16 };
 
 /* What n sources sum up to, stored to all outs. */
-__attribute__((target_clones("avx512f", "avx2", "default"))) static void
-sum_to(float *const *outs, int n_outs, const float *const *ins, int n_ins, size_t count)
+CLONES static void sum_to(float *const *outs, int n_outs, const float *const *ins, int n_ins, size_t count)
 {
 	size_t i = 0;
 
@@ -140,8 +142,7 @@ sum_to(float *const *outs, int n_outs, const float *const *ins, int n_ins, size_
 }
 
 /* The same of two to one or to both. */
-__attribute__((target_clones("avx512f", "avx2", "default"))) static void sum_two(float *x, float *y, const float *a,
-                                                                                 const float *b, size_t count)
+CLONES static void sum_two(float *x, float *y, const float *a, const float *b, size_t count)
 {
 	size_t i = 0;
 
@@ -196,8 +197,7 @@ static void sum_stream(float *const *outs, int n_outs, const float *const *ins, 
 #endif
 
 /* A sum of one source is a copy. In place the sum ends where its first source lies, element by element. */
-static void combine(const struct bench_job *j, float *const *outs, int n_outs, const float *const *ins, int n_ins,
-                    size_t count)
+static void combine(float *const *outs, int n_outs, const float *const *ins, int n_ins, size_t count)
 {
 	if (me.stream && count % 16 == 0 && (uintptr_t)outs[0] % 64 == 0)
 		sum_stream(outs, n_outs, ins, n_ins, count);
@@ -220,11 +220,11 @@ static void from_all(const struct bench_job *j, const float *const *ins)
 	case BENCH_REDUCE_SCATTER:
 		for (int r = 0; r < me.size; r++)
 			from[r] = ins[r] + (j->kind == BENCH_REDUCE_SCATTER ? (size_t)me.rank * j->count : 0);
-		combine(j, &j->out, 1, from, me.size, j->count);
+		combine(&j->out, 1, from, me.size, j->count);
 		return;
 	case BENCH_BROADCAST:
 		if (me.rank != j->root)
-			combine(j, &j->out, 1, &ins[j->root], 1, j->count);
+			combine(&j->out, 1, &ins[j->root], 1, j->count);
 		return;
 	case BENCH_ALL_GATHER:
 	case BENCH_ALL_TO_ALL:
@@ -234,7 +234,7 @@ static void from_all(const struct bench_job *j, const float *const *ins)
 			from[0] = ins[r] + (j->kind == BENCH_ALL_TO_ALL ? (size_t)me.rank * j->count : 0);
 			out = j->out + (size_t)r * j->count;
 			if (out != from[0])
-				combine(j, &out, 1, from, 1, j->count);
+				combine(&out, 1, from, 1, j->count);
 		}
 		return;
 	default: return;
@@ -320,7 +320,7 @@ static int by_reading(const struct bench_job *j)
 			ins[r] += lo;
 			outs[r] += lo;
 		}
-		combine(j, outs, me.size, ins, me.size, hi > lo ? hi - lo : 0);
+		combine(outs, me.size, ins, me.size, hi > lo ? hi - lo : 0);
 	} else {
 		from_all(j, ins);
 	}
