@@ -1,0 +1,187 @@
+/*
+ * When small operations are made by hand: by default, on all ranks or on none, in any mixture with
+ * plans. What is looked at is how many frames the plans have sent. Ranks are threads of this
+ * process.
+ *
+ * usage: by_hand shm on|off [PART-OF-A-TEST'S-NAME]
+ */
+#include "async_ranks.h"
+
+#include "comm/comm.h"
+
+enum { N = 100, LARGE = 100000 };
+
+static uint64_t frames(const coll_comm *comm)
+{
+	return coll_run_stats(comm->run)->frames_sent;
+}
+
+/* Some calls of one size, right; how many frames they took. */
+static uint64_t frames_of(coll_comm *comm, int rank, size_t count, int calls)
+{
+	const uint64_t before = frames(comm);
+	int *x = malloc(count * sizeof(*x));
+
+	for (int i = 0; i < calls; i++) {
+		fill(x, count, rank, i);
+		OK(comm, coll_all_reduce(x, x, count, COLL_I32, COLL_SUM, comm, NULL));
+		CHECK(wrong_sums(x, count, coll_comm_size(comm), i) == 0, "call %d", i);
+	}
+	free(x);
+	return frames(comm) - before;
+}
+
+/* ---- By hand, or not ---- */
+
+static void small_and_large(coll_comm *comm, int rank, void *arg)
+{
+	const bool *by_hand = arg;
+	const size_t sizes[] = {1, 2, 12, 13, 100, 166, 167, 1000, 4096, 16384};
+
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+		CHECK((frames_of(comm, rank, sizes[i], 20) == 0) == *by_hand, "%zu elements", sizes[i]);
+	CHECK(frames_of(comm, rank, 16385, 2) > 0);
+	CHECK(frames_of(comm, rank, LARGE, 2) > 0);
+	for (int i = 0; i < 20; i++)
+		OK(comm, coll_barrier(comm, NULL));
+}
+
+static void with(const char *setting, bool by_hand)
+{
+	further[0] = setting;
+	for (int n = 2; n <= RANKS_MAX; n++)
+		run_ranks(n, small_and_large, &by_hand);
+	further[0] = NULL;
+}
+
+static void by_default(void)
+{
+	with("COLL_NATIVE_BYTES=64K", true);
+	with("COLL_ALGO=native", true);
+	with("COLL_ALGO=broadcast:binomial", true);
+}
+
+static void forbidden(void)
+{
+	with("COLL_NATIVE=0", false);
+	with("COLL_NATIVE_BYTES=0", false);
+	with("COLL_ALGO=all_reduce:ring", false);
+}
+
+/* A rank that cannot share memory: here one whose transport is wrapped. */
+static void one_rank_cannot(void)
+{
+	with("COLL_HOOK=delay:us=1,every=1000000,rank=1", false);
+}
+
+/* ---- Beside plans ---- */
+
+static void mixture(coll_comm *comm, int rank, void *arg)
+{
+	const int size = coll_comm_size(comm);
+	int all[RANKS_MAX], y[2];
+
+	for (int round = 0; round < 50; round++) {
+		frames_of(comm, rank, round % 3 ? N : LARGE, 1);
+		y[0] = round;
+		OK(comm, coll_broadcast(y, y, 1, COLL_I32, round % size, comm, NULL));
+		OK(comm, coll_all_gather(&rank, all, 1, COLL_I32, comm, NULL));
+		OK(comm, coll_scan(&rank, &y[1], 1, COLL_I32, COLL_SUM, comm, NULL));
+		CHECK(y[0] == round && y[1] == triangle(rank + 1), "round %d", round);
+		for (int r = 0; r < size; r++)
+			CHECK(all[r] == r, "round %d", round);
+	}
+}
+
+static void beside_plans(void)
+{
+	for (int n = 2; n <= RANKS_MAX; n++)
+		run_ranks(n, mixture, NULL);
+}
+
+/* A root runs ahead of its readers, but not by more than there is room for. */
+static void roots_run_ahead(coll_comm *comm, int rank, void *arg)
+{
+	enum { CALLS = 200 };
+	int *x = malloc(2000 * sizeof(*x));
+
+	for (int i = 0; i < CALLS; i++) {
+		const size_t count = i % 7 == 3 ? 2000 : i % 2 ? 1 : N;
+
+		if (rank != 0 && i % 50 == 10)
+			usleep(2000);
+		fill(x, count, i, 0);
+		if (rank != i / 10 % 2)
+			memset(x, 0, count * sizeof(*x));
+		OK(comm, coll_broadcast(x, x, count, COLL_I32, i / 10 % 2, comm, NULL));
+		CHECK(x[0] == i && x[count - 1] == i + (int)count - 1, "call %d", i);
+	}
+	free(x);
+}
+
+static void rooted(void)
+{
+	for (int n = 2; n <= RANKS_MAX; n++)
+		run_ranks(n, roots_run_ahead, NULL);
+}
+
+/* After lengths that only two know the next call in which all hear from all is a plan's. */
+static void after_pairwise(coll_comm *comm, int rank, void *arg)
+{
+	size_t counts[RANKS_MAX];
+	int in[RANKS_MAX], out[RANKS_MAX];
+
+	for (int r = 0; r < RANKS_MAX; r++)
+		counts[r] = 1, in[r] = rank;
+	CHECK(frames_of(comm, rank, N, 3) == 0);
+	for (int i = 0; i < 3; i++) {
+		OK(comm, coll_all_to_allv(in, counts, NULL, out, counts, NULL, COLL_I32, comm, NULL));
+		CHECK(frames_of(comm, rank, N, 1) > 0);
+		CHECK(frames_of(comm, rank, N, 3) == 0);
+	}
+}
+
+static void strays_are_looked_for(void)
+{
+	for (int n = 2; n <= RANKS_MAX; n++)
+		run_ranks(n, after_pairwise, NULL);
+}
+
+/* More communicators than a rank has regions for: the rest of them use their plans. */
+static void many(coll_comm *comm, int rank, void *arg)
+{
+	enum { COMMS = 300 };
+	coll_comm *c[COMMS];
+	int plans = 0;
+
+	for (int i = 0; i < COMMS; i++) {
+		OK(comm, coll_comm_duplicate(comm, &c[i]));
+		plans += frames_of(c[i], rank, N, 2) > 0;
+	}
+	CHECK(plans > 0 && plans < COMMS, "%d", plans);
+	for (int i = 0; i < COMMS; i++)
+		OK(comm, coll_comm_destroy(&c[i]));
+	OK(comm, coll_comm_duplicate(comm, &c[0]));
+	CHECK(frames_of(c[0], rank, N, 2) == 0);
+	OK(comm, coll_comm_destroy(&c[0]));
+}
+
+static void more_communicators_than_regions(void)
+{
+	run_ranks(2, many, NULL);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct plain_case tests[] = {
+	        PLAIN_CASE(by_default),
+	        PLAIN_CASE(forbidden),
+	        PLAIN_CASE(one_rank_cannot),
+	        PLAIN_CASE(beside_plans),
+	        PLAIN_CASE(rooted),
+	        PLAIN_CASE(strays_are_looked_for),
+	        PLAIN_CASE(more_communicators_than_regions),
+	};
+
+	return run_cases(tests, sizeof(tests) / sizeof(tests[0]), argc, argv);
+}
