@@ -15,18 +15,31 @@ static coll_status link_to(void *arg, int peer, const struct coll_transport **t,
 	return st;
 }
 
+/* Transports have room for a number of regions, and each is a descriptor: most of them are
+ * left for coll_mem_alloc(). A rank that has none is followed by all others. */
+enum { REGIONS_MAX = 128 };
+
 static coll_status alloc(void *arg, size_t len_bytes, struct coll_memory *mem)
 {
-	const struct coll_wire *wire = ((struct coll_comm *)arg)->native_wire;
+	struct coll_comm *comm = arg;
+	const struct coll_wire *wire = comm->native_wire;
+	coll_status st = COLL_ERR_UNSUPPORTED;
 
-	return wire->table.mem_alloc(wire->inst, len_bytes, mem);
+	/* Relaxed: a count, nothing else hangs on it. */
+	if (atomic_fetch_add_explicit(&comm->ctx->native_regions, 1, memory_order_relaxed) < REGIONS_MAX)
+		st = wire->table.mem_alloc(wire->inst, len_bytes, mem);
+	if (st != COLL_OK)
+		atomic_fetch_sub_explicit(&comm->ctx->native_regions, 1, memory_order_relaxed);
+	return st;
 }
 
 static void give_free(void *arg, struct coll_memory *mem)
 {
-	const struct coll_wire *wire = ((struct coll_comm *)arg)->native_wire;
+	struct coll_comm *comm = arg;
+	const struct coll_wire *wire = comm->native_wire;
 
 	wire->table.mem_free(wire->inst, mem);
+	atomic_fetch_sub_explicit(&comm->ctx->native_regions, 1, memory_order_relaxed);
 }
 
 void coll_comm_native_facts(struct coll_comm *comm, const struct coll_wire *common)

@@ -103,6 +103,8 @@ struct coll_context {
 	atomic_int nparting;
 	struct coll_attic attic; /* what those that are gone did last */
 
+	atomic_uint native_regions; /* see by_hand.c */
+
 	bool alone_on_cores; /* no host has more processes than cores */
 	bool spare_core;     /* this host has a second core for each of its processes */
 	uint32_t hosts;      /* distinct hosts */

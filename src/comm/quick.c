@@ -23,25 +23,33 @@ static int simple(const struct coll_memo *m)
 	return m->type == COLL_F64 && m->count == 1 ? ONE_F64 : NOT_SIMPLE;
 }
 
-static inline void add_f32(void *out, const void *a, const void *b, int count)
+/* False: a NaN, of which there are many; which one is the kernel's choice, on all ranks. */
+static inline bool add_f32(void *out, const void *a, const void *b, int count)
 {
 	float x[2], y[2];
+	bool fine = true;
 
 	memcpy(x, a, (size_t)count * sizeof(float));
 	memcpy(y, b, (size_t)count * sizeof(float));
-	for (int i = 0; i < count; i++)
+	for (int i = 0; i < count; i++) {
 		x[i] += y[i];
-	memcpy(out, x, (size_t)count * sizeof(float));
+		fine = fine && x[i] == x[i];
+	}
+	if (likely(fine))
+		memcpy(out, x, (size_t)count * sizeof(float));
+	return fine;
 }
 
-static inline void add_f64(void *out, const void *a, const void *b)
+static inline bool add_f64(void *out, const void *a, const void *b)
 {
 	double x, y;
 
 	memcpy(&x, a, sizeof(x));
 	memcpy(&y, b, sizeof(y));
 	x += y;
-	memcpy(out, &x, sizeof(x));
+	if (likely(x == x))
+		memcpy(out, &x, sizeof(x));
+	return x == x;
 }
 
 static __attribute__((noinline)) void reduce_any(const struct coll_comm *comm, const void *in, void *out,
@@ -54,15 +62,19 @@ static __attribute__((noinline)) void reduce_any(const struct coll_comm *comm, c
 	coll_reduce_run(&comm->quick.memo->reduction, out, src, 2, -1, true, comm->quick.count);
 }
 
-/* Sums are the same in either order. */
+/* Sums are the same in either order, but for NaN. */
 static inline void reduce(const struct coll_comm *comm, const void *in, void *out, const void *theirs)
 {
+	bool done = false;
+
 	switch (comm->quick.simple) {
-	case TWO_F32: add_f32(out, in, theirs, 2); break;
-	case ONE_F32: add_f32(out, in, theirs, 1); break;
-	case ONE_F64: add_f64(out, in, theirs); break;
-	default: reduce_any(comm, in, out, theirs);
+	case TWO_F32: done = add_f32(out, in, theirs, 2); break;
+	case ONE_F32: done = add_f32(out, in, theirs, 1); break;
+	case ONE_F64: done = add_f64(out, in, theirs); break;
+	default: break;
 	}
+	if (unlikely(!done))
+		reduce_any(comm, in, out, theirs);
 }
 
 void coll_quick_prepare(struct coll_comm *comm, const struct coll_memo *memo, uint32_t signature)

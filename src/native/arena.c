@@ -41,6 +41,7 @@ coll_status coll_native_create(struct coll_native **native, const struct coll_na
 	n->payload_bytes = payload_bytes;
 	n->fabric = *fabric;
 	n->key = *key;
+	coll_native_hands(n);
 	return COLL_OK;
 }
 
@@ -212,8 +213,8 @@ coll_status coll_native_entered(struct coll_native *n, uint32_t wanted, uint32_t
 
 		if (r == n->rank)
 			continue;
-		/* Never far behind, or it would seem to be ahead. */
-		if (!coll_native_reached(p->seen, n->all))
+		/* Nobody is further ahead: it is of long ago, when this was looked at last. */
+		if (p->seen - n->all > 2 * COLL_DEPTH)
 			p->seen = n->all;
 		if (coll_native_reached(p->seen, wanted))
 			continue;

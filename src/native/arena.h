@@ -112,6 +112,9 @@ struct coll_native {
  * they will never be used. */
 coll_status coll_native_form(struct coll_native *n, uint32_t *waits_for);
 
+/* native.c: once, since a run polls by its hand while another thread looks for one. */
+void coll_native_hands(struct coll_native *n);
+
 /* Phases of struct coll_hand_state. */
 enum { NATIVE_NEW = 0, NATIVE_BEGUN };
 

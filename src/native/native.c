@@ -52,11 +52,15 @@ bool coll_native_serves(enum coll_kind kind, int size, size_t count, size_t elem
 const struct coll_hand *coll_native_hand(struct coll_native *n, enum coll_kind kind, size_t count, size_t elem_bytes)
 {
 	const enum way way = find(kind, payload_of(kind, n->size, count * elem_bytes));
-	struct coll_hand *hand = &n->hands[way];
 
+	return &n->hands[way];
+}
+
+void coll_native_hands(struct coll_native *n)
+{
 	_Static_assert(WAYS <= sizeof(n->hands) / sizeof(n->hands[0]), "room for each");
-	*hand = (struct coll_hand){.poll = polls[way], .where = coll_native_where, .arg = n};
-	return hand;
+	for (int way = 0; way < WAYS; way++)
+		n->hands[way] = (struct coll_hand){.poll = polls[way], .where = coll_native_where, .arg = n};
 }
 
 bool coll_native_is_quick(const struct coll_hand *hand)
@@ -79,7 +83,8 @@ coll_status coll_native_stray(const struct coll_job *job, struct coll_hand_state
 {
 	const uint64_t word = atomic_load_explicit(&line->word, memory_order_acquire);
 
-	if ((uint32_t)(word >> 32) != s->turn)
+	/* 0: never written, which is a turn's number, too, once in a while. */
+	if ((uint32_t)(word >> 32) != s->turn || word == 0)
 		return COLL_AGAIN;
 	if (word == coll_native_word(s->turn, job->signature) && (!numbered || line->sequence == job->sequence))
 		return COLL_OK; /* it has come meanwhile */

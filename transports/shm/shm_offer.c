@@ -77,7 +77,8 @@ coll_status coll_shm_on_offer(struct shm_link *l, const struct shm_offer_note *n
 {
 	struct shm_offered *o;
 
-	if ((note->len > 0) != (fd >= 0) || note->len > SIZE_MAX / 2 || *find(l, &note->key))
+	/* A descriptor for which there was no room here is lost on the way. */
+	if ((note->len == 0 && fd >= 0) || note->len > SIZE_MAX / 2 || *find(l, &note->key))
 		return COLL_ERR_CORRUPT;
 	o = calloc(1, sizeof(*o));
 	if (!o)
