@@ -101,6 +101,12 @@ static void find_facts(struct coll_comm *comm)
 	                              .forced = s->algo};
 	if (w)
 		f->caps = w->caps;
+	/* Frames are lent to the kernel, whose copies are in the transport's rate; a reduction
+	 * finds what was just received in the cache. */
+	if (f->caps.streamed) {
+		f->reduce_bytes_per_ns = 20;
+		f->copy_bytes_per_ns = 0;
+	}
 	if (f->windows_max > COLL_WINDOWS_MAX)
 		f->windows_max = COLL_WINDOWS_MAX;
 	best = f->caps.slot_bytes_best ? f->caps.slot_bytes_best : SLOT_BYTES_MAX;

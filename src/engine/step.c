@@ -213,13 +213,14 @@ static inline coll_status send_by_value(struct coll_run *run, struct instance *i
 
 /*
  * Whether to lend the source as it lies. Not a raw contribution in place: the result is
- * going to overwrite it, and the lane would wait for the reader.
+ * going to overwrite it, and the lane would wait for the reader: unless the kernel takes the
+ * bytes, whether the reader runs or not.
  */
 static inline bool lendable(const struct coll_run *run, const struct coll_step *s, const struct walk *w,
                             size_t len_bytes)
 {
 	return len_bytes >= run->ref_bytes && w->next >= s->run && w->span.len * run->job.elem_bytes == len_bytes &&
-	       !(s->flags & COLL_STEP_PRE && (run->prescale || run->in_place)) &&
+	       !(s->flags & COLL_STEP_PRE && (run->prescale || (run->in_place && !run->fabric->streamed))) &&
 	       !(s->flags & COLL_STEP_POST && run->job.reduction);
 }
 

@@ -228,13 +228,15 @@ static void tcp_fini(void *inst)
 
 /* ---- facts ------------------------------------------------------------------ */
 
-/* Loopback on a machine of 2026; every rank must say the same. */
+/* Loopback on a machine of 2026, what an all-reduce of 64 KiB to 1 MiB sees: the time of a bare
+ * exchange of S bytes is 11 us and S / 8.5 GB/s there, of 8 bytes 5 us. Every rank must say the
+ * same. */
 static void tcp_caps(void *inst, struct coll_transport_caps *caps)
 {
 	*caps = (struct coll_transport_caps){
-	        .latency_ns = 4000,
+	        .latency_ns = 8000,
 	        .overhead_ns = 1500,
-	        .bytes_per_ns = 2.5,
+	        .bytes_per_ns = 6,
 	        .depth = 4,
 	        .slot_bytes_max = 1 << 20,
 	        .post_ref = true,
