@@ -76,7 +76,8 @@ coll_status coll_comm_native_find(struct coll_comm *comm, const struct coll_call
 	*hand = NULL;
 	if (comm->native_bytes == 0 || c->record_kind || c->ragged || c->pairwise ||
 	    (coll_plan_kind_reduces(c->kind) && c->op >= COLL_OP_FIRST) ||
-	    !coll_native_serves(c->kind, comm->size, c->count, elem_bytes, comm->native_bytes))
+	    !coll_native_serves(c->kind, comm->size, comm->facts.oversubscribed, c->count, elem_bytes,
+	                        comm->native_bytes))
 		return COLL_OK;
 	st = need_native(comm);
 	if (st != COLL_OK)

@@ -60,6 +60,8 @@ struct coll_hand_state {
 	uint32_t events;     /* steps made: who waits sees whether anything has moved */
 	uint32_t idle;       /* polls that found nothing */
 	uint32_t cell;
+	uint32_t pieces; /* how it is cut */
+	size_t piece;
 	bool committed; /* the plan will not be run in its place */
 	struct coll_frame bad_frame;
 };

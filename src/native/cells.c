@@ -83,15 +83,28 @@ static void reduce_piece(struct coll_native *n, const struct coll_job *job, stru
 	s->events++;
 }
 
-coll_status coll_native_poll_cells_reduce(void *arg, const struct coll_job *job, struct coll_hand_state *s)
+static coll_status begin(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
 {
-	struct coll_native *n = arg;
-	const size_t piece = piece_of(job->in.count, job->elem_bytes);
-	const uint32_t pieces = (uint32_t)((job->in.count - 1) / piece + 1);
-	coll_status st = s->phase == NATIVE_NEW ? coll_native_enter_cell(n, job, s) : COLL_OK;
+	const coll_status st = coll_native_enter_cell(n, job, s);
 
 	if (st != COLL_OK)
 		return st;
+	s->piece = piece_of(job->in.count, job->elem_bytes);
+	s->pieces = job->in.count <= s->piece ? 1 : (uint32_t)((job->in.count - 1) / s->piece + 1);
+	return COLL_OK;
+}
+
+coll_status coll_native_poll_cells_reduce(void *arg, const struct coll_job *job, struct coll_hand_state *s)
+{
+	struct coll_native *n = arg;
+	coll_status st = s->phase == NATIVE_NEW ? begin(n, job, s) : COLL_OK;
+	size_t piece;
+	uint32_t pieces;
+
+	if (st != COLL_OK)
+		return st;
+	piece = s->piece;
+	pieces = s->pieces;
 	while (s->done < pieces) {
 		/* In place, a piece is overwritten when it is reduced: it was copied before. */
 		if (s->next == s->done || (s->next < pieces && s->next < s->done + AHEAD)) {

@@ -38,9 +38,10 @@ coll_status coll_native_create(struct coll_native **native, const struct coll_na
 /* Before the links are closed. NULL inside accepted. */
 void coll_native_destroy(struct coll_native **native);
 
-/* Whether there is something for a call, by agreed facts alone: count as in struct coll_job,
- * payload_bytes as above. */
-bool coll_native_serves(enum coll_kind kind, int size, size_t count, size_t elem_bytes, size_t payload_bytes);
+/* Whether a call gains by it, by agreed facts alone: count as in struct coll_job, payload_bytes as
+ * above; crowded: more ranks than cores. */
+bool coll_native_serves(enum coll_kind kind, int size, bool crowded, size_t count, size_t elem_bytes,
+                        size_t payload_bytes);
 /* What runs it. Valid as long as native. */
 const struct coll_hand *coll_native_hand(struct coll_native *native, enum coll_kind kind, size_t count,
                                          size_t elem_bytes);

@@ -1,10 +1,7 @@
 /*
- * The collectives beside all_reduce and barrier: what each rank writes, who reads which part
- * of it, and what becomes of that. Blocks of all_to_all and reduce_scatter lie one behind
- * the other, as in the caller's memory; a rank's own is not written.
- *
- * A broadcast's root and whoever is not the root of a reduce wait for nobody: that they do
- * not overtake their readers is the turns' doing (arena.h).
+ * The collectives of blocks: what each rank writes, who reads which part of it, and what
+ * becomes of that. Blocks of all_to_all and reduce_scatter lie one behind the other, as in the
+ * caller's memory; a rank's own is not written to a cell.
  */
 #include "native/enter.h"
 
@@ -15,43 +12,12 @@ static bool scatters(const struct coll_job *job)
 	return job->plan->kind == COLL_KIND_ALL_TO_ALL || job->plan->kind == COLL_KIND_REDUCE_SCATTER;
 }
 
-static bool has_root(const struct coll_job *job)
+static bool reduces(const struct coll_job *job)
 {
-	return job->plan->kind == COLL_KIND_BROADCAST || job->plan->kind == COLL_KIND_REDUCE;
+	return job->plan->kind == COLL_KIND_REDUCE_SCATTER;
 }
 
-static bool is_root(const struct coll_native *n, const struct coll_job *job)
-{
-	return job->plan->root == n->rank;
-}
-
-/* Whether rank r writes payload, and this rank reads it. */
-static bool writes(const struct coll_native *n, const struct coll_job *job)
-{
-	switch (job->plan->kind) {
-	case COLL_KIND_BROADCAST: return is_root(n, job);
-	case COLL_KIND_REDUCE: return !is_root(n, job);
-	default: return true;
-	}
-}
-
-static bool reads(const struct coll_native *n, const struct coll_job *job, int r)
-{
-	if (r == n->rank)
-		return false;
-	switch (job->plan->kind) {
-	case COLL_KIND_BROADCAST: return r == job->plan->root;
-	case COLL_KIND_REDUCE: return is_root(n, job);
-	default: return true;
-	}
-}
-
-static bool reduces(const struct coll_native *n, const struct coll_job *job)
-{
-	return job->plan->kind == COLL_KIND_REDUCE_SCATTER || (job->plan->kind == COLL_KIND_REDUCE && is_root(n, job));
-}
-
-/* Bytes of a block, or of the vector. */
+/* Bytes of a block. */
 static size_t block_bytes(const struct coll_job *job)
 {
 	return job->in.count * job->elem_bytes;
@@ -72,14 +38,13 @@ static const char *own_block(const struct coll_native *n, const struct coll_job 
 /* Where a block from rank r goes, of kinds that do not reduce. */
 static char *destination(const struct coll_job *job, int r)
 {
-	return job->out.base + (has_root(job) ? 0 : (size_t)r * block_bytes(job));
+	return job->out.base + (size_t)r * block_bytes(job);
 }
 
 /* What comes from ourselves; before anything of others does, since they may be in place. */
 static void copy_own(const struct coll_native *n, const struct coll_job *job)
 {
-	if (!reduces(n, job) && job->plan->kind != COLL_KIND_REDUCE &&
-	    (job->plan->kind != COLL_KIND_BROADCAST || is_root(n, job)))
+	if (!reduces(job))
 		coll_reduce_copy(destination(job, n->rank), own_block(n, job), block_bytes(job));
 }
 
@@ -94,11 +59,10 @@ static void reduce_part(const struct coll_native *n, const struct coll_job *job,
 	coll_reduce_run(job->reduction, job->out.base + at, src, n->size, -1, true, bytes / job->elem_bytes);
 }
 
-static void finish(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+/* All have been heard of. */
+static void finish(struct coll_native *n, struct coll_hand_state *s)
 {
-	/* All have been heard of where all are read. */
-	if (!has_root(job) || (job->plan->kind == COLL_KIND_REDUCE && is_root(n, job)))
-		n->all = s->turn;
+	n->all = s->turn;
 	s->events++;
 }
 
@@ -116,10 +80,10 @@ coll_status coll_native_poll_lines(void *arg, const struct coll_job *job, struct
 		st = coll_native_enter(n, s);
 		if (st != COLL_OK)
 			return st;
-		coll_native_pack(n, job, s, job->in.base, writes(n, job) ? all : 0);
+		coll_native_pack(n, job, s, job->in.base, all);
 	}
 	for (; s->done < (uint32_t)n->size; s->done++) {
-		if (!reads(n, job, (int)s->done))
+		if ((int)s->done == n->rank)
 			continue;
 		st = coll_native_unpack(n, job, s, s->done, all);
 		if (st != COLL_OK)
@@ -128,12 +92,12 @@ coll_status coll_native_poll_lines(void *arg, const struct coll_job *job, struct
 	copy_own(n, job);
 	for (int r = 0; r < n->size; r++) {
 		theirs[r] = n->unpacked + r * COLL_ENTRY_PAYLOAD + at;
-		if (!reduces(n, job) && reads(n, job, r))
+		if (!reduces(job) && r != n->rank)
 			memcpy(destination(job, r), theirs[r], bytes);
 	}
-	if (reduces(n, job))
+	if (reduces(job))
 		reduce_part(n, job, theirs, 0, bytes);
-	finish(n, job, s);
+	finish(n, s);
 	return COLL_OK;
 }
 
@@ -177,12 +141,12 @@ static coll_status take_next(struct coll_native *n, const struct coll_job *job, 
 	const size_t bytes = part_of(job, piece, i), at = i * piece;
 	const size_t block = scatters(job) ? (size_t)n->rank * block_bytes(job) : 0;
 	const int from = (n->rank + 1 + (int)(s->done / pieces)) % n->size;
-	const bool all = reduces(n, job);
+	const bool all = reduces(job);
 	coll_status st;
 
 	for (int r = all ? 0 : from; r < (all ? n->size : from + 1); r++) {
 		theirs[r] = r == n->rank ? NULL : coll_native_cell(n, n->peers[r].region, s->cell) + block;
-		if (!reads(n, job, r))
+		if (r == n->rank)
 			continue;
 		st = coll_native_filled(n, job, s, (uint32_t)r, flag);
 		if (st != COLL_OK)
@@ -190,7 +154,7 @@ static coll_status take_next(struct coll_native *n, const struct coll_job *job, 
 	}
 	if (all)
 		reduce_part(n, job, theirs, at, bytes);
-	else if (reads(n, job, from))
+	else
 		memcpy(destination(job, from) + at, theirs[from] + at, bytes);
 	s->done++;
 	s->events++;
@@ -202,24 +166,22 @@ coll_status coll_native_poll_cells(void *arg, const struct coll_job *job, struct
 	struct coll_native *n = arg;
 	const size_t piece = piece_of(n, job);
 	const uint32_t pieces = (uint32_t)((block_bytes(job) - 1) / piece + 1);
-	const uint32_t fills = !writes(n, job) ? 0 : scatters(job) ? pieces * (uint32_t)(n->size - 1) : pieces;
-	const uint32_t takes = reduces(n, job) ? pieces : pieces * (uint32_t)(n->size - 1);
+	const uint32_t fills = scatters(job) ? pieces * (uint32_t)(n->size - 1) : pieces;
+	const uint32_t takes = reduces(job) ? pieces : pieces * (uint32_t)(n->size - 1);
 	coll_status st = s->phase == NATIVE_NEW ? coll_native_enter_cell(n, job, s) : COLL_OK;
 
 	if (st != COLL_OK)
 		return st;
-	if (s->next == 0) {
+	if (s->next == 0)
 		copy_own(n, job);
-		s->next = fills > 0 ? 0 : 1;
-	}
 	/* All is written before anything is taken: they may be in place. */
 	while (s->next < fills)
 		fill_next(n, job, s, piece, pieces);
-	for (const bool waits = has_root(job) && writes(n, job); !waits && s->done < takes;) {
+	while (s->done < takes) {
 		st = take_next(n, job, s, piece, pieces);
 		if (st != COLL_OK)
 			return st == COLL_AGAIN ? coll_native_idle(n, s) : st;
 	}
-	finish(n, job, s);
+	finish(n, s);
 	return COLL_OK;
 }

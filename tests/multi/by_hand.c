@@ -38,8 +38,11 @@ static void small_and_large(coll_comm *comm, int rank, void *arg)
 	const bool *by_hand = arg;
 	const size_t sizes[] = {1, 2, 12, 13, 100, 166, 167, 1000, 4096, 16384};
 
+	/* Where each rank has a core, up to 512 bytes. */
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
-		CHECK((frames_of(comm, rank, sizes[i], 20) == 0) == *by_hand, "%zu elements", sizes[i]);
+		CHECK((frames_of(comm, rank, sizes[i], 20) == 0) ==
+		              (*by_hand && (comm->facts.oversubscribed || sizes[i] * sizeof(int) <= 512)),
+		      "%zu elements", sizes[i]);
 	CHECK(frames_of(comm, rank, 16385, 2) > 0);
 	CHECK(frames_of(comm, rank, LARGE, 2) > 0);
 	for (int i = 0; i < 20; i++)
