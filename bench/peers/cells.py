@@ -10,6 +10,7 @@ import re
 import statistics
 
 KINDS = ("all_reduce", "broadcast", "reduce_scatter", "all_gather", "all_to_all", "barrier")
+PEERS = ("openmpi", "mpich", "gloo", "torch")
 KEY = ("transport", "cc", "ranks", "kind", "bytes", "place", "cold")
 
 
@@ -49,12 +50,17 @@ def median_us(cell, name):
     return statistics.median(values) * 1e6 if values else None
 
 
+def beside(cell):
+    """Peers that it was measured beside: ratios hold within one run only."""
+    return tuple(p for p in PEERS if p in cell["seconds"])
+
+
 def key(cell):
-    return tuple(cell.get(k) for k in KEY)
+    return tuple(cell.get(k) for k in KEY) + beside(cell)
 
 
 def merge(documents):
-    """One document of several: the later one's cell replaces an earlier one's."""
+    """One document of several: the later one's cell replaces an earlier one's beside the same peers."""
     cells, runs = {}, []
     for d in documents:
         runs += d["runs"]
@@ -62,7 +68,7 @@ def merge(documents):
             cells[key(c)] = dict(c)
     order = {k: i for i, k in enumerate(KINDS)}
     out = sorted(cells.values(), key=lambda c: (c["transport"], str(c["cc"]), c["ranks"], order.get(c["kind"], 99), c["place"],
-                                                bool(c["cold"]), c["bytes"]))
+                                                bool(c["cold"]), beside(c), c["bytes"]))
     return {"runs": runs, "cells": out}
 
 

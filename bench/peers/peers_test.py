@@ -74,6 +74,8 @@ def test_merge_keeps_the_later_cell():
     later = {"runs": [2], "cells": [cell({"ours": [3]}), cell({"ours": [4]}, place="in")]}
     d = cells.merge([first, later])
     same(d["runs"], [1, 2])
+    # Beside other peers it is another cell.
+    same(len(cells.merge([first, {"runs": [], "cells": [cell({"ours": [3], "mpich": [4]})]}])["cells"]), 3)
     same({(c["bytes"], c["place"]): c["seconds"]["ours"][0] for c in d["cells"]}, {(8, "out"): 3, (4096, "out"): 2, (8, "in"): 4})
 
 

@@ -1,10 +1,9 @@
 """Tables of cells, for people: plain text or Markdown."""
-from cells import median_us, ratios, size_text
-from ranks import SHORT
+from cells import PEERS, beside, median_us, ratios, size_text
+from ranks import SHORT, TITLES
 
 LEGEND = """us: microseconds of a call, median. own: ours in buffers of coll_mem_alloc(). torch: Gloo in PyTorch. floor: by hand (what
 the machine can do). line: one hand-off, one way. a/b: median of the blocks' ratios (95 % interval of the median)."""
-PEERS = ("openmpi", "mpich", "gloo", "torch")
 
 
 def number(value):
@@ -26,7 +25,7 @@ def title(cell):
         cell["kind"], cell["transport"], " " + cell["cc"] if cell["cc"] else "", cell["ranks"],
         "in place" if cell["place"] == "in" and cell["kind"] != "broadcast" else "out of place"
         if cell["kind"] not in ("broadcast", "barrier") else "one buffer" if cell["kind"] == "broadcast" else "no data",
-        ", cold" if cell["cold"] else "")
+        (", cold" if cell["cold"] else "") + (" (beside %s)" % ", ".join(TITLES[p] for p in beside(cell)) if beside(cell) else ""))
 
 
 def groups(cells):

@@ -239,7 +239,7 @@ def keep(document, args):
             run = document["runs"][-1]
             text = plot.svg(group, title, "%s; commit %s; %s" % (run["machine"], run["commit"], run["date"][:10]))
             if text:
-                name = title.replace(",", "").replace(" ", "-") + ".svg"
+                name = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") + ".svg"
                 with open(os.path.join(args.svg, name), "w") as f:
                     f.write(text)
 
