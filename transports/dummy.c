@@ -168,6 +168,17 @@ static void dummy_nudge(void *link)
 {
 }
 
+static coll_status dummy_invite(void *channel, uint32_t ahead, void *ptr, const struct coll_memory *mem,
+                                const struct coll_frame *expect)
+{
+	return COLL_ERR_UNSUPPORTED;
+}
+
+static coll_status dummy_push(void *channel, const struct coll_frame *frame, void **p)
+{
+	return COLL_ERR_UNSUPPORTED;
+}
+
 static const struct coll_transport dummy = {
         sizeof(struct coll_transport),
         "dummy",
@@ -203,6 +214,8 @@ static const struct coll_transport dummy = {
         dummy_offered,
         dummy_give_back,
         dummy_nudge,
+        dummy_invite,
+        dummy_push,
 };
 
 /* Every member behind name is a function pointer: fill by position, so that this

@@ -246,6 +246,22 @@ struct coll_transport {
 	void (*give_back)(void *link, struct coll_offer *offer);
 	/* Wake the peer's sleepers. */
 	void (*nudge)(void *link);
+	/*
+	 * Memory of a receiver that its peer may write, for one copy where slots need two.
+	 *
+	 * invite, receiving end: the frame that comes after `ahead` others is going to be
+	 * taken to ptr and is expected to match expect in every member. A permission to the
+	 * sender, from now until that frame is seen or the channel is closed, and never
+	 * more than that: the frame may come any other way. view() of a frame that was
+	 * written there shows ptr itself. Nothing is announced and no view is out meanwhile
+	 * when it is called. UNSUPPORTED: not for this memory.
+	 * push, sending end, in place of slot(): where the peer wants this
+	 * very frame, *p is that place, to be filled at once and posted. AGAIN: no credit.
+	 * UNSUPPORTED: use slot().
+	 */
+	coll_status (*invite)(void *channel, uint32_t ahead, void *ptr, const struct coll_memory *mem,
+	                     const struct coll_frame *expect);
+	coll_status (*push)(void *channel, const struct coll_frame *frame, void **p);
 };
 
 #ifdef __cplusplus

@@ -3,6 +3,7 @@
  * first use and remembers the endpoint.
  */
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "comm/comm.h"
 
@@ -55,6 +56,18 @@ static coll_status channel(void *arg, int peer, uint32_t lane, uint32_t window, 
 	return COLL_OK;
 }
 
+/* From here on inputs and results of all ranks of the host do not fit its last cache: what
+ * is stored there displaces what is still to be read. Measured, two ranks of an EPYC with
+ * 32 MiB: see docs/design/shm-large.md. */
+static size_t stream_bytes(const struct coll_comm *comm)
+{
+	const long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
+	const size_t whole = cache > 0 ? (size_t)cache : 32u << 20;
+	const size_t ranks = comm->members.local_size > 1 ? (size_t)comm->members.local_size : 1;
+
+	return whole / 2 / ranks;
+}
+
 coll_status coll_comm_fabric_init(struct coll_comm *comm, struct coll_comm_fabric *f, uint16_t lane_base)
 {
 	f->peers = calloc((size_t)comm->size, sizeof(*f->peers));
@@ -63,7 +76,12 @@ coll_status coll_comm_fabric_init(struct coll_comm *comm, struct coll_comm_fabri
 	f->comm = comm;
 	f->lane_base = lane_base;
 	f->fabric = (struct coll_fabric){
-	        .arg = f, .channel = channel, .slot_bytes = comm->slot_bytes, .streamed = comm->facts.caps.streamed};
+	        .arg = f,
+	        .channel = channel,
+	        .slot_bytes = comm->slot_bytes,
+	        .stream_bytes = stream_bytes(comm),
+	        .streamed = comm->facts.caps.streamed,
+	};
 	/* A sender by reference waits for its reader to be scheduled: with more ranks
 	 * than cores copies win (measured 1.5 to 2x at 16 KiB to 1 MiB). Not where the
 	 * kernel takes the bytes. */

@@ -34,6 +34,9 @@ struct coll_fabric {
 	size_t ref_bytes;
 	/* Frames move in progress() only: coll_run_awaits_progress() is always true. */
 	bool streamed;
+	/* Calls whose result is at least this long store it past the caches, which could not
+	 * hold it anyway; 0: none do. Local. */
+	size_t stream_bytes;
 };
 
 /* Where the chunks of a buffer are. Vector kinds: length elements in all. Block
@@ -192,6 +195,7 @@ struct coll_run_stats {
 	uint64_t bytes_sent;
 	uint64_t bytes_copied; /* into slots, out of views, between buffers */
 	uint64_t bytes_reduced;
+	uint64_t pushed;       /* frames filled where their receiver wanted them */
 	uint64_t by_reference; /* frames sent by post_ref or received by recv_into */
 };
 const struct coll_run_stats *coll_run_stats(const struct coll_run *run);

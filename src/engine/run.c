@@ -260,6 +260,7 @@ static inline void start_tile(struct coll_run *run, struct instance *inst, size_
 		lane->tail = &lane->flights;
 		lane->armed = false;
 		lane->lacks_slot = false;
+		lane->inviting = run->invites;
 	}
 }
 
@@ -285,7 +286,7 @@ static inline void rewind_tiles(struct coll_run *run)
 		inst->at[COLL_BUF_OUT] = moved_by(run->job.out.base, inst->first * elem_bytes);
 		inst->active = true;
 		for (uint32_t l = 0; l < run->bound_lanes; l++)
-			inst->lanes[l].head = inst->lanes[l].first;
+			inst->lanes[l].head = inst->lanes[l].first, inst->lanes[l].inviting = run->invites;
 	}
 }
 
@@ -314,8 +315,17 @@ static coll_status prepare(struct coll_run *run, const struct coll_job *job)
 			run->instances[w].scratch = job->scratch + (mutant(MUTANT_SHARE_SCRATCH) ? 0 : w * slice);
 	}
 	run->block = coll_plan_kind_is_block(plan->kind);
+	run->couple = plan->kind == COLL_KIND_ALL_REDUCE && plan->size == 2;
 	run->whole = plan->chunks == 1 && !run->block;
 	return run->block ? prepare_blocks(run, job) : COLL_OK;
+}
+
+/* What the call leaves in `out` of a rank that gets all of it. */
+static size_t result_bytes(const struct coll_run *run)
+{
+	const size_t blocks = run->block && !run->job.out.single ? (size_t)run->job.plan->size : 1;
+
+	return run->elements * run->job.elem_bytes * blocks;
 }
 
 coll_status coll_run_start(struct coll_run *run, const struct coll_fabric *fabric, const struct coll_job *job)
@@ -342,10 +352,13 @@ coll_status coll_run_start(struct coll_run *run, const struct coll_fabric *fabri
 	run->in_place = job->in.base == job->out.base;
 	run->elements = span_of_tiles(job);
 	run->tiles = run->elements > job->tile ? (run->elements - 1) / job->tile + 1 : run->elements != 0;
+	run->stream = fabric->stream_bytes && result_bytes(run) >= fabric->stream_bytes;
 	run->windows = run->tiles < job->windows ? (uint32_t)run->tiles : job->windows;
 	run->bad_lane = NULL;
 	run->cookies = fabric->streamed;
-	run->held = run->opening = run->unopened != 0;
+	run->invites = fabric->ref_bytes != SIZE_MAX && job->tile * job->elem_bytes >= run->ref_bytes;
+	run->opening = run->unopened != 0;
+	run->held = run->opening || run->invites;
 	run->after = NULL;
 	run->by_hand = job->hand != NULL;
 	run->hand = (struct coll_hand_state){0};
@@ -519,8 +532,14 @@ static coll_status advance_lanes(struct coll_run *run, struct instance *inst)
 		if (result != COLL_OK)
 			return result;
 		for (uint32_t l = 0; l < nlanes; l++) {
-			coll_status status =
-			        gated(run, inst, l) ? COLL_AGAIN : advance_lane(run, inst, &inst->lanes[l]);
+			struct lane *lane = &inst->lanes[l];
+			coll_status status = COLL_AGAIN;
+
+			if (!gated(run, inst, l)) {
+				if (lane->inviting)
+					coll_run_invite(run, inst, lane);
+				status = advance_lane(run, inst, lane);
+			}
 
 			if (status == COLL_AGAIN)
 				result = COLL_AGAIN;
@@ -599,7 +618,7 @@ static coll_status advance_held(struct coll_run *run)
 		run->opening = status == COLL_AGAIN;
 		status = status == COLL_AGAIN ? COLL_OK : status;
 	}
-	run->held = run->opening || run->after;
+	run->held = run->opening || run->after || run->invites;
 	return status == COLL_OK ? advance_tiles(run) : status;
 }
 

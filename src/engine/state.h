@@ -92,6 +92,7 @@ struct lane {
 	struct flight **tail;
 	bool armed;      /* the head's destination is announced: see cookie */
 	bool lacks_slot; /* the head has its frame and waits for a slot */
+	bool inviting;   /* its first steps are ahead: destinations may be offered */
 	struct coll_cookie cookie;
 };
 
@@ -114,11 +115,14 @@ struct coll_run {
 	const struct coll_fabric *fabric;
 	size_t slot_bytes;
 	size_t ref_bytes; /* frames at least this long are offered by reference */
+	bool stream;      /* the result goes past the caches */
 	bool block;       /* block kind */
+	bool couple;      /* an all_reduce of two ranks */
 	bool whole;       /* vector kind of one chunk: every run is the whole tile */
 	bool prescale;    /* PRE means work: the operation scales its inputs */
 	bool in_place;
 	bool held;       /* poll looks at the two below first */
+	bool invites;    /* some destinations may be written by peers: then held, too */
 	bool opening;    /* some channels to receive on are not open yet */
 	bool by_hand;    /* job.hand is at work, not the plan */
 	size_t elements; /* that the tiles cover: of the vector, or of the longest block */
@@ -178,6 +182,9 @@ typedef coll_status coll_step_fn(struct coll_run *run, struct instance *inst, st
 extern coll_step_fn *const coll_run_steps[COLL_STEP_OP_COUNT];
 
 /* Move the SENDs of an instance that are under way. */
+/* A lane begins: say where frames by reference are going to be taken to. */
+void coll_run_invite(struct coll_run *run, struct instance *inst, struct lane *lane);
+
 coll_status coll_run_reap(struct coll_run *run, struct instance *inst);
 
 /* Find the channel of a port for the first time. */

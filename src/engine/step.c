@@ -17,7 +17,7 @@
 
 /* Fused steps that also store work in blocks of this size: the second pass over
  * a block then finds it in the first-level cache. */
-enum { BLOCK_BYTES = 8192 };
+enum { BLOCK_BYTES = 8192, STREAM_BYTES = 1024 };
 
 /* Copies of a few bytes are most of an 8-byte call: keep them inline. */
 static inline void copy_bytes(void *dst, const void *src, size_t len_bytes)
@@ -28,6 +28,16 @@ static inline void copy_bytes(void *dst, const void *src, size_t len_bytes)
 		memcpy(dst, src, 4);
 	else
 		coll_reduce_copy(dst, src, len_bytes);
+}
+
+/* Bytes of the result that this call does not read again. */
+static inline void store_result(const struct coll_run *run, const struct coll_step *s, void *dst, const void *src,
+                                size_t len_bytes)
+{
+	if (run->stream && s->dst == COLL_BUF_OUT)
+		coll_reduce_copy_nt(dst, src, len_bytes);
+	else
+		copy_bytes(dst, src, len_bytes);
 }
 
 static inline size_t min_size(size_t a, size_t b)
@@ -148,6 +158,28 @@ static inline coll_status get_slot(struct coll_run *run, struct port *port, size
 	return status;
 }
 
+/* The same, but where the peer wants this frame, if it has said so. */
+static inline coll_status get_place(struct coll_run *run, const struct coll_step *s, struct port *port,
+                                    size_t len_bytes, char **p, bool *pushed)
+{
+	const struct coll_frame frame = frame_of(run, s, SIDE_SRC, len_bytes);
+	coll_status status;
+	void *bytes;
+
+	*pushed = false;
+	if (len_bytes < run->ref_bytes || port->parked)
+		return get_slot(run, port, len_bytes, p);
+	status = port->transport->push(port->channel, &frame, &bytes);
+	if (status == COLL_ERR_UNSUPPORTED)
+		return get_slot(run, port, len_bytes, p);
+	if (status == COLL_OK) {
+		*p = bytes;
+		*pushed = true;
+		run->stats.pushed++;
+	}
+	return status;
+}
+
 static inline coll_status post_frame(struct coll_run *run, const struct coll_step *s, struct port *port,
                                      size_t len_bytes)
 {
@@ -194,12 +226,17 @@ static inline void combine(struct coll_run *run, const struct coll_step *s, char
 static inline coll_status send_by_value(struct coll_run *run, struct instance *inst, const struct coll_step *s,
                                         struct walk *w, struct port *port, size_t len_bytes)
 {
+	const struct coll_frame frame = frame_of(run, s, SIDE_SRC, len_bytes);
+	coll_status status = COLL_ERR_UNSUPPORTED;
 	char *slot;
-	coll_status status;
 
 	if (len_bytes > run->slot_bytes)
 		return COLL_ERR_INTERNAL;
-	status = port->transport->slot(port->channel, len_bytes, (void **)&slot);
+	if (len_bytes >= run->ref_bytes)
+		status = port->transport->push(port->channel, &frame, (void **)&slot);
+	run->stats.pushed += status == COLL_OK;
+	if (status == COLL_ERR_UNSUPPORTED)
+		status = port->transport->slot(port->channel, len_bytes, (void **)&slot);
 	if (status != COLL_OK)
 		return status;
 	if (len_bytes == 0) /* only a planted defect sends an empty frame */
@@ -214,13 +251,15 @@ static inline coll_status send_by_value(struct coll_run *run, struct instance *i
 /*
  * Whether to lend the source as it lies. Not a raw contribution in place: the result is
  * going to overwrite it, and the lane would wait for the reader: unless the kernel takes the
- * bytes, whether the reader runs or not.
+ * bytes, whether the reader runs or not, or of two ranks the one that overwrites it is the
+ * reader, or comes after it.
  */
 static inline bool lendable(const struct coll_run *run, const struct coll_step *s, const struct walk *w,
                             size_t len_bytes)
 {
 	return len_bytes >= run->ref_bytes && w->next >= s->run && w->span.len * run->job.elem_bytes == len_bytes &&
-	       !(s->flags & COLL_STEP_PRE && (run->prescale || (run->in_place && !run->fabric->streamed))) &&
+	       !(s->flags & COLL_STEP_PRE &&
+	         (run->prescale || (run->in_place && !run->couple && !run->fabric->streamed))) &&
 	       !(s->flags & COLL_STEP_POST && run->job.reduction);
 }
 
@@ -371,6 +410,62 @@ coll_status coll_run_reap(struct coll_run *run, struct instance *inst)
 	return COLL_OK;
 }
 
+/* ---- Offers ----------------------------------------------------------- */
+
+/* The bytes of a receiving step's frame, as walk_begin() counts them. */
+static size_t incoming(const struct coll_run *run, const struct instance *inst, const struct coll_step *s,
+                       struct walk *w)
+{
+	const int sides = s->op == COLL_STEP_RECV || s->op == COLL_STEP_RECV_COPY_SEND ? SIDE_DST
+	                  : s->op == COLL_STEP_RECV_REDUCE_SEND                        ? SIDE_SRC
+	                                                                               : SIDE_BOTH;
+
+	return walk_begin(run, inst, s, sides, w) * run->job.elem_bytes;
+}
+
+/*
+ * Whether the peer may write a step's destination as soon as the tile has begun. An armed
+ * one: no earlier step touches it. And what two ranks receive as the result of their
+ * all_reduce: its sender has made it of what this rank has sent of the same chunk, so that all
+ * that this rank does with the chunk before has been done, and what its peer reads there in
+ * place it reads before it writes.
+ */
+static bool invitable(const struct coll_run *run, const struct coll_step *s)
+{
+	return s->op == COLL_STEP_RECV && s->dst == COLL_BUF_OUT && (s->flags & COLL_STEP_ARM || run->couple);
+}
+
+enum { INVITE_PEERS = 64 };
+
+void coll_run_invite(struct coll_run *run, struct instance *inst, struct lane *lane)
+{
+	uint32_t ahead[INVITE_PEERS] = {0};
+
+	lane->inviting = false;
+	if (run->bound_peers > INVITE_PEERS)
+		return;
+	for (const struct coll_step *s = lane->first; s < lane->end; s++) {
+		struct walk w;
+		struct coll_frame expect;
+		struct port *port;
+		size_t len_bytes;
+
+		if (s->op != COLL_STEP_RECV && s->op != COLL_STEP_RECV_REDUCE && s->op < COLL_STEP_RECV_COPY_SEND)
+			continue;
+		len_bytes = incoming(run, inst, s, &w);
+		port = &lane->ports[s->peer_recv * 2 + COLL_DIR_RECV];
+		if (len_bytes == 0)
+			continue;
+		if (port->channel && invitable(run, s) && len_bytes >= run->ref_bytes &&
+		    w.span.len * run->job.elem_bytes == len_bytes) {
+			expect = frame_of(run, s, SIDE_DST, len_bytes);
+			port->transport->invite(port->channel, ahead[s->peer_recv], w.span.dst, memory_of(run, s->dst),
+			                        &expect); /* a hint: whatever it says */
+		}
+		ahead[s->peer_recv]++;
+	}
+}
+
 /* ---- Receives --------------------------------------------------------- */
 
 /* The announced destination has been filled, or the frame was refused. */
@@ -413,6 +508,7 @@ static coll_status recv(struct coll_run *run, struct instance *inst, struct lane
 	struct walk w;
 	struct port *port;
 	const char *p;
+	bool placed;
 	const size_t len_bytes = walk_begin(run, inst, s, SIDE_DST, &w) * run->job.elem_bytes;
 	coll_status status;
 
@@ -433,14 +529,15 @@ static coll_status recv(struct coll_run *run, struct instance *inst, struct lane
 	status = view_frame(run, inst, lane, s, port, len_bytes, &p);
 	if (status != COLL_OK)
 		return status;
+	placed = p == w.span.dst; /* the peer has put it there */
 	if (run->job.signal && *p != *run->job.in.base)
 		return COLL_ERR_CORRUPT;
 	done_early(port);
 	do {
-		copy_bytes(w.span.dst, p, w.span.len * run->job.elem_bytes);
+		store_result(run, s, w.span.dst, p, w.span.len * run->job.elem_bytes);
 		p += w.span.len * run->job.elem_bytes;
 	} while (walk_more(run, inst, s, SIDE_DST, &w));
-	run->stats.bytes_copied += len_bytes;
+	run->stats.bytes_copied += placed ? 0 : len_bytes;
 	return done_frame(run, port, len_bytes);
 }
 
@@ -471,31 +568,53 @@ static coll_status recv_reduce(struct coll_run *run, struct instance *inst, stru
 
 /* ---- Fused steps ------------------------------------------------------ */
 
-/* One span of a fused step: p is the incoming frame, slot the outgoing one. */
-static void forward_span(struct coll_run *run, const struct coll_step *s, const struct span *span, const char *p,
-                         char *slot)
+/* Two copies of what is computed or has come in: from block to block, so that the second finds
+ * it in the first-level cache. pushed: the slot is the peer's own memory, which it does not
+ * read before all is done either. */
+static void forward_stored(struct coll_run *run, const struct coll_step *s, const struct span *span, const char *p,
+                           char *slot, bool pushed)
 {
 	const size_t elem_bytes = run->job.elem_bytes;
-	const size_t block = BLOCK_BYTES / elem_bytes;
+	/* What was just read is in the cache and is overwritten there. */
+	const bool stream = run->stream && s->dst == COLL_BUF_OUT;
+	const bool stream_here = stream && span->dst != span->src && span->dst != p;
+	const bool stream_there = stream && pushed && slot != p;
+	/* Short ones for streaming: while a block is on its way to memory the next is read. */
+	const size_t block = (stream_there ? STREAM_BYTES : BLOCK_BYTES) / elem_bytes;
+	_Alignas(64) char between[STREAM_BYTES];
 
-	if (s->op == COLL_STEP_RECV_REDUCE_SEND) {
-		if (mutant(MUTANT_FORWARD_UNREDUCED))
-			copy_bytes(slot, p, span->len * elem_bytes);
-		else
-			combine(run, s, slot, p, span->src, span->len);
-		return;
-	}
 	for (size_t at = 0; at < span->len; at += block) {
 		const size_t len = min_size(block, span->len - at), len_bytes = len * elem_bytes;
 		const size_t at_bytes = at * elem_bytes;
+		char *here = span->dst + at_bytes, *there = slot + at_bytes;
+		char *first = stream_there && stream_here ? between : stream_there ? here : there;
 
 		if (s->op == COLL_STEP_RECV_REDUCE_COPY_SEND)
-			combine(run, s, span->dst + at_bytes, p + at_bytes, span->src + at_bytes, len);
+			combine(run, s, first, p + at_bytes, span->src + at_bytes, len);
 		else
-			copy_bytes(span->dst + at_bytes, p + at_bytes, len_bytes);
-		copy_bytes(slot + at_bytes, span->dst + at_bytes, len_bytes);
+			copy_bytes(first, p + at_bytes, len_bytes);
+		if (stream_there)
+			coll_reduce_stream(there, first, len_bytes);
+		if (stream_here)
+			coll_reduce_stream(here, first, len_bytes);
+		else if (here != first && here != p + at_bytes)
+			copy_bytes(here, first, len_bytes);
 	}
+	if (stream_there || stream_here)
+		coll_reduce_fence();
 	run->stats.bytes_copied += span->len * elem_bytes * (s->op == COLL_STEP_RECV_COPY_SEND ? 2 : 1);
+}
+
+/* One span of a fused step: p is the incoming frame, slot the outgoing one. */
+static void forward_span(struct coll_run *run, const struct coll_step *s, const struct span *span, const char *p,
+                         char *slot, bool pushed)
+{
+	if (s->op != COLL_STEP_RECV_REDUCE_SEND)
+		forward_stored(run, s, span, p, slot, pushed);
+	else if (mutant(MUTANT_FORWARD_UNREDUCED))
+		copy_bytes(slot, p, span->len * run->job.elem_bytes);
+	else
+		combine(run, s, slot, p, span->src, span->len);
 }
 
 /* Receive and send in one pass: the view and the slot are held together, which
@@ -507,6 +626,7 @@ static inline coll_status forward(struct coll_run *run, struct instance *inst, s
 	struct port *from, *to;
 	const char *p;
 	char *slot;
+	bool pushed;
 	const size_t len_bytes = walk_begin(run, inst, s, sides, &w) * run->job.elem_bytes;
 	coll_status status;
 
@@ -525,12 +645,12 @@ static inline coll_status forward(struct coll_run *run, struct instance *inst, s
 	done_early(from);
 	if (mutant(MUTANT_DONE_BEFORE_SLOT))
 		(void)from->transport->done(from->channel);
-	status = get_slot(run, to, len_bytes, &slot);
+	status = get_place(run, s, to, len_bytes, &slot, &pushed);
 	lane->lacks_slot = status == COLL_AGAIN;
 	if (status != COLL_OK)
 		return status;
 	do {
-		forward_span(run, s, &w.span, p, slot);
+		forward_span(run, s, &w.span, p, slot, pushed);
 		p += w.span.len * run->job.elem_bytes;
 		slot += w.span.len * run->job.elem_bytes;
 	} while (walk_more(run, inst, s, sides, &w));

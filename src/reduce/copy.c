@@ -23,11 +23,9 @@ enum { LINE_BYTES = 64, NT_MIN_BYTES = 512 };
 
 /*
  * Whole lines by streaming stores, the ragged ends by ordinary ones: a partial
- * write-combining line costs a read of memory. Streaming stores are weakly
- * ordered; the fence makes them visible before anything the caller stores later
- * (a release store included).
+ * write-combining line costs a read of memory.
  */
-void coll_reduce_copy_nt(void *dst, const void *src, size_t len_bytes)
+void coll_reduce_stream(void *dst, const void *src, size_t len_bytes)
 {
 	const size_t head = -(uintptr_t)dst % LINE_BYTES;
 	const char *s = src;
@@ -54,14 +52,28 @@ void coll_reduce_copy_nt(void *dst, const void *src, size_t len_bytes)
 		_mm_stream_si128((__m128i *)(void *)(d + 48), e);
 	}
 	memcpy(d, s, (len_bytes - head) % LINE_BYTES);
+}
+
+void coll_reduce_fence(void)
+{
 	_mm_sfence();
 }
 
 #else
 
-void coll_reduce_copy_nt(void *dst, const void *src, size_t len_bytes)
+void coll_reduce_stream(void *dst, const void *src, size_t len_bytes)
 {
 	coll_reduce_copy(dst, src, len_bytes);
 }
 
+void coll_reduce_fence(void)
+{
+}
+
 #endif
+
+void coll_reduce_copy_nt(void *dst, const void *src, size_t len_bytes)
+{
+	coll_reduce_stream(dst, src, len_bytes);
+	coll_reduce_fence();
+}

@@ -11,6 +11,7 @@
  *   shm_ring.c     the data path
  *   shm_cookie.c   completions, announced destinations, progress
  *   shm_pull.c     reading a peer's memory (CMA)
+ *   shm_push.c    writing where a peer has offered to take a frame
  *   shm_region.c   memory that peers map: allocating, announcing, mapping
  *   shm_offer.c    memory that a peer reads for longer than a frame
  *
@@ -59,8 +60,9 @@ struct shm_front {
 	_Atomic uint64_t announced; /* frames below this number have a destination: a hint */
 };
 
-/* SHM_WISH: by value, though lending would have paid had the destination been announced. */
-enum shm_kind { SHM_VALUE = 0, SHM_REF, SHM_WISH };
+/* SHM_WISH: by value, though lending would have paid had the destination been announced.
+ * SHM_PUSHED: it lies where the receiver offered to take it. */
+enum shm_kind { SHM_VALUE = 0, SHM_REF, SHM_WISH, SHM_PUSHED };
 enum shm_loan { SHM_LENT = 1, SHM_BACK, SHM_REVOKED };
 
 /* Memory lent to the receiver. */
@@ -87,13 +89,24 @@ struct shm_head {
 	};
 };
 
-/* Front and heads, and a gap behind them: the receiver spins on heads, and its core
+/* Where the receiver takes a frame to, one line for each slot; see shm_push.c. state is
+ * turn << 2 | what. HINT: it has a place, which others cannot write. OPEN: they may. CLAIMED,
+ * by the sender: it is writing. */
+enum shm_invitation_state { SHM_INVITE_NONE = 0, SHM_INVITE_HINT, SHM_INVITE_OPEN, SHM_INVITE_CLAIMED };
+struct shm_invitation {
+	_Alignas(SHM_LINE) atomic_uint state;
+	uint32_t region;
+	uint64_t offset;
+	struct coll_frame expect;
+};
+
+/* Front, heads and offers, and a gap behind them: the receiver spins on heads, and its core
  * fetches the lines that follow. Without the gap these are the first payload lines, which
  * then are never in the sender's cache when it fills a small slot (50 ns of an 8-byte
  * exchange between far cores). */
 static inline size_t coll_shm_control_bytes(uint32_t slots)
 {
-	return sizeof(struct shm_front) + slots * sizeof(struct shm_head) + SHM_GAP;
+	return sizeof(struct shm_front) + slots * (sizeof(struct shm_head) + sizeof(struct shm_invitation)) + SHM_GAP;
 }
 
 /* ---- On the socket ------------------------------------------------------------ */
@@ -244,6 +257,7 @@ struct shm_region {
 	size_t len;
 	uint32_t id;
 	int fd;
+	bool torn; /* some pages are not the memfd's any more: not to be lent */
 };
 
 /* A peer's region, mapped here. users counts views; SHM_GONE is added when the owner has
@@ -320,6 +334,13 @@ struct shm_announce {
 	struct coll_cookie *cookie;
 };
 
+/* Receiver: its own note of an offer. */
+struct shm_invited {
+	uint64_t number; /* of the frame; + 1, so that 0 is none */
+	char *ptr;
+	uint32_t len_bytes;
+};
+
 struct shm_channel {
 	_Atomic(struct shm_front *) ring; /* NULL until granted; publishes heads and payload */
 	struct shm_head *heads;
@@ -329,7 +350,7 @@ struct shm_channel {
 	uint32_t at; /* count % slots */
 	enum coll_direction dir;
 	bool held;              /* receiver: a view is out: shown and frame are it */
-	bool wishes;            /* sender: the next frame would have been lent */
+	uint8_t kind;           /* sender: of the next frame that is posted; enum shm_kind */
 	atomic_bool by_value;   /* receiver: announcing is of no use; nothing is announced now */
 	atomic_bool mismatched; /* sender: the grant did not fit */
 	_Atomic uint64_t count; /* frames posted, or given back; one writer: the owner */
@@ -338,8 +359,11 @@ struct shm_channel {
 	struct shm_pairing *pair;
 	struct shm_inst *inst;
 	const void *shown;
-	struct shm_mapping *using; /* receiver: what is shown lies in it */
-	_Atomic uint64_t declined; /* receiver: number of the last frame not announced for that */
+	struct shm_mapping *using; /* receiver: what is shown lies in it; sender: what is pushed */
+	struct shm_invitation *invitations;
+	struct shm_invited *invited; /* receiver */
+	bool inviting;               /* receiver: some may be open */
+	_Atomic uint64_t declined;   /* receiver: number of the last frame not announced for that */
 	struct coll_frame frame;
 	atomic_uint want;
 	size_t slot_bytes;
@@ -476,6 +500,14 @@ int coll_shm_progress(void *inst);
 bool coll_shm_noteworthy(const struct shm_channel *c);
 void coll_shm_quiesce(struct shm_channel *c);
 
+/* shm_push.c */
+coll_status coll_shm_invite(void *channel, uint32_t ahead, void *ptr, const struct coll_memory *mem,
+                            const struct coll_frame *expect);
+coll_status coll_shm_push(void *channel, const struct coll_frame *frame, void **p);
+void coll_shm_end_pushing(struct shm_channel *c); /* sender: nothing is written there any more */
+void *coll_shm_pushed(const struct shm_channel *c, uint32_t len_bytes);
+void coll_shm_uninvite(struct shm_channel *c); /* receiver: nobody writes what was offered; pending.lock held */
+
 /* shm_pull.c */
 bool coll_shm_pull(const struct shm_link *l, uint32_t pid, uint64_t address, void *to, size_t len_bytes);
 bool coll_shm_alive(const struct shm_link *l);
@@ -488,6 +520,8 @@ void coll_shm_regions_free(struct shm_inst *in);
 /* The id of the region that holds all of it and that the peer has been told of, or 0. */
 uint32_t coll_shm_lend(struct shm_channel *c, const void *ptr, const struct coll_memory *mem, size_t len_bytes,
                        uint64_t *offset);
+/* Pages that belong to one of our regions are none of its pages any more: it is not lent again. */
+void coll_shm_region_tear(struct shm_inst *in, const char *p, size_t len_bytes);
 coll_status coll_shm_on_region(struct shm_link *l, const struct shm_region_note *note, int fd);
 void coll_shm_on_unregion(struct shm_link *l, const struct shm_region_note *note);
 /* Hold a mapping while its bytes are looked at; NULL: not known (yet). */

@@ -73,6 +73,7 @@ static void attach(struct shm_channel *c, struct shm_front *front)
 {
 	c->stride = coll_shm_stride(c->slot_bytes);
 	c->heads = (struct shm_head *)(void *)(front + 1);
+	c->invitations = (struct shm_invitation *)(void *)(c->heads + c->slots);
 	c->payload = (char *)front + coll_shm_control_bytes(c->slots);
 	atomic_store(&c->ring, front);
 }
@@ -208,6 +209,7 @@ static void channel_free(struct shm_channel *c)
 	coll_pending_channel_fini(&c->pending);
 	free(c->cookies);
 	free(c->announces);
+	free(c->invited);
 	free(c);
 }
 
@@ -226,7 +228,8 @@ static struct shm_channel *channel_new(struct shm_link *l, enum coll_direction d
 	coll_pending_channel_init(&c->pending);
 	c->cookies = calloc(slots, sizeof(*c->cookies));
 	c->announces = calloc(slots, sizeof(*c->announces));
-	if (c->cookies && c->announces)
+	c->invited = dir == COLL_DIR_RECV ? calloc(slots, sizeof(*c->invited)) : NULL;
+	if (c->cookies && c->announces && (c->invited || dir == COLL_DIR_SEND))
 		return c;
 	channel_free(c);
 	return NULL;

@@ -217,6 +217,9 @@ bool coll_shm_noteworthy(const struct shm_channel *c)
 
 static void take_back(struct shm_channel *c)
 {
+	if (c->kind == SHM_PUSHED)
+		coll_shm_end_pushing(c);
+	c->kind = SHM_VALUE;
 	if (lent_of(c))
 		reap(c);
 	revoke_from(c, reaped_of(c));
@@ -230,6 +233,7 @@ static void leave(struct shm_channel *c)
 	refuse_announced(c, COLL_ERR_ABORTED);
 	if (c->using)
 		coll_shm_end_borrowing(c);
+	coll_shm_uninvite(c);
 	atomic_store(&front->closed, 1);
 	if (atomic_load(&c->link->peer_page))
 		wake_peer(c->link);

@@ -4,8 +4,9 @@
  *
  * The owner makes it of a memfd and sends the descriptor to a peer the first time it
  * lends that peer a piece; until the mapping is there, the record's address serves. The
- * peer maps read-only: only the owner writes. When the owner frees a region the peer
- * drops its mapping as soon as no view lies in it.
+ * peer reads what a record names, and writes only where the owner offers to take a frame
+ * (shm_push.c). When the owner frees a region the peer drops its mapping as soon as no view
+ * lies in it.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -191,13 +192,22 @@ uint32_t coll_shm_lend(struct shm_channel *c, const void *ptr, const struct coll
 
 	if (!r)
 		r = region_around(c->inst, ptr, len_bytes);
-	if (!r || r->magic != region_magic || !within(r, ptr, len_bytes))
+	if (!r || r->magic != region_magic || r->torn || !within(r, ptr, len_bytes))
 		return 0;
 	if (atomic_load_explicit(&c->link->announced[r->id % SHM_PLACES], memory_order_relaxed) != r->id &&
 	    !announce(c->link, r))
 		return 0;
 	*offset = (uint64_t)((const char *)ptr - r->base);
 	return r->id;
+}
+
+void coll_shm_region_tear(struct shm_inst *in, const char *p, size_t len_bytes)
+{
+	pthread_mutex_lock(&in->lock);
+	for (struct shm_region *r = in->regions; r; r = r->next)
+		if (within(r, p, len_bytes))
+			r->torn = true;
+	pthread_mutex_unlock(&in->lock);
 }
 
 /* ---- Reader ------------------------------------------------------------------------- */
@@ -227,7 +237,7 @@ coll_status coll_shm_on_region(struct shm_link *l, const struct shm_region_note 
 		return COLL_ERR_MEMORY;
 	m->id = note->id;
 	m->len = note->len;
-	atomic_store(&m->base, map_aligned(fd, m->len, PROT_READ));
+	atomic_store(&m->base, map_aligned(fd, m->len, PROT_READ | PROT_WRITE));
 	if (!atomic_load(&m->base)) {
 		free(m);
 		return COLL_OK;

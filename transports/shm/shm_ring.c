@@ -68,6 +68,11 @@ static inline coll_status credit(struct shm_channel *c)
 	return credit_slow(c);
 }
 
+coll_status coll_shm_credit(struct shm_channel *c)
+{
+	return credit(c);
+}
+
 coll_status coll_shm_slot(void *channel, size_t len_bytes, void **p)
 {
 	struct shm_channel *c = channel;
@@ -115,8 +120,10 @@ coll_status coll_shm_post(void *channel, const struct coll_frame *frame)
 	assert(frame->len_bytes <= c->slot_bytes);
 	if (frame->len_bytes <= SHM_INLINE_MAX)
 		copy_inline(head->bytes, payload_of(c), frame->len_bytes);
-	publish(c, head, frame, unlikely(c->wishes) ? SHM_WISH : SHM_VALUE);
-	c->wishes = false;
+	if (unlikely(c->kind == SHM_PUSHED))
+		coll_shm_end_pushing(c);
+	publish(c, head, frame, (enum shm_kind)c->kind);
+	c->kind = SHM_VALUE;
 	return COLL_OK;
 }
 
@@ -136,8 +143,11 @@ static bool pull_pays(const struct shm_channel *c, uint32_t len_bytes)
 {
 	const struct shm_front *front = atomic_load_explicit(&c->ring, memory_order_relaxed);
 
-	return pull_would_pay(c, len_bytes) &&
-	       atomic_load_explicit(&front->announced, memory_order_relaxed) > count_of(c);
+	if (!pull_would_pay(c, len_bytes))
+		return false;
+	return atomic_load_explicit(&front->announced, memory_order_relaxed) > count_of(c) ||
+	       invitation_state(c, atomic_load_explicit(&c->invitations[c->at].state, memory_order_relaxed)) !=
+	               SHM_INVITE_NONE;
 }
 
 coll_status coll_shm_post_ref(void *channel, const void *ptr, const struct coll_memory *mem,
@@ -157,10 +167,11 @@ coll_status coll_shm_post_ref(void *channel, const void *ptr, const struct coll_
 		return status;
 	region = coll_shm_lend(c, ptr, mem, frame->len_bytes, &offset);
 	if (!region && !pull_pays(c, frame->len_bytes)) {
-		c->wishes = pull_would_pay(c, frame->len_bytes);
+		c->kind = pull_would_pay(c, frame->len_bytes) ? SHM_WISH : SHM_VALUE;
 		return COLL_ERR_UNSUPPORTED;
 	}
 	coll_shm_lent(c, cookie);
+	c->kind = SHM_VALUE;
 	head = &c->heads[c->at];
 	head->record.address = (uint64_t)(uintptr_t)ptr;
 	head->record.offset = offset;
@@ -251,8 +262,8 @@ static inline coll_status next_head(struct shm_channel *c, enum shm_kind *kind, 
 	frame->sequence = head->sequence;
 	frame->signature = head->signature;
 	frame->len_bytes = head->len_bytes;
-	if (unlikely(frame->len_bytes > c->slot_bytes || *kind > SHM_WISH))
-		return corrupt(c, "a frame is longer than its slot, or of no known kind");
+	if (unlikely(frame->len_bytes > c->slot_bytes))
+		return corrupt(c, "a frame is longer than its slot");
 	atomic_store_explicit(&c->pair->heard, (uint32_t)(word >> 32), memory_order_release);
 	return COLL_OK;
 }
@@ -271,6 +282,10 @@ static coll_status show(struct shm_channel *c, enum shm_kind kind)
 	struct shm_head *head = &c->heads[c->at];
 	coll_status status;
 
+	if (unlikely(kind == SHM_PUSHED)) {
+		c->shown = coll_shm_pushed(c, c->frame.len_bytes);
+		return c->shown ? COLL_OK : corrupt(c, "a frame was pushed to where none was offered to be taken");
+	}
 	if (likely(kind != SHM_REF)) {
 		if (unlikely(kind == SHM_WISH))
 			heed_wish(c);
@@ -343,6 +358,14 @@ static coll_status fetch(struct shm_channel *c, enum shm_kind kind, void *to, ui
 	const char *from;
 	coll_status status;
 
+	if (kind == SHM_PUSHED) {
+		from = coll_shm_pushed(c, len_bytes);
+		if (!from)
+			return corrupt(c, "a frame was pushed to where none was offered to be taken");
+		if (from != to)
+			memcpy(to, from, len_bytes);
+		return COLL_OK;
+	}
 	if (kind != SHM_REF) {
 		memcpy(to, len_bytes <= SHM_INLINE_MAX ? head->bytes : payload_of(c), len_bytes);
 		return COLL_OK;
@@ -372,7 +395,7 @@ coll_status coll_shm_deliver(struct shm_channel *c, const struct shm_announce *a
 		return COLL_ERR_MISMATCH;
 	if (frame.len_bytes) /* ptr may be NULL otherwise */
 		status = fetch(c, kind, a->ptr, frame.len_bytes);
-	if (kind == SHM_VALUE && c->answered + 1 == c->announced)
+	if ((kind == SHM_VALUE || kind == SHM_PUSHED) && c->answered + 1 == c->announced)
 		atomic_store_explicit(&c->by_value, true, memory_order_relaxed);
 	return status == COLL_OK ? give_back(c) : status;
 }

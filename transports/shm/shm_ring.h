@@ -75,6 +75,13 @@ static inline void unwant(struct shm_channel *c, unsigned what)
 		atomic_store_explicit(&c->want, now & ~what, memory_order_relaxed);
 }
 
+/* What a word of state says about the next frame. */
+static inline enum shm_invitation_state invitation_state(const struct shm_channel *c, unsigned word)
+{
+	return word >> KIND_BITS == turn_of(count_of(c)) ? (enum shm_invitation_state)(word & ((1u << KIND_BITS) - 1))
+	                                                 : SHM_INVITE_NONE;
+}
+
 /* ---- Waking the peer --------------------------------------------------------------- */
 
 static inline void ring_bell(const struct shm_link *l)
@@ -103,6 +110,9 @@ static inline void wake_peer(const struct shm_link *l)
 /* shm_cookie.c */
 /* The next frame is lent, and this cookie tells when it is given back. */
 void coll_shm_lent(struct shm_channel *c, struct coll_cookie *cookie);
+
+/* shm_ring.c: whether a frame may be sent now */
+coll_status coll_shm_credit(struct shm_channel *c);
 
 /* shm_ring.c: the next frame goes to the announced place. AGAIN: it is not there. */
 coll_status coll_shm_deliver(struct shm_channel *c, const struct shm_announce *a);
