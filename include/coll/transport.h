@@ -54,7 +54,7 @@ struct coll_transport_caps {
 	 * the kernel: a sender does not wait for its reader to run. */
 	bool streamed;
 	size_t slot_bytes_best; /* frames worth having when memory allows; 0: no opinion */
-	bool offers;           /* peers can map each other's memory: see offer */
+	bool offers;            /* peers can map each other's memory: see offer */
 };
 
 /* What a context lends to its transports. Everything here outlives the instance. */
@@ -260,7 +260,7 @@ struct coll_transport {
 	 * UNSUPPORTED: use slot().
 	 */
 	coll_status (*invite)(void *channel, uint32_t ahead, void *ptr, const struct coll_memory *mem,
-	                     const struct coll_frame *expect);
+	                      const struct coll_frame *expect);
 	coll_status (*push)(void *channel, const struct coll_frame *frame, void **p);
 };
 
