@@ -12,7 +12,7 @@
 
 #include "transports/tcp/raw_peer_test.h"
 
-enum { SLOT = 1 << 20, SLOTS = 64 };
+enum { SLOT = 1 << 20, SLOTS = 64, AWAIT_S = 60 };
 
 enum order { ORDER_NONE, ORDER_OPEN, ORDER_DRAIN, ORDER_LEAVE };
 
@@ -46,10 +46,18 @@ static void *serve(void *arg)
 	return NULL;
 }
 
+/* The other half may have died: this one ends, too. */
 static void await(_Atomic int *word, int value)
 {
-	while (atomic_load(word) < value)
+	const uint64_t until = coll_clock_ns() + AWAIT_S * UINT64_C(1000000000);
+
+	while (atomic_load(word) < value) {
+		if (coll_clock_ns() > until) {
+			fprintf(stderr, "the other half does not come\n");
+			_exit(5);
+		}
 		poll(NULL, 0, 1);
+	}
 }
 
 static bool half_open(struct half *h)

@@ -101,10 +101,11 @@ static int gather(const struct tcp_entry *e, size_t skip, struct iovec *iov)
 /* A slot has room for its head in front: one piece is cheaper for the kernel than two. */
 static bool in_one_piece(const struct tcp_entry *e, struct iovec *iov)
 {
-	char *at = (char *)(uintptr_t)e->payload - sizeof(e->head);
+	char *at;
 
 	if (e->slot == UINT32_MAX)
 		return false;
+	at = (char *)(uintptr_t)e->payload - sizeof(e->head);
 	memcpy(at, &e->head, sizeof(e->head));
 	*iov = (struct iovec){at, sizeof(e->head) + e->len_bytes};
 	return true;
