@@ -100,9 +100,10 @@ static void await_writer(struct shm_channel *c, const struct shm_invitation *o, 
 		}
 		coll_shm_region_tear(c->inst, mine->ptr, mine->len_bytes);
 		if (exchange_pages(mine->ptr, mine->len_bytes)) {
-			c->inst->env.log(c->inst->env.ctx, 1,
-			                 "shm: process %u holds a place it was to fill; its pages were exchanged",
-			                 c->link->told_pid);
+			c->inst->env.log(
+			        c->inst->env.ctx, 1,
+			        "[COLL-6206] shm: process %u holds a place it was to fill; its pages were exchanged",
+			        c->link->told_pid);
 			return;
 		}
 	}
