@@ -90,9 +90,8 @@ struct shm_head {
 };
 
 /* Where the receiver takes a frame to, one line for each slot; see shm_push.c. state is
- * turn << 2 | what. HINT: it has a place, which others cannot write. OPEN: they may. CLAIMED,
- * by the sender: it is writing. */
-enum shm_invitation_state { SHM_INVITE_NONE = 0, SHM_INVITE_HINT, SHM_INVITE_OPEN, SHM_INVITE_CLAIMED };
+ * turn << 2 | what. OPEN: the peer may write there. CLAIMED, by the sender: it is writing. */
+enum shm_invitation_state { SHM_INVITE_NONE = 0, SHM_INVITE_OPEN, SHM_INVITE_CLAIMED };
 struct shm_invitation {
 	_Alignas(SHM_LINE) atomic_uint state;
 	uint32_t region;

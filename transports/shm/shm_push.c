@@ -45,21 +45,21 @@ coll_status coll_shm_invite(void *channel, uint32_t ahead, void *ptr, const stru
 	const uint64_t number = count_of(c) + ahead;
 	struct shm_invitation *o = &c->invitations[number % c->slots];
 	uint64_t offset = 0;
-	uint32_t region = 0;
+	uint32_t region;
 
 	if (ahead >= c->slots || expect->len_bytes < SHM_MAP_MIN || expect->len_bytes > c->slot_bytes ||
-	    (mem && mem->kind != 0))
+	    (mem && mem->kind != 0) || !whole_pages(ptr, expect->len_bytes))
 		return COLL_ERR_UNSUPPORTED;
-	if (whole_pages(ptr, expect->len_bytes))
-		region = coll_shm_lend(c, ptr, mem, expect->len_bytes, &offset);
+	region = coll_shm_lend(c, ptr, mem, expect->len_bytes, &offset);
+	if (!region)
+		return COLL_ERR_UNSUPPORTED;
 	c->invited[number % c->slots] =
 	        (struct shm_invited){.number = number + 1, .ptr = ptr, .len_bytes = expect->len_bytes};
-	c->inviting |= region != 0;
+	c->inviting = true;
 	o->region = region;
 	o->offset = offset;
 	o->expect = *expect;
-	atomic_store_explicit(&o->state, word_for(number, region ? SHM_INVITE_OPEN : SHM_INVITE_HINT),
-	                      memory_order_release);
+	atomic_store_explicit(&o->state, word_for(number, SHM_INVITE_OPEN), memory_order_release);
 	return COLL_OK;
 }
 
