@@ -39,9 +39,10 @@ struct coll_card {
 	} transport[COLL_CARD_TRANSPORTS];
 	/* Processors this process may run on, numbers modulo 256. */
 	uint64_t cpus[4];
+	uint64_t machine; /* equal on processes that share cores: see coll_bootstrap_machine() */
 };
 
 #define COLL_CARD_MAGIC   0x434f4c4cu /* "COLL" */
-#define COLL_CARD_VERSION 1u
+#define COLL_CARD_VERSION 2u
 
 #endif

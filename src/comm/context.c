@@ -218,6 +218,7 @@ static void fill_card(struct coll_context *c)
 	card->process = (int32_t)getpid();
 	card->cores = (uint32_t)coll_topology_cores();
 	fill_cpus(card->cpus);
+	card->machine = coll_bootstrap_machine();
 	card->settings_hash = coll_settings_hash(&c->settings);
 	memcpy(card->host_id, c->host_id, sizeof(card->host_id));
 	gethostname(card->host_name, sizeof(card->host_name) - 1);
@@ -336,22 +337,24 @@ static coll_status check_cards(struct coll_context *c, struct coll_error_box *er
 	return COLL_OK;
 }
 
-/* Whether the ranks of a host, each of which runs so many threads, exceed its cores. Each rank knows the cores it may
- * use itself: ranks with the same set of processors share them; sets that differ add up (one rank pinned to each core),
- * to no more than there are processors in all. */
-static bool crowded(const struct coll_context *c, uint32_t host, uint32_t threads)
+/* Whether the ranks of a rank's machine, each of which runs so many threads, exceed its cores; hosts that are
+ * containers of one machine count together. Each rank knows the cores it may use itself: ranks with the same set of
+ * processors share them; sets that differ add up (one rank pinned to each core), to no more than there are processors
+ * in all. */
+static bool crowded(const struct coll_context *c, int rank, uint32_t threads)
 {
+	const uint64_t machine = c->cards[rank].machine;
 	uint64_t all[4] = {0};
 	uint32_t ranks = 0, cores = 0, cpus = 0;
 
 	for (int r = 0; r < c->size; r++) {
 		bool known = false;
 
-		if (c->host_of[r] != host)
+		if (c->cards[r].machine != machine)
 			continue;
 		ranks++;
 		for (int k = 0; k < r && !known; k++)
-			known = c->host_of[k] == host &&
+			known = c->cards[k].machine == machine &&
 			        memcmp(c->cards[k].cpus, c->cards[r].cpus, sizeof(c->cards[r].cpus)) == 0;
 		if (known)
 			continue;
@@ -377,7 +380,17 @@ static int first_on_host(const struct coll_context *c, int *firsts, size_t bucke
 	return firsts[at];
 }
 
-/* Hosts in order of first appearance, and whether their cores suffice. */
+/* What find_hosts() asks once for each machine: the answer for a host that shares one with an earlier host is that
+ * one's. */
+static bool host_is_crowded(const struct coll_context *c, int rank)
+{
+	for (int r = 0; r < rank; r++)
+		if (c->cards[r].machine == c->cards[rank].machine)
+			return c->crowded[c->host_of[r]];
+	return crowded(c, rank, 1);
+}
+
+/* Hosts in order of first appearance, and whether the cores of their machines suffice. */
 static coll_status find_hosts(struct coll_context *c, struct coll_error_box *err)
 {
 	const size_t buckets = 2 * (size_t)c->size; /* open addressing, at most half full */
@@ -399,11 +412,13 @@ static coll_status find_hosts(struct coll_context *c, struct coll_error_box *err
 	if (!c->crowded)
 		return coll_error_set(err, COLL_ERR_MEMORY, "out of memory for the host table");
 	c->alone_on_cores = true;
-	for (uint32_t h = 0; h < c->hosts; h++) {
-		c->crowded[h] = crowded(c, h, 1);
-		c->alone_on_cores = c->alone_on_cores && !c->crowded[h];
+	for (int r = 0, seen = 0; r < c->size; r++) {
+		if (c->host_of[r] < (uint32_t)seen)
+			continue;
+		c->crowded[seen] = host_is_crowded(c, r);
+		c->alone_on_cores = c->alone_on_cores && !c->crowded[seen++];
 	}
-	c->spare_core = !crowded(c, c->host_of[c->rank], 2);
+	c->spare_core = !crowded(c, c->rank, 2);
 	return COLL_OK;
 }
 

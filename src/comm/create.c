@@ -158,10 +158,10 @@ static void describe(const struct coll_comm *comm)
 	const struct coll_context *ctx = comm->ctx;
 
 	coll_log(&ctx->logger, COLL_LOG_INFO,
-	         "rank %d of %d on host %s (%u host%s, %d here), launcher %s, slots %u x %zu bytes, kernels %s",
+	         "rank %d of %d on host %s (%u host%s, %d here%s), launcher %s, slots %u x %zu bytes, kernels %s",
 	         comm->rank, comm->size, ctx->card.host_name, comm->members.hosts, comm->members.hosts == 1 ? "" : "s",
-	         comm->members.local_size, ctx->identity.launcher, comm->slots, comm->slot_bytes,
-	         coll_reduce_isa_name(comm->isa));
+	         comm->members.local_size, ctx->alone_on_cores ? "" : ", more ranks than cores", ctx->identity.launcher,
+	         comm->slots, comm->slot_bytes, coll_reduce_isa_name(comm->isa));
 }
 
 uint64_t coll_comm_first_id(const struct coll_context *ctx)
