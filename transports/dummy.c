@@ -179,6 +179,24 @@ static coll_status dummy_push(void *channel, const struct coll_frame *frame, voi
 	return COLL_ERR_UNSUPPORTED;
 }
 
+static coll_status dummy_share(void *link, const void *ptr, size_t len_bytes, struct coll_piece *piece)
+{
+	return COLL_ERR_UNSUPPORTED;
+}
+
+static coll_status dummy_reach(void *link, const struct coll_piece *piece, size_t len_bytes, void **p, void **hold)
+{
+	return COLL_ERR_UNSUPPORTED;
+}
+
+static void dummy_leave(void *link, void *hold)
+{
+}
+
+static void dummy_part(void *link, void *ptr, size_t len_bytes)
+{
+}
+
 static const struct coll_transport dummy = {
         sizeof(struct coll_transport),
         "dummy",
@@ -216,6 +234,10 @@ static const struct coll_transport dummy = {
         dummy_nudge,
         dummy_invite,
         dummy_push,
+        dummy_share,
+        dummy_reach,
+        dummy_leave,
+        dummy_part,
 };
 
 /* Every member behind name is a function pointer: fill by position, so that this

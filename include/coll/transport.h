@@ -120,6 +120,13 @@ struct coll_memory {
 	void *keys; /* of the transport that registered it, or NULL */
 };
 
+/* Memory of one process as another one finds it: a name that travels between them. */
+struct coll_piece {
+	uint32_t region; /* 0: none */
+	uint32_t pad;
+	uint64_t offset;
+};
+
 enum coll_direction { COLL_DIR_SEND, COLL_DIR_RECV };
 
 /* Memory of a peer, mapped here to be read. */
@@ -262,6 +269,21 @@ struct coll_transport {
 	coll_status (*invite)(void *channel, uint32_t ahead, void *ptr, const struct coll_memory *mem,
 	                      const struct coll_frame *expect);
 	coll_status (*push)(void *channel, const struct coll_frame *frame, void **p);
+	/*
+	 * Memory that two processes of a host both use in place, by an agreement of their own
+	 * about who reads and writes what when. share: len_bytes at ptr (of mem_alloc) get a
+	 * name for the peer of this link, the same for all peers; UNSUPPORTED: not this memory. reach: the memory that
+	 * the peer calls so, mapped here to be read and written; AGAIN: it is on its way;
+	 * UNSUPPORTED: it cannot be mapped, or no such memory. Each OK is ended by leave with
+	 * *hold, before link_close; until then the mapping stands, whatever its owner does.
+	 */
+	coll_status (*share)(void *link, const void *ptr, size_t len_bytes, struct coll_piece *piece);
+	coll_status (*reach)(void *link, const struct coll_piece *piece, size_t len_bytes, void **p, void **hold);
+	void (*leave)(void *link, void *hold);
+	/* Peers that reached this memory keep it, and the caller gets other memory with the same
+	 * bytes in its place: whatever they write from now on is not seen here. Of whole pages; for
+	 * a peer that does not answer. What it lies in is not shared again. */
+	void (*part)(void *link, void *ptr, size_t len_bytes);
 };
 
 #ifdef __cplusplus

@@ -57,7 +57,11 @@ void coll_comm_native_facts(struct coll_comm *comm, const struct coll_wire *comm
 /* The communicator's own regions, apart from all channels' keys. */
 static coll_status need_native(struct coll_comm *comm)
 {
-	const struct coll_native_fabric fabric = {.arg = comm, .link = link_to, .alloc = alloc, .free = give_free};
+	const struct coll_native_fabric fabric = {.arg = comm,
+	                                          .link = link_to,
+	                                          .alloc = alloc,
+	                                          .free = give_free,
+	                                          .stream_bytes = comm->collective.fabric.stream_bytes};
 	const struct coll_channel_key key = {
 	        .comm = comm->id, .epoch = comm->epoch, .lane = UINT16_MAX, .window = UINT16_MAX};
 
@@ -71,17 +75,22 @@ static coll_status need_native(struct coll_comm *comm)
 coll_status coll_comm_native_find(struct coll_comm *comm, const struct coll_call *c, size_t elem_bytes,
                                   const struct coll_hand **hand)
 {
+	const bool crowded = comm->facts.oversubscribed;
+	bool small, direct;
 	coll_status st;
 
 	*hand = NULL;
 	if (comm->native_bytes == 0 || c->record_kind || c->ragged || c->pairwise ||
-	    (coll_plan_kind_reduces(c->kind) && c->op >= COLL_OP_FIRST) ||
-	    !coll_native_serves(c->kind, comm->size, comm->facts.oversubscribed, c->count, elem_bytes,
-	                        comm->native_bytes))
+	    (coll_plan_kind_reduces(c->kind) && c->op >= COLL_OP_FIRST))
+		return COLL_OK;
+	small = coll_native_serves(c->kind, comm->size, crowded, c->count, elem_bytes, comm->native_bytes);
+	direct = coll_native_direct_serves(c->kind, comm->size, crowded, c->count, elem_bytes);
+	if (!small && !direct)
 		return COLL_OK;
 	st = need_native(comm);
 	if (st != COLL_OK)
 		return coll_comm_refuse(comm, coll_call_name(c), st, "no memory for the ranks of this host");
-	*hand = coll_native_hand(comm->native, c->kind, c->count, elem_bytes);
+	*hand = small ? coll_native_hand(comm->native, c->kind, c->count, elem_bytes)
+	              : coll_native_direct_hand(comm->native);
 	return COLL_OK;
 }

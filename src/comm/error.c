@@ -51,6 +51,7 @@ static void withdraw(struct coll_comm *comm)
 {
 	/* What was started inline has been handed over by whoever found the failure. */
 	assert(!atomic_load_explicit(&comm->flight.current, memory_order_relaxed));
+	coll_native_revoke(comm->native);
 	coll_comm_fabric_close(&comm->collective);
 	coll_comm_fabric_close(&comm->pairs);
 }

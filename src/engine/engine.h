@@ -66,6 +66,7 @@ struct coll_hand_state {
 	uint32_t pieces; /* how it is cut */
 	size_t piece;
 	bool committed; /* the plan will not be run in its place */
+	bool asked;     /* coll_hand.passes */
 	struct coll_frame bad_frame;
 };
 
@@ -84,6 +85,10 @@ struct coll_hand {
 	void (*where)(void *arg, const struct coll_job *job, const struct coll_hand_state *state,
 	              struct coll_run_where *where);
 	void *arg;
+	/* NULL, or: whether the plan is to be run at once, without waiting for what comes before. Asked
+	 * once, in the order of calls, when all made by hand before it are known to be made so, or
+	 * by their plans. */
+	bool (*passes)(void *arg, const struct coll_job *job);
 };
 
 /* One collective call, bound to a plan. */

@@ -640,11 +640,27 @@ static coll_status fall_back(struct coll_run *run)
 	return COLL_AGAIN;
 }
 
+/* Some operation before may be made by hand, or not. */
+static bool undecided_before(const struct coll_run *run)
+{
+	for (run = predecessor(run); run; run = predecessor(run))
+		if (run->by_hand && run->status == COLL_AGAIN && !run->hand.committed)
+			return true;
+	return false;
+}
+
 /* Made by hand: behind all that comes before it. */
 static coll_status advance_by_hand(struct coll_run *run)
 {
 	coll_status status = run->after ? look_back(run) : COLL_OK;
 
+	if (status == COLL_OK && run->job.hand->passes && !run->hand.asked) {
+		if (undecided_before(run))
+			return COLL_AGAIN;
+		run->hand.asked = true;
+		if (run->job.hand->passes(run->job.hand->arg, &run->job))
+			return fall_back(run);
+	}
 	if (status == COLL_OK && run->after)
 		return COLL_AGAIN;
 	if (status == COLL_OK)

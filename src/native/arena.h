@@ -42,6 +42,7 @@ enum {
 	COLL_DEPTH = 8, /* entries: a power of two */
 	COLL_CELLS = 2,
 	COLL_PIECES_MAX = 32, /* of the payload of a cell */
+	COLL_EDGE_BYTES = 4096,
 };
 
 #define likely(x)   __builtin_expect(!!(x), 1)
@@ -69,10 +70,14 @@ struct native_region {
 	_Alignas(COLL_LINE_BYTES) _Atomic uint32_t verdict; /* whether its owner has mapped all others */
 	uint32_t size;
 	uint64_t payload_bytes;
-	char gap[4096 - 16];
+	/* direct.c: its owner takes its buffers back; its owner reads or writes others' at this moment */
+	_Alignas(COLL_LINE_BYTES) atomic_uint revoked;
+	_Alignas(COLL_LINE_BYTES) atomic_uint busy;
+	_Alignas(COLL_LINE_BYTES) char gap[4096 - 3 * COLL_LINE_BYTES];
 	struct native_entry entries[COLL_DEPTH];
 	struct native_flags flags[COLL_CELLS];
-	char payload[]; /* COLL_CELLS times payload_bytes, and a gap behind each */
+	char edge[2][COLL_EDGE_BYTES]; /* direct.c */
+	char payload[];                /* COLL_CELLS times payload_bytes, and a gap behind each */
 };
 
 struct native_peer {
@@ -84,6 +89,34 @@ struct native_peer {
 	const struct coll_transport *transport;
 	void *link;
 	struct coll_offer offer;
+};
+
+/* Memory of a rank that this one uses in place. */
+struct native_reach {
+	struct coll_piece piece; /* as its owner calls it; region 0: it is of no use to others */
+	char *at;
+	void *hold; /* NULL: ours, or not reached */
+};
+
+enum { COLL_REACH_IN, COLL_REACH_OUT, COLL_REACHES };
+enum { COLL_AGREED = 16, COLL_SIZES = 48 };
+
+/* Operations on buffers that all ranks map: direct.c. */
+struct native_direct {
+	bool lent;     /* peers may read or write buffers of this call */
+	char *written; /* what they may write, NULL: nothing */
+	size_t written_bytes;
+	struct native_reach reach[COLL_NATIVE_SIZE_MAX][COLL_REACHES];
+	bool edges; /* of this call: some result does not fill its first and last page */
+	/* Sets of regions that all ranks have mapped; equal on all of them. */
+	uint32_t agreed[COLL_AGREED][COLL_NATIVE_SIZE_MAX][COLL_REACHES];
+	unsigned nagreed;
+	/* Shapes of call for which it was tried in vain: how many more of them pass, and how many did
+	 * the last time; equal on all ranks. */
+	struct native_shy {
+		uint16_t left, pause;
+	} shy[COLL_KIND_COUNT][COLL_SIZES];
+	struct coll_native_stats stats;
 };
 
 struct coll_native {
@@ -105,6 +138,7 @@ struct coll_native {
 	struct coll_memory memory;
 	bool made;      /* memory was asked for */
 	char *unpacked; /* COLL_ENTRY_PAYLOAD for each rank */
+	struct native_direct direct;
 	struct coll_hand hands[8];
 };
 

@@ -9,8 +9,9 @@
 
 enum { COLL_LINK_EVERY = 1024 }; /* polls */
 
-/* A turn of this operation: when it is OK, its entry may be written. */
-static inline coll_status coll_native_enter(struct coll_native *n, struct coll_hand_state *s)
+/* A turn of this operation: when it is OK, its entry may be written. Not committed: whether it is
+ * made by hand after all depends on what the others write there. */
+static inline coll_status coll_native_enter_as(struct coll_native *n, struct coll_hand_state *s, bool committed)
 {
 	const uint32_t turn = (uint32_t)n->turn + 1;
 	coll_status st;
@@ -20,7 +21,7 @@ static inline coll_status coll_native_enter(struct coll_native *n, struct coll_h
 		if (st != COLL_OK)
 			return st;
 	}
-	s->committed = true;
+	s->committed = committed;
 	if (unlikely(!coll_native_reached(n->all, turn - COLL_DEPTH + 1))) {
 		st = coll_native_entered(n, turn - COLL_DEPTH + 1, &s->pending);
 		if (st != COLL_OK)
@@ -31,6 +32,11 @@ static inline coll_status coll_native_enter(struct coll_native *n, struct coll_h
 	s->phase = NATIVE_BEGUN;
 	s->events++;
 	return COLL_OK;
+}
+
+static inline coll_status coll_native_enter(struct coll_native *n, struct coll_hand_state *s)
+{
+	return coll_native_enter_as(n, s, true);
 }
 
 /* The first line of this turn: its payload is there. */
@@ -103,6 +109,9 @@ static inline coll_status coll_native_filled(const struct coll_native *n, const 
 /* Polls of the operations: line.c, cells.c, others.c. */
 coll_status coll_native_poll_lines(void *arg, const struct coll_job *job, struct coll_hand_state *s);
 coll_status coll_native_poll_cells(void *arg, const struct coll_job *job, struct coll_hand_state *s);
+/* direct.c */
+coll_status coll_native_poll_direct(void *arg, const struct coll_job *job, struct coll_hand_state *s);
+bool coll_native_passes_direct(void *arg, const struct coll_job *job);
 coll_status coll_native_poll_line_reduce(void *arg, const struct coll_job *job, struct coll_hand_state *s);
 coll_status coll_native_poll_barrier(void *arg, const struct coll_job *job, struct coll_hand_state *s);
 coll_status coll_native_poll_lines_reduce(void *arg, const struct coll_job *job, struct coll_hand_state *s);

@@ -5,10 +5,16 @@
 
 #include "native/enter.h"
 
-enum way { NO_WAY, LINE_REDUCE, LINES_REDUCE, CELLS_REDUCE, BARRIER, LINES, CELLS, WAYS };
+enum way { NO_WAY, LINE_REDUCE, LINES_REDUCE, CELLS_REDUCE, BARRIER, LINES, CELLS, DIRECT, WAYS };
 
-static const char *const way_names[WAYS] = {
-        "", "native line", "native lines", "native cells", "native line", "native lines", "native cells"};
+static const char *const way_names[WAYS] = {"",
+                                            "native line",
+                                            "native lines",
+                                            "native cells",
+                                            "native line",
+                                            "native lines",
+                                            "native cells",
+                                            "native direct"};
 
 static coll_status (*const polls[WAYS])(void *, const struct coll_job *, struct coll_hand_state *) = {
         [LINE_REDUCE] = coll_native_poll_line_reduce,
@@ -17,6 +23,7 @@ static coll_status (*const polls[WAYS])(void *, const struct coll_job *, struct 
         [BARRIER] = coll_native_poll_barrier,
         [LINES] = coll_native_poll_lines,
         [CELLS] = coll_native_poll_cells,
+        [DIRECT] = coll_native_poll_direct,
 };
 
 /* What the rank that writes most writes. */
@@ -81,11 +88,17 @@ const struct coll_hand *coll_native_hand(struct coll_native *n, enum coll_kind k
 	return &n->hands[way];
 }
 
+const struct coll_hand *coll_native_direct_hand(struct coll_native *n)
+{
+	return &n->hands[DIRECT];
+}
+
 void coll_native_hands(struct coll_native *n)
 {
 	_Static_assert(WAYS <= sizeof(n->hands) / sizeof(n->hands[0]), "room for each");
 	for (int way = 0; way < WAYS; way++)
 		n->hands[way] = (struct coll_hand){.poll = polls[way], .where = coll_native_where, .arg = n};
+	n->hands[DIRECT].passes = coll_native_passes_direct;
 }
 
 bool coll_native_is_quick(const struct coll_hand *hand)

@@ -28,6 +28,8 @@ struct coll_native_fabric {
 	coll_status (*link)(void *arg, int peer, const struct coll_transport **t, void **link);
 	coll_status (*alloc)(void *arg, size_t len_bytes, struct coll_memory *mem);
 	void (*free)(void *arg, struct coll_memory *mem);
+	/* Results at least this long are stored past the caches; 0: none. */
+	size_t stream_bytes;
 };
 
 struct coll_native;
@@ -45,6 +47,24 @@ bool coll_native_serves(enum coll_kind kind, int size, bool crowded, size_t coun
 /* What runs it. Valid as long as native. */
 const struct coll_hand *coll_native_hand(struct coll_native *native, enum coll_kind kind, size_t count,
                                          size_t elem_bytes);
+/* The same for long messages in buffers that all ranks map (coll_mem_alloc): direct.c. */
+bool coll_native_direct_serves(enum coll_kind kind, int size, bool crowded, size_t count, size_t elem_bytes);
+const struct coll_hand *coll_native_direct_hand(struct coll_native *native);
+/* The communicator has failed: its calls' buffers are the caller's from here on. NULL accepted. Nothing of it is
+ * polled again. */
+void coll_native_revoke(struct coll_native *native);
+
+/* What was done directly, since creation: for tests and reports. */
+struct coll_native_stats {
+	uint64_t direct;        /* calls made so */
+	uint64_t declined;      /* that would have been, had all buffers been mapped */
+	uint64_t passed;        /* not even tried after such */
+	uint64_t bytes_read;    /* of any rank's buffers, by this one */
+	uint64_t bytes_written; /* to any rank's */
+	uint64_t parted;        /* bytes of ours left to a peer that did not stop writing */
+};
+const struct coll_native_stats *coll_native_stats(const struct coll_native *native);
+
 /* Whether quick.h can do it: one line, or none. */
 bool coll_native_is_quick(const struct coll_hand *hand);
 /* "native line", "native cells" ...: for humans. */

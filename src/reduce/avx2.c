@@ -19,6 +19,12 @@ ELEMENT_INLINE void store(char *p, __m256i v)
 	_mm256_storeu_si256((void *)p, v);
 }
 
+/* p at a multiple of 32. */
+ELEMENT_INLINE void stream(char *p, __m256i v)
+{
+	_mm256_stream_si256((void *)p, v);
+}
+
 ELEMENT_INLINE __m256i load_some(const char *p, size_t bytes)
 {
 	char buf[32] = {0};
@@ -67,6 +73,10 @@ ELEMENT_INLINE __m256i first64(size_t n)
 	ELEMENT_INLINE void T##_store(char *p, __m256i v)                \
 	{                                                                \
 		store(p, v);                                             \
+	}                                                                \
+	ELEMENT_INLINE void T##_stream(char *p, __m256i v)               \
+	{                                                                \
+		stream(p, v);                                            \
 	}                                                                \
 	ELEMENT_INLINE __m256i T##_load_some(const char *p, size_t n)    \
 	{                                                                \
@@ -329,6 +339,10 @@ VECTOR_FLOAT(f64, __m256d, pd, double)
 	{                                                               \
 		store(p, _mm256_cast##P##_si256(v));                    \
 	}                                                               \
+	ELEMENT_INLINE void T##_stream(char *p, V v)                    \
+	{                                                               \
+		stream(p, _mm256_cast##P##_si256(v));                   \
+	}                                                               \
 	ELEMENT_INLINE V T##_load_some(const char *p, size_t n)         \
 	{                                                               \
 		return _mm256_castsi256_##P(load_some##E(p, n));        \
@@ -359,6 +373,10 @@ ELEMENT_INLINE __m128i narrow_f16(__m256 v)
 	ELEMENT_INLINE void T##_store(char *p, __m256 v)                     \
 	{                                                                    \
 		_mm_storeu_si128((void *)p, narrow_##T(v));                  \
+	}                                                                    \
+	ELEMENT_INLINE void T##_stream(char *p, __m256 v)                    \
+	{                                                                    \
+		_mm_stream_si128((void *)p, narrow_##T(v));                  \
 	}                                                                    \
 	ELEMENT_INLINE __m256 T##_load_some(const char *p, size_t n)         \
 	{                                                                    \
@@ -440,6 +458,11 @@ ELEMENT_INLINE void bf16_store(char *p, bf16_v v)
 	store(p, bf16_narrow(v));
 }
 
+ELEMENT_INLINE void bf16_stream(char *p, bf16_v v)
+{
+	stream(p, bf16_narrow(v));
+}
+
 ELEMENT_INLINE bf16_v bf16_load_some(const char *p, size_t n)
 {
 	return bf16_widen(load_some(p, n * 2));
@@ -450,7 +473,9 @@ ELEMENT_INLINE void bf16_store_some(char *p, bf16_v v, size_t n)
 	store_some(p, bf16_narrow(v), n * 2);
 }
 
-#define UNROLL 4
+#define UNROLL  4
+#define SPREADS 1
 #define KERNEL_INDEPENDENT
-#define COLL_REDUCE_TABLE coll_reduce_avx2
+#define COLL_REDUCE_TABLE        coll_reduce_avx2
+#define COLL_REDUCE_SPREAD_TABLE coll_reduce_avx2_spread
 #include "level.h"

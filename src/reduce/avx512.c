@@ -26,6 +26,10 @@
 	{                                                                  \
 		_mm512_storeu_si512(p, v);                                 \
 	}                                                                  \
+	ELEMENT_INLINE void T##_stream(char *p, T##_v v)                   \
+	{                                                                  \
+		_mm512_stream_si512((void *)p, v);                         \
+	}                                                                  \
 	ELEMENT_INLINE T##_v T##_load_some(const char *p, size_t n)        \
 	{                                                                  \
 		return _mm512_maskz_loadu_epi##E((__mmask##T)FIRST(n), p); \
@@ -256,6 +260,10 @@ VECTOR_FLOAT(f64, __m512d, pd, __mmask8, double)
 	{                                                           \
 		_mm512_storeu_##P(p, v);                            \
 	}                                                           \
+	ELEMENT_INLINE void T##_stream(char *p, V v)                \
+	{                                                           \
+		_mm512_stream_##P((F *)(void *)p, v);               \
+	}                                                           \
 	ELEMENT_INLINE V T##_load_some(const char *p, size_t n)     \
 	{                                                           \
 		return _mm512_maskz_loadu_##P((M)FIRST(n), p);      \
@@ -287,6 +295,10 @@ ELEMENT_INLINE __m256i narrow_f16(__m512 v)
 	ELEMENT_INLINE void T##_store(char *p, __m512 v)                            \
 	{                                                                           \
 		_mm256_storeu_si256((void *)p, narrow_##T(v));                      \
+	}                                                                           \
+	ELEMENT_INLINE void T##_stream(char *p, __m512 v)                           \
+	{                                                                           \
+		_mm256_stream_si256((void *)p, narrow_##T(v));                      \
 	}                                                                           \
 	ELEMENT_INLINE __m512 T##_load_some(const char *p, size_t n)                \
 	{                                                                           \
@@ -368,6 +380,11 @@ ELEMENT_INLINE void bf16_store(char *p, bf16_v v)
 	_mm512_storeu_si512(p, bf16_narrow(v));
 }
 
+ELEMENT_INLINE void bf16_stream(char *p, bf16_v v)
+{
+	_mm512_stream_si512((void *)p, bf16_narrow(v));
+}
+
 ELEMENT_INLINE bf16_v bf16_load_some(const char *p, size_t n)
 {
 	return bf16_widen(_mm512_maskz_loadu_epi16((__mmask32)FIRST(n), p));
@@ -378,7 +395,9 @@ ELEMENT_INLINE void bf16_store_some(char *p, bf16_v v, size_t n)
 	_mm512_mask_storeu_epi16(p, (__mmask32)FIRST(n), bf16_narrow(v));
 }
 
-#define UNROLL 4
+#define UNROLL  4
+#define SPREADS 1
 #define KERNEL_INDEPENDENT
-#define COLL_REDUCE_TABLE coll_reduce_avx512
+#define COLL_REDUCE_TABLE        coll_reduce_avx512
+#define COLL_REDUCE_SPREAD_TABLE coll_reduce_avx512_spread
 #include "level.h"

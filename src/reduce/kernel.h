@@ -8,6 +8,8 @@
  *   OP       name of the kernel          COMBINE  operation that joins two vectors
  *   PRE      inputs may be scaled        POST     the last call divides
  *   TRUTH    a single last input becomes 0 or 1
+ *   SPREAD   a second kernel stores the result to several places: whole vectors, all inputs
+ *            raw, the result complete
  *   UNROLL   vectors per turn of the main loop: 4, or 1
  * A kernel reads every input once and writes dst once. All loads of a turn
  * precede its stores, so dst may be any of the inputs.
@@ -121,6 +123,57 @@ static void KERNEL(const struct coll_reduction *r, void *dst, const void *const 
 		KERNEL_JOIN(KERNEL, many)(r, dst, (const char *const *)src, nsrc, raw, last, bytes);
 }
 
+#if SPREAD
+/* Two to two is written out: the pointers stay in registers. */
+#define SPREAD_TWO(STORE)                                                              \
+	for (; i < bytes; i += STEP) {                                                 \
+		const TF(v) v = FINISH(TF(COMBINE)(TF(load)(a + i), TF(load)(b + i))); \
+                                                                                       \
+		STORE(x + i, v);                                                       \
+		STORE(y + i, v);                                                       \
+	}
+#define SPREAD_MANY(STORE)                                        \
+	for (; i < bytes; i += STEP) {                            \
+		TF(v) v = TF(load)(src[0] + i);                   \
+                                                                  \
+		for (int s = 1; s < nsrc; s++)                    \
+			v = TF(COMBINE)(v, TF(load)(src[s] + i)); \
+		v = FINISH(v);                                    \
+		for (int d = 0; d < ndst; d++)                    \
+			STORE(dst[d] + i, v);                     \
+	}
+
+static void KERNEL_JOIN(KERNEL, spread_two)(const struct coll_reduction *r, char *x, char *y, const char *a,
+                                            const char *b, bool stream, size_t bytes)
+{
+	const bool last = true;
+	size_t i = 0;
+
+	(void)last;
+	if (stream)
+		SPREAD_TWO(TF(stream))
+	else
+		SPREAD_TWO(TF(store))
+}
+
+static void KERNEL_JOIN(KERNEL, spread)(const struct coll_reduction *r, char *const *dst, int ndst,
+                                        const char *const *src, int nsrc, bool stream, size_t bytes)
+{
+	const bool last = true;
+	size_t i = 0;
+
+	(void)last;
+	if (nsrc == 2 && ndst == 2)
+		KERNEL_JOIN(KERNEL, spread_two)(r, dst[0], dst[1], src[0], src[1], stream, bytes);
+	else if (stream)
+		SPREAD_MANY(TF(stream))
+	else
+		SPREAD_MANY(TF(store))
+}
+#undef SPREAD_TWO
+#undef SPREAD_MANY
+#endif
+
 #undef KERNEL_JOIN_
 #undef KERNEL_JOIN
 #undef TF
@@ -135,3 +188,4 @@ static void KERNEL(const struct coll_reduction *r, void *dst, const void *const 
 #undef PRE
 #undef POST
 #undef TRUTH
+#undef SPREAD

@@ -72,3 +72,20 @@ const coll_reduce_fn COLL_REDUCE_TABLE[COLL_REDUCE_OPS][COLL_DTYPE_COUNT] = {
                                 [COLL_F64] = f64_premul_kernel},
 };
 #undef ROW
+
+#if SPREADS
+#define ROW(op)                                                                                 \
+	{                                                                                       \
+		[COLL_I8] = i8_##op##_kernel_spread, [COLL_U8] = u8_##op##_kernel_spread,       \
+		[COLL_I16] = i16_##op##_kernel_spread, [COLL_U16] = u16_##op##_kernel_spread,   \
+		[COLL_I32] = i32_##op##_kernel_spread, [COLL_U32] = u32_##op##_kernel_spread,   \
+		[COLL_I64] = i64_##op##_kernel_spread, [COLL_U64] = u64_##op##_kernel_spread,   \
+		[COLL_F16] = f16_##op##_kernel_spread, [COLL_BF16] = bf16_##op##_kernel_spread, \
+		[COLL_F32] = f32_##op##_kernel_spread, [COLL_F64] = f64_##op##_kernel_spread,   \
+	}
+const coll_reduce_spread_fn COLL_REDUCE_SPREAD_TABLE[COLL_REDUCE_OPS][COLL_DTYPE_COUNT] = {
+        [COLL_SUM] = ROW(sum),
+        [COLL_AVG] = ROW(avg),
+};
+#undef ROW
+#endif

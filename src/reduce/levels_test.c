@@ -225,6 +225,67 @@ TEST(levels, avx512_equals_scalar)
 	compare_level(COLL_ISA_AVX512);
 }
 
+/* ---- To several places ---- */
+
+/* Some places, in place of some inputs or not, alike in their lines or not, streamed or not:
+ * each holds what the scalar level makes in one. */
+static void compare_spread(const struct coll_reduction *oracle, const struct coll_reduction *r, struct bench *b,
+                           size_t count)
+{
+	const int nsrc = 1 + (int)(draw() % 5), ndst = draw() % 2 ? nsrc : 1 + (int)(draw() % 5);
+	const size_t len = count * r->elem_bytes, shift = draw() % 2 ? 0 : draw() % 64 / r->elem_bytes * r->elem_bytes;
+	const bool in_place = draw() % 2, alike = draw() % 2, stream = draw() % 2;
+	const char *src[SOURCES_MAX];
+	char *dst[SOURCES_MAX], *more = malloc(SOURCES_MAX * (size_t)BUF_BYTES);
+
+	REQUIRE(more);
+	memset(b->work, 0xa5, sizeof(b->work));
+	memset(more, 0xa5, SOURCES_MAX * (size_t)BUF_BYTES);
+	for (int i = 0; i < SOURCES_MAX; i++) {
+		const size_t at = (-(uintptr_t)b->work[i] % 64) + shift + (alike ? 0 : (size_t)i * r->elem_bytes);
+		char *p = b->work[i] + at, *q = more + (size_t)i * BUF_BYTES;
+
+		memcpy(p, b->pool[i], len);
+		src[i] = p;
+		dst[i] = in_place && i < nsrc ? p : q + (-(uintptr_t)q % 64) + shift + (alike ? 0 : (size_t)i);
+	}
+	coll_reduce_run(oracle, b->want, (const void *const *)src, nsrc, -1, true, count);
+	coll_reduce_spread(r, dst, ndst, src, nsrc, stream, len);
+	coll_reduce_fence();
+	for (int d = 0; d < ndst; d++) {
+		CHECK(first_difference(b->want, dst[d], r->type, count) == count,
+		      "%s %s %u: %d to %d, place %d of %zu elements, in place %d, streamed %d",
+		      coll_reduce_isa_name(r->isa), coll_dtype_name(r->type), r->op, nsrc, ndst, d, count, in_place,
+		      stream);
+		CHECK(dst[d][len] == (char)0xa5, "behind place %d", d);
+	}
+	free(more);
+}
+
+TEST(levels, several_places_hold_the_same)
+{
+	struct bench *b = malloc(sizeof(*b));
+
+	REQUIRE(b);
+	printf("seed %llu\n", (unsigned long long)seed);
+	for (int isa = 0; isa <= (int)coll_reduce_best_isa(); isa++)
+		for (coll_dtype type = 0; type < COLL_DTYPE_COUNT; type++)
+			for (coll_op op = 0; op < COLL_OP_COUNT; op++) {
+				struct coll_reduction oracle, r;
+
+				if (!coll_reduce_supports(type, op))
+					continue;
+				REQUIRE(coll_reduce_bind(&oracle, type, op, 3, COLL_ISA_SCALAR) == COLL_OK);
+				REQUIRE(coll_reduce_bind(&r, type, op, 3, (enum coll_isa)isa) == COLL_OK);
+				for (int s = 0; s < SOURCES_MAX; s++)
+					for (size_t i = 0; i < COUNT_MAX; i++)
+						put_random(b->pool[s] + i * r.elem_bytes, type);
+				for (int i = 0; i < 40; i++)
+					compare_spread(&oracle, &r, b, 1 + draw() % (COUNT_MAX - 80));
+			}
+	free(b);
+}
+
 /* Levels below the best are reached by asking for them, and are really theirs. */
 TEST(levels, each_level_has_kernels_of_its_own)
 {

@@ -72,6 +72,15 @@ static coll_reduce_fn find(coll_dtype type, coll_op op, enum coll_isa isa)
 	return NULL;
 }
 
+typedef const coll_reduce_spread_fn (*spread_ptr)[COLL_DTYPE_COUNT];
+
+static const spread_ptr spreads[COLL_ISA_COUNT] = {
+#if defined(__x86_64__)
+        [COLL_ISA_AVX2] = coll_reduce_avx2_spread,
+        [COLL_ISA_AVX512] = coll_reduce_avx512_spread,
+#endif
+};
+
 bool coll_reduce_supports(coll_dtype type, coll_op op)
 {
 	return find(type, op, COLL_ISA_SCALAR) != NULL;
@@ -92,6 +101,7 @@ coll_status coll_reduce_bind(struct coll_reduction *r, coll_dtype type, coll_op 
 	        .op = op,
 	        .isa = isa,
 	        .elem_bytes = coll_dtype_size(type),
+	        .spread = spreads[isa] && op < COLL_OP_COUNT ? spreads[isa][op][type] : NULL,
 	        .divisor = (uint64_t)nranks,
 	        .scale = 1,
 	};

@@ -27,9 +27,14 @@ struct coll_reduction;
 typedef void (*coll_reduce_fn)(const struct coll_reduction *r, void *dst, const void *const *src, int nsrc, int raw,
                                bool last, size_t count);
 
+/* See coll_reduce_spread(): whole vectors of at most 64 bytes, bytes a multiple of 64. */
+typedef void (*coll_reduce_spread_fn)(const struct coll_reduction *r, char *const *dst, int ndst,
+                                      const char *const *src, int nsrc, bool stream, size_t bytes);
+
 /* One operation bound to a type: made once per call, no allocation. */
 struct coll_reduction {
-	coll_reduce_fn run; /* see coll_reduce_run() */
+	coll_reduce_fn run;           /* see coll_reduce_run() */
+	coll_reduce_spread_fn spread; /* NULL: none of its own */
 	coll_dtype type;
 	coll_op op; /* COLL_SUM.. or COLL_OP_USER / COLL_OP_PREMUL_SUM */
 	enum coll_isa isa;
@@ -63,6 +68,15 @@ static inline void coll_reduce_run(const struct coll_reduction *r, void *dst, co
 {
 	r->run(r, dst, src, nsrc, raw, last, count);
 }
+
+/*
+ * The same to several places at once, each input read once and each place written once: all
+ * inputs raw, the result complete; not for premultiplied sums. dst[d] may equal any src. All places are equally far
+ * from a cache line's beginning, or speed is lost. stream: stores that pass the caches; the
+ * caller fences.
+ */
+void coll_reduce_spread(const struct coll_reduction *r, char *const *dst, int ndst, const char *const *src, int nsrc,
+                        bool stream, size_t bytes);
 
 /* Copies for the data path: plain, and with non-temporal stores. */
 void coll_reduce_copy(void *dst, const void *src, size_t len_bytes);

@@ -48,7 +48,8 @@ ONE_LANE(bf16)
 ONE_LANE(f32)
 ONE_LANE(f64)
 
-#define UNROLL 1
+#define UNROLL  1
+#define SPREADS 0
 /* dst is one of the inputs exactly or overlaps none: turns are independent.
  * clang finds out at run time, and warns where told but unable. */
 #if defined(__clang__)

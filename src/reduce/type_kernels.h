@@ -8,6 +8,7 @@
 #define PRE     0
 #define POST    0
 #define TRUTH   0
+#define SPREAD  SPREADS
 #include "kernel.h"
 
 #define OP      prod
@@ -15,6 +16,7 @@
 #define PRE     0
 #define POST    0
 #define TRUTH   0
+#define SPREAD  0
 #include "kernel.h"
 
 #define OP      min
@@ -22,6 +24,7 @@
 #define PRE     0
 #define POST    0
 #define TRUTH   0
+#define SPREAD  0
 #include "kernel.h"
 
 #define OP      max
@@ -29,6 +32,7 @@
 #define PRE     0
 #define POST    0
 #define TRUTH   0
+#define SPREAD  0
 #include "kernel.h"
 
 #define OP      avg
@@ -36,6 +40,7 @@
 #define PRE     0
 #define POST    1
 #define TRUTH   0
+#define SPREAD  SPREADS
 #include "kernel.h"
 
 #define OP      land
@@ -43,6 +48,7 @@
 #define PRE     0
 #define POST    0
 #define TRUTH   1
+#define SPREAD  0
 #include "kernel.h"
 
 #define OP      lor
@@ -50,6 +56,7 @@
 #define PRE     0
 #define POST    0
 #define TRUTH   1
+#define SPREAD  0
 #include "kernel.h"
 
 #define OP      lxor
@@ -57,6 +64,7 @@
 #define PRE     0
 #define POST    0
 #define TRUTH   1
+#define SPREAD  0
 #include "kernel.h"
 
 #if BITS
@@ -65,6 +73,7 @@
 #define PRE     0
 #define POST    0
 #define TRUTH   0
+#define SPREAD  0
 #include "kernel.h"
 
 #define OP      bor
@@ -72,6 +81,7 @@
 #define PRE     0
 #define POST    0
 #define TRUTH   0
+#define SPREAD  0
 #include "kernel.h"
 
 #define OP      bxor
@@ -79,6 +89,7 @@
 #define PRE     0
 #define POST    0
 #define TRUTH   0
+#define SPREAD  0
 #include "kernel.h"
 
 #else
@@ -87,6 +98,7 @@
 #define PRE     1
 #define POST    0
 #define TRUTH   0
+#define SPREAD  0
 #include "kernel.h"
 
 #endif

@@ -318,4 +318,8 @@ const struct coll_transport coll_transport_shm = {
         .offered = coll_shm_offered,
         .give_back = coll_shm_give_back,
         .nudge = coll_shm_nudge,
+        .share = coll_shm_share,
+        .reach = coll_shm_reach,
+        .leave = coll_shm_leave,
+        .part = coll_shm_part,
 };

@@ -505,6 +505,7 @@ coll_status coll_shm_invite(void *channel, uint32_t ahead, void *ptr, const stru
 coll_status coll_shm_push(void *channel, const struct coll_frame *frame, void **p);
 void coll_shm_end_pushing(struct shm_channel *c); /* sender: nothing is written there any more */
 void *coll_shm_pushed(const struct shm_channel *c, uint32_t len_bytes);
+void coll_shm_part(void *link, void *ptr, size_t len_bytes);
 void coll_shm_uninvite(struct shm_channel *c); /* receiver: nobody writes what was offered; pending.lock held */
 
 /* shm_pull.c */
@@ -527,6 +528,9 @@ void coll_shm_on_unregion(struct shm_link *l, const struct shm_region_note *note
 const char *coll_shm_borrow(struct shm_link *l, uint32_t region, uint64_t offset, size_t len_bytes,
                             struct shm_mapping **mapping);
 void coll_shm_return(struct shm_mapping *mapping);
+coll_status coll_shm_share(void *link, const void *ptr, size_t len_bytes, struct coll_piece *piece);
+coll_status coll_shm_reach(void *link, const struct coll_piece *piece, size_t len_bytes, void **p, void **hold);
+void coll_shm_leave(void *link, void *hold);
 void coll_shm_mappings_free(struct shm_link *l);
 
 /* shm_offer.c */

@@ -87,6 +87,25 @@ static bool exchange_pages(char *p, size_t len_bytes)
 	return mmap(p, len_bytes, prot, kind | MAP_FIXED, -1, 0) == p;
 }
 
+/* Whoever else maps these pages keeps them. */
+static bool leave_behind(struct shm_link *l, char *p, size_t len_bytes)
+{
+	coll_shm_region_tear(l->inst, p, len_bytes);
+	if (!exchange_pages(p, len_bytes))
+		return false;
+	l->inst->env.log(l->inst->env.ctx, 1,
+	                 "[COLL-6206] shm: process %u holds a place it was to fill; its pages were exchanged",
+	                 l->told_pid);
+	return true;
+}
+
+void coll_shm_part(void *link, void *ptr, size_t len_bytes)
+{
+	assert(whole_pages(ptr, len_bytes));
+	while (!leave_behind(link, ptr, len_bytes))
+		sched_yield();
+}
+
 /* Until the writer lets go, or is left behind with the pages. */
 static void await_writer(struct shm_channel *c, const struct shm_invitation *o, const struct shm_invited *mine,
                          unsigned claimed)
@@ -98,14 +117,8 @@ static void await_writer(struct shm_channel *c, const struct shm_invitation *o, 
 			sched_yield();
 			continue;
 		}
-		coll_shm_region_tear(c->inst, mine->ptr, mine->len_bytes);
-		if (exchange_pages(mine->ptr, mine->len_bytes)) {
-			c->inst->env.log(
-			        c->inst->env.ctx, 1,
-			        "[COLL-6206] shm: process %u holds a place it was to fill; its pages were exchanged",
-			        c->link->told_pid);
+		if (leave_behind(c->link, mine->ptr, mine->len_bytes))
 			return;
-		}
 	}
 }
 

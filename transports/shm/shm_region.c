@@ -5,8 +5,8 @@
  * The owner makes it of a memfd and sends the descriptor to a peer the first time it
  * lends that peer a piece; until the mapping is there, the record's address serves. The
  * peer reads what a record names, and writes only where the owner offers to take a frame
- * (shm_push.c). When the owner frees a region the peer drops its mapping as soon as no view
- * lies in it.
+ * (shm_push.c), or as the two have agreed about memory that they use in place (share, reach).
+ * When the owner frees a region the peer drops its mapping as soon as no view lies in it.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -171,6 +171,16 @@ static bool within(const struct shm_region *r, const char *p, size_t len_bytes)
 	return p >= r->base && p <= r->base + r->len && len_bytes <= (size_t)(r->base + r->len - p);
 }
 
+/* lock held */
+static const struct shm_region *region_of(const struct shm_inst *in, const char *p, size_t len_bytes)
+{
+	const struct shm_region *r = in->regions;
+
+	while (r && !within(r, p, len_bytes))
+		r = r->next;
+	return r;
+}
+
 /* Callers need not know that a pointer lies in a region. Busy: no matter, there are other
  * ways to send. */
 static const struct shm_region *region_around(struct shm_inst *in, const char *p, size_t len_bytes)
@@ -179,10 +189,14 @@ static const struct shm_region *region_around(struct shm_inst *in, const char *p
 
 	if (!atomic_load_explicit(&in->regions_now, memory_order_relaxed) || pthread_mutex_trylock(&in->lock) != 0)
 		return NULL;
-	for (r = in->regions; r && !within(r, p, len_bytes);)
-		r = r->next;
+	r = region_of(in, p, len_bytes);
 	pthread_mutex_unlock(&in->lock);
 	return r;
+}
+
+static bool known_to(const struct shm_link *l, const struct shm_region *r)
+{
+	return atomic_load_explicit(&l->announced[r->id % SHM_PLACES], memory_order_relaxed) == r->id;
 }
 
 uint32_t coll_shm_lend(struct shm_channel *c, const void *ptr, const struct coll_memory *mem, size_t len_bytes,
@@ -194,11 +208,28 @@ uint32_t coll_shm_lend(struct shm_channel *c, const void *ptr, const struct coll
 		r = region_around(c->inst, ptr, len_bytes);
 	if (!r || r->magic != region_magic || r->torn || !within(r, ptr, len_bytes))
 		return 0;
-	if (atomic_load_explicit(&c->link->announced[r->id % SHM_PLACES], memory_order_relaxed) != r->id &&
-	    !announce(c->link, r))
+	if (!known_to(c->link, r) && !announce(c->link, r))
 		return 0;
 	*offset = (uint64_t)((const char *)ptr - r->base);
 	return r->id;
+}
+
+coll_status coll_shm_share(void *link, const void *ptr, size_t len_bytes, struct coll_piece *piece)
+{
+	struct shm_link *l = link;
+	const struct shm_region *r;
+
+	if (!atomic_load_explicit(&l->inst->regions_now, memory_order_relaxed))
+		return COLL_ERR_UNSUPPORTED;
+	pthread_mutex_lock(&l->inst->lock);
+	r = region_of(l->inst, ptr, len_bytes);
+	if (r && r->torn)
+		r = NULL;
+	pthread_mutex_unlock(&l->inst->lock);
+	if (!r || (!known_to(l, r) && !announce(l, r)))
+		return COLL_ERR_UNSUPPORTED;
+	*piece = (struct coll_piece){.region = r->id, .offset = (uint64_t)((const char *)ptr - r->base)};
+	return COLL_OK;
 }
 
 void coll_shm_region_tear(struct shm_inst *in, const char *p, size_t len_bytes)
@@ -229,19 +260,22 @@ coll_status coll_shm_on_region(struct shm_link *l, const struct shm_region_note 
 	if (fd < 0 || !note->id || !note->len || note->len > SIZE_MAX / 2)
 		return COLL_ERR_CORRUPT;
 	probe = coll_shm_map(fd, note->len, false);
-	if (!probe)
-		return errno == ENOMEM ? COLL_OK : COLL_ERR_CORRUPT; /* no room: records are pulled */
-	munmap(probe, note->len);
+	if (!probe && errno != ENOMEM)
+		return COLL_ERR_CORRUPT;
 	m = calloc(1, sizeof(*m));
-	if (!m)
+	if (!m) {
+		if (probe)
+			munmap(probe, note->len);
 		return COLL_ERR_MEMORY;
+	}
 	m->id = note->id;
 	m->len = note->len;
-	atomic_store(&m->base, map_aligned(fd, m->len, PROT_READ | PROT_WRITE));
-	if (!atomic_load(&m->base)) {
-		free(m);
-		return COLL_OK;
+	/* No room: it is known that there is none, and records are pulled. */
+	if (probe) {
+		munmap(probe, note->len);
+		atomic_store(&m->base, map_aligned(fd, m->len, PROT_READ | PROT_WRITE));
 	}
+	l->inst->changed = true; /* somebody may wait for it: reach */
 	m->next = l->mappings;
 	l->mappings = m;
 	atomic_store(&l->mapped[m->id % SHM_PLACES], m);
@@ -264,20 +298,51 @@ const char *coll_shm_borrow(struct shm_link *l, uint32_t region, uint64_t offset
 {
 	struct shm_mapping *m = atomic_load(&l->mapped[region % SHM_PLACES]);
 
+	const char *base;
+
 	if (!m || m->id != region || offset > m->len || len_bytes > m->len - offset)
 		return NULL;
 	if (atomic_fetch_add(&m->users, 1) >= SHM_GONE) {
 		coll_shm_return(m);
 		return NULL;
 	}
+	base = atomic_load_explicit(&m->base, memory_order_relaxed);
+	if (!base) {
+		coll_shm_return(m);
+		return NULL;
+	}
 	*mapping = m;
-	return atomic_load_explicit(&m->base, memory_order_relaxed) + offset;
+	return base + offset;
 }
 
 void coll_shm_return(struct shm_mapping *mapping)
 {
 	if (atomic_fetch_sub(&mapping->users, 1) == SHM_GONE + 1)
 		unmap(mapping);
+}
+
+coll_status coll_shm_reach(void *link, const struct coll_piece *piece, size_t len_bytes, void **p, void **hold)
+{
+	struct shm_link *l = link;
+	const struct shm_mapping *m = atomic_load(&l->mapped[piece->region % SHM_PLACES]);
+	struct shm_mapping *mapping = NULL;
+	const char *at;
+
+	if (coll_shm_link_state(l) > COLL_AGAIN)
+		return coll_shm_link_state(l);
+	if (!m || m->id != piece->region)
+		return COLL_AGAIN;
+	at = coll_shm_borrow(l, piece->region, piece->offset, len_bytes, &mapping);
+	if (!at)
+		return COLL_ERR_UNSUPPORTED;
+	*p = (void *)(uintptr_t)at;
+	*hold = mapping;
+	return COLL_OK;
+}
+
+void coll_shm_leave(void *link, void *hold)
+{
+	coll_shm_return(hold);
 }
 
 void coll_shm_mappings_free(struct shm_link *l)

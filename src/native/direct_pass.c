@@ -1,0 +1,175 @@
+/*
+ * What a rank moves when all buffers are mapped: each byte of input is read once by whoever
+ * needs it, and each byte of a result is written once.
+ *
+ *   all_reduce      slice r of the vector is rank r's: it reads that of all ranks, in rank order, and
+ *                   writes it to the results of all. So in place is right: nobody else reads it.
+ *   reduce_scatter, all_gather, all_to_all, broadcast
+ *                   each rank reads what it wants of the others' inputs, and writes its own result.
+ *
+ * Peers write whole pages of a result only: these can be exchanged if a writer does not
+ * stop (coll_native_revoke). Where a result does not fill its first and last page, the first and
+ * last COLL_EDGE_BYTES of the vector are reduced to the region of one rank each, and every rank copies
+ * them from there when all is done.
+ */
+#include "native/direct.h"
+
+enum { PAGE = 4096, SLICE_MIN = 64 };
+
+static size_t block_bytes(const struct coll_job *job)
+{
+	return job->in.count * job->elem_bytes;
+}
+
+/* Kinds whose input has a block for each rank. */
+static bool scatters(const struct coll_job *job)
+{
+	return job->plan->kind == COLL_KIND_ALL_TO_ALL || job->plan->kind == COLL_KIND_REDUCE_SCATTER;
+}
+
+size_t coll_native_reach_bytes(const struct coll_job *job, int which)
+{
+	const bool blocks = which == COLL_REACH_IN && scatters(job);
+
+	return block_bytes(job) * (blocks ? (size_t)job->plan->size : 1);
+}
+
+static const char *in_of(const struct coll_native *n, int rank)
+{
+	return n->direct.reach[rank][COLL_REACH_IN].at;
+}
+
+static char *out_of(const struct coll_native *n, int rank)
+{
+	return n->direct.reach[rank][COLL_REACH_OUT].at;
+}
+
+size_t coll_native_edge_bytes(const struct coll_native *n, const struct coll_job *job)
+{
+	return n->direct.edges ? COLL_EDGE_BYTES : 0;
+}
+
+/* ---- All-reduce ---- */
+
+/* The slice of a rank, in bytes of the vector: whole pages of it where there are many, else
+ * whole lines. */
+static void slice_of(const struct coll_native *n, const struct coll_job *job, size_t *first, size_t *end)
+{
+	const size_t edge = coll_native_edge_bytes(n, job), all = block_bytes(job) - 2 * edge;
+	const size_t unit = all / (size_t)n->size >= 16 * PAGE ? PAGE : SLICE_MIN, units = (all + unit - 1) / unit;
+	const size_t lo = units * (size_t)n->rank / (size_t)n->size * unit;
+	const size_t hi = units * ((size_t)n->rank + 1) / (size_t)n->size * unit;
+
+	*first = edge + (lo < all ? lo : all);
+	*end = edge + (hi < all ? hi : all);
+}
+
+/* The first edge is rank 0's to reduce, the last one the last rank's. */
+static int edge_owner(const struct coll_native *n, int which)
+{
+	return which == 0 ? 0 : n->size - 1;
+}
+
+static size_t edge_at(const struct coll_job *job, int which)
+{
+	return which == 0 ? 0 : block_bytes(job) - COLL_EDGE_BYTES;
+}
+
+static bool reduce_edge(const struct coll_native *n, const struct coll_job *job, int which, struct native_pass *p)
+{
+	p->ndst = 1;
+	p->dst[0] = n->mine->edge[which];
+	p->nsrc = n->size;
+	for (int r = 0; r < n->size; r++)
+		p->src[r] = in_of(n, r) + edge_at(job, which);
+	p->bytes = COLL_EDGE_BYTES;
+	return true;
+}
+
+static bool reduce_slice(const struct coll_native *n, const struct coll_job *job, struct native_pass *p)
+{
+	size_t first, end;
+
+	slice_of(n, job, &first, &end);
+	p->nsrc = p->ndst = n->size;
+	for (int r = 0; r < n->size; r++) {
+		p->src[r] = in_of(n, r) + first;
+		p->dst[r] = out_of(n, r) + first;
+	}
+	p->bytes = end - first;
+	return true;
+}
+
+static bool all_reduce(const struct coll_native *n, const struct coll_job *job, uint32_t k, struct native_pass *p)
+{
+	const bool edges = coll_native_edge_bytes(n, job) > 0;
+
+	if (k == 0)
+		return reduce_slice(n, job, p);
+	for (int which = 0; edges && which < 2; which++)
+		if (edge_owner(n, which) == n->rank && --k == 0)
+			return reduce_edge(n, job, which, p);
+	return false;
+}
+
+void coll_native_finish_edges(const struct coll_native *n, const struct coll_job *job)
+{
+	for (int which = 0; n->direct.edges && which < 2; which++) {
+		const int owner = edge_owner(n, which);
+		const struct native_region *region = owner == n->rank ? n->mine : n->peers[owner].region;
+
+		memcpy(job->out.base + edge_at(job, which), region->edge[which], COLL_EDGE_BYTES);
+	}
+}
+
+/* ---- What is only read ---- */
+
+static bool copy(struct native_pass *p, char *dst, const char *src, size_t bytes)
+{
+	p->ndst = p->nsrc = 1;
+	p->dst[0] = dst;
+	p->src[0] = src;
+	p->bytes = dst == src ? 0 : bytes;
+	return true;
+}
+
+/* Our own block comes last: its readers are others. */
+static bool gather(const struct coll_native *n, const struct coll_job *job, uint32_t k, struct native_pass *p)
+{
+	const size_t bytes = block_bytes(job);
+	const int from = (n->rank + 1 + (int)k) % n->size;
+
+	if (k >= (uint32_t)n->size)
+		return false;
+	return copy(p, job->out.base + (size_t)from * bytes,
+	            in_of(n, from) + (scatters(job) ? (size_t)n->rank * bytes : 0), bytes);
+}
+
+static bool reduce_scatter(const struct coll_native *n, const struct coll_job *job, uint32_t k, struct native_pass *p)
+{
+	const size_t bytes = block_bytes(job);
+
+	p->ndst = 1;
+	p->dst[0] = job->out.base;
+	p->nsrc = n->size;
+	for (int r = 0; r < n->size; r++)
+		p->src[r] = in_of(n, r) + (size_t)n->rank * bytes;
+	p->bytes = bytes;
+	return k == 0;
+}
+
+bool coll_native_pass(const struct coll_native *n, const struct coll_job *job, uint32_t k, struct native_pass *p)
+{
+	const int root = job->plan->root;
+
+	switch (job->plan->kind) {
+	case COLL_KIND_ALL_REDUCE: return all_reduce(n, job, k, p);
+	case COLL_KIND_REDUCE_SCATTER: return reduce_scatter(n, job, k, p);
+	case COLL_KIND_ALL_GATHER:
+	case COLL_KIND_ALL_TO_ALL: return gather(n, job, k, p);
+	case COLL_KIND_BROADCAST:
+		return copy(p, job->out.base, n->rank == root ? job->in.base : in_of(n, root), block_bytes(job)) &&
+		       k == 0;
+	default: return false;
+	}
+}

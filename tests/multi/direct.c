@@ -1,0 +1,576 @@
+/*
+ * Long messages in buffers that all ranks map: right results, wherever the buffers begin, in
+ * place or not; each byte read once and written once; all ranks or none; and a rank whose call
+ * fails has its buffers to itself afterwards. Ranks are threads of this process.
+ *
+ * usage: direct shm on|off [PART-OF-A-TEST'S-NAME]
+ */
+#include "async_ranks.h"
+
+#include "comm/comm.h"
+#include "native/arena.h"
+
+enum { PAGE = 4096, CANARY = 0x5a, ROOM = 3 * PAGE };
+
+static struct coll_native_stats stats(const coll_comm *comm)
+{
+	return comm->native ? *coll_native_stats(comm->native) : (struct coll_native_stats){0};
+}
+
+static uint64_t frames(const coll_comm *comm)
+{
+	return coll_run_stats(comm->run)->frames_sent;
+}
+
+/* ---- Buffers with something beside them ---- */
+
+struct buffer {
+	char *all, *at;
+	size_t bytes;
+	bool plain;
+};
+
+static void take(coll_comm *comm, struct buffer *b, size_t bytes, size_t shift, bool plain)
+{
+	void *p = NULL;
+
+	if (plain)
+		p = malloc(bytes + ROOM);
+	else
+		OK(comm, coll_mem_alloc(comm, &p, bytes + ROOM));
+	*b = (struct buffer){.all = p, .at = (char *)p + shift, .bytes = bytes, .plain = plain};
+	memset(p, CANARY, bytes + ROOM);
+}
+
+static void drop(coll_comm *comm, struct buffer *b)
+{
+	size_t touched = 0;
+
+	for (char *p = b->all; p < b->all + b->bytes + ROOM; p++)
+		touched += (p < b->at || p >= b->at + b->bytes) && *p != CANARY;
+	CHECK(touched == 0, "rank %d: %zu bytes beside a buffer", coll_comm_rank(comm), touched);
+	if (b->plain)
+		free(b->all);
+	else
+		OK(comm, coll_mem_free(comm, b->all));
+}
+
+/* ---- One call of each kind ---- */
+
+struct shape {
+	enum coll_kind kind;
+	size_t count, shift; /* bytes by which a rank's buffers are off a page, times its rank + 1 */
+	int in_place;        /* bits by rank */
+	int plain;           /* bits by rank */
+	int root;
+};
+
+static int value(int rank, size_t block, size_t i)
+{
+	return (int)(i * 7 + block * 1000003u + (size_t)rank * 77777u);
+}
+
+static bool scatters(enum coll_kind kind)
+{
+	return kind == COLL_KIND_REDUCE_SCATTER || kind == COLL_KIND_ALL_TO_ALL;
+}
+
+static bool gathers(enum coll_kind kind)
+{
+	return kind == COLL_KIND_ALL_GATHER || kind == COLL_KIND_ALL_TO_ALL;
+}
+
+static int expected(const struct shape *s, int size, int rank, size_t at)
+{
+	const size_t block = at / s->count, i = at % s->count;
+	unsigned sum = 0;
+
+	switch (s->kind) {
+	case COLL_KIND_ALL_REDUCE:
+	case COLL_KIND_REDUCE_SCATTER:
+		for (int r = 0; r < size; r++)
+			sum += (unsigned)value(r, s->kind == COLL_KIND_REDUCE_SCATTER ? (size_t)rank : 0, i);
+		return (int)sum;
+	case COLL_KIND_BROADCAST: return value(s->root, 0, i);
+	case COLL_KIND_ALL_GATHER: return value((int)block, 0, i);
+	default: return value((int)block, (size_t)rank, i); /* all_to_all */
+	}
+}
+
+static coll_status call(coll_comm *comm, const struct shape *s, const void *in, void *out)
+{
+	switch (s->kind) {
+	case COLL_KIND_ALL_REDUCE: return coll_all_reduce(in, out, s->count, COLL_I32, COLL_SUM, comm, NULL);
+	case COLL_KIND_REDUCE_SCATTER: return coll_reduce_scatter(in, out, s->count, COLL_I32, COLL_SUM, comm, NULL);
+	case COLL_KIND_BROADCAST: return coll_broadcast(in, out, s->count, COLL_I32, s->root, comm, NULL);
+	case COLL_KIND_ALL_GATHER: return coll_all_gather(in, out, s->count, COLL_I32, comm, NULL);
+	default: return coll_all_to_all(in, out, s->count, COLL_I32, comm, NULL);
+	}
+}
+
+/* in place: the whole input is the result, or one is a block of the other */
+static char *shared_with(const struct shape *s, int rank, char *in, char *out)
+{
+	const size_t block = s->count * sizeof(int);
+
+	if (s->kind == COLL_KIND_ALL_GATHER)
+		return out + (size_t)rank * block;
+	if (s->kind == COLL_KIND_ALL_TO_ALL)
+		return in;
+	return out;
+}
+
+static void once(coll_comm *comm, int rank, const struct shape *s)
+{
+	const int size = coll_comm_size(comm);
+	const size_t block = s->count * sizeof(int), shift = s->shift * (size_t)(rank + 1) % PAGE;
+	const bool in_place = s->in_place >> rank & 1 && s->kind != COLL_KIND_ALL_TO_ALL;
+	const size_t in_blocks = scatters(s->kind) ? (size_t)size : 1, out_blocks = gathers(s->kind) ? (size_t)size : 1;
+	struct buffer a, b;
+	char *in, *out;
+	size_t wrong = 0;
+
+	take(comm, &a, block * in_blocks, shift, s->plain >> rank & 1);
+	take(comm, &b, block * out_blocks, shift, s->plain >> rank & 1);
+	in = a.at;
+	out = b.at;
+	if (in_place && s->kind == COLL_KIND_REDUCE_SCATTER)
+		out = in + (size_t)rank * block;
+	else if (in_place)
+		in = shared_with(s, rank, in, out);
+	for (int round = 0; round < 3; round++) {
+		for (size_t k = 0; k < in_blocks; k++)
+			for (size_t i = 0; i < s->count; i++)
+				((int *)(void *)in)[k * s->count + i] = value(rank, k, i);
+		OK(comm, call(comm, s, in, out));
+		for (size_t i = 0; i < out_blocks * s->count; i++)
+			wrong += ((int *)(void *)out)[i] != expected(s, size, rank, i);
+	}
+	CHECK(wrong == 0, "rank %d of %d, kind %d, %zu elements, shift %zu: %zu are wrong", rank, size, s->kind,
+	      s->count, s->shift, wrong);
+	drop(comm, &a);
+	drop(comm, &b);
+}
+
+/* ---- Results ---- */
+
+static const enum coll_kind kinds[] = {COLL_KIND_ALL_REDUCE, COLL_KIND_BROADCAST, COLL_KIND_ALL_GATHER,
+                                       COLL_KIND_REDUCE_SCATTER, COLL_KIND_ALL_TO_ALL};
+enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
+
+static void all_shapes(coll_comm *comm, int rank, void *arg)
+{
+	static const size_t counts[] = {16400, 20000, 32771, 65537, 262144};
+	static const size_t shifts[] = {0, 4, 64, 2048, 4092};
+	uint64_t calls = 0;
+
+	for (int k = 0; k < KINDS; k++)
+		for (size_t c = 0; c < sizeof(counts) / sizeof(*counts); c++)
+			for (size_t f = 0; f < sizeof(shifts) / sizeof(*shifts); f++) {
+				const struct shape s = {.kind = kinds[k],
+				                        .count = counts[c] + (c > 1),
+				                        .shift = shifts[f],
+				                        .in_place = (int)(c * 5 + f * 3 + (size_t)k),
+				                        .root = (int)(c + f) % coll_comm_size(comm)};
+
+				once(comm, rank, &s);
+				calls += 3;
+			}
+	CHECK(stats(comm).direct == calls, "%llu of %llu", (unsigned long long)stats(comm).direct,
+	      (unsigned long long)calls);
+	CHECK(stats(comm).declined == 0);
+	CHECK(frames(comm) == 0);
+}
+
+static void wherever_buffers_begin(void)
+{
+	for (int n = 2; n <= RANKS_MAX; n++)
+		run_ranks(n, all_shapes, NULL);
+}
+
+/* Sums that depend on their order are the same bits everywhere. */
+static void same_bits(coll_comm *comm, int rank, void *arg)
+{
+	enum { N = 50000 };
+	const int size = coll_comm_size(comm);
+	struct buffer b;
+	char *all;
+	float *x;
+	size_t differ = 0;
+
+	take(comm, &b, N * sizeof(float), 64, false);
+	x = (float *)(void *)b.at;
+	all = malloc((size_t)size * N * sizeof(float));
+	for (size_t i = 0; i < N; i++)
+		x[i] = (float)((double)((i * 2654435761u + (size_t)rank * 40503u) % 1000003) / 7.0 - 70000.0);
+	OK(comm, coll_all_reduce(x, x, N, COLL_F32, COLL_SUM, comm, NULL));
+	OK(comm, coll_all_gather(x, all, N, COLL_F32, comm, NULL));
+	for (int r = 0; r < size; r++)
+		differ += memcmp(all + (size_t)r * N * sizeof(float), b.at, N * sizeof(float)) != 0;
+	CHECK(differ == 0);
+	CHECK(stats(comm).direct > 0);
+	free(all);
+	drop(comm, &b);
+}
+
+static void the_same_bits_on_all_ranks(void)
+{
+	for (int n = 2; n <= RANKS_MAX; n++)
+		run_ranks(n, same_bits, NULL);
+}
+
+/* ---- Counts ---- */
+
+/* Each byte of input is read once, each byte of a result is written once, by somebody. */
+static void counted(coll_comm *comm, int rank, void *arg)
+{
+	enum { N = 1 << 20 };
+	const int size = coll_comm_size(comm);
+	struct coll_native_stats before, after;
+	struct buffer a, b;
+	uint64_t mine[2], sum[2];
+
+	take(comm, &a, N, 0, false);
+	take(comm, &b, N, 0, false);
+	for (int i = 0; i < 4; i++) {
+		before = stats(comm);
+		OK(comm, coll_all_reduce(a.at, i % 2 ? a.at : b.at, N / sizeof(int), COLL_I32, COLL_SUM, comm, NULL));
+		after = stats(comm);
+		mine[0] = after.bytes_read - before.bytes_read;
+		mine[1] = after.bytes_written - before.bytes_written;
+		OK(comm, coll_all_reduce(mine, sum, 2, COLL_U64, COLL_SUM, comm, NULL));
+		CHECK(sum[0] == (uint64_t)size * N && sum[1] == (uint64_t)size * N, "%llu read, %llu written",
+		      (unsigned long long)sum[0], (unsigned long long)sum[1]);
+	}
+	drop(comm, &a);
+	drop(comm, &b);
+}
+
+static void each_byte_once(void)
+{
+	for (int n = 2; n <= RANKS_MAX; n++)
+		run_ranks(n, counted, NULL);
+}
+
+/* ---- All or none ---- */
+
+static void one_is_plain(coll_comm *comm, int rank, void *arg)
+{
+	struct coll_native_stats s;
+
+	for (int k = 0; k < KINDS; k++) {
+		const struct shape shape = {.kind = kinds[k],
+		                            .count = 40000,
+		                            .plain = 1 << (k % coll_comm_size(comm)),
+		                            .root = k % coll_comm_size(comm)};
+
+		for (int i = 0; i < 10; i++) /* three calls each */
+			once(comm, rank, &shape);
+	}
+	s = stats(comm);
+	CHECK(s.direct == 0, "%llu", (unsigned long long)s.direct);
+	/* Of each kind: after 1, 1, 2, 4, 8 that pass. */
+	CHECK(s.declined + s.passed == 30 * KINDS && s.declined == 5 * KINDS, "%llu declined, %llu passed",
+	      (unsigned long long)s.declined, (unsigned long long)s.passed);
+}
+
+static void plain_memory_anywhere_is_a_plan(void)
+{
+	for (int n = 2; n <= RANKS_MAX; n++)
+		run_ranks(n, one_is_plain, NULL);
+}
+
+static void now_and_then(coll_comm *comm, int rank, void *arg)
+{
+	for (int i = 0; i < 60; i++) {
+		const struct shape shape = {.kind = kinds[i % KINDS],
+		                            .count = 20000,
+		                            .plain = i % 3 == 0 ? 1 << (i % coll_comm_size(comm)) : 0,
+		                            .shift = (size_t)(i % 2) * 512,
+		                            .in_place = i};
+
+		once(comm, rank, &shape);
+	}
+	CHECK(stats(comm).direct > 0 && stats(comm).declined > 0);
+}
+
+static void plain_now_and_then(void)
+{
+	for (int n = 2; n <= RANKS_MAX; n++)
+		run_ranks(n, now_and_then, NULL);
+}
+
+/* A rank that cannot share memory: here one whose transport is wrapped. */
+static void none(coll_comm *comm, int rank, void *arg)
+{
+	const struct shape shape = {.count = 40000};
+
+	once(comm, rank, &shape);
+	CHECK(stats(comm).direct == 0);
+	CHECK(frames(comm) > 0);
+}
+
+static void one_rank_cannot(void)
+{
+	further[0] = "COLL_HOOK=delay:us=1,every=1000000,rank=1";
+	run_ranks(3, none, NULL);
+	further[0] = "COLL_NATIVE=0";
+	run_ranks(3, none, NULL);
+	further[0] = "COLL_ALGO=all_reduce:ring";
+	run_ranks(3, none, NULL);
+	further[0] = NULL;
+}
+
+/* More sets of regions than are remembered, again and again. */
+static void many_sets(coll_comm *comm, int rank, void *arg)
+{
+	enum { SETS = 20, N = 17000 };
+	struct buffer b[SETS];
+
+	for (int i = 0; i < SETS; i++)
+		take(comm, &b[i], N * sizeof(int), 0, false);
+	for (int i = 0; i < 5 * SETS; i++) {
+		int *x = (int *)(void *)b[(i * 7 + (i / SETS) * rank) % SETS].at;
+
+		fill(x, N, rank, i);
+		OK(comm, coll_all_reduce(x, x, N, COLL_I32, COLL_SUM, comm, NULL));
+		CHECK(wrong_sums(x, N, coll_comm_size(comm), i) == 0, "call %d", i);
+	}
+	CHECK(stats(comm).direct == 5 * SETS);
+	for (int i = 0; i < SETS; i++)
+		drop(comm, &b[i]);
+}
+
+static void more_sets_of_regions_than_are_remembered(void)
+{
+	run_ranks(2, many_sets, NULL);
+	run_ranks(3, many_sets, NULL);
+}
+
+/* ---- Behind and before other operations ---- */
+
+static void in_flight(coll_comm *comm, int rank, void *arg)
+{
+	enum { OPS = 6, N = 30000 };
+	const int size = coll_comm_size(comm);
+	coll_stream *stream;
+	struct buffer b[OPS];
+
+	OK(comm, coll_stream_create(&stream, comm));
+	for (int i = 0; i < OPS; i++)
+		take(comm, &b[i], N * sizeof(int), 0, i % 3 == 2);
+	for (int round = 0; round < 20; round++) {
+		for (int i = 0; i < OPS; i++) {
+			int *x = (int *)(void *)b[i].at;
+
+			fill(x, i == 4 ? 100 : N, rank, round + i);
+			OK(comm, coll_all_reduce(x, x, i == 4 ? 100 : N, COLL_I32, COLL_SUM, comm, stream));
+		}
+		OK(comm, coll_stream_wait(stream, -1));
+		for (int i = 0; i < OPS; i++)
+			CHECK(wrong_sums((int *)(void *)b[i].at, i == 4 ? 100 : N, size, round + i) == 0,
+			      "round %d operation %d", round, i);
+	}
+	CHECK(stats(comm).direct > 0);
+	coll_stream_destroy(&stream);
+	for (int i = 0; i < OPS; i++)
+		drop(comm, &b[i]);
+}
+
+static void several_in_flight(void)
+{
+	for (int n = 2; n <= RANKS_MAX; n++)
+		run_ranks(n, in_flight, NULL);
+}
+
+/* ---- Failure ---- */
+
+/* Rank 1 is in a unit that does not end, as one that was stopped: it keeps what it has
+ * mapped, and writes there after rank 0 has its buffer back. */
+struct stuck {
+	pthread_barrier_t both;
+	coll_comm *comm;
+};
+
+static void *abort_soon(void *arg)
+{
+	struct stuck *s = arg;
+
+	usleep(1000);
+	coll_comm_abort(s->comm, "asked to");
+	return NULL;
+}
+
+static void owner(coll_comm *comm, struct stuck *s)
+{
+	enum { N = 65536 };
+	const size_t shift = 512;
+	struct buffer b;
+	size_t wrong = 0;
+	pthread_t t;
+
+	take(comm, &b, N * sizeof(int), shift, false);
+	OK(comm, coll_all_reduce(b.at, b.at, N, COLL_I32, COLL_SUM, comm, NULL));
+	memset(b.at, 1, b.bytes);
+	s->comm = comm;
+	pthread_barrier_wait(&s->both); /* rank 1 is stuck */
+	pthread_create(&t, NULL, abort_soon, s);
+	CHECK(coll_all_reduce(b.at, b.at, N, COLL_I32, COLL_SUM, comm, NULL) == COLL_ERR_ABORTED);
+	pthread_join(t, NULL);
+	CHECK(stats(comm).parted == (b.bytes - PAGE) / PAGE * PAGE, "%llu", (unsigned long long)stats(comm).parted);
+	CHECK(b.at[0] == 1 && b.at[b.bytes - 1] == 1, "what was there is there");
+	memset(b.at, 2, b.bytes);
+	pthread_barrier_wait(&s->both); /* now it writes */
+	pthread_barrier_wait(&s->both);
+	for (size_t i = 0; i < b.bytes; i++)
+		wrong += b.at[i] != 2;
+	CHECK(wrong == 0, "%zu bytes were written after the call had returned", wrong);
+	drop(comm, &b);
+}
+
+static void writer(coll_comm *comm, struct stuck *s)
+{
+	enum { N = 65536 };
+	struct native_reach *theirs;
+	struct coll_native *n;
+	struct buffer b;
+	void *p = NULL, *hold = NULL;
+	coll_status st = COLL_OK;
+
+	take(comm, &b, N * sizeof(int), 512, false);
+	OK(comm, coll_all_reduce(b.at, b.at, N, COLL_I32, COLL_SUM, comm, NULL));
+	n = comm->native;
+	theirs = &n->direct.reach[0][COLL_REACH_OUT];
+	st = n->peers[0].transport->reach(n->peers[0].link, &theirs->piece, N * sizeof(int), &p, &hold);
+	CHECK(st == COLL_OK, "%s", coll_status_string(st));
+	atomic_store(&n->mine->busy, 1);
+	pthread_barrier_wait(&s->both);
+	pthread_barrier_wait(&s->both);
+	/* Whole pages: the rest is never written by a peer. */
+	if (p)
+		memset((char *)p + PAGE - 512, 3, (N * sizeof(int) - PAGE) / PAGE * PAGE);
+	pthread_barrier_wait(&s->both);
+	atomic_store(&n->mine->busy, 0);
+	if (hold)
+		n->peers[0].transport->leave(n->peers[0].link, hold);
+	/* And it finds that its peer has failed. */
+	CHECK(coll_all_reduce(b.at, b.at, N, COLL_I32, COLL_SUM, comm, NULL) == COLL_ERR_ABORTED);
+	drop(comm, &b);
+}
+
+static void stuck_pair(coll_comm *comm, int rank, void *arg)
+{
+	if (rank == 0)
+		owner(comm, arg);
+	else
+		writer(comm, arg);
+}
+
+static void a_writer_that_never_ends_is_left_behind(void)
+{
+	struct stuck s;
+
+	pthread_barrier_init(&s.both, NULL, 2);
+	run_ranks_badly(2, stuck_pair, &s, NULL);
+	pthread_barrier_destroy(&s.both);
+}
+
+/* Aborted at any moment: every rank's call ends, and nothing is written to its buffer afterwards. */
+struct aborted {
+	coll_comm *comm;
+	useconds_t after_us;
+};
+
+static void *abort_later(void *arg)
+{
+	struct aborted *a = arg;
+
+	usleep(a->after_us);
+	coll_comm_abort(a->comm, "asked to");
+	return NULL;
+}
+
+static void until_aborted(coll_comm *comm, int rank, void *arg)
+{
+	enum { N = 1 << 20 };
+	struct aborted a = {.comm = comm, .after_us = *(useconds_t *)arg};
+	struct buffer in, out;
+	coll_status st = COLL_OK;
+	size_t wrong = 0;
+	pthread_t t;
+
+	take(comm, &in, N * sizeof(int), 64, false);
+	take(comm, &out, N * sizeof(int), 64, false);
+	if (rank == 0)
+		pthread_create(&t, NULL, abort_later, &a);
+	for (int i = 0; st == COLL_OK; i++)
+		st = coll_all_reduce(in.at, i % 2 ? in.at : out.at, N, COLL_I32, COLL_SUM, comm, NULL);
+	CHECK(st == COLL_ERR_ABORTED, "rank %d of %d: %s", rank, coll_comm_size(comm), coll_last_error(comm)->message);
+	memset(in.at, 9, in.bytes);
+	memset(out.at, 9, out.bytes);
+	if (rank == 0)
+		pthread_join(t, NULL);
+	for (int i = 0; i < 50; i++)
+		sched_yield();
+	for (size_t i = 0; i < in.bytes; i++)
+		wrong += in.at[i] != 9 || out.at[i] != 9;
+	CHECK(wrong == 0, "rank %d: %zu bytes", rank, wrong);
+	drop(comm, &in);
+	drop(comm, &out);
+}
+
+static void aborted_at_any_moment(void)
+{
+	unsigned seed = 20261122;
+
+	printf("     seed %u\n", seed);
+	for (int i = 0; i < 24; i++) {
+		useconds_t after_us;
+
+		seed = seed * 1103515245u + 12345u;
+		after_us = 200 + (seed >> 8) % 20000;
+		run_ranks_badly(2 + i % 3, until_aborted, &after_us, NULL);
+	}
+}
+
+/* One rank makes another call: all are told, none is written to. */
+static void another_call(coll_comm *comm, int rank, void *arg)
+{
+	enum { N = 100000 };
+	struct buffer b;
+	size_t wrong = 0;
+
+	take(comm, &b, N * sizeof(int), 0, false);
+	OK(comm, coll_all_reduce(b.at, b.at, N, COLL_I32, COLL_SUM, comm, NULL));
+	memset(b.at, 7, b.bytes);
+	CHECK(coll_all_reduce(b.at, b.at, rank == 1 ? N - 1 : N, COLL_I32, COLL_SUM, comm, NULL) == COLL_ERR_MISMATCH);
+	for (size_t i = 0; i < b.bytes; i++)
+		wrong += b.at[i] != 7;
+	CHECK(wrong == 0, "%zu bytes", wrong);
+	drop(comm, &b);
+}
+
+static void calls_that_differ_touch_nothing(void)
+{
+	for (int n = 2; n <= RANKS_MAX; n++)
+		run_ranks_badly(n, another_call, NULL, NULL);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct plain_case tests[] = {
+	        PLAIN_CASE(wherever_buffers_begin),
+	        PLAIN_CASE(the_same_bits_on_all_ranks),
+	        PLAIN_CASE(each_byte_once),
+	        PLAIN_CASE(plain_memory_anywhere_is_a_plan),
+	        PLAIN_CASE(plain_now_and_then),
+	        PLAIN_CASE(one_rank_cannot),
+	        PLAIN_CASE(more_sets_of_regions_than_are_remembered),
+	        PLAIN_CASE(several_in_flight),
+	        PLAIN_CASE(a_writer_that_never_ends_is_left_behind),
+	        PLAIN_CASE(aborted_at_any_moment),
+	        PLAIN_CASE(calls_that_differ_touch_nothing),
+	};
+
+	return run_cases(tests, sizeof(tests) / sizeof(tests[0]), argc, argv);
+}
