@@ -55,6 +55,7 @@ struct coll_transport_caps {
 	bool streamed;
 	size_t slot_bytes_best; /* frames worth having when memory allows; 0: no opinion */
 	bool offers;            /* peers can map each other's memory: see offer */
+	bool mapped;            /* a slot is memory that the two ends share: the peer reads what was stored */
 };
 
 /* What a context lends to its transports. Everything here outlives the instance. */

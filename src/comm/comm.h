@@ -70,6 +70,7 @@ struct coll_quick {
 /* Channels to one rank: [direction][lane][window], opened on first use. */
 struct coll_channels {
 	struct coll_endpoint *at[2][COLL_LANES_MAX][COLL_WINDOWS_MAX];
+	struct coll_pace pace; /* of all that are sent on */
 };
 
 /* Memory handed out by coll_mem_alloc or announced by coll_mem_register. One transport may
@@ -89,6 +90,7 @@ struct coll_comm_fabric {
 	uint16_t lane_base;           /* 0 collectives, COLL_LANES_P2P pairs */
 	struct coll_channels **peers; /* by rank */
 	struct coll_fabric fabric;
+	struct coll_pace_rule pace;
 };
 
 struct coll_comm {

@@ -285,6 +285,11 @@ static coll_status check_settings(const struct coll_settings *s, struct coll_err
 	if (strcmp(s->progress, "on") != 0 && strcmp(s->progress, "off") != 0 && strcmp(s->progress, "auto") != 0)
 		return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1106] COLL_PROGRESS=%s: expected on, off or auto",
 		                      s->progress);
+	if (strcmp(s->shm_copy, "auto") != 0 && strcmp(s->shm_copy, "cached") != 0 &&
+	    strcmp(s->shm_copy, "streamed") != 0 && strcmp(s->shm_copy, "cma") != 0)
+		return coll_error_set(err, COLL_ERR_CONFIG,
+		                      "[COLL-1106] COLL_SHM_COPY=%s: expected auto, cached, streamed or cma",
+		                      s->shm_copy);
 	if (s->slots == 1 || s->slots < 0 || s->slots > SLOTS_MAX)
 		return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1106] COLL_SLOTS=%d: a channel has 2 to %d slots",
 		                      s->slots, SLOTS_MAX);

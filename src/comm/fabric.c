@@ -3,6 +3,7 @@
  * first use and remembers the endpoint.
  */
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "comm/comm.h"
@@ -26,6 +27,7 @@ static coll_status open_endpoint(struct coll_comm_fabric *f, int peer, uint32_t 
 	if (!e)
 		return COLL_ERR_MEMORY;
 	e->transport = &wire->table;
+	e->pace = wire->caps.mapped ? &f->peers[peer]->pace : NULL;
 	st = wire->table.channel_open(link, &key, dir, comm->slot_bytes, comm->slots, &e->channel);
 	if (st != COLL_OK) {
 		free(e);
@@ -46,6 +48,7 @@ static coll_status channel(void *arg, int peer, uint32_t lane, uint32_t window, 
 		c = f->peers[peer] = calloc(1, sizeof(*c));
 		if (!c)
 			return COLL_ERR_MEMORY;
+		coll_pace_init(&c->pace, &f->pace);
 	}
 	if (!c->at[dir][lane][window]) {
 		st = open_endpoint(f, peer, lane, window, dir, &c->at[dir][lane][window]);
@@ -68,6 +71,23 @@ static size_t stream_bytes(const struct coll_comm *comm)
 	return whole / 2 / ranks;
 }
 
+/* How slots are filled that both ends map: by src/tune's figures, or as the setting says. */
+static struct coll_pace_rule pace_rule(const struct coll_comm *comm)
+{
+	const char *way = comm->ctx->settings.shm_copy;
+	struct coll_tune_far far;
+
+	coll_tune_far(&far);
+	return (struct coll_pace_rule){.way = strcmp(way, "cached") == 0     ? COLL_PACE_CACHED
+	                                      : strcmp(way, "streamed") == 0 ? COLL_PACE_STREAMED
+	                                                                     : COLL_PACE_AUTO,
+	                               .least_bytes = far.least_bytes,
+	                               .slow_bytes_per_ns = far.slow_bytes_per_ns,
+	                               .gain = far.gain,
+	                               .probe_bytes = far.probe_bytes,
+	                               .fresh = comm->slots * comm->facts.windows_max};
+}
+
 coll_status coll_comm_fabric_init(struct coll_comm *comm, struct coll_comm_fabric *f, uint16_t lane_base)
 {
 	f->peers = calloc((size_t)comm->size, sizeof(*f->peers));
@@ -75,6 +95,7 @@ coll_status coll_comm_fabric_init(struct coll_comm *comm, struct coll_comm_fabri
 		return COLL_ERR_MEMORY;
 	f->comm = comm;
 	f->lane_base = lane_base;
+	f->pace = pace_rule(comm);
 	f->fabric = (struct coll_fabric){
 	        .arg = f,
 	        .channel = channel,

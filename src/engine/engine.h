@@ -11,6 +11,7 @@
 #define COLL_ENGINE_ENGINE_H
 
 #include "coll/transport.h"
+#include "engine/pace.h"
 #include "plan/plan.h"
 #include "reduce/reduce.h"
 
@@ -18,6 +19,8 @@
 struct coll_endpoint {
 	const struct coll_transport *transport; /* complete: no NULL member */
 	void *channel;
+	/* How slots to this peer are filled; NULL: through the caches. */
+	struct coll_pace *pace;
 };
 
 /* Where channels come from. */
@@ -200,8 +203,9 @@ struct coll_run_stats {
 	uint64_t bytes_sent;
 	uint64_t bytes_copied; /* into slots, out of views, between buffers */
 	uint64_t bytes_reduced;
-	uint64_t pushed;       /* frames filled where their receiver wanted them */
-	uint64_t by_reference; /* frames sent by post_ref or received by recv_into */
+	uint64_t pushed;         /* frames filled where their receiver wanted them */
+	uint64_t by_reference;   /* frames sent by post_ref or received by recv_into */
+	uint64_t bytes_streamed; /* of those sent: stored past the caches */
 };
 const struct coll_run_stats *coll_run_stats(const struct coll_run *run);
 

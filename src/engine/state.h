@@ -68,7 +68,8 @@ extern int COLL_ENGINE_MUTANT;
 /* One direction of one channel, as the steps of one lane and window use it. */
 struct port {
 	const struct coll_transport *transport;
-	void *channel; /* NULL: not asked for yet */
+	void *channel;          /* NULL: not asked for yet */
+	struct coll_pace *pace; /* or NULL */
 	uint32_t parked;
 	uint32_t stuck; /* the scan in which this channel had no slot */
 };

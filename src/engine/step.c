@@ -13,6 +13,7 @@
 
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/hash.h"
 
 /* Fused steps that also store work in blocks of this size: the second pass over
@@ -60,6 +61,7 @@ coll_status coll_run_open_port(struct coll_run *run, struct port *port, uint32_t
 		return status;
 	port->transport = ep->transport;
 	port->channel = ep->channel;
+	port->pace = dir == COLL_DIR_SEND ? ep->pace : NULL;
 	if (dir == COLL_DIR_RECV)
 		run->unopened--;
 	return COLL_OK;
@@ -223,28 +225,69 @@ static inline void combine(struct coll_run *run, const struct coll_step *s, char
 
 /* ---- SEND ------------------------------------------------------------- */
 
+/* The source of a SEND into its slot. A slot far away is stored to past the caches, and must be
+ * seen before the frame is: hence the fence. */
+static inline void fill(struct coll_run *run, struct instance *inst, const struct coll_step *s, struct walk *w,
+                        char *slot, bool stream)
+{
+	do {
+		const size_t span_bytes = w->span.len * run->job.elem_bytes;
+
+		if (stream) {
+			coll_reduce_stream(slot, w->span.src, span_bytes);
+			run->stats.bytes_copied += span_bytes;
+			run->stats.bytes_streamed += span_bytes;
+		} else {
+			copy_elements(run, s, slot, w->span.src, w->span.len);
+		}
+		slot += span_bytes;
+	} while (walk_more(run, inst, s, SIDE_SRC, w));
+	if (stream)
+		coll_reduce_fence();
+}
+
+/* Whether nothing but bytes moves: no operand is scaled. */
+static inline bool plain_bytes(const struct coll_run *run, const struct coll_step *s)
+{
+	return !(s->flags & COLL_STEP_PRE && run->prescale) && !(s->flags & COLL_STEP_POST && run->job.reduction);
+}
+
+static void fill_paced(struct coll_run *run, struct instance *inst, const struct coll_step *s, struct walk *w,
+                       struct port *port, char *slot, size_t len_bytes)
+{
+	bool timed;
+	const bool stream = coll_pace_streams(port->pace, len_bytes, &timed);
+	const uint64_t since_ns = timed ? coll_clock_ns() : 0;
+
+	fill(run, inst, s, w, slot, stream);
+	if (timed)
+		coll_pace_took(port->pace, len_bytes, coll_clock_ns() - since_ns);
+}
+
 static inline coll_status send_by_value(struct coll_run *run, struct instance *inst, const struct coll_step *s,
                                         struct walk *w, struct port *port, size_t len_bytes)
 {
 	const struct coll_frame frame = frame_of(run, s, SIDE_SRC, len_bytes);
 	coll_status status = COLL_ERR_UNSUPPORTED;
+	bool pushed;
 	char *slot;
 
 	if (len_bytes > run->slot_bytes)
 		return COLL_ERR_INTERNAL;
 	if (len_bytes >= run->ref_bytes)
 		status = port->transport->push(port->channel, &frame, (void **)&slot);
-	run->stats.pushed += status == COLL_OK;
+	pushed = status == COLL_OK;
+	run->stats.pushed += pushed;
 	if (status == COLL_ERR_UNSUPPORTED)
 		status = port->transport->slot(port->channel, len_bytes, (void **)&slot);
 	if (status != COLL_OK)
 		return status;
 	if (len_bytes == 0) /* only a planted defect sends an empty frame */
 		return post_frame(run, s, port, 0);
-	do {
-		copy_elements(run, s, slot, w->span.src, w->span.len);
-		slot += w->span.len * run->job.elem_bytes;
-	} while (walk_more(run, inst, s, SIDE_SRC, w));
+	if (port->pace && len_bytes >= port->pace->rule.least_bytes && !pushed && plain_bytes(run, s))
+		fill_paced(run, inst, s, w, port, slot, len_bytes);
+	else
+		fill(run, inst, s, w, slot, false);
 	return post_frame(run, s, port, len_bytes);
 }
 
@@ -568,17 +611,21 @@ static coll_status recv_reduce(struct coll_run *run, struct instance *inst, stru
 
 /* ---- Fused steps ------------------------------------------------------ */
 
+/* Where the outgoing half of a fused step goes: a slot; memory of the peer; a slot that is filled
+ * past the caches, because the peer's core shares none with this one. */
+enum away { AWAY_SLOT, AWAY_PUSHED, AWAY_FAR };
+
 /* Two copies of what is computed or has come in: from block to block, so that the second finds
- * it in the first-level cache. pushed: the slot is the peer's own memory, which it does not
- * read before all is done either. */
+ * it in the first-level cache. The peer's own memory it does not read before all is done
+ * either. */
 static void forward_stored(struct coll_run *run, const struct coll_step *s, const struct span *span, const char *p,
-                           char *slot, bool pushed)
+                           char *slot, enum away away)
 {
 	const size_t elem_bytes = run->job.elem_bytes;
 	/* What was just read is in the cache and is overwritten there. */
 	const bool stream = run->stream && s->dst == COLL_BUF_OUT;
 	const bool stream_here = stream && span->dst != span->src && span->dst != p;
-	const bool stream_there = stream && pushed && slot != p;
+	const bool stream_there = (away == AWAY_FAR || (stream && away == AWAY_PUSHED)) && slot != p;
 	/* Short ones for streaming: while a block is on its way to memory the next is read. */
 	const size_t block = (stream_there ? STREAM_BYTES : BLOCK_BYTES) / elem_bytes;
 	_Alignas(64) char between[STREAM_BYTES];
@@ -603,14 +650,35 @@ static void forward_stored(struct coll_run *run, const struct coll_step *s, cons
 	if (stream_there || stream_here)
 		coll_reduce_fence();
 	run->stats.bytes_copied += span->len * elem_bytes * (s->op == COLL_STEP_RECV_COPY_SEND ? 2 : 1);
+	run->stats.bytes_streamed += stream_there ? span->len * elem_bytes : 0;
+}
+
+/* The sum for a slot far away, which is not kept here: from block to block by the first-level cache. */
+static void forward_far(struct coll_run *run, const struct coll_step *s, const struct span *span, const char *p,
+                        char *slot)
+{
+	const size_t elem_bytes = run->job.elem_bytes, block = STREAM_BYTES / elem_bytes;
+	_Alignas(64) char between[STREAM_BYTES];
+
+	for (size_t at = 0; at < span->len; at += block) {
+		const size_t len = min_size(block, span->len - at), at_bytes = at * elem_bytes;
+
+		combine(run, s, between, p + at_bytes, span->src + at_bytes, len);
+		coll_reduce_stream(slot + at_bytes, between, len * elem_bytes);
+	}
+	coll_reduce_fence();
+	run->stats.bytes_copied += span->len * elem_bytes;
+	run->stats.bytes_streamed += span->len * elem_bytes;
 }
 
 /* One span of a fused step: p is the incoming frame, slot the outgoing one. */
 static void forward_span(struct coll_run *run, const struct coll_step *s, const struct span *span, const char *p,
-                         char *slot, bool pushed)
+                         char *slot, enum away away)
 {
 	if (s->op != COLL_STEP_RECV_REDUCE_SEND)
-		forward_stored(run, s, span, p, slot, pushed);
+		forward_stored(run, s, span, p, slot, away);
+	else if (away == AWAY_FAR)
+		forward_far(run, s, span, p, slot);
 	else if (mutant(MUTANT_FORWARD_UNREDUCED))
 		copy_bytes(slot, p, span->len * run->job.elem_bytes);
 	else
@@ -627,6 +695,7 @@ static inline coll_status forward(struct coll_run *run, struct instance *inst, s
 	const char *p;
 	char *slot;
 	bool pushed;
+	enum away away;
 	const size_t len_bytes = walk_begin(run, inst, s, sides, &w) * run->job.elem_bytes;
 	coll_status status;
 
@@ -649,8 +718,9 @@ static inline coll_status forward(struct coll_run *run, struct instance *inst, s
 	lane->lacks_slot = status == COLL_AGAIN;
 	if (status != COLL_OK)
 		return status;
+	away = pushed ? AWAY_PUSHED : to->pace && coll_pace_is_far(to->pace, len_bytes) ? AWAY_FAR : AWAY_SLOT;
 	do {
-		forward_span(run, s, &w.span, p, slot, pushed);
+		forward_span(run, s, &w.span, p, slot, away);
 		p += w.span.len * run->job.elem_bytes;
 		slot += w.span.len * run->job.elem_bytes;
 	} while (walk_more(run, inst, s, sides, &w));

@@ -45,6 +45,16 @@ struct coll_tune_choice {
 coll_status coll_tune_select(const struct coll_tune_facts *facts, const struct coll_tune_call *call, bool explain,
                              struct coll_tune_choice *choice);
 
+/* When slots that two cores share are filled past the caches: fills slower than this, by
+ * which streaming gains so much. For struct coll_pace_rule, which argues it. */
+struct coll_tune_far {
+	size_t least_bytes;
+	double slow_bytes_per_ns;
+	double gain;
+	uint64_t probe_bytes;
+};
+void coll_tune_far(struct coll_tune_far *far);
+
 /* Price of one row, ns. */
 double coll_tune_cost(const struct coll_tune_facts *facts, const struct coll_tune_call *call,
                       const struct coll_algo *algo);

@@ -200,7 +200,8 @@ static void inst_caps(void *inst, struct coll_transport_caps *caps)
 	                                     .slot_bytes_max = SHM_SLOT_MAX,
 	                                     .post_ref = true,
 	                                     .recv_into = true,
-	                                     .offers = true};
+	                                     .offers = true,
+	                                     .mapped = true};
 }
 
 static coll_status inst_address(void *inst, void *buf, size_t cap, size_t *len_bytes)

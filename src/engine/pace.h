@@ -1,0 +1,67 @@
+/*
+ * Pace: whether slots to one peer are filled through the caches or past them.
+ *
+ * A slot that the peer has read lies in its caches, and what is stored into it next must be
+ * fetched, or taken away, from there; then the peer fetches it from this core's caches. Where
+ * the two cores share a cache that is the fastest way there is. Where they do not, each line
+ * crosses between caches twice at the price of a miss, and streaming stores are several times
+ * faster: what is on its way lies in memory, from where the peer's core prefetches it. In a
+ * virtual machine cores change places while a program runs. So the fills are timed, now and
+ * then: docs/design/shm-large.md has what was measured.
+ *
+ *   NEAR   cached; every few fills are timed. Slow ones in a row: TRIAL
+ *   TRIAL  a few streamed fills are timed. Clearly faster: FAR. Not: NEAR, and left alone
+ *          for a while, longer each time
+ *   FAR    streamed. After so many bytes: PROBE
+ *   PROBE  a few cached fills are timed. One is not slow: NEAR. All are: FAR
+ *
+ * A local fact: what travels does not depend on it. It reads no clock: it is told times.
+ */
+#ifndef COLL_ENGINE_PACE_H
+#define COLL_ENGINE_PACE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum coll_pace_way { COLL_PACE_AUTO, COLL_PACE_CACHED, COLL_PACE_STREAMED };
+
+/* Where the ways part; from src/tune. */
+struct coll_pace_rule {
+	enum coll_pace_way way;
+	size_t least_bytes;       /* shorter fills are neither timed nor streamed */
+	double slow_bytes_per_ns; /* a cached fill below this rate is slow */
+	double gain;              /* streamed ones must be so many times faster */
+	uint64_t probe_bytes;     /* streamed between two probes */
+	uint32_t fresh;           /* fills that are not judged: slots are touched for the first time */
+};
+
+enum coll_pace_state { COLL_PACE_NEAR, COLL_PACE_TRIAL, COLL_PACE_FAR, COLL_PACE_PROBE };
+
+/* Of one peer; one thread at a time. */
+struct coll_pace {
+	struct coll_pace_rule rule;
+	enum coll_pace_state state;
+	uint32_t fresh; /* left */
+	uint32_t fills; /* in this state */
+	uint32_t slow;  /* NEAR: slow ones in a row */
+	double best;    /* of the timed ones of this state, bytes per ns */
+	double cached;  /* what was slow */
+	uint64_t left;  /* bytes: FAR: to the next probe; NEAR: not judged */
+	uint64_t hold;  /* the next `left` after a TRIAL that failed */
+	uint64_t turns; /* changes between cached and streamed, for tests and reports */
+};
+
+void coll_pace_init(struct coll_pace *p, const struct coll_pace_rule *rule);
+
+/* The next fill, of at least rule.least_bytes. timed: tell how long it took. */
+bool coll_pace_streams(struct coll_pace *p, size_t len_bytes, bool *timed);
+void coll_pace_took(struct coll_pace *p, size_t len_bytes, uint64_t ns);
+
+/* Fills of which no time is known: like the others to this peer. */
+static inline bool coll_pace_is_far(const struct coll_pace *p, size_t len_bytes)
+{
+	return (p->state == COLL_PACE_FAR || p->rule.way == COLL_PACE_STREAMED) && len_bytes >= p->rule.least_bytes;
+}
+
+#endif
