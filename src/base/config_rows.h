@@ -2,7 +2,7 @@
  * Every setting of the library: one row each, read by the environment, the file
  * named by COLL_CONFIG_FILE, coll_config.settings and coll-info.
  *
- *   ROW(kind, member, name, default, help)
+ *   ROW(kind, scope, member, name, default, help)
  *
  * kind: INT (int), SIZE (size_t, with K M G suffixes), BOOL (bool), TEXT
  * (char[COLL_TEXT_MAX]). AGREED rows must be equal on all ranks (a hash is
