@@ -117,5 +117,9 @@ together 1 'COLL_HOOK' COLL_HOOK=burn:frame=1
 together 1 'COLL_INTERFACE' COLL_INTERFACE=nonesuch0 COLL_TRANSPORTS=tcp
 together 0 'COLL_TIMEOUT_SM is set but is not a setting' COLL_TIMEOUT_SM=5
 
+# One port is a range, too, as far as it goes: to the first rank.
+expect 0 'rank 0 of 1' env COLL_PORT_RANGE=47113 COLL_TRANSPORTS=tcp example_hello
+together 1 'no port to listen on in COLL_PORT_RANGE=47113: Address already in use' COLL_PORT_RANGE=47113 COLL_TRANSPORTS=tcp
+
 echo "$passed passed, $failed failed, 0 skipped"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 70 ]
