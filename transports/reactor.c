@@ -111,7 +111,11 @@ static bool take(int fd)
 
 static void tick(struct coll_reactor *r)
 {
-	if (take(r->timer_fd) && r->table->tick(r->inst, atomic_exchange(&r->soon, false)))
+	if (!take(r->timer_fd))
+		return;
+	/* How it is set is not known: whoever raises soon sets it without the lock, even after the flag was taken. */
+	r->tick_ms = UINT32_MAX;
+	if (r->table->tick(r->inst, atomic_exchange(&r->soon, false)))
 		atomic_store(&r->soon, true); /* the timer is adjusted at the end of the round */
 }
 

@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "tests/plain.h"
@@ -138,5 +139,23 @@ TEST(reactor, the_interval_is_the_transport_s)
 	coll_reactor_kick(&c.r);
 	coll_reactor_serve(&c.r);
 	CHECK(c.r.tick_ms == 0 && !readable(&c, 5));
+	stop(&c);
+}
+
+/* After what was asked for soon the timer goes back to the transport's interval. */
+TEST(reactor, soon_is_once)
+{
+	struct itimerspec t = {0};
+	struct counts c;
+
+	REQUIRE(start(&c));
+	c.wanted_ms = 900;
+	coll_reactor_kick(&c.r);
+	coll_reactor_serve(&c.r);
+	coll_reactor_soon(&c.r);
+	REQUIRE(readable(&c, LIMIT_MS));
+	coll_reactor_serve(&c.r);
+	REQUIRE(c.soon == 1 && timerfd_gettime(c.r.timer_fd, &t) == 0);
+	CHECK(t.it_interval.tv_nsec == 900 * 1000000L, "%ld ns", (long)t.it_interval.tv_nsec);
 	stop(&c);
 }
