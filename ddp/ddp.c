@@ -134,7 +134,7 @@ static coll_status make_lists(coll_ddp *d)
 	d->row_bytes = calloc(n, sizeof(*d->row_bytes));
 	d->row_at = calloc(n, sizeof(*d->row_at));
 	d->slice_counts = calloc(n, sizeof(*d->slice_counts));
-	d->flights = calloc(rounds + 1, sizeof(*d->flights));
+	d->flights = calloc(rounds + 2, sizeof(*d->flights)); /* two of them for rows */
 	if (d->flights && d->started && d->row_counts && d->row_bytes && d->row_at && d->slice_counts)
 		return d->config.zero == 2 ? make_shards(d) : COLL_OK;
 	return ddp_fail(d, COLL_ERR_MEMORY, "no memory");

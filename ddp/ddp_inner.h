@@ -54,6 +54,8 @@ struct piece {
 /* How a bucket's bytes travel. */
 struct wire {
 	const char *name;
+	/* How many numbers travel for p, whose buckets then end between parameters. NULL: all of it. */
+	size_t (*load)(const coll_ddp *d, const struct param *p);
 	/* Memory and state for b; COLL_ERR_MEMORY. NULL: none. */
 	coll_status (*prepare)(coll_ddp *d, struct bucket *b);
 	void (*release)(struct bucket *b);
@@ -67,7 +69,7 @@ struct wire {
 	size_t (*kept)(const struct bucket *b, struct piece *pieces);
 };
 
-/* One round of one bucket on the wire; end_s 0: not over yet. */
+/* One round of one bucket on the wire, or of the rows (bucket: how many there are); end_s 0: not over yet. */
 struct flight {
 	int bucket, phase;
 	double start_s, end_s;
@@ -111,6 +113,7 @@ struct coll_ddp {
 	int done;       /* buckets before this one are complete */
 	int taken;      /* and the caller has been told of those before this one */
 	int rows_phase; /* of the exchange of rows: 0 none, 1 counts, 2 rows, 3 done */
+	int rows_flight;
 	int table;      /* the parameter with lookups, -1: none */
 	int32_t active; /* ranks with data in this step */
 	bool joined;    /* this rank has none */
@@ -172,8 +175,8 @@ void ddp_scale_range(coll_ddp *d, size_t first, size_t count, double by);
 coll_status ddp_check_weights(coll_ddp *d);
 
 /* trace.c: a round starts, has ended (when, is returned); all rounds of the step have. */
-void ddp_flight_start(coll_ddp *d, struct bucket *b);
-double ddp_flight_end(coll_ddp *d, const struct bucket *b);
+int ddp_flight_start(coll_ddp *d, int bucket, int phase);
+double ddp_flight_end(coll_ddp *d, int flight, coll_event *event);
 void ddp_flights_close(coll_ddp *d);
 void ddp_trace_bucket(coll_ddp *d, const struct bucket *b, double waited_s);
 

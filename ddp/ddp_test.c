@@ -39,7 +39,7 @@ static void average_rank(coll_comm *comm, int rank, int size, void *arg)
 	for (int step = 0; step < 3; step++) {
 		coll_ddp_zero(d);
 		CHECK(coll_ddp_begin(d, 1) == COLL_OK);
-		backward(d, rank, step, step ? mix((uint64_t)(rank + 10 * step)) : 0, -1);
+		backward(d, rank, step, step ? coll_mix64((uint64_t)(rank + 10 * step)) : 0, -1);
 		CHECK(coll_ddp_wait(d) == COLL_OK, "%s", coll_ddp_last_error(d));
 		CHECK(worst_error(d, size, step) <= l->near, "%d ranks, wire %d, limit %zu: off by %g", size, l->wire,
 		      l->bucket, worst_error(d, size, step));

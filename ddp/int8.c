@@ -183,4 +183,4 @@ static size_t kept(const struct bucket *b, struct piece *pieces)
 	return 2;
 }
 
-const struct wire ddp_wire_int8 = {"int8", prepare, release, phases, start, finish, kept};
+const struct wire ddp_wire_int8 = {"int8", NULL, prepare, release, phases, start, finish, kept};

@@ -7,8 +7,9 @@
 #include <string.h>
 
 #define MEGABYTE  ((size_t)1 << 20)
-#define UNIT      16 /* elements: slices begin at multiples of it within a bucket */
-#define PART      4  /* of what is left of the arena: the most of a bucket */
+#define UNIT      16             /* elements: slices begin at multiples of it within a bucket */
+#define PART      4              /* of what is left of the arena: the most of a bucket */
+#define LEAST     (MEGABYTE / 4) /* the last one's size unless told */
 #define PROBES    5
 #define BIG_BYTES (4 * MEGABYTE)
 
@@ -69,30 +70,51 @@ static coll_status measure(coll_ddp *d, coll_comm *comm)
 	return COLL_OK;
 }
 
+/* How many elements of p travel. Limits are for these: a latency costs a compressed bucket as much as any. */
+static size_t load_of(const coll_ddp *d, const struct param *p)
+{
+	return d->wire->load ? d->wire->load(d, p) : p->count;
+}
+
+/* Of all that lies before end, which is where a parameter begins if loads are not counts. */
+static size_t load_before(const coll_ddp *d, size_t end)
+{
+	size_t sum = 0;
+
+	if (!d->wire->load)
+		return end;
+	for (int i = 0; i < d->param_count; i++)
+		if (!d->params[i].buffer && d->params[i].offset < end)
+			sum += load_of(d, &d->params[i]);
+	return sum;
+}
+
 /* Whole parameters as long as they fit; one at least. */
 static size_t cut_whole(const coll_ddp *d, size_t end, size_t limit)
 {
-	size_t from = end;
+	size_t from = end, sum = 0;
 
 	for (int i = d->param_count - 1; i >= 0; i--) {
 		const struct param *p = &d->params[i];
 
 		if (p->buffer || p->offset >= end || p->count == 0)
 			continue;
-		if (from < end && end - p->offset > limit)
+		sum += load_of(d, p);
+		if (from < end && sum > limit)
 			break;
 		from = p->offset;
 	}
 	return from;
 }
 
-/* In elements. A bucket is ready when its last gradient is and has only the time in which the rest is
- * computed to hide behind: so none but the last is more than a part of what was left. */
+/* In elements that travel. A bucket is ready when its last gradient is and has only the time in which the rest is
+ * computed to hide behind: so none but small ones is more than a part of what was left. */
 static size_t limit_at(const coll_ddp *d, size_t end)
 {
 	const coll_ddp_config *c = &d->config;
-	const size_t last = c->last_bytes / d->esize, part = end / PART > last ? end / PART : last;
 	const size_t limit = (end == d->count ? c->first_bytes : c->bucket_bytes) / d->esize;
+	const size_t floor = (c->last_bytes > MEGABYTE ? c->last_bytes : MEGABYTE) / d->esize;
+	const size_t left = load_before(d, end) / PART, part = left > floor ? left : floor;
 
 	return end == d->count || limit < part ? limit : part;
 }
@@ -155,7 +177,7 @@ coll_status ddp_lay_out(coll_ddp *d, coll_comm *comm)
 		status = measure(d, comm);
 	c->first_bytes = c->first_bytes ? c->first_bytes : MEGABYTE;
 	c->bucket_bytes = c->bucket_bytes ? c->bucket_bytes : 25 * MEGABYTE;
-	c->last_bytes = c->last_bytes ? c->last_bytes : MEGABYTE;
+	c->last_bytes = c->last_bytes ? c->last_bytes : LEAST;
 	for (size_t end = d->count; end > 0 && !status;) {
 		const size_t first = cut(d, end);
 

@@ -49,6 +49,19 @@ static void release(struct bucket *b)
 	b->scratch = NULL;
 }
 
+/* Too small to gain, or no matrix at all. */
+static bool goes_plain(const coll_ddp *d, const struct param *p)
+{
+	const size_t r = rank_of(d), columns = p->rows ? p->count / p->rows : 0;
+
+	return p->dim_count < 2 || (p->rows + columns) * r * 2 > p->count || p->rows < r || columns < r;
+}
+
+static size_t load(const coll_ddp *d, const struct param *p)
+{
+	return goes_plain(d, p) ? p->count : (p->rows + p->count / p->rows) * rank_of(d);
+}
+
 static void describe(const coll_ddp *d, struct powersgd_state *s, int param)
 {
 	const struct param *p = &d->params[param];
@@ -56,7 +69,7 @@ static void describe(const coll_ddp *d, struct powersgd_state *s, int param)
 	struct matrix *m = &s->matrices[s->count++];
 
 	*m = (struct matrix){param, s->left_count, SIZE_MAX, s->kept_count, p->rows, p->count / p->rows};
-	if (p->dim_count < 2 || (m->rows + m->columns) * r * 2 > p->count || m->rows < r || m->columns < r) {
+	if (goes_plain(d, p)) {
 		s->left_count += p->count;
 		return;
 	}
@@ -149,6 +162,12 @@ static void refill(float *q, size_t columns, size_t r)
 	}
 }
 
+static coll_status send_mean(coll_ddp *d, float *x, size_t count, coll_comm *comm, coll_stream *stream)
+{
+	ddp_count(d, count * sizeof(*x), 2.0 * (double)(count * sizeof(*x)) * (d->size - 1) / d->size);
+	return coll_all_reduce(x, x, count, COLL_F32, COLL_AVG, comm, stream);
+}
+
 static coll_status send_left(coll_ddp *d, struct bucket *b, coll_comm *comm, coll_stream *stream)
 {
 	struct powersgd_state *s = b->scratch;
@@ -164,9 +183,7 @@ static coll_status send_left(coll_ddp *d, struct bucket *b, coll_comm *comm, col
 		}
 		ddp_thin_times(s->left + m->p_at, kept, g, s->right + m->q_at, m->rows, m->columns, rank_of(d));
 	}
-	ddp_count(d, s->left_count * sizeof(float),
-	          2.0 * (double)s->left_count * sizeof(float) * (d->size - 1) / d->size);
-	return coll_all_reduce(s->left, s->left, s->left_count, COLL_F32, COLL_AVG, comm, stream);
+	return send_mean(d, s->left, s->left_count, comm, stream);
 }
 
 static coll_status send_right(coll_ddp *d, struct bucket *b, coll_comm *comm, coll_stream *stream)
@@ -182,9 +199,7 @@ static coll_status send_right(coll_ddp *d, struct bucket *b, coll_comm *comm, co
 		ddp_thin_transposed(s->right + m->q_at, s->kept + m->m_at, s->left + m->p_at, m->rows, m->columns,
 		                    rank_of(d));
 	}
-	ddp_count(d, s->right_count * sizeof(float),
-	          2.0 * (double)s->right_count * sizeof(float) * (d->size - 1) / d->size);
-	return coll_all_reduce(s->right, s->right, s->right_count, COLL_F32, COLL_AVG, comm, stream);
+	return send_mean(d, s->right, s->right_count, comm, stream);
 }
 
 static coll_status start(coll_ddp *d, struct bucket *b, int phase, coll_comm *comm, coll_stream *stream)
@@ -220,4 +235,4 @@ static size_t kept(const struct bucket *b, struct piece *pieces)
 	return 2;
 }
 
-const struct wire ddp_wire_powersgd = {"powersgd", prepare, release, phases, start, finish, kept};
+const struct wire ddp_wire_powersgd = {"powersgd", load, prepare, release, phases, start, finish, kept};

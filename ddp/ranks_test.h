@@ -6,6 +6,7 @@
 #ifndef DDP_RANKS_TEST_H
 #define DDP_RANKS_TEST_H
 
+#include "base/hash.h"
 #include "coll/ddp.h"
 #include "tests/plain.h"
 #include <math.h>
@@ -48,18 +49,10 @@ static inline void on_ranks(int n, rank_fn fn, void *arg)
 		pthread_join(threads[r].id, NULL);
 }
 
-static inline uint64_t mix(uint64_t x)
-{
-	x += 0x9e3779b97f4a7c15u;
-	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-	x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-	return x ^ (x >> 31);
-}
-
 /* Between -1 and 1. */
 static inline float value(uint64_t stream, size_t i)
 {
-	return (float)((double)(mix(mix(SEED + stream) ^ i) >> 11) * 0x1p-52 - 1);
+	return (float)((double)(coll_mix64(coll_mix64(SEED + stream) ^ i) >> 11) * 0x1p-52 - 1);
 }
 
 /* ---- A small model ------------------------------------------------------- */
@@ -115,7 +108,7 @@ static inline void backward(coll_ddp *d, int rank, int step, uint64_t order, int
 	for (int i = 0; i < PARAMS; i++)
 		list[i] = PARAMS - 1 - i;
 	for (int i = PARAMS - 1; i > 0 && order; i--) {
-		int j = (int)(mix(order + (uint64_t)i) % (uint64_t)(i + 1)), t = list[i];
+		int j = (int)(coll_mix64(order + (uint64_t)i) % (uint64_t)(i + 1)), t = list[i];
 
 		list[i] = list[j];
 		list[j] = t;
@@ -158,12 +151,9 @@ static inline double worst_error(coll_ddp *d, int size, int step)
 /* A number that is the same on all ranks only if all bits are. */
 static inline void check_same_bits(coll_comm *comm, const void *x, size_t len_bytes, const char *what)
 {
-	uint64_t h = SEED, both[2];
+	const uint64_t h = coll_hash_bytes(SEED, x, len_bytes);
+	uint64_t both[2] = {h, ~h};
 
-	for (size_t i = 0; i < len_bytes; i++)
-		h = (h ^ ((const uint8_t *)x)[i]) * 0x100000001b3u;
-	both[0] = h;
-	both[1] = ~h;
 	CHECK(coll_all_reduce(both, both, 2, COLL_U64, COLL_MIN, comm, NULL) == COLL_OK);
 	CHECK(both[0] == ~both[1], "%s: ranks hold different bits", what);
 }

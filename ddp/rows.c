@@ -65,6 +65,7 @@ coll_status ddp_rows_start(coll_ddp *d)
 	status =
 	        ddp_pass(d, d->side,
 	                 coll_all_gather(&d->row_counts[d->rank], d->row_counts, 1, COLL_U64, d->side, d->side_stream));
+	d->rows_flight = ddp_flight_start(d, d->bucket_count, 0);
 	return status ? status : ddp_pass(d, d->side, coll_event_record(d->rows_event, d->side_stream));
 }
 
@@ -132,6 +133,7 @@ static coll_status send(coll_ddp *d)
 		status = send_rows(d, all);
 	}
 	d->rows_phase = 2;
+	d->rows_flight = ddp_flight_start(d, d->bucket_count, 1);
 	return status ? status : ddp_pass(d, d->side, coll_event_record(d->rows_event, d->side_stream));
 }
 
@@ -207,7 +209,10 @@ coll_status ddp_rows_poll(coll_ddp *d)
 	if (d->rows_phase != 1)
 		return COLL_OK;
 	status = ddp_pass(d, d->side, coll_event_query(d->rows_event));
-	return status == COLL_AGAIN ? COLL_OK : status ? status : send(d);
+	if (status)
+		return status == COLL_AGAIN ? COLL_OK : status;
+	ddp_flight_end(d, d->rows_flight, d->rows_event);
+	return send(d);
 }
 
 coll_status ddp_rows_wait(coll_ddp *d)
@@ -219,6 +224,7 @@ coll_status ddp_rows_wait(coll_ddp *d)
 		status = ddp_pass(d, d->side, coll_event_wait(d->rows_event, -1));
 		if (status)
 			return status;
+		ddp_flight_end(d, d->rows_flight, d->rows_event);
 		if (d->rows_phase == 1) {
 			status = send(d);
 			continue;

@@ -34,7 +34,8 @@ static void rows_rank(coll_comm *comm, int rank, int size, void *arg)
 				backward(d, rank, step, 0, -1);
 			for (int r = 0; r < size; r++)
 				for (int k = 0; k < many + r; k++) {
-					const uint64_t key = mix((uint64_t)(r + 10 * k + 1000 * micro + 100000 * step));
+					const uint64_t key =
+					        coll_mix64((uint64_t)(r + 10 * k + 1000 * micro + 100000 * step));
 					const size_t id = key % 101;
 
 					if (r == rank)

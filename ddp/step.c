@@ -25,7 +25,7 @@ static coll_status put(coll_ddp *d, int index, int phase)
 	d->started[phase]++;
 	status = ddp_pass(d, comm, d->wire->start(d, b, phase, comm, stream));
 	/* What a wire computes before it calls is no time on the wire. */
-	ddp_flight_start(d, b);
+	b->flight = ddp_flight_start(d, index, phase);
 	return status ? status : ddp_pass(d, comm, coll_event_record(b->event, stream));
 }
 
@@ -67,7 +67,7 @@ static void finish(coll_ddp *d, int index)
 {
 	struct bucket *b = &d->buckets[index];
 
-	b->end_s = ddp_flight_end(d, b);
+	b->end_s = ddp_flight_end(d, b->flight, b->event);
 	if (d->wire->finish)
 		d->wire->finish(d, b);
 	if (d->active == 0)
@@ -96,7 +96,7 @@ static coll_status follow(coll_ddp *d, int index)
 		}
 		if (d->started[b->phase + 1] != index)
 			return COLL_AGAIN;
-		ddp_flight_end(d, b);
+		ddp_flight_end(d, b->flight, b->event);
 		status = put(d, index, b->phase + 1);
 	}
 	return b->state == COMPLETE ? COLL_OK : status ? status : COLL_AGAIN;

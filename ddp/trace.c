@@ -54,18 +54,18 @@ void ddp_trace_bucket(coll_ddp *d, const struct bucket *b, double waited_s)
 
 /* ---- Rounds on the wire ---- */
 
-void ddp_flight_start(coll_ddp *d, struct bucket *b)
+int ddp_flight_start(coll_ddp *d, int bucket, int phase)
 {
-	b->flight = d->flight_count++;
-	d->flights[b->flight] = (struct flight){(int)(b - d->buckets), b->phase, ddp_now_s(), 0};
+	d->flights[d->flight_count] = (struct flight){bucket, phase, ddp_now_s(), 0};
+	return d->flight_count++;
 }
 
 /* Whoever drove it there has noted when; this thread may look much later. */
-double ddp_flight_end(coll_ddp *d, const struct bucket *b)
+double ddp_flight_end(coll_ddp *d, int flight, coll_event *event)
 {
-	struct flight *f = &d->flights[b->flight];
+	struct flight *f = &d->flights[flight];
 
-	if (coll_event_time(b->event, &f->end_s) != COLL_OK)
+	if (coll_event_time(event, &f->end_s) != COLL_OK)
 		f->end_s = ddp_now_s();
 	return f->end_s;
 }
@@ -89,11 +89,17 @@ void ddp_flights_close(coll_ddp *d)
 
 static void write_round(FILE *f, const coll_ddp *d, const struct trace_row *r)
 {
+	char name[48];
+
+	if (r->bucket == d->bucket_count)
+		snprintf(name, sizeof(name), "rows round %d", r->phase);
+	else
+		snprintf(name, sizeof(name), "bucket %d round %d", r->bucket, r->phase);
 	fprintf(f,
-	        ",\n{\"name\":\"bucket %d round %d\",\"cat\":\"round\",\"ph\":\"X\",\"pid\":%d,\"tid\":%d,"
+	        ",\n{\"name\":\"%s\",\"cat\":\"round\",\"ph\":\"X\",\"pid\":%d,\"tid\":%d,"
 	        "\"ts\":%.3f,\"dur\":%.3f,\"args\":{\"step\":%llu}}",
-	        r->bucket, r->phase, d->rank, 2 + r->phase, 1e6 * r->start_s, 1e6 * (r->end_s - r->start_s),
-	        (unsigned long long)r->step);
+	        name, d->rank, r->bucket == d->bucket_count ? 2 + MOST_PHASES : 2 + r->phase, 1e6 * r->start_s,
+	        1e6 * (r->end_s - r->start_s), (unsigned long long)r->step);
 }
 
 static void write_bucket(FILE *f, const coll_ddp *d, const struct trace_row *r)

@@ -158,10 +158,11 @@ static coll_status start_tree(coll_ddp *d, struct bucket *b, int phase, coll_com
 	                      stream);
 }
 
-static const struct wire plain = {"plain", NULL, NULL, one_phase, start_plain, NULL, NULL};
-static const struct wire slices = {"slices", NULL, NULL, one_phase, start_slices, NULL, NULL};
-static const struct wire half = {"bf16", prepare_half, release_scratch, one_phase, start_half, finish_half, NULL};
-static const struct wire tree = {"tree", prepare_tree, release_scratch, tree_phases, start_tree, add_received, NULL};
+static const struct wire plain = {"plain", NULL, NULL, NULL, one_phase, start_plain, NULL, NULL};
+static const struct wire slices = {"slices", NULL, NULL, NULL, one_phase, start_slices, NULL, NULL};
+static const struct wire half = {"bf16", NULL, prepare_half, release_scratch, one_phase, start_half, finish_half, NULL};
+static const struct wire tree = {"tree",      NULL,       prepare_tree, release_scratch,
+                                 tree_phases, start_tree, add_received, NULL};
 
 const struct wire *ddp_wire_of(const coll_ddp *d)
 {

@@ -89,23 +89,48 @@ static void what_does_not_go_together_is_refused(void)
 
 /* ---- Compression ------------------------------------------------------------ */
 
+/* How far averages that lose something are off, of one step and in their mean over steps. */
+struct drift {
+	double *sum;
+	size_t count;
+	int steps;
+	double one, off, norm; /* squares: of the first step, of the mean, of what it should be */
+};
+
+static void drift_add(struct drift *f, const float *g, int size)
+{
+	for (size_t i = 0; i < f->count; i++) {
+		f->sum[i] += (double)g[i];
+		f->one += f->steps ? 0 : pow((double)g[i] - mean_of(size, 0, i), 2);
+	}
+	f->steps++;
+}
+
+static void drift_end(struct drift *f, int size)
+{
+	for (size_t i = 0; i < f->count; i++) {
+		f->off += pow(f->sum[i] / f->steps - mean_of(size, 0, i), 2);
+		f->norm += pow(mean_of(size, 0, i), 2);
+	}
+	free(f->sum);
+}
+
 /* A gradient that stays the same: what compression loses in one step must come in the
  * next ones, so that the mean over steps goes to the true average as 1 / steps. */
 static void feedback_rank(coll_comm *comm, int rank, int size, void *arg)
 {
 	const coll_ddp_wire wire = *(coll_ddp_wire *)arg;
-	const int steps = 40;
+	struct drift f = {calloc(total(), sizeof(double)), total(), 0, 0, 0, 0};
 	coll_ddp_config c = COLL_DDP_CONFIG_INIT;
 	coll_ddp_stats stats = COLL_DDP_STATS_INIT;
-	double *sum = calloc(total(), sizeof(*sum)), off = 0, norm = 0, one = 0;
 	coll_ddp *d;
 
 	c.wire = wire;
-	c.bucket_bytes = 16384;
+	c.first_bytes = c.bucket_bytes = 6000;
 	c.powersgd_rank = 4;
 	d = make(comm, &c);
-	REQUIRE(d);
-	for (int step = 0; step < steps; step++) {
+	REQUIRE(d && coll_ddp_bucket_count(d) > 2);
+	for (int step = 0; step < 40; step++) {
 		const float *g = coll_ddp_grads(d);
 
 		coll_ddp_zero(d);
@@ -113,21 +138,15 @@ static void feedback_rank(coll_comm *comm, int rank, int size, void *arg)
 		backward(d, rank, 0, 0, -1);
 		CHECK(coll_ddp_wait(d) == COLL_OK, "%s", coll_ddp_last_error(d));
 		check_same_bits(comm, g, total() * 4, "compressed");
-		for (size_t i = 0; i < total(); i++) {
-			sum[i] += (double)g[i];
-			one += step ? 0 : pow((double)g[i] - mean_of(size, 0, i), 2);
-		}
+		drift_add(&f, g, size);
 	}
-	for (size_t i = 0; i < total(); i++) {
-		off += pow(sum[i] / steps - mean_of(size, 0, i), 2);
-		norm += pow(mean_of(size, 0, i), 2);
-	}
-	CHECK(sqrt(off / norm) < 0.35 * sqrt(one / norm) && one > 0,
-	      "wire %d, %d ranks: %g after one step, mean off by %g", wire, size, sqrt(one / norm), sqrt(off / norm));
+	drift_end(&f, size);
+	CHECK(sqrt(f.off / f.norm) < 0.35 * sqrt(f.one / f.norm) && f.one > 0,
+	      "wire %d, %d ranks: %g after one step, mean off by %g", wire, size, sqrt(f.one / f.norm),
+	      sqrt(f.off / f.norm));
 	CHECK(coll_ddp_get_stats(d, &stats, 0) == COLL_OK);
 	if (wire == COLL_DDP_INT8 && size > 1)
-		CHECK((double)stats.sent_bytes < 0.4 * steps * 2 * 4 * (double)total() * (size - 1) / size);
-	free(sum);
+		CHECK((double)stats.sent_bytes < 0.4 * f.steps * 2 * 4 * (double)total() * (size - 1) / size);
 	CHECK(coll_ddp_destroy(&d) == COLL_OK);
 }
 
@@ -141,36 +160,31 @@ static void what_compression_loses_comes_later(void)
 /* Ranks of every kind of loop, usual and not, with rows and columns that are no multiples of a vector. */
 static void powersgd_rank(coll_comm *comm, int rank, int size, void *arg)
 {
-	const int r = *(int *)arg, steps = 6;
+	const int r = *(int *)arg;
+	const size_t n = 131 * 77;
+	struct drift f = {calloc(n, sizeof(double)), n, 0, 0, 0, 0};
 	coll_ddp_config c = COLL_DDP_CONFIG_INIT;
 	coll_ddp_param p = {"m", 2, {131, 77}, NULL, 0, NULL};
-	double *sum = calloc(131 * 77, sizeof(*sum)), off = 0, norm = 0, one = 0;
 	coll_ddp *d = NULL;
 
 	c.wire = COLL_DDP_POWERSGD;
 	c.powersgd_rank = r;
 	REQUIRE(coll_ddp_create(&d, &p, 1, &c, comm) == COLL_OK);
-	for (int step = 0; step < steps; step++) {
+	for (int step = 0; step < 6; step++) {
 		float *g = coll_ddp_grads(d);
 
 		coll_ddp_zero(d);
 		CHECK(coll_ddp_begin(d, 1) == COLL_OK);
-		for (size_t i = 0; i < 131 * 77; i++)
+		for (size_t i = 0; i < n; i++)
 			g[i] = value((uint64_t)rank, i);
 		CHECK(coll_ddp_ready(d, 0) == COLL_OK && coll_ddp_wait(d) == COLL_OK);
-		for (size_t i = 0; i < 131 * 77; i++) {
-			sum[i] += (double)g[i];
-			one += step ? 0 : pow((double)g[i] - mean_of(size, 0, i), 2);
-		}
+		drift_add(&f, g, size);
 	}
-	for (size_t i = 0; i < 131 * 77; i++) {
-		off += pow(sum[i] / steps - mean_of(size, 0, i), 2);
-		norm += pow(mean_of(size, 0, i), 2);
-	}
+	drift_end(&f, size);
 	/* A random matrix: each direction of 77 holds about as much as any. */
-	CHECK(one < norm * (1 - 0.9 * r / 77) && off < one, "rank %d, %d ranks: %g after one step, mean off by %g", r,
-	      size, sqrt(one / norm), sqrt(off / norm));
-	free(sum);
+	CHECK(f.one < f.norm * (1 - 0.9 * r / 77) && f.off < f.one,
+	      "rank %d, %d ranks: %g after one step, mean off by %g", r, size, sqrt(f.one / f.norm),
+	      sqrt(f.off / f.norm));
 	CHECK(coll_ddp_destroy(&d) == COLL_OK);
 }
 
@@ -178,6 +192,33 @@ static void powersgd_of_every_rank(void)
 {
 	for (int r = 1; r <= 17; r += r == 5 ? 3 : r == 8 ? 8 : 1)
 		on_ranks(2, powersgd_rank, &r);
+}
+
+/* Limits are of what travels: twenty matrices of 64 KiB are 4 KiB of thin ones each. */
+static void load_rank(coll_comm *comm, int rank, int size, void *arg)
+{
+	const coll_ddp_wire wire = *(coll_ddp_wire *)arg;
+	coll_ddp_config c = COLL_DDP_CONFIG_INIT;
+	coll_ddp_bucket_info b;
+	coll_ddp_param p[20];
+	coll_ddp *d = NULL;
+
+	for (int i = 0; i < 20; i++)
+		p[i] = (coll_ddp_param){"m", 2, {128, 128}, NULL, 0, NULL};
+	c.wire = wire;
+	c.keep_whole = 1;
+	c.first_bytes = c.bucket_bytes = 4 * 128 * 128;
+	REQUIRE(coll_ddp_create(&d, p, 20, &c, comm) == COLL_OK);
+	CHECK(coll_ddp_bucket_count(d) == (wire == COLL_DDP_POWERSGD ? 2 : 20), "%d", coll_ddp_bucket_count(d));
+	CHECK(coll_ddp_bucket(d, 0, &b) == COLL_OK);
+	CHECK(b.last_param == 19 && b.first_param == (wire == COLL_DDP_POWERSGD ? 4 : 19));
+	CHECK(coll_ddp_destroy(&d) == COLL_OK);
+}
+
+static void limits_are_of_what_travels(void)
+{
+	on_ranks(2, load_rank, &(coll_ddp_wire){COLL_DDP_POWERSGD});
+	on_ranks(2, load_rank, &(coll_ddp_wire){COLL_DDP_PLAIN});
 }
 
 /* One step of d; its average is the result. */
@@ -201,7 +242,7 @@ static void owing_rank(coll_comm *comm, int rank, int size, void *arg)
 	char *owed;
 
 	c.wire = *(coll_ddp_wire *)arg;
-	c.bucket_bytes = 8192;
+	c.first_bytes = c.bucket_bytes = 6000;
 	old = make(comm, &c);
 	next = make(comm, &c);
 	bare = make(comm, &c);
@@ -305,6 +346,7 @@ int main(void)
 	PLAIN_RUN(what_compression_owes_can_be_kept);
 	PLAIN_RUN(what_is_not_finite_stays_so);
 	PLAIN_RUN(powersgd_of_every_rank);
+	PLAIN_RUN(limits_are_of_what_travels);
 	PLAIN_RUN(a_thin_matrix_passes_powersgd);
 	return plain_summary();
 }

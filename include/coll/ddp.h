@@ -67,8 +67,8 @@ typedef struct coll_ddp_config {
 	void *grads;     /* memory for the arena, kept by the caller; NULL: made and freed here */
 	/* Size limits: of the first bucket (1 MB: so that something starts early), the
 	 * others (25 MB, and no more than a quarter of what is left of the arena), and the last
-	 * (1 MB: nothing is left to hide it behind). 0: these defaults. bucket_bytes
-	 * COLL_DDP_AUTO: from measured latency and bandwidth. */
+	 * (256 KiB: nothing is left to hide it behind). 0: these defaults. bucket_bytes
+	 * COLL_DDP_AUTO: from measured latency and bandwidth. With POWERSGD of what travels. */
 	size_t first_bytes, bucket_bytes, last_bytes;
 	int keep_whole; /* 1: buckets end between parameters; else large ones are split */
 	coll_ddp_wire wire;
