@@ -141,6 +141,14 @@ int gpt_checkpoint_write(const char *path, struct gpt_model *model, const struct
 	                                                          .weights = gpt_model_params(model)});
 }
 
+/* As gpt_param_count(), which wraps around for shapes that only a forged file has. */
+static double weights_of(const struct gpt_shape *s)
+{
+	const double c = s->width;
+
+	return ((double)s->vocab + s->context + 2) * c + s->layers * (12 * c * c + 13 * c);
+}
+
 /* Does the header describe a model whose weights fill the rest of the file? */
 static bool sound(const struct header *h, off_t file_bytes)
 {
@@ -151,8 +159,8 @@ static bool sound(const struct header *h, off_t file_bytes)
 	    h->tokens > h->vocab || (h->arrays != 1 && h->arrays != 3) || h->vocab > most || h->context > most ||
 	    h->layers > most || h->heads > most || h->width > most)
 		return false;
-	return !gpt_shape_problem(&s) && h->weight_count == gpt_param_count(&s) &&
-	       h->extra_bytes < (uint64_t)file_bytes &&
+	return !gpt_shape_problem(&s) && weights_of(&s) <= (double)file_bytes &&
+	       h->weight_count == gpt_param_count(&s) && h->extra_bytes < (uint64_t)file_bytes &&
 	       (uint64_t)file_bytes ==
 	               sizeof(*h) + h->arrays * h->weight_count * sizeof(float) + h->extra_bytes + sizeof(uint64_t);
 }
@@ -171,8 +179,10 @@ static int read_file(FILE *f, struct header *h, float **arrays)
 		return -1;
 	len_bytes = h->arrays * h->weight_count * sizeof(float) + h->extra_bytes;
 	*arrays = malloc(len_bytes);
-	if (!*arrays)
+	if (!*arrays) {
+		errno = ENOMEM;
 		return -1;
+	}
 	want = gpt_checksum(0, h, sizeof(*h));
 	if (fread(*arrays, 1, len_bytes, f) == len_bytes && fread(&sum, sizeof(sum), 1, f) == 1) {
 		for (uint32_t i = 0; i < h->arrays; i++)

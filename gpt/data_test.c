@@ -376,10 +376,12 @@ static void check_damage(const char *path)
 		fputc(byte, f);
 		fflush(f);
 	}
-	cr_assert_eq(ftruncate(fileno(f), len - 1), 0);
-	errno = 0;
-	cr_assert_eq(gpt_checkpoint_read(path, &c), -1);
-	cr_assert_eq(errno, EILSEQ);
+	for (long left = len - 1; left >= 0; left = left ? left / 3 : -1) {
+		cr_assert_eq(ftruncate(fileno(f), left), 0);
+		errno = 0;
+		cr_assert_eq(gpt_checkpoint_read(path, &c), -1, "cut to %ld", left);
+		cr_assert_eq(errno, EILSEQ);
+	}
 	fclose(f);
 }
 

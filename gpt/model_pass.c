@@ -56,7 +56,7 @@ static void linear(struct gpt_device *dev, gpt_real *y, const gpt_real *x, const
 	gpt_do_gemm(dev, &(struct gpt_gemm){false, true, rows, out, in, 1, 0, x, w, y, in, in, out});
 }
 
-/* dw += dy^T x. Comes first and is told at once: on the wire it has all of the rest to hide behind. */
+/* dw += dy^T x */
 static void weight_grad(struct gpt_device *dev, gpt_real *dw, const gpt_real *dy, const gpt_real *x, int rows, int in,
                         int out)
 {
@@ -98,6 +98,20 @@ static const gpt_real *finish_branch(const struct pass *p, struct gpt_device *de
 	return p->m->zeros;
 }
 
+static struct gpt_attention attention_of(const struct pass *p, int l)
+{
+	const struct gpt_model *m = p->m;
+	const struct layer_acts *a = &m->layers[l];
+
+	return (struct gpt_attention){.batch = p->batch,
+	                              .len = p->len,
+	                              .heads = m->shape.heads,
+	                              .head_width = m->shape.width / m->shape.heads,
+	                              .qkv = a->qkv,
+	                              .out = a->mixed,
+	                              .lse = a->lse};
+}
+
 /* The block's layernorms add what the product before them left in m->delta:
  * the first one the previous block's MLP (nothing for block 0). Returns the bias
  * still to be added to m->delta. */
@@ -106,6 +120,7 @@ static const gpt_real *layer_forward(const struct pass *p, struct gpt_device *de
 	struct gpt_model *m = p->m;
 	const int c = m->shape.width, rows = rows_of(p);
 	struct layer_acts *a = &m->layers[l];
+	const struct gpt_attention attention = attention_of(p, l);
 	const gpt_real *from = l ? m->layers[l - 1].mid : a->in, *delta = l ? m->delta : NULL, *bias;
 #define W(which) gpt_weight(m, gpt_layer_tensor(l, which))
 
@@ -114,13 +129,7 @@ static const gpt_real *layer_forward(const struct pass *p, struct gpt_device *de
 	                 rows, c);
 	linear(dev, a->qkv, a->norm1, W(QKV_W), rows, c, 3 * c);
 	gpt_do_bias_add(dev, a->qkv, W(QKV_B), rows, 3 * c);
-	gpt_do_attention(dev, &(struct gpt_attention){.batch = p->batch,
-	                                              .len = p->len,
-	                                              .heads = m->shape.heads,
-	                                              .head_width = c / m->shape.heads,
-	                                              .qkv = a->qkv,
-	                                              .out = a->mixed,
-	                                              .lse = a->lse});
+	gpt_do_attention(dev, &attention);
 	linear(dev, m->delta, a->mixed, W(PROJ_W), rows, c, c);
 	bias = finish_branch(p, dev, 1 + 2 * l, W(PROJ_B));
 	gpt_do_layernorm(dev, a->norm2, a->mid, a->mean2, a->rstd2, a->in, m->delta, bias, W(LN2_GAIN), W(LN2_BIAS),
@@ -190,62 +199,59 @@ static const gpt_real *branch_grad(const struct pass *p, struct gpt_device *dev,
 	return p->m->ddrop;
 }
 
+/* Through y = x W^T + bias of block l: gradients of both, then dx. The weight's comes before dx and is told at once:
+ * on the wire it has all of the rest to hide behind. */
+static void product_backward(const struct pass *p, struct gpt_device *dev, int l, int weight, gpt_real *dx,
+                             const gpt_real *dy, const gpt_real *x, int in, int out)
+{
+	struct gpt_model *m = p->m;
+	const int w = gpt_layer_tensor(l, weight), bias = w + 1, rows = rows_of(p);
+
+	gpt_do_bias_grad(dev, grad(m, bias), dy, rows, out);
+	ready(p, dev, bias);
+	weight_grad(dev, grad(m, w), dy, x, rows, in, out);
+	ready(p, dev, w);
+	input_grad(dev, dx, dy, gpt_weight(m, w), rows, in, out);
+}
+
+/* Through the layernorm of block l whose output's gradient is m->dnorm, into that of the residual stream. */
+static void norm_backward(const struct pass *p, struct gpt_device *dev, int l, int gain, const gpt_real *x,
+                          const gpt_real *mean, const gpt_real *rstd)
+{
+	struct gpt_model *m = p->m;
+	const int g = gpt_layer_tensor(l, gain), bias = g + 1;
+
+	gpt_do_layernorm_grad(dev, m->dres, grad(m, g), grad(m, bias), m->dnorm, x, mean, rstd, gpt_weight(m, g),
+	                      rows_of(p), m->shape.width);
+	ready(p, dev, bias);
+	ready(p, dev, g);
+}
+
 static void mlp_backward(const struct pass *p, struct gpt_device *dev, int l)
 {
 	struct gpt_model *m = p->m;
-	const int c = m->shape.width, rows = rows_of(p);
+	const int c = m->shape.width;
 	const struct layer_acts *a = &m->layers[l];
-	const gpt_real *d = branch_grad(p, dev, 2 + 2 * l);
-#define G(which)     grad(m, gpt_layer_tensor(l, which))
-#define READY(which) ready(p, dev, gpt_layer_tensor(l, which))
 
-	gpt_do_bias_grad(dev, G(DOWN_B), d, rows, c);
-	READY(DOWN_B);
-	weight_grad(dev, G(DOWN_W), d, a->gelu, rows, 4 * c, c);
-	READY(DOWN_W);
-	input_grad(dev, m->dwide, d, W(DOWN_W), rows, 4 * c, c);
-	gpt_do_gelu_grad(dev, m->dwide, a->up, rows, 4 * c);
-	gpt_do_bias_grad(dev, G(UP_B), m->dwide, rows, 4 * c);
-	READY(UP_B);
-	weight_grad(dev, G(UP_W), m->dwide, a->norm2, rows, c, 4 * c);
-	READY(UP_W);
-	input_grad(dev, m->dnorm, m->dwide, W(UP_W), rows, c, 4 * c);
-	gpt_do_layernorm_grad(dev, m->dres, G(LN2_GAIN), G(LN2_BIAS), m->dnorm, a->mid, a->mean2, a->rstd2, W(LN2_GAIN),
-	                      rows, c);
-	READY(LN2_BIAS);
-	READY(LN2_GAIN);
+	product_backward(p, dev, l, DOWN_W, m->dwide, branch_grad(p, dev, 2 + 2 * l), a->gelu, 4 * c, c);
+	gpt_do_gelu_grad(dev, m->dwide, a->up, rows_of(p), 4 * c);
+	product_backward(p, dev, l, UP_W, m->dnorm, m->dwide, a->norm2, c, 4 * c);
+	norm_backward(p, dev, l, LN2_GAIN, a->mid, a->mean2, a->rstd2);
 }
 
 static void attention_backward(const struct pass *p, struct gpt_device *dev, int l)
 {
 	struct gpt_model *m = p->m;
-	const int c = m->shape.width, rows = rows_of(p);
+	const int c = m->shape.width;
 	const struct layer_acts *a = &m->layers[l];
-	const gpt_real *d = branch_grad(p, dev, 1 + 2 * l);
+	struct gpt_attention attention = attention_of(p, l);
 
-	gpt_do_bias_grad(dev, G(PROJ_B), d, rows, c);
-	READY(PROJ_B);
-	weight_grad(dev, G(PROJ_W), d, a->mixed, rows, c, c);
-	READY(PROJ_W);
-	input_grad(dev, m->dnorm, d, W(PROJ_W), rows, c, c);
-	gpt_do_attention_grad(dev, &(struct gpt_attention){.batch = p->batch,
-	                                                   .len = p->len,
-	                                                   .heads = m->shape.heads,
-	                                                   .head_width = c / m->shape.heads,
-	                                                   .qkv = a->qkv,
-	                                                   .out = a->mixed,
-	                                                   .lse = a->lse,
-	                                                   .dout = m->dnorm,
-	                                                   .dqkv = m->dwide});
-	gpt_do_bias_grad(dev, G(QKV_B), m->dwide, rows, 3 * c);
-	READY(QKV_B);
-	weight_grad(dev, G(QKV_W), m->dwide, a->norm1, rows, c, 3 * c);
-	READY(QKV_W);
-	input_grad(dev, m->dnorm, m->dwide, W(QKV_W), rows, c, 3 * c);
-	gpt_do_layernorm_grad(dev, m->dres, G(LN1_GAIN), G(LN1_BIAS), m->dnorm, a->in, a->mean1, a->rstd1, W(LN1_GAIN),
-	                      rows, c);
-	READY(LN1_BIAS);
-	READY(LN1_GAIN);
+	product_backward(p, dev, l, PROJ_W, m->dnorm, branch_grad(p, dev, 1 + 2 * l), a->mixed, c, c);
+	attention.dout = m->dnorm;
+	attention.dqkv = m->dwide;
+	gpt_do_attention_grad(dev, &attention);
+	product_backward(p, dev, l, QKV_W, m->dnorm, m->dwide, a->norm1, c, 3 * c);
+	norm_backward(p, dev, l, LN1_GAIN, a->in, a->mean1, a->rstd1);
 }
 
 static void embed_backward(const struct pass *p, struct gpt_device *dev)
