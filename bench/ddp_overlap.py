@@ -3,9 +3,10 @@
 
 usage: ddp_overlap.py BUILD-DIRECTORY [--mbit 1000] [--steps 6] [--case 124M|10M|short] [--wire plain|int8|powersgd|bf16]
 
-Two network namespaces joined by a veth pair shaped with tbf; a rank of one thread in each (root is needed). Runs ddp_gpt three
-times: as it is; with nothing sent (--stub); and as it is again, so that drift shows; with a --wire other than plain once more as plain.
-  exposed  = step - the same step with communication stubbed
+Two network namespaces joined by a veth pair shaped with tbf; a rank of one thread in each (root is needed). Runs ddp_gpt with
+--overlap: every other step sends nothing, so that a step and the same step without communication are neighbours; and once
+with nothing sent at all (--stub), for the first step. With a --wire other than plain once more as plain.
+  exposed  = step - the step after it, with communication stubbed: median of --steps such pairs, and the middle half of them
   wire     = the bytes this rank sent / what a bare stream gets through the same link (measured)
   overlap  = 1 - exposed / wire
   backward = from the first bucket ready to the last one, with communication stubbed: what there is to hide behind
@@ -133,12 +134,12 @@ def on_wire(folder):
 
 
 def backward(folder):
-    """From the first bucket ready to the last, the same way."""
+    """From the first bucket ready to the last, of the steps that sent nothing."""
     steps = {}
     for e in trace_of(folder, 0):
         if e["cat"] == "wire":
             steps.setdefault(e["args"]["step"], []).append(e["args"]["ready_us"])
-    return statistics.median((max(s) - min(s)) / 1e6 for s in list(steps.values())[1:])
+    return statistics.median((max(s) - min(s)) / 1e6 for step, s in steps.items() if step % 2 == 0)
 
 
 def main():
@@ -151,12 +152,12 @@ def main():
     parse.add_argument("--wire", default="plain")
     parse.add_argument("--flags", default="")
     parse.add_argument("--data")
-    parse.add_argument("--again", type=int, default=1, help="0: leave out the second run as it is")
     args = parse.parse_args()
-    flags = [*CASES[args.case], "--steps", str(args.steps), "--log-every", "1", "--val-every", "0", "--no-sample", "--warmup", "0",
-             "--peak-gflops", "100", *args.flags.split()]
-    mine, stubbed, plain = ["--wire", args.wire], ["--wire", args.wire, "--stub"], ["--wire", "plain"]
-    order = [mine, stubbed] + [mine] * bool(args.again) + [plain] * (args.wire != "plain")
+    flags = [*CASES[args.case], "--log-every", "1", "--val-every", "0", "--no-sample", "--warmup", "0", "--peak-gflops", "100",
+             *args.flags.split()]
+    pairs = ["--overlap", "--steps", str(2 * args.steps + 2)]
+    mine = ["--wire", args.wire]
+    order = [mine + pairs, mine + ["--stub", "--steps", "1"]] + [["--wire", "plain", *pairs]] * (args.wire != "plain")
     with tempfile.TemporaryDirectory() as folder:
         # A text of which little is validated: that is no part of what is measured.
         text = args.data or os.path.join(folder, "text")
@@ -170,31 +171,29 @@ def main():
             rate = bare_rate()
             for extra in order:
                 runs.append(train(args.build, flags + extra, folder))
-                if extra is stubbed:
-                    behind = backward(folder)
-                else:
+                if "--overlap" in extra:
                     wires.append(on_wire(folder))
+                    behind = behind or backward(folder)
         finally:
             take_wire()
-    beside = runs.pop() if args.wire != "plain" else None
-    first = [run[0]["ms_per_step"] / 1e3 for run in runs]
-    step = [statistics.median(m["ms_per_step"] for m in run[1:]) / 1e3 for run in runs]
-    sent = statistics.median(m["sent_bytes"] for m in runs[0][1:])
+    step, stubbed = ([m["ms_per_step"] / 1e3 for m in runs[0][i::2]] for i in range(2))
+    sent = statistics.median(m["sent_bytes"] for m in runs[0][2::2])
     wire = sent / rate
-    with_wire = (step[0] + step[-1]) / 2 if args.again else step[0]
-    exposed = with_wire - step[1]
+    exposed = sorted(a - b for a, b in zip(step[1:], stubbed[1:]))
+    middle = [exposed[len(exposed) // 4], exposed[(3 * len(exposed)) // 4]]
+    hidden = [100 * (1 - x / wire) for x in (statistics.median(exposed), middle[1], middle[0])]
     print("%s, %s, %d Mb/s; load %s" % (args.case, args.wire, args.mbit, open("/proc/loadavg").read().split()[0]))
     print("bare stream %.1f MB/s; sent per step %.1f MB: wire %.3f s (on the wire %.3f s); backward %.3f s" % (
         rate / 1e6, sent / 1e6, wire, wires[0], behind))
-    print("step %s s, without communication %.3f s: exposed %.3f s, overlap %.1f %% (at most %.1f %%)" % (
-        " and ".join("%.3f" % s for i, s in enumerate(step) if i != 1), step[1], exposed, 100 * (1 - exposed / wire),
+    print("step %.3f s, without communication %.3f s; %d pairs: exposed %.3f s, overlap %.1f %% (%.1f to %.1f; at most %.1f %%)" % (
+        statistics.median(step[1:]), statistics.median(stubbed[1:]), len(exposed), statistics.median(exposed), *hidden,
         100 * min(1, behind / wire)))
-    print("first step %.3f s, without communication %.3f s: overlap %.1f %%" % (
-        first[0], first[1], 100 * (1 - (first[0] - first[1]) / wire)))
-    if beside:
-        plain_sent = statistics.median(m["sent_bytes"] for m in beside[1:])
-        print("beside plain: bytes %.4f, seconds on the wire %.4f (%.3f of %.3f s)" % (
-            sent / plain_sent, statistics.median(wires[:-1]) / wires[-1], statistics.median(wires[:-1]), wires[-1]))
+    first, alone = step[0], runs[1][0]["ms_per_step"] / 1e3
+    print("first step %.3f s, without communication %.3f s: overlap %.1f %%" % (first, alone, 100 * (1 - (first - alone) / wire)))
+    if args.wire != "plain":
+        plain_sent = statistics.median(m["sent_bytes"] for m in runs[2][2::2])
+        print("beside plain: bytes %.4f, seconds on the wire %.4f (%.4f of %.4f s)" % (
+            sent / plain_sent, wires[0] / wires[1], wires[0], wires[1]))
 
 
 if __name__ == "__main__":

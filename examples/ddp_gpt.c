@@ -228,7 +228,6 @@ static int prepare_ddp(struct job *j)
 	status = coll_ddp_create(&j->ddp, params, j->tensor_count, &config, j->comm);
 	free(params);
 	if (status == COLL_OK) {
-		coll_ddp_stub(j->ddp, j->o.stub);
 		coll_ddp_trace(j->ddp, j->o.trace != NULL);
 		return 0;
 	}
@@ -361,6 +360,7 @@ static int run(struct job *j)
 	job_print_start(j);
 	if (job_train(j) || job_save_model(j) || write_trace(j))
 		return -1;
+	job_print_overlap(j);
 	if (j->rank == 0)
 		printf("loss %.4f -> %.4f in %.1f s\nfinal val_loss=%.4f\n", j->first_loss, j->loss, j->train_s,
 		       j->val_loss);

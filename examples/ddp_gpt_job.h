@@ -16,6 +16,7 @@
 struct point {
 	long step;
 	double loss, val;
+	double step_s, wire_s; /* of --overlap */
 };
 
 struct job {
@@ -89,5 +90,13 @@ void job_report(struct job *j, long step, bool validated, double norm, double ra
 /* On a terminal: a line that the next one overwrites. */
 void job_print_live(const struct job *j, long step);
 void job_draw_curve(const struct job *j);
+/* --overlap: what of the time on the wire was hidden. */
+void job_print_overlap(const struct job *j);
+
+/* Nothing is sent in this step. */
+static inline bool job_stubbed(const struct job *j, long step)
+{
+	return j->o.stub || (j->o.overlap && step % 2);
+}
 
 #endif

@@ -77,6 +77,8 @@ static const struct flag flags[] = {
          NULL},
         {"stub", SWITCH, AT(stub), 0, 0, NULL, "send no gradients: what a step costs without (not for training)", false,
          NULL},
+        {"overlap", SWITCH, AT(overlap), 0, 0, NULL,
+         "send gradients in every other step only, and tell what of that was hidden (not for training)", false, NULL},
         {"peak-gflops", NUMBER, AT(peak_gflops), 0, 1e9, "0", "of all ranks, for MFU; 0: measured with a product", true,
          NULL},
         {"prompt", TEXT, AT(prompt), 0, 0, "", "what the sample continues", true, NULL},
@@ -253,6 +255,11 @@ static int check_together(struct options *o)
 		        "--deterministic=world goes with --wire plain only, without --local-steps and --accumulate");
 	if (o->deterministic && (o->leaves & (o->leaves - 1) || o->batch % o->leaves))
 		return complain("--leaves %ld must be a power of two that divides --batch %ld", o->leaves, o->batch);
+	if (o->overlap && (o->stub || o->resume || o->local_steps > 1 || o->steps < 4))
+		return complain("--overlap wants four --steps or more, and no --stub, --resume or --local-steps");
+	/* Each step is timed. */
+	if (o->overlap)
+		o->log_every = 1;
 	if (o->resume && !o->out)
 		return complain("--resume needs --out");
 	if (o->sampling && !o->model)

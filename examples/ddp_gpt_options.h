@@ -31,7 +31,7 @@ struct options {
 	long wire, powersgd_rank, zero, local_steps, deterministic, leaves;
 	double bucket_mb; /* 0: measured */
 	long log_every, val_every, save_every;
-	bool resume, stub;
+	bool resume, stub, overlap;
 	const char *trace;
 	double peak_gflops; /* 0: measured */
 	bool no_sample, no_cache;

@@ -134,6 +134,8 @@ static void write_metrics(struct job *j, long step, bool validated, double norm,
 	fprintf(j->metrics, "{\"step\":%ld,\"loss\":%.6f,", step, j->loss);
 	if (validated)
 		fprintf(j->metrics, "\"val_loss\":%.6f,", j->val_loss);
+	if (j->o.overlap)
+		fprintf(j->metrics, "\"stubbed\":%d,", job_stubbed(j, step - 1));
 	fprintf(j->metrics,
 	        "\"lr\":%.6g,\"grad_norm\":%.6g,\"tokens_per_s\":%.1f,\"ms_per_step\":%.3f,\"comm_share\":%.4f,"
 	        "\"mfu\":%.4f,\"wire_s\":%.6f,\"waited_s\":%.6f,\"sent_bytes\":%llu}\n",
@@ -150,7 +152,8 @@ void job_report(struct job *j, long step, bool validated, double norm, double ra
 	char val[32] = "", eta[32], tail[48] = "";
 
 	coll_ddp_get_stats(j->ddp, &stats, 1);
-	j->curve[j->curve_count++] = (struct point){step, j->loss, validated ? j->val_loss : -1};
+	j->curve[j->curve_count++] =
+	        (struct point){step, j->loss, validated ? j->val_loss : -1, elapsed / steps, stats.wire_s};
 	j->last_log_step = step;
 	if (j->rank)
 		return;
@@ -165,6 +168,50 @@ void job_report(struct job *j, long step, bool validated, double norm, double ra
 	if (j->metrics)
 		write_metrics(j, step, validated, norm, rate, speed, 1e3 * elapsed / steps, &stats,
 		              stats.waited_s / elapsed);
+}
+
+/* ---- Overlap ------------------------------------------------------------------ */
+
+static int by_size(const void *a, const void *b)
+{
+	const double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* The middle of n numbers, which are sorted. */
+static double median(double *x, long n)
+{
+	qsort(x, (size_t)n, sizeof(*x), by_size);
+	return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
+}
+
+/* A step that sends beside the next, which does not: whatever else a machine does befalls both. The
+ * first two are no measure: they touch memory for the first time. */
+void job_print_overlap(const struct job *j)
+{
+	const long pairs = j->curve_count / 2 - 1;
+	double *exposed, *wire, *sent, *stubbed;
+
+	if (j->rank || !j->o.overlap || j->size == 1 || !(exposed = malloc(4 * (size_t)pairs * sizeof(*exposed))))
+		return;
+	wire = exposed + pairs;
+	sent = wire + pairs;
+	stubbed = sent + pairs;
+	for (long i = 0; i < pairs; i++) {
+		const struct point *p = j->curve + 2 + 2 * i;
+
+		sent[i] = p[0].step_s;
+		stubbed[i] = p[1].step_s;
+		exposed[i] = sent[i] - stubbed[i];
+		wire[i] = p[0].wire_s;
+	}
+	printf("ddp_gpt: step %.4f s, without communication %.4f s; exposed %.4f s, on the wire %.4f s: overlap %.1f "
+	       "%% (medians "
+	       "of %ld)\n",
+	       median(sent, pairs), median(stubbed, pairs), median(exposed, pairs), median(wire, pairs),
+	       100 * (1 - median(exposed, pairs) / median(wire, pairs)), pairs);
+	free(exposed);
 }
 
 /* ---- The curve --------------------------------------------------------------- */

@@ -119,7 +119,7 @@ static int sum_leaves(struct job *j, long step, double *loss_sum)
 
 /* Bucket after bucket: its part of the norm is taken while it is in the cache and the
  * next one is still on its way. */
-static int take_buckets(struct job *j, double *norm)
+static int take_buckets(struct job *j, bool stubbed, double *norm)
 {
 	coll_ddp_bucket_info b;
 	double sum = 0;
@@ -132,7 +132,7 @@ static int take_buckets(struct job *j, double *norm)
 	}
 	if (job_check_ddp(j, coll_ddp_wait(j->ddp)))
 		return -1;
-	if (j->o.zero && !j->o.stub && job_check(j, coll_all_reduce(&sum, &sum, 1, COLL_F64, COLL_SUM, j->comm, NULL)))
+	if (j->o.zero && !stubbed && job_check(j, coll_all_reduce(&sum, &sum, 1, COLL_F64, COLL_SUM, j->comm, NULL)))
 		return -1;
 	*norm = sqrt(sum);
 	return 0;
@@ -158,9 +158,11 @@ static int train_step(struct job *j, long step, double *loss_sum, double *norm)
 	const bool world = j->o.deterministic == DETERMINISTIC_WORLD;
 
 	*loss_sum = 0;
+	coll_ddp_stub(j->ddp, job_stubbed(j, step));
 	if (!j->o.zero || step == j->first_step)
 		coll_ddp_zero(j->ddp);
-	if ((world ? sum_leaves(j, step, loss_sum) : micro_steps(j, step, loss_sum)) || take_buckets(j, norm))
+	if ((world ? sum_leaves(j, step, loss_sum) : micro_steps(j, step, loss_sum)) ||
+	    take_buckets(j, job_stubbed(j, step), norm))
 		return -1;
 	if (!gpt_optim_begin(j->optim, *norm))
 		return job_refuse(j, "step %ld: the gradient is not finite; try a smaller --lr", step + 1);
@@ -228,7 +230,7 @@ static int validate(struct job *j)
 	if (check_windows(j, windows) || mean_over_ranks(j, sum, count, &j->val_loss))
 		return -1;
 	/* Replicas that drifted apart would go unnoticed in the loss. */
-	return j->o.stub ? 0 : job_check_weights(j);
+	return j->o.stub || j->o.overlap ? 0 : job_check_weights(j);
 }
 
 /* ---- All steps --------------------------------------------------------------- */
