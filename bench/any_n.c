@@ -14,8 +14,8 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "coll/coll.h"
 #include "crowd.h"
+#include "median.h"
 
 enum { RANKS = 8, BLOCKS_MAX = 61 };
 static const double BLOCK_NS = 15e6, LIMIT = 1.3;
@@ -25,14 +25,6 @@ struct bench {
 	coll_comm *world, *of[RANKS + 1];
 	float *in, *out;
 };
-
-static void check(coll_status status, const char *what)
-{
-	if (status == COLL_OK)
-		return;
-	fprintf(stderr, "any_n: %s: %s\n", what, coll_last_error(NULL)->message);
-	exit(1);
-}
 
 static void pin(int rank)
 {
@@ -56,7 +48,8 @@ static double block(struct bench *b, int n, size_t count, int times)
 	t = coll_clock_ns();
 	if (b->crowd.rank < n)
 		for (int i = 0; i < times; i++)
-			check(coll_all_reduce(b->in, b->out, count, COLL_F32, COLL_SUM, b->of[n], NULL), "all_reduce");
+			crowd_check(b->of[n], coll_all_reduce(b->in, b->out, count, COLL_F32, COLL_SUM, b->of[n], NULL),
+			            "all_reduce");
 	t = coll_clock_ns() - t;
 	crowd_barrier(&b->crowd);
 	return (double)t / times;
@@ -102,7 +95,7 @@ static int measure(struct bench *b, size_t bytes, int blocks)
 	if (b->crowd.rank != 0)
 		return 0;
 	for (int n = 2; n <= RANKS; n++)
-		time[n] = crowd_median(all[n], blocks);
+		time[n] = median_of(all[n], blocks);
 	for (int n = 2; n <= RANKS; n++) {
 		const double line = line_at(time, log2(n));
 		const int on_line = (n & (n - 1)) == 0;
@@ -123,7 +116,6 @@ int main(int argc, char **argv)
 	static const size_t sizes[] = {65536, 1 << 20};
 	const int blocks = argc > 1 ? atoi(argv[1]) : 9;
 	const char *const settings[] = {"COLL_TRANSPORTS=tcp", NULL};
-	coll_config cfg = COLL_CONFIG_INIT;
 	struct bench b = {0};
 	int bad = 0;
 
@@ -131,21 +123,18 @@ int main(int argc, char **argv)
 		return 2;
 	crowd_begin(&b.crowd, RANKS);
 	pin(b.crowd.rank);
-	cfg.rank = b.crowd.rank;
-	cfg.size = RANKS;
-	cfg.exchange = crowd_exchange;
-	cfg.exchange_arg = &b.crowd;
-	cfg.settings = settings;
-	check(coll_comm_create(&b.world, &cfg), "create");
+	b.world = crowd_create(&b.crowd, settings);
 	for (int n = 2; n <= RANKS; n++)
-		check(coll_comm_split(b.world, b.crowd.rank < n ? 0 : COLL_NO_COLOUR, b.crowd.rank, &b.of[n]), "split");
+		crowd_check(b.world,
+		            coll_comm_split(b.world, b.crowd.rank < n ? 0 : COLL_NO_COLOUR, b.crowd.rank, &b.of[n]),
+		            "split");
 	for (int i = 2; i < argc; i++)
 		bad += measure(&b, strtoull(argv[i], NULL, 0), blocks);
 	for (size_t i = 0; argc <= 2 && i < sizeof(sizes) / sizeof(*sizes); i++)
 		bad += measure(&b, sizes[i], blocks);
 	for (int n = 2; n <= RANKS; n++)
 		if (b.of[n])
-			check(coll_comm_destroy(&b.of[n]), "destroy");
-	check(coll_comm_destroy(&b.world), "destroy");
+			crowd_check(NULL, coll_comm_destroy(&b.of[n]), "destroy");
+	crowd_check(NULL, coll_comm_destroy(&b.world), "destroy");
 	return crowd_end(&b.crowd, bad > 0);
 }

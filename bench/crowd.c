@@ -63,6 +63,28 @@ int crowd_exchange(void *arg, const void *mine, void *all, size_t len_bytes)
 	return 0;
 }
 
+void crowd_check(const coll_comm *comm, coll_status status, const char *what)
+{
+	if (status == COLL_OK)
+		return;
+	fprintf(stderr, "%s: %s\n", what, coll_last_error(comm)->message);
+	exit(1);
+}
+
+coll_comm *crowd_create(struct crowd *c, const char *const *settings)
+{
+	coll_config cfg = COLL_CONFIG_INIT;
+	coll_comm *comm = NULL;
+
+	cfg.rank = c->rank;
+	cfg.size = c->size;
+	cfg.exchange = crowd_exchange;
+	cfg.exchange_arg = c;
+	cfg.settings = settings;
+	crowd_check(NULL, coll_comm_create(&comm, &cfg), "create");
+	return comm;
+}
+
 int crowd_end(struct crowd *c, int status)
 {
 	fflush(stdout);
@@ -72,20 +94,7 @@ int crowd_end(struct crowd *c, int status)
 		int child = 0;
 
 		if (waitpid(c->child[r], &child, 0) != c->child[r] || child != 0)
-			status = 1;
+			status = status ? status : 1;
 	}
 	return status;
-}
-
-static int ascending(const void *a, const void *b)
-{
-	const double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
-double crowd_median(double *values, int n)
-{
-	qsort(values, (size_t)n, sizeof(*values), ascending);
-	return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }

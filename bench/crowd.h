@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+#include "coll/coll.h"
+
 enum { CROWD_MAX = 16, CROWD_NOTE_BYTES = 8192, CROWD_USER_BYTES = 4096 };
 
 struct crowd_shared {
@@ -30,9 +32,11 @@ void crowd_begin(struct crowd *c, int size);
 void crowd_barrier(struct crowd *c);
 /* coll_config.exchange; arg is the crowd. */
 int crowd_exchange(void *arg, const void *mine, void *all, size_t len_bytes);
-/* Ranks other than 0 end here; rank 0 waits for them: their status, or its own. */
+/* A communicator of all over settings ("COLL_TRANSPORTS=tcp" ..., ended by NULL). */
+coll_comm *crowd_create(struct crowd *c, const char *const *settings);
+/* An error of a call on comm (NULL: of its creation) ends this process. */
+void crowd_check(const coll_comm *comm, coll_status status, const char *what);
+/* Ranks other than 0 end here; rank 0 waits for them: its own status, or 1 if one of them failed. */
 int crowd_end(struct crowd *c, int status);
-
-double crowd_median(double *values, int n);
 
 #endif

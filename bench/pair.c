@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "median.h"
 
 struct pair_shared {
 	_Alignas(64) atomic_uint arrived;
@@ -196,19 +197,6 @@ void pair_block(struct pair *p, const struct pair_side sides[2], double seconds[
 	}
 }
 
-static int by_value(const void *a, const void *b)
-{
-	const double x = *(const double *)a, *y = b;
-
-	return x < *y ? -1 : x > *y;
-}
-
-static double median(double *values, int n)
-{
-	qsort(values, (size_t)n, sizeof(*values), by_value);
-	return values[n / 2];
-}
-
 void pair_compare(struct pair *p, const struct pair_side sides[2], int blocks, struct pair_verdict *v)
 {
 	static double ratios[PAIR_BLOCKS_MAX], times[2][PAIR_BLOCKS_MAX];
@@ -224,9 +212,9 @@ void pair_compare(struct pair *p, const struct pair_side sides[2], int blocks, s
 		times[1][b] = seconds[1];
 		ratios[b] = seconds[0] / seconds[1];
 	}
-	v->seconds[0] = median(times[0], blocks);
-	v->seconds[1] = median(times[1], blocks);
-	v->ratio = median(ratios, blocks);
+	v->seconds[0] = median_of(times[0], blocks);
+	v->seconds[1] = median_of(times[1], blocks);
+	v->ratio = median_of(ratios, blocks);
 	v->low = ratios[low > 0 ? low : 0];
 	v->high = ratios[high < blocks ? high : blocks - 1];
 }

@@ -23,21 +23,22 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "coll/coll.h"
 #include "crowd.h"
+#include "median.h"
+#include "tests/shell.h"
 
 enum { BLOCKS_MAX = 31, PORT = 7771, NO_RIGHT = 77 };
-static const size_t BLOCK_BYTES = (size_t)64 << 20, WARM_BYTES = (size_t)16 << 20;
+static const size_t BLOCK_BYTES = (size_t)64 << 20, WARM_BYTES = (size_t)16 << 20, MOST_BYTES = (size_t)64 << 20;
 static const double PAYLOAD = 0.956, BARE_MUST = 0.95, MUST = 0.93;
 
 struct link {
@@ -50,69 +51,84 @@ struct link {
 
 /* ---- namespaces ------------------------------------------------------------- */
 
-static bool shell(const char *format, ...)
-{
-	char command[400];
-	va_list ap;
-
-	va_start(ap, format);
-	vsnprintf(command, sizeof(command), format, ap);
-	va_end(ap);
-	return system(command) == 0;
-}
-
 /* In rank 0, which stands beside the namespaces: a bridge, and a pair for each rank. */
 static bool wire_up(const struct crowd *c, const pid_t *pid, int mbit)
 {
-	if (!shell("ip link add br0 type bridge && ip link set br0 up && ip link set lo up"))
+	if (!shell_run("ip link add br0 type bridge && ip link set br0 up && ip link set lo up"))
 		return false;
 	for (int r = 0; r < c->size; r++)
-		if (!shell("ip link add v%d type veth peer name e0 netns %d && ip link set v%d master br0 up", r,
-		           (int)pid[r], r) ||
-		    !shell("nsenter -t %d -n sh -c 'ip link set lo up; ip addr add 10.97.0.%d/24 dev e0 && "
-		           "ip link set e0 up && tc qdisc add dev e0 root tbf rate %dmbit burst 256kb latency 20ms'",
-		           (int)pid[r], r + 1, mbit))
+		if (!shell_run("ip link add v%d type veth peer name e0 netns %d && ip link set v%d master br0 up", r,
+		               (int)pid[r], r) ||
+		    !shell_run(
+		            "nsenter -t %d -n sh -c 'ip link set lo up; ip addr add 10.97.0.%d/24 dev e0 && "
+		            "ip link set e0 up && tc qdisc add dev e0 root tbf rate %dmbit burst 256kb latency 20ms'",
+		            (int)pid[r], r + 1, mbit))
 			return false;
 	return true;
 }
 
+/* What the ranks tell each other while they part. */
+struct parting {
+	pid_t pid[CROWD_MAX];
+	bool apart[CROWD_MAX], wired;
+};
+
+/* ip names a namespace by a process in it: the stand-in, until rank 0 goes there itself. */
+static pid_t stand_in(int space)
+{
+	int entered[2];
+	char c;
+	pid_t pid;
+
+	if (space < 0 || pipe2(entered, O_CLOEXEC))
+		return -1;
+	pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (setns(space, CLONE_NEWNET) == 0 && write(entered[1], "x", 1) == 1)
+			pause();
+		_exit(1);
+	}
+	close(entered[1]);
+	if (pid > 0 && read(entered[0], &c, 1) != 1) {
+		waitpid(pid, NULL, 0);
+		pid = -1;
+	}
+	close(entered[0]);
+	return pid;
+}
+
+static int own_space(void)
+{
+	return unshare(CLONE_NEWNET) == 0 ? open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC) : -1;
+}
+
 /* A process that only stands for rank 0's namespace would be one more: rank 0 makes the
- * wires from the common namespace first and enters its own afterwards. */
+ * wires from the common namespace first and enters its own afterwards. The common one lives as long as its descriptor,
+ * which is never closed. */
 static bool separate(struct link *l)
 {
-	pid_t *pid = (pid_t *)(void *)l->crowd.shared->user;
-	const bool hub = l->crowd.rank == 0;
-	int outside = -1, inside = -1;
-	bool ok;
+	struct parting *all = (struct parting *)(void *)l->crowd.shared->user;
+	const int me = l->crowd.rank, mine = own_space();
+	const pid_t here = me == 0 ? stand_in(mine) : getpid();
+	bool apart = true;
 
-	if (hub) {
-		inside = unshare(CLONE_NEWNET) == 0 ? open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC) : -1;
-		outside = unshare(CLONE_NEWNET) == 0 ? open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC) : -1;
-	} else if (unshare(CLONE_NEWNET) != 0) {
-		_exit(NO_RIGHT);
-	}
-	pid[l->crowd.rank] = getpid();
-	if (hub && inside >= 0) {
-		/* Somebody must be in the namespace for ip to name it. */
-		const pid_t stand_in = fork();
-
-		if (stand_in == 0) {
-			setns(inside, CLONE_NEWNET);
-			pause();
-			_exit(0);
+	all->pid[me] = here;
+	all->apart[me] = mine >= 0 && here > 0 && (me > 0 || own_space() >= 0);
+	crowd_barrier(&l->crowd);
+	for (int r = 0; r < l->crowd.size; r++)
+		apart = apart && all->apart[r];
+	if (me == 0) {
+		all->wired = apart && wire_up(&l->crowd, all->pid, l->mbit);
+		if (here > 0) {
+			kill(here, SIGKILL);
+			waitpid(here, NULL, 0);
 		}
-		pid[0] = stand_in;
-		poll(NULL, 0, 50);
+		all->wired = all->wired && setns(mine, CLONE_NEWNET) == 0;
 	}
 	crowd_barrier(&l->crowd);
-	ok = !hub || (inside >= 0 && outside >= 0 && wire_up(&l->crowd, pid, l->mbit));
-	if (hub) {
-		kill(pid[0], SIGKILL);
-		setns(inside, CLONE_NEWNET);
-		pid[CROWD_MAX] = ok;
-	}
-	crowd_barrier(&l->crowd);
-	return pid[CROWD_MAX] != 0;
+	close(mine);
+	return all->wired;
 }
 
 /* ---- the bare ring stream ------------------------------------------------------ */
@@ -177,14 +193,6 @@ static void stream(struct link *l, size_t bytes)
 
 /* ---- blocks ----------------------------------------------------------------------- */
 
-static void check(coll_status status, const char *what)
-{
-	if (status == COLL_OK)
-		return;
-	fprintf(stderr, "shaped: %s: %s\n", what, coll_last_error(NULL)->message);
-	exit(1);
-}
-
 static size_t sent_by_all_reduce(int n, size_t bytes)
 {
 	return bytes / (size_t)n * 2 * (size_t)(n - 1);
@@ -210,8 +218,9 @@ static double our_block(struct link *l, size_t bytes, size_t total)
 	crowd_barrier(&l->crowd);
 	t = coll_clock_ns();
 	for (int i = 0; i < times; i++)
-		check(coll_all_reduce(l->in, l->out, bytes / sizeof(float), COLL_F32, COLL_SUM, l->comm, NULL),
-		      "all_reduce");
+		crowd_check(l->comm,
+		            coll_all_reduce(l->in, l->out, bytes / sizeof(float), COLL_F32, COLL_SUM, l->comm, NULL),
+		            "all_reduce");
 	crowd_barrier(&l->crowd);
 	return (double)sent_by_all_reduce(l->crowd.size, bytes) * times / (double)(coll_clock_ns() - t);
 }
@@ -233,9 +242,9 @@ static int measure(struct link *l, size_t bytes, int blocks)
 	}
 	if (l->crowd.rank != 0)
 		return 0;
-	b = crowd_median(bare, blocks);
-	o = crowd_median(ours, blocks);
-	r = crowd_median(ratio, blocks);
+	b = median_of(bare, blocks);
+	o = median_of(ours, blocks);
+	r = median_of(ratio, blocks);
 	judged = b >= BARE_MUST * room;
 	printf("%5d Mbit/s  n = %d  %3zu MiB  bare %.3f GB/s (%.3f of payload rate)  ours %.3f GB/s  ratio %.3f "
 	       "(%.3f .. %.3f)%s\n",
@@ -250,10 +259,8 @@ static int measure(struct link *l, size_t bytes, int blocks)
 /* One rate, one number of ranks: in processes of their own, so that their namespaces go. */
 static int one_case(int mbit, int n, const size_t *sizes, int nsizes, int blocks)
 {
-	const size_t most = (size_t)64 << 20;
 	char cc[80];
 	const char *const settings[] = {"COLL_TRANSPORTS=tcp", cc, NULL};
-	coll_config cfg = COLL_CONFIG_INIT;
 	struct link l = {.mbit = mbit};
 	int bad = 0;
 
@@ -262,21 +269,16 @@ static int one_case(int mbit, int n, const size_t *sizes, int nsizes, int blocks
 		fprintf(stderr, "shaped: no right to make network namespaces, or no ip, tc, nsenter\n");
 		return crowd_end(&l.crowd, NO_RIGHT);
 	}
-	l.in = aligned_alloc(4096, most);
-	l.out = aligned_alloc(4096, most);
-	memset(l.in, 0, most);
-	memset(l.out, 0, most);
+	l.in = aligned_alloc(4096, MOST_BYTES);
+	l.out = aligned_alloc(4096, MOST_BYTES);
+	memset(l.in, 0, MOST_BYTES);
+	memset(l.out, 0, MOST_BYTES);
 	snprintf(cc, sizeof(cc), "COLL_TCP_CONGESTION=%s", congestion());
 	connect_ring(&l);
-	cfg.rank = l.crowd.rank;
-	cfg.size = n;
-	cfg.exchange = crowd_exchange;
-	cfg.exchange_arg = &l.crowd;
-	cfg.settings = settings;
-	check(coll_comm_create(&l.comm, &cfg), "create");
+	l.comm = crowd_create(&l.crowd, settings);
 	for (int i = 0; i < nsizes; i++)
 		bad += measure(&l, sizes[i], blocks);
-	check(coll_comm_destroy(&l.comm), "destroy");
+	crowd_check(NULL, coll_comm_destroy(&l.comm), "destroy");
 	return crowd_end(&l.crowd, bad > 0);
 }
 
@@ -292,27 +294,38 @@ static int case_apart(int mbit, int n, const size_t *sizes, int nsizes, int bloc
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }
 
-int main(int argc, char **argv)
+static const size_t SIZES[] = {(size_t)4 << 20, (size_t)16 << 20, (size_t)64 << 20};
+
+static int all_cases(int blocks)
 {
 	static const struct {
 		int mbit, most;
 	} cases[] = {{1000, 8}, {2500, 6}, {5000, 3}};
-	const size_t all[] = {(size_t)4 << 20, (size_t)16 << 20, (size_t)64 << 20};
-	const int blocks = argc > 1 ? atoi(argv[1]) : 3;
 	int status = 0;
 
-	if (blocks < 1 || blocks > BLOCKS_MAX)
-		return 2;
-	if (argc >= 4) {
-		const size_t one = argc > 4 ? strtoull(argv[4], NULL, 0) << 20 : 0;
-
-		return case_apart(atoi(argv[2]), atoi(argv[3]), one ? &one : all, one ? 1 : 3, blocks);
-	}
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
 		for (int n = 2; n <= cases[i].most && status != NO_RIGHT; n++) {
-			const int st = case_apart(cases[i].mbit, n, all, 3, blocks);
+			const int st = case_apart(cases[i].mbit, n, SIZES, 3, blocks);
 
 			status = st ? st : status;
 		}
 	return status;
+}
+
+int main(int argc, char **argv)
+{
+	const int blocks = argc > 1 ? atoi(argv[1]) : 3, mbit = argc > 2 ? atoi(argv[2]) : 1;
+	const int n = argc > 3 ? atoi(argv[3]) : 2;
+	const size_t one = argc > 4 ? strtoull(argv[4], NULL, 0) << 20 : SIZES[0];
+
+	if (blocks < 1 || blocks > BLOCKS_MAX || mbit < 1 || n < 2 || n > CROWD_MAX || one == 0 || one > MOST_BYTES ||
+	    argc == 3 || argc > 5) {
+		fprintf(stderr,
+		        "usage: shaped [blocks [Mbit/s n [MiB]]]: 1 to %d blocks, 2 to %d ranks, 1 to %zu MiB\n",
+		        BLOCKS_MAX, CROWD_MAX, MOST_BYTES >> 20);
+		return 2;
+	}
+	if (argc <= 3)
+		return all_cases(blocks);
+	return case_apart(mbit, n, argc > 4 ? &one : SIZES, argc > 4 ? 1 : 3, blocks);
 }

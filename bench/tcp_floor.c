@@ -13,18 +13,14 @@
  *
  * COLL_TCP_CONGESTION is obeyed by both.
  */
-#include <arpa/inet.h>
-#include <fcntl.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
+#include "bare.h"
 #include "base/clock.h"
+#include "median.h"
 #include "pair.h"
 
 enum { BLOCKS_MAX = 101, PING_BYTES = 64 };
@@ -39,71 +35,26 @@ struct floor {
 
 /* ---- the bare sockets ------------------------------------------------------ */
 
-static void set_congestion(int fd)
+static const char *congestion(void)
 {
 	const char *cc = getenv("COLL_TCP_CONGESTION");
 
-	if (cc == NULL || cc[0] == '\0')
-		cc = "reno";
-	if (setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, cc, (socklen_t)strlen(cc)) != 0)
-		perror(cc);
+	return cc && cc[0] ? cc : "reno";
 }
 
-static void connect_bare(struct floor *f)
+static void meet(void *pair)
 {
-	struct sockaddr_in *at = (struct sockaddr_in *)(void *)f->pair.memory;
-	socklen_t len = sizeof(*at);
-	const int one = 1;
-	int l;
-
-	if (f->pair.rank == 0) {
-		l = socket(AF_INET, SOCK_STREAM, 0);
-		*at = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-		if (bind(l, (struct sockaddr *)at, len) || listen(l, 1))
-			exit(1);
-		getsockname(l, (struct sockaddr *)at, &len);
-		pair_barrier(&f->pair);
-		f->fd = accept(l, NULL, NULL);
-		close(l);
-	} else {
-		pair_barrier(&f->pair);
-		f->fd = socket(AF_INET, SOCK_STREAM, 0);
-		if (connect(f->fd, (struct sockaddr *)at, len))
-			exit(1);
-	}
-	setsockopt(f->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-	set_congestion(f->fd);
-	fcntl(f->fd, F_SETFL, O_NONBLOCK);
+	pair_barrier(pair);
 }
 
-static void bare_ping(struct floor *f, size_t bytes)
+static void ping(struct floor *f, size_t bytes)
 {
-	for (int half = 0; half < 2; half++)
-		for (size_t done = 0; done < bytes;) {
-			const ssize_t k = half == f->pair.rank ? send(f->fd, f->in + done, bytes - done, MSG_NOSIGNAL)
-			                                       : recv(f->fd, f->out + done, bytes - done, 0);
-
-			if (k > 0)
-				done += (size_t)k;
-		}
+	bare_ping(f->fd, f->pair.rank, f->in, f->out, bytes);
 }
 
-static void bare_exchange(struct floor *f, size_t bytes)
+static void exchange(struct floor *f, size_t bytes)
 {
-	size_t sent = 0, got = 0;
-
-	while (sent < bytes || got < bytes) {
-		if (sent < bytes) {
-			const ssize_t k = send(f->fd, f->in + sent, bytes - sent, MSG_NOSIGNAL);
-
-			sent += k > 0 ? (size_t)k : 0;
-		}
-		if (got < bytes) {
-			const ssize_t k = recv(f->fd, f->out + got, bytes - got, 0);
-
-			got += k > 0 ? (size_t)k : 0;
-		}
-	}
+	bare_duplex(f->fd, f->in, f->out, bytes, 1);
 }
 
 static void ours(struct floor *f, size_t bytes)
@@ -160,20 +111,13 @@ static int calibrate(struct floor *f, work *w, size_t bytes)
 	return times;
 }
 
-static int ascending(const void *a, const void *b)
-{
-	const double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 static void compare(struct floor *f, size_t bytes, int blocks)
 {
 	const bool small = bytes <= PING_BYTES;
-	work *bare = small ? bare_ping : bare_exchange;
+	work *bare = small ? ping : exchange;
 	const double ways = small ? 2 : 1;
 	const int nb = calibrate(f, bare, bytes), no = calibrate(f, ours, bytes);
-	double ratio[BLOCKS_MAX], a[BLOCKS_MAX], b[BLOCKS_MAX];
+	double ratio[BLOCKS_MAX], a[BLOCKS_MAX], b[BLOCKS_MAX], ma, mb, mr;
 
 	for (int i = 0; i < blocks; i++) {
 		a[i] = block(f, bare, bytes, nb) / ways;
@@ -182,12 +126,11 @@ static void compare(struct floor *f, size_t bytes, int blocks)
 	}
 	if (f->pair.rank != 0)
 		return;
-	qsort(a, (size_t)blocks, sizeof(*a), ascending);
-	qsort(b, (size_t)blocks, sizeof(*b), ascending);
-	qsort(ratio, (size_t)blocks, sizeof(*ratio), ascending);
+	ma = median_of(a, blocks);
+	mb = median_of(b, blocks);
+	mr = median_of(ratio, blocks);
 	printf("%10zu B  bare %10.2f us  ours %10.2f us  rate %5.3f of bare (%5.3f .. %5.3f)  best %10.2f %10.2f\n",
-	       bytes, a[blocks / 2] / 1e3, b[blocks / 2] / 1e3, ratio[blocks / 2], ratio[blocks / 4],
-	       ratio[3 * blocks / 4], a[0] / 1e3, b[0] / 1e3);
+	       bytes, ma / 1e3, mb / 1e3, mr, ratio[blocks / 4], ratio[3 * blocks / 4], a[0] / 1e3, b[0] / 1e3);
 	fflush(stdout);
 }
 
@@ -205,7 +148,7 @@ static void memory(struct floor *f, size_t bytes)
 
 static int one_side(struct floor *f, const char *which, int count, size_t bytes)
 {
-	work *w = strcmp(which, "ours") == 0 ? ours : bytes <= PING_BYTES ? bare_ping : bare_exchange;
+	work *w = strcmp(which, "ours") == 0 ? ours : bytes <= PING_BYTES ? ping : exchange;
 
 	memory(f, bytes);
 	for (int i = 0; i < count; i++)
@@ -221,7 +164,7 @@ int main(int argc, char **argv)
 	int blocks;
 
 	pair_begin(&f.pair, 4096);
-	connect_bare(&f);
+	f.fd = bare_connect(f.pair.rank, (struct sockaddr_in *)(void *)f.pair.memory, meet, &f.pair, congestion());
 	pair_connect(&f.pair, settings);
 	if (argc == 4 && (strcmp(argv[1], "ours") == 0 || strcmp(argv[1], "bare") == 0))
 		return one_side(&f, argv[1], atoi(argv[2]), strtoull(argv[3], NULL, 0));

@@ -9,19 +9,15 @@
  * scale divides the length of a block (about 10 ms): short blocks and the best
  * of many say something on a machine that others use, too.
  */
-#include <arpa/inet.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 
+#include "bare.h"
 #include "base/clock.h"
+#include "median.h"
 #include "transports/registry.h"
 #include "wire.h"
 
@@ -49,30 +45,9 @@ static void pin(int core)
 	sched_setaffinity(0, sizeof(set), &set);
 }
 
-static void connect_bare(struct side *b)
+static void meet(void *wire)
 {
-	const int one = 1;
-	struct sockaddr_in *bare = (struct sockaddr_in *)(void *)b->w.shared->note;
-	socklen_t len = sizeof(*bare);
-	int l;
-
-	if (b->w.me == 0) {
-		l = socket(AF_INET, SOCK_STREAM, 0);
-		*bare = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-		if (bind(l, (struct sockaddr *)bare, len) || listen(l, 1))
-			exit(1);
-		getsockname(l, (struct sockaddr *)bare, &len);
-		wire_barrier(&b->w);
-		b->bare = accept(l, NULL, NULL);
-	} else {
-		wire_barrier(&b->w);
-		b->bare = socket(AF_INET, SOCK_STREAM, 0);
-		if (connect(b->bare, (struct sockaddr *)bare, len))
-			exit(1);
-	}
-	setsockopt(b->bare, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-	setsockopt(b->bare, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
-	fcntl(b->bare, F_SETFL, O_NONBLOCK);
+	wire_barrier(wire);
 }
 
 /* ---- ping-pong ------------------------------------------------------------ */
@@ -80,16 +55,9 @@ static void connect_bare(struct side *b)
 static void bare_pong(void *side, size_t bytes, int n)
 {
 	struct side *b = side;
-	for (int i = 0; i < n; i++)
-		for (int half = 0; half < 2; half++)
-			for (size_t done = 0; done < bytes;) {
-				const ssize_t k = half == b->w.me
-				                          ? send(b->bare, b->out + done, bytes - done, MSG_NOSIGNAL)
-				                          : recv(b->bare, b->in + done, bytes - done, 0);
 
-				if (k > 0)
-					done += (size_t)k;
-			}
+	for (int i = 0; i < n; i++)
+		bare_ping(b->bare, b->w.me, b->out, b->in, bytes);
 }
 
 static void send_value(struct side *b, size_t bytes, uint64_t i)
@@ -128,24 +96,11 @@ static void our_pong(void *side, size_t bytes, int n)
 
 /* ---- two-way streams --------------------------------------------------------- */
 
-static void bare_duplex(void *side, size_t bytes, int n)
+static void socket_duplex(void *side, size_t bytes, int n)
 {
 	struct side *b = side;
-	const size_t total = bytes * (size_t)n;
-	size_t sent = 0, got = 0;
 
-	while (sent < total || got < total) {
-		if (sent < total) {
-			const ssize_t k = send(b->bare, b->out + sent % bytes, bytes - sent % bytes, MSG_NOSIGNAL);
-
-			sent += k > 0 ? (size_t)k : 0;
-		}
-		if (got < total) {
-			const ssize_t k = recv(b->bare, b->in + got % bytes, bytes - got % bytes, 0);
-
-			got += k > 0 ? (size_t)k : 0;
-		}
-	}
+	bare_duplex(b->bare, b->out, b->in, bytes, n);
 }
 
 static void value_duplex(void *side, size_t bytes, int n)
@@ -202,19 +157,6 @@ static void ref_duplex(void *side, size_t bytes, int n)
 
 /* ---- blocks ------------------------------------------------------------------- */
 
-static int by_value(const void *a, const void *b)
-{
-	const double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
-static double median(double *v, int n)
-{
-	qsort(v, (size_t)n, sizeof(*v), by_value);
-	return v[n / 2];
-}
-
 /* ours / bare, block by block. */
 static void compare(struct side *b, const char *name, wire_work bare, wire_work ours, size_t bytes, int n, int blocks,
                     bool stream)
@@ -231,9 +173,9 @@ static void compare(struct side *b, const char *name, wire_work bare, wire_work 
 	}
 	if (b->w.me != 0)
 		return;
-	ma = median(a, blocks);
-	mo = median(o, blocks);
-	mr = median(ratio, blocks);
+	ma = median_of(a, blocks);
+	mo = median_of(o, blocks);
+	mr = median_of(ratio, blocks);
 	if (stream)
 		printf("%-12s %8zu B  bare %6.2f GB/s  ours %6.2f GB/s  rate %5.3f of bare (%5.3f .. %5.3f), best "
 		       "%6.2f %6.2f\n",
@@ -256,8 +198,8 @@ static void run(struct side *b, int blocks, int scale)
 	for (size_t bytes = 4096; bytes <= SLOT_MAX; bytes *= 4) {
 		const int n = (int)((64 << 20) / bytes) / scale;
 
-		compare(b, "by value", bare_duplex, value_duplex, bytes, n, blocks, true);
-		compare(b, "by ref", bare_duplex, ref_duplex, bytes, n, blocks, true);
+		compare(b, "by value", socket_duplex, value_duplex, bytes, n, blocks, true);
+		compare(b, "by ref", socket_duplex, ref_duplex, bytes, n, blocks, true);
 	}
 }
 
@@ -275,7 +217,7 @@ int main(int argc, char **argv)
 	b.in = aligned_alloc(64, SLOT_MAX);
 	memset(b.out, 1, SLOT_MAX);
 	memset(b.in, 1, SLOT_MAX);
-	connect_bare(&b);
+	b.bare = bare_connect(b.w.me, (struct sockaddr_in *)(void *)b.w.shared->note, meet, &b.w, "reno");
 	wire_connect(&b.w);
 	run(&b, blocks, scale);
 	wire_end(&b.w);

@@ -238,12 +238,18 @@ int main(int argc, char **argv)
 		choices |= o == 'c';
 		if (o == 'p' && whole_number(optarg) > 0)
 			return explain_job(whole_number(optarg));
+		if (o == 'p')
+			fprintf(stderr, "coll-info: --pid %s: expected the number of a process\n", optarg);
 		if (o == 'e')
 			return explain_message(optarg);
 		if (o == 'h' || o == '?' || o == 'p') {
 			fputs(usage, o == 'h' ? stdout : stderr);
 			return o == 'h' ? 0 : 2;
 		}
+	}
+	if (optind < argc) {
+		fprintf(stderr, "coll-info: unexpected argument %s\n%s", argv[optind], usage);
+		return 2;
 	}
 	s = malloc(sizeof(*s));
 	coll_error_clear(&err);

@@ -10,7 +10,9 @@
  * end on one rank before another has begun it: where the stamps say otherwise, the
  * clocks are wrong, and the host's stamps are moved as little as makes them possible.
  */
+#include <errno.h>
 #include <getopt.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,9 +22,9 @@
 #include "dump.h"
 
 static const char usage[] = "usage: coll-trace [-o FILE] [--no-align] [--pid PID]... [DUMP]...\n"
-                            "  -o FILE      write the trace there (default: standard output)\n"
-                            "  --no-align   leave the clocks of hosts as they are\n"
-                            "  --pid PID    ask the ranks below a running process\n"
+                            "  -o, --output FILE  write the trace there (default: standard output)\n"
+                            "  --no-align         leave the clocks of hosts as they are\n"
+                            "  --pid PID          ask the ranks below a running process\n"
                             "DUMPs are files of COLL_DUMP_FILE, - is standard input.\n";
 
 /* An operation with its rank, in microseconds of the trace's time later on. */
@@ -466,18 +468,24 @@ static int make(struct dump_list *l, const char *path, bool aligned)
 	struct trace t = {0};
 	FILE *f = path ? fopen(path, "we") : stdout;
 	bool ok = f && collect(&t, l) && (!aligned || align(&t));
+	int why = f ? 0 : errno;
 
 	if (ok) {
 		shift(&t);
+		errno = 0;
 		ok = place(&t) && write_trace(&t, l, f);
+		why = ok ? 0 : errno;
 	}
-	if (f && f != stdout)
-		ok = fclose(f) == 0 && ok;
+	if (f && f != stdout && fclose(f) != 0 && ok) {
+		ok = false;
+		why = errno;
+	}
 	if (ok)
 		fprintf(stderr, "coll-trace: %d ranks, %zu operations%s%s\n", count_ranks(&t), t.n, path ? " in " : "",
 		        path ? path : "");
 	else
-		fprintf(stderr, "coll-trace: cannot write %s\n", path ? path : "to standard output");
+		fprintf(stderr, "coll-trace: cannot write %s: %s\n", path ? path : "to standard output",
+		        why ? strerror(why) : "out of memory");
 	free(t.events);
 	free((void *)t.hosts);
 	free(t.shift_ns);
@@ -487,11 +495,16 @@ static int make(struct dump_list *l, const char *path, bool aligned)
 /* All ranks below a process. */
 static bool read_process(const char *text, struct dump_list *l)
 {
-	const int pid = atoi(text);
+	char *end, why[300];
+	const long number = strtol(text, &end, 10);
+	const int pid = number > 0 && number <= INT_MAX ? (int)number : 0;
 	struct door_silent silent = {.n = 0};
-	char why[300];
 
-	if (pid > 0 && door_ask_family(pid, "dump", l, &silent) > 0) {
+	if (end == text || *end || !pid) {
+		fprintf(stderr, "coll-trace: --pid %s: expected the number of a process\n", text);
+		return false;
+	}
+	if (door_ask_family(pid, "dump", l, &silent) > 0) {
 		for (int i = 0; i < silent.n; i++)
 			fprintf(stderr, "coll-trace: process %d %s\n", silent.who[i].pid, silent.who[i].why);
 		return true;

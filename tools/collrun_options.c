@@ -25,7 +25,7 @@ static const char help[] =
         "\n"
         "Start N processes of program, the ranks of one job, and wait for them.\n"
         "\n"
-        "  -n N                  number of ranks (default: all slots of the hosts)\n"
+        "  -n, -np N             number of ranks (default: all slots of the hosts)\n"
         "  -H, --host LIST       hosts and their slots: a:2,b:2 (one slot without a number)\n"
         "      --hostfile FILE   the same, a line each: \"a:2\", \"a slots=2\" or \"a 2\"; # comments\n"
         "  -x NAME[=VALUE]       give this variable to all ranks (COLL_* always go along)\n"
@@ -38,7 +38,8 @@ static const char help[] =
         "      --remote PATH     collrun on the other hosts (default: the path of this one)\n"
         "      --root HOST[:PORT]  where rank 0 is reached, when the choice by route is wrong\n"
         "  -v, --verbose         say what is started and how each rank ends\n"
-        "      --version, --help\n"
+        "      --                the options end here\n"
+        "  -V, --version; -h, --help\n"
         "\n"
         "The exit status is that of the first rank that failed (128 + signal if it was\n"
         "killed), 0 if none did. After a failure the others have 3 s to end by themselves.\n";
@@ -111,6 +112,8 @@ static int add_host_list(struct options *o, const char *list)
 	char *copy = must(strdup(list)), *save = NULL;
 	int rc = -1;
 
+	if (strspn(list, ",") == strlen(list))
+		rc = refuse("-H \"%s\": it names no host", list);
 	for (char *t = strtok_r(copy, ",", &save); t && rc < 0; t = strtok_r(NULL, ",", &save))
 		rc = add_host_text(o, t);
 	free(copy);
@@ -133,17 +136,32 @@ static int add_host_line(struct options *o, char *line, const char *path, int nu
 	return add_host(o, name, slots);
 }
 
+static int all_slots(const struct options *o)
+{
+	int slots = 0;
+
+	for (int i = 0; i < o->host_count; i++)
+		slots += o->hosts[i].slots;
+	return slots;
+}
+
 static int read_host_file(struct options *o, const char *path)
 {
 	FILE *f = fopen(path, "re");
+	const int before = all_slots(o);
 	char *line = NULL;
 	size_t cap = 0;
 	int rc = -1;
 
 	if (!f)
 		return refuse("--hostfile %s: %s", path, strerror(errno));
+	errno = 0;
 	for (int n = 1; rc < 0 && getline(&line, &cap, f) > 0; n++)
 		rc = add_host_line(o, line, path, n);
+	if (rc < 0 && !feof(f)) /* a directory can be opened, too */
+		rc = refuse("--hostfile %s: %s", path, strerror(errno));
+	else if (rc < 0 && all_slots(o) == before)
+		rc = refuse("--hostfile %s: it names no host", path);
 	free(line);
 	fclose(f);
 	return rc;
@@ -203,15 +221,14 @@ static void merge_local(struct options *o)
 /* Ranks fill the hosts in order. */
 static int place_ranks(struct options *o)
 {
-	int slots = 0, rank = 0;
+	int slots, rank = 0;
 
 	if (o->host_count == 0 && o->size == 0)
 		return refuse("how many ranks? give -n or -H");
 	if (o->host_count == 0)
 		add_host(o, "localhost", o->size);
 	merge_local(o);
-	for (int i = 0; i < o->host_count; i++)
-		slots += o->hosts[i].slots;
+	slots = all_slots(o);
 	if (o->size == 0)
 		o->size = slots;
 	if (o->size > slots)

@@ -6,6 +6,7 @@
  * Exit status: 0 all right; 1 wrong values, or a call failed; 2 bad arguments;
  * 3 the time of -T ran out.
  */
+#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -376,7 +377,7 @@ static coll_status begin_report(struct session *s, bool *opened)
 	if (s->rank == 0 && s->args.json) {
 		s->report.json = fopen(s->args.json, "w");
 		if (!s->report.json)
-			perror(s->args.json);
+			fprintf(stderr, "%s: %s: %s\n", s->what->program, s->args.json, strerror(errno));
 		mine[1] = s->report.json != NULL;
 	}
 	status = perf_exchange(s->comm, mine, 2, s->numbers);
@@ -439,7 +440,7 @@ int perf_main(const struct perf_collective *what, int argc, char **argv)
 	}
 	result = run_session(&s);
 	if (s.report.json && fclose(s.report.json) != 0) {
-		perror(s.args.json);
+		fprintf(stderr, "%s: %s: %s\n", what->program, s.args.json, strerror(errno));
 		result = result ? result : 1;
 	}
 	release(&s);

@@ -47,7 +47,7 @@ static bool parse_size(const char *text, size_t *value)
 
 	errno = 0;
 	v = strtoull(text, &end, 10);
-	if (end == text || *text == '-' || errno)
+	if (!isdigit((unsigned char)*text) || errno)
 		return false;
 	switch (toupper((unsigned char)*end)) {
 	case 'K': shift = 10, end++; break;
@@ -124,26 +124,56 @@ static coll_status assign_pair(struct coll_settings *s, const char *pair, const 
 	return assign(s, row, eq + 1, source, err);
 }
 
+static char *trim(char *text)
+{
+	char *end;
+
+	while (isspace((unsigned char)*text))
+		text++;
+	for (end = text + strlen(text); end > text && isspace((unsigned char)end[-1]); end--)
+		;
+	*end = 0;
+	return text;
+}
+
+/* "NAME = value" of a file, made "NAME=value" in place; "": a comment, or nothing. */
+static char *tidy(char *line)
+{
+	char *pair = trim(line), *eq = strchr(pair, '='), *name_end = eq, *value;
+
+	if (*pair == '#')
+		return pair + strlen(pair);
+	if (!eq)
+		return pair;
+	while (name_end > pair && isspace((unsigned char)name_end[-1]))
+		name_end--;
+	value = trim(eq + 1);
+	*name_end = '=';
+	memmove(name_end + 1, value, strlen(value) + 1);
+	return pair;
+}
+
 static coll_status load_file(struct coll_settings *s, const char *path, struct coll_error_box *err)
 {
-	char line[COLL_TEXT_MAX + 64], source[80];
 	FILE *f = fopen(path, "re");
+	char *line = NULL, source[80];
+	size_t room = 0;
 	coll_status st = COLL_OK;
 
 	if (!f)
 		return coll_error_set(err, COLL_ERR_CONFIG, "COLL_CONFIG_FILE=%s: %s", path, strerror(errno));
-	for (int n = 1; st == COLL_OK && fgets(line, sizeof(line), f); n++) {
-		char *p = line, *end = line + strlen(line);
+	errno = 0;
+	for (int n = 1; st == COLL_OK && getline(&line, &room, f) >= 0; n++) {
+		const char *pair = tidy(line);
 
-		while (end > p && isspace((unsigned char)end[-1]))
-			*--end = 0;
-		while (isspace((unsigned char)*p))
-			p++;
-		if (!*p || *p == '#')
-			continue;
 		snprintf(source, sizeof(source), "file %.50s:%d", path, n);
-		st = assign_pair(s, p, source, err);
+		if (*pair)
+			st = assign_pair(s, pair, source, err);
 	}
+	/* A directory can be opened, too. */
+	if (st == COLL_OK && !feof(f))
+		st = coll_error_set(err, COLL_ERR_CONFIG, "COLL_CONFIG_FILE=%s: %s", path, strerror(errno));
+	free(line);
 	fclose(f);
 	return st;
 }

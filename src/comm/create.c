@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "bootstrap/address.h"
 #include "comm/async.h"
 #include "comm/creation.h"
 
@@ -273,15 +274,20 @@ static coll_status check_settings(const struct coll_settings *s, struct coll_err
 {
 	const struct {
 		const char *name;
-		int value;
-	} at_least_0[] = {{"COLL_WARN_MS", s->warn_ms}, {"COLL_SPIN_US", s->spin_us}, {"COLL_WINDOWS", s->windows}};
+		int value, least;
+	} numbers[] = {{"COLL_TIMEOUT_MS", s->timeout_ms, 1},
+	               {"COLL_ARRIVAL_TIMEOUT_MS", s->arrival_timeout_ms, 1},
+	               {"COLL_CREATE_TIMEOUT_MS", s->create_timeout_ms, 1},
+	               {"COLL_WARN_MS", s->warn_ms, 0},
+	               {"COLL_SPIN_US", s->spin_us, 0},
+	               {"COLL_WINDOWS", s->windows, 0}};
+	uint16_t first, last;
+	char why[200];
 
-	if (s->timeout_ms <= 0 || s->arrival_timeout_ms <= 0 || s->create_timeout_ms <= 0)
-		return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1106] timeouts must be positive");
-	for (size_t i = 0; i < sizeof(at_least_0) / sizeof(at_least_0[0]); i++)
-		if (at_least_0[i].value < 0)
-			return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1106] %s=%d: expected 0 or more",
-			                      at_least_0[i].name, at_least_0[i].value);
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+		if (numbers[i].value < numbers[i].least)
+			return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1106] %s=%d: expected %d or more",
+			                      numbers[i].name, numbers[i].value, numbers[i].least);
 	if (strcmp(s->progress, "on") != 0 && strcmp(s->progress, "off") != 0 && strcmp(s->progress, "auto") != 0)
 		return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1106] COLL_PROGRESS=%s: expected on, off or auto",
 		                      s->progress);
@@ -293,7 +299,9 @@ static coll_status check_settings(const struct coll_settings *s, struct coll_err
 	if (s->slots == 1 || s->slots < 0 || s->slots > SLOTS_MAX)
 		return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1106] COLL_SLOTS=%d: a channel has 2 to %d slots",
 		                      s->slots, SLOTS_MAX);
-	return COLL_OK;
+	if (coll_tune_check_forced(s->algo, why, sizeof(why)) != COLL_OK)
+		return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1106] %s", why);
+	return coll_port_range(s, &first, &last, err);
 }
 
 coll_status coll_comm_create(coll_comm **out, const coll_config *cfg)

@@ -52,14 +52,10 @@ ELEMENT_INLINE __m256i first64(size_t n)
 	return _mm256_cmpgt_epi64(_mm256_set1_epi64x((long long)n), _mm256_setr_epi64x(0, 1, 2, 3));
 }
 
-#define load_some8(p, n)      load_some(p, n)
-#define load_some16(p, n)     load_some(p, (n)*2)
-#define load_some32(p, n)     _mm256_maskload_epi32((const int *)(const void *)(p), first32(n))
-#define load_some64(p, n)     _mm256_maskload_epi64((const long long *)(const void *)(p), first64(n))
-#define store_some8(p, v, n)  store_some(p, v, n)
-#define store_some16(p, v, n) store_some(p, v, (n)*2)
-#define store_some32(p, v, n) _mm256_maskstore_epi32((int *)(void *)(p), first32(n), v)
-#define store_some64(p, v, n) _mm256_maskstore_epi64((long long *)(void *)(p), first64(n), v)
+#define load_some8(p, n)  load_some(p, n)
+#define load_some16(p, n) load_some(p, (n)*2)
+#define load_some32(p, n) _mm256_maskload_epi32((const int *)(const void *)(p), first32(n))
+#define load_some64(p, n) _mm256_maskload_epi64((const long long *)(const void *)(p), first64(n))
 
 /* ---- Integers ---- */
 
@@ -260,16 +256,10 @@ ELEMENT_INLINE __m256i i32_div(__m256i a, uint64_t divisor)
 	return _mm256_inserti128_si256(_mm256_castsi128_si256(q0), q1, 1);
 }
 
-/* The machine divides these one at a time; the compiler takes the lanes apart. */
-#define DIV_BY_LANE(T, S)                                           \
-	typedef S T##_lanes_v __attribute__((vector_size(32)));     \
-	ELEMENT_INLINE __m256i T##_div(__m256i a, uint64_t divisor) \
-	{                                                           \
-		return (__m256i)((T##_lanes_v)a / (S)divisor);      \
-	}
-DIV_BY_LANE(u32, uint32_t)
-DIV_BY_LANE(i64, int64_t)
-DIV_BY_LANE(u64, uint64_t)
+/* The machine has no vector form of these. */
+ELEMENT_DIV_BY_LANE(u32, __m256i, uint32_t)
+ELEMENT_DIV_BY_LANE(i64, __m256i, int64_t)
+ELEMENT_DIV_BY_LANE(u64, __m256i, uint64_t)
 
 /* ---- Floats: operations on f32 and f64 accumulators ---- */
 
@@ -388,40 +378,9 @@ ELEMENT_INLINE __m128i narrow_f16(__m256 v)
 	}
 VECTOR_HALF(f16)
 
-/* bf16 is the upper half of an f32, so a vector of them is two of f32, the even and
- * the odd elements, without any shuffle. */
-typedef struct {
-	__m256 even;
-	__m256 odd;
-} bf16_v;
+/* ---- bf16 ---- */
 
-#define BOTH(name)                                                                     \
-	ELEMENT_INLINE bf16_v bf16_##name(bf16_v a, bf16_v b)                          \
-	{                                                                              \
-		return (bf16_v){f32_##name(a.even, b.even), f32_##name(a.odd, b.odd)}; \
-	}
-BOTH(sum)
-BOTH(prod)
-BOTH(min)
-BOTH(max)
-BOTH(land)
-BOTH(lor)
-BOTH(lxor)
-
-ELEMENT_INLINE bf16_v bf16_truth(bf16_v a)
-{
-	return (bf16_v){f32_truth(a.even), f32_truth(a.odd)};
-}
-
-ELEMENT_INLINE bf16_v bf16_div(bf16_v a, uint64_t divisor)
-{
-	return (bf16_v){f32_div(a.even, divisor), f32_div(a.odd, divisor)};
-}
-
-ELEMENT_INLINE bf16_v bf16_scale(bf16_v a, double scale)
-{
-	return (bf16_v){f32_scale(a.even, scale), f32_scale(a.odd, scale)};
-}
+#include "reduce/bf16_pair.h"
 
 /* Add just under half a unit plus the odd bit: the upper half is the result. NaNs
  * stay NaNs. */

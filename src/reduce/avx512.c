@@ -180,15 +180,9 @@ DIV16(u16, epu)
 DIV32(i32, epi)
 DIV32(u32, epu)
 
-/* The machine divides 64 bits one at a time; the compiler takes the lanes apart. */
-#define DIV64(T, S)                                                 \
-	typedef S T##_lanes_v __attribute__((vector_size(64)));     \
-	ELEMENT_INLINE __m512i T##_div(__m512i a, uint64_t divisor) \
-	{                                                           \
-		return (__m512i)((T##_lanes_v)a / (S)divisor);      \
-	}
-DIV64(i64, int64_t)
-DIV64(u64, uint64_t)
+/* The machine has no vector form of these. */
+ELEMENT_DIV_BY_LANE(i64, __m512i, int64_t)
+ELEMENT_DIV_BY_LANE(u64, __m512i, uint64_t)
 
 /* ---- Floats: operations on f32 and f64 accumulators ---- */
 
@@ -310,40 +304,9 @@ ELEMENT_INLINE __m256i narrow_f16(__m512 v)
 	}
 VECTOR_HALF(f16)
 
-/* bf16 is the upper half of an f32, so a vector of them is two of f32, the even and
- * the odd elements, without any shuffle. */
-typedef struct {
-	__m512 even;
-	__m512 odd;
-} bf16_v;
+/* ---- bf16 ---- */
 
-#define BOTH(name)                                                                     \
-	ELEMENT_INLINE bf16_v bf16_##name(bf16_v a, bf16_v b)                          \
-	{                                                                              \
-		return (bf16_v){f32_##name(a.even, b.even), f32_##name(a.odd, b.odd)}; \
-	}
-BOTH(sum)
-BOTH(prod)
-BOTH(min)
-BOTH(max)
-BOTH(land)
-BOTH(lor)
-BOTH(lxor)
-
-ELEMENT_INLINE bf16_v bf16_truth(bf16_v a)
-{
-	return (bf16_v){f32_truth(a.even), f32_truth(a.odd)};
-}
-
-ELEMENT_INLINE bf16_v bf16_div(bf16_v a, uint64_t divisor)
-{
-	return (bf16_v){f32_div(a.even, divisor), f32_div(a.odd, divisor)};
-}
-
-ELEMENT_INLINE bf16_v bf16_scale(bf16_v a, double scale)
-{
-	return (bf16_v){f32_scale(a.even, scale), f32_scale(a.odd, scale)};
-}
+#include "reduce/bf16_pair.h"
 
 /* Add just under half a unit plus the odd bit: the upper half is the result. NaNs
  * stay NaNs. */

@@ -97,3 +97,10 @@ coll_status coll_tune_forced(const char *text, enum coll_kind kind, const struct
 	*algo = is_named ? named : bare;
 	return COLL_OK;
 }
+
+coll_status coll_tune_check_forced(const char *text, char *why, size_t why_bytes)
+{
+	const struct coll_algo *none;
+
+	return coll_tune_forced(text, COLL_KIND_BARRIER, &none, why, why_bytes); /* any kind: all items are read */
+}

@@ -59,4 +59,7 @@ void coll_tune_far(struct coll_tune_far *far);
 double coll_tune_cost(const struct coll_tune_facts *facts, const struct coll_tune_call *call,
                       const struct coll_algo *algo);
 
+/* Whether COLL_ALGO can be read, and names what there is: COLL_ERR_CONFIG and why. */
+coll_status coll_tune_check_forced(const char *text, char *why, size_t why_bytes);
+
 #endif

@@ -136,110 +136,124 @@ static bool known(struct world *w, struct coll_memory *mem)
 	return pushed;
 }
 
-TEST(pushed, another_frame_than_expected_does_not_touch_the_place)
-{
+/* Two nodes, and memory of the second that the first knows. */
+struct stand {
 	struct world w;
 	struct coll_memory mem;
+	void *tx, *rx;
+};
 
-	if (!world_open(&w, 2, true))
+static void join(struct stand *s, uint64_t comm)
+{
+	s->tx = channel(&s->w, 0, 1, COLL_DIR_SEND, key_of(comm, 0, 0), LEN, 2);
+	s->rx = channel(&s->w, 1, 0, COLL_DIR_RECV, key_of(comm, 0, 0), LEN, 2);
+}
+
+static void part(struct stand *s)
+{
+	s->w.t->channel_close(s->tx);
+	s->w.t->channel_close(s->rx);
+}
+
+static void stand_close(struct stand *s)
+{
+	if (s->mem.base)
+		s->w.t->mem_free(s->w.node[1]->inst, &s->mem);
+	world_close(&s->w);
+}
+
+/* False: nothing is open, the transport takes no offers. */
+static bool stand_open(struct stand *s)
+{
+	*s = (struct stand){0};
+	if (!world_open(&s->w, 2, true))
+		return false;
+	if (places(&s->w, 1, &s->mem) && known(&s->w, &s->mem))
+		return true;
+	stand_close(s);
+	return false;
+}
+
+static int bytes_other_than(const char *p, size_t len_bytes, char value)
+{
+	int n = 0;
+
+	for (size_t i = 0; i < len_bytes; i++)
+		n += p[i] != value;
+	return n;
+}
+
+TEST(pushed, another_frame_than_expected_does_not_touch_the_place)
+{
+	struct stand s;
+	struct coll_frame head = head_of(2, 5, LEN);
+
+	if (!stand_open(&s))
 		return;
-	if (places(&w, 1, &mem)) {
-		if (known(&w, &mem)) {
-			void *tx = channel(&w, 0, 1, COLL_DIR_SEND, key_of(2, 0, 0), LEN, 2);
-			void *rx = channel(&w, 1, 0, COLL_DIR_RECV, key_of(2, 0, 0), LEN, 2);
-			struct coll_frame head = head_of(2, 5, LEN);
-
-			memset(mem.base, 0x55, LEN);
-			head.sequence++;
-			w.t->invite(rx, 0, mem.base, &mem, &head);
-			CHECK(!give(&w, tx, 2, 5));
-			CHECK(!take(&w, rx, 2, 5, mem.base));
-			for (int i = 0; i < LEN; i++)
-				if (mem.base[i] != 0x55) {
-					CHECK(mem.base[i] == 0x55, "byte %d", i);
-					break;
-				}
-			w.t->channel_close(tx);
-			w.t->channel_close(rx);
-		}
-		w.t->mem_free(w.node[1]->inst, &mem);
-	}
-	world_close(&w);
+	join(&s, 2);
+	memset(s.mem.base, 0x55, LEN);
+	head.sequence++;
+	s.w.t->invite(s.rx, 0, s.mem.base, &s.mem, &head);
+	CHECK(!give(&s.w, s.tx, 2, 5));
+	CHECK(!take(&s.w, s.rx, 2, 5, s.mem.base));
+	CHECK(bytes_other_than(s.mem.base, LEN, 0x55) == 0);
+	part(&s);
+	stand_close(&s);
 }
 
 /* The writer holds its claim when the receiver closes, and goes on writing after that: as one
  * that was stopped and continued. */
 TEST(pushed, a_writer_that_never_ends_is_left_behind)
 {
-	struct world w;
-	struct coll_memory mem;
+	const struct coll_frame head = head_of(3, 0, LEN);
+	struct stand s;
+	bool pushed = false;
+	char *p;
 
-	if (!world_open(&w, 2, true))
+	if (!stand_open(&s))
 		return;
-	if (places(&w, 1, &mem)) {
-		if (known(&w, &mem)) {
-			void *tx = channel(&w, 0, 1, COLL_DIR_SEND, key_of(3, 0, 0), LEN, 2);
-			void *rx = channel(&w, 1, 0, COLL_DIR_RECV, key_of(3, 0, 0), LEN, 2);
-			const struct coll_frame head = head_of(3, 0, LEN);
-			bool pushed = false;
-			char *p;
-			int wrong = 0;
-
-			memset(mem.base, 0x55, 4 * LEN);
-			w.t->invite(rx, 0, mem.base + LEN, &mem, &head);
-			p = somewhere(&w, tx, &head, &pushed);
-			CHECK(pushed);
-			memset(p, 0x66, LEN / 2);
-			w.t->channel_close(rx); /* returns, though the claim stands */
-			CHECK(mem.base[LEN] == 0x66, "what was there is there");
-			memset(mem.base, 0x11, 4 * LEN); /* the owner's again */
-			memset(p, 0x77, LEN);
-			for (int i = 0; i < 4 * LEN; i++)
-				wrong += mem.base[i] != 0x11;
-			CHECK(wrong == 0, "%d bytes of the owner were written after its close", wrong);
-			w.t->channel_close(tx);
-			CHECK(!known(&w, &mem), "torn memory is not offered again");
-		}
-		w.t->mem_free(w.node[1]->inst, &mem);
-	}
-	world_close(&w);
+	join(&s, 3);
+	memset(s.mem.base, 0x55, 4 * LEN);
+	s.w.t->invite(s.rx, 0, s.mem.base + LEN, &s.mem, &head);
+	p = somewhere(&s.w, s.tx, &head, &pushed);
+	CHECK(pushed);
+	memset(p, 0x66, LEN / 2);
+	s.w.t->channel_close(s.rx); /* returns, though the claim stands */
+	CHECK(s.mem.base[LEN] == 0x66, "what was there is there");
+	memset(s.mem.base, 0x11, 4 * LEN); /* the owner's again */
+	memset(p, 0x77, LEN);
+	CHECK(bytes_other_than(s.mem.base, 4 * LEN, 0x11) == 0, "the owner's were written after its close");
+	s.w.t->channel_close(s.tx);
+	CHECK(!known(&s.w, &s.mem), "torn memory is not offered again");
+	stand_close(&s);
 }
 
 /* The sender closes with a claim, or the receiver with an open offer: nothing hangs. */
 TEST(pushed, either_end_closes_early)
 {
-	struct world w;
-	struct coll_memory mem;
+	struct stand s;
 
-	if (!world_open(&w, 2, true))
+	if (!stand_open(&s))
 		return;
-	if (places(&w, 1, &mem)) {
-		if (known(&w, &mem)) {
-			for (uint64_t i = 0; i < 20; i++) {
-				void *tx = channel(&w, 0, 1, COLL_DIR_SEND, key_of(10 + i, 0, 0), LEN, 2);
-				void *rx = channel(&w, 1, 0, COLL_DIR_RECV, key_of(10 + i, 0, 0), LEN, 2);
-				const struct coll_frame head = head_of(3, i, LEN);
-				bool pushed = false;
+	for (uint64_t i = 0; i < 20; i++) {
+		const struct coll_frame head = head_of(3, i, LEN);
+		bool pushed = false;
+		void *p;
 
-				w.t->invite(rx, 0, mem.base, &mem, &head);
-				if (i % 2) {
-					CHECK(somewhere(&w, tx, &head, &pushed) && pushed);
-					w.t->channel_close(tx);
-					w.t->channel_close(rx);
-				} else {
-					void *p;
-
-					CHECK(AWAIT(&w, w.t->slot(tx, LEN, &p) == COLL_OK));
-					w.t->channel_close(rx);
-					CHECK(w.t->push(tx, &head, &p) != COLL_OK);
-					w.t->channel_close(tx);
-				}
-			}
-			CHECK(known(&w, &mem), "the memory is whole");
+		join(&s, 10 + i);
+		s.w.t->invite(s.rx, 0, s.mem.base, &s.mem, &head);
+		if (i % 2) {
+			CHECK(somewhere(&s.w, s.tx, &head, &pushed) && pushed);
+			part(&s);
+			continue;
 		}
-		w.t->mem_free(w.node[1]->inst, &mem);
+		CHECK(AWAIT(&s.w, s.w.t->slot(s.tx, LEN, &p) == COLL_OK));
+		s.w.t->channel_close(s.rx);
+		CHECK(s.w.t->push(s.tx, &head, &p) != COLL_OK);
+		s.w.t->channel_close(s.tx);
 	}
-	world_close(&w);
+	CHECK(known(&s.w, &s.mem), "the memory is whole");
+	stand_close(&s);
 }
 
 /* Two processes; the writer is killed at any moment. */
@@ -258,7 +272,6 @@ TEST(pushed, the_writer_is_killed)
 		struct coll_memory mem;
 		void *rx;
 		uint64_t n = 0;
-		int wrong = 0;
 
 		if (!world_fork(&w, push_for_ever, NULL))
 			return;
@@ -283,9 +296,7 @@ TEST(pushed, the_writer_is_killed)
 			kill(w.child, SIGCONT);
 		for (int i = 0; i < 1000; i++)
 			sched_yield();
-		for (int i = 0; i < LEN; i++)
-			wrong += mem.base[i] != 0x11;
-		CHECK(wrong == 0, "%d bytes", wrong);
+		CHECK(bytes_other_than(mem.base, LEN, 0x11) == 0);
 		kill(w.child, SIGKILL);
 		world_reap(&w, SIGKILL);
 		w.t->mem_free(w.node[w.me]->inst, &mem);

@@ -54,6 +54,26 @@ for file in docs/man/*.[137]; do
 		verdict $? "$file refers to $ref, which does not exist"
 	done
 done
+# Every option in a program's table is on its page.
+options_of() {
+	grep -oE '(\{|\(flag, |\(argv\[i\], )"-{0,2}[A-Za-z_-]+"(, (no_argument|required_argument|[01], NULL|OPT_)|\) == 0)' "$1" |
+		sed -E 's/^[^"]*"([^"]*)".*/\1/; s/^([^-].*)/--\1/'
+}
+while read -r page source; do
+	options=$(options_of "$source")
+	[ "$(echo "$options" | wc -l)" -ge 4 ]
+	verdict $? "no table of options found in $source"
+	for option in $options; do
+		sed 's/\\-/-/g' "docs/man/$page.1" | grep -qE -- "(^|[^A-Za-z0-9-])$option([^A-Za-z0-9_-]|\$)"
+		verdict $? "docs/man/$page.1 does not know $option of $source"
+	done
+done <<-END
+	collrun tools/collrun_options.c
+	coll-info tools/coll-info.c
+	coll-plan tools/coll-plan.c
+	coll-trace tools/coll-trace.c
+	coll-perf bench/perf/args.c
+END
 formatter=
 for try in "mandoc -T lint -W warning" "groff -man -Tutf8 -ww -z" "groff -man -Tascii -ww -z"; do
 	printf '.TH a 1 2026-01-01 "b" "c"\n.SH NAME\na \\- b\n' >/tmp/manpages.$$

@@ -1,19 +1,28 @@
 #!/usr/bin/env bash
-# Every setting is documented, and the documentation names no setting that is gone.
+# Every setting is documented as the library has it, name, default, scope and help; the documentation names no
+# setting that is gone.
 set -u
 cd "$1"
 passed=0 failed=0
-settings=$(grep -o '"COLL_[A-Z_]*"' src/base/config_rows.h | tr -d '"')
-for name in $settings; do
-	if grep -q "^| \`$name\`" docs/guide/environment.md; then
+page=docs/guide/environment.md
+# ROW(kind, scope, member, "NAME", "default", "help"), as a line of the page.
+rows=$(sed -nE 's/^ROW\([A-Z]+, ([A-Z]+), [a-z_]+, "([A-Z_]+)", "(.*)", "(.*)"\)$/| `\2` | `\3` | \1 | \4 |/p' \
+	src/base/config_rows.h | sed -e 's/| `` |/|  |/' -e 's/| AGREED |/| yes |/' -e 's/| LOCAL |/|  |/' \
+	-e 's|see docs/guide/environment.md|see below|')
+[ "$(echo "$rows" | wc -l)" -eq "$(grep -c '^ROW(' src/base/config_rows.h)" ] || {
+	echo "a ROW in config_rows.h is not on one line"
+	failed=1
+}
+while read -r row; do
+	if grep -qxF "$row" $page; then
 		passed=$((passed + 1))
 	else
-		echo "$name is not in docs/guide/environment.md"
+		echo "not in $page: $row"
 		failed=$((failed + 1))
 	fi
-done
-for name in $(grep -o '^| `COLL_[A-Z_]*' docs/guide/environment.md | tr -d '| `'); do
-	echo "$settings COLL_CONFIG_FILE" | grep -qw "$name" || { echo "$name is no setting"; failed=$((failed + 1)); }
+done <<<"$rows"
+for name in $(grep -o '^| `COLL_[A-Z_]*' $page | tr -d '| `'); do
+	echo "$rows COLL_CONFIG_FILE" | grep -qw "$name" || { echo "$name is no setting"; failed=$((failed + 1)); }
 done
 echo "$passed passed, $failed failed, 0 skipped"
 [ $failed -eq 0 ] && [ $passed -gt 10 ]

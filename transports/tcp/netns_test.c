@@ -10,6 +10,7 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
+#include "tests/shell.h"
 #include "transports/tcp/raw_peer_test.h"
 
 enum { SLOT = 1 << 20, SLOTS = 64, AWAIT_S = 60 };
@@ -117,17 +118,6 @@ static _Noreturn void child(struct stage *stage)
 	_exit(0);
 }
 
-static bool run_ip(const char *format, ...)
-{
-	char command[300];
-	va_list ap;
-
-	va_start(ap, format);
-	vsnprintf(command, sizeof(command), format, ap);
-	va_end(ap);
-	return system(command) == 0;
-}
-
 /* The child lives in a namespace of its own; v0 here, v1 there. */
 static pid_t two_hosts(struct stage *stage)
 {
@@ -149,9 +139,9 @@ static pid_t two_hosts(struct stage *stage)
 	if (read(sync[0], &c, 1) != 1)
 		return -1;
 	close(sync[0]);
-	if (run_ip("ip link add v0 type veth peer name v1 netns %d 2>/dev/null", (int)pid) &&
-	    run_ip("ip addr add 10.9.8.1/24 dev v0 && ip link set v0 up") &&
-	    run_ip("nsenter -t %d -n sh -c 'ip addr add 10.9.8.2/24 dev v1 && ip link set v1 up'", (int)pid))
+	if (shell_run("ip link add v0 type veth peer name v1 netns %d 2>/dev/null", (int)pid) &&
+	    shell_run("ip addr add 10.9.8.1/24 dev v0 && ip link set v0 up") &&
+	    shell_run("nsenter -t %d -n sh -c 'ip addr add 10.9.8.2/24 dev v1 && ip link set v1 up'", (int)pid))
 		return pid;
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
@@ -214,7 +204,7 @@ static void play(struct half *h, pid_t pid)
 	/* Idle, then out of reach. */
 	turn_for(h, 1000);
 	CHECK(h->s.downs == 0);
-	CHECK(run_ip("ip link set v0 down"));
+	CHECK(shell_run("ip link set v0 down"));
 	cut_at = coll_clock_ns();
 	CHECK(UNTIL(&h->s, h->s.downs == 1));
 	printf("     unreachable: told after %.0f ms (%s)\n", (double)(coll_clock_ns() - cut_at) * 1e-6, h->s.cause);

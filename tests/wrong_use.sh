@@ -1,0 +1,125 @@
+#!/usr/bin/env bash
+# What a user does wrong is answered with what is wrong, by the program's name, an exit status other than 0, and at
+# once: command lines, files, settings, and jobs of which a rank is missing.
+# usage: wrong_use.sh BUILD-ROOT
+set -u
+build=$1
+export PATH=$build/tools:$build/bench:$build/examples:$PATH
+unset "${!COLL_@}"
+passed=0 failed=0
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+
+# expect STATUS TEXT COMMAND...: the exit status, and a text in what it prints
+expect() {
+	local want=$1 text=$2 out status
+	shift 2
+	out=$(timeout 30 "$@" 2>&1 </dev/null)
+	status=$?
+	if [ "$status" -ne "$want" ] || [[ $out != *"$text"* ]]; then
+		echo "FAIL $*: status $status, not $want, or no '$text' in:"
+		echo "$out" | head -5
+		failed=$((failed + 1))
+	else
+		passed=$((passed + 1))
+	fi
+}
+
+: >"$dir/empty"
+head -c 4000 /dev/urandom >"$dir/garbage"
+printf 'a:many\n' >"$dir/hosts-word"
+printf 'COLL_SLOTS=3\nCOLL_SLOTS=many\n' >"$dir/settings"
+
+# ---- collrun
+expect 2 'collrun: no program given' collrun
+expect 2 'collrun: how many ranks? give -n or -H' collrun true
+expect 2 'collrun: unknown option --nonsense' collrun --nonsense
+expect 2 'collrun: -n needs a value' collrun -n
+for n in 0 -1 x 2x 99999999999; do
+	expect 2 "collrun: -n $n: expected a number of ranks" collrun -n $n true
+done
+expect 2 'collrun: no program given' collrun -n 2
+expect 127 'cannot run /no/such/program: No such file or directory' collrun -n 2 /no/such/program
+expect 127 'cannot run /tmp: Permission denied' collrun -n 2 /tmp
+expect 2 "collrun: --hostfile $dir/none: No such file or directory" collrun --hostfile "$dir/none" true
+expect 2 "collrun: --hostfile $dir: Is a directory" collrun -n 2 --hostfile "$dir" true
+expect 2 "collrun: --hostfile $dir/empty: it names no host" collrun -n 2 --hostfile "$dir/empty" true
+expect 2 'expected a number of slots after the colon' collrun --hostfile "$dir/hosts-word" true
+expect 2 'collrun: ' collrun --hostfile "$dir/garbage" true
+expect 2 'it names no host' collrun -n 2 -H '' true
+expect 2 '-n 3: the hosts have 2 slots' collrun -n 3 -H localhost:2 true
+expect 2 '--bind sofa: expected core, numa or none' collrun -n 1 --bind sofa true
+expect 2 '--timeout soon: expected a number of seconds' collrun -n 1 --timeout soon true
+expect 2 '-x NOT_THERE: no such variable' collrun -n 1 -x NOT_THERE true
+expect 1 "$dir/empty" collrun -n 1 --output "$dir/empty" true
+expect 124 'has not ended within 0.2 s' collrun -n 2 --timeout 0.2 sleep 20
+expect 3 'exited with status 3' collrun -n 2 sh -c 'exit 3'
+expect 137 'killed by signal 9' collrun -n 2 sh -c 'kill -9 $$'
+
+# ---- coll-info
+expect 2 'usage: coll-info' coll-info --nonsense
+expect 2 'coll-info: --pid abc: expected the number of a process' coll-info --pid abc
+expect 2 'there is no process 999999999' coll-info --pid 999999999
+sleep 30 &
+expect 2 "neither process $! nor a descendant is a rank" coll-info --pid $!
+kill $!
+expect 1 'no message of this version has the id 9999' coll-info --explain 9999
+expect 2 'coll-info: unexpected argument choices' coll-info choices
+expect 1 'COLL_SLOTS=many (environment): expected a whole number' env COLL_SLOTS=many coll-info
+expect 1 "COLL_SLOTS=many (file $dir/settings:2): expected a whole number" env COLL_CONFIG_FILE="$dir/settings" coll-info
+expect 1 'Is a directory' env COLL_CONFIG_FILE="$dir" coll-info
+
+# ---- coll-trace
+expect 2 'usage: coll-trace' coll-trace
+expect 2 'usage: coll-trace' coll-trace --nonsense
+expect 1 "coll-trace: $dir/none: No such file or directory" coll-trace "$dir/none"
+expect 1 "coll-trace: $dir: " coll-trace "$dir"
+expect 1 "coll-trace: $dir/garbage: " coll-trace "$dir/garbage"
+expect 1 "coll-trace: $dir/empty: " coll-trace "$dir/empty"
+expect 1 'coll-trace: --pid abc: expected the number of a process' coll-trace --pid abc
+
+# ---- the perf programs
+expect 2 'unknown flag --nonsense' allreduce_perf --nonsense
+expect 2 'unknown flag -Z' allreduce_perf -Z
+expect 2 'no value for flag -b' allreduce_perf -b
+expect 2 'flag -b many: wanted a size' allreduce_perf -b many
+expect 2 'unexpected argument 8M' allreduce_perf 8M
+expect 2 'the smallest size (-b) exceeds the largest (-e)' allreduce_perf -b 8 -e 4
+expect 2 'the operation (-o) is not defined on the type (-d)' allreduce_perf -d float -o band
+expect 2 '5' broadcast_perf -b 8 -e 8 -r 5
+expect 2 'allreduce_perf: /no/such/dir/file: No such file or directory' allreduce_perf -b 8 -e 8 -J /no/such/dir/file
+
+# ---- settings, and jobs that are not whole
+hello() { expect "$1" "$2" env "${@:3}" COLL_CREATE_TIMEOUT_MS=500 example_hello; }
+hello 1 'COLL_RANK is set but COLL_SIZE is not' COLL_RANK=0
+hello 1 'COLL_ROOT=host:port is not' COLL_RANK=0 COLL_SIZE=2
+hello 1 'COLL_RANK=2 is not below COLL_SIZE=2' COLL_RANK=2 COLL_SIZE=2 COLL_ROOT=localhost:7777
+for root in localhost:99999 localhost:-1 localhost:http : localhost:; do
+	hello 1 "COLL_ROOT=$root: expected host:port" COLL_RANK=0 COLL_SIZE=2 COLL_ROOT=$root
+done
+hello 1 'names no port' COLL_RANK=0 COLL_SIZE=2 COLL_ROOT=localhost
+hello 1 'COLL_JOB_KEY: expected 32 hexadecimal digits' COLL_RANK=0 COLL_SIZE=2 COLL_ROOT=localhost:7777 COLL_JOB_KEY=secret
+hello 1 'rank 1 of 2 never came' COLL_RANK=0 COLL_SIZE=2 COLL_ROOT=localhost COLL_JOB_KEY=0123456789abcdef0123456789abcdef
+hello 1 'rank 0' COLL_RANK=1 COLL_SIZE=2 COLL_ROOT=localhost COLL_JOB_KEY=0123456789abcdef0123456789abcdee
+hello 1 'no.such.host.invalid' COLL_RANK=1 COLL_SIZE=2 COLL_ROOT=no.such.host.invalid:7777
+together() { expect "$1" "$2" env "${@:3}" COLL_CREATE_TIMEOUT_MS=5000 collrun -n 2 example_hello; }
+together 1 'COLL_PORT_RANGE=x: expected first-last' COLL_PORT_RANGE=x
+together 1 'COLL_PORT_RANGE=9000-8000: expected first-last' COLL_PORT_RANGE=9000-8000
+together 1 "there is no transport 'ib'" COLL_TRANSPORTS=ib
+together 1 "create: COLL_ALGO: no collective has an algorithm 'nonsense'" COLL_ALGO=nonsense
+together 1 "COLL_ALGO: broadcast has no algorithm 'ring'" COLL_ALGO=all_reduce:ring,broadcast:ring
+together 1 'COLL_TIMEOUT_MS=0' COLL_TIMEOUT_MS=0
+together 1 'COLL_DEBUG=loud: expected error, warn, info or debug' COLL_DEBUG=loud
+together 1 'COLL_LOG_FILE=/no/such/dir/log: No such file or directory' COLL_LOG_FILE=/no/such/dir/log
+together 1 'COLL_ISA=avx1024' COLL_ISA=avx1024
+together 1 'COLL_SLOTS=1: a channel has 2 to' COLL_SLOTS=1
+together 1 'COLL_HOOK' COLL_HOOK=burn:frame=1
+together 1 'COLL_INTERFACE' COLL_INTERFACE=nonesuch0 COLL_TRANSPORTS=tcp
+together 0 'COLL_TIMEOUT_SM is set but is not a setting' COLL_TIMEOUT_SM=5
+
+# One port is a range, too, as far as it goes: to the first rank.
+expect 0 'rank 0 of 1' env COLL_PORT_RANGE=47113 COLL_TRANSPORTS=tcp example_hello
+together 1 'no port to listen on in COLL_PORT_RANGE=47113: Address already in use' COLL_PORT_RANGE=47113 COLL_TRANSPORTS=tcp
+
+echo "$passed passed, $failed failed, 0 skipped"
+[ "$failed" -eq 0 ] && [ "$passed" -gt 70 ]
