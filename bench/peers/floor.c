@@ -263,7 +263,7 @@ static int by_line(const struct bench_job *j)
 		memcpy(mine->data, j->in, sizeof(other));
 		raise_flag(mine, turn);
 		while (atomic_load_explicit(&theirs->turn, memory_order_acquire) < turn)
-			;
+			relax();
 		memcpy(other, theirs->data, sizeof(other));
 		j->out[0] = j->in[0] + other[0];
 		j->out[1] = j->in[1] + other[1];

@@ -3,6 +3,8 @@
  */
 #include "api/check.h"
 
+#include "comm/async.h"
+
 /* in has in_blocks blocks, out has out_blocks; zero: not used on this rank. alias:
  * where out begins in in (or in in out) when in place, in blocks. */
 static coll_status check_blocks(coll_comm *comm, const char *kind, const void *in, size_t in_blocks, const void *out,
@@ -25,8 +27,8 @@ static coll_status check_blocks(coll_comm *comm, const char *kind, const void *i
 	return coll_check_apart(comm, kind, in, in_blocks * block, out, out_blocks * block, 0);
 }
 
-coll_status coll_all_gather(const void *in, void *out, size_t count, coll_dtype type, coll_comm *comm,
-                            coll_stream *stream)
+static __attribute__((noinline)) coll_status all_gather(const void *in, void *out, size_t count, coll_dtype type,
+                                                        coll_comm *comm, coll_stream *stream)
 {
 	size_t n = comm ? (size_t)comm->size : 0;
 	coll_status st = check_blocks(comm, "all_gather", in, 1, out, n, count, type, stream);
@@ -41,8 +43,18 @@ coll_status coll_all_gather(const void *in, void *out, size_t count, coll_dtype 
 	                                                .type = type});
 }
 
-coll_status coll_reduce_scatter(const void *in, void *out, size_t count, coll_dtype type, coll_op op, coll_comm *comm,
-                                coll_stream *stream)
+coll_status coll_all_gather(const void *in, void *out, size_t count, coll_dtype type, coll_comm *comm,
+                            coll_stream *stream)
+{
+	struct coll_quick *q = coll_quick_find(comm, COLL_KIND_ALL_GATHER, in, out, count, type, 0, 0, stream);
+
+	if (__builtin_expect(q != NULL, true))
+		return q->run(comm, q, in, out);
+	return all_gather(in, out, count, type, comm, stream);
+}
+
+static __attribute__((noinline)) coll_status reduce_scatter(const void *in, void *out, size_t count, coll_dtype type,
+                                                            coll_op op, coll_comm *comm, coll_stream *stream)
 {
 	size_t n = comm ? (size_t)comm->size : 0;
 	coll_status st = check_blocks(comm, "reduce_scatter", in, n, out, 1, count, type, stream);
@@ -60,8 +72,18 @@ coll_status coll_reduce_scatter(const void *in, void *out, size_t count, coll_dt
 	                                                .op = op});
 }
 
-coll_status coll_all_to_all(const void *in, void *out, size_t count, coll_dtype type, coll_comm *comm,
-                            coll_stream *stream)
+coll_status coll_reduce_scatter(const void *in, void *out, size_t count, coll_dtype type, coll_op op, coll_comm *comm,
+                                coll_stream *stream)
+{
+	struct coll_quick *q = coll_quick_find(comm, COLL_KIND_REDUCE_SCATTER, in, out, count, type, op, 0, stream);
+
+	if (__builtin_expect(q != NULL, true))
+		return q->run(comm, q, in, out);
+	return reduce_scatter(in, out, count, type, op, comm, stream);
+}
+
+static __attribute__((noinline)) coll_status all_to_all(const void *in, void *out, size_t count, coll_dtype type,
+                                                        coll_comm *comm, coll_stream *stream)
 {
 	size_t n = comm ? (size_t)comm->size : 0;
 	coll_status st = check_blocks(comm, "all_to_all", in, n, out, n, count, type, stream);
@@ -74,6 +96,16 @@ coll_status coll_all_to_all(const void *in, void *out, size_t count, coll_dtype 
 	                                                .out = out,
 	                                                .count = count,
 	                                                .type = type});
+}
+
+coll_status coll_all_to_all(const void *in, void *out, size_t count, coll_dtype type, coll_comm *comm,
+                            coll_stream *stream)
+{
+	struct coll_quick *q = coll_quick_find(comm, COLL_KIND_ALL_TO_ALL, in, out, count, type, 0, 0, stream);
+
+	if (__builtin_expect(q != NULL, true))
+		return q->run(comm, q, in, out);
+	return all_to_all(in, out, count, type, comm, stream);
 }
 
 coll_status coll_gather(const void *in, void *out, size_t count, coll_dtype type, int root, coll_comm *comm,

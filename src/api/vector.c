@@ -34,18 +34,6 @@ static inline bool usual(const coll_comm *comm, const void *in, const void *out,
 	       (a == b || a + bytes <= b || b + bytes <= a);
 }
 
-/* The same call as the last, on the shortest way: what was right then is right now, but for
- * the buffers. */
-static inline bool quick(const coll_comm *comm, const void *in, const void *out, size_t count, coll_dtype type,
-                         coll_op op, const coll_stream *stream)
-{
-	const uintptr_t a = (uintptr_t)in, b = (uintptr_t)out;
-
-	return comm && !stream && coll_comm_is_quick(comm, COLL_KIND_ALL_REDUCE, count, type, op) &&
-	       coll_comm_is_idle(comm) && in && out &&
-	       (a == b || a + comm->quick.bytes <= b || b + comm->quick.bytes <= a);
-}
-
 static __attribute__((noinline)) coll_status all_reduce(const void *in, void *out, size_t count, coll_dtype type,
                                                         coll_op op, coll_comm *comm, coll_stream *stream)
 {
@@ -69,8 +57,10 @@ static __attribute__((noinline)) coll_status all_reduce(const void *in, void *ou
 coll_status coll_all_reduce(const void *in, void *out, size_t count, coll_dtype type, coll_op op, coll_comm *comm,
                             coll_stream *stream)
 {
-	if (__builtin_expect(quick(comm, in, out, count, type, op, stream), true))
-		return coll_comm_quick(comm, in, out);
+	struct coll_quick *q = coll_quick_find(comm, COLL_KIND_ALL_REDUCE, in, out, count, type, op, 0, stream);
+
+	if (__builtin_expect(q != NULL, true))
+		return q->run(comm, q, in, out);
 	return all_reduce(in, out, count, type, op, comm, stream);
 }
 
@@ -116,8 +106,8 @@ coll_status coll_reduce(const void *in, void *out, size_t count, coll_dtype type
 	                                                .root = root});
 }
 
-coll_status coll_broadcast(const void *in, void *out, size_t count, coll_dtype type, int root, coll_comm *comm,
-                           coll_stream *stream)
+static __attribute__((noinline)) coll_status broadcast(const void *in, void *out, size_t count, coll_dtype type,
+                                                       int root, coll_comm *comm, coll_stream *stream)
 {
 	bool here = comm && comm->rank == root;
 	coll_status st = check_vector(comm, "broadcast", in, here, out, true, count, type, stream);
@@ -135,14 +125,27 @@ coll_status coll_broadcast(const void *in, void *out, size_t count, coll_dtype t
 	                                                .root = root});
 }
 
+coll_status coll_broadcast(const void *in, void *out, size_t count, coll_dtype type, int root, coll_comm *comm,
+                           coll_stream *stream)
+{
+	/* What is passed as in does not matter but at the root. */
+	const void *from = comm && comm->rank == root ? in : out;
+	struct coll_quick *q = coll_quick_find(comm, COLL_KIND_BROADCAST, from, out, count, type, 0, root, stream);
+
+	if (__builtin_expect(q != NULL, true))
+		return q->run(comm, q, from, out);
+	return broadcast(in, out, count, type, root, comm, stream);
+}
+
 coll_status coll_barrier(coll_comm *comm, coll_stream *stream)
 {
 	/* One byte per rank, so that frames travel. */
 	char token[2] = {0};
+	struct coll_quick *q = coll_quick_find(comm, COLL_KIND_BARRIER, &token[0], &token[1], 1, COLL_U8, 0, 0, stream);
 	coll_status st;
 
-	if (comm && !stream && coll_comm_is_quick(comm, COLL_KIND_BARRIER, 1, COLL_U8, 0) && coll_comm_is_idle(comm))
-		return coll_comm_quick(comm, token, token);
+	if (__builtin_expect(q != NULL, true))
+		return q->run(comm, q, &token[0], &token[1]);
 	st = coll_check_call(comm, "barrier", stream, COLL_U8);
 	if (st != COLL_OK)
 		return st;

@@ -262,6 +262,24 @@ static inline bool coll_comm_is_idle(const struct coll_comm *comm)
 	       !atomic_load_explicit(&comm->attention, memory_order_acquire) && !comm->failed;
 }
 
+/* The call like one before, if its shortest way is open: all that was checked then holds now, but
+ * for the buffers, which are looked at. NULL: it is to be looked at closely. */
+static inline struct coll_quick *coll_quick_find(struct coll_comm *comm, enum coll_kind kind, const void *in,
+                                                 const void *out, size_t count, coll_dtype type, coll_op op, int root,
+                                                 const struct coll_stream *stream)
+{
+	const uintptr_t apart = (uintptr_t)out - (uintptr_t)in;
+	struct coll_quick *q;
+
+	if (!comm || stream)
+		return NULL;
+	q = &comm->quick[coll_quick_place(kind, root)];
+	if (q->key != coll_quick_key(kind, type, op) || q->count != count || q->root != root || !in || !out ||
+	    (apart != q->alias && apart - q->gap > q->room) || !coll_comm_is_idle(comm))
+		return NULL;
+	return q;
+}
+
 void coll_group_add(struct coll_request *r, struct coll_stream *stream);
 /* Whether this thread's group has noted calls on a communicator, or for a stream; either may
  * be NULL. */

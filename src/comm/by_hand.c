@@ -67,7 +67,8 @@ static coll_status need_native(struct coll_comm *comm)
 
 	if (comm->native)
 		return COLL_OK;
-	return coll_native_create(&comm->native, &fabric, &key, comm->rank, comm->size, comm->native_bytes);
+	return coll_native_create(&comm->native, &fabric, &key, comm->rank, comm->size, comm->native_bytes,
+	                          comm->ctx->alone_on_cores);
 }
 
 /* Not a user's operation, whose function may do as it likes; not the calls of the library's

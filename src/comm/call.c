@@ -118,7 +118,7 @@ static coll_status choose(struct coll_comm *comm, const struct coll_call *c, boo
 	st = coll_comm_native_find(comm, c, m->elem_bytes, &m->hand);
 	if (st != COLL_OK)
 		coll_plan_cache_release(comm->plans, m->plan);
-	m->quick = m->hand && coll_native_is_quick(m->hand) && comm->ctx->alone_on_cores;
+	m->quick = m->hand && !m->hand->passes && comm->ctx->alone_on_cores;
 	return st;
 }
 
@@ -195,6 +195,7 @@ static coll_status memorise(struct coll_comm *comm, const struct coll_call *c, s
 	coll_status st = COLL_OK;
 
 	comm->prepared = NULL;
+	coll_quick_forget(comm, m);
 	if (coll_plan_kind_reduces(c->kind))
 		st = bind_reduction(comm, c, &fresh.reduction, &ordered);
 	if (st != COLL_OK)
@@ -375,7 +376,7 @@ static coll_status prepare(struct coll_comm *comm, const struct coll_call *c, st
 	/* Counts are the caller's memory: not to be used again. */
 	if (!c->ragged && !c->pairwise && job.hand == memo->hand)
 		comm->prepared = memo;
-	coll_quick_prepare(comm, memo, job.signature);
+	coll_quick_prepare(comm, c, memo, &job);
 	return COLL_OK;
 }
 

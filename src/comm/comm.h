@@ -56,16 +56,30 @@ struct coll_memo {
 	bool quick;                      /* the shortest way may be open to it: see quick.c */
 };
 
-/* The call that may take the shortest way when it is made again: quick.c. */
+/* A call that may take the shortest way when it is made again: quick.c. */
+struct coll_quick;
+typedef coll_status coll_quick_fn(struct coll_comm *comm, struct coll_quick *q, const void *in, void *out);
 struct coll_quick {
-	const struct coll_memo *memo; /* that one, as long as it is comm->prepared; a place of its own otherwise */
-	size_t count, bytes;
-	uint64_t shape; /* type and operation, as they were passed */
-	enum coll_kind kind;
-	uint32_t signature;
-	int simple;    /* how it is reduced: quick.c */
-	uint64_t what; /* for the recorder */
+	uint64_t key; /* kind, type and operation, as they were passed; 0: no call */
+	size_t count;
+	int root;
+	/* out - in of two buffers that may be passed: alias, or gap .. gap + room, modulo the
+	 * size of memory. */
+	uintptr_t alias, gap, room;
+	coll_quick_fn *run;
+	/* What comm->prepared is while the record that others see is one of this call, and the
+	 * signature has its colour. */
+	const struct coll_memo *as;
+	uint32_t signature; /* of its words */
+	uint32_t bytes;     /* of a line */
+	int simple;         /* how it is reduced: quick.c */
+	uint64_t what;      /* for the recorder */
+	struct coll_memo *memo;
+	struct coll_record record; /* but for its number */
+	struct coll_job job;       /* but for buffers and number */
+	struct coll_memo mark;     /* of this address: see as */
 };
+enum { COLL_QUICK_ROOTS = 8, COLL_QUICK_PLACES = 16 };
 
 /* Channels to one rank: [direction][lane][window], opened on first use. */
 struct coll_channels {
@@ -128,7 +142,7 @@ struct coll_comm {
 	/* What run and the record were last started for, to start it again; NULL when any
 	 * of it has changed since. */
 	struct coll_memo *prepared;
-	struct coll_quick quick;
+	struct coll_quick quick[COLL_QUICK_PLACES];
 	struct coll_record call; /* the collective call that runs or ran last */
 	struct coll_op_entry ops[COLL_OPS_MAX];
 	struct coll_allocation *allocations;
@@ -259,22 +273,28 @@ const char *coll_call_name(const struct coll_call *call);
 
 /* ---- quick.c ---- */
 
-/* What is prepared (of signature) may be called on the shortest way from now on. */
-void coll_quick_prepare(struct coll_comm *comm, const struct coll_memo *memo, uint32_t signature);
-/* The call that is like the last one, if api/ has seen that it is, and that nothing else goes on:
- * coll_comm_is_quick(), coll_comm_is_idle(). */
-coll_status coll_comm_quick(struct coll_comm *comm, const void *in, void *out);
-static inline uint64_t coll_quick_shape(coll_dtype type, coll_op op)
-{
-	return (uint64_t)(uint32_t)type << 32 | (uint32_t)op;
-}
-static inline bool coll_comm_is_quick(const struct coll_comm *comm, enum coll_kind kind, size_t count, coll_dtype type,
-                                      coll_op op)
-{
-	const struct coll_quick *q = &comm->quick;
+/* What is prepared (job, of memo) may be called on the shortest way from now on. */
+void coll_quick_prepare(struct coll_comm *comm, const struct coll_call *call, struct coll_memo *memo,
+                        const struct coll_job *job);
+/* The memo is going to be another's. */
+void coll_quick_forget(struct coll_comm *comm, const struct coll_memo *memo);
 
-	return comm->prepared == q->memo && q->count == count && q->shape == coll_quick_shape(type, op) &&
-	       q->kind == kind;
+static inline uint64_t coll_quick_key(enum coll_kind kind, coll_dtype type, coll_op op)
+{
+	return (uint64_t)(kind + 1) << 56 ^ (uint64_t)(uint32_t)type << 32 ^ (uint32_t)op;
+}
+/* The place of the last call of a kind, or with a root. */
+static inline int coll_quick_place(enum coll_kind kind, int root)
+{
+	switch (kind) {
+	case COLL_KIND_ALL_REDUCE: return 0;
+	case COLL_KIND_BARRIER: return 1;
+	case COLL_KIND_ALL_GATHER: return 2;
+	case COLL_KIND_REDUCE_SCATTER: return 3;
+	case COLL_KIND_ALL_TO_ALL: return 4;
+	case COLL_KIND_BROADCAST: return COLL_QUICK_PLACES - COLL_QUICK_ROOTS + (root & (COLL_QUICK_ROOTS - 1));
+	default: return 5;
+	}
 }
 
 /* ---- call.c ---- */

@@ -186,7 +186,6 @@ coll_status coll_comm_new(struct coll_context *ctx, uint64_t id, uint32_t epoch,
 	comm->arrival_timeout_ms = ctx->settings.arrival_timeout_ms;
 	coll_error_clear(&comm->box);
 	coll_flight_init(&comm->flight);
-	comm->quick.memo = (const struct coll_memo *)(const void *)&comm->quick; /* nobody's */
 	st = coll_members_init(&comm->members, ctx, process_of, size);
 	if (st != COLL_OK) {
 		coll_comm_free(&comm);

@@ -106,11 +106,9 @@ static inline uint64_t coll_entry_who(int32_t root, int32_t waits_for)
 	return (uint64_t)(uint32_t)root << 32 | (uint32_t)waits_for;
 }
 
-/* An operation is handed in: run at once (stream 0), or put in a stream (number >= 1)
- * and started later. The entry is the operation's until its end; NULL: not recorded,
- * which the other functions accept. */
-static inline struct coll_entry *coll_recorder_begin(struct coll_recorder *r, uint64_t sequence, uint64_t what,
-                                                     uint64_t count, int32_t root, uint16_t stream)
+/* The next entry, written. */
+static inline struct coll_entry *coll_recorder_take(struct coll_recorder *r, uint64_t sequence, uint64_t what,
+                                                    uint64_t count, int32_t root, uint16_t stream, uint64_t finished)
 {
 	const uint64_t index = atomic_load_explicit(&r->next, memory_order_relaxed);
 	struct coll_entry *e;
@@ -129,7 +127,7 @@ static inline struct coll_entry *coll_recorder_begin(struct coll_recorder *r, ui
 	atomic_store_explicit(&e->version, index * 2 + 1, memory_order_relaxed);
 	atomic_thread_fence(memory_order_release);
 	atomic_store_explicit(&e->begun, coll_ticks(r->counter), memory_order_relaxed);
-	atomic_store_explicit(&e->finished, 0, memory_order_relaxed);
+	atomic_store_explicit(&e->finished, finished, memory_order_relaxed);
 	atomic_store_explicit(&e->what, what, memory_order_relaxed);
 	atomic_store_explicit(&e->count, count, memory_order_relaxed);
 	atomic_store_explicit(&e->sequence, sequence << 16 | stream, memory_order_relaxed);
@@ -137,6 +135,30 @@ static inline struct coll_entry *coll_recorder_begin(struct coll_recorder *r, ui
 	atomic_store_explicit(&e->where, 0, memory_order_relaxed);
 	atomic_store_explicit(&e->version, index * 2 + 2, memory_order_release);
 	return e;
+}
+
+/* An operation is handed in: run at once (stream 0), or put in a stream (number >= 1)
+ * and started later. The entry is the operation's until its end; NULL: not recorded,
+ * which the other functions accept. */
+static inline struct coll_entry *coll_recorder_begin(struct coll_recorder *r, uint64_t sequence, uint64_t what,
+                                                     uint64_t count, int32_t root, uint16_t stream)
+{
+	return coll_recorder_take(r, sequence, what, count, root, stream, 0);
+}
+
+/* The same of a small call that is likely to end at once: written as ended, so that nothing
+ * is left to do when it does. */
+static inline struct coll_entry *coll_recorder_quick(struct coll_recorder *r, uint64_t sequence, uint64_t what,
+                                                     uint64_t count, int32_t root)
+{
+	return coll_recorder_take(r, sequence, what, count, root, 0, COLL_ENTRY_QUICK);
+}
+
+/* It has not ended at once. */
+static inline void coll_recorder_resume(struct coll_entry *e)
+{
+	if (COLL_GUARDS && e)
+		atomic_store_explicit(&e->finished, 0, memory_order_release);
 }
 
 /* An operation of a stream starts to run. */

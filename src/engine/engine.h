@@ -135,9 +135,8 @@ coll_status coll_run_start(struct coll_run *run, const struct coll_fabric *fabri
  * for the two bases and the sequence number. Cannot fail. */
 void coll_run_restart(struct coll_run *run, const void *in, void *out, uint64_t sequence);
 
-/* The same for a job that is made by hand and has begun. */
-void coll_run_restart_begun(struct coll_run *run, const void *in, void *out, uint64_t sequence,
-                            const struct coll_hand_state *state);
+/* After a start or restart: what is made by hand has been begun already, elsewhere. */
+void coll_run_begun(struct coll_run *run, const struct coll_hand_state *state);
 
 /*
  * Between a start or restart and the first poll: this operation comes after another

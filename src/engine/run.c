@@ -387,11 +387,9 @@ void coll_run_restart(struct coll_run *run, const void *in, void *out, uint64_t 
 		rewind_tiles(run);
 }
 
-void coll_run_restart_begun(struct coll_run *run, const void *in, void *out, uint64_t sequence,
-                            const struct coll_hand_state *state)
+void coll_run_begun(struct coll_run *run, const struct coll_hand_state *state)
 {
-	assert(run->job.hand != NULL);
-	coll_run_restart(run, in, out, sequence);
+	assert(run->by_hand);
 	run->hand = *state;
 }
 

@@ -17,13 +17,15 @@
 static_assert(sizeof(struct native_line) == COLL_LINE_BYTES, "one line");
 static_assert(offsetof(struct native_region, entries) == 4096, "entries begin a page");
 
+enum { LOOKS = 60 };
+
 size_t coll_native_region_bytes(size_t payload_bytes)
 {
 	return sizeof(struct native_region) + COLL_CELLS * coll_native_payload_stride(payload_bytes);
 }
 
 coll_status coll_native_create(struct coll_native **native, const struct coll_native_fabric *fabric,
-                               const struct coll_channel_key *key, int rank, int size, size_t payload_bytes)
+                               const struct coll_channel_key *key, int rank, int size, size_t payload_bytes, bool alone)
 {
 	struct coll_native *n = calloc(1, sizeof(*n));
 
@@ -39,6 +41,7 @@ coll_status coll_native_create(struct coll_native **native, const struct coll_na
 	n->rank = rank;
 	n->size = size;
 	n->payload_bytes = payload_bytes;
+	n->looks = alone ? LOOKS : 0;
 	n->fabric = *fabric;
 	n->key = *key;
 	coll_native_hands(n);
@@ -203,8 +206,18 @@ coll_status coll_native_form(struct coll_native *n, uint32_t *waits_for)
 
 /* ---- Evidence ---- */
 
+/* A turn that a peer has entered, as the entry of another says. Acquire: all that it read before is read. */
+static uint32_t entered(const struct native_peer *p, uint32_t turn)
+{
+	return (uint32_t)(atomic_load_explicit(&p->region->entries[turn % COLL_DEPTH].lines[0].word,
+	                                       memory_order_acquire) >>
+	                  32);
+}
+
 coll_status coll_native_entered(struct coll_native *n, uint32_t wanted, uint32_t *waits_for)
 {
+	uint32_t least = wanted + COLL_DEPTH / 2;
+
 	if (coll_native_reached(n->all, wanted))
 		return COLL_OK;
 	for (int r = 0; r < n->size; r++) {
@@ -216,17 +229,24 @@ coll_status coll_native_entered(struct coll_native *n, uint32_t wanted, uint32_t
 		/* Nobody is further ahead: it is of long ago, when this was looked at last. */
 		if (p->seen - n->all > 2 * COLL_DEPTH)
 			p->seen = n->all;
-		if (coll_native_reached(p->seen, wanted))
+		if (coll_native_reached(p->seen, wanted)) {
+			if (!coll_native_reached(p->seen, least))
+				least = p->seen;
 			continue;
-		turn = (uint32_t)(atomic_load_explicit(&p->region->entries[wanted % COLL_DEPTH].lines[0].word,
-		                                       memory_order_acquire) >>
-		                  32);
+		}
+		/* A later turn says more: then nothing is looked at for a while. */
+		turn = entered(p, wanted + COLL_DEPTH / 2);
+		if (!coll_native_reached(turn, wanted))
+			turn = entered(p, wanted);
 		if (!coll_native_reached(turn, wanted)) {
 			*waits_for = (uint32_t)r;
 			return COLL_AGAIN;
 		}
 		p->seen = turn;
+		if (!coll_native_reached(turn, least))
+			least = turn;
 	}
-	n->all = wanted;
+	/* The least of them all: it is looked at again when that is too little. */
+	n->all = least;
 	return COLL_OK;
 }

@@ -31,6 +31,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "native/native.h"
 
 enum {
@@ -121,6 +122,7 @@ struct native_direct {
 
 struct coll_native {
 	int rank, size;
+	int looks;     /* at a line that is not there yet, before others get a turn */
 	uint64_t turn; /* begun last; words have its low half */
 	uint32_t all;  /* every peer has entered this turn at least */
 	enum native_verdict verdict;
@@ -139,7 +141,7 @@ struct coll_native {
 	bool made;      /* memory was asked for */
 	char *unpacked; /* COLL_ENTRY_PAYLOAD for each rank */
 	struct native_direct direct;
-	struct coll_hand hands[8];
+	struct coll_hand hands[12];
 };
 
 /* arena.c: exchange regions. OK: all of them are there; AGAIN: *waits_for is late; UNSUPPORTED:

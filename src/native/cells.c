@@ -102,7 +102,7 @@ coll_status coll_native_poll_cells_reduce(void *arg, const struct coll_job *job,
 	uint32_t pieces;
 
 	if (st != COLL_OK)
-		return st;
+		return coll_native_not_now(n, s, st);
 	piece = s->piece;
 	pieces = s->pieces;
 	while (s->done < pieces) {
@@ -117,7 +117,7 @@ coll_status coll_native_poll_cells_reduce(void *arg, const struct coll_job *job,
 		else if (st == COLL_AGAIN && s->next < pieces)
 			copy_piece(n, job, s, piece);
 		else
-			return st == COLL_AGAIN ? coll_native_idle(n, s) : st;
+			return coll_native_not_now(n, s, st);
 	}
 	n->all = s->turn;
 	return COLL_OK;

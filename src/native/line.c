@@ -7,6 +7,8 @@
  */
 #include "native/enter.h"
 
+#include <stddef.h>
+
 /* All peers' first lines are there; ranks before s->done have been seen. */
 static inline coll_status await_lines(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
 {
@@ -17,13 +19,13 @@ static inline coll_status await_lines(struct coll_native *n, const struct coll_j
 
 		if (r == (uint32_t)n->rank)
 			continue;
-		st = coll_native_check(job, s, &n->peers[r].region->entries[entry].lines[0], true);
+		st = coll_native_await(n, job, s, &n->peers[r].region->entries[entry].lines[0], true);
 		if (likely(st == COLL_OK))
 			continue;
 		if (r > s->done)
 			s->events++;
 		s->done = s->pending = r;
-		return st == COLL_AGAIN ? coll_native_idle(n, s) : st;
+		return coll_native_not_now(n, s, st);
 	}
 	return COLL_OK;
 }
@@ -42,7 +44,7 @@ coll_status coll_native_poll_barrier(void *arg, const struct coll_job *job, stru
 	if (s->phase == NATIVE_NEW) {
 		st = coll_native_enter(n, s);
 		if (unlikely(st != COLL_OK))
-			return st;
+			return coll_native_not_now(n, s, st);
 		coll_native_publish(n, job, s);
 		coll_native_nudge(n);
 	}
@@ -62,9 +64,9 @@ coll_status coll_native_poll_line_reduce(void *arg, const struct coll_job *job, 
 	if (s->phase == NATIVE_NEW) {
 		st = coll_native_enter(n, s);
 		if (unlikely(st != COLL_OK))
-			return st;
-		coll_native_copy_small(n->mine->entries[s->turn % COLL_DEPTH].lines[0].payload, job->in.base,
-		                       job->in.count * job->elem_bytes);
+			return coll_native_not_now(n, s, st);
+		coll_native_copy_part(n->mine->entries[s->turn % COLL_DEPTH].lines[0].payload, job->in.base,
+		                      job->in.count * job->elem_bytes);
 		coll_native_publish(n, job, s);
 		coll_native_nudge(n);
 	}
@@ -83,57 +85,59 @@ coll_status coll_native_poll_line_reduce(void *arg, const struct coll_job *job, 
 
 static char *more_payload(const struct native_line *line)
 {
-	return (char *)(uintptr_t)&line->sequence;
+	return (char *)(uintptr_t)line + offsetof(struct native_line, sequence);
 }
 
 void coll_native_pack(struct coll_native *n, const struct coll_job *job, const struct coll_hand_state *s,
-                      const char *from, size_t bytes)
+                      uint32_t first, const char *from, size_t bytes)
 {
-	struct native_entry *e = &n->mine->entries[s->turn % COLL_DEPTH];
+	struct native_line *line = &n->mine->entries[s->turn % COLL_DEPTH].lines[first];
 	const uint64_t word = coll_native_word(s->turn, job->signature);
-	const size_t first = bytes < COLL_FIRST_PAYLOAD ? bytes : COLL_FIRST_PAYLOAD;
 
-	if (first > 0)
-		coll_native_copy_small(e->lines[0].payload, from, first);
-	coll_native_publish(n, job, s);
-	bytes -= first;
-	from = bytes > 0 ? from + first : NULL;
-	for (struct native_line *line = &e->lines[1]; bytes > 0; line++) {
-		const size_t part = bytes < COLL_MORE_PAYLOAD ? bytes : COLL_MORE_PAYLOAD;
-
-		if (part == COLL_MORE_PAYLOAD)
-			memcpy(more_payload(line), from, COLL_MORE_PAYLOAD);
-		else
-			memcpy(more_payload(line), from, part);
-		/* Release: a reader that sees the word sees this line's payload. */
+	if (likely(bytes >= COLL_FIRST_PAYLOAD))
+		memcpy(line->payload, from, COLL_FIRST_PAYLOAD);
+	else
+		coll_native_copy_part(line->payload, from, bytes);
+	line->sequence = job->sequence;
+	/* Release, here and below: a reader that sees the word sees this line's payload. */
+	atomic_store_explicit(&line->word, word, memory_order_release);
+	if (bytes <= COLL_FIRST_PAYLOAD)
+		return;
+	from += COLL_FIRST_PAYLOAD;
+	bytes -= COLL_FIRST_PAYLOAD;
+	for (line++; bytes >= COLL_MORE_PAYLOAD; line++) {
+		memcpy(more_payload(line), from, COLL_MORE_PAYLOAD);
 		atomic_store_explicit(&line->word, word, memory_order_release);
-		from += part;
-		bytes -= part;
+		from += COLL_MORE_PAYLOAD;
+		bytes -= COLL_MORE_PAYLOAD;
 	}
-	coll_native_nudge(n);
+	if (bytes > 0) {
+		coll_native_copy_part(more_payload(line), from, bytes);
+		atomic_store_explicit(&line->word, word, memory_order_release);
+	}
 }
 
 coll_status coll_native_unpack(const struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s,
-                               uint32_t rank, size_t bytes)
+                               uint32_t rank, uint32_t first, char *to, size_t bytes)
 {
-	const struct native_entry *e = &n->peers[rank].region->entries[s->turn % COLL_DEPTH];
-	const size_t more = bytes > COLL_FIRST_PAYLOAD ? bytes - COLL_FIRST_PAYLOAD : 0;
-	const uint32_t lines = 1 + (uint32_t)((more + COLL_MORE_PAYLOAD - 1) / COLL_MORE_PAYLOAD);
-	char *to = n->unpacked + rank * COLL_ENTRY_PAYLOAD;
+	const struct native_line *lines = &n->peers[rank].region->entries[s->turn % COLL_DEPTH].lines[first];
+	const uint32_t count = coll_native_lines(bytes);
 
-	for (uint32_t i = s->next; i < lines; i++) {
-		const coll_status st = coll_native_check(job, s, &e->lines[i], i == 0);
+	for (uint32_t i = s->next; i < count; i++) {
+		const coll_status st = coll_native_await(n, job, s, &lines[i], i == 0);
+		const size_t at = i == 0 ? 0 : COLL_FIRST_PAYLOAD + (i - 1) * (size_t)COLL_MORE_PAYLOAD;
 
-		if (st != COLL_OK) {
+		if (unlikely(st != COLL_OK)) {
 			s->next = i;
 			s->pending = rank;
 			return st;
 		}
-		if (i == 0)
-			memcpy(to, e->lines[0].payload, COLL_FIRST_PAYLOAD);
+		if (i == 0 && bytes >= COLL_FIRST_PAYLOAD)
+			memcpy(to, lines[0].payload, COLL_FIRST_PAYLOAD);
+		else if (i > 0 && bytes - at >= COLL_MORE_PAYLOAD)
+			memcpy(to + at, more_payload(&lines[i]), COLL_MORE_PAYLOAD);
 		else
-			memcpy(to + COLL_FIRST_PAYLOAD + (i - 1) * COLL_MORE_PAYLOAD, more_payload(&e->lines[i]),
-			       COLL_MORE_PAYLOAD);
+			coll_native_copy_part(to + at, i ? more_payload(&lines[i]) : lines[0].payload, bytes - at);
 	}
 	s->next = 0;
 	s->events++;
@@ -144,20 +148,22 @@ coll_status coll_native_poll_lines_reduce(void *arg, const struct coll_job *job,
 {
 	const void *src[COLL_NATIVE_SIZE_MAX];
 	struct coll_native *n = arg;
+	const size_t bytes = job->in.count * job->elem_bytes;
 	coll_status st;
 
 	if (s->phase == NATIVE_NEW) {
 		st = coll_native_enter(n, s);
 		if (unlikely(st != COLL_OK))
-			return st;
-		coll_native_pack(n, job, s, job->in.base, job->in.count * job->elem_bytes);
+			return coll_native_not_now(n, s, st);
+		coll_native_pack(n, job, s, 0, job->in.base, bytes);
+		coll_native_nudge(n);
 	}
 	for (; s->done < (uint32_t)n->size; s->done++) {
 		if (s->done == (uint32_t)n->rank)
 			continue;
-		st = coll_native_unpack(n, job, s, s->done, job->in.count * job->elem_bytes);
+		st = coll_native_unpack(n, job, s, s->done, 0, n->unpacked + s->done * COLL_ENTRY_PAYLOAD, bytes);
 		if (st != COLL_OK)
-			return st == COLL_AGAIN ? coll_native_idle(n, s) : st;
+			return coll_native_not_now(n, s, st);
 	}
 	for (int r = 0; r < n->size; r++)
 		src[r] = r == n->rank ? job->in.base : n->unpacked + r * COLL_ENTRY_PAYLOAD;

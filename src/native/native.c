@@ -5,7 +5,7 @@
 
 #include "native/enter.h"
 
-enum way { NO_WAY, LINE_REDUCE, LINES_REDUCE, CELLS_REDUCE, BARRIER, LINES, CELLS, DIRECT, WAYS };
+enum way { NO_WAY, LINE_REDUCE, LINES_REDUCE, CELLS_REDUCE, BARRIER, LINES, CELLS, BROADCAST, DIRECT, WAYS };
 
 static const char *const way_names[WAYS] = {"",
                                             "native line",
@@ -14,6 +14,7 @@ static const char *const way_names[WAYS] = {"",
                                             "native line",
                                             "native lines",
                                             "native cells",
+                                            "native lines",
                                             "native direct"};
 
 static coll_status (*const polls[WAYS])(void *, const struct coll_job *, struct coll_hand_state *) = {
@@ -23,26 +24,41 @@ static coll_status (*const polls[WAYS])(void *, const struct coll_job *, struct 
         [BARRIER] = coll_native_poll_barrier,
         [LINES] = coll_native_poll_lines,
         [CELLS] = coll_native_poll_cells,
+        [BROADCAST] = coll_native_poll_broadcast,
         [DIRECT] = coll_native_poll_direct,
 };
 
-/* What the rank that writes most writes. */
-static size_t payload_of(enum coll_kind kind, int size, size_t bytes)
+static bool scatters(enum coll_kind kind)
 {
-	return kind == COLL_KIND_ALL_TO_ALL || kind == COLL_KIND_REDUCE_SCATTER ? (size_t)size * bytes : bytes;
+	return kind == COLL_KIND_ALL_TO_ALL || kind == COLL_KIND_REDUCE_SCATTER;
 }
 
-static enum way find(enum coll_kind kind, size_t payload)
+/* What the rank that writes most writes, of bytes a block. */
+static size_t payload_of(enum coll_kind kind, int size, size_t bytes)
+{
+	return scatters(kind) ? (size_t)size * bytes : bytes;
+}
+
+/* Whether the payload fits in the lines of an entry: see others.c for several blocks. */
+static bool in_lines(enum coll_kind kind, int size, size_t bytes)
+{
+	if (bytes > COLL_ENTRY_PAYLOAD)
+		return false;
+	return coll_native_lines(bytes) * (scatters(kind) ? (uint32_t)size - 1 : 1) <= COLL_LINES;
+}
+
+static enum way find(enum coll_kind kind, int size, size_t bytes)
 {
 	switch (kind) {
 	case COLL_KIND_ALL_REDUCE:
-		if (payload <= COLL_FIRST_PAYLOAD)
+		if (bytes <= COLL_FIRST_PAYLOAD)
 			return LINE_REDUCE;
-		return payload <= COLL_ENTRY_PAYLOAD ? LINES_REDUCE : CELLS_REDUCE;
+		return in_lines(kind, size, bytes) ? LINES_REDUCE : CELLS_REDUCE;
 	case COLL_KIND_BARRIER: return BARRIER;
 	case COLL_KIND_ALL_GATHER:
 	case COLL_KIND_REDUCE_SCATTER:
-	case COLL_KIND_ALL_TO_ALL: return payload <= COLL_ENTRY_PAYLOAD ? LINES : CELLS;
+	case COLL_KIND_ALL_TO_ALL: return in_lines(kind, size, bytes) ? LINES : CELLS;
+	case COLL_KIND_BROADCAST: return in_lines(kind, size, bytes) ? BROADCAST : NO_WAY;
 	default: return NO_WAY;
 	}
 }
@@ -66,6 +82,7 @@ static size_t limit_of(enum coll_kind kind, bool crowded)
 	case COLL_KIND_ALL_GATHER: return crowded ? SIZE_MAX : 512;
 	case COLL_KIND_REDUCE_SCATTER: return crowded ? SIZE_MAX : 2048;
 	case COLL_KIND_ALL_TO_ALL: return crowded ? SIZE_MAX : 32768;
+	case COLL_KIND_BROADCAST: return crowded ? 0 : COLL_ENTRY_PAYLOAD;
 	default: return 0;
 	}
 }
@@ -78,14 +95,13 @@ bool coll_native_serves(enum coll_kind kind, int size, bool crowded, size_t coun
 	if (size < 2 || size > COLL_NATIVE_SIZE_MAX || count == 0 || count > payload_bytes / elem_bytes)
 		return false;
 	payload = payload_of(kind, size, count * elem_bytes);
-	return payload <= payload_bytes && payload <= limit_of(kind, crowded);
+	return payload <= payload_bytes && payload <= limit_of(kind, crowded) &&
+	       find(kind, size, count * elem_bytes) != NO_WAY;
 }
 
 const struct coll_hand *coll_native_hand(struct coll_native *n, enum coll_kind kind, size_t count, size_t elem_bytes)
 {
-	const enum way way = find(kind, payload_of(kind, n->size, count * elem_bytes));
-
-	return &n->hands[way];
+	return &n->hands[find(kind, n->size, count * elem_bytes)];
 }
 
 const struct coll_hand *coll_native_direct_hand(struct coll_native *n)

@@ -34,9 +34,11 @@ struct coll_native_fabric {
 
 struct coll_native;
 
-/* Nothing is shared yet. payload_bytes: COLL_NATIVE_BYTES. fabric is copied. */
+/* Nothing is shared yet. payload_bytes: COLL_NATIVE_BYTES. alone: every rank has a core. fabric is
+ * copied. */
 coll_status coll_native_create(struct coll_native **native, const struct coll_native_fabric *fabric,
-                               const struct coll_channel_key *key, int rank, int size, size_t payload_bytes);
+                               const struct coll_channel_key *key, int rank, int size, size_t payload_bytes,
+                               bool alone);
 /* Before the links are closed. NULL inside accepted. */
 void coll_native_destroy(struct coll_native **native);
 

@@ -68,33 +68,53 @@ static void finish(struct coll_native *n, struct coll_hand_state *s)
 
 /* ---- In lines ---- */
 
+/*
+ * All_gather: the block lies in the entry as a vector does. The others: one block for each other rank,
+ * in lines of its own and in the order of ranks, so that a reader looks at its own lines only.
+ */
+static uint32_t first_line(const struct coll_job *job, uint32_t writer, uint32_t reader)
+{
+	return scatters(job) ? (reader - (reader > writer)) * coll_native_lines(block_bytes(job)) : 0;
+}
+
+static void pack_all(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+{
+	const size_t bytes = block_bytes(job);
+
+	if (!scatters(job))
+		coll_native_pack(n, job, s, 0, job->in.base, bytes);
+	for (uint32_t r = 0; scatters(job) && r < (uint32_t)n->size; r++)
+		if (r != (uint32_t)n->rank)
+			coll_native_pack(n, job, s, first_line(job, (uint32_t)n->rank, r), job->in.base + r * bytes,
+			                 bytes);
+	coll_native_nudge(n);
+}
+
 coll_status coll_native_poll_lines(void *arg, const struct coll_job *job, struct coll_hand_state *s)
 {
 	const char *theirs[COLL_NATIVE_SIZE_MAX];
 	struct coll_native *n = arg;
-	const size_t bytes = block_bytes(job), all = bytes * blocks(n, job);
-	const size_t at = scatters(job) ? (size_t)n->rank * bytes : 0;
+	const size_t bytes = block_bytes(job);
 	coll_status st;
 
 	if (s->phase == NATIVE_NEW) {
 		st = coll_native_enter(n, s);
-		if (st != COLL_OK)
-			return st;
-		coll_native_pack(n, job, s, job->in.base, all);
+		if (unlikely(st != COLL_OK))
+			return coll_native_not_now(n, s, st);
+		pack_all(n, job, s);
+		copy_own(n, job);
 	}
 	for (; s->done < (uint32_t)n->size; s->done++) {
+		char *to = reduces(job) ? n->unpacked + s->done * COLL_ENTRY_PAYLOAD : destination(job, (int)s->done);
+
 		if ((int)s->done == n->rank)
 			continue;
-		st = coll_native_unpack(n, job, s, s->done, all);
+		st = coll_native_unpack(n, job, s, s->done, first_line(job, s->done, (uint32_t)n->rank), to, bytes);
 		if (st != COLL_OK)
-			return st == COLL_AGAIN ? coll_native_idle(n, s) : st;
+			return coll_native_not_now(n, s, st);
 	}
-	copy_own(n, job);
-	for (int r = 0; r < n->size; r++) {
-		theirs[r] = n->unpacked + r * COLL_ENTRY_PAYLOAD + at;
-		if (!reduces(job) && r != n->rank)
-			memcpy(destination(job, r), theirs[r], bytes);
-	}
+	for (int r = 0; reduces(job) && r < n->size; r++)
+		theirs[r] = n->unpacked + r * COLL_ENTRY_PAYLOAD;
 	if (reduces(job))
 		reduce_part(n, job, theirs, 0, bytes);
 	finish(n, s);
@@ -171,7 +191,7 @@ coll_status coll_native_poll_cells(void *arg, const struct coll_job *job, struct
 	coll_status st = s->phase == NATIVE_NEW ? coll_native_enter_cell(n, job, s) : COLL_OK;
 
 	if (st != COLL_OK)
-		return st;
+		return coll_native_not_now(n, s, st);
 	if (s->next == 0)
 		copy_own(n, job);
 	/* All is written before anything is taken: they may be in place. */
@@ -180,7 +200,7 @@ coll_status coll_native_poll_cells(void *arg, const struct coll_job *job, struct
 	while (s->done < takes) {
 		st = take_next(n, job, s, piece, pieces);
 		if (st != COLL_OK)
-			return st == COLL_AGAIN ? coll_native_idle(n, s) : st;
+			return coll_native_not_now(n, s, st);
 	}
 	finish(n, s);
 	return COLL_OK;

@@ -8,6 +8,11 @@
 
 #include "native/enter.h"
 
+static inline bool coll_native_is_formed(const struct coll_native *n)
+{
+	return n->verdict == NATIVE_GOOD;
+}
+
 /* Our line, if it can be written at once: nobody reads it any more. NULL: not now. */
 static inline struct native_line *coll_native_quick_line(struct coll_native *n, uint32_t *turn)
 {
