@@ -122,6 +122,44 @@ static void roots_run_ahead(coll_comm *comm, int rank, void *arg)
 	free(x);
 }
 
+/* Every root in turn, or the same one for long, between calls of other kinds: nothing of it is sent in frames
+ * where each rank has a core. The shortest way, and the one that goes on elsewhere when a rank is late. */
+static void roots_change(coll_comm *comm, int rank, void *arg)
+{
+	enum { CALLS = 3000 };
+	const size_t sizes[] = {1, 12, 13, 100, 166};
+	const int size = coll_comm_size(comm);
+	const uint64_t before = frames(comm);
+	int x[166], sum;
+
+	for (int i = 0; i < CALLS; i++) {
+		const int root = i % 1000 < 500 ? i % size : i / 1000 % size;
+		const size_t count = sizes[i / 7 % 5];
+
+		if (i % 500 == 77 && rank == i / 500 % size)
+			usleep(1000);
+		for (size_t k = 0; k < count; k++)
+			x[k] = rank == root ? i + (int)k : -1;
+		OK(comm, coll_broadcast(rank == root || i % 2 ? x : NULL, x, count, COLL_I32, root, comm, NULL));
+		for (size_t k = 0; k < count; k++)
+			CHECK(x[k] == i + (int)k, "call %d, element %zu of %zu: %d", i, k, count, x[k]);
+		if (i % 11 == 0) {
+			sum = rank;
+			OK(comm, coll_all_reduce(&sum, &sum, 1, COLL_I32, COLL_SUM, comm, NULL));
+			CHECK(sum == triangle(size), "call %d: %d", i, sum);
+		}
+		if (i % 13 == 0)
+			OK(comm, coll_barrier(comm, NULL));
+	}
+	CHECK((frames(comm) == before) == !comm->facts.oversubscribed, "%d ranks", size);
+}
+
+static void roots_by_hand(void)
+{
+	for (int n = 2; n <= RANKS_MAX; n++)
+		run_ranks(n, roots_change, NULL);
+}
+
 static void rooted(void)
 {
 	for (int n = 2; n <= RANKS_MAX; n++)
@@ -182,6 +220,7 @@ int main(int argc, char **argv)
 	        PLAIN_CASE(one_rank_cannot),
 	        PLAIN_CASE(beside_plans),
 	        PLAIN_CASE(rooted),
+	        PLAIN_CASE(roots_by_hand),
 	        PLAIN_CASE(strays_are_looked_for),
 	        PLAIN_CASE(more_communicators_than_regions),
 	};
