@@ -3,7 +3,8 @@
  * blocks are received. Only the two ends of a frame know its length. As in the
  * pairwise algorithm, blocks that go backward leave from a copy, and what comes
  * from those peers is received first, without a wait; the other receives wait
- * for sends that such a first receive takes.
+ * for sends that such a first receive takes. The own block has a lane of its own: it is
+ * copied while peers are waited for.
  *
  * One round, n-1 frames each way; scratch of n/2 blocks.
  */
@@ -23,16 +24,16 @@ coll_status coll_algo_alltoall_direct(const struct coll_shape *s, struct coll_bu
 
 	coll_build_chunks(b, (uint32_t)n);
 	for (int i = 1; i < n; i++) {
-		const uint32_t peer = (uint32_t)coll_peer_at(s, i);
-		struct coll_at src = coll_in(peer);
+		const int peer = coll_peer_at(s, i);
 
-		if (aside(s, n - i)) {
-			coll_build_copy(b, src, coll_scratch(0, peer), false);
-			src = coll_scratch(0, peer);
-		}
-		coll_build_send(b, (int)peer, src);
+		if (aside(s, n - i))
+			coll_build_send_aside(b, peer, (uint32_t)peer, 0);
+		else
+			coll_build_send(b, peer, coll_in((uint32_t)peer));
 	}
+	coll_build_lane(b, 1);
 	coll_build_copy(b, coll_in(own), coll_out(own), false);
+	coll_build_lane(b, 0);
 	for (int i = 1; i < n; i++) {
 		const int peer = coll_peer_at(s, -i);
 

@@ -10,18 +10,12 @@
  *               receive from r-i (its own copy is aside: no wait)
  *               receive from r+i (waits until r+i has taken in(r+i))
  *
+ * The own block has a lane of its own: it is copied while peers are waited for.
+ *
  * n/2 rounds of two frames each way, n-1 blocks sent; scratch of n/2 blocks.
  */
 #include "algos/generators.h"
 #include "algos/ranks.h"
-
-static void send_aside(struct coll_builder *b, int peer)
-{
-	const uint32_t c = (uint32_t)peer;
-
-	coll_build_copy(b, coll_in(c), coll_scratch(0, c), false);
-	coll_build_send(b, peer, coll_scratch(0, c));
-}
 
 coll_status coll_algo_alltoall_pairwise(const struct coll_shape *s, struct coll_builder *b)
 {
@@ -29,13 +23,15 @@ coll_status coll_algo_alltoall_pairwise(const struct coll_shape *s, struct coll_
 	const uint32_t own = (uint32_t)s->rank;
 
 	coll_build_chunks(b, (uint32_t)n);
+	coll_build_lane(b, 1);
 	coll_build_copy(b, coll_in(own), coll_out(own), false);
+	coll_build_lane(b, 0);
 	for (int i = 1; 2 * i < n; i++) {
 		const int after = coll_peer_at(s, i);
 		const int before = coll_peer_at(s, -i);
 
 		coll_build_send(b, after, coll_in((uint32_t)after));
-		send_aside(b, before);
+		coll_build_send_aside(b, before, (uint32_t)before, 0);
 		coll_build_recv(b, before, coll_out((uint32_t)before));
 		coll_build_recv(b, after, coll_out((uint32_t)after));
 	}
@@ -43,7 +39,7 @@ coll_status coll_algo_alltoall_pairwise(const struct coll_shape *s, struct coll_
 		const int opposite = coll_peer_at(s, n / 2);
 
 		if (opposite < s->rank)
-			send_aside(b, opposite);
+			coll_build_send_aside(b, opposite, (uint32_t)opposite, 0);
 		else
 			coll_build_send(b, opposite, coll_in((uint32_t)opposite));
 		coll_build_recv(b, opposite, coll_out((uint32_t)opposite));

@@ -60,9 +60,12 @@ void coll_circulant_all_gather(const struct coll_shape *s, struct coll_builder *
 		coll_build_run(b, (uint32_t)len, 0, 0, true);
 		coll_build_send(b, coll_peer_at(s, -skip), block(s, first && own_in ? COLL_BUF_IN : COLL_BUF_OUT, 0));
 		coll_build_recv(b, coll_peer_at(s, skip), block(s, COLL_BUF_OUT, skip));
-		/* After the first receive: the peer can take our first block before it
-		 * waits for anything, so a copy that must wait for that delays nobody. */
-		if (first && own_in)
+		/* In a lane of its own: while the first receive waits. In place it may have to wait until
+		 * the peer has taken our first block, which it can before it waits for anything. */
+		if (first && own_in) {
+			coll_build_lane(b, 1);
 			coll_build_copy(b, block(s, COLL_BUF_IN, 0), block(s, COLL_BUF_OUT, 0), false);
+			coll_build_lane(b, 0);
+		}
 	}
 }

@@ -16,13 +16,13 @@ static struct span span_at(const struct coll_run *run, const struct instance *in
 	struct span span = {.len = sides & SIDE_DST ? chunk_len(run, inst, s->dst, dst) : SIZE_MAX};
 
 	if (sides & SIDE_SRC) {
-		size_t len = chunk_len(run, inst, s->src, src);
+		size_t len = chunk_len(run, inst, source_of(run, s), src);
 
 		span.len = len < span.len ? len : span.len;
 	}
 	if (span.len == 0)
 		return span;
-	span.src = sides & SIDE_SRC ? chunk_address(run, inst, s->src, src) : NULL;
+	span.src = sides & SIDE_SRC ? chunk_address(run, inst, source_of(run, s), src) : NULL;
 	span.dst = sides & SIDE_DST ? chunk_address(run, inst, s->dst, dst) : NULL;
 	return span;
 }
@@ -37,7 +37,7 @@ static size_t walk_len(const struct coll_run *run, const struct instance *inst, 
 	for (uint32_t i = 0; i < s->run; i++) {
 		uint32_t c = coll_step_chunk(plan, s, by_dst ? s->dst_chunk : s->src_chunk, i);
 
-		len += chunk_len(run, inst, by_dst ? s->dst : s->src, wrapped(plan, c));
+		len += chunk_len(run, inst, by_dst ? s->dst : source_of(run, s), wrapped(plan, c));
 	}
 	return len;
 }
@@ -86,11 +86,11 @@ static bool one_span(const struct coll_run *run, const struct instance *inst, co
 		return false;
 	if ((sides & SIDE_SRC && src + s->run > plan->chunks) || (sides & SIDE_DST && dst + s->run > plan->chunks))
 		return false;
-	span->len = run->block ? chunk_len(run, inst, sides & SIDE_DST ? s->dst : s->src, any)
+	span->len = run->block ? chunk_len(run, inst, sides & SIDE_DST ? s->dst : source_of(run, s), any)
 	                       : cut_at(inst, any + s->run) - cut_at(inst, any);
 	if (span->len == 0)
 		return true;
-	span->src = sides & SIDE_SRC ? chunk_address(run, inst, s->src, src) : NULL;
+	span->src = sides & SIDE_SRC ? chunk_address(run, inst, source_of(run, s), src) : NULL;
 	span->dst = sides & SIDE_DST ? chunk_address(run, inst, s->dst, dst) : NULL;
 	return true;
 }

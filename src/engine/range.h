@@ -43,6 +43,12 @@ static inline const struct coll_extent *extent(const struct coll_run *run, uint8
 	return buf == COLL_BUF_IN ? &run->job.in : &run->job.out;
 }
 
+/* Where a step's source lies: see COLL_STEP_ASIDE. */
+static inline uint8_t source_of(const struct coll_run *run, const struct coll_step *s)
+{
+	return s->flags & COLL_STEP_ASIDE && !run->in_place ? COLL_BUF_IN : s->src;
+}
+
 /* Elements of chunk c in this tile. */
 static inline size_t chunk_len(const struct coll_run *run, const struct instance *inst, uint8_t buf, uint32_t c)
 {

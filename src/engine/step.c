@@ -325,7 +325,7 @@ static coll_status launch(struct coll_run *run, struct instance *inst, struct fl
 
 	if (lendable(run, s, &w, len_bytes)) {
 		f->cookie = (struct coll_cookie){1, COLL_OK};
-		status = port->transport->post_ref(port->channel, w.span.src, memory_of(run, s->src), &frame,
+		status = port->transport->post_ref(port->channel, w.span.src, memory_of(run, source_of(run, s)), &frame,
 		                                   &f->cookie);
 		if (status == COLL_OK) {
 			run->stats.frames_sent++;
@@ -740,11 +740,18 @@ static coll_status copy(struct coll_run *run, struct instance *inst, struct lane
 {
 	struct walk w;
 
+	if (s->flags & COLL_STEP_ASIDE && !run->in_place)
+		return COLL_OK;
 	if (walk_begin(run, inst, s, SIDE_BOTH, &w) == 0)
 		return COLL_OK;
 	do {
 		if (w.span.dst == w.span.src && !(s->flags & (COLL_STEP_PRE | COLL_STEP_POST)))
 			continue; /* in place */
+		if (run->stream && s->dst == COLL_BUF_OUT && plain_bytes(run, s)) {
+			coll_reduce_copy_nt(w.span.dst, w.span.src, w.span.len * run->job.elem_bytes);
+			run->stats.bytes_copied += w.span.len * run->job.elem_bytes;
+			continue;
+		}
 		copy_elements(run, s, w.span.dst, w.span.src, w.span.len);
 	} while (walk_more(run, inst, s, SIDE_BOTH, &w));
 	return COLL_OK;

@@ -162,6 +162,18 @@ void coll_build_copy(struct coll_builder *b, struct coll_at src, struct coll_at 
 	append(b, &s, -1, -1);
 }
 
+void coll_build_send_aside(struct coll_builder *b, int peer, uint32_t c, uint32_t k)
+{
+	const struct coll_at in = coll_in(c), aside = coll_scratch(k, c);
+	struct coll_step copy = make(b, COLL_STEP_COPY, &in, &aside), send = make(b, COLL_STEP_SEND, &aside, NULL);
+
+	check_peer(b, peer);
+	copy.flags |= COLL_STEP_ASIDE;
+	send.flags |= COLL_STEP_ASIDE;
+	append(b, &copy, -1, -1);
+	append(b, &send, -1, peer);
+}
+
 void coll_build_reduce(struct coll_builder *b, uint32_t first_scratch, uint32_t ninputs, int splice, uint32_t chunk,
                        struct coll_at dst, bool final)
 {

@@ -65,6 +65,10 @@ void coll_build_recv_reduce(struct coll_builder *b, int peer, struct coll_at src
  * only by size-1 plans. */
 void coll_build_copy(struct coll_builder *b, struct coll_at src, struct coll_at dst, bool final);
 
+/* all_to_all: send block c of `in` from scratch k, so that what arrives may overwrite it in place;
+ * where a call is not in place nothing is copied. */
+void coll_build_send_aside(struct coll_builder *b, int peer, uint32_t c, uint32_t k);
+
 /* dst = scratch first_scratch + 0 .. ninputs-1 at chunk, with `in` spliced in
  * before position splice (-1: not at all), combined left to right. */
 void coll_build_reduce(struct coll_builder *b, uint32_t first_scratch, uint32_t ninputs, int splice, uint32_t chunk,

@@ -256,6 +256,12 @@ static void check_lengths(struct coll_flow *f, const struct coll_plan *p, const 
 	}
 }
 
+/* Out of place: nothing is copied aside, what would be sent from there is sent from in. */
+static bool is_aside(const struct coll_flow *f, const struct coll_step *s)
+{
+	return s->flags & COLL_STEP_ASIDE && !is_in_place(f, f->rank);
+}
+
 /* Everything one step does to one chunk of its run. */
 static void move_chunk(struct coll_flow *f, const struct coll_plan *p, const struct coll_step *s, uint32_t i,
                        const struct frame *in, bool sends)
@@ -264,7 +270,7 @@ static void move_chunk(struct coll_flow *f, const struct coll_plan *p, const str
 	uint32_t src = coll_step_chunk(p, s, s->src_chunk, i), dst = coll_step_chunk(p, s, s->dst_chunk, i);
 
 	switch ((enum coll_step_op)s->op) {
-	case COLL_STEP_SEND: v = read_operand(f, s, s->src, src); break;
+	case COLL_STEP_SEND: v = read_operand(f, s, is_aside(f, s) ? COLL_BUF_IN : s->src, src); break;
 	case COLL_STEP_COPY:
 		v = copy_value(f, s, src);
 		check_classes(f, length_class(f, f->rank, s->src, src), length_class(f, f->rank, s->dst, dst), i);
@@ -274,7 +280,7 @@ static void move_chunk(struct coll_flow *f, const struct coll_plan *p, const str
 	case COLL_STEP_RECV_REDUCE_COPY_SEND: v = reduce_incoming(f, s, v, read_operand(f, s, s->src, src)); break;
 	default: break;
 	}
-	if (coll_step_writes_dst(s->op))
+	if (coll_step_writes_dst(s->op) && !is_aside(f, s))
 		store(f, f->rank, s->dst, dst, v);
 	if (sends)
 		put(f, v);

@@ -276,6 +276,8 @@ static void step_line(struct parser *p)
 		s->flags |= COLL_STEP_POST;
 	if (take_word(p, "arm"))
 		s->flags |= COLL_STEP_ARM;
+	if (take_word(p, "aside"))
+		s->flags |= COLL_STEP_ASIDE;
 	if (take_word(p, "after")) {
 		s->wait_lane = (uint8_t)number(p, COLL_LANES_MAX - 1);
 		need(p, ":");

@@ -101,6 +101,9 @@ enum coll_step_flag {
 	COLL_STEP_POST = 1 << 2,          /* the result is final: post-scale it (avg) */
 	COLL_STEP_WRAP = 1 << 3,          /* chunk ids of the run count modulo the plan's chunks */
 	COLL_STEP_ARM = 1 << 4,           /* lowering: may be armed early */
+	/* all_to_all: a COPY of a block of `in` to scratch, and the SEND of it from there, for the sake of
+	 * calls in place only. Out of place the COPY does nothing and the SEND reads the same block of `in`. */
+	COLL_STEP_ASIDE = 1 << 5,
 };
 
 #define COLL_NO_SPLICE UINT16_MAX

@@ -136,6 +136,8 @@ static void put_step(struct printer *w, uint32_t number, const struct coll_step 
 		put(w, " post");
 	if (s->flags & COLL_STEP_ARM)
 		put(w, " arm");
+	if (s->flags & COLL_STEP_ASIDE)
+		put(w, " aside");
 	if (s->wait_count)
 		put(w, " after %u:%u", s->wait_lane, s->wait_count);
 	put(w, "\n");

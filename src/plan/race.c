@@ -113,6 +113,11 @@ static void check_flags(struct race *r, const struct coll_step *s)
 		fail(r, "post on a step that completes nothing");
 	if (s->flags & COLL_STEP_ARM && s->op != COLL_STEP_RECV)
 		fail(r, "arm on a step that is not a recv");
+	if (s->flags & COLL_STEP_ASIDE &&
+	    (r->plan->kind != COLL_KIND_ALL_TO_ALL || !((s->op == COLL_STEP_COPY && s->src == COLL_BUF_IN &&
+	                                                 s->dst >= COLL_BUF_SCRATCH && s->src_chunk == s->dst_chunk) ||
+	                                                (s->op == COLL_STEP_SEND && s->src >= COLL_BUF_SCRATCH))))
+		fail(r, "aside on a step that neither copies a block of in aside nor sends it from there");
 }
 
 static void check_peers(struct race *r, const struct coll_step *s)

@@ -21,9 +21,10 @@ static void *hook_state; /* the table is a wrapped one */
 
 /* ---- What a context lends --------------------------------------------------- */
 
-static const char *no_setting(void *ctx, const char *name)
+/* Every way that a transport has is to be gone. */
+static const char *setting(void *ctx, const char *name)
 {
-	return "";
+	return strcmp(name, "COLL_SHM_COPY") == 0 ? "cma" : "";
 }
 
 static void log_line(void *ctx, int level, const char *format, ...)
@@ -92,7 +93,7 @@ struct node *node_open(int index, uint64_t job_key, struct coll_loop_hub *hub)
 	                                        .hub = hub,
 	                                        .wake_fd = node->wake_fd,
 	                                        .ctx = node,
-	                                        .setting = no_setting,
+	                                        .setting = setting,
 	                                        .log = log_line,
 	                                        .link_down = note_down,
 	                                        .hook = hook_state};

@@ -143,6 +143,7 @@ static coll_status inst_open(const struct coll_transport_env *env, void **inst)
 	pthread_mutex_init(&in->lock, NULL);
 	coll_pending_init(&in->pending);
 	in->barrier = register_barrier();
+	in->pulls = strcmp(env->setting(env->ctx, "COLL_SHM_COPY"), "cma") == 0;
 	in->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	in->timer.kind = SHM_TIMER;
 	in->timer.fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);

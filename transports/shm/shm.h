@@ -389,6 +389,7 @@ struct shm_inst {
 	struct shm_source listener;
 	struct shm_source timer;
 	bool barrier;   /* membarrier works and we are registered */
+	bool pulls;     /* plain memory is lent for the peer's kernel to read: COLL_SHM_COPY=cma */
 	uint64_t probe; /* read by peers, to see whether they can */
 	atomic_bool closed;
 	atomic_bool serviced; /* a service thread does the work */

@@ -127,15 +127,13 @@ coll_status coll_shm_post(void *channel, const struct coll_frame *frame)
 	return COLL_OK;
 }
 
-/* A pull pays when it is the only copy, from our memory to the announced place, and the
- * frame is of middle size: then it beats the slot by up to a third. Smaller, the system
- * call costs more than the second copy; larger, the slot's lines have left the sender's
- * cache by the time they are read, and two copies at full speed beat one by the kernel. A
- * pull for a view never pays: 1.3 to 2 times the time of an all-reduce by value, from 64 KiB
- * to 128 MiB (two ranks, two cores of an EPYC, 2026-11-21). */
+/* Plain memory is lent for the peer's kernel to read only where that is asked for. It makes one
+ * copy where slots make two, but it walks the pages of both sides, and slots, filled through the
+ * caches or past them, were faster at every size and distance: docs/design/shm-large.md. Asked for, it is
+ * done where it is the only copy, to an announced place, and the frame is of middle size. */
 static bool pull_would_pay(const struct shm_channel *c, uint32_t len_bytes)
 {
-	return len_bytes >= SHM_REF_MIN && len_bytes <= SHM_REF_MAX &&
+	return c->inst->pulls && len_bytes >= SHM_REF_MIN && len_bytes <= SHM_REF_MAX &&
 	       atomic_load_explicit(&c->link->they_pull, memory_order_relaxed);
 }
 
