@@ -44,6 +44,9 @@ enum {
 	COLL_CELLS = 2,
 	COLL_PIECES_MAX = 32, /* of the payload of a cell */
 	COLL_EDGE_BYTES = 4096,
+	COLL_TILE_BYTES = 256 << 10, /* of a vector that goes by tiles */
+	COLL_STEP_BITS = 20,
+	COLL_TILE_AREAS = 4, /* two for inputs, two for results */
 };
 
 #define likely(x)   __builtin_expect(!!(x), 1)
@@ -74,7 +77,9 @@ struct native_region {
 	/* direct.c: its owner takes its buffers back; its owner reads or writes others' at this moment */
 	_Alignas(COLL_LINE_BYTES) atomic_uint revoked;
 	_Alignas(COLL_LINE_BYTES) atomic_uint busy;
-	_Alignas(COLL_LINE_BYTES) char gap[4096 - 3 * COLL_LINE_BYTES];
+	/* tiles.c: turn << COLL_STEP_BITS | how many steps of it its owner has made */
+	_Alignas(COLL_LINE_BYTES) _Atomic uint64_t steps;
+	_Alignas(COLL_LINE_BYTES) char gap[4096 - 4 * COLL_LINE_BYTES];
 	struct native_entry entries[COLL_DEPTH];
 	struct native_flags flags[COLL_CELLS];
 	char edge[2][COLL_EDGE_BYTES]; /* direct.c */
@@ -152,7 +157,7 @@ coll_status coll_native_form(struct coll_native *n, uint32_t *waits_for);
 void coll_native_hands(struct coll_native *n);
 
 /* Phases of struct coll_hand_state. */
-enum { NATIVE_NEW = 0, NATIVE_BEGUN };
+enum { NATIVE_NEW = 0, NATIVE_BEGUN, NATIVE_TILES_NEW = 16, NATIVE_TILES_BEGUN, NATIVE_TILES };
 
 static inline size_t coll_native_payload_stride(size_t payload_bytes)
 {
@@ -161,6 +166,19 @@ static inline size_t coll_native_payload_stride(size_t payload_bytes)
 static inline char *coll_native_cell(const struct coll_native *n, const struct native_region *r, uint32_t cell)
 {
 	return (char *)(uintptr_t)r->payload + cell * coll_native_payload_stride(n->payload_bytes);
+}
+
+/* Areas lie a page further apart than their size: equal places of different ranks and areas do not
+ * fall on one another in a cache. */
+static inline size_t coll_native_tiles_at(size_t payload_bytes)
+{
+	const size_t cells = sizeof(struct native_region) + COLL_CELLS * coll_native_payload_stride(payload_bytes);
+
+	return (cells + 4095) & ~(size_t)4095;
+}
+static inline char *coll_native_tile_area(const struct coll_native *n, const struct native_region *r, uint32_t area)
+{
+	return (char *)(uintptr_t)r + coll_native_tiles_at(n->payload_bytes) + area * (COLL_TILE_BYTES + 4096 + 256);
 }
 
 static inline uint64_t coll_native_word(uint32_t turn, uint32_t signature)

@@ -78,9 +78,8 @@ static struct native_shy *shyness(struct coll_native *n, const struct coll_job *
 
 /* Where it was tried in vain it is tried again after 1, 2, 4 ... such calls: the plan then need not
  * wait for the entries of all. All ranks have come to the same conclusions in the same order. */
-bool coll_native_passes_direct(void *arg, const struct coll_job *job)
+static bool passes(struct coll_native *n, const struct coll_job *job)
 {
-	struct coll_native *n = arg;
 	struct native_shy *shy = shyness(n, job);
 
 	if (shy->left == 0)
@@ -88,6 +87,12 @@ bool coll_native_passes_direct(void *arg, const struct coll_job *job)
 	shy->left--;
 	n->direct.stats.passed++;
 	return true;
+}
+
+/* Tiles are made by hand, too, in their turn. */
+bool coll_native_passes_direct(void *arg, const struct coll_job *job)
+{
+	return !coll_native_tiles_serve(job) && passes(arg, job);
 }
 
 static void encourage(struct native_shy *shy, bool went)
@@ -303,13 +308,16 @@ static coll_status reach_all(struct coll_native *n, const struct coll_job *job, 
 	return COLL_OK;
 }
 
-/* All ranks say so: the plan. */
-static coll_status decline(struct coll_native *n, const struct coll_job *job)
+/* All ranks say so: tiles, or the plan. */
+static coll_status decline(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
 {
 	leave_all(n);
 	encourage(shyness(n, job), false);
 	n->direct.stats.declined++;
-	return COLL_ERR_UNSUPPORTED;
+	if (!coll_native_tiles_serve(job))
+		return COLL_ERR_UNSUPPORTED;
+	s->phase = NATIVE_TILES_BEGUN;
+	return COLL_OK;
 }
 
 static coll_status begin_work(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
@@ -330,7 +338,7 @@ static coll_status decide(struct coll_native *n, const struct coll_job *job, str
 	coll_status st;
 
 	if (!all_named(n, job))
-		return decline(n, job);
+		return decline(n, job, s);
 	if (!agreed(n)) {
 		s->phase = MAPPING;
 		return COLL_OK;
@@ -366,7 +374,7 @@ static coll_status await_maps(struct coll_native *n, const struct coll_job *job,
 	if (st != COLL_OK)
 		return st;
 	if (s->cell)
-		return decline(n, job);
+		return decline(n, job, s);
 	remember(n);
 	return begin_work(n, job, s);
 }
@@ -477,7 +485,12 @@ coll_status coll_native_poll_direct(void *arg, const struct coll_job *job, struc
 
 	while (st == COLL_OK) {
 		switch (s->phase) {
-		case NATIVE_NEW: st = enter(n, job, s); break;
+		case NATIVE_NEW:
+			if (coll_native_tiles_serve(job) && passes(n, job))
+				s->phase = NATIVE_TILES_NEW;
+			else
+				st = enter(n, job, s);
+			break;
 		case ENTERED:
 			st = await_entries(n, job, s);
 			st = st == COLL_OK ? decide(n, job, s) : st;
@@ -489,7 +502,8 @@ coll_status coll_native_poll_direct(void *arg, const struct coll_job *job, struc
 			if (st == COLL_OK && s->phase == WORKING && s->piece && s->events != events)
 				return COLL_AGAIN;
 			break;
-		default: return await_ends(n, job, s);
+		case ENDING: return await_ends(n, job, s);
+		default: return coll_native_poll_tiles(n, job, s);
 		}
 	}
 	return st;

@@ -148,6 +148,10 @@ coll_status coll_native_poll_cells(void *arg, const struct coll_job *job, struct
 /* direct.c */
 coll_status coll_native_poll_direct(void *arg, const struct coll_job *job, struct coll_hand_state *s);
 bool coll_native_passes_direct(void *arg, const struct coll_job *job);
+/* tiles.c: whether they are better than the plan; from NATIVE_TILES_NEW on, or from NATIVE_TILES_BEGUN, when
+ * all have entered this turn. */
+bool coll_native_tiles_serve(const struct coll_job *job);
+coll_status coll_native_poll_tiles(void *arg, const struct coll_job *job, struct coll_hand_state *s);
 coll_status coll_native_poll_line_reduce(void *arg, const struct coll_job *job, struct coll_hand_state *s);
 coll_status coll_native_poll_barrier(void *arg, const struct coll_job *job, struct coll_hand_state *s);
 coll_status coll_native_poll_lines_reduce(void *arg, const struct coll_job *job, struct coll_hand_state *s);
