@@ -515,9 +515,11 @@ static void attempt_event(struct rdma_link *l, const struct event *e)
 	}
 }
 
+/* A refusal may come to a link that is up: from a peer that has seen our proof and ended before its
+ * connection manager heard our last word, which a busy kernel hands on late. */
 static void link_event(struct rdma_link *l, const struct event *e)
 {
-	if (e->type == RDMA_CM_EVENT_DISCONNECTED)
+	if (e->type == RDMA_CM_EVENT_DISCONNECTED || (e->type == RDMA_CM_EVENT_REJECTED && l->state == LINK_UP))
 		disconnected(l);
 	else if (e->type == RDMA_CM_EVENT_DEVICE_REMOVAL)
 		coll_rdma_link_fail(l, COLL_ERR_SYSTEM, "rdma %s: the device was removed", l->inst->where);

@@ -1,0 +1,23 @@
+/*
+ * A device in software, for tests of the rdma transport where the order of events matters
+ * and a real device gives it once in a thousand times: all instances of a process meet in
+ * it. It takes the place of verbs.c. Writes and sends are done when they are posted;
+ * messages of the connection manager arrive in order, but the asking end's last word
+ * (which completes a connection at the accepting end) waits while it is held: the kernel
+ * hands it on from a queue of its own, so what goes over the connection may overtake it.
+ */
+#ifndef COLL_TRANSPORTS_RDMA_FABRIC_TEST_H
+#define COLL_TRANSPORTS_RDMA_FABRIC_TEST_H
+
+#include <stdbool.h>
+
+#include "transports/rdma/verbs.h"
+
+/* From now on last words wait; false: those that wait arrive. */
+void fabric_hold(bool on);
+/* The process that has this event channel dies: its identifiers and queue pairs end without a word. */
+void fabric_kill(struct rdma_event_channel *channel);
+/* Identifiers, queue pairs, queues, regions and channels that have not been destroyed. */
+int fabric_objects(void);
+
+#endif

@@ -1,0 +1,362 @@
+/*
+ * Connections of the rdma transport at moments that a real device rarely meets: two
+ * instances over a device in software (fabric_test.h), driven by one thread, so that each
+ * order of events can be made, and is made again from its seed.
+ */
+#define PLAIN_OWN_MAIN
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "tests/plain.h"
+#include "transports/rdma/fabric_test.h"
+#include "transports/rdma/rdma.h"
+#include "transports/registry.h"
+
+enum { SIDES = 2, ROUNDS = 200 };
+
+static const struct coll_transport *t = &coll_transport_rdma;
+
+struct side {
+	struct coll_transport_env env;
+	struct rdma_inst *in;
+	void *link;
+	int downs;
+	coll_status why;
+};
+
+static struct side side[SIDES];
+
+static const char *no_setting(void *ctx, const char *name)
+{
+	return "";
+}
+
+static void log_line(void *ctx, int level, const char *format, ...)
+{
+	va_list ap;
+
+	if (!getenv("LIFE_LOG") || level > atoi(getenv("LIFE_LOG")))
+		return;
+	fprintf(stderr, "side %d: ", (int)((struct side *)ctx - side));
+	va_start(ap, format);
+	vfprintf(stderr, format, ap);
+	va_end(ap);
+	fputc('\n', stderr);
+}
+
+static void down(void *ctx, const struct coll_process_id *peer, coll_status why, const char *cause)
+{
+	struct side *s = ctx;
+
+	s->downs++;
+	s->why = why;
+}
+
+static void open_side(struct side *s)
+{
+	static uint64_t serial;
+	void *inst = NULL;
+
+	*s = (struct side){.env = {.size = sizeof(s->env),
+	                           .self = {{++serial, (uint64_t)(s - side)}},
+	                           .job_key = {1, 2},
+	                           .host_id = "fabric",
+	                           .wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC),
+	                           .ctx = s,
+	                           .setting = no_setting,
+	                           .log = log_line,
+	                           .link_down = down}};
+	CHECK(t->open(&s->env, &inst) == COLL_OK);
+	s->in = inst;
+}
+
+static void close_side(struct side *s)
+{
+	t->close(s->in);
+	t->fini(s->in);
+	close(s->env.wake_fd);
+	s->in = NULL;
+}
+
+static void open_link(struct side *s, struct side *peer)
+{
+	char address[256];
+	coll_status status;
+	size_t len = 0;
+
+	CHECK(t->address(peer->in, address, sizeof(address), &len) == COLL_OK);
+	status = t->link_open(s->in, &peer->env.self, address, len, &s->link);
+	CHECK(status == (atomic_load(&s->in->closed) ? COLL_ERR_ABORTED : COLL_OK), "%s", coll_status_string(status));
+}
+
+static void close_link(struct side *s)
+{
+	t->link_close(s->link);
+	s->link = NULL;
+}
+
+static struct rdma_link *link_of(struct side *s)
+{
+	return s->link;
+}
+
+/* Both sides go on until cond holds, or for 5 s. */
+#define AWAIT(cond)                                                    \
+	({                                                             \
+		const uint64_t until_ = coll_clock_ns() + 5000000000u; \
+		bool met_;                                             \
+                                                                       \
+		while (!(met_ = (cond)) && coll_clock_ns() < until_)   \
+			for (int i_ = 0; i_ < SIDES; i_++)             \
+				if (side[i_].in)                       \
+					t->service(side[i_].in);       \
+		met_;                                                  \
+	})
+
+static bool is_up(struct side *s)
+{
+	return s->link && t->link_status(s->link) == COLL_OK;
+}
+
+static void *channel_on(struct side *s, enum coll_direction dir)
+{
+	const struct coll_channel_key key = {.comm = 1, .epoch = 1};
+	void *ch = NULL;
+
+	CHECK(t->channel_open(s->link, &key, dir, 64, 4, &ch) == COLL_OK);
+	return ch;
+}
+
+/* Nothing of it may be touched that is not there. */
+static void use_in_every_way(struct side *s, void *tx)
+{
+	const struct coll_frame frame = {.sequence = 1, .len_bytes = 8};
+	void *p;
+
+	t->progress(s->in);
+	if (t->slot(tx, 8, &p) == COLL_OK) {
+		memset(p, 7, 8);
+		t->post(tx, &frame);
+	}
+	if (t->arm(s->in) == COLL_OK)
+		t->disarm(s->in);
+	t->progress(s->in);
+}
+
+/* 0 asks, 1 accepts: both are up, and the last word of 0 has not been heard by 1. */
+static void up_before_the_last_word(void)
+{
+	open_side(&side[0]);
+	open_side(&side[1]);
+	open_link(&side[0], &side[1]);
+	fabric_hold(true);
+	CHECK(AWAIT(is_up(&side[0])));
+	open_link(&side[1], &side[0]);
+	CHECK(AWAIT(is_up(&side[1])));
+	CHECK(link_of(&side[0])->asked && !link_of(&side[1])->asked);
+}
+
+/* Its identifier then goes with a refusal, which comes to a link that is up. */
+static void an_end_that_has_not_heard_the_last_word_closes(void)
+{
+	void *tx;
+
+	up_before_the_last_word();
+	tx = channel_on(&side[0], COLL_DIR_SEND);
+	close_link(&side[1]);
+	CHECK(AWAIT(coll_rdma_link_at(side[1].in, 0)->state == LINK_FREE));
+	use_in_every_way(&side[0], tx); /* before anything is served */
+	t->service(side[0].in);
+	use_in_every_way(&side[0], tx);
+	CHECK(AWAIT(t->link_status(side[0].link) == COLL_ERR_PEER_DEAD));
+	CHECK(side[0].downs == 0, "it said goodbye");
+	use_in_every_way(&side[0], tx);
+	t->channel_close(tx);
+	close_link(&side[0]);
+	fabric_hold(false);
+	close_side(&side[0]);
+	close_side(&side[1]);
+	CHECK(fabric_objects() == 0, "%d objects are left", fabric_objects());
+}
+
+/* The same of a process that dies: told as a death, once, and soon. */
+static void an_end_that_has_not_heard_the_last_word_dies(void)
+{
+	void *tx;
+
+	up_before_the_last_word();
+	tx = channel_on(&side[0], COLL_DIR_SEND);
+	fabric_kill(side[1].in->cm);
+	t->service(side[0].in);
+	CHECK(link_of(&side[0])->state != LINK_UP, "the refusal is the end of the connection");
+	use_in_every_way(&side[0], tx);
+	close_link(&side[1]);
+	close_side(&side[1]);
+	CHECK(AWAIT(side[0].downs == 1));
+	CHECK(side[0].why == COLL_ERR_PEER_DEAD, "%s", coll_status_string(side[0].why));
+	use_in_every_way(&side[0], tx);
+	t->channel_close(tx);
+	close_link(&side[0]);
+	fabric_hold(false);
+	close_side(&side[0]);
+	CHECK(fabric_objects() == 0, "%d objects are left", fabric_objects());
+}
+
+/* ---- any order -------------------------------------------------------------------- */
+
+enum { CHANNELS = 4 };
+
+struct user {
+	void *tx[CHANNELS], *rx[CHANNELS];
+	uint64_t sent[CHANNELS], got[CHANNELS];
+	int armed;
+};
+
+static struct user user[SIDES];
+
+static struct coll_channel_key key_of(int i, int generation)
+{
+	return (struct coll_channel_key){.comm = 1 + (uint64_t)generation, .epoch = 1, .lane = (uint16_t)i};
+}
+
+static void send_one(struct user *u, int i)
+{
+	void *p;
+
+	if (!u->tx[i] || t->slot(u->tx[i], 8, &p) != COLL_OK)
+		return;
+	memcpy(p, &u->sent[i], 8);
+	t->post(u->tx[i], &(struct coll_frame){.sequence = u->sent[i]++, .len_bytes = 8});
+}
+
+static void recv_one(struct user *u, int i)
+{
+	struct coll_frame frame;
+	const void *p;
+
+	if (!u->rx[i] || t->view(u->rx[i], &p, &frame) != COLL_OK)
+		return;
+	CHECK(frame.sequence == u->got[i] && memcmp(p, &u->got[i], 8) == 0, "frame %llu for %llu",
+	      (unsigned long long)frame.sequence, (unsigned long long)u->got[i]);
+	u->got[i]++;
+	t->done(u->rx[i]);
+}
+
+static void channel_or_not(struct side *s, struct user *u, int i, bool send)
+{
+	const struct coll_channel_key key = key_of(i, 0);
+	void **ch = send ? &u->tx[i] : &u->rx[i];
+
+	/* Opened once in the life of a link, so that the ends agree about the frames. */
+	if (s->link && !*ch && (send ? u->sent[i] : u->got[i]) == 0)
+		t->channel_open(s->link, &key, send ? COLL_DIR_SEND : COLL_DIR_RECV, 64, 4, ch);
+}
+
+static void end_link(struct side *s, struct user *u)
+{
+	for (int i = 0; i < CHANNELS; i++) {
+		if (u->tx[i])
+			t->channel_close(u->tx[i]);
+		if (u->rx[i])
+			t->channel_close(u->rx[i]);
+		u->tx[i] = u->rx[i] = NULL;
+	}
+	if (s->link)
+		close_link(s);
+}
+
+static void arm_or_disarm(struct side *s, struct user *u)
+{
+	if (u->armed)
+		t->disarm(s->in);
+	u->armed = !u->armed && t->arm(s->in) == COLL_OK;
+}
+
+static void step(struct coll_rng *rng, bool *killed)
+{
+	const int me = (int)coll_rng_below(rng, SIDES), i = (int)coll_rng_below(rng, CHANNELS);
+	struct side *s = &side[me];
+	struct user *u = &user[me];
+
+	switch (coll_rng_below(rng, 64)) {
+	case 0: fabric_hold(coll_rng_below(rng, 2)); break;
+	case 1 ... 3:
+		if (!s->link && !u->armed)
+			open_link(s, &side[!me]);
+		break;
+	case 4:
+		if (coll_rng_below(rng, 4) == 0)
+			end_link(s, u);
+		break;
+	case 5:
+		if (coll_rng_below(rng, 8) == 0)
+			t->close(s->in);
+		break;
+	case 6:
+		if (coll_rng_below(rng, 16) == 0) {
+			fabric_kill(s->in->cm);
+			*killed = true;
+		}
+		break;
+	case 7 ... 9: arm_or_disarm(s, u); break;
+	case 10 ... 19: channel_or_not(s, u, i, true); break;
+	case 20 ... 29: channel_or_not(s, u, i, false); break;
+	case 30 ... 37: send_one(u, i); break;
+	case 38 ... 45: recv_one(u, i); break;
+	case 46 ... 49: t->progress(s->in); break;
+	default: t->service(s->in); break;
+	}
+}
+
+static void life(uint64_t seed)
+{
+	struct coll_rng rng = {seed};
+	const int before = atomic_load(&plain_failures);
+	bool killed = false;
+
+	memset(user, 0, sizeof(user));
+	open_side(&side[0]);
+	open_side(&side[1]);
+	for (uint32_t n = 20 + coll_rng_below(&rng, 300); n > 0; n--)
+		step(&rng, &killed);
+	for (int k = 0; k < SIDES; k++) {
+		const int i = (int)(seed & 1) ^ k;
+
+		if (user[i].armed)
+			t->disarm(side[i].in);
+		end_link(&side[i], &user[i]);
+		if (seed & 2)
+			t->service(side[i].in);
+	}
+	close_side(&side[seed >> 2 & 1]);
+	close_side(&side[!(seed >> 2 & 1)]);
+	fabric_hold(false);
+	CHECK(fabric_objects() == 0, "%d objects are left", fabric_objects());
+	if (atomic_load(&plain_failures) > before)
+		fprintf(stderr, "seed %llu\n", (unsigned long long)seed);
+}
+
+static uint64_t first_seed = 1, last_seed = ROUNDS;
+
+static void any_order(void)
+{
+	for (uint64_t seed = first_seed; seed <= last_seed; seed++)
+		life(seed);
+}
+
+/* life_test [FIRST SEED [LAST SEED]] */
+int main(int argc, char **argv)
+{
+	if (argc > 1)
+		first_seed = last_seed = strtoull(argv[1], NULL, 0);
+	if (argc > 2)
+		last_seed = strtoull(argv[2], NULL, 0);
+	PLAIN_RUN(an_end_that_has_not_heard_the_last_word_closes);
+	PLAIN_RUN(an_end_that_has_not_heard_the_last_word_dies);
+	PLAIN_RUN(any_order);
+	return plain_summary();
+}
