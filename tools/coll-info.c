@@ -217,7 +217,12 @@ static int whole_number(const char *text)
 	return end != text && !*end && v >= 0 && v <= INT_MAX ? (int)v : -1;
 }
 
-int main(int argc, char **argv)
+struct wanted {
+	bool brief, settings, choices;
+};
+
+/* -1: go on; else the exit status: the command line was wrong, or all it asked for is done. */
+static int read_options(int argc, char **argv, struct wanted *w)
 {
 	static const struct option options[] = {{"brief", no_argument, NULL, 'b'},
 	                                        {"settings", no_argument, NULL, 's'},
@@ -226,16 +231,12 @@ int main(int argc, char **argv)
 	                                        {"help", no_argument, NULL, 'h'},
 	                                        {"explain", required_argument, NULL, 'e'},
 	                                        {0}};
-	struct coll_error_box err;
-	struct coll_settings *s;
-	bool brief = false, settings = false, choices = false;
-	coll_comm *comm = NULL;
 	int o;
 
 	while ((o = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		brief |= o == 'b';
-		settings |= o == 's';
-		choices |= o == 'c';
+		w->brief |= o == 'b';
+		w->settings |= o == 's';
+		w->choices |= o == 'c';
 		if (o == 'p' && whole_number(optarg) > 0)
 			return explain_job(whole_number(optarg));
 		if (o == 'p')
@@ -247,42 +248,58 @@ int main(int argc, char **argv)
 			return o == 'h' ? 0 : 2;
 		}
 	}
-	if (optind < argc) {
-		fprintf(stderr, "coll-info: unexpected argument %s\n%s", argv[optind], usage);
-		return 2;
+	if (optind == argc)
+		return -1;
+	fprintf(stderr, "coll-info: unexpected argument %s\n%s", argv[optind], usage);
+	return 2;
+}
+
+static int show(struct coll_settings *s, const struct wanted *w)
+{
+	coll_comm *comm = NULL;
+
+	if (coll_comm_create(&comm, NULL) != COLL_OK) {
+		fprintf(stderr, "coll-info: %s\n", coll_last_error(NULL)->message);
+		return 1;
 	}
+	if (coll_comm_rank(comm) == 0) {
+		if (!w->choices) {
+			print_here();
+			print_rdma(s);
+			print_ranks(comm);
+		}
+		if (!w->brief)
+			print_choices(comm);
+		if (!w->brief && !w->choices)
+			print_settings(s);
+		fflush(stdout);
+	}
+	coll_comm_destroy(&comm);
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	struct wanted wanted = {0};
+	struct coll_error_box err;
+	struct coll_settings *s;
+	int status = read_options(argc, argv, &wanted);
+
+	if (status >= 0)
+		return status;
 	s = malloc(sizeof(*s));
 	coll_error_clear(&err);
 	if (!s || coll_settings_load(s, NULL, NULL, &err) != COLL_OK) {
 		const struct coll_message_text m = coll_message_split(COLL_ERR_CONFIG, err.message);
 
 		fprintf(stderr, "coll-info: %s%s\n", m.text, m.tag);
-		free(s);
-		return 1;
-	}
-	if (settings) {
+		status = 1;
+	} else if (wanted.settings) {
 		print_settings(s);
-		free(s);
-		return 0;
+		status = 0;
+	} else {
+		status = show(s, &wanted);
 	}
-	if (coll_comm_create(&comm, NULL) != COLL_OK) {
-		fprintf(stderr, "coll-info: %s\n", coll_last_error(NULL)->message);
-		free(s);
-		return 1;
-	}
-	if (coll_comm_rank(comm) == 0) {
-		if (!choices) {
-			print_here();
-			print_rdma(s);
-			print_ranks(comm);
-		}
-		if (!brief)
-			print_choices(comm);
-		if (!brief && !choices)
-			print_settings(s);
-		fflush(stdout);
-	}
-	coll_comm_destroy(&comm);
 	free(s);
-	return 0;
+	return status;
 }

@@ -380,6 +380,7 @@ def failure(transport):
     errors = s.lines(s.err_path, "] error: ") + s.lines(s.out_path, "error ")
     want(faults, len(errors) >= 3 and all(x.endswith(" [COLL-3101]") for x in errors), f"ids: {errors}")
     want(faults, not s.without_id(), f"no id: {s.without_id()}")
+    late = 0
     for r in range(3):
         lines = s.dumps(r)
         want(faults, lines, f"rank {r} wrote no dump")
@@ -390,12 +391,14 @@ def failure(transport):
         want(faults, len(heads) == 1 and heads[0]["reason"] == "failure" and "calls differ" in heads[0]["error"],
              f"rank {r}: {heads}")
         fourth = [x for x in operations(lines).values() if x["sequence"] == 4]
-        want(faults, len(fourth) == 1 and fourth[0]["count"] == (17 if r == 2 else 16), f"rank {r}: {fourth}")
+        # Rank 1 may hear of the other two before it has come to its fourth call.
+        late += r == 1 and not fourth
+        want(faults, (late and r == 1) or len(fourth) == 1 and fourth[0]["count"] == (17 if r == 2 else 16), f"rank {r}: {fourth}")
     trace = run(COLL_TRACE, *(f"{s.path}/dump.{r}" for r in range(3)))
     want(faults, trace.returncode == 0, trace.stderr)
     if trace.returncode == 0:
         calls, troubles = check_trace(trace.stdout, 3, faults)
-        want(faults, len(calls) == 12 and troubles, f"{len(calls)} operations, troubles: {troubles}")
+        want(faults, len(calls) == 12 - late and troubles, f"{len(calls)} operations, troubles: {troubles}")
     return faults
 
 
