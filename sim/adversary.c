@@ -64,6 +64,8 @@ struct sim_pipe {
 	struct loan loans[SLOTS_MAX];
 	struct coll_cookie *into; /* announced destination, NULL: none */
 	void *into_ptr;
+	const struct coll_taker *into_taker; /* in its place */
+	uint32_t into_taken;
 	struct coll_frame into_frame;
 	/* The frame that was viewed: scribbled over when it is given back by value. */
 	char *viewed;
@@ -178,6 +180,30 @@ static void give_up(struct sim_pipe *p, coll_status status)
 	p->into = NULL;
 }
 
+/* One more piece of the announced frame for its taker; the frame stays in its slot until all is taken. */
+static coll_status hand_on(struct sim_pipe *p)
+{
+	struct coll_frame frame;
+	const void *bytes;
+	coll_status status = loop->view(p->rx->inner, &bytes, &frame);
+	uint32_t len;
+
+	if (status != COLL_OK)
+		return status;
+	if (frame.sequence != p->into_frame.sequence || frame.signature != p->into_frame.signature ||
+	    frame.len_bytes != p->into_frame.len_bytes)
+		return COLL_ERR_MISMATCH;
+	len = frame.len_bytes - p->into_taken;
+	if (len > 64)
+		len = coll_rng_below(p->adversary->rng, 2) ? 64 : len / 64 * 64;
+	if (len > 0)
+		p->into_taker->take(p->into_taker->arg, (const char *)bytes + p->into_taken, p->into_taken, len);
+	p->into_taken += len;
+	if (p->into_taken < frame.len_bytes)
+		return COLL_AGAIN;
+	return loop->done(p->rx->inner);
+}
+
 static void fill(struct sim_pipe *p)
 {
 	struct coll_cookie inner = {1, COLL_OK};
@@ -185,13 +211,19 @@ static void fill(struct sim_pipe *p)
 	coll_status status = loan ? loan->revoked : COLL_OK;
 
 	if (!p->rx) { /* only a planted defect gets here */
-		memset(p->into_ptr, 0x77, p->into_frame.len_bytes);
+		if (p->into_ptr)
+			memset(p->into_ptr, 0x77, p->into_frame.len_bytes);
 		p->into = NULL;
 		return;
 	}
 	if (p->done == p->visible)
 		status = COLL_ERR_PEER_DEAD;
-	if (status == COLL_OK) {
+	if (status == COLL_OK && p->into_taker) {
+		inner.status = COLL_OK;
+		status = hand_on(p);
+		if (status == COLL_AGAIN)
+			return;
+	} else if (status == COLL_OK) {
 		status = loop->recv_into(p->rx->inner, p->into_ptr, NULL, &p->into_frame, &inner);
 		assert(status != COLL_OK || !inner.pending);
 	}
@@ -669,9 +701,23 @@ static coll_status sim_recv_into(void *channel, void *ptr, const struct coll_mem
 		return COLL_ERR_UNSUPPORTED;
 	p->into = cookie;
 	p->into_ptr = ptr;
+	p->into_taker = NULL;
 	p->into_frame = *expect;
 	refresh(p);
 	return COLL_OK;
+}
+
+static coll_status sim_recv_through(void *channel, const struct coll_taker *taker, const struct coll_frame *expect,
+                                    struct coll_cookie *cookie)
+{
+	struct sim_pipe *p = ((struct channel *)channel)->pipe;
+	coll_status status = sim_recv_into(channel, NULL, NULL, expect, cookie);
+
+	if (status == COLL_OK) {
+		p->into_taker = taker;
+		p->into_taken = 0;
+	}
+	return status;
 }
 
 const struct coll_transport sim_transport = {
@@ -690,4 +736,5 @@ const struct coll_transport sim_transport = {
         .view = sim_view,
         .done = sim_done,
         .recv_into = sim_recv_into,
+        .recv_through = sim_recv_through,
 };

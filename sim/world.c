@@ -98,8 +98,11 @@ static coll_status make_rank(struct sim_world *w, int rank, void *hub, size_t re
 
 	r->world = w;
 	r->rank = rank;
-	r->fabric = (struct coll_fabric){
-	        .arg = r, .channel = find_channel, .slot_bytes = w->slot_bytes, .ref_bytes = ref_bytes};
+	r->fabric = (struct coll_fabric){.arg = r,
+	                                 .channel = find_channel,
+	                                 .slot_bytes = w->slot_bytes,
+	                                 .ref_bytes = ref_bytes,
+	                                 .through = true};
 	r->links = calloc((size_t)w->size, sizeof(*r->links));
 	r->ports = calloc((size_t)w->size * PORTS_PER_PEER, sizeof(struct coll_endpoint *));
 	if (!r->links || !r->ports)

@@ -99,6 +99,12 @@ static coll_status dummy_recv_into(void *channel, void *ptr, const struct coll_m
 	return COLL_ERR_UNSUPPORTED;
 }
 
+static coll_status dummy_recv_through(void *channel, const struct coll_taker *taker, const struct coll_frame *expect,
+                                      struct coll_cookie *cookie)
+{
+	return COLL_ERR_UNSUPPORTED;
+}
+
 static int dummy_progress(void *inst)
 {
 	return 0;
@@ -238,6 +244,7 @@ static const struct coll_transport dummy = {
         dummy_reach,
         dummy_leave,
         dummy_part,
+        dummy_recv_through,
 };
 
 /* Every member behind name is a function pointer: fill by position, so that this

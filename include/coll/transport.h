@@ -10,7 +10,7 @@
  *
  * Who may call what. open, close, fini, address, link_*, channel_* and service
  * are called by any thread of the context, one at a time per object. slot, post,
- * post_ref, view, done and recv_into are called by one thread at a time per
+ * post_ref, view, done, recv_into and recv_through are called by one thread at a time per
  * channel; another thread may go on with a channel if the handing over
  * synchronises the two. Different channels of one instance, and of one link, may be
  * used, opened and closed by different threads at once, so what they share inside
@@ -130,6 +130,14 @@ struct coll_piece {
 
 enum coll_direction { COLL_DIR_SEND, COLL_DIR_RECV };
 
+/* Whom the bytes of a frame are handed to, piece by piece, in order and without gaps: at is
+ * where in the frame a piece begins, a multiple of 64, as its length is but for the last
+ * piece's. Any thread, one at a time; it does not block and calls nothing of the transport. */
+struct coll_taker {
+	void (*take)(void *arg, const void *bytes, size_t at, size_t len_bytes);
+	void *arg;
+};
+
 /* Memory of a peer, mapped here to be read. */
 struct coll_offer {
 	size_t size;
@@ -181,7 +189,7 @@ struct coll_transport {
 	 * sender's slot() says AGAIN. channel_close of a receiving end discards what
 	 * has arrived. When channel_close returns, every cookie of the channel is settled
 	 * and nobody, here or at the peer, reads memory lent to it as data of a frame, or
-	 * writes memory announced to it. */
+	 * writes memory announced to it; no taker is called any more. */
 	coll_status (*channel_open)(void *link, const struct coll_channel_key *key, enum coll_direction dir,
 	                            size_t slot_bytes, uint32_t slots, void **channel);
 	void (*channel_close)(void *channel);
@@ -285,6 +293,11 @@ struct coll_transport {
 	 * bytes in its place: whatever they write from now on is not seen here. Of whole pages; for
 	 * a peer that does not answer. What it lies in is not shared again. */
 	void (*part)(void *link, void *ptr, size_t len_bytes);
+	/* As recv_into, for bytes that are worked on rather than kept: the next frame is handed
+	 * to the taker as it comes in, while it is in the caches, and needs no slot. taker lives
+	 * until the cookie is settled. UNSUPPORTED: use view. */
+	coll_status (*recv_through)(void *channel, const struct coll_taker *taker, const struct coll_frame *expect,
+	                            struct coll_cookie *cookie);
 };
 
 #ifdef __cplusplus

@@ -211,6 +211,8 @@ coll_status coll_comm_new(struct coll_context *ctx, uint64_t id, uint32_t epoch,
 		st = coll_run_create(&comm->pair_run[i]);
 	if (st == COLL_OK)
 		st = coll_plan_cache_create(ctx->settings.memory_budget / 4, &comm->plans);
+	if (st == COLL_OK && comm->facts.caps.streamed)
+		coll_plan_cache_keep_logical(comm->plans);
 	if (st == COLL_OK)
 		st = coll_comm_prepare_end(comm);
 	if (st == COLL_OK)

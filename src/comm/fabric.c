@@ -102,6 +102,7 @@ coll_status coll_comm_fabric_init(struct coll_comm *comm, struct coll_comm_fabri
 	        .slot_bytes = comm->slot_bytes,
 	        .stream_bytes = stream_bytes(comm),
 	        .streamed = comm->facts.caps.streamed,
+	        .through = comm->facts.caps.streamed,
 	};
 	/* A sender by reference waits for its reader to be scheduled: with more ranks
 	 * than cores copies win (measured 1.5 to 2x at 16 KiB to 1 MiB). Not where the

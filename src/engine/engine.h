@@ -37,6 +37,8 @@ struct coll_fabric {
 	size_t ref_bytes;
 	/* Frames move in progress() only: coll_run_awaits_progress() is always true. */
 	bool streamed;
+	/* Frames that are reduced are taken as they come in, where the transport can: recv_through. */
+	bool through;
 	/* Calls whose result is at least this long store it past the caches, which could not
 	 * hold it anyway; 0: none do. Local. */
 	size_t stream_bytes;
@@ -203,7 +205,7 @@ struct coll_run_stats {
 	uint64_t bytes_copied; /* into slots, out of views, between buffers */
 	uint64_t bytes_reduced;
 	uint64_t pushed;         /* frames filled where their receiver wanted them */
-	uint64_t by_reference;   /* frames sent by post_ref or received by recv_into */
+	uint64_t by_reference;   /* frames sent by post_ref or received by recv_into or recv_through */
 	uint64_t bytes_streamed; /* of those sent: stored past the caches */
 };
 const struct coll_run_stats *coll_run_stats(const struct coll_run *run);

@@ -46,6 +46,8 @@ static inline const struct coll_extent *extent(const struct coll_run *run, uint8
 /* Where a step's source lies: see COLL_STEP_ASIDE. */
 static inline uint8_t source_of(const struct coll_run *run, const struct coll_step *s)
 {
+	if (run->aside && s->op == COLL_STEP_SEND && s->src >= COLL_BUF_SCRATCH)
+		return COLL_BUF_IN;
 	return s->flags & COLL_STEP_ASIDE && !run->in_place ? COLL_BUF_IN : s->src;
 }
 
@@ -129,7 +131,7 @@ static inline size_t walk_begin(const struct coll_run *run, const struct instanc
 	if (!run->whole)
 		return coll_walk_begin(run, inst, s, sides, w);
 	w->next = 1;
-	w->span.src = sides & SIDE_SRC ? whole_address(run, inst, s->src) : NULL;
+	w->span.src = sides & SIDE_SRC ? whole_address(run, inst, source_of(run, s)) : NULL;
 	w->span.dst = sides & SIDE_DST ? whole_address(run, inst, s->dst) : NULL;
 	w->span.len = inst->len;
 	return inst->len;

@@ -199,6 +199,28 @@ static coll_status pack_offsets(const struct coll_extent *e, int size, size_t **
 	return COLL_OK;
 }
 
+/*
+ * Whether the plan's scratch buffer only ever holds what lies in `in` at the same place, and is
+ * only ever sent. Such copies are made because in place the result overwrites `in`, which the
+ * peer might not have read; where `out` is elsewhere nothing does, and they can be left out.
+ */
+static bool only_mirrors(const struct coll_plan *plan)
+{
+	if (plan->nscratch != 1 || plan->kind != COLL_KIND_ALL_REDUCE)
+		return false;
+	for (const struct coll_step *s = plan->steps; s < plan->steps + coll_plan_nsteps(plan); s++) {
+		const bool reads = s->op != COLL_STEP_RECV && s->op != COLL_STEP_RECV_COPY_SEND &&
+		                   s->op != COLL_STEP_WAIT && s->src >= COLL_BUF_SCRATCH;
+		const bool writes = s->op != COLL_STEP_SEND && s->op != COLL_STEP_WAIT && s->dst >= COLL_BUF_SCRATCH;
+
+		if (reads && s->op != COLL_STEP_SEND)
+			return false;
+		if (writes && (s->op != COLL_STEP_COPY || s->src != COLL_BUF_IN || s->src_chunk != s->dst_chunk))
+			return false;
+	}
+	return true;
+}
+
 static coll_status prepare_blocks(struct coll_run *run, const struct coll_job *job)
 {
 	coll_status status = pack_offsets(&job->in, job->plan->size, &run->in_offsets, &run->in_offsets_cap);
@@ -314,6 +336,7 @@ static coll_status prepare(struct coll_run *run, const struct coll_job *job)
 		for (uint32_t w = 0; w < job->windows; w++)
 			run->instances[w].scratch = job->scratch + (mutant(MUTANT_SHARE_SCRATCH) ? 0 : w * slice);
 	}
+	run->mirrors = only_mirrors(plan);
 	run->block = coll_plan_kind_is_block(plan->kind);
 	run->couple = plan->kind == COLL_KIND_ALL_REDUCE && plan->size == 2;
 	run->whole = plan->chunks == 1 && !run->block;
@@ -350,12 +373,15 @@ coll_status coll_run_start(struct coll_run *run, const struct coll_fabric *fabri
 	run->ref_bytes = fabric->ref_bytes ? fabric->ref_bytes : REF_BYTES;
 	run->prescale = job->reduction && job->reduction->op == COLL_OP_PREMUL_SUM;
 	run->in_place = job->in.base == job->out.base;
+	run->aside = run->mirrors && !run->in_place && !run->prescale;
 	run->elements = span_of_tiles(job);
 	run->tiles = run->elements > job->tile ? (run->elements - 1) / job->tile + 1 : run->elements != 0;
 	run->stream = fabric->stream_bytes && result_bytes(run) >= fabric->stream_bytes;
 	run->windows = run->tiles < job->windows ? (uint32_t)run->tiles : job->windows;
 	run->bad_lane = NULL;
 	run->cookies = fabric->streamed;
+	/* A user's operation is called by the user's threads alone. */
+	run->through = fabric->through && job->reduction && !job->reduction->user_fn;
 	run->invites = fabric->ref_bytes != SIZE_MAX && job->tile * job->elem_bytes >= run->ref_bytes;
 	run->opening = run->unopened != 0;
 	run->held = run->opening || run->invites;
@@ -374,6 +400,7 @@ void coll_run_restart(struct coll_run *run, const void *in, void *out, uint64_t 
 	run->job.in.base = (char *)(uintptr_t)in;
 	run->job.out.base = out;
 	run->in_place = in == out;
+	run->aside = run->mirrors && !run->in_place && !run->prescale;
 	run->job.sequence = sequence;
 	if (run->job.hand) {
 		run->by_hand = true;

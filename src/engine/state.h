@@ -84,6 +84,15 @@ struct flight {
 	struct coll_cookie cookie; /* otherwise: lent by reference until not pending */
 };
 
+/* A RECV_REDUCE whose frame is taken piece by piece, perhaps by another thread: all that it reads. */
+struct taking {
+	const struct coll_run *run;
+	const struct coll_step *step;
+	char *dst;
+	const char *src;
+	struct coll_taker taker;
+};
+
 struct lane {
 	const struct coll_step *head;
 	const struct coll_step *end;
@@ -95,6 +104,7 @@ struct lane {
 	bool lacks_slot; /* the head has its frame and waits for a slot */
 	bool inviting;   /* its first steps are ahead: destinations may be offered */
 	struct coll_cookie cookie;
+	struct taking taking; /* while armed */
 };
 
 struct instance {
@@ -117,6 +127,9 @@ struct coll_run {
 	size_t slot_bytes;
 	size_t ref_bytes; /* frames at least this long are offered by reference */
 	bool stream;      /* the result goes past the caches */
+	bool through;     /* frames to reduce are taken as they come in */
+	bool mirrors;     /* scratch holds nothing but copies of `in`, to be sent */
+	bool aside;       /* and this call needs none: what is sent lies in `in` */
 	bool block;       /* block kind */
 	bool couple;      /* an all_reduce of two ranks */
 	bool whole;       /* vector kind of one chunk: every run is the whole tile */

@@ -211,15 +211,21 @@ static inline void copy_elements(struct coll_run *run, const struct coll_step *s
 	run->stats.bytes_reduced += len * run->job.elem_bytes;
 }
 
-/* dst = incoming (op) src in the operand order of the step. */
-static inline void combine(struct coll_run *run, const struct coll_step *s, char *dst, const char *incoming,
-                           const char *src, size_t len)
+/* dst = incoming (op) src in the operand order of the step; any thread. */
+static inline void combine_piece(const struct coll_run *run, const struct coll_step *s, char *dst, const char *incoming,
+                                 const char *src, size_t len)
 {
 	const bool left = s->flags & COLL_STEP_INCOMING_LEFT && !mutant(MUTANT_SWAP_OPERANDS);
 	const void *operands[2] = {left ? incoming : src, left ? src : incoming};
 	const int raw = s->flags & COLL_STEP_PRE ? left : -1;
 
 	coll_reduce_run(run->job.reduction, dst, operands, 2, raw, s->flags & COLL_STEP_POST, len);
+}
+
+static inline void combine(struct coll_run *run, const struct coll_step *s, char *dst, const char *incoming,
+                           const char *src, size_t len)
+{
+	combine_piece(run, s, dst, incoming, src, len);
 	run->stats.bytes_reduced += len * run->job.elem_bytes;
 }
 
@@ -584,6 +590,32 @@ static coll_status recv(struct coll_run *run, struct instance *inst, struct lane
 	return done_frame(run, port, len_bytes);
 }
 
+static void take_piece(void *arg, const void *bytes, size_t at, size_t len_bytes)
+{
+	const struct taking *t = arg;
+
+	combine_piece(t->run, t->step, t->dst + at, bytes, t->src + at, len_bytes / t->run->job.elem_bytes);
+}
+
+/* The frame is reduced as it comes in. */
+static coll_status arm_taking(struct coll_run *run, struct lane *lane, const struct coll_step *s, struct port *port,
+                              const struct span *span, size_t len_bytes)
+{
+	const struct coll_frame expect = frame_of(run, s, SIDE_DST, len_bytes);
+	coll_status status;
+
+	lane->taking = (struct taking){run, s, span->dst, span->src, {take_piece, &lane->taking}};
+	lane->cookie = (struct coll_cookie){1, COLL_OK};
+	status = port->transport->recv_through(port->channel, &lane->taking.taker, &expect, &lane->cookie);
+	if (status == COLL_OK) {
+		lane->armed = true;
+		run->cookies++;
+		run->stats.by_reference++;
+		run->stats.bytes_reduced += len_bytes;
+	}
+	return status;
+}
+
 static coll_status recv_reduce(struct coll_run *run, struct instance *inst, struct lane *lane,
                                const struct coll_step *s)
 {
@@ -598,6 +630,15 @@ static coll_status recv_reduce(struct coll_run *run, struct instance *inst, stru
 	status = get_port(run, inst, lane, s->peer_recv, COLL_DIR_RECV, &port);
 	if (status != COLL_OK)
 		return status;
+	if (lane->armed)
+		return finish_armed(run, inst, lane, s, port);
+	if (run->through && len_bytes >= run->ref_bytes && w.span.len * run->job.elem_bytes == len_bytes) {
+		status = arm_taking(run, lane, s, port, &w.span, len_bytes);
+		if (status == COLL_OK)
+			return finish_armed(run, inst, lane, s, port);
+		if (status != COLL_ERR_UNSUPPORTED)
+			return status;
+	}
 	status = view_frame(run, inst, lane, s, port, len_bytes, &p);
 	if (status != COLL_OK)
 		return status;
@@ -740,7 +781,7 @@ static coll_status copy(struct coll_run *run, struct instance *inst, struct lane
 {
 	struct walk w;
 
-	if (s->flags & COLL_STEP_ASIDE && !run->in_place)
+	if ((s->flags & COLL_STEP_ASIDE && !run->in_place) || (run->aside && s->dst >= COLL_BUF_SCRATCH))
 		return COLL_OK;
 	if (walk_begin(run, inst, s, SIDE_BOTH, &w) == 0)
 		return COLL_OK;

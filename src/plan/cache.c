@@ -35,6 +35,7 @@ struct entry {
 struct coll_plan_cache {
 	size_t max_bytes;
 	uint64_t generation;
+	bool logical;
 	struct entry *buckets[BUCKETS];
 	struct entry *oldest, *newest;
 	struct coll_plan_cache_stats stats;
@@ -207,6 +208,10 @@ static coll_status build(struct coll_plan_cache *c, const struct coll_shape *sha
 		status = prove(c, shape, algo, generate);
 	if (!status)
 		status = coll_build_plan(shape, algo, generate, &logical);
+	if (!status && c->logical) {
+		*plan = logical;
+		return COLL_OK;
+	}
 	if (!status)
 		status = coll_plan_lower(logical, plan);
 	coll_plan_free(logical);
@@ -244,6 +249,11 @@ void coll_plan_cache_destroy(struct coll_plan_cache **cache)
 		}
 	free(c);
 	*cache = NULL;
+}
+
+void coll_plan_cache_keep_logical(struct coll_plan_cache *c)
+{
+	c->logical = true;
 }
 
 void coll_plan_cache_set_generation(struct coll_plan_cache *c, uint64_t generation)

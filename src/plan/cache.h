@@ -1,5 +1,5 @@
 /*
- * The plan cache of one communicator: fused plans, least recently used, bounded
+ * The plan cache of one communicator: fused (or logical) plans, least recently used, bounded
  * by bytes.
  *
  * A plan is found by (collective, algorithm, rank, size, root, ordered, uniform,
@@ -25,6 +25,10 @@ void coll_plan_cache_destroy(struct coll_plan_cache **cache);
 /* Plans are built anew after the layout or topology that generators read (shape:
  * host_of, hosts) has changed; the old ones age out. 0 at first. */
 void coll_plan_cache_set_generation(struct coll_plan_cache *cache, uint64_t generation);
+
+/* Plans are kept as they are built, without fused steps: for transports that take what is sent from where it lies
+ * and bring what is received to where it goes, one pass over the bytes for each. Before the first plan. */
+void coll_plan_cache_keep_logical(struct coll_plan_cache *cache);
 
 /* The plan that `generate`, which is called algo, makes of shape: from the cache,
  * else built and lowered. verify: a new plan is built for all ranks and proved,

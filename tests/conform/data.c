@@ -284,6 +284,73 @@ TEST(data, recv_into)
 	}
 }
 
+/* Puts the pieces together again, and counts what is wrong with them. */
+struct gathered {
+	char *to;
+	size_t len, have;
+	int wrong;
+};
+
+static void gather(void *arg, const void *bytes, size_t at, size_t len)
+{
+	struct gathered *g = arg;
+
+	g->wrong +=
+	        at != g->have || at % 64 != 0 || len == 0 || len > g->len - at || (len % 64 != 0 && at + len != g->len);
+	if (g->wrong == 0)
+		memcpy(g->to + at, bytes, len);
+	g->have += len;
+}
+
+/* early: announced before it is sent; 2: in the middle of it, as far as a test can see to that. */
+static void recv_through_of(size_t len, int early)
+{
+	struct lane l;
+	char *to = malloc(len + 16);
+	struct coll_cookie cookie = {0};
+	coll_status status = COLL_OK;
+
+	if (!lane_open(&l, len ? len : 1, 2))
+		return;
+	for (uint64_t i = 0; i < 30 && status == COLL_OK; i++) {
+		struct gathered g = {.to = to, .len = len};
+		const struct coll_taker taker = {gather, &g};
+		const struct coll_frame head = head_of(4, i, len);
+
+		memset(to, 0xee, len + 16);
+		if (early != 1) {
+			send_one(&l.w, l.tx, 4, i, len);
+			for (int k = 0; k < (early == 2 ? 1 : 20); k++)
+				world_progress(&l.w);
+		}
+		status = l.w.t->recv_through(l.rx, &taker, &head, &cookie);
+		if (early == 1)
+			send_one(&l.w, l.tx, 4, i, len);
+		if (status == COLL_ERR_UNSUPPORTED) {
+			recv_one(&l.w, l.rx, 4, i, len);
+			break;
+		}
+		CHECK(status == COLL_OK);
+		CHECK(AWAIT(&l.w, coll_cookie_pending(&cookie) == 0), "frame %llu", (unsigned long long)i);
+		CHECK(cookie.status == COLL_OK, "%s", coll_status_string(cookie.status));
+		CHECK(g.have == len && g.wrong == 0, "%zu of %zu bytes, %d pieces wrong", g.have, len, g.wrong);
+		CHECK(intact(to, 4, i, len));
+		for (int k = 0; k < 16; k++)
+			CHECK(to[len + (size_t)k] == (char)0xee);
+	}
+	lane_close(&l);
+	free(to);
+}
+
+TEST(data, recv_through)
+{
+	const size_t lens[] = {0, 1, 40, 1000, 65536, 65536 + 17, 300001, 1 << 20};
+
+	for (size_t k = 0; k < sizeof(lens) / sizeof(lens[0]); k++)
+		for (int early = 0; early < 3; early++)
+			recv_through_of(lens[k], early);
+}
+
 /* A frame that is not the expected one: nothing is written, view still shows it. */
 static void mismatch_of(struct coll_frame wrong, bool early, bool by_ref)
 {
@@ -318,6 +385,40 @@ static void mismatch_of(struct coll_frame wrong, bool early, bool by_ref)
 	recv_one(&l.w, l.rx, 5, 1, 10);
 	lane_close(&l);
 	free(to);
+}
+
+/* The same for a taker, which is not called; nor is one whose channel has closed. */
+TEST(data, recv_through_takes_nothing_else)
+{
+	struct lane l;
+	char to[64];
+	struct gathered g = {.to = to, .len = sizeof(to)};
+	const struct coll_taker taker = {gather, &g};
+	struct coll_frame wrong = head_of(5, 0, 60000);
+	struct coll_cookie cookie = {0};
+	coll_status status;
+
+	if (!lane_open(&l, 65536, 2))
+		return;
+	wrong.sequence++;
+	status = l.w.t->recv_through(l.rx, &taker, &wrong, &cookie);
+	if (status == COLL_ERR_UNSUPPORTED) {
+		lane_close(&l);
+		SKIP("recv_through is not supported");
+	}
+	CHECK(status == COLL_OK);
+	send_one(&l.w, l.tx, 5, 0, 60000);
+	CHECK(AWAIT(&l.w, coll_cookie_pending(&cookie) == 0));
+	CHECK(cookie.status == COLL_ERR_MISMATCH, "%s", coll_status_string(cookie.status));
+	recv_one(&l.w, l.rx, 5, 0, 60000);
+	wrong = head_of(5, 1, 60000);
+	CHECK(l.w.t->recv_through(l.rx, &taker, &wrong, &cookie) == COLL_OK);
+	l.w.t->channel_close(l.rx);
+	CHECK(coll_cookie_pending(&cookie) == 0);
+	CHECK(cookie.status != COLL_OK);
+	CHECK(g.have == 0 && g.wrong == 0);
+	l.w.t->channel_close(l.tx);
+	world_close(&l.w);
 }
 
 TEST(data, recv_into_checks_every_member_of_the_head)

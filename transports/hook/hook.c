@@ -355,6 +355,16 @@ static coll_status hook_recv_into(void *channel, void *ptr, const struct coll_me
 	return c->inst->t->recv_into(c->inner, ptr, mem, expect, cookie);
 }
 
+static coll_status hook_recv_through(void *channel, const struct coll_taker *taker, const struct coll_frame *expect,
+                                     struct coll_cookie *cookie)
+{
+	struct hook_channel *c = channel;
+
+	if (atomic_load_explicit(&c->link->broken, memory_order_relaxed))
+		return COLL_ERR_PEER_DEAD;
+	return c->inst->t->recv_through(c->inner, taker, expect, cookie);
+}
+
 /* ---- The rest passes through ----------------------------------------------------------------- */
 
 static int hook_progress(void *inst)
@@ -521,7 +531,8 @@ coll_status coll_transport_hook_wrap(const struct coll_transport *inner, const c
 	        hook_arm,         hook_disarm,       hook_poll_fd,       hook_service_fd, hook_service,
 	        hook_mem_alloc,   hook_mem_free,     hook_mem_reg,       hook_mem_dereg,  hook_offer,
 	        hook_withdraw,    hook_offered,      hook_give_back,     hook_nudge,      hook_invite,
-	        hook_push,        hook_share,        hook_reach,         hook_leave,      hook_part};
+	        hook_push,        hook_share,        hook_reach,         hook_leave,      hook_part,
+	        hook_recv_through};
 	*state = s;
 	return COLL_OK;
 }

@@ -258,6 +258,7 @@ static void close_receiver(struct tcp_receiver *r)
 	if (l->into == r) {
 		l->into = NULL;
 		l->into_ptr = NULL;
+		l->taking = false;
 	}
 	if (r->into.cookie != NULL) {
 		if (!r->into.finished) {
@@ -469,22 +470,43 @@ coll_status coll_tcp_done(void *channel)
 	return COLL_OK;
 }
 
-/* A frame of this channel is half read: go on in the caller's memory. */
-static void redirect(struct tcp_receiver *r, char *ptr)
+/* A frame of this channel is half read: go on in the caller's memory, or hand it on. */
+static void redirect(struct tcp_receiver *r)
 {
 	struct tcp_link *l = r->base.link;
+	const struct coll_taker *taker = r->into.taker;
 	const char *slot = slot_at(&r->base, l->into_slot);
 	const size_t have = (size_t)(l->into_ptr - slot);
+	const size_t whole = taker != NULL ? have / TCP_PIECE_BYTES * TCP_PIECE_BYTES : 0;
 
-	memcpy(ptr, slot, have);
-	l->into_ptr = ptr + have;
+	if (whole > 0)
+		taker->take(taker->arg, slot, 0, whole);
+	r->into.taken = whole;
+	l->taking = taker != NULL;
+	l->into_ptr = l->taking ? l->bulk : r->into.ptr;
+	memcpy(l->into_ptr, slot + whole, have - whole);
+	l->into_ptr += have - whole;
 	r->base.spare[r->base.spare_count++] = l->into_slot;
 	l->into_slot = UINT32_MAX;
 }
 
-static coll_status announce(struct tcp_receiver *r, char *ptr, const struct coll_frame *expect,
-                            struct coll_cookie *cookie)
+/* A frame that is here. */
+static void hand_over(struct tcp_receiver *r, const struct tcp_into *want)
 {
+	const char *slot = slot_at(&r->base, front(r)->slot);
+	const size_t len_bytes = want->expect.len_bytes;
+
+	if (len_bytes > 0 && want->taker != NULL)
+		want->taker->take(want->taker->arg, slot, 0, len_bytes);
+	else if (len_bytes > 0)
+		memcpy(want->ptr, slot, len_bytes);
+	pop(r);
+}
+
+static coll_status announce(struct tcp_receiver *r, const struct tcp_into *want)
+{
+	const struct coll_frame *expect = &want->expect;
+	struct coll_cookie *cookie = want->cookie;
 	struct tcp_link *l = r->base.link;
 	const bool half = l->into == r;
 	const struct coll_frame coming = {l->into_head.sequence, l->into_head.signature, l->into_head.len_bytes};
@@ -499,9 +521,7 @@ static coll_status announce(struct tcp_receiver *r, char *ptr, const struct coll
 			cookie->status = COLL_ERR_MISMATCH;
 			return COLL_OK;
 		}
-		if (expect->len_bytes > 0)
-			memcpy(ptr, slot_at(&r->base, front(r)->slot), expect->len_bytes);
-		pop(r);
+		hand_over(r, want);
 		return COLL_OK;
 	}
 	status = nothing(&r->base);
@@ -512,9 +532,9 @@ static coll_status announce(struct tcp_receiver *r, char *ptr, const struct coll
 		return COLL_OK;
 	}
 	cookie->pending = 1;
-	r->into = (struct tcp_into){ptr, *expect, cookie, false, COLL_OK};
+	r->into = *want;
 	if (half)
-		redirect(r, ptr);
+		redirect(r);
 	return COLL_OK;
 }
 
@@ -527,7 +547,24 @@ coll_status coll_tcp_recv_into(void *channel, void *ptr, const struct coll_memor
 	if (mem != NULL && mem->kind != 0)
 		return COLL_ERR_UNSUPPORTED;
 	enter(ch);
-	status = announce(receiver_of(ch), ptr, expect, cookie);
+	status = announce(receiver_of(ch), &(struct tcp_into){.ptr = ptr, .expect = *expect, .cookie = cookie});
+	leave(ch->link);
+	return status;
+}
+
+coll_status coll_tcp_recv_through(void *channel, const struct coll_taker *taker, const struct coll_frame *expect,
+                                  struct coll_cookie *cookie)
+{
+	struct tcp_channel *ch = channel;
+	coll_status status;
+
+	enter(ch);
+	if (ch->link->bulk == NULL)
+		ch->link->bulk = aligned_alloc(64, TCP_BULK_BYTES);
+	status = COLL_ERR_UNSUPPORTED;
+	if (ch->link->bulk != NULL)
+		status = announce(receiver_of(ch),
+		                  &(struct tcp_into){.taker = taker, .expect = *expect, .cookie = cookie});
 	leave(ch->link);
 	return status;
 }

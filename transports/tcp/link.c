@@ -193,16 +193,33 @@ void coll_tcp_link_unwatch(struct tcp_link *l)
 		atomic_fetch_sub(&in->unwatched, 1);
 	else
 		l->watched = false;
+	if (l->watched || l->deaf || epoll_ctl(in->service.epoll_fd, EPOLL_CTL_DEL, l->fd, NULL) != 0)
+		return;
+	l->deaf = true;
+	/* The first one: the service thread sets its timer. */
+	if (atomic_fetch_add(&in->deaf, 1) == 0)
+		coll_reactor_kick(&in->service);
+}
+
+/* Edge-triggered and without EPOLLIN: no wakeup per frame, one at the end. An end that has come
+ * meanwhile is told at once. */
+void coll_tcp_link_hear(struct tcp_link *l)
+{
+	struct epoll_event death = {.events = EPOLLRDHUP | EPOLLET, .data.u64 = tcp_link_tag(l)};
+
+	if (!l->deaf || epoll_ctl(l->inst->service.epoll_fd, EPOLL_CTL_ADD, l->fd, &death) != 0)
+		return;
+	l->deaf = false;
+	atomic_fetch_sub(&l->inst->deaf, 1);
 }
 
 static bool watch(struct tcp_link *l)
 {
-	struct tcp_inst *in = l->inst;
-	/* Edge-triggered and without EPOLLIN: no wakeup per frame, one at the end. */
-	struct epoll_event death = {.events = EPOLLRDHUP | EPOLLET, .data.u64 = tcp_link_tag(l)};
-
 	coll_tcp_link_watch(l);
-	return l->watched && epoll_ctl(in->service.epoll_fd, EPOLL_CTL_ADD, l->fd, &death) == 0;
+	l->deaf = true;
+	atomic_fetch_add(&l->inst->deaf, 1);
+	coll_tcp_link_hear(l);
+	return l->watched && !l->deaf;
 }
 
 coll_status coll_tcp_link_up(struct tcp_link *l, int fd, uint64_t seed, bool same_machine)
@@ -255,6 +272,7 @@ static void fail_cookies(struct tcp_link *l)
 	l->sent = 0;
 	l->into = NULL;
 	l->into_ptr = NULL;
+	l->taking = false;
 	l->into_left = 0;
 	for (uint32_t i = 0; i < l->receivers.cap; i++) {
 		struct tcp_receiver *r = l->receivers.at[i];
@@ -277,6 +295,9 @@ static void stop(struct tcp_link *l, enum tcp_state state)
 	if (l->fd >= 0 && !l->watched)
 		atomic_fetch_sub(&in->unwatched, 1);
 	l->watched = false;
+	if (l->deaf)
+		atomic_fetch_sub(&in->deaf, 1);
+	l->deaf = false;
 	if (l->fd >= 0)
 		close(l->fd); /* leaves both epoll sets: the descriptor has no duplicate */
 	l->fd = -1;
@@ -322,6 +343,7 @@ void coll_tcp_link_free(struct tcp_link *l)
 		free(l->queue[(l->queue_first + i) & (l->queue_cap - 1)].owned);
 	free(l->queue);
 	free(l->stage);
+	free(l->bulk);
 	while (l->senders != NULL)
 		coll_tcp_channel_free_sender(l->senders);
 	for (uint32_t i = 0; i < l->receivers.cap; i++)

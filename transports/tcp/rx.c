@@ -45,7 +45,8 @@ static void aim(struct tcp_link *l, struct tcp_receiver *r)
 	l->into_slot = UINT32_MAX;
 	if (r->into.cookie != NULL && !r->into.finished && r->count == 0) {
 		if (coll_same_frame(&f, &r->into.expect)) {
-			l->into_ptr = r->into.ptr;
+			l->taking = r->into.taker != NULL;
+			l->into_ptr = l->taking ? l->bulk : r->into.ptr;
 			return;
 		}
 		announce_done(r, COLL_ERR_MISMATCH);
@@ -61,6 +62,7 @@ static void arrived(struct tcp_link *l)
 
 	l->into = NULL;
 	l->into_ptr = NULL;
+	l->taking = false;
 	if (r == NULL)
 		return; /* discarded */
 	l->data_in++;
@@ -93,6 +95,7 @@ static const char *begin_data(struct tcp_link *l, const struct coll_tcp_head *he
 	l->into_head = *head;
 	l->into_left = head->len_bytes;
 	l->into_ptr = NULL;
+	l->taking = false;
 	l->large = head->len_bytes >= TCP_LARGE_BYTES;
 	if (l->into != NULL)
 		aim(l, r);
@@ -133,6 +136,23 @@ static const char *take_head(struct tcp_link *l, const struct coll_tcp_head *hea
 
 /* ---- bytes ---------------------------------------------------------------------- */
 
+void coll_tcp_rx_give(struct tcp_link *l)
+{
+	struct tcp_receiver *r = l->into;
+	size_t have, whole;
+
+	if (!l->taking)
+		return;
+	have = (size_t)(l->into_ptr - l->bulk);
+	whole = l->into_left == 0 ? have : have / TCP_PIECE_BYTES * TCP_PIECE_BYTES;
+	if (whole == 0)
+		return;
+	r->into.taker->take(r->into.taker->arg, l->bulk, r->into.taken, whole);
+	r->into.taken += whole;
+	memmove(l->bulk, l->bulk + whole, have - whole);
+	l->into_ptr = l->bulk + (have - whole);
+}
+
 /* Give the payload under way what the stage has of it. */
 static void drain_stage(struct tcp_link *l)
 {
@@ -146,6 +166,7 @@ static void drain_stage(struct tcp_link *l)
 	}
 	l->stage_begin += n;
 	l->into_left -= n;
+	coll_tcp_rx_give(l);
 }
 
 /* Frames out of the stage; number of heads. */
@@ -191,6 +212,11 @@ static int aim_read(struct tcp_link *l, struct iovec *iov, size_t *asked)
 		*asked = room;
 		return n;
 	}
+	if (l->taking && l->into_left > l->bulk + TCP_BULK_BYTES - l->into_ptr) {
+		*asked = (size_t)(l->bulk + TCP_BULK_BYTES - l->into_ptr);
+		iov[n++] = (struct iovec){l->into_ptr, *asked};
+		return n;
+	}
 	if (l->into_left > 0)
 		iov[n++] = (struct iovec){l->into_ptr, l->into_left};
 	if (l->stage_begin > 0) {
@@ -217,6 +243,7 @@ static int took(struct tcp_link *l, size_t n)
 		if (l->into_ptr != NULL)
 			l->into_ptr += direct;
 		n -= direct;
+		coll_tcp_rx_give(l);
 		if (l->into_left > 0)
 			return 0;
 		arrived(l);

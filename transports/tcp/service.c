@@ -111,6 +111,19 @@ static bool flush_idle(struct tcp_inst *in, bool busy)
 	return left;
 }
 
+/* Nobody reads the sockets any more: their ends are to be told of again. */
+static void hear_all(struct tcp_inst *in)
+{
+	struct tcp_link *l;
+
+	for (uint32_t i = 0; (l = tcp_link_at(in, i)) != NULL; i++) {
+		pthread_mutex_lock(&l->base.lock);
+		if (l->state == LINK_UP)
+			coll_tcp_link_hear(l);
+		pthread_mutex_unlock(&l->base.lock);
+	}
+}
+
 /* ---- what the reactor calls ----------------------------------------------------------- */
 
 static uint32_t interval_ms(void *inst)
@@ -121,6 +134,8 @@ static uint32_t interval_ms(void *inst)
 		return TCP_RETRY_MS;
 	if (in->pending_count > 0 || in->accept_off)
 		return TCP_TICK_PENDING_MS;
+	if (atomic_load(&in->deaf) > 0)
+		return TCP_TICK_DEAF_MS;
 	return in->remote_count > 0 ? TCP_TICK_REMOTE_MS : 0;
 }
 
@@ -141,6 +156,8 @@ static bool tick(void *inst, bool soon)
 		                                     EPOLL_CTL_MOD);
 	left = soon && flush_idle(in, busy);
 	check_hosts(in, now, busy);
+	if (!busy && atomic_load(&in->deaf) > 0)
+		hear_all(in);
 	return left;
 }
 

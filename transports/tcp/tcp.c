@@ -461,6 +461,7 @@ const struct coll_transport coll_transport_tcp = {
         .view = coll_tcp_view,
         .done = coll_tcp_done,
         .recv_into = coll_tcp_recv_into,
+        .recv_through = coll_tcp_recv_through,
         .progress = tcp_progress,
         .arm = tcp_arm,
         .disarm = tcp_disarm,

@@ -37,13 +37,16 @@ enum {
 	TCP_RETRY_MS = 30,              /* pause after BUSY, or after the peer dropped a handshake */
 	TCP_TICK_PENDING_MS = 100,      /* timer while something has a deadline */
 	TCP_TICK_REMOTE_MS = 100,       /* timer while a link leaves this machine */
+	TCP_TICK_DEAF_MS = 100,         /* timer while the service thread hears nothing of some link */
 	TCP_UNANSWERED_MS = 1000,       /* data in flight and no acknowledgement for so long: unreachable */
 	TCP_CANDIDATES_MAX = 10,        /* addresses one process announces */
 	TCP_CHANNELS_MAX = 1 << 16,     /* per link and direction */
 	TCP_STAGE_BYTES = 16 * 1024,    /* heads and small payloads are read through this */
 	TCP_LARGE_BYTES = 8 * 1024 + 1, /* payloads above are not worth staging */
 	TCP_WAKE_BYTES = 128 * 1024,    /* of a large payload that somebody sleeps for */
-	TCP_SLOT_BYTES = 512 * 1024,    /* fewer system calls above 64 KiB; above this, out of the caches */
+	TCP_SLOT_BYTES = 1024 * 1024,   /* longer frames, fewer turns between sending and receiving; see tcp.md */
+	TCP_BULK_BYTES = 512 * 1024,    /* what is handed to a taker is read through this */
+	TCP_PIECE_BYTES = 64,           /* and handed on in multiples of this */
 	TCP_HEADROOM = 64,              /* before each slot: head and payload go out as one piece */
 	TCP_UNHEARD_MAX = 1024,         /* so many reads without a sleeper: take the socket out of the data epoll */
 	TCP_DIRECT_LINKS = 2,           /* up to so many links are read without asking epoll */
@@ -132,6 +135,8 @@ struct tcp_arrival {
 
 struct tcp_into {
 	char *ptr;
+	const struct coll_taker *taker; /* in place of ptr */
+	size_t taken;                   /* bytes it has got */
 	struct coll_frame expect;
 	struct coll_cookie *cookie; /* NULL: nothing announced */
 	bool finished;
@@ -197,6 +202,7 @@ struct tcp_link {
 	int fd;
 	uint64_t seed;
 	bool watched;     /* in the data epoll: see coll_tcp_link_watch */
+	bool deaf;        /* not in the service thread's: see coll_tcp_link_unwatch */
 	bool want_out;    /* EPOLLOUT is asked for there */
 	unsigned unheard; /* looks at the socket since then, nobody asleep */
 
@@ -215,6 +221,8 @@ struct tcp_link {
 	uint32_t stage_begin, stage_end;
 	struct tcp_receiver *into; /* DATA being received, NULL: discard */
 	char *into_ptr;
+	bool taking; /* into_ptr is in bulk, and what comes goes to into's taker */
+	char *bulk;  /* from the first taker on */
 	struct coll_tcp_head into_head;
 	uint32_t into_slot; /* UINT32_MAX: user memory */
 	uint32_t into_left;
@@ -278,6 +286,7 @@ struct tcp_inst {
 	_Atomic uint32_t connecting; /* links in LINK_CONNECTING */
 	_Atomic uint32_t working;    /* links with work set */
 	_Atomic uint32_t unwatched;  /* links that are up and not in the data epoll */
+	_Atomic uint32_t deaf;       /* and of these, not in the service thread's either */
 	_Atomic uint64_t progress_calls;
 	_Atomic uint64_t refused; /* strangers turned away */
 };
@@ -380,9 +389,12 @@ bool coll_tcp_tx_flush(struct tcp_link *l);
  * Put the socket of a link that is up into the data epoll, or take it out. While it is in, every
  * segment that arrives pays for telling epoll (0.2 us of 6 of a small all-reduce), so it
  * is out where links are read without asking epoll and nobody sleeps: whoever arms puts it in.
+ * So it is with the service thread's epoll, which would tell of the peer's death: whoever reads
+ * the socket all the time sees that himself, and when nobody has for a tick the timer puts it in.
  */
 void coll_tcp_link_watch(struct tcp_link *l);
 void coll_tcp_link_unwatch(struct tcp_link *l);
+void coll_tcp_link_hear(struct tcp_link *l);
 /* Whether a sleeper on poll_fd is woken when the socket takes bytes again. */
 void coll_tcp_tx_want(struct tcp_link *l, bool want);
 /* Tell the peer about emptied slots that are due. */
@@ -394,6 +406,8 @@ void coll_tcp_tx_seal(struct tcp_link *l, struct coll_tcp_head *head);
 
 /* Read what is there, at most about budget bytes; number of things that happened. */
 int coll_tcp_rx(struct tcp_link *l, size_t budget);
+/* The taker of the DATA under way gets what has come, but for an odd rest. */
+void coll_tcp_rx_give(struct tcp_link *l);
 /* Before a sleep: the rest of a large payload need not wake anybody piece by piece. */
 void coll_tcp_rx_settle(struct tcp_link *l);
 
@@ -410,6 +424,8 @@ coll_status coll_tcp_view(void *channel, const void **p, struct coll_frame *fram
 coll_status coll_tcp_done(void *channel);
 coll_status coll_tcp_recv_into(void *channel, void *ptr, const struct coll_memory *mem, const struct coll_frame *expect,
                                struct coll_cookie *cookie);
+coll_status coll_tcp_recv_through(void *channel, const struct coll_taker *taker, const struct coll_frame *expect,
+                                  struct coll_cookie *cookie);
 
 /* All with link's lock held. */
 /* Something happened on ch: complete its cookies, and have sleepers woken. */
