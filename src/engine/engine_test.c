@@ -326,3 +326,44 @@ TEST(engine, ring_moves_what_the_plan_says)
 	sim_world_destroy(&w);
 	sim_plans_free(&p);
 }
+
+/* What one call copies on each rank, by value, in blocks of 320 elements: into slots, out of them,
+ * and between its own buffers. */
+static uint64_t blocks_copied(enum coll_kind kind, const char *name, int n, uint64_t in_place, int rank)
+{
+	const struct coll_algo *algo = coll_algo_find(kind, name);
+	const struct setting s = {.windows = 2, .slots = 2, .slot_bytes = 256, .ref_bytes = SIZE_MAX, .fused = true};
+	const struct sim_call c = {
+	        .kind = kind, .size = n, .type = COLL_U64, .count = 320, .seed = 1, .in_place = in_place};
+	struct sim_world w;
+	struct sim_plans p;
+	uint64_t copied = 0;
+
+	if (sim_plans_make(&p, algo, n, 0, false, true) != COLL_OK)
+		return 0;
+	if (sim_world_create(&w, n, NULL, NULL, s.slots, s.slot_bytes, s.ref_bytes) == COLL_OK) {
+		CHECK(run_call(&w, &c, &p, &s, 1), "%s %d", name, n);
+		copied = coll_run_stats(w.ranks[rank].run)->bytes_copied;
+		sim_world_destroy(&w);
+	}
+	sim_plans_free(&p);
+	CHECK(copied % (320 * 8) == 0, "%llu", (unsigned long long)copied);
+	return copied / (320 * 8);
+}
+
+TEST(engine, out_of_place_each_block_is_copied_once_into_a_slot_once_out_of_one)
+{
+	for (int n = 2; n <= 8; n++) {
+		const uint64_t least = 2 * (uint64_t)(n - 1) + 1; /* and the own one once */
+
+		for (int r = 0; r < n; r++) {
+			CHECK(blocks_copied(COLL_KIND_ALL_GATHER, "direct", n, 0, r) == least, "%d of %d", r, n);
+			CHECK(blocks_copied(COLL_KIND_ALL_TO_ALL, "direct", n, 0, r) == least, "%d of %d", r, n);
+			CHECK(blocks_copied(COLL_KIND_ALL_TO_ALL, "pairwise", n, 0, r) == least, "%d of %d", r, n);
+		}
+		CHECK(blocks_copied(COLL_KIND_ALL_GATHER, "circulant", n, 0, 0) == least, "%d", n);
+	}
+	/* In place one of two ranks sends from a copy, and neither copies its own block. */
+	CHECK(blocks_copied(COLL_KIND_ALL_TO_ALL, "pairwise", 2, 3, 0) == 2);
+	CHECK(blocks_copied(COLL_KIND_ALL_TO_ALL, "pairwise", 2, 3, 1) == 3);
+}
