@@ -67,6 +67,8 @@ double ddp_flight_end(coll_ddp *d, int flight, coll_event *event)
 
 	if (coll_event_time(event, &f->end_s) != COLL_OK)
 		f->end_s = ddp_now_s();
+	/* A short one may be over before its start was noted. */
+	f->end_s = f->end_s > f->start_s ? f->end_s : f->start_s;
 	return f->end_s;
 }
 
