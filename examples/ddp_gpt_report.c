@@ -78,11 +78,25 @@ static double measure_peak(const struct job *j)
 	return best * (double)j->o.threads * j->size;
 }
 
+static void print_buckets(const struct job *j)
+{
+	const int count = coll_ddp_bucket_count(j->ddp);
+	coll_ddp_bucket_info first, last, b;
+	size_t most = 0;
+
+	coll_ddp_bucket(j->ddp, 0, &first);
+	coll_ddp_bucket(j->ddp, count - 1, &last);
+	for (int i = 0; i < count; i++) {
+		coll_ddp_bucket(j->ddp, i, &b);
+		most = b.count > most ? b.count : most;
+	}
+	printf("ddp_gpt: %d bucket%s, the first of %zu bytes, the largest of %zu, the last of %zu", count,
+	       count > 1 ? "s" : "", first.count * sizeof(float), most * sizeof(float), last.count * sizeof(float));
+}
+
 void job_print_start(struct job *j)
 {
 	coll_ddp_stats stats = COLL_DDP_STATS_INIT;
-	coll_ddp_bucket_info first, last;
-	const int buckets = coll_ddp_bucket_count(j->ddp);
 
 	if (j->rank)
 		return;
@@ -94,10 +108,7 @@ void job_print_start(struct job *j)
 	       "%s, %ld thread%s per rank\n",
 	       j->train_count, j->val_count, j->o.batch * j->o.context, j->o.steps, gpt_model_device(j->model)->k->name,
 	       gpt_blas_core(), j->o.threads, j->o.threads > 1 ? "s" : "");
-	coll_ddp_bucket(j->ddp, 0, &first);
-	coll_ddp_bucket(j->ddp, buckets - 1, &last);
-	printf("ddp_gpt: %d bucket%s, the first of %zu bytes, the last of %zu", buckets, buckets > 1 ? "s" : "",
-	       first.count * sizeof(float), last.count * sizeof(float));
+	print_buckets(j);
 	if (coll_ddp_get_stats(j->ddp, &stats, 1) == COLL_OK && stats.bytes_per_s > 0)
 		printf(" (measured: %.1f us, %.2f GB/s)", 1e6 * stats.latency_s, 1e-9 * stats.bytes_per_s);
 	printf("; mfu = tokens/s x (6 x weights + 12 x layers x width x context) / %.0f GF/s (%s)\n",

@@ -132,6 +132,16 @@ def ways_to_the_same_weights(folder, data):
           and not close(got[0], want[0]), "%s\n%s" % (got, other))
 
 
+def what_is_hidden_is_told(folder, data):
+    """Every other step sends nothing, and the end says what that was good for."""
+    for args in ([], ["--zero", "1"], ["--wire", "powersgd"]):
+        got = train(folder, "overlap", 2, data, "--overlap", *args)
+        name = "--overlap " + " ".join(args)
+        check(name + ": every other step sends nothing", got and [m["stubbed"] for m in got[0]] == 6 * [0, 1]
+              and all((m["sent_bytes"] > 0) == (m["stubbed"] == 0) and m["wire_s"] * m["stubbed"] == 0 <= m["wire_s"] for m in got[0]), str(got))
+        check(name + ": told", got and "without communication" in got[2] and "(medians of 5)" in got[2], str(got))
+
+
 def same_bits_on_any_number_of_ranks(folder, data):
     hashes = {}
     for ranks in (1, 2, 4, 8):
@@ -213,7 +223,7 @@ def refusals(folder, data):
              (2, 1, ["--accumulate", "5"], "--accumulate 5"), (1, 2, ["--batch-tokens", "100"], "--batch-tokens 100"),
              (1, 2, ["--wire", "fp4"], "--wire fp4"), (1, 2, ["--zero", "1", "--wire", "int8"], "--zero"),
              (1, 2, ["--deterministic=world"], "--leaves 8"), (1, 2, ["--resume"], "--resume needs --out"),
-             (1, 2, ["--preset", "huge"], "--preset huge"),
+             (1, 2, ["--preset", "huge"], "--preset huge"), (1, 2, ["--overlap", "--stub"], "--overlap"),
              (2, 1, ["--out", os.path.join(data, "x")], "cannot write")]
     for ranks, want, args, word in cases:
         code, _, stderr = run(ranks, *SMALL, "--data", data, *args)
@@ -228,6 +238,7 @@ def main():
         data = text_of(folder)
         same_batch_for_any_number_of_ranks(folder, data)
         ways_to_the_same_weights(folder, data)
+        what_is_hidden_is_told(folder, data)
         same_bits_on_any_number_of_ranks(folder, data)
         validation_reads_each_window_once(folder, data)
         resuming(folder, data)
