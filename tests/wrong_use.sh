@@ -103,6 +103,7 @@ hello 1 'rank 1 of 2 never came' COLL_RANK=0 COLL_SIZE=2 COLL_ROOT=localhost COL
 hello 1 'rank 0' COLL_RANK=1 COLL_SIZE=2 COLL_ROOT=localhost COLL_JOB_KEY=0123456789abcdef0123456789abcdee
 hello 1 'no.such.host.invalid' COLL_RANK=1 COLL_SIZE=2 COLL_ROOT=no.such.host.invalid:7777
 together() { expect "$1" "$2" env "${@:3}" COLL_CREATE_TIMEOUT_MS=5000 collrun -n 2 example_hello; }
+together 1 'COLL_PORT_RANGE=9000: expected first-last' COLL_PORT_RANGE=9000
 together 1 'COLL_PORT_RANGE=x: expected first-last' COLL_PORT_RANGE=x
 together 1 'COLL_PORT_RANGE=9000-8000: expected first-last' COLL_PORT_RANGE=9000-8000
 together 1 "there is no transport 'ib'" COLL_TRANSPORTS=ib
@@ -117,9 +118,15 @@ together 1 'COLL_HOOK' COLL_HOOK=burn:frame=1
 together 1 'COLL_INTERFACE' COLL_INTERFACE=nonesuch0 COLL_TRANSPORTS=tcp
 together 0 'COLL_TIMEOUT_SM is set but is not a setting' COLL_TIMEOUT_SM=5
 
-# One port is a range, too, as far as it goes: to the first rank.
-expect 0 'rank 0 of 1' env COLL_PORT_RANGE=47113 COLL_TRANSPORTS=tcp example_hello
-together 1 'no port to listen on in COLL_PORT_RANGE=47113: Address already in use' COLL_PORT_RANGE=47113 COLL_TRANSPORTS=tcp
+together 1 'tcp: no port to listen on in COLL_PORT_RANGE=47113-47114: Address already in use' COLL_PORT_RANGE=47113-47114 COLL_TRANSPORTS=tcp
+python3 -c 'import socket, time
+s = socket.create_server(("", 47115))
+print("there", flush=True)
+time.sleep(60)' >"$dir/there" &
+taken=$!
+for ((i = 0; i < 300; i++)); do [ -s "$dir/there" ] && break || sleep 0.01; done
+together 0 'control links: no port to listen on in COLL_PORT_RANGE=47115-47115: Address already in use' COLL_PORT_RANGE=47115-47115
+kill $taken
 
 echo "$passed passed, $failed failed, 0 skipped"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 70 ]

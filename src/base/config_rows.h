@@ -39,7 +39,7 @@ ROW(INT, LOCAL, local_rank, "COLL_LOCAL_RANK", "-1", "rank among the ranks of th
 ROW(INT, LOCAL, local_size, "COLL_LOCAL_SIZE", "-1", "number of ranks of this host (explicit launch)")
 ROW(TEXT, LOCAL, job_key, "COLL_JOB_KEY", "", "shared secret of the job, 32 hexadecimal digits; connections without it are refused")
 ROW(TEXT, LOCAL, interface, "COLL_INTERFACE", "", "network interfaces to use: eth0,eth1 or ^docker0 to exclude (default: by route)")
-ROW(TEXT, LOCAL, port_range, "COLL_PORT_RANGE", "", "listen on ports first-last, or on one port; empty: any free port")
+ROW(TEXT, LOCAL, port_range, "COLL_PORT_RANGE", "", "listen on ports first-last, a few for each rank; empty: any free port")
 ROW(TEXT, LOCAL, tcp_congestion, "COLL_TCP_CONGESTION", "", "congestion control of data sockets; empty: not paced on one host, else the system's")
 ROW(TEXT, LOCAL, rdma_device, "COLL_RDMA_DEVICE", "", "RDMA devices or ports to use: mlx5_0,rxe0:1 (default: the first active port with an address)")
 ROW(TEXT, LOCAL, rdma_gid_index, "COLL_RDMA_GID_INDEX", "", "GID of the RDMA port to use (default: that of its first address)")

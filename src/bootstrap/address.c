@@ -253,16 +253,16 @@ coll_status coll_port_range(const struct coll_settings *settings, uint16_t *firs
 	const char *text = settings->port_range;
 	char *end;
 	unsigned long a, b;
+	bool dashed; /* one port would not do: a process listens at several */
 
 	*first = *last = 0;
 	if (!*text)
 		return COLL_OK;
-	a = b = strtoul(text, &end, 10);
-	if (end != text && *end == '-') {
-		text = end + 1;
-		b = strtoul(text, &end, 10);
-	}
-	if (end == text || *end || a < 1 || b > 65535 || a > b)
+	a = strtoul(text, &end, 10);
+	dashed = end != text && *end == '-';
+	text = end + dashed;
+	b = strtoul(text, &end, 10);
+	if (!dashed || end == text || *end || a < 1 || b > 65535 || a > b)
 		return coll_error_set(err, COLL_ERR_CONFIG,
 		                      "[COLL-1106] COLL_PORT_RANGE=%s: expected first-last, 1 to 65535",
 		                      settings->port_range);

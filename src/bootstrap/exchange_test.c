@@ -522,7 +522,7 @@ static void port_ranges(void)
 	coll_settings_load(&s, NULL, NULL, NULL);
 	strcpy(s.port_range, "4000-4010");
 	CHECK(coll_port_range(&s, &first, &last, NULL) == COLL_OK && first == 4000 && last == 4010);
-	strcpy(s.port_range, "4000");
+	strcpy(s.port_range, "4000-4000");
 	CHECK(coll_port_range(&s, &first, &last, NULL) == COLL_OK && first == 4000 && last == 4000);
 	for (int i = 0; i < 4; i++) {
 		static const char *const bad[] = {"10-5", "0-9", "1-70000", "a-b"};

@@ -175,6 +175,7 @@ coll_status coll_control_open(const struct coll_control_env *env, struct coll_ca
                               struct coll_error_box *err)
 {
 	struct coll_control *c = calloc(1, sizeof(*c));
+	const char *range = env->settings->port_range;
 
 	if (c)
 		c->spare = malloc(sizeof(*c->spare));
@@ -189,7 +190,12 @@ coll_status coll_control_open(const struct coll_control_env *env, struct coll_ca
 		c->asks[i].peer = -1;
 	c->epoll = epoll_create1(EPOLL_CLOEXEC);
 	c->listen_unix = coll_link_listen_unix(card->control_unix, sizeof(card->control_unix), &env->self);
-	c->listen_tcp = coll_link_listen_tcp(env->settings->port_range, &card->control_port);
+	c->listen_tcp = coll_link_listen_tcp(range, &card->control_port);
+	/* No harm on one host, which may have no network at all; who gives a range has others in mind. */
+	if (c->listen_tcp < 0)
+		coll_log(env->logger, range[0] ? COLL_LOG_ERROR : COLL_LOG_INFO,
+		         "[COLL-6104] control links: no port to listen on%s%s: %s",
+		         range[0] ? " in COLL_PORT_RANGE=" : "", range, strerror(errno));
 	if (c->epoll < 0 || (c->listen_unix < 0 && c->listen_tcp < 0)) {
 		coll_error_set(err, COLL_ERR_SYSTEM, "[COLL-4102] cannot open the control listeners: %s",
 		               strerror(errno));

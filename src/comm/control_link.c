@@ -45,16 +45,8 @@ int coll_link_listen_unix(char *name, size_t len_bytes, const struct coll_proces
 	return fd;
 }
 
-static int bind_port(int fd, int family, uint16_t port)
-{
-	struct sockaddr_in6 a6 = {.sin6_family = AF_INET6, .sin6_port = htons(port), .sin6_addr = in6addr_any};
-	struct sockaddr_in a4 = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_ANY)};
-
-	return family == AF_INET6 ? bind(fd, (void *)&a6, sizeof(a6)) : bind(fd, (void *)&a4, sizeof(a4));
-}
-
-/* One dual-stack listener, or IPv4 where there is no IPv6. */
-static int listener(int *family)
+/* One dual-stack socket, or IPv4 where there is no IPv6. */
+static int tcp_socket(int *family)
 {
 	int off = 0, fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
@@ -67,27 +59,48 @@ static int listener(int *family)
 	return socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 }
 
-int coll_link_listen_tcp(const char *port_range, uint16_t *port)
+static int listen_at(uint16_t want_port, uint16_t *port)
 {
-	unsigned first = 0, last = 0;
-	int family, fd = listener(&family);
+	struct sockaddr_in6 a6 = {.sin6_family = AF_INET6, .sin6_port = htons(want_port), .sin6_addr = in6addr_any};
+	struct sockaddr_in a4 = {
+	        .sin_family = AF_INET, .sin_port = htons(want_port), .sin_addr.s_addr = htonl(INADDR_ANY)};
 	struct sockaddr_storage bound;
 	socklen_t len = sizeof(bound);
+	const int one = 1;
+	int family, fd = tcp_socket(&family), e;
+	const bool six = family == AF_INET6;
 
 	if (fd < 0)
 		return -1;
-	if (*port_range && (sscanf(port_range, "%u-%u", &first, &last) != 2 || first > last || last > 65535))
-		goto fail;
-	for (unsigned p = first; p <= last; p++)
-		if (bind_port(fd, family, (uint16_t)p) == 0) {
-			if (listen(fd, 1024) < 0 || getsockname(fd, (void *)&bound, &len) < 0)
-				goto fail;
-			*port = ntohs(family == AF_INET6 ? ((struct sockaddr_in6 *)&bound)->sin6_port
-			                                 : ((struct sockaddr_in *)&bound)->sin_port);
-			return fd;
-		}
-fail:
+	/* A range is used again soon, while connections of the job before still linger; a port of the kernel's choice
+	 * is free anyway. */
+	if (want_port)
+		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	if (bind(fd, six ? (void *)&a6 : (void *)&a4, six ? sizeof(a6) : sizeof(a4)) == 0 && listen(fd, 1024) == 0 &&
+	    getsockname(fd, (void *)&bound, &len) == 0) {
+		*port = ntohs(six ? ((struct sockaddr_in6 *)&bound)->sin6_port
+		                  : ((struct sockaddr_in *)&bound)->sin_port);
+		return fd;
+	}
+	e = errno;
 	close(fd);
+	errno = e;
+	return -1;
+}
+
+int coll_link_listen_tcp(const char *port_range, uint16_t *port)
+{
+	unsigned first = 0, last = 0;
+
+	errno = EINVAL;
+	if (*port_range && (sscanf(port_range, "%u-%u", &first, &last) != 2 || first > last || last > 65535))
+		return -1;
+	for (unsigned p = first; p <= last; p++) {
+		const int fd = listen_at((uint16_t)p, port);
+
+		if (fd >= 0)
+			return fd;
+	}
 	return -1;
 }
 

@@ -22,19 +22,15 @@ enum { RX_BUDGET = 1 << 20, FINI_MS = 90 };
 
 /* ---- open -------------------------------------------------------------- */
 
-/* "first-last", or one port; the empty text is 0-0, any port. */
+/* "first-last"; the empty text is 0-0, any port. */
 static bool parse_range(const char *text, unsigned *first, unsigned *last)
 {
 	char end;
-	int n;
 
 	*first = *last = 0;
 	if (text[0] == '\0')
 		return true;
-	n = sscanf(text, "%u-%u%c", first, last, &end);
-	if (n == 1 && text[strspn(text, "0123456789")] == '\0')
-		n = 2, *last = *first;
-	return n == 2 && *first > 0 && *first <= *last && *last <= 65535;
+	return sscanf(text, "%u-%u%c", first, last, &end) == 2 && *first > 0 && *first <= *last && *last <= 65535;
 }
 
 static int bind_port(int family, unsigned port)
