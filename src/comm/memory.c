@@ -135,6 +135,9 @@ coll_status coll_mem_register(coll_comm *comm, void *ptr, size_t len_bytes)
 		return COLL_ERR_ARGUMENT;
 	if (!ptr || len_bytes == 0)
 		return coll_comm_refuse(comm, "mem_register", COLL_ERR_ARGUMENT, "ptr is NULL or len_bytes is 0");
+	if (len_bytes > PTRDIFF_MAX || (uintptr_t)ptr + len_bytes < (uintptr_t)ptr)
+		return coll_comm_refuse(comm, "mem_register", COLL_ERR_ARGUMENT, "no memory at %p has %zu bytes", ptr,
+		                        len_bytes);
 	if (find(comm, ptr, true))
 		return coll_comm_refuse(comm, "mem_register", COLL_ERR_ARGUMENT, "%p is registered already", ptr);
 	a = keep(comm, true, ptr, len_bytes);

@@ -163,7 +163,7 @@ out:
 /* Block b of an uneven layout has (b * 37 + seed) % 23 elements, with gaps. */
 static void ragged(coll_comm *comm, int r, int n, size_t seed)
 {
-	size_t len[RANKS_MAX], off[RANKS_MAX], in_len[RANKS_MAX], in_off[RANKS_MAX], at = 0, root = seed % (size_t)n;
+	size_t len[RANKS_MAX], off[RANKS_MAX], at = 0, root = seed % (size_t)n;
 	int32_t *all, *one, *two, *from;
 
 	for (int b = 0; b < n; b++) {
@@ -203,9 +203,19 @@ static void ragged(coll_comm *comm, int r, int n, size_t seed)
 			CHECK(false, "scatterv rank %d at %zu", r, i);
 			break;
 		}
-	/* all_to_allv: r sends (r + d) % 5 elements (times a factor) to d. */
+out:
 	free(all);
+	free(one);
+	free(two);
 	free(from);
+}
+
+/* Rank r sends (2 r + d) % 5 elements (times a factor) to d. */
+static void pairwise(coll_comm *comm, int r, int n, size_t seed)
+{
+	size_t len[RANKS_MAX], off[RANKS_MAX], in_len[RANKS_MAX], in_off[RANKS_MAX];
+	int32_t *all, *from;
+
 	for (size_t b = 0, a = 0, c = 0; b < (size_t)n; b++) {
 		in_len[b] = ((size_t)r * 2 + b) % 5 * (seed + 1);
 		len[b] = (b * 2 + (size_t)r) % 5 * (seed + 1);
@@ -228,8 +238,6 @@ static void ragged(coll_comm *comm, int r, int n, size_t seed)
 			}
 out:
 	free(all);
-	free(one);
-	free(two);
 	free(from);
 }
 
@@ -350,6 +358,9 @@ static void memory(coll_comm *comm, int r)
 	OK(coll_all_reduce(p, q, COUNT, COLL_I32, COLL_SUM, comm, NULL));
 	CHECK(q[COUNT - 1] == sum(COUNT - 1, coll_comm_size(comm)), "library memory");
 	OK(coll_mem_deregister(comm, q));
+	CHECK(coll_mem_register(comm, q, SIZE_MAX) == COLL_ERR_ARGUMENT, "more than there is");
+	CHECK(coll_mem_register(comm, q, (size_t)PTRDIFF_MAX + 1) == COLL_ERR_ARGUMENT, "more than there is");
+	CHECK(coll_mem_deregister(comm, q) == COLL_ERR_ARGUMENT, "not registered");
 	CHECK(coll_mem_free(comm, q) == COLL_ERR_ARGUMENT, "foreign memory");
 	OK(coll_mem_free(comm, p));
 out:
@@ -368,8 +379,10 @@ static void *run_rank(void *arg)
 			vectors(comm, r, n, counts[c], in_place);
 			blocks(comm, r, n, counts[c] > 10000 ? counts[c] / (size_t)n : counts[c], in_place);
 		}
-	for (size_t seed = 0; seed < 60; seed += 7)
+	for (size_t seed = 0; seed < 60; seed += 7) {
 		ragged(comm, r, n, seed);
+		pairwise(comm, r, n, seed);
+	}
 	pairs(comm, r, n);
 	refused(comm, r, n);
 	own_operations(comm, r, n);
