@@ -138,7 +138,7 @@ struct coll_taker {
 	void *arg;
 };
 
-/* Memory of a peer, mapped here to be read. */
+/* Memory of a peer, mapped here. */
 struct coll_offer {
 	size_t size;
 	const char *base;
@@ -251,7 +251,8 @@ struct coll_transport {
 	void (*mem_dereg)(void *inst, struct coll_memory *mem);
 
 	/* Memory that two processes of a host share for longer than a frame. offer: the peer may
-	 * map this memory (of mem_alloc; NULL: there is none, for good) and read it; once per key.
+	 * map this memory (of mem_alloc; NULL: there is none, for good), read it, and write what its owner
+	 * expects it to write; once per key.
 	 * Its pages live until both ends have let go. withdraw: before the memory is freed; a key
 	 * that was not offered is accepted. */
 	coll_status (*offer)(void *link, const struct coll_channel_key *key, const struct coll_memory *mem);

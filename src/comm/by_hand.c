@@ -91,7 +91,9 @@ coll_status coll_comm_native_find(struct coll_comm *comm, const struct coll_call
 	st = need_native(comm);
 	if (st != COLL_OK)
 		return coll_comm_refuse(comm, coll_call_name(c), st, "no memory for the ranks of this host");
-	*hand = small ? coll_native_hand(comm->native, c->kind, c->count, elem_bytes)
-	              : coll_native_direct_hand(comm->native);
+	if (small)
+		*hand = coll_native_hand(comm->native, c->kind, c->count, elem_bytes);
+	if (direct)
+		*hand = coll_native_direct_hand(comm->native, *hand);
 	return COLL_OK;
 }

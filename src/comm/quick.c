@@ -254,8 +254,8 @@ static coll_status one_line(struct coll_comm *comm, struct coll_quick *q, const 
 	word = coll_native_word(turn, q->signature);
 	coll_native_quick_send(n, mine, sequence, word);
 	/* All the rest of a call's beginning, and of its end, is done while the lines travel. */
-	count_call(comm, q, sequence);
 	entry = coll_recorder_quick(&comm->recorder, sequence, q->what, q->count, 0);
+	count_call(comm, q, sequence);
 	theirs = coll_native_quick_theirs(n, turn);
 	/* A pause between looks: see coll_native_await(). */
 	while (atomic_load_explicit(&theirs->word, memory_order_acquire) != word) {
@@ -291,8 +291,8 @@ static coll_status by_hand(struct coll_comm *comm, struct coll_quick *q, const v
 	q->job.out.base = out;
 	q->job.sequence = sequence;
 	st = hand->poll(hand->arg, &q->job, &state);
-	count_call(comm, q, sequence);
 	entry = coll_recorder_quick(&comm->recorder, sequence, q->what, q->count, q->root);
+	count_call(comm, q, sequence);
 	while (st == COLL_AGAIN && state.phase != NATIVE_NEW && --looks > 0)
 		st = hand->poll(hand->arg, &q->job, &state);
 	if (unlikely(st != COLL_OK))

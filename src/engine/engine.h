@@ -94,6 +94,8 @@ struct coll_hand {
 	 * once, in the order of calls, when all made by hand before it are known to be made so, or
 	 * by their plans. */
 	bool (*passes)(void *arg, const struct coll_job *job);
+	/* What is tried in place of the plan, where this is not to be; NULL: nothing. */
+	const struct coll_hand *instead;
 };
 
 /* One collective call, bound to a plan. */

@@ -387,6 +387,7 @@ coll_status coll_run_start(struct coll_run *run, const struct coll_fabric *fabri
 	run->held = run->opening || run->invites;
 	run->after = NULL;
 	run->by_hand = job->hand != NULL;
+	run->at_work = job->hand;
 	run->hand = (struct coll_hand_state){0};
 	start_tiles(run);
 	coll_run_follow(run, job->after);
@@ -404,6 +405,7 @@ void coll_run_restart(struct coll_run *run, const void *in, void *out, uint64_t 
 	run->job.sequence = sequence;
 	if (run->job.hand) {
 		run->by_hand = true;
+		run->at_work = run->job.hand;
 		run->hand = (struct coll_hand_state){0};
 		run->status = COLL_AGAIN;
 		return;
@@ -656,11 +658,16 @@ static inline coll_status advance(struct coll_run *run)
 	return advance_tiles(run);
 }
 
-/* The plan after all: as if this had been a call like others. */
+/* Another way by hand; or the plan after all, as if this had been a call like others. */
 static coll_status fall_back(struct coll_run *run)
 {
-	run->by_hand = false;
 	run->events++;
+	if (run->at_work->instead) {
+		run->at_work = run->at_work->instead;
+		run->hand = (struct coll_hand_state){0};
+		return COLL_AGAIN;
+	}
+	run->by_hand = false;
 	start_tiles(run);
 	return COLL_AGAIN;
 }
@@ -679,17 +686,17 @@ static coll_status advance_by_hand(struct coll_run *run)
 {
 	coll_status status = run->after ? look_back(run) : COLL_OK;
 
-	if (status == COLL_OK && run->job.hand->passes && !run->hand.asked) {
+	if (status == COLL_OK && run->at_work->passes && !run->hand.asked) {
 		if (undecided_before(run))
 			return COLL_AGAIN;
 		run->hand.asked = true;
-		if (run->job.hand->passes(run->job.hand->arg, &run->job))
+		if (run->at_work->passes(run->at_work->arg, &run->job))
 			return fall_back(run);
 	}
 	if (status == COLL_OK && run->after)
 		return COLL_AGAIN;
 	if (status == COLL_OK)
-		status = run->job.hand->poll(run->job.hand->arg, &run->job, &run->hand);
+		status = run->at_work->poll(run->at_work->arg, &run->job, &run->hand);
 	if (status == COLL_OK)
 		run->status = COLL_OK;
 	else if (status == COLL_ERR_UNSUPPORTED)
@@ -787,7 +794,7 @@ static void look_into(const struct coll_run *run, struct coll_run_where *where)
 		where->behind = run->after != NULL;
 		where->tiles = 1;
 		if (!where->behind)
-			run->job.hand->where(run->job.hand->arg, &run->job, &run->hand, where);
+			run->at_work->where(run->at_work->arg, &run->job, &run->hand, where);
 		return;
 	}
 	if (run->bad_lane)

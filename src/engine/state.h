@@ -138,7 +138,7 @@ struct coll_run {
 	bool held;       /* poll looks at the two below first */
 	bool invites;    /* some destinations may be written by peers: then held, too */
 	bool opening;    /* some channels to receive on are not open yet */
-	bool by_hand;    /* job.hand is at work, not the plan */
+	bool by_hand;    /* at_work is, not the plan */
 	size_t elements; /* that the tiles cover: of the vector, or of the longest block */
 	size_t tiles;
 	size_t left;      /* tiles not retired */
@@ -181,6 +181,7 @@ struct coll_run {
 	size_t *scratch_at; /* offset of scratch buffer k in a slice */
 	size_t scratch_at_cap;
 
+	const struct coll_hand *at_work; /* job.hand, or what is tried instead of it */
 	struct coll_hand_state hand;
 
 	struct coll_frame bad_frame;

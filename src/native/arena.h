@@ -7,6 +7,7 @@
  *
  *   entries   COLL_DEPTH of them, used in turn: a few lines of payload, each with a word
  *             turn << 32 | signature of its own, so that it is whole when the word is there
+ *   place     written by either of two ranks in turn: pair.c
  *   cells     two of them: payload for longer messages, and words that say how far it is
  *             written
  *
@@ -82,8 +83,9 @@ struct native_region {
 	_Alignas(COLL_LINE_BYTES) char gap[4096 - 4 * COLL_LINE_BYTES];
 	struct native_entry entries[COLL_DEPTH];
 	struct native_flags flags[COLL_CELLS];
+	struct native_flags exchange;  /* pair.c: of the place behind the cells */
 	char edge[2][COLL_EDGE_BYTES]; /* direct.c */
-	char payload[];                /* COLL_CELLS times payload_bytes, and a gap behind each */
+	char payload[];                /* COLL_CELLS times payload_bytes, and once more for pair.c; a gap behind each */
 };
 
 struct native_peer {
@@ -137,6 +139,7 @@ struct coll_native {
 	const struct native_entry *quick_theirs;
 	const unsigned *quick_asleep;
 	struct native_peer *peers;      /* by rank */
+	uint64_t exchanges;             /* operations of pair.c so far */
 	uint64_t cells;                 /* operations that used cells so far */
 	uint64_t cell_turn[COLL_CELLS]; /* the last of each */
 	size_t payload_bytes;
@@ -172,7 +175,8 @@ static inline char *coll_native_cell(const struct coll_native *n, const struct n
  * fall on one another in a cache. */
 static inline size_t coll_native_tiles_at(size_t payload_bytes)
 {
-	const size_t cells = sizeof(struct native_region) + COLL_CELLS * coll_native_payload_stride(payload_bytes);
+	const size_t cells =
+	        sizeof(struct native_region) + (COLL_CELLS + 1) * coll_native_payload_stride(payload_bytes);
 
 	return (cells + 4095) & ~(size_t)4095;
 }

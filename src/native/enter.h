@@ -141,7 +141,8 @@ static inline coll_status coll_native_filled(const struct coll_native *n, const 
 	return st;
 }
 
-/* Polls of the operations: line.c, cells.c, others.c, rooted.c. */
+/* Polls of the operations: line.c, cells.c, others.c, pair.c, rooted.c. */
+coll_status coll_native_poll_pair(void *arg, const struct coll_job *job, struct coll_hand_state *s);
 coll_status coll_native_poll_broadcast(void *arg, const struct coll_job *job, struct coll_hand_state *s);
 coll_status coll_native_poll_lines(void *arg, const struct coll_job *job, struct coll_hand_state *s);
 coll_status coll_native_poll_cells(void *arg, const struct coll_job *job, struct coll_hand_state *s);

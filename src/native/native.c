@@ -5,7 +5,23 @@
 
 #include "native/enter.h"
 
-enum way { NO_WAY, LINE_REDUCE, LINES_REDUCE, CELLS_REDUCE, BARRIER, LINES, CELLS, BROADCAST, DIRECT, WAYS };
+enum way {
+	NO_WAY,
+	LINE_REDUCE,
+	LINES_REDUCE,
+	CELLS_REDUCE,
+	BARRIER,
+	LINES,
+	CELLS,
+	BROADCAST,
+	PAIR,
+	DIRECT,
+	DIRECT_OR_PAIR,
+	WAYS
+};
+
+/* Two ranks: up to here in lines. */
+enum { PAIR_MIN = 256 };
 
 static const char *const way_names[WAYS] = {"",
                                             "native line",
@@ -15,7 +31,9 @@ static const char *const way_names[WAYS] = {"",
                                             "native lines",
                                             "native cells",
                                             "native lines",
-                                            "native direct"};
+                                            "native pair",
+                                            "native direct",
+                                            "native direct, else native pair"};
 
 static coll_status (*const polls[WAYS])(void *, const struct coll_job *, struct coll_hand_state *) = {
         [LINE_REDUCE] = coll_native_poll_line_reduce,
@@ -25,7 +43,9 @@ static coll_status (*const polls[WAYS])(void *, const struct coll_job *, struct 
         [LINES] = coll_native_poll_lines,
         [CELLS] = coll_native_poll_cells,
         [BROADCAST] = coll_native_poll_broadcast,
+        [PAIR] = coll_native_poll_pair,
         [DIRECT] = coll_native_poll_direct,
+        [DIRECT_OR_PAIR] = coll_native_poll_direct,
 };
 
 static bool scatters(enum coll_kind kind)
@@ -49,15 +69,17 @@ static bool in_lines(enum coll_kind kind, int size, size_t bytes)
 
 static enum way find(enum coll_kind kind, int size, size_t bytes)
 {
+	const bool pair = size == 2 && bytes > PAIR_MIN;
+
 	switch (kind) {
 	case COLL_KIND_ALL_REDUCE:
 		if (bytes <= COLL_FIRST_PAYLOAD)
 			return LINE_REDUCE;
-		return in_lines(kind, size, bytes) ? LINES_REDUCE : CELLS_REDUCE;
+		return pair ? PAIR : in_lines(kind, size, bytes) ? LINES_REDUCE : CELLS_REDUCE;
 	case COLL_KIND_BARRIER: return BARRIER;
 	case COLL_KIND_ALL_GATHER:
 	case COLL_KIND_REDUCE_SCATTER:
-	case COLL_KIND_ALL_TO_ALL: return in_lines(kind, size, bytes) ? LINES : CELLS;
+	case COLL_KIND_ALL_TO_ALL: return pair ? PAIR : in_lines(kind, size, bytes) ? LINES : CELLS;
 	case COLL_KIND_BROADCAST: return in_lines(kind, size, bytes) ? BROADCAST : NO_WAY;
 	default: return NO_WAY;
 	}
@@ -66,6 +88,7 @@ static enum way find(enum coll_kind kind, int size, size_t bytes)
 /*
  * The longest payload that gains by it, 0: none does. Two ranks, two cores, and four ranks on them
  * (2026-11-21, time by the plan / by hand, 10th percentiles of 400 interleaved blocks):
+ *   (all but 8 B with lines and cells of each rank's own; two ranks use a pair's place now, see pair.c)
  *   all_reduce      8 B 1.40, 48 B 1.69, 256 B 1.21, 512 B 1.02, 1 KiB 0.88, 4 to 32 KiB 0.93 to 1.08
  *   all_gather      8 B 1.11, 256 B 1.12, 1 KiB 0.85
  *   reduce_scatter  256 B 1.10, 1 KiB 1.13, 4 KiB 0.98
@@ -74,8 +97,10 @@ static enum way find(enum coll_kind kind, int size, size_t bytes)
  * A broadcast or reduce gains nothing (0.6 to 1.0; with more ranks than cores 0.1): by its plan a root
  * may be as many calls ahead as there are slots.
  */
-static size_t limit_of(enum coll_kind kind, bool crowded)
+static size_t limit_of(enum coll_kind kind, int size, bool crowded)
 {
+	if (find(kind, size, SIZE_MAX) == PAIR)
+		return SIZE_MAX;
 	switch (kind) {
 	case COLL_KIND_BARRIER: return SIZE_MAX;
 	case COLL_KIND_ALL_REDUCE:
@@ -95,7 +120,7 @@ bool coll_native_serves(enum coll_kind kind, int size, bool crowded, size_t coun
 	if (size < 2 || size > COLL_NATIVE_SIZE_MAX || count == 0 || count > payload_bytes / elem_bytes)
 		return false;
 	payload = payload_of(kind, size, count * elem_bytes);
-	return payload <= payload_bytes && payload <= limit_of(kind, crowded) &&
+	return payload <= payload_bytes && payload <= limit_of(kind, size, crowded) &&
 	       find(kind, size, count * elem_bytes) != NO_WAY;
 }
 
@@ -104,9 +129,11 @@ const struct coll_hand *coll_native_hand(struct coll_native *n, enum coll_kind k
 	return &n->hands[find(kind, n->size, count * elem_bytes)];
 }
 
-const struct coll_hand *coll_native_direct_hand(struct coll_native *n)
+const struct coll_hand *coll_native_direct_hand(struct coll_native *n, const struct coll_hand *small)
 {
-	return &n->hands[DIRECT];
+	if (!small)
+		return &n->hands[DIRECT];
+	return small == &n->hands[PAIR] ? &n->hands[DIRECT_OR_PAIR] : small;
 }
 
 void coll_native_hands(struct coll_native *n)
@@ -114,7 +141,8 @@ void coll_native_hands(struct coll_native *n)
 	_Static_assert(WAYS <= sizeof(n->hands) / sizeof(n->hands[0]), "room for each");
 	for (int way = 0; way < WAYS; way++)
 		n->hands[way] = (struct coll_hand){.poll = polls[way], .where = coll_native_where, .arg = n};
-	n->hands[DIRECT].passes = coll_native_passes_direct;
+	n->hands[DIRECT].passes = n->hands[DIRECT_OR_PAIR].passes = coll_native_passes_direct;
+	n->hands[DIRECT_OR_PAIR].instead = &n->hands[PAIR];
 }
 
 bool coll_native_is_quick(const struct coll_hand *hand)
@@ -124,10 +152,9 @@ bool coll_native_is_quick(const struct coll_hand *hand)
 
 const char *coll_native_way(const struct coll_hand *hand)
 {
-	for (int way = 0; way < WAYS; way++)
-		if (polls[way] && polls[way] == hand->poll)
-			return way_names[way];
-	return "";
+	const struct coll_native *n = hand->arg;
+
+	return way_names[hand - n->hands];
 }
 
 /* ---- Waiting ---- */

@@ -51,7 +51,8 @@ const struct coll_hand *coll_native_hand(struct coll_native *native, enum coll_k
                                          size_t elem_bytes);
 /* The same for long messages in buffers that all ranks map (coll_mem_alloc): direct.c. */
 bool coll_native_direct_serves(enum coll_kind kind, int size, bool crowded, size_t count, size_t elem_bytes);
-const struct coll_hand *coll_native_direct_hand(struct coll_native *native);
+/* small: what coll_native_hand() says, where coll_native_serves(); else NULL. */
+const struct coll_hand *coll_native_direct_hand(struct coll_native *native, const struct coll_hand *small);
 /* The communicator has failed: its calls' buffers are the caller's from here on. NULL accepted. Nothing of it is
  * polled again. */
 void coll_native_revoke(struct coll_native *native);

@@ -20,8 +20,9 @@
 #include "tests/plain.h"
 
 enum { RANKS = 3, DEPTH_MAX = 4, SPACE = 2, CODE = 80, AHEAD = 4 };
-/* Kinds of operations: lines of all; of a root; to a root; a cell of everybody; of a root. */
-enum kind { ALL, FROM_0, FROM_1, TO_0, CELLS, CELL_FROM_0, KINDS };
+/* Kinds of operations: lines of all; of a root; to a root; a cell of everybody; of a root; places that two ranks
+ * write in turn (of three: as cells). */
+enum kind { ALL, FROM_0, FROM_1, TO_0, CELLS, CELL_FROM_0, EXCHANGE, KINDS };
 
 enum rule {
 	NO_RULE,
@@ -34,15 +35,24 @@ enum rule {
 	CELL_WITHOUT_EVIDENCE,
 	CELL_OLD_EVIDENCE,
 	FLAG_BEFORE_CELL, /* the flag of a piece is stored without release */
+	PLACES_STAY,      /* of an exchange: a rank writes to the same place again */
 	RULES
 };
-static const char *const rule_names[RULES] = {"none dropped",    "word before payload",   "payload before word",
-                                              "no evidence",     "old evidence",          "rooted is all",
-                                              "silent readers",  "cell without evidence", "cell with old evidence",
-                                              "flag before cell"};
+static const char *const rule_names[RULES] = {
+        "none dropped",           "word before payload", "payload before word", "no evidence",
+        "old evidence",           "rooted is all",       "silent readers",      "cell without evidence",
+        "cell with old evidence", "flag before cell",    "places stay"};
 
 /* Words of one rank: its entries' words and payloads, its cells' flags and payloads. */
-enum { WORD, PAYLOAD = WORD + DEPTH_MAX, FLAG = PAYLOAD + DEPTH_MAX, CELL = FLAG + SPACE, WORDS = CELL + SPACE };
+enum {
+	WORD,
+	PAYLOAD = WORD + DEPTH_MAX,
+	FLAG = PAYLOAD + DEPTH_MAX,
+	CELL = FLAG + SPACE,
+	PLACE_FLAG = CELL + SPACE,
+	PLACE,
+	WORDS
+};
 
 enum op { END, STORE, AWAIT_EQUAL, AWAIT_REACHED, LOAD };
 
@@ -75,6 +85,7 @@ struct writer {
 	int me, n;
 	int seen[RANKS]; /* the turn that a rank is known to have entered */
 	int cells;       /* operations in cells so far */
+	int exchanges;   /* exchanges so far */
 	int cell_turn[SPACE];
 };
 
@@ -114,7 +125,21 @@ static bool reads(enum kind kind, int reader, int rank)
 
 static bool in_cell(enum kind kind)
 {
-	return kind == CELLS || kind == CELL_FROM_0;
+	return kind == CELLS || kind == CELL_FROM_0 || kind == EXCHANGE;
+}
+
+/* Two ranks: each writes what it has read in the exchange before. */
+static void exchange(struct writer *w, int turn)
+{
+	const int to = drops(w, PLACES_STAY) ? w->me : (w->exchanges + w->me) % 2;
+
+	w->exchanges++;
+	emit(w, STORE, w->me, WORD + turn % w->x->depth, turn, true);
+	emit(w, STORE, to, PLACE, turn, false);
+	emit(w, STORE, to, PLACE_FLAG, turn, !drops(w, FLAG_BEFORE_CELL));
+	emit(w, AWAIT_EQUAL, !to, PLACE_FLAG, turn, !drops(w, PAYLOAD_BEFORE_WORD));
+	emit(w, LOAD, !to, PLACE, turn, false);
+	w->seen[!w->me] = turn;
 }
 
 static void operation(struct writer *w, enum kind kind, int turn)
@@ -123,7 +148,7 @@ static void operation(struct writer *w, enum kind kind, int turn)
 	const bool mine = writes(kind, w->me);
 	int cell = 0;
 
-	if (in_cell(kind)) {
+	if (in_cell(kind) && !(kind == EXCHANGE && w->x->size == 2)) {
 		cell = w->cells++ % SPACE;
 		if (w->cell_turn[cell] > 0 && !drops(w, CELL_WITHOUT_EVIDENCE))
 			entered(w, w->cell_turn[cell] + !drops(w, CELL_OLD_EVIDENCE));
@@ -131,6 +156,10 @@ static void operation(struct writer *w, enum kind kind, int turn)
 	}
 	if (!drops(w, NO_EVIDENCE) && turn >= w->x->depth)
 		entered(w, turn - w->x->depth + !drops(w, OLD_EVIDENCE));
+	if (kind == EXCHANGE && w->x->size == 2) {
+		exchange(w, turn);
+		return;
+	}
 	if (mine && !in_cell(kind))
 		emit(w, STORE, w->me, PAYLOAD + entry, turn, false);
 	if (mine || !drops(w, SILENT_READERS))

@@ -13,7 +13,7 @@
  *   shm_pull.c     reading a peer's memory (CMA)
  *   shm_push.c    writing where a peer has offered to take a frame
  *   shm_region.c   memory that peers map: allocating, announcing, mapping
- *   shm_offer.c    memory that a peer reads for longer than a frame
+ *   shm_offer.c    memory that a peer uses for longer than a frame
  *
  * Locks. inst->lock guards lists, links, connections and segments: the service
  * thread, opening and closing take it, the data path does not. A channel's pending.lock

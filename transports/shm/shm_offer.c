@@ -1,6 +1,7 @@
 /*
- * shm: memory that a peer reads for longer than a frame: a region of ours is offered
- * under a key, the peer maps it read-only and finds it by that key.
+ * shm: memory that a peer uses for longer than a frame: a region of ours is offered
+ * under a key, the peer maps it and finds it by that key. Which of the two writes which part
+ * of it when is theirs to agree upon.
  *
  * The owner's pages live until both have let go: the peer's mapping goes when it gives
  * the offer back, or, if it never took it, when the owner withdraws. Everything here runs
@@ -87,7 +88,7 @@ coll_status coll_shm_on_offer(struct shm_link *l, const struct shm_offer_note *n
 	o->len = note->len;
 	if (fd >= 0) {
 		errno = 0;
-		o->base = coll_shm_map(fd, o->len, false);
+		o->base = coll_shm_map(fd, o->len, true);
 		if (!o->base && errno != ENOMEM) {
 			free(o);
 			return COLL_ERR_CORRUPT;
