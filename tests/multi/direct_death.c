@@ -1,0 +1,226 @@
+/*
+ * A rank is killed or stopped in the middle of calls on buffers that all ranks map: each
+ * survivor's call ends in time with an error that names it, and its buffers are its own from
+ * then on, also when the stopped one goes on with what it was writing. Ranks are forked.
+ * Times are read only to check the bound that users are promised.
+ *
+ * usage: direct_death [SEED]
+ */
+#define PLAIN_OWN_MAIN
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "comm/comm.h"
+#include "meeting.h"
+#include "plain.h"
+
+enum { RANKS_MAX = 4, COUNT = 1 << 20, WARM = 4, LIMIT_S = 20, TIMEOUT_MS = 500 };
+
+struct shared {
+	atomic_int warm;  /* calls that all ranks have made before the blow */
+	atomic_int ended; /* survivors whose call has ended, and whose buffers are refilled */
+	atomic_int look;  /* the victim has gone on */
+	_Atomic uint64_t struck_ns;
+	atomic_int victim_status;
+	struct verdict {
+		atomic_int done;
+		char fault[600];
+		uint64_t ended_ns, direct, parted;
+	} verdict[RANKS_MAX];
+	struct meeting meeting;
+};
+
+static struct shared *shared;
+
+struct run {
+	int size, victim, sig;
+	unsigned seed, after_us;
+};
+
+/* ---- One rank ---- */
+
+static void refill(int *in, int *out, int value)
+{
+	for (int i = 0; i < COUNT; i++)
+		in[i] = out[i] = value;
+}
+
+/* Calls until one fails; the sums of those that did not are right. */
+static coll_status until_struck(coll_comm *comm, int rank, int *in, int *out, char *fault, size_t fault_bytes)
+{
+	const int size = coll_comm_size(comm);
+	coll_status st = COLL_OK;
+
+	for (int round = 0; st == COLL_OK; round++) {
+		int *to = round % 2 ? in : out;
+
+		in[0] = in[COUNT - 1] = round + rank; /* most of the time is to be spent in the call */
+		st = coll_all_reduce(in, to, COUNT, COLL_I32, COLL_SUM, comm, NULL);
+		if (st == COLL_OK && (to[0] != size * round + size * (size - 1) / 2 || to[COUNT - 1] != to[0]))
+			snprintf(fault, fault_bytes, "round %d: %d", round, to[0]);
+		if (round < WARM)
+			atomic_fetch_add(&shared->warm, 1);
+	}
+	return st;
+}
+
+static void survive(const struct run *run, coll_comm *comm, int rank, int *in, int *out, coll_status st)
+{
+	const coll_status expected = run->sig == SIGKILL ? COLL_ERR_PEER_DEAD : COLL_ERR_PEER_SILENT;
+	struct verdict *v = &shared->verdict[rank];
+	size_t wrong = 0;
+
+	v->ended_ns = coll_clock_ns();
+	if (st != expected || coll_last_error(comm)->rank != run->victim)
+		snprintf(v->fault, sizeof(v->fault), "%.500s", coll_last_error(comm)->message);
+	refill(in, out, 0x5a5a5a5a);
+	atomic_fetch_add(&shared->ended, 1);
+	while (!atomic_load(&shared->look))
+		usleep(200);
+	for (int i = 0; i < COUNT; i++)
+		wrong += (in[i] != 0x5a5a5a5a) + (out[i] != 0x5a5a5a5a);
+	if (wrong)
+		snprintf(v->fault, sizeof(v->fault), "%zu elements were written after the call had returned", wrong);
+}
+
+static void run_rank(const struct run *run, int rank)
+{
+	const char *settings[] = {"COLL_TRANSPORTS=shm", "COLL_TIMEOUT_MS=500", "COLL_DEBUG=error", NULL};
+	struct meeting_seat seat = {&shared->meeting, rank, run->size};
+	struct verdict *v = &shared->verdict[rank];
+	coll_config cfg = COLL_CONFIG_INIT;
+	coll_comm *comm = NULL;
+	void *in = NULL, *out = NULL;
+	coll_status st;
+
+	meeting_sit(&seat, &cfg);
+	cfg.settings = settings;
+	if (!getenv("VERBOSE") && !freopen("/dev/null", "w", stderr))
+		_exit(9);
+	st = coll_comm_create(&comm, &cfg);
+	if (st == COLL_OK)
+		st = coll_mem_alloc(comm, &in, COUNT * sizeof(int));
+	if (st == COLL_OK)
+		st = coll_mem_alloc(comm, &out, COUNT * sizeof(int));
+	if (st != COLL_OK) {
+		snprintf(v->fault, sizeof(v->fault), "%.500s", coll_last_error(comm)->message);
+		_exit(1);
+	}
+	st = until_struck(comm, rank, in, out, v->fault, sizeof(v->fault));
+	if (rank == run->victim)
+		atomic_store(&shared->victim_status, (int)st);
+	else
+		survive(run, comm, rank, in, out, st);
+	v->direct = coll_native_stats(comm->native)->direct;
+	v->parted = coll_native_stats(comm->native)->parted;
+	coll_comm_destroy(&comm);
+	atomic_store(&v->done, 1);
+	_exit(0);
+}
+
+/* ---- All ranks ---- */
+
+static bool reaches(const atomic_int *what, int least, int seconds)
+{
+	const uint64_t until = coll_clock_ns() + (uint64_t)seconds * 1000000000;
+
+	while (atomic_load(what) < least && coll_clock_ns() < until)
+		usleep(100);
+	return atomic_load(what) >= least;
+}
+
+static void strike(const struct run *run, pid_t victim)
+{
+	CHECK(reaches(&shared->warm, WARM * run->size, LIMIT_S), "seed %u: it does not begin", run->seed);
+	usleep(run->after_us);
+	atomic_store(&shared->struck_ns, coll_clock_ns());
+	kill(victim, run->sig);
+	CHECK(reaches(&shared->ended, run->size - 1, LIMIT_S), "seed %u: %d of %d calls end", run->seed,
+	      atomic_load(&shared->ended), run->size - 1);
+	if (run->sig == SIGSTOP) {
+		kill(victim, SIGCONT);
+		CHECK(reaches(&shared->victim_status, 1, LIMIT_S), "seed %u: the victim's call does not end",
+		      run->seed);
+	}
+	atomic_store(&shared->look, 1);
+}
+
+static void judge(const struct run *run, int rank, uint64_t *parted)
+{
+	const struct verdict *v = &shared->verdict[rank];
+	const double limit_s = run->sig == SIGKILL ? 2 : 2 + TIMEOUT_MS * 1e-3;
+	const double took_s = (double)(int64_t)(v->ended_ns - atomic_load(&shared->struck_ns)) * 1e-9;
+
+	CHECK(atomic_load(&v->done) && !v->fault[0], "seed %u, rank %d of %d: %s", run->seed, rank, run->size,
+	      v->fault);
+	CHECK(v->direct >= WARM, "seed %u: %llu calls", run->seed, (unsigned long long)v->direct);
+	CHECK(took_s < limit_s, "seed %u: rank %d heard of it after %.2f s", run->seed, rank, took_s);
+	*parted += v->parted;
+}
+
+static void once(const struct run *run, uint64_t *parted)
+{
+	pid_t pids[RANKS_MAX];
+	int status;
+
+	memset(shared, 0, sizeof(*shared));
+	fflush(stdout);
+	for (int r = 0; r < run->size; r++) {
+		pids[r] = fork();
+		if (pids[r] == 0)
+			run_rank(run, r);
+	}
+	strike(run, pids[run->victim]);
+	for (int r = 0; r < run->size; r++)
+		if (r != run->victim)
+			reaches(&shared->verdict[r].done, 1, LIMIT_S);
+	for (int r = 0; r < run->size; r++) {
+		kill(pids[r], SIGKILL);
+		waitpid(pids[r], &status, 0);
+		if (r != run->victim)
+			judge(run, r, parted);
+	}
+}
+
+static void rounds(int sig, int n, unsigned *seed)
+{
+	uint64_t parted = 0;
+
+	for (int i = 0; i < n; i++) {
+		struct run run = {.size = 2 + i % 3, .sig = sig, .seed = *seed};
+
+		*seed = *seed * 1103515245u + 12345u;
+		run.victim = (int)((*seed >> 8) % (unsigned)run.size);
+		run.after_us = (*seed >> 10) % 15000;
+		once(&run, &parted);
+	}
+	printf("     %llu pages were left to stopped writers\n", (unsigned long long)parted / 4096);
+}
+
+static unsigned seed = 1;
+
+static void killed(void)
+{
+	rounds(SIGKILL, 8, &seed);
+}
+
+static void stopped(void)
+{
+	rounds(SIGSTOP, 8, &seed);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct plain_case tests[] = {PLAIN_CASE(killed), PLAIN_CASE(stopped)};
+
+	seed = argc > 1 ? (unsigned)strtoul(argv[1], NULL, 10) : (unsigned)(coll_clock_ns() / 1000);
+	printf("     seed %u\n", seed);
+	shared = meeting_page(sizeof(*shared));
+	plain_run_cases("", tests, sizeof(tests) / sizeof(tests[0]), NULL);
+	return plain_summary();
+}
