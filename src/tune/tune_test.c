@@ -35,7 +35,7 @@ static const struct net nets[] = {
          {.size = 2,
           .caps = {.latency_ns = 8000, .overhead_ns = 1500, .bytes_per_ns = 6, .cross_host = true, .streamed = true},
           .reduce_bytes_per_ns = 20,
-          .slot_bytes = 512 << 10,
+          .slot_bytes = 1 << 20,
           .windows_max = 4,
           .scratch_bytes_max = 128 << 20,
           .forced = ""}},
@@ -159,6 +159,17 @@ Test(tune, other_collectives_change_with_size_as_they_should)
 	cr_expect_str_eq(chosen(f, 16, COLL_KIND_SCAN, 8), "rdbl");
 	cr_expect_str_eq(chosen(f, 16, COLL_KIND_SCAN, 1 << 24), "linear");
 	cr_expect_str_neq(chosen(f, 16, COLL_KIND_ALL_GATHER, 8), "ring");
+}
+
+/* Measured on two cores: see CROWDED_FRAME_NS. */
+Test(tune, ranks_that_share_cores_send_few_frames_over_tcp)
+{
+	struct coll_tune_facts f = nets[NETS - 1].facts;
+
+	f.oversubscribed = true;
+	cr_expect_str_eq(chosen(f, 3, COLL_KIND_ALL_REDUCE, 64 << 10), "twoshot");
+	for (int n = 4; n <= 8; n++)
+		cr_expect_str_eq(chosen(f, n, COLL_KIND_ALL_REDUCE, 64 << 10), "circulant", "n=%d", n);
 }
 
 /* Measured: two ranks, reno, rate of a bare exchange of 256 KiB 0.94 in one round, 0.66 in two. */
