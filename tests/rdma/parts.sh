@@ -163,7 +163,10 @@ info() {
 	ip link del eth78
 }
 
-rounds() { suite "200 jobs leave nothing" "$build/tests/rdma_rounds" 200; }
+rounds() {
+	suite "200 jobs leave nothing" "$build/tests/rdma_rounds" 200
+	suite "others use librdmacm" "$build/tests/rdma_verbs"
+}
 
 # works WHAT PATTERN PREFIX...: an all-reduce that need not run over rdma, and one line says why.
 works() {

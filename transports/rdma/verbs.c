@@ -2,7 +2,8 @@
  * Finding libibverbs and librdmacm. libibverbs stays loaded (its providers do not unload
  * well). librdmacm goes with the last instance of the process: it never closes a device,
  * and a process forked later could not use what its parent opened (the kernel refuses).
- * Its devices outlive it and are closed here. This is the one place that counts per
+ * Its devices outlive it and are closed here; if others of the process use the library, with
+ * the last instance after they have ceased to. This is the one place that counts per
  * process, because the state counted is librdmacm's, and that is per process.
  * Without a device in /sys they are not loaded at all: they would print warnings of
  * their own.
@@ -102,12 +103,22 @@ void coll_rdma_verbs_opened(struct ibv_context *device)
 	pthread_mutex_unlock(&process.lock);
 }
 
+/* Loaded still: somebody else in this process has it, and its devices. */
+static bool others_use(const char *name)
+{
+	void *lib = dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
+
+	if (lib)
+		dlclose(lib);
+	return lib != NULL;
+}
+
 void coll_rdma_verbs_unload(struct coll_rdma_verbs *v)
 {
 	pthread_mutex_lock(&process.lock);
 	if (v->rdmacm) {
 		dlclose(v->rdmacm);
-		if (--process.users == 0)
+		if (--process.users == 0 && !others_use("librdmacm.so.1"))
 			while (process.count > 0)
 				v->ibv_close_device(process.opened[--process.count]);
 	}
