@@ -81,13 +81,20 @@ static bool same_user(int fd)
 	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0 && cred.uid == geteuid();
 }
 
+/* Not an attempt of ours whose proof is sent: its peer, however busy, may join on it at any moment, and would
+ * find the link lost. It answers or closes, or ends. */
+static bool may_give_up(const struct shm_conn *c)
+{
+	return c->state != SHM_JOINED && c->state != SHM_DEAD && c->state != SHM_WAIT_READY;
+}
+
 /* Room for one more: the oldest stranger goes. Our own attempts are retried anyway. */
 static void evict(struct shm_inst *in)
 {
 	struct shm_conn *oldest = NULL;
 
 	for (struct shm_conn *c = in->conns; c; c = c->next) {
-		if (c->state != SHM_JOINED && c->state != SHM_DEAD && (!oldest || c->since_ns < oldest->since_ns))
+		if (may_give_up(c) && (!oldest || c->since_ns < oldest->since_ns))
 			oldest = c;
 	}
 	if (oldest)
@@ -164,7 +171,7 @@ static void on_timer(struct shm_inst *in)
 		/* Rearmed meanwhile. */
 	}
 	for (struct shm_conn *c = in->conns; c; c = c->next) {
-		if (c->state != SHM_JOINED && c->state != SHM_DEAD && now > c->since_ns + SHM_HANDSHAKE_MS * 1000000ull)
+		if (may_give_up(c) && now > c->since_ns + SHM_HANDSHAKE_MS * 1000000ull)
 			conn_lost(in, c);
 	}
 	for (struct shm_link *l = in->links; l; l = l->next) {
