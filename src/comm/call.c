@@ -158,20 +158,23 @@ static uint32_t signature(const struct coll_call *c, int size)
 	return (uint32_t)(h ^ (h >> 32));
 }
 
-static struct coll_memo *memo_slot(struct coll_comm *comm, const struct coll_call *c)
-{
-	uint64_t h = (uint64_t)c->count * 0x9e3779b97f4a7c15u + (uint64_t)c->kind * 0xbf58476d1ce4e5b9u +
-	             (uint64_t)(unsigned)c->root * 0x94d049bb133111ebu + (uint64_t)c->type * 0xd6e8feb86659fd93u +
-	             c->op;
-
-	return &comm->memo[(h ^ (h >> 32)) % COLL_MEMO_SLOTS];
-}
-
 static bool fits(const struct coll_memo *m, const struct coll_call *c)
 {
 	return m->valid && m->count == c->count && m->kind == c->kind && m->record_kind == c->record_kind &&
 	       m->type == c->type && m->op == c->op && m->root == c->root && m->ragged == c->ragged &&
 	       m->pairwise == c->pairwise;
+}
+
+/* Either of two places: two calls that take turns, as broadcasts from two roots do, need not chase each other away. */
+static struct coll_memo *memo_slot(struct coll_comm *comm, const struct coll_call *c)
+{
+	uint64_t h = (uint64_t)c->count * 0x9e3779b97f4a7c15u + (uint64_t)c->kind * 0xbf58476d1ce4e5b9u +
+	             (uint64_t)(unsigned)c->root * 0x94d049bb133111ebu + (uint64_t)c->type * 0xd6e8feb86659fd93u +
+	             c->op;
+	const size_t at = (h ^ (h >> 32)) % COLL_MEMO_SLOTS;
+	struct coll_memo *first = &comm->memo[at], *second = &comm->memo[at ^ 1];
+
+	return !first->valid || fits(first, c) ? first : second;
 }
 
 /* A shape not seen before, or whose memo was taken over by another. */
