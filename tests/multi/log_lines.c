@@ -96,8 +96,7 @@ static void settings_out_of_range(void)
 		cfg.settings = settings;
 		cfg.log = say_nothing;
 		CHECK(coll_comm_create_all(&comm, 1, &cfg) == COLL_ERR_CONFIG, "%s", bad[i]);
-		CHECK(strstr(coll_last_error(NULL)->message, i < 2 ? "timeouts" : bad[i]), "%s: %s", bad[i],
-		      coll_last_error(NULL)->message);
+		CHECK(strstr(coll_last_error(NULL)->message, bad[i]), "%s: %s", bad[i], coll_last_error(NULL)->message);
 		if (comm)
 			coll_comm_destroy(&comm);
 	}
