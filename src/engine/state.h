@@ -195,11 +195,13 @@ struct coll_run {
 typedef coll_status coll_step_fn(struct coll_run *run, struct instance *inst, struct lane *lane,
                                  const struct coll_step *s);
 extern coll_step_fn *const coll_run_steps[COLL_STEP_OP_COUNT];
+coll_step_fn coll_run_send, coll_run_recv, coll_run_recv_reduce, coll_run_recv_copy_send, coll_run_recv_reduce_send,
+        coll_run_recv_reduce_copy_send;
 
-/* Move the SENDs of an instance that are under way. */
 /* A lane begins: say where frames by reference are going to be taken to. */
 void coll_run_invite(struct coll_run *run, struct instance *inst, struct lane *lane);
 
+/* Move the SENDs of an instance that are under way. */
 coll_status coll_run_reap(struct coll_run *run, struct instance *inst);
 
 /* Find the channel of a port for the first time. */
