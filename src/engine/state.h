@@ -204,6 +204,19 @@ void coll_run_invite(struct coll_run *run, struct instance *inst, struct lane *l
 /* Move the SENDs of an instance that are under way. */
 coll_status coll_run_reap(struct coll_run *run, struct instance *inst);
 
+/* Make the run's tables fit a plan; nothing happens when they do. */
+coll_status coll_run_bind(struct coll_run *run, const struct coll_fabric *fabric, const struct coll_plan *plan,
+                          uint32_t windows);
+
+/* What only some plans need: several windows' scratch, flights, block layouts. */
+coll_status coll_run_prepare(struct coll_run *run, const struct coll_job *job);
+
+/* Elements that the tiles must cover. */
+size_t coll_run_span(const struct coll_job *job);
+
+/* Open every channel that the plan receives on; AGAIN: some links are still connecting. */
+coll_status coll_run_open_receivers(struct coll_run *run);
+
 /* Find the channel of a port for the first time. */
 coll_status coll_run_open_port(struct coll_run *run, struct port *port, uint32_t peer, uint32_t lane, uint32_t window,
                                enum coll_direction dir);
