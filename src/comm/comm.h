@@ -364,6 +364,10 @@ coll_status coll_comm_native_find(struct coll_comm *comm, const struct coll_call
 /* ---- memory.c ---- */
 void coll_comm_memory_free_all(struct coll_comm *comm);
 
+/* ---- settings.c ---- */
+/* Values that no machine can take are an error, by name. */
+coll_status coll_settings_check(const struct coll_settings *settings, struct coll_error_box *err);
+
 /* ---- create.c ---- */
 /* The communicator of this id and epoch, of size processes by rank (NULL: of all). It
  * is a user of the context from now on; coll_comm_free does not end that. */

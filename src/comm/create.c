@@ -12,7 +12,7 @@
 #include "comm/async.h"
 #include "comm/creation.h"
 
-enum { SLOT_BYTES_MAX = 64 * 1024, SLOT_BYTES_MIN = 4 * 1024, SLOTS_DEFAULT = 4, SLOTS_MAX = 256, WINDOWS_DEFAULT = 4 };
+enum { SLOT_BYTES_MAX = 64 * 1024, SLOT_BYTES_MIN = 4 * 1024, SLOTS_DEFAULT = 4, WINDOWS_DEFAULT = 4 };
 
 coll_status coll_unique_id_create(coll_unique_id *id)
 {
@@ -270,41 +270,6 @@ static coll_status check_config(const coll_config *cfg, struct coll_error_box *e
 	return COLL_OK;
 }
 
-/* What every rank can tell of its settings by itself. */
-static coll_status check_settings(const struct coll_settings *s, struct coll_error_box *err)
-{
-	const struct {
-		const char *name;
-		int value, least;
-	} numbers[] = {{"COLL_TIMEOUT_MS", s->timeout_ms, 1},
-	               {"COLL_ARRIVAL_TIMEOUT_MS", s->arrival_timeout_ms, 1},
-	               {"COLL_CREATE_TIMEOUT_MS", s->create_timeout_ms, 1},
-	               {"COLL_WARN_MS", s->warn_ms, 0},
-	               {"COLL_SPIN_US", s->spin_us, 0},
-	               {"COLL_WINDOWS", s->windows, 0}};
-	uint16_t first, last;
-	char why[200];
-
-	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
-		if (numbers[i].value < numbers[i].least)
-			return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1106] %s=%d: expected %d or more",
-			                      numbers[i].name, numbers[i].value, numbers[i].least);
-	if (strcmp(s->progress, "on") != 0 && strcmp(s->progress, "off") != 0 && strcmp(s->progress, "auto") != 0)
-		return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1106] COLL_PROGRESS=%s: expected on, off or auto",
-		                      s->progress);
-	if (strcmp(s->shm_copy, "auto") != 0 && strcmp(s->shm_copy, "cached") != 0 &&
-	    strcmp(s->shm_copy, "streamed") != 0 && strcmp(s->shm_copy, "cma") != 0)
-		return coll_error_set(err, COLL_ERR_CONFIG,
-		                      "[COLL-1106] COLL_SHM_COPY=%s: expected auto, cached, streamed or cma",
-		                      s->shm_copy);
-	if (s->slots == 1 || s->slots < 0 || s->slots > SLOTS_MAX)
-		return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1106] COLL_SLOTS=%d: a channel has 2 to %d slots",
-		                      s->slots, SLOTS_MAX);
-	if (coll_tune_check_forced(s->algo, why, sizeof(why)) != COLL_OK)
-		return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1106] %s", why);
-	return coll_port_range(s, &first, &last, err);
-}
-
 coll_status coll_comm_create(coll_comm **out, const coll_config *cfg)
 {
 	struct coll_error_box err;
@@ -326,7 +291,7 @@ coll_status coll_comm_create(coll_comm **out, const coll_config *cfg)
 	if (st == COLL_OK)
 		st = coll_settings_load(settings, cfg, unknown, &err);
 	if (st == COLL_OK)
-		st = check_settings(settings, &err);
+		st = coll_settings_check(settings, &err);
 	if (st == COLL_OK)
 		st = coll_bootstrap_probe(cfg, settings, &id, &err);
 	if (st == COLL_OK)
@@ -375,7 +340,7 @@ coll_status coll_comm_create_all(coll_comm **comms, int n, const coll_config *cf
 	if (st == COLL_OK)
 		st = coll_settings_load(settings, cfg, NULL, &err);
 	if (st == COLL_OK)
-		st = check_settings(settings, &err);
+		st = coll_settings_check(settings, &err);
 	if (st == COLL_OK)
 		st = coll_shared_hub_create(&hub);
 	for (int r = 0; r < n && st == COLL_OK; r++) {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Every setting is documented as the library has it, name, default, scope and help; the documentation names no
-# setting that is gone.
+# setting that is gone; and no variable is read that is none.
 set -u
 cd "$1"
 passed=0 failed=0
@@ -23,6 +23,19 @@ while read -r row; do
 done <<<"$rows"
 for name in $(grep -o '^| `COLL_[A-Z_]*' $page | tr -d '| `'); do
 	echo "$rows COLL_CONFIG_FILE" | grep -qw "$name" || { echo "$name is no setting"; failed=$((failed + 1)); }
+done
+# COLL_BENCH_ and COLL_FUZZ_ are those of drivers and tests; _INIT is of the headers.
+for name in $(git ls-files src transports topology ddp gpt tools examples bench | grep '\.[ch]$' | grep -v _test |
+	xargs grep -hoE '"COLL_[A-Z][A-Z_]*[="]' | tr -d '"=' | sort -u); do
+	case $name in
+	COLL_BENCH_* | COLL_FUZZ_* | COLL_CONFIG_FILE | *_INIT) continue ;;
+	esac
+	if echo "$rows" | grep -qF "| \`$name\` |"; then
+		passed=$((passed + 1))
+	else
+		echo "$name is read, but is no setting"
+		failed=$((failed + 1))
+	fi
 done
 echo "$passed passed, $failed failed, 0 skipped"
 [ $failed -eq 0 ] && [ $passed -gt 10 ]

@@ -82,11 +82,33 @@ static void log_file_is_current(void)
 /* Numbers that mean nothing are told by name, not taken for very large ones. */
 static void settings_out_of_range(void)
 {
-	static const char *const bad[] = {"COLL_TIMEOUT_MS=0", "COLL_ARRIVAL_TIMEOUT_MS=-5",
-	                                  "COLL_WARN_MS=-1",   "COLL_SPIN_US=-1",
-	                                  "COLL_WINDOWS=-1",   "COLL_SLOTS=1",
-	                                  "COLL_SLOTS=-2",     "COLL_PROGRESS=maybe",
-	                                  "COLL_SLOT_BYTES=-1"};
+	static const char *const bad[] = {"COLL_TIMEOUT_MS=0",
+	                                  "COLL_ARRIVAL_TIMEOUT_MS=-5",
+	                                  "COLL_CREATE_TIMEOUT_MS=0",
+	                                  "COLL_WARN_MS=-1",
+	                                  "COLL_SPIN_US=-1",
+	                                  "COLL_WINDOWS=-1",
+	                                  "COLL_SLOTS=1",
+	                                  "COLL_SLOTS=-2",
+	                                  "COLL_SLOTS=257",
+	                                  "COLL_PROGRESS=maybe",
+	                                  "COLL_PROGRESS=",
+	                                  "COLL_SHM_COPY=aut",
+	                                  "COLL_SLOT_BYTES=-1",
+	                                  "COLL_NATIVE=2",
+	                                  "COLL_NATIVE_BYTES=64Q",
+	                                  "COLL_ISA=mmx",
+	                                  "COLL_DEBUG=loud",
+	                                  "COLL_DUMP_SIGNAL=kill",
+	                                  "COLL_PORT_RANGE=5",
+	                                  "COLL_RDMA_TRAFFIC_CLASS=256",
+	                                  "COLL_RDMA_TIMEOUT=99",
+	                                  "COLL_RDMA_TIMEOUT=-1",
+	                                  "COLL_RDMA_RETRY=8",
+	                                  "COLL_RDMA_IMMEDIATE=2",
+	                                  "COLL_RDMA_POLLED=-1",
+	                                  "COLL_RDMA_GID_INDEX=one",
+	                                  "COLL_RDMA_MESSAGE_MAX=4294967296"};
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		const char *settings[] = {transports, "COLL_DEBUG=error", bad[i], NULL};

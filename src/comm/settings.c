@@ -1,0 +1,101 @@
+/*
+ * What every rank can tell of its settings by itself, whatever this machine has: values out of range
+ * are errors at creation, told by name. What a value means is its user's; texts whose meaning
+ * needs the machine (interfaces, devices, kernels) are looked at where they are used.
+ */
+#include <ctype.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bootstrap/address.h"
+#include "comm/comm.h"
+#include "tune/forced.h"
+
+enum { SLOTS_MAX = 256 };
+
+struct number {
+	const char *name;
+	int value, least, most;
+};
+
+static coll_status check_number(const struct number *n, struct coll_error_box *err)
+{
+	if (n->value >= n->least && n->value <= n->most)
+		return COLL_OK;
+	if (n->most == INT_MAX)
+		return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1106] %s=%d: expected %d or more", n->name, n->value,
+		                      n->least);
+	return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1106] %s=%d: expected %d to %d", n->name, n->value, n->least,
+	                      n->most);
+}
+
+static coll_status check_numbers(const struct coll_settings *s, struct coll_error_box *err)
+{
+	const struct number numbers[] = {{"COLL_TIMEOUT_MS", s->timeout_ms, 1, INT_MAX},
+	                                 {"COLL_ARRIVAL_TIMEOUT_MS", s->arrival_timeout_ms, 1, INT_MAX},
+	                                 {"COLL_CREATE_TIMEOUT_MS", s->create_timeout_ms, 1, INT_MAX},
+	                                 {"COLL_WARN_MS", s->warn_ms, 0, INT_MAX},
+	                                 {"COLL_SPIN_US", s->spin_us, 0, INT_MAX},
+	                                 {"COLL_WINDOWS", s->windows, 0, INT_MAX},
+	                                 {"COLL_RDMA_TRAFFIC_CLASS", s->rdma_traffic_class, 0, 255},
+	                                 {"COLL_RDMA_TIMEOUT", s->rdma_timeout, 0, 31},
+	                                 {"COLL_RDMA_RETRY", s->rdma_retry, 0, 7},
+	                                 {"COLL_RDMA_IMMEDIATE", s->rdma_immediate, -1, 1},
+	                                 {"COLL_RDMA_POLLED", s->rdma_polled, 0, 1}};
+	coll_status st = COLL_OK;
+
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]) && st == COLL_OK; i++)
+		st = check_number(&numbers[i], err);
+	if (st == COLL_OK && (s->slots == 1 || s->slots < 0 || s->slots > SLOTS_MAX))
+		st = coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1106] COLL_SLOTS=%d: a channel has 2 to %d slots",
+		                    s->slots, SLOTS_MAX);
+	return st;
+}
+
+/* A number, or nothing. */
+static coll_status check_optional(const char *name, const char *text, unsigned long most, struct coll_error_box *err)
+{
+	char *end;
+	unsigned long n;
+
+	if (!text[0])
+		return COLL_OK;
+	errno = 0;
+	n = strtoul(text, &end, 10);
+	if (isdigit((unsigned char)text[0]) && !*end && !errno && n <= most)
+		return COLL_OK;
+	return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1106] %s=%s: expected a whole number up to %lu", name, text,
+	                      most);
+}
+
+/* One of these, separated by a blank. */
+static coll_status check_word(const char *name, const char *text, const char *words, struct coll_error_box *err)
+{
+	const size_t len = strlen(text);
+
+	for (const char *w = words; *w; w += strcspn(w, " "), w += *w == ' ')
+		if (strcspn(w, " ") == len && memcmp(w, text, len) == 0)
+			return COLL_OK;
+	return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1106] %s=%s: expected one of %s", name, text, words);
+}
+
+coll_status coll_settings_check(const struct coll_settings *s, struct coll_error_box *err)
+{
+	coll_status st = check_numbers(s, err);
+	uint16_t first, last;
+	char why[200];
+
+	if (st == COLL_OK)
+		st = check_optional("COLL_RDMA_GID_INDEX", s->rdma_gid_index, UINT16_MAX, err);
+	if (st == COLL_OK)
+		st = check_optional("COLL_RDMA_MESSAGE_MAX", s->rdma_message_max, UINT32_MAX, err);
+	if (st == COLL_OK)
+		st = check_word("COLL_PROGRESS", s->progress, "on off auto", err);
+	if (st == COLL_OK)
+		st = check_word("COLL_SHM_COPY", s->shm_copy, "auto cached streamed cma", err);
+	if (st == COLL_OK && coll_tune_check_forced(s->algo, why, sizeof(why)) != COLL_OK)
+		st = coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1106] %s", why);
+	return st == COLL_OK ? coll_port_range(s, &first, &last, err) : st;
+}
