@@ -54,8 +54,10 @@ void coll_comm_native_facts(struct coll_comm *comm, const struct coll_wire *comm
 	comm->native_wire = common;
 }
 
-/* The communicator's own regions, apart from all channels' keys. */
-static coll_status need_native(struct coll_comm *comm)
+/* The communicator's own regions, apart from all channels' keys. At creation, where a rank that has no
+ * memory is heard of by all; the regions come within the first call that uses them, and there
+ * one that has none is followed by all others. */
+coll_status coll_comm_native_prepare(struct coll_comm *comm)
 {
 	const struct coll_native_fabric fabric = {.arg = comm,
 	                                          .link = link_to,
@@ -65,7 +67,7 @@ static coll_status need_native(struct coll_comm *comm)
 	const struct coll_channel_key key = {
 	        .comm = comm->id, .epoch = comm->epoch, .lane = UINT16_MAX, .window = UINT16_MAX};
 
-	if (comm->native)
+	if (comm->native_bytes == 0)
 		return COLL_OK;
 	return coll_native_create(&comm->native, &fabric, &key, comm->rank, comm->size, comm->native_bytes,
 	                          comm->ctx->alone_on_cores);
@@ -73,27 +75,18 @@ static coll_status need_native(struct coll_comm *comm)
 
 /* Not a user's operation, whose function may do as it likes; not the calls of the library's
  * own, most of which come once in a communicator's life. */
-coll_status coll_comm_native_find(struct coll_comm *comm, const struct coll_call *c, size_t elem_bytes,
-                                  const struct coll_hand **hand)
+const struct coll_hand *coll_comm_native_find(const struct coll_comm *comm, const struct coll_call *c,
+                                              size_t elem_bytes)
 {
 	const bool crowded = comm->facts.oversubscribed;
-	bool small, direct;
-	coll_status st;
+	const struct coll_hand *hand = NULL;
 
-	*hand = NULL;
-	if (comm->native_bytes == 0 || c->record_kind || c->ragged || c->pairwise ||
+	if (!comm->native || c->record_kind || c->ragged || c->pairwise ||
 	    (coll_plan_kind_reduces(c->kind) && c->op >= COLL_OP_FIRST))
-		return COLL_OK;
-	small = coll_native_serves(c->kind, comm->size, crowded, c->count, elem_bytes, comm->native_bytes);
-	direct = coll_native_direct_serves(c->kind, comm->size, crowded, c->count, elem_bytes);
-	if (!small && !direct)
-		return COLL_OK;
-	st = need_native(comm);
-	if (st != COLL_OK)
-		return coll_comm_refuse(comm, coll_call_name(c), st, "no memory for the ranks of this host");
-	if (small)
-		*hand = coll_native_hand(comm->native, c->kind, c->count, elem_bytes);
-	if (direct)
-		*hand = coll_native_direct_hand(comm->native, *hand);
-	return COLL_OK;
+		return NULL;
+	if (coll_native_serves(c->kind, comm->size, crowded, c->count, elem_bytes, comm->native_bytes))
+		hand = coll_native_hand(comm->native, c->kind, c->count, elem_bytes);
+	if (coll_native_direct_serves(c->kind, comm->size, crowded, c->count, elem_bytes))
+		hand = coll_native_direct_hand(comm->native, hand);
+	return hand;
 }

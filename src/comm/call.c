@@ -115,9 +115,7 @@ static coll_status choose(struct coll_comm *comm, const struct coll_call *c, boo
 	 * find that they cannot share memory. */
 	if (choice->forced)
 		return COLL_OK;
-	st = coll_comm_native_find(comm, c, m->elem_bytes, &m->hand);
-	if (st != COLL_OK)
-		coll_plan_cache_release(comm->plans, m->plan);
+	m->hand = coll_comm_native_find(comm, c, m->elem_bytes);
 	m->quick = m->hand && !m->hand->passes && comm->ctx->alone_on_cores;
 	return st;
 }

@@ -137,7 +137,7 @@ struct coll_comm {
 	_Atomic uint64_t *pair_sequence[2]; /* by rank: sends, receives begun; see coll_pair_number() */
 	struct coll_plan_cache *plans;
 	const struct coll_wire *native_wire;
-	struct coll_native *native; /* from the first call made by hand on */
+	struct coll_native *native; /* NULL: nothing is made by hand */
 	struct coll_memo memo[COLL_MEMO_SLOTS];
 	/* What run and the record were last started for, to start it again; NULL when any
 	 * of it has changed since. */
@@ -357,9 +357,11 @@ void coll_comm_drain(struct coll_comm *comm);
 
 /* At creation: the longest message made by hand, of agreed facts. */
 void coll_comm_native_facts(struct coll_comm *comm, const struct coll_wire *common);
-/* What makes a call by hand, or NULL. On failure the call is refused. */
-coll_status coll_comm_native_find(struct coll_comm *comm, const struct coll_call *call, size_t elem_bytes,
-                                  const struct coll_hand **hand);
+/* What that needs of this rank alone. */
+coll_status coll_comm_native_prepare(struct coll_comm *comm);
+/* What makes a call by hand, or NULL. */
+const struct coll_hand *coll_comm_native_find(const struct coll_comm *comm, const struct coll_call *call,
+                                              size_t elem_bytes);
 
 /* ---- memory.c ---- */
 void coll_comm_memory_free_all(struct coll_comm *comm);

@@ -204,6 +204,8 @@ coll_status coll_comm_new(struct coll_context *ctx, uint64_t id, uint32_t epoch,
 	if (comm->pair_sequence[0] && comm->pair_sequence[1])
 		st = coll_comm_fabric_init(comm, &comm->collective, 0);
 	if (st == COLL_OK)
+		st = coll_comm_native_prepare(comm);
+	if (st == COLL_OK)
 		st = coll_comm_fabric_init(comm, &comm->pairs, COLL_LANES_P2P);
 	if (st == COLL_OK)
 		st = coll_run_create(&comm->run);
