@@ -43,7 +43,7 @@ enum {
 	TCP_CHANNELS_MAX = 1 << 16,     /* per link and direction */
 	TCP_STAGE_BYTES = 16 * 1024,    /* heads and small payloads are read through this */
 	TCP_LARGE_BYTES = 8 * 1024 + 1, /* payloads above are not worth staging */
-	TCP_WAKE_BYTES = 128 * 1024,    /* of a large payload that somebody sleeps for */
+	TCP_WAKE_BYTES = 1024 * 1024,   /* of a large payload that somebody sleeps for; see tcp.md */
 	TCP_SLOT_BYTES = 1024 * 1024,   /* longer frames, fewer turns between sending and receiving; see tcp.md */
 	TCP_BULK_BYTES = 512 * 1024,    /* what is handed to a taker is read through this */
 	TCP_PIECE_BYTES = 64,           /* and handed on in multiples of this */
