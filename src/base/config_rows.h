@@ -23,7 +23,7 @@ ROW(SIZE, AGREED, slot_bytes, "COLL_SLOT_BYTES", "0", "largest frame; 0: chosen 
 ROW(INT, AGREED, slots, "COLL_SLOTS", "0", "slots per channel, 2 to 256; 0: the transport's choice")
 ROW(INT, AGREED, windows, "COLL_WINDOWS", "0", "most tiles in flight; 0: chosen by the cost model")
 ROW(SIZE, AGREED, memory_budget, "COLL_MEMORY_BUDGET", "256M", "bound for channel slots and scratch, per rank")
-ROW(BOOL, AGREED, native, "COLL_NATIVE", "1", "small operations of up to 16 ranks on one host go through memory that all of them map; 0: plans for all")
+ROW(BOOL, AGREED, native, "COLL_NATIVE", "1", "operations of ranks on one host go through memory that all of them map: small ones of up to 16 ranks, most of 17 to 128; 0: plans for all")
 ROW(SIZE, AGREED, native_bytes, "COLL_NATIVE_BYTES", "64K", "the longest message of those; each communicator that uses them has a little more than twice this per rank, at most 1M")
 ROW(BOOL, AGREED, verify, "COLL_VERIFY", "0", "verify every new plan before it runs, up to 64 ranks")
 ROW(BOOL, LOCAL, service, "COLL_SERVICE_THREAD", "1", "run the service thread (without it a dead or silent peer is noticed late)")

@@ -83,7 +83,7 @@ static void pause_between(struct coll_context *ctx, uint64_t *since_ns, unsigned
 	now = coll_clock_ns();
 	if (!*since_ns)
 		*since_ns = now;
-	if (tired || now - *since_ns >= (uint64_t)ctx->settings.spin_us * 1000)
+	if (tired || coll_context_spun(ctx, now - *since_ns))
 		coll_context_sleep(ctx, coll_context_nap_ms(now - *since_ns), stirs, ctx);
 }
 

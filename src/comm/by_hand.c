@@ -48,7 +48,7 @@ void coll_comm_native_facts(struct coll_comm *comm, const struct coll_wire *comm
 	const size_t bytes = s->native_bytes < COLL_NATIVE_BYTES_MAX ? s->native_bytes : COLL_NATIVE_BYTES_MAX;
 
 	if (!s->native || !common || !common->caps.offers || comm->members.hosts != 1 || comm->size < 2 ||
-	    comm->size > COLL_NATIVE_SIZE_MAX)
+	    comm->size > COLL_HUB_SIZE_MAX)
 		return;
 	comm->native_bytes = bytes & ~(size_t)63;
 	comm->native_wire = common;

@@ -267,6 +267,7 @@ coll_status coll_context_open(struct coll_context **ctx, const coll_config *cfg,
 
 	if (!c)
 		return coll_error_set(err, COLL_ERR_MEMORY, "out of memory for a context");
+	c->crowding = 1;
 	c->settings = *settings;
 	c->identity = *id;
 	c->rank = id->rank;
@@ -337,11 +338,13 @@ static coll_status check_cards(struct coll_context *c, struct coll_error_box *er
 	return COLL_OK;
 }
 
-/* Whether the ranks of a rank's machine, each of which runs so many threads, exceed its cores; hosts that are
- * containers of one machine count together. Each rank knows the cores it may use itself: ranks with the same set of
- * processors share them; sets that differ add up (one rank pinned to each core), to no more than there are processors
- * in all. */
-static bool crowded(const struct coll_context *c, int rank, uint32_t threads)
+/* A wait may look about for COLL_SPIN_US while so many ranks share a core, longer where there are more. */
+enum { RANKS_IN_TIME = 4 };
+
+/* The ranks of a rank's machine, and the cores they have; hosts that are containers of one machine count together. Each
+ * rank knows the cores it may use itself: ranks with the same set of processors share them; sets that differ add up
+ * (one rank pinned to each core), to no more than there are processors in all. */
+static uint32_t ranks_beside(const struct coll_context *c, int rank, uint32_t *cores_of_all)
 {
 	const uint64_t machine = c->cards[rank].machine;
 	uint64_t all[4] = {0};
@@ -364,7 +367,24 @@ static bool crowded(const struct coll_context *c, int rank, uint32_t threads)
 	}
 	for (int i = 0; i < 4; i++)
 		cpus += (uint32_t)__builtin_popcountll(all[i]);
-	return ranks * threads > (cores < cpus || cpus == 0 ? cores : cpus);
+	*cores_of_all = cores < cpus || cpus == 0 ? cores : cpus;
+	return ranks;
+}
+
+/* Whether they exceed the cores, when each runs so many threads. */
+static bool crowded(const struct coll_context *c, int rank, uint32_t threads)
+{
+	uint32_t cores;
+
+	return ranks_beside(c, rank, &cores) * threads > cores;
+}
+
+static uint32_t ranks_per_core(const struct coll_context *c)
+{
+	uint32_t cores;
+	const uint32_t ranks = ranks_beside(c, c->rank, &cores);
+
+	return cores ? (ranks + cores - 1) / cores : ranks;
 }
 
 /* The lowest rank on rank's host, entered in the table when it is rank itself. */
@@ -419,6 +439,7 @@ static coll_status find_hosts(struct coll_context *c, struct coll_error_box *err
 		c->alone_on_cores = c->alone_on_cores && !c->crowded[seen++];
 	}
 	c->spare_core = !crowded(c, c->rank, 2);
+	c->crowding = ranks_per_core(c) > RANKS_IN_TIME ? (ranks_per_core(c) + RANKS_IN_TIME - 1) / RANKS_IN_TIME : 1;
 	return COLL_OK;
 }
 

@@ -106,10 +106,12 @@ struct coll_context {
 	atomic_uint native_regions; /* see by_hand.c */
 
 	bool alone_on_cores; /* no machine has more processes than cores */
-	bool spare_core;     /* this machine has a second core for each of its processes */
-	uint32_t hosts;      /* distinct hosts */
-	uint32_t *host_of;   /* by process */
-	bool *crowded;       /* by host: its machine has more processes than cores */
+	/* How much longer than elsewhere it takes until all who share a core had their turn: 1 up to four ranks. */
+	uint32_t crowding;
+	bool spare_core;   /* this machine has a second core for each of its processes */
+	uint32_t hosts;    /* distinct hosts */
+	uint32_t *host_of; /* by process */
+	bool *crowded;     /* by host: its machine has more processes than cores */
 };
 
 /* First half of creation: everything that needs no peer; fills ctx->card. hub:

@@ -317,7 +317,7 @@ static bool idle(struct waiter *w)
 		return false;
 	if (!w->since_ns)
 		w->since_ns = now;
-	if (tired || now - w->since_ns >= (uint64_t)ctx->settings.spin_us * 1000)
+	if (tired || coll_context_spun(ctx, now - w->since_ns))
 		sleep_a_while(w, now);
 	return true;
 }

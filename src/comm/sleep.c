@@ -139,7 +139,7 @@ bool coll_context_yield(struct coll_context *ctx)
 		return false;
 	sched_yield();
 	now = coll_clock_ns();
-	if (now - before < SLICE_NS)
+	if (now - before < (uint64_t)SLICE_NS * ctx->crowding)
 		return true;
 	atomic_store_explicit(&ctx->contended_until_ns, now + SLICES * (now - before), memory_order_relaxed);
 	return false;
@@ -154,6 +154,11 @@ bool coll_context_pause(struct coll_context *ctx, bool spin, unsigned *looks, bo
 	}
 	*tired = !coll_context_yield(ctx);
 	return ++*looks % YIELDS_PER_CLOCK == 0 || *tired;
+}
+
+bool coll_context_spun(const struct coll_context *ctx, uint64_t for_ns)
+{
+	return for_ns >= (uint64_t)ctx->settings.spin_us * 1000 * ctx->crowding;
 }
 
 int coll_context_nap_ms(uint64_t idle_ns)

@@ -42,6 +42,8 @@ bool coll_context_yield(struct coll_context *ctx);
  * not looked at every time; *tired: yields are not the way to wait now. */
 bool coll_context_pause(struct coll_context *ctx, bool spin, unsigned *looks, bool *tired);
 
+/* Whether a wait in which nothing has moved for so long has looked about enough, and sleeps. */
+bool coll_context_spun(const struct coll_context *ctx, uint64_t for_ns);
 /* How long to sleep at once when nothing has moved for idle_ns. */
 int coll_context_nap_ms(uint64_t idle_ns);
 

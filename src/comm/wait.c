@@ -62,7 +62,7 @@ static coll_status idle(struct coll_comm *comm, const struct coll_wait *w, struc
 	coll_operations_sweep(ctx);
 	now = coll_clock_ns();
 	st = coll_comm_inspect(comm, w, p, now);
-	if (st == COLL_OK && (tired || now - p->since_ns >= (uint64_t)ctx->settings.spin_us * 1000))
+	if (st == COLL_OK && (tired || coll_context_spun(ctx, now - p->since_ns)))
 		coll_context_sleep(ctx, coll_context_nap_ms(now - p->since_ns), stirs, &(struct look){ctx, w, alarm});
 	return st;
 }

@@ -8,7 +8,7 @@
  * does anybody who can read it. One that has not mapped all gives up at once, as does
  * whoever cannot read its region. So either all use the regions or none does.
  */
-#include "native/arena.h"
+#include "native/enter.h"
 
 #include <assert.h>
 #include <stddef.h>
@@ -31,16 +31,17 @@ coll_status coll_native_create(struct coll_native **native, const struct coll_na
 
 	if (n)
 		n->peers = calloc((size_t)size, sizeof(*n->peers));
-	if (n)
+	if (n && size <= COLL_NATIVE_SIZE_MAX)
 		n->unpacked = calloc((size_t)size, COLL_ENTRY_PAYLOAD);
 	*native = n;
-	if (!n || !n->peers || !n->unpacked) {
+	if (!n || !n->peers || (size <= COLL_NATIVE_SIZE_MAX && !n->unpacked)) {
 		coll_native_destroy(native);
 		return COLL_ERR_MEMORY;
 	}
 	n->rank = rank;
 	n->size = size;
 	n->payload_bytes = payload_bytes;
+	n->hub.cell_bytes = coll_native_hub_cell_bytes(payload_bytes);
 	n->looks = alone ? LOOKS : 0;
 	n->fabric = *fabric;
 	n->key = *key;

@@ -93,6 +93,7 @@ struct native_peer {
 	const unsigned *asleep;
 	bool fenced;
 	bool offered;  /* our region, to it */
+	bool joined;   /* hub.c: its link is there */
 	uint32_t seen; /* it has entered this turn at least */
 	const struct coll_transport *transport;
 	void *link;
@@ -127,6 +128,14 @@ struct native_direct {
 	struct coll_native_stats stats;
 };
 
+/* More ranks than COLL_NATIVE_SIZE_MAX: hub.h. */
+struct native_hub {
+	struct hub_area *area; /* NULL: not mapped */
+	size_t cell_bytes;
+	int offered, heard; /* while it is formed: ranks, from the first on */
+	int linked;         /* the same, of a root */
+};
+
 struct coll_native {
 	int rank, size;
 	int looks;     /* at a line that is not there yet, before others get a turn */
@@ -149,6 +158,7 @@ struct coll_native {
 	bool made;      /* memory was asked for */
 	char *unpacked; /* COLL_ENTRY_PAYLOAD for each rank */
 	struct native_direct direct;
+	struct native_hub hub;
 	struct coll_hand hands[12];
 };
 

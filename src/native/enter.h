@@ -141,6 +141,13 @@ static inline coll_status coll_native_filled(const struct coll_native *n, const 
 	return st;
 }
 
+/* hub.c, hub_move.c: of more ranks. */
+size_t coll_native_hub_cell_bytes(size_t payload_bytes);
+size_t coll_native_hub_bytes(int size, size_t payload_bytes);
+coll_status coll_native_poll_hub(void *arg, const struct coll_job *job, struct coll_hand_state *s);
+void coll_native_where_hub(void *arg, const struct coll_job *job, const struct coll_hand_state *s,
+                           struct coll_run_where *where);
+
 /* Polls of the operations: line.c, cells.c, others.c, pair.c, rooted.c. */
 coll_status coll_native_poll_pair(void *arg, const struct coll_job *job, struct coll_hand_state *s);
 coll_status coll_native_poll_broadcast(void *arg, const struct coll_job *job, struct coll_hand_state *s);

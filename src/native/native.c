@@ -17,6 +17,7 @@ enum way {
 	PAIR,
 	DIRECT,
 	DIRECT_OR_PAIR,
+	HUB,
 	WAYS
 };
 
@@ -33,7 +34,8 @@ static const char *const way_names[WAYS] = {"",
                                             "native lines",
                                             "native pair",
                                             "native direct",
-                                            "native direct, else native pair"};
+                                            "native direct, else native pair",
+                                            "native hub"};
 
 static coll_status (*const polls[WAYS])(void *, const struct coll_job *, struct coll_hand_state *) = {
         [LINE_REDUCE] = coll_native_poll_line_reduce,
@@ -46,6 +48,7 @@ static coll_status (*const polls[WAYS])(void *, const struct coll_job *, struct 
         [PAIR] = coll_native_poll_pair,
         [DIRECT] = coll_native_poll_direct,
         [DIRECT_OR_PAIR] = coll_native_poll_direct,
+        [HUB] = coll_native_poll_hub,
 };
 
 static bool scatters(enum coll_kind kind)
@@ -112,11 +115,24 @@ static size_t limit_of(enum coll_kind kind, int size, bool crowded)
 	}
 }
 
+/* By the hub: all kinds but scan. */
+static bool hub_serves(enum coll_kind kind, int size, bool crowded, size_t count, size_t elem_bytes,
+                       size_t payload_bytes)
+{
+	if (size > COLL_HUB_SIZE_MAX || count == 0 || count > SIZE_MAX / elem_bytes / (size_t)size)
+		return false;
+	if (kind == COLL_KIND_SCAN || kind == COLL_KIND_SEND_RECV)
+		return false;
+	return crowded || payload_of(kind, size, count * elem_bytes) <= payload_bytes;
+}
+
 bool coll_native_serves(enum coll_kind kind, int size, bool crowded, size_t count, size_t elem_bytes,
                         size_t payload_bytes)
 {
 	size_t payload;
 
+	if (size > COLL_NATIVE_SIZE_MAX)
+		return hub_serves(kind, size, crowded, count, elem_bytes, payload_bytes);
 	if (size < 2 || size > COLL_NATIVE_SIZE_MAX || count == 0 || count > payload_bytes / elem_bytes)
 		return false;
 	payload = payload_of(kind, size, count * elem_bytes);
@@ -126,7 +142,7 @@ bool coll_native_serves(enum coll_kind kind, int size, bool crowded, size_t coun
 
 const struct coll_hand *coll_native_hand(struct coll_native *n, enum coll_kind kind, size_t count, size_t elem_bytes)
 {
-	return &n->hands[find(kind, n->size, count * elem_bytes)];
+	return &n->hands[n->size > COLL_NATIVE_SIZE_MAX ? HUB : find(kind, n->size, count * elem_bytes)];
 }
 
 const struct coll_hand *coll_native_direct_hand(struct coll_native *n, const struct coll_hand *small)
@@ -141,6 +157,7 @@ void coll_native_hands(struct coll_native *n)
 	_Static_assert(WAYS <= sizeof(n->hands) / sizeof(n->hands[0]), "room for each");
 	for (int way = 0; way < WAYS; way++)
 		n->hands[way] = (struct coll_hand){.poll = polls[way], .where = coll_native_where, .arg = n};
+	n->hands[HUB].where = coll_native_where_hub;
 	n->hands[DIRECT].passes = n->hands[DIRECT_OR_PAIR].passes = coll_native_passes_direct;
 	n->hands[DIRECT_OR_PAIR].instead = &n->hands[PAIR];
 }

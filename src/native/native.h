@@ -18,6 +18,7 @@
 
 enum {
 	COLL_NATIVE_SIZE_MAX = 16,      /* ranks: everyone reads everyone */
+	COLL_HUB_SIZE_MAX = 128,        /* by the hub: hub.h */
 	COLL_NATIVE_BYTES_MAX = 1 << 20 /* of COLL_NATIVE_BYTES */
 };
 
@@ -73,7 +74,7 @@ bool coll_native_is_quick(const struct coll_hand *hand);
 /* "native line", "native cells" ...: for humans. */
 const char *coll_native_way(const struct coll_hand *hand);
 
-/* All regions together, of one communicator: bytes of address space on each rank. */
+/* Of one rank, or of rank 0 where there are more ranks than can read each other: bytes of address space. */
 size_t coll_native_region_bytes(size_t payload_bytes);
 
 #endif
