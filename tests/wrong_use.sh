@@ -114,6 +114,11 @@ together 1 'COLL_DEBUG=loud: expected error, warn, info or debug' COLL_DEBUG=lou
 together 1 'COLL_LOG_FILE=/no/such/dir/log: No such file or directory' COLL_LOG_FILE=/no/such/dir/log
 together 1 'COLL_ISA=avx1024' COLL_ISA=avx1024
 together 1 'COLL_SLOTS=1: a channel has 2 to' COLL_SLOTS=1
+for n in 0 9 -1 x 2x 12; do
+	together 1 "COLL_TCP_SOCKETS=$n: expected one of auto 1 2 3 4 5 6 7 8" COLL_TCP_SOCKETS=$n
+done
+together 1 'COLL_TCP_BUFFER=1073741824: expected less than 1G' COLL_TCP_BUFFER=1G
+together 1 'COLL_TCP_BUFFER=big' COLL_TCP_BUFFER=big
 together 1 'COLL_HOOK' COLL_HOOK=burn:frame=1
 together 1 'COLL_INTERFACE' COLL_INTERFACE=nonesuch0 COLL_TRANSPORTS=tcp
 together 0 'COLL_TIMEOUT_SM is set but is not a setting' COLL_TIMEOUT_SM=5

@@ -50,13 +50,14 @@ struct coll_peer_link *coll_link_table_at(struct coll_link_table *t, uint32_t i)
 	return l;
 }
 
-struct coll_peer_link *coll_link_table_find(struct coll_link_table *t, const struct coll_process_id *peer)
+struct coll_peer_link *coll_link_table_find(struct coll_link_table *t, const struct coll_process_id *peer,
+                                            uint32_t part)
 {
 	for (uint32_t i = 0; i < t->count; i++) {
 		struct coll_peer_link *l = t->at[i];
 		bool usable;
 
-		if (!coll_same_process(&l->peer, peer))
+		if (l->part != part || !coll_same_process(&l->peer, peer))
 			continue;
 		pthread_mutex_lock(&l->lock);
 		usable = coll_peer_link_works(l) && !l->lingering;
@@ -107,7 +108,7 @@ static struct coll_peer_link *free_place(struct coll_link_table *t)
 	return add_place(t);
 }
 
-struct coll_peer_link *coll_link_table_new(struct coll_link_table *t, const struct coll_process_id *peer)
+struct coll_peer_link *coll_link_table_new(struct coll_link_table *t, const struct coll_process_id *peer, uint32_t part)
 {
 	struct coll_peer_link *l = free_place(t);
 	bool begun;
@@ -118,6 +119,7 @@ struct coll_peer_link *coll_link_table_new(struct coll_link_table *t, const stru
 	begun = t->begin(t->inst, l);
 	if (begun) {
 		l->peer = *peer;
+		l->part = part;
 		atomic_store_explicit(&l->status, COLL_AGAIN, memory_order_release);
 	}
 	pthread_mutex_unlock(&l->lock);
@@ -129,9 +131,9 @@ struct coll_peer_link *coll_link_table_open(struct coll_link_table *t, const str
 	struct coll_peer_link *l;
 
 	pthread_mutex_lock(&t->lock);
-	l = coll_link_table_find(t, peer);
+	l = coll_link_table_find(t, peer, 0);
 	if (!l)
-		l = coll_link_table_new(t, peer);
+		l = coll_link_table_new(t, peer, 0);
 	if (l) {
 		pthread_mutex_lock(&l->lock);
 		l->opens++;
@@ -173,7 +175,7 @@ bool coll_peer_link_fail(struct coll_link_table *t, struct coll_peer_link *l, co
 		return false;
 	vsnprintf(l->cause, sizeof(l->cause), format, ap);
 	l->why = why;
-	l->notice = !l->lingering;
+	l->notice = !l->lingering && l->part == 0;
 	/* Silence, too, is the end: link_down says more of it. */
 	end(t, l, why == COLL_ERR_PEER_SILENT ? COLL_ERR_PEER_DEAD : why);
 	return true;
@@ -188,6 +190,7 @@ void coll_peer_link_ended(struct coll_link_table *t, struct coll_peer_link *l)
 void coll_peer_link_forget(struct coll_peer_link *l)
 {
 	l->peer = (struct coll_process_id){0};
+	l->part = 0;
 	l->opens = 0;
 	l->lingering = l->notice = false;
 	l->why = COLL_OK;

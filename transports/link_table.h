@@ -26,6 +26,7 @@ struct coll_peer_link {
 	/* FREE, then AGAIN while it is not up, OK, an error, FREE. Written with the lock held. */
 	_Atomic int status;
 	struct coll_process_id peer; /* the table's lock, too */
+	uint32_t part;               /* 0, or which further connection to the peer; the table's lock, too */
 	uint32_t opens;              /* handles out: link_open minus link_close */
 	bool lingering;              /* closed by us, and not over */
 	bool notice;                 /* link_down is owed */
@@ -55,9 +56,12 @@ void coll_link_table_fini(struct coll_link_table *t);
 /* NULL: there are not so many. No link's lock held. */
 struct coll_peer_link *coll_link_table_at(struct coll_link_table *t, uint32_t i);
 /* These two with the table's lock held: the link to peer that works and is not closed, or
- * NULL; one that begins, or NULL: no memory. */
-struct coll_peer_link *coll_link_table_find(struct coll_link_table *t, const struct coll_process_id *peer);
-struct coll_peer_link *coll_link_table_new(struct coll_link_table *t, const struct coll_process_id *peer);
+ * NULL; one that begins, or NULL: no memory. part: 0, or the number of a further connection that
+ * belongs to the link. A link_down is told by the link alone. */
+struct coll_peer_link *coll_link_table_find(struct coll_link_table *t, const struct coll_process_id *peer,
+                                            uint32_t part);
+struct coll_peer_link *coll_link_table_new(struct coll_link_table *t, const struct coll_process_id *peer,
+                                           uint32_t part);
 /* Find or make it, and count one handle more: locked. NULL: no memory. */
 struct coll_peer_link *coll_link_table_open(struct coll_link_table *t, const struct coll_process_id *peer);
 

@@ -56,6 +56,7 @@ struct coll_transport_caps {
 	size_t slot_bytes_best; /* frames worth having when memory allows; 0: no opinion */
 	bool offers;            /* peers can map each other's memory: see offer */
 	bool mapped;            /* a slot is memory that the two ends share: the peer reads what was stored */
+	uint32_t streams;       /* windows of a link go so many separate ways; 0, 1: they share one */
 };
 
 /* What a context lends to its transports. Everything here outlives the instance. */

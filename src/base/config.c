@@ -39,7 +39,7 @@ static int find_row(const char *name, size_t len)
 	return -1;
 }
 
-static bool parse_size(const char *text, size_t *value)
+bool coll_size_parse(const char *text, size_t *value)
 {
 	char *end;
 	unsigned long long v;
@@ -97,7 +97,7 @@ static coll_status assign(struct coll_settings *s, int row, const char *text, co
 
 	switch (slots[row].kind) {
 	case KIND_INT: ok = ok && parse_int(text, at); break;
-	case KIND_SIZE: ok = ok && parse_size(text, at); break;
+	case KIND_SIZE: ok = ok && coll_size_parse(text, at); break;
 	case KIND_BOOL: ok = ok && parse_bool(text, at); break;
 	case KIND_TEXT:
 		if (ok)

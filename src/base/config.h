@@ -54,6 +54,9 @@ coll_status coll_settings_load(struct coll_settings *s, const coll_config *cfg, 
  * rows when the environment had them (for plugin transports). */
 const char *coll_settings_text(const struct coll_settings *s, const char *name);
 
+/* A size with an optional suffix K, M, G; false: the text is none. */
+bool coll_size_parse(const char *text, size_t *value);
+
 /* Hash over the AGREED rows. */
 uint64_t coll_settings_hash(const struct coll_settings *s);
 

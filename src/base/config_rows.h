@@ -41,6 +41,8 @@ ROW(TEXT, LOCAL, job_key, "COLL_JOB_KEY", "", "shared secret of the job, 32 hexa
 ROW(TEXT, LOCAL, interface, "COLL_INTERFACE", "", "network interfaces to use: eth0,eth1 or ^docker0 to exclude (default: by route)")
 ROW(TEXT, LOCAL, port_range, "COLL_PORT_RANGE", "", "listen on ports first-last, a few for each rank; empty: any free port")
 ROW(TEXT, LOCAL, tcp_congestion, "COLL_TCP_CONGESTION", "", "congestion control of data sockets; empty: not paced on one host, else the system's")
+ROW(TEXT, AGREED, tcp_sockets, "COLL_TCP_SOCKETS", "auto", "sockets of a link, 1 to 8, or auto: one for each pair of equally fast interfaces of two hosts, else one")
+ROW(SIZE, LOCAL, tcp_buffer, "COLL_TCP_BUFFER", "0", "buffers of each data socket, below 1G; 0: the system sizes them by the path")
 ROW(TEXT, LOCAL, rdma_device, "COLL_RDMA_DEVICE", "", "RDMA devices or ports to use: mlx5_0,rxe0:1 (default: the first active port with an address)")
 ROW(TEXT, LOCAL, rdma_gid_index, "COLL_RDMA_GID_INDEX", "", "GID of the RDMA port to use (default: that of its first address)")
 ROW(INT, LOCAL, rdma_traffic_class, "COLL_RDMA_TRAFFIC_CLASS", "0", "traffic class of RDMA connections, 0 to 255")

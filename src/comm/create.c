@@ -108,6 +108,8 @@ static void find_facts(struct coll_comm *comm)
 		f->reduce_bytes_per_ns = 20;
 		f->copy_bytes_per_ns = 0;
 	}
+	if (s->windows == 0 && f->caps.streams > f->windows_max)
+		f->windows_max = f->caps.streams;
 	if (f->windows_max > COLL_WINDOWS_MAX)
 		f->windows_max = COLL_WINDOWS_MAX;
 	best = f->caps.slot_bytes_best ? f->caps.slot_bytes_best : SLOT_BYTES_MAX;

@@ -13,7 +13,7 @@
 #include "comm/comm.h"
 #include "tune/forced.h"
 
-enum { SLOTS_MAX = 256 };
+enum { SLOTS_MAX = 256, TCP_BUFFER_MAX = (1 << 30) - 1 };
 
 struct number {
 	const char *name;
@@ -95,6 +95,11 @@ coll_status coll_settings_check(const struct coll_settings *s, struct coll_error
 		st = check_word("COLL_PROGRESS", s->progress, "on off auto", err);
 	if (st == COLL_OK)
 		st = check_word("COLL_SHM_COPY", s->shm_copy, "auto cached streamed cma", err);
+	if (st == COLL_OK)
+		st = check_word("COLL_TCP_SOCKETS", s->tcp_sockets, "auto 1 2 3 4 5 6 7 8", err);
+	if (st == COLL_OK && s->tcp_buffer > TCP_BUFFER_MAX)
+		st = coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1106] COLL_TCP_BUFFER=%zu: expected less than 1G",
+		                    s->tcp_buffer);
 	if (st == COLL_OK && coll_tune_check_forced(s->algo, why, sizeof(why)) != COLL_OK)
 		st = coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1106] %s", why);
 	return st == COLL_OK ? coll_port_range(s, &first, &last, err) : st;

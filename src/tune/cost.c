@@ -134,6 +134,8 @@ void coll_tune_price(const struct coll_tune_facts *f, const struct coll_tune_cal
 	first = first_tile_ns(f, &c, tile);
 	busy = busy_ns(f, &c, tile);
 	windows = busy > 0 ? round_up(first / busy) : 1;
+	if (f->caps.streams > 1)
+		windows *= f->caps.streams;
 	if (windows > f->windows_max)
 		windows = f->windows_max;
 	if (windows > tiles && !call->pairwise)

@@ -422,9 +422,9 @@ static void asked(struct rdma_inst *in, const struct event *e)
 		return;
 	}
 	pthread_mutex_lock(&in->links.lock);
-	l = (struct rdma_link *)coll_link_table_find(&in->links, &m.from);
+	l = (struct rdma_link *)coll_link_table_find(&in->links, &m.from, 0);
 	if (!l && m.type == COLL_RDMA_ASK)
-		l = (struct rdma_link *)coll_link_table_new(&in->links, &m.from);
+		l = (struct rdma_link *)coll_link_table_new(&in->links, &m.from, 0);
 	pthread_mutex_unlock(&in->links.lock);
 	if (!l) {
 		refuse(in, e->id, "there is no such link", m.type == COLL_RDMA_ASK_AGAIN);

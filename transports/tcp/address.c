@@ -1,7 +1,7 @@
 /*
  * Addresses: which of this host's IP addresses are announced, whether two
  * processes can reach each other, and in what order the addresses of a peer are
- * tried. Text of the announcement: a fixed part, then 7 or 19 bytes per
+ * tried. Text of the announcement: a fixed part, then 10 or 22 bytes per
  * candidate. Everything that comes from a peer is checked; nothing here opens a
  * connection (a UDP socket is connected to ask the kernel for a route, no packet
  * leaves).
@@ -17,9 +17,9 @@
 #include "base/hash.h"
 #include "tcp.h"
 
-enum { ADDRESS_FIXED_BYTES = 4 + 8 + 8 + 16 };
+enum { ADDRESS_FIXED_BYTES = 4 + 8 + 8 + 16, CANDIDATE_FIXED_BYTES = 1 + 2 + 1 + 2, INTERFACES_MAX = 64 };
 
-static const unsigned char address_magic[3] = {'T', 'C', 1};
+static const unsigned char address_magic[3] = {'T', 'C', 2};
 
 /* ---- this host ------------------------------------------------------- */
 
@@ -101,6 +101,35 @@ static int preference(const struct ifaddrs *i, bool ip6)
 	return (bridge(i->ifa_name) ? 2 : 0) + (sa->sa_family == AF_INET6);
 }
 
+static unsigned prefix_of(const struct sockaddr *mask)
+{
+	const unsigned char *p;
+	unsigned bytes, n = 0;
+
+	if (mask == NULL)
+		return 0;
+	bytes = mask->sa_family == AF_INET6 ? 16 : 4;
+	p = mask->sa_family == AF_INET6
+	            ? (const unsigned char *)&((const struct sockaddr_in6 *)(const void *)mask)->sin6_addr
+	            : (const unsigned char *)&((const struct sockaddr_in *)(const void *)mask)->sin_addr;
+	while (n < 8 * bytes && (p[n / 8] << n % 8 & 0x80) != 0)
+		n++;
+	return n;
+}
+
+/* As the driver says; 0: it does not. */
+static uint16_t speed_of(const char *name)
+{
+	char path[64 + IF_NAMESIZE], text[32] = "";
+	long mbit;
+
+	snprintf(path, sizeof(path), "/sys/class/net/%s/speed", name);
+	if (read_text(path, text, sizeof(text) - 1) == 0)
+		return 0;
+	mbit = strtol(text, NULL, 10);
+	return mbit <= 0 ? 0 : mbit / 100 > UINT16_MAX ? UINT16_MAX : (uint16_t)(mbit / 100);
+}
+
 static void append(struct coll_tcp_address *a, const struct ifaddrs *i)
 {
 	struct coll_tcp_candidate *c = &a->candidate[a->count++];
@@ -108,6 +137,9 @@ static void append(struct coll_tcp_address *a, const struct ifaddrs *i)
 	memset(c, 0, sizeof(*c));
 	c->loopback = (i->ifa_flags & IFF_LOOPBACK) != 0;
 	c->ip6 = i->ifa_addr->sa_family == AF_INET6;
+	c->prefix = (uint8_t)prefix_of(i->ifa_netmask);
+	c->interface = (uint8_t)(if_nametoindex(i->ifa_name) % INTERFACES_MAX);
+	c->speed = speed_of(i->ifa_name);
 	if (c->ip6)
 		memcpy(c->ip, &((const struct sockaddr_in6 *)(const void *)i->ifa_addr)->sin6_addr, 16);
 	else
@@ -156,12 +188,14 @@ coll_status coll_tcp_address_encode(const struct coll_tcp_address *a, void *buf,
 		const struct coll_tcp_candidate *c = &a->candidate[i];
 		const size_t ip = c->ip6 ? 16 : 4;
 
-		if (at + 3 + ip > cap)
+		if (at + CANDIDATE_FIXED_BYTES + ip > cap)
 			continue;
-		p[at] = (unsigned char)(c->ip6 | c->loopback << 1);
+		p[at] = (unsigned char)(c->ip6 | c->loopback << 1 | c->interface << 2);
 		memcpy(p + at + 1, &c->port, 2);
-		memcpy(p + at + 3, c->ip, ip);
-		at += 3 + ip;
+		p[at + 3] = c->prefix;
+		memcpy(p + at + 4, &c->speed, 2);
+		memcpy(p + at + CANDIDATE_FIXED_BYTES, c->ip, ip);
+		at += CANDIDATE_FIXED_BYTES + ip;
 		count++;
 	}
 	if (count == 0)
@@ -190,16 +224,19 @@ bool coll_tcp_address_decode(struct coll_tcp_address *a, const void *buf, size_t
 		struct coll_tcp_candidate *c = &a->candidate[i];
 		size_t ip;
 
-		if (at + 3 > len_bytes || p[at] > 3)
+		if (at + CANDIDATE_FIXED_BYTES > len_bytes)
 			return false;
 		c->ip6 = p[at] & 1;
-		c->loopback = p[at] >> 1;
+		c->loopback = p[at] >> 1 & 1;
+		c->interface = p[at] >> 2;
+		c->prefix = p[at + 3];
 		ip = c->ip6 ? 16 : 4;
-		if (at + 3 + ip > len_bytes)
+		if (c->prefix > 8 * ip || at + CANDIDATE_FIXED_BYTES + ip > len_bytes)
 			return false;
 		memcpy(&c->port, p + at + 1, 2);
-		memcpy(c->ip, p + at + 3, ip);
-		at += 3 + ip;
+		memcpy(&c->speed, p + at + 4, 2);
+		memcpy(c->ip, p + at + CANDIDATE_FIXED_BYTES, ip);
+		at += CANDIDATE_FIXED_BYTES + ip;
 	}
 	a->count = p[3];
 	return a->count > 0 && at == len_bytes;
@@ -328,4 +365,70 @@ void coll_tcp_address_order(const struct coll_tcp_address *self, struct coll_tcp
 				sorted[n++] = peer->candidate[i];
 	memcpy(peer->candidate, sorted, n * sizeof(sorted[0]));
 	peer->count = n;
+}
+
+/* ---- pairs of interfaces ---------------------------------------------------- */
+
+static bool same_network(const struct coll_tcp_candidate *a, const struct coll_tcp_candidate *b)
+{
+	const unsigned whole = a->prefix / 8, rest = a->prefix % 8;
+
+	if (a->loopback || b->loopback || a->ip6 != b->ip6 || a->prefix != b->prefix || a->prefix == 0)
+		return false;
+	if (memcmp(a->ip, b->ip, whole) != 0)
+		return false;
+	return rest == 0 || (a->ip[whole] ^ b->ip[whole]) >> (8 - rest) == 0;
+}
+
+static uint16_t pair_speed(const struct coll_tcp_pair *p)
+{
+	return p->here.speed < p->there.speed ? p->here.speed : p->there.speed;
+}
+
+/* An interface or a network that a pair has already carries nothing more. */
+static bool overlaps(const struct coll_tcp_pair *a, const struct coll_tcp_pair *b)
+{
+	return a->here.interface == b->here.interface || a->there.interface == b->there.interface ||
+	       same_network(&a->here, &b->here);
+}
+
+/* A frame is cut for no rail, they take turns: only the fastest pairs are of use together. */
+static unsigned fastest(struct coll_tcp_pair *pair, unsigned count)
+{
+	uint16_t best = 0;
+	unsigned kept = 0;
+
+	for (unsigned i = 0; i < count; i++)
+		best = pair_speed(&pair[i]) > best ? pair_speed(&pair[i]) : best;
+	for (unsigned i = 0; i < count; i++)
+		if (pair_speed(&pair[i]) == best)
+			pair[kept++] = pair[i];
+	return kept;
+}
+
+/* In the order of the process of lower id, so that both find the same. */
+unsigned coll_tcp_address_pairs(const struct coll_tcp_address *self, const struct coll_tcp_address *peer,
+                                struct coll_tcp_pair pair[TCP_RAILS_MAX])
+{
+	const bool first = memcmp(&self->id, &peer->id, sizeof(self->id)) < 0;
+	const struct coll_tcp_address *a = first ? self : peer, *b = first ? peer : self;
+	struct coll_tcp_pair all[TCP_CANDIDATES_MAX];
+	unsigned count = 0;
+
+	if (self->name_space == peer->name_space)
+		return 0;
+	for (unsigned k = 0; k < a->count * b->count && count < TCP_CANDIDATES_MAX; k++) {
+		const struct coll_tcp_pair p = {a->candidate[k / b->count], b->candidate[k % b->count]};
+		bool usable = same_network(&p.here, &p.there) && !same_ip(&p.here, &p.there);
+
+		for (unsigned i = 0; i < count && usable; i++)
+			usable = !overlaps(&all[i], &p);
+		if (usable)
+			all[count++] = p;
+	}
+	count = fastest(all, count);
+	count = count < TCP_RAILS_MAX ? count : TCP_RAILS_MAX;
+	for (unsigned i = 0; i < count; i++)
+		pair[i] = first ? all[i] : (struct coll_tcp_pair){all[i].there, all[i].here};
+	return count;
 }

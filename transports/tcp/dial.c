@@ -63,6 +63,22 @@ static enum outcome outcome_of(int e)
 	               : OUTCOME_NO;
 }
 
+/* From the address that a rail is to use, if it has one for this candidate. */
+static bool bind_source(struct tcp_link *l)
+{
+	struct coll_tcp_candidate from = l->source;
+	const int one = 1;
+	struct sockaddr_storage sa;
+
+	if (!l->sourced || l->target_next > 0)
+		return true;
+	from.port = 0;
+	/* The port is chosen by connect, so that ports do not run out by address. */
+	if (setsockopt(l->attempt.fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &one, sizeof(one)) != 0)
+		return false;
+	return bind(l->attempt.fd, (struct sockaddr *)&sa, coll_tcp_candidate_sockaddr(&from, &sa)) == 0;
+}
+
 static void attempt(struct tcp_link *l)
 {
 	struct tcp_inst *in = l->inst;
@@ -78,9 +94,19 @@ static void attempt(struct tcp_link *l)
 	h->stage = HANDSHAKE_CONNECTING;
 	coll_tcp_nonce(h->nonce);
 	h->fd = socket(sa.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	if (h->fd < 0 || !coll_reactor_watch(&in->service, h->fd, EPOLLOUT, tag, EPOLL_CTL_ADD) ||
+	if (h->fd >= 0)
+		coll_tcp_link_buffers(in, h->fd);
+	if (h->fd < 0 || !bind_source(l) || !coll_reactor_watch(&in->service, h->fd, EPOLLOUT, tag, EPOLL_CTL_ADD) ||
 	    (connect(h->fd, (struct sockaddr *)&sa, len) != 0 && errno != EINPROGRESS))
 		attempt_failed(l, outcome_of(errno), strerror(errno));
+}
+
+/* A message of the handshake from our side, with the number of the rail. */
+static void speak(struct tcp_link *l, struct coll_tcp_hello *m, enum coll_tcp_hello_type type, const uint64_t other[2])
+{
+	coll_tcp_hello_make(m, l->inst, type, &l->base.peer, l->attempt.nonce, other);
+	m->verdict = (uint8_t)l->base.part;
+	coll_tcp_hello_seal(m, l->inst->env.job_key, other);
 }
 
 static void connected(struct tcp_link *l)
@@ -98,7 +124,7 @@ static void connected(struct tcp_link *l)
 		attempt_failed(l, outcome_of(e), strerror(e));
 		return;
 	}
-	coll_tcp_hello_make(&m, in, COLL_TCP_HELLO, &l->base.peer, h->nonce, coll_tcp_no_nonce);
+	speak(l, &m, COLL_TCP_HELLO, coll_tcp_no_nonce);
 	h->stage = HANDSHAKE_CHALLENGE;
 	/* The peer's kernel answers; how long its service thread may take is the
 	 * silence that the whole library allows. */
@@ -119,7 +145,7 @@ static void challenged(struct tcp_link *l)
 		return;
 	}
 	h->peer = h->in;
-	coll_tcp_hello_make(&m, in, COLL_TCP_PROOF, &l->base.peer, h->nonce, h->peer.nonce);
+	speak(l, &m, COLL_TCP_PROOF, h->peer.nonce);
 	h->stage = HANDSHAKE_PROOF;
 	if (!coll_tcp_say(h->fd, &m))
 		attempt_failed(l, OUTCOME_LATER, "the connection was closed");
@@ -182,8 +208,9 @@ void coll_tcp_dial_pursue(struct tcp_link *l, uint64_t now)
 
 	pthread_mutex_lock(&l->base.lock);
 	connecting = l->state == LINK_CONNECTING;
-	wanted = l->base.opens > 0;
-	if (connecting && l->base.lingering) {
+	/* A rail goes on, to say goodbye: the peer would take its end for the link's death. */
+	wanted = l->base.opens > 0 || (l->base.lingering && l->base.part > 0);
+	if (connecting && l->base.lingering && l->base.part == 0) {
 		coll_tcp_hang_up(&l->attempt);
 		coll_tcp_link_fail(l, COLL_ERR_PEER_DEAD, "closed");
 		connecting = false;

@@ -58,11 +58,11 @@ static bool lower(const struct coll_process_id *a, const struct coll_process_id 
 	return a->word[0] != b->word[0] ? a->word[0] < b->word[0] : a->word[1] < b->word[1];
 }
 
-/* The link that takes a proven connection of the peer, both locks held; NULL:
+/* The link or rail that takes a proven connection of the peer, both locks held; NULL:
  * busy. Of two connections made at the same time that of the lower id stays. */
-static struct tcp_link *welcome(struct tcp_inst *in, const struct coll_process_id *peer)
+static struct tcp_link *welcome(struct tcp_inst *in, const struct coll_process_id *peer, unsigned rail)
 {
-	struct tcp_link *l = (struct tcp_link *)coll_link_table_find(&in->links, peer);
+	struct tcp_link *l = (struct tcp_link *)coll_link_table_find(&in->links, peer, rail);
 
 	if (l != NULL) {
 		pthread_mutex_lock(&l->base.lock);
@@ -80,7 +80,7 @@ static struct tcp_link *welcome(struct tcp_inst *in, const struct coll_process_i
 		if (!over)
 			return NULL;
 	}
-	l = (struct tcp_link *)coll_link_table_new(&in->links, peer);
+	l = (struct tcp_link *)coll_link_table_new(&in->links, peer, rail);
 	if (l != NULL)
 		pthread_mutex_lock(&l->base.lock);
 	return l;
@@ -97,7 +97,7 @@ static void admit(struct tcp_inst *in, struct tcp_handshake *h)
 
 	coll_tcp_hello_make(&m, in, COLL_TCP_VERDICT, &peer, h->nonce, h->peer.nonce);
 	pthread_mutex_lock(&in->links.lock);
-	l = welcome(in, &peer);
+	l = welcome(in, &peer, h->in.verdict);
 	m.verdict = l != NULL ? COLL_TCP_ACCEPT : COLL_TCP_BUSY;
 	coll_tcp_hello_seal(&m, in->env.job_key, h->peer.nonce);
 	if (!coll_tcp_say(fd, &m) || l == NULL) {
@@ -142,6 +142,8 @@ void coll_tcp_door_hear(struct tcp_inst *in, struct tcp_handshake *h)
 		wrong = coll_tcp_hello_check(&h->in, in, COLL_TCP_PROOF, &h->peer.from, h->nonce);
 		if (wrong == NULL && memcmp(h->in.nonce, h->peer.nonce, 16) != 0)
 			wrong = "its nonce has changed";
+		if (wrong == NULL && h->in.verdict >= TCP_RAILS_MAX)
+			wrong = "no link has so many sockets";
 		if (wrong == NULL) {
 			admit(in, h);
 			return;

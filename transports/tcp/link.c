@@ -59,6 +59,7 @@ coll_status coll_tcp_link_open(void *inst, const struct coll_process_id *peer, c
 	struct tcp_inst *in = inst;
 	struct coll_tcp_address target;
 	struct tcp_link *l;
+	coll_status status;
 
 	if (atomic_load(&in->closed))
 		return COLL_ERR_ABORTED;
@@ -67,45 +68,47 @@ coll_status coll_tcp_link_open(void *inst, const struct coll_process_id *peer, c
 		        "[COLL-6107] tcp: the address of a peer (%zu bytes) is not one of this transport", len_bytes);
 		return COLL_ERR_ARGUMENT;
 	}
-	coll_tcp_address_order(&in->address, &target);
-	if (target.count == 0) {
-		tcp_log(in, COLL_LOG_ERROR, "[COLL-6103] tcp: no route to any address of the peer");
-		return COLL_ERR_PEER_DEAD;
-	}
-	l = (struct tcp_link *)coll_link_table_open(&in->links, peer);
-	if (l == NULL)
-		return COLL_ERR_MEMORY;
-	if (l->base.opens == 1) {
-		l->target = target;
-		l->target_next = 0;
-		l->round = 0;
-		l->answered = false;
-		l->deadline_ns = coll_clock_ns() + in->timeout_ns;
-	}
-	pthread_mutex_unlock(&l->base.lock);
+	status = coll_tcp_rails_open(in, peer, &target, &l);
+	if (status != COLL_OK)
+		return status;
 	coll_reactor_kick(&in->service);
 	*link = l;
 	return COLL_OK;
 }
 
-void coll_tcp_link_close(void *link)
+/* One handle less; at the last, say goodbye. Its lock held. */
+static bool release(struct tcp_link *l)
 {
-	struct tcp_link *l = link;
-	struct tcp_inst *in = l->inst;
 	struct coll_tcp_head bye = {.type = COLL_TCP_BYE};
+	const bool last = coll_peer_link_release(&l->inst->links, &l->base);
 
-	pthread_mutex_lock(&l->base.lock);
-	if (!coll_peer_link_release(&in->links, &l->base)) {
-		pthread_mutex_unlock(&l->base.lock);
-		return;
-	}
-	if (l->state == LINK_UP) {
+	if (last && (l->state == LINK_UP || (l->state == LINK_CONNECTING && l->base.part > 0))) {
 		coll_tcp_tx_control(l, &bye);
 		coll_tcp_tx_flush(l);
 		/* The rest of the flush, and the peer's end, are service()'s. */
 	}
 	coll_tcp_link_work(l);
+	return last;
+}
+
+void coll_tcp_link_close(void *link)
+{
+	struct tcp_link *l = link, *rail[TCP_RAILS_MAX];
+	struct tcp_inst *in = l->inst;
+	unsigned count = 1;
+
+	pthread_mutex_lock(&l->base.lock);
+	if (release(l)) {
+		count = l->rails;
+		memcpy(rail, l->rail, sizeof(rail));
+		l->rails = 0;
+	}
 	pthread_mutex_unlock(&l->base.lock);
+	for (unsigned i = 1; i < count; i++) {
+		pthread_mutex_lock(&rail[i]->base.lock);
+		release(rail[i]);
+		pthread_mutex_unlock(&rail[i]->base.lock);
+	}
 	coll_reactor_kick(&in->service);
 }
 
@@ -118,6 +121,17 @@ static void set_option(int fd, int level, int name, int value)
 		return;
 }
 
+/* Before the connection is made: the window's scale is agreed then. Not at all by default: the
+ * kernel grows both with the path, up to the limits of tcp_rmem and tcp_wmem, and a fixed size
+ * ends that. */
+void coll_tcp_link_buffers(const struct tcp_inst *in, int fd)
+{
+	if (in->buffer_bytes == 0)
+		return;
+	set_option(fd, SOL_SOCKET, SO_SNDBUF, in->buffer_bytes);
+	set_option(fd, SOL_SOCKET, SO_RCVBUF, in->buffer_bytes);
+}
+
 /*
  * An unreachable host shows as data without acknowledgement, which service.c
  * watches by itself. TCP_USER_TIMEOUT would do the same and more: it also ends
@@ -125,14 +139,15 @@ static void set_option(int fd, int level, int name, int value)
  * a late peer is no dead peer. Keepalive is the second line, for processes that
  * run without a service thread.
  */
-static void tune(struct tcp_inst *in, int fd, bool near, bool same_machine)
+static void tune(struct tcp_link *l, int fd, bool same_machine)
 {
+	struct tcp_inst *in = l->inst;
 	char used[32] = "?";
 	socklen_t len = sizeof(used) - 1;
 	const char *want = in->congestion;
 
 	set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-	if (!near) {
+	if (!l->near) {
 		set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
 		set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, 1);
 		set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, 1);
@@ -148,8 +163,8 @@ static void tune(struct tcp_inst *in, int fd, bool near, bool same_machine)
 		tcp_log(in, COLL_LOG_DEBUG, "tcp: congestion control reno: %s", strerror(errno));
 	}
 	if (getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, used, &len) == 0)
-		tcp_log(in, COLL_LOG_INFO, "tcp: connected %s, congestion control %s",
-		        same_machine ? "on this machine" : "to another host", used);
+		tcp_log(in, COLL_LOG_INFO, "tcp: connected %s, congestion control %s, socket %u",
+		        same_machine ? "on this machine" : "to another host", used, l->base.part + 1);
 }
 
 /* Whether the socket connects two processes of one network namespace. */
@@ -230,7 +245,7 @@ coll_status coll_tcp_link_up(struct tcp_link *l, int fd, uint64_t seed, bool sam
 	l->fd = fd;
 	l->seed = seed;
 	l->near = both_ends_here(fd);
-	tune(in, fd, l->near, same_machine);
+	tune(l, fd, same_machine);
 	atomic_fetch_add(&in->unwatched, 1);
 	if (!watch(l)) {
 		coll_tcp_link_fail(l, COLL_ERR_SYSTEM, "epoll: %s", strerror(errno));
@@ -302,6 +317,8 @@ static void stop(struct tcp_link *l, enum tcp_state state)
 		close(l->fd); /* leaves both epoll sets: the descriptor has no duplicate */
 	l->fd = -1;
 	fail_cookies(l);
+	if (l->rails > 1 || l->base.part > 0)
+		atomic_store(&in->torn, true);
 	coll_reactor_kick(&in->service);
 	coll_tcp_wake(in);
 }

@@ -27,6 +27,7 @@ struct station {
 	const char *timeout_ms;
 	const char *interface;
 	const char *port_range;
+	const char *sockets;
 	_Atomic int downs;
 	coll_status why;
 	char cause[200];
@@ -49,6 +50,8 @@ static inline const char *station_setting(void *ctx, const char *name)
 		v = s->interface;
 	if (strcmp(name, "COLL_PORT_RANGE") == 0)
 		v = s->port_range;
+	if (strcmp(name, "COLL_TCP_SOCKETS") == 0)
+		v = s->sockets;
 	return v ? v : "";
 }
 
@@ -141,8 +144,20 @@ static inline bool raw_hear(struct raw_peer *p, struct station *s, void *m, size
 	             }));
 }
 
-/* Connect and shake hands as process id. */
-static inline bool raw_connect(struct raw_peer *p, struct station *s, uint64_t id)
+/* A message of the handshake, of one rail of the link. */
+static inline void raw_hello(struct raw_peer *p, struct station *s, enum coll_tcp_hello_type type, uint8_t rail,
+                             const uint64_t nonce[2], const uint64_t other[2])
+{
+	struct coll_tcp_hello m;
+
+	coll_tcp_hello_make(&m, &p->self, type, &s->env.self, nonce, other);
+	m.verdict = rail;
+	coll_tcp_hello_seal(&m, p->self.env.job_key, other);
+	coll_tcp_say(p->fd, &m);
+}
+
+/* Connect and shake hands as process id, for one rail of the link. */
+static inline bool raw_connect_rail(struct raw_peer *p, struct station *s, uint64_t id, uint8_t rail)
 {
 	const uint64_t nonce[2] = {id, 99};
 	struct coll_tcp_hello m, challenge;
@@ -154,16 +169,21 @@ static inline bool raw_connect(struct raw_peer *p, struct station *s, uint64_t i
 	p->fd = dial_port(station_port(s));
 	if (p->fd < 0)
 		return false;
-	coll_tcp_hello_make(&m, &p->self, COLL_TCP_HELLO, &s->env.self, nonce, coll_tcp_no_nonce);
-	if (!coll_tcp_say(p->fd, &m) || !raw_hear(p, s, &challenge, sizeof(challenge)))
+	raw_hello(p, s, COLL_TCP_HELLO, rail, nonce, coll_tcp_no_nonce);
+	if (!raw_hear(p, s, &challenge, sizeof(challenge)))
 		return false;
 	if (coll_tcp_hello_check(&challenge, &p->self, COLL_TCP_CHALLENGE, &s->env.self, nonce) != NULL)
 		return false;
-	coll_tcp_hello_make(&m, &p->self, COLL_TCP_PROOF, &s->env.self, nonce, challenge.nonce);
-	if (!coll_tcp_say(p->fd, &m) || !raw_hear(p, s, &m, sizeof(m)) || m.verdict != COLL_TCP_ACCEPT)
+	raw_hello(p, s, COLL_TCP_PROOF, rail, nonce, challenge.nonce);
+	if (!raw_hear(p, s, &m, sizeof(m)) || m.verdict != COLL_TCP_ACCEPT)
 		return false;
 	p->seed = coll_tcp_hello_seed(s->env.job_key, nonce, challenge.nonce);
 	return true;
+}
+
+static inline bool raw_connect(struct raw_peer *p, struct station *s, uint64_t id)
+{
+	return raw_connect_rail(p, s, id, 0);
 }
 
 /* The address a raw peer would announce: one loopback candidate. */

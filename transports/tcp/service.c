@@ -192,5 +192,6 @@ void coll_tcp_service(void *inst)
 	struct tcp_inst *in = inst;
 
 	coll_reactor_serve(&in->service);
+	coll_tcp_rails_tear(in);
 	coll_link_table_notify(&in->links, &in->env, "tcp");
 }

@@ -1,10 +1,11 @@
 /*
- * The tcp transport: one socket per pair of processes, IPv4 and IPv6. This file
+ * The tcp transport: a socket per pair of processes, or several, IPv4 and IPv6. This file
  * has the table, the life of an instance, progress and sleeping; the rest is
  * told in tcp.h and docs/design/tcp.md.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/sockios.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/config.h"
 #include "base/log.h"
 #include "tcp.h"
 #include "transports/registry.h"
@@ -33,7 +35,7 @@ static bool parse_range(const char *text, unsigned *first, unsigned *last)
 	return sscanf(text, "%u-%u%c", first, last, &end) == 2 && *first > 0 && *first <= *last && *last <= 65535;
 }
 
-static int bind_port(int family, unsigned port)
+static int bind_port(const struct tcp_inst *in, int family, unsigned port)
 {
 	struct sockaddr_storage sa;
 	struct coll_tcp_candidate any = {.ip6 = family == AF_INET6, .port = (uint16_t)port};
@@ -43,6 +45,7 @@ static int bind_port(int family, unsigned port)
 
 	if (fd < 0)
 		return -1;
+	coll_tcp_link_buffers(in, fd); /* whoever is accepted has them from here */
 	/* A range is reused soon; a port of the kernel's choice is free anyway. */
 	if (port != 0)
 		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
@@ -58,13 +61,13 @@ static int bind_port(int family, unsigned port)
 }
 
 /* Processes of one host start at different places of the range. */
-static int bind_range(int family, unsigned first, unsigned last)
+static int bind_range(const struct tcp_inst *in, int family, unsigned first, unsigned last)
 {
 	const unsigned count = last - first + 1;
 	const unsigned start = (unsigned)getpid() % count;
 
 	for (unsigned i = 0; i < count; i++) {
-		const int fd = bind_port(family, first + (start + i) % count);
+		const int fd = bind_port(in, family, first + (start + i) % count);
 
 		if (fd >= 0 || errno != EADDRINUSE)
 			return fd;
@@ -84,10 +87,10 @@ static coll_status open_listener(struct tcp_inst *in, bool *ip6, uint16_t *port)
 		return COLL_ERR_CONFIG;
 	}
 	*ip6 = true;
-	in->listen_fd = bind_range(AF_INET6, first, last); /* takes IPv4 too */
+	in->listen_fd = bind_range(in, AF_INET6, first, last); /* takes IPv4 too */
 	if (in->listen_fd < 0 && errno != EADDRINUSE) {
 		*ip6 = false;
-		in->listen_fd = bind_range(AF_INET, first, last);
+		in->listen_fd = bind_range(in, AF_INET, first, last);
 	}
 	if (in->listen_fd < 0 || getsockname(in->listen_fd, (struct sockaddr *)&sa, &len) != 0) {
 		tcp_log(in, COLL_LOG_ERROR, "[COLL-6104] tcp: no port to listen on%s%s: %s",
@@ -127,10 +130,17 @@ static coll_status open_descriptors(struct tcp_inst *in)
 
 static void read_settings(struct tcp_inst *in)
 {
+	const char *sockets = in->env.setting(in->env.ctx, "COLL_TCP_SOCKETS");
+	const char *buffer = in->env.setting(in->env.ctx, "COLL_TCP_BUFFER");
+	size_t bytes = 0;
 	const int timeout_ms = atoi(in->env.setting(in->env.ctx, "COLL_TIMEOUT_MS"));
 
 	in->timeout_ns = (timeout_ms > 0 ? (uint64_t)timeout_ms : 30000) * 1000000;
 	snprintf(in->congestion, sizeof(in->congestion), "%s", in->env.setting(in->env.ctx, "COLL_TCP_CONGESTION"));
+	/* Looked at when the communicator was made. */
+	coll_tcp_rails_parse(sockets, &in->sockets);
+	if (coll_size_parse(buffer, &bytes) && bytes <= INT_MAX / 2)
+		in->buffer_bytes = (int)bytes;
 }
 
 static void tcp_fini(void *inst);
@@ -244,14 +254,19 @@ static void tcp_caps(void *inst, struct coll_transport_caps *caps)
 	        .cross_host = true,
 	        .streamed = true,
 	        .slot_bytes_best = TCP_SLOT_BYTES,
+	        .streams = ((const struct tcp_inst *)inst)->sockets,
 	};
 }
 
 static coll_status tcp_address(void *inst, void *buf, size_t cap, size_t *len_bytes)
 {
 	struct tcp_inst *in = inst;
+	const coll_status status = coll_tcp_address_encode(&in->address, buf, cap, len_bytes);
 
-	return coll_tcp_address_encode(&in->address, buf, cap, len_bytes);
+	/* What does not fit is not announced, and both ends of a link choose rails by what is. */
+	if (status == COLL_OK && in->address.count > ((const unsigned char *)buf)[3])
+		coll_tcp_address_decode(&in->address, buf, *len_bytes);
+	return status;
 }
 
 static bool tcp_reachable(void *inst, const void *address, size_t len_bytes, char *why, size_t why_bytes)
@@ -368,7 +383,10 @@ static int tcp_progress(void *inst)
 	/* Connections are made here too, so that no service thread is needed for it. */
 	if (atomic_load_explicit(&in->connecting, memory_order_relaxed) > 0)
 		happened += coll_reactor_try(&in->service);
-	coll_link_table_notify(&in->links, &in->env, "tcp");
+	if (atomic_load_explicit(&in->links.notices, memory_order_relaxed) > 0) {
+		coll_tcp_rails_tear(in);
+		coll_link_table_notify(&in->links, &in->env, "tcp");
+	}
 	return happened;
 }
 
@@ -448,7 +466,7 @@ const struct coll_transport coll_transport_tcp = {
         .reachable = tcp_reachable,
         .link_open = coll_tcp_link_open,
         .link_close = coll_tcp_link_close,
-        .link_status = coll_peer_link_status,
+        .link_status = coll_tcp_rails_status,
         .channel_open = coll_tcp_channel_open,
         .channel_close = coll_tcp_channel_close,
         .slot = coll_tcp_slot,

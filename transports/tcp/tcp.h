@@ -40,6 +40,7 @@ enum {
 	TCP_TICK_DEAF_MS = 100,         /* timer while the service thread hears nothing of some link */
 	TCP_UNANSWERED_MS = 1000,       /* data in flight and no acknowledgement for so long: unreachable */
 	TCP_CANDIDATES_MAX = 10,        /* addresses one process announces */
+	TCP_RAILS_MAX = 8,              /* sockets of one link */
 	TCP_CHANNELS_MAX = 1 << 16,     /* per link and direction */
 	TCP_STAGE_BYTES = 16 * 1024,    /* heads and small payloads are read through this */
 	TCP_LARGE_BYTES = 8 * 1024 + 1, /* payloads above are not worth staging */
@@ -59,6 +60,9 @@ struct coll_tcp_candidate {
 	uint8_t ip6; /* 0: the first four bytes of ip are IPv4 */
 	uint8_t loopback;
 	uint16_t port;
+	uint8_t prefix;    /* bits of ip that name the network */
+	uint8_t interface; /* equal for addresses of one interface */
+	uint16_t speed;    /* 100 Mbit/s; 0: the driver does not say */
 	uint8_t ip[16];
 };
 
@@ -86,6 +90,17 @@ socklen_t coll_tcp_candidate_sockaddr(const struct coll_tcp_candidate *c, struct
 const char *coll_tcp_candidate_text(const struct coll_tcp_candidate *c, char *buf, size_t cap);
 
 /* ---- objects ------------------------------------------------------------ */
+
+/* Two addresses, ours first, that a rail may use: the same network, and no interface twice. */
+struct coll_tcp_pair {
+	struct coll_tcp_candidate here, there;
+};
+/* Those of self and peer, as many as fit in TCP_RAILS_MAX; the same in the same order, turned round,
+ * at the peer. */
+unsigned coll_tcp_address_pairs(const struct coll_tcp_address *self, const struct coll_tcp_address *peer,
+                                struct coll_tcp_pair pair[TCP_RAILS_MAX]);
+/* How many sockets a link has: as set (0: by the pairs). */
+unsigned coll_tcp_rail_count(unsigned set, unsigned pairs);
 
 struct tcp_link;
 struct tcp_inst;
@@ -248,6 +263,13 @@ struct tcp_link {
 	bool retry_any; /* a candidate of this round may do better later */
 	bool late_any;  /* one did not answer in time */
 	bool answered;  /* one has answered something, ever */
+	bool sourced;   /* the first of target is reached from source */
+	struct coll_tcp_candidate source;
+
+	/* Of a link that is open, at its first rail: all of them, itself first. Written once, under
+	 * links.lock and its own, by link_open. */
+	unsigned rails; /* 0: not open */
+	struct tcp_link *rail[TCP_RAILS_MAX];
 	char last_error[128];
 
 	/* counters for tests and reports, link's lock */
@@ -260,7 +282,10 @@ struct tcp_inst {
 	struct coll_tcp_address address;
 	char congestion[32];
 	uint64_t timeout_ns;
+	unsigned sockets; /* of a link; 0: by the interfaces */
+	int buffer_bytes; /* 0: the kernel's own */
 	_Atomic bool closed;
+	_Atomic bool torn; /* a link of several rails may have lost one */
 
 	int listen_fd;
 	int data_epoll;
@@ -350,6 +375,8 @@ static inline struct tcp_link *tcp_link_at(struct tcp_inst *in, uint32_t i)
 {
 	return (struct tcp_link *)coll_link_table_at(&in->links, i);
 }
+/* The buffers that are set, before fd connects or listens. */
+void coll_tcp_link_buffers(const struct tcp_inst *in, int fd);
 /* The connection is made and proven. Takes fd whatever the result. All three
  * locks held. */
 coll_status coll_tcp_link_up(struct tcp_link *l, int fd, uint64_t seed, bool same_machine);
@@ -447,6 +474,20 @@ const char *coll_tcp_channel_granted(struct tcp_link *l, const struct coll_tcp_h
 const char *coll_tcp_channel_credited(struct tcp_link *l, uint32_t id, uint32_t count);
 const char *coll_tcp_channel_withdrawn(struct tcp_link *l, uint32_t id);
 const char *coll_tcp_channel_drained(struct tcp_link *l, uint32_t id);
+
+/* ---- rails.c ------------------------------------------------------------------- */
+
+/* Find or make the link to a peer with all of its rails, and count one handle more. */
+coll_status coll_tcp_rails_open(struct tcp_inst *in, const struct coll_process_id *peer,
+                                const struct coll_tcp_address *target, struct tcp_link **link);
+/* The rail that carries a channel; the same at both ends. */
+struct tcp_link *coll_tcp_rails_of(struct tcp_link *l, const struct coll_channel_key *key);
+/* The entry link_status: of all rails together. */
+coll_status coll_tcp_rails_status(void *link);
+/* One rail has broken: so do the others, and the link. No lock held. */
+void coll_tcp_rails_tear(struct tcp_inst *in);
+/* The text of COLL_TCP_SOCKETS: 0 for auto; false, and 0: it is none. */
+bool coll_tcp_rails_parse(const char *text, unsigned *sockets);
 
 /* ---- service.c --------------------------------------------------------------------- */
 

@@ -18,7 +18,7 @@
 
 enum {
 	COLL_TCP_MAGIC = 0x31636f6c, /* "loc1" */
-	COLL_TCP_VERSION = 1,
+	COLL_TCP_VERSION = 2,
 	COLL_TCP_HEAD_MAGIC = 0xc011,
 	COLL_TCP_NO_CHANNEL = 0xffffffff,
 };
@@ -30,7 +30,7 @@ struct coll_tcp_hello {
 	uint32_t magic;
 	uint16_t version;
 	uint8_t type;
-	uint8_t verdict; /* of VERDICT, else 0 */
+	uint8_t verdict; /* of VERDICT; in HELLO and PROOF the number of the rail */
 	struct coll_process_id from;
 	struct coll_process_id to;
 	uint64_t nonce[2]; /* of the one who speaks, the same in both of its messages */

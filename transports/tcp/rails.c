@@ -1,0 +1,251 @@
+/*
+ * A link of several sockets. Each is a rail: a tcp_link of its own in the table, with its own
+ * handshake, queue, channels and lock, under the peer's id and the rail's number. The first is the
+ * link that users hold; it knows the others. A channel belongs to one rail, which both ends derive
+ * from its key, so that nothing is ever put in order again: credits, running numbers, CLOSE and BYE
+ * are each rail's own, as if it were alone.
+ *
+ * Invariant: what happens to one happens to all. They are taken together when the link is opened,
+ * closed together, and when one breaks the others are broken with its cause; link_down is
+ * told once, by the first. This file does not make connections.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "tcp.h"
+
+bool coll_tcp_rails_parse(const char *text, unsigned *sockets)
+{
+	char *end;
+	unsigned long n;
+
+	*sockets = 0;
+	if (text[0] == '\0' || strcmp(text, "auto") == 0)
+		return true;
+	n = strtoul(text, &end, 10);
+	if (text[0] < '1' || text[0] > '9' || *end != '\0' || n > TCP_RAILS_MAX)
+		return false;
+	*sockets = (unsigned)n;
+	return true;
+}
+
+unsigned coll_tcp_rail_count(unsigned set, unsigned pairs)
+{
+	if (set > 0)
+		return set;
+	return pairs > 1 ? pairs : 1;
+}
+
+/* ---- joining ------------------------------------------------------------------ */
+
+/* This pair of addresses first; the others, by the kernel's routes, if it leads nowhere. */
+static void prefer(struct tcp_link *r, const struct coll_tcp_pair *p)
+{
+	struct coll_tcp_address *t = &r->target;
+	unsigned n = 1;
+	struct coll_tcp_candidate sorted[TCP_CANDIDATES_MAX] = {p->there};
+
+	for (unsigned i = 0; i < t->count && n < TCP_CANDIDATES_MAX; i++)
+		if (memcmp(&t->candidate[i], &p->there, sizeof(p->there)) != 0)
+			sorted[n++] = t->candidate[i];
+	memcpy(t->candidate, sorted, n * sizeof(sorted[0]));
+	t->count = n;
+	r->sourced = true;
+	r->source = p->here;
+}
+
+static void aim(struct tcp_link *r, const struct coll_tcp_address *target, const struct coll_tcp_pair *p)
+{
+	r->target = *target;
+	r->target_next = 0;
+	r->round = 0;
+	r->answered = false;
+	r->sourced = false;
+	r->deadline_ns = coll_clock_ns() + r->inst->timeout_ns;
+	if (p != NULL)
+		prefer(r, p);
+}
+
+/* One that the peer has made already, or a new one, locked; the table's lock held. What the peer
+ * has closed meanwhile is none: its goodbye is read first. The first may be in use here already. */
+static struct tcp_link *take_rail(struct tcp_inst *in, const struct coll_process_id *peer, unsigned number)
+{
+	struct tcp_link *r = (struct tcp_link *)coll_link_table_find(&in->links, peer, number);
+
+	if (r != NULL) {
+		pthread_mutex_lock(&r->base.lock);
+		while (r->state == LINK_UP && coll_tcp_rx(r, 1 << 20) > 0)
+			;
+		coll_tcp_link_work(r);
+		if ((r->base.opens == 0 || number == 0) && coll_peer_link_works(&r->base))
+			return r;
+		pthread_mutex_unlock(&r->base.lock);
+	}
+	r = (struct tcp_link *)coll_link_table_new(&in->links, peer, number);
+	if (r != NULL)
+		pthread_mutex_lock(&r->base.lock);
+	return r;
+}
+
+/* What the way to a peer is made of. */
+struct route {
+	struct coll_tcp_address target;
+	struct coll_tcp_pair pair[TCP_RAILS_MAX];
+	unsigned pairs, count;
+};
+
+static const struct coll_tcp_pair *pair_of(const struct route *route, unsigned number)
+{
+	return route->count > 1 && route->pairs > 1 ? &route->pair[number % route->pairs] : NULL;
+}
+
+/* The rails of l but the first, taken from now on; how many there are then, itself counted. The
+ * table's lock held, so that l stays though its own is not. */
+static unsigned take_rails(struct tcp_link *l, const struct route *route, struct tcp_link *rail[TCP_RAILS_MAX])
+{
+	unsigned n = 1;
+
+	rail[0] = l;
+	while (n < route->count) {
+		struct tcp_link *r = take_rail(l->inst, &l->base.peer, n);
+
+		if (r == NULL)
+			break;
+		aim(r, &route->target, pair_of(route, n));
+		r->base.opens = 1;
+		rail[n++] = r;
+		pthread_mutex_unlock(&r->base.lock);
+	}
+	return n;
+}
+
+/* Count one handle more; l has its rails from the first on. False: some cannot be had. */
+static bool hold(struct tcp_link *l, const struct route *route)
+{
+	struct tcp_link *rail[TCP_RAILS_MAX] = {l};
+	const bool first = l->rails == 0; /* written under the table's lock */
+	const unsigned count = first ? take_rails(l, route, rail) : l->rails;
+
+	pthread_mutex_lock(&l->base.lock);
+	l->base.opens++;
+	if (first) {
+		aim(l, &route->target, pair_of(route, 0));
+		memcpy(l->rail, rail, sizeof(rail));
+		l->rails = count;
+	}
+	pthread_mutex_unlock(&l->base.lock);
+	/* One that the peer made may have ended since it was taken. */
+	if (first && count > 1) {
+		atomic_store(&l->inst->torn, true);
+		atomic_fetch_add(&l->inst->links.notices, 1);
+	}
+	return !first || count == route->count;
+}
+
+coll_status coll_tcp_rails_open(struct tcp_inst *in, const struct coll_process_id *peer,
+                                const struct coll_tcp_address *target, struct tcp_link **link)
+{
+	struct route route = {.target = *target};
+	struct tcp_link *l;
+	bool held;
+
+	route.pairs = coll_tcp_address_pairs(&in->address, target, route.pair);
+	route.count = coll_tcp_rail_count(in->sockets, route.pairs);
+	coll_tcp_address_order(&in->address, &route.target);
+	if (route.target.count == 0) {
+		tcp_log(in, COLL_LOG_ERROR, "[COLL-6103] tcp: no route to any address of the peer");
+		return COLL_ERR_PEER_DEAD;
+	}
+	pthread_mutex_lock(&in->links.lock);
+	l = take_rail(in, peer, 0);
+	if (l != NULL)
+		pthread_mutex_unlock(&l->base.lock);
+	held = l != NULL && hold(l, &route);
+	pthread_mutex_unlock(&in->links.lock);
+	if (l != NULL && !held)
+		coll_tcp_link_close(l);
+	*link = l;
+	return held ? COLL_OK : COLL_ERR_MEMORY;
+}
+
+/* ---- one link to those outside -------------------------------------------------- */
+
+/* Lanes and windows are used side by side; small operations have lane 0 and window 0. */
+struct tcp_link *coll_tcp_rails_of(struct tcp_link *l, const struct coll_channel_key *key)
+{
+	return l->rails > 1 ? l->rail[((unsigned)key->lane + key->window) % l->rails] : l;
+}
+
+/* One that is still connecting holds nobody up: its channels' frames wait in its queue. */
+coll_status coll_tcp_rails_status(void *link)
+{
+	const struct tcp_link *l = link;
+	coll_status status = coll_peer_link_status(link);
+
+	for (unsigned i = 1; i < l->rails && (status == COLL_OK || status == COLL_AGAIN); i++) {
+		const coll_status s = coll_peer_link_status(l->rail[i]);
+
+		if (s != COLL_OK && s != COLL_AGAIN)
+			status = s;
+	}
+	return status;
+}
+
+/* ---- the end ---------------------------------------------------------------------- */
+
+struct break_of {
+	bool any;
+	bool leaving; /* the peer has said goodbye on one: the end of the others is no death */
+	coll_status why;
+	char cause[sizeof(((struct coll_peer_link *)NULL)->cause)];
+};
+
+static void look(struct tcp_link *r, unsigned number, unsigned count, struct break_of *b)
+{
+	pthread_mutex_lock(&r->base.lock);
+	while (r->state == LINK_UP && coll_tcp_rx(r, 1 << 20) > 0)
+		;
+	b->leaving |= r->bye_seen || r->state == LINK_ENDED;
+	coll_tcp_link_work(r);
+	if (r->state == LINK_DOWN && !b->any) {
+		b->any = true;
+		b->why = r->base.why;
+		snprintf(b->cause, sizeof(b->cause), "socket %u of %u: %.200s", number + 1, count, r->base.cause);
+	}
+	pthread_mutex_unlock(&r->base.lock);
+}
+
+static void tear(struct tcp_link *r, const struct break_of *b)
+{
+	pthread_mutex_lock(&r->base.lock);
+	coll_tcp_link_fail(r, b->why, "%s", b->cause);
+	coll_tcp_link_work(r);
+	pthread_mutex_unlock(&r->base.lock);
+}
+
+/* The rails of a link stay while the table is locked: they are swept and used again under
+ * that lock only. */
+void coll_tcp_rails_tear(struct tcp_inst *in)
+{
+	if (!atomic_load_explicit(&in->torn, memory_order_relaxed) || !atomic_exchange(&in->torn, false))
+		return;
+	pthread_mutex_lock(&in->links.lock);
+	for (uint32_t i = 0; i < in->links.count; i++) {
+		struct tcp_link *l = (struct tcp_link *)in->links.at[i], *rail[TCP_RAILS_MAX];
+		struct break_of b = {0};
+		unsigned count;
+
+		pthread_mutex_lock(&l->base.lock);
+		count = l->rails;
+		memcpy(rail, l->rail, sizeof(rail));
+		pthread_mutex_unlock(&l->base.lock);
+		for (unsigned k = 0; k < count && count > 1; k++)
+			look(rail[k], k, count, &b);
+		for (unsigned k = 0; k < count && b.any && !b.leaving; k++)
+			tear(rail[k], &b);
+	}
+	pthread_mutex_unlock(&in->links.lock);
+}

@@ -1,0 +1,385 @@
+/*
+ * Links of several sockets: which interfaces are paired, how many sockets there are, that
+ * channels are spread over them, and that what happens to one happens to the link.
+ */
+#include "transports/tcp/raw_peer_test.h"
+
+enum { SLOT = 4096, SLOTS = 4, RAILS = 3 };
+
+TEST(rails, the_setting_is_checked)
+{
+	static const struct {
+		const char *text;
+		int sockets; /* -1: refused */
+	} cases[] = {{"", 0},   {"auto", 0}, {"1", 1},  {"3", 3},   {"8", 8},   {"9", -1},
+	             {"0", -1}, {"-1", -1},  {"x", -1}, {"2x", -1}, {" 2", -1}, {"18446744073709551617", -1}};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		unsigned n = 99;
+		const bool good = coll_tcp_rails_parse(cases[i].text, &n);
+
+		CHECK(good == (cases[i].sockets >= 0), "'%s'", cases[i].text);
+		CHECK(!good || n == (unsigned)cases[i].sockets, "'%s': %u", cases[i].text, n);
+	}
+}
+
+/* ---- pairs ------------------------------------------------------------------ */
+
+struct port {
+	unsigned network, interface, speed;
+	bool ip6;
+};
+
+static struct coll_tcp_address host(uint64_t id, const struct port *port, unsigned count)
+{
+	struct coll_tcp_address a = {.name_space = id, .id = {{id, ~id}}};
+
+	for (unsigned i = 0; i < count; i++) {
+		struct coll_tcp_candidate c = {
+		        .prefix = 24, .interface = (uint8_t)port[i].interface, .ip6 = port[i].ip6};
+
+		c.speed = (uint16_t)port[i].speed;
+		c.port = (uint16_t)id;
+		memcpy(c.ip, (uint8_t[4]){10, 0, (uint8_t)port[i].network, (uint8_t)id}, 4);
+		if (c.ip6) {
+			c.prefix = 28;
+			c.ip[3] = 0x10;
+			c.ip[15] = (uint8_t)id;
+		}
+		a.candidate[a.count++] = c;
+	}
+	a.candidate[a.count++] = (struct coll_tcp_candidate){.loopback = 1, .prefix = 8, .ip = {127, 0, 0, 1}};
+	return a;
+}
+
+static bool mirrored(const struct coll_tcp_address *a, const struct coll_tcp_address *b)
+{
+	struct coll_tcp_pair p[TCP_RAILS_MAX], q[TCP_RAILS_MAX];
+	const unsigned n = coll_tcp_address_pairs(a, b, p), m = coll_tcp_address_pairs(b, a, q);
+
+	for (unsigned i = 0; i < n && n == m; i++)
+		if (memcmp(&p[i].here, &q[i].there, sizeof(p[i].here)) != 0 ||
+		    memcmp(&p[i].there, &q[i].here, sizeof(p[i].here)) != 0)
+			return false;
+	return n == m;
+}
+
+static unsigned pairs(const struct port *x, unsigned nx, const struct port *y, unsigned ny)
+{
+	const struct coll_tcp_address a = host(1, x, nx), b = host(2, y, ny);
+	struct coll_tcp_pair p[TCP_RAILS_MAX];
+
+	CHECK(mirrored(&a, &b));
+	return coll_tcp_address_pairs(&a, &b, p);
+}
+
+TEST(rails, a_pair_is_a_network_and_two_interfaces_of_their_own)
+{
+	const struct port two[] = {{1, 1, 10, 0}, {2, 2, 10, 0}}, turned[] = {{2, 5, 10, 0}, {1, 9, 10, 0}};
+	const struct port same[] = {{1, 1, 10, 0}, {1, 2, 10, 0}};
+	const struct port both[] = {{1, 1, 10, 0}, {1, 1, 10, 1}};
+	const struct port apart[] = {{3, 1, 10, 0}, {4, 2, 10, 0}};
+	const struct port slow[] = {{1, 1, 10, 0}, {2, 2, 1000, 0}, {3, 3, 1000, 0}};
+	const struct port mixed[] = {{1, 1, 10, 0}, {2, 2, 1000, 0}, {3, 3, 10, 0}};
+	struct coll_tcp_address near = host(1, two, 2), too = host(2, two, 2);
+	struct coll_tcp_pair p[TCP_RAILS_MAX];
+
+	CHECK(pairs(two, 2, two, 2) == 2);
+	CHECK(pairs(two, 2, turned, 2) == 2);
+	CHECK(pairs(two, 1, two, 2) == 1);
+	CHECK(pairs(same, 2, same, 2) == 1, "two interfaces of one network: the route takes one of them");
+	CHECK(pairs(both, 2, both, 2) == 1, "two families of one interface");
+	CHECK(pairs(two, 2, apart, 2) == 0);
+	CHECK(pairs(slow, 3, slow, 3) == 2, "the fastest ones");
+	CHECK(pairs(slow, 3, mixed, 3) == 1, "as fast as the slower of the two ends");
+	near.name_space = too.name_space;
+	CHECK(coll_tcp_address_pairs(&near, &too, p) == 0, "loopback has no second interface");
+}
+
+TEST(rails, both_ends_find_the_same_pairs)
+{
+	struct coll_rng rng = {coll_clock_ns()};
+
+	printf("seed %llu\n", (unsigned long long)rng.state);
+	for (int k = 0; k < 20000; k++) {
+		struct port x[9], y[9];
+		const unsigned nx = coll_rng_below(&rng, 10), ny = coll_rng_below(&rng, 10);
+
+		for (unsigned i = 0; i < 9; i++) {
+			x[i] = (struct port){coll_rng_below(&rng, 6), coll_rng_below(&rng, 5), coll_rng_below(&rng, 2),
+			                     coll_rng_below(&rng, 2)};
+			y[i] = (struct port){coll_rng_below(&rng, 6), coll_rng_below(&rng, 5), coll_rng_below(&rng, 2),
+			                     coll_rng_below(&rng, 2)};
+		}
+		const struct coll_tcp_address a = host(1, x, nx), b = host(2, y, ny);
+
+		CHECK(mirrored(&a, &b), "case %d", k);
+	}
+}
+
+/* ---- two stations -------------------------------------------------------------- */
+
+struct pair {
+	struct station s[2];
+	struct tcp_link *link[2];
+};
+
+#define BOTH(p, cond) UNTIL(&(p)->s[0], (station_turn(&(p)->s[1]), (cond)))
+
+static coll_status status_of(struct pair *p, int i)
+{
+	return p->s[i].t->link_status(p->link[i]);
+}
+
+static void open_link(struct pair *p, int i)
+{
+	char text[400];
+	size_t len = 0;
+	void *link = NULL;
+
+	CHECK(p->s[!i].t->address(p->s[!i].in, text, sizeof(text), &len) == COLL_OK);
+	CHECK(p->s[i].t->link_open(p->s[i].in, &p->s[!i].env.self, text, len, &link) == COLL_OK);
+	p->link[i] = link;
+}
+
+static bool all_up(const struct tcp_link *l)
+{
+	for (unsigned i = 0; i < l->rails; i++)
+		if (coll_peer_link_status(l->rail[i]) != COLL_OK)
+			return false;
+	return true;
+}
+
+static bool both_up(struct pair *p)
+{
+	return BOTH(p, all_up(p->link[0]) && all_up(p->link[1]));
+}
+
+static bool pair_open(struct pair *p)
+{
+	*p = (struct pair){.s = {{.sockets = "3"}, {.sockets = "3"}}};
+	if (station_open(&p->s[0], 1) != COLL_OK || station_open(&p->s[1], 2) != COLL_OK)
+		return false;
+	open_link(p, 0);
+	open_link(p, 1);
+	return both_up(p);
+}
+
+static void close_link(struct pair *p, int i)
+{
+	if (p->link[i])
+		p->s[i].t->link_close(p->link[i]);
+	p->link[i] = NULL;
+}
+
+static void pair_close(struct pair *p)
+{
+	close_link(p, 0);
+	close_link(p, 1);
+	station_close(&p->s[0]);
+	station_close(&p->s[1]);
+}
+
+struct lane {
+	void *tx, *rx;
+};
+
+/* From station 0 to 1. */
+static struct lane lane_open(struct pair *p, uint64_t comm, uint16_t window)
+{
+	const struct coll_channel_key key = {.comm = comm, .window = window};
+	struct lane l = {0};
+
+	CHECK(p->s[0].t->channel_open(p->link[0], &key, COLL_DIR_SEND, SLOT, SLOTS, &l.tx) == COLL_OK);
+	CHECK(p->s[1].t->channel_open(p->link[1], &key, COLL_DIR_RECV, SLOT, SLOTS, &l.rx) == COLL_OK);
+	return l;
+}
+
+static void lane_close(struct pair *p, struct lane *l)
+{
+	p->s[0].t->channel_close(l->tx);
+	p->s[1].t->channel_close(l->rx);
+}
+
+static void pass(struct pair *p, const struct lane *l, uint64_t n)
+{
+	const struct coll_frame f = {n, 1, SLOT};
+	struct coll_frame g = {0};
+	const void *q;
+	void *slot;
+
+	REQUIRE(BOTH(p, p->s[0].t->slot(l->tx, SLOT, &slot) == COLL_OK));
+	memset(slot, (int)n & 255, SLOT);
+	CHECK(p->s[0].t->post(l->tx, &f) == COLL_OK);
+	REQUIRE(BOTH(p, p->s[1].t->view(l->rx, &q, &g) == COLL_OK));
+	CHECK(g.sequence == n && ((const unsigned char *)q)[SLOT - 1] == (n & 255));
+	CHECK(p->s[1].t->done(l->rx) == COLL_OK);
+}
+
+TEST(rails, windows_are_spread_over_the_sockets)
+{
+	struct pair p;
+	struct lane lane[RAILS];
+
+	REQUIRE(pair_open(&p));
+	CHECK(p.link[0]->rails == RAILS && p.link[1]->rails == RAILS);
+	for (uint16_t w = 0; w < RAILS; w++)
+		lane[w] = lane_open(&p, 1, w);
+	for (uint64_t n = 0; n < 30; n++)
+		pass(&p, &lane[n % RAILS], n);
+	for (unsigned i = 0; i < RAILS; i++) {
+		CHECK(p.link[0]->rail[i]->data_out == 10 && p.link[1]->rail[i]->data_in == 10, "socket %u", i);
+		for (unsigned k = 0; k < i; k++)
+			CHECK(p.link[0]->rail[i]->fd != p.link[0]->rail[k]->fd);
+	}
+	for (unsigned w = 0; w < RAILS; w++)
+		lane_close(&p, &lane[w]);
+	pair_close(&p);
+}
+
+/* Each in turn; what waits on any of them ends. */
+TEST(rails, one_that_breaks_ends_the_link_once)
+{
+	for (unsigned i = 0; i < RAILS; i++) {
+		struct pair p;
+		struct lane lane[RAILS];
+		const struct coll_frame expect = {1, 1, SLOT};
+		struct coll_cookie cookie[RAILS];
+		char into[RAILS][SLOT];
+
+		REQUIRE(pair_open(&p));
+		for (uint16_t w = 0; w < RAILS; w++) {
+			lane[w] = lane_open(&p, 1, w);
+			CHECK(p.s[1].t->recv_into(lane[w].rx, into[w], NULL, &expect, &cookie[w]) == COLL_OK);
+		}
+		shutdown(p.link[0]->rail[i]->fd, SHUT_RDWR);
+		CHECK(BOTH(&p, p.s[0].downs > 0 && p.s[1].downs > 0), "socket %u", i);
+		for (unsigned w = 0; w < RAILS; w++) {
+			const void *q;
+			struct coll_frame f;
+			void *slot;
+
+			CHECK(BOTH(&p, coll_cookie_pending(&cookie[w]) == 0) && cookie[w].status == COLL_ERR_PEER_DEAD);
+			CHECK(p.s[1].t->view(lane[w].rx, &q, &f) == COLL_ERR_PEER_DEAD);
+			CHECK(p.s[0].t->slot(lane[w].tx, 8, &slot) == COLL_ERR_PEER_DEAD);
+		}
+		CHECK(status_of(&p, 0) == COLL_ERR_PEER_DEAD && status_of(&p, 1) == COLL_ERR_PEER_DEAD);
+		for (unsigned w = 0; w < RAILS; w++)
+			lane_close(&p, &lane[w]);
+		for (int k = 0; k < 20; k++) {
+			station_turn(&p.s[0]);
+			station_turn(&p.s[1]);
+		}
+		CHECK(p.s[0].downs == 1 && p.s[1].downs == 1, "told %d and %d times", p.s[0].downs, p.s[1].downs);
+		pair_close(&p);
+	}
+}
+
+TEST(rails, a_link_is_closed_and_opened_again)
+{
+	struct pair p;
+
+	REQUIRE(pair_open(&p));
+	for (uint64_t k = 0; k < 20; k++) {
+		struct lane lane = lane_open(&p, k, (uint16_t)(k % RAILS));
+
+		pass(&p, &lane, k);
+		lane_close(&p, &lane);
+		close_link(&p, (int)k & 1);
+		/* The one that is not closed yet sees the goodbye of all, and no death. */
+		CHECK(BOTH(&p, status_of(&p, !(k & 1)) == COLL_ERR_PEER_DEAD));
+		close_link(&p, !(k & 1));
+		open_link(&p, k % 3 == 0);
+		if (k % 2)
+			for (int turn = 0; turn < 50; turn++) {
+				station_turn(&p.s[0]);
+				station_turn(&p.s[1]);
+			}
+		open_link(&p, k % 3 != 0);
+		REQUIRE(both_up(&p));
+	}
+	CHECK(p.s[0].downs == 0 && p.s[1].downs == 0, "%s%s", p.s[0].cause, p.s[1].cause);
+	pair_close(&p);
+}
+
+/* ---- raw peers ------------------------------------------------------------------- */
+
+TEST(rails, a_damaged_head_on_any_socket_is_corrupt)
+{
+	for (uint8_t i = 0; i < RAILS; i++) {
+		struct station s = {.sockets = "3"};
+		struct raw_peer p[RAILS];
+		struct coll_tcp_head head = {.type = COLL_TCP_NOP, .credit_channel = COLL_TCP_NO_CHANNEL};
+		void *link;
+
+		REQUIRE(station_open(&s, 1) == COLL_OK);
+		for (uint8_t k = 0; k < RAILS; k++)
+			REQUIRE(raw_connect_rail(&p[k], &s, 2, k));
+		link = raw_link(&s, 2, 1);
+		REQUIRE(UNTIL(&s, all_up(link)));
+		raw_seal(&p[i], &head);
+		raw_send(&p[i], &s, &head, sizeof(head));
+		for (int k = 0; k < 20; k++)
+			station_turn(&s);
+		CHECK(s.t->link_status(link) == COLL_OK && s.downs == 0);
+		/* The seed is that of one connection: a head of another one fails. */
+		raw_seal(&p[(i + 1) % RAILS], &head);
+		raw_send(&p[i], &s, &head, sizeof(head));
+		CHECK(UNTIL(&s, s.downs == 1) && s.why == COLL_ERR_CORRUPT, "socket %u: %s", i, s.cause);
+		CHECK(s.t->link_status(link) == COLL_ERR_CORRUPT);
+		s.t->link_close(link);
+		for (int k = 0; k < RAILS; k++)
+			close(p[k].fd);
+		station_close(&s);
+	}
+}
+
+TEST(rails, a_socket_too_many_is_refused)
+{
+	struct station s = {.sockets = "3"};
+	struct raw_peer q = {.self.env.self = {{2, ~2ull}}, .self.env.job_key = {11, 22}};
+	struct coll_tcp_hello m;
+	const uint64_t nonce[2] = {2, 99};
+
+	REQUIRE(station_open(&s, 1) == COLL_OK);
+	q.fd = dial_port(station_port(&s));
+	REQUIRE(q.fd >= 0);
+	raw_hello(&q, &s, COLL_TCP_HELLO, TCP_RAILS_MAX, nonce, coll_tcp_no_nonce);
+	REQUIRE(raw_hear(&q, &s, &m, sizeof(m)));
+	raw_hello(&q, &s, COLL_TCP_PROOF, TCP_RAILS_MAX, nonce, m.nonce);
+	CHECK(UNTIL(&s, atomic_load(&s.in->refused) == 1));
+	close(q.fd);
+	/* The number is under the seal: one that was changed on its way is refused, too. */
+	q.fd = dial_port(station_port(&s));
+	raw_hello(&q, &s, COLL_TCP_HELLO, 1, nonce, coll_tcp_no_nonce);
+	REQUIRE(raw_hear(&q, &s, &m, sizeof(m)));
+	const uint64_t challenge[2] = {m.nonce[0], m.nonce[1]};
+
+	coll_tcp_hello_make(&m, &q.self, COLL_TCP_PROOF, &s.env.self, nonce, challenge);
+	m.verdict = 1;
+	coll_tcp_say(q.fd, &m);
+	CHECK(UNTIL(&s, atomic_load(&s.in->refused) == 2));
+	close(q.fd);
+	station_close(&s);
+}
+
+/* Rails that a peer made and left again, before anybody opened the link, are not taken. */
+TEST(rails, what_the_peer_has_closed_is_not_taken)
+{
+	struct pair p = {.s = {{.sockets = "3"}, {.sockets = "3"}}};
+
+	REQUIRE(station_open(&p.s[0], 1) == COLL_OK);
+	REQUIRE(station_open(&p.s[1], 2) == COLL_OK);
+	for (int k = 0; k < 10; k++) {
+		open_link(&p, 0);
+		REQUIRE(BOTH(&p, all_up(p.link[0])));
+		close_link(&p, 0);
+		open_link(&p, 1);
+		open_link(&p, 0);
+		REQUIRE(both_up(&p), "%d", k);
+		CHECK(p.s[0].downs == 0 && p.s[1].downs == 0, "%s%s", p.s[0].cause, p.s[1].cause);
+		close_link(&p, 0);
+		close_link(&p, 1);
+	}
+	pair_close(&p);
+}
