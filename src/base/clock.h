@@ -4,6 +4,7 @@
 #ifndef COLL_BASE_CLOCK_H
 #define COLL_BASE_CLOCK_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <time.h>
 
@@ -32,6 +33,26 @@ static inline void coll_cpu_relax(void)
 #elif defined(__aarch64__)
 	__asm__ volatile("yield" ::: "memory");
 #endif
+}
+
+/*
+ * Time as its thread has lived it, from a first look on: what passes between two looks counts for
+ * a quarter of the patience at the most. A process that was stopped, a machine that stood still or has
+ * many times more threads than cores has not given those who are going to speak the time to.
+ */
+struct coll_lived {
+	uint64_t looked_ns; /* 0: not begun */
+	uint64_t ns;
+};
+
+/* Whether so much time has been lived. */
+static inline bool coll_lived_for(struct coll_lived *l, uint64_t now_ns, uint64_t patience_ns)
+{
+	const uint64_t passed = l->looked_ns && now_ns > l->looked_ns ? now_ns - l->looked_ns : 0;
+
+	l->ns += passed < patience_ns / 4 ? passed : patience_ns / 4;
+	l->looked_ns = now_ns;
+	return l->ns >= patience_ns;
 }
 
 #endif

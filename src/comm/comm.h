@@ -161,8 +161,9 @@ struct coll_comm {
 	char abort_text[256];
 	unsigned alarm_seen; /* last alarm value looked into */
 	uint64_t death_ns;   /* when a member's death was first seen, 0: none */
-	bool caught_up;      /* and what the control links had brought by then was read */
-	coll_status failed;  /* sticky */
+	struct coll_lived death_age;
+	bool caught_up;     /* and what the control links had brought by then was read */
+	coll_status failed; /* sticky */
 	struct coll_error_box box;
 	/* What coll_last_error() returns: of the communicator's failure, written once, before
 	 * `failed` is seen by its thread; else of the last refused call. */

@@ -52,6 +52,16 @@ void coll_control_say(struct coll_control *c, int level, const char *format, ...
 
 /* ---- Messages ---- */
 
+/* The other end gave this link up, and may say its last words elsewhere: it has not been read to its end. */
+static void on_close(struct coll_control *c, struct coll_control_link *l)
+{
+	const struct coll_control_link *other;
+
+	l->bye = true;
+	other = coll_control_find_link(c, l->peer);
+	c->peers[l->peer].met = other && other->ready;
+}
+
 /* False: nonsense, drop the link. */
 static bool handle(struct coll_control *c, struct coll_control_link *l)
 {
@@ -81,7 +91,7 @@ static bool handle(struct coll_control *c, struct coll_control_link *l)
 		c->peers[l->peer].life.left = true;
 		c->peers[l->peer].life.left_ns = coll_clock_ns();
 		return true;
-	case COLL_MSG_CLOSE: l->bye = true; return true;
+	case COLL_MSG_CLOSE: on_close(c, l); return true;
 	case COLL_MSG_ALIVE: return true;
 	default: return false;
 	}

@@ -143,8 +143,10 @@ bool coll_control_write(struct coll_control *c, struct coll_control_link *l)
 
 	if (!coll_link_flush(l))
 		return false;
-	/* One at a time: what the socket does not take is not copied. */
-	while (l->ready && l->count == 0 && (next = l->told ? l->told->next : c->notes)) {
+	/* One at a time: what the socket does not take is not copied. At the end behind a greeting, too: who
+	 * believes that believes the rest, and a goodbye without the cause would be a death. */
+	while ((l->ready || (c->closing && l->greeted)) && l->count == 0 &&
+	       (next = l->told ? l->told->next : c->notes)) {
 		l->told = next;
 		if (next->from == l->peer)
 			continue;

@@ -140,7 +140,8 @@ static bool look_at_notes(struct coll_comm *comm, struct verdict *v)
 	if (!comm->death_ns)
 		comm->death_ns = coll_clock_ns();
 	/* Of hosts out of reach nobody is better informed; and it took its time to find out. */
-	if ((coll_clock_ns() - comm->death_ns < SETTLE_MS * MS && death.status != COLL_ERR_PEER_SILENT) ||
+	if ((!coll_lived_for(&comm->death_age, coll_clock_ns(), SETTLE_MS * MS) &&
+	     death.status != COLL_ERR_PEER_SILENT) ||
 	    !caught_up(comm, &comm->caught_up))
 		return false;
 	death_verdict(comm, &death, v);
@@ -320,7 +321,8 @@ static coll_status judge(struct coll_comm *comm, const struct coll_wait *w, stru
 	if (same_comm && differ(comm, w, p, &culprit, q, mine, &state, stalled, text, sizeof(text)))
 		return lose(comm, w, p, COLL_ERR_MISMATCH, culprit, text);
 	/* Counted from its goodbye: whoever failed has told why before it left. */
-	if (life->left && now > life->left_ns && now - life->left_ns > LEFT_MS * MS) {
+	if (life->left && now > life->left_ns && now - life->left_ns > LEFT_MS * MS &&
+	    coll_lived_for(&p->left_age, now, SETTLE_MS * MS) && caught_up(comm, &p->caught_up)) {
 		snprintf(text, sizeof(text), "[COLL-2102] %s on host %s left: it destroyed its communicator", name.text,
 		         card->host_name);
 		return lose(comm, w, p, COLL_ERR_PEER_DEAD, peer, text);
@@ -474,7 +476,7 @@ static coll_status inquire_mismatch(struct coll_comm *comm, const struct coll_wa
 		st = inquire_of(comm, w, p, where, text, sizeof(text));
 		if (st != COLL_AGAIN)
 			return lose(comm, w, p, st, where->peer, text);
-		if (now - p->fault_ns < NOTE_MS * MS)
+		if (!coll_lived_for(&p->fault_age, now, NOTE_MS * MS))
 			return COLL_OK;
 	}
 	snprintf(text, sizeof(text),
@@ -533,7 +535,7 @@ static coll_status inquire_broken(struct coll_comm *comm, const struct coll_wait
 		return st;
 	end = coll_comm_link_end(comm, where->peer);
 	stir(comm, p, where->peer, end);
-	if (now - p->fault_ns < (end == COLL_LINK_UNREACHED ? UNREACHED_MS : CAUSE_MS) * MS ||
+	if (!coll_lived_for(&p->fault_age, now, (end == COLL_LINK_UNREACHED ? UNREACHED_MS : CAUSE_MS) * MS) ||
 	    !caught_up(comm, &p->caught_up))
 		return COLL_OK;
 	left = end == COLL_LINK_CLOSED || has_left(comm, where->peer);

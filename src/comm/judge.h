@@ -32,6 +32,7 @@ struct coll_patience {
 	uint64_t asked_ns; /* last time the peer was asked */
 	uint64_t begun_ns; /* of the wait, 0: not looked */
 	uint64_t fault_ns; /* when a run reported an error of its own, 0: it has not */
+	struct coll_lived fault_age, left_age;
 	struct coll_run *faulty;
 	coll_status fault;
 	int broken; /* whom the fault is about: the run waits for many, and not only for this one */
