@@ -78,7 +78,7 @@ struct native_region {
 	/* direct.c: its owner takes its buffers back; its owner reads or writes others' at this moment */
 	_Alignas(COLL_LINE_BYTES) atomic_uint revoked;
 	_Alignas(COLL_LINE_BYTES) atomic_uint busy;
-	/* tiles.c: turn << COLL_STEP_BITS | how many steps of it its owner has made */
+	/* tiles.c, shuttle.c: turn << COLL_STEP_BITS | how many steps of it its owner has made */
 	_Alignas(COLL_LINE_BYTES) _Atomic uint64_t steps;
 	_Alignas(COLL_LINE_BYTES) char gap[4096 - 4 * COLL_LINE_BYTES];
 	struct native_entry entries[COLL_DEPTH];
@@ -149,6 +149,7 @@ struct coll_native {
 	const unsigned *quick_asleep;
 	struct native_peer *peers;      /* by rank */
 	uint64_t exchanges;             /* operations of pair.c so far */
+	uint64_t shuttled;              /* chunks of shuttle.c in all operations so far */
 	uint64_t cells;                 /* operations that used cells so far */
 	uint64_t cell_turn[COLL_CELLS]; /* the last of each */
 	size_t payload_bytes;

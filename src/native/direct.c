@@ -89,10 +89,16 @@ static bool passes(struct coll_native *n, const struct coll_job *job)
 	return true;
 }
 
-/* Tiles are made by hand, too, in their turn. */
+/* What is made by hand of plain memory. */
+static bool staged(const struct coll_native *n, const struct coll_job *job)
+{
+	return coll_native_tiles_serve(job) || coll_native_shuttle_serves(n, job);
+}
+
+/* That comes in its turn, too. */
 bool coll_native_passes_direct(void *arg, const struct coll_job *job)
 {
-	return !coll_native_tiles_serve(job) && passes(arg, job);
+	return !staged(arg, job) && passes(arg, job);
 }
 
 static void encourage(struct native_shy *shy, bool went)
@@ -314,7 +320,7 @@ static coll_status decline(struct coll_native *n, const struct coll_job *job, st
 	leave_all(n);
 	encourage(shyness(n, job), false);
 	n->direct.stats.declined++;
-	if (!coll_native_tiles_serve(job))
+	if (!staged(n, job))
 		return COLL_ERR_UNSUPPORTED;
 	s->phase = NATIVE_TILES_BEGUN;
 	return COLL_OK;
@@ -486,7 +492,7 @@ coll_status coll_native_poll_direct(void *arg, const struct coll_job *job, struc
 	while (st == COLL_OK) {
 		switch (s->phase) {
 		case NATIVE_NEW:
-			if (coll_native_tiles_serve(job) && passes(n, job))
+			if (staged(n, job) && passes(n, job))
 				s->phase = NATIVE_TILES_NEW;
 			else
 				st = enter(n, job, s);
@@ -503,7 +509,7 @@ coll_status coll_native_poll_direct(void *arg, const struct coll_job *job, struc
 				return COLL_AGAIN;
 			break;
 		case ENDING: return await_ends(n, job, s);
-		default: return coll_native_poll_tiles(n, job, s);
+		default: return n->size == 2 ? coll_native_poll_shuttle(n, job, s) : coll_native_poll_tiles(n, job, s);
 		}
 	}
 	return st;

@@ -148,6 +148,17 @@ coll_status coll_native_poll_hub(void *arg, const struct coll_job *job, struct c
 void coll_native_where_hub(void *arg, const struct coll_job *job, const struct coll_hand_state *s,
                            struct coll_run_where *where);
 
+/* What one of two ranks does in an operation: pair.c, shuttle.c. */
+struct coll_exchange {
+	const char *send; /* what the other needs */
+	const char *own;  /* what is joined with the other's, or goes to own_to */
+	char *own_to;     /* NULL: nowhere */
+	char *to;         /* the other's, or the joined */
+	size_t bytes;
+	bool joins;
+};
+struct coll_exchange coll_native_exchange(const struct coll_native *n, const struct coll_job *job);
+
 /* Polls of the operations: line.c, cells.c, others.c, pair.c, rooted.c. */
 coll_status coll_native_poll_pair(void *arg, const struct coll_job *job, struct coll_hand_state *s);
 coll_status coll_native_poll_broadcast(void *arg, const struct coll_job *job, struct coll_hand_state *s);
@@ -160,6 +171,9 @@ bool coll_native_passes_direct(void *arg, const struct coll_job *job);
  * all have entered this turn. */
 bool coll_native_tiles_serve(const struct coll_job *job);
 coll_status coll_native_poll_tiles(void *arg, const struct coll_job *job, struct coll_hand_state *s);
+/* shuttle.c: the same of two ranks. */
+bool coll_native_shuttle_serves(const struct coll_native *n, const struct coll_job *job);
+coll_status coll_native_poll_shuttle(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s);
 coll_status coll_native_poll_line_reduce(void *arg, const struct coll_job *job, struct coll_hand_state *s);
 coll_status coll_native_poll_barrier(void *arg, const struct coll_job *job, struct coll_hand_state *s);
 coll_status coll_native_poll_lines_reduce(void *arg, const struct coll_job *job, struct coll_hand_state *s);

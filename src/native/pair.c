@@ -18,17 +18,7 @@
 
 enum { PIECE_MIN = 1024, PIECES = 4 };
 
-/* What this rank does in an operation. */
-struct exchange {
-	const char *send; /* what the other needs */
-	const char *own;  /* what is joined with the other's, or goes to own_to */
-	char *own_to;     /* NULL: nowhere */
-	char *to;         /* the other's, or the joined */
-	size_t bytes;
-	bool joins;
-};
-
-static struct exchange exchange_of(const struct coll_native *n, const struct coll_job *job)
+struct coll_exchange coll_native_exchange(const struct coll_native *n, const struct coll_job *job)
 {
 	const size_t bytes = job->in.count * job->elem_bytes;
 	const size_t mine = (size_t)n->rank * bytes, others = (size_t)!n->rank * bytes;
@@ -36,11 +26,11 @@ static struct exchange exchange_of(const struct coll_native *n, const struct col
 	char *out = job->out.base;
 
 	switch (job->plan->kind) {
-	case COLL_KIND_REDUCE_SCATTER: return (struct exchange){in + others, in + mine, NULL, out, bytes, true};
-	case COLL_KIND_ALL_GATHER: return (struct exchange){in, in, out + mine, out + others, bytes, false};
+	case COLL_KIND_REDUCE_SCATTER: return (struct coll_exchange){in + others, in + mine, NULL, out, bytes, true};
+	case COLL_KIND_ALL_GATHER: return (struct coll_exchange){in, in, out + mine, out + others, bytes, false};
 	case COLL_KIND_ALL_TO_ALL:
-		return (struct exchange){in + others, in + mine, out + mine, out + others, bytes, false};
-	default: return (struct exchange){in, in, NULL, out, bytes, true};
+		return (struct coll_exchange){in + others, in + mine, out + mine, out + others, bytes, false};
+	default: return (struct coll_exchange){in, in, NULL, out, bytes, true};
 	}
 }
 
@@ -70,7 +60,7 @@ static void copy(char *to, const char *from, size_t bytes)
 }
 
 static coll_status begin(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s,
-                         const struct exchange *e, size_t piece)
+                         const struct coll_exchange *e, size_t piece)
 {
 	const coll_status st = coll_native_enter(n, s);
 	struct native_region *place;
@@ -96,8 +86,8 @@ static coll_status begin(struct coll_native *n, const struct coll_job *job, stru
 	return COLL_OK;
 }
 
-static void take(const struct coll_native *n, const struct coll_job *job, const struct exchange *e, const char *theirs,
-                 size_t at, size_t bytes)
+static void take(const struct coll_native *n, const struct coll_job *job, const struct coll_exchange *e,
+                 const char *theirs, size_t at, size_t bytes)
 {
 	const void *src[2];
 
@@ -113,7 +103,7 @@ static void take(const struct coll_native *n, const struct coll_job *job, const 
 coll_status coll_native_poll_pair(void *arg, const struct coll_job *job, struct coll_hand_state *s)
 {
 	struct coll_native *n = arg;
-	const struct exchange e = exchange_of(n, job);
+	const struct coll_exchange e = coll_native_exchange(n, job);
 	const size_t piece = piece_of(e.bytes);
 	const struct native_region *place;
 	coll_status st;

@@ -124,7 +124,7 @@ static void KERNEL(const struct coll_reduction *r, void *dst, const void *const 
 }
 
 #if SPREAD
-/* Two to two is written out: the pointers stay in registers. */
+/* Two to two, and two to one, are written out: the pointers stay in registers. */
 #define SPREAD_TWO(STORE)                                                              \
 	for (; i < bytes; i += STEP) {                                                 \
 		const TF(v) v = FINISH(TF(COMBINE)(TF(load)(a + i), TF(load)(b + i))); \
@@ -132,6 +132,9 @@ static void KERNEL(const struct coll_reduction *r, void *dst, const void *const 
 		STORE(x + i, v);                                                       \
 		STORE(y + i, v);                                                       \
 	}
+#define SPREAD_JOIN(STORE)           \
+	for (; i < bytes; i += STEP) \
+		STORE(x + i, FINISH(TF(COMBINE)(TF(load)(a + i), TF(load)(b + i))));
 #define SPREAD_MANY(STORE)                                        \
 	for (; i < bytes; i += STEP) {                            \
 		TF(v) v = TF(load)(src[0] + i);                   \
@@ -156,6 +159,19 @@ static void KERNEL_JOIN(KERNEL, spread_two)(const struct coll_reduction *r, char
 		SPREAD_TWO(TF(store))
 }
 
+static void KERNEL_JOIN(KERNEL, spread_join)(const struct coll_reduction *r, char *x, const char *a, const char *b,
+                                             bool stream, size_t bytes)
+{
+	const bool last = true;
+	size_t i = 0;
+
+	(void)last;
+	if (stream)
+		SPREAD_JOIN(TF(stream))
+	else
+		SPREAD_JOIN(TF(store))
+}
+
 static void KERNEL_JOIN(KERNEL, spread)(const struct coll_reduction *r, char *const *dst, int ndst,
                                         const char *const *src, int nsrc, bool stream, size_t bytes)
 {
@@ -165,12 +181,15 @@ static void KERNEL_JOIN(KERNEL, spread)(const struct coll_reduction *r, char *co
 	(void)last;
 	if (nsrc == 2 && ndst == 2)
 		KERNEL_JOIN(KERNEL, spread_two)(r, dst[0], dst[1], src[0], src[1], stream, bytes);
+	else if (nsrc == 2 && ndst == 1)
+		KERNEL_JOIN(KERNEL, spread_join)(r, dst[0], src[0], src[1], stream, bytes);
 	else if (stream)
 		SPREAD_MANY(TF(stream))
 	else
 		SPREAD_MANY(TF(store))
 }
 #undef SPREAD_TWO
+#undef SPREAD_JOIN
 #undef SPREAD_MANY
 #endif
 
