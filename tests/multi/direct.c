@@ -280,6 +280,31 @@ static void plain_memory_anywhere_is_a_plan(void)
 		run_ranks(n, one_is_plain, NULL);
 }
 
+/* Two ranks: from slot to slot, without a frame; pieces of all lengths, past the caches and not, in place by rank. */
+static void slot_by_slot(coll_comm *comm, int rank, void *arg)
+{
+	static const size_t counts[] = {16385, 16400, 20000, 32771, 65537, 131072, 180225, 262145, 1 << 21};
+
+	for (int k = 0; k < KINDS; k++)
+		for (size_t c = 0; kinds[k] != COLL_KIND_BROADCAST && c < sizeof(counts) / sizeof(*counts); c++)
+			for (int i = 0; i < (counts[c] > 1 << 20 ? 2 : 4); i++) {
+				const struct shape s = {.kind = kinds[k],
+				                        .count = counts[c],
+				                        .shift = (size_t[]){0, 4, 64, 4092}[i],
+				                        .in_place = i,
+				                        .plain = 3};
+
+				once(comm, rank, &s);
+			}
+	CHECK(stats(comm).direct == 0);
+	CHECK(frames(comm) == 0);
+}
+
+static void two_ranks_in_plain_memory(void)
+{
+	run_ranks(2, slot_by_slot, NULL);
+}
+
 static void now_and_then(coll_comm *comm, int rank, void *arg)
 {
 	for (int i = 0; i < 60; i++) {
@@ -563,6 +588,7 @@ int main(int argc, char **argv)
 	        PLAIN_CASE(the_same_bits_on_all_ranks),
 	        PLAIN_CASE(each_byte_once),
 	        PLAIN_CASE(plain_memory_anywhere_is_a_plan),
+	        PLAIN_CASE(two_ranks_in_plain_memory),
 	        PLAIN_CASE(plain_now_and_then),
 	        PLAIN_CASE(one_rank_cannot),
 	        PLAIN_CASE(more_sets_of_regions_than_are_remembered),
