@@ -1,0 +1,204 @@
+#!/usr/bin/env python3
+"""Links of several sockets over two interfaces: ranks in two network namespaces, joined by two
+veth pairs. Both carry the frames; a rank that is killed, an interface that goes down, whichever
+of the two, and a damaged head end every rank within 2 s with an error that names a rank;
+strangers at the doors end nothing.
+
+usage: rails.py BUILD-DIRECTORY
+"""
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+
+from job import Report, now, until
+from resets import Job, judge_errors
+
+LIMIT_S = 2.0
+# Frames of 16 KiB, so that a call has more tiles than windows.
+COUNT, SLOT = 30000, "16K"
+
+
+def ip(*words):
+    return subprocess.run(["ip"] + list(words), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
+
+
+class Wires:
+    """Two namespaces, and the pairs e0 and e1 between them, each a network of its own."""
+
+    def __init__(self):
+        self.names = [f"coll-rails-{os.getpid()}-{i}" for i in range(2)]
+        self.good = all(ip("netns", "add", n) for n in self.names)
+        a, b = self.names
+        for k in range(2):
+            e = f"e{k}"
+            self.good = self.good and ip("-n", a, "link", "add", e, "type", "veth", "peer", "name", e, "netns", b)
+            for i, n in enumerate(self.names):
+                self.good = self.good and ip("-n", n, "link", "set", "lo", "up") and \
+                    ip("-n", n, "addr", "add", f"10.93.{k}.{1 + i}/24", "dev", e) and \
+                    ip("-n", n, "link", "set", e, "address", self.mac(k, i)) and ip("-n", n, "link", "set", e, "up")
+        self.good = self.good and all(self.know(k) for k in range(2))
+
+    def mac(self, k, side):
+        return f"02:00:0a:5d:0{k}:0{1 + side}"
+
+    def know(self, k):
+        return all(ip("-n", n, "neigh", "replace", f"10.93.{k}.{2 - i}", "lladdr", self.mac(k, 1 - i), "dev", f"e{k}",
+                      "nud", "permanent") for i, n in enumerate(self.names))
+
+    def set(self, k, state):
+        ip("-n", self.names[0], "link", "set", f"e{k}", state)
+        if state == "up":
+            self.know(k)
+
+    def sent(self):
+        """Bytes out of the first namespace by e0 and e1."""
+        return [int(subprocess.run(["ip", "netns", "exec", self.names[0], "cat",
+                                    f"/sys/class/net/e{k}/statistics/tx_bytes"], capture_output=True,
+                                   text=True).stdout) for k in range(2)]
+
+    def close(self):
+        for n in self.names:
+            ip("netns", "del", n)
+
+
+def start(build, wires, ranks, faults, **settings):
+    job = Job(build, COUNT, [None] * ranks, commands=[[wires.names[r % 2]] for r in range(ranks)],
+              root=f"10.93.0.1:{random.randrange(20000, 30000)}", COLL_SLOT_BYTES=SLOT, **settings)
+    if not job.running():
+        faults += ["it does not start: " + "; ".join(job.lines[-3:])]
+    return job
+
+
+def ends(job, ranks, since, faults):
+    """Every rank says an error in time; in words, how."""
+    until(lambda: len(job.said("error")) >= ranks or job.said("wrong"), 8)
+    statuses = job.finish(LIMIT_S + 6)
+    if job.said("wrong") or 2 in statuses:
+        faults.append(f"a wrong result: {job.said('wrong')}")
+    if None in statuses:
+        faults.append(f"a hang: exit statuses {statuses}")
+    return f"error after {judge_errors(job, since, LIMIT_S, faults):.2f} s"
+
+
+def goes_on(job, ranks, faults):
+    before = job.rounds()
+    if not until(lambda: job.rounds() >= before + 128 or job.said("error"), 20):
+        faults.append("it does not go on")
+    open(job.stop_file, "w").close()
+    statuses = job.finish(10)
+    if statuses != [0] * ranks or job.said("error"):
+        faults.append(f"exit statuses {statuses}, errors {job.said('error')}")
+
+
+def shares(build, wires, settings, both):
+    faults, before = [], wires.sent()
+    job = start(build, wires, 2, faults, **settings)
+    goes_on(job, 2, faults)
+    sent = [b - a for a, b in zip(before, wires.sent())]
+    part = sent[1] / max(1, sum(sent))
+    if (both and not 0.3 < part < 0.7) or (not both and part > 0.01):
+        faults.append(f"bytes by e0 and e1: {sent}")
+    return f"{100 * part:.0f} % by the second interface", faults, job
+
+
+def killed(build, wires):
+    faults = []
+    job = start(build, wires, 3, faults)
+    since = now()
+    os.kill(job.started[2].pid, signal.SIGKILL)
+    until(lambda: len(job.said("error")) >= 2, 8)
+    job.finish(LIMIT_S + 6)
+    said = job.said("error")
+    for r in range(2):
+        if r not in said or said[r][0] != "2":
+            faults.append(f"rank {r} does not name rank 2: {said.get(r)}")
+        elif int(said[r][1]) * 1e-9 - since > LIMIT_S:
+            faults.append(f"rank {r} took {int(said[r][1]) * 1e-9 - since:.2f} s")
+    return "", faults, job
+
+
+def unplugged(build, wires, k):
+    faults = []
+    job = start(build, wires, 4, faults)
+    since = now()
+    wires.set(k, "down")
+    how = ends(job, 4, since, faults)
+    wires.set(k, "up")
+    for r, words in job.said("error").items():
+        link = re.search(r"the link between rank (\d) and rank (\d) is lost", " ".join(words))
+        if int(words[0]) % 2 == r % 2 and not (link and int(link.group(1)) % 2 != int(link.group(2)) % 2):
+            faults.append(f"rank {r} names neither the other side nor a link to it: {words}")
+    return how, faults, job
+
+
+def damaged(build, wires):
+    faults = []
+    # The hook counts from the first call on: the rank is in its rounds then.
+    job = Job(build, COUNT, [None] * 2, commands=[[n] for n in wires.names],
+              root=f"10.93.0.1:{random.randrange(20000, 30000)}", COLL_SLOT_BYTES=SLOT, COLL_HOOK="head:frame=501,rank=1")
+    until(lambda: len(job.said("error")) >= 2, 20)
+    job.finish(8)
+    if "is corrupt" not in "\n".join(job.lines):
+        faults.append("nobody says corrupt")
+    return "", faults, job
+
+
+GARBAGE = """
+import random, re, socket, subprocess
+rng, ports = random.Random(1), set()
+for line in subprocess.run(["ss", "-tlnH"], capture_output=True, text=True).stdout.splitlines():
+    ports.add(int(line.split()[3].rsplit(":", 1)[1]))
+for p in sorted(ports):
+    for i in range(200):
+        s = socket.create_connection(("127.0.0.1", p), 2)
+        s.send(rng.randbytes(rng.choice((1, 7, 40, 72, 144, 300))))
+        s.close()
+print(len(ports))
+"""
+
+
+def strangers(build, wires):
+    faults = []
+    job = start(build, wires, 2, faults)
+    said = subprocess.run(["ip", "netns", "exec", wires.names[0], sys.executable, "-c", GARBAGE], capture_output=True,
+                          text=True)
+    if said.returncode != 0 or int(said.stdout or 0) < 1:
+        faults.append(f"no strangers: {said.stderr[-200:]}")
+    goes_on(job, 2, faults)
+    return f"at {said.stdout.strip()} ports", faults, job
+
+
+def main():
+    build = os.path.abspath(sys.argv[1])
+    why = "network namespaces need root" if os.geteuid() != 0 else \
+        "no ip or ss here" if not shutil.which("ip") or not shutil.which("ss") else None
+    wires = None if why else Wires()
+    if wires and not wires.good:
+        wires.close()
+        why = "cannot make veth pairs between network namespaces"
+    if why:
+        print(f"skip rails: {why}\n0 passed, 0 failed, 1 skipped")
+        return 77
+    report = Report()
+    one = dict(COLL_INTERFACE="e0", COLL_TCP_SOCKETS="3")
+    cases = [("both interfaces carry the frames", shares, {}, True), ("three sockets on one interface", shares, one, False),
+             ("one socket by the setting", shares, dict(COLL_TCP_SOCKETS="1"), False), ("a rank is killed", killed),
+             ("the first interface goes down", unplugged, 0), ("the second interface goes down", unplugged, 1),
+             ("a damaged head", damaged), ("strangers at the doors", strangers)]
+    try:
+        for name, case, *rest in cases:
+            how, faults, job = case(build, wires, *rest)
+            if how:
+                print(f"     {how}")
+            report.case(name, faults + (job.lines[-8:] if faults else []))
+    finally:
+        wires.close()
+    return report.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
