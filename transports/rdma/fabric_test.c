@@ -355,12 +355,24 @@ static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_
 	return 0;
 }
 
+static int recvs_allowed = -1;
+
+void fabric_refuse_recvs(int after)
+{
+	LOCKED;
+	recvs_allowed = after;
+}
+
 static int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
 	LOCKED;
 	struct queue_pair *q = (struct queue_pair *)qp;
 
 	for (; wr; wr = wr->next) {
+		if (recvs_allowed >= 0 && recvs_allowed-- == 0) {
+			*bad = wr;
+			return ENOMEM;
+		}
 		if (q->recv_count - q->recv_first == RECVS ||
 		    !covers(wr->sg_list[0].lkey, wr->sg_list[0].addr, wr->sg_list[0].length))
 			forbidden("a receive that cannot be posted");

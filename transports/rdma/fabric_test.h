@@ -17,6 +17,8 @@
 void fabric_hold(bool on);
 /* The process that has this event channel dies: its identifiers and queue pairs end without a word. */
 void fabric_kill(struct rdma_event_channel *channel);
+/* After so many more receives one is refused, once; less than 0: none. */
+void fabric_refuse_recvs(int after);
 /* Identifiers, queue pairs, queues, regions and channels that have not been destroyed. */
 int fabric_objects(void);
 

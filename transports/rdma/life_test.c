@@ -30,9 +30,12 @@ struct side {
 
 static struct side side[SIDES];
 
-static const char *no_setting(void *ctx, const char *name)
+/* False: each frame uses up a receive of its reader. */
+static bool polled = true;
+
+static const char *some_setting(void *ctx, const char *name)
 {
-	return "";
+	return strcmp(name, "COLL_RDMA_POLLED") == 0 && !polled ? "0" : "";
 }
 
 static void log_line(void *ctx, int level, const char *format, ...)
@@ -67,7 +70,7 @@ static void open_side(struct side *s)
 	                           .host_id = "fabric",
 	                           .wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC),
 	                           .ctx = s,
-	                           .setting = no_setting,
+	                           .setting = some_setting,
 	                           .log = log_line,
 	                           .link_down = down}};
 	CHECK(t->open(&s->env, &inst) == COLL_OK);
@@ -340,6 +343,53 @@ static void life(uint64_t seed)
 		fprintf(stderr, "seed %llu\n", (unsigned long long)seed);
 }
 
+/* Receives are given back some at a time: when the device refuses one in the middle, the others are posted, and
+ * none of them counts as spent. */
+static void a_receive_is_refused(void)
+{
+	enum { FIRST = 10, MORE = 16, SLOTS = 64 };
+	const struct coll_channel_key key = {.comm = 1, .epoch = 1};
+
+	polled = false;
+	for (int after = 0; after < FIRST + MORE; after++) {
+		struct user u = {.armed = 0};
+		struct rdma_link *l;
+
+		open_side(&side[0]);
+		open_side(&side[1]);
+		open_link(&side[0], &side[1]);
+		open_link(&side[1], &side[0]);
+		CHECK(AWAIT(is_up(&side[0]) && is_up(&side[1])));
+		l = link_of(&side[1]);
+		CHECK(t->channel_open(side[0].link, &key, COLL_DIR_SEND, 64, SLOTS, &u.tx[0]) == COLL_OK);
+		CHECK(t->channel_open(side[1].link, &key, COLL_DIR_RECV, 64, SLOTS, &u.rx[0]) == COLL_OK);
+		while (l->spent_count < FIRST && u.sent[0] < SLOTS - MORE) {
+			send_one(&u, 0);
+			for (int i = 0; i < SIDES; i++) {
+				t->service(side[i].in);
+				t->progress(side[i].in);
+			}
+		}
+		CHECK(l->spent_count == FIRST, "%u", l->spent_count);
+		for (int i = 0; i < MORE; i++)
+			send_one(&u, 0);
+		fabric_refuse_recvs(after);
+		CHECK(AWAIT(side[1].downs == 1), "after %d", after);
+		CHECK(l->spent_count == (uint32_t)(FIRST + MORE - after), "after %d: %u spent", after, l->spent_count);
+		CHECK(l->recvs_posted <= RDMA_RECVS - l->spent_count, "after %d: %u spent, %u posted", after,
+		      l->spent_count, l->recvs_posted);
+		fabric_refuse_recvs(-1);
+		for (int i = 0; i < SIDES; i++) {
+			t->channel_close(i ? u.rx[0] : u.tx[0]);
+			close_link(&side[i]);
+		}
+		close_side(&side[0]);
+		close_side(&side[1]);
+		CHECK(fabric_objects() == 0, "%d objects are left", fabric_objects());
+	}
+	polled = true;
+}
+
 static uint64_t first_seed = 1, last_seed = ROUNDS;
 
 static void any_order(void)
@@ -357,6 +407,7 @@ int main(int argc, char **argv)
 		last_seed = strtoull(argv[2], NULL, 0);
 	PLAIN_RUN(an_end_that_has_not_heard_the_last_word_closes);
 	PLAIN_RUN(an_end_that_has_not_heard_the_last_word_dies);
+	PLAIN_RUN(a_receive_is_refused);
 	PLAIN_RUN(any_order);
 	return plain_summary();
 }

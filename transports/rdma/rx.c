@@ -30,27 +30,31 @@ static struct coll_rdma_note *note_at(struct rdma_link *l, uint32_t i)
 	return (struct coll_rdma_note *)(void *)(l->notes + (size_t)(RDMA_SENDS + i) * COLL_RDMA_NOTE_BYTES);
 }
 
-static bool post_recvs(struct rdma_link *l, const uint32_t *index, uint32_t count)
+/* How many of them are posted: all, or those before one that the device refuses (errno). */
+static uint32_t post_recvs(struct rdma_link *l, const uint32_t *index, uint32_t count)
 {
-	struct ibv_recv_wr wr[BATCH], *bad;
+	struct ibv_recv_wr wr[BATCH], *bad = wr;
 	struct ibv_sge sge[BATCH];
+	uint32_t posted = 0;
 
-	for (uint32_t at = 0; at < count;) {
-		uint32_t n = 0;
+	errno = 0;
+	while (posted < count && errno == 0) {
+		const uint32_t n = count - posted < BATCH ? count - posted : BATCH;
 
-		for (; n < BATCH && at < count; n++, at++) {
-			sge[n] = (struct ibv_sge){(uint64_t)(uintptr_t)note_at(l, index[at]), COLL_RDMA_NOTE_BYTES,
+		for (uint32_t i = 0; i < n; i++) {
+			const uint32_t at = index[posted + i];
+
+			sge[i] = (struct ibv_sge){(uint64_t)(uintptr_t)note_at(l, at), COLL_RDMA_NOTE_BYTES,
 			                          l->notes_mr->lkey};
-			wr[n] = (struct ibv_recv_wr){.wr_id = RECV_TAG | index[at], .sg_list = &sge[n], .num_sge = 1};
-			if (n > 0)
-				wr[n - 1].next = &wr[n];
+			wr[i] = (struct ibv_recv_wr){.wr_id = RECV_TAG | at, .sg_list = &sge[i], .num_sge = 1};
+			if (i > 0)
+				wr[i - 1].next = &wr[i];
 		}
 		errno = ibv_post_recv(l->qp, wr, &bad);
-		if (errno != 0)
-			return false;
-		l->recvs_posted += n;
+		posted += errno == 0 ? n : (uint32_t)(bad - wr);
 	}
-	return true;
+	l->recvs_posted += posted;
+	return posted;
 }
 
 bool coll_rdma_rx_post_all(struct rdma_link *l)
@@ -59,21 +63,26 @@ bool coll_rdma_rx_post_all(struct rdma_link *l)
 		l->spent[i] = i;
 	l->spent_count = 0;
 	l->recvs_posted = 0;
-	return post_recvs(l, l->spent, RDMA_RECVS);
+	return post_recvs(l, l->spent, RDMA_RECVS) == RDMA_RECVS;
 }
 
 /* Some at a time: the peer has enough of them left. */
 static void post_spent(struct rdma_link *l)
 {
+	uint32_t posted;
+
 	if (l->spent_count < BATCH || (l->state != LINK_UP && l->state != LINK_CONNECTING))
 		return;
-	if (!post_recvs(l, l->spent, l->spent_count)) {
+	posted = post_recvs(l, l->spent, l->spent_count);
+	/* What is posted comes back as spent, whatever becomes of the link. */
+	l->spent_count -= posted;
+	if (l->spent_count > 0) {
+		memmove(l->spent, l->spent + posted, l->spent_count * sizeof(*l->spent));
 		coll_rdma_link_fail(l, COLL_ERR_SYSTEM, "rdma %s refuses a receive: %s", l->inst->where,
 		                    strerror(errno));
 		return;
 	}
-	l->recvs_owed += l->spent_count;
-	l->spent_count = 0;
+	l->recvs_owed += posted;
 }
 
 /* ---- frames ------------------------------------------------------------------------- */
