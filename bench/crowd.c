@@ -1,8 +1,10 @@
 /*
- * See crowd.h. The barrier sleeps on a futex: whoever comes last wakes the others.
+ * See crowd.h. The barrier sleeps on a futex: whoever comes last wakes the others. Once a second rank 0
+ * looks whether all still live.
  */
 #include "crowd.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <signal.h>
@@ -13,6 +15,7 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 void crowd_begin(struct crowd *c, int size)
@@ -33,18 +36,46 @@ void crowd_begin(struct crowd *c, int size)
 	}
 }
 
+/* The rest is waited for in vain. Children of rank 0 end with it. */
+static void give_up(const struct crowd *c, const char *what, int r)
+{
+	fprintf(stderr, "rank %d: rank %d %s\n", c->rank, r, what);
+	exit(1);
+}
+
+static void look_after_others(const struct crowd *c, time_t since)
+{
+	struct timespec now;
+
+	for (int r = 1; c->rank == 0 && r < c->size; r++)
+		if (waitpid(c->child[r], NULL, WNOHANG) != 0)
+			give_up(c, "has ended", r);
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	if (now.tv_sec - since < CROWD_PATIENCE_S)
+		return;
+	for (int r = 0; r < c->size; r++)
+		if (atomic_load(&c->shared->came[r]) < atomic_load(&c->shared->came[c->rank]))
+			give_up(c, "does not come", r);
+}
+
 void crowd_barrier(struct crowd *c)
 {
 	const unsigned round = atomic_load(&c->shared->round);
+	const struct timespec a_second = {.tv_sec = 1};
+	struct timespec since;
 
+	atomic_fetch_add(&c->shared->came[c->rank], 1);
 	if (atomic_fetch_add(&c->shared->arrived, 1) + 1 == (unsigned)c->size) {
 		atomic_store(&c->shared->arrived, 0);
 		atomic_fetch_add(&c->shared->round, 1);
 		syscall(SYS_futex, &c->shared->round, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 		return;
 	}
+	clock_gettime(CLOCK_MONOTONIC, &since);
 	while (atomic_load(&c->shared->round) == round)
-		syscall(SYS_futex, &c->shared->round, FUTEX_WAIT, round, NULL, NULL, 0);
+		if (syscall(SYS_futex, &c->shared->round, FUTEX_WAIT, round, &a_second, NULL, 0) != 0 &&
+		    errno == ETIMEDOUT)
+			look_after_others(c, since.tv_sec);
 }
 
 int crowd_exchange(void *arg, const void *mine, void *all, size_t len_bytes)

@@ -12,11 +12,12 @@
 
 #include "coll/coll.h"
 
-enum { CROWD_MAX = 16, CROWD_NOTE_BYTES = 8192, CROWD_USER_BYTES = 4096 };
+enum { CROWD_MAX = 128, CROWD_NOTE_BYTES = 8192, CROWD_USER_BYTES = 4096, CROWD_PATIENCE_S = 120 };
 
 struct crowd_shared {
 	_Alignas(64) _Atomic unsigned arrived;
 	_Alignas(64) _Atomic unsigned round;
+	_Atomic unsigned came[CROWD_MAX]; /* barriers, of each */
 	_Alignas(64) char note[CROWD_MAX][CROWD_NOTE_BYTES];
 	_Alignas(64) char user[CROWD_USER_BYTES];
 };
@@ -29,6 +30,7 @@ struct crowd {
 
 /* Fork ranks 1 .. size-1; every process returns, rank 0 is the caller. */
 void crowd_begin(struct crowd *c, int size);
+/* Ends this process when another has ended, or does not come for CROWD_PATIENCE_S. */
 void crowd_barrier(struct crowd *c);
 /* coll_config.exchange; arg is the crowd. */
 int crowd_exchange(void *arg, const void *mine, void *all, size_t len_bytes);
