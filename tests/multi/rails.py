@@ -2,7 +2,7 @@
 """Links of several sockets over two interfaces: ranks in two network namespaces, joined by two
 veth pairs. Both carry the frames; a rank that is killed, an interface that goes down, whichever
 of the two, and a damaged head end every rank within 2 s with an error that names a rank;
-strangers at the doors end nothing.
+strangers at the doors end nothing, nor does a second network that is announced and leads nowhere.
 
 usage: rails.py BUILD-DIRECTORY
 """
@@ -54,6 +54,12 @@ class Wires:
         if state == "up":
             self.know(k)
 
+    def lose(self, k):
+        """What is sent over this pair reaches nobody."""
+        for i, n in enumerate(self.names):
+            ip("-n", n, "neigh", "replace", f"10.93.{k}.{2 - i}", "lladdr", "02:00:00:00:00:09", "dev", f"e{k}", "nud",
+               "permanent")
+
     def sent(self):
         """Bytes out of the first namespace by e0 and e1."""
         return [int(subprocess.run(["ip", "netns", "exec", self.names[0], "cat",
@@ -103,6 +109,14 @@ def shares(build, wires, settings, both):
     if (both and not 0.3 < part < 0.7) or (not both and part > 0.01):
         faults.append(f"bytes by e0 and e1: {sent}")
     return f"{100 * part:.0f} % by the second interface", faults, job
+
+
+def deaf(build, wires):
+    """A network that is announced, and leads nowhere: its socket takes the other one."""
+    wires.lose(1)
+    _, faults, job = shares(build, wires, {}, False)
+    wires.know(1)
+    return "", faults, job
 
 
 def killed(build, wires):
@@ -186,7 +200,8 @@ def main():
     report = Report()
     one = dict(COLL_INTERFACE="e0", COLL_TCP_SOCKETS="3")
     cases = [("both interfaces carry the frames", shares, {}, True), ("three sockets on one interface", shares, one, False),
-             ("one socket by the setting", shares, dict(COLL_TCP_SOCKETS="1"), False), ("a rank is killed", killed),
+             ("one socket by the setting", shares, dict(COLL_TCP_SOCKETS="1"), False),
+             ("the second network leads nowhere", deaf), ("a rank is killed", killed),
              ("the first interface goes down", unplugged, 0), ("the second interface goes down", unplugged, 1),
              ("a damaged head", damaged), ("strangers at the doors", strangers)]
     try:
