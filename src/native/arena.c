@@ -13,6 +13,7 @@
 #include <assert.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 static_assert(sizeof(struct native_line) == COLL_LINE_BYTES, "one line");
 static_assert(offsetof(struct native_region, entries) == 4096, "entries begin a page");
@@ -41,6 +42,7 @@ coll_status coll_native_create(struct coll_native **native, const struct coll_na
 	n->rank = rank;
 	n->size = size;
 	n->payload_bytes = payload_bytes;
+	n->page_bytes = (size_t)sysconf(_SC_PAGESIZE);
 	n->hub.cell_bytes = coll_native_hub_cell_bytes(payload_bytes);
 	n->looks = alone ? LOOKS : 0;
 	n->fabric = *fabric;

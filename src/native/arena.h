@@ -43,8 +43,8 @@ enum {
 	COLL_ENTRY_PAYLOAD = COLL_FIRST_PAYLOAD + (COLL_LINES - 1) * COLL_MORE_PAYLOAD,
 	COLL_DEPTH = 8, /* entries: a power of two */
 	COLL_CELLS = 2,
-	COLL_PIECES_MAX = 32, /* of the payload of a cell */
-	COLL_EDGE_BYTES = 4096,
+	COLL_PIECES_MAX = 32,        /* of the payload of a cell */
+	COLL_EDGE_MAX = 64 << 10,    /* the largest page there is */
 	COLL_TILE_BYTES = 256 << 10, /* of a vector that goes by tiles */
 	COLL_STEP_BITS = 20,
 	COLL_TILE_AREAS = 4, /* two for inputs, two for results */
@@ -83,9 +83,9 @@ struct native_region {
 	_Alignas(COLL_LINE_BYTES) char gap[4096 - 4 * COLL_LINE_BYTES];
 	struct native_entry entries[COLL_DEPTH];
 	struct native_flags flags[COLL_CELLS];
-	struct native_flags exchange;  /* pair.c: of the place behind the cells */
-	char edge[2][COLL_EDGE_BYTES]; /* direct.c */
-	char payload[];                /* COLL_CELLS times payload_bytes, and once more for pair.c; a gap behind each */
+	struct native_flags exchange; /* pair.c: of the place behind the cells */
+	char edge[2][COLL_EDGE_MAX];  /* direct.c */
+	char payload[];               /* COLL_CELLS times payload_bytes, and once more for pair.c; a gap behind each */
 };
 
 struct native_peer {
@@ -153,6 +153,7 @@ struct coll_native {
 	uint64_t cells;                 /* operations that used cells so far */
 	uint64_t cell_turn[COLL_CELLS]; /* the last of each */
 	size_t payload_bytes;
+	size_t page_bytes; /* of this system: alike on all ranks of a host */
 	struct coll_native_fabric fabric;
 	struct coll_channel_key key;
 	struct coll_memory memory;

@@ -34,7 +34,7 @@
 
 #include "base/clock.h"
 
-enum { UNIT_BYTES = 1 << 20, UNIT_MIN = 64 << 10, PAGE = 4096, PAUSE_MAX = 64, DIRECT_MIN = 8 << 10 };
+enum { UNIT_BYTES = 1 << 20, UNIT_MIN = 64 << 10, PAUSE_MAX = 64, DIRECT_MIN = 8 << 10 };
 
 /* How long a unit may take before its maker is left behind. */
 #define UNIT_NS 20000000u
@@ -238,7 +238,14 @@ static bool ragged(const struct coll_native *n, const struct coll_job *job)
 
 	for (int r = 0; r < n->size; r++)
 		odd |= n->direct.reach[r][COLL_REACH_OUT].piece.offset;
-	return job->plan->kind == COLL_KIND_ALL_REDUCE && odd % PAGE != 0;
+	return job->plan->kind == COLL_KIND_ALL_REDUCE && odd % n->page_bytes != 0;
+}
+
+/* Their first and last pages need a place, and bytes between them; by agreed facts. */
+static bool too_ragged(const struct coll_native *n, const struct coll_job *job)
+{
+	return ragged(n, job) &&
+	       (n->page_bytes > COLL_EDGE_MAX || coll_native_reach_bytes(job, COLL_REACH_OUT) < 2 * n->page_bytes);
 }
 
 static bool all_named(const struct coll_native *n, const struct coll_job *job)
@@ -343,7 +350,7 @@ static coll_status decide(struct coll_native *n, const struct coll_job *job, str
 {
 	coll_status st;
 
-	if (!all_named(n, job))
+	if (!all_named(n, job) || too_ragged(n, job))
 		return decline(n, job, s);
 	if (!agreed(n)) {
 		s->phase = MAPPING;
@@ -430,9 +437,9 @@ static void make(struct coll_native *n, const struct coll_job *job, const struct
 	n->direct.stats.bytes_written += bytes * (size_t)p.ndst;
 }
 
-static size_t unit_of(const struct native_pass *p)
+static size_t unit_of(const struct coll_native *n, const struct native_pass *p)
 {
-	const size_t unit = UNIT_BYTES / (size_t)(p->ndst > p->nsrc ? p->ndst : p->nsrc) & ~(size_t)(PAGE - 1);
+	const size_t unit = UNIT_BYTES / (size_t)(p->ndst > p->nsrc ? p->ndst : p->nsrc) & ~(n->page_bytes - 1);
 
 	return unit < UNIT_MIN ? UNIT_MIN : unit;
 }
@@ -448,7 +455,7 @@ static coll_status work(struct coll_native *n, const struct coll_job *job, struc
 		s->phase = ENDING;
 		return COLL_OK;
 	}
-	unit = unit_of(&p);
+	unit = unit_of(n, &p);
 	if (unit > p.bytes - s->piece)
 		unit = p.bytes - s->piece;
 	if (unit > 0) {
@@ -529,8 +536,8 @@ static bool anybody_busy(const struct coll_native *n)
 static void part(struct coll_native *n)
 {
 	struct native_direct *d = &n->direct;
-	const uintptr_t first = ((uintptr_t)d->written + PAGE - 1) & ~(uintptr_t)(PAGE - 1);
-	const uintptr_t end = ((uintptr_t)d->written + d->written_bytes) & ~(uintptr_t)(PAGE - 1);
+	const uintptr_t first = ((uintptr_t)d->written + n->page_bytes - 1) & ~(uintptr_t)(n->page_bytes - 1);
+	const uintptr_t end = ((uintptr_t)d->written + d->written_bytes) & ~(uintptr_t)(n->page_bytes - 1);
 	const int peer = !n->rank;
 
 	if (!d->written || end <= first)

@@ -9,12 +9,12 @@
  *
  * Peers write whole pages of a result only: these can be exchanged if a writer does not
  * stop (coll_native_revoke). Where a result does not fill its first and last page, the first and
- * last COLL_EDGE_BYTES of the vector are reduced to the region of one rank each, and every rank copies
+ * last page's worth of the vector are reduced to the region of one rank each, and every rank copies
  * them from there when all is done.
  */
 #include "native/direct.h"
 
-enum { PAGE = 4096, SLICE_MIN = 64 };
+enum { SLICE_MIN = 64 };
 
 static size_t block_bytes(const struct coll_job *job)
 {
@@ -46,7 +46,7 @@ static char *out_of(const struct coll_native *n, int rank)
 
 size_t coll_native_edge_bytes(const struct coll_native *n, const struct coll_job *job)
 {
-	return n->direct.edges ? COLL_EDGE_BYTES : 0;
+	return n->direct.edges ? n->page_bytes : 0;
 }
 
 /* ---- All-reduce ---- */
@@ -56,7 +56,8 @@ size_t coll_native_edge_bytes(const struct coll_native *n, const struct coll_job
 static void slice_of(const struct coll_native *n, const struct coll_job *job, size_t *first, size_t *end)
 {
 	const size_t edge = coll_native_edge_bytes(n, job), all = block_bytes(job) - 2 * edge;
-	const size_t unit = all / (size_t)n->size >= 16 * PAGE ? PAGE : SLICE_MIN, units = (all + unit - 1) / unit;
+	const size_t unit = all / (size_t)n->size >= 16 * n->page_bytes ? n->page_bytes : SLICE_MIN,
+	             units = (all + unit - 1) / unit;
 	const size_t lo = units * (size_t)n->rank / (size_t)n->size * unit;
 	const size_t hi = units * ((size_t)n->rank + 1) / (size_t)n->size * unit;
 
@@ -70,9 +71,9 @@ static int edge_owner(const struct coll_native *n, int which)
 	return which == 0 ? 0 : n->size - 1;
 }
 
-static size_t edge_at(const struct coll_job *job, int which)
+static size_t edge_at(const struct coll_native *n, const struct coll_job *job, int which)
 {
-	return which == 0 ? 0 : block_bytes(job) - COLL_EDGE_BYTES;
+	return which == 0 ? 0 : block_bytes(job) - n->page_bytes;
 }
 
 static bool reduce_edge(const struct coll_native *n, const struct coll_job *job, int which, struct native_pass *p)
@@ -81,8 +82,8 @@ static bool reduce_edge(const struct coll_native *n, const struct coll_job *job,
 	p->dst[0] = n->mine->edge[which];
 	p->nsrc = n->size;
 	for (int r = 0; r < n->size; r++)
-		p->src[r] = in_of(n, r) + edge_at(job, which);
-	p->bytes = COLL_EDGE_BYTES;
+		p->src[r] = in_of(n, r) + edge_at(n, job, which);
+	p->bytes = n->page_bytes;
 	return true;
 }
 
@@ -118,7 +119,7 @@ void coll_native_finish_edges(const struct coll_native *n, const struct coll_job
 		const int owner = edge_owner(n, which);
 		const struct native_region *region = owner == n->rank ? n->mine : n->peers[owner].region;
 
-		memcpy(job->out.base + edge_at(job, which), region->edge[which], COLL_EDGE_BYTES);
+		memcpy(job->out.base + edge_at(n, job, which), region->edge[which], n->page_bytes);
 	}
 }
 

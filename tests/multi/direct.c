@@ -280,6 +280,30 @@ static void plain_memory_anywhere_is_a_plan(void)
 		run_ranks(n, one_is_plain, NULL);
 }
 
+/* Where pages are larger: what does not fill them lies elsewhere until all is done, or the plan is run. */
+static void larger_pages(coll_comm *comm, int rank, void *arg)
+{
+	struct shape s = {.count = 16400};
+
+	once(comm, rank, &s); /* native is there from now on */
+	for (size_t page = 16 << 10; page <= 128 << 10; page *= 2) {
+		const uint64_t before = stats(comm).direct;
+
+		comm->native->page_bytes = page;
+		for (int i = 0; i < 4; i++) {
+			s = (struct shape){.count = 16400 + 100000 * (size_t)(i / 2), .shift = 64, .in_place = i};
+			once(comm, rank, &s);
+		}
+		CHECK((stats(comm).direct == before) == (page > COLL_EDGE_MAX), "pages of %zu", page);
+	}
+}
+
+static void pages_of_any_size(void)
+{
+	for (int n = 2; n <= RANKS_MAX; n++)
+		run_ranks(n, larger_pages, NULL);
+}
+
 /* Two ranks: from slot to slot, without a frame; pieces of all lengths, past the caches and not, in place by rank. */
 static void slot_by_slot(coll_comm *comm, int rank, void *arg)
 {
@@ -588,6 +612,7 @@ int main(int argc, char **argv)
 	        PLAIN_CASE(the_same_bits_on_all_ranks),
 	        PLAIN_CASE(each_byte_once),
 	        PLAIN_CASE(plain_memory_anywhere_is_a_plan),
+	        PLAIN_CASE(pages_of_any_size),
 	        PLAIN_CASE(two_ranks_in_plain_memory),
 	        PLAIN_CASE(plain_now_and_then),
 	        PLAIN_CASE(one_rank_cannot),
