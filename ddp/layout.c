@@ -12,6 +12,8 @@
 #define LEAST     (MEGABYTE / 4) /* the last one's size unless told */
 #define PROBES    5
 #define BIG_BYTES (4 * MEGABYTE)
+#define SHARE     50     /* a bucket costs one of so many parts of its own time on the wire */
+#define WOKEN_S   200e-6 /* of computing that a bucket costs besides its latency: threads woken, caches filled again */
 
 void ddp_slice(const coll_ddp *d, size_t first, size_t count, int r, size_t *slice_first, size_t *slice_count)
 {
@@ -42,8 +44,9 @@ static coll_status probe(coll_ddp *d, coll_comm *comm, void *buf, size_t len_byt
 	return status;
 }
 
-/* A bucket costs a latency more than its bytes: 20 latencies' worth of bytes keep that to
- * a twentieth. The last bucket is not hidden, so it is a tenth of that. */
+/* A bucket costs a latency more than its bytes, and takes some time from what computes: 50 times as much on the wire
+ * keeps that to a fiftieth. (By latency alone, 6 us between two cores that wait for one another, it was 64 KiB on
+ * 1 Gb/s: 656 buckets of a model of 43 MB.) The last bucket is not hidden, so it is a tenth of that. */
 static coll_status measure(coll_ddp *d, coll_comm *comm)
 {
 	coll_ddp_config *c = &d->config;
@@ -63,7 +66,7 @@ static coll_status measure(coll_ddp *d, coll_comm *comm)
 		return status;
 	d->stats.latency_s = small;
 	d->stats.bytes_per_s = (double)BIG_BYTES / (big > small ? big - small : big > 0 ? big : 1e-9);
-	bytes = 20 * small * d->stats.bytes_per_s;
+	bytes = SHARE * (small + WOKEN_S) * d->stats.bytes_per_s;
 	bytes = bytes < 65536 ? 65536 : bytes > 64.0 * MEGABYTE ? 64.0 * MEGABYTE : bytes;
 	c->bucket_bytes = (size_t)bytes / 4096 * 4096;
 	c->first_bytes = c->last_bytes = c->bucket_bytes / 10 / 64 * 64;
