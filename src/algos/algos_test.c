@@ -132,6 +132,8 @@ static void account(struct coll_algo_cost *busiest, const struct coll_plan *p)
 	busiest->copied = larger(busiest->copied, copied * unit);
 	busiest->frame = larger(busiest->frame, p->max_run * unit);
 	busiest->scratch = larger(busiest->scratch, scratch * unit);
+	busiest->all_frames += counts.sends + counts.recvs;
+	busiest->all_sent += (double)counts.sent_chunks * unit;
 }
 
 static void account_all(struct coll_algo_cost *busiest, const struct coll_algo *a, int n, int root)
@@ -172,6 +174,10 @@ Test(algos, the_price_is_what_the_plans_do)
 			SAME(copied);
 			SAME(frame);
 			SAME(scratch);
+			if (price.all_sent > 0) {
+				SAME(all_frames);
+				SAME(all_sent);
+			}
 		}
 	}
 }

@@ -87,5 +87,7 @@ void coll_cost_allreduce_dbtree(int n, struct coll_algo_cost *c)
 	        .reduced = n < 3 ? (n - 1) * 0.5 : 1,
 	        .copied = n == 2 ? 0.5 : 1,
 	        .frame = 0.5,
+	        .all_frames = 8.0 * (n - 1),
+	        .all_sent = 2.0 * (n - 1),
 	};
 }

@@ -97,6 +97,7 @@ static void find_facts(struct coll_comm *comm)
 	                              .reduce_bytes_per_ns = 8,
 	                              .copy_bytes_per_ns = 8,
 	                              .oversubscribed = comm->members.crowded,
+	                              .one_host = comm->members.hosts == 1,
 	                              .windows_max = s->windows > 0 ? (uint32_t)s->windows : WINDOWS_DEFAULT,
 	                              .scratch_bytes_max = s->memory_budget / 2,
 	                              .forced = s->algo};

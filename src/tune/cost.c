@@ -23,6 +23,10 @@
  * only they compete. Others come out cheaper by a few percent here and there, by
  * less than the model knows of late ranks and shared links, and those make every
  * round and every byte dearer.
+ *
+ * Ranks of one host that share its cores, over sockets, wait for cores and for nothing else:
+ * an all-reduce takes what the frames of all ranks take together, and lean is what sends no
+ * more than 2(n-1) vectors in all, as every row does that has the fewest bytes.
  */
 #include "tune/price.h"
 
@@ -37,6 +41,18 @@
 
 /* Vectors from here on take lean rows only. */
 #define LONG_BYTES 65536.0
+
+/* Such a frame, sent and received, and its bytes; fitted to any_n on two cores, 2026-11-22 (16 KiB to
+ * 64 MiB; recursive doubling, circulant, double tree; 3 to 8 ranks). 64 KiB, us, of 3 to 8 ranks:
+ * circulant 120 124 259 257 351 350, double tree 70 100 144 166 211 267; 4 MiB, ms: circulant 3.5
+ * 5.2 7.3 8.4 12.8 14.8, double tree 3.1 3.8 5.7 6.2 8.6 9.1;
+ * 64 MiB: 63 87 155 152 247 233 and 46 64 85 120 146 196. Short vectors take recursive doubling
+ * by the other formula, and should: 32 KiB 48 67 106 138 213 225 us, double tree 60 92 133 164 190 236.
+ * Cores are not counted: all rows are divided by the same number. */
+#define SHARED_FRAME_NS     12000.0
+#define SHARED_BYTES_PER_NS 4.0
+#define SHARED_PIECE_BYTES  262144.0 /* of the vector; longer ones leave the caches */
+#define SHARED_CORES        2.0
 
 static double at_least_one(double x)
 {
@@ -110,19 +126,41 @@ static double windows_in_scratch(const struct coll_tune_facts *f, double scratch
 	return at_least_one(windows);
 }
 
-static bool lean(const struct coll_algo_cost *c, int n)
+static bool shares_cores(const struct coll_tune_facts *f, const struct coll_tune_call *call, double total)
 {
+	return f->oversubscribed && f->one_host && f->caps.streamed && call->kind == COLL_KIND_ALL_REDUCE &&
+	       total >= LONG_BYTES;
+}
+
+static double all_sent(const struct coll_algo_cost *c, int n)
+{
+	return c->all_sent > 0 ? c->all_sent : n * c->sent;
+}
+
+static double shared_ns(const struct coll_algo_cost *c, int n, double total)
+{
+	const double frames = (c->all_frames > 0 ? c->all_frames : n * c->frames) / 2;
+
+	return (at_least_one(total / SHARED_PIECE_BYTES) * frames * SHARED_FRAME_NS +
+	        all_sent(c, n) * total / SHARED_BYTES_PER_NS) /
+	       SHARED_CORES;
+}
+
+static bool lean(const struct coll_algo_cost *c, int n, bool shared)
+{
+	const double sent = shared ? all_sent(c, n) / n : c->sent;
 	int log2 = 0;
 
 	while (((int64_t)1 << log2) < n)
 		log2++;
-	return c->rounds <= 2.0 * log2 && c->sent <= 2.0 * (n - 1) / n * 1.000001;
+	return c->rounds <= 2.0 * log2 && sent <= 2.0 * (n - 1) / n * 1.000001;
 }
 
 void coll_tune_price(const struct coll_tune_facts *f, const struct coll_tune_call *call, const struct coll_algo *algo,
                      struct coll_tune_price *price)
 {
 	const double total = call_bytes(f, call);
+	const bool shared = shares_cores(f, call, total);
 	struct coll_algo_cost c;
 	double tile, tiles, first, busy, windows;
 
@@ -143,10 +181,10 @@ void coll_tune_price(const struct coll_tune_facts *f, const struct coll_tune_cal
 	windows = windows_in_scratch(f, c.scratch * tile, windows);
 	*price = (struct coll_tune_price){
 	        .cost = c,
-	        .ns = first + (tiles - 1) * larger(busy, first / windows),
+	        .ns = shared ? shared_ns(&c, f->size, total) : first + (tiles - 1) * larger(busy, first / windows),
 	        .windows = (uint32_t)windows,
 	        .fits = c.scratch * tile <= (double)f->scratch_bytes_max,
-	        .lean = call->kind != COLL_KIND_ALL_REDUCE || total < LONG_BYTES || lean(&c, f->size),
+	        .lean = call->kind != COLL_KIND_ALL_REDUCE || total < LONG_BYTES || lean(&c, f->size, shared),
 	};
 }
 

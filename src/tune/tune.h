@@ -16,6 +16,7 @@ struct coll_tune_facts {
 	double reduce_bytes_per_ns;      /* table value, not measured */
 	double copy_bytes_per_ns;
 	bool oversubscribed; /* more ranks than cores on some host */
+	bool one_host;       /* all ranks are on one */
 	size_t slot_bytes;
 	uint32_t windows_max;
 	size_t scratch_bytes_max; /* per operation */

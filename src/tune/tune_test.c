@@ -170,6 +170,14 @@ Test(tune, ranks_that_share_cores_send_few_frames_over_tcp)
 	cr_expect_str_eq(chosen(f, 3, COLL_KIND_ALL_REDUCE, 64 << 10), "twoshot");
 	for (int n = 4; n <= 8; n++)
 		cr_expect_str_eq(chosen(f, n, COLL_KIND_ALL_REDUCE, 64 << 10), "circulant", "n=%d", n);
+	/* On one host no link is the limit: fewer frames in all, and no byte more in all. */
+	f.one_host = true;
+	cr_expect_str_eq(chosen(f, 2, COLL_KIND_ALL_REDUCE, 64 << 10), "rdbl");
+	for (int n = 3; n <= 64; n++)
+		for (size_t len = 64 << 10; len <= (size_t)1 << 30; len *= 4)
+			cr_expect_str_eq(chosen(f, n, COLL_KIND_ALL_REDUCE, len), "dbtree", "n=%d len=%zu", n, len);
+	for (int n = 3; n <= 8; n++)
+		cr_expect_str_neq(chosen(f, n, COLL_KIND_ALL_REDUCE, 16 << 10), "dbtree", "n=%d", n);
 }
 
 /* Measured: two ranks, reno, rate of a bare exchange of 256 KiB 0.94 in one round, 0.66 in two. */
