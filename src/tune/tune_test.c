@@ -161,23 +161,34 @@ Test(tune, other_collectives_change_with_size_as_they_should)
 	cr_expect_str_neq(chosen(f, 16, COLL_KIND_ALL_GATHER, 8), "ring");
 }
 
-/* Measured on two cores: see CROWDED_FRAME_NS. */
+/* Measured on two cores: see SHARED_FRAME_NS. On one host no link is the limit: fewer frames in all, and
+ * no byte more in all. */
 Test(tune, ranks_that_share_cores_send_few_frames_over_tcp)
 {
 	struct coll_tune_facts f = nets[NETS - 1].facts;
 
 	f.oversubscribed = true;
-	cr_expect_str_eq(chosen(f, 3, COLL_KIND_ALL_REDUCE, 64 << 10), "twoshot");
-	for (int n = 4; n <= 8; n++)
-		cr_expect_str_eq(chosen(f, n, COLL_KIND_ALL_REDUCE, 64 << 10), "circulant", "n=%d", n);
-	/* On one host no link is the limit: fewer frames in all, and no byte more in all. */
 	f.one_host = true;
 	cr_expect_str_eq(chosen(f, 2, COLL_KIND_ALL_REDUCE, 64 << 10), "rdbl");
 	for (int n = 3; n <= 64; n++)
 		for (size_t len = 64 << 10; len <= (size_t)1 << 30; len *= 4)
 			cr_expect_str_eq(chosen(f, n, COLL_KIND_ALL_REDUCE, len), "dbtree", "n=%d len=%zu", n, len);
-	for (int n = 3; n <= 8; n++)
-		cr_expect_str_neq(chosen(f, n, COLL_KIND_ALL_REDUCE, 16 << 10), "dbtree", "n=%d", n);
+}
+
+/* Measured over shaped links: see link_use(). */
+Test(tune, few_hosts_keep_their_links_full)
+{
+	static const size_t lens[] = {64 << 10, 256 << 10, 1 << 20, 64 << 20};
+	struct coll_tune_facts f = nets[NETS - 1].facts;
+
+	for (int crowded = 0; crowded < 2; crowded++) {
+		f.oversubscribed = crowded;
+		for (int n = 3; n <= 8; n++)
+			for (int i = 0; i < 4; i++)
+				cr_expect_str_eq(chosen(f, n, COLL_KIND_ALL_REDUCE, lens[i]), "twoshot", "n=%d len=%zu",
+				                 n, lens[i]);
+		cr_expect_str_eq(chosen(f, 32, COLL_KIND_ALL_REDUCE, 16 << 20), "circulant");
+	}
 }
 
 /* Measured: two ranks, reno, rate of a bare exchange of 256 KiB 0.94 in one round, 0.66 in two. */
