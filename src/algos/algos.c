@@ -13,6 +13,7 @@
 #define FEW     32                     /* whole vectors of all ranks in scratch */
 #define ORDERED COLL_ALGO_ORDERED
 #define RAGGED  COLL_ALGO_RAGGED
+#define LINKS   COLL_ALGO_LINKS
 #define PAIRS   (COLL_ALGO_RAGGED | COLL_ALGO_PAIRWISE)
 
 #define ROW(kind, name, flags, max_size, function)                                                  \
@@ -37,6 +38,8 @@ const struct coll_algo coll_algos[] = {
 	ROW(BROADCAST,      "tree",          0,                ANY,    broadcast_tree),
 	ROW(BROADCAST,      "circulant",     0,                ANY,    broadcast_circulant),
 	ROW(BROADCAST,      "direct",        0,                ANY,    broadcast_direct),
+	ROW(BROADCAST,      "blocks8",       LINKS,            ANY,    broadcast_blocks8),
+	ROW(BROADCAST,      "blocks32",      LINKS,            ANY,    broadcast_blocks32),
 	ROW(ALL_GATHER,     "circulant",     RAGGED,           ANY,    allgather_circulant),
 	ROW(ALL_GATHER,     "ring",          RAGGED,           ANY,    allgather_ring),
 	ROW(ALL_GATHER,     "rdbl",          RAGGED,           ANY,    allgather_rdbl),

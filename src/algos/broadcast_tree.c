@@ -38,5 +38,7 @@ void coll_cost_broadcast_tree(int n, struct coll_algo_cost *c)
 	        .received = n > 1,
 	        .copied = 1,
 	        .frame = 1,
+	        .all_frames = 2.0 * (n - 1),
+	        .all_sent = n - 1,
 	};
 }

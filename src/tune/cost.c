@@ -26,7 +26,8 @@
  *
  * Ranks of one host that share its cores, over sockets, wait for cores and for nothing else:
  * an all-reduce takes what the frames of all ranks take together, and lean is what sends no
- * more than 2(n-1) vectors in all, as every row does that has the fewest bytes.
+ * more than 2(n-1) vectors in all, as every row does that has the fewest bytes. A broadcast goes
+ * down the tree, whose inner ranks share the work: n-1 vectors in n-1 frames.
  */
 #include "tune/price.h"
 
@@ -146,8 +147,8 @@ static double windows_in_scratch(const struct coll_tune_facts *f, double scratch
 
 static bool shares_cores(const struct coll_tune_facts *f, const struct coll_tune_call *call, double total)
 {
-	return f->oversubscribed && f->one_host && f->caps.streamed && call->kind == COLL_KIND_ALL_REDUCE &&
-	       total >= LONG_BYTES;
+	return f->oversubscribed && f->one_host && f->caps.streamed && total >= LONG_BYTES &&
+	       (call->kind == COLL_KIND_ALL_REDUCE || call->kind == COLL_KIND_BROADCAST);
 }
 
 static double all_sent(const struct coll_algo_cost *c, int n)

@@ -66,6 +66,12 @@ static void rank_row(struct ranking *r, const struct coll_algo *a, const struct 
 	r->first_price = *price;
 }
 
+/* Several hosts, joined by something else than memory: what the busiest rank sends is what counts. */
+static bool has_links(const struct coll_tune_facts *f)
+{
+	return f->caps.cross_host && !f->one_host;
+}
+
 static void rank_rows(const struct coll_tune_facts *f, const struct coll_tune_call *call, struct ranking *r)
 {
 	*r = (struct ranking){.first = NULL};
@@ -73,7 +79,7 @@ static void rank_rows(const struct coll_tune_facts *f, const struct coll_tune_ca
 		const struct coll_algo *a = &coll_algos[i];
 		struct coll_tune_price price;
 
-		if (a->kind != call->kind || obstacle(a, f, call))
+		if (a->kind != call->kind || obstacle(a, f, call) || ((a->flags & COLL_ALGO_LINKS) && !has_links(f)))
 			continue;
 		coll_tune_price(f, call, a, &price);
 		rank_row(r, a, &price);

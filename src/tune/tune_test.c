@@ -150,9 +150,11 @@ Test(tune, tiny_all_reduce_takes_few_rounds)
 
 Test(tune, other_collectives_change_with_size_as_they_should)
 {
-	const struct coll_tune_facts f = nets[2].facts;
+	struct coll_tune_facts f = nets[2].facts;
 
 	cr_expect_str_eq(chosen(f, 64, COLL_KIND_BROADCAST, 8), "binomial");
+	cr_expect_str_eq(chosen(f, 16, COLL_KIND_BROADCAST, 1 << 24), "blocks32");
+	f.one_host = true;
 	cr_expect_str_eq(chosen(f, 16, COLL_KIND_BROADCAST, 1 << 24), "circulant");
 	cr_expect_str_eq(chosen(f, 16, COLL_KIND_ALL_TO_ALL, 8), "bruck");
 	cr_expect_str_neq(chosen(f, 16, COLL_KIND_ALL_TO_ALL, 1 << 20), "bruck");
@@ -173,6 +175,8 @@ Test(tune, ranks_that_share_cores_send_few_frames_over_tcp)
 	for (int n = 3; n <= 64; n++)
 		for (size_t len = 64 << 10; len <= (size_t)1 << 30; len *= 4)
 			cr_expect_str_eq(chosen(f, n, COLL_KIND_ALL_REDUCE, len), "dbtree", "n=%d len=%zu", n, len);
+	for (int n = 3; n <= 8; n++)
+		cr_expect_str_eq(chosen(f, n, COLL_KIND_BROADCAST, 1 << 20), "tree", "n=%d", n);
 }
 
 /* Measured over shaped links: see link_use(). */
