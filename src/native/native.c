@@ -21,8 +21,9 @@ enum way {
 	WAYS
 };
 
-/* Two ranks: up to here in lines. */
-enum { PAIR_MIN = 256 };
+/* Two ranks: up to PAIR_MIN bytes in lines. Ranks that have a core each: reduced in the hub up to HUB_REDUCES, counted,
+ * not measured: sixteen times that through one core is what half a dozen rounds of a plan take. */
+enum { PAIR_MIN = 256, HUB_REDUCES = 1024 };
 
 static const char *const way_names[WAYS] = {"",
                                             "native line",
@@ -123,7 +124,12 @@ static bool hub_serves(enum coll_kind kind, int size, bool crowded, size_t count
 		return false;
 	if (kind == COLL_KIND_SCAN || kind == COLL_KIND_SEND_RECV)
 		return false;
-	return crowded || payload_of(kind, size, count * elem_bytes) <= payload_bytes;
+	if (crowded)
+		return true;
+	/* Few ranks reduce for the others, whose cores are idle meanwhile. */
+	if ((kind == COLL_KIND_ALL_REDUCE || kind == COLL_KIND_REDUCE) && count * elem_bytes > HUB_REDUCES)
+		return false;
+	return payload_of(kind, size, count * elem_bytes) <= payload_bytes;
 }
 
 bool coll_native_serves(enum coll_kind kind, int size, bool crowded, size_t count, size_t elem_bytes,
