@@ -8,10 +8,14 @@ static coll_status link_to(void *arg, int peer, const struct coll_transport **t,
 {
 	struct coll_comm *comm = arg;
 	struct coll_wire *wire;
-	const coll_status st = coll_context_link(comm->ctx, coll_comm_process(comm, peer), &wire, link, &comm->box);
+	void *found;
+	const coll_status st = coll_context_link(comm->ctx, coll_comm_process(comm, peer), &wire, &found, &comm->box);
 
-	if (st == COLL_OK || st == COLL_AGAIN)
+	/* Both or neither: there may be a link that is broken. */
+	if (st == COLL_OK || st == COLL_AGAIN) {
 		*t = &wire->table;
+		*link = found;
+	}
 	return st;
 }
 

@@ -169,8 +169,10 @@ coll_status coll_hub_done(struct coll_native *n, const struct coll_job *job, str
 	if (!done_reached(n, turn, &known))
 		return COLL_AGAIN;
 	/* It may have come between the two looks. */
-	if (same_call(&round->done, job, turn))
+	if (same_call(&round->done, job, turn)) {
+		see(n, turn);
 		return COLL_OK;
+	}
 	for (uint32_t r = 0; r < (uint32_t)n->size; r++)
 		if (!same_call(&round->lines[r], job, turn))
 			return differs(&round->lines[r], s, r);

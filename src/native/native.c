@@ -124,6 +124,9 @@ static bool hub_serves(enum coll_kind kind, int size, bool crowded, size_t count
 		return false;
 	if (kind == COLL_KIND_SCAN || kind == COLL_KIND_SEND_RECV)
 		return false;
+	/* Pieces, of a line at least, are counted in 32 bits. */
+	if (count * elem_bytes / COLL_LINE_BYTES >= UINT32_MAX)
+		return false;
 	if (crowded)
 		return true;
 	/* Few ranks reduce for the others, whose cores are idle meanwhile. */

@@ -158,6 +158,17 @@ static void reach_the_top(coll_comm *world, int rank)
 			use(child[i], rank, 2), use(child[i], rank, 40000);
 	for (int i = 0; i < 3 * ALIVE; i++)
 		coll_comm_destroy(&child[i]);
+	/* A link gets memory to reduce from when it first does, which not every plan has every link do. */
+	for (int a = 0; a < coll_comm_size(world); a++)
+		for (int b = 0; b < a; b++) {
+			const int list[] = {a, b};
+
+			if (coll_comm_create_from_ranks(world, list, 2, &child[0]) != COLL_OK)
+				fail(rank, "no pair", world);
+			else if (child[0])
+				use(child[0], rank, 40000);
+			coll_comm_destroy(&child[0]);
+		}
 }
 
 static void run_rounds(coll_comm *world, int n, struct coll_rng *rng, int rank)

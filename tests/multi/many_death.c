@@ -5,6 +5,7 @@
  * usage: many_death [RANKS]
  */
 #define PLAIN_OWN_MAIN
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -28,16 +29,36 @@ static int64_t now_ns(void)
 	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-enum which { REDUCE_SHORT, REDUCE_LONG, BROADCAST_LONG, TO_ROOT };
+enum which { REDUCE_SHORT, REDUCE_LONG, BROADCAST_LONG, TO_ROOT, BROADCAST_FIRST };
 
 static coll_status call(coll_comm *comm, enum which which, int root, float *in, float *out)
 {
 	switch (which) {
 	case REDUCE_SHORT: return coll_all_reduce(in, out, 1, COLL_F32, COLL_SUM, comm, NULL);
 	case REDUCE_LONG: return coll_all_reduce(in, out, 100000, COLL_F32, COLL_SUM, comm, NULL);
-	case BROADCAST_LONG: return coll_broadcast(in, out, 100000, COLL_F32, root, comm, NULL);
+	case BROADCAST_LONG:
+	case BROADCAST_FIRST: return coll_broadcast(in, out, 100000, COLL_F32, root, comm, NULL);
 	default: return coll_reduce(in, out, 5000, COLL_F32, COLL_SUM, root, comm, NULL);
 	}
+}
+
+/* The ranks meet on comm; the links to the root are made by a duplicate, and break before comm has ever used them. */
+static void meet_and_link(coll_comm *comm, struct last_words *words, int victim, int root, float *in, float *out)
+{
+	coll_comm *other = NULL;
+
+	crowd_check(comm, coll_all_reduce(in, out, 1, COLL_F32, COLL_SUM, comm, NULL), "all_reduce");
+	crowd_check(comm, coll_comm_duplicate(comm, &other), "duplicate");
+	crowd_check(other, call(other, BROADCAST_LONG, root, in, out), "broadcast");
+	crowd_check(other, call(other, BROADCAST_LONG, victim, in, out), "broadcast");
+	crowd_check(other, coll_barrier(other, NULL), "barrier");
+	if (coll_comm_rank(comm) == victim) {
+		atomic_store(&words->died_ns, now_ns());
+		_exit(0);
+	}
+	/* A call that begins while the death is known to the link and not yet to the communicator. */
+	while (atomic_load(&words->died_ns) == 0 || now_ns() - atomic_load(&words->died_ns) < 20000000)
+		sched_yield();
 }
 
 /* Of the communicator's ranks; its rank 0 is another process than the first. */
@@ -54,6 +75,8 @@ static int one_rank(struct crowd *c, enum which which, int victim, int root)
 		order[i] = (i + 5) % c->size;
 	crowd_check(world, coll_comm_create_from_ranks(world, order, c->size, &comm), "create");
 	me = coll_comm_rank(comm);
+	if (which == BROADCAST_FIRST)
+		meet_and_link(comm, words, victim, root, in, out);
 	for (int i = 0; i < 1000000 && st == COLL_OK; i++) {
 		if (me == victim && i == 30) {
 			atomic_store(&words->died_ns, now_ns());
@@ -96,6 +119,8 @@ static void anybody_dies(void)
 	dies(REDUCE_SHORT, ranks - 2, 0);
 	dies(REDUCE_LONG, 7, 0);
 	dies(BROADCAST_LONG, 3, 9);
+	dies(BROADCAST_FIRST, 9, 5);
+	dies(BROADCAST_FIRST, 9, 9);
 }
 
 static void root_dies(void)

@@ -392,7 +392,8 @@ static bool overlaps(const struct coll_tcp_pair *a, const struct coll_tcp_pair *
 	       same_network(&a->here, &b->here);
 }
 
-/* A frame is cut for no rail, they take turns: only the fastest pairs are of use together. */
+/* A frame is cut for no rail, they take turns: only the fastest pairs are of use together, and
+ * only those that are known to be as fast. */
 static unsigned fastest(struct coll_tcp_pair *pair, unsigned count)
 {
 	uint16_t best = 0;
@@ -403,7 +404,7 @@ static unsigned fastest(struct coll_tcp_pair *pair, unsigned count)
 	for (unsigned i = 0; i < count; i++)
 		if (pair_speed(&pair[i]) == best)
 			pair[kept++] = pair[i];
-	return kept;
+	return best == 0 && kept > 1 ? 1 : kept;
 }
 
 /* In the order of the process of lower id, so that both find the same. */

@@ -223,8 +223,8 @@ TEST(rails, windows_are_spread_over_the_sockets)
 
 	REQUIRE(pair_open(&p));
 	CHECK(p.link[0]->rails == RAILS && p.link[1]->rails == RAILS);
-	for (uint16_t w = 0; w < RAILS; w++)
-		lane[w] = lane_open(&p, 1, w);
+	for (unsigned w = 0; w < RAILS; w++)
+		lane[w] = lane_open(&p, 1, (uint16_t)w);
 	for (uint64_t n = 0; n < 30; n++)
 		pass(&p, &lane[n % RAILS], n);
 	for (unsigned i = 0; i < RAILS; i++) {
@@ -248,8 +248,8 @@ TEST(rails, one_that_breaks_ends_the_link_once)
 		char into[RAILS][SLOT];
 
 		REQUIRE(pair_open(&p));
-		for (uint16_t w = 0; w < RAILS; w++) {
-			lane[w] = lane_open(&p, 1, w);
+		for (unsigned w = 0; w < RAILS; w++) {
+			lane[w] = lane_open(&p, 1, (uint16_t)w);
 			CHECK(p.s[1].t->recv_into(lane[w].rx, into[w], NULL, &expect, &cookie[w]) == COLL_OK);
 		}
 		shutdown(p.link[0]->rail[i]->fd, SHUT_RDWR);
@@ -306,14 +306,14 @@ TEST(rails, a_link_is_closed_and_opened_again)
 
 TEST(rails, a_damaged_head_on_any_socket_is_corrupt)
 {
-	for (uint8_t i = 0; i < RAILS; i++) {
+	for (unsigned i = 0; i < RAILS; i++) {
 		struct station s = {.sockets = "3"};
 		struct raw_peer p[RAILS];
 		struct coll_tcp_head head = {.type = COLL_TCP_NOP, .credit_channel = COLL_TCP_NO_CHANNEL};
 		void *link;
 
 		REQUIRE(station_open(&s, 1) == COLL_OK);
-		for (uint8_t k = 0; k < RAILS; k++)
+		for (unsigned k = 0; k < RAILS; k++)
 			REQUIRE(raw_connect_rail(&p[k], &s, 2, k));
 		link = raw_link(&s, 2, 1);
 		REQUIRE(UNTIL(&s, all_up(link)));
