@@ -8,10 +8,13 @@
  */
 #include <arpa/inet.h>
 #include <ifaddrs.h>
+#include <linux/ethtool.h>
+#include <linux/sockios.h>
 #include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/hash.h"
@@ -117,17 +120,23 @@ static unsigned prefix_of(const struct sockaddr *mask)
 	return n;
 }
 
-/* As the driver says; 0: it does not. */
+/* As the driver says; 0: it does not. Asked of a socket: what is mounted at /sys may be of
+ * another network namespace. */
 static uint16_t speed_of(const char *name)
 {
-	char path[64 + IF_NAMESIZE], text[32] = "";
-	long mbit;
+	struct ethtool_cmd cmd = {.cmd = ETHTOOL_GSET};
+	struct ifreq request = {.ifr_data = (void *)&cmd};
+	const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	uint32_t mbit = 0;
 
-	snprintf(path, sizeof(path), "/sys/class/net/%s/speed", name);
-	if (read_text(path, text, sizeof(text) - 1) == 0)
+	snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", name);
+	if (fd >= 0 && ioctl(fd, SIOCETHTOOL, &request) == 0)
+		mbit = ethtool_cmd_speed(&cmd);
+	if (fd >= 0)
+		close(fd);
+	if (mbit == (uint32_t)SPEED_UNKNOWN)
 		return 0;
-	mbit = strtol(text, NULL, 10);
-	return mbit <= 0 ? 0 : mbit / 100 > UINT16_MAX ? UINT16_MAX : (uint16_t)(mbit / 100);
+	return mbit / 100 > UINT16_MAX ? UINT16_MAX : (uint16_t)(mbit / 100);
 }
 
 static void append(struct coll_tcp_address *a, const struct ifaddrs *i)

@@ -271,9 +271,9 @@ static void wake_at(struct tcp_link *l, uint32_t len_bytes)
 		l->wake_bytes = len_bytes;
 }
 
-void coll_tcp_rx_settle(struct tcp_link *l)
+void coll_tcp_rx_settle(struct tcp_link *l, uint32_t most_bytes)
 {
-	const uint32_t want = l->into_left < TCP_WAKE_BYTES ? l->into_left : TCP_WAKE_BYTES;
+	const uint32_t want = l->into_left < most_bytes ? l->into_left : most_bytes;
 
 	/* Behind small ones there may be something that somebody can use at once. */
 	if (l->state == LINK_UP && l->into_left >= TCP_LARGE_BYTES && want != l->wake_bytes)

@@ -415,14 +415,16 @@ static void tcp_disarm(void *inst)
 	atomic_fetch_sub(&((struct tcp_inst *)inst)->armed, 1);
 }
 
+/* With many links epoll is asked by those that are awake, too, and does not tell of less than the mark. */
 static void settle_few(struct tcp_inst *in)
 {
+	const bool many = atomic_load_explicit(&in->up_count, memory_order_relaxed) > TCP_DIRECT_LINKS;
 	struct tcp_link *l;
 
 	for (uint32_t i = 0; i < TCP_DIRECT_LINKS && (l = up_at(in, i)) != NULL; i++) {
 		if (pthread_mutex_trylock(&l->base.lock) != 0)
 			continue;
-		coll_tcp_rx_settle(l);
+		coll_tcp_rx_settle(l, many ? TCP_WAKE_MANY : TCP_WAKE_BYTES);
 		pthread_mutex_unlock(&l->base.lock);
 	}
 }

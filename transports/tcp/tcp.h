@@ -45,6 +45,7 @@ enum {
 	TCP_STAGE_BYTES = 16 * 1024,    /* heads and small payloads are read through this */
 	TCP_LARGE_BYTES = 8 * 1024 + 1, /* payloads above are not worth staging */
 	TCP_WAKE_BYTES = 1024 * 1024,   /* of a large payload that somebody sleeps for; see tcp.md */
+	TCP_WAKE_MANY = 128 * 1024,     /* the same with many links */
 	TCP_SLOT_BYTES = 1024 * 1024,   /* longer frames, fewer turns between sending and receiving; see tcp.md */
 	TCP_BULK_BYTES = 512 * 1024,    /* what is handed to a taker is read through this */
 	TCP_PIECE_BYTES = 64,           /* and handed on in multiples of this */
@@ -436,7 +437,7 @@ int coll_tcp_rx(struct tcp_link *l, size_t budget);
 /* The taker of the DATA under way gets what has come, but for an odd rest. */
 void coll_tcp_rx_give(struct tcp_link *l);
 /* Before a sleep: the rest of a large payload need not wake anybody piece by piece. */
-void coll_tcp_rx_settle(struct tcp_link *l);
+void coll_tcp_rx_settle(struct tcp_link *l, uint32_t most_bytes);
 
 /* ---- channel.c, grant.c ------------------------------------------------------------------ */
 
