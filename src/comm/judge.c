@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "base/planted.h"
@@ -244,10 +245,17 @@ static void warn_abroad(struct coll_comm *comm, const struct coll_record *mine, 
 	         here, coll_comm_name(comm, peer).text, coll_comm_card(comm, peer)->host_name, there);
 }
 
+/* A peer that has destroyed the communicator, or, for whoever waits for a message, is about to. */
+static bool leaves(const struct coll_record *theirs, const struct coll_record *mine)
+{
+	return (theirs->flags & COLL_RECORD_GONE) ||
+	       (theirs->kind == COLL_RECORD_DESTROY && mine->kind == COLL_KIND_SEND_RECV);
+}
+
 /* Whether the calls of the two differ, as far as the answer tells; *culprit is the other. */
 static bool differ(struct coll_comm *comm, const struct coll_wait *w, struct coll_patience *p, int *culprit,
                    const struct coll_question *q, const struct coll_stall *mine, const struct coll_peer_state *state,
-                   uint64_t stalled, char *text, size_t len_bytes)
+                   char *text, size_t len_bytes)
 {
 	const struct coll_record *theirs = &state->answer.record;
 	const int peer = *culprit;
@@ -262,17 +270,13 @@ static bool differ(struct coll_comm *comm, const struct coll_wait *w, struct col
 		snprintf(text, len_bytes, "%s", circle.text);
 		return true;
 	}
-	/* What it sent before may still be on its way: but not for long without a movement. If it
-	 * failed before, its note comes first, or soon. */
-	if ((theirs->flags & COLL_RECORD_GONE) && !p->gone_ns)
-		p->gone_ns = coll_clock_ns();
-	if (stalled > LEFT_MS * MS &&
-	    ((p->gone_ns && coll_clock_ns() - p->gone_ns > SETTLE_MS * MS && caught_up(comm, &p->caught_up)) ||
-	     (theirs->kind == COLL_RECORD_DESTROY && w->record->kind == COLL_KIND_SEND_RECV))) {
-		coll_inquiry_text(comm, w->record, peer, theirs, text, len_bytes);
-		return true;
-	}
-	return false;
+	/* What it sent before may still be on its way, or have come after this rank last looked: its
+	 * answer is of a later moment. If it failed before, its note comes first, or soon. */
+	if (!leaves(theirs, w->record) || !coll_lived_for(&p->leaving_age, coll_clock_ns(), LEFT_MS * MS) ||
+	    !caught_up(comm, &p->caught_up))
+		return false;
+	coll_inquiry_text(comm, w->record, peer, theirs, text, len_bytes);
+	return true;
 }
 
 /* Alive, and not here for too long? */
@@ -318,7 +322,7 @@ static coll_status judge(struct coll_comm *comm, const struct coll_wait *w, stru
 	if (heard < p->since_ns)
 		heard = p->since_ns;
 	same_comm = state.answered_ns && theirs->comm == comm->id;
-	if (same_comm && differ(comm, w, p, &culprit, q, mine, &state, stalled, text, sizeof(text)))
+	if (same_comm && differ(comm, w, p, &culprit, q, mine, &state, text, sizeof(text)))
 		return lose(comm, w, p, COLL_ERR_MISMATCH, culprit, text);
 	/* Counted from its goodbye: whoever failed has told why before it left. */
 	if (life->left && now > life->left_ns && now - life->left_ns > LEFT_MS * MS &&
@@ -421,6 +425,8 @@ coll_status coll_comm_inspect(struct coll_comm *comm, const struct coll_wait *w,
 		coll_circle_show(comm, p, &stall);
 	coll_control_ask(comm->ctx->control, coll_comm_process(comm, where.peer), &q);
 	coll_service_kick(comm->ctx);
+	if (planted(SLOW_JUDGE))
+		nanosleep(&(struct timespec){.tv_nsec = 30 * 1000 * 1000}, NULL);
 	return judge(comm, w, p, where.peer, &q, &stall, now);
 }
 

@@ -33,6 +33,7 @@ struct coll_patience {
 	uint64_t begun_ns; /* of the wait, 0: not looked */
 	uint64_t fault_ns; /* when a run reported an error of its own, 0: it has not */
 	struct coll_lived fault_age, left_age;
+	struct coll_lived leaving_age; /* since the peer first said that it destroys the communicator */
 	struct coll_run *faulty;
 	coll_status fault;
 	int broken; /* whom the fault is about: the run waits for many, and not only for this one */
@@ -46,7 +47,6 @@ struct coll_patience {
 	bool aside; /* the communicator shows another wait as what it is doing */
 	bool shown; /* see circle.h */
 	bool warned_abroad;
-	uint64_t gone_ns; /* when the peer first said that it had destroyed the communicator */
 };
 
 /* A step has moved: patience begins anew. */
@@ -54,7 +54,7 @@ static inline void coll_patience_moved(struct coll_comm *comm, struct coll_patie
 {
 	p->since_ns = 0;
 	p->warned = p->warned_abroad = false;
-	p->gone_ns = 0;
+	p->leaving_age = (struct coll_lived){0};
 	if (p->shown)
 		coll_circle_hide(comm, p);
 }

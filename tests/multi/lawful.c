@@ -379,6 +379,49 @@ static void calls_on_streams_go_on_beside(void)
 		run_threads(&job, beside);
 }
 
+/* Rank 1 comes late, sends what rank 0 waits for, and has nothing else to do. */
+static void *part(void *arg)
+{
+	struct rank *r = arg;
+	int message = 0;
+
+	OK(r, coll_barrier(r->comm[0], NULL));
+	if (r->rank == 1)
+		usleep((useconds_t)(1100000 + 12000 * r->job->seed));
+	if (r->rank == 1)
+		OK(r, coll_send(&r->size, 1, COLL_I32, 0, r->comm[0], NULL));
+	else
+		OK(r, coll_recv(&message, 1, COLL_I32, 1, r->comm[0], NULL));
+	CHECK(message == (r->rank == 0 ? r->size : 0), "rank %d: %d", r->rank, message);
+	OK(r, coll_comm_destroy(&r->comm[0]));
+	return NULL;
+}
+
+static void *parting_pair(void *job)
+{
+	run_threads(job, part);
+	return NULL;
+}
+
+/* Several pairs at once, their messages at different times after rank 0 has asked about them. */
+static void last_words_are_heard(void)
+{
+	enum { PAIRS = 28 };
+	const char *settings[] = {transports, "COLL_DEBUG=error", NULL};
+	struct job jobs[PAIRS] = {0};
+	pthread_t threads[PAIRS];
+	int n = 0;
+
+	for (; n < PAIRS; n++) {
+		jobs[n] = (struct job){.size = 2, .seed = (uint64_t)n};
+		if (!create(&jobs[n], settings) || pthread_create(&threads[n], NULL, parting_pair, &jobs[n]) != 0)
+			break;
+	}
+	CHECK(n == PAIRS, "%d pairs", n);
+	for (int i = 0; i < n; i++)
+		pthread_join(threads[i], NULL);
+}
+
 /* ---- What is only said ---- */
 
 static atomic_int crossings, told;
@@ -437,6 +480,8 @@ int main(int argc, char **argv)
 	}
 	if (argc < 3)
 		PLAIN_RUN(calls_on_streams_go_on_beside);
+	if (argc < 3)
+		PLAIN_RUN(last_words_are_heard);
 	if (argc < 3)
 		PLAIN_RUN(crossed_communicators_are_told);
 	return plain_summary();
