@@ -255,10 +255,23 @@ def test_table_merges_its_parts():
     with tempfile.TemporaryDirectory() as dir_:
         file = dir_ + "/out.json"
         done = subprocess.run([sys.executable, here + "/run.py", "--table", "ranks2,ranks3", "--build", BUILD, "--blocks", "1",
-                               "--block-ms", "0.1", "--json", file, "--judge"], capture_output=True, text=True)
+                               "--block-ms", "0.1", "--json", file, "--judge", "--svg", dir_ + "/plots"], capture_output=True, text=True)
         same((done.returncode, done.stderr), (0, ""))
         same(sorted((c["ranks"], c["bytes"]) for c in cells.load(file)["cells"]), [(2, 65536), (2, 1 << 20), (3, 65536), (3, 1 << 20)])
         same("not measured any n" in done.stdout, True)
+        same(sorted(os.listdir(dir_ + "/plots")), ["all-reduce-tcp-%d-ranks-out-of-place.svg" % n for n in (2, 3)])
+        same(done.stdout.splitlines()[-1], "cells in %s; 2 plots in %s/plots" % (file, dir_))
+
+
+def test_shown_is_the_longest_and_fullest():
+    gloo = cell({"ours": [1], "gloo": [2], "mpich": [2]})
+    cells_ = [cell({"ours": [1], "mpich": [2]}), cell({"ours": [1], "mpich": [2]}, bytes=16), gloo,
+              cell({"ours": [1], "gloo": [2], "mpich": [2]}, bytes=64), cell({"ours": [1]}, place="in", bytes=16),
+              cell({"ours": [1]}, transport="tcp", cc="reno"), cell({"ours": [1]}, transport="tcp", ranks=4)]
+    seen = run.shown(cells_)
+    same(sorted(seen), ["shm"])
+    same(gloo in seen["shm"][1], True)
+    same(sorted(c["bytes"] for c in seen["shm"][1]), [8, 64])
 
 
 def test_driver_refuses_what_it_does_not_know():

@@ -232,18 +232,38 @@ def show(document, args):
         print("\n" + (judge.markdown if args.markdown else judge.text)(document["cells"]))
 
 
+def write_plot(file, title, group, run):
+    """Whether there was something to plot."""
+    text = plot.svg(group, title, "%s; commit %s; %s" % (run["machine"], run["commit"], run["date"][:10]))
+    if text:
+        with open(file, "w") as f:
+            f.write(text)
+    return bool(text)
+
+
 def keep(document, args):
+    plots = 0
     if args.json:
         cells_of.save(args.json, document)
     if args.svg:
         os.makedirs(args.svg, exist_ok=True)
         for title, group in report.groups(document["cells"]).items():
-            run = document["runs"][-1]
-            text = plot.svg(group, title, "%s; commit %s; %s" % (run["machine"], run["commit"], run["date"][:10]))
-            if text:
-                name = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") + ".svg"
-                with open(os.path.join(args.svg, name), "w") as f:
-                    f.write(text)
+            name = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") + ".svg"
+            plots += write_plot(os.path.join(args.svg, name), title, group, document["runs"][-1])
+    kept = (["cells in " + args.json] if args.json else []) + (["%d plots in %s" % (plots, args.svg)] if args.svg else [])
+    if kept:
+        print("\n" + "; ".join(kept))
+
+
+def shown(cells):
+    """What a page shows: of each transport the all-reduce of two ranks out of place, beside most others."""
+    best = {}
+    for title, group in report.groups(cells).items():
+        c = group[0]
+        if (c["kind"], c["ranks"], c["place"], c["cc"], c["cold"]) == ("all_reduce", 2, "out", None, False):
+            rank = (len(group), sum(len(g["seconds"]) for g in group))
+            best[c["transport"]] = max(best.get(c["transport"], ((0, 0), "", [])), (rank, title, group), key=lambda b: b[0])
+    return {transport: (title, group) for transport, (_, title, group) in best.items()}
 
 
 def keep_results(document, args):
@@ -268,6 +288,8 @@ def keep_results(document, args):
                 break
         f.write("\n## What is asked\n\n" + judge.markdown(document["cells"]) + "\n\n## Tables\n\n")
         f.write(report.LEGEND + "\n\n" + report.markdown(document["cells"]))
+    for transport, (title, group) in shown(document["cells"]).items():
+        write_plot("%s/%s-all-reduce-%s.svg" % (where, last["date"][:10], transport), title, group, last)
 
 
 def run_table(args, argv):
@@ -277,7 +299,7 @@ def run_table(args, argv):
     rest = argv[:skip] + argv[skip + (2 if argv[skip + 1:] and not argv[skip + 1].startswith("-") else 1):]
     rest = [a for a in rest if a not in ("--keep", "--judge", "--markdown")]
     for opt in ("--json", "--svg"):
-        if opt in rest:
+        while opt in rest:
             del rest[rest.index(opt):rest.index(opt) + 2]
     with tempfile.TemporaryDirectory() as dir_:
         for part in args.table.split(","):
