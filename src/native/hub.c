@@ -18,7 +18,7 @@
 static_assert(COLL_HUB_SIZE_MAX % COLL_HUB_GROUP == 0, "whole groups");
 static_assert((COLL_HUB_DEPTH & (COLL_HUB_DEPTH - 1)) == 0, "turns may wrap");
 static_assert(sizeof(struct hub_count) == COLL_LINE_BYTES, "one line");
-static_assert(offsetof(struct hub_area, rounds) == 4096, "rounds begin a page");
+static_assert(offsetof(struct hub_area, rounds) % 4096 == 0, "rounds begin a page");
 
 size_t coll_native_hub_cell_bytes(size_t payload_bytes)
 {

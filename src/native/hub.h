@@ -45,7 +45,13 @@ enum {
 enum { COLL_HUB_SPOILT_BIT = 42, COLL_HUB_COUNT_BIT = 48 };
 struct hub_count {
 	_Alignas(COLL_LINE_BYTES) _Atomic uint64_t ranks;
-	_Atomic uint32_t last; /* who completed it, + 1, while it works for the others: for diagnosis */
+};
+
+/* The last turn in which a rank has done all that others wait for: its part, and what it does for
+ * them as the last of a count. For diagnosis; nobody orders anything by it. A line of its own, which stays with its
+ * writer. */
+struct hub_arrival {
+	_Alignas(COLL_LINE_BYTES) _Atomic uint32_t turn;
 };
 
 /* What a turn has, beside cells. */
@@ -62,6 +68,7 @@ struct hub_area {
 	uint32_t size;
 	uint64_t cell_bytes;
 	_Atomic uint32_t joined[COLL_HUB_SIZE_MAX]; /* it has mapped this */
+	struct hub_arrival arrivals[COLL_HUB_SIZE_MAX];
 	_Alignas(4096) struct hub_round rounds[COLL_HUB_DEPTH];
 	char cells[]; /* of each turn: of the ranks, of the groups, of the result */
 };
@@ -110,7 +117,8 @@ coll_status coll_hub_done(struct coll_native *n, const struct coll_job *job, str
 /* The same for the root's part alone. */
 coll_status coll_hub_sent(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s, uint32_t turn,
                           uint32_t root);
-/* Who has not done its part of a turn: a rank other than this one, if there is any. */
+/* Who has not done its part of a turn, or what it does for the others as the last of a count: a rank other than
+ * this one, if there is any. */
 uint32_t coll_hub_late(const struct coll_native *n, uint32_t turn);
 
 #endif

@@ -87,7 +87,7 @@ static void reduce_groups(const struct coll_native *n, const struct coll_job *jo
 /* ---- Counting ---- */
 
 /* So many ranks more, with the sum of their marks. True: it is complete, *sum of all. */
-static bool add(struct coll_native *n, struct hub_count *count, uint64_t ranks, uint64_t *sum, uint64_t complete)
+static bool add(struct hub_count *count, uint64_t ranks, uint64_t *sum, uint64_t complete)
 {
 	const uint64_t more = ranks * one_rank + *sum;
 	const uint64_t now = atomic_fetch_add_explicit(&count->ranks, more, memory_order_acq_rel) + more;
@@ -95,18 +95,13 @@ static bool add(struct coll_native *n, struct hub_count *count, uint64_t ranks, 
 	if (now / one_rank != complete)
 		return false;
 	*sum = now % one_rank;
-	atomic_store_explicit(&count->last, (uint32_t)n->rank + 1, memory_order_relaxed);
 	/* For turn + DEPTH: whoever adds then has seen the word that is stored after this. */
 	atomic_store_explicit(&count->ranks, 0, memory_order_relaxed);
 	return true;
 }
 
-static void end(struct hub_count *count)
-{
-	atomic_store_explicit(&count->last, 0, memory_order_relaxed);
-}
-
-bool coll_hub_arrive(struct coll_native *n, const struct coll_job *job, uint32_t turn, const struct hub_part *part)
+/* This rank is counted, and what it has to do as the last of a count is done. True: it was the last of all. */
+static bool count_in(struct coll_native *n, const struct coll_job *job, uint32_t turn, const struct hub_part *part)
 {
 	const uint32_t group = (uint32_t)n->rank / COLL_HUB_GROUP, ranks = group_size(n, group);
 	const uint64_t mark = mark_of(job);
@@ -118,26 +113,33 @@ bool coll_hub_arrive(struct coll_native *n, const struct coll_job *job, uint32_t
 	mine->sequence = job->sequence;
 	/* Release: who sees the word sees the cell. */
 	atomic_store_explicit(&mine->word, coll_native_word(turn, job->signature), memory_order_release);
-	if (!add(n, &round->groups[group], 1, &sum, ranks))
+	if (!add(&round->groups[group], 1, &sum, ranks))
 		return false;
 	/* What is not alike is not looked at; and the sum of all must not come right by accident. */
 	if (sum != ranks * mark)
 		sum |= spoilt;
 	else if (part->reduces)
 		reduce_group(n, job, turn, group, part);
-	good = add(n, &round->all, ranks, &sum, (uint64_t)n->size);
-	end(&round->groups[group]);
-	if (!good)
+	if (!add(&round->all, ranks, &sum, (uint64_t)n->size))
 		return false;
 	good = sum == (uint64_t)n->size * mark;
 	if (good && part->reduces)
 		reduce_groups(n, job, turn, part);
 	/* No call has this number. */
 	round->done.sequence = good ? job->sequence : UINT64_MAX;
-	end(&round->all);
 	atomic_store_explicit(&round->done.word, coll_native_word(turn, job->signature), memory_order_release);
-	coll_hub_nudge(n);
 	return true;
+}
+
+bool coll_hub_arrive(struct coll_native *n, const struct coll_job *job, uint32_t turn, const struct hub_part *part)
+{
+	const bool last = count_in(n, job, turn, part);
+
+	/* Only now: wherever a rank is stopped before, others wait for it. */
+	atomic_store_explicit(&n->hub.area->arrivals[n->rank].turn, turn, memory_order_relaxed);
+	if (last)
+		coll_hub_nudge(n);
+	return last;
 }
 
 /* ---- Looking ---- */
@@ -193,19 +195,12 @@ coll_status coll_hub_sent(struct coll_native *n, const struct coll_job *job, str
 
 uint32_t coll_hub_late(const struct coll_native *n, uint32_t turn)
 {
-	const struct hub_round *round = coll_hub_round(n, turn);
-	uint32_t last = atomic_load_explicit(&round->all.last, memory_order_relaxed);
-
 	for (uint32_t r = 0; r < (uint32_t)n->size; r++) {
-		const uint64_t word = atomic_load_explicit(&round->lines[r].word, memory_order_acquire);
+		const uint32_t arrived = atomic_load_explicit(&n->hub.area->arrivals[r].turn, memory_order_relaxed);
 
-		if (r != (uint32_t)n->rank && !coll_native_reached((uint32_t)(word >> 32), turn))
+		if (r != (uint32_t)n->rank && !coll_native_reached(arrived, turn))
 			return r;
 	}
-	/* All have come: who works for them? */
-	for (uint32_t g = 0; g < coll_hub_groups(n->size) && last == 0; g++)
-		last = atomic_load_explicit(&round->groups[g].last, memory_order_relaxed);
-	if (last > 0 && last <= (uint32_t)n->size && last - 1 != (uint32_t)n->rank)
-		return last - 1;
+	/* The turn is done, and this rank is about to see it. */
 	return n->rank == 0;
 }
