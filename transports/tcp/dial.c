@@ -201,6 +201,38 @@ void coll_tcp_dial_event(struct tcp_inst *in, uint64_t tag)
 		judged(l);
 }
 
+/* The peer may have taken this connection, and waits for what we say on it. */
+static bool proven(const struct tcp_link *l)
+{
+	return l->attempt.fd >= 0 && l->attempt.stage == HANDSHAKE_PROOF;
+}
+
+bool coll_tcp_dial_parting(struct tcp_inst *in, const struct coll_process_id *peer, uint32_t part)
+{
+	bool parting = false;
+
+	for (uint32_t i = 0; i < in->links.count && !parting; i++) {
+		struct tcp_link *l = (struct tcp_link *)in->links.at[i];
+
+		if (!proven(l) || l->base.part != part || !coll_same_process(&l->base.peer, peer))
+			continue;
+		pthread_mutex_lock(&l->base.lock);
+		parting = l->base.lingering && l->state == LINK_CONNECTING;
+		pthread_mutex_unlock(&l->base.lock);
+	}
+	return parting;
+}
+
+static bool may_attempt(struct tcp_link *l)
+{
+	bool parting;
+
+	pthread_mutex_lock(&l->inst->links.lock);
+	parting = coll_tcp_dial_parting(l->inst, &l->base.peer, l->base.part);
+	pthread_mutex_unlock(&l->inst->links.lock);
+	return !parting;
+}
+
 /* What a connecting link needs now. */
 void coll_tcp_dial_pursue(struct tcp_link *l, uint64_t now)
 {
@@ -208,12 +240,11 @@ void coll_tcp_dial_pursue(struct tcp_link *l, uint64_t now)
 
 	pthread_mutex_lock(&l->base.lock);
 	connecting = l->state == LINK_CONNECTING;
-	/* A rail goes on, to say goodbye: the peer would take its end for the link's death. */
-	wanted = l->base.opens > 0 || (l->base.lingering && l->base.part > 0);
-	if (connecting && l->base.lingering && l->base.part == 0) {
+	/* Closed: where the peer may have taken the connection it is told so there, or it would be a death. */
+	wanted = l->base.opens > 0 || (l->base.lingering && proven(l));
+	if (connecting && l->base.lingering && !wanted) {
 		coll_tcp_hang_up(&l->attempt);
 		coll_tcp_link_fail(l, COLL_ERR_PEER_DEAD, "closed");
-		connecting = false;
 	}
 	pthread_mutex_unlock(&l->base.lock);
 	if (!connecting || !wanted)
@@ -221,6 +252,6 @@ void coll_tcp_dial_pursue(struct tcp_link *l, uint64_t now)
 	if (l->attempt.fd >= 0 && now >= l->attempt.deadline_ns)
 		attempt_failed(l, OUTCOME_LATE,
 		               l->attempt.stage == HANDSHAKE_CONNECTING ? "no answer" : "no answer to the handshake");
-	else if (l->attempt.fd < 0 && now >= l->retry_ns)
+	else if (l->attempt.fd < 0 && now >= l->retry_ns && may_attempt(l))
 		attempt(l);
 }

@@ -62,8 +62,11 @@ static bool lower(const struct coll_process_id *a, const struct coll_process_id 
  * busy. Of two connections made at the same time that of the lower id stays. */
 static struct tcp_link *welcome(struct tcp_inst *in, const struct coll_process_id *peer, unsigned rail)
 {
-	struct tcp_link *l = (struct tcp_link *)coll_link_table_find(&in->links, peer, rail);
+	struct tcp_link *l;
 
+	if (coll_tcp_dial_parting(in, peer, rail))
+		return NULL;
+	l = (struct tcp_link *)coll_link_table_find(&in->links, peer, rail);
 	if (l != NULL) {
 		pthread_mutex_lock(&l->base.lock);
 		/* Perhaps the peer has closed this one and opens the next. */

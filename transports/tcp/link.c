@@ -82,7 +82,7 @@ static bool release(struct tcp_link *l)
 	struct coll_tcp_head bye = {.type = COLL_TCP_BYE};
 	const bool last = coll_peer_link_release(&l->inst->links, &l->base);
 
-	if (last && (l->state == LINK_UP || (l->state == LINK_CONNECTING && l->base.part > 0))) {
+	if (last && (l->state == LINK_UP || l->state == LINK_CONNECTING)) {
 		coll_tcp_tx_control(l, &bye);
 		coll_tcp_tx_flush(l);
 		/* The rest of the flush, and the peer's end, are service()'s. */
@@ -97,6 +97,7 @@ void coll_tcp_link_close(void *link)
 	struct tcp_inst *in = l->inst;
 	unsigned count = 1;
 
+	pthread_mutex_lock(&in->links.lock);
 	pthread_mutex_lock(&l->base.lock);
 	if (release(l)) {
 		count = l->rails;
@@ -104,6 +105,7 @@ void coll_tcp_link_close(void *link)
 		l->rails = 0;
 	}
 	pthread_mutex_unlock(&l->base.lock);
+	pthread_mutex_unlock(&in->links.lock);
 	for (unsigned i = 1; i < count; i++) {
 		pthread_mutex_lock(&rail[i]->base.lock);
 		release(rail[i]);

@@ -302,6 +302,49 @@ TEST(rails, a_link_is_closed_and_opened_again)
 	pair_close(&p);
 }
 
+static bool ended(struct pair *p, int i)
+{
+	return p->link[i] && status_of(p, i) == COLL_ERR_PEER_DEAD;
+}
+
+/* Both ends up; who finds its link closed opens it again. */
+static bool settle(struct pair *p)
+{
+	for (int tries = 0; tries < 20; tries++) {
+		if (!BOTH(p, ended(p, 0) || ended(p, 1) || (all_up(p->link[0]) && all_up(p->link[1]))))
+			return false;
+		if (!ended(p, 0) && !ended(p, 1))
+			return true;
+		for (int i = 0; i < 2; i++)
+			if (ended(p, i)) {
+				close_link(p, i);
+				open_link(p, i);
+			}
+	}
+	return false;
+}
+
+/* After so many turns, while some of its sockets are up and others half made: that is no death. */
+TEST(rails, a_link_is_closed_while_it_is_made)
+{
+	for (int k = 0; k < 300; k++) {
+		const char *sockets = k % 3 == 0 ? "1" : k % 3 == 1 ? "2" : "3";
+		struct pair p = {.s = {{.sockets = sockets}, {.sockets = sockets}}};
+		const int closer = k & 1;
+
+		REQUIRE(station_open(&p.s[0], 1) == COLL_OK && station_open(&p.s[1], 2) == COLL_OK);
+		open_link(&p, 0);
+		open_link(&p, 1);
+		for (int turn = 0; turn < k / 12; turn++)
+			station_turn(&p.s[turn & 1 ? k >> 1 & 1 : !(k >> 1 & 1)]);
+		close_link(&p, closer);
+		open_link(&p, closer);
+		CHECK(settle(&p), "%d", k);
+		CHECK(p.s[0].downs == 0 && p.s[1].downs == 0, "%d: %s%s", k, p.s[0].cause, p.s[1].cause);
+		pair_close(&p);
+	}
+}
+
 /* ---- raw peers ------------------------------------------------------------------- */
 
 TEST(rails, a_damaged_head_on_any_socket_is_corrupt)

@@ -196,10 +196,12 @@ static bool owes(struct coll_peer_link *base)
 	int unsent = 0;
 	bool more;
 
+	coll_reactor_try(&l->inst->service);
 	pthread_mutex_lock(&l->base.lock);
 	coll_tcp_tx_flush(l);
 	coll_tcp_rx(l, RX_BUDGET);
-	more = l->state == LINK_UP && (l->queue_count > 0 || (ioctl(l->fd, SIOCOUTQ, &unsent) == 0 && unsent > 0));
+	more = l->state == LINK_CONNECTING && l->base.lingering;
+	more |= l->state == LINK_UP && (l->queue_count > 0 || (ioctl(l->fd, SIOCOUTQ, &unsent) == 0 && unsent > 0));
 	pthread_mutex_unlock(&l->base.lock);
 	return more;
 }

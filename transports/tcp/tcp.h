@@ -267,8 +267,8 @@ struct tcp_link {
 	bool sourced;   /* the first of target is reached from source */
 	struct coll_tcp_candidate source;
 
-	/* Of a link that is open, at its first rail: all of them, itself first. Written once, under
-	 * links.lock and its own, by link_open. */
+	/* Of a link that is open, at its first rail: all of them, itself first. Written under
+	 * links.lock and its own, by link_open and link_close. */
 	unsigned rails; /* 0: not open */
 	struct tcp_link *rail[TCP_RAILS_MAX];
 	char last_error[128];
@@ -361,6 +361,9 @@ void coll_tcp_door_accept(struct tcp_inst *in);
 void coll_tcp_door_hear(struct tcp_inst *in, struct tcp_handshake *h);
 void coll_tcp_door_turn_away(struct tcp_inst *in, struct tcp_handshake *h);
 void coll_tcp_dial_event(struct tcp_inst *in, uint64_t tag);
+/* Whether a rail to the peer that was closed here has still to say so: no other is made meanwhile, which
+ * the peer could not tell from it. links.lock held. */
+bool coll_tcp_dial_parting(struct tcp_inst *in, const struct coll_process_id *peer, uint32_t part);
 /* What a connecting link needs now. */
 void coll_tcp_dial_pursue(struct tcp_link *l, uint64_t now_ns);
 
