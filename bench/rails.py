@@ -9,10 +9,12 @@ usage: rails.py BUILD-DIRECTORY [--mbit 1000] [--mib 16] [--turns 3] [--iters 10
 import argparse
 import os
 import random
-import shutil
 import statistics
 import subprocess
 import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "multi"))
+from wires import Wires, missing
 
 MUST = 1.8
 
@@ -24,44 +26,15 @@ SETTINGS = {
 }
 
 
-def ip(*words):
-    return subprocess.run(["ip"] + list(words), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
-
-
-class Wires:
-    """Two namespaces, and the pairs e0, e1 between them, each a network of its own."""
-
-    def __init__(self, mbit):
-        self.names = [f"coll-rails-{os.getpid()}-{i}" for i in range(2)]
-        self.good = all(ip("netns", "add", n) for n in self.names)
-        a, b = self.names
-        for k in range(2):
-            e = f"e{k}"
-            self.good = self.good and ip("-n", a, "link", "add", e, "type", "veth", "peer", "name", e, "netns", b)
-            for i, n in enumerate(self.names):
-                self.good = self.good and ip("-n", n, "link", "set", "lo", "up") and \
-                    ip("-n", n, "addr", "add", f"10.92.{k}.{1 + i}/24", "dev", e) and \
-                    ip("-n", n, "link", "set", e, "up") and self.shape(n, e, mbit)
-
-    def shape(self, name, e, mbit):
-        words = ["tc", "-n", name, "qdisc", "add", "dev", e, "root", "tbf", "rate", f"{mbit}mbit", "burst", "256kb",
-                 "latency", "20ms"]
-        return subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
-
-    def close(self):
-        for n in self.names:
-            ip("netns", "del", n)
-
-
 def measure(a, wires, settings):
     """GB/s out of each rank."""
     env = {k: v for k, v in os.environ.items() if not k.startswith("COLL_")}
     env.update(settings, COLL_TRANSPORTS="tcp", COLL_TCP_CONGESTION=a.cc, COLL_SIZE="2",
-               COLL_ROOT=f"10.92.0.1:{random.randrange(20000, 30000)}")
+               COLL_ROOT=f"{wires.address(0, 0)}:{random.randrange(20000, 30000)}")
     size = f"{a.mib}M"
     command = [f"{os.path.abspath(a.build)}/bench/allreduce_perf", "-b", size, "-e", size, "-n", str(a.iters), "-w", "2"]
-    ranks = [subprocess.Popen(["ip", "netns", "exec", n] + command, env=dict(env, COLL_RANK=str(r)), text=True,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for r, n in enumerate(wires.names)]
+    ranks = [subprocess.Popen(wires.inside(r) + command, env=dict(env, COLL_RANK=str(r)), text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for r in range(2)]
     try:
         said = [p.communicate(timeout=120)[0] for p in ranks]
     finally:
@@ -82,10 +55,11 @@ def main():
     p.add_argument("--iters", type=int, default=10)
     p.add_argument("--cc", default="cubic")
     a = p.parse_args()
-    if os.geteuid() != 0 or not shutil.which("ip") or not shutil.which("tc"):
-        print("rails: no right to make network namespaces, or no ip, tc")
+    why = missing("tc")
+    if why:
+        print(f"rails: {why}")
         return 77
-    wires = Wires(a.mbit)
+    wires = Wires("10.92", 2, ["rate", f"{a.mbit}mbit", "burst", "256kb", "latency", "20ms"])
     rates = {name: [] for name in SETTINGS}
     try:
         if not wires.good:

@@ -9,71 +9,22 @@ usage: rails.py BUILD-DIRECTORY
 import os
 import random
 import re
-import shutil
 import signal
 import subprocess
 import sys
 
 from job import Report, now, until
 from resets import Job, judge_errors
+from wires import Wires, missing
 
 LIMIT_S = 2.0
 # Frames of 16 KiB, so that a call has more tiles than windows.
 COUNT, SLOT = 30000, "16K"
 
 
-def ip(*words):
-    return subprocess.run(["ip"] + list(words), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
-
-
-class Wires:
-    """Two namespaces, and the pairs e0 and e1 between them, each a network of its own."""
-
-    def __init__(self):
-        self.names = [f"coll-rails-{os.getpid()}-{i}" for i in range(2)]
-        self.good = all(ip("netns", "add", n) for n in self.names)
-        a, b = self.names
-        for k in range(2):
-            e = f"e{k}"
-            self.good = self.good and ip("-n", a, "link", "add", e, "type", "veth", "peer", "name", e, "netns", b)
-            for i, n in enumerate(self.names):
-                self.good = self.good and ip("-n", n, "link", "set", "lo", "up") and \
-                    ip("-n", n, "addr", "add", f"10.93.{k}.{1 + i}/24", "dev", e) and \
-                    ip("-n", n, "link", "set", e, "address", self.mac(k, i)) and ip("-n", n, "link", "set", e, "up")
-        self.good = self.good and all(self.know(k) for k in range(2))
-
-    def mac(self, k, side):
-        return f"02:00:0a:5d:0{k}:0{1 + side}"
-
-    def know(self, k):
-        return all(ip("-n", n, "neigh", "replace", f"10.93.{k}.{2 - i}", "lladdr", self.mac(k, 1 - i), "dev", f"e{k}",
-                      "nud", "permanent") for i, n in enumerate(self.names))
-
-    def set(self, k, state):
-        ip("-n", self.names[0], "link", "set", f"e{k}", state)
-        if state == "up":
-            self.know(k)
-
-    def lose(self, k):
-        """What is sent over this pair reaches nobody."""
-        for i, n in enumerate(self.names):
-            ip("-n", n, "neigh", "replace", f"10.93.{k}.{2 - i}", "lladdr", "02:00:00:00:00:09", "dev", f"e{k}", "nud",
-               "permanent")
-
-    def sent(self):
-        """Bytes out of the first namespace by e0 and e1."""
-        return [int(subprocess.run(["ip", "netns", "exec", self.names[0], "cat",
-                                    f"/sys/class/net/e{k}/statistics/tx_bytes"], capture_output=True,
-                                   text=True).stdout) for k in range(2)]
-
-    def close(self):
-        for n in self.names:
-            ip("netns", "del", n)
-
-
 def start(build, wires, ranks, faults, **settings):
     job = Job(build, COUNT, [None] * ranks, commands=[[wires.names[r % 2]] for r in range(ranks)],
-              root=f"10.93.0.1:{random.randrange(20000, 30000)}", COLL_SLOT_BYTES=SLOT, **settings)
+              root=f"{wires.address(0, 0)}:{random.randrange(20000, 30000)}", COLL_SLOT_BYTES=SLOT, **settings)
     if not job.running():
         faults += ["it does not start: " + "; ".join(job.lines[-3:])]
     return job
@@ -153,7 +104,7 @@ def damaged(build, wires):
     faults = []
     # The hook counts from the first call on: the rank is in its rounds then.
     job = Job(build, COUNT, [None] * 2, commands=[[n] for n in wires.names],
-              root=f"10.93.0.1:{random.randrange(20000, 30000)}", COLL_SLOT_BYTES=SLOT, COLL_HOOK="head:frame=501,rank=1")
+              root=f"{wires.address(0, 0)}:{random.randrange(20000, 30000)}", COLL_SLOT_BYTES=SLOT, COLL_HOOK="head:frame=501,rank=1")
     until(lambda: len(job.said("error")) >= 2, 20)
     job.finish(8)
     if "is corrupt" not in "\n".join(job.lines):
@@ -178,7 +129,7 @@ print(len(ports))
 def strangers(build, wires):
     faults = []
     job = start(build, wires, 2, faults)
-    said = subprocess.run(["ip", "netns", "exec", wires.names[0], sys.executable, "-c", GARBAGE], capture_output=True,
+    said = subprocess.run(wires.inside(0) + [sys.executable, "-c", GARBAGE], capture_output=True,
                           text=True)
     if said.returncode != 0 or int(said.stdout or 0) < 1:
         faults.append(f"no strangers: {said.stderr[-200:]}")
@@ -188,9 +139,8 @@ def strangers(build, wires):
 
 def main():
     build = os.path.abspath(sys.argv[1])
-    why = "network namespaces need root" if os.geteuid() != 0 else \
-        "no ip or ss here" if not shutil.which("ip") or not shutil.which("ss") else None
-    wires = None if why else Wires()
+    why = missing("ss")
+    wires = None if why else Wires("10.93", 2)
     if wires and not wires.good:
         wires.close()
         why = "cannot make veth pairs between network namespaces"
