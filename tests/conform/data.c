@@ -238,53 +238,10 @@ TEST(data, by_reference)
 	by_reference_of(1 << 20, 10);
 }
 
-static void recv_into_of(size_t len, bool early)
-{
-	struct lane l;
-	char *to = malloc(len + 16);
-	struct coll_cookie cookie = {0};
-	coll_status status = COLL_OK;
+/* When a frame is announced; MEANWHILE: in the middle of its being sent, as far as a test can see to that. */
+enum when { BEFORE, AFTER, MEANWHILE, WHENS };
 
-	if (!lane_open(&l, len ? len : 1, 2))
-		return;
-	for (uint64_t i = 0; i < 30 && status == COLL_OK; i++) {
-		const struct coll_frame head = head_of(4, i, len);
-
-		memset(to, 0xee, len + 16);
-		if (!early) {
-			send_one(&l.w, l.tx, 4, i, len);
-			for (int k = 0; k < 20; k++)
-				world_progress(&l.w);
-		}
-		status = l.w.t->recv_into(l.rx, to, NULL, &head, &cookie);
-		if (early)
-			send_one(&l.w, l.tx, 4, i, len);
-		if (status == COLL_ERR_UNSUPPORTED) {
-			recv_one(&l.w, l.rx, 4, i, len);
-			break;
-		}
-		CHECK(status == COLL_OK);
-		CHECK(AWAIT(&l.w, coll_cookie_pending(&cookie) == 0), "frame %llu", (unsigned long long)i);
-		CHECK(cookie.status == COLL_OK, "%s", coll_status_string(cookie.status));
-		CHECK(intact(to, 4, i, len));
-		for (int k = 0; k < 16; k++)
-			CHECK(to[len + (size_t)k] == (char)0xee);
-	}
-	lane_close(&l);
-	free(to);
-}
-
-TEST(data, recv_into)
-{
-	const size_t lens[] = {0, 1, 40, 1000, 65536, 1 << 20};
-
-	for (size_t k = 0; k < sizeof(lens) / sizeof(lens[0]); k++) {
-		recv_into_of(lens[k], false);
-		recv_into_of(lens[k], true);
-	}
-}
-
-/* Puts the pieces together again, and counts what is wrong with them. */
+/* What recv_through brings: the pieces are put together again, and what is wrong with them is counted. */
 struct gathered {
 	char *to;
 	size_t len, have;
@@ -302,53 +259,69 @@ static void gather(void *arg, const void *bytes, size_t at, size_t len)
 	g->have += len;
 }
 
-/* early: announced before it is sent; 2: in the middle of it, as far as a test can see to that. */
-static void recv_through_of(size_t len, int early)
+/* Frame i of the lane, announced by recv_into or recv_through. False: not done so on this channel. */
+static bool announced(struct lane *l, char *to, uint64_t i, size_t len, enum when when, bool through)
+{
+	const struct coll_frame head = head_of(4, i, len);
+	struct gathered g = {.to = to, .len = len};
+	const struct coll_taker taker = {gather, &g};
+	struct coll_cookie cookie = {0};
+	coll_status status;
+
+	memset(to, 0xee, len + 16);
+	if (when != BEFORE) {
+		send_one(&l->w, l->tx, 4, i, len);
+		for (int k = 0; k < (when == MEANWHILE ? 1 : 20); k++)
+			world_progress(&l->w);
+	}
+	status = through ? l->w.t->recv_through(l->rx, &taker, &head, &cookie)
+	                 : l->w.t->recv_into(l->rx, to, NULL, &head, &cookie);
+	if (when == BEFORE)
+		send_one(&l->w, l->tx, 4, i, len);
+	if (status == COLL_ERR_UNSUPPORTED) {
+		recv_one(&l->w, l->rx, 4, i, len);
+		return false;
+	}
+	CHECK(status == COLL_OK);
+	CHECK(AWAIT(&l->w, coll_cookie_pending(&cookie) == 0), "frame %llu", (unsigned long long)i);
+	CHECK(cookie.status == COLL_OK, "%s", coll_status_string(cookie.status));
+	CHECK(!through || (g.have == len && g.wrong == 0), "%zu of %zu bytes, %d pieces wrong", g.have, len, g.wrong);
+	CHECK(intact(to, 4, i, len));
+	for (int k = 0; k < 16; k++)
+		CHECK(to[len + (size_t)k] == (char)0xee);
+	return status == COLL_OK;
+}
+
+static void announced_of(size_t len, enum when when, bool through)
 {
 	struct lane l;
 	char *to = malloc(len + 16);
-	struct coll_cookie cookie = {0};
-	coll_status status = COLL_OK;
 
-	if (!lane_open(&l, len ? len : 1, 2))
-		return;
-	for (uint64_t i = 0; i < 30 && status == COLL_OK; i++) {
-		struct gathered g = {.to = to, .len = len};
-		const struct coll_taker taker = {gather, &g};
-		const struct coll_frame head = head_of(4, i, len);
-
-		memset(to, 0xee, len + 16);
-		if (early != 1) {
-			send_one(&l.w, l.tx, 4, i, len);
-			for (int k = 0; k < (early == 2 ? 1 : 20); k++)
-				world_progress(&l.w);
-		}
-		status = l.w.t->recv_through(l.rx, &taker, &head, &cookie);
-		if (early == 1)
-			send_one(&l.w, l.tx, 4, i, len);
-		if (status == COLL_ERR_UNSUPPORTED) {
-			recv_one(&l.w, l.rx, 4, i, len);
-			break;
-		}
-		CHECK(status == COLL_OK);
-		CHECK(AWAIT(&l.w, coll_cookie_pending(&cookie) == 0), "frame %llu", (unsigned long long)i);
-		CHECK(cookie.status == COLL_OK, "%s", coll_status_string(cookie.status));
-		CHECK(g.have == len && g.wrong == 0, "%zu of %zu bytes, %d pieces wrong", g.have, len, g.wrong);
-		CHECK(intact(to, 4, i, len));
-		for (int k = 0; k < 16; k++)
-			CHECK(to[len + (size_t)k] == (char)0xee);
+	if (lane_open(&l, len ? len : 1, 2)) {
+		for (uint64_t i = 0; i < 30 && announced(&l, to, i, len, when, through); i++)
+			;
+		lane_close(&l);
 	}
-	lane_close(&l);
 	free(to);
 }
 
-TEST(data, recv_through)
+static void announced_of_all(bool through)
 {
 	const size_t lens[] = {0, 1, 40, 1000, 65536, 65536 + 17, 300001, 1 << 20};
 
 	for (size_t k = 0; k < sizeof(lens) / sizeof(lens[0]); k++)
-		for (int early = 0; early < 3; early++)
-			recv_through_of(lens[k], early);
+		for (enum when when = BEFORE; when < WHENS; when++)
+			announced_of(lens[k], when, through);
+}
+
+TEST(data, recv_into)
+{
+	announced_of_all(false);
+}
+
+TEST(data, recv_through)
+{
+	announced_of_all(true);
 }
 
 /* A frame that is not the expected one: nothing is written, view still shows it. */
