@@ -111,44 +111,6 @@ static inline coll_status arm(struct coll_run *run, struct lane *lane, const str
 	return status;
 }
 
-coll_status coll_run_recv(struct coll_run *run, struct instance *inst, struct lane *lane, const struct coll_step *s)
-{
-	struct walk w;
-	struct port *port;
-	const char *p;
-	bool placed;
-	const size_t len_bytes = walk_begin(run, inst, s, SIDE_DST, &w) * run->job.elem_bytes;
-	coll_status status;
-
-	if (len_bytes == 0)
-		return COLL_OK;
-	status = get_port(run, inst, lane, s->peer_recv, COLL_DIR_RECV, &port);
-	if (status != COLL_OK)
-		return status;
-	if (lane->armed)
-		return finish_armed(run, inst, lane, s, port);
-	if (len_bytes >= run->ref_bytes && w.span.len * run->job.elem_bytes == len_bytes) {
-		status = arm(run, lane, s, port, w.span.dst, len_bytes);
-		if (status == COLL_OK)
-			return finish_armed(run, inst, lane, s, port);
-		if (status != COLL_ERR_UNSUPPORTED)
-			return status;
-	}
-	status = view_frame(run, inst, lane, s, port, len_bytes, &p);
-	if (status != COLL_OK)
-		return status;
-	placed = p == w.span.dst; /* the peer has put it there */
-	if (run->job.signal && *p != *run->job.in.base)
-		return COLL_ERR_CORRUPT;
-	done_early(port);
-	do {
-		store_result(run, s, w.span.dst, p, w.span.len * run->job.elem_bytes);
-		p += w.span.len * run->job.elem_bytes;
-	} while (walk_more(run, inst, s, SIDE_DST, &w));
-	run->stats.bytes_copied += placed ? 0 : len_bytes;
-	return done_frame(run, port, len_bytes);
-}
-
 static void take_piece(void *arg, const void *bytes, size_t at, size_t len_bytes)
 {
 	const struct taking *t = arg;
@@ -175,13 +137,16 @@ static coll_status arm_taking(struct coll_run *run, struct lane *lane, const str
 	return status;
 }
 
-coll_status coll_run_recv_reduce(struct coll_run *run, struct instance *inst, struct lane *lane,
-                                 const struct coll_step *s)
+/* Announced if it is long and lies in one piece; else taken from the view. */
+static inline coll_status receive(struct coll_run *run, struct instance *inst, struct lane *lane,
+                                  const struct coll_step *s, bool reduces)
 {
+	const int sides = reduces ? SIDE_BOTH : SIDE_DST;
 	struct walk w;
 	struct port *port;
 	const char *p;
-	const size_t len_bytes = walk_begin(run, inst, s, SIDE_BOTH, &w) * run->job.elem_bytes;
+	bool placed;
+	const size_t len_bytes = walk_begin(run, inst, s, sides, &w) * run->job.elem_bytes;
 	coll_status status;
 
 	if (len_bytes == 0)
@@ -191,8 +156,10 @@ coll_status coll_run_recv_reduce(struct coll_run *run, struct instance *inst, st
 		return status;
 	if (lane->armed)
 		return finish_armed(run, inst, lane, s, port);
-	if (run->through && len_bytes >= run->ref_bytes && w.span.len * run->job.elem_bytes == len_bytes) {
-		status = arm_taking(run, lane, s, port, &w.span, len_bytes);
+	if ((!reduces || run->through) && len_bytes >= run->ref_bytes &&
+	    w.span.len * run->job.elem_bytes == len_bytes) {
+		status = reduces ? arm_taking(run, lane, s, port, &w.span, len_bytes)
+		                 : arm(run, lane, s, port, w.span.dst, len_bytes);
 		if (status == COLL_OK)
 			return finish_armed(run, inst, lane, s, port);
 		if (status != COLL_ERR_UNSUPPORTED)
@@ -201,10 +168,28 @@ coll_status coll_run_recv_reduce(struct coll_run *run, struct instance *inst, st
 	status = view_frame(run, inst, lane, s, port, len_bytes, &p);
 	if (status != COLL_OK)
 		return status;
+	placed = reduces || p == w.span.dst; /* the peer has put it there */
+	if (!reduces && run->job.signal && *p != *run->job.in.base)
+		return COLL_ERR_CORRUPT;
 	done_early(port);
 	do {
-		combine(run, s, w.span.dst, p, w.span.src, w.span.len);
+		if (reduces)
+			combine(run, s, w.span.dst, p, w.span.src, w.span.len);
+		else
+			store_result(run, s, w.span.dst, p, w.span.len * run->job.elem_bytes);
 		p += w.span.len * run->job.elem_bytes;
-	} while (walk_more(run, inst, s, SIDE_BOTH, &w));
+	} while (walk_more(run, inst, s, sides, &w));
+	run->stats.bytes_copied += placed ? 0 : len_bytes;
 	return done_frame(run, port, len_bytes);
+}
+
+coll_status coll_run_recv(struct coll_run *run, struct instance *inst, struct lane *lane, const struct coll_step *s)
+{
+	return receive(run, inst, lane, s, false);
+}
+
+coll_status coll_run_recv_reduce(struct coll_run *run, struct instance *inst, struct lane *lane,
+                                 const struct coll_step *s)
+{
+	return receive(run, inst, lane, s, true);
 }
