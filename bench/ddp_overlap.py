@@ -12,15 +12,22 @@ with nothing sent at all (--stub), for the first step. With a --wire other than 
   backward = from the first bucket ready to the last one, with communication stubbed: what there is to hide behind
   on the wire = time in which both ranks had a round under way (their traces): without waiting for one another, and
              without what a wire computes
+  others   = processor time, on all cores, of processes that are neither ranks nor this program, and what a hypervisor
+             took: kernel threads count as the ranks', since the wire is theirs
+A pair is disturbed if in either of its steps others took more than a tenth of the wire time, so that they may have moved its
+overlap by ten points; disturbed pairs are left out. If more than half of all pairs are disturbed, the run is: it says so and
+exits with 3.
 """
 import argparse
 import json
 import os
+import re
 import signal
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 CASES = {
@@ -29,6 +36,7 @@ CASES = {
     "10M": ["--layers", "6", "--width", "384", "--heads", "6", "--context", "128", "--batch", "32"],
     "short": ["--layers", "12", "--width", "768", "--heads", "12", "--context", "64", "--batch", "8", "--vocab-size", "50257"],
 }
+DISTURBED = 0.1  # of the wire time
 NAMES = ["ddpa%d" % os.getpid(), "ddpb%d" % os.getpid()]
 ADDRESSES = ["10.91.7.1", "10.91.7.2"]
 
@@ -90,8 +98,69 @@ def bare_rate():
     return min(float(p.communicate(timeout=120)[0]) for p in (a, b))
 
 
+def machine_s():
+    """Processor time of all tasks, seconds. Interrupts count as the task they interrupt."""
+    for path, pattern, unit in (("/sys/fs/cgroup/cpuacct/cpuacct.usage", r"(\d+)", 1e-9),
+                                ("/sys/fs/cgroup/cpu.stat", r"usage_usec (\d+)", 1e-6)):
+        try:
+            with open(path, encoding="utf-8") as f:
+                return unit * int(re.search(pattern, f.read()).group(1))
+        except OSError:
+            pass
+    with open("/proc/stat", encoding="utf-8") as f:
+        user, nice, system = f.readline().split()[1:4]
+    return (int(user) + int(nice) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+def process_s(pid):
+    """Processor time of a process, of any owner: its clock's number is made of the process's (clock_getcpuclockid(3))."""
+    try:
+        return 1e-9 * time.clock_gettime_ns(~pid << 3 | 2)
+    except OSError:
+        return 0.0
+
+
+def kernel_threads():
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open("/proc/%s/stat" % pid, encoding="utf-8") as f:
+                if f.read().rpartition(")")[2].split()[1] == "2":
+                    found.append(int(pid))
+        except OSError:
+            pass
+    return found
+
+
+class Others:
+    """Processor time of everybody else, by step: a look whenever rank 0 says that a step has ended."""
+
+    def __init__(self, ranks):
+        self.mine = [p.pid for p in ranks] + [os.getpid()] + kernel_threads()
+        self.seen = [self.look()]
+        self.lines = []
+        self.thread = threading.Thread(target=self.follow, args=(ranks[0].stdout,))
+        self.thread.start()
+
+    def look(self):
+        with open("/proc/stat", encoding="utf-8") as f:
+            stolen = int(f.readline().split()[8]) / os.sysconf("SC_CLK_TCK")
+        return machine_s() + stolen - sum(map(process_s, self.mine))
+
+    def follow(self, lines):
+        for line in lines:
+            self.lines.append(line)
+            if line.startswith("step "):
+                self.seen.append(self.look())
+
+    def end(self):
+        """Seconds in each step (the first one from the start of the program), and what rank 0 said."""
+        self.thread.join()
+        return [b - a for a, b in zip(self.seen, self.seen[1:])], "".join(self.lines)
+
+
 def train(build, flags, folder):
-    """Seconds of each step (the first apart), and the bytes sent per step, of rank 0."""
+    """What rank 0 says of each step, and with it others_s."""
     port = 20000 + os.getpid() % 20000
     ranks = []
     for r, n in enumerate(NAMES):
@@ -100,16 +169,20 @@ def train(build, flags, folder):
         env.pop("COLL_DEBUG", None)
         ranks.append(subprocess.Popen(["ip", "netns", "exec", n, "taskset", "-c", str(r % os.cpu_count()), build + "/examples/ddp_gpt", *flags,
                                        "--out", folder + "/" + str(r)], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
+    others = Others(ranks)
     try:
-        text = [p.communicate(timeout=580)[0] for p in ranks]
+        text = [ranks[1].communicate(timeout=580)[0]]
+        ranks[0].wait(60)
     finally:
         for p in ranks:
             if p.poll() is None:
                 p.kill()
+        beside, said = others.end()
+    text.append(said)
     if any(p.returncode for p in ranks):
         sys.exit("ddp_gpt failed:\n" + "\n".join(text))
     with open(folder + "/0/metrics.jsonl", encoding="utf-8") as f:
-        return [json.loads(line) for line in f]
+        return [dict(json.loads(line), others_s=beside[i]) for i, line in enumerate(f)]
 
 
 def trace_of(folder, rank):
@@ -141,6 +214,19 @@ def backward(folder):
         if e["cat"] == "wire":
             steps.setdefault(e["args"]["step"], []).append(e["args"]["ready_us"])
     return statistics.median((max(s) - min(s)) / 1e6 for step, s in steps.items() if step % 2 == 0)
+
+
+def pairs_of(steps):
+    return list(zip(steps[::2], steps[1::2]))
+
+
+def fair_pairs(steps, wire):
+    """Seconds exposed of the pairs in which others took little, in order of size; and how many are left out. If that is more
+    than half of them, all count: the run is disturbed, and says so."""
+    every = [((a["ms_per_step"] - b["ms_per_step"]) / 1e3, max(a["others_s"], b["others_s"])) for a, b in pairs_of(steps)]
+    fair = sorted(x for x, beside in every if beside <= DISTURBED * wire)
+    out = len(every) - len(fair)
+    return (fair, out) if 2 * out <= len(every) else (sorted(x for x, _ in every), out)
 
 
 def main():
@@ -180,12 +266,15 @@ def main():
     step, stubbed = ([m["ms_per_step"] / 1e3 for m in runs[0][i::2]] for i in range(2))
     sent = statistics.median(m["sent_bytes"] for m in runs[0][2::2])
     wire = sent / rate
-    exposed = sorted(a - b for a, b in zip(step[1:], stubbed[1:]))
+    exposed, out = fair_pairs(runs[0][2:], wire)
     middle = [exposed[len(exposed) // 4], exposed[(3 * len(exposed)) // 4]]
     hidden = [100 * (1 - x / wire) for x in (statistics.median(exposed), middle[1], middle[0])]
     print("%s, %s, %d Mb/s; load %s" % (args.case, args.wire, args.mbit, open("/proc/loadavg").read().split()[0]))
     print("bare stream %.1f MB/s; sent per step %.1f MB: wire %.3f s (on the wire %.3f s); backward %.3f s" % (
         rate / 1e6, sent / 1e6, wire, wires[0], behind))
+    print("others' processor time in the two steps of a pair, ms: %s; %d of %d pairs disturbed (more than %.0f ms in a step)" % (
+        " ".join("%.0f+%.0f" % tuple(1e3 * m["others_s"] for m in pair) for pair in pairs_of(runs[0][2:])), out,
+        len(step) - 1, 1e3 * DISTURBED * wire))
     print("step %.3f s, without communication %.3f s; %d pairs: exposed %.3f s, overlap %.1f %% (%.1f to %.1f; at most %.1f %%)" % (
         statistics.median(step[1:]), statistics.median(stubbed[1:]), len(exposed), statistics.median(exposed), *hidden,
         100 * min(1, behind / wire)))
@@ -195,6 +284,9 @@ def main():
         plain_sent = statistics.median(m["sent_bytes"] for m in runs[2][2::2])
         print("beside plain: bytes %.4f, seconds on the wire %.4f (%.4f of %.4f s)" % (
             sent / plain_sent, wires[0] / wires[1], wires[0], wires[1]))
+    if 2 * out > len(step) - 1:
+        print("DISTURBED: others took too much of too many pairs; this run shows nothing")
+        sys.exit(3)
 
 
 if __name__ == "__main__":

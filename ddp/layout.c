@@ -47,12 +47,23 @@ static coll_status probe(coll_ddp *d, coll_comm *comm, void *buf, size_t len_byt
 /* A bucket costs a latency more than its bytes, and takes some time from what computes: 50 times as much on the wire
  * keeps that to a fiftieth. (By latency alone, 6 us between two cores that wait for one another, it was 64 KiB on
  * 1 Gb/s: 656 buckets of a model of 43 MB.) The last bucket is not hidden, so it is a tenth of that. */
+void ddp_limits(coll_ddp_config *c, double latency_s, double bytes_per_s)
+{
+	const double bytes = SHARE * (latency_s + WOKEN_S) * bytes_per_s;
+
+	c->bucket_bytes = (size_t)(bytes < 65536             ? 65536
+	                           : bytes > 64.0 * MEGABYTE ? 64.0 * MEGABYTE
+	                                                     : bytes) /
+	                  4096 * 4096;
+	c->first_bytes = c->last_bytes = c->bucket_bytes / 10 / 64 * 64;
+}
+
 static coll_status measure(coll_ddp *d, coll_comm *comm)
 {
 	coll_ddp_config *c = &d->config;
 	float *buf = calloc(1, BIG_BYTES);
 	uint64_t known = buf != NULL;
-	double small = 0, big = 0, bytes;
+	double small = 0, big = 0;
 	coll_status status = ddp_pass(d, comm, coll_all_reduce(&known, &known, 1, COLL_U64, COLL_MIN, comm, NULL));
 
 	if (!status && !known)
@@ -66,10 +77,7 @@ static coll_status measure(coll_ddp *d, coll_comm *comm)
 		return status;
 	d->stats.latency_s = small;
 	d->stats.bytes_per_s = (double)BIG_BYTES / (big > small ? big - small : big > 0 ? big : 1e-9);
-	bytes = SHARE * (small + WOKEN_S) * d->stats.bytes_per_s;
-	bytes = bytes < 65536 ? 65536 : bytes > 64.0 * MEGABYTE ? 64.0 * MEGABYTE : bytes;
-	c->bucket_bytes = (size_t)bytes / 4096 * 4096;
-	c->first_bytes = c->last_bytes = c->bucket_bytes / 10 / 64 * 64;
+	ddp_limits(c, small, d->stats.bytes_per_s);
 	return COLL_OK;
 }
 
