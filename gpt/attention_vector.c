@@ -83,6 +83,15 @@ INLINE gpt_real dot(const gpt_real *a, const gpt_real *b, int n)
 	return fold_sum(sum);
 }
 
+/* Lanes i .. i+15 of a row of full scores of which n count: the others are of keys that come later. A whole load and
+ * a mask: lane by lane, nearly every row of a block on the diagonal would be. */
+INLINE vec live_scores(const gpt_real *x, int i, int n, int full)
+{
+	const vec v = load_or(x, i, full, -INFINITY);
+
+	return i + LANES <= n ? v : pick(lanes_below(n - i), v, splat(-INFINITY));
+}
+
 /* Turn n scores into exponentials, the rest of the row (to full) into zeros;
  * carry the row's running maximum and sum; return the factor of what was
  * summed before. */
@@ -92,11 +101,11 @@ INLINE gpt_real soften(gpt_real *x, int n, int full, gpt_real *max, gpt_real *su
 	gpt_real factor, new_max;
 
 	for (int i = 0; i < n; i += LANES)
-		top = vec_max(top, load_or(x, i, n, -INFINITY));
+		top = vec_max(top, live_scores(x, i, n, full));
 	new_max = fold_max(top);
 	factor = *max == -INFINITY ? 0 : GPT_EXP(*max - new_max);
 	for (int i = 0; i < n; i += LANES) {
-		vec e = vec_exp(load_or(x, i, n, -INFINITY) - new_max);
+		vec e = vec_exp(live_scores(x, i, n, full) - new_max);
 
 		total += e;
 		store(x, i, full, e);
@@ -161,7 +170,7 @@ void LEVEL(gpt_attention)(struct gpt_device *dev, const struct gpt_attention *a)
 INLINE void backward_row(gpt_real *p, gpt_real *ds, int n, int full, gpt_real lse, gpt_real mean, gpt_real scale)
 {
 	for (int i = 0; i < full; i += LANES) {
-		vec e = i < n ? vec_exp(load_or(p, i, n, -INFINITY) - lse) : splat(0);
+		vec e = i < n ? vec_exp(live_scores(p, i, n, full) - lse) : splat(0);
 
 		store(p, i, full, e);
 		store(ds, i, full, e * (load(ds, i, full) - mean) * scale);

@@ -213,12 +213,18 @@ static gpt_real row_max(const gpt_real *x, int n)
 	return fold_max(max);
 }
 
-static gpt_real row_exp_sum(const gpt_real *x, gpt_real max, int n)
+/* Of e^(x - max), which takes the place of x if keep. */
+INLINE gpt_real row_exp_sum(gpt_real *x, gpt_real max, int n, bool keep)
 {
 	vec sum = splat(0);
 
-	for (int i = 0; i < n; i += LANES)
-		sum += vec_exp(load_or(x, i, n, -INFINITY) - max);
+	for (int i = 0; i < n; i += LANES) {
+		const vec e = vec_exp(load_or(x, i, n, -INFINITY) - max);
+
+		sum += e;
+		if (keep)
+			store(x, i, n, e);
+	}
 	return fold_sum(sum);
 }
 
@@ -227,13 +233,17 @@ static void cross_entropy(struct gpt_device *dev, gpt_real *logits, gpt_real *lo
 {
 	for (int r = 0; r < rows; r++) {
 		gpt_real *x = ROW(logits, r, vocab);
-		const gpt_real max = row_max(x, vocab), sum = row_exp_sum(x, max, vocab);
+		const gpt_real max = row_max(x, vocab), hit = x[targets[r]];
+		gpt_real sum;
 
-		loss[r] = max + GPT_LOG(sum) - x[targets[r]];
-		if (scale == 0)
+		if (scale == 0) {
+			loss[r] = max + GPT_LOG(row_exp_sum(x, max, vocab, false)) - hit;
 			continue;
+		}
+		sum = row_exp_sum(x, max, vocab, true);
+		loss[r] = max + GPT_LOG(sum) - hit;
 		for (int i = 0; i < vocab; i += LANES)
-			store(x, i, vocab, vec_exp(load_or(x, i, vocab, -INFINITY) - max) * (scale / sum));
+			store(x, i, vocab, load(x, i, vocab) * (scale / sum));
 		x[targets[r]] -= scale;
 	}
 }
