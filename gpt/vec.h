@@ -85,42 +85,26 @@ INLINE vec vec_max(vec a, vec b)
 	return pick(a > b, a, b);
 }
 
-/* Halves onto halves, in registers: eight lanes, four, two, one. */
-typedef gpt_real vec8 __attribute__((vector_size(8 * sizeof(gpt_real))));
-typedef gpt_real vec4 __attribute__((vector_size(4 * sizeof(gpt_real))));
-typedef gpt_real vec2 __attribute__((vector_size(2 * sizeof(gpt_real))));
-
-#define HALVES(from, to, low, high)       \
-	to low, high;                     \
-	memcpy(&low, &from, sizeof(low)); \
-	memcpy(&high, (const char *)&from + sizeof(low), sizeof(high))
-
 INLINE gpt_real fold_sum(vec v)
 {
-	HALVES(v, vec8, a, b);
-	const vec8 eight = a + b;
-	HALVES(eight, vec4, c, d);
-	const vec4 four = c + d;
-	HALVES(four, vec2, e, f);
-	const vec2 two = e + f;
+	gpt_real t[LANES];
 
-	return two[0] + two[1];
+	memcpy(t, &v, sizeof(t));
+	for (int w = LANES / 2; w > 0; w /= 2)
+		for (int l = 0; l < w; l++)
+			t[l] += t[l + w];
+	return t[0];
 }
-
-/* As pick(a > b, a, b), of any width. */
-#define LARGER(type, a, b) \
-	((type)((((a) > (b)) & (__typeof__((a) > (b)))(a)) | (~((a) > (b)) & (__typeof__((a) > (b)))(b))))
 
 INLINE gpt_real fold_max(vec v)
 {
-	HALVES(v, vec8, a, b);
-	const vec8 eight = LARGER(vec8, a, b);
-	HALVES(eight, vec4, c, d);
-	const vec4 four = LARGER(vec4, c, d);
-	HALVES(four, vec2, e, f);
-	const vec2 two = LARGER(vec2, e, f);
+	gpt_real t[LANES];
 
-	return two[0] > two[1] ? two[0] : two[1];
+	memcpy(t, &v, sizeof(t));
+	for (int w = LANES / 2; w > 0; w /= 2)
+		for (int l = 0; l < w; l++)
+			t[l] = t[l] > t[l + w] ? t[l] : t[l + w];
+	return t[0];
 }
 
 #ifdef GPT_DOUBLE
