@@ -151,9 +151,11 @@ static void on_link_event(struct coll_control *c, struct coll_control_link *l, u
 
 static void service_locked(struct coll_control *c)
 {
+	/* Before the events: what has come by then is read before a time is up, however long this thread is kept
+	 * from going on. */
+	const uint64_t now = coll_clock_ns();
 	struct epoll_event events[64];
 	int n = epoll_wait(c->epoll, events, 64, 0);
-	uint64_t now;
 
 	for (int i = 0; i < n; i++) {
 		if (events[i].data.u64 == LISTENER_UNIX)
@@ -169,7 +171,6 @@ static void service_locked(struct coll_control *c)
 				}
 		}
 	}
-	now = coll_clock_ns();
 	coll_control_expire(c, now);
 	if (c->size > 1 && !c->closing) {
 		coll_control_settle_doubts(c, now);

@@ -59,7 +59,7 @@ static void ping(struct coll_control *c, struct ask *a, uint64_t now)
 
 	a->next_ns = now + PING_MS * MS;
 	/* Several communicators may wait for one process: silence is counted in time. */
-	if (now - p->pinged_ns >= PING_MS * MS) {
+	if (now >= p->pinged_ns + PING_MS * MS) {
 		p->pinged_ns = now;
 		p->life.unanswered++;
 	}

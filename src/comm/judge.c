@@ -77,6 +77,17 @@ static bool caught_up(struct coll_comm *comm, bool *done)
 	return false;
 }
 
+/* The same at the looks of coll_comm_inspect(), of which every one polls first: what time alone says of a
+ * rank must hold at two of them, between which all that had come was read. This process may have been stopped
+ * between its last poll and the clock, and the answer or the frame itself may lie unread. */
+static bool seen_twice(struct coll_comm *comm, struct coll_patience *p)
+{
+	if (!p->suspected && !p->suspects && comm->ctx->control)
+		coll_control_service(comm->ctx->control);
+	p->suspects = true;
+	return p->suspected;
+}
+
 /* What the notes say of this communicator. */
 struct verdict {
 	coll_status status; /* OK: nothing */
@@ -273,7 +284,7 @@ static bool differ(struct coll_comm *comm, const struct coll_wait *w, struct col
 	/* What it sent before may still be on its way, or have come after this rank last looked: its
 	 * answer is of a later moment. If it failed before, its note comes first, or soon. */
 	if (!leaves(theirs, w->record) || !coll_lived_for(&p->leaving_age, coll_clock_ns(), LEFT_MS * MS) ||
-	    !caught_up(comm, &p->caught_up))
+	    !seen_twice(comm, p))
 		return false;
 	coll_inquiry_text(comm, w->record, peer, theirs, text, len_bytes);
 	return true;
@@ -289,7 +300,7 @@ static coll_status judge_lateness(struct coll_comm *comm, const struct coll_wait
 	if (abroad)
 		warn_abroad(comm, w->record, p, peer, &a->abroad, stalled);
 	warn(comm, w, p, peer, stalled);
-	if (stalled <= (uint64_t)comm->arrival_timeout_ms * MS)
+	if (stalled <= (uint64_t)comm->arrival_timeout_ms * MS || !seen_twice(comm, p))
 		return COLL_OK;
 	if (a)
 		coll_record_describe(&a->record, doing, sizeof(doing));
@@ -326,12 +337,13 @@ static coll_status judge(struct coll_comm *comm, const struct coll_wait *w, stru
 		return lose(comm, w, p, COLL_ERR_MISMATCH, culprit, text);
 	/* Counted from its goodbye: whoever failed has told why before it left. */
 	if (life->left && now > life->left_ns && now - life->left_ns > LEFT_MS * MS &&
-	    coll_lived_for(&p->left_age, now, SETTLE_MS * MS) && caught_up(comm, &p->caught_up)) {
+	    coll_lived_for(&p->left_age, now, SETTLE_MS * MS) && seen_twice(comm, p)) {
 		snprintf(text, sizeof(text), "[COLL-2102] %s on host %s left: it destroyed its communicator", name.text,
 		         card->host_name);
 		return lose(comm, w, p, COLL_ERR_PEER_DEAD, peer, text);
 	}
-	if (now > heard && now - heard > (uint64_t)comm->timeout_ms * MS && life->unanswered >= SILENT_ASKS) {
+	if (now > heard && now - heard > (uint64_t)comm->timeout_ms * MS && life->unanswered >= SILENT_ASKS &&
+	    seen_twice(comm, p)) {
 		snprintf(text, sizeof(text), "[COLL-2201] %s on host %s (process %d) is silent: no answer for %d ms",
 		         name.text, card->host_name, card->process, comm->timeout_ms);
 		return lose(comm, w, p, COLL_ERR_PEER_SILENT, peer, text);
@@ -340,7 +352,8 @@ static coll_status judge(struct coll_comm *comm, const struct coll_wait *w, stru
 	lost = same_comm &&
 	       (theirs->sequence > w->record->sequence ||
 	        (theirs->sequence == w->record->sequence && (!theirs->active || theirs->waits_for == comm->rank)));
-	if (w->record->kind != COLL_KIND_SEND_RECV && lost && stalled > (uint64_t)comm->timeout_ms * MS) {
+	if (w->record->kind != COLL_KIND_SEND_RECV && lost && stalled > (uint64_t)comm->timeout_ms * MS &&
+	    seen_twice(comm, p)) {
 		snprintf(text, sizeof(text),
 		         "[COLL-3201] nothing moves between rank %d and %s on host %s for %d ms though both "
 		         "are alive: a frame was lost",
@@ -355,7 +368,7 @@ static coll_status without_control(struct coll_comm *comm, const struct coll_wai
 {
 	char text[200];
 
-	if (now - p->since_ns <= (uint64_t)comm->timeout_ms * MS)
+	if (now - p->since_ns <= (uint64_t)comm->timeout_ms * MS || !seen_twice(comm, p))
 		return COLL_OK;
 	snprintf(text, sizeof(text), "[COLL-2202] nothing heard from %s for %d ms", coll_comm_name(comm, peer).text,
 	         comm->timeout_ms);
@@ -402,6 +415,8 @@ coll_status coll_comm_inspect(struct coll_comm *comm, const struct coll_wait *w,
 	if (!coll_patience_is_due(p, now))
 		return COLL_OK;
 	p->asked_ns = now;
+	p->suspected = p->suspects;
+	p->suspects = false;
 	late = unfinished(w, &moved);
 	if (moved) {
 		coll_patience_moved(comm, p);
@@ -452,7 +467,8 @@ static coll_status inquire_of(struct coll_comm *comm, const struct coll_wait *w,
 	if (coll_inquiry_differs(comm, where->peer, &q, &state.answer, text, len_bytes))
 		return COLL_ERR_MISMATCH;
 	/* It has destroyed the communicator; if it had failed before, its note has come by now. */
-	if ((state.answer.record.flags & COLL_RECORD_GONE) && coll_clock_ns() - p->fault_ns > SETTLE_MS * MS) {
+	if ((state.answer.record.flags & COLL_RECORD_GONE) && coll_clock_ns() - p->fault_ns > SETTLE_MS * MS &&
+	    caught_up(comm, &p->caught_up)) {
 		coll_inquiry_text(comm, w->record, where->peer, &state.answer.record, text, len_bytes);
 		return COLL_ERR_MISMATCH;
 	}
