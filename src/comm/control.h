@@ -42,6 +42,10 @@ struct coll_note {
 	int32_t origin;  /* process that wrote it */
 	uint64_t comm;   /* FAIL only; 0: all that have both process and origin as members */
 	uint64_t operation;
+	/* DEATH: nobody has seen it, its door is shut and that is all: whoever is at its own end may have met
+	 * one that left in peace while this rank was late. */
+	uint32_t guessed;
+	uint32_t pad;
 	char text[256];
 };
 

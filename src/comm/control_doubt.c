@@ -68,6 +68,19 @@ static bool others_know(const struct coll_control *c, int peer)
 	return false;
 }
 
+/* Who keeps a link with it by rule hears its goodbye, or reads the end without one; and of a link that was
+ * proved for another reason the same holds. To anybody else a door that nobody listens at may be that of one
+ * who has left, and whose neighbours have, too. */
+bool coll_control_guesses(const struct coll_control *c, int peer)
+{
+	const struct peer *p = &c->peers[peer];
+
+	for (int i = 0; i < COLL_NEIGHBOURS; i++)
+		if (coll_control_neighbour(c, peer, i) == c->rank)
+			return false;
+	return p->refused && !p->met;
+}
+
 /* There is a link to it whose end we have not read. */
 static bool reads_on(const struct coll_control *c, int peer)
 {

@@ -138,6 +138,8 @@ void coll_control_alive(struct coll_control *c, int peer, uint64_t doubt);
 void coll_control_settle_doubts(struct coll_control *c, uint64_t now);
 enum { COLL_NEIGHBOURS = 5 };
 int coll_control_neighbour(const struct coll_control *c, int peer, int i);
+/* Whether the death of a process whose door is shut would be a guess. */
+bool coll_control_guesses(const struct coll_control *c, int peer);
 
 /* ---- control_peers.c ---- */
 

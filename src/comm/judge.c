@@ -144,7 +144,7 @@ static bool look_at_notes(struct coll_comm *comm, struct verdict *v)
 			return true;
 		}
 		if (note.kind == COLL_NOTE_DEATH && !planted(DEAF) && !death.kind &&
-		    coll_comm_rank_of(comm, note.process) >= 0)
+		    coll_comm_rank_of(comm, note.process) >= 0 && !(note.guessed && comm->parting))
 			death = note;
 	}
 	if (!death.kind)
