@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How much of the wire time of gradients the backward pass hides, on a slow link.
 
-usage: ddp_overlap.py BUILD-DIRECTORY [--mbit 1000] [--steps 6] [--case 124M|10M|short] [--wire plain|int8|powersgd|bf16]
+usage: ddp_overlap.py BUILD-DIRECTORY [--mbit 1000] [--steps 12] [--case 124M|10M|short] [--wire plain|int8|powersgd|bf16]
 
 Two network namespaces joined by a veth pair shaped with tbf; a rank of one thread in each (root is needed). Runs ddp_gpt with
 --overlap: every other step sends nothing, so that a step and the same step without communication are neighbours; and once
@@ -243,7 +243,7 @@ def main():
     parse = argparse.ArgumentParser()
     parse.add_argument("build")
     parse.add_argument("--mbit", type=int, default=1000)
-    parse.add_argument("--steps", type=int, default=6)
+    parse.add_argument("--steps", type=int, default=12)
     parse.add_argument("--case", choices=CASES, default="10M")
     parse.add_argument("--wire", default="plain")
     parse.add_argument("--flags", default="")
