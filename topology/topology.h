@@ -17,6 +17,13 @@ enum { COLL_CPUS_MAX = CPU_SETSIZE };
  * CPU quota of its container, rounded up. At least 1. Cheap: no hwloc. */
 int coll_topology_cores(void);
 
+/* Bytes of the last data cache of a CPU, whose directory is e.g. /sys/devices/system/cpu/cpu0, and how
+ * many CPUs share it; 0: not told. */
+size_t coll_topology_cache_of(const char *cpu, int *sharers);
+
+/* Bytes of one last cache of this host, and how many of them it has; 32 MiB and one where nothing is told. */
+size_t coll_topology_caches(int *count);
+
 /* Whether the functions below know anything. */
 bool coll_topology_known(void);
 

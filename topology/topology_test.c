@@ -3,8 +3,10 @@
  * inside it. The expected numbers come from the kernel, not from this library.
  */
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "tests/plain.h"
 #include "topology/topology.h"
@@ -29,6 +31,59 @@ TEST(topology, cores_follow_affinity)
 	REQUIRE(sched_setaffinity(0, sizeof(one), &one) == 0);
 	CHECK(coll_topology_cores() == 1);
 	REQUIRE(sched_setaffinity(0, sizeof(all), &all) == 0);
+}
+
+static void put(const char *dir, const char *name, const char *text)
+{
+	char path[256];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	f = fopen(path, "w");
+	REQUIRE(f != NULL);
+	fputs(text, f);
+	fclose(f);
+}
+
+static void put_cache(const char *cpu, int index, const char *level, const char *type, const char *size,
+                      const char *map)
+{
+	char dir[128];
+
+	snprintf(dir, sizeof(dir), "%s/cache/index%d", cpu, index);
+	REQUIRE(mkdir(dir, 0700) == 0);
+	put(dir, "level", level);
+	put(dir, "type", type);
+	put(dir, "size", size);
+	put(dir, "shared_cpu_map", map);
+}
+
+/* As a machine with eight caches of eight CPUs tells it; instructions do not count. */
+TEST(topology, last_cache_of_a_cpu)
+{
+	char cpu[] = "/tmp/coll-topology-XXXXXX", text[128];
+	int sharers = 0;
+
+	REQUIRE(mkdtemp(cpu) != NULL);
+	CHECK(coll_topology_cache_of(cpu, &sharers) == 0);
+	snprintf(text, sizeof(text), "%s/cache", cpu);
+	REQUIRE(mkdir(text, 0700) == 0);
+	put_cache(cpu, 0, "1\n", "Data\n", "32K\n", "00000000,00000001\n");
+	put_cache(cpu, 1, "9\n", "Instruction\n", "64K\n", "00000000,00000001\n");
+	put_cache(cpu, 2, "3\n", "Unified\n", "32768K\n", "00000000,0000ff00\n");
+	put_cache(cpu, 3, "2\n", "Unified\n", "1M\n", "00000000,00000001\n");
+	CHECK(coll_topology_cache_of(cpu, &sharers) == 32u << 20);
+	CHECK(sharers == 8, "%d", sharers);
+	snprintf(text, sizeof(text), "rm -r %s", cpu);
+	CHECK(system(text) == 0);
+}
+
+TEST(topology, caches_of_this_host)
+{
+	int count = 0;
+
+	CHECK(coll_topology_caches(&count) >= 64u << 10);
+	CHECK(count >= 1);
 }
 
 TEST(topology, texts)

@@ -217,6 +217,7 @@ static void fill_card(struct coll_context *c)
 	card->size = c->size;
 	card->process = (int32_t)getpid();
 	card->cores = (uint32_t)coll_topology_cores();
+	c->cache_bytes = coll_topology_caches(&c->caches);
 	fill_cpus(card->cpus);
 	card->machine = coll_bootstrap_machine();
 	card->settings_hash = coll_settings_hash(&c->settings);

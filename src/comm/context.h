@@ -105,6 +105,8 @@ struct coll_context {
 
 	atomic_uint native_regions; /* see by_hand.c */
 
+	size_t cache_bytes; /* of one last cache of this host */
+	int caches;
 	bool alone_on_cores; /* no machine has more processes than cores */
 	/* How much longer than elsewhere it takes until all who share a core had their turn: 1 up to four ranks. */
 	uint32_t crowding;

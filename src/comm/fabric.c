@@ -4,7 +4,6 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "comm/comm.h"
 
@@ -59,16 +58,16 @@ static coll_status channel(void *arg, int peer, uint32_t lane, uint32_t window, 
 	return COLL_OK;
 }
 
-/* From here on inputs and results of all ranks of the host do not fit its last cache: what
- * is stored there displaces what is still to be read. Measured, two ranks of an EPYC with
- * 32 MiB: see docs/design/shm-large.md. */
+/* From here on inputs and results of all ranks of the host do not fit its last caches: what is stored there
+ * displaces what is still to be read. Measured, two ranks of an EPYC with 32 MiB: see
+ * docs/design/shm-large.md. */
 static size_t stream_bytes(const struct coll_comm *comm)
 {
-	const long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
-	const size_t whole = cache > 0 ? (size_t)cache : 32u << 20;
+	const size_t one = comm->ctx->cache_bytes ? comm->ctx->cache_bytes : 32u << 20;
 	const size_t ranks = comm->members.local_size > 1 ? (size_t)comm->members.local_size : 1;
+	const size_t share = one * (size_t)(comm->ctx->caches > 1 ? comm->ctx->caches : 1) / ranks;
 
-	return whole / 2 / ranks;
+	return (share < one ? share : one) / 2;
 }
 
 /* How slots are filled that both ends map: by src/tune's figures, or as the setting says. */

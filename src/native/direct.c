@@ -413,11 +413,23 @@ static inline void after_reading(void)
 #endif
 }
 
+/* Memory that one rank's caller gives to the call: the caches hold twice stream_bytes for each. */
+static size_t touched_bytes(const struct coll_job *job)
+{
+	const enum coll_kind kind = job->plan->kind;
+	const bool blocks = kind == COLL_KIND_ALL_GATHER || kind == COLL_KIND_ALL_TO_ALL;
+	const size_t out = job->in.count * job->elem_bytes * (blocks ? (size_t)job->plan->size : 1);
+
+	if (kind == COLL_KIND_BROADCAST || job->in.base == job->out.base)
+		return out;
+	return out + coll_native_reach_bytes(job, COLL_REACH_IN);
+}
+
 static void make(struct coll_native *n, const struct coll_job *job, const struct native_pass *whole, size_t at,
                  size_t bytes)
 {
 	struct native_pass p = *whole;
-	const bool stream = n->fabric.stream_bytes && whole->bytes * (size_t)n->size >= n->fabric.stream_bytes;
+	const bool stream = n->fabric.stream_bytes && touched_bytes(job) >= 2 * n->fabric.stream_bytes;
 	/* What has just been read is in the cache and is overwritten there. */
 	const bool in_place = job->in.base == job->out.base;
 
