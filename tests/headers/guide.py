@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
-"""The C examples of docs/guide/async.md and training.md compile without a warning.
+"""The C examples of docs/guide/async.md and training.md compile without a warning; links between pages lead
+somewhere, and the README of a directory of pages lists all of them.
 usage: guide.py SOURCE-ROOT [CC]"""
+import glob
+import os
 import re
 import subprocess
 import sys
@@ -19,6 +22,20 @@ for i, block in enumerate(blocks):
     source += f"void example_{i}({KNOWN});\nvoid example_{i}({KNOWN})\n{{\n{block.replace('...', ';')}}}\n"
 done = subprocess.run([CC, "-std=c11", "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter", "-fsyntax-only",
                        f"-I{ROOT}/include", "-x", "c", "-"], input=source, text=True)
-good = len(blocks) > 0 and done.returncode == 0
-print(f"{len(blocks) if good else 0} passed, {0 if good else max(1, len(blocks))} failed, 0 skipped")
-sys.exit(not good)
+compiled = len(blocks) > 0 and done.returncode == 0
+
+lost = []
+for page in [f"{ROOT}/README.md", f"{ROOT}/CONTRIBUTING.md"] + glob.glob(f"{ROOT}/docs/**/*.md", recursive=True):
+    with open(page) as f:
+        text = f.read()
+    to = [t for t in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text) if "://" not in t]
+    here = os.path.dirname(page)
+    lost += [f"{page} links to {t}, which is not there" for t in to if not os.path.exists(os.path.join(here, t))]
+    if os.path.basename(page) == "README.md" and "/docs/" in page[len(ROOT):] and "/results/" not in page:
+        lost += [f"{page} does not list {p}" for p in os.listdir(here)
+                 if p.endswith(".md") and p != "README.md" and p not in to]
+for line in lost:
+    print(line)
+failed = (not compiled) + bool(lost)
+print(f"{2 - failed} passed, {failed} failed, 0 skipped")
+sys.exit(failed > 0)
