@@ -14,6 +14,28 @@ def now():
     return time.clock_gettime(time.CLOCK_MONOTONIC)
 
 
+NAP_S, EXCUSE_S = 0.005, 0.002
+_overslept = []  # when, and how long
+
+
+def _nap():
+    while True:
+        begin = now()
+        time.sleep(NAP_S)
+        late = now() - begin - NAP_S
+        if late > EXCUSE_S:
+            _overslept.append((begin, late))
+
+
+threading.Thread(target=_nap, daemon=True).start()
+
+
+def starved(since):
+    """Seconds since then by which short naps of this process took too long: the machine is slow, or crowded, and times
+    that are promised to programs that run are not promised to those that are kept from it."""
+    return sum(late for begin, late in list(_overslept) if begin + late >= since)
+
+
 def until(condition, seconds):
     """Wait, bounded, until the condition holds; its value."""
     end = now() + seconds
