@@ -22,7 +22,7 @@ enum { LOOKS = 60 };
 
 size_t coll_native_region_bytes(size_t payload_bytes)
 {
-	return coll_native_tiles_at(payload_bytes) + COLL_TILE_AREAS * (COLL_TILE_BYTES + 4096 + 256);
+	return coll_native_wide_at(payload_bytes) + COLL_DEPTH * sizeof(struct native_wide);
 }
 
 coll_status coll_native_create(struct coll_native **native, const struct coll_native_fabric *fabric,

@@ -42,6 +42,8 @@ enum {
 	COLL_MORE_PAYLOAD = 56,  /* of the others */
 	COLL_ENTRY_PAYLOAD = COLL_FIRST_PAYLOAD + (COLL_LINES - 1) * COLL_MORE_PAYLOAD,
 	COLL_DEPTH = 8, /* entries: a power of two */
+	COLL_WIDE_BYTES = 32 << 10,
+	COLL_WIDE_PIECES = 8,
 	COLL_CELLS = 2,
 	COLL_PIECES_MAX = 32,        /* of the payload of a cell */
 	COLL_EDGE_MAX = 64 << 10,    /* the largest page there is */
@@ -62,6 +64,13 @@ struct native_line {
 struct native_entry {
 	struct native_line lines[COLL_LINES];
 	char gap[256]; /* lines a core may fetch ahead */
+};
+
+/* rooted.c: payload of a broadcast; piece p of it is there, when the word of pieces[p] is. */
+struct native_wide {
+	struct native_line pieces[COLL_WIDE_PIECES];
+	char payload[COLL_WIDE_BYTES];
+	char gap[256];
 };
 
 /* How far a cell is written: piece p is, when words[p] is there. */
@@ -149,6 +158,8 @@ struct coll_native {
 	const unsigned *quick_asleep;
 	struct native_peer *peers;      /* by rank */
 	uint64_t exchanges;             /* operations of pair.c so far */
+	uint32_t wide;                  /* of two ranks: the place of rooted.c in use */
+	int wide_root;                  /* and who has written to it last */
 	uint64_t shuttled;              /* chunks of shuttle.c in all operations so far */
 	uint64_t cells;                 /* operations that used cells so far */
 	uint64_t cell_turn[COLL_CELLS]; /* the last of each */
@@ -161,7 +172,7 @@ struct coll_native {
 	char *unpacked; /* COLL_ENTRY_PAYLOAD for each rank */
 	struct native_direct direct;
 	struct native_hub hub;
-	struct coll_hand hands[12];
+	struct coll_hand hands[16];
 };
 
 /* arena.c: exchange regions. OK: all of them are there; AGAIN: *waits_for is late; UNSUPPORTED:
@@ -195,6 +206,19 @@ static inline size_t coll_native_tiles_at(size_t payload_bytes)
 static inline char *coll_native_tile_area(const struct coll_native *n, const struct native_region *r, uint32_t area)
 {
 	return (char *)(uintptr_t)r + coll_native_tiles_at(n->payload_bytes) + area * (COLL_TILE_BYTES + 4096 + 256);
+}
+
+/* Wide places, COLL_DEPTH of them, behind all else. */
+static inline size_t coll_native_wide_at(size_t payload_bytes)
+{
+	return coll_native_tiles_at(payload_bytes) + COLL_TILE_AREAS * (COLL_TILE_BYTES + 4096 + 256);
+}
+static inline struct native_wide *coll_native_wide(const struct coll_native *n, const struct native_region *r,
+                                                   uint32_t place)
+{
+	char *at = (char *)(uintptr_t)r + coll_native_wide_at(n->payload_bytes);
+
+	return (struct native_wide *)(void *)at + place % COLL_DEPTH;
 }
 
 static inline uint64_t coll_native_word(uint32_t turn, uint32_t signature)

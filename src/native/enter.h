@@ -69,6 +69,15 @@ static inline void coll_native_copy_part(char *to, const char *from, size_t byte
 	}
 }
 
+/* Any number. Loads no longer than what wrote the bytes a moment ago is likely to have stored at once. */
+static inline void coll_native_copy_lines(char *to, const char *from, size_t bytes)
+{
+	for (; bytes >= COLL_LINE_BYTES; bytes -= COLL_LINE_BYTES, to += COLL_LINE_BYTES, from += COLL_LINE_BYTES)
+		memcpy(to, from, COLL_LINE_BYTES);
+	if (bytes > 0)
+		coll_native_copy_part(to, from, bytes);
+}
+
 /* A word that is not the one waited for: AGAIN, or it is of another call. */
 coll_status coll_native_stray(const struct coll_job *job, struct coll_hand_state *s, const struct native_line *line,
                               bool numbered);
@@ -161,6 +170,7 @@ struct coll_exchange coll_native_exchange(const struct coll_native *n, const str
 
 /* Polls of the operations: line.c, cells.c, others.c, pair.c, rooted.c. */
 coll_status coll_native_poll_pair(void *arg, const struct coll_job *job, struct coll_hand_state *s);
+coll_status coll_native_poll_wide(void *arg, const struct coll_job *job, struct coll_hand_state *s);
 coll_status coll_native_poll_broadcast(void *arg, const struct coll_job *job, struct coll_hand_state *s);
 coll_status coll_native_poll_lines(void *arg, const struct coll_job *job, struct coll_hand_state *s);
 coll_status coll_native_poll_cells(void *arg, const struct coll_job *job, struct coll_hand_state *s);

@@ -50,15 +50,6 @@ static size_t piece_of(size_t bytes)
 	return piece < PIECE_MIN ? PIECE_MIN : piece;
 }
 
-/* Loads no longer than what wrote the bytes a moment ago is likely to have stored at once. */
-static void copy(char *to, const char *from, size_t bytes)
-{
-	for (; bytes >= COLL_LINE_BYTES; bytes -= COLL_LINE_BYTES, to += COLL_LINE_BYTES, from += COLL_LINE_BYTES)
-		memcpy(to, from, COLL_LINE_BYTES);
-	if (bytes > 0)
-		coll_native_copy_part(to, from, bytes);
-}
-
 static coll_status begin(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s,
                          const struct coll_exchange *e, size_t piece)
 {
@@ -74,8 +65,8 @@ static coll_status begin(struct coll_native *n, const struct coll_job *job, stru
 	/* For who makes a different call: it looks here. */
 	coll_native_publish(n, job, s);
 	for (size_t at = 0; at < e->bytes; at += piece, flag++) {
-		copy(coll_native_cell(n, place, COLL_CELLS) + at, e->send + at,
-		     e->bytes - at < piece ? e->bytes - at : piece);
+		coll_native_copy_lines(coll_native_cell(n, place, COLL_CELLS) + at, e->send + at,
+		                       e->bytes - at < piece ? e->bytes - at : piece);
 		flag->sequence = job->sequence;
 		/* Release: a reader that sees the word sees the piece. */
 		atomic_store_explicit(&flag->word, coll_native_word(s->turn, job->signature), memory_order_release);
@@ -92,7 +83,7 @@ static void take(const struct coll_native *n, const struct coll_job *job, const 
 	const void *src[2];
 
 	if (!e->joins) {
-		copy(e->to + at, theirs + at, bytes);
+		coll_native_copy_lines(e->to + at, theirs + at, bytes);
 		return;
 	}
 	src[n->rank] = e->own + at;

@@ -21,8 +21,8 @@
 
 enum { RANKS = 3, DEPTH_MAX = 4, SPACE = 2, CODE = 80, AHEAD = 4 };
 /* Kinds of operations: lines of all; of a root; to a root; a cell of everybody; of a root; places that two ranks
- * write in turn (of three: as cells). */
-enum kind { ALL, FROM_0, FROM_1, TO_0, CELLS, CELL_FROM_0, EXCHANGE, KINDS };
+ * write in turn (of three: as cells); a wide place of a root, which of two ranks changes hands. */
+enum kind { ALL, FROM_0, FROM_1, TO_0, CELLS, CELL_FROM_0, EXCHANGE, WIDE_FROM_0, WIDE_FROM_1, KINDS };
 
 enum rule {
 	NO_RULE,
@@ -36,12 +36,13 @@ enum rule {
 	CELL_OLD_EVIDENCE,
 	FLAG_BEFORE_CELL, /* the flag of a piece is stored without release */
 	PLACES_STAY,      /* of an exchange: a rank writes to the same place again */
+	WIDE_STAYS,       /* a rank that is root again writes to the same wide place */
 	RULES
 };
-static const char *const rule_names[RULES] = {
-        "none dropped",           "word before payload", "payload before word", "no evidence",
-        "old evidence",           "rooted is all",       "silent readers",      "cell without evidence",
-        "cell with old evidence", "flag before cell",    "places stay"};
+static const char *const rule_names[RULES] = {"none dropped",     "word before payload",   "payload before word",
+                                              "no evidence",      "old evidence",          "rooted is all",
+                                              "silent readers",   "cell without evidence", "cell with old evidence",
+                                              "flag before cell", "places stay",           "wide stays"};
 
 /* Words of one rank: its entries' words and payloads, its cells' flags and payloads. */
 enum {
@@ -51,7 +52,9 @@ enum {
 	CELL = FLAG + SPACE,
 	PLACE_FLAG = CELL + SPACE,
 	PLACE,
-	WORDS
+	WIDE_FLAG,
+	WIDE = WIDE_FLAG + DEPTH_MAX,
+	WORDS = WIDE + DEPTH_MAX
 };
 
 enum op { END, STORE, AWAIT_EQUAL, AWAIT_REACHED, LOAD };
@@ -87,6 +90,7 @@ struct writer {
 	int cells;       /* operations in cells so far */
 	int exchanges;   /* exchanges so far */
 	int cell_turn[SPACE];
+	int wide, wide_root;
 };
 
 static void emit(struct writer *w, enum op op, int rank, int word, int value, bool ordered)
@@ -113,9 +117,9 @@ static void entered(struct writer *w, int turn)
 
 static bool writes(enum kind kind, int rank)
 {
-	if (kind == FROM_0 || kind == CELL_FROM_0)
+	if (kind == FROM_0 || kind == CELL_FROM_0 || kind == WIDE_FROM_0)
 		return rank == 0;
-	return kind == FROM_1 ? rank == 1 : kind == TO_0 ? rank != 0 : true;
+	return kind == FROM_1 || kind == WIDE_FROM_1 ? rank == 1 : kind == TO_0 ? rank != 0 : true;
 }
 
 static bool reads(enum kind kind, int reader, int rank)
@@ -142,6 +146,29 @@ static void exchange(struct writer *w, int turn)
 	w->seen[!w->me] = turn;
 }
 
+/* The same place again where the root has read it; of three ranks the root's own, of this turn's entry. */
+static void wide(struct writer *w, int turn, int root)
+{
+	const bool pair = w->x->size == 2;
+	const int owner = pair ? 0 : root;
+	int place = turn % w->x->depth;
+
+	if (pair && w->wide_root == root && !drops(w, WIDE_STAYS))
+		w->wide = (w->wide + 1) % w->x->depth;
+	w->wide_root = root;
+	if (pair)
+		place = w->wide;
+	emit(w, STORE, w->me, WORD + turn % w->x->depth, turn, true);
+	if (w->me == root) {
+		emit(w, STORE, owner, WIDE + place, turn, false);
+		emit(w, STORE, owner, WIDE_FLAG + place, turn, !drops(w, FLAG_BEFORE_CELL));
+		return;
+	}
+	emit(w, AWAIT_EQUAL, owner, WIDE_FLAG + place, turn, !drops(w, PAYLOAD_BEFORE_WORD));
+	emit(w, LOAD, owner, WIDE + place, turn, false);
+	w->seen[root] = turn;
+}
+
 static void operation(struct writer *w, enum kind kind, int turn)
 {
 	const int entry = turn % w->x->depth;
@@ -158,6 +185,10 @@ static void operation(struct writer *w, enum kind kind, int turn)
 		entered(w, turn - w->x->depth + !drops(w, OLD_EVIDENCE));
 	if (kind == EXCHANGE && w->x->size == 2) {
 		exchange(w, turn);
+		return;
+	}
+	if (kind == WIDE_FROM_0 || kind == WIDE_FROM_1) {
+		wide(w, turn, kind == WIDE_FROM_1);
 		return;
 	}
 	if (mine && !in_cell(kind))

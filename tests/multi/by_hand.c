@@ -129,14 +129,15 @@ static void roots_run_ahead(coll_comm *comm, int rank, void *arg)
 static void roots_change(coll_comm *comm, int rank, void *arg)
 {
 	enum { CALLS = 3000 };
-	const size_t sizes[] = {1, 12, 13, 100, 166};
+	enum { SIZES = 10, MOST = 8192 };
+	const size_t sizes[SIZES] = {1, 12, 13, 100, 166, 167, 256, 517, 3001, MOST};
 	const int size = coll_comm_size(comm);
 	const uint64_t before = frames(comm);
-	int x[166], sum;
+	int *x = malloc(MOST * sizeof(*x)), sum;
 
 	for (int i = 0; i < CALLS; i++) {
 		const int root = i % 1000 < 500 ? i % size : i / 1000 % size;
-		const size_t count = sizes[i / 7 % 5];
+		const size_t count = sizes[i / 7 % SIZES];
 
 		if (i % 500 == 77 && rank == i / 500 % size)
 			usleep(1000);
@@ -154,6 +155,7 @@ static void roots_change(coll_comm *comm, int rank, void *arg)
 			OK(comm, coll_barrier(comm, NULL));
 	}
 	CHECK((frames(comm) == before) == !comm->facts.oversubscribed, "%d ranks", size);
+	free(x);
 }
 
 static void roots_by_hand(void)
