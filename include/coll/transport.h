@@ -137,6 +137,9 @@ enum coll_direction { COLL_DIR_SEND, COLL_DIR_RECV };
 struct coll_taker {
 	void (*take)(void *arg, const void *bytes, size_t at, size_t len_bytes);
 	void *arg;
+	/* Where the frame may be put first, each byte at its place, so that take() finds it where
+	 * the result goes; NULL: nowhere. */
+	char *at;
 };
 
 /* Memory of a peer, mapped here. */

@@ -26,6 +26,7 @@ struct coll_algo_cost {
 	double copied;   /* ... that the busiest rank stores without reducing: receives and copies */
 	double frame;    /* the largest frame, in multiples of S */
 	double scratch;  /* scratch memory of the hungriest rank, in multiples of S */
+	double aside;    /* copied before it is sent, where the call is in place */
 	/* Of all ranks together; 0: what the busiest one does, n times. */
 	double all_frames;
 	double all_sent;

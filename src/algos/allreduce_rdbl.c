@@ -70,5 +70,6 @@ void coll_cost_allreduce_rdbl(int n, struct coll_algo_cost *c)
 	        .copied = n <= 2 || folded ? 1 : 0,
 	        .frame = 1,
 	        .scratch = (n > 1) + (n > 4),
+	        .aside = n == 2 || n == 3,
 	};
 }

@@ -188,6 +188,27 @@ static bool only_mirrors(const struct coll_plan *plan)
 	return true;
 }
 
+/*
+ * Whether two ranks exchange whole vectors: the peer's is received into scratch and reduced with ours. Where `out`
+ * is not `in` it may come to `out`, where the result overwrites it element by element: one buffer less passes through
+ * the caches.
+ */
+static bool only_lands(const struct coll_plan *plan)
+{
+	if (plan->size != 2 || plan->chunks != 1 || plan->nscratch != 1 || plan->kind != COLL_KIND_ALL_REDUCE)
+		return false;
+	for (const struct coll_step *s = plan->steps; s < plan->steps + coll_plan_nsteps(plan); s++) {
+		const bool sends = s->op == COLL_STEP_SEND && s->src == COLL_BUF_IN;
+		const bool receives = s->op == COLL_STEP_RECV && s->dst == COLL_BUF_SCRATCH;
+		const bool reduces = s->op == COLL_STEP_REDUCE && s->src == COLL_BUF_SCRATCH &&
+		                     s->dst == COLL_BUF_OUT && s->stride == 1;
+
+		if (!sends && !receives && !reduces && s->op != COLL_STEP_WAIT)
+			return false;
+	}
+	return true;
+}
+
 static coll_status prepare_blocks(struct coll_run *run, const struct coll_job *job)
 {
 	coll_status status = pack_offsets(&job->in, job->plan->size, &run->in_offsets, &run->in_offsets_cap);
@@ -224,6 +245,7 @@ coll_status coll_run_prepare(struct coll_run *run, const struct coll_job *job)
 			run->instances[w].scratch = job->scratch + (mutant(MUTANT_SHARE_SCRATCH) ? 0 : w * slice);
 	}
 	run->mirrors = only_mirrors(plan);
+	run->lands = only_lands(plan);
 	run->block = coll_plan_kind_is_block(plan->kind);
 	run->couple = plan->kind == COLL_KIND_ALL_REDUCE && plan->size == 2;
 	run->whole = plan->chunks == 1 && !run->block;

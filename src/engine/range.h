@@ -110,6 +110,8 @@ static inline char *whole_address(const struct coll_run *run, const struct insta
 {
 	if (buf < COLL_BUF_SCRATCH)
 		return inst->at[buf];
+	if (run->landing)
+		return inst->at[COLL_BUF_OUT];
 	return inst->scratch + run->scratch_at[buf - COLL_BUF_SCRATCH];
 }
 

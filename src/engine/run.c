@@ -145,6 +145,7 @@ coll_status coll_run_start(struct coll_run *run, const struct coll_fabric *fabri
 	run->prescale = job->reduction && job->reduction->op == COLL_OP_PREMUL_SUM;
 	run->in_place = job->in.base == job->out.base;
 	run->aside = run->mirrors && !run->in_place && !run->prescale;
+	run->landing = run->lands && !run->in_place;
 	run->elements = coll_run_span(job);
 	run->tiles = run->elements > job->tile ? (run->elements - 1) / job->tile + 1 : run->elements != 0;
 	run->stream = fabric->stream_bytes && result_bytes(run) >= fabric->stream_bytes;
@@ -173,6 +174,7 @@ void coll_run_restart(struct coll_run *run, const void *in, void *out, uint64_t 
 	run->job.out.base = out;
 	run->in_place = in == out;
 	run->aside = run->mirrors && !run->in_place && !run->prescale;
+	run->landing = run->lands && !run->in_place;
 	run->job.sequence = sequence;
 	if (run->job.hand) {
 		run->by_hand = true;

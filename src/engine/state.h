@@ -130,6 +130,8 @@ struct coll_run {
 	bool through;     /* frames to reduce are taken as they come in */
 	bool mirrors;     /* scratch holds nothing but copies of `in`, to be sent */
 	bool aside;       /* and this call needs none: what is sent lies in `in` */
+	bool lands;       /* scratch holds nothing but the one operand that is received */
+	bool landing;     /* and this call needs none: it comes where the result will be */
 	bool block;       /* block kind */
 	bool couple;      /* an all_reduce of two ranks */
 	bool whole;       /* vector kind of one chunk: every run is the whole tile */

@@ -55,6 +55,15 @@
 #define SHARED_PIECE_BYTES  262144.0 /* of the vector; longer ones leave the caches */
 #define SHARED_CORES        2.0
 
+/* Two ranks of one host that have a core each, over sockets: whole vectors, in one round, up to a frame. The bytes
+ * are those of two rounds of halves; what is reduced besides (1 MiB: 17 us) is less than what a round takes besides its
+ * bytes, since both cores first send, then receive (a bare exchange of 512 KiB 78 us, of 1 MiB 130, 2026-11-22). Ours /
+ * bare: 512 KiB one-shot 1.01 to 1.05, two-shot 1.23 to 1.34; 1 MiB 1.24 and 1.28 to 1.30. */
+static bool exchanges(const struct coll_tune_facts *f, double total)
+{
+	return f->size == 2 && f->one_host && !f->oversubscribed && f->caps.streamed && total <= (double)f->slot_bytes;
+}
+
 /* What a round costs a link besides, as a part of its time: see link_use(). */
 #define HELD_UP_PER_ROUND 0.06
 #define HELD_UP_RANKS     8
@@ -165,11 +174,14 @@ static double shared_ns(const struct coll_algo_cost *c, int n, double total)
 	       SHARED_CORES;
 }
 
-static bool lean(const struct coll_algo_cost *c, int n, bool shared)
+static bool lean(const struct coll_tune_facts *f, const struct coll_algo_cost *c, double total, bool shared)
 {
+	const int n = f->size;
 	const double sent = shared ? all_sent(c, n) / n : c->sent;
 	int log2 = 0;
 
+	if (exchanges(f, total))
+		return c->rounds <= 1 && c->aside == 0;
 	while (((int64_t)1 << log2) < n)
 		log2++;
 	return c->rounds <= 2.0 * log2 && sent <= 2.0 * (n - 1) / n * 1.000001;
@@ -205,7 +217,7 @@ void coll_tune_price(const struct coll_tune_facts *f, const struct coll_tune_cal
 	        .ns = shared ? shared_ns(&c, f->size, total) : first + (tiles - 1) * larger(busy, first / windows),
 	        .windows = (uint32_t)windows,
 	        .fits = c.scratch * tile <= (double)f->scratch_bytes_max,
-	        .lean = call->kind != COLL_KIND_ALL_REDUCE || total < LONG_BYTES || lean(&c, f->size, shared),
+	        .lean = call->kind != COLL_KIND_ALL_REDUCE || total < LONG_BYTES || lean(f, &c, total, shared),
 	};
 }
 

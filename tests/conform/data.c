@@ -241,7 +241,10 @@ TEST(data, by_reference)
 /* When a frame is announced; MEANWHILE: in the middle of its being sent, as far as a test can see to that. */
 enum when { BEFORE, AFTER, MEANWHILE, WHENS };
 
-/* What recv_through brings: the pieces are put together again, and what is wrong with them is counted. */
+enum { TAKEN = 0x5a };
+
+/* What recv_through brings: the pieces are put together again, each byte changed once, and what is wrong with them is
+ * counted. */
 struct gathered {
 	char *to;
 	size_t len, have;
@@ -254,17 +257,18 @@ static void gather(void *arg, const void *bytes, size_t at, size_t len)
 
 	g->wrong +=
 	        at != g->have || at % 64 != 0 || len == 0 || len > g->len - at || (len % 64 != 0 && at + len != g->len);
-	if (g->wrong == 0)
-		memcpy(g->to + at, bytes, len);
+	for (size_t i = 0; g->wrong == 0 && i < len; i++)
+		g->to[at + i] = ((const char *)bytes)[i] ^ TAKEN;
 	g->have += len;
 }
 
-/* Frame i of the lane, announced by recv_into or recv_through. False: not done so on this channel. */
+/* Frame i of the lane, announced by recv_into or recv_through; of the latter every other one may be put where its
+ * bytes go. False: not done so on this channel. */
 static bool announced(struct lane *l, char *to, uint64_t i, size_t len, enum when when, bool through)
 {
 	const struct coll_frame head = head_of(4, i, len);
 	struct gathered g = {.to = to, .len = len};
-	const struct coll_taker taker = {gather, &g};
+	const struct coll_taker taker = {gather, &g, i % 2 ? to : NULL};
 	struct coll_cookie cookie = {0};
 	coll_status status;
 
@@ -286,6 +290,8 @@ static bool announced(struct lane *l, char *to, uint64_t i, size_t len, enum whe
 	CHECK(AWAIT(&l->w, coll_cookie_pending(&cookie) == 0), "frame %llu", (unsigned long long)i);
 	CHECK(cookie.status == COLL_OK, "%s", coll_status_string(cookie.status));
 	CHECK(!through || (g.have == len && g.wrong == 0), "%zu of %zu bytes, %d pieces wrong", g.have, len, g.wrong);
+	for (size_t k = 0; through && k < len; k++)
+		to[k] ^= TAKEN;
 	CHECK(intact(to, 4, i, len));
 	for (int k = 0; k < 16; k++)
 		CHECK(to[len + (size_t)k] == (char)0xee);

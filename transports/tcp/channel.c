@@ -483,7 +483,7 @@ static void redirect(struct tcp_receiver *r)
 		taker->take(taker->arg, slot, 0, whole);
 	r->into.taken = whole;
 	l->taking = taker != NULL;
-	l->into_ptr = l->taking ? l->bulk : r->into.ptr;
+	l->into_ptr = !l->taking ? r->into.ptr : taker->at ? taker->at + whole : l->bulk;
 	memcpy(l->into_ptr, slot + whole, have - whole);
 	l->into_ptr += have - whole;
 	r->base.spare[r->base.spare_count++] = l->into_slot;

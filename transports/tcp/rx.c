@@ -37,6 +37,12 @@ static uint32_t take_slot(struct tcp_receiver *r)
 	return r->base.spare[--r->base.spare_count];
 }
 
+/* Where what the taker has not had yet begins: in its own memory, or in the link's. */
+static char *piece_begin(const struct tcp_link *l, const struct tcp_receiver *r)
+{
+	return r->into.taker->at ? r->into.taker->at + r->into.taken : l->bulk;
+}
+
 /* Where the payload goes: announced memory if the frame is the expected one. */
 static void aim(struct tcp_link *l, struct tcp_receiver *r)
 {
@@ -46,7 +52,7 @@ static void aim(struct tcp_link *l, struct tcp_receiver *r)
 	if (r->into.cookie != NULL && !r->into.finished && r->count == 0) {
 		if (coll_same_frame(&f, &r->into.expect)) {
 			l->taking = r->into.taker != NULL;
-			l->into_ptr = l->taking ? l->bulk : r->into.ptr;
+			l->into_ptr = l->taking ? piece_begin(l, r) : r->into.ptr;
 			return;
 		}
 		announce_done(r, COLL_ERR_MISMATCH);
@@ -140,15 +146,19 @@ void coll_tcp_rx_give(struct tcp_link *l)
 {
 	struct tcp_receiver *r = l->into;
 	size_t have, whole;
+	char *begin;
 
 	if (!l->taking)
 		return;
-	have = (size_t)(l->into_ptr - l->bulk);
+	begin = piece_begin(l, r);
+	have = (size_t)(l->into_ptr - begin);
 	whole = l->into_left == 0 ? have : have / TCP_PIECE_BYTES * TCP_PIECE_BYTES;
 	if (whole == 0)
 		return;
-	r->into.taker->take(r->into.taker->arg, l->bulk, r->into.taken, whole);
+	r->into.taker->take(r->into.taker->arg, begin, r->into.taken, whole);
 	r->into.taken += whole;
+	if (r->into.taker->at)
+		return;
 	memmove(l->bulk, l->bulk + whole, have - whole);
 	l->into_ptr = l->bulk + (have - whole);
 }
@@ -212,8 +222,8 @@ static int aim_read(struct tcp_link *l, struct iovec *iov, size_t *asked)
 		*asked = room;
 		return n;
 	}
-	if (l->taking && l->into_left > l->bulk + TCP_BULK_BYTES - l->into_ptr) {
-		*asked = (size_t)(l->bulk + TCP_BULK_BYTES - l->into_ptr);
+	if (l->taking && l->into_left > piece_begin(l, l->into) + TCP_BULK_BYTES - l->into_ptr) {
+		*asked = (size_t)(piece_begin(l, l->into) + TCP_BULK_BYTES - l->into_ptr);
 		iov[n++] = (struct iovec){l->into_ptr, *asked};
 		return n;
 	}
