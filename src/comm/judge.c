@@ -1,5 +1,5 @@
 /*
- * Judging a wait: see judge.h.
+ * Judging a wait: see judge.h. Owns the alarm and the deadlines; a run that ends with an error of its own is fault.c's.
  */
 #include "comm/judge.h"
 
@@ -15,10 +15,6 @@
 
 static const uint64_t MS = 1000000;
 enum {
-	SETTLE_MS = 100,
-	NOTE_MS = 1200,     /* for the sender of a frame of another call to say what it called */
-	CAUSE_MS = 1200,    /* for the cause of a link's end to come: longer than a doubt takes, and 2 s are promised */
-	UNREACHED_MS = 500, /* the same of a host that tcp has found unreachable, which took up to 1.2 s */
 	ASK_AFTER_MS = 250,
 	LEFT_MS = 1000,
 	CHAIN_MS = 3000, /* more patience with those whom a late rank waits for, before a warning */
@@ -46,8 +42,8 @@ static void stamp(struct coll_comm *comm, const struct coll_wait *w, const struc
 	b->elapsed_s = p->begun_ns ? (double)(coll_clock_ns() - p->begun_ns) * 1e-9 : 0;
 }
 
-static coll_status lose(struct coll_comm *comm, const struct coll_wait *w, const struct coll_patience *p,
-                        coll_status status, int culprit, const char *cause)
+coll_status coll_wait_lose(struct coll_comm *comm, const struct coll_wait *w, const struct coll_patience *p,
+                           coll_status status, int culprit, const char *cause)
 {
 	char call[128], circumstances[180];
 
@@ -66,9 +62,7 @@ static bool concerns(const struct coll_comm *comm, const struct coll_note *n)
 	       (n->comm == 0 && coll_comm_rank_of(comm, n->process) >= 0 && coll_comm_rank_of(comm, n->origin) >= 0);
 }
 
-/* Before a rank is blamed by time alone: this process may have been stopped or its service
- * thread starved, and the note that names who died first may lie unread. False: look again. */
-static bool caught_up(struct coll_comm *comm, bool *done)
+bool coll_comm_caught_up(struct coll_comm *comm, bool *done)
 {
 	if (*done)
 		return true;
@@ -152,9 +146,9 @@ static bool look_at_notes(struct coll_comm *comm, struct verdict *v)
 	if (!comm->death_ns)
 		comm->death_ns = coll_clock_ns();
 	/* Of hosts out of reach nobody is better informed; and it took its time to find out. */
-	if ((!coll_lived_for(&comm->death_age, coll_clock_ns(), SETTLE_MS * MS) &&
+	if ((!coll_lived_for(&comm->death_age, coll_clock_ns(), COLL_SETTLE_MS * MS) &&
 	     death.status != COLL_ERR_PEER_SILENT) ||
-	    !caught_up(comm, &comm->caught_up))
+	    !coll_comm_caught_up(comm, &comm->caught_up))
 		return false;
 	death_verdict(comm, &death, v);
 	return true;
@@ -177,7 +171,7 @@ coll_status coll_comm_heed_alarm(struct coll_comm *comm, const struct coll_wait 
 	if (v.status == COLL_OK)
 		return COLL_OK;
 	comm->told = !comm->failed;
-	return lose(comm, w, p, v.status, v.culprit, v.text);
+	return coll_wait_lose(comm, w, p, v.status, v.culprit, v.text);
 }
 
 coll_status coll_comm_attend(struct coll_comm *comm, const char *kind)
@@ -310,7 +304,7 @@ static coll_status judge_lateness(struct coll_comm *comm, const struct coll_wait
 	         coll_comm_name(comm, peer).text, coll_comm_card(comm, peer)->host_name,
 	         behind ? "last seen after" : "still in", doing,
 	         abroad ? ", and waits for this rank on another communicator, in " : "", there);
-	return lose(comm, w, p, COLL_ERR_PEER_LATE, peer, text);
+	return coll_wait_lose(comm, w, p, COLL_ERR_PEER_LATE, peer, text);
 }
 
 /* What the answers of the rank we wait for say. */
@@ -334,19 +328,19 @@ static coll_status judge(struct coll_comm *comm, const struct coll_wait *w, stru
 		heard = p->since_ns;
 	same_comm = state.answered_ns && theirs->comm == comm->id;
 	if (same_comm && differ(comm, w, p, &culprit, q, mine, &state, text, sizeof(text)))
-		return lose(comm, w, p, COLL_ERR_MISMATCH, culprit, text);
+		return coll_wait_lose(comm, w, p, COLL_ERR_MISMATCH, culprit, text);
 	/* Counted from its goodbye: whoever failed has told why before it left. */
 	if (life->left && now > life->left_ns && now - life->left_ns > LEFT_MS * MS &&
-	    coll_lived_for(&p->left_age, now, SETTLE_MS * MS) && seen_twice(comm, p)) {
+	    coll_lived_for(&p->left_age, now, COLL_SETTLE_MS * MS) && seen_twice(comm, p)) {
 		snprintf(text, sizeof(text), "[COLL-2102] %s on host %s left: it destroyed its communicator", name.text,
 		         card->host_name);
-		return lose(comm, w, p, COLL_ERR_PEER_DEAD, peer, text);
+		return coll_wait_lose(comm, w, p, COLL_ERR_PEER_DEAD, peer, text);
 	}
 	if (now > heard && now - heard > (uint64_t)comm->timeout_ms * MS && life->unanswered >= SILENT_ASKS &&
 	    seen_twice(comm, p)) {
 		snprintf(text, sizeof(text), "[COLL-2201] %s on host %s (process %d) is silent: no answer for %d ms",
 		         name.text, card->host_name, card->process, comm->timeout_ms);
-		return lose(comm, w, p, COLL_ERR_PEER_SILENT, peer, text);
+		return coll_wait_lose(comm, w, p, COLL_ERR_PEER_SILENT, peer, text);
 	}
 	behind = !same_comm || theirs->sequence < w->record->sequence || !theirs->active;
 	lost = same_comm &&
@@ -358,7 +352,7 @@ static coll_status judge(struct coll_comm *comm, const struct coll_wait *w, stru
 		         "[COLL-3201] nothing moves between rank %d and %s on host %s for %d ms though both "
 		         "are alive: a frame was lost",
 		         comm->rank, name.text, card->host_name, comm->timeout_ms);
-		return lose(comm, w, p, COLL_ERR_CORRUPT, peer, text);
+		return coll_wait_lose(comm, w, p, COLL_ERR_CORRUPT, peer, text);
 	}
 	return judge_lateness(comm, w, p, peer, same_comm ? &state.answer : NULL, behind, stalled);
 }
@@ -372,7 +366,7 @@ static coll_status without_control(struct coll_comm *comm, const struct coll_wai
 		return COLL_OK;
 	snprintf(text, sizeof(text), "[COLL-2202] nothing heard from %s for %d ms", coll_comm_name(comm, peer).text,
 	         comm->timeout_ms);
-	return lose(comm, w, p, COLL_ERR_PEER_SILENT, peer, text);
+	return coll_wait_lose(comm, w, p, COLL_ERR_PEER_SILENT, peer, text);
 }
 
 bool coll_patience_is_due(const struct coll_patience *p, uint64_t now)
@@ -443,160 +437,4 @@ coll_status coll_comm_inspect(struct coll_comm *comm, const struct coll_wait *w,
 	if (planted(SLOW_JUDGE))
 		nanosleep(&(struct timespec){.tv_nsec = 30 * 1000 * 1000}, NULL);
 	return judge(comm, w, p, where.peer, &q, &stall, now);
-}
-
-/* ---- Faults ---- */
-
-/* What its sender says about a frame of another call: MISMATCH, *text tells both calls;
- * CORRUPT: it makes the same call, so the frame's head is wrong; AGAIN: nothing yet. */
-static coll_status inquire_of(struct coll_comm *comm, const struct coll_wait *w, struct coll_patience *p,
-                              const struct coll_run_where *where, char *text, size_t len_bytes)
-{
-	const int process = coll_comm_process(comm, where->peer);
-	struct coll_peer_state state;
-	struct coll_question q;
-
-	coll_inquiry_question(comm, w->record, w->entries[p->faulty == w->runs[1]],
-	                      where->frame.sequence ? where->frame.sequence : UINT64_MAX, &q);
-	if (!p->inquired)
-		coll_control_ask(comm->ctx->control, process, &q);
-	p->inquired = true;
-	coll_control_peer(comm->ctx->control, process, comm->id, (int)q.about, &state);
-	if (state.answered_ns <= p->fault_ns || !state.about_this)
-		return COLL_AGAIN;
-	if (coll_inquiry_differs(comm, where->peer, &q, &state.answer, text, len_bytes))
-		return COLL_ERR_MISMATCH;
-	/* It has destroyed the communicator; if it had failed before, its note has come by now. */
-	if ((state.answer.record.flags & COLL_RECORD_GONE) && coll_clock_ns() - p->fault_ns > SETTLE_MS * MS &&
-	    caught_up(comm, &p->caught_up)) {
-		coll_inquiry_text(comm, w->record, where->peer, &state.answer.record, text, len_bytes);
-		return COLL_ERR_MISMATCH;
-	}
-	if (!coll_inquiry_agrees(comm, where->peer, &q, &state.answer))
-		return COLL_AGAIN;
-	snprintf(text, len_bytes,
-	         "[COLL-3202] a frame from %s is corrupt: both make the same call number %llu, and its head is of "
-	         "another",
-	         coll_comm_name(comm, where->peer).text, (unsigned long long)w->record->sequence);
-	return COLL_ERR_CORRUPT;
-}
-
-static coll_status inquire_mismatch(struct coll_comm *comm, const struct coll_wait *w, struct coll_patience *p,
-                                    const struct coll_run_where *where, uint64_t now)
-{
-	char text[400];
-	coll_status st;
-
-	if (comm->ctx->control && where->peer >= 0) {
-		/* The sender may have failed, told why, and be gone by now. */
-		st = coll_comm_heed_alarm(comm, w, p);
-		if (st != COLL_OK)
-			return st;
-		/* A member is dead, and the sender may have heeded that before us: it settles soon. */
-		if (comm->death_ns)
-			return COLL_OK;
-		st = inquire_of(comm, w, p, where, text, sizeof(text));
-		if (st != COLL_AGAIN)
-			return lose(comm, w, p, st, where->peer, text);
-		if (!coll_lived_for(&p->fault_age, now, NOTE_MS * MS))
-			return COLL_OK;
-	}
-	snprintf(text, sizeof(text),
-	         "[COLL-3101] calls differ: rank %d is in call number %llu, %s sent a frame of a different call number "
-	         "%llu",
-	         comm->rank, (unsigned long long)w->record->sequence, coll_comm_name(comm, where->peer).text,
-	         (unsigned long long)where->frame.sequence);
-	return lose(comm, w, p, COLL_ERR_MISMATCH, where->peer, text);
-}
-
-static bool has_left(const struct coll_comm *comm, int peer)
-{
-	struct coll_peer_state state;
-
-	if (peer < 0)
-		return true;
-	coll_control_peer(comm->ctx->control, coll_comm_process(comm, peer), comm->id, -1, &state);
-	return state.life.left;
-}
-
-/* Ask, so that the answer brings what the peer has told; or have it found out whether it
- * lives, if nobody does so yet. */
-static void stir(struct coll_comm *comm, struct coll_patience *p, int peer, enum coll_link_end end)
-{
-	const struct coll_question q = {.record.comm = comm->id, .about = COLL_ABOUT_NOTHING};
-	struct coll_note note = {.kind = COLL_NOTE_DEATH, .origin = comm->ctx->rank, .text = "its link broke"};
-
-	if (p->inquired || peer < 0 || end != COLL_LINK_STANDS)
-		return;
-	p->inquired = true;
-	note.process = coll_comm_process(comm, peer);
-	if (p->fault == COLL_ERR_PEER_DEAD)
-		coll_control_tell(comm->ctx->control, &note);
-	else
-		coll_control_ask(comm->ctx->control, note.process, &q);
-	coll_service_kick(comm->ctx);
-}
-
-/* A link ended: who failed has told why before, who was killed is found out by the control
- * plane, and nobody is blamed before that had time to come. Or the peer took back what it had
- * lent: it has failed, and has told why. */
-static coll_status inquire_broken(struct coll_comm *comm, const struct coll_wait *w, struct coll_patience *p,
-                                  const struct coll_run_where *where, uint64_t now, const char *cause)
-{
-	enum coll_link_end end;
-	char text[200];
-	coll_status st;
-	bool left;
-
-	if (planted(DEAF))
-		return COLL_OK;
-	if (!comm->ctx->control)
-		return lose(comm, w, p, p->fault, where->peer, cause);
-	st = coll_comm_heed_alarm(comm, w, p);
-	if (st != COLL_OK)
-		return st;
-	end = coll_comm_link_end(comm, where->peer);
-	stir(comm, p, where->peer, end);
-	if (!coll_lived_for(&p->fault_age, now, (end == COLL_LINK_UNREACHED ? UNREACHED_MS : CAUSE_MS) * MS) ||
-	    !caught_up(comm, &p->caught_up))
-		return COLL_OK;
-	left = end == COLL_LINK_CLOSED || has_left(comm, where->peer);
-	/* An end says who died, or says nothing: it waits for the answer to that doubt. */
-	if (comm->parting && p->fault == COLL_ERR_PEER_DEAD && !left)
-		return COLL_OK;
-	if (!left || where->peer < 0)
-		return lose(comm, w, p, p->fault, where->peer, cause);
-	snprintf(text, sizeof(text), "[COLL-2102] %s on host %s left: it destroyed its communicator",
-	         coll_comm_name(comm, where->peer).text, coll_comm_card(comm, where->peer)->host_name);
-	return lose(comm, w, p, p->fault, where->peer, text);
-}
-
-coll_status coll_comm_inquire(struct coll_comm *comm, const struct coll_wait *w, struct coll_patience *p,
-                              struct coll_run *run, coll_status status)
-{
-	const uint64_t now = coll_clock_ns();
-	struct coll_run_where where;
-	char text[400];
-
-	if (!p->fault_ns) {
-		p->fault_ns = now;
-		p->fault = status;
-		p->faulty = run;
-		coll_run_where(run, &where);
-		p->broken = status == COLL_ERR_PEER_DEAD ? coll_comm_broken(comm, where.peer) : where.peer;
-	}
-	coll_run_where(p->faulty, &where);
-	where.peer = p->broken;
-	comm->box.step = (int)where.step;
-	if (comm->box.status != COLL_OK)
-		snprintf(text, sizeof(text), "%.390s", comm->box.message);
-	else
-		snprintf(text, sizeof(text), "step %u with %s failed: %s", where.step,
-		         coll_comm_name(comm, where.peer).text, coll_status_string(p->fault));
-	switch (p->fault) {
-	case COLL_ERR_PEER_DEAD:
-	case COLL_ERR_ABORTED: return inquire_broken(comm, w, p, &where, now, text);
-	case COLL_ERR_MISMATCH: return inquire_mismatch(comm, w, p, &where, now);
-	default: return lose(comm, w, p, p->fault, where.peer, text);
-	}
 }

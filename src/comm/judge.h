@@ -1,6 +1,6 @@
 /*
  * What ends a wait that does not end well: the alarm (deaths and failures told by
- * the control plane, an abort), a run's own error, and the deadlines.
+ * the control plane, an abort) and the deadlines (judge.c), and a run's own error (fault.c).
  *
  * Nothing here blocks or sleeps: a wait is looked at again and again, by whoever
  * drives it, until the runs are done or coll_comm_inspect() says why they never
@@ -80,6 +80,17 @@ bool coll_comm_needs_note(void *ctx, uint64_t comm);
  * must end. OK: go on waiting. */
 coll_status coll_comm_inspect(struct coll_comm *comm, const struct coll_wait *w, struct coll_patience *p,
                               uint64_t now_ns);
+
+/* The verdict: the communicator fails, and its error says after how long in which call. */
+coll_status coll_wait_lose(struct coll_comm *comm, const struct coll_wait *w, const struct coll_patience *p,
+                           coll_status status, int culprit, const char *cause);
+
+/* For the note of a better informed rank to arrive. */
+enum { COLL_SETTLE_MS = 100 };
+
+/* Before a rank is blamed by time alone: this process may have been stopped or its service
+ * thread starved, and the note that names who died first may lie unread. False: look again. */
+bool coll_comm_caught_up(struct coll_comm *comm, bool *done);
 
 /* A run of the wait has ended with an error (sticky: it may be polled again): find the
  * cause, which another rank may know better. OK: the inquiry is still open, call again. */
