@@ -1,0 +1,66 @@
+/*
+ * Programs of a few ranks over words of one memory, explored: every interleaving, on a memory as weak as Arm's.
+ *
+ * A rank's program is a line of stores, loads, waits and additions. A step may be executed before an earlier one
+ * unless something orders them: an acquire before, a release behind, the same word, a wait or an addition before a
+ * store. What is executed is seen by all at once. An addition that does not complete its word leaves out the steps
+ * behind it that are for whoever completes it.
+ *
+ * Found: whether a load sees another value than it must, and whether somebody waits for ever. The programs, and which
+ * of their rules are dropped to see that they are needed, are each test's own.
+ */
+#ifndef COLL_NATIVE_WEAK_MODEL_TEST_H
+#define COLL_NATIVE_WEAK_MODEL_TEST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { WEAK_RANKS = 3, WEAK_WORDS = 71, WEAK_CODE = 96 };
+
+enum weak_op { WEAK_END, WEAK_STORE, WEAK_LOAD, WEAK_AWAIT_EQUAL, WEAK_AWAIT_REACHED, WEAK_ADD };
+
+/* LOAD: value is what must be seen. ADD: value is how much; when the word then is not `complete`, the `skip` steps
+ * behind it are left out. */
+struct weak_code {
+	enum weak_op op;
+	uint8_t word, value, complete, skip;
+	bool acquire, release;
+};
+
+struct weak_place;
+
+struct weak {
+	/* Of the sequence that is explored; what is not written is END. */
+	struct weak_code code[WEAK_RANKS][WEAK_CODE];
+	int length[WEAK_RANKS];
+	int ranks;
+	/* What was found; small: nothing, as there are more states than places for them. */
+	bool wrong, stuck, small;
+	uint64_t states; /* of all explorations */
+	/* Places that hold the number of this exploration are taken. */
+	struct weak_place *places;
+	size_t capacity, taken;
+	uint16_t number;
+};
+
+/* false: no memory. */
+bool weak_init(struct weak *w, size_t capacity);
+void weak_fini(struct weak *w);
+
+/* Another step of the rank's program. */
+struct weak_code *weak_emit(struct weak *w, int rank, enum weak_op op, int word, int value);
+
+/* Empties the programs, which are written next, and are of so many ranks. */
+void weak_begin(struct weak *w, int ranks);
+/* Whether they are right, in every interleaving. */
+bool weak_holds(struct weak *w);
+
+/* Writes the programs of a sequence of operations; false: it is the same as another one, and left out. */
+typedef bool weak_sequence(struct weak *w, const int *kinds, int count, void *arg);
+
+/* Of all sequences of count operations of so many kinds: how many do not hold. Unless all, the first is enough, and
+ * what it was remains in w. */
+int weak_failures(struct weak *w, weak_sequence *write, void *arg, int kinds, int count, bool all);
+
+#endif
