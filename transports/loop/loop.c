@@ -1,7 +1,7 @@
 /*
  * loop: ranks of one process, as threads or all driven by one thread. This file
- * owns instances, links and the opening and closing of channels; loop_pipe.c moves
- * the frames.
+ * owns instances, links and the opening and closing of channels; loop_hub.c has what
+ * instances share, loop_pipe.c moves the frames.
  *
  * Invariant: whatever both sides may touch (pair, pipe, bell) lives until both
  * sides have let go of it, or until the hub goes; nothing is found through a
@@ -19,117 +19,6 @@
 
 #include "base/hash.h"
 
-/* ---- Bells ---------------------------------------------------------------- */
-
-void coll_loop_ring(struct loop_bell *bell)
-{
-	const uint64_t one = 1;
-
-	pthread_mutex_lock(&bell->lock);
-	if (!bell->dead && bell->wake_fd >= 0 && write(bell->wake_fd, &one, sizeof(one)) < 0) {
-		/* The counter is full: the sleeper is awake already. */
-	}
-	pthread_mutex_unlock(&bell->lock);
-}
-
-static struct loop_bell *bell_new(int wake_fd)
-{
-	struct loop_bell *bell = calloc(1, sizeof(*bell));
-
-	if (!bell)
-		return NULL;
-	bell->refs = 1;
-	bell->wake_fd = wake_fd;
-	pthread_mutex_init(&bell->lock, NULL);
-	return bell;
-}
-
-/* Hub lock. */
-static void bell_put(struct loop_bell *bell)
-{
-	if (!bell || --bell->refs)
-		return;
-	pthread_mutex_destroy(&bell->lock);
-	free(bell);
-}
-
-/* ---- The hub ---------------------------------------------------------------- */
-
-coll_status coll_loop_hub_create(struct coll_loop_hub **hub)
-{
-	struct coll_loop_hub *h = calloc(1, sizeof(*h));
-
-	if (!h)
-		return COLL_ERR_MEMORY;
-	pthread_mutex_init(&h->lock, NULL);
-	*hub = h;
-	return COLL_OK;
-}
-
-static void pipe_free(struct loop_pipe *p)
-{
-	free(p->cells);
-	free(p->slot_memory);
-	free(p);
-}
-
-static void pair_free(struct loop_pair *pair)
-{
-	while (pair->pipes) {
-		struct loop_pipe *p = pair->pipes;
-
-		pair->pipes = p->next;
-		pipe_free(p);
-	}
-	bell_put(pair->bell[0]);
-	bell_put(pair->bell[1]);
-	free(pair);
-}
-
-void coll_loop_hub_destroy(struct coll_loop_hub **hub)
-{
-	struct coll_loop_hub *h = *hub;
-
-	if (!h)
-		return;
-	assert(!h->insts);
-	for (int b = 0; b < LOOP_BUCKETS; b++) {
-		while (h->pairs[b]) {
-			struct loop_pair *pair = h->pairs[b];
-
-			h->pairs[b] = pair->next;
-			pair_free(pair);
-		}
-	}
-	while (h->graves) {
-		struct loop_grave *g = h->graves;
-
-		h->graves = g->next;
-		free(g);
-	}
-	pthread_mutex_destroy(&h->lock);
-	free(h);
-	*hub = NULL;
-}
-
-static bool buried(const struct coll_loop_hub *h, const struct coll_process_id *id)
-{
-	for (const struct loop_grave *g = h->graves; g; g = g->next) {
-		if (coll_same_process(&g->id, id))
-			return true;
-	}
-	return false;
-}
-
-static bool alive(const struct coll_loop_hub *h, const struct coll_process_id *id)
-{
-	for (const struct loop_inst *in = h->insts; in; in = in->next) {
-		if (coll_same_process(&in->env.self, id))
-			return true;
-	}
-	return false;
-}
-
 /* ---- Instances ---------------------------------------------------------------- */
 
 static coll_status loop_open(const struct coll_transport_env *env, void **inst)
@@ -141,7 +30,7 @@ static coll_status loop_open(const struct coll_transport_env *env, void **inst)
 	in = calloc(1, sizeof(*in));
 	if (!in)
 		return COLL_ERR_MEMORY;
-	in->bell = bell_new(env->wake_fd);
+	in->bell = coll_loop_bell_new(env->wake_fd);
 	if (!in->bell) {
 		free(in);
 		return COLL_ERR_MEMORY;
@@ -151,7 +40,7 @@ static coll_status loop_open(const struct coll_transport_env *env, void **inst)
 	pthread_mutex_init(&in->lock, NULL);
 	coll_pending_init(&in->pending);
 	pthread_mutex_lock(&in->hub->lock);
-	assert(!alive(in->hub, &env->self));
+	assert(!coll_loop_alive(in->hub, &env->self));
 	in->next = in->hub->insts;
 	in->hub->insts = in;
 	pthread_mutex_unlock(&in->hub->lock);
@@ -195,7 +84,7 @@ static void loop_fini(void *inst)
 	pthread_mutex_unlock(&in->bell->lock);
 	pthread_mutex_lock(&in->hub->lock);
 	bury(in);
-	bell_put(in->bell);
+	coll_loop_bell_put(in->bell);
 	pthread_mutex_unlock(&in->hub->lock);
 	pthread_mutex_destroy(&in->lock);
 	coll_pending_fini(&in->pending);
@@ -282,7 +171,7 @@ static struct loop_pair *pair_new(struct coll_loop_hub *h, const struct coll_pro
 	p->id[1] = *peer;
 	p->next = h->pairs[b];
 	h->pairs[b] = p;
-	if (buried(h, peer))
+	if (coll_loop_buried(h, peer))
 		atomic_store(&p->closed[1], true);
 	return p;
 }
@@ -298,7 +187,7 @@ static void pair_release(struct coll_loop_hub *h, struct loop_pair *pair)
 	while (*at != pair)
 		at = &(*at)->next;
 	*at = pair->next;
-	pair_free(pair);
+	coll_loop_pair_free(pair);
 }
 
 static coll_status loop_link_open(void *inst, const struct coll_process_id *peer, const void *address, size_t len_bytes,
@@ -399,7 +288,7 @@ static struct loop_pipe *pipe_new(struct loop_pair *pair, int sender, const stru
 	p->cells = calloc(slots, sizeof(*p->cells));
 	p->slot_memory = aligned_alloc(64, ((slot_bytes + 63) & ~(size_t)63) * slots);
 	if (!p->cells || !p->slot_memory) {
-		pipe_free(p);
+		coll_loop_pipe_free(p);
 		return NULL;
 	}
 	p->next = pair->pipes;
@@ -418,7 +307,7 @@ static void pipe_release(struct loop_pipe *p)
 	while (*at != p)
 		at = &(*at)->next;
 	*at = p->next;
-	pipe_free(p);
+	coll_loop_pipe_free(p);
 }
 
 static void channel_free(struct loop_channel *c)

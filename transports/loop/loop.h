@@ -141,7 +141,15 @@ bool coll_loop_noteworthy(const struct loop_channel *c);
 /* Take back or give back what is lent, and settle every cookie. */
 void coll_loop_quiesce(struct loop_channel *c);
 
-/* loop.c */
+/* loop_hub.c */
 void coll_loop_ring(struct loop_bell *bell);
+struct loop_bell *coll_loop_bell_new(int wake_fd);
+
+/* Under the hub's lock: a reference less; what is freed with all that it holds; whether a process is gone, or there. */
+void coll_loop_bell_put(struct loop_bell *bell);
+void coll_loop_pipe_free(struct loop_pipe *p);
+void coll_loop_pair_free(struct loop_pair *pair);
+bool coll_loop_buried(const struct coll_loop_hub *h, const struct coll_process_id *id);
+bool coll_loop_alive(const struct coll_loop_hub *h, const struct coll_process_id *id);
 
 #endif
