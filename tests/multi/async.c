@@ -477,118 +477,6 @@ static void streams_outlive_communicators(void)
 	}
 }
 
-/* An abort ends what is pending on every rank, on streams too; errors stick. */
-static void aborts(coll_comm *comm, int rank, void *arg)
-{
-	coll_stream *s, *t;
-	coll_event *e;
-	atomic_int *waiting = arg;
-	int x = 1, y = 1, z = 1;
-
-	OK(comm, coll_stream_create(&s, comm));
-	OK(comm, coll_stream_create(&t, comm));
-	OK(comm, coll_event_create(&e, comm));
-	if (rank == 0) {
-		while (atomic_load(waiting) < coll_comm_size(comm) - 1)
-			sched_yield();
-		OK(comm, coll_comm_abort(comm, "enough"));
-	} else {
-		OK(comm, coll_all_reduce(&x, &x, 1, COLL_I32, COLL_SUM, comm, s));
-		OK(comm, coll_all_reduce(&y, &y, 1, COLL_I32, COLL_SUM, comm, s));
-		OK(comm, coll_recv(&z, 1, COLL_I32, 0, comm, t));
-		OK(comm, coll_event_record(e, s));
-		atomic_fetch_add(waiting, 1);
-		CHECK(coll_stream_wait(s, -1) == COLL_ERR_ABORTED);
-		CHECK(coll_stream_query(s) == COLL_ERR_ABORTED);
-		CHECK(coll_event_wait(e, -1) == COLL_ERR_ABORTED);
-		CHECK(coll_stream_wait(t, -1) == COLL_ERR_ABORTED);
-	}
-	CHECK(coll_all_reduce(&x, &x, 1, COLL_I32, COLL_SUM, comm, s) == COLL_ERR_ABORTED);
-	CHECK(coll_all_reduce(&x, &x, 1, COLL_I32, COLL_SUM, comm, NULL) == COLL_ERR_ABORTED);
-	CHECK(coll_last_error(comm)->status == COLL_ERR_ABORTED);
-	CHECK(strstr(coll_last_error(comm)->message, "enough") != NULL, "%s", coll_last_error(comm)->message);
-	/* Who aborts stays until all have heard: what becomes of others when it leaves at once is
-	 * abort.c's to test. */
-	atomic_fetch_add(waiting, 1);
-	while (rank == 0 && atomic_load(waiting) < 2 * coll_comm_size(comm) - 1)
-		sched_yield();
-	CHECK(coll_stream_destroy(&s) == (rank ? COLL_ERR_ABORTED : COLL_OK));
-	coll_stream_destroy(&t);
-	CHECK(coll_event_destroy(&e) == COLL_OK);
-}
-
-static void abort_with_pending(void)
-{
-	for (int n = 2; n <= RANKS_MAX; n++)
-		for (int i = 0; i < 5; i++) {
-			atomic_int waiting = 0;
-
-			run_ranks(n, aborts, &waiting);
-		}
-}
-
-/* Calls that differ, in streams: told at the end, or at the call when others were earlier. */
-static void mismatch(coll_comm *comm, int rank, void *arg)
-{
-	coll_stream *s[2];
-	int x[2] = {0}, y = 0;
-	coll_status st;
-
-	OK(comm, coll_stream_create(&s[0], comm));
-	OK(comm, coll_stream_create(&s[1], comm));
-	st = coll_all_reduce(&y, &y, 1, COLL_I32, COLL_SUM, comm, s[0]);
-	CHECK(st == COLL_OK || st == COLL_ERR_MISMATCH, "rank %d: %d", rank, (int)st);
-	st = coll_all_reduce(x, x, rank == 0 ? 1 : 2, COLL_I32, COLL_SUM, comm, s[1]);
-	if (st == COLL_OK)
-		st = coll_stream_wait(s[1], -1);
-	CHECK(st == COLL_ERR_MISMATCH, "rank %d: %d", rank, (int)st);
-	CHECK(strstr(coll_last_error(comm)->message, "calls differ") != NULL, "%s", coll_last_error(comm)->message);
-	coll_stream_destroy(&s[0]);
-	coll_stream_destroy(&s[1]);
-}
-
-static void differing_calls_in_streams(void)
-{
-	for (int n = 2; n <= RANKS_MAX; n++)
-		run_ranks(n, mismatch, NULL);
-}
-
-/* ---- Wrong arguments ---- */
-
-static void arguments(void)
-{
-	coll_comm *a[1], *b[1];
-	coll_stream *s, *t;
-	coll_event *e;
-	int x = 1;
-
-	if (!create(a, 1) || !create(b, 1))
-		return;
-	OK(a[0], coll_stream_create(&s, a[0]));
-	OK(b[0], coll_stream_create(&t, b[0]));
-	OK(b[0], coll_event_create(&e, b[0]));
-	CHECK(coll_stream_create(NULL, a[0]) == COLL_ERR_ARGUMENT);
-	CHECK(coll_stream_create(&s, NULL) == COLL_ERR_ARGUMENT);
-	CHECK(coll_all_reduce(&x, &x, 1, COLL_I32, COLL_SUM, b[0], s) == COLL_ERR_ARGUMENT);
-	CHECK(strstr(coll_last_error(b[0])->message, "another job") != NULL);
-	CHECK(coll_event_record(e, s) == COLL_ERR_ARGUMENT);
-	CHECK(coll_stream_wait_event(s, e) == COLL_ERR_ARGUMENT);
-	CHECK(coll_stream_wait(NULL, 0) == COLL_ERR_ARGUMENT);
-	CHECK(coll_event_wait(NULL, 0) == COLL_ERR_ARGUMENT);
-	CHECK(coll_stream_destroy(NULL) == COLL_OK);
-	CHECK(coll_event_destroy(NULL) == COLL_OK);
-	CHECK(coll_operation_destroy(NULL) == COLL_OK);
-	CHECK(coll_progress(NULL) == COLL_ERR_ARGUMENT);
-	/* An argument error of a call that is put in a stream is told at once. */
-	CHECK(coll_all_reduce(NULL, &x, 1, COLL_I32, COLL_SUM, a[0], s) == COLL_ERR_ARGUMENT);
-	CHECK(coll_stream_wait(s, -1) == COLL_OK);
-	CHECK(coll_stream_destroy(&s) == COLL_OK);
-	CHECK(coll_stream_destroy(&t) == COLL_OK);
-	CHECK(coll_event_destroy(&e) == COLL_OK);
-	CHECK(coll_comm_destroy(&a[0]) == COLL_OK);
-	CHECK(coll_comm_destroy(&b[0]) == COLL_OK);
-}
-
 int main(int argc, char **argv)
 {
 	static const struct plain_case tests[] = {
@@ -604,9 +492,6 @@ int main(int argc, char **argv)
 	        PLAIN_CASE(events_are_moments),
 	        PLAIN_CASE(destroy_with_pending),
 	        PLAIN_CASE(streams_outlive_communicators),
-	        PLAIN_CASE(abort_with_pending),
-	        PLAIN_CASE(differing_calls_in_streams),
-	        PLAIN_CASE(arguments),
 	};
 
 	return run_cases(tests, sizeof(tests) / sizeof(tests[0]), argc, argv);
