@@ -1,58 +1,15 @@
 /*
  * Long messages in buffers that all ranks map: right results, wherever the buffers begin, in
- * place or not; each byte read once and written once; all ranks or none; and a rank whose call
- * fails has its buffers to itself afterwards. Ranks are threads of this process.
+ * place or not; each byte read once and written once; all ranks or none. Ranks are threads of this
+ * process. What becomes of the buffers when a call fails is in direct_failures.c.
  *
  * usage: direct shm on|off [PART-OF-A-TEST'S-NAME]
  */
-#include "async_ranks.h"
-
-#include "comm/comm.h"
-#include "native/arena.h"
-
-enum { PAGE = 4096, CANARY = 0x5a, ROOM = 3 * PAGE };
-
-static struct coll_native_stats stats(const coll_comm *comm)
-{
-	return comm->native ? *coll_native_stats(comm->native) : (struct coll_native_stats){0};
-}
+#include "direct_buffers.h"
 
 static uint64_t frames(const coll_comm *comm)
 {
 	return coll_run_stats(comm->run)->frames_sent;
-}
-
-/* ---- Buffers with something beside them ---- */
-
-struct buffer {
-	char *all, *at;
-	size_t bytes;
-	bool plain;
-};
-
-static void take(coll_comm *comm, struct buffer *b, size_t bytes, size_t shift, bool plain)
-{
-	void *p = NULL;
-
-	if (plain)
-		p = malloc(bytes + ROOM);
-	else
-		OK(comm, coll_mem_alloc(comm, &p, bytes + ROOM));
-	*b = (struct buffer){.all = p, .at = (char *)p + shift, .bytes = bytes, .plain = plain};
-	memset(p, CANARY, bytes + ROOM);
-}
-
-static void drop(coll_comm *comm, struct buffer *b)
-{
-	size_t touched = 0;
-
-	for (char *p = b->all; p < b->all + b->bytes + ROOM; p++)
-		touched += (p < b->at || p >= b->at + b->bytes) && *p != CANARY;
-	CHECK(touched == 0, "rank %d: %zu bytes beside a buffer", coll_comm_rank(comm), touched);
-	if (b->plain)
-		free(b->all);
-	else
-		OK(comm, coll_mem_free(comm, b->all));
 }
 
 /* ---- One call of each kind ---- */
@@ -432,179 +389,6 @@ static void several_in_flight(void)
 		run_ranks(n, in_flight, NULL);
 }
 
-/* ---- Failure ---- */
-
-/* Rank 1 is in a unit that does not end, as one that was stopped: it keeps what it has
- * mapped, and writes there after rank 0 has its buffer back. */
-struct stuck {
-	pthread_barrier_t both;
-	coll_comm *comm;
-};
-
-static void *abort_soon(void *arg)
-{
-	struct stuck *s = arg;
-
-	usleep(1000);
-	coll_comm_abort(s->comm, "asked to");
-	return NULL;
-}
-
-static void owner(coll_comm *comm, struct stuck *s)
-{
-	enum { N = 65536 };
-	const size_t shift = 512;
-	struct buffer b;
-	size_t wrong = 0;
-	pthread_t t;
-
-	take(comm, &b, N * sizeof(int), shift, false);
-	OK(comm, coll_all_reduce(b.at, b.at, N, COLL_I32, COLL_SUM, comm, NULL));
-	memset(b.at, 1, b.bytes);
-	s->comm = comm;
-	pthread_barrier_wait(&s->both); /* rank 1 is stuck */
-	pthread_create(&t, NULL, abort_soon, s);
-	CHECK(coll_all_reduce(b.at, b.at, N, COLL_I32, COLL_SUM, comm, NULL) == COLL_ERR_ABORTED);
-	pthread_join(t, NULL);
-	CHECK(stats(comm).parted == (b.bytes - PAGE) / PAGE * PAGE, "%llu", (unsigned long long)stats(comm).parted);
-	CHECK(b.at[0] == 1 && b.at[b.bytes - 1] == 1, "what was there is there");
-	memset(b.at, 2, b.bytes);
-	pthread_barrier_wait(&s->both); /* now it writes */
-	pthread_barrier_wait(&s->both);
-	for (size_t i = 0; i < b.bytes; i++)
-		wrong += b.at[i] != 2;
-	CHECK(wrong == 0, "%zu bytes were written after the call had returned", wrong);
-	drop(comm, &b);
-}
-
-static void writer(coll_comm *comm, struct stuck *s)
-{
-	enum { N = 65536 };
-	struct native_reach *theirs;
-	struct coll_native *n;
-	struct buffer b;
-	void *p = NULL, *hold = NULL;
-	coll_status st = COLL_OK;
-
-	take(comm, &b, N * sizeof(int), 512, false);
-	OK(comm, coll_all_reduce(b.at, b.at, N, COLL_I32, COLL_SUM, comm, NULL));
-	n = comm->native;
-	theirs = &n->direct.reach[0][COLL_REACH_OUT];
-	st = n->peers[0].transport->reach(n->peers[0].link, &theirs->piece, N * sizeof(int), &p, &hold);
-	CHECK(st == COLL_OK, "%s", coll_status_string(st));
-	atomic_store(&n->mine->busy, 1);
-	pthread_barrier_wait(&s->both);
-	pthread_barrier_wait(&s->both);
-	/* Whole pages: the rest is never written by a peer. */
-	if (p)
-		memset((char *)p + PAGE - 512, 3, (N * sizeof(int) - PAGE) / PAGE * PAGE);
-	pthread_barrier_wait(&s->both);
-	atomic_store(&n->mine->busy, 0);
-	if (hold)
-		n->peers[0].transport->leave(n->peers[0].link, hold);
-	/* And it finds that its peer has failed. */
-	CHECK(coll_all_reduce(b.at, b.at, N, COLL_I32, COLL_SUM, comm, NULL) == COLL_ERR_ABORTED);
-	drop(comm, &b);
-}
-
-static void stuck_pair(coll_comm *comm, int rank, void *arg)
-{
-	if (rank == 0)
-		owner(comm, arg);
-	else
-		writer(comm, arg);
-}
-
-static void a_writer_that_never_ends_is_left_behind(void)
-{
-	struct stuck s;
-
-	pthread_barrier_init(&s.both, NULL, 2);
-	run_ranks_badly(2, stuck_pair, &s, NULL);
-	pthread_barrier_destroy(&s.both);
-}
-
-/* Aborted at any moment: every rank's call ends, and nothing is written to its buffer afterwards. */
-struct aborted {
-	coll_comm *comm;
-	useconds_t after_us;
-};
-
-static void *abort_later(void *arg)
-{
-	struct aborted *a = arg;
-
-	usleep(a->after_us);
-	coll_comm_abort(a->comm, "asked to");
-	return NULL;
-}
-
-static void until_aborted(coll_comm *comm, int rank, void *arg)
-{
-	enum { N = 1 << 20 };
-	struct aborted a = {.comm = comm, .after_us = *(useconds_t *)arg};
-	struct buffer in, out;
-	coll_status st = COLL_OK;
-	size_t wrong = 0;
-	pthread_t t;
-
-	take(comm, &in, N * sizeof(int), 64, false);
-	take(comm, &out, N * sizeof(int), 64, false);
-	if (rank == 0)
-		pthread_create(&t, NULL, abort_later, &a);
-	for (int i = 0; st == COLL_OK; i++)
-		st = coll_all_reduce(in.at, i % 2 ? in.at : out.at, N, COLL_I32, COLL_SUM, comm, NULL);
-	CHECK(st == COLL_ERR_ABORTED, "rank %d of %d: %s", rank, coll_comm_size(comm), coll_last_error(comm)->message);
-	memset(in.at, 9, in.bytes);
-	memset(out.at, 9, out.bytes);
-	if (rank == 0)
-		pthread_join(t, NULL);
-	for (int i = 0; i < 50; i++)
-		sched_yield();
-	for (size_t i = 0; i < in.bytes; i++)
-		wrong += in.at[i] != 9 || out.at[i] != 9;
-	CHECK(wrong == 0, "rank %d: %zu bytes", rank, wrong);
-	drop(comm, &in);
-	drop(comm, &out);
-}
-
-static void aborted_at_any_moment(void)
-{
-	unsigned seed = 20261122;
-
-	printf("     seed %u\n", seed);
-	for (int i = 0; i < 24; i++) {
-		useconds_t after_us;
-
-		seed = seed * 1103515245u + 12345u;
-		after_us = 200 + (seed >> 8) % 20000;
-		run_ranks_badly(2 + i % 3, until_aborted, &after_us, NULL);
-	}
-}
-
-/* One rank makes another call: all are told, none is written to. */
-static void another_call(coll_comm *comm, int rank, void *arg)
-{
-	enum { N = 100000 };
-	struct buffer b;
-	size_t wrong = 0;
-
-	take(comm, &b, N * sizeof(int), 0, false);
-	OK(comm, coll_all_reduce(b.at, b.at, N, COLL_I32, COLL_SUM, comm, NULL));
-	memset(b.at, 7, b.bytes);
-	CHECK(coll_all_reduce(b.at, b.at, rank == 1 ? N - 1 : N, COLL_I32, COLL_SUM, comm, NULL) == COLL_ERR_MISMATCH);
-	for (size_t i = 0; i < b.bytes; i++)
-		wrong += b.at[i] != 7;
-	CHECK(wrong == 0, "%zu bytes", wrong);
-	drop(comm, &b);
-}
-
-static void calls_that_differ_touch_nothing(void)
-{
-	for (int n = 2; n <= RANKS_MAX; n++)
-		run_ranks_badly(n, another_call, NULL, NULL);
-}
-
 int main(int argc, char **argv)
 {
 	static const struct plain_case tests[] = {
@@ -618,9 +402,6 @@ int main(int argc, char **argv)
 	        PLAIN_CASE(one_rank_cannot),
 	        PLAIN_CASE(more_sets_of_regions_than_are_remembered),
 	        PLAIN_CASE(several_in_flight),
-	        PLAIN_CASE(a_writer_that_never_ends_is_left_behind),
-	        PLAIN_CASE(aborted_at_any_moment),
-	        PLAIN_CASE(calls_that_differ_touch_nothing),
 	};
 
 	return run_cases(tests, sizeof(tests) / sizeof(tests[0]), argc, argv);
