@@ -205,8 +205,20 @@ static bool open_door(struct tcp_inst *in)
 	return true;
 }
 
+/* Who comes after the close is refused at once: a closed link only ends, by a connection that it has already. */
+static void shut(struct tcp_inst *in)
+{
+	epoll_ctl(in->service.epoll_fd, EPOLL_CTL_DEL, in->listen_fd, NULL);
+	shutdown(in->listen_fd, SHUT_RDWR);
+	in->accept_off = false;
+}
+
 void coll_tcp_door_accept(struct tcp_inst *in)
 {
+	if (atomic_load(&in->closed)) {
+		shut(in);
+		return;
+	}
 	for (int i = 0; i < TCP_ACCEPTS_PER_CALL; i++)
 		if (!open_door(in))
 			break;

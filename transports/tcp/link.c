@@ -97,6 +97,8 @@ void coll_tcp_link_close(void *link)
 	struct tcp_inst *in = l->inst;
 	unsigned count = 1;
 
+	/* All under the table's lock: who opens the link again meanwhile would find rails that are still held, and take
+	 * others that the peer does not know. */
 	pthread_mutex_lock(&in->links.lock);
 	pthread_mutex_lock(&l->base.lock);
 	if (release(l)) {
@@ -105,12 +107,12 @@ void coll_tcp_link_close(void *link)
 		l->rails = 0;
 	}
 	pthread_mutex_unlock(&l->base.lock);
-	pthread_mutex_unlock(&in->links.lock);
 	for (unsigned i = 1; i < count; i++) {
 		pthread_mutex_lock(&rail[i]->base.lock);
 		release(rail[i]);
 		pthread_mutex_unlock(&rail[i]->base.lock);
 	}
+	pthread_mutex_unlock(&in->links.lock);
 	coll_reactor_kick(&in->service);
 }
 

@@ -196,7 +196,9 @@ static bool owes(struct coll_peer_link *base)
 	int unsent = 0;
 	bool more;
 
-	coll_reactor_try(&l->inst->service);
+	/* It looks at all links: once a pass. */
+	if (base == l->inst->links.at[0])
+		coll_reactor_try(&l->inst->service);
 	pthread_mutex_lock(&l->base.lock);
 	coll_tcp_tx_flush(l);
 	coll_tcp_rx(l, RX_BUDGET);
@@ -218,6 +220,7 @@ static void tcp_fini(void *inst)
 
 	if (in == NULL)
 		return;
+	atomic_store(&in->closed, true);
 	/* A peer that lives takes what was posted before the end. */
 	coll_link_table_flush(&in->links, owes, FINI_MS);
 	for (uint32_t i = 0; i < in->links.count; i++) {
