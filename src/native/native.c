@@ -3,6 +3,7 @@
  */
 #include "native/native.h"
 
+#include "base/planted.h"
 #include "native/enter.h"
 
 enum way {
@@ -147,6 +148,7 @@ bool coll_native_serves(enum coll_kind kind, int size, bool crowded, size_t coun
 {
 	size_t payload;
 
+	crowded = crowded && !planted(ROOM);
 	if (size > COLL_NATIVE_SIZE_MAX)
 		return hub_serves(kind, size, crowded, count, elem_bytes, payload_bytes);
 	if (size < 2 || size > COLL_NATIVE_SIZE_MAX || count == 0 || count > payload_bytes / elem_bytes)
