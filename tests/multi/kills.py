@@ -21,8 +21,11 @@ def remains(job, faults):
     left = job.end()
     if left:
         faults.append(f"processes remain: {left} of {pids}")
-    if shm_names() - job.shm_before:
-        faults.append(f"in /dev/shm: {shm_names() - job.shm_before}")
+    # Other programs' come and go; the job's would stay.
+    files = shm_names() - job.shm_before
+    until(lambda: not files & shm_names(), 20)
+    if files & shm_names():
+        faults.append(f"in /dev/shm: {files & shm_names()}")
     mine = {n for n, _ in job.names} & {n for n, _ in abstract_names().values()}
     if mine:
         faults.append(f"abstract sockets remain: {mine}")
