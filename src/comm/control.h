@@ -42,10 +42,6 @@ struct coll_note {
 	int32_t origin;  /* process that wrote it */
 	uint64_t comm;   /* FAIL only; 0: all that have both process and origin as members */
 	uint64_t operation;
-	/* DEATH: nobody has seen it, its door is shut and that is all: whoever is at its own end may have met
-	 * one that left in peace while this rank was late. */
-	uint32_t guessed;
-	uint32_t pad;
 	char text[256];
 };
 
@@ -106,7 +102,7 @@ struct coll_peer_life {
 	uint64_t last_answer_ns; /* clock of this process, 0 never */
 	uint64_t asked_ns;       /* when we began to ask it, this time */
 	unsigned unanswered;     /* asks, 250 ms apart, since its last sign of life */
-	bool left;               /* said goodbye, at left_ns */
+	bool left;               /* said goodbye, at left_ns, or must have: see control_doubt.c */
 	uint64_t left_ns;
 };
 struct coll_peer_state {

@@ -12,7 +12,9 @@
  * A door that nobody listens at means that the process has gone, not how: killed, or by its
  * own will after it had told why. Its last words went to those it had links with. So only who
  * has read such a link to its end says at once that it is dead, behind what it read there.
- * Others leave that to them, for DOUBT_MS, as long as there are any.
+ * Others leave that to them, for DOUBT_MS, as long as there are any; and if nobody has told them then, it
+ * must have left in peace while this process was late, and with it those who heard its goodbye. So it counts as
+ * one that has left: at an end that is no failure, and whoever waits for it is told so.
  */
 #include "comm/control_state.h"
 
@@ -69,16 +71,27 @@ static bool others_know(const struct coll_control *c, int peer)
 }
 
 /* Who keeps a link with it by rule hears its goodbye, or reads the end without one; and of a link that was
- * proved for another reason the same holds. To anybody else a door that nobody listens at may be that of one
- * who has left, and whose neighbours have, too. */
-bool coll_control_guesses(const struct coll_control *c, int peer)
+ * proved for another reason the same holds. */
+static bool would_have_heard(const struct coll_control *c, int peer)
 {
-	const struct peer *p = &c->peers[peer];
-
 	for (int i = 0; i < COLL_NEIGHBOURS; i++)
 		if (coll_control_neighbour(c, peer, i) == c->rank)
-			return false;
-	return p->refused && !p->met;
+			return true;
+	return c->peers[peer].met;
+}
+
+void coll_control_missing(struct coll_control *c, int peer, const char *cause)
+{
+	struct peer *p = &c->peers[peer];
+
+	if (would_have_heard(c, peer)) {
+		coll_control_death(c, peer, cause);
+	} else if (!c->closing && !p->dead && !p->life.left) {
+		p->life.left = p->presumed = true;
+		p->life.left_ns = coll_clock_ns();
+		coll_control_say(c, COLL_LOG_INFO, "rank %d is not there any more (%s): it must have left", peer,
+		                 cause);
+	}
 }
 
 /* There is a link to it whose end we have not read. */
@@ -127,7 +140,7 @@ void coll_control_gone(struct coll_control *c, int peer, const char *cause)
 	if (c->closing || p->dead || p->life.left)
 		return;
 	if (!reads_on(c, peer) && (p->met || !others_know(c, peer)))
-		coll_control_death(c, peer, p->doubt_until_ns ? p->cause : cause);
+		coll_control_missing(c, peer, p->doubt_until_ns ? p->cause : cause);
 	else
 		begin(c, peer, cause);
 }
@@ -196,9 +209,12 @@ void coll_control_settle_doubts(struct coll_control *c, uint64_t now)
 		} else if (now >= p->doubt_until_ns) {
 			settle(c, r);
 			if (p->refused || p->unreached)
-				coll_control_death(c, r, p->cause);
+				coll_control_missing(c, r, p->cause);
 			else
 				lost_link(c, r);
+			/* Those who know have had their time. */
+			if (p->presumed)
+				p->life.left_ns -= DOUBT_MS * MS;
 		} else if (now >= p->knock_ns) {
 			knock(c, r, now);
 		}

@@ -14,8 +14,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-
 enum { FAILURES_MAX = 1024, TRIES_TO_FORGET = 64 };
 
 static bool is_fact(const struct coll_note *n)
@@ -193,15 +191,8 @@ bool coll_control_spread(struct coll_control *c, const struct coll_note *n, int 
 
 	if (!sensible(c, n) || known(c, n) || !keep(c, n, from))
 		return false;
-	if (n->kind == COLL_NOTE_DEATH) {
-		struct peer *p = &c->peers[n->process];
-
-		p->dead = true;
-		if (n->guessed && !p->life.left) {
-			p->life.left = true;
-			p->life.left_ns = coll_clock_ns();
-		}
-	}
+	if (n->kind == COLL_NOTE_DEATH)
+		c->peers[n->process].dead = true;
 	/* The network first: others wait for it. A link that fails here is found by its event. */
 	for (int i = 0; i < c->nlinks; i++)
 		if (c->links[i]->ready)
@@ -222,8 +213,6 @@ void coll_control_death(struct coll_control *c, int peer, const char *cause)
 
 	if (c->peers[peer].unreached)
 		n.status = COLL_ERR_PEER_SILENT;
-	else
-		n.guessed = coll_control_guesses(c, peer);
 	if (c->closing || c->peers[peer].dead || c->peers[peer].life.left)
 		return;
 	snprintf(n.text, sizeof(n.text), "%.159s", cause);

@@ -131,7 +131,7 @@ static void no_entry(struct coll_control *c, int peer, bool wanted, const char *
 	if (!wanted)
 		c->peers[peer].refused |= error == ECONNREFUSED;
 	else if (unreachable(error))
-		coll_control_death(c, peer, cause);
+		coll_control_missing(c, peer, cause);
 	else
 		coll_control_gone(c, peer, cause);
 }
@@ -250,6 +250,8 @@ static void now_ready(struct coll_control *c, struct coll_control_link *l)
 	c->peers[l->peer].life.unanswered = 0;
 	c->peers[l->peer].met = true;
 	c->peers[l->peer].refused = false;
+	if (c->peers[l->peer].presumed)
+		c->peers[l->peer].presumed = c->peers[l->peer].life.left = false;
 	if (!c->peers[l->peer].doubt_until_ns)
 		l->probe = false;
 	coll_control_ask_for_life(c, l);

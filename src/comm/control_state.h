@@ -42,6 +42,7 @@ struct peer {
 	uint64_t doubt;          /* number of the doubt, repeated by the answer that settles it */
 	bool link_lost;          /* a data link to it broke */
 	bool unreached;          /* because its host does not acknowledge */
+	bool presumed;           /* life.left is what its absence looks like */
 	char cause[160];
 };
 
@@ -138,8 +139,8 @@ void coll_control_alive(struct coll_control *c, int peer, uint64_t doubt);
 void coll_control_settle_doubts(struct coll_control *c, uint64_t now);
 enum { COLL_NEIGHBOURS = 5 };
 int coll_control_neighbour(const struct coll_control *c, int peer, int i);
-/* Whether the death of a process whose door is shut would be a guess. */
-bool coll_control_guesses(const struct coll_control *c, int peer);
+/* It is not there any more. Whoever would have heard its goodbye tells its death; to others it has left. */
+void coll_control_missing(struct coll_control *c, int peer, const char *cause);
 
 /* ---- control_peers.c ---- */
 

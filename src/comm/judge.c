@@ -71,15 +71,19 @@ bool coll_comm_caught_up(struct coll_comm *comm, bool *done)
 	return false;
 }
 
+enum suspicion { LEAVES = 1, LEFT, SILENT, LATE, LOST, SUSPICIONS };
+
 /* The same at the looks of coll_comm_inspect(), of which every one polls first: what time alone says of a
  * rank must hold at two of them, between which all that had come was read. This process may have been stopped
  * between its last poll and the clock, and the answer or the frame itself may lie unread. */
-static bool seen_twice(struct coll_comm *comm, struct coll_patience *p)
+static bool seen_twice(struct coll_comm *comm, struct coll_patience *p, int peer, enum suspicion of)
 {
-	if (!p->suspected && !p->suspects && comm->ctx->control)
+	const int suspicion = peer * SUSPICIONS + (int)of;
+
+	if (p->suspected != suspicion && comm->ctx->control)
 		coll_control_service(comm->ctx->control);
-	p->suspects = true;
-	return p->suspected;
+	p->suspects = suspicion;
+	return p->suspected == suspicion;
 }
 
 /* What the notes say of this communicator. */
@@ -138,7 +142,7 @@ static bool look_at_notes(struct coll_comm *comm, struct verdict *v)
 			return true;
 		}
 		if (note.kind == COLL_NOTE_DEATH && !planted(DEAF) && !death.kind &&
-		    coll_comm_rank_of(comm, note.process) >= 0 && !(note.guessed && comm->parting))
+		    coll_comm_rank_of(comm, note.process) >= 0)
 			death = note;
 	}
 	if (!death.kind)
@@ -278,7 +282,7 @@ static bool differ(struct coll_comm *comm, const struct coll_wait *w, struct col
 	/* What it sent before may still be on its way, or have come after this rank last looked: its
 	 * answer is of a later moment. If it failed before, its note comes first, or soon. */
 	if (!leaves(theirs, w->record) || !coll_lived_for(&p->leaving_age, coll_clock_ns(), LEFT_MS * MS) ||
-	    !seen_twice(comm, p))
+	    !seen_twice(comm, p, peer, LEAVES))
 		return false;
 	coll_inquiry_text(comm, w->record, peer, theirs, text, len_bytes);
 	return true;
@@ -294,7 +298,7 @@ static coll_status judge_lateness(struct coll_comm *comm, const struct coll_wait
 	if (abroad)
 		warn_abroad(comm, w->record, p, peer, &a->abroad, stalled);
 	warn(comm, w, p, peer, stalled);
-	if (stalled <= (uint64_t)comm->arrival_timeout_ms * MS || !seen_twice(comm, p))
+	if (stalled <= (uint64_t)comm->arrival_timeout_ms * MS || !seen_twice(comm, p, peer, LATE))
 		return COLL_OK;
 	if (a)
 		coll_record_describe(&a->record, doing, sizeof(doing));
@@ -331,13 +335,13 @@ static coll_status judge(struct coll_comm *comm, const struct coll_wait *w, stru
 		return coll_wait_lose(comm, w, p, COLL_ERR_MISMATCH, culprit, text);
 	/* Counted from its goodbye: whoever failed has told why before it left. */
 	if (life->left && now > life->left_ns && now - life->left_ns > LEFT_MS * MS &&
-	    coll_lived_for(&p->left_age, now, COLL_SETTLE_MS * MS) && seen_twice(comm, p)) {
+	    coll_lived_for(&p->left_age, now, COLL_SETTLE_MS * MS) && seen_twice(comm, p, peer, LEFT)) {
 		snprintf(text, sizeof(text), "[COLL-2102] %s on host %s left: it destroyed its communicator", name.text,
 		         card->host_name);
 		return coll_wait_lose(comm, w, p, COLL_ERR_PEER_DEAD, peer, text);
 	}
 	if (now > heard && now - heard > (uint64_t)comm->timeout_ms * MS && life->unanswered >= SILENT_ASKS &&
-	    seen_twice(comm, p)) {
+	    seen_twice(comm, p, peer, SILENT)) {
 		snprintf(text, sizeof(text), "[COLL-2201] %s on host %s (process %d) is silent: no answer for %d ms",
 		         name.text, card->host_name, card->process, comm->timeout_ms);
 		return coll_wait_lose(comm, w, p, COLL_ERR_PEER_SILENT, peer, text);
@@ -347,7 +351,7 @@ static coll_status judge(struct coll_comm *comm, const struct coll_wait *w, stru
 	       (theirs->sequence > w->record->sequence ||
 	        (theirs->sequence == w->record->sequence && (!theirs->active || theirs->waits_for == comm->rank)));
 	if (w->record->kind != COLL_KIND_SEND_RECV && lost && stalled > (uint64_t)comm->timeout_ms * MS &&
-	    seen_twice(comm, p)) {
+	    seen_twice(comm, p, peer, LOST)) {
 		snprintf(text, sizeof(text),
 		         "[COLL-3201] nothing moves between rank %d and %s on host %s for %d ms though both "
 		         "are alive: a frame was lost",
@@ -362,7 +366,7 @@ static coll_status without_control(struct coll_comm *comm, const struct coll_wai
 {
 	char text[200];
 
-	if (now - p->since_ns <= (uint64_t)comm->timeout_ms * MS || !seen_twice(comm, p))
+	if (now - p->since_ns <= (uint64_t)comm->timeout_ms * MS || !seen_twice(comm, p, peer, SILENT))
 		return COLL_OK;
 	snprintf(text, sizeof(text), "[COLL-2202] nothing heard from %s for %d ms", coll_comm_name(comm, peer).text,
 	         comm->timeout_ms);
@@ -410,7 +414,7 @@ coll_status coll_comm_inspect(struct coll_comm *comm, const struct coll_wait *w,
 		return COLL_OK;
 	p->asked_ns = now;
 	p->suspected = p->suspects;
-	p->suspects = false;
+	p->suspects = 0;
 	late = unfinished(w, &moved);
 	if (moved) {
 		coll_patience_moved(comm, p);

@@ -38,8 +38,9 @@ struct coll_patience {
 	coll_status fault;
 	int broken; /* whom the fault is about: the run waits for many, and not only for this one */
 	bool warned;
-	bool caught_up;           /* what the control links have brought was read before blaming */
-	bool suspects, suspected; /* time spoke against somebody at this look, and at the one before */
+	bool caught_up; /* what the control links have brought was read before blaming */
+	/* What time spoke of against whom at this look, and at the one before; 0: nothing. */
+	int suspects, suspected;
 	/* Whose calls the fault is compared with: asked when fault_ns was taken. */
 	bool inquired;
 	/* The communicator's thread is in a call that cannot return before this wait ends. */
@@ -56,7 +57,7 @@ static inline void coll_patience_moved(struct coll_comm *comm, struct coll_patie
 	p->since_ns = 0;
 	p->warned = p->warned_abroad = false;
 	p->leaving_age = (struct coll_lived){0};
-	p->suspects = false;
+	p->suspects = 0;
 	if (p->shown)
 		coll_circle_hide(comm, p);
 }

@@ -1,12 +1,16 @@
 /*
  * The end of a job at which one rank comes late, as one does that writes a file first: the
  * others have waited for it in coll_comm_destroy(), have given up and are gone. That is no
- * failure, neither theirs nor of the late rank, who finds their doors shut.
+ * failure, neither theirs nor of the late rank, who finds their doors shut; or, where their addresses have gone with
+ * them, as those of pods and virtual machines do, no way there.
  *
  * usage: late_end TRANSPORT
  */
 #define PLAIN_OWN_MAIN
+#include <errno.h>
 #include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,8 +29,40 @@ struct shared {
 static struct shared *shared;
 static const char *transport;
 
+/* In place of the system's: a refusal by another host looks as if the host were gone. */
+static bool hosts_go;
+
+int connect(int fd, const struct sockaddr *address, socklen_t len_bytes)
+{
+	const int rc = (int)syscall(SYS_connect, fd, address, len_bytes);
+
+	if (rc != 0 && errno == ECONNREFUSED && hosts_go && address->sa_family != AF_UNIX)
+		errno = EHOSTUNREACH;
+	return rc;
+}
+
+int getsockopt(int fd, int level, int option, void *value, socklen_t *len_bytes)
+{
+	const int rc = (int)syscall(SYS_getsockopt, fd, level, option, value, len_bytes);
+	int *error = value;
+
+	if (rc == 0 && level == SOL_SOCKET && option == SO_ERROR && *error == ECONNREFUSED && hosts_go)
+		*error = EHOSTUNREACH;
+	return rc;
+}
+
+/* A host of its own for each rank, and no call before the last: nobody has a link with all others. */
+static void be_alone(int rank)
+{
+	char host[32];
+
+	snprintf(host, sizeof(host), "host-%d", rank);
+	setenv("COLL_HOST_ID", host, 1);
+	hosts_go = true;
+}
+
 /* gone: ends when nobody holds its other end any more. */
-static void rank_main(int rank, bool late, int gone)
+static void rank_main(int rank, bool late, bool alone, int gone)
 {
 	char transports[64], byte;
 	const char *settings[] = {transports, "COLL_DEBUG=error", NULL};
@@ -36,11 +72,13 @@ static void rank_main(int rank, bool late, int gone)
 	int32_t x = 1;
 
 	snprintf(transports, sizeof(transports), "COLL_TRANSPORTS=%s", transport);
+	if (alone)
+		be_alone(rank);
 	meeting_sit(&seat, &cfg);
 	cfg.settings = settings;
 	if (coll_comm_create(&comm, &cfg) != COLL_OK)
 		_exit(2);
-	if (coll_all_reduce(&x, &x, 1, COLL_I32, COLL_SUM, comm, NULL) != COLL_OK || x != RANKS)
+	if (!alone && (coll_all_reduce(&x, &x, 1, COLL_I32, COLL_SUM, comm, NULL) != COLL_OK || x != RANKS))
 		_exit(3);
 	if (late && read(gone, &byte, 1) != 0)
 		_exit(4);
@@ -49,7 +87,7 @@ static void rank_main(int rank, bool late, int gone)
 	_exit(0);
 }
 
-static void run(int late)
+static void run(int late, bool alone)
 {
 	pid_t pids[RANKS];
 	int ends[2];
@@ -62,7 +100,7 @@ static void run(int late)
 		if (pids[r] == 0) {
 			if (r == late)
 				close(ends[1]);
-			rank_main(r, r == late, ends[0]);
+			rank_main(r, r == late, alone, ends[0]);
 		}
 	}
 	close(ends[1]);
@@ -79,12 +117,18 @@ static void run(int late)
 
 static void the_first_rank_is_late(void)
 {
-	run(0);
+	run(0, false);
 }
 
 static void a_rank_in_between_is_late(void)
 {
-	run(5);
+	run(5, false);
+}
+
+static void the_hosts_of_the_others_are_gone(void)
+{
+	run(0, true);
+	run(5, true);
 }
 
 int main(int argc, char **argv)
@@ -93,5 +137,7 @@ int main(int argc, char **argv)
 	shared = meeting_page(sizeof(*shared));
 	PLAIN_RUN(the_first_rank_is_late);
 	PLAIN_RUN(a_rank_in_between_is_late);
+	if (strcmp(transport, "tcp") == 0)
+		PLAIN_RUN(the_hosts_of_the_others_are_gone);
 	return plain_summary();
 }
