@@ -131,7 +131,7 @@ static uint16_t speed_of(const char *name)
 
 	snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", name);
 	if (fd >= 0 && ioctl(fd, SIOCETHTOOL, &request) == 0)
-		mbit = ethtool_cmd_speed(&cmd);
+		mbit = (uint32_t)cmd.speed_hi << 16 | cmd.speed; /* ethtool_cmd_speed() shifts an int too far */
 	if (fd >= 0)
 		close(fd);
 	if (mbit == (uint32_t)SPEED_UNKNOWN)
