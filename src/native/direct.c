@@ -413,25 +413,38 @@ static inline void after_reading(void)
 #endif
 }
 
+/* Whether the rank's input and result overlap, where each kind may have it so. */
+static bool is_in_place(const struct coll_job *job, int rank)
+{
+	const size_t block = (size_t)rank * job->in.count * job->elem_bytes;
+
+	switch (job->plan->kind) {
+	case COLL_KIND_ALL_GATHER: return (uintptr_t)job->in.base == (uintptr_t)job->out.base + block;
+	case COLL_KIND_REDUCE_SCATTER: return (uintptr_t)job->out.base == (uintptr_t)job->in.base + block;
+	default: return job->in.base == job->out.base;
+	}
+}
+
 /* Memory that one rank's caller gives to the call: the caches hold twice stream_bytes for each. */
-static size_t touched_bytes(const struct coll_job *job)
+static size_t touched_bytes(const struct coll_job *job, bool in_place)
 {
 	const enum coll_kind kind = job->plan->kind;
 	const bool blocks = kind == COLL_KIND_ALL_GATHER || kind == COLL_KIND_ALL_TO_ALL;
 	const size_t out = job->in.count * job->elem_bytes * (blocks ? (size_t)job->plan->size : 1);
+	const size_t in = kind == COLL_KIND_BROADCAST ? 0 : coll_native_reach_bytes(job, COLL_REACH_IN);
 
-	if (kind == COLL_KIND_BROADCAST || job->in.base == job->out.base)
-		return out;
-	return out + coll_native_reach_bytes(job, COLL_REACH_IN);
+	if (in_place)
+		return in > out ? in : out;
+	return out + in;
 }
 
 static void make(struct coll_native *n, const struct coll_job *job, const struct native_pass *whole, size_t at,
                  size_t bytes)
 {
 	struct native_pass p = *whole;
-	const bool stream = n->fabric.stream_bytes && touched_bytes(job) >= 2 * n->fabric.stream_bytes;
 	/* What has just been read is in the cache and is overwritten there. */
-	const bool in_place = job->in.base == job->out.base;
+	const bool in_place = is_in_place(job, n->rank);
+	const bool stream = n->fabric.stream_bytes && touched_bytes(job, in_place) >= 2 * n->fabric.stream_bytes;
 
 	for (int i = 0; i < p.nsrc; i++)
 		p.src[i] += at;
