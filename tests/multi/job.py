@@ -30,10 +30,11 @@ def _nap():
 threading.Thread(target=_nap, daemon=True).start()
 
 
-def starved(since):
-    """Seconds since then by which short naps of this process took too long: the machine is slow, or crowded, and times
-    that are promised to programs that run are not promised to those that are kept from it."""
-    return sum(late for begin, late in list(_overslept) if begin + late >= since)
+def starved(since, end):
+    """Seconds from since to end by which short naps of this process took too long: the machine is slow, or crowded, and
+    times that are promised to programs that run are not promised to those that are kept from it."""
+    return sum(min(late, end - begin - NAP_S) for begin, late in list(_overslept)
+               if begin + late >= since and begin + NAP_S < end)
 
 
 def until(condition, seconds):

@@ -43,7 +43,7 @@ def survivors(job, victim, since, limit_s, faults):
         took = int(said[r][1]) * 1e-9 - since
         if int(said[r][0]) != victim or f"rank {victim} " not in " ".join(said[r][2:]):
             faults.append(f"rank {r} blames rank {said[r][0]}: {' '.join(said[r][2:])}")
-        if took > limit_s + starved(since):
+        if took > limit_s + starved(since, since + took):
             faults.append(f"rank {r} took {took:.2f} s")
     return max((int(w[1]) * 1e-9 - since for w in said.values()), default=0)
 

@@ -81,7 +81,7 @@ def killed(build, wires):
     for r in range(2):
         if r not in said or said[r][0] != "2":
             faults.append(f"rank {r} does not name rank 2: {said.get(r)}")
-        elif int(said[r][1]) * 1e-9 - since > LIMIT_S + starved(since):
+        elif int(said[r][1]) * 1e-9 - since > LIMIT_S + starved(since, int(said[r][1]) * 1e-9):
             faults.append(f"rank {r} took {int(said[r][1]) * 1e-9 - since:.2f} s")
     return "", faults, job
 

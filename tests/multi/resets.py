@@ -95,7 +95,7 @@ def judge_errors(job, since, limit_s, faults):
             continue
         took = int(said[r][1]) * 1e-9 - since
         slowest = max(slowest, took)
-        if took > limit_s + starved(since):
+        if took > limit_s + starved(since, since + took):
             faults.append(f"rank {r} took {took:.2f} s")
         if int(said[r][0]) < 0 or not re.search(r"rank \d", " ".join(said[r][3:])):
             faults.append(f"rank {r} names nobody: {' '.join(said[r])}")

@@ -241,7 +241,7 @@ class Case:
             why = self.wrong_word(seats, r, hit)
             if why:
                 self.faults.append(f"rank {r} in {s.where}, {why}: status {s.status}, blames {s.culprit}: {s.message}")
-            if took > limit + starved(since * 1e-9):
+            if took > limit + starved(since * 1e-9, begin * 1e-9 + took):
                 self.late = True
                 self.faults.append(f"rank {r} in {s.where} took {took:.2f} s: {s.message}")
         if self.signal == signal.SIGKILL and not until(lambda: not self.job.living(), 3):
@@ -373,7 +373,7 @@ def launcher(options):
         if left:
             case.left = len(left)
             case.faults.append(f"processes remain after {'the agent' if target != collrun else 'collrun'} is gone: {left}")
-        elif case.slowest > LIMIT_S + starved(since):
+        elif case.slowest > LIMIT_S + starved(since, since + case.slowest):
             case.late = True
             case.faults.append(f"the last rank ended after {case.slowest:.2f} s")
         case.job.close()

@@ -21,6 +21,27 @@ static size_t receive_max(void)
 	return most;
 }
 
+/* Some kernels take the mark and do nothing with it: a byte that has come below it must not wake. */
+static bool marks_work(void)
+{
+	struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t len = sizeof(a);
+	const int door = socket(AF_INET, SOCK_STREAM, 0), from = socket(AF_INET, SOCK_STREAM, 0), mark = 64 << 10;
+	struct pollfd to = {.fd = -1, .events = POLLIN};
+	char byte = 1;
+	bool works = false;
+
+	if (bind(door, (struct sockaddr *)&a, len) == 0 && listen(door, 1) == 0 &&
+	    getsockname(door, (struct sockaddr *)&a, &len) == 0 && connect(from, (struct sockaddr *)&a, len) == 0)
+		to.fd = accept(door, NULL, NULL);
+	if (to.fd >= 0 && send(from, &byte, 1, 0) == 1 && recv(to.fd, &byte, 1, MSG_PEEK) == 1)
+		works = setsockopt(to.fd, SOL_SOCKET, SO_RCVLOWAT, &mark, sizeof(mark)) == 0 && poll(&to, 1, 0) == 0;
+	close(door);
+	close(from);
+	close(to.fd);
+	return works;
+}
+
 static bool is_woken(const struct station *s, int wait_ms)
 {
 	struct pollfd p = {.fd = s->t->poll_fd(s->in), .events = POLLIN};
@@ -70,6 +91,8 @@ TEST(tcp_wake, a_long_frame_wakes_its_sleeper_when_it_is_whole)
 
 	if (receive_max() < 4 * (size_t)FRAME_BYTES)
 		SKIP("the kernel's receive buffers are small: it wakes when one is full");
+	if (!marks_work())
+		SKIP("the kernel wakes for every byte");
 	REQUIRE(station_open(&s, 1) == COLL_OK && raw_connect(&p, &s, 2));
 	l = raw_link(&s, 2, 1);
 	REQUIRE(UNTIL(&s, s.t->link_status(l) != COLL_AGAIN));
