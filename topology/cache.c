@@ -40,23 +40,33 @@ static size_t bytes_of(const char *text)
 	return end == text || n > SIZE_MAX >> shift ? 0 : (size_t)n << shift;
 }
 
-/* Bits of "00000000,0000ff00". */
-static int ones(const char *map)
+/* The CPUs of "00000000,0000ff00": from the end on, each digit four of them. */
+static int cpus_of(const char *map, cpu_set_t *set)
 {
-	int n = 0;
+	size_t cpu = 0;
 
-	for (; *map; map++)
-		if (isxdigit((unsigned char)*map))
-			n += __builtin_popcount(
-			        (unsigned)(isdigit((unsigned char)*map) ? *map - '0' : tolower(*map) - 'a' + 10));
-	return n;
+	CPU_ZERO(set);
+	for (const char *at = map + strlen(map); at > map;) {
+		const int c = (unsigned char)*--at;
+
+		if (!isxdigit(c))
+			continue;
+		const unsigned digit = (unsigned)(isdigit(c) ? c - '0' : tolower(c) - 'a' + 10);
+
+		for (size_t bit = 0; bit < 4; bit++, cpu++)
+			if (digit >> bit & 1 && cpu < COLL_CPUS_MAX)
+				CPU_SET(cpu, set);
+	}
+	return CPU_COUNT(set);
 }
 
-size_t coll_topology_cache_of(const char *cpu, int *sharers)
+/* The last cache of a CPU, and who shares it; nobody, if that is not told. */
+static size_t last_cache(const char *cpu, cpu_set_t *sharers)
 {
 	size_t best = 0;
 	int top = 0;
 
+	CPU_ZERO(sharers);
 	for (int i = 0; i < INDEX_MAX; i++) {
 		char level[32], type[32], size[64], map[4096];
 		size_t bytes;
@@ -71,29 +81,58 @@ size_t coll_topology_cache_of(const char *cpu, int *sharers)
 			continue;
 		top = atoi(level);
 		best = bytes;
-		*sharers = value(cpu, i, "shared_cpu_map", map, sizeof(map)) && ones(map) > 0 ? ones(map) : 1;
+		cpus_of(value(cpu, i, "shared_cpu_map", map, sizeof(map)) ? map : "", sharers);
 	}
 	return best;
 }
 
+size_t coll_topology_cache_of(const char *cpu, int *sharers)
+{
+	cpu_set_t set;
+	const size_t bytes = last_cache(cpu, &set);
+
+	if (bytes)
+		*sharers = CPU_COUNT(&set) ? CPU_COUNT(&set) : 1;
+	return bytes;
+}
+
+size_t coll_topology_caches_among(const char *cpus, const cpu_set_t *usable, int online, int *count)
+{
+	cpu_set_t left = *usable, sharers;
+	size_t first = 0;
+
+	*count = 0;
+	for (size_t cpu = 0; cpu < COLL_CPUS_MAX && CPU_COUNT(&left) > 0; cpu++) {
+		char path[256];
+		size_t bytes;
+
+		if (!CPU_ISSET(cpu, &left))
+			continue;
+		snprintf(path, sizeof(path), "%s/cpu%zu", cpus, cpu);
+		bytes = last_cache(path, &sharers);
+		first = first ? first : bytes;
+		*count += bytes > 0;
+		CPU_SET(cpu, &sharers);
+		/* Bound to one CPU: the others are some of the machine's. */
+		if (bytes && CPU_COUNT(usable) == 1 && online > CPU_COUNT(&sharers))
+			*count = online / CPU_COUNT(&sharers);
+		/* Read once for each cache: whoever shares this one is done. */
+		CPU_AND(&sharers, &sharers, &left);
+		CPU_XOR(&left, &left, &sharers);
+	}
+	if (first)
+		return first;
+	*count = 1;
+	return CACHE_DEFAULT;
+}
+
 size_t coll_topology_caches(int *count)
 {
-	char cpu[64];
 	cpu_set_t usable;
-	int sharers = 1, here = 0;
-	const long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-	size_t bytes;
 
 	*count = 1;
 	if (sched_getaffinity(0, sizeof(usable), &usable) != 0)
 		return CACHE_DEFAULT;
-	while (here < COLL_CPUS_MAX - 1 && !CPU_ISSET((size_t)here, &usable))
-		here++;
-	snprintf(cpu, sizeof(cpu), "/sys/devices/system/cpu/cpu%d", here);
-	bytes = coll_topology_cache_of(cpu, &sharers);
-	if (bytes == 0)
-		return CACHE_DEFAULT;
-	if (cpus > sharers)
-		*count = (int)cpus / sharers;
-	return bytes;
+	return coll_topology_caches_among("/sys/devices/system/cpu", &usable, (int)sysconf(_SC_NPROCESSORS_ONLN),
+	                                  count);
 }

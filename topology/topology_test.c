@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "tests/plain.h"
 #include "topology/topology.h"
@@ -78,12 +79,61 @@ TEST(topology, last_cache_of_a_cpu)
 	CHECK(system(text) == 0);
 }
 
+/* Sixteen CPUs, four caches, and what a process may use of them; of CPU 15 nothing is told. */
+TEST(topology, caches_of_the_usable_cpus)
+{
+	static const struct {
+		unsigned cpus;
+		int count;
+	} cases[] = {{0xf, 1}, {0x1e, 2}, {0x7fff, 4}, {0xffff, 4}, {0x100, 4}, {0x3000, 1}, {0x1111, 4}, {0x8000, 1}};
+	char root[] = "/tmp/coll-topology-XXXXXX", cpu[64], text[128], map[32];
+
+	REQUIRE(mkdtemp(root) != NULL);
+	for (int c = 0; c < 15; c++) {
+		snprintf(cpu, sizeof(cpu), "%s/cpu%d", root, c);
+		snprintf(text, sizeof(text), "%s/cache", cpu);
+		REQUIRE(mkdir(cpu, 0700) == 0 && mkdir(text, 0700) == 0);
+		snprintf(map, sizeof(map), "00000000,%08x\n", 0xfu << c / 4 * 4);
+		put_cache(cpu, 0, "3\n", "Unified\n", "32768K\n", map);
+	}
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		cpu_set_t usable;
+		int count = -1;
+
+		CPU_ZERO(&usable);
+		for (size_t c = 0; c < 16; c++)
+			if (cases[i].cpus >> c & 1)
+				CPU_SET(c, &usable);
+		CHECK(coll_topology_caches_among(root, &usable, 16, &count) == 32u << 20);
+		CHECK(count == cases[i].count, "CPUs %x: %d", cases[i].cpus, count);
+	}
+	snprintf(text, sizeof(text), "rm -r %s", root);
+	CHECK(system(text) == 0);
+}
+
+/* The largest cache of the CPU is the one that the kernel tells, read here anew. */
 TEST(topology, caches_of_this_host)
 {
+	char path[128], size[32] = "", unit = 'K';
+	size_t told = 0, kib;
+	cpu_set_t usable;
 	int count = 0;
 
-	CHECK(coll_topology_caches(&count) >= 64u << 10);
-	CHECK(count >= 1);
+	REQUIRE(sched_getaffinity(0, sizeof(usable), &usable) == 0);
+	for (int i = 0; i < 8; i++) {
+		snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/cache/index%d/size", first_cpu(&usable), i);
+		FILE *f = fopen(path, "r");
+
+		if (f && fgets(size, sizeof(size), f) && sscanf(size, "%zu%c", &kib, &unit) == 2 && unit == 'K' &&
+		    kib << 10 > told)
+			told = kib << 10;
+		if (f)
+			fclose(f);
+	}
+	if (told == 0)
+		SKIP("the kernel tells of no caches");
+	CHECK(coll_topology_caches(&count) == told, "%zu", told);
+	CHECK(count >= 1 && count <= sysconf(_SC_NPROCESSORS_ONLN), "%d", count);
 }
 
 TEST(topology, texts)
