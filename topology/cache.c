@@ -96,9 +96,9 @@ size_t coll_topology_cache_of(const char *cpu, int *sharers)
 	return bytes;
 }
 
-size_t coll_topology_caches_among(const char *cpus, const cpu_set_t *usable, int online, int *count)
+size_t coll_topology_caches(const char *cpus, const cpu_set_t *used, int *count)
 {
-	cpu_set_t left = *usable, sharers;
+	cpu_set_t left = *used, sharers;
 	size_t first = 0;
 
 	*count = 0;
@@ -113,9 +113,6 @@ size_t coll_topology_caches_among(const char *cpus, const cpu_set_t *usable, int
 		first = first ? first : bytes;
 		*count += bytes > 0;
 		CPU_SET(cpu, &sharers);
-		/* Bound to one CPU: the others are some of the machine's. */
-		if (bytes && CPU_COUNT(usable) == 1 && online > CPU_COUNT(&sharers))
-			*count = online / CPU_COUNT(&sharers);
 		/* Read once for each cache: whoever shares this one is done. */
 		CPU_AND(&sharers, &sharers, &left);
 		CPU_XOR(&left, &left, &sharers);
@@ -124,15 +121,4 @@ size_t coll_topology_caches_among(const char *cpus, const cpu_set_t *usable, int
 		return first;
 	*count = 1;
 	return CACHE_DEFAULT;
-}
-
-size_t coll_topology_caches(int *count)
-{
-	cpu_set_t usable;
-
-	*count = 1;
-	if (sched_getaffinity(0, sizeof(usable), &usable) != 0)
-		return CACHE_DEFAULT;
-	return coll_topology_caches_among("/sys/devices/system/cpu", &usable, (int)sysconf(_SC_NPROCESSORS_ONLN),
-	                                  count);
 }

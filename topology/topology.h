@@ -21,11 +21,9 @@ int coll_topology_cores(void);
  * many CPUs share it; 0: not told. */
 size_t coll_topology_cache_of(const char *cpu, int *sharers);
 
-/* Bytes of one last cache of this host, and how many of them the CPUs have that this process may use; if that is
- * one CPU, as of a rank that is bound, how many the host has. 32 MiB and one where nothing is told. */
-size_t coll_topology_caches(int *count);
-/* Of the CPUs below this directory (/sys/devices/system/cpu), of which this many are online. */
-size_t coll_topology_caches_among(const char *cpus, const cpu_set_t *usable, int online, int *count);
+/* Bytes of one last cache of the CPUs that are used, and how many they have, as told below cpus
+ * (/sys/devices/system/cpu). 32 MiB and one where nothing is told. */
+size_t coll_topology_caches(const char *cpus, const cpu_set_t *used, int *count);
 
 /* Whether the functions below know anything. */
 bool coll_topology_known(void);

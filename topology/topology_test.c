@@ -85,7 +85,8 @@ TEST(topology, caches_of_the_usable_cpus)
 	static const struct {
 		unsigned cpus;
 		int count;
-	} cases[] = {{0xf, 1}, {0x1e, 2}, {0x7fff, 4}, {0xffff, 4}, {0x100, 4}, {0x3000, 1}, {0x1111, 4}, {0x8000, 1}};
+	} cases[] = {{0xf, 1},    {0x1e, 2},   {0x7fff, 4}, {0xffff, 4}, {0x100, 1},
+	             {0x3000, 1}, {0x1111, 4}, {0x1100, 2}, {0x8000, 1}};
 	char root[] = "/tmp/coll-topology-XXXXXX", cpu[64], text[128], map[32];
 
 	REQUIRE(mkdtemp(root) != NULL);
@@ -104,7 +105,7 @@ TEST(topology, caches_of_the_usable_cpus)
 		for (size_t c = 0; c < 16; c++)
 			if (cases[i].cpus >> c & 1)
 				CPU_SET(c, &usable);
-		CHECK(coll_topology_caches_among(root, &usable, 16, &count) == 32u << 20);
+		CHECK(coll_topology_caches(root, &usable, &count) == 32u << 20);
 		CHECK(count == cases[i].count, "CPUs %x: %d", cases[i].cpus, count);
 	}
 	snprintf(text, sizeof(text), "rm -r %s", root);
@@ -132,7 +133,7 @@ TEST(topology, caches_of_this_host)
 	}
 	if (told == 0)
 		SKIP("the kernel tells of no caches");
-	CHECK(coll_topology_caches(&count) == told, "%zu", told);
+	CHECK(coll_topology_caches("/sys/devices/system/cpu", &usable, &count) == told, "%zu", told);
 	CHECK(count >= 1 && count <= sysconf(_SC_NPROCESSORS_ONLN), "%d", count);
 }
 

@@ -217,7 +217,6 @@ static void fill_card(struct coll_context *c)
 	card->size = c->size;
 	card->process = (int32_t)getpid();
 	card->cores = (uint32_t)coll_topology_cores();
-	c->cache_bytes = coll_topology_caches(&c->caches);
 	fill_cpus(card->cpus);
 	card->machine = coll_bootstrap_machine();
 	card->settings_hash = coll_settings_hash(&c->settings);
@@ -372,6 +371,22 @@ static uint32_t ranks_beside(const struct coll_context *c, int rank, uint32_t *c
 	return ranks;
 }
 
+/* Of the processors that all ranks of this machine may run on: a container has some of the machine's caches. */
+static void learn_caches(struct coll_context *c)
+{
+	cpu_set_t used;
+
+	CPU_ZERO(&used);
+	for (int r = 0; r < c->size; r++)
+		for (size_t cpu = 0; cpu < 256 && c->cards[r].machine == c->cards[c->rank].machine; cpu++)
+			if (c->cards[r].cpus[cpu / 64] >> cpu % 64 & 1)
+				CPU_SET(cpu, &used);
+	/* Cards fold greater numbers. */
+	if (sysconf(_SC_NPROCESSORS_CONF) > 256)
+		sched_getaffinity(0, sizeof(used), &used);
+	c->cache_bytes = coll_topology_caches("/sys/devices/system/cpu", &used, &c->caches);
+}
+
 /* Whether they exceed the cores, when each runs so many threads. */
 static bool crowded(const struct coll_context *c, int rank, uint32_t threads)
 {
@@ -440,6 +455,7 @@ static coll_status find_hosts(struct coll_context *c, struct coll_error_box *err
 		c->alone_on_cores = c->alone_on_cores && !c->crowded[seen++];
 	}
 	c->spare_core = !crowded(c, c->rank, 2);
+	learn_caches(c);
 	c->crowding = ranks_per_core(c) > RANKS_IN_TIME ? (ranks_per_core(c) + RANKS_IN_TIME - 1) / RANKS_IN_TIME : 1;
 	return COLL_OK;
 }
