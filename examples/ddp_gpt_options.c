@@ -83,7 +83,7 @@ static const struct flag flags[] = {
          NULL},
         {"prompt", TEXT, AT(prompt), 0, 0, "", "what the sample continues", true, NULL},
         {"sample-len", INTEGER, AT(sample_len), 1, 1e6, "400", "bytes in the sample", true, NULL},
-        {"temperature", NUMBER, AT(temperature), 0, 100, "0.8", "of the sample; 0: always the likeliest", true, NULL},
+        {"temperature", NUMBER, AT(temperature), 0, 100, "0.7", "of the sample; 0: always the likeliest", true, NULL},
         {"top-k", INTEGER, AT(top_k), 0, 1e6, "40", "draw among the k likeliest; 0: among all", true, NULL},
         {"no-sample", SWITCH, AT(no_sample), 0, 0, NULL, "print no sample", true, NULL},
         {"no-cache", SWITCH, AT(no_cache), 0, 0, NULL, "sample without kept keys: slower, the same text", true, NULL},
