@@ -15,6 +15,12 @@
 #include "native/hub.h"
 #include "tests/plain.h"
 
+/* A step ends the reservation of a load-and-store pair, so elsewhere a loop of such might never come to its end. */
+#if defined(__x86_64__)
+enum { STEPS_END = true };
+#else
+enum { STEPS_END = false };
+#endif
 enum { RANKS = 18, TURN = 5, STEPS_MAX = 1 << 20 };
 
 struct crowd {
@@ -148,13 +154,11 @@ static void in_the_last_group(void)
 
 int main(void)
 {
-#if defined(__x86_64__)
+	if (!STEPS_END) {
+		printf("0 passed, 0 failed, 1 skipped\n");
+		return 0;
+	}
 	PLAIN_RUN(within_a_group);
 	PLAIN_RUN(in_the_last_group);
 	return plain_summary();
-#else
-	/* A step ends the reservation of a load-and-store pair: elsewhere it might never come to an end. */
-	printf("0 passed, 0 failed, 1 skipped\n");
-	return 0;
-#endif
 }
