@@ -4,6 +4,7 @@
 usage: peers_test.py BUILD-DIRECTORY
 """
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -153,6 +154,35 @@ def test_plan_has_what_was_asked():
          [("all_reduce", 8, "out"), ("all_reduce", 12, "out"), ("all_reduce", 4096, "out"), ("all_reduce", 8, "in"),
           ("all_reduce", 12, "in"), ("all_reduce", 4096, "in"), ("barrier", 0, "out"), ("all_gather", 4096, "out")])
     raises(SystemExit, run.plan, run.options(["--coll", "all_produce"]))
+
+
+# Programs that ./run calls: what is installed is said by a file; the others write what they are asked for.
+INSTALLED = 'case "$3" in *Version*) cat installed ;; *) echo installed ;; esac\n'
+MESON = 'echo "meson $*" >>calls\n[ "$1" != setup ] || { mkdir -p build/release; touch build/release/build.ninja; }\n'
+
+
+def test_peers_that_come_or_go_are_looked_for_again():
+    again = ["meson configure build/release --clearcache", "meson setup --reconfigure build/release"]
+    with tempfile.TemporaryDirectory() as dir_:
+        shutil.copy(run.ROOT + "/run", dir_)
+        for name, text in (("dpkg-query", INSTALLED), ("meson", MESON), ("ninja", ""), ("python3", "")):
+            with open(os.path.join(dir_, name), "w") as f:
+                f.write("#!/bin/sh\n" + text)
+            os.chmod(f.name, 0o755)
+
+        def called(installed):
+            for name, text in (("calls", ""), ("installed", installed)):
+                with open(os.path.join(dir_, name), "w") as f:
+                    f.write(text)
+            subprocess.run([dir_ + "/run", "bench"], env=dict(os.environ, PATH=dir_ + ":" + os.environ["PATH"]), check=True)
+            with open(dir_ + "/calls") as f:
+                return f.read().splitlines()
+
+        same([c.split()[:3] for c in called("mpich 4 installed\n")], [["meson", "setup", "build/release"]])
+        same(called("mpich 4 installed\n"), [])
+        same(called("mpich 4 installed\nlibgloo-dev 1 installed\n"), again)
+        same(called("mpich 4 installed\nlibgloo-dev 1 installed\n"), [])
+        same(called(""), again)
 
 
 # ---- Drivers --------------------------------------------------------------------
