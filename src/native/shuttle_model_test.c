@@ -1,0 +1,174 @@
+/*
+ * The slots of shuttle.c, explored: two ranks, a few operations of some chunks each behind each other, every
+ * interleaving of their memory operations, on a memory as weak as Arm's (weak_model_test.h). The real rings have eight
+ * slots; here they have two, so that each is used again soon. Operations are in place: what is sent is what the
+ * operation before has put there. How far a rank sends ahead of what it takes depends on the other: each of the two
+ * takes as soon as it can, or as late as it may. What is read before the first chunk is turn_model_test.c's.
+ *
+ * Required: chunk c is taken as it was sent, whatever its slot held before, and nobody waits for ever. Every rule is
+ * dropped once, and then one of these must break.
+ */
+#include <assert.h>
+
+#define PLAIN_OWN_MAIN
+#include "native/weak_model_test.h"
+#include "tests/plain.h"
+
+enum { RANKS = 2, SLOTS = 2, CHUNKS_MAX = 5, STEP_RANGE = 8 };
+static_assert(CHUNKS_MAX < STEP_RANGE, "a count of chunks beside the turn");
+
+/* How many chunks an operation of each kind has; 0: it is another one, which only takes a turn. */
+static const int chunks_of[] = {0, 1, 2, 3, CHUNKS_MAX};
+enum { KINDS = sizeof(chunks_of) / sizeof(chunks_of[0]) };
+
+enum rule {
+	NO_RULE,
+	STEPS_BEFORE_CHUNK, /* steps are stored without release */
+	CHUNK_BEFORE_STEPS, /* and awaited without acquire */
+	STEPS_WITHOUT_TURN, /* steps count this operation's chunks alone */
+	RINGS_STAY,         /* a rank writes to the same ring always */
+	COUNTED_ANEW,       /* chunks are counted from 0 in each operation */
+	ONE_TOO_FAR,        /* chunk c + SLOTS is sent before c has been taken */
+	STORED_UNSENT,      /* a rank takes chunk c before it has sent its own */
+	RULES
+};
+static const char *const rule_names[RULES] = {"none dropped",       "steps before chunk", "chunk before steps",
+                                              "steps without turn", "rings stay",         "counted anew",
+                                              "one too far",        "stored unsent"};
+
+/* Words: the slots of both rings; what each rank has sent; its buffer, a word for each chunk. */
+enum { SLOT, STEPS = SLOT + 2 * SLOTS, BUFFER = STEPS + RANKS, WORDS = BUFFER + RANKS * CHUNKS_MAX };
+static_assert((int)WORDS <= WEAK_WORDS, "the words of both ranks");
+
+struct model {
+	enum rule dropped;
+	int ahead[RANKS]; /* chunks that are sent before one is taken */
+};
+
+/* ---- The ranks' programs --------------------------------------------------------------------- */
+
+struct writer {
+	struct weak *w;
+	const struct model *x;
+	int me;
+	int turn;
+	int shuttled;         /* chunks of the operations before */
+	int held[CHUNKS_MAX]; /* what its buffer holds when the operation begins */
+};
+
+static bool drops(const struct writer *w, enum rule rule)
+{
+	return w->x->dropped == rule;
+}
+
+static int slot_of(const struct writer *w, int k, int rank)
+{
+	const int c = (drops(w, COUNTED_ANEW) ? 0 : w->shuttled) + k;
+	const int ring = drops(w, RINGS_STAY) ? rank : (c / SLOTS + rank) % 2;
+
+	return SLOT + ring * SLOTS + c % SLOTS;
+}
+
+/* No two chunks are alike. */
+static int chunk_of(const struct writer *w, int k, int rank)
+{
+	return (w->shuttled + k + 1) * RANKS + rank;
+}
+
+static int steps_of(const struct writer *w, int sent)
+{
+	return (drops(w, STEPS_WITHOUT_TURN) ? 0 : w->turn * STEP_RANGE) + sent;
+}
+
+static int buffer_of(int rank, int k)
+{
+	return BUFFER + rank * CHUNKS_MAX + k;
+}
+
+static void send(struct writer *w, int k)
+{
+	weak_emit(w->w, w->me, WEAK_LOAD, buffer_of(w->me, k), w->held[k]);
+	weak_emit(w->w, w->me, WEAK_STORE, slot_of(w, k, w->me), chunk_of(w, k, w->me));
+	weak_emit(w->w, w->me, WEAK_STORE, STEPS + w->me, steps_of(w, k + 1))->release = !drops(w, STEPS_BEFORE_CHUNK);
+}
+
+static void take(struct writer *w, int k)
+{
+	weak_emit(w->w, w->me, WEAK_AWAIT_REACHED, STEPS + !w->me, steps_of(w, k + 1))->acquire =
+	        !drops(w, CHUNK_BEFORE_STEPS);
+	weak_emit(w->w, w->me, WEAK_LOAD, slot_of(w, k, !w->me), chunk_of(w, k, !w->me));
+	weak_emit(w->w, w->me, WEAK_STORE, buffer_of(w->me, k), w->turn);
+}
+
+static void operation(struct writer *w, int chunks)
+{
+	const int ahead = drops(w, STORED_UNSENT) && w->me == 1 ? 0 : w->x->ahead[w->me] + drops(w, ONE_TOO_FAR);
+	int sent = 0;
+
+	w->turn++;
+	for (int k = 0; k < chunks; k++) {
+		while (sent < chunks && sent < k + ahead)
+			send(w, sent++);
+		take(w, k);
+	}
+	while (sent < chunks)
+		send(w, sent++);
+	for (int k = 0; k < chunks; k++)
+		w->held[k] = w->turn;
+	w->shuttled += chunks;
+}
+
+static bool write_programs(struct weak *weak, const int *kinds, int count, void *arg)
+{
+	weak_begin(weak, RANKS);
+	for (int r = 0; r < RANKS; r++) {
+		struct writer w = {.w = weak, .x = arg, .me = r};
+
+		for (int i = 0; i < count; i++)
+			operation(&w, chunks_of[kinds[i]]);
+	}
+	return true;
+}
+
+/* ---- Tests ---- */
+
+static struct weak weak;
+
+/* Of all sequences of three operations, by ranks that are each as eager, or as late, as can be. */
+static int failures(enum rule dropped, bool all)
+{
+	int failed = 0;
+
+	for (int i = 0; i < SLOTS * SLOTS && (all || failed == 0); i++) {
+		struct model x = {dropped, {1 + i / SLOTS, 1 + i % SLOTS}};
+
+		failed += weak_failures(&weak, write_programs, &x, KINDS, 3, all);
+	}
+	return failed;
+}
+
+static void sequences_hold(void)
+{
+	CHECK(failures(NO_RULE, true) == 0, "wrong %d, stuck %d, too many states %d", weak.wrong, weak.stuck,
+	      weak.small);
+	CHECK(weak.states > 10000, "%llu states", (unsigned long long)weak.states);
+}
+
+/* Dropped, it breaks some sequence: and not by being too large to explore. */
+static void every_rule_is_needed(void)
+{
+	for (int rule = 1; rule < RULES; rule++)
+		CHECK(failures((enum rule)rule, false) > 0 && weak.wrong && !weak.small, "%s: stuck %d",
+		      rule_names[rule], weak.stuck);
+}
+
+int main(void)
+{
+	if (!weak_init(&weak, (size_t)1 << 16))
+		return 1;
+	PLAIN_RUN(sequences_hold);
+	PLAIN_RUN(every_rule_is_needed);
+	printf("%llu states\n", (unsigned long long)weak.states);
+	weak_fini(&weak);
+	return plain_summary();
+}
