@@ -362,6 +362,7 @@ static coll_status sim_recv_through(void *channel, const struct coll_taker *take
 
 	if (status == COLL_OK) {
 		p->into_taker = taker;
+		p->into_at = coll_rng_below(p->adversary->rng, 4) ? taker->at : NULL;
 		p->into_taken = 0;
 	}
 	return status;

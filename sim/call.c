@@ -188,7 +188,7 @@ coll_status sim_call_reduction(const struct sim_call *c, struct coll_reduction *
 	coll_status status = coll_reduce_bind(r, c->type, c->op, c->size, COLL_ISA_SCALAR);
 
 	r->scale = 2;
-	r->user_fn = compose;
+	r->user_fn = c->op == COLL_OP_USER ? compose : NULL;
 	return status;
 }
 

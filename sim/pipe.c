@@ -98,7 +98,8 @@ void sim_pipe_give_up(struct sim_pipe *p, coll_status status)
 	p->into = NULL;
 }
 
-/* One more piece of the announced frame for its taker; the frame stays in its slot until all is taken. */
+/* One more piece of the announced frame for its taker, all that is left having come; the frame stays in its slot
+ * until all is taken. */
 static coll_status hand_on(struct sim_pipe *p)
 {
 	struct coll_frame frame;
@@ -112,10 +113,13 @@ static coll_status hand_on(struct sim_pipe *p)
 	    frame.len_bytes != p->into_frame.len_bytes)
 		return COLL_ERR_MISMATCH;
 	len = frame.len_bytes - p->into_taken;
+	if (p->into_at)
+		memcpy(p->into_at + p->into_taken, (const char *)bytes + p->into_taken, len);
 	if (len > 64)
 		len = coll_rng_below(p->adversary->rng, 2) ? 64 : len / 64 * 64;
 	if (len > 0)
-		p->into_taker->take(p->into_taker->arg, (const char *)bytes + p->into_taken, p->into_taken, len);
+		p->into_taker->take(p->into_taker->arg, (p->into_at ? p->into_at : (const char *)bytes) + p->into_taken,
+		                    p->into_taken, len);
 	p->into_taken += len;
 	if (p->into_taken < frame.len_bytes)
 		return COLL_AGAIN;

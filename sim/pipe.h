@@ -65,6 +65,7 @@ struct sim_pipe {
 	struct coll_cookie *into; /* announced destination, NULL: none */
 	void *into_ptr;
 	const struct coll_taker *into_taker; /* in its place */
+	char *into_at;                       /* where its bytes are put first; NULL: they stay in the slot */
 	uint32_t into_taken;
 	struct coll_frame into_frame;
 	/* The frame that was viewed: scribbled over when it is given back by value. */

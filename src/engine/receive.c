@@ -123,11 +123,12 @@ static coll_status arm_taking(struct coll_run *run, struct lane *lane, const str
                               const struct span *span, size_t len_bytes)
 {
 	const struct coll_frame expect = frame_of(run, s, SIDE_DST, len_bytes);
+	/* What comes in may lie where the result will, but not on the other operand. */
+	const bool lands = span->dst != span->src || mutant(MUTANT_LAND_ON_OPERAND);
 	coll_status status;
 
-	/* What comes in may lie where the result will, but not on the other operand. */
-	lane->taking = (struct taking){
-	        run, s, span->dst, span->src, {take_piece, &lane->taking, span->dst == span->src ? NULL : span->dst}};
+	lane->taking =
+	        (struct taking){run, s, span->dst, span->src, {take_piece, &lane->taking, lands ? span->dst : NULL}};
 	lane->cookie = (struct coll_cookie){1, COLL_OK};
 	status = port->transport->recv_through(port->channel, &lane->taking.taker, &expect, &lane->cookie);
 	if (status == COLL_OK) {

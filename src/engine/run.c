@@ -125,6 +125,14 @@ static size_t result_bytes(const struct coll_run *run)
 	return run->elements * run->job.elem_bytes * blocks;
 }
 
+/* What the buffers of this call make of the plan's scratch. */
+static inline void place(struct coll_run *run)
+{
+	run->in_place = run->job.in.base == run->job.out.base;
+	run->aside = run->mirrors && !run->in_place && !run->prescale;
+	run->landing = run->lands && (!run->in_place || mutant(MUTANT_LAND_IN_PLACE));
+}
+
 coll_status coll_run_start(struct coll_run *run, const struct coll_fabric *fabric, const struct coll_job *job)
 {
 	const struct coll_plan *plan = job->plan;
@@ -143,9 +151,7 @@ coll_status coll_run_start(struct coll_run *run, const struct coll_fabric *fabri
 	run->slot_bytes = fabric->slot_bytes;
 	run->ref_bytes = fabric->ref_bytes ? fabric->ref_bytes : REF_BYTES;
 	run->prescale = job->reduction && job->reduction->op == COLL_OP_PREMUL_SUM;
-	run->in_place = job->in.base == job->out.base;
-	run->aside = run->mirrors && !run->in_place && !run->prescale;
-	run->landing = run->lands && !run->in_place;
+	place(run);
 	run->elements = coll_run_span(job);
 	run->tiles = run->elements > job->tile ? (run->elements - 1) / job->tile + 1 : run->elements != 0;
 	run->stream = fabric->stream_bytes && result_bytes(run) >= fabric->stream_bytes;
@@ -172,9 +178,7 @@ void coll_run_restart(struct coll_run *run, const void *in, void *out, uint64_t 
 	assert(run->bound_fabric != NULL);
 	run->job.in.base = (char *)(uintptr_t)in;
 	run->job.out.base = out;
-	run->in_place = in == out;
-	run->aside = run->mirrors && !run->in_place && !run->prescale;
-	run->landing = run->lands && !run->in_place;
+	place(run);
 	run->job.sequence = sequence;
 	if (run->job.hand) {
 		run->by_hand = true;

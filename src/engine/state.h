@@ -47,6 +47,8 @@ enum coll_engine_mutant {
 	MUTANT_LEAVE_UNCHAINED,     /* only the operation right before is looked at */
 	MUTANT_LEAVE_LAST_STEP,     /* a lane is left when its last step is tried, not when it has started */
 	MUTANT_RETIRE_UNORDERED,    /* an operation retires before the one it follows */
+	MUTANT_LAND_IN_PLACE,       /* what is received comes where the result will be, on the input */
+	MUTANT_LAND_ON_OPERAND,     /* what is taken comes where the other operand lies */
 	MUTANT_FAILURES,            /* from here on: what only failures show */
 	MUTANT_POST_BEFORE_DONE = MUTANT_FAILURES, /* what was derived from a view is sent before done() */
 	MUTANT_DONE_UNCHECKED,                     /* done() may say that the view was revoked: nobody listens */
