@@ -238,8 +238,9 @@ static void live(struct rank *r)
 			check_canaries(r, i);
 }
 
-static void run_rank(const struct run *run, int rank)
+static void run_rank(const void *arg, int rank)
 {
+	const struct run *run = arg;
 	char transports[64], thread[64];
 	const char *settings[] = {transports,         thread, "COLL_TIMEOUT_MS=1000", "COLL_ARRIVAL_TIMEOUT_MS=60000",
 	                          "COLL_DEBUG=error", NULL};
@@ -318,13 +319,7 @@ static void all_ranks(const struct run *run)
 	pid_t pids[RANKS_MAX];
 	int status;
 
-	memset(shared, 0, sizeof(*shared));
-	fflush(stdout);
-	for (int r = 0; r < run->size; r++) {
-		pids[r] = fork();
-		if (pids[r] == 0)
-			run_rank(run, r);
-	}
+	meeting_start(pids, run->size, shared, sizeof(*shared), run_rank, run);
 	for (int r = 0; r < run->size; r++)
 		if (r != run->victim || (run->mode != KILL && run->mode != STOP))
 			check_rank(run, r, pids[r]);

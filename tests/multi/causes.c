@@ -46,20 +46,13 @@ static int times = 2;
 
 /* ---- Ranks ---- */
 
-static coll_comm *create(int *rank)
+static coll_comm *create(int rank)
 {
 	char transports[64];
 	const char *settings[] = {transports, "COLL_DEBUG=error", NULL};
-	struct meeting_seat seat = {&shared->meeting, *rank, RANKS};
-	coll_config cfg = COLL_CONFIG_INIT;
-	coll_comm *world = NULL;
 
 	snprintf(transports, sizeof(transports), "COLL_TRANSPORTS=%s", transport);
-	meeting_sit(&seat, &cfg);
-	cfg.settings = settings;
-	if (!freopen("/dev/null", "w", stderr) || coll_comm_create(&world, &cfg) != COLL_OK)
-		_exit(9);
-	return world;
+	return meeting_world(&shared->meeting, rank, RANKS, settings);
 }
 
 /* A message each way between all pairs, so that all have links of the data path. */
@@ -87,9 +80,10 @@ static void fail(coll_comm *comm, enum manner manner)
 	_exit(0);
 }
 
-static void body(int rank, enum manner manner)
+static void body(const void *arg, int rank)
 {
-	coll_comm *comm = create(&rank);
+	const enum manner manner = *(const enum manner *)arg;
+	coll_comm *comm = create(rank);
 	coll_status st = greet(comm, rank);
 	int x = 0;
 
@@ -157,13 +151,7 @@ static void one(enum manner manner)
 	pid_t pids[RANKS];
 	int status;
 
-	memset(shared, 0, sizeof(*shared));
-	fflush(stdout);
-	for (int r = 0; r < RANKS; r++) {
-		pids[r] = fork();
-		if (pids[r] == 0)
-			body(r, manner);
-	}
+	meeting_start(pids, RANKS, shared, sizeof(*shared), body, &manner);
 	CHECK(until(&shared->ready, RANKS), "no start");
 	signal_relays(pids, SIGSTOP);
 	atomic_store(&shared->go, true);

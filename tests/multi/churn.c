@@ -182,8 +182,9 @@ static void run_rounds(coll_comm *world, int n, struct coll_rng *rng, int rank)
 		coll_comm_destroy(&alive[rank % 2 ? ALIVE - 1 - i : i]);
 }
 
-static void run_rank(int rank, int size)
+static void run_rank(const void *arg, int rank)
 {
+	const int size = *(const int *)arg;
 	char transports[64];
 	const char *settings[] = {transports, "COLL_DEBUG=error", NULL};
 	struct meeting_seat seat = {&shared->meeting, rank, size};
@@ -225,13 +226,7 @@ static void churn(int size)
 	pid_t pids[RANKS_MAX];
 	int status;
 
-	memset(shared, 0, sizeof(*shared));
-	fflush(stdout);
-	for (int r = 0; r < size; r++) {
-		pids[r] = fork();
-		if (pids[r] == 0)
-			run_rank(r, size);
-	}
+	meeting_start(pids, size, shared, sizeof(*shared), run_rank, &size);
 	for (int r = 0; r < size; r++)
 		CHECK(waitpid(pids[r], &status, 0) == pids[r] && status == 0, "rank %d of %d: status %x", r, size,
 		      status);

@@ -91,8 +91,9 @@ static void survive(const struct run *run, coll_comm *comm, int rank, int *in, i
 		snprintf(v->fault, sizeof(v->fault), "%zu elements were written after the call had returned", wrong);
 }
 
-static void run_rank(const struct run *run, int rank)
+static void run_rank(const void *arg, int rank)
 {
+	const struct run *run = arg;
 	const char *settings[] = {"COLL_TRANSPORTS=shm", "COLL_TIMEOUT_MS=500", "COLL_DEBUG=error", NULL};
 	struct meeting_seat seat = {&shared->meeting, rank, run->size};
 	struct verdict *v = &shared->verdict[rank];
@@ -172,13 +173,7 @@ static void once(const struct run *run, uint64_t *parted)
 	pid_t pids[RANKS_MAX];
 	int status;
 
-	memset(shared, 0, sizeof(*shared));
-	fflush(stdout);
-	for (int r = 0; r < run->size; r++) {
-		pids[r] = fork();
-		if (pids[r] == 0)
-			run_rank(run, r);
-	}
+	meeting_start(pids, run->size, shared, sizeof(*shared), run_rank, run);
 	strike(run, pids[run->victim]);
 	for (int r = 0; r < run->size; r++)
 		if (r != run->victim)
@@ -203,7 +198,8 @@ static void rounds(int sig, int n, unsigned *seed)
 		run.after_us = (*seed >> 10) % 15000;
 		once(&run, &parted);
 	}
-	printf("     %llu pages were left to stopped writers\n", (unsigned long long)parted / 4096);
+	printf("     %llu pages were left to stopped writers\n",
+	       (unsigned long long)parted / (unsigned long long)sysconf(_SC_PAGESIZE));
 }
 
 static unsigned seed = 1;

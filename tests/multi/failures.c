@@ -65,8 +65,9 @@ static void report(int rank, coll_status st, const coll_error *e)
 	atomic_store(&r->done, 1);
 }
 
-static void run_rank(const struct scenario *s, int rank)
+static void run_rank(const void *arg, int rank)
 {
+	const struct scenario *s = arg;
 	char transports[64], timeout[64];
 	const char *settings[] = {transports,         timeout, "COLL_ARRIVAL_TIMEOUT_MS=60000",
 	                          "COLL_DEBUG=error", s->hook, NULL};
@@ -107,13 +108,7 @@ static void run_rank(const struct scenario *s, int rank)
 
 static void start(const struct scenario *s)
 {
-	memset(shared, 0, sizeof(*shared));
-	fflush(stdout);
-	for (int r = 0; r < s->size; r++) {
-		pids[r] = fork();
-		if (pids[r] == 0)
-			run_rank(s, r);
-	}
+	meeting_start(pids, s->size, shared, sizeof(*shared), run_rank, s);
 }
 
 /* Wait (bounded) until cond holds. */

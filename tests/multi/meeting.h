@@ -7,6 +7,7 @@
 #define COLL_TESTS_MULTI_MEETING_H
 
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -36,6 +37,19 @@ static inline void *meeting_page(size_t len_bytes)
 	return page;
 }
 
+/* A process for each rank, in which body() ends; what they share begins as zeros. */
+static inline void meeting_start(pid_t *pids, int size, void *shared, size_t shared_bytes,
+                                 void (*body)(const void *arg, int rank), const void *arg)
+{
+	memset(shared, 0, shared_bytes);
+	fflush(stdout);
+	for (int r = 0; r < size; r++) {
+		pids[r] = fork();
+		if (pids[r] == 0)
+			body(arg, r);
+	}
+}
+
 static inline int meeting_exchange(void *arg, const void *mine, void *all, size_t len_bytes)
 {
 	const struct meeting_seat *seat = arg;
@@ -59,6 +73,20 @@ static inline void meeting_sit(struct meeting_seat *seat, coll_config *cfg)
 	cfg->size = seat->size;
 	cfg->exchange = meeting_exchange;
 	cfg->exchange_arg = seat;
+}
+
+/* The communicator of all ranks, in a process that writes no log; one that has none ends with status 9. */
+static inline coll_comm *meeting_world(struct meeting *meeting, int rank, int size, const char *const *settings)
+{
+	struct meeting_seat seat = {meeting, rank, size};
+	coll_config cfg = COLL_CONFIG_INIT;
+	coll_comm *world = NULL;
+
+	meeting_sit(&seat, &cfg);
+	cfg.settings = settings;
+	if (!freopen("/dev/null", "w", stderr) || coll_comm_create(&world, &cfg) != COLL_OK)
+		_exit(9);
+	return world;
 }
 
 #endif

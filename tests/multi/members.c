@@ -45,21 +45,14 @@ static int times = 6;
 static uint64_t seed = 31;
 static char hook[96];
 
-static coll_comm *create(int *rank)
+static coll_comm *create(int rank)
 {
 	char transports[64];
 	const char *settings[] = {transports, "COLL_DEBUG=error", "COLL_ARRIVAL_TIMEOUT_MS=60000",
 	                          hook[0] ? hook : NULL, NULL};
-	struct meeting_seat seat = {&shared->meeting, *rank, RANKS};
-	coll_config cfg = COLL_CONFIG_INIT;
-	coll_comm *world = NULL;
 
 	snprintf(transports, sizeof(transports), "COLL_TRANSPORTS=%s", transport);
-	meeting_sit(&seat, &cfg);
-	cfg.settings = settings;
-	if (!freopen("/dev/null", "w", stderr) || coll_comm_create(&world, &cfg) != COLL_OK)
-		_exit(9);
-	return world;
+	return meeting_world(&shared->meeting, rank, RANKS, settings);
 }
 
 /* In a rank: a check that failed. */
@@ -114,10 +107,10 @@ static void expect_death(coll_comm *comm, int culprit, const char *text)
 /* ---- Overlapping groups ---- */
 
 /* world = 0 1 2 3; a = 0 1 2; b = 3 2 (in this order); c = 0 1; d = another world. */
-static void overlapping_rank(int rank)
+static void overlapping_rank(const void *arg, int rank)
 {
 	const int a_ranks[] = {0, 1, 2}, b_ranks[] = {3, 2}, c_ranks[] = {0, 1};
-	coll_comm *world = create(&rank), *a, *b, *c, *d, *late = NULL;
+	coll_comm *world = create(rank), *a, *b, *c, *d, *late = NULL;
 
 	MUST(coll_comm_create_from_ranks(world, a_ranks, 3, &a) == COLL_OK, "a");
 	MUST(coll_comm_create_from_ranks(world, b_ranks, 2, &b) == COLL_OK, "b");
@@ -165,6 +158,11 @@ static void overlapping_rank(int rank)
 	exit(0);
 }
 
+static void start(pid_t *pids, void (*body)(const void *arg, int rank), const void *arg)
+{
+	meeting_start(pids, RANKS, shared, sizeof(*shared), body, arg);
+}
+
 static void reap(pid_t *pids, int killed)
 {
 	const uint64_t begun = coll_clock_ns();
@@ -196,13 +194,7 @@ static void only_members_are_touched(void)
 	pid_t pids[RANKS];
 
 	for (int i = 0; i < times; i++) {
-		memset(shared, 0, sizeof(*shared));
-		fflush(stdout);
-		for (int r = 0; r < RANKS; r++) {
-			pids[r] = fork();
-			if (pids[r] == 0)
-				overlapping_rank(r);
-		}
+		start(pids, overlapping_rank, NULL);
 		reap(pids, 3);
 		CHECK(atomic_load(&shared->failures) == 0);
 	}
@@ -212,10 +204,11 @@ static void only_members_are_touched(void)
 
 /* Splits by a colour drawn alike, sums, ends: until something fails. The error must be
  * the death of the victim. Without it nothing may fail. */
-static void going_rank(int rank, uint64_t number)
+static void going_rank(const void *arg, int rank)
 {
-	struct coll_rng rng = {seed * 977 + number};
-	coll_comm *world = create(&rank), *child = NULL, *failed = NULL;
+	const int *number = arg;
+	struct coll_rng rng = {seed * 977 + (uint64_t)*number};
+	coll_comm *world = create(rank), *child = NULL, *failed = NULL;
 	coll_status st = COLL_OK;
 
 	atomic_fetch_add(&shared->together, 1);
@@ -262,13 +255,7 @@ static void death_while_they_come_and_go(void)
 		const int after = 1 + (int)coll_rng_below(&rng, 60);
 		char named[40], by_job[40];
 
-		memset(shared, 0, sizeof(*shared));
-		fflush(stdout);
-		for (int r = 0; r < RANKS; r++) {
-			pids[r] = fork();
-			if (pids[r] == 0)
-				going_rank(r, (uint64_t)i);
-		}
+		start(pids, going_rank, &i);
 		for (int k = 0; atomic_load(&shared->rounds[victim]) < after && k < 30000; k++)
 			usleep(1000);
 		atomic_store(&shared->killed_ns, coll_clock_ns());
@@ -295,17 +282,6 @@ static void death_while_they_come_and_go(void)
 
 /* ---- The end ---- */
 
-static void start(pid_t *pids, void (*body)(int rank))
-{
-	memset(shared, 0, sizeof(*shared));
-	fflush(stdout);
-	for (int r = 0; r < RANKS; r++) {
-		pids[r] = fork();
-		if (pids[r] == 0)
-			body(r);
-	}
-}
-
 static void expect_told(coll_status st, int culprit, const char *text)
 {
 	const coll_error *e = coll_last_error(NULL);
@@ -315,10 +291,10 @@ static void expect_told(coll_status st, int culprit, const char *text)
 }
 
 /* Rank 3 dies where the others have nothing to do any more but to destroy. */
-static void ending_rank(int rank)
+static void ending_rank(const void *arg, int rank)
 {
 	const int b_ranks[] = {3, 2}, c_ranks[] = {0, 1};
-	coll_comm *world = create(&rank), *b, *c;
+	coll_comm *world = create(rank), *b, *c;
 	coll_status st;
 
 	MUST(coll_comm_create_from_ranks(world, b_ranks, 2, &b) == COLL_OK, "b");
@@ -352,7 +328,7 @@ static void destroy_tells_who_died(void)
 	pid_t pids[RANKS];
 
 	for (int i = 0; i < times; i++, seed++) {
-		start(pids, ending_rank);
+		start(pids, ending_rank, NULL);
 		reap(pids, 3);
 		CHECK(atomic_load(&shared->failures) == 0);
 	}
@@ -360,10 +336,10 @@ static void destroy_tells_who_died(void)
 
 /* Rank 1 is killed at a frame of the list's way around: some of the others may have their
  * child by then, in which it is not, and others may not. */
-static void unborn_rank(int rank)
+static void unborn_rank(const void *arg, int rank)
 {
 	const int ranks[] = {3, 0, 2}, culprit_here = -1;
-	coll_comm *world = create(&rank), *child = NULL;
+	coll_comm *world = create(rank), *child = NULL;
 	const coll_error *e;
 	coll_status st = COLL_OK;
 
@@ -395,7 +371,7 @@ static void a_child_that_some_could_not_make(void)
 
 	for (int frame = 0; frame < 2 * times; frame++) {
 		snprintf(hook, sizeof(hook), "COLL_HOOK=delay:rank=1,us=2000;kill:rank=1,frame=%d", frame);
-		start(pids, unborn_rank);
+		start(pids, unborn_rank, NULL);
 		reap(pids, 1);
 		CHECK(atomic_load(&shared->failures) == 0, "at frame %d", frame);
 		halves += atomic_load(&shared->together) > 0;
