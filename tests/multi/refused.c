@@ -10,32 +10,19 @@
  * usage: refused TRANSPORT [PART-OF-A-TEST'S-NAME]
  */
 #define PLAIN_OWN_MAIN
+#include "refused.h"
+
 #include <dirent.h>
 #include <pthread.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include "coll/coll.h"
-#include "plain.h"
-#include "refusing.h"
 
 /* ---- Two ranks ---- */
 
 enum { MOST = 2000 };
 
-static char transports[64];
-
-struct rank {
-	coll_comm *comm;
-	int rank;
-	coll_status (*act)(struct rank *r);
-	unsigned k; /* 0: nothing is refused */
-	enum refusing mode;
-	unsigned refused;
-	coll_status status;
-};
+char refused_transports[64];
 
 static int entries(const char *path)
 {
@@ -71,41 +58,37 @@ static struct footprint settled(int threads)
 	return f;
 }
 
-static void quiet(void *arg, int level, const char *line)
+void refused_quiet(void *arg, int level, const char *line)
 {
 }
 
-static coll_status create(coll_comm **comms, int n)
+coll_status refused_create(coll_comm **comms, int n)
 {
-	const char *settings[] = {transports,
-	                          "COLL_PROGRESS=off",
-	                          "COLL_TIMEOUT_MS=4000",
-	                          "COLL_ARRIVAL_TIMEOUT_MS=4000",
-	                          "COLL_DEBUG=error",
-	                          NULL};
+	const char *settings[] = {refused_transports,     "COLL_PROGRESS=off",
+	                          "COLL_TIMEOUT_MS=4000", "COLL_ARRIVAL_TIMEOUT_MS=4000",
+	                          "COLL_DEBUG=error",     NULL};
 	coll_config cfg = COLL_CONFIG_INIT;
 
 	cfg.settings = settings;
-	cfg.log = getenv("VERBOSE") ? NULL : quiet;
+	cfg.log = getenv("VERBOSE") ? NULL : refused_quiet;
 	return coll_comm_create_all(comms, n, &cfg);
 }
 
-static void arm(const struct rank *r)
+void refused_arm(const struct rank *r)
 {
 	refusing_arm(r->k, r->mode);
 }
 
-static void disarm(struct rank *r)
+void refused_disarm(struct rank *r)
 {
 	r->refused = refusing_disarm();
 }
 
-/* A call on comm has failed: the error is clear, and the other rank is let go. Returns st. */
-static coll_status told(struct rank *r, const coll_comm *comm, coll_status st)
+coll_status refused_told(struct rank *r, const coll_comm *comm, coll_status st)
 {
 	const coll_error *e = coll_last_error(comm);
 
-	disarm(r);
+	refused_disarm(r);
 	if (r->k > 0) {
 		/* A link that ends for want of memory is seen by both, and either may be the first to tell;
 		 * without memory for a note it is the other one. */
@@ -127,9 +110,9 @@ static void *rank_main(void *arg)
 {
 	struct rank *r = arg;
 
-	arm(r);
+	refused_arm(r);
 	r->status = r->act(r);
-	disarm(r);
+	refused_disarm(r);
 	coll_comm_destroy(&r->comm);
 	return NULL;
 }
@@ -140,7 +123,7 @@ static unsigned job(coll_status (*act)(struct rank *r), unsigned k, enum refusin
 	coll_comm *comms[2] = {NULL, NULL};
 	struct rank ranks[2];
 	pthread_t other;
-	const coll_status st = create(comms, 2);
+	const coll_status st = refused_create(comms, 2);
 
 	CHECK(st == COLL_OK, "%s", coll_last_error(NULL)->message);
 	if (st != COLL_OK)
@@ -189,415 +172,29 @@ static void every_allocation(unsigned (*run)(coll_status (*act)(struct rank *r),
 	printf("     %u refusals\n", total);
 }
 
-/* ---- What is called ---- */
-
-#define TRY(comm, call)                           \
-	do {                                      \
-		st = (call);                      \
-		if (st != COLL_OK) {              \
-			st = told(r, (comm), st); \
-			goto out;                 \
-		}                                 \
-	} while (0)
-
-enum { N = 30000 };
-
-static coll_status calls(struct rank *r)
-{
-	const size_t counts[2] = {7, 9};
-	int *x = refusing_ints(N), *y = refusing_ints(2 * N), one = 1;
-	coll_comm *c = r->comm;
-	coll_op op;
-	coll_status st;
-
-	TRY(c, coll_all_reduce(&one, &one, 1, COLL_I32, COLL_SUM, c, NULL));
-	TRY(c, coll_all_reduce(x, y, N, COLL_I32, COLL_SUM, c, NULL));
-	TRY(c, coll_broadcast(x, y, N, COLL_I32, 0, c, NULL));
-	TRY(c, coll_all_gatherv(x, y, counts, NULL, COLL_I32, c, NULL));
-	TRY(c, coll_all_to_allv(x, counts, NULL, y, r->rank ? (size_t[]){9, 9} : (size_t[]){7, 7}, NULL, COLL_I32, c,
-	                        NULL));
-	TRY(c, coll_gatherv(x, counts[r->rank], y, counts, NULL, COLL_I32, 1, c, NULL));
-	TRY(c, coll_send_recv(x, 5, !r->rank, y, 5, !r->rank, COLL_I32, c, NULL));
-	TRY(c, coll_op_create_premul_sum(&op, c, &(float){2}, COLL_F32));
-	TRY(c, coll_all_reduce(x, y, 10, COLL_F32, op, c, NULL));
-	TRY(c, coll_barrier(c, NULL));
-out:
-	refusing_free(x);
-	refusing_free(y);
-	return st;
-}
-
-/* A call that was refused for want of memory, and left the communicator whole, is made again: the
- * other rank, which is in its own since, never knows. */
-#define TRY_AGAIN(comm, call)                            \
-	do {                                             \
-		st = (call);                             \
-		if (st == COLL_ERR_MEMORY && r->k > 0) { \
-			disarm(r);                       \
-			st = (call);                     \
-		}                                        \
-		if (st != COLL_OK) {                     \
-			st = told(r, (comm), st);        \
-			goto out;                        \
-		}                                        \
-	} while (0)
-
-static coll_status repeats(struct rank *r)
-{
-	const size_t counts[2] = {7, 9};
-	int *x = refusing_ints(N), *y = refusing_ints(2 * N), one = 1 + r->rank;
-	coll_comm *c = r->comm;
-	coll_status st;
-
-	for (int i = 0; i < N; i++)
-		x[i] = i + r->rank;
-	TRY_AGAIN(c, coll_all_reduce(&one, &one, 1, COLL_I32, COLL_SUM, c, NULL));
-	CHECK(one == 3, "%d", one);
-	TRY_AGAIN(c, coll_all_reduce(x, y, N, COLL_I32, COLL_SUM, c, NULL));
-	CHECK(y[N - 1] == 2 * N - 1, "%d", y[N - 1]);
-	TRY_AGAIN(c, coll_all_gather(x, y, 100, COLL_I32, c, NULL));
-	CHECK(y[99] == 99 && y[100] == 1, "%d %d", y[99], y[100]);
-	TRY_AGAIN(c, coll_all_gatherv(x, y, counts, NULL, COLL_I32, c, NULL));
-	TRY_AGAIN(c, coll_all_to_allv(x, counts, NULL, y, r->rank ? (size_t[]){9, 9} : (size_t[]){7, 7}, NULL, COLL_I32,
-	                              c, NULL));
-	TRY_AGAIN(c, coll_send_recv(x, 5, !r->rank, y, 5, !r->rank, COLL_I32, c, NULL));
-	CHECK(y[4] == 4 + !r->rank, "%d", y[4]);
-	TRY_AGAIN(c, coll_barrier(c, NULL));
-out:
-	refusing_free(x);
-	refusing_free(y);
-	return st;
-}
-
-static coll_status children(struct rank *r)
-{
-	coll_comm *child[3] = {NULL, NULL, NULL};
-	int x = 1;
-	coll_status st;
-
-	TRY(r->comm, coll_comm_split(r->comm, 3, -r->rank, &child[0]));
-	TRY(r->comm, coll_comm_duplicate(r->comm, &child[1]));
-	TRY(r->comm, coll_comm_create_from_ranks(r->comm, (int[]){1, 0}, 2, &child[2]));
-	for (int i = 0; i < 3; i++)
-		TRY(child[i], coll_all_reduce(&x, &x, 1, COLL_I32, COLL_SUM, child[i], NULL));
-out:
-	disarm(r); /* ends: see below */
-	for (int i = 0; i < 3; i++) {
-		if (st != COLL_OK && child[i] && r->k > 0)
-			coll_comm_abort(child[i], "a test");
-		coll_comm_destroy(&child[i]);
-	}
-	return st;
-}
-
-/* An end has what it needs: nothing of it is refused, and the other rank need not wait for its
- * time to be up. */
-static coll_status ends(struct rank *r)
-{
-	coll_comm *child = NULL;
-	coll_status st;
-
-	disarm(r);
-	TRY(r->comm, coll_comm_duplicate(r->comm, &child));
-	TRY(child, coll_barrier(child, NULL));
-	arm(r);
-	CHECK(coll_comm_destroy(&child) == COLL_OK);
-	disarm(r);
-out:
-	return st;
-}
-
-static coll_status streams(struct rank *r)
-{
-	coll_comm *c = r->comm;
-	coll_stream *s[2] = {NULL, NULL};
-	coll_event *e = NULL;
-	int *x = refusing_ints(N), *y = refusing_ints(2 * N), *z = refusing_ints(N), one = 1, in = 0;
-	const size_t counts[2] = {7, 9};
-	coll_status st;
-
-	TRY(c, coll_stream_create(&s[0], c));
-	TRY(c, coll_stream_create(&s[1], c));
-	TRY(c, coll_event_create(&e, c));
-	TRY(c, coll_all_reduce(x, x, N, COLL_I32, COLL_SUM, c, s[0]));
-	TRY(c, coll_event_record(e, s[0]));
-	TRY(NULL, coll_stream_wait_event(s[1], e));
-	TRY(c, coll_all_gatherv(x, y, counts, NULL, COLL_I32, c, s[1]));
-	TRY(c, coll_send_recv(&one, 1, !r->rank, &in, 1, !r->rank, COLL_I32, c, s[0]));
-	TRY(c, coll_barrier(c, s[1]));
-	TRY(c, coll_all_reduce(z, z, N, COLL_I32, COLL_SUM, c, NULL)); /* blocking, while others are pending */
-	TRY(c, coll_event_wait(e, -1));
-	TRY(c, coll_stream_wait(s[0], -1));
-	TRY(c, coll_stream_wait(s[1], -1));
-out:
-	coll_event_destroy(&e);
-	coll_stream_destroy(&s[0]);
-	coll_stream_destroy(&s[1]);
-	refusing_free(x);
-	refusing_free(y);
-	refusing_free(z);
-	return st;
-}
-
-static coll_status groups(struct rank *r)
-{
-	enum { CALLS = 20 };
-	coll_comm *c = r->comm;
-	coll_stream *s = NULL;
-	int x[CALLS] = {0}, *large = refusing_ints(N), in = 0, one = 1;
-	coll_status st;
-
-	TRY(c, coll_stream_create(&s, c));
-	for (int round = 0; round < 2; round++) {
-		coll_stream *of = round ? s : NULL;
-		coll_status end;
-
-		coll_group_begin();
-		st = COLL_OK;
-		for (int i = 0; i < CALLS && st == COLL_OK; i++)
-			st = coll_all_reduce(&x[i], &x[i], 1, COLL_I32, COLL_SUM, c, of);
-		if (st == COLL_OK)
-			st = coll_send(&one, 1, COLL_I32, !r->rank, c, of);
-		if (st == COLL_OK)
-			st = coll_recv(&in, 1, COLL_I32, !r->rank, c, of);
-		if (st == COLL_OK)
-			st = coll_all_reduce(large, large, N, COLL_I32, COLL_SUM, c, of);
-		if (st != COLL_OK) { /* the calls before go their way */
-			told(r, c, st);
-			coll_group_end();
-			goto out;
-		}
-		end = coll_group_end();
-		/* Nothing was handed in: that is no communicator's error. */
-		TRY(coll_last_error(c)->status == COLL_OK ? NULL : c, end);
-	}
-	TRY(c, coll_stream_wait(s, -1));
-out:
-	coll_stream_destroy(&s);
-	refusing_free(large);
-	return st;
-}
-
-static coll_status operations(struct rank *r)
-{
-	const size_t counts[2] = {7, 9};
-	coll_operation_desc d = COLL_OPERATION_DESC_INIT;
-	coll_comm *c = r->comm;
-	coll_operation *op[2] = {NULL, NULL};
-	coll_stream *s = NULL;
-	int *x = refusing_ints(N), *y = refusing_ints(N);
-	coll_status st;
-
-	d.in = d.out = x;
-	d.count = N;
-	d.type = COLL_I32;
-	TRY(c, coll_operation_prepare(&op[0], &d, c));
-	d.kind = COLL_ALL_GATHER;
-	d.ragged = 1;
-	d.out = y;
-	d.out_counts = counts;
-	TRY(c, coll_operation_prepare(&op[1], &d, c));
-	TRY(c, coll_stream_create(&s, c));
-	for (int round = 0; round < 2; round++) {
-		TRY(c, coll_operation_start(op[0], NULL));
-		TRY(c, coll_operation_wait(op[0], -1));
-		TRY(c, coll_operation_start(op[0], s));
-		TRY(c, coll_operation_start(op[1], NULL));
-		TRY(c, coll_operation_wait(op[1], -1));
-		TRY(c, coll_operation_wait(op[0], -1));
-	}
-out:
-	coll_operation_destroy(&op[0]);
-	coll_operation_destroy(&op[1]);
-	coll_stream_destroy(&s);
-	refusing_free(x);
-	refusing_free(y);
-	return st;
-}
-
-static coll_status memory(struct rank *r)
-{
-	coll_comm *c = r->comm;
-	void *shared = NULL;
-	int *plain = refusing_ints(N);
-	coll_status st;
-
-	TRY(c, coll_mem_alloc(c, &shared, N * sizeof(int)));
-	TRY(c, coll_mem_register(c, plain, N * sizeof(int)));
-	TRY(c, coll_all_reduce(plain, shared, N, COLL_I32, COLL_SUM, c, NULL));
-	TRY(c, coll_mem_deregister(c, plain));
-	TRY(c, coll_mem_free(c, shared));
-out:
-	if (st != COLL_OK)
-		coll_comm_destroy(&r->comm); /* what was announced is the communicator's to the end */
-	refusing_free(plain);
-	return st;
-}
-
-/* ---- Creation ---- */
-
-static void *destroys(void *comm)
-{
-	coll_comm_destroy(comm);
-	return NULL;
-}
-
-static unsigned created_together(coll_status (*act)(struct rank *r), unsigned k, enum refusing mode)
-{
-	struct rank r = {.k = k, .mode = mode};
-	coll_comm *comms[2] = {NULL, NULL};
-	pthread_t other;
-
-	arm(&r);
-	r.status = create(comms, 2);
-	disarm(&r);
-	if (r.status == COLL_OK) { /* without what was refused, if anything */
-		pthread_create(&other, NULL, destroys, &comms[1]);
-		coll_comm_destroy(&comms[0]);
-		pthread_join(other, NULL);
-	} else {
-		const coll_error *e = coll_last_error(NULL);
-
-		CHECK(r.status == COLL_ERR_MEMORY && e->status == r.status && strstr(e->message, "memory"),
-		      "allocation %u: %s: %s", k, coll_status_string(r.status), e->message);
-	}
-	CHECK(k > 0 || r.status == COLL_OK);
-	return r.refused;
-}
-
-/* Two processes' ways of creating, in threads, with an all-gather of their own. */
-struct table {
-	pthread_mutex_t lock;
-	pthread_cond_t changed;
-	char *cards;
-	int come;
-	bool failed;
-};
-
-struct seat {
-	struct table *table;
-	int rank;
-	coll_status status;
-	coll_comm *comm;
-	unsigned k, refused;
-	enum refusing mode;
-};
-
-static int exchange(void *arg, const void *mine, void *all, size_t len_bytes)
-{
-	struct seat *s = arg;
-	struct table *t = s->table;
-	int result;
-
-	pthread_mutex_lock(&t->lock);
-	if (!t->cards)
-		t->cards = (char *)refusing_ints(2 * len_bytes / sizeof(int) + 1);
-	memcpy(t->cards + (size_t)s->rank * len_bytes, mine, len_bytes);
-	t->come++;
-	pthread_cond_broadcast(&t->changed);
-	while (t->come % 2 && !t->failed)
-		pthread_cond_wait(&t->changed, &t->lock);
-	result = t->failed;
-	if (!result)
-		memcpy(all, t->cards, 2 * len_bytes);
-	pthread_mutex_unlock(&t->lock);
-	return result;
-}
-
-static void *sits(void *arg)
-{
-	const char *settings[] = {transports, "COLL_TIMEOUT_MS=4000", "COLL_ARRIVAL_TIMEOUT_MS=4000",
-	                          "COLL_DEBUG=error", NULL};
-	struct seat *s = arg;
-	struct rank r = {.k = s->k, .mode = s->mode};
-	coll_config cfg = COLL_CONFIG_INIT;
-
-	cfg.rank = s->rank;
-	cfg.size = 2;
-	cfg.exchange = exchange;
-	cfg.exchange_arg = s;
-	cfg.log = getenv("VERBOSE") ? NULL : quiet;
-	cfg.settings = settings;
-	s->comm = NULL;
-	arm(&r);
-	s->status = coll_comm_create(&s->comm, &cfg);
-	disarm(&r);
-	s->refused = r.refused;
-	if (s->status != COLL_OK) {
-		const coll_error *e = coll_last_error(NULL);
-
-		CHECK(s->k == 0 ||
-		              (s->status == COLL_ERR_MEMORY && e->status == s->status && strstr(e->message, "memory")),
-		      "allocation %u: %s: %s", s->k, coll_status_string(s->status), e->message);
-		CHECK(!s->comm);
-		pthread_mutex_lock(&s->table->lock);
-		s->table->failed = true;
-		pthread_cond_broadcast(&s->table->changed);
-		pthread_mutex_unlock(&s->table->lock);
-	}
-	coll_comm_destroy(&s->comm);
-	return NULL;
-}
-
-static unsigned created_apart(coll_status (*act)(struct rank *r), unsigned k, enum refusing mode)
-{
-	struct table t = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
-	struct seat s[2] = {{.table = &t, .rank = 0, .k = k, .mode = mode}, {.table = &t, .rank = 1}};
-	pthread_t other;
-
-	pthread_create(&other, NULL, sits, &s[1]);
-	sits(&s[0]);
-	pthread_join(other, NULL);
-	CHECK(k > 0 || (s[0].status == COLL_OK && s[1].status == COLL_OK), "%s, %s", coll_status_string(s[0].status),
-	      coll_status_string(s[1].status));
-	refusing_free(t.cards);
-	return s[0].refused;
-}
-
-static unsigned created_alone(coll_status (*act)(struct rank *r), unsigned k, enum refusing mode)
-{
-	struct rank r = {.k = k, .mode = mode};
-	coll_config cfg = COLL_CONFIG_INIT;
-	coll_comm *comm = NULL;
-
-	cfg.rank = 0;
-	cfg.size = 1;
-	cfg.log = quiet;
-	arm(&r);
-	r.status = coll_comm_create(&comm, &cfg);
-	disarm(&r);
-	if (r.status != COLL_OK) {
-		const coll_error *e = coll_last_error(NULL);
-
-		CHECK(r.status == COLL_ERR_MEMORY && e->status == r.status && strstr(e->message, "memory") && !comm,
-		      "allocation %u: %s: %s", k, coll_status_string(r.status), e->message);
-	}
-	CHECK(k > 0 || r.status == COLL_OK);
-	coll_comm_destroy(&comm);
-	return r.refused;
-}
+/* ---- Tests ---- */
 
 static void create_alone(void)
 {
-	every_allocation(created_alone, NULL);
+	every_allocation(refused_created_alone, NULL);
 }
 
 static void create_together(void)
 {
-	every_allocation(created_together, NULL);
+	every_allocation(refused_created_together, NULL);
 }
 
 static void create_apart(void)
 {
-	if (strstr(transports, "loop"))
+	if (strstr(refused_transports, "loop"))
 		SKIP("loop stays in one process");
-	every_allocation(created_apart, NULL);
+	every_allocation(refused_created_apart, NULL);
 }
 
-#define TEST_OF(act)                        \
-	static void refused_##act(void)     \
-	{                                   \
-		every_allocation(job, act); \
+#define TEST_OF(what)                              \
+	static void refused_##what(void)           \
+	{                                          \
+		every_allocation(job, act_##what); \
 	}
 TEST_OF(calls)
 TEST_OF(repeats)
@@ -622,7 +219,7 @@ int main(int argc, char **argv)
 		return 64;
 	}
 	refusing_begin();
-	snprintf(transports, sizeof(transports), "COLL_TRANSPORTS=%s", argv[1]);
+	snprintf(refused_transports, sizeof(refused_transports), "COLL_TRANSPORTS=%s", argv[1]);
 	plain_run_cases("", tests, sizeof(tests) / sizeof(tests[0]), argc > 2 ? argv[2] : NULL);
 	return plain_summary();
 }
