@@ -225,27 +225,37 @@ ELEMENT_INLINE __m256i quotient32(__m256i a, uint64_t divisor)
 /* Packing works in 128-bit halves; this puts the quarters back in order. */
 #define ORDERED(a) _mm256_permute4x64_epi64(a, 0xd8)
 
-#define DIV16(T, A, PACK)                                                           \
-	ELEMENT_INLINE __m256i T##_div(__m256i a, uint64_t d)                       \
-	{                                                                           \
-		const __m256i q0 = quotient32(_mm256_cvt##A##16_epi32(LOW(a)), d);  \
-		const __m256i q1 = quotient32(_mm256_cvt##A##16_epi32(HIGH(a)), d); \
-                                                                                    \
-		return ORDERED(_mm256_##PACK##_epi32(q0, q1));                      \
-	}
-DIV16(i16, epi, packs)
-DIV16(u16, epu, packus)
+ELEMENT_INLINE __m256i i16_div(__m256i a, uint64_t d)
+{
+	const __m256i q0 = quotient32(_mm256_cvtepi16_epi32(LOW(a)), d);
+	const __m256i q1 = quotient32(_mm256_cvtepi16_epi32(HIGH(a)), d);
 
-#define DIV8(T, A, T16, PACK)                                                     \
-	ELEMENT_INLINE __m256i T##_div(__m256i a, uint64_t d)                     \
-	{                                                                         \
-		const __m256i q0 = T16##_div(_mm256_cvt##A##8_epi16(LOW(a)), d);  \
-		const __m256i q1 = T16##_div(_mm256_cvt##A##8_epi16(HIGH(a)), d); \
-                                                                                  \
-		return ORDERED(_mm256_##PACK##_epi16(q0, q1));                    \
-	}
-DIV8(i8, epi, i16, packs)
-DIV8(u8, epu, u16, packus)
+	return ORDERED(_mm256_packs_epi32(q0, q1));
+}
+
+ELEMENT_INLINE __m256i u16_div(__m256i a, uint64_t d)
+{
+	const __m256i q0 = quotient32(_mm256_cvtepu16_epi32(LOW(a)), d);
+	const __m256i q1 = quotient32(_mm256_cvtepu16_epi32(HIGH(a)), d);
+
+	return ORDERED(_mm256_packus_epi32(q0, q1));
+}
+
+ELEMENT_INLINE __m256i i8_div(__m256i a, uint64_t d)
+{
+	const __m256i q0 = i16_div(_mm256_cvtepi8_epi16(LOW(a)), d);
+	const __m256i q1 = i16_div(_mm256_cvtepi8_epi16(HIGH(a)), d);
+
+	return ORDERED(_mm256_packs_epi16(q0, q1));
+}
+
+ELEMENT_INLINE __m256i u8_div(__m256i a, uint64_t d)
+{
+	const __m256i q0 = u16_div(_mm256_cvtepu8_epi16(LOW(a)), d);
+	const __m256i q1 = u16_div(_mm256_cvtepu8_epi16(HIGH(a)), d);
+
+	return ORDERED(_mm256_packus_epi16(q0, q1));
+}
 
 ELEMENT_INLINE __m256i i32_div(__m256i a, uint64_t divisor)
 {
@@ -256,10 +266,27 @@ ELEMENT_INLINE __m256i i32_div(__m256i a, uint64_t divisor)
 	return _mm256_inserti128_si256(_mm256_castsi128_si256(q0), q1, 1);
 }
 
-/* The machine has no vector form of these. */
-ELEMENT_DIV_BY_LANE(u32, __m256i, uint32_t)
-ELEMENT_DIV_BY_LANE(i64, __m256i, int64_t)
-ELEMENT_DIV_BY_LANE(u64, __m256i, uint64_t)
+/* The machine has no vector form of these: the compiler takes the lanes apart. */
+ELEMENT_INLINE __m256i u32_div(__m256i a, uint64_t d)
+{
+	typedef uint32_t lanes __attribute__((vector_size(sizeof(__m256i))));
+
+	return (__m256i)((lanes)a / (uint32_t)d);
+}
+
+ELEMENT_INLINE __m256i i64_div(__m256i a, uint64_t d)
+{
+	typedef int64_t lanes __attribute__((vector_size(sizeof(__m256i))));
+
+	return (__m256i)((lanes)a / (int64_t)d);
+}
+
+ELEMENT_INLINE __m256i u64_div(__m256i a, uint64_t d)
+{
+	typedef uint64_t lanes __attribute__((vector_size(sizeof(__m256i))));
+
+	return (__m256i)((lanes)a / (uint64_t)d);
+}
 
 /* ---- Floats: operations on f32 and f64 accumulators ---- */
 

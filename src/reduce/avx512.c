@@ -138,51 +138,90 @@ ELEMENT_INLINE __m512i quotient32(__m512i a, uint64_t divisor)
 	return _mm512_cvttps_epi32(_mm512_div_ps(_mm512_cvtepi32_ps(a), _mm512_set1_ps((float)divisor)));
 }
 
-#define QUARTER(a, k) _mm512_extracti32x4_epi32(a, k)
-#define DIV8(T, A)                                                                                             \
-	ELEMENT_INLINE __m512i T##_div(__m512i a, uint64_t d)                                                  \
-	{                                                                                                      \
-		const __m128i q0 = _mm512_cvtepi32_epi8(quotient32(_mm512_cvt##A##8_epi32(QUARTER(a, 0)), d)); \
-		const __m128i q1 = _mm512_cvtepi32_epi8(quotient32(_mm512_cvt##A##8_epi32(QUARTER(a, 1)), d)); \
-		const __m128i q2 = _mm512_cvtepi32_epi8(quotient32(_mm512_cvt##A##8_epi32(QUARTER(a, 2)), d)); \
-		const __m128i q3 = _mm512_cvtepi32_epi8(quotient32(_mm512_cvt##A##8_epi32(QUARTER(a, 3)), d)); \
-		__m512i v = _mm512_castsi128_si512(q0);                                                        \
-                                                                                                               \
-		v = _mm512_inserti32x4(v, q1, 1);                                                              \
-		v = _mm512_inserti32x4(v, q2, 2);                                                              \
-		return _mm512_inserti32x4(v, q3, 3);                                                           \
-	}
-DIV8(i8, epi)
-DIV8(u8, epu)
-
 #define HALF(a, k) _mm512_extracti64x4_epi64(a, k)
 #define JOIN(a, b) _mm512_inserti64x4(_mm512_castsi256_si512(a), b, 1)
-#define DIV16(T, A)                                                                                           \
-	ELEMENT_INLINE __m512i T##_div(__m512i a, uint64_t d)                                                 \
-	{                                                                                                     \
-		const __m256i q0 = _mm512_cvtepi32_epi16(quotient32(_mm512_cvt##A##16_epi32(HALF(a, 0)), d)); \
-		const __m256i q1 = _mm512_cvtepi32_epi16(quotient32(_mm512_cvt##A##16_epi32(HALF(a, 1)), d)); \
-                                                                                                              \
-		return JOIN(q0, q1);                                                                          \
-	}
-DIV16(i16, epi)
-DIV16(u16, epu)
 
-#define DIV32(T, A)                                                                          \
-	ELEMENT_INLINE __m512i T##_div(__m512i a, uint64_t d)                                \
-	{                                                                                    \
-		const __m512d divisor = _mm512_set1_pd((double)d);                           \
-		const __m512d q0 = _mm512_div_pd(_mm512_cvt##A##32_pd(HALF(a, 0)), divisor); \
-		const __m512d q1 = _mm512_div_pd(_mm512_cvt##A##32_pd(HALF(a, 1)), divisor); \
-                                                                                             \
-		return JOIN(_mm512_cvttpd_##A##32(q0), _mm512_cvttpd_##A##32(q1));           \
-	}
-DIV32(i32, epi)
-DIV32(u32, epu)
+ELEMENT_INLINE __m512i i16_div(__m512i a, uint64_t d)
+{
+	const __m256i q0 = _mm512_cvtepi32_epi16(quotient32(_mm512_cvtepi16_epi32(HALF(a, 0)), d));
+	const __m256i q1 = _mm512_cvtepi32_epi16(quotient32(_mm512_cvtepi16_epi32(HALF(a, 1)), d));
 
-/* The machine has no vector form of these. */
-ELEMENT_DIV_BY_LANE(i64, __m512i, int64_t)
-ELEMENT_DIV_BY_LANE(u64, __m512i, uint64_t)
+	return JOIN(q0, q1);
+}
+
+ELEMENT_INLINE __m512i u16_div(__m512i a, uint64_t d)
+{
+	const __m256i q0 = _mm512_cvtepi32_epi16(quotient32(_mm512_cvtepu16_epi32(HALF(a, 0)), d));
+	const __m256i q1 = _mm512_cvtepi32_epi16(quotient32(_mm512_cvtepu16_epi32(HALF(a, 1)), d));
+
+	return JOIN(q0, q1);
+}
+
+#define QUARTER(a, k) _mm512_extracti32x4_epi32(a, k)
+
+ELEMENT_INLINE __m512i of_quarters(__m128i q0, __m128i q1, __m128i q2, __m128i q3)
+{
+	__m512i v = _mm512_castsi128_si512(q0);
+
+	v = _mm512_inserti32x4(v, q1, 1);
+	v = _mm512_inserti32x4(v, q2, 2);
+	return _mm512_inserti32x4(v, q3, 3);
+}
+
+ELEMENT_INLINE __m128i i8_quarter(__m128i a, uint64_t d)
+{
+	return _mm512_cvtepi32_epi8(quotient32(_mm512_cvtepi8_epi32(a), d));
+}
+
+ELEMENT_INLINE __m512i i8_div(__m512i a, uint64_t d)
+{
+	return of_quarters(i8_quarter(QUARTER(a, 0), d), i8_quarter(QUARTER(a, 1), d), i8_quarter(QUARTER(a, 2), d),
+	                   i8_quarter(QUARTER(a, 3), d));
+}
+
+ELEMENT_INLINE __m128i u8_quarter(__m128i a, uint64_t d)
+{
+	return _mm512_cvtepi32_epi8(quotient32(_mm512_cvtepu8_epi32(a), d));
+}
+
+ELEMENT_INLINE __m512i u8_div(__m512i a, uint64_t d)
+{
+	return of_quarters(u8_quarter(QUARTER(a, 0), d), u8_quarter(QUARTER(a, 1), d), u8_quarter(QUARTER(a, 2), d),
+	                   u8_quarter(QUARTER(a, 3), d));
+}
+
+ELEMENT_INLINE __m512i i32_div(__m512i a, uint64_t d)
+{
+	const __m512d divisor = _mm512_set1_pd((double)d);
+	const __m512d q0 = _mm512_div_pd(_mm512_cvtepi32_pd(HALF(a, 0)), divisor);
+	const __m512d q1 = _mm512_div_pd(_mm512_cvtepi32_pd(HALF(a, 1)), divisor);
+
+	return JOIN(_mm512_cvttpd_epi32(q0), _mm512_cvttpd_epi32(q1));
+}
+
+ELEMENT_INLINE __m512i u32_div(__m512i a, uint64_t d)
+{
+	const __m512d divisor = _mm512_set1_pd((double)d);
+	const __m512d q0 = _mm512_div_pd(_mm512_cvtepu32_pd(HALF(a, 0)), divisor);
+	const __m512d q1 = _mm512_div_pd(_mm512_cvtepu32_pd(HALF(a, 1)), divisor);
+
+	return JOIN(_mm512_cvttpd_epu32(q0), _mm512_cvttpd_epu32(q1));
+}
+
+/* The machine has no vector form of these: the compiler takes the lanes apart. */
+ELEMENT_INLINE __m512i i64_div(__m512i a, uint64_t d)
+{
+	typedef int64_t lanes __attribute__((vector_size(sizeof(__m512i))));
+
+	return (__m512i)((lanes)a / (int64_t)d);
+}
+
+ELEMENT_INLINE __m512i u64_div(__m512i a, uint64_t d)
+{
+	typedef uint64_t lanes __attribute__((vector_size(sizeof(__m512i))));
+
+	return (__m512i)((lanes)a / (uint64_t)d);
+}
 
 /* ---- Floats: operations on f32 and f64 accumulators ---- */
 

@@ -246,14 +246,6 @@ ELEMENT_INLINE uint16_t bf16_from_f32(float f)
 		return T##_ones(XOR(T##_nonzero(a), T##_nonzero(b))); \
 	}
 
-/* What the machine divides one at a time, V a vector of elements S: the compiler takes the lanes apart. */
-#define ELEMENT_DIV_BY_LANE(T, V, S)                                   \
-	typedef S T##_lanes_v __attribute__((vector_size(sizeof(V)))); \
-	ELEMENT_INLINE V T##_div(V a, uint64_t divisor)                \
-	{                                                              \
-		return (V)((T##_lanes_v)a / (S)divisor);               \
-	}
-
 #define ELEMENT_WIDE(T, F)                          \
 	enum { T##_bytes = sizeof(F) };             \
 	ELEMENT_INLINE F T##_load(const char *p)    \
