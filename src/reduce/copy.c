@@ -21,6 +21,28 @@ void coll_reduce_copy(void *dst, const void *src, size_t len_bytes)
 
 enum { LINE_BYTES = 64, NT_MIN_BYTES = 512 };
 
+/* A store of a whole line needs no buffer in which it waits for the rest of it. */
+__attribute__((target("avx512f"))) static void whole_lines(char *d, const char *s, size_t lines)
+{
+	for (size_t i = 0; i < lines; i++, d += LINE_BYTES, s += LINE_BYTES)
+		_mm512_stream_si512((void *)d, _mm512_loadu_si512(s));
+}
+
+static void lines_by_quarters(char *d, const char *s, size_t lines)
+{
+	for (size_t i = 0; i < lines; i++, d += LINE_BYTES, s += LINE_BYTES) {
+		const __m128i a = _mm_loadu_si128((const __m128i *)(const void *)s);
+		const __m128i b = _mm_loadu_si128((const __m128i *)(const void *)(s + 16));
+		const __m128i c = _mm_loadu_si128((const __m128i *)(const void *)(s + 32));
+		const __m128i e = _mm_loadu_si128((const __m128i *)(const void *)(s + 48));
+
+		_mm_stream_si128((__m128i *)(void *)d, a);
+		_mm_stream_si128((__m128i *)(void *)(d + 16), b);
+		_mm_stream_si128((__m128i *)(void *)(d + 32), c);
+		_mm_stream_si128((__m128i *)(void *)(d + 48), e);
+	}
+}
+
 /*
  * Whole lines by streaming stores, the ragged ends by ordinary ones: a partial
  * write-combining line costs a read of memory.
@@ -40,17 +62,12 @@ void coll_reduce_stream(void *dst, const void *src, size_t len_bytes)
 	d += head;
 	s += head;
 	lines = (len_bytes - head) / LINE_BYTES;
-	for (size_t i = 0; i < lines; i++, d += LINE_BYTES, s += LINE_BYTES) {
-		const __m128i a = _mm_loadu_si128((const __m128i *)(const void *)s);
-		const __m128i b = _mm_loadu_si128((const __m128i *)(const void *)(s + 16));
-		const __m128i c = _mm_loadu_si128((const __m128i *)(const void *)(s + 32));
-		const __m128i e = _mm_loadu_si128((const __m128i *)(const void *)(s + 48));
-
-		_mm_stream_si128((__m128i *)(void *)d, a);
-		_mm_stream_si128((__m128i *)(void *)(d + 16), b);
-		_mm_stream_si128((__m128i *)(void *)(d + 32), c);
-		_mm_stream_si128((__m128i *)(void *)(d + 48), e);
-	}
+	if (__builtin_cpu_supports("avx512f"))
+		whole_lines(d, s, lines);
+	else
+		lines_by_quarters(d, s, lines);
+	d += lines * LINE_BYTES;
+	s += lines * LINE_BYTES;
 	memcpy(d, s, (len_bytes - head) % LINE_BYTES);
 }
 
