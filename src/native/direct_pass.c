@@ -134,11 +134,11 @@ static bool copy(struct native_pass *p, char *dst, const char *src, size_t bytes
 	return true;
 }
 
-/* Our own block comes last: its readers are others. */
+/* Our own block comes first: if the caller has just written it, it is in this core's caches. */
 static bool gather(const struct coll_native *n, const struct coll_job *job, uint32_t k, struct native_pass *p)
 {
 	const size_t bytes = block_bytes(job);
-	const int from = (n->rank + 1 + (int)k) % n->size;
+	const int from = (n->rank + (int)k) % n->size;
 
 	if (k >= (uint32_t)n->size)
 		return false;
