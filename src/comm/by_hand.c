@@ -63,11 +63,8 @@ void coll_comm_native_facts(struct coll_comm *comm, const struct coll_wire *comm
  * one that has none is followed by all others. */
 coll_status coll_comm_native_prepare(struct coll_comm *comm)
 {
-	const struct coll_native_fabric fabric = {.arg = comm,
-	                                          .link = link_to,
-	                                          .alloc = alloc,
-	                                          .free = give_free,
-	                                          .stream_bytes = comm->collective.fabric.stream_bytes};
+	const struct coll_native_fabric fabric = {
+	        .arg = comm, .link = link_to, .alloc = alloc, .free = give_free, .stores = &comm->collective.stores};
 	const struct coll_channel_key key = {
 	        .comm = comm->id, .epoch = comm->epoch, .lane = UINT16_MAX, .window = UINT16_MAX};
 

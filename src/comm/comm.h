@@ -105,6 +105,7 @@ struct coll_comm_fabric {
 	struct coll_channels **peers; /* by rank */
 	struct coll_fabric fabric;
 	struct coll_pace_rule pace;
+	struct coll_stores stores;
 };
 
 struct coll_comm {

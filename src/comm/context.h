@@ -107,6 +107,7 @@ struct coll_context {
 
 	size_t cache_bytes; /* of one last cache of this host */
 	int caches;
+	int cpus;            /* that the ranks of this machine may use */
 	bool alone_on_cores; /* no machine has more processes than cores */
 	/* How much longer than elsewhere it takes until all who share a core had their turn: 1 up to four ranks. */
 	uint32_t crowding;

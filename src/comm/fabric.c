@@ -58,16 +58,25 @@ static coll_status channel(void *arg, int peer, uint32_t lane, uint32_t window, 
 	return COLL_OK;
 }
 
-/* From here on inputs and results of all ranks of the host do not fit its last caches: what is stored there
- * displaces what is still to be read. Measured, two ranks of an EPYC with 32 MiB: see
- * docs/design/shm-large.md. */
-static size_t stream_bytes(const struct coll_comm *comm)
+static size_t lesser(size_t a, size_t b)
 {
+	return a < b ? a : b;
+}
+
+/* Inputs and results of all ranks of the host fit its last caches, or do not: what is stored there displaces what is
+ * still to be read. A guest is told the size of a cache that it shares with strangers, so until a rank has measured
+ * it assumes that it has no more than its cores' part: of servers' last caches that is up to 4 MiB for each. */
+static struct coll_stores_rule stores_rule(const struct coll_comm *comm)
+{
+	enum { PART_BYTES = 4 << 20 };
 	const size_t one = comm->ctx->cache_bytes ? comm->ctx->cache_bytes : 32u << 20;
 	const size_t ranks = comm->members.local_size > 1 ? (size_t)comm->members.local_size : 1;
 	const size_t share = one * (size_t)(comm->ctx->caches > 1 ? comm->ctx->caches : 1) / ranks;
+	const size_t part = PART_BYTES * (size_t)(comm->ctx->cpus > 1 ? comm->ctx->cpus : 1) / ranks;
+	struct coll_stores_rule rule = {.least_bytes = 2 << 20, .told_bytes = lesser(share, one), .gain = 1.05};
 
-	return (share < one ? share : one) / 2;
+	rule.assume_bytes = lesser(rule.told_bytes, part);
+	return rule;
 }
 
 /* How slots are filled that both ends map: by src/tune's figures, or as the setting says. */
@@ -95,11 +104,12 @@ coll_status coll_comm_fabric_init(struct coll_comm *comm, struct coll_comm_fabri
 	f->comm = comm;
 	f->lane_base = lane_base;
 	f->pace = pace_rule(comm);
+	coll_stores_init(&f->stores, stores_rule(comm));
 	f->fabric = (struct coll_fabric){
 	        .arg = f,
 	        .channel = channel,
 	        .slot_bytes = comm->slot_bytes,
-	        .stream_bytes = stream_bytes(comm),
+	        .stores = &f->stores,
 	        .streamed = comm->facts.caps.streamed,
 	        .through = comm->facts.caps.streamed,
 	};

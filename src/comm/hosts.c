@@ -58,6 +58,7 @@ static void learn_caches(struct coll_context *c)
 	/* Cards fold greater numbers. */
 	if (sysconf(_SC_NPROCESSORS_CONF) > 256)
 		sched_getaffinity(0, sizeof(used), &used);
+	c->cpus = CPU_COUNT(&used);
 	c->cache_bytes = coll_topology_caches("/sys/devices/system/cpu", &used, &c->caches);
 }
 

@@ -12,6 +12,7 @@
 
 #include "coll/transport.h"
 #include "engine/pace.h"
+#include "engine/stores.h"
 #include "plan/plan.h"
 #include "reduce/reduce.h"
 
@@ -39,9 +40,8 @@ struct coll_fabric {
 	bool streamed;
 	/* Frames that are reduced are taken as they come in, where the transport can: recv_through. */
 	bool through;
-	/* Calls whose result is at least this long store it past the caches, which could not
-	 * hold it anyway; 0: none do. Local. */
-	size_t stream_bytes;
+	/* Whether results are stored past the caches; NULL: they never are. Local. */
+	struct coll_stores *stores;
 };
 
 /* Where the chunks of a buffer are. Vector kinds: length elements in all. Block

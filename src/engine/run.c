@@ -154,7 +154,7 @@ coll_status coll_run_start(struct coll_run *run, const struct coll_fabric *fabri
 	place(run);
 	run->elements = coll_run_span(job);
 	run->tiles = run->elements > job->tile ? (run->elements - 1) / job->tile + 1 : run->elements != 0;
-	run->stream = fabric->stream_bytes && result_bytes(run) >= fabric->stream_bytes;
+	run->stream = fabric->stores && coll_stores_by_size(fabric->stores, 2 * result_bytes(run));
 	run->windows = run->tiles < job->windows ? (uint32_t)run->tiles : job->windows;
 	run->bad_lane = NULL;
 	run->cookies = fabric->streamed;

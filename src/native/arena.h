@@ -145,6 +145,14 @@ struct native_hub {
 	int linked;         /* the same, of a root */
 };
 
+/* How results of the call under way are stored. Of calls made by hand there is one at a time. */
+struct native_stores {
+	enum coll_stores_pass pass;
+	size_t bytes;
+	struct coll_stores_choice choice;
+	uint64_t spent_ns; /* by passes so far, if they are timed */
+};
+
 struct coll_native {
 	int rank, size;
 	int looks;     /* at a line that is not there yet, before others get a turn */
@@ -171,6 +179,7 @@ struct coll_native {
 	bool made;      /* memory was asked for */
 	char *unpacked; /* COLL_ENTRY_PAYLOAD for each rank */
 	struct native_direct direct;
+	struct native_stores stores;
 	struct native_hub hub;
 	struct coll_hand hands[16];
 };

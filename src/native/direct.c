@@ -338,6 +338,7 @@ static coll_status begin_work(struct coll_native *n, const struct coll_job *job,
 	encourage(shyness(n, job), true);
 	n->direct.stats.direct++;
 	n->direct.edges = ragged(n, job);
+	coll_native_stores_direct(n, job);
 	s->committed = true;
 	s->phase = WORKING;
 	s->next = 0;
@@ -413,51 +414,27 @@ static inline void after_reading(void)
 #endif
 }
 
-/* Whether the rank's input and result overlap, where each kind may have it so. */
-static bool is_in_place(const struct coll_job *job, int rank)
-{
-	const size_t block = (size_t)rank * job->in.count * job->elem_bytes;
-
-	switch (job->plan->kind) {
-	case COLL_KIND_ALL_GATHER: return (uintptr_t)job->in.base == (uintptr_t)job->out.base + block;
-	case COLL_KIND_REDUCE_SCATTER: return (uintptr_t)job->out.base == (uintptr_t)job->in.base + block;
-	default: return job->in.base == job->out.base;
-	}
-}
-
-/* Memory that one rank's caller gives to the call: the caches hold twice stream_bytes for each. */
-static size_t touched_bytes(const struct coll_job *job, bool in_place)
-{
-	const enum coll_kind kind = job->plan->kind;
-	const bool blocks = kind == COLL_KIND_ALL_GATHER || kind == COLL_KIND_ALL_TO_ALL;
-	const size_t out = job->in.count * job->elem_bytes * (blocks ? (size_t)job->plan->size : 1);
-	const size_t in = kind == COLL_KIND_BROADCAST ? 0 : coll_native_reach_bytes(job, COLL_REACH_IN);
-
-	if (in_place)
-		return in > out ? in : out;
-	return out + in;
-}
-
 static void make(struct coll_native *n, const struct coll_job *job, const struct native_pass *whole, size_t at,
                  size_t bytes)
 {
+	const uint64_t since_ns = coll_native_stores_since(n);
+	const bool stream = n->stores.choice.stream;
 	struct native_pass p = *whole;
-	/* What has just been read is in the cache and is overwritten there. */
-	const bool in_place = is_in_place(job, n->rank);
-	const bool stream = n->fabric.stream_bytes && touched_bytes(job, in_place) >= 2 * n->fabric.stream_bytes;
 
 	for (int i = 0; i < p.nsrc; i++)
 		p.src[i] += at;
 	for (int i = 0; i < p.ndst; i++)
 		p.dst[i] += at;
 	if (job->reduction)
-		coll_reduce_spread(job->reduction, p.dst, p.ndst, p.src, p.nsrc, stream && !in_place, bytes);
+		coll_reduce_spread(job->reduction, p.dst, p.ndst, p.src, p.nsrc, stream, bytes);
 	else if (stream)
 		coll_reduce_stream(p.dst[0], p.src[0], bytes);
 	else
 		coll_reduce_copy(p.dst[0], p.src[0], bytes);
 	if (stream)
 		coll_reduce_fence();
+	coll_native_stores_until(n, since_ns);
+	n->direct.stats.bytes_streamed += stream ? bytes * (size_t)p.ndst : 0;
 	n->direct.stats.bytes_read += bytes * (size_t)p.nsrc;
 	n->direct.stats.bytes_written += bytes * (size_t)p.ndst;
 }
@@ -508,6 +485,7 @@ static coll_status await_ends(struct coll_native *n, const struct coll_job *job,
 
 	if (st != COLL_OK)
 		return st;
+	coll_native_stores_end(n);
 	coll_native_finish_edges(n, job);
 	leave_all(n);
 	s->events++;

@@ -157,6 +157,16 @@ coll_status coll_native_poll_hub(void *arg, const struct coll_job *job, struct c
 void coll_native_where_hub(void *arg, const struct coll_job *job, const struct coll_hand_state *s,
                            struct coll_run_where *where);
 
+/* stores.c: how results of the call that begins are stored; bytes: as struct coll_stores_rule has them. None:
+ * through the caches, where lines are that have just been read. Direct: whichever the job is. */
+void coll_native_stores_begin(struct coll_native *n, enum coll_stores_pass pass, size_t bytes);
+void coll_native_stores_none(struct coll_native *n);
+void coll_native_stores_direct(struct coll_native *n, const struct coll_job *job);
+/* Around a pass; and when the call has ended. */
+uint64_t coll_native_stores_since(const struct coll_native *n);
+void coll_native_stores_until(struct coll_native *n, uint64_t since_ns);
+void coll_native_stores_end(struct coll_native *n);
+
 /* What one of two ranks does in an operation: pair.c, shuttle.c. */
 struct coll_exchange {
 	const char *send; /* what the other needs */

@@ -29,8 +29,8 @@ struct coll_native_fabric {
 	coll_status (*link)(void *arg, int peer, const struct coll_transport **t, void **link);
 	coll_status (*alloc)(void *arg, size_t len_bytes, struct coll_memory *mem);
 	void (*free)(void *arg, struct coll_memory *mem);
-	/* Results at least this long are stored past the caches; 0: none. */
-	size_t stream_bytes;
+	/* Whether results are stored past the caches. */
+	struct coll_stores *stores;
 };
 
 struct coll_native;
@@ -60,12 +60,13 @@ void coll_native_revoke(struct coll_native *native);
 
 /* What was done directly, since creation: for tests and reports. */
 struct coll_native_stats {
-	uint64_t direct;        /* calls made so */
-	uint64_t declined;      /* that would have been, had all buffers been mapped */
-	uint64_t passed;        /* not even tried after such */
-	uint64_t bytes_read;    /* of any rank's buffers, by this one */
-	uint64_t bytes_written; /* to any rank's */
-	uint64_t parted;        /* bytes of ours left to a peer that did not stop writing */
+	uint64_t direct;         /* calls made so */
+	uint64_t declined;       /* that would have been, had all buffers been mapped */
+	uint64_t passed;         /* not even tried after such */
+	uint64_t bytes_read;     /* of any rank's buffers, by this one */
+	uint64_t bytes_written;  /* to any rank's */
+	uint64_t bytes_streamed; /* of those: past the caches */
+	uint64_t parted;         /* bytes of ours left to a peer that did not stop writing */
 };
 const struct coll_native_stats *coll_native_stats(const struct coll_native *native);
 

@@ -56,7 +56,7 @@ static struct shuttle shuttle_of(const struct coll_native *n, const struct coll_
 	const size_t blocks =
 	        job->plan->kind == COLL_KIND_ALL_GATHER || job->plan->kind == COLL_KIND_ALL_TO_ALL ? 2 : 1;
 
-	t.stream = n->fabric.stream_bytes && blocks * t.e.bytes >= n->fabric.stream_bytes;
+	t.stream = n->fabric.stores && coll_stores_by_size(n->fabric.stores, 2 * blocks * t.e.bytes);
 	/* What has just been read is in the cache and is overwritten there. */
 	t.stream_joined = t.stream && t.e.own != t.e.to;
 	return t;

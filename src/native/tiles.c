@@ -82,8 +82,8 @@ static void reduce(struct coll_native *n, const struct coll_job *job, const stru
 static void gather(struct coll_native *n, const struct coll_job *job, const struct coll_hand_state *s, uint32_t k)
 {
 	const struct tile t = tile_at(n, job, s, k);
-	const bool stream = n->fabric.stream_bytes && job->in.base != job->out.base &&
-	                    job->in.count * job->elem_bytes >= n->fabric.stream_bytes;
+	const uint64_t since_ns = coll_native_stores_since(n);
+	const bool stream = n->stores.choice.stream;
 
 	for (int i = 1; i < n->size; i++) {
 		const int r = (n->rank + i) % n->size;
@@ -97,6 +97,7 @@ static void gather(struct coll_native *n, const struct coll_job *job, const stru
 	}
 	if (stream)
 		coll_reduce_fence();
+	coll_native_stores_until(n, since_ns);
 }
 
 /* Equal tiles, of whole lines. */
@@ -124,6 +125,10 @@ static void begin(struct coll_native *n, const struct coll_job *job, struct coll
 	s->phase = NATIVE_TILES;
 	s->done = s->next = 0;
 	cut(job, s);
+	if (job->in.base == job->out.base)
+		coll_native_stores_none(n);
+	else
+		coll_native_stores_begin(n, COLL_STORES_STAGED, 2 * job->in.count * job->elem_bytes);
 }
 
 /* Every rank has made this one's last step; in the first, it makes the same call. */
@@ -190,5 +195,8 @@ coll_status coll_native_poll_tiles(void *arg, const struct coll_job *job, struct
 			return st;
 	}
 	step(n, job, s);
-	return s->next == s->pieces + 2 ? COLL_OK : COLL_AGAIN;
+	if (s->next < s->pieces + 2)
+		return COLL_AGAIN;
+	coll_native_stores_end(n);
+	return COLL_OK;
 }

@@ -209,6 +209,49 @@ static void each_byte_once(void)
 		run_ranks(n, counted, NULL);
 }
 
+/* ---- Stores ---- */
+
+enum { VECTOR = 1 << 20 };
+
+/* What all ranks together store past the caches in so many calls, in vectors. */
+static uint64_t streamed_by(coll_comm *comm, const char *in, char *out, int calls)
+{
+	uint64_t before = stats(comm).bytes_streamed, mine, sum;
+
+	for (int i = 0; i < calls; i++)
+		OK(comm, coll_all_reduce(in, out, VECTOR / sizeof(int), COLL_I32, COLL_SUM, comm, NULL));
+	mine = stats(comm).bytes_streamed - before;
+	OK(comm, coll_all_reduce(&mine, &sum, 1, COLL_U64, COLL_SUM, comm, NULL));
+	return sum / VECTOR;
+}
+
+static void stored(coll_comm *comm, int rank, void *arg)
+{
+	const uint64_t size = (uint64_t)coll_comm_size(comm);
+	struct coll_stores *s = &comm->collective.stores;
+	struct buffer a, b;
+
+	take(comm, &a, VECTOR, 0, false);
+	take(comm, &b, VECTOR, 0, false);
+	/* One call before the look, four of it as assumed, then at least two the other way. */
+	coll_stores_init(s, (struct coll_stores_rule){VECTOR, VECTOR, 2 * VECTOR, 1.05});
+	CHECK(streamed_by(comm, a.at, b.at, 5) == 5 * size);
+	CHECK(streamed_by(comm, a.at, b.at, 2) == 0);
+	coll_stores_init(s, (struct coll_stores_rule){VECTOR, VECTOR, VECTOR, 1.05});
+	CHECK(streamed_by(comm, a.at, b.at, 10) == 10 * size, "more than all caches hold");
+	CHECK(streamed_by(comm, b.at, b.at, 10) == 0, "in place the line has just been read");
+	coll_stores_init(s, (struct coll_stores_rule){4 * VECTOR, 4 * VECTOR, 8 * VECTOR, 1.05});
+	CHECK(streamed_by(comm, a.at, b.at, 10) == 0, "a core's own caches hold it");
+	drop(comm, &a);
+	drop(comm, &b);
+}
+
+static void stores_past_the_caches_are_tried_where_they_may_gain(void)
+{
+	for (int n = 2; n <= RANKS_MAX; n++)
+		run_ranks(n, stored, NULL);
+}
+
 /* ---- All or none ---- */
 
 static void one_is_plain(coll_comm *comm, int rank, void *arg)
@@ -395,6 +438,7 @@ int main(int argc, char **argv)
 	        PLAIN_CASE(wherever_buffers_begin),
 	        PLAIN_CASE(the_same_bits_on_all_ranks),
 	        PLAIN_CASE(each_byte_once),
+	        PLAIN_CASE(stores_past_the_caches_are_tried_where_they_may_gain),
 	        PLAIN_CASE(plain_memory_anywhere_is_a_plan),
 	        PLAIN_CASE(pages_of_any_size),
 	        PLAIN_CASE(two_ranks_in_plain_memory),

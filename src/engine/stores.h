@@ -1,0 +1,82 @@
+/*
+ * Stores: whether a call's results are stored through the caches or past them.
+ *
+ * A store through the caches first reads the line that it overwrites, from wherever that lies, and
+ * displaces what is still to be read. Where all that the ranks of a host work on fits their
+ * caches that costs nothing, and streaming stores, which go to memory, cost a lot. How much fits is not to be
+ * had from a table: a virtual machine is told the size of a cache that it has a small share of.
+ * So between sizes for which the answer is known, calls are made both ways and timed:
+ *
+ *   less than least_bytes   through the caches
+ *   2 * told_bytes or more  past them
+ *   between                 first as assume_bytes says. Then a look: some calls each way, and the
+ *                           quicker one stays; again after 32, 64 ... 1024 such calls
+ *
+ * Ranks that make the same calls look at the same time, as long as they find the same. They need
+ * not: it is a local fact, and results do not depend on it. It reads no clock: it is told times, of what the
+ * rank did itself, without its waits.
+ *
+ * What is not timed is what becomes of the results: who reads them next finds them in memory, not in a cache.
+ * Hence `gain`. docs/design/shm-large.md has what was measured.
+ */
+#ifndef COLL_ENGINE_STORES_H
+#define COLL_ENGINE_STORES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* What is stored to results; each is judged by itself. */
+enum coll_stores_pass {
+	COLL_STORES_COPY,   /* copied from memory that ranks share */
+	COLL_STORES_SUM,    /* reduced to one place */
+	COLL_STORES_SPREAD, /* reduced to the places of all ranks */
+	COLL_STORES_STAGED, /* copied or reduced from slots and tiles */
+	COLL_STORES_PASSES
+};
+enum { COLL_STORES_SIZES = 16 };
+
+/* Bytes are those that one rank's caller gives to the call, input and result. */
+struct coll_stores_rule {
+	size_t least_bytes;  /* they fit a core's own caches */
+	size_t assume_bytes; /* from here on past the caches, as long as nothing is known */
+	size_t told_bytes;   /* the rank's share of the last caches, as the system tells it */
+	double gain;         /* the other way must be so many times quicker */
+};
+
+/* Calls of one pass, of sizes within a factor of two. */
+struct coll_stores_class {
+	bool known;       /* begun: streams is its own */
+	bool streams;     /* between looks */
+	bool looks;       /* calls are made both ways */
+	uint8_t tried[2]; /* in this look: cached, streamed */
+	double best[2];   /* of those, bytes per ns */
+	uint32_t left;    /* calls to the next look */
+	uint32_t hold;    /* the next `left` */
+};
+
+/* Of one communicator; one thread at a time. */
+struct coll_stores {
+	struct coll_stores_rule rule;
+	struct coll_stores_class classes[COLL_STORES_PASSES][COLL_STORES_SIZES];
+};
+
+struct coll_stores_choice {
+	bool stream;
+	bool timed; /* tell how long the passes took */
+};
+
+void coll_stores_init(struct coll_stores *s, struct coll_stores_rule rule);
+
+/* The next call. */
+struct coll_stores_choice coll_stores_choose(struct coll_stores *s, enum coll_stores_pass pass, size_t bytes);
+/* A call that was timed has ended. */
+void coll_stores_took(struct coll_stores *s, enum coll_stores_pass pass, size_t bytes, bool stream, uint64_t ns);
+
+/* Calls that are not timed: by what the system tells alone. */
+static inline bool coll_stores_by_size(const struct coll_stores *s, size_t bytes)
+{
+	return bytes >= s->rule.told_bytes;
+}
+
+#endif
