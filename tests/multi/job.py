@@ -98,6 +98,25 @@ def inodes(pid):
     return found
 
 
+def alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as f:
+            return f.read().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+# ---- Kills and stops ----------------------------------------------------------
+
+
+def kill_all(pids):
+    for pid in pids:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except OSError:
+            pass
+
+
 class Job:
     def __init__(self, build, transport, ranks, count, by_hand=False, late=None, **settings):
         self.ranks, self.transport, self.out, self.err = ranks, transport, [], []
@@ -173,11 +192,7 @@ class Job:
     def end(self):
         """Whatever is left is a finding, and is ended."""
         left = self.processes()
-        for pid in left:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except OSError:
-                pass
+        kill_all(left)
         for p in self.started:
             p.wait()
         self.directory.cleanup()

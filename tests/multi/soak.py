@@ -35,7 +35,8 @@ import sys
 import tempfile
 import time
 
-from job import abstract_names, free_port, now, starved, tcp_ports, until
+from apart import NAMESPACES, apart, belongings, leftovers, two_namespaces
+from job import alive, free_port, kill_all, now, starved, until
 
 PHASES = ["start", "create", "connect", "all_reduce", "all_to_all", "pairs", "streams", "split", "destroy"]
 # How long a phase lasts about, so that the moment falls anywhere in it or a bit after.
@@ -50,7 +51,6 @@ INDIRECT = {"aborted": "were in a communicator without the dead, aborted by one 
             "told": "were in a communicator without the dead, which one who named it could not make",
             "missing": "passed the last call before the death, and missed in the next creation those who did not too"}
 CREATE_TIMEOUT_MS, STOP_TIMEOUT_MS, PAUSE_TIMEOUT_MS = 1200, 1200, 2500
-NAMESPACES = "/run/netns/coll-soak-"
 
 
 class Seat:
@@ -130,27 +130,12 @@ class Job:
         return self.output.read()[-limit:]
 
     def close(self):
-        for pid in self.living():
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except OSError:
-                pass
+        kill_all(self.living())
         for p in self.started:
             p.wait()
         self.output.close()
         self.board.close()
         shutil.rmtree(self.directory)
-
-
-def alive(pid):
-    try:
-        with open(f"/proc/{pid}/stat") as f:
-            return f.read().rsplit(")", 1)[1].split()[0] not in "ZX"
-    except OSError:
-        return False
-
-
-# ---- Kills and stops ----------------------------------------------------------
 
 
 class Case:
@@ -529,54 +514,6 @@ def planted(options):
             os.remove("/dev/shm/coll-planted")
     print(f"{len(PLANTED) - missed} passed, {missed} failed, 0 skipped")
     return 1 if missed else 0
-
-
-# ---- What belongs to us -------------------------------------------------------
-
-
-def belongings():
-    mine = {int(d) for d in os.listdir("/proc") if d.isdigit() and alive(d)} if os.environ.get("COLL_SOAK_APART") else set()
-    return {"process": mine, "file in /dev/shm": set(os.listdir("/dev/shm")),
-            "file in " + tempfile.gettempdir(): set(os.listdir(tempfile.gettempdir())),
-            "socket": set(abstract_names().values()) | set(tcp_ports().values())}
-
-
-def leftovers(before):
-    """Counts and names what was not there before; only in namespaces of our own is all of it ours."""
-    if not os.environ.get("COLL_SOAK_APART"):
-        return 0
-    until(lambda: all(not v - before[k] for k, v in belongings().items()), 3)
-    found = [(k, x) for k, v in belongings().items() for x in v - before[k]]
-    for kind, x in found:
-        print(f"     left over: {kind} {x}")
-    return len(found)
-
-
-def apart():
-    """Start again in namespaces of our own, where that is allowed."""
-    if os.environ.get("COLL_SOAK_APART") is not None or not shutil.which("unshare"):
-        return
-    wrap = ["unshare", "--net", "--pid", "--mount", "--fork", "--kill-child"]
-    here = os.path.abspath(__file__)
-    inside = ("mount -t proc proc /proc && mount -t tmpfs tmpfs /dev/shm && mkdir -p /run/netns && "
-              "mount -t tmpfs tmpfs /run/netns && ip link set lo up")
-    if subprocess.run(wrap + ["sh", "-c", inside], stderr=subprocess.DEVNULL).returncode != 0:
-        os.environ["COLL_SOAK_APART"] = ""
-        return
-    script = inside + f' && COLL_SOAK_APART=1 exec "{sys.executable}" "{here}" "$@"'
-    os.execvp(wrap[0], wrap + ["sh", "-c", script, "sh"] + sys.argv[1:])
-
-
-def two_namespaces():
-    """Two hosts, joined by a cable."""
-    if not os.environ.get("COLL_SOAK_APART"):
-        return False
-    a, b = os.path.basename(NAMESPACES) + "0", os.path.basename(NAMESPACES) + "1"
-    commands = [f"ip netns add {a}", f"ip netns add {b}", f"ip link add v0 netns {a} type veth peer name v1 netns {b}"]
-    for n, name in ((0, a), (1, b)):
-        commands += [f"ip -n {name} addr add 10.91.7.{n + 1}/24 dev v{n}", f"ip -n {name} link set v{n} up",
-                     f"ip -n {name} link set lo up"]
-    return subprocess.run(["sh", "-c", " && ".join(commands)], stderr=subprocess.DEVNULL).returncode == 0
 
 
 def main():
