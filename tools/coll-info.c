@@ -17,6 +17,7 @@
 #include "base/config.h"
 #include "base/log.h"
 #include "base/messages.h"
+#include "base/number.h"
 #include "coll/coll.h"
 #include "door.h"
 #include "hang.h"
@@ -208,15 +209,6 @@ static int explain_message(const char *name)
 	return 0;
 }
 
-/* -1: it is none, or too large. */
-static int whole_number(const char *text)
-{
-	char *end;
-	const long v = strtol(text, &end, 10);
-
-	return end != text && !*end && v >= 0 && v <= INT_MAX ? (int)v : -1;
-}
-
 struct wanted {
 	bool brief, settings, choices;
 };
@@ -231,14 +223,14 @@ static int read_options(int argc, char **argv, struct wanted *w)
 	                                        {"help", no_argument, NULL, 'h'},
 	                                        {"explain", required_argument, NULL, 'e'},
 	                                        {0}};
-	int o;
+	int o, pid;
 
 	while ((o = getopt_long(argc, argv, "", options, NULL)) != -1) {
 		w->brief |= o == 'b';
 		w->settings |= o == 's';
 		w->choices |= o == 'c';
-		if (o == 'p' && whole_number(optarg) > 0)
-			return explain_job(whole_number(optarg));
+		if (o == 'p' && coll_number_parse(optarg, 1, INT_MAX, &pid))
+			return explain_job(pid);
 		if (o == 'p')
 			fprintf(stderr, "coll-info: --pid %s: expected the number of a process\n", optarg);
 		if (o == 'e')

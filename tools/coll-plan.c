@@ -4,7 +4,6 @@
  * The plans are those a communicator would run: same generators, same builder,
  * same lowering. Exit status 0; 1 when a plan fails; 2 for a wrong command line.
  */
-#include <errno.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -13,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/number.h"
 #include "tools/plan_set.h"
 
 static const char usage[] =
@@ -61,14 +61,11 @@ static void refuse(const char *what, const char *which)
 
 static int number(const char *flag, const char *text, int least, int most)
 {
-	char *end;
-	long v;
+	int value = 0;
 
-	errno = 0;
-	v = strtol(text, &end, 10);
-	if (errno || end == text || *end || v < least || v > most)
+	if (!coll_number_parse(text, least, most, &value))
 		refuse(flag, text);
-	return (int)v;
+	return value;
 }
 
 static enum plan_lengths lengths_from_name(const char *name)

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "base/text.h"
 #include "door.h"
 #include "dump.h"
@@ -495,12 +496,11 @@ static int make(struct dump_list *l, const char *path, bool aligned)
 /* All ranks below a process. */
 static bool read_process(const char *text, struct dump_list *l)
 {
-	char *end, why[300];
-	const long number = strtol(text, &end, 10);
-	const int pid = number > 0 && number <= INT_MAX ? (int)number : 0;
 	struct door_silent silent = {.n = 0};
+	char why[300];
+	int pid;
 
-	if (end == text || *end || !pid) {
+	if (!coll_number_parse(text, 1, INT_MAX, &pid)) {
 		fprintf(stderr, "coll-trace: --pid %s: expected the number of a process\n", text);
 		return false;
 	}

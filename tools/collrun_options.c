@@ -14,6 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/number.h"
 #include "coll/coll.h"
 #include "collrun.h"
 
@@ -58,19 +59,6 @@ static int refuse(const char *format, ...)
 	return USAGE;
 }
 
-static bool parse_count(const char *text, int *value)
-{
-	char *end;
-	long v;
-
-	errno = 0;
-	v = strtol(text, &end, 10);
-	if (end == text || *end || errno || v < 1 || v > RANKS_MAX)
-		return false;
-	*value = (int)v;
-	return true;
-}
-
 /* ---- Hosts ------------------------------------------------------------- */
 
 static int add_host(struct options *o, const char *name, int slots)
@@ -97,7 +85,7 @@ static int add_host_text(struct options *o, const char *text)
 
 	if (colon && strchr(text, ':') != colon && colon > text && colon[-1] != ']')
 		colon = NULL;
-	if (colon && !parse_count(colon + 1, &slots))
+	if (colon && !coll_number_parse(colon + 1, 1, RANKS_MAX, &slots))
 		return refuse("host \"%s\": expected a number of slots after the colon", text);
 	snprintf(name, sizeof(name), "%.*s", (int)(colon ? colon - text : (long)strlen(text)), text);
 	if (*name == '[' && name[strlen(name) - 1] == ']') {
@@ -131,7 +119,7 @@ static int add_host_line(struct options *o, char *line, const char *path, int nu
 		return add_host_text(o, name);
 	if (strncmp(more, "slots=", 6) == 0)
 		more += 6;
-	if (!parse_count(more, &slots))
+	if (!coll_number_parse(more, 1, RANKS_MAX, &slots))
 		return refuse("%s:%d: \"%s\" is not a number of slots", path, number, more);
 	return add_host(o, name, slots);
 }
@@ -365,7 +353,10 @@ static int set_timeout(struct options *o, const char *value)
 static int apply(struct options *o, enum option_id id, const char *value)
 {
 	switch (id) {
-	case OPT_N: return parse_count(value, &o->size) ? -1 : refuse("-n %s: expected a number of ranks", value);
+	case OPT_N:
+		return coll_number_parse(value, 1, RANKS_MAX, &o->size)
+		               ? -1
+		               : refuse("-n %s: expected a number of ranks", value);
 	case OPT_HOST: return add_host_list(o, value);
 	case OPT_HOSTFILE: return read_host_file(o, value);
 	case OPT_X: return forward(o, value);

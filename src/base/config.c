@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/hash.h"
+#include "base/number.h"
 
 enum row_kind { KIND_INT, KIND_SIZE, KIND_BOOL, KIND_TEXT };
 enum { SCOPE_LOCAL = 0, SCOPE_AGREED = 1 };
@@ -61,19 +62,6 @@ bool coll_size_parse(const char *text, size_t *value)
 	return true;
 }
 
-static bool parse_int(const char *text, int *value)
-{
-	char *end;
-	long v;
-
-	errno = 0;
-	v = strtol(text, &end, 10);
-	if (end == text || *end || errno || v < INT_MIN || v > INT_MAX)
-		return false;
-	*value = (int)v;
-	return true;
-}
-
 static bool parse_bool(const char *text, bool *value)
 {
 	static const char *const yes[] = {"1", "on", "yes", "true"};
@@ -96,7 +84,7 @@ static coll_status assign(struct coll_settings *s, int row, const char *text, co
 	bool ok = strlen(text) < COLL_TEXT_MAX;
 
 	switch (slots[row].kind) {
-	case KIND_INT: ok = ok && parse_int(text, at); break;
+	case KIND_INT: ok = ok && coll_number_parse(text, INT_MIN, INT_MAX, at); break;
 	case KIND_SIZE: ok = ok && coll_size_parse(text, at); break;
 	case KIND_BOOL: ok = ok && parse_bool(text, at); break;
 	case KIND_TEXT:

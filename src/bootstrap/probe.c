@@ -5,7 +5,6 @@
  * range or contradicts another launcher is refused, with the variables named:
  * a job that starts wrong hangs elsewhere, where nobody sees why.
  */
-#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "base/number.h"
 #include "bootstrap/bootstrap.h"
 #include "bootstrap/id.h"
 #include "bootstrap/probe.h"
@@ -50,19 +50,6 @@ static const char *env(const char *name)
 	return v && *v ? v : NULL;
 }
 
-static bool parse_int(const char *text, int *value)
-{
-	char *end;
-	long v;
-
-	errno = 0;
-	v = strtol(text, &end, 10);
-	if (end == text || *end || errno || v < INT_MIN || v > INT_MAX)
-		return false;
-	*value = (int)v;
-	return true;
-}
-
 /* OK, AGAIN when unset, or a refusal. */
 static coll_status env_int(const struct probe *p, const char *name, int *value)
 {
@@ -70,7 +57,7 @@ static coll_status env_int(const struct probe *p, const char *name, int *value)
 
 	if (!v)
 		return COLL_AGAIN;
-	if (parse_int(v, value))
+	if (coll_number_parse(v, INT_MIN, INT_MAX, value))
 		return COLL_OK;
 	return coll_error_set(p->err, COLL_ERR_CONFIG, "[COLL-1106] %s=%.60s: expected a whole number", name, v);
 }
@@ -179,11 +166,11 @@ static coll_status read_root(const struct probe *p)
 	host_end = colon ? colon : t + strlen(t);
 	if (*t == '[' && t[strlen(t) - 1] == ']')
 		colon = NULL, host_end = t + strlen(t);
-	if (colon && !parse_int(colon + 1, &port))
+	if (colon && !coll_number_parse(colon + 1, 0, 65535, &port))
 		port = -1;
 	if (*t == '[' && host_end > t + 1 && host_end[-1] == ']')
 		t++, host_end--;
-	if (port < 0 || port > 65535 || host_end == t || host_end - t >= (ptrdiff_t)sizeof(id->root_host))
+	if (port < 0 || host_end == t || host_end - t >= (ptrdiff_t)sizeof(id->root_host))
 		return coll_error_set(p->err, COLL_ERR_CONFIG, "[COLL-1106] COLL_ROOT=%s: expected host:port",
 		                      p->settings->root);
 	if (port == 0 && !has_key(id))
@@ -243,7 +230,7 @@ static coll_status fill_torchrun(const struct probe *p)
 		return coll_error_set(p->err, COLL_ERR_CONFIG,
 		                      "[COLL-1110] RANK and WORLD_SIZE are set but %s is not%s",
 		                      addr ? "MASTER_PORT" : "MASTER_ADDR", " (COLL_ROOT=host:port would do as well)");
-	if (!parse_int(port, &number) || number < 1 || number > 65535)
+	if (!coll_number_parse(port, 1, 65535, &number))
 		return coll_error_set(p->err, COLL_ERR_CONFIG, "[COLL-1106] MASTER_PORT=%.60s: expected 1 to 65535",
 		                      port);
 	if (strlen(addr) >= sizeof(id->root_host))
