@@ -110,6 +110,13 @@ static inline coll_status coll_native_await(const struct coll_native *n, const s
 	return coll_native_check(job, s, line, numbered);
 }
 
+/* The end of an operation in which all hear from all: everybody has entered this turn. */
+static inline void coll_native_heard_all(struct coll_native *n, struct coll_hand_state *s)
+{
+	n->all = s->turn;
+	s->events++;
+}
+
 /* Nothing yet from s->pending: AGAIN, or its link is broken. */
 coll_status coll_native_idle(struct coll_native *n, struct coll_hand_state *s);
 /* What a poll says that cannot go on. */

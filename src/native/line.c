@@ -30,12 +30,6 @@ static inline coll_status await_lines(struct coll_native *n, const struct coll_j
 	return COLL_OK;
 }
 
-static inline void finish(struct coll_native *n, struct coll_hand_state *s)
-{
-	n->all = s->turn;
-	s->events++;
-}
-
 coll_status coll_native_poll_barrier(void *arg, const struct coll_job *job, struct coll_hand_state *s)
 {
 	struct coll_native *n = arg;
@@ -50,7 +44,7 @@ coll_status coll_native_poll_barrier(void *arg, const struct coll_job *job, stru
 	}
 	st = await_lines(n, job, s);
 	if (likely(st == COLL_OK))
-		finish(n, s);
+		coll_native_heard_all(n, s);
 	return st;
 }
 
@@ -77,7 +71,7 @@ coll_status coll_native_poll_line_reduce(void *arg, const struct coll_job *job, 
 	for (int r = 0; r < n->size; r++)
 		src[r] = r == n->rank ? job->in.base : n->peers[r].region->entries[entry].lines[0].payload;
 	coll_reduce_run(job->reduction, job->out.base, src, n->size, -1, true, job->in.count);
-	finish(n, s);
+	coll_native_heard_all(n, s);
 	return COLL_OK;
 }
 
@@ -168,6 +162,6 @@ coll_status coll_native_poll_lines_reduce(void *arg, const struct coll_job *job,
 	for (int r = 0; r < n->size; r++)
 		src[r] = r == n->rank ? job->in.base : n->unpacked + r * COLL_ENTRY_PAYLOAD;
 	coll_reduce_run(job->reduction, job->out.base, src, n->size, -1, true, job->in.count);
-	finish(n, s);
+	coll_native_heard_all(n, s);
 	return COLL_OK;
 }

@@ -59,13 +59,6 @@ static void reduce_part(const struct coll_native *n, const struct coll_job *job,
 	coll_reduce_run(job->reduction, job->out.base + at, src, n->size, -1, true, bytes / job->elem_bytes);
 }
 
-/* All have been heard of. */
-static void finish(struct coll_native *n, struct coll_hand_state *s)
-{
-	n->all = s->turn;
-	s->events++;
-}
-
 /* ---- In lines ---- */
 
 /*
@@ -117,7 +110,7 @@ coll_status coll_native_poll_lines(void *arg, const struct coll_job *job, struct
 		theirs[r] = n->unpacked + r * COLL_ENTRY_PAYLOAD;
 	if (reduces(job))
 		reduce_part(n, job, theirs, 0, bytes);
-	finish(n, s);
+	coll_native_heard_all(n, s);
 	return COLL_OK;
 }
 
@@ -202,6 +195,6 @@ coll_status coll_native_poll_cells(void *arg, const struct coll_job *job, struct
 		if (st != COLL_OK)
 			return coll_native_not_now(n, s, st);
 	}
-	finish(n, s);
+	coll_native_heard_all(n, s);
 	return COLL_OK;
 }
