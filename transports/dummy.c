@@ -203,6 +203,11 @@ static void dummy_part(void *link, void *ptr, size_t len_bytes)
 {
 }
 
+static coll_status dummy_pull(void *link, uint64_t address, void *to, size_t len_bytes)
+{
+	return COLL_ERR_UNSUPPORTED;
+}
+
 static const struct coll_transport dummy = {
         sizeof(struct coll_transport),
         "dummy",
@@ -245,6 +250,7 @@ static const struct coll_transport dummy = {
         dummy_leave,
         dummy_part,
         dummy_recv_through,
+        dummy_pull,
 };
 
 /* Every member behind name is a function pointer: fill by position, so that this

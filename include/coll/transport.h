@@ -303,6 +303,11 @@ struct coll_transport {
 	 * until the cookie is settled. UNSUPPORTED: use view. */
 	coll_status (*recv_through)(void *channel, const struct coll_taker *taker, const struct coll_frame *expect,
 	                            struct coll_cookie *cookie);
+	/* Copy any memory of the peer's process, by an address that it has told and leaves alone
+	 * meanwhile. OK: all bytes are of the very process that the link is to. UNSUPPORTED: this
+	 * memory cannot be read, or none (len_bytes 0 asks that); *to may have changed. Else the
+	 * peer is gone. Not interrupted: ask for 1 MiB at a time. */
+	coll_status (*pull)(void *link, uint64_t address, void *to, size_t len_bytes);
 };
 
 #ifdef __cplusplus

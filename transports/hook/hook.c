@@ -505,6 +505,11 @@ static void hook_part(void *link, void *ptr, size_t len_bytes)
 {
 }
 
+static coll_status hook_pull(void *link, uint64_t address, void *to, size_t len_bytes)
+{
+	return COLL_ERR_UNSUPPORTED;
+}
+
 coll_status coll_transport_hook_wrap(const struct coll_transport *inner, const char *spec, int rank,
                                      struct coll_transport *table, void **state, struct coll_error_box *err)
 {
@@ -524,15 +529,15 @@ coll_status coll_transport_hook_wrap(const struct coll_transport *inner, const c
 	coll_transport_complete(inner, &s->inner);
 	/* By position, so that a member added to the table is a compiler warning here. */
 	*table = (struct coll_transport){
-	        sizeof(*table),   inner->name,       hook_open,          hook_close,      hook_fini,
-	        hook_caps,        hook_address,      hook_reachable,     hook_link_open,  hook_link_close,
-	        hook_link_status, hook_channel_open, hook_channel_close, hook_slot,       hook_post,
-	        hook_post_ref,    hook_view,         hook_done,          hook_recv_into,  hook_progress,
-	        hook_arm,         hook_disarm,       hook_poll_fd,       hook_service_fd, hook_service,
-	        hook_mem_alloc,   hook_mem_free,     hook_mem_reg,       hook_mem_dereg,  hook_offer,
-	        hook_withdraw,    hook_offered,      hook_give_back,     hook_nudge,      hook_invite,
-	        hook_push,        hook_share,        hook_reach,         hook_leave,      hook_part,
-	        hook_recv_through};
+	        sizeof(*table),    inner->name,       hook_open,          hook_close,      hook_fini,
+	        hook_caps,         hook_address,      hook_reachable,     hook_link_open,  hook_link_close,
+	        hook_link_status,  hook_channel_open, hook_channel_close, hook_slot,       hook_post,
+	        hook_post_ref,     hook_view,         hook_done,          hook_recv_into,  hook_progress,
+	        hook_arm,          hook_disarm,       hook_poll_fd,       hook_service_fd, hook_service,
+	        hook_mem_alloc,    hook_mem_free,     hook_mem_reg,       hook_mem_dereg,  hook_offer,
+	        hook_withdraw,     hook_offered,      hook_give_back,     hook_nudge,      hook_invite,
+	        hook_push,         hook_share,        hook_reach,         hook_leave,      hook_part,
+	        hook_recv_through, hook_pull};
 	*state = s;
 	return COLL_OK;
 }

@@ -298,9 +298,10 @@ struct shm_link {
 	_Atomic(struct shm_mapping *) mapped[SHM_PLACES]; /* its regions, by place */
 	_Atomic(const struct shm_page *) peer_page;
 	int peer_wake_fd;
-	uint32_t peer_pid;     /* as seen from here, 0 if not */
-	uint32_t told_pid;     /* as it calls itself */
-	struct shm_source pid; /* fd -1: none */
+	uint32_t peer_pid;                   /* as seen from here, 0 if not */
+	uint32_t told_pid;                   /* as it calls itself */
+	uint64_t probe_address, probe_value; /* a word that no other process has there */
+	struct shm_source pid;               /* fd -1: none */
 	struct shm_inst *inst;
 	/* inst->lock */
 	struct shm_link *next;
@@ -511,6 +512,7 @@ void coll_shm_uninvite(struct shm_channel *c); /* receiver: nobody writes what w
 
 /* shm_pull.c */
 bool coll_shm_pull(const struct shm_link *l, uint32_t pid, uint64_t address, void *to, size_t len_bytes);
+coll_status coll_shm_pull_from(void *link, uint64_t address, void *to, size_t len_bytes);
 bool coll_shm_alive(const struct shm_link *l);
 bool coll_shm_probe(uint32_t pid, uint64_t address, uint64_t value);
 

@@ -55,6 +55,8 @@ static bool join(struct shm_link *l, struct shm_conn *c, const struct shm_introd
 	close(fds[0]);
 	l->peer_wake_fd = fds[1];
 	l->told_pid = intro->pid;
+	l->probe_address = intro->probe_address;
+	l->probe_value = intro->probe_value;
 	l->peer_pid = process_behind(c->source.fd);
 	atomic_store(&l->fenced, !in->barrier || !intro->barrier);
 	atomic_store(&l->peer_page, (const struct shm_page *)(const void *)page);

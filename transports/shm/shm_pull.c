@@ -3,8 +3,11 @@
  *
  * Whether it is allowed is found out by trying, when the link is made. A process
  * number can be used again after its owner died, so bytes count only if the process
- * behind the link was still alive after the read.
+ * behind the link was still alive after the read; or if the same call has found the
+ * peer's random word where the peer said, which also tells that the process has not become
+ * another program meanwhile: one call reads one address space.
  */
+#include <errno.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/uio.h>
@@ -51,4 +54,44 @@ bool coll_shm_pull(const struct shm_link *l, uint32_t pid, uint64_t address, voi
 	if (atomic_load(&l->status) != COLL_OK || pid != l->told_pid || !l->peer_pid)
 		return false;
 	return read_all(l->peer_pid, address, to, len_bytes) && coll_shm_alive(l);
+}
+
+/* The peer's word, and bytes behind it: how many of those have come, or -1 and errno, ESRCH if it is not the peer. */
+static ssize_t read_known(const struct shm_link *l, uint64_t address, void *to, size_t len_bytes)
+{
+	uint64_t seen = 0;
+	struct iovec here[2] = {{&seen, sizeof(seen)}, {to, len_bytes}};
+	struct iovec there[2] = {{(void *)(uintptr_t)l->probe_address, sizeof(seen)},
+	                         {(void *)(uintptr_t)address, len_bytes}};
+	const ssize_t n = process_vm_readv((pid_t)l->peer_pid, here, 2, there, 2, 0);
+
+	if (n >= (ssize_t)sizeof(seen) && seen == l->probe_value)
+		return n - (ssize_t)sizeof(seen);
+	/* Its address space is gone, or there is another one. */
+	if (n >= 0 || errno == EFAULT)
+		errno = ESRCH;
+	return -1;
+}
+
+coll_status coll_shm_pull_from(void *link, uint64_t address, void *to, size_t len_bytes)
+{
+	const struct shm_link *l = link;
+	char *at = to;
+
+	/* An acquire: what join() wrote before. */
+	if (atomic_load(&l->status) != COLL_OK)
+		return coll_shm_link_status(link);
+	if (!atomic_load(&l->we_pull))
+		return COLL_ERR_UNSUPPORTED;
+	while (len_bytes) {
+		const size_t part = len_bytes < SHM_PULL_UNIT ? len_bytes : SHM_PULL_UNIT;
+		const ssize_t n = read_known(l, address, at, part);
+
+		if (n != (ssize_t)part)
+			return n < 0 && errno == ESRCH ? COLL_ERR_PEER_DEAD : COLL_ERR_UNSUPPORTED;
+		at += part;
+		address += part;
+		len_bytes -= part;
+	}
+	return COLL_OK;
 }

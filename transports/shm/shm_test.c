@@ -257,6 +257,35 @@ TEST(shm, a_false_record_is_refused)
 	bench_close(&b);
 }
 
+/* Any memory of the peer: all of it, or a refusal; nothing of a process that is not the peer. */
+TEST(shm, memory_is_pulled_by_its_address)
+{
+	enum { BYTES = (2 << 20) + 13 };
+	struct bench b;
+	struct shm_link *l;
+	char *from = malloc(BYTES), *to = calloc(1, BYTES);
+
+	bench_open(&b);
+	l = b.link[1];
+	if (b.t->pull(l, 0, NULL, 0) == COLL_ERR_UNSUPPORTED) {
+		bench_close(&b);
+		SKIP("processes may not read each other here");
+	}
+	for (size_t i = 0; i < BYTES; i++)
+		from[i] = (char)(i * 7 + i / 4096);
+	CHECK(b.t->pull(l, (uintptr_t)from + 1, to + 3, BYTES - 4) == COLL_OK);
+	CHECK(memcmp(to + 3, from + 1, BYTES - 4) == 0 && to[2] == 0 && to[BYTES - 1] == 0);
+	CHECK(b.t->pull(l, 4096, to, 64) == COLL_ERR_UNSUPPORTED);
+	l->probe_value++;
+	CHECK(b.t->pull(l, (uintptr_t)from, to, 64) == COLL_ERR_PEER_DEAD);
+	l->probe_value--;
+	l->probe_address = 4096;
+	CHECK(b.t->pull(l, (uintptr_t)from, to, 64) == COLL_ERR_PEER_DEAD);
+	free(from);
+	free(to);
+	bench_close(&b);
+}
+
 /* One copy, from one user's memory to the other's. */
 TEST(shm, plain_memory_is_pulled_to_an_announced_place)
 {
