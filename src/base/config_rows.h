@@ -29,7 +29,7 @@ ROW(BOOL, AGREED, verify, "COLL_VERIFY", "0", "verify every new plan before it r
 ROW(BOOL, LOCAL, service, "COLL_SERVICE_THREAD", "1", "run the service thread (without it a dead or silent peer is noticed late)")
 ROW(TEXT, LOCAL, progress, "COLL_PROGRESS", "auto", "a progress thread for asynchronous work: on, off, or auto (off when ranks exceed cores)")
 ROW(INT, LOCAL, spin_us, "COLL_SPIN_US", "50", "how long a wait polls before it sleeps (yielding the core meanwhile when ranks exceed cores)")
-ROW(TEXT, LOCAL, shm_copy, "COLL_SHM_COPY", "auto", "how long frames move in shared memory: auto, cached (slots, through the caches), streamed (slots, past them), cma (read by the kernel, where it may)")
+ROW(TEXT, AGREED, shm_copy, "COLL_SHM_COPY", "auto", "how long messages move in shared memory: auto (as is measured to be quickest), cached (slots, through the caches), streamed (slots, past them), cma (read by the kernel, where it may)")
 ROW(TEXT, LOCAL, isa, "COLL_ISA", "", "force the reduction kernels: scalar, avx2, avx512")
 ROW(TEXT, LOCAL, hook, "COLL_HOOK", "", "fault injection, for tests: see docs/guide/environment.md")
 ROW(TEXT, LOCAL, root, "COLL_ROOT", "", "rendezvous address host:port of rank 0")

@@ -2,6 +2,8 @@
  * Operations made by hand (src/native), as the communicator uses them: when, over which
  * links, in which memory. Whether a call is made by hand depends on agreed facts alone.
  */
+#include <string.h>
+
 #include "comm/comm.h"
 
 static coll_status link_to(void *arg, int peer, const struct coll_transport **t, void **link)
@@ -58,13 +60,26 @@ void coll_comm_native_facts(struct coll_comm *comm, const struct coll_wire *comm
 	comm->native_wire = common;
 }
 
+static enum coll_native_copy copy_way(const char *word)
+{
+	if (strcmp(word, "cma") == 0)
+		return COLL_NATIVE_PULLED;
+	if (strcmp(word, "streamed") == 0)
+		return COLL_NATIVE_STREAMED;
+	return strcmp(word, "cached") == 0 ? COLL_NATIVE_CACHED : COLL_NATIVE_AUTO;
+}
+
 /* The communicator's own regions, apart from all channels' keys. At creation, where a rank that has no
  * memory is heard of by all; the regions come within the first call that uses them, and there
  * one that has none is followed by all others. */
 coll_status coll_comm_native_prepare(struct coll_comm *comm)
 {
-	const struct coll_native_fabric fabric = {
-	        .arg = comm, .link = link_to, .alloc = alloc, .free = give_free, .stores = &comm->collective.stores};
+	const struct coll_native_fabric fabric = {.arg = comm,
+	                                          .link = link_to,
+	                                          .alloc = alloc,
+	                                          .free = give_free,
+	                                          .stores = &comm->collective.stores,
+	                                          .way = copy_way(comm->ctx->settings.shm_copy)};
 	const struct coll_channel_key key = {
 	        .comm = comm->id, .epoch = comm->epoch, .lane = UINT16_MAX, .window = UINT16_MAX};
 

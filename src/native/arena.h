@@ -34,6 +34,7 @@
 
 #include "base/clock.h"
 #include "native/native.h"
+#include "native/trial.h"
 
 enum {
 	COLL_LINE_BYTES = 64,
@@ -137,6 +138,17 @@ struct native_direct {
 	struct coll_native_stats stats;
 };
 
+/* Blocks of two ranks in plain memory: pull.c. */
+struct native_pull {
+	bool never; /* one rank cannot read the other's memory: agreed */
+	/* Of this call. */
+	enum native_way way;
+	bool settles, taken;
+	uint64_t address; /* of the other's block */
+	uint64_t since_ns;
+	struct native_trial trials[2][COLL_SIZES]; /* all_gather, all_to_all */
+};
+
 /* More ranks than COLL_NATIVE_SIZE_MAX: hub.h. */
 struct native_hub {
 	struct hub_area *area; /* NULL: not mapped */
@@ -180,6 +192,7 @@ struct coll_native {
 	char *unpacked; /* COLL_ENTRY_PAYLOAD for each rank */
 	struct native_direct direct;
 	struct native_stores stores;
+	struct native_pull pull;
 	struct native_hub hub;
 	struct coll_hand hands[16];
 };

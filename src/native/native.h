@@ -31,6 +31,8 @@ struct coll_native_fabric {
 	void (*free)(void *arg, struct coll_memory *mem);
 	/* Whether results are stored past the caches. */
 	struct coll_stores *stores;
+	/* How blocks of two ranks move that lie in plain memory; agreed. */
+	enum coll_native_copy { COLL_NATIVE_AUTO, COLL_NATIVE_CACHED, COLL_NATIVE_STREAMED, COLL_NATIVE_PULLED } way;
 };
 
 struct coll_native;
@@ -67,6 +69,8 @@ struct coll_native_stats {
 	uint64_t bytes_written;  /* to any rank's */
 	uint64_t bytes_streamed; /* of those: past the caches */
 	uint64_t parted;         /* bytes of ours left to a peer that did not stop writing */
+	uint64_t pulled;         /* bytes that the kernel has read for us in plain memory of others */
+	uint64_t shuttled;       /* bytes that came by slots that change hands */
 };
 const struct coll_native_stats *coll_native_stats(const struct coll_native *native);
 

@@ -22,7 +22,7 @@
  */
 #include <assert.h>
 
-#include "native/enter.h"
+#include "native/pull.h"
 
 enum { SLOTS = 8, SLOT_BYTES = 64 << 10, SLOT_MIN = 8 << 10, SLOT_GAP = 4096 + 256, BLOCK = 4096 };
 _Static_assert(SLOTS *(SLOT_BYTES + SLOT_GAP) <= COLL_TILE_AREAS * (COLL_TILE_BYTES + SLOT_GAP),
@@ -56,7 +56,8 @@ static struct shuttle shuttle_of(const struct coll_native *n, const struct coll_
 	const size_t blocks =
 	        job->plan->kind == COLL_KIND_ALL_GATHER || job->plan->kind == COLL_KIND_ALL_TO_ALL ? 2 : 1;
 
-	t.stream = n->fabric.stores && coll_stores_by_size(n->fabric.stores, 2 * blocks * t.e.bytes);
+	t.stream = blocks > 1 ? coll_native_streams(n->pull.way)
+	                      : n->fabric.stores && coll_stores_by_size(n->fabric.stores, 2 * t.e.bytes);
 	/* What has just been read is in the cache and is overwritten there. */
 	t.stream_joined = t.stream && t.e.own != t.e.to;
 	return t;
@@ -155,22 +156,28 @@ static void cut(const struct shuttle *t, struct coll_hand_state *s)
 	s->pieces = (uint32_t)((t->e.bytes + s->piece - 1) / s->piece);
 }
 
-static coll_status begin(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+/* Which way it goes is known then, or is about to be: pull.c. */
+static coll_status enter(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
 {
-	const struct shuttle t = shuttle_of(n, job, s);
-
 	if (s->phase == NATIVE_TILES_NEW) {
 		const coll_status st = coll_native_enter_as(n, s, true);
 
 		if (st != COLL_OK)
 			return st;
-		coll_native_publish(n, job, s); /* readers are told with the first chunk */
+		coll_native_publish(n, job, s); /* readers are told with the first chunk, or the offer */
 	}
 	s->committed = true;
+	coll_native_pull_choose(n, job, s);
+	return COLL_OK;
+}
+
+static void begin(const struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+{
+	const struct shuttle t = shuttle_of(n, job, s);
+
 	s->phase = NATIVE_TILES;
 	s->done = s->next = 0;
 	cut(&t, s);
-	return COLL_OK;
 }
 
 static bool may_send(const struct coll_hand_state *s)
@@ -197,11 +204,18 @@ coll_status coll_native_poll_shuttle(struct coll_native *n, const struct coll_jo
 	coll_status st;
 
 	s->pending = (uint32_t)!n->rank;
-	if (s->phase != NATIVE_TILES) {
-		st = begin(n, job, s);
+	if (s->phase < NATIVE_TILES) {
+		st = enter(n, job, s);
 		if (st != COLL_OK)
 			return coll_native_not_now(n, s, st);
 	}
+	if (s->phase >= NATIVE_PULL_NEW) {
+		st = coll_native_poll_pull(n, job, s);
+		if (s->phase != NATIVE_SLOTS_NEW)
+			return st;
+	}
+	if (s->phase == NATIVE_SLOTS_NEW)
+		begin(n, job, s);
 	t = shuttle_of(n, job, s);
 	if (may_send(s))
 		send(n, &t, s);
@@ -216,5 +230,7 @@ coll_status coll_native_poll_shuttle(struct coll_native *n, const struct coll_jo
 		coll_reduce_fence();
 	n->all = s->turn;
 	n->shuttled += s->pieces;
+	n->direct.stats.shuttled += t.e.bytes;
+	coll_native_pull_ended(n, job);
 	return COLL_OK;
 }

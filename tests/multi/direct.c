@@ -329,6 +329,97 @@ static void two_ranks_in_plain_memory(void)
 	run_ranks(2, slot_by_slot, NULL);
 }
 
+/* Bytes of one block, read by the kernel or not, for the calls of all_gather and all_to_all. */
+static void block_by_block(coll_comm *comm, int rank, void *arg)
+{
+	static const size_t counts[] = {16385, 20000, 65537, 262144, 262145, 1 << 20};
+	const bool pulled = *(const bool *)arg;
+	uint64_t bytes = 0;
+
+	for (int k = 0; k < KINDS; k++)
+		for (size_t c = 0; gathers(kinds[k]) && c < sizeof(counts) / sizeof(*counts); c++)
+			for (int i = 0; i < 4; i++) {
+				const struct shape s = {.kind = kinds[k],
+				                        .count = counts[c],
+				                        .shift = (size_t[]){0, 4, 64, 4092}[i],
+				                        .in_place = i,
+				                        .plain = 3};
+
+				once(comm, rank, &s);
+				bytes += 3 * counts[c] * sizeof(int);
+			}
+	CHECK(stats(comm).pulled == (pulled ? bytes : 0), "%llu of %llu", (unsigned long long)stats(comm).pulled,
+	      (unsigned long long)bytes);
+	CHECK(stats(comm).shuttled == (pulled ? 0 : bytes), "%llu of %llu", (unsigned long long)stats(comm).shuttled,
+	      (unsigned long long)bytes);
+	CHECK(frames(comm) == 0);
+}
+
+static void blocks_in_plain_memory_each_way(void)
+{
+	static const char *const ways[] = {"COLL_SHM_COPY=cached", "COLL_SHM_COPY=streamed", "COLL_SHM_COPY=cma"};
+
+	for (int i = 0; i < 3; i++) {
+		bool pulled = i == 2;
+
+		further[0] = ways[i];
+		run_ranks(2, block_by_block, &pulled);
+	}
+	further[0] = NULL;
+}
+
+/* As many calls of one shape as make all trials and settle a few times; each way is used, all results are right. */
+static void tried(coll_comm *comm, int rank, void *arg)
+{
+	for (int i = 0; i < 200; i++) {
+		const struct shape s = {.kind = kinds[i % 2 ? 2 : 4], .count = 20000, .in_place = i, .plain = 3};
+
+		once(comm, rank, &s);
+	}
+	CHECK(stats(comm).pulled > 0 && stats(comm).shuttled > 0);
+	CHECK(stats(comm).pulled + stats(comm).shuttled == 600ull * 20000 * sizeof(int));
+	CHECK(frames(comm) == 0);
+}
+
+static void the_quickest_way_is_tried_for(void)
+{
+	run_ranks(2, tried, NULL);
+}
+
+/* Memory that the kernel does not read, where one rank asks for it: by slots, then and always. */
+static coll_status refuses(void *link, uint64_t address, void *to, size_t len_bytes)
+{
+	return len_bytes ? COLL_ERR_UNSUPPORTED : COLL_OK;
+}
+
+static void unreadable(coll_comm *comm, int rank, void *arg)
+{
+	const struct shape s = {.kind = COLL_KIND_ALL_GATHER, .count = 20000, .plain = 3};
+	struct coll_transport table;
+
+	once(comm, rank, &s);
+	CHECK(stats(comm).pulled == 3 * 20000 * sizeof(int));
+	if (rank == *(const int *)arg) {
+		table = *comm->native->peers[!rank].transport;
+		table.pull = refuses;
+		comm->native->peers[!rank].transport = &table;
+	}
+	once(comm, rank, &s);
+	once(comm, rank, &s);
+	CHECK(stats(comm).shuttled == 6 * 20000 * sizeof(int), "%llu", (unsigned long long)stats(comm).shuttled);
+	CHECK(frames(comm) == 0);
+	OK(comm, coll_barrier(comm, NULL));
+	comm->native->peers[!rank].transport = &comm->native_wire->table;
+}
+
+static void memory_that_cannot_be_pulled(void)
+{
+	further[0] = "COLL_SHM_COPY=cma";
+	for (int victim = 0; victim < 2; victim++)
+		run_ranks(2, unreadable, &victim);
+	further[0] = NULL;
+}
+
 static void now_and_then(coll_comm *comm, int rank, void *arg)
 {
 	for (int i = 0; i < 60; i++) {
@@ -442,6 +533,9 @@ int main(int argc, char **argv)
 	        PLAIN_CASE(plain_memory_anywhere_is_a_plan),
 	        PLAIN_CASE(pages_of_any_size),
 	        PLAIN_CASE(two_ranks_in_plain_memory),
+	        PLAIN_CASE(blocks_in_plain_memory_each_way),
+	        PLAIN_CASE(the_quickest_way_is_tried_for),
+	        PLAIN_CASE(memory_that_cannot_be_pulled),
 	        PLAIN_CASE(plain_now_and_then),
 	        PLAIN_CASE(one_rank_cannot),
 	        PLAIN_CASE(more_sets_of_regions_than_are_remembered),

@@ -1,8 +1,8 @@
 /*
- * A rank is killed or stopped in the middle of calls on buffers that all ranks map: each
- * survivor's call ends in time with an error that names it, and its buffers are its own from
- * then on, also when the stopped one goes on with what it was writing. Ranks are forked.
- * Times are read only to check the bound that users are promised.
+ * A rank is killed or stopped in the middle of calls on buffers that all ranks map, or, of two, that
+ * the kernel reads for the other: each survivor's call ends in time with an error that names it, and its buffers are
+ * its own from then on, also when the stopped one goes on with what it was writing. Ranks are forked. Times are read
+ * only to check the bound that users are promised.
  *
  * usage: direct_death [SEED]
  */
@@ -41,6 +41,7 @@ static struct shared *shared;
 
 struct run {
 	int size, victim, sig;
+	bool plain;
 	unsigned seed, after_us;
 };
 
@@ -50,6 +51,29 @@ static void refill(int *in, int *out, int value)
 {
 	for (int i = 0; i < COUNT; i++)
 		in[i] = out[i] = value;
+}
+
+/* What a rank is to find at the beginning and the end of a block from rank r. */
+static int mark(int round, int r)
+{
+	return round * 8 + r;
+}
+
+/* Of two ranks in plain memory: the blocks of calls that did not fail are right. */
+static coll_status gather_until_struck(coll_comm *comm, int rank, int *in, int *out, char *fault, size_t fault_bytes)
+{
+	coll_status st = COLL_OK;
+
+	for (int round = 0; st == COLL_OK; round++) {
+		in[0] = in[COUNT - 1] = mark(round, rank);
+		st = coll_all_gather(in, out, COUNT, COLL_I32, comm, NULL);
+		for (int r = 0; st == COLL_OK && r < 2; r++)
+			if (out[r * COUNT] != mark(round, r) || out[(r + 1) * COUNT - 1] != mark(round, r))
+				snprintf(fault, fault_bytes, "round %d: %d", round, out[r * COUNT]);
+		if (round < WARM)
+			atomic_fetch_add(&shared->warm, 1);
+	}
+	return st;
 }
 
 /* Calls until one fails; the sums of those that did not are right. */
@@ -91,10 +115,25 @@ static void survive(const struct run *run, coll_comm *comm, int rank, int *in, i
 		snprintf(v->fault, sizeof(v->fault), "%zu elements were written after the call had returned", wrong);
 }
 
+/* Input and result, of two blocks where they are plain. */
+static coll_status buffers(const struct run *run, coll_comm *comm, void **in, void **out)
+{
+	coll_status st;
+
+	if (run->plain) {
+		*in = calloc(COUNT, sizeof(int));
+		*out = calloc(2 * COUNT, sizeof(int));
+		return *in && *out ? COLL_OK : COLL_ERR_MEMORY;
+	}
+	st = coll_mem_alloc(comm, in, COUNT * sizeof(int));
+	return st == COLL_OK ? coll_mem_alloc(comm, out, COUNT * sizeof(int)) : st;
+}
+
 static void run_rank(const void *arg, int rank)
 {
 	const struct run *run = arg;
-	const char *settings[] = {"COLL_TRANSPORTS=shm", "COLL_TIMEOUT_MS=500", "COLL_DEBUG=error", NULL};
+	const char *settings[] = {"COLL_TRANSPORTS=shm", "COLL_TIMEOUT_MS=500", "COLL_DEBUG=error",
+	                          run->plain ? "COLL_SHM_COPY=cma" : NULL, NULL};
 	struct meeting_seat seat = {&shared->meeting, rank, run->size};
 	struct verdict *v = &shared->verdict[rank];
 	coll_config cfg = COLL_CONFIG_INIT;
@@ -108,19 +147,18 @@ static void run_rank(const void *arg, int rank)
 		_exit(9);
 	st = coll_comm_create(&comm, &cfg);
 	if (st == COLL_OK)
-		st = coll_mem_alloc(comm, &in, COUNT * sizeof(int));
-	if (st == COLL_OK)
-		st = coll_mem_alloc(comm, &out, COUNT * sizeof(int));
+		st = buffers(run, comm, &in, &out);
 	if (st != COLL_OK) {
 		snprintf(v->fault, sizeof(v->fault), "%.500s", coll_last_error(comm)->message);
 		_exit(1);
 	}
-	st = until_struck(comm, rank, in, out, v->fault, sizeof(v->fault));
+	st = (run->plain ? gather_until_struck : until_struck)(comm, rank, in, out, v->fault, sizeof(v->fault));
 	if (rank == run->victim)
 		atomic_store(&shared->victim_status, (int)st);
 	else
 		survive(run, comm, rank, in, out, st);
-	v->direct = coll_native_stats(comm->native)->direct;
+	v->direct = run->plain ? coll_native_stats(comm->native)->pulled / (COUNT * sizeof(int))
+	                       : coll_native_stats(comm->native)->direct;
 	v->parted = coll_native_stats(comm->native)->parted;
 	coll_comm_destroy(&comm);
 	atomic_store(&v->done, 1);
@@ -186,12 +224,12 @@ static void once(const struct run *run, uint64_t *parted)
 	}
 }
 
-static void rounds(int sig, int n, unsigned *seed)
+static void rounds(int sig, int n, bool plain, unsigned *seed)
 {
 	uint64_t parted = 0;
 
 	for (int i = 0; i < n; i++) {
-		struct run run = {.size = 2 + i % 3, .sig = sig, .seed = *seed};
+		struct run run = {.size = plain ? 2 : 2 + i % 3, .sig = sig, .plain = plain, .seed = *seed};
 
 		*seed = *seed * 1103515245u + 12345u;
 		run.victim = (int)((*seed >> 8) % (unsigned)run.size);
@@ -206,17 +244,28 @@ static unsigned seed = 1;
 
 static void killed(void)
 {
-	rounds(SIGKILL, 8, &seed);
+	rounds(SIGKILL, 8, false, &seed);
 }
 
 static void stopped(void)
 {
-	rounds(SIGSTOP, 8, &seed);
+	rounds(SIGSTOP, 8, false, &seed);
+}
+
+static void killed_while_pulled(void)
+{
+	rounds(SIGKILL, 8, true, &seed);
+}
+
+static void stopped_while_pulled(void)
+{
+	rounds(SIGSTOP, 4, true, &seed);
 }
 
 int main(int argc, char **argv)
 {
-	static const struct plain_case tests[] = {PLAIN_CASE(killed), PLAIN_CASE(stopped)};
+	static const struct plain_case tests[] = {PLAIN_CASE(killed), PLAIN_CASE(stopped),
+	                                          PLAIN_CASE(killed_while_pulled), PLAIN_CASE(stopped_while_pulled)};
 
 	seed = argc > 1 ? (unsigned)strtoul(argv[1], NULL, 10) : (unsigned)(coll_clock_ns() / 1000);
 	printf("     seed %u\n", seed);
