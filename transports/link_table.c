@@ -241,13 +241,16 @@ void coll_link_table_notify(struct coll_link_table *t, const struct coll_transpo
 	}
 }
 
-void coll_link_table_flush(struct coll_link_table *t, bool (*owes)(struct coll_peer_link *l), uint32_t ms)
+void coll_link_table_flush(struct coll_link_table *t, void (*pass)(void *inst), bool (*owes)(struct coll_peer_link *l),
+                           uint32_t ms)
 {
 	const uint64_t until = coll_clock_ns() + ms * UINT64_C(1000000);
-	bool more = true;
+	bool more = t->count > 0;
 
 	while (more && coll_clock_ns() < until) {
 		more = false;
+		if (pass)
+			pass(t->inst);
 		for (uint32_t i = 0; i < t->count; i++)
 			more |= owes(t->at[i]);
 		if (more)

@@ -67,8 +67,10 @@ struct coll_peer_link *coll_link_table_open(struct coll_link_table *t, const str
 
 /* Deliver the link_down of links that broke. No lock held. */
 void coll_link_table_notify(struct coll_link_table *t, const struct coll_transport_env *env, const char *name);
-/* Before the end: wait until no link owes its peer anything, at most ms. */
-void coll_link_table_flush(struct coll_link_table *t, bool (*owes)(struct coll_peer_link *l), uint32_t ms);
+/* Before the end: wait until no link owes its peer anything, at most ms. Links are asked in passes; what serves
+ * all of them at once is done by pass (or NULL), before each. */
+void coll_link_table_flush(struct coll_link_table *t, void (*pass)(void *inst), bool (*owes)(struct coll_peer_link *l),
+                           uint32_t ms);
 
 /* The entry link_status of a transport's table; link may be any link. */
 coll_status coll_peer_link_status(void *link);

@@ -175,7 +175,7 @@ static void rdma_fini(void *inst)
 	if (!in)
 		return;
 	/* A peer that lives takes what was posted before the end. */
-	coll_link_table_flush(&in->links, owes, FINI_MS);
+	coll_link_table_flush(&in->links, NULL, owes, FINI_MS);
 	pthread_mutex_lock(&in->service.lock);
 	for (uint32_t i = 0; i < in->links.count; i++) {
 		struct rdma_link *l = (struct rdma_link *)in->links.at[i];

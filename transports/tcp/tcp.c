@@ -189,6 +189,12 @@ static void tcp_close(void *inst)
 	coll_tcp_wake(in);
 }
 
+/* The handshakes of links that were closed while they connect. */
+static void serve_all(void *inst)
+{
+	coll_reactor_try(&((struct tcp_inst *)inst)->service);
+}
+
 /* Whether a closed link still owes the peer bytes. */
 static bool owes(struct coll_peer_link *base)
 {
@@ -196,9 +202,6 @@ static bool owes(struct coll_peer_link *base)
 	int unsent = 0;
 	bool more;
 
-	/* It looks at all links: once a pass. */
-	if (base == l->inst->links.at[0])
-		coll_reactor_try(&l->inst->service);
 	pthread_mutex_lock(&l->base.lock);
 	coll_tcp_tx_flush(l);
 	coll_tcp_rx(l, RX_BUDGET);
@@ -222,7 +225,7 @@ static void tcp_fini(void *inst)
 		return;
 	atomic_store(&in->closed, true);
 	/* A peer that lives takes what was posted before the end. */
-	coll_link_table_flush(&in->links, owes, FINI_MS);
+	coll_link_table_flush(&in->links, serve_all, owes, FINI_MS);
 	for (uint32_t i = 0; i < in->links.count; i++) {
 		struct tcp_link *l = (struct tcp_link *)in->links.at[i];
 

@@ -4,7 +4,9 @@
  * connections that cannot be made, both ends dialling at once.
  */
 #include <fcntl.h>
+#include <linux/sockios.h>
 #include <linux/tcp.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 
 #include "transports/tcp/raw_peer_test.h"
@@ -313,6 +315,45 @@ TEST(tcp, a_third_link_puts_all_under_watch)
 		s[i].t->link_close(back[i]);
 	}
 	for (int i = 0; i < 4; i++)
+		station_close(&s[i]);
+}
+
+static int looks;
+
+static void count_look(void *inst)
+{
+	looks++;
+	coll_tcp_service_table.after(inst);
+}
+
+static bool all_taken(struct tcp_inst *in)
+{
+	int unsent = 0, n = 0;
+
+	for (uint32_t i = 0; i < in->links.count; i++, unsent += n)
+		ioctl(tcp_link_at(in, i)->fd, SIOCOUTQ, &n);
+	return unsent == 0;
+}
+
+TEST(tcp, the_end_looks_at_all_links_once)
+{
+	struct coll_reactor_table counting = coll_tcp_service_table;
+	struct station s[4] = {0};
+	void *out[4];
+
+	counting.after = count_look;
+	for (int i = 0; i < 4; i++)
+		REQUIRE(station_open(&s[i], 1 + (uint64_t)i) == COLL_OK);
+	for (int i = 1; i < 4; i++) {
+		out[i] = link_to(&s[0], &s[i]);
+		CHECK(UNTIL(&s[0], (station_turn(&s[i]), s[0].t->link_status(out[i]) == COLL_OK)));
+	}
+	CHECK(UNTIL(&s[0], all_taken(s[0].in)));
+	looks = 0;
+	s[0].in->service.table = &counting;
+	station_close(&s[0]);
+	CHECK(looks == 1, "%d looks at 3 links", looks);
+	for (int i = 1; i < 4; i++)
 		station_close(&s[i]);
 }
 
