@@ -1,6 +1,6 @@
 /*
  * The slots of shuttle.c, explored: two ranks, a few operations of some chunks each behind each other, every
- * interleaving of their memory operations, on a memory as weak as Arm's (weak_model_test.h). The real rings have eight
+ * interleaving of their memory operations, on a memory as weak as Arm's (weak_model_test.h). The real rings have four
  * slots; here they have two, so that each is used again soon. Operations are in place: what is sent is what the
  * operation before has put there. How far a rank sends ahead of what it takes depends on the other: each of the two
  * takes as soon as it can, or as late as it may. What is read before the first chunk is turn_model_test.c's.
