@@ -137,6 +137,13 @@ static struct coll_piece name(struct coll_native *n, const char *base, size_t by
 	return piece;
 }
 
+/* What others read of this rank's is where its results come, before they have read it perhaps: it names
+ * nothing then, so that nobody reads it there. */
+static bool overwritten(const struct coll_job *job)
+{
+	return job->plan->kind == COLL_KIND_ALL_TO_ALL && job->in.base == job->out.base;
+}
+
 static coll_status enter(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
 {
 	struct native_direct *d = &n->direct;
@@ -150,7 +157,7 @@ static coll_status enter(struct coll_native *n, const struct coll_job *job, stru
 	for (int which = 0; which < COLL_REACHES; which++) {
 		char *base = which == COLL_REACH_IN ? job->in.base : job->out.base;
 
-		if (needed(job, n->rank, which))
+		if (needed(job, n->rank, which) && !overwritten(job))
 			note.piece[which] = name(n, base, coll_native_reach_bytes(job, which));
 		d->reach[n->rank][which] = (struct native_reach){.piece = note.piece[which], .at = base};
 		d->lent |= note.piece[which].region != 0;

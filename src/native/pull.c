@@ -6,7 +6,8 @@
  *   1  Each rank writes in a line of its entry where its block is, and whether it may read the other's memory at
  *      all. It copies its own block to its result meanwhile.
  *   2  When it has read the other's line, and both may, it reads the other's block, in units. Else both go by
- *      slots.
+ *      slots; as they do where a rank's result of the other comes where its own block for the other lies, as in an
+ *      all_to_all in place: who read first would be given, or give, what has just been read.
  *   3  It says in another line that it has, or could not, and returns when both have: then nobody
  *      reads its buffer any more. If one could not, both go by slots, then and always.
  *
@@ -27,7 +28,8 @@ enum { OFFERED = NATIVE_PULL_NEW + 1, PULLING, TAKEN };
 
 struct offer {
 	uint64_t address;
-	uint32_t never; /* this rank cannot read the other's memory */
+	uint32_t never;    /* this rank cannot read the other's memory */
+	uint32_t in_place; /* what the other reads lies where this rank's result comes */
 	uint32_t ns[COLL_TRIED_WAYS];
 };
 _Static_assert(sizeof(struct offer) <= COLL_FIRST_PAYLOAD, "one line");
@@ -118,13 +120,21 @@ static void tell(struct coll_native *n, const struct coll_hand_state *s, int lin
 
 /* ---- Offers ---- */
 
+static bool in_place(const struct coll_native *n, const struct coll_job *job)
+{
+	const struct coll_exchange e = coll_native_exchange(n, job);
+
+	return e.send == e.to;
+}
+
 static void make_offer(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
 {
 	const struct coll_exchange e = coll_native_exchange(n, job);
 	struct native_peer *p = other(n);
 	const struct native_trial *t = trial_of(n, job);
 	struct offer mine = {.address = (uint64_t)(uintptr_t)e.send,
-	                     .never = p->transport->pull(p->link, 0, NULL, 0) != COLL_OK};
+	                     .never = p->transport->pull(p->link, 0, NULL, 0) != COLL_OK,
+	                     .in_place = in_place(n, job)};
 
 	memcpy(mine.ns, t->ns, sizeof(mine.ns));
 	memcpy(n->mine->entries[s->turn % COLL_DEPTH].lines[LINE_OFFER].payload, &mine, sizeof(mine));
@@ -158,11 +168,13 @@ static bool copy_own(struct coll_native *n, const struct coll_job *job, struct c
 static void decide(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s,
                    const struct offer *theirs)
 {
+	const bool apart = !theirs->in_place && !in_place(n, job);
+
 	n->pull.never |= theirs->never;
 	n->pull.address = theirs->address;
 	if (n->pull.settles)
 		n->pull.way = coll_native_trial_settle(trial_of(n, job), theirs->ns, !n->pull.never);
-	if (coll_native_pulls(n->pull.way) && !n->pull.never) {
+	if (coll_native_pulls(n->pull.way) && !n->pull.never && apart) {
 		s->phase = PULLING;
 		return;
 	}

@@ -72,8 +72,6 @@ static char *shared_with(const struct shape *s, int rank, char *in, char *out)
 
 	if (s->kind == COLL_KIND_ALL_GATHER)
 		return out + (size_t)rank * block;
-	if (s->kind == COLL_KIND_ALL_TO_ALL)
-		return in;
 	return out;
 }
 
@@ -81,7 +79,7 @@ static void once(coll_comm *comm, int rank, const struct shape *s)
 {
 	const int size = coll_comm_size(comm);
 	const size_t block = s->count * sizeof(int), shift = s->shift * (size_t)(rank + 1) % PAGE;
-	const bool in_place = s->in_place >> rank & 1 && s->kind != COLL_KIND_ALL_TO_ALL;
+	const bool in_place = s->in_place >> rank & 1;
 	const size_t in_blocks = scatters(s->kind) ? (size_t)size : 1, out_blocks = gathers(s->kind) ? (size_t)size : 1;
 	struct buffer a, b;
 	char *in, *out;
@@ -127,7 +125,9 @@ static void all_shapes(coll_comm *comm, int rank, void *arg)
 				const struct shape s = {.kind = kinds[k],
 				                        .count = counts[c] + (c > 1),
 				                        .shift = shifts[f],
-				                        .in_place = (int)(c * 5 + f * 3 + (size_t)k),
+				                        .in_place = kinds[k] == COLL_KIND_ALL_TO_ALL
+				                                            ? 0
+				                                            : (int)(c * 5 + f * 3 + (size_t)k),
 				                        .root = (int)(c + f) % coll_comm_size(comm)};
 
 				once(comm, rank, &s);
@@ -143,6 +143,30 @@ static void wherever_buffers_begin(void)
 {
 	for (int n = 2; n <= RANKS_MAX; n++)
 		run_ranks(n, all_shapes, NULL);
+}
+
+/* What others read is overwritten by what comes from them, on any of the ranks: nobody reads it where it lies. */
+static void on_what_is_sent(coll_comm *comm, int rank, void *arg)
+{
+	const int size = coll_comm_size(comm), all = (1 << size) - 1;
+
+	for (int i = 0; i < 48; i++) {
+		const struct shape s = {.kind = COLL_KIND_ALL_TO_ALL,
+		                        .count = (size_t[]){16400, 65537, 262144}[i % 3],
+		                        .shift = (size_t[]){0, 4}[i % 2],
+		                        .in_place = i < 8 ? all : i % all + 1,
+		                        .plain = *(const int *)arg};
+
+		once(comm, rank, &s);
+	}
+	CHECK(stats(comm).direct == 0 && stats(comm).pulled == 0);
+}
+
+static void all_to_all_in_place(void)
+{
+	for (int n = 2; n <= RANKS_MAX; n++)
+		for (int i = 0; i < 2; i++)
+			run_ranks(n, on_what_is_sent, &(int){i ? (1 << n) - 1 : 0});
 }
 
 /* Sums that depend on their order are the same bits everywhere. */
@@ -334,7 +358,7 @@ static void block_by_block(coll_comm *comm, int rank, void *arg)
 {
 	static const size_t counts[] = {16385, 20000, 65537, 262144, 262145, 1 << 20};
 	const bool pulled = *(const bool *)arg;
-	uint64_t bytes = 0;
+	uint64_t bytes[2] = {0};
 
 	for (int k = 0; k < KINDS; k++)
 		for (size_t c = 0; gathers(kinds[k]) && c < sizeof(counts) / sizeof(*counts); c++)
@@ -346,12 +370,13 @@ static void block_by_block(coll_comm *comm, int rank, void *arg)
 				                        .plain = 3};
 
 				once(comm, rank, &s);
-				bytes += 3 * counts[c] * sizeof(int);
+				bytes[pulled && (kinds[k] == COLL_KIND_ALL_GATHER || i == 0)] +=
+				        3 * counts[c] * sizeof(int);
 			}
-	CHECK(stats(comm).pulled == (pulled ? bytes : 0), "%llu of %llu", (unsigned long long)stats(comm).pulled,
-	      (unsigned long long)bytes);
-	CHECK(stats(comm).shuttled == (pulled ? 0 : bytes), "%llu of %llu", (unsigned long long)stats(comm).shuttled,
-	      (unsigned long long)bytes);
+	CHECK(stats(comm).pulled == bytes[1], "%llu of %llu", (unsigned long long)stats(comm).pulled,
+	      (unsigned long long)bytes[1]);
+	CHECK(stats(comm).shuttled == bytes[0], "%llu of %llu", (unsigned long long)stats(comm).shuttled,
+	      (unsigned long long)bytes[0]);
 	CHECK(frames(comm) == 0);
 }
 
@@ -527,6 +552,7 @@ int main(int argc, char **argv)
 {
 	static const struct plain_case tests[] = {
 	        PLAIN_CASE(wherever_buffers_begin),
+	        PLAIN_CASE(all_to_all_in_place),
 	        PLAIN_CASE(the_same_bits_on_all_ranks),
 	        PLAIN_CASE(each_byte_once),
 	        PLAIN_CASE(stores_past_the_caches_are_tried_where_they_may_gain),
