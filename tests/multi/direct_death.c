@@ -2,15 +2,18 @@
  * A rank is killed or stopped in the middle of calls on buffers that all ranks map, or, of two, that
  * the kernel reads for the other: each survivor's call ends in time with an error that names it, and its buffers are
  * its own from then on, also when the stopped one goes on with what it was writing. Ranks are forked. Times are read
- * only to check the bound that users are promised.
+ * only to check the bound that users are promised. A process that lives on without its first thread, which the kernel
+ * does not read, has not died.
  *
  * usage: direct_death [SEED]
  */
 #define PLAIN_OWN_MAIN
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -262,10 +265,79 @@ static void stopped_while_pulled(void)
 	rounds(SIGSTOP, 4, true, &seed);
 }
 
+/* ---- A process that lives on without its first thread ---- */
+
+/* The kernel reads nobody's memory by the number of a thread that has ended. */
+static bool unreadable(void)
+{
+	const uint64_t until = coll_clock_ns() + LIMIT_S * 1000000000ull;
+	char from = 1, to;
+	struct iovec here = {&to, 1}, there = {&from, 1};
+
+	while (process_vm_readv(getpid(), &here, 1, &there, 1, 0) == 1)
+		if (coll_clock_ns() > until || usleep(100) != 0)
+			return false;
+	return true;
+}
+
+static void *go_on_alone(void *arg)
+{
+	const char *settings[] = {"COLL_TRANSPORTS=shm", "COLL_SHM_COPY=cma", NULL};
+	const int rank = *(const int *)arg;
+	struct verdict *v = &shared->verdict[rank];
+	coll_comm *comm = meeting_world(&shared->meeting, rank, 2, settings);
+	int *in = calloc(COUNT, sizeof(*in)), *out = calloc(2 * COUNT, sizeof(*out));
+	coll_status st = coll_all_gather(in, out, COUNT, COLL_I32, comm, NULL);
+
+	atomic_fetch_add(&shared->warm, 1);
+	if (rank == 1 && !unreadable())
+		snprintf(v->fault, sizeof(v->fault), "its first thread does not end");
+	for (int i = 0; i < 4 && st == COLL_OK; i++) {
+		in[0] = in[COUNT - 1] = mark(i, rank);
+		st = coll_all_gather(in, out, COUNT, COLL_I32, comm, NULL);
+		for (int r = 0; r < 2; r++)
+			if (out[r * COUNT] != mark(i, r) || out[(r + 1) * COUNT - 1] != mark(i, r))
+				snprintf(v->fault, sizeof(v->fault), "call %d: %d", i, out[r * COUNT]);
+	}
+	if (st != COLL_OK)
+		snprintf(v->fault, sizeof(v->fault), "%.500s", coll_last_error(comm)->message);
+	coll_comm_destroy(&comm);
+	atomic_store(&v->done, 1);
+	_exit(0);
+}
+
+static void run_without_first_thread(const void *arg, int rank)
+{
+	pthread_t thread;
+
+	if (pthread_create(&thread, NULL, go_on_alone, &rank) != 0)
+		_exit(9);
+	if (rank == 0)
+		pthread_join(thread, NULL);
+	while (atomic_load(&shared->warm) < 2)
+		usleep(100);
+	pthread_exit(NULL);
+}
+
+static void first_thread_ends(void)
+{
+	pid_t pids[2];
+	int status;
+
+	meeting_start(pids, 2, shared, sizeof(*shared), run_without_first_thread, NULL);
+	for (int r = 0; r < 2; r++) {
+		CHECK(reaches(&shared->verdict[r].done, 1, LIMIT_S), "rank %d does not come to an end", r);
+		kill(pids[r], SIGKILL);
+		waitpid(pids[r], &status, 0);
+		CHECK(!shared->verdict[r].fault[0], "rank %d: %s", r, shared->verdict[r].fault);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	static const struct plain_case tests[] = {PLAIN_CASE(killed), PLAIN_CASE(stopped),
-	                                          PLAIN_CASE(killed_while_pulled), PLAIN_CASE(stopped_while_pulled)};
+	                                          PLAIN_CASE(killed_while_pulled), PLAIN_CASE(stopped_while_pulled),
+	                                          PLAIN_CASE(first_thread_ends)};
 
 	seed = argc > 1 ? (unsigned)strtoul(argv[1], NULL, 10) : (unsigned)(coll_clock_ns() / 1000);
 	printf("     seed %u\n", seed);

@@ -56,7 +56,7 @@ bool coll_shm_pull(const struct shm_link *l, uint32_t pid, uint64_t address, voi
 	return read_all(l->peer_pid, address, to, len_bytes) && coll_shm_alive(l);
 }
 
-/* The peer's word, and bytes behind it: how many of those have come, or -1 and errno, ESRCH if it is not the peer. */
+/* The peer's word, and bytes behind it: how many of those have come, or -1 and errno, ESTALE if it is not the peer. */
 static ssize_t read_known(const struct shm_link *l, uint64_t address, void *to, size_t len_bytes)
 {
 	uint64_t seen = 0;
@@ -69,26 +69,29 @@ static ssize_t read_known(const struct shm_link *l, uint64_t address, void *to, 
 		return n - (ssize_t)sizeof(seen);
 	/* Its address space is gone, or there is another one. */
 	if (n >= 0 || errno == EFAULT)
-		errno = ESRCH;
+		errno = ESTALE;
 	return -1;
 }
 
 coll_status coll_shm_pull_from(void *link, uint64_t address, void *to, size_t len_bytes)
 {
 	const struct shm_link *l = link;
+	/* An acquire: what join() wrote before. */
+	const coll_status status = coll_shm_link_state(l);
 	char *at = to;
 
-	/* An acquire: what join() wrote before. */
-	if (atomic_load(&l->status) != COLL_OK)
-		return coll_shm_link_status(link);
+	if (status != COLL_OK)
+		return status;
 	if (!atomic_load(&l->we_pull))
 		return COLL_ERR_UNSUPPORTED;
 	while (len_bytes) {
 		const size_t part = len_bytes < SHM_PULL_UNIT ? len_bytes : SHM_PULL_UNIT;
 		const ssize_t n = read_known(l, address, at, part);
 
+		/* One whose first thread has ended cannot be read, though it lives. */
 		if (n != (ssize_t)part)
-			return n < 0 && errno == ESRCH ? COLL_ERR_PEER_DEAD : COLL_ERR_UNSUPPORTED;
+			return n < 0 && (errno == ESTALE || !coll_shm_alive(l)) ? COLL_ERR_PEER_DEAD
+			                                                        : COLL_ERR_UNSUPPORTED;
 		at += part;
 		address += part;
 		len_bytes -= part;
