@@ -172,6 +172,9 @@ static void decide(struct coll_native *n, const struct coll_job *job, struct col
 
 	n->pull.never |= theirs->never;
 	n->pull.address = theirs->address;
+	/* What copy_own() has stored past the caches: the way it goes on may have no fence. */
+	if (coll_native_streams(n->pull.way))
+		coll_reduce_fence();
 	if (n->pull.settles)
 		n->pull.way = coll_native_trial_settle(trial_of(n, job), theirs->ns, !n->pull.never);
 	if (coll_native_pulls(n->pull.way) && !n->pull.never && apart) {
