@@ -330,6 +330,13 @@ static void pages_of_any_size(void)
 		run_ranks(n, larger_pages, NULL);
 }
 
+/* The i-th of four ways in which two ranks' plain buffers lie: in pages, and in place or not. */
+static struct shape plain_pair(enum coll_kind kind, size_t count, int i)
+{
+	return (struct shape){
+	        .kind = kind, .count = count, .shift = (size_t[]){0, 4, 64, 4092}[i], .in_place = i, .plain = 3};
+}
+
 /* Two ranks: from slot to slot, without a frame; pieces of all lengths, past the caches and not, in place by rank. */
 static void slot_by_slot(coll_comm *comm, int rank, void *arg)
 {
@@ -338,11 +345,7 @@ static void slot_by_slot(coll_comm *comm, int rank, void *arg)
 	for (int k = 0; k < KINDS; k++)
 		for (size_t c = 0; kinds[k] != COLL_KIND_BROADCAST && c < sizeof(counts) / sizeof(*counts); c++)
 			for (int i = 0; i < (counts[c] > 1 << 20 ? 2 : 4); i++) {
-				const struct shape s = {.kind = kinds[k],
-				                        .count = counts[c],
-				                        .shift = (size_t[]){0, 4, 64, 4092}[i],
-				                        .in_place = i,
-				                        .plain = 3};
+				const struct shape s = plain_pair(kinds[k], counts[c], i);
 
 				once(comm, rank, &s);
 			}
@@ -365,11 +368,7 @@ static void block_by_block(coll_comm *comm, int rank, void *arg)
 	for (int k = 0; k < KINDS; k++)
 		for (size_t c = 0; gathers(kinds[k]) && c < sizeof(counts) / sizeof(*counts); c++)
 			for (int i = 0; i < 4; i++) {
-				const struct shape s = {.kind = kinds[k],
-				                        .count = counts[c],
-				                        .shift = (size_t[]){0, 4, 64, 4092}[i],
-				                        .in_place = i,
-				                        .plain = 3};
+				const struct shape s = plain_pair(kinds[k], counts[c], i);
 
 				once(comm, rank, &s);
 				bytes[pulled && (kinds[k] == COLL_KIND_ALL_GATHER || i == 0)] +=
