@@ -6,8 +6,8 @@
  *   shared memory: whichever of these is fastest for the job, tried when it is prepared.
  *   Each rank copies its input to a slot, raises a flag in the same line or behind it, and
  *   reads the others' slots (two slots in turn, no closing wait). Or ranks read each
- *   other's inputs where they lie, each byte once, and write each output byte once; with
- *   stores through the caches, or past them.
+ *   other's inputs where they lie, each byte once, and write each output byte once, a root of two its part
+ *   of the other's; with stores through the caches, or past them.
  *   tcp: the bytes that the collective must move, from rank to next rank in a ring over
  *   one socket each way, under the congestion control COLL_BENCH_CC ("reno"; "" the
  *   system's). Nothing is summed: results are not checked.
@@ -232,6 +232,26 @@ static int by_reading(const struct bench_job *j)
 	return 0;
 }
 
+/* A broadcast of two ranks, in place: each stores half of what the root's peer gets. */
+static int by_halves(const struct bench_job *j)
+{
+	const uint64_t turn = ++me.turn;
+	const size_t half = j->count / 32 * 16;
+	const float *from = of_rank(j->in, j->root);
+	float *to = of_rank(j->out, !j->root);
+
+	raise_flag(&me.mail[me.rank].flag, turn);
+	await_all(offsetof(struct mail, flag), turn);
+	if (me.rank == j->root) {
+		from += half;
+		to += half;
+	}
+	floor_combine(me.stream, &to, 1, &from, 1, me.rank == j->root ? j->count - half : half);
+	raise_flag(&me.mail[me.rank].done, turn);
+	await_all(offsetof(struct mail, done), turn);
+	return 0;
+}
+
 static int by_best(const struct bench_job *j)
 {
 	return me.best(j);
@@ -248,14 +268,14 @@ static double now_s(void)
 /* Rank 0 tells which way was fastest: the least of several times of each. */
 static void try_all(const struct bench_job *job, float *const *in, float *const *out)
 {
-	const bool fits = in_bytes(job) <= SLOT;
+	const bool fits = in_bytes(job) <= SLOT, halves = job->kind == BENCH_BROADCAST && job->size == 2;
 	const struct {
 		bench_call *call;
 		bool stream, may;
-	} ways[] = {{by_line, false, in_bytes(job) <= LINE},
-	            {by_bounce, false, fits},
-	            {by_reading, false, job->bytes > LINE},
-	            {by_reading, true, job->bytes >= 256 << 10}};
+	} ways[] = {
+	        {by_line, false, in_bytes(job) <= LINE},         {by_bounce, false, fits},
+	        {by_reading, false, job->bytes > LINE},          {by_reading, true, job->bytes >= 256 << 10},
+	        {by_halves, false, halves && job->bytes > LINE}, {by_halves, true, halves && job->bytes >= 256 << 10}};
 	struct bench_job j = *job;
 	double least = 1e9;
 

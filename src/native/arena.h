@@ -126,7 +126,8 @@ struct native_direct {
 	char *written; /* what they may write, NULL: nothing */
 	size_t written_bytes;
 	struct native_reach reach[COLL_NATIVE_SIZE_MAX][COLL_REACHES];
-	bool edges; /* of this call: some result does not fill its first and last page */
+	bool edges;         /* of this call: some result does not fill its first and last page */
+	bool root_in_place; /* of this call, a broadcast: its root's result is its input */
 	/* Sets of regions that all ranks have mapped; equal on all of them. */
 	uint32_t agreed[COLL_AGREED][COLL_NATIVE_SIZE_MAX][COLL_REACHES];
 	unsigned nagreed;

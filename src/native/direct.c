@@ -47,6 +47,7 @@ enum { ENTERED = NATIVE_BEGUN, MAPPING, MAPPED, WORKING, ENDING };
 /* What the first line holds. */
 struct note {
 	struct coll_piece piece[COLL_REACHES];
+	uint32_t in_place, pad; /* of a root */
 };
 _Static_assert(sizeof(struct note) <= COLL_FIRST_PAYLOAD, "one line");
 
@@ -147,7 +148,7 @@ static bool overwritten(const struct coll_job *job)
 static coll_status enter(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
 {
 	struct native_direct *d = &n->direct;
-	struct note note = {0};
+	struct note note = {.in_place = job->in.base == job->out.base};
 	coll_status st = coll_native_enter_as(n, s, false);
 
 	if (st != COLL_OK)
@@ -166,6 +167,7 @@ static coll_status enter(struct coll_native *n, const struct coll_job *job, stru
 		d->written = job->out.base;
 		d->written_bytes = coll_native_reach_bytes(job, COLL_REACH_OUT);
 	}
+	d->root_in_place = note.in_place;
 	memcpy(n->mine->entries[s->turn % COLL_DEPTH].lines[LINE_ENTERED].payload, &note, sizeof(note));
 	coll_native_publish(n, job, s);
 	coll_native_nudge(n);
@@ -228,6 +230,8 @@ static coll_status await_entries(struct coll_native *n, const struct coll_job *j
 		memcpy(&note, line->payload, sizeof(note));
 		for (int which = 0; which < COLL_REACHES; which++)
 			n->direct.reach[s->done][which] = (struct native_reach){.piece = note.piece[which]};
+		if (s->done == (uint32_t)job->plan->root)
+			n->direct.root_in_place = note.in_place;
 	}
 	s->done = 0;
 	s->events++;
@@ -259,7 +263,8 @@ static bool all_named(const struct coll_native *n, const struct coll_job *job)
 {
 	for (int r = 0; r < n->size; r++)
 		for (int which = 0; which < COLL_REACHES; which++)
-			if (needed(job, r, which) && !n->direct.reach[r][which].piece.region)
+			if (coll_native_requires(job, which) && needed(job, r, which) &&
+			    !n->direct.reach[r][which].piece.region)
 				return false;
 	return true;
 }
@@ -317,6 +322,8 @@ static coll_status reach_all(struct coll_native *n, const struct coll_job *job, 
 			void *at;
 
 			if (r == n->rank || reach->hold || !coll_native_uses(job, n->rank, r, which))
+				continue;
+			if (!reach->piece.region && !coll_native_requires(job, which))
 				continue;
 			st = n->peers[r].transport->reach(n->peers[r].link, &reach->piece,
 			                                  coll_native_reach_bytes(job, which), &at, &reach->hold);

@@ -18,9 +18,18 @@ struct native_pass {
 /* Which buffers of `owner` this rank reads or writes in a call. Agreed facts alone. */
 static inline bool coll_native_uses(const struct coll_job *job, int rank, int owner, int which)
 {
+	const bool broadcast = job->plan->kind == COLL_KIND_BROADCAST;
+
 	if (which == COLL_REACH_OUT)
-		return job->plan->kind == COLL_KIND_ALL_REDUCE;
-	return job->plan->kind != COLL_KIND_BROADCAST || (owner == job->plan->root && rank != owner);
+		return job->plan->kind == COLL_KIND_ALL_REDUCE ||
+		       (broadcast && job->plan->size == 2 && rank == job->plan->root && rank != owner);
+	return !broadcast || (owner == job->plan->root && rank != owner);
+}
+
+/* It cannot be done without. */
+static inline bool coll_native_requires(const struct coll_job *job, int which)
+{
+	return job->plan->kind != COLL_KIND_BROADCAST || which == COLL_REACH_IN;
 }
 
 /* Bytes of such a buffer. */

@@ -6,6 +6,8 @@
  *                   writes it to the results of all. So in place is right: nobody else reads it.
  *   reduce_scatter, all_gather, all_to_all, broadcast
  *                   each rank reads what it wants of the others' inputs, and writes its own result.
+ *                   A broadcast of two ranks is made by both: the root has nothing else to do, and writes the
+ *                   last half of the other's result, if that is mapped.
  *
  * Peers write whole pages of a result only: these can be exchanged if a writer does not
  * stop (coll_native_revoke). Where a result does not fill its first and last page, the first and
@@ -159,18 +161,52 @@ static bool reduce_scatter(const struct coll_native *n, const struct coll_job *j
 	return k == 0;
 }
 
-bool coll_native_pass(const struct coll_native *n, const struct coll_job *job, uint32_t k, struct native_pass *p)
+/* ---- Broadcast ---- */
+
+/* What the root writes of the other's result: whole pages of it, as it lies there. Agreed. A root that copies to
+ * a result of its own is at work already. */
+static void pushed(const struct coll_native *n, const struct coll_job *job, size_t *first, size_t *end)
+{
+	const struct coll_piece *to = &n->direct.reach[!job->plan->root][COLL_REACH_OUT].piece;
+	const size_t bytes = block_bytes(job), page = n->page_bytes;
+	const size_t begins = (size_t)to->offset % page, ends = (begins + bytes) & ~(page - 1);
+	const size_t middle = (begins + bytes / 2 + page - 1) & ~(page - 1);
+
+	*first = *end = bytes;
+	if (n->size != 2 || !to->region || !n->direct.root_in_place || ends <= middle)
+		return;
+	*first = middle - begins;
+	*end = ends - begins;
+}
+
+static bool part_copy(struct native_pass *p, char *dst, const char *src, size_t first, size_t end)
+{
+	return copy(p, dst + first, src + first, end - first);
+}
+
+static bool broadcast(const struct coll_native *n, const struct coll_job *job, uint32_t k, struct native_pass *p)
 {
 	const int root = job->plan->root;
+	size_t first, end;
 
+	pushed(n, job, &first, &end);
+	if (n->rank != root) {
+		part_copy(p, job->out.base, in_of(n, root), k ? end : 0, k ? block_bytes(job) : first);
+		return k < 2;
+	}
+	if (k > 0 && end > first)
+		return part_copy(p, out_of(n, !root), job->in.base, first, end) && k == 1;
+	return copy(p, job->out.base, job->in.base, block_bytes(job)) && k == 0;
+}
+
+bool coll_native_pass(const struct coll_native *n, const struct coll_job *job, uint32_t k, struct native_pass *p)
+{
 	switch (job->plan->kind) {
 	case COLL_KIND_ALL_REDUCE: return all_reduce(n, job, k, p);
 	case COLL_KIND_REDUCE_SCATTER: return reduce_scatter(n, job, k, p);
 	case COLL_KIND_ALL_GATHER:
 	case COLL_KIND_ALL_TO_ALL: return gather(n, job, k, p);
-	case COLL_KIND_BROADCAST:
-		return copy(p, job->out.base, n->rank == root ? job->in.base : in_of(n, root), block_bytes(job)) &&
-		       k == 0;
+	case COLL_KIND_BROADCAST: return broadcast(n, job, k, p);
 	default: return false;
 	}
 }

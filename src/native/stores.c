@@ -74,7 +74,8 @@ void coll_native_stores_until(struct coll_native *n, uint64_t since_ns)
 
 void coll_native_stores_end(struct coll_native *n)
 {
-	if (n->stores.choice.timed)
+	/* A rank that had nothing to store has found out nothing. */
+	if (n->stores.choice.timed && n->stores.spent_ns > 0)
 		coll_stores_took(n->fabric.stores, n->stores.pass, n->stores.bytes, n->stores.choice.stream,
 		                 n->stores.spent_ns);
 }

@@ -235,6 +235,37 @@ static void each_byte_once(void)
 		run_ranks(n, counted, NULL);
 }
 
+/* Of two ranks, root 0: what the root stores of the other's result is whole pages of its last half, if that is mapped
+ * and the root has nothing to copy for itself. */
+static void halved(coll_comm *comm, int rank, void *arg)
+{
+	enum { N = 1 << 20, SHIFT = 64 };
+
+	for (int way = 0; way < 3; way++) {
+		const bool in_place = way != 1, plain = way == 2 && rank == 1;
+		const uint64_t before = stats(comm).bytes_written, direct = stats(comm).direct;
+		const uint64_t root = way == 0 ? N / 2 - PAGE : way == 1 ? N : 0, other = way == 0 ? N / 2 + PAGE : N;
+		struct buffer a, b;
+		uint64_t wrote;
+
+		take(comm, &a, N, SHIFT, plain);
+		take(comm, &b, N, SHIFT, plain);
+		memset(a.at, rank == 0 ? 3 : 4, N);
+		OK(comm, coll_broadcast(a.at, in_place ? a.at : b.at, N, COLL_U8, 0, comm, NULL));
+		wrote = stats(comm).bytes_written - before;
+		CHECK(stats(comm).direct == direct + 1);
+		CHECK(wrote == (rank == 0 ? root : other), "way %d, rank %d: %llu", way, rank,
+		      (unsigned long long)wrote);
+		drop(comm, &a);
+		drop(comm, &b);
+	}
+}
+
+static void both_ranks_make_a_broadcast(void)
+{
+	run_ranks(2, halved, NULL);
+}
+
 /* ---- Stores ---- */
 
 enum { VECTOR = 1 << 20 };
@@ -571,6 +602,7 @@ int main(int argc, char **argv)
 	        PLAIN_CASE(all_to_all_in_place),
 	        PLAIN_CASE(the_same_bits_on_all_ranks),
 	        PLAIN_CASE(each_byte_once),
+	        PLAIN_CASE(both_ranks_make_a_broadcast),
 	        PLAIN_CASE(stores_past_the_caches_are_tried_where_they_may_gain),
 	        PLAIN_CASE(plain_memory_anywhere_is_a_plan),
 	        PLAIN_CASE(pages_of_any_size),

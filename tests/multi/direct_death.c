@@ -44,7 +44,7 @@ static struct shared *shared;
 
 struct run {
 	int size, victim, sig;
-	bool plain;
+	enum what { SUMS, BLOCKS_PULLED, VECTORS } what; /* all_reduce; all_gather in plain memory; broadcast */
 	unsigned seed, after_us;
 };
 
@@ -73,6 +73,25 @@ static coll_status gather_until_struck(coll_comm *comm, int rank, int *in, int *
 		for (int r = 0; st == COLL_OK && r < 2; r++)
 			if (out[r * COUNT] != mark(round, r) || out[(r + 1) * COUNT - 1] != mark(round, r))
 				snprintf(fault, fault_bytes, "round %d: %d", round, out[r * COUNT]);
+		if (round < WARM)
+			atomic_fetch_add(&shared->warm, 1);
+	}
+	return st;
+}
+
+/* Of two ranks, each of which stores a part of the other's result. */
+static coll_status broadcast_until_struck(coll_comm *comm, int rank, int *in, int *out, char *fault, size_t fault_bytes)
+{
+	coll_status st = COLL_OK;
+
+	for (int round = 0; st == COLL_OK; round++) {
+		int *at = round % 4 < 2 ? in : out;
+
+		if (rank == round % 2)
+			at[0] = at[COUNT - 1] = mark(round, rank);
+		st = coll_broadcast(at, at, COUNT, COLL_I32, round % 2, comm, NULL);
+		if (st == COLL_OK && (at[0] != mark(round, round % 2) || at[COUNT - 1] != at[0]))
+			snprintf(fault, fault_bytes, "round %d: %d, %d", round, at[0], at[COUNT - 1]);
 		if (round < WARM)
 			atomic_fetch_add(&shared->warm, 1);
 	}
@@ -123,7 +142,7 @@ static coll_status buffers(const struct run *run, coll_comm *comm, void **in, vo
 {
 	coll_status st;
 
-	if (run->plain) {
+	if (run->what == BLOCKS_PULLED) {
 		*in = calloc(COUNT, sizeof(int));
 		*out = calloc(2 * COUNT, sizeof(int));
 		return *in && *out ? COLL_OK : COLL_ERR_MEMORY;
@@ -134,9 +153,11 @@ static coll_status buffers(const struct run *run, coll_comm *comm, void **in, vo
 
 static void run_rank(const void *arg, int rank)
 {
+	static coll_status (*const until[])(coll_comm *, int, int *, int *, char *,
+	                                    size_t) = {until_struck, gather_until_struck, broadcast_until_struck};
 	const struct run *run = arg;
 	const char *settings[] = {"COLL_TRANSPORTS=shm", "COLL_TIMEOUT_MS=500", "COLL_DEBUG=error",
-	                          run->plain ? "COLL_SHM_COPY=cma" : NULL, NULL};
+	                          run->what == BLOCKS_PULLED ? "COLL_SHM_COPY=cma" : NULL, NULL};
 	struct meeting_seat seat = {&shared->meeting, rank, run->size};
 	struct verdict *v = &shared->verdict[rank];
 	coll_config cfg = COLL_CONFIG_INIT;
@@ -155,13 +176,13 @@ static void run_rank(const void *arg, int rank)
 		snprintf(v->fault, sizeof(v->fault), "%.500s", coll_last_error(comm)->message);
 		_exit(1);
 	}
-	st = (run->plain ? gather_until_struck : until_struck)(comm, rank, in, out, v->fault, sizeof(v->fault));
+	st = until[run->what](comm, rank, in, out, v->fault, sizeof(v->fault));
 	if (rank == run->victim)
 		atomic_store(&shared->victim_status, (int)st);
 	else
 		survive(run, comm, rank, in, out, st);
-	v->direct = run->plain ? coll_native_stats(comm->native)->pulled / (COUNT * sizeof(int))
-	                       : coll_native_stats(comm->native)->direct;
+	v->direct = run->what == BLOCKS_PULLED ? coll_native_stats(comm->native)->pulled / (COUNT * sizeof(int))
+	                                       : coll_native_stats(comm->native)->direct;
 	v->parted = coll_native_stats(comm->native)->parted;
 	coll_comm_destroy(&comm);
 	atomic_store(&v->done, 1);
@@ -227,12 +248,12 @@ static void once(const struct run *run, uint64_t *parted)
 	}
 }
 
-static void rounds(int sig, int n, bool plain, unsigned *seed)
+static void rounds(int sig, int n, enum what what, unsigned *seed)
 {
 	uint64_t parted = 0;
 
 	for (int i = 0; i < n; i++) {
-		struct run run = {.size = plain ? 2 : 2 + i % 3, .sig = sig, .plain = plain, .seed = *seed};
+		struct run run = {.size = what == SUMS ? 2 + i % 3 : 2, .sig = sig, .what = what, .seed = *seed};
 
 		*seed = *seed * 1103515245u + 12345u;
 		run.victim = (int)((*seed >> 8) % (unsigned)run.size);
@@ -247,12 +268,22 @@ static unsigned seed = 1;
 
 static void killed(void)
 {
-	rounds(SIGKILL, 8, false, &seed);
+	rounds(SIGKILL, 8, SUMS, &seed);
 }
 
 static void stopped(void)
 {
-	rounds(SIGSTOP, 8, false, &seed);
+	rounds(SIGSTOP, 8, SUMS, &seed);
+}
+
+static void killed_in_a_broadcast(void)
+{
+	rounds(SIGKILL, 4, VECTORS, &seed);
+}
+
+static void stopped_in_a_broadcast(void)
+{
+	rounds(SIGSTOP, 4, VECTORS, &seed);
 }
 
 /* As between ranks: neither of the two is the other's parent, which some kernels ask for. */
@@ -282,14 +313,14 @@ static void killed_while_pulled(void)
 {
 	if (!processes_read_each_other())
 		SKIP("processes may not read each other here");
-	rounds(SIGKILL, 8, true, &seed);
+	rounds(SIGKILL, 8, BLOCKS_PULLED, &seed);
 }
 
 static void stopped_while_pulled(void)
 {
 	if (!processes_read_each_other())
 		SKIP("processes may not read each other here");
-	rounds(SIGSTOP, 4, true, &seed);
+	rounds(SIGSTOP, 4, BLOCKS_PULLED, &seed);
 }
 
 /* ---- A process that lives on without its first thread ---- */
@@ -362,8 +393,12 @@ static void first_thread_ends(void)
 
 int main(int argc, char **argv)
 {
-	static const struct plain_case tests[] = {PLAIN_CASE(killed), PLAIN_CASE(stopped),
-	                                          PLAIN_CASE(killed_while_pulled), PLAIN_CASE(stopped_while_pulled),
+	static const struct plain_case tests[] = {PLAIN_CASE(killed),
+	                                          PLAIN_CASE(stopped),
+	                                          PLAIN_CASE(killed_in_a_broadcast),
+	                                          PLAIN_CASE(stopped_in_a_broadcast),
+	                                          PLAIN_CASE(killed_while_pulled),
+	                                          PLAIN_CASE(stopped_while_pulled),
 	                                          PLAIN_CASE(first_thread_ends)};
 
 	seed = argc > 1 ? (unsigned)strtoul(argv[1], NULL, 10) : (unsigned)(coll_clock_ns() / 1000);

@@ -125,7 +125,8 @@ static void until_aborted(coll_comm *comm, int rank, void *arg)
 	if (rank == 0)
 		pthread_create(&t, NULL, abort_later, &a);
 	for (int i = 0; st == COLL_OK; i++)
-		st = coll_all_reduce(in.at, i % 2 ? in.at : out.at, N, COLL_I32, COLL_SUM, comm, NULL);
+		st = i % 3 == 2 ? coll_broadcast(in.at, in.at, N, COLL_I32, i % 2, comm, NULL)
+		                : coll_all_reduce(in.at, i % 2 ? in.at : out.at, N, COLL_I32, COLL_SUM, comm, NULL);
 	CHECK(st == COLL_ERR_ABORTED, "rank %d of %d: %s", rank, coll_comm_size(comm), coll_last_error(comm)->message);
 	memset(in.at, 9, in.bytes);
 	memset(out.at, 9, out.bytes);
