@@ -18,9 +18,20 @@ static void die(const char *what)
 	exit(1);
 }
 
-static int accept_one(struct sockaddr_in *at, void (*barrier)(void *arg), void *arg)
+/* The control before the connection is made, from when on a paced one would pace for ever; accepted sockets inherit it.
+ */
+static int new_socket(const char *congestion)
 {
-	const int listener = socket(AF_INET, SOCK_STREAM, 0);
+	const int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	if (setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, congestion, (socklen_t)strlen(congestion)))
+		perror(congestion);
+	return fd;
+}
+
+static int accept_one(struct sockaddr_in *at, void (*barrier)(void *arg), void *arg, const char *congestion)
+{
+	const int listener = new_socket(congestion);
 	socklen_t len = sizeof(*at);
 	int fd;
 
@@ -42,16 +53,14 @@ int bare_connect(int rank, struct sockaddr_in *at, void (*barrier)(void *arg), v
 	int fd;
 
 	if (rank == 0) {
-		fd = accept_one(at, barrier, arg);
+		fd = accept_one(at, barrier, arg, congestion);
 	} else {
 		barrier(arg);
-		fd = socket(AF_INET, SOCK_STREAM, 0);
+		fd = new_socket(congestion);
 		if (connect(fd, (struct sockaddr *)at, sizeof(*at)))
 			die("connect");
 	}
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-	if (setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, congestion, (socklen_t)strlen(congestion)))
-		perror(congestion);
 	fcntl(fd, F_SETFL, O_NONBLOCK);
 	return fd;
 }

@@ -393,18 +393,26 @@ static int hand_wire(const struct bench_job *j)
 	return 0;
 }
 
-static void tune_socket(int fd)
+/* The control before the connection is made, and inherited by it: a paced one would pace from then on, for ever. */
+static int new_socket(void)
 {
 	const char *cc = getenv("COLL_BENCH_CC");
-	const int one = 1, buffer = 8 << 20;
+	const int fd = socket(AF_INET, SOCK_STREAM, 0);
 
 	if (!cc)
 		cc = "reno";
+	if (fd >= 0 && *cc)
+		setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, cc, (socklen_t)strlen(cc));
+	return fd;
+}
+
+static void tune_socket(int fd)
+{
+	const int one = 1, buffer = 8 << 20;
+
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof(buffer));
 	setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &buffer, sizeof(buffer));
-	if (*cc)
-		setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, cc, (socklen_t)strlen(cc));
 	fcntl(fd, F_SETFL, O_NONBLOCK);
 }
 
@@ -413,7 +421,7 @@ static int connect_ring(void)
 {
 	struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	socklen_t len = sizeof(to);
-	const int l = socket(AF_INET, SOCK_STREAM, 0), next = (me.rank + 1) % me.size;
+	const int l = new_socket(), next = (me.rank + 1) % me.size;
 	const bool pair = me.size == 2;
 
 	if (l < 0 || bind(l, (struct sockaddr *)&to, len) != 0 || listen(l, 1) != 0)
@@ -423,7 +431,7 @@ static int connect_ring(void)
 	if (!pair || me.rank == 0) {
 		await(&me.mail[next].flag, 1);
 		to.sin_port = htons((uint16_t)atomic_load(&me.mail[next].flag.turn));
-		me.next = socket(AF_INET, SOCK_STREAM, 0);
+		me.next = new_socket();
 		if (connect(me.next, (struct sockaddr *)&to, len) != 0)
 			return 1;
 		tune_socket(me.next);

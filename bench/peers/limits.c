@@ -145,6 +145,9 @@ static void connect_pair(const char *cc)
 	socklen_t n = sizeof(to);
 	const int one = 1, room = 8 << 20, l = socket(AF_INET, SOCK_STREAM, 0);
 
+	/* Before the connection is made, and inherited by it: a paced control would pace from then on, for ever. */
+	if (cc)
+		setsockopt(l, IPPROTO_TCP, TCP_CONGESTION, cc, (socklen_t)strlen(cc));
 	if (p.rank == 0) {
 		if (bind(l, (struct sockaddr *)&to, n) != 0 || listen(l, 1) != 0)
 			exit(1);
@@ -164,8 +167,6 @@ static void connect_pair(const char *cc)
 	setsockopt(sock, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	setsockopt(sock, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
 	setsockopt(sock, SOL_SOCKET, SO_RCVBUF, &room, sizeof(room));
-	if (cc)
-		setsockopt(sock, IPPROTO_TCP, TCP_CONGESTION, cc, (socklen_t)strlen(cc));
 	pair_barrier(&p);
 }
 

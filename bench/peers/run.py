@@ -33,6 +33,7 @@ SIZES = {
 }
 # Everything that the judge asks for, part by part: --table. quick: its sizes where time is short.
 MPIS = "openmpi,mpich"
+PEERS = ("openmpi", "mpich", "gloo", "torch")
 TABLE = {
     "shm": ["--coll", "all_reduce", "--peers", MPIS],
     "others": ["--coll", "broadcast,reduce_scatter,all_gather,all_to_all,barrier", "--peers", MPIS],
@@ -177,7 +178,7 @@ def options(argv):
     p.add_argument("--coll", default=",".join(cells_of.KINDS), help="collectives, by commas")
     p.add_argument("--sizes", help="by commas: 8,4K,2M")
     p.add_argument("--place", default="out,in", help="of all_reduce: out, in, or both")
-    p.add_argument("--peers", default="openmpi,mpich,gloo,torch", help="by commas; none: only ours")
+    p.add_argument("--peers", default=",".join(PEERS), help="by commas; none: only ours")
     p.add_argument("--buffers", default="plain,own", help="ours in plain memory, in coll_mem_alloc()'s, or both")
     p.add_argument("--no-floor", action="store_true", help="do not measure what the machine can do")
     p.add_argument("--blocks", type=int, default=9)
@@ -339,12 +340,20 @@ def run_shaped(args, argv):
     return p.returncode
 
 
+def peers_named(text):
+    peers = [p for p in text.split(",") if p and p != "none"]
+    for p in peers:
+        if p not in PEERS:
+            raise SystemExit("no peer '%s'; there are %s" % (p, ", ".join(PEERS)))
+    return peers
+
+
 def run_all(args, document, say):
     """Fill the document; the exit status."""
     ctx = types.SimpleNamespace(build=os.path.abspath(args.build), transport=args.transport, python=args.python, cc=args.cc,
                                 unpinned=args.unpinned)
     names = [{"plain": "ours", "own": "ours_own"}[b] for b in args.buffers.split(",")]
-    names += [p for p in args.peers.split(",") if p and p != "none"]
+    names += peers_named(args.peers)
     with_floor = not args.no_floor and args.ranks <= ranks_of.cores()
     names += ["floor", "line"] if with_floor else []
     begin = time.monotonic()

@@ -137,6 +137,22 @@ void coll_tcp_link_buffers(const struct tcp_inst *in, int fd)
 }
 
 /*
+ * A paced control (bbr, the default of some systems) halves the rate of a loopback or a veth
+ * pair: 32 MiB each way 17 ms instead of 8.5. So it is another one between processes of one machine,
+ * and from the beginning: bbr turns on the pacing of a socket when its connection is made, and no
+ * later choice of a control turns it off. The socket is then held to some multiple of its window by
+ * its round trip time, which a peer that was once late makes long: 64 KiB took 220 us instead of 20.
+ * So before connect() and listen(), whose connections inherit it, and again when the handshake
+ * has told where the peer is. The other way is harmless: bbr takes over a connection whenever it is chosen.
+ */
+bool coll_tcp_link_control(const struct tcp_inst *in, int fd, bool same_machine)
+{
+	const char *want = in->congestion[0] != '\0' ? in->congestion : same_machine ? "reno" : in->system_control;
+
+	return want[0] == '\0' || setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, want, (socklen_t)strlen(want)) == 0;
+}
+
+/*
  * An unreachable host shows as data without acknowledgement, which service.c
  * watches by itself. TCP_USER_TIMEOUT would do the same and more: it also ends
  * a connection whose peer, alive, has not read for so long (a zero window), and
@@ -146,9 +162,8 @@ void coll_tcp_link_buffers(const struct tcp_inst *in, int fd)
 static void tune(struct tcp_link *l, int fd, bool same_machine)
 {
 	struct tcp_inst *in = l->inst;
-	char used[32] = "?";
+	char used[TCP_CONTROL_NAME] = "?";
 	socklen_t len = sizeof(used) - 1;
-	const char *want = in->congestion;
 
 	set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
 	if (!l->near) {
@@ -157,15 +172,7 @@ static void tune(struct tcp_link *l, int fd, bool same_machine)
 		set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, 1);
 		set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, 3);
 	}
-	/* A paced control (bbr, the default of some systems) halves the rate of a
-	 * loopback or a veth pair: 32 MiB each way 17 ms instead of 8.5. */
-	if (want[0] != '\0') {
-		if (setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, want, (socklen_t)strlen(want)) != 0)
-			tcp_log(in, COLL_LOG_WARN, "[COLL-6102] tcp: COLL_TCP_CONGESTION=%s: %s", want,
-			        strerror(errno));
-	} else if (same_machine && setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4) != 0) {
-		tcp_log(in, COLL_LOG_DEBUG, "tcp: congestion control reno: %s", strerror(errno));
-	}
+	coll_tcp_link_control(in, fd, same_machine);
 	if (getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, used, &len) == 0)
 		tcp_log(in, COLL_LOG_INFO, "tcp: connected %s, congestion control %s, socket %u",
 		        same_machine ? "on this machine" : "to another host", used, l->base.part + 1);

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/sockios.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,6 +76,18 @@ static int bind_range(const struct tcp_inst *in, int family, unsigned first, uns
 	return -1;
 }
 
+/* Of sockets that will be accepted. Until the handshake tells, their peers are taken for processes of this machine. */
+static void inherit_control(struct tcp_inst *in)
+{
+	socklen_t len = sizeof(in->system_control) - 1;
+
+	if (getsockopt(in->listen_fd, IPPROTO_TCP, TCP_CONGESTION, in->system_control, &len) != 0)
+		in->system_control[0] = '\0';
+	if (!coll_tcp_link_control(in, in->listen_fd, true) && in->congestion[0] != '\0')
+		tcp_log(in, COLL_LOG_WARN, "[COLL-6102] tcp: COLL_TCP_CONGESTION=%s: %s", in->congestion,
+		        strerror(errno));
+}
+
 static coll_status open_listener(struct tcp_inst *in, bool *ip6, uint16_t *port)
 {
 	const char *range = in->env.setting(in->env.ctx, "COLL_PORT_RANGE");
@@ -97,6 +110,7 @@ static coll_status open_listener(struct tcp_inst *in, bool *ip6, uint16_t *port)
 		        range[0] ? " in COLL_PORT_RANGE=" : "", range, strerror(errno));
 		return COLL_ERR_SYSTEM;
 	}
+	inherit_control(in);
 	*port = ntohs(*ip6 ? ((struct sockaddr_in6 *)&sa)->sin6_port : ((struct sockaddr_in *)&sa)->sin_port);
 	return COLL_OK;
 }

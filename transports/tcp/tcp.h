@@ -53,6 +53,7 @@ enum {
 	TCP_UNHEARD_MAX = 1024,         /* so many reads without a sleeper: take the socket out of the data epoll */
 	TCP_DIRECT_LINKS = 2,           /* up to so many links are read without asking epoll */
 	TCP_EVENTS = 32,
+	TCP_CONTROL_NAME = 32, /* room for the name of a congestion control */
 };
 
 /* ---- addresses (address.c) -------------------------------------------- */
@@ -281,7 +282,8 @@ struct tcp_link {
 struct tcp_inst {
 	struct coll_transport_env env;
 	struct coll_tcp_address address;
-	char congestion[32];
+	char congestion[TCP_CONTROL_NAME];     /* COLL_TCP_CONGESTION; "": by the path */
+	char system_control[TCP_CONTROL_NAME]; /* what a new socket has */
 	uint64_t timeout_ns;
 	unsigned sockets; /* of a link; 0: by the interfaces */
 	int buffer_bytes; /* 0: the kernel's own */
@@ -381,6 +383,9 @@ static inline struct tcp_link *tcp_link_at(struct tcp_inst *in, uint32_t i)
 }
 /* The buffers that are set, before fd connects or listens. */
 void coll_tcp_link_buffers(const struct tcp_inst *in, int fd);
+/* The congestion control for a path to a peer on this machine or elsewhere, before fd connects or
+ * listens where that is known, and when it has become known. Whether the system allows it. */
+bool coll_tcp_link_control(const struct tcp_inst *in, int fd, bool same_machine);
 /* The connection is made and proven. Takes fd whatever the result. All three
  * locks held. */
 coll_status coll_tcp_link_up(struct tcp_link *l, int fd, uint64_t seed, bool same_machine);

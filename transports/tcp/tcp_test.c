@@ -497,6 +497,47 @@ TEST(tcp, closed_while_it_connects)
 	close(fd);
 }
 
+static const char *control_of(int fd, char name[TCP_CONTROL_NAME])
+{
+	socklen_t len = TCP_CONTROL_NAME - 1;
+
+	memset(name, 0, TCP_CONTROL_NAME);
+	CHECK(getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &len) == 0);
+	return name;
+}
+
+/* A control that paces does so to the end of the connection if it is there at the beginning. */
+TEST(tcp, nothing_paces_a_connection_on_this_machine_from_its_beginning)
+{
+	struct station s = {0};
+	char name[TCP_CONTROL_NAME], system[TCP_CONTROL_NAME];
+	const int plain = listener(0), fd = listener(5);
+	struct raw_peer far;
+	int stranger;
+	void *link;
+
+	REQUIRE(station_open(&s, 1) == COLL_OK);
+	control_of(plain, system);
+	CHECK(strcmp(s.in->system_control, system) == 0);
+	link = raw_link(&s, 2, port_of(fd));
+	CHECK(UNTIL(&s, tcp_link_at(s.in, 0)->attempt.fd >= 0));
+	CHECK(strcmp(control_of(tcp_link_at(s.in, 0)->attempt.fd, name), "reno") == 0, "%s", name);
+	stranger = dial_port(station_port(&s));
+	REQUIRE(UNTIL(&s, s.in->pending_count == 1));
+	for (unsigned i = 0; i < TCP_PENDING_MAX; i++)
+		if (s.in->pending[i].fd >= 0)
+			CHECK(strcmp(control_of(s.in->pending[i].fd, name), "reno") == 0, "%s", name);
+	/* It tells another machine's name: the system's own. */
+	REQUIRE(raw_connect(&far, &s, 3));
+	CHECK(strcmp(control_of(tcp_link_at(s.in, 1)->fd, name), system) == 0, "%s", name);
+	s.t->link_close(link);
+	station_close(&s);
+	close(stranger);
+	close(far.fd);
+	close(plain);
+	close(fd);
+}
+
 TEST(tcp, another_process_at_the_address_is_death)
 {
 	struct station other = {0}, s = {0};
