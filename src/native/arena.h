@@ -90,7 +90,10 @@ struct native_region {
 	_Alignas(COLL_LINE_BYTES) atomic_uint busy;
 	/* tiles.c, shuttle.c: turn << COLL_STEP_BITS | how many steps of it its owner has made */
 	_Alignas(COLL_LINE_BYTES) _Atomic uint64_t steps;
-	_Alignas(COLL_LINE_BYTES) char gap[4096 - 4 * COLL_LINE_BYTES];
+	/* chute.c: chunks in all operations so far, when its owner filled one last, and when it emptied one */
+	_Alignas(COLL_LINE_BYTES) _Atomic uint64_t poured;
+	_Alignas(COLL_LINE_BYTES) _Atomic uint64_t drained;
+	_Alignas(COLL_LINE_BYTES) char gap[4096 - 6 * COLL_LINE_BYTES];
 	struct native_entry entries[COLL_DEPTH];
 	struct native_flags flags[COLL_CELLS];
 	struct native_flags exchange; /* pair.c: of the place behind the cells */
@@ -182,6 +185,8 @@ struct coll_native {
 	uint32_t wide;                  /* of two ranks: the place of rooted.c in use */
 	int wide_root;                  /* and who has written to it last */
 	uint64_t shuttled;              /* chunks of shuttle.c in all operations so far */
+	uint64_t chuted;                /* chunks of chute.c in all operations so far */
+	uint64_t chute_run;             /* of those, before the operations since this rank was not the root */
 	uint64_t cells;                 /* operations that used cells so far */
 	uint64_t cell_turn[COLL_CELLS]; /* the last of each */
 	size_t payload_bytes;

@@ -93,7 +93,7 @@ static bool passes(struct coll_native *n, const struct coll_job *job)
 /* What is made by hand of plain memory. */
 static bool staged(const struct coll_native *n, const struct coll_job *job)
 {
-	return coll_native_tiles_serve(job) || coll_native_shuttle_serves(n, job);
+	return coll_native_tiles_serve(job) || coll_native_shuttle_serves(n, job) || coll_native_chute_serves(n, job);
 }
 
 /* That comes in its turn, too. */
@@ -460,6 +460,16 @@ static size_t unit_of(const struct coll_native *n, const struct native_pass *p)
 	return unit < UNIT_MIN ? UNIT_MIN : unit;
 }
 
+/* In plain memory. */
+static coll_status poll_staged(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+{
+	if (n->size > 2)
+		return coll_native_poll_tiles(n, job, s);
+	if (job->plan->kind == COLL_KIND_BROADCAST)
+		return coll_native_poll_chute(n, job, s);
+	return coll_native_poll_shuttle(n, job, s);
+}
+
 /* One unit. s->next: the pass, s->piece: how far it is made. */
 static coll_status work(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
 {
@@ -533,7 +543,7 @@ coll_status coll_native_poll_direct(void *arg, const struct coll_job *job, struc
 				return COLL_AGAIN;
 			break;
 		case ENDING: return await_ends(n, job, s);
-		default: return n->size == 2 ? coll_native_poll_shuttle(n, job, s) : coll_native_poll_tiles(n, job, s);
+		default: return poll_staged(n, job, s);
 		}
 	}
 	return st;

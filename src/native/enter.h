@@ -201,6 +201,9 @@ coll_status coll_native_poll_tiles(void *arg, const struct coll_job *job, struct
 /* shuttle.c: the same of two ranks. */
 bool coll_native_shuttle_serves(const struct coll_native *n, const struct coll_job *job);
 coll_status coll_native_poll_shuttle(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s);
+/* chute.c: a broadcast of two ranks; phases as those of tiles.c. */
+bool coll_native_chute_serves(const struct coll_native *n, const struct coll_job *job);
+coll_status coll_native_poll_chute(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s);
 coll_status coll_native_poll_line_reduce(void *arg, const struct coll_job *job, struct coll_hand_state *s);
 coll_status coll_native_poll_barrier(void *arg, const struct coll_job *job, struct coll_hand_state *s);
 coll_status coll_native_poll_lines_reduce(void *arg, const struct coll_job *job, struct coll_hand_state *s);

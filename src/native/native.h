@@ -70,7 +70,7 @@ struct coll_native_stats {
 	uint64_t bytes_streamed; /* of those: past the caches */
 	uint64_t parted;         /* bytes of ours left to a peer that did not stop writing */
 	uint64_t pulled;         /* bytes that the kernel has read for us in plain memory of others */
-	uint64_t shuttled;       /* bytes that came by slots that change hands */
+	uint64_t shuttled;       /* bytes that came by slots */
 };
 const struct coll_native_stats *coll_native_stats(const struct coll_native *native);
 

@@ -374,10 +374,13 @@ static void slot_by_slot(coll_comm *comm, int rank, void *arg)
 	static const size_t counts[] = {16385, 16400, 20000, 32771, 65537, 131072, 180225, 262145, 1 << 21};
 
 	for (int k = 0; k < KINDS; k++)
-		for (size_t c = 0; kinds[k] != COLL_KIND_BROADCAST && c < sizeof(counts) / sizeof(*counts); c++)
+		for (size_t c = 0; c < sizeof(counts) / sizeof(*counts); c++)
 			for (int i = 0; i < (counts[c] > 1 << 20 ? 2 : 4); i++) {
-				const struct shape s = plain_pair(kinds[k], counts[c], i);
+				struct shape s = plain_pair(kinds[k], counts[c], i);
 
+				s.root = i / 2;
+				if (kinds[k] == COLL_KIND_BROADCAST && (counts[c] < 65536 || counts[c] > 524288))
+					continue;
 				once(comm, rank, &s);
 			}
 	CHECK(stats(comm).direct == 0);
