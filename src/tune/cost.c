@@ -64,9 +64,8 @@ static bool exchanges(const struct coll_tune_facts *f, double total)
 	return f->size == 2 && f->one_host && !f->oversubscribed && f->caps.streamed && total <= (double)f->slot_bytes;
 }
 
-/* What a round costs a link besides, as a part of its time: see link_use(). */
-#define HELD_UP_PER_ROUND 0.06
-#define HELD_UP_RANKS     8
+/* Between hosts, over sockets, the time of a link that several streams have at once: see link_use(). */
+#define SHARED_LINK 1.2
 
 static double at_least_one(double x)
 {
@@ -102,18 +101,17 @@ static double call_bytes(const struct coll_tune_facts *f, const struct coll_tune
 	return (double)call->count * (double)call->elem_bytes;
 }
 
-/* Between hosts, over sockets: a link is empty from the end of a round's frames until the next
- * ones begin, and then it has another stream in it. With few ranks two-shot, all of whose
- * streams go at once, costs less than that. bench/shaped, 1 Gb/s, of what a bare stream carries:
- * 4 ranks 4 and 16 MiB circulant 0.92 to 0.97, two-shot 0.999 and 1.000; 8 ranks circulant 0.93 and 0.92 to 0.95,
- * two-shot 0.96 and 0.99 (2026-11-22). The figure is above what was
- * seen, by the 5 % by which a row must be cheaper. More than 7 streams to one receiver at once were not measured. */
+/* Streams that leave by one link at once do not end at once, and the next round waits for the last. bench/shaped, of
+ * what a bare stream carries, two-shot and circulant (2026-11-22): 1 Gb/s, 8 ranks 1 MiB 0.61 and 1.00, 4 MiB 0.95 and
+ * 0.99; 2.5 Gb/s, 4 ranks 4 MiB 0.88 and 0.98, 5 ranks 1 MiB 0.87 and 0.97, 6 ranks 4 MiB 0.87 and 1.00; 3 ranks at 1
+ * Gb/s 1.00 and 0.99 of 1 MiB. The rate that is priced is that of a fast link, where rounds weigh more: the figure is
+ * chosen so that 1 MiB goes to circulant even there. */
 static double link_use(const struct coll_tune_facts *f, const struct coll_tune_call *call,
                        const struct coll_algo_cost *c, double total)
 {
-	const bool held_up = f->caps.streamed && !f->one_host && f->size <= HELD_UP_RANKS && total >= LONG_BYTES;
+	const bool streams = f->caps.streamed && !f->one_host && c->frames > 2 * c->rounds;
 
-	return held_up && call->kind == COLL_KIND_ALL_REDUCE ? 1 + HELD_UP_PER_ROUND * larger(c->rounds - 2, 0) : 1;
+	return streams && call->kind == COLL_KIND_ALL_REDUCE && total >= LONG_BYTES ? SHARED_LINK : 1;
 }
 
 static double link_ns(const struct coll_tune_facts *f, const struct coll_algo_cost *c, double tile)

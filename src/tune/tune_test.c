@@ -180,18 +180,18 @@ Test(tune, ranks_that_share_cores_send_few_frames_over_tcp)
 }
 
 /* Measured over shaped links: see link_use(). */
-Test(tune, few_hosts_keep_their_links_full)
+Test(tune, hosts_send_long_vectors_one_stream_at_a_time)
 {
-	static const size_t lens[] = {64 << 10, 256 << 10, 1 << 20, 64 << 20};
+	static const size_t lens[] = {1 << 20, 4 << 20, 16 << 20, 64 << 20};
 	struct coll_tune_facts f = nets[NETS - 1].facts;
 
 	for (int crowded = 0; crowded < 2; crowded++) {
 		f.oversubscribed = crowded;
-		for (int n = 3; n <= 8; n++)
+		for (int n = 3; n <= 32; n++)
 			for (int i = 0; i < 4; i++)
-				cr_expect_str_eq(chosen(f, n, COLL_KIND_ALL_REDUCE, lens[i]), "twoshot", "n=%d len=%zu",
-				                 n, lens[i]);
-		cr_expect_str_eq(chosen(f, 32, COLL_KIND_ALL_REDUCE, 16 << 20), "circulant");
+				cr_expect_str_eq(chosen(f, n, COLL_KIND_ALL_REDUCE, lens[i]), "circulant",
+				                 "n=%d len=%zu", n, lens[i]);
+		cr_expect_str_eq(chosen(f, 4, COLL_KIND_ALL_REDUCE, 64 << 10), "twoshot");
 	}
 }
 
