@@ -8,6 +8,10 @@
  */
 #include "async_ranks.h"
 
+#include <poll.h>
+
+#include "comm/async.h"
+
 /* ---- Streams ---- */
 
 /* Calls on one stream run in order: each continues with the result of the one before. */
@@ -477,6 +481,49 @@ static void streams_outlive_communicators(void)
 	}
 }
 
+/* ---- The progress thread ---- */
+
+static unsigned looks(coll_comm *comm)
+{
+	unsigned passes;
+
+	coll_async_lock(comm->ctx);
+	passes = comm->ctx->async->passes;
+	coll_async_unlock(comm->ctx);
+	return passes;
+}
+
+/* While a message does not come: what looks now and then takes the core from whoever computes. Sleeps of 50 ms
+ * are three or four looks in this time, of 5 ms some 25. */
+static void unhurried(coll_comm *comm, int rank, void *arg)
+{
+	enum { SETTLED_MS = 20, COUNTED_MS = 60, LOOKS_MAX = 12 };
+	coll_stream *s;
+	unsigned before;
+	int x = 1;
+
+	OK(comm, coll_stream_create(&s, comm));
+	if (rank == 0) {
+		OK(comm, coll_recv(&x, 1, COLL_I32, 1, comm, s));
+		poll(NULL, 0, SETTLED_MS);
+		before = looks(comm);
+		poll(NULL, 0, COUNTED_MS);
+		CHECK(looks(comm) - before <= LOOKS_MAX, "%u looks", looks(comm) - before);
+		OK(comm, coll_send(&x, 1, COLL_I32, 1, comm, NULL));
+		OK(comm, coll_stream_wait(s, -1));
+	} else {
+		OK(comm, coll_recv(&x, 1, COLL_I32, 0, comm, NULL));
+		OK(comm, coll_send(&x, 1, COLL_I32, 0, comm, s));
+		OK(comm, coll_stream_wait(s, -1));
+	}
+	OK(comm, coll_stream_destroy(&s));
+}
+
+static void few_looks_at_what_does_not_come(void)
+{
+	run_ranks(2, unhurried, NULL);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct plain_case tests[] = {
@@ -492,6 +539,7 @@ int main(int argc, char **argv)
 	        PLAIN_CASE(events_are_moments),
 	        PLAIN_CASE(destroy_with_pending),
 	        PLAIN_CASE(streams_outlive_communicators),
+	        PLAIN_CASE(few_looks_at_what_does_not_come),
 	};
 
 	return run_cases(tests, sizeof(tests) / sizeof(tests[0]), argc, argv);
