@@ -88,7 +88,7 @@ struct native_region {
 	/* direct.c: its owner takes its buffers back; its owner reads or writes others' at this moment */
 	_Alignas(COLL_LINE_BYTES) atomic_uint revoked;
 	_Alignas(COLL_LINE_BYTES) atomic_uint busy;
-	/* tiles.c, shuttle.c: turn << COLL_STEP_BITS | how many steps of it its owner has made */
+	/* tiles.c, halves.c, shuttle.c: turn << COLL_STEP_BITS | how many steps of it its owner has made */
 	_Alignas(COLL_LINE_BYTES) _Atomic uint64_t steps;
 	/* chute.c: chunks in all operations so far, when its owner filled one last, and when it emptied one */
 	_Alignas(COLL_LINE_BYTES) _Atomic uint64_t poured;

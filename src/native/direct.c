@@ -93,7 +93,8 @@ static bool passes(struct coll_native *n, const struct coll_job *job)
 /* What is made by hand of plain memory. */
 static bool staged(const struct coll_native *n, const struct coll_job *job)
 {
-	return coll_native_tiles_serve(job) || coll_native_shuttle_serves(n, job) || coll_native_chute_serves(n, job);
+	return coll_native_tiles_serve(job) || coll_native_halves_serve(n, job) || coll_native_shuttle_serves(n, job) ||
+	       coll_native_chute_serves(n, job);
 }
 
 /* That comes in its turn, too. */
@@ -465,9 +466,11 @@ static coll_status poll_staged(struct coll_native *n, const struct coll_job *job
 {
 	if (n->size > 2)
 		return coll_native_poll_tiles(n, job, s);
-	if (job->plan->kind == COLL_KIND_BROADCAST)
-		return coll_native_poll_chute(n, job, s);
-	return coll_native_poll_shuttle(n, job, s);
+	switch (job->plan->kind) {
+	case COLL_KIND_ALL_REDUCE: return coll_native_poll_halves(n, job, s);
+	case COLL_KIND_BROADCAST: return coll_native_poll_chute(n, job, s);
+	default: return coll_native_poll_shuttle(n, job, s);
+	}
 }
 
 /* One unit. s->next: the pass, s->piece: how far it is made. */

@@ -198,7 +198,9 @@ bool coll_native_passes_direct(void *arg, const struct coll_job *job);
  * all have entered this turn. */
 bool coll_native_tiles_serve(const struct coll_job *job);
 coll_status coll_native_poll_tiles(void *arg, const struct coll_job *job, struct coll_hand_state *s);
-/* shuttle.c: the same of two ranks. */
+/* halves.c, shuttle.c: the same of two ranks, an all_reduce and the others. */
+bool coll_native_halves_serve(const struct coll_native *n, const struct coll_job *job);
+coll_status coll_native_poll_halves(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s);
 bool coll_native_shuttle_serves(const struct coll_native *n, const struct coll_job *job);
 coll_status coll_native_poll_shuttle(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s);
 /* chute.c: a broadcast of two ranks; phases as those of tiles.c. */

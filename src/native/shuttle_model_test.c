@@ -1,9 +1,9 @@
 /*
- * The slots of shuttle.c, explored: two ranks, a few operations of some chunks each behind each other, every
- * interleaving of their memory operations, on a memory as weak as Arm's (weak_model_test.h). The real rings have four
- * slots; here they have two, so that each is used again soon. Operations are in place: what is sent is what the
- * operation before has put there. How far a rank sends ahead of what it takes depends on the other: each of the two
- * takes as soon as it can, or as late as it may. What is read before the first chunk is turn_model_test.c's.
+ * The slots of shuttle.c and halves.c, explored: two ranks, a few operations of some chunks each behind each other,
+ * every interleaving of their memory operations, on a memory as weak as Arm's (weak_model_test.h). The real rings have
+ * four slots; here they have two, so that each is used again soon. Operations are in place: what is sent is what the
+ * operation before has put there. How far a rank of the shuttle sends ahead of what it takes depends on the other: each
+ * of the two takes as soon as it can, or as late as it may. What is read before the first chunk is turn_model_test.c's.
  *
  * Required: chunk c is taken as it was sent, whatever its slot held before, and nobody waits for ever. Every rule is
  * dropped once, and then one of these must break.
@@ -14,12 +14,16 @@
 #include "native/weak_model_test.h"
 #include "tests/plain.h"
 
-enum { RANKS = 2, SLOTS = 2, CHUNKS_MAX = 5, STEP_RANGE = 8 };
+enum { RANKS = 2, SLOTS = 2, HALVES_AHEAD = SLOTS / 2, CHUNKS_MAX = 6, STEP_RANGE = 8 };
 static_assert(CHUNKS_MAX < STEP_RANGE, "a count of chunks beside the turn");
 
-/* How many chunks an operation of each kind has; 0: it is another one, which only takes a turn. */
-static const int chunks_of[] = {0, 1, 2, 3, CHUNKS_MAX};
-enum { KINDS = sizeof(chunks_of) / sizeof(chunks_of[0]) };
+/* How many chunks an operation of each kind has, which go by the shuttle or, in pairs, by halves; 0: it is another
+ * one, which only takes a turn. */
+static const struct {
+	int chunks;
+	bool halves;
+} kinds_of[] = {{0, false}, {1, false}, {2, false}, {3, false}, {5, false}, {2, true}, {4, true}, {6, true}};
+enum { KINDS = sizeof(kinds_of) / sizeof(kinds_of[0]) };
 
 enum rule {
 	NO_RULE,
@@ -30,14 +34,26 @@ enum rule {
 	COUNTED_ANEW,       /* chunks are counted from 0 in each operation */
 	ONE_TOO_FAR,        /* chunk c + SLOTS is sent before c has been taken */
 	STORED_UNSENT,      /* a rank takes chunk c before it has sent its own */
+	SENT_UNTAKEN,       /* halves: a slot is filled before what came back in it is taken */
+	STEP_TOO_SOON,      /* halves: a step waits for one less of the other's */
+	RINGS_SHARED,       /* halves: in the slots of the shuttle */
+	STEPS_BEFORE_HALF,  /* halves: steps are stored without release */
+	HALF_BEFORE_STEPS,  /* and awaited without acquire */
 	RULES
 };
-static const char *const rule_names[RULES] = {"none dropped",       "steps before chunk", "chunk before steps",
-                                              "steps without turn", "rings stay",         "counted anew",
-                                              "one too far",        "stored unsent"};
+static const char *const rule_names[RULES] = {
+        "none dropped", "steps before chunk", "chunk before steps", "steps without turn", "rings stay",
+        "counted anew", "one too far",        "stored unsent",      "sent untaken",       "step too soon",
+        "rings shared", "steps before half",  "half before steps"};
 
-/* Words: the slots of both rings; what each rank has sent; its buffer, a word for each chunk. */
-enum { SLOT, STEPS = SLOT + 2 * SLOTS, BUFFER = STEPS + RANKS, WORDS = BUFFER + RANKS * CHUNKS_MAX };
+/* Words: the slots of both rings, and of halves; what each rank has sent; its buffer, a word for each chunk. */
+enum {
+	SLOT,
+	HALF_SLOT = SLOT + 2 * SLOTS,
+	STEPS = HALF_SLOT + 2 * SLOTS,
+	BUFFER = STEPS + RANKS,
+	WORDS = BUFFER + RANKS * CHUNKS_MAX
+};
 static_assert((int)WORDS <= WEAK_WORDS, "the words of both ranks");
 
 struct model {
@@ -52,7 +68,8 @@ struct writer {
 	const struct model *x;
 	int me;
 	int turn;
-	int shuttled;         /* chunks of the operations before */
+	int shuttled;         /* chunks of the operations before, by the shuttle */
+	int sent;             /* by either */
 	int held[CHUNKS_MAX]; /* what its buffer holds when the operation begins */
 };
 
@@ -72,7 +89,7 @@ static int slot_of(const struct writer *w, int k, int rank)
 /* No two chunks are alike. */
 static int chunk_of(const struct writer *w, int k, int rank)
 {
-	return (w->shuttled + k + 1) * RANKS + rank;
+	return (w->sent + k + 1) * RANKS + rank;
 }
 
 static int steps_of(const struct writer *w, int sent)
@@ -100,12 +117,11 @@ static void take(struct writer *w, int k)
 	weak_emit(w->w, w->me, WEAK_STORE, buffer_of(w->me, k), w->turn);
 }
 
-static void operation(struct writer *w, int chunks)
+static void shuttle(struct writer *w, int chunks)
 {
 	const int ahead = drops(w, STORED_UNSENT) && w->me == 1 ? 0 : w->x->ahead[w->me] + drops(w, ONE_TOO_FAR);
 	int sent = 0;
 
-	w->turn++;
 	for (int k = 0; k < chunks; k++) {
 		while (sent < chunks && sent < k + ahead)
 			send(w, sent++);
@@ -113,9 +129,76 @@ static void operation(struct writer *w, int chunks)
 	}
 	while (sent < chunks)
 		send(w, sent++);
+	w->shuttled += chunks;
+}
+
+/* ---- Halves: of chunks 2k and 2k + 1 each rank joins one, and sends and takes the other ---- */
+
+static int half_slot_of(const struct writer *w, int k, int rank)
+{
+	return (drops(w, RINGS_SHARED) ? SLOT : HALF_SLOT) + rank * SLOTS + k % SLOTS;
+}
+
+static void take_half(struct writer *w, int k)
+{
+	const int c = 2 * k + !w->me;
+
+	weak_emit(w->w, w->me, WEAK_LOAD, half_slot_of(w, k, w->me), chunk_of(w, c, !w->me));
+	weak_emit(w->w, w->me, WEAK_STORE, buffer_of(w->me, c), w->turn);
+}
+
+static void join_half(struct writer *w, int k)
+{
+	const int c = 2 * k + w->me;
+
+	weak_emit(w->w, w->me, WEAK_LOAD, half_slot_of(w, k, !w->me), chunk_of(w, c, !w->me));
+	weak_emit(w->w, w->me, WEAK_LOAD, buffer_of(w->me, c), w->held[c]);
+	weak_emit(w->w, w->me, WEAK_STORE, half_slot_of(w, k, !w->me), chunk_of(w, c, w->me));
+	weak_emit(w->w, w->me, WEAK_STORE, buffer_of(w->me, c), w->turn);
+}
+
+static void send_half(struct writer *w, int k)
+{
+	const int c = 2 * k + !w->me;
+
+	weak_emit(w->w, w->me, WEAK_LOAD, buffer_of(w->me, c), w->held[c]);
+	weak_emit(w->w, w->me, WEAK_STORE, half_slot_of(w, k, w->me), chunk_of(w, c, w->me));
+}
+
+static void step_of_halves(struct writer *w, int k, int pairs)
+{
+	const int taken = k - 2 * HALVES_AHEAD, joined = k - HALVES_AHEAD;
+	const bool first = drops(w, SENT_UNTAKEN) && k < pairs;
+
+	if (joined - drops(w, STEP_TOO_SOON) >= 0)
+		weak_emit(w->w, w->me, WEAK_AWAIT_REACHED, STEPS + !w->me,
+		          steps_of(w, joined + 1 - drops(w, STEP_TOO_SOON)))
+		        ->acquire = !drops(w, HALF_BEFORE_STEPS);
+	if (first)
+		send_half(w, k);
+	if (taken >= 0)
+		take_half(w, taken);
+	if (joined >= 0 && joined < pairs)
+		join_half(w, joined);
+	if (k < pairs && !first)
+		send_half(w, k);
+	if (k < pairs + HALVES_AHEAD)
+		weak_emit(w->w, w->me, WEAK_STORE, STEPS + w->me, steps_of(w, k + 1))->release =
+		        !drops(w, STEPS_BEFORE_HALF);
+}
+
+static void operation(struct writer *w, int kind)
+{
+	const int chunks = kinds_of[kind].chunks, pairs = chunks / 2;
+
+	w->turn++;
+	if (!kinds_of[kind].halves)
+		shuttle(w, chunks);
+	for (int k = 0; kinds_of[kind].halves && k < pairs + 2 * HALVES_AHEAD; k++)
+		step_of_halves(w, k, pairs);
 	for (int k = 0; k < chunks; k++)
 		w->held[k] = w->turn;
-	w->shuttled += chunks;
+	w->sent += chunks;
 }
 
 static bool write_programs(struct weak *weak, const int *kinds, int count, void *arg)
@@ -125,7 +208,7 @@ static bool write_programs(struct weak *weak, const int *kinds, int count, void 
 		struct writer w = {.w = weak, .x = arg, .me = r};
 
 		for (int i = 0; i < count; i++)
-			operation(&w, chunks_of[kinds[i]]);
+			operation(&w, kinds[i]);
 	}
 	return true;
 }

@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { WEAK_RANKS = 3, WEAK_WORDS = 71, WEAK_CODE = 96 };
+enum { WEAK_RANKS = 3, WEAK_WORDS = 71, WEAK_CODE = 128 };
 
 enum weak_op { WEAK_END, WEAK_STORE, WEAK_LOAD, WEAK_AWAIT_EQUAL, WEAK_AWAIT_REACHED, WEAK_ADD };
 
