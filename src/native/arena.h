@@ -120,6 +120,12 @@ struct native_reach {
 	void *hold; /* NULL: ours, or not reached */
 };
 
+/* A shape of call for which something was tried in vain: how many more of them pass, and how many did the last time;
+ * equal on all ranks. */
+struct native_shy {
+	uint16_t left, pause;
+};
+
 enum { COLL_REACH_IN, COLL_REACH_OUT, COLL_REACHES };
 enum { COLL_AGREED = 16, COLL_SIZES = 48 };
 
@@ -134,23 +140,22 @@ struct native_direct {
 	/* Sets of regions that all ranks have mapped; equal on all of them. */
 	uint32_t agreed[COLL_AGREED][COLL_NATIVE_SIZE_MAX][COLL_REACHES];
 	unsigned nagreed;
-	/* Shapes of call for which it was tried in vain: how many more of them pass, and how many did
-	 * the last time; equal on all ranks. */
-	struct native_shy {
-		uint16_t left, pause;
-	} shy[COLL_KIND_COUNT][COLL_SIZES];
+	struct native_shy shy[COLL_KIND_COUNT][COLL_SIZES];
 	struct coll_native_stats stats;
 };
 
 /* Blocks of two ranks in plain memory: pull.c. */
 struct native_pull {
-	bool never; /* one rank cannot read the other's memory: agreed */
+	bool never; /* one rank cannot read the other's memory, whatever it is: agreed */
 	/* Of this call. */
 	enum native_way way;
+	bool may; /* agreed, like way */
 	bool settles, taken;
 	uint64_t address; /* of the other's block */
 	uint64_t since_ns;
-	struct native_trial trials[2][COLL_SIZES]; /* all_gather, all_to_all */
+	/* all_gather, all_to_all */
+	struct native_trial trials[2][COLL_SIZES];
+	struct native_shy shy[2][COLL_SIZES];
 };
 
 /* More ranks than COLL_NATIVE_SIZE_MAX: hub.h. */

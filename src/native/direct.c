@@ -34,7 +34,7 @@
 
 #include "base/clock.h"
 
-enum { UNIT_BYTES = 1 << 20, UNIT_MIN = 64 << 10, PAUSE_MAX = 64, DIRECT_MIN = 8 << 10 };
+enum { UNIT_BYTES = 1 << 20, UNIT_MIN = 64 << 10, DIRECT_MIN = 8 << 10 };
 
 /* How long a unit may take before its maker is left behind. */
 #define UNIT_NS 20000000u
@@ -81,13 +81,10 @@ static struct native_shy *shyness(struct coll_native *n, const struct coll_job *
  * wait for the entries of all. All ranks have come to the same conclusions in the same order. */
 static bool passes(struct coll_native *n, const struct coll_job *job)
 {
-	struct native_shy *shy = shyness(n, job);
+	const bool it = coll_native_shies(shyness(n, job));
 
-	if (shy->left == 0)
-		return false;
-	shy->left--;
-	n->direct.stats.passed++;
-	return true;
+	n->direct.stats.passed += it;
+	return it;
 }
 
 /* What is made by hand of plain memory. */
@@ -101,15 +98,6 @@ static bool staged(const struct coll_native *n, const struct coll_job *job)
 bool coll_native_passes_direct(void *arg, const struct coll_job *job)
 {
 	return !staged(arg, job) && passes(arg, job);
-}
-
-static void encourage(struct native_shy *shy, bool went)
-{
-	if (went)
-		shy->pause = 0;
-	else if (shy->pause < PAUSE_MAX)
-		shy->pause = shy->pause ? 2 * shy->pause : 1;
-	shy->left = shy->pause;
 }
 
 const struct coll_native_stats *coll_native_stats(const struct coll_native *n)
@@ -340,7 +328,7 @@ static coll_status reach_all(struct coll_native *n, const struct coll_job *job, 
 static coll_status decline(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
 {
 	leave_all(n);
-	encourage(shyness(n, job), false);
+	coll_native_encourage(shyness(n, job), false);
 	n->direct.stats.declined++;
 	if (!staged(n, job))
 		return COLL_ERR_UNSUPPORTED;
@@ -350,7 +338,7 @@ static coll_status decline(struct coll_native *n, const struct coll_job *job, st
 
 static coll_status begin_work(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
 {
-	encourage(shyness(n, job), true);
+	coll_native_encourage(shyness(n, job), true);
 	n->direct.stats.direct++;
 	n->direct.edges = ragged(n, job);
 	coll_native_stores_direct(n, job);

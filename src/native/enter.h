@@ -157,6 +157,27 @@ static inline coll_status coll_native_filled(const struct coll_native *n, const 
 	return st;
 }
 
+/* What was tried in vain: whether this call is one of the 1, 2, 4 ... 64 that do not try it after that. */
+static inline bool coll_native_shies(struct native_shy *shy)
+{
+	if (shy->left == 0)
+		return false;
+	shy->left--;
+	return true;
+}
+
+/* It was tried. */
+static inline void coll_native_encourage(struct native_shy *shy, bool went)
+{
+	enum { PAUSE_MAX = 64 };
+
+	if (went)
+		shy->pause = 0;
+	else if (shy->pause < PAUSE_MAX)
+		shy->pause = shy->pause ? 2 * shy->pause : 1;
+	shy->left = shy->pause;
+}
+
 /* hub.c, hub_move.c: of more ranks. */
 size_t coll_native_hub_cell_bytes(size_t payload_bytes);
 size_t coll_native_hub_bytes(int size, size_t payload_bytes);

@@ -9,7 +9,9 @@
  *      slots; as they do where a rank's result of the other comes where its own block for the other lies, as in an
  *      all_to_all in place: who read first would be given, or give, what has just been read.
  *   3  It says in another line that it has, or could not, and returns when both have: then nobody
- *      reads its buffer any more. If one could not, both go by slots, then and always.
+ *      reads its buffer any more. If one could not, both go by slots, and so do the next 1, 2, 4 ... 64 calls of that
+ *      kind and size: it may be this buffer alone. A rank that cannot read the other at all says so in its first line,
+ * and both go by slots always.
  *
  * Ordering. A line's payload is stored, then its word with release; the word is loaded with
  * acquire, then the payload, then the block, by a system call. What the kernel has read comes before the release
@@ -36,15 +38,24 @@ _Static_assert(sizeof(struct offer) <= COLL_FIRST_PAYLOAD, "one line");
 
 /* ---- Which way ---- */
 
+static size_t size_class(const struct coll_job *job)
+{
+	return (63 - __builtin_clzll(job->in.count * job->elem_bytes | 1)) % COLL_SIZES;
+}
+
 /* NULL: this kind always goes by slots. */
 static struct native_trial *trial_of(struct coll_native *n, const struct coll_job *job)
 {
-	const size_t bytes = job->in.count * job->elem_bytes;
 	const enum coll_kind kind = job->plan->kind;
 
 	if (kind != COLL_KIND_ALL_GATHER && kind != COLL_KIND_ALL_TO_ALL)
 		return NULL;
-	return &n->pull.trials[kind == COLL_KIND_ALL_TO_ALL][(63 - __builtin_clzll(bytes | 1)) % COLL_SIZES];
+	return &n->pull.trials[kind == COLL_KIND_ALL_TO_ALL][size_class(job)];
+}
+
+static struct native_shy *shyness(struct coll_native *n, const struct coll_job *job)
+{
+	return &n->pull.shy[job->plan->kind == COLL_KIND_ALL_TO_ALL][size_class(job)];
 }
 
 /* The setting's way; COLL_TRIED_WAYS: the quickest. */
@@ -70,11 +81,12 @@ void coll_native_pull_choose(struct coll_native *n, const struct coll_job *job, 
 	s->phase = NATIVE_SLOTS_NEW;
 	if (!t)
 		return;
+	n->pull.may = !n->pull.never && !coll_native_shies(shyness(n, job));
 	if (n->pull.way == COLL_TRIED_WAYS) {
-		n->pull.way = coll_native_trial_begin(t, !n->pull.never, &n->pull.settles);
+		n->pull.way = coll_native_trial_begin(t, n->pull.may, &n->pull.settles);
 		n->pull.since_ns = coll_clock_ns();
 	}
-	if (n->pull.settles || (coll_native_pulls(n->pull.way) && !n->pull.never))
+	if (n->pull.settles || (coll_native_pulls(n->pull.way) && n->pull.may))
 		s->phase = NATIVE_PULL_NEW;
 }
 
@@ -171,13 +183,14 @@ static void decide(struct coll_native *n, const struct coll_job *job, struct col
 	const bool apart = !theirs->in_place && !in_place(n, job);
 
 	n->pull.never |= theirs->never;
+	n->pull.may &= !n->pull.never;
 	n->pull.address = theirs->address;
 	/* What copy_own() has stored past the caches: the way it goes on may have no fence. */
 	if (coll_native_streams(n->pull.way))
 		coll_reduce_fence();
 	if (n->pull.settles)
-		n->pull.way = coll_native_trial_settle(trial_of(n, job), theirs->ns, !n->pull.never);
-	if (coll_native_pulls(n->pull.way) && !n->pull.never && apart) {
+		n->pull.way = coll_native_trial_settle(trial_of(n, job), theirs->ns, n->pull.may);
+	if (coll_native_pulls(n->pull.way) && n->pull.may && apart) {
 		s->phase = PULLING;
 		return;
 	}
@@ -269,13 +282,13 @@ static coll_status await_taken(struct coll_native *n, const struct coll_job *job
 	if (word != coll_native_word(s->turn, NATIVE_GOOD) && word != coll_native_word(s->turn, NATIVE_BAD))
 		return not_yet(n, s, COLL_AGAIN);
 	n->direct.lent = false;
+	coll_native_encourage(shyness(n, job), n->pull.taken && (uint32_t)word == NATIVE_GOOD);
 	if (n->pull.taken && (uint32_t)word == NATIVE_GOOD) {
 		coll_native_pull_ended(n, job);
 		coll_native_heard_all(n, s);
 		return COLL_OK;
 	}
 	s->events++;
-	n->pull.never = true;
 	n->pull.way = (enum native_way)(n->pull.way & 1);
 	s->phase = NATIVE_SLOTS_NEW;
 	return COLL_OK;

@@ -459,7 +459,8 @@ static void the_quickest_way_is_tried_for(void)
 	run_ranks(2, tried, NULL);
 }
 
-/* Memory that the kernel does not read, where one rank asks for it: by slots, then and always. */
+/* Memory that the kernel does not read, where one rank asks for it: by slots, after which 1, 2, 4 ... calls of that
+ * shape are not tried, and then it is again. */
 static coll_status refuses(void *link, uint64_t address, void *to, size_t len_bytes)
 {
 	return len_bytes ? COLL_ERR_UNSUPPORTED : COLL_OK;
@@ -469,6 +470,7 @@ static void unreadable(coll_comm *comm, int rank, void *arg)
 {
 	const struct shape s = {.kind = COLL_KIND_ALL_GATHER, .count = 20000, .plain = 3};
 	struct coll_transport table;
+	uint64_t pulled;
 
 	once(comm, rank, &s);
 	CHECK(stats(comm).pulled == 3 * 20000 * sizeof(int));
@@ -478,11 +480,17 @@ static void unreadable(coll_comm *comm, int rank, void *arg)
 		comm->native->peers[!rank].transport = &table;
 	}
 	once(comm, rank, &s);
-	once(comm, rank, &s);
+	once(comm, rank, &s); /* in vain: the first, the third and the sixth */
 	CHECK(stats(comm).shuttled == 6 * 20000 * sizeof(int), "%llu", (unsigned long long)stats(comm).shuttled);
 	CHECK(frames(comm) == 0);
 	OK(comm, coll_barrier(comm, NULL));
 	comm->native->peers[!rank].transport = &comm->native_wire->table;
+	pulled = stats(comm).pulled;
+	once(comm, rank, &s);
+	once(comm, rank, &s);
+	CHECK(stats(comm).shuttled == 10 * 20000 * sizeof(int), "%llu", (unsigned long long)stats(comm).shuttled);
+	CHECK(stats(comm).pulled == pulled + 2 * 20000 * sizeof(int), "%llu more",
+	      (unsigned long long)(stats(comm).pulled - pulled));
 }
 
 static void memory_that_cannot_be_pulled(void)
