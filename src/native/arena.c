@@ -44,6 +44,7 @@ coll_status coll_native_create(struct coll_native **native, const struct coll_na
 	n->payload_bytes = payload_bytes;
 	n->page_bytes = (size_t)sysconf(_SC_PAGESIZE);
 	n->hub.cell_bytes = coll_native_hub_cell_bytes(payload_bytes);
+	n->alone = alone;
 	n->looks = alone ? LOOKS : 0;
 	n->fabric = *fabric;
 	n->key = *key;

@@ -176,6 +176,7 @@ struct native_stores {
 
 struct coll_native {
 	int rank, size;
+	bool alone;    /* every rank has a core */
 	int looks;     /* at a line that is not there yet, before others get a turn */
 	uint64_t turn; /* begun last; words have its low half */
 	uint32_t all;  /* every peer has entered this turn at least */
@@ -192,6 +193,7 @@ struct coll_native {
 	uint64_t shuttled;              /* chunks of shuttle.c in all operations so far */
 	uint64_t chuted;                /* chunks of chute.c in all operations so far */
 	uint64_t chute_run;             /* of those, before the operations since this rank was not the root */
+	uint32_t tiles;                 /* of tiles.c in all operations so far */
 	uint64_t cells;                 /* operations that used cells so far */
 	uint64_t cell_turn[COLL_CELLS]; /* the last of each */
 	size_t payload_bytes;

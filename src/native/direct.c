@@ -90,8 +90,8 @@ static bool passes(struct coll_native *n, const struct coll_job *job)
 /* What is made by hand of plain memory. */
 static bool staged(const struct coll_native *n, const struct coll_job *job)
 {
-	return coll_native_tiles_serve(job) || coll_native_halves_serve(n, job) || coll_native_shuttle_serves(n, job) ||
-	       coll_native_chute_serves(n, job);
+	return coll_native_tiles_serve(n, job) || coll_native_halves_serve(n, job) ||
+	       coll_native_shuttle_serves(n, job) || coll_native_chute_serves(n, job);
 }
 
 /* That comes in its turn, too. */

@@ -217,7 +217,7 @@ coll_status coll_native_poll_direct(void *arg, const struct coll_job *job, struc
 bool coll_native_passes_direct(void *arg, const struct coll_job *job);
 /* tiles.c: whether they are better than the plan; from NATIVE_TILES_NEW on, or from NATIVE_TILES_BEGUN, when
  * all have entered this turn. */
-bool coll_native_tiles_serve(const struct coll_job *job);
+bool coll_native_tiles_serve(const struct coll_native *n, const struct coll_job *job);
 coll_status coll_native_poll_tiles(void *arg, const struct coll_job *job, struct coll_hand_state *s);
 /* halves.c, shuttle.c: the same of two ranks, an all_reduce and the others. */
 bool coll_native_halves_serve(const struct coll_native *n, const struct coll_job *job);

@@ -71,6 +71,7 @@ struct coll_native_stats {
 	uint64_t parted;         /* bytes of ours left to a peer that did not stop writing */
 	uint64_t pulled;         /* bytes that the kernel has read for us in plain memory of others */
 	uint64_t shuttled;       /* bytes that came by slots */
+	uint64_t tiles;          /* that calls were cut in: tiles.c */
 };
 const struct coll_native_stats *coll_native_stats(const struct coll_native *native);
 

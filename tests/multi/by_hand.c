@@ -74,6 +74,91 @@ static void by_default(void)
 	with("COLL_ALGO=broadcast:binomial", true);
 }
 
+/* ---- Long messages ---- */
+
+static bool wrong_block(const int *x, size_t count, int a, int b)
+{
+	for (size_t i = 0; i < count; i++)
+		if (x[i] != a * 1000 + b + (int)i)
+			return true;
+	return false;
+}
+
+static void fill_block(int *x, size_t count, int a, int b)
+{
+	for (size_t i = 0; i < count; i++)
+		x[i] = a * 1000 + b + (int)i;
+}
+
+/* in, out: of all ranks' blocks; every other call is in place. */
+static void gather_blocks(coll_comm *comm, int *in, int *out, size_t count, int call)
+{
+	const int rank = coll_comm_rank(comm);
+	int *mine = (call + rank) % 2 ? out + (size_t)rank * count : in;
+
+	fill_block(mine, count, call, rank);
+	OK(comm, coll_all_gather(mine, out, count, COLL_I32, comm, NULL));
+	for (int r = 0; r < coll_comm_size(comm); r++)
+		CHECK(!wrong_block(out + (size_t)r * count, count, call, r), "call %d, block %d", call, r);
+}
+
+static void exchange_blocks(coll_comm *comm, int *in, int *out, size_t count, int call)
+{
+	const int size = coll_comm_size(comm), rank = coll_comm_rank(comm);
+	int *from = (call + rank) % 2 ? out : in;
+
+	for (int r = 0; r < size; r++)
+		fill_block(from + (size_t)r * count, count, call + rank, r);
+	OK(comm, coll_all_to_all(from, out, count, COLL_I32, comm, NULL));
+	for (int r = 0; r < size; r++)
+		CHECK(!wrong_block(out + (size_t)r * count, count, call + r, rank), "call %d, block %d", call, r);
+}
+
+static void send_block(coll_comm *comm, int *in, int *out, size_t count, int call)
+{
+	const int root = call % coll_comm_size(comm), rank = coll_comm_rank(comm);
+	int *from = call % 3 ? in : out;
+
+	memset(out, 0, count * sizeof(*out));
+	if (rank == root)
+		fill_block(from, count, call, root);
+	OK(comm, coll_broadcast(rank == root ? from : out, out, count, COLL_I32, root, comm, NULL));
+	CHECK(!wrong_block(out, count, call, root), "call %d", call);
+}
+
+/* Of one tile, of some, of a part of one behind some, and sums between them, with ranks that come late. */
+static void blocks_by_tiles(coll_comm *comm, int rank, void *arg)
+{
+	const size_t counts[] = {16385, 32768, 32769, 100000};
+	const bool by_hand = comm->facts.oversubscribed;
+	const uint64_t sent = frames(comm);
+	int *in = malloc(RANKS_MAX * counts[3] * sizeof(*in)), *out = malloc(RANKS_MAX * counts[3] * sizeof(*out));
+
+	for (int i = 0; i < 48; i++) {
+		const size_t count = counts[i / 4 % 4];
+
+		if (i % 8 == 5 && rank == i / 8 % coll_comm_size(comm))
+			usleep(2000);
+		switch ((i + i / 4) % 4) {
+		case 0: gather_blocks(comm, in, out, count, i); break;
+		case 1: exchange_blocks(comm, in, out, count, i); break;
+		case 2: send_block(comm, in, out, count, i); break;
+		default: frames_of(comm, rank, count, 1); break;
+		}
+	}
+	/* A core each: sums alone. */
+	CHECK((frames(comm) == sent) == by_hand, "%d ranks", coll_comm_size(comm));
+	CHECK(coll_native_stats(comm->native)->tiles > 0);
+	free(in);
+	free(out);
+}
+
+static void long_blocks(void)
+{
+	for (int n = 3; n <= RANKS_MAX; n++)
+		run_ranks(n, blocks_by_tiles, NULL);
+}
+
 static void forbidden(void)
 {
 	with("COLL_NATIVE=0", false);
@@ -228,6 +313,7 @@ int main(int argc, char **argv)
 {
 	static const struct plain_case tests[] = {
 	        PLAIN_CASE(by_default),
+	        PLAIN_CASE(long_blocks),
 	        PLAIN_CASE(forbidden),
 	        PLAIN_CASE(one_rank_cannot),
 	        PLAIN_CASE(beside_plans),
