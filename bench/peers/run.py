@@ -177,7 +177,7 @@ def options(argv):
     p.add_argument("--transport", choices=("shm", "tcp"), default="shm")
     p.add_argument("--coll", default=",".join(cells_of.KINDS), help="collectives, by commas")
     p.add_argument("--sizes", help="by commas: 8,4K,2M")
-    p.add_argument("--place", default="out,in", help="of all_reduce: out, in, or both")
+    p.add_argument("--place", default="both", choices=("out", "in", "both"), help="of all_reduce")
     p.add_argument("--peers", default=",".join(PEERS), help="by commas; none: only ours")
     p.add_argument("--buffers", default="plain,own", help="ours in plain memory, in coll_mem_alloc()'s, or both")
     p.add_argument("--no-floor", action="store_true", help="do not measure what the machine can do")
@@ -207,7 +207,7 @@ def plan(args):
         if kind not in cells_of.KINDS:
             raise SystemExit("no collective '%s'; there are %s" % (kind, ", ".join(cells_of.KINDS)))
         sizes = [0] if kind == "barrier" else [cells_of.size_of(s) for s in (args.sizes or SIZES[args.quick]).split(",")]
-        for place in places(kind, args.place.split(",")):
+        for place in places(kind, ["out", "in"] if args.place == "both" else [args.place]):
             for size in sizes:
                 if kind not in ("all_reduce", "broadcast", "barrier") and size % (4 * args.ranks):
                     continue

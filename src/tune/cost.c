@@ -55,13 +55,16 @@
 #define SHARED_PIECE_BYTES  262144.0 /* of the vector; longer ones leave the caches */
 #define SHARED_CORES        2.0
 
-/* Two ranks of one host that have a core each, over sockets: whole vectors, in one round, up to a frame. The bytes
- * are those of two rounds of halves; what is reduced besides (1 MiB: 17 us) is less than what a round takes besides its
- * bytes, since both cores first send, then receive (a bare exchange of 512 KiB 78 us, of 1 MiB 130, 2026-11-22). Ours /
- * bare: 512 KiB one-shot 1.01 to 1.05, two-shot 1.23 to 1.34; 1 MiB 1.24 and 1.28 to 1.30. */
-static bool exchanges(const struct coll_tune_facts *f, double total)
+/* Two ranks of one host that have a core each, over sockets: short enough vectors whole, in one round. The bytes
+ * are those of two rounds of halves; what is reduced besides is less than what a round takes besides its
+ * bytes, since both cores first send, then receive. Ours / a bare exchange, out of place and in place, one-shot and
+ * circulant, 2026-11-22: 256 KiB 1.13 and 1.22, 1.15 to 1.25 and 1.23; 512 KiB 1.17 and 1.13, 1.17 to 1.26 and 1.10; 1
+ * MiB 1.40 and 1.28, 1.38 to 1.62 and 1.30. */
+#define EXCHANGE_BYTES 262144.0
+
+static bool is_pair(const struct coll_tune_facts *f)
 {
-	return f->size == 2 && f->one_host && !f->oversubscribed && f->caps.streamed && total <= (double)f->slot_bytes;
+	return f->size == 2 && f->one_host && !f->oversubscribed && f->caps.streamed;
 }
 
 /* Between hosts, over sockets, the time of a link that several streams have at once: see link_use(). */
@@ -178,8 +181,10 @@ static bool lean(const struct coll_tune_facts *f, const struct coll_algo_cost *c
 	const double sent = shared ? all_sent(c, n) / n : c->sent;
 	int log2 = 0;
 
-	if (exchanges(f, total))
+	if (is_pair(f) && total <= EXCHANGE_BYTES)
 		return c->rounds <= 1 && c->aside == 0;
+	if (is_pair(f) && c->reduced > 0.5)
+		return false;
 	while (((int64_t)1 << log2) < n)
 		log2++;
 	return c->rounds <= 2.0 * log2 && sent <= 2.0 * (n - 1) / n * 1.000001;
