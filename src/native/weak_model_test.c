@@ -67,6 +67,8 @@ static bool may_overtake(const struct weak_code *a, const struct weak_code *b)
 		return false;
 	if ((waits(a) || a->op == WEAK_ADD) && b->op == WEAK_STORE)
 		return false;
+	if (a->sequential && b->sequential)
+		return false;
 	return a->word != b->word;
 }
 
@@ -151,6 +153,8 @@ static bool execute(struct weak *w, const struct state *from, int rank, int i)
 
 	if ((c->op == WEAK_AWAIT_EQUAL && *word != c->value) || (c->op == WEAK_AWAIT_REACHED && *word < c->value))
 		return false;
+	if (c->op == WEAK_ASSUME && *word != c->value)
+		return true;
 	if (c->op == WEAK_STORE)
 		*word = c->value;
 	if (c->op == WEAK_ADD)

@@ -18,14 +18,24 @@
 
 enum { WEAK_RANKS = 3, WEAK_WORDS = 71, WEAK_CODE = 128 };
 
-enum weak_op { WEAK_END, WEAK_STORE, WEAK_LOAD, WEAK_AWAIT_EQUAL, WEAK_AWAIT_REACHED, WEAK_ADD };
+enum weak_op {
+	WEAK_END,
+	WEAK_STORE,
+	WEAK_LOAD,
+	WEAK_LOOK,
+	WEAK_ASSUME,
+	WEAK_AWAIT_EQUAL,
+	WEAK_AWAIT_REACHED,
+	WEAK_ADD
+};
 
-/* LOAD: value is what must be seen. ADD: value is how much; when the word then is not `complete`, the `skip` steps
- * behind it are left out. */
+/* LOAD: value is what must be seen. LOOK: a load of whatever is there. ASSUME: a load; where it sees another value the
+ * rank goes another way, which is not explored. sequential: in one order with all others that are. ADD: value is how
+ * much; when the word then is not `complete`, the `skip` steps behind it are left out. */
 struct weak_code {
 	enum weak_op op;
 	uint8_t word, value, complete, skip;
-	bool acquire, release;
+	bool acquire, release, sequential;
 };
 
 struct weak_place;
