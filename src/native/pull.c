@@ -10,8 +10,8 @@
  *      all_to_all in place: who read first would be given, or give, what has just been read.
  *   3  It says in another line that it has, or could not, and returns when both have: then nobody
  *      reads its buffer any more. If one could not, both go by slots, and so do the next 1, 2, 4 ... 64 calls of that
- *      kind and size: it may be this buffer alone. A rank that cannot read the other at all says so in its first line,
- * and both go by slots always.
+ *      kind and size: it may be this buffer alone. A rank that cannot read the other at all says so in its
+ *      first line, and both go by slots always.
  *
  * Ordering. A line's payload is stored, then its word with release; the word is loaded with
  * acquire, then the payload, then the block, by a system call. What the kernel has read comes before the release
