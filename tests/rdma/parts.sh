@@ -22,7 +22,7 @@ packets() { counter sent_pkts; }
 suite() {
 	local name=$1 began=$SECONDS
 	shift
-	timeout 210 "$@" 2>&1 | tee "$one"
+	timeout 330 "$@" 2>&1 | tee "$one"
 	local status=${PIPESTATUS[0]}
 	if [ $status = 0 ] && grep -q ', 0 failed' "$one"; then ok "$name"; else bad "$name: status $status"; fi
 }

@@ -49,7 +49,7 @@ one() { # PARTS...
 	if [ -n "$(ls /sys/class/infiniband 2>/dev/null)" ]; then
 		part "$*" bash tests/rdma/parts.sh "$build" "$@"
 	else
-		part "$*" tests/rdma/vm --seconds 300 bash tests/rdma/parts.sh "$build" "$@"
+		part "$*" tests/rdma/vm --seconds 450 bash tests/rdma/parts.sh "$build" "$@"
 	fi
 }
 two() { # CASES...
