@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How much of the wire time of gradients the backward pass hides, on a slow link.
 
-usage: ddp_overlap.py BUILD-DIRECTORY [--mbit 1000] [--steps 12] [--case 124M|10M|short] [--wire plain|int8|powersgd|bf16]
+usage: ddp_overlap.py BUILD-DIRECTORY [--mbit 1000] [--steps N] [--case 124M|10M|short] [--wire plain|int8|powersgd|bf16]
 
 Two network namespaces joined by a veth pair shaped with tbf; a rank of one thread in each (root is needed). Runs ddp_gpt with
 --overlap: every other step sends nothing, so that a step and the same step without communication are neighbours; and once
@@ -243,12 +243,16 @@ def main():
     parse = argparse.ArgumentParser()
     parse.add_argument("build")
     parse.add_argument("--mbit", type=int, default=1000)
-    parse.add_argument("--steps", type=int, default=12)
+    parse.add_argument("--steps", type=int, help="pairs of steps (24 of 10M, else 12)")
     parse.add_argument("--case", choices=CASES, default="10M")
     parse.add_argument("--wire", default="plain")
     parse.add_argument("--flags", default="")
     parse.add_argument("--data")
     args = parse.parse_args()
+    if args.steps is None:
+        args.steps = 24 if args.case == "10M" else 12
+    if args.steps < 1:
+        parse.error("--steps: at least one pair")
     flags = [*CASES[args.case], "--log-every", "1", "--val-every", "0", "--no-sample", "--warmup", "0", "--peak-gflops", "100",
              *args.flags.split()]
     # The first pair is told apart; the last step validates, and does not count.
