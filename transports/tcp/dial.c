@@ -96,7 +96,8 @@ static void attempt(struct tcp_link *l)
 	h->fd = socket(sa.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (h->fd >= 0) {
 		coll_tcp_link_buffers(in, h->fd);
-		coll_tcp_link_control(in, h->fd, l->target.machine == in->address.machine);
+		coll_tcp_link_control(in, h->fd,
+		                      l->target.machine == in->address.machine ? TCP_PATH_HERE : TCP_PATH_AWAY);
 	}
 	if (h->fd < 0 || !bind_source(l) || !coll_reactor_watch(&in->service, h->fd, EPOLLOUT, tag, EPOLL_CTL_ADD) ||
 	    (connect(h->fd, (struct sockaddr *)&sa, len) != 0 && errno != EINPROGRESS))

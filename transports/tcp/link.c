@@ -136,6 +136,24 @@ void coll_tcp_link_buffers(const struct tcp_inst *in, int fd)
 	set_option(fd, SOL_SOCKET, SO_RCVBUF, in->buffer_bytes);
 }
 
+/* Turns on the pacing of a socket when its connection is made. */
+static bool paces(const char *control)
+{
+	return strncmp(control, "bbr", 3) == 0;
+}
+
+/* "": what the socket has by itself. */
+static const char *control_for(const struct tcp_inst *in, enum tcp_path path)
+{
+	if (in->congestion[0] != '\0')
+		return in->congestion;
+	if (path == TCP_PATH_HERE)
+		return "reno";
+	if (!paces(in->system_control))
+		return "";
+	return path == TCP_PATH_AWAY ? in->system_control : "reno";
+}
+
 /*
  * A paced control (bbr, the default of some systems) halves the rate of a loopback or a veth
  * pair: 32 MiB each way 17 ms instead of 8.5. So it is another one between processes of one machine,
@@ -143,11 +161,14 @@ void coll_tcp_link_buffers(const struct tcp_inst *in, int fd)
  * later choice of a control turns it off. The socket is then held to some multiple of its window by
  * its round trip time, which a peer that was once late makes long: 64 KiB took 220 us instead of 20.
  * So before connect() and listen(), whose connections inherit it, and again when the handshake
- * has told where the peer is. The other way is harmless: bbr takes over a connection whenever it is chosen.
+ * has told where the peer is. The other way is harmless: bbr takes over a connection whenever it is chosen. Other
+ * controls do not: dctcp is reno on a connection that was made without its marks, which a listener under another
+ * one does not ask for. So where the system's does not pace, listeners and paths to other machines keep theirs, which
+ * may be a route's.
  */
-bool coll_tcp_link_control(const struct tcp_inst *in, int fd, bool same_machine)
+bool coll_tcp_link_control(const struct tcp_inst *in, int fd, enum tcp_path path)
 {
-	const char *want = in->congestion[0] != '\0' ? in->congestion : same_machine ? "reno" : in->system_control;
+	const char *want = control_for(in, path);
 
 	return want[0] == '\0' || setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, want, (socklen_t)strlen(want)) == 0;
 }
@@ -172,7 +193,7 @@ static void tune(struct tcp_link *l, int fd, bool same_machine)
 		set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, 1);
 		set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, 3);
 	}
-	coll_tcp_link_control(in, fd, same_machine);
+	coll_tcp_link_control(in, fd, same_machine ? TCP_PATH_HERE : TCP_PATH_AWAY);
 	if (getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, used, &len) == 0)
 		tcp_log(in, COLL_LOG_INFO, "tcp: connected %s, congestion control %s, socket %u",
 		        same_machine ? "on this machine" : "to another host", used, l->base.part + 1);

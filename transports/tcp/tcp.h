@@ -383,9 +383,10 @@ static inline struct tcp_link *tcp_link_at(struct tcp_inst *in, uint32_t i)
 }
 /* The buffers that are set, before fd connects or listens. */
 void coll_tcp_link_buffers(const struct tcp_inst *in, int fd);
-/* The congestion control for a path to a peer on this machine or elsewhere, before fd connects or
- * listens where that is known, and when it has become known. Whether the system allows it. */
-bool coll_tcp_link_control(const struct tcp_inst *in, int fd, bool same_machine);
+/* The congestion control for a path to a peer on this machine, elsewhere, or, of a listener, where the handshake will
+ * tell: before fd connects or listens, and when it has become known. Whether the system allows it. */
+enum tcp_path { TCP_PATH_UNKNOWN, TCP_PATH_HERE, TCP_PATH_AWAY };
+bool coll_tcp_link_control(const struct tcp_inst *in, int fd, enum tcp_path path);
 /* The connection is made and proven. Takes fd whatever the result. All three
  * locks held. */
 coll_status coll_tcp_link_up(struct tcp_link *l, int fd, uint64_t seed, bool same_machine);

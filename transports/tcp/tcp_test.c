@@ -526,7 +526,7 @@ TEST(tcp, nothing_paces_a_connection_on_this_machine_from_its_beginning)
 	REQUIRE(UNTIL(&s, s.in->pending_count == 1));
 	for (unsigned i = 0; i < TCP_PENDING_MAX; i++)
 		if (s.in->pending[i].fd >= 0)
-			CHECK(strcmp(control_of(s.in->pending[i].fd, name), "reno") == 0, "%s", name);
+			CHECK(strncmp(control_of(s.in->pending[i].fd, name), "bbr", 3) != 0, "%s", name);
 	/* It tells another machine's name: the system's own. */
 	REQUIRE(raw_connect(&far, &s, 3));
 	CHECK(strcmp(control_of(tcp_link_at(s.in, 1)->fd, name), system) == 0, "%s", name);
@@ -536,6 +536,28 @@ TEST(tcp, nothing_paces_a_connection_on_this_machine_from_its_beginning)
 	close(far.fd);
 	close(plain);
 	close(fd);
+}
+
+/* One that does not pace must be there from the beginning, as dctcp, or is a route's: it is left to the system. */
+TEST(tcp, a_control_that_does_not_pace_is_left_alone)
+{
+	static const char *const others[] = {"dctcp", "cubic"};
+	struct tcp_inst in = {0};
+	char name[TCP_CONTROL_NAME], system[TCP_CONTROL_NAME];
+
+	for (unsigned i = 0; i < 2; i++) {
+		const int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+		control_of(fd, system);
+		snprintf(in.system_control, sizeof(in.system_control), "%s", others[i]);
+		CHECK(coll_tcp_link_control(&in, fd, TCP_PATH_UNKNOWN));
+		CHECK(strcmp(control_of(fd, name), system) == 0, "%s", name);
+		CHECK(coll_tcp_link_control(&in, fd, TCP_PATH_AWAY));
+		CHECK(strcmp(control_of(fd, name), system) == 0, "%s", name);
+		CHECK(coll_tcp_link_control(&in, fd, TCP_PATH_HERE));
+		CHECK(strcmp(control_of(fd, name), "reno") == 0, "%s", name);
+		close(fd);
+	}
 }
 
 TEST(tcp, another_process_at_the_address_is_death)
