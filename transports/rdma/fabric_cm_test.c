@@ -311,7 +311,9 @@ static int do_accept(struct rdma_cm_id *id, struct rdma_conn_param *p)
 	theirs = (struct queue_pair *)i->peer->id.qp;
 	i->accepted = true;
 	mine->peer = theirs;
-	theirs->peer = mine;
+	/* An end that takes its attempt down is without one for a while: its identifier, which goes next, tells us. */
+	if (theirs)
+		theirs->peer = mine;
 	tell(i->peer, RDMA_CM_EVENT_ESTABLISHED, 0, p)->response = true;
 	return 0;
 }

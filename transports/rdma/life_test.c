@@ -209,6 +209,40 @@ static void an_end_that_has_not_heard_the_last_word_dies(void)
 	CHECK(fabric_objects() == 0, "%d objects are left", fabric_objects());
 }
 
+/* Side 1 is served while side 0 takes a connection down, between its queue pair and its identifier. */
+static void destroy_qp_and_serve(struct rdma_cm_id *id)
+{
+	struct coll_rdma_verbs v;
+
+	coll_rdma_verbs_load(&v, NULL, 0);
+	v.rdma_destroy_qp(id);
+	t->service(side[1].in);
+}
+
+/* The asking end gives up just when its peer accepts. */
+static void an_attempt_is_accepted_while_it_is_taken_down(void)
+{
+	struct rdma_link *asking, *accepting;
+
+	open_side(&side[0]);
+	open_side(&side[1]);
+	open_link(&side[0], &side[1]);
+	asking = link_of(&side[0]);
+	for (int i = 0; i < 10 && asking->stage != STAGE_CONNECT; i++)
+		t->service(side[0].in);
+	side[0].in->v.rdma_destroy_qp = destroy_qp_and_serve;
+	close_link(&side[0]);
+	t->service(side[0].in);
+	CHECK(asking->state == LINK_FREE);
+	accepting = coll_rdma_link_at(side[1].in, 0);
+	CHECK(accepting && accepting->stage == STAGE_ACCEPTED);
+	t->service(side[1].in);
+	CHECK(accepting && accepting->stage == STAGE_IDLE, "it is told that the attempt is over");
+	close_side(&side[0]);
+	close_side(&side[1]);
+	CHECK(fabric_objects() == 0, "%d objects are left", fabric_objects());
+}
+
 /* ---- any order -------------------------------------------------------------------- */
 
 enum { CHANNELS = 4 };
@@ -407,6 +441,7 @@ int main(int argc, char **argv)
 		last_seed = strtoull(argv[2], NULL, 0);
 	PLAIN_RUN(an_end_that_has_not_heard_the_last_word_closes);
 	PLAIN_RUN(an_end_that_has_not_heard_the_last_word_dies);
+	PLAIN_RUN(an_attempt_is_accepted_while_it_is_taken_down);
 	PLAIN_RUN(a_receive_is_refused);
 	PLAIN_RUN(any_order);
 	return plain_summary();
