@@ -8,11 +8,9 @@
  */
 #include <assert.h>
 
-#define PLAIN_OWN_MAIN
 #include "native/weak_model_test.h"
-#include "tests/plain.h"
 
-enum { RANKS = 2, SLOTS = 2, CHUNKS_MAX = 3, KINDS = RANKS * CHUNKS_MAX, OPERATIONS = 4 };
+enum { RANKS = 2, SLOTS = 2, CHUNKS_MAX = 3, KINDS = RANKS * CHUNKS_MAX };
 
 enum rule {
 	NO_RULE,
@@ -35,7 +33,7 @@ static_assert((int)WORDS <= WEAK_WORDS, "the words of both ranks");
 
 struct writer {
 	struct weak *w;
-	enum rule dropped;
+	int dropped;
 	int me;
 	int chuted, run; /* chunks of the operations before; of those before this rank was root without end */
 };
@@ -73,11 +71,11 @@ static void operation(struct writer *w, int root, int chunks)
 		w->run = w->chuted;
 }
 
-static bool write_programs(struct weak *weak, const int *kinds, int count, void *arg)
+static bool write_programs(struct weak *weak, const int *kinds, int count)
 {
 	weak_begin(weak, RANKS);
 	for (int r = 0; r < RANKS; r++) {
-		struct writer w = {.w = weak, .dropped = *(const enum rule *)arg, .me = r};
+		struct writer w = {.w = weak, .dropped = weak->dropped, .me = r};
 
 		for (int i = 0; i < count; i++)
 			operation(&w, kinds[i] % RANKS, 1 + kinds[i] / RANKS);
@@ -85,37 +83,9 @@ static bool write_programs(struct weak *weak, const int *kinds, int count, void 
 	return true;
 }
 
-/* ---- Tests ---- */
-
-static struct weak weak;
-
-static int failures(enum rule dropped, bool all)
-{
-	return weak_failures(&weak, write_programs, &dropped, KINDS, OPERATIONS, all);
-}
-
-static void sequences_hold(void)
-{
-	CHECK(failures(NO_RULE, true) == 0, "wrong %d, stuck %d, too many states %d", weak.wrong, weak.stuck,
-	      weak.small);
-	CHECK(weak.states > 10000, "%llu states", (unsigned long long)weak.states);
-}
-
-/* Dropped, it breaks some sequence: and not by being too large to explore. */
-static void every_rule_is_needed(void)
-{
-	for (int rule = 1; rule < RULES; rule++)
-		CHECK(failures((enum rule)rule, false) > 0 && !weak.small, "%s: wrong %d, stuck %d", rule_names[rule],
-		      weak.wrong, weak.stuck);
-}
-
-int main(void)
-{
-	if (!weak_init(&weak, (size_t)1 << 16))
-		return 1;
-	PLAIN_RUN(sequences_hold);
-	PLAIN_RUN(every_rule_is_needed);
-	printf("%llu states\n", (unsigned long long)weak.states);
-	weak_fini(&weak);
-	return plain_summary();
-}
+const struct weak_model weak_model = {.write = write_programs,
+                                      .kinds = KINDS,
+                                      .operations = {4},
+                                      .rules = rule_names,
+                                      .nrules = RULES,
+                                      .capacity = 1 << 16};

@@ -55,13 +55,12 @@ static const int group_of[RANKS] = {0, 0, 1}, size_of[GROUPS] = {2, 1};
 
 struct writer {
 	struct weak *w;
-	enum rule dropped;
 	int me;
 };
 
 static bool drops(const struct writer *w, enum rule rule)
 {
-	return w->dropped == rule;
+	return w->w->dropped == (int)rule;
 }
 
 static struct weak_code *emit(struct writer *w, enum weak_op op, int turn, int word, int value)
@@ -146,11 +145,11 @@ static void read_all(struct writer *w, enum kind kind, int turn)
 			emit(w, WEAK_LOAD, turn, CELL + r, turn);
 }
 
-static bool write_programs(struct weak *weak, const int *kinds, int count, void *dropped)
+static bool write_programs(struct weak *weak, const int *kinds, int count)
 {
 	weak_begin(weak, RANKS);
 	for (int r = 0; r < RANKS; r++) {
-		struct writer w = {weak, *(const enum rule *)dropped, r};
+		struct writer w = {weak, r};
 
 		for (int turn = 1; turn <= count; turn++) {
 			const enum kind kind = (enum kind)kinds[turn - 1];
@@ -171,53 +170,26 @@ static bool write_programs(struct weak *weak, const int *kinds, int count, void 
 	return true;
 }
 
-/* ---- Tests ---- */
-
-static struct weak weak;
-
-static int failures(enum rule dropped, int count, bool all)
-{
-	return weak_failures(&weak, write_programs, &dropped, KINDS, count, all);
-}
-
-static void sequences_hold(void)
-{
-	CHECK(failures(NO_RULE, 3, true) == 0, "wrong %d, stuck %d, too many states %d", weak.wrong, weak.stuck,
-	      weak.small);
-	CHECK(weak.states > 10000, "%llu states", (unsigned long long)weak.states);
-}
-
 /* Longer ones, of the kinds in which nobody, or only a root, looks at the turn. */
-static void long_sequences_hold(void)
+static void long_sequences_hold(struct weak *weak)
 {
 	const int sequences[][5] = {{REDUCE_ALL, TO_0, FROM_2, FROM_2, FROM_2},
 	                            {FROM_0, FROM_0, FROM_2, FROM_0, GATHER_ALL},
 	                            {TO_0, TO_0, FROM_0, TO_0, TO_0},
 	                            {GATHER_ALL, FROM_2, REDUCE_ALL, TO_0, FROM_0}};
-	enum rule none = NO_RULE;
 
 	for (size_t i = 0; i < sizeof(sequences) / sizeof(sequences[0]); i++) {
-		write_programs(&weak, sequences[i], 5, &none);
-		CHECK(weak_holds(&weak), "sequence %zu: wrong %d, stuck %d, too many %d", i, weak.wrong, weak.stuck,
-		      weak.small);
+		write_programs(weak, sequences[i], 5);
+		CHECK(weak_holds(weak), "sequence %zu: wrong %d, stuck %d, too many %d", i, weak->wrong, weak->stuck,
+		      weak->small);
 	}
 }
 
-/* Dropped, it breaks some sequence: and not by being too large to explore. */
-static void every_rule_is_needed(void)
-{
-	for (int rule = 1; rule < RULES; rule++)
-		CHECK(failures((enum rule)rule, 3, false) > 0 && !weak.small, "%s", rule_names[rule]);
-}
-
-int main(void)
-{
-	if (!weak_init(&weak, (size_t)1 << 18))
-		return 1;
-	PLAIN_RUN(sequences_hold);
-	PLAIN_RUN(long_sequences_hold);
-	PLAIN_RUN(every_rule_is_needed);
-	printf("%llu states\n", (unsigned long long)weak.states);
-	weak_fini(&weak);
-	return plain_summary();
-}
+const struct weak_model weak_model = {.write = write_programs,
+                                      .kinds = KINDS,
+                                      .operations = {3},
+                                      .rules = rule_names,
+                                      .nrules = RULES,
+                                      .capacity = 1 << 18,
+                                      .more = long_sequences_hold,
+                                      .more_name = "long_sequences_hold"};

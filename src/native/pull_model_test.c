@@ -15,7 +15,7 @@
 #include "native/weak_model_test.h"
 #include "tests/plain.h"
 
-enum { RANKS = 2, DEPTH = 2, OPERATIONS = 4 };
+enum { RANKS = 2, DEPTH = 2 };
 
 /* By slots from the beginning; read by both; rank 0 cannot, rank 1 cannot. After the latter one call goes by slots. */
 enum { SLOTS, PULLED, REFUSED_0, REFUSED_1, KINDS };
@@ -48,7 +48,7 @@ static_assert((int)WORDS <= WEAK_WORDS, "the words of both ranks");
 
 struct writer {
 	struct weak *w;
-	enum rule dropped;
+	int dropped;
 	int me;
 	int turn;
 	int exchanged; /* calls by slots so far */
@@ -119,11 +119,11 @@ static void operation(struct writer *w, int kind)
 		by_slots(w);
 }
 
-static bool write_programs(struct weak *weak, const int *kinds, int count, void *arg)
+static bool write_programs(struct weak *weak, const int *kinds, int count)
 {
 	weak_begin(weak, RANKS);
 	for (int r = 0; r < RANKS; r++) {
-		struct writer w = {.w = weak, .dropped = *(const enum rule *)arg, .me = r};
+		struct writer w = {.w = weak, .dropped = weak->dropped, .me = r};
 
 		for (int i = 0; i < count; i++)
 			operation(&w, kinds[i]);
@@ -166,46 +166,19 @@ static bool takes(struct weak *weak, enum failing dropped, int found, bool patie
 	return !weak_holds(weak);
 }
 
-/* ---- Tests ---- */
-
-static struct weak weak;
-
-static int failures(enum rule dropped, bool all)
+static void what_came_after_a_failure_is_not_taken(struct weak *weak)
 {
-	return weak_failures(&weak, write_programs, &dropped, KINDS, OPERATIONS, all);
-}
-
-static void sequences_hold(void)
-{
-	CHECK(failures(NO_RULE, true) == 0, "wrong %d, stuck %d, too many states %d", weak.wrong, weak.stuck,
-	      weak.small);
-	CHECK(weak.states > 10000, "%llu states", (unsigned long long)weak.states);
-}
-
-/* Dropped, it breaks some sequence: and not by being too large to explore. */
-static void every_rule_is_needed(void)
-{
-	for (int rule = 1; rule < RULES; rule++)
-		CHECK(failures((enum rule)rule, false) > 0 && !weak.small, "%s: wrong %d, stuck %d", rule_names[rule],
-		      weak.wrong, weak.stuck);
-}
-
-static void what_came_after_a_failure_is_not_taken(void)
-{
-	CHECK(takes(&weak, NO_FAILING, GIVEN, true), "the block itself is taken");
-	CHECK(!takes(&weak, NO_FAILING, OTHER, true) && !takes(&weak, NO_FAILING, OTHER, false));
+	CHECK(takes(weak, NO_FAILING, GIVEN, true), "the block itself is taken");
+	CHECK(!takes(weak, NO_FAILING, OTHER, true) && !takes(weak, NO_FAILING, OTHER, false));
 	for (int rule = 1; rule < FAILINGS; rule++)
-		CHECK(takes(&weak, (enum failing)rule, OTHER, false) && weak.stuck, "%s", failing_names[rule]);
+		CHECK(takes(weak, (enum failing)rule, OTHER, false) && weak->stuck, "%s", failing_names[rule]);
 }
 
-int main(void)
-{
-	if (!weak_init(&weak, (size_t)1 << 16))
-		return 1;
-	PLAIN_RUN(sequences_hold);
-	PLAIN_RUN(every_rule_is_needed);
-	PLAIN_RUN(what_came_after_a_failure_is_not_taken);
-	printf("%llu states\n", (unsigned long long)weak.states);
-	weak_fini(&weak);
-	return plain_summary();
-}
+const struct weak_model weak_model = {.write = write_programs,
+                                      .kinds = KINDS,
+                                      .operations = {4},
+                                      .rules = rule_names,
+                                      .nrules = RULES,
+                                      .capacity = 1 << 16,
+                                      .more = what_came_after_a_failure_is_not_taken,
+                                      .more_name = "what_came_after_a_failure_is_not_taken"};

@@ -10,9 +10,7 @@
  */
 #include <assert.h>
 
-#define PLAIN_OWN_MAIN
 #include "native/weak_model_test.h"
-#include "tests/plain.h"
 
 enum { RANKS = 2, SLOTS = 2, HALVES_AHEAD = SLOTS / 2, CHUNKS_MAX = 6, STEP_RANGE = 8 };
 static_assert(CHUNKS_MAX < STEP_RANGE, "a count of chunks beside the turn");
@@ -56,16 +54,10 @@ enum {
 };
 static_assert((int)WORDS <= WEAK_WORDS, "the words of both ranks");
 
-struct model {
-	enum rule dropped;
-	int ahead[RANKS]; /* chunks that are sent before one is taken */
-};
-
 /* ---- The ranks' programs --------------------------------------------------------------------- */
 
 struct writer {
 	struct weak *w;
-	const struct model *x;
 	int me;
 	int turn;
 	int shuttled;         /* chunks of the operations before, by the shuttle */
@@ -75,7 +67,7 @@ struct writer {
 
 static bool drops(const struct writer *w, enum rule rule)
 {
-	return w->x->dropped == rule;
+	return w->w->dropped == (int)rule;
 }
 
 static int slot_of(const struct writer *w, int k, int rank)
@@ -117,9 +109,17 @@ static void take(struct writer *w, int k)
 	weak_emit(w->w, w->me, WEAK_STORE, buffer_of(w->me, k), w->turn);
 }
 
+/* Chunks that are sent before one is taken. Shapes: each rank is as eager, or as late, as can be. */
+static int ahead_of(const struct writer *w)
+{
+	if (drops(w, STORED_UNSENT) && w->me == 1)
+		return 0;
+	return 1 + (w->me == 0 ? w->w->shape / SLOTS : w->w->shape % SLOTS) + drops(w, ONE_TOO_FAR);
+}
+
 static void shuttle(struct writer *w, int chunks)
 {
-	const int ahead = drops(w, STORED_UNSENT) && w->me == 1 ? 0 : w->x->ahead[w->me] + drops(w, ONE_TOO_FAR);
+	const int ahead = ahead_of(w);
 	int sent = 0;
 
 	for (int k = 0; k < chunks; k++) {
@@ -201,11 +201,11 @@ static void operation(struct writer *w, int kind)
 	w->sent += chunks;
 }
 
-static bool write_programs(struct weak *weak, const int *kinds, int count, void *arg)
+static bool write_programs(struct weak *weak, const int *kinds, int count)
 {
 	weak_begin(weak, RANKS);
 	for (int r = 0; r < RANKS; r++) {
-		struct writer w = {.w = weak, .x = arg, .me = r};
+		struct writer w = {.w = weak, .me = r};
 
 		for (int i = 0; i < count; i++)
 			operation(&w, kinds[i]);
@@ -213,45 +213,10 @@ static bool write_programs(struct weak *weak, const int *kinds, int count, void 
 	return true;
 }
 
-/* ---- Tests ---- */
-
-static struct weak weak;
-
-/* Of all sequences of three operations, by ranks that are each as eager, or as late, as can be. */
-static int failures(enum rule dropped, bool all)
-{
-	int failed = 0;
-
-	for (int i = 0; i < SLOTS * SLOTS && (all || failed == 0); i++) {
-		struct model x = {dropped, {1 + i / SLOTS, 1 + i % SLOTS}};
-
-		failed += weak_failures(&weak, write_programs, &x, KINDS, 3, all);
-	}
-	return failed;
-}
-
-static void sequences_hold(void)
-{
-	CHECK(failures(NO_RULE, true) == 0, "wrong %d, stuck %d, too many states %d", weak.wrong, weak.stuck,
-	      weak.small);
-	CHECK(weak.states > 10000, "%llu states", (unsigned long long)weak.states);
-}
-
-/* Dropped, it breaks some sequence: and not by being too large to explore. */
-static void every_rule_is_needed(void)
-{
-	for (int rule = 1; rule < RULES; rule++)
-		CHECK(failures((enum rule)rule, false) > 0 && weak.wrong && !weak.small, "%s: stuck %d",
-		      rule_names[rule], weak.stuck);
-}
-
-int main(void)
-{
-	if (!weak_init(&weak, (size_t)1 << 16))
-		return 1;
-	PLAIN_RUN(sequences_hold);
-	PLAIN_RUN(every_rule_is_needed);
-	printf("%llu states\n", (unsigned long long)weak.states);
-	weak_fini(&weak);
-	return plain_summary();
-}
+const struct weak_model weak_model = {.write = write_programs,
+                                      .kinds = KINDS,
+                                      .operations = {3, 3, 3, 3},
+                                      .rules = rule_names,
+                                      .nrules = RULES,
+                                      .must_see_wrong = true,
+                                      .capacity = 1 << 16};

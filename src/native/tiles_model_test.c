@@ -8,9 +8,7 @@
  */
 #include <assert.h>
 
-#define PLAIN_OWN_MAIN
 #include "native/weak_model_test.h"
-#include "tests/plain.h"
 
 enum { AREAS = 2, STEP_RANGE = 8 };
 
@@ -40,14 +38,8 @@ static const char *const rule_names[RULES] = {"none dropped",       "steps befor
 enum { STAGE = 0, RESULT = AREAS, STEPS = 2 * AREAS, OF_A_RANK = STEPS + 1 };
 static_assert((int)OF_A_RANK * WEAK_RANKS <= WEAK_WORDS, "the words of all ranks");
 
-struct model {
-	enum rule dropped;
-	int ranks;
-};
-
 struct writer {
 	struct weak *w;
-	const struct model *x;
 	int me;
 	int turn;
 	int tiles; /* of the operations before */
@@ -55,7 +47,7 @@ struct writer {
 
 static bool drops(const struct writer *w, enum rule rule)
 {
-	return w->x->dropped == rule;
+	return w->w->dropped == (int)rule;
 }
 
 /* ---- The ranks' programs --------------------------------------------------------------------- */
@@ -82,7 +74,7 @@ static void put(struct writer *w, int first, int k)
 
 static void look(struct writer *w, int first, int k)
 {
-	for (int r = 0; r < w->x->ranks; r++)
+	for (int r = 0; r < w->w->ranks; r++)
 		if (r != w->me)
 			weak_emit(w->w, w->me, WEAK_LOAD, area(w, r, first, k), content(w, r, first, k));
 }
@@ -94,7 +86,7 @@ static int steps_word(const struct writer *w, int made)
 
 static void await(struct writer *w, int made)
 {
-	for (int r = 0; r < w->x->ranks; r++)
+	for (int r = 0; r < w->w->ranks; r++)
 		if (r != w->me)
 			weak_emit(w->w, w->me, WEAK_AWAIT_REACHED, r * OF_A_RANK + STEPS, steps_word(w, made))
 			        ->acquire = !drops(w, BYTES_BEFORE_STEPS);
@@ -131,13 +123,11 @@ static void operation(struct writer *w, const struct kind *kind)
 	w->tiles += kind->tiles;
 }
 
-static bool write_programs(struct weak *weak, const int *sequence, int count, void *arg)
+static bool write_programs(struct weak *weak, const int *sequence, int count)
 {
-	const struct model *x = arg;
-
-	weak_begin(weak, x->ranks);
-	for (int r = 0; r < x->ranks; r++) {
-		struct writer w = {.w = weak, .x = x, .me = r};
+	weak_begin(weak, 2 + weak->shape);
+	for (int r = 0; r < weak->ranks; r++) {
+		struct writer w = {.w = weak, .me = r};
 
 		for (int i = 0; i < count; i++)
 			operation(&w, &kinds[sequence[i]]);
@@ -145,40 +135,11 @@ static bool write_programs(struct weak *weak, const int *sequence, int count, vo
 	return true;
 }
 
-/* ---- Tests ---- */
-
-static struct weak weak;
-
-static int failures(enum rule dropped, bool all)
-{
-	struct model two = {dropped, 2}, three = {dropped, 3};
-	const int failed = weak_failures(&weak, write_programs, &two, KINDS, 3, all);
-
-	return failed > 0 && !all ? failed : failed + weak_failures(&weak, write_programs, &three, KINDS, 2, all);
-}
-
-static void sequences_hold(void)
-{
-	CHECK(failures(NO_RULE, true) == 0, "wrong %d, stuck %d, too many states %d", weak.wrong, weak.stuck,
-	      weak.small);
-	CHECK(weak.states > 10000, "%llu states", (unsigned long long)weak.states);
-}
-
-/* Dropped, it breaks some sequence: and not by being too large to explore. */
-static void every_rule_is_needed(void)
-{
-	for (int rule = 1; rule < RULES; rule++)
-		CHECK(failures((enum rule)rule, false) > 0 && weak.wrong && !weak.small, "%s: stuck %d",
-		      rule_names[rule], weak.stuck);
-}
-
-int main(void)
-{
-	if (!weak_init(&weak, (size_t)1 << 20))
-		return 1;
-	PLAIN_RUN(sequences_hold);
-	PLAIN_RUN(every_rule_is_needed);
-	printf("%llu states\n", (unsigned long long)weak.states);
-	weak_fini(&weak);
-	return plain_summary();
-}
+/* Two ranks, and three. */
+const struct weak_model weak_model = {.write = write_programs,
+                                      .kinds = KINDS,
+                                      .operations = {3, 2},
+                                      .rules = rule_names,
+                                      .nrules = RULES,
+                                      .must_see_wrong = true,
+                                      .capacity = 1 << 20};

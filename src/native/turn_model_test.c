@@ -12,9 +12,7 @@
  */
 #include <assert.h>
 
-#define PLAIN_OWN_MAIN
 #include "native/weak_model_test.h"
-#include "tests/plain.h"
 
 enum { RANKS = WEAK_RANKS, DEPTH_MAX = 4, SPACE = 2 };
 /* Kinds of operations: lines of all; of a root; to a root; a cell of everybody; of a root; places that two ranks
@@ -56,17 +54,12 @@ enum {
 
 static_assert(RANKS * WORDS <= WEAK_WORDS, "the words of all ranks");
 
-struct model {
-	int size, depth;
-	enum rule dropped;
-};
-
 /* ---- The ranks' programs ------------------------------------------------------------------- */
 
 struct writer {
 	struct weak *w;
-	const struct model *x;
 	int me;
+	int depth;       /* entries */
 	int seen[RANKS]; /* the turn that a rank is known to have entered */
 	int cells;       /* operations in cells so far */
 	int exchanges;   /* exchanges so far */
@@ -84,16 +77,16 @@ static void emit(struct writer *w, enum weak_op op, int rank, int word, int valu
 
 static bool drops(const struct writer *w, enum rule rule)
 {
-	return w->x->dropped == rule;
+	return w->w->dropped == (int)rule;
 }
 
 /* All others have entered this turn. */
 static void entered(struct writer *w, int turn)
 {
-	for (int r = 0; r < w->x->size; r++) {
+	for (int r = 0; r < w->w->ranks; r++) {
 		if (r == w->me || w->seen[r] >= turn)
 			continue;
-		emit(w, WEAK_AWAIT_REACHED, r, WORD + turn % w->x->depth, turn, true);
+		emit(w, WEAK_AWAIT_REACHED, r, WORD + turn % w->depth, turn, true);
 		w->seen[r] = turn;
 	}
 }
@@ -121,7 +114,7 @@ static void exchange(struct writer *w, int turn)
 	const int to = drops(w, PLACES_STAY) ? w->me : (w->exchanges + w->me) % 2;
 
 	w->exchanges++;
-	emit(w, WEAK_STORE, w->me, WORD + turn % w->x->depth, turn, true);
+	emit(w, WEAK_STORE, w->me, WORD + turn % w->depth, turn, true);
 	emit(w, WEAK_STORE, to, PLACE, turn, false);
 	emit(w, WEAK_STORE, to, PLACE_FLAG, turn, !drops(w, FLAG_BEFORE_CELL));
 	emit(w, WEAK_AWAIT_EQUAL, !to, PLACE_FLAG, turn, !drops(w, PAYLOAD_BEFORE_WORD));
@@ -132,16 +125,16 @@ static void exchange(struct writer *w, int turn)
 /* The same place again where the root has read it; of three ranks the root's own, of this turn's entry. */
 static void wide(struct writer *w, int turn, int root)
 {
-	const bool pair = w->x->size == 2;
+	const bool pair = w->w->ranks == 2;
 	const int owner = pair ? 0 : root;
-	int place = turn % w->x->depth;
+	int place = turn % w->depth;
 
 	if (pair && w->wide_root == root && !drops(w, WIDE_STAYS))
-		w->wide = (w->wide + 1) % w->x->depth;
+		w->wide = (w->wide + 1) % w->depth;
 	w->wide_root = root;
 	if (pair)
 		place = w->wide;
-	emit(w, WEAK_STORE, w->me, WORD + turn % w->x->depth, turn, true);
+	emit(w, WEAK_STORE, w->me, WORD + turn % w->depth, turn, true);
 	if (w->me == root) {
 		emit(w, WEAK_STORE, owner, WIDE + place, turn, false);
 		emit(w, WEAK_STORE, owner, WIDE_FLAG + place, turn, !drops(w, FLAG_BEFORE_CELL));
@@ -154,19 +147,19 @@ static void wide(struct writer *w, int turn, int root)
 
 static void operation(struct writer *w, enum kind kind, int turn)
 {
-	const int entry = turn % w->x->depth;
+	const int entry = turn % w->depth;
 	const bool mine = writes(kind, w->me);
 	int cell = 0;
 
-	if (in_cell(kind) && !(kind == EXCHANGE && w->x->size == 2)) {
+	if (in_cell(kind) && !(kind == EXCHANGE && w->w->ranks == 2)) {
 		cell = w->cells++ % SPACE;
 		if (w->cell_turn[cell] > 0 && !drops(w, CELL_WITHOUT_EVIDENCE))
 			entered(w, w->cell_turn[cell] + !drops(w, CELL_OLD_EVIDENCE));
 		w->cell_turn[cell] = turn;
 	}
-	if (!drops(w, NO_EVIDENCE) && turn >= w->x->depth)
-		entered(w, turn - w->x->depth + !drops(w, OLD_EVIDENCE));
-	if (kind == EXCHANGE && w->x->size == 2) {
+	if (!drops(w, NO_EVIDENCE) && turn >= w->depth)
+		entered(w, turn - w->depth + !drops(w, OLD_EVIDENCE));
+	if (kind == EXCHANGE && w->w->ranks == 2) {
 		exchange(w, turn);
 		return;
 	}
@@ -182,7 +175,7 @@ static void operation(struct writer *w, enum kind kind, int turn)
 		emit(w, WEAK_STORE, w->me, CELL + cell, turn, false);
 		emit(w, WEAK_STORE, w->me, FLAG + cell, turn, !drops(w, FLAG_BEFORE_CELL));
 	}
-	for (int r = 0; r < w->x->size; r++) {
+	for (int r = 0; r < w->w->ranks; r++) {
 		if (reads(kind, w->me, r)) {
 			emit(w, WEAK_AWAIT_EQUAL, r, in_cell(kind) ? FLAG + cell : WORD + entry, turn,
 			     !drops(w, PAYLOAD_BEFORE_WORD));
@@ -195,31 +188,31 @@ static void operation(struct writer *w, enum kind kind, int turn)
 
 /* Two ranks: what goes to rank 0 is what comes from rank 1; and ranks may change names, but for a cell of rank 0, so
  * that the first root is rank 0. Of three an exchange is made as cells. */
-static bool is_another(const struct model *x, const int *kinds, int count)
+static bool is_another(int size, const int *kinds, int count)
 {
 	bool roots = false, from_1 = false, named = false;
 
 	for (int i = 0; i < count; i++) {
 		const bool is_1 = kinds[i] == FROM_1 || kinds[i] == WIDE_FROM_1;
 
-		if (kinds[i] == (x->size == 2 ? TO_0 : EXCHANGE))
+		if (kinds[i] == (size == 2 ? TO_0 : EXCHANGE))
 			return true;
 		from_1 |= !roots && is_1;
 		roots |= is_1 || kinds[i] == FROM_0 || kinds[i] == WIDE_FROM_0;
 		named |= kinds[i] == CELL_FROM_0;
 	}
-	return x->size == 2 && from_1 && !named;
+	return size == 2 && from_1 && !named;
 }
 
-static bool write_programs(struct weak *weak, const int *kinds, int count, void *arg)
+static bool write_programs(struct weak *weak, const int *kinds, int count)
 {
-	const struct model *x = arg;
+	const int size = 2 + weak->shape / 2;
 
-	if (is_another(x, kinds, count))
+	if (is_another(size, kinds, count))
 		return false;
-	weak_begin(weak, x->size);
-	for (int r = 0; r < x->size; r++) {
-		struct writer w = {.w = weak, .x = x, .me = r};
+	weak_begin(weak, size);
+	for (int r = 0; r < size; r++) {
+		struct writer w = {.w = weak, .me = r, .depth = 2 + weak->shape % 2 * 2};
 
 		for (int i = 0; i < count; i++)
 			operation(&w, (enum kind)kinds[i], i + 1);
@@ -227,56 +220,11 @@ static bool write_programs(struct weak *weak, const int *kinds, int count, void 
 	return true;
 }
 
-/* ---- Tests ---- */
-
-static struct weak weak;
-
-static int failures(int size, int depth, enum rule dropped, int count, bool all)
-{
-	struct model x = {size, depth, dropped};
-
-	return weak_failures(&weak, write_programs, &x, KINDS, count, all);
-}
-
-static void sequences_hold(int size, int depth, int count)
-{
-	CHECK(failures(size, depth, NO_RULE, count, true) == 0, "%d ranks, %d entries: too many states %d", size, depth,
-	      weak.small);
-}
-
-static void two_ranks(void)
-{
-	sequences_hold(2, 2, 5);
-	sequences_hold(2, 4, 5);
-}
-
-static void three_ranks(void)
-{
-	sequences_hold(3, 2, 4);
-	sequences_hold(3, 4, 4);
-}
-
-/* Dropped, it breaks some sequence: and not by being too large to explore. */
-static void every_rule_is_needed(void)
-{
-	for (int rule = 1; rule < RULES; rule++) {
-		int failed = 0;
-
-		for (int size = 2; size <= RANKS && failed == 0; size++)
-			for (int depth = 2; depth <= DEPTH_MAX && failed == 0; depth += 2)
-				failed = failures(size, depth, (enum rule)rule, 4, false);
-		CHECK(failed > 0 && !weak.small, "%s", rule_names[rule]);
-	}
-}
-
-int main(void)
-{
-	if (!weak_init(&weak, (size_t)1 << 16))
-		return 1;
-	PLAIN_RUN(two_ranks);
-	PLAIN_RUN(three_ranks);
-	PLAIN_RUN(every_rule_is_needed);
-	printf("%llu states\n", (unsigned long long)weak.states);
-	weak_fini(&weak);
-	return plain_summary();
-}
+/* Two ranks and three, two entries and four. */
+const struct weak_model weak_model = {.write = write_programs,
+                                      .kinds = KINDS,
+                                      .operations = {5, 5, 4, 4},
+                                      .operations_dropped = 4,
+                                      .rules = rule_names,
+                                      .nrules = RULES,
+                                      .capacity = 1 << 16};

@@ -8,7 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WINDOW = 4 };
+#define PLAIN_OWN_MAIN
+#include "tests/plain.h"
+
+enum { WINDOW = 4, OPERATIONS_MAX = 8 };
 
 struct state {
 	uint8_t mem[WEAK_WORDS];
@@ -21,18 +24,6 @@ struct weak_place {
 	struct state state;
 	uint16_t used; /* in which exploration */
 };
-
-bool weak_init(struct weak *w, size_t capacity)
-{
-	*w = (struct weak){.capacity = capacity, .places = calloc(capacity, sizeof(struct weak_place))};
-	return w->places != NULL;
-}
-
-void weak_fini(struct weak *w)
-{
-	free(w->places);
-	w->places = NULL;
-}
 
 struct weak_code *weak_emit(struct weak *w, int rank, enum weak_op op, int word, int value)
 {
@@ -215,18 +206,75 @@ bool weak_holds(struct weak *w)
 	return !w->wrong && !w->stuck && !w->small;
 }
 
-int weak_failures(struct weak *w, weak_sequence *write, void *arg, int kinds, int count, bool all)
-{
-	int sequence[8], failed = 0, sequences = 1;
+/* ---- Tests ---- */
 
-	assert(count <= (int)(sizeof(sequence) / sizeof(sequence[0])));
+static const struct weak_model *const model = &weak_model;
+static struct weak weak;
+
+/* Of all sequences of count operations. The first that does not remains in `weak`. */
+static bool all_hold(int count)
+{
+	int kinds[OPERATIONS_MAX], sequences = 1;
+
+	assert(count <= OPERATIONS_MAX);
 	for (int i = 0; i < count; i++)
-		sequences *= kinds;
-	for (int q = 0; q < sequences && (all || failed == 0); q++) {
-		for (int i = 0, rest = q; i < count; i++, rest /= kinds)
-			sequence[i] = rest % kinds;
-		if (write(w, sequence, count, arg))
-			failed += !weak_holds(w);
+		sequences *= model->kinds;
+	for (int q = 0; q < sequences; q++) {
+		for (int i = 0, rest = q; i < count; i++, rest /= model->kinds)
+			kinds[i] = rest % model->kinds;
+		if (model->write(&weak, kinds, count) && !weak_holds(&weak))
+			return false;
 	}
-	return failed;
+	return true;
+}
+
+/* The same in all shapes. */
+static bool model_holds(int dropped)
+{
+	weak.dropped = dropped;
+	for (weak.shape = 0; weak.shape < WEAK_SHAPES && model->operations[weak.shape] > 0; weak.shape++) {
+		const bool others = dropped && model->operations_dropped;
+
+		if (!all_hold(others ? model->operations_dropped : model->operations[weak.shape]))
+			return false;
+	}
+	return true;
+}
+
+static void sequences_hold(void)
+{
+	CHECK(model_holds(0), "shape %d: wrong %d, stuck %d, too many states %d", weak.shape, weak.wrong, weak.stuck,
+	      weak.small);
+	CHECK(weak.states > 10000, "%llu states", (unsigned long long)weak.states);
+}
+
+/* Dropped, it breaks some sequence: and not by being too large to explore. */
+static void every_rule_is_needed(void)
+{
+	CHECK(model->nrules > 1);
+	for (int rule = 1; rule < model->nrules; rule++)
+		CHECK(!model_holds(rule) && !weak.small && (weak.wrong || !model->must_see_wrong),
+		      "%s: wrong %d, stuck %d, too many states %d", model->rules[rule], weak.wrong, weak.stuck,
+		      weak.small);
+}
+
+static void more(void)
+{
+	weak.dropped = 0;
+	model->more(&weak);
+}
+
+int main(void)
+{
+	weak.capacity = model->capacity;
+	weak.places = calloc(weak.capacity, sizeof(*weak.places));
+	if (!weak.places)
+		return 1;
+	PLAIN_RUN(sequences_hold);
+	PLAIN_RUN(every_rule_is_needed);
+	if (model->more)
+		plain_run("", model->more_name, more);
+	printf("%llu states\n", (unsigned long long)weak.states);
+	free(weak.places);
+	return plain_summary();
 }

@@ -6,8 +6,9 @@
  * store. What is executed is seen by all at once. An addition that does not complete its word leaves out the steps
  * behind it that are for whoever completes it.
  *
- * Found: whether a load sees another value than it must, and whether somebody waits for ever. The programs, and which
- * of their rules are dropped to see that they are needed, are each test's own.
+ * Found: whether a load sees another value than it must, and whether somebody waits for ever. The programs, and the
+ * rules that they follow, are each test's own; main() is here. It requires that all sequences of operations hold, and
+ * that some sequence breaks when a rule, any of them, is dropped.
  */
 #ifndef COLL_NATIVE_WEAK_MODEL_TEST_H
 #define COLL_NATIVE_WEAK_MODEL_TEST_H
@@ -16,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { WEAK_RANKS = 3, WEAK_WORDS = 71, WEAK_CODE = 128 };
+enum { WEAK_RANKS = 3, WEAK_WORDS = 71, WEAK_CODE = 128, WEAK_SHAPES = 4 };
 
 enum weak_op {
 	WEAK_END,
@@ -45,6 +46,8 @@ struct weak {
 	struct weak_code code[WEAK_RANKS][WEAK_CODE];
 	int length[WEAK_RANKS];
 	int ranks;
+	/* Of the model: which rule is dropped, 0: none; in which of its shapes. */
+	int dropped, shape;
 	/* What was found; small: nothing, as there are more states than places for them. */
 	bool wrong, stuck, small;
 	uint64_t states; /* of all explorations */
@@ -54,10 +57,6 @@ struct weak {
 	uint16_t number;
 };
 
-/* false: no memory. */
-bool weak_init(struct weak *w, size_t capacity);
-void weak_fini(struct weak *w);
-
 /* Another step of the rank's program. */
 struct weak_code *weak_emit(struct weak *w, int rank, enum weak_op op, int word, int value);
 
@@ -66,11 +65,22 @@ void weak_begin(struct weak *w, int ranks);
 /* Whether they are right, in every interleaving. */
 bool weak_holds(struct weak *w);
 
-/* Writes the programs of a sequence of operations; false: it is the same as another one, and left out. */
-typedef bool weak_sequence(struct weak *w, const int *kinds, int count, void *arg);
-
-/* Of all sequences of count operations of so many kinds: how many do not hold. Unless all, the first is enough, and
- * what it was remains in w. */
-int weak_failures(struct weak *w, weak_sequence *write, void *arg, int kinds, int count, bool all);
+/* What a test explores: in each shape (how many ranks, say) all sequences of so many operations. */
+struct weak_model {
+	/* The programs of a sequence of operations, without the rule that is dropped; false: it is the same as another
+	 * one, and left out. */
+	bool (*write)(struct weak *w, const int *kinds, int count);
+	int kinds;                   /* of operations */
+	int operations[WEAK_SHAPES]; /* of a sequence, in each shape; 0: there is no such shape */
+	int operations_dropped;      /* while a rule is dropped; 0: as many */
+	const char *const *rules;    /* their names; of rule 0, that none is dropped, too */
+	int nrules;
+	bool must_see_wrong; /* it is not enough that somebody waits for ever when a rule is dropped */
+	size_t capacity;     /* for states */
+	/* What else is required; NULL: nothing. No rule is dropped. */
+	void (*more)(struct weak *w);
+	const char *more_name;
+};
+extern const struct weak_model weak_model;
 
 #endif
