@@ -60,19 +60,32 @@ static inline void copy_payload(char *to, const char *from, uint32_t bytes)
 }
 
 /* False: a NaN, of which there are many; which one is the kernel's choice, on all ranks. */
-static inline bool add_f32(char *out, const char *a, const char *b, int count)
+static inline bool add_f32(char *out, const char *a, const char *b)
 {
-	float x[2], y[2];
-	bool fine = true;
+	float x, y;
 
-	memcpy(x, a, (size_t)count * sizeof(float));
-	memcpy(y, b, (size_t)count * sizeof(float));
-	for (int i = 0; i < count; i++) {
-		x[i] += y[i];
-		fine = fine && x[i] == x[i];
-	}
+	memcpy(&x, a, sizeof(x));
+	memcpy(&y, b, sizeof(y));
+	x += y;
+	if (likely(x == x))
+		memcpy(out, &x, sizeof(x));
+	return x == x;
+}
+
+/* Two at once: GNU C's vectors, a third of the instructions of one behind the other. */
+typedef float two_f32 __attribute__((vector_size(8)));
+
+static inline bool add_two_f32(char *out, const char *a, const char *b)
+{
+	two_f32 x, y;
+	bool fine;
+
+	memcpy(&x, a, sizeof(x));
+	memcpy(&y, b, sizeof(y));
+	x += y;
+	fine = x[0] == x[0] && x[1] == x[1];
 	if (likely(fine))
-		memcpy(out, x, (size_t)count * sizeof(float));
+		memcpy(out, &x, sizeof(x));
 	return fine;
 }
 
@@ -129,8 +142,8 @@ static inline void reduce(const struct coll_comm *comm, const struct coll_quick 
 	bool done = false;
 
 	switch (q->simple) {
-	case TWO_F32: done = add_f32(out, in, theirs, 2); break;
-	case ONE_F32: done = add_f32(out, in, theirs, 1); break;
+	case TWO_F32: done = add_two_f32(out, in, theirs); break;
+	case ONE_F32: done = add_f32(out, in, theirs); break;
 	case ONE_F64: done = add_f64(out, in, theirs); break;
 	case TWO_I32: done = add_i32(out, in, theirs, 2); break;
 	case ONE_I32: done = add_i32(out, in, theirs, 1); break;
