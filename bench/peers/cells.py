@@ -12,6 +12,7 @@ import statistics
 KINDS = ("all_reduce", "broadcast", "reduce_scatter", "all_gather", "all_to_all", "barrier")
 PEERS = ("openmpi", "mpich", "gloo", "torch")
 KEY = ("transport", "cc", "ranks", "kind", "bytes", "place", "cold")
+RUN = ("machine", "commit", "date", "load", "versions", "missing")
 
 
 def size_of(text):
@@ -72,10 +73,18 @@ def merge(documents):
     return {"runs": runs, "cells": out}
 
 
+def whole(rows, names):
+    return isinstance(rows, list) and all(isinstance(r, dict) and all(n in r for n in names) for r in rows)
+
+
 def load(path):
+    """OSError, ValueError: what is wrong with the file, in a sentence."""
     with open(path) as f:
-        d = json.load(f)
-    if "runs" not in d or "cells" not in d:
+        try:
+            d = json.load(f)
+        except ValueError as e:
+            raise ValueError("%s is no result of this program, or not all of one: %s" % (path, e)) from None
+    if not isinstance(d, dict) or not whole(d.get("runs"), RUN) or not whole(d.get("cells"), (*KEY, "seconds")):
         raise ValueError(path + " is no result of this program")
     return d
 

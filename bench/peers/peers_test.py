@@ -81,13 +81,16 @@ def test_merge_keeps_the_later_cell():
 
 
 def test_what_is_saved_is_loaded():
-    d = {"runs": [{"date": "x"}], "cells": [cell({"ours": [1.5e-7]})]}
+    d = {"runs": [dict.fromkeys(cells.RUN, "x")], "cells": [cell({"ours": [1.5e-7]})]}
     with tempfile.TemporaryDirectory() as dir_:
         cells.save(dir_ + "/a.json", d)
         same(cells.load(dir_ + "/a.json"), d)
-        with open(dir_ + "/b.json", "w") as f:
-            f.write("{}")
-        raises(ValueError, cells.load, dir_ + "/b.json")
+        with open(dir_ + "/a.json") as f:
+            whole = f.read()
+        for other in ("{}", "[1, 2]", "", whole[:len(whole) // 2], whole.replace('"seconds"', '"minutes"'), whole.replace("date", "day")):
+            with open(dir_ + "/b.json", "w") as f:
+                f.write(other)
+            same("b.json is no result of this program" in raises(ValueError, cells.load, dir_ + "/b.json"), True)
 
 
 def verdict_of(name, the_cells):
@@ -154,6 +157,65 @@ def test_plan_has_what_was_asked():
          [("all_reduce", 8, "out"), ("all_reduce", 12, "out"), ("all_reduce", 4096, "out"), ("all_reduce", 8, "in"),
           ("all_reduce", 12, "in"), ("all_reduce", 4096, "in"), ("barrier", 0, "out"), ("all_gather", 4096, "out")])
     raises(SystemExit, run.plan, run.options(["--coll", "all_produce"]))
+
+
+def called(*arguments):
+    return subprocess.run([sys.executable, run.HERE + "/run.py", "--build", BUILD, "--peers", "none", "--no-floor", *arguments],
+                          capture_output=True, text=True)
+
+
+def test_bad_arguments_are_told_before_anything_is_measured():
+    for bad in ("--sizes 8,,16", "--sizes 1.5K", "--sizes=", "--ranks 0", "--ranks -3", "--blocks 0", "--block-ms 0", "--block-ms nan",
+                "--buffers foo", "--cold-bytes many", "--json /nowhere/at/all.json", "--json /", "--svg /dev/null/plots"):
+        done = called("--coll", "all_reduce", *bad.split())
+        same((bad, done.returncode, done.stdout, "Traceback" in done.stderr), (bad, 2, "", False))
+        same(bad.replace("=", " ").split()[0] in done.stderr.splitlines()[-1], True)
+    done = called("--merge", "/nowhere/at/all.json")
+    same((done.returncode, done.stdout, done.stderr), (1, "", "--merge: [Errno 2] No such file or directory: '/nowhere/at/all.json'\n"))
+
+
+def test_what_is_left_out_is_said():
+    said = []
+    run.plan(run.options(["--coll", "all_gather,all_reduce", "--sizes", "8,12,64K", "--ranks", "3"]), said.append)
+    same(said, ["all_gather of 8 B, 64 KiB: left out: no multiple of 4 bytes for each of 3 ranks"])
+    done = called("--coll", "all_reduce", "--sizes", "3", "--place", "in", "--blocks", "1")
+    same(done.returncode, 0)
+    same(done.stderr.startswith("all_reduce of 3 B: left out: "), True)
+
+
+def test_nothing_measured_keeps_what_was_there():
+    with tempfile.TemporaryDirectory() as dir_:
+        file = dir_ + "/out.json"
+        cells.save(file, {"runs": [], "cells": [cell({"ours": [1.0]})]})
+        done = subprocess.run([sys.executable, run.HERE + "/run.py", "--build", "/nowhere", "--json", file], capture_output=True)
+        same((done.returncode, len(cells.load(file)["cells"])), (1, 1))
+
+
+def test_an_end_while_they_start_leaves_nothing():
+    """As by Ctrl-C: when the second library starts, the first is there and must go, with its directory."""
+    at, real = {"calls": 0, "dirs": []}, ranks.Ranks
+
+    def interrupted(name, ctx, n):
+        at["calls"] += 1
+        if at["calls"] == 2:
+            raise KeyboardInterrupt
+        lib = real(name, ctx, n)
+        at["dirs"].append(lib.dir)
+        return lib
+
+    ranks.Ranks = interrupted
+    try:
+        args = run.options(["--build", BUILD, "--peers", "none", "--no-floor", "--coll", "all_reduce", "--sizes", "8"])
+        same(run.run_all(args, {"runs": [], "cells": []}, lambda line: None), 130)
+    finally:
+        ranks.Ranks = real
+    same([len(at["dirs"]), os.path.exists(at["dirs"][0])], [1, False])
+
+
+def test_parts_of_the_table_get_the_other_arguments():
+    same(run.without(["--quick", "--table", "shm", "--json", "x"], "--table"), ["--quick", "--json", "x"])
+    same(run.without(["--table", "--quick", "--json", "x"], "--table"), ["--quick", "--json", "x"])
+    same(run.without(["--table=shm", "--quick"], "--table"), ["--quick"])
 
 
 # Programs that ./run calls: what is installed is said by a file; the others write what they are asked for.

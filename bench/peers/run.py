@@ -54,6 +54,7 @@ QUICK_TABLE = {
     "tcp": ["--sizes", "8,4K,64K,256K,1M,4M,16M,64M", "--place", "out"],
     "equal": ["--sizes", "64K,1M,4M,16M,64M", "--place", "out"],
 }
+BUFFERS = {"plain": "ours", "own": "ours_own"}
 LOOP_UP_TO = 4096  # bytes: above, inputs are written outside the time
 
 
@@ -96,6 +97,8 @@ def measure(libs, cell, args, say):
         lib.check(kind in ("all_reduce", "broadcast", "all_gather"))
         calls[lib.name] = calibrate(lib, h, args.block_ms * 1e-3)
         ready.append(lib)
+    if not ready:
+        say("%s of %s: left out: %s" % (kind, cells_of.size_text(size), next(iter(cell["left_out"].values()))))
     for lib in ready:
         cell["seconds"][lib.name] = []
     for b in range(args.blocks):
@@ -108,8 +111,9 @@ def measure(libs, cell, args, say):
         lib.prepare("barrier", 0, "out")  # gives the memory back
 
 
-def start(names, ctx, ranks, say):
-    libs, missing = [], {}
+def start(names, ctx, ranks, say, libs):
+    """What starts is put in libs, the caller's to close however this ends; what is missing is returned."""
+    missing = {}
     for name in names:
         try:
             libs.append(ranks_of.Ranks(name, ctx, ranks))
@@ -117,10 +121,8 @@ def start(names, ctx, ranks, say):
             missing[name] = str(e)
             say("%s: %s" % (ranks_of.TITLES[name], e))
             if name in ("ours", "ours_own"):
-                for lib in libs:
-                    lib.close()
                 raise
-    return libs, missing
+    return missing
 
 
 def machine():
@@ -169,22 +171,56 @@ def own_network(cc, argv):
         raise SystemExit("congestion control %s: %s: not measured" % (cc, e.strerror)) from None
 
 
+def at_least(least, kind=int):
+    def number(text):
+        value = kind(text)
+        if not least <= value < math.inf:
+            raise argparse.ArgumentTypeError("%s is not a number from %g on" % (text, least))
+        return value
+    return number
+
+
+def one_size(text):
+    try:
+        return cells_of.size_of(text)
+    except ValueError as e:
+        raise argparse.ArgumentTypeError(str(e)) from None
+
+
+def sizes(text):
+    return [one_size(t) for t in text.split(",")]
+
+
+def buffers(text):
+    names = text.split(",")
+    for name in names:
+        if name not in BUFFERS:
+            raise argparse.ArgumentTypeError("no buffers '%s'; there are %s" % (name, ", ".join(BUFFERS)))
+    return [BUFFERS[n] for n in names]
+
+
+def writable(path):
+    """Whether a file can be written there; what has been measured for an hour must not be lost at its end."""
+    where = path if os.path.exists(path) else os.path.dirname(os.path.abspath(path))
+    return not os.path.isdir(path) and os.access(where, os.W_OK)
+
+
 def options(argv):
     p = argparse.ArgumentParser(prog="run bench", description=__doc__.split("\n")[0])
     p.add_argument("--build", default=ROOT + "/build/release", help="build directory")
     p.add_argument("--quick", action="store_true", help="fewer sizes: at most 5 minutes")
-    p.add_argument("--ranks", type=int, default=2)
+    p.add_argument("--ranks", type=at_least(1), default=2)
     p.add_argument("--transport", choices=("shm", "tcp"), default="shm")
     p.add_argument("--coll", default=",".join(cells_of.KINDS), help="collectives, by commas")
-    p.add_argument("--sizes", help="by commas: 8,4K,2M")
+    p.add_argument("--sizes", type=sizes, help="by commas: 8,4K,2M")
     p.add_argument("--place", default="both", choices=("out", "in", "both"), help="of all_reduce")
     p.add_argument("--peers", default=",".join(PEERS), help="by commas; none: only ours")
-    p.add_argument("--buffers", default="plain,own", help="ours in plain memory, in coll_mem_alloc()'s, or both")
+    p.add_argument("--buffers", type=buffers, default="plain,own", help="ours in plain memory, in coll_mem_alloc()'s, or both")
     p.add_argument("--no-floor", action="store_true", help="do not measure what the machine can do")
-    p.add_argument("--blocks", type=int, default=9)
-    p.add_argument("--block-ms", type=float, default=10)
+    p.add_argument("--blocks", type=at_least(1), default=9)
+    p.add_argument("--block-ms", type=at_least(0.001, float), default=10)
     p.add_argument("--cold", action="store_true", help="data is in no cache when a call begins")
-    p.add_argument("--cold-bytes", type=cells_of.size_of, default=128 << 20, help="how much lies between two uses")
+    p.add_argument("--cold-bytes", type=one_size, default=128 << 20, help="how much lies between two uses")
     p.add_argument("--cc", help="tcp: this congestion control for everyone (needs root); default: each library as shipped")
     p.add_argument("--unpinned", action="store_true", help="do not tie ranks to cores")
     p.add_argument("--python", default=ranks_of.default_python(), help="a Python that has torch")
@@ -198,20 +234,31 @@ def options(argv):
     p.add_argument("--svg", metavar="DIR", help="plots into this directory")
     p.add_argument("--merge", nargs="+", metavar="FILE", help="measure nothing: show the cells of these files; later ones' replace earlier ones'")
     p.add_argument("--judge", action="store_true", help="what is asked of each size, and whether it is met")
-    return p.parse_args(argv)
+    args = p.parse_args(argv)
+    try:
+        if args.svg:
+            os.makedirs(args.svg, exist_ok=True)
+    except OSError as e:
+        p.error("--svg %s: %s" % (args.svg, e.strerror))
+    if args.json and not writable(args.json):
+        p.error("--json %s cannot be written" % args.json)
+    return args
 
 
-def plan(args):
+def plan(args, say=lambda line: None):
     out = []
     for kind in args.coll.split(","):
         if kind not in cells_of.KINDS:
             raise SystemExit("no collective '%s'; there are %s" % (kind, ", ".join(cells_of.KINDS)))
-        sizes = [0] if kind == "barrier" else [cells_of.size_of(s) for s in (args.sizes or SIZES[args.quick]).split(",")]
+        asked = [0] if kind == "barrier" else args.sizes or sizes(SIZES[args.quick])
+        if kind not in ("all_reduce", "broadcast", "barrier"):
+            odd = [cells_of.size_text(s) for s in asked if s % (4 * args.ranks)]
+            if odd:
+                say("%s of %s: left out: no multiple of 4 bytes for each of %d ranks" % (kind, ", ".join(odd), args.ranks))
+            asked = [s for s in asked if s % (4 * args.ranks) == 0]
         for place in places(kind, ["out", "in"] if args.place == "both" else [args.place]):
-            for size in sizes:
-                if kind not in ("all_reduce", "broadcast", "barrier") and size % (4 * args.ranks):
-                    continue
-                out.append({"transport": args.transport, "cc": args.cc, "ranks": args.ranks, "kind": kind, "bytes": size,
+            for bytes_ in asked:
+                out.append({"transport": args.transport, "cc": args.cc, "ranks": args.ranks, "kind": kind, "bytes": bytes_,
                             "place": place, "cold": args.cold, "seconds": {}, "left_out": {}})
     return out
 
@@ -293,15 +340,22 @@ def keep_results(document, args):
         write_plot("%s/%s-all-reduce-%s.svg" % (where, last["date"][:10], transport), title, group, last)
 
 
+def without(argv, option):
+    """The arguments less an option and its value, be it behind a space or an equals sign."""
+    out, behind = [], False
+    for a in argv:
+        if not (a == option or a.startswith(option + "=") or behind and not a.startswith("-")):
+            out.append(a)
+        behind = a == option
+    return out
+
+
 def run_table(args, argv):
     """Each part by a run of its own, merged; a part that fails, fails the table, and the others are measured all the same."""
     status, documents = 0, []
-    skip = argv.index("--table")
-    rest = argv[:skip] + argv[skip + (2 if argv[skip + 1:] and not argv[skip + 1].startswith("-") else 1):]
-    rest = [a for a in rest if a not in ("--keep", "--judge", "--markdown")]
-    for opt in ("--json", "--svg"):
-        while opt in rest:
-            del rest[rest.index(opt):rest.index(opt) + 2]
+    rest = [a for a in argv if a not in ("--keep", "--judge", "--markdown")]
+    for option in ("--table", "--json", "--svg"):
+        rest = without(rest, option)
     with tempfile.TemporaryDirectory() as dir_:
         for part in args.table.split(","):
             if part not in TABLE:
@@ -352,15 +406,14 @@ def run_all(args, document, say):
     """Fill the document; the exit status."""
     ctx = types.SimpleNamespace(build=os.path.abspath(args.build), transport=args.transport, python=args.python, cc=args.cc,
                                 unpinned=args.unpinned)
-    names = [{"plain": "ours", "own": "ours_own"}[b] for b in args.buffers.split(",")]
-    names += peers_named(args.peers)
+    names = args.buffers + peers_named(args.peers)
     with_floor = not args.no_floor and args.ranks <= ranks_of.cores()
     names += ["floor", "line"] if with_floor else []
     begin = time.monotonic()
-    todo = plan(args)
+    todo = plan(args, say)
     libs = []
     try:
-        libs, missing = start(names, ctx, args.ranks, say)
+        missing = start(names, ctx, args.ranks, say, libs)
         run = {"date": datetime.datetime.now().astimezone().isoformat(timespec="seconds"), "machine": machine(),
                "commit": commit(), "transport": args.transport, "cc": args.cc, "ranks": args.ranks,
                "block_ms": args.block_ms, "blocks": args.blocks, "pinned": not args.unpinned,
@@ -392,7 +445,10 @@ def main(argv):
     if args.shaped:
         return run_shaped(args, argv)
     if args.merge:
-        document = cells_of.merge([cells_of.load(f) for f in args.merge])
+        try:
+            document = cells_of.merge([cells_of.load(f) for f in args.merge])
+        except (OSError, ValueError) as e:
+            raise SystemExit("--merge: %s" % e) from None
     elif args.table:
         document, status = run_table(args, argv)
     else:
@@ -400,7 +456,8 @@ def main(argv):
             own_network(args.cc, argv)
         status = run_all(args, document, lambda line: print(line, file=sys.stderr, flush=True))
     show(document, args)
-    keep(document, args)
+    if document["cells"]:  # else what an earlier run has found stays
+        keep(document, args)
     if args.keep and document["runs"]:
         keep_results(document, args)
     return status
