@@ -51,6 +51,8 @@ enum {
 	COLL_TILE_BYTES = 256 << 10, /* of a vector that goes by tiles */
 	COLL_STEP_BITS = 20,
 	COLL_TILE_AREAS = 4, /* two for inputs, two for results */
+	/* Behind each area: equal places of different ranks and areas do not fall on one another in a cache. */
+	COLL_AREA_GAP = 4096 + 256,
 };
 
 #define likely(x)   __builtin_expect(!!(x), 1)
@@ -220,17 +222,21 @@ void coll_native_hands(struct coll_native *n);
 /* Phases of struct coll_hand_state. */
 enum { NATIVE_NEW = 0, NATIVE_BEGUN, NATIVE_TILES_NEW = 16, NATIVE_TILES_BEGUN, NATIVE_TILES };
 
+/* Of a rank; not every part of it is a peer's to write. */
+static inline struct native_region *coll_native_region(const struct coll_native *n, int rank)
+{
+	return rank == n->rank ? n->mine : (struct native_region *)(uintptr_t)n->peers[rank].region;
+}
+
 static inline size_t coll_native_payload_stride(size_t payload_bytes)
 {
-	return payload_bytes + 4096 + 256;
+	return payload_bytes + COLL_AREA_GAP;
 }
 static inline char *coll_native_cell(const struct coll_native *n, const struct native_region *r, uint32_t cell)
 {
 	return (char *)(uintptr_t)r->payload + cell * coll_native_payload_stride(n->payload_bytes);
 }
 
-/* Areas lie a page further apart than their size: equal places of different ranks and areas do not
- * fall on one another in a cache. */
 static inline size_t coll_native_tiles_at(size_t payload_bytes)
 {
 	const size_t cells =
@@ -240,13 +246,13 @@ static inline size_t coll_native_tiles_at(size_t payload_bytes)
 }
 static inline char *coll_native_tile_area(const struct coll_native *n, const struct native_region *r, uint32_t area)
 {
-	return (char *)(uintptr_t)r + coll_native_tiles_at(n->payload_bytes) + area * (COLL_TILE_BYTES + 4096 + 256);
+	return (char *)(uintptr_t)r + coll_native_tiles_at(n->payload_bytes) + area * (COLL_TILE_BYTES + COLL_AREA_GAP);
 }
 
 /* Wide places, COLL_DEPTH of them, behind all else. */
 static inline size_t coll_native_wide_at(size_t payload_bytes)
 {
-	return coll_native_tiles_at(payload_bytes) + COLL_TILE_AREAS * (COLL_TILE_BYTES + 4096 + 256);
+	return coll_native_tiles_at(payload_bytes) + COLL_TILE_AREAS * (COLL_TILE_BYTES + COLL_AREA_GAP);
 }
 static inline struct native_wide *coll_native_wide(const struct coll_native *n, const struct native_region *r,
                                                    uint32_t place)

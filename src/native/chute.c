@@ -17,13 +17,13 @@
  */
 #include "native/enter.h"
 
-enum { SLOTS = 4, SLOT_BYTES = 64 << 10, SLOT_GAP = 4096 + 256, POLL_CHUNKS = 8 };
+enum { SLOTS = 4, SLOT_BYTES = 64 << 10 };
 /* What is shorter a root that is one always sends faster by the many slots of a plan's channel (64 KiB: 7.9 us to the
  * reader's end, 9.3 here); what is longer takes as long by a plan, of which the kernel may read some. */
 enum { CHUTE_MIN = 256 << 10, CHUTE_MAX = 2 << 20 };
 /* Where more than two ranks have tiles, behind what shuttle.c has there. */
-enum { CHUTE_AT = (COLL_TILE_AREAS - 2) * (COLL_TILE_BYTES + 4096 + 256) };
-_Static_assert(SLOTS *(SLOT_BYTES + SLOT_GAP) <= 2 * (COLL_TILE_BYTES + 4096 + 256), "room for the slots");
+enum { CHUTE_AT = (COLL_TILE_AREAS - 2) * (COLL_TILE_BYTES + COLL_AREA_GAP) };
+_Static_assert(SLOTS *(SLOT_BYTES + COLL_AREA_GAP) <= 2 * (COLL_TILE_BYTES + COLL_AREA_GAP), "room for the slots");
 
 bool coll_native_chute_serves(const struct coll_native *n, const struct coll_job *job)
 {
@@ -40,10 +40,8 @@ static bool is_root(const struct coll_native *n, const struct coll_job *job)
 
 static char *slot_of(const struct coll_native *n, uint64_t chunk)
 {
-	const struct native_region *r = n->rank == 0 ? n->mine : n->peers[0].region;
-
-	return (char *)(uintptr_t)r + coll_native_tiles_at(n->payload_bytes) + CHUTE_AT +
-	       chunk % SLOTS * (SLOT_BYTES + SLOT_GAP);
+	return (char *)coll_native_region(n, 0) + coll_native_tiles_at(n->payload_bytes) + CHUTE_AT +
+	       chunk % SLOTS * (SLOT_BYTES + COLL_AREA_GAP);
 }
 
 static coll_status begin(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
@@ -124,17 +122,11 @@ static coll_status drain(struct coll_native *n, const struct coll_job *job, stru
 	return COLL_OK;
 }
 
-/* The next chunk, looked for a while: it is about to come, or to be taken. */
+/* The next chunk: it is about to come, or to be taken. */
 static coll_status step(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
 {
-	coll_status (*const move)(struct coll_native *, const struct coll_job *, struct coll_hand_state *) =
-	        is_root(n, job) ? pour : drain;
-	coll_status st = move(n, job, s);
+	const coll_status st = coll_native_look(n, job, s, is_root(n, job) ? pour : drain);
 
-	for (int left = n->looks; st == COLL_AGAIN && left > 0; left--) {
-		coll_cpu_relax();
-		st = move(n, job, s);
-	}
 	if (st != COLL_OK)
 		return coll_native_not_now(n, s, st);
 	s->done++;
@@ -155,10 +147,9 @@ static void end(struct coll_native *n, const struct coll_job *job, struct coll_h
 	n->direct.stats.shuttled += job->in.count * job->elem_bytes;
 }
 
-/* Some chunks at a time: whoever polls looks at other things in between. */
 coll_status coll_native_poll_chute(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
 {
-	coll_status st = COLL_OK;
+	coll_status st;
 
 	s->pending = (uint32_t)!n->rank;
 	if (s->phase < NATIVE_TILES) {
@@ -166,12 +157,8 @@ coll_status coll_native_poll_chute(struct coll_native *n, const struct coll_job 
 		if (st != COLL_OK)
 			return coll_native_not_now(n, s, st);
 	}
-	for (int i = 0; i < POLL_CHUNKS && s->done < s->pieces && st == COLL_OK; i++)
-		st = step(n, job, s);
-	if (st != COLL_OK)
-		return st;
-	if (s->done < s->pieces)
-		return COLL_AGAIN;
-	end(n, job, s);
-	return COLL_OK;
+	st = coll_native_some(n, job, s, step);
+	if (st == COLL_OK)
+		end(n, job, s);
+	return st;
 }

@@ -163,14 +163,6 @@ static coll_status enter(struct coll_native *n, const struct coll_job *job, stru
 	return COLL_OK;
 }
 
-static void tell(struct coll_native *n, const struct coll_hand_state *s, int line, uint32_t what)
-{
-	/* Release: after all that was done before. */
-	atomic_store_explicit(&n->mine->entries[s->turn % COLL_DEPTH].lines[line].word, coll_native_word(s->turn, what),
-	                      memory_order_release);
-	coll_native_nudge(n);
-}
-
 /* A peer that has failed does not go on; who it is about is in s->pending. */
 static coll_status not_yet(struct coll_native *n, struct coll_hand_state *s)
 {
@@ -375,7 +367,7 @@ static coll_status map(struct coll_native *n, const struct coll_job *job, struct
 		return not_yet(n, s);
 	if (st != COLL_OK && st != COLL_ERR_UNSUPPORTED)
 		return st;
-	tell(n, s, LINE_MAPPED, st == COLL_OK ? NATIVE_GOOD : NATIVE_BAD);
+	coll_native_tell(n, s, LINE_MAPPED, st == COLL_OK ? NATIVE_GOOD : NATIVE_BAD);
 	s->phase = MAPPED;
 	s->cell = st != COLL_OK; /* somebody could not */
 	s->events++;
@@ -407,14 +399,6 @@ static bool revoked(const struct coll_native *n, struct coll_hand_state *s)
 			return true;
 		}
 	return false;
-}
-
-/* What was read comes before what is looked at. */
-static inline void after_reading(void)
-{
-#if !defined(__SANITIZE_THREAD__)
-	atomic_thread_fence(memory_order_acquire);
-#endif
 }
 
 static void make(struct coll_native *n, const struct coll_job *job, const struct native_pass *whole, size_t at,
@@ -468,7 +452,7 @@ static coll_status work(struct coll_native *n, const struct coll_job *job, struc
 	size_t unit;
 
 	if (!coll_native_pass(n, job, s->next, &p)) {
-		tell(n, s, LINE_DONE, NATIVE_GOOD);
+		coll_native_tell(n, s, LINE_DONE, NATIVE_GOOD);
 		s->phase = ENDING;
 		return COLL_OK;
 	}
@@ -479,7 +463,7 @@ static coll_status work(struct coll_native *n, const struct coll_job *job, struc
 		atomic_store(&n->mine->busy, 1);
 		if (!revoked(n, s))
 			make(n, job, &p, s->piece, unit);
-		after_reading();
+		coll_native_after_reading();
 		atomic_store_explicit(&n->mine->busy, 0, memory_order_release);
 		if (revoked(n, s))
 			return COLL_ERR_ABORTED;

@@ -118,8 +118,7 @@ static bool all_reduce(const struct coll_native *n, const struct coll_job *job, 
 void coll_native_finish_edges(const struct coll_native *n, const struct coll_job *job)
 {
 	for (int which = 0; n->direct.edges && which < 2; which++) {
-		const int owner = edge_owner(n, which);
-		const struct native_region *region = owner == n->rank ? n->mine : n->peers[owner].region;
+		const struct native_region *region = coll_native_region(n, edge_owner(n, which));
 
 		memcpy(job->out.base + edge_at(n, job, which), region->edge[which], n->page_bytes);
 	}

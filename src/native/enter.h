@@ -110,6 +110,33 @@ static inline coll_status coll_native_await(const struct coll_native *n, const s
 	return coll_native_check(job, s, line, numbered);
 }
 
+typedef coll_status native_move(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s);
+
+/* What is about to come, or to be possible, looked for a while. */
+static inline coll_status coll_native_look(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s,
+                                           native_move *move)
+{
+	coll_status st = move(n, job, s);
+
+	for (int left = n->looks; st == COLL_AGAIN && left > 0; left--) {
+		coll_cpu_relax();
+		st = move(n, job, s);
+	}
+	return st;
+}
+
+/* Some pieces at a time: whoever polls looks at other things in between. OK: all of them are done. */
+static inline coll_status coll_native_some(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s,
+                                           native_move *step)
+{
+	enum { PIECES = 8 };
+	coll_status st = COLL_OK;
+
+	for (int i = 0; i < PIECES && s->done < s->pieces && st == COLL_OK; i++)
+		st = step(n, job, s);
+	return st == COLL_OK && s->done < s->pieces ? COLL_AGAIN : st;
+}
+
 /* The end of an operation in which all hear from all: everybody has entered this turn. */
 static inline void coll_native_heard_all(struct coll_native *n, struct coll_hand_state *s)
 {
@@ -155,6 +182,22 @@ static inline coll_status coll_native_filled(const struct coll_native *n, const 
 	if (st != COLL_OK)
 		s->pending = rank;
 	return st;
+}
+
+/* A line of ours says so in this turn. Release: after all that was read and written before. */
+static inline void coll_native_tell(struct coll_native *n, const struct coll_hand_state *s, int line, uint32_t what)
+{
+	atomic_store_explicit(&n->mine->entries[s->turn % COLL_DEPTH].lines[line].word, coll_native_word(s->turn, what),
+	                      memory_order_release);
+	coll_native_nudge(n);
+}
+
+/* What was read of others' memory comes before what is looked at. */
+static inline void coll_native_after_reading(void)
+{
+#if !defined(__SANITIZE_THREAD__)
+	atomic_thread_fence(memory_order_acquire);
+#endif
 }
 
 /* What was tried in vain: whether this call is one of the 1, 2, 4 ... 64 that do not try it after that. */

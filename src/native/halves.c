@@ -86,7 +86,7 @@ static void make_step(struct coll_native *n, const struct coll_job *job, struct 
 }
 
 /* The other has made the step of AHEAD before this one; before the first, it is known to make the same call. */
-static coll_status ready(const struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+static coll_status ready(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
 {
 	const struct native_region *theirs = n->peers[!n->rank].region;
 
@@ -103,18 +103,6 @@ static coll_status ready(const struct coll_native *n, const struct coll_job *job
 	                       (n->turn << COLL_STEP_BITS | (s->next - AHEAD))
 	               ? COLL_OK
 	               : COLL_AGAIN;
-}
-
-/* The same, looking for a while: it is about to come. */
-static coll_status await_ready(const struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
-{
-	coll_status st = ready(n, job, s);
-
-	for (int left = n->looks; st == COLL_AGAIN && left > 0; left--) {
-		coll_cpu_relax();
-		st = ready(n, job, s);
-	}
-	return st;
 }
 
 static coll_status enter(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
@@ -153,7 +141,7 @@ coll_status coll_native_poll_halves(struct coll_native *n, const struct coll_job
 	if (st == COLL_OK && s->phase != NATIVE_TILES)
 		begin(n, job, s);
 	for (int i = 0; i < POLL_STEPS && st == COLL_OK && s->next < s->pieces + 2 * AHEAD; i++) {
-		st = await_ready(n, job, s);
+		st = coll_native_look(n, job, s, ready);
 		if (st == COLL_OK)
 			make_step(n, job, s);
 	}

@@ -75,7 +75,7 @@ struct hub_area {
 
 static inline size_t coll_hub_stride(size_t cell_bytes)
 {
-	return cell_bytes + 4096 + 256;
+	return cell_bytes + COLL_AREA_GAP;
 }
 static inline uint32_t coll_hub_groups(int size)
 {

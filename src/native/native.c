@@ -151,7 +151,7 @@ bool coll_native_serves(enum coll_kind kind, int size, bool crowded, size_t coun
 	crowded = crowded && !planted(ROOM);
 	if (size > COLL_NATIVE_SIZE_MAX)
 		return hub_serves(kind, size, crowded, count, elem_bytes, payload_bytes);
-	if (size < 2 || size > COLL_NATIVE_SIZE_MAX || count == 0 || count > payload_bytes / elem_bytes)
+	if (size < 2 || count == 0 || count > payload_bytes / elem_bytes)
 		return false;
 	payload = payload_of(kind, size, count * elem_bytes);
 	return payload <= payload_bytes && payload <= limit_of(kind, size, crowded) &&

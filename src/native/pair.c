@@ -37,9 +37,7 @@ struct coll_exchange coll_native_exchange(const struct coll_native *n, const str
 /* A region, of whoever: the peer's is mapped to be written, too, for this. */
 static struct native_region *place_of(const struct coll_native *n, const struct coll_hand_state *s, int rank)
 {
-	const int place = (int)(s->cell + (uint32_t)rank) % 2;
-
-	return place == n->rank ? n->mine : (struct native_region *)(uintptr_t)n->peers[place].region;
+	return coll_native_region(n, (int)(s->cell + (uint32_t)rank) % 2);
 }
 
 /* Whole lines, so that no two pieces share one. */

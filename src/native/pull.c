@@ -121,15 +121,6 @@ static coll_status not_yet(struct coll_native *n, struct coll_hand_state *s, col
 	return st == COLL_AGAIN && revoked(n) ? COLL_ERR_ABORTED : coll_native_not_now(n, s, st);
 }
 
-static void tell(struct coll_native *n, const struct coll_hand_state *s, int line, uint32_t what)
-{
-	struct native_line *mine = &n->mine->entries[s->turn % COLL_DEPTH].lines[line];
-
-	/* Release: after all that was read and written before. */
-	atomic_store_explicit(&mine->word, coll_native_word(s->turn, what), memory_order_release);
-	coll_native_nudge(n);
-}
-
 /* ---- Offers ---- */
 
 static bool in_place(const struct coll_native *n, const struct coll_job *job)
@@ -156,7 +147,7 @@ static void make_offer(struct coll_native *n, const struct coll_job *job, struct
 	n->direct.written = NULL;
 	s->phase = OFFERED;
 	s->done = s->next = 0;
-	tell(n, s, LINE_OFFER, job->signature);
+	coll_native_tell(n, s, LINE_OFFER, job->signature);
 }
 
 /* What goes from our own input to our own result: a unit. False: there is no more. */
@@ -217,14 +208,6 @@ static coll_status await_offer(struct coll_native *n, const struct coll_job *job
 
 /* ---- The other's block ---- */
 
-/* What was read comes before what is looked at. */
-static inline void after_reading(void)
-{
-#if !defined(__SANITIZE_THREAD__)
-	atomic_thread_fence(memory_order_acquire);
-#endif
-}
-
 /* One unit. */
 static coll_status pull(struct coll_native *n, const struct coll_exchange *e, struct coll_hand_state *s)
 {
@@ -237,7 +220,7 @@ static coll_status pull(struct coll_native *n, const struct coll_exchange *e, st
 	atomic_store(&n->mine->busy, 1);
 	if (!revoked(n))
 		st = p->transport->pull(p->link, n->pull.address + at, e->to + at, bytes);
-	after_reading();
+	coll_native_after_reading();
 	atomic_store_explicit(&n->mine->busy, 0, memory_order_release);
 	if (revoked(n))
 		return COLL_ERR_ABORTED;
@@ -264,7 +247,7 @@ static coll_status pull_next(struct coll_native *n, const struct coll_job *job, 
 	if (coll_native_streams(n->pull.way))
 		coll_reduce_fence();
 	n->pull.taken = st == COLL_OK;
-	tell(n, s, LINE_TAKEN, st == COLL_OK ? NATIVE_GOOD : NATIVE_BAD);
+	coll_native_tell(n, s, LINE_TAKEN, st == COLL_OK ? NATIVE_GOOD : NATIVE_BAD);
 	s->phase = TAKEN;
 	return COLL_OK;
 }

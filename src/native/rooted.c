@@ -93,9 +93,8 @@ static struct native_wide *place_of(const struct coll_native *n, const struct co
                                     const struct coll_hand_state *s)
 {
 	const int owner = n->size > 2 ? job->plan->root : 0;
-	const struct native_region *r = owner == n->rank ? n->mine : n->peers[owner].region;
 
-	return coll_native_wide(n, r, s->cell);
+	return coll_native_wide(n, coll_native_region(n, owner), s->cell);
 }
 
 static size_t part_of(size_t bytes, size_t at, size_t piece)

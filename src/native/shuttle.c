@@ -24,7 +24,7 @@
 #include "native/pull.h"
 #include "native/weave.h"
 
-enum { AHEAD = 2, POLL_CHUNKS = 8 };
+enum { AHEAD = 2 };
 _Static_assert((int)AHEAD < (int)COLL_RING_SLOTS, "a chunk is sent before the one of SLOTS before it has been read");
 
 /* What pair.c does not. */
@@ -100,7 +100,7 @@ static void move(struct coll_native *n, const struct coll_job *job, struct coll_
 }
 
 /* The other's next chunk is there; before the first one it is known to make the same call. */
-static coll_status sent(const struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+static coll_status sent(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
 {
 	const struct native_region *theirs = n->peers[!n->rank].region;
 
@@ -146,18 +146,6 @@ static void begin(struct coll_native *n, const struct coll_job *job, struct coll
 		coll_native_stores_begin(n, COLL_STORES_STAGED, 2 * e.bytes);
 }
 
-/* The same, looking for a while: it is about to come. */
-static coll_status await_sent(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
-{
-	coll_status st = sent(n, job, s);
-
-	for (int left = n->looks; st == COLL_AGAIN && left > 0; left--) {
-		coll_cpu_relax();
-		st = sent(n, job, s);
-	}
-	return st;
-}
-
 /* One chunk each way. Two are sent ahead, so that the other's is there as a rule. */
 static coll_status step(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
 {
@@ -165,7 +153,7 @@ static coll_status step(struct coll_native *n, const struct coll_job *job, struc
 
 	while (s->next < s->pieces && s->next < s->done + AHEAD)
 		move(n, job, s, true, false);
-	st = await_sent(n, job, s);
+	st = coll_native_look(n, job, s, sent);
 	if (st != COLL_OK)
 		return coll_native_not_now(n, s, st);
 	assert(s->done < s->next);
@@ -173,7 +161,6 @@ static coll_status step(struct coll_native *n, const struct coll_job *job, struc
 	return COLL_OK;
 }
 
-/* Some chunks at a time: whoever polls looks at other things in between. */
 coll_status coll_native_poll_shuttle(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
 {
 	coll_status st;
@@ -191,13 +178,9 @@ coll_status coll_native_poll_shuttle(struct coll_native *n, const struct coll_jo
 	}
 	if (s->phase == NATIVE_SLOTS_NEW)
 		begin(n, job, s);
-	st = COLL_OK;
-	for (int i = 0; i < POLL_CHUNKS && s->done < s->pieces && st == COLL_OK; i++)
-		st = step(n, job, s);
+	st = coll_native_some(n, job, s, step);
 	if (st != COLL_OK)
 		return st;
-	if (s->done < s->pieces)
-		return COLL_AGAIN;
 	if (streams(n, job))
 		coll_reduce_fence();
 	coll_native_stores_end(n);

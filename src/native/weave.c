@@ -22,10 +22,10 @@ enum {
 
 char *coll_native_slot(const struct coll_native *n, int ring, uint64_t c, int rank)
 {
-	struct native_region *r = rank == n->rank ? n->mine : (struct native_region *)(uintptr_t)n->peers[rank].region;
 	const size_t slot = (size_t)ring * COLL_RING_SLOTS + c % COLL_RING_SLOTS;
 
-	return (char *)r + coll_native_tiles_at(n->payload_bytes) + slot * (COLL_SLOT_BYTES + COLL_SLOT_GAP);
+	return (char *)coll_native_region(n, rank) + coll_native_tiles_at(n->payload_bytes) +
+	       slot * (COLL_SLOT_BYTES + COLL_AREA_GAP);
 }
 
 size_t coll_native_chunk(size_t bytes)

@@ -13,13 +13,12 @@
 enum {
 	COLL_RING_SLOTS = 4,
 	COLL_SLOT_BYTES = 32 << 10, /* those of both ranks lie in a second-level cache, beside what is sent */
-	COLL_SLOT_MIN = 8 << 10,
-	COLL_SLOT_GAP = 4096 + 256
+	COLL_SLOT_MIN = 8 << 10
 };
 /* Rings of slots in a region: of the shuttle, and of halves. */
 enum { COLL_RING_SHUTTLE, COLL_RING_HALVES, COLL_RINGS };
-_Static_assert(COLL_RINGS *COLL_RING_SLOTS *(COLL_SLOT_BYTES + COLL_SLOT_GAP) <=
-                       COLL_TILE_AREAS / 2 * (COLL_TILE_BYTES + COLL_SLOT_GAP),
+_Static_assert(COLL_RINGS *COLL_RING_SLOTS *(COLL_SLOT_BYTES + COLL_AREA_GAP) <=
+                       COLL_TILE_AREAS / 2 * (COLL_TILE_BYTES + COLL_AREA_GAP),
                "in half of where more than two ranks have tiles; chute.c has the other");
 
 /* Of chunk c, in the ring of that rank. */
