@@ -40,12 +40,8 @@ coll_status coll_native_enter_cell(struct coll_native *n, const struct coll_job 
 void coll_native_fill(struct coll_native *n, const struct coll_job *job, const struct coll_hand_state *s,
                       uint32_t piece, size_t at, const char *from, size_t bytes)
 {
-	struct native_line *flag = &n->mine->flags[s->cell].pieces[piece];
-
 	memcpy(coll_native_cell(n, n->mine, s->cell) + at, from, bytes);
-	flag->sequence = job->sequence;
-	/* Release: a reader that sees the word sees the piece. */
-	atomic_store_explicit(&flag->word, coll_native_word(s->turn, job->signature), memory_order_release);
+	coll_native_flag(job, s, &n->mine->flags[s->cell].pieces[piece]);
 	coll_native_nudge(n);
 }
 

@@ -78,6 +78,40 @@ static inline void coll_native_copy_lines(char *to, const char *from, size_t byt
 		coll_native_copy_part(to, from, bytes);
 }
 
+/* Payload of pair.c and rooted.c, by pieces. Whole lines, so that no two pieces share one. */
+static inline size_t coll_native_piece(size_t bytes)
+{
+	enum { PIECE_MIN = 1024, PIECES = 4 };
+	const size_t piece = (bytes / PIECES + COLL_LINE_BYTES - 1) & ~(size_t)(COLL_LINE_BYTES - 1);
+
+	return piece < PIECE_MIN ? PIECE_MIN : piece;
+}
+static inline size_t coll_native_piece_at(size_t bytes, size_t at, size_t piece)
+{
+	return bytes - at < piece ? bytes - at : piece;
+}
+
+/* A piece is there. */
+static inline void coll_native_flag(const struct coll_job *job, const struct coll_hand_state *s,
+                                    struct native_line *flag)
+{
+	flag->sequence = job->sequence;
+	/* Release: a reader that sees the word sees the piece. */
+	atomic_store_explicit(&flag->word, coll_native_word(s->turn, job->signature), memory_order_release);
+}
+
+/* Piece by piece, each told by a flag of its own. */
+static inline void coll_native_put(const struct coll_job *job, const struct coll_hand_state *s,
+                                   struct native_line *flag, char *to, const char *from, size_t bytes)
+{
+	const size_t piece = coll_native_piece(bytes);
+
+	for (size_t at = 0; at < bytes; at += piece, flag++) {
+		coll_native_copy_lines(to + at, from + at, coll_native_piece_at(bytes, at, piece));
+		coll_native_flag(job, s, flag);
+	}
+}
+
 /* A word that is not the one waited for: AGAIN, or it is of another call. */
 coll_status coll_native_stray(const struct coll_job *job, struct coll_hand_state *s, const struct native_line *line,
                               bool numbered);

@@ -16,8 +16,6 @@
  */
 #include "native/enter.h"
 
-enum { PIECE_MIN = 1024, PIECES = 4 };
-
 struct coll_exchange coll_native_exchange(const struct coll_native *n, const struct coll_job *job)
 {
 	const size_t bytes = job->in.count * job->elem_bytes;
@@ -40,35 +38,19 @@ static struct native_region *place_of(const struct coll_native *n, const struct 
 	return coll_native_region(n, (int)(s->cell + (uint32_t)rank) % 2);
 }
 
-/* Whole lines, so that no two pieces share one. */
-static size_t piece_of(size_t bytes)
-{
-	const size_t piece = (bytes / PIECES + COLL_LINE_BYTES - 1) & ~(size_t)(COLL_LINE_BYTES - 1);
-
-	return piece < PIECE_MIN ? PIECE_MIN : piece;
-}
-
 static coll_status begin(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s,
-                         const struct coll_exchange *e, size_t piece)
+                         const struct coll_exchange *e)
 {
 	const coll_status st = coll_native_enter(n, s);
 	struct native_region *place;
-	struct native_line *flag;
 
 	if (unlikely(st != COLL_OK))
 		return st;
 	s->cell = (uint32_t)(n->exchanges++ % 2);
 	place = place_of(n, s, n->rank);
-	flag = place->exchange.pieces;
 	/* For who makes a different call: it looks here. */
 	coll_native_publish(n, job, s);
-	for (size_t at = 0; at < e->bytes; at += piece, flag++) {
-		coll_native_copy_lines(coll_native_cell(n, place, COLL_CELLS) + at, e->send + at,
-		                       e->bytes - at < piece ? e->bytes - at : piece);
-		flag->sequence = job->sequence;
-		/* Release: a reader that sees the word sees the piece. */
-		atomic_store_explicit(&flag->word, coll_native_word(s->turn, job->signature), memory_order_release);
-	}
+	coll_native_put(job, s, place->exchange.pieces, coll_native_cell(n, place, COLL_CELLS), e->send, e->bytes);
 	coll_native_nudge(n);
 	if (e->own_to)
 		coll_reduce_copy(e->own_to, e->own, e->bytes);
@@ -93,12 +75,12 @@ coll_status coll_native_poll_pair(void *arg, const struct coll_job *job, struct 
 {
 	struct coll_native *n = arg;
 	const struct coll_exchange e = coll_native_exchange(n, job);
-	const size_t piece = piece_of(e.bytes);
+	const size_t piece = coll_native_piece(e.bytes);
 	const struct native_region *place;
 	coll_status st;
 
 	if (s->phase == NATIVE_NEW) {
-		st = begin(n, job, s, &e, piece);
+		st = begin(n, job, s, &e);
 		if (unlikely(st != COLL_OK))
 			return coll_native_not_now(n, s, st);
 	}
@@ -110,8 +92,7 @@ coll_status coll_native_poll_pair(void *arg, const struct coll_job *job, struct 
 			s->pending = (uint32_t)!n->rank;
 			return coll_native_not_now(n, s, st);
 		}
-		take(n, job, &e, coll_native_cell(n, place, COLL_CELLS), at,
-		     e.bytes - at < piece ? e.bytes - at : piece);
+		take(n, job, &e, coll_native_cell(n, place, COLL_CELLS), at, coll_native_piece_at(e.bytes, at, piece));
 		s->done++;
 		s->events++;
 	}

@@ -21,8 +21,6 @@
  */
 #include "native/enter.h"
 
-enum { PIECE_MIN = 1024, PIECES = 4 };
-
 /* A reader has no payload: its first line says that it is here. */
 static void begin(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s, size_t bytes)
 {
@@ -68,14 +66,6 @@ coll_status coll_native_poll_broadcast(void *arg, const struct coll_job *job, st
 
 /* ---- Wide ---- */
 
-/* Whole lines, so that no two pieces share one. */
-static size_t piece_of(size_t bytes)
-{
-	const size_t piece = (bytes / PIECES + COLL_LINE_BYTES - 1) & ~(size_t)(COLL_LINE_BYTES - 1);
-
-	return piece < PIECE_MIN ? PIECE_MIN : piece;
-}
-
 /* Which place this turn has, agreed: see above. */
 static void take_place(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
 {
@@ -97,23 +87,11 @@ static struct native_wide *place_of(const struct coll_native *n, const struct co
 	return coll_native_wide(n, coll_native_region(n, owner), s->cell);
 }
 
-static size_t part_of(size_t bytes, size_t at, size_t piece)
-{
-	return bytes - at < piece ? bytes - at : piece;
-}
-
 static void send_wide(struct coll_native *n, const struct coll_job *job, const struct coll_hand_state *s, size_t bytes)
 {
 	struct native_wide *w = place_of(n, job, s);
-	struct native_line *flag = w->pieces;
-	const size_t piece = piece_of(bytes);
 
-	for (size_t at = 0; at < bytes; at += piece, flag++) {
-		coll_native_copy_lines(w->payload + at, job->in.base + at, part_of(bytes, at, piece));
-		flag->sequence = job->sequence;
-		/* Release: a reader that sees the word sees the piece. */
-		atomic_store_explicit(&flag->word, coll_native_word(s->turn, job->signature), memory_order_release);
-	}
+	coll_native_put(job, s, w->pieces, w->payload, job->in.base, bytes);
 	coll_native_nudge(n);
 	coll_reduce_copy(job->out.base, job->in.base, bytes);
 }
@@ -121,7 +99,7 @@ static void send_wide(struct coll_native *n, const struct coll_job *job, const s
 static coll_status take_wide(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s, size_t bytes)
 {
 	const struct native_wide *w = place_of(n, job, s);
-	const size_t piece = piece_of(bytes);
+	const size_t piece = coll_native_piece(bytes);
 
 	for (size_t at = s->next * piece; at < bytes; at += piece) {
 		const coll_status st = coll_native_await(n, job, s, &w->pieces[s->next], true);
@@ -130,7 +108,7 @@ static coll_status take_wide(struct coll_native *n, const struct coll_job *job, 
 			s->pending = (uint32_t)job->plan->root;
 			return coll_native_not_now(n, s, st);
 		}
-		coll_native_copy_lines(job->out.base + at, w->payload + at, part_of(bytes, at, piece));
+		coll_native_copy_lines(job->out.base + at, w->payload + at, coll_native_piece_at(bytes, at, piece));
 		s->next++;
 		s->events++;
 	}
