@@ -29,15 +29,27 @@ static void begin(void)
 	pthread_mutexattr_destroy(&attr);
 }
 
+static void (*between)(void);
+static _Thread_local int inside;
+
+void fabric_between(void (*fn)(void))
+{
+	between = fn;
+}
+
 int fabric_enter(void)
 {
 	pthread_once(&once, begin);
+	if (between && inside == 0)
+		between();
+	inside++;
 	return pthread_mutex_lock(&fabric_mutex);
 }
 
 void fabric_leave(const int *unused)
 {
 	pthread_mutex_unlock(&fabric_mutex);
+	inside--;
 }
 
 _Noreturn void fabric_forbidden(const char *what)

@@ -19,6 +19,8 @@ void fabric_hold(bool on);
 void fabric_kill(struct rdma_event_channel *channel);
 /* After so many more receives one is refused, once; less than 0: none. */
 void fabric_refuse_recvs(int after);
+/* Called by a thread that is about to call the device: what other threads do in the meantime. NULL: nothing. */
+void fabric_between(void (*fn)(void));
 /* Identifiers, queue pairs, queues, regions and channels that have not been destroyed. */
 int fabric_objects(void);
 

@@ -1,7 +1,8 @@
 /*
  * Connections of the rdma transport at moments that a real device rarely meets: two
  * instances over a device in software (fabric_test.h), driven by one thread, so that each
- * order of events can be made, and is made again from its seed.
+ * order of events can be made, and is made again from its seed. So are the orders in which
+ * one instance goes on between two calls of the other to the device.
  */
 #define PLAIN_OWN_MAIN
 #include <poll.h>
@@ -255,6 +256,26 @@ struct user {
 
 static struct user user[SIDES];
 
+/* The threads of the other side, while one side is in the middle of what it does: at any of its calls to the device. */
+static struct {
+	struct coll_rng *rng;
+	struct side *other; /* NULL: nobody */
+} meantime;
+
+static void go_on_meanwhile(void)
+{
+	struct side *s = meantime.other;
+
+	if (!s || !s->in || coll_rng_below(meantime.rng, 8) > 0)
+		return;
+	meantime.other = NULL;
+	if (coll_rng_below(meantime.rng, 4) == 0)
+		t->progress(s->in);
+	else
+		t->service(s->in);
+	meantime.other = s;
+}
+
 static struct coll_channel_key key_of(int i, int generation)
 {
 	return (struct coll_channel_key){.comm = 1 + (uint64_t)generation, .epoch = 1, .lane = (uint16_t)i};
@@ -319,6 +340,7 @@ static void step(struct coll_rng *rng, bool *killed)
 	struct side *s = &side[me];
 	struct user *u = &user[me];
 
+	meantime.other = &side[!me];
 	switch (coll_rng_below(rng, 64)) {
 	case 0: fabric_hold(coll_rng_below(rng, 2)); break;
 	case 1 ... 3:
@@ -347,6 +369,29 @@ static void step(struct coll_rng *rng, bool *killed)
 	case 46 ... 49: t->progress(s->in); break;
 	default: t->service(s->in); break;
 	}
+	meantime.other = NULL;
+}
+
+/* First one side, then the other, while the first goes on or is gone. */
+static void end_of_life(uint64_t seed)
+{
+	for (int k = 0; k < SIDES; k++) {
+		const int i = (int)(seed & 1) ^ k;
+
+		meantime.other = &side[!i];
+		if (user[i].armed)
+			t->disarm(side[i].in);
+		end_link(&side[i], &user[i]);
+		if (seed & 2)
+			t->service(side[i].in);
+	}
+	for (int k = 0; k < SIDES; k++) {
+		const int i = (int)(seed >> 2 & 1) ^ k;
+
+		meantime.other = &side[!i];
+		close_side(&side[i]);
+	}
+	meantime.other = NULL;
 }
 
 static void life(uint64_t seed)
@@ -358,19 +403,12 @@ static void life(uint64_t seed)
 	memset(user, 0, sizeof(user));
 	open_side(&side[0]);
 	open_side(&side[1]);
+	meantime.rng = &rng;
+	fabric_between(go_on_meanwhile);
 	for (uint32_t n = 20 + coll_rng_below(&rng, 300); n > 0; n--)
 		step(&rng, &killed);
-	for (int k = 0; k < SIDES; k++) {
-		const int i = (int)(seed & 1) ^ k;
-
-		if (user[i].armed)
-			t->disarm(side[i].in);
-		end_link(&side[i], &user[i]);
-		if (seed & 2)
-			t->service(side[i].in);
-	}
-	close_side(&side[seed >> 2 & 1]);
-	close_side(&side[!(seed >> 2 & 1)]);
+	end_of_life(seed);
+	fabric_between(NULL);
 	fabric_hold(false);
 	CHECK(fabric_objects() == 0, "%d objects are left", fabric_objects());
 	if (atomic_load(&plain_failures) > before)
