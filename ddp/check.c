@@ -46,22 +46,46 @@ static uint64_t first_difference(const coll_ddp *d, const char *lines, int count
 	return UINT64_MAX;
 }
 
-/* Whose line differs from rank 0's, in a few words. */
+static bool same_line(const char *lines, int a, int b)
+{
+	return memcmp(lines + (size_t)a * LINE_BYTES, lines + (size_t)b * LINE_BYTES, LINE_BYTES) == 0;
+}
+
+/* "; ranks 1, 3: ...": all whose line is first's, as far as there is room; what text has grown to. */
+static size_t name_group(const coll_ddp *d, const char *lines, int first, char *text, size_t n, size_t len_bytes)
+{
+	int last = first;
+
+	for (int r = first + 1; r < d->size; r++)
+		last = same_line(lines, first, r) ? r : last;
+	n += (size_t)snprintf(text + n, len_bytes - n, "; rank%s %d", last > first ? "s" : "", first);
+	for (int r = first + 1; r <= last && n + 16 < len_bytes; r++)
+		if (same_line(lines, first, r))
+			n += (size_t)snprintf(text + n, len_bytes - n, ", %d", r);
+	n += (size_t)snprintf(text + n, len_bytes - n, ": %s", lines + (size_t)first * LINE_BYTES);
+	return n < len_bytes ? n : len_bytes - 1;
+}
+
+/* Whose line differs from rank 0's, and how; ranks that agree are told together. */
 static void name_ranks(const coll_ddp *d, const char *lines, char *text, size_t len_bytes)
 {
 	size_t n = 0;
 
 	text[0] = 0;
-	for (int r = 1; r < d->size; r++)
-		if (memcmp(lines, lines + (size_t)r * LINE_BYTES, LINE_BYTES) != 0 && n + 16 < len_bytes)
-			n += (size_t)snprintf(text + n, len_bytes - n, "%s%d", n ? ", " : "", r);
+	for (int r = 1; r < d->size && n + 32 < len_bytes; r++) {
+		int first = 0;
+
+		while (!same_line(lines, first, r))
+			first++;
+		if (first == r)
+			n = name_group(d, lines, r, text, n, len_bytes);
+	}
 }
 
 /* A line for whatever line is the first to differ, of every rank. */
 static coll_status tell(coll_ddp *d, coll_comm *comm, uint64_t which)
 {
-	char *all = malloc((size_t)d->size * LINE_BYTES), mine[LINE_BYTES], ranks[128];
-	const char *other = "";
+	char *all = malloc((size_t)d->size * LINE_BYTES), mine[LINE_BYTES], others[ERROR_BYTES];
 	coll_status status;
 
 	describe(d, (int)which <= d->param_count ? (int)which : 0, mine);
@@ -69,15 +93,10 @@ static coll_status tell(coll_ddp *d, coll_comm *comm, uint64_t which)
 		return ddp_fail(d, COLL_ERR_MEMORY, "no memory to compare parameters");
 	status = ddp_pass(d, comm, coll_all_gather(mine, all, LINE_BYTES, COLL_U8, comm, NULL));
 	if (!status) {
-		name_ranks(d, all, ranks, sizeof(ranks));
-		for (int r = d->size - 1; r > 0; r--)
-			if (memcmp(all, all + (size_t)r * LINE_BYTES, LINE_BYTES) != 0)
-				other = all + (size_t)r * LINE_BYTES;
-		status = which == 0
-		                 ? ddp_fail(d, COLL_ERR_MISMATCH, "ranks differ: rank 0 has %s; rank%s %s: %s", all,
-		                            strchr(ranks, ',') ? "s" : "", ranks, other)
-		                 : ddp_fail(d, COLL_ERR_MISMATCH, "parameter %d differs: rank 0 has %s; rank%s %s: %s",
-		                            (int)which - 1, all, strchr(ranks, ',') ? "s" : "", ranks, other);
+		name_ranks(d, all, others, sizeof(others));
+		status = which == 0 ? ddp_fail(d, COLL_ERR_MISMATCH, "ranks differ: rank 0 has %s%s", all, others)
+		                    : ddp_fail(d, COLL_ERR_MISMATCH, "parameter %d differs: rank 0 has %s%s",
+		                               (int)which - 1, all, others);
 	}
 	free(all);
 	return status;

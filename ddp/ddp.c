@@ -36,6 +36,20 @@ static coll_status check_config(coll_ddp *d, int count)
 	return COLL_OK;
 }
 
+/* Gradients whose bytes a ptrdiff_t counts; false: there are more. */
+static bool count_elements(const coll_ddp *d, struct param *p)
+{
+	size_t len_bytes = d->esize;
+
+	for (int k = 0; k < p->dim_count; k++) {
+		if (p->dims[k] && len_bytes > PTRDIFF_MAX / p->dims[k])
+			return false;
+		len_bytes *= p->dims[k];
+	}
+	p->count = len_bytes / d->esize;
+	return p->count <= PTRDIFF_MAX / d->esize - d->count;
+}
+
 static coll_status copy_param(coll_ddp *d, int i, const coll_ddp_param *from)
 {
 	struct param *p = &d->params[i];
@@ -46,9 +60,8 @@ static coll_status copy_param(coll_ddp *d, int i, const coll_ddp_param *from)
 	p->dim_count = from->dim_count;
 	memcpy(p->dims, from->dims, sizeof(p->dims));
 	p->rows = from->dims[0];
-	p->count = 1;
-	for (int k = 0; k < p->dim_count; k++)
-		p->count *= from->dims[k];
+	if (!count_elements(d, p))
+		return ddp_fail(d, COLL_ERR_ARGUMENT, "%s: no memory has so many elements", p->name);
 	p->weights = from->weights;
 	p->buffer = from->buffer;
 	p->offset = d->count;
@@ -195,9 +208,10 @@ static coll_status create(coll_ddp *d, const coll_ddp_param *params, int count, 
 	if (status)
 		return status;
 	d->wire = ddp_wire_of(d);
-	status = ddp_lay_out(d, d->first);
+	/* Memory first: of sizes that there is none for, buckets could not be counted. */
+	status = agree(d, comm, make_arena(d, d->first));
 	if (!status)
-		status = make_arena(d, d->first);
+		status = ddp_lay_out(d, d->first);
 	if (!status)
 		status = make_lists(d);
 	if (!status)

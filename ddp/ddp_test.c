@@ -94,6 +94,10 @@ static void mismatch_rank(coll_comm *comm, int rank, int size, void *arg)
 		p[3].dims[1] = 31;
 	if (which == 1 && rank == 2)
 		p[4].name = "c.bias";
+	if (which == 4 && rank == 1)
+		p[3].dims[0] = 5;
+	if (which == 4 && rank > 1)
+		p[3].name = "c.weight";
 	if (which == 2 && rank == 1)
 		c.zero = 0, c.bucket_bytes = 12345;
 	status = coll_ddp_create(&d, p, which == 3 && rank == 3 ? PARAMS - 1 : PARAMS, &c, comm);
@@ -101,6 +105,10 @@ static void mismatch_rank(coll_comm *comm, int rank, int size, void *arg)
 	if (which == 0)
 		CHECK(strstr(problem, "b.weight") && strstr(problem, "30") && strstr(problem, "31") &&
 		              strstr(problem, "ranks 1, 3"),
+		      "%s", problem);
+	if (which == 4)
+		CHECK(strstr(problem, "rank 1: b.weight [5 x 30 x 33]") &&
+		              strstr(problem, "ranks 2, 3: c.weight [4 x 30 x 33]"),
 		      "%s", problem);
 	if (which == 1)
 		CHECK(strstr(problem, "b.bias") && strstr(problem, "c.bias") && strstr(problem, "rank 2"), "%s",
@@ -115,8 +123,39 @@ static void mismatch_rank(coll_comm *comm, int rank, int size, void *arg)
 
 static void differences_are_named(void)
 {
-	for (int which = 0; which < 4; which++)
+	for (int which = 0; which < 5; which++)
 		on_ranks(4, mismatch_rank, &which);
+}
+
+/* Shapes whose elements wrap around, or that no memory holds, are refused, and at once. */
+static void huge_rank(coll_comm *comm, int rank, int size, void *arg)
+{
+	static const size_t dims[][2] = {{(size_t)1 << 63, 2},
+	                                 {SIZE_MAX, SIZE_MAX},
+	                                 {(size_t)1 << 61, 1},
+	                                 {(size_t)1 << 60, 1},
+	                                 {(size_t)1 << 50, 1}};
+
+	for (size_t i = 0; i < sizeof(dims) / sizeof(*dims); i++)
+		for (int who = 0; who < 2; who++) {
+			coll_ddp_param p[2] = {{"small", 1, {3}, NULL, 0, NULL}, {"huge", 2, {1, 1}, NULL, 0, NULL}};
+			coll_ddp_config c = COLL_DDP_CONFIG_INIT;
+			coll_ddp *d = NULL;
+			coll_status status;
+			int32_t one = 1;
+
+			/* Of one rank, or of all of them. */
+			if (rank == 0 || who)
+				memcpy(p[1].dims, dims[i], sizeof(dims[i]));
+			status = coll_ddp_create(&d, p, 2, &c, comm);
+			CHECK(status != COLL_OK && !d, "case %zu: %zu elements", i, d ? coll_ddp_count(d) : 0);
+			CHECK(coll_all_reduce(&one, &one, 1, COLL_I32, COLL_SUM, comm, NULL) == COLL_OK && one == size);
+		}
+}
+
+static void huge_shapes_are_refused(void)
+{
+	on_ranks(2, huge_rank, NULL);
 }
 
 /* ---- Micro-steps, unused parameters, uneven inputs -------------------------- */
@@ -247,9 +286,10 @@ static void weights_rank(coll_comm *comm, int rank, int size, void *arg)
 	coll_ddp_config c = COLL_DDP_CONFIG_INIT;
 	coll_ddp_stats stats = COLL_DDP_STATS_INIT;
 	double w[3][40], steps[5];
-	coll_ddp_param p[3] = {
-	        {"w", 2, {5, 8}, w[0], 0, NULL}, {"steps", 1, {5}, steps, 1, NULL}, {"v", 1, {40}, w[2], 0, NULL}};
-	char path[64], text[256];
+	coll_ddp_param p[3] = {{"w\"\\\n", 2, {5, 8}, w[0], 0, NULL},
+	                       {"steps", 1, {5}, steps, 1, NULL},
+	                       {"v", 1, {40}, w[2], 0, NULL}};
+	char path[64], text[1024];
 	coll_ddp *d = NULL;
 	size_t n;
 	FILE *f;
@@ -286,6 +326,8 @@ static void weights_rank(coll_comm *comm, int rank, int size, void *arg)
 	n = f ? fread(text, 1, sizeof(text) - 1, f) : 0;
 	text[n] = 0;
 	CHECK(strstr(text, "\"traceEvents\"") && strstr(text, "bucket 0"), "%s", text);
+	/* Names are JSON, whatever they are. */
+	CHECK(strstr(text, "\"first\":\"w\\\"\\\\\\u000a\"}"), "%s", text);
 	if (f)
 		fclose(f);
 	unlink(path);
@@ -303,6 +345,7 @@ int main(void)
 {
 	PLAIN_RUN(averages);
 	PLAIN_RUN(differences_are_named);
+	PLAIN_RUN(huge_shapes_are_refused);
 	PLAIN_RUN(micro_steps_send_nothing);
 	PLAIN_RUN(unused_parameters_are_named);
 	PLAIN_RUN(uneven_inputs);

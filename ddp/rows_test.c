@@ -73,8 +73,45 @@ static void rows_of_a_table(void)
 			on_ranks(n, rows_rank, &many);
 }
 
+/* A second exchange in a pass, or one outside of it, would write past what a step has room for. */
+static void twice_rank(coll_comm *comm, int rank, int size, void *arg)
+{
+	coll_ddp_config c = COLL_DDP_CONFIG_INIT;
+	const int32_t id = 7;
+	coll_ddp_param p[PARAMS];
+	float *lookup = calloc(count_of(TABLE), 4);
+	coll_ddp *d = NULL;
+
+	memcpy(p, shapes, sizeof(p));
+	p[TABLE].lookup = lookup;
+	REQUIRE(coll_ddp_create(&d, p, PARAMS, &c, comm) == COLL_OK);
+	CHECK(coll_ddp_rows(d, TABLE, &id, 1) == COLL_ERR_ARGUMENT);
+	for (int step = 0; step < 3; step++) {
+		coll_ddp_zero(d);
+		CHECK(coll_ddp_begin(d, 1) == COLL_OK);
+		lookup[id * 24] = (float)size;
+		CHECK(coll_ddp_rows(d, TABLE, NULL, 1) == COLL_ERR_ARGUMENT);
+		CHECK(coll_ddp_rows(d, TABLE, &id, -1) == COLL_ERR_ARGUMENT);
+		CHECK(coll_ddp_rows(d, TABLE, &id, 1) == COLL_OK, "%s", coll_ddp_last_error(d));
+		for (int again = 0; again < 40; again++)
+			CHECK(coll_ddp_rows(d, TABLE, &id, 1) == COLL_ERR_ARGUMENT);
+		CHECK(coll_ddp_wait(d) == COLL_OK, "%s", coll_ddp_last_error(d));
+		CHECK(coll_ddp_rows(d, TABLE, &id, 1) == COLL_ERR_ARGUMENT);
+		CHECK(((float *)coll_ddp_grads(d))[coll_ddp_offset(d, TABLE) + id * 24] == (float)size);
+	}
+	free(lookup);
+	CHECK(coll_ddp_destroy(&d) == COLL_OK);
+}
+
+static void rows_named_twice_are_refused(void)
+{
+	for (int n = 1; n <= 3; n++)
+		on_ranks(n, twice_rank, NULL);
+}
+
 int main(void)
 {
+	PLAIN_RUN(rows_named_twice_are_refused);
 	PLAIN_RUN(rows_of_a_table);
 	return plain_summary();
 }

@@ -89,6 +89,19 @@ void ddp_flights_close(coll_ddp *d)
 	d->flight_count = 0;
 }
 
+/* A parameter may be called anything. */
+static void write_name(FILE *f, const char *name)
+{
+	for (const char *p = name; *p; p++) {
+		if (*p == '"' || *p == '\\')
+			fprintf(f, "\\%c", *p);
+		else if ((unsigned char)*p < ' ')
+			fprintf(f, "\\u%04x", (unsigned char)*p);
+		else
+			fputc(*p, f);
+	}
+}
+
 static void write_round(FILE *f, const coll_ddp *d, const struct trace_row *r)
 {
 	char name[48];
@@ -111,10 +124,11 @@ static void write_bucket(FILE *f, const coll_ddp *d, const struct trace_row *r)
 	fprintf(f,
 	        ",\n{\"name\":\"bucket %d\",\"cat\":\"wire\",\"ph\":\"X\",\"pid\":%d,\"tid\":1,"
 	        "\"ts\":%.3f,\"dur\":%.3f,\"args\":{\"step\":%llu,\"bytes\":%zu,\"ready_us\":%.3f,"
-	        "\"waited_us\":%.3f,\"first\":\"%s\"}}",
+	        "\"waited_us\":%.3f,\"first\":\"",
 	        r->bucket, d->rank, 1e6 * r->start_s, 1e6 * (r->end_s - r->start_s), (unsigned long long)r->step,
-	        b->count * d->esize, 1e6 * r->ready_s, 1e6 * r->waited_s,
-	        b->first_param < 0 ? "" : d->params[b->first_param].name);
+	        b->count * d->esize, 1e6 * r->ready_s, 1e6 * r->waited_s);
+	write_name(f, b->first_param < 0 ? "" : d->params[b->first_param].name);
+	fprintf(f, "\"}}");
 	if (r->ready_s > 0)
 		fprintf(f,
 		        ",\n{\"name\":\"ready %d\",\"cat\":\"ready\",\"ph\":\"i\",\"s\":\"t\",\"pid\":%d,"

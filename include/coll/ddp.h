@@ -130,7 +130,7 @@ COLL_API coll_status coll_ddp_begin(coll_ddp *ddp, int sync);
  * list of parameters first is best. Never waits. */
 COLL_API coll_status coll_ddp_ready(coll_ddp *ddp, int param);
 /* Rows ids[0..n-1] of a table's lookup gradients were added to in this pass; each id
- * once or more. In every pass, with sync 0 too; n may be 0. The ranks exchange those rows
+ * once or more. Once in every pass, with sync 0 too, and before a wait; n may be 0. The ranks exchange those rows
  * (or the whole table, when that is less), add their average to the arena and set
  * the lookup gradients to zero. */
 COLL_API coll_status coll_ddp_rows(coll_ddp *ddp, int param, const int32_t *ids, int n);
