@@ -102,7 +102,7 @@ const struct coll_hand *coll_comm_native_find(const struct coll_comm *comm, cons
 		return NULL;
 	if (coll_native_serves(c->kind, comm->size, crowded, c->count, elem_bytes, comm->native_bytes))
 		hand = coll_native_hand(comm->native, c->kind, c->count, elem_bytes);
-	if (coll_native_direct_serves(c->kind, comm->size, crowded, c->count, elem_bytes))
+	if (coll_native_direct_serves(c->kind, comm->size, c->count, elem_bytes))
 		hand = coll_native_direct_hand(comm->native, hand);
 	return hand;
 }

@@ -10,12 +10,15 @@
  *   place     written by either of two ranks in turn: pair.c
  *   cells     two of them: payload for longer messages, and words that say how far it is
  *             written
+ *   tiles     of more than two ranks: tiles.c; of two, slots: halves.c, shuttle.c, chute.c
+ *   wide      COLL_DEPTH places of broadcasts: rooted.c
  *
  * The first line of the entry of turn t is written in every operation, with payload or
  * without: "I have entered turn t". A rank has read all it will of turn t - 1, of anybody's
  * memory, when it enters turn t.
  *
- * Ordering. Each word has one writer. It stores the bytes, then the word with release; a
+ * Ordering. Each word of an entry or cell has one writer; of what two ranks write in turn the files
+ * say that use it. The writer stores the bytes, then the word with release; a
  * reader loads the word with acquire and looks at nothing before it is the one it waits for.
  * Before memory that held turn t is written again, its owner has seen (acquire) a word of a
  * turn after t of every other rank: their reads of turn t came before that (release). So no

@@ -65,7 +65,7 @@ static bool kind_serves(enum coll_kind kind)
 	}
 }
 
-bool coll_native_direct_serves(enum coll_kind kind, int size, bool crowded, size_t count, size_t elem_bytes)
+bool coll_native_direct_serves(enum coll_kind kind, int size, size_t count, size_t elem_bytes)
 {
 	return kind_serves(kind) && size >= 2 && size <= COLL_NATIVE_SIZE_MAX && count * elem_bytes >= DIRECT_MIN;
 }

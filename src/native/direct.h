@@ -36,8 +36,6 @@ static inline bool coll_native_requires(const struct coll_job *job, int which)
 size_t coll_native_reach_bytes(const struct coll_job *job, int which);
 /* The k-th pass of this rank; false: there are no more. */
 bool coll_native_pass(const struct coll_native *n, const struct coll_job *job, uint32_t k, struct native_pass *pass);
-/* Bytes at the beginning and end of a result that are not written by peers. */
-size_t coll_native_edge_bytes(const struct coll_native *n, const struct coll_job *job);
 /* All passes of all ranks are done: what is left to do with our own result. */
 void coll_native_finish_edges(const struct coll_native *n, const struct coll_job *job);
 

@@ -46,7 +46,8 @@ static char *out_of(const struct coll_native *n, int rank)
 	return n->direct.reach[rank][COLL_REACH_OUT].at;
 }
 
-size_t coll_native_edge_bytes(const struct coll_native *n, const struct coll_job *job)
+/* At the beginning and the end of a result: not written by peers. */
+static size_t edge_bytes(const struct coll_native *n)
 {
 	return n->direct.edges ? n->page_bytes : 0;
 }
@@ -57,7 +58,7 @@ size_t coll_native_edge_bytes(const struct coll_native *n, const struct coll_job
  * whole lines. */
 static void slice_of(const struct coll_native *n, const struct coll_job *job, size_t *first, size_t *end)
 {
-	const size_t edge = coll_native_edge_bytes(n, job), all = block_bytes(job) - 2 * edge;
+	const size_t edge = edge_bytes(n), all = block_bytes(job) - 2 * edge;
 	const size_t unit = all / (size_t)n->size >= 16 * n->page_bytes ? n->page_bytes : SLICE_MIN,
 	             units = (all + unit - 1) / unit;
 	const size_t lo = units * (size_t)n->rank / (size_t)n->size * unit;
@@ -105,7 +106,7 @@ static bool reduce_slice(const struct coll_native *n, const struct coll_job *job
 
 static bool all_reduce(const struct coll_native *n, const struct coll_job *job, uint32_t k, struct native_pass *p)
 {
-	const bool edges = coll_native_edge_bytes(n, job) > 0;
+	const bool edges = edge_bytes(n) > 0;
 
 	if (k == 0)
 		return reduce_slice(n, job, p);

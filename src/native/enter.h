@@ -7,8 +7,6 @@
 
 #include "native/arena.h"
 
-enum { COLL_LINK_EVERY = 1024 }; /* polls */
-
 /* A turn of this operation: when it is OK, its entry may be written. Not committed: whether it is
  * made by hand after all depends on what the others write there. */
 static inline coll_status coll_native_enter_as(struct coll_native *n, struct coll_hand_state *s, bool committed)

@@ -194,6 +194,8 @@ const char *coll_native_way(const struct coll_hand *hand)
 
 /* ---- Waiting ---- */
 
+enum { LINK_EVERY = 1024 }; /* polls */
+
 coll_status coll_native_stray(const struct coll_job *job, struct coll_hand_state *s, const struct native_line *line,
                               bool numbered)
 {
@@ -214,7 +216,7 @@ coll_status coll_native_idle(struct coll_native *n, struct coll_hand_state *s)
 	const struct native_peer *p = &n->peers[s->pending];
 	coll_status st;
 
-	if (++s->idle % COLL_LINK_EVERY)
+	if (++s->idle % LINK_EVERY)
 		return COLL_AGAIN;
 	st = p->link ? p->transport->link_status(p->link) : COLL_AGAIN;
 	return st == COLL_OK ? COLL_AGAIN : st;

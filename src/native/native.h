@@ -2,10 +2,10 @@
  * Operations made by hand over memory that all ranks of a communicator map: for ranks of
  * one host and small messages, where a plan's steps and frames cost more than the bytes.
  *
- * Every rank owns a region that it alone writes and all others read (an offer of the
- * transport). The regions are exchanged at the first call that could use them. Whether
- * they are used is the same on all ranks: when every rank has mapped all others and has
- * said so. Otherwise every such call runs its plan (COLL_ERR_UNSUPPORTED from poll).
+ * Every rank owns a region that all others map (an offer of the transport). It alone writes
+ * it, but for places that two ranks write in turn. The regions are exchanged at the first call that could use them.
+ * Whether they are used is the same on all ranks: when every rank has mapped all others and has said so. Otherwise
+ * every such call runs its plan (COLL_ERR_UNSUPPORTED from poll).
  *
  * This is below the communicator: it knows ranks, links and jobs, neither errors nor
  * waiting. What an operation is, and how it waits, is engine.h's coll_hand.
@@ -53,7 +53,7 @@ bool coll_native_serves(enum coll_kind kind, int size, bool crowded, size_t coun
 const struct coll_hand *coll_native_hand(struct coll_native *native, enum coll_kind kind, size_t count,
                                          size_t elem_bytes);
 /* The same for long messages in buffers that all ranks map (coll_mem_alloc): direct.c. */
-bool coll_native_direct_serves(enum coll_kind kind, int size, bool crowded, size_t count, size_t elem_bytes);
+bool coll_native_direct_serves(enum coll_kind kind, int size, size_t count, size_t elem_bytes);
 /* small: what coll_native_hand() says, where coll_native_serves(); else NULL. */
 const struct coll_hand *coll_native_direct_hand(struct coll_native *native, const struct coll_hand *small);
 /* The communicator has failed: its calls' buffers are the caller's from here on. NULL accepted. Nothing of it is

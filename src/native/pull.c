@@ -105,8 +105,7 @@ static struct native_peer *other(struct coll_native *n)
 	return &n->peers[!n->rank];
 }
 
-static const struct native_line *line_of(const struct coll_native *n, const struct native_region *r,
-                                         const struct coll_hand_state *s, int line)
+static const struct native_line *line_of(const struct native_region *r, const struct coll_hand_state *s, int line)
 {
 	return &r->entries[s->turn % COLL_DEPTH].lines[line];
 }
@@ -194,13 +193,13 @@ static coll_status await_offer(struct coll_native *n, const struct coll_job *job
 {
 	const struct native_region *r = other(n)->region;
 	struct offer theirs;
-	coll_status st = coll_native_await(n, job, s, line_of(n, r, s, 0), true);
+	coll_status st = coll_native_await(n, job, s, line_of(r, s, 0), true);
 
 	if (st == COLL_OK)
-		st = coll_native_await(n, job, s, line_of(n, r, s, LINE_OFFER), false);
+		st = coll_native_await(n, job, s, line_of(r, s, LINE_OFFER), false);
 	if (st != COLL_OK)
 		return not_yet(n, s, st);
-	memcpy(&theirs, line_of(n, r, s, LINE_OFFER)->payload, sizeof(theirs));
+	memcpy(&theirs, line_of(r, s, LINE_OFFER)->payload, sizeof(theirs));
 	s->events++;
 	decide(n, job, s, &theirs);
 	return COLL_OK;
@@ -254,7 +253,7 @@ static coll_status pull_next(struct coll_native *n, const struct coll_job *job, 
 
 static coll_status await_taken(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
 {
-	const struct native_line *line = line_of(n, other(n)->region, s, LINE_TAKEN);
+	const struct native_line *line = line_of(other(n)->region, s, LINE_TAKEN);
 	uint64_t word = atomic_load_explicit(&line->word, memory_order_acquire);
 
 	for (int left = n->looks; left > 0 && (uint32_t)(word >> 32) != s->turn; left--) {
