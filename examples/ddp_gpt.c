@@ -130,6 +130,7 @@ static int prepare_text(struct job *j)
 		j->tokens = malloc(len_bytes * sizeof(*j->tokens));
 		if (j->tokens)
 			gpt_tokenizer_encode(&j->tokenizer, text, len_bytes, j->tokens);
+		j->signature = gpt_checksum(options_signature(&j->o), text, len_bytes);
 		if (j->tokenizer.size < 2)
 			rc = job_refuse(j, "the text is one byte repeated: nothing to learn");
 	}
@@ -316,6 +317,10 @@ static int print_sample(const struct options *o, struct gpt_model *model, const 
 		return -1;
 	}
 	printf("\n");
+	if (fflush(stdout) || ferror(stdout)) {
+		fprintf(stderr, "ddp_gpt: cannot write the sample: %s\n", strerror(errno));
+		return -1;
+	}
 	return 0;
 }
 
@@ -351,9 +356,22 @@ static int write_trace(struct job *j)
 	return job_check_ddp(j, coll_ddp_trace_write(j->ddp, path));
 }
 
+/* Rank 0 alone writes and reads files, but all ranks help: whether there are any is its choice. */
+static int follow_first_rank(struct job *j)
+{
+	int32_t files[2] = {j->o.out != NULL, j->o.resume};
+
+	if (job_check(j, coll_broadcast(files, files, 2, COLL_I32, 0, j->comm, NULL)))
+		return -1;
+	if (j->rank)
+		j->o.out = files[0] ? "" : NULL;
+	j->o.resume = files[1];
+	return 0;
+}
+
 static int run(struct job *j)
 {
-	if (split_batch(j) || job_check_same(j, options_signature(&j->o), "the options"))
+	if (split_batch(j) || job_check_same(j, options_signature(&j->o), "the options") || follow_first_rank(j))
 		return -1;
 	if (prepare_text(j) || prepare_model(j) || share_weights(j) || job_open_metrics(j))
 		return -1;
@@ -425,8 +443,7 @@ int main(int argc, char **argv)
 	rc = leave(&j) || rc;
 	if (!rc && j.rank == 0 && !j.o.no_sample)
 		rc = sample_at_end(&j);
-	if (j.metrics)
-		fclose(j.metrics);
+	rc = job_close_metrics(&j) || rc;
 	gpt_optim_destroy(&j.optim);
 	gpt_model_destroy(&j.model);
 	free(j.tensors);

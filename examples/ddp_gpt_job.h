@@ -27,6 +27,7 @@ struct job {
 	struct gpt_tokenizer tokenizer;
 	int32_t *tokens; /* the whole text */
 	size_t train_count, val_count;
+	uint64_t signature; /* of what a state must have in common with the run that goes on from it: flags, text */
 
 	struct gpt_model *model;
 	struct gpt_optim *optim;
@@ -85,6 +86,8 @@ int job_save_model(struct job *j);
 
 /* ddp_gpt_report.c */
 int job_open_metrics(struct job *j);
+/* -1: not all of it was written. */
+int job_close_metrics(struct job *j);
 void job_print_start(struct job *j);
 void job_report(struct job *j, long step, bool validated, double norm, double rate);
 /* On a terminal: a line that the next one overwrites. */

@@ -255,6 +255,8 @@ static int check_together(struct options *o)
 		        "--deterministic=world goes with --wire plain only, without --local-steps and --accumulate");
 	if (o->deterministic && (o->leaves & (o->leaves - 1) || o->batch % o->leaves))
 		return complain("--leaves %ld must be a power of two that divides --batch %ld", o->leaves, o->batch);
+	if (o->wire && o->local_steps > 1)
+		return complain("--wire is of gradients: with --local-steps weights are averaged instead");
 	if (o->overlap && (o->stub || o->resume || o->local_steps > 1 || o->steps < 4))
 		return complain("--overlap wants four --steps or more, and no --stub, --resume or --local-steps");
 	/* Each step is timed. */

@@ -10,8 +10,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Lines of steps that will be taken again are cut off: a killed run may have been further than its state. */
-static FILE *open_after(const char *path, long first_step)
+/* The number behind "name": in a line; -1: there is none. */
+static double number_of(const char *line, const char *name)
+{
+	const char *at = strstr(line, name);
+	char *end = NULL;
+	const double x = at ? strtod(at + strlen(name), &end) : -1;
+
+	return at && end == at + strlen(name) ? -1 : x;
+}
+
+/* Lines of steps that will be taken again are cut off: a killed run may have been further than its state. The others
+ * begin the curve. */
+static FILE *open_after(struct job *j, const char *path)
 {
 	FILE *f = fopen(path, "r+e");
 	long keep = 0, step;
@@ -21,9 +32,11 @@ static FILE *open_after(const char *path, long first_step)
 		return errno == ENOENT ? fopen(path, "we") : NULL;
 	while (fgets(line, sizeof(line), f) && !strncmp(line, "{\"step\":", 8)) {
 		step = strtol(line + 8, NULL, 10);
-		if (step > first_step || !strchr(line, '\n'))
+		if (step > j->first_step || !strchr(line, '\n') || j->curve_count == j->first_step)
 			break;
 		keep = ftell(f);
+		j->curve[j->curve_count++] = (struct point){
+		        .step = step, .loss = number_of(line, "\"loss\":"), .val = number_of(line, "\"val_loss\":")};
 	}
 	if (fseek(f, keep, SEEK_SET) || ftruncate(fileno(f), keep)) {
 		fclose(f);
@@ -42,7 +55,7 @@ int job_open_metrics(struct job *j)
 
 		snprintf(path, sizeof(path), "%s/metrics.jsonl", j->o.out);
 		if (mkdir(j->o.out, 0777) == 0 || errno == EEXIST)
-			j->metrics = j->first_step ? open_after(path, j->first_step) : fopen(path, "we");
+			j->metrics = j->first_step ? open_after(j, path) : fopen(path, "we");
 		ok = j->metrics != NULL;
 		if (!ok)
 			fprintf(stderr, "ddp_gpt: cannot write %s: %s\n", path, strerror(errno));
@@ -50,6 +63,16 @@ int job_open_metrics(struct job *j)
 	if (job_check(j, coll_broadcast(&ok, &ok, 1, COLL_I32, 0, j->comm, NULL)))
 		return -1;
 	return ok ? 0 : -1;
+}
+
+int job_close_metrics(struct job *j)
+{
+	const bool bad = j->metrics && ferror(j->metrics);
+
+	if (!j->metrics || (fclose(j->metrics) == 0 && !bad))
+		return 0;
+	fprintf(stderr, "ddp_gpt: cannot write all of metrics.jsonl in %s\n", j->o.out);
+	return -1;
 }
 
 /* Floating-point operations per token, forward and backward: two per weight and
@@ -139,19 +162,30 @@ void job_print_live(const struct job *j, long step)
 	fflush(stdout);
 }
 
+/* JSON has no word for what is not finite. */
+static void put_number(FILE *f, const char *name, double x)
+{
+	if (isfinite(x))
+		fprintf(f, "\"%s\":%.9g,", name, x);
+	else
+		fprintf(f, "\"%s\":null,", name);
+}
+
 static void write_metrics(struct job *j, long step, bool validated, double norm, double rate, double speed,
                           double ms_per_step, const coll_ddp_stats *s, double share)
 {
-	fprintf(j->metrics, "{\"step\":%ld,\"loss\":%.6f,", step, j->loss);
+	fprintf(j->metrics, "{\"step\":%ld,", step);
+	put_number(j->metrics, "loss", j->loss);
 	if (validated)
-		fprintf(j->metrics, "\"val_loss\":%.6f,", j->val_loss);
+		put_number(j->metrics, "val_loss", j->val_loss);
+	put_number(j->metrics, "grad_norm", norm);
 	if (j->o.overlap)
 		fprintf(j->metrics, "\"stubbed\":%d,", job_stubbed(j, step - 1));
 	fprintf(j->metrics,
-	        "\"lr\":%.6g,\"grad_norm\":%.6g,\"tokens_per_s\":%.1f,\"ms_per_step\":%.3f,\"comm_share\":%.4f,"
+	        "\"lr\":%.6g,\"tokens_per_s\":%.1f,\"ms_per_step\":%.3f,\"comm_share\":%.4f,"
 	        "\"mfu\":%.4f,\"wire_s\":%.6f,\"waited_s\":%.6f,\"sent_bytes\":%llu}\n",
-	        rate, norm, speed, ms_per_step, share, speed * flops_per_token(j) / j->peak_flops, s->wire_s,
-	        s->waited_s, (unsigned long long)s->sent_bytes);
+	        rate, speed, ms_per_step, share, speed * flops_per_token(j) / j->peak_flops, s->wire_s, s->waited_s,
+	        (unsigned long long)s->sent_bytes);
 	fflush(j->metrics);
 }
 
@@ -252,10 +286,18 @@ static void draw_line(FILE *svg, const struct job *j, const struct frame *f, boo
 	for (long i = 0; i < j->curve_count; i++) {
 		const double y = val ? j->curve[i].val : j->curve[i].loss;
 
-		if (y >= 0)
+		if (y >= 0 && isfinite(y))
 			fprintf(svg, "%.1f,%.1f ", across(f, j->curve[i].step), down(f, y));
 	}
 	fprintf(svg, "\"/>\n");
+}
+
+static void widen(struct frame *f, double loss)
+{
+	if (loss < 0 || !isfinite(loss))
+		return;
+	f->least = fmin(f->least, loss);
+	f->most = fmax(f->most, loss);
 }
 
 static void draw(FILE *svg, const struct job *j)
@@ -263,11 +305,11 @@ static void draw(FILE *svg, const struct job *j)
 	struct frame f = {1e30, 0, j->o.steps};
 
 	for (long i = 0; i < j->curve_count; i++) {
-		f.least = fmin(f.least,
-		               j->curve[i].val >= 0 ? fmin(j->curve[i].val, j->curve[i].loss) : j->curve[i].loss);
-		f.most = fmax(f.most, fmax(j->curve[i].val, j->curve[i].loss));
+		widen(&f, j->curve[i].loss);
+		widen(&f, j->curve[i].val);
 	}
-	f.most = f.most > f.least ? f.most : f.least + 1;
+	if (f.most <= f.least)
+		f.most = f.least + 1;
 	fprintf(svg,
 	        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" font-family=\"sans-serif\" "
 	        "font-size=\"12\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n",
@@ -296,7 +338,7 @@ void job_draw_curve(const struct job *j)
 	char path[4096];
 	FILE *svg;
 
-	if (j->rank || !j->o.out)
+	if (j->rank || !j->o.out || !j->curve_count)
 		return;
 	snprintf(path, sizeof(path), "%s/loss.svg", j->o.out);
 	svg = fopen(path, "we");
@@ -305,5 +347,6 @@ void job_draw_curve(const struct job *j)
 		return;
 	}
 	draw(svg, j);
-	fclose(svg);
+	if (ferror(svg) | fclose(svg))
+		fprintf(stderr, "ddp_gpt: cannot write all of %s\n", path);
 }

@@ -68,7 +68,7 @@ static int write_state(struct job *j, float *m, float *v, void *owed, long steps
 	const struct gpt_checkpoint c = {.shape = *gpt_model_shape(j->model),
 	                                 .tokenizer = j->tokenizer,
 	                                 .step = (uint64_t)steps_done,
-	                                 .signature = options_signature(&j->o),
+	                                 .signature = j->signature,
 	                                 .ranks = (uint64_t)j->size,
 	                                 .weights = j->weights,
 	                                 .m = m,
@@ -83,6 +83,19 @@ static int write_state(struct job *j, float *m, float *v, void *owed, long steps
 	return -1;
 }
 
+/* Ranks that step by themselves have means of their own, as they have weights: where these are
+ * averaged to be saved, so are the means, and the run goes on from them as a resumed one does. */
+static int average_means(struct job *j)
+{
+	float *means[] = {gpt_optim_m(j->optim), gpt_optim_v(j->optim)};
+
+	for (int i = 0; i < 2; i++)
+		if (job_check(j,
+		              coll_all_reduce(means[i], means[i], j->param_count, COLL_F32, COLL_AVG, j->comm, NULL)))
+			return -1;
+	return 0;
+}
+
 int job_save_state(struct job *j, long steps_done)
 {
 	const size_t n = j->param_count;
@@ -90,6 +103,8 @@ int job_save_state(struct job *j, long steps_done)
 	char *owed = NULL;
 	int rc = 0;
 
+	if (j->o.local_steps > 1 && average_means(j))
+		return -1;
 	if (!j->o.out)
 		return 0;
 	if (j->o.zero) {
@@ -117,7 +132,7 @@ static int check_state(struct job *j, const struct gpt_checkpoint *c)
 {
 	const struct gpt_shape *s = gpt_model_shape(j->model);
 
-	if (!c->m || memcmp(&c->shape, s, sizeof(*s)) != 0 || c->signature != options_signature(&j->o) ||
+	if (!c->m || memcmp(&c->shape, s, sizeof(*s)) != 0 || c->signature != j->signature ||
 	    memcmp(c->tokenizer.token_of, j->tokenizer.token_of, sizeof(c->tokenizer.token_of)) != 0)
 		return job_refuse(j, "--resume: state.ckpt in %s is of a run with other flags or another text",
 		                  j->o.out);

@@ -161,11 +161,46 @@ def validation_reads_each_window_once(folder, data):
     check("validation on 1, 2, 3 and 5 ranks", None not in losses and max(losses) - min(losses) < 1e-4, str(losses))
 
 
+def read(out, name):
+    with open(os.path.join(out, name), encoding="utf-8") as f:
+        return f.read()
+
+
+def points(out):
+    """Of each line of the loss curve."""
+    return [len(line.split('points="')[1].split('"')[0].split()) for line in read(out, "loss.svg").splitlines() if "<polyline" in line]
+
+
+def files_of_the_first_rank(folder, data):
+    """--out and --resume are the first rank's, and what cannot be written is told."""
+    out = os.path.join(folder, "first")
+    script = os.path.join(folder, "first.sh")
+    with open(script, "w", encoding="utf-8") as f:
+        f.write('[ "$COLL_RANK" = 0 ] && exec "$@" --out %s --resume || exec "$@"\n' % out)
+    for name in ("state", "resumed"):
+        p = subprocess.run([COLLRUN, "-n", "2", "--no-prefix", "--timeout", "60", "sh", script, PROGRAM, *SMALL, "--data", data, "--zero", "1",
+                            "--save-every", "6"], stdin=subprocess.DEVNULL, capture_output=True, timeout=100, check=False)
+        check("files of the first rank alone: " + name, p.returncode == 0 and (b"after step 12" in p.stdout) == (name == "resumed"),
+              p.stderr.decode("utf-8", "replace"))
+    for name in ("metrics.jsonl", "loss.svg"):
+        os.unlink(os.path.join(out, name))
+        os.symlink("/dev/full", os.path.join(out, name))
+    code, _, stderr = run(2, *SMALL, "--data", data, "--out", out)
+    check("a full disk is told", code == 1 and "metrics.jsonl" in stderr and "loss.svg" in stderr, stderr)
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        p = subprocess.run([PROGRAM, "sample", "--model", os.path.join(out, "model.ckpt")], stdout=full, stderr=subprocess.PIPE, check=False)
+    check("and so is a sample that nobody gets", p.returncode == 1 and b"sample" in p.stderr, str(p))
+    code, _, stderr = run(2, *SMALL, "--data", data, "--out", os.path.join(folder, "wild"), "--lr", "10", "--weight-decay", "10",
+                          "--clip", "0", "--steps", "40", "--local-steps", "20")
+    lines = [json.loads(line, parse_constant=lambda x: 1 / 0) for line in read(os.path.join(folder, "wild"), "metrics.jsonl").splitlines()]
+    check("what is not finite leaves the metrics JSON", code == 1 and "not finite" in stderr and len(lines) > 3, stderr)
+
+
 def resuming(folder, data):
     """Killed at once and for good, a run goes on from its last state to the same bits."""
     for name, args in [("plain", []), ("zero", ["--zero", "1"]), ("int8", ["--wire", "int8", "--bucket-mb", "0.02"]),
                        ("powersgd", ["--wire", "powersgd", "--powersgd-rank", "4"]),
-                       ("dropout", ["--dropout", "0.1", "--accumulate", "2"])]:
+                       ("local", ["--local-steps", "4"]), ("dropout", ["--dropout", "0.1", "--accumulate", "2"])]:
         args = ["--steps", "60", "--save-every", "7", "--no-sample", "--val-every", "0", *args]
         want = train(folder, "whole" + name, 2, data, *args)
         out = os.path.join(folder, "killed" + name)
@@ -185,9 +220,16 @@ def resuming(folder, data):
               want and left and code == 0 and "going on after step" in stdout
               and sha(os.path.join(out, "model.ckpt")) == want[1] and sha(os.path.join(out, "state.ckpt"))
               == sha(os.path.join(folder, "whole" + name, "state.ckpt")), stdout + stderr)
+        check("resumed (%s): all steps are in the curve" % name, points(out) == [60, 1], str(points(out)))
     code, stdout, stderr = run(2, *SMALL, "--data", data, "--out", out, "--resume", *args)
     check("a run that had ended is told again", want and code == 0 and "final val_loss=%.4f" % want[0][-1]["val_loss"] in stdout,
           stdout + stderr)
+    check("and keeps its curve", points(out) == [60, 1] and "nan" not in read(out, "loss.svg"), read(out, "loss.svg"))
+    other = os.path.join(folder, "backwards")
+    with open(data, "rb") as f, open(other, "wb") as g:
+        g.write(f.read()[::-1])
+    code, _, stderr = run(2, *SMALL, "--data", other, "--out", out, "--resume", *args)
+    check("a state of another text with the same characters is refused", code == 1 and "another text" in stderr, stderr)
     code, _, stderr = run(2, *SMALL, "--data", data, "--out", out, "--resume", "--lr", "0.01", "--save-every", "7")
     check("a state of other flags is refused", code == 1 and "other flags" in stderr, stderr)
 
@@ -223,7 +265,7 @@ def refusals(folder, data):
              (2, 1, ["--accumulate", "5"], "--accumulate 5"), (1, 2, ["--batch-tokens", "100"], "--batch-tokens 100"),
              (1, 2, ["--wire", "fp4"], "--wire fp4"), (1, 2, ["--zero", "1", "--wire", "int8"], "--zero"),
              (1, 2, ["--deterministic=world"], "--leaves 8"), (1, 2, ["--resume"], "--resume needs --out"),
-             (1, 2, ["--preset", "huge"], "--preset huge"), (1, 2, ["--overlap", "--stub"], "--overlap"),
+             (1, 2, ["--local-steps", "2", "--wire", "int8"], "--local-steps"), (1, 2, ["--preset", "huge"], "--preset huge"), (1, 2, ["--overlap", "--stub"], "--overlap"),
              (2, 1, ["--out", os.path.join(data, "x")], "cannot write")]
     for ranks, want, args, word in cases:
         code, _, stderr = run(ranks, *SMALL, "--data", data, *args)
@@ -242,6 +284,7 @@ def main():
         same_bits_on_any_number_of_ranks(folder, data)
         validation_reads_each_window_once(folder, data)
         resuming(folder, data)
+        files_of_the_first_rank(folder, data)
         sampling(folder, data)
         refusals(folder, data)
     code, stdout, _ = run(0, "--help")
