@@ -243,6 +243,8 @@ static void retry_later(struct rdma_link *l, uint64_t now, unsigned ms)
 {
 	tear_down(l);
 	l->retry_ns = now + ms * UINT64_C(1000000);
+	if (l->base.opens == 0) /* nobody here will try */
+		atomic_fetch_add(&l->inst->links.stale, 1);
 }
 
 /* What cut the connection is still in the way. */

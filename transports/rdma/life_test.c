@@ -239,6 +239,8 @@ static void an_attempt_is_accepted_while_it_is_taken_down(void)
 	CHECK(accepting && accepting->stage == STAGE_ACCEPTED);
 	t->service(side[1].in);
 	CHECK(accepting && accepting->stage == STAGE_IDLE, "it is told that the attempt is over");
+	CHECK(accepting && accepting->state == LINK_FREE, "nobody here has asked for the link");
+	CHECK(atomic_load(&side[1].in->connecting) == 0, "its service thread may sleep");
 	close_side(&side[0]);
 	close_side(&side[1]);
 	CHECK(fabric_objects() == 0, "%d objects are left", fabric_objects());

@@ -209,6 +209,17 @@ static bool finished(const struct rdma_link *l)
 	       (l->state != LINK_UP || (l->bye_sent && l->queue_count == 0 && l->sq_done >= l->bye_seq));
 }
 
+/* The peer has asked for it and given up before it was up; here nobody has. Should it ask again, it gets another. */
+static bool abandoned(const struct rdma_link *l)
+{
+	return l->state == LINK_CONNECTING && l->stage == STAGE_IDLE && !l->mending;
+}
+
+static bool is_over(const struct rdma_link *l)
+{
+	return l->state == LINK_DOWN || l->state == LINK_ENDED;
+}
+
 void coll_rdma_link_compact(struct rdma_inst *in)
 {
 	if (atomic_exchange(&in->links.stale, 0) == 0)
@@ -218,12 +229,12 @@ void coll_rdma_link_compact(struct rdma_inst *in)
 		struct rdma_link *l = (struct rdma_link *)in->links.at[i];
 
 		pthread_mutex_lock(&l->base.lock);
-		if (((l->state == LINK_DOWN || l->state == LINK_ENDED) && !l->buried) || (l->id && finished(l)))
+		if ((is_over(l) && !l->buried) || (l->id && finished(l)))
 			coll_rdma_cm_bury(l);
 		else if (l->state == LINK_TORN && !l->base.lingering)
 			coll_rdma_cm_tear(l);
 		if (l->state != LINK_FREE && !l->id && l->base.opens == 0 && !l->base.notice &&
-		    (l->base.lingering || l->state == LINK_DOWN || l->state == LINK_ENDED))
+		    (l->base.lingering || is_over(l) || abandoned(l)))
 			coll_rdma_link_free(l);
 		else
 			coll_rdma_link_leave(l);
