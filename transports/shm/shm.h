@@ -406,6 +406,8 @@ struct shm_inst {
 	uint32_t untold; /* links that broke and whose link_down call is due */
 	bool changed;    /* a sleeper may want to know */
 	bool timer_set;
+	uint64_t scarce_ns; /* when a lack of descriptors was said last */
+	bool deaf;          /* nobody is accepted until the timer: there was no descriptor */
 	struct coll_pending pending;
 };
 
@@ -457,7 +459,8 @@ void coll_shm_service_step(struct shm_inst *in, bool wait);
 struct shm_message coll_shm_message(enum shm_message_type type);
 /* 1 sent, 0 would block, -1 gone. */
 int coll_shm_transmit(int fd, const struct shm_message *m, const int fds[2]);
-/* 1 received, 0 none, -1 gone or malformed. fds: -1 where none; the caller's to close. */
+/* 1 received, 0 none, -1 gone or malformed, -2: it brought descriptors and this process could not take them.
+ * fds: -1 where none; the caller's to close. */
 int coll_shm_receive(int fd, struct shm_message *m, int fds[2], bool accept_fds);
 /* lock held. Queue behind what waits, send what can be sent. own_fd: fds[0] is
  * closed once sent. */

@@ -33,6 +33,31 @@ static void conn_lost(struct shm_inst *in, struct shm_conn *c)
 	coll_shm_conn_end(in, c);
 }
 
+/* Attempts are made fifty times a second; it is said once a second. */
+static bool worth_a_line(struct shm_inst *in)
+{
+	const uint64_t now = coll_clock_ns();
+
+	if (in->scarce_ns && now < in->scarce_ns + UINT64_C(1000000000))
+		return false;
+	in->scarce_ns = now;
+	return true;
+}
+
+/* The message is lost with what it brought. The peer has joined, or will, and would wait for ever: where there is a
+ * link it ends, with the cause; an attempt of the peer's is made again. */
+static void cut_short(struct shm_inst *in, struct shm_conn *c)
+{
+	struct shm_link *l = c->link;
+
+	if (worth_a_line(in))
+		in->env.log(in->env.ctx, 1, "[COLL-6207] shm: no descriptor is left for what a peer sent");
+	if (l)
+		coll_shm_link_break(l, COLL_ERR_PEER_DEAD,
+		                    "no descriptor was left for what it sent: Too many open files");
+	coll_shm_conn_end(in, c);
+}
+
 static void on_conn(struct shm_inst *in, struct shm_conn *c)
 {
 	for (int i = 0; i < MESSAGES && c->state != SHM_DEAD; i++) {
@@ -43,6 +68,10 @@ static void on_conn(struct shm_inst *in, struct shm_conn *c)
 
 		if (got == 0)
 			break;
+		if (got == -2) {
+			cut_short(in, c);
+			return;
+		}
 		if (got < 0 || !coll_shm_on_message(in, c, &m, fds)) {
 			conn_lost(in, c);
 			return;
@@ -101,11 +130,25 @@ static void evict(struct shm_inst *in)
 		conn_lost(in, oldest);
 }
 
+/* Who knocks stays in the queue of the system, which would wake us at once and again. */
+static void listen_for(struct shm_inst *in, uint32_t events)
+{
+	struct epoll_event e = {.events = events, .data.ptr = &in->listener};
+
+	in->deaf = epoll_ctl(in->epoll_fd, EPOLL_CTL_MOD, in->listener.fd, &e) == 0 && events == 0;
+}
+
 static void on_listener(struct shm_inst *in)
 {
 	for (int i = 0; i < ACCEPTS; i++) {
 		const int fd = accept4(in->listener.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
+		if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
+			if (worth_a_line(in))
+				in->env.log(in->env.ctx, 1,
+				            "[COLL-6205] shm: nobody can connect: too many open files; trying again");
+			listen_for(in, 0);
+		}
 		if (fd < 0)
 			break;
 		if (in->strangers >= SHM_CONNS_MAX)
@@ -147,7 +190,12 @@ static void try_connect(struct shm_link *l)
 
 	l->since_ns = coll_clock_ns();
 	if (fd < 0) {
-		l->inst->env.log(l->inst->env.ctx, 1, "[COLL-6205] shm: no socket to connect with: %m; trying again");
+		const int error = errno;
+
+		if (worth_a_line(l->inst))
+			l->inst->env.log(l->inst->env.ctx, 1,
+			                 "[COLL-6205] shm: no socket to connect with: %s; trying again",
+			                 strerror(error));
 		return;
 	}
 	memcpy(at.sun_path + 1, l->address.name, SHM_NAME_BYTES);
@@ -167,6 +215,8 @@ static void on_timer(struct shm_inst *in)
 	uint64_t ticks;
 
 	in->timer_set = false;
+	if (in->deaf)
+		listen_for(in, EPOLLIN);
 	if (read(in->timer.fd, &ticks, sizeof(ticks)) < 0) {
 		/* Rearmed meanwhile. */
 	}
@@ -183,7 +233,7 @@ static void on_timer(struct shm_inst *in)
 
 static bool unfinished(const struct shm_inst *in)
 {
-	if (in->strangers)
+	if (in->strangers || in->deaf)
 		return true;
 	for (const struct shm_link *l = in->links; l; l = l->next) {
 		if (l->opened && coll_shm_link_state(l) == COLL_AGAIN && coll_shm_we_connect(l))

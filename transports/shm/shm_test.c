@@ -6,9 +6,12 @@
  */
 #include "transports/shm/shm.h"
 
+#include <poll.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -21,6 +24,7 @@ struct bench {
 	void *inst[2], *link[2], *tx, *rx;
 	int downs;
 	coll_status why;
+	char cause[128];
 };
 
 /* Every way that a transport has is to be gone. */
@@ -39,6 +43,7 @@ static void count_down(void *ctx, const struct coll_process_id *peer, coll_statu
 
 	b->downs++;
 	b->why = why;
+	snprintf(b->cause, sizeof(b->cause), "%s", cause);
 }
 
 static void progress(struct bench *b)
@@ -370,4 +375,64 @@ TEST(shm, a_stranger_without_the_key_gets_no_link)
 {
 	stranger(false);
 	stranger(true);
+}
+
+/* ---- Out of descriptors ---- */
+
+static void no_more_descriptors(struct rlimit *was)
+{
+	struct rlimit none;
+
+	REQUIRE(getrlimit(RLIMIT_NOFILE, was) == 0);
+	none = *was;
+	none.rlim_cur = 1; /* poll() takes as many */
+	REQUIRE(setrlimit(RLIMIT_NOFILE, &none) == 0);
+}
+
+/* Neither nonsense nor a frame that is waited for until the deadline. */
+TEST(shm, a_descriptor_that_cannot_be_taken_is_the_cause)
+{
+	struct bench b;
+	const struct shm_message m = coll_shm_message(SHM_REGION);
+	const struct shm_link *l;
+	struct rlimit was;
+	bool sent, told;
+
+	bench_open(&b);
+	l = b.link[0];
+	no_more_descriptors(&was);
+	sent = coll_shm_transmit(l->conn->source.fd, &m, (const int[2]){l->inst->page_fd, -1}) == 1;
+	told = AWAIT(&b, b.t->link_status(b.link[1]) > COLL_AGAIN && b.downs > 0);
+	REQUIRE(setrlimit(RLIMIT_NOFILE, &was) == 0);
+	CHECK(sent && told);
+	CHECK(b.t->link_status(b.link[1]) == COLL_ERR_PEER_DEAD);
+	CHECK(strstr(b.cause, "Too many open files"), "%s", b.cause);
+	bench_close(&b);
+}
+
+/* One that nobody can accept does not keep the service thread awake, and is let in later. */
+TEST(shm, who_knocks_without_a_descriptor_left_waits)
+{
+	struct bench b;
+	struct shm_inst *in;
+	struct sockaddr_un at = {.sun_family = AF_UNIX};
+	struct shm_message m = coll_shm_message(SHM_HELLO);
+	struct rlimit was;
+	bool knocked, asleep;
+	int fds[2], fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	bench_open(&b);
+	in = b.inst[0];
+	memcpy(at.sun_path + 1, in->self.name, SHM_NAME_BYTES);
+	no_more_descriptors(&was);
+	knocked = connect(fd, (struct sockaddr *)&at, offsetof(struct sockaddr_un, sun_path) + 1 + SHM_NAME_BYTES) == 0;
+	asleep = AWAIT(&b, poll(&(struct pollfd){in->epoll_fd, POLLIN, 0}, 1, 0) == 0);
+	REQUIRE(setrlimit(RLIMIT_NOFILE, &was) == 0);
+	CHECK(knocked && asleep);
+	m.hello.self.word[0] = 1;
+	m.hello.peer = in->self.id;
+	CHECK(coll_shm_transmit(fd, &m, (const int[2]){-1, -1}) == 1);
+	CHECK(AWAIT(&b, coll_shm_receive(fd, &m, fds, false) == 1) && m.type == SHM_CHALLENGE);
+	close(fd);
+	bench_close(&b);
 }

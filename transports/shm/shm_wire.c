@@ -130,14 +130,14 @@ int coll_shm_receive(int fd, struct shm_message *m, int fds[2], bool accept_fds)
 		return errno == EAGAIN ? 0 : -1;
 	if (accept_fds)
 		take_fds(&msg, fds);
-	if (well_formed(m, n) && !(msg.msg_flags & MSG_TRUNC))
+	if (well_formed(m, n) && !(msg.msg_flags & MSG_TRUNC) && !(accept_fds && (msg.msg_flags & MSG_CTRUNC)))
 		return 1;
 	for (int i = 0; i < 2; i++) {
 		if (fds[i] >= 0)
 			close(fds[i]);
 		fds[i] = -1;
 	}
-	return -1;
+	return well_formed(m, n) && accept_fds && (msg.msg_flags & MSG_CTRUNC) ? -2 : -1;
 }
 
 /* ---- The queue of a link ------------------------------------------------------ */
