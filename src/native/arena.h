@@ -149,14 +149,18 @@ struct native_direct {
 	struct coll_native_stats stats;
 };
 
-/* Blocks of two ranks in plain memory: pull.c. */
+/* Blocks in plain memory: pull.c. */
 struct native_pull {
-	bool never; /* one rank cannot read the other's memory, whatever it is: agreed */
+	bool never; /* one rank cannot read another's memory, whatever it is: agreed */
 	/* Of this call. */
 	enum native_way way;
 	bool may; /* agreed, like way */
-	bool settles, taken;
-	uint64_t address; /* of the other's block */
+	bool settles;
+	bool apart;           /* nobody's results come where its input lies */
+	bool failed;          /* something could not be read */
+	uint32_t heard, read; /* ranks, by bits: whose line has come, whose block has been read */
+	uint64_t address[COLL_NATIVE_SIZE_MAX];
+	uint32_t ns[COLL_TRIED_WAYS]; /* the least of the ranks heard */
 	uint64_t since_ns;
 	/* all_gather, all_to_all */
 	struct native_trial trials[2][COLL_SIZES];

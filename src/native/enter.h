@@ -261,9 +261,11 @@ void coll_native_where_hub(void *arg, const struct coll_job *job, const struct c
                            struct coll_run_where *where);
 
 /* stores.c: how results of the call that begins are stored; bytes: as struct coll_stores_rule has them. None:
- * through the caches, where lines are that have just been read. Direct: whichever the job is. */
+ * through the caches, where lines are that have just been read. As: it has been chosen. Direct: whichever the job
+ * is. */
 void coll_native_stores_begin(struct coll_native *n, enum coll_stores_pass pass, size_t bytes);
 void coll_native_stores_none(struct coll_native *n);
+void coll_native_stores_as(struct coll_native *n, bool stream);
 void coll_native_stores_direct(struct coll_native *n, const struct coll_job *job);
 /* Around a pass; and when the call has ended. */
 uint64_t coll_native_stores_since(const struct coll_native *n);

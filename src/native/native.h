@@ -31,7 +31,7 @@ struct coll_native_fabric {
 	void (*free)(void *arg, struct coll_memory *mem);
 	/* Whether results are stored past the caches. */
 	struct coll_stores *stores;
-	/* How blocks of two ranks move that lie in plain memory; agreed. */
+	/* How blocks move that lie in plain memory; agreed. */
 	enum coll_native_copy { COLL_NATIVE_AUTO, COLL_NATIVE_CACHED, COLL_NATIVE_STREAMED, COLL_NATIVE_PULLED } way;
 };
 

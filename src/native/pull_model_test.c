@@ -1,8 +1,9 @@
 /*
- * What two ranks agree on in pull.c, explored: blocks that the kernel reads where they lie, in calls of which some
- * cannot be read by one rank or the other, behind each other; every interleaving of their memory operations, on a
- * memory as weak as Arm's (weak_model_test.h). The kernel's reading is a load. An entry is used again after two turns,
- * not eight. Slots are one for each direction, that change hands; shuttle_model_test.c has more of them.
+ * What two ranks agree on in pull.c, explored (three: pull_crowd_model_test.c): blocks that the kernel reads where they
+ * lie, in calls of which some cannot be read by one rank or the other, behind each other; every interleaving of their
+ * memory operations, on a memory as weak as Arm's (weak_model_test.h). The kernel's reading is a load. An entry is used
+ * again after two turns, not eight. Slots are one for each direction, that change hands; shuttle_model_test.c has more
+ * of them.
  *
  * Required: what is read is what its owner gave to this call, and nobody waits for ever: so both go the same way. Then,
  * of a call whose owner fails while the other reads: what was there afterwards is not taken for the block.

@@ -40,12 +40,6 @@ bool coll_native_shuttle_serves(const struct coll_native *n, const struct coll_j
 	return !coll_native_serves(kind, 2, false, job->in.count, job->elem_bytes, n->payload_bytes);
 }
 
-/* What is stored to the result goes past the caches. */
-static bool streams(const struct coll_native *n, const struct coll_job *job)
-{
-	return job->reduction ? n->stores.choice.stream : coll_native_streams(n->pull.way);
-}
-
 /* Of chunk k as the rank `writer` sends it. */
 static char *slot_of(const struct coll_native *n, uint32_t k, int writer)
 {
@@ -71,7 +65,8 @@ static struct coll_leg leg_of(const struct coll_hand_state *s, size_t all_bytes,
 static void move(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s, bool sends, bool takes)
 {
 	const struct coll_exchange e = coll_native_exchange(n, job);
-	struct coll_weave w = {.reduction = job->reduction, .own_first = n->rank == 0, .stream = streams(n, job)};
+	struct coll_weave w = {
+	        .reduction = job->reduction, .own_first = n->rank == 0, .stream = n->stores.choice.stream};
 	struct coll_leg *from = e.joins ? &w.joined : &w.taken;
 	uint64_t since_ns;
 
@@ -116,21 +111,6 @@ static coll_status sent(struct coll_native *n, const struct coll_job *job, struc
 	               : COLL_AGAIN;
 }
 
-/* Which way it goes is known then, or is about to be: pull.c. */
-static coll_status enter(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
-{
-	if (s->phase == NATIVE_TILES_NEW) {
-		const coll_status st = coll_native_enter_as(n, s, true);
-
-		if (st != COLL_OK)
-			return st;
-		coll_native_publish(n, job, s); /* readers are told with the first chunk, or the offer */
-	}
-	s->committed = true;
-	coll_native_pull_choose(n, job, s);
-	return COLL_OK;
-}
-
 static void begin(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
 {
 	const struct coll_exchange e = coll_native_exchange(n, job);
@@ -139,8 +119,10 @@ static void begin(struct coll_native *n, const struct coll_job *job, struct coll
 	s->done = s->next = 0;
 	s->piece = coll_native_chunk(e.bytes);
 	s->pieces = (uint32_t)((e.bytes + s->piece - 1) / s->piece);
+	if (coll_native_pull_serves(n, job))
+		coll_native_stores_as(n, coll_native_streams(n->pull.way));
 	/* What has just been read is in the cache and is overwritten there. */
-	if (!e.joins || e.own == e.to)
+	else if (e.own == e.to)
 		coll_native_stores_none(n);
 	else
 		coll_native_stores_begin(n, COLL_STORES_STAGED, 2 * e.bytes);
@@ -166,22 +148,16 @@ coll_status coll_native_poll_shuttle(struct coll_native *n, const struct coll_jo
 	coll_status st;
 
 	s->pending = (uint32_t)!n->rank;
-	if (s->phase < NATIVE_TILES) {
-		st = enter(n, job, s);
-		if (st != COLL_OK)
-			return coll_native_not_now(n, s, st);
-	}
-	if (s->phase >= NATIVE_PULL_NEW) {
+	if (s->phase != NATIVE_TILES) {
 		st = coll_native_poll_pull(n, job, s);
 		if (s->phase != NATIVE_SLOTS_NEW)
 			return st;
-	}
-	if (s->phase == NATIVE_SLOTS_NEW)
 		begin(n, job, s);
+	}
 	st = coll_native_some(n, job, s, step);
 	if (st != COLL_OK)
 		return st;
-	if (streams(n, job))
+	if (n->stores.choice.stream)
 		coll_reduce_fence();
 	coll_native_stores_end(n);
 	n->all = s->turn;

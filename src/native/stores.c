@@ -9,6 +9,12 @@ void coll_native_stores_none(struct coll_native *n)
 	n->stores = (struct native_stores){0};
 }
 
+void coll_native_stores_as(struct coll_native *n, bool stream)
+{
+	coll_native_stores_none(n);
+	n->stores.choice.stream = stream;
+}
+
 void coll_native_stores_begin(struct coll_native *n, enum coll_stores_pass pass, size_t bytes)
 {
 	coll_native_stores_none(n);

@@ -27,7 +27,7 @@
  * Ordering: a step's bytes are written before `steps` is stored with release, and what is read
  * in a step comes before it, too; all of them are loaded with acquire.
  */
-#include "native/enter.h"
+#include "native/pull.h"
 
 enum { LINE = COLL_LINE_BYTES, STAGE = 0, RESULT = 2, STRIP_BYTES = 128 << 10 };
 enum { REDUCE_LEAST = 64 << 10, BROADCAST_LEAST = 32 << 10 };
@@ -221,15 +221,6 @@ static void cut(const struct coll_job *job, struct coll_hand_state *s)
 	s->pieces = (uint32_t)((bytes + s->piece - 1) / s->piece);
 }
 
-static coll_status enter(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
-{
-	const coll_status st = coll_native_enter_as(n, s, true);
-
-	if (st == COLL_OK)
-		coll_native_publish(n, job, s);
-	return st; /* readers are told with the first step */
-}
-
 /* Memory of the caller's that the call reads and writes. */
 static size_t touched_bytes(const struct coll_job *job)
 {
@@ -245,13 +236,14 @@ static size_t touched_bytes(const struct coll_job *job)
 
 static void begin(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
 {
-	s->committed = true;
 	s->phase = NATIVE_TILES;
 	s->done = s->next = 0;
 	cut(job, s);
 	s->cell = n->tiles;
 	n->tiles += s->pieces;
-	if (reduces(job) && job->in.base == job->out.base)
+	if (coll_native_pull_serves(n, job))
+		coll_native_stores_as(n, coll_native_streams(n->pull.way));
+	else if (reduces(job) && job->in.base == job->out.base)
 		coll_native_stores_none(n);
 	else
 		coll_native_stores_begin(n, COLL_STORES_STAGED, touched_bytes(job));
@@ -332,13 +324,12 @@ coll_status coll_native_poll_tiles(void *arg, const struct coll_job *job, struct
 	struct coll_native *n = arg;
 	coll_status st;
 
-	if (s->phase == NATIVE_TILES_NEW) {
-		st = enter(n, job, s);
-		if (st != COLL_OK)
+	if (s->phase != NATIVE_TILES) {
+		st = coll_native_poll_pull(n, job, s);
+		if (s->phase != NATIVE_SLOTS_NEW)
 			return st;
-	}
-	if (s->phase != NATIVE_TILES)
 		begin(n, job, s);
+	}
 	if (s->next > 0) {
 		st = await_steps(n, job, s);
 		if (st != COLL_OK)
@@ -349,5 +340,6 @@ coll_status coll_native_poll_tiles(void *arg, const struct coll_job *job, struct
 		return COLL_AGAIN;
 	n->direct.stats.tiles += s->pieces;
 	coll_native_stores_end(n);
+	coll_native_pull_ended(n, job);
 	return COLL_OK;
 }

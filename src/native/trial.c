@@ -4,19 +4,19 @@
  * truth about, on what the kernel takes for each page, and in a virtual machine on where the host runs the cores at the
  * moment: so calls are timed.
  *
- * The first FIRST calls of each way are its trial; then the ranks tell each other what these took and
- * settle. Later, at the end of every ROUND calls, LATER calls try one other way and LATER the best one again, in
- * turn, and the ranks settle anew. A challenger must be a twentieth quicker. What a way took is the
- * quickest of its calls, on the rank where that was quicker: the one that came last did not wait for the other.
+ * The first FIRST calls of each way, or FIRST_LONG of long ones, are its trial; then the ranks tell each other what
+ * these took and settle. Later, at the end of every ROUND calls, LATER calls try one other way and LATER the best one
+ * again, in turn, and the ranks settle anew. A challenger must be a twentieth quicker. What a way took is the quickest
+ * of its calls, on the rank where that was quicker: the one that came last did not wait for others.
  *
- * Agreement. Which way call number k goes is a function of k and of what was settled, and both ranks settle
+ * Agreement. Which way call number k goes is a function of k and of what was settled, and all ranks settle
  * at the same calls with the same numbers. A call that settles goes the way it settles for.
  */
 #include "native/trial.h"
 
 #include <string.h>
 
-enum { FIRST = 4, LATER = 3, ROUND = 128, TRIED = FIRST * COLL_TRIED_WAYS };
+enum { FIRST = 4, FIRST_LONG = 2, LATER = 3, ROUND = 128 };
 
 static enum native_way nth_other(enum native_way best, uint32_t n)
 {
@@ -34,28 +34,30 @@ static enum native_way possible(enum native_way way, bool can_pull)
 /* Of call number k. *tried: it is part of a trial. */
 static enum native_way way_of(const struct native_trial *t, uint32_t k, bool *tried)
 {
-	const uint32_t in_round = (k - TRIED) % ROUND;
+	const uint32_t in_round = (k - t->tried) % ROUND;
 
-	*tried = k < TRIED || in_round >= ROUND - 2 * LATER;
-	if (k < TRIED)
-		return (enum native_way)(k / FIRST);
+	*tried = k < t->tried || in_round >= ROUND - 2 * LATER;
+	if (k < t->tried)
+		return (enum native_way)(k / (t->tried / COLL_TRIED_WAYS));
 	if (*tried && in_round < ROUND - LATER)
-		return nth_other((enum native_way)t->best, (k - TRIED) / ROUND);
+		return nth_other((enum native_way)t->best, (k - t->tried) / ROUND);
 	return (enum native_way)t->best;
 }
 
-enum native_way coll_native_trial_begin(struct native_trial *t, bool can_pull, bool *settles)
+enum native_way coll_native_trial_begin(struct native_trial *t, bool is_long, bool can_pull, bool *settles)
 {
-	const uint32_t k = t->calls;
+	const uint32_t k = t->calls, first = (is_long ? FIRST_LONG : FIRST) * COLL_TRIED_WAYS;
+	enum native_way way;
 	bool tried;
-	const enum native_way way = possible(way_of(t, k, &tried), can_pull);
 
-	*settles = k >= TRIED && (k - TRIED) % ROUND == 0;
+	t->tried = first;
+	way = possible(way_of(t, k, &tried), can_pull);
+	*settles = k >= first && (k - first) % ROUND == 0;
 	/* What others took long ago says nothing. */
-	if (k >= TRIED && (k - TRIED) % ROUND == ROUND - 2 * LATER)
+	if (k >= first && (k - first) % ROUND == ROUND - 2 * LATER)
 		memset(t->ns, 0, sizeof(t->ns));
 	/* Never 0 again: 2^32 calls end with a round. */
-	t->calls = k + 1 >= TRIED + 2 * (ROUND << 20) ? TRIED + ((k + 1 - TRIED) % ROUND) : k + 1;
+	t->calls = k + 1 >= first + 2 * (ROUND << 20) ? first + ((k + 1 - first) % ROUND) : k + 1;
 	return way;
 }
 
@@ -69,24 +71,26 @@ void coll_native_trial_end(struct native_trial *t, enum native_way way, uint64_t
 		t->ns[way] = took;
 }
 
-static uint32_t less(uint32_t a, uint32_t b)
+void coll_native_trial_hear(uint32_t least[COLL_TRIED_WAYS], const uint32_t ns[COLL_TRIED_WAYS])
 {
-	return a == 0 || (b > 0 && b < a) ? b : a;
+	for (int way = 0; way < COLL_TRIED_WAYS; way++)
+		if (least[way] == 0 || (ns[way] > 0 && ns[way] < least[way]))
+			least[way] = ns[way];
 }
 
-enum native_way coll_native_trial_settle(struct native_trial *t, const uint32_t theirs[COLL_TRIED_WAYS], bool can_pull)
+enum native_way coll_native_trial_settle(struct native_trial *t, const uint32_t least[COLL_TRIED_WAYS], bool can_pull)
 {
-	const bool initial = t->calls - 1 == TRIED;
+	const bool initial = t->calls - 1 == t->tried;
 	uint8_t best = (uint8_t)possible((enum native_way)t->best, can_pull);
-	uint64_t least = less(t->ns[best], theirs[best]);
+	uint64_t quickest = least[best];
 
 	for (unsigned way = 0; way < COLL_TRIED_WAYS; way++) {
-		const uint64_t took = less(t->ns[way], theirs[way]);
+		const uint64_t took = least[way];
 
 		if (took == 0 || (coll_native_pulls((enum native_way)way) && !can_pull))
 			continue;
-		if (least == 0 || (initial ? took < least : took * 20 < least * 19)) {
-			least = took;
+		if (quickest == 0 || (initial ? took < quickest : took * 20 < quickest * 19)) {
+			quickest = took;
 			best = (uint8_t)way;
 		}
 	}

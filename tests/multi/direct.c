@@ -6,6 +6,7 @@
  * usage: direct shm on|off [PART-OF-A-TEST'S-NAME]
  */
 #include <sys/uio.h>
+#include <unistd.h>
 
 #include "direct_buffers.h"
 
@@ -424,6 +425,31 @@ static bool kernel_reads(void)
 	return process_vm_readv(getpid(), &here, 1, &there, 1, 0) == 1;
 }
 
+/* More ranks that share cores: an all_to_all by tiles, or read by the kernel unless one of them is in place. */
+static void exchanged(coll_comm *comm, int rank, void *arg)
+{
+	static const size_t counts[] = {16385, 20000, 65537, 262145, 600000};
+	const int size = coll_comm_size(comm), in_place[] = {0, 1, 1 << (size - 1), (1 << size) - 1};
+	uint64_t bytes = 0;
+
+	if (!comm->facts.oversubscribed)
+		return;
+	for (int i = 0; i < 20; i++) {
+		const struct shape s = {.kind = COLL_KIND_ALL_TO_ALL,
+		                        .count = counts[i % 5],
+		                        .shift = (size_t[]){0, 4, 64, 4092}[i % 4],
+		                        .in_place = in_place[i / 5],
+		                        .plain = (1 << size) - 1};
+
+		once(comm, rank, &s);
+		if (*(const bool *)arg && s.in_place == 0)
+			bytes += 3 * (uint64_t)(size - 1) * s.count * sizeof(int);
+	}
+	CHECK(stats(comm).pulled == bytes, "%llu of %llu", (unsigned long long)stats(comm).pulled,
+	      (unsigned long long)bytes);
+	CHECK(stats(comm).tiles > 0 && frames(comm) == 0);
+}
+
 static void blocks_in_plain_memory_each_way(void)
 {
 	static const char *const ways[] = {"COLL_SHM_COPY=cached", "COLL_SHM_COPY=streamed", "COLL_SHM_COPY=cma"};
@@ -435,6 +461,8 @@ static void blocks_in_plain_memory_each_way(void)
 
 		further[0] = ways[i];
 		run_ranks(2, block_by_block, &pulled);
+		for (int n = 3; n <= RANKS_MAX; n++)
+			run_ranks(n, exchanged, &pulled);
 	}
 	further[0] = NULL;
 }
@@ -452,11 +480,34 @@ static void tried(coll_comm *comm, int rank, void *arg)
 	CHECK(frames(comm) == 0);
 }
 
+/* The same of more ranks, in calls of two lengths; sometimes one comes late. */
+static void tried_by_many(coll_comm *comm, int rank, void *arg)
+{
+	const int size = coll_comm_size(comm);
+
+	if (!comm->facts.oversubscribed)
+		return;
+	for (int i = 0; i < 120; i++) {
+		const struct shape s = {.kind = COLL_KIND_ALL_TO_ALL,
+		                        .count = i % 2 ? 20000 : 40000,
+		                        .in_place = i % 10 == 7 ? 1 << (i % size) : 0,
+		                        .plain = (1 << size) - 1};
+
+		if (i % 7 == 0 && i / 7 % size == rank)
+			usleep(1000);
+		once(comm, rank, &s);
+	}
+	CHECK(stats(comm).pulled > 0 && stats(comm).tiles > 0);
+	CHECK(frames(comm) == 0);
+}
+
 static void the_quickest_way_is_tried_for(void)
 {
 	if (!kernel_reads())
 		SKIP("processes may not read memory here");
 	run_ranks(2, tried, NULL);
+	for (int n = 3; n <= RANKS_MAX; n++)
+		run_ranks(n, tried_by_many, NULL);
 }
 
 /* Memory that the kernel does not read, where one rank asks for it: by slots, after which 1, 2, 4 ... calls of that
@@ -493,6 +544,36 @@ static void unreadable(coll_comm *comm, int rank, void *arg)
 	      (unsigned long long)(stats(comm).pulled - pulled));
 }
 
+/* The same of more ranks, where one of them does not read one other: all results are right, by tiles, which are as many
+ * as without it. */
+static void unreadable_by_one(coll_comm *comm, int rank, void *arg)
+{
+	const int size = coll_comm_size(comm), victim = *(const int *)arg % size, peer = (victim + 1) % size;
+	const struct shape s = {.kind = COLL_KIND_ALL_TO_ALL, .count = 20000, .plain = (1 << size) - 1};
+	const uint64_t one = (uint64_t)(size - 1) * s.count * sizeof(int);
+	struct coll_transport table;
+
+	if (!comm->facts.oversubscribed)
+		return;
+	once(comm, rank, &s);
+	CHECK(stats(comm).pulled == 3 * one && stats(comm).tiles == 0);
+	if (rank == victim) {
+		table = *comm->native->peers[peer].transport;
+		table.pull = refuses;
+		comm->native->peers[peer].transport = &table;
+	}
+	once(comm, rank, &s);
+	once(comm, rank, &s); /* in vain: the first, the third and the sixth */
+	CHECK(stats(comm).pulled == 3 * one && stats(comm).tiles > 0);
+	OK(comm, coll_barrier(comm, NULL));
+	if (rank == victim)
+		comm->native->peers[peer].transport = &comm->native_wire->table;
+	once(comm, rank, &s);
+	once(comm, rank, &s);
+	CHECK(stats(comm).pulled == 5 * one, "%llu", (unsigned long long)stats(comm).pulled);
+	CHECK(frames(comm) == 0);
+}
+
 static void memory_that_cannot_be_pulled(void)
 {
 	if (!kernel_reads())
@@ -500,6 +581,9 @@ static void memory_that_cannot_be_pulled(void)
 	further[0] = "COLL_SHM_COPY=cma";
 	for (int victim = 0; victim < 2; victim++)
 		run_ranks(2, unreadable, &victim);
+	for (int victim = 0; victim < 3; victim++)
+		for (int n = 3; n <= RANKS_MAX; n += 2)
+			run_ranks(n, unreadable_by_one, &victim);
 	further[0] = NULL;
 }
 

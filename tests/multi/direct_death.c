@@ -1,6 +1,6 @@
 /*
- * A rank is killed or stopped in the middle of calls on buffers that all ranks map, or, of two, that
- * the kernel reads for the other: each survivor's call ends in time with an error that names it, and its buffers are
+ * A rank is killed or stopped in the middle of calls on buffers that all ranks map, or that
+ * the kernel reads for the others: each survivor's call ends in time with an error that names it, and its buffers are
  * its own from then on, also when the stopped one goes on with what it was writing. Ranks are forked. Times are read
  * only to check the bound that users are promised. A process that lives on without its first thread, which the kernel
  * does not read, has not died.
@@ -23,7 +23,7 @@
 #include "plain.h"
 #include "starved.h"
 
-enum { RANKS_MAX = 4, COUNT = 1 << 20, WARM = 4, LIMIT_S = 20, TIMEOUT_MS = 500 };
+enum { RANKS_MAX = 4, COUNT = 1 << 20, BLOCK = COUNT / 2, WARM = 4, LIMIT_S = 20, TIMEOUT_MS = 500 };
 
 struct shared {
 	atomic_int warm;  /* calls that all ranks have made before the blow */
@@ -44,7 +44,8 @@ static struct shared *shared;
 
 struct run {
 	int size, victim, sig;
-	enum what { SUMS, BLOCKS_PULLED, VECTORS } what; /* all_reduce; all_gather in plain memory; broadcast */
+	/* all_reduce; all_gather in plain memory; broadcast; all_to_all in plain memory */
+	enum what { SUMS, BLOCKS_PULLED, VECTORS, EXCHANGED } what;
 	unsigned seed, after_us;
 };
 
@@ -73,6 +74,25 @@ static coll_status gather_until_struck(coll_comm *comm, int rank, int *in, int *
 		for (int r = 0; st == COLL_OK && r < 2; r++)
 			if (out[r * COUNT] != mark(round, r) || out[(r + 1) * COUNT - 1] != mark(round, r))
 				snprintf(fault, fault_bytes, "round %d: %d", round, out[r * COUNT]);
+		if (round < WARM)
+			atomic_fetch_add(&shared->warm, 1);
+	}
+	return st;
+}
+
+/* Of ranks that share cores, in plain memory: as above. */
+static coll_status exchange_until_struck(coll_comm *comm, int rank, int *in, int *out, char *fault, size_t fault_bytes)
+{
+	const int size = coll_comm_size(comm);
+	coll_status st = COLL_OK;
+
+	for (int round = 0; st == COLL_OK; round++) {
+		for (int r = 0; r < size; r++)
+			in[r * BLOCK] = in[(r + 1) * BLOCK - 1] = mark(round, rank) * 8 + r;
+		st = coll_all_to_all(in, out, BLOCK, COLL_I32, comm, NULL);
+		for (int r = 0; st == COLL_OK && r < size; r++)
+			if (out[r * BLOCK] != mark(round, r) * 8 + rank || out[(r + 1) * BLOCK - 1] != out[r * BLOCK])
+				snprintf(fault, fault_bytes, "round %d: %d", round, out[r * BLOCK]);
 		if (round < WARM)
 			atomic_fetch_add(&shared->warm, 1);
 	}
@@ -137,13 +157,31 @@ static void survive(const struct run *run, coll_comm *comm, int rank, int *in, i
 		snprintf(v->fault, sizeof(v->fault), "%zu elements were written after the call had returned", wrong);
 }
 
-/* Input and result, of two blocks where they are plain. */
+static bool is_pulled(const struct run *run)
+{
+	return run->what == BLOCKS_PULLED || run->what == EXCHANGED;
+}
+
+/* So that ranks share cores. */
+static void squeeze(void)
+{
+	cpu_set_t all, two;
+
+	CPU_ZERO(&two);
+	sched_getaffinity(0, sizeof(all), &all);
+	for (int c = 0; c < CPU_SETSIZE && CPU_COUNT(&two) < 2; c++)
+		if (CPU_ISSET(c, &all))
+			CPU_SET(c, &two);
+	sched_setaffinity(0, sizeof(two), &two);
+}
+
+/* Input and result, of all blocks where they are plain. */
 static coll_status buffers(const struct run *run, coll_comm *comm, void **in, void **out)
 {
 	coll_status st;
 
-	if (run->what == BLOCKS_PULLED) {
-		*in = calloc(COUNT, sizeof(int));
+	if (is_pulled(run)) {
+		*in = calloc(RANKS_MAX * BLOCK, sizeof(int));
 		*out = calloc(2 * COUNT, sizeof(int));
 		return *in && *out ? COLL_OK : COLL_ERR_MEMORY;
 	}
@@ -153,11 +191,11 @@ static coll_status buffers(const struct run *run, coll_comm *comm, void **in, vo
 
 static void run_rank(const void *arg, int rank)
 {
-	static coll_status (*const until[])(coll_comm *, int, int *, int *, char *,
-	                                    size_t) = {until_struck, gather_until_struck, broadcast_until_struck};
+	static coll_status (*const until[])(coll_comm *, int, int *, int *, char *, size_t) = {
+	        until_struck, gather_until_struck, broadcast_until_struck, exchange_until_struck};
 	const struct run *run = arg;
 	const char *settings[] = {"COLL_TRANSPORTS=shm", "COLL_TIMEOUT_MS=500", "COLL_DEBUG=error",
-	                          run->what == BLOCKS_PULLED ? "COLL_SHM_COPY=cma" : NULL, NULL};
+	                          is_pulled(run) ? "COLL_SHM_COPY=cma" : NULL, NULL};
 	struct meeting_seat seat = {&shared->meeting, rank, run->size};
 	struct verdict *v = &shared->verdict[rank];
 	coll_config cfg = COLL_CONFIG_INIT;
@@ -165,6 +203,8 @@ static void run_rank(const void *arg, int rank)
 	void *in = NULL, *out = NULL;
 	coll_status st;
 
+	if (run->what == EXCHANGED)
+		squeeze();
 	meeting_sit(&seat, &cfg);
 	cfg.settings = settings;
 	if (!getenv("VERBOSE") && !freopen("/dev/null", "w", stderr))
@@ -181,8 +221,8 @@ static void run_rank(const void *arg, int rank)
 		atomic_store(&shared->victim_status, (int)st);
 	else
 		survive(run, comm, rank, in, out, st);
-	v->direct = run->what == BLOCKS_PULLED ? coll_native_stats(comm->native)->pulled / (COUNT * sizeof(int))
-	                                       : coll_native_stats(comm->native)->direct;
+	v->direct = is_pulled(run) ? coll_native_stats(comm->native)->pulled / (COUNT * sizeof(int))
+	                           : coll_native_stats(comm->native)->direct;
 	v->parted = coll_native_stats(comm->native)->parted;
 	coll_comm_destroy(&comm);
 	atomic_store(&v->done, 1);
@@ -253,7 +293,12 @@ static void rounds(int sig, int n, enum what what, unsigned *seed)
 	uint64_t parted = 0;
 
 	for (int i = 0; i < n; i++) {
-		struct run run = {.size = what == SUMS ? 2 + i % 3 : 2, .sig = sig, .what = what, .seed = *seed};
+		struct run run = {.size = what == SUMS        ? 2 + i % 3
+		                          : what == EXCHANGED ? 3 + i % 2
+		                                              : 2,
+		                  .sig = sig,
+		                  .what = what,
+		                  .seed = *seed};
 
 		*seed = *seed * 1103515245u + 12345u;
 		run.victim = (int)((*seed >> 8) % (unsigned)run.size);
@@ -321,6 +366,20 @@ static void stopped_while_pulled(void)
 	if (!processes_read_each_other())
 		SKIP("processes may not read each other here");
 	rounds(SIGSTOP, 4, BLOCKS_PULLED, &seed);
+}
+
+static void killed_in_an_exchange(void)
+{
+	if (!processes_read_each_other())
+		SKIP("processes may not read each other here");
+	rounds(SIGKILL, 8, EXCHANGED, &seed);
+}
+
+static void stopped_in_an_exchange(void)
+{
+	if (!processes_read_each_other())
+		SKIP("processes may not read each other here");
+	rounds(SIGSTOP, 4, EXCHANGED, &seed);
 }
 
 /* ---- A process that lives on without its first thread ---- */
@@ -399,6 +458,8 @@ int main(int argc, char **argv)
 	                                          PLAIN_CASE(stopped_in_a_broadcast),
 	                                          PLAIN_CASE(killed_while_pulled),
 	                                          PLAIN_CASE(stopped_while_pulled),
+	                                          PLAIN_CASE(killed_in_an_exchange),
+	                                          PLAIN_CASE(stopped_in_an_exchange),
 	                                          PLAIN_CASE(first_thread_ends)};
 
 	seed = argc > 1 ? (unsigned)strtoul(argv[1], NULL, 10) : (unsigned)(coll_clock_ns() / 1000);
