@@ -121,6 +121,12 @@ together 1 'COLL_TCP_BUFFER=1073741824: expected less than 1G' COLL_TCP_BUFFER=1
 together 1 'COLL_TCP_BUFFER=big' COLL_TCP_BUFFER=big
 together 1 'COLL_HOOK' COLL_HOOK=burn:frame=1
 together 1 'COLL_INTERFACE' COLL_INTERFACE=nonesuch0 COLL_TRANSPORTS=tcp
+# What must be equal on all ranks and is not, is named.
+for pair in COLL_ALGO=all_reduce:ring COLL_TRANSPORTS=shm,tcp COLL_SLOT_BYTES=8192 COLL_SLOTS=3 COLL_WINDOWS=3 COLL_MEMORY_BUDGET=100M \
+	COLL_NATIVE=0 COLL_NATIVE_BYTES=4K COLL_VERIFY=1 COLL_SHM_COPY=cached COLL_TCP_SOCKETS=3; do
+	expect 1 "settings differ between rank 0 and rank 1: ${pair%%=*} must" collrun -n 3 \
+		sh -c '[ "$COLL_RANK" != 1 ] || export "$0"; exec example_hello' $pair
+done
 together 0 'COLL_TIMEOUT_SM is set but is not a setting' COLL_TIMEOUT_SM=5
 
 together 1 'tcp: no port to listen on in COLL_PORT_RANGE=47113-47114: Address already in use' COLL_PORT_RANGE=47113-47114 COLL_TRANSPORTS=tcp

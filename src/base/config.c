@@ -228,3 +228,32 @@ uint64_t coll_settings_hash(const struct coll_settings *s)
 			h = coll_hash_bytes(h, s->text[i], strlen(s->text[i]));
 	return h;
 }
+
+#define ROW(kind, scope, member, name, def, help) +SCOPE_##scope
+_Static_assert(0
+#include "base/config_rows.h"
+                       <= COLL_AGREED_MAX,
+               "marks have room for all agreed settings");
+#undef ROW
+
+void coll_settings_marks(const struct coll_settings *s, uint16_t marks[COLL_AGREED_MAX])
+{
+	int n = 0;
+
+	memset(marks, 0, COLL_AGREED_MAX * sizeof(*marks));
+	for (int i = 0; i < COLL_SETTING_COUNT; i++)
+		if (coll_setting_rows[i].agreed)
+			marks[n++] = (uint16_t)coll_hash_bytes(1, s->text[i], strlen(s->text[i]));
+}
+
+const char *coll_settings_differing(const uint16_t a[COLL_AGREED_MAX], const uint16_t b[COLL_AGREED_MAX])
+{
+	int n = 0;
+
+	for (int i = 0; i < COLL_SETTING_COUNT; i++) {
+		if (coll_setting_rows[i].agreed && a[n] != b[n])
+			return coll_setting_rows[i].name;
+		n += coll_setting_rows[i].agreed;
+	}
+	return NULL;
+}

@@ -60,4 +60,10 @@ bool coll_size_parse(const char *text, size_t *value);
 /* Hash over the AGREED rows. */
 uint64_t coll_settings_hash(const struct coll_settings *s);
 
+/* A few bits of each AGREED row, in the order of rows: enough to tell which one it is when the hashes differ. */
+enum { COLL_AGREED_MAX = 16 };
+void coll_settings_marks(const struct coll_settings *s, uint16_t marks[COLL_AGREED_MAX]);
+/* Name of the first row whose marks differ, NULL if none do. */
+const char *coll_settings_differing(const uint16_t a[COLL_AGREED_MAX], const uint16_t b[COLL_AGREED_MAX]);
+
 #endif

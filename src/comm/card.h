@@ -8,6 +8,7 @@
 #include <assert.h>
 #include <stdint.h>
 
+#include "base/config.h"
 #include "coll/transport.h"
 
 enum { COLL_CARD_TRANSPORTS = 4, COLL_CARD_ADDRESS_BYTES = 248, COLL_CARD_CONTROL_HOSTS = 4 };
@@ -17,6 +18,7 @@ struct coll_card {
 	uint32_t version;
 	struct coll_process_id id;
 	uint64_t settings_hash;
+	uint16_t settings_marks[COLL_AGREED_MAX];
 	int32_t rank;
 	int32_t size;
 	int32_t process; /* pid, for messages */
@@ -43,6 +45,6 @@ struct coll_card {
 };
 
 #define COLL_CARD_MAGIC   0x434f4c4cu /* "COLL" */
-#define COLL_CARD_VERSION 2u
+#define COLL_CARD_VERSION 3u
 
 #endif

@@ -221,6 +221,7 @@ static void fill_card(struct coll_context *c)
 	fill_cpus(card->cpus);
 	card->machine = coll_bootstrap_machine();
 	card->settings_hash = coll_settings_hash(&c->settings);
+	coll_settings_marks(&c->settings, card->settings_marks);
 	memcpy(card->host_id, c->host_id, sizeof(card->host_id));
 	gethostname(card->host_name, sizeof(card->host_name) - 1);
 	if (getrandom(&card->id, sizeof(card->id), 0) != sizeof(card->id))
@@ -329,12 +330,14 @@ static coll_status check_cards(struct coll_context *c, struct coll_error_box *er
 			return coll_error_set(err, COLL_ERR_BOOTSTRAP,
 			                      "rank %d says it is rank %d of %d, rank %d says the job has %d", r,
 			                      card->rank, card->size, c->rank, c->size);
-		if (card->settings_hash != c->cards[0].settings_hash)
+		if (card->settings_hash != c->cards[0].settings_hash) {
+			const char *which = coll_settings_differing(card->settings_marks, c->cards[0].settings_marks);
+
 			return coll_error_set(err, COLL_ERR_CONFIG,
-			                      "[COLL-1101] settings differ between rank 0 and rank %d: those marked "
-			                      "'agreed' by coll-info "
-			                      "must be equal on all ranks",
-			                      r);
+			                      "[COLL-1101] settings differ between rank 0 and rank %d: %s must be "
+			                      "equal on all ranks, as all that coll-info marks 'agreed'",
+			                      r, which ? which : "one of them");
+		}
 	}
 	return COLL_OK;
 }
