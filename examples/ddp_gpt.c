@@ -376,14 +376,14 @@ static int run(struct job *j)
 	if (prepare_text(j) || prepare_model(j) || share_weights(j) || job_open_metrics(j))
 		return -1;
 	job_print_start(j);
-	if (job_train(j) || job_save_model(j) || write_trace(j))
+	if (job_train(j) || job_save_model(j))
 		return -1;
 	job_print_overlap(j);
 	if (j->rank == 0)
 		printf("loss %.4f -> %.4f in %.1f s\nfinal val_loss=%.4f\n", j->first_loss, j->loss, j->train_s,
 		       j->val_loss);
 	job_draw_curve(j);
-	return 0;
+	return write_trace(j);
 }
 
 /* Ending together, before rank 0 alone writes its sample: nobody waits for it. The

@@ -187,6 +187,8 @@ def files_of_the_first_rank(folder, data):
         os.symlink("/dev/full", os.path.join(out, name))
     code, _, stderr = run(2, *SMALL, "--data", data, "--out", out)
     check("a full disk is told", code == 1 and "metrics.jsonl" in stderr and "loss.svg" in stderr, stderr)
+    code, stdout, stderr = run(2, *SMALL, "--data", data, "--trace", "/no/such")
+    check("a trace that cannot be written costs nothing else", code == 1 and "/no/such.1" in stderr and "final val_loss=" in stdout, stdout + stderr)
     with open("/dev/full", "w", encoding="utf-8") as full:
         p = subprocess.run([PROGRAM, "sample", "--model", os.path.join(out, "model.ckpt")], stdout=full, stderr=subprocess.PIPE, check=False)
     check("and so is a sample that nobody gets", p.returncode == 1 and b"sample" in p.stderr, str(p))
