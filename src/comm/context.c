@@ -269,7 +269,7 @@ coll_status coll_context_open(struct coll_context **ctx, const coll_config *cfg,
 
 	if (!c)
 		return coll_error_set(err, COLL_ERR_MEMORY, "out of memory for a context");
-	c->crowding = 1;
+	c->crowding = c->beside = 1;
 	c->settings = *settings;
 	c->identity = *id;
 	c->rank = id->rank;

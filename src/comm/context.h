@@ -111,6 +111,7 @@ struct coll_context {
 	bool alone_on_cores; /* no machine has more processes than cores */
 	/* How much longer than elsewhere it takes until all who share a core had their turn: 1 up to four ranks. */
 	uint32_t crowding;
+	uint32_t beside;   /* ranks that have a turn when one yields: those that share its core, 1 at least */
 	bool spare_core;   /* this machine has a second core for each of its processes */
 	uint32_t hosts;    /* distinct hosts */
 	uint32_t *host_of; /* by process */

@@ -130,6 +130,7 @@ coll_status coll_hosts_find(struct coll_context *c, struct coll_error_box *err)
 	}
 	c->spare_core = !crowded(c, c->rank, 2);
 	learn_caches(c);
+	c->beside = ranks_per_core(c) > 2 ? ranks_per_core(c) - 1 : 1;
 	c->crowding = ranks_per_core(c) > RANKS_IN_TIME ? (ranks_per_core(c) + RANKS_IN_TIME - 1) / RANKS_IN_TIME : 1;
 	return COLL_OK;
 }

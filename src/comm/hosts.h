@@ -1,5 +1,6 @@
 /*
- * The hosts of a context's ranks: its members host_of, hosts, crowded, alone_on_cores, spare_core, crowding and caches.
+ * The hosts of a context's ranks: its members host_of, hosts, crowded, alone_on_cores, spare_core, crowding, beside and
+ * caches.
  */
 #ifndef COLL_COMM_HOSTS_H
 #define COLL_COMM_HOSTS_H

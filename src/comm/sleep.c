@@ -26,8 +26,8 @@
 #include "base/clock.h"
 #include "comm/context.h"
 
-/* A yield that long has let somebody compute, who will go on doing so for some times as
- * long: no yields meanwhile. */
+/* A yield that long, for each rank beside this one on the core, has let somebody compute, who will go on doing so for
+ * some times as long: no yields meanwhile. */
 enum { SLICE_NS = 2000000, SLICES = 2 };
 
 /* A clock costs as much as a few looks; a yield is some looks long. */
@@ -139,7 +139,7 @@ bool coll_context_yield(struct coll_context *ctx)
 		return false;
 	sched_yield();
 	now = coll_clock_ns();
-	if (now - before < (uint64_t)SLICE_NS * ctx->crowding)
+	if (now - before < (uint64_t)SLICE_NS * ctx->beside)
 		return true;
 	atomic_store_explicit(&ctx->contended_until_ns, now + SLICES * (now - before), memory_order_relaxed);
 	return false;
