@@ -319,41 +319,43 @@ coll_status coll_ddp_destroy(coll_ddp **ddp)
 
 const char *coll_ddp_last_error(const coll_ddp *d)
 {
-	return d->error;
+	return d ? d->error : "there is no coll_ddp";
 }
 
 void *coll_ddp_grads(const coll_ddp *d)
 {
-	return d->grads;
+	return d ? d->grads : NULL;
 }
 
 size_t coll_ddp_count(const coll_ddp *d)
 {
-	return d->count;
+	return d ? d->count : 0;
 }
 
 size_t coll_ddp_offset(const coll_ddp *d, int param)
 {
+	if (!d)
+		return 0;
 	return param >= 0 && param < d->param_count ? d->params[param].offset : d->count;
 }
 
 /* zero 2: what is not a slice was given back, and the slices begin anew with the next step. */
 void coll_ddp_zero(coll_ddp *d)
 {
-	if (d->config.zero != 2 && d->grads)
+	if (d && d->config.zero != 2 && d->grads)
 		memset(d->grads, 0, d->count * d->esize);
 }
 
 int coll_ddp_bucket_count(const coll_ddp *d)
 {
-	return d->bucket_count;
+	return d ? d->bucket_count : 0;
 }
 
 coll_status coll_ddp_bucket(const coll_ddp *d, int bucket, coll_ddp_bucket_info *info)
 {
 	const struct bucket *b;
 
-	if (bucket < 0 || bucket >= d->bucket_count)
+	if (!d || !info || bucket < 0 || bucket >= d->bucket_count)
 		return COLL_ERR_ARGUMENT;
 	b = &d->buckets[bucket];
 	*info = (coll_ddp_bucket_info){b->first,       b->count,       b->first_param,           b->last_param,

@@ -346,8 +346,46 @@ static void weights_stub_and_trace(void)
 		on_ranks(n, weights_rank, NULL);
 }
 
+static void none_is_refused(void)
+{
+	coll_ddp_stats stats = COLL_DDP_STATS_INIT;
+	coll_ddp_bucket_info info;
+	coll_ddp *none = NULL;
+	int more;
+
+	const coll_status refused[] = {
+	        coll_ddp_create(NULL, NULL, 0, NULL, NULL),
+	        coll_ddp_share(NULL, 0),
+	        coll_ddp_average_weights(NULL),
+	        coll_ddp_state_load(NULL, &info, 1),
+	        coll_ddp_begin(NULL, 1),
+	        coll_ddp_ready(NULL, 0),
+	        coll_ddp_rows(NULL, 0, NULL, 0),
+	        coll_ddp_wait(NULL),
+	        coll_ddp_wait_bucket(NULL, 0),
+	        coll_ddp_join(NULL, &more),
+	        coll_ddp_bucket(NULL, 0, &info),
+	        coll_ddp_updated(NULL, 0),
+	        coll_ddp_need(NULL, 0),
+	        coll_ddp_get_stats(NULL, &stats, 0),
+	        coll_ddp_trace_write(NULL, "/dev/null"),
+	};
+
+	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++)
+		CHECK(refused[i] == COLL_ERR_ARGUMENT, "call %zu: %s", i, coll_status_string(refused[i]));
+	coll_ddp_zero(NULL);
+	coll_ddp_stub(NULL, 1);
+	coll_ddp_trace(NULL, 1);
+	coll_ddp_state_save(NULL, &info);
+	CHECK(coll_ddp_last_error(NULL) && !coll_ddp_grads(NULL) && !coll_ddp_unused(NULL, 0));
+	CHECK(coll_ddp_count(NULL) == 0 && coll_ddp_offset(NULL, 0) == 0 && coll_ddp_bucket_count(NULL) == 0);
+	CHECK(coll_ddp_state_bytes(NULL) == 0 && coll_ddp_unused_count(NULL) == 0);
+	CHECK(coll_ddp_destroy(NULL) == COLL_OK && coll_ddp_destroy(&none) == COLL_OK);
+}
+
 int main(void)
 {
+	PLAIN_RUN(none_is_refused);
 	PLAIN_RUN(averages);
 	PLAIN_RUN(differences_are_named);
 	PLAIN_RUN(huge_shapes_are_refused);

@@ -37,8 +37,10 @@ static void clear(const coll_ddp *d, struct param *p)
 
 coll_status coll_ddp_rows(coll_ddp *d, int param, const int32_t *ids, int n)
 {
-	struct param *p = param >= 0 && param < d->param_count ? &d->params[param] : NULL;
+	struct param *p = d && param >= 0 && param < d->param_count ? &d->params[param] : NULL;
 
+	if (!d)
+		return COLL_ERR_ARGUMENT;
 	if (!p || !p->lookup)
 		return ddp_fail(d, COLL_ERR_ARGUMENT, "coll_ddp_rows(): parameter %d is not a table", param);
 	if (n < 0 || (n > 0 && !ids))

@@ -47,7 +47,7 @@ static coll_status send_piece(coll_ddp *d, char *weights, size_t count, int root
 
 coll_status coll_ddp_share(coll_ddp *d, int root)
 {
-	return each_piece(d, send_piece, root, true);
+	return d ? each_piece(d, send_piece, root, true) : COLL_ERR_ARGUMENT;
 }
 
 static coll_status average_piece(coll_ddp *d, char *weights, size_t count, int root)
@@ -59,6 +59,8 @@ static coll_status average_piece(coll_ddp *d, char *weights, size_t count, int r
 
 coll_status coll_ddp_average_weights(coll_ddp *d)
 {
+	if (!d)
+		return COLL_ERR_ARGUMENT;
 	return d->stub ? COLL_OK : each_piece(d, average_piece, 0, false);
 }
 
@@ -90,6 +92,8 @@ coll_status coll_ddp_updated(coll_ddp *d, int index)
 	size_t first;
 	coll_status status;
 
+	if (!d)
+		return COLL_ERR_ARGUMENT;
 	if (index < 0 || index >= d->bucket_count)
 		return ddp_fail(d, COLL_ERR_ARGUMENT, "coll_ddp_updated(): there is no bucket %d", index);
 	if (!d->config.zero || d->stub)
@@ -112,6 +116,8 @@ coll_status coll_ddp_need(coll_ddp *d, int param)
 	coll_status status = COLL_OK;
 	bool waited = false;
 
+	if (!d)
+		return COLL_ERR_ARGUMENT;
 	for (int i = 0; i < d->bucket_count && d->config.zero && !status; i++) {
 		struct bucket *b = &d->buckets[i];
 

@@ -186,9 +186,13 @@ static coll_status begin(coll_ddp *d, bool sync, bool have)
 
 coll_status coll_ddp_begin(coll_ddp *d, int sync)
 {
-	const bool more = d->config.zero == 2 && !d->last_of_step;
-	coll_status status = begin(d, sync, true);
+	coll_status status;
+	bool more;
 
+	if (!d)
+		return COLL_ERR_ARGUMENT;
+	more = d->config.zero == 2 && !d->last_of_step;
+	status = begin(d, sync, true);
 	d->piling = more;
 	d->last_of_step = sync;
 	return status;
@@ -198,6 +202,8 @@ coll_status coll_ddp_ready(coll_ddp *d, int param)
 {
 	struct param *p;
 
+	if (!d)
+		return COLL_ERR_ARGUMENT;
 	if (param < 0 || param >= d->param_count || d->params[param].buffer)
 		return ddp_fail(d, COLL_ERR_ARGUMENT, "coll_ddp_ready(): there is no gradient %d", param);
 	p = &d->params[param];
@@ -262,6 +268,8 @@ coll_status coll_ddp_wait_bucket(coll_ddp *d, int index)
 	const double start = ddp_now_s();
 	coll_status status = COLL_OK;
 
+	if (!d)
+		return COLL_ERR_ARGUMENT;
 	if (index < 0 || index >= d->bucket_count)
 		return ddp_fail(d, COLL_ERR_ARGUMENT, "coll_ddp_wait_bucket(): there is no bucket %d", index);
 	if (!d->begun || !d->sync || d->stub)
@@ -301,6 +309,8 @@ coll_status coll_ddp_wait(coll_ddp *d)
 {
 	coll_status status = COLL_OK;
 
+	if (!d)
+		return COLL_ERR_ARGUMENT;
 	if (!d->begun)
 		return COLL_OK;
 	if (d->sync && d->stub)
@@ -320,6 +330,8 @@ coll_status coll_ddp_join(coll_ddp *d, int *more)
 {
 	coll_status status;
 
+	if (!d || !more)
+		return COLL_ERR_ARGUMENT;
 	if (!d->config.uneven)
 		return ddp_fail(d, COLL_ERR_ARGUMENT, "coll_ddp_join() without config.uneven");
 	status = begin(d, true, false);
@@ -348,12 +360,12 @@ coll_status coll_ddp_join(coll_ddp *d, int *more)
 
 int coll_ddp_unused_count(const coll_ddp *d)
 {
-	return d->unused_count;
+	return d ? d->unused_count : 0;
 }
 
 const char *coll_ddp_unused(const coll_ddp *d, int i)
 {
-	for (int p = 0; p < d->param_count; p++)
+	for (int p = 0; d && p < d->param_count; p++)
 		if (!d->params[p].buffer && !d->params[p].ready && i-- == 0)
 			return d->params[p].name;
 	return NULL;

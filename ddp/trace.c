@@ -9,8 +9,12 @@
 
 coll_status coll_ddp_get_stats(coll_ddp *d, coll_ddp_stats *stats, int reset)
 {
-	const double latency = d->stats.latency_s, speed = d->stats.bytes_per_s;
+	double latency, speed;
 
+	if (!d || !stats)
+		return COLL_ERR_ARGUMENT;
+	latency = d->stats.latency_s;
+	speed = d->stats.bytes_per_s;
 	if (stats->struct_size != sizeof(*stats))
 		return ddp_fail(d, COLL_ERR_ARGUMENT, "coll_ddp_get_stats(): struct_size is not set");
 	*stats = d->stats;
@@ -22,12 +26,14 @@ coll_status coll_ddp_get_stats(coll_ddp *d, coll_ddp_stats *stats, int reset)
 
 void coll_ddp_stub(coll_ddp *d, int on)
 {
-	d->stub = on;
+	if (d)
+		d->stub = on;
 }
 
 void coll_ddp_trace(coll_ddp *d, int on)
 {
-	d->tracing = on;
+	if (d)
+		d->tracing = on;
 }
 
 /* A row that finds no memory is left out: a trace must not stop a training. */
@@ -138,9 +144,12 @@ static void write_bucket(FILE *f, const coll_ddp *d, const struct trace_row *r)
 
 coll_status coll_ddp_trace_write(coll_ddp *d, const char *path)
 {
-	FILE *f = fopen(path, "we");
+	FILE *f;
 	int bad;
 
+	if (!d || !path)
+		return COLL_ERR_ARGUMENT;
+	f = fopen(path, "we");
 	if (!f)
 		return ddp_fail(d, COLL_ERR_SYSTEM, "cannot write %s: %s", path, strerror(errno));
 	fprintf(f,

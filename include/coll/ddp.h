@@ -16,7 +16,8 @@
  *
  * Conventions are those of coll.h. One thread at a time may use a coll_ddp; it has
  * communicators of its own, so that the caller's calls on the communicator it
- * was made with have no order with its calls.
+ * was made with have no order with its calls. A NULL coll_ddp, or a NULL result where one is to be
+ * written, is COLL_ERR_ARGUMENT; of calls that return no status it is 0, NULL or nothing.
  */
 #ifndef COLL_DDP_H
 #define COLL_DDP_H
