@@ -219,41 +219,54 @@ const char *coll_settings_text(const struct coll_settings *s, const char *name)
 	return e ? e : "";
 }
 
-uint64_t coll_settings_hash(const struct coll_settings *s)
+/* As it was understood: equal for 64K and 65536, for on and 1. */
+static void value_text(const struct coll_settings *s, int row, char text[COLL_TEXT_MAX])
 {
-	uint64_t h = 1;
+	const void *at = (const char *)s + slots[row].offset;
 
-	for (int i = 0; i < COLL_SETTING_COUNT; i++)
-		if (coll_setting_rows[i].agreed)
-			h = coll_hash_bytes(h, s->text[i], strlen(s->text[i]));
-	return h;
+	switch (slots[row].kind) {
+	case KIND_INT: snprintf(text, COLL_TEXT_MAX, "%d", *(const int *)at); break;
+	case KIND_SIZE: snprintf(text, COLL_TEXT_MAX, "%zu", *(const size_t *)at); break;
+	case KIND_BOOL: snprintf(text, COLL_TEXT_MAX, "%d", *(const bool *)at); break;
+	case KIND_TEXT: snprintf(text, COLL_TEXT_MAX, "%s", (const char *)at); break;
+	}
 }
 
 #define ROW(kind, scope, member, name, def, help) +SCOPE_##scope
 _Static_assert(0
 #include "base/config_rows.h"
                        <= COLL_AGREED_MAX,
-               "marks have room for all agreed settings");
+               "room for all agreed settings");
 #undef ROW
 
-void coll_settings_marks(const struct coll_settings *s, uint16_t marks[COLL_AGREED_MAX])
+void coll_settings_agreed(const struct coll_settings *s, struct coll_agreed *agreed)
 {
+	enum { REST = sizeof("...01234567") - 1 };
+	char text[COLL_TEXT_MAX];
 	int n = 0;
 
-	memset(marks, 0, COLL_AGREED_MAX * sizeof(*marks));
-	for (int i = 0; i < COLL_SETTING_COUNT; i++)
-		if (coll_setting_rows[i].agreed)
-			marks[n++] = (uint16_t)coll_hash_bytes(1, s->text[i], strlen(s->text[i]));
+	memset(agreed, 0, sizeof(*agreed));
+	for (int i = 0; i < COLL_SETTING_COUNT; i++) {
+		if (!coll_setting_rows[i].agreed)
+			continue;
+		value_text(s, i, text);
+		if (strlen(text) >= COLL_AGREED_BYTES)
+			snprintf(text + COLL_AGREED_BYTES - 1 - REST, REST + 1, "...%08x",
+			         (unsigned)coll_hash_bytes(1, text, strlen(text)));
+		memcpy(agreed->value[n++], text, strlen(text));
+	}
 }
 
-const char *coll_settings_differing(const uint16_t a[COLL_AGREED_MAX], const uint16_t b[COLL_AGREED_MAX])
+const char *coll_settings_differing(const struct coll_agreed *a, const struct coll_agreed *b, int *at)
 {
 	int n = 0;
 
 	for (int i = 0; i < COLL_SETTING_COUNT; i++) {
-		if (coll_setting_rows[i].agreed && a[n] != b[n])
-			return coll_setting_rows[i].name;
-		n += coll_setting_rows[i].agreed;
+		if (!coll_setting_rows[i].agreed)
+			continue;
+		if (memcmp(a->value[n], b->value[n], COLL_AGREED_BYTES) != 0)
+			return *at = n, coll_setting_rows[i].name;
+		n++;
 	}
 	return NULL;
 }

@@ -57,13 +57,14 @@ const char *coll_settings_text(const struct coll_settings *s, const char *name);
 /* A size with an optional suffix K, M, G; false: the text is none. */
 bool coll_size_parse(const char *text, size_t *value);
 
-/* Hash over the AGREED rows. */
-uint64_t coll_settings_hash(const struct coll_settings *s);
-
-/* A few bits of each AGREED row, in the order of rows: enough to tell which one it is when the hashes differ. */
-enum { COLL_AGREED_MAX = 16 };
-void coll_settings_marks(const struct coll_settings *s, uint16_t marks[COLL_AGREED_MAX]);
-/* Name of the first row whose marks differ, NULL if none do. */
-const char *coll_settings_differing(const uint16_t a[COLL_AGREED_MAX], const uint16_t b[COLL_AGREED_MAX]);
+/* The value of each AGREED row, in the order of rows, ended by 0. Numbers as they were understood, whichever way they
+ * were written; of a long text the beginning, and 32 bits of the whole. */
+enum { COLL_AGREED_MAX = 16, COLL_AGREED_BYTES = 32 };
+struct coll_agreed {
+	char value[COLL_AGREED_MAX][COLL_AGREED_BYTES];
+};
+void coll_settings_agreed(const struct coll_settings *s, struct coll_agreed *agreed);
+/* Name of the first that differs, value[*at] of both; NULL if none does. */
+const char *coll_settings_differing(const struct coll_agreed *a, const struct coll_agreed *b, int *at);
 
 #endif

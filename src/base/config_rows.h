@@ -5,7 +5,7 @@
  *   ROW(kind, scope, member, name, default, help)
  *
  * kind: INT (int), SIZE (size_t, with K M G suffixes), BOOL (bool), TEXT
- * (char[COLL_TEXT_MAX]). AGREED rows must be equal on all ranks (a hash is
+ * (char[COLL_TEXT_MAX]). AGREED rows must be equal on all ranks (values are
  * compared at creation); LOCAL rows may differ.
  */
 ROW(INT, LOCAL, timeout_ms, "COLL_TIMEOUT_MS", "30000", "a peer that answers nothing for this long is an error")

@@ -131,3 +131,44 @@ TEST(config, unknown_variables_are_told_and_sizes_have_suffixes)
 	CHECK(strcmp(unknown, "COLL_TIMEOUT_SM") == 0, "'%s'", unknown);
 	CHECK(settings.slot_bytes == 3072 && settings.memory_budget == (size_t)2 << 30);
 }
+
+static const char *differing(const char *const *a, const char *const *b, struct coll_agreed values[2], int *at)
+{
+	CHECK(load(NULL, a) == COLL_OK, "%s", box.message);
+	coll_settings_agreed(&settings, &values[0]);
+	CHECK(load(NULL, b) == COLL_OK, "%s", box.message);
+	coll_settings_agreed(&settings, &values[1]);
+	return coll_settings_differing(&values[0], &values[1], at);
+}
+
+TEST(config, what_is_written_differently_is_equal_if_its_value_is)
+{
+	const char *const a[] = {"COLL_NATIVE_BYTES=64K", "COLL_VERIFY=on", "COLL_SLOTS=4", "COLL_TIMEOUT_MS=7", NULL};
+	const char *const b[] = {"COLL_NATIVE_BYTES=65536", "COLL_VERIFY=1", "COLL_SLOTS=04", NULL};
+	const char *const c[] = {"COLL_NATIVE_BYTES=65537", "COLL_VERIFY=1", "COLL_SLOTS=04", NULL};
+	struct coll_agreed values[2];
+	const char *which;
+	int at = -1;
+
+	which = differing(a, b, values, &at);
+	CHECK(!which, "%s", which ? which : "");
+	which = differing(a, c, values, &at);
+	REQUIRE(which && strcmp(which, "COLL_NATIVE_BYTES") == 0);
+	CHECK(strcmp(values[0].value[at], "65536") == 0, "'%s'", values[0].value[at]);
+	CHECK(strcmp(values[1].value[at], "65537") == 0, "'%s'", values[1].value[at]);
+}
+
+TEST(config, long_texts_differ_wherever_they_do)
+{
+	const char *const a[] = {"COLL_ALGO=all_reduce:ring,broadcast:binomial,all_gather:ring", NULL};
+	const char *const b[] = {"COLL_ALGO=all_reduce:ring,broadcast:binomial,all_gather:pair", NULL};
+	struct coll_agreed values[2];
+	const char *which;
+	int at = -1;
+
+	CHECK(!differing(a, a, values, &at));
+	which = differing(a, b, values, &at);
+	REQUIRE(which && strcmp(which, "COLL_ALGO") == 0);
+	CHECK(strncmp(values[0].value[at], "all_reduce:ring,", 16) == 0, "'%s'", values[0].value[at]);
+	CHECK(strlen(values[0].value[at]) == COLL_AGREED_BYTES - 1, "'%s'", values[0].value[at]);
+}

@@ -17,8 +17,7 @@ struct coll_card {
 	uint32_t magic;
 	uint32_t version;
 	struct coll_process_id id;
-	uint64_t settings_hash;
-	uint16_t settings_marks[COLL_AGREED_MAX];
+	struct coll_agreed settings;
 	int32_t rank;
 	int32_t size;
 	int32_t process; /* pid, for messages */
@@ -45,6 +44,6 @@ struct coll_card {
 };
 
 #define COLL_CARD_MAGIC   0x434f4c4cu /* "COLL" */
-#define COLL_CARD_VERSION 3u
+#define COLL_CARD_VERSION 4u
 
 #endif

@@ -220,8 +220,7 @@ static void fill_card(struct coll_context *c)
 	card->cores = (uint32_t)coll_topology_cores();
 	fill_cpus(card->cpus);
 	card->machine = coll_bootstrap_machine();
-	card->settings_hash = coll_settings_hash(&c->settings);
-	coll_settings_marks(&c->settings, card->settings_marks);
+	coll_settings_agreed(&c->settings, &card->settings);
 	memcpy(card->host_id, c->host_id, sizeof(card->host_id));
 	gethostname(card->host_name, sizeof(card->host_name) - 1);
 	if (getrandom(&card->id, sizeof(card->id), 0) != sizeof(card->id))
@@ -318,6 +317,20 @@ coll_status coll_context_open(struct coll_context **ctx, const coll_config *cfg,
 
 /* ---- Join ---- */
 
+static coll_status check_settings(const struct coll_card *card, const struct coll_card *first,
+                                  struct coll_error_box *err)
+{
+	int at;
+	const char *which = coll_settings_differing(&card->settings, &first->settings, &at);
+
+	if (!which)
+		return COLL_OK;
+	return coll_error_set(err, COLL_ERR_CONFIG,
+	                      "[COLL-1101] settings differ between rank 0 and rank %d: %s must be equal on all ranks, "
+	                      "as all that coll-info marks 'agreed', and is '%s' on rank 0, '%s' on rank %d",
+	                      card->rank, which, first->settings.value[at], card->settings.value[at], card->rank);
+}
+
 static coll_status check_cards(struct coll_context *c, struct coll_error_box *err)
 {
 	for (int r = 0; r < c->size; r++) {
@@ -330,14 +343,8 @@ static coll_status check_cards(struct coll_context *c, struct coll_error_box *er
 			return coll_error_set(err, COLL_ERR_BOOTSTRAP,
 			                      "rank %d says it is rank %d of %d, rank %d says the job has %d", r,
 			                      card->rank, card->size, c->rank, c->size);
-		if (card->settings_hash != c->cards[0].settings_hash) {
-			const char *which = coll_settings_differing(card->settings_marks, c->cards[0].settings_marks);
-
-			return coll_error_set(err, COLL_ERR_CONFIG,
-			                      "[COLL-1101] settings differ between rank 0 and rank %d: %s must be "
-			                      "equal on all ranks, as all that coll-info marks 'agreed'",
-			                      r, which ? which : "one of them");
-		}
+		if (check_settings(card, &c->cards[0], err) != COLL_OK)
+			return COLL_ERR_CONFIG;
 	}
 	return COLL_OK;
 }
