@@ -69,7 +69,7 @@ MESSAGE(5106, COLL_OK, "One of the last operations, told because of a signal.", 
 MESSAGE(5107, COLL_OK, "The system refused the progress thread.", "Asynchronous work advances inside other calls only. Raise the limit of processes (ulimit -u) or of the container.")
 MESSAGE(5108, COLL_OK, "Two ranks wait for each other on different communicators.", "Call on communicators in the same order on all ranks, or from threads of their own, or on streams.")
 MESSAGE(6101, COLL_OK, "A connection was refused because this process has too many files open.", "Raise ulimit -n; the peer tries again.")
-MESSAGE(6102, COLL_OK, "The system refuses the congestion control asked for.", "sysctl net.ipv4.tcp_allowed_congestion_control lists what is allowed.")
+MESSAGE(6102, COLL_OK, "The system refuses the congestion control asked for.", "sysctl net.ipv4.tcp_allowed_congestion_control lists what is allowed; until then it is chosen as without the setting.")
 MESSAGE(6103, COLL_OK, "No address of the peer can be reached from here.", "Check COLL_INTERFACE on both hosts and the routes between them.")
 MESSAGE(6104, COLL_OK, "No port is free where COLL_PORT_RANGE allows.", "Widen the range.")
 MESSAGE(6105, COLL_OK, "The range is not of the form first-last.", "For example COLL_PORT_RANGE=40000-40100.")

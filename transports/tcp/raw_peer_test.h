@@ -28,6 +28,7 @@ struct station {
 	const char *interface;
 	const char *port_range;
 	const char *sockets;
+	const char *congestion;
 	_Atomic int downs;
 	coll_status why;
 	char cause[200];
@@ -52,6 +53,8 @@ static inline const char *station_setting(void *ctx, const char *name)
 		v = s->port_range;
 	if (strcmp(name, "COLL_TCP_SOCKETS") == 0)
 		v = s->sockets;
+	if (strcmp(name, "COLL_TCP_CONGESTION") == 0)
+		v = s->congestion;
 	return v ? v : "";
 }
 

@@ -76,16 +76,19 @@ static int bind_range(const struct tcp_inst *in, int family, unsigned first, uns
 	return -1;
 }
 
-/* Of sockets that will be accepted. */
+/* Of sockets that will be accepted. What the system refuses is as if it had not been asked for. */
 static void inherit_control(struct tcp_inst *in)
 {
 	socklen_t len = sizeof(in->system_control) - 1;
 
 	if (getsockopt(in->listen_fd, IPPROTO_TCP, TCP_CONGESTION, in->system_control, &len) != 0)
 		in->system_control[0] = '\0';
-	if (!coll_tcp_link_control(in, in->listen_fd, TCP_PATH_UNKNOWN) && in->congestion[0] != '\0')
-		tcp_log(in, COLL_LOG_WARN, "[COLL-6102] tcp: COLL_TCP_CONGESTION=%s: %s", in->congestion,
-		        strerror(errno));
+	if (coll_tcp_link_control(in, in->listen_fd, TCP_PATH_UNKNOWN) || in->congestion[0] == '\0')
+		return;
+	tcp_log(in, COLL_LOG_WARN, "[COLL-6102] tcp: COLL_TCP_CONGESTION=%s: %s: going on without it", in->congestion,
+	        strerror(errno));
+	in->congestion[0] = '\0';
+	coll_tcp_link_control(in, in->listen_fd, TCP_PATH_UNKNOWN);
 }
 
 static coll_status open_listener(struct tcp_inst *in, bool *ip6, uint16_t *port)

@@ -506,10 +506,9 @@ static const char *control_of(int fd, char name[TCP_CONTROL_NAME])
 	return name;
 }
 
-/* A control that paces does so to the end of the connection if it is there at the beginning. */
-TEST(tcp, nothing_paces_a_connection_on_this_machine_from_its_beginning)
+static void expect_unpaced(const char *congestion)
 {
-	struct station s = {0};
+	struct station s = {.congestion = congestion};
 	char name[TCP_CONTROL_NAME], system[TCP_CONTROL_NAME];
 	const int plain = listener(0), fd = listener(5);
 	struct raw_peer far;
@@ -536,6 +535,17 @@ TEST(tcp, nothing_paces_a_connection_on_this_machine_from_its_beginning)
 	close(far.fd);
 	close(plain);
 	close(fd);
+}
+
+/* A control that paces does so to the end of the connection if it is there at the beginning. */
+TEST(tcp, nothing_paces_a_connection_on_this_machine_from_its_beginning)
+{
+	expect_unpaced(NULL);
+}
+
+TEST(tcp, a_congestion_control_that_the_system_refuses_is_as_none)
+{
+	expect_unpaced("nonsense");
 }
 
 /* One that does not pace must be there from the beginning, as dctcp, or is a route's: it is left to the system. */
