@@ -5,9 +5,6 @@
  *
  * usage: direct shm on|off [PART-OF-A-TEST'S-NAME]
  */
-#include <sys/uio.h>
-#include <unistd.h>
-
 #include "direct_buffers.h"
 
 static uint64_t frames(const coll_comm *comm)
@@ -416,15 +413,6 @@ static void block_by_block(coll_comm *comm, int rank, void *arg)
 	CHECK(frames(comm) == 0);
 }
 
-/* Containers forbid it, and emulators do not have it. */
-static bool kernel_reads(void)
-{
-	char from = 1, to = 0;
-	struct iovec here = {&to, 1}, there = {&from, 1};
-
-	return process_vm_readv(getpid(), &here, 1, &there, 1, 0) == 1;
-}
-
 /* More ranks that share cores: an all_to_all by tiles, or read by the kernel unless one of them is in place. */
 static void exchanged(coll_comm *comm, int rank, void *arg)
 {
@@ -574,6 +562,36 @@ static void unreadable_by_one(coll_comm *comm, int rank, void *arg)
 	CHECK(frames(comm) == 0);
 }
 
+/* A rank that cannot read another at all says so with its offer, and nobody reads any more. */
+static coll_status cannot(void *link, uint64_t address, void *to, size_t len_bytes)
+{
+	return COLL_ERR_UNSUPPORTED;
+}
+
+static void unable(coll_comm *comm, int rank, void *arg)
+{
+	const int size = coll_comm_size(comm);
+	const struct shape s = {.kind = COLL_KIND_ALL_TO_ALL, .count = 20000, .plain = (1 << size) - 1};
+	const uint64_t one = (uint64_t)(size - 1) * s.count * sizeof(int);
+	struct coll_transport table;
+
+	if (size > 2 && !comm->facts.oversubscribed)
+		return;
+	once(comm, rank, &s);
+	if (rank == 0) {
+		table = *comm->native->peers[1].transport;
+		table.pull = cannot;
+		comm->native->peers[1].transport = &table;
+	}
+	once(comm, rank, &s);
+	OK(comm, coll_barrier(comm, NULL));
+	if (rank == 0)
+		comm->native->peers[1].transport = &comm->native_wire->table;
+	once(comm, rank, &s);
+	CHECK(stats(comm).pulled == 3 * one, "%llu", (unsigned long long)stats(comm).pulled);
+	CHECK(frames(comm) == 0);
+}
+
 static void memory_that_cannot_be_pulled(void)
 {
 	if (!kernel_reads())
@@ -584,6 +602,8 @@ static void memory_that_cannot_be_pulled(void)
 	for (int victim = 0; victim < 3; victim++)
 		for (int n = 3; n <= RANKS_MAX; n += 2)
 			run_ranks(n, unreadable_by_one, &victim);
+	for (int n = 2; n <= RANKS_MAX; n++)
+		run_ranks(n, unable, NULL);
 	further[0] = NULL;
 }
 

@@ -63,36 +63,24 @@ static int mark(int round, int r)
 	return round * 8 + r;
 }
 
-/* Of two ranks in plain memory: the blocks of calls that did not fail are right. */
-static coll_status gather_until_struck(coll_comm *comm, int rank, int *in, int *out, char *fault, size_t fault_bytes)
-{
-	coll_status st = COLL_OK;
-
-	for (int round = 0; st == COLL_OK; round++) {
-		in[0] = in[COUNT - 1] = mark(round, rank);
-		st = coll_all_gather(in, out, COUNT, COLL_I32, comm, NULL);
-		for (int r = 0; st == COLL_OK && r < 2; r++)
-			if (out[r * COUNT] != mark(round, r) || out[(r + 1) * COUNT - 1] != mark(round, r))
-				snprintf(fault, fault_bytes, "round %d: %d", round, out[r * COUNT]);
-		if (round < WARM)
-			atomic_fetch_add(&shared->warm, 1);
-	}
-	return st;
-}
-
-/* Of ranks that share cores, in plain memory: as above. */
-static coll_status exchange_until_struck(coll_comm *comm, int rank, int *in, int *out, char *fault, size_t fault_bytes)
+/* In plain memory: two ranks gather, more that share cores exchange. The blocks of calls that did not fail are right.
+ */
+static coll_status blocks_until_struck(coll_comm *comm, int rank, int *in, int *out, char *fault, size_t fault_bytes)
 {
 	const int size = coll_comm_size(comm);
+	const bool gathers = size == 2;
+	const int n = gathers ? COUNT : BLOCK;
 	coll_status st = COLL_OK;
 
 	for (int round = 0; st == COLL_OK; round++) {
-		for (int r = 0; r < size; r++)
-			in[r * BLOCK] = in[(r + 1) * BLOCK - 1] = mark(round, rank) * 8 + r;
-		st = coll_all_to_all(in, out, BLOCK, COLL_I32, comm, NULL);
+		for (int r = 0; r < (gathers ? 1 : size); r++)
+			in[r * n] = in[(r + 1) * n - 1] = mark(round, rank) * 8 + r;
+		st = gathers ? coll_all_gather(in, out, COUNT, COLL_I32, comm, NULL)
+		             : coll_all_to_all(in, out, BLOCK, COLL_I32, comm, NULL);
 		for (int r = 0; st == COLL_OK && r < size; r++)
-			if (out[r * BLOCK] != mark(round, r) * 8 + rank || out[(r + 1) * BLOCK - 1] != out[r * BLOCK])
-				snprintf(fault, fault_bytes, "round %d: %d", round, out[r * BLOCK]);
+			if (out[r * n] != mark(round, r) * 8 + (gathers ? 0 : rank) ||
+			    out[(r + 1) * n - 1] != out[r * n])
+				snprintf(fault, fault_bytes, "round %d: %d", round, out[r * n]);
 		if (round < WARM)
 			atomic_fetch_add(&shared->warm, 1);
 	}
@@ -192,7 +180,7 @@ static coll_status buffers(const struct run *run, coll_comm *comm, void **in, vo
 static void run_rank(const void *arg, int rank)
 {
 	static coll_status (*const until[])(coll_comm *, int, int *, int *, char *, size_t) = {
-	        until_struck, gather_until_struck, broadcast_until_struck, exchange_until_struck};
+	        until_struck, blocks_until_struck, broadcast_until_struck, blocks_until_struck};
 	const struct run *run = arg;
 	const char *settings[] = {"COLL_TRANSPORTS=shm", "COLL_TIMEOUT_MS=500", "COLL_DEBUG=error",
 	                          is_pulled(run) ? "COLL_SHM_COPY=cma" : NULL, NULL};
@@ -354,32 +342,31 @@ static bool processes_read_each_other(void)
 	return status == 0;
 }
 
-static void killed_while_pulled(void)
+static void rounds_pulled(int sig, int n, enum what what)
 {
 	if (!processes_read_each_other())
 		SKIP("processes may not read each other here");
-	rounds(SIGKILL, 8, BLOCKS_PULLED, &seed);
+	rounds(sig, n, what, &seed);
+}
+
+static void killed_while_pulled(void)
+{
+	rounds_pulled(SIGKILL, 8, BLOCKS_PULLED);
 }
 
 static void stopped_while_pulled(void)
 {
-	if (!processes_read_each_other())
-		SKIP("processes may not read each other here");
-	rounds(SIGSTOP, 4, BLOCKS_PULLED, &seed);
+	rounds_pulled(SIGSTOP, 4, BLOCKS_PULLED);
 }
 
 static void killed_in_an_exchange(void)
 {
-	if (!processes_read_each_other())
-		SKIP("processes may not read each other here");
-	rounds(SIGKILL, 8, EXCHANGED, &seed);
+	rounds_pulled(SIGKILL, 8, EXCHANGED);
 }
 
 static void stopped_in_an_exchange(void)
 {
-	if (!processes_read_each_other())
-		SKIP("processes may not read each other here");
-	rounds(SIGSTOP, 4, EXCHANGED, &seed);
+	rounds_pulled(SIGSTOP, 4, EXCHANGED);
 }
 
 /* ---- A process that lives on without its first thread ---- */

@@ -178,12 +178,73 @@ static void calls_that_differ_touch_nothing(void)
 		run_ranks_badly(n, another_call, NULL, NULL);
 }
 
+/* ---- Blocks that the kernel reads ---- */
+
+/* Rank 1 reads rank 0's block last. When it has, rank 0's call has failed and its buffer is its own again, or rank 0
+ * is dead: what was read is not taken for the block, though all have told by then that they have read theirs. */
+static struct coll_native *owner_of_block;
+static bool owner_fails;
+
+static coll_status reads_too_late(void *link, uint64_t address, void *to, size_t len_bytes)
+{
+	if (len_bytes == 0)
+		return COLL_OK;
+	memset(to, 7, len_bytes);
+	if (!owner_fails)
+		return COLL_ERR_PEER_DEAD;
+	atomic_store(&owner_of_block->mine->revoked, 1);
+	return COLL_OK;
+}
+
+static void read_too_late(coll_comm *comm, int rank, void *arg)
+{
+	enum { N = 20000 };
+	const coll_status expected = owner_fails ? COLL_ERR_ABORTED : COLL_ERR_PEER_DEAD;
+	const size_t size = (size_t)coll_comm_size(comm);
+	struct coll_transport table;
+	struct buffer in, out;
+	coll_status st;
+
+	if (size > 2 && !comm->facts.oversubscribed)
+		return;
+	take(comm, &in, size * N * sizeof(int), 0, true);
+	take(comm, &out, size * N * sizeof(int), 0, true);
+	OK(comm, coll_all_to_all(in.at, out.at, N, COLL_I32, comm, NULL));
+	CHECK(stats(comm).pulled == (size - 1) * N * sizeof(int));
+	if (rank == 0)
+		owner_of_block = comm->native;
+	OK(comm, coll_barrier(comm, NULL));
+	if (rank == 1) {
+		table = *comm->native->peers[0].transport;
+		table.pull = reads_too_late;
+		comm->native->peers[0].transport = &table;
+	}
+	st = coll_all_to_all(in.at, out.at, N, COLL_I32, comm, NULL);
+	CHECK(rank == 1 ? st == expected : st != COLL_OK, "rank %d of %zu: %s", rank, size, coll_status_string(st));
+	if (rank == 1)
+		comm->native->peers[0].transport = &comm->native_wire->table;
+	drop(comm, &in);
+	drop(comm, &out);
+}
+
+static void a_block_is_not_taken_from_an_owner_that_has_failed(void)
+{
+	if (!kernel_reads())
+		SKIP("processes may not read memory here");
+	for (int n = 2; n <= 3; n++)
+		for (int i = 0; i < 2; i++) {
+			owner_fails = i == 0;
+			run_ranks_badly(n, read_too_late, NULL, "COLL_SHM_COPY=cma");
+		}
+}
+
 int main(int argc, char **argv)
 {
 	static const struct plain_case tests[] = {
 	        PLAIN_CASE(a_writer_that_never_ends_is_left_behind),
 	        PLAIN_CASE(aborted_at_any_moment),
 	        PLAIN_CASE(calls_that_differ_touch_nothing),
+	        PLAIN_CASE(a_block_is_not_taken_from_an_owner_that_has_failed),
 	};
 
 	return run_cases(tests, sizeof(tests) / sizeof(tests[0]), argc, argv);
