@@ -163,14 +163,14 @@ static bool fits(const struct coll_memo *m, const struct coll_call *c)
 	       m->pairwise == c->pairwise;
 }
 
-/* Either of two places: two calls that take turns, as broadcasts from two roots do, need not chase each other away. */
+/* Either of two places: two calls that take turns need not chase each other away. The roots of one shape lie side by
+ * side: as many as there are pairs of places may take turns. */
 static struct coll_memo *memo_slot(struct coll_comm *comm, const struct coll_call *c)
 {
 	uint64_t h = (uint64_t)c->count * 0x9e3779b97f4a7c15u + (uint64_t)c->kind * 0xbf58476d1ce4e5b9u +
-	             (uint64_t)(unsigned)c->root * 0x94d049bb133111ebu + (uint64_t)c->type * 0xd6e8feb86659fd93u +
-	             c->op;
-	const size_t at = (h ^ (h >> 32)) % COLL_MEMO_SLOTS;
-	struct coll_memo *first = &comm->memo[at], *second = &comm->memo[at ^ 1];
+	             (uint64_t)c->type * 0xd6e8feb86659fd93u + c->op;
+	const size_t at = 2 * (((h ^ (h >> 32)) + (unsigned)c->root) % (COLL_MEMO_SLOTS / 2));
+	struct coll_memo *first = &comm->memo[at], *second = &comm->memo[at + 1];
 
 	return !first->valid || fits(first, c) ? first : second;
 }

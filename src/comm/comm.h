@@ -79,7 +79,7 @@ struct coll_quick {
 	struct coll_job job;       /* but for buffers and number */
 	struct coll_memo mark;     /* of this address: see as */
 };
-enum { COLL_QUICK_ROOTS = 8, COLL_QUICK_PLACES = 16 };
+enum { COLL_QUICK_ROOTS = 16, COLL_QUICK_PLACES = 24 };
 
 /* Channels to one rank: [direction][lane][window], opened on first use. */
 struct coll_channels {

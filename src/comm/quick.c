@@ -16,6 +16,7 @@
 #include "comm/async.h"
 
 enum { LOOKS = 400, TIMED_BYTES = 1024 };
+_Static_assert((int)COLL_QUICK_ROOTS >= (int)COLL_NATIVE_SIZE_MAX, "roots in turn have a place each");
 
 /* Sums of one or two elements: what a kernel does with them, without the call (a third of
  * the instructions of an 8-byte all-reduce). */

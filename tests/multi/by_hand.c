@@ -257,6 +257,31 @@ static void roots_by_hand(void)
 		run_ranks(n, roots_change, NULL);
 }
 
+/* Roots in turn: what was found for one is not lost to another, whatever is remembered of other shapes. */
+static void each_root(coll_comm *comm, int rank, void *arg)
+{
+	for (size_t count = 1; count < 300; count++) {
+		struct coll_memo *found[2 * RANKS_MAX];
+
+		for (int i = 0; i < 2 * RANKS_MAX; i++) {
+			const struct coll_call c = {
+			        .kind = COLL_KIND_BROADCAST, .count = count, .type = COLL_I32, .root = i % RANKS_MAX};
+
+			OK(comm, coll_call_remember(comm, &c, &found[i]));
+		}
+		for (int i = 0; i < RANKS_MAX; i++) {
+			CHECK(found[i] == found[i + RANKS_MAX], "%zu elements, root %d", count, i);
+			for (int k = 0; k < i; k++)
+				CHECK(found[i] != found[k], "%zu elements, roots %d and %d", count, k, i);
+		}
+	}
+}
+
+static void roots_are_remembered(void)
+{
+	run_ranks(RANKS_MAX, each_root, NULL);
+}
+
 static void rooted(void)
 {
 	for (int n = 2; n <= RANKS_MAX; n++)
@@ -319,6 +344,7 @@ int main(int argc, char **argv)
 	        PLAIN_CASE(beside_plans),
 	        PLAIN_CASE(rooted),
 	        PLAIN_CASE(roots_by_hand),
+	        PLAIN_CASE(roots_are_remembered),
 	        PLAIN_CASE(strays_are_looked_for),
 	        PLAIN_CASE(more_communicators_than_regions),
 	};
