@@ -14,9 +14,7 @@ enum coll_planted {
 	COLL_PLANTED_WRONG_BYTE, /* a result that came late has a wrong byte */
 	COLL_PLANTED_SILENT_END, /* destroy swallows the failure of its barrier */
 	/* No defect, but what a busy machine does: nothing may be made of it. */
-	COLL_PLANTED_SLOW_JUDGE, /* time passes before a question is answered, and more before the answer is looked at
-	                          */
-	COLL_PLANTED_ROOM        /* no defect: as if each rank had a core, for what is done by hand */
+	COLL_PLANTED_SLOW_JUDGE /* time passes before a question is answered, and more before the answer is looked at */
 };
 
 #ifdef COLL_PLANTED

@@ -116,7 +116,7 @@ static coll_status choose(struct coll_comm *comm, const struct coll_call *c, boo
 	if (choice->forced)
 		return COLL_OK;
 	m->hand = coll_comm_native_find(comm, c, m->elem_bytes);
-	m->quick = m->hand && !m->hand->passes && comm->ctx->alone_on_cores;
+	m->quick = m->hand && !m->hand->passes;
 	return st;
 }
 

@@ -1,8 +1,8 @@
 /*
- * The shortest call: one like a call before, small, made by hand, of ranks that have a core
- * each, while nothing else goes on. In this file all of it is in one place, since every
- * instruction counts: what it leaves behind (record, recorder, numbers, turns, colour) is what
- * the long way in call.c leaves behind, and what does not end at once goes on there.
+ * The shortest call: one like a call before, small, made by hand, while nothing else goes on.
+ * In this file all of it is in one place, since every instruction counts: what it leaves behind
+ * (record, recorder, numbers, turns, colour) is what the long way in call.c leaves behind, and what
+ * does not end at once goes on there.
  *
  * Calls of one kind, count, type, operation and root have a place in comm->quick[]. While they
  * come one behind another nothing is looked up; when one comes that differs from the call before
@@ -15,7 +15,7 @@
 
 #include "comm/async.h"
 
-enum { LOOKS = 400, TIMED_BYTES = 1024 };
+enum { LOOKS = 400, YIELDS = 4, TIMED_BYTES = 1024 };
 _Static_assert((int)COLL_QUICK_ROOTS >= (int)COLL_NATIVE_SIZE_MAX, "roots in turn have a place each");
 
 /* Sums of one or two elements: what a kernel does with them, without the call (a third of
@@ -290,6 +290,21 @@ later:
 
 /* ---- Any hand ---- */
 
+/* It is about to come: looks where each rank has a core; elsewhere yields, as who is waited for may need this one. Few:
+ * ranks of one core that all wait for another core's take turns in vain, and the engine's are slower. */
+static inline coll_status look_on(struct coll_comm *comm, struct coll_quick *q, struct coll_hand_state *state)
+{
+	const bool alone = comm->ctx->alone_on_cores;
+	coll_status st = COLL_AGAIN;
+
+	for (int left = alone ? LOOKS : YIELDS; left > 0 && st == COLL_AGAIN; left--) {
+		if (!alone && !coll_context_yield(comm->ctx))
+			break;
+		st = q->job.hand->poll(q->job.hand->arg, &q->job, state);
+	}
+	return st;
+}
+
 static coll_status by_hand(struct coll_comm *comm, struct coll_quick *q, const void *in, void *out)
 {
 	const uint64_t sequence = comm->sequence + 1;
@@ -297,7 +312,6 @@ static coll_status by_hand(struct coll_comm *comm, struct coll_quick *q, const v
 	struct coll_hand_state state = {0};
 	struct coll_entry *entry;
 	coll_status st;
-	int looks = LOOKS;
 
 	if (unlikely(!coll_native_is_formed(comm->native)) || (unlikely(comm->prepared != q->as) && !colour(comm, q)))
 		return long_way(comm, q, in, out);
@@ -307,8 +321,8 @@ static coll_status by_hand(struct coll_comm *comm, struct coll_quick *q, const v
 	st = hand->poll(hand->arg, &q->job, &state);
 	entry = coll_recorder_quick(&comm->recorder, sequence, q->what, q->count, q->root);
 	count_call(comm, q, sequence);
-	while (st == COLL_AGAIN && state.phase != NATIVE_NEW && --looks > 0)
-		st = hand->poll(hand->arg, &q->job, &state);
+	if (st == COLL_AGAIN && state.phase != NATIVE_NEW)
+		st = look_on(comm, q, &state);
 	if (unlikely(st != COLL_OK))
 		return go_on(comm, q, in, out, &state, entry); /* where an error is met again */
 	if (q->bytes > TIMED_BYTES)
@@ -356,7 +370,7 @@ void coll_quick_prepare(struct coll_comm *comm, const struct coll_call *c, struc
 	                         .record = comm->call,
 	                         .job = *job};
 	q->what = coll_entry_what(comm->call.signature, memo->kind, memo->type, (uint8_t)memo->op, false);
-	q->run = comm->size == 2 && coll_native_is_quick(job->hand) ? one_line : by_hand;
+	q->run = comm->size == 2 && comm->ctx->alone_on_cores && coll_native_is_quick(job->hand) ? one_line : by_hand;
 	place(comm, q, memo);
 }
 

@@ -3,7 +3,6 @@
  */
 #include "native/native.h"
 
-#include "base/planted.h"
 #include "native/enter.h"
 
 enum way {
@@ -106,8 +105,8 @@ static enum way find(enum coll_kind kind, int size, size_t bytes)
  *   all_to_all      8 B 1.15, 1 KiB 1.13, 4 KiB 1.08, 32 KiB 1.02
  *   four ranks      all_reduce 8 B 1.12, 4 KiB 1.25, 16 KiB 1.79, 64 KiB 1.44; all_gather 1.12 to 1.49
  * Broadcast, roots in turn, 2026-11-22: 1 KiB 0.308 and 0.18 us, 2 KiB 0.467 and 0.36, 8 KiB 1.40 and 1.02, 16 KiB 2.4
- * and 2.2, 32 KiB the same, in places that do not change hands yet. With more ranks than cores 0.1: by its plan a root
- * may be as many calls ahead as there are slots. Reduce gains nothing.
+ * and 2.2, 32 KiB the same, in places that do not change hands yet. More ranks than cores, see docs/design/native.md.
+ * Reduce gains nothing.
  */
 static size_t limit_of(enum coll_kind kind, int size, bool crowded)
 {
@@ -119,7 +118,7 @@ static size_t limit_of(enum coll_kind kind, int size, bool crowded)
 	case COLL_KIND_ALL_GATHER: return crowded ? SIZE_MAX : 512;
 	case COLL_KIND_REDUCE_SCATTER: return crowded ? SIZE_MAX : 2048;
 	case COLL_KIND_ALL_TO_ALL: return crowded ? SIZE_MAX : 32768;
-	case COLL_KIND_BROADCAST: return crowded ? 0 : COLL_WIDE_BYTES;
+	case COLL_KIND_BROADCAST: return COLL_WIDE_BYTES;
 	default: return 0;
 	}
 }
@@ -148,7 +147,6 @@ bool coll_native_serves(enum coll_kind kind, int size, bool crowded, size_t coun
 {
 	size_t payload;
 
-	crowded = crowded && !planted(ROOM);
 	if (size > COLL_NATIVE_SIZE_MAX)
 		return hub_serves(kind, size, crowded, count, elem_bytes, payload_bytes);
 	if (size < 2 || count == 0 || count > payload_bytes / elem_bytes)
