@@ -8,9 +8,9 @@
  *   reads the others' slots (two slots in turn, no closing wait). Or ranks read each
  *   other's inputs where they lie, each byte once, and write each output byte once, a root of two its part
  *   of the other's; with stores through the caches, or past them.
- *   tcp: the bytes that the collective must move, from rank to next rank in a ring over
- *   one socket each way, under the congestion control COLL_BENCH_CC ("reno"; "" the
- *   system's). Nothing is summed: results are not checked.
+ *   tcp: the bytes that the collective must move, from the input to where the result goes, from rank
+ *   to next rank in a ring over one socket each way, under the congestion control COLL_BENCH_CC
+ *   ("reno"; "" the system's). Nothing is summed: results are not checked.
  *
  * COLL_BENCH_FLOOR=line: a hand-off instead, one way: of one cache line, or of one small
  * segment over tcp. Each call is one, rank to rank.
@@ -40,8 +40,9 @@
 enum {
 	RANKS = 64,
 	SETS = 64,
-	LINE = 48,      /* bytes that fit in one cache line with their flag */
-	SLOT = 64 << 10 /* of a bounce */
+	LINE = 48,       /* bytes that fit in one cache line with their flag */
+	SLOT = 64 << 10, /* of a bounce */
+	CALL = 1 << 20   /* most of one send or recv */
 };
 
 /* Written by one rank; turn counts its calls. */
@@ -147,6 +148,13 @@ static void from_all(const struct bench_job *j, const float *const *ins)
 static size_t in_bytes(const struct bench_job *j)
 {
 	const bool blocks = j->kind == BENCH_REDUCE_SCATTER || j->kind == BENCH_ALL_TO_ALL;
+
+	return j->count * sizeof(float) * (size_t)(blocks ? j->size : 1);
+}
+
+static size_t out_bytes(const struct bench_job *j)
+{
+	const bool blocks = j->kind == BENCH_ALL_GATHER || j->kind == BENCH_ALL_TO_ALL;
 
 	return j->count * sizeof(float) * (size_t)(blocks ? j->size : 1);
 }
@@ -319,36 +327,49 @@ static int hand_line(const struct bench_job *j)
 
 /* ---- Sockets ------------------------------------------------------------------ */
 
-/* Send and receive so many bytes, both at once. */
-static int exchange(const char *out, size_t send_bytes, char *in, size_t recv_bytes)
+/* Memory that is gone round where more is moved than it holds. */
+struct round {
+	char *at;
+	size_t bytes;
+};
+
+/* Where byte n lies, and how many of the next go on from there, of left and in one call. */
+static char *run_of(const struct round *r, size_t n, size_t left, size_t *bytes)
 {
-	while (send_bytes || recv_bytes) {
-		if (send_bytes) {
-			const ssize_t k = send(me.next, out, send_bytes < 1 << 20 ? send_bytes : 1 << 20, MSG_NOSIGNAL);
+	const size_t at = n % r->bytes, rest = r->bytes - at;
 
-			if (k > 0) {
-				out += k;
-				send_bytes -= (size_t)k;
-			} else if (errno != EAGAIN) {
+	*bytes = left < rest ? left : rest;
+	*bytes = *bytes < CALL ? *bytes : CALL;
+	return r->at + at;
+}
+
+/* Send and receive so many bytes, both at once. */
+static int exchange(const struct round *out, size_t send_bytes, const struct round *in, size_t recv_bytes)
+{
+	size_t sent = 0, got = 0, n;
+
+	while (sent < send_bytes || got < recv_bytes) {
+		if (sent < send_bytes) {
+			const char *from = run_of(out, sent, send_bytes - sent, &n);
+			const ssize_t k = send(me.next, from, n, MSG_NOSIGNAL);
+
+			if (k > 0)
+				sent += (size_t)k;
+			else if (errno != EAGAIN)
 				return 1;
-			}
 		}
-		if (recv_bytes) {
-			const ssize_t k = recv(me.prev, in, recv_bytes < 1 << 20 ? recv_bytes : 1 << 20, 0);
+		if (got < recv_bytes) {
+			char *to = run_of(in, got, recv_bytes - got, &n);
+			const ssize_t k = recv(me.prev, to, n, 0);
 
-			if (k > 0) {
-				in += k;
-				recv_bytes -= (size_t)k;
-			} else if (k == 0 || errno != EAGAIN) {
+			if (k > 0)
+				got += (size_t)k;
+			else if (k == 0 || errno != EAGAIN)
 				return 1;
-			}
 		}
 	}
 	return 0;
 }
-
-static char *wire_in, *wire_out;
-static size_t wire_bytes;
 
 /* Bytes that each rank must at least send and receive. */
 static size_t moved(const struct bench_job *j)
@@ -363,33 +384,53 @@ static size_t moved(const struct bench_job *j)
 	}
 }
 
+/* What the others send and get: the input that is written anew before each call, and the result. A barrier has a
+ * page of each. */
+static struct round input(const struct bench_job *j)
+{
+	return (struct round){(char *)j->in, in_bytes(j) ? in_bytes(j) : 1};
+}
+
+static struct round result(const struct bench_job *j)
+{
+	return (struct round){(char *)j->out, out_bytes(j) ? out_bytes(j) : 1};
+}
+
+/* The peer's input is not zeros. Memory that nobody has written is one page of zeros, however long: sending it
+ * would be to read a cache. */
+static bool has_input(const struct bench_job *j)
+{
+	bool some = j->count < 2;
+
+	for (size_t i = 0; i < 2 && i < j->count; i++)
+		some |= j->out[i] != 0;
+	return some;
+}
+
 static int by_wire(const struct bench_job *j)
 {
 	const size_t bytes = moved(j);
-	size_t done = 0;
+	const struct round out = input(j), in = result(j);
 
 	if (j->kind == BENCH_BROADCAST) {
 		/* The last of the ring sends to nobody. */
 		const bool last = (me.rank + 1) % me.size == j->root;
 
-		return exchange(wire_out, last ? 0 : bytes, wire_in, me.rank == j->root ? 0 : bytes);
+		return exchange(&out, last ? 0 : bytes, &in, me.rank == j->root ? 0 : bytes);
 	}
-	for (; done < bytes; done += wire_bytes)
-		if (exchange(wire_out, bytes - done < wire_bytes ? bytes - done : wire_bytes, wire_in,
-		             bytes - done < wire_bytes ? bytes - done : wire_bytes))
-			return 1;
-	return 0;
+	return exchange(&out, bytes, &in, bytes) || (j->kind == BENCH_ALL_REDUCE && !has_input(j));
 }
 
 static int hand_wire(const struct bench_job *j)
 {
 	const uint64_t turn = ++me.hand;
 	const size_t bytes = j->bytes ? j->bytes : 1;
+	const struct round out = input(j), in = result(j);
 
 	if (turn % (uint64_t)me.size == (uint64_t)me.rank)
-		return exchange(wire_out, bytes, NULL, 0);
+		return exchange(&out, bytes, NULL, 0);
 	if ((turn + 1) % (uint64_t)me.size == (uint64_t)me.rank)
-		return exchange(NULL, 0, wire_in, bytes);
+		return exchange(NULL, 0, &in, bytes);
 	return 0;
 }
 
@@ -514,19 +555,9 @@ static void release(void *memory)
 
 static int ready(const struct bench_job *j, float *const *in, float *const *out)
 {
-	if (!me.tcp) {
-		if (!me.line)
-			try_all(j, in, out);
-		return 0;
-	}
-	wire_bytes = moved(j) < 64 << 20 ? moved(j) : 64 << 20;
-	if (j->kind == BENCH_BROADCAST || wire_bytes < 4096)
-		wire_bytes = moved(j) + 4096;
-	free(wire_in);
-	free(wire_out);
-	wire_in = calloc(1, wire_bytes);
-	wire_out = calloc(1, wire_bytes);
-	return !wire_in || !wire_out;
+	if (!me.tcp && !me.line)
+		try_all(j, in, out);
+	return 0;
 }
 
 static void place(const struct bench_job *j, size_t *in_at, size_t *out_at)
