@@ -81,7 +81,7 @@ MESSAGE(6201, COLL_OK, "The system refused what shared memory needs.", "The text
 MESSAGE(6202, COLL_OK, "Memory for the slots of a link could not be had.", "Lower COLL_MEMORY_BUDGET, or raise the limit of the container.")
 MESSAGE(6203, COLL_OK, "Reading a peer's memory failed in the middle.", "The peer ended, or a security policy changed while the job ran.")
 MESSAGE(6204, COLL_OK, "Two ends of a channel disagree about their slots.", "A defect, or ranks with different builds: report it.")
-MESSAGE(6205, COLL_OK, "A link waits for a descriptor; it is tried again.", "Raise ulimit -n.")
+MESSAGE(6205, COLL_OK, "A link waits for a descriptor; it is tried again, where this process is at its limit for a second.", "Raise ulimit -n.")
 MESSAGE(6206, COLL_OK, "A peer was stopped or died while it wrote into a buffer of this process; the buffer has other pages now.", "Nothing: the call ends with an error that names the peer; coll_mem_free() frees both.")
 MESSAGE(6207, COLL_OK, "A peer handed over memory or a doorbell, and this process has too many files open to take it.", "Raise ulimit -n; a link that it was for is lost.")
 MESSAGE(6301, COLL_OK, "A communicator of one process ended while a peer read its memory.", "Wait for all ranks' calls before destroying a communicator.")

@@ -42,6 +42,7 @@ enum {
 	SHM_NAME_BYTES = 24,
 	SHM_CONNS_MAX = 256, /* connections that have not proved themselves */
 	SHM_HANDSHAKE_MS = 2000,
+	SHM_SHORT_MS = 1000, /* without a descriptor to connect with */
 	SHM_TICK_MS = 20,
 };
 
@@ -407,7 +408,9 @@ struct shm_inst {
 	bool changed;    /* a sleeper may want to know */
 	bool timer_set;
 	uint64_t scarce_ns; /* when a lack of descriptors was said last */
-	bool deaf;          /* nobody is accepted until the timer: there was no descriptor */
+	uint64_t short_ns;  /* since when there has been none, and when that was seen last; 0: there was one */
+	uint64_t short_last_ns;
+	bool deaf; /* nobody is accepted until the timer: there was no descriptor */
 	struct coll_pending pending;
 };
 

@@ -130,6 +130,21 @@ static void evict(struct shm_inst *in)
 		conn_lost(in, oldest);
 }
 
+/* At the limit of this process. For a moment it may be; then it is what links fail of that have no connection. */
+static void no_descriptor(struct shm_inst *in)
+{
+	enum { RECENT_MS = 10 * SHM_TICK_MS };
+	const uint64_t now = coll_clock_ns();
+
+	if (now > in->short_last_ns + RECENT_MS * 1000000ull)
+		in->short_ns = now;
+	in->short_last_ns = now;
+	for (struct shm_link *l = in->links; l && now >= in->short_ns + SHM_SHORT_MS * 1000000ull; l = l->next)
+		if (l->opened && !l->conn && coll_shm_link_state(l) == COLL_AGAIN)
+			coll_shm_link_break(l, COLL_ERR_PEER_DEAD,
+			                    "no descriptor is left to connect with: Too many open files");
+}
+
 /* Who knocks stays in the queue of the system, which would wake us at once and again. */
 static void listen_for(struct shm_inst *in, uint32_t events)
 {
@@ -144,13 +159,18 @@ static void on_listener(struct shm_inst *in)
 		const int fd = accept4(in->listener.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
 		if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
+			const bool ours = errno == EMFILE;
+
 			if (worth_a_line(in))
 				in->env.log(in->env.ctx, 1,
 				            "[COLL-6205] shm: nobody can connect: too many open files; trying again");
 			listen_for(in, 0);
+			if (ours)
+				no_descriptor(in);
 		}
 		if (fd < 0)
 			break;
+		in->short_last_ns = 0;
 		if (in->strangers >= SHM_CONNS_MAX)
 			evict(in);
 		if (atomic_load(&in->closed) || !same_user(fd) || !conn_new(in, fd, SHM_WAIT_HELLO))
@@ -196,8 +216,11 @@ static void try_connect(struct shm_link *l)
 			l->inst->env.log(l->inst->env.ctx, 1,
 			                 "[COLL-6205] shm: no socket to connect with: %s; trying again",
 			                 strerror(error));
+		if (error == EMFILE)
+			no_descriptor(l->inst);
 		return;
 	}
+	l->inst->short_last_ns = 0;
 	memcpy(at.sun_path + 1, l->address.name, SHM_NAME_BYTES);
 	if (connect(fd, (struct sockaddr *)&at, len) == 0) {
 		say_hello(l, fd);

@@ -436,3 +436,38 @@ TEST(shm, who_knocks_without_a_descriptor_left_waits)
 	close(fd);
 	bench_close(&b);
 }
+
+/* Neither who is to connect nor who is to be connected to waits until the deadline of a call. */
+TEST(shm, a_link_that_gets_no_descriptor_ends)
+{
+	struct bench b;
+	struct shm_inst *in;
+	struct sockaddr_un at = {.sun_family = AF_UNIX};
+	const struct coll_process_id others[] = {{{0, 1}}, {{UINT64_MAX, 1}}};
+	void *link[2];
+	struct rlimit was;
+	bool knocked, ended;
+	const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	bench_open(&b);
+	in = b.inst[0];
+	memcpy(at.sun_path + 1, in->self.name, SHM_NAME_BYTES);
+	for (int i = 0; i < 2; i++) {
+		struct shm_address address = ((struct shm_inst *)b.inst[1])->self;
+
+		address.id = others[i];
+		REQUIRE(b.t->link_open(in, &others[i], &address, sizeof(address), &link[i]) == COLL_OK);
+	}
+	CHECK(coll_shm_we_connect(link[0]) != coll_shm_we_connect(link[1]));
+	no_more_descriptors(&was);
+	knocked = connect(fd, (struct sockaddr *)&at, offsetof(struct sockaddr_un, sun_path) + 1 + SHM_NAME_BYTES) == 0;
+	ended = AWAIT(&b, b.t->link_status(link[0]) > COLL_AGAIN && b.t->link_status(link[1]) > COLL_AGAIN);
+	REQUIRE(setrlimit(RLIMIT_NOFILE, &was) == 0);
+	CHECK(knocked && ended);
+	CHECK(b.t->link_status(b.link[0]) == COLL_OK, "one that is connected goes on");
+	CHECK(AWAIT(&b, b.downs == 2) && strstr(b.cause, "Too many open files"), "%d: %s", b.downs, b.cause);
+	for (int i = 0; i < 2; i++)
+		b.t->link_close(link[i]);
+	close(fd);
+	bench_close(&b);
+}

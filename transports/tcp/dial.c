@@ -55,9 +55,11 @@ static void attempt_failed(struct tcp_link *l, enum outcome outcome, const char 
 	l->retry_any = l->late_any = false;
 }
 
-/* Local shortages pass, everything else is an answer. */
-static enum outcome outcome_of(int e)
+/* Local shortages pass, and the limit of this process is given some time; everything else is an answer. */
+static enum outcome outcome_of(const struct tcp_link *l, int e)
 {
+	if (e == EMFILE && coll_clock_ns() >= l->short_ns + TCP_SHORT_MS * UINT64_C(1000000))
+		return OUTCOME_NO;
 	return e == EADDRNOTAVAIL || e == EMFILE || e == ENFILE || e == ENOBUFS || e == ENOMEM || e == EAGAIN
 	               ? OUTCOME_LATER
 	               : OUTCOME_NO;
@@ -94,14 +96,17 @@ static void attempt(struct tcp_link *l)
 	h->stage = HANDSHAKE_CONNECTING;
 	coll_tcp_nonce(h->nonce);
 	h->fd = socket(sa.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (h->fd < 0 && errno == EMFILE && l->short_ns == 0)
+		l->short_ns = h->started_ns;
 	if (h->fd >= 0) {
+		l->short_ns = 0;
 		coll_tcp_link_buffers(in, h->fd);
 		coll_tcp_link_control(in, h->fd,
 		                      l->target.machine == in->address.machine ? TCP_PATH_HERE : TCP_PATH_AWAY);
 	}
 	if (h->fd < 0 || !bind_source(l) || !coll_reactor_watch(&in->service, h->fd, EPOLLOUT, tag, EPOLL_CTL_ADD) ||
 	    (connect(h->fd, (struct sockaddr *)&sa, len) != 0 && errno != EINPROGRESS))
-		attempt_failed(l, outcome_of(errno), strerror(errno));
+		attempt_failed(l, outcome_of(l, errno), strerror(errno));
 }
 
 /* A message of the handshake from our side, with the number of the rail. */
@@ -124,7 +129,7 @@ static void connected(struct tcp_link *l)
 	if (getsockopt(h->fd, SOL_SOCKET, SO_ERROR, &e, &len) != 0)
 		e = errno;
 	if (e != 0) {
-		attempt_failed(l, outcome_of(e), strerror(e));
+		attempt_failed(l, outcome_of(l, e), strerror(e));
 		return;
 	}
 	speak(l, &m, COLL_TCP_HELLO, coll_tcp_no_nonce);

@@ -63,6 +63,7 @@ static void aim(struct tcp_link *r, const struct coll_tcp_address *target, const
 	r->target_next = 0;
 	r->round = 0;
 	r->answered = false;
+	r->short_ns = 0;
 	r->sourced = false;
 	r->deadline_ns = coll_clock_ns() + r->inst->timeout_ns;
 	if (p != NULL)

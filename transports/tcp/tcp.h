@@ -34,6 +34,7 @@ enum {
 	TCP_PENDING_MS = 5000,          /* a handshake not finished by then is dropped */
 	TCP_CONNECT_MS = 1900,          /* one candidate, the only one */
 	TCP_CONNECT_FIRST_MS = 600,     /* one of several, first round */
+	TCP_SHORT_MS = 1000,            /* without a descriptor to connect with */
 	TCP_RETRY_MS = 30,              /* pause after BUSY, or after the peer dropped a handshake */
 	TCP_TICK_PENDING_MS = 100,      /* timer while something has a deadline */
 	TCP_TICK_REMOTE_MS = 100,       /* timer while a link leaves this machine */
@@ -262,10 +263,11 @@ struct tcp_link {
 	unsigned round;
 	uint64_t deadline_ns;
 	uint64_t retry_ns;
-	bool retry_any; /* a candidate of this round may do better later */
-	bool late_any;  /* one did not answer in time */
-	bool answered;  /* one has answered something, ever */
-	bool sourced;   /* the first of target is reached from source */
+	uint64_t short_ns; /* since when there has been no descriptor; 0: there was one */
+	bool retry_any;    /* a candidate of this round may do better later */
+	bool late_any;     /* one did not answer in time */
+	bool answered;     /* one has answered something, ever */
+	bool sourced;      /* the first of target is reached from source */
 	struct coll_tcp_candidate source;
 
 	/* Of a link that is open, at its first rail: all of them, itself first. Written under

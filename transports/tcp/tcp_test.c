@@ -474,6 +474,29 @@ TEST(tcp, a_listener_that_never_answers_ends_in_time)
 	close(fd);
 }
 
+/* It may pass, but not for as long as a silent peer is waited for. */
+TEST(tcp, a_link_that_gets_no_descriptor_ends)
+{
+	struct station s = {0};
+	const int fd = listener(5);
+	struct rlimit was, none;
+	void *link;
+	bool ended;
+
+	REQUIRE(station_open(&s, 1) == COLL_OK);
+	REQUIRE(getrlimit(RLIMIT_NOFILE, &was) == 0);
+	none = was;
+	none.rlim_cur = 1;
+	REQUIRE(setrlimit(RLIMIT_NOFILE, &none) == 0);
+	link = raw_link(&s, 2, port_of(fd));
+	ended = UNTIL(&s, s.downs == 1);
+	REQUIRE(setrlimit(RLIMIT_NOFILE, &was) == 0);
+	CHECK(ended && strstr(s.cause, "Too many open files") != NULL, "%s", s.cause);
+	s.t->link_close(link);
+	station_close(&s);
+	close(fd);
+}
+
 /* Closed by another thread in the middle of a round of the service: the attempt goes too. */
 TEST(tcp, closed_while_it_connects)
 {
