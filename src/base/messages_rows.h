@@ -77,7 +77,7 @@ MESSAGE(6106, COLL_OK, "The system refused what the transport needs.", "The text
 MESSAGE(6107, COLL_OK, "A peer's address was not made by this transport.", "Ranks load different builds of this library: install the same everywhere.")
 MESSAGE(6108, COLL_OK, "Two ends of a channel disagree about their slots.", "A defect, or ranks with different builds: report it.")
 MESSAGE(6109, COLL_OK, "No interface can be used.", "The text says which and why: check COLL_INTERFACE.")
-MESSAGE(6201, COLL_OK, "The system refused what shared memory needs.", "The text has the reason; as a rule a limit of descriptors.")
+MESSAGE(6201, COLL_OK, "The system refused what shared memory needs.", "The text has the reason; as a rule a limit of descriptors, or of the length of files (ulimit -f), as which shared memory counts.")
 MESSAGE(6202, COLL_OK, "Memory for the slots of a link could not be had.", "Lower COLL_MEMORY_BUDGET, or raise the limit of the container.")
 MESSAGE(6203, COLL_OK, "Reading a peer's memory failed in the middle.", "The peer ended, or a security policy changed while the job ran.")
 MESSAGE(6204, COLL_OK, "Two ends of a channel disagree about their slots.", "A defect, or ranks with different builds: report it.")

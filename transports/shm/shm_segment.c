@@ -8,10 +8,12 @@
  * sender that does not know of the receiver's close yet never writes into somebody
  * else's ring. So the space of a link is bounded by the rings that lived at one time.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,9 +22,20 @@
 
 enum { SEGMENT_MIN = 1 << 18, SEGMENT_GROWTH_MAX = 16 << 20, TOUCH_MAX = 1 << 18, PAGE = 4096, SPREAD_MIN = 16384 };
 
+/* Memory counts as a file: beyond the limit (ulimit -f) ftruncate() raises SIGXFSZ, whose handling is the program's. */
+static bool within_limit(size_t len)
+{
+	struct rlimit most;
+
+	if (getrlimit(RLIMIT_FSIZE, &most) != 0 || most.rlim_cur == RLIM_INFINITY || len <= most.rlim_cur)
+		return true;
+	errno = EFBIG;
+	return false;
+}
+
 int coll_shm_memfd(size_t len)
 {
-	const int fd = memfd_create("coll", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	const int fd = within_limit(len) ? memfd_create("coll", MFD_CLOEXEC | MFD_ALLOW_SEALING) : -1;
 
 	if (fd < 0)
 		return -1;

@@ -6,6 +6,7 @@
  */
 #include "transports/shm/shm.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <sched.h>
 #include <stdio.h>
@@ -470,4 +471,24 @@ TEST(shm, a_link_that_gets_no_descriptor_ends)
 		b.t->link_close(link[i]);
 	close(fd);
 	bench_close(&b);
+}
+
+/* Where files may not be that long, ftruncate() would end the program by SIGXFSZ. */
+TEST(shm, memory_beyond_the_limit_of_files_is_refused)
+{
+	const int least = coll_shm_memfd(8192);
+	struct rlimit was, short_files;
+	int within, beyond, why;
+
+	REQUIRE(getrlimit(RLIMIT_FSIZE, &was) == 0);
+	short_files = was;
+	short_files.rlim_cur = 8192;
+	REQUIRE(setrlimit(RLIMIT_FSIZE, &short_files) == 0);
+	within = coll_shm_memfd(8192);
+	beyond = coll_shm_memfd(8193);
+	why = errno;
+	REQUIRE(setrlimit(RLIMIT_FSIZE, &was) == 0);
+	CHECK(least >= 0 && within >= 0 && beyond < 0 && why == EFBIG, "%d %d %d", within, beyond, why);
+	close(least);
+	close(within);
 }
