@@ -124,14 +124,10 @@ static void KERNEL(const struct coll_reduction *r, void *dst, const void *const 
 }
 
 #if SPREAD
-/* Two to two, and two to one, are written out: the pointers stay in registers. */
-#define SPREAD_TWO(STORE)                                                              \
-	for (; i < bytes; i += STEP) {                                                 \
-		const TF(v) v = FINISH(TF(COMBINE)(TF(load)(a + i), TF(load)(b + i))); \
-                                                                                       \
-		STORE(x + i, v);                                                       \
-		STORE(y + i, v);                                                       \
-	}
+/* Two to two, and two to one, are written out: the pointers stay in registers. Not so two to two streamed past the
+ * caches: a core that fetches the pointers anew for each vector has fewer vectors under way, and with
+ * all those that it could have it falls into phases of a millisecond in which it is a third
+ * slower (docs/design/shm-large.md). */
 #define SPREAD_JOIN(STORE)           \
 	for (; i < bytes; i += STEP) \
 		STORE(x + i, FINISH(TF(COMBINE)(TF(load)(a + i), TF(load)(b + i))));
@@ -147,16 +143,17 @@ static void KERNEL(const struct coll_reduction *r, void *dst, const void *const 
 	}
 
 static void KERNEL_JOIN(KERNEL, spread_two)(const struct coll_reduction *r, char *x, char *y, const char *a,
-                                            const char *b, bool stream, size_t bytes)
+                                            const char *b, size_t bytes)
 {
 	const bool last = true;
-	size_t i = 0;
 
 	(void)last;
-	if (stream)
-		SPREAD_TWO(TF(stream))
-	else
-		SPREAD_TWO(TF(store))
+	for (size_t i = 0; i < bytes; i += STEP) {
+		const TF(v) v = FINISH(TF(COMBINE)(TF(load)(a + i), TF(load)(b + i)));
+
+		TF(store)(x + i, v);
+		TF(store)(y + i, v);
+	}
 }
 
 static void KERNEL_JOIN(KERNEL, spread_join)(const struct coll_reduction *r, char *x, const char *a, const char *b,
@@ -179,8 +176,8 @@ static void KERNEL_JOIN(KERNEL, spread)(const struct coll_reduction *r, char *co
 	size_t i = 0;
 
 	(void)last;
-	if (nsrc == 2 && ndst == 2)
-		KERNEL_JOIN(KERNEL, spread_two)(r, dst[0], dst[1], src[0], src[1], stream, bytes);
+	if (nsrc == 2 && ndst == 2 && !stream)
+		KERNEL_JOIN(KERNEL, spread_two)(r, dst[0], dst[1], src[0], src[1], bytes);
 	else if (nsrc == 2 && ndst == 1)
 		KERNEL_JOIN(KERNEL, spread_join)(r, dst[0], src[0], src[1], stream, bytes);
 	else if (stream)
@@ -188,7 +185,6 @@ static void KERNEL_JOIN(KERNEL, spread)(const struct coll_reduction *r, char *co
 	else
 		SPREAD_MANY(TF(store))
 }
-#undef SPREAD_TWO
 #undef SPREAD_JOIN
 #undef SPREAD_MANY
 #endif
