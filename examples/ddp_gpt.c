@@ -259,12 +259,11 @@ static int prepare_buffers(struct job *j, const struct gpt_shape *shape)
 	j->inputs = malloc(pass_tokens * sizeof(*j->inputs));
 	j->targets = malloc(pass_tokens * sizeof(*j->targets));
 	j->seen = calloc(gpt_sampler_val_windows(j->val_count, (int)j->o.context) + 1, 1);
-	j->curve = calloc((size_t)(j->o.steps + 1), sizeof(*j->curve));
 	if (j->o.deterministic == DETERMINISTIC_WORLD)
 		j->partial = malloc(((size_t)log2_of(j->passes) * j->param_count + 1) * sizeof(*j->partial));
 	j->model = gpt_model_open(shape, &o);
 	j->optim = j->model ? gpt_optim_create(j->model, &j->optim_config) : NULL;
-	return job_check_memory(j, j->inputs && j->targets && j->seen && j->curve && j->tokens && j->optim &&
+	return job_check_memory(j, j->inputs && j->targets && j->seen && j->tokens && j->optim &&
 	                                   (j->partial || j->o.deterministic != DETERMINISTIC_WORLD));
 }
 

@@ -52,7 +52,7 @@ struct job {
 	long first_step; /* not 0 after --resume */
 	FILE *metrics;
 	struct point *curve;
-	long curve_count;
+	long curve_count, curve_room;
 	bool terminal;
 	double peak_flops; /* of all ranks */
 	double last_log_s, first_loss, loss, val_loss, train_s;

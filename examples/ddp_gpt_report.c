@@ -20,6 +20,21 @@ static double number_of(const char *line, const char *name)
 	return at && end == at + strlen(name) ? -1 : x;
 }
 
+/* Of the curve, which grows with what was logged. One that memory has no room for is left out. */
+static void add_point(struct job *j, struct point p)
+{
+	if (j->curve_count == j->curve_room) {
+		const long room = j->curve_room ? 2 * j->curve_room : 256;
+		struct point *curve = realloc(j->curve, (size_t)room * sizeof(*curve));
+
+		if (!curve)
+			return;
+		j->curve = curve;
+		j->curve_room = room;
+	}
+	j->curve[j->curve_count++] = p;
+}
+
 /* Lines of steps that will be taken again are cut off: a killed run may have been further than its state. The others
  * begin the curve. */
 static FILE *open_after(struct job *j, const char *path)
@@ -35,8 +50,9 @@ static FILE *open_after(struct job *j, const char *path)
 		if (step > j->first_step || !strchr(line, '\n') || j->curve_count == j->first_step)
 			break;
 		keep = ftell(f);
-		j->curve[j->curve_count++] = (struct point){
-		        .step = step, .loss = number_of(line, "\"loss\":"), .val = number_of(line, "\"val_loss\":")};
+		add_point(j, (struct point){.step = step,
+		                            .loss = number_of(line, "\"loss\":"),
+		                            .val = number_of(line, "\"val_loss\":")});
 	}
 	if (fseek(f, keep, SEEK_SET) || ftruncate(fileno(f), keep)) {
 		fclose(f);
@@ -197,8 +213,7 @@ void job_report(struct job *j, long step, bool validated, double norm, double ra
 	char val[32] = "", eta[32], tail[48] = "";
 
 	coll_ddp_get_stats(j->ddp, &stats, 1);
-	j->curve[j->curve_count++] =
-	        (struct point){step, j->loss, validated ? j->val_loss : -1, elapsed / steps, stats.wire_s};
+	add_point(j, (struct point){step, j->loss, validated ? j->val_loss : -1, elapsed / steps, stats.wire_s});
 	j->last_log_step = step;
 	if (j->rank)
 		return;

@@ -236,6 +236,20 @@ def resuming(folder, data):
     check("a state of other flags is refused", code == 1 and "other flags" in stderr, stderr)
 
 
+def any_number_of_steps(data):
+    """Memory is taken for what was logged, not for what may be."""
+    p = subprocess.Popen([PROGRAM, *SMALL, "--data", data, "--steps", "1000000000", "--log-every", "100"],
+                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    lines = []
+    for line in p.stdout:
+        lines.append(line.decode("utf-8", "replace"))
+        if "/1000000000 " in lines[-1]:
+            break
+    p.kill()
+    p.communicate()
+    check("a run of 1000000000 steps begins", "/1000000000 " in lines[-1], "".join(lines))
+
+
 def sampling(folder, data):
     model = os.path.join(folder, "plain", "model.ckpt")
     args = ["sample", "--model", model, "--prompt", "ring tr", "--sample-len", "120", "--seed", "3"]
@@ -287,6 +301,7 @@ def main():
         validation_reads_each_window_once(folder, data)
         resuming(folder, data)
         files_of_the_first_rank(folder, data)
+        any_number_of_steps(data)
         sampling(folder, data)
         refusals(folder, data)
     code, stdout, _ = run(0, "--help")
