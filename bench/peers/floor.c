@@ -8,9 +8,9 @@
  *   reads the others' slots (two slots in turn, no closing wait). Or ranks read each
  *   other's inputs where they lie, each byte once, and write each output byte once, a root of two its part
  *   of the other's; with stores through the caches, or past them.
- *   tcp: the bytes that the collective must move, from the input to where the result goes, from rank
- *   to next rank in a ring over one socket each way, under the congestion control COLL_BENCH_CC
- *   ("reno"; "" the system's). Nothing is summed: results are not checked.
+ *   tcp: the bytes that the collective must move, from the input to where the result goes (in place: to
+ *   another buffer), from rank to next rank in a ring over one socket each way, under the congestion
+ *   control COLL_BENCH_CC ("reno"; "" the system's). Nothing is summed: results are not checked.
  *
  * COLL_BENCH_FLOOR=line: a hand-off instead, one way: of one cache line, or of one small
  * segment over tcp. Each call is one, rank to rank.
@@ -384,8 +384,10 @@ static size_t moved(const struct bench_job *j)
 	}
 }
 
-/* What the others send and get: the input that is written anew before each call, and the result. A barrier has a
- * page of each. */
+static char *beside; /* in place: what comes in */
+
+/* What the others send and get: the input that is written anew before each call, and the result. In place it is
+ * another buffer: what comes in would overwrite what is still to be sent. A barrier has a page of each. */
 static struct round input(const struct bench_job *j)
 {
 	return (struct round){(char *)j->in, in_bytes(j) ? in_bytes(j) : 1};
@@ -393,17 +395,18 @@ static struct round input(const struct bench_job *j)
 
 static struct round result(const struct bench_job *j)
 {
-	return (struct round){(char *)j->out, out_bytes(j) ? out_bytes(j) : 1};
+	return (struct round){j->in_place ? beside : (char *)j->out, out_bytes(j) ? out_bytes(j) : 1};
 }
 
 /* The peer's input is not zeros. Memory that nobody has written is one page of zeros, however long: sending it
  * would be to read a cache. */
 static bool has_input(const struct bench_job *j)
 {
+	const float *got = (const float *)(const void *)result(j).at;
 	bool some = j->count < 2;
 
 	for (size_t i = 0; i < 2 && i < j->count; i++)
-		some |= j->out[i] != 0;
+		some |= got[i] != 0;
 	return some;
 }
 
@@ -557,7 +560,9 @@ static int ready(const struct bench_job *j, float *const *in, float *const *out)
 {
 	if (!me.tcp && !me.line)
 		try_all(j, in, out);
-	return 0;
+	free(beside);
+	beside = NULL;
+	return j->in_place && posix_memalign((void **)&beside, 4096, out_bytes(j) + 1) != 0;
 }
 
 static void place(const struct bench_job *j, size_t *in_at, size_t *out_at)
