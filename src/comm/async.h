@@ -142,8 +142,17 @@ struct coll_async {
 	atomic_uint drivers; /* threads in coll_async_await(): the progress thread keeps away */
 	pthread_cond_t work; /* with the lock: something to do */
 	pthread_t thread;
-	bool running, stopping; /* lock */
+	atomic_bool running; /* written under the lock */
+	bool stopping;       /* lock */
 };
+
+/* Whether something is in flight that only calls of this process move: whoever waits has to. Relaxed: what this thread
+ * has handed in it sees, and for other threads' requests the next look will do. */
+static inline bool coll_async_needs_callers(const struct coll_async *a)
+{
+	return atomic_load_explicit(&a->pending, memory_order_relaxed) > 0 &&
+	       !atomic_load_explicit(&a->running, memory_order_relaxed);
+}
 
 /* ---- async.c: life of the above, progress thread ---- */
 coll_status coll_async_open(struct coll_context *ctx, struct coll_error_box *err);

@@ -116,7 +116,8 @@ static coll_status choose(struct coll_comm *comm, const struct coll_call *c, boo
 	if (choice->forced)
 		return COLL_OK;
 	m->hand = coll_comm_native_find(comm, c, m->elem_bytes);
-	m->quick = m->hand && !m->hand->passes;
+	/* Of more ranks that share cores those by hand are of any length. */
+	m->quick = m->hand && !m->hand->passes && (comm->ctx->alone_on_cores || comm->size <= COLL_NATIVE_SIZE_MAX);
 	return st;
 }
 
@@ -163,16 +164,19 @@ static bool fits(const struct coll_memo *m, const struct coll_call *c)
 	       m->pairwise == c->pairwise;
 }
 
-/* Either of two places: two calls that take turns need not chase each other away. The roots of one shape lie side by
- * side: as many as there are pairs of places may take turns. */
+/* Either of two places, that of the older use where neither is its own: two calls that take turns do not chase each
+ * other away, whatever was there before. The roots of one shape lie side by side: as many as there are pairs of places
+ * may take turns. */
 static struct coll_memo *memo_slot(struct coll_comm *comm, const struct coll_call *c)
 {
 	uint64_t h = (uint64_t)c->count * 0x9e3779b97f4a7c15u + (uint64_t)c->kind * 0xbf58476d1ce4e5b9u +
 	             (uint64_t)c->type * 0xd6e8feb86659fd93u + c->op;
-	const size_t at = 2 * (((h ^ (h >> 32)) + (unsigned)c->root) % (COLL_MEMO_SLOTS / 2));
-	struct coll_memo *first = &comm->memo[at], *second = &comm->memo[at + 1];
+	const size_t pair = ((h ^ (h >> 32)) + (unsigned)c->root) % (COLL_MEMO_SLOTS / 2);
+	struct coll_memo *both = &comm->memo[2 * pair];
+	uint8_t *newer = &comm->memo_newer[pair];
 
-	return !first->valid || fits(first, c) ? first : second;
+	*newer = fits(&both[0], c) ? 0 : fits(&both[1], c) ? 1 : !*newer;
+	return &both[*newer];
 }
 
 /* A shape not seen before, or whose memo was taken over by another. */

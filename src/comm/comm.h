@@ -140,6 +140,7 @@ struct coll_comm {
 	const struct coll_wire *native_wire;
 	struct coll_native *native; /* NULL: nothing is made by hand */
 	struct coll_memo memo[COLL_MEMO_SLOTS];
+	uint8_t memo_newer[COLL_MEMO_SLOTS / 2]; /* of two places, which was asked for last */
 	/* What run and the record were last started for, to start it again; NULL when any
 	 * of it has changed since. */
 	struct coll_memo *prepared;

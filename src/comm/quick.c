@@ -273,7 +273,7 @@ static coll_status one_line(struct coll_comm *comm, struct coll_quick *q, const 
 	theirs = coll_native_quick_theirs(n, turn);
 	/* A pause between looks: see coll_native_await(). */
 	while (atomic_load_explicit(&theirs->word, memory_order_acquire) != word) {
-		if (unlikely(--looks == 0))
+		if (unlikely(--looks == 0) || unlikely(coll_async_needs_callers(comm->ctx->async)))
 			goto later;
 		coll_cpu_relax();
 	}
@@ -298,7 +298,7 @@ static inline coll_status look_on(struct coll_comm *comm, struct coll_quick *q, 
 	coll_status st = COLL_AGAIN;
 
 	for (int left = alone ? LOOKS : YIELDS; left > 0 && st == COLL_AGAIN; left--) {
-		if (!alone && !coll_context_yield(comm->ctx))
+		if (coll_async_needs_callers(comm->ctx->async) || (!alone && !coll_context_yield(comm->ctx)))
 			break;
 		st = q->job.hand->poll(q->job.hand->arg, &q->job, state);
 	}

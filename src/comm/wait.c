@@ -69,9 +69,11 @@ static coll_status idle(struct coll_comm *comm, const struct coll_wait *w, struc
 
 /* What a frame takes from core to core, a few times over: while a peer is on time it
  * comes within these polls, and the rest of the loop only delays noticing it. Only
- * where each rank has a core. */
+ * where each rank has a core, and nothing else needs this thread. */
 coll_status coll_comm_wait_eagerly(struct coll_comm *comm, const struct coll_wait *w)
 {
+	if (coll_async_needs_callers(comm->ctx->async))
+		return COLL_AGAIN;
 	for (int i = 0; i < EAGER_POLLS; i++) {
 		coll_status st = coll_run_poll(w->runs[0], NULL);
 

@@ -92,6 +92,41 @@ static void streams_of_two_communicators(void)
 	further[0] = NULL;
 }
 
+/* Calls on one communicator of which each is over at once move what is on its way on another: nobody waits for
+ * that, or asks for it. */
+static void short_calls(coll_comm *comm, int rank, void *arg)
+{
+	enum { N = 50000, ROUNDS = 500, CALLS = 100 };
+	const int size = coll_comm_size(comm);
+	struct coll_op_record op = {.state = COLL_OP_QUEUED};
+	coll_comm *second = NULL;
+	int *x = malloc(N * sizeof(int)), done = 0;
+	coll_stream *s;
+
+	OK(comm, coll_comm_duplicate(comm, &second));
+	OK(comm, coll_stream_create(&s, comm));
+	fill(x, N, rank, 0);
+	OK(comm, coll_all_reduce(x, x, N, COLL_I32, COLL_SUM, comm, s));
+	for (int round = 0; round < ROUNDS && !done; round++) {
+		for (int i = 0; i < CALLS; i++)
+			OK(second, coll_broadcast(&done, &done, 1, COLL_I32, i % size, second, NULL));
+		done = newest(comm, COLL_KIND_ALL_REDUCE, 0, &op) && op.state == COLL_OP_ENDED;
+		OK(second, coll_all_reduce(&done, &done, 1, COLL_I32, COLL_MIN, second, NULL));
+	}
+	CHECK(done, "%d ranks: state %d", size, op.state);
+	OK(comm, coll_stream_wait(s, -1));
+	CHECK(wrong_sums(x, N, size, 0) == 0, "%d ranks", size);
+	OK(comm, coll_stream_destroy(&s));
+	OK(comm, coll_comm_destroy(&second));
+	free(x);
+}
+
+static void short_calls_of_another_communicator(void)
+{
+	for (int n = 2; n <= RANKS_MAX; n++)
+		run_ranks(n, short_calls, NULL);
+}
+
 /* ---- One communicator ---- */
 
 /* The last rank comes late: the operations of the others, on as many streams, are all on
@@ -450,7 +485,7 @@ int main(int argc, char **argv)
 	        PLAIN_CASE(streams_of_two_communicators),   PLAIN_CASE(operations_of_one_communicator),
 	        PLAIN_CASE(operations_behind_what_is_lent), PLAIN_CASE(lanes_that_only_send),
 	        PLAIN_CASE(late_ranks_hold_up_nobody),      PLAIN_CASE(threads_with_their_own_streams),
-	        PLAIN_CASE(operations_passed_on),
+	        PLAIN_CASE(operations_passed_on),           PLAIN_CASE(short_calls_of_another_communicator),
 	};
 
 	return run_cases(tests, sizeof(tests) / sizeof(tests[0]), argc, argv);

@@ -254,22 +254,50 @@ static void roots_by_hand(void)
 		run_ranks(n, roots_change, NULL);
 }
 
+/* Which is lost when the place is taken over by another call. */
+enum { MARK = 1 << 30 };
+
+static struct coll_memo *remembered(coll_comm *comm, size_t count, int root)
+{
+	const struct coll_call c = {.kind = COLL_KIND_BROADCAST, .count = count, .type = COLL_I32, .root = root};
+	struct coll_memo *m = NULL;
+
+	OK(comm, coll_call_remember(comm, &c, &m));
+	return m;
+}
+
 /* Roots in turn: what was found for one is not lost to another, whatever is remembered of other shapes. */
 static void each_root(coll_comm *comm, int rank, void *arg)
 {
 	for (size_t count = 1; count < 300; count++) {
-		struct coll_memo *found[2 * RANKS_MAX];
+		for (int root = 0; root < RANKS_MAX; root++)
+			remembered(comm, count, root)->scratch_bytes += MARK;
+		for (int root = 0; root < RANKS_MAX; root++) {
+			struct coll_memo *m = remembered(comm, count, root);
 
-		for (int i = 0; i < 2 * RANKS_MAX; i++) {
-			const struct coll_call c = {
-			        .kind = COLL_KIND_BROADCAST, .count = count, .type = COLL_I32, .root = i % RANKS_MAX};
-
-			OK(comm, coll_call_remember(comm, &c, &found[i]));
+			CHECK(m->scratch_bytes >= MARK, "%zu elements, root %d", count, root);
+			m->scratch_bytes %= MARK;
 		}
-		for (int i = 0; i < RANKS_MAX; i++) {
-			CHECK(found[i] == found[i + RANKS_MAX], "%zu elements, root %d", count, i);
-			for (int k = 0; k < i; k++)
-				CHECK(found[i] != found[k], "%zu elements, roots %d and %d", count, k, i);
+	}
+}
+
+/* Two shapes in turn do not chase each other away, with places full of others that do not come again. */
+static void two_shapes(coll_comm *comm, int rank, void *arg)
+{
+	enum { ONCE = 500, SHAPES = 300 };
+
+	for (size_t count = 1; count <= ONCE; count++)
+		remembered(comm, 100000 + count, 0);
+	for (size_t count = 1; count <= SHAPES; count++) {
+		remembered(comm, 1, 0);
+		remembered(comm, 1 + count, 0);
+		remembered(comm, 1, 0)->scratch_bytes += MARK;
+		remembered(comm, 1 + count, 0)->scratch_bytes += MARK;
+		for (int i = 0; i < 2; i++) {
+			struct coll_memo *m = remembered(comm, i ? 1 + count : 1, 0);
+
+			CHECK(m->scratch_bytes >= MARK, "shape %d of %zu", i, count);
+			m->scratch_bytes %= MARK;
 		}
 	}
 }
@@ -277,6 +305,7 @@ static void each_root(coll_comm *comm, int rank, void *arg)
 static void roots_are_remembered(void)
 {
 	run_ranks(RANKS_MAX, each_root, NULL);
+	run_ranks(2, two_shapes, NULL);
 }
 
 static void rooted(void)
