@@ -384,7 +384,7 @@ static size_t moved(const struct bench_job *j)
 	}
 }
 
-static char *beside; /* in place: what comes in */
+static char *beside[SETS]; /* in place: what comes in */
 
 /* What the others send and get: the input that is written anew before each call, and the result. In place it is
  * another buffer: what comes in would overwrite what is still to be sent. A barrier has a page of each. */
@@ -395,7 +395,7 @@ static struct round input(const struct bench_job *j)
 
 static struct round result(const struct bench_job *j)
 {
-	return (struct round){j->in_place ? beside : (char *)j->out, out_bytes(j) ? out_bytes(j) : 1};
+	return (struct round){j->in_place ? beside[j->set] : (char *)j->out, out_bytes(j) ? out_bytes(j) : 1};
 }
 
 /* The peer's input is not zeros. Memory that nobody has written is one page of zeros, however long: sending it
@@ -421,7 +421,8 @@ static int by_wire(const struct bench_job *j)
 
 		return exchange(&out, last ? 0 : bytes, &in, me.rank == j->root ? 0 : bytes);
 	}
-	return exchange(&out, bytes, &in, bytes) || (j->kind == BENCH_ALL_REDUCE && !has_input(j));
+	return exchange(&out, bytes, &in, bytes) ||
+	       (j->kind == BENCH_ALL_REDUCE && bytes >= 2 * sizeof(float) && !has_input(j));
 }
 
 static int hand_wire(const struct bench_job *j)
@@ -560,9 +561,16 @@ static int ready(const struct bench_job *j, float *const *in, float *const *out)
 {
 	if (!me.tcp && !me.line)
 		try_all(j, in, out);
-	free(beside);
-	beside = NULL;
-	return j->in_place && posix_memalign((void **)&beside, 4096, out_bytes(j) + 1) != 0;
+	for (int s = 0; s < SETS; s++) {
+		free(beside[s]);
+		beside[s] = NULL;
+	}
+	for (int s = 0; me.tcp && j->in_place && s < j->sets; s++) {
+		if (posix_memalign((void **)&beside[s], 4096, out_bytes(j) + 1) != 0)
+			return 1;
+		memset(beside[s], 0, out_bytes(j) + 1);
+	}
+	return 0;
 }
 
 static void place(const struct bench_job *j, size_t *in_at, size_t *out_at)
