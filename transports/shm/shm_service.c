@@ -130,6 +130,12 @@ static void evict(struct shm_inst *in)
 		conn_lost(in, oldest);
 }
 
+/* One whose peer connects may have its descriptor already, and be in the handshake. */
+static uint64_t patience_ns(const struct shm_link *l)
+{
+	return (coll_shm_we_connect(l) ? SHM_SHORT_MS : SHM_SHORT_MS + SHM_HANDSHAKE_MS) * UINT64_C(1000000);
+}
+
 /* At the limit of this process. For a moment it may be; then it is what links fail of that have no connection. */
 static void no_descriptor(struct shm_inst *in)
 {
@@ -139,8 +145,9 @@ static void no_descriptor(struct shm_inst *in)
 	if (now > in->short_last_ns + RECENT_MS * 1000000ull)
 		in->short_ns = now;
 	in->short_last_ns = now;
-	for (struct shm_link *l = in->links; l && now >= in->short_ns + SHM_SHORT_MS * 1000000ull; l = l->next)
-		if (l->opened && !l->conn && coll_shm_link_state(l) == COLL_AGAIN)
+	for (struct shm_link *l = in->links; l; l = l->next)
+		if (l->opened && !l->conn && now >= in->short_ns + patience_ns(l) &&
+		    coll_shm_link_state(l) == COLL_AGAIN)
 			coll_shm_link_break(l, COLL_ERR_PEER_DEAD,
 			                    "no descriptor is left to connect with: Too many open files");
 }

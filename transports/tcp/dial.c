@@ -58,7 +58,7 @@ static void attempt_failed(struct tcp_link *l, enum outcome outcome, const char 
 /* Local shortages pass, and the limit of this process is given some time; everything else is an answer. */
 static enum outcome outcome_of(const struct tcp_link *l, int e)
 {
-	if (e == EMFILE && coll_clock_ns() >= l->short_ns + TCP_SHORT_MS * UINT64_C(1000000))
+	if (e == EMFILE && l->short_ns != 0 && coll_clock_ns() >= l->short_ns + TCP_SHORT_MS * UINT64_C(1000000))
 		return OUTCOME_NO;
 	return e == EADDRNOTAVAIL || e == EMFILE || e == ENFILE || e == ENOBUFS || e == ENOMEM || e == EAGAIN
 	               ? OUTCOME_LATER
