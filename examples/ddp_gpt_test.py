@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 
 COLLRUN, PROGRAM = sys.argv[1:3]
 SMALL = ["--layers", "2", "--width", "32", "--heads", "2", "--context", "16", "--batch", "12", "--steps", "12",
@@ -240,13 +241,18 @@ def any_number_of_steps(data):
     """Memory is taken for what was logged, not for what may be."""
     p = subprocess.Popen([PROGRAM, *SMALL, "--data", data, "--steps", "1000000000", "--log-every", "100"],
                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    lines = []
-    for line in p.stdout:
-        lines.append(line.decode("utf-8", "replace"))
-        if "/1000000000 " in lines[-1]:
-            break
-    p.kill()
-    p.communicate()
+    late = threading.Timer(120, p.kill)
+    late.start()
+    lines = [""]
+    try:
+        for line in p.stdout:
+            lines.append(line.decode("utf-8", "replace"))
+            if "/1000000000 " in lines[-1]:
+                break
+    finally:
+        late.cancel()
+        p.kill()
+        p.communicate()
     check("a run of 1000000000 steps begins", "/1000000000 " in lines[-1], "".join(lines))
 
 
