@@ -19,7 +19,7 @@ ROW(INT, LOCAL, warn_ms, "COLL_WARN_MS", "30000", "warn when a live peer has kep
 ROW(TEXT, AGREED, algo, "COLL_ALGO", "", "force algorithms: ring, or all_reduce:ring,broadcast:binomial; native: what is chosen where none is forced (all_reduce:native,ring)")
 ROW(TEXT, AGREED, transports, "COLL_TRANSPORTS", "", "transports to use, in order of preference: shm,tcp (all when empty)")
 ROW(TEXT, LOCAL, host_id, "COLL_HOST_ID", "", "ranks with the same text count as one host (default: found)")
-ROW(SIZE, AGREED, slot_bytes, "COLL_SLOT_BYTES", "0", "largest frame; 0: chosen from the memory budget")
+ROW(SIZE, AGREED, slot_bytes, "COLL_SLOT_BYTES", "0", "largest frame; 0: chosen by transport and path, within the memory budget")
 ROW(INT, AGREED, slots, "COLL_SLOTS", "0", "slots per channel, 2 to 256; 0: the transport's choice")
 ROW(INT, AGREED, windows, "COLL_WINDOWS", "0", "most tiles in flight; 0: chosen by the cost model")
 ROW(SIZE, AGREED, memory_budget, "COLL_MEMORY_BUDGET", "256M", "bound for channel slots and scratch, per rank")

@@ -113,7 +113,9 @@ static void find_facts(struct coll_comm *comm)
 		f->windows_max = f->caps.streams;
 	if (f->windows_max > COLL_WINDOWS_MAX)
 		f->windows_max = COLL_WINDOWS_MAX;
-	best = f->caps.slot_bytes_best ? f->caps.slot_bytes_best : SLOT_BYTES_MAX;
+	best = coll_tune_frame_bytes(f);
+	if (best == 0)
+		best = SLOT_BYTES_MAX;
 	comm->slots = slots_for(s, comm->size, f->caps.depth, f->windows_max, best);
 	comm->slot_bytes =
 	        s->slot_bytes ? s->slot_bytes : slot_bytes_for(s, comm->size, comm->slots, f->windows_max, best);

@@ -46,6 +46,10 @@ struct coll_tune_choice {
 coll_status coll_tune_select(const struct coll_tune_facts *facts, const struct coll_tune_call *call, bool explain,
                              struct coll_tune_choice *choice);
 
+/* The longest frames worth having while memory allows; 0: the transport has no opinion. Reads caps, one_host
+ * and oversubscribed. */
+size_t coll_tune_frame_bytes(const struct coll_tune_facts *facts);
+
 /* When slots that two cores share are filled past the caches: fills slower than this, by
  * which streaming gains so much. For struct coll_pace_rule, which argues it. */
 struct coll_tune_far {

@@ -317,3 +317,21 @@ Test(tune, scratch_limits_the_windows_and_then_the_rows)
 		          choice.why);
 	}
 }
+
+Test(tune, frames_are_short_where_they_wait_for_a_link)
+{
+	struct coll_tune_facts f = {.caps = {.slot_bytes_best = 1 << 20, .cross_host = true, .streamed = true}};
+
+	cr_assert_eq(coll_tune_frame_bytes(&f), 256 << 10);
+	f.oversubscribed = true;
+	cr_assert_eq(coll_tune_frame_bytes(&f), 128 << 10, "and for each other's cores");
+	f.one_host = true;
+	cr_assert_eq(coll_tune_frame_bytes(&f), 1 << 20, "there is no link");
+	f.one_host = false;
+	f.caps.slot_bytes_best = 4096;
+	cr_assert_eq(coll_tune_frame_bytes(&f), 4096, "a transport that likes shorter ones gets them");
+	f.caps.slot_bytes_best = 0;
+	cr_assert_eq(coll_tune_frame_bytes(&f), 0, "no opinion");
+	f.caps = (struct coll_transport_caps){.slot_bytes_best = 1 << 20, .cross_host = true};
+	cr_assert_eq(coll_tune_frame_bytes(&f), 1 << 20, "a device moves the bytes");
+}
