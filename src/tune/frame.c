@@ -5,7 +5,8 @@
  * cores that move them. Between hosts, over sockets, a frame waits in a queue for its link, and whoever
  * takes a long one in and reduces it does nothing for his own link, which runs dry and never makes that good; so
  * shorter ones. Ranks that share cores wait for each other besides, for as long as each one's frame takes, so the
- * shortest. bench/shaped, namespaces on two cores, of what the link carries, means of 3 to 6 runs, 2026-11-22:
+ * shortest. bench/shaped, namespaces on two cores, two tiles under way, of what the link carries, means of 3 to 6 runs,
+ * 2026-11-22:
  *
  *                             1 MiB   512 KiB   256 KiB   128 KiB   64 KiB
  *   3 ranks  5 Gb/s  16 MiB   0.89    0.94      0.92      0.99      0.99

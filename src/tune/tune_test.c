@@ -335,3 +335,24 @@ Test(tune, frames_are_short_where_they_wait_for_a_link)
 	f.caps = (struct coll_transport_caps){.slot_bytes_best = 1 << 20, .cross_host = true};
 	cr_assert_eq(coll_tune_frame_bytes(&f), 1 << 20, "a device moves the bytes");
 }
+
+Test(tune, shorter_frames_on_a_link_leave_as_many_bytes_under_way)
+{
+	struct coll_tune_call c = {COLL_KIND_ALL_REDUCE, 16 << 20, 4, false, false, false};
+	struct coll_tune_facts f = nets[NETS - 1].facts;
+	struct coll_tune_choice whole, shorter;
+
+	f.caps.slot_bytes_best = f.slot_bytes;
+	f.windows_max = 64;
+	cr_assert_eq(coll_tune_select(&f, &c, false, &whole), COLL_OK);
+	f.slot_bytes /= 4;
+	cr_assert_eq(coll_tune_select(&f, &c, false, &shorter), COLL_OK);
+	cr_assert(shorter.windows >= 4 * whole.windows, "%u, %u", whole.windows, shorter.windows);
+	f.oversubscribed = true;
+	cr_assert_eq(coll_tune_select(&f, &c, false, &shorter), COLL_OK);
+	cr_assert(shorter.windows < 4 * whole.windows, "whoever gets a core makes the others wait");
+	f.oversubscribed = false;
+	f.windows_max = 4;
+	cr_assert_eq(coll_tune_select(&f, &c, false, &shorter), COLL_OK);
+	cr_assert_eq(shorter.windows, 4);
+}
