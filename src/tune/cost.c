@@ -158,7 +158,7 @@ static double windows_in_scratch(const struct coll_tune_facts *f, double scratch
 /* Between hosts frames are shorter than the longest (frame.c), and a path that is long as well as fast wants as many
  * bytes under way as those would be: so many times the tiles. Not where ranks share cores: there what a rank finds to
  * do when it gets one makes the others wait. bench/shaped, 2026-11-22, all-reduce of 64 MiB: 2 ranks, 1 Gb/s and 5 ms
- * one way, frames of 1 MiB and 2 tiles 1.01 of a bare stream, 256 KiB and 2 tiles 0.77, 4 tiles 1.00, 8 tiles 1.02; 3
+ * one way, frames of 1 MiB and 2 tiles 1.01 of a bare stream, 256 KiB and 2 tiles 0.77, 4 tiles 1.03; 3
  * ranks on two cores, 5 Gb/s, 128 KiB: 2 tiles 0.586 GB/s, 8 tiles 0.556. */
 static double more_tiles(const struct coll_tune_facts *f)
 {

@@ -322,7 +322,7 @@ Test(tune, frames_are_short_where_they_wait_for_a_link)
 {
 	struct coll_tune_facts f = {.caps = {.slot_bytes_best = 1 << 20, .cross_host = true, .streamed = true}};
 
-	cr_assert_eq(coll_tune_frame_bytes(&f), 256 << 10);
+	cr_assert_eq(coll_tune_frame_bytes(&f), 512 << 10);
 	f.oversubscribed = true;
 	cr_assert_eq(coll_tune_frame_bytes(&f), 128 << 10, "and for each other's cores");
 	f.one_host = true;

@@ -14,7 +14,7 @@ from job import Report
 
 CROWDED = len(os.sched_getaffinity(0)) + 1
 CROWDED_MOST = 17  # more, and the memory budget asks for shorter frames
-LONG, LINK, SHORT = 1 << 20, 256 << 10, 128 << 10
+LONG, LINK, SHORT = 1 << 20, 512 << 10, 128 << 10
 
 
 def said(build, ranks, host, settings):
@@ -49,7 +49,7 @@ def main():
     report, build = Report(), sys.argv[1]
     report.case("one host", judge(build, 2, "a", {}, LONG, LONG))
     report.case("a host each", judge(build, 2, "h$COLL_RANK", {}, LINK, SHORT))
-    report.case("a host each, frames as set", judge(build, 2, "h$COLL_RANK", {"COLL_SLOT_BYTES": "512K"}, 512 << 10, 512 << 10))
+    report.case("a host each, frames as set", judge(build, 2, "h$COLL_RANK", {"COLL_SLOT_BYTES": "192K"}, 192 << 10, 192 << 10))
     if CROWDED <= CROWDED_MOST:
         report.case("a host each by name, more ranks than cores", judge(build, CROWDED, "h$COLL_RANK", {}, LINK, SHORT))
     else:
