@@ -14,6 +14,7 @@ from job import Report
 
 CROWDED = len(os.sched_getaffinity(0)) + 1
 CROWDED_MOST = 17  # more, and the memory budget asks for shorter frames
+CALL = 2 << 20
 LONG, LINK, SHORT = 1 << 20, 512 << 10, 128 << 10
 
 
@@ -40,7 +41,7 @@ def judge(build, ranks, host, settings, frame, crowded_frame):
     for tile, windows in calls:
         if tile > ranks * expected:
             faults.append(f"a tile of {tile} bytes")
-        if frame == LINK and not crowded and tile * windows < min(2 << 20, ranks * LONG):
+        if frame != LONG and not crowded and windows < min(4, -(-CALL // tile)):
             faults.append(f"{windows} tiles of {tile} bytes under way")
     return faults
 
