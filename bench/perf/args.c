@@ -60,13 +60,14 @@ static const char usage_text[] =
         "  -u, --unalign N            start the buffers N elements behind an aligned address (default 0)\n"
         "      --touch                rewrite the input before each timed call\n"
         "      --check-all            verify every call, timed and untimed ones too; implied by COLL_HOOK\n"
+        "      --details              columns behind those of nccl-tests: min, p50, p99, algorithm\n"
         "  -J, --output_file FILE     write the results as JSON too\n"
         "  -g, --ngpus 1              accepted; one process is one rank\n"
         "  -t, --nthreads 1           accepted\n"
         "  -h, --help                 this text\n"
         "Start several ranks with collrun, mpirun, torchrun or srun.\n";
 
-enum { TOUCH = 256, CHECK_ALL };
+enum { TOUCH = 256, CHECK_ALL, DETAILS };
 
 static const struct option long_flags[] = {
         {"minbytes", 1, NULL, 'b'},    {"maxbytes", 1, NULL, 'e'},   {"stepbytes", 1, NULL, 'i'},
@@ -76,7 +77,7 @@ static const struct option long_flags[] = {
         {"timeout", 1, NULL, 'T'},     {"average", 1, NULL, 'a'},    {"local_register", 1, NULL, 'R'},
         {"unalign", 1, NULL, 'u'},     {"touch", 0, NULL, TOUCH},    {"check-all", 0, NULL, CHECK_ALL},
         {"output_file", 1, NULL, 'J'}, {"ngpus", 1, NULL, 'g'},      {"nthreads", 1, NULL, 't'},
-        {"help", 0, NULL, 'h'},        {NULL, 0, NULL, 0},
+        {"details", 0, NULL, DETAILS}, {"help", 0, NULL, 'h'},       {NULL, 0, NULL, 0},
 };
 
 /* A whole number from min to max, with a unit when units is set. */
@@ -170,6 +171,7 @@ static const char *set(struct perf_args *a, int flag, const char *v)
 	case 't': return parse_int(v, 1, 1, &one) ? NULL : "1: one process is one rank, start more of them";
 	case 'J': a->json = v; return *v ? NULL : "a file name";
 	case CHECK_ALL: a->check_all = true; return NULL;
+	case DETAILS: a->details = true; return NULL;
 	default: a->touch = true; return NULL; /* TOUCH */
 	}
 }

@@ -203,11 +203,11 @@ TEST(perf_args, reads_the_flags_of_nccl_tests)
 
 	REQUIRE(parse(&a, "") == 0);
 	CHECK(a.min_bytes == 32 << 20 && a.max_bytes == 32 << 20 && a.iters == 20 && a.warmups == 5 && a.checks == 1);
-	REQUIRE(parse(&a, "-b 8 -e 128M -f 2 -g 1 -t 1 -n 7 -w 0 -c 0 -m 3 -N 2 -T 9 -a 2 -R 1 -u 3 -J x --touch") ==
-	        0);
+	REQUIRE(parse(&a, "-b 8 -e 128M -f 2 -g 1 -t 1 -n 7 -w 0 -c 0 -m 3 -N 2 -T 9 -a 2 -R 1 -u 3 -J x --touch "
+	                  "--details") == 0);
 	CHECK(a.min_bytes == 8 && a.max_bytes == 128 << 20 && a.factor == 2 && a.iters == 7 && a.warmups == 0);
 	CHECK(a.checks == 0 && a.aggregate == 3 && a.cycles == 2 && a.timeout_s == 9 && a.average == 2);
-	CHECK(a.library_memory && a.unalign == 3 && a.touch && strcmp(a.json, "x") == 0);
+	CHECK(a.library_memory && a.unalign == 3 && a.touch && a.details && strcmp(a.json, "x") == 0);
 	REQUIRE(parse(&a, "--minbytes 1K --maxbytes 1.5K --stepbytes 512 --datatype bfloat16 --op avg --root all") ==
 	        0);
 	CHECK(a.min_bytes == 1024 && a.max_bytes == 1536 && a.step_bytes == 512 && a.type == COLL_BF16);

@@ -165,7 +165,7 @@ static coll_status measure_and_verify(struct session *s, struct perf_test *t, bo
 
 static coll_status run_place(struct session *s, struct perf_test *t, struct perf_row *row, int place)
 {
-	const bool in_place = place == 1;
+	const bool in_place = place == 1 && s->what->in_place;
 	uint64_t *wrong = &row->place[place].wrong;
 	coll_status status;
 
@@ -187,7 +187,6 @@ static coll_status run_place(struct session *s, struct perf_test *t, struct perf
 	}
 	row->place[place].algbw = (double)row->bytes / row->place[place].times.mean * 1e-9;
 	row->place[place].busbw = row->place[place].algbw * (s->what->bus_factor ? s->what->bus_factor(s->size) : 0);
-	row->place[place].done = status == COLL_OK;
 	return status;
 }
 
@@ -252,7 +251,7 @@ static coll_status run_row(struct session *s, struct perf_data *data, coll_dtype
 	find_algorithm(s, &row);
 	if (s->args.timeout_s)
 		alarm((unsigned)s->args.timeout_s);
-	for (int place = 0; place < (s->what->in_place ? 2 : 1) && status == COLL_OK; place++)
+	for (int place = 0; place < 2 && status == COLL_OK; place++)
 		status = run_place(s, &t, &row, place);
 	if (s->args.timeout_s)
 		alarm(0);
@@ -370,7 +369,9 @@ static void release(struct session *s)
 /* Rank 0 opens the JSON file; all learn whether it could. */
 static coll_status begin_report(struct session *s, bool *opened)
 {
-	uint64_t mine[2] = {(uint64_t)getpid(), 1};
+	uint64_t mine[] = {[PERF_PID] = (uint64_t)getpid(),
+	                   [PERF_OPENED] = 1,
+	                   [PERF_LOCAL_RANK] = (uint64_t)coll_comm_local_rank(s->comm)};
 	coll_status status;
 
 	s->report.table = s->rank == 0 ? stdout : NULL;
@@ -378,10 +379,10 @@ static coll_status begin_report(struct session *s, bool *opened)
 		s->report.json = fopen(s->args.json, "w");
 		if (!s->report.json)
 			fprintf(stderr, "%s: %s: %s\n", s->what->program, s->args.json, strerror(errno));
-		mine[1] = s->report.json != NULL;
+		mine[PERF_OPENED] = s->report.json != NULL;
 	}
-	status = perf_exchange(s->comm, mine, 2, s->numbers);
-	*opened = status != COLL_OK || s->numbers[0].word[1];
+	status = perf_exchange(s->comm, mine, 3, s->numbers);
+	*opened = status != COLL_OK || s->numbers[0].word[PERF_OPENED];
 	if (status == COLL_OK && *opened)
 		perf_report_begin(&s->report, s->what, &s->args, s->comm, s->numbers);
 	return status;

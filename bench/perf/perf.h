@@ -46,6 +46,7 @@ struct perf_args {
 	size_t unalign;      /* elements from an aligned address */
 	int average;         /* 0 rank 0, 1 mean, 2 minimum, 3 maximum over ranks */
 	bool touch;          /* rewrite the input before each timed call */
+	bool details;        /* our columns behind those of nccl-tests */
 	bool check_all;      /* verify every call; results that may round are left out */
 };
 
@@ -158,12 +159,11 @@ struct perf_row {
 	struct perf_call call;
 	int op;
 	struct {
-		bool done;
 		struct perf_times times;
 		double algbw; /* GB/s */
 		double busbw;
 		uint64_t wrong;
-	} place[2]; /* out of place, in place */
+	} place[2]; /* out of place, in place; without a form in place, two runs out of place */
 	char algorithm[48];
 };
 
@@ -205,8 +205,10 @@ struct perf_report {
 	uint64_t wrong;
 };
 
+/* Words of each rank's numbers for perf_report_begin(). */
+enum { PERF_PID, PERF_OPENED, PERF_LOCAL_RANK };
 void perf_report_begin(struct perf_report *r, const struct perf_collective *what, const struct perf_args *args,
-                       coll_comm *comm, const struct perf_numbers *pids);
+                       coll_comm *comm, const struct perf_numbers *ranks);
 void perf_report_row(struct perf_report *r, const struct perf_row *row);
 /* complete: all rows were run. */
 void perf_report_end(struct perf_report *r, bool complete);

@@ -1,48 +1,55 @@
 /*
- * The table, in the columns of nccl-tests with ours behind them, and the same
- * numbers as JSON. Rank 0 prints; the others count wrong values for their exit
- * status.
+ * The table, in the format of nccl-tests so that programs that read its output
+ * read ours (tests/multi/perf_table.py has the rules), and the same numbers as
+ * JSON. Our own columns come behind, with --details. Rank 0 prints; the others count
+ * wrong values for their exit status.
  */
 #include <string.h>
 
 #include "perf.h"
 
-static void print_configuration(const struct perf_report *r, coll_comm *comm, const struct perf_numbers *pids)
+/* The lines before the table. Device: the rank's place on its host; a processor has no PCI address. */
+static void print_configuration(const struct perf_report *r, coll_comm *comm, const struct perf_numbers *ranks)
 {
 	const struct perf_args *a = r->args;
 	const int size = coll_comm_size(comm), version = coll_version();
 
-	fprintf(r->table, "# %s, libcoll %d.%d.%d, %d rank%s\n", r->what->program, version / 10000, version / 100 % 100,
+	fprintf(r->table, "# libcoll version %d.%d.%d, %d rank%s\n", version / 10000, version / 100 % 100,
 	        version % 100, size, size == 1 ? "" : "s");
+	fprintf(r->table, "# Collective test starting: %s\n", r->what->program);
 	fprintf(r->table,
 	        "# nThread 1 nGpus 1 minBytes %zu maxBytes %zu step: %zu(%s) warmup iters: %d iters: %d "
-	        "agg iters: %d validation: %d average: %d%s%s",
+	        "agg iters: %d validation: %d graph: 0 unalign: %zu average: %d%s%s\n",
 	        a->min_bytes, a->max_bytes, a->factor ? a->factor : a->step_bytes, a->factor ? "factor" : "bytes",
-	        a->warmups, a->iters, a->aggregate, a->checks, a->average, a->touch ? " touch" : "",
+	        a->warmups, a->iters, a->aggregate, a->checks, a->unalign, a->average, a->touch ? " touch" : "",
 	        a->library_memory ? " library memory" : "");
-	if (a->unalign)
-		fprintf(r->table, " unalign %zu", a->unalign);
-	fprintf(r->table, "\n#\n");
+	if (!r->what->in_place)
+		fprintf(r->table, "# There is no form in place: those columns hold a second run of the call\n");
+	fprintf(r->table, "#\n# Using devices\n");
 	for (int i = 0; i < size; i++)
-		fprintf(r->table, "#  Rank %3d Pid %7lld on %s\n", i, (long long)pids[i].word[0],
-		        coll_comm_host(comm, i) ? coll_comm_host(comm, i) : "?");
+		fprintf(r->table, "#  Rank %2d Group %2d Pid %6lld on %10s device %2d [0000:00:00] CPU\n", i, 0,
+		        (long long)ranks[i].word[PERF_PID], coll_comm_host(comm, i) ? coll_comm_host(comm, i) : "?",
+		        (int)ranks[i].word[PERF_LOCAL_RANK]);
 	fprintf(r->table, "#\n");
 }
 
+/* The columns of nccl-tests; its widths, too, for readers that cut lines at fixed places. */
 static void print_head(const struct perf_report *r)
 {
-	static const char *const lines[] = {
-	        "#                                                     |            out-of-place             "
-	        "|              in-place               |        out-of-place        |          in-place          |\n",
-	        "#       size         count      type   redop    root  |    time   algbw   busbw    #wrong  "
-	        "|    time   algbw   busbw    #wrong  |     min      p50      p99  |     min      p50      p99  | "
-	        "algorithm\n",
-	        "#        (B)    (elements)                            |    (us)  (GB/s)  (GB/s)            "
-	        "|    (us)  (GB/s)  (GB/s)            |    (us)     (us)     (us)  |    (us)     (us)     (us)  |\n",
+	static const char *const lines[][2] = {
+	        {"#                                                              out-of-place                       "
+	         "in-place          ",
+	         "       out-of-place                in-place"},
+	        {"#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   "
+	         "algbw   busbw  #wrong",
+	         "       min       p50       p99       min       p50       p99  algorithm"},
+	        {"#        (B)    (elements)                               (us)  (GB/s)  (GB/s)             (us)  "
+	         "(GB/s)  (GB/s)        ",
+	         "      (us)      (us)      (us)      (us)      (us)      (us)"},
 	};
 
-	for (size_t i = 0; i < 3; i++)
-		fputs(lines[i], r->table);
+	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
+		fprintf(r->table, "%s%s\n", lines[i][0], r->args->details ? lines[i][1] : "");
 }
 
 static void json_text(FILE *f, const char *text)
@@ -78,12 +85,12 @@ static void json_begin(const struct perf_report *r, coll_comm *comm)
 }
 
 void perf_report_begin(struct perf_report *r, const struct perf_collective *what, const struct perf_args *args,
-                       coll_comm *comm, const struct perf_numbers *pids)
+                       coll_comm *comm, const struct perf_numbers *ranks)
 {
 	r->what = what;
 	r->args = args;
 	if (r->table) {
-		print_configuration(r, comm, pids);
+		print_configuration(r, comm, ranks);
 		print_head(r);
 		fflush(r->table);
 	}
@@ -91,29 +98,38 @@ void perf_report_begin(struct perf_report *r, const struct perf_collective *what
 		json_begin(r, comm);
 }
 
-static void print_place(const struct perf_report *r, const struct perf_row *row, int place)
+/* Two decimals where they fit, and never an exponent, which readers take for the end of the number. */
+static void print_number(const struct perf_report *r, double value, int width)
 {
-	const struct perf_times *t = &row->place[place].times;
+	char text[400];
 
-	if (!row->place[place].done) {
-		fprintf(r->table, "%8s %7s %7s %9s  | ", "N/A", "N/A", "N/A", "N/A");
-		return;
-	}
-	fprintf(r->table, "%8.2f %7.2f %7.2f ", t->mean * 1e6, row->place[place].algbw, row->place[place].busbw);
-	if (r->args->checks)
-		fprintf(r->table, "%9llu  | ", (unsigned long long)row->place[place].wrong);
-	else
-		fprintf(r->table, "%9s  | ", "N/A");
+	for (int decimals = 2; decimals >= 0; decimals--)
+		if (snprintf(text, sizeof(text), "%.*f", decimals, value) <= width)
+			break;
+	fprintf(r->table, "  %*s", width, text);
 }
 
-static void print_spread(const struct perf_report *r, const struct perf_row *row, int place)
+static void print_place(const struct perf_report *r, const struct perf_row *row, int place)
 {
-	const struct perf_times *t = &row->place[place].times;
-
-	if (row->place[place].done)
-		fprintf(r->table, "%8.2f %8.2f %8.2f  | ", t->min * 1e6, t->p50 * 1e6, t->p99 * 1e6);
+	print_number(r, row->place[place].times.mean * 1e6, 7);
+	print_number(r, row->place[place].algbw, 6);
+	print_number(r, row->place[place].busbw, 6);
+	if (r->args->checks)
+		fprintf(r->table, "  %6llu", (unsigned long long)row->place[place].wrong);
 	else
-		fprintf(r->table, "%8s %8s %8s  | ", "N/A", "N/A", "N/A");
+		fprintf(r->table, "  %6s", "N/A");
+}
+
+/* What nccl-tests does not have, behind its columns and only when asked for: a program that reads the table may
+ * count the columns or take the last one. */
+static void print_details(const struct perf_report *r, const struct perf_row *row)
+{
+	for (int place = 0; place < 2; place++) {
+		const struct perf_times *t = &row->place[place].times;
+
+		fprintf(r->table, "  %8.2f  %8.2f  %8.2f", t->min * 1e6, t->p50 * 1e6, t->p99 * 1e6);
+	}
+	fprintf(r->table, "  %s", row->algorithm);
 }
 
 static const char *op_text(const struct perf_report *r, const struct perf_row *row)
@@ -130,16 +146,11 @@ static void json_place(const struct perf_report *r, const struct perf_row *row, 
 {
 	const struct perf_times *t = &row->place[place].times;
 
-	fprintf(r->json, ", \"%s\": ", place ? "in_place" : "out_of_place");
-	if (!row->place[place].done) {
-		fputs("null", r->json);
-		return;
-	}
 	fprintf(r->json,
-	        "{\"time_us\": %.4f, \"algbw\": %.6f, \"busbw\": %.6f, \"min_us\": %.4f, \"p50_us\": %.4f, "
+	        ", \"%s\": {\"time_us\": %.4f, \"algbw\": %.6f, \"busbw\": %.6f, \"min_us\": %.4f, \"p50_us\": %.4f, "
 	        "\"p99_us\": %.4f, \"wrong\": ",
-	        t->mean * 1e6, row->place[place].algbw, row->place[place].busbw, t->min * 1e6, t->p50 * 1e6,
-	        t->p99 * 1e6);
+	        place ? "in_place" : "out_of_place", t->mean * 1e6, row->place[place].algbw, row->place[place].busbw,
+	        t->min * 1e6, t->p50 * 1e6, t->p99 * 1e6);
 	if (r->args->checks)
 		fprintf(r->json, "%llu}", (unsigned long long)row->place[place].wrong);
 	else
@@ -161,23 +172,22 @@ static void json_row(struct perf_report *r, const struct perf_row *row)
 
 void perf_report_row(struct perf_report *r, const struct perf_row *row)
 {
-	for (int place = 0; place < 2; place++)
-		if (row->place[place].done) {
-			r->busbw_sum += row->place[place].busbw;
-			r->busbw_count++;
-			r->wrong += row->place[place].wrong;
-		}
+	for (int place = 0; place < 2; place++) {
+		r->busbw_sum += row->place[place].busbw;
+		r->busbw_count++;
+		r->wrong += row->place[place].wrong;
+	}
 	if (r->json)
 		json_row(r, row);
 	if (!r->table)
 		return;
-	fprintf(r->table, "%12zu %13zu %9s %7s %7d  | ", row->bytes, row->call.count, type_text(r, row),
+	fprintf(r->table, "%12zu  %12zu  %8s  %6s  %6d", row->bytes, row->call.count, type_text(r, row),
 	        op_text(r, row), r->what->rooted ? row->call.root : -1);
 	print_place(r, row, 0);
 	print_place(r, row, 1);
-	print_spread(r, row, 0);
-	print_spread(r, row, 1);
-	fprintf(r->table, "%s\n", row->algorithm);
+	if (r->args->details)
+		print_details(r, row);
+	fputc('\n', r->table);
 	fflush(r->table);
 }
 
@@ -189,9 +199,15 @@ void perf_report_end(struct perf_report *r, bool complete)
 	if (r->table) {
 		fprintf(r->table, "# Out of bounds values : %llu %s\n", (unsigned long long)r->wrong,
 		        good ? "OK" : "FAILED");
-		fprintf(r->table, "# Avg bus bandwidth    : %.5g\n#\n", busbw);
+		/* No exponent here either. */
+		fprintf(r->table,
+		        busbw > 0 && busbw < 1e-4 ? "# Avg bus bandwidth    : %.9f\n#\n"
+		                                  : "# Avg bus bandwidth    : %g\n#\n",
+		        busbw);
 		if (!complete)
 			fprintf(r->table, "# Ended early by an error\n");
+		else
+			fprintf(r->table, "# Collective test concluded: %s\n", r->what->program);
 		fflush(r->table);
 	}
 	if (r->json)
