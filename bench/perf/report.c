@@ -199,10 +199,12 @@ void perf_report_end(struct perf_report *r, bool complete)
 	if (r->table) {
 		fprintf(r->table, "# Out of bounds values : %llu %s\n", (unsigned long long)r->wrong,
 		        good ? "OK" : "FAILED");
-		/* No exponent here either. */
+		fputs("# Avg bus bandwidth    : ", r->table);
+		/* No exponent here either; %g would print one. */
 		fprintf(r->table,
-		        busbw > 0 && busbw < 1e-4 ? "# Avg bus bandwidth    : %.9f\n#\n"
-		                                  : "# Avg bus bandwidth    : %g\n#\n",
+		        busbw >= 1e6                ? "%.0f\n#\n"
+		        : busbw > 0 && busbw < 1e-4 ? "%.9f\n#\n"
+		                                    : "%g\n#\n",
 		        busbw);
 		if (!complete)
 			fprintf(r->table, "# Ended early by an error\n");
