@@ -263,8 +263,8 @@ static int prepare_buffers(struct job *j, const struct gpt_shape *shape)
 		j->partial = malloc(((size_t)log2_of(j->passes) * j->param_count + 1) * sizeof(*j->partial));
 	j->model = gpt_model_open(shape, &o);
 	j->optim = j->model ? gpt_optim_create(j->model, &j->optim_config) : NULL;
-	return job_check_memory(j, j->inputs && j->targets && j->seen && j->tokens && j->optim &&
-	                                   (j->partial || j->o.deterministic != DETERMINISTIC_WORLD));
+	return job_check_memory(j, !job_faulty(j, FAULT_MEMORY) && j->inputs && j->targets && j->seen && j->tokens &&
+	                                   j->optim && (j->partial || j->o.deterministic != DETERMINISTIC_WORLD));
 }
 
 static int prepare_model(struct job *j)

@@ -96,6 +96,12 @@ void job_draw_curve(const struct job *j);
 /* --overlap: what of the time on the wire was hidden. */
 void job_print_overlap(const struct job *j);
 
+/* --fault: does this rank meet it? */
+static inline bool job_faulty(const struct job *j, long fault)
+{
+	return j->o.fault == fault && j->rank == j->o.fault_rank;
+}
+
 /* Nothing is sent in this step. */
 static inline bool job_stubbed(const struct job *j, long step)
 {

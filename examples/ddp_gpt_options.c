@@ -88,6 +88,11 @@ static const struct flag flags[] = {
         {"no-sample", SWITCH, AT(no_sample), 0, 0, NULL, "print no sample", true, NULL},
         {"no-cache", SWITCH, AT(no_cache), 0, 0, NULL, "sample without kept keys: slower, the same text", true, NULL},
         {"model", TEXT, AT(model), 0, 0, NULL, "with 'ddp_gpt sample': the model.ckpt to sample from", true, NULL},
+        {"fault", WORD, AT(fault), 0, 0, "none",
+         "for tests: one rank alone meets a gradient that is not finite, or has too little memory", true,
+         "none|gradient|memory"},
+        {"fault-rank", INTEGER, AT(fault_rank), 0, 1 << 20, "0", "the rank of --fault", true, NULL},
+        {"fault-step", INTEGER, AT(fault_step), 1, 1e9, "1", "the step of --fault gradient", true, NULL},
         {"help", SWITCH, AT(help), 0, 0, NULL, "print this", true, NULL},
 };
 

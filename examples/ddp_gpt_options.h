@@ -11,6 +11,7 @@
 
 /* Positions in the lists of words that the flags take. */
 enum { DETERMINISTIC_RUN, DETERMINISTIC_WORLD };
+enum { FAULT_NONE, FAULT_GRADIENT, FAULT_MEMORY };
 
 struct options {
 	bool sampling;     /* `ddp_gpt sample`: no training, text from --model */
@@ -38,6 +39,7 @@ struct options {
 	long sample_len, top_k;
 	double temperature;
 	const char *prompt;
+	long fault, fault_rank, fault_step; /* for tests: what one rank alone meets, and when */
 	bool help;
 };
 

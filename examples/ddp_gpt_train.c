@@ -63,13 +63,14 @@ static double run_pass(struct job *j, long step, int pass)
 {
 	const uint64_t first = first_sequence(j, step, pass);
 	const int len = (int)j->o.context;
+	const bool faulty = job_faulty(j, FAULT_GRADIENT) && step + 1 == j->o.fault_step;
 
 	for (int i = 0; i < j->pass_batch; i++)
 		copy_window(j, i, gpt_sampler_start(&j->sampler, first + (uint64_t)i));
 	gpt_model_set_dropout(j->model, j->o.dropout, (uint64_t)j->o.seed, (uint64_t)step,
 	                      first - (uint64_t)step * (uint64_t)j->o.batch);
 	return gpt_model_train(j->model, j->inputs, j->targets, j->pass_batch, len,
-	                       1.0f / (float)(j->pass_batch * len) / (float)j->passes);
+	                       faulty ? NAN : 1.0f / (float)(j->pass_batch * len) / (float)j->passes);
 }
 
 /* ---- Gradients of a step --------------------------------------------------- */
