@@ -82,15 +82,13 @@ static void name_ranks(const coll_ddp *d, const char *lines, char *text, size_t 
 	}
 }
 
-/* A line for whatever line is the first to differ, of every rank. */
-static coll_status tell(coll_ddp *d, coll_comm *comm, uint64_t which)
+/* A line for whatever line is the first to differ, of every rank; all: room for them. */
+static coll_status tell(coll_ddp *d, coll_comm *comm, uint64_t which, char *all)
 {
-	char *all = malloc((size_t)d->size * LINE_BYTES), mine[LINE_BYTES], others[ERROR_BYTES];
+	char mine[LINE_BYTES], others[ERROR_BYTES];
 	coll_status status;
 
 	describe(d, (int)which <= d->param_count ? (int)which : 0, mine);
-	if (!all)
-		return ddp_fail(d, COLL_ERR_MEMORY, "no memory to compare parameters");
 	status = ddp_pass(d, comm, coll_all_gather(mine, all, LINE_BYTES, COLL_U8, comm, NULL));
 	if (!status) {
 		name_ranks(d, all, others, sizeof(others));
@@ -98,7 +96,6 @@ static coll_status tell(coll_ddp *d, coll_comm *comm, uint64_t which)
 		                    : ddp_fail(d, COLL_ERR_MISMATCH, "parameter %d differs: rank 0 has %s%s",
 		                               (int)which - 1, all, others);
 	}
-	free(all);
 	return status;
 }
 
@@ -107,7 +104,8 @@ coll_status ddp_compare(coll_ddp *d, coll_comm *comm)
 	uint64_t count = (uint64_t)d->param_count, which;
 	coll_status status = ddp_pass(d, comm, coll_broadcast(&count, &count, 1, COLL_U64, 0, comm, NULL));
 	char *lines = status ? NULL : calloc(count + 1, LINE_BYTES);
-	uint64_t known = lines != NULL;
+	char *all = status ? NULL : malloc((size_t)d->size * LINE_BYTES);
+	uint64_t known = lines && all;
 
 	if (!status)
 		status = ddp_pass(d, comm, coll_all_reduce(&known, &known, 1, COLL_U64, COLL_MIN, comm, NULL));
@@ -123,8 +121,9 @@ coll_status ddp_compare(coll_ddp *d, coll_comm *comm)
 		which = first_difference(d, lines, (int)count);
 		status = ddp_pass(d, comm, coll_all_reduce(&which, &which, 1, COLL_U64, COLL_MIN, comm, NULL));
 		if (!status && which != UINT64_MAX)
-			status = tell(d, comm, which);
+			status = tell(d, comm, which, all);
 	}
+	free(all);
 	free(lines);
 	return status;
 }

@@ -102,6 +102,15 @@ static coll_status agree(coll_ddp *d, coll_comm *comm, coll_status mine)
 	             : COLL_OK;
 }
 
+/* This rank has not even a coll_ddp: take its part in the agree() that the others begin with. */
+static coll_status report_no_memory(coll_comm *comm)
+{
+	int32_t worst = COLL_ERR_MEMORY;
+
+	coll_all_reduce(&worst, &worst, 1, COLL_I32, COLL_MAX, comm, NULL);
+	return COLL_ERR_MEMORY;
+}
+
 static coll_status make_arena(coll_ddp *d, coll_comm *comm)
 {
 	const size_t len_bytes = d->count * d->esize;
@@ -232,7 +241,7 @@ coll_status coll_ddp_create(coll_ddp **ddp, const coll_ddp_param *params, int co
 		return COLL_ERR_ARGUMENT;
 	d = calloc(1, sizeof(*d));
 	if (!d)
-		return COLL_ERR_MEMORY;
+		return report_no_memory(comm);
 	d->config = config ? *config : standard;
 	d->config.keep_whole |= d->config.wire == COLL_DDP_POWERSGD;
 	d->rank = coll_comm_rank(comm);
@@ -314,6 +323,19 @@ coll_status coll_ddp_destroy(coll_ddp **ddp)
 	note_worst(&worst, coll_comm_destroy(&d->first));
 	free(d);
 	*ddp = NULL;
+	return worst;
+}
+
+/* Whichever of the communicators another rank waits on. */
+coll_status coll_ddp_abort(coll_ddp *d, const char *reason)
+{
+	coll_comm *const comms[] = {d ? d->first : NULL, d ? d->later : NULL, d ? d->side : NULL};
+	coll_status worst = COLL_OK;
+
+	if (!d)
+		return COLL_ERR_ARGUMENT;
+	for (int i = 0; i < 3; i++)
+		note_worst(&worst, coll_comm_abort(comms[i], reason));
 	return worst;
 }
 

@@ -284,6 +284,54 @@ static void uneven_inputs(void)
 			on_ranks(n, uneven_rank, &w);
 }
 
+/* ---- A rank that gives up ------------------------------------------------------- */
+
+/* Where the others are when the last rank gives up. */
+enum { IN_STEP, IN_WEIGHTS, PLACES };
+
+static coll_status go_on(coll_ddp *d, int place)
+{
+	coll_status status = COLL_OK;
+
+	if (place == IN_WEIGHTS)
+		return coll_ddp_average_weights(d);
+	status = coll_ddp_begin(d, 1);
+	for (int i = PARAMS - 1; i >= 0 && !status; i--)
+		status = coll_ddp_ready(d, i);
+	return status ? status : coll_ddp_wait(d);
+}
+
+static void giving_up_rank(coll_comm *comm, int rank, int size, void *arg)
+{
+	float w[8] = {0};
+	coll_ddp_param p[PARAMS];
+	coll_ddp_config c = COLL_DDP_CONFIG_INIT;
+	const int place = *(int *)arg;
+	coll_ddp *d = NULL;
+	coll_status status;
+	int32_t one = 1;
+
+	memcpy(p, shapes, sizeof(p));
+	p[0] = (coll_ddp_param){"w", 1, {8}, w, 0, NULL};
+	c.bucket_bytes = 4096;
+	REQUIRE(coll_ddp_create(&d, p, PARAMS, &c, comm) == COLL_OK);
+	if (rank == size - 1)
+		CHECK(coll_ddp_abort(d, "the disk is on fire") == COLL_OK);
+	status = go_on(d, place);
+	CHECK(status == COLL_ERR_ABORTED && strstr(coll_ddp_last_error(d), "the disk is on fire"), "%s: %s",
+	      coll_status_string(status), coll_ddp_last_error(d));
+	coll_ddp_destroy(&d);
+	/* The communicator is as it was. */
+	CHECK(coll_all_reduce(&one, &one, 1, COLL_I32, COLL_SUM, comm, NULL) == COLL_OK && one == size);
+}
+
+static void a_rank_that_gives_up_ends_the_others(void)
+{
+	for (int place = 0; place < PLACES; place++)
+		for (int n = 1; n <= 3; n++)
+			on_ranks(n, giving_up_rank, &place);
+}
+
 /* ---- Weights, stub, trace ------------------------------------------------------ */
 
 static void weights_rank(coll_comm *comm, int rank, int size, void *arg)
@@ -355,6 +403,7 @@ static void none_is_refused(void)
 
 	const coll_status refused[] = {
 	        coll_ddp_create(NULL, NULL, 0, NULL, NULL),
+	        coll_ddp_abort(NULL, "no reason"),
 	        coll_ddp_share(NULL, 0),
 	        coll_ddp_average_weights(NULL),
 	        coll_ddp_state_load(NULL, &info, 1),
@@ -392,6 +441,7 @@ int main(void)
 	PLAIN_RUN(micro_steps_send_nothing);
 	PLAIN_RUN(unused_parameters_are_named);
 	PLAIN_RUN(uneven_inputs);
+	PLAIN_RUN(a_rank_that_gives_up_ends_the_others);
 	PLAIN_RUN(weights_stub_and_trace);
 	return plain_summary();
 }

@@ -78,15 +78,20 @@ coll_status ddp_rows_start(coll_ddp *d)
 	return status ? status : ddp_pass(d, d->side, coll_event_record(d->rows_event, d->side_stream));
 }
 
+/* Memory runs out on one rank alone, while the others wait for its rows and buckets: they are given the reason. */
 static coll_status grow(coll_ddp *d, char **buf, size_t *have, size_t want)
 {
+	coll_status status;
 	char *grown;
 
 	if (*have >= want)
 		return COLL_OK;
 	grown = realloc(*buf, want);
-	if (!grown)
-		return ddp_fail(d, COLL_ERR_MEMORY, "no memory for %zu bytes of rows", want);
+	if (!grown) {
+		status = ddp_fail(d, COLL_ERR_MEMORY, "no memory for %zu bytes of rows", want);
+		coll_ddp_abort(d, d->error);
+		return status;
+	}
 	*buf = grown;
 	*have = want;
 	return COLL_OK;

@@ -14,7 +14,8 @@
  *  4. every rank makes the same update, or, with --zero, that of its slice: the
  *     weights stay equal.
  *
- * Rank 0 alone reads the text, prints, and writes files. This file prepares and ends.
+ * Rank 0 alone reads the text, prints, and writes files. What ends a run early is a fact that
+ * all ranks have, and each says it (docs/design/ddp.md). This file prepares and ends.
  */
 #include "ddp_gpt_job.h"
 #include "ddp_gpt_text.h"
@@ -38,37 +39,100 @@ double job_now_s(void)
 
 /* ---- Failing ---------------------------------------------------------- */
 
+static void say(const struct job *j, const char *format, va_list args)
+{
+	char text[sizeof(j->problem)];
+
+	vsnprintf(text, sizeof(text), format, args);
+	fprintf(stderr, "ddp_gpt: rank %d: %s\n", j->rank, text);
+}
+
 int job_refuse(const struct job *j, const char *format, ...)
 {
 	va_list args;
 
-	if (j->rank)
-		return -1;
 	va_start(args, format);
-	options_complain(format, args);
+	say(j, format, args);
 	va_end(args);
 	return -1;
 }
 
-int job_check(const struct job *j, coll_status status)
+int job_note(struct job *j, const char *format, ...)
 {
-	if (status == COLL_OK)
-		return 0;
-	fprintf(stderr, "ddp_gpt: rank %d: %s: %s\n", j->rank, coll_status_string(status),
-	        coll_last_error(j->comm)->message);
+	va_list args;
+
+	va_start(args, format);
+	say(j, format, args);
+	va_end(args);
+	if (j->problem[0])
+		return -1;
+	va_start(args, format);
+	vsnprintf(j->problem, sizeof(j->problem), format, args);
+	va_end(args);
 	return -1;
 }
 
-int job_check_ddp(const struct job *j, coll_status status)
+int job_agree(struct job *j)
+{
+	int32_t first = j->problem[0] ? j->rank : j->size;
+	char text[sizeof(j->problem)];
+
+	if (job_check(j, coll_all_reduce(&first, &first, 1, COLL_I32, COLL_MIN, j->comm, NULL)))
+		return -1;
+	if (first == j->size)
+		return 0;
+	memcpy(text, j->problem, sizeof(text));
+	if (job_check(j, coll_broadcast(text, text, sizeof(text), COLL_U8, first, j->comm, NULL)))
+		return -1;
+	return j->problem[0] ? -1 : job_refuse(j, "rank %d ended the run: %s", first, text);
+}
+
+/* Wherever the others wait. */
+static void end_others(struct job *j, const char *reason)
+{
+	coll_comm_abort(j->comm, reason);
+	coll_ddp_abort(j->ddp, reason);
+}
+
+int job_abort(struct job *j, const char *format, ...)
+{
+	char reason[sizeof(j->problem)];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(reason, sizeof(reason), format, args);
+	va_end(args);
+	end_others(j, reason);
+	return job_refuse(j, "%s", reason);
+}
+
+/* The library has told all ranks of a death or an abort, which concern all communicators. What
+ * else a call fails for may be this rank's alone, or known on one communicator only. */
+static int check(struct job *j, coll_status status, const char *story)
 {
 	if (status == COLL_OK)
 		return 0;
-	fprintf(stderr, "ddp_gpt: rank %d: %s\n", j->rank, coll_ddp_last_error(j->ddp));
-	return -1;
+	if (status == COLL_ERR_PEER_DEAD || status == COLL_ERR_ABORTED)
+		return job_refuse(j, "%s", story);
+	return job_abort(j, "%s", story);
+}
+
+int job_check(struct job *j, coll_status status)
+{
+	char story[sizeof(j->problem)];
+
+	if (status)
+		snprintf(story, sizeof(story), "%s: %s", coll_status_string(status), coll_last_error(j->comm)->message);
+	return check(j, status, story);
+}
+
+int job_check_ddp(struct job *j, coll_status status)
+{
+	return check(j, status, coll_ddp_last_error(j->ddp));
 }
 
 /* One all-reduce of {x, not x} finds the least and the greatest at once. */
-int job_check_same(const struct job *j, uint64_t x, const char *what)
+int job_check_same(struct job *j, uint64_t x, const char *what)
 {
 	uint64_t both[2] = {x, ~x};
 
@@ -84,22 +148,24 @@ int job_check_weights(struct job *j)
 
 /* ---- Preparing -------------------------------------------------------- */
 
-/* Rank 0 reads; the length goes out first, and 0 tells everybody to give up. */
+/* Rank 0 reads; the length goes out first. */
 static int load_text(struct job *j, uint8_t **text, size_t *len_bytes)
 {
+	char why[256];
 	uint64_t len = 0;
 
 	*text = NULL;
-	if (j->rank == 0 && text_read(j->o.data, text, len_bytes) == 0)
+	if (j->rank == 0 && text_read(j->o.data, text, len_bytes, why, sizeof(why)))
+		job_note(j, "%s", why);
+	else if (j->rank == 0)
 		len = *len_bytes;
-	if (job_check(j, coll_broadcast(&len, &len, 1, COLL_U64, 0, j->comm, NULL)) || len == 0)
+	if (job_agree(j) || job_check(j, coll_broadcast(&len, &len, 1, COLL_U64, 0, j->comm, NULL)))
 		return -1;
 	*len_bytes = len;
-	if (j->rank && !(*text = malloc(len))) {
-		fprintf(stderr, "ddp_gpt: rank %d: no memory for %zu bytes of text\n", j->rank, (size_t)len);
-		coll_comm_abort(j->comm, "out of memory");
+	if (j->rank && !(*text = malloc(len)))
+		job_note(j, "not enough memory for %zu bytes of text", (size_t)len);
+	if (job_agree(j))
 		return -1;
-	}
 	return job_check(j, coll_broadcast(*text, *text, len, COLL_U8, 0, j->comm, NULL));
 }
 
@@ -172,14 +238,11 @@ static struct gpt_optim_config optim_config(const struct options *o)
 	return c;
 }
 
-/* Memory may run out on one rank alone: all ranks hear of it. */
-int job_check_memory(const struct job *j, bool have)
+int job_check_memory(struct job *j, bool have)
 {
-	int32_t all = have;
-
-	if (job_check(j, coll_all_reduce(&all, &all, 1, COLL_I32, COLL_MIN, j->comm, NULL)))
-		return -1;
-	return all ? 0 : job_refuse(j, "not enough memory on some rank");
+	if (!have)
+		job_note(j, "not enough memory");
+	return job_agree(j);
 }
 
 static coll_ddp_config ddp_config(const struct options *o)
@@ -228,12 +291,8 @@ static int prepare_ddp(struct job *j)
 	params[j->tensor_count - 1].lookup = j->lookup;
 	status = coll_ddp_create(&j->ddp, params, j->tensor_count, &config, j->comm);
 	free(params);
-	if (status == COLL_OK) {
-		coll_ddp_trace(j->ddp, j->o.trace != NULL);
-		return 0;
-	}
-	fprintf(stderr, "ddp_gpt: rank %d: %s\n", j->rank, problem);
-	return -1;
+	coll_ddp_trace(j->ddp, j->o.trace != NULL);
+	return check(j, status, problem[0] ? problem : coll_status_string(status));
 }
 
 static int log2_of(int n)
@@ -263,8 +322,8 @@ static int prepare_buffers(struct job *j, const struct gpt_shape *shape)
 		j->partial = malloc(((size_t)log2_of(j->passes) * j->param_count + 1) * sizeof(*j->partial));
 	j->model = gpt_model_open(shape, &o);
 	j->optim = j->model ? gpt_optim_create(j->model, &j->optim_config) : NULL;
-	return job_check_memory(j, j->inputs && j->targets && j->seen && j->tokens && j->optim &&
-	                                   (j->partial || j->o.deterministic != DETERMINISTIC_WORLD));
+	return job_check_memory(j, !job_faulty(j, FAULT_MEMORY) && j->inputs && j->targets && j->seen && j->tokens &&
+	                                   j->optim && (j->partial || j->o.deterministic != DETERMINISTIC_WORLD));
 }
 
 static int prepare_model(struct job *j)
@@ -277,10 +336,11 @@ static int prepare_model(struct job *j)
 	j->optim_config = optim_config(&j->o);
 	j->param_count = gpt_param_count(&shape);
 	j->tensors = gpt_shape_tensors(&shape, &j->tensor_count);
-	if (job_check_memory(j, j->tensors != NULL) ||
-	    job_check(j, coll_mem_alloc(j->comm, &weights, j->param_count * sizeof(float))))
-		return -1;
+	if (coll_mem_alloc(j->comm, &weights, j->param_count * sizeof(float)))
+		job_note(j, "no memory for %zu weights: %s", j->param_count, coll_last_error(j->comm)->message);
 	j->weights = weights;
+	if (job_check_memory(j, j->tensors != NULL))
+		return -1;
 	if (lookups_apart(j))
 		j->lookup = calloc((size_t)vocab * j->o.width, sizeof(*j->lookup));
 	if (prepare_ddp(j) || prepare_buffers(j, &shape))
@@ -352,7 +412,7 @@ static int write_trace(struct job *j)
 	if (!j->o.trace)
 		return 0;
 	snprintf(path, sizeof(path), "%s.%d", j->o.trace, j->rank);
-	return job_check_ddp(j, coll_ddp_trace_write(j->ddp, path));
+	return coll_ddp_trace_write(j->ddp, path) ? job_note(j, "%s", coll_ddp_last_error(j->ddp)) : 0;
 }
 
 /* Rank 0 alone writes and reads files, but all ranks help: whether there are any is its choice. */
@@ -368,9 +428,10 @@ static int follow_first_rank(struct job *j)
 	return 0;
 }
 
+/* Until the options are known to be equal, what follows from them is not. */
 static int run(struct job *j)
 {
-	if (split_batch(j) || job_check_same(j, options_signature(&j->o), "the options") || follow_first_rank(j))
+	if (job_check_same(j, options_signature(&j->o), "the options") || split_batch(j) || follow_first_rank(j))
 		return -1;
 	if (prepare_text(j) || prepare_model(j) || share_weights(j) || job_open_metrics(j))
 		return -1;
@@ -382,11 +443,14 @@ static int run(struct job *j)
 		printf("loss %.4f -> %.4f in %.1f s\nfinal val_loss=%.4f\n", j->first_loss, j->loss, j->train_s,
 		       j->val_loss);
 	job_draw_curve(j);
-	return write_trace(j);
+	write_trace(j);
+	job_close_metrics(j);
+	return job_agree(j);
 }
 
-/* Ending together, before rank 0 alone writes its sample: nobody waits for it. The
- * sample needs the weights, which were the communicator's. */
+/* Ending together, before rank 0 alone writes its sample: nobody waits for it, and whether
+ * it can be written is rank 0's status alone. The sample needs the weights, which were the
+ * communicator's. */
 static int leave(struct job *j)
 {
 	const size_t len_bytes = j->param_count * sizeof(float);
@@ -412,6 +476,8 @@ static int sample_at_end(struct job *j)
 		                                                              .weights = j->weights});
 	if (j->model)
 		rc = print_sample(&j->o, j->model, &j->tokenizer);
+	else
+		fprintf(stderr, "ddp_gpt: no memory for the sample\n");
 	free(j->weights);
 	return rc;
 }
@@ -419,26 +485,32 @@ static int sample_at_end(struct job *j)
 int main(int argc, char **argv)
 {
 	struct job j = {0};
+	bool bad_options;
 	int rc;
 
 	gpt_blas_start(argv);
-	if (options_parse(&j.o, argc, argv))
-		return 2;
-	if (j.o.help) {
+	bad_options = options_parse(&j.o, argc, argv) != 0;
+	if (j.o.help && !bad_options) {
 		options_print_help();
 		return 0;
 	}
 	setvbuf(stdout, NULL, _IOLBF, 0);
+	if (j.o.sampling && bad_options)
+		return fprintf(stderr, "ddp_gpt: %s\n", j.o.problem), 2;
 	if (j.o.sampling)
 		return sample(&j.o);
 	if (coll_comm_create(&j.comm, NULL) != COLL_OK) {
-		fprintf(stderr, "ddp_gpt: %s\n", coll_last_error(NULL)->message);
-		return 1;
+		fprintf(stderr, "ddp_gpt: %s\n", bad_options ? j.o.problem : coll_last_error(NULL)->message);
+		return bad_options ? 2 : 1;
 	}
 	j.rank = coll_comm_rank(j.comm);
 	j.size = coll_comm_size(j.comm);
 	j.terminal = j.rank == 0 && isatty(STDOUT_FILENO);
-	rc = run(&j);
+	/* A rank with wrong options joins the others to give them the reason. */
+	if (bad_options)
+		job_note(&j, "%s", j.o.problem);
+	bad_options = job_agree(&j) != 0;
+	rc = bad_options ? -1 : run(&j);
 	rc = leave(&j) || rc;
 	if (!rc && j.rank == 0 && !j.o.no_sample)
 		rc = sample_at_end(&j);
@@ -453,5 +525,5 @@ int main(int argc, char **argv)
 	free(j.partial);
 	free(j.seen);
 	free(j.curve);
-	return rc ? 1 : 0;
+	return bad_options ? 2 : rc ? 1 : 0;
 }

@@ -49,6 +49,8 @@ struct job {
 	int partial_count;
 	uint8_t *seen; /* per validation window */
 
+	char problem[512]; /* of this rank alone, the first; "": none. job_agree() makes it all ranks' */
+
 	long first_step; /* not 0 after --resume */
 	FILE *metrics;
 	struct point *curve;
@@ -61,16 +63,28 @@ struct job {
 
 double job_now_s(void);
 
-/* What every rank knows is said once, by rank 0; returns -1. */
+/*
+ * How a run ends early. A rank never leaves by itself: the others would wait for it. Each
+ * rank writes the reason to its stderr, with its rank. All of these return -1, or 0 if
+ * nothing is wrong.
+ *
+ * All ranks find the same, since it follows from what is equal on all of them.
+ */
 __attribute__((format(printf, 2, 3))) int job_refuse(const struct job *j, const char *format, ...);
-/* Pass on whether a call worked; a failure is told in full. */
-int job_check(const struct job *j, coll_status status);
-int job_check_ddp(const struct job *j, coll_status status);
+/* This rank alone finds it; it goes on to the next job_agree(). */
+__attribute__((format(printf, 2, 3))) int job_note(struct job *j, const char *format, ...);
+/* Collective: has any rank noted a problem? The first such rank's reason is given to all. */
+int job_agree(struct job *j);
+/* This rank alone finds it, where the ranks do not meet soon: the others' calls fail with the reason. */
+__attribute__((format(printf, 2, 3))) int job_abort(struct job *j, const char *format, ...);
+/* Did a call of the library work? What the library has not told all ranks aborts the job. */
+int job_check(struct job *j, coll_status status);
+int job_check_ddp(struct job *j, coll_status status);
 /* Do all ranks hold the same number? */
-int job_check_same(const struct job *j, uint64_t x, const char *what);
+int job_check_same(struct job *j, uint64_t x, const char *what);
 int job_check_weights(struct job *j);
 /* Has every rank the memory it wanted? */
-int job_check_memory(const struct job *j, bool have);
+int job_check_memory(struct job *j, bool have);
 
 /* ddp_gpt_train.c: all steps. */
 int job_train(struct job *j);
@@ -86,7 +100,7 @@ int job_save_model(struct job *j);
 
 /* ddp_gpt_report.c */
 int job_open_metrics(struct job *j);
-/* -1: not all of it was written. */
+/* Local: -1 if not all of it was written, which is noted. */
 int job_close_metrics(struct job *j);
 void job_print_start(struct job *j);
 void job_report(struct job *j, long step, bool validated, double norm, double rate);
@@ -95,6 +109,12 @@ void job_print_live(const struct job *j, long step);
 void job_draw_curve(const struct job *j);
 /* --overlap: what of the time on the wire was hidden. */
 void job_print_overlap(const struct job *j);
+
+/* --fault: does this rank meet it? */
+static inline bool job_faulty(const struct job *j, long fault)
+{
+	return j->o.fault == fault && j->rank == j->o.fault_rank;
+}
 
 /* Nothing is sent in this step. */
 static inline bool job_stubbed(const struct job *j, long step)

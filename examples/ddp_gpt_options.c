@@ -7,6 +7,7 @@
 #include "gpt/checkpoint.h"
 #include <errno.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -88,6 +89,11 @@ static const struct flag flags[] = {
         {"no-sample", SWITCH, AT(no_sample), 0, 0, NULL, "print no sample", true, NULL},
         {"no-cache", SWITCH, AT(no_cache), 0, 0, NULL, "sample without kept keys: slower, the same text", true, NULL},
         {"model", TEXT, AT(model), 0, 0, NULL, "with 'ddp_gpt sample': the model.ckpt to sample from", true, NULL},
+        {"fault", WORD, AT(fault), 0, 0, "none",
+         "for tests: one rank alone meets a gradient that is not finite, or has too little memory", true,
+         "none|gradient|memory"},
+        {"fault-rank", INTEGER, AT(fault_rank), 0, 1 << 20, "0", "the rank of --fault", true, NULL},
+        {"fault-step", INTEGER, AT(fault_step), 1, 1e9, "1", "the step of --fault gradient", true, NULL},
         {"help", SWITCH, AT(help), 0, 0, NULL, "print this", true, NULL},
 };
 
@@ -121,10 +127,19 @@ static void *place(struct options *o, const struct flag *f)
 	return (char *)o + f->offset;
 }
 
-static int refuse(const struct flag *f, const char *value, const char *why)
+__attribute__((format(printf, 2, 3))) static int complain(struct options *o, const char *format, ...)
 {
-	fprintf(stderr, "ddp_gpt: --%s %s: %s\n", f->name, value, why);
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(o->problem, sizeof(o->problem), format, args);
+	va_end(args);
 	return -1;
+}
+
+static int refuse(struct options *o, const struct flag *f, const char *value, const char *why)
+{
+	return complain(o, "--%s %s: %s", f->name, value, why);
 }
 
 static int set_number(struct options *o, const struct flag *f, const char *value)
@@ -135,10 +150,10 @@ static int set_number(struct options *o, const struct flag *f, const char *value
 	errno = 0;
 	x = f->kind == INTEGER ? (double)strtol(value, &end, 10) : strtod(value, &end);
 	if (end == value || *end || errno)
-		return refuse(f, value, f->kind == INTEGER ? "not a whole number" : "not a number");
+		return refuse(o, f, value, f->kind == INTEGER ? "not a whole number" : "not a number");
 	snprintf(why, sizeof(why), "must be from %.15g to %.15g", f->least, f->most);
 	if (!(x >= f->least && x <= f->most))
-		return refuse(f, value, why);
+		return refuse(o, f, value, why);
 	if (f->kind == INTEGER)
 		*(long *)place(o, f) = (long)x;
 	else
@@ -177,7 +192,7 @@ static int set_word(struct options *o, const struct flag *f, const char *value)
 
 	snprintf(why, sizeof(why), "must be one of %s", f->words);
 	if (word < 0)
-		return refuse(f, value, why);
+		return refuse(o, f, value, why);
 	*(long *)place(o, f) = word;
 	return 0;
 }
@@ -208,7 +223,7 @@ static int apply_preset(struct options *o)
 }
 
 /* The flag that arg ("--lr" or "--lr=1") names, and its value if it has one. */
-static const struct flag *find(const char *arg, const char **value)
+static const struct flag *find(struct options *o, const char *arg, const char **value)
 {
 	const char *equals = strchr(arg, '=');
 	const size_t len = equals ? (size_t)(equals - arg) : strlen(arg);
@@ -216,56 +231,40 @@ static const struct flag *find(const char *arg, const char **value)
 
 	*value = equals ? equals + 1 : NULL;
 	if (!f)
-		fprintf(stderr, "ddp_gpt: unknown argument %s (--help lists all)\n", arg);
+		complain(o, "unknown argument %s (--help lists all)", arg);
 	return f;
-}
-
-void options_complain(const char *format, va_list args)
-{
-	fprintf(stderr, "ddp_gpt: ");
-	vfprintf(stderr, format, args);
-	fprintf(stderr, "\n");
-}
-
-__attribute__((format(printf, 1, 2))) static int complain(const char *format, ...)
-{
-	va_list args;
-
-	va_start(args, format);
-	options_complain(format, args);
-	va_end(args);
-	return -1;
 }
 
 static int check_together(struct options *o)
 {
 	if (o->width % o->heads)
-		return complain("--width %ld is not a multiple of --heads %ld", o->width, o->heads);
+		return complain(o, "--width %ld is not a multiple of --heads %ld", o->width, o->heads);
 	if (o->batch_tokens % o->context)
-		return complain("--batch-tokens %ld does not divide by --context %ld", o->batch_tokens, o->context);
+		return complain(o, "--batch-tokens %ld does not divide by --context %ld", o->batch_tokens, o->context);
 	if (o->batch_tokens)
 		o->batch = o->batch_tokens / o->context;
 	if (o->batch * o->context > 1 << 24)
-		return complain("--batch %ld times --context %ld is more than 2^24 tokens per step", o->batch,
+		return complain(o, "--batch %ld times --context %ld is more than 2^24 tokens per step", o->batch,
 		                o->context);
 	if (o->zero && (o->wire || o->local_steps > 1 || o->deterministic))
-		return complain("--zero goes with --wire plain only, without --local-steps and --deterministic=world");
+		return complain(o,
+		                "--zero goes with --wire plain only, without --local-steps and --deterministic=world");
 	if (o->deterministic && (o->wire || o->local_steps > 1 || o->accumulate > 1))
 		return complain(
-		        "--deterministic=world goes with --wire plain only, without --local-steps and --accumulate");
+		        o, "--deterministic=world goes with --wire plain only, without --local-steps and --accumulate");
 	if (o->deterministic && (o->leaves & (o->leaves - 1) || o->batch % o->leaves))
-		return complain("--leaves %ld must be a power of two that divides --batch %ld", o->leaves, o->batch);
+		return complain(o, "--leaves %ld must be a power of two that divides --batch %ld", o->leaves, o->batch);
 	if (o->wire && o->local_steps > 1)
-		return complain("--wire is of gradients: with --local-steps weights are averaged instead");
+		return complain(o, "--wire is of gradients: with --local-steps weights are averaged instead");
 	if (o->overlap && (o->stub || o->resume || o->local_steps > 1 || o->steps < 4))
-		return complain("--overlap wants four --steps or more, and no --stub, --resume or --local-steps");
+		return complain(o, "--overlap wants four --steps or more, and no --stub, --resume or --local-steps");
 	/* Each step is timed. */
 	if (o->overlap)
 		o->log_every = 1;
 	if (o->resume && !o->out)
-		return complain("--resume needs --out");
+		return complain(o, "--resume needs --out");
 	if (o->sampling && !o->model)
-		return complain("sample needs --model");
+		return complain(o, "sample needs --model");
 	return 0;
 }
 
@@ -278,16 +277,14 @@ int options_parse(struct options *o, int argc, char **argv)
 	o->sampling = argc > 1 && !strcmp(argv[1], "sample");
 	for (int i = 1 + o->sampling; i < argc; i++) {
 		const char *value;
-		const struct flag *f = find(argv[i], &value);
+		const struct flag *f = find(o, argv[i], &value);
 
 		if (!f)
 			return -1;
 		if (f->kind == SWITCH && value)
-			return refuse(f, value, "takes no value");
-		if (f->kind != SWITCH && !value && !(value = argv[++i])) {
-			fprintf(stderr, "ddp_gpt: --%s needs a value\n", f->name);
-			return -1;
-		}
+			return refuse(o, f, value, "takes no value");
+		if (f->kind != SWITCH && !value && !(value = argv[++i]))
+			return complain(o, "--%s needs a value", f->name);
 		if (set(o, f, value))
 			return -1;
 		if (f->offset == AT(preset) && apply_preset(o))

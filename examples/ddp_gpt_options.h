@@ -5,12 +5,12 @@
 #define DDP_GPT_OPTIONS_H
 
 #include "gpt/tokenizer.h"
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 /* Positions in the lists of words that the flags take. */
 enum { DETERMINISTIC_RUN, DETERMINISTIC_WORLD };
+enum { FAULT_NONE, FAULT_GRADIENT, FAULT_MEMORY };
 
 struct options {
 	bool sampling;     /* `ddp_gpt sample`: no training, text from --model */
@@ -38,16 +38,15 @@ struct options {
 	long sample_len, top_k;
 	double temperature;
 	const char *prompt;
+	long fault, fault_rank, fault_step; /* for tests: what one rank alone meets, and when */
 	bool help;
+	char problem[256]; /* why options_parse() refused */
 };
 
-/* Fills o from argv; 0, or -1 with the reason on stderr. */
+/* Fills o from argv; 0, or -1 with the reason in o->problem. */
 int options_parse(struct options *o, int argc, char **argv);
 
 void options_print_help(void);
-
-/* One line on stderr, named for the program. */
-__attribute__((format(printf, 1, 0))) void options_complain(const char *format, va_list args);
 
 /* A number that differs when anything differs that all ranks must agree on. */
 uint64_t options_signature(const struct options *o);

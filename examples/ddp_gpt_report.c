@@ -61,34 +61,29 @@ static FILE *open_after(struct job *j, const char *path)
 	return f;
 }
 
-/* One rank writes; all must know whether it can. After --resume lines are added. */
+/* One rank writes; whether it can is agreed. After --resume lines are added. */
 int job_open_metrics(struct job *j)
 {
-	int32_t ok = 1;
+	char path[4096];
 
 	if (j->rank == 0 && j->o.out) {
-		char path[4096];
-
 		snprintf(path, sizeof(path), "%s/metrics.jsonl", j->o.out);
 		if (mkdir(j->o.out, 0777) == 0 || errno == EEXIST)
 			j->metrics = j->first_step ? open_after(j, path) : fopen(path, "we");
-		ok = j->metrics != NULL;
-		if (!ok)
-			fprintf(stderr, "ddp_gpt: cannot write %s: %s\n", path, strerror(errno));
+		if (!j->metrics)
+			job_note(j, "cannot write metrics.jsonl in %s: %s", j->o.out, strerror(errno));
 	}
-	if (job_check(j, coll_broadcast(&ok, &ok, 1, COLL_I32, 0, j->comm, NULL)))
-		return -1;
-	return ok ? 0 : -1;
+	return job_agree(j);
 }
 
 int job_close_metrics(struct job *j)
 {
-	const bool bad = j->metrics && ferror(j->metrics);
+	bool bad = j->metrics && ferror(j->metrics);
 
-	if (!j->metrics || (fclose(j->metrics) == 0 && !bad))
-		return 0;
-	fprintf(stderr, "ddp_gpt: cannot write all of metrics.jsonl in %s\n", j->o.out);
-	return -1;
+	if (j->metrics)
+		bad = fclose(j->metrics) || bad;
+	j->metrics = NULL;
+	return bad ? job_note(j, "cannot write all of metrics.jsonl in %s", j->o.out) : 0;
 }
 
 /* Floating-point operations per token, forward and backward: two per weight and

@@ -4,7 +4,7 @@
  *
  * Rank 0 writes and reads; with --zero each rank has means of its slices only, so
  * they are summed at rank 0 (zeros elsewhere). What a wire owes is each rank's own: rank 0
- * holds it for all of them while it writes or reads. All ranks learn whether it worked.
+ * holds it for all of them while it writes or reads. Whether it worked is agreed.
  */
 #include "ddp_gpt_job.h"
 #include "gpt/checkpoint.h"
@@ -12,19 +12,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Whether rank 0 succeeded, on all ranks. */
-static int tell_all(struct job *j, bool ok)
-{
-	int32_t all = ok;
-
-	if (job_check(j, coll_broadcast(&all, &all, 1, COLL_I32, 0, j->comm, NULL)))
-		return -1;
-	return all ? 0 : -1;
-}
-
 static int path_of(const struct job *j, const char *name, char *path, size_t len_bytes)
 {
-	return (size_t)snprintf(path, len_bytes, "%s/%s", j->o.out, name) < len_bytes ? 0 : -1;
+	if ((size_t)snprintf(path, len_bytes, "%s/%s", j->o.out, name) < len_bytes)
+		return 0;
+	errno = ENAMETOOLONG;
+	return -1;
+}
+
+/* Of rank 0 alone, which job_agree() makes all ranks'. */
+static int note_unwritten(struct job *j, const char *name)
+{
+	return job_note(j, "cannot write %s in %s: %s", name, j->o.out, strerror(errno));
 }
 
 /* What all ranks' wires owe, at rank 0; *all is NULL where there is nothing. */
@@ -79,8 +78,7 @@ static int write_state(struct job *j, float *m, float *v, void *owed, long steps
 
 	if (path_of(j, "state.ckpt", path, sizeof(path)) == 0 && gpt_checkpoint_save(path, &c) == 0)
 		return 0;
-	fprintf(stderr, "ddp_gpt: cannot write state.ckpt in %s: %s\n", j->o.out, strerror(errno));
-	return -1;
+	return note_unwritten(j, "state.ckpt");
 }
 
 /* Ranks that step by themselves have means of their own, as they have weights: where these are
@@ -109,8 +107,10 @@ int job_save_state(struct job *j, long steps_done)
 		return 0;
 	if (j->o.zero) {
 		whole = j->rank ? NULL : malloc(2 * n * sizeof(*whole));
-		if (tell_all(j, whole != NULL))
-			return job_refuse(j, "no memory to gather the state");
+		if (job_check_memory(j, j->rank || whole)) {
+			free(whole);
+			return -1;
+		}
 		rc = job_check(j, coll_reduce(m, whole, n, COLL_F32, COLL_SUM, 0, j->comm, NULL));
 		rc = rc ? rc
 		        : job_check(j,
@@ -120,8 +120,10 @@ int job_save_state(struct job *j, long steps_done)
 	}
 	if (!rc)
 		rc = gather_owed(j, &owed);
+	if (!rc && j->rank == 0)
+		write_state(j, m, v, owed, steps_done);
 	if (!rc)
-		rc = tell_all(j, j->rank || write_state(j, m, v, owed, steps_done) == 0);
+		rc = job_agree(j);
 	free(whole);
 	free(owed);
 	return rc;
@@ -134,8 +136,7 @@ static int check_state(struct job *j, const struct gpt_checkpoint *c)
 
 	if (!c->m || memcmp(&c->shape, s, sizeof(*s)) != 0 || c->signature != j->signature ||
 	    memcmp(c->tokenizer.token_of, j->tokenizer.token_of, sizeof(c->tokenizer.token_of)) != 0)
-		return job_refuse(j, "--resume: state.ckpt in %s is of a run with other flags or another text",
-		                  j->o.out);
+		return job_note(j, "--resume: state.ckpt in %s is of a run with other flags or another text", j->o.out);
 	if (c->ranks != (uint64_t)j->size)
 		fprintf(stderr,
 		        "ddp_gpt: --resume: the run had %d ranks and now has %d: results agree but for rounding\n",
@@ -157,14 +158,11 @@ static int64_t read_state(struct job *j, struct gpt_checkpoint *c)
 	char path[4096];
 	int64_t step;
 
-	if (path_of(j, "state.ckpt", path, sizeof(path)))
-		return -1;
-	if (gpt_checkpoint_read(path, c)) {
+	if (path_of(j, "state.ckpt", path, sizeof(path)) || gpt_checkpoint_read(path, c)) {
 		if (errno == ENOENT)
 			return 0;
-		fprintf(stderr, "ddp_gpt: %s: %s\n", path,
-		        errno == EILSEQ ? "not a checkpoint, or a damaged one" : strerror(errno));
-		return -1;
+		return job_note(j, "--resume: state.ckpt in %s: %s", j->o.out,
+		                errno == EILSEQ ? "not a checkpoint, or a damaged one" : strerror(errno));
 	}
 	step = check_state(j, c) ? -1 : (int64_t)c->step;
 	if (step > 0) {
@@ -215,7 +213,7 @@ int job_resume(struct job *j)
 		return 0;
 	if (j->rank == 0)
 		step = read_state(j, &c);
-	rc = job_check(j, coll_broadcast(&step, &step, 1, COLL_I64, 0, j->comm, NULL)) || step < 0 ? -1 : 0;
+	rc = job_agree(j) || job_check(j, coll_broadcast(&step, &step, 1, COLL_I64, 0, j->comm, NULL)) ? -1 : 0;
 	if (!rc && step > 0)
 		rc = spread_state(j, owed_by(j, &c));
 	gpt_checkpoint_free(&c);
@@ -228,15 +226,21 @@ int job_resume(struct job *j)
 	return 0;
 }
 
-int job_save_model(struct job *j)
+static int write_model(struct job *j)
 {
 	char path[4096];
 
-	if (j->rank || !j->o.out)
-		return 0;
 	if (path_of(j, "model.ckpt", path, sizeof(path)) == 0 &&
 	    gpt_checkpoint_write(path, j->model, &j->tokenizer, (uint64_t)j->o.steps) == 0)
 		return 0;
-	fprintf(stderr, "ddp_gpt: cannot write model.ckpt in %s: %s\n", j->o.out, strerror(errno));
-	return -1;
+	return note_unwritten(j, "model.ckpt");
+}
+
+int job_save_model(struct job *j)
+{
+	if (!j->o.out)
+		return 0;
+	if (j->rank == 0)
+		write_model(j);
+	return job_agree(j);
 }

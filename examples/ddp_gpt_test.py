@@ -292,9 +292,63 @@ def refusals(folder, data):
     for ranks, want, args, word in cases:
         code, _, stderr = run(ranks, *SMALL, "--data", data, *args)
         mine = [line for line in stderr.splitlines() if "ddp_gpt: " in line]
-        said = mine and word in mine[0]
-        once = want == 2 or len(mine) == 1
-        check("refused: " + " ".join(args)[-40:], code == want and said and once, "%d\n%s" % (code, stderr))
+        said = len(mine) == ranks and all(word in line for line in mine)
+        check("refused, told by each rank once: " + " ".join(args)[-40:], code == want and said, "%d\n%s" % (code, stderr))
+
+
+def run_apart(folder, args, only=None):
+    """Status and stderr of each of two ranks; only: a rank and what it is given besides."""
+    script = os.path.join(folder, "apart.sh")
+    with open(script, "w", encoding="utf-8") as f:
+        f.write('"$@" $([ "$COLL_RANK" != %d ] || echo "%s") 2> %s.$COLL_RANK\n' % (*(only or (0, "")), script)
+                + 's=$?\necho $s > %s.status.$COLL_RANK\nexit $s\n' % script)
+    for rank in range(2):
+        for name in (".%d", ".status.%d"):
+            with open(script + name % rank, "w", encoding="utf-8"):
+                pass
+    subprocess.run([COLLRUN, "-n", "2", "--no-prefix", "sh", script, PROGRAM, *SMALL, *args], env=dict(os.environ, OPENBLAS_NUM_THREADS="1"),
+                   stdin=subprocess.DEVNULL, capture_output=True, timeout=120, check=False)
+    return [(read(folder, "apart.sh.status.%d" % r).strip(), read(folder, "apart.sh.%d" % r)) for r in range(2)]
+
+
+def one_reason(folder, name, reason, args, only=None):
+    """What one rank meets ends both, and both give it as the reason."""
+    got = run_apart(folder, args, only)
+    check("one reason on both ranks: " + name,
+          all(code in ("1", "2") and "ddp_gpt: rank %d: " % r in err and reason in err and "different calls" not in err
+              for r, (code, err) in enumerate(got)), str(got))
+
+
+def ends_for_one_reason(folder, data):
+    """Whatever ends a rank ends the job. None of it depends on rounding: the fault is made."""
+    for rank in (0, 1):
+        for args, lines in [([], 5), (["--local-steps", "4"], 5), (["--local-steps", "4", "--log-every", "100", "--val-every", "0"], 1),
+                            (["--local-steps", "20", "--log-every", "100", "--val-every", "8"], 1), (["--stub", "--log-every", "3"], 3),
+                            (["--zero", "2"], 5), (["--wire", "int8"], 5), (["--wire", "powersgd"], 5)]:
+            out = os.path.join(folder, "fault%d%s" % (rank, "".join(args)))
+            one_reason(folder, "a gradient of rank %d %s" % (rank, " ".join(args)), "step 6: the gradient is not finite",
+                       ["--data", data, "--out", out, "--fault", "gradient", "--fault-rank", str(rank), "--fault-step", "6", *args])
+            metrics = [json.loads(line, parse_constant=lambda x: 1 / 0) for line in read(out, "metrics.jsonl").splitlines()]
+            check("and the steps before are in the metrics", len(metrics) == lines, str(metrics))
+        one_reason(folder, "memory of rank %d" % rank, "not enough memory", ["--data", data, "--fault", "memory", "--fault-rank", str(rank)])
+        one_reason(folder, "an argument of rank %d" % rank, "unknown argument --bogus", ["--data", data], (rank, "--bogus"))
+        one_reason(folder, "a batch of rank %d" % rank, "options differ", ["--data", data], (rank, "--batch 13"))
+        one_reason(folder, "a trace of rank %d" % rank, "cannot write /no/such.%d" % rank, ["--data", data], (rank, "--trace /no/such"))
+    one_reason(folder, "a text that is not there", "No such file", ["--data", os.path.join(folder, "none")])
+    for name, args in [("model.ckpt", []), ("state.ckpt", ["--save-every", "5"]), ("state.ckpt", ["--save-every", "5", "--zero", "1"]),
+                       ("state.ckpt", ["--resume"]), ("metrics.jsonl", [])]:
+        out = os.path.join(folder, "taken" + name)
+        os.makedirs(os.path.join(out, name), exist_ok=True)
+        one_reason(folder, " ".join([name, "of another kind", *args]), name, ["--data", data, "--out", out, *args])
+    out = os.path.join(folder, "fulldisk")
+    os.makedirs(out)
+    os.symlink("/dev/full", os.path.join(out, "metrics.jsonl"))
+    one_reason(folder, "a full disk", "metrics.jsonl", ["--data", data, "--out", out])
+    out = os.path.join(folder, "damaged")
+    os.makedirs(out)
+    with open(os.path.join(out, "state.ckpt"), "w", encoding="utf-8") as f:
+        f.write("no state")
+    one_reason(folder, "a damaged state", "not a checkpoint", ["--data", data, "--out", out, "--resume"])
 
 
 def main():
@@ -310,6 +364,7 @@ def main():
         any_number_of_steps(data)
         sampling(folder, data)
         refusals(folder, data)
+        ends_for_one_reason(folder, data)
     code, stdout, _ = run(0, "--help")
     check("--help", code == 0 and "--val-every" in stdout, stdout)
     print("%d passed, %d failed, 0 skipped" % (passed, failed))

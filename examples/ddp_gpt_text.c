@@ -9,9 +9,9 @@
 
 #define DEFAULT_NAME "ddp_gpt_text.txt"
 
-static int complain(const char *path, const char *why)
+static int explain(char *why, size_t why_bytes, const char *path, const char *cause)
 {
-	fprintf(stderr, "ddp_gpt: %s: %s\n", path, why);
+	snprintf(why, why_bytes, "%s: %s", path, cause);
 	return -1;
 }
 
@@ -58,25 +58,25 @@ static const char *find_default(char *beside, size_t len_bytes)
 	return NULL;
 }
 
-int text_read(const char *path, uint8_t **text, size_t *len_bytes)
+int text_read(const char *path, uint8_t **text, size_t *len_bytes, char *why, size_t why_bytes)
 {
 	char beside[PATH_MAX];
 	FILE *f;
 	int rc;
 
 	if (!path && !(path = find_default(beside, sizeof(beside))))
-		return complain(DEFAULT_NAME, "the default text is not there; name one with --data");
+		return explain(why, why_bytes, DEFAULT_NAME, "the default text is not there; name one with --data");
 	f = fopen(path, "re");
 	if (!f)
-		return complain(path, strerror(errno));
+		return explain(why, why_bytes, path, strerror(errno));
 	rc = slurp(f, text, len_bytes);
 	if (rc)
-		complain(path, strerror(errno));
+		explain(why, why_bytes, path, strerror(errno));
 	fclose(f);
 	if (!rc && *len_bytes == 0) {
 		free(*text);
 		*text = NULL;
-		return complain(path, "the file is empty");
+		return explain(why, why_bytes, path, "the file is empty");
 	}
 	return rc;
 }

@@ -63,24 +63,25 @@ static double run_pass(struct job *j, long step, int pass)
 {
 	const uint64_t first = first_sequence(j, step, pass);
 	const int len = (int)j->o.context;
+	const bool faulty = job_faulty(j, FAULT_GRADIENT) && step + 1 == j->o.fault_step;
 
 	for (int i = 0; i < j->pass_batch; i++)
 		copy_window(j, i, gpt_sampler_start(&j->sampler, first + (uint64_t)i));
 	gpt_model_set_dropout(j->model, j->o.dropout, (uint64_t)j->o.seed, (uint64_t)step,
 	                      first - (uint64_t)step * (uint64_t)j->o.batch);
 	return gpt_model_train(j->model, j->inputs, j->targets, j->pass_batch, len,
-	                       1.0f / (float)(j->pass_batch * len) / (float)j->passes);
+	                       faulty ? NAN : 1.0f / (float)(j->pass_batch * len) / (float)j->passes);
 }
 
 /* ---- Gradients of a step --------------------------------------------------- */
 
 static int micro_steps(struct job *j, long step, double *loss_sum)
 {
-	const bool alone = j->o.local_steps > 1;
+	const bool local = j->o.local_steps > 1;
 
 	for (int p = 0; p < j->passes; p++) {
-		j->averaging = !alone;
-		note(j, coll_ddp_begin(j->ddp, !alone && p == j->passes - 1));
+		j->averaging = !local;
+		note(j, coll_ddp_begin(j->ddp, !local && p == j->passes - 1));
 		*loss_sum += run_pass(j, step, p);
 		if (j->ddp_status)
 			return job_check_ddp(j, j->ddp_status);
@@ -152,6 +153,25 @@ static int update(struct job *j)
 	return 0;
 }
 
+/* Has this rank a gradient of its own, that the others have not? */
+static bool alone(const struct job *j, long step)
+{
+	return j->o.local_steps > 1 || job_stubbed(j, step);
+}
+
+/* An average is the same on all ranks, which find this in the same step. A rank's own gradient is noted: the
+ * rank goes on, at the others' pace, until they meet. A rank that waited for them meanwhile might find them late. */
+static int refuse_gradient(struct job *j, long step)
+{
+	static const char format[] = "step %ld: the gradient is not finite; try a smaller --lr";
+
+	if (!alone(j, step))
+		return job_abort(j, format, step + 1);
+	if (!j->problem[0])
+		job_note(j, format, step + 1);
+	return 0;
+}
+
 /* One step; *norm is the averaged gradient's. */
 static int train_step(struct job *j, long step, double *loss_sum, double *norm)
 {
@@ -164,14 +184,12 @@ static int train_step(struct job *j, long step, double *loss_sum, double *norm)
 	if ((world ? sum_leaves(j, step, loss_sum) : micro_steps(j, step, loss_sum)) ||
 	    take_buckets(j, job_stubbed(j, step), norm))
 		return -1;
-	if (!gpt_optim_begin(j->optim, *norm))
-		return job_refuse(j, "step %ld: the gradient is not finite; try a smaller --lr", step + 1);
-	if (update(j))
+	if (!gpt_optim_begin(j->optim, *norm) ? refuse_gradient(j, step) : update(j))
 		return -1;
 	if (j->o.zero)
 		coll_ddp_zero(j->ddp);
 	if (j->o.local_steps > 1 && (step + 1) % j->o.local_steps == 0)
-		return job_check_ddp(j, coll_ddp_average_weights(j->ddp));
+		return job_agree(j) || job_check_ddp(j, coll_ddp_average_weights(j->ddp)) ? -1 : 0;
 	return 0;
 }
 
@@ -199,9 +217,11 @@ static int check_windows(struct job *j, size_t windows)
 	return 0;
 }
 
-/* Weights that every rank holds alike, wherever they were last updated. */
+/* Weights that every rank holds alike, wherever they were last updated. The ranks meet. */
 static int settle_weights(struct job *j)
 {
+	if (job_agree(j))
+		return -1;
 	if (j->o.local_steps > 1 && job_check_ddp(j, coll_ddp_average_weights(j->ddp)))
 		return -1;
 	return job_check_ddp(j, coll_ddp_need(j->ddp, -1));
@@ -240,7 +260,7 @@ static int log_step(struct job *j, long step, bool validating, double loss_sum, 
 	const double tokens = (double)j->pass_batch * j->passes * (double)j->o.context;
 	double before;
 
-	if (mean_over_ranks(j, loss_sum, tokens, &j->loss))
+	if ((alone(j, step) && job_agree(j)) || mean_over_ranks(j, loss_sum, tokens, &j->loss))
 		return -1;
 	if (step == j->first_step)
 		j->first_loss = j->loss;

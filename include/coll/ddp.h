@@ -95,6 +95,12 @@ COLL_API coll_status coll_ddp_create(coll_ddp **ddp, const coll_ddp_param *param
 /* Collective. Sets *ddp to NULL; NULL and *ddp == NULL are accepted. */
 COLL_API coll_status coll_ddp_destroy(coll_ddp **ddp);
 
+/* End every pending and later call of ddp on all ranks with COLL_ERR_ABORTED and reason: for a
+ * rank that gives up between two calls that the others will make. Not collective. The
+ * communicator that ddp was made with is not affected: abort it too if others may wait there.
+ * ddp must still be destroyed. */
+COLL_API coll_status coll_ddp_abort(coll_ddp *ddp, const char *reason);
+
 /* What went wrong last, in one readable line. */
 COLL_API const char *coll_ddp_last_error(const coll_ddp *ddp);
 
