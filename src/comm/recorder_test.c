@@ -20,9 +20,10 @@ static const uint64_t COMM = 0x1234;
 
 static struct coll_entry *begin(struct coll_recorder *r, uint64_t sequence)
 {
-	return coll_recorder_begin(r, sequence,
-	                           coll_entry_what((uint32_t)sequence, COLL_KIND_ALL_REDUCE, COLL_F32, COLL_SUM, false),
-	                           sequence * 3, (int32_t)(sequence % 7), 0);
+	return coll_recorder_begin(
+	        r, sequence,
+	        coll_entry_what((uint32_t)sequence, COLL_KIND_ALL_REDUCE, COLL_F32, COLL_SUM, COLL_WAY_UNKNOWN, false),
+	        sequence * 3, (int32_t)(sequence % 7), 0);
 }
 
 static void what_is_written_is_read(void)
@@ -33,7 +34,7 @@ static void what_is_written_is_read(void)
 
 	REQUIRE(coll_recorder_open(&r) == COLL_OK);
 	CHECK(!coll_recorder_read(&r, 0, COMM, &o));
-	e = coll_recorder_begin(&r, 12, coll_entry_what(77, COLL_KIND_BROADCAST, COLL_BF16, 0, true), 99, 3, 5);
+	e = coll_recorder_begin(&r, 12, coll_entry_what(77, COLL_KIND_BROADCAST, COLL_BF16, 0, 0, true), 99, 3, 5);
 	REQUIRE(coll_recorder_read(&r, 0, COMM, &o));
 	CHECK(o.state == COLL_OP_QUEUED && o.in_stream && o.stream == 5 && o.sequence == 12 && o.count == 99);
 	CHECK(o.signature == 77 && o.kind == COLL_KIND_BROADCAST && o.type == COLL_BF16 && o.root == 3);
