@@ -264,8 +264,10 @@ static void log_tail(struct coll_context *ctx, int level)
 			else
 				snprintf(end, sizeof(end), "%s",
 				         o->state == COLL_OP_QUEUED ? "not started" : "not ended");
-			coll_log(&ctx->logger, level, "[COLL-5106] recorded %.6f s ago: %s by %s: %s",
-			         (double)(r.now.real_ns - when(&r, o->begun)) * 1e-9, text, coll_way_name(o->way), end);
+			coll_log(&ctx->logger, level, "[COLL-5106] recorded %.6f s ago: %s%s%s: %s",
+			         (double)(r.now.real_ns - when(&r, o->begun)) * 1e-9, text,
+			         o->way == COLL_WAY_UNKNOWN ? "" : " by ",
+			         o->way == COLL_WAY_UNKNOWN ? "" : coll_way_name(o->way), end);
 		}
 	free(r.ops);
 }
