@@ -82,7 +82,7 @@ struct perf_segment {
 
 struct perf_collective {
 	const char *program; /* "allreduce_perf" */
-	const char *kind;    /* "all_reduce", for coll_comm_explain() */
+	const char *kind;    /* "all_reduce" */
 	bool reduces;
 	bool rooted;
 	bool blocks;   /* the size column covers one block per rank */
