@@ -381,6 +381,10 @@ static void put_operation(struct writer *w, const struct trace *t, const struct 
 	coll_text_add_json(line, o->dtype);
 	coll_text_add(line, ",\"op\":");
 	coll_text_add_json(line, o->op);
+	if (o->way[0]) {
+		coll_text_add(line, ",\"way\":");
+		coll_text_add_json(line, o->way);
+	}
 	coll_text_add(line, ",\"%s\":%d,\"state\":\"%s\",\"communicator\":\"%016llx\"", pair ? "peer" : "root", o->root,
 	              states[o->state], (unsigned long long)o->comm);
 	if (o->stream >= 0 && o->begin_ns)

@@ -23,7 +23,7 @@ enum dump_state { DUMP_QUEUED, DUMP_RUNNING, DUMP_ENDED };
 
 struct dump_op {
 	uint64_t comm, index, sequence, count;
-	char kind[24], dtype[16], op[16], signature[12], result[48];
+	char kind[24], dtype[16], op[16], signature[12], result[48], way[24];
 	int root, stream, status; /* root: the peer of send and recv; stream -1: blocking */
 	enum dump_state state;
 	uint64_t queued_ns, begin_ns, end_ns; /* since 1970, 0: not yet */

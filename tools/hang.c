@@ -181,6 +181,8 @@ static void add_line(struct coll_text *t, const struct dump_list *l, const struc
 		coll_text_add(t, ": in ");
 		add_op(t, d, o);
 		coll_text_add(t, " for %.1f s", seconds(begun(o), d->now_ns));
+		if (o->way[0])
+			coll_text_add(t, " by %s", o->way);
 		if (peer >= 0)
 			coll_text_add(t, ", waits for rank %d in step %d of lane %d", peer, o->step, o->lane);
 		coll_text_add(t, "\n");

@@ -190,14 +190,13 @@ static coll_status run_place(struct session *s, struct perf_test *t, struct perf
 	return status;
 }
 
-/* The second word of the explanation is the algorithm's name. */
-static void find_algorithm(const struct session *s, struct perf_row *row)
+/* How the calls that were timed last were made, out of place and in place. */
+static void name_algorithm(struct perf_row *row, const char *const way[2])
 {
-	char line[512] = "";
+	const char *first = way[0] ? way[0] : "-", *second = way[1] ? way[1] : first;
+	const bool differ = strcmp(first, second) != 0;
 
-	strcpy(row->algorithm, "-");
-	if (coll_comm_explain(s->comm, s->what->kind, row->call.count, row->call.type, line, sizeof(line)) == COLL_OK)
-		(void)sscanf(line, "%*s %47s", row->algorithm);
+	snprintf(row->algorithm, sizeof(row->algorithm), "%s%s%s", first, differ ? "/" : "", differ ? second : "");
 }
 
 /* The scale goes with the operation; made per row, it costs nothing that is timed. */
@@ -224,6 +223,7 @@ static coll_status bind_op(const struct session *s, struct perf_call *call, int 
 static coll_status run_row(struct session *s, struct perf_data *data, coll_dtype type, int op, int root, size_t bytes)
 {
 	const size_t elem_bytes = coll_dtype_size(type), blocks = s->what->blocks ? (size_t)s->size : 1;
+	const char *way[2] = {NULL, NULL};
 	struct perf_row row = {.op = op};
 	struct perf_test t = {.what = s->what,
 	                      .args = &s->args,
@@ -248,11 +248,16 @@ static coll_status run_row(struct session *s, struct perf_data *data, coll_dtype
 		s->what->extent(&t.call, &t.in_count, &t.out_count);
 	t.bytes = row.bytes = t.call.count * blocks * elem_bytes;
 	row.call = t.call;
-	find_algorithm(s, &row);
 	if (s->args.timeout_s)
 		alarm((unsigned)s->args.timeout_s);
-	for (int place = 0; place < 2 && status == COLL_OK; place++)
+	for (int place = 0; place < 2 && status == COLL_OK; place++) {
+		t.way = &way[place];
 		status = run_place(s, &t, &row, place);
+	}
+	/* A message to oneself is on no record. */
+	if (s->size == 1 && strcmp(s->what->kind, "send_recv") == 0)
+		way[0] = way[1] = NULL;
+	name_algorithm(&row, way);
 	if (s->args.timeout_s)
 		alarm(0);
 	if (op == PERF_MULSUM)

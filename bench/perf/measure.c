@@ -108,6 +108,7 @@ coll_status perf_measure_one(const struct perf_test *t, int index)
 	const coll_status status = t->what->run(&t->call, t->in, t->out);
 
 	t->samples[index] = now_s() - begin;
+	*t->way = coll_comm_last_way(t->call.comm);
 	return status;
 }
 
@@ -149,6 +150,7 @@ coll_status perf_measure(const struct perf_test *t, struct perf_times *times)
 	}
 	if (status == COLL_OK)
 		status = iterate_stamped(t, &stamped_s);
+	*t->way = coll_comm_last_way(t->call.comm); /* before the next exchange of numbers */
 	if (status != COLL_OK)
 		return status;
 	return perf_measure_samples(t, apart ? total_s : stamped_s, times);

@@ -83,7 +83,7 @@ struct perf_segment {
 
 struct perf_collective {
 	const char *program; /* "allreduce_perf" */
-	const char *kind;    /* "all_reduce", for coll_comm_explain() */
+	const char *kind;    /* "all_reduce" */
 	bool reduces;
 	bool rooted;
 	bool blocks;   /* the size column covers one block per rank */
@@ -182,6 +182,7 @@ struct perf_test {
 	uint64_t salt;
 	double *samples;              /* args->iters */
 	struct perf_numbers *numbers; /* of each rank */
+	const char **way;             /* how the call that was timed last was made; NULL: not known */
 };
 
 void perf_fill_input(const struct perf_test *t);

@@ -253,6 +253,11 @@ COLL_API const coll_error *coll_last_error(const coll_comm *comm);
 COLL_API coll_status coll_comm_explain(coll_comm *comm, const char *collective, size_t count, coll_dtype type,
                                        char *buf, size_t len_bytes);
 
+/* Name of the way by which a call was made: of those on this communicator that have ended, the one
+ * made last. "ring" and other algorithms' names, "zero-copy", "pair-stream" ... (docs/guide/tools.md);
+ * NULL: none is on record. A constant string. Local. */
+COLL_API const char *coll_comm_last_way(const coll_comm *comm);
+
 /* ---- Operations defined by the user ----------------------------------- */
 
 /* inout[i] = left[i] op inout[i] for count elements; left comes from lower

@@ -69,11 +69,6 @@ static void cut_tiles(struct coll_memo *m, const struct coll_call *c, size_t lar
 		m->windows = tiles > 0 ? (uint32_t)tiles : 1;
 }
 
-static const char *native_name(const struct coll_memo *m)
-{
-	return m->hand ? coll_native_way(m->hand) : "";
-}
-
 static coll_status choose(struct coll_comm *comm, const struct coll_call *c, bool ordered, bool explain,
                           struct coll_memo *m, struct coll_tune_choice *choice)
 {
@@ -108,6 +103,7 @@ static coll_status choose(struct coll_comm *comm, const struct coll_call *c, boo
 		                        "[COLL-1108] algorithm %s needs larger slots than %zu bytes",
 		                        choice->algo->name, comm->slot_bytes);
 	}
+	m->way = coll_way_of_algo(choice->algo);
 	windows = choice->windows < 1 ? 1 : choice->windows;
 	cut_tiles(m, c, largest, windows > COLL_WINDOWS_MAX ? COLL_WINDOWS_MAX : windows);
 	m->scratch_bytes = coll_run_scratch_bytes(m->plan, m->tile, m->elem_bytes, m->windows);
@@ -179,6 +175,30 @@ static struct coll_memo *memo_slot(struct coll_comm *comm, const struct coll_cal
 	return &both[*newer];
 }
 
+/* The ways of a call in the order in which they are tried, each with its condition; the plan's last. */
+struct chain {
+	char text[320];
+};
+
+static struct chain chain(const struct coll_comm *comm, const struct coll_call *c, const struct coll_memo *m)
+{
+	struct chain chain = {""};
+	const char *plan = NULL;
+	struct coll_job job;
+	size_t n = 0;
+
+	if (m->hand) {
+		coll_call_job(comm, c, m, &job);
+		coll_native_explain(m->hand, &job, chain.text, sizeof(chain.text), &plan);
+		n = strlen(chain.text);
+	}
+	if (plan)
+		snprintf(chain.text + n, sizeof(chain.text) - n, "; else %s (%s)", coll_way_name(m->way), plan);
+	else
+		snprintf(chain.text, sizeof(chain.text), "%s", coll_way_name(m->way));
+	return chain;
+}
+
 /* A shape not seen before, or whose memo was taken over by another. */
 static coll_status memorise(struct coll_comm *comm, const struct coll_call *c, struct coll_memo *m)
 {
@@ -215,9 +235,9 @@ static coll_status memorise(struct coll_comm *comm, const struct coll_call *c, s
 	if (st != COLL_OK)
 		return st;
 	if (explain)
-		coll_log(&comm->ctx->logger, COLL_LOG_INFO, "%s count=%zu bytes=%zu: %s%s%s tile=%zu windows=%u (%s)",
-		         coll_call_name(c), c->count, c->count * fresh.elem_bytes, native_name(&fresh),
-		         fresh.hand ? ", else " : "", choice.algo->name, fresh.tile, fresh.windows, choice.why);
+		coll_log(&comm->ctx->logger, COLL_LOG_INFO, "%s count=%zu bytes=%zu: %s tile=%zu windows=%u (%s)",
+		         coll_call_name(c), c->count, c->count * fresh.elem_bytes, chain(comm, c, &fresh).text,
+		         fresh.tile, fresh.windows, choice.why);
 	if (m->valid)
 		coll_plan_cache_release(comm->plans, m->plan);
 	*m = fresh;
@@ -332,6 +352,7 @@ void coll_call_job(const struct coll_comm *comm, const struct coll_call *c, cons
 	                         .tile = memo->tile,
 	                         .windows = memo->windows,
 	                         .signature = c->ragged ? signature(c, comm->size) : memo->signature,
+	                         .way = memo->way,
 	                         .signal = c->kind == COLL_KIND_BARRIER,
 	                         .pairwise = c->pairwise};
 }
@@ -424,9 +445,10 @@ coll_status coll_comm_begin(struct coll_comm *comm, const struct coll_call *c)
 
 static inline struct coll_entry *write_down(struct coll_comm *comm, const struct coll_call *c)
 {
-	return coll_recorder_begin(&comm->recorder, comm->sequence,
-	                           coll_entry_what(comm->call.signature, record_kind(c), c->type, c->op, false),
-	                           c->count, c->root, 0);
+	return coll_recorder_begin(
+	        &comm->recorder, comm->sequence,
+	        coll_entry_what(comm->call.signature, record_kind(c), c->type, c->op, coll_run_way(comm->run), false),
+	        c->count, c->root, 0);
 }
 
 /* Not alone, or not now. */
@@ -461,6 +483,7 @@ coll_status coll_comm_call(struct coll_comm *comm, const struct coll_call *c)
 			st = coll_comm_wait_eagerly(comm, &wait);
 		if (__builtin_expect(st == COLL_OK, true)) {
 			coll_record_retire(&comm->record, &comm->call);
+			coll_recorder_way(wait.entries[0], coll_run_way(comm->run));
 			coll_recorder_end_quick(wait.entries[0]);
 			return COLL_OK;
 		}
@@ -472,6 +495,7 @@ coll_status coll_comm_call(struct coll_comm *comm, const struct coll_call *c)
 	if (planted(WRONG_BYTE) && coll_clock_ns() - began_ns > 40000000 && c->out && c->count > 0)
 		((char *)c->out)[c->count * coll_dtype_size(c->type) - 1] ^= 1;
 	coll_record_retire(&comm->record, &comm->call);
+	coll_recorder_way(wait.entries[0], coll_run_way(comm->run));
 	coll_recorder_end(&comm->recorder, wait.entries[0], st);
 	return st;
 }
@@ -486,9 +510,9 @@ coll_status coll_comm_explain_call(struct coll_comm *comm, enum coll_kind kind, 
 
 	if (st != COLL_OK)
 		return st;
-	coll_plan_cache_release(comm->plans, m.plan);
-	snprintf(buf, len_bytes, "%s %s%s%s tile=%zu windows=%u transport=%s because %s", coll_plan_kind_name(kind),
-	         native_name(&m), m.hand ? ", else " : "", choice.algo->name, m.tile, m.windows,
+	snprintf(buf, len_bytes, "%s %s tile=%zu windows=%u transport=%s because %s", coll_plan_kind_name(kind),
+	         chain(comm, &c, &m).text, m.tile, m.windows,
 	         comm->size > 1 ? coll_comm_transport(comm, !comm->rank) : "none", choice.why);
+	coll_plan_cache_release(comm->plans, m.plan);
 	return COLL_OK;
 }

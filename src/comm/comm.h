@@ -53,6 +53,7 @@ struct coll_memo {
 	size_t scratch_bytes;
 	struct coll_reduction reduction; /* kinds that reduce; bound anew for user operations */
 	const struct coll_hand *hand;    /* it is made by hand; NULL: by the plan */
+	uint8_t way;                     /* of the plan: record/way.h */
 	bool quick;                      /* the shortest way may be open to it: see quick.c */
 };
 

@@ -149,6 +149,8 @@ static void add_op(const struct reading *r, const struct coll_op_record *o, stru
 	if (o->state == COLL_OP_ENDED)
 		coll_text_add(t, ",\"end_ns\":%" PRIu64 ",\"status\":%d,\"result\":\"%s\"", when(r, o->finished),
 		              o->status, coll_status_string((coll_status)o->status));
+	if (o->way != COLL_WAY_UNKNOWN)
+		coll_text_add(t, ",\"way\":\"%s\"", coll_way_name(o->way));
 	if (o->quick)
 		coll_text_add(t, ",\"quick\":true");
 	if (o->waits_for >= 0)
@@ -262,8 +264,10 @@ static void log_tail(struct coll_context *ctx, int level)
 			else
 				snprintf(end, sizeof(end), "%s",
 				         o->state == COLL_OP_QUEUED ? "not started" : "not ended");
-			coll_log(&ctx->logger, level, "[COLL-5106] recorded %.6f s ago: %s: %s",
-			         (double)(r.now.real_ns - when(&r, o->begun)) * 1e-9, text, end);
+			coll_log(&ctx->logger, level, "[COLL-5106] recorded %.6f s ago: %s%s%s: %s",
+			         (double)(r.now.real_ns - when(&r, o->begun)) * 1e-9, text,
+			         o->way == COLL_WAY_UNKNOWN ? "" : " by ",
+			         o->way == COLL_WAY_UNKNOWN ? "" : coll_way_name(o->way), end);
 		}
 	free(r.ops);
 }

@@ -372,6 +372,8 @@ static void leave(struct coll_request *r)
 		coll_list_remove(&r->running);
 		coll_flight_publish(comm, r);
 	}
+	for (int i = 0; i < r->wait.nruns; i++)
+		coll_recorder_way(r->wait.entries[i], coll_run_way(r->wait.runs[i]));
 	for (int i = 0; i < 2; i++)
 		coll_recorder_end(&comm->recorder, r->wait.entries[i], r->status);
 	if (--f->pending == 0)

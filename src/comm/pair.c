@@ -44,6 +44,7 @@ void coll_pair_job(const struct coll_comm *comm, const struct coll_pair *p, int 
 	                         .in = {.base = half ? NULL : (char *)(uintptr_t)p->send, .count = count},
 	                         .out = {.base = half ? p->recv : NULL, .count = count},
 	                         .elem_bytes = coll_dtype_size(p->type),
+	                         .way = COLL_WAY_SEND_RECV,
 	                         .windows = 2};
 	job->tile = coll_run_tile(job->plan, job->elem_bytes, comm->slot_bytes);
 	job->signature = (uint32_t)coll_hash_combine(coll_hash_combine(COLL_KIND_SEND_RECV, (uint64_t)p->type), count);
@@ -76,7 +77,8 @@ static coll_status start(struct coll_comm *comm, const struct coll_pair *p, int 
 	job.sequence = coll_pair_number(comm, half, peer);
 	wait->entries[wait->nruns] = coll_recorder_begin(
 	        &comm->recorder, job.sequence,
-	        coll_entry_what(0, COLL_KIND_SEND_RECV, (uint8_t)p->type, (uint8_t)half, false), job.in.count, peer, 0);
+	        coll_entry_what(0, COLL_KIND_SEND_RECV, (uint8_t)p->type, (uint8_t)half, COLL_WAY_SEND_RECV, false),
+	        job.in.count, peer, 0);
 	wait->runs[wait->nruns++] = comm->pair_run[half];
 	st = coll_run_start(comm->pair_run[half], &comm->pairs.fabric, &job);
 	if (st != COLL_OK)

@@ -251,10 +251,10 @@ static coll_status start_inline(struct coll_operation *op)
 	}
 	coll_run_poll(op->run, NULL); /* an error is sticky: met again in wait */
 	/* Written down while the first frames travel. */
-	r->wait.entries[0] =
-	        coll_recorder_begin(&comm->recorder, r->job.sequence,
-	                            coll_entry_what(r->signature, r->record.kind, r->record.type, r->record.op, false),
-	                            r->call.count, r->call.root, 0);
+	r->wait.entries[0] = coll_recorder_begin(&comm->recorder, r->job.sequence,
+	                                         coll_entry_what(r->signature, r->record.kind, r->record.type,
+	                                                         r->record.op, coll_run_way(op->run), false),
+	                                         r->call.count, r->call.root, 0);
 	/* Release: whoever sweeps for one finds it, or finds `inlined` set anew. */
 	atomic_store_explicit(&comm->flight.current, op, memory_order_release);
 	atomic_store_explicit(&comm->ctx->async->inlined, true, memory_order_release);
@@ -367,11 +367,13 @@ static coll_status wait_inline(struct coll_operation *op)
 	if (comm->ctx->alone_on_cores && r->call.count <= QUICK_COUNT &&
 	    coll_comm_wait_eagerly(comm, &r->wait) == COLL_OK) {
 		coll_record_retire(&comm->record, &r->record);
+		coll_recorder_way(r->wait.entries[0], coll_run_way(op->run));
 		coll_recorder_end_quick(r->wait.entries[0]);
 		return COLL_OK;
 	}
 	st = coll_comm_wait(comm, &r->wait);
 	coll_record_retire(&comm->record, &r->record);
+	coll_recorder_way(r->wait.entries[0], coll_run_way(op->run));
 	coll_recorder_end(&comm->recorder, r->wait.entries[0], st);
 	return st;
 }

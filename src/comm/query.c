@@ -42,6 +42,22 @@ const char *coll_comm_transport(const coll_comm *comm, int rank)
 	return w ? w->table.name : "none";
 }
 
+/* A look at what is on record costs the calls nothing. */
+const char *coll_comm_last_way(const coll_comm *comm)
+{
+	const struct coll_recorder *r = comm ? &comm->recorder : NULL;
+	struct coll_op_record op;
+	uint64_t end;
+
+	if (!r || !r->entries)
+		return NULL;
+	end = atomic_load_explicit(&r->next, memory_order_relaxed);
+	for (uint64_t i = end; i > 0 && end - i < COLL_RECORDER_ENTRIES; i--)
+		if (coll_recorder_read(r, i - 1, comm->id, &op) && op.state == COLL_OP_ENDED)
+			return op.way == COLL_WAY_UNKNOWN ? NULL : coll_way_name(op.way);
+	return NULL;
+}
+
 int coll_version(void)
 {
 	return COLL_VERSION_MAJOR * 10000 + COLL_VERSION_MINOR * 100 + COLL_VERSION_PATCH;

@@ -187,6 +187,7 @@ static __attribute__((noinline, cold)) coll_status go_on(struct coll_comm *comm,
 	if (st == COLL_OK) {
 		coll_run_begun(comm->run, state);
 		st = coll_comm_wait(comm, &wait);
+		coll_recorder_way(entry, coll_run_way(comm->run));
 	} else {
 		st = coll_comm_fail(comm, st, -1, "cannot start the plan: ", coll_status_string(st));
 	}
@@ -369,7 +370,8 @@ void coll_quick_prepare(struct coll_comm *comm, const struct coll_call *c, struc
 	                         .memo = memo,
 	                         .record = comm->call,
 	                         .job = *job};
-	q->what = coll_entry_what(comm->call.signature, memo->kind, memo->type, (uint8_t)memo->op, false);
+	q->what = coll_entry_what(comm->call.signature, memo->kind, memo->type, (uint8_t)memo->op,
+	                          coll_native_way(job->hand), false);
 	q->run = comm->size == 2 && comm->ctx->alone_on_cores && coll_native_is_quick(job->hand) ? one_line : by_hand;
 	place(comm, q, memo);
 }

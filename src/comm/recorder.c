@@ -55,7 +55,7 @@ void coll_recorder_waits(struct coll_entry *e, int32_t peer, uint32_t step, uint
 	where = atomic_load_explicit(&e->where, memory_order_relaxed) >> 24 << 24;
 	step = step < WHERE_STEP_MAX ? step : WHERE_STEP_MAX;
 	lane = lane < WHERE_LANE_MAX ? lane : WHERE_LANE_MAX;
-	atomic_store_explicit(&e->where, where | step << 8 | lane, memory_order_relaxed);
+	atomic_store_explicit(&e->where, where | step << 8 | lane, memory_order_release);
 	atomic_store_explicit(&e->who, coll_entry_who((int32_t)(who >> 32), peer), memory_order_release);
 }
 
@@ -70,6 +70,7 @@ static void unpack(const uint64_t w[8], struct coll_op_record *o)
 	o->kind = (uint8_t)(what >> 24);
 	o->type = (uint8_t)(what >> 16);
 	o->op = (uint8_t)(what >> 8);
+	o->way = (uint8_t)what >> 1;
 	o->in_stream = what & 1;
 	o->count = w[4];
 	o->sequence = w[5] >> 16;
@@ -98,11 +99,11 @@ bool coll_recorder_read(const struct coll_recorder *r, uint64_t index, uint64_t 
 	/* First: if the operation has ended, all it wrote before is seen below. */
 	w[2] = atomic_load_explicit(&e->finished, memory_order_acquire);
 	w[1] = atomic_load_explicit(&e->begun, memory_order_relaxed);
-	w[3] = atomic_load_explicit(&e->what, memory_order_relaxed);
 	w[4] = atomic_load_explicit(&e->count, memory_order_relaxed);
 	w[5] = atomic_load_explicit(&e->sequence, memory_order_relaxed);
 	w[6] = atomic_load_explicit(&e->who, memory_order_acquire);
 	w[7] = atomic_load_explicit(&e->where, memory_order_relaxed);
+	w[3] = atomic_load_explicit(&e->what, memory_order_relaxed);
 	atomic_thread_fence(memory_order_acquire);
 	if (atomic_load_explicit(&e->version, memory_order_relaxed) != w[0])
 		return false;

@@ -22,11 +22,17 @@
  * If the reader saw a word of a later begin, the release fence before that word and the
  * reader's acquire fence make the odd version visible to its second look, which then
  * differs. If the first look saw the even version, its release store made all words of
- * that begin visible. Words that change after begin (started, finished, waits) change by
+ * that begin visible. Words that change after begin (way, started, finished, waits) change by
  * single stores, each of which leaves the entry meaningful; they are release stores,
- * and acquire loads in the opposite order: who sees the end of an operation sees its
- * start, who sees the rank waited for sees the step.
- * No store is read back by the writer on the way.
+ * and acquire loads in the opposite order: a reader that sees the end of an operation sees
+ * its start and its way, one that sees the rank waited for sees the step and the way so far.
+ *
+ * The way an operation goes may not be certain before it has gone it: buffers decide, and trials. So
+ * the word `what` is written at begin with the way as far as it is known, and changed by
+ * coll_recorder_way(), by the entry's writer, before the end or the note of a wait is stored. Only
+ * its seven bits change: whichever value of the word a reader gets, the rest of it is right.
+ * The shortest calls know their way beforehand and write the word once.
+ * No store is read back by the writer of such a call.
  */
 #ifndef COLL_COMM_RECORDER_H
 #define COLL_COMM_RECORDER_H
@@ -41,6 +47,7 @@
 #include "base/ticks.h"
 #include "coll/coll.h"
 #include "comm/record.h"
+#include "record/way.h"
 
 enum { COLL_RECORDER_ENTRIES = 1024, COLL_RECORDER_SHOWN = 1000 };
 
@@ -49,7 +56,7 @@ struct coll_entry {
 	_Alignas(64) _Atomic uint64_t version;
 	_Atomic uint64_t begun;    /* ticks; of queueing when in a stream */
 	_Atomic uint64_t finished; /* 0: not yet; else (ticks since begun) + 2 in 56 bits, status in 8 */
-	_Atomic uint64_t what;     /* signature, kind, type, op, 0: blocking or 1: in a stream */
+	_Atomic uint64_t what;     /* signature, 32 bits; kind, type, op; way, 7; 0: blocking or 1: in a stream */
 	_Atomic uint64_t count;
 	_Atomic uint64_t sequence; /* 48 bits; number of the stream, 16 bits */
 	_Atomic uint64_t who;      /* root, rank waited for */
@@ -78,7 +85,8 @@ struct coll_op_record {
 	uint64_t count;
 	uint32_t signature;
 	uint8_t kind, type;
-	uint8_t op; /* of send_recv: 0 sends, 1 receives */
+	uint8_t op;  /* of send_recv: 0 sends, 1 receives */
+	uint8_t way; /* record/way.h */
 	bool in_stream;
 	uint16_t stream;
 	int32_t root;
@@ -96,9 +104,11 @@ void coll_recorder_close(struct coll_recorder *r);
 
 /* ---- Writing ---- */
 
-static inline uint64_t coll_entry_what(uint32_t signature, uint8_t kind, uint8_t type, uint8_t op, bool in_stream)
+static inline uint64_t coll_entry_what(uint32_t signature, uint8_t kind, uint8_t type, uint8_t op, uint8_t way,
+                                       bool in_stream)
 {
-	return (uint64_t)signature << 32 | (uint64_t)kind << 24 | (uint64_t)type << 16 | (uint64_t)op << 8 | in_stream;
+	return (uint64_t)signature << 32 | (uint64_t)kind << 24 | (uint64_t)type << 16 | (uint64_t)op << 8 |
+	       (uint64_t)(way & COLL_WAY_MAX) << 1 | in_stream;
 }
 
 static inline uint64_t coll_entry_who(int32_t root, int32_t waits_for)
@@ -165,6 +175,19 @@ static inline void coll_recorder_resume(struct coll_entry *e)
 
 /* An operation of a stream starts to run. */
 void coll_recorder_start(const struct coll_recorder *r, struct coll_entry *e);
+
+/* The way it goes, as far as that is known now: see above. */
+static inline void coll_recorder_way(struct coll_entry *e, uint8_t way)
+{
+	const uint64_t bits = (uint64_t)COLL_WAY_MAX << 1;
+	uint64_t what;
+
+	if (!COLL_GUARDS || !e)
+		return;
+	what = atomic_load_explicit(&e->what, memory_order_relaxed); /* the writer's own word */
+	if ((what & bits) != (uint64_t)way << 1)
+		atomic_store_explicit(&e->what, (what & ~bits) | (uint64_t)way << 1, memory_order_release);
+}
 
 /* It has not moved for a while: whom it waits for, and where. */
 void coll_recorder_waits(struct coll_entry *e, int32_t peer, uint32_t step, uint32_t lane);

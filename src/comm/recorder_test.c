@@ -20,9 +20,10 @@ static const uint64_t COMM = 0x1234;
 
 static struct coll_entry *begin(struct coll_recorder *r, uint64_t sequence)
 {
-	return coll_recorder_begin(r, sequence,
-	                           coll_entry_what((uint32_t)sequence, COLL_KIND_ALL_REDUCE, COLL_F32, COLL_SUM, false),
-	                           sequence * 3, (int32_t)(sequence % 7), 0);
+	return coll_recorder_begin(
+	        r, sequence,
+	        coll_entry_what((uint32_t)sequence, COLL_KIND_ALL_REDUCE, COLL_F32, COLL_SUM, COLL_WAY_UNKNOWN, false),
+	        sequence * 3, (int32_t)(sequence % 7), 0);
 }
 
 static void what_is_written_is_read(void)
@@ -33,7 +34,7 @@ static void what_is_written_is_read(void)
 
 	REQUIRE(coll_recorder_open(&r) == COLL_OK);
 	CHECK(!coll_recorder_read(&r, 0, COMM, &o));
-	e = coll_recorder_begin(&r, 12, coll_entry_what(77, COLL_KIND_BROADCAST, COLL_BF16, 0, true), 99, 3, 5);
+	e = coll_recorder_begin(&r, 12, coll_entry_what(77, COLL_KIND_BROADCAST, COLL_BF16, 0, 0, true), 99, 3, 5);
 	REQUIRE(coll_recorder_read(&r, 0, COMM, &o));
 	CHECK(o.state == COLL_OP_QUEUED && o.in_stream && o.stream == 5 && o.sequence == 12 && o.count == 99);
 	CHECK(o.signature == 77 && o.kind == COLL_KIND_BROADCAST && o.type == COLL_BF16 && o.root == 3);
@@ -48,6 +49,36 @@ static void what_is_written_is_read(void)
 	coll_recorder_end(&r, e, COLL_ERR_PEER_DEAD);
 	REQUIRE(coll_recorder_read(&r, 0, COMM, &o));
 	CHECK(o.state == COLL_OP_ENDED && o.status == COLL_ERR_PEER_DEAD && o.finished >= o.begun);
+	coll_recorder_close(&r);
+}
+
+static void the_way_changes_and_nothing_else(void)
+{
+	struct coll_recorder r = {0};
+	struct coll_op_record o;
+	struct coll_entry *e;
+
+	REQUIRE(coll_recorder_open(&r) == COLL_OK);
+	for (int in_stream = 0; in_stream < 2; in_stream++) {
+		e = coll_recorder_begin(
+		        &r, 12, coll_entry_what(0xfffffff7, COLL_KIND_SCAN, COLL_BF16, 255, COLL_WAY_CICO, in_stream),
+		        99, 3, 5);
+		for (unsigned way = 0; way <= COLL_WAY_MAX + 1; way++) {
+			const unsigned written = way == 0 ? COLL_WAY_CICO : way - 1;
+
+			if (way > 0)
+				coll_recorder_way(e, (uint8_t)written);
+			REQUIRE(coll_recorder_read(&r, (uint64_t)in_stream, COMM, &o));
+			CHECK(o.way == written && o.in_stream == in_stream, "way %u: %u", written, o.way);
+			CHECK(o.signature == 0xfffffff7 && o.kind == COLL_KIND_SCAN && o.type == COLL_BF16 &&
+			      o.op == 255);
+		}
+		coll_recorder_waits(e, 1, 2, 3);
+		coll_recorder_end(&r, e, COLL_OK);
+		REQUIRE(coll_recorder_read(&r, (uint64_t)in_stream, COMM, &o));
+		CHECK(o.way == COLL_WAY_MAX && o.state == COLL_OP_ENDED && o.waits_for == 1);
+	}
+	coll_recorder_way(NULL, 1);
 	coll_recorder_close(&r);
 }
 
@@ -156,6 +187,7 @@ static bool whole(const struct coll_op_record *o)
 
 	return o->count == s * 3 && o->signature == (uint32_t)s && o->root == (int32_t)(s % 7) && o->index + 1 == s &&
 	       (o->state != COLL_OP_ENDED || (o->status == s % 40 && o->waits_for == (int32_t)(s % 5))) &&
+	       (o->way == s % 128 || (o->way == COLL_WAY_UNKNOWN && o->waits_for == -1)) &&
 	       (o->waits_for == -1 || (o->waits_for == (int32_t)(s % 5) && o->step == s % 1000));
 }
 
@@ -172,6 +204,7 @@ static void *write_many(void *arg)
 	for (uint64_t s = 1; s <= ROUNDS; s++) {
 		struct coll_entry *e = begin(r, s);
 
+		coll_recorder_way(e, (uint8_t)(s % 128));
 		coll_recorder_waits(e, (int32_t)(s % 5), (uint32_t)(s % 1000), 0);
 		coll_recorder_end(r, e, (coll_status)(s % 40));
 	}
@@ -246,6 +279,7 @@ static void *run_queued(void *arg)
 			sched_yield();
 		atomic_store_explicit(&b->slot[s % 64], NULL, memory_order_release);
 		coll_recorder_start(&b->ring, e);
+		coll_recorder_way(e, (uint8_t)(s % 128));
 		coll_recorder_waits(e, (int32_t)(s % 5), (uint32_t)(s % 1000), 0);
 		coll_recorder_end(&b->ring, e, (coll_status)(s % 40));
 	}
@@ -276,6 +310,7 @@ static void an_entry_changes_hands(void)
 int main(void)
 {
 	PLAIN_RUN(what_is_written_is_read);
+	PLAIN_RUN(the_way_changes_and_nothing_else);
 	PLAIN_RUN(newest_thousand_stay_in_order);
 	PLAIN_RUN(hung_operation_stays_on_record);
 	PLAIN_RUN(without_memory_nothing_is_recorded);

@@ -226,10 +226,10 @@ static void record(struct coll_request *r)
 	r->wait = (struct coll_wait){.record = &r->record};
 	if (r->kind == COLL_REQUEST_COLLECTIVE) {
 		coll_request_sign(r);
-		r->wait.entries[0] = coll_recorder_begin(
-		        &comm->recorder, r->job.sequence,
-		        coll_entry_what(r->signature, r->record.kind, r->record.type, r->record.op, stream != 0),
-		        r->call.count, r->call.root, stream);
+		r->wait.entries[0] = coll_recorder_begin(&comm->recorder, r->job.sequence,
+		                                         coll_entry_what(r->signature, r->record.kind, r->record.type,
+		                                                         r->record.op, COLL_WAY_UNKNOWN, stream != 0),
+		                                         r->call.count, r->call.root, stream);
 		return;
 	}
 	coll_pair_record(comm, &r->pair, &r->record);
@@ -238,7 +238,7 @@ static void record(struct coll_request *r)
 			r->wait.entries[n++] = coll_recorder_begin(
 			        &comm->recorder, r->pair_sequence[half],
 			        coll_entry_what(0, COLL_KIND_SEND_RECV, (uint8_t)r->pair.type, (uint8_t)half,
-			                        stream != 0),
+			                        COLL_WAY_SEND_RECV, stream != 0),
 			        half ? r->pair.recv_count : r->pair.send_count, coll_pair_peer(&r->pair, half), stream);
 }
 

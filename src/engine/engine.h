@@ -70,6 +70,7 @@ struct coll_hand_state {
 	uint32_t cell;
 	uint32_t pieces; /* how it is cut */
 	size_t piece;
+	uint8_t way;    /* what does the work (record/way.h): set by whatever does it, when it is known */
 	bool committed; /* the plan will not be run in its place */
 	bool asked;     /* coll_hand.passes */
 	struct coll_frame bad_frame;
@@ -111,6 +112,7 @@ struct coll_job {
 	char *scratch;    /* coll_run_scratch_bytes() bytes, 64-byte aligned */
 	uint64_t sequence;
 	uint32_t signature;
+	uint8_t way; /* what the plan is called: record/way.h */
 	bool signal; /* barrier: in[0] is the same byte on all ranks, and received frames must hold it */
 	/* Block lengths are known to the two ends of a frame only: its signature covers the
 	 * length of its block as its sender and its receiver know it. */
@@ -177,6 +179,10 @@ void coll_run_cancel(struct coll_run *run, coll_status status);
  * be NULL) says whether any step started or retired in this call. Error: the
  * first one met; the run must then be quiesced by closing its channels. */
 coll_status coll_run_poll(struct coll_run *run, bool *moved);
+
+/* The way of the run (record/way.h), while it runs and afterwards: of what does the work, by hand or
+ * by plan. COLL_WAY_UNKNOWN: not decided yet, or never started. */
+uint8_t coll_run_way(const struct coll_run *run);
 
 /* Whether cookies are out: then polls alone do not finish the run, the transports'
  * progress has to settle them. */

@@ -9,6 +9,8 @@
 
 #include <stdlib.h>
 
+#include "record/way.h"
+
 /* Below this a copy costs less than telling the peer where to look. */
 enum { REF_BYTES = 4096 };
 
@@ -141,6 +143,8 @@ coll_status coll_run_start(struct coll_run *run, const struct coll_fabric *fabri
 	assert(run->status != COLL_AGAIN);
 	assert(job->windows >= 1);
 	assert(job->tile >= 1);
+	run->by_hand = false;
+	run->job.way = COLL_WAY_UNKNOWN; /* if it cannot be started */
 	status = coll_run_bind(run, fabric, plan, job->windows);
 	if (status == COLL_OK)
 		status = coll_run_prepare(run, job);
@@ -419,6 +423,11 @@ coll_status coll_run_poll(struct coll_run *run, bool *moved)
 	if (moved)
 		*moved = run->events != before;
 	return status;
+}
+
+uint8_t coll_run_way(const struct coll_run *run)
+{
+	return run->by_hand ? run->hand.way : run->job.way;
 }
 
 bool coll_run_awaits_progress(const struct coll_run *run)

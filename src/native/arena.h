@@ -38,6 +38,7 @@
 #include "base/clock.h"
 #include "native/native.h"
 #include "native/trial.h"
+#include "record/way.h"
 
 enum {
 	COLL_LINE_BYTES = 64,

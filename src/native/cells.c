@@ -21,6 +21,7 @@ coll_status coll_native_enter_cell(struct coll_native *n, const struct coll_job 
 	const uint32_t cell = (uint32_t)(n->cells % COLL_CELLS);
 	coll_status st;
 
+	s->way = COLL_WAY_EAGER_CHUNK;
 	/* Longer ago, and the turn of an entry says as much. */
 	if (n->cells >= COLL_CELLS && n->turn - n->cell_turn[cell] < COLL_DEPTH) {
 		st = coll_native_entered(n, (uint32_t)n->cell_turn[cell] + 1, &s->pending);

@@ -56,6 +56,7 @@ static coll_status begin(struct coll_native *n, const struct coll_job *job, stru
 		coll_native_publish(n, job, s);
 		coll_native_nudge(n);
 	}
+	s->way = COLL_WAY_PAIR_BCAST;
 	s->committed = true;
 	s->phase = NATIVE_TILES;
 	s->done = 0;

@@ -87,11 +87,19 @@ static bool passes(struct coll_native *n, const struct coll_job *job)
 	return it;
 }
 
+uint8_t coll_native_plain_way(const struct coll_native *n, const struct coll_job *job)
+{
+	if (coll_native_tiles_serve(n, job))
+		return COLL_WAY_CICO;
+	if (coll_native_halves_serve(n, job) || coll_native_shuttle_serves(n, job))
+		return COLL_WAY_PAIR_STREAM;
+	return coll_native_chute_serves(n, job) ? COLL_WAY_PAIR_BCAST : COLL_WAY_UNKNOWN;
+}
+
 /* What is made by hand of plain memory. */
 static bool staged(const struct coll_native *n, const struct coll_job *job)
 {
-	return coll_native_tiles_serve(n, job) || coll_native_halves_serve(n, job) ||
-	       coll_native_shuttle_serves(n, job) || coll_native_chute_serves(n, job);
+	return coll_native_plain_way(n, job) != COLL_WAY_UNKNOWN;
 }
 
 /* That comes in its turn, too. */
@@ -332,6 +340,7 @@ static coll_status begin_work(struct coll_native *n, const struct coll_job *job,
 {
 	coll_native_encourage(shyness(n, job), true);
 	n->direct.stats.direct++;
+	s->way = COLL_WAY_ZERO_COPY;
 	n->direct.edges = ragged(n, job);
 	coll_native_stores_direct(n, job);
 	s->committed = true;

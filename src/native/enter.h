@@ -292,6 +292,8 @@ coll_status coll_native_poll_cells(void *arg, const struct coll_job *job, struct
 /* direct.c */
 coll_status coll_native_poll_direct(void *arg, const struct coll_job *job, struct coll_hand_state *s);
 bool coll_native_passes_direct(void *arg, const struct coll_job *job);
+/* What such a call is made by where the buffers are plain; COLL_WAY_UNKNOWN: by what its hand says, or the plan. */
+uint8_t coll_native_plain_way(const struct coll_native *n, const struct coll_job *job);
 /* tiles.c: whether they are better than the plan; from NATIVE_TILES_NEW on, or from NATIVE_TILES_BEGUN, when
  * all have entered this turn. */
 bool coll_native_tiles_serve(const struct coll_native *n, const struct coll_job *job);

@@ -118,6 +118,7 @@ static void begin(struct coll_native *n, const struct coll_job *job, struct coll
 {
 	const size_t bytes = job->in.count * job->elem_bytes;
 
+	s->way = COLL_WAY_PAIR_STREAM;
 	s->committed = true;
 	s->phase = NATIVE_TILES;
 	s->done = s->next = 0;

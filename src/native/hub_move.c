@@ -254,6 +254,7 @@ coll_status coll_native_poll_hub(void *arg, const struct coll_job *job, struct c
 	coll_status st;
 
 	if (s->phase == NATIVE_NEW) {
+		s->way = COLL_WAY_CENTRAL;
 		st = coll_hub_form(n, &s->pending);
 		if (st != COLL_OK)
 			return st == COLL_AGAIN ? not_yet(n, job, s) : st;

@@ -36,6 +36,7 @@ coll_status coll_native_poll_barrier(void *arg, const struct coll_job *job, stru
 	coll_status st;
 
 	if (s->phase == NATIVE_NEW) {
+		s->way = COLL_WAY_EAGER_LINE;
 		st = coll_native_enter(n, s);
 		if (unlikely(st != COLL_OK))
 			return coll_native_not_now(n, s, st);
@@ -56,6 +57,7 @@ coll_status coll_native_poll_line_reduce(void *arg, const struct coll_job *job, 
 	coll_status st;
 
 	if (s->phase == NATIVE_NEW) {
+		s->way = COLL_WAY_EAGER_LINE;
 		st = coll_native_enter(n, s);
 		if (unlikely(st != COLL_OK))
 			return coll_native_not_now(n, s, st);
@@ -146,6 +148,7 @@ coll_status coll_native_poll_lines_reduce(void *arg, const struct coll_job *job,
 	coll_status st;
 
 	if (s->phase == NATIVE_NEW) {
+		s->way = COLL_WAY_EAGER_LINES;
 		st = coll_native_enter(n, s);
 		if (unlikely(st != COLL_OK))
 			return coll_native_not_now(n, s, st);

@@ -26,19 +26,15 @@ enum way {
  * not measured: sixteen times that through one core is what half a dozen rounds of a plan take. */
 enum { PAIR_MIN = 256, HUB_REDUCES = 1024 };
 
-static const char *const way_names[WAYS] = {"",
-                                            "native line",
-                                            "native lines",
-                                            "native cells",
-                                            "native line",
-                                            "native lines",
-                                            "native cells",
-                                            "native lines",
-                                            "native wide",
-                                            "native pair",
-                                            "native direct",
-                                            "native direct, else native pair",
-                                            "native hub"};
+/* Of one that may go several ways, the first. */
+static const uint8_t names[WAYS] = {
+        [LINE_REDUCE] = COLL_WAY_EAGER_LINE,   [LINES_REDUCE] = COLL_WAY_EAGER_LINES,
+        [CELLS_REDUCE] = COLL_WAY_EAGER_CHUNK, [BARRIER] = COLL_WAY_EAGER_LINE,
+        [LINES] = COLL_WAY_EAGER_LINES,        [CELLS] = COLL_WAY_EAGER_CHUNK,
+        [BROADCAST] = COLL_WAY_EAGER_BCAST,    [WIDE] = COLL_WAY_WIDE_BCAST,
+        [PAIR] = COLL_WAY_PAIR_SWAP,           [DIRECT] = COLL_WAY_ZERO_COPY,
+        [DIRECT_OR_PAIR] = COLL_WAY_ZERO_COPY, [HUB] = COLL_WAY_CENTRAL,
+};
 
 static coll_status (*const polls[WAYS])(void *, const struct coll_job *, struct coll_hand_state *) = {
         [LINE_REDUCE] = coll_native_poll_line_reduce,
@@ -183,11 +179,11 @@ bool coll_native_is_quick(const struct coll_hand *hand)
 	return hand->poll == polls[LINE_REDUCE] || hand->poll == polls[BARRIER];
 }
 
-const char *coll_native_way(const struct coll_hand *hand)
+uint8_t coll_native_way(const struct coll_hand *hand)
 {
 	const struct coll_native *n = hand->arg;
 
-	return way_names[hand - n->hands];
+	return names[hand - n->hands];
 }
 
 /* ---- Waiting ---- */

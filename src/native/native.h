@@ -77,8 +77,12 @@ const struct coll_native_stats *coll_native_stats(const struct coll_native *nati
 
 /* Whether quick.h can do it: one line, or none. */
 bool coll_native_is_quick(const struct coll_hand *hand);
-/* "native line", "native cells" ...: for humans. */
-const char *coll_native_way(const struct coll_hand *hand);
+/* The way of a call that it makes (record/way.h); of one that passes(), the first that is tried. */
+uint8_t coll_native_way(const struct coll_hand *hand);
+/* The ways that are tried for a job, in order, and the condition of each: "zero-copy if ...; else pair-stream (plain
+ * buffers)", cut to len_bytes. What is left for the plan goes to *plan. explain.c */
+void coll_native_explain(const struct coll_hand *hand, const struct coll_job *job, char *buf, size_t len_bytes,
+                         const char **plan);
 
 /* Of one rank, or of rank 0 where there are more ranks than can read each other: bytes of address space. */
 size_t coll_native_region_bytes(size_t payload_bytes);

@@ -91,6 +91,7 @@ coll_status coll_native_poll_lines(void *arg, const struct coll_job *job, struct
 	coll_status st;
 
 	if (s->phase == NATIVE_NEW) {
+		s->way = COLL_WAY_EAGER_LINES;
 		st = coll_native_enter(n, s);
 		if (unlikely(st != COLL_OK))
 			return coll_native_not_now(n, s, st);

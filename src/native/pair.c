@@ -80,6 +80,7 @@ coll_status coll_native_poll_pair(void *arg, const struct coll_job *job, struct 
 	coll_status st;
 
 	if (s->phase == NATIVE_NEW) {
+		s->way = COLL_WAY_PAIR_SWAP;
 		st = begin(n, job, s, &e);
 		if (unlikely(st != COLL_OK))
 			return coll_native_not_now(n, s, st);

@@ -312,6 +312,7 @@ static coll_status pull(struct coll_native *n, const struct coll_job *job, struc
 		return COLL_ERR_ABORTED;
 	if (st != COLL_OK)
 		return st;
+	s->way = COLL_WAY_CMA; /* unless all go by slots after all */
 	s->done++;
 	s->events++;
 	return COLL_OK;

@@ -51,7 +51,8 @@ static inline void coll_native_quick_end(struct coll_native *n, uint32_t turn)
 /* Where it goes on as any other. */
 static inline struct coll_hand_state coll_native_quick_state(uint32_t turn)
 {
-	return (struct coll_hand_state){.phase = NATIVE_BEGUN, .turn = turn, .events = 1, .committed = true};
+	return (struct coll_hand_state){
+	        .phase = NATIVE_BEGUN, .turn = turn, .events = 1, .way = COLL_WAY_EAGER_LINE, .committed = true};
 }
 
 #endif

@@ -50,6 +50,7 @@ coll_status coll_native_poll_broadcast(void *arg, const struct coll_job *job, st
 	coll_status st;
 
 	if (s->phase == NATIVE_NEW) {
+		s->way = COLL_WAY_EAGER_BCAST;
 		st = coll_native_enter(n, s);
 		if (unlikely(st != COLL_OK))
 			return coll_native_not_now(n, s, st);
@@ -124,6 +125,7 @@ coll_status coll_native_poll_wide(void *arg, const struct coll_job *job, struct 
 	coll_status st;
 
 	if (s->phase == NATIVE_NEW) {
+		s->way = COLL_WAY_WIDE_BCAST;
 		st = coll_native_enter(n, s);
 		if (unlikely(st != COLL_OK))
 			return coll_native_not_now(n, s, st);

@@ -115,6 +115,7 @@ static void begin(struct coll_native *n, const struct coll_job *job, struct coll
 {
 	const struct coll_exchange e = coll_native_exchange(n, job);
 
+	s->way = COLL_WAY_PAIR_STREAM;
 	s->phase = NATIVE_TILES;
 	s->done = s->next = 0;
 	s->piece = coll_native_chunk(e.bytes);

@@ -236,6 +236,7 @@ static size_t touched_bytes(const struct coll_job *job)
 
 static void begin(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
 {
+	s->way = COLL_WAY_CICO;
 	s->phase = NATIVE_TILES;
 	s->done = s->next = 0;
 	cut(job, s);

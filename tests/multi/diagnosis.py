@@ -106,6 +106,7 @@ def stuck(s, seconds=20):
 def plain(text):
     """Without what differs from run to run, and by algorithm: whom a rank waits for, and what it says of that one."""
     text = re.sub(r"pid \d+, host [^)]*\)", "pid P, host H)", text)
+    text = re.sub(r" s by [a-z-]+, waits", " s by WAY, waits", text)
     text = re.sub(r"waits for rank \d+ in step \d+ of lane \d+\n    rank \d+ is alive, .*", "waits", text)
     return re.sub(r"\b\d+\.\d s", "T s", text)
 
@@ -127,7 +128,7 @@ def sleeper(transport):
     want(faults, re.fullmatch(rf"verdict: {name} has not entered all_reduce\(count=16, f32, sum\) number 4 that "
                               r"ranks 0,1,2 wait in for \d+\.\d s", verdict), f"verdict: {verdict}")
     for rank in range(3):
-        want(faults, re.search(rf"^rank {rank} \(pid {s.pids[rank]}, .*: in all_reduce\(.*\) number 4 for .*, waits "
+        want(faults, re.search(rf"^rank {rank} \(pid {s.pids[rank]}, .*: in all_reduce\(.*\) number 4 for .* s by [a-z-]+, waits "
                                r"for rank \d in step", r.stdout, re.M), f"rank {rank} is not shown as waiting")
     want(faults, re.search(rf"^{name}: in no call for .* s; the last was all_reduce\(.*\) number 3$", r.stdout, re.M),
          "what the sleeper did last is not shown")
@@ -306,6 +307,8 @@ def check_lines(lines, faults):
     for x in lines:
         missing = REQUIRED.get(x.get("type"), {"type"}) - x.keys()
         want(faults, not missing, f"{x} lacks {missing}")
+        if x.get("type") == "op" and x["state"] == "ended" and x["status"] == 0:
+            want(faults, x.get("way"), f"{x} does not say which way it went")
     want(faults, lines and lines[0]["type"] == "context" and lines[-1]["type"] == "end", "no beginning or no end")
 
 
