@@ -173,7 +173,7 @@ extern const struct wire ddp_wire_int8, ddp_wire_powersgd;
 double ddp_scale(const coll_ddp *d);
 void ddp_scale_range(coll_ddp *d, size_t first, size_t count, double by);
 
-/* share.c: may slices of buckets be slices of the weights? */
+/* weights.c: may slices of buckets be slices of the weights? */
 coll_status ddp_check_weights(coll_ddp *d);
 
 /* trace.c: a round starts, has ended (when, is returned); all rounds of the step have. */

@@ -6,7 +6,7 @@
  * that are vectors, or too small to gain, travel plain beside P.
  */
 #include "ddp/ddp_inner.h"
-#include "ddp/thin.h"
+#include "ddp/skinny_gemm.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim/sched.h"
+#include "sim/scheduler.h"
 
 struct options {
 	unsigned long long first, last;

@@ -13,7 +13,7 @@
 
 #include "engine/state.h"
 #include "sim/adversary.h"
-#include "sim/sched.h"
+#include "sim/scheduler.h"
 
 int coll_engine_mutant;
 

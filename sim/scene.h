@@ -1,6 +1,6 @@
 /*
  * A scene: one seed's world, its operations and its ranks, before anything happens,
- * and the little things that can happen to a rank. What is played there is sched.c's
+ * and the little things that can happen to a rank. What is played there is scheduler.c's
  * and deaths.c's.
  */
 #ifndef COLL_SIM_SCENE_H
@@ -8,7 +8,7 @@
 
 #include "sim/adversary.h"
 #include "sim/call.h"
-#include "sim/sched.h"
+#include "sim/scheduler.h"
 #include "sim/world.h"
 
 enum { SIM_RANKS_MAX = 12, SIM_OPERATIONS_MAX = 4, SIM_DEPTH_MAX = 3 };
@@ -79,7 +79,7 @@ uint32_t sim_restless(const struct sim_actor *a);
 /* Poll one of them. */
 coll_status sim_poll(struct sim_scene *sc, int rank, int which);
 
-/* Play to the end and check the results: sched.c. */
+/* Play to the end and check the results: scheduler.c. */
 void sim_play(struct sim_scene *sc);
 
 /* What came out, with the scenario. */

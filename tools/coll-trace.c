@@ -19,7 +19,7 @@
 
 #include "base/number.h"
 #include "base/text.h"
-#include "door.h"
+#include "inspect_client.h"
 #include "dump.h"
 
 static const char usage[] = "usage: coll-trace [-o FILE] [--no-align] [--pid PID]... [DUMP]...\n"

@@ -7,7 +7,7 @@
 #define COLL_TOOLS_HANG_H
 
 #include "base/text.h"
-#include "door.h"
+#include "inspect_client.h"
 #include "dump.h"
 
 /* One answer of each context; silent: processes that did not answer. Returns whether

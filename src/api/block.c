@@ -3,7 +3,7 @@
  */
 #include "api/check.h"
 
-#include "comm/async.h"
+#include "progress/async.h"
 
 /* in has in_blocks blocks, out has out_blocks; zero: not used on this rank. alias:
  * where out begins in in (or in in out) when in place, in blocks. */

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "comm/async.h"
+#include "progress/async.h"
 
 coll_status coll_check_call(coll_comm *comm, const char *kind, coll_stream *stream, coll_dtype type)
 {

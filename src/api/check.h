@@ -5,7 +5,7 @@
 #ifndef COLL_API_CHECK_H
 #define COLL_API_CHECK_H
 
-#include "comm/comm.h"
+#include "core/comm.h"
 
 /* Communicator, stream, type. comm NULL: COLL_ERR_ARGUMENT without a story. */
 coll_status coll_check_call(coll_comm *comm, const char *kind, coll_stream *stream, coll_dtype type);

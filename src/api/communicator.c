@@ -2,7 +2,7 @@
  * Entry points that make communicators from communicators.
  */
 #include "api/check.h"
-#include "comm/async.h"
+#include "progress/async.h"
 
 static coll_status check(coll_comm *parent, const char *kind, coll_comm **child)
 {

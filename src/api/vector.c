@@ -3,7 +3,7 @@
  */
 #include "api/check.h"
 
-#include "comm/async.h"
+#include "progress/async.h"
 
 /* Checks common to collectives of one vector per rank. */
 static coll_status check_vector(coll_comm *comm, const char *kind, const void *in, bool has_in, const void *out,

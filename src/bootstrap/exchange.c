@@ -13,7 +13,7 @@
 #include "base/hash.h"
 #include "bootstrap/bootstrap.h"
 #include "bootstrap/id.h"
-#include "bootstrap/meet.h"
+#include "bootstrap/rendezvous.h"
 #include "bootstrap/wire.h"
 
 enum { BIND_RETRY_NS = 3000000000, ANSWER_NS = 2000000000, REFUSALS = 5 };

@@ -18,7 +18,7 @@
 #include "bootstrap/address.h"
 #include "bootstrap/id.h"
 #include "bootstrap/job_test.h"
-#include "bootstrap/meet_room.h"
+#include "bootstrap/rendezvous_state.h"
 
 enum { PAYLOAD_MAX = 5000 };
 

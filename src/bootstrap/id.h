@@ -7,7 +7,7 @@
 
 #include "bootstrap/address.h"
 #include "bootstrap/bootstrap.h"
-#include "bootstrap/meet.h"
+#include "bootstrap/rendezvous.h"
 
 /* Where the id's listeners are (a Unix socket first, if they are on this host) and
  * the key. */

@@ -1,5 +1,5 @@
 /*
- * Creation of communicators: probe, open, exchange, join. Their end is destroy.c's.
+ * Creation of communicators: probe, open, exchange, join. Their end is closing.c's.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,8 +9,8 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "bootstrap/address.h"
-#include "comm/async.h"
-#include "comm/creation.h"
+#include "progress/async.h"
+#include "core/thread_error.h"
 
 enum { SLOT_BYTES_MAX = 64 * 1024, SLOT_BYTES_MIN = 4 * 1024, SLOTS_DEFAULT = 4, WINDOWS_DEFAULT = 4 };
 

@@ -3,7 +3,7 @@
  */
 #include <string.h>
 
-#include "comm/comm.h"
+#include "core/comm.h"
 
 int coll_comm_rank(const coll_comm *comm)
 {

@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "bootstrap/address.h"
-#include "comm/comm.h"
-#include "tune/forced.h"
+#include "core/comm.h"
+#include "select/forced.h"
 
 enum { SLOTS_MAX = 256, TCP_BUFFER_MAX = (1 << 30) - 1 };
 

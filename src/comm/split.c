@@ -16,7 +16,7 @@
 
 #include "base/hash.h"
 #include "base/messages.h"
-#include "comm/comm.h"
+#include "core/comm.h"
 
 /* What a rank says. 8-byte units, so that any rank's layout is every rank's. */
 struct wish {

@@ -11,8 +11,8 @@
 #define COLL_ENGINE_ENGINE_H
 
 #include "coll/transport.h"
-#include "engine/pace.h"
-#include "engine/stores.h"
+#include "engine/slot_policy.h"
+#include "engine/nt_policy.h"
 #include "plan/plan.h"
 #include "reduce/reduce.h"
 

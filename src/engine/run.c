@@ -3,7 +3,7 @@
  *
  * Owns the life of struct coll_run (state.h says what holds between polls);
  * bind.c owns its tables, step.c what a step does, range.c where its bytes are,
- * follow.c what the operation before has to do with it.
+ * order.c what the operation before has to do with it.
  */
 #include "engine/lane.h"
 

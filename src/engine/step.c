@@ -1,6 +1,6 @@
 /*
  * One function per step operation: what a step does when its lane reaches it. The table of
- * them, and the steps that stay on this rank; flight.c has SEND, receive.c and forward.c what
+ * them, and the steps that stay on this rank; sends.c has SEND, receive.c and forward.c what
  * takes a frame.
  *
  * Contract of each: OK means that the step has retired, or, for SEND, that it

@@ -20,7 +20,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "tests/plain.h"
-#include "transports/registry.h"
+#include "transports/common/registry.h"
 
 #define REQUIRE_TRUE(cond)            \
 	do {                          \

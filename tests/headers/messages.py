@@ -11,8 +11,8 @@ PAGE = f"{ROOT}/docs/guide/messages.md"
 GROUPS = {1: "The call or the configuration", 2: "Another rank", 3: "The communicator", 4: "This process",
           5: "Warnings", 6: "Transports"}
 # Log calls whose text was made elsewhere, id included.
-PASSED_ON = {("src/comm/creation.c", "m.tag"), ("src/comm/control.c", "line->text"),
-             ("src/comm/error.c", "m.tag"), ("src/comm/destroy.c", "(*heard)->message")}
+PASSED_ON = {("src/core/thread_error.c", "m.tag"), ("src/control/control.c", "line->text"),
+             ("src/core/error.c", "m.tag"), ("src/comm/closing.c", "(*heard)->message")}
 STRING = r'"(?:[^"\\]|\\.)*"'
 
 

@@ -10,7 +10,7 @@
 
 #include <poll.h>
 
-#include "comm/async.h"
+#include "progress/async.h"
 
 /* ---- Streams ---- */
 

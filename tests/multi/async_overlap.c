@@ -8,7 +8,7 @@
  */
 #include "async_ranks.h"
 
-#include "comm/async.h"
+#include "progress/async.h"
 
 static atomic_int lent;
 

@@ -16,7 +16,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "coll/coll.h"
-#include "comm/comm.h"
+#include "core/comm.h"
 #include "holdings.h"
 #include "meeting.h"
 #include "plain.h"

@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "coll/coll.h"
-#include "comm/comm.h"
+#include "core/comm.h"
 #include "plain.h"
 
 enum { RANKS_MAX = 16, PARTITIONS = 200 };

@@ -5,7 +5,7 @@
  *
  * usage: ways shm on|off [PART-OF-A-TEST'S-NAME]
  */
-#include "direct_buffers.h"
+#include "zero_copy_buffers.h"
 
 enum { RANKS = 4, CALLS = 3 };
 

@@ -1,7 +1,7 @@
 /*
  * loop: ranks of one process, as threads or all driven by one thread. This file
- * owns instances, links and the opening and closing of channels; loop_hub.c has what
- * instances share, loop_pipe.c moves the frames.
+ * owns instances, links and the opening and closing of channels; group.c has what
+ * instances share, pipe.c moves the frames.
  *
  * Invariant: whatever both sides may touch (pair, pipe, bell) lives until both
  * sides have let go of it, or until the hub goes; nothing is found through a

@@ -14,8 +14,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "transports/pending.h"
-#include "transports/registry.h"
+#include "transports/common/pending.h"
+#include "transports/common/registry.h"
 
 enum { LOOP_BUCKETS = 256 };
 
@@ -126,7 +126,7 @@ struct loop_inst {
 	struct coll_pending pending; /* channels with cookies out */
 };
 
-/* loop_pipe.c: the data path. */
+/* pipe.c: the data path. */
 coll_status coll_loop_slot(void *channel, size_t len_bytes, void **p);
 coll_status coll_loop_post(void *channel, const struct coll_frame *frame);
 coll_status coll_loop_post_ref(void *channel, const void *ptr, const struct coll_memory *mem,
@@ -141,7 +141,7 @@ bool coll_loop_noteworthy(const struct loop_channel *c);
 /* Take back or give back what is lent, and settle every cookie. */
 void coll_loop_quiesce(struct loop_channel *c);
 
-/* loop_hub.c */
+/* group.c */
 void coll_loop_ring(struct loop_bell *bell);
 struct loop_bell *coll_loop_bell_new(int wake_fd);
 

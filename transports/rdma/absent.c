@@ -2,7 +2,7 @@
  * rdma in a build without the headers of libibverbs and librdmacm: it keeps its place in
  * the table, so that cards of different builds agree, and says why it cannot be used.
  */
-#include "transports/registry.h"
+#include "transports/common/registry.h"
 
 static coll_status absent_open(const struct coll_transport_env *env, void **inst)
 {

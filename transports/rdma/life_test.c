@@ -15,7 +15,7 @@
 #include "tests/plain.h"
 #include "transports/rdma/fabric_test.h"
 #include "transports/rdma/rdma.h"
-#include "transports/registry.h"
+#include "transports/common/registry.h"
 
 enum { SIDES = 2, ROUNDS = 200 };
 

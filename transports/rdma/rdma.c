@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "transports/rdma/rdma.h"
-#include "transports/registry.h"
+#include "transports/common/registry.h"
 
 enum { FINI_MS = 90, TIMEOUT_EXPONENT = 14, RETRIES = 6, PROBE_BYTES = 1 << 20 };
 

@@ -22,12 +22,12 @@
 
 #include "base/log.h"
 #include "coll/transport.h"
-#include "transports/id_table.h"
-#include "transports/link_table.h"
-#include "transports/pending.h"
+#include "transports/common/id_table.h"
+#include "transports/common/link_table.h"
+#include "transports/common/pending.h"
 #include "transports/rdma/verbs.h"
 #include "transports/rdma/wire.h"
-#include "transports/reactor.h"
+#include "transports/common/reactor.h"
 
 enum {
 	RDMA_SENDS = 256,            /* work requests of one link in flight */

@@ -2,22 +2,22 @@
  * shm, inside: the objects shared by the files of this transport.
  *
  *   shm.c          the table: instances, addresses, sleeping
- *   shm_link.c     links: made, found, broken, freed
- *   shm_join.c     the handshake, and what is said on a link
- *   shm_service.c  the service thread's work: accepting, connecting, deaths
- *   shm_wire.c     the Unix socket: fixed messages, descriptors, proofs
- *   shm_segment.c  memfd segments and the rings cut from them
- *   shm_channel.c  opening and closing channels, grants
- *   shm_ring.c     the data path
- *   shm_cookie.c   completions, announced destinations, progress
- *   shm_pull.c     reading a peer's memory (CMA)
- *   shm_push.c    writing where a peer has offered to take a frame
- *   shm_region.c   memory that peers map: allocating, announcing, mapping
- *   shm_offer.c    memory that a peer uses for longer than a frame
+ *   link.c     links: made, found, broken, freed
+ *   join.c     the handshake, and what is said on a link
+ *   service.c  the service thread's work: accepting, connecting, deaths
+ *   wire.c     the Unix socket: fixed messages, descriptors, proofs
+ *   segment.c  memfd segments and the rings cut from them
+ *   channel.c  opening and closing channels, grants
+ *   ring.c     the data path
+ *   cookie.c   completions, announced destinations, progress
+ *   cma.c     reading a peer's memory (CMA)
+ *   push.c    writing where a peer has offered to take a frame
+ *   region.c   memory that peers map: allocating, announcing, mapping
+ *   offer.c    memory that a peer uses for longer than a frame
  *
  * Locks. inst->lock guards lists, links, connections and segments: the service
  * thread, opening and closing take it, the data path does not. A channel's pending.lock
- * guards its cookies and announcements (see transports/pending.h). Order: pending.lock,
+ * guards its cookies and announcements (see transports/common/pending.h). Order: pending.lock,
  * then lock.
  * docs/design/shm-memory-ordering.md argues the atomics.
  */
@@ -27,14 +27,14 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "transports/pending.h"
-#include "transports/registry.h"
+#include "transports/common/pending.h"
+#include "transports/common/registry.h"
 
 enum {
 	SHM_LINE = 64,
 	SHM_GAP = 256,       /* lines a core may fetch ahead */
 	SHM_INLINE_MAX = 40, /* payload that travels in the head's own line */
-	SHM_REF_MIN = 32768, /* frames worth a pull: see shm_ring.c */
+	SHM_REF_MIN = 32768, /* frames worth a pull: see ring.c */
 	SHM_REF_MAX = 262144,
 	SHM_MAP_MIN = 4096,      /* frames worth lending from mapped memory */
 	SHM_PULL_UNIT = 1 << 20, /* longest uninterruptible read of a peer */
@@ -90,7 +90,7 @@ struct shm_head {
 	};
 };
 
-/* Where the receiver takes a frame to, one line for each slot; see shm_push.c. state is
+/* Where the receiver takes a frame to, one line for each slot; see push.c. state is
  * turn << 2 | what. OPEN: the peer may write there. CLAIMED, by the sender: it is writing. */
 enum shm_invitation_state { SHM_INVITE_NONE = 0, SHM_INVITE_OPEN, SHM_INVITE_CLAIMED };
 struct shm_invitation {
@@ -429,7 +429,7 @@ static inline void shm_fence(void)
 /* shm.c */
 void coll_shm_wake_self(struct shm_inst *in);
 
-/* shm_link.c; all but the table's entries: lock held */
+/* link.c; all but the table's entries: lock held */
 coll_status coll_shm_link_open(void *inst, const struct coll_process_id *peer, const void *address, size_t len_bytes,
                                void **link);
 void coll_shm_link_close(void *link);
@@ -450,15 +450,15 @@ void coll_shm_conn_end(struct shm_inst *in, struct shm_conn *c); /* freed by the
 void coll_shm_sweep(struct shm_inst *in);
 void coll_shm_timer(struct shm_inst *in, long ms);
 
-/* shm_join.c: lock held. True: go on reading. fds are consumed. */
+/* join.c: lock held. True: go on reading. fds are consumed. */
 bool coll_shm_on_message(struct shm_inst *in, struct shm_conn *c, const struct shm_message *m, const int fds[2]);
 
-/* shm_service.c */
+/* service.c */
 void coll_shm_service(void *inst);
 /* The service thread's work, done by whoever calls; nothing if another is at it and !wait. */
 void coll_shm_service_step(struct shm_inst *in, bool wait);
 
-/* shm_wire.c */
+/* wire.c */
 struct shm_message coll_shm_message(enum shm_message_type type);
 /* 1 sent, 0 would block, -1 gone. */
 int coll_shm_transmit(int fd, const struct shm_message *m, const int fds[2]);
@@ -474,7 +474,7 @@ uint64_t coll_shm_proof(const struct shm_inst *in, char who, const struct coll_p
                         const struct coll_process_id *accepting, const uint64_t nonce[2]);
 bool coll_shm_random(void *p, size_t len_bytes);
 
-/* shm_segment.c */
+/* segment.c */
 int coll_shm_memfd(size_t len);
 char *coll_shm_map(int fd, size_t len, bool writable); /* NULL: not what it says, or no memory */
 size_t coll_shm_stride(size_t slot_bytes);             /* bytes from slot to slot */
@@ -484,7 +484,7 @@ void coll_shm_ring_put(struct shm_link *l, struct shm_ring *ring); /* frees it o
 struct shm_segment *coll_shm_segment_find(struct shm_segment *list, uint32_t id);
 void coll_shm_segments_free(struct shm_segment **list);
 
-/* shm_channel.c */
+/* channel.c */
 coll_status coll_shm_channel_open(void *link, const struct coll_channel_key *key, enum coll_direction dir,
                                   size_t slot_bytes, uint32_t slots, void **channel);
 void coll_shm_channel_close(void *channel);
@@ -492,7 +492,7 @@ coll_status coll_shm_on_grant(struct shm_link *l, const struct shm_grant *g, int
 void coll_shm_on_close(struct shm_link *l, uint64_t ring);
 void coll_shm_on_withdraw(struct shm_link *l, uint64_t ring);
 
-/* shm_ring.c */
+/* ring.c */
 coll_status coll_shm_slot(void *channel, size_t len_bytes, void **p);
 coll_status coll_shm_post(void *channel, const struct coll_frame *frame);
 coll_status coll_shm_post_ref(void *channel, const void *ptr, const struct coll_memory *mem,
@@ -500,14 +500,14 @@ coll_status coll_shm_post_ref(void *channel, const void *ptr, const struct coll_
 coll_status coll_shm_view(void *channel, const void **p, struct coll_frame *frame);
 coll_status coll_shm_done(void *channel);
 
-/* shm_cookie.c */
+/* cookie.c */
 coll_status coll_shm_recv_into(void *channel, void *ptr, const struct coll_memory *mem, const struct coll_frame *expect,
                                struct coll_cookie *cookie);
 int coll_shm_progress(void *inst);
 bool coll_shm_noteworthy(const struct shm_channel *c);
 void coll_shm_quiesce(struct shm_channel *c);
 
-/* shm_push.c */
+/* push.c */
 coll_status coll_shm_invite(void *channel, uint32_t ahead, void *ptr, const struct coll_memory *mem,
                             const struct coll_frame *expect);
 coll_status coll_shm_push(void *channel, const struct coll_frame *frame, void **p);
@@ -516,13 +516,13 @@ void *coll_shm_pushed(const struct shm_channel *c, uint32_t len_bytes);
 void coll_shm_part(void *link, void *ptr, size_t len_bytes);
 void coll_shm_uninvite(struct shm_channel *c); /* receiver: nobody writes what was offered; pending.lock held */
 
-/* shm_pull.c */
+/* cma.c */
 bool coll_shm_pull(const struct shm_link *l, uint32_t pid, uint64_t address, void *to, size_t len_bytes);
 coll_status coll_shm_pull_from(void *link, uint64_t address, void *to, size_t len_bytes);
 bool coll_shm_alive(const struct shm_link *l);
 bool coll_shm_probe(uint32_t pid, uint64_t address, uint64_t value);
 
-/* shm_region.c */
+/* region.c */
 coll_status coll_shm_mem_alloc(void *inst, size_t len_bytes, struct coll_memory *mem);
 void coll_shm_mem_free(void *inst, struct coll_memory *mem);
 void coll_shm_regions_free(struct shm_inst *in);
@@ -542,7 +542,7 @@ coll_status coll_shm_reach(void *link, const struct coll_piece *piece, size_t le
 void coll_shm_leave(void *link, void *hold);
 void coll_shm_mappings_free(struct shm_link *l);
 
-/* shm_offer.c */
+/* offer.c */
 coll_status coll_shm_offer(void *link, const struct coll_channel_key *key, const struct coll_memory *mem);
 void coll_shm_withdraw(void *link, const struct coll_channel_key *key);
 coll_status coll_shm_offered(void *link, const struct coll_channel_key *key, struct coll_offer *offer);

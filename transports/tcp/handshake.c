@@ -1,5 +1,5 @@
 /*
- * Handshake messages: made, checked, sent and heard here; door.c and dial.c know
+ * Handshake messages: made, checked, sent and heard here; accept.c and connect.c know
  * what follows from them. Both sides
  * prove that they know the job's key by a keyed hash over the message and the
  * other side's fresh nonce, so a recorded handshake is worth nothing. This keeps

@@ -17,7 +17,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "tests/plain.h"
-#include "transports/registry.h"
+#include "transports/common/registry.h"
 #include "transports/tcp/tcp.h"
 
 struct station {

@@ -19,7 +19,7 @@
 #include "base/config.h"
 #include "base/log.h"
 #include "tcp.h"
-#include "transports/registry.h"
+#include "transports/common/registry.h"
 
 enum { RX_BUDGET = 1 << 20, FINI_MS = 90 };
 

@@ -22,10 +22,10 @@
 #include <sys/socket.h>
 
 #include "coll/transport.h"
-#include "transports/id_table.h"
-#include "transports/link_table.h"
-#include "transports/pending.h"
-#include "transports/reactor.h"
+#include "transports/common/id_table.h"
+#include "transports/common/link_table.h"
+#include "transports/common/pending.h"
+#include "transports/common/reactor.h"
 #include "wire.h"
 
 enum {
@@ -358,7 +358,7 @@ bool coll_tcp_say(int fd, const struct coll_tcp_hello *m);
 int coll_tcp_hear(struct tcp_handshake *h);
 void coll_tcp_hang_up(struct tcp_handshake *h);
 
-/* ---- door.c, dial.c. service.lock held. ------------------------------------- */
+/* ---- accept.c, connect.c. service.lock held. ------------------------------------- */
 
 void coll_tcp_door_accept(struct tcp_inst *in);
 /* Something from a stranger. */

@@ -1,0 +1,385 @@
+/*
+ * The room of a meeting: who stands at the door, who is a child, and the loop
+ * that serves them. A newcomer is nobody until it has proved the key; there are
+ * at most PENDING_MAX of them, each has a deadline, and the oldest one that has
+ * proved nothing gives way to a new one. So silent, chatty or endless strangers
+ * cost a bounded amount of memory and descriptors, and never any waiting.
+ */
+#include "bootstrap/rendezvous.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "bootstrap/rendezvous_state.h"
+
+coll_status room_open(struct room *r, const struct coll_meeting *how, struct coll_error_box *err)
+{
+	memset(r, 0, sizeof(*r));
+	r->how = how;
+	r->err = err;
+	r->status = COLL_AGAIN;
+	r->culprit = -1;
+	for (int i = 0; i < COLL_MEET_LISTENERS; i++)
+		r->listener[i] = how->rank == 0 ? how->listener[i] : -1;
+	r->pending = calloc(PENDING_MAX, sizeof(*r->pending));
+	r->poll_cap = COLL_MEET_LISTENERS + PENDING_MAX + 1 + FAN_OUT;
+	r->polls = calloc((size_t)r->poll_cap, sizeof(*r->polls));
+	if (r->pending && r->polls)
+		return COLL_OK;
+	return coll_error_set(err, COLL_ERR_MEMORY, "no memory for the rendezvous");
+}
+
+void room_close(struct room *r)
+{
+	for (int i = 0; i < r->pending_count; i++)
+		coll_wire_close(&r->pending[i]);
+	for (int i = 0; i < r->kid_count; i++)
+		coll_wire_close(&r->kids[i].wire);
+	free(r->pending);
+	free(r->kids);
+	free(r->polls);
+	memset(r, 0, sizeof(*r));
+}
+
+void room_fail(struct room *r, coll_status status, int culprit, const char *format, ...)
+{
+	va_list ap;
+
+	if (r->status != COLL_AGAIN)
+		return;
+	va_start(ap, format);
+	vsnprintf(r->text, sizeof(r->text), format, ap);
+	va_end(ap);
+	r->status = coll_error_set(r->err, status, "%s", r->text);
+	r->culprit = culprit;
+	if (r->err)
+		r->err->rank = culprit;
+}
+
+/* ---- Newcomers --------------------------------------------------------- */
+
+static uint64_t pending_deadline(const struct coll_wire *w)
+{
+	return w->born_ns + (w->state == COLL_WIRE_OPEN ? REGISTER_NS : HANDSHAKE_NS);
+}
+
+static void drop_pending(struct room *r, int i)
+{
+	coll_wire_close(&r->pending[i]);
+	r->pending[i] = r->pending[--r->pending_count];
+}
+
+/* Make room by dropping the oldest one that has proved nothing, first among
+ * those that have not even greeted. */
+static bool evict(struct room *r)
+{
+	int best = -1;
+
+	for (int i = 0; i < r->pending_count; i++) {
+		const struct coll_wire *w = &r->pending[i], *b = best < 0 ? NULL : &r->pending[best];
+
+		if (w->state == COLL_WIRE_OPEN)
+			continue;
+		if (!b || w->state < b->state || (w->state == b->state && w->born_ns < b->born_ns))
+			best = i;
+	}
+	if (best < 0)
+		return false;
+	drop_pending(r, best);
+	return true;
+}
+
+/* Abstract Unix names are open to all users of a host: others are turned away. */
+static bool other_user(int fd)
+{
+	struct sockaddr_storage self;
+	struct ucred peer;
+	socklen_t len = sizeof(self), cred_len = sizeof(peer);
+
+	if (getsockname(fd, (struct sockaddr *)&self, &len) < 0 || self.ss_family != AF_UNIX)
+		return false;
+	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &cred_len) < 0 || peer.uid != geteuid();
+}
+
+static void accept_some(struct room *r, int listener)
+{
+	for (int turns = 0; turns < PENDING_MAX; turns++) {
+		int fd;
+
+		if (r->pending_count == PENDING_MAX && !evict(r))
+			return; /* all have proved themselves: they will be done soon */
+		fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+		if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
+			if (!evict(r))
+				r->accept_again_ns = coll_clock_ns() + 20000000;
+			return;
+		}
+		if (fd < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+			return;
+		if (fd >= 0 && other_user(fd))
+			close(fd);
+		else if (fd >= 0)
+			coll_wire_accept(&r->pending[r->pending_count++], fd, r->how->key);
+	}
+}
+
+static void serve_pending(struct room *r, int i, short revents)
+{
+	struct coll_wire *w = &r->pending[i];
+	const size_t most = sizeof(struct introduction) + COLL_PLACES_BYTES + r->how->len_bytes;
+	struct coll_wire_frame f;
+
+	coll_wire_pump(w, revents);
+	/* A frame of another length than ours must be read to say what is wrong. */
+	if (coll_wire_peek(w, most + (1 << 20), &f)) {
+		if (!r->newcomer(r->role, w, &f)) {
+			drop_pending(r, i);
+			return;
+		}
+		if (w->fd >= 0) {
+			coll_wire_take(w, &f);
+			coll_wire_pump(w, 0);
+		}
+	}
+	if (w->fd < 0 || w->state == COLL_WIRE_CLOSED || coll_clock_ns() > pending_deadline(w))
+		drop_pending(r, i);
+}
+
+/* ---- Kids -------------------------------------------------------------- */
+
+struct kid *room_find_kid(struct room *r, int rank)
+{
+	for (int i = 0; i < r->kid_count; i++)
+		if (r->kids[i].rank == rank)
+			return &r->kids[i];
+	return NULL;
+}
+
+struct kid *room_adopt(struct room *r, struct coll_wire *w, int rank)
+{
+	struct kid *k = room_find_kid(r, rank);
+
+	if (k) {
+		coll_wire_close(&k->wire);
+	} else {
+		if (r->kid_count == r->kid_cap) {
+			const int cap = r->kid_cap ? 2 * r->kid_cap : FAN_OUT;
+			struct kid *p = realloc(r->kids, (size_t)cap * sizeof(*p));
+
+			if (!p)
+				return NULL;
+			r->kids = p;
+			r->kid_cap = cap;
+		}
+		k = &r->kids[r->kid_count++];
+	}
+	k->rank = rank;
+	k->wire = *w;
+	memset(w, 0, sizeof(*w));
+	w->fd = -1;
+	w->state = COLL_WIRE_CLOSED;
+	return k;
+}
+
+static void serve_kid(struct room *r, int i, short revents)
+{
+	struct coll_wire_frame f;
+
+	coll_wire_pump(&r->kids[i].wire, revents);
+	while (r->status == COLL_AGAIN && coll_wire_peek(&r->kids[i].wire, sizeof(struct failure) + TEXT_BYTES, &f)) {
+		r->from_kid(r->role, &r->kids[i], &f);
+		coll_wire_take(&r->kids[i].wire, &f);
+	}
+	if (r->kids[i].wire.state == COLL_WIRE_CLOSED) {
+		struct kid gone = r->kids[i];
+
+		r->kids[i] = r->kids[--r->kid_count];
+		if (r->status == COLL_AGAIN)
+			r->kid_lost(r->role, &gone);
+		coll_wire_close(&gone.wire);
+	}
+}
+
+/* ---- The loop ---------------------------------------------------------- */
+
+static bool make_polls(struct room *r)
+{
+	const int need = COLL_MEET_LISTENERS + PENDING_MAX + 1 + r->kid_cap;
+	struct pollfd *p;
+
+	if (need <= r->poll_cap)
+		return true;
+	p = realloc(r->polls, (size_t)need * sizeof(*p));
+	if (!p)
+		return false;
+	r->polls = p;
+	r->poll_cap = need;
+	return true;
+}
+
+static int timeout_ms(uint64_t until_ns)
+{
+	const uint64_t now = coll_clock_ns();
+
+	if (until_ns <= now)
+		return 0;
+	return until_ns - now > 60000000000u ? 60000 : (int)((until_ns - now + 999999) / 1000000);
+}
+
+static struct pollfd poll_of(const struct coll_wire *w)
+{
+	const short events = coll_wire_events(w);
+
+	return (struct pollfd){.fd = events ? w->fd : -1, .events = events};
+}
+
+void room_turn(struct room *r, struct coll_wire *extra, uint64_t until_ns)
+{
+	const bool deaf = r->closed || r->accept_again_ns > coll_clock_ns();
+	int n = 0, first_pending, first_kid;
+	const int pending = r->pending_count, kids = r->kid_count;
+
+	if (!make_polls(r)) {
+		room_fail(r, COLL_ERR_MEMORY, -1, "no memory for the rendezvous");
+		return;
+	}
+	for (int i = 0; i < COLL_MEET_LISTENERS; i++)
+		r->polls[n++] = (struct pollfd){.fd = deaf ? -1 : r->listener[i], .events = POLLIN};
+	r->polls[n++] = extra ? poll_of(extra) : (struct pollfd){.fd = -1};
+	first_pending = n;
+	for (int i = 0; i < pending; i++) {
+		r->polls[n++] = poll_of(&r->pending[i]);
+		if (pending_deadline(&r->pending[i]) < until_ns)
+			until_ns = pending_deadline(&r->pending[i]);
+	}
+	first_kid = n;
+	for (int i = 0; i < kids; i++)
+		r->polls[n++] = poll_of(&r->kids[i].wire);
+	if (r->accept_again_ns > coll_clock_ns() && r->accept_again_ns < until_ns)
+		until_ns = r->accept_again_ns;
+	if (poll(r->polls, (nfds_t)n, timeout_ms(until_ns)) < 0 && errno != EINTR) {
+		room_fail(r, COLL_ERR_SYSTEM, -1, "poll: %s", strerror(errno));
+		return;
+	}
+	/* Backwards: serving one may remove it and put the last in its place. New kids
+	 * come from newcomers, so kids go first and listeners last. */
+	for (int i = kids - 1; i >= 0; i--)
+		serve_kid(r, i, r->polls[first_kid + i].revents);
+	if (extra)
+		coll_wire_pump(extra, r->polls[COLL_MEET_LISTENERS].revents);
+	for (int i = pending - 1; i >= 0; i--)
+		serve_pending(r, i, r->polls[first_pending + i].revents);
+	for (int i = 0; i < COLL_MEET_LISTENERS; i++)
+		if (r->polls[i].fd >= 0 && r->polls[i].revents)
+			accept_some(r, r->listener[i]);
+}
+
+void room_tell(struct room *r, uint32_t type, const void *body, size_t len_bytes, const void *tail, size_t tail_bytes)
+{
+	for (int i = 0; i < r->kid_count; i++) {
+		coll_wire_send(&r->kids[i].wire, type, body, len_bytes, tail, tail_bytes);
+		coll_wire_pump(&r->kids[i].wire, 0);
+	}
+}
+
+bool room_drain(struct room *r, uint64_t until_ns)
+{
+	r->closed = true;
+	while (r->pending_count > 0)
+		drop_pending(r, 0);
+	if (r->status == COLL_AGAIN)
+		r->status = COLL_OK; /* from here on a kid that hangs up is a kid that has everything */
+	for (;;) {
+		for (int i = 0; i < r->kid_count; i++)
+			if (coll_wire_unsent(&r->kids[i].wire) == 0)
+				shutdown(r->kids[i].wire.fd, SHUT_WR);
+		if (r->kid_count == 0 || coll_clock_ns() >= until_ns)
+			return r->kid_count == 0;
+		room_turn(r, NULL, until_ns);
+	}
+}
+
+void room_tell_failure(struct room *r)
+{
+	unsigned char buf[sizeof(struct failure) + TEXT_BYTES];
+
+	room_tell(r, FRAME_FAILED, buf, pack_failure(buf, sizeof(buf), r->status, r->culprit, r->text), NULL, 0);
+}
+
+void room_turn_away(const struct room *r, struct coll_wire *w)
+{
+	unsigned char buf[sizeof(struct failure) + TEXT_BYTES];
+
+	coll_wire_send(w, FRAME_FAILED, buf, pack_failure(buf, sizeof(buf), r->status, r->culprit, r->text), NULL, 0);
+	coll_wire_pump(w, 0);
+}
+
+size_t pack_failure(unsigned char *buf, size_t cap, coll_status status, int rank, const char *text)
+{
+	const struct failure f = {status, rank};
+	const size_t n = strnlen(text, cap - sizeof(f));
+
+	memcpy(buf, &f, sizeof(f));
+	memcpy(buf + sizeof(f), text, n);
+	return sizeof(f) + n;
+}
+
+bool unpack_failure(const struct coll_wire_frame *f, coll_status *status, int *rank, char *text, size_t text_bytes)
+{
+	struct failure b;
+	size_t n;
+
+	if (f->len_bytes < sizeof(b))
+		return false;
+	memcpy(&b, f->body, sizeof(b));
+	n = f->len_bytes - sizeof(b);
+	if (n >= text_bytes)
+		n = text_bytes - 1;
+	memcpy(text, f->body + sizeof(b), n);
+	text[n] = 0;
+	*status = b.status > COLL_AGAIN ? (coll_status)b.status : COLL_ERR_BOOTSTRAP;
+	*rank = b.rank;
+	return true;
+}
+
+void name_ranks(char *buf, size_t len_bytes, int size, bool (*missing)(const void *arg, int rank), const void *arg)
+{
+	size_t at = 0;
+	int named = 0, total = 0;
+
+	for (int r = 0; r < size; r++)
+		total += missing(arg, r);
+	at += (size_t)snprintf(buf, len_bytes, total == 1 ? "rank" : "ranks");
+	for (int r = 0; r < size && at + 48 < len_bytes; r++) {
+		int last = r;
+
+		if (!missing(arg, r))
+			continue;
+		while (last + 1 < size && missing(arg, last + 1))
+			last++;
+		at += (size_t)snprintf(buf + at, len_bytes - at, "%s %d", named ? "," : "", r);
+		if (last > r)
+			at += (size_t)snprintf(buf + at, len_bytes - at, "-%d", last);
+		named += last - r + 1;
+		r = last;
+	}
+	if (named < total)
+		snprintf(buf + at, len_bytes - at, " and %d more", total - named);
+}
+
+coll_status coll_meet(const struct coll_meeting *how, struct coll_error_box *err)
+{
+	if ((uint64_t)how->size * how->len_bytes > UINT32_MAX / 2)
+		return coll_error_set(err, COLL_ERR_ARGUMENT, "%d ranks exchange %zu bytes each: more than 2 GiB",
+		                      how->size, how->len_bytes);
+	memcpy((char *)how->all + (size_t)how->rank * how->len_bytes, how->mine, how->len_bytes);
+	if (how->size == 1)
+		return COLL_OK;
+	return how->rank == 0 ? meet_root(how, err) : meet_member(how, err);
+}

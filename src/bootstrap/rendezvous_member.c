@@ -1,0 +1,510 @@
+/*
+ * Every rank but 0 in a meeting: finds rank 0 (which may not be there yet),
+ * introduces itself, goes to the parent it is told, serves its own children, and
+ * passes on what comes down. Whatever fails before it is in place is tried again
+ * until the deadline; what fails later ends the meeting.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "bootstrap/bootstrap.h"
+#include "bootstrap/rendezvous_state.h"
+
+enum phase { SEEK_ROOT, SEEK_PARENT, IN_PLACE, DONE };
+
+enum {
+	PAUSE_MIN_NS = 5000000,
+	PAUSE_MAX_NS = 200000000,
+	TRY_NS = 2000000000,    /* to connect and greet */
+	TRY_PORT_NS = 700000000 /* the same when strangers may sit on candidate ports */
+};
+
+struct member {
+	struct room room;
+	enum phase phase;
+	struct coll_wire up;
+	bool introduced; /* on the current wire */
+	bool adopt;      /* the parent cannot be reached */
+	int parent;
+	struct coll_places parents;
+	uint64_t seek_since_ns;
+	int target; /* next place (and port) to try */
+	uint64_t next_try_ns, pause_ns;
+	unsigned char incarnation[16];
+	uint64_t host;
+	uint16_t port;            /* of the own listener */
+	struct coll_address name; /* of the own listener, Unix */
+	int own_listener;         /* -1 if none */
+	struct coll_rng rng;
+	int *notices; /* ranks attached below, not yet told upwards */
+	int notice_count;
+	char cause[160];   /* why the last try failed */
+	char waiting[400]; /* what rank 0 is waiting for */
+};
+
+/* ---- Who and where am I ------------------------------------------------ */
+
+/* Only ranks that may get children need a listener; without one (no port free)
+ * this rank is simply nobody's parent. */
+static void listen_for_kids(struct member *m)
+{
+	const struct coll_meeting *how = m->room.how;
+	uint16_t first, last;
+
+	m->own_listener = -1;
+	if (how->size - 1 <= FAN_OUT)
+		return;
+	if (how->unix_only)
+		m->own_listener = coll_listen_unix(NULL, &m->name);
+	else if (coll_port_range(how->settings, &first, &last, NULL) == COLL_OK)
+		m->own_listener = coll_listen_range(NULL, first, last, &m->port);
+	m->room.listener[0] = m->own_listener;
+}
+
+/* Best first: the address that leads to rank 0, the other interfaces, loopback. */
+static void own_places(const struct member *m, struct coll_places *p)
+{
+	struct coll_address route = {.len = sizeof(route.at)};
+
+	p->count = 0;
+	if (m->own_listener < 0)
+		return;
+	if (m->room.how->unix_only) {
+		coll_places_add(p, &m->name);
+		return;
+	}
+	if (!m->room.how->settings->interface[0] &&
+	    getsockname(m->up.fd, (struct sockaddr *)&route.at, &route.len) == 0 && route.at.ss_family != AF_UNIX &&
+	    !coll_address_is_loopback(&route)) {
+		coll_address_set_port(&route, 0);
+		coll_places_add(p, &route);
+	}
+	coll_places_local(m->room.how->settings, true, p);
+	for (int i = 0; i < p->count; i++)
+		coll_address_set_port(&p->place[i], m->port);
+}
+
+static struct introduction introduction(const struct member *m)
+{
+	const struct coll_meeting *how = m->room.how;
+	struct introduction in = {
+	        .version = WIRE_VERSION,
+	        .size = (uint32_t)how->size,
+	        .rank = (uint32_t)how->rank,
+	        .adopt = m->adopt,
+	        .len_bytes = how->len_bytes,
+	        .host = m->host,
+	};
+
+	memcpy(in.incarnation, m->incarnation, sizeof(in.incarnation));
+	return in;
+}
+
+static bool introduce(struct member *m)
+{
+	unsigned char buf[sizeof(struct introduction) + COLL_PLACES_BYTES];
+	struct introduction in = introduction(m);
+	struct coll_places p;
+
+	m->introduced = true;
+	if (m->phase == SEEK_PARENT)
+		return coll_wire_send(&m->up, FRAME_ATTACH, &in, sizeof(in), NULL, 0);
+	own_places(m, &p);
+	in.places_bytes = (uint32_t)coll_places_pack(&p, buf + sizeof(in), COLL_PLACES_BYTES);
+	memcpy(buf, &in, sizeof(in));
+	return coll_wire_send(&m->up, FRAME_REGISTER, buf, sizeof(in) + in.places_bytes, m->room.how->mine,
+	                      m->room.how->len_bytes);
+}
+
+/* ---- Trying ------------------------------------------------------------ */
+
+static int target_count(const struct member *m)
+{
+	const struct coll_meeting *how = m->room.how;
+
+	if (m->phase == SEEK_PARENT)
+		return m->parents.count;
+	return how->root.count * (how->port_count ? how->port_count : 1);
+}
+
+static struct coll_address target(const struct member *m, int i)
+{
+	const struct coll_meeting *how = m->room.how;
+	struct coll_address a;
+
+	if (m->phase == SEEK_PARENT)
+		return m->parents.place[i];
+	a = how->root.place[i % how->root.count];
+	if (how->port_count)
+		coll_address_set_port(&a, how->ports[i / how->root.count]);
+	return a;
+}
+
+/* The next try: at once at the next place, after a pause once all have failed. */
+static void schedule(struct member *m)
+{
+	const uint64_t now = coll_clock_ns();
+
+	m->introduced = false;
+	m->next_try_ns = now;
+	if (++m->target < target_count(m))
+		return;
+	m->target = 0;
+	m->next_try_ns = now + m->pause_ns / 2 + coll_rng_next(&m->rng) % (m->pause_ns / 2);
+	if (m->pause_ns < PAUSE_MAX_NS)
+		m->pause_ns += m->pause_ns / 2;
+}
+
+static void seek(struct member *m, enum phase phase)
+{
+	coll_wire_close(&m->up);
+	m->phase = phase;
+	m->introduced = false;
+	m->target = 0;
+	m->pause_ns = PAUSE_MIN_NS;
+	m->seek_since_ns = m->next_try_ns = coll_clock_ns();
+}
+
+static void try_again(struct member *m, const char *cause)
+{
+	const struct coll_address a = target(m, m->target);
+	char place[120];
+
+	coll_address_text(&a, place, sizeof(place));
+	snprintf(m->cause, sizeof(m->cause), "%.90s: %.60s", place, cause);
+	coll_wire_close(&m->up);
+	if (m->phase == SEEK_PARENT && coll_clock_ns() - m->seek_since_ns > ATTACH_TRY_NS) {
+		m->adopt = true;
+		seek(m, SEEK_ROOT);
+		return;
+	}
+	schedule(m);
+}
+
+static void try_next(struct member *m)
+{
+	const struct coll_address a = target(m, m->target);
+
+	if (!coll_wire_connect(&m->up, &a, m->room.how->key)) {
+		char cause[sizeof(m->up.cause)];
+
+		memcpy(cause, m->up.cause, sizeof(cause));
+		try_again(m, cause);
+	}
+}
+
+static uint64_t try_deadline(const struct member *m)
+{
+	if (m->introduced)
+		return m->up.born_ns + REGISTER_NS;
+	return m->up.born_ns + (m->room.how->port_count > 1 ? TRY_PORT_NS : TRY_NS);
+}
+
+/* ---- What comes from above --------------------------------------------- */
+
+static void tell_notices(struct member *m)
+{
+	if (m->phase != IN_PLACE)
+		return;
+	for (int i = 0; i < m->notice_count; i++) {
+		const uint32_t rank = (uint32_t)m->notices[i];
+
+		coll_wire_send(&m->up, FRAME_ATTACHED, &rank, sizeof(rank), NULL, 0);
+	}
+	m->notice_count = 0;
+	coll_wire_pump(&m->up, 0);
+}
+
+static void settle(struct member *m, int parent)
+{
+	m->phase = IN_PLACE;
+	m->parent = parent;
+	tell_notices(m);
+}
+
+static bool go_to_parent(struct member *m, const struct coll_wire_frame *f)
+{
+	struct coll_places p;
+	struct direction d;
+	int kept = 0;
+
+	if (f->len_bytes < sizeof(d))
+		return false;
+	memcpy(&d, f->body, sizeof(d));
+	if (!coll_places_unpack(&p, f->body + sizeof(d), f->len_bytes - sizeof(d)))
+		return false;
+	for (int i = 0; i < p.count; i++)
+		if (d.host == m->host || !coll_address_is_loopback(&p.place[i]))
+			p.place[kept++] = p.place[i];
+	p.count = kept;
+	m->parents = p;
+	m->parent = (int)d.rank;
+	m->adopt = kept == 0;
+	seek(m, kept ? SEEK_PARENT : SEEK_ROOT);
+	return true;
+}
+
+static bool finish(struct member *m, const struct coll_wire_frame *f)
+{
+	const struct coll_meeting *how = m->room.how;
+
+	if (m->phase != IN_PLACE || f->len_bytes != (size_t)how->size * how->len_bytes)
+		return false;
+	memcpy(how->all, f->body, f->len_bytes);
+	m->phase = DONE;
+	return true;
+}
+
+static bool failed(struct member *m, const struct coll_wire_frame *f)
+{
+	char text[TEXT_BYTES];
+	coll_status status;
+	int culprit;
+
+	if (!unpack_failure(f, &status, &culprit, text, sizeof(text)))
+		return false;
+	room_fail(&m->room, status, culprit, "%s", text);
+	return true;
+}
+
+/* False: not a frame for this moment. The wire may be gone afterwards. */
+static bool from_above(struct member *m, const struct coll_wire_frame *f)
+{
+	switch (f->type) {
+	case FRAME_STAY: return m->phase == SEEK_ROOT ? settle(m, 0), true : false;
+	case FRAME_WELCOME: return m->phase == SEEK_PARENT ? settle(m, m->parent), true : false;
+	case FRAME_PARENT: return m->phase == SEEK_ROOT && go_to_parent(m, f);
+	case FRAME_WAITING:
+		snprintf(m->waiting, sizeof(m->waiting), "%.*s", (int)f->len_bytes, (const char *)f->body);
+		room_tell(&m->room, FRAME_WAITING, f->body, f->len_bytes, NULL, 0);
+		return true;
+	case FRAME_FAILED: return failed(m, f);
+	case FRAME_TABLE: return finish(m, f);
+	default: return false;
+	}
+}
+
+static void serve_up(struct member *m)
+{
+	const size_t table = (size_t)m->room.how->size * m->room.how->len_bytes;
+	const size_t most = table > 1024 ? table : 1024;
+	struct coll_wire_frame f;
+
+	while (m->room.status == COLL_AGAIN && m->phase != DONE && m->introduced && coll_wire_peek(&m->up, most, &f)) {
+		const int fd = m->up.fd;
+
+		if (!from_above(m, &f)) {
+			room_fail(&m->room, COLL_ERR_BOOTSTRAP, m->parent, "rank %d says nonsense (frame %u)",
+			          m->parent, f.type);
+			return;
+		}
+		if (m->up.fd != fd || m->up.state == COLL_WIRE_CLOSED)
+			return;
+		coll_wire_take(&m->up, &f);
+	}
+}
+
+static void watch_up(struct member *m)
+{
+	if (m->phase == IN_PLACE) {
+		if (m->up.state == COLL_WIRE_CLOSED)
+			room_fail(&m->room, COLL_ERR_PEER_DEAD, m->parent, "lost rank %d during creation (%s)",
+			          m->parent, m->up.cause);
+		return;
+	}
+	if (m->phase == DONE || m->up.fd < 0)
+		return;
+	if (m->up.state == COLL_WIRE_CLOSED) {
+		char cause[sizeof(m->up.cause)];
+
+		memcpy(cause, m->up.cause, sizeof(cause));
+		try_again(m, cause);
+	} else if (coll_clock_ns() > try_deadline(m)) {
+		try_again(m, "no answer");
+	} else if (m->up.state == COLL_WIRE_OPEN && !m->introduced) {
+		if (!introduce(m))
+			try_again(m, "out of memory");
+		coll_wire_pump(&m->up, 0);
+	}
+}
+
+/* ---- What comes from below --------------------------------------------- */
+
+static void notice(struct member *m, int rank)
+{
+	if (m->notice_count < m->room.how->size)
+		m->notices[m->notice_count++] = rank;
+	tell_notices(m);
+}
+
+static bool newcomer(void *role, struct coll_wire *w, const struct coll_wire_frame *f)
+{
+	struct member *m = role;
+	struct introduction in;
+
+	if (f->type != FRAME_ATTACH || f->len_bytes != sizeof(in))
+		return false;
+	memcpy(&in, f->body, sizeof(in));
+	if (in.version != WIRE_VERSION || in.size != (uint32_t)m->room.how->size || in.rank >= in.size)
+		return false; /* rank 0 has said so already */
+	coll_wire_take(w, f);
+	coll_wire_send(w, FRAME_WELCOME, NULL, 0, NULL, 0);
+	coll_wire_pump(w, 0);
+	if (!room_adopt(&m->room, w, (int)in.rank))
+		return false;
+	notice(m, (int)in.rank);
+	return true;
+}
+
+static void pass_up(struct member *m, const void *body, size_t len_bytes)
+{
+	if (m->phase == IN_PLACE && coll_wire_send(&m->up, FRAME_FAILED, body, len_bytes, NULL, 0))
+		coll_wire_pump(&m->up, 0);
+}
+
+static void from_kid(void *role, struct kid *k, const struct coll_wire_frame *f)
+{
+	struct member *m = role;
+	uint32_t rank;
+
+	if (f->type == FRAME_ATTACHED && f->len_bytes == sizeof(rank)) {
+		memcpy(&rank, f->body, sizeof(rank));
+		notice(m, (int)rank);
+	} else if (f->type == FRAME_FAILED) {
+		pass_up(m, f->body, f->len_bytes); /* rank 0 tells everybody, this rank too */
+	}
+}
+
+/* Rank 0 must know, and will tell everybody. */
+static void kid_lost(void *role, const struct kid *k)
+{
+	unsigned char buf[sizeof(struct failure) + TEXT_BYTES];
+	struct member *m = role;
+	char text[200];
+
+	snprintf(text, sizeof(text), "[COLL-4205] rank %d ended during creation (%s)", k->rank, k->wire.cause);
+	pass_up(m, buf, pack_failure(buf, sizeof(buf), COLL_ERR_PEER_DEAD, k->rank, text));
+}
+
+/* ---- All of it --------------------------------------------------------- */
+
+static void too_late(struct member *m)
+{
+	const struct coll_meeting *how = m->room.how;
+	const int ms = how->settings->create_timeout_ms;
+
+	if (m->phase == IN_PLACE)
+		room_fail(&m->room, COLL_ERR_BOOTSTRAP, -1, "the job was not complete within %d ms: %s", ms,
+		          m->waiting[0] ? m->waiting : "rank 0 does not say who is missing");
+	else if (m->phase == SEEK_PARENT)
+		room_fail(&m->room, COLL_ERR_BOOTSTRAP, m->parent, "rank %d does not answer within %d ms (%s)",
+		          m->parent, ms, m->cause);
+	else
+		room_fail(&m->room, COLL_ERR_BOOTSTRAP, 0,
+		          "rank 0 does not answer at the rendezvous (%s) within %d ms (%s)", how->root_text, ms,
+		          m->cause);
+}
+
+/* Rank 0 knows better what is missing: those in place give it time to say so. */
+static uint64_t own_deadline(const struct member *m)
+{
+	return m->room.how->deadline_ns + (m->phase == IN_PLACE ? 2 * (uint64_t)FAREWELL_NS : 0);
+}
+
+static uint64_t wake_ns(const struct member *m)
+{
+	const uint64_t deadline = own_deadline(m);
+	uint64_t t = deadline;
+
+	if (m->phase == SEEK_ROOT || m->phase == SEEK_PARENT)
+		t = m->up.fd < 0 ? m->next_try_ns : try_deadline(m) + 1;
+	return t < deadline ? t : deadline;
+}
+
+static void seek_and_wait(struct member *m)
+{
+	while (m->room.status == COLL_AGAIN && m->phase != DONE) {
+		const uint64_t now = coll_clock_ns();
+
+		if (now >= own_deadline(m)) {
+			too_late(m);
+			return;
+		}
+		if (m->phase != IN_PLACE && m->up.fd < 0 && now >= m->next_try_ns)
+			try_next(m);
+		room_turn(&m->room, m->up.fd >= 0 ? &m->up : NULL, wake_ns(m));
+		serve_up(m);
+		watch_up(m);
+	}
+}
+
+static void pass_on(struct member *m)
+{
+	const struct coll_meeting *how = m->room.how;
+
+	coll_wire_close(&m->up);
+	room_tell(&m->room, FRAME_TABLE, NULL, 0, how->all, (size_t)how->size * how->len_bytes);
+	if (room_drain(&m->room, how->deadline_ns + FAREWELL_NS))
+		return;
+	m->room.status = COLL_AGAIN;
+	room_fail(&m->room, COLL_ERR_BOOTSTRAP, m->room.kids[0].rank, "rank %d does not take the addresses of the job",
+	          m->room.kids[0].rank);
+}
+
+static void say_failure(struct member *m)
+{
+	unsigned char buf[sizeof(struct failure) + TEXT_BYTES];
+
+	pass_up(m, buf, pack_failure(buf, sizeof(buf), m->room.status, m->room.culprit, m->room.text));
+	coll_wire_close(&m->up);
+	room_tell_failure(&m->room);
+	room_drain(&m->room, coll_clock_ns() + FAREWELL_NS);
+}
+
+static void member_init(struct member *m)
+{
+	char host[COLL_TEXT_MAX];
+
+	m->up.fd = -1;
+	m->room.newcomer = newcomer;
+	m->room.from_kid = from_kid;
+	m->room.kid_lost = kid_lost;
+	m->room.role = m;
+	coll_random(m->incarnation, sizeof(m->incarnation));
+	coll_random(&m->rng, sizeof(m->rng));
+	/* The real host: a name given by COLL_HOST_ID says nothing about loopback. */
+	coll_bootstrap_host_id(NULL, host, sizeof(host));
+	m->host = coll_hash_bytes(0, host, strlen(host));
+	snprintf(m->cause, sizeof(m->cause), "not tried");
+	seek(m, SEEK_ROOT);
+	listen_for_kids(m);
+}
+
+coll_status meet_member(const struct coll_meeting *how, struct coll_error_box *err)
+{
+	struct member m = {.own_listener = -1};
+	coll_status st = room_open(&m.room, how, err);
+
+	m.notices = calloc((size_t)how->size, sizeof(*m.notices));
+	if (st == COLL_OK && !m.notices)
+		st = coll_error_set(err, COLL_ERR_MEMORY, "no memory for the rendezvous of %d ranks", how->size);
+	if (st == COLL_OK) {
+		member_init(&m);
+		seek_and_wait(&m);
+		if (m.phase == DONE)
+			pass_on(&m);
+		else
+			say_failure(&m);
+		st = m.room.status;
+	}
+	coll_wire_close(&m.up);
+	if (m.own_listener >= 0)
+		close(m.own_listener);
+	free(m.notices);
+	room_close(&m.room);
+	return st;
+}

@@ -1,0 +1,318 @@
+/*
+ * Rank 0 of a meeting: takes every rank's payload, tells each where its place in
+ * the tree is, and when all are in place sends the whole table down. A newcomer
+ * that contradicts the job (size, version, a rank taken already) ends the meeting
+ * for all, for it has proved the key and is no stranger.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "bootstrap/rendezvous_state.h"
+
+struct guest {
+	bool here;
+	bool attached;
+	unsigned char incarnation[16];
+	int parent;
+	int kids;
+	uint64_t host;
+	size_t places_bytes;
+	unsigned char places[COLL_PLACES_BYTES];
+};
+
+struct root {
+	struct room room;
+	struct guest *guests; /* by rank */
+	int *parents;         /* ranks that can be reached, in order of arrival */
+	int parent_count;
+	int first_open; /* parents before this index are full */
+	int own_kids;
+	int here, attached;
+};
+
+static bool not_here(const void *arg, int rank)
+{
+	const struct root *o = arg;
+
+	return rank != 0 && !o->guests[rank].here;
+}
+
+static bool not_attached(const void *arg, int rank)
+{
+	const struct root *o = arg;
+
+	return rank != 0 && o->guests[rank].here && !o->guests[rank].attached;
+}
+
+static void mark_attached(struct root *o, int rank)
+{
+	if (!o->guests[rank].here || o->guests[rank].attached)
+		return;
+	o->guests[rank].attached = true;
+	o->attached++;
+}
+
+/* Whether a rank on that host can use one of the guest's places. */
+static bool reachable(const struct guest *g, uint64_t host)
+{
+	struct coll_places p;
+
+	if (!coll_places_unpack(&p, g->places, g->places_bytes))
+		return false;
+	for (int i = 0; i < p.count; i++)
+		if (g->host == host || !coll_address_is_loopback(&p.place[i]))
+			return true;
+	return false;
+}
+
+/* 0 is always possible. Places behind the first open one are tried too, so that
+ * one unreachable parent does not send everybody to rank 0. */
+static int choose_parent(struct root *o, const struct guest *newcomer)
+{
+	if (o->own_kids < FAN_OUT)
+		return 0;
+	while (o->first_open < o->parent_count && o->guests[o->parents[o->first_open]].kids >= FAN_OUT)
+		o->first_open++;
+	for (int i = o->first_open; i < o->parent_count && i < o->first_open + 4 * FAN_OUT; i++) {
+		struct guest *g = &o->guests[o->parents[i]];
+
+		if (g != newcomer && g->kids < FAN_OUT && reachable(g, newcomer->host))
+			return o->parents[i];
+	}
+	return 0;
+}
+
+/* Contradictions end the meeting. */
+static bool acceptable(struct root *o, const struct introduction *in, size_t payload_bytes)
+{
+	const struct coll_meeting *how = o->room.how;
+	const int rank = (int)in->rank;
+	const struct guest *g;
+
+	if (in->version != WIRE_VERSION)
+		room_fail(&o->room, COLL_ERR_BOOTSTRAP, -1,
+		          "a process speaks version %u of the rendezvous, rank 0 version %d: the ranks run "
+		          "different versions of the library",
+		          in->version, WIRE_VERSION);
+	else if (in->size != (uint32_t)how->size)
+		room_fail(&o->room, COLL_ERR_BOOTSTRAP, rank, "rank %d says that the job has %u ranks, rank 0 says %d",
+		          rank, in->size, how->size);
+	else if (in->rank == 0 || in->rank >= in->size)
+		room_fail(&o->room, COLL_ERR_BOOTSTRAP, rank, "a second process claims rank %d of %u", rank, in->size);
+	else if (in->len_bytes != how->len_bytes || payload_bytes != how->len_bytes)
+		room_fail(&o->room, COLL_ERR_BOOTSTRAP, rank,
+		          "rank %d brings %llu bytes, rank 0 %zu: the ranks run different versions of the library",
+		          rank, (unsigned long long)in->len_bytes, how->len_bytes);
+	if (o->room.status != COLL_AGAIN)
+		return false;
+	g = &o->guests[rank];
+	if (g->here && memcmp(g->incarnation, in->incarnation, sizeof(g->incarnation)) != 0)
+		room_fail(&o->room, COLL_ERR_BOOTSTRAP, rank, "two processes claim rank %d of %u", rank, in->size);
+	return o->room.status == COLL_AGAIN;
+}
+
+static void enter(struct root *o, const struct introduction *in, const unsigned char *places,
+                  const unsigned char *payload)
+{
+	const struct coll_meeting *how = o->room.how;
+	struct guest *g = &o->guests[in->rank];
+
+	if (g->here)
+		return;
+	g->here = true;
+	g->host = in->host;
+	g->places_bytes = in->places_bytes;
+	memcpy(g->incarnation, in->incarnation, sizeof(g->incarnation));
+	memcpy(g->places, places, in->places_bytes);
+	memcpy((char *)how->all + in->rank * how->len_bytes, payload, how->len_bytes);
+	o->here++;
+	g->parent = choose_parent(o, g);
+	if (g->parent == 0)
+		o->own_kids++;
+	else
+		o->guests[g->parent].kids++;
+	if (g->places_bytes > 0)
+		o->parents[o->parent_count++] = (int)in->rank;
+}
+
+static bool keep(struct root *o, struct coll_wire *w, int rank)
+{
+	struct kid *k;
+
+	coll_wire_send(w, FRAME_STAY, NULL, 0, NULL, 0);
+	k = room_adopt(&o->room, w, rank);
+	if (!k) {
+		room_fail(&o->room, COLL_ERR_MEMORY, 0, "rank 0 has no memory for the rendezvous");
+		return false;
+	}
+	mark_attached(o, rank);
+	return true;
+}
+
+static bool send_on(struct root *o, struct coll_wire *w, const struct guest *g)
+{
+	const struct guest *parent = &o->guests[g->parent];
+	const struct direction d = {(uint32_t)g->parent, 0, parent->host};
+	unsigned char buf[sizeof(d) + COLL_PLACES_BYTES];
+
+	memcpy(buf, &d, sizeof(d));
+	memcpy(buf + sizeof(d), parent->places, parent->places_bytes);
+	return coll_wire_send(w, FRAME_PARENT, buf, sizeof(d) + parent->places_bytes, NULL, 0);
+}
+
+/* After the failure "here" counts those who need not be waited for. */
+static void note_told(struct root *o, int rank)
+{
+	if (rank == 0 || o->guests[rank].here)
+		return;
+	o->guests[rank].here = true;
+	o->here++;
+}
+
+/* Those who are still on their way would otherwise look for rank 0 until their
+ * own deadline. Nobody is left to wait for when the deadline was the failure. */
+static void say_why(struct root *o)
+{
+	const uint64_t until = coll_clock_ns() + LATE_NS;
+
+	room_tell_failure(&o->room);
+	while (o->here < o->room.how->size - 1 && coll_clock_ns() < until && coll_clock_ns() < o->room.how->deadline_ns)
+		room_turn(&o->room, NULL, until);
+	room_drain(&o->room, coll_clock_ns() + FAREWELL_NS);
+}
+
+static bool newcomer(void *role, struct coll_wire *w, const struct coll_wire_frame *f)
+{
+	struct root *o = role;
+	struct introduction in;
+	size_t head;
+
+	if (f->type != FRAME_REGISTER || f->len_bytes < sizeof(in))
+		return false;
+	memcpy(&in, f->body, sizeof(in));
+	head = sizeof(in) + in.places_bytes;
+	if (in.version == WIRE_VERSION && (in.places_bytes > COLL_PLACES_BYTES || head > f->len_bytes))
+		return false;
+	if (o->room.status != COLL_AGAIN || !acceptable(o, &in, f->len_bytes - head)) {
+		room_turn_away(&o->room, w);
+		if (in.rank < (uint32_t)o->room.how->size)
+			note_told(o, (int)in.rank);
+		return false;
+	}
+	enter(o, &in, f->body + sizeof(in), f->body + head);
+	if (in.adopt || o->guests[in.rank].parent == 0) {
+		coll_wire_take(w, f);
+		return keep(o, w, (int)in.rank);
+	}
+	return send_on(o, w, &o->guests[in.rank]);
+}
+
+static void from_kid(void *role, struct kid *k, const struct coll_wire_frame *f)
+{
+	struct root *o = role;
+	char text[TEXT_BYTES];
+	coll_status status;
+	uint32_t rank;
+	int culprit;
+
+	if (f->type == FRAME_ATTACHED && f->len_bytes == sizeof(rank)) {
+		memcpy(&rank, f->body, sizeof(rank));
+		if (rank < (uint32_t)o->room.how->size)
+			mark_attached(o, (int)rank);
+	} else if (f->type == FRAME_FAILED && unpack_failure(f, &status, &culprit, text, sizeof(text))) {
+		room_fail(&o->room, status, culprit, "%s", text);
+	} else {
+		room_fail(&o->room, COLL_ERR_BOOTSTRAP, k->rank, "rank %d says nonsense (frame %u)", k->rank, f->type);
+	}
+}
+
+static void kid_lost(void *role, const struct kid *k)
+{
+	struct root *o = role;
+
+	room_fail(&o->room, COLL_ERR_PEER_DEAD, k->rank, "[COLL-4205] rank %d ended during creation (%s)", k->rank,
+	          k->wire.cause);
+}
+
+/* Who is awaited, in words. */
+static int missing_text(const struct root *o, char *buf, size_t len_bytes)
+{
+	const int size = o->room.how->size;
+	const bool absent = o->here < size - 1;
+	char names[300];
+
+	name_ranks(names, sizeof(names), size, absent ? not_here : not_attached, o);
+	snprintf(buf, len_bytes, absent ? "%s of %d never came" : "%s of %d came but found no way to the others", names,
+	         size);
+	for (int r = 1; r < size; r++)
+		if (absent ? not_here(o, r) : not_attached(o, r))
+			return r;
+	return -1;
+}
+
+static void wait_for_all(struct root *o)
+{
+	const struct coll_meeting *how = o->room.how;
+	uint64_t notice_ns = coll_clock_ns() + NOTICE_EVERY_NS;
+	char text[400];
+
+	while (o->room.status == COLL_AGAIN && (o->here < how->size - 1 || o->attached < how->size - 1)) {
+		const uint64_t now = coll_clock_ns();
+
+		if (now >= how->deadline_ns) {
+			const int who = missing_text(o, text, sizeof(text));
+
+			room_fail(&o->room, COLL_ERR_BOOTSTRAP, who,
+			          "[COLL-4201] %s to the rendezvous (%s) within %d ms", text, how->root_text,
+			          how->settings->create_timeout_ms);
+			return;
+		}
+		if (now >= notice_ns) {
+			missing_text(o, text, sizeof(text));
+			room_tell(&o->room, FRAME_WAITING, text, strlen(text), NULL, 0);
+			notice_ns = now + NOTICE_EVERY_NS;
+		}
+		room_turn(&o->room, NULL, notice_ns < how->deadline_ns ? notice_ns : how->deadline_ns);
+	}
+}
+
+static void give_all(struct root *o)
+{
+	const struct coll_meeting *how = o->room.how;
+
+	room_tell(&o->room, FRAME_TABLE, NULL, 0, how->all, (size_t)how->size * how->len_bytes);
+	if (room_drain(&o->room, how->deadline_ns))
+		return;
+	o->room.status = COLL_AGAIN;
+	room_fail(&o->room, COLL_ERR_BOOTSTRAP, o->room.kids[0].rank, "rank %d does not take the addresses of the job",
+	          o->room.kids[0].rank);
+}
+
+coll_status meet_root(const struct coll_meeting *how, struct coll_error_box *err)
+{
+	struct root o = {0};
+	coll_status st = room_open(&o.room, how, err);
+
+	o.room.newcomer = newcomer;
+	o.room.from_kid = from_kid;
+	o.room.kid_lost = kid_lost;
+	o.room.role = &o;
+	o.guests = calloc((size_t)how->size, sizeof(*o.guests));
+	o.parents = calloc((size_t)how->size, sizeof(*o.parents));
+	if (st == COLL_OK && (!o.guests || !o.parents))
+		st = coll_error_set(err, COLL_ERR_MEMORY, "no memory for the rendezvous of %d ranks", how->size);
+	if (st == COLL_OK) {
+		wait_for_all(&o);
+		if (o.room.status == COLL_AGAIN)
+			give_all(&o);
+		else
+			say_why(&o);
+		st = o.room.status;
+	}
+	free(o.guests);
+	free(o.parents);
+	room_close(&o.room);
+	return st;
+}

@@ -1,0 +1,129 @@
+/*
+ * What the two roles of a meeting share: listeners, strangers at the door,
+ * children of the tree, the poll loop, messages. Private to meet*.c.
+ *
+ * The tree is built by arrival: rank 0 tells each newcomer whose child it is
+ * (its own for the first FAN_OUT), so a parent is always there before its
+ * children, and rank 0 never holds more than FAN_OUT connections plus those of
+ * ranks whose parent could not be reached.
+ */
+#ifndef COLL_BOOTSTRAP_MEET_ROOM_H
+#define COLL_BOOTSTRAP_MEET_ROOM_H
+
+#include <poll.h>
+
+#include "bootstrap/rendezvous.h"
+#include "bootstrap/wire.h"
+
+enum {
+	FAN_OUT = 8,
+	PENDING_MAX = 128,           /* connections that have not said who they are */
+	WIRE_VERSION = 1,            /* of the frames below */
+	TEXT_BYTES = 600,            /* of messages passed between ranks */
+	HANDSHAKE_NS = 3000000000,   /* a newcomer must have proved itself by then */
+	REGISTER_NS = 20000000000,   /* and said who it is by then */
+	ATTACH_TRY_NS = 3000000000,  /* after that a child asks rank 0 to adopt it */
+	FAREWELL_NS = 1000000000,    /* for the last words of a failed meeting */
+	LATE_NS = 1000000000,        /* to tell those who come after it has failed */
+	NOTICE_EVERY_NS = 1000000000 /* who is missing, told to those who wait */
+};
+
+enum frame_type {
+	FRAME_REGISTER = 1, /* newcomer to rank 0: struct introduction, places, payload */
+	FRAME_STAY,         /* rank 0: you are my child */
+	FRAME_PARENT,       /* rank 0: struct direction, places: go there */
+	FRAME_ATTACH,       /* child to parent: struct introduction */
+	FRAME_WELCOME,      /* parent to child */
+	FRAME_ATTACHED,     /* up: uint32_t rank */
+	FRAME_WAITING,      /* down: text, who is missing */
+	FRAME_FAILED,       /* up and down: struct failure, text */
+	FRAME_TABLE         /* down: everything */
+};
+
+struct introduction {
+	uint32_t version;
+	uint32_t size;
+	uint32_t rank;
+	uint32_t adopt; /* my parent cannot be reached: take me */
+	uint64_t len_bytes;
+	uint64_t host; /* hash of the host id */
+	unsigned char incarnation[16];
+	uint32_t places_bytes;
+	uint32_t spare;
+};
+
+struct direction {
+	uint32_t rank; /* of the parent */
+	uint32_t spare;
+	uint64_t host;
+};
+
+struct failure {
+	int32_t status;
+	int32_t rank;
+};
+
+struct kid {
+	struct coll_wire wire;
+	int rank;
+};
+
+struct room {
+	const struct coll_meeting *how;
+	struct coll_error_box *err;
+	coll_status status; /* COLL_AGAIN while it lasts */
+	int culprit;
+	char text[TEXT_BYTES]; /* of the failure */
+
+	int listener[COLL_MEET_LISTENERS];
+	bool closed;               /* nobody is expected any more */
+	uint64_t accept_again_ns;  /* descriptors ran out: wait until then */
+	struct coll_wire *pending; /* PENDING_MAX */
+	int pending_count;
+	struct kid *kids;
+	int kid_count, kid_cap;
+	struct pollfd *polls;
+	int poll_cap;
+
+	/* The role: called for each complete frame of a newcomer; takes the wire over
+	 * by room_adopt(), or leaves it to be closed by the other end. False: close. */
+	bool (*newcomer)(void *role, struct coll_wire *w, const struct coll_wire_frame *f);
+	void (*from_kid)(void *role, struct kid *k, const struct coll_wire_frame *f);
+	void (*kid_lost)(void *role, const struct kid *k);
+	void *role;
+};
+
+coll_status room_open(struct room *r, const struct coll_meeting *how, struct coll_error_box *err);
+void room_close(struct room *r);
+
+/* The first failure counts. culprit -1: nobody. */
+void room_fail(struct room *r, coll_status status, int culprit, const char *format, ...)
+        __attribute__((format(printf, 4, 5)));
+
+/* Wait until something happens or until_ns; extra (may be NULL) is polled too.
+ * Serves newcomers and kids. */
+void room_turn(struct room *r, struct coll_wire *extra, uint64_t until_ns);
+
+/* Make a kid of a newcomer's wire (moved, *w is emptied). NULL: no memory. */
+struct kid *room_adopt(struct room *r, struct coll_wire *w, int rank);
+struct kid *room_find_kid(struct room *r, int rank);
+
+/* To all kids; those that cannot take it are skipped. */
+void room_tell(struct room *r, uint32_t type, const void *body, size_t len_bytes, const void *tail, size_t tail_bytes);
+/* Tell all kids why it failed. */
+void room_tell_failure(struct room *r);
+/* The same to one newcomer. */
+void room_turn_away(const struct room *r, struct coll_wire *w);
+/* Send what is queued and wait until every kid has hung up, until_ns at most. */
+bool room_drain(struct room *r, uint64_t until_ns);
+
+size_t pack_failure(unsigned char *buf, size_t cap, coll_status status, int rank, const char *text);
+bool unpack_failure(const struct coll_wire_frame *f, coll_status *status, int *rank, char *text, size_t text_bytes);
+
+/* "rank 3" or "ranks 3, 5, 7-9 and 12 more" of those for which missing() is true. */
+void name_ranks(char *buf, size_t len_bytes, int size, bool (*missing)(const void *arg, int rank), const void *arg);
+
+coll_status meet_root(const struct coll_meeting *how, struct coll_error_box *err);
+coll_status meet_member(const struct coll_meeting *how, struct coll_error_box *err);
+
+#endif

@@ -1,0 +1,498 @@
+/*
+ * Context: open, join, links, progress, close. See context.h.
+ */
+#include "context/context.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/hash.h"
+#include "progress/async.h"
+#include "inspect/dump_signal.h"
+#include "context/locality.h"
+#include "watch/mismatch.h"
+#include "inspect/inspector.h"
+#include "watch/watchdog.h"
+#include "context/service.h"
+#include "topology/topology.h"
+#include "transports/hook/hook.h"
+
+/* ---- Hub ---- */
+
+coll_status coll_shared_hub_create(struct coll_shared_hub **hub)
+{
+	struct coll_shared_hub *h = calloc(1, sizeof(*h));
+	coll_status st = h ? coll_loop_hub_create(&h->hub) : COLL_ERR_MEMORY;
+
+	if (st != COLL_OK) {
+		free(h);
+		return st;
+	}
+	atomic_init(&h->users, 1);
+	*hub = h;
+	return COLL_OK;
+}
+
+void coll_shared_hub_release(struct coll_shared_hub **hub)
+{
+	struct coll_shared_hub *h = *hub;
+
+	*hub = NULL;
+	/* The last user frees: acq_rel orders all uses before it. */
+	if (h && atomic_fetch_sub_explicit(&h->users, 1, memory_order_acq_rel) == 1) {
+		coll_loop_hub_destroy(&h->hub);
+		free(h);
+	}
+}
+
+/* ---- What transports see ---- */
+
+static const char *env_setting(void *ctx, const char *name)
+{
+	const struct coll_context *c = ctx;
+
+	return coll_settings_text(&c->settings, name);
+}
+
+static void env_log(void *ctx, int level, const char *format, ...)
+{
+	const struct coll_context *c = ctx;
+	va_list ap;
+
+	va_start(ap, format);
+	coll_log_v(&c->logger, level, format, ap);
+	va_end(ap);
+}
+
+static int process_of(const struct coll_context *c, const struct coll_process_id *id)
+{
+	for (int r = 0; r < c->size; r++)
+		if (c->cards[r].id.word[0] == id->word[0] && c->cards[r].id.word[1] == id->word[1])
+			return r;
+	return -1;
+}
+
+static void env_link_down(void *ctx, const struct coll_process_id *peer, coll_status why, const char *cause)
+{
+	struct coll_context *c = ctx;
+	const bool alive = why == COLL_ERR_CORRUPT || why == COLL_ERR_MEMORY;
+	struct coll_note n = {.kind = alive ? COLL_NOTE_FAIL : COLL_NOTE_DEATH, .status = why};
+
+	n.process = c->processes ? process_of(c, peer) : -1;
+	n.origin = c->rank;
+	if (n.process < 0 || !c->control || atomic_load_explicit(&c->stopping, memory_order_relaxed))
+		return;
+	atomic_store_explicit(&c->processes[n.process].down,
+	                      why == COLL_ERR_PEER_SILENT ? COLL_LINK_UNREACHED : COLL_LINK_BROKEN,
+	                      memory_order_relaxed);
+	snprintf(n.text, sizeof(n.text), "%s", cause);
+	if (n.kind == COLL_NOTE_FAIL)
+		snprintf(n.text, sizeof(n.text), "link between rank %d and rank %d: %.180s", c->rank, n.process, cause);
+	coll_control_tell(c->control, &n);
+}
+
+/* ---- Open ---- */
+
+/* Where in the list "shm,tcp" a transport stands; -1: not at all. An empty list is
+ * the order of the registry, but for loop, which always needs a hub. */
+static int turn_of(const char *list, int position, bool have_hub)
+{
+	const char *name = coll_transports[position]->name;
+	size_t len = strlen(name);
+	int turn = 0;
+
+	if (strcmp(name, "loop") == 0 && !have_hub)
+		return -1;
+	if (!*list)
+		return position;
+	for (const char *p = list; *p; turn++) {
+		size_t n = strcspn(p, ",");
+
+		if (n == len && memcmp(p, name, n) == 0)
+			return turn;
+		p += n + (p[n] == ',');
+	}
+	return -1;
+}
+
+static coll_status check_list(const char *list, struct coll_error_box *err)
+{
+	for (const char *p = list; *p;) {
+		size_t n = strcspn(p, ",");
+		char name[32];
+
+		snprintf(name, sizeof(name), "%.*s", (int)n, p);
+		if (!coll_transport_find(name))
+			return coll_error_set(err, COLL_ERR_CONFIG,
+			                      "[COLL-1102] COLL_TRANSPORTS=%s: there is no transport '%s'", list, name);
+		p += n + (p[n] == ',');
+	}
+	return COLL_OK;
+}
+
+static coll_status open_wire(struct coll_context *c, const struct coll_transport *t, int position,
+                             struct coll_shared_hub *hub, struct coll_error_box *err)
+{
+	struct coll_wire *w = &c->wires[c->nwires];
+	struct coll_transport_env env = {.size = sizeof(env),
+	                                 .self = c->card.id,
+	                                 .job_key = {c->identity.job_key[0], c->identity.job_key[1]},
+	                                 .host_id = c->host_id,
+	                                 .hub = hub ? hub->hub : NULL,
+	                                 .wake_fd = c->wake_fd,
+	                                 .ctx = c,
+	                                 .setting = env_setting,
+	                                 .log = env_log,
+	                                 .link_down = env_link_down};
+	size_t len = 0;
+	coll_status st;
+
+	memset(w, 0, sizeof(*w));
+	w->position = position;
+	coll_transport_complete(t, &w->table);
+	if (c->settings.hook[0]) {
+		st = coll_transport_hook_wrap(t, c->settings.hook, c->rank, &w->table, &w->hook, err);
+		if (st != COLL_OK)
+			return st;
+		env.hook = w->hook;
+	}
+	st = w->table.open(&env, &w->inst);
+	if (st == COLL_OK)
+		st = w->table.address(w->inst, c->card.transport[position].bytes, COLL_CARD_ADDRESS_BYTES, &len);
+	if (st != COLL_OK) {
+		coll_log(&c->logger, COLL_LOG_INFO, "transport %s is not available: %s", t->name,
+		         coll_status_string(st));
+		if (w->inst)
+			w->table.fini(w->inst);
+		coll_transport_hook_unwrap(w->hook);
+		memset(w, 0, sizeof(*w));
+		/* That it is short of memory says nothing about the transport: others would be chosen. */
+		return st == COLL_ERR_MEMORY ? coll_error_set(err, st, "out of memory for transport %s", t->name)
+		                             : COLL_OK;
+	}
+	w->table.caps(w->inst, &w->caps);
+	c->card.transport[position].len_bytes = (uint32_t)len;
+	c->nwires++;
+	return COLL_OK;
+}
+
+static coll_status open_wires(struct coll_context *c, struct coll_shared_hub *hub, struct coll_error_box *err)
+{
+	coll_status st = check_list(c->settings.transports, err);
+
+	/* Earlier turns are preferred: everybody takes the first wire that reaches a peer. */
+	for (int turn = 0; turn < COLL_CARD_TRANSPORTS; turn++)
+		for (int i = 0; st == COLL_OK && coll_transports[i] && i < COLL_CARD_TRANSPORTS; i++)
+			if (turn_of(c->settings.transports, i, hub != NULL) == turn)
+				st = open_wire(c, coll_transports[i], i, hub, err);
+	if (st == COLL_OK && c->nwires == 0 && c->size > 1)
+		st = coll_error_set(err, COLL_ERR_CONFIG,
+		                    "[COLL-1103] no transport of COLL_TRANSPORTS=%s can be used here",
+		                    c->settings.transports);
+	return st;
+}
+
+static void fill_cpus(uint64_t cpus[4])
+{
+	cpu_set_t usable;
+
+	if (sched_getaffinity(0, sizeof(usable), &usable) != 0)
+		return;
+	for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++)
+		if (CPU_ISSET(cpu, &usable))
+			cpus[cpu % 256 / 64] |= (uint64_t)1 << cpu % 64;
+}
+
+static void fill_card(struct coll_context *c)
+{
+	struct coll_card *card = &c->card;
+
+	card->magic = COLL_CARD_MAGIC;
+	card->version = COLL_CARD_VERSION;
+	card->rank = c->rank;
+	card->size = c->size;
+	card->process = (int32_t)getpid();
+	card->cores = (uint32_t)coll_topology_cores();
+	fill_cpus(card->cpus);
+	card->machine = coll_bootstrap_machine();
+	coll_settings_agreed(&c->settings, &card->settings);
+	memcpy(card->host_id, c->host_id, sizeof(card->host_id));
+	gethostname(card->host_name, sizeof(card->host_name) - 1);
+	if (getrandom(&card->id, sizeof(card->id), 0) != sizeof(card->id))
+		card->id = (struct coll_process_id){
+		        {coll_mix64((uint64_t)getpid()), coll_mix64((uint64_t)(uintptr_t)c ^ (uint64_t)c->rank)}};
+}
+
+static coll_status open_log(struct coll_context *c, const coll_config *cfg, struct coll_error_box *err)
+{
+	int level = coll_log_level_from_name(c->settings.debug);
+	char path[COLL_TEXT_MAX + 32];
+
+	if (level < 0)
+		return coll_error_set(err, COLL_ERR_CONFIG,
+		                      "[COLL-1106] COLL_DEBUG=%s: expected error, warn, info or debug",
+		                      c->settings.debug);
+	if (coll_dump_signal_parse(c->settings.dump_signal) < 0)
+		return coll_error_set(err, COLL_ERR_CONFIG,
+		                      "[COLL-1106] COLL_DUMP_SIGNAL=%s: expected usr1, usr2 or none",
+		                      c->settings.dump_signal);
+	c->logger.level = (enum coll_log_level)level;
+	c->logger.rank = c->rank;
+	c->logger.size = c->size;
+	if (cfg && cfg->log) {
+		c->logger.fn = cfg->log;
+		c->logger.arg = cfg->log_arg;
+	}
+	if (!c->settings.log_file[0])
+		return COLL_OK;
+	coll_log_path(c->settings.log_file, c->rank, path, sizeof(path));
+	c->logger.file = coll_log_open(path);
+	if (c->logger.file < 0) {
+		c->logger.file = 0;
+		return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1113] COLL_LOG_FILE=%s: %s", path, strerror(errno));
+	}
+	return COLL_OK;
+}
+
+coll_status coll_context_open(struct coll_context **ctx, const coll_config *cfg, const struct coll_settings *settings,
+                              const struct coll_identity *id, struct coll_shared_hub *hub, struct coll_error_box *err)
+{
+	struct coll_context *c = calloc(1, sizeof(*c));
+	struct coll_control_env env;
+	coll_status st;
+
+	if (!c)
+		return coll_error_set(err, COLL_ERR_MEMORY, "out of memory for a context");
+	c->crowding = c->beside = 1;
+	c->settings = *settings;
+	c->identity = *id;
+	c->rank = id->rank;
+	c->size = id->size;
+	if (hub) {
+		c->hub = hub;
+		atomic_fetch_add_explicit(&hub->users, 1, memory_order_relaxed);
+	}
+	coll_sleepers_init(&c->sleepers);
+	c->birth_counter = coll_ticks_counter();
+	coll_moment_take(&c->birth, c->birth_counter);
+	c->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	c->service_wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	pthread_mutex_init(&c->links_lock, NULL);
+	pthread_mutex_init(&c->comms_lock, NULL);
+	pthread_mutex_init(&c->parting_lock, NULL);
+	coll_bootstrap_host_id(&c->settings, c->host_id, sizeof(c->host_id));
+	fill_card(c);
+	st = open_log(c, cfg, err);
+	if (st == COLL_OK && (c->wake_fd < 0 || c->service_wake_fd < 0))
+		st = coll_error_set(err, COLL_ERR_SYSTEM, "cannot make an eventfd: %s", strerror(errno));
+	env = (struct coll_control_env){.settings = &c->settings,
+	                                .logger = &c->logger,
+	                                .job_key = {id->job_key[0], id->job_key[1]},
+	                                .self = c->card.id,
+	                                .wake_fd = c->wake_fd,
+	                                .alarm = &c->alarm,
+	                                .host_id = c->host_id,
+	                                .answer = coll_inquiry_answer,
+	                                .alert = coll_comm_alert,
+	                                .needs = coll_comm_needs_note,
+	                                .ctx = c};
+	if (st == COLL_OK)
+		st = coll_async_open(c, err);
+	if (st == COLL_OK && c->size > 1)
+		st = coll_control_open(&env, &c->card, &c->control, err);
+	if (st == COLL_OK)
+		st = open_wires(c, hub, err);
+	if (st != COLL_OK) {
+		coll_context_close(&c);
+		return st;
+	}
+	*ctx = c;
+	return COLL_OK;
+}
+
+/* ---- Join ---- */
+
+static coll_status check_settings(const struct coll_card *card, const struct coll_card *first,
+                                  struct coll_error_box *err)
+{
+	int at;
+	const char *which = coll_settings_differing(&card->settings, &first->settings, &at);
+
+	if (!which)
+		return COLL_OK;
+	return coll_error_set(err, COLL_ERR_CONFIG,
+	                      "[COLL-1101] settings differ between rank 0 and rank %d: %s must be equal on all ranks, "
+	                      "as all that coll-info marks 'agreed', and is '%s' on rank 0, '%s' on rank %d",
+	                      card->rank, which, first->settings.value[at], card->settings.value[at], card->rank);
+}
+
+static coll_status check_cards(struct coll_context *c, struct coll_error_box *err)
+{
+	for (int r = 0; r < c->size; r++) {
+		const struct coll_card *card = &c->cards[r];
+
+		if (card->magic != COLL_CARD_MAGIC || card->version != COLL_CARD_VERSION)
+			return coll_error_set(err, COLL_ERR_BOOTSTRAP,
+			                      "[COLL-4204] rank %d runs another version of this library", r);
+		if (card->rank != r || card->size != c->size)
+			return coll_error_set(err, COLL_ERR_BOOTSTRAP,
+			                      "rank %d says it is rank %d of %d, rank %d says the job has %d", r,
+			                      card->rank, card->size, c->rank, c->size);
+		if (check_settings(card, &c->cards[0], err) != COLL_OK)
+			return COLL_ERR_CONFIG;
+	}
+	return COLL_OK;
+}
+
+coll_status coll_context_join(struct coll_context *ctx, const struct coll_card *cards, struct coll_error_box *err)
+{
+	coll_status st;
+
+	ctx->cards = malloc((size_t)ctx->size * sizeof(*cards));
+	ctx->processes = calloc((size_t)ctx->size, sizeof(*ctx->processes));
+	if (!ctx->cards || !ctx->processes)
+		return coll_error_set(err, COLL_ERR_MEMORY, "out of memory for %d cards", ctx->size);
+	memcpy(ctx->cards, cards, (size_t)ctx->size * sizeof(*cards));
+	st = check_cards(ctx, err);
+	if (st == COLL_OK)
+		st = coll_hosts_find(ctx, err);
+	if (st != COLL_OK || ctx->size == 1)
+		return st;
+	st = coll_control_join(ctx->control, ctx->cards, ctx->rank, ctx->size);
+	if (st != COLL_OK)
+		return coll_error_set(err, st, "out of memory for the control plane");
+	if (ctx->settings.service)
+		ctx->inspector = coll_inspector_open(ctx);
+	if (ctx->settings.service)
+		st = coll_service_start(ctx, err);
+	return st;
+}
+
+/* ---- Links ---- */
+
+struct coll_wire *coll_context_choose(struct coll_context *ctx, int process, char *why, size_t why_bytes)
+{
+	const struct coll_card *peer = &ctx->cards[process];
+	size_t used = 0;
+
+	if (why_bytes)
+		why[0] = 0;
+	for (int i = 0; i < ctx->nwires; i++) {
+		struct coll_wire *w = &ctx->wires[i];
+		uint32_t len = peer->transport[w->position].len_bytes;
+		char reason[96] = "not available there";
+
+		if (len > 0 && len <= COLL_CARD_ADDRESS_BYTES &&
+		    w->table.reachable(w->inst, peer->transport[w->position].bytes, len, reason, sizeof(reason)))
+			return w;
+		if (used < why_bytes)
+			used += (size_t)snprintf(why + used, why_bytes - used, "%s%s: %s", used ? "; " : "",
+			                         w->table.name, reason);
+	}
+	return NULL;
+}
+
+static coll_status open_link(struct coll_context *ctx, int process, struct coll_error_box *err)
+{
+	struct coll_process *p = &ctx->processes[process];
+	const struct coll_card *card = &ctx->cards[process];
+	char why[200];
+	struct coll_wire *w = coll_context_choose(ctx, process, why, sizeof(why));
+	coll_status st;
+
+	if (!w)
+		return coll_error_set(err, COLL_ERR_CONFIG,
+		                      "[COLL-1104] no transport reaches rank %d on host %.63s (%s)", process,
+		                      card->host_name, why);
+	st = w->table.link_open(w->inst, &card->id, card->transport[w->position].bytes,
+	                        card->transport[w->position].len_bytes, &p->link);
+	if (st != COLL_OK)
+		return coll_error_set(err, st, "cannot open a %s link to rank %d on host %.63s: %s", w->table.name,
+		                      process, card->host_name, coll_status_string(st));
+	coll_log(&ctx->logger, COLL_LOG_DEBUG, "link to rank %d on host %s over %s", process, card->host_name,
+	         w->table.name);
+	p->wire = w;
+	w->active = true;
+	return COLL_OK;
+}
+
+coll_status coll_context_link(struct coll_context *ctx, int process, struct coll_wire **wire, void **link,
+                              struct coll_error_box *err)
+{
+	struct coll_process *p = &ctx->processes[process];
+	coll_status st = COLL_OK;
+
+	pthread_mutex_lock(&ctx->links_lock);
+	if (!p->link)
+		st = open_link(ctx, process, err);
+	pthread_mutex_unlock(&ctx->links_lock);
+	if (st != COLL_OK)
+		return st;
+	*wire = p->wire;
+	*link = p->link;
+	st = p->wire->table.link_status(p->link);
+	if (st != COLL_OK && st != COLL_AGAIN)
+		coll_error_set(err, st, "the %s link to rank %d on host %.63s is broken", p->wire->table.name, process,
+		               ctx->cards[process].host_name);
+	return st;
+}
+
+int coll_context_progress(struct coll_context *ctx)
+{
+	int moved = 0;
+
+	for (int i = 0; i < ctx->nwires; i++)
+		if (ctx->wires[i].active)
+			moved += ctx->wires[i].table.progress(ctx->wires[i].inst);
+	if (!ctx->service_running && ctx->control)
+		coll_service_once(ctx);
+	if (atomic_load_explicit(&ctx->nparting, memory_order_relaxed) > 0)
+		coll_comm_part_some(ctx);
+	return moved;
+}
+
+/* ---- Close ---- */
+
+void coll_context_close(struct coll_context **ctx)
+{
+	struct coll_context *c = *ctx;
+
+	if (!c)
+		return;
+	*ctx = NULL;
+	coll_async_close(c);
+	coll_service_stop(c);
+	coll_inspector_close(&c->inspector);
+	coll_control_close(&c->control, 100);
+	for (int i = 0; i < c->nwires; i++)
+		c->wires[i].table.close(c->wires[i].inst);
+	for (int r = 0; c->processes && r < c->size; r++)
+		if (c->processes[r].link)
+			c->processes[r].wire->table.link_close(c->processes[r].link);
+	for (int i = 0; i < c->nwires; i++) {
+		c->wires[i].table.fini(c->wires[i].inst);
+		coll_transport_hook_unwrap(c->wires[i].hook);
+	}
+	coll_shared_hub_release(&c->hub);
+	coll_sleepers_fini(&c->sleepers);
+	if (c->wake_fd >= 0)
+		close(c->wake_fd);
+	if (c->service_wake_fd >= 0)
+		close(c->service_wake_fd);
+	if (c->logger.file)
+		close(c->logger.file);
+	pthread_mutex_destroy(&c->links_lock);
+	pthread_mutex_destroy(&c->comms_lock);
+	pthread_mutex_destroy(&c->parting_lock);
+	coll_attic_close(&c->attic);
+	free(c->host_of);
+	free(c->crowded);
+	free(c->processes);
+	free(c->cards);
+	free(c);
+}

@@ -1,0 +1,107 @@
+/*
+ * Service thread: see service.h.
+ */
+#include "context/service.h"
+
+#include "inspect/inspector.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { STACK_BYTES = 256 * 1024, PAUSE_NS = 2000000 };
+
+void coll_service_once(struct coll_context *ctx)
+{
+	coll_control_service(ctx->control);
+	for (int i = 0; i < ctx->nwires; i++)
+		if (ctx->wires[i].table.service_fd(ctx->wires[i].inst) >= 0)
+			ctx->wires[i].table.service(ctx->wires[i].inst);
+}
+
+/* No memory for it in the kernel, or more descriptors than a limit set meanwhile: everybody's
+ * waits count on this thread, so it goes on, by the clock. */
+static void without_poll(struct coll_context *ctx, int error, bool *complained)
+{
+	const struct timespec pause = {.tv_nsec = PAUSE_NS};
+
+	if (!*complained)
+		coll_log(&ctx->logger, COLL_LOG_WARN, "[COLL-4103] the service thread cannot use poll(): %s",
+		         strerror(error));
+	*complained = true;
+	nanosleep(&pause, NULL);
+}
+
+static void *loop(void *arg)
+{
+	struct coll_context *ctx = arg;
+	bool complained = false;
+
+	while (!atomic_load_explicit(&ctx->stopping, memory_order_acquire)) {
+		struct pollfd p[3 + COLL_CARD_TRANSPORTS] = {
+		        {.fd = ctx->service_wake_fd, .events = POLLIN},
+		        {.fd = coll_control_fd(ctx->control), .events = POLLIN},
+		        {.fd = coll_inspector_fd(ctx->inspector), .events = POLLIN},
+		};
+		uint64_t count;
+
+		for (int i = 0; i < ctx->nwires; i++)
+			p[3 + i] = (struct pollfd){.fd = ctx->wires[i].table.service_fd(ctx->wires[i].inst),
+			                           .events = POLLIN};
+		if (poll(p, (nfds_t)(3 + ctx->nwires), coll_control_timeout_ms(ctx->control)) < 0 && errno != EINTR)
+			without_poll(ctx, errno, &complained);
+		if ((p[0].revents & POLLIN) && read(ctx->service_wake_fd, &count, sizeof(count)) < 0) {
+			/* Someone else emptied it. */
+		}
+		/* Control first: a note that names a culprit was sent before its sender's sockets closed. */
+		coll_control_service(ctx->control);
+		for (int i = 0; i < ctx->nwires; i++)
+			if (p[3 + i].revents)
+				ctx->wires[i].table.service(ctx->wires[i].inst);
+		coll_inspector_service(ctx->inspector, p[2].revents != 0);
+	}
+	return NULL;
+}
+
+coll_status coll_service_start(struct coll_context *ctx, struct coll_error_box *err)
+{
+	pthread_attr_t attr;
+	sigset_t all, old;
+	int e;
+
+	/* Signals belong to the application's threads. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, STACK_BYTES);
+	e = pthread_create(&ctx->service, &attr, loop, ctx);
+	pthread_attr_destroy(&attr);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (e)
+		return coll_error_set(err, COLL_ERR_SYSTEM, "[COLL-4101] cannot start the service thread: %s",
+		                      strerror(e));
+	ctx->service_running = true;
+	return COLL_OK;
+}
+
+void coll_service_kick(struct coll_context *ctx)
+{
+	uint64_t one = 1;
+
+	if (write(ctx->service_wake_fd, &one, sizeof(one)) < 0) {
+		/* Full: it is awake already. */
+	}
+}
+
+void coll_service_stop(struct coll_context *ctx)
+{
+	atomic_store_explicit(&ctx->stopping, true, memory_order_release);
+	if (!ctx->service_running)
+		return;
+	coll_service_kick(ctx);
+	pthread_join(ctx->service, NULL);
+	ctx->service_running = false;
+}

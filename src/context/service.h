@@ -1,0 +1,19 @@
+/*
+ * The service thread: one per context, asleep in poll() unless a control link, a
+ * listener or a handshake needs it. It never touches user memory.
+ */
+#ifndef COLL_COMM_SERVICE_H
+#define COLL_COMM_SERVICE_H
+
+#include "context/context.h"
+
+coll_status coll_service_start(struct coll_context *ctx, struct coll_error_box *err);
+void coll_service_stop(struct coll_context *ctx);
+
+/* Its work once, without waiting: for contexts without the thread. */
+void coll_service_once(struct coll_context *ctx);
+
+/* Make it look again now (a caller asked something). Any thread. */
+void coll_service_kick(struct coll_context *ctx);
+
+#endif

@@ -1,0 +1,360 @@
+/*
+ * Links to other processes: whom to connect to, whom to let in, the proof both ways,
+ * and what the end of a link means. Sockets are socket.c's.
+ */
+#include "control/state.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+enum { STRANGERS_MAX = 128, ACCEPTS_PER_CALL = 64 };
+enum { HANDSHAKE_MS = 1500, PROBE_MS = 700, STRANGER_MS = 5000, LISTEN_AGAIN_MS = 100 };
+enum { KEEP_MS = 200, HELLO_MIN_MS = 500, HELLO_MAX_MS = 8000 };
+
+void coll_control_watch(struct coll_control *c, struct coll_control_link *l)
+{
+	struct epoll_event e = {.events = EPOLLIN | EPOLLRDHUP, .data.u64 = l->serial};
+
+	if (l->connecting || l->count > 0)
+		e.events |= EPOLLOUT;
+	if (epoll_ctl(c->epoll, EPOLL_CTL_MOD, l->fd, &e) < 0)
+		epoll_ctl(c->epoll, EPOLL_CTL_ADD, l->fd, &e);
+}
+
+static struct coll_control_link *add_link(struct coll_control *c, int fd, int peer)
+{
+	struct coll_control_link *l;
+
+	if (c->nlinks == LINKS_MAX || !(l = calloc(1, sizeof(*l)))) {
+		close(fd);
+		errno = ENOMEM;
+		return NULL;
+	}
+	l->fd = fd;
+	l->serial = SERIAL_FIRST + c->serial++;
+	l->peer = peer;
+	c->links[c->nlinks++] = l;
+	return l;
+}
+
+void coll_control_drop_link(struct coll_control *c, struct coll_control_link *l)
+{
+	for (int i = 0; i < c->nlinks; i++)
+		if (c->links[i] == l)
+			c->links[i] = c->links[--c->nlinks];
+	close(l->fd);
+	free(l);
+}
+
+struct coll_control_link *coll_control_find_link(const struct coll_control *c, int peer)
+{
+	struct coll_control_link *found = NULL;
+
+	for (int i = 0; i < c->nlinks; i++)
+		if (c->links[i]->peer == peer && !c->links[i]->bye && (!found || c->links[i]->ready))
+			found = c->links[i];
+	return found;
+}
+
+static bool same_host(const struct coll_control *c, const struct coll_card *card)
+{
+	return card->control_unix[0] && strcmp(card->host_id, c->env.host_id) == 0;
+}
+
+/* Patience with a handshake doubles: a starved peer needs longer than the first time,
+ * a stopped one is not to be buried under connections. */
+uint64_t coll_control_hello_deadline(struct peer *p)
+{
+	const unsigned ms = p->hello_ms ? p->hello_ms : HELLO_MIN_MS;
+
+	p->hello_ms = ms < HELLO_MAX_MS ? 2 * ms : ms;
+	return coll_clock_ns() + ms * MS;
+}
+
+/* Try addresses from candidate on; false when none is left. */
+static bool connect_to(struct coll_control *c, int peer, int candidate, bool asked, bool probe)
+{
+	const struct coll_card *card = &c->cards[peer];
+	int last = same_host(c, card) ? -1 : card->control_hosts - 1;
+
+	for (; candidate <= last; candidate++) {
+		bool in_progress;
+		int fd = coll_link_connect(card, candidate, &in_progress);
+		struct coll_control_link *l = fd >= 0 ? add_link(c, fd, peer) : NULL;
+
+		if (!l)
+			continue;
+		l->connecting = in_progress;
+		l->candidate = candidate;
+		l->asked = asked;
+		l->probe = probe;
+		l->deadline_ns = in_progress ? coll_clock_ns() + (probe ? PROBE_MS : HANDSHAKE_MS) * MS
+		                             : coll_control_hello_deadline(&c->peers[peer]);
+		coll_control_watch(c, l);
+		return true;
+	}
+	return false;
+}
+
+/* What this process lacks, or a full backlog (EAGAIN), which a stopped process may cause:
+ * no word about the peer's life. */
+static bool short_of(int error)
+{
+	return error == EAGAIN || error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS ||
+	       error == EADDRNOTAVAIL;
+}
+
+static bool connect_first(struct coll_control *c, int peer, bool asked, bool probe)
+{
+	c->peers[peer].door_opened = false;
+	errno = 0;
+	return connect_to(c, peer, same_host(c, &c->cards[peer]) ? -1 : 0, asked, probe) || short_of(errno);
+}
+
+static bool unreachable(int error)
+{
+	return error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH || error == EHOSTDOWN ||
+	       error == ENETDOWN;
+}
+
+/* None of its addresses lets us in. wanted: somebody waits for the process, or doubts that it
+ * lives; else it is remembered only. */
+static void no_entry(struct coll_control *c, int peer, bool wanted, const char *cause, int error)
+{
+	if (!wanted)
+		c->peers[peer].refused |= error == ECONNREFUSED;
+	else if (unreachable(error))
+		coll_control_missing(c, peer, cause);
+	else
+		coll_control_gone(c, peer, cause);
+}
+
+void coll_control_open_link(struct coll_control *c, int peer, bool asked)
+{
+	if (coll_control_find_link(c, peer) || peer == c->rank || c->peers[peer].dead)
+		return;
+	if (!connect_first(c, peer, asked, false))
+		no_entry(c, peer, asked, "its process does not listen any more", errno);
+}
+
+void coll_control_probe(struct coll_control *c, int peer)
+{
+	if (!connect_first(c, peer, false, true))
+		no_entry(c, peer, true, c->peers[peer].cause, errno);
+}
+
+/* A link failed before or after it was proved. A peer that accepts and hangs up before
+ * the proof lives: its door is crowded by strangers, and we knock again (keep_links,
+ * send_pings). Death is a refusal, or no way there; the end of a proved link makes us
+ * doubt. */
+void coll_control_broken(struct coll_control *c, struct coll_control_link *l, const char *cause, int error)
+{
+	const int peer = l->peer, next = l->candidate + 1;
+	const bool was_ready = l->ready, bye = l->bye, asked = l->asked, probe = l->probe, inbound = l->inbound;
+
+	coll_control_drop_link(c, l);
+	if (peer < 0 || bye || c->closing)
+		return;
+	if (was_ready) {
+		coll_control_doubt(c, peer, cause, unreachable(error) ? COLL_DOUBT_TIMEOUT : COLL_DOUBT_CONTROL);
+	} else if (!inbound) {
+		errno = 0;
+		if ((next > 0 && connect_to(c, peer, next, asked, probe)) || short_of(errno))
+			return;
+		if (!c->peers[peer].door_opened)
+			no_entry(c, peer, asked || probe,
+			         probe && c->peers[peer].cause[0] ? c->peers[peer].cause : cause, error);
+	}
+}
+
+static void random_nonce(uint64_t nonce[2])
+{
+	if (getrandom(nonce, 16, GRND_NONBLOCK) != 16)
+		nonce[0] = coll_clock_ns(), nonce[1] = (uint64_t)(uintptr_t)nonce;
+}
+
+static void listen_on(struct coll_control *c, int listener, uint64_t serial, bool on)
+{
+	struct epoll_event e = {.events = EPOLLIN, .data.u64 = serial};
+
+	if (listener >= 0)
+		epoll_ctl(c->epoll, on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, listener, &e);
+}
+
+void coll_control_listen(struct coll_control *c, bool on)
+{
+	c->listen_ns = 0;
+	listen_on(c, c->listen_unix, LISTENER_UNIX, on);
+	listen_on(c, c->listen_tcp, LISTENER_TCP, on);
+}
+
+void coll_control_accept(struct coll_control *c, int listener)
+{
+	for (int i = 0; i < ACCEPTS_PER_CALL; i++) {
+		int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK), strangers = 0;
+		struct coll_control_link *l, *oldest = NULL;
+		struct coll_message m = {.type = COLL_MSG_CHALLENGE};
+
+		if (fd < 0) {
+			/* Out of descriptors: the backlog waits, and would wake us for ever. */
+			if (short_of(errno) && errno != EAGAIN) {
+				coll_control_listen(c, false);
+				c->listen_ns = coll_clock_ns() + LISTEN_AGAIN_MS * MS;
+			}
+			return;
+		}
+		for (int k = 0; k < c->nlinks; k++)
+			if (c->links[k]->inbound && !c->links[k]->ready) {
+				strangers++;
+				if (!oldest || c->links[k]->deadline_ns < oldest->deadline_ns)
+					oldest = c->links[k];
+			}
+		if (strangers >= STRANGERS_MAX)
+			coll_control_drop_link(c, oldest);
+		l = add_link(c, fd, -1);
+		if (!l)
+			continue;
+		l->inbound = true;
+		l->deadline_ns = coll_clock_ns() + STRANGER_MS * MS;
+		random_nonce(l->nonce);
+		m.u.hello.nonce[0] = l->nonce[0];
+		m.u.hello.nonce[1] = l->nonce[1];
+		m.u.hello.from = c->env.self;
+		coll_link_queue(l, &m);
+		if (coll_link_flush(l))
+			coll_control_watch(c, l);
+		else
+			coll_control_drop_link(c, l);
+	}
+}
+
+/* ---- Proof ---- */
+
+static bool same_id(const struct coll_process_id *a, const struct coll_process_id *b)
+{
+	return a->word[0] == b->word[0] && a->word[1] == b->word[1];
+}
+
+static void now_ready(struct coll_control *c, struct coll_control_link *l)
+{
+	l->ready = true;
+	l->deadline_ns = UINT64_MAX;
+	c->peers[l->peer].hello_ms = 0;
+	c->peers[l->peer].life.unanswered = 0;
+	c->peers[l->peer].met = true;
+	c->peers[l->peer].refused = false;
+	if (c->peers[l->peer].presumed)
+		c->peers[l->peer].presumed = c->peers[l->peer].life.left = false;
+	if (!c->peers[l->peer].doubt_until_ns)
+		l->probe = false;
+	coll_control_ask_for_life(c, l);
+	coll_control_ask_again(c, l->peer);
+}
+
+bool coll_control_on_challenge(struct coll_control *c, struct coll_control_link *l, const struct coll_hello *h)
+{
+	struct coll_message m = {.type = COLL_MSG_HELLO};
+
+	if (l->inbound || l->ready || !same_id(&h->from, &c->cards[l->peer].id))
+		return false;
+	random_nonce(l->nonce);
+	m.u.hello = (struct coll_hello){.from = c->env.self, .to = h->from, .rank = c->rank, .size = c->size};
+	m.u.hello.nonce[0] = l->nonce[0];
+	m.u.hello.nonce[1] = l->nonce[1];
+	m.u.hello.proof = coll_link_proof(c->env.job_key, h->nonce, &c->env.self, &h->from, 1);
+	coll_link_queue(l, &m);
+	l->greeted = true;
+	return true;
+}
+
+bool coll_control_on_hello(struct coll_control *c, struct coll_control_link *l, const struct coll_hello *h)
+{
+	struct coll_message m = {.type = COLL_MSG_WELCOME};
+
+	if (!l->inbound || l->ready || h->rank < 0 || h->rank >= c->size || h->size != c->size ||
+	    !same_id(&h->from, &c->cards[h->rank].id) || !same_id(&h->to, &c->env.self) ||
+	    h->proof != coll_link_proof(c->env.job_key, l->nonce, &h->from, &h->to, 1))
+		return false;
+	l->peer = h->rank;
+	m.u.hello.from = c->env.self;
+	m.u.hello.proof = coll_link_proof(c->env.job_key, h->nonce, &c->env.self, &h->from, 2);
+	coll_link_queue(l, &m);
+	now_ready(c, l);
+	return true;
+}
+
+bool coll_control_on_welcome(struct coll_control *c, struct coll_control_link *l, const struct coll_hello *h)
+{
+	if (l->inbound || l->ready ||
+	    h->proof != coll_link_proof(c->env.job_key, l->nonce, &c->cards[l->peer].id, &c->env.self, 2))
+		return false;
+	now_ready(c, l);
+	return true;
+}
+
+/* ---- Timers ---- */
+
+/* The links of the ring and the tree must be there before they are needed; a crowded
+ * door may have turned us away. Number i of them: the process, -1 for none. */
+static int wanted(const struct coll_control *c, int i)
+{
+	const int peer = i == 0 ? (c->rank + 1) % c->size : c->rank > 0 ? (c->rank - 1) / 2 : c->rank;
+
+	return peer == c->rank || c->peers[peer].life.left || c->peers[peer].dead ? -1 : peer;
+}
+
+void coll_control_keep_links(struct coll_control *c, uint64_t now)
+{
+	if (now < c->keep_ns)
+		return;
+	c->keep_ns = now + KEEP_MS * MS;
+	for (int i = 0; i < 2; i++)
+		if (wanted(c, i) >= 0)
+			coll_control_open_link(c, wanted(c, i), false);
+}
+
+bool coll_control_lacks_links(const struct coll_control *c)
+{
+	for (int i = 0; i < 2 && c->size > 1; i++)
+		if (wanted(c, i) >= 0 && !coll_control_find_link(c, wanted(c, i)))
+			return true;
+	return false;
+}
+
+/* The listener may have proved the link meanwhile (this process was stopped, or starved):
+ * without a word its end would be this process's death. */
+static void give_up(struct coll_control *c, struct coll_control_link *l)
+{
+	const struct coll_message m = {.type = COLL_MSG_CLOSE};
+
+	if (l->greeted) {
+		coll_link_queue(l, &m);
+		coll_link_flush(l);
+	}
+	coll_control_drop_link(c, l);
+}
+
+void coll_control_expire(struct coll_control *c, uint64_t now)
+{
+	if (c->listen_ns && now >= c->listen_ns)
+		coll_control_listen(c, true);
+	for (int i = 0; i < c->nlinks; i++) {
+		struct coll_control_link *l = c->links[i];
+
+		if (l->ready || now <= l->deadline_ns)
+			continue;
+		/* Connected but not answered is silence, not death. */
+		if (l->connecting)
+			coll_control_broken(c, l, "connecting to it timed out", ETIMEDOUT);
+		else
+			give_up(c, l);
+		i = -1; /* the array changed */
+	}
+}

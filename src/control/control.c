@@ -1,0 +1,361 @@
+/*
+ * The control plane: what runs it, and its interface (control.h). The lock is taken
+ * here and by the interface functions of gossip.c and ping.c.
+ */
+#include "control/state.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+enum { TELL_MS = 1000 };
+
+void coll_control_unlock(struct coll_control *c)
+{
+	struct said *lines = c->said;
+
+	c->said = NULL;
+	c->said_end = &c->said;
+	pthread_mutex_unlock(&c->lock);
+	while (lines) {
+		struct said *line = lines;
+
+		lines = line->next;
+		coll_log(c->env.logger, line->level, "%s", line->text);
+		free(line);
+	}
+}
+
+void coll_control_say(struct coll_control *c, int level, const char *format, ...)
+{
+	struct said *line = malloc(sizeof(*line));
+	va_list ap;
+
+	if (!line)
+		return;
+	line->next = NULL;
+	line->level = level;
+	va_start(ap, format);
+	vsnprintf(line->text, sizeof(line->text), format, ap);
+	va_end(ap);
+	*c->said_end = line;
+	c->said_end = &line->next;
+}
+
+/* ---- Messages ---- */
+
+/* The other end gave this link up, and may say its last words elsewhere: it has not been read to its end. */
+static void on_close(struct coll_control *c, struct coll_control_link *l)
+{
+	const struct coll_control_link *other;
+
+	l->bye = true;
+	other = coll_control_find_link(c, l->peer);
+	c->peers[l->peer].met = other && other->ready;
+}
+
+/* False: nonsense, drop the link. */
+static bool handle(struct coll_control *c, struct coll_control_link *l)
+{
+	struct coll_message *m = &l->in;
+	uint64_t one = 1;
+
+	if (!l->ready && m->type != COLL_MSG_CHALLENGE && m->type != COLL_MSG_HELLO && m->type != COLL_MSG_WELCOME)
+		return false;
+	l->heard_ns = coll_clock_ns();
+	switch (m->type) {
+	case COLL_MSG_CHALLENGE: return coll_control_on_challenge(c, l, &m->u.hello);
+	case COLL_MSG_HELLO: return c->size > 0 && coll_control_on_hello(c, l, &m->u.hello);
+	case COLL_MSG_WELCOME: return coll_control_on_welcome(c, l, &m->u.hello);
+	case COLL_MSG_NOTE:
+		m->u.note.text[sizeof(m->u.note.text) - 1] = 0;
+		coll_control_spread(c, &m->u.note, l->peer);
+		return true;
+	case COLL_MSG_PING: coll_control_on_ping(c, l, &m->u.question); return true;
+	case COLL_MSG_PONG:
+		coll_control_on_pong(c, l, &m->u.answer);
+		if (write(c->env.wake_fd, &one, sizeof(one)) < 0) {
+			/* Full: awake already. */
+		}
+		return true;
+	case COLL_MSG_BYE:
+		l->bye = true;
+		c->peers[l->peer].life.left = true;
+		c->peers[l->peer].life.left_ns = coll_clock_ns();
+		return true;
+	case COLL_MSG_CLOSE: on_close(c, l); return true;
+	case COLL_MSG_ALIVE: return true;
+	default: return false;
+	}
+}
+
+/* Read some messages. 0: there are no more now; -1: the link has ended, errno says why. */
+static int hear(struct coll_control *c, struct coll_control_link *l)
+{
+	int got = 1;
+
+	for (int i = 0; i < 32 && got > 0; i++) {
+		errno = 0;
+		got = coll_link_read(l);
+		if (got < 0 && !l->ready && !l->inbound)
+			c->peers[l->peer].door_opened = true;
+		if (got > 0 && !handle(c, l)) {
+			errno = 0;
+			got = -1;
+		}
+	}
+	return got;
+}
+
+static void on_link_event(struct coll_control *c, struct coll_control_link *l, uint32_t events)
+{
+	int got, error;
+
+	if (l->connecting && (events & (EPOLLOUT | EPOLLERR | EPOLLHUP))) {
+		socklen_t len = sizeof(error);
+
+		error = 0;
+		getsockopt(l->fd, SOL_SOCKET, SO_ERROR, &error, &len);
+		if (error) {
+			coll_control_broken(c, l, strerror(error), error);
+			return;
+		}
+		l->connecting = false;
+		coll_control_reached(c, l->peer);
+		l->deadline_ns = coll_control_hello_deadline(&c->peers[l->peer]);
+	}
+	got = hear(c, l);
+	error = errno;
+	if (got >= 0 && !coll_control_write(c, l)) {
+		error = errno;
+		/* The other end has gone: what it said before that is still to be read. */
+		while (hear(c, l) > 0)
+			;
+		got = -1;
+	}
+	if (got < 0) {
+		coll_control_broken(c, l, error ? strerror(error) : "its control connection closed without a goodbye",
+		                    error);
+	}
+}
+
+/* ---- Service ---- */
+
+static void service_locked(struct coll_control *c)
+{
+	/* Before the events: what has come by then is read before a time is up, however long this thread is kept
+	 * from going on. */
+	const uint64_t now = coll_clock_ns();
+	struct epoll_event events[64];
+	int n = epoll_wait(c->epoll, events, 64, 0);
+
+	for (int i = 0; i < n; i++) {
+		if (events[i].data.u64 == LISTENER_UNIX)
+			coll_control_accept(c, c->listen_unix);
+		else if (events[i].data.u64 == LISTENER_TCP)
+			coll_control_accept(c, c->listen_tcp);
+		else {
+			/* The link may have been dropped by an event before this one. */
+			for (int k = 0; k < c->nlinks; k++)
+				if (c->links[k]->serial == events[i].data.u64) {
+					on_link_event(c, c->links[k], events[i].events);
+					break;
+				}
+		}
+	}
+	coll_control_expire(c, now);
+	if (c->size > 1 && !c->closing) {
+		coll_control_settle_doubts(c, now);
+		coll_control_keep_links(c, now);
+		coll_control_send_pings(c, now);
+		coll_control_say_alive(c, now);
+	}
+}
+
+/* ---- Interface ---- */
+
+coll_status coll_control_open(const struct coll_control_env *env, struct coll_card *card, struct coll_control **control,
+                              struct coll_error_box *err)
+{
+	struct coll_control *c = calloc(1, sizeof(*c));
+	const char *range = env->settings->port_range;
+
+	if (c)
+		c->spare = malloc(sizeof(*c->spare));
+	if (!c || !c->spare) {
+		free(c);
+		return coll_error_set(err, COLL_ERR_MEMORY, "out of memory for the control plane");
+	}
+	c->env = *env;
+	pthread_mutex_init(&c->lock, NULL);
+	c->said_end = &c->said;
+	for (int i = 0; i < ASKS_MAX; i++)
+		c->asks[i].peer = -1;
+	c->epoll = epoll_create1(EPOLL_CLOEXEC);
+	c->listen_unix = coll_link_listen_unix(card->control_unix, sizeof(card->control_unix), &env->self);
+	c->listen_tcp = coll_link_listen_tcp(range, &card->control_port);
+	/* No harm on one host, which may have no network at all; who gives a range has others in mind. */
+	if (c->listen_tcp < 0)
+		coll_log(env->logger, range[0] ? COLL_LOG_ERROR : COLL_LOG_INFO,
+		         "[COLL-6104] control links: no port to listen on%s%s: %s",
+		         range[0] ? " in COLL_PORT_RANGE=" : "", range, strerror(errno));
+	if (c->epoll < 0 || (c->listen_unix < 0 && c->listen_tcp < 0)) {
+		coll_error_set(err, COLL_ERR_SYSTEM, "[COLL-4102] cannot open the control listeners: %s",
+		               strerror(errno));
+		coll_control_close(&c, 0);
+		return COLL_ERR_SYSTEM;
+	}
+	if (c->listen_tcp >= 0)
+		coll_link_addresses(card, env->settings->interface);
+	*control = c;
+	return COLL_OK;
+}
+
+/* Whoever connects before this waits in the backlog. */
+coll_status coll_control_join(struct coll_control *c, const struct coll_card *cards, int rank, int size)
+{
+	pthread_mutex_lock(&c->lock);
+	c->peers = calloc((size_t)size, sizeof(*c->peers));
+	c->cards = cards;
+	c->rank = rank;
+	c->size = c->peers ? size : 0;
+	if (c->peers)
+		coll_control_listen(c, true);
+	if (c->size > 1)
+		coll_control_keep_links(c, coll_clock_ns());
+	coll_control_unlock(c);
+	return c->peers ? COLL_OK : COLL_ERR_MEMORY;
+}
+
+/* One of those who will read this process's end has not been met: a failure right after
+ * creation. */
+static bool unmet(const struct coll_control *c)
+{
+	for (int i = 0; i < COLL_NEIGHBOURS; i++) {
+		const int n = coll_control_neighbour(c, c->rank, i);
+		const struct peer *p = n >= 0 ? &c->peers[n] : NULL;
+
+		if (p && !p->met && !p->refused && !p->dead && !p->life.left)
+			return true;
+	}
+	return false;
+}
+
+/* Something is still to be written, or a link that we are making will want the notes.
+ * Whoever knocks here unasked is waited for by nobody: it may be a stranger. */
+static bool unsent(const struct coll_control *c)
+{
+	for (int i = 0; i < c->nlinks; i++) {
+		const struct coll_control_link *l = c->links[i];
+
+		if (l->ready || l->said_bye ? l->count > 0 || (l->ready && coll_control_untold(c, l))
+		                            : c->notes != NULL && !l->inbound)
+			return true;
+	}
+	return c->notes && c->size > 1 && !c->closing && unmet(c);
+}
+
+/* Do not wait for those who choose us: they may be slow, or gone. */
+static void meet(struct coll_control *c)
+{
+	for (int i = 0; c->notes && c->size > 1 && !c->closing && i < COLL_NEIGHBOURS; i++) {
+		const int n = coll_control_neighbour(c, c->rank, i);
+
+		if (n >= 0 && !c->peers[n].met && !c->peers[n].refused && !c->peers[n].life.left)
+			coll_control_open_link(c, n, false);
+	}
+}
+
+void coll_control_flush(struct coll_control *c, int ms)
+{
+	uint64_t deadline = coll_clock_ns() + (uint64_t)ms * MS;
+	bool more;
+
+	pthread_mutex_lock(&c->lock);
+	meet(c);
+	coll_control_unlock(c);
+	do {
+		struct pollfd p = {.fd = c->epoll, .events = POLLIN};
+
+		pthread_mutex_lock(&c->lock);
+		service_locked(c);
+		more = unsent(c);
+		coll_control_unlock(c);
+		if (more)
+			poll(&p, 1, 1);
+	} while (more && coll_clock_ns() < deadline);
+}
+
+void coll_control_close(struct coll_control **control, int flush_ms)
+{
+	struct coll_control *c = *control;
+
+	if (!c)
+		return;
+	*control = NULL;
+	if (c->size > 0) {
+		/* A goodbye promises that the cause was told. */
+		if (c->notes)
+			coll_control_flush(c, TELL_MS);
+		pthread_mutex_lock(&c->lock);
+		c->closing = true;
+		for (int i = 0; i < c->nlinks; i++)
+			coll_control_write(c, c->links[i]);
+		coll_control_unlock(c);
+		coll_control_flush(c, flush_ms);
+	}
+	while (c->nlinks > 0)
+		coll_control_drop_link(c, c->links[0]);
+	if (c->listen_unix >= 0)
+		close(c->listen_unix);
+	if (c->listen_tcp >= 0)
+		close(c->listen_tcp);
+	if (c->epoll >= 0)
+		close(c->epoll);
+	pthread_mutex_destroy(&c->lock);
+	coll_control_forget_all(c);
+	free(c->peers);
+	free(c);
+}
+
+void coll_control_service(struct coll_control *c)
+{
+	pthread_mutex_lock(&c->lock);
+	service_locked(c);
+	coll_control_unlock(c);
+}
+
+int coll_control_fd(const struct coll_control *c)
+{
+	return c->epoll;
+}
+
+int coll_control_timeout_ms(struct coll_control *c)
+{
+	int ms = 1000;
+
+	pthread_mutex_lock(&c->lock);
+	for (int i = 0; i < ASKS_MAX; i++)
+		if (c->asks[i].peer >= 0)
+			ms = PING_MS;
+	for (int i = 0; i < c->nlinks; i++)
+		if (!c->links[i]->ready && c->links[i]->deadline_ns != UINT64_MAX)
+			ms = PING_MS;
+	if (coll_control_lacks_links(c))
+		ms = PING_MS;
+	if (c->listen_ns)
+		ms = 100;
+	ms = coll_control_alive_ms(c, ms);
+	if (c->ndoubts > 0)
+		ms = 20;
+	coll_control_unlock(c);
+	return ms;
+}

@@ -1,0 +1,119 @@
+/*
+ * The control plane: who is alive, what went wrong, what is everybody doing.
+ *
+ * Each context keeps a few control links (the next rank on a ring, its parent in
+ * a binary tree, and whoever chose it likewise: O(log n), connected without one
+ * another for any single loss) over Unix sockets on one host and TCP between
+ * hosts. Every link is proved with the job's key. A broken link without a goodbye
+ * is a death; deaths and failures are notes, flooded over the links and kept once
+ * per (kind, subject, communicator). A rank whose call has not moved for a while
+ * asks the rank it waits for directly: PING carries its call record, PONG the
+ * other's (mismatch_msg.h). A stopped process does not answer; a late one does.
+ *
+ * Everything here runs in the service thread, or in a waiting caller when the
+ * service thread is switched off. One lock guards the state; it is never held
+ * while the data path runs. The data path looks at one word: the alarm.
+ */
+#ifndef COLL_COMM_CONTROL_H
+#define COLL_COMM_CONTROL_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "base/config.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "context/peer_info.h"
+#include "control/mismatch_msg.h"
+
+struct coll_control;
+struct coll_held_note;
+
+/* A fact worth telling everyone. */
+enum coll_note_kind {
+	COLL_NOTE_DEATH = 1, /* `process` is dead, or unreachable (status PEER_SILENT), as seen by origin; text: why */
+	COLL_NOTE_FAIL,      /* communicator `comm` failed at origin: status, culprit `process` */
+};
+
+struct coll_note {
+	uint32_t kind;
+	int32_t status;  /* coll_status */
+	int32_t process; /* subject or culprit, -1 none */
+	int32_t origin;  /* process that wrote it */
+	uint64_t comm;   /* FAIL only; 0: all that have both process and origin as members */
+	uint64_t operation;
+	char text[256];
+};
+
+/* What a context lends to its control plane. */
+struct coll_control_env {
+	const struct coll_settings *settings;
+	const struct coll_logger *logger;
+	uint64_t job_key[2];
+	struct coll_process_id self;
+	int wake_fd;        /* written when the alarm goes off */
+	atomic_uint *alarm; /* incremented after each new note */
+	const char *host_id;
+	/* Process asks: *a is what this one says. Called with the lock held. */
+	bool (*answer)(void *ctx, int process, const struct coll_question *q, struct coll_answer *a);
+	/* There is a new note for a communicator, 0: for all. Called with the lock held. */
+	void (*alert)(void *ctx, uint64_t comm);
+	/* Whether a communicator lives here and has not looked at its failure. Likewise. */
+	bool (*needs)(void *ctx, uint64_t comm);
+	void *ctx;
+};
+
+/* Open the listeners and fill the card's control members. */
+coll_status coll_control_open(const struct coll_control_env *env, struct coll_card *card, struct coll_control **control,
+                              struct coll_error_box *err);
+
+/* Everybody's cards are known (borrowed, size of them): start linking up. */
+coll_status coll_control_join(struct coll_control *c, const struct coll_card *cards, int rank, int size);
+
+/* Say goodbye on every link and flush (at most flush_ms), then free. */
+void coll_control_close(struct coll_control **control, int flush_ms);
+
+/* Run whatever is due: descriptor is readable or timeout passed. Never blocks. */
+void coll_control_service(struct coll_control *c);
+int coll_control_fd(const struct coll_control *c);
+/* Milliseconds until service must be called without any event, at most 1000. */
+int coll_control_timeout_ms(struct coll_control *c);
+
+/* Tell everyone (and ourselves). Any thread. False: it was known. */
+bool coll_control_tell(struct coll_control *c, const struct coll_note *note);
+/* Wait until what was told has left this process, at most ms: by the links that are proved,
+ * and by those that this process is opening. Any thread but the service thread's. */
+void coll_control_flush(struct coll_control *c, int ms);
+
+/* The failure told of a communicator, if any. */
+bool coll_control_failure(struct coll_control *c, uint64_t comm, struct coll_note *note);
+/* What holds for all communicators (deaths, lost links), in order of arrival: the one after
+ * *at, NULL for the first; false: there are no more. Facts are never forgotten. */
+bool coll_control_fact(struct coll_control *c, const struct coll_held_note **at, struct coll_note *note);
+/* Number i of all notes kept; the numbers change as old failures are forgotten. */
+bool coll_control_note(struct coll_control *c, int i, struct coll_note *note);
+
+/* A caller waits for a process: ask it, again and again until it is not renewed for a
+ * while. One question per process, communicator and what it is about: a new one replaces
+ * the old. */
+void coll_control_ask(struct coll_control *c, int peer, const struct coll_question *q);
+/* What is known of a process asked before. */
+struct coll_peer_life {
+	uint64_t last_answer_ns; /* clock of this process, 0 never */
+	uint64_t asked_ns;       /* when we began to ask it, this time */
+	unsigned unanswered;     /* asks, 250 ms apart, since its last sign of life */
+	bool left;               /* said goodbye, at left_ns, or must have: see liveness.c */
+	uint64_t left_ns;
+};
+struct coll_peer_state {
+	struct coll_peer_life life;
+	/* To the communicator's question. */
+	uint64_t answered_ns; /* 0: there is no answer */
+	bool about_this;      /* the answer is to the question asked last */
+	struct coll_answer answer;
+};
+/* About what (enum coll_about) was asked on a communicator; -1: the newest answer of any,
+ * comm 0: on any. */
+void coll_control_peer(struct coll_control *c, int peer, uint64_t comm, int about, struct coll_peer_state *state);
+
+#endif

@@ -1,0 +1,166 @@
+/*
+ * The last words of a process whose control link is half made: three control planes in one process, each served by
+ * hand, so that each test stops where it wants. The ends of links that are proved, and deaths, are tested with
+ * processes (tests/multi).
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#define PLAIN_OWN_MAIN
+#include "base/clock.h"
+#include "control/state.h"
+#include "tests/plain.h"
+
+enum { RANKS = 3, TURNS = 2000 };
+
+static const uint64_t COMM = 0x77;
+
+struct job {
+	struct coll_settings settings;
+	struct coll_logger logger;
+	struct coll_card cards[RANKS];
+	struct coll_control *c[RANKS];
+	atomic_uint alarm[RANKS];
+	int wake_fd[RANKS];
+};
+
+static bool answer(void *ctx, int process, const struct coll_question *q, struct coll_answer *a)
+{
+	return false;
+}
+static void alert(void *ctx, uint64_t comm)
+{
+}
+static bool needs(void *ctx, uint64_t comm)
+{
+	return true;
+}
+
+static bool begin(struct job *j)
+{
+	struct coll_error_box err;
+	bool good = true;
+
+	memset(j, 0, sizeof(*j));
+	for (int r = 0; r < RANKS; r++) {
+		struct coll_control_env env = {.settings = &j->settings,
+		                               .logger = &j->logger,
+		                               .job_key = {3, 4},
+		                               .self = {{(uint64_t)getpid() << 8 | (uint64_t)r, coll_clock_ns()}},
+		                               .alarm = &j->alarm[r],
+		                               .host_id = "here",
+		                               .answer = answer,
+		                               .alert = alert,
+		                               .needs = needs};
+
+		j->wake_fd[r] = env.wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+		j->cards[r].id = env.self;
+		strcpy(j->cards[r].host_id, env.host_id);
+		good = good && coll_control_open(&env, &j->cards[r], &j->c[r], &err) == COLL_OK;
+	}
+	for (int r = 0; r < RANKS && good; r++)
+		good = coll_control_join(j->c[r], j->cards, r, RANKS) == COLL_OK;
+	return good;
+}
+
+static void end(struct job *j)
+{
+	for (int r = 0; r < RANKS; r++) {
+		/* Nobody is served any more who could be told. */
+		for (int k = 0; j->c[r] && k < RANKS; k++)
+			j->c[r]->peers[k].refused = true;
+		while (j->c[r] && j->c[r]->nlinks > 0)
+			coll_control_drop_link(j->c[r], j->c[r]->links[0]);
+		coll_control_close(&j->c[r], 0);
+		close(j->wake_fd[r]);
+	}
+}
+
+/* From one to another, made by the first. */
+static struct coll_control_link *made(const struct job *j, int from, int to)
+{
+	for (int i = 0; i < j->c[from]->nlinks; i++)
+		if (j->c[from]->links[i]->peer == to && !j->c[from]->links[i]->inbound)
+			return j->c[from]->links[i];
+	return NULL;
+}
+
+/* However slow this machine is. */
+static void serve(struct job *j, int rank)
+{
+	for (int i = 0; i < j->c[rank]->nlinks; i++)
+		j->c[rank]->links[i]->deadline_ns = UINT64_MAX;
+	coll_control_service(j->c[rank]);
+}
+
+/* Rank 0 has greeted rank 1, which has not read that yet. */
+static bool greet(struct job *j)
+{
+	serve(j, 1);
+	for (int i = 0; i < TURNS && !(made(j, 0, 1) && made(j, 0, 1)->greeted); i++)
+		serve(j, 0);
+	return made(j, 0, 1) && made(j, 0, 1)->greeted && !made(j, 0, 1)->ready;
+}
+
+static void the_cause_goes_before_the_goodbye(void)
+{
+	const struct coll_note note = {
+	        .kind = COLL_NOTE_FAIL, .status = COLL_ERR_ABORTED, .process = -1, .comm = COMM, .text = "enough"};
+	struct coll_note told = {0};
+	struct job j;
+
+	REQUIRE(begin(&j) && greet(&j));
+	CHECK(coll_control_tell(j.c[0], &note));
+	coll_control_close(&j.c[0], 0);
+	for (int i = 0; i < TURNS && !j.c[1]->peers[0].life.left; i++)
+		serve(&j, 1);
+	CHECK(j.c[1]->peers[0].life.left, "its goodbye has come");
+	CHECK(coll_control_failure(j.c[1], COMM, &told) && told.status == COLL_ERR_ABORTED, "without the cause");
+	CHECK(!j.c[1]->peers[0].dead);
+	end(&j);
+}
+
+/* Rank 1 has proved the link meanwhile. Then nobody listens at rank 0's door any more: it may have told others why, so
+ * that these are given their time. */
+static void a_link_given_up_is_not_read_to_its_end(void)
+{
+	struct job j;
+
+	REQUIRE(begin(&j) && greet(&j));
+	made(&j, 0, 1)->deadline_ns = 0;
+	coll_control_expire(j.c[0], coll_clock_ns());
+	for (int i = 0; i < 20; i++)
+		serve(&j, 1);
+	CHECK(!coll_control_find_link(j.c[1], 0) || !coll_control_find_link(j.c[1], 0)->ready);
+	coll_control_gone(j.c[1], 0, "nobody listens");
+	CHECK(!j.c[1]->peers[0].dead, "a death at once");
+	coll_control_settle_doubts(j.c[1], coll_clock_ns() + 3600000 * MS);
+	CHECK(j.c[1]->peers[0].dead, "and none when that time is over");
+	end(&j);
+}
+
+/* What has been read to its end says nothing any more. */
+static void who_was_read_and_is_gone_is_dead(void)
+{
+	struct job j;
+
+	REQUIRE(begin(&j) && greet(&j));
+	for (int i = 0; i < TURNS && !j.c[1]->peers[0].met; i++)
+		serve(&j, 1);
+	CHECK(j.c[1]->peers[0].met);
+	while (coll_control_find_link(j.c[1], 0))
+		coll_control_drop_link(j.c[1], coll_control_find_link(j.c[1], 0));
+	coll_control_gone(j.c[1], 0, "nobody listens");
+	CHECK(j.c[1]->peers[0].dead);
+	end(&j);
+}
+
+int main(void)
+{
+	PLAIN_RUN(the_cause_goes_before_the_goodbye);
+	PLAIN_RUN(a_link_given_up_is_not_read_to_its_end);
+	PLAIN_RUN(who_was_read_and_is_gone_is_dead);
+	return plain_summary();
+}

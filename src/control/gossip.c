@@ -1,0 +1,276 @@
+/*
+ * Notes: what is known of deaths and failures. Each is kept once, in the order of
+ * arrival, and given to every link, to those that come up later too: a link remembers
+ * the last note it was given, so no queue can lose one.
+ *
+ * Facts (a death; a link between two processes lost) are kept for ever: there is one per
+ * process or pair. Failures of communicators are as many as communicators fail, and of
+ * communicators that may not have been created here yet: the last FAILURES_MAX are kept,
+ * and older ones only while the communicator lives here and has not looked.
+ */
+#include "control/state.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { FAILURES_MAX = 1024, TRIES_TO_FORGET = 64 };
+
+static bool is_fact(const struct coll_note *n)
+{
+	return n->kind == COLL_NOTE_DEATH || n->comm == 0;
+}
+
+static struct coll_held_note **bucket_of(struct coll_control *c, uint64_t comm)
+{
+	return &c->failures[(comm ^ comm >> 32) % FAILURE_BUCKETS];
+}
+
+static struct coll_held_note *find_failure(struct coll_control *c, uint64_t comm)
+{
+	struct coll_held_note *h = *bucket_of(c, comm);
+
+	while (h && h->note.comm != comm)
+		h = h->chain;
+	return h;
+}
+
+static bool same_pair(const struct coll_note *a, const struct coll_note *b)
+{
+	return (a->process == b->process && a->origin == b->origin) ||
+	       (a->process == b->origin && a->origin == b->process);
+}
+
+static bool known(struct coll_control *c, const struct coll_note *n)
+{
+	if (!is_fact(n))
+		return find_failure(c, n->comm) != NULL;
+	if (n->kind == COLL_NOTE_DEATH)
+		return c->peers[n->process].dead;
+	for (const struct coll_held_note *h = c->facts; h; h = h->chain)
+		if (h->note.kind == n->kind && same_pair(&h->note, n))
+			return true;
+	return false;
+}
+
+/* ---- Keeping and forgetting ---- */
+
+static void forget(struct coll_control *c, struct coll_held_note *previous, struct coll_held_note *h)
+{
+	struct coll_held_note **at = bucket_of(c, h->note.comm);
+
+	while (*at != h)
+		at = &(*at)->chain;
+	*at = h->chain;
+	for (int i = 0; i < c->nlinks; i++)
+		if (c->links[i]->told == h)
+			c->links[i]->told = previous;
+	*(previous ? &previous->next : &c->notes) = h->next;
+	if (c->last_note == h)
+		c->last_note = previous;
+	c->nfailures--;
+	free(h);
+}
+
+/* The oldest failure that no communicator here needs any more. */
+static void forget_one(struct coll_control *c)
+{
+	struct coll_held_note *previous = NULL;
+	int tries = 0;
+
+	for (struct coll_held_note *h = c->notes; h && tries < TRIES_TO_FORGET; previous = h, h = h->next) {
+		if (is_fact(&h->note))
+			continue;
+		tries++;
+		if (!c->env.needs(c->env.ctx, h->note.comm)) {
+			forget(c, previous, h);
+			return;
+		}
+	}
+}
+
+static bool keep(struct coll_control *c, const struct coll_note *n, int from)
+{
+	struct coll_held_note *h = malloc(sizeof(*h)), **at;
+
+	/* Without memory the first note is what counts: what follows is its consequence. */
+	if (!h) {
+		h = c->spare;
+		c->spare = NULL;
+	}
+	if (!h)
+		return false;
+	*h = (struct coll_held_note){.from = from, .note = *n};
+	if (is_fact(n)) {
+		/* At the end: who asks for the first death gets the first that was told. */
+		at = c->last_fact ? &c->last_fact->chain : &c->facts;
+		c->last_fact = h;
+	} else {
+		if (c->nfailures++ >= FAILURES_MAX)
+			forget_one(c);
+		at = bucket_of(c, n->comm);
+		h->chain = *at;
+	}
+	*at = h;
+	*(c->last_note ? &c->last_note->next : &c->notes) = h;
+	c->last_note = h;
+	return true;
+}
+
+void coll_control_forget_all(struct coll_control *c)
+{
+	while (c->notes) {
+		struct coll_held_note *h = c->notes;
+
+		c->notes = h->next;
+		free(h);
+	}
+	free(c->spare);
+	c->spare = NULL;
+}
+
+/* ---- Telling ---- */
+
+bool coll_control_untold(const struct coll_control *c, const struct coll_control_link *l)
+{
+	return l->told != c->last_note;
+}
+
+bool coll_control_write(struct coll_control *c, struct coll_control_link *l)
+{
+	struct coll_message m = {.type = COLL_MSG_NOTE};
+	struct coll_held_note *next;
+
+	if (!coll_link_flush(l))
+		return false;
+	/* One at a time: what the socket does not take is not copied. At the end behind a greeting, too: who
+	 * believes that believes the rest, and a goodbye without the cause would be a death. */
+	while ((l->ready || (c->closing && l->greeted)) && l->count == 0 &&
+	       (next = l->told ? l->told->next : c->notes)) {
+		l->told = next;
+		if (next->from == l->peer)
+			continue;
+		m.u.note = next->note;
+		coll_link_queue(l, &m);
+		if (!coll_link_flush(l))
+			return false;
+	}
+	/* The goodbye goes behind all notes. */
+	if (c->closing && l->count == 0 && !l->said_bye && (l->ready || l->greeted)) {
+		m.type = COLL_MSG_BYE;
+		l->said_bye = coll_link_queue(l, &m);
+		if (!coll_link_flush(l))
+			return false;
+	}
+	coll_control_watch(c, l);
+	return true;
+}
+
+static void say_note(struct coll_control *c, const struct coll_note *n)
+{
+	if (n->kind == COLL_NOTE_DEATH)
+		coll_control_say(
+		        c, COLL_LOG_INFO,
+		        "[COLL-2101] rank %d on host %.63s (process %d) is dead or unreachable: %s (told by rank %d)",
+		        n->process, c->cards[n->process].host_name, c->cards[n->process].process, n->text, n->origin);
+	else
+		coll_control_say(c, COLL_LOG_INFO, "%s (told by rank %d)", n->text, n->origin);
+}
+
+/* What a rank of this job never writes is not believed of one either. */
+static bool sensible(const struct coll_control *c, const struct coll_note *n)
+{
+	return n->origin >= 0 && n->origin < c->size && n->process < c->size &&
+	       (n->kind == COLL_NOTE_DEATH ? n->process >= 0
+	                                   : n->kind == COLL_NOTE_FAIL && n->status > COLL_AGAIN && n->process >= -1);
+}
+
+bool coll_control_spread(struct coll_control *c, const struct coll_note *n, int from)
+{
+	uint64_t one = 1;
+
+	if (!sensible(c, n) || known(c, n) || !keep(c, n, from))
+		return false;
+	if (n->kind == COLL_NOTE_DEATH)
+		c->peers[n->process].dead = true;
+	/* The network first: others wait for it. A link that fails here is found by its event. */
+	for (int i = 0; i < c->nlinks; i++)
+		if (c->links[i]->ready)
+			coll_control_write(c, c->links[i]);
+	atomic_fetch_add_explicit(c->env.alarm, 1, memory_order_release);
+	c->env.alert(c->env.ctx, n->kind == COLL_NOTE_FAIL ? n->comm : 0);
+	if (write(c->env.wake_fd, &one, sizeof(one)) < 0) {
+		/* Full: the sleeper is awake already. */
+	}
+	say_note(c, n);
+	return true;
+}
+
+void coll_control_death(struct coll_control *c, int peer, const char *cause)
+{
+	struct coll_note n = {
+	        .kind = COLL_NOTE_DEATH, .status = COLL_ERR_PEER_DEAD, .process = peer, .origin = c->rank};
+
+	if (c->peers[peer].unreached)
+		n.status = COLL_ERR_PEER_SILENT;
+	if (c->closing || c->peers[peer].dead || c->peers[peer].life.left)
+		return;
+	snprintf(n.text, sizeof(n.text), "%.159s", cause);
+	coll_control_spread(c, &n, -1);
+}
+
+/* ---- Interface ---- */
+
+bool coll_control_tell(struct coll_control *c, const struct coll_note *note)
+{
+	bool news = true;
+
+	pthread_mutex_lock(&c->lock);
+	if (note->kind != COLL_NOTE_DEATH)
+		news = coll_control_spread(c, note, -1);
+	else if (note->process >= 0 && note->process < c->size && note->process != c->rank)
+		coll_control_doubt(c, note->process, note->text,
+		                   note->status == COLL_ERR_PEER_SILENT ? COLL_DOUBT_UNREACHED : COLL_DOUBT_LINK);
+	coll_control_unlock(c);
+	return news;
+}
+
+bool coll_control_failure(struct coll_control *c, uint64_t comm, struct coll_note *note)
+{
+	const struct coll_held_note *h;
+
+	pthread_mutex_lock(&c->lock);
+	h = find_failure(c, comm);
+	if (h)
+		*note = h->note;
+	coll_control_unlock(c);
+	return h != NULL;
+}
+
+bool coll_control_fact(struct coll_control *c, const struct coll_held_note **at, struct coll_note *note)
+{
+	const struct coll_held_note *h;
+
+	pthread_mutex_lock(&c->lock);
+	h = *at ? (*at)->chain : c->facts;
+	if (h)
+		*note = h->note;
+	coll_control_unlock(c);
+	if (h)
+		*at = h;
+	return h != NULL;
+}
+
+bool coll_control_note(struct coll_control *c, int i, struct coll_note *note)
+{
+	const struct coll_held_note *h;
+
+	pthread_mutex_lock(&c->lock);
+	h = c->notes;
+	while (h && i-- > 0)
+		h = h->next;
+	if (h)
+		*note = h->note;
+	coll_control_unlock(c);
+	return h != NULL;
+}

@@ -1,0 +1,47 @@
+/*
+ * A word now and then on control links over TCP, so that they are never idle: the kernel
+ * watches an idle connection by one probe a second, and where the death of a host must be
+ * seen within 2 s, one that is lost on the way would be a death. What is sent as data is
+ * sent again, several times, within TCP_USER_TIMEOUT. A process that says nothing itself
+ * (it is stopped) is left to the kernel: its buffer would fill up, and that looks like
+ * death, too.
+ */
+#include <sys/socket.h>
+
+#include "base/clock.h"
+#include "control/state.h"
+
+enum { ALIVE_MS = 200, SILENT_MS = 3000 };
+
+static bool over_tcp(const struct coll_control_link *l)
+{
+	int domain = 0;
+	socklen_t len = sizeof(domain);
+
+	return getsockopt(l->fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) == 0 && domain != AF_UNIX;
+}
+
+void coll_control_say_alive(struct coll_control *c, uint64_t now)
+{
+	const struct coll_message m = {.type = COLL_MSG_ALIVE};
+
+	if (now < c->alive_ns)
+		return;
+	c->alive_ns = now + ALIVE_MS * MS;
+	c->watches = false;
+	for (int i = 0; i < c->nlinks; i++) {
+		struct coll_control_link *l = c->links[i];
+
+		if (!l->ready || l->bye || l->said_bye || !over_tcp(l))
+			continue;
+		c->watches = true;
+		/* A link that fails here is found by its event. */
+		if (l->count == 0 && now < l->heard_ns + SILENT_MS * MS && coll_link_queue(l, &m))
+			coll_control_write(c, l);
+	}
+}
+
+int coll_control_alive_ms(const struct coll_control *c, int ms)
+{
+	return c->watches && ms > ALIVE_MS ? ALIVE_MS : ms;
+}

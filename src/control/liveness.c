@@ -1,0 +1,222 @@
+/*
+ * Doubts: whether a process still lives whose connection ended without a goodbye.
+ *
+ * Connections end for other reasons than deaths (a firewall, a reset from outside). So we
+ * ask it over a control link that still stands, and knock at its door once more, by a
+ * connection of its own; a door that hangs up before the proof is crowded, or closing: knock
+ * again. An answer is a life, and comes behind everything the other has told. No answer at
+ * all for DOUBT_MS is silence, which those who wait for the process find out by asking. No way
+ * there is a death at once. Where a host has stopped acknowledging it is no word from it for
+ * UNREACHED_MS: wires come back, and a kernel gives up for the loss of one probe.
+ *
+ * A door that nobody listens at means that the process has gone, not how: killed, or by its
+ * own will after it had told why. Its last words went to those it had links with. So only who
+ * has read such a link to its end says at once that it is dead, behind what it read there.
+ * Others leave that to them, for DOUBT_MS, as long as there are any; and if nobody has told them then, it
+ * must have left in peace while this process was late, and with it those who heard its goodbye. So it counts as
+ * one that has left: at an end that is no failure, and whoever waits for it is told so.
+ */
+#include "control/state.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+
+enum { DOUBT_MS = 1000, UNREACHED_MS = 200, KNOCK_MS = 20 };
+
+static void settle(struct coll_control *c, int peer)
+{
+	c->peers[peer].doubt_until_ns = 0;
+	c->ndoubts--;
+	for (int i = 0; i < c->nlinks; i++)
+		if (c->links[i]->peer == peer && c->links[i]->ready)
+			c->links[i]->probe = false; /* one like others from now on */
+}
+
+/* It lives, or says nothing: but what its data link carried is lost. */
+static void lost_link(struct coll_control *c, int peer)
+{
+	struct peer *p = &c->peers[peer];
+	struct coll_note n = {.kind = COLL_NOTE_FAIL, .status = COLL_ERR_PEER_DEAD, .process = peer, .origin = c->rank};
+
+	if (!p->link_lost)
+		return;
+	p->link_lost = false;
+	snprintf(n.text, sizeof(n.text), "[COLL-2103] the link between rank %d and rank %d is lost: %.150s", c->rank,
+	         peer, p->cause);
+	coll_control_spread(c, &n, -1);
+}
+
+/* Number i of those who keep links with peer by rule; -1: none such. */
+int coll_control_neighbour(const struct coll_control *c, int peer, int i)
+{
+	const int n = c->size;
+	const int all[COLL_NEIGHBOURS] = {(peer + 1) % n, (peer + n - 1) % n, peer > 0 ? (peer - 1) / 2 : -1,
+	                                  2 * peer + 1, 2 * peer + 2};
+
+	return all[i] < n && all[i] != peer ? all[i] : -1;
+}
+
+/* Somebody else may have read what peer said last. */
+static bool others_know(const struct coll_control *c, int peer)
+{
+	for (int i = 0; i < COLL_NEIGHBOURS; i++) {
+		const int n = coll_control_neighbour(c, peer, i);
+
+		if (n >= 0 && n != c->rank && !c->peers[n].dead && !c->peers[n].life.left)
+			return true;
+	}
+	return false;
+}
+
+/* Who keeps a link with it by rule hears its goodbye, or reads the end without one; and of a link that was
+ * proved for another reason the same holds. */
+static bool would_have_heard(const struct coll_control *c, int peer)
+{
+	for (int i = 0; i < COLL_NEIGHBOURS; i++)
+		if (coll_control_neighbour(c, peer, i) == c->rank)
+			return true;
+	return c->peers[peer].met;
+}
+
+void coll_control_missing(struct coll_control *c, int peer, const char *cause)
+{
+	struct peer *p = &c->peers[peer];
+
+	if (would_have_heard(c, peer)) {
+		coll_control_death(c, peer, cause);
+	} else if (!c->closing && !p->dead && !p->life.left) {
+		p->life.left = p->presumed = true;
+		p->life.left_ns = coll_clock_ns();
+		coll_control_say(c, COLL_LOG_INFO, "rank %d is not there any more (%s): it must have left", peer,
+		                 cause);
+	}
+}
+
+/* There is a link to it whose end we have not read. */
+static bool reads_on(const struct coll_control *c, int peer)
+{
+	const struct coll_control_link *l = coll_control_find_link(c, peer);
+
+	return l && l->ready;
+}
+
+static void begin(struct coll_control *c, int peer, const char *cause)
+{
+	struct peer *p = &c->peers[peer];
+
+	if (p->doubt_until_ns)
+		return;
+	p->doubt_until_ns = coll_clock_ns() + DOUBT_MS * MS;
+	p->doubt = ++c->doubts;
+	p->link_lost = p->unreached = false;
+	if (cause != p->cause)
+		snprintf(p->cause, sizeof(p->cause), "%s", cause);
+	c->ndoubts++;
+	for (int i = 0; i < c->nlinks; i++)
+		if (c->links[i]->peer == peer && c->links[i]->ready)
+			coll_control_ask_for_life(c, c->links[i]);
+}
+
+void coll_control_ask_for_life(struct coll_control *c, struct coll_control_link *l)
+{
+	struct coll_message m = {.type = COLL_MSG_PING};
+
+	if (!c->peers[l->peer].doubt_until_ns)
+		return;
+	m.u.question.about = COLL_ABOUT_NOTHING;
+	m.u.question.wait = c->peers[l->peer].doubt;
+	/* A link that fails here is found by its event. */
+	if (coll_link_queue(l, &m))
+		coll_control_write(c, l);
+}
+
+void coll_control_gone(struct coll_control *c, int peer, const char *cause)
+{
+	struct peer *p = &c->peers[peer];
+
+	p->refused = true;
+	if (c->closing || p->dead || p->life.left)
+		return;
+	if (!reads_on(c, peer) && (p->met || !others_know(c, peer)))
+		coll_control_missing(c, peer, p->doubt_until_ns ? p->cause : cause);
+	else
+		begin(c, peer, cause);
+}
+
+static void knock(struct coll_control *c, int peer, uint64_t now)
+{
+	struct peer *p = &c->peers[peer];
+
+	p->knock_ns = now + KNOCK_MS * MS;
+	for (int i = 0; i < c->nlinks; i++)
+		if (c->links[i]->peer == peer && c->links[i]->probe)
+			return;
+	coll_control_probe(c, peer);
+}
+
+void coll_control_doubt(struct coll_control *c, int peer, const char *cause, enum coll_doubt_why why)
+{
+	struct peer *p = &c->peers[peer];
+	const uint64_t now = coll_clock_ns();
+
+	if (c->closing || p->dead || p->life.left)
+		return;
+	begin(c, peer, cause);
+	if (why >= COLL_DOUBT_LINK && !p->link_lost) {
+		p->link_lost = true;
+		snprintf(p->cause, sizeof(p->cause), "%s", cause);
+	}
+	if ((why == COLL_DOUBT_TIMEOUT || why == COLL_DOUBT_UNREACHED) && !p->unreached) {
+		p->unreached = true;
+		if (p->doubt_until_ns > now + UNREACHED_MS * MS)
+			p->doubt_until_ns = now + UNREACHED_MS * MS;
+	}
+	knock(c, peer, now);
+}
+
+void coll_control_reached(struct coll_control *c, int peer)
+{
+	struct peer *p = &c->peers[peer];
+
+	if (!p->doubt_until_ns || !p->unreached)
+		return;
+	p->unreached = false;
+	p->doubt_until_ns = coll_clock_ns() + DOUBT_MS * MS;
+}
+
+void coll_control_alive(struct coll_control *c, int peer, uint64_t doubt)
+{
+	struct peer *p = &c->peers[peer];
+
+	if (!p->doubt_until_ns || p->doubt != doubt)
+		return;
+	settle(c, peer);
+	coll_control_say(c, COLL_LOG_INFO, "a connection to rank %d broke (%s), but its process lives", peer, p->cause);
+	lost_link(c, peer);
+}
+
+void coll_control_settle_doubts(struct coll_control *c, uint64_t now)
+{
+	for (int r = 0; r < c->size && c->ndoubts > 0; r++) {
+		struct peer *p = &c->peers[r];
+
+		if (!p->doubt_until_ns)
+			continue;
+		if (p->dead || p->life.left) {
+			settle(c, r);
+		} else if (now >= p->doubt_until_ns) {
+			settle(c, r);
+			if (p->refused || p->unreached)
+				coll_control_missing(c, r, p->cause);
+			else
+				lost_link(c, r);
+			/* Those who know have had their time. */
+			if (p->presumed)
+				p->life.left_ns -= DOUBT_MS * MS;
+		} else if (now >= p->knock_ns) {
+			knock(c, r, now);
+		}
+	}
+}

@@ -1,0 +1,83 @@
+/*
+ * What two ranks tell each other to find the calls that differ: plain copies, which
+ * travel in control messages.
+ *
+ * A rank that is kept waiting sends what it is doing and, so that one exchange is enough,
+ * the calls it made before in short. The rank that is asked may be far ahead: it compares
+ * with its own record of what it did and answers with the first of its calls that
+ * differs, or else with the one that was asked about.
+ */
+#ifndef COLL_COMM_QUESTION_H
+#define COLL_COMM_QUESTION_H
+
+#include "record/record.h"
+
+enum coll_about {
+	COLL_ABOUT_CALLS,    /* collective calls up to number `sequence` */
+	COLL_ABOUT_SENT,     /* message number `sequence` that you sent me */
+	COLL_ABOUT_RECEIVED, /* message number `sequence` that you received from me */
+	COLL_ABOUT_NOTHING,  /* what you are doing now */
+	COLL_ABOUT_END
+};
+
+enum { COLL_QUESTION_STRETCHES = 14 };
+
+/* Consecutive calls of one signature, from number first to before the next stretch. */
+struct coll_stretch {
+	uint64_t first;
+	uint32_t signature;
+	uint32_t pad;
+};
+
+/* What must come from the rank that is waited for. */
+enum coll_need {
+	COLL_NEEDS_CALL,    /* collective call number `number`: its frames, to me */
+	COLL_NEEDS_ROOM,    /* the same, to take frames from me */
+	COLL_NEEDS_MESSAGE, /* message number `number` to me: it sends */
+	COLL_NEEDS_TAKER,   /* message number `number` from me: it receives */
+};
+
+/* A wait that does not move: see deadlock.h. */
+struct coll_stall {
+	struct coll_record call; /* of the wait */
+	uint64_t issued;         /* collective calls made on the communicator so far, this one included */
+	uint64_t number;
+	uint64_t shown_ns; /* when it was shown, by this process's clock */
+	int32_t peer;      /* rank waited for; -1: none of this is valid */
+	uint32_t need;     /* enum coll_need */
+	uint32_t unmoved_ms;
+	uint32_t blocked; /* the communicator's thread is in a call that cannot return before this ends */
+	uint32_t alone;   /* and nothing else is pending on the communicator */
+	uint32_t pad;
+};
+
+struct coll_question {
+	struct coll_record record; /* what the asker is doing now */
+	uint64_t wait;             /* names the asker's wait since its last movement */
+	int32_t third;             /* the rank whose messages with the one asked are to be counted */
+	uint32_t pad;
+	uint64_t sequence;
+	uint64_t tally; /* number of the call whose block lengths are asked for */
+	uint32_t about;
+	uint32_t stretches;
+	struct coll_stretch stretch[COLL_QUESTION_STRETCHES]; /* oldest first, the last up to sequence */
+};
+
+struct coll_answer {
+	struct coll_record record; /* what the one asked is doing now */
+	struct coll_record call;   /* the call or message that is answered with; sequence 0: not on record */
+	uint64_t sequence;         /* of the question */
+	/* Elements to and from the asker in that call of which the question says so; tally 0: not
+	 * on record, or block lengths are no matter of pairs. */
+	uint64_t tally, to, from;
+	uint64_t wait;           /* of the question */
+	struct coll_stall stall; /* of the one asked, on this communicator */
+	uint64_t sent, received; /* messages that it has begun to send to, to receive from third */
+	int32_t third;
+	uint32_t pad2;
+	struct coll_record abroad; /* its call on another communicator that waits for the asker; not active: none */
+	uint32_t about;
+	uint32_t pad;
+};
+
+#endif

@@ -1,0 +1,276 @@
+/*
+ * Sockets of the control plane: listeners, connections, fixed-size messages.
+ * Knows no policy: who links to whom is connect.c's, what a message means control.c's.
+ */
+#include "control/socket.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/siphash.h"
+
+static socklen_t unix_address(struct sockaddr_un *a, const char *name)
+{
+	memset(a, 0, sizeof(*a));
+	a->sun_family = AF_UNIX;
+	snprintf(a->sun_path + 1, sizeof(a->sun_path) - 1, "%s", name);
+	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
+}
+
+int coll_link_listen_unix(char *name, size_t len_bytes, const struct coll_process_id *self)
+{
+	struct sockaddr_un a;
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	snprintf(name, len_bytes, "coll-%016llx%016llx", (unsigned long long)self->word[0],
+	         (unsigned long long)self->word[1]);
+	if (fd < 0)
+		return -1;
+	if (bind(fd, (void *)&a, unix_address(&a, name)) < 0 || listen(fd, 1024) < 0) {
+		close(fd);
+		name[0] = 0;
+		return -1;
+	}
+	return fd;
+}
+
+/* One dual-stack socket, or IPv4 where there is no IPv6. */
+static int tcp_socket(int *family)
+{
+	int off = 0, fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	*family = AF_INET6;
+	if (fd >= 0 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off)) == 0)
+		return fd;
+	if (fd >= 0)
+		close(fd);
+	*family = AF_INET;
+	return socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+}
+
+static int listen_at(uint16_t want_port, uint16_t *port)
+{
+	struct sockaddr_in6 a6 = {.sin6_family = AF_INET6, .sin6_port = htons(want_port), .sin6_addr = in6addr_any};
+	struct sockaddr_in a4 = {
+	        .sin_family = AF_INET, .sin_port = htons(want_port), .sin_addr.s_addr = htonl(INADDR_ANY)};
+	struct sockaddr_storage bound;
+	socklen_t len = sizeof(bound);
+	const int one = 1;
+	int family, fd = tcp_socket(&family), e;
+	const bool six = family == AF_INET6;
+
+	if (fd < 0)
+		return -1;
+	/* A range is used again soon, while connections of the job before still linger; a port of the kernel's choice
+	 * is free anyway. */
+	if (want_port)
+		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	if (bind(fd, six ? (void *)&a6 : (void *)&a4, six ? sizeof(a6) : sizeof(a4)) == 0 && listen(fd, 1024) == 0 &&
+	    getsockname(fd, (void *)&bound, &len) == 0) {
+		*port = ntohs(six ? ((struct sockaddr_in6 *)&bound)->sin6_port
+		                  : ((struct sockaddr_in *)&bound)->sin_port);
+		return fd;
+	}
+	e = errno;
+	close(fd);
+	errno = e;
+	return -1;
+}
+
+int coll_link_listen_tcp(const char *port_range, uint16_t *port)
+{
+	unsigned first = 0, last = 0;
+
+	errno = EINVAL;
+	if (*port_range && (sscanf(port_range, "%u-%u", &first, &last) != 2 || first > last || last > 65535))
+		return -1;
+	for (unsigned p = first; p <= last; p++) {
+		const int fd = listen_at((uint16_t)p, port);
+
+		if (fd >= 0)
+			return fd;
+	}
+	return -1;
+}
+
+/* "eth0,eth1" selects, "^docker0" excludes, "" takes all. */
+static bool interface_wanted(const char *list, const char *name)
+{
+	bool exclude = *list == '^';
+	size_t len = strlen(name);
+
+	if (!*list)
+		return true;
+	for (const char *p = list + exclude; *p;) {
+		size_t n = strcspn(p, ",");
+
+		if (n == len && memcmp(p, name, n) == 0)
+			return !exclude;
+		p += n + (p[n] == ',');
+	}
+	return exclude;
+}
+
+static void add_address(struct coll_card *card, const struct sockaddr *a)
+{
+	int i = card->control_hosts;
+
+	if (i == COLL_CARD_CONTROL_HOSTS)
+		return;
+	card->control_host[i].family = a->sa_family;
+	if (a->sa_family == AF_INET)
+		memcpy(card->control_host[i].address, &((const struct sockaddr_in *)a)->sin_addr, 4);
+	else
+		memcpy(card->control_host[i].address, &((const struct sockaddr_in6 *)a)->sin6_addr, 16);
+	card->control_hosts++;
+}
+
+void coll_link_addresses(struct coll_card *card, const char *interfaces)
+{
+	struct ifaddrs *all = NULL;
+
+	card->control_hosts = 0;
+	if (getifaddrs(&all) < 0)
+		return;
+	for (int loopback = 0; loopback < 2; loopback++)
+		for (struct ifaddrs *i = all; i; i = i->ifa_next) {
+			const struct sockaddr_in6 *a6 = (const void *)i->ifa_addr;
+
+			if (!i->ifa_addr || !(i->ifa_flags & IFF_UP) || !!(i->ifa_flags & IFF_LOOPBACK) != loopback)
+				continue;
+			if (i->ifa_addr->sa_family != AF_INET && i->ifa_addr->sa_family != AF_INET6)
+				continue;
+			if (i->ifa_addr->sa_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&a6->sin6_addr))
+				continue;
+			if (loopback ? card->control_hosts == 0 || *interfaces == 0 : true)
+				if (loopback || interface_wanted(interfaces, i->ifa_name))
+					add_address(card, i->ifa_addr);
+		}
+	freeifaddrs(all);
+}
+
+static void tune_tcp(int fd)
+{
+	int one = 1, idle = 1, count = 1, user_ms = 1200;
+
+	/* An unreachable host must be noticed within 2 s, by whoever asks it after 250 ms; and when
+	 * idle, soon. It is no death yet: see liveness.c. */
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &idle, sizeof(idle));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
+	setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &user_ms, sizeof(user_ms));
+}
+
+static socklen_t tcp_address(struct sockaddr_storage *s, const struct coll_card *card, int candidate)
+{
+	memset(s, 0, sizeof(*s));
+	if (card->control_host[candidate].family == AF_INET6) {
+		struct sockaddr_in6 *a = (void *)s;
+
+		a->sin6_family = AF_INET6;
+		a->sin6_port = htons(card->control_port);
+		memcpy(&a->sin6_addr, card->control_host[candidate].address, 16);
+		return sizeof(*a);
+	}
+	struct sockaddr_in *a = (void *)s;
+
+	a->sin_family = AF_INET;
+	a->sin_port = htons(card->control_port);
+	memcpy(&a->sin_addr, card->control_host[candidate].address, 4);
+	return sizeof(*a);
+}
+
+int coll_link_connect(const struct coll_card *card, int candidate, bool *in_progress)
+{
+	struct sockaddr_storage s;
+	socklen_t len = candidate < 0 ? unix_address((void *)&s, card->control_unix) : tcp_address(&s, card, candidate);
+	int fd = socket(s.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	if (fd < 0)
+		return -1;
+	if (candidate >= 0)
+		tune_tcp(fd);
+	*in_progress = false;
+	if (connect(fd, (void *)&s, len) == 0)
+		return fd;
+	if (errno == EINPROGRESS) {
+		*in_progress = true;
+		return fd;
+	}
+	int why = errno;
+
+	close(fd);
+	errno = why;
+	return -1;
+}
+
+bool coll_link_queue(struct coll_control_link *l, const struct coll_message *m)
+{
+	struct coll_message *slot;
+
+	if (l->count + (m->type != COLL_MSG_BYE) >= COLL_LINK_QUEUE)
+		return false;
+	slot = &l->out[(l->head + l->count) % COLL_LINK_QUEUE];
+	*slot = *m;
+	slot->magic = COLL_CARD_MAGIC;
+	slot->version = COLL_CARD_VERSION;
+	l->count++;
+	return true;
+}
+
+bool coll_link_flush(struct coll_control_link *l)
+{
+	while (l->count > 0) {
+		const char *p = (const char *)&l->out[l->head];
+		ssize_t n = send(l->fd, p + l->out_bytes, sizeof(struct coll_message) - l->out_bytes, MSG_NOSIGNAL);
+
+		if (n < 0)
+			return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
+		l->out_bytes += (size_t)n;
+		if (l->out_bytes < sizeof(struct coll_message))
+			return true;
+		l->out_bytes = 0;
+		l->head = (l->head + 1) % COLL_LINK_QUEUE;
+		l->count--;
+	}
+	return true;
+}
+
+int coll_link_read(struct coll_control_link *l)
+{
+	ssize_t n;
+
+	if (l->in_bytes == sizeof(l->in))
+		l->in_bytes = 0; /* the caller has consumed it */
+	n = recv(l->fd, (char *)&l->in + l->in_bytes, sizeof(l->in) - l->in_bytes, 0);
+	if (n == 0)
+		return -1;
+	if (n < 0)
+		return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? 0 : -1;
+	l->in_bytes += (size_t)n;
+	if (l->in_bytes >= 8 && (l->in.magic != COLL_CARD_MAGIC || l->in.version != COLL_CARD_VERSION))
+		return -1;
+	return l->in_bytes == sizeof(l->in) ? 1 : 0;
+}
+
+uint64_t coll_link_proof(const uint64_t key[2], const uint64_t nonce[2], const struct coll_process_id *from,
+                         const struct coll_process_id *to, int role)
+{
+	uint64_t words[7] = {nonce[0],    nonce[1],    from->word[0], from->word[1],
+	                     to->word[0], to->word[1], (uint64_t)role};
+
+	return coll_siphash24(key, words, sizeof(words));
+}

@@ -1,0 +1,98 @@
+/*
+ * Private to the control plane: one connection and its fixed-size messages.
+ */
+#ifndef COLL_COMM_CONTROL_LINK_H
+#define COLL_COMM_CONTROL_LINK_H
+
+#include "control/control.h"
+
+enum coll_message_type {
+	COLL_MSG_CHALLENGE = 1, /* listener -> connector: nonce */
+	COLL_MSG_HELLO,         /* connector -> listener: who I am, nonce, proof */
+	COLL_MSG_WELCOME,       /* listener -> connector: proof */
+	COLL_MSG_NOTE,
+	COLL_MSG_PING,
+	COLL_MSG_PONG,
+	COLL_MSG_BYE,   /* this process leaves */
+	COLL_MSG_CLOSE, /* this connection ends, its process lives */
+	COLL_MSG_ALIVE, /* nothing: so that the connection is not idle */
+};
+
+struct coll_hello {
+	struct coll_process_id from;
+	struct coll_process_id to;
+	uint64_t nonce[2];
+	uint64_t proof;
+	int32_t rank;
+	int32_t size;
+};
+
+/* Everything that travels: one size, so that a reader never allocates. */
+struct coll_message {
+	uint32_t magic;
+	uint16_t version;
+	uint16_t type;
+	union {
+		struct coll_hello hello;
+		struct coll_note note;
+		struct coll_question question;
+		struct coll_answer answer;
+		char bytes[320];
+	} u;
+};
+
+enum { COLL_LINK_QUEUE = 16 };
+
+struct coll_held_note;
+
+struct coll_control_link {
+	int fd;
+	uint64_t serial; /* what its events carry: an address may be used again */
+	int peer;        /* rank, -1 until proved */
+	bool inbound;
+	bool connecting; /* connect() in progress */
+	bool ready;      /* proved both ways */
+	bool bye;        /* the other end said goodbye */
+	bool said_bye;   /* our goodbye is queued */
+	bool greeted;    /* connector: HELLO is queued, so the listener may take the link for proved */
+	bool asked;      /* opened because a caller waits for this peer */
+	bool probe;      /* opened because its life is in doubt */
+	int candidate;   /* index of the address being tried, -1: Unix */
+	uint64_t nonce[2];
+	uint64_t deadline_ns; /* of the handshake */
+	uint64_t heard_ns;    /* the last message */
+	size_t in_bytes;
+	struct coll_message in;
+	struct coll_held_note *told; /* the last note it was given, NULL: none */
+	uint32_t head, count;        /* ring of outgoing messages */
+	size_t out_bytes;            /* of the head message, already sent */
+	struct coll_message out[COLL_LINK_QUEUE];
+};
+
+/* Non-blocking listeners; *fd = -1 when not possible. */
+int coll_link_listen_unix(char *name, size_t len_bytes, const struct coll_process_id *self);
+int coll_link_listen_tcp(const char *port_range, uint16_t *port);
+
+/* Start connecting to a card's address number candidate (-1: Unix). Returns the
+ * socket or -1; *in_progress tells whether to wait for writability. */
+int coll_link_connect(const struct coll_card *card, int candidate, bool *in_progress);
+
+/* Queue a message. False: the queue is full, which only pings and their answers make it;
+ * both are repeated. The last place is kept for the goodbye. */
+bool coll_link_queue(struct coll_control_link *l, const struct coll_message *m);
+
+/* Write what can be written. False: the link is broken. */
+bool coll_link_flush(struct coll_control_link *l);
+
+/* Read until one whole message is in l->in (1), nothing more now (0), or the
+ * link is broken or talks nonsense (-1). */
+int coll_link_read(struct coll_control_link *l);
+
+/* Keyed proof over a hello and the challenger's nonce. */
+uint64_t coll_link_proof(const uint64_t key[2], const uint64_t nonce[2], const struct coll_process_id *from,
+                         const struct coll_process_id *to, int role);
+
+/* The addresses others may reach this process by. */
+void coll_link_addresses(struct coll_card *card, const char *interfaces);
+
+#endif

@@ -1,0 +1,401 @@
+/*
+ * The communicator: an ordered stream of collectives among ranks. Owns its
+ * channels, plan cache, call memo, scratch memory, user operations and error
+ * state. One thread at a time uses it, except for abort and for the record that
+ * the service thread reads.
+ */
+#ifndef COLL_COMM_COMM_H
+#define COLL_COMM_COMM_H
+
+#include "watch/deadlock.h"
+#include "context/context.h"
+#include "progress/inflight.h"
+#include "core/rank_map.h"
+#include "record/recorder.h"
+#include "watch/pair_counts.h"
+#include "engine/engine.h"
+#include "intra/intra.h"
+#include "plan/cache.h"
+#include "select/select.h"
+
+/* What keeps a call off the shortest path: bits of comm->attention, one load for a call
+ * that need not care. PENDING: asynchronous operations, which others may drive at this
+ * moment (set by the communicator's thread, cleared by whoever completes the last one).
+ * ALARM: something was told that this communicator has not looked into yet. */
+enum { COLL_ATTENTION_PENDING = 1, COLL_ATTENTION_ALARM = 2 };
+
+enum { COLL_OPS_MAX = 64, COLL_OP_FIRST = 64, COLL_MEMO_SLOTS = 64, COLL_WINDOWS_MAX = 8, COLL_LANES_P2P = 64 };
+enum { COLL_STRETCHES = 32 };
+
+/* A user operation or premultiplied sum. */
+struct coll_op_entry {
+	bool used;
+	bool commutative;
+	coll_op code; /* COLL_OP_USER or COLL_OP_PREMUL_SUM */
+	coll_user_fn fn;
+	void *arg;
+	double scale;
+	coll_dtype type; /* premultiplied sums */
+};
+
+/* How one shape of call is run: found once, then looked up. */
+struct coll_memo {
+	bool valid;
+	uint8_t kind, record_kind, type, ordered, ragged, pairwise;
+	coll_op op;
+	uint32_t signature; /* not of ragged calls: theirs depends on the counts */
+	int root;
+	size_t count;
+	size_t elem_bytes;
+	const struct coll_plan *plan; /* pinned in the cache */
+	size_t tile;
+	uint32_t windows;
+	size_t scratch_bytes;
+	struct coll_reduction reduction; /* kinds that reduce; bound anew for user operations */
+	const struct coll_hand *hand;    /* it is made by hand; NULL: by the plan */
+	uint8_t way;                     /* of the plan: record/way.h */
+	bool quick;                      /* the shortest way may be open to it: see fastpath.c */
+};
+
+/* A call that may take the shortest way when it is made again: fastpath.c. */
+struct coll_quick;
+typedef coll_status coll_quick_fn(struct coll_comm *comm, struct coll_quick *q, const void *in, void *out);
+struct coll_quick {
+	uint64_t key; /* kind, type and operation, as they were passed; 0: no call */
+	size_t count;
+	int root;
+	/* out - in of two buffers that may be passed: alias, or gap .. gap + room, modulo the
+	 * size of memory. */
+	uintptr_t alias, gap, room;
+	coll_quick_fn *run;
+	/* What comm->prepared is while the record that others see is one of this call, and the
+	 * signature has its colour. */
+	const struct coll_memo *as;
+	uint32_t signature; /* of its words */
+	uint32_t bytes;     /* of a line */
+	int simple;         /* how it is reduced: fastpath.c */
+	uint64_t what;      /* for the recorder */
+	struct coll_memo *memo;
+	struct coll_record record; /* but for its number */
+	struct coll_job job;       /* but for buffers and number */
+	struct coll_memo mark;     /* of this address: see as */
+};
+enum { COLL_QUICK_ROOTS = 16, COLL_QUICK_PLACES = 24 };
+
+/* Channels to one rank: [direction][lane][window], opened on first use. */
+struct coll_channels {
+	struct coll_endpoint *at[2][COLL_LANES_MAX][COLL_WINDOWS_MAX];
+	struct coll_pace pace; /* of all that are sent on */
+};
+
+/* Memory handed out by coll_mem_alloc or announced by coll_mem_register. One transport may
+ * have made it; all others know of it, each by a handle of its own. */
+struct coll_allocation {
+	struct coll_allocation *next;
+	struct coll_memory mem;
+	struct coll_wire *wire; /* made it; NULL: plain memory */
+	bool registered;        /* else allocated */
+	struct coll_memory known[COLL_CARD_TRANSPORTS];
+	bool knows[COLL_CARD_TRANSPORTS];
+};
+
+/* A fabric: the communicator seen from the engine. */
+struct coll_comm_fabric {
+	struct coll_comm *comm;
+	uint16_t lane_base;           /* 0 collectives, COLL_LANES_P2P pairs */
+	struct coll_channels **peers; /* by rank */
+	struct coll_fabric fabric;
+	struct coll_pace_rule pace;
+	struct coll_stores stores;
+};
+
+struct coll_comm {
+	struct coll_context *ctx;
+	uint64_t id;
+	uint32_t epoch;
+	int rank, size;
+	struct coll_members members;
+	/* Patience with peers: the settings', but while parting. */
+	int timeout_ms, arrival_timeout_ms;
+
+	/* Agreed facts. */
+	size_t slot_bytes;
+	uint32_t slots;
+	struct coll_tune_facts facts;
+	size_t native_bytes; /* the longest message made by hand; 0: none is */
+
+	struct coll_comm_fabric collective;
+	struct coll_comm_fabric pairs;
+	struct coll_run *run;
+	struct coll_run *pair_run[2]; /* send, receive */
+	uint64_t sequence;
+	/* Of the calls so far that say nothing about themselves to everyone: see loose() in
+	 * blocking.c. Colours of the signatures now and from the next different call on, and the
+	 * last call's signature. */
+	struct coll_colour {
+		uint32_t now, next, last;
+		bool by_plan; /* see coll_call_by_plan() */
+	} colour;
+	_Atomic uint64_t *pair_sequence[2]; /* by rank: sends, receives begun; see coll_pair_number() */
+	struct coll_plan_cache *plans;
+	const struct coll_wire *native_wire;
+	struct coll_native *native; /* NULL: nothing is made by hand */
+	struct coll_memo memo[COLL_MEMO_SLOTS];
+	uint8_t memo_newer[COLL_MEMO_SLOTS / 2]; /* of two places, which was asked for last */
+	/* What run and the record were last started for, to start it again; NULL when any
+	 * of it has changed since. */
+	struct coll_memo *prepared;
+	struct coll_quick quick[COLL_QUICK_PLACES];
+	struct coll_record call; /* the collective call that runs or ran last */
+	struct coll_op_entry ops[COLL_OPS_MAX];
+	struct coll_allocation *allocations;
+	char *scratch;
+	size_t scratch_bytes;
+	enum coll_isa isa;
+
+	atomic_uint attention;     /* COLL_ATTENTION_* */
+	struct coll_flight flight; /* see async.h */
+	bool parting;              /* in the barrier of destroy: others hear of failures from those who were first */
+	bool told;                 /* its failure was told by a note: a death, or another rank's failure */
+	/* Abort by this rank, from any thread: the first claims, writes the text,
+	 * then sets aborted (release); readers acquire it before the text. */
+	atomic_bool abort_claimed;
+	atomic_bool aborted;
+	char abort_text[256];
+	unsigned alarm_seen; /* last alarm value looked into */
+	uint64_t death_ns;   /* when a member's death was first seen, 0: none */
+	struct coll_lived death_age;
+	bool caught_up;     /* and what the control links had brought by then was read */
+	coll_status failed; /* sticky */
+	struct coll_error_box box;
+	/* What coll_last_error() returns: of the communicator's failure, written once, before
+	 * `failed` is seen by its thread; else of the last refused call. */
+	struct coll_told {
+		coll_error error;
+		char message[1024];
+	} lost, refused;
+	struct coll_error_box refusal;
+	struct coll_record_box record;
+	/* Collective calls in a row that are the same, the first of each: for a rank that asks
+	 * what this one called when it is calls ahead. Written when a different call begins. */
+	struct coll_record_box stretch[COLL_STRETCHES];
+	atomic_uint stretches; /* begun so far */
+	/* Number of a collective that has begun, of the last one handed in at least: the record may
+	 * show an older one. Release, after its stretch. */
+	_Atomic uint64_t handed_in;
+	struct coll_tally tally;
+	struct coll_stall_box stall;
+	struct coll_recorder recorder;
+	struct coll_parting *end; /* what destroy needs, so that an end asks for no memory; see closing.c */
+
+	struct coll_comm *next; /* in ctx->comms */
+};
+
+/* The process a rank is; the rank a process is, -1 for no member. */
+static inline int coll_comm_process(const struct coll_comm *comm, int rank)
+{
+	return coll_members_process(&comm->members, rank);
+}
+static inline int coll_comm_rank_of(const struct coll_comm *comm, int process)
+{
+	return coll_members_rank(&comm->members, process);
+}
+static inline const struct coll_card *coll_comm_card(const struct coll_comm *comm, int rank)
+{
+	return &comm->ctx->cards[coll_comm_process(comm, rank)];
+}
+
+/* ---- fabric.c ---- */
+coll_status coll_comm_fabric_init(struct coll_comm *comm, struct coll_comm_fabric *f, uint16_t lane_base);
+void coll_comm_fabric_close(struct coll_comm_fabric *f);
+/* Whose link is broken: likely, if its is or nobody's is. */
+int coll_comm_broken(struct coll_comm *comm, int likely);
+enum coll_link_end coll_comm_link_end(struct coll_comm *comm, int rank);
+
+/* ---- wait.c ---- */
+
+struct coll_wait; /* watchdog.h */
+
+/* Poll the runs until all are done, with progress, sleep, deadlines and alarms.
+ * On error the box is filled and the communicator has failed. */
+coll_status coll_comm_wait(struct coll_comm *comm, const struct coll_wait *wait);
+/* Its beginning alone: a few polls of the first run, and nothing else. OK, AGAIN, or the
+ * run's error, which is sticky. */
+coll_status coll_comm_wait_eagerly(struct coll_comm *comm, const struct coll_wait *wait);
+
+/* ---- error.c ---- */
+
+/* How messages call a rank: "rank 2", or "rank 2 (rank 5 of the job)". */
+struct coll_rank_name {
+	char text[48];
+};
+struct coll_rank_name coll_comm_name(const struct coll_comm *comm, int rank);
+
+/* The communicator is lost: keep the error, tell the others, return status. */
+coll_status coll_comm_fail(struct coll_comm *comm, coll_status status, int culprit, const char *cause,
+                           const char *circumstances);
+/* The call is refused; the communicator stays usable. */
+coll_status coll_comm_refuse(struct coll_comm *comm, const char *kind, coll_status status, const char *format, ...)
+        __attribute__((format(printf, 4, 5)));
+
+/* ---- blocking.c ---- */
+
+/* One collective call after the argument checks of api/. */
+struct coll_call {
+	enum coll_kind kind;
+	uint8_t record_kind; /* enum coll_record_kind: what the call is to the user; 0: kind says it */
+	const void *in;
+	void *out;
+	size_t count; /* vector length, or block length of uniform block kinds */
+	coll_dtype type;
+	coll_op op; /* reducing kinds */
+	int root;
+	const size_t *in_counts, *in_offsets; /* v-variants, NULL: uniform */
+	const size_t *out_counts, *out_offsets;
+	bool ragged;                /* lengths known to all ranks */
+	bool pairwise;              /* lengths known to the two ends only */
+	struct coll_stream *stream; /* NULL: blocking */
+};
+
+/* Inside a group: nothing but noted. */
+coll_status coll_comm_call(struct coll_comm *comm, const struct coll_call *call);
+/* Its first half: comm->run is started, comm->call is its record; whoever polls the run
+ * to its end retires the record. Of a communicator on which nothing runs. */
+coll_status coll_comm_begin(struct coll_comm *comm, const struct coll_call *call);
+/* How calls like this one are run: valid until the next call of this function. */
+coll_status coll_call_remember(struct coll_comm *comm, const struct coll_call *call, struct coll_memo **memo);
+/* The job of a call, but for sequence number, scratch and reduction; its record. */
+void coll_call_job(const struct coll_comm *comm, const struct coll_call *call, const struct coll_memo *memo,
+                   struct coll_job *job);
+void coll_call_record(const struct coll_comm *comm, const struct coll_call *call, const struct coll_job *job,
+                      struct coll_record *record);
+/* What the signature of its frames is mixed with, given the calls before it. In their order. */
+uint32_t coll_call_colour(struct coll_comm *comm, const struct coll_call *call, const struct coll_record *record);
+/* Whether a call that could be made by hand is to run its plan all the same. In their order. */
+bool coll_call_by_plan(struct coll_comm *comm, const struct coll_call *call);
+const char *coll_call_name(const struct coll_call *call);
+
+/* ---- fastpath.c ---- */
+
+/* What is prepared (job, of memo) may be called on the shortest way from now on. */
+void coll_quick_prepare(struct coll_comm *comm, const struct coll_call *call, struct coll_memo *memo,
+                        const struct coll_job *job);
+/* The memo is going to be another's. */
+void coll_quick_forget(struct coll_comm *comm, const struct coll_memo *memo);
+
+static inline uint64_t coll_quick_key(enum coll_kind kind, coll_dtype type, coll_op op)
+{
+	return (uint64_t)(kind + 1) << 56 ^ (uint64_t)(uint32_t)type << 32 ^ (uint32_t)op;
+}
+/* The place of the last call of a kind, or with a root. */
+static inline int coll_quick_place(enum coll_kind kind, int root)
+{
+	switch (kind) {
+	case COLL_KIND_ALL_REDUCE: return 0;
+	case COLL_KIND_BARRIER: return 1;
+	case COLL_KIND_ALL_GATHER: return 2;
+	case COLL_KIND_REDUCE_SCATTER: return 3;
+	case COLL_KIND_ALL_TO_ALL: return 4;
+	case COLL_KIND_BROADCAST: return COLL_QUICK_PLACES - COLL_QUICK_ROOTS + (root & (COLL_QUICK_ROOTS - 1));
+	default: return 5;
+	}
+}
+
+/* ---- blocking.c ---- */
+
+coll_status coll_comm_explain_call(struct coll_comm *comm, enum coll_kind kind, size_t count, coll_dtype type,
+                                   char *buf, size_t len_bytes);
+
+/* ---- pair.c ---- */
+
+/* A message to dest and one from source; -1: that half is left out. */
+struct coll_pair {
+	const void *send;
+	size_t send_count;
+	int dest;
+	void *recv;
+	size_t recv_count;
+	int source;
+	coll_dtype type;
+	struct coll_stream *stream; /* NULL: blocking */
+};
+
+coll_status coll_comm_pair(struct coll_comm *comm, const struct coll_pair *pair);
+/* The plan of one half (0: send), pinned; its job but for the sequence number. */
+coll_status coll_pair_plan(struct coll_comm *comm, int half, int peer, const struct coll_plan **plan);
+void coll_pair_job(const struct coll_comm *comm, const struct coll_pair *pair, int half, const struct coll_plan *plan,
+                   struct coll_job *job);
+void coll_pair_record(const struct coll_comm *comm, const struct coll_pair *pair, struct coll_record *record);
+/* The next message of a half with peer: its number. Written by who makes the calls of the
+ * communicator, read by anybody. */
+static inline uint64_t coll_pair_number(struct coll_comm *comm, int half, int peer)
+{
+	_Atomic uint64_t *at = &comm->pair_sequence[half][peer];
+	const uint64_t number = atomic_load_explicit(at, memory_order_relaxed) + 1;
+
+	atomic_store_explicit(at, number, memory_order_relaxed);
+	return number;
+}
+static inline int coll_pair_peer(const struct coll_pair *pair, int half)
+{
+	return half ? pair->source : pair->dest;
+}
+static inline bool coll_pair_self(const struct coll_comm *comm, const struct coll_pair *pair)
+{
+	return pair->dest == comm->rank && pair->source == comm->rank;
+}
+
+/* ---- drive.c ---- */
+
+/* Whether the communicator has failed, whoever may be driving it. */
+coll_status coll_comm_status(const struct coll_comm *comm);
+/* The same at the beginning of a call named kind; heeds what was told. */
+coll_status coll_comm_usable(struct coll_comm *comm, const char *kind);
+/* The communicator is lost, as its thread finds outside of calls: coll_comm_fail(), and all
+ * that is pending ends. */
+coll_status coll_comm_lose(struct coll_comm *comm, coll_status status, int culprit, const char *cause);
+/* Wait until nothing of the communicator is pending: it is this thread's alone. */
+void coll_comm_drain(struct coll_comm *comm);
+
+/* ---- intra.c ---- */
+
+/* At creation: the longest message made by hand, of agreed facts. */
+void coll_comm_native_facts(struct coll_comm *comm, const struct coll_wire *common);
+/* What that needs of this rank alone. */
+coll_status coll_comm_native_prepare(struct coll_comm *comm);
+/* What makes a call by hand, or NULL. */
+const struct coll_hand *coll_comm_native_find(const struct coll_comm *comm, const struct coll_call *call,
+                                              size_t elem_bytes);
+
+/* ---- memory.c ---- */
+void coll_comm_memory_free_all(struct coll_comm *comm);
+
+/* ---- settings.c ---- */
+/* Values that no machine can take are an error, by name. */
+coll_status coll_settings_check(const struct coll_settings *settings, struct coll_error_box *err);
+
+/* ---- create.c ---- */
+/* The communicator of this id and epoch, of size processes by rank (NULL: of all). It
+ * is a user of the context from now on; coll_comm_free does not end that. */
+coll_status coll_comm_new(struct coll_context *ctx, uint64_t id, uint32_t epoch, const int *process_of, int size,
+                          struct coll_comm **comm, struct coll_error_box *err);
+/* The id of the communicator of all ranks of the job. */
+uint64_t coll_comm_first_id(const struct coll_context *ctx);
+void coll_comm_free(struct coll_comm **comm);
+
+/* ---- split.c ---- */
+
+/* After the argument checks of api/. */
+coll_status coll_comm_born_by_split(struct coll_comm *parent, int colour, int key, struct coll_comm **child);
+coll_status coll_comm_born_as_duplicate(struct coll_comm *parent, struct coll_comm **child);
+coll_status coll_comm_born_from_ranks(struct coll_comm *parent, const int *ranks, int n, struct coll_comm **child);
+
+/* ---- closing.c ---- */
+
+/* At creation: what the last barrier needs. Freed by coll_comm_free(). */
+coll_status coll_comm_prepare_end(struct coll_comm *comm);
+/* Advance the last barriers of communicators that were destroyed while some of their
+ * ranks had not come yet. Any thread; returns at once when another one does it. */
+void coll_comm_part_some(struct coll_context *ctx);
+
+#endif

@@ -1,0 +1,126 @@
+/*
+ * Errors of a communicator: kept for coll_last_error(), told to the other ranks
+ * when the communicator is lost.
+ */
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/messages.h"
+#include "progress/async.h"
+#include "inspect/dump.h"
+
+enum { FLUSH_MS = 100 };
+
+struct coll_rank_name coll_comm_name(const struct coll_comm *comm, int rank)
+{
+	struct coll_rank_name name;
+	const bool known = rank >= 0 && rank < comm->size;
+
+	if (known && coll_comm_process(comm, rank) != rank)
+		snprintf(name.text, sizeof(name.text), "rank %d (rank %d of the job)", rank,
+		         coll_comm_process(comm, rank));
+	else
+		snprintf(name.text, sizeof(name.text), "rank %d", rank);
+	return name;
+}
+
+/* Fill what coll_last_error() returns from a box. */
+static void expose(const struct coll_comm *comm, const struct coll_error_box *b, struct coll_told *told)
+{
+	const struct coll_message_text m = coll_message_split(b->status, b->message);
+
+	snprintf(told->message, sizeof(told->message), "rank %d of %d: %s%s%s%s", comm->rank, comm->size, b->kind,
+	         b->kind[0] ? ": " : "", m.text, m.tag);
+	told->error = (coll_error){.status = b->status,
+	                           .rank = b->rank,
+	                           .host = b->host,
+	                           .operation = b->operation,
+	                           .kind = b->kind,
+	                           .step = b->step,
+	                           .link = b->link,
+	                           .elapsed_s = b->elapsed_s,
+	                           .message = told->message};
+}
+
+/* The caller's buffers are the caller's again when a failed call returns: closing the
+ * channels takes back what was lent to peers, who would otherwise read what the caller
+ * writes next and take it for the data of the call. Nothing polls the runs of a failed
+ * communicator any more. */
+static void withdraw(struct coll_comm *comm)
+{
+	/* What was started inline has been handed over by whoever found the failure. */
+	assert(!atomic_load_explicit(&comm->flight.current, memory_order_relaxed));
+	coll_native_revoke(comm->native);
+	coll_comm_fabric_close(&comm->collective);
+	coll_comm_fabric_close(&comm->pairs);
+}
+
+/* Others must hear the cause before they see this process go: whoever is the first to tell
+ * it waits until it has left. What is known already left with whoever told it; an abort is
+ * flushed by its caller. */
+static void tell(struct coll_comm *comm, struct coll_note *note, const char *cause)
+{
+	struct coll_control *control = comm->ctx->control;
+
+	if (!control)
+		return;
+	note->comm = comm->id;
+	note->operation = comm->sequence;
+	snprintf(note->text, sizeof(note->text), "%.255s", cause);
+	if (coll_control_tell(control, note) && !atomic_load_explicit(&comm->aborted, memory_order_relaxed))
+		coll_control_flush(control, FLUSH_MS);
+}
+
+/* The network first, then the memory, then what may take its time: the log is the user's. */
+coll_status coll_comm_fail(struct coll_comm *comm, coll_status status, int culprit, const char *cause,
+                           const char *circumstances)
+{
+	struct coll_note note = {.kind = COLL_NOTE_FAIL, .status = status, .process = -1, .origin = comm->ctx->rank};
+	struct coll_error_box *b = &comm->box;
+	struct coll_message_text m;
+
+	if (comm->failed)
+		return comm->failed;
+	b->status = comm->failed = status;
+	b->rank = culprit;
+	snprintf(b->message, sizeof(b->message), "%.400s%.200s", cause, circumstances);
+	if (culprit >= 0 && culprit < comm->size) {
+		const struct coll_wire *wire;
+
+		note.process = coll_comm_process(comm, culprit);
+		wire = comm->ctx->processes[note.process].wire;
+		snprintf(b->host, sizeof(b->host), "%s", coll_comm_card(comm, culprit)->host_name);
+		if (wire)
+			snprintf(b->link, sizeof(b->link), "%s", wire->table.name);
+	}
+	expose(comm, b, &comm->lost);
+	if (!comm->parting)
+		tell(comm, &note, cause);
+	withdraw(comm);
+	if (comm->parting)
+		return status;
+	m = coll_message_split(status, b->message);
+	coll_log(&comm->ctx->logger, COLL_LOG_ERROR, "%s%s%s%s", b->kind, b->kind[0] ? ": " : "", m.text, m.tag);
+	coll_dump_failure(comm->ctx, comm->lost.message);
+	return status;
+}
+
+coll_status coll_comm_refuse(struct coll_comm *comm, const char *kind, coll_status status, const char *format, ...)
+{
+	/* Not the box of calls: others may be writing there about what is in flight. */
+	struct coll_error_box *b = &comm->refusal;
+	struct coll_message_text m;
+	va_list ap;
+
+	coll_error_clear(b);
+	b->status = status;
+	snprintf(b->kind, sizeof(b->kind), "%s", kind);
+	va_start(ap, format);
+	vsnprintf(b->message, sizeof(b->message), format, ap);
+	va_end(ap);
+	expose(comm, b, &comm->refused);
+	m = coll_message_split(status, b->message);
+	coll_log(&comm->ctx->logger, COLL_LOG_INFO, "%s refused: %s%s", kind, m.text, m.tag);
+	return status;
+}

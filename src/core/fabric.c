@@ -1,0 +1,172 @@
+/*
+ * Fabric: the engine asks for a channel to a rank; this opens link and channel on
+ * first use and remembers the endpoint.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/comm.h"
+
+static coll_status open_endpoint(struct coll_comm_fabric *f, int peer, uint32_t lane, uint32_t window,
+                                 enum coll_direction dir, struct coll_endpoint **endpoint)
+{
+	struct coll_comm *comm = f->comm;
+	struct coll_channel_key key = {.comm = comm->id,
+	                               .epoch = comm->epoch,
+	                               .lane = (uint16_t)(f->lane_base + lane),
+	                               .window = (uint16_t)window};
+	struct coll_endpoint *e;
+	struct coll_wire *wire;
+	void *link;
+	coll_status st = coll_context_link(comm->ctx, coll_comm_process(comm, peer), &wire, &link, &comm->box);
+
+	if (st != COLL_OK && st != COLL_AGAIN)
+		return st;
+	e = malloc(sizeof(*e));
+	if (!e)
+		return COLL_ERR_MEMORY;
+	e->transport = &wire->table;
+	e->pace = wire->caps.mapped ? &f->peers[peer]->pace : NULL;
+	st = wire->table.channel_open(link, &key, dir, comm->slot_bytes, comm->slots, &e->channel);
+	if (st != COLL_OK) {
+		free(e);
+		return st;
+	}
+	*endpoint = e;
+	return COLL_OK;
+}
+
+static coll_status channel(void *arg, int peer, uint32_t lane, uint32_t window, enum coll_direction dir,
+                           struct coll_endpoint **endpoint)
+{
+	struct coll_comm_fabric *f = arg;
+	struct coll_channels *c = f->peers[peer];
+	coll_status st;
+
+	if (!c) {
+		c = f->peers[peer] = calloc(1, sizeof(*c));
+		if (!c)
+			return COLL_ERR_MEMORY;
+		coll_pace_init(&c->pace, &f->pace);
+	}
+	if (!c->at[dir][lane][window]) {
+		st = open_endpoint(f, peer, lane, window, dir, &c->at[dir][lane][window]);
+		if (st != COLL_OK)
+			return st;
+	}
+	*endpoint = c->at[dir][lane][window];
+	return COLL_OK;
+}
+
+static size_t lesser(size_t a, size_t b)
+{
+	return a < b ? a : b;
+}
+
+/* Inputs and results of all ranks of the host fit its last caches, or do not: what is stored there displaces what is
+ * still to be read. A guest is told the size of a cache that it shares with strangers, so until a rank has measured
+ * it assumes that it has no more than its cores' part: of servers' last caches that is up to 4 MiB for each. */
+static struct coll_stores_rule stores_rule(const struct coll_comm *comm)
+{
+	enum { PART_BYTES = 4 << 20 };
+	const size_t one = comm->ctx->cache_bytes ? comm->ctx->cache_bytes : 32u << 20;
+	const size_t ranks = comm->members.local_size > 1 ? (size_t)comm->members.local_size : 1;
+	const size_t share = one * (size_t)(comm->ctx->caches > 1 ? comm->ctx->caches : 1) / ranks;
+	const size_t part = PART_BYTES * (size_t)(comm->ctx->cpus > 1 ? comm->ctx->cpus : 1) / ranks;
+	struct coll_stores_rule rule = {.least_bytes = 2 << 20, .told_bytes = lesser(share, one), .gain = 1.05};
+
+	rule.assume_bytes = lesser(rule.told_bytes, part);
+	return rule;
+}
+
+/* How slots are filled that both ends map: by src/tune's figures, or as the setting says. */
+static struct coll_pace_rule pace_rule(const struct coll_comm *comm)
+{
+	const char *way = comm->ctx->settings.shm_copy;
+	struct coll_tune_far far;
+
+	coll_tune_far(&far);
+	return (struct coll_pace_rule){.way = strcmp(way, "cached") == 0     ? COLL_PACE_CACHED
+	                                      : strcmp(way, "streamed") == 0 ? COLL_PACE_STREAMED
+	                                                                     : COLL_PACE_AUTO,
+	                               .least_bytes = far.least_bytes,
+	                               .slow_bytes_per_ns = far.slow_bytes_per_ns,
+	                               .gain = far.gain,
+	                               .probe_bytes = far.probe_bytes,
+	                               .fresh = comm->slots * comm->facts.windows_max};
+}
+
+coll_status coll_comm_fabric_init(struct coll_comm *comm, struct coll_comm_fabric *f, uint16_t lane_base)
+{
+	f->peers = calloc((size_t)comm->size, sizeof(*f->peers));
+	if (!f->peers)
+		return COLL_ERR_MEMORY;
+	f->comm = comm;
+	f->lane_base = lane_base;
+	f->pace = pace_rule(comm);
+	coll_stores_init(&f->stores, stores_rule(comm));
+	f->fabric = (struct coll_fabric){
+	        .arg = f,
+	        .channel = channel,
+	        .slot_bytes = comm->slot_bytes,
+	        .stores = &f->stores,
+	        .streamed = comm->facts.caps.streamed,
+	        .through = comm->facts.caps.streamed,
+	};
+	/* A sender by reference waits for its reader to be scheduled: with more ranks
+	 * than cores copies win (measured 1.5 to 2x at 16 KiB to 1 MiB). Not where the
+	 * kernel takes the bytes. */
+	if (comm->facts.oversubscribed && !comm->facts.caps.streamed)
+		f->fabric.ref_bytes = SIZE_MAX;
+	return COLL_OK;
+}
+
+static void close_channels(struct coll_channels *c)
+{
+	for (int d = 0; d < 2; d++)
+		for (int l = 0; l < COLL_LANES_MAX; l++)
+			for (int w = 0; w < COLL_WINDOWS_MAX; w++)
+				if (c->at[d][l][w]) {
+					c->at[d][l][w]->transport->channel_close(c->at[d][l][w]->channel);
+					free(c->at[d][l][w]);
+				}
+	free(c);
+}
+
+void coll_comm_fabric_close(struct coll_comm_fabric *f)
+{
+	for (int r = 0; f->peers && r < f->comm->size; r++)
+		if (f->peers[r])
+			close_channels(f->peers[r]);
+	free(f->peers);
+	f->peers = NULL;
+}
+
+enum coll_link_end coll_comm_link_end(struct coll_comm *comm, int rank)
+{
+	struct coll_process *p;
+	coll_status st = COLL_OK;
+	int down;
+
+	if (rank < 0 || rank == comm->rank)
+		return COLL_LINK_STANDS;
+	p = &comm->ctx->processes[coll_comm_process(comm, rank)];
+	pthread_mutex_lock(&comm->ctx->links_lock);
+	if (p->link)
+		st = p->wire->table.link_status(p->link);
+	pthread_mutex_unlock(&comm->ctx->links_lock);
+	if (st == COLL_OK || st == COLL_AGAIN)
+		return COLL_LINK_STANDS;
+	/* Of one that broke we are told, though perhaps a moment later. Relaxed: a hint. */
+	down = atomic_load_explicit(&p->down, memory_order_relaxed);
+	return down ? (enum coll_link_end)down : COLL_LINK_CLOSED;
+}
+
+int coll_comm_broken(struct coll_comm *comm, int likely)
+{
+	if (coll_comm_link_end(comm, likely) == COLL_LINK_STANDS)
+		for (int r = 0; r < comm->size; r++)
+			if (coll_comm_link_end(comm, r) != COLL_LINK_STANDS)
+				return r;
+	return likely;
+}

@@ -1,0 +1,171 @@
+/*
+ * Memory for users: allocated so that local ranks can map it, or announced.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/comm.h"
+
+static struct coll_allocation *find(struct coll_comm *comm, const void *ptr, bool registered)
+{
+	for (struct coll_allocation *a = comm->allocations; a; a = a->next)
+		if (a->mem.base == ptr && a->registered == registered)
+			return a;
+	return NULL;
+}
+
+static void release(struct coll_comm *comm, struct coll_allocation *a)
+{
+	struct coll_allocation **link = &comm->allocations;
+
+	while (*link != a)
+		link = &(*link)->next;
+	*link = a->next;
+	for (int i = 0; i < comm->ctx->nwires; i++)
+		if (a->knows[i])
+			comm->ctx->wires[i].table.mem_dereg(comm->ctx->wires[i].inst, &a->known[i]);
+	if (a->wire)
+		a->wire->table.mem_free(a->wire->inst, &a->mem);
+	else if (!a->registered)
+		free(a->mem.base);
+	free(a);
+}
+
+static struct coll_allocation *keep(struct coll_comm *comm, bool registered, void *ptr, size_t len_bytes)
+{
+	struct coll_allocation *a = calloc(1, sizeof(*a));
+
+	if (!a)
+		return NULL;
+	a->registered = registered;
+	a->mem = (struct coll_memory){.size = sizeof(a->mem), .base = ptr, .len_bytes = len_bytes};
+	a->next = comm->allocations;
+	comm->allocations = a;
+	return a;
+}
+
+static coll_status plain_alloc(struct coll_allocation *a)
+{
+	if (posix_memalign((void **)&a->mem.base, 4096, a->mem.len_bytes)) {
+		a->mem.base = NULL;
+		return COLL_ERR_MEMORY;
+	}
+	memset(a->mem.base, 0, a->mem.len_bytes);
+	return COLL_OK;
+}
+
+/* Every transport may gain from knowing the memory; the one that made it knows it already. One
+ * that gains nothing says UNSUPPORTED. */
+static coll_status make_known(struct coll_comm *comm, struct coll_allocation *a)
+{
+	coll_status worst = COLL_OK;
+
+	for (int i = 0; i < comm->ctx->nwires; i++) {
+		struct coll_wire *wire = &comm->ctx->wires[i];
+		coll_status st;
+
+		if (wire == a->wire)
+			continue;
+		a->known[i] = (struct coll_memory){
+		        .size = sizeof(a->mem), .base = a->mem.base, .len_bytes = a->mem.len_bytes};
+		st = wire->table.mem_reg(wire->inst, &a->known[i]);
+		a->knows[i] = st == COLL_OK;
+		if (st != COLL_OK && st != COLL_ERR_UNSUPPORTED)
+			worst = st;
+	}
+	return worst;
+}
+
+coll_status coll_mem_alloc(coll_comm *comm, void **ptr, size_t len_bytes)
+{
+	struct coll_allocation *a;
+	coll_status st = COLL_ERR_UNSUPPORTED;
+
+	if (!comm)
+		return COLL_ERR_ARGUMENT;
+	if (!ptr)
+		return coll_comm_refuse(comm, "mem_alloc", COLL_ERR_ARGUMENT, "ptr is NULL");
+	if (len_bytes == 0) {
+		*ptr = NULL;
+		return COLL_OK;
+	}
+	a = len_bytes <= PTRDIFF_MAX ? keep(comm, false, NULL, len_bytes) : NULL;
+	if (!a)
+		return coll_comm_refuse(comm, "mem_alloc", COLL_ERR_MEMORY, "no memory for %zu bytes", len_bytes);
+	for (int i = 0; i < comm->ctx->nwires && st == COLL_ERR_UNSUPPORTED; i++) {
+		a->wire = &comm->ctx->wires[i];
+		st = a->wire->table.mem_alloc(a->wire->inst, len_bytes, &a->mem);
+	}
+	if (st != COLL_OK) {
+		a->wire = NULL;
+		a->mem.len_bytes = len_bytes;
+		st = plain_alloc(a);
+	}
+	if (st != COLL_OK) {
+		release(comm, a);
+		return coll_comm_refuse(comm, "mem_alloc", st, "no memory for %zu bytes", len_bytes);
+	}
+	make_known(comm, a); /* a transport that cannot has logged why; the memory is good all the same */
+	*ptr = a->mem.base;
+	return COLL_OK;
+}
+
+coll_status coll_mem_free(coll_comm *comm, void *ptr)
+{
+	struct coll_allocation *a;
+
+	if (!comm)
+		return COLL_ERR_ARGUMENT;
+	if (!ptr)
+		return COLL_OK;
+	a = find(comm, ptr, false);
+	if (!a)
+		return coll_comm_refuse(comm, "mem_free", COLL_ERR_ARGUMENT, "%p was not given by coll_mem_alloc()",
+		                        ptr);
+	release(comm, a);
+	return COLL_OK;
+}
+
+coll_status coll_mem_register(coll_comm *comm, void *ptr, size_t len_bytes)
+{
+	struct coll_allocation *a;
+	coll_status st;
+
+	if (!comm)
+		return COLL_ERR_ARGUMENT;
+	if (!ptr || len_bytes == 0)
+		return coll_comm_refuse(comm, "mem_register", COLL_ERR_ARGUMENT, "ptr is NULL or len_bytes is 0");
+	if (len_bytes > PTRDIFF_MAX || (uintptr_t)ptr + len_bytes < (uintptr_t)ptr)
+		return coll_comm_refuse(comm, "mem_register", COLL_ERR_ARGUMENT, "no memory at %p has %zu bytes", ptr,
+		                        len_bytes);
+	if (find(comm, ptr, true))
+		return coll_comm_refuse(comm, "mem_register", COLL_ERR_ARGUMENT, "%p is registered already", ptr);
+	a = keep(comm, true, ptr, len_bytes);
+	if (!a)
+		return coll_comm_refuse(comm, "mem_register", COLL_ERR_MEMORY, "out of memory");
+	st = make_known(comm, a);
+	if (st != COLL_OK) {
+		release(comm, a);
+		return coll_comm_refuse(comm, "mem_register", st, "cannot register %zu bytes at %p", len_bytes, ptr);
+	}
+	return COLL_OK;
+}
+
+coll_status coll_mem_deregister(coll_comm *comm, void *ptr)
+{
+	struct coll_allocation *a;
+
+	if (!comm)
+		return COLL_ERR_ARGUMENT;
+	a = find(comm, ptr, true);
+	if (!a)
+		return coll_comm_refuse(comm, "mem_deregister", COLL_ERR_ARGUMENT, "%p is not registered", ptr);
+	release(comm, a);
+	return COLL_OK;
+}
+
+void coll_comm_memory_free_all(struct coll_comm *comm)
+{
+	while (comm->allocations)
+		release(comm, comm->allocations);
+}

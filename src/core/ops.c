@@ -1,0 +1,84 @@
+/*
+ * Operations defined by the user: a small table per communicator, so that the
+ * values are equal on all ranks that create them in the same order.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "core/comm.h"
+
+/* The one element scale points to. f16 and bf16 are exact in double. */
+static double read_scale(const void *scale, coll_dtype type)
+{
+	float f;
+	double d;
+	uint16_t h;
+	uint32_t w;
+
+	switch (type) {
+	case COLL_F64: memcpy(&d, scale, sizeof(d)); return d;
+	case COLL_F32: memcpy(&f, scale, sizeof(f)); return (double)f;
+	case COLL_BF16:
+		memcpy(&h, scale, sizeof(h));
+		w = (uint32_t)h << 16;
+		memcpy(&f, &w, sizeof(f));
+		return (double)f;
+	default: break;
+	}
+	memcpy(&h, scale, sizeof(h));
+	if ((h & 0x7c00) == 0x7c00)
+		d = h & 0x3ff ? NAN : INFINITY;
+	else if (h & 0x7c00)
+		d = ldexp(1024 + (h & 0x3ff), ((h >> 10) & 31) - 25);
+	else
+		d = ldexp(h & 0x3ff, -24);
+	return h & 0x8000 ? -d : d;
+}
+
+static coll_status add(coll_op *op, coll_comm *comm, const struct coll_op_entry *entry)
+{
+	for (int i = 0; i < COLL_OPS_MAX; i++)
+		if (!comm->ops[i].used) {
+			comm->ops[i] = *entry;
+			comm->ops[i].used = true;
+			*op = (coll_op)(COLL_OP_FIRST + i);
+			return COLL_OK;
+		}
+	return coll_comm_refuse(comm, "op_create", COLL_ERR_MEMORY, "more than %d operations", COLL_OPS_MAX);
+}
+
+coll_status coll_op_create(coll_op *op, coll_comm *comm, coll_user_fn fn, void *arg, int commutative)
+{
+	struct coll_op_entry e = {.code = COLL_OP_USER, .fn = fn, .arg = arg, .commutative = commutative != 0};
+
+	if (!comm)
+		return COLL_ERR_ARGUMENT;
+	if (!op || !fn)
+		return coll_comm_refuse(comm, "op_create", COLL_ERR_ARGUMENT, "op or fn is NULL");
+	return add(op, comm, &e);
+}
+
+coll_status coll_op_create_premul_sum(coll_op *op, coll_comm *comm, const void *scale, coll_dtype type)
+{
+	struct coll_op_entry e = {.code = COLL_OP_PREMUL_SUM, .commutative = true, .type = type};
+
+	if (!comm)
+		return COLL_ERR_ARGUMENT;
+	if (!op || !scale)
+		return coll_comm_refuse(comm, "op_create", COLL_ERR_ARGUMENT, "op or scale is NULL");
+	if (type != COLL_F16 && type != COLL_BF16 && type != COLL_F32 && type != COLL_F64)
+		return coll_comm_refuse(comm, "op_create", COLL_ERR_ARGUMENT, "a premultiplied sum needs a float type");
+	e.scale = read_scale(scale, type);
+	return add(op, comm, &e);
+}
+
+coll_status coll_op_destroy(coll_op *op, coll_comm *comm)
+{
+	if (!comm || !op)
+		return COLL_ERR_ARGUMENT;
+	if (*op < COLL_OP_FIRST || *op >= COLL_OP_FIRST + COLL_OPS_MAX || !comm->ops[*op - COLL_OP_FIRST].used)
+		return coll_comm_refuse(comm, "op_destroy", COLL_ERR_ARGUMENT, "not an operation of this communicator");
+	comm->ops[*op - COLL_OP_FIRST].used = false;
+	*op = COLL_SUM;
+	return COLL_OK;
+}

@@ -1,0 +1,68 @@
+/*
+ * Members of a communicator: see rank_map.h.
+ */
+#include "core/rank_map.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "context/context.h"
+
+static coll_status map_ranks(struct coll_members *m, const int *process_of)
+{
+	m->process_of = malloc((size_t)m->size * sizeof(*m->process_of));
+	m->rank_of = malloc((size_t)m->processes * sizeof(*m->rank_of));
+	if (!m->process_of || !m->rank_of)
+		return COLL_ERR_MEMORY;
+	memcpy(m->process_of, process_of, (size_t)m->size * sizeof(*process_of));
+	memset(m->rank_of, -1, (size_t)m->processes * sizeof(*m->rank_of));
+	for (int r = 0; r < m->size; r++)
+		m->rank_of[process_of[r]] = r;
+	return COLL_OK;
+}
+
+/* The context's hosts, numbered anew in the order of the ranks. */
+static coll_status find_hosts(struct coll_members *m, const struct coll_context *ctx)
+{
+	const int own = coll_members_rank(m, ctx->rank);
+	int *number = malloc(ctx->hosts * sizeof(*number));
+
+	m->host_of = malloc((size_t)m->size * sizeof(*m->host_of));
+	if (!number || !m->host_of) {
+		free(number);
+		return COLL_ERR_MEMORY;
+	}
+	memset(number, -1, ctx->hosts * sizeof(*number));
+	for (int r = 0; r < m->size; r++) {
+		const uint32_t host = ctx->host_of[coll_members_process(m, r)];
+
+		if (number[host] < 0)
+			number[host] = (int)m->hosts++;
+		m->host_of[r] = (uint32_t)number[host];
+		m->crowded = m->crowded || ctx->crowded[host];
+		if (host == ctx->host_of[ctx->rank]) {
+			m->local_rank += r < own;
+			m->local_size++;
+		}
+	}
+	free(number);
+	return COLL_OK;
+}
+
+coll_status coll_members_init(struct coll_members *m, const struct coll_context *ctx, const int *process_of, int size)
+{
+	coll_status st = COLL_OK;
+
+	*m = (struct coll_members){.size = process_of ? size : ctx->size, .processes = ctx->size};
+	if (process_of)
+		st = map_ranks(m, process_of);
+	return st == COLL_OK ? find_hosts(m, ctx) : st;
+}
+
+void coll_members_fini(struct coll_members *m)
+{
+	free(m->process_of);
+	free(m->rank_of);
+	free(m->host_of);
+	*m = (struct coll_members){.size = 0};
+}

@@ -1,0 +1,27 @@
+/*
+ * Dumps: what a context knows about itself and its peers, as JSON lines, one object a
+ * line (docs/guide/diagnosis.md has every field). Built from what any thread may read at
+ * any time: flight recorders, call records, the control plane's notes and answers.
+ */
+#ifndef COLL_COMM_DUMP_H
+#define COLL_COMM_DUMP_H
+
+#include "base/text.h"
+#include "context/context.h"
+
+enum coll_dump_reason { COLL_DUMP_FAILURE, COLL_DUMP_SIGNALLED, COLL_DUMP_ASKED };
+
+/* Append the context's dump. Newest operations only: at most `operations`, and all that
+ * have not ended. error: the failure's text or "". Any thread; takes the lock of the
+ * context's communicators and the control plane's, neither for long. */
+void coll_dump_build(struct coll_context *ctx, enum coll_dump_reason reason, const char *error, size_t operations,
+                     struct coll_text *t);
+
+/* Build one and put it where COLL_DUMP_FILE says (appended, in one piece); without that
+ * setting, log the last few operations. */
+void coll_dump_keep(struct coll_context *ctx, enum coll_dump_reason reason, const char *error);
+
+/* A communicator of the context has failed: keep a dump, of the first failure only. */
+void coll_dump_failure(struct coll_context *ctx, const char *error);
+
+#endif

@@ -1,0 +1,124 @@
+/*
+ * One area that all ranks of a communicator map and write: for more ranks than can each read
+ * all others. Private to src/native.
+ *
+ * The area is of rank 0. In a *turn* (a piece of a call: see region.h for the word) every rank
+ * writes what others need to its own cell, and counts itself: first in its group of COLL_HUB_GROUP
+ * ranks, and who completes a group counts the group. Who is the last of all says that the turn is *done*. So a
+ * rank looks at one word, however many ranks there are, and is put to sleep and woken once a turn at most; where
+ * there are more ranks than cores that is nearly all of the time.
+ *
+ * What is to be reduced is reduced by whoever completes a group, in the order of ranks, to the
+ * group's cell, and by the last of all, in the order of groups, to the turn's result: the same bits
+ * whoever that is.
+ *
+ * A rank may be COLL_HUB_AHEAD turns ahead of what it has finished. Ordering:
+ *
+ *  - A rank enters turn t (writes, and counts itself) when turn t - AHEAD is done, and it has read all it
+ *    will of turn t - AHEAD and those before. So when turn t is done, all have read all of turn t - AHEAD.
+ *  - Memory of turn t was of turn t - DEPTH before, and DEPTH is 2 AHEAD: who enters t knows that
+ *    t - AHEAD is done, so all have read what turn t - DEPTH left there.
+ *  - Bytes are written before the count (release), which the next one adds to (acquire and release), and so on
+ *    to the last, who stores the word (release) that readers load (acquire).
+ *  - Who completes a count sets it to 0 before it goes on: the next that adds to it is of turn t + DEPTH.
+ *
+ * In a broadcast or scatter readers look at the root's line, not at the turn: the root alone has
+ * something for them. central_model_test.c explores all of that.
+ *
+ * With each count goes the sum of what the calls look like: who is last sees whether all are the same.
+ */
+#ifndef COLL_NATIVE_HUB_H
+#define COLL_NATIVE_HUB_H
+
+#include "intra/enter.h"
+
+enum {
+	COLL_HUB_AHEAD = 4,
+	COLL_HUB_DEPTH = 2 * COLL_HUB_AHEAD,
+	COLL_HUB_GROUP = 16,
+	COLL_HUB_GROUPS = COLL_HUB_SIZE_MAX / COLL_HUB_GROUP,
+	COLL_HUB_CELL_MIN = COLL_HUB_SIZE_MAX * COLL_LINE_BYTES, /* a line for each rank */
+	COLL_HUB_CELL_MAX = 16 << 10,
+};
+
+/* How many have come: ranks << COLL_HUB_COUNT_BIT, and below it the sum of their marks. */
+enum { COLL_HUB_SPOILT_BIT = 42, COLL_HUB_COUNT_BIT = 48 };
+struct hub_count {
+	_Alignas(COLL_LINE_BYTES) _Atomic uint64_t ranks;
+};
+
+/* The last turn in which a rank has done all that others wait for: its part, and what it does for
+ * them as the last of a count. For diagnosis; nobody orders anything by it. A line of its own, which stays with its
+ * writer. */
+struct hub_arrival {
+	_Alignas(COLL_LINE_BYTES) _Atomic uint32_t turn;
+};
+
+/* What a turn has, beside cells. */
+struct hub_round {
+	struct native_line done; /* a short result, too */
+	struct hub_count all;
+	struct hub_count groups[COLL_HUB_GROUPS];
+	struct native_line partial[COLL_HUB_GROUPS]; /* a short one of each group */
+	struct native_line lines[COLL_HUB_SIZE_MAX]; /* of each rank */
+};
+
+struct hub_area {
+	_Alignas(COLL_LINE_BYTES) _Atomic uint32_t verdict; /* enum native_verdict, of rank 0 */
+	uint32_t size;
+	uint64_t cell_bytes;
+	_Atomic uint32_t joined[COLL_HUB_SIZE_MAX]; /* it has mapped this */
+	struct hub_arrival arrivals[COLL_HUB_SIZE_MAX];
+	_Alignas(4096) struct hub_round rounds[COLL_HUB_DEPTH];
+	char cells[]; /* of each turn: of the ranks, of the groups, of the result */
+};
+
+static inline size_t coll_hub_stride(size_t cell_bytes)
+{
+	return cell_bytes + COLL_AREA_GAP;
+}
+static inline uint32_t coll_hub_groups(int size)
+{
+	return ((uint32_t)size + COLL_HUB_GROUP - 1) / COLL_HUB_GROUP;
+}
+static inline struct hub_round *coll_hub_round(const struct coll_native *n, uint32_t turn)
+{
+	return &n->hub.area->rounds[turn % COLL_HUB_DEPTH];
+}
+/* Cell i of a turn: of rank i; size + g: of group g; size + groups: of the result. */
+static inline char *coll_hub_cell(const struct coll_native *n, uint32_t turn, uint32_t i)
+{
+	const size_t cells = (size_t)n->size + coll_hub_groups(n->size) + 1;
+
+	return n->hub.area->cells + (turn % COLL_HUB_DEPTH * cells + i) * coll_hub_stride(n->hub.cell_bytes);
+}
+
+/* What is reduced, of a turn: elements of the calls' type; short: they lie in lines. */
+struct hub_part {
+	size_t count;
+	bool reduces, is_short;
+};
+
+/* central.c */
+/* The area is there and used by all (OK), by nobody ever (UNSUPPORTED), or not yet known (AGAIN). */
+coll_status coll_hub_form(struct coll_native *n, uint32_t *waits_for);
+/* Before the first operation of a root: who wakes whom. */
+void coll_hub_root(struct coll_native *n, int root);
+/* Those wake up to whom there is a link. */
+void coll_hub_nudge(struct coll_native *n);
+/* central_epoch.c */
+/* Whether turn may be entered: AGAIN, the one it takes is not done. */
+coll_status coll_hub_may_enter(struct coll_native *n, uint32_t turn);
+/* This rank's cell (or line) of the turn is full; true: it was the last, and all have been told. */
+bool coll_hub_arrive(struct coll_native *n, const struct coll_job *job, uint32_t turn, const struct hub_part *part);
+/* Turn is done, by calls like this one; then this may wake others: central.c. AGAIN; MISMATCH: s->bad_frame and s->pending
+ * say whose is different. */
+coll_status coll_hub_done(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s, uint32_t turn);
+/* The same for the root's part alone. */
+coll_status coll_hub_sent(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s, uint32_t turn,
+                          uint32_t root);
+/* Who has not done its part of a turn, or what it does for the others as the last of a count: a rank other than
+ * this one, if there is any. */
+uint32_t coll_hub_late(const struct coll_native *n, uint32_t turn);
+
+#endif

@@ -1,0 +1,165 @@
+/*
+ * Two ranks, a long broadcast in plain memory: the root fills slots, chunk by chunk, and the other empties them, so
+ * that both cores copy at the same time.
+ *
+ * There are SLOTS slots, in the region of rank 0. Chunks are counted over all operations, whichever rank is root;
+ * chunk c lies in slot c % SLOTS. Each rank has two words in its own region: how many chunks have gone when it filled
+ * one last (`poured`), and when it emptied one last (`drained`). A root may be as many chunks ahead as there are slots,
+ * in this operation or a later one: nobody waits for the end of the other.
+ *
+ * Ordering. A chunk is stored, then poured with release; the other loads it with acquire, then reads the chunk, then
+ * stores drained with release; the root loads that with acquire before it stores chunk c + SLOTS. Chunks that this rank
+ * has read itself need no such evidence: it was their only reader. Those are all before `chute_run`, the first
+ * one of the operations since this rank was not the root. A count of an earlier operation is never taken for one of a
+ * later: they only grow. pair_bcast_model_test.c explores it.
+ *
+ * Only their owner reads or writes the caller's buffers: a call may fail at any moment.
+ */
+#include "intra/enter.h"
+
+enum { SLOTS = 4, SLOT_BYTES = 64 << 10 };
+/* What is shorter a root that is one always sends faster by the many slots of a plan's channel (64 KiB: 7.9 us to the
+ * reader's end, 9.3 here); what is longer takes as long by a plan, of which the kernel may read some. */
+enum { CHUTE_MIN = 256 << 10, CHUTE_MAX = 2 << 20 };
+/* Where more than two ranks have tiles, behind what pair_stream.c has there. */
+enum { CHUTE_AT = (COLL_TILE_AREAS - 2) * (COLL_TILE_BYTES + COLL_AREA_GAP) };
+_Static_assert(SLOTS *(SLOT_BYTES + COLL_AREA_GAP) <= 2 * (COLL_TILE_BYTES + COLL_AREA_GAP), "room for the slots");
+
+bool coll_native_chute_serves(const struct coll_native *n, const struct coll_job *job)
+{
+	const size_t bytes = job->in.count * job->elem_bytes;
+
+	return n->size == 2 && job->plan->kind == COLL_KIND_BROADCAST && n->fabric.way != COLL_NATIVE_PULLED &&
+	       bytes >= CHUTE_MIN && bytes <= CHUTE_MAX;
+}
+
+static bool is_root(const struct coll_native *n, const struct coll_job *job)
+{
+	return job->plan->root == n->rank;
+}
+
+static char *slot_of(const struct coll_native *n, uint64_t chunk)
+{
+	return (char *)coll_native_region(n, 0) + coll_native_tiles_at(n->payload_bytes) + CHUTE_AT +
+	       chunk % SLOTS * (SLOT_BYTES + COLL_AREA_GAP);
+}
+
+static coll_status begin(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+{
+	const size_t bytes = job->in.count * job->elem_bytes;
+
+	if (s->phase == NATIVE_TILES_NEW) {
+		const coll_status st = coll_native_enter_as(n, s, true);
+
+		if (st != COLL_OK)
+			return st;
+		coll_native_publish(n, job, s);
+		coll_native_nudge(n);
+	}
+	s->way = COLL_WAY_PAIR_BCAST;
+	s->committed = true;
+	s->phase = NATIVE_TILES;
+	s->done = 0;
+	s->pieces = (uint32_t)((bytes + SLOT_BYTES - 1) / SLOT_BYTES);
+	if (is_root(n, job))
+		coll_native_stores_none(n);
+	else
+		coll_native_stores_begin(n, COLL_STORES_STAGED, bytes);
+	return COLL_OK;
+}
+
+/* Of the vector. */
+struct part {
+	size_t at, bytes;
+};
+
+static struct part part_of(const struct coll_job *job, const struct coll_hand_state *s)
+{
+	const size_t at = (size_t)s->done * SLOT_BYTES, left = job->in.count * job->elem_bytes - at;
+
+	return (struct part){at, left < SLOT_BYTES ? left : SLOT_BYTES};
+}
+
+static coll_status pour(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+{
+	const struct native_region *theirs = n->peers[!n->rank].region;
+	const uint64_t chunk = n->chuted + s->done;
+	const struct part p = part_of(job, s);
+
+	if (chunk >= n->chute_run + SLOTS &&
+	    atomic_load_explicit(&theirs->drained, memory_order_acquire) + SLOTS <= chunk)
+		return COLL_AGAIN;
+	coll_reduce_copy(slot_of(n, chunk), job->in.base + p.at, p.bytes);
+	atomic_store_explicit(&n->mine->poured, chunk + 1, memory_order_release);
+	coll_native_nudge(n);
+	coll_reduce_copy(job->out.base + p.at, job->in.base + p.at, p.bytes);
+	return COLL_OK;
+}
+
+static coll_status drain(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+{
+	const struct native_region *theirs = n->peers[!n->rank].region;
+	const uint64_t chunk = n->chuted + s->done;
+	const struct part p = part_of(job, s);
+	uint64_t since_ns;
+
+	/* Before the first one it is known to make the same call. */
+	if (s->done == 0) {
+		const coll_status st = coll_native_check(job, s, &theirs->entries[s->turn % COLL_DEPTH].lines[0], true);
+
+		if (st != COLL_OK)
+			return st;
+	}
+	if (atomic_load_explicit(&theirs->poured, memory_order_acquire) <= chunk)
+		return COLL_AGAIN;
+	since_ns = coll_native_stores_since(n);
+	if (n->stores.choice.stream)
+		coll_reduce_stream(job->out.base + p.at, slot_of(n, chunk), p.bytes);
+	else
+		coll_reduce_copy(job->out.base + p.at, slot_of(n, chunk), p.bytes);
+	coll_native_stores_until(n, since_ns);
+	atomic_store_explicit(&n->mine->drained, chunk + 1, memory_order_release);
+	coll_native_nudge(n);
+	return COLL_OK;
+}
+
+/* The next chunk: it is about to come, or to be taken. */
+static coll_status step(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+{
+	const coll_status st = coll_native_look(n, job, s, is_root(n, job) ? pour : drain);
+
+	if (st != COLL_OK)
+		return coll_native_not_now(n, s, st);
+	s->done++;
+	s->events++;
+	return COLL_OK;
+}
+
+static void end(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+{
+	n->chuted += s->pieces;
+	if (is_root(n, job))
+		return;
+	n->chute_run = n->chuted;
+	n->all = s->turn;
+	if (n->stores.choice.stream)
+		coll_reduce_fence();
+	coll_native_stores_end(n);
+	n->direct.stats.shuttled += job->in.count * job->elem_bytes;
+}
+
+coll_status coll_native_poll_chute(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+{
+	coll_status st;
+
+	s->pending = (uint32_t)!n->rank;
+	if (s->phase < NATIVE_TILES) {
+		st = begin(n, job, s);
+		if (st != COLL_OK)
+			return coll_native_not_now(n, s, st);
+	}
+	st = coll_native_some(n, job, s, step);
+	if (st == COLL_OK)
+		end(n, job, s);
+	return st;
+}

@@ -1,0 +1,256 @@
+/*
+ * Regions: made, offered, found, agreed upon, let go. Nothing here is on the path of a
+ * call once the regions are there.
+ *
+ * Agreement. A rank has mapped all others or it has not, and writes that in its own
+ * region. One that has mapped all reads all their words: if each says the same, every
+ * rank has mapped all, and every rank comes to that conclusion; if one does not, neither
+ * does anybody who can read it. One that has not mapped all gives up at once, as does
+ * whoever cannot read its region. So either all use the regions or none does.
+ */
+#include "intra/enter.h"
+
+#include <assert.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static_assert(sizeof(struct native_line) == COLL_LINE_BYTES, "one line");
+static_assert(offsetof(struct native_region, entries) == 4096, "entries begin a page");
+
+enum { LOOKS = 60 };
+
+size_t coll_native_region_bytes(size_t payload_bytes)
+{
+	return coll_native_wide_at(payload_bytes) + COLL_DEPTH * sizeof(struct native_wide);
+}
+
+coll_status coll_native_create(struct coll_native **native, const struct coll_native_fabric *fabric,
+                               const struct coll_channel_key *key, int rank, int size, size_t payload_bytes, bool alone)
+{
+	struct coll_native *n = calloc(1, sizeof(*n));
+
+	if (n)
+		n->peers = calloc((size_t)size, sizeof(*n->peers));
+	if (n && size <= COLL_NATIVE_SIZE_MAX)
+		n->unpacked = calloc((size_t)size, COLL_ENTRY_PAYLOAD);
+	*native = n;
+	if (!n || !n->peers || (size <= COLL_NATIVE_SIZE_MAX && !n->unpacked)) {
+		coll_native_destroy(native);
+		return COLL_ERR_MEMORY;
+	}
+	n->rank = rank;
+	n->size = size;
+	n->payload_bytes = payload_bytes;
+	n->page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+	n->hub.cell_bytes = coll_native_hub_cell_bytes(payload_bytes);
+	n->alone = alone;
+	n->looks = alone ? LOOKS : 0;
+	n->fabric = *fabric;
+	n->key = *key;
+	coll_native_hands(n);
+	return COLL_OK;
+}
+
+void coll_native_destroy(struct coll_native **native)
+{
+	struct coll_native *n = *native;
+
+	if (!n)
+		return;
+	*native = NULL;
+	for (int r = 0; n->peers && r < n->size; r++) {
+		struct native_peer *p = &n->peers[r];
+
+		if (p->offer.base)
+			p->transport->give_back(p->link, &p->offer);
+		if (p->offered)
+			p->transport->withdraw(p->link, &n->key);
+	}
+	if (n->memory.base)
+		n->fabric.free(n->fabric.arg, &n->memory);
+	free(n->peers);
+	free(n->unpacked);
+	free(n);
+}
+
+/* ---- Forming ---- */
+
+/* Small memory that cannot be had is no error: there is none to offer. */
+static void make(struct coll_native *n)
+{
+	if (n->made)
+		return;
+	n->made = true;
+	if (n->fabric.alloc(n->fabric.arg, coll_native_region_bytes(n->payload_bytes), &n->memory) != COLL_OK) {
+		n->memory.base = NULL;
+		return;
+	}
+	n->mine = (struct native_region *)(void *)n->memory.base;
+	n->mine->size = (uint32_t)n->size;
+	n->mine->payload_bytes = n->payload_bytes;
+}
+
+static bool fits(const struct coll_native *n, const struct coll_offer *o)
+{
+	const struct native_region *r = (const struct native_region *)(const void *)o->base;
+
+	return o->len_bytes >= coll_native_region_bytes(n->payload_bytes) && r->size == (uint32_t)n->size &&
+	       r->payload_bytes == n->payload_bytes;
+}
+
+/* Offer ours to a peer, find its own. UNSUPPORTED: there is none. */
+static coll_status meet(struct coll_native *n, int rank)
+{
+	struct native_peer *p = &n->peers[rank];
+	coll_status st;
+
+	if (!p->link) {
+		st = n->fabric.link(n->fabric.arg, rank, &p->transport, &p->link);
+		if (st != COLL_OK && st != COLL_AGAIN)
+			return st;
+	}
+	if (!p->offered) {
+		st = p->transport->offer(p->link, &n->key, n->mine ? &n->memory : NULL);
+		if (st != COLL_OK)
+			return st;
+		p->offered = true;
+	}
+	if (p->region)
+		return COLL_OK;
+	st = p->transport->offered(p->link, &n->key, &p->offer);
+	if (st != COLL_OK)
+		return st;
+	if (!fits(n, &p->offer))
+		return COLL_ERR_CORRUPT;
+	p->asleep = p->offer.asleep;
+	p->fenced = p->offer.fenced;
+	p->region = (const struct native_region *)(const void *)p->offer.base;
+	return COLL_OK;
+}
+
+/* This rank has mapped all, or never will. */
+static void decide(struct coll_native *n, enum native_verdict verdict)
+{
+	if (!n->mine)
+		return;
+	atomic_store_explicit(&n->mine->verdict, verdict, memory_order_release);
+	atomic_signal_fence(memory_order_seq_cst);
+	for (int r = 0; r < n->size; r++)
+		if (n->peers[r].region)
+			coll_native_nudge_one(&n->peers[r]);
+}
+
+static coll_status give_up(struct coll_native *n)
+{
+	decide(n, NATIVE_BAD);
+	n->verdict = NATIVE_BAD;
+	return COLL_ERR_UNSUPPORTED;
+}
+
+/* All peers are met, even when one has nothing: they wait for a word of ours. */
+static coll_status meet_all(struct coll_native *n, uint32_t *waits_for)
+{
+	coll_status result = COLL_OK;
+
+	for (int r = 0; r < n->size; r++) {
+		const coll_status st = r == n->rank ? COLL_OK : meet(n, r);
+
+		if (st == COLL_OK)
+			continue;
+		if (st != COLL_ERR_UNSUPPORTED && st != COLL_AGAIN) {
+			*waits_for = (uint32_t)r;
+			return st;
+		}
+		/* Nothing is better known by waiting for the rest. */
+		if (result != COLL_ERR_UNSUPPORTED)
+			*waits_for = (uint32_t)r;
+		if (result == COLL_OK || st == COLL_ERR_UNSUPPORTED)
+			result = st;
+	}
+	return result;
+}
+
+coll_status coll_native_form(struct coll_native *n, uint32_t *waits_for)
+{
+	coll_status st;
+
+	if (n->verdict != NATIVE_UNDECIDED)
+		return n->verdict == NATIVE_GOOD ? COLL_OK : COLL_ERR_UNSUPPORTED;
+	make(n);
+	st = meet_all(n, waits_for);
+	if (st == COLL_ERR_UNSUPPORTED || (st == COLL_OK && !n->mine))
+		return give_up(n);
+	if (st != COLL_OK)
+		return st;
+	if (atomic_load_explicit(&n->mine->verdict, memory_order_relaxed) == NATIVE_UNDECIDED)
+		decide(n, NATIVE_GOOD);
+	for (int r = 0; r < n->size; r++) {
+		const struct native_peer *p = &n->peers[r];
+		uint32_t verdict;
+
+		if (r == n->rank)
+			continue;
+		verdict = atomic_load_explicit(&p->region->verdict, memory_order_acquire);
+		if (verdict == NATIVE_BAD)
+			return give_up(n);
+		if (verdict != NATIVE_GOOD) {
+			*waits_for = (uint32_t)r;
+			return COLL_AGAIN;
+		}
+	}
+	n->verdict = NATIVE_GOOD;
+	if (n->size == 2 && !n->peers[!n->rank].fenced) {
+		n->quick_mine = n->mine->entries;
+		n->quick_theirs = n->peers[!n->rank].region->entries;
+		n->quick_asleep = n->peers[!n->rank].asleep;
+	}
+	return COLL_OK;
+}
+
+/* ---- Evidence ---- */
+
+/* A turn that a peer has entered, as the entry of another says. Acquire: all that it read before is read. */
+static uint32_t entered(const struct native_peer *p, uint32_t turn)
+{
+	return (uint32_t)(atomic_load_explicit(&p->region->entries[turn % COLL_DEPTH].lines[0].word,
+	                                       memory_order_acquire) >>
+	                  32);
+}
+
+coll_status coll_native_entered(struct coll_native *n, uint32_t wanted, uint32_t *waits_for)
+{
+	uint32_t least = wanted + COLL_DEPTH / 2;
+
+	if (coll_native_reached(n->all, wanted))
+		return COLL_OK;
+	for (int r = 0; r < n->size; r++) {
+		struct native_peer *p = &n->peers[r];
+		uint32_t turn;
+
+		if (r == n->rank)
+			continue;
+		/* Nobody is further ahead: it is of long ago, when this was looked at last. */
+		if (p->seen - n->all > 2 * COLL_DEPTH)
+			p->seen = n->all;
+		if (coll_native_reached(p->seen, wanted)) {
+			if (!coll_native_reached(p->seen, least))
+				least = p->seen;
+			continue;
+		}
+		/* A later turn says more: then nothing is looked at for a while. */
+		turn = entered(p, wanted + COLL_DEPTH / 2);
+		if (!coll_native_reached(turn, wanted))
+			turn = entered(p, wanted);
+		if (!coll_native_reached(turn, wanted)) {
+			*waits_for = (uint32_t)r;
+			return COLL_AGAIN;
+		}
+		p->seen = turn;
+		if (!coll_native_reached(turn, least))
+			least = turn;
+	}
+	/* The least of them all: it is looked at again when that is too little. */
+	n->all = least;
+	return COLL_OK;
+}

@@ -1,0 +1,578 @@
+/*
+ * Long messages in buffers that all ranks map: who may touch whose buffers when.
+ *
+ *   1  Every rank writes into the first line of its entry which memory its buffers are (a
+ *      name, or none), and reads those lines of all others.
+ *   2  If a buffer that others need has no name, all ranks run the plan; all have read the same
+ *      lines. Else, for a set of regions not used before, each rank maps what it needs and says
+ *      in its second line whether it could; if one could not, all run the plan.
+ *   3  Each rank makes its passes (zero_copy_plan.c), in units of at most UNIT_BYTES.
+ *   4  It says so in its third line, and returns when all have said so: then nobody reads or
+ *      writes its buffers any more.
+ *
+ * So a call has two waits, for entries and for ends, whatever its length.
+ *
+ * Failure. A rank whose call ends with an error must have its buffers to itself when it returns,
+ * whatever the others do. Each rank has two words in its region: busy, while it
+ * touches memory of others, and revoked, once it has failed, for good.
+ *
+ *   who makes a unit:   busy = 1; if somebody revoked, stop; the unit; busy = 0; if somebody
+ *                       revoked, stop
+ *   who fails:          revoked = 1; wait until nobody is busy
+ *
+ * The stores of busy and revoked and the loads of the other that follow them are sequentially
+ * consistent: of two ranks one sees what the other wrote. So either the unit is not begun, or its
+ * maker is waited for. It stores busy = 0 with release after all it did, and is waited for with
+ * acquire: what was written came before. Nobody waits or sleeps while busy. A unit takes less
+ * than a millisecond, if its maker runs. If busy stays, the maker was stopped or is dead; then
+ * the pages that it may write are exchanged for others (part), and what it read of ours may have been
+ * anything: it looks at revoked after the unit, before it says that it is done.
+ */
+#include "intra/zero_copy.h"
+
+#include <sched.h>
+
+#include "base/clock.h"
+
+enum { UNIT_BYTES = 1 << 20, UNIT_MIN = 64 << 10, DIRECT_MIN = 8 << 10 };
+
+/* How long a unit may take before its maker is left behind. */
+#define UNIT_NS 20000000u
+
+/* Of an entry. */
+enum { LINE_ENTERED = 0, LINE_MAPPED, LINE_DONE };
+/* Phases. */
+enum { ENTERED = NATIVE_BEGUN, MAPPING, MAPPED, WORKING, ENDING };
+
+/* What the first line holds. */
+struct note {
+	struct coll_piece piece[COLL_REACHES];
+	uint32_t in_place, pad; /* of a root */
+};
+_Static_assert(sizeof(struct note) <= COLL_FIRST_PAYLOAD, "one line");
+
+/* ---- Which calls ---- */
+
+static bool kind_serves(enum coll_kind kind)
+{
+	switch (kind) {
+	case COLL_KIND_ALL_REDUCE:
+	case COLL_KIND_BROADCAST:
+	case COLL_KIND_ALL_GATHER:
+	case COLL_KIND_REDUCE_SCATTER:
+	case COLL_KIND_ALL_TO_ALL: return true;
+	default: return false;
+	}
+}
+
+bool coll_native_direct_serves(enum coll_kind kind, int size, size_t count, size_t elem_bytes)
+{
+	return kind_serves(kind) && size >= 2 && size <= COLL_NATIVE_SIZE_MAX && count * elem_bytes >= DIRECT_MIN;
+}
+
+static struct native_shy *shyness(struct coll_native *n, const struct coll_job *job)
+{
+	const size_t bytes = job->in.count * job->elem_bytes;
+
+	return &n->direct.shy[job->plan->kind][(63 - __builtin_clzll(bytes | 1)) % COLL_SIZES];
+}
+
+/* Where it was tried in vain it is tried again after 1, 2, 4 ... such calls: the plan then need not
+ * wait for the entries of all. All ranks have come to the same conclusions in the same order. */
+static bool passes(struct coll_native *n, const struct coll_job *job)
+{
+	const bool it = coll_native_shies(shyness(n, job));
+
+	n->direct.stats.passed += it;
+	return it;
+}
+
+uint8_t coll_native_plain_way(const struct coll_native *n, const struct coll_job *job)
+{
+	if (coll_native_tiles_serve(n, job))
+		return COLL_WAY_CICO;
+	if (coll_native_halves_serve(n, job) || coll_native_shuttle_serves(n, job))
+		return COLL_WAY_PAIR_STREAM;
+	return coll_native_chute_serves(n, job) ? COLL_WAY_PAIR_BCAST : COLL_WAY_UNKNOWN;
+}
+
+/* What is made by hand of plain memory. */
+static bool staged(const struct coll_native *n, const struct coll_job *job)
+{
+	return coll_native_plain_way(n, job) != COLL_WAY_UNKNOWN;
+}
+
+/* That comes in its turn, too. */
+bool coll_native_passes_direct(void *arg, const struct coll_job *job)
+{
+	return !staged(arg, job) && passes(arg, job);
+}
+
+const struct coll_native_stats *coll_native_stats(const struct coll_native *n)
+{
+	return &n->direct.stats;
+}
+
+/* ---- Lines ---- */
+
+/* Others need this buffer of that rank. */
+static bool needed(const struct coll_job *job, int owner, int which)
+{
+	for (int r = 0; r < job->plan->size; r++)
+		if (r != owner && coll_native_uses(job, r, owner, which))
+			return true;
+	return false;
+}
+
+/* The same name for all peers; none, if one of them cannot be told it. */
+static struct coll_piece name(struct coll_native *n, const char *base, size_t bytes)
+{
+	struct coll_piece piece = {0};
+
+	for (int r = 0; r < n->size; r++)
+		if (r != n->rank && n->peers[r].transport->share(n->peers[r].link, base, bytes, &piece) != COLL_OK)
+			return (struct coll_piece){0};
+	return piece;
+}
+
+/* What others read of this rank's is where its results come, before they have read it perhaps: it names
+ * nothing then, so that nobody reads it there. */
+static bool overwritten(const struct coll_job *job)
+{
+	return job->plan->kind == COLL_KIND_ALL_TO_ALL && job->in.base == job->out.base;
+}
+
+static coll_status enter(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+{
+	struct native_direct *d = &n->direct;
+	struct note note = {.in_place = job->in.base == job->out.base};
+	coll_status st = coll_native_enter_as(n, s, false);
+
+	if (st != COLL_OK)
+		return st;
+	d->lent = false;
+	d->written = NULL;
+	for (int which = 0; which < COLL_REACHES; which++) {
+		char *base = which == COLL_REACH_IN ? job->in.base : job->out.base;
+
+		if (needed(job, n->rank, which) && !overwritten(job))
+			note.piece[which] = name(n, base, coll_native_reach_bytes(job, which));
+		d->reach[n->rank][which] = (struct native_reach){.piece = note.piece[which], .at = base};
+		d->lent |= note.piece[which].region != 0;
+	}
+	if (note.piece[COLL_REACH_OUT].region) {
+		d->written = job->out.base;
+		d->written_bytes = coll_native_reach_bytes(job, COLL_REACH_OUT);
+	}
+	d->root_in_place = note.in_place;
+	memcpy(n->mine->entries[s->turn % COLL_DEPTH].lines[LINE_ENTERED].payload, &note, sizeof(note));
+	coll_native_publish(n, job, s);
+	coll_native_nudge(n);
+	return COLL_OK;
+}
+
+/* A peer that has failed does not go on; who it is about is in s->pending. */
+static coll_status not_yet(struct coll_native *n, struct coll_hand_state *s)
+{
+	if (atomic_load_explicit(&n->peers[s->pending].region->revoked, memory_order_relaxed))
+		return COLL_ERR_ABORTED;
+	return coll_native_idle(n, s);
+}
+
+/* What all others have told, from rank s->done on; every one of them is `what`, or it is *other. */
+static coll_status await_told(struct coll_native *n, struct coll_hand_state *s, int line, uint32_t what, bool *other)
+{
+	for (; s->done < (uint32_t)n->size; s->done++) {
+		uint64_t word;
+
+		if (s->done == (uint32_t)n->rank)
+			continue;
+		word = atomic_load_explicit(&n->peers[s->done].region->entries[s->turn % COLL_DEPTH].lines[line].word,
+		                            memory_order_acquire);
+		if (word == coll_native_word(s->turn, what))
+			continue;
+		if ((uint32_t)(word >> 32) == s->turn && (uint32_t)word != 0) {
+			*other = true;
+			continue;
+		}
+		s->pending = s->done;
+		return not_yet(n, s);
+	}
+	s->done = 0;
+	return COLL_OK;
+}
+
+static coll_status await_entries(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+{
+	for (; s->done < (uint32_t)n->size; s->done++) {
+		const struct native_line *line;
+		struct note note;
+		coll_status st;
+
+		if (s->done == (uint32_t)n->rank)
+			continue;
+		line = &n->peers[s->done].region->entries[s->turn % COLL_DEPTH].lines[LINE_ENTERED];
+		st = coll_native_check(job, s, line, true);
+		s->pending = s->done;
+		if (st != COLL_OK)
+			return st == COLL_AGAIN ? not_yet(n, s) : st;
+		memcpy(&note, line->payload, sizeof(note));
+		for (int which = 0; which < COLL_REACHES; which++)
+			n->direct.reach[s->done][which] = (struct native_reach){.piece = note.piece[which]};
+		if (s->done == (uint32_t)job->plan->root)
+			n->direct.root_in_place = note.in_place;
+	}
+	s->done = 0;
+	s->events++;
+	n->all = s->turn;
+	return COLL_OK;
+}
+
+/* ---- Agreement ---- */
+
+/* Whether some result, as it lies at its owner, does not fill its first and last page. */
+static bool ragged(const struct coll_native *n, const struct coll_job *job)
+{
+	const size_t bytes = coll_native_reach_bytes(job, COLL_REACH_OUT);
+	uint64_t odd = bytes;
+
+	for (int r = 0; r < n->size; r++)
+		odd |= n->direct.reach[r][COLL_REACH_OUT].piece.offset;
+	return job->plan->kind == COLL_KIND_ALL_REDUCE && odd % n->page_bytes != 0;
+}
+
+/* Their first and last pages need a place, and bytes between them; by agreed facts. */
+static bool too_ragged(const struct coll_native *n, const struct coll_job *job)
+{
+	return ragged(n, job) &&
+	       (n->page_bytes > COLL_EDGE_MAX || coll_native_reach_bytes(job, COLL_REACH_OUT) < 2 * n->page_bytes);
+}
+
+static bool all_named(const struct coll_native *n, const struct coll_job *job)
+{
+	for (int r = 0; r < n->size; r++)
+		for (int which = 0; which < COLL_REACHES; which++)
+			if (coll_native_requires(job, which) && needed(job, r, which) &&
+			    !n->direct.reach[r][which].piece.region)
+				return false;
+	return true;
+}
+
+static bool is_agreed(const struct coll_native *n, unsigned i)
+{
+	for (int r = 0; r < n->size; r++)
+		for (int which = 0; which < COLL_REACHES; which++) {
+			const uint32_t region = n->direct.reach[r][which].piece.region;
+
+			if (region && n->direct.agreed[i][r][which] != region)
+				return false;
+		}
+	return true;
+}
+
+static bool agreed(const struct coll_native *n)
+{
+	for (unsigned i = 0; i < COLL_AGREED && i < n->direct.nagreed; i++)
+		if (is_agreed(n, i))
+			return true;
+	return false;
+}
+
+static void remember(struct coll_native *n)
+{
+	const unsigned i = n->direct.nagreed % COLL_AGREED;
+
+	for (int r = 0; r < n->size; r++)
+		for (int which = 0; which < COLL_REACHES; which++)
+			n->direct.agreed[i][r][which] = n->direct.reach[r][which].piece.region;
+	n->direct.nagreed = i + 1 == COLL_AGREED ? 2 * COLL_AGREED : n->direct.nagreed + 1;
+}
+
+static void leave_all(struct coll_native *n)
+{
+	for (int r = 0; r < n->size; r++)
+		for (int which = 0; which < COLL_REACHES; which++) {
+			struct native_reach *reach = &n->direct.reach[r][which];
+
+			if (reach->hold)
+				n->peers[r].transport->leave(n->peers[r].link, reach->hold);
+			reach->hold = NULL;
+		}
+	n->direct.lent = false;
+}
+
+/* Map what this rank is going to use. AGAIN: some of it is on its way; UNSUPPORTED: it never will be. */
+static coll_status reach_all(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+{
+	for (int r = 0; r < n->size; r++)
+		for (int which = 0; which < COLL_REACHES; which++) {
+			struct native_reach *reach = &n->direct.reach[r][which];
+			coll_status st;
+			void *at;
+
+			if (r == n->rank || reach->hold || !coll_native_uses(job, n->rank, r, which))
+				continue;
+			if (!reach->piece.region && !coll_native_requires(job, which))
+				continue;
+			st = n->peers[r].transport->reach(n->peers[r].link, &reach->piece,
+			                                  coll_native_reach_bytes(job, which), &at, &reach->hold);
+			s->pending = (uint32_t)r;
+			if (st != COLL_OK)
+				return st;
+			reach->at = at;
+		}
+	return COLL_OK;
+}
+
+/* All ranks say so: tiles, or the plan. */
+static coll_status decline(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+{
+	leave_all(n);
+	coll_native_encourage(shyness(n, job), false);
+	n->direct.stats.declined++;
+	if (!staged(n, job))
+		return COLL_ERR_UNSUPPORTED;
+	s->phase = NATIVE_TILES_BEGUN;
+	return COLL_OK;
+}
+
+static coll_status begin_work(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+{
+	coll_native_encourage(shyness(n, job), true);
+	n->direct.stats.direct++;
+	s->way = COLL_WAY_ZERO_COPY;
+	n->direct.edges = ragged(n, job);
+	coll_native_stores_direct(n, job);
+	s->committed = true;
+	s->phase = WORKING;
+	s->next = 0;
+	s->piece = 0;
+	return COLL_OK;
+}
+
+/* After all entries have been read. */
+static coll_status decide(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+{
+	coll_status st;
+
+	if (!all_named(n, job) || too_ragged(n, job))
+		return decline(n, job, s);
+	if (!agreed(n)) {
+		s->phase = MAPPING;
+		return COLL_OK;
+	}
+	/* All have mapped these once, and their owners have not freed what they name in a call. */
+	st = reach_all(n, job, s);
+	if (st == COLL_AGAIN || st == COLL_ERR_UNSUPPORTED)
+		st = COLL_ERR_CORRUPT;
+	return st == COLL_OK ? begin_work(n, job, s) : st;
+}
+
+static coll_status map(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+{
+	const coll_status st = reach_all(n, job, s);
+
+	if (st == COLL_AGAIN)
+		return not_yet(n, s);
+	if (st != COLL_OK && st != COLL_ERR_UNSUPPORTED)
+		return st;
+	coll_native_tell(n, s, LINE_MAPPED, st == COLL_OK ? NATIVE_GOOD : NATIVE_BAD);
+	s->phase = MAPPED;
+	s->cell = st != COLL_OK; /* somebody could not */
+	s->events++;
+	return COLL_OK;
+}
+
+static coll_status await_maps(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+{
+	bool bad = false;
+	const coll_status st = await_told(n, s, LINE_MAPPED, NATIVE_GOOD, &bad);
+
+	s->cell |= bad;
+	if (st != COLL_OK)
+		return st;
+	if (s->cell)
+		return decline(n, job, s);
+	remember(n);
+	return begin_work(n, job, s);
+}
+
+/* ---- Work ---- */
+
+/* Somebody has failed. */
+static bool revoked(const struct coll_native *n, struct coll_hand_state *s)
+{
+	for (int r = 0; r < n->size; r++)
+		if (r != n->rank && atomic_load(&n->peers[r].region->revoked)) {
+			s->pending = (uint32_t)r;
+			return true;
+		}
+	return false;
+}
+
+static void make(struct coll_native *n, const struct coll_job *job, const struct native_pass *whole, size_t at,
+                 size_t bytes)
+{
+	const uint64_t since_ns = coll_native_stores_since(n);
+	const bool stream = n->stores.choice.stream;
+	struct native_pass p = *whole;
+
+	for (int i = 0; i < p.nsrc; i++)
+		p.src[i] += at;
+	for (int i = 0; i < p.ndst; i++)
+		p.dst[i] += at;
+	if (job->reduction)
+		coll_reduce_spread(job->reduction, p.dst, p.ndst, p.src, p.nsrc, stream, bytes);
+	else if (stream)
+		coll_reduce_stream(p.dst[0], p.src[0], bytes);
+	else
+		coll_reduce_copy(p.dst[0], p.src[0], bytes);
+	if (stream)
+		coll_reduce_fence();
+	coll_native_stores_until(n, since_ns);
+	n->direct.stats.bytes_streamed += stream ? bytes * (size_t)p.ndst : 0;
+	n->direct.stats.bytes_read += bytes * (size_t)p.nsrc;
+	n->direct.stats.bytes_written += bytes * (size_t)p.ndst;
+}
+
+static size_t unit_of(const struct coll_native *n, const struct native_pass *p)
+{
+	const size_t unit = UNIT_BYTES / (size_t)(p->ndst > p->nsrc ? p->ndst : p->nsrc) & ~(n->page_bytes - 1);
+
+	return unit < UNIT_MIN ? UNIT_MIN : unit;
+}
+
+/* In plain memory. */
+static coll_status poll_staged(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+{
+	if (n->size > 2)
+		return coll_native_poll_tiles(n, job, s);
+	switch (job->plan->kind) {
+	case COLL_KIND_ALL_REDUCE: return coll_native_poll_halves(n, job, s);
+	case COLL_KIND_BROADCAST: return coll_native_poll_chute(n, job, s);
+	default: return coll_native_poll_shuttle(n, job, s);
+	}
+}
+
+/* One unit. s->next: the pass, s->piece: how far it is made. */
+static coll_status work(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+{
+	struct native_pass p;
+	size_t unit;
+
+	if (!coll_native_pass(n, job, s->next, &p)) {
+		coll_native_tell(n, s, LINE_DONE, NATIVE_GOOD);
+		s->phase = ENDING;
+		return COLL_OK;
+	}
+	unit = unit_of(n, &p);
+	if (unit > p.bytes - s->piece)
+		unit = p.bytes - s->piece;
+	if (unit > 0) {
+		atomic_store(&n->mine->busy, 1);
+		if (!revoked(n, s))
+			make(n, job, &p, s->piece, unit);
+		coll_native_after_reading();
+		atomic_store_explicit(&n->mine->busy, 0, memory_order_release);
+		if (revoked(n, s))
+			return COLL_ERR_ABORTED;
+	}
+	s->piece += unit;
+	s->events++;
+	if (s->piece == p.bytes) {
+		s->piece = 0;
+		s->next++;
+	}
+	return COLL_OK;
+}
+
+static coll_status await_ends(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+{
+	bool other = false;
+	const coll_status st = await_told(n, s, LINE_DONE, NATIVE_GOOD, &other);
+
+	if (st != COLL_OK)
+		return st;
+	coll_native_stores_end(n);
+	coll_native_finish_edges(n, job);
+	leave_all(n);
+	s->events++;
+	return COLL_OK;
+}
+
+/* A unit at a time: whoever polls looks at other things in between. */
+coll_status coll_native_poll_direct(void *arg, const struct coll_job *job, struct coll_hand_state *s)
+{
+	struct coll_native *n = arg;
+	const uint32_t events = s->events;
+	coll_status st = COLL_OK;
+
+	while (st == COLL_OK) {
+		switch (s->phase) {
+		case NATIVE_NEW:
+			if (staged(n, job) && passes(n, job))
+				s->phase = NATIVE_TILES_NEW;
+			else
+				st = enter(n, job, s);
+			break;
+		case ENTERED:
+			st = await_entries(n, job, s);
+			st = st == COLL_OK ? decide(n, job, s) : st;
+			break;
+		case MAPPING: st = map(n, job, s); break;
+		case MAPPED: st = await_maps(n, job, s); break;
+		case WORKING:
+			st = work(n, job, s);
+			if (st == COLL_OK && s->phase == WORKING && s->piece && s->events != events)
+				return COLL_AGAIN;
+			break;
+		case ENDING: return await_ends(n, job, s);
+		default: return poll_staged(n, job, s);
+		}
+	}
+	return st;
+}
+
+/* ---- The end of a communicator that has failed ---- */
+
+static bool anybody_busy(const struct coll_native *n)
+{
+	for (int r = 0; r < n->size; r++)
+		if (n->peers[r].region && atomic_load(&n->peers[r].region->busy))
+			return true;
+	return false;
+}
+
+/* Whole pages of what peers may write: the rest they do not. */
+static void part(struct coll_native *n)
+{
+	struct native_direct *d = &n->direct;
+	const uintptr_t first = ((uintptr_t)d->written + n->page_bytes - 1) & ~(uintptr_t)(n->page_bytes - 1);
+	const uintptr_t end = ((uintptr_t)d->written + d->written_bytes) & ~(uintptr_t)(n->page_bytes - 1);
+	const int peer = !n->rank;
+
+	if (!d->written || end <= first)
+		return;
+	n->peers[peer].transport->part(n->peers[peer].link, (void *)first, end - first);
+	d->stats.parted += end - first;
+}
+
+void coll_native_revoke(struct coll_native *n)
+{
+	const uint64_t since_ns = coll_clock_ns();
+
+	if (!n || !n->mine)
+		return;
+	atomic_store(&n->mine->revoked, 1);
+	if (!n->direct.lent)
+		return;
+	while (anybody_busy(n)) {
+		if (coll_clock_ns() - since_ns < UNIT_NS) {
+			sched_yield();
+			continue;
+		}
+		part(n);
+		break;
+	}
+	leave_all(n);
+}

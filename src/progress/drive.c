@@ -1,0 +1,433 @@
+/*
+ * Driving: one look at everything that is pending in a context, and waiting for some of
+ * it. A look never blocks; the sleeping is the waiter's, outside the lock.
+ *
+ * A communicator with a faulty run is only inquired into: its other runs may depend on
+ * the failed one, and all of them end with it.
+ */
+
+#include "base/clock.h"
+#include "progress/async.h"
+
+enum { PROGRESS_EVERY = 8, JUDGE_EVERY = 16 };
+enum { MESSAGES_AT_A_TIME = 4, MESSAGES_TURN_MS = 1000 };
+enum { SLEEP_TURN_MS = 1 };
+
+static const uint64_t MS = 1000000;
+
+/* ---- One look ---- */
+
+/* True: it has moved, or ended. */
+static bool poll_request(struct coll_request *r)
+{
+	bool moved = false, waits = false;
+
+	for (int i = 0; i < r->wait.nruns; i++) {
+		bool m = false;
+		coll_status st = coll_run_poll(r->wait.runs[i], &m);
+
+		moved |= m;
+		if (st == COLL_AGAIN) {
+			waits = true;
+		} else if (st != COLL_OK) {
+			r->comm->flight.faulty = r;
+			r->comm->flight.faulty_run = r->wait.runs[i];
+			r->comm->flight.fault = st;
+			return moved;
+		}
+	}
+	if (moved)
+		coll_patience_moved(r->comm, &r->patience);
+	if (waits)
+		return moved;
+	coll_flight_complete(r, COLL_OK);
+	return true;
+}
+
+static bool poll_running(struct coll_comm *comm)
+{
+	struct coll_flight *f = &comm->flight;
+	struct coll_link *next;
+	bool moved = false;
+
+	for (struct coll_link *l = f->running.next; l != &f->running && !f->faulty; l = next) {
+		next = l->next;
+		moved |= poll_request(COLL_ENTRY(l, struct coll_request, running));
+	}
+	return moved;
+}
+
+/* Whether b cannot end before r has. */
+static bool needs(const struct coll_request *b, const struct coll_request *r)
+{
+	if (b == r)
+		return true;
+	if (b->kind != r->kind)
+		return false;
+	if (b->kind == COLL_REQUEST_COLLECTIVE)
+		return r->job.sequence < b->job.sequence;
+	for (int half = 0; half < 2; half++)
+		if (b->pair_plan[half] && r->pair_plan[half] &&
+		    coll_pair_peer(&b->pair, half) == coll_pair_peer(&r->pair, half) &&
+		    r->pair_sequence[half] < b->pair_sequence[half])
+			return true;
+	return false;
+}
+
+/* Whether the communicator's thread is in a call that cannot return before r ends. */
+static bool keeps_thread(const struct coll_comm *comm, const struct coll_request *r)
+{
+	const struct coll_flight *f = &comm->flight;
+
+	for (struct coll_link *l = f->all.next; l != &f->all; l = l->next) {
+		const struct coll_request *b = COLL_ENTRY(l, struct coll_request, all);
+
+		/* Of a stream: others may use the communicator while somebody waits for it. */
+		if (!b->stream && atomic_load_explicit(&b->awaited, memory_order_relaxed) && needs(b, r))
+			return true;
+	}
+	return false;
+}
+
+static coll_status inspect_one(struct coll_comm *comm, struct coll_request *r, bool aside, uint64_t now)
+{
+	r->patience.blocking = coll_patience_is_due(&r->patience, now) && keeps_thread(comm, r);
+	r->patience.alone = comm->flight.pending == 1;
+	r->patience.aside = aside;
+	return coll_comm_inspect(comm, &r->wait, &r->patience, now);
+}
+
+/* The deadlines of the oldest collective that runs, since the others come behind it, and of
+ * messages: of many a few at a time, for each makes questions. */
+static coll_status inspect(struct coll_comm *comm, uint64_t now)
+{
+	struct coll_flight *f = &comm->flight;
+	coll_status st = COLL_OK;
+	unsigned messages = 0, first = 0, i = 0;
+	bool collective = false;
+
+	for (struct coll_link *l = f->running.next; l != &f->running && st == COLL_OK; l = l->next) {
+		struct coll_request *r = COLL_ENTRY(l, struct coll_request, running);
+
+		if (r->kind == COLL_REQUEST_PAIR)
+			messages++;
+		else if (!collective && r->wait.nruns > 0)
+			st = inspect_one(comm, r, false, now);
+		collective |= r->kind == COLL_REQUEST_COLLECTIVE;
+	}
+	if (messages > MESSAGES_AT_A_TIME)
+		first = (unsigned)(now / (MESSAGES_TURN_MS * MS)) * MESSAGES_AT_A_TIME % messages;
+	for (struct coll_link *l = f->running.next; l != &f->running && st == COLL_OK; l = l->next) {
+		struct coll_request *r = COLL_ENTRY(l, struct coll_request, running);
+
+		if (r->kind != COLL_REQUEST_PAIR || (i++ + messages - first) % messages >= MESSAGES_AT_A_TIME)
+			continue;
+		r->record.sequence = f->begun; /* how far this rank is by now */
+		if (r->wait.nruns > 0)
+			st = inspect_one(comm, r, collective, now);
+	}
+	return st;
+}
+
+/* Nothing moved: has anything been told, or taken too long? now_ns 0: the clock was not
+ * read this time. */
+static void judge(struct coll_comm *comm, uint64_t now_ns)
+{
+	struct coll_flight *f = &comm->flight;
+	struct coll_request *r = f->faulty;
+	coll_status st;
+
+	if (r) {
+		st = coll_comm_inquire(comm, &r->wait, &r->patience, f->faulty_run, f->fault);
+	} else {
+		r = COLL_ENTRY(f->all.next, struct coll_request, all);
+		st = coll_comm_heed_alarm(comm, &r->wait, &r->patience);
+		if (st == COLL_OK && now_ns)
+			st = inspect(comm, now_ns);
+	}
+	if (st != COLL_OK)
+		coll_flight_lost(comm);
+}
+
+/* Each communicator in turn; completing its last request takes it off the list. */
+static bool for_each(struct coll_async *a, bool (*visit)(struct coll_comm *comm, uint64_t now), uint64_t now)
+{
+	struct coll_link *next;
+	bool moved = false;
+
+	for (struct coll_link *l = a->comms.next; l != &a->comms; l = next) {
+		next = l->next;
+		moved |= visit(COLL_ENTRY(l, struct coll_comm, flight.link), now);
+	}
+	return moved;
+}
+
+/* Others may move all the time: an abort does not wait until nothing does. */
+static bool visit_running(struct coll_comm *comm, uint64_t now)
+{
+	const bool moved = poll_running(comm);
+
+	if (moved && comm->flight.pending > 0 &&
+	    atomic_load_explicit(&comm->attention, memory_order_relaxed) & COLL_ATTENTION_ALARM)
+		judge(comm, now);
+	return moved;
+}
+
+static bool visit_judge(struct coll_comm *comm, uint64_t now)
+{
+	judge(comm, now);
+	return false;
+}
+
+bool coll_drive(struct coll_context *ctx)
+{
+	struct coll_async *a = ctx->async;
+	bool moved = for_each(a, visit_running, 0);
+	const unsigned pass = a->passes++;
+	const bool judging = pass % JUDGE_EVERY == 0; /* however much moves elsewhere */
+
+	if (a->ready) {
+		coll_flight_launch(a);
+		moved = true;
+	}
+	if (!moved || pass % PROGRESS_EVERY == 0)
+		moved |= coll_context_progress(ctx) > 0;
+	/* What has come in counts before what was told after it. */
+	if (moved && judging)
+		for_each(a, visit_running, 0);
+	if (!moved || judging)
+		for_each(a, visit_judge, judging ? coll_clock_ns() : 0);
+	if (a->ready) { /* what was behind those that ended in streams */
+		coll_flight_launch(a);
+		moved = true;
+	}
+	return moved;
+}
+
+void coll_async_lock(struct coll_context *ctx)
+{
+	struct coll_async *a = ctx->async;
+
+	if (pthread_mutex_trylock(&a->lock) == 0)
+		return;
+	/* Relaxed: a hint, whose readers come again. */
+	atomic_fetch_add_explicit(&a->wanting, 1, memory_order_relaxed);
+	pthread_mutex_lock(&a->lock);
+	atomic_fetch_sub_explicit(&a->wanting, 1, memory_order_relaxed);
+}
+
+void coll_async_unlock(struct coll_context *ctx)
+{
+	struct coll_async *a = ctx->async;
+	const bool completed = a->completed;
+
+	a->completed = false;
+	pthread_mutex_unlock(&a->lock);
+	if (completed)
+		coll_context_wake(ctx);
+}
+
+bool coll_drive_try(struct coll_context *ctx)
+{
+	struct coll_async *a = ctx->async;
+	bool moved;
+
+	if (atomic_load_explicit(&a->pending, memory_order_relaxed) == 0 ||
+	    atomic_load_explicit(&a->wanting, memory_order_relaxed) > 0 || pthread_mutex_trylock(&a->lock) != 0)
+		return false;
+	moved = coll_drive(ctx);
+	coll_async_unlock(ctx);
+	return moved;
+}
+
+bool coll_drive_last(struct coll_context *ctx)
+{
+	bool moved;
+
+	/* Relaxed: what this thread waits for was handed in before, and it saw that. */
+	if (atomic_load_explicit(&ctx->async->pending, memory_order_relaxed) == 0)
+		return false;
+	coll_async_lock(ctx);
+	moved = coll_drive(ctx);
+	coll_async_unlock(ctx);
+	return moved;
+}
+
+/* ---- Waiting ---- */
+
+struct waiter {
+	struct coll_context **ctxs;
+	int n;
+	bool (*done)(void *arg);
+	void *arg;
+	uint64_t until_ns; /* 0: no limit */
+	uint64_t since_ns; /* nothing has moved since; 0: not known */
+	unsigned polls;
+	int turn;
+	bool last; /* the look before sleeping */
+};
+
+static bool drive_all(struct waiter *w)
+{
+	bool moved = false;
+
+	for (int i = 0; i < w->n; i++)
+		moved |= w->last ? coll_drive_last(w->ctxs[i]) : coll_drive_try(w->ctxs[i]);
+	return moved;
+}
+
+/* Another thread that has the lock may have looked before this one was armed, and be gone
+ * the next moment: so this look is not left to it. */
+static bool stirs(void *arg)
+{
+	struct waiter *w = arg;
+	bool stay;
+
+	w->last = true;
+	stay = drive_all(w) || w->done(w->arg);
+	w->last = false;
+	return stay;
+}
+
+/* Of several contexts each in its turn, shortly: what wakes one does not wake another. */
+static void sleep_a_while(struct waiter *w, uint64_t now)
+{
+	int ms = coll_context_nap_ms(now - w->since_ns);
+
+	if (w->n > 1)
+		ms = SLEEP_TURN_MS;
+	if (w->until_ns && w->until_ns - now < (uint64_t)ms * MS)
+		ms = (int)((w->until_ns - now) / MS) + 1;
+	coll_context_sleep(w->ctxs[w->turn++ % w->n], ms, stirs, w);
+}
+
+/* False: the time limit has been reached. */
+static bool idle(struct waiter *w)
+{
+	struct coll_context *ctx = w->ctxs[0];
+	bool tired;
+	uint64_t now;
+
+	if (!coll_context_pause(ctx, ctx->alone_on_cores && w->n == 1, &w->polls, &tired))
+		return true;
+	for (int i = 0; i < w->n; i++)
+		coll_operations_sweep(w->ctxs[i]);
+	now = coll_clock_ns();
+	if (w->until_ns && now >= w->until_ns)
+		return false;
+	if (!w->since_ns)
+		w->since_ns = now;
+	if (tired || coll_context_spun(ctx, now - w->since_ns))
+		sleep_a_while(w, now);
+	return true;
+}
+
+static void stop_driving(struct coll_context *ctx)
+{
+	struct coll_async *a = ctx->async;
+
+	if (atomic_fetch_sub(&a->drivers, 1) > 1 || atomic_load(&a->pending) == 0)
+		return;
+	pthread_mutex_lock(&a->lock);
+	if (a->running)
+		pthread_cond_signal(&a->work);
+	pthread_mutex_unlock(&a->lock);
+}
+
+coll_status coll_async_await(struct coll_context **ctxs, int n, bool (*done)(void *arg), void *arg, int timeout_ms)
+{
+	struct waiter w = {.ctxs = ctxs, .n = n, .done = done, .arg = arg};
+	coll_status st = COLL_AGAIN;
+
+	if (done(arg))
+		return COLL_OK;
+	if (timeout_ms >= 0)
+		w.until_ns = coll_clock_ns() + (uint64_t)timeout_ms * MS + 1;
+	for (int i = 0; i < n; i++)
+		atomic_fetch_add(&ctxs[i]->async->drivers, 1);
+	for (;;) {
+		const bool moved = drive_all(&w);
+
+		if (done(arg)) {
+			st = COLL_OK;
+			break;
+		}
+		if (moved)
+			w.polls = 0, w.since_ns = 0;
+		if (!moved && !idle(&w))
+			break;
+		/* What moves all the time must not outlast a limit. */
+		if (moved && w.until_ns && coll_clock_ns() >= w.until_ns)
+			break;
+	}
+	for (int i = 0; i < n; i++)
+		stop_driving(ctxs[i]);
+	return st;
+}
+
+/* ---- A communicator as a whole ---- */
+
+static bool pending(const struct coll_comm *comm)
+{
+	return atomic_load_explicit(&comm->attention, memory_order_acquire) & COLL_ATTENTION_PENDING;
+}
+
+coll_status coll_comm_status(const struct coll_comm *comm)
+{
+	coll_status st;
+
+	if (!pending(comm))
+		return comm->failed;
+	coll_async_lock(comm->ctx);
+	st = comm->failed;
+	pthread_mutex_unlock(&comm->ctx->async->lock);
+	return st;
+}
+
+coll_status coll_comm_usable(struct coll_comm *comm, const char *kind)
+{
+	const unsigned attention = atomic_load_explicit(&comm->attention, memory_order_acquire);
+	coll_status st;
+
+	if (!(attention & COLL_ATTENTION_PENDING)) {
+		if (comm->failed || !(attention & COLL_ATTENTION_ALARM))
+			return comm->failed;
+		/* What was started inline must end with the communicator. */
+		coll_operation_hand_over(comm);
+		if (!pending(comm))
+			return coll_comm_attend(comm, kind);
+	}
+	coll_async_lock(comm->ctx);
+	st = comm->failed;
+	if (st == COLL_OK && (attention & COLL_ATTENTION_ALARM)) {
+		st = coll_comm_attend(comm, kind);
+		if (st != COLL_OK)
+			coll_flight_lost(comm);
+	}
+	coll_async_unlock(comm->ctx);
+	return st;
+}
+
+coll_status coll_comm_lose(struct coll_comm *comm, coll_status status, int culprit, const char *cause)
+{
+	coll_operation_hand_over(comm);
+	coll_async_lock(comm->ctx);
+	status = coll_comm_fail(comm, status, culprit, cause, "");
+	coll_flight_lost(comm);
+	coll_async_unlock(comm->ctx);
+	return status;
+}
+
+static bool nothing_pending(void *arg)
+{
+	return !pending(arg);
+}
+
+void coll_comm_drain(struct coll_comm *comm)
+{
+	coll_operation_hand_over(comm);
+	coll_async_await(&comm->ctx, 1, nothing_pending, comm, -1);
+	/* Whoever completed the last request has left the communicator. */
+	coll_async_lock(comm->ctx);
+	pthread_mutex_unlock(&comm->ctx->async->lock);
+}

@@ -1,0 +1,222 @@
+/*
+ * Events: a point in a stream, remembered as its position. Recording takes the position
+ * of what was put in last; whoever waits for the event waits until the stream is complete
+ * up to there, whatever is recorded later.
+ */
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "progress/async.h"
+
+coll_status coll_event_create(coll_event **out, coll_comm *comm)
+{
+	struct coll_event *e;
+
+	if (!comm)
+		return COLL_ERR_ARGUMENT;
+	if (!out)
+		return coll_comm_refuse(comm, "event_create", COLL_ERR_ARGUMENT, "event is NULL");
+	e = calloc(1, sizeof(*e));
+	if (!e)
+		return coll_comm_refuse(comm, "event_create", COLL_ERR_MEMORY, "out of memory");
+	e->ctx = comm->ctx;
+	coll_list_init(&e->link);
+	coll_context_retain(e->ctx);
+	*out = e;
+	return COLL_OK;
+}
+
+coll_status coll_event_destroy(coll_event **event)
+{
+	struct coll_event *e = event ? *event : NULL;
+	struct coll_context *ctx;
+
+	if (!e)
+		return COLL_OK;
+	*event = NULL;
+	ctx = e->ctx;
+	coll_async_lock(ctx);
+	coll_list_remove(&e->link);
+	pthread_mutex_unlock(&ctx->async->lock);
+	free(e);
+	coll_context_release(&ctx);
+	return COLL_OK;
+}
+
+coll_status coll_event_record(coll_event *e, coll_stream *s)
+{
+	if (!e || !s || e->ctx != s->ctx)
+		return COLL_ERR_ARGUMENT;
+	coll_async_lock(e->ctx);
+	coll_list_remove(&e->link);
+	coll_list_append(&s->events, &e->link);
+	e->stream = s;
+	e->position = s->last;
+	e->reached_ns = 0;
+	coll_event_stamp(s);
+	pthread_mutex_unlock(&e->ctx->async->lock);
+	return COLL_OK;
+}
+
+void coll_event_stamp(struct coll_stream *s)
+{
+	const uint64_t through = atomic_load_explicit(&s->through, memory_order_relaxed);
+	uint64_t now = 0;
+
+	for (struct coll_link *l = s->events.next; l != &s->events; l = l->next) {
+		struct coll_event *e = COLL_ENTRY(l, struct coll_event, link);
+
+		if (e->reached_ns || e->position > through)
+			continue;
+		now = now ? now : coll_clock_ns();
+		e->reached_ns = now;
+	}
+}
+
+static coll_status failure(const struct coll_stream *s, uint64_t position)
+{
+	return s->status != COLL_OK && s->failed_at <= position ? s->status : COLL_OK;
+}
+
+/* The lock is held. AGAIN: not reached. */
+static coll_status state(const struct coll_event *e)
+{
+	if (!e->stream)
+		return e->status;
+	if (atomic_load_explicit(&e->stream->through, memory_order_relaxed) < e->position)
+		return COLL_AGAIN;
+	return failure(e->stream, e->position);
+}
+
+void coll_event_detach(struct coll_stream *s)
+{
+	while (!coll_list_empty(&s->events)) {
+		struct coll_event *e = COLL_ENTRY(s->events.next, struct coll_event, link);
+
+		coll_list_remove(&e->link);
+		e->status = failure(s, e->position);
+		e->stream = NULL;
+	}
+}
+
+static coll_status look(struct coll_event *e)
+{
+	coll_status st;
+
+	coll_async_lock(e->ctx);
+	st = state(e);
+	pthread_mutex_unlock(&e->ctx->async->lock);
+	return st;
+}
+
+coll_status coll_event_query(coll_event *e)
+{
+	coll_status st;
+
+	if (!e)
+		return COLL_ERR_ARGUMENT;
+	st = look(e);
+	if (st == COLL_AGAIN && coll_drive_try(e->ctx))
+		st = look(e);
+	return st;
+}
+
+/* Whoever has the lock at the moment may be about to reach it: asked again. */
+static bool reached(void *arg)
+{
+	struct coll_event *e = arg;
+	bool yes;
+
+	if (pthread_mutex_trylock(&e->ctx->async->lock) != 0)
+		return false;
+	yes = state(e) != COLL_AGAIN;
+	pthread_mutex_unlock(&e->ctx->async->lock);
+	return yes;
+}
+
+coll_status coll_event_wait(coll_event *e, int timeout_ms)
+{
+	coll_status st;
+
+	if (!e)
+		return COLL_ERR_ARGUMENT;
+	st = coll_async_await(&e->ctx, 1, reached, e, timeout_ms);
+	return st == COLL_OK ? look(e) : st;
+}
+
+coll_status coll_event_time(coll_event *e, double *seconds)
+{
+	uint64_t reached_ns;
+	bool recorded;
+
+	if (!e || !seconds)
+		return COLL_ERR_ARGUMENT;
+	coll_async_lock(e->ctx);
+	reached_ns = e->reached_ns;
+	recorded = reached_ns || e->stream;
+	pthread_mutex_unlock(&e->ctx->async->lock);
+	if (!reached_ns)
+		return recorded ? COLL_AGAIN : COLL_ERR_ARGUMENT;
+	*seconds = (double)reached_ns * 1e-9;
+	return COLL_OK;
+}
+
+/* ---- In a stream ---- */
+
+static struct coll_request *take(struct coll_async *a)
+{
+	struct coll_request *r = a->spare_events;
+
+	if (r) {
+		a->spare_events = r->next;
+		return r;
+	}
+	r = malloc(sizeof(*r));
+	if (r)
+		coll_request_init(r, NULL);
+	return r;
+}
+
+/* s shall go no further before e is reached. The lock is held. */
+static coll_status append(struct coll_stream *s, const struct coll_event *e)
+{
+	struct coll_async *a = s->ctx->async;
+	struct coll_stream *source = e->stream;
+	struct coll_request *r = take(a);
+
+	if (!r)
+		return COLL_ERR_MEMORY;
+	r->kind = COLL_REQUEST_EVENT;
+	r->state = COLL_REQUEST_QUEUED;
+	r->stream = s;
+	r->status = COLL_OK;
+	r->blockers = 1;
+	if (state(e) == COLL_AGAIN) {
+		r->source = source;
+		r->source_position = e->position;
+		r->next_waiter = source->waiters;
+		source->waiters = r;
+		r->blockers++;
+	} else {
+		r->status = state(e);
+	}
+	atomic_fetch_add(&a->pending, 1);
+	coll_stream_append(s, r, 0);
+	coll_flight_unblock(r);
+	coll_flight_launch(a);
+	return COLL_OK;
+}
+
+coll_status coll_stream_wait_event(coll_stream *s, coll_event *e)
+{
+	coll_status st = COLL_OK;
+
+	if (!s || !e || s->ctx != e->ctx)
+		return COLL_ERR_ARGUMENT;
+	coll_async_lock(s->ctx);
+	/* Of this very stream: behind it anyway. */
+	if (e->stream != s && state(e) != COLL_OK)
+		st = append(s, e);
+	coll_async_unlock(s->ctx);
+	return st;
+}

@@ -1,0 +1,318 @@
+/*
+ * Groups: calls of one thread that are noted between begin and end and handed in together,
+ * so that they progress together. The calls of a group are independent of each other;
+ * on one stream they share a position.
+ *
+ * Small all_reduces that only differ in their buffers and lengths travel as one: what is
+ * merged depends on the calls of the group alone, in their order, which are equal on all
+ * ranks. If they are not, the merged calls differ in length or signature, and that is a
+ * mismatch like any other. It does not depend on streams, which are each rank's own affair:
+ * one of several streams waits for all of them, by one part in each.
+ */
+#include <stdlib.h>
+
+#include "base/hash.h"
+#include "progress/async.h"
+
+/* Agreed facts: constants. A call up to FUSE_EACH bytes is mostly latency (2 ranks over shm:
+ * 4 KiB take 2 to 3 times as long as 8 bytes); a packed call stays below what is cut in
+ * tiles. */
+enum { FUSE_EACH_BYTES = 4096, FUSE_TOTAL_BYTES = 32768, CONTEXTS_AT_HAND = 16 };
+
+_Thread_local struct coll_group coll_group __attribute__((tls_model("initial-exec")));
+
+void coll_group_add(struct coll_request *r, struct coll_stream *stream)
+{
+	r->stream = stream;
+	r->held = r->operation || !stream;
+	r->next_part = NULL;
+	if (coll_group.last)
+		coll_group.last->next_part = r;
+	else
+		coll_group.first = r;
+	coll_group.last = r;
+	coll_group.calls++;
+}
+
+bool coll_group_has(const struct coll_comm *comm, const struct coll_stream *stream)
+{
+	for (const struct coll_request *r = coll_group.first; r; r = r->next_part)
+		if ((comm && r->comm == comm) || (stream && r->stream == stream))
+			return true;
+	return false;
+}
+
+coll_status coll_group_begin(void)
+{
+	coll_group.depth++;
+	return COLL_OK;
+}
+
+/* ---- Small calls in one ---- */
+
+static size_t bytes_of(const struct coll_request *r)
+{
+	return r->call.count * r->job.elem_bytes;
+}
+
+static bool small(const struct coll_request *r)
+{
+	return r->kind == COLL_REQUEST_COLLECTIVE && !r->operation && r->call.kind == COLL_KIND_ALL_REDUCE &&
+	       r->call.op < COLL_OP_COUNT && bytes_of(r) > 0 && bytes_of(r) <= FUSE_EACH_BYTES;
+}
+
+static bool alike(const struct coll_request *a, const struct coll_request *b)
+{
+	return b->comm == a->comm && small(b) && b->call.type == a->call.type && b->call.op == a->call.op;
+}
+
+/* Take what travels with first out of the list behind it; returns how many elements in
+ * all. They hang on first by next_part, in order; first keeps its place. */
+static size_t gather(struct coll_request *first, struct coll_request **parts)
+{
+	size_t count = first->call.count;
+	struct coll_request **tail = parts, **at = &first->next_part;
+
+	while (*at) {
+		struct coll_request *r = *at;
+
+		if (!alike(first, r) || (count + r->call.count) * first->job.elem_bytes > FUSE_TOTAL_BYTES) {
+			at = &r->next_part;
+			continue;
+		}
+		count += r->call.count;
+		*at = r->next_part;
+		r->next_part = NULL;
+		*tail = r;
+		tail = &r->next_part;
+	}
+	return count;
+}
+
+static coll_status need_pack(struct coll_request *r, size_t bytes)
+{
+	if (bytes <= r->pack_cap)
+		return COLL_OK;
+	free(r->pack);
+	r->pack_cap = 0;
+	r->pack = aligned_alloc(64, (bytes + 63) & ~(size_t)63);
+	if (!r->pack)
+		return COLL_ERR_MEMORY;
+	r->pack_cap = bytes;
+	return COLL_OK;
+}
+
+/* *merged: the call that first and parts become, in the place of first. After an error they do
+ * not go one by one, since other ranks may have merged them: the error is the group's. */
+static coll_status merge(struct coll_request *first, struct coll_request *parts, size_t count,
+                         struct coll_request **merged)
+{
+	const struct coll_call call = {
+	        .kind = COLL_KIND_ALL_REDUCE, .count = count, .type = first->call.type, .op = first->call.op};
+	struct coll_request *r;
+	coll_status st = coll_request_call(first->comm, &call, &r);
+	uint64_t h;
+
+	if (st != COLL_OK)
+		return st;
+	if (need_pack(r, count * first->job.elem_bytes) != COLL_OK) {
+		coll_request_recycle(r);
+		return coll_comm_refuse(first->comm, "group", COLL_ERR_MEMORY, "no memory to pack small calls");
+	}
+	r->stream = NULL;
+	r->call.in = r->call.out = r->pack;
+	r->job.in.base = r->job.out.base = r->pack;
+	r->next_part = first->next_part;
+	first->next_part = parts;
+	r->parts = first;
+	h = r->signature;
+	r->held = false;
+	for (const struct coll_request *p = r->parts; p; p = p->next_part) {
+		h = coll_mix64(h ^ p->call.count);
+		r->held |= !p->stream; /* somebody waits for it here */
+	}
+	r->signature = (uint32_t)(h ^ h >> 32);
+	*merged = r;
+	return COLL_OK;
+}
+
+static coll_status fuse(struct coll_request **list)
+{
+	for (struct coll_request **at = list; *at; at = &(*at)->next_part) {
+		struct coll_request *parts = NULL;
+		coll_status st;
+		size_t count;
+
+		if (!small(*at))
+			continue;
+		count = gather(*at, &parts);
+		st = parts ? merge(*at, parts, count, at) : COLL_OK;
+		if (st == COLL_OK)
+			continue;
+		while (parts) { /* back in the list, for whoever gives it up */
+			struct coll_request *next = parts->next_part;
+
+			parts->next_part = (*at)->next_part;
+			(*at)->next_part = parts;
+			parts = next;
+		}
+		return st;
+	}
+	return COLL_OK;
+}
+
+/* ---- Handing in and waiting ---- */
+
+struct batch {
+	struct coll_request *first; /* not known to be done */
+	struct coll_context *at_hand[CONTEXTS_AT_HAND], **ctxs;
+	int nctxs;
+};
+
+static bool all_done(void *arg)
+{
+	struct batch *b = arg;
+
+	while (b->first && atomic_load_explicit(&b->first->done, memory_order_acquire))
+		b->first = b->first->next_part;
+	return !b->first;
+}
+
+static void add_context(struct batch *b, struct coll_context *ctx)
+{
+	for (int i = 0; i < b->nctxs; i++)
+		if (b->ctxs[i] == ctx)
+			return;
+	b->ctxs[b->nctxs++] = ctx;
+}
+
+/* The place of the group in a stream, which only this thread adds to. */
+static uint64_t position_in(struct coll_stream *s)
+{
+	if (!s->group_position)
+		s->group_position = s->last + 1;
+	return s->group_position;
+}
+
+void coll_group_join(struct coll_request *whole)
+{
+	for (struct coll_request *p = whole->parts; p; p = p->next_part) {
+		struct coll_stream *s = p->stream;
+
+		if (!s || s->merged == whole)
+			continue;
+		s->merged = whole;
+		p->whole = whole;
+		p->blockers = 1;
+		whole->blockers++;
+		coll_stream_append(s, p, position_in(s));
+		coll_flight_unblock(p);
+	}
+}
+
+static void begin_in(struct coll_stream *s)
+{
+	if (s) {
+		s->group_position = 0;
+		s->merged = NULL;
+	}
+}
+
+static coll_status submit(struct coll_request *r)
+{
+	struct coll_stream *s = r->stream;
+
+	if (r->operation)
+		coll_operation_leaves_group(r);
+	return coll_request_submit(r, s, s ? position_in(s) : 0);
+}
+
+/* Whether the end of the group waits for it. */
+static bool waited_for(const struct coll_request *r)
+{
+	return r->parts ? r->held : !r->stream;
+}
+
+/* What this thread holds is taken back; what a stream has is its own. status: of those not
+ * handed in, OK: all were. */
+static void give_up(struct coll_request *list, coll_status status)
+{
+	while (list) {
+		struct coll_request *next = list->next_part;
+
+		list->next_part = NULL;
+		list->status = status ? status : list->status;
+		coll_request_recycle(list);
+		list = next;
+	}
+}
+
+static coll_status run(struct coll_request *list, struct batch *b)
+{
+	struct coll_request **at = &list;
+	coll_status st, result = COLL_OK;
+
+	for (struct coll_request *r = list; r; r = r->next_part) {
+		begin_in(r->stream);
+		for (struct coll_request *p = r->parts; p; p = p->next_part)
+			begin_in(p->stream);
+	}
+	while (*at) {
+		struct coll_request *r = *at, *next = r->next_part;
+		const bool stays = waited_for(r);
+
+		if (!stays)
+			r->next_part = NULL;
+		st = submit(r);
+		if (st == COLL_OK && stays) {
+			add_context(b, r->comm->ctx);
+			at = &r->next_part;
+			continue;
+		}
+		/* A stream's is out of our hands: it may be done, and used again. */
+		*at = next;
+		if (st != COLL_OK) {
+			r->next_part = NULL;
+			coll_request_recycle(r);
+		}
+		result = result ? result : st;
+	}
+	b->first = list;
+	for (struct coll_request *r = list; r; r = r->next_part)
+		atomic_store_explicit(&r->awaited, true, memory_order_relaxed);
+	if (list)
+		coll_async_await(b->ctxs, b->nctxs, all_done, b, -1);
+	for (struct coll_request *r = list; r; r = r->next_part) {
+		atomic_store_explicit(&r->awaited, false, memory_order_relaxed);
+		result = result ? result : r->status;
+	}
+	give_up(list, COLL_OK);
+	return result;
+}
+
+coll_status coll_group_end(void)
+{
+	struct batch b = {.ctxs = b.at_hand};
+	struct coll_request *list = coll_group.first;
+	const int calls = coll_group.calls;
+	coll_status st;
+
+	if (coll_group.depth == 0)
+		return COLL_ERR_ARGUMENT;
+	if (--coll_group.depth > 0)
+		return COLL_OK;
+	coll_group.first = coll_group.last = NULL;
+	coll_group.calls = 0;
+	if (calls > CONTEXTS_AT_HAND && !(b.ctxs = malloc((size_t)calls * sizeof(struct coll_context *)))) {
+		give_up(list, COLL_ERR_MEMORY);
+		return COLL_ERR_MEMORY;
+	}
+	st = fuse(&list);
+	if (st == COLL_OK)
+		st = run(list, &b);
+	else
+		give_up(list, st);
+	if (b.ctxs != b.at_hand)
+		free(b.ctxs);
+	return st;
+}

@@ -1,0 +1,451 @@
+/*
+ * Requests on their way: what comes before what, starting, completing, the end of all
+ * when the communicator is lost. Everything here happens under the async lock.
+ *
+ * A request has one blocker for each thing that must happen first, and one for its being
+ * handed in; whoever makes the thing happen takes the blocker away, and the last one
+ * puts the request on the list of the ready ones. They are started from there, so that
+ * nothing here recurs through long chains of requests.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "progress/async.h"
+
+/* ---- Life ---- */
+
+void coll_flight_init(struct coll_flight *f)
+{
+	coll_list_init(&f->link);
+	coll_list_init(&f->all);
+	coll_list_init(&f->running);
+	coll_list_init(&f->operations);
+}
+
+static void free_list(struct coll_request *r)
+{
+	while (r) {
+		struct coll_request *next = r->next;
+
+		coll_request_fini(r);
+		free(r);
+		r = next;
+	}
+}
+
+void coll_flight_fini(struct coll_comm *comm)
+{
+	struct coll_flight *f = &comm->flight;
+
+	/* Those of several calls in one fall apart. */
+	while (f->done) {
+		struct coll_request *r = f->done;
+
+		f->done = r->next;
+		coll_request_recycle(r);
+	}
+	free_list(f->spare);
+	for (int i = 0; i < COLL_IN_FLIGHT_MAX; i++) {
+		coll_run_destroy(&f->slots[i].run);
+		free(f->slots[i].scratch);
+	}
+	free(f->pairs[0]);
+	free(f->pairs[1]);
+}
+
+/* ---- Order ---- */
+
+static void enter_collective(struct coll_request *r)
+{
+	struct coll_comm *comm = r->comm;
+	struct coll_flight *f = &comm->flight;
+
+	r->job.sequence = ++comm->sequence;
+	if (f->tail) {
+		f->tail->follower[0] = r;
+		r->blockers++;
+	}
+	f->tail = r;
+}
+
+static void enter_pair(struct coll_request *r)
+{
+	struct coll_comm *comm = r->comm;
+
+	for (int half = 0; half < 2; half++) {
+		const int peer = coll_pair_peer(&r->pair, half);
+		struct coll_request **last;
+
+		if (!r->pair_plan[half])
+			continue;
+		r->pair_sequence[half] = coll_pair_number(comm, half, peer);
+		last = &comm->flight.pairs[half][peer];
+		if (*last) {
+			(*last)->follower[half] = r;
+			r->blockers++;
+		}
+		*last = r;
+	}
+}
+
+static void count_in(struct coll_request *r)
+{
+	struct coll_comm *comm = r->comm;
+	struct coll_async *a = comm->ctx->async;
+	struct coll_flight *f = &comm->flight;
+
+	if (f->pending++ == 0) {
+		f->begun = comm->sequence;
+		coll_error_clear(&comm->box);
+		coll_list_append(&a->comms, &f->link);
+		atomic_fetch_or_explicit(&comm->attention, COLL_ATTENTION_PENDING, memory_order_relaxed);
+	}
+	/* Sequentially consistent, like the look at a->drivers that follows in submit and the
+	 * converse in stop_driving(): either the driver that leaves sees this request and wakes the
+	 * progress thread, or whoever hands in sees that there is no driver, and does. */
+	atomic_fetch_add(&a->pending, 1);
+	coll_list_append(&f->all, &r->all);
+}
+
+void coll_flight_adopt(struct coll_request *r)
+{
+	struct coll_flight *f = &r->comm->flight;
+
+	count_in(r);
+	r->state = COLL_REQUEST_RUNNING;
+	coll_list_append(&f->running, &r->running);
+	f->started++;
+	f->last = r;
+}
+
+void coll_flight_enter(struct coll_request *r)
+{
+	count_in(r);
+	r->state = COLL_REQUEST_QUEUED;
+	r->blockers = 1;
+	if (r->kind == COLL_REQUEST_COLLECTIVE)
+		enter_collective(r);
+	else
+		enter_pair(r);
+}
+
+/* Not of a lost communicator: its requests are being ended one after the other. */
+static void make_ready(struct coll_async *a, struct coll_request *r)
+{
+	if (r->comm && r->comm->failed)
+		return;
+	r->next = NULL;
+	*a->ready_tail = r;
+	a->ready_tail = &r->next;
+}
+
+void coll_flight_unblock(struct coll_request *r)
+{
+	struct coll_async *a = r->comm ? r->comm->ctx->async : r->stream->ctx->async;
+
+	if (--r->blockers > 0)
+		return;
+	if (r->whole)
+		coll_flight_unblock(r->whole);
+	else
+		make_ready(a, r);
+}
+
+/* ---- Start ---- */
+
+/* The oldest collective, else the oldest message. */
+void coll_flight_publish(struct coll_comm *comm, struct coll_request *ended)
+{
+	struct coll_request *found = NULL;
+
+	for (struct coll_link *l = comm->flight.running.next; l != &comm->flight.running; l = l->next) {
+		struct coll_request *r = COLL_ENTRY(l, struct coll_request, running);
+
+		if (!found || (found->kind == COLL_REQUEST_PAIR && r->kind == COLL_REQUEST_COLLECTIVE))
+			found = r;
+		if (found->kind == COLL_REQUEST_COLLECTIVE)
+			break;
+	}
+	if (!found)
+		found = ended;
+	found->record.active = found != ended;
+	coll_record_publish(&comm->record, &found->record);
+}
+
+static coll_status need_scratch(struct coll_slot *s, size_t bytes)
+{
+	void *p;
+
+	if (!s->run && coll_run_create(&s->run) != COLL_OK)
+		return COLL_ERR_MEMORY;
+	if (bytes <= s->scratch_bytes)
+		return COLL_OK;
+	if (posix_memalign(&p, 4096, bytes))
+		return COLL_ERR_MEMORY;
+	free(s->scratch);
+	s->scratch = p;
+	s->scratch_bytes = bytes;
+	return COLL_OK;
+}
+
+static struct coll_slot *free_slot(struct coll_flight *f)
+{
+	for (int i = 0; i < COLL_IN_FLIGHT_MAX; i++)
+		if (!f->slots[i].busy)
+			return &f->slots[i];
+	return NULL;
+}
+
+/* Several calls in one: their inputs side by side. */
+static void pack(struct coll_request *r)
+{
+	char *to = r->pack;
+
+	for (const struct coll_request *p = r->parts; p; p = p->next_part) {
+		const size_t bytes = p->call.count * p->job.elem_bytes;
+
+		if (bytes > 0)
+			memcpy(to, p->call.in, bytes);
+		to += bytes;
+	}
+}
+
+static void unpack(struct coll_request *r)
+{
+	const char *from = r->pack;
+
+	for (struct coll_request *p = r->parts; p; p = p->next_part) {
+		const size_t bytes = p->call.count * p->job.elem_bytes;
+
+		if (bytes > 0)
+			memcpy(p->call.out, from, bytes);
+		from += bytes;
+	}
+}
+
+static coll_status start_collective(struct coll_request *r)
+{
+	struct coll_flight *f = &r->comm->flight;
+	coll_status st = COLL_OK;
+
+	if (r->parts)
+		pack(r);
+	r->job.after = f->last ? f->last->wait.runs[0] : NULL;
+	if (r->operation) {
+		st = coll_operation_run(r);
+	} else {
+		r->slot = free_slot(f);
+		st = need_scratch(r->slot, r->scratch_bytes);
+		if (st == COLL_OK) {
+			r->slot->busy = true;
+			r->job.scratch = r->slot->scratch;
+			r->wait.runs[0] = r->slot->run;
+			st = coll_run_start(r->slot->run, &r->comm->collective.fabric, &r->job);
+		}
+	}
+	r->wait.nruns = r->wait.runs[0] != NULL; /* none: no memory for one */
+	f->started++;
+	f->begun = r->job.sequence;
+	f->last = r;
+	if (f->tail == r)
+		f->tail = NULL;
+	if (r->follower[0])
+		coll_flight_unblock(r->follower[0]);
+	r->follower[0] = NULL;
+	return st;
+}
+
+static coll_status start_pair(struct coll_request *r)
+{
+	coll_status st = COLL_OK;
+
+	r->record.sequence = r->comm->flight.begun;
+	if (coll_pair_self(r->comm, &r->pair) && r->pair.send_count > 0)
+		memmove(r->pair.recv, r->pair.send, r->pair.send_count * coll_dtype_size(r->pair.type));
+	for (int half = 0; half < 2 && st == COLL_OK; half++) {
+		struct coll_job job;
+
+		if (!r->pair_plan[half])
+			continue;
+		coll_pair_job(r->comm, &r->pair, half, r->pair_plan[half], &job);
+		job.sequence = r->pair_sequence[half];
+		r->wait.runs[r->wait.nruns++] = r->pair_run[half];
+		st = coll_run_start(r->pair_run[half], &r->comm->pairs.fabric, &job);
+	}
+	return st;
+}
+
+static void start(struct coll_request *r)
+{
+	struct coll_comm *comm = r->comm;
+	struct coll_flight *f = &comm->flight;
+	coll_status st;
+
+	if (r->kind == COLL_REQUEST_COLLECTIVE && f->started == COLL_IN_FLIGHT_MAX) {
+		f->stalled = r; /* those after it wait for it */
+		return;
+	}
+	r->state = COLL_REQUEST_RUNNING;
+	coll_list_append(&f->running, &r->running);
+	for (int i = 0; i < 2; i++)
+		if (r->wait.entries[i])
+			coll_recorder_start(&comm->recorder, r->wait.entries[i]);
+	st = r->kind == COLL_REQUEST_COLLECTIVE ? start_collective(r) : start_pair(r);
+	coll_flight_publish(comm, NULL);
+	if (st == COLL_OK)
+		return;
+	coll_comm_fail(comm, st, -1, "cannot start the plan: ", coll_status_string(st));
+	coll_flight_lost(comm);
+}
+
+void coll_flight_launch(struct coll_async *a)
+{
+	while (a->ready) {
+		struct coll_request *r = a->ready;
+
+		a->ready = r->next;
+		if (!a->ready)
+			a->ready_tail = &a->ready;
+		r->next = NULL;
+		if (r->kind == COLL_REQUEST_EVENT)
+			coll_flight_complete(r, r->status);
+		else if (r->state == COLL_REQUEST_QUEUED)
+			start(r);
+	}
+}
+
+/* ---- End ---- */
+
+static void leave_collective(struct coll_request *r)
+{
+	struct coll_flight *f = &r->comm->flight;
+
+	if (f->tail == r)
+		f->tail = NULL;
+	if (f->last == r)
+		f->last = NULL;
+	if (f->stalled == r)
+		f->stalled = NULL;
+	if (r->follower[0])
+		coll_flight_unblock(r->follower[0]);
+	if (r->state != COLL_REQUEST_RUNNING)
+		return;
+	f->started--;
+	if (r->slot)
+		r->slot->busy = false;
+	r->slot = NULL;
+	if (f->stalled) {
+		make_ready(r->comm->ctx->async, f->stalled);
+		f->stalled = NULL;
+	}
+}
+
+static void leave_pair(struct coll_request *r)
+{
+	for (int half = 0; half < 2; half++) {
+		struct coll_request **last;
+
+		if (!r->pair_plan[half])
+			continue;
+		last = &r->comm->flight.pairs[half][coll_pair_peer(&r->pair, half)];
+		if (*last == r)
+			*last = NULL;
+		if (r->follower[half])
+			coll_flight_unblock(r->follower[half]);
+	}
+}
+
+/* Out of its communicator's books. The last one out: the communicator is its thread's
+ * alone again, which must not see that before all else is done. */
+static void leave(struct coll_request *r)
+{
+	struct coll_comm *comm = r->comm;
+	struct coll_flight *f = &comm->flight;
+
+	if (r->kind == COLL_REQUEST_COLLECTIVE)
+		leave_collective(r);
+	else
+		leave_pair(r);
+	r->follower[0] = r->follower[1] = NULL;
+	coll_list_remove(&r->all);
+	if (r->state == COLL_REQUEST_RUNNING) {
+		coll_list_remove(&r->running);
+		coll_flight_publish(comm, r);
+	}
+	for (int i = 0; i < r->wait.nruns; i++)
+		coll_recorder_way(r->wait.entries[i], coll_run_way(r->wait.runs[i]));
+	for (int i = 0; i < 2; i++)
+		coll_recorder_end(&comm->recorder, r->wait.entries[i], r->status);
+	if (--f->pending == 0)
+		coll_list_remove(&f->link);
+}
+
+void coll_flight_complete(struct coll_request *r, coll_status status)
+{
+	struct coll_comm *comm = r->comm;
+	struct coll_async *a = comm ? comm->ctx->async : r->stream->ctx->async;
+
+	r->status = status;
+	if (comm)
+		coll_circle_hide(comm, &r->patience);
+	if (r->parts && status == COLL_OK)
+		unpack(r);
+	if (comm)
+		leave(r);
+	r->state = COLL_REQUEST_IDLE;
+	if (r->stream)
+		coll_stream_pop(r->stream, r, status);
+	for (struct coll_request *p = r->parts; p; p = p->next_part)
+		if (p->whole) {
+			p->whole = NULL;
+			coll_stream_pop(p->stream, p, status);
+		}
+	atomic_fetch_sub_explicit(&a->pending, 1, memory_order_relaxed);
+	a->completed = true;
+	if (!comm) {
+		r->next = a->spare_events;
+		a->spare_events = r;
+		return;
+	}
+	if (!r->held) {
+		r->next = comm->flight.done;
+		comm->flight.done = r;
+	}
+	if (comm->flight.pending == 0)
+		atomic_fetch_and_explicit(&comm->attention, ~(unsigned)COLL_ATTENTION_PENDING, memory_order_release);
+	if (r->held)
+		atomic_store_explicit(&r->done, true, memory_order_release);
+}
+
+static void forget_ready(struct coll_async *a, const struct coll_comm *comm)
+{
+	struct coll_request **at = &a->ready;
+
+	while (*at) {
+		if ((*at)->comm == comm)
+			*at = (*at)->next;
+		else
+			at = &(*at)->next;
+	}
+	a->ready_tail = at;
+}
+
+void coll_flight_lost(struct coll_comm *comm)
+{
+	struct coll_flight *f = &comm->flight;
+	const coll_status status = comm->failed;
+
+	/* The channels are closed: nobody reads or writes the runs' memory any more. First all
+	 * of them, because a run looks at the one before it. */
+	for (struct coll_link *l = f->running.next; l != &f->running; l = l->next) {
+		struct coll_request *r = COLL_ENTRY(l, struct coll_request, running);
+
+		for (int i = 0; i < r->wait.nruns; i++)
+			coll_run_cancel(r->wait.runs[i], status);
+	}
+	f->faulty = NULL;
+	f->stalled = NULL;
+	forget_ready(comm->ctx->async, comm);
+	while (!coll_list_empty(&f->all))
+		coll_flight_complete(COLL_ENTRY(f->all.next, struct coll_request, all), status);
+}

@@ -1,0 +1,315 @@
+/*
+ * One asynchronous operation: from the call to a request, handed in, waited for, used
+ * again. Owns what a request holds; what becomes of requests on their way is inflight.c's.
+ *
+ * All of this is the communicator's thread's. Requests are used again, with their
+ * copies of arrays, runs and buffers, so a call like one before allocates nothing.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "progress/async.h"
+
+/* ---- Life ---- */
+
+void coll_request_init(struct coll_request *r, struct coll_comm *comm)
+{
+	*r = (struct coll_request){.comm = comm};
+	coll_list_init(&r->all);
+	coll_list_init(&r->running);
+	coll_list_init(&r->item);
+}
+
+void coll_request_fini(struct coll_request *r)
+{
+	if (r->comm) {
+		coll_plan_cache_release(r->comm->plans, r->plan);
+		coll_plan_cache_release(r->comm->plans, r->pair_plan[0]);
+		coll_plan_cache_release(r->comm->plans, r->pair_plan[1]);
+	}
+	coll_run_destroy(&r->pair_run[0]);
+	coll_run_destroy(&r->pair_run[1]);
+	free(r->arrays);
+	free(r->pack);
+}
+
+/* One that was used before, by preference. */
+static struct coll_request *take(struct coll_comm *comm)
+{
+	struct coll_flight *f = &comm->flight;
+	struct coll_request *r;
+
+	if (!f->spare) {
+		coll_async_lock(comm->ctx);
+		r = f->done;
+		f->done = NULL;
+		pthread_mutex_unlock(&comm->ctx->async->lock);
+		while (r) {
+			struct coll_request *next = r->next;
+
+			coll_request_recycle(r);
+			r = next;
+		}
+	}
+	r = f->spare;
+	if (r) {
+		f->spare = r->next;
+		r->next = NULL;
+		return r;
+	}
+	r = malloc(sizeof(*r));
+	if (r)
+		coll_request_init(r, comm);
+	return r;
+}
+
+void coll_request_recycle(struct coll_request *r)
+{
+	struct coll_request *part = r->parts;
+
+	if (r->operation) {
+		coll_operation_ended(r);
+		return;
+	}
+	r->parts = NULL;
+	r->shown = NULL;
+	r->next = r->comm->flight.spare;
+	r->comm->flight.spare = r;
+	while (part) {
+		struct coll_request *next = part->next_part;
+
+		part->next_part = NULL;
+		coll_request_recycle(part);
+		part = next;
+	}
+}
+
+/* ---- Collectives ---- */
+
+/* The caller's arrays are the caller's again when the call returns. */
+static coll_status copy_arrays(struct coll_request *r)
+{
+	const size_t **from[4] = {&r->call.in_counts, &r->call.in_offsets, &r->call.out_counts, &r->call.out_offsets};
+	const size_t size = (size_t)r->comm->size;
+	size_t used = 0;
+
+	for (int i = 0; i < 4; i++)
+		used += *from[i] ? size : 0;
+	if (used > r->arrays_cap) {
+		free(r->arrays);
+		r->arrays_cap = 0;
+		r->arrays = malloc(used * sizeof(*r->arrays));
+		if (!r->arrays)
+			return COLL_ERR_MEMORY;
+		r->arrays_cap = used;
+	}
+	used = 0;
+	for (int i = 0; i < 4; i++) {
+		if (!*from[i])
+			continue;
+		memcpy(r->arrays + used, *from[i], size * sizeof(*r->arrays));
+		*from[i] = r->arrays + used;
+		used += size;
+	}
+	return COLL_OK;
+}
+
+coll_status coll_request_bind(struct coll_request *r, const struct coll_call *c)
+{
+	struct coll_comm *comm = r->comm;
+	struct coll_memo *memo;
+	coll_status st = coll_call_remember(comm, c, &memo);
+
+	if (st != COLL_OK)
+		return st;
+	r->kind = COLL_REQUEST_COLLECTIVE;
+	r->call = *c;
+	if (c->kind == COLL_KIND_BARRIER) {
+		r->call.in = &r->token[0];
+		r->call.out = &r->token[1];
+		r->token[0] = 0;
+	}
+	if (copy_arrays(r) != COLL_OK)
+		return coll_comm_refuse(comm, coll_call_name(c), COLL_ERR_MEMORY, "no memory for its counts");
+	if (r->plan != memo->plan) {
+		coll_plan_cache_release(comm->plans, r->plan);
+		coll_plan_cache_pin(comm->plans, memo->plan);
+		r->plan = memo->plan;
+	}
+	coll_call_job(comm, &r->call, memo, &r->job);
+	if (coll_plan_kind_reduces(c->kind)) {
+		r->reduction = memo->reduction;
+		r->job.reduction = &r->reduction;
+	}
+	r->signature = r->job.signature;
+	r->hand = r->job.hand;
+	r->scratch_bytes = memo->scratch_bytes;
+	return COLL_OK;
+}
+
+coll_status coll_request_call(struct coll_comm *comm, const struct coll_call *c, struct coll_request **req)
+{
+	struct coll_request *r = take(comm);
+	coll_status st;
+
+	if (!r)
+		return coll_comm_refuse(comm, coll_call_name(c), COLL_ERR_MEMORY, "no memory for a request");
+	st = coll_request_bind(r, c);
+	if (st != COLL_OK)
+		coll_request_recycle(r);
+	else
+		*req = r;
+	return st;
+}
+
+/* ---- Pairs ---- */
+
+static coll_status bind_pair(struct coll_request *r, const struct coll_pair *p)
+{
+	struct coll_comm *comm = r->comm;
+	struct coll_flight *f = &comm->flight;
+	coll_status st = COLL_OK;
+
+	r->kind = COLL_REQUEST_PAIR;
+	r->pair = *p;
+	for (int half = 0; half < 2 && st == COLL_OK; half++) {
+		coll_plan_cache_release(comm->plans, r->pair_plan[half]);
+		r->pair_plan[half] = NULL;
+		if (coll_pair_peer(p, half) < 0 || coll_pair_self(comm, p))
+			continue;
+		if (!f->pairs[half])
+			f->pairs[half] = calloc((size_t)comm->size, sizeof(struct coll_request *));
+		if (!f->pairs[half] || (!r->pair_run[half] && coll_run_create(&r->pair_run[half]) != COLL_OK))
+			return coll_comm_refuse(comm, "send_recv", COLL_ERR_MEMORY, "no memory for a request");
+		st = coll_pair_plan(comm, half, coll_pair_peer(p, half), &r->pair_plan[half]);
+	}
+	return st;
+}
+
+coll_status coll_request_pair(struct coll_comm *comm, const struct coll_pair *p, struct coll_request **req)
+{
+	struct coll_request *r = take(comm);
+	coll_status st;
+
+	if (!r)
+		return coll_comm_refuse(comm, "send_recv", COLL_ERR_MEMORY, "no memory for a request");
+	st = bind_pair(r, p);
+	if (st != COLL_OK)
+		coll_request_recycle(r);
+	else
+		*req = r;
+	return st;
+}
+
+/* ---- Handing in ---- */
+
+void coll_request_sign(struct coll_request *r)
+{
+	r->job.signature = r->signature;
+	r->job.hand = coll_call_by_plan(r->comm, &r->call) ? NULL : r->hand;
+	coll_call_record(r->comm, r->shown ? &r->shown->call : &r->call, &r->job, &r->record);
+	r->record.flags |= (r->shown ? COLL_RECORD_PREPARING : 0) | (r->parts ? COLL_RECORD_MERGED : 0);
+	r->job.signature ^= coll_call_colour(r->comm, &r->call, &r->record);
+	atomic_store_explicit(&r->comm->handed_in, r->job.sequence, memory_order_release);
+	if (r->call.pairwise)
+		coll_tally_note(&r->comm->tally, &r->call, r->job.sequence, r->comm->rank, r->comm->size);
+}
+
+/* Its lines in the flight recorder: one, or one for each half of a pair. */
+static void record(struct coll_request *r)
+{
+	struct coll_comm *comm = r->comm;
+	const struct coll_stream *s = r->parts ? r->parts->stream : r->stream;
+	const uint16_t stream = s ? s->number : 0;
+	int n = 0;
+
+	r->wait = (struct coll_wait){.record = &r->record};
+	if (r->kind == COLL_REQUEST_COLLECTIVE) {
+		coll_request_sign(r);
+		r->wait.entries[0] = coll_recorder_begin(&comm->recorder, r->job.sequence,
+		                                         coll_entry_what(r->signature, r->record.kind, r->record.type,
+		                                                         r->record.op, COLL_WAY_UNKNOWN, stream != 0),
+		                                         r->call.count, r->call.root, stream);
+		return;
+	}
+	coll_pair_record(comm, &r->pair, &r->record);
+	for (int half = 0; half < 2; half++)
+		if (r->pair_plan[half])
+			r->wait.entries[n++] = coll_recorder_begin(
+			        &comm->recorder, r->pair_sequence[half],
+			        coll_entry_what(0, COLL_KIND_SEND_RECV, (uint8_t)r->pair.type, (uint8_t)half,
+			                        COLL_WAY_SEND_RECV, stream != 0),
+			        half ? r->pair.recv_count : r->pair.send_count, coll_pair_peer(&r->pair, half), stream);
+}
+
+coll_status coll_request_submit(struct coll_request *r, struct coll_stream *stream, uint64_t position)
+{
+	struct coll_comm *comm = r->comm;
+	struct coll_async *a = comm->ctx->async;
+	const bool leaves = stream || (r->parts && !r->held); /* nobody waits for it here */
+	coll_status st;
+
+	coll_operation_hand_over(comm);
+	comm->prepared = NULL; /* record and channels are others' now */
+	r->stream = stream;
+	r->status = COLL_AGAIN;
+	r->patience = (struct coll_patience){0};
+	r->follower[0] = r->follower[1] = NULL;
+	atomic_store_explicit(&r->done, false, memory_order_relaxed);
+	coll_async_lock(comm->ctx);
+	st = comm->failed;
+	if (st != COLL_OK) {
+		r->status = st;
+	} else {
+		coll_flight_enter(r);
+		record(r);
+		if (stream)
+			coll_stream_append(stream, r, position);
+		if (r->parts)
+			coll_group_join(r);
+		coll_flight_unblock(r);
+		coll_flight_launch(a);
+		/* What can be sent at once is. */
+		if (leaves)
+			coll_drive(comm->ctx);
+		if (leaves && a->running && atomic_load(&a->drivers) == 0)
+			pthread_cond_signal(&a->work);
+	}
+	coll_async_unlock(comm->ctx);
+	return st;
+}
+
+static bool is_done(void *arg)
+{
+	const struct coll_request *r = arg;
+
+	return atomic_load_explicit(&r->done, memory_order_acquire);
+}
+
+coll_status coll_request_await(struct coll_request *r, int timeout_ms)
+{
+	coll_status st;
+
+	atomic_store_explicit(&r->awaited, timeout_ms < 0, memory_order_relaxed);
+	st = coll_async_await(&r->comm->ctx, 1, is_done, r, timeout_ms);
+	atomic_store_explicit(&r->awaited, false, memory_order_relaxed);
+	return st == COLL_OK ? r->status : st;
+}
+
+coll_status coll_request_dispatch(struct coll_request *r, struct coll_stream *stream)
+{
+	coll_status st;
+
+	if (coll_group.depth > 0) {
+		coll_group_add(r, stream);
+		return COLL_OK;
+	}
+	r->held = !stream;
+	st = coll_request_submit(r, stream, 0);
+	if (st == COLL_OK && stream)
+		return COLL_OK;
+	if (st == COLL_OK)
+		st = coll_request_await(r, -1);
+	coll_request_recycle(r);
+	return st;
+}

@@ -1,0 +1,169 @@
+/*
+ * Streams: host queues of a context. A stream orders what was put in it and nothing else:
+ * the requests at its first position not complete may start, those behind may not. It
+ * remembers its first error; what comes behind an error still runs, since other ranks
+ * count on it.
+ */
+#include <stdlib.h>
+
+#include "progress/async.h"
+
+/* ---- Order (the lock is held) ---- */
+
+void coll_stream_append(struct coll_stream *s, struct coll_request *r, uint64_t position)
+{
+	if (position == 0)
+		position = s->last + 1;
+	if (position > s->last)
+		s->last = position;
+	/* Of a group whose first calls are complete already. */
+	if (atomic_load_explicit(&s->through, memory_order_relaxed) >= position)
+		atomic_store_explicit(&s->through, position - 1, memory_order_release);
+	r->position = position;
+	if (coll_list_empty(&s->items))
+		s->released = position;
+	coll_list_append(&s->items, &r->item);
+	if (position > s->released)
+		r->blockers++;
+}
+
+/* The first position has changed: all there may start. */
+static void release(struct coll_stream *s)
+{
+	for (struct coll_link *l = s->items.next; l != &s->items; l = l->next) {
+		struct coll_request *r = COLL_ENTRY(l, struct coll_request, item);
+
+		if (r->position != s->released)
+			return;
+		coll_flight_unblock(r);
+	}
+}
+
+static void tell_waiters(struct coll_stream *s, uint64_t through)
+{
+	struct coll_request **at = &s->waiters;
+
+	while (*at) {
+		struct coll_request *r = *at;
+
+		if (r->source_position > through) {
+			at = &r->next_waiter;
+			continue;
+		}
+		*at = r->next_waiter;
+		r->source = NULL;
+		if (s->status != COLL_OK && s->failed_at <= r->source_position)
+			r->status = s->status;
+		coll_flight_unblock(r);
+	}
+}
+
+void coll_stream_pop(struct coll_stream *s, struct coll_request *r, coll_status status)
+{
+	uint64_t through;
+
+	coll_list_remove(&r->item);
+	/* A call that comes first may fail after one behind it, of another communicator. */
+	if (status != COLL_OK && (s->status == COLL_OK || r->position < s->failed_at)) {
+		s->status = status;
+		s->failed_at = r->position;
+	}
+	if (coll_list_empty(&s->items)) {
+		through = s->last;
+	} else {
+		const uint64_t first = COLL_ENTRY(s->items.next, struct coll_request, item)->position;
+
+		through = first - 1;
+		if (first > s->released) {
+			s->released = first;
+			release(s);
+		}
+	}
+	tell_waiters(s, through);
+	atomic_store_explicit(&s->through, through, memory_order_release);
+	coll_event_stamp(s);
+}
+
+/* ---- Interface ---- */
+
+coll_status coll_stream_create(coll_stream **out, coll_comm *comm)
+{
+	struct coll_stream *s;
+
+	if (!comm)
+		return COLL_ERR_ARGUMENT;
+	if (!out)
+		return coll_comm_refuse(comm, "stream_create", COLL_ERR_ARGUMENT, "stream is NULL");
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return coll_comm_refuse(comm, "stream_create", COLL_ERR_MEMORY, "out of memory");
+	s->ctx = comm->ctx;
+	coll_list_init(&s->items);
+	coll_list_init(&s->events);
+	coll_async_lock(s->ctx);
+	s->number = ++s->ctx->async->streams;
+	if (s->number == 0) /* 0 is no stream */
+		s->number = ++s->ctx->async->streams;
+	pthread_mutex_unlock(&s->ctx->async->lock);
+	coll_context_retain(s->ctx);
+	coll_async_thread(s->ctx);
+	*out = s;
+	return COLL_OK;
+}
+
+static bool complete(void *arg)
+{
+	const struct coll_stream *s = arg;
+
+	return atomic_load_explicit(&s->through, memory_order_acquire) == s->last;
+}
+
+static coll_status status_of(struct coll_stream *s)
+{
+	coll_status st;
+
+	coll_async_lock(s->ctx);
+	st = s->status;
+	pthread_mutex_unlock(&s->ctx->async->lock);
+	return st;
+}
+
+coll_status coll_stream_query(coll_stream *s)
+{
+	if (!s)
+		return COLL_ERR_ARGUMENT;
+	if (!complete(s))
+		coll_drive_try(s->ctx);
+	return complete(s) ? status_of(s) : COLL_AGAIN;
+}
+
+coll_status coll_stream_wait(coll_stream *s, int timeout_ms)
+{
+	coll_status st;
+
+	if (!s)
+		return COLL_ERR_ARGUMENT;
+	st = coll_async_await(&s->ctx, 1, complete, s, timeout_ms);
+	return st == COLL_OK ? status_of(s) : st;
+}
+
+coll_status coll_stream_destroy(coll_stream **stream)
+{
+	struct coll_stream *s = stream ? *stream : NULL;
+	struct coll_context *ctx;
+	coll_status st;
+
+	if (!s)
+		return COLL_OK;
+	if (coll_group_has(NULL, s))
+		return COLL_ERR_ARGUMENT;
+	st = coll_stream_wait(s, -1);
+	*stream = NULL;
+	ctx = s->ctx;
+	coll_async_lock(ctx);
+	coll_event_detach(s);
+	pthread_mutex_unlock(&ctx->async->lock);
+	free(s);
+	coll_context_release(&ctx);
+	return st;
+}

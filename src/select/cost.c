@@ -1,0 +1,246 @@
+/*
+ * The price of an algorithm: a closed form over agreed facts, in double
+ * arithmetic of a fixed order, so that all ranks get the same number. It knows
+ * no plan and measures nothing.
+ *
+ * One tile of T bytes takes its rounds one after the other, each a latency and
+ * the CPU time of both sides, plus the frames a rank handles beyond one each way
+ * per round, plus its bytes over the link and through the core:
+ *
+ *     t1 = rounds (latency + 2 overhead) + extra frames overhead
+ *          + max(sent, received) T / bandwidth + reduced T / reduce rate + copied T / copy rate
+ *
+ * Tiles follow each other as fast as the busiest rank and W tiles in flight let
+ * them:
+ *
+ *     t = t1 + (tiles - 1) max(busy, t1 / W)
+ *
+ * where busy is a tile's time on the core or on the link, whichever is longer;
+ * both together when the link is the core's own work (one host).
+ *
+ * All-reduce of long vectors: rows that need neither more than the fewest bytes,
+ * 2(n-1)/n of the vector, nor more than 2 ceil(log2 n) rounds are called lean, and
+ * only they compete. Others come out cheaper by a few percent here and there, by
+ * less than the model knows of late ranks and shared links, and those make every
+ * round and every byte dearer.
+ *
+ * Ranks of one host that share its cores, over sockets, wait for cores and for nothing else:
+ * an all-reduce takes what the frames of all ranks take together, and lean is what sends no
+ * more than 2(n-1) vectors in all, as every row does that has the fewest bytes. A broadcast goes
+ * down the tree, whose inner ranks share the work: n-1 vectors in n-1 frames.
+ */
+#include "select/price.h"
+
+/* A hand-off to a rank that is not on a core: a switch of the scheduler. */
+#define SWITCH_NS 5000.0
+
+/* The kernel's work for a frame, for which ranks that share cores wait for each other. Where the
+ * kernel carries the frames it wakes their receivers too, so that a round is no dearer. 64 KiB
+ * over tcp on two cores, 2026-11-22, circulant and two-shot: 3 ranks 111 and 98 us, 4 ranks 112
+ * and 140, 5 ranks 238 and 239 to 294, 6 ranks 246 and 289, 7 ranks 328 and 440, 8 ranks 360 and 477. */
+#define CROWDED_FRAME_NS 3000.0
+
+/* Vectors from here on take lean rows only. */
+#define LONG_BYTES 65536.0
+
+/* Such a frame, sent and received, and its bytes; fitted to any_n on two cores, 2026-11-22 (16 KiB to
+ * 64 MiB; recursive doubling, circulant, double tree; 3 to 8 ranks). 64 KiB, us, of 3 to 8 ranks:
+ * circulant 120 124 259 257 351 350, double tree 70 100 144 166 211 267; 4 MiB, ms: circulant 3.5
+ * 5.2 7.3 8.4 12.8 14.8, double tree 3.1 3.8 5.7 6.2 8.6 9.1;
+ * 64 MiB: 63 87 155 152 247 233 and 46 64 85 120 146 196. Short vectors take recursive doubling
+ * by the other formula, and should: 32 KiB 48 67 106 138 213 225 us, double tree 60 92 133 164 190 236.
+ * Cores are not counted: all rows are divided by the same number. */
+#define SHARED_FRAME_NS     12000.0
+#define SHARED_BYTES_PER_NS 4.0
+#define SHARED_PIECE_BYTES  262144.0 /* of the vector; longer ones leave the caches */
+#define SHARED_CORES        2.0
+
+/* Two ranks of one host that have a core each, over sockets: short enough vectors whole, in one round. The bytes
+ * are those of two rounds of halves; what is reduced besides is less than what a round takes besides its
+ * bytes, since both cores first send, then receive. Ours / a bare exchange, out of place and in place, one-shot and
+ * circulant, 2026-11-22: 256 KiB 1.13 and 1.22, 1.15 to 1.25 and 1.23; 512 KiB 1.17 and 1.13, 1.17 to 1.26 and 1.10; 1
+ * MiB 1.40 and 1.28, 1.38 to 1.62 and 1.30. */
+#define EXCHANGE_BYTES 262144.0
+
+static bool is_pair(const struct coll_tune_facts *f)
+{
+	return f->size == 2 && f->one_host && !f->oversubscribed && f->caps.streamed;
+}
+
+/* Between hosts, over sockets, the time of a link that several streams have at once: see link_use(). */
+#define SHARED_LINK 1.2
+
+static double at_least_one(double x)
+{
+	return x > 1 ? x : 1;
+}
+
+static double larger(double a, double b)
+{
+	return a > b ? a : b;
+}
+
+/* Time of len bytes at a rate; an unknown rate costs nothing. */
+static double transfer(double len_bytes, double bytes_per_ns)
+{
+	return bytes_per_ns > 0 ? len_bytes / bytes_per_ns : 0;
+}
+
+static double round_up(double x)
+{
+	double whole = (double)(uint64_t)x;
+
+	return whole < x ? whole + 1 : whole;
+}
+
+/* The vector or block that is priced. Lengths that only the two ends know may
+ * not enter the choice: then it is what fills a slot. */
+static double call_bytes(const struct coll_tune_facts *f, const struct coll_tune_call *call)
+{
+	if (call->kind == COLL_KIND_BARRIER)
+		return 1;
+	if (call->pairwise)
+		return (double)f->slot_bytes;
+	return (double)call->count * (double)call->elem_bytes;
+}
+
+/* Streams that leave by one link at once do not end at once, and the next round waits for the last. bench/shaped, of
+ * what a bare stream carries, two-shot and circulant (2026-11-22): 1 Gb/s, 8 ranks 1 MiB 0.61 and 1.00, 4 MiB 0.95 and
+ * 0.99; 2.5 Gb/s, 4 ranks 4 MiB 0.88 and 0.98, 5 ranks 1 MiB 0.87 and 0.97, 6 ranks 4 MiB 0.87 and 1.00; 3 ranks at 1
+ * Gb/s 1.00 and 0.99 of 1 MiB. The rate that is priced is that of a fast link, where rounds weigh more: the figure is
+ * chosen so that 1 MiB goes to circulant even there. */
+static double link_use(const struct coll_tune_facts *f, const struct coll_tune_call *call,
+                       const struct coll_algo_cost *c, double total)
+{
+	const bool streams = f->caps.streamed && !f->one_host && c->frames > 2 * c->rounds;
+
+	return streams && call->kind == COLL_KIND_ALL_REDUCE && total >= LONG_BYTES ? SHARED_LINK : 1;
+}
+
+static double link_ns(const struct coll_tune_facts *f, const struct coll_algo_cost *c, double tile)
+{
+	return transfer(larger(c->sent, c->received) * tile, f->caps.bytes_per_ns);
+}
+
+static double passes_ns(const struct coll_tune_facts *f, const struct coll_algo_cost *c, double tile)
+{
+	return transfer(c->reduced * tile, f->reduce_bytes_per_ns) + transfer(c->copied * tile, f->copy_bytes_per_ns);
+}
+
+static double first_tile_ns(const struct coll_tune_facts *f, const struct coll_algo_cost *c, double tile)
+{
+	double overhead = f->caps.overhead_ns;
+	double hop = f->caps.latency_ns + 2 * overhead + (f->oversubscribed && !f->caps.streamed ? SWITCH_NS : 0);
+	double each = overhead + (f->oversubscribed && f->one_host && f->caps.streamed ? CROWDED_FRAME_NS : 0);
+	double extra = larger(c->frames - 2 * c->rounds, 0);
+
+	return c->rounds * hop + extra * each + link_ns(f, c, tile) + passes_ns(f, c, tile);
+}
+
+static double busy_ns(const struct coll_tune_facts *f, const struct coll_algo_cost *c, double tile)
+{
+	double core = c->frames * f->caps.overhead_ns + passes_ns(f, c, tile);
+	double link = link_ns(f, c, tile);
+
+	return f->caps.cross_host ? larger(core, link) : core + link;
+}
+
+/* The most windows whose scratch fits the limit, one at least. */
+static double windows_in_scratch(const struct coll_tune_facts *f, double scratch_per_tile, double windows)
+{
+	double limit = (double)f->scratch_bytes_max;
+
+	if (scratch_per_tile * windows > limit && scratch_per_tile > 0)
+		windows = (double)(uint64_t)(limit / scratch_per_tile);
+	return at_least_one(windows);
+}
+
+/* Between hosts frames are shorter than the longest (frame.c), and a path that is long as well as fast wants as many
+ * bytes under way as those would be: so many times the tiles. Not where ranks share cores: there what a rank finds to
+ * do when it gets one makes the others wait. bench/shaped, 2026-11-22, all-reduce of 64 MiB: 2 ranks, 1 Gb/s and 5 ms
+ * one way, frames of 1 MiB and 2 tiles 1.01 of a bare stream, 256 KiB and 2 tiles 0.77, 4 tiles 1.03; 3
+ * ranks on two cores, 5 Gb/s, 128 KiB: 2 tiles 0.586 GB/s, 8 tiles 0.556. */
+static double more_tiles(const struct coll_tune_facts *f)
+{
+	const bool link = f->caps.streamed && !f->one_host && !f->oversubscribed && f->slot_bytes > 0;
+
+	return link ? at_least_one((double)f->caps.slot_bytes_best / (double)f->slot_bytes) : 1;
+}
+
+static bool shares_cores(const struct coll_tune_facts *f, const struct coll_tune_call *call, double total)
+{
+	return f->oversubscribed && f->one_host && f->caps.streamed && total >= LONG_BYTES &&
+	       (call->kind == COLL_KIND_ALL_REDUCE || call->kind == COLL_KIND_BROADCAST);
+}
+
+static double all_sent(const struct coll_algo_cost *c, int n)
+{
+	return c->all_sent > 0 ? c->all_sent : n * c->sent;
+}
+
+static double shared_ns(const struct coll_algo_cost *c, int n, double total)
+{
+	const double frames = (c->all_frames > 0 ? c->all_frames : n * c->frames) / 2;
+
+	return (at_least_one(total / SHARED_PIECE_BYTES) * frames * SHARED_FRAME_NS +
+	        all_sent(c, n) * total / SHARED_BYTES_PER_NS) /
+	       SHARED_CORES;
+}
+
+static bool lean(const struct coll_tune_facts *f, const struct coll_algo_cost *c, double total, bool shared)
+{
+	const int n = f->size;
+	const double sent = shared ? all_sent(c, n) / n : c->sent;
+	int log2 = 0;
+
+	if (is_pair(f) && total <= EXCHANGE_BYTES)
+		return c->rounds <= 1 && c->aside == 0;
+	if (is_pair(f) && c->reduced > 0.5)
+		return false;
+	while (((int64_t)1 << log2) < n)
+		log2++;
+	return c->rounds <= 2.0 * log2 && sent <= 2.0 * (n - 1) / n * 1.000001;
+}
+
+void coll_tune_price(const struct coll_tune_facts *f, const struct coll_tune_call *call, const struct coll_algo *algo,
+                     struct coll_tune_price *price)
+{
+	const double total = call_bytes(f, call);
+	const bool shared = shares_cores(f, call, total);
+	struct coll_tune_facts used = *f; /* with the rate of the link as this row can use it */
+	struct coll_algo_cost c;
+	double tile, tiles, first, busy, windows;
+
+	algo->cost(f->size, &c);
+	used.caps.bytes_per_ns /= link_use(f, call, &c, total);
+	tile = total;
+	if (f->slot_bytes > 0 && tile * c.frame > (double)f->slot_bytes)
+		tile = (double)f->slot_bytes / c.frame;
+	tiles = tile > 0 ? round_up(total / tile) : 1;
+	first = first_tile_ns(&used, &c, tile);
+	busy = busy_ns(&used, &c, tile);
+	windows = busy > 0 ? round_up(round_up(first / busy) * more_tiles(f)) : 1;
+	if (f->caps.streams > 1)
+		windows *= f->caps.streams;
+	if (windows > f->windows_max)
+		windows = f->windows_max;
+	if (windows > tiles && !call->pairwise)
+		windows = tiles;
+	windows = windows_in_scratch(f, c.scratch * tile, windows);
+	*price = (struct coll_tune_price){
+	        .cost = c,
+	        .ns = shared ? shared_ns(&c, f->size, total) : first + (tiles - 1) * larger(busy, first / windows),
+	        .windows = (uint32_t)windows,
+	        .fits = c.scratch * tile <= (double)f->scratch_bytes_max,
+	        .lean = call->kind != COLL_KIND_ALL_REDUCE || total < LONG_BYTES || lean(f, &c, total, shared),
+	};
+}
+
+double coll_tune_cost(const struct coll_tune_facts *facts, const struct coll_tune_call *call,
+                      const struct coll_algo *algo)
+{
+	struct coll_tune_price price;
+
+	coll_tune_price(facts, call, algo, &price);
+	return price.ns;
+}

@@ -1,0 +1,190 @@
+/*
+ * Circles of waiting: see deadlock.h.
+ */
+#include "watch/deadlock.h"
+
+#include <assert.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "watch/watchdog.h"
+#include "context/service.h"
+
+static_assert(sizeof(struct coll_stall) % 8 == 0 && sizeof(struct coll_stall) <= 128, "a stall is a few whole words");
+
+static const uint64_t MS = 1000000;
+enum { NODES_MAX = 8 };
+/* Of circles that have been looked at rank by rank: nobody has moved for UNMOVED_MS, which
+ * was seen (FRESH_MS) and looked at (AGE_MS) a moment ago. So there was a moment, less than
+ * FRESH_MS ago, at which all waited, and what any of them had sent before had been under way
+ * for UNMOVED_MS - FRESH_MS - AGE_MS at least when its receiver last found nothing. */
+enum { UNMOVED_MS = 1000, FRESH_MS = 400, AGE_MS = 200 };
+
+/* ---- Showing ---- */
+
+void coll_circle_show(struct coll_comm *comm, struct coll_patience *p, const struct coll_stall *s)
+{
+	coll_words_publish(&comm->stall.version, comm->stall.word, s, COLL_STALL_WORDS);
+	p->shown = true;
+}
+
+void coll_circle_hide(struct coll_comm *comm, struct coll_patience *p)
+{
+	const struct coll_stall none = {.peer = -1};
+
+	if (!p->shown)
+		return;
+	coll_words_publish(&comm->stall.version, comm->stall.word, &none, COLL_STALL_WORDS);
+	p->shown = false;
+}
+
+bool coll_circle_look(const struct coll_comm *comm, struct coll_stall *s)
+{
+	return atomic_load_explicit(&comm->stall.version, memory_order_relaxed) != 0 &&
+	       coll_words_read(&comm->stall.version, comm->stall.word, s, COLL_STALL_WORDS) && s->peer >= 0;
+}
+
+/* ---- Looking for a circle ---- */
+
+struct node {
+	int rank;
+	struct coll_stall stall;
+	uint64_t sent, received; /* messages that it has begun with the node before */
+	bool settled;            /* it has not moved for long, and that is no old news */
+};
+
+/* Its answer to this very wait, if it is stalled. before: who waits for it. */
+static bool heard(const struct coll_comm *comm, const struct coll_patience *p, int rank, int before,
+                  const struct coll_peer_state *state, struct node *n)
+{
+	const struct coll_answer *a = &state->answer;
+	const uint64_t now = coll_clock_ns();
+
+	if (!state->answered_ns || a->wait != p->since_ns || a->third != before || a->record.comm != comm->id ||
+	    !a->stall.blocked || a->stall.peer < 0 || a->stall.peer >= comm->size)
+		return false;
+	*n = (struct node){.rank = rank, .stall = a->stall, .sent = a->sent, .received = a->received};
+	n->settled = a->stall.unmoved_ms >= UNMOVED_MS && a->stall.shown_ns <= AGE_MS * MS &&
+	             now - state->answered_ns <= FRESH_MS * MS;
+	return true;
+}
+
+static bool ask(struct coll_comm *comm, const struct coll_patience *p, const struct coll_stall *mine, int rank,
+                int before, struct node *n)
+{
+	const struct coll_question q = {
+	        .record = mine->call, .wait = p->since_ns, .third = before, .about = COLL_ABOUT_NOTHING};
+	const int process = coll_comm_process(comm, rank);
+	struct coll_peer_state state;
+
+	coll_control_ask(comm->ctx->control, process, &q);
+	coll_service_kick(comm->ctx);
+	coll_control_peer(comm->ctx->control, process, comm->id, COLL_ABOUT_NOTHING, &state);
+	return heard(comm, p, rank, before, &state, n);
+}
+
+static bool member(const struct node *nodes, int n, int rank)
+{
+	for (int i = 0; i < n; i++)
+		if (nodes[i].rank == rank)
+			return true;
+	return false;
+}
+
+/* This rank first, each waits for the next, the last for the first. 0: there is no circle
+ * through this rank, as far as is known. */
+static int collect(struct coll_comm *comm, const struct coll_patience *p, const struct coll_stall *mine, int peer,
+                   const struct coll_peer_state *state, struct node *nodes)
+{
+	int n = 2;
+
+	nodes[0] = (struct node){
+	        .rank = comm->rank, .stall = *mine, .settled = mine->unmoved_ms >= UNMOVED_MS && mine->blocked};
+	if (!heard(comm, p, peer, comm->rank, state, &nodes[1]))
+		return 0;
+	while (nodes[n - 1].stall.peer != comm->rank) {
+		const int next = nodes[n - 1].stall.peer;
+
+		if (n == NODES_MAX || member(nodes, n, next) || !ask(comm, p, mine, next, nodes[n - 1].rank, &nodes[n]))
+			return 0;
+		n++;
+	}
+	return n;
+}
+
+/* ---- What its edges say ---- */
+
+enum edge {
+	NONE,    /* what is waited for does not depend on what the other shows */
+	SAME,    /* both are in this collective */
+	MISSING, /* what is waited for has not been made: nothing of it is under way */
+};
+
+/* What waits for room may get some from what the other does besides. */
+static bool hard(const struct coll_stall *s)
+{
+	return s->need == COLL_NEEDS_CALL || s->need == COLL_NEEDS_MESSAGE;
+}
+
+static uint64_t made(const struct coll_comm *comm, const struct coll_stall *waiting, int waiting_rank,
+                     const struct node *to)
+{
+	const bool of_mine = to->rank == comm->rank; /* asked nobody */
+	const int half = waiting->need == COLL_NEEDS_MESSAGE ? 0 : 1;
+
+	if (waiting->need == COLL_NEEDS_CALL || waiting->need == COLL_NEEDS_ROOM)
+		return to->stall.issued;
+	if (of_mine)
+		return atomic_load_explicit(&comm->pair_sequence[half][waiting_rank], memory_order_relaxed);
+	return half == 0 ? to->sent : to->received;
+}
+
+/* A call that was made goes on by itself while its rank is blocked in another: then it is
+ * that call's wait that counts, which nobody shows. */
+static enum edge edge(const struct coll_comm *comm, const struct node *from, const struct node *to)
+{
+	const struct coll_stall *w = &from->stall, *t = &to->stall;
+	const bool of_call = w->need == COLL_NEEDS_CALL || w->need == COLL_NEEDS_ROOM;
+	const bool in_call = t->need == COLL_NEEDS_CALL || t->need == COLL_NEEDS_ROOM;
+
+	if (made(comm, w, from->rank, to) < w->number)
+		return hard(w) || t->alone ? MISSING : NONE;
+	return of_call && in_call && w->number == t->number ? SAME : NONE;
+}
+
+static void tell(const struct coll_comm *comm, const struct node *waiting, const struct node *missing, int n,
+                 struct coll_circle *c)
+{
+	char of_waiting[100], of_missing[100];
+
+	coll_record_describe(&waiting->stall.call, of_waiting, sizeof(of_waiting));
+	coll_record_describe(&missing->stall.call, of_missing, sizeof(of_missing));
+	c->waiting = waiting->rank;
+	c->missing = missing->rank;
+	snprintf(c->text, sizeof(c->text), "[COLL-3102] calls differ: %s calls %s, %s calls %s: %s",
+	         coll_comm_name(comm, waiting->rank).text, of_waiting, coll_comm_name(comm, missing->rank).text,
+	         of_missing, n == 2 ? "each waits for the other" : "they wait for each other in a circle");
+}
+
+bool coll_circle_closes(struct coll_comm *comm, const struct coll_patience *p, const struct coll_stall *mine, int peer,
+                        const struct coll_peer_state *state, struct coll_circle *circle)
+{
+	struct node nodes[NODES_MAX];
+	const int n = collect(comm, p, mine, peer, state, nodes);
+	bool all_hard = true, all_settled = true, differs = false;
+
+	for (int i = n - 1; i >= 0; i--) {
+		const struct node *from = &nodes[i], *to = &nodes[(i + 1) % n];
+		const enum edge e = edge(comm, from, to);
+
+		if (e == NONE)
+			return false;
+		all_hard = all_hard && e == MISSING && hard(&from->stall);
+		all_settled = all_settled && from->settled;
+		if (e == MISSING)
+			tell(comm, from, to, n, circle);
+		differs = differs || e == MISSING;
+	}
+	/* Two: this rank has been in its wait all along, so both were at the time of the answer. */
+	return differs && (all_settled || (n == 2 && all_hard));
+}

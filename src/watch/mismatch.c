@@ -1,0 +1,319 @@
+/*
+ * Inquiries: see mismatch.h.
+ *
+ * Nothing is kept here: calls are read off the communicator's stretches, messages off the
+ * flight recorder, and both may be overwritten at any moment by the thread that calls. What
+ * is not on record does not count as different.
+ */
+#include "watch/mismatch.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/planted.h"
+
+/* ---- What is on record ---- */
+
+/* Stretches of equal calls, newest first: *at is one above the next to read, to begin with
+ * UINT_MAX. The last member of each is one before the first of the next newer one. */
+static bool previous(const struct coll_comm *comm, unsigned *at, struct coll_record *first)
+{
+	const unsigned top = atomic_load_explicit(&comm->stretches, memory_order_acquire);
+	uint64_t newer = UINT64_MAX;
+
+	if (*at > top)
+		*at = top;
+	else
+		newer = first->sequence;
+	if (*at == 0 || top - *at >= COLL_STRETCHES)
+		return false;
+	--*at;
+	/* Overwritten meanwhile: newer than what came before. */
+	return coll_record_read(&comm->stretch[*at % COLL_STRETCHES], first) && first->sequence < newer;
+}
+
+/* Number of the last collective call made here, as far as this thread can tell: all of them
+ * are in stretches it can see. The record shows what runs, which may be an older one. */
+static bool last_call(const struct coll_comm *comm, struct coll_record *now, uint64_t *last)
+{
+	const uint64_t handed_in = atomic_load_explicit(&comm->handed_in, memory_order_acquire);
+
+	if (!coll_record_read(&comm->record, now))
+		return false;
+	*last = now->sequence > handed_in ? now->sequence : handed_in;
+	return true;
+}
+
+static bool find_call(const struct coll_comm *comm, uint64_t sequence, struct coll_record *call)
+{
+	struct coll_record now;
+	unsigned at = UINT_MAX;
+	uint64_t last;
+
+	if (!last_call(comm, &now, &last) || last < sequence)
+		return false;
+	while (previous(comm, &at, call))
+		if (call->sequence <= sequence) {
+			call->sequence = sequence;
+			call->active = now.sequence == sequence && now.kind != COLL_KIND_SEND_RECV && now.active;
+			return true;
+		}
+	return false;
+}
+
+static bool find_message(const struct coll_comm *comm, int half, int peer, uint64_t sequence, struct coll_record *call)
+{
+	const struct coll_recorder *r = &comm->recorder;
+	const uint64_t top = atomic_load_explicit(&r->next, memory_order_acquire);
+	const uint64_t last = top > COLL_RECORDER_ENTRIES ? top - COLL_RECORDER_ENTRIES : 0;
+	struct coll_op_record op;
+
+	for (uint64_t i = top; r->entries && i > last; i--)
+		if (coll_recorder_read(r, i - 1, comm->id, &op) && op.kind == COLL_KIND_SEND_RECV && op.op == half &&
+		    op.root == peer && op.sequence == sequence) {
+			coll_op_record_call(&op, call);
+			return true;
+		}
+	return false;
+}
+
+/* ---- Question ---- */
+
+static void about_calls(const struct coll_comm *comm, struct coll_question *q)
+{
+	struct coll_stretch newest_first[COLL_QUESTION_STRETCHES];
+	struct coll_record first;
+	unsigned at = UINT_MAX;
+	uint32_t n = 0;
+
+	while (n < COLL_QUESTION_STRETCHES && previous(comm, &at, &first))
+		if (first.sequence <= q->sequence)
+			newest_first[n++] =
+			        (struct coll_stretch){.first = first.sequence, .signature = first.signature};
+	for (uint32_t i = 0; i < n; i++)
+		q->stretch[i] = newest_first[n - 1 - i];
+	q->stretches = n;
+}
+
+void coll_inquiry_question(const struct coll_comm *comm, const struct coll_record *mine, const struct coll_entry *entry,
+                           uint64_t newest, struct coll_question *q)
+{
+	const uint64_t version = entry ? atomic_load_explicit(&entry->version, memory_order_relaxed) : 0;
+	struct coll_op_record op;
+
+	*q = (struct coll_question){.record = *mine, .sequence = mine->sequence, .third = comm->rank};
+	if (mine->kind != COLL_KIND_SEND_RECV) {
+		q->tally = mine->sequence < newest ? mine->sequence : newest;
+		about_calls(comm, q);
+	} else if (version >= 2 && coll_recorder_read(&comm->recorder, version / 2 - 1, comm->id, &op)) {
+		q->about = op.op ? COLL_ABOUT_SENT : COLL_ABOUT_RECEIVED;
+		q->sequence = op.sequence < newest ? op.sequence : newest;
+	} else {
+		q->about = COLL_ABOUT_SENT;
+		q->sequence = 0; /* no message has that number */
+	}
+}
+
+/* ---- Answer ---- */
+
+/* The signature of the asker's call number sequence; false: not told. */
+static bool told(const struct coll_question *q, uint64_t sequence, uint32_t *signature)
+{
+	if (q->stretches == 0 || sequence < q->stretch[0].first || sequence > q->sequence)
+		return false;
+	for (uint32_t i = 0; i < q->stretches && q->stretch[i].first <= sequence; i++)
+		*signature = q->stretch[i].signature;
+	return true;
+}
+
+/* The first call here that differs from the asker's of that number, as far back as both
+ * are known. */
+static bool first_difference(const struct coll_comm *comm, const struct coll_question *q, struct coll_record *call)
+{
+	struct coll_record now, first;
+	unsigned at = UINT_MAX;
+	uint64_t last, differs = 0;
+	uint32_t theirs = 0;
+
+	if (!last_call(comm, &now, &last))
+		return false;
+	last = last < q->sequence ? last : q->sequence;
+	while (previous(comm, &at, &first)) {
+		/* Within this stretch the asker's calls change where its own stretches begin. */
+		for (uint32_t i = 0; i < q->stretches; i++)
+			if (q->stretch[i].first >= first.sequence && q->stretch[i].first <= last &&
+			    q->stretch[i].signature != first.signature)
+				differs = q->stretch[i].first < differs || !differs ? q->stretch[i].first : differs;
+		if (first.sequence <= last && told(q, first.sequence, &theirs) && theirs != first.signature)
+			differs = first.sequence;
+		if (first.sequence == 0)
+			break;
+		last = first.sequence - 1 < last ? first.sequence - 1 : last;
+	}
+	return differs && find_call(comm, differs, call);
+}
+
+static bool sane(const struct coll_question *q)
+{
+	return q->about < COLL_ABOUT_END && q->stretches <= COLL_QUESTION_STRETCHES;
+}
+
+/* The counters after the stall: they stand still while it is on. */
+static void answer_stall(const struct coll_comm *comm, int rank, struct coll_answer *a)
+{
+	a->third = rank;
+	a->stall.peer = -1;
+	if (coll_circle_look(comm, &a->stall))
+		a->stall.shown_ns = coll_clock_ns() - a->stall.shown_ns; /* clocks differ: its age */
+	if (rank < 0 || rank >= comm->size)
+		return;
+	a->sent = atomic_load_explicit(&comm->pair_sequence[0][rank], memory_order_relaxed);
+	a->received = atomic_load_explicit(&comm->pair_sequence[1][rank], memory_order_relaxed);
+}
+
+/* This rank waits for the asker elsewhere. */
+static void answer_abroad(const struct coll_context *c, uint64_t here, int process, struct coll_answer *a)
+{
+	struct coll_stall s;
+
+	for (const struct coll_comm *comm = c->comms; comm && !a->abroad.active; comm = comm->next)
+		if (comm->id != here && coll_circle_look(comm, &s) && s.blocked &&
+		    coll_comm_process(comm, s.peer) == process)
+			a->abroad = s.call;
+}
+
+static void answer(const struct coll_comm *comm, int process, const struct coll_question *q, struct coll_answer *a)
+{
+	bool known = false;
+
+	if (!coll_record_read(&comm->record, &a->record))
+		a->record.sequence = 0;
+	a->record.comm = comm->id; /* nothing is published before the first call */
+	if (q->about == COLL_ABOUT_CALLS)
+		known = first_difference(comm, q, &a->call) || find_call(comm, q->sequence, &a->call) ||
+		        (q->tally < q->sequence && find_call(comm, q->tally, &a->call));
+	else if (q->about != COLL_ABOUT_NOTHING)
+		known = find_message(comm, q->about == COLL_ABOUT_RECEIVED, coll_comm_rank_of(comm, process),
+		                     q->sequence, &a->call);
+	if (!known)
+		a->call.sequence = 0;
+	if (q->about == COLL_ABOUT_CALLS &&
+	    coll_tally_find(&comm->tally, q->tally, coll_comm_rank_of(comm, process), &a->to, &a->from))
+		a->tally = q->tally;
+	answer_stall(comm, q->third, a);
+}
+
+static bool is_gone(const struct coll_context *c, uint64_t id)
+{
+	for (unsigned i = 0; i < COLL_GONE_MAX && i < c->ngone; i++)
+		if (c->gone[i] == id)
+			return true;
+	return false;
+}
+
+bool coll_inquiry_answer(void *ctx, int process, const struct coll_question *q, struct coll_answer *a)
+{
+	struct coll_context *c = ctx;
+	bool found = false;
+
+	*a = (struct coll_answer){
+	        .record = {.comm = q->record.comm}, .sequence = q->sequence, .about = q->about, .wait = q->wait};
+	a->stall.peer = -1;
+	if (!sane(q))
+		return false;
+	if (planted(SLOW_JUDGE))
+		nanosleep(&(struct timespec){.tv_nsec = 15 * 1000 * 1000}, NULL);
+	pthread_mutex_lock(&c->comms_lock);
+	for (struct coll_comm *comm = c->comms; comm && !found; comm = comm->next)
+		if (comm->id == q->record.comm) {
+			answer(comm, process, q, a);
+			answer_abroad(c, comm->id, process, a);
+			found = true;
+		}
+	/* Of one that has not been created here yet nothing is known. */
+	if (!found && is_gone(c, q->record.comm)) {
+		a->record.flags = COLL_RECORD_GONE;
+		a->record.waits_for = -1;
+		found = true;
+	}
+	pthread_mutex_unlock(&c->comms_lock);
+	return found;
+}
+
+/* ---- Verdict ---- */
+
+void coll_inquiry_text(const struct coll_comm *comm, const struct coll_record *mine, int peer,
+                       const struct coll_record *theirs, char *text, size_t len_bytes)
+{
+	char mine_text[100], their_text[100];
+
+	coll_record_describe(mine, mine_text, sizeof(mine_text));
+	coll_record_describe(theirs, their_text, sizeof(their_text));
+	snprintf(text, len_bytes, "[COLL-3101] calls differ: %s calls %s, %s calls %s%s",
+	         coll_comm_name(comm, comm->rank).text, mine_text, coll_comm_name(comm, peer).text, their_text,
+	         strcmp(mine_text, their_text) == 0 ? " with other blocks" : "");
+}
+
+/* Both make the same call, number q->tally, but for the lengths of their blocks. */
+static bool lengths_differ(const struct coll_comm *comm, int peer, const struct coll_question *q,
+                           const struct coll_answer *a, char *text, size_t len_bytes)
+{
+	struct coll_record call;
+	uint64_t to, from;
+	char what[100];
+
+	if (q->about != COLL_ABOUT_CALLS || a->tally != q->tally ||
+	    !coll_tally_find(&comm->tally, q->tally, peer, &to, &from) || (to == a->from && from == a->to) ||
+	    !find_call(comm, q->tally, &call))
+		return false;
+	coll_record_describe(&call, what, sizeof(what));
+	snprintf(text, len_bytes,
+	         "[COLL-3101] calls differ: %s calls %s and %s %llu elements %s rank %d, %s calls %s and %s %llu %s "
+	         "rank %d",
+	         coll_comm_name(comm, comm->rank).text, what, to != a->from ? "sends" : "expects",
+	         (unsigned long long)(to != a->from ? to : from), to != a->from ? "to" : "from", peer,
+	         coll_comm_name(comm, peer).text, what, to != a->from ? "expects" : "sends",
+	         (unsigned long long)(to != a->from ? a->from : a->to), to != a->from ? "from" : "to", comm->rank);
+	return true;
+}
+
+/* The call or message that is answered with is another here. */
+static bool calls_differ(const struct coll_comm *comm, int peer, const struct coll_question *q,
+                         const struct coll_answer *a, char *text, size_t len_bytes)
+{
+	struct coll_record mine;
+
+	if (q->about == COLL_ABOUT_CALLS) {
+		if (!find_call(comm, a->call.sequence, &mine) || mine.signature == a->call.signature)
+			return false;
+	} else if (!find_message(comm, q->about == COLL_ABOUT_SENT, peer, q->sequence, &mine) ||
+	           (mine.count == a->call.count && mine.type == a->call.type)) {
+		return false;
+	}
+	coll_inquiry_text(comm, &mine, peer, &a->call, text, len_bytes);
+	return true;
+}
+
+bool coll_inquiry_differs(const struct coll_comm *comm, int peer, const struct coll_question *q,
+                          const struct coll_answer *a, char *text, size_t len_bytes)
+{
+	if (a->about != q->about || a->sequence != q->sequence || a->call.sequence == 0 || a->call.comm != comm->id)
+		return false;
+	return calls_differ(comm, peer, q, a, text, len_bytes) || lengths_differ(comm, peer, q, a, text, len_bytes);
+}
+
+bool coll_inquiry_agrees(const struct coll_comm *comm, int peer, const struct coll_question *q,
+                         const struct coll_answer *a)
+{
+	uint64_t to, from;
+	char text[400];
+
+	/* Of calls that pairs make, the lengths must have been compared too. */
+	if (a->tally != q->tally && coll_tally_find(&comm->tally, q->tally, peer, &to, &from))
+		return false;
+	return a->about == q->about && a->sequence == q->sequence && a->call.comm == comm->id &&
+	       a->call.sequence == q->sequence && !coll_inquiry_differs(comm, peer, q, a, text, sizeof(text));
+}

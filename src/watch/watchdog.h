@@ -1,0 +1,101 @@
+/*
+ * What ends a wait that does not end well: the alarm (deaths and failures told by
+ * the control plane, an abort) and the deadlines (watchdog.c), and a run's own error (diagnose.c).
+ *
+ * Nothing here blocks or sleeps: a wait is looked at again and again, by whoever
+ * drives it, until the runs are done or coll_comm_inspect() says why they never
+ * will be. Deadlines (from two patiences, timeout_ms and arrival_timeout_ms):
+ *   dead       a note of the control plane: at once, after a short settle time in
+ *              which the note of a better informed rank may arrive;
+ *   silent     asked, and its service thread has not answered for timeout_ms;
+ *   late       it answers but has not entered the call for arrival_timeout_ms
+ *              (a warning after 30 s);
+ *   lost       both ranks wait for each other, or it has left the call behind,
+ *              and no step retires for timeout_ms: a frame was lost.
+ */
+#ifndef COLL_COMM_JUDGE_H
+#define COLL_COMM_JUDGE_H
+
+#include "core/comm.h"
+
+/* What a wait is about, for deadlines and messages. */
+struct coll_wait {
+	struct coll_run *runs[2];
+	int nruns;
+	const struct coll_record *record;
+	struct coll_entry *entries[2]; /* of the runs, in the recorder; NULL: none */
+};
+
+/* One wait's patience; zero before the first look. */
+struct coll_patience {
+	uint64_t since_ns; /* first look after the last movement, 0: not looked */
+	uint64_t asked_ns; /* last time the peer was asked */
+	uint64_t begun_ns; /* of the wait, 0: not looked */
+	uint64_t fault_ns; /* when a run reported an error of its own, 0: it has not */
+	struct coll_lived fault_age, left_age;
+	struct coll_lived leaving_age; /* since the peer first said that it destroys the communicator */
+	struct coll_run *faulty;
+	coll_status fault;
+	int broken; /* whom the fault is about: the run waits for many, and not only for this one */
+	bool warned;
+	bool caught_up; /* what the control links have brought was read before blaming */
+	/* What time spoke of against whom at this look, and at the one before; 0: nothing. */
+	int suspects, suspected;
+	/* Whose calls the fault is compared with: asked when fault_ns was taken. */
+	bool inquired;
+	/* The communicator's thread is in a call that cannot return before this wait ends. */
+	bool blocking;
+	bool alone; /* and nothing else is pending on the communicator */
+	bool aside; /* the communicator shows another wait as what it is doing */
+	bool shown; /* see deadlock.h */
+	bool warned_abroad;
+};
+
+/* A step has moved: patience begins anew. */
+static inline void coll_patience_moved(struct coll_comm *comm, struct coll_patience *p)
+{
+	p->since_ns = 0;
+	p->warned = p->warned_abroad = false;
+	p->leaving_age = (struct coll_lived){0};
+	p->suspects = 0;
+	if (p->shown)
+		coll_circle_hide(comm, p);
+}
+
+/* Whether coll_comm_inspect() would do more than start the clock. */
+bool coll_patience_is_due(const struct coll_patience *p, uint64_t now_ns);
+
+/* Look at the alarm alone: cheap, for every idle poll. AGAIN never; OK: nothing. On an
+ * error the communicator has failed. */
+coll_status coll_comm_heed_alarm(struct coll_comm *comm, const struct coll_wait *w, struct coll_patience *p);
+
+/* The same before a call: kind is its name. Clears the bit of comm->attention. */
+coll_status coll_comm_attend(struct coll_comm *comm, const char *kind);
+
+/* Sets that bit of a communicator of the context (0: of all): there is a new note. */
+void coll_comm_alert(void *ctx, uint64_t comm);
+/* Whether it is set. */
+bool coll_comm_needs_note(void *ctx, uint64_t comm);
+
+/* The deadlines, at time now_ns: asks whoever keeps us waiting, ends the wait when it
+ * must end. OK: go on waiting. */
+coll_status coll_comm_inspect(struct coll_comm *comm, const struct coll_wait *w, struct coll_patience *p,
+                              uint64_t now_ns);
+
+/* The verdict: the communicator fails, and its error says after how long in which call. */
+coll_status coll_wait_lose(struct coll_comm *comm, const struct coll_wait *w, const struct coll_patience *p,
+                           coll_status status, int culprit, const char *cause);
+
+/* For the note of a better informed rank to arrive. */
+enum { COLL_SETTLE_MS = 100 };
+
+/* Before a rank is blamed by time alone: this process may have been stopped or its service
+ * thread starved, and the note that names who died first may lie unread. False: look again. */
+bool coll_comm_caught_up(struct coll_comm *comm, bool *done);
+
+/* A run of the wait has ended with an error (sticky: it may be polled again): find the
+ * cause, which another rank may know better. OK: the inquiry is still open, call again. */
+coll_status coll_comm_inquire(struct coll_comm *comm, const struct coll_wait *w, struct coll_patience *p,
+                              struct coll_run *run, coll_status status);
+
+#endif

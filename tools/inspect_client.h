@@ -1,0 +1,29 @@
+/*
+ * Doors: asking running processes of jobs for dumps. A process has a door per context
+ * (src/inspect/inspector.h).
+ */
+#ifndef COLL_TOOLS_DOOR_H
+#define COLL_TOOLS_DOOR_H
+
+#include "dump.h"
+
+enum { DOOR_FAMILY_MAX = 4096, DOOR_SILENT_MAX = 256 };
+
+/* Processes whose door is there but does not answer. */
+struct door_silent {
+	struct {
+		int pid;
+		char why[120]; /* "is stopped: ..." */
+	} who[DOOR_SILENT_MAX];
+	int n;
+};
+
+/* Ask all contexts of a process and of all its descendants, and if the process is a rank
+ * itself, of the other ranks of its job on this host: "state" (newest operations)
+ * or "dump" (all that is recorded). Returns how many contexts answered. */
+int door_ask_family(int pid, const char *request, struct dump_list *list, struct door_silent *silent);
+
+/* A sentence on why a process with no door has none. */
+void door_why_none(int pid, char *why, size_t why_bytes);
+
+#endif

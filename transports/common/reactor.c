@@ -1,0 +1,155 @@
+/*
+ * One round of serving: events, what the transport does after them, the timer.
+ *
+ * Invariant: while soon is up the timer ticks every COLL_REACTOR_SOON_MS, or whoever
+ * raised it, or a round, is about to set it so. The flag is taken down before tick()
+ * looks at what is left. Whoever leaves something holds the lock of it, and raises the
+ * flag before he lets go: if he had the lock before tick(), it sees what he left; if
+ * after, he sees that the flag was taken down, and raises it and sets the timer again.
+ */
+#include "transports/common/reactor.h"
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+enum { EVENTS = 32 };
+
+#define TAG_TIMER (UINT64_MAX - 1)
+#define TAG_KICK  UINT64_MAX
+
+void coll_eventfd_raise(int fd)
+{
+	const uint64_t one = 1;
+
+	if (fd >= 0 && write(fd, &one, sizeof(one)) < 0)
+		return; /* only when the counter is full: then it is readable already */
+}
+
+/* ---- life ---------------------------------------------------------------------- */
+
+void coll_reactor_init(struct coll_reactor *r, const struct coll_reactor_table *table, void *inst)
+{
+	*r = (struct coll_reactor){.table = table, .inst = inst, .epoll_fd = -1, .timer_fd = -1, .kick_fd = -1};
+	pthread_mutex_init(&r->lock, NULL);
+}
+
+bool coll_reactor_watch(struct coll_reactor *r, int fd, uint32_t events, uint64_t tag, int how)
+{
+	struct epoll_event e = {.events = events, .data.u64 = tag};
+
+	return epoll_ctl(r->epoll_fd, how, fd, &e) == 0;
+}
+
+bool coll_reactor_open(struct coll_reactor *r)
+{
+	r->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	r->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+	r->kick_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	return r->epoll_fd >= 0 && r->timer_fd >= 0 && r->kick_fd >= 0 &&
+	       coll_reactor_watch(r, r->timer_fd, EPOLLIN, TAG_TIMER, EPOLL_CTL_ADD) &&
+	       coll_reactor_watch(r, r->kick_fd, EPOLLIN, TAG_KICK, EPOLL_CTL_ADD);
+}
+
+static void close_fd(int fd)
+{
+	if (fd >= 0)
+		close(fd);
+}
+
+void coll_reactor_fini(struct coll_reactor *r)
+{
+	close_fd(r->epoll_fd);
+	close_fd(r->timer_fd);
+	close_fd(r->kick_fd);
+	pthread_mutex_destroy(&r->lock);
+}
+
+/* ---- the timer ------------------------------------------------------------------- */
+
+static void set_timer(struct coll_reactor *r, uint32_t ms)
+{
+	const struct itimerspec t = {.it_interval.tv_nsec = ms * 1000000L, .it_value.tv_nsec = ms * 1000000L};
+
+	timerfd_settime(r->timer_fd, 0, &t, NULL);
+}
+
+void coll_reactor_soon(struct coll_reactor *r)
+{
+	if (!atomic_load_explicit(&r->soon, memory_order_relaxed) && !atomic_exchange(&r->soon, true))
+		set_timer(r, COLL_REACTOR_SOON_MS);
+}
+
+static void adjust_timer(struct coll_reactor *r)
+{
+	bool soon;
+
+	do {
+		soon = atomic_load(&r->soon);
+		const uint32_t ms = soon ? COLL_REACTOR_SOON_MS : r->table->interval_ms(r->inst);
+
+		if (ms != r->tick_ms || soon)
+			set_timer(r, ms);
+		r->tick_ms = ms;
+	} while (soon != atomic_load(&r->soon));
+}
+
+/* ---- serving ---------------------------------------------------------------------- */
+
+void coll_reactor_kick(struct coll_reactor *r)
+{
+	coll_eventfd_raise(r->kick_fd);
+}
+
+static bool take(int fd)
+{
+	uint64_t count;
+
+	return read(fd, &count, sizeof(count)) > 0;
+}
+
+static void tick(struct coll_reactor *r)
+{
+	if (!take(r->timer_fd))
+		return;
+	/* How it is set is not known: whoever raises soon sets it without the lock, even after the flag was taken. */
+	r->tick_ms = UINT32_MAX;
+	if (r->table->tick(r->inst, atomic_exchange(&r->soon, false)))
+		atomic_store(&r->soon, true); /* the timer is adjusted at the end of the round */
+}
+
+static bool serve(struct coll_reactor *r)
+{
+	struct epoll_event ev[EVENTS];
+	const int n = epoll_wait(r->epoll_fd, ev, EVENTS, 0);
+
+	for (int i = 0; i < n; i++) {
+		switch (ev[i].data.u64) {
+		case TAG_TIMER: tick(r); break;
+		case TAG_KICK: take(r->kick_fd); break;
+		default: r->table->event(r->inst, ev[i].data.u64); break;
+		}
+	}
+	r->table->after(r->inst);
+	adjust_timer(r);
+	return n > 0;
+}
+
+void coll_reactor_serve(struct coll_reactor *r)
+{
+	pthread_mutex_lock(&r->lock);
+	serve(r);
+	pthread_mutex_unlock(&r->lock);
+}
+
+bool coll_reactor_try(struct coll_reactor *r)
+{
+	bool any;
+
+	if (pthread_mutex_trylock(&r->lock) != 0)
+		return false;
+	any = serve(r);
+	pthread_mutex_unlock(&r->lock);
+	return any;
+}

@@ -1,0 +1,161 @@
+/*
+ * A reactor with a transport that counts: events come with their tags, a kick and a tick make
+ * the set readable, and what is left behind is looked at until nothing is.
+ */
+#include "transports/common/reactor.h"
+
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "tests/plain.h"
+
+enum { TAG = 5, LIMIT_MS = 20000 };
+
+struct counts {
+	struct coll_reactor r;
+	uint64_t tag;
+	int events, ticks, soon, rounds;
+	int left;           /* ticks that leave something */
+	uint32_t wanted_ms; /* interval */
+	int fd;
+};
+
+static void event(void *inst, uint64_t tag)
+{
+	struct counts *c = inst;
+	uint64_t n;
+
+	c->tag = tag;
+	c->events += read(c->fd, &n, sizeof(n)) > 0;
+}
+
+static bool tick(void *inst, bool soon)
+{
+	struct counts *c = inst;
+
+	c->ticks++;
+	c->soon += soon;
+	return soon && c->left-- > 0;
+}
+
+static void after(void *inst)
+{
+	((struct counts *)inst)->rounds++;
+}
+
+static uint32_t interval_ms(void *inst)
+{
+	return ((struct counts *)inst)->wanted_ms;
+}
+
+static const struct coll_reactor_table table = {event, tick, after, interval_ms};
+
+static bool start(struct counts *c)
+{
+	*c = (struct counts){.fd = eventfd(0, EFD_NONBLOCK)};
+	coll_reactor_init(&c->r, &table, c);
+	return coll_reactor_open(&c->r) && coll_reactor_watch(&c->r, c->fd, EPOLLIN, TAG, EPOLL_CTL_ADD);
+}
+
+static void stop(struct counts *c)
+{
+	coll_reactor_fini(&c->r);
+	close(c->fd);
+}
+
+static bool readable(struct counts *c, int ms)
+{
+	struct pollfd p = {c->r.epoll_fd, POLLIN, 0};
+
+	return poll(&p, 1, ms) == 1;
+}
+
+TEST(reactor, a_kick_and_an_event)
+{
+	struct counts c;
+
+	REQUIRE(start(&c));
+	CHECK(!readable(&c, 0) && !coll_reactor_try(&c.r) && c.rounds == 1);
+	coll_reactor_kick(&c.r);
+	coll_reactor_kick(&c.r);
+	CHECK(readable(&c, 0) && coll_reactor_try(&c.r));
+	CHECK(!readable(&c, 0) && c.events == 0 && c.ticks == 0 && c.rounds == 2);
+	coll_eventfd_raise(c.fd);
+	CHECK(readable(&c, 0));
+	coll_reactor_serve(&c.r);
+	CHECK(c.events == 1 && c.tag == TAG && !readable(&c, 0));
+	stop(&c);
+}
+
+TEST(reactor, nobody_serves_beside_another)
+{
+	struct counts c;
+
+	REQUIRE(start(&c));
+	coll_reactor_kick(&c.r);
+	pthread_mutex_lock(&c.r.lock);
+	CHECK(!coll_reactor_try(&c.r) && c.rounds == 0);
+	pthread_mutex_unlock(&c.r.lock);
+	CHECK(coll_reactor_try(&c.r) && c.rounds == 1);
+	stop(&c);
+}
+
+/* What is asked for soon is looked at, and again as long as something is left; then the
+ * timer is off. */
+TEST(reactor, ticks_until_nothing_is_left)
+{
+	struct counts c;
+
+	REQUIRE(start(&c));
+	c.left = 3;
+	coll_reactor_soon(&c.r);
+	for (int i = 1; i <= 4; i++) {
+		REQUIRE(readable(&c, LIMIT_MS), "no tick %d", i);
+		coll_reactor_serve(&c.r);
+	}
+	CHECK(c.soon == c.ticks && c.ticks == 4, "%d of %d ticks", c.soon, c.ticks);
+	CHECK(c.r.tick_ms == 0 && !readable(&c, 2 * COLL_REACTOR_SOON_MS));
+	/* Asked for again, it comes again. */
+	coll_reactor_soon(&c.r);
+	CHECK(readable(&c, LIMIT_MS));
+	stop(&c);
+}
+
+TEST(reactor, the_interval_is_the_transport_s)
+{
+	struct counts c;
+
+	REQUIRE(start(&c));
+	c.wanted_ms = 1;
+	coll_reactor_kick(&c.r);
+	coll_reactor_serve(&c.r);
+	while (c.ticks < 3 && readable(&c, LIMIT_MS))
+		coll_reactor_serve(&c.r);
+	CHECK(c.ticks == 3 && c.soon == 0 && c.r.tick_ms == 1);
+	c.wanted_ms = 0;
+	coll_reactor_kick(&c.r);
+	coll_reactor_serve(&c.r);
+	CHECK(c.r.tick_ms == 0 && !readable(&c, 5));
+	stop(&c);
+}
+
+/* After what was asked for soon the timer goes back to the transport's interval. */
+TEST(reactor, soon_is_once)
+{
+	struct itimerspec t = {0};
+	struct counts c;
+
+	REQUIRE(start(&c));
+	c.wanted_ms = 900;
+	coll_reactor_kick(&c.r);
+	coll_reactor_serve(&c.r);
+	coll_reactor_soon(&c.r);
+	REQUIRE(readable(&c, LIMIT_MS));
+	coll_reactor_serve(&c.r);
+	REQUIRE(c.soon == 1 && timerfd_gettime(c.r.timer_fd, &t) == 0);
+	CHECK(t.it_interval.tv_nsec == 900 * 1000000L, "%ld ns", (long)t.it_interval.tv_nsec);
+	stop(&c);
+}
