@@ -67,7 +67,7 @@ static size_t name_group(const coll_ddp *d, const char *lines, int first, char *
 }
 
 /* Whose line differs from rank 0's, and how; ranks that agree are told together. */
-static void name_ranks(const coll_ddp *d, const char *lines, char *text, size_t len_bytes)
+static void name_lines(const coll_ddp *d, const char *lines, char *text, size_t len_bytes)
 {
 	size_t n = 0;
 
@@ -91,7 +91,7 @@ static coll_status tell(coll_ddp *d, coll_comm *comm, uint64_t which, char *all)
 	describe(d, (int)which <= d->param_count ? (int)which : 0, mine);
 	status = ddp_pass(d, comm, coll_all_gather(mine, all, LINE_BYTES, COLL_U8, comm, NULL));
 	if (!status) {
-		name_ranks(d, all, others, sizeof(others));
+		name_lines(d, all, others, sizeof(others));
 		status = which == 0 ? ddp_fail(d, COLL_ERR_MISMATCH, "ranks differ: rank 0 has %s%s", all, others)
 		                    : ddp_fail(d, COLL_ERR_MISMATCH, "parameter %d differs: rank 0 has %s%s",
 		                               (int)which - 1, all, others);

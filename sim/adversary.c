@@ -12,7 +12,7 @@ static const struct coll_transport *const loop = &coll_transport_loop;
 coll_status sim_adversary_init(struct sim_adversary *a, struct coll_rng *rng)
 {
 	*a = (struct sim_adversary){.rng = rng};
-	return coll_loop_hub_create(&a->loop);
+	return coll_loop_group_create(&a->loop);
 }
 
 void sim_adversary_fini(struct sim_adversary *a)
@@ -24,7 +24,7 @@ void sim_adversary_fini(struct sim_adversary *a)
 		free(p);
 	}
 	free(a->ready);
-	coll_loop_hub_destroy(&a->loop);
+	coll_loop_group_destroy(&a->loop);
 }
 
 static bool dies(struct sim_inst *in);
@@ -39,9 +39,9 @@ static coll_status sim_open(const struct coll_transport_env *env, void **out)
 
 	if (!in)
 		return COLL_ERR_MEMORY;
-	in->adversary = env->hub;
+	in->adversary = env->group;
 	in->self = env->self;
-	inner.hub = in->adversary->loop;
+	inner.group = in->adversary->loop;
 	status = loop->open(&inner, &in->inner);
 	if (status != COLL_OK) {
 		free(in);

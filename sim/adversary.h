@@ -38,9 +38,9 @@ enum sim_mutant {
 	SIM_MUTANT_COUNT
 };
 
-/* What env->hub points to. */
+/* What env->group points to. */
 struct sim_adversary {
-	struct coll_loop_hub *loop;
+	struct coll_loop_group *loop;
 	struct coll_rng *rng;
 	uint32_t refuse_ref;  /* per cent of post_ref calls refused */
 	uint32_t refuse_into; /* per cent of recv_into calls refused */

@@ -83,13 +83,13 @@ static coll_status find_channel(void *arg, int peer, uint32_t lane, uint32_t win
 	return status;
 }
 
-static coll_status make_rank(struct sim_world *w, int rank, void *hub, size_t ref_bytes)
+static coll_status make_rank(struct sim_world *w, int rank, void *group, size_t ref_bytes)
 {
 	struct sim_rank *r = &w->ranks[rank];
 	const struct coll_transport_env env = {.size = sizeof(env),
 	                                       .self = id_of(rank),
 	                                       .host_id = "sim",
-	                                       .hub = hub,
+	                                       .group = group,
 	                                       .wake_fd = -1,
 	                                       .setting = no_setting,
 	                                       .log = no_log,
@@ -111,20 +111,20 @@ static coll_status make_rank(struct sim_world *w, int rank, void *hub, size_t re
 	return status != COLL_OK ? status : coll_run_create(&r->run);
 }
 
-coll_status sim_world_create(struct sim_world *w, int size, const struct coll_transport *table, void *hub,
+coll_status sim_world_create(struct sim_world *w, int size, const struct coll_transport *table, void *group,
                              uint32_t slots, size_t slot_bytes, size_t ref_bytes)
 {
 	coll_status status = COLL_OK;
 
 	*w = (struct sim_world){.size = size, .slots = slots, .slot_bytes = slot_bytes};
 	coll_transport_complete(table ? table : &coll_transport_loop, &w->transport);
-	if (!hub)
-		status = coll_loop_hub_create(&w->hub);
+	if (!group)
+		status = coll_loop_group_create(&w->group);
 	w->ranks = calloc((size_t)size, sizeof(*w->ranks));
 	if (!w->ranks)
 		status = COLL_ERR_MEMORY;
 	for (int r = 0; r < size && status == COLL_OK; r++)
-		status = make_rank(w, r, hub ? hub : w->hub, ref_bytes);
+		status = make_rank(w, r, group ? group : w->group, ref_bytes);
 	if (status != COLL_OK)
 		sim_world_destroy(w);
 	return status;
@@ -161,7 +161,7 @@ void sim_world_destroy(struct sim_world *w)
 		w->transport.fini(w->ranks[r].inst);
 	}
 	free(w->ranks);
-	coll_loop_hub_destroy(&w->hub);
+	coll_loop_group_destroy(&w->group);
 	w->ranks = NULL;
 }
 

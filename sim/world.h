@@ -24,7 +24,7 @@ struct sim_rank {
 struct sim_world {
 	int size;
 	struct coll_transport transport; /* complete */
-	struct coll_loop_hub *hub;
+	struct coll_loop_group *group;
 	uint32_t slots;
 	size_t slot_bytes;
 	struct sim_rank *ranks;
@@ -33,9 +33,9 @@ struct sim_world {
 
 /*
  * Make n ranks. table NULL: loop itself; otherwise a table that wraps loop, and
- * hub is what its open() gets in env->hub. ref_bytes: see coll_fabric.
+ * group is what its open() gets in env->group. ref_bytes: see coll_fabric.
  */
-coll_status sim_world_create(struct sim_world *w, int size, const struct coll_transport *table, void *hub,
+coll_status sim_world_create(struct sim_world *w, int size, const struct coll_transport *table, void *group,
                              uint32_t slots, size_t slot_bytes, size_t ref_bytes);
 void sim_world_destroy(struct sim_world *w);
 

@@ -124,12 +124,12 @@ together 1 'COLL_INTERFACE' COLL_INTERFACE=nonesuch0 COLL_TRANSPORTS=tcp
 # What must be equal on all ranks and is not, is named; it may be written in several ways.
 unequal() { expect "$1" "$2" collrun -n 3 sh -c '[ "$COLL_RANK" != 1 ] || export "$0"; exec example_hello' "$3"; }
 for pair in COLL_ALGO=all_reduce:ring COLL_TRANSPORTS=shm,tcp COLL_SLOT_BYTES=8192 COLL_SLOTS=3 COLL_WINDOWS=3 COLL_MEMORY_BUDGET=100M \
-	COLL_NATIVE=0 COLL_NATIVE_BYTES=4K COLL_VERIFY=1 COLL_SHM_COPY=cached COLL_TCP_SOCKETS=3; do
+	COLL_INTRA=0 COLL_INTRA_BYTES=4K COLL_VERIFY=1 COLL_SHM_COPY=cached COLL_TCP_SOCKETS=3; do
 	unequal 1 "settings differ between rank 0 and rank 1: ${pair%%=*} must" $pair
 done
 unequal 1 "and is '' on rank 0, 'all_reduce:ring' on rank 1" COLL_ALGO=all_reduce:ring
-unequal 1 "and is '65536' on rank 0, '4096' on rank 1" COLL_NATIVE_BYTES=4K
-for pair in COLL_NATIVE_BYTES=65536 COLL_NATIVE=on COLL_SLOTS=00 COLL_MEMORY_BUDGET=262144K; do
+unequal 1 "and is '65536' on rank 0, '4096' on rank 1" COLL_INTRA_BYTES=4K
+for pair in COLL_INTRA_BYTES=65536 COLL_INTRA=on COLL_SLOTS=00 COLL_MEMORY_BUDGET=262144K; do
 	unequal 0 'rank 1 of 3' $pair
 done
 together 0 'COLL_TIMEOUT_SM is set but is not a setting' COLL_TIMEOUT_SM=5

@@ -89,7 +89,7 @@ static bool ask(const char *name, int pid, const char *request, struct dump_list
 	const uint64_t deadline = coll_clock_ns() + (uint64_t)ANSWER_MS * 1000000;
 	struct sockaddr_un a = {.sun_family = AF_UNIX};
 	const size_t len = strlen(name);
-	const struct timeval patience = {.tv_sec = ANSWER_MS / 1000};
+	const struct timeval limit = {.tv_sec = ANSWER_MS / 1000};
 	const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	size_t used = 0, cap = 1 << 18;
 	char *text = malloc(cap), line[16], why[128];
@@ -98,7 +98,7 @@ static bool ask(const char *name, int pid, const char *request, struct dump_list
 	memcpy(a.sun_path + 1, name, len);
 	/* Others may knock: for the place in the queue too. */
 	if (fd >= 0)
-		setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+		setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
 	if (fd >= 0 && text &&
 	    connect(fd, (struct sockaddr *)&a, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + len)) == 0 &&
 	    is_listener(fd, pid)) {

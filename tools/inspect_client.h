@@ -2,8 +2,8 @@
  * Doors: asking running processes of jobs for dumps. A process has a door per context
  * (src/inspect/inspector.h).
  */
-#ifndef COLL_TOOLS_DOOR_H
-#define COLL_TOOLS_DOOR_H
+#ifndef COLL_TOOLS_INSPECT_CLIENT_H
+#define COLL_TOOLS_INSPECT_CLIENT_H
 
 #include "dump.h"
 

@@ -12,7 +12,7 @@
 
 #include "bootstrap/bootstrap.h"
 
-struct card {
+struct entry {
 	int rank;
 	int pid;
 	char text[56];
@@ -26,7 +26,7 @@ static int complain(const struct coll_error_box *err)
 
 static int round_trip(const struct coll_settings *s, struct coll_identity *id, struct coll_error_box *err)
 {
-	struct card mine = {id->rank, getpid(), "card"}, *all = calloc((size_t)id->size, sizeof(*all));
+	struct entry mine = {id->rank, getpid(), "card"}, *all = calloc((size_t)id->size, sizeof(*all));
 	int bad = 0;
 
 	if (!all)

@@ -13,7 +13,7 @@ import xml.dom.minidom
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import cells  # noqa: E402
-import judge  # noqa: E402
+import verdict  # noqa: E402
 import plot  # noqa: E402
 import ranks  # noqa: E402
 import report  # noqa: E402
@@ -94,7 +94,7 @@ def test_what_is_saved_is_loaded():
 
 
 def verdict_of(name, the_cells):
-    return next((r[5], r[6]) for r in judge.judge(the_cells) if r[0] == name)
+    return next((r[5], r[6]) for r in verdict.verdicts(the_cells) if r[0] == name)
 
 
 def test_judge_takes_the_worst_cell():
@@ -128,8 +128,8 @@ def test_judge_wants_both_peers_where_it_says_both():
 
 
 def test_any_n_by_the_line():
-    same(judge.straight({2: 1.0, 4: 2.0, 8: 3.0}), {})
-    far = judge.straight({2: 1.0, 3: 3.0, 4: 2.0, 5: 2.0, 8: 2.0})
+    same(verdict.straight({2: 1.0, 4: 2.0, 8: 3.0}), {})
+    far = verdict.straight({2: 1.0, 3: 3.0, 4: 2.0, 5: 2.0, 8: 2.0})
     same(round(far[3], 3), round(3 / (1 + 0.5849625), 3))
     same(far[5], 1.0)
 
@@ -140,7 +140,7 @@ def test_reports_have_every_cell():
     for what in ("8 B", "1 MiB", "OMPI/ours", "2.00 (2.00-2.00)", "3.00 (3.00-3.00)"):
         same(what in text, True)
     same(report.markdown(d).count("\n|"), 4)
-    same(len(judge.text(d).splitlines()) >= len(judge.ROWS), True)
+    same(len(verdict.text(d).splitlines()) >= len(verdict.ROWS), True)
 
 
 def test_plot_is_xml_with_a_line_of_each():

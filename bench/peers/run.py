@@ -20,7 +20,7 @@ import time
 import types
 
 import cells as cells_of
-import judge
+import verdict
 import plot
 import ranks as ranks_of
 import report
@@ -277,7 +277,7 @@ def show(document, args):
     print((report.markdown if args.markdown else report.text)(document["cells"]))
     print(report.LEGEND)
     if args.judge:
-        print("\n" + (judge.markdown if args.markdown else judge.text)(document["cells"]))
+        print("\n" + (verdict.markdown if args.markdown else verdict.text)(document["cells"]))
 
 
 def write_plot(file, title, group, run):
@@ -334,7 +334,7 @@ def keep_results(document, args):
             if r.get("limits"):
                 f.write("\nRates of the machine: %s.\n" % ", ".join("%s %.3g" % (k.replace("_", " "), v) for k, v in r["limits"].items()))
                 break
-        f.write("\n## What is asked\n\n" + judge.markdown(document["cells"]) + "\n\n## Tables\n\n")
+        f.write("\n## What is asked\n\n" + verdict.markdown(document["cells"]) + "\n\n## Tables\n\n")
         f.write(report.LEGEND + "\n\n" + report.markdown(document["cells"]))
     for transport, (title, group) in shown(document["cells"]).items():
         write_plot("%s/%s-all-reduce-%s.svg" % (where, last["date"][:10], transport), title, group, last)

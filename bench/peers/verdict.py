@@ -109,7 +109,7 @@ def verdict(row, value):
     return "aim" if row.good(value, row.aim) else "must" if row.good(value, row.must) else "MISSED"
 
 
-def judge(cells):
+def verdicts(cells):
     """[(name, sense, must, aim, seen, verdict, misses)] with seen as a text."""
     out = []
     for row in ROWS:
@@ -140,7 +140,7 @@ def judge(cells):
 
 def text(cells):
     out = []
-    for name, sense, must, aim, seen, said, misses in judge(cells):
+    for name, sense, must, aim, seen, said, misses in verdicts(cells):
         out.append("%-12s %-58s %s %-5g aim %-5g seen %s" % (said, name, sense, must, aim, seen))
         if misses:
             out.append("             misses at: " + ", ".join(misses))
@@ -149,7 +149,7 @@ def text(cells):
 
 def markdown(cells):
     out = ["| row | must | aim | seen (worst cell) | verdict |", "|---|---|---|---|---|"]
-    for name, sense, must, aim, seen, said, misses in judge(cells):
+    for name, sense, must, aim, seen, said, misses in verdicts(cells):
         out.append("| %s | %s %g | %g | %s | %s%s |" % (name, sense, must, aim, seen, said,
                                                         ": " + ", ".join(misses) if misses else ""))
     return "\n".join(out)

@@ -65,7 +65,7 @@ struct coll_transport_env {
 	struct coll_process_id self;
 	uint64_t job_key[2]; /* shared secret of the job: handshakes prove it */
 	const char *host_id; /* equal on processes that may try shared memory */
-	void *hub;           /* loop: the object shared by ranks of one process, else NULL */
+	void *group;         /* loop: the object shared by ranks of one process, else NULL */
 	int wake_fd;         /* eventfd: written to wake this context's sleeper */
 	void *ctx;
 	/* The text of a setting ("COLL_TCP_INTERFACE"), never NULL ("" when unset). */

@@ -46,7 +46,7 @@ static __attribute__((noinline)) coll_status all_gather(const void *in, void *ou
 coll_status coll_all_gather(const void *in, void *out, size_t count, coll_dtype type, coll_comm *comm,
                             coll_stream *stream)
 {
-	struct coll_quick *q = coll_quick_find(comm, COLL_KIND_ALL_GATHER, in, out, count, type, 0, 0, stream);
+	struct coll_fastpath *q = coll_fastpath_find(comm, COLL_KIND_ALL_GATHER, in, out, count, type, 0, 0, stream);
 
 	if (__builtin_expect(q != NULL, true))
 		return q->run(comm, q, in, out);
@@ -75,7 +75,8 @@ static __attribute__((noinline)) coll_status reduce_scatter(const void *in, void
 coll_status coll_reduce_scatter(const void *in, void *out, size_t count, coll_dtype type, coll_op op, coll_comm *comm,
                                 coll_stream *stream)
 {
-	struct coll_quick *q = coll_quick_find(comm, COLL_KIND_REDUCE_SCATTER, in, out, count, type, op, 0, stream);
+	struct coll_fastpath *q =
+	        coll_fastpath_find(comm, COLL_KIND_REDUCE_SCATTER, in, out, count, type, op, 0, stream);
 
 	if (__builtin_expect(q != NULL, true))
 		return q->run(comm, q, in, out);
@@ -101,7 +102,7 @@ static __attribute__((noinline)) coll_status all_to_all(const void *in, void *ou
 coll_status coll_all_to_all(const void *in, void *out, size_t count, coll_dtype type, coll_comm *comm,
                             coll_stream *stream)
 {
-	struct coll_quick *q = coll_quick_find(comm, COLL_KIND_ALL_TO_ALL, in, out, count, type, 0, 0, stream);
+	struct coll_fastpath *q = coll_fastpath_find(comm, COLL_KIND_ALL_TO_ALL, in, out, count, type, 0, 0, stream);
 
 	if (__builtin_expect(q != NULL, true))
 		return q->run(comm, q, in, out);

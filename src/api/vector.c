@@ -57,7 +57,7 @@ static __attribute__((noinline)) coll_status all_reduce(const void *in, void *ou
 coll_status coll_all_reduce(const void *in, void *out, size_t count, coll_dtype type, coll_op op, coll_comm *comm,
                             coll_stream *stream)
 {
-	struct coll_quick *q = coll_quick_find(comm, COLL_KIND_ALL_REDUCE, in, out, count, type, op, 0, stream);
+	struct coll_fastpath *q = coll_fastpath_find(comm, COLL_KIND_ALL_REDUCE, in, out, count, type, op, 0, stream);
 
 	if (__builtin_expect(q != NULL, true))
 		return q->run(comm, q, in, out);
@@ -130,7 +130,8 @@ coll_status coll_broadcast(const void *in, void *out, size_t count, coll_dtype t
 {
 	/* What is passed as in does not matter but at the root. */
 	const void *from = comm && comm->rank == root ? in : out;
-	struct coll_quick *q = coll_quick_find(comm, COLL_KIND_BROADCAST, from, out, count, type, 0, root, stream);
+	struct coll_fastpath *q =
+	        coll_fastpath_find(comm, COLL_KIND_BROADCAST, from, out, count, type, 0, root, stream);
 
 	if (__builtin_expect(q != NULL, true))
 		return q->run(comm, q, from, out);
@@ -141,7 +142,8 @@ coll_status coll_barrier(coll_comm *comm, coll_stream *stream)
 {
 	/* One byte per rank, so that frames travel. */
 	char token[2] = {0};
-	struct coll_quick *q = coll_quick_find(comm, COLL_KIND_BARRIER, &token[0], &token[1], 1, COLL_U8, 0, 0, stream);
+	struct coll_fastpath *q =
+	        coll_fastpath_find(comm, COLL_KIND_BARRIER, &token[0], &token[1], 1, COLL_U8, 0, 0, stream);
 	coll_status st;
 
 	if (__builtin_expect(q != NULL, true))

@@ -37,7 +37,7 @@ static inline void coll_cpu_relax(void)
 
 /*
  * Time as its thread has lived it, from a first look on: what passes between two looks counts for
- * a quarter of the patience at the most. A process that was stopped, a machine that stood still or has
+ * a quarter of the wait limit at the most. A process that was stopped, a machine that stood still or has
  * many times more threads than cores has not given those who are going to speak the time to.
  */
 struct coll_lived {

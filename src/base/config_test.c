@@ -143,9 +143,9 @@ static const char *differing(const char *const *a, const char *const *b, struct 
 
 TEST(config, what_is_written_differently_is_equal_if_its_value_is)
 {
-	const char *const a[] = {"COLL_NATIVE_BYTES=64K", "COLL_VERIFY=on", "COLL_SLOTS=4", "COLL_TIMEOUT_MS=7", NULL};
-	const char *const b[] = {"COLL_NATIVE_BYTES=65536", "COLL_VERIFY=1", "COLL_SLOTS=04", NULL};
-	const char *const c[] = {"COLL_NATIVE_BYTES=65537", "COLL_VERIFY=1", "COLL_SLOTS=04", NULL};
+	const char *const a[] = {"COLL_INTRA_BYTES=64K", "COLL_VERIFY=on", "COLL_SLOTS=4", "COLL_TIMEOUT_MS=7", NULL};
+	const char *const b[] = {"COLL_INTRA_BYTES=65536", "COLL_VERIFY=1", "COLL_SLOTS=04", NULL};
+	const char *const c[] = {"COLL_INTRA_BYTES=65537", "COLL_VERIFY=1", "COLL_SLOTS=04", NULL};
 	struct coll_agreed values[2];
 	const char *which;
 	int at = -1;
@@ -153,7 +153,7 @@ TEST(config, what_is_written_differently_is_equal_if_its_value_is)
 	which = differing(a, b, values, &at);
 	CHECK(!which, "%s", which ? which : "");
 	which = differing(a, c, values, &at);
-	REQUIRE(which && strcmp(which, "COLL_NATIVE_BYTES") == 0);
+	REQUIRE(which && strcmp(which, "COLL_INTRA_BYTES") == 0);
 	CHECK(strcmp(values[0].value[at], "65536") == 0, "'%s'", values[0].value[at]);
 	CHECK(strcmp(values[1].value[at], "65537") == 0, "'%s'", values[1].value[at]);
 }

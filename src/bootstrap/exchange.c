@@ -27,7 +27,8 @@ static void nap_ms(int ms)
 
 /* Ports at which rank 0 may be when its own may be taken: the named one, then
  * ports chosen by the key, inside COLL_PORT_RANGE if there is one. */
-static void candidate_ports(const struct coll_identity *id, uint16_t first, uint16_t last, struct coll_meeting *m)
+static void candidate_ports(const struct coll_identity *id, uint16_t first, uint16_t last,
+                            struct coll_rendezvous_point *m)
 {
 	struct coll_rng rng = {coll_hash_combine(id->job_key[0], id->job_key[1])};
 	const uint32_t low = first ? first : 20000, count = first ? last - first + 1u : 12000;
@@ -35,7 +36,7 @@ static void candidate_ports(const struct coll_identity *id, uint16_t first, uint
 	m->port_count = 0;
 	if (id->root_port)
 		m->ports[m->port_count++] = id->root_port;
-	while (m->port_count < COLL_MEET_PORTS)
+	while (m->port_count < COLL_RENDEZVOUS_PORTS)
 		m->ports[m->port_count++] = (uint16_t)(low + coll_rng_below(&rng, count));
 }
 
@@ -89,7 +90,7 @@ static bool own_job_at(const char *host, uint16_t port, const uint64_t key[2])
 /* The first port that can be had. Where others will be tried, a taken one may be
  * held by a second process of this job that claims rank 0: the ranks would be torn
  * between the two. */
-static bool open_one(const struct coll_identity *id, struct coll_meeting *m, bool *twice)
+static bool open_one(const struct coll_identity *id, struct coll_rendezvous_point *m, bool *twice)
 {
 	uint16_t real;
 
@@ -113,7 +114,7 @@ static bool open_one(const struct coll_identity *id, struct coll_meeting *m, boo
 	return false;
 }
 
-static coll_status open_tcp(const struct coll_identity *id, struct coll_meeting *m, struct coll_error_box *err)
+static coll_status open_tcp(const struct coll_identity *id, struct coll_rendezvous_point *m, struct coll_error_box *err)
 {
 	const uint64_t give_up = coll_clock_ns() + BIND_RETRY_NS;
 	bool twice;
@@ -132,7 +133,8 @@ static coll_status open_tcp(const struct coll_identity *id, struct coll_meeting 
 	                                            : "");
 }
 
-static coll_status open_unix(const struct coll_identity *id, struct coll_meeting *m, struct coll_error_box *err)
+static coll_status open_unix(const struct coll_identity *id, struct coll_rendezvous_point *m,
+                             struct coll_error_box *err)
 {
 	const uint64_t give_up = coll_clock_ns() + BIND_RETRY_NS;
 	struct coll_address a;
@@ -151,7 +153,7 @@ static coll_status open_unix(const struct coll_identity *id, struct coll_meeting
 	                      errno == EADDRINUSE ? " (a second process claims rank 0)" : "");
 }
 
-static coll_status find_tcp(const struct coll_identity *id, struct coll_meeting *m, struct coll_error_box *err)
+static coll_status find_tcp(const struct coll_identity *id, struct coll_rendezvous_point *m, struct coll_error_box *err)
 {
 	char why[256] = "";
 
@@ -165,7 +167,8 @@ static coll_status find_tcp(const struct coll_identity *id, struct coll_meeting 
 	return coll_error_set(err, COLL_ERR_BOOTSTRAP, "[COLL-4203] rank 0 cannot be found: %s", why);
 }
 
-static coll_status prepare_tcp(const struct coll_identity *id, struct coll_meeting *m, struct coll_error_box *err)
+static coll_status prepare_tcp(const struct coll_identity *id, struct coll_rendezvous_point *m,
+                               struct coll_error_box *err)
 {
 	uint16_t first, last;
 	coll_status st = coll_port_range(m->settings, &first, &last, err);
@@ -183,7 +186,8 @@ static coll_status prepare_tcp(const struct coll_identity *id, struct coll_meeti
 	return id->rank == 0 ? open_tcp(id, m, err) : find_tcp(id, m, err);
 }
 
-static coll_status prepare_unix(const struct coll_identity *id, struct coll_meeting *m, struct coll_error_box *err)
+static coll_status prepare_unix(const struct coll_identity *id, struct coll_rendezvous_point *m,
+                                struct coll_error_box *err)
 {
 	m->unix_only = true;
 	snprintf(m->root_text, sizeof(m->root_text), "unix:%s", id->unix_name);
@@ -195,7 +199,7 @@ static coll_status prepare_unix(const struct coll_identity *id, struct coll_meet
 }
 
 /* The listeners of rank 0 exist already and the id says where. */
-static coll_status prepare_id(const coll_config *cfg, const struct coll_identity *id, struct coll_meeting *m,
+static coll_status prepare_id(const coll_config *cfg, const struct coll_identity *id, struct coll_rendezvous_point *m,
                               struct coll_error_box *err)
 {
 	coll_status st = coll_id_read(cfg->id, &m->root, m->key, err);
@@ -211,7 +215,8 @@ static coll_status prepare_id(const coll_config *cfg, const struct coll_identity
 }
 
 /* The probe has published already: what it left is found again at once. */
-static coll_status prepare_published(const struct coll_identity *id, struct coll_meeting *m, struct coll_error_box *err)
+static coll_status prepare_published(const struct coll_identity *id, struct coll_rendezvous_point *m,
+                                     struct coll_error_box *err)
 {
 	coll_unique_id shared;
 	coll_status st = coll_id_publish(m->settings, id, m->deadline_ns, &shared, m->listener, err);
@@ -220,7 +225,7 @@ static coll_status prepare_published(const struct coll_identity *id, struct coll
 	return st == COLL_OK ? coll_id_read(&shared, &m->root, m->key, err) : st;
 }
 
-static coll_status prepare(const coll_config *cfg, const struct coll_identity *id, struct coll_meeting *m,
+static coll_status prepare(const coll_config *cfg, const struct coll_identity *id, struct coll_rendezvous_point *m,
                            struct coll_error_box *err)
 {
 	if (cfg && cfg->id)
@@ -240,7 +245,7 @@ coll_status coll_bootstrap_exchange(const coll_config *cfg, const struct coll_se
                                     struct coll_error_box *err)
 {
 	const uint64_t begun_ns = id->begun_ns ? id->begun_ns : coll_clock_ns();
-	struct coll_meeting m = {
+	struct coll_rendezvous_point m = {
 	        .rank = id->rank,
 	        .size = id->size,
 	        .key = {id->job_key[0], id->job_key[1]},
@@ -264,8 +269,8 @@ coll_status coll_bootstrap_exchange(const coll_config *cfg, const struct coll_se
 	}
 	st = prepare(cfg, id, &m, err);
 	if (st == COLL_OK)
-		st = coll_meet(&m, err);
-	for (int i = 0; i < COLL_MEET_LISTENERS; i++)
+		st = coll_rendezvous(&m, err);
+	for (int i = 0; i < COLL_RENDEZVOUS_LISTENERS; i++)
 		if (m.close_listeners && m.listener[i] >= 0)
 			close(m.listener[i]);
 	return st;

@@ -484,7 +484,7 @@ static coll_status gather_by_id(struct job *j, int rank, struct coll_error_box *
 
 static void run_by_id(int n, bool damaged)
 {
-	int listener[COLL_MEET_LISTENERS];
+	int listener[COLL_RENDEZVOUS_LISTENERS];
 	coll_unique_id id;
 	struct job j;
 

@@ -34,7 +34,7 @@ _Static_assert(sizeof(struct packed) <= COLL_UNIQUE_ID_BYTES, "an id must fit");
 
 struct kept {
 	coll_unique_id id;
-	int listener[COLL_MEET_LISTENERS];
+	int listener[COLL_RENDEZVOUS_LISTENERS];
 	struct kept *next;
 };
 
@@ -45,7 +45,7 @@ static struct kept *unused; /* under lock */
 static struct {
 	bool valid;
 	coll_unique_id id;
-	int listener[COLL_MEET_LISTENERS];
+	int listener[COLL_RENDEZVOUS_LISTENERS];
 } published;
 
 static uint64_t checksum(const struct packed *p)
@@ -67,16 +67,16 @@ static void unix_name(const uint64_t key[2], char *buf, size_t len_bytes)
 	snprintf(buf, len_bytes, "coll-id-%016llx", (unsigned long long)coll_hash_combine(key[0], key[1]));
 }
 
-static void close_listeners(int listener[COLL_MEET_LISTENERS])
+static void close_listeners(int listener[COLL_RENDEZVOUS_LISTENERS])
 {
-	for (int i = 0; i < COLL_MEET_LISTENERS; i++)
+	for (int i = 0; i < COLL_RENDEZVOUS_LISTENERS; i++)
 		if (listener[i] >= 0)
 			close(listener[i]);
 }
 
 /* A Unix listener for this host, a TCP listener for the others. */
-static coll_status make(const struct coll_settings *settings, coll_unique_id *id, int listener[COLL_MEET_LISTENERS],
-                        struct coll_error_box *err)
+static coll_status make(const struct coll_settings *settings, coll_unique_id *id,
+                        int listener[COLL_RENDEZVOUS_LISTENERS], struct coll_error_box *err)
 {
 	struct packed p = {.version = ID_VERSION, .host = host_hash()};
 	struct coll_places places = {0};
@@ -129,7 +129,7 @@ coll_status coll_bootstrap_unique_id(const struct coll_settings *settings, coll_
 	return COLL_OK;
 }
 
-bool coll_id_take_listeners(const coll_unique_id *id, int listener[COLL_MEET_LISTENERS])
+bool coll_id_take_listeners(const coll_unique_id *id, int listener[COLL_RENDEZVOUS_LISTENERS])
 {
 	struct kept *found = NULL;
 
@@ -225,7 +225,7 @@ static coll_status share(const struct coll_settings *settings, const struct coll
 }
 
 coll_status coll_id_publish(const struct coll_settings *settings, const struct coll_identity *who, uint64_t deadline_ns,
-                            coll_unique_id *id, int listener[COLL_MEET_LISTENERS], struct coll_error_box *err)
+                            coll_unique_id *id, int listener[COLL_RENDEZVOUS_LISTENERS], struct coll_error_box *err)
 {
 	coll_status st = COLL_OK;
 

@@ -16,7 +16,7 @@ coll_status coll_id_read(const coll_unique_id *id, struct coll_places *places, u
 
 /* The listeners of an id made by this process, given out once; false if it was
  * not made here. */
-bool coll_id_take_listeners(const coll_unique_id *id, int listener[COLL_MEET_LISTENERS]);
+bool coll_id_take_listeners(const coll_unique_id *id, int listener[COLL_RENDEZVOUS_LISTENERS]);
 
 /*
  * Rank 0 makes an id, the launcher's store carries it, all return with it. Done
@@ -25,7 +25,7 @@ bool coll_id_take_listeners(const coll_unique_id *id, int listener[COLL_MEET_LIS
  * gets *listener, which stay open; the others get -1.
  */
 coll_status coll_id_publish(const struct coll_settings *settings, const struct coll_identity *who, uint64_t deadline_ns,
-                            coll_unique_id *id, int listener[COLL_MEET_LISTENERS], struct coll_error_box *err);
+                            coll_unique_id *id, int listener[COLL_RENDEZVOUS_LISTENERS], struct coll_error_box *err);
 
 /* The two stores. text is a C string without blanks: given by rank 0, received
  * (at most cap bytes) by the others. */

@@ -42,7 +42,7 @@ struct pmix {
 	struct pmix_process self;
 };
 
-/* A fence may outlive the caller's patience: who leaves last frees it. */
+/* A fence may outlive the caller's wait limit: who leaves last frees it. */
 struct fence {
 	pthread_mutex_t lock;
 	pthread_cond_t passed;

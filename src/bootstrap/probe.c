@@ -551,7 +551,7 @@ coll_status coll_bootstrap_identify(const coll_config *cfg, const struct coll_se
 coll_status coll_bootstrap_probe(const coll_config *cfg, const struct coll_settings *settings, struct coll_identity *id,
                                  struct coll_error_box *err)
 {
-	int listener[COLL_MEET_LISTENERS];
+	int listener[COLL_RENDEZVOUS_LISTENERS];
 	struct coll_places places;
 	coll_unique_id shared;
 	const uint64_t begun_ns = coll_clock_ns();

@@ -18,17 +18,17 @@
 #include "base/clock.h"
 #include "bootstrap/rendezvous_state.h"
 
-coll_status room_open(struct room *r, const struct coll_meeting *how, struct coll_error_box *err)
+coll_status room_open(struct room *r, const struct coll_rendezvous_point *how, struct coll_error_box *err)
 {
 	memset(r, 0, sizeof(*r));
 	r->how = how;
 	r->err = err;
 	r->status = COLL_AGAIN;
 	r->culprit = -1;
-	for (int i = 0; i < COLL_MEET_LISTENERS; i++)
+	for (int i = 0; i < COLL_RENDEZVOUS_LISTENERS; i++)
 		r->listener[i] = how->rank == 0 ? how->listener[i] : -1;
 	r->pending = calloc(PENDING_MAX, sizeof(*r->pending));
-	r->poll_cap = COLL_MEET_LISTENERS + PENDING_MAX + 1 + FAN_OUT;
+	r->poll_cap = COLL_RENDEZVOUS_LISTENERS + PENDING_MAX + 1 + FAN_OUT;
 	r->polls = calloc((size_t)r->poll_cap, sizeof(*r->polls));
 	if (r->pending && r->polls)
 		return COLL_OK;
@@ -210,7 +210,7 @@ static void serve_kid(struct room *r, int i, short revents)
 
 static bool make_polls(struct room *r)
 {
-	const int need = COLL_MEET_LISTENERS + PENDING_MAX + 1 + r->kid_cap;
+	const int need = COLL_RENDEZVOUS_LISTENERS + PENDING_MAX + 1 + r->kid_cap;
 	struct pollfd *p;
 
 	if (need <= r->poll_cap)
@@ -249,7 +249,7 @@ void room_turn(struct room *r, struct coll_wire *extra, uint64_t until_ns)
 		room_fail(r, COLL_ERR_MEMORY, -1, "no memory for the rendezvous");
 		return;
 	}
-	for (int i = 0; i < COLL_MEET_LISTENERS; i++)
+	for (int i = 0; i < COLL_RENDEZVOUS_LISTENERS; i++)
 		r->polls[n++] = (struct pollfd){.fd = deaf ? -1 : r->listener[i], .events = POLLIN};
 	r->polls[n++] = extra ? poll_of(extra) : (struct pollfd){.fd = -1};
 	first_pending = n;
@@ -272,10 +272,10 @@ void room_turn(struct room *r, struct coll_wire *extra, uint64_t until_ns)
 	for (int i = kids - 1; i >= 0; i--)
 		serve_kid(r, i, r->polls[first_kid + i].revents);
 	if (extra)
-		coll_wire_pump(extra, r->polls[COLL_MEET_LISTENERS].revents);
+		coll_wire_pump(extra, r->polls[COLL_RENDEZVOUS_LISTENERS].revents);
 	for (int i = pending - 1; i >= 0; i--)
 		serve_pending(r, i, r->polls[first_pending + i].revents);
-	for (int i = 0; i < COLL_MEET_LISTENERS; i++)
+	for (int i = 0; i < COLL_RENDEZVOUS_LISTENERS; i++)
 		if (r->polls[i].fd >= 0 && r->polls[i].revents)
 			accept_some(r, r->listener[i]);
 }
@@ -373,7 +373,7 @@ void name_ranks(char *buf, size_t len_bytes, int size, bool (*missing)(const voi
 		snprintf(buf + at, len_bytes - at, " and %d more", total - named);
 }
 
-coll_status coll_meet(const struct coll_meeting *how, struct coll_error_box *err)
+coll_status coll_rendezvous(const struct coll_rendezvous_point *how, struct coll_error_box *err)
 {
 	if ((uint64_t)how->size * how->len_bytes > UINT32_MAX / 2)
 		return coll_error_set(err, COLL_ERR_ARGUMENT, "%d ranks exchange %zu bytes each: more than 2 GiB",

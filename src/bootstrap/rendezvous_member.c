@@ -52,7 +52,7 @@ struct member {
  * this rank is simply nobody's parent. */
 static void listen_for_kids(struct member *m)
 {
-	const struct coll_meeting *how = m->room.how;
+	const struct coll_rendezvous_point *how = m->room.how;
 	uint16_t first, last;
 
 	m->own_listener = -1;
@@ -90,7 +90,7 @@ static void own_places(const struct member *m, struct coll_places *p)
 
 static struct introduction introduction(const struct member *m)
 {
-	const struct coll_meeting *how = m->room.how;
+	const struct coll_rendezvous_point *how = m->room.how;
 	struct introduction in = {
 	        .version = WIRE_VERSION,
 	        .size = (uint32_t)how->size,
@@ -124,7 +124,7 @@ static bool introduce(struct member *m)
 
 static int target_count(const struct member *m)
 {
-	const struct coll_meeting *how = m->room.how;
+	const struct coll_rendezvous_point *how = m->room.how;
 
 	if (m->phase == SEEK_PARENT)
 		return m->parents.count;
@@ -133,7 +133,7 @@ static int target_count(const struct member *m)
 
 static struct coll_address target(const struct member *m, int i)
 {
-	const struct coll_meeting *how = m->room.how;
+	const struct coll_rendezvous_point *how = m->room.how;
 	struct coll_address a;
 
 	if (m->phase == SEEK_PARENT)
@@ -250,7 +250,7 @@ static bool go_to_parent(struct member *m, const struct coll_wire_frame *f)
 
 static bool finish(struct member *m, const struct coll_wire_frame *f)
 {
-	const struct coll_meeting *how = m->room.how;
+	const struct coll_rendezvous_point *how = m->room.how;
 
 	if (m->phase != IN_PLACE || f->len_bytes != (size_t)how->size * how->len_bytes)
 		return false;
@@ -394,7 +394,7 @@ static void kid_lost(void *role, const struct kid *k)
 
 static void too_late(struct member *m)
 {
-	const struct coll_meeting *how = m->room.how;
+	const struct coll_rendezvous_point *how = m->room.how;
 	const int ms = how->settings->create_timeout_ms;
 
 	if (m->phase == IN_PLACE)
@@ -444,7 +444,7 @@ static void seek_and_wait(struct member *m)
 
 static void pass_on(struct member *m)
 {
-	const struct coll_meeting *how = m->room.how;
+	const struct coll_rendezvous_point *how = m->room.how;
 
 	coll_wire_close(&m->up);
 	room_tell(&m->room, FRAME_TABLE, NULL, 0, how->all, (size_t)how->size * how->len_bytes);
@@ -484,7 +484,7 @@ static void member_init(struct member *m)
 	listen_for_kids(m);
 }
 
-coll_status meet_member(const struct coll_meeting *how, struct coll_error_box *err)
+coll_status meet_member(const struct coll_rendezvous_point *how, struct coll_error_box *err)
 {
 	struct member m = {.own_listener = -1};
 	coll_status st = room_open(&m.room, how, err);

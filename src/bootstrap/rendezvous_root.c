@@ -87,7 +87,7 @@ static int choose_parent(struct root *o, const struct guest *newcomer)
 /* Contradictions end the meeting. */
 static bool acceptable(struct root *o, const struct introduction *in, size_t payload_bytes)
 {
-	const struct coll_meeting *how = o->room.how;
+	const struct coll_rendezvous_point *how = o->room.how;
 	const int rank = (int)in->rank;
 	const struct guest *g;
 
@@ -116,7 +116,7 @@ static bool acceptable(struct root *o, const struct introduction *in, size_t pay
 static void enter(struct root *o, const struct introduction *in, const unsigned char *places,
                   const unsigned char *payload)
 {
-	const struct coll_meeting *how = o->room.how;
+	const struct coll_rendezvous_point *how = o->room.how;
 	struct guest *g = &o->guests[in->rank];
 
 	if (g->here)
@@ -254,7 +254,7 @@ static int missing_text(const struct root *o, char *buf, size_t len_bytes)
 
 static void wait_for_all(struct root *o)
 {
-	const struct coll_meeting *how = o->room.how;
+	const struct coll_rendezvous_point *how = o->room.how;
 	uint64_t notice_ns = coll_clock_ns() + NOTICE_EVERY_NS;
 	char text[400];
 
@@ -280,7 +280,7 @@ static void wait_for_all(struct root *o)
 
 static void give_all(struct root *o)
 {
-	const struct coll_meeting *how = o->room.how;
+	const struct coll_rendezvous_point *how = o->room.how;
 
 	room_tell(&o->room, FRAME_TABLE, NULL, 0, how->all, (size_t)how->size * how->len_bytes);
 	if (room_drain(&o->room, how->deadline_ns))
@@ -290,7 +290,7 @@ static void give_all(struct root *o)
 	          o->room.kids[0].rank);
 }
 
-coll_status meet_root(const struct coll_meeting *how, struct coll_error_box *err)
+coll_status meet_root(const struct coll_rendezvous_point *how, struct coll_error_box *err)
 {
 	struct root o = {0};
 	coll_status st = room_open(&o.room, how, err);

@@ -7,8 +7,8 @@
  * children, and rank 0 never holds more than FAN_OUT connections plus those of
  * ranks whose parent could not be reached.
  */
-#ifndef COLL_BOOTSTRAP_MEET_ROOM_H
-#define COLL_BOOTSTRAP_MEET_ROOM_H
+#ifndef COLL_BOOTSTRAP_RENDEZVOUS_STATE_H
+#define COLL_BOOTSTRAP_RENDEZVOUS_STATE_H
 
 #include <poll.h>
 
@@ -69,13 +69,13 @@ struct kid {
 };
 
 struct room {
-	const struct coll_meeting *how;
+	const struct coll_rendezvous_point *how;
 	struct coll_error_box *err;
 	coll_status status; /* COLL_AGAIN while it lasts */
 	int culprit;
 	char text[TEXT_BYTES]; /* of the failure */
 
-	int listener[COLL_MEET_LISTENERS];
+	int listener[COLL_RENDEZVOUS_LISTENERS];
 	bool closed;               /* nobody is expected any more */
 	uint64_t accept_again_ns;  /* descriptors ran out: wait until then */
 	struct coll_wire *pending; /* PENDING_MAX */
@@ -93,7 +93,7 @@ struct room {
 	void *role;
 };
 
-coll_status room_open(struct room *r, const struct coll_meeting *how, struct coll_error_box *err);
+coll_status room_open(struct room *r, const struct coll_rendezvous_point *how, struct coll_error_box *err);
 void room_close(struct room *r);
 
 /* The first failure counts. culprit -1: nobody. */
@@ -123,7 +123,7 @@ bool unpack_failure(const struct coll_wire_frame *f, coll_status *status, int *r
 /* "rank 3" or "ranks 3, 5, 7-9 and 12 more" of those for which missing() is true. */
 void name_ranks(char *buf, size_t len_bytes, int size, bool (*missing)(const void *arg, int rank), const void *arg);
 
-coll_status meet_root(const struct coll_meeting *how, struct coll_error_box *err);
-coll_status meet_member(const struct coll_meeting *how, struct coll_error_box *err);
+coll_status meet_root(const struct coll_rendezvous_point *how, struct coll_error_box *err);
+coll_status meet_member(const struct coll_rendezvous_point *how, struct coll_error_box *err);
 
 #endif

@@ -28,14 +28,14 @@ enum { SMALL_COUNT = 64 };
 
 /* ---- Choice, remembered ---- */
 
-static struct coll_tune_call tune_call(const struct coll_call *c, size_t elem_bytes, bool ordered)
+static struct coll_select_call tune_call(const struct coll_call *c, size_t elem_bytes, bool ordered)
 {
-	return (struct coll_tune_call){.kind = c->kind,
-	                               .count = c->count,
-	                               .elem_bytes = elem_bytes,
-	                               .ordered = ordered,
-	                               .ragged = c->ragged,
-	                               .pairwise = c->pairwise};
+	return (struct coll_select_call){.kind = c->kind,
+	                                 .count = c->count,
+	                                 .elem_bytes = elem_bytes,
+	                                 .ordered = ordered,
+	                                 .ragged = c->ragged,
+	                                 .pairwise = c->pairwise};
 }
 
 /* The largest tile whose frames fit in a slot, on every rank alike: a rank's own
@@ -70,23 +70,23 @@ static void cut_tiles(struct coll_memo *m, const struct coll_call *c, size_t lar
 }
 
 static coll_status choose(struct coll_comm *comm, const struct coll_call *c, bool ordered, bool explain,
-                          struct coll_memo *m, struct coll_tune_choice *choice)
+                          struct coll_memo *m, struct coll_select_choice *choice)
 {
-	struct coll_tune_call t = tune_call(c, m->elem_bytes, ordered);
+	struct coll_select_call t = tune_call(c, m->elem_bytes, ordered);
 	struct coll_shape shape = {.kind = c->kind,
 	                           .rank = comm->rank,
 	                           .size = comm->size,
 	                           .root = c->root,
 	                           .ordered = ordered,
 	                           .uniform = !c->ragged && !c->pairwise,
-	                           .host_of = comm->members.host_of,
-	                           .hosts = comm->members.hosts};
+	                           .host_of = comm->rank_map.host_of,
+	                           .hosts = comm->rank_map.hosts};
 	const char *name = coll_call_name(c);
 	uint32_t windows;
 	size_t largest;
 	coll_status st;
 
-	st = coll_tune_select(&comm->facts, &t, explain, choice);
+	st = coll_select_plan(&comm->facts, &t, explain, choice);
 	if (st != COLL_OK)
 		return coll_comm_refuse(comm, name, st, "[COLL-1112] no algorithm for this call%s%s: %.160s",
 		                        comm->facts.forced[0] ? " with COLL_ALGO=" : "", comm->facts.forced,
@@ -111,9 +111,10 @@ static coll_status choose(struct coll_comm *comm, const struct coll_call *c, boo
 	 * find that they cannot share memory. */
 	if (choice->forced)
 		return COLL_OK;
-	m->hand = coll_comm_native_find(comm, c, m->elem_bytes);
-	/* Of more ranks that share cores those by hand are of any length. */
-	m->quick = m->hand && !m->hand->passes && (comm->ctx->alone_on_cores || comm->size <= COLL_NATIVE_SIZE_MAX);
+	m->intra = coll_select_intra_find(comm, c, m->elem_bytes);
+	/* Of more ranks that share cores those intranode are of any length. */
+	m->fastpath =
+	        m->intra && !m->intra->passes && (comm->ctx->dedicated_cores || comm->size <= COLL_INTRA_SIZE_MAX);
 	return st;
 }
 
@@ -187,9 +188,9 @@ static struct chain chain(const struct coll_comm *comm, const struct coll_call *
 	struct coll_job job;
 	size_t n = 0;
 
-	if (m->hand) {
+	if (m->intra) {
 		coll_call_job(comm, c, m, &job);
-		coll_native_explain(m->hand, &job, chain.text, sizeof(chain.text), &plan);
+		coll_intra_explain(m->intra, &job, chain.text, sizeof(chain.text), &plan);
 		n = strlen(chain.text);
 	}
 	if (plan)
@@ -215,12 +216,12 @@ static coll_status memorise(struct coll_comm *comm, const struct coll_call *c, s
 	                          .root = c->root,
 	                          .count = c->count,
 	                          .signature = signature(c, comm->size)};
-	struct coll_tune_choice choice;
+	struct coll_select_choice choice;
 	bool ordered = false;
 	coll_status st = COLL_OK;
 
 	comm->prepared = NULL;
-	coll_quick_forget(comm, m);
+	coll_fastpath_forget(comm, m);
 	if (coll_plan_kind_reduces(c->kind))
 		st = bind_reduction(comm, c, &fresh.reduction, &ordered);
 	if (st != COLL_OK)
@@ -288,10 +289,10 @@ static coll_status need_scratch(struct coll_comm *comm, size_t bytes)
 }
 
 /* A call that a rank may end without having heard from all others, directly or through
- * others: it may not notice that they made a different one. So such a call colours the
+ * others: it may not notice that they made a different one. So such a call salts the
  * signatures of all calls after it, and whatever frame is exchanged next shows the
  * difference. Decided by what is equal on all ranks when their calls are. */
-static bool loose(const struct coll_call *c)
+static bool unsynchronised(const struct coll_call *c)
 {
 	switch (c->kind) {
 	case COLL_KIND_ALL_REDUCE:
@@ -303,38 +304,38 @@ static bool loose(const struct coll_call *c)
 	}
 }
 
-/* A call that is not like the last one begins: returns the colour of its signature. Calls
+/* A call that is not like the last one begins: returns the salt of its signature. Calls
  * in a row that are the same have the same: then it does not matter which of them took the
  * short way through prepare_again(). */
-uint32_t coll_call_colour(struct coll_comm *comm, const struct coll_call *c, const struct coll_record *record)
+uint32_t coll_call_salt(struct coll_comm *comm, const struct coll_call *c, const struct coll_record *record)
 {
-	struct coll_colour *k = &comm->colour;
-	const unsigned n = atomic_load_explicit(&comm->stretches, memory_order_relaxed);
+	struct coll_salt *k = &comm->salt;
+	const unsigned n = atomic_load_explicit(&comm->call_runs, memory_order_relaxed);
 
 	if (n > 0 && record->signature == k->last)
 		return k->now;
-	coll_record_publish(&comm->stretch[n % COLL_STRETCHES], record);
+	coll_record_publish(&comm->call_run[n % COLL_CALL_RUNS], record);
 	/* Release: who sees the number sees the record, or a newer one in its place. */
-	atomic_store_explicit(&comm->stretches, n + 1, memory_order_release);
+	atomic_store_explicit(&comm->call_runs, n + 1, memory_order_release);
 	k->last = record->signature;
 	k->now = k->next;
-	if (loose(c))
+	if (unsynchronised(c))
 		k->next = (uint32_t)coll_mix64(coll_mix64(record->sequence) ^ (uint64_t)k->now << 32 ^ k->last);
 	return k->now;
 }
 
 /* A frame that nobody expects, of a call whose lengths only the two ends know, is found where
- * the next one is expected on its channel. What is made by hand expects none: so the first
+ * the next one is expected on its channel. What is run intranode expects none: so the first
  * call after such a one in which all hear from all is made by its plan. Calls like the last
  * one need not ask: after such a one nothing is prepared. */
 bool coll_call_by_plan(struct coll_comm *comm, const struct coll_call *c)
 {
-	const bool by_plan = comm->colour.by_plan;
+	const bool by_plan = comm->salt.by_plan;
 
 	if (c->pairwise)
-		comm->colour.by_plan = true;
-	else if (!loose(c))
-		comm->colour.by_plan = false;
+		comm->salt.by_plan = true;
+	else if (!unsynchronised(c))
+		comm->salt.by_plan = false;
 	return by_plan;
 }
 
@@ -342,7 +343,7 @@ void coll_call_job(const struct coll_comm *comm, const struct coll_call *c, cons
                    struct coll_job *job)
 {
 	*job = (struct coll_job){.plan = memo->plan,
-	                         .hand = memo->hand,
+	                         .intra = memo->intra,
 	                         .in = extent(c, c->in, c->kind == COLL_KIND_ALL_GATHER || c->kind == COLL_KIND_GATHER,
 	                                      c->in_counts, c->in_offsets),
 	                         .out = extent(c, c->out,
@@ -384,14 +385,14 @@ static coll_status prepare(struct coll_comm *comm, const struct coll_call *c, st
 
 	coll_call_job(comm, c, memo, &job);
 	if (by_plan)
-		job.hand = NULL;
+		job.intra = NULL;
 	job.reduction = coll_plan_kind_reduces(c->kind) ? &memo->reduction : NULL;
 	job.scratch = comm->scratch;
 	job.sequence = comm->sequence;
 	coll_call_record(comm, c, &job, &comm->call);
-	job.signature ^= coll_call_colour(comm, c, &comm->call);
+	job.signature ^= coll_call_salt(comm, c, &comm->call);
 	if (c->pairwise)
-		coll_tally_note(&comm->tally, c, comm->sequence, comm->rank, comm->size);
+		coll_pair_counts_note(&comm->pair_counts, c, comm->sequence, comm->rank, comm->size);
 	coll_record_publish(&comm->record, &comm->call);
 	comm->prepared = NULL;
 	st = coll_run_start(comm->run, &comm->collective.fabric, &job);
@@ -400,9 +401,9 @@ static coll_status prepare(struct coll_comm *comm, const struct coll_call *c, st
 		return coll_comm_fail(comm, st, -1, "cannot start the plan: ", coll_status_string(st));
 	}
 	/* Counts are the caller's memory: not to be used again. */
-	if (!c->ragged && !c->pairwise && job.hand == memo->hand)
+	if (!c->ragged && !c->pairwise && job.intra == memo->intra)
 		comm->prepared = memo;
-	coll_quick_prepare(comm, c, memo, &job);
+	coll_fastpath_prepare(comm, c, memo, &job);
 	return COLL_OK;
 }
 
@@ -476,7 +477,7 @@ coll_status coll_comm_call(struct coll_comm *comm, const struct coll_call *c)
 		return st;
 	/* A small call is written down while its first frames travel, which costs nothing then,
 	 * and is not timed when it ends at once: two looks at a clock would be a tenth of it. */
-	if (comm->ctx->alone_on_cores && c->count <= SMALL_COUNT) {
+	if (comm->ctx->dedicated_cores && c->count <= SMALL_COUNT) {
 		st = coll_run_poll(comm->run, NULL);
 		wait.entries[0] = write_down(comm, c);
 		if (st == COLL_AGAIN)
@@ -505,7 +506,7 @@ coll_status coll_comm_explain_call(struct coll_comm *comm, enum coll_kind kind, 
 {
 	struct coll_call c = {.kind = kind, .count = count, .type = type};
 	struct coll_memo m = {.elem_bytes = coll_dtype_size(type)};
-	struct coll_tune_choice choice;
+	struct coll_select_choice choice;
 	coll_status st = choose(comm, &c, false, true, &m, &choice);
 
 	if (st != COLL_OK)

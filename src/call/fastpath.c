@@ -1,7 +1,7 @@
 /*
- * The shortest call: one like a call before, small, made by hand, while nothing else goes on.
+ * The shortest call: one like a call before, small, run intranode, while nothing else goes on.
  * In this file all of it is in one place, since every instruction counts: what it leaves behind
- * (record, recorder, numbers, turns, colour) is what the long way in blocking.c leaves behind, and what
+ * (record, recorder, numbers, turns, salt) is what the long way in blocking.c leaves behind, and what
  * does not end at once goes on there.
  *
  * Calls of one kind, count, type, operation and root have a place in comm->quick[]. While they
@@ -16,7 +16,7 @@
 #include "progress/async.h"
 
 enum { LOOKS = 400, YIELDS = 4, TIMED_BYTES = 1024 };
-_Static_assert((int)COLL_QUICK_ROOTS >= (int)COLL_NATIVE_SIZE_MAX, "roots in turn have a place each");
+_Static_assert((int)COLL_FASTPATH_ROOTS >= (int)COLL_INTRA_SIZE_MAX, "roots in turn have a place each");
 
 /* Sums of one or two elements: what a kernel does with them, without the call (a third of
  * the instructions of an 8-byte all-reduce). */
@@ -57,7 +57,7 @@ static inline void copy_payload(char *to, const char *from, uint32_t bytes)
 		memcpy(to + 4, &b, sizeof(b));
 		return;
 	}
-	coll_native_copy_part(to, from, bytes);
+	coll_intra_copy_part(to, from, bytes);
 }
 
 /* False: a NaN, of which there are many; which one is the kernel's choice, on all ranks. */
@@ -126,7 +126,7 @@ static inline bool add_i64(char *out, const char *a, const char *b)
 	return true;
 }
 
-static __attribute__((noinline)) void reduce_any(const struct coll_comm *comm, const struct coll_quick *q,
+static __attribute__((noinline)) void reduce_any(const struct coll_comm *comm, const struct coll_fastpath *q,
                                                  const void *in, void *out, const void *theirs)
 {
 	const void *src[2];
@@ -137,7 +137,7 @@ static __attribute__((noinline)) void reduce_any(const struct coll_comm *comm, c
 }
 
 /* Sums are the same in either order, but for NaN. */
-static inline void reduce(const struct coll_comm *comm, const struct coll_quick *q, const void *in, void *out,
+static inline void reduce(const struct coll_comm *comm, const struct coll_fastpath *q, const void *in, void *out,
                           const void *theirs)
 {
 	bool done = false;
@@ -157,10 +157,10 @@ static inline void reduce(const struct coll_comm *comm, const struct coll_quick 
 
 /* ---- Not at once ---- */
 
-/* As any call made by hand, from here on. */
-static __attribute__((noinline, cold)) coll_status go_on(struct coll_comm *comm, struct coll_quick *q, const void *in,
-                                                         void *out, const struct coll_hand_state *state,
-                                                         struct coll_entry *entry)
+/* As any call run intranode, from here on. */
+static __attribute__((noinline, cold)) coll_status go_on(struct coll_comm *comm, struct coll_fastpath *q,
+                                                         const void *in, void *out,
+                                                         const struct coll_intra_state *state, struct coll_entry *entry)
 {
 	const struct coll_wait wait = {.runs = {comm->run}, .nruns = 1, .record = &comm->call, .entries = {entry}};
 	coll_status st = COLL_OK;
@@ -196,7 +196,7 @@ static __attribute__((noinline, cold)) coll_status go_on(struct coll_comm *comm,
 	return st;
 }
 
-static __attribute__((noinline, cold)) coll_status long_way(struct coll_comm *comm, const struct coll_quick *q,
+static __attribute__((noinline, cold)) coll_status long_way(struct coll_comm *comm, const struct coll_fastpath *q,
                                                             const void *in, void *out)
 {
 	const struct coll_memo *m = q->memo;
@@ -213,24 +213,24 @@ static __attribute__((noinline, cold)) coll_status long_way(struct coll_comm *co
 
 /* The call before was a different one: what a different call leaves behind. Once this one's words
  * are written, since nobody waits for any of it. */
-static __attribute__((noinline)) void change(struct coll_comm *comm, struct coll_quick *q)
+static __attribute__((noinline)) void change(struct coll_comm *comm, struct coll_fastpath *q)
 {
 	const struct coll_call call = {.kind = (enum coll_kind)q->memo->kind, .count = q->count};
 
 	comm->call = q->record;
 	comm->call.sequence = comm->sequence;
-	coll_call_colour(comm, &call, &comm->call);
+	coll_call_salt(comm, &call, &comm->call);
 	q->as = &q->mark;
 	comm->prepared = &q->mark;
 	comm->call.active = 0;
 	coll_record_publish(&comm->record, &comm->call);
 }
 
-/* Its words are going to have this signature: with the colour that change() will find. False:
+/* Its words are going to have this signature: with the salt that change() will find. False:
  * not here. */
-static inline bool colour(struct coll_comm *comm, struct coll_quick *q)
+static inline bool salt(struct coll_comm *comm, struct coll_fastpath *q)
 {
-	const struct coll_colour *k = &comm->colour;
+	const struct coll_salt *k = &comm->salt;
 
 	q->signature = q->memo->signature ^ (k->last == q->record.signature ? k->now : k->next);
 	q->job.signature = q->signature;
@@ -238,7 +238,7 @@ static inline bool colour(struct coll_comm *comm, struct coll_quick *q)
 }
 
 /* It has begun. Of the record one word changes, which readers see before or after. */
-static inline void count_call(struct coll_comm *comm, struct coll_quick *q, uint64_t sequence)
+static inline void count_call(struct coll_comm *comm, struct coll_fastpath *q, uint64_t sequence)
 {
 	comm->sequence = sequence;
 	comm->box.status = COLL_OK;
@@ -250,29 +250,29 @@ static inline void count_call(struct coll_comm *comm, struct coll_quick *q, uint
 
 /* ---- Two ranks, one line each way, or none ---- */
 
-static coll_status one_line(struct coll_comm *comm, struct coll_quick *q, const void *in, void *out)
+static coll_status one_line(struct coll_comm *comm, struct coll_fastpath *q, const void *in, void *out)
 {
-	struct coll_native *n = comm->native;
+	struct coll_intra *n = comm->intra;
 	const uint64_t sequence = comm->sequence + 1;
-	const struct native_line *theirs;
-	struct coll_hand_state state;
+	const struct intra_line *theirs;
+	struct coll_intra_state state;
 	struct coll_entry *entry;
-	struct native_line *mine;
+	struct intra_line *mine;
 	uint64_t word;
-	uint32_t turn;
+	uint32_t epoch;
 	int looks = LOOKS;
 
-	mine = coll_native_quick_line(n, &turn);
-	if (unlikely(!mine) || (unlikely(comm->prepared != q->as) && !colour(comm, q)))
+	mine = coll_intra_fastpath_line(n, &epoch);
+	if (unlikely(!mine) || (unlikely(comm->prepared != q->as) && !salt(comm, q)))
 		return long_way(comm, q, in, out);
 	copy_payload(mine->payload, in, q->bytes);
-	word = coll_native_word(turn, q->signature);
-	coll_native_quick_send(n, mine, sequence, word);
+	word = coll_intra_word(epoch, q->signature);
+	coll_intra_fastpath_send(n, mine, sequence, word);
 	/* All the rest of a call's beginning, and of its end, is done while the lines travel. */
-	entry = coll_recorder_quick(&comm->recorder, sequence, q->what, q->count, 0);
+	entry = coll_recorder_fastpath(&comm->recorder, sequence, q->what, q->count, 0);
 	count_call(comm, q, sequence);
-	theirs = coll_native_quick_theirs(n, turn);
-	/* A pause between looks: see coll_native_await(). */
+	theirs = coll_intra_fastpath_theirs(n, epoch);
+	/* A pause between looks: see coll_intra_await(). */
 	while (atomic_load_explicit(&theirs->word, memory_order_acquire) != word) {
 		if (unlikely(--looks == 0) || unlikely(coll_async_needs_callers(comm->ctx->async)))
 			goto later;
@@ -282,10 +282,10 @@ static coll_status one_line(struct coll_comm *comm, struct coll_quick *q, const 
 		goto later; /* which says why */
 	if (q->bytes > 0)
 		reduce(comm, q, in, out, theirs->payload);
-	coll_native_quick_end(n, turn);
+	coll_intra_fastpath_end(n, epoch);
 	return COLL_OK;
 later:
-	state = coll_native_quick_state(turn);
+	state = coll_intra_fastpath_state(epoch);
 	return go_on(comm, q, in, out, &state, entry);
 }
 
@@ -293,36 +293,36 @@ later:
 
 /* It is about to come: looks where each rank has a core; elsewhere yields, as who is waited for may need this one. Few:
  * ranks of one core that all wait for another core's take turns in vain, and the engine's are slower. */
-static inline coll_status look_on(struct coll_comm *comm, struct coll_quick *q, struct coll_hand_state *state)
+static inline coll_status look_on(struct coll_comm *comm, struct coll_fastpath *q, struct coll_intra_state *state)
 {
-	const bool alone = comm->ctx->alone_on_cores;
+	const bool alone = comm->ctx->dedicated_cores;
 	coll_status st = COLL_AGAIN;
 
 	for (int left = alone ? LOOKS : YIELDS; left > 0 && st == COLL_AGAIN; left--) {
 		if (coll_async_needs_callers(comm->ctx->async) || (!alone && !coll_context_yield(comm->ctx)))
 			break;
-		st = q->job.hand->poll(q->job.hand->arg, &q->job, state);
+		st = q->job.intra->poll(q->job.intra->arg, &q->job, state);
 	}
 	return st;
 }
 
-static coll_status by_hand(struct coll_comm *comm, struct coll_quick *q, const void *in, void *out)
+static coll_status intranode(struct coll_comm *comm, struct coll_fastpath *q, const void *in, void *out)
 {
 	const uint64_t sequence = comm->sequence + 1;
-	const struct coll_hand *hand = q->job.hand;
-	struct coll_hand_state state = {0};
+	const struct coll_intra_op *intra = q->job.intra;
+	struct coll_intra_state state = {0};
 	struct coll_entry *entry;
 	coll_status st;
 
-	if (unlikely(!coll_native_is_formed(comm->native)) || (unlikely(comm->prepared != q->as) && !colour(comm, q)))
+	if (unlikely(!coll_intra_is_formed(comm->intra)) || (unlikely(comm->prepared != q->as) && !salt(comm, q)))
 		return long_way(comm, q, in, out);
 	q->job.in.base = (char *)(uintptr_t)in;
 	q->job.out.base = out;
 	q->job.sequence = sequence;
-	st = hand->poll(hand->arg, &q->job, &state);
-	entry = coll_recorder_quick(&comm->recorder, sequence, q->what, q->count, q->root);
+	st = intra->poll(intra->arg, &q->job, &state);
+	entry = coll_recorder_fastpath(&comm->recorder, sequence, q->what, q->count, q->root);
 	count_call(comm, q, sequence);
-	if (st == COLL_AGAIN && state.phase != NATIVE_NEW)
+	if (st == COLL_AGAIN && state.phase != INTRA_NEW)
 		st = look_on(comm, q, &state);
 	if (unlikely(st != COLL_OK))
 		return go_on(comm, q, in, out, &state, entry); /* where an error is met again */
@@ -334,7 +334,7 @@ static coll_status by_hand(struct coll_comm *comm, struct coll_quick *q, const v
 /* ---- What may go this way ---- */
 
 /* Where buffers may be, as api/ checks it. */
-static void place(const struct coll_comm *comm, struct coll_quick *q, const struct coll_memo *m)
+static void place(const struct coll_comm *comm, struct coll_fastpath *q, const struct coll_memo *m)
 {
 	const size_t block = m->count * m->elem_bytes, all = block * (size_t)comm->size;
 	size_t in = block, out = block;
@@ -354,31 +354,32 @@ static void place(const struct coll_comm *comm, struct coll_quick *q, const stru
 	q->bytes = m->kind == COLL_KIND_BARRIER ? 0 : (uint32_t)(in > out ? in : out);
 }
 
-void coll_quick_prepare(struct coll_comm *comm, const struct coll_call *c, struct coll_memo *memo,
-                        const struct coll_job *job)
+void coll_fastpath_prepare(struct coll_comm *comm, const struct coll_call *c, struct coll_memo *memo,
+                           const struct coll_job *job)
 {
-	struct coll_quick *q = &comm->quick[coll_quick_place(c->kind, c->root)];
+	struct coll_fastpath *q = &comm->fastpath[coll_fastpath_place(c->kind, c->root)];
 
-	if (comm->prepared != memo || !memo->quick || c->record_kind)
+	if (comm->prepared != memo || !memo->fastpath || c->record_kind)
 		return;
-	*q = (struct coll_quick){.key = coll_quick_key(c->kind, c->type, c->op),
-	                         .count = c->count,
-	                         .root = c->root,
-	                         .as = memo,
-	                         .signature = job->signature,
-	                         .simple = simple(memo),
-	                         .memo = memo,
-	                         .record = comm->call,
-	                         .job = *job};
+	*q = (struct coll_fastpath){.key = coll_fastpath_key(c->kind, c->type, c->op),
+	                            .count = c->count,
+	                            .root = c->root,
+	                            .as = memo,
+	                            .signature = job->signature,
+	                            .simple = simple(memo),
+	                            .memo = memo,
+	                            .record = comm->call,
+	                            .job = *job};
 	q->what = coll_entry_what(comm->call.signature, memo->kind, memo->type, (uint8_t)memo->op,
-	                          coll_native_way(job->hand), false);
-	q->run = comm->size == 2 && comm->ctx->alone_on_cores && coll_native_is_quick(job->hand) ? one_line : by_hand;
+	                          coll_intra_way(job->intra), false);
+	q->run = comm->size == 2 && comm->ctx->dedicated_cores && coll_intra_is_fastpath(job->intra) ? one_line
+	                                                                                             : intranode;
 	place(comm, q, memo);
 }
 
-void coll_quick_forget(struct coll_comm *comm, const struct coll_memo *memo)
+void coll_fastpath_forget(struct coll_comm *comm, const struct coll_memo *memo)
 {
-	for (int i = 0; i < COLL_QUICK_PLACES; i++)
-		if (comm->quick[i].memo == memo)
-			comm->quick[i] = (struct coll_quick){0};
+	for (int i = 0; i < COLL_FASTPATH_PLACES; i++)
+		if (comm->fastpath[i].memo == memo)
+			comm->fastpath[i] = (struct coll_fastpath){0};
 }

@@ -3,21 +3,21 @@
  *
  * Nobody may go while a peer still reads from it: destroy ends with a barrier, bounded.
  * Ranks may destroy several communicators in different orders, so no call waits long for
- * one of them: what the others have not come to yet is left parting, advanced by whoever
- * is idle in the context (coll_comm_part_some) and freed when its barrier has ended or its
+ * one of them: what the others have not come to yet is left closing, advanced by whoever
+ * is idle in the context (coll_comm_progress_closing) and freed when its barrier has ended or its
  * time is up. The last user of the context waits for all that part, and closes it.
  *
  * That others are late, or have given up waiting for this rank, is no failure of an end.
  * A death is, and so is what another rank has told about the communicator: nobody else
  * would tell this rank's user. Such last words are what destroy returns; those of an end
- * that was left parting are told by the last destroy of the context.
+ * that was left closing are told by the last destroy of the context.
  */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "progress/async.h"
 #include "core/thread_error.h"
+#include "progress/async.h"
 
 enum {
 	DESTROY_WAIT_MS = 3000, /* for the slowest peer, in all */
@@ -36,22 +36,22 @@ struct coll_last_words {
 };
 
 /* A communicator that its user has destroyed. */
-struct coll_parting {
-	struct coll_parting *next;      /* in ctx->partings */
+struct coll_closing {
+	struct coll_closing *next;      /* in ctx->partings */
 	struct coll_last_words **heard; /* where its last words go: to destroy, or to the context */
 	struct coll_comm *comm;
 	struct coll_wait wait;
-	struct coll_patience patience;
+	struct coll_wait_timer timer;
 	uint64_t deadline_ns;
 	char token[2]; /* the barrier's buffers */
 };
 
 /* ---- The last barrier ---- */
 
-static bool is_over(struct coll_parting *p)
+static bool is_over(struct coll_closing *p)
 {
 	bool moved = false;
-	coll_status st = p->patience.fault ? p->patience.fault : coll_run_poll(p->comm->run, &moved);
+	coll_status st = p->timer.fault ? p->timer.fault : coll_run_poll(p->comm->run, &moved);
 	uint64_t now;
 
 	if (st == COLL_OK)
@@ -60,17 +60,17 @@ static bool is_over(struct coll_parting *p)
 	if (now > p->deadline_ns)
 		return true;
 	if (st != COLL_AGAIN)
-		return coll_comm_inquire(p->comm, &p->wait, &p->patience, p->comm->run, st) != COLL_OK;
+		return coll_comm_inquire(p->comm, &p->wait, &p->timer, p->comm->run, st) != COLL_OK;
 	if (moved) {
-		coll_patience_moved(p->comm, &p->patience);
+		coll_wait_timer_moved(p->comm, &p->timer);
 		return false;
 	}
-	return coll_comm_heed_alarm(p->comm, &p->wait, &p->patience) != COLL_OK ||
-	       coll_comm_inspect(p->comm, &p->wait, &p->patience, now) != COLL_OK;
+	return coll_comm_heed_alarm(p->comm, &p->wait, &p->timer) != COLL_OK ||
+	       coll_comm_inspect(p->comm, &p->wait, &p->timer, now) != COLL_OK;
 }
 
 /* The last words of an end nobody waits for alone are told in ranks of the job. */
-static void say(const struct coll_parting *p)
+static void say(const struct coll_closing *p)
 {
 	const struct coll_comm *comm = p->comm;
 	struct coll_last_words *w;
@@ -86,8 +86,8 @@ static void say(const struct coll_parting *p)
 
 static void advance_locked(struct coll_context *ctx)
 {
-	for (struct coll_parting **at = &ctx->partings; *at;) {
-		struct coll_parting *p = *at;
+	for (struct coll_closing **at = &ctx->closings; *at;) {
+		struct coll_closing *p = *at;
 
 		if (!is_over(p)) {
 			at = &p->next;
@@ -97,30 +97,30 @@ static void advance_locked(struct coll_context *ctx)
 		say(p);
 		coll_comm_free(&p->comm);
 		free(p);
-		atomic_fetch_sub_explicit(&ctx->nparting, 1, memory_order_relaxed);
+		atomic_fetch_sub_explicit(&ctx->nclosing, 1, memory_order_relaxed);
 	}
 }
 
-void coll_comm_part_some(struct coll_context *ctx)
+void coll_comm_progress_closing(struct coll_context *ctx)
 {
-	if (pthread_mutex_trylock(&ctx->parting_lock) != 0)
+	if (pthread_mutex_trylock(&ctx->closing_lock) != 0)
 		return;
 	advance_locked(ctx);
-	pthread_mutex_unlock(&ctx->parting_lock);
+	pthread_mutex_unlock(&ctx->closing_lock);
 }
 
 /* Whether comm parts still; NULL: whether anything does. comm may be gone, so it is
  * compared only. */
 static bool parts(struct coll_context *ctx, const struct coll_comm *comm)
 {
-	struct coll_parting *p;
+	struct coll_closing *p;
 
-	pthread_mutex_lock(&ctx->parting_lock);
+	pthread_mutex_lock(&ctx->closing_lock);
 	advance_locked(ctx);
-	p = ctx->partings;
+	p = ctx->closings;
 	while (p && comm && p->comm != comm)
 		p = p->next;
-	pthread_mutex_unlock(&ctx->parting_lock);
+	pthread_mutex_unlock(&ctx->closing_lock);
 	return p != NULL;
 }
 
@@ -144,7 +144,7 @@ static void wait_for(struct coll_context *ctx, const struct coll_comm *comm, int
 
 	for (unsigned i = 0; parts(ctx, comm); i++) {
 		if (coll_clock_ns() > deadline_ns &&
-		    atomic_load_explicit(&ctx->nparting, memory_order_relaxed) <= PARTINGS_MAX)
+		    atomic_load_explicit(&ctx->nclosing, memory_order_relaxed) <= PARTINGS_MAX)
 			return;
 		coll_context_progress(ctx);
 		/* What else is in flight must not wait for this. */
@@ -181,10 +181,10 @@ coll_status coll_comm_prepare_end(struct coll_comm *comm)
 }
 
 /* Begin the last barrier. False: there is none, the communicator can be freed. */
-static bool begin_parting(struct coll_comm *comm, struct coll_last_words **heard)
+static bool begin_closing(struct coll_comm *comm, struct coll_last_words **heard)
 {
 	struct coll_context *ctx = comm->ctx;
-	struct coll_parting *p;
+	struct coll_closing *p;
 	coll_status st;
 
 	if (comm->size == 1 || comm->failed || atomic_load_explicit(&comm->aborted, memory_order_acquire))
@@ -193,7 +193,7 @@ static bool begin_parting(struct coll_comm *comm, struct coll_last_words **heard
 	comm->timeout_ms = comm->timeout_ms < DESTROY_WAIT_MS ? comm->timeout_ms : DESTROY_WAIT_MS;
 	comm->arrival_timeout_ms =
 	        comm->arrival_timeout_ms < DESTROY_WAIT_MS ? comm->arrival_timeout_ms : DESTROY_WAIT_MS;
-	comm->parting = true;
+	comm->closing = true;
 	p->comm = comm;
 	p->heard = heard;
 	p->wait = (struct coll_wait){.runs = {comm->run}, .nruns = 1, .record = &comm->call};
@@ -213,11 +213,11 @@ static bool begin_parting(struct coll_comm *comm, struct coll_last_words **heard
 		return false;
 	}
 	comm->end = NULL; /* the list's from here on */
-	pthread_mutex_lock(&ctx->parting_lock);
-	p->next = ctx->partings;
-	ctx->partings = p;
-	atomic_fetch_add_explicit(&ctx->nparting, 1, memory_order_relaxed);
-	pthread_mutex_unlock(&ctx->parting_lock);
+	pthread_mutex_lock(&ctx->closing_lock);
+	p->next = ctx->closings;
+	ctx->closings = p;
+	atomic_fetch_add_explicit(&ctx->nclosing, 1, memory_order_relaxed);
+	pthread_mutex_unlock(&ctx->closing_lock);
 	return true;
 }
 
@@ -255,11 +255,11 @@ void coll_context_release(struct coll_context **ctx)
  * context's to tell. */
 static void leave(struct coll_context *ctx, const struct coll_comm *comm)
 {
-	pthread_mutex_lock(&ctx->parting_lock);
-	for (struct coll_parting *p = ctx->partings; p; p = p->next)
+	pthread_mutex_lock(&ctx->closing_lock);
+	for (struct coll_closing *p = ctx->closings; p; p = p->next)
 		if (p->comm == comm)
 			p->heard = &ctx->last_words;
-	pthread_mutex_unlock(&ctx->parting_lock);
+	pthread_mutex_unlock(&ctx->closing_lock);
 }
 
 /* ---- Interface ---- */
@@ -279,7 +279,7 @@ coll_status coll_comm_destroy(coll_comm **out)
 	ctx = comm->ctx;
 	coll_comm_drain(comm);
 	coll_operations_orphan(comm);
-	if (begin_parting(comm, &heard)) {
+	if (begin_closing(comm, &heard)) {
 		wait_for(ctx, comm, STAY_MS);
 		if (atomic_load_explicit(&ctx->users, memory_order_relaxed) > 1)
 			leave(ctx, comm); /* else it is waited for to its end */
@@ -289,7 +289,7 @@ coll_status coll_comm_destroy(coll_comm **out)
 	release(ctx, &heard);
 	if (heard) {
 		st = heard->box.status;
-		coll_creation_keep(&heard->box, heard->message);
+		coll_thread_error_keep(&heard->box, heard->message);
 		free(heard);
 	}
 	return st;
@@ -297,7 +297,7 @@ coll_status coll_comm_destroy(coll_comm **out)
 
 coll_status coll_comm_abort(coll_comm *comm, const char *reason)
 {
-	struct coll_note note = {.kind = COLL_NOTE_FAIL, .status = COLL_ERR_ABORTED};
+	struct coll_note note = {.kind = COLL_GOSSIP_FAIL, .status = COLL_ERR_ABORTED};
 
 	if (!comm)
 		return COLL_ERR_ARGUMENT;

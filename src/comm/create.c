@@ -9,8 +9,8 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "bootstrap/address.h"
-#include "progress/async.h"
 #include "core/thread_error.h"
+#include "progress/async.h"
 
 enum { SLOT_BYTES_MAX = 64 * 1024, SLOT_BYTES_MIN = 4 * 1024, SLOTS_DEFAULT = 4, WINDOWS_DEFAULT = 4 };
 
@@ -30,7 +30,7 @@ coll_status coll_unique_id_create(coll_unique_id *id)
 	if (st == COLL_OK)
 		st = coll_bootstrap_unique_id(settings, id, &err);
 	free(settings);
-	return st == COLL_OK ? st : coll_creation_failed(st, &err, NULL);
+	return st == COLL_OK ? st : coll_thread_error_failed(st, &err, NULL);
 }
 
 const coll_error *coll_last_error(const coll_comm *comm)
@@ -41,25 +41,25 @@ const coll_error *coll_last_error(const coll_comm *comm)
 		return &comm->lost.error;
 	if (comm)
 		return comm->refused.error.message ? &comm->refused.error : &none;
-	return coll_creation_error() ? coll_creation_error() : &none;
+	return coll_thread_error_error() ? coll_thread_error_error() : &none;
 }
 
 /* ---- Agreed facts ---- */
 
-/* The slowest transport that some pair will use, from the cards alone: one host
+/* The slowest transport that some pair will use, from the peer infos alone: one host
  * and everyone has the host's fastest, else the fastest that crosses hosts. */
-static const struct coll_wire *common_wire(const struct coll_comm *comm)
+static const struct coll_opened_transport *common_wire(const struct coll_comm *comm)
 {
 	const struct coll_context *ctx = comm->ctx;
-	const struct coll_wire *best = NULL;
+	const struct coll_opened_transport *best = NULL;
 
-	for (int i = 0; i < ctx->nwires; i++) {
-		const struct coll_wire *w = &ctx->wires[i];
+	for (int i = 0; i < ctx->ntransports; i++) {
+		const struct coll_opened_transport *w = &ctx->transports[i];
 		bool everyone = true;
 
 		for (int r = 0; r < comm->size && everyone; r++)
-			everyone = coll_comm_card(comm, r)->transport[w->position].len_bytes > 0;
-		if (everyone && (comm->members.hosts == 1 || w->caps.cross_host) && !best)
+			everyone = coll_comm_peer_info(comm, r)->transport[w->position].len_bytes > 0;
+		if (everyone && (comm->rank_map.hosts == 1 || w->caps.cross_host) && !best)
 			best = w;
 	}
 	return best;
@@ -89,18 +89,18 @@ static uint32_t slots_for(const struct coll_settings *s, int size, uint32_t dept
 static void find_facts(struct coll_comm *comm)
 {
 	const struct coll_settings *s = &comm->ctx->settings;
-	const struct coll_wire *w = common_wire(comm);
-	struct coll_tune_facts *f = &comm->facts;
+	const struct coll_opened_transport *w = common_wire(comm);
+	struct coll_select_facts *f = &comm->facts;
 	size_t best;
 
-	*f = (struct coll_tune_facts){.size = comm->size,
-	                              .reduce_bytes_per_ns = 8,
-	                              .copy_bytes_per_ns = 8,
-	                              .oversubscribed = comm->members.crowded,
-	                              .one_host = comm->members.hosts == 1,
-	                              .windows_max = s->windows > 0 ? (uint32_t)s->windows : WINDOWS_DEFAULT,
-	                              .scratch_bytes_max = s->memory_budget / 2,
-	                              .forced = s->algo};
+	*f = (struct coll_select_facts){.size = comm->size,
+	                                .reduce_bytes_per_ns = 8,
+	                                .copy_bytes_per_ns = 8,
+	                                .oversubscribed = comm->rank_map.crowded,
+	                                .one_host = comm->rank_map.hosts == 1,
+	                                .windows_max = s->windows > 0 ? (uint32_t)s->windows : WINDOWS_DEFAULT,
+	                                .scratch_bytes_max = s->memory_budget / 2,
+	                                .forced = s->algo};
 	if (w)
 		f->caps = w->caps;
 	/* Frames are lent to the kernel, whose copies are in the transport's rate; a reduction
@@ -113,7 +113,7 @@ static void find_facts(struct coll_comm *comm)
 		f->windows_max = f->caps.streams;
 	if (f->windows_max > COLL_WINDOWS_MAX)
 		f->windows_max = COLL_WINDOWS_MAX;
-	best = coll_tune_frame_bytes(f);
+	best = coll_select_frame_bytes(f);
 	if (best == 0)
 		best = SLOT_BYTES_MAX;
 	comm->slots = slots_for(s, comm->size, f->caps.depth, f->windows_max, best);
@@ -124,7 +124,7 @@ static void find_facts(struct coll_comm *comm)
 	if (comm->slot_bytes < 64)
 		comm->slot_bytes = 64;
 	f->slot_bytes = comm->slot_bytes;
-	coll_comm_native_facts(comm, w);
+	coll_select_intra_facts(comm, w);
 }
 
 /* ---- Objects ---- */
@@ -141,7 +141,7 @@ static void unlist(struct coll_comm *comm)
 		comm->ctx->gone[comm->ctx->ngone++ % COLL_GONE_MAX] = comm->id;
 	}
 	if (comm->ctx->comms) /* else the context goes too */
-		coll_attic_keep(&comm->ctx->attic, &comm->recorder, comm->id);
+		coll_history_keep(&comm->ctx->history, &comm->recorder, comm->id);
 	pthread_mutex_unlock(&comm->ctx->comms_lock);
 }
 
@@ -165,15 +165,16 @@ static void describe(const struct coll_comm *comm)
 
 	coll_log(&ctx->logger, COLL_LOG_INFO,
 	         "rank %d of %d on host %s (%u host%s, %d here%s), launcher %s, slots %u x %zu bytes, kernels %s",
-	         comm->rank, comm->size, ctx->card.host_name, comm->members.hosts, comm->members.hosts == 1 ? "" : "s",
-	         comm->members.local_size, ctx->alone_on_cores ? "" : ", more ranks than cores", ctx->identity.launcher,
-	         comm->slots, comm->slot_bytes, coll_reduce_isa_name(comm->isa));
+	         comm->rank, comm->size, ctx->info.host_name, comm->rank_map.hosts,
+	         comm->rank_map.hosts == 1 ? "" : "s", comm->rank_map.local_size,
+	         ctx->dedicated_cores ? "" : ", more ranks than cores", ctx->identity.launcher, comm->slots,
+	         comm->slot_bytes, coll_reduce_isa_name(comm->isa));
 }
 
 uint64_t coll_comm_first_id(const struct coll_context *ctx)
 {
 	/* Equal on all ranks, different between jobs: drawn from rank 0's incarnation. */
-	return coll_hash_combine(ctx->cards[0].id.word[0], ctx->cards[0].id.word[1]) | 1;
+	return coll_hash_combine(ctx->peer_infos[0].id.word[0], ctx->peer_infos[0].id.word[1]) | 1;
 }
 
 coll_status coll_comm_new(struct coll_context *ctx, uint64_t id, uint32_t epoch, const int *process_of, int size,
@@ -190,15 +191,15 @@ coll_status coll_comm_new(struct coll_context *ctx, uint64_t id, uint32_t epoch,
 	comm->timeout_ms = ctx->settings.timeout_ms;
 	comm->arrival_timeout_ms = ctx->settings.arrival_timeout_ms;
 	coll_error_clear(&comm->box);
-	coll_flight_init(&comm->flight);
-	st = coll_members_init(&comm->members, ctx, process_of, size);
+	coll_inflight_init(&comm->inflight);
+	st = coll_rank_map_init(&comm->rank_map, ctx, process_of, size);
 	if (st != COLL_OK) {
 		coll_comm_free(&comm);
 		return coll_error_set(err, st, "out of memory for a communicator of %d", size);
 	}
 	atomic_init(&comm->attention, COLL_ATTENTION_ALARM); /* what was told before it was there */
 	comm->rank = coll_comm_rank_of(comm, ctx->rank);
-	comm->size = comm->members.size;
+	comm->size = comm->rank_map.size;
 	find_facts(comm);
 	if (coll_recorder_open(&comm->recorder) != COLL_OK)
 		coll_log(&ctx->logger, COLL_LOG_WARN,
@@ -209,7 +210,7 @@ coll_status coll_comm_new(struct coll_context *ctx, uint64_t id, uint32_t epoch,
 	if (comm->pair_sequence[0] && comm->pair_sequence[1])
 		st = coll_comm_fabric_init(comm, &comm->collective, 0);
 	if (st == COLL_OK)
-		st = coll_comm_native_prepare(comm);
+		st = coll_select_intra_prepare(comm);
 	if (st == COLL_OK)
 		st = coll_comm_fabric_init(comm, &comm->pairs, COLL_LANES_P2P);
 	if (st == COLL_OK)
@@ -248,18 +249,18 @@ void coll_comm_free(struct coll_comm **out)
 	unlist(comm);
 	coll_comm_fabric_close(&comm->collective);
 	coll_comm_fabric_close(&comm->pairs);
-	coll_native_destroy(&comm->native);
-	coll_flight_fini(comm);
+	coll_intra_destroy(&comm->intra);
+	coll_inflight_fini(comm);
 	coll_run_destroy(&comm->run);
 	coll_run_destroy(&comm->pair_run[0]);
 	coll_run_destroy(&comm->pair_run[1]);
 	coll_comm_memory_free_all(comm);
 	coll_plan_cache_destroy(&comm->plans);
 	coll_recorder_close(&comm->recorder);
-	coll_members_fini(&comm->members);
+	coll_rank_map_fini(&comm->rank_map);
 	free((void *)comm->pair_sequence[0]);
 	free((void *)comm->pair_sequence[1]);
-	coll_tally_free(&comm->tally);
+	coll_pair_counts_free(&comm->pair_counts);
 	free(comm->scratch);
 	free(comm->end);
 	free(comm);
@@ -284,7 +285,7 @@ coll_status coll_comm_create(coll_comm **out, const coll_config *cfg)
 	struct coll_identity id = {.rank = -1};
 	struct coll_context *ctx = NULL;
 	struct coll_comm *comm = NULL;
-	struct coll_card *cards = NULL;
+	struct coll_peer_info *peer_infos = NULL;
 	char unknown[COLL_TEXT_MAX] = "";
 	coll_status st;
 
@@ -303,14 +304,14 @@ coll_status coll_comm_create(coll_comm **out, const coll_config *cfg)
 		st = coll_bootstrap_probe(cfg, settings, &id, &err);
 	if (st == COLL_OK)
 		st = coll_context_open(&ctx, cfg, settings, &id, NULL, &err);
-	if (st == COLL_OK && !(cards = calloc((size_t)id.size, sizeof(*cards))))
+	if (st == COLL_OK && !(peer_infos = calloc((size_t)id.size, sizeof(*peer_infos))))
 		st = coll_error_set(&err, COLL_ERR_MEMORY, "out of memory for %d cards", id.size);
 	if (st == COLL_OK && id.size == 1)
-		cards[0] = ctx->card;
+		peer_infos[0] = ctx->info;
 	else if (st == COLL_OK)
-		st = coll_bootstrap_exchange(cfg, settings, &id, &ctx->card, cards, sizeof(*cards), &err);
+		st = coll_bootstrap_exchange(cfg, settings, &id, &ctx->info, peer_infos, sizeof(*peer_infos), &err);
 	if (st == COLL_OK)
-		st = coll_context_join(ctx, cards, &err);
+		st = coll_context_join(ctx, peer_infos, &err);
 	if (st == COLL_OK)
 		st = coll_comm_new(ctx, coll_comm_first_id(ctx), 0, NULL, 0, &comm, &err);
 	if (st == COLL_OK) {
@@ -320,27 +321,27 @@ coll_status coll_comm_create(coll_comm **out, const coll_config *cfg)
 		*out = comm;
 	} else {
 		coll_context_close(&ctx);
-		coll_creation_failed(st, &err, cfg);
+		coll_thread_error_failed(st, &err, cfg);
 	}
-	free(cards);
+	free(peer_infos);
 	free(settings);
 	return st;
 }
 
-/* Ranks of one process: a hub joins their loop transports, cards are at hand. */
+/* Ranks of one process: a group joins their loop transports, peer infos are at hand. */
 coll_status coll_comm_create_all(coll_comm **comms, int n, const coll_config *cfg)
 {
 	struct coll_error_box err;
 	struct coll_settings *settings = malloc(sizeof(*settings));
 	struct coll_context **ctx = n > 0 ? calloc((size_t)n, sizeof(struct coll_context *)) : NULL;
-	struct coll_card *cards = n > 0 ? calloc((size_t)n, sizeof(*cards)) : NULL;
-	struct coll_shared_hub *hub = NULL;
+	struct coll_peer_info *peer_infos = n > 0 ? calloc((size_t)n, sizeof(*peer_infos)) : NULL;
+	struct coll_shared_group *group = NULL;
 	coll_status st;
 
 	coll_error_clear(&err);
 	if (!comms || n < 1)
 		st = coll_error_set(&err, COLL_ERR_ARGUMENT, "comms is NULL or n = %d is below 1", n);
-	else if (!settings || !ctx || !cards)
+	else if (!settings || !ctx || !peer_infos)
 		st = coll_error_set(&err, COLL_ERR_MEMORY, "out of memory");
 	else
 		st = check_config(cfg, &err);
@@ -349,19 +350,19 @@ coll_status coll_comm_create_all(coll_comm **comms, int n, const coll_config *cf
 	if (st == COLL_OK)
 		st = coll_settings_check(settings, &err);
 	if (st == COLL_OK)
-		st = coll_shared_hub_create(&hub);
+		st = coll_shared_group_create(&group);
 	for (int r = 0; r < n && st == COLL_OK; r++) {
 		struct coll_identity id = {.rank = r, .size = n, .launcher = "process"};
 
-		id.job_key[0] = coll_mix64((uint64_t)(uintptr_t)hub ^ coll_clock_ns());
+		id.job_key[0] = coll_mix64((uint64_t)(uintptr_t)group ^ coll_clock_ns());
 		if (r > 0)
 			id.job_key[0] = ctx[0]->identity.job_key[0];
-		st = coll_context_open(&ctx[r], cfg, settings, &id, hub, &err);
+		st = coll_context_open(&ctx[r], cfg, settings, &id, group, &err);
 		if (st == COLL_OK)
-			cards[r] = ctx[r]->card;
+			peer_infos[r] = ctx[r]->info;
 	}
 	for (int r = 0; r < n && st == COLL_OK; r++)
-		st = coll_context_join(ctx[r], cards, &err);
+		st = coll_context_join(ctx[r], peer_infos, &err);
 	for (int r = 0; comms && r < n; r++)
 		comms[r] = NULL;
 	for (int r = 0; r < n && st == COLL_OK; r++)
@@ -372,10 +373,10 @@ coll_status coll_comm_create_all(coll_comm **comms, int n, const coll_config *cf
 				coll_comm_free(&comms[r]);
 			coll_context_close(&ctx[r]);
 		}
-		coll_creation_failed(st, &err, cfg);
+		coll_thread_error_failed(st, &err, cfg);
 	}
-	coll_shared_hub_release(&hub);
-	free(cards);
+	coll_shared_group_release(&group);
+	free(peer_infos);
 	free(ctx);
 	free(settings);
 	return st;

@@ -17,22 +17,22 @@ int coll_comm_size(const coll_comm *comm)
 
 int coll_comm_local_rank(const coll_comm *comm)
 {
-	return comm ? comm->members.local_rank : -1;
+	return comm ? comm->rank_map.local_rank : -1;
 }
 
 int coll_comm_local_size(const coll_comm *comm)
 {
-	return comm ? comm->members.local_size : 0;
+	return comm ? comm->rank_map.local_size : 0;
 }
 
 const char *coll_comm_host(const coll_comm *comm, int rank)
 {
-	return comm && rank >= 0 && rank < comm->size ? coll_comm_card(comm, rank)->host_name : NULL;
+	return comm && rank >= 0 && rank < comm->size ? coll_comm_peer_info(comm, rank)->host_name : NULL;
 }
 
 const char *coll_comm_transport(const coll_comm *comm, int rank)
 {
-	struct coll_wire *w;
+	struct coll_opened_transport *w;
 
 	if (!comm || rank < 0 || rank >= comm->size)
 		return NULL;

@@ -100,7 +100,7 @@ coll_status coll_settings_check(const struct coll_settings *s, struct coll_error
 	if (st == COLL_OK && s->tcp_buffer > TCP_BUFFER_MAX)
 		st = coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1106] COLL_TCP_BUFFER=%zu: expected less than 1G",
 		                    s->tcp_buffer);
-	if (st == COLL_OK && coll_tune_check_forced(s->algo, why, sizeof(why)) != COLL_OK)
+	if (st == COLL_OK && coll_select_check_forced(s->algo, why, sizeof(why)) != COLL_OK)
 		st = coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1106] %s", why);
 	return st == COLL_OK ? coll_port_range(s, &first, &last, err) : st;
 }

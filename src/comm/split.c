@@ -92,7 +92,7 @@ static coll_status bear(struct coll_comm *parent, const char *name, int *process
                         coll_comm **child)
 {
 	struct coll_context *ctx = parent->ctx;
-	struct coll_note note = {.kind = COLL_NOTE_FAIL,
+	struct coll_note note = {.kind = COLL_GOSSIP_FAIL,
 	                         .status = COLL_ERR_MEMORY,
 	                         .process = ctx->rank,
 	                         .origin = ctx->rank,
@@ -128,7 +128,7 @@ static uint64_t child_id(uint64_t birth, uint64_t colour)
  * about: they are told why this rank will never come. */
 static void unborn(const struct coll_comm *parent, coll_status st, uint64_t id)
 {
-	struct coll_note note = {.kind = COLL_NOTE_FAIL, .status = st, .process = -1, .comm = id};
+	struct coll_note note = {.kind = COLL_GOSSIP_FAIL, .status = st, .process = -1, .comm = id};
 	const struct coll_context *ctx = parent->ctx;
 	const struct coll_error *e;
 
@@ -160,18 +160,18 @@ static int by_key_then_rank(const void *a, const void *b)
 /* The processes of one colour, ordered by key, then by rank; malloc'd. */
 static int *processes_of_colour(const struct coll_comm *parent, const struct wish *w, int colour, int *n)
 {
-	struct member *members = malloc((size_t)parent->size * sizeof(*members));
-	int *process_of = members ? malloc((size_t)parent->size * sizeof(*process_of)) : NULL;
+	struct member *rank_map = malloc((size_t)parent->size * sizeof(*rank_map));
+	int *process_of = rank_map ? malloc((size_t)parent->size * sizeof(*process_of)) : NULL;
 
 	*n = 0;
-	for (int r = 0; members && r < parent->size; r++)
+	for (int r = 0; rank_map && r < parent->size; r++)
 		if (w[r].colour == colour)
-			members[(*n)++] = (struct member){w[r].key, r};
+			rank_map[(*n)++] = (struct member){w[r].key, r};
 	if (process_of)
-		qsort(members, (size_t)*n, sizeof(*members), by_key_then_rank);
+		qsort(rank_map, (size_t)*n, sizeof(*rank_map), by_key_then_rank);
 	for (int i = 0; process_of && i < *n; i++)
-		process_of[i] = coll_comm_process(parent, members[i].rank);
-	free(members);
+		process_of[i] = coll_comm_process(parent, rank_map[i].rank);
+	free(rank_map);
 	return process_of;
 }
 

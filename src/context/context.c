@@ -12,40 +12,40 @@
 #include <unistd.h>
 
 #include "base/hash.h"
-#include "progress/async.h"
-#include "inspect/dump_signal.h"
 #include "context/locality.h"
-#include "watch/mismatch.h"
-#include "inspect/inspector.h"
-#include "watch/watchdog.h"
 #include "context/service.h"
+#include "inspect/dump_signal.h"
+#include "inspect/inspector.h"
+#include "progress/async.h"
 #include "topology/topology.h"
 #include "transports/hook/hook.h"
+#include "watch/mismatch.h"
+#include "watch/watchdog.h"
 
-/* ---- Hub ---- */
+/* ---- Group ---- */
 
-coll_status coll_shared_hub_create(struct coll_shared_hub **hub)
+coll_status coll_shared_group_create(struct coll_shared_group **group)
 {
-	struct coll_shared_hub *h = calloc(1, sizeof(*h));
-	coll_status st = h ? coll_loop_hub_create(&h->hub) : COLL_ERR_MEMORY;
+	struct coll_shared_group *h = calloc(1, sizeof(*h));
+	coll_status st = h ? coll_loop_group_create(&h->group) : COLL_ERR_MEMORY;
 
 	if (st != COLL_OK) {
 		free(h);
 		return st;
 	}
 	atomic_init(&h->users, 1);
-	*hub = h;
+	*group = h;
 	return COLL_OK;
 }
 
-void coll_shared_hub_release(struct coll_shared_hub **hub)
+void coll_shared_group_release(struct coll_shared_group **group)
 {
-	struct coll_shared_hub *h = *hub;
+	struct coll_shared_group *h = *group;
 
-	*hub = NULL;
+	*group = NULL;
 	/* The last user frees: acq_rel orders all uses before it. */
 	if (h && atomic_fetch_sub_explicit(&h->users, 1, memory_order_acq_rel) == 1) {
-		coll_loop_hub_destroy(&h->hub);
+		coll_loop_group_destroy(&h->group);
 		free(h);
 	}
 }
@@ -72,7 +72,7 @@ static void env_log(void *ctx, int level, const char *format, ...)
 static int process_of(const struct coll_context *c, const struct coll_process_id *id)
 {
 	for (int r = 0; r < c->size; r++)
-		if (c->cards[r].id.word[0] == id->word[0] && c->cards[r].id.word[1] == id->word[1])
+		if (c->peer_infos[r].id.word[0] == id->word[0] && c->peer_infos[r].id.word[1] == id->word[1])
 			return r;
 	return -1;
 }
@@ -81,7 +81,7 @@ static void env_link_down(void *ctx, const struct coll_process_id *peer, coll_st
 {
 	struct coll_context *c = ctx;
 	const bool alive = why == COLL_ERR_CORRUPT || why == COLL_ERR_MEMORY;
-	struct coll_note n = {.kind = alive ? COLL_NOTE_FAIL : COLL_NOTE_DEATH, .status = why};
+	struct coll_note n = {.kind = alive ? COLL_GOSSIP_FAIL : COLL_GOSSIP_DEATH, .status = why};
 
 	n.process = c->processes ? process_of(c, peer) : -1;
 	n.origin = c->rank;
@@ -91,7 +91,7 @@ static void env_link_down(void *ctx, const struct coll_process_id *peer, coll_st
 	                      why == COLL_ERR_PEER_SILENT ? COLL_LINK_UNREACHED : COLL_LINK_BROKEN,
 	                      memory_order_relaxed);
 	snprintf(n.text, sizeof(n.text), "%s", cause);
-	if (n.kind == COLL_NOTE_FAIL)
+	if (n.kind == COLL_GOSSIP_FAIL)
 		snprintf(n.text, sizeof(n.text), "link between rank %d and rank %d: %.180s", c->rank, n.process, cause);
 	coll_control_tell(c->control, &n);
 }
@@ -99,7 +99,7 @@ static void env_link_down(void *ctx, const struct coll_process_id *peer, coll_st
 /* ---- Open ---- */
 
 /* Where in the list "shm,tcp" a transport stands; -1: not at all. An empty list is
- * the order of the registry, but for loop, which always needs a hub. */
+ * the order of the registry, but for loop, which always needs a group. */
 static int turn_of(const char *list, int position, bool have_hub)
 {
 	const char *name = coll_transports[position]->name;
@@ -136,14 +136,14 @@ static coll_status check_list(const char *list, struct coll_error_box *err)
 }
 
 static coll_status open_wire(struct coll_context *c, const struct coll_transport *t, int position,
-                             struct coll_shared_hub *hub, struct coll_error_box *err)
+                             struct coll_shared_group *group, struct coll_error_box *err)
 {
-	struct coll_wire *w = &c->wires[c->nwires];
+	struct coll_opened_transport *w = &c->transports[c->ntransports];
 	struct coll_transport_env env = {.size = sizeof(env),
-	                                 .self = c->card.id,
+	                                 .self = c->info.id,
 	                                 .job_key = {c->identity.job_key[0], c->identity.job_key[1]},
 	                                 .host_id = c->host_id,
-	                                 .hub = hub ? hub->hub : NULL,
+	                                 .group = group ? group->group : NULL,
 	                                 .wake_fd = c->wake_fd,
 	                                 .ctx = c,
 	                                 .setting = env_setting,
@@ -163,7 +163,7 @@ static coll_status open_wire(struct coll_context *c, const struct coll_transport
 	}
 	st = w->table.open(&env, &w->inst);
 	if (st == COLL_OK)
-		st = w->table.address(w->inst, c->card.transport[position].bytes, COLL_CARD_ADDRESS_BYTES, &len);
+		st = w->table.address(w->inst, c->info.transport[position].bytes, COLL_PEER_INFO_ADDRESS_BYTES, &len);
 	if (st != COLL_OK) {
 		coll_log(&c->logger, COLL_LOG_INFO, "transport %s is not available: %s", t->name,
 		         coll_status_string(st));
@@ -176,21 +176,21 @@ static coll_status open_wire(struct coll_context *c, const struct coll_transport
 		                             : COLL_OK;
 	}
 	w->table.caps(w->inst, &w->caps);
-	c->card.transport[position].len_bytes = (uint32_t)len;
-	c->nwires++;
+	c->info.transport[position].len_bytes = (uint32_t)len;
+	c->ntransports++;
 	return COLL_OK;
 }
 
-static coll_status open_wires(struct coll_context *c, struct coll_shared_hub *hub, struct coll_error_box *err)
+static coll_status open_wires(struct coll_context *c, struct coll_shared_group *group, struct coll_error_box *err)
 {
 	coll_status st = check_list(c->settings.transports, err);
 
 	/* Earlier turns are preferred: everybody takes the first wire that reaches a peer. */
-	for (int turn = 0; turn < COLL_CARD_TRANSPORTS; turn++)
-		for (int i = 0; st == COLL_OK && coll_transports[i] && i < COLL_CARD_TRANSPORTS; i++)
-			if (turn_of(c->settings.transports, i, hub != NULL) == turn)
-				st = open_wire(c, coll_transports[i], i, hub, err);
-	if (st == COLL_OK && c->nwires == 0 && c->size > 1)
+	for (int turn = 0; turn < COLL_TRANSPORTS_MAX; turn++)
+		for (int i = 0; st == COLL_OK && coll_transports[i] && i < COLL_TRANSPORTS_MAX; i++)
+			if (turn_of(c->settings.transports, i, group != NULL) == turn)
+				st = open_wire(c, coll_transports[i], i, group, err);
+	if (st == COLL_OK && c->ntransports == 0 && c->size > 1)
 		st = coll_error_set(err, COLL_ERR_CONFIG,
 		                    "[COLL-1103] no transport of COLL_TRANSPORTS=%s can be used here",
 		                    c->settings.transports);
@@ -208,23 +208,23 @@ static void fill_cpus(uint64_t cpus[4])
 			cpus[cpu % 256 / 64] |= (uint64_t)1 << cpu % 64;
 }
 
-static void fill_card(struct coll_context *c)
+static void fill_peer_info(struct coll_context *c)
 {
-	struct coll_card *card = &c->card;
+	struct coll_peer_info *info = &c->info;
 
-	card->magic = COLL_CARD_MAGIC;
-	card->version = COLL_CARD_VERSION;
-	card->rank = c->rank;
-	card->size = c->size;
-	card->process = (int32_t)getpid();
-	card->cores = (uint32_t)coll_topology_cores();
-	fill_cpus(card->cpus);
-	card->machine = coll_bootstrap_machine();
-	coll_settings_agreed(&c->settings, &card->settings);
-	memcpy(card->host_id, c->host_id, sizeof(card->host_id));
-	gethostname(card->host_name, sizeof(card->host_name) - 1);
-	if (getrandom(&card->id, sizeof(card->id), 0) != sizeof(card->id))
-		card->id = (struct coll_process_id){
+	info->magic = COLL_PEER_INFO_MAGIC;
+	info->version = COLL_PEER_INFO_VERSION;
+	info->rank = c->rank;
+	info->size = c->size;
+	info->process = (int32_t)getpid();
+	info->cores = (uint32_t)coll_topology_cores();
+	fill_cpus(info->cpus);
+	info->machine = coll_bootstrap_machine();
+	coll_settings_agreed(&c->settings, &info->settings);
+	memcpy(info->host_id, c->host_id, sizeof(info->host_id));
+	gethostname(info->host_name, sizeof(info->host_name) - 1);
+	if (getrandom(&info->id, sizeof(info->id), 0) != sizeof(info->id))
+		info->id = (struct coll_process_id){
 		        {coll_mix64((uint64_t)getpid()), coll_mix64((uint64_t)(uintptr_t)c ^ (uint64_t)c->rank)}};
 }
 
@@ -260,7 +260,8 @@ static coll_status open_log(struct coll_context *c, const coll_config *cfg, stru
 }
 
 coll_status coll_context_open(struct coll_context **ctx, const coll_config *cfg, const struct coll_settings *settings,
-                              const struct coll_identity *id, struct coll_shared_hub *hub, struct coll_error_box *err)
+                              const struct coll_identity *id, struct coll_shared_group *group,
+                              struct coll_error_box *err)
 {
 	struct coll_context *c = calloc(1, sizeof(*c));
 	struct coll_control_env env;
@@ -268,14 +269,14 @@ coll_status coll_context_open(struct coll_context **ctx, const coll_config *cfg,
 
 	if (!c)
 		return coll_error_set(err, COLL_ERR_MEMORY, "out of memory for a context");
-	c->crowding = c->beside = 1;
+	c->spin_scale = c->core_sharers = 1;
 	c->settings = *settings;
 	c->identity = *id;
 	c->rank = id->rank;
 	c->size = id->size;
-	if (hub) {
-		c->hub = hub;
-		atomic_fetch_add_explicit(&hub->users, 1, memory_order_relaxed);
+	if (group) {
+		c->group = group;
+		atomic_fetch_add_explicit(&group->users, 1, memory_order_relaxed);
 	}
 	coll_sleepers_init(&c->sleepers);
 	c->birth_counter = coll_ticks_counter();
@@ -284,29 +285,29 @@ coll_status coll_context_open(struct coll_context **ctx, const coll_config *cfg,
 	c->service_wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	pthread_mutex_init(&c->links_lock, NULL);
 	pthread_mutex_init(&c->comms_lock, NULL);
-	pthread_mutex_init(&c->parting_lock, NULL);
+	pthread_mutex_init(&c->closing_lock, NULL);
 	coll_bootstrap_host_id(&c->settings, c->host_id, sizeof(c->host_id));
-	fill_card(c);
+	fill_peer_info(c);
 	st = open_log(c, cfg, err);
 	if (st == COLL_OK && (c->wake_fd < 0 || c->service_wake_fd < 0))
 		st = coll_error_set(err, COLL_ERR_SYSTEM, "cannot make an eventfd: %s", strerror(errno));
 	env = (struct coll_control_env){.settings = &c->settings,
 	                                .logger = &c->logger,
 	                                .job_key = {id->job_key[0], id->job_key[1]},
-	                                .self = c->card.id,
+	                                .self = c->info.id,
 	                                .wake_fd = c->wake_fd,
 	                                .alarm = &c->alarm,
 	                                .host_id = c->host_id,
-	                                .answer = coll_inquiry_answer,
+	                                .answer = coll_mismatch_answer,
 	                                .alert = coll_comm_alert,
 	                                .needs = coll_comm_needs_note,
 	                                .ctx = c};
 	if (st == COLL_OK)
 		st = coll_async_open(c, err);
 	if (st == COLL_OK && c->size > 1)
-		st = coll_control_open(&env, &c->card, &c->control, err);
+		st = coll_control_open(&env, &c->info, &c->control, err);
 	if (st == COLL_OK)
-		st = open_wires(c, hub, err);
+		st = open_wires(c, group, err);
 	if (st != COLL_OK) {
 		coll_context_close(&c);
 		return st;
@@ -317,53 +318,54 @@ coll_status coll_context_open(struct coll_context **ctx, const coll_config *cfg,
 
 /* ---- Join ---- */
 
-static coll_status check_settings(const struct coll_card *card, const struct coll_card *first,
+static coll_status check_settings(const struct coll_peer_info *info, const struct coll_peer_info *first,
                                   struct coll_error_box *err)
 {
 	int at;
-	const char *which = coll_settings_differing(&card->settings, &first->settings, &at);
+	const char *which = coll_settings_differing(&info->settings, &first->settings, &at);
 
 	if (!which)
 		return COLL_OK;
 	return coll_error_set(err, COLL_ERR_CONFIG,
 	                      "[COLL-1101] settings differ between rank 0 and rank %d: %s must be equal on all ranks, "
 	                      "as all that coll-info marks 'agreed', and is '%s' on rank 0, '%s' on rank %d",
-	                      card->rank, which, first->settings.value[at], card->settings.value[at], card->rank);
+	                      info->rank, which, first->settings.value[at], info->settings.value[at], info->rank);
 }
 
-static coll_status check_cards(struct coll_context *c, struct coll_error_box *err)
+static coll_status check_peer_infos(struct coll_context *c, struct coll_error_box *err)
 {
 	for (int r = 0; r < c->size; r++) {
-		const struct coll_card *card = &c->cards[r];
+		const struct coll_peer_info *info = &c->peer_infos[r];
 
-		if (card->magic != COLL_CARD_MAGIC || card->version != COLL_CARD_VERSION)
+		if (info->magic != COLL_PEER_INFO_MAGIC || info->version != COLL_PEER_INFO_VERSION)
 			return coll_error_set(err, COLL_ERR_BOOTSTRAP,
 			                      "[COLL-4204] rank %d runs another version of this library", r);
-		if (card->rank != r || card->size != c->size)
+		if (info->rank != r || info->size != c->size)
 			return coll_error_set(err, COLL_ERR_BOOTSTRAP,
 			                      "rank %d says it is rank %d of %d, rank %d says the job has %d", r,
-			                      card->rank, card->size, c->rank, c->size);
-		if (check_settings(card, &c->cards[0], err) != COLL_OK)
+			                      info->rank, info->size, c->rank, c->size);
+		if (check_settings(info, &c->peer_infos[0], err) != COLL_OK)
 			return COLL_ERR_CONFIG;
 	}
 	return COLL_OK;
 }
 
-coll_status coll_context_join(struct coll_context *ctx, const struct coll_card *cards, struct coll_error_box *err)
+coll_status coll_context_join(struct coll_context *ctx, const struct coll_peer_info *peer_infos,
+                              struct coll_error_box *err)
 {
 	coll_status st;
 
-	ctx->cards = malloc((size_t)ctx->size * sizeof(*cards));
+	ctx->peer_infos = malloc((size_t)ctx->size * sizeof(*peer_infos));
 	ctx->processes = calloc((size_t)ctx->size, sizeof(*ctx->processes));
-	if (!ctx->cards || !ctx->processes)
+	if (!ctx->peer_infos || !ctx->processes)
 		return coll_error_set(err, COLL_ERR_MEMORY, "out of memory for %d cards", ctx->size);
-	memcpy(ctx->cards, cards, (size_t)ctx->size * sizeof(*cards));
-	st = check_cards(ctx, err);
+	memcpy(ctx->peer_infos, peer_infos, (size_t)ctx->size * sizeof(*peer_infos));
+	st = check_peer_infos(ctx, err);
 	if (st == COLL_OK)
-		st = coll_hosts_find(ctx, err);
+		st = coll_locality_find(ctx, err);
 	if (st != COLL_OK || ctx->size == 1)
 		return st;
-	st = coll_control_join(ctx->control, ctx->cards, ctx->rank, ctx->size);
+	st = coll_control_join(ctx->control, ctx->peer_infos, ctx->rank, ctx->size);
 	if (st != COLL_OK)
 		return coll_error_set(err, st, "out of memory for the control plane");
 	if (ctx->settings.service)
@@ -375,19 +377,19 @@ coll_status coll_context_join(struct coll_context *ctx, const struct coll_card *
 
 /* ---- Links ---- */
 
-struct coll_wire *coll_context_choose(struct coll_context *ctx, int process, char *why, size_t why_bytes)
+struct coll_opened_transport *coll_context_choose(struct coll_context *ctx, int process, char *why, size_t why_bytes)
 {
-	const struct coll_card *peer = &ctx->cards[process];
+	const struct coll_peer_info *peer = &ctx->peer_infos[process];
 	size_t used = 0;
 
 	if (why_bytes)
 		why[0] = 0;
-	for (int i = 0; i < ctx->nwires; i++) {
-		struct coll_wire *w = &ctx->wires[i];
+	for (int i = 0; i < ctx->ntransports; i++) {
+		struct coll_opened_transport *w = &ctx->transports[i];
 		uint32_t len = peer->transport[w->position].len_bytes;
 		char reason[96] = "not available there";
 
-		if (len > 0 && len <= COLL_CARD_ADDRESS_BYTES &&
+		if (len > 0 && len <= COLL_PEER_INFO_ADDRESS_BYTES &&
 		    w->table.reachable(w->inst, peer->transport[w->position].bytes, len, reason, sizeof(reason)))
 			return w;
 		if (used < why_bytes)
@@ -400,28 +402,28 @@ struct coll_wire *coll_context_choose(struct coll_context *ctx, int process, cha
 static coll_status open_link(struct coll_context *ctx, int process, struct coll_error_box *err)
 {
 	struct coll_process *p = &ctx->processes[process];
-	const struct coll_card *card = &ctx->cards[process];
+	const struct coll_peer_info *info = &ctx->peer_infos[process];
 	char why[200];
-	struct coll_wire *w = coll_context_choose(ctx, process, why, sizeof(why));
+	struct coll_opened_transport *w = coll_context_choose(ctx, process, why, sizeof(why));
 	coll_status st;
 
 	if (!w)
 		return coll_error_set(err, COLL_ERR_CONFIG,
 		                      "[COLL-1104] no transport reaches rank %d on host %.63s (%s)", process,
-		                      card->host_name, why);
-	st = w->table.link_open(w->inst, &card->id, card->transport[w->position].bytes,
-	                        card->transport[w->position].len_bytes, &p->link);
+		                      info->host_name, why);
+	st = w->table.link_open(w->inst, &info->id, info->transport[w->position].bytes,
+	                        info->transport[w->position].len_bytes, &p->link);
 	if (st != COLL_OK)
 		return coll_error_set(err, st, "cannot open a %s link to rank %d on host %.63s: %s", w->table.name,
-		                      process, card->host_name, coll_status_string(st));
-	coll_log(&ctx->logger, COLL_LOG_DEBUG, "link to rank %d on host %s over %s", process, card->host_name,
+		                      process, info->host_name, coll_status_string(st));
+	coll_log(&ctx->logger, COLL_LOG_DEBUG, "link to rank %d on host %s over %s", process, info->host_name,
 	         w->table.name);
-	p->wire = w;
+	p->opened = w;
 	w->active = true;
 	return COLL_OK;
 }
 
-coll_status coll_context_link(struct coll_context *ctx, int process, struct coll_wire **wire, void **link,
+coll_status coll_context_link(struct coll_context *ctx, int process, struct coll_opened_transport **opened, void **link,
                               struct coll_error_box *err)
 {
 	struct coll_process *p = &ctx->processes[process];
@@ -433,12 +435,12 @@ coll_status coll_context_link(struct coll_context *ctx, int process, struct coll
 	pthread_mutex_unlock(&ctx->links_lock);
 	if (st != COLL_OK)
 		return st;
-	*wire = p->wire;
+	*opened = p->opened;
 	*link = p->link;
-	st = p->wire->table.link_status(p->link);
+	st = p->opened->table.link_status(p->link);
 	if (st != COLL_OK && st != COLL_AGAIN)
-		coll_error_set(err, st, "the %s link to rank %d on host %.63s is broken", p->wire->table.name, process,
-		               ctx->cards[process].host_name);
+		coll_error_set(err, st, "the %s link to rank %d on host %.63s is broken", p->opened->table.name,
+		               process, ctx->peer_infos[process].host_name);
 	return st;
 }
 
@@ -446,13 +448,13 @@ int coll_context_progress(struct coll_context *ctx)
 {
 	int moved = 0;
 
-	for (int i = 0; i < ctx->nwires; i++)
-		if (ctx->wires[i].active)
-			moved += ctx->wires[i].table.progress(ctx->wires[i].inst);
+	for (int i = 0; i < ctx->ntransports; i++)
+		if (ctx->transports[i].active)
+			moved += ctx->transports[i].table.progress(ctx->transports[i].inst);
 	if (!ctx->service_running && ctx->control)
 		coll_service_once(ctx);
-	if (atomic_load_explicit(&ctx->nparting, memory_order_relaxed) > 0)
-		coll_comm_part_some(ctx);
+	if (atomic_load_explicit(&ctx->nclosing, memory_order_relaxed) > 0)
+		coll_comm_progress_closing(ctx);
 	return moved;
 }
 
@@ -469,16 +471,16 @@ void coll_context_close(struct coll_context **ctx)
 	coll_service_stop(c);
 	coll_inspector_close(&c->inspector);
 	coll_control_close(&c->control, 100);
-	for (int i = 0; i < c->nwires; i++)
-		c->wires[i].table.close(c->wires[i].inst);
+	for (int i = 0; i < c->ntransports; i++)
+		c->transports[i].table.close(c->transports[i].inst);
 	for (int r = 0; c->processes && r < c->size; r++)
 		if (c->processes[r].link)
-			c->processes[r].wire->table.link_close(c->processes[r].link);
-	for (int i = 0; i < c->nwires; i++) {
-		c->wires[i].table.fini(c->wires[i].inst);
-		coll_transport_hook_unwrap(c->wires[i].hook);
+			c->processes[r].opened->table.link_close(c->processes[r].link);
+	for (int i = 0; i < c->ntransports; i++) {
+		c->transports[i].table.fini(c->transports[i].inst);
+		coll_transport_hook_unwrap(c->transports[i].hook);
 	}
-	coll_shared_hub_release(&c->hub);
+	coll_shared_group_release(&c->group);
 	coll_sleepers_fini(&c->sleepers);
 	if (c->wake_fd >= 0)
 		close(c->wake_fd);
@@ -488,11 +490,11 @@ void coll_context_close(struct coll_context **ctx)
 		close(c->logger.file);
 	pthread_mutex_destroy(&c->links_lock);
 	pthread_mutex_destroy(&c->comms_lock);
-	pthread_mutex_destroy(&c->parting_lock);
-	coll_attic_close(&c->attic);
+	pthread_mutex_destroy(&c->closing_lock);
+	coll_history_close(&c->history);
 	free(c->host_of);
 	free(c->crowded);
 	free(c->processes);
-	free(c->cards);
+	free(c->peer_infos);
 	free(c);
 }

@@ -4,39 +4,39 @@
  * plane and the service thread. A process is named by its rank in the job;
  * communicators map their ranks to processes (rank_map.h).
  */
-#ifndef COLL_COMM_CONTEXT_H
-#define COLL_COMM_CONTEXT_H
+#ifndef COLL_CONTEXT_CONTEXT_H
+#define COLL_CONTEXT_CONTEXT_H
 
 #include <pthread.h>
 #include <stdatomic.h>
 
 #include "bootstrap/bootstrap.h"
+#include "context/sleep.h"
 #include "control/control.h"
 #include "record/recorder.h"
-#include "context/sleep.h"
 #include "transports/common/registry.h"
 
 struct coll_async;
 struct coll_comm;
 struct coll_inspector;
 struct coll_last_words;
-struct coll_parting;
+struct coll_closing;
 
 enum { COLL_GONE_MAX = 256 };
 
-/* The hub of the contexts of one process, freed with the last of them. */
-struct coll_shared_hub {
-	struct coll_loop_hub *hub;
+/* The group of the contexts of one process, freed with the last of them. */
+struct coll_shared_group {
+	struct coll_loop_group *group;
 	atomic_int users;
 };
-coll_status coll_shared_hub_create(struct coll_shared_hub **hub);
-void coll_shared_hub_release(struct coll_shared_hub **hub); /* NULL inside accepted */
+coll_status coll_shared_group_create(struct coll_shared_group **group);
+void coll_shared_group_release(struct coll_shared_group **group); /* NULL inside accepted */
 
 /* One transport in use: a complete table and its instance. */
-struct coll_wire {
+struct coll_opened_transport {
 	struct coll_transport table;
 	struct coll_transport_caps caps;
-	int position; /* in coll_transports and in the card */
+	int position; /* in coll_transports and in the peer info */
 	void *inst;
 	void *hook;         /* wrapping state to free, or NULL */
 	atomic_bool active; /* has links: the waiter polls it */
@@ -52,7 +52,7 @@ enum coll_link_end {
 };
 
 struct coll_process {
-	struct coll_wire *wire; /* chosen when the link is opened, NULL before */
+	struct coll_opened_transport *opened; /* chosen when the link is opened, NULL before */
 	void *link;
 	bool refused;     /* no transport reaches it */
 	_Atomic int down; /* enum coll_link_end: why its link broke; 0: it has not */
@@ -62,14 +62,14 @@ struct coll_context {
 	struct coll_settings settings;
 	struct coll_logger logger;
 	struct coll_identity identity;
-	struct coll_card card;   /* ours */
-	struct coll_card *cards; /* size of them, in rank order */
+	struct coll_peer_info info;        /* ours */
+	struct coll_peer_info *peer_infos; /* size of them, in rank order */
 	int rank, size;
 	char host_id[64];
 
-	struct coll_wire wires[COLL_CARD_TRANSPORTS];
-	int nwires;
-	struct coll_shared_hub *hub; /* ranks of one process, else NULL */
+	struct coll_opened_transport transports[COLL_TRANSPORTS_MAX];
+	int ntransports;
+	struct coll_shared_group *group; /* ranks of one process, else NULL */
 	struct coll_process *processes;
 	pthread_mutex_t links_lock; /* guards processes[] */
 
@@ -97,35 +97,37 @@ struct coll_context {
 
 	/* Communicators, streams and events; ends of communicators under way: the last one closes. */
 	atomic_int users;
-	pthread_mutex_t parting_lock; /* taken before comms_lock */
-	struct coll_parting *partings;
+	pthread_mutex_t closing_lock; /* taken before comms_lock */
+	struct coll_closing *closings;
 	struct coll_last_words *last_words; /* the first failure met by an end nobody waited for; parting_lock */
-	atomic_int nparting;
-	struct coll_attic attic; /* what those that are gone did last */
+	atomic_int nclosing;
+	struct coll_history history; /* what those that are gone did last */
 
-	atomic_uint native_regions; /* see intra.c */
+	atomic_uint intra_regions; /* see intra.c */
 
 	size_t cache_bytes; /* of one last cache of this host */
 	int caches;
-	int cpus;            /* that the ranks of this machine may use */
-	bool alone_on_cores; /* no machine has more processes than cores */
+	int cpus;             /* that the ranks of this machine may use */
+	bool dedicated_cores; /* no machine has more processes than cores */
 	/* How much longer than elsewhere it takes until all who share a core had their turn: 1 up to four ranks. */
-	uint32_t crowding;
-	uint32_t beside;   /* ranks that have a turn when one yields: those that share its core, 1 at least */
-	bool spare_core;   /* this machine has a second core for each of its processes */
-	uint32_t hosts;    /* distinct hosts */
-	uint32_t *host_of; /* by process */
-	bool *crowded;     /* by host: its machine has more processes than cores */
+	uint32_t spin_scale;
+	uint32_t core_sharers; /* ranks that have a turn when one yields: those that share its core, 1 at least */
+	bool spare_core;       /* this machine has a second core for each of its processes */
+	uint32_t hosts;        /* distinct hosts */
+	uint32_t *host_of;     /* by process */
+	bool *crowded;         /* by host: its machine has more processes than cores */
 };
 
-/* First half of creation: everything that needs no peer; fills ctx->card. hub:
+/* First half of creation: everything that needs no peer; fills ctx->peer info. group:
  * joins contexts of one process, else NULL. */
 coll_status coll_context_open(struct coll_context **ctx, const coll_config *cfg, const struct coll_settings *settings,
-                              const struct coll_identity *id, struct coll_shared_hub *hub, struct coll_error_box *err);
+                              const struct coll_identity *id, struct coll_shared_group *group,
+                              struct coll_error_box *err);
 
-/* Second half: all cards (copied). Checks that settings agree, starts control
+/* Second half: all peer infos (copied). Checks that settings agree, starts control
  * links and the service thread. */
-coll_status coll_context_join(struct coll_context *ctx, const struct coll_card *cards, struct coll_error_box *err);
+coll_status coll_context_join(struct coll_context *ctx, const struct coll_peer_info *peer_infos,
+                              struct coll_error_box *err);
 
 /* One user more; one less, and the last one closes, when all that parts has parted. What
  * those ends met that nobody has told yet is logged. */
@@ -137,12 +139,12 @@ void coll_context_close(struct coll_context **ctx);
 
 /* The link to a process, opened on first use. *wire and *link are set with OK
  * and with AGAIN (still connecting). */
-coll_status coll_context_link(struct coll_context *ctx, int process, struct coll_wire **wire, void **link,
+coll_status coll_context_link(struct coll_context *ctx, int process, struct coll_opened_transport **opened, void **link,
                               struct coll_error_box *err);
 
 /* The transport a process would be reached by, without opening: decided from
- * the cards alone, so both ends agree. NULL: none (why is filled). */
-struct coll_wire *coll_context_choose(struct coll_context *ctx, int process, char *why, size_t why_bytes);
+ * the peer infos alone, so both ends agree. NULL: none (why is filled). */
+struct coll_opened_transport *coll_context_choose(struct coll_context *ctx, int process, char *why, size_t why_bytes);
 
 /* Move bytes on all active transports; > 0 if anything happened. Also does the
  * service thread's work when there is none. */

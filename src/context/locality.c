@@ -1,6 +1,6 @@
 /*
  * Hosts: which ranks share one, which of them share a machine, and whether its cores and caches are enough for them.
- * All of it follows from the cards, and is the same on all ranks but for what is said of this one's own machine.
+ * All of it follows from the peer infos, and is the same on all ranks but for what is said of this one's own machine.
  */
 #include "context/locality.h"
 
@@ -20,24 +20,25 @@ enum { RANKS_IN_TIME = 4 };
  * (one rank pinned to each core), to no more than there are processors in all. */
 static uint32_t ranks_beside(const struct coll_context *c, int rank, uint32_t *cores_of_all)
 {
-	const uint64_t machine = c->cards[rank].machine;
+	const uint64_t machine = c->peer_infos[rank].machine;
 	uint64_t all[4] = {0};
 	uint32_t ranks = 0, cores = 0, cpus = 0;
 
 	for (int r = 0; r < c->size; r++) {
 		bool known = false;
 
-		if (c->cards[r].machine != machine)
+		if (c->peer_infos[r].machine != machine)
 			continue;
 		ranks++;
 		for (int k = 0; k < r && !known; k++)
-			known = c->cards[k].machine == machine &&
-			        memcmp(c->cards[k].cpus, c->cards[r].cpus, sizeof(c->cards[r].cpus)) == 0;
+			known = c->peer_infos[k].machine == machine &&
+			        memcmp(c->peer_infos[k].cpus, c->peer_infos[r].cpus, sizeof(c->peer_infos[r].cpus)) ==
+			                0;
 		if (known)
 			continue;
-		cores += c->cards[r].cores;
+		cores += c->peer_infos[r].cores;
 		for (int i = 0; i < 4; i++)
-			all[i] |= c->cards[r].cpus[i];
+			all[i] |= c->peer_infos[r].cpus[i];
 	}
 	for (int i = 0; i < 4; i++)
 		cpus += (uint32_t)__builtin_popcountll(all[i]);
@@ -52,8 +53,8 @@ static void learn_caches(struct coll_context *c)
 
 	CPU_ZERO(&used);
 	for (int r = 0; r < c->size; r++)
-		for (size_t cpu = 0; cpu < 256 && c->cards[r].machine == c->cards[c->rank].machine; cpu++)
-			if (c->cards[r].cpus[cpu / 64] >> cpu % 64 & 1)
+		for (size_t cpu = 0; cpu < 256 && c->peer_infos[r].machine == c->peer_infos[c->rank].machine; cpu++)
+			if (c->peer_infos[r].cpus[cpu / 64] >> cpu % 64 & 1)
 				CPU_SET(cpu, &used);
 	/* Cards fold greater numbers. */
 	if (sysconf(_SC_NPROCESSORS_CONF) > 256)
@@ -81,27 +82,27 @@ static uint32_t ranks_per_core(const struct coll_context *c)
 /* The lowest rank on rank's host, entered in the table when it is rank itself. */
 static int first_on_host(const struct coll_context *c, int *firsts, size_t buckets, int rank)
 {
-	const char *host = c->cards[rank].host_id;
+	const char *host = c->peer_infos[rank].host_id;
 	size_t at = coll_hash_bytes(0, host, strnlen(host, sizeof(c->host_id))) % buckets;
 
-	while (firsts[at] >= 0 && strncmp(c->cards[firsts[at]].host_id, host, sizeof(c->host_id)) != 0)
+	while (firsts[at] >= 0 && strncmp(c->peer_infos[firsts[at]].host_id, host, sizeof(c->host_id)) != 0)
 		at = (at + 1) % buckets;
 	if (firsts[at] < 0)
 		firsts[at] = rank;
 	return firsts[at];
 }
 
-/* What coll_hosts_find() asks once for each machine: the answer for a host that shares one with an earlier host is that
- * one's. */
+/* What coll_locality_find() asks once for each machine: the answer for a host that shares one with an earlier host is
+ * that one's. */
 static bool host_is_crowded(const struct coll_context *c, int rank)
 {
 	for (int r = 0; r < rank; r++)
-		if (c->cards[r].machine == c->cards[rank].machine)
+		if (c->peer_infos[r].machine == c->peer_infos[rank].machine)
 			return c->crowded[c->host_of[r]];
 	return crowded(c, rank, 1);
 }
 
-coll_status coll_hosts_find(struct coll_context *c, struct coll_error_box *err)
+coll_status coll_locality_find(struct coll_context *c, struct coll_error_box *err)
 {
 	const size_t buckets = 2 * (size_t)c->size; /* open addressing, at most half full */
 	int *firsts = malloc(buckets * sizeof(*firsts));
@@ -121,16 +122,16 @@ coll_status coll_hosts_find(struct coll_context *c, struct coll_error_box *err)
 	c->crowded = calloc(c->hosts, sizeof(*c->crowded));
 	if (!c->crowded)
 		return coll_error_set(err, COLL_ERR_MEMORY, "out of memory for the host table");
-	c->alone_on_cores = true;
+	c->dedicated_cores = true;
 	for (int r = 0, seen = 0; r < c->size; r++) {
 		if (c->host_of[r] < (uint32_t)seen)
 			continue;
 		c->crowded[seen] = host_is_crowded(c, r);
-		c->alone_on_cores = c->alone_on_cores && !c->crowded[seen++];
+		c->dedicated_cores = c->dedicated_cores && !c->crowded[seen++];
 	}
 	c->spare_core = !crowded(c, c->rank, 2);
 	learn_caches(c);
-	c->beside = ranks_per_core(c) > 2 ? ranks_per_core(c) - 1 : 1;
-	c->crowding = ranks_per_core(c) > RANKS_IN_TIME ? (ranks_per_core(c) + RANKS_IN_TIME - 1) / RANKS_IN_TIME : 1;
+	c->core_sharers = ranks_per_core(c) > 2 ? ranks_per_core(c) - 1 : 1;
+	c->spin_scale = ranks_per_core(c) > RANKS_IN_TIME ? (ranks_per_core(c) + RANKS_IN_TIME - 1) / RANKS_IN_TIME : 1;
 	return COLL_OK;
 }

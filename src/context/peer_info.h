@@ -1,9 +1,9 @@
 /*
- * The card: what every process tells every other at creation. Fixed size, no
+ * The peer info: what every process tells every other at creation. Fixed size, no
  * pointers, exchanged by bootstrap in rank order; read-only afterwards.
  */
-#ifndef COLL_COMM_CARD_H
-#define COLL_COMM_CARD_H
+#ifndef COLL_CONTEXT_PEER_INFO_H
+#define COLL_CONTEXT_PEER_INFO_H
 
 #include <assert.h>
 #include <stdint.h>
@@ -11,9 +11,9 @@
 #include "base/config.h"
 #include "coll/transport.h"
 
-enum { COLL_CARD_TRANSPORTS = 4, COLL_CARD_ADDRESS_BYTES = 248, COLL_CARD_CONTROL_HOSTS = 4 };
+enum { COLL_TRANSPORTS_MAX = 4, COLL_PEER_INFO_ADDRESS_BYTES = 248, COLL_PEER_INFO_CONTROL_HOSTS = 4 };
 
-struct coll_card {
+struct coll_peer_info {
 	uint32_t magic;
 	uint32_t version;
 	struct coll_process_id id;
@@ -32,18 +32,18 @@ struct coll_card {
 	struct {
 		uint16_t family; /* AF_INET or AF_INET6 */
 		uint8_t address[16];
-	} control_host[COLL_CARD_CONTROL_HOSTS];
+	} control_host[COLL_PEER_INFO_CONTROL_HOSTS];
 	/* By position in the table of transports; length 0: not available here. */
 	struct {
 		uint32_t len_bytes;
-		uint8_t bytes[COLL_CARD_ADDRESS_BYTES];
-	} transport[COLL_CARD_TRANSPORTS];
+		uint8_t bytes[COLL_PEER_INFO_ADDRESS_BYTES];
+	} transport[COLL_TRANSPORTS_MAX];
 	/* Processors this process may run on, numbers modulo 256. */
 	uint64_t cpus[4];
 	uint64_t machine; /* equal on processes that share cores: see coll_bootstrap_machine() */
 };
 
-#define COLL_CARD_MAGIC   0x434f4c4cu /* "COLL" */
-#define COLL_CARD_VERSION 4u
+#define COLL_PEER_INFO_MAGIC   0x434f4c4cu /* "COLL" */
+#define COLL_PEER_INFO_VERSION 4u
 
 #endif

@@ -17,9 +17,9 @@ enum { STACK_BYTES = 256 * 1024, PAUSE_NS = 2000000 };
 void coll_service_once(struct coll_context *ctx)
 {
 	coll_control_service(ctx->control);
-	for (int i = 0; i < ctx->nwires; i++)
-		if (ctx->wires[i].table.service_fd(ctx->wires[i].inst) >= 0)
-			ctx->wires[i].table.service(ctx->wires[i].inst);
+	for (int i = 0; i < ctx->ntransports; i++)
+		if (ctx->transports[i].table.service_fd(ctx->transports[i].inst) >= 0)
+			ctx->transports[i].table.service(ctx->transports[i].inst);
 }
 
 /* No memory for it in the kernel, or more descriptors than a limit set meanwhile: everybody's
@@ -41,26 +41,27 @@ static void *loop(void *arg)
 	bool complained = false;
 
 	while (!atomic_load_explicit(&ctx->stopping, memory_order_acquire)) {
-		struct pollfd p[3 + COLL_CARD_TRANSPORTS] = {
+		struct pollfd p[3 + COLL_TRANSPORTS_MAX] = {
 		        {.fd = ctx->service_wake_fd, .events = POLLIN},
 		        {.fd = coll_control_fd(ctx->control), .events = POLLIN},
 		        {.fd = coll_inspector_fd(ctx->inspector), .events = POLLIN},
 		};
 		uint64_t count;
 
-		for (int i = 0; i < ctx->nwires; i++)
-			p[3 + i] = (struct pollfd){.fd = ctx->wires[i].table.service_fd(ctx->wires[i].inst),
+		for (int i = 0; i < ctx->ntransports; i++)
+			p[3 + i] = (struct pollfd){.fd = ctx->transports[i].table.service_fd(ctx->transports[i].inst),
 			                           .events = POLLIN};
-		if (poll(p, (nfds_t)(3 + ctx->nwires), coll_control_timeout_ms(ctx->control)) < 0 && errno != EINTR)
+		if (poll(p, (nfds_t)(3 + ctx->ntransports), coll_control_timeout_ms(ctx->control)) < 0 &&
+		    errno != EINTR)
 			without_poll(ctx, errno, &complained);
 		if ((p[0].revents & POLLIN) && read(ctx->service_wake_fd, &count, sizeof(count)) < 0) {
 			/* Someone else emptied it. */
 		}
 		/* Control first: a note that names a culprit was sent before its sender's sockets closed. */
 		coll_control_service(ctx->control);
-		for (int i = 0; i < ctx->nwires; i++)
+		for (int i = 0; i < ctx->ntransports; i++)
 			if (p[3 + i].revents)
-				ctx->wires[i].table.service(ctx->wires[i].inst);
+				ctx->transports[i].table.service(ctx->transports[i].inst);
 		coll_inspector_service(ctx->inspector, p[2].revents != 0);
 	}
 	return NULL;

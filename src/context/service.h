@@ -2,8 +2,8 @@
  * The service thread: one per context, asleep in poll() unless a control link, a
  * listener or a handshake needs it. It never touches user memory.
  */
-#ifndef COLL_COMM_SERVICE_H
-#define COLL_COMM_SERVICE_H
+#ifndef COLL_CONTEXT_SERVICE_H
+#define COLL_CONTEXT_SERVICE_H
 
 #include "context/context.h"
 

@@ -139,7 +139,7 @@ bool coll_context_yield(struct coll_context *ctx)
 		return false;
 	sched_yield();
 	now = coll_clock_ns();
-	if (now - before < (uint64_t)SLICE_NS * ctx->beside)
+	if (now - before < (uint64_t)SLICE_NS * ctx->core_sharers)
 		return true;
 	atomic_store_explicit(&ctx->contended_until_ns, now + SLICES * (now - before), memory_order_relaxed);
 	return false;
@@ -158,7 +158,7 @@ bool coll_context_pause(struct coll_context *ctx, bool spin, unsigned *looks, bo
 
 bool coll_context_spun(const struct coll_context *ctx, uint64_t for_ns)
 {
-	return for_ns >= (uint64_t)ctx->settings.spin_us * 1000 * ctx->crowding;
+	return for_ns >= (uint64_t)ctx->settings.spin_us * 1000 * ctx->spin_scale;
 }
 
 int coll_context_nap_ms(uint64_t idle_ns)
@@ -175,8 +175,8 @@ void coll_context_wake(struct coll_context *ctx)
 
 void coll_context_sleep(struct coll_context *ctx, int ms, bool (*look)(void *arg), void *arg)
 {
-	struct pollfd p[3 + COLL_CARD_TRANSPORTS] = {{.fd = ctx->wake_fd, .events = POLLIN}};
-	bool armed[COLL_CARD_TRANSPORTS] = {false};
+	struct pollfd p[3 + COLL_TRANSPORTS_MAX] = {{.fd = ctx->wake_fd, .events = POLLIN}};
+	bool armed[COLL_TRANSPORTS_MAX] = {false};
 	struct coll_sleeper *me = enlist(&ctx->sleepers);
 	bool quiet = true;
 	uint64_t count;
@@ -185,8 +185,8 @@ void coll_context_sleep(struct coll_context *ctx, int ms, bool (*look)(void *arg
 	/* Without a service thread whoever waits does its work. */
 	p[2] = (struct pollfd){.fd = ctx->control && !ctx->service_running ? coll_control_fd(ctx->control) : -1,
 	                       .events = POLLIN};
-	for (int i = 0; i < ctx->nwires; i++) {
-		struct coll_wire *w = &ctx->wires[i];
+	for (int i = 0; i < ctx->ntransports; i++) {
+		struct coll_opened_transport *w = &ctx->transports[i];
 
 		p[3 + i].fd = -1;
 		if (!w->active || !quiet)
@@ -196,11 +196,11 @@ void coll_context_sleep(struct coll_context *ctx, int ms, bool (*look)(void *arg
 		quiet = armed[i] = w->table.arm(w->inst) == COLL_OK;
 		p[3 + i] = (struct pollfd){.fd = w->table.poll_fd(w->inst), .events = POLLIN};
 	}
-	if (quiet && !look(arg) && poll(p, (nfds_t)(3 + ctx->nwires), ms) > 0 && (p[0].revents & POLLIN) &&
+	if (quiet && !look(arg) && poll(p, (nfds_t)(3 + ctx->ntransports), ms) > 0 && (p[0].revents & POLLIN) &&
 	    read(ctx->wake_fd, &count, sizeof(count)) > 0)
 		ring_others(&ctx->sleepers, me);
-	for (int i = 0; i < ctx->nwires; i++)
+	for (int i = 0; i < ctx->ntransports; i++)
 		if (armed[i])
-			ctx->wires[i].table.disarm(ctx->wires[i].inst);
+			ctx->transports[i].table.disarm(ctx->transports[i].inst);
 	delist(&ctx->sleepers, me);
 }

@@ -4,8 +4,8 @@
  * whomever it is for: so each sleeper also has a descriptor of its own, and whoever
  * takes a wake-up from wake_fd rings all others.
  */
-#ifndef COLL_COMM_SLEEP_H
-#define COLL_COMM_SLEEP_H
+#ifndef COLL_CONTEXT_SLEEP_H
+#define COLL_CONTEXT_SLEEP_H
 
 #include <pthread.h>
 #include <stdatomic.h>

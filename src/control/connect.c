@@ -32,7 +32,7 @@ static struct coll_control_link *add_link(struct coll_control *c, int fd, int pe
 {
 	struct coll_control_link *l;
 
-	if (c->nlinks == LINKS_MAX || !(l = calloc(1, sizeof(*l)))) {
+	if (c->nlinks == CONTROL_LINKS_MAX || !(l = calloc(1, sizeof(*l)))) {
 		close(fd);
 		errno = ENOMEM;
 		return NULL;
@@ -63,30 +63,30 @@ struct coll_control_link *coll_control_find_link(const struct coll_control *c, i
 	return found;
 }
 
-static bool same_host(const struct coll_control *c, const struct coll_card *card)
+static bool same_host(const struct coll_control *c, const struct coll_peer_info *info)
 {
-	return card->control_unix[0] && strcmp(card->host_id, c->env.host_id) == 0;
+	return info->control_unix[0] && strcmp(info->host_id, c->env.host_id) == 0;
 }
 
-/* Patience with a handshake doubles: a starved peer needs longer than the first time,
+/* Wait limit with a handshake doubles: a starved peer needs longer than the first time,
  * a stopped one is not to be buried under connections. */
 uint64_t coll_control_hello_deadline(struct peer *p)
 {
 	const unsigned ms = p->hello_ms ? p->hello_ms : HELLO_MIN_MS;
 
 	p->hello_ms = ms < HELLO_MAX_MS ? 2 * ms : ms;
-	return coll_clock_ns() + ms * MS;
+	return coll_clock_ns() + ms * NS_PER_MS;
 }
 
 /* Try addresses from candidate on; false when none is left. */
 static bool connect_to(struct coll_control *c, int peer, int candidate, bool asked, bool probe)
 {
-	const struct coll_card *card = &c->cards[peer];
-	int last = same_host(c, card) ? -1 : card->control_hosts - 1;
+	const struct coll_peer_info *info = &c->peer_infos[peer];
+	int last = same_host(c, info) ? -1 : info->control_hosts - 1;
 
 	for (; candidate <= last; candidate++) {
 		bool in_progress;
-		int fd = coll_link_connect(card, candidate, &in_progress);
+		int fd = coll_link_connect(info, candidate, &in_progress);
 		struct coll_control_link *l = fd >= 0 ? add_link(c, fd, peer) : NULL;
 
 		if (!l)
@@ -95,7 +95,7 @@ static bool connect_to(struct coll_control *c, int peer, int candidate, bool ask
 		l->candidate = candidate;
 		l->asked = asked;
 		l->probe = probe;
-		l->deadline_ns = in_progress ? coll_clock_ns() + (probe ? PROBE_MS : HANDSHAKE_MS) * MS
+		l->deadline_ns = in_progress ? coll_clock_ns() + (probe ? PROBE_MS : HANDSHAKE_MS) * NS_PER_MS
 		                             : coll_control_hello_deadline(&c->peers[peer]);
 		coll_control_watch(c, l);
 		return true;
@@ -115,7 +115,7 @@ static bool connect_first(struct coll_control *c, int peer, bool asked, bool pro
 {
 	c->peers[peer].door_opened = false;
 	errno = 0;
-	return connect_to(c, peer, same_host(c, &c->cards[peer]) ? -1 : 0, asked, probe) || short_of(errno);
+	return connect_to(c, peer, same_host(c, &c->peer_infos[peer]) ? -1 : 0, asked, probe) || short_of(errno);
 }
 
 static bool unreachable(int error)
@@ -153,7 +153,7 @@ void coll_control_probe(struct coll_control *c, int peer)
 /* A link failed before or after it was proved. A peer that accepts and hangs up before
  * the proof lives: its door is crowded by strangers, and we knock again (keep_links,
  * send_pings). Death is a refusal, or no way there; the end of a proved link makes us
- * doubt. */
+ * suspicion. */
 void coll_control_broken(struct coll_control *c, struct coll_control_link *l, const char *cause, int error)
 {
 	const int peer = l->peer, next = l->candidate + 1;
@@ -163,7 +163,7 @@ void coll_control_broken(struct coll_control *c, struct coll_control_link *l, co
 	if (peer < 0 || bye || c->closing)
 		return;
 	if (was_ready) {
-		coll_control_doubt(c, peer, cause, unreachable(error) ? COLL_DOUBT_TIMEOUT : COLL_DOUBT_CONTROL);
+		coll_control_suspect(c, peer, cause, unreachable(error) ? COLL_SUSPECT_TIMEOUT : COLL_SUSPECT_CONTROL);
 	} else if (!inbound) {
 		errno = 0;
 		if ((next > 0 && connect_to(c, peer, next, asked, probe)) || short_of(errno))
@@ -206,7 +206,7 @@ void coll_control_accept(struct coll_control *c, int listener)
 			/* Out of descriptors: the backlog waits, and would wake us for ever. */
 			if (short_of(errno) && errno != EAGAIN) {
 				coll_control_listen(c, false);
-				c->listen_ns = coll_clock_ns() + LISTEN_AGAIN_MS * MS;
+				c->listen_ns = coll_clock_ns() + LISTEN_AGAIN_MS * NS_PER_MS;
 			}
 			return;
 		}
@@ -222,7 +222,7 @@ void coll_control_accept(struct coll_control *c, int listener)
 		if (!l)
 			continue;
 		l->inbound = true;
-		l->deadline_ns = coll_clock_ns() + STRANGER_MS * MS;
+		l->deadline_ns = coll_clock_ns() + STRANGER_MS * NS_PER_MS;
 		random_nonce(l->nonce);
 		m.u.hello.nonce[0] = l->nonce[0];
 		m.u.hello.nonce[1] = l->nonce[1];
@@ -252,7 +252,7 @@ static void now_ready(struct coll_control *c, struct coll_control_link *l)
 	c->peers[l->peer].refused = false;
 	if (c->peers[l->peer].presumed)
 		c->peers[l->peer].presumed = c->peers[l->peer].life.left = false;
-	if (!c->peers[l->peer].doubt_until_ns)
+	if (!c->peers[l->peer].suspect_until_ns)
 		l->probe = false;
 	coll_control_ask_for_life(c, l);
 	coll_control_ask_again(c, l->peer);
@@ -262,7 +262,7 @@ bool coll_control_on_challenge(struct coll_control *c, struct coll_control_link 
 {
 	struct coll_message m = {.type = COLL_MSG_HELLO};
 
-	if (l->inbound || l->ready || !same_id(&h->from, &c->cards[l->peer].id))
+	if (l->inbound || l->ready || !same_id(&h->from, &c->peer_infos[l->peer].id))
 		return false;
 	random_nonce(l->nonce);
 	m.u.hello = (struct coll_hello){.from = c->env.self, .to = h->from, .rank = c->rank, .size = c->size};
@@ -279,7 +279,7 @@ bool coll_control_on_hello(struct coll_control *c, struct coll_control_link *l, 
 	struct coll_message m = {.type = COLL_MSG_WELCOME};
 
 	if (!l->inbound || l->ready || h->rank < 0 || h->rank >= c->size || h->size != c->size ||
-	    !same_id(&h->from, &c->cards[h->rank].id) || !same_id(&h->to, &c->env.self) ||
+	    !same_id(&h->from, &c->peer_infos[h->rank].id) || !same_id(&h->to, &c->env.self) ||
 	    h->proof != coll_link_proof(c->env.job_key, l->nonce, &h->from, &h->to, 1))
 		return false;
 	l->peer = h->rank;
@@ -293,7 +293,7 @@ bool coll_control_on_hello(struct coll_control *c, struct coll_control_link *l, 
 bool coll_control_on_welcome(struct coll_control *c, struct coll_control_link *l, const struct coll_hello *h)
 {
 	if (l->inbound || l->ready ||
-	    h->proof != coll_link_proof(c->env.job_key, l->nonce, &c->cards[l->peer].id, &c->env.self, 2))
+	    h->proof != coll_link_proof(c->env.job_key, l->nonce, &c->peer_infos[l->peer].id, &c->env.self, 2))
 		return false;
 	now_ready(c, l);
 	return true;
@@ -314,7 +314,7 @@ void coll_control_keep_links(struct coll_control *c, uint64_t now)
 {
 	if (now < c->keep_ns)
 		return;
-	c->keep_ns = now + KEEP_MS * MS;
+	c->keep_ns = now + KEEP_MS * NS_PER_MS;
 	for (int i = 0; i < 2; i++)
 		if (wanted(c, i) >= 0)
 			coll_control_open_link(c, wanted(c, i), false);

@@ -173,7 +173,7 @@ static void service_locked(struct coll_control *c)
 	}
 	coll_control_expire(c, now);
 	if (c->size > 1 && !c->closing) {
-		coll_control_settle_doubts(c, now);
+		coll_control_settle_suspects(c, now);
 		coll_control_keep_links(c, now);
 		coll_control_send_pings(c, now);
 		coll_control_say_alive(c, now);
@@ -182,8 +182,8 @@ static void service_locked(struct coll_control *c)
 
 /* ---- Interface ---- */
 
-coll_status coll_control_open(const struct coll_control_env *env, struct coll_card *card, struct coll_control **control,
-                              struct coll_error_box *err)
+coll_status coll_control_open(const struct coll_control_env *env, struct coll_peer_info *info,
+                              struct coll_control **control, struct coll_error_box *err)
 {
 	struct coll_control *c = calloc(1, sizeof(*c));
 	const char *range = env->settings->port_range;
@@ -200,8 +200,8 @@ coll_status coll_control_open(const struct coll_control_env *env, struct coll_ca
 	for (int i = 0; i < ASKS_MAX; i++)
 		c->asks[i].peer = -1;
 	c->epoll = epoll_create1(EPOLL_CLOEXEC);
-	c->listen_unix = coll_link_listen_unix(card->control_unix, sizeof(card->control_unix), &env->self);
-	c->listen_tcp = coll_link_listen_tcp(range, &card->control_port);
+	c->listen_unix = coll_link_listen_unix(info->control_unix, sizeof(info->control_unix), &env->self);
+	c->listen_tcp = coll_link_listen_tcp(range, &info->control_port);
 	/* No harm on one host, which may have no network at all; who gives a range has others in mind. */
 	if (c->listen_tcp < 0)
 		coll_log(env->logger, range[0] ? COLL_LOG_ERROR : COLL_LOG_INFO,
@@ -214,17 +214,17 @@ coll_status coll_control_open(const struct coll_control_env *env, struct coll_ca
 		return COLL_ERR_SYSTEM;
 	}
 	if (c->listen_tcp >= 0)
-		coll_link_addresses(card, env->settings->interface);
+		coll_link_addresses(info, env->settings->interface);
 	*control = c;
 	return COLL_OK;
 }
 
 /* Whoever connects before this waits in the backlog. */
-coll_status coll_control_join(struct coll_control *c, const struct coll_card *cards, int rank, int size)
+coll_status coll_control_join(struct coll_control *c, const struct coll_peer_info *peer_infos, int rank, int size)
 {
 	pthread_mutex_lock(&c->lock);
 	c->peers = calloc((size_t)size, sizeof(*c->peers));
-	c->cards = cards;
+	c->peer_infos = peer_infos;
 	c->rank = rank;
 	c->size = c->peers ? size : 0;
 	if (c->peers)
@@ -276,7 +276,7 @@ static void meet(struct coll_control *c)
 
 void coll_control_flush(struct coll_control *c, int ms)
 {
-	uint64_t deadline = coll_clock_ns() + (uint64_t)ms * MS;
+	uint64_t deadline = coll_clock_ns() + (uint64_t)ms * NS_PER_MS;
 	bool more;
 
 	pthread_mutex_lock(&c->lock);
@@ -354,7 +354,7 @@ int coll_control_timeout_ms(struct coll_control *c)
 	if (c->listen_ns)
 		ms = 100;
 	ms = coll_control_alive_ms(c, ms);
-	if (c->ndoubts > 0)
+	if (c->nsuspects > 0)
 		ms = 20;
 	coll_control_unlock(c);
 	return ms;

@@ -14,8 +14,8 @@
  * service thread is switched off. One lock guards the state; it is never held
  * while the data path runs. The data path looks at one word: the alarm.
  */
-#ifndef COLL_COMM_CONTROL_H
-#define COLL_COMM_CONTROL_H
+#ifndef COLL_CONTROL_CONTROL_H
+#define COLL_CONTROL_CONTROL_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -30,9 +30,10 @@ struct coll_control;
 struct coll_held_note;
 
 /* A fact worth telling everyone. */
-enum coll_note_kind {
-	COLL_NOTE_DEATH = 1, /* `process` is dead, or unreachable (status PEER_SILENT), as seen by origin; text: why */
-	COLL_NOTE_FAIL,      /* communicator `comm` failed at origin: status, culprit `process` */
+enum coll_gossip_kind {
+	COLL_GOSSIP_DEATH =
+	        1,        /* `process` is dead, or unreachable (status PEER_SILENT), as seen by origin; text: why */
+	COLL_GOSSIP_FAIL, /* communicator `comm` failed at origin: status, culprit `process` */
 };
 
 struct coll_note {
@@ -55,7 +56,7 @@ struct coll_control_env {
 	atomic_uint *alarm; /* incremented after each new note */
 	const char *host_id;
 	/* Process asks: *a is what this one says. Called with the lock held. */
-	bool (*answer)(void *ctx, int process, const struct coll_question *q, struct coll_answer *a);
+	bool (*answer)(void *ctx, int process, const struct coll_mismatch_msg *q, struct coll_answer *a);
 	/* There is a new note for a communicator, 0: for all. Called with the lock held. */
 	void (*alert)(void *ctx, uint64_t comm);
 	/* Whether a communicator lives here and has not looked at its failure. Likewise. */
@@ -63,12 +64,12 @@ struct coll_control_env {
 	void *ctx;
 };
 
-/* Open the listeners and fill the card's control members. */
-coll_status coll_control_open(const struct coll_control_env *env, struct coll_card *card, struct coll_control **control,
-                              struct coll_error_box *err);
+/* Open the listeners and fill the peer info's control members. */
+coll_status coll_control_open(const struct coll_control_env *env, struct coll_peer_info *info,
+                              struct coll_control **control, struct coll_error_box *err);
 
-/* Everybody's cards are known (borrowed, size of them): start linking up. */
-coll_status coll_control_join(struct coll_control *c, const struct coll_card *cards, int rank, int size);
+/* Everybody's peer infos are known (borrowed, size of them): start linking up. */
+coll_status coll_control_join(struct coll_control *c, const struct coll_peer_info *peer_infos, int rank, int size);
 
 /* Say goodbye on every link and flush (at most flush_ms), then free. */
 void coll_control_close(struct coll_control **control, int flush_ms);
@@ -96,7 +97,7 @@ bool coll_control_note(struct coll_control *c, int i, struct coll_note *note);
 /* A caller waits for a process: ask it, again and again until it is not renewed for a
  * while. One question per process, communicator and what it is about: a new one replaces
  * the old. */
-void coll_control_ask(struct coll_control *c, int peer, const struct coll_question *q);
+void coll_control_ask(struct coll_control *c, int peer, const struct coll_mismatch_msg *q);
 /* What is known of a process asked before. */
 struct coll_peer_life {
 	uint64_t last_answer_ns; /* clock of this process, 0 never */

@@ -20,13 +20,13 @@ static const uint64_t COMM = 0x77;
 struct job {
 	struct coll_settings settings;
 	struct coll_logger logger;
-	struct coll_card cards[RANKS];
+	struct coll_peer_info peer_infos[RANKS];
 	struct coll_control *c[RANKS];
 	atomic_uint alarm[RANKS];
 	int wake_fd[RANKS];
 };
 
-static bool answer(void *ctx, int process, const struct coll_question *q, struct coll_answer *a)
+static bool answer(void *ctx, int process, const struct coll_mismatch_msg *q, struct coll_answer *a)
 {
 	return false;
 }
@@ -56,12 +56,12 @@ static bool begin(struct job *j)
 		                               .needs = needs};
 
 		j->wake_fd[r] = env.wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-		j->cards[r].id = env.self;
-		strcpy(j->cards[r].host_id, env.host_id);
-		good = good && coll_control_open(&env, &j->cards[r], &j->c[r], &err) == COLL_OK;
+		j->peer_infos[r].id = env.self;
+		strcpy(j->peer_infos[r].host_id, env.host_id);
+		good = good && coll_control_open(&env, &j->peer_infos[r], &j->c[r], &err) == COLL_OK;
 	}
 	for (int r = 0; r < RANKS && good; r++)
-		good = coll_control_join(j->c[r], j->cards, r, RANKS) == COLL_OK;
+		good = coll_control_join(j->c[r], j->peer_infos, r, RANKS) == COLL_OK;
 	return good;
 }
 
@@ -107,7 +107,7 @@ static bool greet(struct job *j)
 static void the_cause_goes_before_the_goodbye(void)
 {
 	const struct coll_note note = {
-	        .kind = COLL_NOTE_FAIL, .status = COLL_ERR_ABORTED, .process = -1, .comm = COMM, .text = "enough"};
+	        .kind = COLL_GOSSIP_FAIL, .status = COLL_ERR_ABORTED, .process = -1, .comm = COMM, .text = "enough"};
 	struct coll_note told = {0};
 	struct job j;
 
@@ -136,7 +136,7 @@ static void a_link_given_up_is_not_read_to_its_end(void)
 	CHECK(!coll_control_find_link(j.c[1], 0) || !coll_control_find_link(j.c[1], 0)->ready);
 	coll_control_gone(j.c[1], 0, "nobody listens");
 	CHECK(!j.c[1]->peers[0].dead, "a death at once");
-	coll_control_settle_doubts(j.c[1], coll_clock_ns() + 3600000 * MS);
+	coll_control_settle_suspects(j.c[1], coll_clock_ns() + 3600000 * NS_PER_MS);
 	CHECK(j.c[1]->peers[0].dead, "and none when that time is over");
 	end(&j);
 }

@@ -18,7 +18,7 @@ enum { FAILURES_MAX = 1024, TRIES_TO_FORGET = 64 };
 
 static bool is_fact(const struct coll_note *n)
 {
-	return n->kind == COLL_NOTE_DEATH || n->comm == 0;
+	return n->kind == COLL_GOSSIP_DEATH || n->comm == 0;
 }
 
 static struct coll_held_note **bucket_of(struct coll_control *c, uint64_t comm)
@@ -45,7 +45,7 @@ static bool known(struct coll_control *c, const struct coll_note *n)
 {
 	if (!is_fact(n))
 		return find_failure(c, n->comm) != NULL;
-	if (n->kind == COLL_NOTE_DEATH)
+	if (n->kind == COLL_GOSSIP_DEATH)
 		return c->peers[n->process].dead;
 	for (const struct coll_held_note *h = c->facts; h; h = h->chain)
 		if (h->note.kind == n->kind && same_pair(&h->note, n))
@@ -168,11 +168,12 @@ bool coll_control_write(struct coll_control *c, struct coll_control_link *l)
 
 static void say_note(struct coll_control *c, const struct coll_note *n)
 {
-	if (n->kind == COLL_NOTE_DEATH)
+	if (n->kind == COLL_GOSSIP_DEATH)
 		coll_control_say(
 		        c, COLL_LOG_INFO,
 		        "[COLL-2101] rank %d on host %.63s (process %d) is dead or unreachable: %s (told by rank %d)",
-		        n->process, c->cards[n->process].host_name, c->cards[n->process].process, n->text, n->origin);
+		        n->process, c->peer_infos[n->process].host_name, c->peer_infos[n->process].process, n->text,
+		        n->origin);
 	else
 		coll_control_say(c, COLL_LOG_INFO, "%s (told by rank %d)", n->text, n->origin);
 }
@@ -181,8 +182,9 @@ static void say_note(struct coll_control *c, const struct coll_note *n)
 static bool sensible(const struct coll_control *c, const struct coll_note *n)
 {
 	return n->origin >= 0 && n->origin < c->size && n->process < c->size &&
-	       (n->kind == COLL_NOTE_DEATH ? n->process >= 0
-	                                   : n->kind == COLL_NOTE_FAIL && n->status > COLL_AGAIN && n->process >= -1);
+	       (n->kind == COLL_GOSSIP_DEATH
+	                ? n->process >= 0
+	                : n->kind == COLL_GOSSIP_FAIL && n->status > COLL_AGAIN && n->process >= -1);
 }
 
 bool coll_control_spread(struct coll_control *c, const struct coll_note *n, int from)
@@ -191,14 +193,14 @@ bool coll_control_spread(struct coll_control *c, const struct coll_note *n, int 
 
 	if (!sensible(c, n) || known(c, n) || !keep(c, n, from))
 		return false;
-	if (n->kind == COLL_NOTE_DEATH)
+	if (n->kind == COLL_GOSSIP_DEATH)
 		c->peers[n->process].dead = true;
 	/* The network first: others wait for it. A link that fails here is found by its event. */
 	for (int i = 0; i < c->nlinks; i++)
 		if (c->links[i]->ready)
 			coll_control_write(c, c->links[i]);
 	atomic_fetch_add_explicit(c->env.alarm, 1, memory_order_release);
-	c->env.alert(c->env.ctx, n->kind == COLL_NOTE_FAIL ? n->comm : 0);
+	c->env.alert(c->env.ctx, n->kind == COLL_GOSSIP_FAIL ? n->comm : 0);
 	if (write(c->env.wake_fd, &one, sizeof(one)) < 0) {
 		/* Full: the sleeper is awake already. */
 	}
@@ -209,7 +211,7 @@ bool coll_control_spread(struct coll_control *c, const struct coll_note *n, int 
 void coll_control_death(struct coll_control *c, int peer, const char *cause)
 {
 	struct coll_note n = {
-	        .kind = COLL_NOTE_DEATH, .status = COLL_ERR_PEER_DEAD, .process = peer, .origin = c->rank};
+	        .kind = COLL_GOSSIP_DEATH, .status = COLL_ERR_PEER_DEAD, .process = peer, .origin = c->rank};
 
 	if (c->peers[peer].unreached)
 		n.status = COLL_ERR_PEER_SILENT;
@@ -226,11 +228,11 @@ bool coll_control_tell(struct coll_control *c, const struct coll_note *note)
 	bool news = true;
 
 	pthread_mutex_lock(&c->lock);
-	if (note->kind != COLL_NOTE_DEATH)
+	if (note->kind != COLL_GOSSIP_DEATH)
 		news = coll_control_spread(c, note, -1);
 	else if (note->process >= 0 && note->process < c->size && note->process != c->rank)
-		coll_control_doubt(c, note->process, note->text,
-		                   note->status == COLL_ERR_PEER_SILENT ? COLL_DOUBT_UNREACHED : COLL_DOUBT_LINK);
+		coll_control_suspect(c, note->process, note->text,
+		                     note->status == COLL_ERR_PEER_SILENT ? COLL_SUSPECT_UNREACHED : COLL_SUSPECT_LINK);
 	coll_control_unlock(c);
 	return news;
 }

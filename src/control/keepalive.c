@@ -27,7 +27,7 @@ void coll_control_say_alive(struct coll_control *c, uint64_t now)
 
 	if (now < c->alive_ns)
 		return;
-	c->alive_ns = now + ALIVE_MS * MS;
+	c->alive_ns = now + ALIVE_MS * NS_PER_MS;
 	c->watches = false;
 	for (int i = 0; i < c->nlinks; i++) {
 		struct coll_control_link *l = c->links[i];
@@ -36,7 +36,7 @@ void coll_control_say_alive(struct coll_control *c, uint64_t now)
 			continue;
 		c->watches = true;
 		/* A link that fails here is found by its event. */
-		if (l->count == 0 && now < l->heard_ns + SILENT_MS * MS && coll_link_queue(l, &m))
+		if (l->count == 0 && now < l->heard_ns + SILENT_MS * NS_PER_MS && coll_link_queue(l, &m))
 			coll_control_write(c, l);
 	}
 }

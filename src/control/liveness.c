@@ -27,8 +27,8 @@ enum { DOUBT_MS = 1000, UNREACHED_MS = 200, KNOCK_MS = 20 };
 
 static void settle(struct coll_control *c, int peer)
 {
-	c->peers[peer].doubt_until_ns = 0;
-	c->ndoubts--;
+	c->peers[peer].suspect_until_ns = 0;
+	c->nsuspects--;
 	for (int i = 0; i < c->nlinks; i++)
 		if (c->links[i]->peer == peer && c->links[i]->ready)
 			c->links[i]->probe = false; /* one like others from now on */
@@ -38,7 +38,8 @@ static void settle(struct coll_control *c, int peer)
 static void lost_link(struct coll_control *c, int peer)
 {
 	struct peer *p = &c->peers[peer];
-	struct coll_note n = {.kind = COLL_NOTE_FAIL, .status = COLL_ERR_PEER_DEAD, .process = peer, .origin = c->rank};
+	struct coll_note n = {
+	        .kind = COLL_GOSSIP_FAIL, .status = COLL_ERR_PEER_DEAD, .process = peer, .origin = c->rank};
 
 	if (!p->link_lost)
 		return;
@@ -106,14 +107,14 @@ static void begin(struct coll_control *c, int peer, const char *cause)
 {
 	struct peer *p = &c->peers[peer];
 
-	if (p->doubt_until_ns)
+	if (p->suspect_until_ns)
 		return;
-	p->doubt_until_ns = coll_clock_ns() + DOUBT_MS * MS;
-	p->doubt = ++c->doubts;
+	p->suspect_until_ns = coll_clock_ns() + DOUBT_MS * NS_PER_MS;
+	p->suspect = ++c->suspects_;
 	p->link_lost = p->unreached = false;
 	if (cause != p->cause)
 		snprintf(p->cause, sizeof(p->cause), "%s", cause);
-	c->ndoubts++;
+	c->nsuspects++;
 	for (int i = 0; i < c->nlinks; i++)
 		if (c->links[i]->peer == peer && c->links[i]->ready)
 			coll_control_ask_for_life(c, c->links[i]);
@@ -123,10 +124,10 @@ void coll_control_ask_for_life(struct coll_control *c, struct coll_control_link 
 {
 	struct coll_message m = {.type = COLL_MSG_PING};
 
-	if (!c->peers[l->peer].doubt_until_ns)
+	if (!c->peers[l->peer].suspect_until_ns)
 		return;
 	m.u.question.about = COLL_ABOUT_NOTHING;
-	m.u.question.wait = c->peers[l->peer].doubt;
+	m.u.question.wait = c->peers[l->peer].suspect;
 	/* A link that fails here is found by its event. */
 	if (coll_link_queue(l, &m))
 		coll_control_write(c, l);
@@ -140,7 +141,7 @@ void coll_control_gone(struct coll_control *c, int peer, const char *cause)
 	if (c->closing || p->dead || p->life.left)
 		return;
 	if (!reads_on(c, peer) && (p->met || !others_know(c, peer)))
-		coll_control_missing(c, peer, p->doubt_until_ns ? p->cause : cause);
+		coll_control_missing(c, peer, p->suspect_until_ns ? p->cause : cause);
 	else
 		begin(c, peer, cause);
 }
@@ -149,14 +150,14 @@ static void knock(struct coll_control *c, int peer, uint64_t now)
 {
 	struct peer *p = &c->peers[peer];
 
-	p->knock_ns = now + KNOCK_MS * MS;
+	p->knock_ns = now + KNOCK_MS * NS_PER_MS;
 	for (int i = 0; i < c->nlinks; i++)
 		if (c->links[i]->peer == peer && c->links[i]->probe)
 			return;
 	coll_control_probe(c, peer);
 }
 
-void coll_control_doubt(struct coll_control *c, int peer, const char *cause, enum coll_doubt_why why)
+void coll_control_suspect(struct coll_control *c, int peer, const char *cause, enum coll_suspect_why why)
 {
 	struct peer *p = &c->peers[peer];
 	const uint64_t now = coll_clock_ns();
@@ -164,14 +165,14 @@ void coll_control_doubt(struct coll_control *c, int peer, const char *cause, enu
 	if (c->closing || p->dead || p->life.left)
 		return;
 	begin(c, peer, cause);
-	if (why >= COLL_DOUBT_LINK && !p->link_lost) {
+	if (why >= COLL_SUSPECT_LINK && !p->link_lost) {
 		p->link_lost = true;
 		snprintf(p->cause, sizeof(p->cause), "%s", cause);
 	}
-	if ((why == COLL_DOUBT_TIMEOUT || why == COLL_DOUBT_UNREACHED) && !p->unreached) {
+	if ((why == COLL_SUSPECT_TIMEOUT || why == COLL_SUSPECT_UNREACHED) && !p->unreached) {
 		p->unreached = true;
-		if (p->doubt_until_ns > now + UNREACHED_MS * MS)
-			p->doubt_until_ns = now + UNREACHED_MS * MS;
+		if (p->suspect_until_ns > now + UNREACHED_MS * NS_PER_MS)
+			p->suspect_until_ns = now + UNREACHED_MS * NS_PER_MS;
 	}
 	knock(c, peer, now);
 }
@@ -180,33 +181,33 @@ void coll_control_reached(struct coll_control *c, int peer)
 {
 	struct peer *p = &c->peers[peer];
 
-	if (!p->doubt_until_ns || !p->unreached)
+	if (!p->suspect_until_ns || !p->unreached)
 		return;
 	p->unreached = false;
-	p->doubt_until_ns = coll_clock_ns() + DOUBT_MS * MS;
+	p->suspect_until_ns = coll_clock_ns() + DOUBT_MS * NS_PER_MS;
 }
 
-void coll_control_alive(struct coll_control *c, int peer, uint64_t doubt)
+void coll_control_alive(struct coll_control *c, int peer, uint64_t suspect)
 {
 	struct peer *p = &c->peers[peer];
 
-	if (!p->doubt_until_ns || p->doubt != doubt)
+	if (!p->suspect_until_ns || p->suspect != suspect)
 		return;
 	settle(c, peer);
 	coll_control_say(c, COLL_LOG_INFO, "a connection to rank %d broke (%s), but its process lives", peer, p->cause);
 	lost_link(c, peer);
 }
 
-void coll_control_settle_doubts(struct coll_control *c, uint64_t now)
+void coll_control_settle_suspects(struct coll_control *c, uint64_t now)
 {
-	for (int r = 0; r < c->size && c->ndoubts > 0; r++) {
+	for (int r = 0; r < c->size && c->nsuspects > 0; r++) {
 		struct peer *p = &c->peers[r];
 
-		if (!p->doubt_until_ns)
+		if (!p->suspect_until_ns)
 			continue;
 		if (p->dead || p->life.left) {
 			settle(c, r);
-		} else if (now >= p->doubt_until_ns) {
+		} else if (now >= p->suspect_until_ns) {
 			settle(c, r);
 			if (p->refused || p->unreached)
 				coll_control_missing(c, r, p->cause);
@@ -214,7 +215,7 @@ void coll_control_settle_doubts(struct coll_control *c, uint64_t now)
 				lost_link(c, r);
 			/* Those who know have had their time. */
 			if (p->presumed)
-				p->life.left_ns -= DOUBT_MS * MS;
+				p->life.left_ns -= DOUBT_MS * NS_PER_MS;
 		} else if (now >= p->knock_ns) {
 			knock(c, r, now);
 		}

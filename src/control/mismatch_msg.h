@@ -7,8 +7,8 @@
  * with its own record of what it did and answers with the first of its calls that
  * differs, or else with the one that was asked about.
  */
-#ifndef COLL_COMM_QUESTION_H
-#define COLL_COMM_QUESTION_H
+#ifndef COLL_CONTROL_MISMATCH_MSG_H
+#define COLL_CONTROL_MISMATCH_MSG_H
 
 #include "record/record.h"
 
@@ -20,10 +20,10 @@ enum coll_about {
 	COLL_ABOUT_END
 };
 
-enum { COLL_QUESTION_STRETCHES = 14 };
+enum { COLL_MISMATCH_CALL_RUNS = 14 };
 
-/* Consecutive calls of one signature, from number first to before the next stretch. */
-struct coll_stretch {
+/* Consecutive calls of one signature, from number first to before the next call run. */
+struct coll_call_run {
 	uint64_t first;
 	uint32_t signature;
 	uint32_t pad;
@@ -38,7 +38,7 @@ enum coll_need {
 };
 
 /* A wait that does not move: see deadlock.h. */
-struct coll_stall {
+struct coll_blocked {
 	struct coll_record call; /* of the wait */
 	uint64_t issued;         /* collective calls made on the communicator so far, this one included */
 	uint64_t number;
@@ -51,28 +51,28 @@ struct coll_stall {
 	uint32_t pad;
 };
 
-struct coll_question {
+struct coll_mismatch_msg {
 	struct coll_record record; /* what the asker is doing now */
 	uint64_t wait;             /* names the asker's wait since its last movement */
 	int32_t third;             /* the rank whose messages with the one asked are to be counted */
 	uint32_t pad;
 	uint64_t sequence;
-	uint64_t tally; /* number of the call whose block lengths are asked for */
+	uint64_t pair_counts; /* number of the call whose block lengths are asked for */
 	uint32_t about;
-	uint32_t stretches;
-	struct coll_stretch stretch[COLL_QUESTION_STRETCHES]; /* oldest first, the last up to sequence */
+	uint32_t call_runs;
+	struct coll_call_run call_run[COLL_MISMATCH_CALL_RUNS]; /* oldest first, the last up to sequence */
 };
 
 struct coll_answer {
 	struct coll_record record; /* what the one asked is doing now */
 	struct coll_record call;   /* the call or message that is answered with; sequence 0: not on record */
 	uint64_t sequence;         /* of the question */
-	/* Elements to and from the asker in that call of which the question says so; tally 0: not
+	/* Elements to and from the asker in that call of which the question says so; pair counts 0: not
 	 * on record, or block lengths are no matter of pairs. */
-	uint64_t tally, to, from;
-	uint64_t wait;           /* of the question */
-	struct coll_stall stall; /* of the one asked, on this communicator */
-	uint64_t sent, received; /* messages that it has begun to send to, to receive from third */
+	uint64_t pair_counts, to, from;
+	uint64_t wait;               /* of the question */
+	struct coll_blocked blocked; /* of the one asked, on this communicator */
+	uint64_t sent, received;     /* messages that it has begun to send to, to receive from third */
 	int32_t third;
 	uint32_t pad2;
 	struct coll_record abroad; /* its call on another communicator that waits for the asker; not active: none */

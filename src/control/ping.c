@@ -24,7 +24,7 @@ static void sign_of_life(struct coll_control *c, int peer)
 	c->peers[peer].life.unanswered = 0;
 }
 
-void coll_control_on_ping(struct coll_control *c, struct coll_control_link *l, const struct coll_question *q)
+void coll_control_on_ping(struct coll_control *c, struct coll_control_link *l, const struct coll_mismatch_msg *q)
 {
 	struct coll_message m = {.type = COLL_MSG_PONG};
 
@@ -57,9 +57,9 @@ static void ping(struct coll_control *c, struct ask *a, uint64_t now)
 	struct coll_message m = {.type = COLL_MSG_PING};
 	struct coll_control_link *l;
 
-	a->next_ns = now + PING_MS * MS;
+	a->next_ns = now + PING_MS * NS_PER_MS;
 	/* Several communicators may wait for one process: silence is counted in time. */
-	if (now >= p->pinged_ns + PING_MS * MS) {
+	if (now >= p->pinged_ns + PING_MS * NS_PER_MS) {
 		p->pinged_ns = now;
 		p->life.unanswered++;
 	}
@@ -107,7 +107,7 @@ static struct ask *take_ask(struct coll_control *c)
 	return oldest;
 }
 
-void coll_control_ask(struct coll_control *c, int peer, const struct coll_question *q)
+void coll_control_ask(struct coll_control *c, int peer, const struct coll_mismatch_msg *q)
 {
 	const uint64_t now = coll_clock_ns();
 	struct peer *p;
@@ -120,17 +120,17 @@ void coll_control_ask(struct coll_control *c, int peer, const struct coll_questi
 		p->life.asked_ns = now;
 		p->life.unanswered = 0;
 	}
-	p->asked_until_ns = now + ASK_LIFE_MS * MS;
+	p->asked_until_ns = now + ASK_LIFE_MS * NS_PER_MS;
 	a = find_ask(c, peer, q->record.comm, q->about);
 	if (!a) {
 		a = take_ask(c);
 		*a = (struct ask){.peer = peer};
-	} else if (a->question.sequence != q->sequence || a->question.tally != q->tally ||
+	} else if (a->question.sequence != q->sequence || a->question.pair_counts != q->pair_counts ||
 	           a->question.wait != q->wait || a->question.third != q->third) {
 		a->next_ns = 0;
 		a->about_this = false;
 	}
-	a->until_ns = now + ASK_LIFE_MS * MS;
+	a->until_ns = now + ASK_LIFE_MS * NS_PER_MS;
 	a->question = *q;
 	coll_control_send_pings(c, now);
 	coll_control_unlock(c);

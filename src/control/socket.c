@@ -122,25 +122,25 @@ static bool interface_wanted(const char *list, const char *name)
 	return exclude;
 }
 
-static void add_address(struct coll_card *card, const struct sockaddr *a)
+static void add_address(struct coll_peer_info *info, const struct sockaddr *a)
 {
-	int i = card->control_hosts;
+	int i = info->control_hosts;
 
-	if (i == COLL_CARD_CONTROL_HOSTS)
+	if (i == COLL_PEER_INFO_CONTROL_HOSTS)
 		return;
-	card->control_host[i].family = a->sa_family;
+	info->control_host[i].family = a->sa_family;
 	if (a->sa_family == AF_INET)
-		memcpy(card->control_host[i].address, &((const struct sockaddr_in *)a)->sin_addr, 4);
+		memcpy(info->control_host[i].address, &((const struct sockaddr_in *)a)->sin_addr, 4);
 	else
-		memcpy(card->control_host[i].address, &((const struct sockaddr_in6 *)a)->sin6_addr, 16);
-	card->control_hosts++;
+		memcpy(info->control_host[i].address, &((const struct sockaddr_in6 *)a)->sin6_addr, 16);
+	info->control_hosts++;
 }
 
-void coll_link_addresses(struct coll_card *card, const char *interfaces)
+void coll_link_addresses(struct coll_peer_info *info, const char *interfaces)
 {
 	struct ifaddrs *all = NULL;
 
-	card->control_hosts = 0;
+	info->control_hosts = 0;
 	if (getifaddrs(&all) < 0)
 		return;
 	for (int loopback = 0; loopback < 2; loopback++)
@@ -153,9 +153,9 @@ void coll_link_addresses(struct coll_card *card, const char *interfaces)
 				continue;
 			if (i->ifa_addr->sa_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&a6->sin6_addr))
 				continue;
-			if (loopback ? card->control_hosts == 0 || *interfaces == 0 : true)
+			if (loopback ? info->control_hosts == 0 || *interfaces == 0 : true)
 				if (loopback || interface_wanted(interfaces, i->ifa_name))
-					add_address(card, i->ifa_addr);
+					add_address(info, i->ifa_addr);
 		}
 	freeifaddrs(all);
 }
@@ -174,29 +174,29 @@ static void tune_tcp(int fd)
 	setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &user_ms, sizeof(user_ms));
 }
 
-static socklen_t tcp_address(struct sockaddr_storage *s, const struct coll_card *card, int candidate)
+static socklen_t tcp_address(struct sockaddr_storage *s, const struct coll_peer_info *info, int candidate)
 {
 	memset(s, 0, sizeof(*s));
-	if (card->control_host[candidate].family == AF_INET6) {
+	if (info->control_host[candidate].family == AF_INET6) {
 		struct sockaddr_in6 *a = (void *)s;
 
 		a->sin6_family = AF_INET6;
-		a->sin6_port = htons(card->control_port);
-		memcpy(&a->sin6_addr, card->control_host[candidate].address, 16);
+		a->sin6_port = htons(info->control_port);
+		memcpy(&a->sin6_addr, info->control_host[candidate].address, 16);
 		return sizeof(*a);
 	}
 	struct sockaddr_in *a = (void *)s;
 
 	a->sin_family = AF_INET;
-	a->sin_port = htons(card->control_port);
-	memcpy(&a->sin_addr, card->control_host[candidate].address, 4);
+	a->sin_port = htons(info->control_port);
+	memcpy(&a->sin_addr, info->control_host[candidate].address, 4);
 	return sizeof(*a);
 }
 
-int coll_link_connect(const struct coll_card *card, int candidate, bool *in_progress)
+int coll_link_connect(const struct coll_peer_info *info, int candidate, bool *in_progress)
 {
 	struct sockaddr_storage s;
-	socklen_t len = candidate < 0 ? unix_address((void *)&s, card->control_unix) : tcp_address(&s, card, candidate);
+	socklen_t len = candidate < 0 ? unix_address((void *)&s, info->control_unix) : tcp_address(&s, info, candidate);
 	int fd = socket(s.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
 	if (fd < 0)
@@ -225,8 +225,8 @@ bool coll_link_queue(struct coll_control_link *l, const struct coll_message *m)
 		return false;
 	slot = &l->out[(l->head + l->count) % COLL_LINK_QUEUE];
 	*slot = *m;
-	slot->magic = COLL_CARD_MAGIC;
-	slot->version = COLL_CARD_VERSION;
+	slot->magic = COLL_PEER_INFO_MAGIC;
+	slot->version = COLL_PEER_INFO_VERSION;
 	l->count++;
 	return true;
 }
@@ -261,7 +261,7 @@ int coll_link_read(struct coll_control_link *l)
 	if (n < 0)
 		return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? 0 : -1;
 	l->in_bytes += (size_t)n;
-	if (l->in_bytes >= 8 && (l->in.magic != COLL_CARD_MAGIC || l->in.version != COLL_CARD_VERSION))
+	if (l->in_bytes >= 8 && (l->in.magic != COLL_PEER_INFO_MAGIC || l->in.version != COLL_PEER_INFO_VERSION))
 		return -1;
 	return l->in_bytes == sizeof(l->in) ? 1 : 0;
 }

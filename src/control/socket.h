@@ -1,8 +1,8 @@
 /*
  * Private to the control plane: one connection and its fixed-size messages.
  */
-#ifndef COLL_COMM_CONTROL_LINK_H
-#define COLL_COMM_CONTROL_LINK_H
+#ifndef COLL_CONTROL_SOCKET_H
+#define COLL_CONTROL_SOCKET_H
 
 #include "control/control.h"
 
@@ -35,7 +35,7 @@ struct coll_message {
 	union {
 		struct coll_hello hello;
 		struct coll_note note;
-		struct coll_question question;
+		struct coll_mismatch_msg question;
 		struct coll_answer answer;
 		char bytes[320];
 	} u;
@@ -56,7 +56,7 @@ struct coll_control_link {
 	bool said_bye;   /* our goodbye is queued */
 	bool greeted;    /* connector: HELLO is queued, so the listener may take the link for proved */
 	bool asked;      /* opened because a caller waits for this peer */
-	bool probe;      /* opened because its life is in doubt */
+	bool probe;      /* opened because its life is suspected */
 	int candidate;   /* index of the address being tried, -1: Unix */
 	uint64_t nonce[2];
 	uint64_t deadline_ns; /* of the handshake */
@@ -73,9 +73,9 @@ struct coll_control_link {
 int coll_link_listen_unix(char *name, size_t len_bytes, const struct coll_process_id *self);
 int coll_link_listen_tcp(const char *port_range, uint16_t *port);
 
-/* Start connecting to a card's address number candidate (-1: Unix). Returns the
+/* Start connecting to a peer info's address number candidate (-1: Unix). Returns the
  * socket or -1; *in_progress tells whether to wait for writability. */
-int coll_link_connect(const struct coll_card *card, int candidate, bool *in_progress);
+int coll_link_connect(const struct coll_peer_info *info, int candidate, bool *in_progress);
 
 /* Queue a message. False: the queue is full, which only pings and their answers make it;
  * both are repeated. The last place is kept for the goodbye. */
@@ -93,6 +93,6 @@ uint64_t coll_link_proof(const uint64_t key[2], const uint64_t nonce[2], const s
                          const struct coll_process_id *to, int role);
 
 /* The addresses others may reach this process by. */
-void coll_link_addresses(struct coll_card *card, const char *interfaces);
+void coll_link_addresses(struct coll_peer_info *info, const char *interfaces);
 
 #endif

@@ -6,17 +6,17 @@
  * callers wait for, and what those answer; socket.c the bytes of one link. All
  * functions here want the lock held.
  */
-#ifndef COLL_COMM_CONTROL_STATE_H
-#define COLL_COMM_CONTROL_STATE_H
+#ifndef COLL_CONTROL_STATE_H
+#define COLL_CONTROL_STATE_H
 
 #include <pthread.h>
 
 #include "control/socket.h"
 
-enum { LINKS_MAX = 512, FAILURE_BUCKETS = 256, ASKS_MAX = 32 };
+enum { CONTROL_LINKS_MAX = 512, FAILURE_BUCKETS = 256, ASKS_MAX = 32 };
 enum { PING_MS = 250 };
 
-#define MS ((uint64_t)1000000)
+#define NS_PER_MS ((uint64_t)1000000)
 
 struct ask {
 	int peer; /* -1: free */
@@ -24,7 +24,7 @@ struct ask {
 	uint64_t next_ns;
 	uint64_t answered_ns; /* 0: no answer yet */
 	bool about_this;      /* the answer is to this question */
-	struct coll_question question;
+	struct coll_mismatch_msg question;
 	struct coll_answer answer;
 };
 
@@ -35,14 +35,14 @@ struct peer {
 	bool met;          /* a link to it has been proved: what it tells is read there */
 	bool refused;      /* nobody listened at its door, and no link was proved since */
 	bool door_opened;  /* somebody accepted and hung up during this round of addresses */
-	unsigned hello_ms; /* patience with the next handshake, 0: the shortest */
+	unsigned hello_ms; /* wait limit with the next handshake, 0: the shortest */
 	/* Whether it lives: liveness.c. */
-	uint64_t doubt_until_ns; /* 0: no doubt */
-	uint64_t knock_ns;       /* when to knock again */
-	uint64_t doubt;          /* number of the doubt, repeated by the answer that settles it */
-	bool link_lost;          /* a data link to it broke */
-	bool unreached;          /* because its host does not acknowledge */
-	bool presumed;           /* life.left is what its absence looks like */
+	uint64_t suspect_until_ns; /* 0: no suspicion */
+	uint64_t knock_ns;         /* when to knock again */
+	uint64_t suspect;          /* number of the suspicion, repeated by the answer that settles it */
+	bool link_lost;            /* a data link to it broke */
+	bool unreached;            /* because its host does not acknowledge */
+	bool presumed;             /* life.left is what its absence looks like */
 	char cause[160];
 };
 
@@ -71,9 +71,9 @@ struct coll_control {
 	int listen_unix;
 	int listen_tcp;
 	int rank, size; /* size 0 until joined */
-	const struct coll_card *cards;
+	const struct coll_peer_info *peer_infos;
 	struct peer *peers;
-	struct coll_control_link *links[LINKS_MAX];
+	struct coll_control_link *links[CONTROL_LINKS_MAX];
 	int nlinks;
 	uint64_t serial; /* given last */
 	struct coll_held_note *notes, *last_note;
@@ -81,8 +81,8 @@ struct coll_control {
 	struct coll_held_note *facts, *last_fact;
 	struct coll_held_note *failures[FAILURE_BUCKETS];
 	int nfailures;
-	int ndoubts;
-	uint64_t doubts; /* so far */
+	int nsuspects;
+	uint64_t suspects_; /* so far */
 	struct ask asks[ASKS_MAX];
 	uint64_t keep_ns;   /* when to look after our own links again */
 	uint64_t listen_ns; /* when to listen again; 0: we do */
@@ -121,22 +121,22 @@ int coll_control_alive_ms(const struct coll_control *c, int ms);
 
 /* ---- liveness.c ---- */
 
-enum coll_doubt_why {
-	COLL_DOUBT_CONTROL,  /* a control link ended without a goodbye */
-	COLL_DOUBT_TIMEOUT,  /* the same, as the host does not acknowledge */
-	COLL_DOUBT_LINK,     /* a link of the data path broke */
-	COLL_DOUBT_UNREACHED /* the same, as the host does not acknowledge */
+enum coll_suspect_why {
+	COLL_SUSPECT_CONTROL,  /* a control link ended without a goodbye */
+	COLL_SUSPECT_TIMEOUT,  /* the same, as the host does not acknowledge */
+	COLL_SUSPECT_LINK,     /* a link of the data path broke */
+	COLL_SUSPECT_UNREACHED /* the same, as the host does not acknowledge */
 };
-void coll_control_doubt(struct coll_control *c, int peer, const char *cause, enum coll_doubt_why why);
+void coll_control_suspect(struct coll_control *c, int peer, const char *cause, enum coll_suspect_why why);
 /* Nobody listens at its door. */
 void coll_control_gone(struct coll_control *c, int peer, const char *cause);
 /* Its host has answered. */
 void coll_control_reached(struct coll_control *c, int peer);
-/* If it is in doubt, ask over this link, which is proved. */
+/* If it is suspected, ask over this link, which is proved. */
 void coll_control_ask_for_life(struct coll_control *c, struct coll_control_link *l);
 /* It has answered. */
-void coll_control_alive(struct coll_control *c, int peer, uint64_t doubt);
-void coll_control_settle_doubts(struct coll_control *c, uint64_t now);
+void coll_control_alive(struct coll_control *c, int peer, uint64_t suspect);
+void coll_control_settle_suspects(struct coll_control *c, uint64_t now);
 enum { COLL_NEIGHBOURS = 5 };
 int coll_control_neighbour(const struct coll_control *c, int peer, int i);
 /* It is not there any more. Whoever would have heard its goodbye tells its death; to others it has left. */
@@ -168,7 +168,7 @@ void coll_control_expire(struct coll_control *c, uint64_t now);
 
 /* ---- ping.c ---- */
 
-void coll_control_on_ping(struct coll_control *c, struct coll_control_link *l, const struct coll_question *q);
+void coll_control_on_ping(struct coll_control *c, struct coll_control_link *l, const struct coll_mismatch_msg *q);
 void coll_control_on_pong(struct coll_control *c, struct coll_control_link *l, const struct coll_answer *answer);
 void coll_control_send_pings(struct coll_control *c, uint64_t now);
 /* A link has come up: whoever is asked over it is asked now. */

@@ -4,19 +4,19 @@
  * state. One thread at a time uses it, except for abort and for the record that
  * the service thread reads.
  */
-#ifndef COLL_COMM_COMM_H
-#define COLL_COMM_COMM_H
+#ifndef COLL_CORE_COMM_H
+#define COLL_CORE_COMM_H
 
-#include "watch/deadlock.h"
 #include "context/context.h"
-#include "progress/inflight.h"
 #include "core/rank_map.h"
-#include "record/recorder.h"
-#include "watch/pair_counts.h"
 #include "engine/engine.h"
 #include "intra/intra.h"
 #include "plan/cache.h"
+#include "progress/inflight.h"
+#include "record/recorder.h"
 #include "select/select.h"
+#include "watch/deadlock.h"
+#include "watch/pair_counts.h"
 
 /* What keeps a call off the shortest path: bits of comm->attention, one load for a call
  * that need not care. PENDING: asynchronous operations, which others may drive at this
@@ -25,7 +25,7 @@
 enum { COLL_ATTENTION_PENDING = 1, COLL_ATTENTION_ALARM = 2 };
 
 enum { COLL_OPS_MAX = 64, COLL_OP_FIRST = 64, COLL_MEMO_SLOTS = 64, COLL_WINDOWS_MAX = 8, COLL_LANES_P2P = 64 };
-enum { COLL_STRETCHES = 32 };
+enum { COLL_CALL_RUNS = 32 };
 
 /* A user operation or premultiplied sum. */
 struct coll_op_entry {
@@ -51,25 +51,25 @@ struct coll_memo {
 	size_t tile;
 	uint32_t windows;
 	size_t scratch_bytes;
-	struct coll_reduction reduction; /* kinds that reduce; bound anew for user operations */
-	const struct coll_hand *hand;    /* it is made by hand; NULL: by the plan */
-	uint8_t way;                     /* of the plan: record/way.h */
-	bool quick;                      /* the shortest way may be open to it: see fastpath.c */
+	struct coll_reduction reduction;   /* kinds that reduce; bound anew for user operations */
+	const struct coll_intra_op *intra; /* it is run intranode; NULL: by the plan */
+	uint8_t way;                       /* of the plan: record/way.h */
+	bool fastpath;                     /* the shortest way may be open to it: see fastpath.c */
 };
 
 /* A call that may take the shortest way when it is made again: fastpath.c. */
-struct coll_quick;
-typedef coll_status coll_quick_fn(struct coll_comm *comm, struct coll_quick *q, const void *in, void *out);
-struct coll_quick {
+struct coll_fastpath;
+typedef coll_status coll_fastpath_fn(struct coll_comm *comm, struct coll_fastpath *q, const void *in, void *out);
+struct coll_fastpath {
 	uint64_t key; /* kind, type and operation, as they were passed; 0: no call */
 	size_t count;
 	int root;
 	/* out - in of two buffers that may be passed: alias, or gap .. gap + room, modulo the
 	 * size of memory. */
 	uintptr_t alias, gap, room;
-	coll_quick_fn *run;
+	coll_fastpath_fn *run;
 	/* What comm->prepared is while the record that others see is one of this call, and the
-	 * signature has its colour. */
+	 * signature has its salt. */
 	const struct coll_memo *as;
 	uint32_t signature; /* of its words */
 	uint32_t bytes;     /* of a line */
@@ -80,12 +80,12 @@ struct coll_quick {
 	struct coll_job job;       /* but for buffers and number */
 	struct coll_memo mark;     /* of this address: see as */
 };
-enum { COLL_QUICK_ROOTS = 16, COLL_QUICK_PLACES = 24 };
+enum { COLL_FASTPATH_ROOTS = 16, COLL_FASTPATH_PLACES = 24 };
 
 /* Channels to one rank: [direction][lane][window], opened on first use. */
 struct coll_channels {
 	struct coll_endpoint *at[2][COLL_LANES_MAX][COLL_WINDOWS_MAX];
-	struct coll_pace pace; /* of all that are sent on */
+	struct coll_slot_policy slot_policy; /* of all that are sent on */
 };
 
 /* Memory handed out by coll_mem_alloc or announced by coll_mem_register. One transport may
@@ -93,10 +93,10 @@ struct coll_channels {
 struct coll_allocation {
 	struct coll_allocation *next;
 	struct coll_memory mem;
-	struct coll_wire *wire; /* made it; NULL: plain memory */
-	bool registered;        /* else allocated */
-	struct coll_memory known[COLL_CARD_TRANSPORTS];
-	bool knows[COLL_CARD_TRANSPORTS];
+	struct coll_opened_transport *opened; /* made it; NULL: plain memory */
+	bool registered;                      /* else allocated */
+	struct coll_memory known[COLL_TRANSPORTS_MAX];
+	bool knows[COLL_TRANSPORTS_MAX];
 };
 
 /* A fabric: the communicator seen from the engine. */
@@ -105,8 +105,8 @@ struct coll_comm_fabric {
 	uint16_t lane_base;           /* 0 collectives, COLL_LANES_P2P pairs */
 	struct coll_channels **peers; /* by rank */
 	struct coll_fabric fabric;
-	struct coll_pace_rule pace;
-	struct coll_stores stores;
+	struct coll_slot_policy_rule slot_policy;
+	struct coll_nt nt;
 };
 
 struct coll_comm {
@@ -114,15 +114,15 @@ struct coll_comm {
 	uint64_t id;
 	uint32_t epoch;
 	int rank, size;
-	struct coll_members members;
-	/* Patience with peers: the settings', but while parting. */
+	struct coll_rank_map rank_map;
+	/* Wait limit with peers: the settings', but while closing. */
 	int timeout_ms, arrival_timeout_ms;
 
 	/* Agreed facts. */
 	size_t slot_bytes;
 	uint32_t slots;
-	struct coll_tune_facts facts;
-	size_t native_bytes; /* the longest message made by hand; 0: none is */
+	struct coll_select_facts facts;
+	size_t intra_bytes; /* the longest message run intranode; 0: none is */
 
 	struct coll_comm_fabric collective;
 	struct coll_comm_fabric pairs;
@@ -130,22 +130,22 @@ struct coll_comm {
 	struct coll_run *pair_run[2]; /* send, receive */
 	uint64_t sequence;
 	/* Of the calls so far that say nothing about themselves to everyone: see loose() in
-	 * blocking.c. Colours of the signatures now and from the next different call on, and the
+	 * blocking.c. Salts of the signatures now and from the next different call on, and the
 	 * last call's signature. */
-	struct coll_colour {
+	struct coll_salt {
 		uint32_t now, next, last;
 		bool by_plan; /* see coll_call_by_plan() */
-	} colour;
+	} salt;
 	_Atomic uint64_t *pair_sequence[2]; /* by rank: sends, receives begun; see coll_pair_number() */
 	struct coll_plan_cache *plans;
-	const struct coll_wire *native_wire;
-	struct coll_native *native; /* NULL: nothing is made by hand */
+	const struct coll_opened_transport *intra_transport;
+	struct coll_intra *intra; /* NULL: nothing is run intranode */
 	struct coll_memo memo[COLL_MEMO_SLOTS];
 	uint8_t memo_newer[COLL_MEMO_SLOTS / 2]; /* of two places, which was asked for last */
 	/* What run and the record were last started for, to start it again; NULL when any
 	 * of it has changed since. */
 	struct coll_memo *prepared;
-	struct coll_quick quick[COLL_QUICK_PLACES];
+	struct coll_fastpath fastpath[COLL_FASTPATH_PLACES];
 	struct coll_record call; /* the collective call that runs or ran last */
 	struct coll_op_entry ops[COLL_OPS_MAX];
 	struct coll_allocation *allocations;
@@ -153,10 +153,10 @@ struct coll_comm {
 	size_t scratch_bytes;
 	enum coll_isa isa;
 
-	atomic_uint attention;     /* COLL_ATTENTION_* */
-	struct coll_flight flight; /* see async.h */
-	bool parting;              /* in the barrier of destroy: others hear of failures from those who were first */
-	bool told;                 /* its failure was told by a note: a death, or another rank's failure */
+	atomic_uint attention;         /* COLL_ATTENTION_* */
+	struct coll_inflight inflight; /* see async.h */
+	bool closing; /* in the barrier of destroy: others hear of failures from those who were first */
+	bool told;    /* its failure was told by a note: a death, or another rank's failure */
 	/* Abort by this rank, from any thread: the first claims, writes the text,
 	 * then sets aborted (release); readers acquire it before the text. */
 	atomic_bool abort_claimed;
@@ -178,15 +178,15 @@ struct coll_comm {
 	struct coll_record_box record;
 	/* Collective calls in a row that are the same, the first of each: for a rank that asks
 	 * what this one called when it is calls ahead. Written when a different call begins. */
-	struct coll_record_box stretch[COLL_STRETCHES];
-	atomic_uint stretches; /* begun so far */
+	struct coll_record_box call_run[COLL_CALL_RUNS];
+	atomic_uint call_runs; /* begun so far */
 	/* Number of a collective that has begun, of the last one handed in at least: the record may
-	 * show an older one. Release, after its stretch. */
+	 * show an older one. Release, after its call run. */
 	_Atomic uint64_t handed_in;
-	struct coll_tally tally;
-	struct coll_stall_box stall;
+	struct coll_pair_counts pair_counts;
+	struct coll_blocked_box blocked;
 	struct coll_recorder recorder;
-	struct coll_parting *end; /* what destroy needs, so that an end asks for no memory; see closing.c */
+	struct coll_closing *end; /* what destroy needs, so that an end asks for no memory; see closing.c */
 
 	struct coll_comm *next; /* in ctx->comms */
 };
@@ -194,15 +194,15 @@ struct coll_comm {
 /* The process a rank is; the rank a process is, -1 for no member. */
 static inline int coll_comm_process(const struct coll_comm *comm, int rank)
 {
-	return coll_members_process(&comm->members, rank);
+	return coll_rank_map_process(&comm->rank_map, rank);
 }
 static inline int coll_comm_rank_of(const struct coll_comm *comm, int process)
 {
-	return coll_members_rank(&comm->members, process);
+	return coll_rank_map_rank(&comm->rank_map, process);
 }
-static inline const struct coll_card *coll_comm_card(const struct coll_comm *comm, int rank)
+static inline const struct coll_peer_info *coll_comm_peer_info(const struct coll_comm *comm, int rank)
 {
-	return &comm->ctx->cards[coll_comm_process(comm, rank)];
+	return &comm->ctx->peer_infos[coll_comm_process(comm, rank)];
 }
 
 /* ---- fabric.c ---- */
@@ -270,25 +270,25 @@ void coll_call_job(const struct coll_comm *comm, const struct coll_call *call, c
 void coll_call_record(const struct coll_comm *comm, const struct coll_call *call, const struct coll_job *job,
                       struct coll_record *record);
 /* What the signature of its frames is mixed with, given the calls before it. In their order. */
-uint32_t coll_call_colour(struct coll_comm *comm, const struct coll_call *call, const struct coll_record *record);
-/* Whether a call that could be made by hand is to run its plan all the same. In their order. */
+uint32_t coll_call_salt(struct coll_comm *comm, const struct coll_call *call, const struct coll_record *record);
+/* Whether a call that could be run intranode is to run its plan all the same. In their order. */
 bool coll_call_by_plan(struct coll_comm *comm, const struct coll_call *call);
 const char *coll_call_name(const struct coll_call *call);
 
 /* ---- fastpath.c ---- */
 
 /* What is prepared (job, of memo) may be called on the shortest way from now on. */
-void coll_quick_prepare(struct coll_comm *comm, const struct coll_call *call, struct coll_memo *memo,
-                        const struct coll_job *job);
+void coll_fastpath_prepare(struct coll_comm *comm, const struct coll_call *call, struct coll_memo *memo,
+                           const struct coll_job *job);
 /* The memo is going to be another's. */
-void coll_quick_forget(struct coll_comm *comm, const struct coll_memo *memo);
+void coll_fastpath_forget(struct coll_comm *comm, const struct coll_memo *memo);
 
-static inline uint64_t coll_quick_key(enum coll_kind kind, coll_dtype type, coll_op op)
+static inline uint64_t coll_fastpath_key(enum coll_kind kind, coll_dtype type, coll_op op)
 {
 	return (uint64_t)(kind + 1) << 56 ^ (uint64_t)(uint32_t)type << 32 ^ (uint32_t)op;
 }
 /* The place of the last call of a kind, or with a root. */
-static inline int coll_quick_place(enum coll_kind kind, int root)
+static inline int coll_fastpath_place(enum coll_kind kind, int root)
 {
 	switch (kind) {
 	case COLL_KIND_ALL_REDUCE: return 0;
@@ -296,7 +296,8 @@ static inline int coll_quick_place(enum coll_kind kind, int root)
 	case COLL_KIND_ALL_GATHER: return 2;
 	case COLL_KIND_REDUCE_SCATTER: return 3;
 	case COLL_KIND_ALL_TO_ALL: return 4;
-	case COLL_KIND_BROADCAST: return COLL_QUICK_PLACES - COLL_QUICK_ROOTS + (root & (COLL_QUICK_ROOTS - 1));
+	case COLL_KIND_BROADCAST:
+		return COLL_FASTPATH_PLACES - COLL_FASTPATH_ROOTS + (root & (COLL_FASTPATH_ROOTS - 1));
 	default: return 5;
 	}
 }
@@ -359,13 +360,13 @@ void coll_comm_drain(struct coll_comm *comm);
 
 /* ---- intra.c ---- */
 
-/* At creation: the longest message made by hand, of agreed facts. */
-void coll_comm_native_facts(struct coll_comm *comm, const struct coll_wire *common);
+/* At creation: the longest message run intranode, of agreed facts. */
+void coll_select_intra_facts(struct coll_comm *comm, const struct coll_opened_transport *common);
 /* What that needs of this rank alone. */
-coll_status coll_comm_native_prepare(struct coll_comm *comm);
-/* What makes a call by hand, or NULL. */
-const struct coll_hand *coll_comm_native_find(const struct coll_comm *comm, const struct coll_call *call,
-                                              size_t elem_bytes);
+coll_status coll_select_intra_prepare(struct coll_comm *comm);
+/* What makes a call intranode, or NULL. */
+const struct coll_intra_op *coll_select_intra_find(const struct coll_comm *comm, const struct coll_call *call,
+                                                   size_t elem_bytes);
 
 /* ---- memory.c ---- */
 void coll_comm_memory_free_all(struct coll_comm *comm);
@@ -386,7 +387,7 @@ void coll_comm_free(struct coll_comm **comm);
 /* ---- split.c ---- */
 
 /* After the argument checks of api/. */
-coll_status coll_comm_born_by_split(struct coll_comm *parent, int colour, int key, struct coll_comm **child);
+coll_status coll_comm_born_by_split(struct coll_comm *parent, int salt, int key, struct coll_comm **child);
 coll_status coll_comm_born_as_duplicate(struct coll_comm *parent, struct coll_comm **child);
 coll_status coll_comm_born_from_ranks(struct coll_comm *parent, const int *ranks, int n, struct coll_comm **child);
 
@@ -396,6 +397,6 @@ coll_status coll_comm_born_from_ranks(struct coll_comm *parent, const int *ranks
 coll_status coll_comm_prepare_end(struct coll_comm *comm);
 /* Advance the last barriers of communicators that were destroyed while some of their
  * ranks had not come yet. Any thread; returns at once when another one does it. */
-void coll_comm_part_some(struct coll_context *ctx);
+void coll_comm_progress_closing(struct coll_context *ctx);
 
 #endif

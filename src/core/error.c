@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/messages.h"
-#include "progress/async.h"
 #include "inspect/dump.h"
+#include "progress/async.h"
 
 enum { FLUSH_MS = 100 };
 
@@ -50,8 +50,8 @@ static void expose(const struct coll_comm *comm, const struct coll_error_box *b,
 static void withdraw(struct coll_comm *comm)
 {
 	/* What was started inline has been handed over by whoever found the failure. */
-	assert(!atomic_load_explicit(&comm->flight.current, memory_order_relaxed));
-	coll_native_revoke(comm->native);
+	assert(!atomic_load_explicit(&comm->inflight.current, memory_order_relaxed));
+	coll_intra_revoke(comm->intra);
 	coll_comm_fabric_close(&comm->collective);
 	coll_comm_fabric_close(&comm->pairs);
 }
@@ -76,7 +76,7 @@ static void tell(struct coll_comm *comm, struct coll_note *note, const char *cau
 coll_status coll_comm_fail(struct coll_comm *comm, coll_status status, int culprit, const char *cause,
                            const char *circumstances)
 {
-	struct coll_note note = {.kind = COLL_NOTE_FAIL, .status = status, .process = -1, .origin = comm->ctx->rank};
+	struct coll_note note = {.kind = COLL_GOSSIP_FAIL, .status = status, .process = -1, .origin = comm->ctx->rank};
 	struct coll_error_box *b = &comm->box;
 	struct coll_message_text m;
 
@@ -86,19 +86,19 @@ coll_status coll_comm_fail(struct coll_comm *comm, coll_status status, int culpr
 	b->rank = culprit;
 	snprintf(b->message, sizeof(b->message), "%.400s%.200s", cause, circumstances);
 	if (culprit >= 0 && culprit < comm->size) {
-		const struct coll_wire *wire;
+		const struct coll_opened_transport *opened;
 
 		note.process = coll_comm_process(comm, culprit);
-		wire = comm->ctx->processes[note.process].wire;
-		snprintf(b->host, sizeof(b->host), "%s", coll_comm_card(comm, culprit)->host_name);
-		if (wire)
-			snprintf(b->link, sizeof(b->link), "%s", wire->table.name);
+		opened = comm->ctx->processes[note.process].opened;
+		snprintf(b->host, sizeof(b->host), "%s", coll_comm_peer_info(comm, culprit)->host_name);
+		if (opened)
+			snprintf(b->link, sizeof(b->link), "%s", opened->table.name);
 	}
 	expose(comm, b, &comm->lost);
-	if (!comm->parting)
+	if (!comm->closing)
 		tell(comm, &note, cause);
 	withdraw(comm);
-	if (comm->parting)
+	if (comm->closing)
 		return status;
 	m = coll_message_split(status, b->message);
 	coll_log(&comm->ctx->logger, COLL_LOG_ERROR, "%s%s%s%s", b->kind, b->kind[0] ? ": " : "", m.text, m.tag);

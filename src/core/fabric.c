@@ -16,18 +16,18 @@ static coll_status open_endpoint(struct coll_comm_fabric *f, int peer, uint32_t 
 	                               .lane = (uint16_t)(f->lane_base + lane),
 	                               .window = (uint16_t)window};
 	struct coll_endpoint *e;
-	struct coll_wire *wire;
+	struct coll_opened_transport *opened;
 	void *link;
-	coll_status st = coll_context_link(comm->ctx, coll_comm_process(comm, peer), &wire, &link, &comm->box);
+	coll_status st = coll_context_link(comm->ctx, coll_comm_process(comm, peer), &opened, &link, &comm->box);
 
 	if (st != COLL_OK && st != COLL_AGAIN)
 		return st;
 	e = malloc(sizeof(*e));
 	if (!e)
 		return COLL_ERR_MEMORY;
-	e->transport = &wire->table;
-	e->pace = wire->caps.mapped ? &f->peers[peer]->pace : NULL;
-	st = wire->table.channel_open(link, &key, dir, comm->slot_bytes, comm->slots, &e->channel);
+	e->transport = &opened->table;
+	e->slot_policy = opened->caps.mapped ? &f->peers[peer]->slot_policy : NULL;
+	st = opened->table.channel_open(link, &key, dir, comm->slot_bytes, comm->slots, &e->channel);
 	if (st != COLL_OK) {
 		free(e);
 		return st;
@@ -47,7 +47,7 @@ static coll_status channel(void *arg, int peer, uint32_t lane, uint32_t window, 
 		c = f->peers[peer] = calloc(1, sizeof(*c));
 		if (!c)
 			return COLL_ERR_MEMORY;
-		coll_pace_init(&c->pace, &f->pace);
+		coll_slot_policy_init(&c->slot_policy, &f->slot_policy);
 	}
 	if (!c->at[dir][lane][window]) {
 		st = open_endpoint(f, peer, lane, window, dir, &c->at[dir][lane][window]);
@@ -66,34 +66,34 @@ static size_t lesser(size_t a, size_t b)
 /* Inputs and results of all ranks of the host fit its last caches, or do not: what is stored there displaces what is
  * still to be read. A guest is told the size of a cache that it shares with strangers, so until a rank has measured
  * it assumes that it has no more than its cores' part: of servers' last caches that is up to 4 MiB for each. */
-static struct coll_stores_rule stores_rule(const struct coll_comm *comm)
+static struct coll_nt_rule stores_rule(const struct coll_comm *comm)
 {
 	enum { PART_BYTES = 4 << 20 };
 	const size_t one = comm->ctx->cache_bytes ? comm->ctx->cache_bytes : 32u << 20;
-	const size_t ranks = comm->members.local_size > 1 ? (size_t)comm->members.local_size : 1;
+	const size_t ranks = comm->rank_map.local_size > 1 ? (size_t)comm->rank_map.local_size : 1;
 	const size_t share = one * (size_t)(comm->ctx->caches > 1 ? comm->ctx->caches : 1) / ranks;
 	const size_t part = PART_BYTES * (size_t)(comm->ctx->cpus > 1 ? comm->ctx->cpus : 1) / ranks;
-	struct coll_stores_rule rule = {.least_bytes = 2 << 20, .told_bytes = lesser(share, one), .gain = 1.05};
+	struct coll_nt_rule rule = {.least_bytes = 2 << 20, .told_bytes = lesser(share, one), .gain = 1.05};
 
 	rule.assume_bytes = lesser(rule.told_bytes, part);
 	return rule;
 }
 
-/* How slots are filled that both ends map: by src/tune's figures, or as the setting says. */
-static struct coll_pace_rule pace_rule(const struct coll_comm *comm)
+/* How slots are filled that both ends map: by src/select's figures, or as the setting says. */
+static struct coll_slot_policy_rule pace_rule(const struct coll_comm *comm)
 {
 	const char *way = comm->ctx->settings.shm_copy;
-	struct coll_tune_far far;
+	struct coll_select_far far;
 
-	coll_tune_far(&far);
-	return (struct coll_pace_rule){.way = strcmp(way, "cached") == 0     ? COLL_PACE_CACHED
-	                                      : strcmp(way, "streamed") == 0 ? COLL_PACE_STREAMED
-	                                                                     : COLL_PACE_AUTO,
-	                               .least_bytes = far.least_bytes,
-	                               .slow_bytes_per_ns = far.slow_bytes_per_ns,
-	                               .gain = far.gain,
-	                               .probe_bytes = far.probe_bytes,
-	                               .fresh = comm->slots * comm->facts.windows_max};
+	coll_select_far(&far);
+	return (struct coll_slot_policy_rule){.way = strcmp(way, "cached") == 0     ? COLL_SLOT_POLICY_CACHED
+	                                             : strcmp(way, "streamed") == 0 ? COLL_SLOT_POLICY_STREAMED
+	                                                                            : COLL_SLOT_POLICY_AUTO,
+	                                      .least_bytes = far.least_bytes,
+	                                      .slow_bytes_per_ns = far.slow_bytes_per_ns,
+	                                      .gain = far.gain,
+	                                      .probe_bytes = far.probe_bytes,
+	                                      .fresh = comm->slots * comm->facts.windows_max};
 }
 
 coll_status coll_comm_fabric_init(struct coll_comm *comm, struct coll_comm_fabric *f, uint16_t lane_base)
@@ -103,13 +103,13 @@ coll_status coll_comm_fabric_init(struct coll_comm *comm, struct coll_comm_fabri
 		return COLL_ERR_MEMORY;
 	f->comm = comm;
 	f->lane_base = lane_base;
-	f->pace = pace_rule(comm);
-	coll_stores_init(&f->stores, stores_rule(comm));
+	f->slot_policy = pace_rule(comm);
+	coll_nt_init(&f->nt, stores_rule(comm));
 	f->fabric = (struct coll_fabric){
 	        .arg = f,
 	        .channel = channel,
 	        .slot_bytes = comm->slot_bytes,
-	        .stores = &f->stores,
+	        .nt = &f->nt,
 	        .streamed = comm->facts.caps.streamed,
 	        .through = comm->facts.caps.streamed,
 	};
@@ -153,7 +153,7 @@ enum coll_link_end coll_comm_link_end(struct coll_comm *comm, int rank)
 	p = &comm->ctx->processes[coll_comm_process(comm, rank)];
 	pthread_mutex_lock(&comm->ctx->links_lock);
 	if (p->link)
-		st = p->wire->table.link_status(p->link);
+		st = p->opened->table.link_status(p->link);
 	pthread_mutex_unlock(&comm->ctx->links_lock);
 	if (st == COLL_OK || st == COLL_AGAIN)
 		return COLL_LINK_STANDS;

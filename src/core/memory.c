@@ -21,11 +21,11 @@ static void release(struct coll_comm *comm, struct coll_allocation *a)
 	while (*link != a)
 		link = &(*link)->next;
 	*link = a->next;
-	for (int i = 0; i < comm->ctx->nwires; i++)
+	for (int i = 0; i < comm->ctx->ntransports; i++)
 		if (a->knows[i])
-			comm->ctx->wires[i].table.mem_dereg(comm->ctx->wires[i].inst, &a->known[i]);
-	if (a->wire)
-		a->wire->table.mem_free(a->wire->inst, &a->mem);
+			comm->ctx->transports[i].table.mem_dereg(comm->ctx->transports[i].inst, &a->known[i]);
+	if (a->opened)
+		a->opened->table.mem_free(a->opened->inst, &a->mem);
 	else if (!a->registered)
 		free(a->mem.base);
 	free(a);
@@ -60,15 +60,15 @@ static coll_status make_known(struct coll_comm *comm, struct coll_allocation *a)
 {
 	coll_status worst = COLL_OK;
 
-	for (int i = 0; i < comm->ctx->nwires; i++) {
-		struct coll_wire *wire = &comm->ctx->wires[i];
+	for (int i = 0; i < comm->ctx->ntransports; i++) {
+		struct coll_opened_transport *opened = &comm->ctx->transports[i];
 		coll_status st;
 
-		if (wire == a->wire)
+		if (opened == a->opened)
 			continue;
 		a->known[i] = (struct coll_memory){
 		        .size = sizeof(a->mem), .base = a->mem.base, .len_bytes = a->mem.len_bytes};
-		st = wire->table.mem_reg(wire->inst, &a->known[i]);
+		st = opened->table.mem_reg(opened->inst, &a->known[i]);
 		a->knows[i] = st == COLL_OK;
 		if (st != COLL_OK && st != COLL_ERR_UNSUPPORTED)
 			worst = st;
@@ -92,12 +92,12 @@ coll_status coll_mem_alloc(coll_comm *comm, void **ptr, size_t len_bytes)
 	a = len_bytes <= PTRDIFF_MAX ? keep(comm, false, NULL, len_bytes) : NULL;
 	if (!a)
 		return coll_comm_refuse(comm, "mem_alloc", COLL_ERR_MEMORY, "no memory for %zu bytes", len_bytes);
-	for (int i = 0; i < comm->ctx->nwires && st == COLL_ERR_UNSUPPORTED; i++) {
-		a->wire = &comm->ctx->wires[i];
-		st = a->wire->table.mem_alloc(a->wire->inst, len_bytes, &a->mem);
+	for (int i = 0; i < comm->ctx->ntransports && st == COLL_ERR_UNSUPPORTED; i++) {
+		a->opened = &comm->ctx->transports[i];
+		st = a->opened->table.mem_alloc(a->opened->inst, len_bytes, &a->mem);
 	}
 	if (st != COLL_OK) {
-		a->wire = NULL;
+		a->opened = NULL;
 		a->mem.len_bytes = len_bytes;
 		st = plain_alloc(a);
 	}

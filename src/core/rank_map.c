@@ -8,7 +8,7 @@
 
 #include "context/context.h"
 
-static coll_status map_ranks(struct coll_members *m, const int *process_of)
+static coll_status map_ranks(struct coll_rank_map *m, const int *process_of)
 {
 	m->process_of = malloc((size_t)m->size * sizeof(*m->process_of));
 	m->rank_of = malloc((size_t)m->processes * sizeof(*m->rank_of));
@@ -22,9 +22,9 @@ static coll_status map_ranks(struct coll_members *m, const int *process_of)
 }
 
 /* The context's hosts, numbered anew in the order of the ranks. */
-static coll_status find_hosts(struct coll_members *m, const struct coll_context *ctx)
+static coll_status find_hosts(struct coll_rank_map *m, const struct coll_context *ctx)
 {
-	const int own = coll_members_rank(m, ctx->rank);
+	const int own = coll_rank_map_rank(m, ctx->rank);
 	int *number = malloc(ctx->hosts * sizeof(*number));
 
 	m->host_of = malloc((size_t)m->size * sizeof(*m->host_of));
@@ -34,7 +34,7 @@ static coll_status find_hosts(struct coll_members *m, const struct coll_context 
 	}
 	memset(number, -1, ctx->hosts * sizeof(*number));
 	for (int r = 0; r < m->size; r++) {
-		const uint32_t host = ctx->host_of[coll_members_process(m, r)];
+		const uint32_t host = ctx->host_of[coll_rank_map_process(m, r)];
 
 		if (number[host] < 0)
 			number[host] = (int)m->hosts++;
@@ -49,20 +49,20 @@ static coll_status find_hosts(struct coll_members *m, const struct coll_context 
 	return COLL_OK;
 }
 
-coll_status coll_members_init(struct coll_members *m, const struct coll_context *ctx, const int *process_of, int size)
+coll_status coll_rank_map_init(struct coll_rank_map *m, const struct coll_context *ctx, const int *process_of, int size)
 {
 	coll_status st = COLL_OK;
 
-	*m = (struct coll_members){.size = process_of ? size : ctx->size, .processes = ctx->size};
+	*m = (struct coll_rank_map){.size = process_of ? size : ctx->size, .processes = ctx->size};
 	if (process_of)
 		st = map_ranks(m, process_of);
 	return st == COLL_OK ? find_hosts(m, ctx) : st;
 }
 
-void coll_members_fini(struct coll_members *m)
+void coll_rank_map_fini(struct coll_rank_map *m)
 {
 	free(m->process_of);
 	free(m->rank_of);
 	free(m->host_of);
-	*m = (struct coll_members){.size = 0};
+	*m = (struct coll_rank_map){.size = 0};
 }

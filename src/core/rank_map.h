@@ -3,11 +3,11 @@
  * follows from that set alone (hosts, locality, crowding), equal on all members but
  * for local_rank and local_size.
  *
- * The control plane, the links and the cards speak of processes (ranks of the job);
+ * The control plane, the links and the peer infos speak of processes (ranks of the job);
  * plans, channels, records and users speak of ranks of the communicator.
  */
-#ifndef COLL_COMM_MEMBERS_H
-#define COLL_COMM_MEMBERS_H
+#ifndef COLL_CORE_RANK_MAP_H
+#define COLL_CORE_RANK_MAP_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,7 +16,7 @@
 
 struct coll_context;
 
-struct coll_members {
+struct coll_rank_map {
 	int size;
 	int *process_of;   /* by rank; NULL: ranks are processes */
 	int *rank_of;      /* by process, -1: no member; NULL likewise */
@@ -29,16 +29,17 @@ struct coll_members {
 
 /* size processes by rank, this process among them; NULL: all of the context. Half-built
  * after a failure: to be ended too. */
-coll_status coll_members_init(struct coll_members *m, const struct coll_context *ctx, const int *process_of, int size);
-void coll_members_fini(struct coll_members *m);
+coll_status coll_rank_map_init(struct coll_rank_map *m, const struct coll_context *ctx, const int *process_of,
+                               int size);
+void coll_rank_map_fini(struct coll_rank_map *m);
 
-static inline int coll_members_process(const struct coll_members *m, int rank)
+static inline int coll_rank_map_process(const struct coll_rank_map *m, int rank)
 {
 	return m->process_of ? m->process_of[rank] : rank;
 }
 
 /* -1: that process (or -1, nobody) is no member. */
-static inline int coll_members_rank(const struct coll_members *m, int process)
+static inline int coll_rank_map_rank(const struct coll_rank_map *m, int process)
 {
 	if (process < 0 || process >= m->processes)
 		return -1;

@@ -57,7 +57,7 @@ static struct told *mine(bool wanted)
 	return t;
 }
 
-void coll_creation_keep(const struct coll_error_box *box, const char *message)
+void coll_thread_error_keep(const struct coll_error_box *box, const char *message)
 {
 	struct told *t = mine(true);
 
@@ -76,7 +76,7 @@ void coll_creation_keep(const struct coll_error_box *box, const char *message)
 	                        .message = t->message};
 }
 
-coll_status coll_creation_failed(coll_status st, const struct coll_error_box *box, const coll_config *cfg)
+coll_status coll_thread_error_failed(coll_status st, const struct coll_error_box *box, const coll_config *cfg)
 {
 	/* There is no context yet, but the caller's log may be known. */
 	const bool readable = cfg && cfg->struct_size == sizeof(*cfg);
@@ -94,11 +94,11 @@ coll_status coll_creation_failed(coll_status st, const struct coll_error_box *bo
 	told.step = -1;
 	snprintf(told.kind, sizeof(told.kind), "create");
 	snprintf(message, sizeof(message), "create: %s%s", m.text, m.tag);
-	coll_creation_keep(&told, message);
+	coll_thread_error_keep(&told, message);
 	return st;
 }
 
-const coll_error *coll_creation_error(void)
+const coll_error *coll_thread_error_error(void)
 {
 	const struct told *t = mine(false);
 

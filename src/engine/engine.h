@@ -11,8 +11,8 @@
 #define COLL_ENGINE_ENGINE_H
 
 #include "coll/transport.h"
-#include "engine/slot_policy.h"
 #include "engine/nt_policy.h"
+#include "engine/slot_policy.h"
 #include "plan/plan.h"
 #include "reduce/reduce.h"
 
@@ -21,7 +21,7 @@ struct coll_endpoint {
 	const struct coll_transport *transport; /* complete: no NULL member */
 	void *channel;
 	/* How slots to this peer are filled; NULL: through the caches. */
-	struct coll_pace *pace;
+	struct coll_slot_policy *slot_policy;
 };
 
 /* Where channels come from. */
@@ -41,7 +41,7 @@ struct coll_fabric {
 	/* Frames that are reduced are taken as they come in, where the transport can: recv_through. */
 	bool through;
 	/* Whether results are stored past the caches; NULL: they never are. Local. */
-	struct coll_stores *stores;
+	struct coll_nt *nt;
 };
 
 /* Where the chunks of a buffer are. Vector kinds: length elements in all. Block
@@ -59,10 +59,10 @@ struct coll_extent {
 	const struct coll_memory *mem;
 };
 
-/* What a run keeps for an operation made by hand; all zero at its start. */
-struct coll_hand_state {
+/* What a run keeps for an intranode operation; all zero at its start. */
+struct coll_intra_state {
 	uint32_t phase;
-	uint32_t turn;
+	uint32_t epoch;
 	uint32_t done, next; /* pieces of work: done, begun */
 	uint32_t pending;    /* ranks not heard of, or the one waited for */
 	uint32_t events;     /* steps made: who waits sees whether anything has moved */
@@ -72,7 +72,7 @@ struct coll_hand_state {
 	size_t piece;
 	uint8_t way;    /* what does the work (record/way.h): set by whatever does it, when it is known */
 	bool committed; /* the plan will not be run in its place */
-	bool asked;     /* coll_hand.passes */
+	bool asked;     /* coll_intra_op.passes */
 	struct coll_frame bad_frame;
 };
 
@@ -80,29 +80,29 @@ struct coll_job;
 struct coll_run_where;
 
 /*
- * An operation made by hand, in place of the plan: over memory of its own, not over the
- * fabric's channels. Operations made by hand come one behind another: each begins when the
+ * An intranode operation, in place of the plan: over memory of its own, not over the
+ * fabric's channels. intranode operations come one behind another: each begins when the
  * one before it, whatever that is, has retired on this rank.
  */
-struct coll_hand {
+struct coll_intra_op {
 	/* As coll_run_poll(). UNSUPPORTED, before it is committed: all ranks of the call say so,
 	 * and the plan is run. */
-	coll_status (*poll)(void *arg, const struct coll_job *job, struct coll_hand_state *state);
-	void (*where)(void *arg, const struct coll_job *job, const struct coll_hand_state *state,
+	coll_status (*poll)(void *arg, const struct coll_job *job, struct coll_intra_state *state);
+	void (*where)(void *arg, const struct coll_job *job, const struct coll_intra_state *state,
 	              struct coll_run_where *where);
 	void *arg;
 	/* NULL, or: whether the plan is to be run at once, without waiting for what comes before. Asked
-	 * once, in the order of calls, when all made by hand before it are known to be made so, or
+	 * once, in the order of calls, when all run intranode before it are known to be made so, or
 	 * by their plans. */
 	bool (*passes)(void *arg, const struct coll_job *job);
 	/* What is tried in place of the plan, where this is not to be; NULL: nothing. */
-	const struct coll_hand *instead;
+	const struct coll_intra_op *instead;
 };
 
 /* One collective call, bound to a plan. */
 struct coll_job {
 	const struct coll_plan *plan;
-	const struct coll_hand *hand; /* NULL: the plan is run */
+	const struct coll_intra_op *intra; /* NULL: the plan is run */
 	struct coll_extent in;
 	struct coll_extent out;
 	size_t elem_bytes;
@@ -141,8 +141,8 @@ coll_status coll_run_start(struct coll_run *run, const struct coll_fabric *fabri
  * for the two bases and the sequence number. Cannot fail. */
 void coll_run_restart(struct coll_run *run, const void *in, void *out, uint64_t sequence);
 
-/* After a start or restart: what is made by hand has been begun already, elsewhere. */
-void coll_run_begun(struct coll_run *run, const struct coll_hand_state *state);
+/* After a start or restart: what is run intranode has been begun already, elsewhere. */
+void coll_run_begun(struct coll_run *run, const struct coll_intra_state *state);
 
 /*
  * Between a start or restart and the first poll: this operation comes after another
@@ -180,7 +180,7 @@ void coll_run_cancel(struct coll_run *run, coll_status status);
  * first one met; the run must then be quiesced by closing its channels. */
 coll_status coll_run_poll(struct coll_run *run, bool *moved);
 
-/* The way of the run (record/way.h), while it runs and afterwards: of what does the work, by hand or
+/* The way of the run (record/way.h), while it runs and afterwards: of what does the work, intranode or
  * by plan. COLL_WAY_UNKNOWN: not decided yet, or never started. */
 uint8_t coll_run_way(const struct coll_run *run);
 

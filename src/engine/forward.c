@@ -162,7 +162,9 @@ static inline coll_status forward(struct coll_run *run, struct instance *inst, s
 	lane->lacks_slot = status == COLL_AGAIN;
 	if (status != COLL_OK)
 		return status;
-	away = pushed ? AWAY_PUSHED : to->pace && coll_pace_is_far(to->pace, len_bytes) ? AWAY_FAR : AWAY_SLOT;
+	away = pushed                                                                   ? AWAY_PUSHED
+	       : to->slot_policy && coll_slot_policy_is_far(to->slot_policy, len_bytes) ? AWAY_FAR
+	                                                                                : AWAY_SLOT;
 	do {
 		forward_span(run, s, &w.span, p, slot, away);
 		p += w.span.len * run->job.elem_bytes;

@@ -19,25 +19,25 @@
  * What is not timed is what becomes of the results: who reads them next finds them in memory, not in a cache.
  * Hence `gain`. docs/design/shm-large.md has what was measured.
  */
-#ifndef COLL_ENGINE_STORES_H
-#define COLL_ENGINE_STORES_H
+#ifndef COLL_ENGINE_NT_POLICY_H
+#define COLL_ENGINE_NT_POLICY_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 /* What is stored to results; each is judged by itself. */
-enum coll_stores_pass {
-	COLL_STORES_COPY,   /* copied from memory that ranks share */
-	COLL_STORES_SUM,    /* reduced to one place */
-	COLL_STORES_SPREAD, /* reduced to the places of all ranks */
-	COLL_STORES_STAGED, /* copied or reduced from slots and tiles */
-	COLL_STORES_PASSES
+enum coll_nt_pass {
+	COLL_NT_COPY,   /* copied from memory that ranks share */
+	COLL_NT_SUM,    /* reduced to one place */
+	COLL_NT_SPREAD, /* reduced to the places of all ranks */
+	COLL_NT_STAGED, /* copied or reduced from slots and tiles */
+	COLL_NT_PASSES
 };
-enum { COLL_STORES_SIZES = 16 };
+enum { COLL_NT_SIZES = 16 };
 
 /* Bytes are those that one rank's caller gives to the call, input and result. */
-struct coll_stores_rule {
+struct coll_nt_rule {
 	size_t least_bytes;  /* they fit a core's own caches */
 	size_t assume_bytes; /* from here on past the caches, as long as nothing is known */
 	size_t told_bytes;   /* the rank's share of the last caches, as the system tells it */
@@ -45,7 +45,7 @@ struct coll_stores_rule {
 };
 
 /* Calls of one pass, of sizes within a factor of two. */
-struct coll_stores_class {
+struct coll_nt_class {
 	bool known;       /* begun: streams is its own */
 	bool streams;     /* between looks */
 	bool looks;       /* calls are made both ways */
@@ -56,25 +56,25 @@ struct coll_stores_class {
 };
 
 /* Of one communicator; one thread at a time. */
-struct coll_stores {
-	struct coll_stores_rule rule;
-	struct coll_stores_class classes[COLL_STORES_PASSES][COLL_STORES_SIZES];
+struct coll_nt {
+	struct coll_nt_rule rule;
+	struct coll_nt_class classes[COLL_NT_PASSES][COLL_NT_SIZES];
 };
 
-struct coll_stores_choice {
+struct coll_nt_choice {
 	bool stream;
 	bool timed; /* tell how long the passes took */
 };
 
-void coll_stores_init(struct coll_stores *s, struct coll_stores_rule rule);
+void coll_nt_init(struct coll_nt *s, struct coll_nt_rule rule);
 
 /* The next call. */
-struct coll_stores_choice coll_stores_choose(struct coll_stores *s, enum coll_stores_pass pass, size_t bytes);
+struct coll_nt_choice coll_nt_choose(struct coll_nt *s, enum coll_nt_pass pass, size_t bytes);
 /* A call that was timed has ended. */
-void coll_stores_took(struct coll_stores *s, enum coll_stores_pass pass, size_t bytes, bool stream, uint64_t ns);
+void coll_nt_took(struct coll_nt *s, enum coll_nt_pass pass, size_t bytes, bool stream, uint64_t ns);
 
 /* Calls that are not timed: by what the system tells alone. */
-static inline bool coll_stores_by_size(const struct coll_stores *s, size_t bytes)
+static inline bool coll_nt_by_size(const struct coll_nt *s, size_t bytes)
 {
 	return bytes >= s->rule.told_bytes;
 }

@@ -33,8 +33,8 @@ static bool left_lane(const struct coll_run *run, uint32_t l, uint32_t w)
 	const struct lane *lane = &inst->lanes[l];
 
 	/* By hand: no channel at all, unless the plan may still be run. */
-	if (run->by_hand)
-		return run->status == COLL_OK || run->hand.committed;
+	if (run->intranode)
+		return run->status == COLL_OK || run->intra.committed;
 	if (run->status == COLL_OK || w >= run->windows || l >= run->bound_lanes || !inst->active)
 		return true;
 	if (inst->tile + run->windows < run->tiles && !mutant(MUTANT_LEAVE_FIRST_TILE))

@@ -105,7 +105,7 @@ TEST(follow, operations_retire_in_order)
 		for (int rank = 0; rank < 2; rank++)
 			CHECK(begin(&p, rank, op, 1 + (uint32_t)op, op ? p.runs[rank][op - 1] : NULL) == COLL_OK);
 	/* The last is polled first. */
-	for (int turn = 0; turn < 1000 && ended != 0x77; turn++)
+	for (int epoch = 0; epoch < 1000 && ended != 0x77; epoch++)
 		for (int i = 0; i < 2 * 4; i++) {
 			const int rank = i / 4, op = 2 - i % 4;
 			coll_status status;
@@ -137,7 +137,7 @@ TEST(follow, what_has_no_bytes_waits_its_turn)
 	CHECK(coll_run_start(p.runs[0][1], &p.w.ranks[0].fabric, &empty) == COLL_OK);
 	CHECK(coll_run_poll(p.runs[0][1], NULL) == COLL_AGAIN);
 	CHECK(begin(&p, 1, 0, 1, NULL) == COLL_OK);
-	for (int turn = 0; turn < 100; turn++)
+	for (int epoch = 0; epoch < 100; epoch++)
 		for (int rank = 0; rank < 2; rank++)
 			coll_run_poll(p.runs[rank][0], NULL);
 	CHECK(coll_run_poll(p.runs[0][1], NULL) == COLL_OK);
@@ -168,7 +168,7 @@ TEST(follow, a_failure_is_passed_on_and_the_runs_are_good_for_another_job)
 	CHECK(!coll_run_awaits_progress(p.runs[0][0]));
 	for (int rank = 0; rank < 2; rank++)
 		CHECK(begin(&p, rank, 0, 2, NULL) == COLL_OK);
-	for (int turn = 0; turn < 100; turn++)
+	for (int epoch = 0; epoch < 100; epoch++)
 		for (int rank = 0; rank < 2; rank++)
 			coll_run_poll(p.runs[rank][0], NULL);
 	CHECK(coll_run_poll(p.runs[0][0], NULL) == COLL_OK);
@@ -185,13 +185,13 @@ TEST(follow, a_run_that_was_started_again_has_retired)
 		CHECK(begin(&p, rank, 0, 2, NULL) == COLL_OK);
 	/* The second is told to follow the first, and not polled before the first is in use again. */
 	CHECK(begin(&p, 0, 1, 2, p.runs[0][0]) == COLL_OK);
-	for (int turn = 0; turn < 100; turn++)
+	for (int epoch = 0; epoch < 100; epoch++)
 		for (int rank = 0; rank < 2; rank++)
 			coll_run_poll(p.runs[rank][0], NULL);
 	CHECK(begin(&p, 1, 1, 2, NULL) == COLL_OK);
 	coll_run_restart(p.runs[0][0], p.in[0][2], p.out[0][2], 3);
 	coll_run_follow(p.runs[0][0], p.runs[0][1]);
-	for (int turn = 0; turn < 100; turn++)
+	for (int epoch = 0; epoch < 100; epoch++)
 		for (int rank = 0; rank < 2; rank++)
 			coll_run_poll(p.runs[rank][1], NULL);
 	CHECK(coll_run_poll(p.runs[0][1], NULL) == COLL_OK);

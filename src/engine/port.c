@@ -17,7 +17,7 @@ coll_status coll_run_open_port(struct coll_run *run, struct port *port, uint32_t
 		return status;
 	port->transport = ep->transport;
 	port->channel = ep->channel;
-	port->pace = dir == COLL_DIR_SEND ? ep->pace : NULL;
+	port->slot_policy = dir == COLL_DIR_SEND ? ep->slot_policy : NULL;
 	if (dir == COLL_DIR_RECV)
 		run->unopened--;
 	return COLL_OK;

@@ -50,11 +50,11 @@ static void look_into(const struct coll_run *run, struct coll_run_where *where)
 	const struct lane *lane = run->bad_lane;
 
 	*where = (struct coll_run_where){.peer = -1, .tiles = run->tiles, .behind = run->after && !run->left};
-	if (run->by_hand) {
+	if (run->intranode) {
 		where->behind = run->after != NULL;
 		where->tiles = 1;
 		if (!where->behind)
-			run->at_work->where(run->at_work->arg, &run->job, &run->hand, where);
+			run->at_work->where(run->at_work->arg, &run->job, &run->intra, where);
 		return;
 	}
 	if (run->bad_lane)

@@ -38,7 +38,7 @@ static inline uint32_t wrapped(const struct coll_plan *plan, uint32_t c)
 	return c < plan->chunks ? c : c % plan->chunks;
 }
 
-static inline const struct coll_extent *extent(const struct coll_run *run, uint8_t buf)
+static inline const struct coll_extent *extent_of(const struct coll_run *run, uint8_t buf)
 {
 	return buf == COLL_BUF_IN ? &run->job.in : &run->job.out;
 }
@@ -61,7 +61,7 @@ static inline size_t chunk_len(const struct coll_run *run, const struct instance
 	if (buf >= COLL_BUF_SCRATCH)
 		count = run->layout_counts ? run->layout_counts[c] : run->layout_count;
 	else
-		count = extent(run, buf)->counts ? extent(run, buf)->counts[c] : extent(run, buf)->count;
+		count = extent_of(run, buf)->counts ? extent_of(run, buf)->counts[c] : extent_of(run, buf)->count;
 	if (count <= inst->first)
 		return 0;
 	count -= inst->first;
@@ -71,7 +71,7 @@ static inline size_t chunk_len(const struct coll_run *run, const struct instance
 /* Elements between the start of a buffer and block c in it. */
 static inline size_t block_offset(const struct coll_run *run, uint8_t buf, uint32_t c)
 {
-	const struct coll_extent *e = extent(run, buf);
+	const struct coll_extent *e = extent_of(run, buf);
 
 	if (e->single)
 		return 0;

@@ -143,7 +143,7 @@ coll_status coll_run_start(struct coll_run *run, const struct coll_fabric *fabri
 	assert(run->status != COLL_AGAIN);
 	assert(job->windows >= 1);
 	assert(job->tile >= 1);
-	run->by_hand = false;
+	run->intranode = false;
 	run->job.way = COLL_WAY_UNKNOWN; /* if it cannot be started */
 	status = coll_run_bind(run, fabric, plan, job->windows);
 	if (status == COLL_OK)
@@ -158,7 +158,7 @@ coll_status coll_run_start(struct coll_run *run, const struct coll_fabric *fabri
 	place(run);
 	run->elements = coll_run_span(job);
 	run->tiles = run->elements > job->tile ? (run->elements - 1) / job->tile + 1 : run->elements != 0;
-	run->stream = fabric->stores && coll_stores_by_size(fabric->stores, 2 * result_bytes(run));
+	run->stream = fabric->nt && coll_nt_by_size(fabric->nt, 2 * result_bytes(run));
 	run->windows = run->tiles < job->windows ? (uint32_t)run->tiles : job->windows;
 	run->bad_lane = NULL;
 	run->cookies = fabric->streamed;
@@ -168,9 +168,9 @@ coll_status coll_run_start(struct coll_run *run, const struct coll_fabric *fabri
 	run->opening = run->unopened != 0;
 	run->held = run->opening || run->invites;
 	run->after = NULL;
-	run->by_hand = job->hand != NULL;
-	run->at_work = job->hand;
-	run->hand = (struct coll_hand_state){0};
+	run->intranode = job->intra != NULL;
+	run->at_work = job->intra;
+	run->intra = (struct coll_intra_state){0};
 	start_tiles(run);
 	coll_run_follow(run, job->after);
 	return COLL_OK;
@@ -184,10 +184,10 @@ void coll_run_restart(struct coll_run *run, const void *in, void *out, uint64_t 
 	run->job.out.base = out;
 	place(run);
 	run->job.sequence = sequence;
-	if (run->job.hand) {
-		run->by_hand = true;
-		run->at_work = run->job.hand;
-		run->hand = (struct coll_hand_state){0};
+	if (run->job.intra) {
+		run->intranode = true;
+		run->at_work = run->job.intra;
+		run->intra = (struct coll_intra_state){0};
 		run->status = COLL_AGAIN;
 		return;
 	}
@@ -197,10 +197,10 @@ void coll_run_restart(struct coll_run *run, const void *in, void *out, uint64_t 
 		rewind_tiles(run);
 }
 
-void coll_run_begun(struct coll_run *run, const struct coll_hand_state *state)
+void coll_run_begun(struct coll_run *run, const struct coll_intra_state *state)
 {
-	assert(run->by_hand);
-	run->hand = *state;
+	assert(run->intranode);
+	run->intra = *state;
 }
 
 /* ---- Poll ------------------------------------------------------------- */
@@ -347,45 +347,45 @@ static inline coll_status advance(struct coll_run *run)
 	return advance_tiles(run);
 }
 
-/* Another way by hand; or the plan after all, as if this had been a call like others. */
+/* Another way intranode; or the plan after all, as if this had been a call like others. */
 static coll_status fall_back(struct coll_run *run)
 {
 	run->events++;
 	if (run->at_work->instead) {
 		run->at_work = run->at_work->instead;
-		run->hand = (struct coll_hand_state){0};
+		run->intra = (struct coll_intra_state){0};
 		return COLL_AGAIN;
 	}
-	run->by_hand = false;
+	run->intranode = false;
 	start_tiles(run);
 	return COLL_AGAIN;
 }
 
-/* Some operation before may be made by hand, or not. */
+/* Some operation before may be run intranode, or not. */
 static bool undecided_before(const struct coll_run *run)
 {
 	for (run = predecessor(run); run; run = predecessor(run))
-		if (run->by_hand && run->status == COLL_AGAIN && !run->hand.committed)
+		if (run->intranode && run->status == COLL_AGAIN && !run->intra.committed)
 			return true;
 	return false;
 }
 
-/* Made by hand: behind all that comes before it. */
-static coll_status advance_by_hand(struct coll_run *run)
+/* run intranode: behind all that comes before it. */
+static coll_status advance_intranode(struct coll_run *run)
 {
 	coll_status status = run->after ? look_back(run) : COLL_OK;
 
-	if (status == COLL_OK && run->at_work->passes && !run->hand.asked) {
+	if (status == COLL_OK && run->at_work->passes && !run->intra.asked) {
 		if (undecided_before(run))
 			return COLL_AGAIN;
-		run->hand.asked = true;
+		run->intra.asked = true;
 		if (run->at_work->passes(run->at_work->arg, &run->job))
 			return fall_back(run);
 	}
 	if (status == COLL_OK && run->after)
 		return COLL_AGAIN;
 	if (status == COLL_OK)
-		status = run->at_work->poll(run->at_work->arg, &run->job, &run->hand);
+		status = run->at_work->poll(run->at_work->arg, &run->job, &run->intra);
 	if (status == COLL_OK)
 		run->status = COLL_OK;
 	else if (status == COLL_ERR_UNSUPPORTED)
@@ -395,13 +395,13 @@ static coll_status advance_by_hand(struct coll_run *run)
 	return status;
 }
 
-static coll_status poll_by_hand(struct coll_run *run, bool *moved)
+static coll_status poll_intranode(struct coll_run *run, bool *moved)
 {
-	const uint64_t before = run->events + run->hand.events;
-	const coll_status status = run->status == COLL_AGAIN ? advance_by_hand(run) : run->status;
+	const uint64_t before = run->events + run->intra.events;
+	const coll_status status = run->status == COLL_AGAIN ? advance_intranode(run) : run->status;
 
 	if (moved)
-		*moved = run->events + run->hand.events != before;
+		*moved = run->events + run->intra.events != before;
 	return status;
 }
 
@@ -410,8 +410,8 @@ coll_status coll_run_poll(struct coll_run *run, bool *moved)
 	const uint64_t before = run->events;
 	coll_status status = run->status;
 
-	if (run->by_hand)
-		return poll_by_hand(run, moved);
+	if (run->intranode)
+		return poll_intranode(run, moved);
 	if (status == COLL_AGAIN) {
 		status = advance(run);
 		if (status != COLL_OK)
@@ -427,7 +427,7 @@ coll_status coll_run_poll(struct coll_run *run, bool *moved)
 
 uint8_t coll_run_way(const struct coll_run *run)
 {
-	return run->by_hand ? run->hand.way : run->job.way;
+	return run->intranode ? run->intra.way : run->job.way;
 }
 
 bool coll_run_awaits_progress(const struct coll_run *run)

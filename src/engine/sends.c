@@ -35,12 +35,12 @@ static void fill_paced(struct coll_run *run, struct instance *inst, const struct
                        struct port *port, char *slot, size_t len_bytes)
 {
 	bool timed;
-	const bool stream = coll_pace_streams(port->pace, len_bytes, &timed);
+	const bool stream = coll_slot_policy_streams(port->slot_policy, len_bytes, &timed);
 	const uint64_t since_ns = timed ? coll_clock_ns() : 0;
 
 	fill(run, inst, s, w, slot, stream);
 	if (timed)
-		coll_pace_took(port->pace, len_bytes, coll_clock_ns() - since_ns);
+		coll_slot_policy_took(port->slot_policy, len_bytes, coll_clock_ns() - since_ns);
 }
 
 static inline coll_status send_by_value(struct coll_run *run, struct instance *inst, const struct coll_step *s,
@@ -63,7 +63,7 @@ static inline coll_status send_by_value(struct coll_run *run, struct instance *i
 		return status;
 	if (len_bytes == 0) /* only a planted defect sends an empty frame */
 		return post_frame(run, s, port, 0);
-	if (port->pace && len_bytes >= port->pace->rule.least_bytes && !pushed && plain_bytes(run, s))
+	if (port->slot_policy && len_bytes >= port->slot_policy->rule.least_bytes && !pushed && plain_bytes(run, s))
 		fill_paced(run, inst, s, w, port, slot, len_bytes);
 	else
 		fill(run, inst, s, w, slot, false);

@@ -11,16 +11,16 @@ enum {
 	HOLD_MOST = 64,
 };
 
-void coll_pace_init(struct coll_pace *p, const struct coll_pace_rule *rule)
+void coll_slot_policy_init(struct coll_slot_policy *p, const struct coll_slot_policy_rule *rule)
 {
-	*p = (struct coll_pace){.rule = *rule, .fresh = rule->fresh, .hold = HOLD_TIMES * rule->probe_bytes};
+	*p = (struct coll_slot_policy){.rule = *rule, .fresh = rule->fresh, .hold = HOLD_TIMES * rule->probe_bytes};
 }
 
-static void enter(struct coll_pace *p, enum coll_pace_state state, uint64_t left)
+static void enter(struct coll_slot_policy *p, enum coll_slot_policy_state state, uint64_t left)
 {
-	const bool streams = p->state == COLL_PACE_FAR || p->state == COLL_PACE_TRIAL;
+	const bool streams = p->state == COLL_SLOT_POLICY_FAR || p->state == COLL_SLOT_POLICY_TRIAL;
 
-	p->turns += streams != (state == COLL_PACE_FAR || state == COLL_PACE_TRIAL);
+	p->turns += streams != (state == COLL_SLOT_POLICY_FAR || state == COLL_SLOT_POLICY_TRIAL);
 	p->state = state;
 	p->fills = 0;
 	p->slow = 0;
@@ -29,23 +29,23 @@ static void enter(struct coll_pace *p, enum coll_pace_state state, uint64_t left
 }
 
 /* Count down; true when nothing is left. */
-static bool spent(struct coll_pace *p, size_t len_bytes)
+static bool spent(struct coll_slot_policy *p, size_t len_bytes)
 {
 	p->left -= len_bytes < p->left ? len_bytes : p->left;
 	return p->left == 0;
 }
 
-bool coll_pace_streams(struct coll_pace *p, size_t len_bytes, bool *timed)
+bool coll_slot_policy_streams(struct coll_slot_policy *p, size_t len_bytes, bool *timed)
 {
 	*timed = false;
-	if (p->rule.way != COLL_PACE_AUTO)
-		return p->rule.way == COLL_PACE_STREAMED;
-	if (p->state == COLL_PACE_FAR && spent(p, len_bytes))
-		enter(p, COLL_PACE_PROBE, 0);
+	if (p->rule.way != COLL_SLOT_POLICY_AUTO)
+		return p->rule.way == COLL_SLOT_POLICY_STREAMED;
+	if (p->state == COLL_SLOT_POLICY_FAR && spent(p, len_bytes))
+		enter(p, COLL_SLOT_POLICY_PROBE, 0);
 	switch (p->state) {
-	case COLL_PACE_FAR: return true;
-	case COLL_PACE_TRIAL: *timed = true; return true;
-	case COLL_PACE_PROBE: *timed = true; return false;
+	case COLL_SLOT_POLICY_FAR: return true;
+	case COLL_SLOT_POLICY_TRIAL: *timed = true; return true;
+	case COLL_SLOT_POLICY_PROBE: *timed = true; return false;
 	default: break;
 	}
 	if (p->fresh)
@@ -55,50 +55,50 @@ bool coll_pace_streams(struct coll_pace *p, size_t len_bytes, bool *timed)
 	return false;
 }
 
-static void judge_near(struct coll_pace *p, double rate)
+static void assess_near(struct coll_slot_policy *p, double rate)
 {
 	p->slow = rate < p->rule.slow_bytes_per_ns ? p->slow + 1 : 0;
 	p->best = p->slow && rate > p->best ? rate : p->slow ? p->best : 0;
 	if (p->slow < IN_A_ROW)
 		return;
 	p->cached = p->best;
-	enter(p, COLL_PACE_TRIAL, 0);
+	enter(p, COLL_SLOT_POLICY_TRIAL, 0);
 }
 
-static void judge_trial(struct coll_pace *p)
+static void assess_trial(struct coll_slot_policy *p)
 {
 	if (p->best >= p->rule.gain * p->cached) {
 		p->hold = HOLD_TIMES * p->rule.probe_bytes;
-		enter(p, COLL_PACE_FAR, p->rule.probe_bytes);
+		enter(p, COLL_SLOT_POLICY_FAR, p->rule.probe_bytes);
 		return;
 	}
-	enter(p, COLL_PACE_NEAR, p->hold);
+	enter(p, COLL_SLOT_POLICY_NEAR, p->hold);
 	if (p->hold < HOLD_MOST * p->rule.probe_bytes)
 		p->hold *= 2;
 }
 
-static void judge_probe(struct coll_pace *p)
+static void assess_probe(struct coll_slot_policy *p)
 {
 	if (p->best >= p->rule.slow_bytes_per_ns)
-		enter(p, COLL_PACE_NEAR, 0);
+		enter(p, COLL_SLOT_POLICY_NEAR, 0);
 	else
-		enter(p, COLL_PACE_FAR, p->rule.probe_bytes);
+		enter(p, COLL_SLOT_POLICY_FAR, p->rule.probe_bytes);
 }
 
-void coll_pace_took(struct coll_pace *p, size_t len_bytes, uint64_t ns)
+void coll_slot_policy_took(struct coll_slot_policy *p, size_t len_bytes, uint64_t ns)
 {
 	const double rate = (double)len_bytes / (double)(ns ? ns : 1);
 
-	if (p->state == COLL_PACE_NEAR) {
-		judge_near(p, rate);
+	if (p->state == COLL_SLOT_POLICY_NEAR) {
+		assess_near(p, rate);
 		return;
 	}
 	if (p->fills++ && rate > p->best)
 		p->best = rate;
 	if (p->fills < TRIED)
 		return;
-	if (p->state == COLL_PACE_TRIAL)
-		judge_trial(p);
-	else if (p->state == COLL_PACE_PROBE)
-		judge_probe(p);
+	if (p->state == COLL_SLOT_POLICY_TRIAL)
+		assess_trial(p);
+	else if (p->state == COLL_SLOT_POLICY_PROBE)
+		assess_probe(p);
 }

@@ -17,18 +17,18 @@
  *
  * A local fact: what travels does not depend on it. It reads no clock: it is told times.
  */
-#ifndef COLL_ENGINE_PACE_H
-#define COLL_ENGINE_PACE_H
+#ifndef COLL_ENGINE_SLOT_POLICY_H
+#define COLL_ENGINE_SLOT_POLICY_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-enum coll_pace_way { COLL_PACE_AUTO, COLL_PACE_CACHED, COLL_PACE_STREAMED };
+enum coll_slot_policy_way { COLL_SLOT_POLICY_AUTO, COLL_SLOT_POLICY_CACHED, COLL_SLOT_POLICY_STREAMED };
 
-/* Where the ways part; from src/tune. */
-struct coll_pace_rule {
-	enum coll_pace_way way;
+/* Where the ways part; from src/select. */
+struct coll_slot_policy_rule {
+	enum coll_slot_policy_way way;
 	size_t least_bytes;       /* shorter fills are neither timed nor streamed */
 	double slow_bytes_per_ns; /* a cached fill below this rate is slow */
 	double gain;              /* streamed ones must be so many times faster */
@@ -36,12 +36,17 @@ struct coll_pace_rule {
 	uint32_t fresh;           /* fills that are not judged: slots are touched for the first time */
 };
 
-enum coll_pace_state { COLL_PACE_NEAR, COLL_PACE_TRIAL, COLL_PACE_FAR, COLL_PACE_PROBE };
+enum coll_slot_policy_state {
+	COLL_SLOT_POLICY_NEAR,
+	COLL_SLOT_POLICY_TRIAL,
+	COLL_SLOT_POLICY_FAR,
+	COLL_SLOT_POLICY_PROBE
+};
 
 /* Of one peer; one thread at a time. */
-struct coll_pace {
-	struct coll_pace_rule rule;
-	enum coll_pace_state state;
+struct coll_slot_policy {
+	struct coll_slot_policy_rule rule;
+	enum coll_slot_policy_state state;
 	uint32_t fresh; /* left */
 	uint32_t fills; /* in this state */
 	uint32_t slow;  /* NEAR: slow ones in a row */
@@ -52,16 +57,17 @@ struct coll_pace {
 	uint64_t turns; /* changes between cached and streamed, for tests and reports */
 };
 
-void coll_pace_init(struct coll_pace *p, const struct coll_pace_rule *rule);
+void coll_slot_policy_init(struct coll_slot_policy *p, const struct coll_slot_policy_rule *rule);
 
 /* The next fill, of at least rule.least_bytes. timed: tell how long it took. */
-bool coll_pace_streams(struct coll_pace *p, size_t len_bytes, bool *timed);
-void coll_pace_took(struct coll_pace *p, size_t len_bytes, uint64_t ns);
+bool coll_slot_policy_streams(struct coll_slot_policy *p, size_t len_bytes, bool *timed);
+void coll_slot_policy_took(struct coll_slot_policy *p, size_t len_bytes, uint64_t ns);
 
 /* Fills of which no time is known: like the others to this peer. */
-static inline bool coll_pace_is_far(const struct coll_pace *p, size_t len_bytes)
+static inline bool coll_slot_policy_is_far(const struct coll_slot_policy *p, size_t len_bytes)
 {
-	return (p->state == COLL_PACE_FAR || p->rule.way == COLL_PACE_STREAMED) && len_bytes >= p->rule.least_bytes;
+	return (p->state == COLL_SLOT_POLICY_FAR || p->rule.way == COLL_SLOT_POLICY_STREAMED) &&
+	       len_bytes >= p->rule.least_bytes;
 }
 
 #endif

@@ -70,8 +70,8 @@ extern int COLL_ENGINE_MUTANT;
 /* One direction of one channel, as the steps of one lane and window use it. */
 struct port {
 	const struct coll_transport *transport;
-	void *channel;          /* NULL: not asked for yet */
-	struct coll_pace *pace; /* or NULL */
+	void *channel;                        /* NULL: not asked for yet */
+	struct coll_slot_policy *slot_policy; /* or NULL */
 	uint32_t parked;
 	uint32_t stuck; /* the scan in which this channel had no slot */
 };
@@ -142,7 +142,7 @@ struct coll_run {
 	bool held;       /* poll looks at the two below first */
 	bool invites;    /* some destinations may be written by peers: then held, too */
 	bool opening;    /* some channels to receive on are not open yet */
-	bool by_hand;    /* at_work is, not the plan */
+	bool intranode;  /* at_work is, not the plan */
 	size_t elements; /* that the tiles cover: of the vector, or of the longest block */
 	size_t tiles;
 	size_t left;      /* tiles not retired */
@@ -185,8 +185,8 @@ struct coll_run {
 	size_t *scratch_at; /* offset of scratch buffer k in a slice */
 	size_t scratch_at_cap;
 
-	const struct coll_hand *at_work; /* job.hand, or what is tried instead of it */
-	struct coll_hand_state hand;
+	const struct coll_intra_op *at_work; /* job.hand, or what is tried instead of it */
+	struct coll_intra_state intra;
 
 	struct coll_frame bad_frame;
 	struct instance *bad_instance;

@@ -53,7 +53,7 @@ static size_t room_for(const struct coll_recorder *r)
 /* The lock is held: communicators stay. */
 static bool copy_locked(struct reading *r)
 {
-	const struct coll_attic *a = &r->ctx->attic;
+	const struct coll_history *a = &r->ctx->history;
 	const size_t kept = a->next < COLL_RECORDER_SHOWN ? a->next : COLL_RECORDER_SHOWN;
 	size_t most = kept + 1, room;
 
@@ -89,9 +89,10 @@ static void add_context(const struct reading *r, enum coll_dump_reason reason, c
 	              "\"processes\":%d,\"pid\":%d,\"host\":",
 	              FORMAT, COLL_VERSION_MAJOR, COLL_VERSION_MINOR, COLL_VERSION_PATCH, reasons[reason], c->rank,
 	              c->size, (int)getpid());
-	coll_text_add_json(t, c->card.host_name);
+	coll_text_add_json(t, c->info.host_name);
 	coll_text_add(t, ",\"job\":\"%016" PRIx64 "\",\"now_ns\":%" PRIu64 ",\"born_ns\":%" PRIu64 ",\"error\":",
-	              c->cards ? c->cards[0].id.word[0] ^ c->cards[0].id.word[1] : 0, r->now.real_ns, c->birth.real_ns);
+	              c->peer_infos ? c->peer_infos[0].id.word[0] ^ c->peer_infos[0].id.word[1] : 0, r->now.real_ns,
+	              c->birth.real_ns);
 	coll_text_add_json(t, error);
 	coll_text_add(t, "}\n");
 }
@@ -111,7 +112,7 @@ static void add_comms(const struct reading *r, struct coll_text *t)
 		              atomic_load_explicit(&c->recorder.lost, memory_order_relaxed), last.sequence,
 		              last.active ? "true" : "false",
 		              atomic_load_explicit(&c->aborted, memory_order_relaxed) ? "true" : "false");
-		if (c->members.process_of && c->size <= MEMBERS_SHOWN) {
+		if (c->rank_map.process_of && c->size <= MEMBERS_SHOWN) {
 			coll_text_add(t, ",\"members\":[");
 			for (int i = 0; i < c->size; i++)
 				coll_text_add(t, "%s%d", i ? "," : "", coll_comm_process(c, i));
@@ -151,7 +152,7 @@ static void add_op(const struct reading *r, const struct coll_op_record *o, stru
 		              o->status, coll_status_string((coll_status)o->status));
 	if (o->way != COLL_WAY_UNKNOWN)
 		coll_text_add(t, ",\"way\":\"%s\"", coll_way_name(o->way));
-	if (o->quick)
+	if (o->fastpath)
 		coll_text_add(t, ",\"quick\":true");
 	if (o->waits_for >= 0)
 		coll_text_add(t, ",\"waits_for\":%d,\"step\":%u,\"lane\":%u", o->waits_for, o->step, o->lane);
@@ -161,15 +162,15 @@ static void add_op(const struct reading *r, const struct coll_op_record *o, stru
 /* What this process has heard of another; silence is told in nanoseconds. */
 static void add_peer(const struct reading *r, int peer, struct coll_text *t)
 {
-	const struct coll_card *card = &r->ctx->cards[peer];
+	const struct coll_peer_info *info = &r->ctx->peer_infos[peer];
 	struct coll_peer_state s;
 	char doing[160];
 
 	coll_control_peer(r->ctx->control, peer, 0, -1, &s);
 	if (!s.life.asked_ns && !s.life.last_answer_ns && !s.life.left)
 		return;
-	coll_text_add(t, "{\"type\":\"peer\",\"process\":%d,\"pid\":%d,\"host\":", peer, card->process);
-	coll_text_add_json(t, card->host_name);
+	coll_text_add(t, "{\"type\":\"peer\",\"process\":%d,\"pid\":%d,\"host\":", peer, info->process);
+	coll_text_add_json(t, info->host_name);
 	coll_text_add(t, ",\"left\":%s,\"unanswered\":%u", s.life.left ? "true" : "false", s.life.unanswered);
 	if (s.life.last_answer_ns)
 		coll_text_add(t, ",\"heard_ns\":%" PRIu64, r->now.real_ns - (r->now.mono_ns - s.life.last_answer_ns));
@@ -193,7 +194,7 @@ static void add_notes(const struct reading *r, struct coll_text *t)
 		coll_text_add(t,
 		              "{\"type\":\"note\",\"about\":\"%s\",\"process\":%d,\"origin\":%d,\"comm\":\"%016" PRIx64
 		              "\",\"status\":%d,\"text\":",
-		              n.kind == COLL_NOTE_DEATH ? "death" : "failure", n.process, n.origin, n.comm, n.status);
+		              n.kind == COLL_GOSSIP_DEATH ? "death" : "failure", n.process, n.origin, n.comm, n.status);
 		coll_text_add_json(t, n.text);
 		coll_text_add(t, "}\n");
 	}

@@ -3,8 +3,8 @@
  * line (docs/guide/diagnosis.md has every field). Built from what any thread may read at
  * any time: flight recorders, call records, the control plane's notes and answers.
  */
-#ifndef COLL_COMM_DUMP_H
-#define COLL_COMM_DUMP_H
+#ifndef COLL_INSPECT_DUMP_H
+#define COLL_INSPECT_DUMP_H
 
 #include "base/text.h"
 #include "context/context.h"

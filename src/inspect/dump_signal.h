@@ -5,8 +5,8 @@
  * of the contexts that want to know. The handler only writes to them; the dump is made by
  * each context's service thread.
  */
-#ifndef COLL_COMM_DUMP_SIGNAL_H
-#define COLL_COMM_DUMP_SIGNAL_H
+#ifndef COLL_INSPECT_DUMP_SIGNAL_H
+#define COLL_INSPECT_DUMP_SIGNAL_H
 
 #include <stdbool.h>
 

@@ -8,8 +8,8 @@
  * nothing holds one of a few places for a few seconds, until somebody else wants it;
  * nothing is built before it is asked for, nobody is waited for.
  */
-#ifndef COLL_COMM_INSPECTOR_H
-#define COLL_COMM_INSPECTOR_H
+#ifndef COLL_INSPECT_INSPECTOR_H
+#define COLL_INSPECT_INSPECTOR_H
 
 #include "context/context.h"
 

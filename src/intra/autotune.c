@@ -18,36 +18,36 @@
 
 enum { FIRST = 4, FIRST_LONG = 2, LATER = 3, ROUND = 128 };
 
-static enum native_way nth_other(enum native_way best, uint32_t n)
+static enum intra_copy nth_other(enum intra_copy best, uint32_t n)
 {
 	const uint32_t way = n % (COLL_TRIED_WAYS - 1);
 
-	return (enum native_way)(way < best ? way : way + 1);
+	return (enum intra_copy)(way < best ? way : way + 1);
 }
 
 /* Without pulls, what is the same but for that. */
-static enum native_way possible(enum native_way way, bool can_pull)
+static enum intra_copy possible(enum intra_copy way, bool can_pull)
 {
-	return can_pull ? way : (enum native_way)(way & 1);
+	return can_pull ? way : (enum intra_copy)(way & 1);
 }
 
 /* Of call number k. *tried: it is part of a trial. */
-static enum native_way way_of(const struct native_trial *t, uint32_t k, bool *tried)
+static enum intra_copy way_of(const struct intra_autotune *t, uint32_t k, bool *tried)
 {
 	const uint32_t in_round = (k - t->tried) % ROUND;
 
 	*tried = k < t->tried || in_round >= ROUND - 2 * LATER;
 	if (k < t->tried)
-		return (enum native_way)(k / (t->tried / COLL_TRIED_WAYS));
+		return (enum intra_copy)(k / (t->tried / COLL_TRIED_WAYS));
 	if (*tried && in_round < ROUND - LATER)
-		return nth_other((enum native_way)t->best, (k - t->tried) / ROUND);
-	return (enum native_way)t->best;
+		return nth_other((enum intra_copy)t->best, (k - t->tried) / ROUND);
+	return (enum intra_copy)t->best;
 }
 
-enum native_way coll_native_trial_begin(struct native_trial *t, bool is_long, bool can_pull, bool *settles)
+enum intra_copy coll_intra_autotune_begin(struct intra_autotune *t, bool is_long, bool can_pull, bool *settles)
 {
 	const uint32_t k = t->calls, first = (is_long ? FIRST_LONG : FIRST) * COLL_TRIED_WAYS;
-	enum native_way way;
+	enum intra_copy way;
 	bool tried;
 
 	t->tried = first;
@@ -61,7 +61,7 @@ enum native_way coll_native_trial_begin(struct native_trial *t, bool is_long, bo
 	return way;
 }
 
-void coll_native_trial_end(struct native_trial *t, enum native_way way, uint64_t ns)
+void coll_intra_autotune_end(struct intra_autotune *t, enum intra_copy way, uint64_t ns)
 {
 	const uint32_t took = ns > UINT32_MAX ? UINT32_MAX : ns > 0 ? (uint32_t)ns : 1;
 	bool tried;
@@ -71,23 +71,24 @@ void coll_native_trial_end(struct native_trial *t, enum native_way way, uint64_t
 		t->ns[way] = took;
 }
 
-void coll_native_trial_hear(uint32_t least[COLL_TRIED_WAYS], const uint32_t ns[COLL_TRIED_WAYS])
+void coll_intra_autotune_receive(uint32_t least[COLL_TRIED_WAYS], const uint32_t ns[COLL_TRIED_WAYS])
 {
 	for (int way = 0; way < COLL_TRIED_WAYS; way++)
 		if (least[way] == 0 || (ns[way] > 0 && ns[way] < least[way]))
 			least[way] = ns[way];
 }
 
-enum native_way coll_native_trial_settle(struct native_trial *t, const uint32_t least[COLL_TRIED_WAYS], bool can_pull)
+enum intra_copy coll_intra_autotune_settle(struct intra_autotune *t, const uint32_t least[COLL_TRIED_WAYS],
+                                           bool can_pull)
 {
 	const bool initial = t->calls - 1 == t->tried;
-	uint8_t best = (uint8_t)possible((enum native_way)t->best, can_pull);
+	uint8_t best = (uint8_t)possible((enum intra_copy)t->best, can_pull);
 	uint64_t quickest = least[best];
 
 	for (unsigned way = 0; way < COLL_TRIED_WAYS; way++) {
 		const uint64_t took = least[way];
 
-		if (took == 0 || (coll_native_pulls((enum native_way)way) && !can_pull))
+		if (took == 0 || (coll_intra_cmas((enum intra_copy)way) && !can_pull))
 			continue;
 		if (quickest == 0 || (initial ? took < quickest : took * 20 < quickest * 19)) {
 			quickest = took;
@@ -95,5 +96,5 @@ enum native_way coll_native_trial_settle(struct native_trial *t, const uint32_t 
 		}
 	}
 	t->best = best;
-	return (enum native_way)best;
+	return (enum intra_copy)best;
 }

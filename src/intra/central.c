@@ -1,5 +1,5 @@
 /*
- * The hub's area: made by rank 0, found by all others, agreed upon, let go. And waking everybody.
+ * The central buffer's area: made by rank 0, found by all others, agreed upon, let go. And waking everybody.
  *
  * Agreement. Rank 0 offers its area to all, or that it has none. Who has mapped it says so in
  * it. Who cannot offers rank 0 "none" in turn, and runs the plan from then on. Rank 0 alone decides: good
@@ -15,27 +15,29 @@
 #include <assert.h>
 #include <stddef.h>
 
-static_assert(COLL_HUB_SIZE_MAX % COLL_HUB_GROUP == 0, "whole groups");
-static_assert((COLL_HUB_DEPTH & (COLL_HUB_DEPTH - 1)) == 0, "turns may wrap");
-static_assert(sizeof(struct hub_count) == COLL_LINE_BYTES, "one line");
-static_assert(offsetof(struct hub_area, rounds) % 4096 == 0, "rounds begin a page");
+static_assert(COLL_CENTRAL_SIZE_MAX % COLL_CENTRAL_GROUP == 0, "whole groups");
+static_assert((COLL_CENTRAL_DEPTH & (COLL_CENTRAL_DEPTH - 1)) == 0, "turns may wrap");
+static_assert(sizeof(struct central_count) == COLL_LINE_BYTES, "one line");
+static_assert(offsetof(struct central_area, rounds) % 4096 == 0, "rounds begin a page");
 
-size_t coll_native_hub_cell_bytes(size_t payload_bytes)
+size_t coll_intra_central_cell_bytes(size_t payload_bytes)
 {
-	const size_t bytes = payload_bytes / COLL_HUB_AHEAD & ~(size_t)(COLL_LINE_BYTES - 1);
+	const size_t bytes = payload_bytes / COLL_CENTRAL_AHEAD & ~(size_t)(COLL_LINE_BYTES - 1);
 
-	return bytes < COLL_HUB_CELL_MIN ? COLL_HUB_CELL_MIN : bytes > COLL_HUB_CELL_MAX ? COLL_HUB_CELL_MAX : bytes;
+	return bytes < COLL_CENTRAL_CELL_MIN   ? COLL_CENTRAL_CELL_MIN
+	       : bytes > COLL_CENTRAL_CELL_MAX ? COLL_CENTRAL_CELL_MAX
+	                                       : bytes;
 }
 
-size_t coll_native_hub_bytes(int size, size_t payload_bytes)
+size_t coll_intra_central_bytes(int size, size_t payload_bytes)
 {
-	return sizeof(struct hub_area) + COLL_HUB_DEPTH * ((size_t)size + coll_hub_groups(size) + 1) *
-	                                         coll_hub_stride(coll_native_hub_cell_bytes(payload_bytes));
+	return sizeof(struct central_area) + COLL_CENTRAL_DEPTH * ((size_t)size + coll_central_groups(size) + 1) *
+	                                             coll_central_stride(coll_intra_central_cell_bytes(payload_bytes));
 }
 
-static coll_status link_to(struct coll_native *n, int rank)
+static coll_status link_to(struct coll_intra *n, int rank)
 {
-	struct native_peer *p = &n->peers[rank];
+	struct intra_peer *p = &n->peers[rank];
 	coll_status st;
 
 	if (p->link)
@@ -44,11 +46,11 @@ static coll_status link_to(struct coll_native *n, int rank)
 	return st == COLL_AGAIN ? COLL_OK : st;
 }
 
-void coll_hub_nudge(struct coll_native *n)
+void coll_central_nudge(struct coll_intra *n)
 {
 	atomic_signal_fence(memory_order_seq_cst);
 	for (int r = 0; r < n->size; r++) {
-		struct native_peer *p = &n->peers[r];
+		struct intra_peer *p = &n->peers[r];
 
 		if (r == n->rank || !p->link)
 			continue;
@@ -59,92 +61,93 @@ void coll_hub_nudge(struct coll_native *n)
 	}
 }
 
-static coll_status refuse(struct coll_native *n)
+static coll_status refuse(struct coll_intra *n)
 {
-	n->verdict = NATIVE_BAD;
+	n->verdict = INTRA_BAD;
 	return COLL_ERR_UNSUPPORTED;
 }
 
 /* ---- Rank 0 ---- */
 
-static void make(struct coll_native *n)
+static void make(struct coll_intra *n)
 {
 	if (n->made)
 		return;
 	n->made = true;
-	if (n->fabric.alloc(n->fabric.arg, coll_native_hub_bytes(n->size, n->payload_bytes), &n->memory) != COLL_OK) {
+	if (n->fabric.alloc(n->fabric.arg, coll_intra_central_bytes(n->size, n->payload_bytes), &n->memory) !=
+	    COLL_OK) {
 		n->memory.base = NULL;
 		return;
 	}
-	n->hub.area = (struct hub_area *)(void *)n->memory.base;
-	n->hub.area->size = (uint32_t)n->size;
-	n->hub.area->cell_bytes = n->hub.cell_bytes;
+	n->central.area = (struct central_area *)(void *)n->memory.base;
+	n->central.area->size = (uint32_t)n->size;
+	n->central.area->cell_bytes = n->central.cell_bytes;
 }
 
-static coll_status decide(struct coll_native *n, enum native_verdict verdict)
+static coll_status decide(struct coll_intra *n, enum intra_verdict verdict)
 {
 	n->verdict = verdict;
-	if (n->hub.area)
-		atomic_store_explicit(&n->hub.area->verdict, verdict, memory_order_release);
-	coll_hub_nudge(n);
-	return verdict == NATIVE_GOOD ? COLL_OK : COLL_ERR_UNSUPPORTED;
+	if (n->central.area)
+		atomic_store_explicit(&n->central.area->verdict, verdict, memory_order_release);
+	coll_central_nudge(n);
+	return verdict == INTRA_GOOD ? COLL_OK : COLL_ERR_UNSUPPORTED;
 }
 
-static coll_status offer_to(struct coll_native *n, int rank)
+static coll_status offer_to(struct coll_intra *n, int rank)
 {
-	struct native_peer *p = &n->peers[rank];
+	struct intra_peer *p = &n->peers[rank];
 	coll_status st = link_to(n, rank);
 
 	if (st == COLL_OK && !p->offered) {
-		st = p->transport->offer(p->link, &n->key, n->hub.area ? &n->memory : NULL);
+		st = p->transport->offer(p->link, &n->key, n->central.area ? &n->memory : NULL);
 		p->offered = st == COLL_OK;
 	}
 	return st;
 }
 
 /* The area is offered to all, then all are heard of, one behind another. */
-static coll_status form_owner(struct coll_native *n, uint32_t *waits_for)
+static coll_status form_owner(struct coll_intra *n, uint32_t *waits_for)
 {
 	make(n);
-	for (; n->hub.offered < n->size - 1; n->hub.offered++) {
-		const coll_status st = offer_to(n, n->hub.offered + 1);
+	for (; n->central.offered < n->size - 1; n->central.offered++) {
+		const coll_status st = offer_to(n, n->central.offered + 1);
 
-		*waits_for = (uint32_t)n->hub.offered + 1;
+		*waits_for = (uint32_t)n->central.offered + 1;
 		if (st != COLL_OK)
 			return st;
 	}
-	if (!n->hub.area)
-		return decide(n, NATIVE_BAD);
-	for (; n->hub.heard < n->size - 1; n->hub.heard++) {
-		const int r = n->hub.heard + 1;
+	if (!n->central.area)
+		return decide(n, INTRA_BAD);
+	for (; n->central.heard < n->size - 1; n->central.heard++) {
+		const int r = n->central.heard + 1;
 		struct coll_offer none;
 		coll_status st;
 
 		*waits_for = (uint32_t)r;
-		if (atomic_load_explicit(&n->hub.area->joined[r], memory_order_acquire))
+		if (atomic_load_explicit(&n->central.area->joined[r], memory_order_acquire))
 			continue;
 		st = n->peers[r].transport->offered(n->peers[r].link, &n->key, &none);
-		return st == COLL_ERR_UNSUPPORTED ? decide(n, NATIVE_BAD) : st == COLL_OK ? COLL_ERR_CORRUPT : st;
+		return st == COLL_ERR_UNSUPPORTED ? decide(n, INTRA_BAD) : st == COLL_OK ? COLL_ERR_CORRUPT : st;
 	}
-	return decide(n, NATIVE_GOOD);
+	return decide(n, INTRA_GOOD);
 }
 
 /* ---- The others ---- */
 
-static bool fits(const struct coll_native *n, const struct coll_offer *o)
+static bool fits(const struct coll_intra *n, const struct coll_offer *o)
 {
-	const struct hub_area *area = (const struct hub_area *)(const void *)o->base;
+	const struct central_area *area = (const struct central_area *)(const void *)o->base;
 
-	return o->len_bytes >= coll_native_hub_bytes(n->size, n->payload_bytes) && area->size == (uint32_t)n->size &&
-	       area->cell_bytes == n->hub.cell_bytes;
+	return o->len_bytes >= coll_intra_central_bytes(n->size, n->payload_bytes) && area->size == (uint32_t)n->size &&
+	       area->cell_bytes == n->central.cell_bytes;
 }
 
-static coll_status find(struct coll_native *n)
+static coll_status find(struct coll_intra *n)
 {
-	struct native_peer *owner = &n->peers[0];
+	struct intra_peer *owner = &n->peers[0];
 	coll_status st = link_to(n, 0);
 
-	if (st != COLL_OK || n->hub.area)
+	if (st != COLL_OK || n->central.area)
 		return st;
 	st = owner->transport->offered(owner->link, &n->key, &owner->offer);
 	if (st == COLL_ERR_UNSUPPORTED) {
@@ -156,13 +159,13 @@ static coll_status find(struct coll_native *n)
 		return st;
 	if (!fits(n, &owner->offer))
 		return COLL_ERR_CORRUPT;
-	n->hub.area = (struct hub_area *)(uintptr_t)owner->offer.base;
-	atomic_store_explicit(&n->hub.area->joined[n->rank], 1, memory_order_release);
-	coll_hub_nudge(n);
+	n->central.area = (struct central_area *)(uintptr_t)owner->offer.base;
+	atomic_store_explicit(&n->central.area->joined[n->rank], 1, memory_order_release);
+	coll_central_nudge(n);
 	return COLL_OK;
 }
 
-static coll_status form_other(struct coll_native *n, uint32_t *waits_for)
+static coll_status form_other(struct coll_intra *n, uint32_t *waits_for)
 {
 	coll_status st = find(n);
 	uint32_t verdict;
@@ -170,28 +173,28 @@ static coll_status form_other(struct coll_native *n, uint32_t *waits_for)
 	*waits_for = 0;
 	if (st != COLL_OK)
 		return st == COLL_ERR_UNSUPPORTED ? refuse(n) : st;
-	verdict = atomic_load_explicit(&n->hub.area->verdict, memory_order_acquire);
-	if (verdict == NATIVE_UNDECIDED)
+	verdict = atomic_load_explicit(&n->central.area->verdict, memory_order_acquire);
+	if (verdict == INTRA_UNDECIDED)
 		return COLL_AGAIN;
-	n->verdict = (enum native_verdict)verdict;
-	return verdict == NATIVE_GOOD ? COLL_OK : refuse(n);
+	n->verdict = (enum intra_verdict)verdict;
+	return verdict == INTRA_GOOD ? COLL_OK : refuse(n);
 }
 
-coll_status coll_hub_form(struct coll_native *n, uint32_t *waits_for)
+coll_status coll_central_form(struct coll_intra *n, uint32_t *waits_for)
 {
-	if (n->verdict != NATIVE_UNDECIDED)
-		return n->verdict == NATIVE_GOOD ? COLL_OK : COLL_ERR_UNSUPPORTED;
+	if (n->verdict != INTRA_UNDECIDED)
+		return n->verdict == INTRA_GOOD ? COLL_OK : COLL_ERR_UNSUPPORTED;
 	return n->rank == 0 ? form_owner(n, waits_for) : form_other(n, waits_for);
 }
 
 /* A link that cannot be opened is of a rank that is gone: others find that out, too. */
-void coll_hub_root(struct coll_native *n, int root)
+void coll_central_root(struct coll_intra *n, int root)
 {
 	if (root != n->rank) {
 		link_to(n, root);
 		return;
 	}
-	for (; n->hub.linked < n->size; n->hub.linked++)
-		if (n->hub.linked != n->rank)
-			link_to(n, n->hub.linked);
+	for (; n->central.linked < n->size; n->central.linked++)
+		if (n->central.linked != n->rank)
+			link_to(n, n->central.linked);
 }

@@ -1,9 +1,9 @@
 /*
  * One area that all ranks of a communicator map and write: for more ranks than can each read
- * all others. Private to src/native.
+ * all others. Private to src/intra.
  *
  * The area is of rank 0. In a *turn* (a piece of a call: see region.h for the word) every rank
- * writes what others need to its own cell, and counts itself: first in its group of COLL_HUB_GROUP
+ * writes what others need to its own cell, and counts itself: first in its group of COLL_CENTRAL_GROUP
  * ranks, and who completes a group counts the group. Who is the last of all says that the turn is *done*. So a
  * rank looks at one word, however many ranks there are, and is put to sleep and woken once a turn at most; where
  * there are more ranks than cores that is nearly all of the time.
@@ -12,7 +12,7 @@
  * group's cell, and by the last of all, in the order of groups, to the turn's result: the same bits
  * whoever that is.
  *
- * A rank may be COLL_HUB_AHEAD turns ahead of what it has finished. Ordering:
+ * A rank may be COLL_CENTRAL_AHEAD turns ahead of what it has finished. Ordering:
  *
  *  - A rank enters turn t (writes, and counts itself) when turn t - AHEAD is done, and it has read all it
  *    will of turn t - AHEAD and those before. So when turn t is done, all have read all of turn t - AHEAD.
@@ -27,98 +27,101 @@
  *
  * With each count goes the sum of what the calls look like: who is last sees whether all are the same.
  */
-#ifndef COLL_NATIVE_HUB_H
-#define COLL_NATIVE_HUB_H
+#ifndef COLL_INTRA_CENTRAL_H
+#define COLL_INTRA_CENTRAL_H
 
 #include "intra/enter.h"
 
 enum {
-	COLL_HUB_AHEAD = 4,
-	COLL_HUB_DEPTH = 2 * COLL_HUB_AHEAD,
-	COLL_HUB_GROUP = 16,
-	COLL_HUB_GROUPS = COLL_HUB_SIZE_MAX / COLL_HUB_GROUP,
-	COLL_HUB_CELL_MIN = COLL_HUB_SIZE_MAX * COLL_LINE_BYTES, /* a line for each rank */
-	COLL_HUB_CELL_MAX = 16 << 10,
+	COLL_CENTRAL_AHEAD = 4,
+	COLL_CENTRAL_DEPTH = 2 * COLL_CENTRAL_AHEAD,
+	COLL_CENTRAL_GROUP = 16,
+	COLL_CENTRAL_GROUPS = COLL_CENTRAL_SIZE_MAX / COLL_CENTRAL_GROUP,
+	COLL_CENTRAL_CELL_MIN = COLL_CENTRAL_SIZE_MAX * COLL_LINE_BYTES, /* a line for each rank */
+	COLL_CENTRAL_CELL_MAX = 16 << 10,
 };
 
-/* How many have come: ranks << COLL_HUB_COUNT_BIT, and below it the sum of their marks. */
-enum { COLL_HUB_SPOILT_BIT = 42, COLL_HUB_COUNT_BIT = 48 };
-struct hub_count {
+/* How many have come: ranks << COLL_CENTRAL_COUNT_BIT, and below it the sum of their marks. */
+enum { COLL_CENTRAL_SPOILT_BIT = 42, COLL_CENTRAL_COUNT_BIT = 48 };
+struct central_count {
 	_Alignas(COLL_LINE_BYTES) _Atomic uint64_t ranks;
 };
 
 /* The last turn in which a rank has done all that others wait for: its part, and what it does for
  * them as the last of a count. For diagnosis; nobody orders anything by it. A line of its own, which stays with its
  * writer. */
-struct hub_arrival {
-	_Alignas(COLL_LINE_BYTES) _Atomic uint32_t turn;
+struct central_arrival {
+	_Alignas(COLL_LINE_BYTES) _Atomic uint32_t epoch;
 };
 
 /* What a turn has, beside cells. */
-struct hub_round {
-	struct native_line done; /* a short result, too */
-	struct hub_count all;
-	struct hub_count groups[COLL_HUB_GROUPS];
-	struct native_line partial[COLL_HUB_GROUPS]; /* a short one of each group */
-	struct native_line lines[COLL_HUB_SIZE_MAX]; /* of each rank */
+struct central_round {
+	struct intra_line done; /* a short result, too */
+	struct central_count all;
+	struct central_count groups[COLL_CENTRAL_GROUPS];
+	struct intra_line partial[COLL_CENTRAL_GROUPS]; /* a short one of each group */
+	struct intra_line lines[COLL_CENTRAL_SIZE_MAX]; /* of each rank */
 };
 
-struct hub_area {
-	_Alignas(COLL_LINE_BYTES) _Atomic uint32_t verdict; /* enum native_verdict, of rank 0 */
+struct central_area {
+	_Alignas(COLL_LINE_BYTES) _Atomic uint32_t verdict; /* enum intra_verdict, of rank 0 */
 	uint32_t size;
 	uint64_t cell_bytes;
-	_Atomic uint32_t joined[COLL_HUB_SIZE_MAX]; /* it has mapped this */
-	struct hub_arrival arrivals[COLL_HUB_SIZE_MAX];
-	_Alignas(4096) struct hub_round rounds[COLL_HUB_DEPTH];
+	_Atomic uint32_t joined[COLL_CENTRAL_SIZE_MAX]; /* it has mapped this */
+	struct central_arrival arrivals[COLL_CENTRAL_SIZE_MAX];
+	_Alignas(4096) struct central_round rounds[COLL_CENTRAL_DEPTH];
 	char cells[]; /* of each turn: of the ranks, of the groups, of the result */
 };
 
-static inline size_t coll_hub_stride(size_t cell_bytes)
+static inline size_t coll_central_stride(size_t cell_bytes)
 {
 	return cell_bytes + COLL_AREA_GAP;
 }
-static inline uint32_t coll_hub_groups(int size)
+static inline uint32_t coll_central_groups(int size)
 {
-	return ((uint32_t)size + COLL_HUB_GROUP - 1) / COLL_HUB_GROUP;
+	return ((uint32_t)size + COLL_CENTRAL_GROUP - 1) / COLL_CENTRAL_GROUP;
 }
-static inline struct hub_round *coll_hub_round(const struct coll_native *n, uint32_t turn)
+static inline struct central_round *coll_central_round(const struct coll_intra *n, uint32_t epoch)
 {
-	return &n->hub.area->rounds[turn % COLL_HUB_DEPTH];
+	return &n->central.area->rounds[epoch % COLL_CENTRAL_DEPTH];
 }
 /* Cell i of a turn: of rank i; size + g: of group g; size + groups: of the result. */
-static inline char *coll_hub_cell(const struct coll_native *n, uint32_t turn, uint32_t i)
+static inline char *coll_central_cell(const struct coll_intra *n, uint32_t epoch, uint32_t i)
 {
-	const size_t cells = (size_t)n->size + coll_hub_groups(n->size) + 1;
+	const size_t cells = (size_t)n->size + coll_central_groups(n->size) + 1;
 
-	return n->hub.area->cells + (turn % COLL_HUB_DEPTH * cells + i) * coll_hub_stride(n->hub.cell_bytes);
+	return n->central.area->cells +
+	       (epoch % COLL_CENTRAL_DEPTH * cells + i) * coll_central_stride(n->central.cell_bytes);
 }
 
 /* What is reduced, of a turn: elements of the calls' type; short: they lie in lines. */
-struct hub_part {
+struct central_part {
 	size_t count;
 	bool reduces, is_short;
 };
 
 /* central.c */
 /* The area is there and used by all (OK), by nobody ever (UNSUPPORTED), or not yet known (AGAIN). */
-coll_status coll_hub_form(struct coll_native *n, uint32_t *waits_for);
+coll_status coll_central_form(struct coll_intra *n, uint32_t *waits_for);
 /* Before the first operation of a root: who wakes whom. */
-void coll_hub_root(struct coll_native *n, int root);
+void coll_central_root(struct coll_intra *n, int root);
 /* Those wake up to whom there is a link. */
-void coll_hub_nudge(struct coll_native *n);
+void coll_central_nudge(struct coll_intra *n);
 /* central_epoch.c */
 /* Whether turn may be entered: AGAIN, the one it takes is not done. */
-coll_status coll_hub_may_enter(struct coll_native *n, uint32_t turn);
+coll_status coll_central_may_enter(struct coll_intra *n, uint32_t epoch);
 /* This rank's cell (or line) of the turn is full; true: it was the last, and all have been told. */
-bool coll_hub_arrive(struct coll_native *n, const struct coll_job *job, uint32_t turn, const struct hub_part *part);
-/* Turn is done, by calls like this one; then this may wake others: central.c. AGAIN; MISMATCH: s->bad_frame and s->pending
- * say whose is different. */
-coll_status coll_hub_done(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s, uint32_t turn);
+bool coll_central_arrive(struct coll_intra *n, const struct coll_job *job, uint32_t epoch,
+                         const struct central_part *part);
+/* Turn is done, by calls like this one; then this may wake others: central.c. AGAIN; MISMATCH: s->bad_frame and
+ * s->pending say whose is different. */
+coll_status coll_central_done(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s,
+                              uint32_t epoch);
 /* The same for the root's part alone. */
-coll_status coll_hub_sent(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s, uint32_t turn,
-                          uint32_t root);
+coll_status coll_central_sent(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s,
+                              uint32_t epoch, uint32_t root);
 /* Who has not done its part of a turn, or what it does for the others as the last of a count: a rank other than
  * this one, if there is any. */
-uint32_t coll_hub_late(const struct coll_native *n, uint32_t turn);
+uint32_t coll_central_late(const struct coll_intra *n, uint32_t epoch);
 
 #endif

@@ -1,11 +1,11 @@
 /*
- * A turn of the hub: entering, being counted, what the last one does for all, and whether it is
+ * A turn of the central buffer: entering, being counted, what the last one does for all, and whether it is
  * done. central.h argues the order of accesses.
  */
 #include "intra/central.h"
 
-static const uint64_t one_rank = (uint64_t)1 << COLL_HUB_COUNT_BIT;
-static const uint64_t spoilt = (uint64_t)1 << COLL_HUB_SPOILT_BIT;
+static const uint64_t one_rank = (uint64_t)1 << COLL_CENTRAL_COUNT_BIT;
+static const uint64_t spoilt = (uint64_t)1 << COLL_CENTRAL_SPOILT_BIT;
 
 /* What a call looks like, for the sum: equal for equal calls, and by chance only for others. */
 static uint64_t mark_of(const struct coll_job *job)
@@ -13,28 +13,29 @@ static uint64_t mark_of(const struct coll_job *job)
 	return (uint32_t)(job->signature + (uint32_t)job->sequence * 0x9e3779b1u);
 }
 
-static bool done_reached(const struct coll_native *n, uint32_t wanted, uint32_t *turn)
+static bool done_reached(const struct coll_intra *n, uint32_t wanted, uint32_t *epoch)
 {
-	*turn = (uint32_t)(atomic_load_explicit(&coll_hub_round(n, wanted)->done.word, memory_order_acquire) >> 32);
-	return coll_native_reached(*turn, wanted);
+	*epoch =
+	        (uint32_t)(atomic_load_explicit(&coll_central_round(n, wanted)->done.word, memory_order_acquire) >> 32);
+	return coll_intra_reached(*epoch, wanted);
 }
 
 /* Turn is done. Who has links to all passes it on. */
-static inline void see(struct coll_native *n, uint32_t turn)
+static inline void see(struct coll_intra *n, uint32_t epoch)
 {
-	if (!coll_native_reached(n->all, turn)) {
-		n->all = turn;
-		if (n->rank == 0 || n->hub.linked)
-			coll_hub_nudge(n);
+	if (!coll_intra_reached(n->all, epoch)) {
+		n->all = epoch;
+		if (n->rank == 0 || n->central.linked)
+			coll_central_nudge(n);
 	}
 }
 
-coll_status coll_hub_may_enter(struct coll_native *n, uint32_t turn)
+coll_status coll_central_may_enter(struct coll_intra *n, uint32_t epoch)
 {
-	const uint32_t wanted = turn - COLL_HUB_AHEAD;
+	const uint32_t wanted = epoch - COLL_CENTRAL_AHEAD;
 	uint32_t known;
 
-	if (coll_native_reached(n->all, wanted))
+	if (coll_intra_reached(n->all, wanted))
 		return COLL_OK;
 	if (!done_reached(n, wanted, &known))
 		return COLL_AGAIN;
@@ -45,49 +46,51 @@ coll_status coll_hub_may_enter(struct coll_native *n, uint32_t turn)
 /* ---- Reducing for the others ---- */
 
 struct operands {
-	const void *src[COLL_HUB_GROUP];
+	const void *src[COLL_CENTRAL_GROUP];
 	int count;
 };
 
-static uint32_t group_size(const struct coll_native *n, uint32_t group)
+static uint32_t group_size(const struct coll_intra *n, uint32_t group)
 {
-	const uint32_t left = (uint32_t)n->size - group * COLL_HUB_GROUP;
+	const uint32_t left = (uint32_t)n->size - group * COLL_CENTRAL_GROUP;
 
-	return left < COLL_HUB_GROUP ? left : COLL_HUB_GROUP;
+	return left < COLL_CENTRAL_GROUP ? left : COLL_CENTRAL_GROUP;
 }
 
-static void reduce_group(const struct coll_native *n, const struct coll_job *job, uint32_t turn, uint32_t group,
-                         const struct hub_part *part)
+static void reduce_group(const struct coll_intra *n, const struct coll_job *job, uint32_t epoch, uint32_t group,
+                         const struct central_part *part)
 {
-	struct hub_round *round = coll_hub_round(n, turn);
+	struct central_round *round = coll_central_round(n, epoch);
 	struct operands o = {.count = (int)group_size(n, group)};
 	void *to = part->is_short ? (void *)round->partial[group].payload
-	                          : coll_hub_cell(n, turn, (uint32_t)n->size + group);
+	                          : coll_central_cell(n, epoch, (uint32_t)n->size + group);
 
 	for (int i = 0; i < o.count; i++) {
-		const uint32_t r = group * COLL_HUB_GROUP + (uint32_t)i;
+		const uint32_t r = group * COLL_CENTRAL_GROUP + (uint32_t)i;
 
-		o.src[i] = part->is_short ? round->lines[r].payload : coll_hub_cell(n, turn, r);
+		o.src[i] = part->is_short ? round->lines[r].payload : coll_central_cell(n, epoch, r);
 	}
 	coll_reduce_run(job->reduction, to, o.src, o.count, -1, false, part->count);
 }
 
-static void reduce_groups(const struct coll_native *n, const struct coll_job *job, uint32_t turn,
-                          const struct hub_part *part)
+static void reduce_groups(const struct coll_intra *n, const struct coll_job *job, uint32_t epoch,
+                          const struct central_part *part)
 {
-	struct hub_round *round = coll_hub_round(n, turn);
-	struct operands o = {.count = (int)coll_hub_groups(n->size)};
-	void *to = part->is_short ? (void *)round->done.payload : coll_hub_cell(n, turn, (uint32_t)(n->size + o.count));
+	struct central_round *round = coll_central_round(n, epoch);
+	struct operands o = {.count = (int)coll_central_groups(n->size)};
+	void *to = part->is_short ? (void *)round->done.payload
+	                          : coll_central_cell(n, epoch, (uint32_t)(n->size + o.count));
 
 	for (int g = 0; g < o.count; g++)
-		o.src[g] = part->is_short ? round->partial[g].payload : coll_hub_cell(n, turn, (uint32_t)(n->size + g));
+		o.src[g] = part->is_short ? round->partial[g].payload
+		                          : coll_central_cell(n, epoch, (uint32_t)(n->size + g));
 	coll_reduce_run(job->reduction, to, o.src, o.count, -1, true, part->count);
 }
 
 /* ---- Counting ---- */
 
 /* So many ranks more, with the sum of their marks. True: it is complete, *sum of all. */
-static bool add(struct hub_count *count, uint64_t ranks, uint64_t *sum, uint64_t complete)
+static bool add(struct central_count *count, uint64_t ranks, uint64_t *sum, uint64_t complete)
 {
 	const uint64_t more = ranks * one_rank + *sum;
 	const uint64_t now = atomic_fetch_add_explicit(&count->ranks, more, memory_order_acq_rel) + more;
@@ -101,56 +104,57 @@ static bool add(struct hub_count *count, uint64_t ranks, uint64_t *sum, uint64_t
 }
 
 /* This rank is counted, and what it has to do as the last of a count is done. True: it was the last of all. */
-static bool count_in(struct coll_native *n, const struct coll_job *job, uint32_t turn, const struct hub_part *part)
+static bool count_in(struct coll_intra *n, const struct coll_job *job, uint32_t epoch, const struct central_part *part)
 {
-	const uint32_t group = (uint32_t)n->rank / COLL_HUB_GROUP, ranks = group_size(n, group);
+	const uint32_t group = (uint32_t)n->rank / COLL_CENTRAL_GROUP, ranks = group_size(n, group);
 	const uint64_t mark = mark_of(job);
-	struct hub_round *round = coll_hub_round(n, turn);
-	struct native_line *mine = &round->lines[n->rank];
+	struct central_round *round = coll_central_round(n, epoch);
+	struct intra_line *mine = &round->lines[n->rank];
 	uint64_t sum = mark;
 	bool good;
 
 	mine->sequence = job->sequence;
 	/* Release: who sees the word sees the cell. */
-	atomic_store_explicit(&mine->word, coll_native_word(turn, job->signature), memory_order_release);
+	atomic_store_explicit(&mine->word, coll_intra_word(epoch, job->signature), memory_order_release);
 	if (!add(&round->groups[group], 1, &sum, ranks))
 		return false;
 	/* What is not alike is not looked at; and the sum of all must not come right by accident. */
 	if (sum != ranks * mark)
 		sum |= spoilt;
 	else if (part->reduces)
-		reduce_group(n, job, turn, group, part);
+		reduce_group(n, job, epoch, group, part);
 	if (!add(&round->all, ranks, &sum, (uint64_t)n->size))
 		return false;
 	good = sum == (uint64_t)n->size * mark;
 	if (good && part->reduces)
-		reduce_groups(n, job, turn, part);
+		reduce_groups(n, job, epoch, part);
 	/* No call has this number. */
 	round->done.sequence = good ? job->sequence : UINT64_MAX;
-	atomic_store_explicit(&round->done.word, coll_native_word(turn, job->signature), memory_order_release);
+	atomic_store_explicit(&round->done.word, coll_intra_word(epoch, job->signature), memory_order_release);
 	return true;
 }
 
-bool coll_hub_arrive(struct coll_native *n, const struct coll_job *job, uint32_t turn, const struct hub_part *part)
+bool coll_central_arrive(struct coll_intra *n, const struct coll_job *job, uint32_t epoch,
+                         const struct central_part *part)
 {
-	const bool last = count_in(n, job, turn, part);
+	const bool last = count_in(n, job, epoch, part);
 
 	/* Only now: wherever a rank is stopped before, others wait for it. */
-	atomic_store_explicit(&n->hub.area->arrivals[n->rank].turn, turn, memory_order_relaxed);
+	atomic_store_explicit(&n->central.area->arrivals[n->rank].epoch, epoch, memory_order_relaxed);
 	if (last)
-		coll_hub_nudge(n);
+		coll_central_nudge(n);
 	return last;
 }
 
 /* ---- Looking ---- */
 
-static bool same_call(const struct native_line *line, const struct coll_job *job, uint32_t turn)
+static bool same_call(const struct intra_line *line, const struct coll_job *job, uint32_t epoch)
 {
-	return atomic_load_explicit(&line->word, memory_order_acquire) == coll_native_word(turn, job->signature) &&
+	return atomic_load_explicit(&line->word, memory_order_acquire) == coll_intra_word(epoch, job->signature) &&
 	       line->sequence == job->sequence;
 }
 
-static coll_status differs(const struct native_line *line, struct coll_hand_state *s, uint32_t rank)
+static coll_status differs(const struct intra_line *line, struct coll_intra_state *s, uint32_t rank)
 {
 	s->pending = rank;
 	s->bad_frame =
@@ -159,46 +163,48 @@ static coll_status differs(const struct native_line *line, struct coll_hand_stat
 	return COLL_ERR_MISMATCH;
 }
 
-coll_status coll_hub_done(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s, uint32_t turn)
+coll_status coll_central_done(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s,
+                              uint32_t epoch)
 {
-	const struct hub_round *round = coll_hub_round(n, turn);
+	const struct central_round *round = coll_central_round(n, epoch);
 	uint32_t known;
 
-	if (likely(same_call(&round->done, job, turn))) {
-		see(n, turn);
+	if (likely(same_call(&round->done, job, epoch))) {
+		see(n, epoch);
 		return COLL_OK;
 	}
-	if (!done_reached(n, turn, &known))
+	if (!done_reached(n, epoch, &known))
 		return COLL_AGAIN;
 	/* It may have come between the two looks. */
-	if (same_call(&round->done, job, turn)) {
-		see(n, turn);
+	if (same_call(&round->done, job, epoch)) {
+		see(n, epoch);
 		return COLL_OK;
 	}
 	for (uint32_t r = 0; r < (uint32_t)n->size; r++)
-		if (!same_call(&round->lines[r], job, turn))
+		if (!same_call(&round->lines[r], job, epoch))
 			return differs(&round->lines[r], s, r);
 	return COLL_ERR_CORRUPT;
 }
 
-coll_status coll_hub_sent(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s, uint32_t turn,
-                          uint32_t root)
+coll_status coll_central_sent(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s,
+                              uint32_t epoch, uint32_t root)
 {
-	const struct native_line *line = &coll_hub_round(n, turn)->lines[root];
+	const struct intra_line *line = &coll_central_round(n, epoch)->lines[root];
 
-	if (likely(same_call(line, job, turn)))
+	if (likely(same_call(line, job, epoch)))
 		return COLL_OK;
-	if ((uint32_t)(atomic_load_explicit(&line->word, memory_order_acquire) >> 32) != turn)
+	if ((uint32_t)(atomic_load_explicit(&line->word, memory_order_acquire) >> 32) != epoch)
 		return COLL_AGAIN;
-	return same_call(line, job, turn) ? COLL_OK : differs(line, s, root);
+	return same_call(line, job, epoch) ? COLL_OK : differs(line, s, root);
 }
 
-uint32_t coll_hub_late(const struct coll_native *n, uint32_t turn)
+uint32_t coll_central_late(const struct coll_intra *n, uint32_t epoch)
 {
 	for (uint32_t r = 0; r < (uint32_t)n->size; r++) {
-		const uint32_t arrived = atomic_load_explicit(&n->hub.area->arrivals[r].turn, memory_order_relaxed);
+		const uint32_t arrived =
+		        atomic_load_explicit(&n->central.area->arrivals[r].epoch, memory_order_relaxed);
 
-		if (r != (uint32_t)n->rank && !coll_native_reached(arrived, turn))
+		if (r != (uint32_t)n->rank && !coll_intra_reached(arrived, epoch))
 			return r;
 	}
 	/* The turn is done, and this rank is about to see it. */

@@ -1,8 +1,8 @@
 /*
- * The turns of the hub (central.h), explored: three ranks in two groups, a few operations of all shapes behind each
- * other, every interleaving of their memory operations, on a memory as weak as Arm's (weak_model_test.h). Whoever is
- * the last to add to a count goes on to work for the others. The real AHEAD is 4 and DEPTH 8; here they are 1 and 2, so
- * that everything is used again soon.
+ * The turns of the central buffer (central.h), explored: three ranks in two groups, a few operations of all shapes
+ * behind each other, every interleaving of their memory operations, on a memory as weak as Arm's (weak_model_test.h).
+ * Whoever is the last to add to a count goes on to work for the others. The real AHEAD is 4 and DEPTH 8; here they are
+ * 1 and 2, so that everything is used again soon.
  *
  * Required: a reader of turn t finds what turn t has put there, and nobody waits for ever. Every rule is
  * dropped once, and then one of these must break.
@@ -63,9 +63,9 @@ static bool drops(const struct writer *w, enum rule rule)
 	return w->w->dropped == (int)rule;
 }
 
-static struct weak_code *emit(struct writer *w, enum weak_op op, int turn, int word, int value)
+static struct weak_code *emit(struct writer *w, enum weak_op op, int epoch, int word, int value)
 {
-	return weak_emit(w->w, w->me, op, turn % DEPTH * SET + word, value);
+	return weak_emit(w->w, w->me, op, epoch % DEPTH * SET + word, value);
 }
 
 static bool writes(enum kind kind, int rank)
@@ -78,15 +78,15 @@ static bool reduces(enum kind kind)
 	return kind == REDUCE_ALL || kind == TO_0;
 }
 
-static void await_done(struct writer *w, int turn)
+static void await_done(struct writer *w, int epoch)
 {
-	emit(w, WEAK_AWAIT_REACHED, turn, DONE, turn)->acquire = !drops(w, DONE_NO_ACQUIRE);
+	emit(w, WEAK_AWAIT_REACHED, epoch, DONE, epoch)->acquire = !drops(w, DONE_NO_ACQUIRE);
 }
 
 /* Adding to a count; what follows until close() is for who completes it. */
-static int open_count(struct writer *w, int turn, int word, int ranks, int complete)
+static int open_count(struct writer *w, int epoch, int word, int ranks, int complete)
 {
-	struct weak_code *c = emit(w, WEAK_ADD, turn, word, ranks);
+	struct weak_code *c = emit(w, WEAK_ADD, epoch, word, ranks);
 
 	c->complete = (uint8_t)complete;
 	c->release = true;
@@ -98,51 +98,51 @@ static void close_count(struct writer *w, int at)
 	w->w->code[w->me][at].skip = (uint8_t)(w->w->length[w->me] - 1 - at);
 }
 
-static void arrive(struct writer *w, enum kind kind, int turn)
+static void arrive(struct writer *w, enum kind kind, int epoch)
 {
 	const int group = group_of[w->me];
 	int in_group, in_all;
 
-	emit(w, WEAK_STORE, turn, LINE + w->me, turn)->release = !drops(w, ROOT_LINE_RELAXED);
-	in_group = open_count(w, turn, COUNT + group, 1, size_of[group]);
+	emit(w, WEAK_STORE, epoch, LINE + w->me, epoch)->release = !drops(w, ROOT_LINE_RELAXED);
+	in_group = open_count(w, epoch, COUNT + group, 1, size_of[group]);
 	if (!drops(w, NO_RESET))
-		emit(w, WEAK_STORE, turn, COUNT + group, 0);
+		emit(w, WEAK_STORE, epoch, COUNT + group, 0);
 	for (int r = 0; reduces(kind) && r < RANKS; r++)
 		if (group_of[r] == group)
-			emit(w, WEAK_LOAD, turn, CELL + r, turn);
+			emit(w, WEAK_LOAD, epoch, CELL + r, epoch);
 	if (reduces(kind))
-		emit(w, WEAK_STORE, turn, PARTIAL + group, turn);
-	in_all = open_count(w, turn, ALL, size_of[group], RANKS);
+		emit(w, WEAK_STORE, epoch, PARTIAL + group, epoch);
+	in_all = open_count(w, epoch, ALL, size_of[group], RANKS);
 	if (!drops(w, NO_RESET))
-		emit(w, WEAK_STORE, turn, ALL, 0);
+		emit(w, WEAK_STORE, epoch, ALL, 0);
 	for (int g = 0; reduces(kind) && g < GROUPS; g++)
-		emit(w, WEAK_LOAD, turn, PARTIAL + g, turn);
+		emit(w, WEAK_LOAD, epoch, PARTIAL + g, epoch);
 	if (reduces(kind))
-		emit(w, WEAK_STORE, turn, RESULT, turn);
-	emit(w, WEAK_STORE, turn, DONE, turn)->release = !drops(w, DONE_NO_RELEASE);
+		emit(w, WEAK_STORE, epoch, RESULT, epoch);
+	emit(w, WEAK_STORE, epoch, DONE, epoch)->release = !drops(w, DONE_NO_RELEASE);
 	close_count(w, in_all);
 	close_count(w, in_group);
 }
 
-static void read_all(struct writer *w, enum kind kind, int turn)
+static void read_all(struct writer *w, enum kind kind, int epoch)
 {
 	const int root = kind == FROM_2 ? 2 : 0;
 
 	if (kind == FROM_0 || kind == FROM_2) {
 		if (w->me == root)
 			return;
-		emit(w, WEAK_AWAIT_REACHED, turn, LINE + root, turn)->acquire = true;
-		emit(w, WEAK_LOAD, turn, CELL + root, turn);
+		emit(w, WEAK_AWAIT_REACHED, epoch, LINE + root, epoch)->acquire = true;
+		emit(w, WEAK_LOAD, epoch, CELL + root, epoch);
 		return;
 	}
 	if (kind == TO_0 && w->me != 0)
 		return;
-	await_done(w, turn);
+	await_done(w, epoch);
 	if (reduces(kind))
-		emit(w, WEAK_LOAD, turn, RESULT, turn);
+		emit(w, WEAK_LOAD, epoch, RESULT, epoch);
 	for (int r = 0; !reduces(kind) && r < RANKS; r++)
 		if (r != w->me)
-			emit(w, WEAK_LOAD, turn, CELL + r, turn);
+			emit(w, WEAK_LOAD, epoch, CELL + r, epoch);
 }
 
 static bool write_programs(struct weak *weak, const int *kinds, int count)
@@ -151,20 +151,20 @@ static bool write_programs(struct weak *weak, const int *kinds, int count)
 	for (int r = 0; r < RANKS; r++) {
 		struct writer w = {weak, r};
 
-		for (int turn = 1; turn <= count; turn++) {
-			const enum kind kind = (enum kind)kinds[turn - 1];
+		for (int epoch = 1; epoch <= count; epoch++) {
+			const enum kind kind = (enum kind)kinds[epoch - 1];
 
-			if (drops(&w, READS_LATER) && turn > AHEAD + 1)
-				read_all(&w, (enum kind)kinds[turn - 3], turn - 2);
-			if (!drops(&w, NO_WAIT_TO_ENTER) && turn - AHEAD - drops(&w, LATE_WAIT) > 0)
-				await_done(&w, turn - AHEAD - drops(&w, LATE_WAIT));
+			if (drops(&w, READS_LATER) && epoch > AHEAD + 1)
+				read_all(&w, (enum kind)kinds[epoch - 3], epoch - 2);
+			if (!drops(&w, NO_WAIT_TO_ENTER) && epoch - AHEAD - drops(&w, LATE_WAIT) > 0)
+				await_done(&w, epoch - AHEAD - drops(&w, LATE_WAIT));
 			if (writes(kind, r) && !drops(&w, CELL_AFTER_COUNT))
-				emit(&w, WEAK_STORE, turn, CELL + r, turn);
-			arrive(&w, kind, turn);
+				emit(&w, WEAK_STORE, epoch, CELL + r, epoch);
+			arrive(&w, kind, epoch);
 			if (writes(kind, r) && drops(&w, CELL_AFTER_COUNT))
-				emit(&w, WEAK_STORE, turn, CELL + r, turn);
+				emit(&w, WEAK_STORE, epoch, CELL + r, epoch);
 			if (!drops(&w, READS_LATER))
-				read_all(&w, kind, turn);
+				read_all(&w, kind, epoch);
 		}
 	}
 	return true;

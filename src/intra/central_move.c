@@ -1,5 +1,5 @@
 /*
- * Operations by way of the hub: what each rank writes to its cell in a turn, and what it takes from
+ * Operations by way of the central buffer: what each rank writes to its cell in a turn, and what it takes from
  * the cells of others when the turn is done. A call is cut in pieces that fill a cell, one turn each.
  */
 #include "intra/central.h"
@@ -14,7 +14,7 @@ static enum coll_kind kind_of(const struct coll_job *job)
 	return job->plan->kind;
 }
 
-static bool is_root(const struct coll_native *n, const struct coll_job *job)
+static bool is_root(const struct coll_intra *n, const struct coll_job *job)
 {
 	return job->plan->root == n->rank;
 }
@@ -24,12 +24,12 @@ static bool scatters(enum coll_kind kind)
 	return kind == COLL_KIND_ALL_TO_ALL || kind == COLL_KIND_REDUCE_SCATTER || kind == COLL_KIND_SCATTER;
 }
 
-static bool sends(const struct coll_native *n, const struct coll_job *job)
+static bool sends(const struct coll_intra *n, const struct coll_job *job)
 {
 	return is_root(n, job) && (kind_of(job) == COLL_KIND_BROADCAST || kind_of(job) == COLL_KIND_SCATTER);
 }
 
-static bool writes(const struct coll_native *n, const struct coll_job *job)
+static bool writes(const struct coll_intra *n, const struct coll_job *job)
 {
 	switch (kind_of(job)) {
 	case COLL_KIND_BARRIER: return false;
@@ -39,7 +39,7 @@ static bool writes(const struct coll_native *n, const struct coll_job *job)
 	}
 }
 
-static enum waits_for waits_for(const struct coll_native *n, const struct coll_job *job)
+static enum waits_for waits_for(const struct coll_intra *n, const struct coll_job *job)
 {
 	switch (kind_of(job)) {
 	case COLL_KIND_BROADCAST:
@@ -57,24 +57,24 @@ static size_t block_bytes(const struct coll_job *job)
 }
 
 /* How much of a block goes in a turn: agreed. Whole lines. */
-static size_t piece_of(const struct coll_native *n, const struct coll_job *job)
+static size_t piece_of(const struct coll_intra *n, const struct coll_job *job)
 {
-	return scatters(kind_of(job)) ? n->hub.cell_bytes / (size_t)n->size & ~(size_t)(COLL_LINE_BYTES - 1)
-	                              : n->hub.cell_bytes;
+	return scatters(kind_of(job)) ? n->central.cell_bytes / (size_t)n->size & ~(size_t)(COLL_LINE_BYTES - 1)
+	                              : n->central.cell_bytes;
 }
 
 /* A piece of the call. */
 struct piece {
-	uint32_t turn;
+	uint32_t epoch;
 	size_t at, bytes; /* of each block */
 	bool is_short;    /* in lines */
 };
 
-static struct piece piece_at(const struct coll_job *job, const struct coll_hand_state *s, uint32_t i)
+static struct piece piece_at(const struct coll_job *job, const struct coll_intra_state *s, uint32_t i)
 {
 	const size_t bytes = block_bytes(job), at = i * s->piece;
 
-	return (struct piece){.turn = s->turn + i,
+	return (struct piece){.epoch = s->epoch + i,
 	                      .at = at,
 	                      .bytes = bytes - at < s->piece ? bytes - at : s->piece,
 	                      .is_short = bytes <= COLL_FIRST_PAYLOAD && !scatters(kind_of(job))};
@@ -82,36 +82,37 @@ static struct piece piece_at(const struct coll_job *job, const struct coll_hand_
 
 /* ---- To our cell ---- */
 
-static void copy_in(struct coll_native *n, const struct coll_job *job, const struct piece *p)
+static void copy_in(struct coll_intra *n, const struct coll_job *job, const struct piece *p)
 {
 	const size_t block = block_bytes(job);
 
 	if (p->is_short) {
-		coll_native_copy_part(coll_hub_round(n, p->turn)->lines[n->rank].payload, job->in.base, p->bytes);
+		coll_intra_copy_part(coll_central_round(n, p->epoch)->lines[n->rank].payload, job->in.base, p->bytes);
 		return;
 	}
 	if (!scatters(kind_of(job))) {
-		coll_reduce_copy(coll_hub_cell(n, p->turn, (uint32_t)n->rank), job->in.base + p->at, p->bytes);
+		coll_reduce_copy(coll_central_cell(n, p->epoch, (uint32_t)n->rank), job->in.base + p->at, p->bytes);
 		return;
 	}
 	for (int r = 0; r < n->size; r++)
 		if (r != n->rank)
-			coll_reduce_copy(coll_hub_cell(n, p->turn, (uint32_t)n->rank) + (size_t)r * piece_of(n, job),
+			coll_reduce_copy(coll_central_cell(n, p->epoch, (uint32_t)n->rank) +
+			                         (size_t)r * piece_of(n, job),
 			                 job->in.base + (size_t)r * block + p->at, p->bytes);
 }
 
-static void enter(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+static void enter(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
 	const struct piece p = piece_at(job, s, s->next);
-	const struct hub_part part = {.count = p.bytes / job->elem_bytes,
-	                              .reduces =
-	                                      kind_of(job) == COLL_KIND_ALL_REDUCE || kind_of(job) == COLL_KIND_REDUCE,
-	                              .is_short = p.is_short};
+	const struct central_part part = {.count = p.bytes / job->elem_bytes,
+	                                  .reduces = kind_of(job) == COLL_KIND_ALL_REDUCE ||
+	                                             kind_of(job) == COLL_KIND_REDUCE,
+	                                  .is_short = p.is_short};
 
 	if (writes(n, job))
 		copy_in(n, job, &p);
-	if (!coll_hub_arrive(n, job, p.turn, &part) && sends(n, job))
-		coll_hub_nudge(n);
+	if (!coll_central_arrive(n, job, p.epoch, &part) && sends(n, job))
+		coll_central_nudge(n);
 	s->next++;
 	s->events++;
 }
@@ -119,11 +120,11 @@ static void enter(struct coll_native *n, const struct coll_job *job, struct coll
 /* ---- From the cells of others ---- */
 
 /* Where a piece of ours lies that rank r has written. */
-static const char *from(const struct coll_native *n, const struct coll_job *job, const struct piece *p, int r)
+static const char *from(const struct coll_intra *n, const struct coll_job *job, const struct piece *p, int r)
 {
 	if (p->is_short)
-		return coll_hub_round(n, p->turn)->lines[r].payload;
-	return coll_hub_cell(n, p->turn, (uint32_t)r) +
+		return coll_central_round(n, p->epoch)->lines[r].payload;
+	return coll_central_cell(n, p->epoch, (uint32_t)r) +
 	       (scatters(kind_of(job)) ? (size_t)n->rank * piece_of(n, job) : 0);
 }
 
@@ -132,41 +133,41 @@ static void copy_out(char *to, const char *at, const struct piece *p)
 	if (to == at)
 		return;
 	if (p->is_short)
-		coll_native_copy_part(to, at, p->bytes);
+		coll_intra_copy_part(to, at, p->bytes);
 	else
 		coll_reduce_copy(to, at, p->bytes);
 }
 
-static void take_result(const struct coll_native *n, const struct coll_job *job, const struct piece *p)
+static void take_result(const struct coll_intra *n, const struct coll_job *job, const struct piece *p)
 {
-	const char *result = coll_hub_cell(n, p->turn, (uint32_t)n->size + coll_hub_groups(n->size));
+	const char *result = coll_central_cell(n, p->epoch, (uint32_t)n->size + coll_central_groups(n->size));
 
-	copy_out(job->out.base + p->at, p->is_short ? coll_hub_round(n, p->turn)->done.payload : result, p);
+	copy_out(job->out.base + p->at, p->is_short ? coll_central_round(n, p->epoch)->done.payload : result, p);
 }
 
 /* This rank's own block is in its own memory. */
-static const char *own(const struct coll_native *n, const struct coll_job *job, const struct piece *p)
+static const char *own(const struct coll_intra *n, const struct coll_job *job, const struct piece *p)
 {
 	return job->in.base + (scatters(kind_of(job)) ? (size_t)n->rank * block_bytes(job) : 0) + p->at;
 }
 
-static void take_blocks(const struct coll_native *n, const struct coll_job *job, const struct piece *p)
+static void take_blocks(const struct coll_intra *n, const struct coll_job *job, const struct piece *p)
 {
 	for (int r = 0; r < n->size; r++)
 		copy_out(job->out.base + (size_t)r * block_bytes(job) + p->at,
 		         r == n->rank ? own(n, job, p) : from(n, job, p, r), p);
 }
 
-static void take_sum(const struct coll_native *n, const struct coll_job *job, const struct piece *p)
+static void take_sum(const struct coll_intra *n, const struct coll_job *job, const struct piece *p)
 {
-	const void *src[COLL_HUB_SIZE_MAX];
+	const void *src[COLL_CENTRAL_SIZE_MAX];
 
 	for (int r = 0; r < n->size; r++)
 		src[r] = r == n->rank ? own(n, job, p) : from(n, job, p, r);
 	coll_reduce_run(job->reduction, job->out.base + p->at, src, n->size, -1, true, p->bytes / job->elem_bytes);
 }
 
-static void take(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+static void take(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
 	const struct piece p = piece_at(job, s, s->done);
 	const int root = job->plan->root;
@@ -202,68 +203,68 @@ static bool is_rooted(enum coll_kind kind)
 	       kind == COLL_KIND_GATHER;
 }
 
-static void begin(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+static void begin(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
 	if (is_rooted(kind_of(job)))
-		coll_hub_root(n, job->plan->root);
+		coll_central_root(n, job->plan->root);
 	s->piece = piece_of(n, job);
 	s->pieces = block_bytes(job) <= s->piece ? 1 : (uint32_t)((block_bytes(job) - 1) / s->piece + 1);
-	s->turn = (uint32_t)n->turn + 1;
-	n->turn += s->pieces;
+	s->epoch = (uint32_t)n->epoch + 1;
+	n->epoch += s->pieces;
 	s->committed = true;
-	s->phase = NATIVE_BEGUN;
+	s->phase = INTRA_BEGUN;
 	s->events++;
 }
 
 /* The piece to be taken next. */
-static coll_status ready(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+static coll_status ready(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
-	const uint32_t turn = s->turn + s->done;
+	const uint32_t epoch = s->epoch + s->done;
 
 	switch (waits_for(n, job)) {
-	case EVERYBODY: return coll_hub_done(n, job, s, turn);
-	case THE_ROOT: return coll_hub_sent(n, job, s, turn, (uint32_t)job->plan->root);
+	case EVERYBODY: return coll_central_done(n, job, s, epoch);
+	case THE_ROOT: return coll_central_sent(n, job, s, epoch, (uint32_t)job->plan->root);
 	default: return COLL_OK;
 	}
 }
 
 /* Whom it waits for: of the piece to be taken, else of a turn before. */
-static uint32_t late(const struct coll_native *n, const struct coll_job *job, const struct coll_hand_state *s)
+static uint32_t late(const struct coll_intra *n, const struct coll_job *job, const struct coll_intra_state *s)
 {
 	if (s->done == s->next)
-		return coll_hub_late(n, s->turn + s->next - COLL_HUB_AHEAD);
-	return waits_for(n, job) == THE_ROOT ? (uint32_t)job->plan->root : coll_hub_late(n, s->turn + s->done);
+		return coll_central_late(n, s->epoch + s->next - COLL_CENTRAL_AHEAD);
+	return waits_for(n, job) == THE_ROOT ? (uint32_t)job->plan->root : coll_central_late(n, s->epoch + s->done);
 }
 
-static coll_status not_yet(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+static coll_status not_yet(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
-	const struct native_peer *p;
+	const struct intra_peer *p;
 	coll_status st;
 
 	if (++s->idle % LINK_EVERY)
 		return COLL_AGAIN;
-	s->pending = s->phase == NATIVE_BEGUN ? late(n, job, s) : s->pending;
+	s->pending = s->phase == INTRA_BEGUN ? late(n, job, s) : s->pending;
 	p = &n->peers[s->pending];
 	st = p->link ? p->transport->link_status(p->link) : COLL_AGAIN;
 	return st == COLL_OK ? COLL_AGAIN : st;
 }
 
-coll_status coll_native_poll_hub(void *arg, const struct coll_job *job, struct coll_hand_state *s)
+coll_status coll_intra_poll_central(void *arg, const struct coll_job *job, struct coll_intra_state *s)
 {
-	struct coll_native *n = arg;
+	struct coll_intra *n = arg;
 	coll_status st;
 
-	if (s->phase == NATIVE_NEW) {
+	if (s->phase == INTRA_NEW) {
 		s->way = COLL_WAY_CENTRAL;
-		st = coll_hub_form(n, &s->pending);
+		st = coll_central_form(n, &s->pending);
 		if (st != COLL_OK)
 			return st == COLL_AGAIN ? not_yet(n, job, s) : st;
 		begin(n, job, s);
 	}
 	while (s->done < s->pieces) {
 		/* In place: a piece is overwritten when it is taken, and it was copied before. */
-		while (s->next < s->pieces && s->next - s->done < COLL_HUB_AHEAD &&
-		       coll_hub_may_enter(n, s->turn + s->next) == COLL_OK)
+		while (s->next < s->pieces && s->next - s->done < COLL_CENTRAL_AHEAD &&
+		       coll_central_may_enter(n, s->epoch + s->next) == COLL_OK)
 			enter(n, job, s);
 		st = s->done < s->next ? ready(n, job, s) : COLL_AGAIN;
 		if (st != COLL_OK)
@@ -273,10 +274,10 @@ coll_status coll_native_poll_hub(void *arg, const struct coll_job *job, struct c
 	return COLL_OK;
 }
 
-void coll_native_where_hub(void *arg, const struct coll_job *job, const struct coll_hand_state *s,
-                           struct coll_run_where *where)
+void coll_intra_position_central(void *arg, const struct coll_job *job, const struct coll_intra_state *s,
+                                 struct coll_run_where *where)
 {
-	const bool waits = s->phase == NATIVE_BEGUN && s->bad_frame.signature == 0 && s->bad_frame.sequence == 0;
+	const bool waits = s->phase == INTRA_BEGUN && s->bad_frame.signature == 0 && s->bad_frame.sequence == 0;
 
 	where->peer = (int)(waits ? late(arg, job, s) : s->pending);
 	where->frame = s->bad_frame;

@@ -1,6 +1,6 @@
 /*
- * A rank that is stopped in a turn of the hub (central.h) is the one the others wait for, wherever it stands: it is
- * traced, one instruction after another, and at each of them rank 0 and another are asked whom they wait
+ * A rank that is stopped in a turn of the central buffer (central.h) is the one the others wait for, wherever it
+ * stands: it is traced, one instruction after another, and at each of them rank 0 and another are asked whom they wait
  * for.
  */
 #include <signal.h>
@@ -24,21 +24,21 @@ enum { STEPS_END = false };
 enum { RANKS = 18, TURN = 5, STEPS_MAX = 1 << 20 };
 
 struct crowd {
-	struct coll_native n[RANKS];
-	struct native_peer peers[RANKS]; /* no links: nobody is nudged */
+	struct coll_intra n[RANKS];
+	struct intra_peer peers[RANKS]; /* no links: nobody is nudged */
 	struct coll_job job;
 	struct coll_plan plan;
-	struct hub_part part;
+	struct central_part part;
 	size_t bytes;
 };
 
 /* Memory that a child process shares. */
 static bool gather(struct crowd *c)
 {
-	struct hub_area *area;
+	struct central_area *area;
 
 	memset(c, 0, sizeof(*c));
-	c->bytes = coll_native_hub_bytes(RANKS, 1);
+	c->bytes = coll_intra_central_bytes(RANKS, 1);
 	area = mmap(NULL, c->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (area == MAP_FAILED)
 		return false;
@@ -48,27 +48,27 @@ static bool gather(struct crowd *c)
 		c->n[r].rank = r;
 		c->n[r].size = RANKS;
 		c->n[r].peers = c->peers;
-		c->n[r].hub.area = area;
-		c->n[r].hub.cell_bytes = COLL_HUB_CELL_MIN;
+		c->n[r].central.area = area;
+		c->n[r].central.cell_bytes = COLL_CENTRAL_CELL_MIN;
 	}
 	return true;
 }
 
 static void part_company(struct crowd *c)
 {
-	munmap(c->n[0].hub.area, c->bytes);
+	munmap(c->n[0].central.area, c->bytes);
 }
 
 static void arrive(struct crowd *c, int rank)
 {
-	coll_hub_arrive(&c->n[rank], &c->job, TURN, &c->part);
+	coll_central_arrive(&c->n[rank], &c->job, TURN, &c->part);
 }
 
 static bool done(struct crowd *c, int rank)
 {
-	struct coll_hand_state s = {0};
+	struct coll_intra_state s = {0};
 
-	return coll_hub_done(&c->n[rank], &c->job, &s, TURN) == COLL_OK;
+	return coll_central_done(&c->n[rank], &c->job, &s, TURN) == COLL_OK;
 }
 
 /* The child, stopped before it does anything; -1: it cannot be traced here. */
@@ -130,8 +130,8 @@ static void stop_everywhere(int rank)
 	for (; steps < STEPS_MAX && step(child); steps++) {
 		const bool late = !done(&c, 0) && !done(&c, other);
 
-		if (late && (coll_hub_late(&c.n[0], TURN) != (uint32_t)rank ||
-		             coll_hub_late(&c.n[other], TURN) != (uint32_t)rank))
+		if (late && (coll_central_late(&c.n[0], TURN) != (uint32_t)rank ||
+		             coll_central_late(&c.n[other], TURN) != (uint32_t)rank))
 			blamed_wrongly++;
 	}
 	if (steps == STEPS_MAX)

@@ -54,7 +54,7 @@ static size_t tile_bytes(const struct coll_job *job)
 }
 
 /* Blocks: measured where ranks share cores, and there alone. */
-static bool kind_serves(const struct coll_native *n, const struct coll_job *job)
+static bool kind_serves(const struct coll_intra *n, const struct coll_job *job)
 {
 	switch (job->plan->kind) {
 	case COLL_KIND_ALL_REDUCE: return bytes_of(job) >= REDUCE_LEAST;
@@ -65,7 +65,7 @@ static bool kind_serves(const struct coll_native *n, const struct coll_job *job)
 	}
 }
 
-bool coll_native_tiles_serve(const struct coll_native *n, const struct coll_job *job)
+bool coll_intra_cico_serve(const struct coll_intra *n, const struct coll_job *job)
 {
 	return n->size > 2 && kind_serves(n, job) && bytes_of(job) / tile_bytes(job) < (1 << COLL_STEP_BITS) - 4;
 }
@@ -83,7 +83,7 @@ static size_t slice_at(size_t bytes, int size, int r)
 	return at < bytes ? at : bytes;
 }
 
-static struct tile tile_at(const struct coll_native *n, const struct coll_job *job, const struct coll_hand_state *s,
+static struct tile tile_at(const struct coll_intra *n, const struct coll_job *job, const struct coll_intra_state *s,
                            uint32_t k)
 {
 	const size_t all = bytes_of(job), at = k * s->piece;
@@ -95,49 +95,49 @@ static struct tile tile_at(const struct coll_native *n, const struct coll_job *j
 }
 
 /* Where results of tile k of a rank lie for others. */
-static char *results(const struct coll_native *n, const struct native_region *region, const struct coll_hand_state *s,
+static char *results(const struct coll_intra *n, const struct intra_region *region, const struct coll_intra_state *s,
                      uint32_t k)
 {
-	return coll_native_tile_area(n, region, RESULT + (s->cell + k) % 2);
+	return coll_intra_cico_area(n, region, RESULT + (s->cell + k) % 2);
 }
 
 /* ---- All-reduce ---- */
 
-static void stage(struct coll_native *n, const struct coll_job *job, const struct coll_hand_state *s, uint32_t k)
+static void stage(struct coll_intra *n, const struct coll_job *job, const struct coll_intra_state *s, uint32_t k)
 {
 	const struct tile t = tile_at(n, job, s, k);
-	char *area = coll_native_tile_area(n, n->mine, STAGE + k % 2);
+	char *area = coll_intra_cico_area(n, n->mine, STAGE + k % 2);
 	const char *in = job->in.base + t.at;
 
 	coll_reduce_copy(area, in, t.first);
 	coll_reduce_copy(area + t.end, in + t.end, t.bytes - t.end);
 }
 
-static void reduce(struct coll_native *n, const struct coll_job *job, const struct coll_hand_state *s, uint32_t k)
+static void reduce(struct coll_intra *n, const struct coll_job *job, const struct coll_intra_state *s, uint32_t k)
 {
 	const struct tile t = tile_at(n, job, s, k);
-	const char *src[COLL_NATIVE_SIZE_MAX];
+	const char *src[COLL_INTRA_SIZE_MAX];
 	char *dst[2] = {job->out.base + t.at + t.first, results(n, n->mine, s, k) + t.first};
 
 	for (int r = 0; r < n->size; r++)
 		src[r] = r == n->rank ? job->in.base + t.at + t.first
-		                      : coll_native_tile_area(n, n->peers[r].region, STAGE + k % 2) + t.first;
+		                      : coll_intra_cico_area(n, n->peers[r].region, STAGE + k % 2) + t.first;
 	coll_reduce_spread(job->reduction, dst, 2, src, n->size, false, t.end - t.first);
 }
 
 /* To the caller's memory. */
-static void store(const struct coll_native *n, char *to, const char *from, size_t bytes)
+static void store(const struct coll_intra *n, char *to, const char *from, size_t bytes)
 {
-	if (n->stores.choice.stream)
+	if (n->nt.choice.stream)
 		coll_reduce_stream(to, from, bytes);
 	else
 		coll_reduce_copy(to, from, bytes);
 }
 
-static void gather(struct coll_native *n, const struct coll_job *job, const struct coll_hand_state *s, uint32_t k)
+static void gather(struct coll_intra *n, const struct coll_job *job, const struct coll_intra_state *s, uint32_t k)
 {
 	const struct tile t = tile_at(n, job, s, k);
-	const uint64_t since_ns = coll_native_stores_since(n);
+	const uint64_t since_ns = coll_intra_nt_since(n);
 
 	for (int i = 1; i < n->size; i++) {
 		const int r = (n->rank + i) % n->size;
@@ -146,15 +146,15 @@ static void gather(struct coll_native *n, const struct coll_job *job, const stru
 
 		store(n, job->out.base + t.at + first, from, end - first);
 	}
-	if (n->stores.choice.stream)
+	if (n->nt.choice.stream)
 		coll_reduce_fence();
-	coll_native_stores_until(n, since_ns);
+	coll_intra_nt_until(n, since_ns);
 }
 
 /* ---- Blocks ---- */
 
 /* A rank's area has a strip for each other rank, or the same for all. */
-static size_t strip_at(const struct coll_job *job, const struct coll_hand_state *s, int reader)
+static size_t strip_at(const struct coll_job *job, const struct coll_intra_state *s, int reader)
 {
 	return job->plan->kind == COLL_KIND_ALL_TO_ALL ? (size_t)reader * s->piece : 0;
 }
@@ -174,7 +174,7 @@ static bool has_blocks(const struct coll_job *job, int r)
 	return job->plan->kind != COLL_KIND_BROADCAST || job->plan->root == r;
 }
 
-static void stage_blocks(struct coll_native *n, const struct coll_job *job, const struct coll_hand_state *s, uint32_t k)
+static void stage_blocks(struct coll_intra *n, const struct coll_job *job, const struct coll_intra_state *s, uint32_t k)
 {
 	const struct tile t = tile_at(n, job, s, k);
 	const bool scatters = job->plan->kind == COLL_KIND_ALL_TO_ALL;
@@ -189,11 +189,11 @@ static void stage_blocks(struct coll_native *n, const struct coll_job *job, cons
 			coll_reduce_copy(area + strip_at(job, s, r), job->in.base + block_for(job, r) + t.at, t.bytes);
 }
 
-static void gather_blocks(struct coll_native *n, const struct coll_job *job, const struct coll_hand_state *s,
+static void gather_blocks(struct coll_intra *n, const struct coll_job *job, const struct coll_intra_state *s,
                           uint32_t k)
 {
 	const struct tile t = tile_at(n, job, s, k);
-	const uint64_t since_ns = coll_native_stores_since(n);
+	const uint64_t since_ns = coll_intra_nt_since(n);
 
 	for (int i = 0; i < n->size; i++) {
 		const int r = (n->rank + i) % n->size;
@@ -204,15 +204,15 @@ static void gather_blocks(struct coll_native *n, const struct coll_job *job, con
 		if (has_blocks(job, r) && to != from)
 			store(n, to, from, t.bytes);
 	}
-	if (n->stores.choice.stream)
+	if (n->nt.choice.stream)
 		coll_reduce_fence();
-	coll_native_stores_until(n, since_ns);
+	coll_intra_nt_until(n, since_ns);
 }
 
 /* ---- A call ---- */
 
 /* Equal tiles, of whole lines. */
-static void cut(const struct coll_job *job, struct coll_hand_state *s)
+static void cut(const struct coll_job *job, struct coll_intra_state *s)
 {
 	const size_t bytes = bytes_of(job);
 	const size_t tiles = (bytes + tile_bytes(job) - 1) / tile_bytes(job);
@@ -234,27 +234,27 @@ static size_t touched_bytes(const struct coll_job *job)
 	}
 }
 
-static void begin(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+static void begin(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
 	s->way = COLL_WAY_CICO;
-	s->phase = NATIVE_TILES;
+	s->phase = INTRA_CICO;
 	s->done = s->next = 0;
 	cut(job, s);
 	s->cell = n->tiles;
 	n->tiles += s->pieces;
-	if (coll_native_pull_serves(n, job))
-		coll_native_stores_as(n, coll_native_streams(n->pull.way));
+	if (coll_intra_cma_serves(n, job))
+		coll_intra_nt_as(n, coll_intra_streams(n->pull.way));
 	else if (reduces(job) && job->in.base == job->out.base)
-		coll_native_stores_none(n);
+		coll_intra_nt_none(n);
 	else
-		coll_native_stores_begin(n, COLL_STORES_STAGED, touched_bytes(job));
+		coll_intra_nt_begin(n, COLL_NT_STAGED, touched_bytes(job));
 }
 
 /* Every rank has made this one's last step; in the first, it makes the same call. */
-static coll_status await_steps(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+static coll_status await_steps(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
 	for (; s->done < (uint32_t)n->size; s->done++) {
-		const struct native_region *region = n->peers[s->done].region;
+		const struct intra_region *region = n->peers[s->done].region;
 		uint64_t word;
 		coll_status st;
 
@@ -262,27 +262,27 @@ static coll_status await_steps(struct coll_native *n, const struct coll_job *job
 			continue;
 		s->pending = s->done;
 		if (s->next == 1) {
-			st = coll_native_check(job, s, &region->entries[s->turn % COLL_DEPTH].lines[0], true);
+			st = coll_intra_check(job, s, &region->entries[s->epoch % COLL_DEPTH].lines[0], true);
 			if (st != COLL_OK)
-				return st == COLL_AGAIN ? coll_native_idle(n, s) : st;
+				return st == COLL_AGAIN ? coll_intra_idle(n, s) : st;
 		}
 		/* Of a later turn: it has made them all. */
 		word = atomic_load_explicit(&region->steps, memory_order_acquire);
-		if (word < (n->turn << COLL_STEP_BITS | s->next))
-			return coll_native_idle(n, s);
+		if (word < (n->epoch << COLL_STEP_BITS | s->next))
+			return coll_intra_idle(n, s);
 	}
 	s->done = 0;
 	if (s->next == 1)
-		n->all = s->turn;
+		n->all = s->epoch;
 	return COLL_OK;
 }
 
-static uint32_t steps_of(const struct coll_job *job, const struct coll_hand_state *s)
+static uint32_t steps_of(const struct coll_job *job, const struct coll_intra_state *s)
 {
 	return s->pieces + (reduces(job) ? 2 : 1);
 }
 
-static void step_reduce(struct coll_native *n, const struct coll_job *job, const struct coll_hand_state *s)
+static void step_reduce(struct coll_intra *n, const struct coll_job *job, const struct coll_intra_state *s)
 {
 	const uint32_t k = s->next;
 
@@ -295,7 +295,7 @@ static void step_reduce(struct coll_native *n, const struct coll_job *job, const
 }
 
 /* In place: the strips of a tile are gathered after they were staged. */
-static void step_blocks(struct coll_native *n, const struct coll_job *job, const struct coll_hand_state *s)
+static void step_blocks(struct coll_intra *n, const struct coll_job *job, const struct coll_intra_state *s)
 {
 	const uint32_t k = s->next;
 
@@ -305,7 +305,7 @@ static void step_blocks(struct coll_native *n, const struct coll_job *job, const
 		stage_blocks(n, job, s, k);
 }
 
-static void step(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+static void step(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
 	if (reduces(job))
 		step_reduce(n, job, s);
@@ -314,20 +314,20 @@ static void step(struct coll_native *n, const struct coll_job *job, struct coll_
 	s->next++;
 	s->events++;
 	if (s->next < steps_of(job, s)) { /* nobody waits for the last one */
-		atomic_store_explicit(&n->mine->steps, n->turn << COLL_STEP_BITS | s->next, memory_order_release);
-		coll_native_nudge(n);
+		atomic_store_explicit(&n->mine->steps, n->epoch << COLL_STEP_BITS | s->next, memory_order_release);
+		coll_intra_nudge(n);
 	}
 }
 
 /* A step at a time: whoever polls looks at other things in between. */
-coll_status coll_native_poll_tiles(void *arg, const struct coll_job *job, struct coll_hand_state *s)
+coll_status coll_intra_poll_cico(void *arg, const struct coll_job *job, struct coll_intra_state *s)
 {
-	struct coll_native *n = arg;
+	struct coll_intra *n = arg;
 	coll_status st;
 
-	if (s->phase != NATIVE_TILES) {
-		st = coll_native_poll_pull(n, job, s);
-		if (s->phase != NATIVE_SLOTS_NEW)
+	if (s->phase != INTRA_CICO) {
+		st = coll_intra_poll_cma(n, job, s);
+		if (s->phase != INTRA_SLOTS_NEW)
 			return st;
 		begin(n, job, s);
 	}
@@ -340,7 +340,7 @@ coll_status coll_native_poll_tiles(void *arg, const struct coll_job *job, struct
 	if (s->next < steps_of(job, s))
 		return COLL_AGAIN;
 	n->direct.stats.tiles += s->pieces;
-	coll_native_stores_end(n);
-	coll_native_pull_ended(n, job);
+	coll_intra_nt_end(n);
+	coll_intra_cma_ended(n, job);
 	return COLL_OK;
 }

@@ -41,7 +41,7 @@ static_assert((int)OF_A_RANK * WEAK_RANKS <= WEAK_WORDS, "the words of all ranks
 struct writer {
 	struct weak *w;
 	int me;
-	int turn;
+	int epoch;
 	int tiles; /* of the operations before */
 };
 
@@ -81,7 +81,7 @@ static void look(struct writer *w, int first, int k)
 
 static int steps_word(const struct writer *w, int made)
 {
-	return (drops(w, STEPS_WITHOUT_TURN) ? 0 : w->turn * STEP_RANGE) + made;
+	return (drops(w, STEPS_WITHOUT_TURN) ? 0 : w->epoch * STEP_RANGE) + made;
 }
 
 static void await(struct writer *w, int made)
@@ -111,7 +111,7 @@ static void operation(struct writer *w, const struct kind *kind)
 {
 	const int steps = kind->tiles == 0 ? 0 : kind->tiles + (kind->reduces ? 2 : 1);
 
-	w->turn++;
+	w->epoch++;
 	for (int k = 0; k < steps; k++) {
 		if (k > 0)
 			await(w, k - (drops(w, ONE_STEP_EARLY) && k > 1));

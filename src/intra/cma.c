@@ -22,16 +22,16 @@
  * store that says so, and that before the acquire load after which the owner writes again.
  *
  * Failure. A rank whose call ends with an error may write its buffer again; another, if it reads at that
- * moment, must not take what it gets for the block. It is the rule of zero_copy.c: busy = 1; if revoked, stop; the unit;
- * busy = 0; if revoked, stop. A process that has died, or become another program, is told by the transport.
+ * moment, must not take what it gets for the block. It is the rule of zero_copy.c: busy = 1; if revoked, stop; the
+ * unit; busy = 0; if revoked, stop. A process that has died, or become another program, is told by the transport.
  */
 #include "intra/cma.h"
 
 #include "base/clock.h"
 
 enum { UNIT_BYTES = 1 << 20, LONG_BYTES = 8 << 20, LINE_OFFER = 3, LINE_TAKEN = 4 };
-enum { OFFERED = NATIVE_PULL_NEW + 1, PULLING, TAKEN };
-_Static_assert(COLL_NATIVE_SIZE_MAX < 32, "ranks are bits of a word");
+enum { OFFERED = INTRA_CMA_NEW + 1, PULLING, TAKEN };
+_Static_assert(COLL_INTRA_SIZE_MAX < 32, "ranks are bits of a word");
 
 struct offer {
 	uint64_t address;  /* of the input */
@@ -54,7 +54,7 @@ static size_t block_bytes(const struct coll_job *job)
 }
 
 /* Of a rank's input, what goes to this one; its own input counts as another's. */
-static size_t offset_in(const struct coll_native *n, const struct coll_job *job)
+static size_t offset_in(const struct coll_intra *n, const struct coll_job *job)
 {
 	return scatters(job) ? (size_t)n->rank * block_bytes(job) : 0;
 }
@@ -73,7 +73,7 @@ static size_t unit_at(const struct coll_job *job, size_t at)
 
 /* ---- Which way ---- */
 
-bool coll_native_pull_serves(const struct coll_native *n, const struct coll_job *job)
+bool coll_intra_cma_serves(const struct coll_intra *n, const struct coll_job *job)
 {
 	const enum coll_kind kind = job->plan->kind;
 
@@ -86,103 +86,103 @@ static size_t size_class(const struct coll_job *job)
 	return (63 - __builtin_clzll(block_bytes(job) | 1)) % COLL_SIZES;
 }
 
-static struct native_trial *trial_of(struct coll_native *n, const struct coll_job *job)
+static struct intra_autotune *trial_of(struct coll_intra *n, const struct coll_job *job)
 {
 	return &n->pull.trials[scatters(job)][size_class(job)];
 }
 
 /* A call takes milliseconds: it is tried less often. Agreed. */
-static bool is_long(const struct coll_native *n, const struct coll_job *job)
+static bool is_long(const struct coll_intra *n, const struct coll_job *job)
 {
 	return (size_t)n->size << size_class(job) >= LONG_BYTES;
 }
 
-static struct native_shy *shyness(struct coll_native *n, const struct coll_job *job)
+static struct intra_backoff *backoff_of(struct coll_intra *n, const struct coll_job *job)
 {
-	return &n->pull.shy[scatters(job)][size_class(job)];
+	return &n->pull.backoff[scatters(job)][size_class(job)];
 }
 
 /* The setting's way; COLL_TRIED_WAYS: the quickest. */
-static enum native_way forced(const struct coll_native *n, const struct coll_job *job)
+static enum intra_copy forced(const struct coll_intra *n, const struct coll_job *job)
 {
-	const bool stream =
-	        n->fabric.stores && coll_stores_by_size(n->fabric.stores, 2 * (size_t)n->size * block_bytes(job));
+	const bool stream = n->fabric.nt && coll_nt_by_size(n->fabric.nt, 2 * (size_t)n->size * block_bytes(job));
 
 	switch (n->fabric.way) {
-	case COLL_NATIVE_CACHED: return COLL_SLOTS;
-	case COLL_NATIVE_STREAMED: return COLL_SLOTS_STREAMED;
-	case COLL_NATIVE_PULLED: return stream ? COLL_PULL_STREAMED : COLL_PULL;
+	case COLL_INTRA_CACHED: return COLL_SLOTS;
+	case COLL_INTRA_STREAMED: return COLL_SLOTS_STREAMED;
+	case COLL_INTRA_CMAED: return stream ? COLL_CMA_STREAMED : COLL_PULL;
 	default: return COLL_TRIED_WAYS;
 	}
 }
 
 /* This rank and the others have entered the turn, or do: the phase to go on with. */
-static void choose(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+static void choose(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
-	s->phase = NATIVE_SLOTS_NEW;
-	if (!coll_native_pull_serves(n, job))
+	s->phase = INTRA_SLOTS_NEW;
+	if (!coll_intra_cma_serves(n, job))
 		return;
 	n->pull.settles = false;
 	n->pull.way = forced(n, job);
-	n->pull.may = !n->pull.never && !coll_native_shies(shyness(n, job));
+	n->pull.may = !n->pull.never && !coll_intra_backoff_skip(backoff_of(n, job));
 	if (n->pull.way == COLL_TRIED_WAYS) {
-		n->pull.way = coll_native_trial_begin(trial_of(n, job), is_long(n, job), n->pull.may, &n->pull.settles);
+		n->pull.way =
+		        coll_intra_autotune_begin(trial_of(n, job), is_long(n, job), n->pull.may, &n->pull.settles);
 		n->pull.since_ns = coll_clock_ns();
 	}
-	if (n->pull.settles || (coll_native_pulls(n->pull.way) && n->pull.may))
-		s->phase = NATIVE_PULL_NEW;
+	if (n->pull.settles || (coll_intra_cmas(n->pull.way) && n->pull.may))
+		s->phase = INTRA_CMA_NEW;
 }
 
 /* Readers are told with the offer, the first chunk or step. */
-static coll_status enter(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+static coll_status enter(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
-	if (s->phase == NATIVE_TILES_NEW) {
-		const coll_status st = coll_native_enter_as(n, s, true);
+	if (s->phase == INTRA_CICO_NEW) {
+		const coll_status st = coll_intra_enter_as(n, s, true);
 
 		if (st != COLL_OK)
-			return coll_native_not_now(n, s, st);
-		coll_native_publish(n, job, s);
+			return coll_intra_not_yet(n, s, st);
+		coll_intra_publish(n, job, s);
 	}
 	s->committed = true;
 	choose(n, job, s);
 	return COLL_OK;
 }
 
-void coll_native_pull_ended(struct coll_native *n, const struct coll_job *job)
+void coll_intra_cma_ended(struct coll_intra *n, const struct coll_job *job)
 {
-	if (coll_native_pull_serves(n, job) && n->fabric.way == COLL_NATIVE_AUTO)
-		coll_native_trial_end(trial_of(n, job), n->pull.way, coll_clock_ns() - n->pull.since_ns);
+	if (coll_intra_cma_serves(n, job) && n->fabric.way == COLL_INTRA_AUTO)
+		coll_intra_autotune_end(trial_of(n, job), n->pull.way, coll_clock_ns() - n->pull.since_ns);
 }
 
-static void by_slots(struct coll_native *n, struct coll_hand_state *s)
+static void by_slots(struct coll_intra *n, struct coll_intra_state *s)
 {
-	n->pull.way = (enum native_way)(n->pull.way & 1);
+	n->pull.way = (enum intra_copy)(n->pull.way & 1);
 	n->direct.lent = false;
-	s->phase = NATIVE_SLOTS_NEW;
+	s->phase = INTRA_SLOTS_NEW;
 }
 
 /* ---- The other ranks ---- */
 
-static const struct native_line *line_of(const struct coll_native *n, const struct coll_hand_state *s, uint32_t rank,
-                                         int line)
+static const struct intra_line *line_of(const struct coll_intra *n, const struct coll_intra_state *s, uint32_t rank,
+                                        int line)
 {
-	return &n->peers[rank].region->entries[s->turn % COLL_DEPTH].lines[line];
+	return &n->peers[rank].region->entries[s->epoch % COLL_DEPTH].lines[line];
 }
 
-static bool revoked(const struct coll_native *n, uint32_t rank)
+static bool revoked(const struct coll_intra *n, uint32_t rank)
 {
 	return atomic_load(&n->peers[rank].region->revoked);
 }
 
 /* Nothing yet from s->pending. */
-static coll_status not_yet(struct coll_native *n, struct coll_hand_state *s)
+static coll_status not_yet(struct coll_intra *n, struct coll_intra_state *s)
 {
-	return revoked(n, s->pending) ? COLL_ERR_ABORTED : coll_native_idle(n, s);
+	return revoked(n, s->pending) ? COLL_ERR_ABORTED : coll_intra_idle(n, s);
 }
 
 /* ---- Offers ---- */
 
-static bool reads_all(const struct coll_native *n)
+static bool reads_all(const struct coll_intra *n)
 {
 	for (int r = 0; r < n->size; r++)
 		if (r != n->rank && n->peers[r].transport->pull(n->peers[r].link, 0, NULL, 0) != COLL_OK)
@@ -190,35 +190,35 @@ static bool reads_all(const struct coll_native *n)
 	return true;
 }
 
-static void make_offer(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+static void make_offer(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
 	struct offer mine = {.address = (uint64_t)(uintptr_t)job->in.base,
 	                     .never = !reads_all(n),
 	                     .in_place = scatters(job) && job->in.base == job->out.base};
 
 	memcpy(mine.ns, trial_of(n, job)->ns, sizeof(mine.ns));
-	memcpy(n->mine->entries[s->turn % COLL_DEPTH].lines[LINE_OFFER].payload, &mine, sizeof(mine));
+	memcpy(n->mine->entries[s->epoch % COLL_DEPTH].lines[LINE_OFFER].payload, &mine, sizeof(mine));
 	n->pull.never |= mine.never;
 	n->pull.apart = !mine.in_place;
 	n->pull.failed = false;
 	n->pull.heard = n->pull.read = 1u << n->rank;
 	memcpy(n->pull.ns, mine.ns, sizeof(n->pull.ns));
-	/* Who fails from here on waits for the others' units: coll_native_revoke(). */
+	/* Who fails from here on waits for the others' units: coll_intra_revoke(). */
 	n->direct.lent = true;
 	n->direct.written = NULL;
 	s->phase = OFFERED;
 	s->done = s->next = 0;
-	coll_native_tell(n, s, LINE_OFFER, job->signature);
+	coll_intra_announce(n, s, LINE_OFFER, job->signature);
 }
 
 /* The offer of a rank, which makes the same call. */
-static coll_status hear_one(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s, uint32_t rank)
+static coll_status hear_one(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s, uint32_t rank)
 {
 	struct offer theirs;
-	coll_status st = coll_native_await(n, job, s, line_of(n, s, rank, 0), true);
+	coll_status st = coll_intra_await(n, job, s, line_of(n, s, rank, 0), true);
 
 	if (st == COLL_OK)
-		st = coll_native_await(n, job, s, line_of(n, s, rank, LINE_OFFER), false);
+		st = coll_intra_await(n, job, s, line_of(n, s, rank, LINE_OFFER), false);
 	if (st != COLL_OK)
 		return st;
 	memcpy(&theirs, line_of(n, s, rank, LINE_OFFER)->payload, sizeof(theirs));
@@ -226,18 +226,18 @@ static coll_status hear_one(struct coll_native *n, const struct coll_job *job, s
 	n->pull.apart &= !theirs.in_place;
 	n->pull.address[rank] = theirs.address;
 	n->pull.heard |= 1u << rank;
-	coll_native_trial_hear(n->pull.ns, theirs.ns);
+	coll_intra_autotune_receive(n->pull.ns, theirs.ns);
 	s->events++;
 	return COLL_OK;
 }
 
-static bool is_all(const struct coll_native *n, uint32_t ranks)
+static bool is_all(const struct coll_intra *n, uint32_t ranks)
 {
 	return ranks == (1u << n->size) - 1;
 }
 
 /* All that have come. */
-static coll_status hear(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+static coll_status hear(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
 	for (uint32_t r = 0; r < (uint32_t)n->size; r++) {
 		const coll_status st = n->pull.heard >> r & 1 ? COLL_OK : hear_one(n, job, s, r);
@@ -252,20 +252,20 @@ static coll_status hear(struct coll_native *n, const struct coll_job *job, struc
 }
 
 /* Whether blocks are read, as far as the lines go that have come. */
-static bool pulls(const struct coll_native *n)
+static bool pulls(const struct coll_intra *n)
 {
-	return coll_native_pulls(n->pull.way) && n->pull.may && !n->pull.never && n->pull.apart;
+	return coll_intra_cmas(n->pull.way) && n->pull.may && !n->pull.never && n->pull.apart;
 }
 
 /* All lines have come. */
-static void decide(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+static void decide(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
 	n->pull.may &= !n->pull.never;
 	/* What copy_own() has stored past the caches: the way it goes on may have no fence. */
-	if (coll_native_streams(n->pull.way))
+	if (coll_intra_streams(n->pull.way))
 		coll_reduce_fence();
 	if (n->pull.settles)
-		n->pull.way = coll_native_trial_settle(trial_of(n, job), n->pull.ns, n->pull.may);
+		n->pull.way = coll_intra_autotune_settle(trial_of(n, job), n->pull.ns, n->pull.may);
 	n->pull.settles = false;
 	if (pulls(n))
 		s->phase = PULLING;
@@ -276,15 +276,15 @@ static void decide(struct coll_native *n, const struct coll_job *job, struct col
 /* ---- Units ---- */
 
 /* What goes from our own input to our own result: a unit. False: there is no more. */
-static bool copy_own(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+static bool copy_own(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
 	const size_t at = (size_t)s->next * UNIT_BYTES, bytes = unit_at(job, at);
 	const char *from = job->in.base + offset_in(n, job) + at;
 	char *to = result_of(job, n->rank) + at;
 
-	if (bytes == 0 || to == from || !coll_native_pulls(n->pull.way))
+	if (bytes == 0 || to == from || !coll_intra_cmas(n->pull.way))
 		return false;
-	if (coll_native_streams(n->pull.way))
+	if (coll_intra_streams(n->pull.way))
 		coll_reduce_stream(to, from, bytes);
 	else
 		coll_reduce_copy(to, from, bytes);
@@ -294,10 +294,10 @@ static bool copy_own(struct coll_native *n, const struct coll_job *job, struct c
 }
 
 /* Of a rank's block. */
-static coll_status pull(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s, uint32_t rank)
+static coll_status pull(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s, uint32_t rank)
 {
 	const size_t at = (size_t)s->done * UNIT_BYTES, bytes = unit_at(job, at);
-	struct native_peer *p = &n->peers[rank];
+	struct intra_peer *p = &n->peers[rank];
 	coll_status st = COLL_ERR_ABORTED;
 
 	s->pending = rank;
@@ -306,7 +306,7 @@ static coll_status pull(struct coll_native *n, const struct coll_job *job, struc
 	if (!revoked(n, rank))
 		st = p->transport->pull(p->link, n->pull.address[rank] + offset_in(n, job) + at,
 		                        result_of(job, (int)rank) + at, bytes);
-	coll_native_after_reading();
+	coll_intra_after_reading();
 	atomic_store_explicit(&n->mine->busy, 0, memory_order_release);
 	if (revoked(n, rank))
 		return COLL_ERR_ABORTED;
@@ -319,7 +319,7 @@ static coll_status pull(struct coll_native *n, const struct coll_job *job, struc
 }
 
 /* The rank whose block is being read, s->cell; or the next one whose line has come and whose block is not read yet. */
-static bool find_block(const struct coll_native *n, struct coll_hand_state *s)
+static bool find_block(const struct coll_intra *n, struct coll_intra_state *s)
 {
 	if (s->done > 0)
 		return true;
@@ -332,7 +332,7 @@ static bool find_block(const struct coll_native *n, struct coll_hand_state *s)
 }
 
 /* A unit of a block that may be read. False: there is none. */
-static bool pull_next(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s, coll_status *st)
+static bool pull_next(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s, coll_status *st)
 {
 	if (n->pull.settles || n->pull.failed || !pulls(n) || !find_block(n, s))
 		return false;
@@ -349,17 +349,17 @@ static bool pull_next(struct coll_native *n, const struct coll_job *job, struct 
 }
 
 /* Nothing is left to read. */
-static void finish(struct coll_native *n, struct coll_hand_state *s)
+static void finish(struct coll_intra *n, struct coll_intra_state *s)
 {
-	if (coll_native_streams(n->pull.way))
+	if (coll_intra_streams(n->pull.way))
 		coll_reduce_fence();
-	coll_native_tell(n, s, LINE_TAKEN, n->pull.failed ? NATIVE_BAD : NATIVE_GOOD);
+	coll_intra_announce(n, s, LINE_TAKEN, n->pull.failed ? INTRA_BAD : INTRA_GOOD);
 	s->phase = TAKEN;
 	s->done = 0;
 }
 
 /* OFFERED and PULLING. OK: something is done. */
-static coll_status work(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+static coll_status work(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
 	coll_status st = COLL_OK;
 
@@ -375,7 +375,7 @@ static coll_status work(struct coll_native *n, const struct coll_job *job, struc
 		if (s->phase == PULLING && copy_own(n, job, s))
 			return COLL_OK;
 	}
-	if (s->phase == NATIVE_SLOTS_NEW)
+	if (s->phase == INTRA_SLOTS_NEW)
 		return COLL_OK;
 	if (pull_next(n, job, s, &st)) {
 		if (st == COLL_OK && s->phase == PULLING && is_all(n, n->pull.read))
@@ -390,24 +390,24 @@ static coll_status work(struct coll_native *n, const struct coll_job *job, struc
 
 /* ---- The end ---- */
 
-static coll_status await_taken(struct coll_native *n, struct coll_hand_state *s)
+static coll_status await_taken(struct coll_intra *n, struct coll_intra_state *s)
 {
-	const struct native_line *line = line_of(n, s, s->done, LINE_TAKEN);
+	const struct intra_line *line = line_of(n, s, s->done, LINE_TAKEN);
 	uint64_t word = atomic_load_explicit(&line->word, memory_order_acquire);
 
-	for (int left = n->looks; left > 0 && (uint32_t)(word >> 32) != s->turn; left--) {
+	for (int left = n->looks; left > 0 && (uint32_t)(word >> 32) != s->epoch; left--) {
 		coll_cpu_relax();
 		word = atomic_load_explicit(&line->word, memory_order_acquire);
 	}
 	s->pending = s->done;
 	/* Turn 0 once in a while is that of a line that was never written, which says neither. */
-	if (word != coll_native_word(s->turn, NATIVE_GOOD) && word != coll_native_word(s->turn, NATIVE_BAD))
+	if (word != coll_intra_word(s->epoch, INTRA_GOOD) && word != coll_intra_word(s->epoch, INTRA_BAD))
 		return not_yet(n, s);
-	n->pull.failed |= (uint32_t)word == NATIVE_BAD;
+	n->pull.failed |= (uint32_t)word == INTRA_BAD;
 	return COLL_OK;
 }
 
-static coll_status end(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+static coll_status end(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
 	for (; s->done < (uint32_t)n->size; s->done++) {
 		const coll_status st = s->done == (uint32_t)n->rank ? COLL_OK : await_taken(n, s);
@@ -415,27 +415,27 @@ static coll_status end(struct coll_native *n, const struct coll_job *job, struct
 		if (st != COLL_OK)
 			return st;
 	}
-	coll_native_encourage(shyness(n, job), !n->pull.failed);
+	coll_intra_backoff_result(backoff_of(n, job), !n->pull.failed);
 	if (n->pull.failed) {
 		s->events++;
 		by_slots(n, s);
 		return COLL_OK;
 	}
 	n->direct.lent = false;
-	n->direct.stats.pulled += (size_t)(n->size - 1) * block_bytes(job);
-	coll_native_pull_ended(n, job);
-	coll_native_heard_all(n, s);
+	n->direct.stats.cma_read += (size_t)(n->size - 1) * block_bytes(job);
+	coll_intra_cma_ended(n, job);
+	coll_intra_entered_all(n, s);
 	return COLL_OK;
 }
 
 /* A unit at a time: whoever polls looks at other things in between. */
-coll_status coll_native_poll_pull(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+coll_status coll_intra_poll_cma(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
 	coll_status st = COLL_OK;
 
-	if (s->phase < NATIVE_TILES)
+	if (s->phase < INTRA_CICO)
 		st = enter(n, job, s);
-	if (st == COLL_OK && s->phase == NATIVE_PULL_NEW)
+	if (st == COLL_OK && s->phase == INTRA_CMA_NEW)
 		make_offer(n, job, s);
 	if (st == COLL_OK && (s->phase == OFFERED || s->phase == PULLING)) {
 		st = work(n, job, s);

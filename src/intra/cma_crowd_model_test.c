@@ -50,7 +50,7 @@ struct writer {
 	struct weak *w;
 	enum rule dropped;
 	int me;
-	int turn;
+	int epoch;
 	int tiles; /* so far */
 };
 
@@ -67,7 +67,7 @@ static int nth(const struct writer *w, int k)
 /* No two blocks are alike; results are nobody's block. */
 static int block_of(const struct writer *w, int rank)
 {
-	return w->turn * (RANKS + 1) + rank;
+	return w->epoch * (RANKS + 1) + rank;
 }
 
 static void by_tiles(struct writer *w, int kind)
@@ -76,9 +76,9 @@ static void by_tiles(struct writer *w, int kind)
 
 	emit(w, WEAK_LOAD, BLOCK + w->me, block_of(w, w->me));
 	emit(w, WEAK_STORE, AREA + w->me * AREAS + area, block_of(w, w->me));
-	emit(w, WEAK_STORE, STEPS + w->me, w->turn)->release = w->dropped != STEP_BEFORE_READ;
+	emit(w, WEAK_STORE, STEPS + w->me, w->epoch)->release = w->dropped != STEP_BEFORE_READ;
 	for (int k = 1; k < RANKS; k++)
-		emit(w, WEAK_AWAIT_REACHED, STEPS + nth(w, k), w->turn)->acquire = true;
+		emit(w, WEAK_AWAIT_REACHED, STEPS + nth(w, k), w->epoch)->acquire = true;
 	for (int k = 1; k < RANKS; k++)
 		emit(w, WEAK_LOAD, AREA + nth(w, k) * AREAS + area, block_of(w, nth(w, k)));
 	if (kind == IN_PLACE && w->me == HAS_RESULT)
@@ -91,11 +91,11 @@ static void read_blocks(struct writer *w, int kind)
 	const bool overwrites = kind == IN_PLACE && w->dropped == RESULTS_ARE_READ && w->me == HAS_RESULT;
 	bool apart = kind != IN_PLACE || w->me != HAS_RESULT || overwrites;
 
-	emit(w, WEAK_STORE, OFFER + w->me, w->turn)->release = w->dropped != OFFER_BEFORE_BLOCK;
+	emit(w, WEAK_STORE, OFFER + w->me, w->epoch)->release = w->dropped != OFFER_BEFORE_BLOCK;
 	for (int k = 1; k < RANKS; k++) {
 		const int from = nth(w, k);
 
-		emit(w, WEAK_AWAIT_EQUAL, OFFER + from, w->turn)->acquire = w->dropped != BLOCK_BEFORE_OFFER;
+		emit(w, WEAK_AWAIT_EQUAL, OFFER + from, w->epoch)->acquire = w->dropped != BLOCK_BEFORE_OFFER;
 		if (kind == IN_PLACE && from == HAS_RESULT && w->dropped != RESULTS_ARE_READ)
 			apart = false;
 		if (apart && (kind != REFUSED || w->me != CANNOT))
@@ -108,7 +108,7 @@ static void read_blocks(struct writer *w, int kind)
 /* Of a line that says whether the blocks were read: the turn, and which. */
 static int taken_word(const struct writer *w, int kind, int rank)
 {
-	return w->turn * 2 + (kind == REFUSED && rank == CANNOT);
+	return w->epoch * 2 + (kind == REFUSED && rank == CANNOT);
 }
 
 /* Whether all could read, as this rank concludes. */
@@ -126,7 +126,7 @@ static void operation(struct writer *w, int kind)
 {
 	const bool apart = kind != IN_PLACE || w->dropped == RESULTS_ARE_READ;
 
-	w->turn++;
+	w->epoch++;
 	emit(w, WEAK_STORE, BLOCK + w->me, block_of(w, w->me)); /* by the caller */
 	if (kind != TILES)
 		read_blocks(w, kind);

@@ -2,8 +2,8 @@
  * What two ranks agree on in cma.c, explored (three: cma_crowd_model_test.c): blocks that the kernel reads where they
  * lie, in calls of which some cannot be read by one rank or the other, behind each other; every interleaving of their
  * memory operations, on a memory as weak as Arm's (weak_model_test.h). The kernel's reading is a load. An entry is used
- * again after two turns, not eight. Slots are one for each direction, that change hands; pair_stream_model_test.c has more
- * of them.
+ * again after two turns, not eight. Slots are one for each direction, that change hands; pair_stream_model_test.c has
+ * more of them.
  *
  * Required: what is read is what its owner gave to this call, and nobody waits for ever: so both go the same way. Then,
  * of a call whose owner fails while the other reads: what was there afterwards is not taken for the block.
@@ -51,7 +51,7 @@ struct writer {
 	struct weak *w;
 	int dropped;
 	int me;
-	int turn;
+	int epoch;
 	int exchanged; /* calls by slots so far */
 	int pause;     /* calls to come that go by slots */
 };
@@ -64,12 +64,12 @@ static struct weak_code *emit(struct writer *w, enum weak_op op, int word, int v
 /* No two blocks are alike. */
 static int block_of(const struct writer *w, int rank)
 {
-	return w->turn * RANKS + rank;
+	return w->epoch * RANKS + rank;
 }
 
 static int line(const struct writer *w, int words, int rank)
 {
-	return words + rank * DEPTH + w->turn % DEPTH;
+	return words + rank * DEPTH + w->epoch % DEPTH;
 }
 
 static void by_slots(struct writer *w)
@@ -79,22 +79,22 @@ static void by_slots(struct writer *w)
 	w->exchanged++;
 	emit(w, WEAK_LOAD, BLOCK + w->me, block_of(w, w->me));
 	emit(w, WEAK_STORE, mine, block_of(w, w->me));
-	emit(w, WEAK_STORE, FILLED + w->me, w->turn)->release = true;
-	emit(w, WEAK_AWAIT_REACHED, FILLED + !w->me, w->turn)->acquire = true;
+	emit(w, WEAK_STORE, FILLED + w->me, w->epoch)->release = true;
+	emit(w, WEAK_AWAIT_REACHED, FILLED + !w->me, w->epoch)->acquire = true;
 	emit(w, WEAK_LOAD, theirs, block_of(w, !w->me));
 }
 
 /* Of a line that says whether the block was read: the turn, and which. */
 static int taken_word(const struct writer *w, bool good)
 {
-	return w->turn * 2 + good;
+	return w->epoch * 2 + good;
 }
 
 /* False: it is to be done by slots. */
 static bool by_reading(struct writer *w, int kind)
 {
 	const bool mine = kind != REFUSED_0 + w->me, theirs = kind != REFUSED_0 + !w->me;
-	const int number = w->dropped == OFFERS_UNNUMBERED ? 1 : w->turn;
+	const int number = w->dropped == OFFERS_UNNUMBERED ? 1 : w->epoch;
 
 	emit(w, WEAK_STORE, line(w, OFFER, w->me), number)->release = w->dropped != OFFER_BEFORE_BLOCK;
 	emit(w, WEAK_AWAIT_EQUAL, line(w, OFFER, !w->me), number)->acquire = w->dropped != BLOCK_BEFORE_OFFER;
@@ -110,7 +110,7 @@ static bool by_reading(struct writer *w, int kind)
 
 static void operation(struct writer *w, int kind)
 {
-	w->turn++;
+	w->epoch++;
 	emit(w, WEAK_STORE, BLOCK + w->me, block_of(w, w->me)); /* by the caller */
 	if (kind == SLOTS)
 		by_slots(w);

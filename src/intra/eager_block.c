@@ -24,13 +24,13 @@ static size_t block_bytes(const struct coll_job *job)
 }
 
 /* Blocks that a rank's payload has. */
-static uint32_t blocks(const struct coll_native *n, const struct coll_job *job)
+static uint32_t blocks(const struct coll_intra *n, const struct coll_job *job)
 {
 	return scatters(job) ? (uint32_t)n->size : 1;
 }
 
 /* The block of ours that stays here. */
-static const char *own_block(const struct coll_native *n, const struct coll_job *job)
+static const char *own_block(const struct coll_intra *n, const struct coll_job *job)
 {
 	return job->in.base + (scatters(job) ? (size_t)n->rank * block_bytes(job) : 0);
 }
@@ -42,17 +42,17 @@ static char *destination(const struct coll_job *job, int r)
 }
 
 /* What comes from ourselves; before anything of others does, since they may be in place. */
-static void copy_own(const struct coll_native *n, const struct coll_job *job)
+static void copy_own(const struct coll_intra *n, const struct coll_job *job)
 {
 	if (!reduces(job))
 		coll_reduce_copy(destination(job, n->rank), own_block(n, job), block_bytes(job));
 }
 
 /* Part of our block, reduced with the same of all others; theirs[r] is where it lies. */
-static void reduce_part(const struct coll_native *n, const struct coll_job *job, const char *const *theirs, size_t at,
+static void reduce_part(const struct coll_intra *n, const struct coll_job *job, const char *const *theirs, size_t at,
                         size_t bytes)
 {
-	const void *src[COLL_NATIVE_SIZE_MAX];
+	const void *src[COLL_INTRA_SIZE_MAX];
 
 	for (int r = 0; r < n->size; r++)
 		src[r] = r == n->rank ? own_block(n, job) + at : theirs[r] + at;
@@ -67,34 +67,34 @@ static void reduce_part(const struct coll_native *n, const struct coll_job *job,
  */
 static uint32_t first_line(const struct coll_job *job, uint32_t writer, uint32_t reader)
 {
-	return scatters(job) ? (reader - (reader > writer)) * coll_native_lines(block_bytes(job)) : 0;
+	return scatters(job) ? (reader - (reader > writer)) * coll_intra_lines(block_bytes(job)) : 0;
 }
 
-static void pack_all(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+static void pack_all(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
 	const size_t bytes = block_bytes(job);
 
 	if (!scatters(job))
-		coll_native_pack(n, job, s, 0, job->in.base, bytes);
+		coll_intra_pack(n, job, s, 0, job->in.base, bytes);
 	for (uint32_t r = 0; scatters(job) && r < (uint32_t)n->size; r++)
 		if (r != (uint32_t)n->rank)
-			coll_native_pack(n, job, s, first_line(job, (uint32_t)n->rank, r), job->in.base + r * bytes,
-			                 bytes);
-	coll_native_nudge(n);
+			coll_intra_pack(n, job, s, first_line(job, (uint32_t)n->rank, r), job->in.base + r * bytes,
+			                bytes);
+	coll_intra_nudge(n);
 }
 
-coll_status coll_native_poll_lines(void *arg, const struct coll_job *job, struct coll_hand_state *s)
+coll_status coll_intra_poll_eager_lines(void *arg, const struct coll_job *job, struct coll_intra_state *s)
 {
-	const char *theirs[COLL_NATIVE_SIZE_MAX];
-	struct coll_native *n = arg;
+	const char *theirs[COLL_INTRA_SIZE_MAX];
+	struct coll_intra *n = arg;
 	const size_t bytes = block_bytes(job);
 	coll_status st;
 
-	if (s->phase == NATIVE_NEW) {
+	if (s->phase == INTRA_NEW) {
 		s->way = COLL_WAY_EAGER_LINES;
-		st = coll_native_enter(n, s);
+		st = coll_intra_enter(n, s);
 		if (unlikely(st != COLL_OK))
-			return coll_native_not_now(n, s, st);
+			return coll_intra_not_yet(n, s, st);
 		pack_all(n, job, s);
 		copy_own(n, job);
 	}
@@ -103,22 +103,22 @@ coll_status coll_native_poll_lines(void *arg, const struct coll_job *job, struct
 
 		if ((int)s->done == n->rank)
 			continue;
-		st = coll_native_unpack(n, job, s, s->done, first_line(job, s->done, (uint32_t)n->rank), to, bytes);
+		st = coll_intra_unpack(n, job, s, s->done, first_line(job, s->done, (uint32_t)n->rank), to, bytes);
 		if (st != COLL_OK)
-			return coll_native_not_now(n, s, st);
+			return coll_intra_not_yet(n, s, st);
 	}
 	for (int r = 0; reduces(job) && r < n->size; r++)
 		theirs[r] = n->unpacked + r * COLL_ENTRY_PAYLOAD;
 	if (reduces(job))
 		reduce_part(n, job, theirs, 0, bytes);
-	coll_native_heard_all(n, s);
+	coll_intra_entered_all(n, s);
 	return COLL_OK;
 }
 
 /* ---- In cells ---- */
 
 /* How a block is cut: agreed, of its length and the number of ranks alone. */
-static size_t piece_of(const struct coll_native *n, const struct coll_job *job)
+static size_t piece_of(const struct coll_intra *n, const struct coll_job *job)
 {
 	const uint32_t room = COLL_PIECES_MAX / blocks(n, job), most = room < PIECES ? room : PIECES;
 	const size_t bytes = (block_bytes(job) + most - 1) / most;
@@ -134,23 +134,23 @@ static size_t part_of(const struct coll_job *job, size_t piece, uint32_t i)
 }
 
 /* Our blocks, those first whose readers come first: of the ranks behind us. */
-static void fill_next(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s, size_t piece,
+static void fill_next(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s, size_t piece,
                       uint32_t pieces)
 {
 	const uint32_t i = s->next % pieces;
 	const uint32_t block = scatters(job) ? ((uint32_t)n->rank + 1 + s->next / pieces) % (uint32_t)n->size : 0;
 	const size_t at = block * block_bytes(job) + i * piece;
 
-	coll_native_fill(n, job, s, block * pieces + i, at, job->in.base + at, part_of(job, piece, i));
+	coll_intra_fill(n, job, s, block * pieces + i, at, job->in.base + at, part_of(job, piece, i));
 	s->next++;
 	s->events++;
 }
 
 /* Take unit s->done: of kinds that reduce a piece of all, else a piece of one. */
-static coll_status take_next(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s, size_t piece,
+static coll_status take_next(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s, size_t piece,
                              uint32_t pieces)
 {
-	const char *theirs[COLL_NATIVE_SIZE_MAX];
+	const char *theirs[COLL_INTRA_SIZE_MAX];
 	const uint32_t i = s->done % pieces, flag = (scatters(job) ? (uint32_t)n->rank * pieces : 0) + i;
 	const size_t bytes = part_of(job, piece, i), at = i * piece;
 	const size_t block = scatters(job) ? (size_t)n->rank * block_bytes(job) : 0;
@@ -159,10 +159,10 @@ static coll_status take_next(struct coll_native *n, const struct coll_job *job, 
 	coll_status st;
 
 	for (int r = all ? 0 : from; r < (all ? n->size : from + 1); r++) {
-		theirs[r] = r == n->rank ? NULL : coll_native_cell(n, n->peers[r].region, s->cell) + block;
+		theirs[r] = r == n->rank ? NULL : coll_intra_cell(n, n->peers[r].region, s->cell) + block;
 		if (r == n->rank)
 			continue;
-		st = coll_native_filled(n, job, s, (uint32_t)r, flag);
+		st = coll_intra_filled(n, job, s, (uint32_t)r, flag);
 		if (st != COLL_OK)
 			return st;
 	}
@@ -175,17 +175,17 @@ static coll_status take_next(struct coll_native *n, const struct coll_job *job, 
 	return COLL_OK;
 }
 
-coll_status coll_native_poll_cells(void *arg, const struct coll_job *job, struct coll_hand_state *s)
+coll_status coll_intra_poll_eager_chunk(void *arg, const struct coll_job *job, struct coll_intra_state *s)
 {
-	struct coll_native *n = arg;
+	struct coll_intra *n = arg;
 	const size_t piece = piece_of(n, job);
 	const uint32_t pieces = (uint32_t)((block_bytes(job) - 1) / piece + 1);
 	const uint32_t fills = scatters(job) ? pieces * (uint32_t)(n->size - 1) : pieces;
 	const uint32_t takes = reduces(job) ? pieces : pieces * (uint32_t)(n->size - 1);
-	coll_status st = s->phase == NATIVE_NEW ? coll_native_enter_cell(n, job, s) : COLL_OK;
+	coll_status st = s->phase == INTRA_NEW ? coll_intra_enter_cell(n, job, s) : COLL_OK;
 
 	if (st != COLL_OK)
-		return coll_native_not_now(n, s, st);
+		return coll_intra_not_yet(n, s, st);
 	if (s->next == 0)
 		copy_own(n, job);
 	/* All is written before anything is taken: they may be in place. */
@@ -194,8 +194,8 @@ coll_status coll_native_poll_cells(void *arg, const struct coll_job *job, struct
 	while (s->done < takes) {
 		st = take_next(n, job, s, piece, pieces);
 		if (st != COLL_OK)
-			return coll_native_not_now(n, s, st);
+			return coll_intra_not_yet(n, s, st);
 	}
-	coll_native_heard_all(n, s);
+	coll_intra_entered_all(n, s);
 	return COLL_OK;
 }

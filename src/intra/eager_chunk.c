@@ -16,51 +16,51 @@ static size_t piece_of(size_t count, size_t elem_bytes)
 	return bytes / elem_bytes;
 }
 
-coll_status coll_native_enter_cell(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+coll_status coll_intra_enter_cell(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
 	const uint32_t cell = (uint32_t)(n->cells % COLL_CELLS);
 	coll_status st;
 
 	s->way = COLL_WAY_EAGER_CHUNK;
 	/* Longer ago, and the turn of an entry says as much. */
-	if (n->cells >= COLL_CELLS && n->turn - n->cell_turn[cell] < COLL_DEPTH) {
-		st = coll_native_entered(n, (uint32_t)n->cell_turn[cell] + 1, &s->pending);
+	if (n->cells >= COLL_CELLS && n->epoch - n->cell_turn[cell] < COLL_DEPTH) {
+		st = coll_intra_entered(n, (uint32_t)n->cell_turn[cell] + 1, &s->pending);
 		if (st != COLL_OK)
 			return st;
 	}
-	st = coll_native_enter(n, s);
+	st = coll_intra_enter(n, s);
 	if (st != COLL_OK)
 		return st;
-	n->cell_turn[cell] = n->turn;
+	n->cell_turn[cell] = n->epoch;
 	n->cells++;
 	s->cell = cell;
-	coll_native_publish(n, job, s);
+	coll_intra_publish(n, job, s);
 	return COLL_OK;
 }
 
-void coll_native_fill(struct coll_native *n, const struct coll_job *job, const struct coll_hand_state *s,
-                      uint32_t piece, size_t at, const char *from, size_t bytes)
+void coll_intra_fill(struct coll_intra *n, const struct coll_job *job, const struct coll_intra_state *s, uint32_t piece,
+                     size_t at, const char *from, size_t bytes)
 {
-	memcpy(coll_native_cell(n, n->mine, s->cell) + at, from, bytes);
-	coll_native_flag(job, s, &n->mine->flags[s->cell].pieces[piece]);
-	coll_native_nudge(n);
+	memcpy(coll_intra_cell(n, n->mine, s->cell) + at, from, bytes);
+	coll_intra_flag(job, s, &n->mine->flags[s->cell].pieces[piece]);
+	coll_intra_nudge(n);
 }
 
 /* Copy the next piece of our own. */
-static void copy_piece(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s, size_t piece)
+static void copy_piece(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s, size_t piece)
 {
 	const size_t first = s->next * piece, left = job->in.count - first, at = first * job->elem_bytes;
 
-	coll_native_fill(n, job, s, s->next, at, job->in.base + at, (left < piece ? left : piece) * job->elem_bytes);
+	coll_intra_fill(n, job, s, s->next, at, job->in.base + at, (left < piece ? left : piece) * job->elem_bytes);
 	s->next++;
 	s->events++;
 }
 
 /* Whether piece s->done of everybody is there. */
-static coll_status await_piece(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+static coll_status await_piece(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
 	for (uint32_t r = 0; r < (uint32_t)n->size; r++) {
-		const coll_status st = r == (uint32_t)n->rank ? COLL_OK : coll_native_filled(n, job, s, r, s->done);
+		const coll_status st = r == (uint32_t)n->rank ? COLL_OK : coll_intra_filled(n, job, s, r, s->done);
 
 		if (st != COLL_OK)
 			return st;
@@ -68,21 +68,21 @@ static coll_status await_piece(struct coll_native *n, const struct coll_job *job
 	return COLL_OK;
 }
 
-static void reduce_piece(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s, size_t piece)
+static void reduce_piece(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s, size_t piece)
 {
-	const void *src[COLL_NATIVE_SIZE_MAX];
+	const void *src[COLL_INTRA_SIZE_MAX];
 	const size_t first = s->done * piece, left = job->in.count - first, at = first * job->elem_bytes;
 
 	for (int r = 0; r < n->size; r++)
-		src[r] = r == n->rank ? job->in.base + at : coll_native_cell(n, n->peers[r].region, s->cell) + at;
+		src[r] = r == n->rank ? job->in.base + at : coll_intra_cell(n, n->peers[r].region, s->cell) + at;
 	coll_reduce_run(job->reduction, job->out.base + at, src, n->size, -1, true, left < piece ? left : piece);
 	s->done++;
 	s->events++;
 }
 
-static coll_status begin(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+static coll_status begin(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
-	const coll_status st = coll_native_enter_cell(n, job, s);
+	const coll_status st = coll_intra_enter_cell(n, job, s);
 
 	if (st != COLL_OK)
 		return st;
@@ -91,15 +91,15 @@ static coll_status begin(struct coll_native *n, const struct coll_job *job, stru
 	return COLL_OK;
 }
 
-coll_status coll_native_poll_cells_reduce(void *arg, const struct coll_job *job, struct coll_hand_state *s)
+coll_status coll_intra_poll_eager_chunk_reduce(void *arg, const struct coll_job *job, struct coll_intra_state *s)
 {
-	struct coll_native *n = arg;
-	coll_status st = s->phase == NATIVE_NEW ? begin(n, job, s) : COLL_OK;
+	struct coll_intra *n = arg;
+	coll_status st = s->phase == INTRA_NEW ? begin(n, job, s) : COLL_OK;
 	size_t piece;
 	uint32_t pieces;
 
 	if (st != COLL_OK)
-		return coll_native_not_now(n, s, st);
+		return coll_intra_not_yet(n, s, st);
 	piece = s->piece;
 	pieces = s->pieces;
 	while (s->done < pieces) {
@@ -114,8 +114,8 @@ coll_status coll_native_poll_cells_reduce(void *arg, const struct coll_job *job,
 		else if (st == COLL_AGAIN && s->next < pieces)
 			copy_piece(n, job, s, piece);
 		else
-			return coll_native_not_now(n, s, st);
+			return coll_intra_not_yet(n, s, st);
 	}
-	n->all = s->turn;
+	n->all = s->epoch;
 	return COLL_OK;
 }

@@ -1,55 +1,55 @@
 /*
- * The beginning of every operation made by hand, and what its readers check; private to
- * src/native.
+ * The beginning of every intranode operation, and what its readers check; private to
+ * src/intra.
  */
-#ifndef COLL_NATIVE_ENTER_H
-#define COLL_NATIVE_ENTER_H
+#ifndef COLL_INTRA_ENTER_H
+#define COLL_INTRA_ENTER_H
 
 #include "intra/region.h"
 
 /* A turn of this operation: when it is OK, its entry may be written. Not committed: whether it is
- * made by hand after all depends on what the others write there. */
-static inline coll_status coll_native_enter_as(struct coll_native *n, struct coll_hand_state *s, bool committed)
+ * run intranode after all depends on what the others write there. */
+static inline coll_status coll_intra_enter_as(struct coll_intra *n, struct coll_intra_state *s, bool committed)
 {
-	const uint32_t turn = (uint32_t)n->turn + 1;
+	const uint32_t epoch = (uint32_t)n->epoch + 1;
 	coll_status st;
 
-	if (unlikely(n->verdict != NATIVE_GOOD)) {
-		st = coll_native_form(n, &s->pending);
+	if (unlikely(n->verdict != INTRA_GOOD)) {
+		st = coll_intra_form(n, &s->pending);
 		if (st != COLL_OK)
 			return st;
 	}
 	s->committed = committed;
-	if (unlikely(!coll_native_reached(n->all, turn - COLL_DEPTH + 1))) {
-		st = coll_native_entered(n, turn - COLL_DEPTH + 1, &s->pending);
+	if (unlikely(!coll_intra_reached(n->all, epoch - COLL_DEPTH + 1))) {
+		st = coll_intra_entered(n, epoch - COLL_DEPTH + 1, &s->pending);
 		if (st != COLL_OK)
 			return st;
 	}
-	n->turn++;
-	s->turn = turn;
-	s->phase = NATIVE_BEGUN;
+	n->epoch++;
+	s->epoch = epoch;
+	s->phase = INTRA_BEGUN;
 	s->events++;
 	return COLL_OK;
 }
 
-static inline coll_status coll_native_enter(struct coll_native *n, struct coll_hand_state *s)
+static inline coll_status coll_intra_enter(struct coll_intra *n, struct coll_intra_state *s)
 {
-	return coll_native_enter_as(n, s, true);
+	return coll_intra_enter_as(n, s, true);
 }
 
 /* The first line of this turn: its payload is there. */
-static inline void coll_native_publish(struct coll_native *n, const struct coll_job *job,
-                                       const struct coll_hand_state *s)
+static inline void coll_intra_publish(struct coll_intra *n, const struct coll_job *job,
+                                      const struct coll_intra_state *s)
 {
-	struct native_line *line = &n->mine->entries[s->turn % COLL_DEPTH].lines[0];
+	struct intra_line *line = &n->mine->entries[s->epoch % COLL_DEPTH].lines[0];
 
 	line->sequence = job->sequence;
-	atomic_store_explicit(&line->word, coll_native_word(s->turn, job->signature), memory_order_release);
+	atomic_store_explicit(&line->word, coll_intra_word(s->epoch, job->signature), memory_order_release);
 }
 
 /* At most 64 bytes, in moves of constant lengths, the last of which may overlap the one before:
  * no call, and no load longer than what wrote the bytes is likely to have stored at once. */
-static inline void coll_native_copy_part(char *to, const char *from, size_t bytes)
+static inline void coll_intra_copy_part(char *to, const char *from, size_t bytes)
 {
 	if (bytes >= 16) {
 		for (const char *last = from + bytes - 16; from < last; from += 16, to += 16)
@@ -68,85 +68,85 @@ static inline void coll_native_copy_part(char *to, const char *from, size_t byte
 }
 
 /* Any number. Loads no longer than what wrote the bytes a moment ago is likely to have stored at once. */
-static inline void coll_native_copy_lines(char *to, const char *from, size_t bytes)
+static inline void coll_intra_copy_lines(char *to, const char *from, size_t bytes)
 {
 	for (; bytes >= COLL_LINE_BYTES; bytes -= COLL_LINE_BYTES, to += COLL_LINE_BYTES, from += COLL_LINE_BYTES)
 		memcpy(to, from, COLL_LINE_BYTES);
 	if (bytes > 0)
-		coll_native_copy_part(to, from, bytes);
+		coll_intra_copy_part(to, from, bytes);
 }
 
 /* Payload of pair_swap.c and eager_bcast.c, by pieces. Whole lines, so that no two pieces share one. */
-static inline size_t coll_native_piece(size_t bytes)
+static inline size_t coll_intra_piece(size_t bytes)
 {
 	enum { PIECE_MIN = 1024, PIECES = 4 };
 	const size_t piece = (bytes / PIECES + COLL_LINE_BYTES - 1) & ~(size_t)(COLL_LINE_BYTES - 1);
 
 	return piece < PIECE_MIN ? PIECE_MIN : piece;
 }
-static inline size_t coll_native_piece_at(size_t bytes, size_t at, size_t piece)
+static inline size_t coll_intra_piece_at(size_t bytes, size_t at, size_t piece)
 {
 	return bytes - at < piece ? bytes - at : piece;
 }
 
 /* A piece is there. */
-static inline void coll_native_flag(const struct coll_job *job, const struct coll_hand_state *s,
-                                    struct native_line *flag)
+static inline void coll_intra_flag(const struct coll_job *job, const struct coll_intra_state *s,
+                                   struct intra_line *flag)
 {
 	flag->sequence = job->sequence;
 	/* Release: a reader that sees the word sees the piece. */
-	atomic_store_explicit(&flag->word, coll_native_word(s->turn, job->signature), memory_order_release);
+	atomic_store_explicit(&flag->word, coll_intra_word(s->epoch, job->signature), memory_order_release);
 }
 
 /* Piece by piece, each told by a flag of its own. */
-static inline void coll_native_put(const struct coll_job *job, const struct coll_hand_state *s,
-                                   struct native_line *flag, char *to, const char *from, size_t bytes)
+static inline void coll_intra_put(const struct coll_job *job, const struct coll_intra_state *s, struct intra_line *flag,
+                                  char *to, const char *from, size_t bytes)
 {
-	const size_t piece = coll_native_piece(bytes);
+	const size_t piece = coll_intra_piece(bytes);
 
 	for (size_t at = 0; at < bytes; at += piece, flag++) {
-		coll_native_copy_lines(to + at, from + at, coll_native_piece_at(bytes, at, piece));
-		coll_native_flag(job, s, flag);
+		coll_intra_copy_lines(to + at, from + at, coll_intra_piece_at(bytes, at, piece));
+		coll_intra_flag(job, s, flag);
 	}
 }
 
 /* A word that is not the one waited for: AGAIN, or it is of another call. */
-coll_status coll_native_stray(const struct coll_job *job, struct coll_hand_state *s, const struct native_line *line,
-                              bool numbered);
+coll_status coll_intra_unexpected(const struct coll_job *job, struct coll_intra_state *s, const struct intra_line *line,
+                                  bool numbered);
 
 /* Whether the line is this call's. AGAIN: not yet. numbered: it holds the call's number, too. */
-static inline coll_status coll_native_check(const struct coll_job *job, struct coll_hand_state *s,
-                                            const struct native_line *line, bool numbered)
+static inline coll_status coll_intra_check(const struct coll_job *job, struct coll_intra_state *s,
+                                           const struct intra_line *line, bool numbered)
 {
 	const uint64_t word = atomic_load_explicit(&line->word, memory_order_acquire);
 
-	if (likely(word == coll_native_word(s->turn, job->signature)) &&
+	if (likely(word == coll_intra_word(s->epoch, job->signature)) &&
 	    likely(!numbered || line->sequence == job->sequence))
 		return COLL_OK;
-	return coll_native_stray(job, s, line, numbered);
+	return coll_intra_unexpected(job, s, line, numbered);
 }
 
 /* The same, looking for a while: it is about to come. A pause between two looks: without it a core
  * has many loads of the line under way when it is taken away to be written, which costs half
  * of a hand-off (measured: 1.6 times one way without, 0.97 to 1.07 with it). */
-static inline coll_status coll_native_await(const struct coll_native *n, const struct coll_job *job,
-                                            struct coll_hand_state *s, const struct native_line *line, bool numbered)
+static inline coll_status coll_intra_await(const struct coll_intra *n, const struct coll_job *job,
+                                           struct coll_intra_state *s, const struct intra_line *line, bool numbered)
 {
-	const uint64_t word = coll_native_word(s->turn, job->signature);
+	const uint64_t word = coll_intra_word(s->epoch, job->signature);
 
 	for (int left = n->looks; left > 0; left--) {
 		if (atomic_load_explicit(&line->word, memory_order_acquire) == word)
 			break;
 		coll_cpu_relax();
 	}
-	return coll_native_check(job, s, line, numbered);
+	return coll_intra_check(job, s, line, numbered);
 }
 
-typedef coll_status native_move(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s);
+typedef coll_status intra_move(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s);
 
 /* What is about to come, or to be possible, looked for a while. */
-static inline coll_status coll_native_look(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s,
-                                           native_move *move)
+static inline coll_status coll_intra_look(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s,
+                                          intra_move *move)
 {
 	coll_status st = move(n, job, s);
 
@@ -158,8 +158,8 @@ static inline coll_status coll_native_look(struct coll_native *n, const struct c
 }
 
 /* Some pieces at a time: whoever polls looks at other things in between. OK: all of them are done. */
-static inline coll_status coll_native_some(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s,
-                                           native_move *step)
+static inline coll_status coll_intra_step_some(struct coll_intra *n, const struct coll_job *job,
+                                               struct coll_intra_state *s, intra_move *step)
 {
 	enum { PIECES = 8 };
 	coll_status st = COLL_OK;
@@ -170,25 +170,25 @@ static inline coll_status coll_native_some(struct coll_native *n, const struct c
 }
 
 /* The end of an operation in which all hear from all: everybody has entered this turn. */
-static inline void coll_native_heard_all(struct coll_native *n, struct coll_hand_state *s)
+static inline void coll_intra_entered_all(struct coll_intra *n, struct coll_intra_state *s)
 {
-	n->all = s->turn;
+	n->all = s->epoch;
 	s->events++;
 }
 
 /* Nothing yet from s->pending: AGAIN, or its link is broken. */
-coll_status coll_native_idle(struct coll_native *n, struct coll_hand_state *s);
+coll_status coll_intra_idle(struct coll_intra *n, struct coll_intra_state *s);
 /* What a poll says that cannot go on. */
-static inline coll_status coll_native_not_now(struct coll_native *n, struct coll_hand_state *s, coll_status st)
+static inline coll_status coll_intra_not_yet(struct coll_intra *n, struct coll_intra_state *s, coll_status st)
 {
-	return st == COLL_AGAIN ? coll_native_idle(n, s) : st;
+	return st == COLL_AGAIN ? coll_intra_idle(n, s) : st;
 }
 
-void coll_native_where(void *arg, const struct coll_job *job, const struct coll_hand_state *s,
-                       struct coll_run_where *where);
+void coll_intra_position(void *arg, const struct coll_job *job, const struct coll_intra_state *s,
+                         struct coll_run_where *where);
 
 /* Lines of an entry that a payload takes: 48 bytes in the first, 56 in each further one. */
-static inline uint32_t coll_native_lines(size_t bytes)
+static inline uint32_t coll_intra_lines(size_t bytes)
 {
 	return bytes <= COLL_FIRST_PAYLOAD
 	               ? 1
@@ -196,20 +196,20 @@ static inline uint32_t coll_native_lines(size_t bytes)
 }
 /* eager_line.c: so many bytes, to our entry from a line on; from a peer's, each line when it is there.
  * AGAIN: called again until it is OK. */
-void coll_native_pack(struct coll_native *n, const struct coll_job *job, const struct coll_hand_state *s,
-                      uint32_t first, const char *from, size_t bytes);
-coll_status coll_native_unpack(const struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s,
-                               uint32_t rank, uint32_t first, char *to, size_t bytes);
+void coll_intra_pack(struct coll_intra *n, const struct coll_job *job, const struct coll_intra_state *s, uint32_t first,
+                     const char *from, size_t bytes);
+coll_status coll_intra_unpack(const struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s,
+                              uint32_t rank, uint32_t first, char *to, size_t bytes);
 /* eager_chunk.c: a turn, and the cell that goes with it. */
-coll_status coll_native_enter_cell(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s);
+coll_status coll_intra_enter_cell(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s);
 /* Piece of our cell: copied and told. */
-void coll_native_fill(struct coll_native *n, const struct coll_job *job, const struct coll_hand_state *s,
-                      uint32_t piece, size_t at, const char *from, size_t bytes);
+void coll_intra_fill(struct coll_intra *n, const struct coll_job *job, const struct coll_intra_state *s, uint32_t piece,
+                     size_t at, const char *from, size_t bytes);
 /* Whether that piece of a peer is there. */
-static inline coll_status coll_native_filled(const struct coll_native *n, const struct coll_job *job,
-                                             struct coll_hand_state *s, uint32_t rank, uint32_t piece)
+static inline coll_status coll_intra_filled(const struct coll_intra *n, const struct coll_job *job,
+                                            struct coll_intra_state *s, uint32_t rank, uint32_t piece)
 {
-	const coll_status st = coll_native_check(job, s, &n->peers[rank].region->flags[s->cell].pieces[piece], true);
+	const coll_status st = coll_intra_check(job, s, &n->peers[rank].region->flags[s->cell].pieces[piece], true);
 
 	if (st != COLL_OK)
 		s->pending = rank;
@@ -217,15 +217,15 @@ static inline coll_status coll_native_filled(const struct coll_native *n, const 
 }
 
 /* A line of ours says so in this turn. Release: after all that was read and written before. */
-static inline void coll_native_tell(struct coll_native *n, const struct coll_hand_state *s, int line, uint32_t what)
+static inline void coll_intra_announce(struct coll_intra *n, const struct coll_intra_state *s, int line, uint32_t what)
 {
-	atomic_store_explicit(&n->mine->entries[s->turn % COLL_DEPTH].lines[line].word, coll_native_word(s->turn, what),
-	                      memory_order_release);
-	coll_native_nudge(n);
+	atomic_store_explicit(&n->mine->entries[s->epoch % COLL_DEPTH].lines[line].word,
+	                      coll_intra_word(s->epoch, what), memory_order_release);
+	coll_intra_nudge(n);
 }
 
 /* What was read of others' memory comes before what is looked at. */
-static inline void coll_native_after_reading(void)
+static inline void coll_intra_after_reading(void)
 {
 #if !defined(__SANITIZE_THREAD__)
 	atomic_thread_fence(memory_order_acquire);
@@ -233,44 +233,44 @@ static inline void coll_native_after_reading(void)
 }
 
 /* What was tried in vain: whether this call is one of the 1, 2, 4 ... 64 that do not try it after that. */
-static inline bool coll_native_shies(struct native_shy *shy)
+static inline bool coll_intra_backoff_skip(struct intra_backoff *backoff)
 {
-	if (shy->left == 0)
+	if (backoff->left == 0)
 		return false;
-	shy->left--;
+	backoff->left--;
 	return true;
 }
 
 /* It was tried. */
-static inline void coll_native_encourage(struct native_shy *shy, bool went)
+static inline void coll_intra_backoff_result(struct intra_backoff *backoff, bool went)
 {
 	enum { PAUSE_MAX = 64 };
 
 	if (went)
-		shy->pause = 0;
-	else if (shy->pause < PAUSE_MAX)
-		shy->pause = shy->pause ? 2 * shy->pause : 1;
-	shy->left = shy->pause;
+		backoff->pause = 0;
+	else if (backoff->pause < PAUSE_MAX)
+		backoff->pause = backoff->pause ? 2 * backoff->pause : 1;
+	backoff->left = backoff->pause;
 }
 
 /* central.c, central_move.c: of more ranks. */
-size_t coll_native_hub_cell_bytes(size_t payload_bytes);
-size_t coll_native_hub_bytes(int size, size_t payload_bytes);
-coll_status coll_native_poll_hub(void *arg, const struct coll_job *job, struct coll_hand_state *s);
-void coll_native_where_hub(void *arg, const struct coll_job *job, const struct coll_hand_state *s,
-                           struct coll_run_where *where);
+size_t coll_intra_central_cell_bytes(size_t payload_bytes);
+size_t coll_intra_central_bytes(int size, size_t payload_bytes);
+coll_status coll_intra_poll_central(void *arg, const struct coll_job *job, struct coll_intra_state *s);
+void coll_intra_position_central(void *arg, const struct coll_job *job, const struct coll_intra_state *s,
+                                 struct coll_run_where *where);
 
-/* nt_stores.c: how results of the call that begins are stored; bytes: as struct coll_stores_rule has them. None:
+/* nt_stores.c: how results of the call that begins are stored; bytes: as struct coll_nt_rule has them. None:
  * through the caches, where lines are that have just been read. As: it has been chosen. Direct: whichever the job
  * is. */
-void coll_native_stores_begin(struct coll_native *n, enum coll_stores_pass pass, size_t bytes);
-void coll_native_stores_none(struct coll_native *n);
-void coll_native_stores_as(struct coll_native *n, bool stream);
-void coll_native_stores_direct(struct coll_native *n, const struct coll_job *job);
+void coll_intra_nt_begin(struct coll_intra *n, enum coll_nt_pass pass, size_t bytes);
+void coll_intra_nt_none(struct coll_intra *n);
+void coll_intra_nt_as(struct coll_intra *n, bool stream);
+void coll_intra_nt_direct(struct coll_intra *n, const struct coll_job *job);
 /* Around a pass; and when the call has ended. */
-uint64_t coll_native_stores_since(const struct coll_native *n);
-void coll_native_stores_until(struct coll_native *n, uint64_t since_ns);
-void coll_native_stores_end(struct coll_native *n);
+uint64_t coll_intra_nt_since(const struct coll_intra *n);
+void coll_intra_nt_until(struct coll_intra *n, uint64_t since_ns);
+void coll_intra_nt_end(struct coll_intra *n);
 
 /* What one of two ranks does in an operation: pair_swap.c, pair_stream.c. */
 struct coll_exchange {
@@ -281,34 +281,34 @@ struct coll_exchange {
 	size_t bytes;
 	bool joins;
 };
-struct coll_exchange coll_native_exchange(const struct coll_native *n, const struct coll_job *job);
+struct coll_exchange coll_intra_exchange(const struct coll_intra *n, const struct coll_job *job);
 
 /* Polls of the operations: eager_line.c, eager_chunk.c, eager_block.c, pair_swap.c, eager_bcast.c. */
-coll_status coll_native_poll_pair(void *arg, const struct coll_job *job, struct coll_hand_state *s);
-coll_status coll_native_poll_wide(void *arg, const struct coll_job *job, struct coll_hand_state *s);
-coll_status coll_native_poll_broadcast(void *arg, const struct coll_job *job, struct coll_hand_state *s);
-coll_status coll_native_poll_lines(void *arg, const struct coll_job *job, struct coll_hand_state *s);
-coll_status coll_native_poll_cells(void *arg, const struct coll_job *job, struct coll_hand_state *s);
+coll_status coll_intra_poll_pair_swap(void *arg, const struct coll_job *job, struct coll_intra_state *s);
+coll_status coll_intra_poll_wide_bcast(void *arg, const struct coll_job *job, struct coll_intra_state *s);
+coll_status coll_intra_poll_eager_bcast(void *arg, const struct coll_job *job, struct coll_intra_state *s);
+coll_status coll_intra_poll_eager_lines(void *arg, const struct coll_job *job, struct coll_intra_state *s);
+coll_status coll_intra_poll_eager_chunk(void *arg, const struct coll_job *job, struct coll_intra_state *s);
 /* zero_copy.c */
-coll_status coll_native_poll_direct(void *arg, const struct coll_job *job, struct coll_hand_state *s);
-bool coll_native_passes_direct(void *arg, const struct coll_job *job);
+coll_status coll_intra_poll_zero_copy(void *arg, const struct coll_job *job, struct coll_intra_state *s);
+bool coll_intra_passes_zero_copy(void *arg, const struct coll_job *job);
 /* What such a call is made by where the buffers are plain; COLL_WAY_UNKNOWN: by what its hand says, or the plan. */
-uint8_t coll_native_plain_way(const struct coll_native *n, const struct coll_job *job);
-/* cico.c: whether they are better than the plan; from NATIVE_TILES_NEW on, or from NATIVE_TILES_BEGUN, when
+uint8_t coll_intra_plain_way(const struct coll_intra *n, const struct coll_job *job);
+/* cico.c: whether they are better than the plan; from INTRA_CICO_NEW on, or from INTRA_CICO_BEGUN, when
  * all have entered this turn. */
-bool coll_native_tiles_serve(const struct coll_native *n, const struct coll_job *job);
-coll_status coll_native_poll_tiles(void *arg, const struct coll_job *job, struct coll_hand_state *s);
+bool coll_intra_cico_serve(const struct coll_intra *n, const struct coll_job *job);
+coll_status coll_intra_poll_cico(void *arg, const struct coll_job *job, struct coll_intra_state *s);
 /* pair_reduce.c, pair_stream.c: the same of two ranks, an all_reduce and the others. */
-bool coll_native_halves_serve(const struct coll_native *n, const struct coll_job *job);
-coll_status coll_native_poll_halves(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s);
-bool coll_native_shuttle_serves(const struct coll_native *n, const struct coll_job *job);
-coll_status coll_native_poll_shuttle(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s);
+bool coll_intra_pair_reduce_serve(const struct coll_intra *n, const struct coll_job *job);
+coll_status coll_intra_poll_pair_reduce(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s);
+bool coll_intra_pair_stream_serves(const struct coll_intra *n, const struct coll_job *job);
+coll_status coll_intra_poll_pair_stream(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s);
 /* pair_bcast.c: a broadcast of two ranks; phases as those of cico.c. */
-bool coll_native_chute_serves(const struct coll_native *n, const struct coll_job *job);
-coll_status coll_native_poll_chute(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s);
-coll_status coll_native_poll_line_reduce(void *arg, const struct coll_job *job, struct coll_hand_state *s);
-coll_status coll_native_poll_barrier(void *arg, const struct coll_job *job, struct coll_hand_state *s);
-coll_status coll_native_poll_lines_reduce(void *arg, const struct coll_job *job, struct coll_hand_state *s);
-coll_status coll_native_poll_cells_reduce(void *arg, const struct coll_job *job, struct coll_hand_state *s);
+bool coll_intra_pair_bcast_serves(const struct coll_intra *n, const struct coll_job *job);
+coll_status coll_intra_poll_pair_bcast(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s);
+coll_status coll_intra_poll_eager_line_reduce(void *arg, const struct coll_job *job, struct coll_intra_state *s);
+coll_status coll_intra_poll_barrier(void *arg, const struct coll_job *job, struct coll_intra_state *s);
+coll_status coll_intra_poll_eager_lines_reduce(void *arg, const struct coll_job *job, struct coll_intra_state *s);
+coll_status coll_intra_poll_eager_chunk_reduce(void *arg, const struct coll_job *job, struct coll_intra_state *s);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * Turns, entries and cells of src/native, explored exhaustively: two or three ranks, a few
+ * Turns, entries and cells of src/intra, explored exhaustively: two or three ranks, a few
  * operations of all kinds behind each other, every interleaving of their memory operations, on a
  * memory as weak as Arm's (weak_model_test.h).
  *
@@ -81,13 +81,13 @@ static bool drops(const struct writer *w, enum rule rule)
 }
 
 /* All others have entered this turn. */
-static void entered(struct writer *w, int turn)
+static void entered(struct writer *w, int epoch)
 {
 	for (int r = 0; r < w->w->ranks; r++) {
-		if (r == w->me || w->seen[r] >= turn)
+		if (r == w->me || w->seen[r] >= epoch)
 			continue;
-		emit(w, WEAK_AWAIT_REACHED, r, WORD + turn % w->depth, turn, true);
-		w->seen[r] = turn;
+		emit(w, WEAK_AWAIT_REACHED, r, WORD + epoch % w->depth, epoch, true);
+		w->seen[r] = epoch;
 	}
 }
 
@@ -109,45 +109,45 @@ static bool in_cell(enum kind kind)
 }
 
 /* Two ranks: each writes what it has read in the exchange before. */
-static void exchange(struct writer *w, int turn)
+static void exchange(struct writer *w, int epoch)
 {
 	const int to = drops(w, PLACES_STAY) ? w->me : (w->exchanges + w->me) % 2;
 
 	w->exchanges++;
-	emit(w, WEAK_STORE, w->me, WORD + turn % w->depth, turn, true);
-	emit(w, WEAK_STORE, to, PLACE, turn, false);
-	emit(w, WEAK_STORE, to, PLACE_FLAG, turn, !drops(w, FLAG_BEFORE_CELL));
-	emit(w, WEAK_AWAIT_EQUAL, !to, PLACE_FLAG, turn, !drops(w, PAYLOAD_BEFORE_WORD));
-	emit(w, WEAK_LOAD, !to, PLACE, turn, false);
-	w->seen[!w->me] = turn;
+	emit(w, WEAK_STORE, w->me, WORD + epoch % w->depth, epoch, true);
+	emit(w, WEAK_STORE, to, PLACE, epoch, false);
+	emit(w, WEAK_STORE, to, PLACE_FLAG, epoch, !drops(w, FLAG_BEFORE_CELL));
+	emit(w, WEAK_AWAIT_EQUAL, !to, PLACE_FLAG, epoch, !drops(w, PAYLOAD_BEFORE_WORD));
+	emit(w, WEAK_LOAD, !to, PLACE, epoch, false);
+	w->seen[!w->me] = epoch;
 }
 
 /* The same place again where the root has read it; of three ranks the root's own, of this turn's entry. */
-static void wide(struct writer *w, int turn, int root)
+static void wide(struct writer *w, int epoch, int root)
 {
 	const bool pair = w->w->ranks == 2;
 	const int owner = pair ? 0 : root;
-	int place = turn % w->depth;
+	int place = epoch % w->depth;
 
 	if (pair && w->wide_root == root && !drops(w, WIDE_STAYS))
 		w->wide = (w->wide + 1) % w->depth;
 	w->wide_root = root;
 	if (pair)
 		place = w->wide;
-	emit(w, WEAK_STORE, w->me, WORD + turn % w->depth, turn, true);
+	emit(w, WEAK_STORE, w->me, WORD + epoch % w->depth, epoch, true);
 	if (w->me == root) {
-		emit(w, WEAK_STORE, owner, WIDE + place, turn, false);
-		emit(w, WEAK_STORE, owner, WIDE_FLAG + place, turn, !drops(w, FLAG_BEFORE_CELL));
+		emit(w, WEAK_STORE, owner, WIDE + place, epoch, false);
+		emit(w, WEAK_STORE, owner, WIDE_FLAG + place, epoch, !drops(w, FLAG_BEFORE_CELL));
 		return;
 	}
-	emit(w, WEAK_AWAIT_EQUAL, owner, WIDE_FLAG + place, turn, !drops(w, PAYLOAD_BEFORE_WORD));
-	emit(w, WEAK_LOAD, owner, WIDE + place, turn, false);
-	w->seen[root] = turn;
+	emit(w, WEAK_AWAIT_EQUAL, owner, WIDE_FLAG + place, epoch, !drops(w, PAYLOAD_BEFORE_WORD));
+	emit(w, WEAK_LOAD, owner, WIDE + place, epoch, false);
+	w->seen[root] = epoch;
 }
 
-static void operation(struct writer *w, enum kind kind, int turn)
+static void operation(struct writer *w, enum kind kind, int epoch)
 {
-	const int entry = turn % w->depth;
+	const int entry = epoch % w->depth;
 	const bool mine = writes(kind, w->me);
 	int cell = 0;
 
@@ -155,34 +155,34 @@ static void operation(struct writer *w, enum kind kind, int turn)
 		cell = w->cells++ % SPACE;
 		if (w->cell_turn[cell] > 0 && !drops(w, CELL_WITHOUT_EVIDENCE))
 			entered(w, w->cell_turn[cell] + !drops(w, CELL_OLD_EVIDENCE));
-		w->cell_turn[cell] = turn;
+		w->cell_turn[cell] = epoch;
 	}
-	if (!drops(w, NO_EVIDENCE) && turn >= w->depth)
-		entered(w, turn - w->depth + !drops(w, OLD_EVIDENCE));
+	if (!drops(w, NO_EVIDENCE) && epoch >= w->depth)
+		entered(w, epoch - w->depth + !drops(w, OLD_EVIDENCE));
 	if (kind == EXCHANGE && w->w->ranks == 2) {
-		exchange(w, turn);
+		exchange(w, epoch);
 		return;
 	}
 	if (kind == WIDE_FROM_0 || kind == WIDE_FROM_1) {
-		wide(w, turn, kind == WIDE_FROM_1);
+		wide(w, epoch, kind == WIDE_FROM_1);
 		return;
 	}
 	if (mine && !in_cell(kind))
-		emit(w, WEAK_STORE, w->me, PAYLOAD + entry, turn, false);
+		emit(w, WEAK_STORE, w->me, PAYLOAD + entry, epoch, false);
 	if (mine || !drops(w, SILENT_READERS))
-		emit(w, WEAK_STORE, w->me, WORD + entry, turn, !drops(w, WORD_BEFORE_PAYLOAD));
+		emit(w, WEAK_STORE, w->me, WORD + entry, epoch, !drops(w, WORD_BEFORE_PAYLOAD));
 	if (mine && in_cell(kind)) {
-		emit(w, WEAK_STORE, w->me, CELL + cell, turn, false);
-		emit(w, WEAK_STORE, w->me, FLAG + cell, turn, !drops(w, FLAG_BEFORE_CELL));
+		emit(w, WEAK_STORE, w->me, CELL + cell, epoch, false);
+		emit(w, WEAK_STORE, w->me, FLAG + cell, epoch, !drops(w, FLAG_BEFORE_CELL));
 	}
 	for (int r = 0; r < w->w->ranks; r++) {
 		if (reads(kind, w->me, r)) {
-			emit(w, WEAK_AWAIT_EQUAL, r, in_cell(kind) ? FLAG + cell : WORD + entry, turn,
+			emit(w, WEAK_AWAIT_EQUAL, r, in_cell(kind) ? FLAG + cell : WORD + entry, epoch,
 			     !drops(w, PAYLOAD_BEFORE_WORD));
-			emit(w, WEAK_LOAD, r, in_cell(kind) ? CELL + cell : PAYLOAD + entry, turn, false);
+			emit(w, WEAK_LOAD, r, in_cell(kind) ? CELL + cell : PAYLOAD + entry, epoch, false);
 		}
 		if (reads(kind, w->me, r) || drops(w, ROOTED_IS_ALL))
-			w->seen[r] = turn;
+			w->seen[r] = epoch;
 	}
 }
 

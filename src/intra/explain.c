@@ -7,7 +7,7 @@
 
 #include "intra/cma.h"
 
-/* What must be mapped for zero copy: see coll_native_requires(). */
+/* What must be mapped for zero copy: see coll_intra_requires(). */
 static const char *mapped(enum coll_kind kind)
 {
 	switch (kind) {
@@ -19,26 +19,26 @@ static const char *mapped(enum coll_kind kind)
 }
 
 /* Plain buffers that the kernel may read: forced, or as trials find. */
-static void explain_plain(const struct coll_native *n, const struct coll_job *job, uint8_t way, char *buf,
+static void explain_plain(const struct coll_intra *n, const struct coll_job *job, uint8_t way, char *buf,
                           size_t len_bytes)
 {
 	const char *name = coll_way_name(way);
 
-	if (!coll_native_pull_serves(n, job) || n->fabric.way == COLL_NATIVE_CACHED ||
-	    n->fabric.way == COLL_NATIVE_STREAMED)
+	if (!coll_intra_cma_serves(n, job) || n->fabric.way == COLL_INTRA_CACHED ||
+	    n->fabric.way == COLL_INTRA_STREAMED)
 		snprintf(buf, len_bytes, "%s (plain buffers)", name);
-	else if (n->fabric.way == COLL_NATIVE_PULLED)
+	else if (n->fabric.way == COLL_INTRA_CMAED)
 		snprintf(buf, len_bytes, "cma if every rank may read the others' memory, else %s (plain buffers)",
 		         name);
 	else
 		snprintf(buf, len_bytes, "cma or %s, by trial (plain buffers)", name);
 }
 
-void coll_native_explain(const struct coll_hand *hand, const struct coll_job *job, char *buf, size_t len_bytes,
-                         const char **plan)
+void coll_intra_explain(const struct coll_intra_op *intra, const struct coll_job *job, char *buf, size_t len_bytes,
+                        const char **plan)
 {
-	const struct coll_native *n = hand->arg;
-	const uint8_t way = coll_native_way(hand), plain = coll_native_plain_way(n, job);
+	const struct coll_intra *n = intra->arg;
+	const uint8_t way = coll_intra_way(intra), plain = coll_intra_plain_way(n, job);
 	char rest[160] = "";
 
 	*plan = "no memory can be shared";
@@ -46,9 +46,9 @@ void coll_native_explain(const struct coll_hand *hand, const struct coll_job *jo
 		snprintf(buf, len_bytes, "%s", coll_way_name(way));
 		return;
 	}
-	if (hand->instead)
+	if (intra->instead)
 		snprintf(rest, sizeof(rest), "; else %s (plain buffers)",
-		         coll_way_name(coll_native_way(hand->instead)));
+		         coll_way_name(coll_intra_way(intra->instead)));
 	else if (plain != COLL_WAY_UNKNOWN) {
 		snprintf(rest, sizeof(rest), "; else ");
 		explain_plain(n, job, plain, rest + strlen(rest), sizeof(rest) - strlen(rest));

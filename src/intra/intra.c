@@ -22,8 +22,9 @@ enum way {
 	WAYS
 };
 
-/* Two ranks: up to PAIR_MIN bytes in lines. Ranks that have a core each: reduced in the hub up to HUB_REDUCES, counted,
- * not measured: sixteen times that through one core is what half a dozen rounds of a plan take. */
+/* Two ranks: up to PAIR_MIN bytes in lines. Ranks that have a core each: reduced in the central buffer up to
+ * HUB_REDUCES, counted, not measured: sixteen times that through one core is what half a dozen rounds of a plan take.
+ */
 enum { PAIR_MIN = 256, HUB_REDUCES = 1024 };
 
 /* Of one that may go several ways, the first. */
@@ -36,19 +37,19 @@ static const uint8_t names[WAYS] = {
         [DIRECT_OR_PAIR] = COLL_WAY_ZERO_COPY, [HUB] = COLL_WAY_CENTRAL,
 };
 
-static coll_status (*const polls[WAYS])(void *, const struct coll_job *, struct coll_hand_state *) = {
-        [LINE_REDUCE] = coll_native_poll_line_reduce,
-        [LINES_REDUCE] = coll_native_poll_lines_reduce,
-        [CELLS_REDUCE] = coll_native_poll_cells_reduce,
-        [BARRIER] = coll_native_poll_barrier,
-        [LINES] = coll_native_poll_lines,
-        [CELLS] = coll_native_poll_cells,
-        [BROADCAST] = coll_native_poll_broadcast,
-        [WIDE] = coll_native_poll_wide,
-        [PAIR] = coll_native_poll_pair,
-        [DIRECT] = coll_native_poll_direct,
-        [DIRECT_OR_PAIR] = coll_native_poll_direct,
-        [HUB] = coll_native_poll_hub,
+static coll_status (*const polls[WAYS])(void *, const struct coll_job *, struct coll_intra_state *) = {
+        [LINE_REDUCE] = coll_intra_poll_eager_line_reduce,
+        [LINES_REDUCE] = coll_intra_poll_eager_lines_reduce,
+        [CELLS_REDUCE] = coll_intra_poll_eager_chunk_reduce,
+        [BARRIER] = coll_intra_poll_barrier,
+        [LINES] = coll_intra_poll_eager_lines,
+        [CELLS] = coll_intra_poll_eager_chunk,
+        [BROADCAST] = coll_intra_poll_eager_bcast,
+        [WIDE] = coll_intra_poll_wide_bcast,
+        [PAIR] = coll_intra_poll_pair_swap,
+        [DIRECT] = coll_intra_poll_zero_copy,
+        [DIRECT_OR_PAIR] = coll_intra_poll_zero_copy,
+        [HUB] = coll_intra_poll_central,
 };
 
 static bool scatters(enum coll_kind kind)
@@ -67,7 +68,7 @@ static bool in_lines(enum coll_kind kind, int size, size_t bytes)
 {
 	if (bytes > COLL_ENTRY_PAYLOAD)
 		return false;
-	return coll_native_lines(bytes) * (scatters(kind) ? (uint32_t)size - 1 : 1) <= COLL_LINES;
+	return coll_intra_lines(bytes) * (scatters(kind) ? (uint32_t)size - 1 : 1) <= COLL_LINES;
 }
 
 static enum way find(enum coll_kind kind, int size, size_t bytes)
@@ -93,7 +94,7 @@ static enum way find(enum coll_kind kind, int size, size_t bytes)
 
 /*
  * The longest payload that gains by it, 0: none does. Two ranks, two cores, and four ranks on them
- * (2026-11-21, time by the plan / by hand, 10th percentiles of 400 interleaved blocks):
+ * (2026-11-21, time by the plan / intranode, 10th percentiles of 400 interleaved blocks):
  *   (all but 8 B with lines and cells of each rank's own; two ranks use a pair's place now, see pair_swap.c)
  *   all_reduce      8 B 1.40, 48 B 1.69, 256 B 1.21, 512 B 1.02, 1 KiB 0.88, 4 to 32 KiB 0.93 to 1.08
  *   all_gather      8 B 1.11, 256 B 1.12, 1 KiB 0.85
@@ -119,11 +120,11 @@ static size_t limit_of(enum coll_kind kind, int size, bool crowded)
 	}
 }
 
-/* By the hub: all kinds but scan. */
-static bool hub_serves(enum coll_kind kind, int size, bool crowded, size_t count, size_t elem_bytes,
-                       size_t payload_bytes)
+/* By the central buffer: all kinds but scan. */
+static bool central_serves(enum coll_kind kind, int size, bool crowded, size_t count, size_t elem_bytes,
+                           size_t payload_bytes)
 {
-	if (size > COLL_HUB_SIZE_MAX || count == 0 || count > SIZE_MAX / elem_bytes / (size_t)size)
+	if (size > COLL_CENTRAL_SIZE_MAX || count == 0 || count > SIZE_MAX / elem_bytes / (size_t)size)
 		return false;
 	if (kind == COLL_KIND_SCAN || kind == COLL_KIND_SEND_RECV)
 		return false;
@@ -138,13 +139,13 @@ static bool hub_serves(enum coll_kind kind, int size, bool crowded, size_t count
 	return payload_of(kind, size, count * elem_bytes) <= payload_bytes;
 }
 
-bool coll_native_serves(enum coll_kind kind, int size, bool crowded, size_t count, size_t elem_bytes,
-                        size_t payload_bytes)
+bool coll_intra_serves(enum coll_kind kind, int size, bool crowded, size_t count, size_t elem_bytes,
+                       size_t payload_bytes)
 {
 	size_t payload;
 
-	if (size > COLL_NATIVE_SIZE_MAX)
-		return hub_serves(kind, size, crowded, count, elem_bytes, payload_bytes);
+	if (size > COLL_INTRA_SIZE_MAX)
+		return central_serves(kind, size, crowded, count, elem_bytes, payload_bytes);
 	if (size < 2 || count == 0 || count > payload_bytes / elem_bytes)
 		return false;
 	payload = payload_of(kind, size, count * elem_bytes);
@@ -152,62 +153,62 @@ bool coll_native_serves(enum coll_kind kind, int size, bool crowded, size_t coun
 	       find(kind, size, count * elem_bytes) != NO_WAY;
 }
 
-const struct coll_hand *coll_native_hand(struct coll_native *n, enum coll_kind kind, size_t count, size_t elem_bytes)
+const struct coll_intra_op *coll_intra_op_of(struct coll_intra *n, enum coll_kind kind, size_t count, size_t elem_bytes)
 {
-	return &n->hands[n->size > COLL_NATIVE_SIZE_MAX ? HUB : find(kind, n->size, count * elem_bytes)];
+	return &n->ops[n->size > COLL_INTRA_SIZE_MAX ? HUB : find(kind, n->size, count * elem_bytes)];
 }
 
-const struct coll_hand *coll_native_direct_hand(struct coll_native *n, const struct coll_hand *small)
+const struct coll_intra_op *coll_intra_zero_copy_op(struct coll_intra *n, const struct coll_intra_op *small)
 {
 	if (!small)
-		return &n->hands[DIRECT];
-	return small == &n->hands[PAIR] ? &n->hands[DIRECT_OR_PAIR] : small;
+		return &n->ops[DIRECT];
+	return small == &n->ops[PAIR] ? &n->ops[DIRECT_OR_PAIR] : small;
 }
 
-void coll_native_hands(struct coll_native *n)
+void coll_intra_ops(struct coll_intra *n)
 {
-	_Static_assert(WAYS <= sizeof(n->hands) / sizeof(n->hands[0]), "room for each");
+	_Static_assert(WAYS <= sizeof(n->ops) / sizeof(n->ops[0]), "room for each");
 	for (int way = 0; way < WAYS; way++)
-		n->hands[way] = (struct coll_hand){.poll = polls[way], .where = coll_native_where, .arg = n};
-	n->hands[HUB].where = coll_native_where_hub;
-	n->hands[DIRECT].passes = n->hands[DIRECT_OR_PAIR].passes = coll_native_passes_direct;
-	n->hands[DIRECT_OR_PAIR].instead = &n->hands[PAIR];
+		n->ops[way] = (struct coll_intra_op){.poll = polls[way], .where = coll_intra_position, .arg = n};
+	n->ops[HUB].where = coll_intra_position_central;
+	n->ops[DIRECT].passes = n->ops[DIRECT_OR_PAIR].passes = coll_intra_passes_zero_copy;
+	n->ops[DIRECT_OR_PAIR].instead = &n->ops[PAIR];
 }
 
-bool coll_native_is_quick(const struct coll_hand *hand)
+bool coll_intra_is_fastpath(const struct coll_intra_op *intra)
 {
-	return hand->poll == polls[LINE_REDUCE] || hand->poll == polls[BARRIER];
+	return intra->poll == polls[LINE_REDUCE] || intra->poll == polls[BARRIER];
 }
 
-uint8_t coll_native_way(const struct coll_hand *hand)
+uint8_t coll_intra_way(const struct coll_intra_op *intra)
 {
-	const struct coll_native *n = hand->arg;
+	const struct coll_intra *n = intra->arg;
 
-	return names[hand - n->hands];
+	return names[intra - n->ops];
 }
 
 /* ---- Waiting ---- */
 
 enum { LINK_EVERY = 1024 }; /* polls */
 
-coll_status coll_native_stray(const struct coll_job *job, struct coll_hand_state *s, const struct native_line *line,
-                              bool numbered)
+coll_status coll_intra_unexpected(const struct coll_job *job, struct coll_intra_state *s, const struct intra_line *line,
+                                  bool numbered)
 {
 	const uint64_t word = atomic_load_explicit(&line->word, memory_order_acquire);
 
 	/* 0: never written, which is a turn's number, too, once in a while. */
-	if ((uint32_t)(word >> 32) != s->turn || word == 0)
+	if ((uint32_t)(word >> 32) != s->epoch || word == 0)
 		return COLL_AGAIN;
-	if (word == coll_native_word(s->turn, job->signature) && (!numbered || line->sequence == job->sequence))
+	if (word == coll_intra_word(s->epoch, job->signature) && (!numbered || line->sequence == job->sequence))
 		return COLL_OK; /* it has come meanwhile */
 	s->bad_frame =
 	        (struct coll_frame){.sequence = numbered ? line->sequence : job->sequence, .signature = (uint32_t)word};
 	return COLL_ERR_MISMATCH;
 }
 
-coll_status coll_native_idle(struct coll_native *n, struct coll_hand_state *s)
+coll_status coll_intra_idle(struct coll_intra *n, struct coll_intra_state *s)
 {
-	const struct native_peer *p = &n->peers[s->pending];
+	const struct intra_peer *p = &n->peers[s->pending];
 	coll_status st;
 
 	if (++s->idle % LINK_EVERY)
@@ -216,8 +217,8 @@ coll_status coll_native_idle(struct coll_native *n, struct coll_hand_state *s)
 	return st == COLL_OK ? COLL_AGAIN : st;
 }
 
-void coll_native_where(void *arg, const struct coll_job *job, const struct coll_hand_state *s,
-                       struct coll_run_where *where)
+void coll_intra_position(void *arg, const struct coll_job *job, const struct coll_intra_state *s,
+                         struct coll_run_where *where)
 {
 	where->peer = (int)s->pending;
 	where->frame = s->bad_frame;

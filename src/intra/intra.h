@@ -1,5 +1,5 @@
 /*
- * Operations made by hand over memory that all ranks of a communicator map: for ranks of
+ * intranode operations over memory that all ranks of a communicator map: for ranks of
  * one host and small messages, where a plan's steps and frames cost more than the bytes.
  *
  * Every rank owns a region that all others map (an offer of the transport). It alone writes
@@ -8,60 +8,59 @@
  * every such call runs its plan (COLL_ERR_UNSUPPORTED from poll).
  *
  * This is below the communicator: it knows ranks, links and jobs, neither errors nor
- * waiting. What an operation is, and how it waits, is engine.h's coll_hand.
+ * waiting. What an operation is, and how it waits, is engine.h's coll_intra_op.
  */
-#ifndef COLL_NATIVE_NATIVE_H
-#define COLL_NATIVE_NATIVE_H
+#ifndef COLL_INTRA_INTRA_H
+#define COLL_INTRA_INTRA_H
 
 #include "coll/transport.h"
 #include "engine/engine.h"
 
 enum {
-	COLL_NATIVE_SIZE_MAX = 16,      /* ranks: everyone reads everyone */
-	COLL_HUB_SIZE_MAX = 128,        /* by the hub: central.h */
-	COLL_NATIVE_BYTES_MAX = 1 << 20 /* of COLL_NATIVE_BYTES */
+	COLL_INTRA_SIZE_MAX = 16,      /* ranks: everyone reads everyone */
+	COLL_CENTRAL_SIZE_MAX = 128,   /* by the central buffer: central.h */
+	COLL_INTRA_BYTES_MAX = 1 << 20 /* of COLL_INTRA_BYTES */
 };
 
 /* How a rank's memory is made, and its peers reached. */
-struct coll_native_fabric {
+struct coll_intra_fabric {
 	void *arg;
 	/* AGAIN: still connecting; *link is valid then, too. */
 	coll_status (*link)(void *arg, int peer, const struct coll_transport **t, void **link);
 	coll_status (*alloc)(void *arg, size_t len_bytes, struct coll_memory *mem);
 	void (*free)(void *arg, struct coll_memory *mem);
 	/* Whether results are stored past the caches. */
-	struct coll_stores *stores;
+	struct coll_nt *nt;
 	/* How blocks move that lie in plain memory; agreed. */
-	enum coll_native_copy { COLL_NATIVE_AUTO, COLL_NATIVE_CACHED, COLL_NATIVE_STREAMED, COLL_NATIVE_PULLED } way;
+	enum coll_intra_copy { COLL_INTRA_AUTO, COLL_INTRA_CACHED, COLL_INTRA_STREAMED, COLL_INTRA_CMAED } way;
 };
 
-struct coll_native;
+struct coll_intra;
 
-/* Nothing is shared yet. payload_bytes: COLL_NATIVE_BYTES. alone: every rank has a core. fabric is
+/* Nothing is shared yet. payload_bytes: COLL_INTRA_BYTES. alone: every rank has a core. fabric is
  * copied. */
-coll_status coll_native_create(struct coll_native **native, const struct coll_native_fabric *fabric,
-                               const struct coll_channel_key *key, int rank, int size, size_t payload_bytes,
-                               bool alone);
+coll_status coll_intra_create(struct coll_intra **intra, const struct coll_intra_fabric *fabric,
+                              const struct coll_channel_key *key, int rank, int size, size_t payload_bytes, bool alone);
 /* Before the links are closed. NULL inside accepted. */
-void coll_native_destroy(struct coll_native **native);
+void coll_intra_destroy(struct coll_intra **intra);
 
 /* Whether a call gains by it, by agreed facts alone: count as in struct coll_job, payload_bytes as
  * above; crowded: more ranks than cores. */
-bool coll_native_serves(enum coll_kind kind, int size, bool crowded, size_t count, size_t elem_bytes,
-                        size_t payload_bytes);
+bool coll_intra_serves(enum coll_kind kind, int size, bool crowded, size_t count, size_t elem_bytes,
+                       size_t payload_bytes);
 /* What runs it. Valid as long as native. */
-const struct coll_hand *coll_native_hand(struct coll_native *native, enum coll_kind kind, size_t count,
-                                         size_t elem_bytes);
+const struct coll_intra_op *coll_intra_op_of(struct coll_intra *intra, enum coll_kind kind, size_t count,
+                                             size_t elem_bytes);
 /* The same for long messages in buffers that all ranks map (coll_mem_alloc): zero_copy.c. */
-bool coll_native_direct_serves(enum coll_kind kind, int size, size_t count, size_t elem_bytes);
-/* small: what coll_native_hand() says, where coll_native_serves(); else NULL. */
-const struct coll_hand *coll_native_direct_hand(struct coll_native *native, const struct coll_hand *small);
+bool coll_intra_zero_copy_serves(enum coll_kind kind, int size, size_t count, size_t elem_bytes);
+/* small: what coll_intra_op_of() says, where coll_intra_serves(); else NULL. */
+const struct coll_intra_op *coll_intra_zero_copy_op(struct coll_intra *intra, const struct coll_intra_op *small);
 /* The communicator has failed: its calls' buffers are the caller's from here on. NULL accepted. Nothing of it is
  * polled again. */
-void coll_native_revoke(struct coll_native *native);
+void coll_intra_revoke(struct coll_intra *intra);
 
 /* What was done directly, since creation: for tests and reports. */
-struct coll_native_stats {
+struct coll_intra_stats {
 	uint64_t direct;         /* calls made so */
 	uint64_t declined;       /* that would have been, had all buffers been mapped */
 	uint64_t passed;         /* not even tried after such */
@@ -69,22 +68,22 @@ struct coll_native_stats {
 	uint64_t bytes_written;  /* to any rank's */
 	uint64_t bytes_streamed; /* of those: past the caches */
 	uint64_t parted;         /* bytes of ours left to a peer that did not stop writing */
-	uint64_t pulled;         /* bytes that the kernel has read for us in plain memory of others */
-	uint64_t shuttled;       /* bytes that came by slots */
+	uint64_t cma_read;       /* bytes that the kernel has read for us in plain memory of others */
+	uint64_t streamed_in;    /* bytes that came by slots */
 	uint64_t tiles;          /* that calls were cut in: cico.c */
 };
-const struct coll_native_stats *coll_native_stats(const struct coll_native *native);
+const struct coll_intra_stats *coll_intra_stats(const struct coll_intra *intra);
 
 /* Whether fastpath.h can do it: one line, or none. */
-bool coll_native_is_quick(const struct coll_hand *hand);
+bool coll_intra_is_fastpath(const struct coll_intra_op *intra);
 /* The way of a call that it makes (record/way.h); of one that passes(), the first that is tried. */
-uint8_t coll_native_way(const struct coll_hand *hand);
+uint8_t coll_intra_way(const struct coll_intra_op *intra);
 /* The ways that are tried for a job, in order, and the condition of each: "zero-copy if ...; else pair-stream (plain
  * buffers)", cut to len_bytes. What is left for the plan goes to *plan. explain.c */
-void coll_native_explain(const struct coll_hand *hand, const struct coll_job *job, char *buf, size_t len_bytes,
-                         const char **plan);
+void coll_intra_explain(const struct coll_intra_op *intra, const struct coll_job *job, char *buf, size_t len_bytes,
+                        const char **plan);
 
 /* Of one rank, or of rank 0 where there are more ranks than can read each other: bytes of address space. */
-size_t coll_native_region_bytes(size_t payload_bytes);
+size_t coll_intra_region_bytes(size_t payload_bytes);
 
 #endif

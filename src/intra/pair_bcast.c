@@ -25,46 +25,46 @@ enum { CHUTE_MIN = 256 << 10, CHUTE_MAX = 2 << 20 };
 enum { CHUTE_AT = (COLL_TILE_AREAS - 2) * (COLL_TILE_BYTES + COLL_AREA_GAP) };
 _Static_assert(SLOTS *(SLOT_BYTES + COLL_AREA_GAP) <= 2 * (COLL_TILE_BYTES + COLL_AREA_GAP), "room for the slots");
 
-bool coll_native_chute_serves(const struct coll_native *n, const struct coll_job *job)
+bool coll_intra_pair_bcast_serves(const struct coll_intra *n, const struct coll_job *job)
 {
 	const size_t bytes = job->in.count * job->elem_bytes;
 
-	return n->size == 2 && job->plan->kind == COLL_KIND_BROADCAST && n->fabric.way != COLL_NATIVE_PULLED &&
+	return n->size == 2 && job->plan->kind == COLL_KIND_BROADCAST && n->fabric.way != COLL_INTRA_CMAED &&
 	       bytes >= CHUTE_MIN && bytes <= CHUTE_MAX;
 }
 
-static bool is_root(const struct coll_native *n, const struct coll_job *job)
+static bool is_root(const struct coll_intra *n, const struct coll_job *job)
 {
 	return job->plan->root == n->rank;
 }
 
-static char *slot_of(const struct coll_native *n, uint64_t chunk)
+static char *slot_of(const struct coll_intra *n, uint64_t chunk)
 {
-	return (char *)coll_native_region(n, 0) + coll_native_tiles_at(n->payload_bytes) + CHUTE_AT +
+	return (char *)coll_intra_region(n, 0) + coll_intra_cico_at(n->payload_bytes) + CHUTE_AT +
 	       chunk % SLOTS * (SLOT_BYTES + COLL_AREA_GAP);
 }
 
-static coll_status begin(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+static coll_status begin(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
 	const size_t bytes = job->in.count * job->elem_bytes;
 
-	if (s->phase == NATIVE_TILES_NEW) {
-		const coll_status st = coll_native_enter_as(n, s, true);
+	if (s->phase == INTRA_CICO_NEW) {
+		const coll_status st = coll_intra_enter_as(n, s, true);
 
 		if (st != COLL_OK)
 			return st;
-		coll_native_publish(n, job, s);
-		coll_native_nudge(n);
+		coll_intra_publish(n, job, s);
+		coll_intra_nudge(n);
 	}
 	s->way = COLL_WAY_PAIR_BCAST;
 	s->committed = true;
-	s->phase = NATIVE_TILES;
+	s->phase = INTRA_CICO;
 	s->done = 0;
 	s->pieces = (uint32_t)((bytes + SLOT_BYTES - 1) / SLOT_BYTES);
 	if (is_root(n, job))
-		coll_native_stores_none(n);
+		coll_intra_nt_none(n);
 	else
-		coll_native_stores_begin(n, COLL_STORES_STAGED, bytes);
+		coll_intra_nt_begin(n, COLL_NT_STAGED, bytes);
 	return COLL_OK;
 }
 
@@ -73,16 +73,16 @@ struct part {
 	size_t at, bytes;
 };
 
-static struct part part_of(const struct coll_job *job, const struct coll_hand_state *s)
+static struct part part_of(const struct coll_job *job, const struct coll_intra_state *s)
 {
 	const size_t at = (size_t)s->done * SLOT_BYTES, left = job->in.count * job->elem_bytes - at;
 
 	return (struct part){at, left < SLOT_BYTES ? left : SLOT_BYTES};
 }
 
-static coll_status pour(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+static coll_status pour(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
-	const struct native_region *theirs = n->peers[!n->rank].region;
+	const struct intra_region *theirs = n->peers[!n->rank].region;
 	const uint64_t chunk = n->chuted + s->done;
 	const struct part p = part_of(job, s);
 
@@ -91,74 +91,74 @@ static coll_status pour(struct coll_native *n, const struct coll_job *job, struc
 		return COLL_AGAIN;
 	coll_reduce_copy(slot_of(n, chunk), job->in.base + p.at, p.bytes);
 	atomic_store_explicit(&n->mine->poured, chunk + 1, memory_order_release);
-	coll_native_nudge(n);
+	coll_intra_nudge(n);
 	coll_reduce_copy(job->out.base + p.at, job->in.base + p.at, p.bytes);
 	return COLL_OK;
 }
 
-static coll_status drain(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+static coll_status drain(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
-	const struct native_region *theirs = n->peers[!n->rank].region;
+	const struct intra_region *theirs = n->peers[!n->rank].region;
 	const uint64_t chunk = n->chuted + s->done;
 	const struct part p = part_of(job, s);
 	uint64_t since_ns;
 
 	/* Before the first one it is known to make the same call. */
 	if (s->done == 0) {
-		const coll_status st = coll_native_check(job, s, &theirs->entries[s->turn % COLL_DEPTH].lines[0], true);
+		const coll_status st = coll_intra_check(job, s, &theirs->entries[s->epoch % COLL_DEPTH].lines[0], true);
 
 		if (st != COLL_OK)
 			return st;
 	}
 	if (atomic_load_explicit(&theirs->poured, memory_order_acquire) <= chunk)
 		return COLL_AGAIN;
-	since_ns = coll_native_stores_since(n);
-	if (n->stores.choice.stream)
+	since_ns = coll_intra_nt_since(n);
+	if (n->nt.choice.stream)
 		coll_reduce_stream(job->out.base + p.at, slot_of(n, chunk), p.bytes);
 	else
 		coll_reduce_copy(job->out.base + p.at, slot_of(n, chunk), p.bytes);
-	coll_native_stores_until(n, since_ns);
+	coll_intra_nt_until(n, since_ns);
 	atomic_store_explicit(&n->mine->drained, chunk + 1, memory_order_release);
-	coll_native_nudge(n);
+	coll_intra_nudge(n);
 	return COLL_OK;
 }
 
 /* The next chunk: it is about to come, or to be taken. */
-static coll_status step(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+static coll_status step(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
-	const coll_status st = coll_native_look(n, job, s, is_root(n, job) ? pour : drain);
+	const coll_status st = coll_intra_look(n, job, s, is_root(n, job) ? pour : drain);
 
 	if (st != COLL_OK)
-		return coll_native_not_now(n, s, st);
+		return coll_intra_not_yet(n, s, st);
 	s->done++;
 	s->events++;
 	return COLL_OK;
 }
 
-static void end(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+static void end(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
 	n->chuted += s->pieces;
 	if (is_root(n, job))
 		return;
 	n->chute_run = n->chuted;
-	n->all = s->turn;
-	if (n->stores.choice.stream)
+	n->all = s->epoch;
+	if (n->nt.choice.stream)
 		coll_reduce_fence();
-	coll_native_stores_end(n);
-	n->direct.stats.shuttled += job->in.count * job->elem_bytes;
+	coll_intra_nt_end(n);
+	n->direct.stats.streamed_in += job->in.count * job->elem_bytes;
 }
 
-coll_status coll_native_poll_chute(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+coll_status coll_intra_poll_pair_bcast(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
 	coll_status st;
 
 	s->pending = (uint32_t)!n->rank;
-	if (s->phase < NATIVE_TILES) {
+	if (s->phase < INTRA_CICO) {
 		st = begin(n, job, s);
 		if (st != COLL_OK)
-			return coll_native_not_now(n, s, st);
+			return coll_intra_not_yet(n, s, st);
 	}
-	st = coll_native_some(n, job, s, step);
+	st = coll_intra_step_some(n, job, s, step);
 	if (st == COLL_OK)
 		end(n, job, s);
 	return st;

@@ -33,24 +33,24 @@ enum { AHEAD = COLL_RING_SLOTS / 2, POLL_STEPS = 8 };
 _Static_assert(2 * AHEAD == COLL_RING_SLOTS, "a slot is taken in the step that sends it again");
 
 /* What pair_swap.c does not. */
-bool coll_native_halves_serve(const struct coll_native *n, const struct coll_job *job)
+bool coll_intra_pair_reduce_serve(const struct coll_intra *n, const struct coll_job *job)
 {
 	const size_t bytes = job->in.count * job->elem_bytes;
 
 	return n->size == 2 && job->plan->kind == COLL_KIND_ALL_REDUCE && bytes >= COLL_SLOT_MIN &&
 	       bytes / COLL_SLOT_BYTES < (1 << COLL_STEP_BITS) - 2 * COLL_RING_SLOTS &&
-	       !coll_native_serves(job->plan->kind, 2, false, job->in.count, job->elem_bytes, n->payload_bytes);
+	       !coll_intra_serves(job->plan->kind, 2, false, job->in.count, job->elem_bytes, n->payload_bytes);
 }
 
 /* The chunk of pair k that `joiner` reduces, in the ring of the other. */
-static struct coll_leg leg_of(const struct coll_native *n, const struct coll_job *job, const struct coll_hand_state *s,
+static struct coll_leg leg_of(const struct coll_intra *n, const struct coll_job *job, const struct coll_intra_state *s,
                               uint32_t k, int joiner)
 {
 	const size_t all = job->in.count * job->elem_bytes;
-	const struct coll_span here = coll_native_span(all, s->piece, 2 * (size_t)k + (size_t)joiner);
-	const struct coll_span next = coll_native_span(all, s->piece, 2 * (size_t)(k + 1) + (size_t)joiner);
+	const struct coll_span here = coll_intra_span(all, s->piece, 2 * (size_t)k + (size_t)joiner);
+	const struct coll_span next = coll_intra_span(all, s->piece, 2 * (size_t)(k + 1) + (size_t)joiner);
 
-	return (struct coll_leg){.slot = coll_native_slot(n, COLL_RING_HALVES, k, !joiner),
+	return (struct coll_leg){.slot = coll_intra_slot(n, COLL_RING_HALVES, k, !joiner),
 	                         .own = job->in.base + here.at,
 	                         .next = next.bytes ? job->in.base + next.at : NULL,
 	                         .next_bytes = next.bytes,
@@ -58,14 +58,12 @@ static struct coll_leg leg_of(const struct coll_native *n, const struct coll_job
 	                         .bytes = here.bytes};
 }
 
-static void make_step(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+static void make_step(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
 	const uint32_t k = s->next;
-	const uint64_t since_ns = coll_native_stores_since(n);
-	struct coll_weave w = {.reduction = job->reduction,
-	                       .own_first = n->rank == 0,
-	                       .returns = true,
-	                       .stream = n->stores.choice.stream};
+	const uint64_t since_ns = coll_intra_nt_since(n);
+	struct coll_weave w = {
+	        .reduction = job->reduction, .own_first = n->rank == 0, .returns = true, .stream = n->nt.choice.stream};
 
 	if (k >= 2 * AHEAD)
 		w.taken = leg_of(n, job, s, k - 2 * AHEAD, !n->rank);
@@ -75,85 +73,85 @@ static void make_step(struct coll_native *n, const struct coll_job *job, struct 
 		w.sent = leg_of(n, job, s, k, !n->rank);
 		w.sent.to = NULL;
 	}
-	coll_native_weave(&w);
-	coll_native_stores_until(n, since_ns);
+	coll_intra_stream_kernel(&w);
+	coll_intra_nt_until(n, since_ns);
 	s->next++;
 	s->events++;
 	if (k < s->pieces + AHEAD) { /* nobody waits for those behind */
-		atomic_store_explicit(&n->mine->steps, n->turn << COLL_STEP_BITS | s->next, memory_order_release);
-		coll_native_nudge(n);
+		atomic_store_explicit(&n->mine->steps, n->epoch << COLL_STEP_BITS | s->next, memory_order_release);
+		coll_intra_nudge(n);
 	}
 }
 
 /* The other has made the step of AHEAD before this one; before the first, it is known to make the same call. */
-static coll_status ready(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+static coll_status ready(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
-	const struct native_region *theirs = n->peers[!n->rank].region;
+	const struct intra_region *theirs = n->peers[!n->rank].region;
 
 	if (s->next < AHEAD)
 		return COLL_OK;
 	if (s->next == AHEAD) {
-		const coll_status st = coll_native_check(job, s, &theirs->entries[s->turn % COLL_DEPTH].lines[0], true);
+		const coll_status st = coll_intra_check(job, s, &theirs->entries[s->epoch % COLL_DEPTH].lines[0], true);
 
 		if (st != COLL_OK)
 			return st;
 	}
 	/* Of a later turn: it has made them all. */
 	return atomic_load_explicit(&theirs->steps, memory_order_acquire) >
-	                       (n->turn << COLL_STEP_BITS | (s->next - AHEAD))
+	                       (n->epoch << COLL_STEP_BITS | (s->next - AHEAD))
 	               ? COLL_OK
 	               : COLL_AGAIN;
 }
 
-static coll_status enter(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+static coll_status enter(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
-	const coll_status st = coll_native_enter_as(n, s, true);
+	const coll_status st = coll_intra_enter_as(n, s, true);
 
 	if (st == COLL_OK)
-		coll_native_publish(n, job, s); /* readers are told with the first step */
+		coll_intra_publish(n, job, s); /* readers are told with the first step */
 	return st;
 }
 
-static void begin(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+static void begin(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
 	const size_t bytes = job->in.count * job->elem_bytes;
 
 	s->way = COLL_WAY_PAIR_STREAM;
 	s->committed = true;
-	s->phase = NATIVE_TILES;
+	s->phase = INTRA_CICO;
 	s->done = s->next = 0;
-	s->piece = coll_native_chunk(bytes / 2);
+	s->piece = coll_intra_chunk(bytes / 2);
 	s->pieces = (uint32_t)((bytes + 2 * s->piece - 1) / (2 * s->piece));
 	/* What has just been read is in the cache and is overwritten there. */
 	if (job->in.base == job->out.base)
-		coll_native_stores_none(n);
+		coll_intra_nt_none(n);
 	else
-		coll_native_stores_begin(n, COLL_STORES_STAGED, 2 * bytes);
+		coll_intra_nt_begin(n, COLL_NT_STAGED, 2 * bytes);
 }
 
 /* Some steps at a time: whoever polls looks at other things in between. */
-coll_status coll_native_poll_halves(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+coll_status coll_intra_poll_pair_reduce(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
 	coll_status st = COLL_OK;
 
 	s->pending = (uint32_t)!n->rank;
-	if (s->phase == NATIVE_TILES_NEW)
+	if (s->phase == INTRA_CICO_NEW)
 		st = enter(n, job, s);
-	if (st == COLL_OK && s->phase != NATIVE_TILES)
+	if (st == COLL_OK && s->phase != INTRA_CICO)
 		begin(n, job, s);
 	for (int i = 0; i < POLL_STEPS && st == COLL_OK && s->next < s->pieces + 2 * AHEAD; i++) {
-		st = coll_native_look(n, job, s, ready);
+		st = coll_intra_look(n, job, s, ready);
 		if (st == COLL_OK)
 			make_step(n, job, s);
 	}
 	if (st != COLL_OK)
-		return coll_native_not_now(n, s, st);
+		return coll_intra_not_yet(n, s, st);
 	if (s->next < s->pieces + 2 * AHEAD)
 		return COLL_AGAIN;
-	if (n->stores.choice.stream)
+	if (n->nt.choice.stream)
 		coll_reduce_fence();
-	coll_native_stores_end(n);
-	n->all = s->turn;
-	n->direct.stats.shuttled += job->in.count * job->elem_bytes;
+	coll_intra_nt_end(n);
+	n->all = s->epoch;
+	n->direct.stats.streamed_in += job->in.count * job->elem_bytes;
 	return COLL_OK;
 }

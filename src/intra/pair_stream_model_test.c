@@ -1,9 +1,10 @@
 /*
- * The slots of pair_stream.c and pair_reduce.c, explored: two ranks, a few operations of some chunks each behind each other,
- * every interleaving of their memory operations, on a memory as weak as Arm's (weak_model_test.h). The real rings have
- * four slots; here they have two, so that each is used again soon. Operations are in place: what is sent is what the
- * operation before has put there. How far a rank of the shuttle sends ahead of what it takes depends on the other: each
- * of the two takes as soon as it can, or as late as it may. What is read before the first chunk is epoch_model_test.c's.
+ * The slots of pair_stream.c and pair_reduce.c, explored: two ranks, a few operations of some chunks each behind each
+ * other, every interleaving of their memory operations, on a memory as weak as Arm's (weak_model_test.h). The real
+ * rings have four slots; here they have two, so that each is used again soon. Operations are in place: what is sent is
+ * what the operation before has put there. How far a rank of the pair stream sends ahead of what it takes depends on
+ * the other: each of the two takes as soon as it can, or as late as it may. What is read before the first chunk is
+ * epoch_model_test.c's.
  *
  * Required: chunk c is taken as it was sent, whatever its slot held before, and nobody waits for ever. Every rule is
  * dropped once, and then one of these must break.
@@ -15,7 +16,7 @@
 enum { RANKS = 2, SLOTS = 2, HALVES_AHEAD = SLOTS / 2, CHUNKS_MAX = 6, STEP_RANGE = 8 };
 static_assert(CHUNKS_MAX < STEP_RANGE, "a count of chunks beside the turn");
 
-/* How many chunks an operation of each kind has, which go by the shuttle or, in pairs, by halves; 0: it is another
+/* How many chunks an operation of each kind has, which go by the pair stream or, in pairs, by halves; 0: it is another
  * one, which only takes a turn. */
 static const struct {
 	int chunks;
@@ -34,7 +35,7 @@ enum rule {
 	STORED_UNSENT,      /* a rank takes chunk c before it has sent its own */
 	SENT_UNTAKEN,       /* halves: a slot is filled before what came back in it is taken */
 	STEP_TOO_SOON,      /* halves: a step waits for one less of the other's */
-	RINGS_SHARED,       /* halves: in the slots of the shuttle */
+	RINGS_SHARED,       /* halves: in the slots of the pair stream */
 	STEPS_BEFORE_HALF,  /* halves: steps are stored without release */
 	HALF_BEFORE_STEPS,  /* and awaited without acquire */
 	RULES
@@ -59,8 +60,8 @@ static_assert((int)WORDS <= WEAK_WORDS, "the words of both ranks");
 struct writer {
 	struct weak *w;
 	int me;
-	int turn;
-	int shuttled;         /* chunks of the operations before, by the shuttle */
+	int epoch;
+	int streamed_in;      /* chunks of the operations before, by the pair stream */
 	int sent;             /* by either */
 	int held[CHUNKS_MAX]; /* what its buffer holds when the operation begins */
 };
@@ -72,7 +73,7 @@ static bool drops(const struct writer *w, enum rule rule)
 
 static int slot_of(const struct writer *w, int k, int rank)
 {
-	const int c = (drops(w, COUNTED_ANEW) ? 0 : w->shuttled) + k;
+	const int c = (drops(w, COUNTED_ANEW) ? 0 : w->streamed_in) + k;
 	const int ring = drops(w, RINGS_STAY) ? rank : (c / SLOTS + rank) % 2;
 
 	return SLOT + ring * SLOTS + c % SLOTS;
@@ -86,7 +87,7 @@ static int chunk_of(const struct writer *w, int k, int rank)
 
 static int steps_of(const struct writer *w, int sent)
 {
-	return (drops(w, STEPS_WITHOUT_TURN) ? 0 : w->turn * STEP_RANGE) + sent;
+	return (drops(w, STEPS_WITHOUT_TURN) ? 0 : w->epoch * STEP_RANGE) + sent;
 }
 
 static int buffer_of(int rank, int k)
@@ -106,7 +107,7 @@ static void take(struct writer *w, int k)
 	weak_emit(w->w, w->me, WEAK_AWAIT_REACHED, STEPS + !w->me, steps_of(w, k + 1))->acquire =
 	        !drops(w, CHUNK_BEFORE_STEPS);
 	weak_emit(w->w, w->me, WEAK_LOAD, slot_of(w, k, !w->me), chunk_of(w, k, !w->me));
-	weak_emit(w->w, w->me, WEAK_STORE, buffer_of(w->me, k), w->turn);
+	weak_emit(w->w, w->me, WEAK_STORE, buffer_of(w->me, k), w->epoch);
 }
 
 /* Chunks that are sent before one is taken. Shapes: each rank is as eager, or as late, as can be. */
@@ -117,7 +118,7 @@ static int ahead_of(const struct writer *w)
 	return 1 + (w->me == 0 ? w->w->shape / SLOTS : w->w->shape % SLOTS) + drops(w, ONE_TOO_FAR);
 }
 
-static void shuttle(struct writer *w, int chunks)
+static void stream(struct writer *w, int chunks)
 {
 	const int ahead = ahead_of(w);
 	int sent = 0;
@@ -129,7 +130,7 @@ static void shuttle(struct writer *w, int chunks)
 	}
 	while (sent < chunks)
 		send(w, sent++);
-	w->shuttled += chunks;
+	w->streamed_in += chunks;
 }
 
 /* ---- Halves: of chunks 2k and 2k + 1 each rank joins one, and sends and takes the other ---- */
@@ -144,7 +145,7 @@ static void take_half(struct writer *w, int k)
 	const int c = 2 * k + !w->me;
 
 	weak_emit(w->w, w->me, WEAK_LOAD, half_slot_of(w, k, w->me), chunk_of(w, c, !w->me));
-	weak_emit(w->w, w->me, WEAK_STORE, buffer_of(w->me, c), w->turn);
+	weak_emit(w->w, w->me, WEAK_STORE, buffer_of(w->me, c), w->epoch);
 }
 
 static void join_half(struct writer *w, int k)
@@ -154,7 +155,7 @@ static void join_half(struct writer *w, int k)
 	weak_emit(w->w, w->me, WEAK_LOAD, half_slot_of(w, k, !w->me), chunk_of(w, c, !w->me));
 	weak_emit(w->w, w->me, WEAK_LOAD, buffer_of(w->me, c), w->held[c]);
 	weak_emit(w->w, w->me, WEAK_STORE, half_slot_of(w, k, !w->me), chunk_of(w, c, w->me));
-	weak_emit(w->w, w->me, WEAK_STORE, buffer_of(w->me, c), w->turn);
+	weak_emit(w->w, w->me, WEAK_STORE, buffer_of(w->me, c), w->epoch);
 }
 
 static void send_half(struct writer *w, int k)
@@ -191,13 +192,13 @@ static void operation(struct writer *w, int kind)
 {
 	const int chunks = kinds_of[kind].chunks, pairs = chunks / 2;
 
-	w->turn++;
+	w->epoch++;
 	if (!kinds_of[kind].halves)
-		shuttle(w, chunks);
+		stream(w, chunks);
 	for (int k = 0; kinds_of[kind].halves && k < pairs + 2 * HALVES_AHEAD; k++)
 		step_of_halves(w, k, pairs);
 	for (int k = 0; k < chunks; k++)
-		w->held[k] = w->turn;
+		w->held[k] = w->epoch;
 	w->sent += chunks;
 }
 

@@ -16,7 +16,7 @@
  */
 #include "intra/enter.h"
 
-struct coll_exchange coll_native_exchange(const struct coll_native *n, const struct coll_job *job)
+struct coll_exchange coll_intra_exchange(const struct coll_intra *n, const struct coll_job *job)
 {
 	const size_t bytes = job->in.count * job->elem_bytes;
 	const size_t mine = (size_t)n->rank * bytes, others = (size_t)!n->rank * bytes;
@@ -33,37 +33,37 @@ struct coll_exchange coll_native_exchange(const struct coll_native *n, const str
 }
 
 /* A region, of whoever: the peer's is mapped to be written, too, for this. */
-static struct native_region *place_of(const struct coll_native *n, const struct coll_hand_state *s, int rank)
+static struct intra_region *place_of(const struct coll_intra *n, const struct coll_intra_state *s, int rank)
 {
-	return coll_native_region(n, (int)(s->cell + (uint32_t)rank) % 2);
+	return coll_intra_region(n, (int)(s->cell + (uint32_t)rank) % 2);
 }
 
-static coll_status begin(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s,
+static coll_status begin(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s,
                          const struct coll_exchange *e)
 {
-	const coll_status st = coll_native_enter(n, s);
-	struct native_region *place;
+	const coll_status st = coll_intra_enter(n, s);
+	struct intra_region *place;
 
 	if (unlikely(st != COLL_OK))
 		return st;
 	s->cell = (uint32_t)(n->exchanges++ % 2);
 	place = place_of(n, s, n->rank);
 	/* For who makes a different call: it looks here. */
-	coll_native_publish(n, job, s);
-	coll_native_put(job, s, place->exchange.pieces, coll_native_cell(n, place, COLL_CELLS), e->send, e->bytes);
-	coll_native_nudge(n);
+	coll_intra_publish(n, job, s);
+	coll_intra_put(job, s, place->exchange.pieces, coll_intra_cell(n, place, COLL_CELLS), e->send, e->bytes);
+	coll_intra_nudge(n);
 	if (e->own_to)
 		coll_reduce_copy(e->own_to, e->own, e->bytes);
 	return COLL_OK;
 }
 
-static void take(const struct coll_native *n, const struct coll_job *job, const struct coll_exchange *e,
+static void take(const struct coll_intra *n, const struct coll_job *job, const struct coll_exchange *e,
                  const char *theirs, size_t at, size_t bytes)
 {
 	const void *src[2];
 
 	if (!e->joins) {
-		coll_native_copy_lines(e->to + at, theirs + at, bytes);
+		coll_intra_copy_lines(e->to + at, theirs + at, bytes);
 		return;
 	}
 	src[n->rank] = e->own + at;
@@ -71,32 +71,32 @@ static void take(const struct coll_native *n, const struct coll_job *job, const 
 	coll_reduce_run(job->reduction, e->to + at, src, 2, -1, true, bytes / job->elem_bytes);
 }
 
-coll_status coll_native_poll_pair(void *arg, const struct coll_job *job, struct coll_hand_state *s)
+coll_status coll_intra_poll_pair_swap(void *arg, const struct coll_job *job, struct coll_intra_state *s)
 {
-	struct coll_native *n = arg;
-	const struct coll_exchange e = coll_native_exchange(n, job);
-	const size_t piece = coll_native_piece(e.bytes);
-	const struct native_region *place;
+	struct coll_intra *n = arg;
+	const struct coll_exchange e = coll_intra_exchange(n, job);
+	const size_t piece = coll_intra_piece(e.bytes);
+	const struct intra_region *place;
 	coll_status st;
 
-	if (s->phase == NATIVE_NEW) {
+	if (s->phase == INTRA_NEW) {
 		s->way = COLL_WAY_PAIR_SWAP;
 		st = begin(n, job, s, &e);
 		if (unlikely(st != COLL_OK))
-			return coll_native_not_now(n, s, st);
+			return coll_intra_not_yet(n, s, st);
 	}
 	place = place_of(n, s, !n->rank);
 	/* All of ours is written before anything of the other's is taken: they may be in place. */
 	for (size_t at = s->done * piece; at < e.bytes; at += piece) {
-		st = coll_native_await(n, job, s, &place->exchange.pieces[s->done], true);
+		st = coll_intra_await(n, job, s, &place->exchange.pieces[s->done], true);
 		if (unlikely(st != COLL_OK)) {
 			s->pending = (uint32_t)!n->rank;
-			return coll_native_not_now(n, s, st);
+			return coll_intra_not_yet(n, s, st);
 		}
-		take(n, job, &e, coll_native_cell(n, place, COLL_CELLS), at, coll_native_piece_at(e.bytes, at, piece));
+		take(n, job, &e, coll_intra_cell(n, place, COLL_CELLS), at, coll_intra_piece_at(e.bytes, at, piece));
 		s->done++;
 		s->events++;
 	}
-	n->all = s->turn;
+	n->all = s->epoch;
 	return COLL_OK;
 }

@@ -15,52 +15,52 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static_assert(sizeof(struct native_line) == COLL_LINE_BYTES, "one line");
-static_assert(offsetof(struct native_region, entries) == 4096, "entries begin a page");
+static_assert(sizeof(struct intra_line) == COLL_LINE_BYTES, "one line");
+static_assert(offsetof(struct intra_region, entries) == 4096, "entries begin a page");
 
 enum { LOOKS = 60 };
 
-size_t coll_native_region_bytes(size_t payload_bytes)
+size_t coll_intra_region_bytes(size_t payload_bytes)
 {
-	return coll_native_wide_at(payload_bytes) + COLL_DEPTH * sizeof(struct native_wide);
+	return coll_intra_wide_at(payload_bytes) + COLL_DEPTH * sizeof(struct intra_wide);
 }
 
-coll_status coll_native_create(struct coll_native **native, const struct coll_native_fabric *fabric,
-                               const struct coll_channel_key *key, int rank, int size, size_t payload_bytes, bool alone)
+coll_status coll_intra_create(struct coll_intra **intra, const struct coll_intra_fabric *fabric,
+                              const struct coll_channel_key *key, int rank, int size, size_t payload_bytes, bool alone)
 {
-	struct coll_native *n = calloc(1, sizeof(*n));
+	struct coll_intra *n = calloc(1, sizeof(*n));
 
 	if (n)
 		n->peers = calloc((size_t)size, sizeof(*n->peers));
-	if (n && size <= COLL_NATIVE_SIZE_MAX)
+	if (n && size <= COLL_INTRA_SIZE_MAX)
 		n->unpacked = calloc((size_t)size, COLL_ENTRY_PAYLOAD);
-	*native = n;
-	if (!n || !n->peers || (size <= COLL_NATIVE_SIZE_MAX && !n->unpacked)) {
-		coll_native_destroy(native);
+	*intra = n;
+	if (!n || !n->peers || (size <= COLL_INTRA_SIZE_MAX && !n->unpacked)) {
+		coll_intra_destroy(intra);
 		return COLL_ERR_MEMORY;
 	}
 	n->rank = rank;
 	n->size = size;
 	n->payload_bytes = payload_bytes;
 	n->page_bytes = (size_t)sysconf(_SC_PAGESIZE);
-	n->hub.cell_bytes = coll_native_hub_cell_bytes(payload_bytes);
+	n->central.cell_bytes = coll_intra_central_cell_bytes(payload_bytes);
 	n->alone = alone;
 	n->looks = alone ? LOOKS : 0;
 	n->fabric = *fabric;
 	n->key = *key;
-	coll_native_hands(n);
+	coll_intra_ops(n);
 	return COLL_OK;
 }
 
-void coll_native_destroy(struct coll_native **native)
+void coll_intra_destroy(struct coll_intra **intra)
 {
-	struct coll_native *n = *native;
+	struct coll_intra *n = *intra;
 
 	if (!n)
 		return;
-	*native = NULL;
+	*intra = NULL;
 	for (int r = 0; n->peers && r < n->size; r++) {
-		struct native_peer *p = &n->peers[r];
+		struct intra_peer *p = &n->peers[r];
 
 		if (p->offer.base)
 			p->transport->give_back(p->link, &p->offer);
@@ -77,32 +77,32 @@ void coll_native_destroy(struct coll_native **native)
 /* ---- Forming ---- */
 
 /* Small memory that cannot be had is no error: there is none to offer. */
-static void make(struct coll_native *n)
+static void make(struct coll_intra *n)
 {
 	if (n->made)
 		return;
 	n->made = true;
-	if (n->fabric.alloc(n->fabric.arg, coll_native_region_bytes(n->payload_bytes), &n->memory) != COLL_OK) {
+	if (n->fabric.alloc(n->fabric.arg, coll_intra_region_bytes(n->payload_bytes), &n->memory) != COLL_OK) {
 		n->memory.base = NULL;
 		return;
 	}
-	n->mine = (struct native_region *)(void *)n->memory.base;
+	n->mine = (struct intra_region *)(void *)n->memory.base;
 	n->mine->size = (uint32_t)n->size;
 	n->mine->payload_bytes = n->payload_bytes;
 }
 
-static bool fits(const struct coll_native *n, const struct coll_offer *o)
+static bool fits(const struct coll_intra *n, const struct coll_offer *o)
 {
-	const struct native_region *r = (const struct native_region *)(const void *)o->base;
+	const struct intra_region *r = (const struct intra_region *)(const void *)o->base;
 
-	return o->len_bytes >= coll_native_region_bytes(n->payload_bytes) && r->size == (uint32_t)n->size &&
+	return o->len_bytes >= coll_intra_region_bytes(n->payload_bytes) && r->size == (uint32_t)n->size &&
 	       r->payload_bytes == n->payload_bytes;
 }
 
 /* Offer ours to a peer, find its own. UNSUPPORTED: there is none. */
-static coll_status meet(struct coll_native *n, int rank)
+static coll_status meet(struct coll_intra *n, int rank)
 {
-	struct native_peer *p = &n->peers[rank];
+	struct intra_peer *p = &n->peers[rank];
 	coll_status st;
 
 	if (!p->link) {
@@ -125,12 +125,12 @@ static coll_status meet(struct coll_native *n, int rank)
 		return COLL_ERR_CORRUPT;
 	p->asleep = p->offer.asleep;
 	p->fenced = p->offer.fenced;
-	p->region = (const struct native_region *)(const void *)p->offer.base;
+	p->region = (const struct intra_region *)(const void *)p->offer.base;
 	return COLL_OK;
 }
 
 /* This rank has mapped all, or never will. */
-static void decide(struct coll_native *n, enum native_verdict verdict)
+static void decide(struct coll_intra *n, enum intra_verdict verdict)
 {
 	if (!n->mine)
 		return;
@@ -138,18 +138,18 @@ static void decide(struct coll_native *n, enum native_verdict verdict)
 	atomic_signal_fence(memory_order_seq_cst);
 	for (int r = 0; r < n->size; r++)
 		if (n->peers[r].region)
-			coll_native_nudge_one(&n->peers[r]);
+			coll_intra_nudge_one(&n->peers[r]);
 }
 
-static coll_status give_up(struct coll_native *n)
+static coll_status give_up(struct coll_intra *n)
 {
-	decide(n, NATIVE_BAD);
-	n->verdict = NATIVE_BAD;
+	decide(n, INTRA_BAD);
+	n->verdict = INTRA_BAD;
 	return COLL_ERR_UNSUPPORTED;
 }
 
 /* All peers are met, even when one has nothing: they wait for a word of ours. */
-static coll_status meet_all(struct coll_native *n, uint32_t *waits_for)
+static coll_status meet_all(struct coll_intra *n, uint32_t *waits_for)
 {
 	coll_status result = COLL_OK;
 
@@ -171,35 +171,35 @@ static coll_status meet_all(struct coll_native *n, uint32_t *waits_for)
 	return result;
 }
 
-coll_status coll_native_form(struct coll_native *n, uint32_t *waits_for)
+coll_status coll_intra_form(struct coll_intra *n, uint32_t *waits_for)
 {
 	coll_status st;
 
-	if (n->verdict != NATIVE_UNDECIDED)
-		return n->verdict == NATIVE_GOOD ? COLL_OK : COLL_ERR_UNSUPPORTED;
+	if (n->verdict != INTRA_UNDECIDED)
+		return n->verdict == INTRA_GOOD ? COLL_OK : COLL_ERR_UNSUPPORTED;
 	make(n);
 	st = meet_all(n, waits_for);
 	if (st == COLL_ERR_UNSUPPORTED || (st == COLL_OK && !n->mine))
 		return give_up(n);
 	if (st != COLL_OK)
 		return st;
-	if (atomic_load_explicit(&n->mine->verdict, memory_order_relaxed) == NATIVE_UNDECIDED)
-		decide(n, NATIVE_GOOD);
+	if (atomic_load_explicit(&n->mine->verdict, memory_order_relaxed) == INTRA_UNDECIDED)
+		decide(n, INTRA_GOOD);
 	for (int r = 0; r < n->size; r++) {
-		const struct native_peer *p = &n->peers[r];
+		const struct intra_peer *p = &n->peers[r];
 		uint32_t verdict;
 
 		if (r == n->rank)
 			continue;
 		verdict = atomic_load_explicit(&p->region->verdict, memory_order_acquire);
-		if (verdict == NATIVE_BAD)
+		if (verdict == INTRA_BAD)
 			return give_up(n);
-		if (verdict != NATIVE_GOOD) {
+		if (verdict != INTRA_GOOD) {
 			*waits_for = (uint32_t)r;
 			return COLL_AGAIN;
 		}
 	}
-	n->verdict = NATIVE_GOOD;
+	n->verdict = INTRA_GOOD;
 	if (n->size == 2 && !n->peers[!n->rank].fenced) {
 		n->quick_mine = n->mine->entries;
 		n->quick_theirs = n->peers[!n->rank].region->entries;
@@ -211,44 +211,44 @@ coll_status coll_native_form(struct coll_native *n, uint32_t *waits_for)
 /* ---- Evidence ---- */
 
 /* A turn that a peer has entered, as the entry of another says. Acquire: all that it read before is read. */
-static uint32_t entered(const struct native_peer *p, uint32_t turn)
+static uint32_t entered(const struct intra_peer *p, uint32_t epoch)
 {
-	return (uint32_t)(atomic_load_explicit(&p->region->entries[turn % COLL_DEPTH].lines[0].word,
+	return (uint32_t)(atomic_load_explicit(&p->region->entries[epoch % COLL_DEPTH].lines[0].word,
 	                                       memory_order_acquire) >>
 	                  32);
 }
 
-coll_status coll_native_entered(struct coll_native *n, uint32_t wanted, uint32_t *waits_for)
+coll_status coll_intra_entered(struct coll_intra *n, uint32_t wanted, uint32_t *waits_for)
 {
 	uint32_t least = wanted + COLL_DEPTH / 2;
 
-	if (coll_native_reached(n->all, wanted))
+	if (coll_intra_reached(n->all, wanted))
 		return COLL_OK;
 	for (int r = 0; r < n->size; r++) {
-		struct native_peer *p = &n->peers[r];
-		uint32_t turn;
+		struct intra_peer *p = &n->peers[r];
+		uint32_t epoch;
 
 		if (r == n->rank)
 			continue;
 		/* Nobody is further ahead: it is of long ago, when this was looked at last. */
 		if (p->seen - n->all > 2 * COLL_DEPTH)
 			p->seen = n->all;
-		if (coll_native_reached(p->seen, wanted)) {
-			if (!coll_native_reached(p->seen, least))
+		if (coll_intra_reached(p->seen, wanted)) {
+			if (!coll_intra_reached(p->seen, least))
 				least = p->seen;
 			continue;
 		}
 		/* A later turn says more: then nothing is looked at for a while. */
-		turn = entered(p, wanted + COLL_DEPTH / 2);
-		if (!coll_native_reached(turn, wanted))
-			turn = entered(p, wanted);
-		if (!coll_native_reached(turn, wanted)) {
+		epoch = entered(p, wanted + COLL_DEPTH / 2);
+		if (!coll_intra_reached(epoch, wanted))
+			epoch = entered(p, wanted);
+		if (!coll_intra_reached(epoch, wanted)) {
 			*waits_for = (uint32_t)r;
 			return COLL_AGAIN;
 		}
-		p->seen = turn;
-		if (!coll_native_reached(turn, least))
-			least = turn;
+		p->seen = epoch;
+		if (!coll_intra_reached(epoch, least))
+			least = epoch;
 	}
 	/* The least of them all: it is looked at again when that is too little. */
 	n->all = least;

@@ -1,8 +1,8 @@
 /*
  * The regions of a communicator, and what a rank knows of the others' turns; private to
- * src/native.
+ * src/intra.
  *
- * Operations made by hand are numbered on their communicator, alike on all ranks: an
+ * intranode operations are numbered on their communicator, alike on all ranks: an
  * operation's number is its *turn* (modulo 2^32). A rank's region holds
  *
  *   entries   COLL_DEPTH of them, used in turn: a few lines of payload, each with a word
@@ -29,15 +29,15 @@
  * Sleepers: after each store of a word that somebody may sleep for, the peers' sleeping words
  * are looked at; the transport says how (struct coll_offer).
  */
-#ifndef COLL_NATIVE_ARENA_H
-#define COLL_NATIVE_ARENA_H
+#ifndef COLL_INTRA_REGION_H
+#define COLL_INTRA_REGION_H
 
 #include <stdatomic.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "intra/intra.h"
 #include "intra/autotune.h"
+#include "intra/intra.h"
 #include "record/way.h"
 
 enum {
@@ -62,32 +62,32 @@ enum {
 #define likely(x)   __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
-struct native_line {
+struct intra_line {
 	_Alignas(COLL_LINE_BYTES) _Atomic uint64_t word;
 	uint64_t sequence; /* the call's number; in the lines behind the first the payload begins here */
 	char payload[COLL_FIRST_PAYLOAD];
 };
 
-struct native_entry {
-	struct native_line lines[COLL_LINES];
+struct intra_entry {
+	struct intra_line lines[COLL_LINES];
 	char gap[256]; /* lines a core may fetch ahead */
 };
 
 /* eager_bcast.c: payload of a broadcast; piece p of it is there, when the word of pieces[p] is. */
-struct native_wide {
-	struct native_line pieces[COLL_WIDE_PIECES];
+struct intra_wide {
+	struct intra_line pieces[COLL_WIDE_PIECES];
 	char payload[COLL_WIDE_BYTES];
 	char gap[256];
 };
 
 /* How far a cell is written: piece p is, when words[p] is there. */
-struct native_flags {
-	struct native_line pieces[COLL_PIECES_MAX];
+struct intra_flags {
+	struct intra_line pieces[COLL_PIECES_MAX];
 };
 
-enum native_verdict { NATIVE_UNDECIDED = 0, NATIVE_GOOD = 1, NATIVE_BAD = 2 };
+enum intra_verdict { INTRA_UNDECIDED = 0, INTRA_GOOD = 1, INTRA_BAD = 2 };
 
-struct native_region {
+struct intra_region {
 	_Alignas(COLL_LINE_BYTES) _Atomic uint32_t verdict; /* whether its owner has mapped all others */
 	uint32_t size;
 	uint64_t payload_bytes;
@@ -100,15 +100,15 @@ struct native_region {
 	_Alignas(COLL_LINE_BYTES) _Atomic uint64_t poured;
 	_Alignas(COLL_LINE_BYTES) _Atomic uint64_t drained;
 	_Alignas(COLL_LINE_BYTES) char gap[4096 - 6 * COLL_LINE_BYTES];
-	struct native_entry entries[COLL_DEPTH];
-	struct native_flags flags[COLL_CELLS];
-	struct native_flags exchange; /* pair_swap.c: of the place behind the cells */
-	char edge[2][COLL_EDGE_MAX];  /* zero_copy.c */
-	char payload[];               /* COLL_CELLS times payload_bytes, and once more for pair_swap.c; a gap behind each */
+	struct intra_entry entries[COLL_DEPTH];
+	struct intra_flags flags[COLL_CELLS];
+	struct intra_flags exchange; /* pair_swap.c: of the place behind the cells */
+	char edge[2][COLL_EDGE_MAX]; /* zero_copy.c */
+	char payload[]; /* COLL_CELLS times payload_bytes, and once more for pair_swap.c; a gap behind each */
 };
 
-struct native_peer {
-	const struct native_region *region; /* NULL: not mapped, or this rank itself */
+struct intra_peer {
+	const struct intra_region *region; /* NULL: not mapped, or this rank itself */
 	const unsigned *asleep;
 	bool fenced;
 	bool offered;  /* our region, to it */
@@ -120,7 +120,7 @@ struct native_peer {
 };
 
 /* Memory of a rank that this one uses in place. */
-struct native_reach {
+struct intra_reach {
 	struct coll_piece piece; /* as its owner calls it; region 0: it is of no use to others */
 	char *at;
 	void *hold; /* NULL: ours, or not reached */
@@ -128,7 +128,7 @@ struct native_reach {
 
 /* A shape of call for which something was tried in vain: how many more of them pass, and how many did the last time;
  * equal on all ranks. */
-struct native_shy {
+struct intra_backoff {
 	uint16_t left, pause;
 };
 
@@ -136,71 +136,71 @@ enum { COLL_REACH_IN, COLL_REACH_OUT, COLL_REACHES };
 enum { COLL_AGREED = 16, COLL_SIZES = 48 };
 
 /* Operations on buffers that all ranks map: zero_copy.c. */
-struct native_direct {
+struct intra_zero_copy {
 	bool lent;     /* peers may read or write buffers of this call */
 	char *written; /* what they may write, NULL: nothing */
 	size_t written_bytes;
-	struct native_reach reach[COLL_NATIVE_SIZE_MAX][COLL_REACHES];
+	struct intra_reach reach[COLL_INTRA_SIZE_MAX][COLL_REACHES];
 	bool edges;         /* of this call: some result does not fill its first and last page */
 	bool root_in_place; /* of this call, a broadcast: its root's result is its input */
 	/* Sets of regions that all ranks have mapped; equal on all of them. */
-	uint32_t agreed[COLL_AGREED][COLL_NATIVE_SIZE_MAX][COLL_REACHES];
+	uint32_t agreed[COLL_AGREED][COLL_INTRA_SIZE_MAX][COLL_REACHES];
 	unsigned nagreed;
-	struct native_shy shy[COLL_KIND_COUNT][COLL_SIZES];
-	struct coll_native_stats stats;
+	struct intra_backoff backoff[COLL_KIND_COUNT][COLL_SIZES];
+	struct coll_intra_stats stats;
 };
 
 /* Blocks in plain memory: cma.c. */
-struct native_pull {
+struct intra_cma {
 	bool never; /* one rank cannot read another's memory, whatever it is: agreed */
 	/* Of this call. */
-	enum native_way way;
+	enum intra_copy way;
 	bool may; /* agreed, like way */
 	bool settles;
 	bool apart;           /* nobody's results come where its input lies */
 	bool failed;          /* something could not be read */
 	uint32_t heard, read; /* ranks, by bits: whose line has come, whose block has been read */
-	uint64_t address[COLL_NATIVE_SIZE_MAX];
+	uint64_t address[COLL_INTRA_SIZE_MAX];
 	uint32_t ns[COLL_TRIED_WAYS]; /* the least of the ranks heard */
 	uint64_t since_ns;
 	/* all_gather, all_to_all */
-	struct native_trial trials[2][COLL_SIZES];
-	struct native_shy shy[2][COLL_SIZES];
+	struct intra_autotune trials[2][COLL_SIZES];
+	struct intra_backoff backoff[2][COLL_SIZES];
 };
 
-/* More ranks than COLL_NATIVE_SIZE_MAX: central.h. */
-struct native_hub {
-	struct hub_area *area; /* NULL: not mapped */
+/* More ranks than COLL_INTRA_SIZE_MAX: central.h. */
+struct intra_central {
+	struct central_area *area; /* NULL: not mapped */
 	size_t cell_bytes;
 	int offered, heard; /* while it is formed: ranks, from the first on */
 	int linked;         /* the same, of a root */
 };
 
-/* How results of the call under way are stored. Of calls made by hand there is one at a time. */
-struct native_stores {
-	enum coll_stores_pass pass;
+/* How results of the call under way are stored. Of calls run intranode there is one at a time. */
+struct intra_nt {
+	enum coll_nt_pass pass;
 	size_t bytes;
-	struct coll_stores_choice choice;
+	struct coll_nt_choice choice;
 	uint64_t spent_ns; /* by passes so far, if they are timed */
 };
 
-struct coll_native {
+struct coll_intra {
 	int rank, size;
-	bool alone;    /* every rank has a core */
-	int looks;     /* at a line that is not there yet, before others get a turn */
-	uint64_t turn; /* begun last; words have its low half */
-	uint32_t all;  /* every peer has entered this turn at least */
-	enum native_verdict verdict;
-	struct native_region *mine;
+	bool alone;     /* every rank has a core */
+	int looks;      /* at a line that is not there yet, before others get a turn */
+	uint64_t epoch; /* begun last; words have its low half */
+	uint32_t all;   /* every peer has entered this turn at least */
+	enum intra_verdict verdict;
+	struct intra_region *mine;
 	/* Of two ranks whose posts need no fence: see fastpath.h. */
-	struct native_entry *quick_mine;
-	const struct native_entry *quick_theirs;
+	struct intra_entry *quick_mine;
+	const struct intra_entry *quick_theirs;
 	const unsigned *quick_asleep;
-	struct native_peer *peers;      /* by rank */
+	struct intra_peer *peers;       /* by rank */
 	uint64_t exchanges;             /* operations of pair_swap.c so far */
 	uint32_t wide;                  /* of two ranks: the place of eager_bcast.c in use */
 	int wide_root;                  /* and who has written to it last */
-	uint64_t shuttled;              /* chunks of pair_stream.c in all operations so far */
+	uint64_t streamed_in;           /* chunks of pair_stream.c in all operations so far */
 	uint64_t chuted;                /* chunks of pair_bcast.c in all operations so far */
 	uint64_t chute_run;             /* of those, before the operations since this rank was not the root */
 	uint32_t tiles;                 /* of cico.c in all operations so far */
@@ -208,92 +208,91 @@ struct coll_native {
 	uint64_t cell_turn[COLL_CELLS]; /* the last of each */
 	size_t payload_bytes;
 	size_t page_bytes; /* of this system: alike on all ranks of a host */
-	struct coll_native_fabric fabric;
+	struct coll_intra_fabric fabric;
 	struct coll_channel_key key;
 	struct coll_memory memory;
 	bool made;      /* memory was asked for */
 	char *unpacked; /* COLL_ENTRY_PAYLOAD for each rank */
-	struct native_direct direct;
-	struct native_stores stores;
-	struct native_pull pull;
-	struct native_hub hub;
-	struct coll_hand hands[16];
+	struct intra_zero_copy direct;
+	struct intra_nt nt;
+	struct intra_cma pull;
+	struct intra_central central;
+	struct coll_intra_op ops[16];
 };
 
 /* region.c: exchange regions. OK: all of them are there; AGAIN: *waits_for is late; UNSUPPORTED:
  * they will never be used. */
-coll_status coll_native_form(struct coll_native *n, uint32_t *waits_for);
+coll_status coll_intra_form(struct coll_intra *n, uint32_t *waits_for);
 
 /* intra.c: once, since a run polls by its hand while another thread looks for one. */
-void coll_native_hands(struct coll_native *n);
+void coll_intra_ops(struct coll_intra *n);
 
-/* Phases of struct coll_hand_state. */
-enum { NATIVE_NEW = 0, NATIVE_BEGUN, NATIVE_TILES_NEW = 16, NATIVE_TILES_BEGUN, NATIVE_TILES };
+/* Phases of struct coll_intra_state. */
+enum { INTRA_NEW = 0, INTRA_BEGUN, INTRA_CICO_NEW = 16, INTRA_CICO_BEGUN, INTRA_CICO };
 
 /* Of a rank; not every part of it is a peer's to write. */
-static inline struct native_region *coll_native_region(const struct coll_native *n, int rank)
+static inline struct intra_region *coll_intra_region(const struct coll_intra *n, int rank)
 {
-	return rank == n->rank ? n->mine : (struct native_region *)(uintptr_t)n->peers[rank].region;
+	return rank == n->rank ? n->mine : (struct intra_region *)(uintptr_t)n->peers[rank].region;
 }
 
-static inline size_t coll_native_payload_stride(size_t payload_bytes)
+static inline size_t coll_intra_payload_stride(size_t payload_bytes)
 {
 	return payload_bytes + COLL_AREA_GAP;
 }
-static inline char *coll_native_cell(const struct coll_native *n, const struct native_region *r, uint32_t cell)
+static inline char *coll_intra_cell(const struct coll_intra *n, const struct intra_region *r, uint32_t cell)
 {
-	return (char *)(uintptr_t)r->payload + cell * coll_native_payload_stride(n->payload_bytes);
+	return (char *)(uintptr_t)r->payload + cell * coll_intra_payload_stride(n->payload_bytes);
 }
 
-static inline size_t coll_native_tiles_at(size_t payload_bytes)
+static inline size_t coll_intra_cico_at(size_t payload_bytes)
 {
-	const size_t cells =
-	        sizeof(struct native_region) + (COLL_CELLS + 1) * coll_native_payload_stride(payload_bytes);
+	const size_t cells = sizeof(struct intra_region) + (COLL_CELLS + 1) * coll_intra_payload_stride(payload_bytes);
 
 	return (cells + 4095) & ~(size_t)4095;
 }
-static inline char *coll_native_tile_area(const struct coll_native *n, const struct native_region *r, uint32_t area)
+static inline char *coll_intra_cico_area(const struct coll_intra *n, const struct intra_region *r, uint32_t area)
 {
-	return (char *)(uintptr_t)r + coll_native_tiles_at(n->payload_bytes) + area * (COLL_TILE_BYTES + COLL_AREA_GAP);
+	return (char *)(uintptr_t)r + coll_intra_cico_at(n->payload_bytes) + area * (COLL_TILE_BYTES + COLL_AREA_GAP);
 }
 
 /* Wide places, COLL_DEPTH of them, behind all else. */
-static inline size_t coll_native_wide_at(size_t payload_bytes)
+static inline size_t coll_intra_wide_at(size_t payload_bytes)
 {
-	return coll_native_tiles_at(payload_bytes) + COLL_TILE_AREAS * (COLL_TILE_BYTES + COLL_AREA_GAP);
+	return coll_intra_cico_at(payload_bytes) + COLL_TILE_AREAS * (COLL_TILE_BYTES + COLL_AREA_GAP);
 }
-static inline struct native_wide *coll_native_wide(const struct coll_native *n, const struct native_region *r,
-                                                   uint32_t place)
+static inline struct intra_wide *coll_intra_wide(const struct coll_intra *n, const struct intra_region *r,
+                                                 uint32_t place)
 {
-	char *at = (char *)(uintptr_t)r + coll_native_wide_at(n->payload_bytes);
+	char *at = (char *)(uintptr_t)r + coll_intra_wide_at(n->payload_bytes);
 
-	return (struct native_wide *)(void *)at + place % COLL_DEPTH;
+	return (struct intra_wide *)(void *)at + place % COLL_DEPTH;
 }
 
-static inline uint64_t coll_native_word(uint32_t turn, uint32_t signature)
+static inline uint64_t coll_intra_word(uint32_t epoch, uint32_t signature)
 {
-	return (uint64_t)turn << 32 | signature;
+	return (uint64_t)epoch << 32 | signature;
 }
-static inline bool coll_native_reached(uint32_t turn, uint32_t wanted)
+static inline bool coll_intra_reached(uint32_t epoch, uint32_t wanted)
 {
-	return (int32_t)(turn - wanted) >= 0;
+	return (int32_t)(epoch - wanted) >= 0;
 }
 
 /* Whoever sleeps wakes up: after a release store. Only a compiler barrier: see struct coll_offer. */
-static inline void coll_native_nudge_one(const struct native_peer *p)
+static inline void coll_intra_nudge_one(const struct intra_peer *p)
 {
 	if (unlikely(p->fenced || __atomic_load_n(p->asleep, __ATOMIC_RELAXED)))
 		p->transport->nudge(p->link);
 }
-static inline void coll_native_nudge(const struct coll_native *n)
+static inline void coll_intra_nudge(const struct coll_intra *n)
 {
 	atomic_signal_fence(memory_order_seq_cst);
 	for (int r = 0; r < n->size; r++)
 		if (r != n->rank)
-			coll_native_nudge_one(&n->peers[r]);
+			coll_intra_nudge_one(&n->peers[r]);
 }
 
 /* Every peer has entered turn wanted; or AGAIN, and who has not. */
-coll_status coll_native_entered(struct coll_native *n, uint32_t wanted, uint32_t *waits_for);
+coll_status coll_intra_entered(struct coll_intra *n, uint32_t wanted, uint32_t *waits_for);
 
 #endif

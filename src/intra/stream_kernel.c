@@ -1,6 +1,6 @@
 /*
- * The loop of stream_kernel.h. In turns of blocks, so that the lines of the caller's memory and those of the other's cache
- * are waited for at the same time; done one after the other they take turns.
+ * The loop of stream_kernel.h. In turns of blocks, so that the lines of the caller's memory and those of the other's
+ * cache are waited for at the same time; done one after the other they take turns.
  *
  * Slots are fetched a little ahead, as nothing tells a core's prefetcher where they go on. The caller's memory is
  * fetched further ahead, past the pages that are read now: a prefetcher stops at a page's end, and the page's
@@ -20,15 +20,15 @@ enum {
 	BACKWARDS_MAX = 8 << 20
 };
 
-char *coll_native_slot(const struct coll_native *n, int ring, uint64_t c, int rank)
+char *coll_intra_slot(const struct coll_intra *n, int ring, uint64_t c, int rank)
 {
 	const size_t slot = (size_t)ring * COLL_RING_SLOTS + c % COLL_RING_SLOTS;
 
-	return (char *)coll_native_region(n, rank) + coll_native_tiles_at(n->payload_bytes) +
+	return (char *)coll_intra_region(n, rank) + coll_intra_cico_at(n->payload_bytes) +
 	       slot * (COLL_SLOT_BYTES + COLL_AREA_GAP);
 }
 
-size_t coll_native_chunk(size_t bytes)
+size_t coll_intra_chunk(size_t bytes)
 {
 	const size_t piece = bytes / PIECES & ~(size_t)(PAGE - 1);
 
@@ -37,7 +37,7 @@ size_t coll_native_chunk(size_t bytes)
 
 /* The last bytes of what the caller has just written are in its core's cache still, the first
  * are not any more: the vector is gone through backwards, unless it is so long that they hardly matter. */
-struct coll_span coll_native_span(size_t all_bytes, size_t chunk, size_t k)
+struct coll_span coll_intra_span(size_t all_bytes, size_t chunk, size_t k)
 {
 	const size_t pieces = (all_bytes + chunk - 1) / chunk;
 	size_t at, left;
@@ -127,7 +127,7 @@ static size_t longest(const struct coll_weave *w)
 	return most > w->sent.bytes ? most : w->sent.bytes;
 }
 
-void coll_native_weave(const struct coll_weave *w)
+void coll_intra_stream_kernel(const struct coll_weave *w)
 {
 	const size_t end = longest(w);
 

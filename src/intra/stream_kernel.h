@@ -1,11 +1,11 @@
 /*
- * Chunks of two ranks, moved at the same time; private to src/native. Shared by pair_stream.c and
+ * Chunks of two ranks, moved at the same time; private to src/intra. Shared by pair_stream.c and
  * pair_reduce.c: where slots lie, how a vector is cut into chunks, and the loop over the bytes.
  *
  * It knows neither the other rank nor turns: who calls it has seen that the chunks are there.
  */
-#ifndef COLL_NATIVE_WEAVE_H
-#define COLL_NATIVE_WEAVE_H
+#ifndef COLL_INTRA_STREAM_KERNEL_H
+#define COLL_INTRA_STREAM_KERNEL_H
 
 #include "intra/region.h"
 #include "reduce/reduce.h"
@@ -15,23 +15,23 @@ enum {
 	COLL_SLOT_BYTES = 32 << 10, /* those of both ranks lie in a second-level cache, beside what is sent */
 	COLL_SLOT_MIN = 8 << 10
 };
-/* Rings of slots in a region: of the shuttle, and of halves. */
+/* Rings of slots in a region: of the pair stream, and of halves. */
 enum { COLL_RING_SHUTTLE, COLL_RING_HALVES, COLL_RINGS };
 _Static_assert(COLL_RINGS *COLL_RING_SLOTS *(COLL_SLOT_BYTES + COLL_AREA_GAP) <=
                        COLL_TILE_AREAS / 2 * (COLL_TILE_BYTES + COLL_AREA_GAP),
                "in half of where more than two ranks have tiles; pair_bcast.c has the other");
 
 /* Of chunk c, in the ring of that rank. */
-char *coll_native_slot(const struct coll_native *n, int ring, uint64_t c, int rank);
+char *coll_intra_slot(const struct coll_intra *n, int ring, uint64_t c, int rank);
 
 /* Bytes of a chunk: whole pages, so many of them that both ranks are at work most of the time. */
-size_t coll_native_chunk(size_t bytes);
+size_t coll_intra_chunk(size_t bytes);
 
 /* Piece k of a vector or block on its way; past the last one it has no bytes. */
 struct coll_span {
 	size_t at, bytes;
 };
-struct coll_span coll_native_span(size_t all_bytes, size_t chunk, size_t k);
+struct coll_span coll_intra_span(size_t all_bytes, size_t chunk, size_t k);
 
 /* One chunk. */
 struct coll_leg {
@@ -56,6 +56,6 @@ struct coll_weave {
 	bool returns;
 	bool stream; /* what is stored to results goes past the caches; no fence */
 };
-void coll_native_weave(const struct coll_weave *w);
+void coll_intra_stream_kernel(const struct coll_weave *w);
 
 #endif

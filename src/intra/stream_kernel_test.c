@@ -1,8 +1,8 @@
 /*
  * Chunks that are moved at the same time, against scalar reductions and memcpy(): the loop by itself, legs of all
  * lengths; and two ranks of one thread, polled in turns drawn at random, with vectors that end before, at and behind
- * all that pair_reduce.c and pair_stream.c cut them into, wherever they begin, in place or not, past the caches or not. Bytes
- * around results, and inputs elsewhere, stay as they were.
+ * all that pair_reduce.c and pair_stream.c cut them into, wherever they begin, in place or not, past the caches or not.
+ * Bytes around results, and inputs elsewhere, stay as they were.
  */
 #include <stdlib.h>
 
@@ -89,12 +89,12 @@ static bool guarded(const struct buffer *b)
 /* Each byte once, in either order; nothing past the last one. */
 static void cut(size_t bytes)
 {
-	const size_t chunk = coll_native_chunk(bytes), pieces = (bytes + chunk - 1) / chunk;
+	const size_t chunk = coll_intra_chunk(bytes), pieces = (bytes + chunk - 1) / chunk;
 	size_t sum = 0, least = bytes, most = 0;
 
 	CHECK(chunk >= COLL_SLOT_MIN && chunk <= COLL_SLOT_BYTES && chunk % 4096 == 0, "%zu: %zu", bytes, chunk);
 	for (size_t k = 0; k < pieces; k++) {
-		const struct coll_span p = coll_native_span(bytes, chunk, k);
+		const struct coll_span p = coll_intra_span(bytes, chunk, k);
 
 		CHECK(p.at % chunk == 0 && p.bytes > 0 && p.bytes <= chunk);
 		sum += p.bytes;
@@ -102,11 +102,11 @@ static void cut(size_t bytes)
 		most = p.at + p.bytes > most ? p.at + p.bytes : most;
 	}
 	CHECK(sum == bytes && least == 0 && most == bytes, "%zu bytes", bytes);
-	CHECK(coll_native_span(bytes, chunk, pieces).bytes == 0);
-	CHECK(coll_native_span(bytes, chunk, pieces + 1).bytes == 0);
+	CHECK(coll_intra_span(bytes, chunk, pieces).bytes == 0);
+	CHECK(coll_intra_span(bytes, chunk, pieces + 1).bytes == 0);
 }
 
-TEST(weave, spans_are_the_whole)
+TEST(stream_kernel, spans_are_the_whole)
 {
 	for (int i = 0; i < 2000; i++)
 		cut(1 + draw() % ((size_t)1 << (1 + i % 26)));
@@ -186,14 +186,14 @@ static void move(struct trio *t, int sum)
 	        .stream = draw() % 2};
 
 	expect(t, &w, sum);
-	coll_native_weave(&w);
+	coll_intra_stream_kernel(&w);
 	for (int i = 0; i < 3; i++)
 		CHECK(memcmp(t->to[i].at, t->want_to[i], LEG_MAX) == 0, "leg %d of %zu bytes", i, t->bytes[i]);
 	for (int i = 0; i < 2; i++)
 		CHECK(memcmp(t->slot[i].at, t->want_slot[i], LEG_MAX) == 0, "slot %d", i);
 }
 
-TEST(weave, legs_of_all_lengths)
+TEST(stream_kernel, legs_of_all_lengths)
 {
 	static struct trio t;
 
@@ -214,32 +214,32 @@ TEST(weave, legs_of_all_lengths)
 /* ---- Two ranks ---- */
 
 struct pair {
-	struct coll_native n[RANKS];
-	struct native_peer peers[RANKS][RANKS]; /* no links: nobody is nudged */
-	struct coll_stores past;                /* all that is told of stores goes past the caches */
+	struct coll_intra n[RANKS];
+	struct intra_peer peers[RANKS][RANKS]; /* no links: nobody is nudged */
+	struct coll_nt past;                   /* all that is told of stores goes past the caches */
 	uint64_t sequence;
 };
 static const unsigned awake;
 
 static bool meet(struct pair *p)
 {
-	const size_t bytes = (coll_native_region_bytes(PAYLOAD_BYTES) + 4095) & ~(size_t)4095;
+	const size_t bytes = (coll_intra_region_bytes(PAYLOAD_BYTES) + 4095) & ~(size_t)4095;
 
 	memset(p, 0, sizeof(*p));
-	coll_stores_init(&p->past, (struct coll_stores_rule){0});
+	coll_nt_init(&p->past, (struct coll_nt_rule){0});
 	for (int r = 0; r < RANKS; r++) {
-		struct native_region *region = aligned_alloc(4096, bytes);
+		struct intra_region *region = aligned_alloc(4096, bytes);
 
 		if (!region)
 			return false;
 		memset(region, 0, bytes);
-		p->n[r] = (struct coll_native){.rank = r,
-		                               .size = RANKS,
-		                               .verdict = NATIVE_GOOD,
-		                               .mine = region,
-		                               .peers = p->peers[r],
-		                               .payload_bytes = PAYLOAD_BYTES};
-		p->peers[!r][r] = (struct native_peer){.region = region, .asleep = &awake};
+		p->n[r] = (struct coll_intra){.rank = r,
+		                              .size = RANKS,
+		                              .verdict = INTRA_GOOD,
+		                              .mine = region,
+		                              .peers = p->peers[r],
+		                              .payload_bytes = PAYLOAD_BYTES};
+		p->peers[!r][r] = (struct intra_peer){.region = region, .asleep = &awake};
 		p->peers[r][r].asleep = &awake;
 	}
 	return true;
@@ -299,7 +299,7 @@ static bool make_call(struct call *c)
 	return true;
 }
 
-static void judge(const struct call *c, int r)
+static void assess(const struct call *c, int r)
 {
 	const size_t at = c->kind == COLL_KIND_ALL_REDUCE ? 0 : (size_t)r * c->out_bytes, end = at + c->out_bytes;
 	const char *in = c->in[r].at, *was = c->inputs[r];
@@ -336,7 +336,7 @@ static struct coll_job job_of(const struct pair *p, const struct call *c, int r)
 /* Whichever is drawn goes as far as it can. */
 static void make(struct pair *p, const struct call *c)
 {
-	struct coll_hand_state s[RANKS] = {{.phase = NATIVE_TILES_NEW}, {.phase = NATIVE_TILES_NEW}};
+	struct coll_intra_state s[RANKS] = {{.phase = INTRA_CICO_NEW}, {.phase = INTRA_CICO_NEW}};
 	bool over[RANKS] = {false, false};
 
 	p->sequence++;
@@ -348,8 +348,8 @@ static void make(struct pair *p, const struct call *c)
 		REQUIRE(polls < 100000, "%zu elements: nobody goes on", c->count);
 		if (over[r])
 			continue;
-		st = c->kind == COLL_KIND_ALL_REDUCE ? coll_native_poll_halves(&p->n[r], &job, &s[r])
-		                                     : coll_native_poll_shuttle(&p->n[r], &job, &s[r]);
+		st = c->kind == COLL_KIND_ALL_REDUCE ? coll_intra_poll_pair_reduce(&p->n[r], &job, &s[r])
+		                                     : coll_intra_poll_pair_stream(&p->n[r], &job, &s[r]);
 		REQUIRE(st == COLL_OK || st == COLL_AGAIN, "rank %d: %d", r, (int)st);
 		over[r] = st == COLL_OK;
 	}
@@ -361,13 +361,13 @@ static void call(struct pair *p, enum coll_kind kind, int sum, size_t count)
 	bool made;
 
 	for (int r = 0; r < RANKS; r++)
-		p->n[r].fabric.stores = draw() % 2 ? &p->past : NULL;
+		p->n[r].fabric.nt = draw() % 2 ? &p->past : NULL;
 	made = make_call(&c);
 	CHECK(made, "no memory");
 	if (made) {
 		make(p, &c);
-		judge(&c, 0);
-		judge(&c, 1);
+		assess(&c, 0);
+		assess(&c, 1);
 	}
 	drop_call(&c);
 }
@@ -400,18 +400,18 @@ static void all_ends(enum coll_kind kind)
 	part(&p);
 }
 
-TEST(weave, halves_end_anywhere)
+TEST(stream_kernel, halves_end_anywhere)
 {
 	all_ends(COLL_KIND_ALL_REDUCE);
 }
 
-TEST(weave, shuttles_end_anywhere)
+TEST(stream_kernel, streams_end_anywhere)
 {
 	all_ends(COLL_KIND_REDUCE_SCATTER);
 }
 
 /* What is gone through forwards. */
-TEST(weave, long_vectors)
+TEST(stream_kernel, long_vectors)
 {
 	struct pair p;
 

@@ -10,8 +10,8 @@
  * rules that they follow, are each test's own; main() is here. It requires that all sequences of operations hold, and
  * that some sequence breaks when a rule, any of them, is dropped.
  */
-#ifndef COLL_NATIVE_WEAK_MODEL_TEST_H
-#define COLL_NATIVE_WEAK_MODEL_TEST_H
+#ifndef COLL_INTRA_WEAK_MODEL_TEST_H
+#define COLL_INTRA_WEAK_MODEL_TEST_H
 
 #include <stdbool.h>
 #include <stddef.h>

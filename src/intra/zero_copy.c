@@ -42,7 +42,7 @@ enum { UNIT_BYTES = 1 << 20, UNIT_MIN = 64 << 10, DIRECT_MIN = 8 << 10 };
 /* Of an entry. */
 enum { LINE_ENTERED = 0, LINE_MAPPED, LINE_DONE };
 /* Phases. */
-enum { ENTERED = NATIVE_BEGUN, MAPPING, MAPPED, WORKING, ENDING };
+enum { ENTERED = INTRA_BEGUN, MAPPING, MAPPED, WORKING, ENDING };
 
 /* What the first line holds. */
 struct note {
@@ -65,50 +65,50 @@ static bool kind_serves(enum coll_kind kind)
 	}
 }
 
-bool coll_native_direct_serves(enum coll_kind kind, int size, size_t count, size_t elem_bytes)
+bool coll_intra_zero_copy_serves(enum coll_kind kind, int size, size_t count, size_t elem_bytes)
 {
-	return kind_serves(kind) && size >= 2 && size <= COLL_NATIVE_SIZE_MAX && count * elem_bytes >= DIRECT_MIN;
+	return kind_serves(kind) && size >= 2 && size <= COLL_INTRA_SIZE_MAX && count * elem_bytes >= DIRECT_MIN;
 }
 
-static struct native_shy *shyness(struct coll_native *n, const struct coll_job *job)
+static struct intra_backoff *backoff_of(struct coll_intra *n, const struct coll_job *job)
 {
 	const size_t bytes = job->in.count * job->elem_bytes;
 
-	return &n->direct.shy[job->plan->kind][(63 - __builtin_clzll(bytes | 1)) % COLL_SIZES];
+	return &n->direct.backoff[job->plan->kind][(63 - __builtin_clzll(bytes | 1)) % COLL_SIZES];
 }
 
 /* Where it was tried in vain it is tried again after 1, 2, 4 ... such calls: the plan then need not
  * wait for the entries of all. All ranks have come to the same conclusions in the same order. */
-static bool passes(struct coll_native *n, const struct coll_job *job)
+static bool passes(struct coll_intra *n, const struct coll_job *job)
 {
-	const bool it = coll_native_shies(shyness(n, job));
+	const bool it = coll_intra_backoff_skip(backoff_of(n, job));
 
 	n->direct.stats.passed += it;
 	return it;
 }
 
-uint8_t coll_native_plain_way(const struct coll_native *n, const struct coll_job *job)
+uint8_t coll_intra_plain_way(const struct coll_intra *n, const struct coll_job *job)
 {
-	if (coll_native_tiles_serve(n, job))
+	if (coll_intra_cico_serve(n, job))
 		return COLL_WAY_CICO;
-	if (coll_native_halves_serve(n, job) || coll_native_shuttle_serves(n, job))
+	if (coll_intra_pair_reduce_serve(n, job) || coll_intra_pair_stream_serves(n, job))
 		return COLL_WAY_PAIR_STREAM;
-	return coll_native_chute_serves(n, job) ? COLL_WAY_PAIR_BCAST : COLL_WAY_UNKNOWN;
+	return coll_intra_pair_bcast_serves(n, job) ? COLL_WAY_PAIR_BCAST : COLL_WAY_UNKNOWN;
 }
 
-/* What is made by hand of plain memory. */
-static bool staged(const struct coll_native *n, const struct coll_job *job)
+/* What is run intranode of plain memory. */
+static bool plain(const struct coll_intra *n, const struct coll_job *job)
 {
-	return coll_native_plain_way(n, job) != COLL_WAY_UNKNOWN;
+	return coll_intra_plain_way(n, job) != COLL_WAY_UNKNOWN;
 }
 
 /* That comes in its turn, too. */
-bool coll_native_passes_direct(void *arg, const struct coll_job *job)
+bool coll_intra_passes_zero_copy(void *arg, const struct coll_job *job)
 {
-	return !staged(arg, job) && passes(arg, job);
+	return !plain(arg, job) && passes(arg, job);
 }
 
-const struct coll_native_stats *coll_native_stats(const struct coll_native *n)
+const struct coll_intra_stats *coll_intra_stats(const struct coll_intra *n)
 {
 	return &n->direct.stats;
 }
@@ -119,13 +119,13 @@ const struct coll_native_stats *coll_native_stats(const struct coll_native *n)
 static bool needed(const struct coll_job *job, int owner, int which)
 {
 	for (int r = 0; r < job->plan->size; r++)
-		if (r != owner && coll_native_uses(job, r, owner, which))
+		if (r != owner && coll_intra_uses(job, r, owner, which))
 			return true;
 	return false;
 }
 
 /* The same name for all peers; none, if one of them cannot be told it. */
-static struct coll_piece name(struct coll_native *n, const char *base, size_t bytes)
+static struct coll_piece name(struct coll_intra *n, const char *base, size_t bytes)
 {
 	struct coll_piece piece = {0};
 
@@ -142,11 +142,11 @@ static bool overwritten(const struct coll_job *job)
 	return job->plan->kind == COLL_KIND_ALL_TO_ALL && job->in.base == job->out.base;
 }
 
-static coll_status enter(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+static coll_status enter(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
-	struct native_direct *d = &n->direct;
+	struct intra_zero_copy *d = &n->direct;
 	struct note note = {.in_place = job->in.base == job->out.base};
-	coll_status st = coll_native_enter_as(n, s, false);
+	coll_status st = coll_intra_enter_as(n, s, false);
 
 	if (st != COLL_OK)
 		return st;
@@ -156,42 +156,42 @@ static coll_status enter(struct coll_native *n, const struct coll_job *job, stru
 		char *base = which == COLL_REACH_IN ? job->in.base : job->out.base;
 
 		if (needed(job, n->rank, which) && !overwritten(job))
-			note.piece[which] = name(n, base, coll_native_reach_bytes(job, which));
-		d->reach[n->rank][which] = (struct native_reach){.piece = note.piece[which], .at = base};
+			note.piece[which] = name(n, base, coll_intra_reach_bytes(job, which));
+		d->reach[n->rank][which] = (struct intra_reach){.piece = note.piece[which], .at = base};
 		d->lent |= note.piece[which].region != 0;
 	}
 	if (note.piece[COLL_REACH_OUT].region) {
 		d->written = job->out.base;
-		d->written_bytes = coll_native_reach_bytes(job, COLL_REACH_OUT);
+		d->written_bytes = coll_intra_reach_bytes(job, COLL_REACH_OUT);
 	}
 	d->root_in_place = note.in_place;
-	memcpy(n->mine->entries[s->turn % COLL_DEPTH].lines[LINE_ENTERED].payload, &note, sizeof(note));
-	coll_native_publish(n, job, s);
-	coll_native_nudge(n);
+	memcpy(n->mine->entries[s->epoch % COLL_DEPTH].lines[LINE_ENTERED].payload, &note, sizeof(note));
+	coll_intra_publish(n, job, s);
+	coll_intra_nudge(n);
 	return COLL_OK;
 }
 
 /* A peer that has failed does not go on; who it is about is in s->pending. */
-static coll_status not_yet(struct coll_native *n, struct coll_hand_state *s)
+static coll_status not_yet(struct coll_intra *n, struct coll_intra_state *s)
 {
 	if (atomic_load_explicit(&n->peers[s->pending].region->revoked, memory_order_relaxed))
 		return COLL_ERR_ABORTED;
-	return coll_native_idle(n, s);
+	return coll_intra_idle(n, s);
 }
 
 /* What all others have told, from rank s->done on; every one of them is `what`, or it is *other. */
-static coll_status await_told(struct coll_native *n, struct coll_hand_state *s, int line, uint32_t what, bool *other)
+static coll_status await_told(struct coll_intra *n, struct coll_intra_state *s, int line, uint32_t what, bool *other)
 {
 	for (; s->done < (uint32_t)n->size; s->done++) {
 		uint64_t word;
 
 		if (s->done == (uint32_t)n->rank)
 			continue;
-		word = atomic_load_explicit(&n->peers[s->done].region->entries[s->turn % COLL_DEPTH].lines[line].word,
+		word = atomic_load_explicit(&n->peers[s->done].region->entries[s->epoch % COLL_DEPTH].lines[line].word,
 		                            memory_order_acquire);
-		if (word == coll_native_word(s->turn, what))
+		if (word == coll_intra_word(s->epoch, what))
 			continue;
-		if ((uint32_t)(word >> 32) == s->turn && (uint32_t)word != 0) {
+		if ((uint32_t)(word >> 32) == s->epoch && (uint32_t)word != 0) {
 			*other = true;
 			continue;
 		}
@@ -202,38 +202,38 @@ static coll_status await_told(struct coll_native *n, struct coll_hand_state *s, 
 	return COLL_OK;
 }
 
-static coll_status await_entries(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+static coll_status await_entries(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
 	for (; s->done < (uint32_t)n->size; s->done++) {
-		const struct native_line *line;
+		const struct intra_line *line;
 		struct note note;
 		coll_status st;
 
 		if (s->done == (uint32_t)n->rank)
 			continue;
-		line = &n->peers[s->done].region->entries[s->turn % COLL_DEPTH].lines[LINE_ENTERED];
-		st = coll_native_check(job, s, line, true);
+		line = &n->peers[s->done].region->entries[s->epoch % COLL_DEPTH].lines[LINE_ENTERED];
+		st = coll_intra_check(job, s, line, true);
 		s->pending = s->done;
 		if (st != COLL_OK)
 			return st == COLL_AGAIN ? not_yet(n, s) : st;
 		memcpy(&note, line->payload, sizeof(note));
 		for (int which = 0; which < COLL_REACHES; which++)
-			n->direct.reach[s->done][which] = (struct native_reach){.piece = note.piece[which]};
+			n->direct.reach[s->done][which] = (struct intra_reach){.piece = note.piece[which]};
 		if (s->done == (uint32_t)job->plan->root)
 			n->direct.root_in_place = note.in_place;
 	}
 	s->done = 0;
 	s->events++;
-	n->all = s->turn;
+	n->all = s->epoch;
 	return COLL_OK;
 }
 
 /* ---- Agreement ---- */
 
 /* Whether some result, as it lies at its owner, does not fill its first and last page. */
-static bool ragged(const struct coll_native *n, const struct coll_job *job)
+static bool ragged(const struct coll_intra *n, const struct coll_job *job)
 {
-	const size_t bytes = coll_native_reach_bytes(job, COLL_REACH_OUT);
+	const size_t bytes = coll_intra_reach_bytes(job, COLL_REACH_OUT);
 	uint64_t odd = bytes;
 
 	for (int r = 0; r < n->size; r++)
@@ -242,23 +242,23 @@ static bool ragged(const struct coll_native *n, const struct coll_job *job)
 }
 
 /* Their first and last pages need a place, and bytes between them; by agreed facts. */
-static bool too_ragged(const struct coll_native *n, const struct coll_job *job)
+static bool too_ragged(const struct coll_intra *n, const struct coll_job *job)
 {
 	return ragged(n, job) &&
-	       (n->page_bytes > COLL_EDGE_MAX || coll_native_reach_bytes(job, COLL_REACH_OUT) < 2 * n->page_bytes);
+	       (n->page_bytes > COLL_EDGE_MAX || coll_intra_reach_bytes(job, COLL_REACH_OUT) < 2 * n->page_bytes);
 }
 
-static bool all_named(const struct coll_native *n, const struct coll_job *job)
+static bool all_named(const struct coll_intra *n, const struct coll_job *job)
 {
 	for (int r = 0; r < n->size; r++)
 		for (int which = 0; which < COLL_REACHES; which++)
-			if (coll_native_requires(job, which) && needed(job, r, which) &&
+			if (coll_intra_requires(job, which) && needed(job, r, which) &&
 			    !n->direct.reach[r][which].piece.region)
 				return false;
 	return true;
 }
 
-static bool is_agreed(const struct coll_native *n, unsigned i)
+static bool is_agreed(const struct coll_intra *n, unsigned i)
 {
 	for (int r = 0; r < n->size; r++)
 		for (int which = 0; which < COLL_REACHES; which++) {
@@ -270,7 +270,7 @@ static bool is_agreed(const struct coll_native *n, unsigned i)
 	return true;
 }
 
-static bool agreed(const struct coll_native *n)
+static bool agreed(const struct coll_intra *n)
 {
 	for (unsigned i = 0; i < COLL_AGREED && i < n->direct.nagreed; i++)
 		if (is_agreed(n, i))
@@ -278,7 +278,7 @@ static bool agreed(const struct coll_native *n)
 	return false;
 }
 
-static void remember(struct coll_native *n)
+static void remember(struct coll_intra *n)
 {
 	const unsigned i = n->direct.nagreed % COLL_AGREED;
 
@@ -288,11 +288,11 @@ static void remember(struct coll_native *n)
 	n->direct.nagreed = i + 1 == COLL_AGREED ? 2 * COLL_AGREED : n->direct.nagreed + 1;
 }
 
-static void leave_all(struct coll_native *n)
+static void leave_all(struct coll_intra *n)
 {
 	for (int r = 0; r < n->size; r++)
 		for (int which = 0; which < COLL_REACHES; which++) {
-			struct native_reach *reach = &n->direct.reach[r][which];
+			struct intra_reach *reach = &n->direct.reach[r][which];
 
 			if (reach->hold)
 				n->peers[r].transport->leave(n->peers[r].link, reach->hold);
@@ -302,20 +302,20 @@ static void leave_all(struct coll_native *n)
 }
 
 /* Map what this rank is going to use. AGAIN: some of it is on its way; UNSUPPORTED: it never will be. */
-static coll_status reach_all(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+static coll_status reach_all(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
 	for (int r = 0; r < n->size; r++)
 		for (int which = 0; which < COLL_REACHES; which++) {
-			struct native_reach *reach = &n->direct.reach[r][which];
+			struct intra_reach *reach = &n->direct.reach[r][which];
 			coll_status st;
 			void *at;
 
-			if (r == n->rank || reach->hold || !coll_native_uses(job, n->rank, r, which))
+			if (r == n->rank || reach->hold || !coll_intra_uses(job, n->rank, r, which))
 				continue;
-			if (!reach->piece.region && !coll_native_requires(job, which))
+			if (!reach->piece.region && !coll_intra_requires(job, which))
 				continue;
 			st = n->peers[r].transport->reach(n->peers[r].link, &reach->piece,
-			                                  coll_native_reach_bytes(job, which), &at, &reach->hold);
+			                                  coll_intra_reach_bytes(job, which), &at, &reach->hold);
 			s->pending = (uint32_t)r;
 			if (st != COLL_OK)
 				return st;
@@ -325,24 +325,24 @@ static coll_status reach_all(struct coll_native *n, const struct coll_job *job, 
 }
 
 /* All ranks say so: tiles, or the plan. */
-static coll_status decline(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+static coll_status decline(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
 	leave_all(n);
-	coll_native_encourage(shyness(n, job), false);
+	coll_intra_backoff_result(backoff_of(n, job), false);
 	n->direct.stats.declined++;
-	if (!staged(n, job))
+	if (!plain(n, job))
 		return COLL_ERR_UNSUPPORTED;
-	s->phase = NATIVE_TILES_BEGUN;
+	s->phase = INTRA_CICO_BEGUN;
 	return COLL_OK;
 }
 
-static coll_status begin_work(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+static coll_status begin_work(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
-	coll_native_encourage(shyness(n, job), true);
+	coll_intra_backoff_result(backoff_of(n, job), true);
 	n->direct.stats.direct++;
 	s->way = COLL_WAY_ZERO_COPY;
 	n->direct.edges = ragged(n, job);
-	coll_native_stores_direct(n, job);
+	coll_intra_nt_direct(n, job);
 	s->committed = true;
 	s->phase = WORKING;
 	s->next = 0;
@@ -351,7 +351,7 @@ static coll_status begin_work(struct coll_native *n, const struct coll_job *job,
 }
 
 /* After all entries have been read. */
-static coll_status decide(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+static coll_status decide(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
 	coll_status st;
 
@@ -368,7 +368,7 @@ static coll_status decide(struct coll_native *n, const struct coll_job *job, str
 	return st == COLL_OK ? begin_work(n, job, s) : st;
 }
 
-static coll_status map(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+static coll_status map(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
 	const coll_status st = reach_all(n, job, s);
 
@@ -376,17 +376,17 @@ static coll_status map(struct coll_native *n, const struct coll_job *job, struct
 		return not_yet(n, s);
 	if (st != COLL_OK && st != COLL_ERR_UNSUPPORTED)
 		return st;
-	coll_native_tell(n, s, LINE_MAPPED, st == COLL_OK ? NATIVE_GOOD : NATIVE_BAD);
+	coll_intra_announce(n, s, LINE_MAPPED, st == COLL_OK ? INTRA_GOOD : INTRA_BAD);
 	s->phase = MAPPED;
 	s->cell = st != COLL_OK; /* somebody could not */
 	s->events++;
 	return COLL_OK;
 }
 
-static coll_status await_maps(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+static coll_status await_maps(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
 	bool bad = false;
-	const coll_status st = await_told(n, s, LINE_MAPPED, NATIVE_GOOD, &bad);
+	const coll_status st = await_told(n, s, LINE_MAPPED, INTRA_GOOD, &bad);
 
 	s->cell |= bad;
 	if (st != COLL_OK)
@@ -400,7 +400,7 @@ static coll_status await_maps(struct coll_native *n, const struct coll_job *job,
 /* ---- Work ---- */
 
 /* Somebody has failed. */
-static bool revoked(const struct coll_native *n, struct coll_hand_state *s)
+static bool revoked(const struct coll_intra *n, struct coll_intra_state *s)
 {
 	for (int r = 0; r < n->size; r++)
 		if (r != n->rank && atomic_load(&n->peers[r].region->revoked)) {
@@ -410,12 +410,12 @@ static bool revoked(const struct coll_native *n, struct coll_hand_state *s)
 	return false;
 }
 
-static void make(struct coll_native *n, const struct coll_job *job, const struct native_pass *whole, size_t at,
+static void make(struct coll_intra *n, const struct coll_job *job, const struct intra_pass *whole, size_t at,
                  size_t bytes)
 {
-	const uint64_t since_ns = coll_native_stores_since(n);
-	const bool stream = n->stores.choice.stream;
-	struct native_pass p = *whole;
+	const uint64_t since_ns = coll_intra_nt_since(n);
+	const bool stream = n->nt.choice.stream;
+	struct intra_pass p = *whole;
 
 	for (int i = 0; i < p.nsrc; i++)
 		p.src[i] += at;
@@ -429,13 +429,13 @@ static void make(struct coll_native *n, const struct coll_job *job, const struct
 		coll_reduce_copy(p.dst[0], p.src[0], bytes);
 	if (stream)
 		coll_reduce_fence();
-	coll_native_stores_until(n, since_ns);
+	coll_intra_nt_until(n, since_ns);
 	n->direct.stats.bytes_streamed += stream ? bytes * (size_t)p.ndst : 0;
 	n->direct.stats.bytes_read += bytes * (size_t)p.nsrc;
 	n->direct.stats.bytes_written += bytes * (size_t)p.ndst;
 }
 
-static size_t unit_of(const struct coll_native *n, const struct native_pass *p)
+static size_t unit_of(const struct coll_intra *n, const struct intra_pass *p)
 {
 	const size_t unit = UNIT_BYTES / (size_t)(p->ndst > p->nsrc ? p->ndst : p->nsrc) & ~(n->page_bytes - 1);
 
@@ -443,25 +443,25 @@ static size_t unit_of(const struct coll_native *n, const struct native_pass *p)
 }
 
 /* In plain memory. */
-static coll_status poll_staged(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+static coll_status poll_staged(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
 	if (n->size > 2)
-		return coll_native_poll_tiles(n, job, s);
+		return coll_intra_poll_cico(n, job, s);
 	switch (job->plan->kind) {
-	case COLL_KIND_ALL_REDUCE: return coll_native_poll_halves(n, job, s);
-	case COLL_KIND_BROADCAST: return coll_native_poll_chute(n, job, s);
-	default: return coll_native_poll_shuttle(n, job, s);
+	case COLL_KIND_ALL_REDUCE: return coll_intra_poll_pair_reduce(n, job, s);
+	case COLL_KIND_BROADCAST: return coll_intra_poll_pair_bcast(n, job, s);
+	default: return coll_intra_poll_pair_stream(n, job, s);
 	}
 }
 
 /* One unit. s->next: the pass, s->piece: how far it is made. */
-static coll_status work(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+static coll_status work(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
-	struct native_pass p;
+	struct intra_pass p;
 	size_t unit;
 
-	if (!coll_native_pass(n, job, s->next, &p)) {
-		coll_native_tell(n, s, LINE_DONE, NATIVE_GOOD);
+	if (!coll_intra_pass(n, job, s->next, &p)) {
+		coll_intra_announce(n, s, LINE_DONE, INTRA_GOOD);
 		s->phase = ENDING;
 		return COLL_OK;
 	}
@@ -472,7 +472,7 @@ static coll_status work(struct coll_native *n, const struct coll_job *job, struc
 		atomic_store(&n->mine->busy, 1);
 		if (!revoked(n, s))
 			make(n, job, &p, s->piece, unit);
-		coll_native_after_reading();
+		coll_intra_after_reading();
 		atomic_store_explicit(&n->mine->busy, 0, memory_order_release);
 		if (revoked(n, s))
 			return COLL_ERR_ABORTED;
@@ -486,32 +486,32 @@ static coll_status work(struct coll_native *n, const struct coll_job *job, struc
 	return COLL_OK;
 }
 
-static coll_status await_ends(struct coll_native *n, const struct coll_job *job, struct coll_hand_state *s)
+static coll_status await_ends(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
 	bool other = false;
-	const coll_status st = await_told(n, s, LINE_DONE, NATIVE_GOOD, &other);
+	const coll_status st = await_told(n, s, LINE_DONE, INTRA_GOOD, &other);
 
 	if (st != COLL_OK)
 		return st;
-	coll_native_stores_end(n);
-	coll_native_finish_edges(n, job);
+	coll_intra_nt_end(n);
+	coll_intra_finish_edges(n, job);
 	leave_all(n);
 	s->events++;
 	return COLL_OK;
 }
 
 /* A unit at a time: whoever polls looks at other things in between. */
-coll_status coll_native_poll_direct(void *arg, const struct coll_job *job, struct coll_hand_state *s)
+coll_status coll_intra_poll_zero_copy(void *arg, const struct coll_job *job, struct coll_intra_state *s)
 {
-	struct coll_native *n = arg;
+	struct coll_intra *n = arg;
 	const uint32_t events = s->events;
 	coll_status st = COLL_OK;
 
 	while (st == COLL_OK) {
 		switch (s->phase) {
-		case NATIVE_NEW:
-			if (staged(n, job) && passes(n, job))
-				s->phase = NATIVE_TILES_NEW;
+		case INTRA_NEW:
+			if (plain(n, job) && passes(n, job))
+				s->phase = INTRA_CICO_NEW;
 			else
 				st = enter(n, job, s);
 			break;
@@ -535,7 +535,7 @@ coll_status coll_native_poll_direct(void *arg, const struct coll_job *job, struc
 
 /* ---- The end of a communicator that has failed ---- */
 
-static bool anybody_busy(const struct coll_native *n)
+static bool anybody_busy(const struct coll_intra *n)
 {
 	for (int r = 0; r < n->size; r++)
 		if (n->peers[r].region && atomic_load(&n->peers[r].region->busy))
@@ -544,9 +544,9 @@ static bool anybody_busy(const struct coll_native *n)
 }
 
 /* Whole pages of what peers may write: the rest they do not. */
-static void part(struct coll_native *n)
+static void part(struct coll_intra *n)
 {
-	struct native_direct *d = &n->direct;
+	struct intra_zero_copy *d = &n->direct;
 	const uintptr_t first = ((uintptr_t)d->written + n->page_bytes - 1) & ~(uintptr_t)(n->page_bytes - 1);
 	const uintptr_t end = ((uintptr_t)d->written + d->written_bytes) & ~(uintptr_t)(n->page_bytes - 1);
 	const int peer = !n->rank;
@@ -557,7 +557,7 @@ static void part(struct coll_native *n)
 	d->stats.parted += end - first;
 }
 
-void coll_native_revoke(struct coll_native *n)
+void coll_intra_revoke(struct coll_intra *n)
 {
 	const uint64_t since_ns = coll_clock_ns();
 

@@ -10,7 +10,7 @@
  *                   last half of the other's result, if that is mapped.
  *
  * Peers write whole pages of a result only: these can be exchanged if a writer does not
- * stop (coll_native_revoke). Where a result does not fill its first and last page, the first and
+ * stop (coll_intra_revoke). Where a result does not fill its first and last page, the first and
  * last page's worth of the vector are reduced to the region of one rank each, and every rank copies
  * them from there when all is done.
  */
@@ -29,25 +29,25 @@ static bool scatters(const struct coll_job *job)
 	return job->plan->kind == COLL_KIND_ALL_TO_ALL || job->plan->kind == COLL_KIND_REDUCE_SCATTER;
 }
 
-size_t coll_native_reach_bytes(const struct coll_job *job, int which)
+size_t coll_intra_reach_bytes(const struct coll_job *job, int which)
 {
 	const bool blocks = which == COLL_REACH_IN && scatters(job);
 
 	return block_bytes(job) * (blocks ? (size_t)job->plan->size : 1);
 }
 
-static const char *in_of(const struct coll_native *n, int rank)
+static const char *in_of(const struct coll_intra *n, int rank)
 {
 	return n->direct.reach[rank][COLL_REACH_IN].at;
 }
 
-static char *out_of(const struct coll_native *n, int rank)
+static char *out_of(const struct coll_intra *n, int rank)
 {
 	return n->direct.reach[rank][COLL_REACH_OUT].at;
 }
 
 /* At the beginning and the end of a result: not written by peers. */
-static size_t edge_bytes(const struct coll_native *n)
+static size_t edge_bytes(const struct coll_intra *n)
 {
 	return n->direct.edges ? n->page_bytes : 0;
 }
@@ -56,7 +56,7 @@ static size_t edge_bytes(const struct coll_native *n)
 
 /* The slice of a rank, in bytes of the vector: whole pages of it where there are many, else
  * whole lines. */
-static void slice_of(const struct coll_native *n, const struct coll_job *job, size_t *first, size_t *end)
+static void slice_of(const struct coll_intra *n, const struct coll_job *job, size_t *first, size_t *end)
 {
 	const size_t edge = edge_bytes(n), all = block_bytes(job) - 2 * edge;
 	const size_t unit = all / (size_t)n->size >= 16 * n->page_bytes ? n->page_bytes : SLICE_MIN,
@@ -69,17 +69,17 @@ static void slice_of(const struct coll_native *n, const struct coll_job *job, si
 }
 
 /* The first edge is rank 0's to reduce, the last one the last rank's. */
-static int edge_owner(const struct coll_native *n, int which)
+static int edge_owner(const struct coll_intra *n, int which)
 {
 	return which == 0 ? 0 : n->size - 1;
 }
 
-static size_t edge_at(const struct coll_native *n, const struct coll_job *job, int which)
+static size_t edge_at(const struct coll_intra *n, const struct coll_job *job, int which)
 {
 	return which == 0 ? 0 : block_bytes(job) - n->page_bytes;
 }
 
-static bool reduce_edge(const struct coll_native *n, const struct coll_job *job, int which, struct native_pass *p)
+static bool reduce_edge(const struct coll_intra *n, const struct coll_job *job, int which, struct intra_pass *p)
 {
 	p->ndst = 1;
 	p->dst[0] = n->mine->edge[which];
@@ -90,7 +90,7 @@ static bool reduce_edge(const struct coll_native *n, const struct coll_job *job,
 	return true;
 }
 
-static bool reduce_slice(const struct coll_native *n, const struct coll_job *job, struct native_pass *p)
+static bool reduce_slice(const struct coll_intra *n, const struct coll_job *job, struct intra_pass *p)
 {
 	size_t first, end;
 
@@ -104,7 +104,7 @@ static bool reduce_slice(const struct coll_native *n, const struct coll_job *job
 	return true;
 }
 
-static bool all_reduce(const struct coll_native *n, const struct coll_job *job, uint32_t k, struct native_pass *p)
+static bool all_reduce(const struct coll_intra *n, const struct coll_job *job, uint32_t k, struct intra_pass *p)
 {
 	const bool edges = edge_bytes(n) > 0;
 
@@ -116,10 +116,10 @@ static bool all_reduce(const struct coll_native *n, const struct coll_job *job, 
 	return false;
 }
 
-void coll_native_finish_edges(const struct coll_native *n, const struct coll_job *job)
+void coll_intra_finish_edges(const struct coll_intra *n, const struct coll_job *job)
 {
 	for (int which = 0; n->direct.edges && which < 2; which++) {
-		const struct native_region *region = coll_native_region(n, edge_owner(n, which));
+		const struct intra_region *region = coll_intra_region(n, edge_owner(n, which));
 
 		memcpy(job->out.base + edge_at(n, job, which), region->edge[which], n->page_bytes);
 	}
@@ -127,7 +127,7 @@ void coll_native_finish_edges(const struct coll_native *n, const struct coll_job
 
 /* ---- What is only read ---- */
 
-static bool copy(struct native_pass *p, char *dst, const char *src, size_t bytes)
+static bool copy(struct intra_pass *p, char *dst, const char *src, size_t bytes)
 {
 	p->ndst = p->nsrc = 1;
 	p->dst[0] = dst;
@@ -137,7 +137,7 @@ static bool copy(struct native_pass *p, char *dst, const char *src, size_t bytes
 }
 
 /* Our own block comes first: if the caller has just written it, it is in this core's caches. */
-static bool gather(const struct coll_native *n, const struct coll_job *job, uint32_t k, struct native_pass *p)
+static bool gather(const struct coll_intra *n, const struct coll_job *job, uint32_t k, struct intra_pass *p)
 {
 	const size_t bytes = block_bytes(job);
 	const int from = (n->rank + (int)k) % n->size;
@@ -148,7 +148,7 @@ static bool gather(const struct coll_native *n, const struct coll_job *job, uint
 	            in_of(n, from) + (scatters(job) ? (size_t)n->rank * bytes : 0), bytes);
 }
 
-static bool reduce_scatter(const struct coll_native *n, const struct coll_job *job, uint32_t k, struct native_pass *p)
+static bool reduce_scatter(const struct coll_intra *n, const struct coll_job *job, uint32_t k, struct intra_pass *p)
 {
 	const size_t bytes = block_bytes(job);
 
@@ -165,7 +165,7 @@ static bool reduce_scatter(const struct coll_native *n, const struct coll_job *j
 
 /* What the root writes of the other's result: whole pages of it, as it lies there. Agreed. A root that copies to
  * a result of its own is at work already. */
-static void pushed(const struct coll_native *n, const struct coll_job *job, size_t *first, size_t *end)
+static void pushed(const struct coll_intra *n, const struct coll_job *job, size_t *first, size_t *end)
 {
 	const struct coll_piece *to = &n->direct.reach[!job->plan->root][COLL_REACH_OUT].piece;
 	const size_t bytes = block_bytes(job), page = n->page_bytes;
@@ -179,12 +179,12 @@ static void pushed(const struct coll_native *n, const struct coll_job *job, size
 	*end = ends - begins;
 }
 
-static bool part_copy(struct native_pass *p, char *dst, const char *src, size_t first, size_t end)
+static bool part_copy(struct intra_pass *p, char *dst, const char *src, size_t first, size_t end)
 {
 	return copy(p, dst + first, src + first, end - first);
 }
 
-static bool broadcast(const struct coll_native *n, const struct coll_job *job, uint32_t k, struct native_pass *p)
+static bool broadcast(const struct coll_intra *n, const struct coll_job *job, uint32_t k, struct intra_pass *p)
 {
 	const int root = job->plan->root;
 	size_t first, end;
@@ -199,7 +199,7 @@ static bool broadcast(const struct coll_native *n, const struct coll_job *job, u
 	return copy(p, job->out.base, job->in.base, block_bytes(job)) && k == 0;
 }
 
-bool coll_native_pass(const struct coll_native *n, const struct coll_job *job, uint32_t k, struct native_pass *p)
+bool coll_intra_pass(const struct coll_intra *n, const struct coll_job *job, uint32_t k, struct intra_pass *p)
 {
 	switch (job->plan->kind) {
 	case COLL_KIND_ALL_REDUCE: return all_reduce(n, job, k, p);

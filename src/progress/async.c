@@ -79,7 +79,7 @@ static void pause_between(struct coll_context *ctx, uint64_t *since_ns, unsigned
 	bool tired = !ctx->spare_core;
 	uint64_t now;
 
-	if (!tired && !coll_context_pause(ctx, ctx->alone_on_cores, polls, &tired))
+	if (!tired && !coll_context_pause(ctx, ctx->dedicated_cores, polls, &tired))
 		return;
 	now = coll_clock_ns();
 	if (!*since_ns)
@@ -128,7 +128,7 @@ static void *progress(void *arg)
 static bool wanted(const struct coll_context *ctx)
 {
 	if (strcmp(ctx->settings.progress, "auto") == 0)
-		return ctx->alone_on_cores && ctx->size > 1;
+		return ctx->dedicated_cores && ctx->size > 1;
 	return strcmp(ctx->settings.progress, "on") == 0;
 }
 

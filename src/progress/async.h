@@ -25,8 +25,8 @@
  * set by that thread only. Plans, memo, the free list of requests and sequence numbers
  * belong to the communicator's thread at any time; drivers read neither.
  */
-#ifndef COLL_COMM_ASYNC_H
-#define COLL_COMM_ASYNC_H
+#ifndef COLL_PROGRESS_ASYNC_H
+#define COLL_PROGRESS_ASYNC_H
 
 #include "core/comm.h"
 #include "watch/watchdog.h"
@@ -61,8 +61,8 @@ struct coll_request {
 	const struct coll_plan *plan; /* pinned; NULL: none */
 	struct coll_job job;
 	struct coll_reduction reduction;
-	uint32_t signature;           /* of the call; job.signature is of its frames */
-	const struct coll_hand *hand; /* of the call; job.hand is of this time */
+	uint32_t signature;                /* of the call; job.signature is of its frames */
+	const struct coll_intra_op *intra; /* of the call; job.hand is of this time */
 	size_t scratch_bytes;
 	size_t *arrays; /* copies of the call's */
 	size_t arrays_cap;
@@ -81,7 +81,7 @@ struct coll_request {
 	/* While it runs. */
 	struct coll_record record;
 	struct coll_wait wait;
-	struct coll_patience patience;
+	struct coll_wait_timer timer;
 
 	/* Of several calls in one: those it stands for, and their packed data. next_part is the
 	 * link of a group's calls too. whole: of a part that holds the place of all of them in its
@@ -199,20 +199,20 @@ void coll_request_fini(struct coll_request *r);
 
 /* ---- inflight.c: requests on their way, all with the lock held ---- */
 
-void coll_flight_init(struct coll_flight *f);
-void coll_flight_fini(struct coll_comm *comm);
+void coll_inflight_init(struct coll_inflight *f);
+void coll_inflight_fini(struct coll_comm *comm);
 /* Into the order of its communicator: adds blockers, takes its sequence number. */
-void coll_flight_enter(struct coll_request *r);
+void coll_inflight_enter(struct coll_request *r);
 /* One that runs already, started inline. */
-void coll_flight_adopt(struct coll_request *r);
-void coll_flight_unblock(struct coll_request *r); /* one thing less blocks it */
+void coll_inflight_adopt(struct coll_request *r);
+void coll_inflight_unblock(struct coll_request *r); /* one thing less blocks it */
 /* Start all that nothing blocks any more. */
-void coll_flight_launch(struct coll_async *a);
-void coll_flight_complete(struct coll_request *r, coll_status status);
+void coll_inflight_launch(struct coll_async *a);
+void coll_inflight_complete(struct coll_request *r, coll_status status);
 /* The communicator has failed: end all its requests. */
-void coll_flight_lost(struct coll_comm *comm);
+void coll_inflight_lost(struct coll_comm *comm);
 /* What this rank says it is doing: the oldest that runs, else what has just ended. */
-void coll_flight_publish(struct coll_comm *comm, struct coll_request *ended);
+void coll_inflight_publish(struct coll_comm *comm, struct coll_request *ended);
 
 /* ---- stream.c ---- */
 
@@ -260,30 +260,30 @@ extern _Thread_local struct coll_group coll_group __attribute__((tls_model("init
 static inline bool coll_comm_busy(const struct coll_comm *comm)
 {
 	/* current first, acquire: who took it away has set PENDING before. */
-	return coll_group.depth > 0 || atomic_load_explicit(&comm->flight.current, memory_order_acquire) ||
+	return coll_group.depth > 0 || atomic_load_explicit(&comm->inflight.current, memory_order_acquire) ||
 	       atomic_load_explicit(&comm->attention, memory_order_acquire) & COLL_ATTENTION_PENDING;
 }
 
 /* Not busy, well, and nothing was told: a blocking call can begin at once. */
 static inline bool coll_comm_is_idle(const struct coll_comm *comm)
 {
-	return coll_group.depth == 0 && !atomic_load_explicit(&comm->flight.current, memory_order_acquire) &&
+	return coll_group.depth == 0 && !atomic_load_explicit(&comm->inflight.current, memory_order_acquire) &&
 	       !atomic_load_explicit(&comm->attention, memory_order_acquire) && !comm->failed;
 }
 
 /* The call like one before, if its shortest way is open: all that was checked then holds now, but
  * for the buffers, which are looked at. NULL: it is to be looked at closely. */
-static inline struct coll_quick *coll_quick_find(struct coll_comm *comm, enum coll_kind kind, const void *in,
-                                                 const void *out, size_t count, coll_dtype type, coll_op op, int root,
-                                                 const struct coll_stream *stream)
+static inline struct coll_fastpath *coll_fastpath_find(struct coll_comm *comm, enum coll_kind kind, const void *in,
+                                                       const void *out, size_t count, coll_dtype type, coll_op op,
+                                                       int root, const struct coll_stream *stream)
 {
 	const uintptr_t apart = (uintptr_t)out - (uintptr_t)in;
-	struct coll_quick *q;
+	struct coll_fastpath *q;
 
 	if (!comm || stream)
 		return NULL;
-	q = &comm->quick[coll_quick_place(kind, root)];
-	if (q->key != coll_quick_key(kind, type, op) || q->count != count || q->root != root || !in || !out ||
+	q = &comm->fastpath[coll_fastpath_place(kind, root)];
+	if (q->key != coll_fastpath_key(kind, type, op) || q->count != count || q->root != root || !in || !out ||
 	    (apart != q->alias && apart - q->gap > q->room) || !coll_comm_is_idle(comm))
 		return NULL;
 	return q;

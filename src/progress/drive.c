@@ -30,23 +30,23 @@ static bool poll_request(struct coll_request *r)
 		if (st == COLL_AGAIN) {
 			waits = true;
 		} else if (st != COLL_OK) {
-			r->comm->flight.faulty = r;
-			r->comm->flight.faulty_run = r->wait.runs[i];
-			r->comm->flight.fault = st;
+			r->comm->inflight.faulty = r;
+			r->comm->inflight.faulty_run = r->wait.runs[i];
+			r->comm->inflight.fault = st;
 			return moved;
 		}
 	}
 	if (moved)
-		coll_patience_moved(r->comm, &r->patience);
+		coll_wait_timer_moved(r->comm, &r->timer);
 	if (waits)
 		return moved;
-	coll_flight_complete(r, COLL_OK);
+	coll_inflight_complete(r, COLL_OK);
 	return true;
 }
 
 static bool poll_running(struct coll_comm *comm)
 {
-	struct coll_flight *f = &comm->flight;
+	struct coll_inflight *f = &comm->inflight;
 	struct coll_link *next;
 	bool moved = false;
 
@@ -77,7 +77,7 @@ static bool needs(const struct coll_request *b, const struct coll_request *r)
 /* Whether the communicator's thread is in a call that cannot return before r ends. */
 static bool keeps_thread(const struct coll_comm *comm, const struct coll_request *r)
 {
-	const struct coll_flight *f = &comm->flight;
+	const struct coll_inflight *f = &comm->inflight;
 
 	for (struct coll_link *l = f->all.next; l != &f->all; l = l->next) {
 		const struct coll_request *b = COLL_ENTRY(l, struct coll_request, all);
@@ -91,17 +91,17 @@ static bool keeps_thread(const struct coll_comm *comm, const struct coll_request
 
 static coll_status inspect_one(struct coll_comm *comm, struct coll_request *r, bool aside, uint64_t now)
 {
-	r->patience.blocking = coll_patience_is_due(&r->patience, now) && keeps_thread(comm, r);
-	r->patience.alone = comm->flight.pending == 1;
-	r->patience.aside = aside;
-	return coll_comm_inspect(comm, &r->wait, &r->patience, now);
+	r->timer.blocking = coll_wait_timer_is_due(&r->timer, now) && keeps_thread(comm, r);
+	r->timer.alone = comm->inflight.pending == 1;
+	r->timer.aside = aside;
+	return coll_comm_inspect(comm, &r->wait, &r->timer, now);
 }
 
 /* The deadlines of the oldest collective that runs, since the others come behind it, and of
  * messages: of many a few at a time, for each makes questions. */
 static coll_status inspect(struct coll_comm *comm, uint64_t now)
 {
-	struct coll_flight *f = &comm->flight;
+	struct coll_inflight *f = &comm->inflight;
 	coll_status st = COLL_OK;
 	unsigned messages = 0, first = 0, i = 0;
 	bool collective = false;
@@ -131,22 +131,22 @@ static coll_status inspect(struct coll_comm *comm, uint64_t now)
 
 /* Nothing moved: has anything been told, or taken too long? now_ns 0: the clock was not
  * read this time. */
-static void judge(struct coll_comm *comm, uint64_t now_ns)
+static void assess(struct coll_comm *comm, uint64_t now_ns)
 {
-	struct coll_flight *f = &comm->flight;
+	struct coll_inflight *f = &comm->inflight;
 	struct coll_request *r = f->faulty;
 	coll_status st;
 
 	if (r) {
-		st = coll_comm_inquire(comm, &r->wait, &r->patience, f->faulty_run, f->fault);
+		st = coll_comm_inquire(comm, &r->wait, &r->timer, f->faulty_run, f->fault);
 	} else {
 		r = COLL_ENTRY(f->all.next, struct coll_request, all);
-		st = coll_comm_heed_alarm(comm, &r->wait, &r->patience);
+		st = coll_comm_heed_alarm(comm, &r->wait, &r->timer);
 		if (st == COLL_OK && now_ns)
 			st = inspect(comm, now_ns);
 	}
 	if (st != COLL_OK)
-		coll_flight_lost(comm);
+		coll_inflight_lost(comm);
 }
 
 /* Each communicator in turn; completing its last request takes it off the list. */
@@ -157,7 +157,7 @@ static bool for_each(struct coll_async *a, bool (*visit)(struct coll_comm *comm,
 
 	for (struct coll_link *l = a->comms.next; l != &a->comms; l = next) {
 		next = l->next;
-		moved |= visit(COLL_ENTRY(l, struct coll_comm, flight.link), now);
+		moved |= visit(COLL_ENTRY(l, struct coll_comm, inflight.link), now);
 	}
 	return moved;
 }
@@ -167,15 +167,15 @@ static bool visit_running(struct coll_comm *comm, uint64_t now)
 {
 	const bool moved = poll_running(comm);
 
-	if (moved && comm->flight.pending > 0 &&
+	if (moved && comm->inflight.pending > 0 &&
 	    atomic_load_explicit(&comm->attention, memory_order_relaxed) & COLL_ATTENTION_ALARM)
-		judge(comm, now);
+		assess(comm, now);
 	return moved;
 }
 
 static bool visit_judge(struct coll_comm *comm, uint64_t now)
 {
-	judge(comm, now);
+	assess(comm, now);
 	return false;
 }
 
@@ -187,7 +187,7 @@ bool coll_drive(struct coll_context *ctx)
 	const bool judging = pass % JUDGE_EVERY == 0; /* however much moves elsewhere */
 
 	if (a->ready) {
-		coll_flight_launch(a);
+		coll_inflight_launch(a);
 		moved = true;
 	}
 	if (!moved || pass % PROGRESS_EVERY == 0)
@@ -198,7 +198,7 @@ bool coll_drive(struct coll_context *ctx)
 	if (!moved || judging)
 		for_each(a, visit_judge, judging ? coll_clock_ns() : 0);
 	if (a->ready) { /* what was behind those that ended in streams */
-		coll_flight_launch(a);
+		coll_inflight_launch(a);
 		moved = true;
 	}
 	return moved;
@@ -308,7 +308,7 @@ static bool idle(struct waiter *w)
 	bool tired;
 	uint64_t now;
 
-	if (!coll_context_pause(ctx, ctx->alone_on_cores && w->n == 1, &w->polls, &tired))
+	if (!coll_context_pause(ctx, ctx->dedicated_cores && w->n == 1, &w->polls, &tired))
 		return true;
 	for (int i = 0; i < w->n; i++)
 		coll_operations_sweep(w->ctxs[i]);
@@ -402,7 +402,7 @@ coll_status coll_comm_usable(struct coll_comm *comm, const char *kind)
 	if (st == COLL_OK && (attention & COLL_ATTENTION_ALARM)) {
 		st = coll_comm_attend(comm, kind);
 		if (st != COLL_OK)
-			coll_flight_lost(comm);
+			coll_inflight_lost(comm);
 	}
 	coll_async_unlock(comm->ctx);
 	return st;
@@ -413,7 +413,7 @@ coll_status coll_comm_lose(struct coll_comm *comm, coll_status status, int culpr
 	coll_operation_hand_over(comm);
 	coll_async_lock(comm->ctx);
 	status = coll_comm_fail(comm, status, culprit, cause, "");
-	coll_flight_lost(comm);
+	coll_inflight_lost(comm);
 	coll_async_unlock(comm->ctx);
 	return status;
 }

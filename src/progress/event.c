@@ -202,8 +202,8 @@ static coll_status append(struct coll_stream *s, const struct coll_event *e)
 	}
 	atomic_fetch_add(&a->pending, 1);
 	coll_stream_append(s, r, 0);
-	coll_flight_unblock(r);
-	coll_flight_launch(a);
+	coll_inflight_unblock(r);
+	coll_inflight_launch(a);
 	return COLL_OK;
 }
 

@@ -206,7 +206,7 @@ void coll_group_join(struct coll_request *whole)
 		p->blockers = 1;
 		whole->blockers++;
 		coll_stream_append(s, p, position_in(s));
-		coll_flight_unblock(p);
+		coll_inflight_unblock(p);
 	}
 }
 

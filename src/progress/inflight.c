@@ -14,7 +14,7 @@
 
 /* ---- Life ---- */
 
-void coll_flight_init(struct coll_flight *f)
+void coll_inflight_init(struct coll_inflight *f)
 {
 	coll_list_init(&f->link);
 	coll_list_init(&f->all);
@@ -33,9 +33,9 @@ static void free_list(struct coll_request *r)
 	}
 }
 
-void coll_flight_fini(struct coll_comm *comm)
+void coll_inflight_fini(struct coll_comm *comm)
 {
-	struct coll_flight *f = &comm->flight;
+	struct coll_inflight *f = &comm->inflight;
 
 	/* Those of several calls in one fall apart. */
 	while (f->done) {
@@ -58,7 +58,7 @@ void coll_flight_fini(struct coll_comm *comm)
 static void enter_collective(struct coll_request *r)
 {
 	struct coll_comm *comm = r->comm;
-	struct coll_flight *f = &comm->flight;
+	struct coll_inflight *f = &comm->inflight;
 
 	r->job.sequence = ++comm->sequence;
 	if (f->tail) {
@@ -79,7 +79,7 @@ static void enter_pair(struct coll_request *r)
 		if (!r->pair_plan[half])
 			continue;
 		r->pair_sequence[half] = coll_pair_number(comm, half, peer);
-		last = &comm->flight.pairs[half][peer];
+		last = &comm->inflight.pairs[half][peer];
 		if (*last) {
 			(*last)->follower[half] = r;
 			r->blockers++;
@@ -92,7 +92,7 @@ static void count_in(struct coll_request *r)
 {
 	struct coll_comm *comm = r->comm;
 	struct coll_async *a = comm->ctx->async;
-	struct coll_flight *f = &comm->flight;
+	struct coll_inflight *f = &comm->inflight;
 
 	if (f->pending++ == 0) {
 		f->begun = comm->sequence;
@@ -107,9 +107,9 @@ static void count_in(struct coll_request *r)
 	coll_list_append(&f->all, &r->all);
 }
 
-void coll_flight_adopt(struct coll_request *r)
+void coll_inflight_adopt(struct coll_request *r)
 {
-	struct coll_flight *f = &r->comm->flight;
+	struct coll_inflight *f = &r->comm->inflight;
 
 	count_in(r);
 	r->state = COLL_REQUEST_RUNNING;
@@ -118,7 +118,7 @@ void coll_flight_adopt(struct coll_request *r)
 	f->last = r;
 }
 
-void coll_flight_enter(struct coll_request *r)
+void coll_inflight_enter(struct coll_request *r)
 {
 	count_in(r);
 	r->state = COLL_REQUEST_QUEUED;
@@ -139,14 +139,14 @@ static void make_ready(struct coll_async *a, struct coll_request *r)
 	a->ready_tail = &r->next;
 }
 
-void coll_flight_unblock(struct coll_request *r)
+void coll_inflight_unblock(struct coll_request *r)
 {
 	struct coll_async *a = r->comm ? r->comm->ctx->async : r->stream->ctx->async;
 
 	if (--r->blockers > 0)
 		return;
 	if (r->whole)
-		coll_flight_unblock(r->whole);
+		coll_inflight_unblock(r->whole);
 	else
 		make_ready(a, r);
 }
@@ -154,11 +154,11 @@ void coll_flight_unblock(struct coll_request *r)
 /* ---- Start ---- */
 
 /* The oldest collective, else the oldest message. */
-void coll_flight_publish(struct coll_comm *comm, struct coll_request *ended)
+void coll_inflight_publish(struct coll_comm *comm, struct coll_request *ended)
 {
 	struct coll_request *found = NULL;
 
-	for (struct coll_link *l = comm->flight.running.next; l != &comm->flight.running; l = l->next) {
+	for (struct coll_link *l = comm->inflight.running.next; l != &comm->inflight.running; l = l->next) {
 		struct coll_request *r = COLL_ENTRY(l, struct coll_request, running);
 
 		if (!found || (found->kind == COLL_REQUEST_PAIR && r->kind == COLL_REQUEST_COLLECTIVE))
@@ -188,7 +188,7 @@ static coll_status need_scratch(struct coll_slot *s, size_t bytes)
 	return COLL_OK;
 }
 
-static struct coll_slot *free_slot(struct coll_flight *f)
+static struct coll_slot *free_slot(struct coll_inflight *f)
 {
 	for (int i = 0; i < COLL_IN_FLIGHT_MAX; i++)
 		if (!f->slots[i].busy)
@@ -225,7 +225,7 @@ static void unpack(struct coll_request *r)
 
 static coll_status start_collective(struct coll_request *r)
 {
-	struct coll_flight *f = &r->comm->flight;
+	struct coll_inflight *f = &r->comm->inflight;
 	coll_status st = COLL_OK;
 
 	if (r->parts)
@@ -250,7 +250,7 @@ static coll_status start_collective(struct coll_request *r)
 	if (f->tail == r)
 		f->tail = NULL;
 	if (r->follower[0])
-		coll_flight_unblock(r->follower[0]);
+		coll_inflight_unblock(r->follower[0]);
 	r->follower[0] = NULL;
 	return st;
 }
@@ -259,7 +259,7 @@ static coll_status start_pair(struct coll_request *r)
 {
 	coll_status st = COLL_OK;
 
-	r->record.sequence = r->comm->flight.begun;
+	r->record.sequence = r->comm->inflight.begun;
 	if (coll_pair_self(r->comm, &r->pair) && r->pair.send_count > 0)
 		memmove(r->pair.recv, r->pair.send, r->pair.send_count * coll_dtype_size(r->pair.type));
 	for (int half = 0; half < 2 && st == COLL_OK; half++) {
@@ -278,7 +278,7 @@ static coll_status start_pair(struct coll_request *r)
 static void start(struct coll_request *r)
 {
 	struct coll_comm *comm = r->comm;
-	struct coll_flight *f = &comm->flight;
+	struct coll_inflight *f = &comm->inflight;
 	coll_status st;
 
 	if (r->kind == COLL_REQUEST_COLLECTIVE && f->started == COLL_IN_FLIGHT_MAX) {
@@ -291,14 +291,14 @@ static void start(struct coll_request *r)
 		if (r->wait.entries[i])
 			coll_recorder_start(&comm->recorder, r->wait.entries[i]);
 	st = r->kind == COLL_REQUEST_COLLECTIVE ? start_collective(r) : start_pair(r);
-	coll_flight_publish(comm, NULL);
+	coll_inflight_publish(comm, NULL);
 	if (st == COLL_OK)
 		return;
 	coll_comm_fail(comm, st, -1, "cannot start the plan: ", coll_status_string(st));
-	coll_flight_lost(comm);
+	coll_inflight_lost(comm);
 }
 
-void coll_flight_launch(struct coll_async *a)
+void coll_inflight_launch(struct coll_async *a)
 {
 	while (a->ready) {
 		struct coll_request *r = a->ready;
@@ -308,7 +308,7 @@ void coll_flight_launch(struct coll_async *a)
 			a->ready_tail = &a->ready;
 		r->next = NULL;
 		if (r->kind == COLL_REQUEST_EVENT)
-			coll_flight_complete(r, r->status);
+			coll_inflight_complete(r, r->status);
 		else if (r->state == COLL_REQUEST_QUEUED)
 			start(r);
 	}
@@ -318,7 +318,7 @@ void coll_flight_launch(struct coll_async *a)
 
 static void leave_collective(struct coll_request *r)
 {
-	struct coll_flight *f = &r->comm->flight;
+	struct coll_inflight *f = &r->comm->inflight;
 
 	if (f->tail == r)
 		f->tail = NULL;
@@ -327,7 +327,7 @@ static void leave_collective(struct coll_request *r)
 	if (f->stalled == r)
 		f->stalled = NULL;
 	if (r->follower[0])
-		coll_flight_unblock(r->follower[0]);
+		coll_inflight_unblock(r->follower[0]);
 	if (r->state != COLL_REQUEST_RUNNING)
 		return;
 	f->started--;
@@ -347,11 +347,11 @@ static void leave_pair(struct coll_request *r)
 
 		if (!r->pair_plan[half])
 			continue;
-		last = &r->comm->flight.pairs[half][coll_pair_peer(&r->pair, half)];
+		last = &r->comm->inflight.pairs[half][coll_pair_peer(&r->pair, half)];
 		if (*last == r)
 			*last = NULL;
 		if (r->follower[half])
-			coll_flight_unblock(r->follower[half]);
+			coll_inflight_unblock(r->follower[half]);
 	}
 }
 
@@ -360,7 +360,7 @@ static void leave_pair(struct coll_request *r)
 static void leave(struct coll_request *r)
 {
 	struct coll_comm *comm = r->comm;
-	struct coll_flight *f = &comm->flight;
+	struct coll_inflight *f = &comm->inflight;
 
 	if (r->kind == COLL_REQUEST_COLLECTIVE)
 		leave_collective(r);
@@ -370,7 +370,7 @@ static void leave(struct coll_request *r)
 	coll_list_remove(&r->all);
 	if (r->state == COLL_REQUEST_RUNNING) {
 		coll_list_remove(&r->running);
-		coll_flight_publish(comm, r);
+		coll_inflight_publish(comm, r);
 	}
 	for (int i = 0; i < r->wait.nruns; i++)
 		coll_recorder_way(r->wait.entries[i], coll_run_way(r->wait.runs[i]));
@@ -380,14 +380,14 @@ static void leave(struct coll_request *r)
 		coll_list_remove(&f->link);
 }
 
-void coll_flight_complete(struct coll_request *r, coll_status status)
+void coll_inflight_complete(struct coll_request *r, coll_status status)
 {
 	struct coll_comm *comm = r->comm;
 	struct coll_async *a = comm ? comm->ctx->async : r->stream->ctx->async;
 
 	r->status = status;
 	if (comm)
-		coll_circle_hide(comm, &r->patience);
+		coll_deadlock_hide(comm, &r->timer);
 	if (r->parts && status == COLL_OK)
 		unpack(r);
 	if (comm)
@@ -408,10 +408,10 @@ void coll_flight_complete(struct coll_request *r, coll_status status)
 		return;
 	}
 	if (!r->held) {
-		r->next = comm->flight.done;
-		comm->flight.done = r;
+		r->next = comm->inflight.done;
+		comm->inflight.done = r;
 	}
-	if (comm->flight.pending == 0)
+	if (comm->inflight.pending == 0)
 		atomic_fetch_and_explicit(&comm->attention, ~(unsigned)COLL_ATTENTION_PENDING, memory_order_release);
 	if (r->held)
 		atomic_store_explicit(&r->done, true, memory_order_release);
@@ -430,9 +430,9 @@ static void forget_ready(struct coll_async *a, const struct coll_comm *comm)
 	a->ready_tail = at;
 }
 
-void coll_flight_lost(struct coll_comm *comm)
+void coll_inflight_lost(struct coll_comm *comm)
 {
-	struct coll_flight *f = &comm->flight;
+	struct coll_inflight *f = &comm->inflight;
 	const coll_status status = comm->failed;
 
 	/* The channels are closed: nobody reads or writes the runs' memory any more. First all
@@ -447,5 +447,5 @@ void coll_flight_lost(struct coll_comm *comm)
 	f->stalled = NULL;
 	forget_ready(comm->ctx->async, comm);
 	while (!coll_list_empty(&f->all))
-		coll_flight_complete(COLL_ENTRY(f->all.next, struct coll_request, all), status);
+		coll_inflight_complete(COLL_ENTRY(f->all.next, struct coll_request, all), status);
 }

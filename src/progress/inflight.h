@@ -2,8 +2,8 @@
  * What of a communicator is in flight; see async.h for what the members mean together
  * and who may touch them.
  */
-#ifndef COLL_COMM_FLIGHT_H
-#define COLL_COMM_FLIGHT_H
+#ifndef COLL_PROGRESS_INFLIGHT_H
+#define COLL_PROGRESS_INFLIGHT_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -54,7 +54,7 @@ struct coll_slot {
 	bool busy;
 };
 
-struct coll_flight {
+struct coll_inflight {
 	/* The async lock. */
 	struct coll_link link;          /* in the context's list while pending > 0 */
 	struct coll_link all, running;  /* requests, in the order of calls, of starting */

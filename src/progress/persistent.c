@@ -38,7 +38,7 @@ struct coll_operation {
 	char *scratch;
 	bool begun; /* the run has been started before with this signature: it can be started again */
 	uint32_t signature;
-	const struct coll_hand *hand;
+	const struct coll_intra_op *intra;
 	bool out;   /* started and not waited for */
 	bool noted; /* in a group that has not ended */
 	coll_status status;
@@ -180,7 +180,7 @@ coll_status coll_operation_prepare(coll_operation **out, const coll_operation_de
 		return st;
 	}
 	op->request.held = true;
-	coll_list_append(&comm->flight.operations, &op->link);
+	coll_list_append(&comm->inflight.operations, &op->link);
 	*out = op;
 	return COLL_OK;
 }
@@ -194,7 +194,7 @@ coll_status coll_operation_run(struct coll_request *r)
 
 	r->wait.runs[0] = op->run;
 	r->wait.nruns = 1;
-	if (op->begun && op->signature == r->job.signature && op->hand == r->job.hand) {
+	if (op->begun && op->signature == r->job.signature && op->intra == r->job.intra) {
 		coll_run_restart(op->run, r->call.in, r->call.out, r->job.sequence);
 		coll_run_follow(op->run, r->job.after);
 		return COLL_OK;
@@ -202,23 +202,23 @@ coll_status coll_operation_run(struct coll_request *r)
 	st = coll_run_start(op->run, &r->comm->collective.fabric, &r->job);
 	op->begun = st == COLL_OK;
 	op->signature = r->job.signature;
-	op->hand = r->job.hand;
+	op->intra = r->job.intra;
 	return st;
 }
 
 static struct coll_operation *current(const struct coll_comm *comm)
 {
-	return atomic_load_explicit(&comm->flight.current, memory_order_acquire);
+	return atomic_load_explicit(&comm->inflight.current, memory_order_acquire);
 }
 
 /* From here on this thread alone may touch current: see above. */
 static void become_starter(struct coll_comm *comm)
 {
 	/* Relaxed: this thread's own name is only written by itself. */
-	if (atomic_load_explicit(&comm->flight.starter, memory_order_relaxed) == &coll_group)
+	if (atomic_load_explicit(&comm->inflight.starter, memory_order_relaxed) == &coll_group)
 		return;
 	coll_async_lock(comm->ctx);
-	atomic_store_explicit(&comm->flight.starter, &coll_group, memory_order_relaxed);
+	atomic_store_explicit(&comm->inflight.starter, &coll_group, memory_order_relaxed);
 	pthread_mutex_unlock(&comm->ctx->async->lock);
 }
 
@@ -242,7 +242,7 @@ static coll_status start_inline(struct coll_operation *op)
 		r->wait.record = &r->record;
 		coll_record_publish(&comm->record, &r->record);
 		/* Its lengths are noted at each start. */
-		comm->prepared = r->call.pairwise || r->job.hand != r->hand ? NULL : &op->mark;
+		comm->prepared = r->call.pairwise || r->job.intra != r->intra ? NULL : &op->mark;
 	}
 	st = coll_operation_run(r);
 	if (st != COLL_OK) {
@@ -256,7 +256,7 @@ static coll_status start_inline(struct coll_operation *op)
 	                                                         r->record.op, coll_run_way(op->run), false),
 	                                         r->call.count, r->call.root, 0);
 	/* Release: whoever sweeps for one finds it, or finds `inlined` set anew. */
-	atomic_store_explicit(&comm->flight.current, op, memory_order_release);
+	atomic_store_explicit(&comm->inflight.current, op, memory_order_release);
 	atomic_store_explicit(&comm->ctx->async->inlined, true, memory_order_release);
 	return COLL_OK;
 }
@@ -268,11 +268,11 @@ static void adopt_current(struct coll_comm *comm)
 
 	r->held = true;
 	r->status = COLL_AGAIN;
-	r->patience = (struct coll_patience){0};
+	r->timer = (struct coll_wait_timer){0};
 	atomic_store_explicit(&r->done, false, memory_order_relaxed);
-	coll_flight_adopt(r);
+	coll_inflight_adopt(r);
 	/* Release, after PENDING was set: see coll_comm_busy(). */
-	atomic_store_explicit(&comm->flight.current, NULL, memory_order_release);
+	atomic_store_explicit(&comm->inflight.current, NULL, memory_order_release);
 }
 
 void coll_operation_hand_over(struct coll_comm *comm)
@@ -302,7 +302,7 @@ void coll_operations_sweep(struct coll_context *ctx)
 	for (struct coll_comm *comm = ctx->comms; comm; comm = comm->next) {
 		if (!current(comm))
 			continue;
-		if (atomic_load_explicit(&comm->flight.starter, memory_order_relaxed) == &coll_group)
+		if (atomic_load_explicit(&comm->inflight.starter, memory_order_relaxed) == &coll_group)
 			adopt_current(comm);
 		else
 			others = true;
@@ -362,9 +362,9 @@ static coll_status wait_inline(struct coll_operation *op)
 	coll_status st;
 
 	/* Relaxed: no other thread looks further than whether there is one. */
-	atomic_store_explicit(&comm->flight.current, NULL, memory_order_relaxed);
+	atomic_store_explicit(&comm->inflight.current, NULL, memory_order_relaxed);
 	/* As in blocking calls: a small one that ends at once is not timed. */
-	if (comm->ctx->alone_on_cores && r->call.count <= QUICK_COUNT &&
+	if (comm->ctx->dedicated_cores && r->call.count <= QUICK_COUNT &&
 	    coll_comm_wait_eagerly(comm, &r->wait) == COLL_OK) {
 		coll_record_retire(&comm->record, &r->record);
 		coll_recorder_way(r->wait.entries[0], coll_run_way(op->run));
@@ -426,8 +426,8 @@ coll_status coll_operation_destroy(coll_operation **operation)
 
 void coll_operations_orphan(struct coll_comm *comm)
 {
-	while (!coll_list_empty(&comm->flight.operations)) {
-		struct coll_operation *op = COLL_ENTRY(comm->flight.operations.next, struct coll_operation, link);
+	while (!coll_list_empty(&comm->inflight.operations)) {
+		struct coll_operation *op = COLL_ENTRY(comm->inflight.operations.next, struct coll_operation, link);
 
 		coll_list_remove(&op->link);
 		if (op->out)

@@ -36,7 +36,7 @@ void coll_request_fini(struct coll_request *r)
 /* One that was used before, by preference. */
 static struct coll_request *take(struct coll_comm *comm)
 {
-	struct coll_flight *f = &comm->flight;
+	struct coll_inflight *f = &comm->inflight;
 	struct coll_request *r;
 
 	if (!f->spare) {
@@ -73,8 +73,8 @@ void coll_request_recycle(struct coll_request *r)
 	}
 	r->parts = NULL;
 	r->shown = NULL;
-	r->next = r->comm->flight.spare;
-	r->comm->flight.spare = r;
+	r->next = r->comm->inflight.spare;
+	r->comm->inflight.spare = r;
 	while (part) {
 		struct coll_request *next = part->next_part;
 
@@ -142,7 +142,7 @@ coll_status coll_request_bind(struct coll_request *r, const struct coll_call *c)
 		r->job.reduction = &r->reduction;
 	}
 	r->signature = r->job.signature;
-	r->hand = r->job.hand;
+	r->intra = r->job.intra;
 	r->scratch_bytes = memo->scratch_bytes;
 	return COLL_OK;
 }
@@ -167,7 +167,7 @@ coll_status coll_request_call(struct coll_comm *comm, const struct coll_call *c,
 static coll_status bind_pair(struct coll_request *r, const struct coll_pair *p)
 {
 	struct coll_comm *comm = r->comm;
-	struct coll_flight *f = &comm->flight;
+	struct coll_inflight *f = &comm->inflight;
 	coll_status st = COLL_OK;
 
 	r->kind = COLL_REQUEST_PAIR;
@@ -206,13 +206,13 @@ coll_status coll_request_pair(struct coll_comm *comm, const struct coll_pair *p,
 void coll_request_sign(struct coll_request *r)
 {
 	r->job.signature = r->signature;
-	r->job.hand = coll_call_by_plan(r->comm, &r->call) ? NULL : r->hand;
+	r->job.intra = coll_call_by_plan(r->comm, &r->call) ? NULL : r->intra;
 	coll_call_record(r->comm, r->shown ? &r->shown->call : &r->call, &r->job, &r->record);
 	r->record.flags |= (r->shown ? COLL_RECORD_PREPARING : 0) | (r->parts ? COLL_RECORD_MERGED : 0);
-	r->job.signature ^= coll_call_colour(r->comm, &r->call, &r->record);
+	r->job.signature ^= coll_call_salt(r->comm, &r->call, &r->record);
 	atomic_store_explicit(&r->comm->handed_in, r->job.sequence, memory_order_release);
 	if (r->call.pairwise)
-		coll_tally_note(&r->comm->tally, &r->call, r->job.sequence, r->comm->rank, r->comm->size);
+		coll_pair_counts_note(&r->comm->pair_counts, &r->call, r->job.sequence, r->comm->rank, r->comm->size);
 }
 
 /* Its lines in the flight recorder: one, or one for each half of a pair. */
@@ -253,7 +253,7 @@ coll_status coll_request_submit(struct coll_request *r, struct coll_stream *stre
 	comm->prepared = NULL; /* record and channels are others' now */
 	r->stream = stream;
 	r->status = COLL_AGAIN;
-	r->patience = (struct coll_patience){0};
+	r->timer = (struct coll_wait_timer){0};
 	r->follower[0] = r->follower[1] = NULL;
 	atomic_store_explicit(&r->done, false, memory_order_relaxed);
 	coll_async_lock(comm->ctx);
@@ -261,14 +261,14 @@ coll_status coll_request_submit(struct coll_request *r, struct coll_stream *stre
 	if (st != COLL_OK) {
 		r->status = st;
 	} else {
-		coll_flight_enter(r);
+		coll_inflight_enter(r);
 		record(r);
 		if (stream)
 			coll_stream_append(stream, r, position);
 		if (r->parts)
 			coll_group_join(r);
-		coll_flight_unblock(r);
-		coll_flight_launch(a);
+		coll_inflight_unblock(r);
+		coll_inflight_launch(a);
 		/* What can be sent at once is. */
 		if (leaves)
 			coll_drive(comm->ctx);

@@ -35,7 +35,7 @@ static void release(struct coll_stream *s)
 
 		if (r->position != s->released)
 			return;
-		coll_flight_unblock(r);
+		coll_inflight_unblock(r);
 	}
 }
 
@@ -54,7 +54,7 @@ static void tell_waiters(struct coll_stream *s, uint64_t through)
 		r->source = NULL;
 		if (s->status != COLL_OK && s->failed_at <= r->source_position)
 			r->status = s->status;
-		coll_flight_unblock(r);
+		coll_inflight_unblock(r);
 	}
 }
 

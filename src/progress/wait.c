@@ -49,7 +49,7 @@ static bool stirs(void *arg)
 }
 
 /* Nothing moved: pause, and once in a while look at the clock. */
-static coll_status idle(struct coll_comm *comm, const struct coll_wait *w, struct coll_patience *p, unsigned alarm,
+static coll_status idle(struct coll_comm *comm, const struct coll_wait *w, struct coll_wait_timer *p, unsigned alarm,
                         unsigned *polls)
 {
 	struct coll_context *ctx = comm->ctx;
@@ -57,7 +57,7 @@ static coll_status idle(struct coll_comm *comm, const struct coll_wait *w, struc
 	uint64_t now;
 	coll_status st;
 
-	if (!coll_context_pause(ctx, ctx->alone_on_cores, polls, &tired))
+	if (!coll_context_pause(ctx, ctx->dedicated_cores, polls, &tired))
 		return COLL_OK;
 	coll_operations_sweep(ctx);
 	now = coll_clock_ns();
@@ -96,12 +96,12 @@ static coll_status wait_bare(struct coll_comm *comm, const struct coll_wait *w)
 		if (st != COLL_AGAIN)
 			return st;
 		coll_context_progress(comm->ctx);
-		if (!comm->ctx->alone_on_cores && !moved)
+		if (!comm->ctx->dedicated_cores && !moved)
 			sched_yield();
 	}
 }
 
-static coll_status wait_guarded(struct coll_comm *comm, const struct coll_wait *w, struct coll_patience *p)
+static coll_status wait_guarded(struct coll_comm *comm, const struct coll_wait *w, struct coll_wait_timer *p)
 {
 	unsigned polls = 0;
 
@@ -123,7 +123,7 @@ static coll_status wait_guarded(struct coll_comm *comm, const struct coll_wait *
 		}
 		if (moved) {
 			polls = 0;
-			coll_patience_moved(comm, p);
+			coll_wait_timer_moved(comm, p);
 			/* A long call may move all the time. */
 			st = coll_comm_heed_alarm(comm, w, p);
 			if (st != COLL_OK)
@@ -143,14 +143,14 @@ static coll_status wait_guarded(struct coll_comm *comm, const struct coll_wait *
 
 coll_status coll_comm_wait(struct coll_comm *comm, const struct coll_wait *w)
 {
-	struct coll_patience p = {.blocking = true, .alone = true};
+	struct coll_wait_timer p = {.blocking = true, .alone = true};
 	coll_status st;
 
-	if (w->nruns == 1 && comm->ctx->alone_on_cores && coll_comm_wait_eagerly(comm, w) == COLL_OK)
+	if (w->nruns == 1 && comm->ctx->dedicated_cores && coll_comm_wait_eagerly(comm, w) == COLL_OK)
 		return COLL_OK; /* an error is sticky: met again below */
 	if (!COLL_GUARDS)
 		return wait_bare(comm, w);
 	st = wait_guarded(comm, w, &p);
-	coll_circle_hide(comm, &p);
+	coll_deadlock_hide(comm, &p);
 	return st;
 }

@@ -10,8 +10,8 @@
  * it), the even one is itself a release; the reader pairs with an acquire load
  * before and an acquire fence after reading the words.
  */
-#ifndef COLL_COMM_RECORD_H
-#define COLL_COMM_RECORD_H
+#ifndef COLL_RECORD_RECORD_H
+#define COLL_RECORD_RECORD_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

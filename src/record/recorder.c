@@ -80,10 +80,10 @@ static void unpack(const uint64_t w[8], struct coll_op_record *o)
 	o->step = (uint16_t)(where >> 8);
 	o->lane = (uint8_t)where;
 	o->started = !o->in_stream ? begun : where >> 24 ? begun + ((where >> 24) - 1) * 16 : 0;
-	o->quick = finished == COLL_ENTRY_QUICK;
+	o->fastpath = finished == COLL_ENTRY_QUICK;
 	/* Clocks of two cores may differ by a few ticks: never before the beginning. */
 	if (finished)
-		o->finished = begun + (o->quick || finished >> 63 ? 0 : (finished >> 8) - 2);
+		o->finished = begun + (o->fastpath || finished >> 63 ? 0 : (finished >> 8) - 2);
 	o->status = (uint8_t)finished;
 	o->state = finished ? COLL_OP_ENDED : o->started ? COLL_OP_RUNNING : COLL_OP_QUEUED;
 }
@@ -165,7 +165,7 @@ void coll_op_record_call(const struct coll_op_record *op, struct coll_record *ca
 
 enum { ATTIC_EACH = 64 };
 
-void coll_attic_keep(struct coll_attic *a, const struct coll_recorder *r, uint64_t comm)
+void coll_history_keep(struct coll_history *a, const struct coll_recorder *r, uint64_t comm)
 {
 	struct coll_op_record last[ATTIC_EACH];
 	const size_t n = coll_recorder_copy(r, comm, last, ATTIC_EACH);
@@ -176,7 +176,7 @@ void coll_attic_keep(struct coll_attic *a, const struct coll_recorder *r, uint64
 		a->records[a->next++ % COLL_RECORDER_SHOWN] = last[i];
 }
 
-void coll_attic_close(struct coll_attic *a)
+void coll_history_close(struct coll_history *a)
 {
 	free(a->records);
 	a->records = NULL;

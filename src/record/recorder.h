@@ -2,7 +2,7 @@
  * The flight recorder: the last 1000 operations of a rank, for whoever asks later what
  * happened. Each communicator owns a ring of entries, written by the threads that start
  * and run its operations; when the communicator goes, its newest entries move to the
- * context's attic. Readers (the service thread, a dump) merge them by time.
+ * context's history. Readers (the service thread, a dump) merge them by time.
  *
  * Nothing here allocates, locks or makes a system call between begin and end.
  *
@@ -34,8 +34,8 @@
  * The shortest calls know their way beforehand and write the word once.
  * No store is read back by the writer of such a call.
  */
-#ifndef COLL_COMM_RECORDER_H
-#define COLL_COMM_RECORDER_H
+#ifndef COLL_RECORD_RECORDER_H
+#define COLL_RECORD_RECORDER_H
 
 #include <assert.h>
 #include <stdatomic.h>
@@ -94,7 +94,7 @@ struct coll_op_record {
 	uint16_t step;     /* where it waits */
 	uint8_t lane;
 	uint8_t status; /* ended */
-	bool quick;     /* ended too soon to be measured */
+	bool fastpath;  /* ended too soon to be measured */
 	enum coll_op_state state;
 	uint64_t begun, started, finished; /* ticks; 0: not yet */
 };
@@ -160,8 +160,8 @@ static inline struct coll_entry *coll_recorder_begin(struct coll_recorder *r, ui
 
 /* The same of a small call that is likely to end at once: written as ended, so that nothing
  * is left to do when it does. */
-static inline struct coll_entry *coll_recorder_quick(struct coll_recorder *r, uint64_t sequence, uint64_t what,
-                                                     uint64_t count, int32_t root)
+static inline struct coll_entry *coll_recorder_fastpath(struct coll_recorder *r, uint64_t sequence, uint64_t what,
+                                                        uint64_t count, int32_t root)
 {
 	return coll_recorder_take(r, sequence, what, count, root, 0, COLL_ENTRY_QUICK);
 }
@@ -226,12 +226,12 @@ bool coll_recorder_find(const struct coll_recorder *r, uint64_t comm, uint64_t s
 
 /* What communicators that are gone did last: the newest operations of each. Whoever
  * uses it holds the lock of the context's communicators. */
-struct coll_attic {
+struct coll_history {
 	struct coll_op_record *records; /* COLL_RECORDER_SHOWN, allocated with the first */
 	size_t next;                    /* kept so far */
 };
-void coll_attic_keep(struct coll_attic *a, const struct coll_recorder *r, uint64_t comm);
-void coll_attic_close(struct coll_attic *a);
+void coll_history_keep(struct coll_history *a, const struct coll_recorder *r, uint64_t comm);
+void coll_history_close(struct coll_history *a);
 
 /* The same as a call record: what a rank did in a call that it may have left behind. */
 void coll_op_record_call(const struct coll_op_record *op, struct coll_record *call);

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 
 #include "base/hash.h"
-#include "record/recorder.h"
 #include "plan/plan.h"
+#include "record/recorder.h"
 
 #define PLAIN_OWN_MAIN
 #include "tests/plain.h"
@@ -139,25 +139,25 @@ static void without_memory_nothing_is_recorded(void)
 	CHECK(coll_recorder_copy(&r, COMM, &o, 1) == 0 && !coll_recorder_find(&r, COMM, 1, &o));
 }
 
-static void attic_keeps_the_last_of_each(void)
+static void history_keeps_the_last_of_each(void)
 {
-	struct coll_attic a = {0};
+	struct coll_history a = {0};
 	struct coll_recorder r = {0};
 
 	REQUIRE(coll_recorder_open(&r) == COLL_OK);
-	coll_attic_keep(&a, &r, 1);
+	coll_history_keep(&a, &r, 1);
 	CHECK(a.next == 0 && !a.records);
 	for (uint64_t s = 1; s <= 100; s++)
 		coll_recorder_end(&r, begin(&r, s), COLL_OK);
 	for (uint64_t c = 1; c <= 50; c++)
-		coll_attic_keep(&a, &r, c);
+		coll_history_keep(&a, &r, c);
 	CHECK(a.next == 50 * 64);
 	for (size_t i = a.next - COLL_RECORDER_SHOWN; i < a.next; i++) {
 		const struct coll_op_record *o = &a.records[i % COLL_RECORDER_SHOWN];
 
 		CHECK(o->comm == i / 64 + 1 && o->sequence == 37 + i % 64);
 	}
-	coll_attic_close(&a);
+	coll_history_close(&a);
 	coll_recorder_close(&r);
 }
 
@@ -314,7 +314,7 @@ int main(void)
 	PLAIN_RUN(newest_thousand_stay_in_order);
 	PLAIN_RUN(hung_operation_stays_on_record);
 	PLAIN_RUN(without_memory_nothing_is_recorded);
-	PLAIN_RUN(attic_keeps_the_last_of_each);
+	PLAIN_RUN(history_keeps_the_last_of_each);
 	PLAIN_RUN(stamps_are_calendar_time);
 	PLAIN_RUN(readers_get_whole_entries_or_none);
 	PLAIN_RUN(an_entry_changes_hands);

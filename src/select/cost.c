@@ -62,7 +62,7 @@
  * MiB 1.40 and 1.28, 1.38 to 1.62 and 1.30. */
 #define EXCHANGE_BYTES 262144.0
 
-static bool is_pair(const struct coll_tune_facts *f)
+static bool is_pair(const struct coll_select_facts *f)
 {
 	return f->size == 2 && f->one_host && !f->oversubscribed && f->caps.streamed;
 }
@@ -95,7 +95,7 @@ static double round_up(double x)
 
 /* The vector or block that is priced. Lengths that only the two ends know may
  * not enter the choice: then it is what fills a slot. */
-static double call_bytes(const struct coll_tune_facts *f, const struct coll_tune_call *call)
+static double call_bytes(const struct coll_select_facts *f, const struct coll_select_call *call)
 {
 	if (call->kind == COLL_KIND_BARRIER)
 		return 1;
@@ -109,7 +109,7 @@ static double call_bytes(const struct coll_tune_facts *f, const struct coll_tune
  * 0.99; 2.5 Gb/s, 4 ranks 4 MiB 0.88 and 0.98, 5 ranks 1 MiB 0.87 and 0.97, 6 ranks 4 MiB 0.87 and 1.00; 3 ranks at 1
  * Gb/s 1.00 and 0.99 of 1 MiB. The rate that is priced is that of a fast link, where rounds weigh more: the figure is
  * chosen so that 1 MiB goes to circulant even there. */
-static double link_use(const struct coll_tune_facts *f, const struct coll_tune_call *call,
+static double link_use(const struct coll_select_facts *f, const struct coll_select_call *call,
                        const struct coll_algo_cost *c, double total)
 {
 	const bool streams = f->caps.streamed && !f->one_host && c->frames > 2 * c->rounds;
@@ -117,17 +117,17 @@ static double link_use(const struct coll_tune_facts *f, const struct coll_tune_c
 	return streams && call->kind == COLL_KIND_ALL_REDUCE && total >= LONG_BYTES ? SHARED_LINK : 1;
 }
 
-static double link_ns(const struct coll_tune_facts *f, const struct coll_algo_cost *c, double tile)
+static double link_ns(const struct coll_select_facts *f, const struct coll_algo_cost *c, double tile)
 {
 	return transfer(larger(c->sent, c->received) * tile, f->caps.bytes_per_ns);
 }
 
-static double passes_ns(const struct coll_tune_facts *f, const struct coll_algo_cost *c, double tile)
+static double passes_ns(const struct coll_select_facts *f, const struct coll_algo_cost *c, double tile)
 {
 	return transfer(c->reduced * tile, f->reduce_bytes_per_ns) + transfer(c->copied * tile, f->copy_bytes_per_ns);
 }
 
-static double first_tile_ns(const struct coll_tune_facts *f, const struct coll_algo_cost *c, double tile)
+static double first_tile_ns(const struct coll_select_facts *f, const struct coll_algo_cost *c, double tile)
 {
 	double overhead = f->caps.overhead_ns;
 	double hop = f->caps.latency_ns + 2 * overhead + (f->oversubscribed && !f->caps.streamed ? SWITCH_NS : 0);
@@ -137,7 +137,7 @@ static double first_tile_ns(const struct coll_tune_facts *f, const struct coll_a
 	return c->rounds * hop + extra * each + link_ns(f, c, tile) + passes_ns(f, c, tile);
 }
 
-static double busy_ns(const struct coll_tune_facts *f, const struct coll_algo_cost *c, double tile)
+static double busy_ns(const struct coll_select_facts *f, const struct coll_algo_cost *c, double tile)
 {
 	double core = c->frames * f->caps.overhead_ns + passes_ns(f, c, tile);
 	double link = link_ns(f, c, tile);
@@ -146,7 +146,7 @@ static double busy_ns(const struct coll_tune_facts *f, const struct coll_algo_co
 }
 
 /* The most windows whose scratch fits the limit, one at least. */
-static double windows_in_scratch(const struct coll_tune_facts *f, double scratch_per_tile, double windows)
+static double windows_in_scratch(const struct coll_select_facts *f, double scratch_per_tile, double windows)
 {
 	double limit = (double)f->scratch_bytes_max;
 
@@ -160,14 +160,14 @@ static double windows_in_scratch(const struct coll_tune_facts *f, double scratch
  * do when it gets one makes the others wait. bench/shaped, 2026-11-22, all-reduce of 64 MiB: 2 ranks, 1 Gb/s and 5 ms
  * one way, frames of 1 MiB and 2 tiles 1.01 of a bare stream, 256 KiB and 2 tiles 0.77, 4 tiles 1.03; 3
  * ranks on two cores, 5 Gb/s, 128 KiB: 2 tiles 0.586 GB/s, 8 tiles 0.556. */
-static double more_tiles(const struct coll_tune_facts *f)
+static double more_tiles(const struct coll_select_facts *f)
 {
 	const bool link = f->caps.streamed && !f->one_host && !f->oversubscribed && f->slot_bytes > 0;
 
 	return link ? at_least_one((double)f->caps.slot_bytes_best / (double)f->slot_bytes) : 1;
 }
 
-static bool shares_cores(const struct coll_tune_facts *f, const struct coll_tune_call *call, double total)
+static bool shares_cores(const struct coll_select_facts *f, const struct coll_select_call *call, double total)
 {
 	return f->oversubscribed && f->one_host && f->caps.streamed && total >= LONG_BYTES &&
 	       (call->kind == COLL_KIND_ALL_REDUCE || call->kind == COLL_KIND_BROADCAST);
@@ -187,7 +187,7 @@ static double shared_ns(const struct coll_algo_cost *c, int n, double total)
 	       SHARED_CORES;
 }
 
-static bool lean(const struct coll_tune_facts *f, const struct coll_algo_cost *c, double total, bool shared)
+static bool lean(const struct coll_select_facts *f, const struct coll_algo_cost *c, double total, bool shared)
 {
 	const int n = f->size;
 	const double sent = shared ? all_sent(c, n) / n : c->sent;
@@ -202,12 +202,12 @@ static bool lean(const struct coll_tune_facts *f, const struct coll_algo_cost *c
 	return c->rounds <= 2.0 * log2 && sent <= 2.0 * (n - 1) / n * 1.000001;
 }
 
-void coll_tune_price(const struct coll_tune_facts *f, const struct coll_tune_call *call, const struct coll_algo *algo,
-                     struct coll_tune_price *price)
+void coll_select_price(const struct coll_select_facts *f, const struct coll_select_call *call,
+                       const struct coll_algo *algo, struct coll_select_price *price)
 {
 	const double total = call_bytes(f, call);
 	const bool shared = shares_cores(f, call, total);
-	struct coll_tune_facts used = *f; /* with the rate of the link as this row can use it */
+	struct coll_select_facts used = *f; /* with the rate of the link as this row can use it */
 	struct coll_algo_cost c;
 	double tile, tiles, first, busy, windows;
 
@@ -227,7 +227,7 @@ void coll_tune_price(const struct coll_tune_facts *f, const struct coll_tune_cal
 	if (windows > tiles && !call->pairwise)
 		windows = tiles;
 	windows = windows_in_scratch(f, c.scratch * tile, windows);
-	*price = (struct coll_tune_price){
+	*price = (struct coll_select_price){
 	        .cost = c,
 	        .ns = shared ? shared_ns(&c, f->size, total) : first + (tiles - 1) * larger(busy, first / windows),
 	        .windows = (uint32_t)windows,
@@ -236,11 +236,11 @@ void coll_tune_price(const struct coll_tune_facts *f, const struct coll_tune_cal
 	};
 }
 
-double coll_tune_cost(const struct coll_tune_facts *facts, const struct coll_tune_call *call,
-                      const struct coll_algo *algo)
+double coll_select_cost(const struct coll_select_facts *facts, const struct coll_select_call *call,
+                        const struct coll_algo *algo)
 {
-	struct coll_tune_price price;
+	struct coll_select_price price;
 
-	coll_tune_price(facts, call, algo, &price);
+	coll_select_price(facts, call, algo, &price);
 	return price.ns;
 }

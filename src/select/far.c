@@ -8,8 +8,8 @@
  */
 #include "select/select.h"
 
-void coll_tune_far(struct coll_tune_far *far)
+void coll_select_far(struct coll_select_far *far)
 {
-	*far = (struct coll_tune_far){
+	*far = (struct coll_select_far){
 	        .least_bytes = 8192, .slow_bytes_per_ns = 7, .gain = 1.25, .probe_bytes = (uint64_t)32 << 20};
 }

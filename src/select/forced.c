@@ -14,7 +14,7 @@ struct item {
 };
 
 /* No row of the table: what is chosen where nothing is forced, if there is such a thing. */
-static const char by_hand[] = "native";
+static const char intranode[] = "native";
 
 static bool word(const char *text, size_t len, char *out)
 {
@@ -49,7 +49,7 @@ static coll_status check_item(const struct item *item, char *why, size_t why_byt
 {
 	int kind = item->kind[0] ? coll_plan_kind_from_name(item->kind) : -1;
 
-	if (strcmp(item->name, by_hand) == 0 && (kind >= 0 || !item->kind[0]))
+	if (strcmp(item->name, intranode) == 0 && (kind >= 0 || !item->kind[0]))
 		return COLL_OK;
 
 	if (!item->kind[0]) {
@@ -66,8 +66,8 @@ static coll_status check_item(const struct item *item, char *why, size_t why_byt
 	return COLL_ERR_CONFIG;
 }
 
-coll_status coll_tune_forced(const char *text, enum coll_kind kind, const struct coll_algo **algo, char *why,
-                             size_t why_bytes)
+coll_status coll_select_forced(const char *text, enum coll_kind kind, const struct coll_algo **algo, char *why,
+                               size_t why_bytes)
 {
 	const struct coll_algo *bare = NULL, *named = NULL;
 	bool is_named = false;
@@ -87,7 +87,7 @@ coll_status coll_tune_forced(const char *text, enum coll_kind kind, const struct
 		if (status)
 			return status;
 		found = coll_algo_find(kind, item.name);
-		if (!item.kind[0] && (found || strcmp(item.name, by_hand) == 0))
+		if (!item.kind[0] && (found || strcmp(item.name, intranode) == 0))
 			bare = found;
 		else if (item.kind[0] && coll_plan_kind_from_name(item.kind) == (int)kind)
 			named = found, is_named = true;
@@ -98,9 +98,9 @@ coll_status coll_tune_forced(const char *text, enum coll_kind kind, const struct
 	return COLL_OK;
 }
 
-coll_status coll_tune_check_forced(const char *text, char *why, size_t why_bytes)
+coll_status coll_select_check_forced(const char *text, char *why, size_t why_bytes)
 {
 	const struct coll_algo *none;
 
-	return coll_tune_forced(text, COLL_KIND_BARRIER, &none, why, why_bytes); /* any kind: all items are read */
+	return coll_select_forced(text, COLL_KIND_BARRIER, &none, why, why_bytes); /* any kind: all items are read */
 }

@@ -1,8 +1,8 @@
 /*
  * COLL_ALGO, read. Inside tune/ only.
  */
-#ifndef COLL_TUNE_FORCED_H
-#define COLL_TUNE_FORCED_H
+#ifndef COLL_SELECT_FORCED_H
+#define COLL_SELECT_FORCED_H
 
 #include "select/select.h"
 
@@ -14,7 +14,7 @@
  * COLL_ERR_CONFIG, and why, when any item is malformed or unknown, whatever kind
  * is asked for.
  */
-coll_status coll_tune_forced(const char *text, enum coll_kind kind, const struct coll_algo **algo, char *why,
-                             size_t why_bytes);
+coll_status coll_select_forced(const char *text, enum coll_kind kind, const struct coll_algo **algo, char *why,
+                               size_t why_bytes);
 
 #endif

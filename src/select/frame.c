@@ -21,7 +21,7 @@
 
 enum { LINK_BYTES = 512 * 1024, SHARED_CORES_BYTES = 128 * 1024 };
 
-size_t coll_tune_frame_bytes(const struct coll_tune_facts *f)
+size_t coll_select_frame_bytes(const struct coll_select_facts *f)
 {
 	const size_t best = f->caps.slot_bytes_best, most = f->oversubscribed ? SHARED_CORES_BYTES : LINK_BYTES;
 

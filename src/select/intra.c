@@ -1,6 +1,6 @@
 /*
- * Operations made by hand (src/native), as the communicator uses them: when, over which
- * links, in which memory. Whether a call is made by hand depends on agreed facts alone.
+ * intranode operations (src/intra), as the communicator uses them: when, over which
+ * links, in which memory. Whether a call is run intranode depends on agreed facts alone.
  */
 #include <string.h>
 
@@ -9,13 +9,13 @@
 static coll_status link_to(void *arg, int peer, const struct coll_transport **t, void **link)
 {
 	struct coll_comm *comm = arg;
-	struct coll_wire *wire;
+	struct coll_opened_transport *opened;
 	void *found;
-	const coll_status st = coll_context_link(comm->ctx, coll_comm_process(comm, peer), &wire, &found, &comm->box);
+	const coll_status st = coll_context_link(comm->ctx, coll_comm_process(comm, peer), &opened, &found, &comm->box);
 
 	/* Both or neither: there may be a link that is broken. */
 	if (st == COLL_OK || st == COLL_AGAIN) {
-		*t = &wire->table;
+		*t = &opened->table;
 		*link = found;
 	}
 	return st;
@@ -28,81 +28,81 @@ enum { REGIONS_MAX = 128 };
 static coll_status alloc(void *arg, size_t len_bytes, struct coll_memory *mem)
 {
 	struct coll_comm *comm = arg;
-	const struct coll_wire *wire = comm->native_wire;
+	const struct coll_opened_transport *opened = comm->intra_transport;
 	coll_status st = COLL_ERR_UNSUPPORTED;
 
 	/* Relaxed: a count, nothing else hangs on it. */
-	if (atomic_fetch_add_explicit(&comm->ctx->native_regions, 1, memory_order_relaxed) < REGIONS_MAX)
-		st = wire->table.mem_alloc(wire->inst, len_bytes, mem);
+	if (atomic_fetch_add_explicit(&comm->ctx->intra_regions, 1, memory_order_relaxed) < REGIONS_MAX)
+		st = opened->table.mem_alloc(opened->inst, len_bytes, mem);
 	if (st != COLL_OK)
-		atomic_fetch_sub_explicit(&comm->ctx->native_regions, 1, memory_order_relaxed);
+		atomic_fetch_sub_explicit(&comm->ctx->intra_regions, 1, memory_order_relaxed);
 	return st;
 }
 
 static void give_free(void *arg, struct coll_memory *mem)
 {
 	struct coll_comm *comm = arg;
-	const struct coll_wire *wire = comm->native_wire;
+	const struct coll_opened_transport *opened = comm->intra_transport;
 
-	wire->table.mem_free(wire->inst, mem);
-	atomic_fetch_sub_explicit(&comm->ctx->native_regions, 1, memory_order_relaxed);
+	opened->table.mem_free(opened->inst, mem);
+	atomic_fetch_sub_explicit(&comm->ctx->intra_regions, 1, memory_order_relaxed);
 }
 
-void coll_comm_native_facts(struct coll_comm *comm, const struct coll_wire *common)
+void coll_select_intra_facts(struct coll_comm *comm, const struct coll_opened_transport *common)
 {
 	const struct coll_settings *s = &comm->ctx->settings;
-	const size_t bytes = s->native_bytes < COLL_NATIVE_BYTES_MAX ? s->native_bytes : COLL_NATIVE_BYTES_MAX;
+	const size_t bytes = s->intra_bytes < COLL_INTRA_BYTES_MAX ? s->intra_bytes : COLL_INTRA_BYTES_MAX;
 
-	if (!s->native || !common || !common->caps.offers || comm->members.hosts != 1 || comm->size < 2 ||
-	    comm->size > COLL_HUB_SIZE_MAX)
+	if (!s->intra || !common || !common->caps.offers || comm->rank_map.hosts != 1 || comm->size < 2 ||
+	    comm->size > COLL_CENTRAL_SIZE_MAX)
 		return;
-	comm->native_bytes = bytes & ~(size_t)63;
-	comm->native_wire = common;
+	comm->intra_bytes = bytes & ~(size_t)63;
+	comm->intra_transport = common;
 }
 
-static enum coll_native_copy copy_way(const char *word)
+static enum coll_intra_copy copy_way(const char *word)
 {
 	if (strcmp(word, "cma") == 0)
-		return COLL_NATIVE_PULLED;
+		return COLL_INTRA_CMAED;
 	if (strcmp(word, "streamed") == 0)
-		return COLL_NATIVE_STREAMED;
-	return strcmp(word, "cached") == 0 ? COLL_NATIVE_CACHED : COLL_NATIVE_AUTO;
+		return COLL_INTRA_STREAMED;
+	return strcmp(word, "cached") == 0 ? COLL_INTRA_CACHED : COLL_INTRA_AUTO;
 }
 
 /* The communicator's own regions, apart from all channels' keys. At creation, where a rank that has no
  * memory is heard of by all; the regions come within the first call that uses them, and there
  * one that has none is followed by all others. */
-coll_status coll_comm_native_prepare(struct coll_comm *comm)
+coll_status coll_select_intra_prepare(struct coll_comm *comm)
 {
-	const struct coll_native_fabric fabric = {.arg = comm,
-	                                          .link = link_to,
-	                                          .alloc = alloc,
-	                                          .free = give_free,
-	                                          .stores = &comm->collective.stores,
-	                                          .way = copy_way(comm->ctx->settings.shm_copy)};
+	const struct coll_intra_fabric fabric = {.arg = comm,
+	                                         .link = link_to,
+	                                         .alloc = alloc,
+	                                         .free = give_free,
+	                                         .nt = &comm->collective.nt,
+	                                         .way = copy_way(comm->ctx->settings.shm_copy)};
 	const struct coll_channel_key key = {
 	        .comm = comm->id, .epoch = comm->epoch, .lane = UINT16_MAX, .window = UINT16_MAX};
 
-	if (comm->native_bytes == 0)
+	if (comm->intra_bytes == 0)
 		return COLL_OK;
-	return coll_native_create(&comm->native, &fabric, &key, comm->rank, comm->size, comm->native_bytes,
-	                          comm->ctx->alone_on_cores);
+	return coll_intra_create(&comm->intra, &fabric, &key, comm->rank, comm->size, comm->intra_bytes,
+	                         comm->ctx->dedicated_cores);
 }
 
 /* Not a user's operation, whose function may do as it likes; not the calls of the library's
  * own, most of which come once in a communicator's life. */
-const struct coll_hand *coll_comm_native_find(const struct coll_comm *comm, const struct coll_call *c,
-                                              size_t elem_bytes)
+const struct coll_intra_op *coll_select_intra_find(const struct coll_comm *comm, const struct coll_call *c,
+                                                   size_t elem_bytes)
 {
 	const bool crowded = comm->facts.oversubscribed;
-	const struct coll_hand *hand = NULL;
+	const struct coll_intra_op *intra = NULL;
 
-	if (!comm->native || c->record_kind || c->ragged || c->pairwise ||
+	if (!comm->intra || c->record_kind || c->ragged || c->pairwise ||
 	    (coll_plan_kind_reduces(c->kind) && c->op >= COLL_OP_FIRST))
 		return NULL;
-	if (coll_native_serves(c->kind, comm->size, crowded, c->count, elem_bytes, comm->native_bytes))
-		hand = coll_native_hand(comm->native, c->kind, c->count, elem_bytes);
-	if (coll_native_direct_serves(c->kind, comm->size, c->count, elem_bytes))
-		hand = coll_native_direct_hand(comm->native, hand);
-	return hand;
+	if (coll_intra_serves(c->kind, comm->size, crowded, c->count, elem_bytes, comm->intra_bytes))
+		intra = coll_intra_op_of(comm->intra, c->kind, c->count, elem_bytes);
+	if (coll_intra_zero_copy_serves(c->kind, comm->size, c->count, elem_bytes))
+		intra = coll_intra_zero_copy_op(comm->intra, intra);
+	return intra;
 }

@@ -1,12 +1,12 @@
 /*
  * What cost.c finds out about one row for one call. Inside tune/ only.
  */
-#ifndef COLL_TUNE_PRICE_H
-#define COLL_TUNE_PRICE_H
+#ifndef COLL_SELECT_PRICE_H
+#define COLL_SELECT_PRICE_H
 
 #include "select/select.h"
 
-struct coll_tune_price {
+struct coll_select_price {
 	struct coll_algo_cost cost;
 	double ns;
 	uint32_t windows; /* tiles worth having in flight, with scratch for all of them */
@@ -14,7 +14,7 @@ struct coll_tune_price {
 	bool lean;        /* see cost.c: no row that is not lean beats one that is */
 };
 
-void coll_tune_price(const struct coll_tune_facts *facts, const struct coll_tune_call *call,
-                     const struct coll_algo *algo, struct coll_tune_price *price);
+void coll_select_price(const struct coll_select_facts *facts, const struct coll_select_call *call,
+                       const struct coll_algo *algo, struct coll_select_price *price);
 
 #endif

@@ -14,8 +14,8 @@
 #define CLEARLY 0.95
 
 /* Why a row cannot serve a call; NULL when it can. */
-static const char *obstacle(const struct coll_algo *a, const struct coll_tune_facts *f,
-                            const struct coll_tune_call *call)
+static const char *obstacle(const struct coll_algo *a, const struct coll_select_facts *f,
+                            const struct coll_select_call *call)
 {
 	if (a->max_size > 0 && f->size > a->max_size)
 		return "there are too many ranks for it";
@@ -31,13 +31,13 @@ static const char *obstacle(const struct coll_algo *a, const struct coll_tune_fa
 struct ranking {
 	const struct coll_algo *first;
 	const struct coll_algo *second;
-	struct coll_tune_price first_price;
-	struct coll_tune_price second_price;
+	struct coll_select_price first_price;
+	struct coll_select_price second_price;
 };
 
 /* Whether price b displaces price a: what fits in memory first, lean rows next,
  * then time. */
-static bool displaces(const struct coll_tune_price *b, const struct coll_tune_price *a, double clearly)
+static bool displaces(const struct coll_select_price *b, const struct coll_select_price *a, double clearly)
 {
 	if (b->fits != a->fits)
 		return b->fits;
@@ -46,7 +46,7 @@ static bool displaces(const struct coll_tune_price *b, const struct coll_tune_pr
 	return b->ns < clearly * a->ns;
 }
 
-static void second_best(struct ranking *r, const struct coll_algo *a, const struct coll_tune_price *price)
+static void second_best(struct ranking *r, const struct coll_algo *a, const struct coll_select_price *price)
 {
 	if (r->second && !displaces(price, &r->second_price, 1))
 		return;
@@ -54,7 +54,7 @@ static void second_best(struct ranking *r, const struct coll_algo *a, const stru
 	r->second_price = *price;
 }
 
-static void rank_row(struct ranking *r, const struct coll_algo *a, const struct coll_tune_price *price)
+static void rank_row(struct ranking *r, const struct coll_algo *a, const struct coll_select_price *price)
 {
 	if (r->first && !displaces(price, &r->first_price, CLEARLY)) {
 		second_best(r, a, price);
@@ -67,44 +67,44 @@ static void rank_row(struct ranking *r, const struct coll_algo *a, const struct 
 }
 
 /* Several hosts, joined by something else than memory: what the busiest rank sends is what counts. */
-static bool has_links(const struct coll_tune_facts *f)
+static bool has_links(const struct coll_select_facts *f)
 {
 	return f->caps.cross_host && !f->one_host;
 }
 
-static void rank_rows(const struct coll_tune_facts *f, const struct coll_tune_call *call, struct ranking *r)
+static void rank_rows(const struct coll_select_facts *f, const struct coll_select_call *call, struct ranking *r)
 {
 	*r = (struct ranking){.first = NULL};
 	for (size_t i = 0; i < coll_algos_count; i++) {
 		const struct coll_algo *a = &coll_algos[i];
-		struct coll_tune_price price;
+		struct coll_select_price price;
 
 		if (a->kind != call->kind || obstacle(a, f, call) || ((a->flags & COLL_ALGO_LINKS) && !has_links(f)))
 			continue;
-		coll_tune_price(f, call, a, &price);
+		coll_select_price(f, call, a, &price);
 		rank_row(r, a, &price);
 	}
 }
 
-static void choose(struct coll_tune_choice *choice, const struct coll_algo *a, const struct coll_tune_price *price)
+static void choose(struct coll_select_choice *choice, const struct coll_algo *a, const struct coll_select_price *price)
 {
 	choice->algo = a;
 	choice->cost_ns = price->ns;
 	choice->windows = price->windows;
 }
 
-static coll_status select_forced(const struct coll_tune_facts *f, const struct coll_tune_call *call,
-                                 const struct coll_algo *forced, bool explain, struct coll_tune_choice *choice)
+static coll_status select_forced(const struct coll_select_facts *f, const struct coll_select_call *call,
+                                 const struct coll_algo *forced, bool explain, struct coll_select_choice *choice)
 {
 	const char *why_not = obstacle(forced, f, call);
-	struct coll_tune_price price;
+	struct coll_select_price price;
 	struct ranking r;
 
 	if (why_not) {
 		snprintf(choice->why, sizeof(choice->why), "COLL_ALGO forces %s, but %s", forced->name, why_not);
 		return COLL_ERR_CONFIG;
 	}
-	coll_tune_price(f, call, forced, &price);
+	coll_select_price(f, call, forced, &price);
 	choose(choice, forced, &price);
 	choice->forced = true;
 	if (explain) {
@@ -127,16 +127,16 @@ static void explain_ranking(const struct ranking *r, char *why, size_t why_bytes
 		         r->second_price.cost.sent);
 }
 
-coll_status coll_tune_select(const struct coll_tune_facts *facts, const struct coll_tune_call *call, bool explain,
-                             struct coll_tune_choice *choice)
+coll_status coll_select_plan(const struct coll_select_facts *facts, const struct coll_select_call *call, bool explain,
+                             struct coll_select_choice *choice)
 {
 	const struct coll_algo *forced = NULL;
 	struct ranking r;
 	coll_status status;
 
-	*choice = (struct coll_tune_choice){.algo = NULL};
-	status = coll_tune_forced(facts->forced ? facts->forced : "", call->kind, &forced, choice->why,
-	                          sizeof(choice->why));
+	*choice = (struct coll_select_choice){.algo = NULL};
+	status = coll_select_forced(facts->forced ? facts->forced : "", call->kind, &forced, choice->why,
+	                            sizeof(choice->why));
 	if (status)
 		return status;
 	if (forced)

@@ -3,14 +3,14 @@
  * Closed-form costs; never builds a plan; the same inputs give the same answer
  * on every rank.
  */
-#ifndef COLL_TUNE_TUNE_H
-#define COLL_TUNE_TUNE_H
+#ifndef COLL_SELECT_SELECT_H
+#define COLL_SELECT_SELECT_H
 
 #include "algos/algos.h"
 #include "coll/transport.h"
 
 /* Agreed facts of a communicator. */
-struct coll_tune_facts {
+struct coll_select_facts {
 	int size;
 	struct coll_transport_caps caps; /* of the slowest pair of the communicator */
 	double reduce_bytes_per_ns;      /* table value, not measured */
@@ -23,7 +23,7 @@ struct coll_tune_facts {
 	const char *forced;       /* COLL_ALGO, "" when unset */
 };
 
-struct coll_tune_call {
+struct coll_select_call {
 	enum coll_kind kind;
 	size_t count; /* elements: of the vector, or of the (largest known) block */
 	size_t elem_bytes;
@@ -32,7 +32,7 @@ struct coll_tune_call {
 	bool pairwise; /* v-variant whose lengths only the ends know */
 };
 
-struct coll_tune_choice {
+struct coll_select_choice {
 	const struct coll_algo *algo;
 	double cost_ns;
 	uint32_t windows; /* the most tiles worth having in flight */
@@ -43,28 +43,28 @@ struct coll_tune_choice {
 /* COLL_ERR_CONFIG when COLL_ALGO names an unknown algorithm or one that cannot
  * serve this call. why == NULL inside choice is never read on failure. explain:
  * fill choice->why (costs time). */
-coll_status coll_tune_select(const struct coll_tune_facts *facts, const struct coll_tune_call *call, bool explain,
-                             struct coll_tune_choice *choice);
+coll_status coll_select_plan(const struct coll_select_facts *facts, const struct coll_select_call *call, bool explain,
+                             struct coll_select_choice *choice);
 
 /* The longest frames worth having while memory allows; 0: the transport has no opinion. Reads caps, one_host
  * and oversubscribed. */
-size_t coll_tune_frame_bytes(const struct coll_tune_facts *facts);
+size_t coll_select_frame_bytes(const struct coll_select_facts *facts);
 
 /* When slots that two cores share are filled past the caches: fills slower than this, by
- * which streaming gains so much. For struct coll_pace_rule, which argues it. */
-struct coll_tune_far {
+ * which streaming gains so much. For struct coll_slot_policy_rule, which argues it. */
+struct coll_select_far {
 	size_t least_bytes;
 	double slow_bytes_per_ns;
 	double gain;
 	uint64_t probe_bytes;
 };
-void coll_tune_far(struct coll_tune_far *far);
+void coll_select_far(struct coll_select_far *far);
 
 /* Price of one row, ns. */
-double coll_tune_cost(const struct coll_tune_facts *facts, const struct coll_tune_call *call,
-                      const struct coll_algo *algo);
+double coll_select_cost(const struct coll_select_facts *facts, const struct coll_select_call *call,
+                        const struct coll_algo *algo);
 
 /* Whether COLL_ALGO can be read, and names what there is: COLL_ERR_CONFIG and why. */
-coll_status coll_tune_check_forced(const char *text, char *why, size_t why_bytes);
+coll_status coll_select_check_forced(const char *text, char *why, size_t why_bytes);
 
 #endif

@@ -11,7 +11,7 @@
 
 struct net {
 	const char *name;
-	struct coll_tune_facts facts;
+	struct coll_select_facts facts;
 };
 
 #define FACTS(lat, over, rate, across, busy)                                                                   \
@@ -46,7 +46,7 @@ static const size_t sizes[] = {
         0, 1, 8, 64, 512, 4096, 32768, 1 << 16, 1 << 18, 1 << 20, (1 << 20) + 1, 1 << 24, (size_t)1 << 30};
 enum { SIZES = sizeof(sizes) / sizeof(sizes[0]) };
 
-static bool usable(const struct coll_algo *a, const struct coll_tune_facts *f, const struct coll_tune_call *c)
+static bool usable(const struct coll_algo *a, const struct coll_select_facts *f, const struct coll_select_call *c)
 {
 	unsigned need = 0;
 
@@ -59,21 +59,21 @@ static bool usable(const struct coll_algo *a, const struct coll_tune_facts *f, c
 	return a->kind == c->kind && (a->flags & need) == need && (a->max_size == 0 || f->size <= a->max_size);
 }
 
-static void check_row_exists(const struct coll_tune_facts *f, const struct coll_tune_call *c)
+static void check_row_exists(const struct coll_select_facts *f, const struct coll_select_call *c)
 {
-	struct coll_tune_choice choice, again;
-	coll_status status = coll_tune_select(f, c, false, &choice);
+	struct coll_select_choice choice, again;
+	coll_status status = coll_select_plan(f, c, false, &choice);
 
 	cr_assert_eq(status, COLL_OK, "%s n=%d count=%zu", coll_plan_kind_name(c->kind), f->size, c->count);
 	cr_assert(usable(choice.algo, f, c), "%s n=%d: %s", coll_plan_kind_name(c->kind), f->size, choice.algo->name);
 	cr_assert_geq(choice.windows, 1);
 	cr_assert_leq(choice.windows, f->windows_max);
 	cr_assert(choice.cost_ns >= 0);
-	cr_assert_eq(coll_tune_select(f, c, true, &again), COLL_OK);
+	cr_assert_eq(coll_select_plan(f, c, true, &again), COLL_OK);
 	cr_assert_eq(again.algo, choice.algo);
 	cr_assert_eq(again.windows, choice.windows);
 	cr_assert_neq(again.why[0], '\0');
-	cr_assert_eq(choice.cost_ns, coll_tune_cost(f, c, choice.algo));
+	cr_assert_eq(choice.cost_ns, coll_select_cost(f, c, choice.algo));
 }
 
 Test(tune, every_call_gets_a_row_that_serves_it)
@@ -82,8 +82,8 @@ Test(tune, every_call_gets_a_row_that_serves_it)
 		for (int n = 1; n <= 300; n += n < 70 ? 1 : 23)
 			for (int kind = 0; kind < COLL_KIND_SEND_RECV; kind++)
 				for (int size = 0; size < SIZES; size++) {
-					struct coll_tune_facts f = nets[net].facts;
-					struct coll_tune_call c = {
+					struct coll_select_facts f = nets[net].facts;
+					struct coll_select_call c = {
 					        (enum coll_kind)kind, sizes[size], 1, false, false, false};
 					bool blocks = coll_plan_kind_is_block(c.kind);
 
@@ -98,16 +98,16 @@ Test(tune, every_call_gets_a_row_that_serves_it)
 }
 
 /* What users see first: bytes and rounds near the optimum for long vectors. */
-static void check_near_optimal(const struct coll_tune_facts *f, const char *net, size_t len_bytes)
+static void check_near_optimal(const struct coll_select_facts *f, const char *net, size_t len_bytes)
 {
-	struct coll_tune_call c = {COLL_KIND_ALL_REDUCE, len_bytes / 4, 4, false, false, false};
-	struct coll_tune_choice choice;
+	struct coll_select_call c = {COLL_KIND_ALL_REDUCE, len_bytes / 4, 4, false, false, false};
+	struct coll_select_choice choice;
 	struct coll_algo_cost cost;
 	int log2 = 0, n = f->size;
 
 	while (1 << log2 < n)
 		log2++;
-	cr_assert_eq(coll_tune_select(f, &c, true, &choice), COLL_OK);
+	cr_assert_eq(coll_select_plan(f, &c, true, &choice), COLL_OK);
 	choice.algo->cost(n, &cost);
 	cr_assert_leq(cost.rounds, 2 * log2, "%s n=%d bytes=%zu: %s", net, n, len_bytes, choice.why);
 	cr_assert_leq(cost.sent, 2.0 * (n - 1) / n + 1e-9, "%s n=%d bytes=%zu: %s", net, n, len_bytes, choice.why);
@@ -118,20 +118,20 @@ Test(tune, medium_and_long_all_reduce_is_near_optimal_for_every_n)
 	for (int net = 0; net < NETS; net++)
 		for (int n = 2; n <= 64; n++)
 			for (size_t len = 64 << 10; len <= (size_t)1 << 32; len *= 2) {
-				struct coll_tune_facts f = nets[net].facts;
+				struct coll_select_facts f = nets[net].facts;
 
 				f.size = n;
 				check_near_optimal(&f, nets[net].name, len);
 			}
 }
 
-static const char *chosen(struct coll_tune_facts f, int n, enum coll_kind kind, size_t len_bytes)
+static const char *chosen(struct coll_select_facts f, int n, enum coll_kind kind, size_t len_bytes)
 {
-	struct coll_tune_call c = {kind, len_bytes, 1, false, false, false};
-	struct coll_tune_choice choice;
+	struct coll_select_call c = {kind, len_bytes, 1, false, false, false};
+	struct coll_select_choice choice;
 
 	f.size = n;
-	cr_assert_eq(coll_tune_select(&f, &c, true, &choice), COLL_OK);
+	cr_assert_eq(coll_select_plan(&f, &c, true, &choice), COLL_OK);
 	return choice.algo->name;
 }
 
@@ -150,7 +150,7 @@ Test(tune, tiny_all_reduce_takes_few_rounds)
 
 Test(tune, other_collectives_change_with_size_as_they_should)
 {
-	struct coll_tune_facts f = nets[2].facts;
+	struct coll_select_facts f = nets[2].facts;
 
 	cr_expect_str_eq(chosen(f, 64, COLL_KIND_BROADCAST, 8), "binomial");
 	cr_expect_str_eq(chosen(f, 16, COLL_KIND_BROADCAST, 1 << 24), "blocks32");
@@ -167,7 +167,7 @@ Test(tune, other_collectives_change_with_size_as_they_should)
  * no byte more in all. */
 Test(tune, ranks_that_share_cores_send_few_frames_over_tcp)
 {
-	struct coll_tune_facts f = nets[NETS - 1].facts;
+	struct coll_select_facts f = nets[NETS - 1].facts;
 
 	f.oversubscribed = true;
 	f.one_host = true;
@@ -183,7 +183,7 @@ Test(tune, ranks_that_share_cores_send_few_frames_over_tcp)
 Test(tune, hosts_send_long_vectors_one_stream_at_a_time)
 {
 	static const size_t lens[] = {1 << 20, 4 << 20, 16 << 20, 64 << 20};
-	struct coll_tune_facts f = nets[NETS - 1].facts;
+	struct coll_select_facts f = nets[NETS - 1].facts;
 
 	for (int crowded = 0; crowded < 2; crowded++) {
 		f.oversubscribed = crowded;
@@ -198,7 +198,7 @@ Test(tune, hosts_send_long_vectors_one_stream_at_a_time)
 /* Measured: see EXCHANGE_BYTES. */
 Test(tune, two_ranks_over_tcp_exchange_whole_vectors_up_to_a_quarter_of_a_frame)
 {
-	struct coll_tune_facts f = nets[NETS - 1].facts;
+	struct coll_select_facts f = nets[NETS - 1].facts;
 
 	f.one_host = true;
 	for (size_t len = 8; len < 64 << 10; len *= 2)
@@ -224,19 +224,19 @@ Test(tune, a_crowded_host_never_gets_more_rounds)
 		}
 }
 
-static coll_status force(const char *forced, const struct coll_tune_call *c, int n, struct coll_tune_choice *choice)
+static coll_status force(const char *forced, const struct coll_select_call *c, int n, struct coll_select_choice *choice)
 {
-	struct coll_tune_facts f = nets[0].facts;
+	struct coll_select_facts f = nets[0].facts;
 
 	f.size = n;
 	f.forced = forced;
-	return coll_tune_select(&f, c, true, choice);
+	return coll_select_plan(&f, c, true, choice);
 }
 
 Test(tune, a_bare_name_forces_every_collective_that_has_it)
 {
-	struct coll_tune_call c = {COLL_KIND_ALL_REDUCE, 2, 4, false, false, false};
-	struct coll_tune_choice choice;
+	struct coll_select_call c = {COLL_KIND_ALL_REDUCE, 2, 4, false, false, false};
+	struct coll_select_choice choice;
 
 	cr_assert_eq(force("ring", &c, 4, &choice), COLL_OK);
 	cr_assert_str_eq(choice.algo->name, "ring");
@@ -252,8 +252,8 @@ Test(tune, a_bare_name_forces_every_collective_that_has_it)
 Test(tune, a_list_forces_the_named_collectives_only)
 {
 	const char *text = "all_reduce:tree,broadcast:circulant";
-	struct coll_tune_call c = {COLL_KIND_ALL_REDUCE, 1000000, 4, false, false, false};
-	struct coll_tune_choice choice;
+	struct coll_select_call c = {COLL_KIND_ALL_REDUCE, 1000000, 4, false, false, false};
+	struct coll_select_choice choice;
 
 	cr_assert_eq(force(text, &c, 5, &choice), COLL_OK);
 	cr_assert_str_eq(choice.algo->name, "tree");
@@ -274,8 +274,8 @@ Test(tune, nonsense_in_coll_algo_is_refused_whatever_is_called)
 	static const char *const bad[] = {
 	        "rong", "all_reduce:binomial", "al_reduce:ring", ":ring", "all_reduce:", "ring,", ",ring", "ring ",
 	        ",",    "broadcast:tree;ring"};
-	struct coll_tune_call c = {COLL_KIND_BARRIER, 1, 1, false, false, false};
-	struct coll_tune_choice choice;
+	struct coll_select_call c = {COLL_KIND_BARRIER, 1, 1, false, false, false};
+	struct coll_select_choice choice;
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		cr_assert_eq(force(bad[i], &c, 4, &choice), COLL_ERR_CONFIG, "%s", bad[i]);
@@ -285,8 +285,8 @@ Test(tune, nonsense_in_coll_algo_is_refused_whatever_is_called)
 
 Test(tune, a_forced_row_that_cannot_serve_is_refused_with_the_reason)
 {
-	struct coll_tune_call c = {COLL_KIND_ALL_REDUCE, 1, 4, true, false, false};
-	struct coll_tune_choice choice;
+	struct coll_select_call c = {COLL_KIND_ALL_REDUCE, 1, 4, true, false, false};
+	struct coll_select_choice choice;
 
 	cr_assert_eq(force("ring", &c, 4, &choice), COLL_ERR_CONFIG);
 	cr_assert(strstr(choice.why, "order"), "%s", choice.why);
@@ -301,16 +301,16 @@ Test(tune, a_forced_row_that_cannot_serve_is_refused_with_the_reason)
 
 Test(tune, scratch_limits_the_windows_and_then_the_rows)
 {
-	struct coll_tune_call c = {COLL_KIND_REDUCE_SCATTER, 1 << 20, 4, false, false, false};
-	struct coll_tune_facts f = nets[0].facts;
+	struct coll_select_call c = {COLL_KIND_REDUCE_SCATTER, 1 << 20, 4, false, false, false};
+	struct coll_select_facts f = nets[0].facts;
 	struct coll_algo_cost cost;
 
 	f.size = 64;
 	for (f.scratch_bytes_max = 1; f.scratch_bytes_max < (size_t)1 << 30; f.scratch_bytes_max *= 2) {
-		struct coll_tune_choice choice;
+		struct coll_select_choice choice;
 		double scratch;
 
-		cr_assert_eq(coll_tune_select(&f, &c, true, &choice), COLL_OK);
+		cr_assert_eq(coll_select_plan(&f, &c, true, &choice), COLL_OK);
 		choice.algo->cost(f.size, &cost);
 		scratch = cost.scratch * (double)f.slot_bytes / cost.frame * choice.windows;
 		cr_assert(scratch <= (double)f.scratch_bytes_max || choice.windows == 1, "%zu: %s", f.scratch_bytes_max,
@@ -320,39 +320,39 @@ Test(tune, scratch_limits_the_windows_and_then_the_rows)
 
 Test(tune, frames_are_short_where_they_wait_for_a_link)
 {
-	struct coll_tune_facts f = {.caps = {.slot_bytes_best = 1 << 20, .cross_host = true, .streamed = true}};
+	struct coll_select_facts f = {.caps = {.slot_bytes_best = 1 << 20, .cross_host = true, .streamed = true}};
 
-	cr_assert_eq(coll_tune_frame_bytes(&f), 512 << 10);
+	cr_assert_eq(coll_select_frame_bytes(&f), 512 << 10);
 	f.oversubscribed = true;
-	cr_assert_eq(coll_tune_frame_bytes(&f), 128 << 10, "and for each other's cores");
+	cr_assert_eq(coll_select_frame_bytes(&f), 128 << 10, "and for each other's cores");
 	f.one_host = true;
-	cr_assert_eq(coll_tune_frame_bytes(&f), 1 << 20, "there is no link");
+	cr_assert_eq(coll_select_frame_bytes(&f), 1 << 20, "there is no link");
 	f.one_host = false;
 	f.caps.slot_bytes_best = 4096;
-	cr_assert_eq(coll_tune_frame_bytes(&f), 4096, "a transport that likes shorter ones gets them");
+	cr_assert_eq(coll_select_frame_bytes(&f), 4096, "a transport that likes shorter ones gets them");
 	f.caps.slot_bytes_best = 0;
-	cr_assert_eq(coll_tune_frame_bytes(&f), 0, "no opinion");
+	cr_assert_eq(coll_select_frame_bytes(&f), 0, "no opinion");
 	f.caps = (struct coll_transport_caps){.slot_bytes_best = 1 << 20, .cross_host = true};
-	cr_assert_eq(coll_tune_frame_bytes(&f), 1 << 20, "a device moves the bytes");
+	cr_assert_eq(coll_select_frame_bytes(&f), 1 << 20, "a device moves the bytes");
 }
 
 Test(tune, shorter_frames_on_a_link_leave_as_many_bytes_under_way)
 {
-	struct coll_tune_call c = {COLL_KIND_ALL_REDUCE, 16 << 20, 4, false, false, false};
-	struct coll_tune_facts f = nets[NETS - 1].facts;
-	struct coll_tune_choice whole, shorter;
+	struct coll_select_call c = {COLL_KIND_ALL_REDUCE, 16 << 20, 4, false, false, false};
+	struct coll_select_facts f = nets[NETS - 1].facts;
+	struct coll_select_choice whole, shorter;
 
 	f.caps.slot_bytes_best = f.slot_bytes;
 	f.windows_max = 64;
-	cr_assert_eq(coll_tune_select(&f, &c, false, &whole), COLL_OK);
+	cr_assert_eq(coll_select_plan(&f, &c, false, &whole), COLL_OK);
 	f.slot_bytes /= 4;
-	cr_assert_eq(coll_tune_select(&f, &c, false, &shorter), COLL_OK);
+	cr_assert_eq(coll_select_plan(&f, &c, false, &shorter), COLL_OK);
 	cr_assert(shorter.windows >= 4 * whole.windows, "%u, %u", whole.windows, shorter.windows);
 	f.oversubscribed = true;
-	cr_assert_eq(coll_tune_select(&f, &c, false, &shorter), COLL_OK);
+	cr_assert_eq(coll_select_plan(&f, &c, false, &shorter), COLL_OK);
 	cr_assert(shorter.windows < 4 * whole.windows, "whoever gets a core makes the others wait");
 	f.oversubscribed = false;
 	f.windows_max = 4;
-	cr_assert_eq(coll_tune_select(&f, &c, false, &shorter), COLL_OK);
+	cr_assert_eq(coll_select_plan(&f, &c, false, &shorter), COLL_OK);
 	cr_assert_eq(shorter.windows, 4);
 }

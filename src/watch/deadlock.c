@@ -7,10 +7,11 @@
 #include <stdio.h>
 
 #include "base/clock.h"
-#include "watch/watchdog.h"
 #include "context/service.h"
+#include "watch/watchdog.h"
 
-static_assert(sizeof(struct coll_stall) % 8 == 0 && sizeof(struct coll_stall) <= 128, "a stall is a few whole words");
+static_assert(sizeof(struct coll_blocked) % 8 == 0 && sizeof(struct coll_blocked) <= 128,
+              "a stall is a few whole words");
 
 static const uint64_t MS = 1000000;
 enum { NODES_MAX = 8 };
@@ -22,57 +23,57 @@ enum { UNMOVED_MS = 1000, FRESH_MS = 400, AGE_MS = 200 };
 
 /* ---- Showing ---- */
 
-void coll_circle_show(struct coll_comm *comm, struct coll_patience *p, const struct coll_stall *s)
+void coll_deadlock_show(struct coll_comm *comm, struct coll_wait_timer *p, const struct coll_blocked *s)
 {
-	coll_words_publish(&comm->stall.version, comm->stall.word, s, COLL_STALL_WORDS);
+	coll_words_publish(&comm->blocked.version, comm->blocked.word, s, COLL_BLOCKED_WORDS);
 	p->shown = true;
 }
 
-void coll_circle_hide(struct coll_comm *comm, struct coll_patience *p)
+void coll_deadlock_hide(struct coll_comm *comm, struct coll_wait_timer *p)
 {
-	const struct coll_stall none = {.peer = -1};
+	const struct coll_blocked none = {.peer = -1};
 
 	if (!p->shown)
 		return;
-	coll_words_publish(&comm->stall.version, comm->stall.word, &none, COLL_STALL_WORDS);
+	coll_words_publish(&comm->blocked.version, comm->blocked.word, &none, COLL_BLOCKED_WORDS);
 	p->shown = false;
 }
 
-bool coll_circle_look(const struct coll_comm *comm, struct coll_stall *s)
+bool coll_deadlock_look(const struct coll_comm *comm, struct coll_blocked *s)
 {
-	return atomic_load_explicit(&comm->stall.version, memory_order_relaxed) != 0 &&
-	       coll_words_read(&comm->stall.version, comm->stall.word, s, COLL_STALL_WORDS) && s->peer >= 0;
+	return atomic_load_explicit(&comm->blocked.version, memory_order_relaxed) != 0 &&
+	       coll_words_read(&comm->blocked.version, comm->blocked.word, s, COLL_BLOCKED_WORDS) && s->peer >= 0;
 }
 
 /* ---- Looking for a circle ---- */
 
 struct node {
 	int rank;
-	struct coll_stall stall;
+	struct coll_blocked blocked;
 	uint64_t sent, received; /* messages that it has begun with the node before */
 	bool settled;            /* it has not moved for long, and that is no old news */
 };
 
 /* Its answer to this very wait, if it is stalled. before: who waits for it. */
-static bool heard(const struct coll_comm *comm, const struct coll_patience *p, int rank, int before,
+static bool heard(const struct coll_comm *comm, const struct coll_wait_timer *p, int rank, int before,
                   const struct coll_peer_state *state, struct node *n)
 {
 	const struct coll_answer *a = &state->answer;
 	const uint64_t now = coll_clock_ns();
 
 	if (!state->answered_ns || a->wait != p->since_ns || a->third != before || a->record.comm != comm->id ||
-	    !a->stall.blocked || a->stall.peer < 0 || a->stall.peer >= comm->size)
+	    !a->blocked.blocked || a->blocked.peer < 0 || a->blocked.peer >= comm->size)
 		return false;
-	*n = (struct node){.rank = rank, .stall = a->stall, .sent = a->sent, .received = a->received};
-	n->settled = a->stall.unmoved_ms >= UNMOVED_MS && a->stall.shown_ns <= AGE_MS * MS &&
+	*n = (struct node){.rank = rank, .blocked = a->blocked, .sent = a->sent, .received = a->received};
+	n->settled = a->blocked.unmoved_ms >= UNMOVED_MS && a->blocked.shown_ns <= AGE_MS * MS &&
 	             now - state->answered_ns <= FRESH_MS * MS;
 	return true;
 }
 
-static bool ask(struct coll_comm *comm, const struct coll_patience *p, const struct coll_stall *mine, int rank,
+static bool ask(struct coll_comm *comm, const struct coll_wait_timer *p, const struct coll_blocked *mine, int rank,
                 int before, struct node *n)
 {
-	const struct coll_question q = {
+	const struct coll_mismatch_msg q = {
 	        .record = mine->call, .wait = p->since_ns, .third = before, .about = COLL_ABOUT_NOTHING};
 	const int process = coll_comm_process(comm, rank);
 	struct coll_peer_state state;
@@ -93,17 +94,17 @@ static bool member(const struct node *nodes, int n, int rank)
 
 /* This rank first, each waits for the next, the last for the first. 0: there is no circle
  * through this rank, as far as is known. */
-static int collect(struct coll_comm *comm, const struct coll_patience *p, const struct coll_stall *mine, int peer,
+static int collect(struct coll_comm *comm, const struct coll_wait_timer *p, const struct coll_blocked *mine, int peer,
                    const struct coll_peer_state *state, struct node *nodes)
 {
 	int n = 2;
 
 	nodes[0] = (struct node){
-	        .rank = comm->rank, .stall = *mine, .settled = mine->unmoved_ms >= UNMOVED_MS && mine->blocked};
+	        .rank = comm->rank, .blocked = *mine, .settled = mine->unmoved_ms >= UNMOVED_MS && mine->blocked};
 	if (!heard(comm, p, peer, comm->rank, state, &nodes[1]))
 		return 0;
-	while (nodes[n - 1].stall.peer != comm->rank) {
-		const int next = nodes[n - 1].stall.peer;
+	while (nodes[n - 1].blocked.peer != comm->rank) {
+		const int next = nodes[n - 1].blocked.peer;
 
 		if (n == NODES_MAX || member(nodes, n, next) || !ask(comm, p, mine, next, nodes[n - 1].rank, &nodes[n]))
 			return 0;
@@ -121,19 +122,19 @@ enum edge {
 };
 
 /* What waits for room may get some from what the other does besides. */
-static bool hard(const struct coll_stall *s)
+static bool hard(const struct coll_blocked *s)
 {
 	return s->need == COLL_NEEDS_CALL || s->need == COLL_NEEDS_MESSAGE;
 }
 
-static uint64_t made(const struct coll_comm *comm, const struct coll_stall *waiting, int waiting_rank,
+static uint64_t made(const struct coll_comm *comm, const struct coll_blocked *waiting, int waiting_rank,
                      const struct node *to)
 {
 	const bool of_mine = to->rank == comm->rank; /* asked nobody */
 	const int half = waiting->need == COLL_NEEDS_MESSAGE ? 0 : 1;
 
 	if (waiting->need == COLL_NEEDS_CALL || waiting->need == COLL_NEEDS_ROOM)
-		return to->stall.issued;
+		return to->blocked.issued;
 	if (of_mine)
 		return atomic_load_explicit(&comm->pair_sequence[half][waiting_rank], memory_order_relaxed);
 	return half == 0 ? to->sent : to->received;
@@ -143,7 +144,7 @@ static uint64_t made(const struct coll_comm *comm, const struct coll_stall *wait
  * that call's wait that counts, which nobody shows. */
 static enum edge edge(const struct coll_comm *comm, const struct node *from, const struct node *to)
 {
-	const struct coll_stall *w = &from->stall, *t = &to->stall;
+	const struct coll_blocked *w = &from->blocked, *t = &to->blocked;
 	const bool of_call = w->need == COLL_NEEDS_CALL || w->need == COLL_NEEDS_ROOM;
 	const bool in_call = t->need == COLL_NEEDS_CALL || t->need == COLL_NEEDS_ROOM;
 
@@ -153,12 +154,12 @@ static enum edge edge(const struct coll_comm *comm, const struct node *from, con
 }
 
 static void tell(const struct coll_comm *comm, const struct node *waiting, const struct node *missing, int n,
-                 struct coll_circle *c)
+                 struct coll_deadlock *c)
 {
 	char of_waiting[100], of_missing[100];
 
-	coll_record_describe(&waiting->stall.call, of_waiting, sizeof(of_waiting));
-	coll_record_describe(&missing->stall.call, of_missing, sizeof(of_missing));
+	coll_record_describe(&waiting->blocked.call, of_waiting, sizeof(of_waiting));
+	coll_record_describe(&missing->blocked.call, of_missing, sizeof(of_missing));
 	c->waiting = waiting->rank;
 	c->missing = missing->rank;
 	snprintf(c->text, sizeof(c->text), "[COLL-3102] calls differ: %s calls %s, %s calls %s: %s",
@@ -166,8 +167,8 @@ static void tell(const struct coll_comm *comm, const struct node *waiting, const
 	         of_missing, n == 2 ? "each waits for the other" : "they wait for each other in a circle");
 }
 
-bool coll_circle_closes(struct coll_comm *comm, const struct coll_patience *p, const struct coll_stall *mine, int peer,
-                        const struct coll_peer_state *state, struct coll_circle *circle)
+bool coll_deadlock_closes(struct coll_comm *comm, const struct coll_wait_timer *p, const struct coll_blocked *mine,
+                          int peer, const struct coll_peer_state *state, struct coll_deadlock *circle)
 {
 	struct node nodes[NODES_MAX];
 	const int n = collect(comm, p, mine, peer, state, nodes);
@@ -179,7 +180,7 @@ bool coll_circle_closes(struct coll_comm *comm, const struct coll_patience *p, c
 
 		if (e == NONE)
 			return false;
-		all_hard = all_hard && e == MISSING && hard(&from->stall);
+		all_hard = all_hard && e == MISSING && hard(&from->blocked);
 		all_settled = all_settled && from->settled;
 		if (e == MISSING)
 			tell(comm, from, to, n, circle);

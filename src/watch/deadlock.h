@@ -8,37 +8,37 @@
  * before anything moves or ends, so whoever reads one knows that this very wait is still on.
  * One writer at a time (the inline wait, or a driver with the async lock), any readers.
  */
-#ifndef COLL_COMM_CIRCLE_H
-#define COLL_COMM_CIRCLE_H
+#ifndef COLL_WATCH_DEADLOCK_H
+#define COLL_WATCH_DEADLOCK_H
 
 #include "control/mismatch_msg.h"
 
 struct coll_comm;
-struct coll_patience;
+struct coll_wait_timer;
 struct coll_peer_state;
 
-enum { COLL_STALL_WORDS = sizeof(struct coll_stall) / 8 };
+enum { COLL_BLOCKED_WORDS = sizeof(struct coll_blocked) / 8 };
 
-struct coll_stall_box {
+struct coll_blocked_box {
 	_Atomic uint32_t version; /* 0: nothing was ever shown */
-	_Atomic uint64_t word[COLL_STALL_WORDS];
+	_Atomic uint64_t word[COLL_BLOCKED_WORDS];
 };
 
-void coll_circle_show(struct coll_comm *comm, struct coll_patience *p, const struct coll_stall *s);
+void coll_deadlock_show(struct coll_comm *comm, struct coll_wait_timer *p, const struct coll_blocked *s);
 /* The wait moves or ends; nothing when it did not show. */
-void coll_circle_hide(struct coll_comm *comm, struct coll_patience *p);
+void coll_deadlock_hide(struct coll_comm *comm, struct coll_wait_timer *p);
 /* What a communicator shows; false: nothing. Any thread. */
-bool coll_circle_look(const struct coll_comm *comm, struct coll_stall *s);
+bool coll_deadlock_look(const struct coll_comm *comm, struct coll_blocked *s);
 
 /* Two ranks of the circle of which one waits for a call that the other has not made. */
-struct coll_circle {
+struct coll_deadlock {
 	int waiting, missing;
 	char text[400];
 };
 
 /* Whether rank peer, whose answer is *state, waits for this rank, whose wait shows *mine,
  * directly or through others, for ever. Asks those others. */
-bool coll_circle_closes(struct coll_comm *comm, const struct coll_patience *p, const struct coll_stall *mine, int peer,
-                        const struct coll_peer_state *state, struct coll_circle *circle);
+bool coll_deadlock_closes(struct coll_comm *comm, const struct coll_wait_timer *p, const struct coll_blocked *mine,
+                          int peer, const struct coll_peer_state *state, struct coll_deadlock *circle);
 
 #endif

@@ -8,43 +8,44 @@
 
 #include "base/clock.h"
 #include "base/planted.h"
+#include "context/service.h"
 #include "watch/mismatch.h"
 #include "watch/watchdog.h"
-#include "context/service.h"
 
 static const uint64_t MS = 1000000;
 enum {
-	NOTE_MS = 1200,     /* for the sender of a frame of another call to say what it called */
-	CAUSE_MS = 1200,    /* for the cause of a link's end to come: longer than a doubt takes, and 2 s are promised */
+	NOTE_MS = 1200, /* for the sender of a frame of another call to say what it called */
+	CAUSE_MS =
+	        1200, /* for the cause of a link's end to come: longer than a suspicion takes, and 2 s are promised */
 	UNREACHED_MS = 500, /* the same of a host that tcp has found unreachable, which took up to 1.2 s */
 };
 
 /* What its sender says about a frame of another call: MISMATCH, *text tells both calls;
  * CORRUPT: it makes the same call, so the frame's head is wrong; AGAIN: nothing yet. */
-static coll_status inquire_of(struct coll_comm *comm, const struct coll_wait *w, struct coll_patience *p,
+static coll_status inquire_of(struct coll_comm *comm, const struct coll_wait *w, struct coll_wait_timer *p,
                               const struct coll_run_where *where, char *text, size_t len_bytes)
 {
 	const int process = coll_comm_process(comm, where->peer);
 	struct coll_peer_state state;
-	struct coll_question q;
+	struct coll_mismatch_msg q;
 
-	coll_inquiry_question(comm, w->record, w->entries[p->faulty == w->runs[1]],
-	                      where->frame.sequence ? where->frame.sequence : UINT64_MAX, &q);
+	coll_mismatch_question(comm, w->record, w->entries[p->faulty == w->runs[1]],
+	                       where->frame.sequence ? where->frame.sequence : UINT64_MAX, &q);
 	if (!p->inquired)
 		coll_control_ask(comm->ctx->control, process, &q);
 	p->inquired = true;
 	coll_control_peer(comm->ctx->control, process, comm->id, (int)q.about, &state);
 	if (state.answered_ns <= p->fault_ns || !state.about_this)
 		return COLL_AGAIN;
-	if (coll_inquiry_differs(comm, where->peer, &q, &state.answer, text, len_bytes))
+	if (coll_mismatch_differs(comm, where->peer, &q, &state.answer, text, len_bytes))
 		return COLL_ERR_MISMATCH;
 	/* It has destroyed the communicator; if it had failed before, its note has come by now. */
 	if ((state.answer.record.flags & COLL_RECORD_GONE) && coll_clock_ns() - p->fault_ns > COLL_SETTLE_MS * MS &&
 	    coll_comm_caught_up(comm, &p->caught_up)) {
-		coll_inquiry_text(comm, w->record, where->peer, &state.answer.record, text, len_bytes);
+		coll_mismatch_text(comm, w->record, where->peer, &state.answer.record, text, len_bytes);
 		return COLL_ERR_MISMATCH;
 	}
-	if (!coll_inquiry_agrees(comm, where->peer, &q, &state.answer))
+	if (!coll_mismatch_agrees(comm, where->peer, &q, &state.answer))
 		return COLL_AGAIN;
 	snprintf(text, len_bytes,
 	         "[COLL-3202] a frame from %s is corrupt: both make the same call number %llu, and its head is of "
@@ -53,7 +54,7 @@ static coll_status inquire_of(struct coll_comm *comm, const struct coll_wait *w,
 	return COLL_ERR_CORRUPT;
 }
 
-static coll_status inquire_mismatch(struct coll_comm *comm, const struct coll_wait *w, struct coll_patience *p,
+static coll_status inquire_mismatch(struct coll_comm *comm, const struct coll_wait *w, struct coll_wait_timer *p,
                                     const struct coll_run_where *where, uint64_t now)
 {
 	char text[400];
@@ -69,7 +70,7 @@ static coll_status inquire_mismatch(struct coll_comm *comm, const struct coll_wa
 			return COLL_OK;
 		st = inquire_of(comm, w, p, where, text, sizeof(text));
 		if (st != COLL_AGAIN)
-			return coll_wait_lose(comm, w, p, st, where->peer, text);
+			return coll_wait_fail(comm, w, p, st, where->peer, text);
 		if (!coll_lived_for(&p->fault_age, now, NOTE_MS * MS))
 			return COLL_OK;
 	}
@@ -78,7 +79,7 @@ static coll_status inquire_mismatch(struct coll_comm *comm, const struct coll_wa
 	         "%llu",
 	         comm->rank, (unsigned long long)w->record->sequence, coll_comm_name(comm, where->peer).text,
 	         (unsigned long long)where->frame.sequence);
-	return coll_wait_lose(comm, w, p, COLL_ERR_MISMATCH, where->peer, text);
+	return coll_wait_fail(comm, w, p, COLL_ERR_MISMATCH, where->peer, text);
 }
 
 static bool has_left(const struct coll_comm *comm, int peer)
@@ -93,10 +94,10 @@ static bool has_left(const struct coll_comm *comm, int peer)
 
 /* Ask, so that the answer brings what the peer has told; or have it found out whether it
  * lives, if nobody does so yet. */
-static void stir(struct coll_comm *comm, struct coll_patience *p, int peer, enum coll_link_end end)
+static void stir(struct coll_comm *comm, struct coll_wait_timer *p, int peer, enum coll_link_end end)
 {
-	const struct coll_question q = {.record.comm = comm->id, .about = COLL_ABOUT_NOTHING};
-	struct coll_note note = {.kind = COLL_NOTE_DEATH, .origin = comm->ctx->rank, .text = "its link broke"};
+	const struct coll_mismatch_msg q = {.record.comm = comm->id, .about = COLL_ABOUT_NOTHING};
+	struct coll_note note = {.kind = COLL_GOSSIP_DEATH, .origin = comm->ctx->rank, .text = "its link broke"};
 
 	if (p->inquired || peer < 0 || end != COLL_LINK_STANDS)
 		return;
@@ -112,7 +113,7 @@ static void stir(struct coll_comm *comm, struct coll_patience *p, int peer, enum
 /* A link ended: who failed has told why before, who was killed is found out by the control
  * plane, and nobody is blamed before that had time to come. Or the peer took back what it had
  * lent: it has failed, and has told why. */
-static coll_status inquire_broken(struct coll_comm *comm, const struct coll_wait *w, struct coll_patience *p,
+static coll_status inquire_broken(struct coll_comm *comm, const struct coll_wait *w, struct coll_wait_timer *p,
                                   const struct coll_run_where *where, uint64_t now, const char *cause)
 {
 	enum coll_link_end end;
@@ -123,7 +124,7 @@ static coll_status inquire_broken(struct coll_comm *comm, const struct coll_wait
 	if (planted(DEAF))
 		return COLL_OK;
 	if (!comm->ctx->control)
-		return coll_wait_lose(comm, w, p, p->fault, where->peer, cause);
+		return coll_wait_fail(comm, w, p, p->fault, where->peer, cause);
 	st = coll_comm_heed_alarm(comm, w, p);
 	if (st != COLL_OK)
 		return st;
@@ -133,17 +134,17 @@ static coll_status inquire_broken(struct coll_comm *comm, const struct coll_wait
 	    !coll_comm_caught_up(comm, &p->caught_up))
 		return COLL_OK;
 	left = end == COLL_LINK_CLOSED || has_left(comm, where->peer);
-	/* An end says who died, or says nothing: it waits for the answer to that doubt. */
-	if (comm->parting && p->fault == COLL_ERR_PEER_DEAD && !left)
+	/* An end says who died, or says nothing: it waits for the answer to that suspicion. */
+	if (comm->closing && p->fault == COLL_ERR_PEER_DEAD && !left)
 		return COLL_OK;
 	if (!left || where->peer < 0)
-		return coll_wait_lose(comm, w, p, p->fault, where->peer, cause);
+		return coll_wait_fail(comm, w, p, p->fault, where->peer, cause);
 	snprintf(text, sizeof(text), "[COLL-2102] %s on host %s left: it destroyed its communicator",
-	         coll_comm_name(comm, where->peer).text, coll_comm_card(comm, where->peer)->host_name);
-	return coll_wait_lose(comm, w, p, p->fault, where->peer, text);
+	         coll_comm_name(comm, where->peer).text, coll_comm_peer_info(comm, where->peer)->host_name);
+	return coll_wait_fail(comm, w, p, p->fault, where->peer, text);
 }
 
-coll_status coll_comm_inquire(struct coll_comm *comm, const struct coll_wait *w, struct coll_patience *p,
+coll_status coll_comm_inquire(struct coll_comm *comm, const struct coll_wait *w, struct coll_wait_timer *p,
                               struct coll_run *run, coll_status status)
 {
 	const uint64_t now = coll_clock_ns();
@@ -169,6 +170,6 @@ coll_status coll_comm_inquire(struct coll_comm *comm, const struct coll_wait *w,
 	case COLL_ERR_PEER_DEAD:
 	case COLL_ERR_ABORTED: return inquire_broken(comm, w, p, &where, now, text);
 	case COLL_ERR_MISMATCH: return inquire_mismatch(comm, w, p, &where, now);
-	default: return coll_wait_lose(comm, w, p, p->fault, where.peer, text);
+	default: return coll_wait_fail(comm, w, p, p->fault, where.peer, text);
 	}
 }

@@ -1,7 +1,7 @@
 /*
  * Inquiries: see mismatch.h.
  *
- * Nothing is kept here: calls are read off the communicator's stretches, messages off the
+ * Nothing is kept here: calls are read off the communicator's call runs, messages off the
  * flight recorder, and both may be overwritten at any moment by the thread that calls. What
  * is not on record does not count as different.
  */
@@ -21,22 +21,22 @@
  * UINT_MAX. The last member of each is one before the first of the next newer one. */
 static bool previous(const struct coll_comm *comm, unsigned *at, struct coll_record *first)
 {
-	const unsigned top = atomic_load_explicit(&comm->stretches, memory_order_acquire);
+	const unsigned top = atomic_load_explicit(&comm->call_runs, memory_order_acquire);
 	uint64_t newer = UINT64_MAX;
 
 	if (*at > top)
 		*at = top;
 	else
 		newer = first->sequence;
-	if (*at == 0 || top - *at >= COLL_STRETCHES)
+	if (*at == 0 || top - *at >= COLL_CALL_RUNS)
 		return false;
 	--*at;
 	/* Overwritten meanwhile: newer than what came before. */
-	return coll_record_read(&comm->stretch[*at % COLL_STRETCHES], first) && first->sequence < newer;
+	return coll_record_read(&comm->call_run[*at % COLL_CALL_RUNS], first) && first->sequence < newer;
 }
 
 /* Number of the last collective call made here, as far as this thread can tell: all of them
- * are in stretches it can see. The record shows what runs, which may be an older one. */
+ * are in call runs it can see. The record shows what runs, which may be an older one. */
 static bool last_call(const struct coll_comm *comm, struct coll_record *now, uint64_t *last)
 {
 	const uint64_t handed_in = atomic_load_explicit(&comm->handed_in, memory_order_acquire);
@@ -82,31 +82,31 @@ static bool find_message(const struct coll_comm *comm, int half, int peer, uint6
 
 /* ---- Question ---- */
 
-static void about_calls(const struct coll_comm *comm, struct coll_question *q)
+static void about_calls(const struct coll_comm *comm, struct coll_mismatch_msg *q)
 {
-	struct coll_stretch newest_first[COLL_QUESTION_STRETCHES];
+	struct coll_call_run newest_first[COLL_MISMATCH_CALL_RUNS];
 	struct coll_record first;
 	unsigned at = UINT_MAX;
 	uint32_t n = 0;
 
-	while (n < COLL_QUESTION_STRETCHES && previous(comm, &at, &first))
+	while (n < COLL_MISMATCH_CALL_RUNS && previous(comm, &at, &first))
 		if (first.sequence <= q->sequence)
 			newest_first[n++] =
-			        (struct coll_stretch){.first = first.sequence, .signature = first.signature};
+			        (struct coll_call_run){.first = first.sequence, .signature = first.signature};
 	for (uint32_t i = 0; i < n; i++)
-		q->stretch[i] = newest_first[n - 1 - i];
-	q->stretches = n;
+		q->call_run[i] = newest_first[n - 1 - i];
+	q->call_runs = n;
 }
 
-void coll_inquiry_question(const struct coll_comm *comm, const struct coll_record *mine, const struct coll_entry *entry,
-                           uint64_t newest, struct coll_question *q)
+void coll_mismatch_question(const struct coll_comm *comm, const struct coll_record *mine,
+                            const struct coll_entry *entry, uint64_t newest, struct coll_mismatch_msg *q)
 {
 	const uint64_t version = entry ? atomic_load_explicit(&entry->version, memory_order_relaxed) : 0;
 	struct coll_op_record op;
 
-	*q = (struct coll_question){.record = *mine, .sequence = mine->sequence, .third = comm->rank};
+	*q = (struct coll_mismatch_msg){.record = *mine, .sequence = mine->sequence, .third = comm->rank};
 	if (mine->kind != COLL_KIND_SEND_RECV) {
-		q->tally = mine->sequence < newest ? mine->sequence : newest;
+		q->pair_counts = mine->sequence < newest ? mine->sequence : newest;
 		about_calls(comm, q);
 	} else if (version >= 2 && coll_recorder_read(&comm->recorder, version / 2 - 1, comm->id, &op)) {
 		q->about = op.op ? COLL_ABOUT_SENT : COLL_ABOUT_RECEIVED;
@@ -120,18 +120,18 @@ void coll_inquiry_question(const struct coll_comm *comm, const struct coll_recor
 /* ---- Answer ---- */
 
 /* The signature of the asker's call number sequence; false: not told. */
-static bool told(const struct coll_question *q, uint64_t sequence, uint32_t *signature)
+static bool told(const struct coll_mismatch_msg *q, uint64_t sequence, uint32_t *signature)
 {
-	if (q->stretches == 0 || sequence < q->stretch[0].first || sequence > q->sequence)
+	if (q->call_runs == 0 || sequence < q->call_run[0].first || sequence > q->sequence)
 		return false;
-	for (uint32_t i = 0; i < q->stretches && q->stretch[i].first <= sequence; i++)
-		*signature = q->stretch[i].signature;
+	for (uint32_t i = 0; i < q->call_runs && q->call_run[i].first <= sequence; i++)
+		*signature = q->call_run[i].signature;
 	return true;
 }
 
 /* The first call here that differs from the asker's of that number, as far back as both
  * are known. */
-static bool first_difference(const struct coll_comm *comm, const struct coll_question *q, struct coll_record *call)
+static bool first_difference(const struct coll_comm *comm, const struct coll_mismatch_msg *q, struct coll_record *call)
 {
 	struct coll_record now, first;
 	unsigned at = UINT_MAX;
@@ -142,11 +142,11 @@ static bool first_difference(const struct coll_comm *comm, const struct coll_que
 		return false;
 	last = last < q->sequence ? last : q->sequence;
 	while (previous(comm, &at, &first)) {
-		/* Within this stretch the asker's calls change where its own stretches begin. */
-		for (uint32_t i = 0; i < q->stretches; i++)
-			if (q->stretch[i].first >= first.sequence && q->stretch[i].first <= last &&
-			    q->stretch[i].signature != first.signature)
-				differs = q->stretch[i].first < differs || !differs ? q->stretch[i].first : differs;
+		/* Within this call run the asker's calls change where its own call runs begin. */
+		for (uint32_t i = 0; i < q->call_runs; i++)
+			if (q->call_run[i].first >= first.sequence && q->call_run[i].first <= last &&
+			    q->call_run[i].signature != first.signature)
+				differs = q->call_run[i].first < differs || !differs ? q->call_run[i].first : differs;
 		if (first.sequence <= last && told(q, first.sequence, &theirs) && theirs != first.signature)
 			differs = first.sequence;
 		if (first.sequence == 0)
@@ -156,18 +156,18 @@ static bool first_difference(const struct coll_comm *comm, const struct coll_que
 	return differs && find_call(comm, differs, call);
 }
 
-static bool sane(const struct coll_question *q)
+static bool sane(const struct coll_mismatch_msg *q)
 {
-	return q->about < COLL_ABOUT_END && q->stretches <= COLL_QUESTION_STRETCHES;
+	return q->about < COLL_ABOUT_END && q->call_runs <= COLL_MISMATCH_CALL_RUNS;
 }
 
 /* The counters after the stall: they stand still while it is on. */
 static void answer_stall(const struct coll_comm *comm, int rank, struct coll_answer *a)
 {
 	a->third = rank;
-	a->stall.peer = -1;
-	if (coll_circle_look(comm, &a->stall))
-		a->stall.shown_ns = coll_clock_ns() - a->stall.shown_ns; /* clocks differ: its age */
+	a->blocked.peer = -1;
+	if (coll_deadlock_look(comm, &a->blocked))
+		a->blocked.shown_ns = coll_clock_ns() - a->blocked.shown_ns; /* clocks differ: its age */
 	if (rank < 0 || rank >= comm->size)
 		return;
 	a->sent = atomic_load_explicit(&comm->pair_sequence[0][rank], memory_order_relaxed);
@@ -177,15 +177,15 @@ static void answer_stall(const struct coll_comm *comm, int rank, struct coll_ans
 /* This rank waits for the asker elsewhere. */
 static void answer_abroad(const struct coll_context *c, uint64_t here, int process, struct coll_answer *a)
 {
-	struct coll_stall s;
+	struct coll_blocked s;
 
 	for (const struct coll_comm *comm = c->comms; comm && !a->abroad.active; comm = comm->next)
-		if (comm->id != here && coll_circle_look(comm, &s) && s.blocked &&
+		if (comm->id != here && coll_deadlock_look(comm, &s) && s.blocked &&
 		    coll_comm_process(comm, s.peer) == process)
 			a->abroad = s.call;
 }
 
-static void answer(const struct coll_comm *comm, int process, const struct coll_question *q, struct coll_answer *a)
+static void answer(const struct coll_comm *comm, int process, const struct coll_mismatch_msg *q, struct coll_answer *a)
 {
 	bool known = false;
 
@@ -194,15 +194,15 @@ static void answer(const struct coll_comm *comm, int process, const struct coll_
 	a->record.comm = comm->id; /* nothing is published before the first call */
 	if (q->about == COLL_ABOUT_CALLS)
 		known = first_difference(comm, q, &a->call) || find_call(comm, q->sequence, &a->call) ||
-		        (q->tally < q->sequence && find_call(comm, q->tally, &a->call));
+		        (q->pair_counts < q->sequence && find_call(comm, q->pair_counts, &a->call));
 	else if (q->about != COLL_ABOUT_NOTHING)
 		known = find_message(comm, q->about == COLL_ABOUT_RECEIVED, coll_comm_rank_of(comm, process),
 		                     q->sequence, &a->call);
 	if (!known)
 		a->call.sequence = 0;
-	if (q->about == COLL_ABOUT_CALLS &&
-	    coll_tally_find(&comm->tally, q->tally, coll_comm_rank_of(comm, process), &a->to, &a->from))
-		a->tally = q->tally;
+	if (q->about == COLL_ABOUT_CALLS && coll_pair_counts_find(&comm->pair_counts, q->pair_counts,
+	                                                          coll_comm_rank_of(comm, process), &a->to, &a->from))
+		a->pair_counts = q->pair_counts;
 	answer_stall(comm, q->third, a);
 }
 
@@ -214,14 +214,14 @@ static bool is_gone(const struct coll_context *c, uint64_t id)
 	return false;
 }
 
-bool coll_inquiry_answer(void *ctx, int process, const struct coll_question *q, struct coll_answer *a)
+bool coll_mismatch_answer(void *ctx, int process, const struct coll_mismatch_msg *q, struct coll_answer *a)
 {
 	struct coll_context *c = ctx;
 	bool found = false;
 
 	*a = (struct coll_answer){
 	        .record = {.comm = q->record.comm}, .sequence = q->sequence, .about = q->about, .wait = q->wait};
-	a->stall.peer = -1;
+	a->blocked.peer = -1;
 	if (!sane(q))
 		return false;
 	if (planted(SLOW_JUDGE))
@@ -245,8 +245,8 @@ bool coll_inquiry_answer(void *ctx, int process, const struct coll_question *q, 
 
 /* ---- Verdict ---- */
 
-void coll_inquiry_text(const struct coll_comm *comm, const struct coll_record *mine, int peer,
-                       const struct coll_record *theirs, char *text, size_t len_bytes)
+void coll_mismatch_text(const struct coll_comm *comm, const struct coll_record *mine, int peer,
+                        const struct coll_record *theirs, char *text, size_t len_bytes)
 {
 	char mine_text[100], their_text[100];
 
@@ -257,17 +257,17 @@ void coll_inquiry_text(const struct coll_comm *comm, const struct coll_record *m
 	         strcmp(mine_text, their_text) == 0 ? " with other blocks" : "");
 }
 
-/* Both make the same call, number q->tally, but for the lengths of their blocks. */
-static bool lengths_differ(const struct coll_comm *comm, int peer, const struct coll_question *q,
+/* Both make the same call, number q->pair counts, but for the lengths of their blocks. */
+static bool lengths_differ(const struct coll_comm *comm, int peer, const struct coll_mismatch_msg *q,
                            const struct coll_answer *a, char *text, size_t len_bytes)
 {
 	struct coll_record call;
 	uint64_t to, from;
 	char what[100];
 
-	if (q->about != COLL_ABOUT_CALLS || a->tally != q->tally ||
-	    !coll_tally_find(&comm->tally, q->tally, peer, &to, &from) || (to == a->from && from == a->to) ||
-	    !find_call(comm, q->tally, &call))
+	if (q->about != COLL_ABOUT_CALLS || a->pair_counts != q->pair_counts ||
+	    !coll_pair_counts_find(&comm->pair_counts, q->pair_counts, peer, &to, &from) ||
+	    (to == a->from && from == a->to) || !find_call(comm, q->pair_counts, &call))
 		return false;
 	coll_record_describe(&call, what, sizeof(what));
 	snprintf(text, len_bytes,
@@ -281,7 +281,7 @@ static bool lengths_differ(const struct coll_comm *comm, int peer, const struct 
 }
 
 /* The call or message that is answered with is another here. */
-static bool calls_differ(const struct coll_comm *comm, int peer, const struct coll_question *q,
+static bool calls_differ(const struct coll_comm *comm, int peer, const struct coll_mismatch_msg *q,
                          const struct coll_answer *a, char *text, size_t len_bytes)
 {
 	struct coll_record mine;
@@ -293,27 +293,28 @@ static bool calls_differ(const struct coll_comm *comm, int peer, const struct co
 	           (mine.count == a->call.count && mine.type == a->call.type)) {
 		return false;
 	}
-	coll_inquiry_text(comm, &mine, peer, &a->call, text, len_bytes);
+	coll_mismatch_text(comm, &mine, peer, &a->call, text, len_bytes);
 	return true;
 }
 
-bool coll_inquiry_differs(const struct coll_comm *comm, int peer, const struct coll_question *q,
-                          const struct coll_answer *a, char *text, size_t len_bytes)
+bool coll_mismatch_differs(const struct coll_comm *comm, int peer, const struct coll_mismatch_msg *q,
+                           const struct coll_answer *a, char *text, size_t len_bytes)
 {
 	if (a->about != q->about || a->sequence != q->sequence || a->call.sequence == 0 || a->call.comm != comm->id)
 		return false;
 	return calls_differ(comm, peer, q, a, text, len_bytes) || lengths_differ(comm, peer, q, a, text, len_bytes);
 }
 
-bool coll_inquiry_agrees(const struct coll_comm *comm, int peer, const struct coll_question *q,
-                         const struct coll_answer *a)
+bool coll_mismatch_agrees(const struct coll_comm *comm, int peer, const struct coll_mismatch_msg *q,
+                          const struct coll_answer *a)
 {
 	uint64_t to, from;
 	char text[400];
 
 	/* Of calls that pairs make, the lengths must have been compared too. */
-	if (a->tally != q->tally && coll_tally_find(&comm->tally, q->tally, peer, &to, &from))
+	if (a->pair_counts != q->pair_counts &&
+	    coll_pair_counts_find(&comm->pair_counts, q->pair_counts, peer, &to, &from))
 		return false;
 	return a->about == q->about && a->sequence == q->sequence && a->call.comm == comm->id &&
-	       a->call.sequence == q->sequence && !coll_inquiry_differs(comm, peer, q, a, text, sizeof(text));
+	       a->call.sequence == q->sequence && !coll_mismatch_differs(comm, peer, q, a, text, sizeof(text));
 }

@@ -1,5 +1,5 @@
 /*
- * The tally of pairwise calls: see pair_counts.h for the order of memory accesses.
+ * The pair counts of pairwise calls: see pair_counts.h for the order of memory accesses.
  */
 #include "watch/pair_counts.h"
 
@@ -7,19 +7,19 @@
 
 #include "core/comm.h"
 
-static bool make(struct coll_tally *t, int size)
+static bool make(struct coll_pair_counts *t, int size)
 {
-	t->memory = calloc((size_t)size * 2 * COLL_TALLY_CALLS, sizeof(*t->memory));
+	t->memory = calloc((size_t)size * 2 * COLL_PAIR_COUNTS_CALLS, sizeof(*t->memory));
 	if (!t->memory)
 		return false;
 	t->size = size;
-	for (size_t i = 0; i < COLL_TALLY_CALLS; i++)
+	for (size_t i = 0; i < COLL_PAIR_COUNTS_CALLS; i++)
 		t->sheets[i].lengths = t->memory + i * 2 * (size_t)size;
 	atomic_store_explicit(&t->ready, true, memory_order_release);
 	return true;
 }
 
-void coll_tally_free(struct coll_tally *t)
+void coll_pair_counts_free(struct coll_pair_counts *t)
 {
 	free((void *)t->memory);
 	t->memory = NULL;
@@ -38,13 +38,13 @@ static uint64_t length(const struct coll_call *c, int rank, int from, int to)
 	}
 }
 
-void coll_tally_note(struct coll_tally *t, const struct coll_call *c, uint64_t number, int rank, int size)
+void coll_pair_counts_note(struct coll_pair_counts *t, const struct coll_call *c, uint64_t number, int rank, int size)
 {
-	struct coll_tally_sheet *s;
+	struct coll_pair_counts_sheet *s;
 
 	if (!t->memory && !make(t, size))
 		return;
-	s = &t->sheets[t->next++ % COLL_TALLY_CALLS];
+	s = &t->sheets[t->next++ % COLL_PAIR_COUNTS_CALLS];
 	atomic_store_explicit(&s->number, 0, memory_order_relaxed);
 	atomic_thread_fence(memory_order_release);
 	for (int r = 0; r < size; r++) {
@@ -54,12 +54,12 @@ void coll_tally_note(struct coll_tally *t, const struct coll_call *c, uint64_t n
 	atomic_store_explicit(&s->number, number, memory_order_release);
 }
 
-bool coll_tally_find(const struct coll_tally *t, uint64_t number, int rank, uint64_t *to, uint64_t *from)
+bool coll_pair_counts_find(const struct coll_pair_counts *t, uint64_t number, int rank, uint64_t *to, uint64_t *from)
 {
 	if (number == 0 || rank < 0 || !atomic_load_explicit(&t->ready, memory_order_acquire) || rank >= t->size)
 		return false;
-	for (int i = 0; i < COLL_TALLY_CALLS; i++) {
-		const struct coll_tally_sheet *s = &t->sheets[i];
+	for (int i = 0; i < COLL_PAIR_COUNTS_CALLS; i++) {
+		const struct coll_pair_counts_sheet *s = &t->sheets[i];
 
 		if (atomic_load_explicit(&s->number, memory_order_acquire) != number)
 			continue;

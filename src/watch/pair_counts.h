@@ -1,7 +1,7 @@
 /*
- * The tally: how many elements this rank sends to and expects from each other in its last
+ * The pair counts: how many elements this rank sends to and expects from each other in its last
  * few calls whose block lengths only the two ends know (all_to_allv, gatherv, scatterv).
- * No record of such a call can say whether two ranks differ; the tally can.
+ * No record of such a call can say whether two ranks differ; the pair counts can.
  *
  * One writer (the communicator's thread, when such a call begins), any readers. Each sheet
  * is a sequence lock like a call record (record.h): number is 0 while it is written, and
@@ -9,23 +9,23 @@
  * after has read what belongs together. Sheets are allocated with the first such call and
  * live as long as the communicator.
  */
-#ifndef COLL_COMM_TALLY_H
-#define COLL_COMM_TALLY_H
+#ifndef COLL_WATCH_PAIR_COUNTS_H
+#define COLL_WATCH_PAIR_COUNTS_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-enum { COLL_TALLY_CALLS = 4 };
+enum { COLL_PAIR_COUNTS_CALLS = 4 };
 
-struct coll_tally_sheet {
+struct coll_pair_counts_sheet {
 	_Atomic uint64_t number;   /* of the call; 0: none */
 	_Atomic uint64_t *lengths; /* [2 * rank]: to that rank, [2 * rank + 1]: from it */
 };
 
-struct coll_tally {
-	struct coll_tally_sheet sheets[COLL_TALLY_CALLS];
+struct coll_pair_counts {
+	struct coll_pair_counts_sheet sheets[COLL_PAIR_COUNTS_CALLS];
 	_Atomic uint64_t *memory;
 	atomic_bool ready; /* release, after the allocation */
 	unsigned next;
@@ -35,10 +35,11 @@ struct coll_tally {
 struct coll_call;
 
 /* Collective call number begins: note its lengths. Without memory nothing is noted. */
-void coll_tally_note(struct coll_tally *t, const struct coll_call *call, uint64_t number, int rank, int size);
-void coll_tally_free(struct coll_tally *t);
+void coll_pair_counts_note(struct coll_pair_counts *t, const struct coll_call *call, uint64_t number, int rank,
+                           int size);
+void coll_pair_counts_free(struct coll_pair_counts *t);
 
-/* What call number says of a rank; false: not on the tally. Any thread. */
-bool coll_tally_find(const struct coll_tally *t, uint64_t number, int rank, uint64_t *to, uint64_t *from);
+/* What call number says of a rank; false: not on the pair counts. Any thread. */
+bool coll_pair_counts_find(const struct coll_pair_counts *t, uint64_t number, int rank, uint64_t *to, uint64_t *from);
 
 #endif

@@ -15,7 +15,7 @@ static const uint64_t FRESH_NS = 2000000000;
 /* Only what it is doing: about no call in particular. */
 static void ask(struct coll_comm *comm, const struct coll_record *mine, int rank)
 {
-	const struct coll_question q = {.record = *mine, .about = COLL_ABOUT_NOTHING, .third = -1};
+	const struct coll_mismatch_msg q = {.record = *mine, .about = COLL_ABOUT_NOTHING, .third = -1};
 
 	coll_control_ask(comm->ctx->control, coll_comm_process(comm, rank), &q);
 	coll_service_kick(comm->ctx);
@@ -65,8 +65,8 @@ static bool member(const int *ranks, int n, int rank)
 	return false;
 }
 
-bool coll_chain_describe(struct coll_comm *comm, const struct coll_record *mine, int peer, bool impatient,
-                         char text[COLL_CHAIN_TEXT])
+bool coll_wait_chain_describe(struct coll_comm *comm, const struct coll_record *mine, int peer, bool impatient,
+                              char text[COLL_CHAIN_TEXT])
 {
 	int chain[LINKS_MAX] = {peer}, n = 1;
 	struct coll_record r;

@@ -3,8 +3,8 @@
  * warns about B had better name C. Followed through the records that ranks answer with,
  * one question per link of the chain.
  */
-#ifndef COLL_COMM_CHAIN_H
-#define COLL_COMM_CHAIN_H
+#ifndef COLL_WATCH_WAIT_CHAIN_H
+#define COLL_WATCH_WAIT_CHAIN_H
 
 #include "core/comm.h"
 
@@ -15,7 +15,7 @@ enum { COLL_CHAIN_TEXT = 640 };
  * recv(...), waits for rank 2, which is alive, last seen after ...". False: a rank of the
  * chain has been asked and has not answered yet; with impatient set that is said instead.
  * To be called again while it is false, as questions are forgotten. */
-bool coll_chain_describe(struct coll_comm *comm, const struct coll_record *mine, int peer, bool impatient,
-                         char text[COLL_CHAIN_TEXT]);
+bool coll_wait_chain_describe(struct coll_comm *comm, const struct coll_record *mine, int peer, bool impatient,
+                              char text[COLL_CHAIN_TEXT]);
 
 #endif

@@ -1,5 +1,6 @@
 /*
- * Judging a wait: see watchdog.h. Owns the alarm and the deadlines; a run that ends with an error of its own is diagnose.c's.
+ * Judging a wait: see watchdog.h. Owns the alarm and the deadlines; a run that ends with an error of its own is
+ * diagnose.c's.
  */
 #include "watch/watchdog.h"
 
@@ -9,15 +10,15 @@
 
 #include "base/clock.h"
 #include "base/planted.h"
-#include "watch/wait_chain.h"
-#include "watch/mismatch.h"
 #include "context/service.h"
+#include "watch/mismatch.h"
+#include "watch/wait_chain.h"
 
 static const uint64_t MS = 1000000;
 enum {
 	ASK_AFTER_MS = 250,
 	LEFT_MS = 1000,
-	CHAIN_MS = 3000, /* more patience with those whom a late rank waits for, before a warning */
+	CHAIN_MS = 3000, /* more wait limit with those whom a late rank waits for, before a warning */
 	ABROAD_MS = 2000,
 	SILENT_ASKS = 3, /* that many unanswered, however short the timeout: when this process itself was
 	                  * stopped or starved, time has passed in which nobody was asked */
@@ -32,7 +33,7 @@ static int unfinished(const struct coll_wait *w, bool *moved)
 	return 0;
 }
 
-static void stamp(struct coll_comm *comm, const struct coll_wait *w, const struct coll_patience *p)
+static void stamp(struct coll_comm *comm, const struct coll_wait *w, const struct coll_wait_timer *p)
 {
 	struct coll_error_box *b = &comm->box;
 	const char *kind = coll_record_kind_name(w->record->kind);
@@ -42,7 +43,7 @@ static void stamp(struct coll_comm *comm, const struct coll_wait *w, const struc
 	b->elapsed_s = p->begun_ns ? (double)(coll_clock_ns() - p->begun_ns) * 1e-9 : 0;
 }
 
-coll_status coll_wait_lose(struct coll_comm *comm, const struct coll_wait *w, const struct coll_patience *p,
+coll_status coll_wait_fail(struct coll_comm *comm, const struct coll_wait *w, const struct coll_wait_timer *p,
                            coll_status status, int culprit, const char *cause)
 {
 	char call[128], circumstances[180];
@@ -76,7 +77,7 @@ enum suspicion { LEAVES = 1, LEFT, SILENT, LATE, LOST, SUSPICIONS };
 /* The same at the looks of coll_comm_inspect(), of which every one polls first: what time alone says of a
  * rank must hold at two of them, between which all that had come was read. This process may have been stopped
  * between its last poll and the clock, and the answer or the frame itself may lie unread. */
-static bool seen_twice(struct coll_comm *comm, struct coll_patience *p, int peer, enum suspicion of)
+static bool seen_twice(struct coll_comm *comm, struct coll_wait_timer *p, int peer, enum suspicion of)
 {
 	const int suspicion = peer * SUSPICIONS + (int)of;
 
@@ -108,12 +109,12 @@ static void death_verdict(const struct coll_comm *comm, const struct coll_note *
 {
 	const int found = coll_comm_rank_of(comm, n->process);
 	const int dead = planted(WRONG_RANK) ? (found + 1) % comm->size : found;
-	const struct coll_card *card = coll_comm_card(comm, dead);
+	const struct coll_peer_info *info = coll_comm_peer_info(comm, dead);
 
 	v->status = COLL_ERR_PEER_DEAD;
 	v->culprit = dead;
 	snprintf(v->text, sizeof(v->text), "[COLL-2101] %s on host %.63s (process %d) is dead or unreachable: %.200s",
-	         coll_comm_name(comm, dead).text, card->host_name, card->process, n->text);
+	         coll_comm_name(comm, dead).text, info->host_name, info->process, n->text);
 }
 
 /* This rank's abort, else the first failure told for this communicator, else (settled)
@@ -137,11 +138,11 @@ static bool look_at_notes(struct coll_comm *comm, struct verdict *v)
 		return true;
 	}
 	while (coll_control_fact(comm->ctx->control, &at, &note)) {
-		if (note.kind == COLL_NOTE_FAIL && concerns(comm, &note)) {
+		if (note.kind == COLL_GOSSIP_FAIL && concerns(comm, &note)) {
 			failure_verdict(comm, &note, v);
 			return true;
 		}
-		if (note.kind == COLL_NOTE_DEATH && !planted(DEAF) && !death.kind &&
+		if (note.kind == COLL_GOSSIP_DEATH && !planted(DEAF) && !death.kind &&
 		    coll_comm_rank_of(comm, note.process) >= 0)
 			death = note;
 	}
@@ -158,7 +159,7 @@ static bool look_at_notes(struct coll_comm *comm, struct verdict *v)
 	return true;
 }
 
-coll_status coll_comm_heed_alarm(struct coll_comm *comm, const struct coll_wait *w, struct coll_patience *p)
+coll_status coll_comm_heed_alarm(struct coll_comm *comm, const struct coll_wait *w, struct coll_wait_timer *p)
 {
 	const unsigned now = atomic_load_explicit(&comm->ctx->alarm, memory_order_acquire);
 	struct verdict v;
@@ -175,7 +176,7 @@ coll_status coll_comm_heed_alarm(struct coll_comm *comm, const struct coll_wait 
 	if (v.status == COLL_OK)
 		return COLL_OK;
 	comm->told = !comm->failed;
-	return coll_wait_lose(comm, w, p, v.status, v.culprit, v.text);
+	return coll_wait_fail(comm, w, p, v.status, v.culprit, v.text);
 }
 
 coll_status coll_comm_attend(struct coll_comm *comm, const char *kind)
@@ -223,22 +224,24 @@ bool coll_comm_needs_note(void *ctx, uint64_t id)
 /* ---- Deadlines ---- */
 
 /* Say once whom this rank waits for, and what that one is doing. */
-static void warn(struct coll_comm *comm, const struct coll_wait *w, struct coll_patience *p, int peer, uint64_t stalled)
+static void warn(struct coll_comm *comm, const struct coll_wait *w, struct coll_wait_timer *p, int peer,
+                 uint64_t stalled)
 {
 	const uint64_t after = (uint64_t)comm->ctx->settings.warn_ms * MS;
 	char text[COLL_CHAIN_TEXT];
 
 	if (p->warned || after == 0 || stalled <= after ||
-	    !coll_chain_describe(comm, w->record, peer, stalled > after + CHAIN_MS * MS, text))
+	    !coll_wait_chain_describe(comm, w->record, peer, stalled > after + CHAIN_MS * MS, text))
 		return;
 	p->warned = true;
 	coll_log(&comm->ctx->logger, COLL_LOG_WARN, "[COLL-5101] waiting %.0f s for %s on host %s: %s",
-	         (double)stalled * 1e-9, coll_comm_name(comm, peer).text, coll_comm_card(comm, peer)->host_name, text);
+	         (double)stalled * 1e-9, coll_comm_name(comm, peer).text, coll_comm_peer_info(comm, peer)->host_name,
+	         text);
 }
 
 /* The rank that is waited for waits for this one on another communicator: if neither has
  * another thread that makes the missing call, neither goes on. */
-static void warn_abroad(struct coll_comm *comm, const struct coll_record *mine, struct coll_patience *p, int peer,
+static void warn_abroad(struct coll_comm *comm, const struct coll_record *mine, struct coll_wait_timer *p, int peer,
                         const struct coll_record *abroad, uint64_t stalled)
 {
 	char here[100], there[100];
@@ -251,7 +254,7 @@ static void warn_abroad(struct coll_comm *comm, const struct coll_record *mine, 
 	coll_log(&comm->ctx->logger, COLL_LOG_WARN,
 	         "[COLL-5108] this rank waits in %s for %s on host %s, which waits for this rank on another "
 	         "communicator, in %s: another order of calls?",
-	         here, coll_comm_name(comm, peer).text, coll_comm_card(comm, peer)->host_name, there);
+	         here, coll_comm_name(comm, peer).text, coll_comm_peer_info(comm, peer)->host_name, there);
 }
 
 /* A peer that has destroyed the communicator, or, for whoever waits for a message, is about to. */
@@ -262,19 +265,19 @@ static bool leaves(const struct coll_record *theirs, const struct coll_record *m
 }
 
 /* Whether the calls of the two differ, as far as the answer tells; *culprit is the other. */
-static bool differ(struct coll_comm *comm, const struct coll_wait *w, struct coll_patience *p, int *culprit,
-                   const struct coll_question *q, const struct coll_stall *mine, const struct coll_peer_state *state,
-                   char *text, size_t len_bytes)
+static bool differ(struct coll_comm *comm, const struct coll_wait *w, struct coll_wait_timer *p, int *culprit,
+                   const struct coll_mismatch_msg *q, const struct coll_blocked *mine,
+                   const struct coll_peer_state *state, char *text, size_t len_bytes)
 {
 	const struct coll_record *theirs = &state->answer.record;
 	const int peer = *culprit;
-	struct coll_circle circle;
+	struct coll_deadlock circle;
 
 	if (comm->death_ns || theirs->comm != comm->id)
 		return false;
-	if (coll_inquiry_differs(comm, peer, q, &state->answer, text, len_bytes))
+	if (coll_mismatch_differs(comm, peer, q, &state->answer, text, len_bytes))
 		return true;
-	if (mine->blocked && coll_circle_closes(comm, p, mine, peer, state, &circle)) {
+	if (mine->blocked && coll_deadlock_closes(comm, p, mine, peer, state, &circle)) {
 		*culprit = circle.missing == comm->rank ? circle.waiting : circle.missing;
 		snprintf(text, len_bytes, "%s", circle.text);
 		return true;
@@ -284,13 +287,13 @@ static bool differ(struct coll_comm *comm, const struct coll_wait *w, struct col
 	if (!leaves(theirs, w->record) || !coll_lived_for(&p->leaving_age, coll_clock_ns(), LEFT_MS * MS) ||
 	    !seen_twice(comm, p, peer, LEAVES))
 		return false;
-	coll_inquiry_text(comm, w->record, peer, theirs, text, len_bytes);
+	coll_mismatch_text(comm, w->record, peer, theirs, text, len_bytes);
 	return true;
 }
 
 /* Alive, and not here for too long? */
-static coll_status judge_lateness(struct coll_comm *comm, const struct coll_wait *w, struct coll_patience *p, int peer,
-                                  const struct coll_answer *a, bool behind, uint64_t stalled)
+static coll_status assess_lateness(struct coll_comm *comm, const struct coll_wait *w, struct coll_wait_timer *p,
+                                   int peer, const struct coll_answer *a, bool behind, uint64_t stalled)
 {
 	const bool abroad = a && p->blocking && a->wait == p->since_ns && a->abroad.active;
 	char text[400], doing[128] = "no call yet", there[100] = "";
@@ -305,17 +308,17 @@ static coll_status judge_lateness(struct coll_comm *comm, const struct coll_wait
 	if (abroad)
 		coll_record_describe(&a->abroad, there, sizeof(there));
 	snprintf(text, sizeof(text), "[COLL-2301] %s on host %s is late: alive but %s %s%s%s",
-	         coll_comm_name(comm, peer).text, coll_comm_card(comm, peer)->host_name,
+	         coll_comm_name(comm, peer).text, coll_comm_peer_info(comm, peer)->host_name,
 	         behind ? "last seen after" : "still in", doing,
 	         abroad ? ", and waits for this rank on another communicator, in " : "", there);
-	return coll_wait_lose(comm, w, p, COLL_ERR_PEER_LATE, peer, text);
+	return coll_wait_fail(comm, w, p, COLL_ERR_PEER_LATE, peer, text);
 }
 
 /* What the answers of the rank we wait for say. */
-static coll_status judge(struct coll_comm *comm, const struct coll_wait *w, struct coll_patience *p, int peer,
-                         const struct coll_question *q, const struct coll_stall *mine, uint64_t now)
+static coll_status assess(struct coll_comm *comm, const struct coll_wait *w, struct coll_wait_timer *p, int peer,
+                          const struct coll_mismatch_msg *q, const struct coll_blocked *mine, uint64_t now)
 {
-	const struct coll_card *card = coll_comm_card(comm, peer);
+	const struct coll_peer_info *info = coll_comm_peer_info(comm, peer);
 	const struct coll_rank_name name = coll_comm_name(comm, peer);
 	uint64_t stalled = now - p->since_ns, heard;
 	struct coll_peer_state state;
@@ -332,19 +335,19 @@ static coll_status judge(struct coll_comm *comm, const struct coll_wait *w, stru
 		heard = p->since_ns;
 	same_comm = state.answered_ns && theirs->comm == comm->id;
 	if (same_comm && differ(comm, w, p, &culprit, q, mine, &state, text, sizeof(text)))
-		return coll_wait_lose(comm, w, p, COLL_ERR_MISMATCH, culprit, text);
+		return coll_wait_fail(comm, w, p, COLL_ERR_MISMATCH, culprit, text);
 	/* Counted from its goodbye: whoever failed has told why before it left. */
 	if (life->left && now > life->left_ns && now - life->left_ns > LEFT_MS * MS &&
 	    coll_lived_for(&p->left_age, now, COLL_SETTLE_MS * MS) && seen_twice(comm, p, peer, LEFT)) {
 		snprintf(text, sizeof(text), "[COLL-2102] %s on host %s left: it destroyed its communicator", name.text,
-		         card->host_name);
-		return coll_wait_lose(comm, w, p, COLL_ERR_PEER_DEAD, peer, text);
+		         info->host_name);
+		return coll_wait_fail(comm, w, p, COLL_ERR_PEER_DEAD, peer, text);
 	}
 	if (now > heard && now - heard > (uint64_t)comm->timeout_ms * MS && life->unanswered >= SILENT_ASKS &&
 	    seen_twice(comm, p, peer, SILENT)) {
 		snprintf(text, sizeof(text), "[COLL-2201] %s on host %s (process %d) is silent: no answer for %d ms",
-		         name.text, card->host_name, card->process, comm->timeout_ms);
-		return coll_wait_lose(comm, w, p, COLL_ERR_PEER_SILENT, peer, text);
+		         name.text, info->host_name, info->process, comm->timeout_ms);
+		return coll_wait_fail(comm, w, p, COLL_ERR_PEER_SILENT, peer, text);
 	}
 	behind = !same_comm || theirs->sequence < w->record->sequence || !theirs->active;
 	lost = same_comm &&
@@ -355,14 +358,14 @@ static coll_status judge(struct coll_comm *comm, const struct coll_wait *w, stru
 		snprintf(text, sizeof(text),
 		         "[COLL-3201] nothing moves between rank %d and %s on host %s for %d ms though both "
 		         "are alive: a frame was lost",
-		         comm->rank, name.text, card->host_name, comm->timeout_ms);
-		return coll_wait_lose(comm, w, p, COLL_ERR_CORRUPT, peer, text);
+		         comm->rank, name.text, info->host_name, comm->timeout_ms);
+		return coll_wait_fail(comm, w, p, COLL_ERR_CORRUPT, peer, text);
 	}
-	return judge_lateness(comm, w, p, peer, same_comm ? &state.answer : NULL, behind, stalled);
+	return assess_lateness(comm, w, p, peer, same_comm ? &state.answer : NULL, behind, stalled);
 }
 
-static coll_status without_control(struct coll_comm *comm, const struct coll_wait *w, struct coll_patience *p, int peer,
-                                   uint64_t now)
+static coll_status without_control(struct coll_comm *comm, const struct coll_wait *w, struct coll_wait_timer *p,
+                                   int peer, uint64_t now)
 {
 	char text[200];
 
@@ -370,39 +373,40 @@ static coll_status without_control(struct coll_comm *comm, const struct coll_wai
 		return COLL_OK;
 	snprintf(text, sizeof(text), "[COLL-2202] nothing heard from %s for %d ms", coll_comm_name(comm, peer).text,
 	         comm->timeout_ms);
-	return coll_wait_lose(comm, w, p, COLL_ERR_PEER_SILENT, peer, text);
+	return coll_wait_fail(comm, w, p, COLL_ERR_PEER_SILENT, peer, text);
 }
 
-bool coll_patience_is_due(const struct coll_patience *p, uint64_t now)
+bool coll_wait_timer_is_due(const struct coll_wait_timer *p, uint64_t now)
 {
 	return p->since_ns && now - p->since_ns >= ASK_AFTER_MS * MS && now - p->asked_ns >= ASK_AFTER_MS / 5 * MS;
 }
 
 /* Not blocked: nothing can be made of it. Nor when it is the operation before that keeps
  * this one waiting, which has a wait of its own. */
-static struct coll_stall stall_of(const struct coll_comm *comm, const struct coll_patience *p,
-                                  const struct coll_question *q, const struct coll_run_where *where, uint64_t now)
+static struct coll_blocked stall_of(const struct coll_comm *comm, const struct coll_wait_timer *p,
+                                    const struct coll_mismatch_msg *q, const struct coll_run_where *where, uint64_t now)
 {
 	const enum coll_need of_call = where->sends ? COLL_NEEDS_ROOM : COLL_NEEDS_CALL;
 	const enum coll_need of_message = q->about == COLL_ABOUT_SENT ? COLL_NEEDS_MESSAGE : COLL_NEEDS_TAKER;
 
-	return (struct coll_stall){.call = q->record,
-	                           .issued = comm->sequence,
-	                           .number = q->sequence,
-	                           .shown_ns = now,
-	                           .peer = where->peer,
-	                           .need = q->about == COLL_ABOUT_CALLS ? of_call : of_message,
-	                           .alone = p->alone,
-	                           .unmoved_ms = (uint32_t)((now - p->since_ns) / MS),
-	                           .blocked = p->blocking && !comm->parting && !where->behind && q->sequence != 0};
+	return (struct coll_blocked){.call = q->record,
+	                             .issued = comm->sequence,
+	                             .number = q->sequence,
+	                             .shown_ns = now,
+	                             .peer = where->peer,
+	                             .need = q->about == COLL_ABOUT_CALLS ? of_call : of_message,
+	                             .alone = p->alone,
+	                             .unmoved_ms = (uint32_t)((now - p->since_ns) / MS),
+	                             .blocked = p->blocking && !comm->closing && !where->behind && q->sequence != 0};
 }
 
-coll_status coll_comm_inspect(struct coll_comm *comm, const struct coll_wait *w, struct coll_patience *p, uint64_t now)
+coll_status coll_comm_inspect(struct coll_comm *comm, const struct coll_wait *w, struct coll_wait_timer *p,
+                              uint64_t now)
 {
 	struct coll_run_where where;
 	struct coll_record mine = *w->record;
-	struct coll_question q;
-	struct coll_stall stall;
+	struct coll_mismatch_msg q;
+	struct coll_blocked blocked;
 	bool moved = false;
 	int late;
 
@@ -410,14 +414,14 @@ coll_status coll_comm_inspect(struct coll_comm *comm, const struct coll_wait *w,
 		p->begun_ns = now;
 	if (!p->since_ns)
 		p->since_ns = now;
-	if (!coll_patience_is_due(p, now))
+	if (!coll_wait_timer_is_due(p, now))
 		return COLL_OK;
 	p->asked_ns = now;
 	p->suspected = p->suspects;
 	p->suspects = 0;
 	late = unfinished(w, &moved);
 	if (moved) {
-		coll_patience_moved(comm, p);
+		coll_wait_timer_moved(comm, p);
 		return COLL_OK;
 	}
 	coll_run_where(w->runs[late], &where);
@@ -432,14 +436,14 @@ coll_status coll_comm_inspect(struct coll_comm *comm, const struct coll_wait *w,
 	mine.waits_for = where.peer;
 	if (!p->aside)
 		coll_record_publish(&comm->record, &mine);
-	coll_inquiry_question(comm, &mine, w->entries[late], UINT64_MAX, &q);
+	coll_mismatch_question(comm, &mine, w->entries[late], UINT64_MAX, &q);
 	q.wait = p->since_ns;
-	stall = stall_of(comm, p, &q, &where, now);
-	if (stall.blocked)
-		coll_circle_show(comm, p, &stall);
+	blocked = stall_of(comm, p, &q, &where, now);
+	if (blocked.blocked)
+		coll_deadlock_show(comm, p, &blocked);
 	coll_control_ask(comm->ctx->control, coll_comm_process(comm, where.peer), &q);
 	coll_service_kick(comm->ctx);
 	if (planted(SLOW_JUDGE))
 		nanosleep(&(struct timespec){.tv_nsec = 30 * 1000 * 1000}, NULL);
-	return judge(comm, w, p, where.peer, &q, &stall, now);
+	return assess(comm, w, p, where.peer, &q, &blocked, now);
 }

@@ -13,8 +13,8 @@
  *   lost       both ranks wait for each other, or it has left the call behind,
  *              and no step retires for timeout_ms: a frame was lost.
  */
-#ifndef COLL_COMM_JUDGE_H
-#define COLL_COMM_JUDGE_H
+#ifndef COLL_WATCH_WATCHDOG_H
+#define COLL_WATCH_WATCHDOG_H
 
 #include "core/comm.h"
 
@@ -26,8 +26,8 @@ struct coll_wait {
 	struct coll_entry *entries[2]; /* of the runs, in the recorder; NULL: none */
 };
 
-/* One wait's patience; zero before the first look. */
-struct coll_patience {
+/* One wait's wait limit; zero before the first look. */
+struct coll_wait_timer {
 	uint64_t since_ns; /* first look after the last movement, 0: not looked */
 	uint64_t asked_ns; /* last time the peer was asked */
 	uint64_t begun_ns; /* of the wait, 0: not looked */
@@ -51,23 +51,23 @@ struct coll_patience {
 	bool warned_abroad;
 };
 
-/* A step has moved: patience begins anew. */
-static inline void coll_patience_moved(struct coll_comm *comm, struct coll_patience *p)
+/* A step has moved: wait limit begins anew. */
+static inline void coll_wait_timer_moved(struct coll_comm *comm, struct coll_wait_timer *p)
 {
 	p->since_ns = 0;
 	p->warned = p->warned_abroad = false;
 	p->leaving_age = (struct coll_lived){0};
 	p->suspects = 0;
 	if (p->shown)
-		coll_circle_hide(comm, p);
+		coll_deadlock_hide(comm, p);
 }
 
 /* Whether coll_comm_inspect() would do more than start the clock. */
-bool coll_patience_is_due(const struct coll_patience *p, uint64_t now_ns);
+bool coll_wait_timer_is_due(const struct coll_wait_timer *p, uint64_t now_ns);
 
 /* Look at the alarm alone: cheap, for every idle poll. AGAIN never; OK: nothing. On an
  * error the communicator has failed. */
-coll_status coll_comm_heed_alarm(struct coll_comm *comm, const struct coll_wait *w, struct coll_patience *p);
+coll_status coll_comm_heed_alarm(struct coll_comm *comm, const struct coll_wait *w, struct coll_wait_timer *p);
 
 /* The same before a call: kind is its name. Clears the bit of comm->attention. */
 coll_status coll_comm_attend(struct coll_comm *comm, const char *kind);
@@ -79,11 +79,11 @@ bool coll_comm_needs_note(void *ctx, uint64_t comm);
 
 /* The deadlines, at time now_ns: asks whoever keeps us waiting, ends the wait when it
  * must end. OK: go on waiting. */
-coll_status coll_comm_inspect(struct coll_comm *comm, const struct coll_wait *w, struct coll_patience *p,
+coll_status coll_comm_inspect(struct coll_comm *comm, const struct coll_wait *w, struct coll_wait_timer *p,
                               uint64_t now_ns);
 
 /* The verdict: the communicator fails, and its error says after how long in which call. */
-coll_status coll_wait_lose(struct coll_comm *comm, const struct coll_wait *w, const struct coll_patience *p,
+coll_status coll_wait_fail(struct coll_comm *comm, const struct coll_wait *w, const struct coll_wait_timer *p,
                            coll_status status, int culprit, const char *cause);
 
 /* For the note of a better informed rank to arrive. */
@@ -95,7 +95,7 @@ bool coll_comm_caught_up(struct coll_comm *comm, bool *done);
 
 /* A run of the wait has ended with an error (sticky: it may be polled again): find the
  * cause, which another rank may know better. OK: the inquiry is still open, call again. */
-coll_status coll_comm_inquire(struct coll_comm *comm, const struct coll_wait *w, struct coll_patience *p,
+coll_status coll_comm_inquire(struct coll_comm *comm, const struct coll_wait *w, struct coll_wait_timer *p,
                               struct coll_run *run, coll_status status);
 
 #endif

@@ -21,7 +21,7 @@ static void *hook_state; /* the table is a wrapped one */
 
 /* ---- What a context lends --------------------------------------------------- */
 
-/* Every way that a transport has is to be gone; another one by hand, from the environment. */
+/* Every way that a transport has is to be gone; another one intranode, from the environment. */
 static const char *setting(void *ctx, const char *name)
 {
 	const char *text = getenv(name);
@@ -82,7 +82,7 @@ static struct coll_process_id process_id(int index)
 	         (uint64_t)index + 1}};
 }
 
-struct node *node_open(int index, uint64_t job_key, struct coll_loop_hub *hub)
+struct node *node_open(int index, uint64_t job_key, struct coll_loop_group *group)
 {
 	struct node *node = calloc(1, sizeof(*node));
 	coll_status status;
@@ -94,7 +94,7 @@ struct node *node_open(int index, uint64_t job_key, struct coll_loop_hub *hub)
 	                                        .self = process_id(index),
 	                                        .job_key = {job_key, ~job_key},
 	                                        .host_id = "conform-host",
-	                                        .hub = hub,
+	                                        .group = group,
 	                                        .wake_fd = node->wake_fd,
 	                                        .ctx = node,
 	                                        .setting = setting,
@@ -163,9 +163,9 @@ static void link_all(struct world *w)
 bool world_open(struct world *w, int n, bool linked)
 {
 	*w = (struct world){.t = conform_table, .n = n, .me = -1, .pipe_fd = -1};
-	REQUIRE_TRUE(coll_loop_hub_create(&w->hub) == COLL_OK);
+	REQUIRE_TRUE(coll_loop_group_create(&w->group) == COLL_OK);
 	for (int i = 0; i < n; i++) {
-		w->node[i] = node_open(i, 42, w->hub);
+		w->node[i] = node_open(i, 42, w->group);
 		REQUIRE_TRUE(w->node[i]->inst != NULL);
 	}
 	if (linked)
@@ -189,7 +189,7 @@ void world_close(struct world *w)
 		else
 			free(w->node[i]);
 	}
-	coll_loop_hub_destroy(&w->hub);
+	coll_loop_group_destroy(&w->group);
 }
 
 int world_progress(struct world *w)
@@ -256,7 +256,7 @@ void world_threads(int n, side_fn body, void *arg)
 }
 
 /* What the two processes tell each other. */
-struct card {
+struct info {
 	struct coll_process_id id;
 	size_t address_len;
 	char address[ADDRESS_MAX];
@@ -264,21 +264,21 @@ struct card {
 
 static bool join_other(struct world *w, int me, int fd)
 {
-	struct card card = {0};
+	struct info info = {0};
 	struct node *self = node_open(me, 42, NULL);
 	struct node *peer = calloc(1, sizeof(*peer));
 
 	*w = (struct world){.t = conform_table, .n = 2, .me = me, .pipe_fd = fd};
 	w->node[me] = self;
 	w->node[!me] = peer;
-	card.id = self->env.self;
-	card.address_len = self->address_len;
-	memcpy(card.address, self->address, sizeof(card.address));
-	REQUIRE_TRUE(write(fd, &card, sizeof(card)) == sizeof(card));
-	REQUIRE_TRUE(recv(fd, &card, sizeof(card), MSG_WAITALL) == sizeof(card));
-	peer->env.self = card.id;
-	peer->address_len = card.address_len;
-	memcpy(peer->address, card.address, sizeof(card.address));
+	info.id = self->env.self;
+	info.address_len = self->address_len;
+	memcpy(info.address, self->address, sizeof(info.address));
+	REQUIRE_TRUE(write(fd, &info, sizeof(info)) == sizeof(info));
+	REQUIRE_TRUE(recv(fd, &info, sizeof(info), MSG_WAITALL) == sizeof(info));
+	peer->env.self = info.id;
+	peer->address_len = info.address_len;
+	memcpy(peer->address, info.address, sizeof(info.address));
 	link_all(w);
 	return true;
 }

@@ -60,7 +60,7 @@ struct world {
 	int me;                       /* -1: this thread drives every node */
 	struct node *node[NODES_MAX]; /* in another process: only env.self and address are filled */
 	void *link[NODES_MAX][NODES_MAX];
-	struct coll_loop_hub *hub;
+	struct coll_loop_group *group;
 	pthread_barrier_t *barrier; /* sides are threads */
 	int pipe_fd;                /* sides are processes, -1 if not */
 	pid_t child;
@@ -88,7 +88,7 @@ void world_barrier(struct world *w);
 int world_progress(struct world *w); /* > 0: something happened */
 
 /* One node: open with this job key, and its pump. */
-struct node *node_open(int index, uint64_t job_key, struct coll_loop_hub *hub);
+struct node *node_open(int index, uint64_t job_key, struct coll_loop_group *group);
 void node_close(struct node *node);
 
 /* Wait for a condition, making progress. False after WAIT_S seconds. */

@@ -421,7 +421,7 @@ TEST(life, a_wrong_key_gets_nothing)
 		SKIP("loop needs no key");
 	if (!world_open(&w, 2, false))
 		return;
-	w.node[2] = node_open(2, 43, w.hub);
+	w.node[2] = node_open(2, 43, w.group);
 	w.n = 3;
 	REQUIRE(w.node[2]->inst);
 	for (int i = 0; i < 3; i++) {

@@ -304,7 +304,7 @@ static int by_size(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-static void judge(void)
+static void assess(void)
 {
 	static uint64_t took[ROUNDS_MAX];
 	int n = 0, pending = 0;
@@ -359,7 +359,7 @@ static void run_job(void)
 	}
 	CHECK(atomic_load(&shared->failures) == 0);
 	CHECK(holdings_entries("/dev/shm", "coll") <= files, "files in /dev/shm");
-	judge();
+	assess();
 }
 
 static void run_all(void)

@@ -197,8 +197,8 @@ static uint64_t frames_sent(coll_comm *comm)
 
 	coll_async_lock(comm->ctx);
 	for (int i = 0; i < COLL_IN_FLIGHT_MAX; i++)
-		if (comm->flight.slots[i].run)
-			n += coll_run_stats(comm->flight.slots[i].run)->frames_sent;
+		if (comm->inflight.slots[i].run)
+			n += coll_run_stats(comm->inflight.slots[i].run)->frames_sent;
 	coll_async_unlock(comm->ctx);
 	return n;
 }
@@ -252,7 +252,7 @@ static void operations_behind_what_is_lent(void)
 	atomic_int go = 0;
 
 	atomic_store(&lent, 0);
-	further[0] = "COLL_NATIVE=0"; /* a plan's frames are looked at */
+	further[0] = "COLL_INTRA=0"; /* a plan's frames are looked at */
 	run_ranks(2, behind, &go);
 	further[0] = NULL;
 	if (atomic_load(&lent) == 0)

@@ -83,7 +83,7 @@ static struct holdings settle(coll_comm *world, const struct holdings *before)
 	struct holdings h;
 
 	for (int i = 0; i < 100; i++) {
-		for (int k = 0; k < 20 || atomic_load(&world->ctx->nparting) > 0; k++) {
+		for (int k = 0; k < 20 || atomic_load(&world->ctx->nclosing) > 0; k++) {
 			coll_context_progress(world->ctx);
 			usleep(1000);
 		}

@@ -1,5 +1,5 @@
 /*
- * What is made by hand (src/native) on shm, far on: after more turns than half of the
+ * What is run intranode (src/intra) on shm, far on: after more turns than half of the
  * numbers that turns have, and when the numbers begin again; nan_sums of NaN; and memory left
  * for coll_mem_alloc() by many communicators. Turns are skipped by writing the words as they
  * would be then. Ranks are threads.
@@ -48,21 +48,21 @@ static coll_status rooted(coll_comm *comm, int rounds, size_t count)
 }
 
 /* As if the turns up to this one had been all-reduces of one line. */
-static void skip_to(struct coll_native *n, uint32_t turn)
+static void skip_to(struct coll_intra *n, uint32_t epoch)
 {
 	pthread_barrier_wait(&all_here);
-	n->turn = n->all = turn;
-	for (uint32_t t = turn - COLL_DEPTH + 1; t != turn + 1; t++) {
-		struct native_line *line = &n->mine->entries[t % COLL_DEPTH].lines[0];
+	n->epoch = n->all = epoch;
+	for (uint32_t t = epoch - COLL_DEPTH + 1; t != epoch + 1; t++) {
+		struct intra_line *line = &n->mine->entries[t % COLL_DEPTH].lines[0];
 
-		atomic_store(&line->word, coll_native_word(t, (uint32_t)atomic_load(&line->word)));
+		atomic_store(&line->word, coll_intra_word(t, (uint32_t)atomic_load(&line->word)));
 	}
 	pthread_barrier_wait(&all_here);
 }
 
 static bool shared(const coll_comm *comm)
 {
-	return comm->native && comm->native->verdict == NATIVE_GOOD;
+	return comm->intra && comm->intra->verdict == INTRA_GOOD;
 }
 
 static void far_on(coll_comm **comm, int rank, void *arg)
@@ -78,7 +78,7 @@ static void far_on(coll_comm **comm, int rank, void *arg)
 	for (int i = 0; i < 4 && st == COLL_OK; i++)
 		st = sum(*comm, 2);
 	CHECK(st == COLL_OK && shared(*comm), "%s", coll_last_error(*comm)->message);
-	skip_to((*comm)->native, (*comm)->native->turn + turns);
+	skip_to((*comm)->intra, (*comm)->intra->epoch + turns);
 	st = rooted(*comm, 2000, 3);
 	if (st == COLL_OK)
 		st = rooted(*comm, 200, LARGE);
@@ -95,10 +95,10 @@ static void numbers_begin_again(coll_comm **comm, int rank, void *arg)
 	for (int i = 0; i < 20 && st == COLL_OK; i++)
 		st = sum(*comm, 2);
 	CHECK(st == COLL_OK && shared(*comm), "%s", coll_last_error(*comm)->message);
-	skip_to((*comm)->native, UINT32_MAX);
+	skip_to((*comm)->intra, UINT32_MAX);
 	/* Rank 0 has written two pieces, and looks at ours meanwhile. */
 	if (rank == 1) {
-		while (atomic_load(&(*comm)->native->peers[0].region->flags[0].pieces[1].word) == 0)
+		while (atomic_load(&(*comm)->intra->peers[0].region->flags[0].pieces[1].word) == 0)
 			sched_yield();
 		for (int i = 0; i < 1000; i++)
 			sched_yield();
@@ -124,16 +124,16 @@ static void sum_of_nans(coll_comm **comm, int rank, void *arg)
 static void many(coll_comm **comm, int rank, void *arg)
 {
 	coll_comm *children[MANY] = {NULL};
-	int n = 0, by_hand = 0;
+	int n = 0, intranode = 0;
 	void *memory = NULL;
 
 	for (; n < MANY; n++)
 		if (coll_comm_duplicate(*comm, &children[n]) != COLL_OK || coll_barrier(children[n], NULL) != COLL_OK)
 			break;
 		else
-			by_hand += shared(children[n]);
-	CHECK(n == MANY && by_hand > 0, "%d, %d by hand", n, by_hand);
-	CHECK(coll_mem_alloc(*comm, &memory, 1 << 20) == COLL_OK && (*comm)->allocations->wire, "plain memory");
+			intranode += shared(children[n]);
+	CHECK(n == MANY && intranode > 0, "%d, %d by hand", n, intranode);
+	CHECK(coll_mem_alloc(*comm, &memory, 1 << 20) == COLL_OK && (*comm)->allocations->opened, "plain memory");
 	coll_mem_free(*comm, memory);
 	while (n-- > 0)
 		coll_comm_destroy(&children[n]);

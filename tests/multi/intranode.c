@@ -1,5 +1,5 @@
 /*
- * When small operations are made by hand: by default, on all ranks or on none, in any mixture with
+ * When small operations are run intranode: by default, on all ranks or on none, in any mixture with
  * plans. What is looked at is how many frames the plans have sent. Ranks are threads of this
  * process.
  *
@@ -35,33 +35,33 @@ static uint64_t frames_of(coll_comm *comm, int rank, size_t count, int calls)
 
 static void small_and_large(coll_comm *comm, int rank, void *arg)
 {
-	const bool *by_hand = arg;
+	const bool *intranode = arg;
 	const size_t sizes[] = {1, 2, 12, 13, 100, 166, 167, 1000, 4096, 16384};
 
 	/* Where more than two ranks have a core each, up to 512 bytes. */
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
 		CHECK((frames_of(comm, rank, sizes[i], 20) == 0) ==
-		              (*by_hand && (comm->facts.oversubscribed || coll_comm_size(comm) == 2 ||
-		                            sizes[i] * sizeof(int) <= 512)),
+		              (*intranode && (comm->facts.oversubscribed || coll_comm_size(comm) == 2 ||
+		                              sizes[i] * sizeof(int) <= 512)),
 		      "%zu elements", sizes[i]);
 	/* Longer ones go from slot to slot between two ranks, by tiles among more. */
-	CHECK((frames_of(comm, rank, 16385, 2) == 0) == *by_hand);
-	CHECK((frames_of(comm, rank, LARGE, 2) == 0) == *by_hand);
+	CHECK((frames_of(comm, rank, 16385, 2) == 0) == *intranode);
+	CHECK((frames_of(comm, rank, LARGE, 2) == 0) == *intranode);
 	for (int i = 0; i < 20; i++)
 		OK(comm, coll_barrier(comm, NULL));
 }
 
-static void with(const char *setting, bool by_hand)
+static void with(const char *setting, bool intranode)
 {
 	further[0] = setting;
 	for (int n = 2; n <= RANKS_MAX; n++)
-		run_ranks(n, small_and_large, &by_hand);
+		run_ranks(n, small_and_large, &intranode);
 	further[0] = NULL;
 }
 
 static void by_default(void)
 {
-	with("COLL_NATIVE_BYTES=64K", true);
+	with("COLL_INTRA_BYTES=64K", true);
 	with("COLL_ALGO=native", true);
 	with("COLL_ALGO=broadcast:binomial", true);
 }
@@ -122,7 +122,7 @@ static void send_block(coll_comm *comm, int *in, int *out, size_t count, int cal
 static void blocks_by_tiles(coll_comm *comm, int rank, void *arg)
 {
 	const size_t counts[] = {16385, 32768, 32769, 100000};
-	const bool by_hand = comm->facts.oversubscribed;
+	const bool intranode = comm->facts.oversubscribed;
 	const uint64_t sent = frames(comm);
 	int *in = malloc(RANKS_MAX * counts[3] * sizeof(*in)), *out = malloc(RANKS_MAX * counts[3] * sizeof(*out));
 
@@ -139,8 +139,8 @@ static void blocks_by_tiles(coll_comm *comm, int rank, void *arg)
 		}
 	}
 	/* A core each: sums alone. */
-	CHECK((frames(comm) == sent) == by_hand, "%d ranks", coll_comm_size(comm));
-	CHECK(coll_native_stats(comm->native)->tiles > 0);
+	CHECK((frames(comm) == sent) == intranode, "%d ranks", coll_comm_size(comm));
+	CHECK(coll_intra_stats(comm->intra)->tiles > 0);
 	free(in);
 	free(out);
 }
@@ -153,8 +153,8 @@ static void long_blocks(void)
 
 static void forbidden(void)
 {
-	with("COLL_NATIVE=0", false);
-	with("COLL_NATIVE_BYTES=0", false);
+	with("COLL_INTRA=0", false);
+	with("COLL_INTRA_BYTES=0", false);
 	with("COLL_ALGO=all_reduce:ring", false);
 }
 
@@ -244,7 +244,8 @@ static void roots_change(coll_comm *comm, int rank, void *arg)
 	for (int i = 0; i < 2 * size; i++)
 		OK(comm, coll_broadcast(x, x, 1, COLL_I32, i % size, comm, NULL));
 	for (int root = 0; root < size; root++)
-		CHECK(comm->quick[coll_quick_place(COLL_KIND_BROADCAST, root)].memo, "%d ranks, root %d", size, root);
+		CHECK(comm->fastpath[coll_fastpath_place(COLL_KIND_BROADCAST, root)].memo, "%d ranks, root %d", size,
+		      root);
 	free(x);
 }
 

@@ -150,19 +150,19 @@ static void message(struct rank *r, int step, uint64_t *common, uint64_t *own)
 }
 
 /* What goes from each rank to the next. */
-struct turn {
+struct epoch {
 	struct place *p;
 	coll_comm *comm;
 	size_t count;
 	int next, before;
 };
 
-static struct turn around(struct rank *r, int step, uint64_t *common)
+static struct epoch around(struct rank *r, int step, uint64_t *common)
 {
-	struct turn t = {.p = &r->places[step],
-	                 .comm = r->comm[pick(common, COMMS)],
-	                 .next = (r->rank + 1) % r->size,
-	                 .before = (r->rank + r->size - 1) % r->size};
+	struct epoch t = {.p = &r->places[step],
+	                  .comm = r->comm[pick(common, COMMS)],
+	                  .next = (r->rank + 1) % r->size,
+	                  .before = (r->rank + r->size - 1) % r->size};
 
 	t.count = counts[pick(common, sizeof(counts) / sizeof(counts[0]))];
 	fill(r, t.p, t.count, 1 + step);
@@ -173,7 +173,7 @@ static struct turn around(struct rank *r, int step, uint64_t *common)
 /* From rank to rank around: each but the first receives before it sends. */
 static void relay(struct rank *r, int step, uint64_t *common)
 {
-	const struct turn t = around(r, step, common);
+	const struct epoch t = around(r, step, common);
 
 	if (r->rank == 0)
 		OK(r, coll_send(t.p->in, t.count, COLL_I32, t.next, t.comm, NULL));
@@ -185,7 +185,7 @@ static void relay(struct rank *r, int step, uint64_t *common)
 /* Around at once, by a group or in one call. */
 static void exchange(struct rank *r, int step, uint64_t *common)
 {
-	const struct turn t = around(r, step, common);
+	const struct epoch t = around(r, step, common);
 
 	if (pick(common, 2)) {
 		OK(r, coll_send_recv(t.p->in, t.count, t.next, t.p->out, t.count, t.before, COLL_I32, t.comm, NULL));

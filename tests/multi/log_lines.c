@@ -95,8 +95,8 @@ static void settings_out_of_range(void)
 	                                  "COLL_PROGRESS=",
 	                                  "COLL_SHM_COPY=aut",
 	                                  "COLL_SLOT_BYTES=-1",
-	                                  "COLL_NATIVE=2",
-	                                  "COLL_NATIVE_BYTES=64Q",
+	                                  "COLL_INTRA=2",
+	                                  "COLL_INTRA_BYTES=64Q",
 	                                  "COLL_ISA=mmx",
 	                                  "COLL_DEBUG=loud",
 	                                  "COLL_DUMP_SIGNAL=kill",
@@ -132,7 +132,7 @@ struct impatience {
 	coll_status status[2];
 };
 
-static void lose_patience(void *arg, int level, const char *line)
+static void end_wait(void *arg, int level, const char *line)
 {
 	struct impatience *p = arg;
 
@@ -174,7 +174,7 @@ static void a_log_function_may_abort(void)
 		coll_config cfg = COLL_CONFIG_INIT;
 
 		cfg.settings = settings;
-		cfg.log = lose_patience;
+		cfg.log = end_wait;
 		cfg.log_arg = &p;
 		REQUIRE(coll_comm_create_all(comms, 2, &cfg) == COLL_OK, "%s", coll_last_error(NULL)->message);
 		each_rank(comms, 2, wait_or_stay_away, &p);

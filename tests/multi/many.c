@@ -137,7 +137,7 @@ static void make(coll_comm *comm, const struct call *c)
 
 static void every_kind(void)
 {
-	/* Lines, cells; one turn of the hub, several, more than may be ahead. */
+	/* Lines, cells; one turn of the central buffer, several, more than may be ahead. */
 	const size_t counts[] = {1, 3, 12, 13, 100, 1021, 4096, 4097, 20000, 50000};
 	unsigned round = 0;
 

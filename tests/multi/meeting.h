@@ -19,7 +19,7 @@ enum { MEETING_RANKS_MAX = 8, MEETING_CARD_BYTES = 8192 };
 
 struct meeting {
 	atomic_int arrived;
-	char cards[MEETING_RANKS_MAX][MEETING_CARD_BYTES];
+	char peer_infos[MEETING_RANKS_MAX][MEETING_CARD_BYTES];
 };
 
 struct meeting_seat {
@@ -57,12 +57,12 @@ static inline int meeting_exchange(void *arg, const void *mine, void *all, size_
 
 	if (len_bytes > MEETING_CARD_BYTES)
 		return 1;
-	memcpy(m->cards[seat->rank], mine, len_bytes);
+	memcpy(m->peer_infos[seat->rank], mine, len_bytes);
 	atomic_fetch_add(&m->arrived, 1);
 	while (atomic_load(&m->arrived) < seat->size)
 		usleep(100);
 	for (int r = 0; r < seat->size; r++)
-		memcpy((char *)all + (size_t)r * len_bytes, m->cards[r], len_bytes);
+		memcpy((char *)all + (size_t)r * len_bytes, m->peer_infos[r], len_bytes);
 	return 0;
 }
 

@@ -40,7 +40,7 @@ unsigned refused_created_together(coll_status (*act)(struct rank *r), unsigned k
 struct table {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
-	char *cards;
+	char *peer_infos;
 	int come;
 	bool failed;
 };
@@ -61,16 +61,16 @@ static int exchange(void *arg, const void *mine, void *all, size_t len_bytes)
 	int result;
 
 	pthread_mutex_lock(&t->lock);
-	if (!t->cards)
-		t->cards = (char *)refusing_ints(2 * len_bytes / sizeof(int) + 1);
-	memcpy(t->cards + (size_t)s->rank * len_bytes, mine, len_bytes);
+	if (!t->peer_infos)
+		t->peer_infos = (char *)refusing_ints(2 * len_bytes / sizeof(int) + 1);
+	memcpy(t->peer_infos + (size_t)s->rank * len_bytes, mine, len_bytes);
 	t->come++;
 	pthread_cond_broadcast(&t->changed);
 	while (t->come % 2 && !t->failed)
 		pthread_cond_wait(&t->changed, &t->lock);
 	result = t->failed;
 	if (!result)
-		memcpy(all, t->cards, 2 * len_bytes);
+		memcpy(all, t->peer_infos, 2 * len_bytes);
 	pthread_mutex_unlock(&t->lock);
 	return result;
 }
@@ -121,7 +121,7 @@ unsigned refused_created_apart(coll_status (*act)(struct rank *r), unsigned k, e
 	pthread_join(other, NULL);
 	CHECK(k > 0 || (s[0].status == COLL_OK && s[1].status == COLL_OK), "%s, %s", coll_status_string(s[0].status),
 	      coll_status_string(s[1].status));
-	refusing_free(t.cards);
+	refusing_free(t.peer_infos);
 	return s[0].refused;
 }
 

@@ -282,8 +282,8 @@ static coll_status persistent(const struct crowd *c, int round, coll_stream *a)
 	return st;
 }
 
-/* Calls on a stream, advanced by hand, with a blocking call behind them. */
-static coll_status by_hand(const struct crowd *c, int round, coll_stream *a)
+/* Calls on a stream, advanced intranode, with a blocking call behind them. */
+static coll_status intranode(const struct crowd *c, int round, coll_stream *a)
 {
 	struct pending p[2];
 	coll_status st = begin_exchange(&p[0], c, round, 32, a);
@@ -312,6 +312,6 @@ coll_status streams_once(const struct crowd *world, int round, int call)
 		st = call == 0   ? overlap(world, round, a, b)
 		     : call == 1 ? grouped(world, round, a)
 		     : call == 2 ? persistent(world, round, b)
-		                 : by_hand(world, round, a);
+		                 : intranode(world, round, a);
 	return finish(world, &a, &b, st);
 }

@@ -84,7 +84,7 @@ static void fill(uint64_t *to, int rank, size_t first, size_t count)
 		to[i] = value(rank, first + i);
 }
 
-static void judge(const struct call *c, coll_status status, const uint64_t *got, size_t count)
+static void assess(const struct call *c, coll_status status, const uint64_t *got, size_t count)
 {
 	CHECK(status == COLL_OK, "%s %s n=%d rank=%d count=%zu: %s", coll_plan_kind_name(c->algo->kind), c->algo->name,
 	      nranks, c->rank, c->count, coll_last_error(c->comm)->message);
@@ -111,7 +111,7 @@ static void vector_reduction(struct call *c)
 		status = coll_scan(in, c->out, c->count, COLL_U64, c->op, c->comm, NULL);
 	else
 		status = coll_reduce(in, has_out ? c->out : NULL, c->count, COLL_U64, c->op, c->root, c->comm, NULL);
-	judge(c, status, c->out, has_out ? c->count : 0);
+	assess(c, status, c->out, has_out ? c->count : 0);
 }
 
 static void broadcast(struct call *c)
@@ -122,8 +122,8 @@ static void broadcast(struct call *c)
 	if (root)
 		fill(in, c->rank, 0, c->count);
 	fill(c->want, c->root, 0, c->count);
-	judge(c, coll_broadcast(root ? in : NULL, c->out, c->count, COLL_U64, c->root, c->comm, NULL), c->out,
-	      c->count);
+	assess(c, coll_broadcast(root ? in : NULL, c->out, c->count, COLL_U64, c->root, c->comm, NULL), c->out,
+	       c->count);
 }
 
 static void gathering(struct call *c)
@@ -139,7 +139,7 @@ static void gathering(struct call *c)
 		status = coll_all_gather(in, c->out, c->count, COLL_U64, c->comm, NULL);
 	else
 		status = coll_gather(in, has_out ? c->out : NULL, c->count, COLL_U64, c->root, c->comm, NULL);
-	judge(c, status, c->out, has_out ? (size_t)nranks * c->count : 0);
+	assess(c, status, c->out, has_out ? (size_t)nranks * c->count : 0);
 }
 
 static void scattering(struct call *c)
@@ -158,7 +158,7 @@ static void scattering(struct call *c)
 		status = coll_reduce_scatter(c->in, out, c->count, COLL_U64, c->op, c->comm, NULL);
 	else
 		status = coll_scatter(has_in ? c->in : NULL, out, c->count, COLL_U64, c->root, c->comm, NULL);
-	judge(c, status, out, c->count);
+	assess(c, status, out, c->count);
 }
 
 static void all_to_all(struct call *c)
@@ -168,7 +168,7 @@ static void all_to_all(struct call *c)
 	fill(in, c->rank, 0, (size_t)nranks * c->count);
 	for (int r = 0; r < nranks; r++)
 		fill(c->want + (size_t)r * c->count, r, (size_t)c->rank * c->count, c->count);
-	judge(c, coll_all_to_all(in, c->out, c->count, COLL_U64, c->comm, NULL), c->out, (size_t)nranks * c->count);
+	assess(c, coll_all_to_all(in, c->out, c->count, COLL_U64, c->comm, NULL), c->out, (size_t)nranks * c->count);
 }
 
 static void run_call(struct call *c)
@@ -183,7 +183,7 @@ static void run_call(struct call *c)
 	case COLL_KIND_REDUCE_SCATTER:
 	case COLL_KIND_SCATTER: scattering(c); break;
 	case COLL_KIND_ALL_TO_ALL: all_to_all(c); break;
-	default: judge(c, coll_barrier(c->comm, NULL), NULL, 0); break;
+	default: assess(c, coll_barrier(c->comm, NULL), NULL, 0); break;
 	}
 }
 
@@ -231,14 +231,14 @@ static const struct coll_algo *row;
 
 static void run_row(void)
 {
-	char algo[80], wire[80];
-	const char *settings[] = {algo, wire, "COLL_SLOT_BYTES=4096", "COLL_VERIFY=1", NULL};
+	char algo[80], opened[80];
+	const char *settings[] = {algo, opened, "COLL_SLOT_BYTES=4096", "COLL_VERIFY=1", NULL};
 	coll_config cfg = COLL_CONFIG_INIT;
 	struct rank ranks[RANKS_MAX];
 	coll_comm *comms[RANKS_MAX];
 
 	snprintf(algo, sizeof(algo), "COLL_ALGO=%s:%s", coll_plan_kind_name(row->kind), row->name);
-	snprintf(wire, sizeof(wire), "COLL_TRANSPORTS=%s", transport);
+	snprintf(opened, sizeof(opened), "COLL_TRANSPORTS=%s", transport);
 	cfg.settings = settings;
 	REQUIRE(coll_comm_create_all(comms, nranks, &cfg) == COLL_OK, "%s", coll_last_error(NULL)->message);
 	for (int r = 0; r < nranks; r++) {

@@ -1,6 +1,6 @@
 /*
  * The way a call was made is recorded, and is one that coll_comm_explain() had named: for plain buffers and for
- * those of coll_mem_alloc(), short and long, by hand and by plan, in streams, in groups and prepared. Ranks are
+ * those of coll_mem_alloc(), short and long, intranode and by plan, in streams, in groups and prepared. Ranks are
  * threads of this process.
  *
  * usage: ways shm on|off [PART-OF-A-TEST'S-NAME]
@@ -108,7 +108,7 @@ static void one_shape(coll_comm *comm, int rank, int kind, size_t bytes)
 	CHECK(direct == (strcmp(mapped, "zero-copy") == 0), "%s, mapped: %s", what, mapped);
 	CHECK(strcmp(plain, "zero-copy") != 0, "%s, plain: %s", what, plain);
 	CHECK(direct || strcmp(plain, mapped) == 0, "%s: %s and %s", what, plain, mapped);
-	/* A plan in place of what is done by hand only where that is what is said of plain buffers. */
+	/* A plan in place of what is done intranode only where that is what is said of plain buffers. */
 	if (!strstr(chain.text, "(no memory can be shared)"))
 		CHECK(is_plan(&chain, plain), "%s: %s in:%s", what, plain, chain.text);
 	else
@@ -171,8 +171,8 @@ static void plain_buffers_go_as_the_table_says(void)
 	        {2, ALL_TO_ALL, 1 << 20, "pair-stream"}, {2, BROADCAST, 1 << 20, "pair-bcast"},
 	        {3, ALL_REDUCE, 1 << 20, "cico"},        {4, ALL_REDUCE, 4 << 20, "cico"},
 	};
-	const char *pulled = kernel_reads() ? "cma" : "pair-stream";
-	const struct expected cma[] = {{2, ALL_TO_ALL, 1 << 20, pulled}, {2, ALL_REDUCE, 1 << 20, "pair-stream"}};
+	const char *cma_read = kernel_reads() ? "cma" : "pair-stream";
+	const struct expected cma[] = {{2, ALL_TO_ALL, 1 << 20, cma_read}, {2, ALL_REDUCE, 1 << 20, "pair-stream"}};
 
 	each_expected(cached, sizeof(cached) / sizeof(*cached), "COLL_SHM_COPY=cached");
 	each_expected(cma, sizeof(cma) / sizeof(*cma), "COLL_SHM_COPY=cma");

@@ -159,7 +159,7 @@ static void on_what_is_sent(coll_comm *comm, int rank, void *arg)
 
 		once(comm, rank, &s);
 	}
-	CHECK(stats(comm).direct == 0 && stats(comm).pulled == 0);
+	CHECK(stats(comm).direct == 0 && stats(comm).cma_read == 0);
 }
 
 static void all_to_all_in_place(void)
@@ -207,7 +207,7 @@ static void counted(coll_comm *comm, int rank, void *arg)
 {
 	enum { N = 1 << 20 };
 	const int size = coll_comm_size(comm);
-	struct coll_native_stats before, after;
+	struct coll_intra_stats before, after;
 	struct buffer a, b;
 	uint64_t mine[2], sum[2];
 
@@ -283,19 +283,19 @@ static uint64_t streamed_by(coll_comm *comm, const char *in, char *out, int call
 static void stored(coll_comm *comm, int rank, void *arg)
 {
 	const uint64_t size = (uint64_t)coll_comm_size(comm);
-	struct coll_stores *s = &comm->collective.stores;
+	struct coll_nt *s = &comm->collective.nt;
 	struct buffer a, b;
 
 	take(comm, &a, VECTOR, 0, false);
 	take(comm, &b, VECTOR, 0, false);
 	/* One call before the look, four of it as assumed, then at least two the other way. */
-	coll_stores_init(s, (struct coll_stores_rule){VECTOR, VECTOR, 2 * VECTOR, 1.05});
+	coll_nt_init(s, (struct coll_nt_rule){VECTOR, VECTOR, 2 * VECTOR, 1.05});
 	CHECK(streamed_by(comm, a.at, b.at, 5) == 5 * size);
 	CHECK(streamed_by(comm, a.at, b.at, 2) == 0);
-	coll_stores_init(s, (struct coll_stores_rule){VECTOR, VECTOR, VECTOR, 1.05});
+	coll_nt_init(s, (struct coll_nt_rule){VECTOR, VECTOR, VECTOR, 1.05});
 	CHECK(streamed_by(comm, a.at, b.at, 10) == 10 * size, "more than all caches hold");
 	CHECK(streamed_by(comm, b.at, b.at, 10) == 0, "in place the line has just been read");
-	coll_stores_init(s, (struct coll_stores_rule){4 * VECTOR, 4 * VECTOR, 8 * VECTOR, 1.05});
+	coll_nt_init(s, (struct coll_nt_rule){4 * VECTOR, 4 * VECTOR, 8 * VECTOR, 1.05});
 	CHECK(streamed_by(comm, a.at, b.at, 10) == 0, "a core's own caches hold it");
 	drop(comm, &a);
 	drop(comm, &b);
@@ -311,7 +311,7 @@ static void stores_past_the_caches_are_tried_where_they_may_gain(void)
 
 static void one_is_plain(coll_comm *comm, int rank, void *arg)
 {
-	struct coll_native_stats s;
+	struct coll_intra_stats s;
 
 	for (int k = 0; k < KINDS; k++) {
 		const struct shape shape = {.kind = kinds[k],
@@ -344,7 +344,7 @@ static void larger_pages(coll_comm *comm, int rank, void *arg)
 	for (size_t page = 16 << 10; page <= 128 << 10; page *= 2) {
 		const uint64_t before = stats(comm).direct;
 
-		comm->native->page_bytes = page;
+		comm->intra->page_bytes = page;
 		for (int i = 0; i < 4; i++) {
 			s = (struct shape){.count = 16400 + 100000 * (size_t)(i / 2), .shift = 64, .in_place = i};
 			once(comm, rank, &s);
@@ -394,7 +394,7 @@ static void two_ranks_in_plain_memory(void)
 static void block_by_block(coll_comm *comm, int rank, void *arg)
 {
 	static const size_t counts[] = {16385, 20000, 65537, 262144, 262145, 1 << 20};
-	const bool pulled = *(const bool *)arg;
+	const bool cma_read = *(const bool *)arg;
 	uint64_t bytes[2] = {0};
 
 	for (int k = 0; k < KINDS; k++)
@@ -403,12 +403,12 @@ static void block_by_block(coll_comm *comm, int rank, void *arg)
 				const struct shape s = plain_pair(kinds[k], counts[c], i);
 
 				once(comm, rank, &s);
-				bytes[pulled && (kinds[k] == COLL_KIND_ALL_GATHER || i == 0)] +=
+				bytes[cma_read && (kinds[k] == COLL_KIND_ALL_GATHER || i == 0)] +=
 				        3 * counts[c] * sizeof(int);
 			}
-	CHECK(stats(comm).pulled == bytes[1], "%llu of %llu", (unsigned long long)stats(comm).pulled,
+	CHECK(stats(comm).cma_read == bytes[1], "%llu of %llu", (unsigned long long)stats(comm).cma_read,
 	      (unsigned long long)bytes[1]);
-	CHECK(stats(comm).shuttled == bytes[0], "%llu of %llu", (unsigned long long)stats(comm).shuttled,
+	CHECK(stats(comm).streamed_in == bytes[0], "%llu of %llu", (unsigned long long)stats(comm).streamed_in,
 	      (unsigned long long)bytes[0]);
 	CHECK(frames(comm) == 0);
 }
@@ -433,7 +433,7 @@ static void exchanged(coll_comm *comm, int rank, void *arg)
 		if (*(const bool *)arg && s.in_place == 0)
 			bytes += 3 * (uint64_t)(size - 1) * s.count * sizeof(int);
 	}
-	CHECK(stats(comm).pulled == bytes, "%llu of %llu", (unsigned long long)stats(comm).pulled,
+	CHECK(stats(comm).cma_read == bytes, "%llu of %llu", (unsigned long long)stats(comm).cma_read,
 	      (unsigned long long)bytes);
 	CHECK(stats(comm).tiles > 0 && frames(comm) == 0);
 }
@@ -445,12 +445,12 @@ static void blocks_in_plain_memory_each_way(void)
 	if (!kernel_reads())
 		SKIP("processes may not read memory here");
 	for (int i = 0; i < 3; i++) {
-		bool pulled = i == 2;
+		bool cma_read = i == 2;
 
 		further[0] = ways[i];
-		run_ranks(2, block_by_block, &pulled);
+		run_ranks(2, block_by_block, &cma_read);
 		for (int n = 3; n <= RANKS_MAX; n++)
-			run_ranks(n, exchanged, &pulled);
+			run_ranks(n, exchanged, &cma_read);
 	}
 	further[0] = NULL;
 }
@@ -463,8 +463,8 @@ static void tried(coll_comm *comm, int rank, void *arg)
 
 		once(comm, rank, &s);
 	}
-	CHECK(stats(comm).pulled > 0 && stats(comm).shuttled > 0);
-	CHECK(stats(comm).pulled + stats(comm).shuttled == 600ull * 20000 * sizeof(int));
+	CHECK(stats(comm).cma_read > 0 && stats(comm).streamed_in > 0);
+	CHECK(stats(comm).cma_read + stats(comm).streamed_in == 600ull * 20000 * sizeof(int));
 	CHECK(frames(comm) == 0);
 }
 
@@ -485,7 +485,7 @@ static void tried_by_many(coll_comm *comm, int rank, void *arg)
 			usleep(1000);
 		once(comm, rank, &s);
 	}
-	CHECK(stats(comm).pulled > 0 && stats(comm).tiles > 0);
+	CHECK(stats(comm).cma_read > 0 && stats(comm).tiles > 0);
 	CHECK(frames(comm) == 0);
 }
 
@@ -509,27 +509,27 @@ static void unreadable(coll_comm *comm, int rank, void *arg)
 {
 	const struct shape s = {.kind = COLL_KIND_ALL_GATHER, .count = 20000, .plain = 3};
 	struct coll_transport table;
-	uint64_t pulled;
+	uint64_t cma_read;
 
 	once(comm, rank, &s);
-	CHECK(stats(comm).pulled == 3 * 20000 * sizeof(int));
+	CHECK(stats(comm).cma_read == 3 * 20000 * sizeof(int));
 	if (rank == *(const int *)arg) {
-		table = *comm->native->peers[!rank].transport;
+		table = *comm->intra->peers[!rank].transport;
 		table.pull = refuses;
-		comm->native->peers[!rank].transport = &table;
+		comm->intra->peers[!rank].transport = &table;
 	}
 	once(comm, rank, &s);
 	once(comm, rank, &s); /* in vain: the first, the third and the sixth */
-	CHECK(stats(comm).shuttled == 6 * 20000 * sizeof(int), "%llu", (unsigned long long)stats(comm).shuttled);
+	CHECK(stats(comm).streamed_in == 6 * 20000 * sizeof(int), "%llu", (unsigned long long)stats(comm).streamed_in);
 	CHECK(frames(comm) == 0);
 	OK(comm, coll_barrier(comm, NULL));
-	comm->native->peers[!rank].transport = &comm->native_wire->table;
-	pulled = stats(comm).pulled;
+	comm->intra->peers[!rank].transport = &comm->intra_transport->table;
+	cma_read = stats(comm).cma_read;
 	once(comm, rank, &s);
 	once(comm, rank, &s);
-	CHECK(stats(comm).shuttled == 10 * 20000 * sizeof(int), "%llu", (unsigned long long)stats(comm).shuttled);
-	CHECK(stats(comm).pulled == pulled + 2 * 20000 * sizeof(int), "%llu more",
-	      (unsigned long long)(stats(comm).pulled - pulled));
+	CHECK(stats(comm).streamed_in == 10 * 20000 * sizeof(int), "%llu", (unsigned long long)stats(comm).streamed_in);
+	CHECK(stats(comm).cma_read == cma_read + 2 * 20000 * sizeof(int), "%llu more",
+	      (unsigned long long)(stats(comm).cma_read - cma_read));
 }
 
 /* The same of more ranks, where one of them does not read one other: all results are right, by tiles, which are as many
@@ -544,21 +544,21 @@ static void unreadable_by_one(coll_comm *comm, int rank, void *arg)
 	if (!comm->facts.oversubscribed)
 		return;
 	once(comm, rank, &s);
-	CHECK(stats(comm).pulled == 3 * one && stats(comm).tiles == 0);
+	CHECK(stats(comm).cma_read == 3 * one && stats(comm).tiles == 0);
 	if (rank == victim) {
-		table = *comm->native->peers[peer].transport;
+		table = *comm->intra->peers[peer].transport;
 		table.pull = refuses;
-		comm->native->peers[peer].transport = &table;
+		comm->intra->peers[peer].transport = &table;
 	}
 	once(comm, rank, &s);
 	once(comm, rank, &s); /* in vain: the first, the third and the sixth */
-	CHECK(stats(comm).pulled == 3 * one && stats(comm).tiles > 0);
+	CHECK(stats(comm).cma_read == 3 * one && stats(comm).tiles > 0);
 	OK(comm, coll_barrier(comm, NULL));
 	if (rank == victim)
-		comm->native->peers[peer].transport = &comm->native_wire->table;
+		comm->intra->peers[peer].transport = &comm->intra_transport->table;
 	once(comm, rank, &s);
 	once(comm, rank, &s);
-	CHECK(stats(comm).pulled == 5 * one, "%llu", (unsigned long long)stats(comm).pulled);
+	CHECK(stats(comm).cma_read == 5 * one, "%llu", (unsigned long long)stats(comm).cma_read);
 	CHECK(frames(comm) == 0);
 }
 
@@ -579,16 +579,16 @@ static void unable(coll_comm *comm, int rank, void *arg)
 		return;
 	once(comm, rank, &s);
 	if (rank == 0) {
-		table = *comm->native->peers[1].transport;
+		table = *comm->intra->peers[1].transport;
 		table.pull = cannot;
-		comm->native->peers[1].transport = &table;
+		comm->intra->peers[1].transport = &table;
 	}
 	once(comm, rank, &s);
 	OK(comm, coll_barrier(comm, NULL));
 	if (rank == 0)
-		comm->native->peers[1].transport = &comm->native_wire->table;
+		comm->intra->peers[1].transport = &comm->intra_transport->table;
 	once(comm, rank, &s);
-	CHECK(stats(comm).pulled == 3 * one, "%llu", (unsigned long long)stats(comm).pulled);
+	CHECK(stats(comm).cma_read == 3 * one, "%llu", (unsigned long long)stats(comm).cma_read);
 	CHECK(frames(comm) == 0);
 }
 
@@ -641,7 +641,7 @@ static void one_rank_cannot(void)
 {
 	further[0] = "COLL_HOOK=delay:us=1,every=1000000,rank=1";
 	run_ranks(3, none, NULL);
-	further[0] = "COLL_NATIVE=0";
+	further[0] = "COLL_INTRA=0";
 	run_ranks(3, none, NULL);
 	further[0] = "COLL_ALGO=all_reduce:ring";
 	run_ranks(3, none, NULL);

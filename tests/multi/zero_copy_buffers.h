@@ -14,9 +14,9 @@
 
 enum { PAGE = 4096, CANARY = 0x5a, ROOM = 3 * PAGE };
 
-static inline struct coll_native_stats stats(const coll_comm *comm)
+static inline struct coll_intra_stats stats(const coll_comm *comm)
 {
-	return comm->native ? *coll_native_stats(comm->native) : (struct coll_native_stats){0};
+	return comm->intra ? *coll_intra_stats(comm->intra) : (struct coll_intra_stats){0};
 }
 
 /* Containers forbid it, and emulators do not have it. */

@@ -209,9 +209,9 @@ static void run_rank(const void *arg, int rank)
 		atomic_store(&shared->victim_status, (int)st);
 	else
 		survive(run, comm, rank, in, out, st);
-	v->direct = is_pulled(run) ? coll_native_stats(comm->native)->pulled / (COUNT * sizeof(int))
-	                           : coll_native_stats(comm->native)->direct;
-	v->parted = coll_native_stats(comm->native)->parted;
+	v->direct = is_pulled(run) ? coll_intra_stats(comm->intra)->cma_read / (COUNT * sizeof(int))
+	                           : coll_intra_stats(comm->intra)->direct;
+	v->parted = coll_intra_stats(comm->intra)->parted;
 	coll_comm_destroy(&comm);
 	atomic_store(&v->done, 1);
 	_exit(0);
@@ -244,7 +244,7 @@ static void strike(const struct run *run, pid_t victim)
 	atomic_store(&shared->look, 1);
 }
 
-static void judge(const struct run *run, int rank, uint64_t *parted)
+static void assess(const struct run *run, int rank, uint64_t *parted)
 {
 	const struct verdict *v = &shared->verdict[rank];
 	const double limit_s = run->sig == SIGKILL ? 2 : 2 + TIMEOUT_MS * 1e-3;
@@ -272,7 +272,7 @@ static void once(const struct run *run, uint64_t *parted)
 		kill(pids[r], SIGKILL);
 		waitpid(pids[r], &status, 0);
 		if (r != run->victim)
-			judge(run, r, parted);
+			assess(run, r, parted);
 	}
 }
 

@@ -52,15 +52,15 @@ static void owner(coll_comm *comm, struct stuck *s)
 static void writer(coll_comm *comm, struct stuck *s)
 {
 	enum { N = 65536 };
-	struct native_reach *theirs;
-	struct coll_native *n;
+	struct intra_reach *theirs;
+	struct coll_intra *n;
 	struct buffer b;
 	void *p = NULL, *hold = NULL;
 	coll_status st = COLL_OK;
 
 	take(comm, &b, N * sizeof(int), 512, false);
 	OK(comm, coll_all_reduce(b.at, b.at, N, COLL_I32, COLL_SUM, comm, NULL));
-	n = comm->native;
+	n = comm->intra;
 	theirs = &n->direct.reach[0][COLL_REACH_OUT];
 	st = n->peers[0].transport->reach(n->peers[0].link, &theirs->piece, N * sizeof(int), &p, &hold);
 	CHECK(st == COLL_OK, "%s", coll_status_string(st));
@@ -182,7 +182,7 @@ static void calls_that_differ_touch_nothing(void)
 
 /* Rank 1 reads rank 0's block last. When it has, rank 0's call has failed and its buffer is its own again, or rank 0
  * is dead: what was read is not taken for the block, though all have told by then that they have read theirs. */
-static struct coll_native *owner_of_block;
+static struct coll_intra *owner_of_block;
 static bool owner_fails;
 
 static coll_status reads_too_late(void *link, uint64_t address, void *to, size_t len_bytes)
@@ -210,19 +210,19 @@ static void read_too_late(coll_comm *comm, int rank, void *arg)
 	take(comm, &in, size * N * sizeof(int), 0, true);
 	take(comm, &out, size * N * sizeof(int), 0, true);
 	OK(comm, coll_all_to_all(in.at, out.at, N, COLL_I32, comm, NULL));
-	CHECK(stats(comm).pulled == (size - 1) * N * sizeof(int));
+	CHECK(stats(comm).cma_read == (size - 1) * N * sizeof(int));
 	if (rank == 0)
-		owner_of_block = comm->native;
+		owner_of_block = comm->intra;
 	OK(comm, coll_barrier(comm, NULL));
 	if (rank == 1) {
-		table = *comm->native->peers[0].transport;
+		table = *comm->intra->peers[0].transport;
 		table.pull = reads_too_late;
-		comm->native->peers[0].transport = &table;
+		comm->intra->peers[0].transport = &table;
 	}
 	st = coll_all_to_all(in.at, out.at, N, COLL_I32, comm, NULL);
 	CHECK(rank == 1 ? st == expected : st != COLL_OK, "rank %d of %zu: %s", rank, size, coll_status_string(st));
 	if (rank == 1)
-		comm->native->peers[0].transport = &comm->native_wire->table;
+		comm->intra->peers[0].transport = &comm->intra_transport->table;
 	drop(comm, &in);
 	drop(comm, &out);
 }

@@ -55,7 +55,7 @@ bool mutant_build(struct plan_set *set, const struct coll_algo *a, int n, int ro
 	return false;
 }
 
-void mutant_show(const struct tally *t, bool all)
+void mutant_show(const struct pair_counts *t, bool all)
 {
 	printf("%-52s %6ld of %6ld caught: %s\n", t->name, t->caught, t->tried, t->first);
 	CHECK(t->tried > 0, "%s: applies nowhere", t->name);
@@ -83,7 +83,7 @@ void mutant_drop(struct coll_plan *p, uint32_t i)
 /* A broken rule must be noticed with some algorithm and some n <= 12. */
 static void try_rule(const char *name, const struct coll_model *model, uint32_t depth, bool fused)
 {
-	struct tally t = {.name = name};
+	struct pair_counts t = {.name = name};
 	char why[256] = "";
 
 	for (size_t a = 0; a < coll_algos_count; a++)

@@ -13,7 +13,7 @@
 extern const uint64_t mutant_seed;
 extern const struct coll_model mutant_truth; /* the engine as it is */
 
-struct tally {
+struct pair_counts {
 	const char *name;
 	long tried;
 	long caught;
@@ -28,8 +28,8 @@ bool mutant_refused(const struct plan_set *set, bool fused, char *why, size_t wh
 /* The most demanding call that an algorithm serves; false when it serves none. */
 bool mutant_build(struct plan_set *set, const struct coll_algo *a, int n, int root);
 
-/* Print the tally; all: every attempt must have been caught, else at least one. */
-void mutant_show(const struct tally *t, bool all);
+/* Print the pair counts; all: every attempt must have been caught, else at least one. */
+void mutant_show(const struct pair_counts *t, bool all);
 
 /* Take step i out of a plan; waits that count it count one less. */
 void mutant_drop(struct coll_plan *p, uint32_t i);

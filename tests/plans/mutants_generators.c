@@ -231,7 +231,7 @@ void mutants_wrong_generators_are_refused(void)
 {
 	for (size_t k = 0; k < sizeof(generator_mutants) / sizeof(generator_mutants[0]); k++) {
 		const struct generator_mutant *m = &generator_mutants[k];
-		struct tally t = {.name = m->name};
+		struct pair_counts t = {.name = m->name};
 
 		for (int n = m->least; n <= 12; n++) {
 			struct coll_algo algo;
@@ -315,7 +315,7 @@ static coll_status held_up(const struct coll_shape *s, struct coll_builder *b)
 void mutants_a_fusion_that_holds_up_others_is_not_made_and_would_be_refused(void)
 {
 	static const struct generator_mutant m = {"held up", COLL_KIND_ALL_GATHER, held_up, PLAN_RAGGED, 3};
-	struct tally t = {.name = "lowering fuses a frame that holds up others", .tried = 1};
+	struct pair_counts t = {.name = "lowering fuses a frame that holds up others", .tried = 1};
 	struct coll_plan *p, *copy = NULL;
 	struct coll_algo algo;
 	struct plan_set set;

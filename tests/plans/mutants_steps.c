@@ -435,7 +435,7 @@ static const struct step_mutant {
 
 /* Apply m to step i of one rank's plan; count and report. */
 static void try_site(const struct step_mutant *m, struct plan_set *set, bool fused, int rank, uint32_t i,
-                     struct tally *t)
+                     struct pair_counts *t)
 {
 	struct coll_plan **slot = fused ? &set->fused[rank] : &set->logical[rank];
 	struct coll_plan *original = *slot, *copy = NULL;
@@ -460,7 +460,7 @@ static void try_site(const struct step_mutant *m, struct plan_set *set, bool fus
 	coll_plan_free(copy);
 }
 
-static void try_set(const struct step_mutant *m, struct plan_set *set, struct coll_rng *rng, struct tally *t)
+static void try_set(const struct step_mutant *m, struct plan_set *set, struct coll_rng *rng, struct pair_counts *t)
 {
 	for (int fused = 0; fused < 2; fused++) {
 		if (!(m->forms & (fused ? FUSED : LOGICAL)) || (m->forms & ORDERED && !set->ordered))
@@ -480,7 +480,7 @@ void mutants_wrong_steps_are_refused(void)
 	struct coll_rng rng = {mutant_seed};
 
 	for (size_t k = 0; k < sizeof(step_mutants) / sizeof(step_mutants[0]); k++) {
-		struct tally t = {.name = step_mutants[k].name};
+		struct pair_counts t = {.name = step_mutants[k].name};
 
 		for (size_t a = 0; a < coll_algos_count; a++)
 			for (int n = 2; n <= RANKS_MAX; n++) {

@@ -27,7 +27,7 @@ struct figures {
 static struct shared {
 	atomic_int arrived;
 	atomic_int wrong;
-	char cards[RANKS][CARD_MAX];
+	char peer_infos[RANKS][CARD_MAX];
 	struct figures before, after;
 } * shared;
 static int rounds = 200;
@@ -52,10 +52,10 @@ static int exchange(void *arg, const void *mine, void *all, size_t len_bytes)
 
 	if (len_bytes > CARD_MAX)
 		return 1;
-	memcpy(shared->cards[m->rank], mine, len_bytes);
+	memcpy(shared->peer_infos[m->rank], mine, len_bytes);
 	meet(m->turn);
 	for (int r = 0; r < RANKS; r++)
-		memcpy((char *)all + (size_t)r * len_bytes, shared->cards[r], len_bytes);
+		memcpy((char *)all + (size_t)r * len_bytes, shared->peer_infos[r], len_bytes);
 	meet(m->turn);
 	return 0;
 }

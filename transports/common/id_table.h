@@ -2,8 +2,8 @@
  * Pointers by small numbers: the receiving ends of a link by the number that we have given
  * them, and what is known of the peer's by the number that it has. Under the link's lock.
  */
-#ifndef COLL_TRANSPORTS_ID_TABLE_H
-#define COLL_TRANSPORTS_ID_TABLE_H
+#ifndef COLL_TRANSPORTS_COMMON_ID_TABLE_H
+#define COLL_TRANSPORTS_COMMON_ID_TABLE_H
 
 #include <stdbool.h>
 #include <stddef.h>

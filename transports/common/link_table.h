@@ -7,8 +7,8 @@
  * this order; neither is held while env->link_down runs. A free place in the table is
  * used again, and no link is freed before fini.
  */
-#ifndef COLL_TRANSPORTS_LINK_TABLE_H
-#define COLL_TRANSPORTS_LINK_TABLE_H
+#ifndef COLL_TRANSPORTS_COMMON_LINK_TABLE_H
+#define COLL_TRANSPORTS_COMMON_LINK_TABLE_H
 
 #include <pthread.h>
 #include <stdarg.h>

@@ -9,8 +9,8 @@
  *
  * Transports without cookies of this kind use the comparisons below.
  */
-#ifndef COLL_TRANSPORTS_PENDING_H
-#define COLL_TRANSPORTS_PENDING_H
+#ifndef COLL_TRANSPORTS_COMMON_PENDING_H
+#define COLL_TRANSPORTS_COMMON_PENDING_H
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -6,8 +6,8 @@
  * The timer ticks at the interval that the transport wants, which is asked after each
  * round, and soon while a call has left something behind to be sent.
  */
-#ifndef COLL_TRANSPORTS_REACTOR_H
-#define COLL_TRANSPORTS_REACTOR_H
+#ifndef COLL_TRANSPORTS_COMMON_REACTOR_H
+#define COLL_TRANSPORTS_COMMON_REACTOR_H
 
 #include <pthread.h>
 #include <stdatomic.h>

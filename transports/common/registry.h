@@ -1,8 +1,8 @@
 /*
  * The transports built in, and the defaults of the table.
  */
-#ifndef COLL_TRANSPORTS_REGISTRY_H
-#define COLL_TRANSPORTS_REGISTRY_H
+#ifndef COLL_TRANSPORTS_COMMON_REGISTRY_H
+#define COLL_TRANSPORTS_COMMON_REGISTRY_H
 
 #include "coll/transport.h"
 
@@ -22,9 +22,9 @@ const struct coll_transport *coll_transport_find(const char *name);
 void coll_transport_complete(const struct coll_transport *t, struct coll_transport *full);
 
 /* loop: the object that joins the instances of one process. */
-struct coll_loop_hub;
-coll_status coll_loop_hub_create(struct coll_loop_hub **hub);
-void coll_loop_hub_destroy(struct coll_loop_hub **hub);
+struct coll_loop_group;
+coll_status coll_loop_group_create(struct coll_loop_group **group);
+void coll_loop_group_destroy(struct coll_loop_group **group);
 
 /* hook: a table that wraps another (see transports/hook/hook.h). */
 

@@ -13,7 +13,7 @@
 struct bench {
 	struct coll_transport t;
 	void *state;
-	struct coll_loop_hub *hub;
+	struct coll_loop_group *group;
 	void *inst[2], *link[2], *tx, *rx;
 	int downs;
 };
@@ -44,12 +44,12 @@ static void bench_open(struct bench *b, const char *spec)
 	memset(b, 0, sizeof(*b));
 	REQUIRE(coll_transport_hook_wrap(plain, spec, 0, &b->t, &b->state, NULL) == COLL_OK);
 	REQUIRE(b->state != NULL);
-	REQUIRE(coll_loop_hub_create(&b->hub) == COLL_OK);
+	REQUIRE(coll_loop_group_create(&b->group) == COLL_OK);
 	for (int i = 0; i < 2; i++) {
 		const struct coll_transport_env env = {.size = sizeof(env),
 		                                       .self = id[i],
 		                                       .host_id = "h",
-		                                       .hub = b->hub,
+		                                       .group = b->group,
 		                                       .wake_fd = -1,
 		                                       .ctx = b,
 		                                       .setting = no_setting,
@@ -76,7 +76,7 @@ static void bench_close(struct bench *b)
 	plain->link_close(b->link[1]);
 	b->t.fini(b->inst[0]);
 	plain->fini(b->inst[1]);
-	coll_loop_hub_destroy(&b->hub);
+	coll_loop_group_destroy(&b->group);
 	coll_transport_hook_unwrap(b->state);
 }
 

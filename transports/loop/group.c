@@ -1,5 +1,5 @@
 /*
- * The hub of loop, and the bells that wake its instances: how they begin and end, and with them what they hold.
+ * The group of loop, and the bells that wake its instances: how they begin and end, and with them what they hold.
  * Whose turn it is to end them is said in loop.c.
  */
 #include "transports/loop/loop.h"
@@ -33,7 +33,7 @@ struct loop_bell *coll_loop_bell_new(int wake_fd)
 	return bell;
 }
 
-/* Hub lock. */
+/* Group lock. */
 void coll_loop_bell_put(struct loop_bell *bell)
 {
 	if (!bell || --bell->refs)
@@ -42,16 +42,16 @@ void coll_loop_bell_put(struct loop_bell *bell)
 	free(bell);
 }
 
-/* ---- The hub ---------------------------------------------------------------- */
+/* ---- The group ---------------------------------------------------------------- */
 
-coll_status coll_loop_hub_create(struct coll_loop_hub **hub)
+coll_status coll_loop_group_create(struct coll_loop_group **group)
 {
-	struct coll_loop_hub *h = calloc(1, sizeof(*h));
+	struct coll_loop_group *h = calloc(1, sizeof(*h));
 
 	if (!h)
 		return COLL_ERR_MEMORY;
 	pthread_mutex_init(&h->lock, NULL);
-	*hub = h;
+	*group = h;
 	return COLL_OK;
 }
 
@@ -75,9 +75,9 @@ void coll_loop_pair_free(struct loop_pair *pair)
 	free(pair);
 }
 
-void coll_loop_hub_destroy(struct coll_loop_hub **hub)
+void coll_loop_group_destroy(struct coll_loop_group **group)
 {
-	struct coll_loop_hub *h = *hub;
+	struct coll_loop_group *h = *group;
 
 	if (!h)
 		return;
@@ -98,10 +98,10 @@ void coll_loop_hub_destroy(struct coll_loop_hub **hub)
 	}
 	pthread_mutex_destroy(&h->lock);
 	free(h);
-	*hub = NULL;
+	*group = NULL;
 }
 
-bool coll_loop_buried(const struct coll_loop_hub *h, const struct coll_process_id *id)
+bool coll_loop_buried(const struct coll_loop_group *h, const struct coll_process_id *id)
 {
 	for (const struct loop_grave *g = h->graves; g; g = g->next) {
 		if (coll_same_process(&g->id, id))
@@ -110,7 +110,7 @@ bool coll_loop_buried(const struct coll_loop_hub *h, const struct coll_process_i
 	return false;
 }
 
-bool coll_loop_alive(const struct coll_loop_hub *h, const struct coll_process_id *id)
+bool coll_loop_alive(const struct coll_loop_group *h, const struct coll_process_id *id)
 {
 	for (const struct loop_inst *in = h->insts; in; in = in->next) {
 		if (coll_same_process(&in->env.self, id))

@@ -4,7 +4,7 @@
  * instances share, pipe.c moves the frames.
  *
  * Invariant: whatever both sides may touch (pair, pipe, bell) lives until both
- * sides have let go of it, or until the hub goes; nothing is found through a
+ * sides have let go of it, or until the group goes; nothing is found through a
  * process-wide variable. A closed pair or pipe is never matched again: opening once
  * more makes a new one. The peer's end of a closed link drains what was posted and
  * then reports COLL_ERR_PEER_DEAD; an orderly close is no link_down.
@@ -25,7 +25,7 @@ static coll_status loop_open(const struct coll_transport_env *env, void **inst)
 {
 	struct loop_inst *in;
 
-	if (!env->hub)
+	if (!env->group)
 		return COLL_ERR_UNSUPPORTED;
 	in = calloc(1, sizeof(*in));
 	if (!in)
@@ -36,14 +36,14 @@ static coll_status loop_open(const struct coll_transport_env *env, void **inst)
 		return COLL_ERR_MEMORY;
 	}
 	in->env = *env;
-	in->hub = env->hub;
+	in->group = env->group;
 	pthread_mutex_init(&in->lock, NULL);
 	coll_pending_init(&in->pending);
-	pthread_mutex_lock(&in->hub->lock);
-	assert(!coll_loop_alive(in->hub, &env->self));
-	in->next = in->hub->insts;
-	in->hub->insts = in;
-	pthread_mutex_unlock(&in->hub->lock);
+	pthread_mutex_lock(&in->group->lock);
+	assert(!coll_loop_alive(in->group, &env->self));
+	in->next = in->group->insts;
+	in->group->insts = in;
+	pthread_mutex_unlock(&in->group->lock);
 	*inst = in;
 	return COLL_OK;
 }
@@ -59,7 +59,7 @@ static void loop_close(void *inst)
 static void bury(struct loop_inst *in)
 {
 	struct loop_grave *g = calloc(1, sizeof(*g));
-	struct loop_inst **at = &in->hub->insts;
+	struct loop_inst **at = &in->group->insts;
 
 	while (*at != in)
 		at = &(*at)->next;
@@ -67,8 +67,8 @@ static void bury(struct loop_inst *in)
 	if (!g) /* A later link_open to it connects for ever: out of memory is the cause anyway. */
 		return;
 	g->id = in->env.self;
-	g->next = in->hub->graves;
-	in->hub->graves = g;
+	g->next = in->group->graves;
+	in->group->graves = g;
 }
 
 static void loop_fini(void *inst)
@@ -82,10 +82,10 @@ static void loop_fini(void *inst)
 	pthread_mutex_lock(&in->bell->lock);
 	in->bell->dead = true;
 	pthread_mutex_unlock(&in->bell->lock);
-	pthread_mutex_lock(&in->hub->lock);
+	pthread_mutex_lock(&in->group->lock);
 	bury(in);
 	coll_loop_bell_put(in->bell);
-	pthread_mutex_unlock(&in->hub->lock);
+	pthread_mutex_unlock(&in->group->lock);
 	pthread_mutex_destroy(&in->lock);
 	coll_pending_fini(&in->pending);
 	free(in);
@@ -102,17 +102,17 @@ static void loop_caps(void *inst, struct coll_transport_caps *caps)
 	                                     .recv_into = true};
 }
 
-/* The hub's address tells whether both live in one process; the process id guards
+/* The group's address tells whether both live in one process; the process id guards
  * against equal addresses in two processes. */
 struct loop_address {
-	uint64_t hub;
+	uint64_t group;
 	uint64_t pid;
 };
 
 static coll_status loop_address(void *inst, void *buf, size_t cap, size_t *len_bytes)
 {
 	struct loop_inst *in = inst;
-	const struct loop_address a = {(uint64_t)(uintptr_t)in->hub, (uint64_t)getpid()};
+	const struct loop_address a = {(uint64_t)(uintptr_t)in->group, (uint64_t)getpid()};
 
 	if (cap < sizeof(a))
 		return COLL_ERR_ARGUMENT;
@@ -128,7 +128,7 @@ static bool loop_reachable(void *inst, const void *address, size_t len_bytes, ch
 
 	if (len_bytes == sizeof(a)) {
 		memcpy(&a, address, sizeof(a));
-		if (a.hub == (uint64_t)(uintptr_t)in->hub && a.pid == (uint64_t)getpid())
+		if (a.group == (uint64_t)(uintptr_t)in->group && a.pid == (uint64_t)getpid())
 			return true;
 	}
 	if (why && why_bytes)
@@ -144,7 +144,7 @@ static unsigned bucket_of(const struct coll_process_id *a, const struct coll_pro
 }
 
 /* The pair whose our side is free and whose other side has not gone; *side is ours. */
-static struct loop_pair *pair_find(struct coll_loop_hub *h, const struct coll_process_id *self,
+static struct loop_pair *pair_find(struct coll_loop_group *h, const struct coll_process_id *self,
                                    const struct coll_process_id *peer, int *side)
 {
 	for (struct loop_pair *p = h->pairs[bucket_of(self, peer)]; p; p = p->next) {
@@ -159,7 +159,7 @@ static struct loop_pair *pair_find(struct coll_loop_hub *h, const struct coll_pr
 	return NULL;
 }
 
-static struct loop_pair *pair_new(struct coll_loop_hub *h, const struct coll_process_id *self,
+static struct loop_pair *pair_new(struct coll_loop_group *h, const struct coll_process_id *self,
                                   const struct coll_process_id *peer)
 {
 	const unsigned b = bucket_of(self, peer);
@@ -176,7 +176,7 @@ static struct loop_pair *pair_new(struct coll_loop_hub *h, const struct coll_pro
 	return p;
 }
 
-static void pair_release(struct coll_loop_hub *h, struct loop_pair *pair)
+static void pair_release(struct coll_loop_group *h, struct loop_pair *pair)
 {
 	struct loop_pair **at = &h->pairs[bucket_of(&pair->id[0], &pair->id[1])];
 
@@ -204,12 +204,12 @@ static coll_status loop_link_open(void *inst, const struct coll_process_id *peer
 		return COLL_ERR_ABORTED;
 	}
 	l->inst = in;
-	pthread_mutex_lock(&in->hub->lock);
-	l->pair = pair_find(in->hub, &in->env.self, peer, &l->side);
+	pthread_mutex_lock(&in->group->lock);
+	l->pair = pair_find(in->group, &in->env.self, peer, &l->side);
 	if (!l->pair)
-		l->pair = pair_new(in->hub, &in->env.self, peer);
+		l->pair = pair_new(in->group, &in->env.self, peer);
 	if (!l->pair) {
-		pthread_mutex_unlock(&in->hub->lock);
+		pthread_mutex_unlock(&in->group->lock);
 		free(l);
 		return COLL_ERR_MEMORY;
 	}
@@ -220,7 +220,7 @@ static coll_status loop_link_open(void *inst, const struct coll_process_id *peer
 	other = l->pair->bell[!l->side];
 	if (other)
 		coll_loop_ring(other);
-	pthread_mutex_unlock(&in->hub->lock);
+	pthread_mutex_unlock(&in->group->lock);
 	pthread_mutex_lock(&in->lock);
 	l->next = in->links;
 	in->links = l;
@@ -241,13 +241,13 @@ static void loop_link_close(void *link)
 		at = &(*at)->next;
 	*at = l->next;
 	pthread_mutex_unlock(&in->lock);
-	pthread_mutex_lock(&in->hub->lock);
+	pthread_mutex_lock(&in->group->lock);
 	atomic_store(&l->pair->closed[l->side], true);
 	other = l->pair->bell[!l->side];
 	if (other)
 		coll_loop_ring(other);
-	pair_release(in->hub, l->pair);
-	pthread_mutex_unlock(&in->hub->lock);
+	pair_release(in->group, l->pair);
+	pthread_mutex_unlock(&in->group->lock);
 	free(l);
 }
 
@@ -375,9 +375,9 @@ static coll_status loop_channel_open(void *link, const struct coll_channel_key *
 	c = channel_new(l, dir, slots);
 	if (!c)
 		return COLL_ERR_MEMORY;
-	pthread_mutex_lock(&in->hub->lock);
+	pthread_mutex_lock(&in->group->lock);
 	status = attach(c, l->pair, key, slot_bytes, slots);
-	pthread_mutex_unlock(&in->hub->lock);
+	pthread_mutex_unlock(&in->group->lock);
 	if (status != COLL_OK) {
 		channel_free(c);
 		return status;
@@ -403,13 +403,13 @@ static void loop_channel_close(void *channel)
 		at = &(*at)->next;
 	*at = c->next;
 	pthread_mutex_unlock(&in->lock);
-	pthread_mutex_lock(&in->hub->lock);
+	pthread_mutex_lock(&in->group->lock);
 	atomic_store(&c->pipe->closed[c->dir], true);
 	other = c->pipe->pair->bell[!c->side];
 	if (other && atomic_load(&other->armed))
 		coll_loop_ring(other);
 	pipe_release(c->pipe);
-	pthread_mutex_unlock(&in->hub->lock);
+	pthread_mutex_unlock(&in->group->lock);
 	channel_free(c);
 }
 

@@ -1,12 +1,12 @@
 /*
  * loop, inside: the objects shared by the files of this transport.
  *
- *   hub      one per process: knows the instances and the pairs
+ *   group      one per process: knows the instances and the pairs
  *   pair     two processes that opened a link to each other (or one, so far)
  *   pipe     one channel: a ring of cells in heap memory, and the end of each side
  *   bell     how to wake an instance; outlives it
  *
- * The hub's lock guards lists and reference counts; the data path takes no lock.
+ * The group's lock guards lists and reference counts; the data path takes no lock.
  */
 #ifndef COLL_TRANSPORTS_LOOP_LOOP_H
 #define COLL_TRANSPORTS_LOOP_LOOP_H
@@ -20,7 +20,7 @@
 enum { LOOP_BUCKETS = 256 };
 
 struct loop_bell {
-	int refs; /* hub lock */
+	int refs; /* group lock */
 	atomic_uint armed;
 	pthread_mutex_t lock;
 	bool dead; /* lock: wake_fd is no longer ours to write */
@@ -45,7 +45,7 @@ struct loop_pipe {
 	struct loop_pair *pair;
 	int sender; /* side of the pair that sends */
 	struct coll_channel_key key;
-	bool opened[2]; /* by direction, hub lock */
+	bool opened[2]; /* by direction, group lock */
 	atomic_bool closed[2];
 	size_t slot_bytes;
 	uint32_t slots;
@@ -58,9 +58,9 @@ struct loop_pipe {
 struct loop_pair {
 	struct loop_pair *next; /* of the bucket */
 	struct coll_process_id id[2];
-	bool opened[2];                      /* hub lock */
-	atomic_bool closed[2];               /* written under the hub lock */
-	struct loop_bell *bell[2];           /* NULL until that side exists, hub lock ... */
+	bool opened[2];                      /* group lock */
+	atomic_bool closed[2];               /* written under the group lock */
+	struct loop_bell *bell[2];           /* NULL until that side exists, group lock ... */
 	_Atomic(struct loop_bell *) ring[2]; /* ... and the same for the data path */
 	struct loop_pipe *pipes;
 };
@@ -72,7 +72,7 @@ struct loop_grave {
 	struct coll_process_id id;
 };
 
-struct coll_loop_hub {
+struct coll_loop_group {
 	pthread_mutex_t lock;
 	struct loop_inst *insts;
 	struct loop_grave *graves; /* instances that are gone */
@@ -115,9 +115,9 @@ struct loop_channel {
 };
 
 struct loop_inst {
-	struct loop_inst *next; /* of the hub */
+	struct loop_inst *next; /* of the group */
 	struct coll_transport_env env;
-	struct coll_loop_hub *hub;
+	struct coll_loop_group *group;
 	struct loop_bell *bell;
 	atomic_bool closed;
 	pthread_mutex_t lock; /* guards channels */
@@ -145,11 +145,12 @@ void coll_loop_quiesce(struct loop_channel *c);
 void coll_loop_ring(struct loop_bell *bell);
 struct loop_bell *coll_loop_bell_new(int wake_fd);
 
-/* Under the hub's lock: a reference less; what is freed with all that it holds; whether a process is gone, or there. */
+/* Under the group's lock: a reference less; what is freed with all that it holds; whether a process is gone, or there.
+ */
 void coll_loop_bell_put(struct loop_bell *bell);
 void coll_loop_pipe_free(struct loop_pipe *p);
 void coll_loop_pair_free(struct loop_pair *pair);
-bool coll_loop_buried(const struct coll_loop_hub *h, const struct coll_process_id *id);
-bool coll_loop_alive(const struct coll_loop_hub *h, const struct coll_process_id *id);
+bool coll_loop_buried(const struct coll_loop_group *h, const struct coll_process_id *id);
+bool coll_loop_alive(const struct coll_loop_group *h, const struct coll_process_id *id);
 
 #endif

@@ -1,6 +1,6 @@
 /*
  * rdma in a build without the headers of libibverbs and librdmacm: it keeps its place in
- * the table, so that cards of different builds agree, and says why it cannot be used.
+ * the table, so that peer infos of different builds agree, and says why it cannot be used.
  */
 #include "transports/common/registry.h"
 

@@ -220,7 +220,7 @@ void coll_rdma_cm_tear(struct rdma_link *l)
 
 /* ---- asking --------------------------------------------------------------------------- */
 
-static socklen_t to_sockaddr(const struct coll_rdma_card *c, uint16_t port, struct sockaddr_storage *sa)
+static socklen_t to_sockaddr(const struct coll_rdma_peer_info *c, uint16_t port, struct sockaddr_storage *sa)
 {
 	memset(sa, 0, sizeof(*sa));
 	if (c->family == 4) {
@@ -318,7 +318,7 @@ static void ask(struct rdma_link *l, uint64_t now)
 	struct rdma_inst *in = l->inst;
 	struct sockaddr_storage from, to;
 
-	to_sockaddr(&in->card, 0, &from);
+	to_sockaddr(&in->info, 0, &from);
 	to_sockaddr(&l->target, l->target.port, &to);
 	set_limit(l, now);
 	if (!coll_rdma_device_active(in)) {

@@ -33,14 +33,14 @@ void coll_rdma_path_text(const struct rdma_link *l, char *buf, size_t cap)
 		snprintf(buf, cap, "%s", l->inst->where);
 }
 
-bool coll_rdma_card_valid(const void *address, size_t len_bytes, struct coll_rdma_card *card)
+bool coll_rdma_peer_info_valid(const void *address, size_t len_bytes, struct coll_rdma_peer_info *info)
 {
-	if (len_bytes != sizeof(*card))
+	if (len_bytes != sizeof(*info))
 		return false;
-	memcpy(card, address, sizeof(*card));
-	card->device[sizeof(card->device) - 1] = 0;
-	return card->magic == COLL_RDMA_MAGIC && card->version == COLL_RDMA_VERSION &&
-	       (card->family == 4 || card->family == 6);
+	memcpy(info, address, sizeof(*info));
+	info->device[sizeof(info->device) - 1] = 0;
+	return info->magic == COLL_RDMA_MAGIC && info->version == COLL_RDMA_VERSION &&
+	       (info->family == 4 || info->family == 6);
 }
 
 bool coll_rdma_device_active(struct rdma_inst *in)
@@ -48,7 +48,7 @@ bool coll_rdma_device_active(struct rdma_inst *in)
 	struct ibv_port_attr port;
 
 	memset(&port, 0, sizeof(port));
-	return in->v.ibv_query_port(in->device, in->card.port_num, (void *)&port) == 0 && port.state == IBV_PORT_ACTIVE;
+	return in->v.ibv_query_port(in->device, in->info.port_num, (void *)&port) == 0 && port.state == IBV_PORT_ACTIVE;
 }
 
 /* "rxe0", "mlx5_0:1", "rxe0,rxe1": whether the list names this port; an empty one names all. */
@@ -115,18 +115,18 @@ static void set_port(struct sockaddr *sa)
 static void fill_card(struct rdma_inst *in, struct rdma_cm_id *id, const struct sockaddr *sa,
                       const struct ibv_port_attr *port)
 {
-	struct coll_rdma_card *c = &in->card;
+	struct coll_rdma_peer_info *c = &in->info;
 	char gid[INET6_ADDRSTRLEN];
 
-	*c = (struct coll_rdma_card){.magic = COLL_RDMA_MAGIC,
-	                             .version = COLL_RDMA_VERSION,
-	                             .port = ntohs(in->v.rdma_get_src_port(id)),
-	                             .id = in->env.self,
-	                             .family = sa->sa_family == AF_INET ? 4 : 6,
-	                             .fabric = (uint8_t)id->verbs->device->transport_type,
-	                             .layer = port->link_layer,
-	                             .port_num = id->port_num,
-	                             .mtu_bytes = 128u << port->active_mtu};
+	*c = (struct coll_rdma_peer_info){.magic = COLL_RDMA_MAGIC,
+	                                  .version = COLL_RDMA_VERSION,
+	                                  .port = ntohs(in->v.rdma_get_src_port(id)),
+	                                  .id = in->env.self,
+	                                  .family = sa->sa_family == AF_INET ? 4 : 6,
+	                                  .fabric = (uint8_t)id->verbs->device->transport_type,
+	                                  .layer = port->link_layer,
+	                                  .port_num = id->port_num,
+	                                  .mtu_bytes = 128u << port->active_mtu};
 	if (sa->sa_family == AF_INET)
 		memcpy(c->ip, &((const struct sockaddr_in *)(const void *)sa)->sin_addr, 4);
 	else
@@ -277,8 +277,8 @@ static void tell_others(struct rdma_inst *in, const struct search *s, int far)
 	const int n = coll_rdma_ports_list(COLL_RDMA_SYS, ports, COLL_RDMA_PORTS_MAX);
 
 	for (int i = 0; i < n; i++)
-		if (!in->listener || strcmp(ports[i].device, in->card.device) != 0 ||
-		    ports[i].number != in->card.port_num)
+		if (!in->listener || strcmp(ports[i].device, in->info.device) != 0 ||
+		    ports[i].number != in->info.port_num)
 			rdma_log(in, COLL_LOG_INFO, "rdma: %s port %u is not used: %s", ports[i].device,
 			         ports[i].number, reason(in, s, &ports[i], far));
 }

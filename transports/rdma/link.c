@@ -28,12 +28,12 @@ coll_status coll_rdma_link_open(void *inst, const struct coll_process_id *peer, 
                                 void **link)
 {
 	struct rdma_inst *in = inst;
-	struct coll_rdma_card target;
+	struct coll_rdma_peer_info target;
 	struct rdma_link *l;
 
 	if (atomic_load(&in->closed))
 		return COLL_ERR_ABORTED;
-	if (!coll_rdma_card_valid(address, len_bytes, &target) || !coll_same_process(&target.id, peer)) {
+	if (!coll_rdma_peer_info_valid(address, len_bytes, &target) || !coll_same_process(&target.id, peer)) {
 		rdma_log(in, COLL_LOG_ERROR,
 		         "[COLL-6506] rdma: the address of a peer (%zu bytes) is not one of this transport", len_bytes);
 		return COLL_ERR_ARGUMENT;
@@ -144,7 +144,7 @@ void coll_rdma_link_torn(struct rdma_link *l, coll_status why, const char *forma
 	va_end(ap);
 	/* iWARP says that a message has left, not that it has arrived: nobody knows what to send again. */
 	if (l->base.lingering || l->mends++ >= RDMA_MENDS || atomic_load(&in->closed) ||
-	    in->card.fabric == IBV_TRANSPORT_IWARP) {
+	    in->info.fabric == IBV_TRANSPORT_IWARP) {
 		char cause[sizeof(l->base.cause)];
 
 		memcpy(cause, l->base.cause, sizeof(cause));

@@ -11,8 +11,8 @@
 #include <sys/epoll.h>
 
 #include "base/clock.h"
-#include "transports/rdma/rdma.h"
 #include "transports/common/registry.h"
+#include "transports/rdma/rdma.h"
 
 enum { FINI_MS = 90, TIMEOUT_EXPONENT = 14, RETRIES = 6, PROBE_BYTES = 1 << 20 };
 
@@ -136,7 +136,7 @@ static coll_status rdma_open(const struct coll_transport_env *env, void **inst)
 	in->message_max = number(in, "COLL_RDMA_MESSAGE_MAX", 0, UINT32_MAX)
 	                          ? number(in, "COLL_RDMA_MESSAGE_MAX", 0, UINT32_MAX)
 	                          : in->message_max;
-	in->immediates = number(in, "COLL_RDMA_IMMEDIATE", in->card.fabric != IBV_TRANSPORT_IWARP, 1) != 0;
+	in->immediates = number(in, "COLL_RDMA_IMMEDIATE", in->info.fabric != IBV_TRANSPORT_IWARP, 1) != 0;
 	rdma_log(in, COLL_LOG_INFO, "rdma: %s, messages up to %zu bytes, timeout exponent %u, %u retries", in->where,
 	         in->message_max, in->timeout_exponent, in->retries);
 	*inst = in;
@@ -192,7 +192,7 @@ static void rdma_fini(void *inst)
 
 /* ---- facts ---------------------------------------------------------------------------- */
 
-/* A card of 100 Gb/s of 2026; every rank must say the same. */
+/* A peer info of 100 Gb/s of 2026; every rank must say the same. */
 static void rdma_caps(void *inst, struct coll_transport_caps *caps)
 {
 	*caps = (struct coll_transport_caps){.latency_ns = 2000,
@@ -209,19 +209,19 @@ static coll_status rdma_address(void *inst, void *buf, size_t cap, size_t *len_b
 {
 	const struct rdma_inst *in = inst;
 
-	if (cap < sizeof(in->card))
+	if (cap < sizeof(in->info))
 		return COLL_ERR_ARGUMENT;
-	memcpy(buf, &in->card, sizeof(in->card));
-	*len_bytes = sizeof(in->card);
+	memcpy(buf, &in->info, sizeof(in->info));
+	*len_bytes = sizeof(in->info);
 	return COLL_OK;
 }
 
 static bool rdma_reachable(void *inst, const void *address, size_t len_bytes, char *why, size_t why_bytes)
 {
-	const struct coll_rdma_card *self = &((struct rdma_inst *)inst)->card;
-	struct coll_rdma_card peer;
+	const struct coll_rdma_peer_info *self = &((struct rdma_inst *)inst)->info;
+	struct coll_rdma_peer_info peer;
 
-	if (!coll_rdma_card_valid(address, len_bytes, &peer)) {
+	if (!coll_rdma_peer_info_valid(address, len_bytes, &peer)) {
 		snprintf(why, why_bytes, "the peer has no rdma address");
 		return false;
 	}

@@ -25,9 +25,9 @@
 #include "transports/common/id_table.h"
 #include "transports/common/link_table.h"
 #include "transports/common/pending.h"
+#include "transports/common/reactor.h"
 #include "transports/rdma/verbs.h"
 #include "transports/rdma/wire.h"
-#include "transports/common/reactor.h"
 
 enum {
 	RDMA_SENDS = 256,            /* work requests of one link in flight */
@@ -205,7 +205,7 @@ struct rdma_link {
 	enum rdma_stage stage;
 	bool asked; /* we are the client */
 	uint64_t nonce, other;
-	struct coll_rdma_card target;
+	struct coll_rdma_peer_info target;
 	bool have_target;
 	uint64_t deadline_ns, retry_ns, give_up_ns;
 	unsigned attempts;
@@ -254,7 +254,7 @@ struct rdma_link {
 struct rdma_inst {
 	struct coll_transport_env env;
 	struct coll_rdma_verbs v;
-	struct coll_rdma_card card;
+	struct coll_rdma_peer_info info;
 	char where[128]; /* device, port and GID, for messages */
 	unsigned timeout_exponent, retries, traffic_class;
 	uint64_t timeout_ns;
@@ -314,13 +314,13 @@ static inline struct coll_rdma_head *rdma_head_at(const struct rdma_ring *ring, 
 
 /* ---- device.c: which device, port and address; their names ----------------------- */
 
-/* Opens the listener, which binds the instance to a device; fills the card. */
+/* Opens the listener, which binds the instance to a device; fills the peer info. */
 coll_status coll_rdma_device_open(struct rdma_inst *in, char *why, size_t why_bytes);
 bool coll_rdma_device_active(struct rdma_inst *in);
 const char *coll_rdma_gid_text(const uint8_t gid[16], char *buf, size_t cap);
 /* "rxe0 port 1 GID a to b GID c" */
 void coll_rdma_path_text(const struct rdma_link *l, char *buf, size_t cap);
-bool coll_rdma_card_valid(const void *address, size_t len_bytes, struct coll_rdma_card *card);
+bool coll_rdma_peer_info_valid(const void *address, size_t len_bytes, struct coll_rdma_peer_info *info);
 
 /* ---- hello.c ------------------------------------------------------------------------ */
 

@@ -1,7 +1,7 @@
 /*
- * What two ends of an rdma link say to each other: the card in a process's address,
+ * What two ends of an rdma link say to each other: the peer info in a process's address,
  * the private data of a connection, the notes sent beside the frames, and the head
- * that stands behind each frame. All of one byte order: a card says which.
+ * that stands behind each frame. All of one byte order: a peer info says which.
  */
 #ifndef COLL_TRANSPORTS_RDMA_WIRE_H
 #define COLL_TRANSPORTS_RDMA_WIRE_H
@@ -16,7 +16,7 @@
 #define COLL_RDMA_VERSION 5u
 
 /* How others reach this instance; exchanged by bootstrap. */
-struct coll_rdma_card {
+struct coll_rdma_peer_info {
 	uint32_t magic;
 	uint16_t version;
 	uint16_t port; /* of the connection manager */
@@ -31,7 +31,7 @@ struct coll_rdma_card {
 	char device[24];
 };
 
-static_assert(sizeof(struct coll_rdma_card) == 88, "no holes");
+static_assert(sizeof(struct coll_rdma_peer_info) == 88, "no holes");
 
 enum coll_rdma_hello_type { COLL_RDMA_ASK = 1, COLL_RDMA_ANSWER, COLL_RDMA_PROOF, COLL_RDMA_ASK_AGAIN };
 

@@ -47,7 +47,7 @@ bool coll_shm_alive(const struct shm_link *l)
 	return p.fd < 0 || poll(&p, 1, 0) == 0;
 }
 
-bool coll_shm_pull(const struct shm_link *l, uint32_t pid, uint64_t address, void *to, size_t len_bytes)
+bool coll_shm_cma(const struct shm_link *l, uint32_t pid, uint64_t address, void *to, size_t len_bytes)
 {
 	/* An acquire: peer_pid and told_pid were written before. The record's process must
 	 * be the link's: a peer cannot make us read a third. */
@@ -73,7 +73,7 @@ static ssize_t read_known(const struct shm_link *l, uint64_t address, void *to, 
 	return -1;
 }
 
-coll_status coll_shm_pull_from(void *link, uint64_t address, void *to, size_t len_bytes)
+coll_status coll_shm_cma_from(void *link, uint64_t address, void *to, size_t len_bytes)
 {
 	const struct shm_link *l = link;
 	/* An acquire: what join() wrote before. */

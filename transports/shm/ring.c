@@ -205,7 +205,7 @@ static coll_status pull(struct shm_channel *c, struct shm_head *head, void *to, 
 	const uint64_t address = head->record.address;
 
 	errno = 0;
-	if (coll_shm_pull(c->link, head->record.pid, address, to, len_bytes))
+	if (coll_shm_cma(c->link, head->record.pid, address, to, len_bytes))
 		return return_loan(head);
 	if (link_status(c) > COLL_AGAIN)
 		return link_status(c);

@@ -2,8 +2,8 @@
  * shm: what the two halves of the data path share: the words of a channel and how to
  * read them, and waking the peer. Ordering: see ring.c.
  */
-#ifndef COLL_TRANSPORTS_SHM_SHM_RING_H
-#define COLL_TRANSPORTS_SHM_SHM_RING_H
+#ifndef COLL_TRANSPORTS_SHM_RING_H
+#define COLL_TRANSPORTS_SHM_RING_H
 
 #include <unistd.h>
 

@@ -324,5 +324,5 @@ const struct coll_transport coll_transport_shm = {
         .reach = coll_shm_reach,
         .leave = coll_shm_leave,
         .part = coll_shm_part,
-        .pull = coll_shm_pull_from,
+        .pull = coll_shm_cma_from,
 };

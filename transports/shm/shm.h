@@ -517,8 +517,8 @@ void coll_shm_part(void *link, void *ptr, size_t len_bytes);
 void coll_shm_uninvite(struct shm_channel *c); /* receiver: nobody writes what was offered; pending.lock held */
 
 /* cma.c */
-bool coll_shm_pull(const struct shm_link *l, uint32_t pid, uint64_t address, void *to, size_t len_bytes);
-coll_status coll_shm_pull_from(void *link, uint64_t address, void *to, size_t len_bytes);
+bool coll_shm_cma(const struct shm_link *l, uint32_t pid, uint64_t address, void *to, size_t len_bytes);
+coll_status coll_shm_cma_from(void *link, uint64_t address, void *to, size_t len_bytes);
 bool coll_shm_alive(const struct shm_link *l);
 bool coll_shm_probe(uint32_t pid, uint64_t address, uint64_t value);
 

@@ -15,7 +15,7 @@
 #include "base/log.h"
 #include "tcp.h"
 
-void coll_tcp_door_turn_away(struct tcp_inst *in, struct tcp_handshake *h)
+void coll_tcp_accept_refuse(struct tcp_inst *in, struct tcp_handshake *h)
 {
 	coll_tcp_hang_up(h);
 	in->pending_count--;
@@ -46,7 +46,7 @@ static struct tcp_handshake *least_promising(struct tcp_inst *in)
 static struct tcp_handshake *free_place(struct tcp_inst *in)
 {
 	if (in->pending_count == TCP_PENDING_MAX)
-		coll_tcp_door_turn_away(in, least_promising(in));
+		coll_tcp_accept_refuse(in, least_promising(in));
 	for (int i = 0; i < TCP_PENDING_MAX; i++)
 		if (in->pending[i].fd < 0)
 			return &in->pending[i];
@@ -64,7 +64,7 @@ static struct tcp_link *welcome(struct tcp_inst *in, const struct coll_process_i
 {
 	struct tcp_link *l;
 
-	if (coll_tcp_dial_parting(in, peer, rail))
+	if (coll_tcp_connect_closing(in, peer, rail))
 		return NULL;
 	l = (struct tcp_link *)coll_link_table_find(&in->links, peer, rail);
 	if (l != NULL) {
@@ -122,14 +122,14 @@ static void admit(struct tcp_inst *in, struct tcp_handshake *h)
 	pthread_mutex_unlock(&in->links.lock);
 }
 
-void coll_tcp_door_hear(struct tcp_inst *in, struct tcp_handshake *h)
+void coll_tcp_accept_read(struct tcp_inst *in, struct tcp_handshake *h)
 {
 	const int complete = coll_tcp_hear(h);
 	const char *wrong;
 	struct coll_tcp_hello m;
 
 	if (complete < 0 || (h->got >= sizeof(h->in.magic) && h->in.magic != COLL_TCP_MAGIC)) {
-		coll_tcp_door_turn_away(in, h);
+		coll_tcp_accept_refuse(in, h);
 		return;
 	}
 	if (complete == 0)
@@ -154,7 +154,7 @@ void coll_tcp_door_hear(struct tcp_inst *in, struct tcp_handshake *h)
 	}
 	if (wrong != NULL) {
 		tcp_log(in, COLL_LOG_DEBUG, "tcp: a connection was refused: %s", wrong);
-		coll_tcp_door_turn_away(in, h);
+		coll_tcp_accept_refuse(in, h);
 	}
 }
 
@@ -165,7 +165,7 @@ static bool no_descriptors(struct tcp_inst *in)
 	int fd;
 
 	if (in->pending_count > 0) {
-		coll_tcp_door_turn_away(in, least_promising(in));
+		coll_tcp_accept_refuse(in, least_promising(in));
 		return true;
 	}
 	if (in->reserve_fd >= 0) {
@@ -199,9 +199,9 @@ static bool open_door(struct tcp_inst *in)
 	in->pending_count++;
 	if (!coll_reactor_watch(&in->service, fd, EPOLLIN,
 	                        tcp_tag(TAG_PENDING, h->generation, (uint32_t)(h - in->pending)), EPOLL_CTL_ADD))
-		coll_tcp_door_turn_away(in, h);
+		coll_tcp_accept_refuse(in, h);
 	else
-		coll_tcp_door_hear(in, h);
+		coll_tcp_accept_read(in, h);
 	return true;
 }
 
@@ -213,7 +213,7 @@ static void shut(struct tcp_inst *in)
 	in->accept_off = false;
 }
 
-void coll_tcp_door_accept(struct tcp_inst *in)
+void coll_tcp_accept_new(struct tcp_inst *in)
 {
 	if (atomic_load(&in->closed)) {
 		shut(in);

@@ -189,7 +189,7 @@ static void judged(struct tcp_link *l)
 	pthread_mutex_unlock(&in->links.lock);
 }
 
-void coll_tcp_dial_event(struct tcp_inst *in, uint64_t tag)
+void coll_tcp_connect_event(struct tcp_inst *in, uint64_t tag)
 {
 	struct tcp_link *l = tcp_link_at(in, (uint32_t)tag);
 	int complete;
@@ -215,34 +215,34 @@ static bool proven(const struct tcp_link *l)
 	return l->attempt.fd >= 0 && l->attempt.stage == HANDSHAKE_PROOF;
 }
 
-bool coll_tcp_dial_parting(struct tcp_inst *in, const struct coll_process_id *peer, uint32_t part)
+bool coll_tcp_connect_closing(struct tcp_inst *in, const struct coll_process_id *peer, uint32_t part)
 {
-	bool parting = false;
+	bool closing = false;
 
-	for (uint32_t i = 0; i < in->links.count && !parting; i++) {
+	for (uint32_t i = 0; i < in->links.count && !closing; i++) {
 		struct tcp_link *l = (struct tcp_link *)in->links.at[i];
 
 		if (!proven(l) || l->base.part != part || !coll_same_process(&l->base.peer, peer))
 			continue;
 		pthread_mutex_lock(&l->base.lock);
-		parting = l->base.lingering && l->state == LINK_CONNECTING;
+		closing = l->base.lingering && l->state == LINK_CONNECTING;
 		pthread_mutex_unlock(&l->base.lock);
 	}
-	return parting;
+	return closing;
 }
 
 static bool may_attempt(struct tcp_link *l)
 {
-	bool parting;
+	bool closing;
 
 	pthread_mutex_lock(&l->inst->links.lock);
-	parting = coll_tcp_dial_parting(l->inst, &l->base.peer, l->base.part);
+	closing = coll_tcp_connect_closing(l->inst, &l->base.peer, l->base.part);
 	pthread_mutex_unlock(&l->inst->links.lock);
-	return !parting;
+	return !closing;
 }
 
 /* What a connecting link needs now. */
-void coll_tcp_dial_pursue(struct tcp_link *l, uint64_t now)
+void coll_tcp_connect_retry(struct tcp_link *l, uint64_t now)
 {
 	bool connecting, wanted;
 

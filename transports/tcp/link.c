@@ -374,7 +374,7 @@ void coll_tcp_link_ended(struct tcp_link *l)
 }
 
 /* The link's lock held. One that connects, though closed, is ended first, by
- * coll_tcp_dial_pursue(): so its attempt is over. */
+ * coll_tcp_connect_retry(): so its attempt is over. */
 static bool unused(const struct tcp_link *l)
 {
 	return l->base.opens == 0 && (l->state == LINK_DOWN || l->state == LINK_ENDED);

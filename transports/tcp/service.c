@@ -21,7 +21,7 @@ static void pursue_all(struct tcp_inst *in)
 	if (atomic_load(&in->connecting) == 0)
 		return;
 	for (uint32_t i = 0; (l = tcp_link_at(in, i)) != NULL; i++)
-		coll_tcp_dial_pursue(l, coll_clock_ns());
+		coll_tcp_connect_retry(l, coll_clock_ns());
 }
 
 /* ---- links that are up -------------------------------------------------------------- */
@@ -150,7 +150,7 @@ static bool tick(void *inst, bool soon)
 	in->progress_at_tick = calls;
 	for (int i = 0; i < TCP_PENDING_MAX && in->pending_count > 0; i++)
 		if (in->pending[i].fd >= 0 && now >= in->pending[i].deadline_ns)
-			coll_tcp_door_turn_away(in, &in->pending[i]);
+			coll_tcp_accept_refuse(in, &in->pending[i]);
 	if (in->accept_off)
 		in->accept_off = !coll_reactor_watch(&in->service, in->listen_fd, EPOLLIN, tcp_tag(TAG_LISTEN, 0, 0),
 		                                     EPOLL_CTL_MOD);
@@ -167,13 +167,13 @@ static void event(void *inst, uint64_t tag)
 	const uint32_t index = (uint32_t)tag;
 
 	switch (tag >> 60) {
-	case TAG_LISTEN: coll_tcp_door_accept(in); break;
+	case TAG_LISTEN: coll_tcp_accept_new(in); break;
 	case TAG_PENDING:
 		if (index < TCP_PENDING_MAX && in->pending[index].fd >= 0 &&
 		    tcp_tag(TAG_PENDING, in->pending[index].generation, index) == tag)
-			coll_tcp_door_hear(in, &in->pending[index]);
+			coll_tcp_accept_read(in, &in->pending[index]);
 		break;
-	case TAG_ATTEMPT: coll_tcp_dial_event(in, tag); break;
+	case TAG_ATTEMPT: coll_tcp_connect_event(in, tag); break;
 	case TAG_LINK: link_event(in, tag); break;
 	default: break;
 	}

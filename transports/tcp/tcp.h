@@ -360,16 +360,16 @@ void coll_tcp_hang_up(struct tcp_handshake *h);
 
 /* ---- accept.c, connect.c. service.lock held. ------------------------------------- */
 
-void coll_tcp_door_accept(struct tcp_inst *in);
+void coll_tcp_accept_new(struct tcp_inst *in);
 /* Something from a stranger. */
-void coll_tcp_door_hear(struct tcp_inst *in, struct tcp_handshake *h);
-void coll_tcp_door_turn_away(struct tcp_inst *in, struct tcp_handshake *h);
-void coll_tcp_dial_event(struct tcp_inst *in, uint64_t tag);
+void coll_tcp_accept_read(struct tcp_inst *in, struct tcp_handshake *h);
+void coll_tcp_accept_refuse(struct tcp_inst *in, struct tcp_handshake *h);
+void coll_tcp_connect_event(struct tcp_inst *in, uint64_t tag);
 /* Whether a rail to the peer that was closed here has still to say so: no other is made meanwhile, which
  * the peer could not tell from it. links.lock held. */
-bool coll_tcp_dial_parting(struct tcp_inst *in, const struct coll_process_id *peer, uint32_t part);
+bool coll_tcp_connect_closing(struct tcp_inst *in, const struct coll_process_id *peer, uint32_t part);
 /* What a connecting link needs now. */
-void coll_tcp_dial_pursue(struct tcp_link *l, uint64_t now_ns);
+void coll_tcp_connect_retry(struct tcp_link *l, uint64_t now_ns);
 
 /* ---- link.c: the life of a link ------------------------------------------- */
 
