@@ -13,6 +13,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "reduce/copy.h"
 #include "reduce/reduce.h"
 
 enum { BLOCKS = 9, INPUTS_MAX = 64 };

@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "pair.h"
+#include "reduce/copy.h"
 #include "reduce/reduce.h"
 
 /* Slots begin at a page, like the library's: loads that run ahead must not look like

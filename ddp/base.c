@@ -1,6 +1,7 @@
 /*
  * Errors, the clock, counting.
  */
+#include "ddp/base.h"
 #include "ddp/ddp_inner.h"
 #include <stdarg.h>
 #include <stdio.h>

@@ -3,6 +3,8 @@
  * text, one line per parameter; each rank looks for the first line that differs
  * from its own, and the least of these lines is told by whom it concerns.
  */
+#include "ddp/check.h"
+#include "ddp/base.h"
 #include "ddp/ddp_inner.h"
 #include <stdio.h>
 #include <stdlib.h>

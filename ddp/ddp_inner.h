@@ -135,52 +135,7 @@ struct coll_ddp {
 	char error[ERROR_BYTES];
 };
 
-/* base.c */
-double ddp_now_s(void);
-__attribute__((format(printf, 3, 4))) coll_status ddp_fail(coll_ddp *d, coll_status status, const char *format, ...);
-/* Pass on a status of a call on comm, noting its story. */
-coll_status ddp_pass(coll_ddp *d, coll_comm *comm, coll_status status);
-/* Count a collective: payload handed in, and the bytes this rank sends by its formula. */
-void ddp_count(coll_ddp *d, size_t payload_bytes, double sent_bytes);
-
-/* check.c: COLL_ERR_MISMATCH if ranks differ. */
-coll_status ddp_compare(coll_ddp *d, coll_comm *comm);
-
-/* layout.c */
-coll_status ddp_lay_out(coll_ddp *d, coll_comm *comm);
-/* Limits for what has been measured: COLL_DDP_AUTO's choice, from nothing else. */
-void ddp_limits(coll_ddp_config *config, double latency_s, double bytes_per_s);
-/* Part r of the elements first .. first + count. */
-void ddp_slice(const coll_ddp *d, size_t first, size_t count, int r, size_t *slice_first, size_t *slice_count);
-
-/* step.c: let all that runs go on; never waits. */
-coll_status ddp_advance(coll_ddp *d);
-/* Until buckets 0 .. index, all of which have started, are complete. */
-coll_status ddp_wait_for(coll_ddp *d, int index);
-
-/* rows.c */
-coll_status ddp_rows_start(coll_ddp *d);
-/* Let the exchange go on; never waits. */
-coll_status ddp_rows_poll(coll_ddp *d);
-/* Until the rows are added to the arena. */
-coll_status ddp_rows_wait(coll_ddp *d);
-bool ddp_rows_pending(const coll_ddp *d, const struct bucket *b);
-
-/* wire.c, int8.c, powersgd.c */
-const struct wire *ddp_wire_of(const coll_ddp *d);
 extern const struct wire ddp_wire_int8, ddp_wire_powersgd;
-/* What an average multiplies the sum by in this step; 1 where the collective did it. */
-double ddp_scale(const coll_ddp *d);
-void ddp_scale_range(coll_ddp *d, size_t first, size_t count, double by);
-
-/* weights.c: may slices of buckets be slices of the weights? */
-coll_status ddp_check_weights(coll_ddp *d);
-
-/* trace.c: a round starts, has ended (when, is returned); all rounds of the step have. */
-int ddp_flight_start(coll_ddp *d, int bucket, int phase);
-double ddp_flight_end(coll_ddp *d, int flight, coll_event *event);
-void ddp_flights_close(coll_ddp *d);
-void ddp_trace_bucket(coll_ddp *d, const struct bucket *b, double waited_s);
 
 static inline char *ddp_at(const coll_ddp *d, size_t element)
 {

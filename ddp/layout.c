@@ -2,6 +2,8 @@
  * Where buckets end. They are cut from the end of the arena, where gradients are
  * ready first; limits are agreed (compared at creation, or measured together).
  */
+#include "ddp/layout.h"
+#include "ddp/base.h"
 #include "ddp/ddp_inner.h"
 #include <stdlib.h>
 #include <string.h>

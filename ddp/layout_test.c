@@ -3,6 +3,8 @@
  * bandwidth, and the buckets of a model by them.
  */
 #include "ddp/ddp_inner.h"
+#include "ddp/layout.h"
+#include "ddp/wire.h"
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>

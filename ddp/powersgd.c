@@ -5,6 +5,7 @@
  * What the product misses of this rank's M is kept and added next time. Parameters
  * that are vectors, or too small to gain, travel plain beside P.
  */
+#include "ddp/base.h"
 #include "ddp/ddp_inner.h"
 #include "ddp/skinny_gemm.h"
 #include <math.h>

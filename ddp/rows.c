@@ -7,7 +7,11 @@
  * Calls go out on a communicator of their own: counts when the rows are named,
  * the rest when the counts are there.
  */
+#include "ddp/rows.h"
+#include "ddp/base.h"
 #include "ddp/ddp_inner.h"
+#include "ddp/step.h"
+#include "ddp/trace.h"
 #include <stdlib.h>
 #include <string.h>
 

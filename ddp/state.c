@@ -3,6 +3,7 @@
  * run was left. It is this rank's own and as large on all ranks; between steps nothing
  * else is left of the step before.
  */
+#include "ddp/base.h"
 #include "ddp/ddp_inner.h"
 #include <string.h>
 

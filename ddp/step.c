@@ -6,7 +6,12 @@
  * started, so that every communicator sees the same order on all ranks whatever
  * the order in which gradients are ready. Everything here polls but the waits.
  */
+#include "ddp/step.h"
+#include "ddp/base.h"
 #include "ddp/ddp_inner.h"
+#include "ddp/rows.h"
+#include "ddp/trace.h"
+#include "ddp/wire.h"
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>

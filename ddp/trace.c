@@ -1,6 +1,8 @@
 /*
  * Counters, and what happened when.
  */
+#include "ddp/trace.h"
+#include "ddp/base.h"
 #include "ddp/ddp_inner.h"
 #include <errno.h>
 #include <stdio.h>

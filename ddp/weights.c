@@ -2,7 +2,10 @@
  * Weights: shared at the start, averaged, and, where every rank updates a slice of
  * each bucket, gathered again.
  */
+#include "ddp/weights.h"
+#include "ddp/base.h"
 #include "ddp/ddp_inner.h"
+#include "ddp/layout.h"
 #include <string.h>
 
 /* How many bytes from params[i] on lie in one piece; *next: the first parameter after it. */

@@ -1,7 +1,10 @@
 /*
  * How a bucket's bytes travel: plain, as slices (zero), as bfloat16, over a tree.
  */
+#include "ddp/wire.h"
+#include "ddp/base.h"
 #include "ddp/ddp_inner.h"
+#include "ddp/layout.h"
 #include <stdlib.h>
 #include <string.h>
 

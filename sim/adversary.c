@@ -2,6 +2,7 @@
  * See adversary.h: loop, with pipes (pipe.h) between what it does and what the ends see.
  */
 #include "sim/pipe.h"
+#include "transports/loop/group.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/run.h"
 #include "sim/scene.h"
 
 enum { POISON = 0xdb };

@@ -2,6 +2,8 @@
  * See plans.h.
  */
 #include "sim/plans.h"
+#include "engine/range.h"
+#include "plan/lower.h"
 
 #include <string.h>
 

@@ -2,6 +2,9 @@
  * See scene.h.
  */
 #include "sim/scene.h"
+#include "engine/order.h"
+#include "engine/range.h"
+#include "engine/run.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,6 +2,7 @@
  * See scheduler.h.
  */
 #include "sim/scheduler.h"
+#include "engine/run.h"
 
 #include <stdlib.h>
 

@@ -3,6 +3,9 @@
  * long as the world.
  */
 #include "sim/world.h"
+#include "engine/run.h"
+#include "transports/common/dummy.h"
+#include "transports/loop/group.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -13,6 +13,8 @@
 #include <unistd.h>
 
 #include "base/number.h"
+#include "plan/count.h"
+#include "plan/print.h"
 #include "tools/plan_set.h"
 
 static const char usage[] =

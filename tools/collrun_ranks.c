@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "collrun_ranks.h"
+#include "topology/hwloc.h"
 
 /* ---- The job ----------------------------------------------------------- */
 

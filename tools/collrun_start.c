@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "bootstrap/address.h"
+#include "bootstrap/resolve.h"
 #include "bootstrap/wire.h"
 #include "collrun_front.h"
 

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "ran_test.h"
+#include "topology/hwloc.h"
 #include "topology/topology.h"
 
 /* ---- The command line -------------------------------------------------- */

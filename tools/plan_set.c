@@ -2,6 +2,8 @@
  * See plan_set.h.
  */
 #include "tools/plan_set.h"
+#include "plan/lower.h"
+#include "plan/verify.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -11,6 +11,8 @@
 #include <unistd.h>
 
 #include "bootstrap/bootstrap.h"
+#include "bootstrap/exchange.h"
+#include "bootstrap/probe.h"
 
 struct entry {
 	int rank;

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "topology/cache.h"
 #include "topology/topology.h"
 
 enum { INDEX_MAX = 16, CACHE_DEFAULT = 32 << 20 };

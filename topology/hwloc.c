@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "coll_build.h"
+#include "topology/hwloc.h"
 #include "topology/topology.h"
 
 #if COLL_HAVE_HWLOC

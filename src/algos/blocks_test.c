@@ -10,6 +10,7 @@
 #include "algos/algos.h"
 #include "algos/blocks.h"
 #include "algos/generators.h"
+#include "plan/lower.h"
 #include "plan/verify.h"
 
 enum { MOST = 1100 };

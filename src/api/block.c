@@ -2,6 +2,7 @@
  * Entry points of the block collectives with equal blocks.
  */
 #include "api/check.h"
+#include "call/blocking.h"
 
 #include "progress/async.h"
 

@@ -2,6 +2,8 @@
  * Argument checks: see check.h.
  */
 #include "api/check.h"
+#include "core/error.h"
+#include "progress/drive.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,6 +2,8 @@
  * Entry points that make communicators from communicators.
  */
 #include "api/check.h"
+#include "comm/split.h"
+#include "core/error.h"
 #include "progress/async.h"
 
 static coll_status check(coll_comm *parent, const char *kind, coll_comm **child)

@@ -1,7 +1,9 @@
 /*
  * Entry points of send and receive.
  */
+#include "call/pair.h"
 #include "api/check.h"
+#include "core/error.h"
 
 static coll_status check_half(coll_comm *comm, const char *kind, const char *what, const void *buf, size_t count,
                               coll_dtype type, int peer)

@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "api/check.h"
+#include "call/blocking.h"
+#include "core/error.h"
 
 static size_t offset_of(const size_t *counts, const size_t *offsets, int rank)
 {

@@ -2,6 +2,8 @@
  * Entry points of the vector collectives: check, build the call, hand over.
  */
 #include "api/check.h"
+#include "call/blocking.h"
+#include "core/error.h"
 
 #include "progress/async.h"
 

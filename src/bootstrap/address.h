@@ -61,10 +61,4 @@ int coll_listen_range(const struct coll_address *a, uint16_t first, uint16_t las
 /* name NULL: the kernel chooses; *a receives the address. */
 int coll_listen_unix(const char *name, struct coll_address *a);
 
-/* Addresses of a host name, waiting until deadline_ns (coll_clock_ns) at most;
- * a name server that does not answer costs a sleeping thread, not more. False
- * with a reason in why. */
-bool coll_resolve(const char *host, uint16_t port, uint64_t deadline_ns, struct coll_places *p, char *why,
-                  size_t why_bytes);
-
 #endif

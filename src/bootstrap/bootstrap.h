@@ -32,31 +32,4 @@ struct coll_identity {
 	uint64_t begun_ns;  /* when the creation began, which is to end create_timeout_ms later; 0: with the exchange */
 };
 
-/* Find out from cfg, then the environment. Contradictions and half-set
- * variables are COLL_ERR_CONFIG, named in err. Reads only, except under a launcher
- * whose store must carry the address of rank 0 across hosts (publish): then it
- * waits for all ranks there, within create_timeout_ms. */
-coll_status coll_bootstrap_probe(const coll_config *cfg, const struct coll_settings *settings, struct coll_identity *id,
-                                 struct coll_error_box *err);
-
-/*
- * All-gather len_bytes from every rank into all (size * len_bytes, rank order),
- * over a tree of short-lived connections (or PMI, or the caller's exchange).
- * Blocks until done or until the creation deadline; the error names the ranks
- * that never came. May be called once per identity.
- */
-coll_status coll_bootstrap_exchange(const coll_config *cfg, const struct coll_settings *settings,
-                                    const struct coll_identity *id, const void *mine, void *all, size_t len_bytes,
-                                    struct coll_error_box *err);
-
-/* Implementation of coll_unique_id_create(). */
-coll_status coll_bootstrap_unique_id(const struct coll_settings *settings, coll_unique_id *id,
-                                     struct coll_error_box *err);
-
-/* A string that is equal on processes of one host and differs between hosts
- * (boot id and namespaces; COLL_HOST_ID overrides). */
-void coll_bootstrap_host_id(const struct coll_settings *settings, char *buf, size_t len_bytes);
-/* Equal on processes that share cores, containers of one machine too, whatever COLL_HOST_ID says. */
-uint64_t coll_bootstrap_machine(void);
-
 #endif

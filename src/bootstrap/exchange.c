@@ -12,8 +12,10 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "bootstrap/bootstrap.h"
+#include "bootstrap/exchange.h"
 #include "bootstrap/id.h"
 #include "bootstrap/rendezvous.h"
+#include "bootstrap/resolve.h"
 #include "bootstrap/wire.h"
 
 enum { BIND_RETRY_NS = 3000000000, ANSWER_NS = 2000000000, REFUSALS = 5 };

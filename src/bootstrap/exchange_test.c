@@ -4,6 +4,9 @@
  * another idea of the job, die on the way.
  */
 #define PLAIN_OWN_MAIN
+#include "bootstrap/exchange.h"
+#include "bootstrap/host_id.h"
+#include "bootstrap/probe.h"
 #include "tests/plain.h"
 
 #include <arpa/inet.h>

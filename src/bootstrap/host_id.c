@@ -12,6 +12,7 @@
 
 #include "base/hash.h"
 #include "bootstrap/bootstrap.h"
+#include "bootstrap/host_id.h"
 
 static void boot_id(char *buf, size_t len_bytes)
 {

@@ -6,6 +6,9 @@
  * communicator, maybe in another thread. It is a short list under a lock.
  */
 #include "bootstrap/id.h"
+#include "bootstrap/host_id.h"
+#include "bootstrap/pmi.h"
+#include "bootstrap/pmix.h"
 
 #include <errno.h>
 #include <pthread.h>

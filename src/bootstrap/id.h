@@ -27,9 +27,8 @@ bool coll_id_take_listeners(const coll_unique_id *id, int listener[COLL_RENDEZVO
 coll_status coll_id_publish(const struct coll_settings *settings, const struct coll_identity *who, uint64_t deadline_ns,
                             coll_unique_id *id, int listener[COLL_RENDEZVOUS_LISTENERS], struct coll_error_box *err);
 
-/* The two stores. text is a C string without blanks: given by rank 0, received
- * (at most cap bytes) by the others. */
-coll_status coll_pmi_share(bool root, char *text, size_t cap, uint64_t deadline_ns, struct coll_error_box *err);
-coll_status coll_pmix_share(bool root, char *text, size_t cap, uint64_t deadline_ns, struct coll_error_box *err);
+/* Implementation of coll_unique_id_create(). */
+coll_status coll_bootstrap_unique_id(const struct coll_settings *settings, coll_unique_id *id,
+                                     struct coll_error_box *err);
 
 #endif

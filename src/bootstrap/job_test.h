@@ -17,6 +17,7 @@
 #include "base/hash.h"
 #include "bootstrap/address.h"
 #include "bootstrap/bootstrap.h"
+#include "bootstrap/exchange.h"
 #include "tests/plain.h"
 
 enum { JOB_RANKS_MAX = 128 };

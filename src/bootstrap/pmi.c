@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "bootstrap/id.h"
+#include "bootstrap/pmi.h"
 
 enum { LINE_BYTES = 2048 };
 

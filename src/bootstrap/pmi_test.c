@@ -4,6 +4,7 @@
  * tools/launch_test.c.
  */
 #define PLAIN_OWN_MAIN
+#include "bootstrap/pmi.h"
 #include "tests/plain.h"
 
 #include <poll.h>

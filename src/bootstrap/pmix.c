@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "bootstrap/id.h"
+#include "bootstrap/pmix.h"
 
 enum { PMIX_OK = 0, PMIX_TYPE_STRING = 3, PMIX_SCOPE_GLOBAL = 3 };
 

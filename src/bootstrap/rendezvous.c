@@ -6,6 +6,8 @@
  * cost a bounded amount of memory and descriptors, and never any waiting.
  */
 #include "bootstrap/rendezvous.h"
+#include "bootstrap/rendezvous_member.h"
+#include "bootstrap/rendezvous_root.h"
 
 #include <errno.h>
 #include <stdarg.h>

@@ -42,4 +42,41 @@ struct coll_rendezvous_point {
 
 coll_status coll_rendezvous(const struct coll_rendezvous_point *how, struct coll_error_box *err);
 
+struct coll_wire;
+struct coll_wire_frame;
+struct kid;
+struct room;
+
+coll_status room_open(struct room *r, const struct coll_rendezvous_point *how, struct coll_error_box *err);
+void room_close(struct room *r);
+
+/* The first failure counts. culprit -1: nobody. */
+void room_fail(struct room *r, coll_status status, int culprit, const char *format, ...)
+        __attribute__((format(printf, 4, 5)));
+
+/* Wait until something happens or until_ns; extra (may be NULL) is polled too.
+ * Serves newcomers and kids. */
+void room_turn(struct room *r, struct coll_wire *extra, uint64_t until_ns);
+
+/* Make a kid of a newcomer's wire (moved, *w is emptied). NULL: no memory. */
+struct kid *room_adopt(struct room *r, struct coll_wire *w, int rank);
+struct kid *room_find_kid(struct room *r, int rank);
+
+/* To all kids; those that cannot take it are skipped. */
+void room_tell(struct room *r, uint32_t type, const void *body, size_t len_bytes, const void *tail, size_t tail_bytes);
+
+/* Tell all kids why it failed. */
+void room_tell_failure(struct room *r);
+
+/* The same to one newcomer. */
+void room_turn_away(const struct room *r, struct coll_wire *w);
+
+/* Send what is queued and wait until every kid has hung up, until_ns at most. */
+bool room_drain(struct room *r, uint64_t until_ns);
+size_t pack_failure(unsigned char *buf, size_t cap, coll_status status, int rank, const char *text);
+bool unpack_failure(const struct coll_wire_frame *f, coll_status *status, int *rank, char *text, size_t text_bytes);
+
+/* "rank 3" or "ranks 3, 5, 7-9 and 12 more" of those for which missing() is true. */
+void name_ranks(char *buf, size_t len_bytes, int size, bool (*missing)(const void *arg, int rank), const void *arg);
+
 #endif

@@ -12,6 +12,9 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "bootstrap/bootstrap.h"
+#include "bootstrap/host_id.h"
+#include "bootstrap/rendezvous.h"
+#include "bootstrap/rendezvous_member.h"
 #include "bootstrap/rendezvous_state.h"
 
 enum phase { SEEK_ROOT, SEEK_PARENT, IN_PLACE, DONE };

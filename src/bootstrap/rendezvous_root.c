@@ -9,6 +9,8 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "bootstrap/rendezvous.h"
+#include "bootstrap/rendezvous_root.h"
 #include "bootstrap/rendezvous_state.h"
 
 struct guest {

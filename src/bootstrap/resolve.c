@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "bootstrap/address.h"
+#include "bootstrap/resolve.h"
 
 struct question {
 	pthread_mutex_t lock;

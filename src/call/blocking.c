@@ -12,7 +12,16 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/planted.h"
+#include "call/blocking.h"
+#include "call/fastpath.h"
+#include "core/error.h"
+#include "engine/range.h"
+#include "engine/run.h"
+#include "intra/explain.h"
 #include "progress/async.h"
+#include "progress/request.h"
+#include "progress/wait.h"
+#include "select/intra.h"
 
 static uint8_t record_kind(const struct coll_call *c)
 {

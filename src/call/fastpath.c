@@ -11,7 +11,12 @@
  * The record says, until a call goes on in go_on(), that the call has ended: as far as others can
  * see it has, once its words are written.
  */
+#include "call/fastpath.h"
+#include "call/blocking.h"
+#include "core/error.h"
+#include "engine/run.h"
 #include "intra/fastpath.h"
+#include "progress/wait.h"
 
 #include "progress/async.h"
 

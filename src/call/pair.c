@@ -6,7 +6,13 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "call/pair.h"
+#include "core/error.h"
+#include "engine/range.h"
+#include "engine/run.h"
 #include "progress/async.h"
+#include "progress/request.h"
+#include "progress/wait.h"
 
 /* The shape's root is the peer. */
 static coll_status generate_send(const struct coll_shape *s, struct coll_builder *b)

@@ -16,8 +16,18 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "call/blocking.h"
+#include "comm/closing.h"
+#include "comm/create.h"
+#include "control/gossip.h"
+#include "core/error.h"
 #include "core/thread_error.h"
+#include "engine/run.h"
 #include "progress/async.h"
+#include "progress/drive.h"
+#include "progress/group.h"
+#include "progress/persistent.h"
+#include "watch/diagnose.h"
 
 enum {
 	DESTROY_WAIT_MS = 3000, /* for the slowest peer, in all */

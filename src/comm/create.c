@@ -9,8 +9,22 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "bootstrap/address.h"
+#include "bootstrap/exchange.h"
+#include "bootstrap/id.h"
+#include "bootstrap/probe.h"
+#include "comm/closing.h"
+#include "comm/create.h"
+#include "comm/settings.h"
+#include "core/fabric.h"
+#include "core/memory.h"
 #include "core/thread_error.h"
+#include "engine/run.h"
+#include "intra/region.h"
 #include "progress/async.h"
+#include "progress/drive.h"
+#include "progress/inflight.h"
+#include "select/frame.h"
+#include "select/intra.h"
 
 enum { SLOT_BYTES_MAX = 64 * 1024, SLOT_BYTES_MIN = 4 * 1024, SLOTS_DEFAULT = 4, WINDOWS_DEFAULT = 4 };
 

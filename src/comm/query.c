@@ -3,7 +3,9 @@
  */
 #include <string.h>
 
+#include "call/blocking.h"
 #include "core/comm.h"
+#include "core/error.h"
 
 int coll_comm_rank(const coll_comm *comm)
 {

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "bootstrap/address.h"
+#include "comm/settings.h"
 #include "core/comm.h"
 #include "select/forced.h"
 

@@ -16,7 +16,13 @@
 
 #include "base/hash.h"
 #include "base/messages.h"
+#include "call/blocking.h"
+#include "comm/create.h"
+#include "comm/split.h"
+#include "control/gossip.h"
 #include "core/comm.h"
+#include "core/error.h"
+#include "progress/drive.h"
 
 /* What a rank says. 8-byte units, so that any rank's layout is every rank's. */
 struct wish {

@@ -2,6 +2,11 @@
  * Context: open, join, links, progress, close. See context.h.
  */
 #include "context/context.h"
+#include "bootstrap/host_id.h"
+#include "comm/closing.h"
+#include "control/gossip.h"
+#include "transports/common/dummy.h"
+#include "transports/loop/group.h"
 
 #include <errno.h>
 #include <stdio.h>

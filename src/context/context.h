@@ -129,11 +129,6 @@ coll_status coll_context_open(struct coll_context **ctx, const coll_config *cfg,
 coll_status coll_context_join(struct coll_context *ctx, const struct coll_peer_info *peer_infos,
                               struct coll_error_box *err);
 
-/* One user more; one less, and the last one closes, when all that parts has parted. What
- * those ends met that nobody has told yet is logged. */
-void coll_context_retain(struct coll_context *ctx);
-void coll_context_release(struct coll_context **ctx);
-
 /* Goodbye to everyone; frees all. */
 void coll_context_close(struct coll_context **ctx);
 

@@ -3,6 +3,7 @@
  * All of it follows from the peer infos, and is the same on all ranks but for what is said of this one's own machine.
  */
 #include "context/locality.h"
+#include "topology/cache.h"
 
 #include <sched.h>
 #include <stdlib.h>

@@ -2,6 +2,9 @@
  * Links to other processes: whom to connect to, whom to let in, the proof both ways,
  * and what the end of a link means. Sockets are socket.c's.
  */
+#include "control/connect.h"
+#include "control/liveness.h"
+#include "control/ping.h"
 #include "control/state.h"
 
 #include <errno.h>

@@ -2,6 +2,12 @@
  * The control plane: what runs it, and its interface (control.h). The lock is taken
  * here and by the interface functions of gossip.c and ping.c.
  */
+#include "control/control.h"
+#include "control/connect.h"
+#include "control/gossip.h"
+#include "control/keepalive.h"
+#include "control/liveness.h"
+#include "control/ping.h"
 #include "control/state.h"
 
 #include <errno.h>

@@ -80,24 +80,10 @@ int coll_control_fd(const struct coll_control *c);
 /* Milliseconds until service must be called without any event, at most 1000. */
 int coll_control_timeout_ms(struct coll_control *c);
 
-/* Tell everyone (and ourselves). Any thread. False: it was known. */
-bool coll_control_tell(struct coll_control *c, const struct coll_note *note);
 /* Wait until what was told has left this process, at most ms: by the links that are proved,
  * and by those that this process is opening. Any thread but the service thread's. */
 void coll_control_flush(struct coll_control *c, int ms);
 
-/* The failure told of a communicator, if any. */
-bool coll_control_failure(struct coll_control *c, uint64_t comm, struct coll_note *note);
-/* What holds for all communicators (deaths, lost links), in order of arrival: the one after
- * *at, NULL for the first; false: there are no more. Facts are never forgotten. */
-bool coll_control_fact(struct coll_control *c, const struct coll_held_note **at, struct coll_note *note);
-/* Number i of all notes kept; the numbers change as old failures are forgotten. */
-bool coll_control_note(struct coll_control *c, int i, struct coll_note *note);
-
-/* A caller waits for a process: ask it, again and again until it is not renewed for a
- * while. One question per process, communicator and what it is about: a new one replaces
- * the old. */
-void coll_control_ask(struct coll_control *c, int peer, const struct coll_mismatch_msg *q);
 /* What is known of a process asked before. */
 struct coll_peer_life {
 	uint64_t last_answer_ns; /* clock of this process, 0 never */
@@ -113,8 +99,11 @@ struct coll_peer_state {
 	bool about_this;      /* the answer is to the question asked last */
 	struct coll_answer answer;
 };
-/* About what (enum coll_about) was asked on a communicator; -1: the newest answer of any,
- * comm 0: on any. */
-void coll_control_peer(struct coll_control *c, int peer, uint64_t comm, int about, struct coll_peer_state *state);
+
+/* Release the lock, then write what was said under it. */
+void coll_control_unlock(struct coll_control *c);
+
+/* A line for the log. */
+void coll_control_say(struct coll_control *c, int level, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 #endif

@@ -10,6 +10,9 @@
 
 #define PLAIN_OWN_MAIN
 #include "base/clock.h"
+#include "control/connect.h"
+#include "control/gossip.h"
+#include "control/liveness.h"
 #include "control/state.h"
 #include "tests/plain.h"
 

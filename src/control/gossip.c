@@ -8,6 +8,10 @@
  * communicators that may not have been created here yet: the last FAILURES_MAX are kept,
  * and older ones only while the communicator lives here and has not looked.
  */
+#include "control/gossip.h"
+#include "control/connect.h"
+#include "control/control.h"
+#include "control/liveness.h"
 #include "control/state.h"
 
 #include <stdio.h>

@@ -9,6 +9,8 @@
 #include <sys/socket.h>
 
 #include "base/clock.h"
+#include "control/gossip.h"
+#include "control/keepalive.h"
 #include "control/state.h"
 
 enum { ALIVE_MS = 200, SILENT_MS = 3000 };

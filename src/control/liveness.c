@@ -16,6 +16,10 @@
  * must have left in peace while this process was late, and with it those who heard its goodbye. So it counts as
  * one that has left: at an end that is no failure, and whoever waits for it is told so.
  */
+#include "control/liveness.h"
+#include "control/connect.h"
+#include "control/control.h"
+#include "control/gossip.h"
 #include "control/state.h"
 
 #include <errno.h>

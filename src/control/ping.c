@@ -3,6 +3,11 @@
  * and what those answer. One ask per process and communicator; whether a process is
  * alive is known per process.
  */
+#include "control/ping.h"
+#include "control/connect.h"
+#include "control/control.h"
+#include "control/gossip.h"
+#include "control/liveness.h"
 #include "control/state.h"
 
 #include "base/clock.h"

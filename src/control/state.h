@@ -92,33 +92,6 @@ struct coll_control {
 	bool closing;
 };
 
-/* ---- control.c ---- */
-
-/* Release the lock, then write what was said under it. */
-void coll_control_unlock(struct coll_control *c);
-/* A line for the log. */
-void coll_control_say(struct coll_control *c, int level, const char *format, ...) __attribute__((format(printf, 3, 4)));
-
-/* ---- gossip.c ---- */
-
-/* Keep a new note, set off the alarm and pass it on to all but the process it came from.
- * False: it is not new. */
-bool coll_control_spread(struct coll_control *c, const struct coll_note *n, int from);
-/* A process was found dead by this one. */
-void coll_control_death(struct coll_control *c, int peer, const char *cause);
-/* Write what is queued and the notes the link has not been given yet, as far as it takes
- * them. False: it is broken. */
-bool coll_control_write(struct coll_control *c, struct coll_control_link *l);
-bool coll_control_untold(const struct coll_control *c, const struct coll_control_link *l);
-void coll_control_forget_all(struct coll_control *c);
-
-/* ---- keepalive.c ---- */
-
-/* Keep links over TCP from being idle. */
-void coll_control_say_alive(struct coll_control *c, uint64_t now);
-/* How long the service may sleep at most, if ms otherwise. */
-int coll_control_alive_ms(const struct coll_control *c, int ms);
-
 /* ---- liveness.c ---- */
 
 enum coll_suspect_why {
@@ -127,51 +100,6 @@ enum coll_suspect_why {
 	COLL_SUSPECT_LINK,     /* a link of the data path broke */
 	COLL_SUSPECT_UNREACHED /* the same, as the host does not acknowledge */
 };
-void coll_control_suspect(struct coll_control *c, int peer, const char *cause, enum coll_suspect_why why);
-/* Nobody listens at its door. */
-void coll_control_gone(struct coll_control *c, int peer, const char *cause);
-/* Its host has answered. */
-void coll_control_reached(struct coll_control *c, int peer);
-/* If it is suspected, ask over this link, which is proved. */
-void coll_control_ask_for_life(struct coll_control *c, struct coll_control_link *l);
-/* It has answered. */
-void coll_control_alive(struct coll_control *c, int peer, uint64_t suspect);
-void coll_control_settle_suspects(struct coll_control *c, uint64_t now);
 enum { COLL_NEIGHBOURS = 5 };
-int coll_control_neighbour(const struct coll_control *c, int peer, int i);
-/* It is not there any more. Whoever would have heard its goodbye tells its death; to others it has left. */
-void coll_control_missing(struct coll_control *c, int peer, const char *cause);
-
-/* ---- connect.c ---- */
-
-/* What is left to write is written when the link can take it. */
-void coll_control_watch(struct coll_control *c, struct coll_control_link *l);
-struct coll_control_link *coll_control_find_link(const struct coll_control *c, int peer);
-void coll_control_open_link(struct coll_control *c, int peer, bool asked);
-void coll_control_drop_link(struct coll_control *c, struct coll_control_link *l);
-/* Connect anew, whatever links there are. */
-void coll_control_probe(struct coll_control *c, int peer);
-/* The link has ended. error: of the system call that said so, 0 none. */
-void coll_control_broken(struct coll_control *c, struct coll_control_link *l, const char *cause, int error);
-void coll_control_accept(struct coll_control *c, int listener);
-void coll_control_listen(struct coll_control *c, bool on);
-uint64_t coll_control_hello_deadline(struct peer *p);
-/* Handshakes; false: nonsense, drop the link. */
-bool coll_control_on_challenge(struct coll_control *c, struct coll_control_link *l, const struct coll_hello *h);
-bool coll_control_on_hello(struct coll_control *c, struct coll_control_link *l, const struct coll_hello *h);
-bool coll_control_on_welcome(struct coll_control *c, struct coll_control_link *l, const struct coll_hello *h);
-/* Timers. */
-void coll_control_keep_links(struct coll_control *c, uint64_t now);
-/* Whether one of the links that must always be there is not. */
-bool coll_control_lacks_links(const struct coll_control *c);
-void coll_control_expire(struct coll_control *c, uint64_t now);
-
-/* ---- ping.c ---- */
-
-void coll_control_on_ping(struct coll_control *c, struct coll_control_link *l, const struct coll_mismatch_msg *q);
-void coll_control_on_pong(struct coll_control *c, struct coll_control_link *l, const struct coll_answer *answer);
-void coll_control_send_pings(struct coll_control *c, uint64_t now);
-/* A link has come up: whoever is asked over it is asked now. */
-void coll_control_ask_again(struct coll_control *c, int peer);
 
 #endif

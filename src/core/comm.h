@@ -205,23 +205,9 @@ static inline const struct coll_peer_info *coll_comm_peer_info(const struct coll
 	return &comm->ctx->peer_infos[coll_comm_process(comm, rank)];
 }
 
-/* ---- fabric.c ---- */
-coll_status coll_comm_fabric_init(struct coll_comm *comm, struct coll_comm_fabric *f, uint16_t lane_base);
-void coll_comm_fabric_close(struct coll_comm_fabric *f);
-/* Whose link is broken: likely, if its is or nobody's is. */
-int coll_comm_broken(struct coll_comm *comm, int likely);
-enum coll_link_end coll_comm_link_end(struct coll_comm *comm, int rank);
-
 /* ---- wait.c ---- */
 
 struct coll_wait; /* watchdog.h */
-
-/* Poll the runs until all are done, with progress, sleep, deadlines and alarms.
- * On error the box is filled and the communicator has failed. */
-coll_status coll_comm_wait(struct coll_comm *comm, const struct coll_wait *wait);
-/* Its beginning alone: a few polls of the first run, and nothing else. OK, AGAIN, or the
- * run's error, which is sticky. */
-coll_status coll_comm_wait_eagerly(struct coll_comm *comm, const struct coll_wait *wait);
 
 /* ---- error.c ---- */
 
@@ -229,14 +215,6 @@ coll_status coll_comm_wait_eagerly(struct coll_comm *comm, const struct coll_wai
 struct coll_rank_name {
 	char text[48];
 };
-struct coll_rank_name coll_comm_name(const struct coll_comm *comm, int rank);
-
-/* The communicator is lost: keep the error, tell the others, return status. */
-coll_status coll_comm_fail(struct coll_comm *comm, coll_status status, int culprit, const char *cause,
-                           const char *circumstances);
-/* The call is refused; the communicator stays usable. */
-coll_status coll_comm_refuse(struct coll_comm *comm, const char *kind, coll_status status, const char *format, ...)
-        __attribute__((format(printf, 4, 5)));
 
 /* ---- blocking.c ---- */
 
@@ -257,31 +235,7 @@ struct coll_call {
 	struct coll_stream *stream; /* NULL: blocking */
 };
 
-/* Inside a group: nothing but noted. */
-coll_status coll_comm_call(struct coll_comm *comm, const struct coll_call *call);
-/* Its first half: comm->run is started, comm->call is its record; whoever polls the run
- * to its end retires the record. Of a communicator on which nothing runs. */
-coll_status coll_comm_begin(struct coll_comm *comm, const struct coll_call *call);
-/* How calls like this one are run: valid until the next call of this function. */
-coll_status coll_call_remember(struct coll_comm *comm, const struct coll_call *call, struct coll_memo **memo);
-/* The job of a call, but for sequence number, scratch and reduction; its record. */
-void coll_call_job(const struct coll_comm *comm, const struct coll_call *call, const struct coll_memo *memo,
-                   struct coll_job *job);
-void coll_call_record(const struct coll_comm *comm, const struct coll_call *call, const struct coll_job *job,
-                      struct coll_record *record);
-/* What the signature of its frames is mixed with, given the calls before it. In their order. */
-uint32_t coll_call_salt(struct coll_comm *comm, const struct coll_call *call, const struct coll_record *record);
-/* Whether a call that could be run intranode is to run its plan all the same. In their order. */
-bool coll_call_by_plan(struct coll_comm *comm, const struct coll_call *call);
-const char *coll_call_name(const struct coll_call *call);
-
 /* ---- fastpath.c ---- */
-
-/* What is prepared (job, of memo) may be called on the shortest way from now on. */
-void coll_fastpath_prepare(struct coll_comm *comm, const struct coll_call *call, struct coll_memo *memo,
-                           const struct coll_job *job);
-/* The memo is going to be another's. */
-void coll_fastpath_forget(struct coll_comm *comm, const struct coll_memo *memo);
 
 static inline uint64_t coll_fastpath_key(enum coll_kind kind, coll_dtype type, coll_op op)
 {
@@ -302,11 +256,6 @@ static inline int coll_fastpath_place(enum coll_kind kind, int root)
 	}
 }
 
-/* ---- blocking.c ---- */
-
-coll_status coll_comm_explain_call(struct coll_comm *comm, enum coll_kind kind, size_t count, coll_dtype type,
-                                   char *buf, size_t len_bytes);
-
 /* ---- pair.c ---- */
 
 /* A message to dest and one from source; -1: that half is left out. */
@@ -321,12 +270,6 @@ struct coll_pair {
 	struct coll_stream *stream; /* NULL: blocking */
 };
 
-coll_status coll_comm_pair(struct coll_comm *comm, const struct coll_pair *pair);
-/* The plan of one half (0: send), pinned; its job but for the sequence number. */
-coll_status coll_pair_plan(struct coll_comm *comm, int half, int peer, const struct coll_plan **plan);
-void coll_pair_job(const struct coll_comm *comm, const struct coll_pair *pair, int half, const struct coll_plan *plan,
-                   struct coll_job *job);
-void coll_pair_record(const struct coll_comm *comm, const struct coll_pair *pair, struct coll_record *record);
 /* The next message of a half with peer: its number. Written by who makes the calls of the
  * communicator, read by anybody. */
 static inline uint64_t coll_pair_number(struct coll_comm *comm, int half, int peer)
@@ -345,58 +288,5 @@ static inline bool coll_pair_self(const struct coll_comm *comm, const struct col
 {
 	return pair->dest == comm->rank && pair->source == comm->rank;
 }
-
-/* ---- drive.c ---- */
-
-/* Whether the communicator has failed, whoever may be driving it. */
-coll_status coll_comm_status(const struct coll_comm *comm);
-/* The same at the beginning of a call named kind; heeds what was told. */
-coll_status coll_comm_usable(struct coll_comm *comm, const char *kind);
-/* The communicator is lost, as its thread finds outside of calls: coll_comm_fail(), and all
- * that is pending ends. */
-coll_status coll_comm_lose(struct coll_comm *comm, coll_status status, int culprit, const char *cause);
-/* Wait until nothing of the communicator is pending: it is this thread's alone. */
-void coll_comm_drain(struct coll_comm *comm);
-
-/* ---- intra.c ---- */
-
-/* At creation: the longest message run intranode, of agreed facts. */
-void coll_select_intra_facts(struct coll_comm *comm, const struct coll_opened_transport *common);
-/* What that needs of this rank alone. */
-coll_status coll_select_intra_prepare(struct coll_comm *comm);
-/* What makes a call intranode, or NULL. */
-const struct coll_intra_op *coll_select_intra_find(const struct coll_comm *comm, const struct coll_call *call,
-                                                   size_t elem_bytes);
-
-/* ---- memory.c ---- */
-void coll_comm_memory_free_all(struct coll_comm *comm);
-
-/* ---- settings.c ---- */
-/* Values that no machine can take are an error, by name. */
-coll_status coll_settings_check(const struct coll_settings *settings, struct coll_error_box *err);
-
-/* ---- create.c ---- */
-/* The communicator of this id and epoch, of size processes by rank (NULL: of all). It
- * is a user of the context from now on; coll_comm_free does not end that. */
-coll_status coll_comm_new(struct coll_context *ctx, uint64_t id, uint32_t epoch, const int *process_of, int size,
-                          struct coll_comm **comm, struct coll_error_box *err);
-/* The id of the communicator of all ranks of the job. */
-uint64_t coll_comm_first_id(const struct coll_context *ctx);
-void coll_comm_free(struct coll_comm **comm);
-
-/* ---- split.c ---- */
-
-/* After the argument checks of api/. */
-coll_status coll_comm_born_by_split(struct coll_comm *parent, int salt, int key, struct coll_comm **child);
-coll_status coll_comm_born_as_duplicate(struct coll_comm *parent, struct coll_comm **child);
-coll_status coll_comm_born_from_ranks(struct coll_comm *parent, const int *ranks, int n, struct coll_comm **child);
-
-/* ---- closing.c ---- */
-
-/* At creation: what the last barrier needs. Freed by coll_comm_free(). */
-coll_status coll_comm_prepare_end(struct coll_comm *comm);
-/* Advance the last barriers of communicators that were destroyed while some of their
- * ranks had not come yet. Any thread; returns at once when another one does it. */
-void coll_comm_progress_closing(struct coll_context *ctx);
 
 #endif

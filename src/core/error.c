@@ -7,7 +7,11 @@
 #include <string.h>
 
 #include "base/messages.h"
+#include "control/gossip.h"
+#include "core/error.h"
+#include "core/fabric.h"
 #include "inspect/dump.h"
+#include "intra/zero_copy.h"
 #include "progress/async.h"
 
 enum { FLUSH_MS = 100 };

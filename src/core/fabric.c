@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "core/comm.h"
+#include "core/fabric.h"
+#include "select/far.h"
 
 static coll_status open_endpoint(struct coll_comm_fabric *f, int peer, uint32_t lane, uint32_t window,
                                  enum coll_direction dir, struct coll_endpoint **endpoint)

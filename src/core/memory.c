@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "core/comm.h"
+#include "core/error.h"
+#include "core/memory.h"
 
 static struct coll_allocation *find(struct coll_comm *comm, const void *ptr, bool registered)
 {

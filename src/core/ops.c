@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/comm.h"
+#include "core/error.h"
 
 /* The one element scale points to. f16 and bf16 are exact in double. */
 static double read_scale(const void *scale, coll_dtype type)

@@ -6,7 +6,10 @@
  * on the list of peers, the number of lanes and the fabric alone, so starting the same shape
  * again looks nothing up.
  */
+#include "engine/bind.h"
 #include "engine/lane.h"
+#include "engine/port.h"
+#include "engine/range.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -122,71 +122,7 @@ struct coll_job {
 	const struct coll_run *after;
 };
 
-/* Largest tile (elements) such that no frame of the plan exceeds slot_bytes;
- * at least 1. The caller may use less. */
-size_t coll_run_tile(const struct coll_plan *plan, size_t elem_bytes, size_t slot_bytes);
-size_t coll_run_scratch_bytes(const struct coll_plan *plan, size_t tile, size_t elem_bytes, uint32_t windows);
-
 struct coll_run; /* opaque; reusable */
-
-/* A run able to execute any plan whose state fits; grows (allocates) in start
- * only when a plan needs more than any before it. */
-coll_status coll_run_create(struct coll_run **run);
-void coll_run_destroy(struct coll_run **run);
-
-/* Bind job (copied) and make ready. Nothing is sent yet. */
-coll_status coll_run_start(struct coll_run *run, const struct coll_fabric *fabric, const struct coll_job *job);
-
-/* Start once more what was started last and has retired with OK: the same job but
- * for the two bases and the sequence number. Cannot fail. */
-void coll_run_restart(struct coll_run *run, const void *in, void *out, uint64_t sequence);
-
-/* After a start or restart: what is run intranode has been begun already, elsewhere. */
-void coll_run_begun(struct coll_run *run, const struct coll_intra_state *state);
-
-/*
- * Between a start or restart and the first poll: this operation comes after another
- * one of the same fabric that may still run (what job.after does; NULL: nothing). The
- * two may be of different plans, lanes and windows, they have scratch of their own,
- * and one thread polls both, in any order.
- *
- *  - Lane l of window w does not begin before `after` has left it (coll_run_left()):
- *    so every channel carries the frames of `after` first.
- *  - This run retires only when `after` has retired: operations end in order.
- *  - When `after` ends with an error, or is cancelled, this run ends with the same
- *    status at its next poll, and touches no channel in that poll.
- *
- * `after` may be started again once it has retired, but lives until this run has
- * ended.
- */
-void coll_run_follow(struct coll_run *run, const struct coll_run *after);
-
-/* Whether a run, and all that it follows, will touch the channels of a lane and window
- * no more: every tile there has posted and received all its frames. Sends by reference
- * may still be read. */
-bool coll_run_left(const struct coll_run *run, uint32_t lane, uint32_t window);
-
-/*
- * Give a run up: its channels have been closed, so nothing settles its cookies any more
- * and nobody reads the memory it lent. A run that has not ended yet ends with status (an
- * error); whatever it was, it has let go of its fabric, and may be started again or be
- * destroyed. Every run that ever used the fabric since its channels were opened is
- * cancelled before any of them is polled or started again.
- */
-void coll_run_cancel(struct coll_run *run, coll_status status);
-
-/* Advance. OK: retired, sends included (idempotent). AGAIN: waiting; *moved (may
- * be NULL) says whether any step started or retired in this call. Error: the
- * first one met; the run must then be quiesced by closing its channels. */
-coll_status coll_run_poll(struct coll_run *run, bool *moved);
-
-/* The way of the run (record/way.h), while it runs and afterwards: of what does the work, intranode or
- * by plan. COLL_WAY_UNKNOWN: not decided yet, or never started. */
-uint8_t coll_run_way(const struct coll_run *run);
-
-/* Whether cookies are out: then polls alone do not finish the run, the transports'
- * progress has to settle them. */
-bool coll_run_awaits_progress(const struct coll_run *run);
 
 /* Whom and what the run waits for, for diagnosis: the first unfinished step of
  * the first unfinished lane. peer -1 when it waits for nobody. */
@@ -216,7 +152,6 @@ struct coll_run_stats {
 	uint64_t by_reference;   /* frames sent by post_ref or received by recv_into or recv_through */
 	uint64_t bytes_streamed; /* of those sent: stored past the caches */
 };
-const struct coll_run_stats *coll_run_stats(const struct coll_run *run);
 
 /* Ragged cut, the one place that knows it: chunk c of n over count elements.
  * The first count % n chunks are one element longer. */

@@ -3,6 +3,9 @@
  * not, all ranks polled in turn by one thread, against the result computed the
  * plain way.
  */
+#include "engine/range.h"
+#include "engine/run.h"
+#include "plan/count.h"
 #include "tests/plain.h"
 
 #include <stdlib.h>

@@ -7,6 +7,7 @@
  */
 #include "engine/port.h"
 #include "engine/step.h"
+#include "reduce/copy.h"
 
 /* Fused steps that also store work in blocks of this size: the second pass over
  * a block then finds it in the first-level cache. */

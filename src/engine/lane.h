@@ -4,6 +4,7 @@
 #ifndef COLL_ENGINE_LANE_H
 #define COLL_ENGINE_LANE_H
 
+#include "engine/order.h"
 #include "engine/state.h"
 
 static inline bool receives(const struct coll_step *s)

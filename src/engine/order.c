@@ -4,6 +4,7 @@
  * A lane of the next operation begins when the operation before has left it, down the whole
  * chain, and operations retire in order. A run only looks at those before it.
  */
+#include "engine/order.h"
 #include "engine/lane.h"
 
 void coll_run_follow(struct coll_run *run, const struct coll_run *after)

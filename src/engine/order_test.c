@@ -3,6 +3,8 @@
  * it, and what it makes of its end. Two ranks over loop, one thread; the orders that
  * nobody would think of are the seeded scheduler's.
  */
+#include "engine/order.h"
+#include "engine/run.h"
 #include "tests/plain.h"
 
 #include "sim/plans.h"

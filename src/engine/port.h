@@ -10,8 +10,13 @@
 #define COLL_ENGINE_PORT_H
 
 #include "engine/range.h"
+#include "engine/state.h"
 
 #include "base/hash.h"
+
+/* Find the channel of a port for the first time. */
+coll_status coll_run_open_port(struct coll_run *run, struct port *port, uint32_t peer, uint32_t lane, uint32_t window,
+                               enum coll_direction dir);
 
 static inline coll_status get_port(struct coll_run *run, struct instance *inst, struct lane *lane, uint32_t peer,
                                    enum coll_direction dir, struct port **out)

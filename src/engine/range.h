@@ -10,6 +10,7 @@
 #ifndef COLL_ENGINE_RANGE_H
 #define COLL_ENGINE_RANGE_H
 
+#include "engine/engine.h"
 #include "engine/state.h"
 
 /* Which sides of a step exist. */
@@ -25,6 +26,14 @@ struct walk {
 	struct span span;
 	uint32_t next; /* first chunk of the run after span */
 };
+
+/* Largest tile (elements) such that no frame of the plan exceeds slot_bytes;
+ * at least 1. The caller may use less. */
+size_t coll_run_tile(const struct coll_plan *plan, size_t elem_bytes, size_t slot_bytes);
+size_t coll_run_scratch_bytes(const struct coll_plan *plan, size_t tile, size_t elem_bytes, uint32_t windows);
+
+/* Bytes of one instance's scratch; at[k] (may be NULL): offset of buffer k. */
+size_t coll_run_slice(const struct coll_plan *plan, size_t tile, size_t elem_bytes, size_t *at);
 
 /* First element of chunk c of the tile; c == chunks: the tile's end. */
 static inline size_t cut_at(const struct instance *inst, uint32_t c)

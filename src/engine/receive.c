@@ -5,8 +5,10 @@
  * offered when the lane begins (invited); then the frame is there, or has been reduced, when
  * its cookie is settled. Any other is viewed where it came in, used, and given back.
  */
+#include "engine/receive.h"
 #include "engine/port.h"
 #include "engine/step.h"
+#include "reduce/copy.h"
 
 /* Bytes of the result that this call does not read again. */
 static inline void store_result(const struct coll_run *run, const struct coll_step *s, void *dst, const void *src,

@@ -5,7 +5,12 @@
  * bind.c owns its tables, step.c what a step does, range.c where its bytes are,
  * order.c what the operation before has to do with it.
  */
+#include "engine/run.h"
+#include "engine/bind.h"
 #include "engine/lane.h"
+#include "engine/order.h"
+#include "engine/receive.h"
+#include "engine/sends.h"
 
 #include <stdlib.h>
 

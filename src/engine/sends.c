@@ -6,9 +6,11 @@
  * for one; then by reference, until the transport settles its cookie. Flights of one channel
  * leave in order. They come from the run's own list: nothing here allocates.
  */
+#include "engine/sends.h"
 #include "base/clock.h"
 #include "engine/port.h"
 #include "engine/step.h"
+#include "reduce/copy.h"
 
 /* The source of a SEND into its slot. A slot far away is stored to past the caches, and must be
  * seen before the frame is: hence the fence. */

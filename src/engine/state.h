@@ -16,6 +16,7 @@
 #define COLL_ENGINE_STATE_H
 
 #include "engine/engine.h"
+#include "engine/run.h"
 
 /*
  * Planted defects. A test compiles this directory once more with
@@ -201,31 +202,5 @@ typedef coll_status coll_step_fn(struct coll_run *run, struct instance *inst, st
 extern coll_step_fn *const coll_run_steps[COLL_STEP_OP_COUNT];
 coll_step_fn coll_run_send, coll_run_recv, coll_run_recv_reduce, coll_run_recv_copy_send, coll_run_recv_reduce_send,
         coll_run_recv_reduce_copy_send;
-
-/* A lane begins: say where frames by reference are going to be taken to. */
-void coll_run_invite(struct coll_run *run, struct instance *inst, struct lane *lane);
-
-/* Move the SENDs of an instance that are under way. */
-coll_status coll_run_reap(struct coll_run *run, struct instance *inst);
-
-/* Make the run's tables fit a plan; nothing happens when they do. */
-coll_status coll_run_bind(struct coll_run *run, const struct coll_fabric *fabric, const struct coll_plan *plan,
-                          uint32_t windows);
-
-/* What only some plans need: several windows' scratch, flights, block layouts. */
-coll_status coll_run_prepare(struct coll_run *run, const struct coll_job *job);
-
-/* Elements that the tiles must cover. */
-size_t coll_run_span(const struct coll_job *job);
-
-/* Open every channel that the plan receives on; AGAIN: some links are still connecting. */
-coll_status coll_run_open_receivers(struct coll_run *run);
-
-/* Find the channel of a port for the first time. */
-coll_status coll_run_open_port(struct coll_run *run, struct port *port, uint32_t peer, uint32_t lane, uint32_t window,
-                               enum coll_direction dir);
-
-/* Bytes of one instance's scratch; at[k] (may be NULL): offset of buffer k. */
-size_t coll_run_slice(const struct coll_plan *plan, size_t tile, size_t elem_bytes, size_t *at);
 
 #endif

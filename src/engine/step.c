@@ -10,6 +10,7 @@
  * it is until done(). Nothing here allocates, locks or waits.
  */
 #include "engine/step.h"
+#include "reduce/copy.h"
 
 #include "engine/range.h"
 

@@ -6,6 +6,7 @@
 #define COLL_ENGINE_STEP_H
 
 #include "engine/state.h"
+#include "reduce/copy.h"
 
 #include <string.h>
 

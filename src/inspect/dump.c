@@ -2,6 +2,8 @@
  * Dumps: see dump.h.
  */
 #include "inspect/dump.h"
+#include "control/gossip.h"
+#include "control/ping.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -2,6 +2,7 @@
  * A turn of the central buffer: entering, being counted, what the last one does for all, and whether it is
  * done. central.h argues the order of accesses.
  */
+#include "intra/central_epoch.h"
 #include "intra/central.h"
 
 static const uint64_t one_rank = (uint64_t)1 << COLL_CENTRAL_COUNT_BIT;

@@ -2,7 +2,10 @@
  * Operations by way of the central buffer: what each rank writes to its cell in a turn, and what it takes from
  * the cells of others when the turn is done. A call is cut in pieces that fill a cell, one turn each.
  */
+#include "intra/central_move.h"
 #include "intra/central.h"
+#include "intra/central_epoch.h"
+#include "reduce/copy.h"
 
 enum { LINK_EVERY = 64 }; /* polls: where ranks share a core there is a turn of all between two of them */
 

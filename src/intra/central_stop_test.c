@@ -13,6 +13,7 @@
 
 #define PLAIN_OWN_MAIN
 #include "intra/central.h"
+#include "intra/central_epoch.h"
 #include "tests/plain.h"
 
 /* A step ends the reservation of a load-and-store pair, so elsewhere a loop of such might never come to its end. */

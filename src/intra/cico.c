@@ -27,7 +27,11 @@
  * Ordering: a step's bytes are written before `steps` is stored with release, and what is read
  * in a step comes before it, too; all of them are loaded with acquire.
  */
+#include "intra/cico.h"
 #include "intra/cma.h"
+#include "intra/nt_stores.h"
+#include "reduce/copy.h"
+#include "reduce/spread.h"
 
 enum { LINE = COLL_LINE_BYTES, STAGE = 0, RESULT = 2, STRIP_BYTES = 128 << 10 };
 enum { REDUCE_LEAST = 64 << 10, BROADCAST_LEAST = 32 << 10 };

@@ -26,6 +26,7 @@
  * unit; busy = 0; if revoked, stop. A process that has died, or become another program, is told by the transport.
  */
 #include "intra/cma.h"
+#include "reduce/copy.h"
 
 #include "base/clock.h"
 

@@ -19,7 +19,10 @@
  * Each step to the next takes a turn at least, so this one was used COLL_DEPTH turns ago or earlier, and the evidence
  * of every turn says that the other has entered a later one. epoch_model_test.c has it as WIDE_FROM_0 and WIDE_FROM_1.
  */
+#include "intra/eager_bcast.h"
+#include "intra/eager_line.h"
 #include "intra/enter.h"
+#include "reduce/copy.h"
 
 /* A reader has no payload: its first line says that it is here. */
 static void begin(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s, size_t bytes)

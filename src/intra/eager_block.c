@@ -3,7 +3,11 @@
  * becomes of that. Blocks of all_to_all and reduce_scatter lie one behind the other, as in the
  * caller's memory; a rank's own is not written to a cell.
  */
+#include "intra/eager_block.h"
+#include "intra/eager_chunk.h"
+#include "intra/eager_line.h"
 #include "intra/enter.h"
+#include "reduce/copy.h"
 
 enum { PIECE_MIN = 2048, PIECES = 8 };
 

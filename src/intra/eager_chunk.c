@@ -3,6 +3,7 @@
  * others' where it lies, in one pass over all of them. Two cells in turn, so no operation
  * ends with waiting for readers.
  */
+#include "intra/eager_chunk.h"
 #include "intra/enter.h"
 
 enum { PIECE_MIN = 1024, PIECES = 8, AHEAD = 2 };

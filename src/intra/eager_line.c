@@ -5,6 +5,7 @@
  * Lines of more than one are unpacked first, so that the operands lie together; the
  * operands of one line are used where they are.
  */
+#include "intra/eager_line.h"
 #include "intra/enter.h"
 
 #include <stddef.h>

@@ -184,9 +184,6 @@ static inline coll_status coll_intra_not_yet(struct coll_intra *n, struct coll_i
 	return st == COLL_AGAIN ? coll_intra_idle(n, s) : st;
 }
 
-void coll_intra_position(void *arg, const struct coll_job *job, const struct coll_intra_state *s,
-                         struct coll_run_where *where);
-
 /* Lines of an entry that a payload takes: 48 bytes in the first, 56 in each further one. */
 static inline uint32_t coll_intra_lines(size_t bytes)
 {
@@ -194,17 +191,6 @@ static inline uint32_t coll_intra_lines(size_t bytes)
 	               ? 1
 	               : 1 + (uint32_t)((bytes - COLL_FIRST_PAYLOAD + COLL_MORE_PAYLOAD - 1) / COLL_MORE_PAYLOAD);
 }
-/* eager_line.c: so many bytes, to our entry from a line on; from a peer's, each line when it is there.
- * AGAIN: called again until it is OK. */
-void coll_intra_pack(struct coll_intra *n, const struct coll_job *job, const struct coll_intra_state *s, uint32_t first,
-                     const char *from, size_t bytes);
-coll_status coll_intra_unpack(const struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s,
-                              uint32_t rank, uint32_t first, char *to, size_t bytes);
-/* eager_chunk.c: a turn, and the cell that goes with it. */
-coll_status coll_intra_enter_cell(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s);
-/* Piece of our cell: copied and told. */
-void coll_intra_fill(struct coll_intra *n, const struct coll_job *job, const struct coll_intra_state *s, uint32_t piece,
-                     size_t at, const char *from, size_t bytes);
 /* Whether that piece of a peer is there. */
 static inline coll_status coll_intra_filled(const struct coll_intra *n, const struct coll_job *job,
                                             struct coll_intra_state *s, uint32_t rank, uint32_t piece)
@@ -253,25 +239,6 @@ static inline void coll_intra_backoff_result(struct intra_backoff *backoff, bool
 	backoff->left = backoff->pause;
 }
 
-/* central.c, central_move.c: of more ranks. */
-size_t coll_intra_central_cell_bytes(size_t payload_bytes);
-size_t coll_intra_central_bytes(int size, size_t payload_bytes);
-coll_status coll_intra_poll_central(void *arg, const struct coll_job *job, struct coll_intra_state *s);
-void coll_intra_position_central(void *arg, const struct coll_job *job, const struct coll_intra_state *s,
-                                 struct coll_run_where *where);
-
-/* nt_stores.c: how results of the call that begins are stored; bytes: as struct coll_nt_rule has them. None:
- * through the caches, where lines are that have just been read. As: it has been chosen. Direct: whichever the job
- * is. */
-void coll_intra_nt_begin(struct coll_intra *n, enum coll_nt_pass pass, size_t bytes);
-void coll_intra_nt_none(struct coll_intra *n);
-void coll_intra_nt_as(struct coll_intra *n, bool stream);
-void coll_intra_nt_direct(struct coll_intra *n, const struct coll_job *job);
-/* Around a pass; and when the call has ended. */
-uint64_t coll_intra_nt_since(const struct coll_intra *n);
-void coll_intra_nt_until(struct coll_intra *n, uint64_t since_ns);
-void coll_intra_nt_end(struct coll_intra *n);
-
 /* What one of two ranks does in an operation: pair_swap.c, pair_stream.c. */
 struct coll_exchange {
 	const char *send; /* what the other needs */
@@ -281,34 +248,5 @@ struct coll_exchange {
 	size_t bytes;
 	bool joins;
 };
-struct coll_exchange coll_intra_exchange(const struct coll_intra *n, const struct coll_job *job);
-
-/* Polls of the operations: eager_line.c, eager_chunk.c, eager_block.c, pair_swap.c, eager_bcast.c. */
-coll_status coll_intra_poll_pair_swap(void *arg, const struct coll_job *job, struct coll_intra_state *s);
-coll_status coll_intra_poll_wide_bcast(void *arg, const struct coll_job *job, struct coll_intra_state *s);
-coll_status coll_intra_poll_eager_bcast(void *arg, const struct coll_job *job, struct coll_intra_state *s);
-coll_status coll_intra_poll_eager_lines(void *arg, const struct coll_job *job, struct coll_intra_state *s);
-coll_status coll_intra_poll_eager_chunk(void *arg, const struct coll_job *job, struct coll_intra_state *s);
-/* zero_copy.c */
-coll_status coll_intra_poll_zero_copy(void *arg, const struct coll_job *job, struct coll_intra_state *s);
-bool coll_intra_passes_zero_copy(void *arg, const struct coll_job *job);
-/* What such a call is made by where the buffers are plain; COLL_WAY_UNKNOWN: by what its hand says, or the plan. */
-uint8_t coll_intra_plain_way(const struct coll_intra *n, const struct coll_job *job);
-/* cico.c: whether they are better than the plan; from INTRA_CICO_NEW on, or from INTRA_CICO_BEGUN, when
- * all have entered this turn. */
-bool coll_intra_cico_serve(const struct coll_intra *n, const struct coll_job *job);
-coll_status coll_intra_poll_cico(void *arg, const struct coll_job *job, struct coll_intra_state *s);
-/* pair_reduce.c, pair_stream.c: the same of two ranks, an all_reduce and the others. */
-bool coll_intra_pair_reduce_serve(const struct coll_intra *n, const struct coll_job *job);
-coll_status coll_intra_poll_pair_reduce(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s);
-bool coll_intra_pair_stream_serves(const struct coll_intra *n, const struct coll_job *job);
-coll_status coll_intra_poll_pair_stream(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s);
-/* pair_bcast.c: a broadcast of two ranks; phases as those of cico.c. */
-bool coll_intra_pair_bcast_serves(const struct coll_intra *n, const struct coll_job *job);
-coll_status coll_intra_poll_pair_bcast(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s);
-coll_status coll_intra_poll_eager_line_reduce(void *arg, const struct coll_job *job, struct coll_intra_state *s);
-coll_status coll_intra_poll_barrier(void *arg, const struct coll_job *job, struct coll_intra_state *s);
-coll_status coll_intra_poll_eager_lines_reduce(void *arg, const struct coll_job *job, struct coll_intra_state *s);
-coll_status coll_intra_poll_eager_chunk_reduce(void *arg, const struct coll_job *job, struct coll_intra_state *s);
 
 #endif

@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "intra/cma.h"
+#include "intra/explain.h"
+#include "intra/zero_copy.h"
 
 /* What must be mapped for zero copy: see coll_intra_requires(). */
 static const char *mapped(enum coll_kind kind)

@@ -2,6 +2,13 @@
  * Which operation is made how, and what they say of themselves when they wait.
  */
 #include "intra/intra.h"
+#include "intra/central_move.h"
+#include "intra/eager_bcast.h"
+#include "intra/eager_block.h"
+#include "intra/eager_chunk.h"
+#include "intra/eager_line.h"
+#include "intra/pair_swap.h"
+#include "intra/zero_copy.h"
 
 #include "intra/enter.h"
 

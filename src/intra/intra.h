@@ -37,13 +37,6 @@ struct coll_intra_fabric {
 
 struct coll_intra;
 
-/* Nothing is shared yet. payload_bytes: COLL_INTRA_BYTES. alone: every rank has a core. fabric is
- * copied. */
-coll_status coll_intra_create(struct coll_intra **intra, const struct coll_intra_fabric *fabric,
-                              const struct coll_channel_key *key, int rank, int size, size_t payload_bytes, bool alone);
-/* Before the links are closed. NULL inside accepted. */
-void coll_intra_destroy(struct coll_intra **intra);
-
 /* Whether a call gains by it, by agreed facts alone: count as in struct coll_job, payload_bytes as
  * above; crowded: more ranks than cores. */
 bool coll_intra_serves(enum coll_kind kind, int size, bool crowded, size_t count, size_t elem_bytes,
@@ -51,13 +44,8 @@ bool coll_intra_serves(enum coll_kind kind, int size, bool crowded, size_t count
 /* What runs it. Valid as long as native. */
 const struct coll_intra_op *coll_intra_op_of(struct coll_intra *intra, enum coll_kind kind, size_t count,
                                              size_t elem_bytes);
-/* The same for long messages in buffers that all ranks map (coll_mem_alloc): zero_copy.c. */
-bool coll_intra_zero_copy_serves(enum coll_kind kind, int size, size_t count, size_t elem_bytes);
 /* small: what coll_intra_op_of() says, where coll_intra_serves(); else NULL. */
 const struct coll_intra_op *coll_intra_zero_copy_op(struct coll_intra *intra, const struct coll_intra_op *small);
-/* The communicator has failed: its calls' buffers are the caller's from here on. NULL accepted. Nothing of it is
- * polled again. */
-void coll_intra_revoke(struct coll_intra *intra);
 
 /* What was done directly, since creation: for tests and reports. */
 struct coll_intra_stats {
@@ -72,18 +60,19 @@ struct coll_intra_stats {
 	uint64_t streamed_in;    /* bytes that came by slots */
 	uint64_t tiles;          /* that calls were cut in: cico.c */
 };
-const struct coll_intra_stats *coll_intra_stats(const struct coll_intra *intra);
 
 /* Whether fastpath.h can do it: one line, or none. */
 bool coll_intra_is_fastpath(const struct coll_intra_op *intra);
 /* The way of a call that it makes (record/way.h); of one that passes(), the first that is tried. */
 uint8_t coll_intra_way(const struct coll_intra_op *intra);
-/* The ways that are tried for a job, in order, and the condition of each: "zero-copy if ...; else pair-stream (plain
- * buffers)", cut to len_bytes. What is left for the plan goes to *plan. explain.c */
-void coll_intra_explain(const struct coll_intra_op *intra, const struct coll_job *job, char *buf, size_t len_bytes,
-                        const char **plan);
 
-/* Of one rank, or of rank 0 where there are more ranks than can read each other: bytes of address space. */
-size_t coll_intra_region_bytes(size_t payload_bytes);
+struct coll_intra_state;
+struct coll_run_where;
+
+void coll_intra_position(void *arg, const struct coll_job *job, const struct coll_intra_state *s,
+                         struct coll_run_where *where);
+
+/* intra.c: once, since a run polls by its hand while another thread looks for one. */
+void coll_intra_ops(struct coll_intra *n);
 
 #endif

@@ -2,7 +2,9 @@
  * How a call run intranode stores its results: src/engine/nt_policy.h chooses, and is told how
  * long the call's passes took.
  */
+#include "intra/nt_stores.h"
 #include "intra/zero_copy.h"
+#include "intra/zero_copy_plan.h"
 
 void coll_intra_nt_none(struct coll_intra *n)
 {

@@ -15,7 +15,10 @@
  *
  * Only their owner reads or writes the caller's buffers: a call may fail at any moment.
  */
+#include "intra/pair_bcast.h"
 #include "intra/enter.h"
+#include "intra/nt_stores.h"
+#include "reduce/copy.h"
 
 enum { SLOTS = 4, SLOT_BYTES = 64 << 10 };
 /* What is shorter a root that is one always sends faster by the many slots of a plan's channel (64 KiB: 7.9 us to the

@@ -26,8 +26,11 @@
  *
  * Only their owner reads or writes the caller's buffers: a call may fail at any moment.
  */
+#include "intra/pair_reduce.h"
 #include "intra/enter.h"
+#include "intra/nt_stores.h"
 #include "intra/stream_kernel.h"
+#include "reduce/copy.h"
 
 enum { AHEAD = COLL_RING_SLOTS / 2, POLL_STEPS = 8 };
 _Static_assert(2 * AHEAD == COLL_RING_SLOTS, "a slot is taken in the step that sends it again");

@@ -22,7 +22,11 @@
 #include <assert.h>
 
 #include "intra/cma.h"
+#include "intra/nt_stores.h"
+#include "intra/pair_stream.h"
+#include "intra/pair_swap.h"
 #include "intra/stream_kernel.h"
+#include "reduce/copy.h"
 
 enum { AHEAD = 2 };
 _Static_assert((int)AHEAD < (int)COLL_RING_SLOTS, "a chunk is sent before the one of SLOTS before it has been read");

@@ -14,7 +14,9 @@
  * operation's word, which is new: it has the number of the turn. So there is no evidence to look for, and
  * one place for each direction is enough. epoch_model_test.c has it as EXCHANGE.
  */
+#include "intra/pair_swap.h"
 #include "intra/enter.h"
+#include "reduce/copy.h"
 
 struct coll_exchange coll_intra_exchange(const struct coll_intra *n, const struct coll_job *job)
 {

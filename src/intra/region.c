@@ -8,7 +8,10 @@
  * does anybody who can read it. One that has not mapped all gives up at once, as does
  * whoever cannot read its region. So either all use the regions or none does.
  */
+#include "intra/region.h"
+#include "intra/central.h"
 #include "intra/enter.h"
+#include "intra/intra.h"
 
 #include <assert.h>
 #include <stddef.h>

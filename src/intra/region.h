@@ -224,11 +224,19 @@ struct coll_intra {
  * they will never be used. */
 coll_status coll_intra_form(struct coll_intra *n, uint32_t *waits_for);
 
-/* intra.c: once, since a run polls by its hand while another thread looks for one. */
-void coll_intra_ops(struct coll_intra *n);
-
 /* Phases of struct coll_intra_state. */
 enum { INTRA_NEW = 0, INTRA_BEGUN, INTRA_CICO_NEW = 16, INTRA_CICO_BEGUN, INTRA_CICO };
+
+/* Nothing is shared yet. payload_bytes: COLL_INTRA_BYTES. alone: every rank has a core. fabric is
+ * copied. */
+coll_status coll_intra_create(struct coll_intra **intra, const struct coll_intra_fabric *fabric,
+                              const struct coll_channel_key *key, int rank, int size, size_t payload_bytes, bool alone);
+
+/* Before the links are closed. NULL inside accepted. */
+void coll_intra_destroy(struct coll_intra **intra);
+
+/* Of one rank, or of rank 0 where there are more ranks than can read each other: bytes of address space. */
+size_t coll_intra_region_bytes(size_t payload_bytes);
 
 /* Of a rank; not every part of it is a peer's to write. */
 static inline struct intra_region *coll_intra_region(const struct coll_intra *n, int rank)

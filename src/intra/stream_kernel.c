@@ -8,6 +8,8 @@
  * than a core has loads in flight.
  */
 #include "intra/stream_kernel.h"
+#include "reduce/copy.h"
+#include "reduce/spread.h"
 
 #include <assert.h>
 

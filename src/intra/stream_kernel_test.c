@@ -7,6 +7,9 @@
 #include <stdlib.h>
 
 #include "intra/enter.h"
+#include "intra/pair_reduce.h"
+#include "intra/pair_stream.h"
+#include "intra/region.h"
 #include "intra/stream_kernel.h"
 #include "tests/plain.h"
 

@@ -29,6 +29,14 @@
  * anything: it looks at revoked after the unit, before it says that it is done.
  */
 #include "intra/zero_copy.h"
+#include "intra/cico.h"
+#include "intra/nt_stores.h"
+#include "intra/pair_bcast.h"
+#include "intra/pair_reduce.h"
+#include "intra/pair_stream.h"
+#include "intra/zero_copy_plan.h"
+#include "reduce/copy.h"
+#include "reduce/spread.h"
 
 #include <sched.h>
 

@@ -6,6 +6,7 @@
 #define COLL_INTRA_ZERO_COPY_H
 
 #include "intra/enter.h"
+#include "intra/intra.h"
 
 /* One pass: what all sources together are goes to all destinations; one source is copied. */
 struct intra_pass {
@@ -14,6 +15,21 @@ struct intra_pass {
 	int ndst, nsrc;
 	size_t bytes;
 };
+
+/* zero_copy.c */
+coll_status coll_intra_poll_zero_copy(void *arg, const struct coll_job *job, struct coll_intra_state *s);
+bool coll_intra_passes_zero_copy(void *arg, const struct coll_job *job);
+
+/* What such a call is made by where the buffers are plain; COLL_WAY_UNKNOWN: by what its hand says, or the plan. */
+uint8_t coll_intra_plain_way(const struct coll_intra *n, const struct coll_job *job);
+
+/* The same for long messages in buffers that all ranks map (coll_mem_alloc): zero_copy.c. */
+bool coll_intra_zero_copy_serves(enum coll_kind kind, int size, size_t count, size_t elem_bytes);
+
+/* The communicator has failed: its calls' buffers are the caller's from here on. NULL accepted. Nothing of it is
+ * polled again. */
+void coll_intra_revoke(struct coll_intra *intra);
+const struct coll_intra_stats *coll_intra_stats(const struct coll_intra *intra);
 
 /* Which buffers of `owner` this rank reads or writes in a call. Agreed facts alone. */
 static inline bool coll_intra_uses(const struct coll_job *job, int rank, int owner, int which)
@@ -31,12 +47,5 @@ static inline bool coll_intra_requires(const struct coll_job *job, int which)
 {
 	return job->plan->kind != COLL_KIND_BROADCAST || which == COLL_REACH_IN;
 }
-
-/* Bytes of such a buffer. */
-size_t coll_intra_reach_bytes(const struct coll_job *job, int which);
-/* The k-th pass of this rank; false: there are no more. */
-bool coll_intra_pass(const struct coll_intra *n, const struct coll_job *job, uint32_t k, struct intra_pass *pass);
-/* All passes of all ranks are done: what is left to do with our own result. */
-void coll_intra_finish_edges(const struct coll_intra *n, const struct coll_job *job);
 
 #endif

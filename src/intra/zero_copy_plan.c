@@ -14,6 +14,7 @@
  * last page's worth of the vector are reduced to the region of one rank each, and every rank copies
  * them from there when all is done.
  */
+#include "intra/zero_copy_plan.h"
 #include "intra/zero_copy.h"
 
 enum { SLICE_MIN = 64 };

@@ -3,6 +3,9 @@
  * and errors; and lowering: what it fuses and what it must not.
  */
 #include "plan/build.h"
+#include "plan/lower.h"
+#include "plan/parse.h"
+#include "plan/print.h"
 
 #include <stdlib.h>
 

@@ -4,6 +4,8 @@
  * them, in a list by age.
  */
 #include "plan/cache.h"
+#include "plan/lower.h"
+#include "plan/verify.h"
 
 #include <stdio.h>
 #include <stdlib.h>

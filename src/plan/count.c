@@ -4,6 +4,7 @@
  */
 #include <stdlib.h>
 
+#include "plan/count.h"
 #include "plan/plan.h"
 #include "plan/replay.h"
 #include "plan/step.h"

@@ -3,6 +3,7 @@
  * sent: nobody may change it later, as the race check proves.
  */
 #include "plan/flow.h"
+#include "plan/plan.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "plan/draft.h"
+#include "plan/lower.h"
 #include "plan/step.h"
 
 enum next_use { NEXT_NONE, NEXT_READ, NEXT_WRITE };

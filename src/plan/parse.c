@@ -10,6 +10,8 @@
 #include <string.h>
 
 #include "plan/pack.h"
+#include "plan/parse.h"
+#include "plan/plan.h"
 #include "plan/step.h"
 
 enum { WORD_MAX = 64 };

@@ -50,6 +50,9 @@ enum coll_kind {
 const char *coll_plan_kind_name(enum coll_kind kind);
 int coll_plan_kind_from_name(const char *name);
 
+/* "recv_reduce" ...; NULL for an unknown op. */
+const char *coll_step_op_name(uint8_t op);
+
 /* A vector collective cuts its tile into chunks; a block collective has one
  * chunk per rank (chunk id = block id) and a tile is a strip of each block. */
 static inline bool coll_plan_kind_is_block(enum coll_kind kind)
@@ -184,20 +187,6 @@ static inline uint32_t coll_step_chunk(const struct coll_plan *p, const struct c
 
 void coll_plan_free(struct coll_plan *plan); /* NULL accepted */
 
-/* ---- Lowering (lower.c): logical plan -> fused plan, a new plan ---- */
-
-/* Fuse adjacent RECV/RECV_REDUCE + SEND of the same run on the same lane into
- * one-pass steps; drops a store that nothing reads (and that is not part of the
- * result). Never changes what travels or any rounding. */
-coll_status coll_plan_lower(const struct coll_plan *logical, struct coll_plan **lowered);
-
-/* ---- Text (print.c, parse.c): grammar in docs/design/plans.md ---- */
-
-/* Returns the length the text needs (without the NUL), like snprintf. */
-size_t coll_plan_print(const struct coll_plan *plan, char *buf, size_t len_bytes);
-/* On error *line is the number (from 1) of the offending line. */
-coll_status coll_plan_parse(const char *text, struct coll_plan **plan, int *line);
-
 /* ---- Verification (verify.c) ---- */
 
 struct coll_verify_options {
@@ -215,11 +204,6 @@ struct coll_verify_options {
 	bool pairwise;
 };
 
-/* Prove the plans of all ranks together. On failure returns
- * COLL_ERR_INTERNAL and writes one line to why. */
-coll_status coll_plan_verify(const struct coll_plan *const *plans, int size, const struct coll_verify_options *opt,
-                             char *why, size_t why_bytes);
-
 /* Counts that do not drift, for tests and coll-plan. Bytes are in units of one
  * vector (vector kinds) or one block (block kinds), as exact fractions of
  * chunks: sent_chunks / chunks. */
@@ -230,8 +214,5 @@ struct coll_plan_counts {
 	uint64_t sent_chunks;
 	uint64_t received_chunks;
 };
-void coll_plan_count(const struct coll_plan *plan, struct coll_plan_counts *counts);
-/* Communication rounds of the whole collective: the longest chain of frames. */
-coll_status coll_plan_rounds(const struct coll_plan *const *plans, int size, uint32_t *rounds);
 
 #endif

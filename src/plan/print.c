@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "plan/plan.h"
+#include "plan/print.h"
 #include "plan/step.h"
 
 struct printer {

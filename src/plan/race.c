@@ -5,6 +5,7 @@
  * the waits: dense tables here, and another derivation of the same rules.
  */
 #include "plan/race.h"
+#include "plan/plan.h"
 
 #include <stdarg.h>
 #include <stdio.h>

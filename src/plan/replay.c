@@ -6,6 +6,7 @@
  * whatever the number of ranks.
  */
 #include "plan/replay.h"
+#include "plan/plan.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -42,7 +42,4 @@ static inline uint32_t coll_lane_length(const struct coll_plan *p, uint32_t lane
 	return p->lane_first[lane + 1] - p->lane_first[lane];
 }
 
-/* "recv_reduce" ...; NULL for an unknown op. */
-const char *coll_step_op_name(uint8_t op);
-
 #endif

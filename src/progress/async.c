@@ -6,6 +6,7 @@
  * would otherwise do twice what helps once.
  */
 #include "progress/async.h"
+#include "progress/drive.h"
 
 #include <signal.h>
 #include <stdlib.h>

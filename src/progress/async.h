@@ -161,88 +161,6 @@ void coll_async_close(struct coll_context *ctx);
 /* Start the progress thread where the settings want one. */
 void coll_async_thread(struct coll_context *ctx);
 
-/* ---- drive.c ---- */
-
-/* The lock, for threads that do not drive: drivers, who would take it again at once, let them
- * in. A driver that may come back later takes it by trylock. */
-void coll_async_lock(struct coll_context *ctx);
-/* Give the lock back; whoever sleeps hears of what was completed. */
-void coll_async_unlock(struct coll_context *ctx);
-/* One look at everything pending; true if anything moved. The lock is held. */
-bool coll_drive(struct coll_context *ctx);
-/* The same if the lock is free. */
-bool coll_drive_try(struct coll_context *ctx);
-/* The same in any case: whoever goes to sleep must have looked. */
-bool coll_drive_last(struct coll_context *ctx);
-/* Drive these contexts until done(arg), at most timeout_ms (< 0: no limit): OK or AGAIN. */
-coll_status coll_async_await(struct coll_context **ctxs, int n, bool (*done)(void *arg), void *arg, int timeout_ms);
-
-/* ---- request.c: one request, from the call to its end ---- */
-
-/* A request for a call, not handed in. On failure the call is refused. */
-coll_status coll_request_call(struct coll_comm *comm, const struct coll_call *call, struct coll_request **req);
-coll_status coll_request_pair(struct coll_comm *comm, const struct coll_pair *pair, struct coll_request **req);
-/* What a new or used request needs for a call; the plan is pinned. */
-coll_status coll_request_bind(struct coll_request *r, const struct coll_call *call);
-/* Noted in a group; of a stream: handed in; else handed in and waited for. */
-coll_status coll_request_dispatch(struct coll_request *r, struct coll_stream *stream);
-/* Hand in, at a position of the stream (0: the next). An error: the communicator has failed. */
-coll_status coll_request_submit(struct coll_request *r, struct coll_stream *stream, uint64_t position);
-/* Its record, and the signature of its frames: a call begins. */
-void coll_request_sign(struct coll_request *r);
-/* Wait for a held request. */
-coll_status coll_request_await(struct coll_request *r, int timeout_ms);
-/* The request of the communicator's thread is to be used again. */
-void coll_request_recycle(struct coll_request *r);
-void coll_request_init(struct coll_request *r, struct coll_comm *comm);
-void coll_request_fini(struct coll_request *r);
-
-/* ---- inflight.c: requests on their way, all with the lock held ---- */
-
-void coll_inflight_init(struct coll_inflight *f);
-void coll_inflight_fini(struct coll_comm *comm);
-/* Into the order of its communicator: adds blockers, takes its sequence number. */
-void coll_inflight_enter(struct coll_request *r);
-/* One that runs already, started inline. */
-void coll_inflight_adopt(struct coll_request *r);
-void coll_inflight_unblock(struct coll_request *r); /* one thing less blocks it */
-/* Start all that nothing blocks any more. */
-void coll_inflight_launch(struct coll_async *a);
-void coll_inflight_complete(struct coll_request *r, coll_status status);
-/* The communicator has failed: end all its requests. */
-void coll_inflight_lost(struct coll_comm *comm);
-/* What this rank says it is doing: the oldest that runs, else what has just ended. */
-void coll_inflight_publish(struct coll_comm *comm, struct coll_request *ended);
-
-/* ---- stream.c ---- */
-
-/* Append at a position, 0: the next; adds a blocker unless the request may start at once. */
-void coll_stream_append(struct coll_stream *s, struct coll_request *r, uint64_t position);
-void coll_stream_pop(struct coll_stream *s, struct coll_request *r, coll_status status);
-
-/* ---- event.c ---- */
-
-/* The stream goes: its events keep what they know. The lock is held. */
-void coll_event_detach(struct coll_stream *s);
-/* Note the time in those of the stream's events that have been reached; the lock is held. */
-void coll_event_stamp(struct coll_stream *s);
-
-/* ---- persistent.c ---- */
-
-/* Start the run of an operation for its request. */
-coll_status coll_operation_run(struct coll_request *r);
-/* Noted in a group so far. */
-void coll_operation_leaves_group(struct coll_request *r);
-/* Its request is the caller's again. */
-void coll_operation_ended(struct coll_request *r);
-/* The communicator goes; its operations stay as empty shells. */
-void coll_operations_orphan(struct coll_comm *comm);
-/* What was started inline becomes a request like others. */
-void coll_operation_hand_over(struct coll_comm *comm);
-/* The same of all that this thread has started inline on communicators of the context: it
- * waits for something else there, and other ranks may wait for these. */
-void coll_operations_sweep(struct coll_context *ctx);
-
 /* ---- group.c ---- */
 
 /* The group of a thread: how deep it is in, and the calls noted. While an operation is
@@ -288,12 +206,5 @@ static inline struct coll_fastpath *coll_fastpath_find(struct coll_comm *comm, e
 		return NULL;
 	return q;
 }
-
-void coll_group_add(struct coll_request *r, struct coll_stream *stream);
-/* Whether this thread's group has noted calls on a communicator, or for a stream; either may
- * be NULL. */
-bool coll_group_has(const struct coll_comm *comm, const struct coll_stream *stream);
-/* Several calls in one take their places in the streams they were made for. The lock is held. */
-void coll_group_join(struct coll_request *whole);
 
 #endif

@@ -6,8 +6,14 @@
  * the failed one, and all of them end with it.
  */
 
+#include "progress/drive.h"
 #include "base/clock.h"
+#include "core/error.h"
+#include "engine/run.h"
 #include "progress/async.h"
+#include "progress/inflight.h"
+#include "progress/persistent.h"
+#include "watch/diagnose.h"
 
 enum { PROGRESS_EVERY = 8, JUDGE_EVERY = 16 };
 enum { MESSAGES_AT_A_TIME = 4, MESSAGES_TURN_MS = 1000 };

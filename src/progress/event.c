@@ -6,7 +6,14 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "comm/closing.h"
+#include "core/error.h"
 #include "progress/async.h"
+#include "progress/drive.h"
+#include "progress/event.h"
+#include "progress/inflight.h"
+#include "progress/request.h"
+#include "progress/stream.h"
 
 coll_status coll_event_create(coll_event **out, coll_comm *comm)
 {

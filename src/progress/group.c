@@ -12,7 +12,14 @@
 #include <stdlib.h>
 
 #include "base/hash.h"
+#include "core/error.h"
 #include "progress/async.h"
+#include "progress/drive.h"
+#include "progress/group.h"
+#include "progress/inflight.h"
+#include "progress/persistent.h"
+#include "progress/request.h"
+#include "progress/stream.h"
 
 /* Agreed facts: constants. A call up to FUSE_EACH bytes is mostly latency (2 ranks over shm:
  * 4 KiB take 2 to 3 times as long as 8 bytes); a packed call stays below what is cut in

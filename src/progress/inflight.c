@@ -10,7 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "call/pair.h"
+#include "core/error.h"
+#include "engine/run.h"
 #include "progress/async.h"
+#include "progress/inflight.h"
+#include "progress/persistent.h"
+#include "progress/request.h"
+#include "progress/stream.h"
 
 /* ---- Life ---- */
 

@@ -23,6 +23,30 @@ struct coll_link {
 	struct coll_link *prev, *next;
 };
 
+struct coll_async;
+struct coll_comm;
+struct coll_inflight;
+
+void coll_inflight_init(struct coll_inflight *f);
+void coll_inflight_fini(struct coll_comm *comm);
+
+/* Into the order of its communicator: adds blockers, takes its sequence number. */
+void coll_inflight_enter(struct coll_request *r);
+
+/* One that runs already, started inline. */
+void coll_inflight_adopt(struct coll_request *r);
+void coll_inflight_unblock(struct coll_request *r); /* one thing less blocks it */
+
+/* Start all that nothing blocks any more. */
+void coll_inflight_launch(struct coll_async *a);
+void coll_inflight_complete(struct coll_request *r, coll_status status);
+
+/* The communicator has failed: end all its requests. */
+void coll_inflight_lost(struct coll_comm *comm);
+
+/* What this rank says it is doing: the oldest that runs, else what has just ended. */
+void coll_inflight_publish(struct coll_comm *comm, struct coll_request *ended);
+
 static inline void coll_list_init(struct coll_link *l)
 {
 	l->prev = l->next = l;

@@ -22,7 +22,16 @@
 #include <stdlib.h>
 
 #include "base/hash.h"
+#include "core/error.h"
+#include "engine/order.h"
+#include "engine/run.h"
 #include "progress/async.h"
+#include "progress/drive.h"
+#include "progress/group.h"
+#include "progress/inflight.h"
+#include "progress/persistent.h"
+#include "progress/request.h"
+#include "progress/wait.h"
 
 /* What is prepared is not taken for a call of it. */
 static const uint64_t PREPARE_SALT = 0x70726570617265;

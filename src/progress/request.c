@@ -8,7 +8,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "call/blocking.h"
+#include "call/pair.h"
+#include "core/error.h"
+#include "engine/run.h"
 #include "progress/async.h"
+#include "progress/drive.h"
+#include "progress/group.h"
+#include "progress/inflight.h"
+#include "progress/persistent.h"
+#include "progress/request.h"
+#include "progress/stream.h"
 
 /* ---- Life ---- */
 

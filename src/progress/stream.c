@@ -6,7 +6,14 @@
  */
 #include <stdlib.h>
 
+#include "comm/closing.h"
+#include "core/error.h"
 #include "progress/async.h"
+#include "progress/drive.h"
+#include "progress/event.h"
+#include "progress/group.h"
+#include "progress/inflight.h"
+#include "progress/stream.h"
 
 /* ---- Order (the lock is held) ---- */
 

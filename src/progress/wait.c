@@ -7,7 +7,12 @@
 
 #include "base/clock.h"
 #include "base/guards.h"
+#include "engine/run.h"
 #include "progress/async.h"
+#include "progress/drive.h"
+#include "progress/persistent.h"
+#include "progress/wait.h"
+#include "watch/diagnose.h"
 
 enum { EAGER_POLLS = 24 };
 

@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "reduce/copy.h"
 #include "reduce/reduce.h"
 
 #if defined(__x86_64__)

@@ -18,8 +18,4 @@ extern const coll_reduce_fn coll_reduce_avx512[COLL_REDUCE_OPS][COLL_DTYPE_COUNT
 extern const coll_reduce_spread_fn coll_reduce_avx2_spread[COLL_REDUCE_OPS][COLL_DTYPE_COUNT];
 extern const coll_reduce_spread_fn coll_reduce_avx512_spread[COLL_REDUCE_OPS][COLL_DTYPE_COUNT];
 
-/* User-defined operations (user.c). */
-void coll_reduce_user(const struct coll_reduction *r, void *dst, const void *const *src, int nsrc, int raw, bool last,
-                      size_t count);
-
 #endif

@@ -7,7 +7,9 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "reduce/copy.h"
 #include "reduce/reduce.h"
+#include "reduce/spread.h"
 #include "tests/plain.h"
 
 enum { SOURCES_MAX = 9, COUNT_MAX = 1100, BUF_BYTES = COUNT_MAX * 8 + 128, GUARD = 32 };

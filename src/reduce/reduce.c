@@ -4,6 +4,7 @@
  * from what the compiler's run-time library already knows of the CPU.
  */
 #include "reduce/reduce.h"
+#include "reduce/user.h"
 
 #include <assert.h>
 

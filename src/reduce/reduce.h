@@ -69,22 +69,4 @@ static inline void coll_reduce_run(const struct coll_reduction *r, void *dst, co
 	r->run(r, dst, src, nsrc, raw, last, count);
 }
 
-/*
- * The same to several places at once, each input read once and each place written once: all
- * inputs raw, the result complete; not for premultiplied sums. dst[d] may equal any src. All places are equally far
- * from a cache line's beginning, or speed is lost. stream: stores that pass the caches; the
- * caller fences.
- */
-void coll_reduce_spread(const struct coll_reduction *r, char *const *dst, int ndst, const char *const *src, int nsrc,
-                        bool stream, size_t bytes);
-
-/* Copies for the data path: plain, and with non-temporal stores. */
-void coll_reduce_copy(void *dst, const void *src, size_t len_bytes);
-void coll_reduce_copy_nt(void *dst, const void *src, size_t len_bytes);
-/* Non-temporal stores are weakly ordered: what they wrote is behind what is stored later, a
- * release store included, only after a fence. copy_nt has one; stream leaves it to the caller,
- * who streams many blocks: each fence waits for memory. */
-void coll_reduce_stream(void *dst, const void *src, size_t len_bytes);
-void coll_reduce_fence(void);
-
 #endif

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "reduce/copy.h"
 #include "reduce/element.h"
 #include "reduce/reduce.h"
 #include "tests/plain.h"

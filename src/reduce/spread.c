@@ -5,7 +5,9 @@
  */
 #include <string.h>
 
+#include "reduce/copy.h"
 #include "reduce/reduce.h"
+#include "reduce/spread.h"
 
 enum { LINE_BYTES = 64, BLOCK_BYTES = 4096, STREAM_BYTES = 1024, PLACES_MAX = 64 };
 

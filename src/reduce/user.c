@@ -9,7 +9,9 @@
 #include <stdalign.h>
 #include <string.h>
 
+#include "reduce/copy.h"
 #include "reduce/internal.h"
+#include "reduce/user.h"
 
 enum { BLOCK_BYTES = 4096 };
 

@@ -29,6 +29,7 @@
  * more than 2(n-1) vectors in all, as every row does that has the fewest bytes. A broadcast goes
  * down the tree, whose inner ranks share the work: n-1 vectors in n-1 frames.
  */
+#include "select/cost.h"
 #include "select/price.h"
 
 /* A hand-off to a rank that is not on a core: a switch of the scheduler. */

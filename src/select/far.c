@@ -6,6 +6,7 @@
  * streamed ones at 10 to 20 in both cases. Of a vector of 2 MiB gathered by two ranks, us: near
  * 82 cached, 145 streamed; far 521 and 112.
  */
+#include "select/far.h"
 #include "select/select.h"
 
 void coll_select_far(struct coll_select_far *far)

@@ -17,4 +17,7 @@
 coll_status coll_select_forced(const char *text, enum coll_kind kind, const struct coll_algo **algo, char *why,
                                size_t why_bytes);
 
+/* Whether COLL_ALGO can be read, and names what there is: COLL_ERR_CONFIG and why. */
+coll_status coll_select_check_forced(const char *text, char *why, size_t why_bytes);
+
 #endif

@@ -5,6 +5,9 @@
 #include <string.h>
 
 #include "core/comm.h"
+#include "intra/region.h"
+#include "intra/zero_copy.h"
+#include "select/intra.h"
 
 static coll_status link_to(void *arg, int peer, const struct coll_transport **t, void **link)
 {

@@ -14,7 +14,4 @@ struct coll_select_price {
 	bool lean;        /* see cost.c: no row that is not lean beats one that is */
 };
 
-void coll_select_price(const struct coll_select_facts *facts, const struct coll_select_call *call,
-                       const struct coll_algo *algo, struct coll_select_price *price);
-
 #endif

@@ -7,6 +7,7 @@
  */
 #include <stdio.h>
 
+#include "select/cost.h"
 #include "select/forced.h"
 #include "select/price.h"
 

@@ -46,10 +46,6 @@ struct coll_select_choice {
 coll_status coll_select_plan(const struct coll_select_facts *facts, const struct coll_select_call *call, bool explain,
                              struct coll_select_choice *choice);
 
-/* The longest frames worth having while memory allows; 0: the transport has no opinion. Reads caps, one_host
- * and oversubscribed. */
-size_t coll_select_frame_bytes(const struct coll_select_facts *facts);
-
 /* When slots that two cores share are filled past the caches: fills slower than this, by
  * which streaming gains so much. For struct coll_slot_policy_rule, which argues it. */
 struct coll_select_far {
@@ -58,13 +54,5 @@ struct coll_select_far {
 	double gain;
 	uint64_t probe_bytes;
 };
-void coll_select_far(struct coll_select_far *far);
-
-/* Price of one row, ns. */
-double coll_select_cost(const struct coll_select_facts *facts, const struct coll_select_call *call,
-                        const struct coll_algo *algo);
-
-/* Whether COLL_ALGO can be read, and names what there is: COLL_ERR_CONFIG and why. */
-coll_status coll_select_check_forced(const char *text, char *why, size_t why_bytes);
 
 #endif

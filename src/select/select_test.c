@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "select/cost.h"
+#include "select/frame.h"
 #include "select/select.h"
 
 struct net {

@@ -2,6 +2,8 @@
  * Circles of waiting: see deadlock.h.
  */
 #include "watch/deadlock.h"
+#include "control/ping.h"
+#include "core/error.h"
 
 #include <assert.h>
 #include <stdio.h>

@@ -9,6 +9,11 @@
 #include "base/clock.h"
 #include "base/planted.h"
 #include "context/service.h"
+#include "control/gossip.h"
+#include "control/ping.h"
+#include "core/error.h"
+#include "core/fabric.h"
+#include "watch/diagnose.h"
 #include "watch/mismatch.h"
 #include "watch/watchdog.h"
 

@@ -6,6 +6,7 @@
  * is not on record does not count as different.
  */
 #include "watch/mismatch.h"
+#include "core/error.h"
 
 #include <limits.h>
 #include <stdio.h>

@@ -2,6 +2,8 @@
  * Chains of waiting: see wait_chain.h.
  */
 #include "watch/wait_chain.h"
+#include "control/ping.h"
+#include "core/error.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -3,6 +3,10 @@
  * diagnose.c's.
  */
 #include "watch/watchdog.h"
+#include "control/gossip.h"
+#include "control/ping.h"
+#include "core/error.h"
+#include "engine/run.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -93,9 +93,4 @@ enum { COLL_SETTLE_MS = 100 };
  * thread starved, and the note that names who died first may lie unread. False: look again. */
 bool coll_comm_caught_up(struct coll_comm *comm, bool *done);
 
-/* A run of the wait has ended with an error (sticky: it may be polled again): find the
- * cause, which another rank may know better. OK: the inquiry is still open, call again. */
-coll_status coll_comm_inquire(struct coll_comm *comm, const struct coll_wait *w, struct coll_wait_timer *p,
-                              struct coll_run *run, coll_status status);
-
 #endif

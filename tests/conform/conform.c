@@ -2,6 +2,8 @@
  * The harness: nodes, worlds and frames. See conform.h.
  */
 #include "tests/conform/conform.h"
+#include "transports/common/dummy.h"
+#include "transports/loop/group.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -7,6 +7,7 @@
  * usage: async TRANSPORT on|off|auto [PART-OF-A-TEST'S-NAME]
  */
 #include "async_ranks.h"
+#include "progress/drive.h"
 
 #include <poll.h>
 

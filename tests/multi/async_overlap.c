@@ -7,6 +7,8 @@
  * usage: async_overlap TRANSPORT on|off|auto [PART-OF-A-TEST'S-NAME]
  */
 #include "async_ranks.h"
+#include "engine/run.h"
+#include "progress/drive.h"
 
 #include "progress/async.h"
 

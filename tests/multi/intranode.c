@@ -6,6 +6,9 @@
  * usage: by_hand shm on|off [PART-OF-A-TEST'S-NAME]
  */
 #include "async_ranks.h"
+#include "call/blocking.h"
+#include "engine/run.h"
+#include "intra/zero_copy.h"
 
 #include "core/comm.h"
 

@@ -5,6 +5,8 @@
  *
  * usage: direct shm on|off [PART-OF-A-TEST'S-NAME]
  */
+#include "intra/zero_copy.h"
+#include "engine/run.h"
 #include "zero_copy_buffers.h"
 
 static uint64_t frames(const coll_comm *comm)

@@ -8,6 +8,7 @@
 #include <sys/uio.h>
 
 #include "async_ranks.h"
+#include "intra/zero_copy.h"
 
 #include "core/comm.h"
 #include "intra/region.h"

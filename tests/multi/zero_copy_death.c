@@ -19,6 +19,7 @@
 
 #include "base/clock.h"
 #include "core/comm.h"
+#include "intra/zero_copy.h"
 #include "meeting.h"
 #include "plain.h"
 #include "starved.h"

@@ -9,6 +9,7 @@
 
 #include <stdlib.h>
 
+#include "plan/print.h"
 #include "tests/plain.h"
 #include "tools/plan_set.h"
 

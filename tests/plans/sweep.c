@@ -6,6 +6,10 @@
  */
 #include <stdlib.h>
 
+#include "plan/count.h"
+#include "plan/parse.h"
+#include "plan/print.h"
+#include "plan/verify.h"
 #include "tests/plain.h"
 #include "tools/plan_set.h"
 

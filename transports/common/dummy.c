@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "transports/common/dummy.h"
 #include "transports/common/registry.h"
 
 static coll_status dummy_open(const struct coll_transport_env *env, void **inst)

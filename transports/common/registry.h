@@ -17,14 +17,8 @@ extern const struct coll_transport *const coll_transports[];
 /* NULL when there is none of that name. */
 const struct coll_transport *coll_transport_find(const char *name);
 
-/* A copy of t with every missing (NULL) member replaced by the dummy's, and
- * members beyond t->size likewise. */
-void coll_transport_complete(const struct coll_transport *t, struct coll_transport *full);
-
 /* loop: the object that joins the instances of one process. */
 struct coll_loop_group;
-coll_status coll_loop_group_create(struct coll_loop_group **group);
-void coll_loop_group_destroy(struct coll_loop_group **group);
 
 /* hook: a table that wraps another (see transports/hook/hook.h). */
 

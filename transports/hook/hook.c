@@ -8,6 +8,7 @@
  * thread is involved; while a delay runs, arm() says AGAIN.
  */
 #include "transports/hook/hook.h"
+#include "transports/common/dummy.h"
 
 #include <signal.h>
 #include <stdlib.h>

@@ -3,6 +3,7 @@
  * texts are refused.
  */
 #include "transports/hook/hook.h"
+#include "transports/loop/group.h"
 
 #include <stdlib.h>
 

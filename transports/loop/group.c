@@ -2,6 +2,7 @@
  * The group of loop, and the bells that wake its instances: how they begin and end, and with them what they hold.
  * Whose turn it is to end them is said in loop.c.
  */
+#include "transports/loop/group.h"
 #include "transports/loop/loop.h"
 
 #include <assert.h>

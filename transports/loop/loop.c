@@ -10,6 +10,8 @@
  * then reports COLL_ERR_PEER_DEAD; an orderly close is no link_down.
  */
 #include "transports/loop/loop.h"
+#include "transports/loop/group.h"
+#include "transports/loop/pipe.h"
 
 #include <assert.h>
 #include <stdio.h>

@@ -126,31 +126,4 @@ struct loop_inst {
 	struct coll_pending pending; /* channels with cookies out */
 };
 
-/* pipe.c: the data path. */
-coll_status coll_loop_slot(void *channel, size_t len_bytes, void **p);
-coll_status coll_loop_post(void *channel, const struct coll_frame *frame);
-coll_status coll_loop_post_ref(void *channel, const void *ptr, const struct coll_memory *mem,
-                               const struct coll_frame *frame, struct coll_cookie *cookie);
-coll_status coll_loop_view(void *channel, const void **p, struct coll_frame *frame);
-coll_status coll_loop_done(void *channel);
-coll_status coll_loop_recv_into(void *channel, void *ptr, const struct coll_memory *mem,
-                                const struct coll_frame *expect, struct coll_cookie *cookie);
-int coll_loop_progress(void *inst);
-/* Something the channel's owner was refused is there now. */
-bool coll_loop_noteworthy(const struct loop_channel *c);
-/* Take back or give back what is lent, and settle every cookie. */
-void coll_loop_quiesce(struct loop_channel *c);
-
-/* group.c */
-void coll_loop_ring(struct loop_bell *bell);
-struct loop_bell *coll_loop_bell_new(int wake_fd);
-
-/* Under the group's lock: a reference less; what is freed with all that it holds; whether a process is gone, or there.
- */
-void coll_loop_bell_put(struct loop_bell *bell);
-void coll_loop_pipe_free(struct loop_pipe *p);
-void coll_loop_pair_free(struct loop_pair *pair);
-bool coll_loop_buried(const struct coll_loop_group *h, const struct coll_process_id *id);
-bool coll_loop_alive(const struct coll_loop_group *h, const struct coll_process_id *id);
-
 #endif

@@ -17,7 +17,9 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "transports/loop/group.h"
 #include "transports/loop/loop.h"
+#include "transports/loop/pipe.h"
 
 static struct loop_cell *cell_of(const struct loop_pipe *p, uint64_t frame)
 {

@@ -8,7 +8,15 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "transports/rdma/channel.h"
+#include "transports/rdma/cm.h"
+#include "transports/rdma/link.h"
+#include "transports/rdma/memory.h"
 #include "transports/rdma/rdma.h"
+#include "transports/rdma/receiver.h"
+#include "transports/rdma/rx.h"
+#include "transports/rdma/sender.h"
+#include "transports/rdma/tx.h"
 
 coll_status coll_rdma_channel_nothing(const struct rdma_channel *ch)
 {

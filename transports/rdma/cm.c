@@ -12,7 +12,16 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "transports/rdma/cm.h"
+#include "transports/rdma/device.h"
+#include "transports/rdma/hello.h"
+#include "transports/rdma/link.h"
+#include "transports/rdma/memory.h"
 #include "transports/rdma/rdma.h"
+#include "transports/rdma/receiver.h"
+#include "transports/rdma/rx.h"
+#include "transports/rdma/sender.h"
+#include "transports/rdma/tx.h"
 
 enum { REJECTED_NOBODY_LISTENS = 8, UNREACHABLE_MS = 1900, FLUSH_MS = 100 };
 

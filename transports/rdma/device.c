@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "transports/rdma/device.h"
 #include "transports/rdma/ports.h"
 #include "transports/rdma/rdma.h"
 

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/siphash.h"
+#include "transports/rdma/hello.h"
 #include "transports/rdma/rdma.h"
 
 struct sealed {

@@ -10,7 +10,13 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "transports/rdma/cm.h"
+#include "transports/rdma/device.h"
+#include "transports/rdma/link.h"
 #include "transports/rdma/rdma.h"
+#include "transports/rdma/receiver.h"
+#include "transports/rdma/sender.h"
+#include "transports/rdma/tx.h"
 
 bool coll_rdma_link_begin(void *inst, struct coll_peer_link *base)
 {

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "transports/rdma/memory.h"
 #include "transports/rdma/rdma.h"
 
 static void explain(struct rdma_inst *in, size_t len_bytes, int e)

@@ -12,7 +12,17 @@
 
 #include "base/clock.h"
 #include "transports/common/registry.h"
+#include "transports/rdma/channel.h"
+#include "transports/rdma/cm.h"
+#include "transports/rdma/device.h"
+#include "transports/rdma/link.h"
+#include "transports/rdma/memory.h"
 #include "transports/rdma/rdma.h"
+#include "transports/rdma/receiver.h"
+#include "transports/rdma/rx.h"
+#include "transports/rdma/sender.h"
+#include "transports/rdma/service.h"
+#include "transports/rdma/tx.h"
 
 enum { FINI_MS = 90, TIMEOUT_EXPONENT = 14, RETRIES = 6, PROBE_BYTES = 1 << 20 };
 

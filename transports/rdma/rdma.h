@@ -312,64 +312,12 @@ static inline struct coll_rdma_head *rdma_head_at(const struct rdma_ring *ring, 
 	return (struct coll_rdma_head *)(void *)(ring->memory + slot * ring->stride + ring->room);
 }
 
-/* ---- device.c: which device, port and address; their names ----------------------- */
-
-/* Opens the listener, which binds the instance to a device; fills the peer info. */
-coll_status coll_rdma_device_open(struct rdma_inst *in, char *why, size_t why_bytes);
-bool coll_rdma_device_active(struct rdma_inst *in);
-const char *coll_rdma_gid_text(const uint8_t gid[16], char *buf, size_t cap);
-/* "rxe0 port 1 GID a to b GID c" */
-void coll_rdma_path_text(const struct rdma_link *l, char *buf, size_t cap);
-bool coll_rdma_peer_info_valid(const void *address, size_t len_bytes, struct coll_rdma_peer_info *info);
-
-/* ---- hello.c ------------------------------------------------------------------------ */
-
-void coll_rdma_hello_make(struct coll_rdma_hello *m, const struct rdma_inst *in, enum coll_rdma_hello_type type,
-                          const struct coll_process_id *to, uint64_t nonce, uint64_t other, uint64_t items);
-/* type ASK: also ASK_AGAIN. NULL when good, else what is wrong with it. from may be NULL: anybody. */
-const char *coll_rdma_hello_check(const void *data, size_t len_bytes, const struct rdma_inst *in,
-                                  enum coll_rdma_hello_type type, const struct coll_process_id *from, uint64_t other,
-                                  struct coll_rdma_hello *m);
-uint64_t coll_rdma_hello_proof(const struct rdma_inst *in, const struct coll_process_id *client, uint64_t nonce,
-                               uint64_t other);
-uint64_t coll_rdma_nonce(void);
-
-/* ---- cm.c: connections. service.lock held. ------------------------------------------- */
-
-void coll_rdma_cm_events(struct rdma_inst *in);
-/* Identifiers that wait for the port; all: whether it is active or not. */
-void coll_rdma_cm_corpses(struct rdma_inst *in, bool all);
-/* What a connecting link needs now. */
-void coll_rdma_cm_pursue(struct rdma_link *l, uint64_t now_ns);
-/* Queue pair, queues, identifier: gone; cookies settled. lock held, too. */
-void coll_rdma_cm_bury(struct rdma_link *l);
-/* The queue pair of a torn link: gone, and connecting begins again. lock held, too. */
-void coll_rdma_cm_tear(struct rdma_link *l);
-
 /* ---- link.c ----------------------------------------------------------------------------- */
 
-coll_status coll_rdma_link_open(void *inst, const struct coll_process_id *peer, const void *address, size_t len_bytes,
-                                void **link);
-void coll_rdma_link_close(void *link);
-/* For the table: l connects from now on. */
-bool coll_rdma_link_begin(void *inst, struct coll_peer_link *l);
 static inline struct rdma_link *coll_rdma_link_at(struct rdma_inst *in, uint32_t i)
 {
 	return (struct rdma_link *)coll_link_table_at(&in->links, i);
 }
-/* The link's lock held for these four. */
-void coll_rdma_link_up(struct rdma_link *l);
-void coll_rdma_link_fail(struct rdma_link *l, coll_status why, const char *format, ...)
-        __attribute__((format(printf, 3, 4)));
-/* The connection broke, but the peer may be there: fails what cannot be mended. */
-void coll_rdma_link_torn(struct rdma_link *l, coll_status why, const char *format, ...)
-        __attribute__((format(printf, 3, 4)));
-void coll_rdma_link_ended(struct rdma_link *l);
-/* Before the lock is let go: tell sleepers the news, see to what is left to send. */
-void coll_rdma_link_leave(struct rdma_link *l);
-/* Bury and forget what is over. service.lock held. */
-void coll_rdma_link_compact(struct rdma_inst *in);
-void coll_rdma_link_free(struct rdma_link *l);
 static inline void coll_rdma_kick(struct rdma_inst *in)
 {
 	coll_reactor_kick(&in->service);
@@ -379,109 +327,8 @@ static inline void coll_rdma_wake(struct rdma_inst *in)
 	coll_eventfd_raise(in->env.wake_fd);
 }
 
-/* ---- tx.c: the way out. link's lock held. --------------------------------------------------- */
-
-void coll_rdma_tx(struct rdma_link *l, const struct rdma_entry *e);
-void coll_rdma_tx_note(struct rdma_link *l, const struct coll_rdma_note *note);
-/* Not in the queue: first on a new connection. */
-bool coll_rdma_tx_proof(struct rdma_link *l, uint64_t mac);
-int coll_rdma_tx_push(struct rdma_link *l);
-/* Tell the slots and receives that are due, alone. */
-int coll_rdma_tx_credits(struct rdma_link *l);
-coll_status coll_rdma_tx_reserve(struct rdma_link *l, uint32_t entries);
-/* On a new connection: what the peer has not got goes first. */
-void coll_rdma_tx_resume(struct rdma_link *l);
-/* Whoever lent memory for what is in the log gets it back. */
-void coll_rdma_tx_drop_log(struct rdma_link *l, uint64_t items, coll_status status);
-/* A sign of life is asked for. */
-void coll_rdma_tx_ping(struct rdma_link *l);
-/* Work requests up to seq are complete. */
-void coll_rdma_tx_completed(struct rdma_link *l, uint64_t seq);
-
-/* ---- rx.c: completions. link's lock held. ----------------------------------------------------- */
-
-int coll_rdma_rx_poll(struct rdma_link *l);
-bool coll_rdma_rx_post_all(struct rdma_link *l);
-/* Take the next frame from its slot if it is there, whole, before its completion. */
-void coll_rdma_rx_look(struct rdma_receiver *r);
-
-/* ---- channel.c --------------------------------------------------------------------------------- */
-
-coll_status coll_rdma_channel_open(void *link, const struct coll_channel_key *key, enum coll_direction dir,
-                                   size_t slot_bytes, uint32_t slots, void **channel);
-void coll_rdma_channel_close(void *channel);
-/* What a verb says when it has nothing: an error if it never will have. */
-coll_status coll_rdma_channel_nothing(const struct rdma_channel *ch);
-void coll_rdma_channel_enter(struct rdma_channel *ch);
-/* The channel may be gone. */
-void coll_rdma_channel_leave(struct rdma_link *l);
-/* The link's lock held for the rest. */
-coll_status coll_rdma_channel_make_ring(struct rdma_channel *ch);
-void coll_rdma_channel_free_ring(struct rdma_channel *ch);
-/* Until done is true or the link is not up any more; false: not within ms. The lock is let go in between. */
-bool coll_rdma_channel_await(struct rdma_link *l, bool (*done)(struct rdma_link *l, const void *arg), const void *arg,
-                             unsigned ms);
-/* The device lets go of everything at once: it has no queue pair any more. The lock is let go in between. */
-void coll_rdma_channel_bury(struct rdma_link *l);
-
-/* ---- sender.c ---------------------------------------------------------------------------------- */
-
-coll_status coll_rdma_slot(void *channel, size_t len_bytes, void **p);
-coll_status coll_rdma_post(void *channel, const struct coll_frame *frame);
-coll_status coll_rdma_post_ref(void *channel, const void *ptr, const struct coll_memory *mem,
-                               const struct coll_frame *frame, struct coll_cookie *cookie);
-/* The link's lock held for the rest. */
-coll_status coll_rdma_sender_open(const struct rdma_channel *base, void **channel);
-void coll_rdma_sender_close(struct rdma_sender *s);
-void coll_rdma_sender_free(struct rdma_sender *s);
-void coll_rdma_sender_meet_grant(struct rdma_link *l, struct rdma_grant *g);
-/* What waited, and need not wait any more, goes to the queue. */
-void coll_rdma_sender_release(struct rdma_sender *s);
-/* What the receiver says about frames by reference from a number on. */
-void coll_rdma_sender_manner(struct rdma_sender *s, enum rdma_manner manner, uint32_t number);
-void coll_rdma_sender_drop_waiting(struct rdma_sender *s, coll_status status);
-/* An entry has left the queue unsent. */
-void coll_rdma_sender_unqueued(const struct rdma_entry *e);
-void coll_rdma_sender_drop_queued(struct rdma_link *l, struct rdma_sender *s);
-void coll_rdma_sender_sweep(struct rdma_link *l);
-
-/* ---- receiver.c -------------------------------------------------------------------------------- */
-
-coll_status coll_rdma_view(void *channel, const void **p, struct coll_frame *frame);
-coll_status coll_rdma_done(void *channel);
-coll_status coll_rdma_recv_into(void *channel, void *ptr, const struct coll_memory *mem,
-                                const struct coll_frame *expect, struct coll_cookie *cookie);
-/* The link's lock held for the rest. */
-coll_status coll_rdma_receiver_open(const struct rdma_channel *base, void **channel);
-void coll_rdma_receiver_close(struct rdma_receiver *r);
-void coll_rdma_receiver_free(struct rdma_receiver *r);
-void coll_rdma_receiver_arrived(struct rdma_receiver *r, const struct coll_frame *frame, bool into);
-/* A frame by reference waits at the sender. */
-void coll_rdma_receiver_asked(struct rdma_receiver *r);
-void coll_rdma_receiver_forget_owed(struct rdma_receiver *r);
-/* What is announced ends so. */
-void coll_rdma_receiver_settle(struct rdma_receiver *r, coll_status status);
-/* Announcements that the peer has not heard of, or has forgotten. */
-void coll_rdma_receiver_announce_all(struct rdma_link *l);
-void coll_rdma_receiver_forget_announcements(struct rdma_link *l);
-
-/* ---- memory.c ------------------------------------------------------------------------------------ */
-
-/* NULL: refused, and logged why. */
-struct ibv_mr *coll_rdma_memory_pin(struct rdma_inst *in, void *base, size_t len_bytes, bool remote);
-/* The keys of registered memory that covers the range; false: none does. */
-bool coll_rdma_memory_find(struct rdma_inst *in, const void *ptr, size_t len_bytes, uint32_t *lkey, uint32_t *rkey);
-coll_status coll_rdma_mem_alloc(void *inst, size_t len_bytes, struct coll_memory *mem);
-void coll_rdma_mem_free(void *inst, struct coll_memory *mem);
-coll_status coll_rdma_mem_reg(void *inst, struct coll_memory *mem);
-void coll_rdma_mem_dereg(void *inst, struct coll_memory *mem);
-void coll_rdma_memory_fini(struct rdma_inst *in);
-
 /* ---- service.c ------------------------------------------------------------------------------------- */
 
 extern const struct coll_reactor_table coll_rdma_service_table;
-void coll_rdma_service(void *inst);
-/* Take up the events of completion queues; each is armed for urgent notes again and polled. */
-int coll_rdma_service_completions(struct rdma_inst *in);
 
 #endif

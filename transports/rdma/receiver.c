@@ -16,7 +16,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "transports/rdma/channel.h"
+#include "transports/rdma/link.h"
+#include "transports/rdma/memory.h"
 #include "transports/rdma/rdma.h"
+#include "transports/rdma/receiver.h"
+#include "transports/rdma/rx.h"
+#include "transports/rdma/tx.h"
 
 static struct rdma_receiver *receiver_of(void *channel)
 {

@@ -9,7 +9,14 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "transports/rdma/device.h"
+#include "transports/rdma/hello.h"
+#include "transports/rdma/link.h"
 #include "transports/rdma/rdma.h"
+#include "transports/rdma/receiver.h"
+#include "transports/rdma/rx.h"
+#include "transports/rdma/sender.h"
+#include "transports/rdma/tx.h"
 
 enum { BATCH = 16, BUDGET = 512 };
 

@@ -13,7 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "transports/rdma/channel.h"
+#include "transports/rdma/link.h"
+#include "transports/rdma/memory.h"
 #include "transports/rdma/rdma.h"
+#include "transports/rdma/sender.h"
+#include "transports/rdma/tx.h"
 
 static struct rdma_sender *sender_of(void *channel)
 {

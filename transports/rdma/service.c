@@ -2,8 +2,13 @@
  * The service thread's work: connections, urgent notes, what calls left behind, and
  * whether idle peers are still there. Everything runs under service.lock and is bounded.
  */
+#include "transports/rdma/service.h"
 #include "base/clock.h"
+#include "transports/rdma/cm.h"
+#include "transports/rdma/link.h"
 #include "transports/rdma/rdma.h"
+#include "transports/rdma/rx.h"
+#include "transports/rdma/tx.h"
 
 static void pursue_all(struct rdma_inst *in)
 {

@@ -8,7 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "transports/rdma/link.h"
 #include "transports/rdma/rdma.h"
+#include "transports/rdma/receiver.h"
+#include "transports/rdma/sender.h"
+#include "transports/rdma/tx.h"
 
 /* Work requests of one doorbell, and the pieces of memory they name. */
 struct chain {

@@ -11,7 +11,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "transports/shm/channel.h"
+#include "transports/shm/cookie.h"
+#include "transports/shm/segment.h"
 #include "transports/shm/shm.h"
+#include "transports/shm/wire.h"
 
 /* ---- Pairings ------------------------------------------------------------------- */
 

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/uio.h>
 
+#include "transports/shm/cma.h"
 #include "transports/shm/shm.h"
 
 static bool read_all(uint32_t pid, uint64_t address, char *to, size_t len_bytes)

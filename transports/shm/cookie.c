@@ -6,7 +6,10 @@
  * announced, are touched under the channel's pending.lock only, by whatever thread. A
  * cookie is settled last: from then on the channel's own thread uses it without the lock.
  */
+#include "transports/shm/cookie.h"
+#include "transports/shm/push.h"
 #include "transports/shm/ring.h"
+#include "transports/shm/service.h"
 
 /* ---- Cookies: settled by any thread, pending.lock held ------------------------------------ */
 

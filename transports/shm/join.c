@@ -10,7 +10,15 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "transports/shm/channel.h"
+#include "transports/shm/cma.h"
+#include "transports/shm/join.h"
+#include "transports/shm/link.h"
+#include "transports/shm/offer.h"
+#include "transports/shm/region.h"
+#include "transports/shm/segment.h"
 #include "transports/shm/shm.h"
+#include "transports/shm/wire.h"
 
 enum { PAGE_BYTES = 4096 };
 

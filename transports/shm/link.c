@@ -19,7 +19,12 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "transports/shm/link.h"
+#include "transports/shm/offer.h"
+#include "transports/shm/region.h"
+#include "transports/shm/segment.h"
 #include "transports/shm/shm.h"
+#include "transports/shm/wire.h"
 
 enum { PAGE_BYTES = 4096 };
 

@@ -14,7 +14,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "transports/shm/offer.h"
 #include "transports/shm/ring.h"
+#include "transports/shm/segment.h"
+#include "transports/shm/wire.h"
 
 static bool same_key(const struct coll_channel_key *a, const struct coll_channel_key *b)
 {

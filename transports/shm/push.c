@@ -16,6 +16,8 @@
 #include <sys/mman.h>
 
 #include "base/clock.h"
+#include "transports/shm/push.h"
+#include "transports/shm/region.h"
 #include "transports/shm/ring.h"
 
 enum { PAGE = 4096 };

@@ -14,7 +14,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "transports/shm/region.h"
+#include "transports/shm/segment.h"
 #include "transports/shm/shm.h"
+#include "transports/shm/wire.h"
 
 enum { HUGE = 2 << 20, PAGE = 4096 };
 static const uint64_t region_magic = 0x6e6f69676572736du;

@@ -17,6 +17,11 @@
  * and only then used.
  */
 #include "transports/shm/ring.h"
+#include "transports/shm/cma.h"
+#include "transports/shm/cookie.h"
+#include "transports/shm/link.h"
+#include "transports/shm/push.h"
+#include "transports/shm/region.h"
 
 #include <assert.h>
 #include <errno.h>

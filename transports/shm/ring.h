@@ -14,6 +14,14 @@ enum { TURN_BITS = 30, KIND_BITS = 2 };
 #define likely(x)   __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
+/* ring.c */
+coll_status coll_shm_slot(void *channel, size_t len_bytes, void **p);
+coll_status coll_shm_post(void *channel, const struct coll_frame *frame);
+coll_status coll_shm_post_ref(void *channel, const void *ptr, const struct coll_memory *mem,
+                              const struct coll_frame *frame, struct coll_cookie *cookie);
+coll_status coll_shm_view(void *channel, const void **p, struct coll_frame *frame);
+coll_status coll_shm_done(void *channel);
+
 static inline uint32_t turn_of(uint64_t number)
 {
 	return (uint32_t)(number + 1) & ((1u << TURN_BITS) - 1);
@@ -108,8 +116,6 @@ static inline void wake_peer(const struct shm_link *l)
 }
 
 /* cookie.c */
-/* The next frame is lent, and this cookie tells when it is given back. */
-void coll_shm_lent(struct shm_channel *c, struct coll_cookie *cookie);
 
 /* ring.c: whether a frame may be sent now */
 coll_status coll_shm_credit(struct shm_channel *c);

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/planted.h"
+#include "transports/shm/segment.h"
 #include "transports/shm/shm.h"
 
 enum { SEGMENT_MIN = 1 << 18, SEGMENT_GROWTH_MAX = 16 << 20, TOUCH_MAX = 1 << 18, PAGE = 4096, SPREAD_MIN = 16384 };

@@ -18,7 +18,11 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "transports/shm/join.h"
+#include "transports/shm/link.h"
+#include "transports/shm/service.h"
 #include "transports/shm/shm.h"
+#include "transports/shm/wire.h"
 
 enum { EVENTS = 32, MESSAGES = 64, ACCEPTS = 32 };
 

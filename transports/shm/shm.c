@@ -7,6 +7,17 @@
  * nothing is left behind however a process ends.
  */
 #include "transports/shm/shm.h"
+#include "transports/shm/channel.h"
+#include "transports/shm/cma.h"
+#include "transports/shm/cookie.h"
+#include "transports/shm/link.h"
+#include "transports/shm/offer.h"
+#include "transports/shm/push.h"
+#include "transports/shm/region.h"
+#include "transports/shm/ring.h"
+#include "transports/shm/segment.h"
+#include "transports/shm/service.h"
+#include "transports/shm/wire.h"
 
 #include <assert.h>
 #include <linux/membarrier.h>

@@ -4,7 +4,10 @@
  * writes nonsense into the ring breaks its link and nothing else; all without a service
  * thread.
  */
+#include "transports/shm/link.h"
+#include "transports/shm/segment.h"
 #include "transports/shm/shm.h"
+#include "transports/shm/wire.h"
 
 #include <errno.h>
 #include <poll.h>

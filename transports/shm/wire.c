@@ -15,7 +15,9 @@
 #include <unistd.h>
 
 #include "base/siphash.h"
+#include "transports/shm/link.h"
 #include "transports/shm/shm.h"
+#include "transports/shm/wire.h"
 
 enum { MESSAGE_MAGIC = 0x6d68736c, MESSAGE_VERSION = 2 };
 

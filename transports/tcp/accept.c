@@ -14,6 +14,11 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "tcp.h"
+#include "transports/tcp/accept.h"
+#include "transports/tcp/connect.h"
+#include "transports/tcp/handshake.h"
+#include "transports/tcp/link.h"
+#include "transports/tcp/rx.h"
 
 void coll_tcp_accept_refuse(struct tcp_inst *in, struct tcp_handshake *h)
 {

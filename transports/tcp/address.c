@@ -19,6 +19,7 @@
 
 #include "base/hash.h"
 #include "tcp.h"
+#include "transports/tcp/address.h"
 
 enum { ADDRESS_FIXED_BYTES = 4 + 8 + 8 + 16, CANDIDATE_FIXED_BYTES = 1 + 2 + 1 + 2, INTERFACES_MAX = 64 };
 

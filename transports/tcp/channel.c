@@ -12,6 +12,12 @@
 
 #include "base/log.h"
 #include "tcp.h"
+#include "transports/tcp/channel.h"
+#include "transports/tcp/grant.h"
+#include "transports/tcp/link.h"
+#include "transports/tcp/rails.h"
+#include "transports/tcp/rx.h"
+#include "transports/tcp/tx.h"
 
 static struct tcp_sender *sender_of(struct tcp_channel *ch)
 {

@@ -14,6 +14,10 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "tcp.h"
+#include "transports/tcp/address.h"
+#include "transports/tcp/connect.h"
+#include "transports/tcp/handshake.h"
+#include "transports/tcp/link.h"
 
 static void give_up(struct tcp_link *l, coll_status why, const char *cause)
 {

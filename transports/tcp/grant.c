@@ -10,6 +10,10 @@
 
 #include "base/log.h"
 #include "tcp.h"
+#include "transports/tcp/channel.h"
+#include "transports/tcp/grant.h"
+#include "transports/tcp/link.h"
+#include "transports/tcp/tx.h"
 
 /* ---- credit of receivers -------------------------------------------------------- */
 

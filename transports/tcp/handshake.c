@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/siphash.h"
 #include "tcp.h"
+#include "transports/tcp/handshake.h"
 
 struct sealed {
 	struct coll_tcp_hello m;

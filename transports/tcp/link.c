@@ -16,6 +16,11 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "tcp.h"
+#include "transports/tcp/address.h"
+#include "transports/tcp/channel.h"
+#include "transports/tcp/link.h"
+#include "transports/tcp/rails.h"
+#include "transports/tcp/tx.h"
 
 /* As many links can be up as there are. */
 static bool grow_up(struct tcp_inst *in)

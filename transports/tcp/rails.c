@@ -16,6 +16,10 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "tcp.h"
+#include "transports/tcp/address.h"
+#include "transports/tcp/link.h"
+#include "transports/tcp/rails.h"
+#include "transports/tcp/rx.h"
 
 bool coll_tcp_rails_parse(const char *text, unsigned *sockets)
 {

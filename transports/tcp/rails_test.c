@@ -2,6 +2,9 @@
  * Links of several sockets: which interfaces are paired, how many sockets there are, that
  * channels are spread over them, and that what happens to one happens to the link.
  */
+#include "transports/tcp/address.h"
+#include "transports/tcp/handshake.h"
+#include "transports/tcp/rails.h"
 #include "transports/tcp/raw_peer_test.h"
 
 enum { SLOT = 4096, SLOTS = 4, RAILS = 3 };

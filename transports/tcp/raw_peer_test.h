@@ -18,6 +18,8 @@
 #include "base/hash.h"
 #include "tests/plain.h"
 #include "transports/common/registry.h"
+#include "transports/tcp/address.h"
+#include "transports/tcp/handshake.h"
 #include "transports/tcp/tcp.h"
 
 struct station {

@@ -12,6 +12,10 @@
 #include <sys/uio.h>
 
 #include "tcp.h"
+#include "transports/tcp/channel.h"
+#include "transports/tcp/grant.h"
+#include "transports/tcp/link.h"
+#include "transports/tcp/rx.h"
 
 static void corrupt(struct tcp_link *l, const char *what)
 {

@@ -13,6 +13,13 @@
 
 #include "base/clock.h"
 #include "tcp.h"
+#include "transports/tcp/accept.h"
+#include "transports/tcp/connect.h"
+#include "transports/tcp/link.h"
+#include "transports/tcp/rails.h"
+#include "transports/tcp/rx.h"
+#include "transports/tcp/service.h"
+#include "transports/tcp/tx.h"
 
 static void pursue_all(struct tcp_inst *in)
 {

@@ -20,6 +20,13 @@
 #include "base/log.h"
 #include "tcp.h"
 #include "transports/common/registry.h"
+#include "transports/tcp/address.h"
+#include "transports/tcp/channel.h"
+#include "transports/tcp/link.h"
+#include "transports/tcp/rails.h"
+#include "transports/tcp/rx.h"
+#include "transports/tcp/service.h"
+#include "transports/tcp/tx.h"
 
 enum { RX_BUDGET = 1 << 20, FINI_MS = 90 };
 

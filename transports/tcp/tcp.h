@@ -77,33 +77,12 @@ struct coll_tcp_address {
 	struct coll_tcp_candidate candidate[TCP_CANDIDATES_MAX];
 };
 
-/* The addresses of this process that the setting allows ("eth0,eth1", "^docker0",
- * ""). why: one line on failure. */
-coll_status coll_tcp_address_local(struct coll_tcp_address *a, const char *interfaces, bool ip6, char *why,
-                                   size_t why_bytes);
-/* As many candidates as fit in cap; ARGUMENT when none does. */
-coll_status coll_tcp_address_encode(const struct coll_tcp_address *a, void *buf, size_t cap, size_t *len_bytes);
-bool coll_tcp_address_decode(struct coll_tcp_address *a, const void *buf, size_t len_bytes);
-/* Symmetric in a and b. */
-bool coll_tcp_address_reachable(const struct coll_tcp_address *a, const struct coll_tcp_address *b, char *why,
-                                size_t why_bytes);
-/* Reduce peer to the candidates worth trying from self, best first. */
-void coll_tcp_address_order(const struct coll_tcp_address *self, struct coll_tcp_address *peer);
-socklen_t coll_tcp_candidate_sockaddr(const struct coll_tcp_candidate *c, struct sockaddr_storage *sa);
-const char *coll_tcp_candidate_text(const struct coll_tcp_candidate *c, char *buf, size_t cap);
-
 /* ---- objects ------------------------------------------------------------ */
 
 /* Two addresses, ours first, that a rail may use: the same network, and no interface twice. */
 struct coll_tcp_pair {
 	struct coll_tcp_candidate here, there;
 };
-/* Those of self and peer, as many as fit in TCP_RAILS_MAX; the same in the same order, turned round,
- * at the peer. */
-unsigned coll_tcp_address_pairs(const struct coll_tcp_address *self, const struct coll_tcp_address *peer,
-                                struct coll_tcp_pair pair[TCP_RAILS_MAX]);
-/* How many sockets a link has: as set (0: by the pairs). */
-unsigned coll_tcp_rail_count(unsigned set, unsigned pairs);
 
 struct tcp_link;
 struct tcp_inst;
@@ -339,171 +318,29 @@ static inline uint64_t tcp_link_tag(const struct tcp_link *l)
 
 /* ---- handshake.c ---------------------------------------------------------- */
 
-/* A message of type from self to peer; other is the other side's nonce (zeros
- * when not known yet). */
-void coll_tcp_hello_make(struct coll_tcp_hello *m, const struct tcp_inst *in, enum coll_tcp_hello_type type,
-                         const struct coll_process_id *to, const uint64_t nonce[2], const uint64_t other[2]);
-void coll_tcp_hello_seal(struct coll_tcp_hello *m, const uint64_t key[2], const uint64_t other[2]);
-/* NULL when good, else what is wrong with it. from may be NULL: anybody. */
-const char *coll_tcp_hello_check(const struct coll_tcp_hello *m, const struct tcp_inst *in,
-                                 enum coll_tcp_hello_type type, const struct coll_process_id *from,
-                                 const uint64_t other[2]);
-/* Seed of the head checks of a link. */
-uint64_t coll_tcp_hello_seed(const uint64_t key[2], const uint64_t client[2], const uint64_t server[2]);
-
 extern const uint64_t coll_tcp_no_nonce[2];
-void coll_tcp_nonce(uint64_t nonce[2]);
-bool coll_tcp_say(int fd, const struct coll_tcp_hello *m);
-/* More of a message; 1: complete, 0: not yet, -1: the other side is gone. */
-int coll_tcp_hear(struct tcp_handshake *h);
-void coll_tcp_hang_up(struct tcp_handshake *h);
-
-/* ---- accept.c, connect.c. service.lock held. ------------------------------------- */
-
-void coll_tcp_accept_new(struct tcp_inst *in);
-/* Something from a stranger. */
-void coll_tcp_accept_read(struct tcp_inst *in, struct tcp_handshake *h);
-void coll_tcp_accept_refuse(struct tcp_inst *in, struct tcp_handshake *h);
-void coll_tcp_connect_event(struct tcp_inst *in, uint64_t tag);
-/* Whether a rail to the peer that was closed here has still to say so: no other is made meanwhile, which
- * the peer could not tell from it. links.lock held. */
-bool coll_tcp_connect_closing(struct tcp_inst *in, const struct coll_process_id *peer, uint32_t part);
-/* What a connecting link needs now. */
-void coll_tcp_connect_retry(struct tcp_link *l, uint64_t now_ns);
 
 /* ---- link.c: the life of a link ------------------------------------------- */
 
-coll_status coll_tcp_link_open(void *inst, const struct coll_process_id *peer, const void *address, size_t len_bytes,
-                               void **link);
-void coll_tcp_link_close(void *link);
-
-/* For the table: l connects from now on. */
-bool coll_tcp_link_begin(void *inst, struct coll_peer_link *l);
 static inline struct tcp_link *tcp_link_at(struct tcp_inst *in, uint32_t i)
 {
 	return (struct tcp_link *)coll_link_table_at(&in->links, i);
 }
-/* The buffers that are set, before fd connects or listens. */
-void coll_tcp_link_buffers(const struct tcp_inst *in, int fd);
 /* The congestion control for a path to a peer on this machine, elsewhere, or, of a listener, where the handshake will
  * tell: before fd connects or listens, and when it has become known. Whether the system allows it. */
 enum tcp_path { TCP_PATH_UNKNOWN, TCP_PATH_HERE, TCP_PATH_AWAY };
-bool coll_tcp_link_control(const struct tcp_inst *in, int fd, enum tcp_path path);
-/* The connection is made and proven. Takes fd whatever the result. All three
- * locks held. */
-coll_status coll_tcp_link_up(struct tcp_link *l, int fd, uint64_t seed, bool same_machine);
-/* Mark broken, fail cookies, close the socket. link's lock held. */
-void coll_tcp_link_fail(struct tcp_link *l, coll_status why, const char *format, ...)
-        __attribute__((format(printf, 3, 4)));
-/* The peer said BYE and closed. link's lock held. */
-void coll_tcp_link_ended(struct tcp_link *l);
-/* Forget links that are over. service.lock held. */
-void coll_tcp_link_compact(struct tcp_inst *in);
-/* Note whether l has something to do that no event announces, and wake who sleeps if
- * there is news. link's lock held; called before it is released by whoever may have
- * changed that. */
-void coll_tcp_link_work(struct tcp_link *l);
-/* The link of an event, locked; NULL when it is gone. */
-struct tcp_link *coll_tcp_link_lock(struct tcp_inst *in, uint64_t tag);
-void coll_tcp_link_free(struct tcp_link *l);
 /* The context's sleepers. Any lock held. */
 static inline void coll_tcp_wake(struct tcp_inst *in)
 {
 	coll_eventfd_raise(in->env.wake_fd);
 }
 
-/* ---- tx.c: the way out. link's lock held. ------------------------------------ */
-
-/* Send or queue; the entry is copied. Completion of what went out at once is
- * left to the caller (*gone). */
-void coll_tcp_tx(struct tcp_link *l, const struct tcp_entry *e, bool *gone);
-/* A head without payload. */
-void coll_tcp_tx_control(struct tcp_link *l, struct coll_tcp_head *head);
-/* Room in the queue for so many entries more, until they are released. */
-coll_status coll_tcp_tx_reserve(struct tcp_link *l, uint32_t entries);
-void coll_tcp_tx_release(struct tcp_link *l, uint32_t entries);
-/* Push what is queued; true if bytes moved. */
-bool coll_tcp_tx_flush(struct tcp_link *l);
-/*
- * Put the socket of a link that is up into the data epoll, or take it out. While it is in, every
- * segment that arrives pays for telling epoll (0.2 us of 6 of a small all-reduce), so it
- * is out where links are read without asking epoll and nobody sleeps: whoever arms puts it in.
- * So it is with the service thread's epoll, which would tell of the peer's death: whoever reads
- * the socket all the time sees that himself, and when nobody has for a tick the timer puts it in.
- */
-void coll_tcp_link_watch(struct tcp_link *l);
-void coll_tcp_link_unwatch(struct tcp_link *l);
-void coll_tcp_link_hear(struct tcp_link *l);
-/* Whether a sleeper on poll_fd is woken when the socket takes bytes again. */
-void coll_tcp_tx_want(struct tcp_link *l, bool want);
-/* Tell the peer about emptied slots that are due. */
-bool coll_tcp_tx_credits(struct tcp_link *l);
-/* Fill the piggybacked credits and the check value. */
-void coll_tcp_tx_seal(struct tcp_link *l, struct coll_tcp_head *head);
-
-/* ---- rx.c: the way in. link's lock held. -------------------------------------- */
-
-/* Read what is there, at most about budget bytes; number of things that happened. */
-int coll_tcp_rx(struct tcp_link *l, size_t budget);
-/* The taker of the DATA under way gets what has come, but for an odd rest. */
-void coll_tcp_rx_give(struct tcp_link *l);
-/* Before a sleep: the rest of a large payload need not wake anybody piece by piece. */
-void coll_tcp_rx_settle(struct tcp_link *l, uint32_t most_bytes);
-
 /* ---- channel.c, grant.c ------------------------------------------------------------------ */
 
-coll_status coll_tcp_channel_open(void *link, const struct coll_channel_key *key, enum coll_direction dir,
-                                  size_t slot_bytes, uint32_t slots, void **channel);
-void coll_tcp_channel_close(void *channel);
-coll_status coll_tcp_slot(void *channel, size_t len_bytes, void **p);
-coll_status coll_tcp_post(void *channel, const struct coll_frame *frame);
-coll_status coll_tcp_post_ref(void *channel, const void *ptr, const struct coll_memory *mem,
-                              const struct coll_frame *frame, struct coll_cookie *cookie);
-coll_status coll_tcp_view(void *channel, const void **p, struct coll_frame *frame);
-coll_status coll_tcp_done(void *channel);
-coll_status coll_tcp_recv_into(void *channel, void *ptr, const struct coll_memory *mem, const struct coll_frame *expect,
-                               struct coll_cookie *cookie);
-coll_status coll_tcp_recv_through(void *channel, const struct coll_taker *taker, const struct coll_frame *expect,
-                                  struct coll_cookie *cookie);
-
 /* All with link's lock held. */
-/* Something happened on ch: complete its cookies, and have sleepers woken. */
-void coll_tcp_channel_event(struct tcp_channel *ch);
-/* The kernel has taken entry e (or it is dropped). */
-void coll_tcp_channel_sent(struct tcp_link *l, struct tcp_entry *e);
-void coll_tcp_channel_free_sender(struct tcp_sender *s);
-void coll_tcp_channel_free_receiver(struct tcp_receiver *r);
-/* A slot has been emptied: credit is owed. */
-void coll_tcp_channel_owe(struct tcp_receiver *r);
-void coll_tcp_channel_forget_owed(struct tcp_receiver *r);
-/* Join s to the grant of its key, if the peer has given it. */
-void coll_tcp_channel_meet(struct tcp_sender *s);
-/* One receiver that owes, those that are due first (only those with due_only),
- * with its count, which is then no longer owed; false if none. */
-bool coll_tcp_channel_take_credit(struct tcp_link *l, bool due_only, uint32_t *id, uint32_t *count);
-/* Messages of the peer; NULL when fine, else what is wrong. */
-const char *coll_tcp_channel_granted(struct tcp_link *l, const struct coll_tcp_head *head);
-const char *coll_tcp_channel_credited(struct tcp_link *l, uint32_t id, uint32_t count);
-const char *coll_tcp_channel_withdrawn(struct tcp_link *l, uint32_t id);
-const char *coll_tcp_channel_drained(struct tcp_link *l, uint32_t id);
-
-/* ---- rails.c ------------------------------------------------------------------- */
-
-/* Find or make the link to a peer with all of its rails, and count one handle more. */
-coll_status coll_tcp_rails_open(struct tcp_inst *in, const struct coll_process_id *peer,
-                                const struct coll_tcp_address *target, struct tcp_link **link);
-/* The rail that carries a channel; the same at both ends. */
-struct tcp_link *coll_tcp_rails_of(struct tcp_link *l, const struct coll_channel_key *key);
-/* The entry link_status: of all rails together. */
-coll_status coll_tcp_rails_status(void *link);
-/* One rail has broken: so do the others, and the link. No lock held. */
-void coll_tcp_rails_tear(struct tcp_inst *in);
-/* The text of COLL_TCP_SOCKETS: 0 for auto; false, and 0: it is none. */
-bool coll_tcp_rails_parse(const char *text, unsigned *sockets);
 
 /* ---- service.c --------------------------------------------------------------------- */
 
 extern const struct coll_reactor_table coll_tcp_service_table;
-void coll_tcp_service(void *inst);
 
 #endif

@@ -9,6 +9,9 @@
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 
+#include "transports/tcp/address.h"
+#include "transports/tcp/handshake.h"
+#include "transports/tcp/link.h"
 #include "transports/tcp/raw_peer_test.h"
 
 /* ---- addresses ------------------------------------------------------------- */

@@ -13,6 +13,10 @@
 #include <sys/uio.h>
 
 #include "tcp.h"
+#include "transports/tcp/channel.h"
+#include "transports/tcp/grant.h"
+#include "transports/tcp/link.h"
+#include "transports/tcp/tx.h"
 
 enum { TX_BATCH = 16 };
 

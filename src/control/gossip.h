@@ -1,0 +1,36 @@
+/*
+ * Notes.
+ */
+#ifndef COLL_CONTROL_GOSSIP_H
+#define COLL_CONTROL_GOSSIP_H
+
+#include "control/control.h"
+#include "control/state.h"
+
+/* Tell everyone (and ourselves). Any thread. False: it was known. */
+bool coll_control_tell(struct coll_control *c, const struct coll_note *note);
+
+/* The failure told of a communicator, if any. */
+bool coll_control_failure(struct coll_control *c, uint64_t comm, struct coll_note *note);
+
+/* What holds for all communicators (deaths, lost links), in order of arrival: the one after
+ * *at, NULL for the first; false: there are no more. Facts are never forgotten. */
+bool coll_control_fact(struct coll_control *c, const struct coll_held_note **at, struct coll_note *note);
+
+/* Number i of all notes kept; the numbers change as old failures are forgotten. */
+bool coll_control_note(struct coll_control *c, int i, struct coll_note *note);
+
+/* Keep a new note, set off the alarm and pass it on to all but the process it came from.
+ * False: it is not new. */
+bool coll_control_spread(struct coll_control *c, const struct coll_note *n, int from);
+
+/* A process was found dead by this one. */
+void coll_control_death(struct coll_control *c, int peer, const char *cause);
+
+/* Write what is queued and the notes the link has not been given yet, as far as it takes
+ * them. False: it is broken. */
+bool coll_control_write(struct coll_control *c, struct coll_control_link *l);
+bool coll_control_untold(const struct coll_control *c, const struct coll_control_link *l);
+void coll_control_forget_all(struct coll_control *c);
+
+#endif

@@ -1,0 +1,15 @@
+/*
+ * A word now and then on control links over TCP, so that they are never idle.
+ */
+#ifndef COLL_CONTROL_KEEPALIVE_H
+#define COLL_CONTROL_KEEPALIVE_H
+
+#include "control/state.h"
+
+/* Keep links over TCP from being idle. */
+void coll_control_say_alive(struct coll_control *c, uint64_t now);
+
+/* How long the service may sleep at most, if ms otherwise. */
+int coll_control_alive_ms(const struct coll_control *c, int ms);
+
+#endif

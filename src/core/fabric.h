@@ -1,0 +1,16 @@
+/*
+ * Fabric.
+ */
+#ifndef COLL_CORE_FABRIC_H
+#define COLL_CORE_FABRIC_H
+
+#include "core/comm.h"
+
+coll_status coll_comm_fabric_init(struct coll_comm *comm, struct coll_comm_fabric *f, uint16_t lane_base);
+void coll_comm_fabric_close(struct coll_comm_fabric *f);
+
+/* Whose link is broken: likely, if its is or nobody's is. */
+int coll_comm_broken(struct coll_comm *comm, int likely);
+enum coll_link_end coll_comm_link_end(struct coll_comm *comm, int rank);
+
+#endif

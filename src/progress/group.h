@@ -1,0 +1,18 @@
+/*
+ * Groups.
+ */
+#ifndef COLL_PROGRESS_GROUP_H
+#define COLL_PROGRESS_GROUP_H
+
+#include "progress/async.h"
+
+void coll_group_add(struct coll_request *r, struct coll_stream *stream);
+
+/* Whether this thread's group has noted calls on a communicator, or for a stream; either may
+ * be NULL. */
+bool coll_group_has(const struct coll_comm *comm, const struct coll_stream *stream);
+
+/* Several calls in one take their places in the streams they were made for. The lock is held. */
+void coll_group_join(struct coll_request *whole);
+
+#endif

@@ -1,0 +1,13 @@
+/*
+ * Streams.
+ */
+#ifndef COLL_PROGRESS_STREAM_H
+#define COLL_PROGRESS_STREAM_H
+
+#include "progress/async.h"
+
+/* Append at a position, 0: the next; adds a blocker unless the request may start at once. */
+void coll_stream_append(struct coll_stream *s, struct coll_request *r, uint64_t position);
+void coll_stream_pop(struct coll_stream *s, struct coll_request *r, coll_status status);
+
+#endif

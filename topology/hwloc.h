@@ -1,0 +1,29 @@
+/*
+ * The part of topology.h that asks hwloc.
+ */
+#ifndef COLL_TOPOLOGY_HWLOC_H
+#define COLL_TOPOLOGY_HWLOC_H
+
+#include "topology/topology.h"
+
+/* Whether the functions below know anything. */
+bool coll_topology_known(void);
+
+/* "package 0, NUMA node 0, cores 0-1" of this process; without hwloc its CPUs.
+ * False (and "" in buf) when not even those can be read. */
+bool coll_topology_describe(char *buf, size_t len_bytes);
+
+/* The host as an indented list: packages, NUMA nodes, caches, cores, network and
+ * other devices; cores this process may use are marked *. False without hwloc. */
+bool coll_topology_draw(char *buf, size_t len_bytes);
+
+/*
+ * The CPUs for rank local_rank of local_size on this host, among those that the
+ * caller may use. core: one core each, neighbours in rank on neighbouring cores;
+ * with more ranks than cores they share, evenly. numa: all cores of one NUMA node,
+ * nodes filled in blocks of ranks. False with a reason in why.
+ */
+bool coll_topology_place(enum coll_topology_bind kind, int local_rank, int local_size, cpu_set_t *set, char *why,
+                         size_t why_bytes);
+
+#endif

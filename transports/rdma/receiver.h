@@ -1,0 +1,31 @@
+/*
+ * The receiving end of a channel.
+ */
+#ifndef COLL_TRANSPORTS_RDMA_RECEIVER_H
+#define COLL_TRANSPORTS_RDMA_RECEIVER_H
+
+#include "transports/rdma/rdma.h"
+
+coll_status coll_rdma_view(void *channel, const void **p, struct coll_frame *frame);
+coll_status coll_rdma_done(void *channel);
+coll_status coll_rdma_recv_into(void *channel, void *ptr, const struct coll_memory *mem,
+                                const struct coll_frame *expect, struct coll_cookie *cookie);
+
+/* The link's lock held for the rest. */
+coll_status coll_rdma_receiver_open(const struct rdma_channel *base, void **channel);
+void coll_rdma_receiver_close(struct rdma_receiver *r);
+void coll_rdma_receiver_free(struct rdma_receiver *r);
+void coll_rdma_receiver_arrived(struct rdma_receiver *r, const struct coll_frame *frame, bool into);
+
+/* A frame by reference waits at the sender. */
+void coll_rdma_receiver_asked(struct rdma_receiver *r);
+void coll_rdma_receiver_forget_owed(struct rdma_receiver *r);
+
+/* What is announced ends so. */
+void coll_rdma_receiver_settle(struct rdma_receiver *r, coll_status status);
+
+/* Announcements that the peer has not heard of, or has forgotten. */
+void coll_rdma_receiver_announce_all(struct rdma_link *l);
+void coll_rdma_receiver_forget_announcements(struct rdma_link *l);
+
+#endif

@@ -1,0 +1,20 @@
+/*
+ * shm.
+ */
+#ifndef COLL_TRANSPORTS_SHM_COOKIE_H
+#define COLL_TRANSPORTS_SHM_COOKIE_H
+
+#include "transports/shm/ring.h"
+#include "transports/shm/shm.h"
+
+/* The next frame is lent, and this cookie tells when it is given back. */
+void coll_shm_lent(struct shm_channel *c, struct coll_cookie *cookie);
+
+/* cookie.c */
+coll_status coll_shm_recv_into(void *channel, void *ptr, const struct coll_memory *mem, const struct coll_frame *expect,
+                               struct coll_cookie *cookie);
+int coll_shm_progress(void *inst);
+bool coll_shm_noteworthy(const struct shm_channel *c);
+void coll_shm_quiesce(struct shm_channel *c);
+
+#endif

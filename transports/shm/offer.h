@@ -1,0 +1,21 @@
+/*
+ * shm.
+ */
+#ifndef COLL_TRANSPORTS_SHM_OFFER_H
+#define COLL_TRANSPORTS_SHM_OFFER_H
+
+#include "transports/shm/shm.h"
+
+/* offer.c */
+coll_status coll_shm_offer(void *link, const struct coll_channel_key *key, const struct coll_memory *mem);
+void coll_shm_withdraw(void *link, const struct coll_channel_key *key);
+coll_status coll_shm_offered(void *link, const struct coll_channel_key *key, struct coll_offer *offer);
+void coll_shm_give_back(void *link, struct coll_offer *offer);
+void coll_shm_nudge(void *link);
+
+/* lock held */
+coll_status coll_shm_on_offer(struct shm_link *l, const struct shm_offer_note *note, int fd);
+void coll_shm_on_unoffer(struct shm_link *l, const struct shm_offer_note *note);
+void coll_shm_offers_free(struct shm_link *l);
+
+#endif

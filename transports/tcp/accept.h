@@ -1,0 +1,15 @@
+/*
+ * The door.
+ */
+#ifndef COLL_TRANSPORTS_TCP_ACCEPT_H
+#define COLL_TRANSPORTS_TCP_ACCEPT_H
+
+#include "transports/tcp/tcp.h"
+
+void coll_tcp_accept_new(struct tcp_inst *in);
+
+/* Something from a stranger. */
+void coll_tcp_accept_read(struct tcp_inst *in, struct tcp_handshake *h);
+void coll_tcp_accept_refuse(struct tcp_inst *in, struct tcp_handshake *h);
+
+#endif

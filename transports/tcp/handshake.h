@@ -1,0 +1,29 @@
+/*
+ * Handshake messages.
+ */
+#ifndef COLL_TRANSPORTS_TCP_HANDSHAKE_H
+#define COLL_TRANSPORTS_TCP_HANDSHAKE_H
+
+#include "transports/tcp/tcp.h"
+
+/* A message of type from self to peer; other is the other side's nonce (zeros
+ * when not known yet). */
+void coll_tcp_hello_make(struct coll_tcp_hello *m, const struct tcp_inst *in, enum coll_tcp_hello_type type,
+                         const struct coll_process_id *to, const uint64_t nonce[2], const uint64_t other[2]);
+void coll_tcp_hello_seal(struct coll_tcp_hello *m, const uint64_t key[2], const uint64_t other[2]);
+
+/* NULL when good, else what is wrong with it. from may be NULL: anybody. */
+const char *coll_tcp_hello_check(const struct coll_tcp_hello *m, const struct tcp_inst *in,
+                                 enum coll_tcp_hello_type type, const struct coll_process_id *from,
+                                 const uint64_t other[2]);
+
+/* Seed of the head checks of a link. */
+uint64_t coll_tcp_hello_seed(const uint64_t key[2], const uint64_t client[2], const uint64_t server[2]);
+void coll_tcp_nonce(uint64_t nonce[2]);
+bool coll_tcp_say(int fd, const struct coll_tcp_hello *m);
+
+/* More of a message; 1: complete, 0: not yet, -1: the other side is gone. */
+int coll_tcp_hear(struct tcp_handshake *h);
+void coll_tcp_hang_up(struct tcp_handshake *h);
+
+#endif

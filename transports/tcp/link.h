@@ -1,0 +1,54 @@
+/*
+ * The life of a link.
+ */
+#ifndef COLL_TRANSPORTS_TCP_LINK_H
+#define COLL_TRANSPORTS_TCP_LINK_H
+
+#include "transports/tcp/tcp.h"
+
+coll_status coll_tcp_link_open(void *inst, const struct coll_process_id *peer, const void *address, size_t len_bytes,
+                               void **link);
+void coll_tcp_link_close(void *link);
+
+/* For the table: l connects from now on. */
+bool coll_tcp_link_begin(void *inst, struct coll_peer_link *l);
+
+/* The buffers that are set, before fd connects or listens. */
+void coll_tcp_link_buffers(const struct tcp_inst *in, int fd);
+bool coll_tcp_link_control(const struct tcp_inst *in, int fd, enum tcp_path path);
+
+/* The connection is made and proven. Takes fd whatever the result. All three
+ * locks held. */
+coll_status coll_tcp_link_up(struct tcp_link *l, int fd, uint64_t seed, bool same_machine);
+
+/* Mark broken, fail cookies, close the socket. link's lock held. */
+void coll_tcp_link_fail(struct tcp_link *l, coll_status why, const char *format, ...)
+        __attribute__((format(printf, 3, 4)));
+
+/* The peer said BYE and closed. link's lock held. */
+void coll_tcp_link_ended(struct tcp_link *l);
+
+/* Forget links that are over. service.lock held. */
+void coll_tcp_link_compact(struct tcp_inst *in);
+
+/* Note whether l has something to do that no event announces, and wake who sleeps if
+ * there is news. link's lock held; called before it is released by whoever may have
+ * changed that. */
+void coll_tcp_link_work(struct tcp_link *l);
+
+/* The link of an event, locked; NULL when it is gone. */
+struct tcp_link *coll_tcp_link_lock(struct tcp_inst *in, uint64_t tag);
+void coll_tcp_link_free(struct tcp_link *l);
+
+/*
+ * Put the socket of a link that is up into the data epoll, or take it out. While it is in, every
+ * segment that arrives pays for telling epoll (0.2 us of 6 of a small all-reduce), so it
+ * is out where links are read without asking epoll and nobody sleeps: whoever arms puts it in.
+ * So it is with the service thread's epoll, which would tell of the peer's death: whoever reads
+ * the socket all the time sees that himself, and when nobody has for a tick the timer puts it in.
+ */
+void coll_tcp_link_watch(struct tcp_link *l);
+void coll_tcp_link_unwatch(struct tcp_link *l);
+void coll_tcp_link_hear(struct tcp_link *l);
+
+#endif
