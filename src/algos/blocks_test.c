@@ -9,6 +9,7 @@
 
 #include "algos/algos.h"
 #include "algos/blocks.h"
+#include "algos/broadcast_blocks.h"
 #include "algos/generators.h"
 #include "plan/lower.h"
 #include "plan/verify.h"

@@ -8,8 +8,9 @@
  * The first rounds that would move nothing are left out. Blocks beyond the last one count as
  * the last; a rank that has it gets it no more, so everyone receives each block once.
  */
-#include "algos/blocks.h"
+#include "algos/broadcast_blocks.h"
 
+#include "algos/blocks.h"
 #include "algos/generators.h"
 #include "algos/ranks.h"
 

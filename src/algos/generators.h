@@ -28,8 +28,6 @@ COLL_GENERATOR(broadcast_circulant);
 COLL_GENERATOR(broadcast_direct);
 COLL_GENERATOR(broadcast_blocks8);
 COLL_GENERATOR(broadcast_blocks32);
-/* What rows of so many blocks are made of. */
-coll_status coll_algo_broadcast_in_blocks(const struct coll_shape *s, struct coll_builder *b, int blocks);
 COLL_GENERATOR(allgather_ring);
 COLL_GENERATOR(allgather_circulant);
 COLL_GENERATOR(allgather_rdbl);

@@ -40,6 +40,20 @@ static int find_row(const char *name, size_t len)
 	return -1;
 }
 
+/* Settings that had another name once: a setting that has no effect any more must not be overlooked. */
+static const struct {
+	const char *old, *now;
+} renamed[] = {{"COLL_NATIVE", "COLL_INTRA"}, {"COLL_NATIVE_BYTES", "COLL_INTRA_BYTES"}};
+
+static coll_status check_renamed(const char *name, size_t len, const char *source, struct coll_error_box *err)
+{
+	for (size_t i = 0; i < sizeof(renamed) / sizeof(renamed[0]); i++)
+		if (strlen(renamed[i].old) == len && memcmp(renamed[i].old, name, len) == 0)
+			return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1105] %s (%s) is now called %s",
+			                      renamed[i].old, source, renamed[i].now);
+	return COLL_OK;
+}
+
 bool coll_size_parse(const char *text, size_t *value)
 {
 	char *end;
@@ -106,7 +120,10 @@ static coll_status assign_pair(struct coll_settings *s, const char *pair, const 
 {
 	const char *eq = strchr(pair, '=');
 	int row = eq ? find_row(pair, (size_t)(eq - pair)) : -1;
+	coll_status st = eq ? check_renamed(pair, (size_t)(eq - pair), source, err) : COLL_OK;
 
+	if (st != COLL_OK)
+		return st;
 	if (row < 0)
 		return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1105] %.80s (%s): no such setting", pair, source);
 	return assign(s, row, eq + 1, source, err);
@@ -176,6 +193,9 @@ static coll_status load_environment(struct coll_settings *s, char *unknown, stru
 		if (!eq || strncmp(*e, "COLL_", 5) != 0 || strncmp(*e, "COLL_CONFIG_FILE=", 17) == 0)
 			continue;
 		row = find_row(*e, (size_t)(eq - *e));
+		st = check_renamed(*e, (size_t)(eq - *e), "environment", err);
+		if (st != COLL_OK)
+			return st;
 		if (row < 0) {
 			if (unknown)
 				snprintf(unknown, COLL_TEXT_MAX, "%.*s", (int)(eq - *e), *e);

@@ -85,7 +85,7 @@ TEST(config, what_is_wrong_is_named_with_its_place)
 	        {"\nCOLL_SLOTS=many\n", "COLL_SLOTS=many"},
 	        {"\nCOLL_SLOTS\n", "COLL_SLOTS"},
 	        {"\nCOLL_SLOTS=99999999999\n", "expected a whole number"},
-	        {"\nCOLL_NATIVE=2\n", "expected 0 or 1"},
+	        {"\nCOLL_INTRA=2\n", "expected 0 or 1"},
 	        {"\nCOLL_MEMORY_BUDGET=12Q\n", "expected a size"},
 	        {"\nCOLL_SLOT_BYTES=-1\n", "expected a size"},
 	};
@@ -171,4 +171,19 @@ TEST(config, long_texts_differ_wherever_they_do)
 	REQUIRE(which && strcmp(which, "COLL_ALGO") == 0);
 	CHECK(strncmp(values[0].value[at], "all_reduce:ring,", 16) == 0, "'%s'", values[0].value[at]);
 	CHECK(strlen(values[0].value[at]) == COLL_AGREED_BYTES - 1, "'%s'", values[0].value[at]);
+}
+
+TEST(config, a_name_that_was_changed_is_an_error_that_says_the_new_one)
+{
+	const char *const caller[] = {"COLL_INTRA_BYTES=4K", NULL};
+
+	CHECK(load(NULL, caller) == COLL_ERR_CONFIG);
+	CHECK(strstr(box.message, "COLL_INTRA_BYTES"), "%s", box.message);
+	CHECK(load("COLL_NATIVE = 0\n", NULL) == COLL_ERR_CONFIG);
+	CHECK(strstr(box.message, "now called COLL_INTRA"), "%s", box.message);
+	setenv("COLL_NATIVE", "0", 1);
+	CHECK(load(NULL, NULL) == COLL_ERR_CONFIG);
+	CHECK(strstr(box.message, "environment"), "%s", box.message);
+	unsetenv("COLL_NATIVE");
+	CHECK(load(NULL, NULL) == COLL_OK);
 }

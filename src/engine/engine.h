@@ -138,7 +138,6 @@ struct coll_run_where {
 	/* With COLL_ERR_MISMATCH or COLL_ERR_CORRUPT: the frame, or what stands for one, that did not fit. */
 	struct coll_frame frame;
 };
-void coll_run_where(const struct coll_run *run, struct coll_run_where *where);
 
 /* Counters since creation, for tests and reports. */
 struct coll_run_stats {

@@ -10,6 +10,7 @@
 
 #include <stdlib.h>
 
+#include "engine/position.h"
 #include "sim/call.h"
 #include "sim/plans.h"
 #include "sim/world.h"

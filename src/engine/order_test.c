@@ -7,6 +7,7 @@
 #include "engine/run.h"
 #include "tests/plain.h"
 
+#include "engine/position.h"
 #include "sim/plans.h"
 #include "sim/world.h"
 

@@ -1,6 +1,8 @@
 /*
  * Diagnosis: where a run is, and whom it waits for. Only looks.
  */
+#include "engine/position.h"
+
 #include "engine/lane.h"
 
 /* The unfinished tile that started first. */

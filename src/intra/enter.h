@@ -249,4 +249,8 @@ struct coll_exchange {
 	bool joins;
 };
 
+/* Whom the operation waits for, for diagnosis: coll_intra_op.where. */
+void coll_intra_position(void *arg, const struct coll_job *job, const struct coll_intra_state *s,
+                         struct coll_run_where *where);
+
 #endif

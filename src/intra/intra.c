@@ -109,8 +109,8 @@ static enum way find(enum coll_kind kind, int size, size_t bytes)
  *   all_to_all      8 B 1.15, 1 KiB 1.13, 4 KiB 1.08, 32 KiB 1.02
  *   four ranks      all_reduce 8 B 1.12, 4 KiB 1.25, 16 KiB 1.79, 64 KiB 1.44; all_gather 1.12 to 1.49
  * Broadcast, roots in turn, 2026-11-22: 1 KiB 0.308 and 0.18 us, 2 KiB 0.467 and 0.36, 8 KiB 1.40 and 1.02, 16 KiB 2.4
- * and 2.2, 32 KiB the same, in places that do not change hands yet. More ranks than cores, see docs/design/native.md.
- * Reduce gains nothing.
+ * and 2.2, 32 KiB the same, in places that do not change hands yet. More ranks than cores, see
+ * docs/results/experiments/intra.md. Reduce gains nothing.
  */
 static size_t limit_of(enum coll_kind kind, int size, bool crowded)
 {
@@ -192,41 +192,4 @@ uint8_t coll_intra_way(const struct coll_intra_op *intra)
 	const struct coll_intra *n = intra->arg;
 
 	return names[intra - n->ops];
-}
-
-/* ---- Waiting ---- */
-
-enum { LINK_EVERY = 1024 }; /* polls */
-
-coll_status coll_intra_unexpected(const struct coll_job *job, struct coll_intra_state *s, const struct intra_line *line,
-                                  bool numbered)
-{
-	const uint64_t word = atomic_load_explicit(&line->word, memory_order_acquire);
-
-	/* 0: never written, which is a turn's number, too, once in a while. */
-	if ((uint32_t)(word >> 32) != s->epoch || word == 0)
-		return COLL_AGAIN;
-	if (word == coll_intra_word(s->epoch, job->signature) && (!numbered || line->sequence == job->sequence))
-		return COLL_OK; /* it has come meanwhile */
-	s->bad_frame =
-	        (struct coll_frame){.sequence = numbered ? line->sequence : job->sequence, .signature = (uint32_t)word};
-	return COLL_ERR_MISMATCH;
-}
-
-coll_status coll_intra_idle(struct coll_intra *n, struct coll_intra_state *s)
-{
-	const struct intra_peer *p = &n->peers[s->pending];
-	coll_status st;
-
-	if (++s->idle % LINK_EVERY)
-		return COLL_AGAIN;
-	st = p->link ? p->transport->link_status(p->link) : COLL_AGAIN;
-	return st == COLL_OK ? COLL_AGAIN : st;
-}
-
-void coll_intra_position(void *arg, const struct coll_job *job, const struct coll_intra_state *s,
-                         struct coll_run_where *where)
-{
-	where->peer = (int)s->pending;
-	where->frame = s->bad_frame;
 }

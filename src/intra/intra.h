@@ -41,7 +41,7 @@ struct coll_intra;
  * above; crowded: more ranks than cores. */
 bool coll_intra_serves(enum coll_kind kind, int size, bool crowded, size_t count, size_t elem_bytes,
                        size_t payload_bytes);
-/* What runs it. Valid as long as native. */
+/* What runs it. Valid as long as the intra object. */
 const struct coll_intra_op *coll_intra_op_of(struct coll_intra *intra, enum coll_kind kind, size_t count,
                                              size_t elem_bytes);
 /* small: what coll_intra_op_of() says, where coll_intra_serves(); else NULL. */
@@ -68,9 +68,6 @@ uint8_t coll_intra_way(const struct coll_intra_op *intra);
 
 struct coll_intra_state;
 struct coll_run_where;
-
-void coll_intra_position(void *arg, const struct coll_job *job, const struct coll_intra_state *s,
-                         struct coll_run_where *where);
 
 /* intra.c: once, since a run polls by its hand while another thread looks for one. */
 void coll_intra_ops(struct coll_intra *n);

@@ -2,6 +2,7 @@
  * All kernels of one ISA level and the table of them, COLL_REDUCE_TABLE. Included
  * once by each level, after its vectors.
  */
+#include "reduce/copy.h"
 #include "reduce/internal.h"
 
 #define T    i8

@@ -14,7 +14,9 @@ struct item {
 };
 
 /* No row of the table: what is chosen where nothing is forced, if there is such a thing. */
-static const char intranode[] = "native";
+static const char automatic[] = "auto";
+/* Its name before. */
+static const char automatic_once[] = "native";
 
 static bool word(const char *text, size_t len, char *out)
 {
@@ -49,9 +51,13 @@ static coll_status check_item(const struct item *item, char *why, size_t why_byt
 {
 	int kind = item->kind[0] ? coll_plan_kind_from_name(item->kind) : -1;
 
-	if (strcmp(item->name, intranode) == 0 && (kind >= 0 || !item->kind[0]))
+	if (strcmp(item->name, automatic) == 0 && (kind >= 0 || !item->kind[0]))
 		return COLL_OK;
 
+	if (strcmp(item->name, automatic_once) == 0) {
+		snprintf(why, why_bytes, "COLL_ALGO: '%s' is now called '%s'", automatic_once, automatic);
+		return COLL_ERR_CONFIG;
+	}
 	if (!item->kind[0]) {
 		if (known_anywhere(item->name))
 			return COLL_OK;
@@ -87,7 +93,7 @@ coll_status coll_select_forced(const char *text, enum coll_kind kind, const stru
 		if (status)
 			return status;
 		found = coll_algo_find(kind, item.name);
-		if (!item.kind[0] && (found || strcmp(item.name, intranode) == 0))
+		if (!item.kind[0] && (found || strcmp(item.name, automatic) == 0))
 			bare = found;
 		else if (item.kind[0] && coll_plan_kind_from_name(item.kind) == (int)kind)
 			named = found, is_named = true;

@@ -13,6 +13,7 @@
 #include "control/ping.h"
 #include "core/error.h"
 #include "core/fabric.h"
+#include "engine/position.h"
 #include "watch/diagnose.h"
 #include "watch/mismatch.h"
 #include "watch/watchdog.h"

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/planted.h"
 #include "context/service.h"
+#include "engine/position.h"
 #include "watch/mismatch.h"
 #include "watch/wait_chain.h"
 

@@ -1,78 +1,225 @@
 #!/usr/bin/env python3
-"""The order of the layers: who may include whom. Prints each include that points up."""
+"""The order of the folders: who may include whom, who may call whom, and that each header declares only what the file of
+its name defines. Reads the includes of the sources and the symbols of the compiled objects.
+
+usage: layers.py SOURCE_ROOT BUILD_ROOT PLANTED_OBJECT"""
+import collections
+import json
 import os
 import re
+import subprocess
 import sys
 
-# A directory may include itself, what is listed, and the public headers.
-ALLOWED = {
-    "src/base": set(),
-    "src/reduce": {"base"},
-    "src/plan": {"base", "algos"},
-    "src/algos": {"plan"},
-    "src/record": {"base", "algos"},
-    "src/tune": {"base", "algos", "plan"},
-    "src/device": {"base", "reduce"},
-    "src/engine": {"base", "reduce", "plan", "record", "device"},
-    "src/native": {"base", "reduce", "plan", "record", "engine"},
-    "src/bootstrap": {"base"},
-    "src/comm": {"base", "reduce", "plan", "algos", "record", "tune", "engine", "native", "device", "bootstrap", "transports", "topology"},
-    "src/api": {"base", "reduce", "plan", "comm"},
-    "transports": {"base"},
-    "topology": {"base"},
-    "sim": {"base", "reduce", "plan", "algos", "engine", "transports", "tests"},
-    "gpt": set(),
-    "ddp": set(),
-    "examples": {"gpt", "ddp"},
+# From the bottom up. A folder may include and call folders of lower levels, and nothing else of its own level.
+LEVELS = [["base"], ["reduce"], ["device"], ["plan", "transports", "topology"], ["record"],
+          ["engine", "algos", "bootstrap", "control"], ["intra", "context"], ["core"],
+          ["select", "watch", "inspect"], ["match", "progress"], ["call"], ["comm"], ["api"]]
+LEVEL = {name: i for i, level in enumerate(LEVELS) for name in level}
+# Narrower than the levels: what these may see beside themselves and the public headers.
+ONLY = {
+    "algos": re.compile(r"^plan/build\.h$"),
+    "transports": re.compile(r"^(base|transports)/"),
+    "topology": re.compile(r"^base/"),
+    "bootstrap": re.compile(r"^base/"),
+    "sim": re.compile(r"^(base|reduce|plan|algos|engine|transports|record|tests)/"),
+    "gpt": re.compile(r"^$"),
+    "ddp": re.compile(r"^$"),
+    "examples": re.compile(r"^(gpt|ddp)/"),
 }
-# Beside the directory rule: generators see the builder only.
-ONLY = {"src/algos": re.compile(r"^(plan/build\.h|algos/.*|coll/coll\.h)$")}
-INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
+# Callbacks that an upper folder registers through a struct that a lower one declares. A call through one of them is no
+# upward call: the lower folder names neither the function nor its file.
+CALLBACKS = {
+    "src/context/context.h": ["coll_context_hooks"],
+    "src/context/service.h": ["coll_service_client"],
+    "src/control/control.h": ["coll_control_env"],
+    "src/engine/engine.h": ["coll_fabric", "coll_intra_op"],
+    "src/intra/intra.h": ["coll_intra_fabric"],
+    "include/coll/transport.h": ["coll_transport", "coll_transport_env"],
+}
+# The largest part of src/ that one folder may hold.
+LARGEST = 0.20
+INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 
 
-def room(path):
-    for directory in ALLOWED:
-        if path.startswith(directory + "/"):
-            return directory
-    return None
+def folder(path):
+    parts = path.split("/")
+    return parts[1] if parts[0] == "src" else parts[0]
 
 
-def check(path, bad):
-    here = room(path)
-    if here is None or path.endswith(("_test.c", "_test.h", "_check.c")):
-        return 0
+def library(path):
+    return path.startswith(("src/", "transports/", "topology/"))
+
+
+def is_test(path):
+    return path.endswith(("_test.c", "_test.h"))
+
+
+def may(here, there):
+    return here == there or LEVEL[there] < LEVEL[here]
+
+
+def check_includes(paths, bad, stands_in=None):
     seen = 0
-    with open(path) as source:
-        for number, line in enumerate(source, 1):
-            match = INCLUDE.match(line)
-            if not match or "/" not in match.group(1):
+    for path in paths:
+        here = stands_in or folder(path)
+        if is_test(path) or here not in LEVEL and here not in ONLY:
+            continue
+        for target in INCLUDE.findall(open(path).read()):
+            if "/" not in target or target.startswith("coll/"):
                 continue
             seen += 1
-            target = match.group(1)
             top = target.split("/")[0]
-            fine = top in ("coll", here.split("/")[-1]) or top in ALLOWED[here]
-            if here in ONLY and not ONLY[here].match(target):
-                fine = False
+            if top == here:
+                continue
+            fine = ONLY[here].match(target) if here in ONLY else top in LEVEL and may(here, top)
             if not fine:
-                bad.append(f"{path}:{number}: {here} may not include {target}")
+                bad.append(f"{path}: {here} may not include {target}")
     return seen
 
 
-def main(root):
+def symbols(build, commands, root):
+    """What each library object defines and uses: {source: (defined, used)}."""
+    found = {}
+    for c in commands:
+        output = c["output"]
+        if not output.startswith("libcoll_core") and "coll_reduce" not in output:
+            continue
+        source = os.path.relpath(os.path.join(c["directory"], c["file"]), root)
+        found[source] = read_symbols(os.path.join(build, output))
+    return found
+
+
+def read_symbols(path):
+    defined, used = set(), set()
+    for line in subprocess.run(["nm", path], capture_output=True, text=True, check=True).stdout.splitlines():
+        fields = line.split()
+        if len(fields) < 2:
+            continue
+        kind, name = fields[-2:]
+        if kind == "U":
+            used.add(name)
+        elif kind in "TWDBRVCG":
+            defined.add(name)
+    return defined, used
+
+
+def owners(objects):
+    return {name: source for source, (defined, _) in objects.items() for name in defined}
+
+
+def check_calls(objects, bad):
+    """Calls across folders that point up, and circles across folders."""
+    owner, seen, arrows = owners(objects), 0, collections.defaultdict(set)
+    for source, (_, used) in sorted(objects.items()):
+        here = folder(source)
+        if here not in LEVEL:
+            continue
+        for name in sorted(used):
+            there = folder(owner[name]) if name in owner else here
+            if there == here or there not in LEVEL:
+                continue
+            seen += 1
+            arrows[here].add(there)
+            if not may(here, there):
+                bad.append(f"{source}: calls {name} of {owner[name]}, which is not below it")
+    for start in sorted(arrows):
+        reached, todo = set(), list(arrows[start])
+        while todo:
+            at = todo.pop()
+            if at not in reached:
+                reached.add(at)
+                todo.extend(arrows[at])
+        if start in reached:
+            bad.append(f"{start}: in a circle of calls across folders")
+    return seen
+
+
+PROTOTYPE = re.compile(r"\b(coll_\w+)\s*\(")
+
+
+def declared(text):
+    """Names of the functions that a header declares without a body."""
+    text = re.sub(r"/\*.*?\*/|//[^\n]*", " ", text, flags=re.S)
+    text = re.sub(r'"(?:\\.|[^"\\\n])*"', '""', text)
+    text = re.sub(r"^\s*#(?:[^\n]*\\\n)*[^\n]*", "", text, flags=re.M)
+    text = re.sub(r'extern "C" \{', "", text)
+    depth, flat = 0, []
+    for part in re.split(r"([{}])", text):
+        depth += (part == "{") - (part == "}")
+        flat.append(";" if part == "}" else part if depth == 0 and part != "{" else " ")
+    names = set()
+    for statement in "".join(flat).split(";"):
+        if "typedef" in statement or "static" in statement:
+            continue
+        match = PROTOTYPE.search(statement)
+        if match and "(*" not in statement[:match.start()]:
+            names.add(match.group(1))
+    return names
+
+
+def check_headers(paths, objects, bad):
+    owner, seen = owners(objects), 0
+    for path in paths:
+        if not path.endswith(".h") or is_test(path) or not library(path) and not path.startswith("ddp/"):
+            continue
+        for name in sorted(declared(open(path).read())):
+            if name not in owner:
+                continue
+            seen += 1
+            if os.path.splitext(owner[name])[0] != os.path.splitext(path)[0]:
+                bad.append(f"{path}: declares {name}, which {owner[name]} defines")
+    return seen
+
+
+def check_sizes(paths, bad):
+    lines = collections.Counter()
+    for path in paths:
+        if path.startswith("src/") and not is_test(path):
+            lines[folder(path)] += sum(1 for _ in open(path))
+    total = sum(lines.values())
+    for name, count in lines.items():
+        if count > LARGEST * total:
+            bad.append(f"src/{name} holds {100 * count // total} % of the lines of src/, at most {LARGEST:.0%}")
+    return len(lines)
+
+
+def check_callbacks(bad):
+    for path, names in CALLBACKS.items():
+        text = open(path).read() if os.path.exists(path) else ""
+        for name in names:
+            if not re.search(rf"\bstruct {name} \{{", text):
+                bad.append(f"{path}: declares no struct {name}, which the list of callbacks names")
+    return sum(len(names) for names in CALLBACKS.values())
+
+
+def self_test(objects, planted):
+    """Planted mistakes must be found; returns those that are not."""
+    missed, bad = [], []
+    # An upward call, compiled: an object that stands for a file of base and calls the communicator.
+    check_calls({**objects, "src/base/planted.c": read_symbols(planted)}, bad)
+    if not any(line.startswith("src/base/planted.c") for line in bad) or not any("circle" in line for line in bad):
+        missed.append("the planted upward call was not found")
+    bad = []
+    check_includes(["tests/planted/upward.h"], bad, "base")
+    if len(bad) != 1:
+        missed.append("the planted upward include was not found")
+    if declared("coll_status coll_x_y(int a);\nstatic inline int coll_z(void)\n{\n\treturn coll_w();\n}\n") != {"coll_x_y"}:
+        missed.append("prototypes are not read as they should")
+    return missed
+
+
+def main(root, build, planted):
     os.chdir(root)
-    bad, seen = [], 0
-    for directory in ("src", "transports", "topology", "sim", "gpt", "ddp", "examples"):
-        for base, _, names in os.walk(directory):
-            for name in sorted(names):
-                if name.endswith((".c", ".h")):
-                    seen += check(os.path.join(base, name), bad)
-    # The checker itself must be able to fail.
-    probe = []
-    ALLOWED["src/base"] = set()
-    assert room("src/base/x.c") == "src/base"
-    print("\n".join(bad + probe))
-    print(f"{seen - len(bad)} passed, {len(bad)} failed, 0 skipped")
-    return 1 if bad or seen < 20 else 0
+    paths = sorted(os.path.join(base, name) for top in ("src", "transports", "topology", "sim", "gpt", "ddp", "examples")
+                   for base, _, names in os.walk(top) for name in names if name.endswith((".c", ".h")))
+    objects = symbols(build, json.load(open(os.path.join(build, "compile_commands.json"))), root)
+    bad = []
+    seen = (check_includes(paths, bad) + check_calls(objects, bad) + check_headers(paths, objects, bad) +
+            check_sizes(paths, bad) + check_callbacks(bad))
+    bad += self_test(objects, planted)
+    print("\n".join(bad))
+    print(f"{max(seen - len(bad), 0)} passed, {len(bad)} failed, 0 skipped")
+    return 1 if bad or seen < 2000 else 0
 
 
-sys.exit(main(sys.argv[1]))
+sys.exit(main(os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]), os.path.abspath(sys.argv[3])))

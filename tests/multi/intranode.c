@@ -65,7 +65,7 @@ static void with(const char *setting, bool intranode)
 static void by_default(void)
 {
 	with("COLL_INTRA_BYTES=64K", true);
-	with("COLL_ALGO=native", true);
+	with("COLL_ALGO=auto", true);
 	with("COLL_ALGO=broadcast:binomial", true);
 }
 

@@ -342,7 +342,7 @@ static void larger_pages(coll_comm *comm, int rank, void *arg)
 {
 	struct shape s = {.count = 16400};
 
-	once(comm, rank, &s); /* native is there from now on */
+	once(comm, rank, &s); /* the regions are there from now on */
 	for (size_t page = 16 << 10; page <= 128 << 10; page *= 2) {
 		const uint64_t before = stats(comm).direct;
 
