@@ -17,6 +17,7 @@
 #include "engine/run.h"
 #include "intra/fastpath.h"
 #include "progress/wait.h"
+#include "select/bind.h"
 
 #include "progress/async.h"
 
@@ -366,6 +367,8 @@ void coll_fastpath_prepare(struct coll_comm *comm, const struct coll_call *c, st
 
 	if (comm->prepared != memo || !memo->fastpath || c->record_kind)
 		return;
+	if (q->memo && q->memo->fastpath_key == &q->key)
+		q->memo->fastpath_key = NULL;
 	*q = (struct coll_fastpath){.key = coll_fastpath_key(c->kind, c->type, c->op),
 	                            .count = c->count,
 	                            .root = c->root,
@@ -380,11 +383,5 @@ void coll_fastpath_prepare(struct coll_comm *comm, const struct coll_call *c, st
 	q->run = comm->size == 2 && comm->ctx->dedicated_cores && coll_intra_is_fastpath(job->intra) ? one_line
 	                                                                                             : intranode;
 	place(comm, q, memo);
-}
-
-void coll_fastpath_forget(struct coll_comm *comm, const struct coll_memo *memo)
-{
-	for (int i = 0; i < COLL_FASTPATH_PLACES; i++)
-		if (comm->fastpath[i].memo == memo)
-			comm->fastpath[i] = (struct coll_fastpath){0};
+	memo->fastpath_key = &q->key;
 }

@@ -10,7 +10,4 @@
 void coll_fastpath_prepare(struct coll_comm *comm, const struct coll_call *call, struct coll_memo *memo,
                            const struct coll_job *job);
 
-/* The memo is going to be another's. */
-void coll_fastpath_forget(struct coll_comm *comm, const struct coll_memo *memo);
-
 #endif

@@ -3,9 +3,9 @@
  */
 #include <string.h>
 
-#include "call/blocking.h"
 #include "core/comm.h"
 #include "core/error.h"
+#include "select/bind.h"
 
 int coll_comm_rank(const coll_comm *comm)
 {
@@ -77,5 +77,6 @@ coll_status coll_comm_explain(coll_comm *comm, const char *collective, size_t co
 		                        collective ? collective : "(null)");
 	if (!buf || len_bytes == 0 || coll_dtype_size(type) == 0)
 		return coll_comm_refuse(comm, "explain", COLL_ERR_ARGUMENT, "no buffer, or an unknown type");
-	return coll_comm_explain_call(comm, (enum coll_kind)kind, count, type, buf, len_bytes);
+	return coll_comm_explain_call(comm, (enum coll_kind)kind, count, type,
+	                              comm->size > 1 ? coll_comm_transport(comm, !comm->rank) : "none", buf, len_bytes);
 }

@@ -55,6 +55,7 @@ struct coll_memo {
 	const struct coll_intra_op *intra; /* it is run intranode; NULL: by the plan */
 	uint8_t way;                       /* of the plan: record/way.h */
 	bool fastpath;                     /* the shortest way may be open to it: see fastpath.c */
+	uint64_t *fastpath_key; /* of its place there; NULL: none. 0 is stored there when this memo is reused */
 };
 
 /* A call that may take the shortest way when it is made again: fastpath.c. */

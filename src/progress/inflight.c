@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "call/pair.h"
 #include "core/error.h"
 #include "engine/run.h"
 #include "progress/async.h"
@@ -18,6 +17,7 @@
 #include "progress/persistent.h"
 #include "progress/request.h"
 #include "progress/stream.h"
+#include "select/bind_pair.h"
 
 /* ---- Life ---- */
 

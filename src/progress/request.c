@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "call/blocking.h"
-#include "call/pair.h"
 #include "core/error.h"
 #include "engine/run.h"
 #include "progress/async.h"
@@ -19,6 +17,8 @@
 #include "progress/persistent.h"
 #include "progress/request.h"
 #include "progress/stream.h"
+#include "select/bind.h"
+#include "select/bind_pair.h"
 
 /* ---- Life ---- */
 

@@ -9,6 +9,7 @@
 #include "call/blocking.h"
 #include "engine/run.h"
 #include "intra/zero_copy.h"
+#include "select/bind.h"
 
 #include "core/comm.h"
 

@@ -1,0 +1,376 @@
+/*
+ * Binding a call: from its shape to the plan or the intranode operation that runs it, its job, its record and the salt
+ * of its frames. A shape that was seen before costs a look-up in the memo: no selection, no plan, no allocation. What
+ * is chosen depends on agreed facts only.
+ */
+#include "select/bind.h"
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/planted.h"
+#include "core/error.h"
+#include "engine/range.h"
+#include "engine/run.h"
+#include "intra/explain.h"
+#include "select/intra.h"
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+uint8_t coll_call_kind(const struct coll_call *c)
+{
+	return c->record_kind ? c->record_kind : (uint8_t)c->kind;
+}
+
+const char *coll_call_name(const struct coll_call *c)
+{
+	return coll_record_kind_name(coll_call_kind(c));
+}
+
+/* ---- Choice, remembered ---- */
+
+static struct coll_select_call tune_call(const struct coll_call *c, size_t elem_bytes, bool ordered)
+{
+	return (struct coll_select_call){.kind = c->kind,
+	                                 .count = c->count,
+	                                 .elem_bytes = elem_bytes,
+	                                 .ordered = ordered,
+	                                 .ragged = c->ragged,
+	                                 .pairwise = c->pairwise};
+}
+
+/* The largest tile whose frames fit in a slot, on every rank alike: a rank's own
+ * plan may hold shorter runs than another's, the algorithm's price tag has the
+ * longest of all. 0: not even one element fits. */
+static size_t largest_tile(const struct coll_plan *plan, const struct coll_algo *algo, size_t elem_bytes,
+                           size_t slot_bytes)
+{
+	bool block = coll_plan_kind_is_block(plan->kind);
+	struct coll_algo_cost cost;
+	size_t run, each;
+
+	algo->cost(plan->size, &cost);
+	run = (size_t)(cost.frame * (block ? 1 : plan->chunks) + 0.5);
+	assert(plan->max_run <= run || plan->size == 1);
+	each = slot_bytes / elem_bytes / (run ? run : 1);
+	return block ? each : each * plan->chunks;
+}
+
+/* Cut count in equal tiles, none above the largest the slots allow. Lengths only
+ * the ends know cannot set the tile: then it is the largest. */
+static void cut_tiles(struct coll_memo *m, const struct coll_call *c, size_t largest, uint32_t windows)
+{
+	size_t tiles = c->count / largest + (c->count % largest != 0);
+
+	m->tile = largest;
+	if (!c->pairwise && tiles > 0)
+		m->tile = c->count / tiles + (c->count % tiles != 0);
+	m->windows = windows;
+	if (!c->pairwise && tiles < windows)
+		m->windows = tiles > 0 ? (uint32_t)tiles : 1;
+}
+
+static coll_status choose(struct coll_comm *comm, const struct coll_call *c, bool ordered, bool explain,
+                          struct coll_memo *m, struct coll_select_choice *choice)
+{
+	struct coll_select_call t = tune_call(c, m->elem_bytes, ordered);
+	struct coll_shape shape = {.kind = c->kind,
+	                           .rank = comm->rank,
+	                           .size = comm->size,
+	                           .root = c->root,
+	                           .ordered = ordered,
+	                           .uniform = !c->ragged && !c->pairwise,
+	                           .host_of = comm->rank_map.host_of,
+	                           .hosts = comm->rank_map.hosts};
+	const char *name = coll_call_name(c);
+	uint32_t windows;
+	size_t largest;
+	coll_status st;
+
+	st = coll_select_plan(&comm->facts, &t, explain, choice);
+	if (st != COLL_OK)
+		return coll_comm_refuse(comm, name, st, "[COLL-1112] no algorithm for this call%s%s: %.160s",
+		                        comm->facts.forced[0] ? " with COLL_ALGO=" : "", comm->facts.forced,
+		                        choice->why);
+	st = coll_plan_cache_obtain(comm->plans, &shape, choice->algo->name, choice->algo->generate,
+	                            comm->ctx->settings.verify, &m->plan);
+	if (st != COLL_OK)
+		return coll_comm_refuse(comm, name, st, "cannot make a plan for algorithm %s: %s", choice->algo->name,
+		                        coll_plan_cache_why(comm->plans));
+	largest = largest_tile(m->plan, choice->algo, m->elem_bytes, comm->slot_bytes);
+	if (largest == 0) {
+		coll_plan_cache_release(comm->plans, m->plan);
+		return coll_comm_refuse(comm, name, COLL_ERR_CONFIG,
+		                        "[COLL-1108] algorithm %s needs larger slots than %zu bytes",
+		                        choice->algo->name, comm->slot_bytes);
+	}
+	m->way = coll_way_of_algo(choice->algo);
+	windows = choice->windows < 1 ? 1 : choice->windows;
+	cut_tiles(m, c, largest, windows > COLL_WINDOWS_MAX ? COLL_WINDOWS_MAX : windows);
+	m->scratch_bytes = coll_run_scratch_bytes(m->plan, m->tile, m->elem_bytes, m->windows);
+	/* By hand where that is possible and no plan is asked for; the plan is there in case the ranks
+	 * find that they cannot share memory. */
+	if (choice->forced)
+		return COLL_OK;
+	m->intra = coll_select_intra_find(comm, c, m->elem_bytes);
+	/* Of more ranks that share cores those intranode are of any length. */
+	m->fastpath =
+	        m->intra && !m->intra->passes && (comm->ctx->dedicated_cores || comm->size <= COLL_INTRA_SIZE_MAX);
+	return st;
+}
+
+/* ---- Binding ---- */
+
+static coll_status bind_reduction(struct coll_comm *comm, const struct coll_call *c, struct coll_reduction *r,
+                                  bool *ordered)
+{
+	const struct coll_op_entry *e = c->op >= COLL_OP_FIRST ? &comm->ops[c->op - COLL_OP_FIRST] : NULL;
+	coll_status st = coll_reduce_bind(r, c->type, e ? e->code : c->op, comm->size, comm->isa);
+
+	if (st != COLL_OK)
+		return st;
+	*ordered = e && !e->commutative;
+	if (e) {
+		r->user_fn = e->fn;
+		r->user_arg = e->arg;
+		r->scale = e->scale;
+	}
+	return COLL_OK;
+}
+
+static uint32_t signature(const struct coll_call *c, int size)
+{
+	uint64_t h = ((uint64_t)coll_call_kind(c) << 56) ^ ((uint64_t)c->type << 48) ^
+	             ((uint64_t)(unsigned)c->root << 16) ^ (coll_plan_kind_reduces(c->kind) ? c->op : 0);
+
+	h = coll_mix64(h);
+	if (!c->pairwise)
+		h = coll_mix64(h ^ c->count);
+	if (c->ragged) {
+		const size_t *counts = c->out_counts ? c->out_counts : c->in_counts;
+
+		for (int r = 0; counts && r < size; r++)
+			h = coll_mix64(h ^ counts[r]);
+	}
+	return (uint32_t)(h ^ (h >> 32));
+}
+
+static bool fits(const struct coll_memo *m, const struct coll_call *c)
+{
+	return m->valid && m->count == c->count && m->kind == c->kind && m->record_kind == c->record_kind &&
+	       m->type == c->type && m->op == c->op && m->root == c->root && m->ragged == c->ragged &&
+	       m->pairwise == c->pairwise;
+}
+
+/* Either of two places, that of the older use where neither is its own: two calls that take turns do not chase each
+ * other away, whatever was there before. The roots of one shape lie side by side: as many as there are pairs of places
+ * may take turns. */
+static struct coll_memo *memo_slot(struct coll_comm *comm, const struct coll_call *c)
+{
+	uint64_t h = (uint64_t)c->count * 0x9e3779b97f4a7c15u + (uint64_t)c->kind * 0xbf58476d1ce4e5b9u +
+	             (uint64_t)c->type * 0xd6e8feb86659fd93u + c->op;
+	const size_t pair = ((h ^ (h >> 32)) + (unsigned)c->root) % (COLL_MEMO_SLOTS / 2);
+	struct coll_memo *both = &comm->memo[2 * pair];
+	uint8_t *newer = &comm->memo_newer[pair];
+
+	*newer = fits(&both[0], c) ? 0 : fits(&both[1], c) ? 1 : !*newer;
+	return &both[*newer];
+}
+
+/* The ways of a call in the order in which they are tried, each with its condition; the plan's last. */
+struct chain {
+	char text[320];
+};
+
+static struct chain chain(const struct coll_comm *comm, const struct coll_call *c, const struct coll_memo *m)
+{
+	struct chain chain = {""};
+	const char *plan = NULL;
+	struct coll_job job;
+	size_t n = 0;
+
+	if (m->intra) {
+		coll_call_job(comm, c, m, &job);
+		coll_intra_explain(m->intra, &job, chain.text, sizeof(chain.text), &plan);
+		n = strlen(chain.text);
+	}
+	if (plan)
+		snprintf(chain.text + n, sizeof(chain.text) - n, "; else %s (%s)", coll_way_name(m->way), plan);
+	else
+		snprintf(chain.text, sizeof(chain.text), "%s", coll_way_name(m->way));
+	return chain;
+}
+
+/* A shape not seen before, or whose memo was taken over by another. */
+static coll_status memorise(struct coll_comm *comm, const struct coll_call *c, struct coll_memo *m)
+{
+	const bool user = coll_plan_kind_reduces(c->kind) && c->op >= COLL_OP_FIRST;
+	const bool explain = comm->ctx->logger.level >= COLL_LOG_INFO;
+	struct coll_memo fresh = {.valid = true,
+	                          .kind = (uint8_t)c->kind,
+	                          .record_kind = c->record_kind,
+	                          .type = (uint8_t)c->type,
+	                          .ragged = c->ragged,
+	                          .pairwise = c->pairwise,
+	                          .op = c->op,
+	                          .elem_bytes = coll_dtype_size(c->type),
+	                          .root = c->root,
+	                          .count = c->count,
+	                          .signature = signature(c, comm->size)};
+	struct coll_select_choice choice;
+	bool ordered = false;
+	coll_status st = COLL_OK;
+
+	comm->prepared = NULL;
+	if (m->fastpath_key)
+		*m->fastpath_key = 0;
+	if (coll_plan_kind_reduces(c->kind))
+		st = bind_reduction(comm, c, &fresh.reduction, &ordered);
+	if (st != COLL_OK)
+		return coll_comm_refuse(comm, coll_call_name(c), st, "this operation is not defined on %s",
+		                        coll_dtype_name(c->type));
+	if (user && fits(m, c) && m->ordered == ordered) {
+		m->reduction = fresh.reduction; /* the number may name another function by now */
+		return COLL_OK;
+	}
+	fresh.ordered = ordered;
+	st = choose(comm, c, ordered, explain, &fresh, &choice);
+	if (st != COLL_OK)
+		return st;
+	if (explain)
+		coll_log(&comm->ctx->logger, COLL_LOG_INFO, "%s count=%zu bytes=%zu: %s tile=%zu windows=%u (%s)",
+		         coll_call_name(c), c->count, c->count * fresh.elem_bytes, chain(comm, c, &fresh).text,
+		         fresh.tile, fresh.windows, choice.why);
+	if (m->valid)
+		coll_plan_cache_release(comm->plans, m->plan);
+	*m = fresh;
+	return COLL_OK;
+}
+
+coll_status coll_call_remember(struct coll_comm *comm, const struct coll_call *c, struct coll_memo **memo)
+{
+	struct coll_memo *m = comm->prepared;
+
+	if (!m || !fits(m, c))
+		m = memo_slot(comm, c);
+	*memo = m;
+	if (__builtin_expect(fits(m, c) && c->op < COLL_OP_FIRST, true))
+		return COLL_OK;
+	return memorise(comm, c, m);
+}
+
+/* Which buffers hold one block only. */
+static struct coll_extent extent(const struct coll_call *c, const void *base, bool single, const size_t *counts,
+                                 const size_t *offsets)
+{
+	return (struct coll_extent){.base = (char *)(uintptr_t)base,
+	                            .single = single,
+	                            .count = c->count,
+	                            .counts = counts,
+	                            .offsets = offsets};
+}
+
+/* A call that a rank may end without having heard from all others, directly or through
+ * others: it may not notice that they made a different one. So such a call salts the
+ * signatures of all calls after it, and whatever frame is exchanged next shows the
+ * difference. Decided by what is equal on all ranks when their calls are. */
+static bool unsynchronised(const struct coll_call *c)
+{
+	switch (c->kind) {
+	case COLL_KIND_ALL_REDUCE:
+	case COLL_KIND_ALL_GATHER:
+	case COLL_KIND_REDUCE_SCATTER:
+	case COLL_KIND_ALL_TO_ALL:
+	case COLL_KIND_BARRIER: return c->count == 0 || c->ragged || c->pairwise;
+	default: return true;
+	}
+}
+
+/* A call that is not like the last one begins: returns the salt of its signature. Calls
+ * in a row that are the same have the same: then it does not matter which of them took the
+ * short way through prepare_again(). */
+uint32_t coll_call_salt(struct coll_comm *comm, const struct coll_call *c, const struct coll_record *record)
+{
+	struct coll_salt *k = &comm->salt;
+	const unsigned n = atomic_load_explicit(&comm->call_runs, memory_order_relaxed);
+
+	if (n > 0 && record->signature == k->last)
+		return k->now;
+	coll_record_publish(&comm->call_run[n % COLL_CALL_RUNS], record);
+	/* Release: who sees the number sees the record, or a newer one in its place. */
+	atomic_store_explicit(&comm->call_runs, n + 1, memory_order_release);
+	k->last = record->signature;
+	k->now = k->next;
+	if (unsynchronised(c))
+		k->next = (uint32_t)coll_mix64(coll_mix64(record->sequence) ^ (uint64_t)k->now << 32 ^ k->last);
+	return k->now;
+}
+
+/* A frame that nobody expects, of a call whose lengths only the two ends know, is found where
+ * the next one is expected on its channel. What is run intranode expects none: so the first
+ * call after such a one in which all hear from all is made by its plan. Calls like the last
+ * one need not ask: after such a one nothing is prepared. */
+bool coll_call_by_plan(struct coll_comm *comm, const struct coll_call *c)
+{
+	const bool by_plan = comm->salt.by_plan;
+
+	if (c->pairwise)
+		comm->salt.by_plan = true;
+	else if (!unsynchronised(c))
+		comm->salt.by_plan = false;
+	return by_plan;
+}
+
+void coll_call_job(const struct coll_comm *comm, const struct coll_call *c, const struct coll_memo *memo,
+                   struct coll_job *job)
+{
+	*job = (struct coll_job){.plan = memo->plan,
+	                         .intra = memo->intra,
+	                         .in = extent(c, c->in, c->kind == COLL_KIND_ALL_GATHER || c->kind == COLL_KIND_GATHER,
+	                                      c->in_counts, c->in_offsets),
+	                         .out = extent(c, c->out,
+	                                       c->kind == COLL_KIND_REDUCE_SCATTER || c->kind == COLL_KIND_SCATTER,
+	                                       c->out_counts, c->out_offsets),
+	                         .elem_bytes = memo->elem_bytes,
+	                         .tile = memo->tile,
+	                         .windows = memo->windows,
+	                         .signature = c->ragged ? signature(c, comm->size) : memo->signature,
+	                         .way = memo->way,
+	                         .signal = c->kind == COLL_KIND_BARRIER,
+	                         .pairwise = c->pairwise};
+}
+
+void coll_call_record(const struct coll_comm *comm, const struct coll_call *c, const struct coll_job *job,
+                      struct coll_record *record)
+{
+	*record = (struct coll_record){.comm = comm->id,
+	                               .sequence = job->sequence,
+	                               .count = c->count,
+	                               .signature = job->signature,
+	                               .active = 1,
+	                               .kind = coll_call_kind(c),
+	                               .type = (uint8_t)c->type,
+	                               .op = (uint8_t)c->op,
+	                               .flags = c->pairwise ? COLL_RECORD_PAIRWISE
+	                                        : c->ragged ? COLL_RECORD_RAGGED
+	                                                    : 0,
+	                               .root = c->root,
+	                               .waits_for = -1};
+}
+
+coll_status coll_comm_explain_call(struct coll_comm *comm, enum coll_kind kind, size_t count, coll_dtype type,
+                                   const char *transport, char *buf, size_t len_bytes)
+{
+	struct coll_call c = {.kind = kind, .count = count, .type = type};
+	struct coll_memo m = {.elem_bytes = coll_dtype_size(type)};
+	struct coll_select_choice choice;
+	coll_status st = choose(comm, &c, false, true, &m, &choice);
+
+	if (st != COLL_OK)
+		return st;
+	snprintf(buf, len_bytes, "%s %s tile=%zu windows=%u transport=%s because %s", coll_plan_kind_name(kind),
+	         chain(comm, &c, &m).text, m.tile, m.windows, transport, choice.why);
+	coll_plan_cache_release(comm->plans, m.plan);
+	return COLL_OK;
+}
