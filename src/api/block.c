@@ -1,6 +1,8 @@
 /*
  * Entry points of the block collectives with equal blocks.
  */
+#include "api/block.h"
+
 #include "api/check.h"
 #include "call/blocking.h"
 
@@ -28,20 +30,26 @@ static coll_status check_blocks(coll_comm *comm, const char *kind, const void *i
 	return coll_check_apart(comm, kind, in, in_blocks * block, out, out_blocks * block, 0);
 }
 
-static __attribute__((noinline)) coll_status all_gather(const void *in, void *out, size_t count, coll_dtype type,
-                                                        coll_comm *comm, coll_stream *stream)
+coll_status coll_make_all_gather(const void *in, void *out, size_t count, coll_dtype type, coll_comm *comm,
+                                 coll_stream *stream, struct coll_call *call)
 {
 	size_t n = comm ? (size_t)comm->size : 0;
 	coll_status st = check_blocks(comm, "all_gather", in, 1, out, n, count, type, stream);
 
 	if (st != COLL_OK)
 		return st;
-	return coll_comm_call(comm, &(struct coll_call){.stream = stream,
-	                                                .kind = COLL_KIND_ALL_GATHER,
-	                                                .in = in,
-	                                                .out = out,
-	                                                .count = count,
-	                                                .type = type});
+	*call = (struct coll_call){
+	        .stream = stream, .kind = COLL_KIND_ALL_GATHER, .in = in, .out = out, .count = count, .type = type};
+	return COLL_OK;
+}
+
+static __attribute__((noinline)) coll_status all_gather(const void *in, void *out, size_t count, coll_dtype type,
+                                                        coll_comm *comm, coll_stream *stream)
+{
+	struct coll_call call;
+	const coll_status st = coll_make_all_gather(in, out, count, type, comm, stream, &call);
+
+	return st == COLL_OK ? coll_comm_call(comm, &call) : st;
 }
 
 coll_status coll_all_gather(const void *in, void *out, size_t count, coll_dtype type, coll_comm *comm,
@@ -54,8 +62,8 @@ coll_status coll_all_gather(const void *in, void *out, size_t count, coll_dtype 
 	return all_gather(in, out, count, type, comm, stream);
 }
 
-static __attribute__((noinline)) coll_status reduce_scatter(const void *in, void *out, size_t count, coll_dtype type,
-                                                            coll_op op, coll_comm *comm, coll_stream *stream)
+coll_status coll_make_reduce_scatter(const void *in, void *out, size_t count, coll_dtype type, coll_op op,
+                                     coll_comm *comm, coll_stream *stream, struct coll_call *call)
 {
 	size_t n = comm ? (size_t)comm->size : 0;
 	coll_status st = check_blocks(comm, "reduce_scatter", in, n, out, 1, count, type, stream);
@@ -64,13 +72,23 @@ static __attribute__((noinline)) coll_status reduce_scatter(const void *in, void
 		st = coll_check_op(comm, "reduce_scatter", op, type);
 	if (st != COLL_OK)
 		return st;
-	return coll_comm_call(comm, &(struct coll_call){.stream = stream,
-	                                                .kind = COLL_KIND_REDUCE_SCATTER,
-	                                                .in = in,
-	                                                .out = out,
-	                                                .count = count,
-	                                                .type = type,
-	                                                .op = op});
+	*call = (struct coll_call){.stream = stream,
+	                           .kind = COLL_KIND_REDUCE_SCATTER,
+	                           .in = in,
+	                           .out = out,
+	                           .count = count,
+	                           .type = type,
+	                           .op = op};
+	return COLL_OK;
+}
+
+static __attribute__((noinline)) coll_status reduce_scatter(const void *in, void *out, size_t count, coll_dtype type,
+                                                            coll_op op, coll_comm *comm, coll_stream *stream)
+{
+	struct coll_call call;
+	const coll_status st = coll_make_reduce_scatter(in, out, count, type, op, comm, stream, &call);
+
+	return st == COLL_OK ? coll_comm_call(comm, &call) : st;
 }
 
 coll_status coll_reduce_scatter(const void *in, void *out, size_t count, coll_dtype type, coll_op op, coll_comm *comm,
@@ -84,20 +102,26 @@ coll_status coll_reduce_scatter(const void *in, void *out, size_t count, coll_dt
 	return reduce_scatter(in, out, count, type, op, comm, stream);
 }
 
-static __attribute__((noinline)) coll_status all_to_all(const void *in, void *out, size_t count, coll_dtype type,
-                                                        coll_comm *comm, coll_stream *stream)
+coll_status coll_make_all_to_all(const void *in, void *out, size_t count, coll_dtype type, coll_comm *comm,
+                                 coll_stream *stream, struct coll_call *call)
 {
 	size_t n = comm ? (size_t)comm->size : 0;
 	coll_status st = check_blocks(comm, "all_to_all", in, n, out, n, count, type, stream);
 
 	if (st != COLL_OK)
 		return st;
-	return coll_comm_call(comm, &(struct coll_call){.stream = stream,
-	                                                .kind = COLL_KIND_ALL_TO_ALL,
-	                                                .in = in,
-	                                                .out = out,
-	                                                .count = count,
-	                                                .type = type});
+	*call = (struct coll_call){
+	        .stream = stream, .kind = COLL_KIND_ALL_TO_ALL, .in = in, .out = out, .count = count, .type = type};
+	return COLL_OK;
+}
+
+static __attribute__((noinline)) coll_status all_to_all(const void *in, void *out, size_t count, coll_dtype type,
+                                                        coll_comm *comm, coll_stream *stream)
+{
+	struct coll_call call;
+	const coll_status st = coll_make_all_to_all(in, out, count, type, comm, stream, &call);
+
+	return st == COLL_OK ? coll_comm_call(comm, &call) : st;
 }
 
 coll_status coll_all_to_all(const void *in, void *out, size_t count, coll_dtype type, coll_comm *comm,
@@ -110,8 +134,8 @@ coll_status coll_all_to_all(const void *in, void *out, size_t count, coll_dtype 
 	return all_to_all(in, out, count, type, comm, stream);
 }
 
-coll_status coll_gather(const void *in, void *out, size_t count, coll_dtype type, int root, coll_comm *comm,
-                        coll_stream *stream)
+coll_status coll_make_gather(const void *in, void *out, size_t count, coll_dtype type, int root, coll_comm *comm,
+                             coll_stream *stream, struct coll_call *call)
 {
 	bool here = comm && comm->rank == root;
 	size_t n = comm ? (size_t)comm->size : 0;
@@ -121,17 +145,27 @@ coll_status coll_gather(const void *in, void *out, size_t count, coll_dtype type
 		st = coll_check_rank(comm, "gather", "root", root);
 	if (st != COLL_OK)
 		return st;
-	return coll_comm_call(comm, &(struct coll_call){.stream = stream,
-	                                                .kind = COLL_KIND_GATHER,
-	                                                .in = in,
-	                                                .out = here ? out : NULL,
-	                                                .count = count,
-	                                                .type = type,
-	                                                .root = root});
+	*call = (struct coll_call){.stream = stream,
+	                           .kind = COLL_KIND_GATHER,
+	                           .in = in,
+	                           .out = here ? out : NULL,
+	                           .count = count,
+	                           .type = type,
+	                           .root = root};
+	return COLL_OK;
 }
 
-coll_status coll_scatter(const void *in, void *out, size_t count, coll_dtype type, int root, coll_comm *comm,
-                         coll_stream *stream)
+coll_status coll_gather(const void *in, void *out, size_t count, coll_dtype type, int root, coll_comm *comm,
+                        coll_stream *stream)
+{
+	struct coll_call call;
+	const coll_status st = coll_make_gather(in, out, count, type, root, comm, stream, &call);
+
+	return st == COLL_OK ? coll_comm_call(comm, &call) : st;
+}
+
+coll_status coll_make_scatter(const void *in, void *out, size_t count, coll_dtype type, int root, coll_comm *comm,
+                              coll_stream *stream, struct coll_call *call)
 {
 	bool here = comm && comm->rank == root;
 	size_t n = comm ? (size_t)comm->size : 0;
@@ -141,11 +175,21 @@ coll_status coll_scatter(const void *in, void *out, size_t count, coll_dtype typ
 		st = coll_check_rank(comm, "scatter", "root", root);
 	if (st != COLL_OK)
 		return st;
-	return coll_comm_call(comm, &(struct coll_call){.stream = stream,
-	                                                .kind = COLL_KIND_SCATTER,
-	                                                .in = here ? in : NULL,
-	                                                .out = out,
-	                                                .count = count,
-	                                                .type = type,
-	                                                .root = root});
+	*call = (struct coll_call){.stream = stream,
+	                           .kind = COLL_KIND_SCATTER,
+	                           .in = here ? in : NULL,
+	                           .out = out,
+	                           .count = count,
+	                           .type = type,
+	                           .root = root};
+	return COLL_OK;
+}
+
+coll_status coll_scatter(const void *in, void *out, size_t count, coll_dtype type, int root, coll_comm *comm,
+                         coll_stream *stream)
+{
+	struct coll_call call;
+	const coll_status st = coll_make_scatter(in, out, count, type, root, comm, stream, &call);
+
+	return st == COLL_OK ? coll_comm_call(comm, &call) : st;
 }

@@ -1,6 +1,8 @@
 /*
  * Entry points of the vector variants: blocks of different lengths.
  */
+#include "api/ragged.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,8 +21,8 @@ static size_t offset_of(const size_t *counts, const size_t *offsets, int rank)
 	return at;
 }
 
-coll_status coll_all_gatherv(const void *in, void *out, const size_t *counts, const size_t *offsets, coll_dtype type,
-                             coll_comm *comm, coll_stream *stream)
+coll_status coll_make_all_gatherv(const void *in, void *out, const size_t *counts, const size_t *offsets,
+                                  coll_dtype type, coll_comm *comm, coll_stream *stream, struct coll_call *call)
 {
 	static const char kind[] = "all_gatherv";
 	struct coll_layout layout;
@@ -38,21 +40,32 @@ coll_status coll_all_gatherv(const void *in, void *out, const size_t *counts, co
 		                      offset_of(counts, offsets, comm->rank) * coll_dtype_size(type));
 	if (st != COLL_OK)
 		return st;
-	return coll_comm_call(comm, &(struct coll_call){.stream = stream,
-	                                                .kind = COLL_KIND_ALL_GATHER,
-	                                                .in = in,
-	                                                .out = out,
-	                                                .count = layout.largest,
-	                                                .type = type,
-	                                                .in_counts = counts,
-	                                                .in_offsets = offsets,
-	                                                .out_counts = counts,
-	                                                .out_offsets = offsets,
-	                                                .ragged = true});
+	*call = (struct coll_call){.stream = stream,
+	                           .kind = COLL_KIND_ALL_GATHER,
+	                           .in = in,
+	                           .out = out,
+	                           .count = layout.largest,
+	                           .type = type,
+	                           .in_counts = counts,
+	                           .in_offsets = offsets,
+	                           .out_counts = counts,
+	                           .out_offsets = offsets,
+	                           .ragged = true};
+	return COLL_OK;
 }
 
-coll_status coll_reduce_scatterv(const void *in, void *out, const size_t *counts, const size_t *offsets,
-                                 coll_dtype type, coll_op op, coll_comm *comm, coll_stream *stream)
+coll_status coll_all_gatherv(const void *in, void *out, const size_t *counts, const size_t *offsets, coll_dtype type,
+                             coll_comm *comm, coll_stream *stream)
+{
+	struct coll_call call;
+	const coll_status st = coll_make_all_gatherv(in, out, counts, offsets, type, comm, stream, &call);
+
+	return st == COLL_OK ? coll_comm_call(comm, &call) : st;
+}
+
+coll_status coll_make_reduce_scatterv(const void *in, void *out, const size_t *counts, const size_t *offsets,
+                                      coll_dtype type, coll_op op, coll_comm *comm, coll_stream *stream,
+                                      struct coll_call *call)
 {
 	static const char kind[] = "reduce_scatterv";
 	struct coll_layout layout;
@@ -72,23 +85,33 @@ coll_status coll_reduce_scatterv(const void *in, void *out, const size_t *counts
 		                      offset_of(counts, offsets, comm->rank) * coll_dtype_size(type));
 	if (st != COLL_OK)
 		return st;
-	return coll_comm_call(comm, &(struct coll_call){.stream = stream,
-	                                                .kind = COLL_KIND_REDUCE_SCATTER,
-	                                                .in = in,
-	                                                .out = out,
-	                                                .count = layout.largest,
-	                                                .type = type,
-	                                                .op = op,
-	                                                .in_counts = counts,
-	                                                .in_offsets = offsets,
-	                                                .out_counts = counts,
-	                                                .out_offsets = offsets,
-	                                                .ragged = true});
+	*call = (struct coll_call){.stream = stream,
+	                           .kind = COLL_KIND_REDUCE_SCATTER,
+	                           .in = in,
+	                           .out = out,
+	                           .count = layout.largest,
+	                           .type = type,
+	                           .op = op,
+	                           .in_counts = counts,
+	                           .in_offsets = offsets,
+	                           .out_counts = counts,
+	                           .out_offsets = offsets,
+	                           .ragged = true};
+	return COLL_OK;
 }
 
-coll_status coll_all_to_allv(const void *in, const size_t *in_counts, const size_t *in_offsets, void *out,
-                             const size_t *out_counts, const size_t *out_offsets, coll_dtype type, coll_comm *comm,
-                             coll_stream *stream)
+coll_status coll_reduce_scatterv(const void *in, void *out, const size_t *counts, const size_t *offsets,
+                                 coll_dtype type, coll_op op, coll_comm *comm, coll_stream *stream)
+{
+	struct coll_call call;
+	const coll_status st = coll_make_reduce_scatterv(in, out, counts, offsets, type, op, comm, stream, &call);
+
+	return st == COLL_OK ? coll_comm_call(comm, &call) : st;
+}
+
+coll_status coll_make_all_to_allv(const void *in, const size_t *in_counts, const size_t *in_offsets, void *out,
+                                  const size_t *out_counts, const size_t *out_offsets, coll_dtype type, coll_comm *comm,
+                                  coll_stream *stream, struct coll_call *call)
 {
 	static const char kind[] = "all_to_allv";
 	struct coll_layout from, to;
@@ -112,28 +135,39 @@ coll_status coll_all_to_allv(const void *in, const size_t *in_counts, const size
 		                      in_counts[comm->rank], out_counts[comm->rank]);
 	if (st != COLL_OK)
 		return st;
-	return coll_comm_call(comm, &(struct coll_call){.stream = stream,
-	                                                .kind = COLL_KIND_ALL_TO_ALL,
-	                                                .in = in,
-	                                                .out = out,
-	                                                .count = from.largest > to.largest ? from.largest : to.largest,
-	                                                .type = type,
-	                                                .in_counts = in_counts,
-	                                                .in_offsets = in_offsets,
-	                                                .out_counts = out_counts,
-	                                                .out_offsets = out_offsets,
-	                                                .pairwise = true});
+	*call = (struct coll_call){.stream = stream,
+	                           .kind = COLL_KIND_ALL_TO_ALL,
+	                           .in = in,
+	                           .out = out,
+	                           .count = from.largest > to.largest ? from.largest : to.largest,
+	                           .type = type,
+	                           .in_counts = in_counts,
+	                           .in_offsets = in_offsets,
+	                           .out_counts = out_counts,
+	                           .out_offsets = out_offsets,
+	                           .pairwise = true};
+	return COLL_OK;
+}
+
+coll_status coll_all_to_allv(const void *in, const size_t *in_counts, const size_t *in_offsets, void *out,
+                             const size_t *out_counts, const size_t *out_offsets, coll_dtype type, coll_comm *comm,
+                             coll_stream *stream)
+{
+	struct coll_call call;
+	const coll_status st = coll_make_all_to_allv(in, in_counts, in_offsets, out, out_counts, out_offsets, type,
+	                                             comm, stream, &call);
+
+	return st == COLL_OK ? coll_comm_call(comm, &call) : st;
 }
 
 /* gatherv and scatterv: only the root knows all counts; others know their own. The
  * array that others need (zero but for their own block) is made here. */
-static coll_status rooted(coll_comm *comm, const char *kind, struct coll_call *call, bool gather, size_t count,
-                          const void *many, const size_t *counts, const size_t *offsets)
+static coll_status rooted(coll_comm *comm, const char *kind, struct coll_call *call, size_t **own, bool gather,
+                          size_t count, const void *many, const size_t *counts, const size_t *offsets)
 {
 	const size_t elem = coll_dtype_size(call->type);
 	const void *one = gather ? call->in : call->out;
 	struct coll_layout layout = {.largest = count};
-	size_t *own = NULL;
 	coll_status st = coll_check_buffer(comm, kind, gather ? "in" : "out", one, 1, count, call->type);
 
 	if (st == COLL_OK && comm->rank == call->root) {
@@ -149,11 +183,11 @@ static coll_status rooted(coll_comm *comm, const char *kind, struct coll_call *c
 			st = coll_check_apart(comm, kind, many, layout.span_bytes, one, count * elem,
 			                      offset_of(counts, offsets, comm->rank) * elem);
 	} else if (st == COLL_OK) {
-		own = calloc((size_t)comm->size, sizeof(*own));
-		if (!own)
+		*own = calloc((size_t)comm->size, sizeof(**own));
+		if (!*own)
 			return coll_comm_refuse(comm, kind, COLL_ERR_MEMORY, "out of memory");
-		own[comm->rank] = count;
-		counts = own;
+		(*own)[comm->rank] = count;
+		counts = *own;
 		offsets = NULL;
 	}
 	if (st == COLL_OK) {
@@ -161,32 +195,60 @@ static coll_status rooted(coll_comm *comm, const char *kind, struct coll_call *c
 		call->in_counts = call->out_counts = counts;
 		call->in_offsets = call->out_offsets = offsets;
 		call->pairwise = true;
-		st = coll_comm_call(comm, call);
 	}
-	free(own);
 	return st;
+}
+
+coll_status coll_make_gatherv(const void *in, size_t count, void *out, const size_t *counts, const size_t *offsets,
+                              coll_dtype type, int root, coll_comm *comm, coll_stream *stream, struct coll_call *call,
+                              size_t **own)
+{
+	coll_status st = coll_check_call(comm, "gatherv", stream, type);
+
+	*own = NULL;
+	*call = (struct coll_call){
+	        .stream = stream, .kind = COLL_KIND_GATHER, .in = in, .out = out, .type = type, .root = root};
+	if (st == COLL_OK)
+		st = coll_check_rank(comm, "gatherv", "root", root);
+	return st == COLL_OK ? rooted(comm, "gatherv", call, own, true, count, out, counts, offsets) : st;
 }
 
 coll_status coll_gatherv(const void *in, size_t count, void *out, const size_t *counts, const size_t *offsets,
                          coll_dtype type, int root, coll_comm *comm, coll_stream *stream)
 {
-	struct coll_call call = {
-	        .stream = stream, .kind = COLL_KIND_GATHER, .in = in, .out = out, .type = type, .root = root};
-	coll_status st = coll_check_call(comm, "gatherv", stream, type);
+	struct coll_call call;
+	size_t *own;
+	coll_status st = coll_make_gatherv(in, count, out, counts, offsets, type, root, comm, stream, &call, &own);
 
 	if (st == COLL_OK)
-		st = coll_check_rank(comm, "gatherv", "root", root);
-	return st == COLL_OK ? rooted(comm, "gatherv", &call, true, count, out, counts, offsets) : st;
+		st = coll_comm_call(comm, &call);
+	free(own);
+	return st;
+}
+
+coll_status coll_make_scatterv(const void *in, const size_t *counts, const size_t *offsets, void *out, size_t count,
+                               coll_dtype type, int root, coll_comm *comm, coll_stream *stream, struct coll_call *call,
+                               size_t **own)
+{
+	coll_status st = coll_check_call(comm, "scatterv", stream, type);
+
+	*own = NULL;
+	*call = (struct coll_call){
+	        .stream = stream, .kind = COLL_KIND_SCATTER, .in = in, .out = out, .type = type, .root = root};
+	if (st == COLL_OK)
+		st = coll_check_rank(comm, "scatterv", "root", root);
+	return st == COLL_OK ? rooted(comm, "scatterv", call, own, false, count, in, counts, offsets) : st;
 }
 
 coll_status coll_scatterv(const void *in, const size_t *counts, const size_t *offsets, void *out, size_t count,
                           coll_dtype type, int root, coll_comm *comm, coll_stream *stream)
 {
-	struct coll_call call = {
-	        .stream = stream, .kind = COLL_KIND_SCATTER, .in = in, .out = out, .type = type, .root = root};
-	coll_status st = coll_check_call(comm, "scatterv", stream, type);
+	struct coll_call call;
+	size_t *own;
+	coll_status st = coll_make_scatterv(in, counts, offsets, out, count, type, root, comm, stream, &call, &own);
 
 	if (st == COLL_OK)
-		st = coll_check_rank(comm, "scatterv", "root", root);
-	return st == COLL_OK ? rooted(comm, "scatterv", &call, false, count, in, counts, offsets) : st;
+		st = coll_comm_call(comm, &call);
+	free(own);
+	return st;
 }

@@ -1,6 +1,8 @@
 /*
  * Entry points of the vector collectives: check, build the call, hand over.
  */
+#include "api/vector.h"
+
 #include "api/check.h"
 #include "call/blocking.h"
 #include "core/error.h"
@@ -36,8 +38,8 @@ static inline bool usual(const coll_comm *comm, const void *in, const void *out,
 	       (a == b || a + bytes <= b || b + bytes <= a);
 }
 
-static __attribute__((noinline)) coll_status all_reduce(const void *in, void *out, size_t count, coll_dtype type,
-                                                        coll_op op, coll_comm *comm, coll_stream *stream)
+coll_status coll_make_all_reduce(const void *in, void *out, size_t count, coll_dtype type, coll_op op, coll_comm *comm,
+                                 coll_stream *stream, struct coll_call *call)
 {
 	if (__builtin_expect(!usual(comm, in, out, count, type, op, stream), false)) {
 		coll_status st = check_vector(comm, "all_reduce", in, true, out, true, count, type, stream);
@@ -47,13 +49,23 @@ static __attribute__((noinline)) coll_status all_reduce(const void *in, void *ou
 		if (st != COLL_OK)
 			return st;
 	}
-	return coll_comm_call(comm, &(struct coll_call){.stream = stream,
-	                                                .kind = COLL_KIND_ALL_REDUCE,
-	                                                .in = in,
-	                                                .out = out,
-	                                                .count = count,
-	                                                .type = type,
-	                                                .op = op});
+	*call = (struct coll_call){.stream = stream,
+	                           .kind = COLL_KIND_ALL_REDUCE,
+	                           .in = in,
+	                           .out = out,
+	                           .count = count,
+	                           .type = type,
+	                           .op = op};
+	return COLL_OK;
+}
+
+static __attribute__((noinline)) coll_status all_reduce(const void *in, void *out, size_t count, coll_dtype type,
+                                                        coll_op op, coll_comm *comm, coll_stream *stream)
+{
+	struct coll_call call;
+	const coll_status st = coll_make_all_reduce(in, out, count, type, op, comm, stream, &call);
+
+	return st == COLL_OK ? coll_comm_call(comm, &call) : st;
 }
 
 coll_status coll_all_reduce(const void *in, void *out, size_t count, coll_dtype type, coll_op op, coll_comm *comm,
@@ -66,8 +78,8 @@ coll_status coll_all_reduce(const void *in, void *out, size_t count, coll_dtype 
 	return all_reduce(in, out, count, type, op, comm, stream);
 }
 
-coll_status coll_scan(const void *in, void *out, size_t count, coll_dtype type, coll_op op, coll_comm *comm,
-                      coll_stream *stream)
+coll_status coll_make_scan(const void *in, void *out, size_t count, coll_dtype type, coll_op op, coll_comm *comm,
+                           coll_stream *stream, struct coll_call *call)
 {
 	coll_status st = check_vector(comm, "scan", in, true, out, true, count, type, stream);
 
@@ -77,17 +89,22 @@ coll_status coll_scan(const void *in, void *out, size_t count, coll_dtype type, 
 		st = coll_comm_refuse(comm, "scan", COLL_ERR_ARGUMENT, "the average of a prefix is not defined");
 	if (st != COLL_OK)
 		return st;
-	return coll_comm_call(comm, &(struct coll_call){.stream = stream,
-	                                                .kind = COLL_KIND_SCAN,
-	                                                .in = in,
-	                                                .out = out,
-	                                                .count = count,
-	                                                .type = type,
-	                                                .op = op});
+	*call = (struct coll_call){
+	        .stream = stream, .kind = COLL_KIND_SCAN, .in = in, .out = out, .count = count, .type = type, .op = op};
+	return COLL_OK;
 }
 
-coll_status coll_reduce(const void *in, void *out, size_t count, coll_dtype type, coll_op op, int root, coll_comm *comm,
-                        coll_stream *stream)
+coll_status coll_scan(const void *in, void *out, size_t count, coll_dtype type, coll_op op, coll_comm *comm,
+                      coll_stream *stream)
+{
+	struct coll_call call;
+	const coll_status st = coll_make_scan(in, out, count, type, op, comm, stream, &call);
+
+	return st == COLL_OK ? coll_comm_call(comm, &call) : st;
+}
+
+coll_status coll_make_reduce(const void *in, void *out, size_t count, coll_dtype type, coll_op op, int root,
+                             coll_comm *comm, coll_stream *stream, struct coll_call *call)
 {
 	bool here = comm && comm->rank == root;
 	coll_status st = check_vector(comm, "reduce", in, true, out, here, count, type, stream);
@@ -98,18 +115,28 @@ coll_status coll_reduce(const void *in, void *out, size_t count, coll_dtype type
 		st = coll_check_op(comm, "reduce", op, type);
 	if (st != COLL_OK)
 		return st;
-	return coll_comm_call(comm, &(struct coll_call){.stream = stream,
-	                                                .kind = COLL_KIND_REDUCE,
-	                                                .in = in,
-	                                                .out = here ? out : NULL,
-	                                                .count = count,
-	                                                .type = type,
-	                                                .op = op,
-	                                                .root = root});
+	*call = (struct coll_call){.stream = stream,
+	                           .kind = COLL_KIND_REDUCE,
+	                           .in = in,
+	                           .out = here ? out : NULL,
+	                           .count = count,
+	                           .type = type,
+	                           .op = op,
+	                           .root = root};
+	return COLL_OK;
 }
 
-static __attribute__((noinline)) coll_status broadcast(const void *in, void *out, size_t count, coll_dtype type,
-                                                       int root, coll_comm *comm, coll_stream *stream)
+coll_status coll_reduce(const void *in, void *out, size_t count, coll_dtype type, coll_op op, int root, coll_comm *comm,
+                        coll_stream *stream)
+{
+	struct coll_call call;
+	const coll_status st = coll_make_reduce(in, out, count, type, op, root, comm, stream, &call);
+
+	return st == COLL_OK ? coll_comm_call(comm, &call) : st;
+}
+
+coll_status coll_make_broadcast(const void *in, void *out, size_t count, coll_dtype type, int root, coll_comm *comm,
+                                coll_stream *stream, struct coll_call *call)
 {
 	bool here = comm && comm->rank == root;
 	coll_status st = check_vector(comm, "broadcast", in, here, out, true, count, type, stream);
@@ -118,13 +145,23 @@ static __attribute__((noinline)) coll_status broadcast(const void *in, void *out
 		st = coll_check_rank(comm, "broadcast", "root", root);
 	if (st != COLL_OK)
 		return st;
-	return coll_comm_call(comm, &(struct coll_call){.stream = stream,
-	                                                .kind = COLL_KIND_BROADCAST,
-	                                                .in = here ? in : NULL,
-	                                                .out = out,
-	                                                .count = count,
-	                                                .type = type,
-	                                                .root = root});
+	*call = (struct coll_call){.stream = stream,
+	                           .kind = COLL_KIND_BROADCAST,
+	                           .in = here ? in : NULL,
+	                           .out = out,
+	                           .count = count,
+	                           .type = type,
+	                           .root = root};
+	return COLL_OK;
+}
+
+static __attribute__((noinline)) coll_status broadcast(const void *in, void *out, size_t count, coll_dtype type,
+                                                       int root, coll_comm *comm, coll_stream *stream)
+{
+	struct coll_call call;
+	const coll_status st = coll_make_broadcast(in, out, count, type, root, comm, stream, &call);
+
+	return st == COLL_OK ? coll_comm_call(comm, &call) : st;
 }
 
 coll_status coll_broadcast(const void *in, void *out, size_t count, coll_dtype type, int root, coll_comm *comm,
@@ -140,23 +177,31 @@ coll_status coll_broadcast(const void *in, void *out, size_t count, coll_dtype t
 	return broadcast(in, out, count, type, root, comm, stream);
 }
 
+coll_status coll_make_barrier(char token[2], coll_comm *comm, coll_stream *stream, struct coll_call *call)
+{
+	const coll_status st = coll_check_call(comm, "barrier", stream, COLL_U8);
+
+	if (st == COLL_OK)
+		*call = (struct coll_call){.stream = stream,
+		                           .kind = COLL_KIND_BARRIER,
+		                           .in = &token[0],
+		                           .out = &token[1],
+		                           .count = 1,
+		                           .type = COLL_U8};
+	return st;
+}
+
 coll_status coll_barrier(coll_comm *comm, coll_stream *stream)
 {
 	/* One byte per rank, so that frames travel. */
 	char token[2] = {0};
 	struct coll_fastpath *q =
 	        coll_fastpath_find(comm, COLL_KIND_BARRIER, &token[0], &token[1], 1, COLL_U8, 0, 0, stream);
+	struct coll_call call;
 	coll_status st;
 
 	if (__builtin_expect(q != NULL, true))
 		return q->run(comm, q, &token[0], &token[1]);
-	st = coll_check_call(comm, "barrier", stream, COLL_U8);
-	if (st != COLL_OK)
-		return st;
-	return coll_comm_call(comm, &(struct coll_call){.stream = stream,
-	                                                .kind = COLL_KIND_BARRIER,
-	                                                .in = &token[0],
-	                                                .out = &token[1],
-	                                                .count = 1,
-	                                                .type = COLL_U8});
+	st = coll_make_barrier(token, comm, stream, &call);
+	return st == COLL_OK ? coll_comm_call(comm, &call) : st;
 }

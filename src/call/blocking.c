@@ -21,6 +21,7 @@
 #include "progress/request.h"
 #include "progress/wait.h"
 #include "select/bind.h"
+#include "watch/pair_counts.h"
 
 enum { SMALL_COUNT = 64 };
 
@@ -121,8 +122,6 @@ static coll_status hand_in(struct coll_comm *comm, const struct coll_call *c)
 	struct coll_request *r;
 	coll_status st;
 
-	if (coll_group.capture)
-		return coll_request_bind(coll_group.capture, c);
 	st = coll_request_call(comm, c, &r);
 	return st == COLL_OK ? coll_request_dispatch(r, c->stream) : st;
 }

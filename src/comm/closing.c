@@ -231,17 +231,9 @@ static bool begin_closing(struct coll_comm *comm, struct coll_last_words **heard
 	return true;
 }
 
-void coll_context_retain(struct coll_context *ctx)
+/* The last user waits for all ends under way, and gets what no call has reported yet. */
+static void end_context(struct coll_context *ctx, struct coll_last_words **heard)
 {
-	atomic_fetch_add_explicit(&ctx->users, 1, memory_order_relaxed);
-}
-
-/* The last user waits for all that parts, and hears what nobody was told yet. */
-static void release(struct coll_context *ctx, struct coll_last_words **heard)
-{
-	/* The last user closes: acq_rel orders what the others did before it. */
-	if (atomic_fetch_sub_explicit(&ctx->users, 1, memory_order_acq_rel) != 1)
-		return;
 	wait_for(ctx, NULL, DESTROY_WAIT_MS + STAY_MS);
 	if (*heard)
 		free(ctx->last_words);
@@ -252,13 +244,12 @@ static void release(struct coll_context *ctx, struct coll_last_words **heard)
 	coll_context_close(&ctx);
 }
 
-void coll_context_release(struct coll_context **ctx)
+void coll_comm_end_context(struct coll_context *ctx)
 {
 	struct coll_last_words *heard = NULL;
 
-	release(*ctx, &heard);
+	end_context(ctx, &heard);
 	free(heard);
-	*ctx = NULL;
 }
 
 /* destroy waits no longer for comm, which may be gone: what it meets from now on is the
@@ -296,7 +287,8 @@ coll_status coll_comm_destroy(coll_comm **out)
 	} else {
 		coll_comm_free(&comm);
 	}
-	release(ctx, &heard);
+	if (coll_context_leave(ctx))
+		end_context(ctx, &heard);
 	if (heard) {
 		st = heard->box.status;
 		coll_thread_error_keep(&heard->box, heard->message);

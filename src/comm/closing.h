@@ -7,10 +7,9 @@
 #include "context/context.h"
 #include "core/comm.h"
 
-/* One user more; one less, and the last one closes, when all that parts has parted. What
- * those ends met that nobody has told yet is logged. */
-void coll_context_retain(struct coll_context *ctx);
-void coll_context_release(struct coll_context **ctx);
+/* coll_context_hooks.end: the last user of a context has left. Waits for the ends under way; what those met that no
+ * call has reported yet is logged. */
+void coll_comm_end_context(struct coll_context *ctx);
 
 /* At creation: what the last barrier needs. Freed by coll_comm_free(). */
 coll_status coll_comm_prepare_end(struct coll_comm *comm);

@@ -15,16 +15,24 @@
 #include "comm/closing.h"
 #include "comm/create.h"
 #include "comm/settings.h"
+#include "context/service.h"
 #include "core/fabric.h"
 #include "core/memory.h"
 #include "core/thread_error.h"
 #include "engine/run.h"
+#include "inspect/dump.h"
+#include "inspect/dump_signal.h"
+#include "inspect/inspector.h"
 #include "intra/region.h"
 #include "progress/async.h"
 #include "progress/drive.h"
 #include "progress/inflight.h"
+#include "select/far.h"
 #include "select/frame.h"
 #include "select/intra.h"
+#include "watch/mismatch.h"
+#include "watch/pair_counts.h"
+#include "watch/watchdog.h"
 
 enum { SLOT_BYTES_MAX = 64 * 1024, SLOT_BYTES_MIN = 4 * 1024, SLOTS_DEFAULT = 4, WINDOWS_DEFAULT = 4 };
 
@@ -215,6 +223,7 @@ coll_status coll_comm_new(struct coll_context *ctx, uint64_t id, uint32_t epoch,
 	comm->rank = coll_comm_rank_of(comm, ctx->rank);
 	comm->size = comm->rank_map.size;
 	find_facts(comm);
+	coll_select_far(&comm->far);
 	if (coll_recorder_open(&comm->recorder) != COLL_OK)
 		coll_log(&ctx->logger, COLL_LOG_WARN,
 		         "[COLL-5103] no memory for the flight recorder: operations are not recorded");
@@ -292,6 +301,42 @@ static coll_status check_config(const coll_config *cfg, struct coll_error_box *e
 	return COLL_OK;
 }
 
+/* ---- What the context calls ---- */
+
+static coll_status open_hook(struct coll_context *ctx, struct coll_error_box *err)
+{
+	if (coll_dump_signal_parse(ctx->settings.dump_signal) < 0)
+		return coll_error_set(err, COLL_ERR_CONFIG,
+		                      "[COLL-1106] COLL_DUMP_SIGNAL=%s: expected usr1, usr2 or none",
+		                      ctx->settings.dump_signal);
+	return coll_async_open(ctx, err);
+}
+
+static void join_hook(struct coll_context *ctx)
+{
+	ctx->inspector = coll_inspector_open(ctx);
+	if (ctx->inspector)
+		coll_service_add(ctx, coll_inspector_client(ctx->inspector));
+}
+
+static void close_hook(struct coll_context *ctx)
+{
+	coll_inspector_close(&ctx->inspector);
+}
+
+static const struct coll_context_hooks hooks = {
+        .open = open_hook,
+        .join = join_hook,
+        .stop = coll_async_close,
+        .close = close_hook,
+        .end = coll_comm_end_context,
+        .progress_closing = coll_comm_progress_closing,
+        .failed = coll_dump_failure,
+        .answer = coll_mismatch_answer,
+        .alert = coll_comm_alert,
+        .needs = coll_comm_needs_note,
+};
+
 coll_status coll_comm_create(coll_comm **out, const coll_config *cfg)
 {
 	struct coll_error_box err;
@@ -317,7 +362,7 @@ coll_status coll_comm_create(coll_comm **out, const coll_config *cfg)
 	if (st == COLL_OK)
 		st = coll_bootstrap_probe(cfg, settings, &id, &err);
 	if (st == COLL_OK)
-		st = coll_context_open(&ctx, cfg, settings, &id, NULL, &err);
+		st = coll_context_open(&ctx, &hooks, cfg, settings, &id, NULL, &err);
 	if (st == COLL_OK && !(peer_infos = calloc((size_t)id.size, sizeof(*peer_infos))))
 		st = coll_error_set(&err, COLL_ERR_MEMORY, "out of memory for %d cards", id.size);
 	if (st == COLL_OK && id.size == 1)
@@ -371,7 +416,7 @@ coll_status coll_comm_create_all(coll_comm **comms, int n, const coll_config *cf
 		id.job_key[0] = coll_mix64((uint64_t)(uintptr_t)group ^ coll_clock_ns());
 		if (r > 0)
 			id.job_key[0] = ctx[0]->identity.job_key[0];
-		st = coll_context_open(&ctx[r], cfg, settings, &id, group, &err);
+		st = coll_context_open(&ctx[r], &hooks, cfg, settings, &id, group, &err);
 		if (st == COLL_OK)
 			peer_infos[r] = ctx[r]->info;
 	}

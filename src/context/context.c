@@ -3,7 +3,6 @@
  */
 #include "context/context.h"
 #include "bootstrap/host_id.h"
-#include "comm/closing.h"
 #include "control/gossip.h"
 #include "transports/common/dummy.h"
 #include "transports/loop/group.h"
@@ -19,13 +18,8 @@
 #include "base/hash.h"
 #include "context/locality.h"
 #include "context/service.h"
-#include "inspect/dump_signal.h"
-#include "inspect/inspector.h"
-#include "progress/async.h"
 #include "topology/topology.h"
 #include "transports/hook/hook.h"
-#include "watch/mismatch.h"
-#include "watch/watchdog.h"
 
 /* ---- Group ---- */
 
@@ -242,10 +236,6 @@ static coll_status open_log(struct coll_context *c, const coll_config *cfg, stru
 		return coll_error_set(err, COLL_ERR_CONFIG,
 		                      "[COLL-1106] COLL_DEBUG=%s: expected error, warn, info or debug",
 		                      c->settings.debug);
-	if (coll_dump_signal_parse(c->settings.dump_signal) < 0)
-		return coll_error_set(err, COLL_ERR_CONFIG,
-		                      "[COLL-1106] COLL_DUMP_SIGNAL=%s: expected usr1, usr2 or none",
-		                      c->settings.dump_signal);
 	c->logger.level = (enum coll_log_level)level;
 	c->logger.rank = c->rank;
 	c->logger.size = c->size;
@@ -264,9 +254,9 @@ static coll_status open_log(struct coll_context *c, const coll_config *cfg, stru
 	return COLL_OK;
 }
 
-coll_status coll_context_open(struct coll_context **ctx, const coll_config *cfg, const struct coll_settings *settings,
-                              const struct coll_identity *id, struct coll_shared_group *group,
-                              struct coll_error_box *err)
+coll_status coll_context_open(struct coll_context **ctx, const struct coll_context_hooks *hooks, const coll_config *cfg,
+                              const struct coll_settings *settings, const struct coll_identity *id,
+                              struct coll_shared_group *group, struct coll_error_box *err)
 {
 	struct coll_context *c = calloc(1, sizeof(*c));
 	struct coll_control_env env;
@@ -275,6 +265,7 @@ coll_status coll_context_open(struct coll_context **ctx, const coll_config *cfg,
 	if (!c)
 		return coll_error_set(err, COLL_ERR_MEMORY, "out of memory for a context");
 	c->spin_scale = c->core_sharers = 1;
+	c->hooks = hooks;
 	c->settings = *settings;
 	c->identity = *id;
 	c->rank = id->rank;
@@ -303,12 +294,12 @@ coll_status coll_context_open(struct coll_context **ctx, const coll_config *cfg,
 	                                .wake_fd = c->wake_fd,
 	                                .alarm = &c->alarm,
 	                                .host_id = c->host_id,
-	                                .answer = coll_mismatch_answer,
-	                                .alert = coll_comm_alert,
-	                                .needs = coll_comm_needs_note,
+	                                .answer = hooks->answer,
+	                                .alert = hooks->alert,
+	                                .needs = hooks->needs,
 	                                .ctx = c};
 	if (st == COLL_OK)
-		st = coll_async_open(c, err);
+		st = hooks->open(c, err);
 	if (st == COLL_OK && c->size > 1)
 		st = coll_control_open(&env, &c->info, &c->control, err);
 	if (st == COLL_OK)
@@ -373,11 +364,10 @@ coll_status coll_context_join(struct coll_context *ctx, const struct coll_peer_i
 	st = coll_control_join(ctx->control, ctx->peer_infos, ctx->rank, ctx->size);
 	if (st != COLL_OK)
 		return coll_error_set(err, st, "out of memory for the control plane");
-	if (ctx->settings.service)
-		ctx->inspector = coll_inspector_open(ctx);
-	if (ctx->settings.service)
-		st = coll_service_start(ctx, err);
-	return st;
+	if (!ctx->settings.service)
+		return COLL_OK;
+	ctx->hooks->join(ctx);
+	return coll_service_start(ctx, err);
 }
 
 /* ---- Links ---- */
@@ -459,8 +449,30 @@ int coll_context_progress(struct coll_context *ctx)
 	if (!ctx->service_running && ctx->control)
 		coll_service_once(ctx);
 	if (atomic_load_explicit(&ctx->nclosing, memory_order_relaxed) > 0)
-		coll_comm_progress_closing(ctx);
+		ctx->hooks->progress_closing(ctx);
 	return moved;
+}
+
+/* ---- Users ---- */
+
+void coll_context_retain(struct coll_context *ctx)
+{
+	atomic_fetch_add_explicit(&ctx->users, 1, memory_order_relaxed);
+}
+
+bool coll_context_leave(struct coll_context *ctx)
+{
+	/* The last user ends the context: acq_rel orders what the others did before it. */
+	return atomic_fetch_sub_explicit(&ctx->users, 1, memory_order_acq_rel) == 1;
+}
+
+void coll_context_release(struct coll_context **ctx)
+{
+	struct coll_context *c = *ctx;
+
+	*ctx = NULL;
+	if (coll_context_leave(c))
+		c->hooks->end(c);
 }
 
 /* ---- Close ---- */
@@ -472,9 +484,9 @@ void coll_context_close(struct coll_context **ctx)
 	if (!c)
 		return;
 	*ctx = NULL;
-	coll_async_close(c);
+	c->hooks->stop(c);
 	coll_service_stop(c);
-	coll_inspector_close(&c->inspector);
+	c->hooks->close(c);
 	coll_control_close(&c->control, 100);
 	for (int i = 0; i < c->ntransports; i++)
 		c->transports[i].table.close(c->transports[i].inst);

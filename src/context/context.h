@@ -20,6 +20,7 @@ struct coll_async;
 struct coll_comm;
 struct coll_inspector;
 struct coll_last_words;
+struct coll_service_client;
 struct coll_closing;
 
 enum { COLL_GONE_MAX = 256 };
@@ -58,7 +59,10 @@ struct coll_process {
 	_Atomic int down; /* enum coll_link_end: why its link broke; 0: it has not */
 };
 
+enum { COLL_SERVICE_CLIENTS_MAX = 2 };
+
 struct coll_context {
+	const struct coll_context_hooks *hooks;
 	struct coll_settings settings;
 	struct coll_logger logger;
 	struct coll_identity identity;
@@ -84,6 +88,8 @@ struct coll_context {
 	bool service_running;
 	int service_wake_fd;
 	atomic_bool stopping;
+	const struct coll_service_client *clients[COLL_SERVICE_CLIENTS_MAX]; /* registered before it starts */
+	int nclients;
 
 	/* Communicators, for records asked by the control plane. */
 	pthread_mutex_t comms_lock;
@@ -118,11 +124,32 @@ struct coll_context {
 	bool *crowded;         /* by host: its machine has more processes than cores */
 };
 
+/* What upper folders do for a context: filled by comm/create.c, constant, borrowed. */
+struct coll_context_hooks {
+	/* In coll_context_open(), before any peer is involved: settings that upper folders read, calls in flight. */
+	coll_status (*open)(struct coll_context *ctx, struct coll_error_box *err);
+	/* In coll_context_join(), before the service thread starts: its further clients. */
+	void (*join)(struct coll_context *ctx);
+	/* In coll_context_close(), before and after the service thread stops; also when open or join have failed. */
+	void (*stop)(struct coll_context *ctx);
+	void (*close)(struct coll_context *ctx);
+	/* The last user has left: waits for the ends under way, then closes the context. */
+	void (*end)(struct coll_context *ctx);
+	/* Ends under way, from coll_context_progress(): any thread, returns at once. */
+	void (*progress_closing)(struct coll_context *ctx);
+	/* A communicator has failed; text: the error. On the thread that found it, which holds no lock. */
+	void (*failed)(struct coll_context *ctx, const char *text);
+	/* As in struct coll_control_env. */
+	bool (*answer)(void *ctx, int process, const struct coll_mismatch_msg *q, struct coll_answer *a);
+	void (*alert)(void *ctx, uint64_t comm);
+	bool (*needs)(void *ctx, uint64_t comm);
+};
+
 /* First half of creation: everything that needs no peer; fills ctx->peer info. group:
  * joins contexts of one process, else NULL. */
-coll_status coll_context_open(struct coll_context **ctx, const coll_config *cfg, const struct coll_settings *settings,
-                              const struct coll_identity *id, struct coll_shared_group *group,
-                              struct coll_error_box *err);
+coll_status coll_context_open(struct coll_context **ctx, const struct coll_context_hooks *hooks, const coll_config *cfg,
+                              const struct coll_settings *settings, const struct coll_identity *id,
+                              struct coll_shared_group *group, struct coll_error_box *err);
 
 /* Second half: all peer infos (copied). Checks that settings agree, starts control
  * links and the service thread. */
@@ -131,6 +158,12 @@ coll_status coll_context_join(struct coll_context *ctx, const struct coll_peer_i
 
 /* Goodbye to everyone; frees all. */
 void coll_context_close(struct coll_context **ctx);
+
+/* Users: communicators, streams, events. One more; one less, true if it was the last; one less, and the last one ends
+ * the context (hooks->end). */
+void coll_context_retain(struct coll_context *ctx);
+bool coll_context_leave(struct coll_context *ctx);
+void coll_context_release(struct coll_context **ctx);
 
 /* The link to a process, opened on first use. *wire and *link are set with OK
  * and with AGAIN (still connecting). */

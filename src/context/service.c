@@ -3,8 +3,7 @@
  */
 #include "context/service.h"
 
-#include "inspect/inspector.h"
-
+#include <assert.h>
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -12,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { STACK_BYTES = 256 * 1024, PAUSE_NS = 2000000 };
+enum { STACK_BYTES = 256 * 1024, PAUSE_NS = 2000000, OWN_FDS = 2 };
 
 void coll_service_once(struct coll_context *ctx)
 {
@@ -41,18 +40,20 @@ static void *loop(void *arg)
 	bool complained = false;
 
 	while (!atomic_load_explicit(&ctx->stopping, memory_order_acquire)) {
-		struct pollfd p[3 + COLL_TRANSPORTS_MAX] = {
+		struct pollfd p[OWN_FDS + COLL_SERVICE_CLIENTS_MAX + COLL_TRANSPORTS_MAX] = {
 		        {.fd = ctx->service_wake_fd, .events = POLLIN},
 		        {.fd = coll_control_fd(ctx->control), .events = POLLIN},
-		        {.fd = coll_inspector_fd(ctx->inspector), .events = POLLIN},
 		};
+		struct pollfd *clients = p + OWN_FDS, *transports = clients + ctx->nclients;
+		const nfds_t n = (nfds_t)(OWN_FDS + ctx->nclients + ctx->ntransports);
 		uint64_t count;
 
+		for (int i = 0; i < ctx->nclients; i++)
+			clients[i] = (struct pollfd){.fd = ctx->clients[i]->fd(ctx->clients[i]->arg), .events = POLLIN};
 		for (int i = 0; i < ctx->ntransports; i++)
-			p[3 + i] = (struct pollfd){.fd = ctx->transports[i].table.service_fd(ctx->transports[i].inst),
-			                           .events = POLLIN};
-		if (poll(p, (nfds_t)(3 + ctx->ntransports), coll_control_timeout_ms(ctx->control)) < 0 &&
-		    errno != EINTR)
+			transports[i] = (struct pollfd){
+			        .fd = ctx->transports[i].table.service_fd(ctx->transports[i].inst), .events = POLLIN};
+		if (poll(p, n, coll_control_timeout_ms(ctx->control)) < 0 && errno != EINTR)
 			without_poll(ctx, errno, &complained);
 		if ((p[0].revents & POLLIN) && read(ctx->service_wake_fd, &count, sizeof(count)) < 0) {
 			/* Someone else emptied it. */
@@ -60,11 +61,19 @@ static void *loop(void *arg)
 		/* Control first: a note that names a culprit was sent before its sender's sockets closed. */
 		coll_control_service(ctx->control);
 		for (int i = 0; i < ctx->ntransports; i++)
-			if (p[3 + i].revents)
+			if (transports[i].revents)
 				ctx->transports[i].table.service(ctx->transports[i].inst);
-		coll_inspector_service(ctx->inspector, p[2].revents != 0);
+		for (int i = 0; i < ctx->nclients; i++)
+			ctx->clients[i]->service(ctx->clients[i]->arg, clients[i].revents != 0);
 	}
 	return NULL;
+}
+
+void coll_service_add(struct coll_context *ctx, const struct coll_service_client *client)
+{
+	assert(ctx->nclients < COLL_SERVICE_CLIENTS_MAX);
+	assert(!ctx->service_running);
+	ctx->clients[ctx->nclients++] = client;
 }
 
 coll_status coll_service_start(struct coll_context *ctx, struct coll_error_box *err)

@@ -23,8 +23,8 @@
 #include "base/config.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "context/peer_info.h"
 #include "control/mismatch_msg.h"
+#include "control/peer_info.h"
 
 struct coll_control;
 struct coll_held_note;

@@ -8,15 +8,15 @@
 #define COLL_CORE_COMM_H
 
 #include "context/context.h"
+#include "core/blocked_state.h"
+#include "core/inflight_state.h"
+#include "core/pair_counts_state.h"
 #include "core/rank_map.h"
+#include "core/select_facts.h"
 #include "engine/engine.h"
 #include "intra/intra.h"
 #include "plan/cache.h"
-#include "progress/inflight.h"
 #include "record/recorder.h"
-#include "select/select.h"
-#include "watch/deadlock.h"
-#include "watch/pair_counts.h"
 
 /* What keeps a call off the shortest path: bits of comm->attention, one load for a call
  * that need not care. PENDING: asynchronous operations, which others may drive at this
@@ -123,6 +123,7 @@ struct coll_comm {
 	size_t slot_bytes;
 	uint32_t slots;
 	struct coll_select_facts facts;
+	struct coll_select_far far;
 	size_t intra_bytes; /* the longest message run intranode; 0: none is */
 
 	struct coll_comm_fabric collective;

@@ -10,9 +10,7 @@
 #include "control/gossip.h"
 #include "core/error.h"
 #include "core/fabric.h"
-#include "inspect/dump.h"
 #include "intra/zero_copy.h"
-#include "progress/async.h"
 
 enum { FLUSH_MS = 100 };
 
@@ -106,7 +104,7 @@ coll_status coll_comm_fail(struct coll_comm *comm, coll_status status, int culpr
 		return status;
 	m = coll_message_split(status, b->message);
 	coll_log(&comm->ctx->logger, COLL_LOG_ERROR, "%s%s%s%s", b->kind, b->kind[0] ? ": " : "", m.text, m.tag);
-	coll_dump_failure(comm->ctx, comm->lost.message);
+	comm->ctx->hooks->failed(comm->ctx, comm->lost.message);
 	return status;
 }
 

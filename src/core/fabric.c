@@ -7,7 +7,6 @@
 
 #include "core/comm.h"
 #include "core/fabric.h"
-#include "select/far.h"
 
 static coll_status open_endpoint(struct coll_comm_fabric *f, int peer, uint32_t lane, uint32_t window,
                                  enum coll_direction dir, struct coll_endpoint **endpoint)
@@ -85,9 +84,8 @@ static struct coll_nt_rule stores_rule(const struct coll_comm *comm)
 static struct coll_slot_policy_rule pace_rule(const struct coll_comm *comm)
 {
 	const char *way = comm->ctx->settings.shm_copy;
-	struct coll_select_far far;
+	const struct coll_select_far far = comm->far;
 
-	coll_select_far(&far);
 	return (struct coll_slot_policy_rule){.way = strcmp(way, "cached") == 0     ? COLL_SLOT_POLICY_CACHED
 	                                             : strcmp(way, "streamed") == 0 ? COLL_SLOT_POLICY_STREAMED
 	                                                                            : COLL_SLOT_POLICY_AUTO,

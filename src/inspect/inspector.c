@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "context/service.h"
 #include "inspect/dump.h"
 #include "inspect/dump_signal.h"
 
@@ -32,6 +33,7 @@ struct client {
 
 struct coll_inspector {
 	struct coll_context *ctx;
+	struct coll_service_client client;
 	int epoll, door, signal_fd;
 	uint64_t shut_ns; /* the door is not looked at since then; 0: it is */
 	bool signal_taken;
@@ -165,10 +167,10 @@ static void on_events(struct coll_inspector *in)
 	}
 }
 
-void coll_inspector_service(struct coll_inspector *in, bool ready)
+static void service(void *arg, bool ready)
 {
-	if (!in)
-		return;
+	struct coll_inspector *in = arg;
+
 	if (ready)
 		on_events(in);
 	if (in->shut_ns && coll_clock_ns() - in->shut_ns > SHUT_NS && watch(in, in->door, EPOLLIN, &in->door))
@@ -178,9 +180,14 @@ void coll_inspector_service(struct coll_inspector *in, bool ready)
 			dismiss(&in->clients[i]);
 }
 
-int coll_inspector_fd(const struct coll_inspector *in)
+static int epoll_fd(void *arg)
 {
-	return in ? in->epoll : -1;
+	return ((const struct coll_inspector *)arg)->epoll;
+}
+
+const struct coll_service_client *coll_inspector_client(const struct coll_inspector *in)
+{
+	return in ? &in->client : NULL;
 }
 
 /* ---- Life ---- */
@@ -231,6 +238,7 @@ struct coll_inspector *coll_inspector_open(struct coll_context *ctx)
 	if (!in)
 		return NULL;
 	in->ctx = ctx;
+	in->client = (struct coll_service_client){.fd = epoll_fd, .service = service, .arg = in};
 	in->signal_fd = -1;
 	for (int i = 0; i < CLIENTS; i++)
 		in->clients[i].fd = -1;

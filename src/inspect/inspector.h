@@ -22,9 +22,7 @@ struct coll_inspector;
 struct coll_inspector *coll_inspector_open(struct coll_context *ctx);
 void coll_inspector_close(struct coll_inspector **inspector);
 
-/* Readable when there is something to do; -1 for NULL. */
-int coll_inspector_fd(const struct coll_inspector *inspector);
-/* ready: the descriptor is. NULL accepted. */
-void coll_inspector_service(struct coll_inspector *inspector, bool ready);
+/* What the service thread does for it; NULL for NULL. */
+const struct coll_service_client *coll_inspector_client(const struct coll_inspector *inspector);
 
 #endif

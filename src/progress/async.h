@@ -169,7 +169,6 @@ struct coll_group {
 	int depth;
 	int calls;
 	struct coll_request *first, *last;
-	struct coll_request *capture;
 };
 extern _Thread_local struct coll_group coll_group __attribute__((tls_model("initial-exec")));
 

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "comm/closing.h"
 #include "core/error.h"
 #include "progress/async.h"
 #include "progress/drive.h"

@@ -53,67 +53,7 @@ struct coll_operation {
 	coll_status status;
 };
 
-static_assert((int)COLL_ALL_REDUCE == (int)COLL_KIND_ALL_REDUCE && (int)COLL_BARRIER == (int)COLL_KIND_BARRIER &&
-                      (int)COLL_REDUCE == (int)COLL_KIND_REDUCE && (int)COLL_BROADCAST == (int)COLL_KIND_BROADCAST &&
-                      (int)COLL_ALL_GATHER == (int)COLL_KIND_ALL_GATHER &&
-                      (int)COLL_REDUCE_SCATTER == (int)COLL_KIND_REDUCE_SCATTER &&
-                      (int)COLL_ALL_TO_ALL == (int)COLL_KIND_ALL_TO_ALL && (int)COLL_GATHER == (int)COLL_KIND_GATHER &&
-                      (int)COLL_SCATTER == (int)COLL_KIND_SCATTER && (int)COLL_SCAN == (int)COLL_KIND_SCAN,
-              "the public kinds are the internal ones");
-
 /* ---- Prepare ---- */
-
-/* The call of a description, through the entry point that checks its arguments. */
-static coll_status call(const coll_operation_desc *d, coll_comm *comm)
-{
-	switch (d->kind) {
-	case COLL_ALL_REDUCE: return coll_all_reduce(d->in, d->out, d->count, d->type, d->op, comm, NULL);
-	case COLL_REDUCE: return coll_reduce(d->in, d->out, d->count, d->type, d->op, d->root, comm, NULL);
-	case COLL_BROADCAST: return coll_broadcast(d->in, d->out, d->count, d->type, d->root, comm, NULL);
-	case COLL_ALL_GATHER:
-		if (d->ragged)
-			return coll_all_gatherv(d->in, d->out, d->out_counts, d->out_offsets, d->type, comm, NULL);
-		return coll_all_gather(d->in, d->out, d->count, d->type, comm, NULL);
-	case COLL_REDUCE_SCATTER:
-		if (d->ragged)
-			return coll_reduce_scatterv(d->in, d->out, d->in_counts, d->in_offsets, d->type, d->op, comm,
-			                            NULL);
-		return coll_reduce_scatter(d->in, d->out, d->count, d->type, d->op, comm, NULL);
-	case COLL_ALL_TO_ALL:
-		if (d->ragged)
-			return coll_all_to_allv(d->in, d->in_counts, d->in_offsets, d->out, d->out_counts,
-			                        d->out_offsets, d->type, comm, NULL);
-		return coll_all_to_all(d->in, d->out, d->count, d->type, comm, NULL);
-	case COLL_GATHER:
-		if (d->ragged)
-			return coll_gatherv(d->in, d->count, d->out, d->out_counts, d->out_offsets, d->type, d->root,
-			                    comm, NULL);
-		return coll_gather(d->in, d->out, d->count, d->type, d->root, comm, NULL);
-	case COLL_SCATTER:
-		if (d->ragged)
-			return coll_scatterv(d->in, d->in_counts, d->in_offsets, d->out, d->count, d->type, d->root,
-			                     comm, NULL);
-		return coll_scatter(d->in, d->out, d->count, d->type, d->root, comm, NULL);
-	case COLL_SCAN: return coll_scan(d->in, d->out, d->count, d->type, d->op, comm, NULL);
-	case COLL_BARRIER: return coll_barrier(comm, NULL);
-	default:
-		return coll_comm_refuse(comm, "operation_prepare", COLL_ERR_ARGUMENT, "%d is not a coll_collective",
-		                        (int)d->kind);
-	}
-}
-
-/* Bind the operation's request to the call, which goes no further than that. */
-static coll_status bind(struct coll_operation *op, const coll_operation_desc *d)
-{
-	coll_status st;
-
-	coll_group.capture = &op->request;
-	coll_group.depth++;
-	st = call(d, op->comm);
-	coll_group.depth--;
-	coll_group.capture = NULL;
-	return st;
-}
 
 /* All ranks prepare the same: a barrier that carries the signature. */
 static coll_status compare(struct coll_operation *op)
@@ -158,27 +98,17 @@ static coll_status equip(struct coll_operation *op)
 	return COLL_OK;
 }
 
-coll_status coll_operation_prepare(coll_operation **out, const coll_operation_desc *d, coll_comm *comm)
+coll_status coll_operation_make(struct coll_comm *comm, const struct coll_call *call, struct coll_operation **out)
 {
-	static const char kind[] = "operation_prepare";
-	struct coll_operation *op;
+	struct coll_operation *op = calloc(1, sizeof(*op));
 	coll_status st;
 
-	if (!comm)
-		return COLL_ERR_ARGUMENT;
-	if (!out || !d || d->struct_size != sizeof(*d))
-		return coll_comm_refuse(comm, kind, COLL_ERR_ARGUMENT,
-		                        "no operation, no description, or one not made by "
-		                        "COLL_OPERATION_DESC_INIT");
-	if (coll_group.depth > 0)
-		return coll_comm_refuse(comm, kind, COLL_ERR_ARGUMENT, "not inside a group");
-	op = calloc(1, sizeof(*op));
 	if (!op)
-		return coll_comm_refuse(comm, kind, COLL_ERR_MEMORY, "out of memory");
+		return coll_comm_refuse(comm, "operation_prepare", COLL_ERR_MEMORY, "out of memory");
 	coll_request_init(&op->request, comm);
 	op->request.operation = op;
 	op->comm = comm;
-	st = bind(op, d);
+	st = coll_request_bind(&op->request, call);
 	if (st == COLL_OK)
 		st = equip(op);
 	if (st == COLL_OK)

@@ -6,6 +6,10 @@
 
 #include "progress/async.h"
 
+/* An operation that makes this call each time it is started. Collective: all ranks compare what they prepare. call is
+ * copied, with its arrays of counts; its buffers are the caller's. */
+coll_status coll_operation_make(struct coll_comm *comm, const struct coll_call *call, struct coll_operation **out);
+
 /* Start the run of an operation for its request. */
 coll_status coll_operation_run(struct coll_request *r);
 

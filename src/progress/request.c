@@ -19,6 +19,7 @@
 #include "progress/stream.h"
 #include "select/bind.h"
 #include "select/bind_pair.h"
+#include "watch/pair_counts.h"
 
 /* ---- Life ---- */
 

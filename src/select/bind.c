@@ -13,6 +13,7 @@
 #include "engine/run.h"
 #include "intra/explain.h"
 #include "select/intra.h"
+#include "select/select.h"
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -11,18 +11,11 @@
 #ifndef COLL_WATCH_DEADLOCK_H
 #define COLL_WATCH_DEADLOCK_H
 
-#include "control/mismatch_msg.h"
+#include "core/blocked_state.h"
 
 struct coll_comm;
 struct coll_wait_timer;
 struct coll_peer_state;
-
-enum { COLL_BLOCKED_WORDS = sizeof(struct coll_blocked) / 8 };
-
-struct coll_blocked_box {
-	_Atomic uint32_t version; /* 0: nothing was ever shown */
-	_Atomic uint64_t word[COLL_BLOCKED_WORDS];
-};
 
 void coll_deadlock_show(struct coll_comm *comm, struct coll_wait_timer *p, const struct coll_blocked *s);
 /* The wait moves or ends; nothing when it did not show. */

@@ -7,6 +7,8 @@
  */
 #include "watch/mismatch.h"
 #include "core/error.h"
+#include "watch/deadlock.h"
+#include "watch/pair_counts.h"
 
 #include <limits.h>
 #include <stdio.h>

@@ -17,6 +17,7 @@
 #define COLL_WATCH_WATCHDOG_H
 
 #include "core/comm.h"
+#include "watch/deadlock.h"
 
 /* What a wait is about, for deadlines and messages. */
 struct coll_wait {

@@ -2,8 +2,8 @@
  * The peer info: what every process tells every other at creation. Fixed size, no
  * pointers, exchanged by bootstrap in rank order; read-only afterwards.
  */
-#ifndef COLL_CONTEXT_PEER_INFO_H
-#define COLL_CONTEXT_PEER_INFO_H
+#ifndef COLL_CONTROL_PEER_INFO_H
+#define COLL_CONTROL_PEER_INFO_H
 
 #include <assert.h>
 #include <stdint.h>
