@@ -26,6 +26,7 @@
 #include "progress/async.h"
 #include "progress/drive.h"
 #include "progress/group.h"
+#include "progress/loop.h"
 #include "progress/persistent.h"
 #include "watch/diagnose.h"
 
@@ -33,7 +34,6 @@ enum {
 	DESTROY_WAIT_MS = 3000, /* for the slowest peer, in all */
 	STAY_MS = 20,           /* of them in destroy itself, unless it is the context's last */
 	PARTINGS_MAX = 32,      /* as many are left behind */
-	YIELDS = 200,           /* before the first sleep */
 	SLEEP_MS = 5
 };
 
@@ -137,50 +137,57 @@ static bool parts(struct coll_context *ctx, const struct coll_comm *comm)
 struct awaited {
 	struct coll_context *ctx;
 	const struct coll_comm *comm;
+	uint64_t deadline_ns;
 };
 
-static bool stay_awake(void *arg)
+/* Over: comm (NULL: everything) has closed, or the time is up and few are left behind. */
+static coll_status look(void *arg, bool last, bool *moved)
 {
 	const struct awaited *a = arg;
 
-	return !parts(a->ctx, a->comm);
+	if (!parts(a->ctx, a->comm))
+		return COLL_OK;
+	if (coll_clock_ns() > a->deadline_ns &&
+	    atomic_load_explicit(&a->ctx->nclosing, memory_order_relaxed) <= PARTINGS_MAX)
+		return COLL_OK;
+	if (last)
+		return COLL_AGAIN;
+	coll_context_progress(a->ctx);
+	/* What else is in flight must not wait for this. */
+	*moved = coll_drive_try(a->ctx);
+	return COLL_AGAIN;
 }
 
-/* Until comm (NULL: everything) has parted, at most ms. */
 static void wait_for(struct coll_context *ctx, const struct coll_comm *comm, int ms)
 {
-	const uint64_t deadline_ns = coll_clock_ns() + (uint64_t)ms * MS;
-	struct awaited awaited = {ctx, comm};
+	struct awaited awaited = {ctx, comm, coll_clock_ns() + (uint64_t)ms * MS};
+	struct coll_wait_loop loop = {.ctxs = &ctx, .n = 1, .look = look, .arg = &awaited, .nap_ms = SLEEP_MS};
 
-	for (unsigned i = 0; parts(ctx, comm); i++) {
-		if (coll_clock_ns() > deadline_ns &&
-		    atomic_load_explicit(&ctx->nclosing, memory_order_relaxed) <= PARTINGS_MAX)
-			return;
-		coll_context_progress(ctx);
-		/* What else is in flight must not wait for this. */
-		coll_operations_sweep(ctx);
-		coll_drive_try(ctx);
-		if (i >= YIELDS || !coll_context_yield(ctx))
-			coll_context_sleep(ctx, SLEEP_MS, stay_awake, &awaited);
-	}
-}
-
-static bool nothing_stirs(void *arg)
-{
-	return false;
+	coll_wait_loop_run(&loop);
 }
 
 /* Whether there is nobody to wait for: a member is dead, or the communicator has failed.
  * With a dead member the barrier cannot end, and to the living it would be a call that
  * differs from theirs. A death settles first. */
+static coll_status look_for_death(void *arg, bool last, bool *moved)
+{
+	struct coll_comm *comm = arg;
+
+	if (last)
+		return COLL_AGAIN;
+	coll_context_progress(comm->ctx);
+	coll_comm_attend(comm, "comm_destroy");
+	return comm->failed || !comm->death_ns ? COLL_OK : COLL_AGAIN;
+}
+
 static bool is_lost(struct coll_comm *comm)
 {
+	struct coll_wait_loop loop = {
+	        .ctxs = &comm->ctx, .n = 1, .look = look_for_death, .arg = comm, .nap_ms = SLEEP_MS, .no_spin = true};
+
 	coll_comm_attend(comm, "comm_destroy");
-	while (!comm->failed && comm->death_ns) {
-		coll_context_progress(comm->ctx);
-		coll_context_sleep(comm->ctx, SLEEP_MS, nothing_stirs, NULL);
-		coll_comm_attend(comm, "comm_destroy");
-	}
+	if (!comm->failed && comm->death_ns)
+		coll_wait_loop_run(&loop);
 	return comm->failed != COLL_OK;
 }
 

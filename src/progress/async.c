@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
+#include "progress/loop.h"
 
 /* Sleeps end with what they wait for; the time limit is for deadlines, which have 250 ms and more. */
 enum { STACK_BYTES = 256 * 1024, YIELDS = 100, NAP_MS = 50 };
@@ -59,36 +59,6 @@ void coll_async_close(struct coll_context *ctx)
 
 /* ---- The progress thread ---- */
 
-static bool stirs(void *arg)
-{
-	struct coll_context *ctx = arg;
-	struct coll_async *a = ctx->async;
-	bool stay;
-
-	if (pthread_mutex_trylock(&a->lock) != 0)
-		return true;
-	stay = a->stopping || coll_drive(ctx);
-	coll_async_unlock(ctx);
-	return stay;
-}
-
-/* Nothing moved at this look. since_ns: the first one of them. Nobody waits, or he would drive: so where
- * the application has no core but this one, the next look would only keep it from computing. (2 ranks
- * on 1 Gb/s: looking on for 50 us took 4 % of the core that computed.) */
-static void pause_between(struct coll_context *ctx, uint64_t *since_ns, unsigned *polls)
-{
-	bool tired = !ctx->spare_core;
-	uint64_t now;
-
-	if (!tired && !coll_context_pause(ctx, ctx->dedicated_cores, polls, &tired))
-		return;
-	now = coll_clock_ns();
-	if (!*since_ns)
-		*since_ns = now;
-	if (tired || coll_context_spun(ctx, now - *since_ns))
-		coll_context_sleep(ctx, NAP_MS, stirs, ctx);
-}
-
 /* A lock given back and taken again at once is nobody else's: one that sleeps for it wakes up
  * too late, every time. */
 static void let_in(struct coll_async *a)
@@ -97,29 +67,52 @@ static void let_in(struct coll_async *a)
 		sched_yield();
 }
 
+/* Nobody needs the progress thread: nothing is pending, or threads that wait drive themselves. */
+static bool stands_back(const struct coll_async *a)
+{
+	return a->stopping || atomic_load(&a->pending) == 0 || atomic_load(&a->drivers) > 0;
+}
+
+static coll_status look(void *arg, bool last, bool *moved)
+{
+	struct coll_context *ctx = arg;
+	struct coll_async *a = ctx->async;
+	coll_status st = COLL_AGAIN;
+
+	if (!last) {
+		pthread_mutex_lock(&a->lock);
+	} else if (pthread_mutex_trylock(&a->lock) != 0) {
+		*moved = true; /* others do something: no sleep */
+		return COLL_AGAIN;
+	}
+	if (stands_back(a))
+		st = COLL_OK;
+	else
+		*moved = coll_drive(ctx);
+	coll_async_unlock(ctx);
+	if (!last)
+		let_in(a);
+	return st;
+}
+
+/* No thread waits, or it would drive: so where the application has no core but this one, the next look would only keep
+ * it from computing. (2 ranks on 1 Gb/s: looking on for 50 us took 4 % of the core that computed.) */
 static void *progress(void *arg)
 {
 	struct coll_context *ctx = arg;
 	struct coll_async *a = ctx->async;
-	uint64_t since_ns = 0;
-	unsigned polls = 0;
 
 	pthread_mutex_lock(&a->lock);
 	while (!a->stopping) {
-		bool moved;
+		struct coll_wait_loop loop = {
+		        .ctxs = &ctx, .n = 1, .look = look, .arg = ctx, .nap_ms = NAP_MS, .no_spin = !ctx->spare_core};
 
-		if (atomic_load(&a->pending) == 0 || atomic_load(&a->drivers) > 0) {
+		if (stands_back(a)) {
 			pthread_cond_wait(&a->work, &a->lock);
-			since_ns = 0;
 			continue;
 		}
-		moved = coll_drive(ctx);
-		coll_async_unlock(ctx);
-		if (moved)
-			since_ns = 0;
-		else
-			pause_between(ctx, &since_ns, &polls);
-		let_in(a);
+		pthread_mutex_unlock(&a->lock);
+		coll_wait_loop_run(&loop);
 		pthread_mutex_lock(&a->lock);
 	}
 	pthread_mutex_unlock(&a->lock);

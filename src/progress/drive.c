@@ -12,12 +12,12 @@
 #include "engine/run.h"
 #include "progress/async.h"
 #include "progress/inflight.h"
+#include "progress/loop.h"
 #include "progress/persistent.h"
 #include "watch/diagnose.h"
 
 enum { PROGRESS_EVERY = 8, JUDGE_EVERY = 16 };
 enum { MESSAGES_AT_A_TIME = 4, MESSAGES_TURN_MS = 1000 };
-enum { SLEEP_TURN_MS = 1 };
 
 static const uint64_t MS = 1000000;
 
@@ -261,71 +261,23 @@ bool coll_drive_last(struct coll_context *ctx)
 
 /* ---- Waiting ---- */
 
+/* A thread that waits for something of these contexts, and drives them meanwhile. */
 struct waiter {
 	struct coll_context **ctxs;
 	int n;
 	bool (*done)(void *arg);
 	void *arg;
-	uint64_t until_ns; /* 0: no limit */
-	uint64_t since_ns; /* nothing has moved since; 0: not known */
-	unsigned polls;
-	int turn;
-	bool last; /* the look before sleeping */
 };
 
-static bool drive_all(struct waiter *w)
+/* Another thread that has the lock may have looked before this one was armed, and be gone the next moment: so the last
+ * look before a sleep is not left to it. */
+static coll_status look(void *arg, bool last, bool *moved)
 {
-	bool moved = false;
+	const struct waiter *w = arg;
 
 	for (int i = 0; i < w->n; i++)
-		moved |= w->last ? coll_drive_last(w->ctxs[i]) : coll_drive_try(w->ctxs[i]);
-	return moved;
-}
-
-/* Another thread that has the lock may have looked before this one was armed, and be gone
- * the next moment: so this look is not left to it. */
-static bool stirs(void *arg)
-{
-	struct waiter *w = arg;
-	bool stay;
-
-	w->last = true;
-	stay = drive_all(w) || w->done(w->arg);
-	w->last = false;
-	return stay;
-}
-
-/* Of several contexts each in its turn, shortly: what wakes one does not wake another. */
-static void sleep_a_while(struct waiter *w, uint64_t now)
-{
-	int ms = coll_context_nap_ms(now - w->since_ns);
-
-	if (w->n > 1)
-		ms = SLEEP_TURN_MS;
-	if (w->until_ns && w->until_ns - now < (uint64_t)ms * MS)
-		ms = (int)((w->until_ns - now) / MS) + 1;
-	coll_context_sleep(w->ctxs[w->turn++ % w->n], ms, stirs, w);
-}
-
-/* False: the time limit has been reached. */
-static bool idle(struct waiter *w)
-{
-	struct coll_context *ctx = w->ctxs[0];
-	bool tired;
-	uint64_t now;
-
-	if (!coll_context_pause(ctx, ctx->dedicated_cores && w->n == 1, &w->polls, &tired))
-		return true;
-	for (int i = 0; i < w->n; i++)
-		coll_operations_sweep(w->ctxs[i]);
-	now = coll_clock_ns();
-	if (w->until_ns && now >= w->until_ns)
-		return false;
-	if (!w->since_ns)
-		w->since_ns = now;
-	if (tired || coll_context_spun(ctx, now - w->since_ns))
-		sleep_a_while(w, now);
-	return true;
+		*moved |= last ? coll_drive_last(w->ctxs[i]) : coll_drive_try(w->ctxs[i]);
+	return w->done(w->arg) ? COLL_OK : COLL_AGAIN;
 }
 
 static void stop_driving(struct coll_context *ctx)
@@ -343,29 +295,16 @@ static void stop_driving(struct coll_context *ctx)
 coll_status coll_async_await(struct coll_context **ctxs, int n, bool (*done)(void *arg), void *arg, int timeout_ms)
 {
 	struct waiter w = {.ctxs = ctxs, .n = n, .done = done, .arg = arg};
-	coll_status st = COLL_AGAIN;
+	struct coll_wait_loop loop = {.ctxs = ctxs, .n = n, .look = look, .arg = &w};
+	coll_status st;
 
 	if (done(arg))
 		return COLL_OK;
 	if (timeout_ms >= 0)
-		w.until_ns = coll_clock_ns() + (uint64_t)timeout_ms * MS + 1;
+		loop.until_ns = coll_clock_ns() + (uint64_t)timeout_ms * MS + 1;
 	for (int i = 0; i < n; i++)
 		atomic_fetch_add(&ctxs[i]->async->drivers, 1);
-	for (;;) {
-		const bool moved = drive_all(&w);
-
-		if (done(arg)) {
-			st = COLL_OK;
-			break;
-		}
-		if (moved)
-			w.polls = 0, w.since_ns = 0;
-		if (!moved && !idle(&w))
-			break;
-		/* What moves all the time must not outlast a limit. */
-		if (moved && w.until_ns && coll_clock_ns() >= w.until_ns)
-			break;
-	}
+	st = coll_wait_loop_run(&loop);
 	for (int i = 0; i < n; i++)
 		stop_driving(ctxs[i]);
 	return st;

@@ -10,7 +10,7 @@
 #include "engine/run.h"
 #include "progress/async.h"
 #include "progress/drive.h"
-#include "progress/persistent.h"
+#include "progress/loop.h"
 #include "progress/wait.h"
 #include "watch/diagnose.h"
 
@@ -34,42 +34,6 @@ static coll_status poll_runs(const struct coll_wait *w, bool *moved, struct coll
 			return st;
 	}
 	return result;
-}
-
-/* What a sleeper looks at once more. */
-struct look {
-	struct coll_context *ctx;
-	const struct coll_wait *wait;
-	unsigned alarm; /* as it was before it was heeded: what was told since then may have woken another */
-};
-
-static bool stirs(void *arg)
-{
-	struct look *l = arg;
-	struct coll_run *run;
-	bool moved = coll_drive_last(l->ctx);
-
-	return poll_runs(l->wait, &moved, &run) != COLL_AGAIN || moved || /* met again by who asks next */
-	       atomic_load_explicit(&l->ctx->alarm, memory_order_relaxed) != l->alarm;
-}
-
-/* Nothing moved: pause, and once in a while look at the clock. */
-static coll_status idle(struct coll_comm *comm, const struct coll_wait *w, struct coll_wait_timer *p, unsigned alarm,
-                        unsigned *polls)
-{
-	struct coll_context *ctx = comm->ctx;
-	bool tired;
-	uint64_t now;
-	coll_status st;
-
-	if (!coll_context_pause(ctx, ctx->dedicated_cores, polls, &tired))
-		return COLL_OK;
-	coll_operations_sweep(ctx);
-	now = coll_clock_ns();
-	st = coll_comm_inspect(comm, w, p, now);
-	if (st == COLL_OK && (tired || coll_context_spun(ctx, now - p->since_ns)))
-		coll_context_sleep(ctx, coll_context_nap_ms(now - p->since_ns), stirs, &(struct look){ctx, w, alarm});
-	return st;
 }
 
 /* What a frame takes from core to core, a few times over: while a peer is on time it
@@ -106,56 +70,79 @@ static coll_status wait_bare(struct coll_comm *comm, const struct coll_wait *w)
 	}
 }
 
-static coll_status wait_guarded(struct coll_comm *comm, const struct coll_wait *w, struct coll_wait_timer *p)
+/* A blocking call that waits. */
+struct waiter {
+	struct coll_comm *comm;
+	const struct coll_wait *wait;
+	struct coll_wait_timer timer;
+	unsigned alarm; /* as it was before it was heeded: what was told since then may have woken another thread */
+};
+
+/* The look before a sleep. Deadlines and errors are met by the next look. */
+static coll_status last_look(struct waiter *w, bool *moved)
 {
-	unsigned polls = 0;
+	struct coll_context *ctx = w->comm->ctx;
+	struct coll_run *run;
+	coll_status st;
 
-	for (;;) {
-		bool moved = false;
-		struct coll_run *run = NULL;
-		const unsigned alarm = atomic_load_explicit(&comm->ctx->alarm, memory_order_relaxed);
-		coll_status st = p->fault ? p->fault : poll_runs(w, &moved, &run);
+	*moved = coll_drive_last(ctx);
+	st = poll_runs(w->wait, moved, &run);
+	*moved |= atomic_load_explicit(&ctx->alarm, memory_order_relaxed) != w->alarm;
+	return st;
+}
 
-		if (st == COLL_OK)
-			return COLL_OK;
-		if (st != COLL_AGAIN) {
-			st = coll_comm_inquire(comm, w, p, run, st);
-			if (st != COLL_OK)
-				return st;
-			coll_context_progress(comm->ctx);
-			poll(NULL, 0, 1);
-			continue;
-		}
-		if (moved) {
-			polls = 0;
-			coll_wait_timer_moved(comm, p);
-			/* A long call may move all the time. */
-			st = coll_comm_heed_alarm(comm, w, p);
-			if (st != COLL_OK)
-				return st;
-			continue;
-		}
+static coll_status look(void *arg, bool last, bool *moved)
+{
+	struct waiter *w = arg;
+	struct coll_comm *comm = w->comm;
+	struct coll_run *run = NULL;
+	coll_status st;
+
+	if (last)
+		return last_look(w, moved);
+	w->alarm = atomic_load_explicit(&comm->ctx->alarm, memory_order_relaxed);
+	st = w->timer.fault ? w->timer.fault : poll_runs(w->wait, moved, &run);
+	if (st == COLL_OK)
+		return COLL_OK;
+	if (st != COLL_AGAIN) {
+		st = coll_comm_inquire(comm, w->wait, &w->timer, run, st);
+		if (st != COLL_OK)
+			return st;
+		coll_context_progress(comm->ctx);
+		poll(NULL, 0, 1);
+		*moved = true;
+		return COLL_AGAIN;
+	}
+	if (*moved) {
+		coll_wait_timer_moved(comm, &w->timer);
+	} else {
 		coll_context_progress(comm->ctx);
 		/* What others have in flight must not wait for this call. */
 		coll_drive_try(comm->ctx);
-		st = coll_comm_heed_alarm(comm, w, p);
-		if (st == COLL_OK)
-			st = idle(comm, w, p, alarm, &polls);
-		if (st != COLL_OK)
-			return st;
 	}
+	/* Also while it moves: a long call may move all the time. */
+	st = coll_comm_heed_alarm(comm, w->wait, &w->timer);
+	return st == COLL_OK ? COLL_AGAIN : st;
+}
+
+static coll_status inspect(void *arg, uint64_t now_ns)
+{
+	struct waiter *w = arg;
+
+	return coll_comm_inspect(w->comm, w->wait, &w->timer, now_ns);
 }
 
 coll_status coll_comm_wait(struct coll_comm *comm, const struct coll_wait *w)
 {
-	struct coll_wait_timer p = {.blocking = true, .alone = true};
+	struct waiter waiter = {.comm = comm, .wait = w, .timer = {.blocking = true, .alone = true}};
+	struct coll_wait_loop loop = {.ctxs = &comm->ctx, .n = 1, .look = look, .inspect = inspect, .arg = &waiter};
 	coll_status st;
 
 	if (w->nruns == 1 && comm->ctx->dedicated_cores && coll_comm_wait_eagerly(comm, w) == COLL_OK)
 		return COLL_OK; /* an error is sticky: met again below */
 	if (!COLL_GUARDS)
 		return wait_bare(comm, w);
-	st = wait_guarded(comm, w, &p);
-	coll_deadlock_hide(comm, &p);
+	st = coll_wait_loop_run(&loop);
+	coll_deadlock_hide(comm, &waiter.timer);
 	return st;
 }
