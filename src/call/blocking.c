@@ -18,10 +18,9 @@
 #include "engine/range.h"
 #include "engine/run.h"
 #include "progress/async.h"
+#include "progress/begin.h"
 #include "progress/request.h"
-#include "progress/wait.h"
 #include "select/bind.h"
-#include "watch/pair_counts.h"
 
 enum { SMALL_COUNT = 64 };
 
@@ -43,20 +42,14 @@ static coll_status need_scratch(struct coll_comm *comm, size_t bytes)
 /* Bind run and record to a call. */
 static coll_status prepare(struct coll_comm *comm, const struct coll_call *c, struct coll_memo *memo)
 {
-	const bool by_plan = coll_call_by_plan(comm, c);
 	struct coll_job job;
 	coll_status st;
 
 	coll_call_job(comm, c, memo, &job);
-	if (by_plan)
-		job.intra = NULL;
 	job.reduction = coll_plan_kind_reduces(c->kind) ? &memo->reduction : NULL;
 	job.scratch = comm->scratch;
 	job.sequence = comm->sequence;
-	coll_call_record(comm, c, &job, &comm->call);
-	job.signature ^= coll_call_salt(comm, c, &comm->call);
-	if (c->pairwise)
-		coll_pair_counts_note(&comm->pair_counts, c, comm->sequence, comm->rank, comm->size);
+	coll_begin_collective(comm, c, c, 0, memo->intra, job.signature, &job, &comm->call);
 	coll_record_publish(&comm->record, &comm->call);
 	comm->prepared = NULL;
 	st = coll_run_start(comm->run, &comm->collective.fabric, &job);
@@ -108,14 +101,6 @@ coll_status coll_comm_begin(struct coll_comm *comm, const struct coll_call *c)
 	return begin(comm, c);
 }
 
-static inline struct coll_entry *write_down(struct coll_comm *comm, const struct coll_call *c)
-{
-	return coll_recorder_begin(&comm->recorder, comm->sequence,
-	                           coll_entry_what(comm->call.signature, coll_call_kind(c), c->type, c->op,
-	                                           coll_run_way(comm->run), false),
-	                           c->count, c->root, 0);
-}
-
 /* Not alone, or not now. */
 static coll_status hand_in(struct coll_comm *comm, const struct coll_call *c)
 {
@@ -129,6 +114,7 @@ static coll_status hand_in(struct coll_comm *comm, const struct coll_call *c)
 coll_status coll_comm_call(struct coll_comm *comm, const struct coll_call *c)
 {
 	struct coll_wait wait = {.runs = {comm->run}, .nruns = 1, .record = &comm->call};
+	const bool small = comm->ctx->dedicated_cores && c->count <= SMALL_COUNT;
 	uint64_t began_ns;
 	coll_status st;
 
@@ -139,26 +125,12 @@ coll_status coll_comm_call(struct coll_comm *comm, const struct coll_call *c)
 		return st;
 	/* A small call is written down while its first frames travel, which costs nothing then,
 	 * and is not timed when it ends at once: two looks at a clock would be a tenth of it. */
-	if (comm->ctx->dedicated_cores && c->count <= SMALL_COUNT) {
-		st = coll_run_poll(comm->run, NULL);
-		wait.entries[0] = write_down(comm, c);
-		if (st == COLL_AGAIN)
-			st = coll_comm_wait_eagerly(comm, &wait);
-		if (__builtin_expect(st == COLL_OK, true)) {
-			coll_record_retire(&comm->record, &comm->call);
-			coll_recorder_way(wait.entries[0], coll_run_way(comm->run));
-			coll_recorder_end_quick(wait.entries[0]);
-			return COLL_OK;
-		}
-	} else {
-		wait.entries[0] = write_down(comm, c);
-	}
+	if (small)
+		coll_run_poll(comm->run, NULL); /* an error is sticky: met again below */
+	wait.entries[0] = coll_begin_entry(comm, c, &comm->call, comm->call.signature, coll_run_way(comm->run), 0);
 	began_ns = planted(WRONG_BYTE) ? coll_clock_ns() : 0;
-	st = coll_comm_wait(comm, &wait); /* an error is sticky: met again there */
+	st = coll_finish_inline(comm, &wait, &comm->call, small);
 	if (planted(WRONG_BYTE) && coll_clock_ns() - began_ns > 40000000 && c->out && c->count > 0)
 		((char *)c->out)[c->count * coll_dtype_size(c->type) - 1] ^= 1;
-	coll_record_retire(&comm->record, &comm->call);
-	coll_recorder_way(wait.entries[0], coll_run_way(comm->run));
-	coll_recorder_end(&comm->recorder, wait.entries[0], st);
 	return st;
 }

@@ -20,6 +20,7 @@
 #include "select/bind.h"
 
 #include "progress/async.h"
+#include "progress/begin.h"
 
 enum { LOOKS = 400, YIELDS = 4, TIMED_BYTES = 1024 };
 _Static_assert((int)COLL_FASTPATH_ROOTS >= (int)COLL_INTRA_SIZE_MAX, "roots in turn have a place each");
@@ -192,11 +193,9 @@ static __attribute__((noinline, cold)) coll_status go_on(struct coll_comm *comm,
 	}
 	if (st == COLL_OK) {
 		coll_run_begun(comm->run, state);
-		st = coll_comm_wait(comm, &wait);
-		coll_recorder_way(entry, coll_run_way(comm->run));
-	} else {
-		st = coll_comm_fail(comm, st, -1, "cannot start the plan: ", coll_status_string(st));
+		return coll_finish_inline(comm, &wait, &comm->call, false);
 	}
+	st = coll_comm_fail(comm, st, -1, "cannot start the plan: ", coll_status_string(st));
 	coll_record_retire(&comm->record, &comm->call);
 	coll_recorder_end(&comm->recorder, entry, st);
 	return st;

@@ -11,6 +11,7 @@
 #include "engine/range.h"
 #include "engine/run.h"
 #include "progress/async.h"
+#include "progress/begin.h"
 #include "progress/request.h"
 #include "progress/wait.h"
 #include "select/bind_pair.h"
@@ -25,10 +26,7 @@ static coll_status start(struct coll_comm *comm, const struct coll_pair *p, int 
 
 	coll_pair_job(comm, p, half, plan, &job);
 	job.sequence = coll_pair_number(comm, half, peer);
-	wait->entries[wait->nruns] = coll_recorder_begin(
-	        &comm->recorder, job.sequence,
-	        coll_entry_what(0, COLL_KIND_SEND_RECV, (uint8_t)p->type, (uint8_t)half, COLL_WAY_SEND_RECV, false),
-	        job.in.count, peer, 0);
+	wait->entries[wait->nruns] = coll_begin_pair_entry(comm, p, half, job.sequence, 0);
 	wait->runs[wait->nruns++] = comm->pair_run[half];
 	st = coll_run_start(comm->pair_run[half], &comm->pairs.fabric, &job);
 	if (st != COLL_OK)
@@ -53,11 +51,13 @@ static coll_status inline_pair(struct coll_comm *comm, const struct coll_pair *p
 	for (int half = 0; half < 2 && st == COLL_OK; half++)
 		if (plans[half])
 			st = start(comm, p, half, plans[half], &wait);
-	if (st == COLL_OK && wait.nruns > 0)
-		st = coll_comm_wait(comm, &wait);
-	coll_recorder_end(&comm->recorder, wait.entries[0], st);
-	coll_recorder_end(&comm->recorder, wait.entries[1], st);
-	coll_record_retire(&comm->record, &record);
+	if (st == COLL_OK) {
+		st = coll_finish_inline(comm, &wait, &record, false);
+	} else {
+		coll_record_retire(&comm->record, &record);
+		coll_recorder_end(&comm->recorder, wait.entries[0], st);
+		coll_recorder_end(&comm->recorder, wait.entries[1], st);
+	}
 	coll_plan_cache_release(comm->plans, plans[0]);
 	coll_plan_cache_release(comm->plans, plans[1]);
 	return st;

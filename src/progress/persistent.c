@@ -26,6 +26,7 @@
 #include "engine/order.h"
 #include "engine/run.h"
 #include "progress/async.h"
+#include "progress/begin.h"
 #include "progress/drive.h"
 #include "progress/group.h"
 #include "progress/inflight.h"
@@ -190,10 +191,7 @@ static coll_status start_inline(struct coll_operation *op)
 	}
 	coll_run_poll(op->run, NULL); /* an error is sticky: met again in wait */
 	/* Written down while the first frames travel. */
-	r->wait.entries[0] = coll_recorder_begin(&comm->recorder, r->job.sequence,
-	                                         coll_entry_what(r->signature, r->record.kind, r->record.type,
-	                                                         r->record.op, coll_run_way(op->run), false),
-	                                         r->call.count, r->call.root, 0);
+	r->wait.entries[0] = coll_begin_entry(comm, &r->call, &r->record, r->signature, coll_run_way(op->run), 0);
 	/* Release: whoever sweeps for one finds it, or finds `inlined` set anew. */
 	atomic_store_explicit(&comm->inflight.current, op, memory_order_release);
 	atomic_store_explicit(&comm->ctx->async->inlined, true, memory_order_release);
@@ -298,23 +296,11 @@ static coll_status wait_inline(struct coll_operation *op)
 {
 	struct coll_comm *comm = op->comm;
 	struct coll_request *r = &op->request;
-	coll_status st;
 
 	/* Relaxed: no other thread looks further than whether there is one. */
 	atomic_store_explicit(&comm->inflight.current, NULL, memory_order_relaxed);
-	/* As in blocking calls: a small one that ends at once is not timed. */
-	if (comm->ctx->dedicated_cores && r->call.count <= QUICK_COUNT &&
-	    coll_comm_wait_eagerly(comm, &r->wait) == COLL_OK) {
-		coll_record_retire(&comm->record, &r->record);
-		coll_recorder_way(r->wait.entries[0], coll_run_way(op->run));
-		coll_recorder_end_quick(r->wait.entries[0]);
-		return COLL_OK;
-	}
-	st = coll_comm_wait(comm, &r->wait);
-	coll_record_retire(&comm->record, &r->record);
-	coll_recorder_way(r->wait.entries[0], coll_run_way(op->run));
-	coll_recorder_end(&comm->recorder, r->wait.entries[0], st);
-	return st;
+	return coll_finish_inline(comm, &r->wait, &r->record,
+	                          comm->ctx->dedicated_cores && r->call.count <= QUICK_COUNT);
 }
 
 coll_status coll_operation_wait(coll_operation *op, int timeout_ms)

@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "engine/run.h"
 #include "progress/async.h"
+#include "progress/begin.h"
 #include "progress/drive.h"
 #include "progress/group.h"
 #include "progress/inflight.h"
@@ -19,7 +20,6 @@
 #include "progress/stream.h"
 #include "select/bind.h"
 #include "select/bind_pair.h"
-#include "watch/pair_counts.h"
 
 /* ---- Life ---- */
 
@@ -216,14 +216,10 @@ coll_status coll_request_pair(struct coll_comm *comm, const struct coll_pair *p,
 
 void coll_request_sign(struct coll_request *r)
 {
-	r->job.signature = r->signature;
-	r->job.intra = coll_call_by_plan(r->comm, &r->call) ? NULL : r->intra;
-	coll_call_record(r->comm, r->shown ? &r->shown->call : &r->call, &r->job, &r->record);
-	r->record.flags |= (r->shown ? COLL_RECORD_PREPARING : 0) | (r->parts ? COLL_RECORD_MERGED : 0);
-	r->job.signature ^= coll_call_salt(r->comm, &r->call, &r->record);
-	atomic_store_explicit(&r->comm->handed_in, r->job.sequence, memory_order_release);
-	if (r->call.pairwise)
-		coll_pair_counts_note(&r->comm->pair_counts, &r->call, r->job.sequence, r->comm->rank, r->comm->size);
+	const uint8_t flags = (r->shown ? COLL_RECORD_PREPARING : 0) | (r->parts ? COLL_RECORD_MERGED : 0);
+
+	coll_begin_collective(r->comm, &r->call, r->shown ? &r->shown->call : &r->call, flags, r->intra, r->signature,
+	                      &r->job, &r->record);
 }
 
 /* Its lines in the flight recorder: one, or one for each half of a pair. */
@@ -237,20 +233,15 @@ static void record(struct coll_request *r)
 	r->wait = (struct coll_wait){.record = &r->record};
 	if (r->kind == COLL_REQUEST_COLLECTIVE) {
 		coll_request_sign(r);
-		r->wait.entries[0] = coll_recorder_begin(&comm->recorder, r->job.sequence,
-		                                         coll_entry_what(r->signature, r->record.kind, r->record.type,
-		                                                         r->record.op, COLL_WAY_UNKNOWN, stream != 0),
-		                                         r->call.count, r->call.root, stream);
+		r->wait.entries[0] =
+		        coll_begin_entry(comm, &r->call, &r->record, r->signature, COLL_WAY_UNKNOWN, stream);
 		return;
 	}
 	coll_pair_record(comm, &r->pair, &r->record);
 	for (int half = 0; half < 2; half++)
 		if (r->pair_plan[half])
-			r->wait.entries[n++] = coll_recorder_begin(
-			        &comm->recorder, r->pair_sequence[half],
-			        coll_entry_what(0, COLL_KIND_SEND_RECV, (uint8_t)r->pair.type, (uint8_t)half,
-			                        COLL_WAY_SEND_RECV, stream != 0),
-			        half ? r->pair.recv_count : r->pair.send_count, coll_pair_peer(&r->pair, half), stream);
+			r->wait.entries[n++] =
+			        coll_begin_pair_entry(comm, &r->pair, half, r->pair_sequence[half], stream);
 }
 
 coll_status coll_request_submit(struct coll_request *r, struct coll_stream *stream, uint64_t position)
