@@ -8,6 +8,7 @@
 #include "transports/common/dummy.h"
 #include "transports/loop/group.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -157,6 +158,7 @@ static coll_status open_wire(struct coll_context *c, const struct coll_transport
 	size_t len = 0;
 	coll_status st;
 
+	assert(c->ntransports < COLL_TRANSPORTS);
 	memset(w, 0, sizeof(*w));
 	w->position = position;
 	coll_transport_complete(t, &w->table);
@@ -191,8 +193,8 @@ static coll_status open_wires(struct coll_context *c, struct coll_shared_group *
 	coll_status st = check_list(c->settings.transports, err);
 
 	/* Earlier turns are preferred: everybody takes the first wire that reaches a peer. */
-	for (int turn = 0; turn < COLL_TRANSPORTS_MAX; turn++)
-		for (int i = 0; st == COLL_OK && coll_transports[i] && i < COLL_TRANSPORTS_MAX; i++)
+	for (int turn = 0; turn < COLL_TRANSPORTS; turn++)
+		for (int i = 0; st == COLL_OK && i < COLL_TRANSPORTS; i++)
 			if (turn_of(c->settings.transports, i, group != NULL) == turn)
 				st = open_wire(c, coll_transports[i], i, group, err);
 	if (st == COLL_OK && c->ntransports == 0 && c->size > 1)

@@ -41,7 +41,7 @@ static void *loop(void *arg)
 	bool complained = false;
 
 	while (!atomic_load_explicit(&ctx->stopping, memory_order_acquire)) {
-		struct pollfd p[3 + COLL_TRANSPORTS_MAX] = {
+		struct pollfd p[3 + COLL_TRANSPORTS] = {
 		        {.fd = ctx->service_wake_fd, .events = POLLIN},
 		        {.fd = coll_control_fd(ctx->control), .events = POLLIN},
 		        {.fd = coll_inspector_fd(ctx->inspector), .events = POLLIN},

@@ -175,8 +175,8 @@ void coll_context_wake(struct coll_context *ctx)
 
 void coll_context_sleep(struct coll_context *ctx, int ms, bool (*look)(void *arg), void *arg)
 {
-	struct pollfd p[3 + COLL_TRANSPORTS_MAX] = {{.fd = ctx->wake_fd, .events = POLLIN}};
-	bool armed[COLL_TRANSPORTS_MAX] = {false};
+	struct pollfd p[3 + COLL_TRANSPORTS] = {{.fd = ctx->wake_fd, .events = POLLIN}};
+	bool armed[COLL_TRANSPORTS] = {false};
 	struct coll_sleeper *me = enlist(&ctx->sleepers);
 	bool quiet = true;
 	uint64_t count;

@@ -138,7 +138,8 @@ static struct coll_piece name(struct coll_intra *n, const char *base, size_t byt
 	struct coll_piece piece = {0};
 
 	for (int r = 0; r < n->size; r++)
-		if (r != n->rank && n->peers[r].transport->share(n->peers[r].link, base, bytes, &piece) != COLL_OK)
+		if (r != n->rank &&
+		    n->peers[r].transport->shared->share(n->peers[r].link, base, bytes, &piece) != COLL_OK)
 			return (struct coll_piece){0};
 	return piece;
 }
@@ -303,7 +304,7 @@ static void leave_all(struct coll_intra *n)
 			struct intra_reach *reach = &n->direct.reach[r][which];
 
 			if (reach->hold)
-				n->peers[r].transport->leave(n->peers[r].link, reach->hold);
+				n->peers[r].transport->shared->leave(n->peers[r].link, reach->hold);
 			reach->hold = NULL;
 		}
 	n->direct.lent = false;
@@ -322,8 +323,8 @@ static coll_status reach_all(struct coll_intra *n, const struct coll_job *job, s
 				continue;
 			if (!reach->piece.region && !coll_intra_requires(job, which))
 				continue;
-			st = n->peers[r].transport->reach(n->peers[r].link, &reach->piece,
-			                                  coll_intra_reach_bytes(job, which), &at, &reach->hold);
+			st = n->peers[r].transport->shared->reach(
+			        n->peers[r].link, &reach->piece, coll_intra_reach_bytes(job, which), &at, &reach->hold);
 			s->pending = (uint32_t)r;
 			if (st != COLL_OK)
 				return st;
@@ -561,7 +562,7 @@ static void part(struct coll_intra *n)
 
 	if (!d->written || end <= first)
 		return;
-	n->peers[peer].transport->part(n->peers[peer].link, (void *)first, end - first);
+	n->peers[peer].transport->shared->part(n->peers[peer].link, (void *)first, end - first);
 	d->stats.parted += end - first;
 }
 
