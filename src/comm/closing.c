@@ -16,6 +16,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/delay.h"
 #include "call/blocking.h"
 #include "comm/closing.h"
 #include "comm/create.h"
@@ -30,11 +31,8 @@
 #include "watch/diagnose.h"
 
 enum {
-	DESTROY_WAIT_MS = 3000, /* for the slowest peer, in all */
-	STAY_MS = 20,           /* of them in destroy itself, unless it is the context's last */
-	PARTINGS_MAX = 32,      /* as many are left behind */
-	YIELDS = 200,           /* before the first sleep */
-	SLEEP_MS = 5
+	PARTINGS_MAX = 32, /* as many are left behind */
+	YIELDS = 200       /* before the first sleep */
 };
 
 static const uint64_t MS = 1000000;
@@ -161,7 +159,7 @@ static void wait_for(struct coll_context *ctx, const struct coll_comm *comm, int
 		coll_operations_sweep(ctx);
 		coll_drive_try(ctx);
 		if (i >= YIELDS || !coll_context_yield(ctx))
-			coll_context_sleep(ctx, SLEEP_MS, stay_awake, &awaited);
+			coll_context_sleep(ctx, COLL_DELAY_DESTROY_LOOK_MS, stay_awake, &awaited);
 	}
 }
 
@@ -178,7 +176,7 @@ static bool is_lost(struct coll_comm *comm)
 	coll_comm_attend(comm, "comm_destroy");
 	while (!comm->failed && comm->death_ns) {
 		coll_context_progress(comm->ctx);
-		coll_context_sleep(comm->ctx, SLEEP_MS, nothing_stirs, NULL);
+		coll_context_sleep(comm->ctx, COLL_DELAY_DESTROY_LOOK_MS, nothing_stirs, NULL);
 		coll_comm_attend(comm, "comm_destroy");
 	}
 	return comm->failed != COLL_OK;
@@ -200,14 +198,14 @@ static bool begin_closing(struct coll_comm *comm, struct coll_last_words **heard
 	if (comm->size == 1 || comm->failed || atomic_load_explicit(&comm->aborted, memory_order_acquire))
 		return false;
 	p = comm->end;
-	comm->timeout_ms = comm->timeout_ms < DESTROY_WAIT_MS ? comm->timeout_ms : DESTROY_WAIT_MS;
+	comm->timeout_ms = comm->timeout_ms < COLL_DELAY_DESTROY_MS ? comm->timeout_ms : COLL_DELAY_DESTROY_MS;
 	comm->arrival_timeout_ms =
-	        comm->arrival_timeout_ms < DESTROY_WAIT_MS ? comm->arrival_timeout_ms : DESTROY_WAIT_MS;
+	        comm->arrival_timeout_ms < COLL_DELAY_DESTROY_MS ? comm->arrival_timeout_ms : COLL_DELAY_DESTROY_MS;
 	comm->closing = true;
 	p->comm = comm;
 	p->heard = heard;
 	p->wait = (struct coll_wait){.runs = {comm->run}, .nruns = 1, .record = &comm->call};
-	p->deadline_ns = coll_clock_ns() + DESTROY_WAIT_MS * MS;
+	p->deadline_ns = coll_clock_ns() + COLL_DELAY_NS(DESTROY);
 	if (is_lost(comm)) {
 		say(p);
 		return false;
@@ -242,7 +240,7 @@ static void release(struct coll_context *ctx, struct coll_last_words **heard)
 	/* The last user closes: acq_rel orders what the others did before it. */
 	if (atomic_fetch_sub_explicit(&ctx->users, 1, memory_order_acq_rel) != 1)
 		return;
-	wait_for(ctx, NULL, DESTROY_WAIT_MS + STAY_MS);
+	wait_for(ctx, NULL, COLL_DELAY_DESTROY_MS + COLL_DELAY_DESTROY_STAY_MS);
 	if (*heard)
 		free(ctx->last_words);
 	else
@@ -290,7 +288,7 @@ coll_status coll_comm_destroy(coll_comm **out)
 	coll_comm_drain(comm);
 	coll_operations_orphan(comm);
 	if (begin_closing(comm, &heard)) {
-		wait_for(ctx, comm, STAY_MS);
+		wait_for(ctx, comm, COLL_DELAY_DESTROY_STAY_MS);
 		if (atomic_load_explicit(&ctx->users, memory_order_relaxed) > 1)
 			leave(ctx, comm); /* else it is waited for to its end */
 	} else {

@@ -2,6 +2,7 @@
  * Context: open, join, links, progress, close. See context.h.
  */
 #include "context/context.h"
+#include "base/delay.h"
 #include "bootstrap/host_id.h"
 #include "comm/closing.h"
 #include "control/gossip.h"
@@ -477,7 +478,7 @@ void coll_context_close(struct coll_context **ctx)
 	coll_async_close(c);
 	coll_service_stop(c);
 	coll_inspector_close(&c->inspector);
-	coll_control_close(&c->control, 100);
+	coll_control_close(&c->control, COLL_DELAY_CONTROL_CLOSE_MS);
 	for (int i = 0; i < c->ntransports; i++)
 		c->transports[i].table.close(c->transports[i].inst);
 	for (int r = 0; c->processes && r < c->size; r++)

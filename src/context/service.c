@@ -2,6 +2,7 @@
  * Service thread: see service.h.
  */
 #include "context/service.h"
+#include "base/delay.h"
 
 #include "inspect/inspector.h"
 
@@ -12,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { STACK_BYTES = 256 * 1024, PAUSE_NS = 2000000 };
+enum { STACK_BYTES = 256 * 1024 };
 
 void coll_service_once(struct coll_context *ctx)
 {
@@ -26,7 +27,7 @@ void coll_service_once(struct coll_context *ctx)
  * waits count on this thread, so it goes on, by the clock. */
 static void without_poll(struct coll_context *ctx, int error, bool *complained)
 {
-	const struct timespec pause = {.tv_nsec = PAUSE_NS};
+	const struct timespec pause = {.tv_nsec = COLL_DELAY_NS(SERVICE_BLIND)};
 
 	if (!*complained)
 		coll_log(&ctx->logger, COLL_LOG_WARN, "[COLL-4103] the service thread cannot use poll(): %s",

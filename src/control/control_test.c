@@ -10,6 +10,7 @@
 
 #define PLAIN_OWN_MAIN
 #include "base/clock.h"
+#include "base/delay.h"
 #include "control/connect.h"
 #include "control/gossip.h"
 #include "control/liveness.h"
@@ -139,7 +140,7 @@ static void a_link_given_up_is_not_read_to_its_end(void)
 	CHECK(!coll_control_find_link(j.c[1], 0) || !coll_control_find_link(j.c[1], 0)->ready);
 	coll_control_gone(j.c[1], 0, "nobody listens");
 	CHECK(!j.c[1]->peers[0].dead, "a death at once");
-	coll_control_settle_suspects(j.c[1], coll_clock_ns() + 3600000 * NS_PER_MS);
+	coll_control_settle_suspects(j.c[1], coll_clock_ns() + 3600000 * COLL_NS_PER_MS);
 	CHECK(j.c[1]->peers[0].dead, "and none when that time is over");
 	end(&j);
 }

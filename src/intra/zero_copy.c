@@ -41,11 +41,9 @@
 #include <sched.h>
 
 #include "base/clock.h"
+#include "base/delay.h"
 
 enum { UNIT_BYTES = 1 << 20, UNIT_MIN = 64 << 10, DIRECT_MIN = 8 << 10 };
-
-/* How long a unit may take before its maker is left behind. */
-#define UNIT_NS 20000000u
 
 /* Of an entry. */
 enum { LINE_ENTERED = 0, LINE_MAPPED, LINE_DONE };
@@ -576,7 +574,7 @@ void coll_intra_revoke(struct coll_intra *n)
 	if (!n->direct.lent)
 		return;
 	while (anybody_busy(n)) {
-		if (coll_clock_ns() - since_ns < UNIT_NS) {
+		if (coll_clock_ns() - since_ns < COLL_DELAY_NS(ZERO_COPY_UNIT)) {
 			sched_yield();
 			continue;
 		}

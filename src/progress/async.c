@@ -13,9 +13,9 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/delay.h"
 
-/* Sleeps end with what they wait for; the time limit is for deadlines, which have 250 ms and more. */
-enum { STACK_BYTES = 256 * 1024, YIELDS = 100, NAP_MS = 50 };
+enum { STACK_BYTES = 256 * 1024, YIELDS = 100 };
 
 coll_status coll_async_open(struct coll_context *ctx, struct coll_error_box *err)
 {
@@ -86,7 +86,7 @@ static void pause_between(struct coll_context *ctx, uint64_t *since_ns, unsigned
 	if (!*since_ns)
 		*since_ns = now;
 	if (tired || coll_context_spun(ctx, now - *since_ns))
-		coll_context_sleep(ctx, NAP_MS, stirs, ctx);
+		coll_context_sleep(ctx, COLL_DELAY_THREAD_NAP_MS, stirs, ctx);
 }
 
 /* A lock given back and taken again at once is nobody else's: one that sleeps for it wakes up

@@ -6,6 +6,7 @@
 #include <sched.h>
 
 #include "base/clock.h"
+#include "base/delay.h"
 #include "base/guards.h"
 #include "engine/run.h"
 #include "progress/async.h"
@@ -123,7 +124,7 @@ static coll_status wait_guarded(struct coll_comm *comm, const struct coll_wait *
 			if (st != COLL_OK)
 				return st;
 			coll_context_progress(comm->ctx);
-			poll(NULL, 0, 1);
+			poll(NULL, 0, COLL_DELAY_FAULT_LOOK_MS);
 			continue;
 		}
 		if (moved) {
