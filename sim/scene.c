@@ -10,9 +10,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
+
 enum { SLOTS = 2, SLOT_BYTES = 512, TILES_MAX = 7 };
 
 /* ---- Plans ------------------------------------------------------------ */
+
+/* Time is the scheduler's, too: it moves on by a little whenever somebody looks, so that what the engine times
+ * follows from the seed. One thread runs the simulation. */
+enum { LOOK_NS = 100 };
+
+static uint64_t look(void *now_ns)
+{
+	return *(uint64_t *)now_ns += LOOK_NS;
+}
+
+static uint64_t now_ns;
+static const struct coll_clock_source simulated = {look, &now_ns};
 
 coll_status sim_sched_create(struct sim_sched **out, const char *algo)
 {
@@ -20,6 +34,7 @@ coll_status sim_sched_create(struct sim_sched **out, const char *algo)
 
 	if (!s)
 		return COLL_ERR_MEMORY;
+	coll_clock_take(&simulated);
 	s->algo = algo;
 	s->plans = calloc(coll_algos_count * SIM_RANKS_MAX * SIM_RANKS_MAX * 4, sizeof(struct sim_plans *));
 	s->scratch_bytes = (size_t)1 << 20;
@@ -43,6 +58,7 @@ void sim_sched_destroy(struct sim_sched **out)
 	for (int i = 0; i < SIM_RANKS_MAX * SIM_DEPTH_MAX; i++)
 		free(s->scratch[i / SIM_DEPTH_MAX][i % SIM_DEPTH_MAX]);
 	free(s->plans);
+	coll_clock_take(NULL);
 	free(s);
 	*out = NULL;
 }
@@ -307,6 +323,7 @@ coll_status sim_poll(struct sim_scene *sc, int rank, int which)
 
 bool sim_scene_make(struct sim_scene *sc, struct sim_sched *s, uint64_t seed, int max_size, struct sim_result *result)
 {
+	now_ns = 0;
 	*sc = (struct sim_scene){.sched = s, .result = result, .rng.state = coll_mix64(seed)};
 	sc->size = 2 + (int)sim_below(sc, (uint32_t)max_size - 1);
 	sc->nops = 2 + (int)sim_below(sc, SIM_OPERATIONS_MAX - 1);

@@ -90,7 +90,7 @@ static void print_here(void)
 	coll_topology_draw(text, sizeof(text));
 	printf("%s", text);
 	printf("transports built in:");
-	for (int i = 0; coll_transports[i]; i++)
+	for (int i = 0; i < COLL_TRANSPORTS; i++)
 		printf(" %s", coll_transports[i]->name);
 	printf("\n");
 }

@@ -54,7 +54,7 @@ struct coll_transport_caps {
 	 * the kernel: a sender does not wait for its reader to run. */
 	bool streamed;
 	size_t slot_bytes_best; /* frames worth having when memory allows; 0: no opinion */
-	bool offers;            /* peers can map each other's memory: see offer */
+	bool offers;            /* peers map each other's memory: see transport_shared.h */
 	bool mapped;            /* a slot is memory that the two ends share: the peer reads what was stored */
 	uint32_t streams;       /* windows of a link go so many separate ways; 0, 1: they share one */
 };
@@ -122,13 +122,6 @@ struct coll_memory {
 	void *keys; /* of the transport that registered it, or NULL */
 };
 
-/* Memory of one process as another one finds it: a name that travels between them. */
-struct coll_piece {
-	uint32_t region; /* 0: none */
-	uint32_t pad;
-	uint64_t offset;
-};
-
 enum coll_direction { COLL_DIR_SEND, COLL_DIR_RECV };
 
 /* Whom the bytes of a frame are handed to, piece by piece, in order and without gaps: at is
@@ -142,21 +135,13 @@ struct coll_taker {
 	char *at;
 };
 
-/* Memory of a peer, mapped here. */
-struct coll_offer {
-	size_t size;
-	const char *base;
-	size_t len_bytes;
-	/* After a store that the peer may be asleep for: nudge() it if this word is not 0 or if
-	 * fenced, read anew each time with no more than a compiler barrier in between. */
-	const unsigned *asleep;
-	bool fenced;
-	void *keys; /* the transport's */
-};
+struct coll_transport_shared; /* transport_shared.h */
 
 struct coll_transport {
 	size_t size; /* sizeof(struct coll_transport) of whoever filled it */
 	const char *name;
+	/* Memory that processes of one host share; NULL: none. */
+	const struct coll_transport_shared *shared;
 
 	/* Make an instance. On failure *inst is untouched and nothing is left. */
 	coll_status (*open)(const struct coll_transport_env *env, void **inst);
@@ -223,6 +208,12 @@ struct coll_transport {
 	coll_status (*recv_into)(void *channel, void *ptr, const struct coll_memory *mem,
 	                         const struct coll_frame *expect, struct coll_cookie *cookie);
 
+	/* As recv_into, for bytes that are worked on rather than kept: the next frame is handed
+	 * to the taker as it comes in, while it is in the caches, and needs no slot. taker lives
+	 * until the cookie is settled. UNSUPPORTED: use view. */
+	coll_status (*recv_through)(void *channel, const struct coll_taker *taker, const struct coll_frame *expect,
+	                            struct coll_cookie *cookie);
+
 	/* Drain everything granted, move queued bytes, complete cookies. Returns > 0
 	 * if anything happened, 0 if not. Never blocks. */
 	int (*progress)(void *inst);
@@ -253,61 +244,6 @@ struct coll_transport {
 	void (*mem_free)(void *inst, struct coll_memory *mem);
 	coll_status (*mem_reg)(void *inst, struct coll_memory *mem);
 	void (*mem_dereg)(void *inst, struct coll_memory *mem);
-
-	/* Memory that two processes of a host share for longer than a frame. offer: the peer may
-	 * map this memory (of mem_alloc; NULL: there is none, for good), read it, and write what its owner
-	 * expects it to write; once per key.
-	 * Its pages live until both ends have let go. withdraw: before the memory is freed; a key
-	 * that was not offered is accepted. */
-	coll_status (*offer)(void *link, const struct coll_channel_key *key, const struct coll_memory *mem);
-	void (*withdraw)(void *link, const struct coll_channel_key *key);
-	/* What the peer has offered under the key. AGAIN: nothing yet; UNSUPPORTED: it has none, or
-	 * it cannot be mapped here. Each OK is given back once, before link_close. */
-	coll_status (*offered)(void *link, const struct coll_channel_key *key, struct coll_offer *offer);
-	void (*give_back)(void *link, struct coll_offer *offer);
-	/* Wake the peer's sleepers. */
-	void (*nudge)(void *link);
-	/*
-	 * Memory of a receiver that its peer may write, for one copy where slots need two.
-	 *
-	 * invite, receiving end: the frame that comes after `ahead` others is going to be
-	 * taken to ptr and is expected to match expect in every member. A permission to the
-	 * sender, from now until that frame is seen or the channel is closed, and never
-	 * more than that: the frame may come any other way. view() of a frame that was
-	 * written there shows ptr itself. Nothing is announced and no view is out meanwhile
-	 * when it is called. UNSUPPORTED: not for this memory.
-	 * push, sending end, in place of slot(): where the peer wants this
-	 * very frame, *p is that place, to be filled at once and posted. AGAIN: no credit.
-	 * UNSUPPORTED: use slot().
-	 */
-	coll_status (*invite)(void *channel, uint32_t ahead, void *ptr, const struct coll_memory *mem,
-	                      const struct coll_frame *expect);
-	coll_status (*push)(void *channel, const struct coll_frame *frame, void **p);
-	/*
-	 * Memory that two processes of a host both use in place, by an agreement of their own
-	 * about who reads and writes what when. share: len_bytes at ptr (of mem_alloc) get a
-	 * name for the peer of this link, the same for all peers; UNSUPPORTED: not this memory. reach: the memory that
-	 * the peer calls so, mapped here to be read and written; AGAIN: it is on its way;
-	 * UNSUPPORTED: it cannot be mapped, or no such memory. Each OK is ended by leave with
-	 * *hold, before link_close; until then the mapping stands, whatever its owner does.
-	 */
-	coll_status (*share)(void *link, const void *ptr, size_t len_bytes, struct coll_piece *piece);
-	coll_status (*reach)(void *link, const struct coll_piece *piece, size_t len_bytes, void **p, void **hold);
-	void (*leave)(void *link, void *hold);
-	/* Peers that reached this memory keep it, and the caller gets other memory with the same
-	 * bytes in its place: whatever they write from now on is not seen here. Of whole pages; for
-	 * a peer that does not answer. What it lies in is not shared again. */
-	void (*part)(void *link, void *ptr, size_t len_bytes);
-	/* As recv_into, for bytes that are worked on rather than kept: the next frame is handed
-	 * to the taker as it comes in, while it is in the caches, and needs no slot. taker lives
-	 * until the cookie is settled. UNSUPPORTED: use view. */
-	coll_status (*recv_through)(void *channel, const struct coll_taker *taker, const struct coll_frame *expect,
-	                            struct coll_cookie *cookie);
-	/* Copy any memory of the peer's process, by an address that it has told and leaves alone
-	 * meanwhile. OK: all bytes are of the very process that the link is to. UNSUPPORTED: this
-	 * memory cannot be read, or none (len_bytes 0 asks that); *to may have changed. Else the
-	 * peer is gone. Not interrupted: ask for 1 MiB at a time. */
-	coll_status (*pull)(void *link, uint64_t address, void *to, size_t len_bytes);
 };
 
 #ifdef __cplusplus

@@ -46,3 +46,22 @@ Test(clock, a_clock_that_stands_still_adds_nothing)
 		cr_assert(!coll_lived_for(&l, 5000, PATIENCE));
 	cr_assert_eq(l.ns, 0);
 }
+
+static uint64_t by_hand(void *arg)
+{
+	return *(const uint64_t *)arg;
+}
+
+Test(clock, can_be_driven_by_hand)
+{
+	uint64_t now = 42;
+	const struct coll_clock_source hand = {by_hand, &now};
+
+	coll_clock_take(&hand);
+	cr_assert_eq(coll_clock_ns(), 42);
+	now += 1000000;
+	cr_assert_eq(coll_clock_ns(), 1000042);
+	cr_assert_eq(coll_clock_coarse_ns(), 1000042);
+	coll_clock_take(NULL);
+	cr_assert_gt(coll_clock_ns(), 1000042);
+}

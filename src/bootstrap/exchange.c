@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/delay.h"
 #include "base/hash.h"
 #include "bootstrap/bootstrap.h"
 #include "bootstrap/exchange.h"
@@ -18,7 +19,7 @@
 #include "bootstrap/resolve.h"
 #include "bootstrap/wire.h"
 
-enum { BIND_RETRY_NS = 3000000000, ANSWER_NS = 2000000000, REFUSALS = 5 };
+enum { REFUSALS = 5 };
 
 static void nap_ms(int ms)
 {
@@ -60,7 +61,7 @@ static int listen_named(const char *host, uint16_t port, uint16_t *real)
 /* Whether a process that knows the key answers at a port of this host. */
 static bool own_job_at(const char *host, uint16_t port, const uint64_t key[2])
 {
-	const uint64_t until = coll_clock_ns() + ANSWER_NS;
+	const uint64_t until = coll_clock_ns() + COLL_DELAY_NS(PORT_OWNER);
 	struct coll_wire w = {.fd = -1};
 	struct coll_address a;
 	int refusals = 0;
@@ -77,11 +78,11 @@ static bool own_job_at(const char *host, uint16_t port, const uint64_t key[2])
 			if (refusals++ == REFUSALS)
 				break;
 			coll_wire_close(&w);
-			nap_ms(10);
+			nap_ms(COLL_DELAY_PORT_OWNER_AGAIN_MS);
 			coll_wire_connect(&w, &a, key);
 			continue;
 		}
-		poll(&p, 1, 20);
+		poll(&p, 1, COLL_DELAY_PORT_OWNER_LOOK_MS);
 		coll_wire_pump(&w, p.revents);
 		yes = w.state == COLL_WIRE_OPEN;
 	}
@@ -118,7 +119,7 @@ static bool open_one(const struct coll_identity *id, struct coll_rendezvous_poin
 
 static coll_status open_tcp(const struct coll_identity *id, struct coll_rendezvous_point *m, struct coll_error_box *err)
 {
-	const uint64_t give_up = coll_clock_ns() + BIND_RETRY_NS;
+	const uint64_t give_up = coll_clock_ns() + COLL_DELAY_NS(BIND);
 	bool twice;
 
 	for (;;) {
@@ -126,7 +127,7 @@ static coll_status open_tcp(const struct coll_identity *id, struct coll_rendezvo
 			return COLL_OK;
 		if (errno != EADDRINUSE || coll_clock_ns() > give_up)
 			break;
-		nap_ms(20); /* the previous job may just be leaving */
+		nap_ms(COLL_DELAY_BIND_AGAIN_MS); /* the previous job may just be leaving */
 	}
 	return coll_error_set(err, COLL_ERR_BOOTSTRAP, "[COLL-4202] rank 0 cannot listen at %s:%u: %s%s", id->root_host,
 	                      m->ports[0], strerror(errno),
@@ -138,7 +139,7 @@ static coll_status open_tcp(const struct coll_identity *id, struct coll_rendezvo
 static coll_status open_unix(const struct coll_identity *id, struct coll_rendezvous_point *m,
                              struct coll_error_box *err)
 {
-	const uint64_t give_up = coll_clock_ns() + BIND_RETRY_NS;
+	const uint64_t give_up = coll_clock_ns() + COLL_DELAY_NS(BIND);
 	struct coll_address a;
 
 	for (;;) {
@@ -148,7 +149,7 @@ static coll_status open_unix(const struct coll_identity *id, struct coll_rendezv
 			return COLL_OK;
 		if (errno != EADDRINUSE || coll_clock_ns() > give_up)
 			break;
-		nap_ms(20);
+		nap_ms(COLL_DELAY_BIND_AGAIN_MS);
 	}
 	return coll_error_set(err, COLL_ERR_BOOTSTRAP, "[COLL-4202] rank 0 cannot listen at unix:%s: %s%s",
 	                      id->unix_name, strerror(errno),
@@ -162,7 +163,7 @@ static coll_status find_tcp(const struct coll_identity *id, struct coll_rendezvo
 	while (coll_clock_ns() < m->deadline_ns) {
 		if (coll_resolve(id->root_host, m->ports[0], m->deadline_ns, &m->root, why, sizeof(why)))
 			return COLL_OK;
-		nap_ms(200); /* names of hosts that are just starting appear late */
+		nap_ms(COLL_DELAY_RESOLVE_AGAIN_MS); /* names of hosts that are just starting appear late */
 	}
 	if (err)
 		err->rank = 0;

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/delay.h"
 #include "bootstrap/rendezvous_state.h"
 
 coll_status room_open(struct room *r, const struct coll_rendezvous_point *how, struct coll_error_box *err)
@@ -68,7 +69,8 @@ void room_fail(struct room *r, coll_status status, int culprit, const char *form
 
 static uint64_t pending_deadline(const struct coll_wire *w)
 {
-	return w->born_ns + (w->state == COLL_WIRE_OPEN ? REGISTER_NS : HANDSHAKE_NS);
+	return w->born_ns +
+	       (w->state == COLL_WIRE_OPEN ? COLL_DELAY_NS(RENDEZVOUS_REGISTER) : COLL_DELAY_NS(RENDEZVOUS_PROOF));
 }
 
 static void drop_pending(struct room *r, int i)
@@ -119,7 +121,7 @@ static void accept_some(struct room *r, int listener)
 		fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 		if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
 			if (!evict(r))
-				r->accept_again_ns = coll_clock_ns() + 20000000;
+				r->accept_again_ns = coll_clock_ns() + COLL_DELAY_NS(RENDEZVOUS_LISTEN_AGAIN);
 			return;
 		}
 		if (fd < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))

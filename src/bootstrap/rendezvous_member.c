@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/delay.h"
 #include "base/hash.h"
 #include "bootstrap/bootstrap.h"
 #include "bootstrap/host_id.h"
@@ -18,13 +19,6 @@
 #include "bootstrap/rendezvous_state.h"
 
 enum phase { SEEK_ROOT, SEEK_PARENT, IN_PLACE, DONE };
-
-enum {
-	PAUSE_MIN_NS = 5000000,
-	PAUSE_MAX_NS = 200000000,
-	TRY_NS = 2000000000,    /* to connect and greet */
-	TRY_PORT_NS = 700000000 /* the same when strangers may sit on candidate ports */
-};
 
 struct member {
 	struct room room;
@@ -158,7 +152,7 @@ static void schedule(struct member *m)
 		return;
 	m->target = 0;
 	m->next_try_ns = now + m->pause_ns / 2 + coll_rng_next(&m->rng) % (m->pause_ns / 2);
-	if (m->pause_ns < PAUSE_MAX_NS)
+	if (m->pause_ns < COLL_DELAY_NS(ROOT_PAUSE_MAX))
 		m->pause_ns += m->pause_ns / 2;
 }
 
@@ -168,7 +162,7 @@ static void seek(struct member *m, enum phase phase)
 	m->phase = phase;
 	m->introduced = false;
 	m->target = 0;
-	m->pause_ns = PAUSE_MIN_NS;
+	m->pause_ns = COLL_DELAY_NS(ROOT_PAUSE_MIN);
 	m->seek_since_ns = m->next_try_ns = coll_clock_ns();
 }
 
@@ -180,7 +174,7 @@ static void try_again(struct member *m, const char *cause)
 	coll_address_text(&a, place, sizeof(place));
 	snprintf(m->cause, sizeof(m->cause), "%.90s: %.60s", place, cause);
 	coll_wire_close(&m->up);
-	if (m->phase == SEEK_PARENT && coll_clock_ns() - m->seek_since_ns > ATTACH_TRY_NS) {
+	if (m->phase == SEEK_PARENT && coll_clock_ns() - m->seek_since_ns > COLL_DELAY_NS(RENDEZVOUS_ATTACH)) {
 		m->adopt = true;
 		seek(m, SEEK_ROOT);
 		return;
@@ -203,8 +197,8 @@ static void try_next(struct member *m)
 static uint64_t try_deadline(const struct member *m)
 {
 	if (m->introduced)
-		return m->up.born_ns + REGISTER_NS;
-	return m->up.born_ns + (m->room.how->port_count > 1 ? TRY_PORT_NS : TRY_NS);
+		return m->up.born_ns + COLL_DELAY_NS(RENDEZVOUS_REGISTER);
+	return m->up.born_ns + (m->room.how->port_count > 1 ? COLL_DELAY_NS(ROOT_TRY_PORT) : COLL_DELAY_NS(ROOT_TRY));
 }
 
 /* ---- What comes from above --------------------------------------------- */
@@ -415,7 +409,7 @@ static void too_late(struct member *m)
 /* Rank 0 knows better what is missing: those in place give it time to say so. */
 static uint64_t own_deadline(const struct member *m)
 {
-	return m->room.how->deadline_ns + (m->phase == IN_PLACE ? 2 * (uint64_t)FAREWELL_NS : 0);
+	return m->room.how->deadline_ns + (m->phase == IN_PLACE ? 2 * COLL_DELAY_NS(RENDEZVOUS_FAREWELL) : 0);
 }
 
 static uint64_t wake_ns(const struct member *m)
@@ -451,7 +445,7 @@ static void pass_on(struct member *m)
 
 	coll_wire_close(&m->up);
 	room_tell(&m->room, FRAME_TABLE, NULL, 0, how->all, (size_t)how->size * how->len_bytes);
-	if (room_drain(&m->room, how->deadline_ns + FAREWELL_NS))
+	if (room_drain(&m->room, how->deadline_ns + COLL_DELAY_NS(RENDEZVOUS_FAREWELL)))
 		return;
 	m->room.status = COLL_AGAIN;
 	room_fail(&m->room, COLL_ERR_BOOTSTRAP, m->room.kids[0].rank, "rank %d does not take the addresses of the job",
@@ -465,7 +459,7 @@ static void say_failure(struct member *m)
 	pass_up(m, buf, pack_failure(buf, sizeof(buf), m->room.status, m->room.culprit, m->room.text));
 	coll_wire_close(&m->up);
 	room_tell_failure(&m->room);
-	room_drain(&m->room, coll_clock_ns() + FAREWELL_NS);
+	room_drain(&m->room, coll_clock_ns() + COLL_DELAY_NS(RENDEZVOUS_FAREWELL));
 }
 
 static void member_init(struct member *m)

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/delay.h"
 #include "bootstrap/rendezvous.h"
 #include "bootstrap/rendezvous_root.h"
 #include "bootstrap/rendezvous_state.h"
@@ -177,12 +178,12 @@ static void note_told(struct root *o, int rank)
  * own deadline. Nobody is left to wait for when the deadline was the failure. */
 static void say_why(struct root *o)
 {
-	const uint64_t until = coll_clock_ns() + LATE_NS;
+	const uint64_t until = coll_clock_ns() + COLL_DELAY_NS(RENDEZVOUS_LATE);
 
 	room_tell_failure(&o->room);
 	while (o->here < o->room.how->size - 1 && coll_clock_ns() < until && coll_clock_ns() < o->room.how->deadline_ns)
 		room_turn(&o->room, NULL, until);
-	room_drain(&o->room, coll_clock_ns() + FAREWELL_NS);
+	room_drain(&o->room, coll_clock_ns() + COLL_DELAY_NS(RENDEZVOUS_FAREWELL));
 }
 
 static bool newcomer(void *role, struct coll_wire *w, const struct coll_wire_frame *f)
@@ -257,7 +258,7 @@ static int missing_text(const struct root *o, char *buf, size_t len_bytes)
 static void wait_for_all(struct root *o)
 {
 	const struct coll_rendezvous_point *how = o->room.how;
-	uint64_t notice_ns = coll_clock_ns() + NOTICE_EVERY_NS;
+	uint64_t notice_ns = coll_clock_ns() + COLL_DELAY_NS(RENDEZVOUS_NOTICE);
 	char text[400];
 
 	while (o->room.status == COLL_AGAIN && (o->here < how->size - 1 || o->attached < how->size - 1)) {
@@ -274,7 +275,7 @@ static void wait_for_all(struct root *o)
 		if (now >= notice_ns) {
 			missing_text(o, text, sizeof(text));
 			room_tell(&o->room, FRAME_WAITING, text, strlen(text), NULL, 0);
-			notice_ns = now + NOTICE_EVERY_NS;
+			notice_ns = now + COLL_DELAY_NS(RENDEZVOUS_NOTICE);
 		}
 		room_turn(&o->room, NULL, notice_ns < how->deadline_ns ? notice_ns : how->deadline_ns);
 	}

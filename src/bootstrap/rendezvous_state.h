@@ -17,15 +17,9 @@
 
 enum {
 	FAN_OUT = 8,
-	PENDING_MAX = 128,           /* connections that have not said who they are */
-	WIRE_VERSION = 1,            /* of the frames below */
-	TEXT_BYTES = 600,            /* of messages passed between ranks */
-	HANDSHAKE_NS = 3000000000,   /* a newcomer must have proved itself by then */
-	REGISTER_NS = 20000000000,   /* and said who it is by then */
-	ATTACH_TRY_NS = 3000000000,  /* after that a child asks rank 0 to adopt it */
-	FAREWELL_NS = 1000000000,    /* for the last words of a failed meeting */
-	LATE_NS = 1000000000,        /* to tell those who come after it has failed */
-	NOTICE_EVERY_NS = 1000000000 /* who is missing, told to those who wait */
+	PENDING_MAX = 128, /* connections that have not said who they are */
+	WIRE_VERSION = 1,  /* of the frames below */
+	TEXT_BYTES = 600,  /* of messages passed between ranks */
 };
 
 enum frame_type {

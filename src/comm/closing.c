@@ -16,6 +16,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/delay.h"
 #include "call/blocking.h"
 #include "comm/closing.h"
 #include "comm/create.h"
@@ -30,12 +31,7 @@
 #include "progress/persistent.h"
 #include "watch/diagnose.h"
 
-enum {
-	DESTROY_WAIT_MS = 3000, /* for the slowest peer, in all */
-	STAY_MS = 20,           /* of them in destroy itself, unless it is the context's last */
-	PARTINGS_MAX = 32,      /* as many are left behind */
-	SLEEP_MS = 5
-};
+enum { PARTINGS_MAX = 32 /* as many are left behind */ };
 
 static const uint64_t MS = 1000000;
 
@@ -161,7 +157,7 @@ static coll_status look(void *arg, bool last, bool *moved)
 static void wait_for(struct coll_context *ctx, const struct coll_comm *comm, int ms)
 {
 	struct awaited awaited = {ctx, comm, coll_clock_ns() + (uint64_t)ms * MS};
-	struct coll_wait_loop loop = {.ctxs = &ctx, .n = 1, .look = look, .arg = &awaited, .nap_ms = SLEEP_MS};
+	struct coll_wait_loop loop = {.ctxs = &ctx, .n = 1, .look = look, .arg = &awaited, .nap_ms = COLL_DELAY_DESTROY_LOOK_MS};
 
 	coll_wait_loop_run(&loop);
 }
@@ -183,7 +179,7 @@ static coll_status look_for_death(void *arg, bool last, bool *moved)
 static bool is_lost(struct coll_comm *comm)
 {
 	struct coll_wait_loop loop = {
-	        .ctxs = &comm->ctx, .n = 1, .look = look_for_death, .arg = comm, .nap_ms = SLEEP_MS, .no_spin = true};
+	        .ctxs = &comm->ctx, .n = 1, .look = look_for_death, .arg = comm, .nap_ms = COLL_DELAY_DESTROY_LOOK_MS, .no_spin = true};
 
 	coll_comm_attend(comm, "comm_destroy");
 	if (!comm->failed && comm->death_ns)
@@ -207,14 +203,14 @@ static bool begin_closing(struct coll_comm *comm, struct coll_last_words **heard
 	if (comm->size == 1 || comm->failed || atomic_load_explicit(&comm->aborted, memory_order_acquire))
 		return false;
 	p = comm->end;
-	comm->timeout_ms = comm->timeout_ms < DESTROY_WAIT_MS ? comm->timeout_ms : DESTROY_WAIT_MS;
+	comm->timeout_ms = comm->timeout_ms < COLL_DELAY_DESTROY_MS ? comm->timeout_ms : COLL_DELAY_DESTROY_MS;
 	comm->arrival_timeout_ms =
-	        comm->arrival_timeout_ms < DESTROY_WAIT_MS ? comm->arrival_timeout_ms : DESTROY_WAIT_MS;
+	        comm->arrival_timeout_ms < COLL_DELAY_DESTROY_MS ? comm->arrival_timeout_ms : COLL_DELAY_DESTROY_MS;
 	comm->closing = true;
 	p->comm = comm;
 	p->heard = heard;
 	p->wait = (struct coll_wait){.runs = {comm->run}, .nruns = 1, .record = &comm->call};
-	p->deadline_ns = coll_clock_ns() + DESTROY_WAIT_MS * MS;
+	p->deadline_ns = coll_clock_ns() + COLL_DELAY_NS(DESTROY);
 	if (is_lost(comm)) {
 		say(p);
 		return false;
@@ -241,7 +237,7 @@ static bool begin_closing(struct coll_comm *comm, struct coll_last_words **heard
 /* The last user waits for all ends under way, and gets what no call has reported yet. */
 static void end_context(struct coll_context *ctx, struct coll_last_words **heard)
 {
-	wait_for(ctx, NULL, DESTROY_WAIT_MS + STAY_MS);
+	wait_for(ctx, NULL, COLL_DELAY_DESTROY_MS + COLL_DELAY_DESTROY_STAY_MS);
 	if (*heard)
 		free(ctx->last_words);
 	else
@@ -288,7 +284,7 @@ coll_status coll_comm_destroy(coll_comm **out)
 	coll_comm_drain(comm);
 	coll_operations_orphan(comm);
 	if (begin_closing(comm, &heard)) {
-		wait_for(ctx, comm, STAY_MS);
+		wait_for(ctx, comm, COLL_DELAY_DESTROY_STAY_MS);
 		if (atomic_load_explicit(&ctx->users, memory_order_relaxed) > 1)
 			leave(ctx, comm); /* else it is waited for to its end */
 	} else {

@@ -2,11 +2,13 @@
  * Context: open, join, links, progress, close. See context.h.
  */
 #include "context/context.h"
+#include "base/delay.h"
 #include "bootstrap/host_id.h"
 #include "control/gossip.h"
 #include "transports/common/dummy.h"
 #include "transports/loop/group.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -151,6 +153,7 @@ static coll_status open_wire(struct coll_context *c, const struct coll_transport
 	size_t len = 0;
 	coll_status st;
 
+	assert(c->ntransports < COLL_TRANSPORTS);
 	memset(w, 0, sizeof(*w));
 	w->position = position;
 	coll_transport_complete(t, &w->table);
@@ -185,8 +188,8 @@ static coll_status open_wires(struct coll_context *c, struct coll_shared_group *
 	coll_status st = check_list(c->settings.transports, err);
 
 	/* Earlier turns are preferred: everybody takes the first wire that reaches a peer. */
-	for (int turn = 0; turn < COLL_TRANSPORTS_MAX; turn++)
-		for (int i = 0; st == COLL_OK && coll_transports[i] && i < COLL_TRANSPORTS_MAX; i++)
+	for (int turn = 0; turn < COLL_TRANSPORTS; turn++)
+		for (int i = 0; st == COLL_OK && i < COLL_TRANSPORTS; i++)
 			if (turn_of(c->settings.transports, i, group != NULL) == turn)
 				st = open_wire(c, coll_transports[i], i, group, err);
 	if (st == COLL_OK && c->ntransports == 0 && c->size > 1)
@@ -487,7 +490,7 @@ void coll_context_close(struct coll_context **ctx)
 	c->hooks->stop(c);
 	coll_service_stop(c);
 	c->hooks->close(c);
-	coll_control_close(&c->control, 100);
+	coll_control_close(&c->control, COLL_DELAY_CONTROL_CLOSE_MS);
 	for (int i = 0; i < c->ntransports; i++)
 		c->transports[i].table.close(c->transports[i].inst);
 	for (int r = 0; c->processes && r < c->size; r++)

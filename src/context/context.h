@@ -71,7 +71,7 @@ struct coll_context {
 	int rank, size;
 	char host_id[64];
 
-	struct coll_opened_transport transports[COLL_TRANSPORTS_MAX];
+	struct coll_opened_transport transports[COLL_TRANSPORTS];
 	int ntransports;
 	struct coll_shared_group *group; /* ranks of one process, else NULL */
 	struct coll_process *processes;

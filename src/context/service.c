@@ -2,6 +2,7 @@
  * Service thread: see service.h.
  */
 #include "context/service.h"
+#include "base/delay.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -11,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { STACK_BYTES = 256 * 1024, PAUSE_NS = 2000000, OWN_FDS = 2 };
+enum { STACK_BYTES = 256 * 1024, OWN_FDS = 2 };
 
 void coll_service_once(struct coll_context *ctx)
 {
@@ -25,7 +26,7 @@ void coll_service_once(struct coll_context *ctx)
  * waits count on this thread, so it goes on, by the clock. */
 static void without_poll(struct coll_context *ctx, int error, bool *complained)
 {
-	const struct timespec pause = {.tv_nsec = PAUSE_NS};
+	const struct timespec pause = {.tv_nsec = COLL_DELAY_NS(SERVICE_BLIND)};
 
 	if (!*complained)
 		coll_log(&ctx->logger, COLL_LOG_WARN, "[COLL-4103] the service thread cannot use poll(): %s",
@@ -40,7 +41,7 @@ static void *loop(void *arg)
 	bool complained = false;
 
 	while (!atomic_load_explicit(&ctx->stopping, memory_order_acquire)) {
-		struct pollfd p[OWN_FDS + COLL_SERVICE_CLIENTS_MAX + COLL_TRANSPORTS_MAX] = {
+		struct pollfd p[OWN_FDS + COLL_SERVICE_CLIENTS_MAX + COLL_TRANSPORTS] = {
 		        {.fd = ctx->service_wake_fd, .events = POLLIN},
 		        {.fd = coll_control_fd(ctx->control), .events = POLLIN},
 		};

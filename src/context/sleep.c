@@ -24,18 +24,15 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/delay.h"
 #include "context/context.h"
 
 /* A yield that long, for each rank beside this one on the core, has let somebody compute, who will go on doing so for
  * some times as long: no yields meanwhile. */
-enum { SLICE_NS = 2000000, SLICES = 2 };
+enum { SLICES = 2 };
 
 /* A clock costs as much as a few looks; a yield is some looks long. */
 enum { SPINS_PER_CLOCK = 64, YIELDS_PER_CLOCK = 4 };
-
-/* What is late by a little is likely to come soon. */
-enum { NAP_SHORT_MS = 5, NAP_LONG_MS = 50 };
-static const uint64_t IDLE_LONG_NS = 100000000;
 
 struct coll_sleeper {
 	struct coll_sleeper *next;
@@ -139,7 +136,7 @@ bool coll_context_yield(struct coll_context *ctx)
 		return false;
 	sched_yield();
 	now = coll_clock_ns();
-	if (now - before < (uint64_t)SLICE_NS * ctx->core_sharers)
+	if (now - before < COLL_DELAY_NS(YIELD_SLICE) * ctx->core_sharers)
 		return true;
 	atomic_store_explicit(&ctx->contended_until_ns, now + SLICES * (now - before), memory_order_relaxed);
 	return false;
@@ -163,7 +160,8 @@ bool coll_context_spun(const struct coll_context *ctx, uint64_t for_ns)
 
 int coll_context_nap_ms(uint64_t idle_ns)
 {
-	return idle_ns < IDLE_LONG_NS ? NAP_SHORT_MS : NAP_LONG_MS;
+	/* What is late by a little is likely to come soon. */
+	return idle_ns < COLL_DELAY_NS(NAP_LONG_AFTER) ? COLL_DELAY_NAP_SHORT_MS : COLL_DELAY_NAP_LONG_MS;
 }
 
 void coll_context_wake(struct coll_context *ctx)
@@ -175,8 +173,8 @@ void coll_context_wake(struct coll_context *ctx)
 
 void coll_context_sleep(struct coll_context *ctx, int ms, bool (*look)(void *arg), void *arg)
 {
-	struct pollfd p[3 + COLL_TRANSPORTS_MAX] = {{.fd = ctx->wake_fd, .events = POLLIN}};
-	bool armed[COLL_TRANSPORTS_MAX] = {false};
+	struct pollfd p[3 + COLL_TRANSPORTS] = {{.fd = ctx->wake_fd, .events = POLLIN}};
+	bool armed[COLL_TRANSPORTS] = {false};
 	struct coll_sleeper *me = enlist(&ctx->sleepers);
 	bool quiet = true;
 	uint64_t count;

@@ -16,10 +16,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/delay.h"
 
 enum { STRANGERS_MAX = 128, ACCEPTS_PER_CALL = 64 };
-enum { HANDSHAKE_MS = 1500, PROBE_MS = 700, STRANGER_MS = 5000, LISTEN_AGAIN_MS = 100 };
-enum { KEEP_MS = 200, HELLO_MIN_MS = 500, HELLO_MAX_MS = 8000 };
 
 void coll_control_watch(struct coll_control *c, struct coll_control_link *l)
 {
@@ -75,10 +74,10 @@ static bool same_host(const struct coll_control *c, const struct coll_peer_info 
  * a stopped one is not to be buried under connections. */
 uint64_t coll_control_hello_deadline(struct peer *p)
 {
-	const unsigned ms = p->hello_ms ? p->hello_ms : HELLO_MIN_MS;
+	const unsigned ms = p->hello_ms ? p->hello_ms : COLL_DELAY_CONTROL_HELLO_MIN_MS;
 
-	p->hello_ms = ms < HELLO_MAX_MS ? 2 * ms : ms;
-	return coll_clock_ns() + ms * NS_PER_MS;
+	p->hello_ms = ms < COLL_DELAY_CONTROL_HELLO_MAX_MS ? 2 * ms : ms;
+	return coll_clock_ns() + ms * COLL_NS_PER_MS;
 }
 
 /* Try addresses from candidate on; false when none is left. */
@@ -98,8 +97,11 @@ static bool connect_to(struct coll_control *c, int peer, int candidate, bool ask
 		l->candidate = candidate;
 		l->asked = asked;
 		l->probe = probe;
-		l->deadline_ns = in_progress ? coll_clock_ns() + (probe ? PROBE_MS : HANDSHAKE_MS) * NS_PER_MS
-		                             : coll_control_hello_deadline(&c->peers[peer]);
+		if (!in_progress)
+			l->deadline_ns = coll_control_hello_deadline(&c->peers[peer]);
+		else
+			l->deadline_ns = coll_clock_ns() +
+			                 (probe ? COLL_DELAY_NS(CONTROL_PROBE) : COLL_DELAY_NS(CONTROL_HANDSHAKE));
 		coll_control_watch(c, l);
 		return true;
 	}
@@ -209,7 +211,7 @@ void coll_control_accept(struct coll_control *c, int listener)
 			/* Out of descriptors: the backlog waits, and would wake us for ever. */
 			if (short_of(errno) && errno != EAGAIN) {
 				coll_control_listen(c, false);
-				c->listen_ns = coll_clock_ns() + LISTEN_AGAIN_MS * NS_PER_MS;
+				c->listen_ns = coll_clock_ns() + COLL_DELAY_NS(CONTROL_LISTEN_AGAIN);
 			}
 			return;
 		}
@@ -225,7 +227,7 @@ void coll_control_accept(struct coll_control *c, int listener)
 		if (!l)
 			continue;
 		l->inbound = true;
-		l->deadline_ns = coll_clock_ns() + STRANGER_MS * NS_PER_MS;
+		l->deadline_ns = coll_clock_ns() + COLL_DELAY_NS(CONTROL_STRANGER);
 		random_nonce(l->nonce);
 		m.u.hello.nonce[0] = l->nonce[0];
 		m.u.hello.nonce[1] = l->nonce[1];
@@ -317,7 +319,7 @@ void coll_control_keep_links(struct coll_control *c, uint64_t now)
 {
 	if (now < c->keep_ns)
 		return;
-	c->keep_ns = now + KEEP_MS * NS_PER_MS;
+	c->keep_ns = now + COLL_DELAY_NS(CONTROL_KEEP_LINKS);
 	for (int i = 0; i < 2; i++)
 		if (wanted(c, i) >= 0)
 			coll_control_open_link(c, wanted(c, i), false);

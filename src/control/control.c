@@ -21,8 +21,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-
-enum { TELL_MS = 1000 };
+#include "base/delay.h"
 
 void coll_control_unlock(struct coll_control *c)
 {
@@ -282,7 +281,7 @@ static void meet(struct coll_control *c)
 
 void coll_control_flush(struct coll_control *c, int ms)
 {
-	uint64_t deadline = coll_clock_ns() + (uint64_t)ms * NS_PER_MS;
+	uint64_t deadline = coll_clock_ns() + (uint64_t)ms * COLL_NS_PER_MS;
 	bool more;
 
 	pthread_mutex_lock(&c->lock);
@@ -296,7 +295,7 @@ void coll_control_flush(struct coll_control *c, int ms)
 		more = unsent(c);
 		coll_control_unlock(c);
 		if (more)
-			poll(&p, 1, 1);
+			poll(&p, 1, COLL_DELAY_CONTROL_FLUSH_LOOK_MS);
 	} while (more && coll_clock_ns() < deadline);
 }
 
@@ -310,7 +309,7 @@ void coll_control_close(struct coll_control **control, int flush_ms)
 	if (c->size > 0) {
 		/* A goodbye promises that the cause was told. */
 		if (c->notes)
-			coll_control_flush(c, TELL_MS);
+			coll_control_flush(c, COLL_DELAY_CONTROL_TELL_MS);
 		pthread_mutex_lock(&c->lock);
 		c->closing = true;
 		for (int i = 0; i < c->nlinks; i++)
@@ -346,22 +345,22 @@ int coll_control_fd(const struct coll_control *c)
 
 int coll_control_timeout_ms(struct coll_control *c)
 {
-	int ms = 1000;
+	int ms = COLL_DELAY_CONTROL_IDLE_MS;
 
 	pthread_mutex_lock(&c->lock);
 	for (int i = 0; i < ASKS_MAX; i++)
 		if (c->asks[i].peer >= 0)
-			ms = PING_MS;
+			ms = COLL_DELAY_PING_MS;
 	for (int i = 0; i < c->nlinks; i++)
 		if (!c->links[i]->ready && c->links[i]->deadline_ns != UINT64_MAX)
-			ms = PING_MS;
+			ms = COLL_DELAY_PING_MS;
 	if (coll_control_lacks_links(c))
-		ms = PING_MS;
+		ms = COLL_DELAY_PING_MS;
 	if (c->listen_ns)
-		ms = 100;
+		ms = COLL_DELAY_CONTROL_LISTEN_AGAIN_MS;
 	ms = coll_control_alive_ms(c, ms);
 	if (c->nsuspects > 0)
-		ms = 20;
+		ms = COLL_DELAY_LIVENESS_RECONNECT_MS;
 	coll_control_unlock(c);
 	return ms;
 }

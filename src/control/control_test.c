@@ -10,9 +10,11 @@
 
 #define PLAIN_OWN_MAIN
 #include "base/clock.h"
+#include "base/delay.h"
 #include "control/connect.h"
 #include "control/gossip.h"
 #include "control/liveness.h"
+#include "control/ping.h"
 #include "control/state.h"
 #include "tests/plain.h"
 
@@ -139,7 +141,7 @@ static void a_link_given_up_is_not_read_to_its_end(void)
 	CHECK(!coll_control_find_link(j.c[1], 0) || !coll_control_find_link(j.c[1], 0)->ready);
 	coll_control_gone(j.c[1], 0, "nobody listens");
 	CHECK(!j.c[1]->peers[0].dead, "a death at once");
-	coll_control_settle_suspects(j.c[1], coll_clock_ns() + 3600000 * NS_PER_MS);
+	coll_control_settle_suspects(j.c[1], coll_clock_ns() + 3600000 * COLL_NS_PER_MS);
 	CHECK(j.c[1]->peers[0].dead, "and none when that time is over");
 	end(&j);
 }
@@ -160,10 +162,95 @@ static void who_was_read_and_is_gone_is_dead(void)
 	end(&j);
 }
 
+/* ---- Time by hand ---- */
+
+static uint64_t now_ns;
+
+static uint64_t by_hand(void *arg)
+{
+	return now_ns;
+}
+
+static const struct coll_clock_source hand = {.now_ns = by_hand};
+
+static bool begin_by_hand(struct job *j)
+{
+	now_ns = 1000 * COLL_NS_PER_MS;
+	coll_clock_take(&hand);
+	return begin(j);
+}
+
+static void end_by_hand(struct job *j)
+{
+	coll_clock_take(NULL); /* a close with notes waits for some time to pass */
+	end(j);
+}
+
+/* Others may know why rank 0 has gone: they have LIVENESS to say so, and not a moment longer. */
+static void a_liveness_check_ends_with_its_delay(void)
+{
+	struct job j;
+
+	REQUIRE(begin_by_hand(&j) && greet(&j));
+	coll_control_gone(j.c[1], 0, "nobody listens");
+	CHECK(!j.c[1]->peers[0].dead && j.c[1]->nsuspects == 1);
+	now_ns += COLL_DELAY_NS(LIVENESS) - 1;
+	coll_control_settle_suspects(j.c[1], coll_clock_ns());
+	CHECK(!j.c[1]->peers[0].dead && j.c[1]->nsuspects == 1, "a nanosecond too early");
+	now_ns++;
+	coll_control_settle_suspects(j.c[1], coll_clock_ns());
+	CHECK(j.c[1]->peers[0].dead && j.c[1]->nsuspects == 0, "too late");
+	end_by_hand(&j);
+}
+
+/* The same, if its host stopped acknowledging: the kernel has taken most of the time that there is. */
+static void an_unreachable_host_has_less_time(void)
+{
+	struct job j;
+
+	REQUIRE(begin_by_hand(&j) && greet(&j));
+	coll_control_suspect(j.c[1], 0, "no acknowledgement", COLL_SUSPECT_UNREACHED);
+	now_ns += COLL_DELAY_NS(LIVENESS_UNREACHED) - 1;
+	coll_control_settle_suspects(j.c[1], now_ns);
+	CHECK(!j.c[1]->peers[0].dead, "a nanosecond too early");
+	now_ns++;
+	coll_control_settle_suspects(j.c[1], now_ns);
+	CHECK(j.c[1]->peers[0].dead, "too late");
+	end_by_hand(&j);
+}
+
+/* A rank that is asked every PING counts the questions that its peer leaves unanswered; it stops asking PING_KEPT after
+ * the last wait that wanted to know. */
+static void pings_go_out_by_the_clock(void)
+{
+	const struct coll_mismatch_msg q = {.record = {.comm = COMM}};
+	enum { PINGS = COLL_DELAY_PING_KEPT_MS / COLL_DELAY_PING_MS };
+	struct job j;
+
+	REQUIRE(begin_by_hand(&j));
+	coll_control_ask(j.c[0], 1, &q);
+	CHECK(j.c[0]->peers[1].life.unanswered == 1);
+	for (unsigned i = 1; i <= PINGS; i++) {
+		now_ns += COLL_DELAY_NS(PING) - 1;
+		coll_control_send_pings(j.c[0], now_ns);
+		CHECK(j.c[0]->peers[1].life.unanswered == i, "%u", j.c[0]->peers[1].life.unanswered);
+		now_ns++;
+		coll_control_send_pings(j.c[0], now_ns);
+		CHECK(j.c[0]->peers[1].life.unanswered == i + 1, "%u", j.c[0]->peers[1].life.unanswered);
+	}
+	now_ns += COLL_DELAY_NS(PING);
+	coll_control_send_pings(j.c[0], now_ns);
+	CHECK(j.c[0]->peers[1].life.unanswered == PINGS + 1, "nobody waits any more");
+	end_by_hand(&j);
+}
+
 int main(void)
 {
 	PLAIN_RUN(the_cause_goes_before_the_goodbye);
 	PLAIN_RUN(a_link_given_up_is_not_read_to_its_end);
 	PLAIN_RUN(who_was_read_and_is_gone_is_dead);
+	PLAIN_RUN(a_liveness_check_ends_with_its_delay);
+	PLAIN_RUN(an_unreachable_host_has_less_time);
+	PLAIN_RUN(pings_go_out_by_the_clock);
 	return plain_summary();
 }

@@ -9,11 +9,10 @@
 #include <sys/socket.h>
 
 #include "base/clock.h"
+#include "base/delay.h"
 #include "control/gossip.h"
 #include "control/keepalive.h"
 #include "control/state.h"
-
-enum { ALIVE_MS = 200, SILENT_MS = 3000 };
 
 static bool over_tcp(const struct coll_control_link *l)
 {
@@ -29,7 +28,7 @@ void coll_control_say_alive(struct coll_control *c, uint64_t now)
 
 	if (now < c->alive_ns)
 		return;
-	c->alive_ns = now + ALIVE_MS * NS_PER_MS;
+	c->alive_ns = now + COLL_DELAY_NS(KEEPALIVE);
 	c->watches = false;
 	for (int i = 0; i < c->nlinks; i++) {
 		struct coll_control_link *l = c->links[i];
@@ -38,12 +37,12 @@ void coll_control_say_alive(struct coll_control *c, uint64_t now)
 			continue;
 		c->watches = true;
 		/* A link that fails here is found by its event. */
-		if (l->count == 0 && now < l->heard_ns + SILENT_MS * NS_PER_MS && coll_link_queue(l, &m))
+		if (l->count == 0 && now < l->heard_ns + COLL_DELAY_NS(KEEPALIVE_SILENT) && coll_link_queue(l, &m))
 			coll_control_write(c, l);
 	}
 }
 
 int coll_control_alive_ms(const struct coll_control *c, int ms)
 {
-	return c->watches && ms > ALIVE_MS ? ALIVE_MS : ms;
+	return c->watches && ms > COLL_DELAY_KEEPALIVE_MS ? COLL_DELAY_KEEPALIVE_MS : ms;
 }

@@ -5,14 +5,14 @@
  * ask it over a control link that still stands, and knock at its door once more, by a
  * connection of its own; a door that hangs up before the proof is crowded, or closing: knock
  * again. An answer is a life, and comes behind everything the other has told. No answer at
- * all for DOUBT_MS is silence, which those who wait for the process find out by asking. No way
+ * all for LIVENESS is silence, which those who wait for the process find out by asking. No way
  * there is a death at once. Where a host has stopped acknowledging it is no word from it for
- * UNREACHED_MS: wires come back, and a kernel gives up for the loss of one probe.
+ * LIVENESS_UNREACHED: wires come back, and a kernel gives up for the loss of one probe.
  *
  * A door that nobody listens at means that the process has gone, not how: killed, or by its
  * own will after it had told why. Its last words went to those it had links with. So only who
  * has read such a link to its end says at once that it is dead, behind what it read there.
- * Others leave that to them, for DOUBT_MS, as long as there are any; and if nobody has told them then, it
+ * Others leave that to them, for LIVENESS, as long as there are any; and if nobody has told them then, it
  * must have left in peace while this process was late, and with it those who heard its goodbye. So it counts as
  * one that has left: at an end that is no failure, and whoever waits for it is told so.
  */
@@ -26,8 +26,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
-
-enum { DOUBT_MS = 1000, UNREACHED_MS = 200, KNOCK_MS = 20 };
+#include "base/delay.h"
 
 static void settle(struct coll_control *c, int peer)
 {
@@ -113,7 +112,7 @@ static void begin(struct coll_control *c, int peer, const char *cause)
 
 	if (p->suspect_until_ns)
 		return;
-	p->suspect_until_ns = coll_clock_ns() + DOUBT_MS * NS_PER_MS;
+	p->suspect_until_ns = coll_clock_ns() + COLL_DELAY_NS(LIVENESS);
 	p->suspect = ++c->suspects_;
 	p->link_lost = p->unreached = false;
 	if (cause != p->cause)
@@ -154,7 +153,7 @@ static void knock(struct coll_control *c, int peer, uint64_t now)
 {
 	struct peer *p = &c->peers[peer];
 
-	p->knock_ns = now + KNOCK_MS * NS_PER_MS;
+	p->knock_ns = now + COLL_DELAY_NS(LIVENESS_RECONNECT);
 	for (int i = 0; i < c->nlinks; i++)
 		if (c->links[i]->peer == peer && c->links[i]->probe)
 			return;
@@ -175,8 +174,8 @@ void coll_control_suspect(struct coll_control *c, int peer, const char *cause, e
 	}
 	if ((why == COLL_SUSPECT_TIMEOUT || why == COLL_SUSPECT_UNREACHED) && !p->unreached) {
 		p->unreached = true;
-		if (p->suspect_until_ns > now + UNREACHED_MS * NS_PER_MS)
-			p->suspect_until_ns = now + UNREACHED_MS * NS_PER_MS;
+		if (p->suspect_until_ns > now + COLL_DELAY_NS(LIVENESS_UNREACHED))
+			p->suspect_until_ns = now + COLL_DELAY_NS(LIVENESS_UNREACHED);
 	}
 	knock(c, peer, now);
 }
@@ -188,7 +187,7 @@ void coll_control_reached(struct coll_control *c, int peer)
 	if (!p->suspect_until_ns || !p->unreached)
 		return;
 	p->unreached = false;
-	p->suspect_until_ns = coll_clock_ns() + DOUBT_MS * NS_PER_MS;
+	p->suspect_until_ns = coll_clock_ns() + COLL_DELAY_NS(LIVENESS);
 }
 
 void coll_control_alive(struct coll_control *c, int peer, uint64_t suspect)
@@ -219,7 +218,7 @@ void coll_control_settle_suspects(struct coll_control *c, uint64_t now)
 				lost_link(c, r);
 			/* Those who know have had their time. */
 			if (p->presumed)
-				p->life.left_ns -= DOUBT_MS * NS_PER_MS;
+				p->life.left_ns -= COLL_DELAY_NS(LIVENESS);
 		} else if (now >= p->knock_ns) {
 			knock(c, r, now);
 		}

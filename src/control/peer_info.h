@@ -10,8 +10,9 @@
 
 #include "base/config.h"
 #include "coll/transport.h"
+#include "transports/common/registry.h"
 
-enum { COLL_TRANSPORTS_MAX = 4, COLL_PEER_INFO_ADDRESS_BYTES = 248, COLL_PEER_INFO_CONTROL_HOSTS = 4 };
+enum { COLL_PEER_INFO_ADDRESS_BYTES = 248, COLL_PEER_INFO_CONTROL_HOSTS = 4 };
 
 struct coll_peer_info {
 	uint32_t magic;
@@ -37,7 +38,7 @@ struct coll_peer_info {
 	struct {
 		uint32_t len_bytes;
 		uint8_t bytes[COLL_PEER_INFO_ADDRESS_BYTES];
-	} transport[COLL_TRANSPORTS_MAX];
+	} transport[COLL_TRANSPORTS];
 	/* Processors this process may run on, numbers modulo 256. */
 	uint64_t cpus[4];
 	uint64_t machine; /* equal on processes that share cores: see coll_bootstrap_machine() */
@@ -45,5 +46,8 @@ struct coll_peer_info {
 
 #define COLL_PEER_INFO_MAGIC   0x434f4c4cu /* "COLL" */
 #define COLL_PEER_INFO_VERSION 4u
+
+/* Ranks compare the version: a change of the layout, a new transport for example, needs a new one. */
+static_assert(COLL_PEER_INFO_VERSION == 4u && COLL_TRANSPORTS == 4, "raise COLL_PEER_INFO_VERSION");
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * Asks: whom the callers of this process wait for, asked every PING_MS while they do,
+ * Asks: whom the callers of this process wait for, asked every PING while they do,
  * and what those answer. One ask per process and communicator; whether a process is
  * alive is known per process.
  */
@@ -11,8 +11,7 @@
 #include "control/state.h"
 
 #include "base/clock.h"
-
-enum { ASK_LIFE_MS = 1500 };
+#include "base/delay.h"
 
 static struct ask *find_ask(struct coll_control *c, int peer, uint64_t comm, uint32_t about)
 {
@@ -62,9 +61,9 @@ static void ping(struct coll_control *c, struct ask *a, uint64_t now)
 	struct coll_message m = {.type = COLL_MSG_PING};
 	struct coll_control_link *l;
 
-	a->next_ns = now + PING_MS * NS_PER_MS;
+	a->next_ns = now + COLL_DELAY_NS(PING);
 	/* Several communicators may wait for one process: silence is counted in time. */
-	if (now >= p->pinged_ns + PING_MS * NS_PER_MS) {
+	if (now >= p->pinged_ns + COLL_DELAY_NS(PING)) {
 		p->pinged_ns = now;
 		p->life.unanswered++;
 	}
@@ -125,7 +124,7 @@ void coll_control_ask(struct coll_control *c, int peer, const struct coll_mismat
 		p->life.asked_ns = now;
 		p->life.unanswered = 0;
 	}
-	p->asked_until_ns = now + ASK_LIFE_MS * NS_PER_MS;
+	p->asked_until_ns = now + COLL_DELAY_NS(PING_KEPT);
 	a = find_ask(c, peer, q->record.comm, q->about);
 	if (!a) {
 		a = take_ask(c);
@@ -135,7 +134,7 @@ void coll_control_ask(struct coll_control *c, int peer, const struct coll_mismat
 		a->next_ns = 0;
 		a->about_this = false;
 	}
-	a->until_ns = now + ASK_LIFE_MS * NS_PER_MS;
+	a->until_ns = now + COLL_DELAY_NS(PING_KEPT);
 	a->question = *q;
 	coll_control_send_pings(c, now);
 	coll_control_unlock(c);

@@ -3,6 +3,7 @@
  * Knows no policy: who links to whom is connect.c's, what a message means control.c's.
  */
 #include "control/socket.h"
+#include "base/delay.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -162,7 +163,8 @@ void coll_link_addresses(struct coll_peer_info *info, const char *interfaces)
 
 static void tune_tcp(int fd)
 {
-	int one = 1, idle = 1, count = 1, user_ms = 1200;
+	int one = 1, idle = COLL_DELAY_CONTROL_IDLE_PROBE_MS / 1000, count = 1;
+	int user_ms = COLL_DELAY_CONTROL_UNACKNOWLEDGED_MS;
 
 	/* An unreachable host must be noticed within 2 s, by whoever asks it after 250 ms; and when
 	 * idle, soon. It is no death yet: see liveness.c. */

@@ -14,9 +14,6 @@
 #include "control/socket.h"
 
 enum { CONTROL_LINKS_MAX = 512, FAILURE_BUCKETS = 256, ASKS_MAX = 32 };
-enum { PING_MS = 250 };
-
-#define NS_PER_MS ((uint64_t)1000000)
 
 struct ask {
 	int peer; /* -1: free */

@@ -96,8 +96,8 @@ struct coll_allocation {
 	struct coll_memory mem;
 	struct coll_opened_transport *opened; /* made it; NULL: plain memory */
 	bool registered;                      /* else allocated */
-	struct coll_memory known[COLL_TRANSPORTS_MAX];
-	bool knows[COLL_TRANSPORTS_MAX];
+	struct coll_memory known[COLL_TRANSPORTS];
+	bool knows[COLL_TRANSPORTS];
 };
 
 /* A fabric: the communicator seen from the engine. */

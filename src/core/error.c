@@ -6,13 +6,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/delay.h"
 #include "base/messages.h"
 #include "control/gossip.h"
 #include "core/error.h"
 #include "core/fabric.h"
 #include "intra/zero_copy.h"
-
-enum { FLUSH_MS = 100 };
 
 struct coll_rank_name coll_comm_name(const struct coll_comm *comm, int rank)
 {
@@ -71,7 +70,7 @@ static void tell(struct coll_comm *comm, struct coll_note *note, const char *cau
 	note->operation = comm->sequence;
 	snprintf(note->text, sizeof(note->text), "%.255s", cause);
 	if (coll_control_tell(control, note) && !atomic_load_explicit(&comm->aborted, memory_order_relaxed))
-		coll_control_flush(control, FLUSH_MS);
+		coll_control_flush(control, COLL_DELAY_FAILURE_FLUSH_MS);
 }
 
 /* The network first, then the memory, then what may take its time: the log is the user's. */

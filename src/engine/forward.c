@@ -5,6 +5,7 @@
  * Both are held together, which is why a channel has at least two slots. The view is given back
  * before anything derived from it is posted: its owner may have taken it back meanwhile.
  */
+#include "coll/transport_shared.h"
 #include "engine/port.h"
 #include "engine/step.h"
 #include "reduce/copy.h"
@@ -45,7 +46,7 @@ static inline coll_status get_place(struct coll_run *run, const struct coll_step
 	*pushed = false;
 	if (len_bytes < run->ref_bytes || port->parked)
 		return get_slot(run, port, len_bytes, p);
-	status = port->transport->push(port->channel, &frame, &bytes);
+	status = port->transport->shared->push(port->channel, &frame, &bytes);
 	if (status == COLL_ERR_UNSUPPORTED)
 		return get_slot(run, port, len_bytes, p);
 	if (status == COLL_OK) {

@@ -6,6 +6,7 @@
  * its cookie is settled. Any other is viewed where it came in, used, and given back.
  */
 #include "engine/receive.h"
+#include "coll/transport_shared.h"
 #include "engine/port.h"
 #include "engine/step.h"
 #include "reduce/copy.h"
@@ -69,8 +70,8 @@ void coll_run_invite(struct coll_run *run, struct instance *inst, struct lane *l
 		if (port->channel && invitable(run, s) && len_bytes >= run->ref_bytes &&
 		    w.span.len * run->job.elem_bytes == len_bytes) {
 			expect = frame_of(run, s, SIDE_DST, len_bytes);
-			port->transport->invite(port->channel, ahead[s->peer_recv], w.span.dst, memory_of(run, s->dst),
-			                        &expect); /* a hint: whatever it says */
+			port->transport->shared->invite(port->channel, ahead[s->peer_recv], w.span.dst,
+			                                memory_of(run, s->dst), &expect); /* a hint: whatever it says */
 		}
 		ahead[s->peer_recv]++;
 	}

@@ -8,6 +8,7 @@
  */
 #include "engine/sends.h"
 #include "base/clock.h"
+#include "coll/transport_shared.h"
 #include "engine/port.h"
 #include "engine/step.h"
 #include "reduce/copy.h"
@@ -56,7 +57,7 @@ static inline coll_status send_by_value(struct coll_run *run, struct instance *i
 	if (len_bytes > run->slot_bytes)
 		return COLL_ERR_INTERNAL;
 	if (len_bytes >= run->ref_bytes)
-		status = port->transport->push(port->channel, &frame, (void **)&slot);
+		status = port->transport->shared->push(port->channel, &frame, (void **)&slot);
 	pushed = status == COLL_OK;
 	run->stats.pushed += pushed;
 	if (status == COLL_ERR_UNSUPPORTED)

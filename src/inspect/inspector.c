@@ -15,12 +15,12 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/delay.h"
 #include "context/service.h"
 #include "inspect/dump.h"
 #include "inspect/dump_signal.h"
 
 enum { CLIENTS = 4, ACCEPTS_PER_CALL = 8, CONTEXTS = 1024, STATE_OPERATIONS = 16 };
-static const uint64_t CLIENT_NS = 5000000000, SHUT_NS = 1000000000;
 
 struct client {
 	int fd; /* -1: free */
@@ -173,10 +173,11 @@ static void service(void *arg, bool ready)
 
 	if (ready)
 		on_events(in);
-	if (in->shut_ns && coll_clock_ns() - in->shut_ns > SHUT_NS && watch(in, in->door, EPOLLIN, &in->door))
+	if (in->shut_ns && coll_clock_ns() - in->shut_ns > COLL_DELAY_NS(INSPECT_LISTEN_AGAIN) &&
+	    watch(in, in->door, EPOLLIN, &in->door))
 		in->shut_ns = 0;
 	for (int i = 0; i < CLIENTS; i++)
-		if (in->clients[i].fd >= 0 && coll_clock_ns() - in->clients[i].since_ns > CLIENT_NS)
+		if (in->clients[i].fd >= 0 && coll_clock_ns() - in->clients[i].since_ns > COLL_DELAY_NS(INSPECT_CLIENT))
 			dismiss(&in->clients[i]);
 }
 

@@ -57,7 +57,7 @@ void coll_central_nudge(struct coll_intra *n)
 		if (unlikely(!p->joined))
 			p->joined = p->transport->link_status(p->link) == COLL_OK;
 		if (p->joined)
-			p->transport->nudge(p->link);
+			p->transport->shared->nudge(p->link);
 	}
 }
 
@@ -99,7 +99,7 @@ static coll_status offer_to(struct coll_intra *n, int rank)
 	coll_status st = link_to(n, rank);
 
 	if (st == COLL_OK && !p->offered) {
-		st = p->transport->offer(p->link, &n->key, n->central.area ? &n->memory : NULL);
+		st = p->transport->shared->offer(p->link, &n->key, n->central.area ? &n->memory : NULL);
 		p->offered = st == COLL_OK;
 	}
 	return st;
@@ -126,7 +126,7 @@ static coll_status form_owner(struct coll_intra *n, uint32_t *waits_for)
 		*waits_for = (uint32_t)r;
 		if (atomic_load_explicit(&n->central.area->joined[r], memory_order_acquire))
 			continue;
-		st = n->peers[r].transport->offered(n->peers[r].link, &n->key, &none);
+		st = n->peers[r].transport->shared->offered(n->peers[r].link, &n->key, &none);
 		return st == COLL_ERR_UNSUPPORTED ? decide(n, INTRA_BAD) : st == COLL_OK ? COLL_ERR_CORRUPT : st;
 	}
 	return decide(n, INTRA_GOOD);
@@ -149,9 +149,9 @@ static coll_status find(struct coll_intra *n)
 
 	if (st != COLL_OK || n->central.area)
 		return st;
-	st = owner->transport->offered(owner->link, &n->key, &owner->offer);
+	st = owner->transport->shared->offered(owner->link, &n->key, &owner->offer);
 	if (st == COLL_ERR_UNSUPPORTED) {
-		st = owner->transport->offer(owner->link, &n->key, NULL);
+		st = owner->transport->shared->offer(owner->link, &n->key, NULL);
 		owner->offered = st == COLL_OK;
 		return st == COLL_OK ? COLL_ERR_UNSUPPORTED : st;
 	}

@@ -186,7 +186,7 @@ static coll_status not_yet(struct coll_intra *n, struct coll_intra_state *s)
 static bool reads_all(const struct coll_intra *n)
 {
 	for (int r = 0; r < n->size; r++)
-		if (r != n->rank && n->peers[r].transport->pull(n->peers[r].link, 0, NULL, 0) != COLL_OK)
+		if (r != n->rank && n->peers[r].transport->shared->pull(n->peers[r].link, 0, NULL, 0) != COLL_OK)
 			return false;
 	return true;
 }
@@ -305,8 +305,8 @@ static coll_status pull(struct coll_intra *n, const struct coll_job *job, struct
 	/* Sequentially consistent, as zero_copy.c has it: of two ranks one sees what the other wrote. */
 	atomic_store(&n->mine->busy, 1);
 	if (!revoked(n, rank))
-		st = p->transport->pull(p->link, n->pull.address[rank] + offset_in(n, job) + at,
-		                        result_of(job, (int)rank) + at, bytes);
+		st = p->transport->shared->pull(p->link, n->pull.address[rank] + offset_in(n, job) + at,
+		                                result_of(job, (int)rank) + at, bytes);
 	coll_intra_after_reading();
 	atomic_store_explicit(&n->mine->busy, 0, memory_order_release);
 	if (revoked(n, rank))

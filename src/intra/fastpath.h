@@ -35,7 +35,7 @@ static inline void coll_intra_fastpath_send(struct coll_intra *n, struct intra_l
 	n->epoch++;
 	atomic_signal_fence(memory_order_seq_cst);
 	if (unlikely(__atomic_load_n(n->quick_asleep, __ATOMIC_RELAXED)))
-		n->peers[!n->rank].transport->nudge(n->peers[!n->rank].link);
+		n->peers[!n->rank].transport->shared->nudge(n->peers[!n->rank].link);
 }
 
 static inline const struct intra_line *coll_intra_fastpath_theirs(const struct coll_intra *n, uint32_t epoch)

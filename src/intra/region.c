@@ -66,9 +66,9 @@ void coll_intra_destroy(struct coll_intra **intra)
 		struct intra_peer *p = &n->peers[r];
 
 		if (p->offer.base)
-			p->transport->give_back(p->link, &p->offer);
+			p->transport->shared->give_back(p->link, &p->offer);
 		if (p->offered)
-			p->transport->withdraw(p->link, &n->key);
+			p->transport->shared->withdraw(p->link, &n->key);
 	}
 	if (n->memory.base)
 		n->fabric.free(n->fabric.arg, &n->memory);
@@ -114,14 +114,14 @@ static coll_status meet(struct coll_intra *n, int rank)
 			return st;
 	}
 	if (!p->offered) {
-		st = p->transport->offer(p->link, &n->key, n->mine ? &n->memory : NULL);
+		st = p->transport->shared->offer(p->link, &n->key, n->mine ? &n->memory : NULL);
 		if (st != COLL_OK)
 			return st;
 		p->offered = true;
 	}
 	if (p->region)
 		return COLL_OK;
-	st = p->transport->offered(p->link, &n->key, &p->offer);
+	st = p->transport->shared->offered(p->link, &n->key, &p->offer);
 	if (st != COLL_OK)
 		return st;
 	if (!fits(n, &p->offer))

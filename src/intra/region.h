@@ -36,6 +36,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "coll/transport_shared.h"
 #include "intra/autotune.h"
 #include "intra/intra.h"
 #include "record/way.h"
@@ -290,7 +291,7 @@ static inline bool coll_intra_reached(uint32_t epoch, uint32_t wanted)
 static inline void coll_intra_nudge_one(const struct intra_peer *p)
 {
 	if (unlikely(p->fenced || __atomic_load_n(p->asleep, __ATOMIC_RELAXED)))
-		p->transport->nudge(p->link);
+		p->transport->shared->nudge(p->link);
 }
 static inline void coll_intra_nudge(const struct coll_intra *n)
 {

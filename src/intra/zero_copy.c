@@ -41,11 +41,9 @@
 #include <sched.h>
 
 #include "base/clock.h"
+#include "base/delay.h"
 
 enum { UNIT_BYTES = 1 << 20, UNIT_MIN = 64 << 10, DIRECT_MIN = 8 << 10 };
-
-/* How long a unit may take before its maker is left behind. */
-#define UNIT_NS 20000000u
 
 /* Of an entry. */
 enum { LINE_ENTERED = 0, LINE_MAPPED, LINE_DONE };
@@ -138,7 +136,8 @@ static struct coll_piece name(struct coll_intra *n, const char *base, size_t byt
 	struct coll_piece piece = {0};
 
 	for (int r = 0; r < n->size; r++)
-		if (r != n->rank && n->peers[r].transport->share(n->peers[r].link, base, bytes, &piece) != COLL_OK)
+		if (r != n->rank &&
+		    n->peers[r].transport->shared->share(n->peers[r].link, base, bytes, &piece) != COLL_OK)
 			return (struct coll_piece){0};
 	return piece;
 }
@@ -303,7 +302,7 @@ static void leave_all(struct coll_intra *n)
 			struct intra_reach *reach = &n->direct.reach[r][which];
 
 			if (reach->hold)
-				n->peers[r].transport->leave(n->peers[r].link, reach->hold);
+				n->peers[r].transport->shared->leave(n->peers[r].link, reach->hold);
 			reach->hold = NULL;
 		}
 	n->direct.lent = false;
@@ -322,8 +321,8 @@ static coll_status reach_all(struct coll_intra *n, const struct coll_job *job, s
 				continue;
 			if (!reach->piece.region && !coll_intra_requires(job, which))
 				continue;
-			st = n->peers[r].transport->reach(n->peers[r].link, &reach->piece,
-			                                  coll_intra_reach_bytes(job, which), &at, &reach->hold);
+			st = n->peers[r].transport->shared->reach(
+			        n->peers[r].link, &reach->piece, coll_intra_reach_bytes(job, which), &at, &reach->hold);
 			s->pending = (uint32_t)r;
 			if (st != COLL_OK)
 				return st;
@@ -561,7 +560,7 @@ static void part(struct coll_intra *n)
 
 	if (!d->written || end <= first)
 		return;
-	n->peers[peer].transport->part(n->peers[peer].link, (void *)first, end - first);
+	n->peers[peer].transport->shared->part(n->peers[peer].link, (void *)first, end - first);
 	d->stats.parted += end - first;
 }
 
@@ -575,7 +574,7 @@ void coll_intra_revoke(struct coll_intra *n)
 	if (!n->direct.lent)
 		return;
 	while (anybody_busy(n)) {
-		if (coll_clock_ns() - since_ns < UNIT_NS) {
+		if (coll_clock_ns() - since_ns < COLL_DELAY_NS(ZERO_COPY_UNIT)) {
 			sched_yield();
 			continue;
 		}

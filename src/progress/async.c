@@ -12,10 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/delay.h"
 #include "progress/loop.h"
 
-/* Sleeps end with what they wait for; the time limit is for deadlines, which have 250 ms and more. */
-enum { STACK_BYTES = 256 * 1024, YIELDS = 100, NAP_MS = 50 };
+enum { STACK_BYTES = 256 * 1024, YIELDS = 100 };
 
 coll_status coll_async_open(struct coll_context *ctx, struct coll_error_box *err)
 {
@@ -105,7 +105,7 @@ static void *progress(void *arg)
 	pthread_mutex_lock(&a->lock);
 	while (!a->stopping) {
 		struct coll_wait_loop loop = {
-		        .ctxs = &ctx, .n = 1, .look = look, .arg = ctx, .nap_ms = NAP_MS, .no_spin = !ctx->spare_core};
+		        .ctxs = &ctx, .n = 1, .look = look, .arg = ctx, .nap_ms = COLL_DELAY_THREAD_NAP_MS, .no_spin = !ctx->spare_core};
 
 		if (stands_back(a)) {
 			pthread_cond_wait(&a->work, &a->lock);

@@ -8,6 +8,7 @@
 
 #include "progress/drive.h"
 #include "base/clock.h"
+#include "base/delay.h"
 #include "core/error.h"
 #include "engine/run.h"
 #include "progress/async.h"
@@ -17,7 +18,7 @@
 #include "watch/diagnose.h"
 
 enum { PROGRESS_EVERY = 8, JUDGE_EVERY = 16 };
-enum { MESSAGES_AT_A_TIME = 4, MESSAGES_TURN_MS = 1000 };
+enum { MESSAGES_AT_A_TIME = 4 };
 
 static const uint64_t MS = 1000000;
 
@@ -122,7 +123,7 @@ static coll_status inspect(struct coll_comm *comm, uint64_t now)
 		collective |= r->kind == COLL_REQUEST_COLLECTIVE;
 	}
 	if (messages > MESSAGES_AT_A_TIME)
-		first = (unsigned)(now / (MESSAGES_TURN_MS * MS)) * MESSAGES_AT_A_TIME % messages;
+		first = (unsigned)(now / COLL_DELAY_NS(MESSAGE_TURN)) * MESSAGES_AT_A_TIME % messages;
 	for (struct coll_link *l = f->running.next; l != &f->running && st == COLL_OK; l = l->next) {
 		struct coll_request *r = COLL_ENTRY(l, struct coll_request, running);
 

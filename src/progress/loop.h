@@ -9,6 +9,7 @@
 #define COLL_PROGRESS_LOOP_H
 
 #include "base/clock.h"
+#include "base/delay.h"
 #include "context/context.h"
 #include "progress/persistent.h"
 
@@ -31,8 +32,6 @@ struct coll_wait_loop {
 	uint64_t since_ns; /* nothing has moved since; 0: not known */
 };
 
-enum { COLL_SLEEP_TURN_MS = 1 };
-
 static bool coll_wait_loop_stirs(void *arg)
 {
 	struct coll_wait_loop *l = arg;
@@ -48,7 +47,7 @@ static inline void coll_wait_loop_sleep(struct coll_wait_loop *l, uint64_t now_n
 	int ms = l->nap_ms ? l->nap_ms : coll_context_nap_ms(now_ns - l->since_ns);
 
 	if (l->n > 1)
-		ms = COLL_SLEEP_TURN_MS;
+		ms = COLL_DELAY_SLEEP_TURN_MS;
 	if (l->until_ns && l->until_ns - now_ns < (uint64_t)ms * ms_ns)
 		ms = (int)((l->until_ns - now_ns) / ms_ns) + 1;
 	coll_context_sleep(l->ctxs[l->turn++ % l->n], ms, coll_wait_loop_stirs, l);

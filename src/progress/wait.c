@@ -6,6 +6,7 @@
 #include <sched.h>
 
 #include "base/clock.h"
+#include "base/delay.h"
 #include "base/guards.h"
 #include "engine/run.h"
 #include "progress/async.h"
@@ -109,7 +110,7 @@ static coll_status look(void *arg, bool last, bool *moved)
 		if (st != COLL_OK)
 			return st;
 		coll_context_progress(comm->ctx);
-		poll(NULL, 0, 1);
+		poll(NULL, 0, COLL_DELAY_FAULT_LOOK_MS);
 		*moved = true;
 		return COLL_AGAIN;
 	}

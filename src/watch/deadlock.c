@@ -9,19 +9,18 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "base/delay.h"
 #include "context/service.h"
 #include "watch/watchdog.h"
 
 static_assert(sizeof(struct coll_blocked) % 8 == 0 && sizeof(struct coll_blocked) <= 128,
               "a stall is a few whole words");
 
-static const uint64_t MS = 1000000;
 enum { NODES_MAX = 8 };
-/* Of circles that have been looked at rank by rank: nobody has moved for UNMOVED_MS, which
- * was seen (FRESH_MS) and looked at (AGE_MS) a moment ago. So there was a moment, less than
- * FRESH_MS ago, at which all waited, and what any of them had sent before had been under way
- * for UNMOVED_MS - FRESH_MS - AGE_MS at least when its receiver last found nothing. */
-enum { UNMOVED_MS = 1000, FRESH_MS = 400, AGE_MS = 200 };
+/* Of circles that have been looked at rank by rank: nobody has moved for DEADLOCK_UNMOVED, which
+ * was seen (DEADLOCK_FRESH) and looked at (DEADLOCK_AGE) a moment ago. So there was a moment, less than
+ * DEADLOCK_FRESH ago, at which all waited, and what any of them had sent before had been under way
+ * for DEADLOCK_UNMOVED - DEADLOCK_FRESH - DEADLOCK_AGE at least when its receiver last found nothing. */
 
 /* ---- Showing ---- */
 
@@ -67,8 +66,9 @@ static bool heard(const struct coll_comm *comm, const struct coll_wait_timer *p,
 	    !a->blocked.blocked || a->blocked.peer < 0 || a->blocked.peer >= comm->size)
 		return false;
 	*n = (struct node){.rank = rank, .blocked = a->blocked, .sent = a->sent, .received = a->received};
-	n->settled = a->blocked.unmoved_ms >= UNMOVED_MS && a->blocked.shown_ns <= AGE_MS * MS &&
-	             now - state->answered_ns <= FRESH_MS * MS;
+	n->settled = a->blocked.unmoved_ms >= COLL_DELAY_DEADLOCK_UNMOVED_MS &&
+	             a->blocked.shown_ns <= COLL_DELAY_NS(DEADLOCK_AGE) &&
+	             now - state->answered_ns <= COLL_DELAY_NS(DEADLOCK_FRESH);
 	return true;
 }
 
@@ -101,8 +101,9 @@ static int collect(struct coll_comm *comm, const struct coll_wait_timer *p, cons
 {
 	int n = 2;
 
-	nodes[0] = (struct node){
-	        .rank = comm->rank, .blocked = *mine, .settled = mine->unmoved_ms >= UNMOVED_MS && mine->blocked};
+	nodes[0] = (struct node){.rank = comm->rank,
+	                         .blocked = *mine,
+	                         .settled = mine->unmoved_ms >= COLL_DELAY_DEADLOCK_UNMOVED_MS && mine->blocked};
 	if (!heard(comm, p, peer, comm->rank, state, &nodes[1]))
 		return 0;
 	while (nodes[n - 1].blocked.peer != comm->rank) {

@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "base/delay.h"
 #include "base/planted.h"
 #include "context/service.h"
 #include "control/gossip.h"
@@ -17,14 +18,6 @@
 #include "watch/diagnose.h"
 #include "watch/mismatch.h"
 #include "watch/watchdog.h"
-
-static const uint64_t MS = 1000000;
-enum {
-	NOTE_MS = 1200, /* for the sender of a frame of another call to say what it called */
-	CAUSE_MS =
-	        1200, /* for the cause of a link's end to come: longer than a suspicion takes, and 2 s are promised */
-	UNREACHED_MS = 500, /* the same of a host that tcp has found unreachable, which took up to 1.2 s */
-};
 
 /* What its sender says about a frame of another call: MISMATCH, *text tells both calls;
  * CORRUPT: it makes the same call, so the frame's head is wrong; AGAIN: nothing yet. */
@@ -46,7 +39,7 @@ static coll_status inquire_of(struct coll_comm *comm, const struct coll_wait *w,
 	if (coll_mismatch_differs(comm, where->peer, &q, &state.answer, text, len_bytes))
 		return COLL_ERR_MISMATCH;
 	/* It has destroyed the communicator; if it had failed before, its note has come by now. */
-	if ((state.answer.record.flags & COLL_RECORD_GONE) && coll_clock_ns() - p->fault_ns > COLL_SETTLE_MS * MS &&
+	if ((state.answer.record.flags & COLL_RECORD_GONE) && coll_clock_ns() - p->fault_ns > COLL_DELAY_NS(SETTLE) &&
 	    coll_comm_caught_up(comm, &p->caught_up)) {
 		coll_mismatch_text(comm, w->record, where->peer, &state.answer.record, text, len_bytes);
 		return COLL_ERR_MISMATCH;
@@ -77,7 +70,7 @@ static coll_status inquire_mismatch(struct coll_comm *comm, const struct coll_wa
 		st = inquire_of(comm, w, p, where, text, sizeof(text));
 		if (st != COLL_AGAIN)
 			return coll_wait_fail(comm, w, p, st, where->peer, text);
-		if (!coll_lived_for(&p->fault_age, now, NOTE_MS * MS))
+		if (!coll_lived_for(&p->fault_age, now, COLL_DELAY_NS(CAUSE_QUESTION)))
 			return COLL_OK;
 	}
 	snprintf(text, sizeof(text),
@@ -136,7 +129,9 @@ static coll_status inquire_broken(struct coll_comm *comm, const struct coll_wait
 		return st;
 	end = coll_comm_link_end(comm, where->peer);
 	stir(comm, p, where->peer, end);
-	if (!coll_lived_for(&p->fault_age, now, (end == COLL_LINK_UNREACHED ? UNREACHED_MS : CAUSE_MS) * MS) ||
+	if (!coll_lived_for(&p->fault_age, now,
+	                    (end == COLL_LINK_UNREACHED ? COLL_DELAY_CAUSE_UNREACHED_MS : COLL_DELAY_CAUSE_MS) *
+	                            COLL_NS_PER_MS) ||
 	    !coll_comm_caught_up(comm, &p->caught_up))
 		return COLL_OK;
 	left = end == COLL_LINK_CLOSED || has_left(comm, where->peer);

@@ -9,10 +9,10 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/delay.h"
 #include "context/service.h"
 
 enum { LINKS_MAX = 8 };
-static const uint64_t FRESH_NS = 2000000000;
 
 /* Only what it is doing: about no call in particular. */
 static void ask(struct coll_comm *comm, const struct coll_record *mine, int rank)
@@ -30,7 +30,7 @@ static bool heard(struct coll_comm *comm, int rank, struct coll_record *record)
 
 	coll_control_peer(comm->ctx->control, coll_comm_process(comm, rank), comm->id, -1, &s);
 	*record = s.answer.record;
-	return s.answered_ns && coll_clock_ns() - s.answered_ns < FRESH_NS;
+	return s.answered_ns && coll_clock_ns() - s.answered_ns < COLL_DELAY_NS(CHAIN_FRESH);
 }
 
 /* Whom a rank that does this waits for; -1: nobody. */

@@ -13,18 +13,14 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/delay.h"
 #include "base/planted.h"
 #include "context/service.h"
 #include "engine/position.h"
 #include "watch/mismatch.h"
 #include "watch/wait_chain.h"
 
-static const uint64_t MS = 1000000;
 enum {
-	ASK_AFTER_MS = 250,
-	LEFT_MS = 1000,
-	CHAIN_MS = 3000, /* more wait limit with those whom a late rank waits for, before a warning */
-	ABROAD_MS = 2000,
 	SILENT_ASKS = 3, /* that many unanswered, however short the timeout: when this process itself was
 	                  * stopped or starved, time has passed in which nobody was asked */
 };
@@ -156,7 +152,7 @@ static bool look_at_notes(struct coll_comm *comm, struct verdict *v)
 	if (!comm->death_ns)
 		comm->death_ns = coll_clock_ns();
 	/* Of hosts out of reach nobody is better informed; and it took its time to find out. */
-	if ((!coll_lived_for(&comm->death_age, coll_clock_ns(), COLL_SETTLE_MS * MS) &&
+	if ((!coll_lived_for(&comm->death_age, coll_clock_ns(), COLL_DELAY_NS(SETTLE)) &&
 	     death.status != COLL_ERR_PEER_SILENT) ||
 	    !coll_comm_caught_up(comm, &comm->caught_up))
 		return false;
@@ -232,11 +228,11 @@ bool coll_comm_needs_note(void *ctx, uint64_t id)
 static void warn(struct coll_comm *comm, const struct coll_wait *w, struct coll_wait_timer *p, int peer,
                  uint64_t stalled)
 {
-	const uint64_t after = (uint64_t)comm->ctx->settings.warn_ms * MS;
+	const uint64_t after = (uint64_t)comm->ctx->settings.warn_ms * COLL_NS_PER_MS;
 	char text[COLL_CHAIN_TEXT];
 
 	if (p->warned || after == 0 || stalled <= after ||
-	    !coll_wait_chain_describe(comm, w->record, peer, stalled > after + CHAIN_MS * MS, text))
+	    !coll_wait_chain_describe(comm, w->record, peer, stalled > after + COLL_DELAY_NS(CHAIN), text))
 		return;
 	p->warned = true;
 	coll_log(&comm->ctx->logger, COLL_LOG_WARN, "[COLL-5101] waiting %.0f s for %s on host %s: %s",
@@ -251,7 +247,7 @@ static void warn_abroad(struct coll_comm *comm, const struct coll_record *mine, 
 {
 	char here[100], there[100];
 
-	if (p->warned_abroad || stalled < ABROAD_MS * MS || comm->ctx->settings.warn_ms == 0)
+	if (p->warned_abroad || stalled < COLL_DELAY_NS(OTHER_COMM) || comm->ctx->settings.warn_ms == 0)
 		return;
 	p->warned_abroad = true;
 	coll_record_describe(mine, here, sizeof(here));
@@ -289,7 +285,7 @@ static bool differ(struct coll_comm *comm, const struct coll_wait *w, struct col
 	}
 	/* What it sent before may still be on its way, or have come after this rank last looked: its
 	 * answer is of a later moment. If it failed before, its note comes first, or soon. */
-	if (!leaves(theirs, w->record) || !coll_lived_for(&p->leaving_age, coll_clock_ns(), LEFT_MS * MS) ||
+	if (!leaves(theirs, w->record) || !coll_lived_for(&p->leaving_age, coll_clock_ns(), COLL_DELAY_NS(LEFT)) ||
 	    !seen_twice(comm, p, peer, LEAVES))
 		return false;
 	coll_mismatch_text(comm, w->record, peer, theirs, text, len_bytes);
@@ -306,7 +302,7 @@ static coll_status assess_lateness(struct coll_comm *comm, const struct coll_wai
 	if (abroad)
 		warn_abroad(comm, w->record, p, peer, &a->abroad, stalled);
 	warn(comm, w, p, peer, stalled);
-	if (stalled <= (uint64_t)comm->arrival_timeout_ms * MS || !seen_twice(comm, p, peer, LATE))
+	if (stalled <= (uint64_t)comm->arrival_timeout_ms * COLL_NS_PER_MS || !seen_twice(comm, p, peer, LATE))
 		return COLL_OK;
 	if (a)
 		coll_record_describe(&a->record, doing, sizeof(doing));
@@ -342,14 +338,14 @@ static coll_status assess(struct coll_comm *comm, const struct coll_wait *w, str
 	if (same_comm && differ(comm, w, p, &culprit, q, mine, &state, text, sizeof(text)))
 		return coll_wait_fail(comm, w, p, COLL_ERR_MISMATCH, culprit, text);
 	/* Counted from its goodbye: whoever failed has told why before it left. */
-	if (life->left && now > life->left_ns && now - life->left_ns > LEFT_MS * MS &&
-	    coll_lived_for(&p->left_age, now, COLL_SETTLE_MS * MS) && seen_twice(comm, p, peer, LEFT)) {
+	if (life->left && now > life->left_ns && now - life->left_ns > COLL_DELAY_NS(LEFT) &&
+	    coll_lived_for(&p->left_age, now, COLL_DELAY_NS(SETTLE)) && seen_twice(comm, p, peer, LEFT)) {
 		snprintf(text, sizeof(text), "[COLL-2102] %s on host %s left: it destroyed its communicator", name.text,
 		         info->host_name);
 		return coll_wait_fail(comm, w, p, COLL_ERR_PEER_DEAD, peer, text);
 	}
-	if (now > heard && now - heard > (uint64_t)comm->timeout_ms * MS && life->unanswered >= SILENT_ASKS &&
-	    seen_twice(comm, p, peer, SILENT)) {
+	if (now > heard && now - heard > (uint64_t)comm->timeout_ms * COLL_NS_PER_MS &&
+	    life->unanswered >= SILENT_ASKS && seen_twice(comm, p, peer, SILENT)) {
 		snprintf(text, sizeof(text), "[COLL-2201] %s on host %s (process %d) is silent: no answer for %d ms",
 		         name.text, info->host_name, info->process, comm->timeout_ms);
 		return coll_wait_fail(comm, w, p, COLL_ERR_PEER_SILENT, peer, text);
@@ -358,7 +354,7 @@ static coll_status assess(struct coll_comm *comm, const struct coll_wait *w, str
 	lost = same_comm &&
 	       (theirs->sequence > w->record->sequence ||
 	        (theirs->sequence == w->record->sequence && (!theirs->active || theirs->waits_for == comm->rank)));
-	if (w->record->kind != COLL_KIND_SEND_RECV && lost && stalled > (uint64_t)comm->timeout_ms * MS &&
+	if (w->record->kind != COLL_KIND_SEND_RECV && lost && stalled > (uint64_t)comm->timeout_ms * COLL_NS_PER_MS &&
 	    seen_twice(comm, p, peer, LOST)) {
 		snprintf(text, sizeof(text),
 		         "[COLL-3201] nothing moves between rank %d and %s on host %s for %d ms though both "
@@ -374,7 +370,7 @@ static coll_status without_control(struct coll_comm *comm, const struct coll_wai
 {
 	char text[200];
 
-	if (now - p->since_ns <= (uint64_t)comm->timeout_ms * MS || !seen_twice(comm, p, peer, SILENT))
+	if (now - p->since_ns <= (uint64_t)comm->timeout_ms * COLL_NS_PER_MS || !seen_twice(comm, p, peer, SILENT))
 		return COLL_OK;
 	snprintf(text, sizeof(text), "[COLL-2202] nothing heard from %s for %d ms", coll_comm_name(comm, peer).text,
 	         comm->timeout_ms);
@@ -383,7 +379,8 @@ static coll_status without_control(struct coll_comm *comm, const struct coll_wai
 
 bool coll_wait_timer_is_due(const struct coll_wait_timer *p, uint64_t now)
 {
-	return p->since_ns && now - p->since_ns >= ASK_AFTER_MS * MS && now - p->asked_ns >= ASK_AFTER_MS / 5 * MS;
+	return p->since_ns && now - p->since_ns >= COLL_DELAY_NS(PING_AFTER) &&
+	       now - p->asked_ns >= COLL_DELAY_PING_AFTER_MS / 5 * COLL_NS_PER_MS;
 }
 
 /* Not blocked: nothing can be made of it. Nor when it is the operation before that keeps
@@ -401,7 +398,7 @@ static struct coll_blocked stall_of(const struct coll_comm *comm, const struct c
 	                             .peer = where->peer,
 	                             .need = q->about == COLL_ABOUT_CALLS ? of_call : of_message,
 	                             .alone = p->alone,
-	                             .unmoved_ms = (uint32_t)((now - p->since_ns) / MS),
+	                             .unmoved_ms = (uint32_t)((now - p->since_ns) / COLL_NS_PER_MS),
 	                             .blocked = p->blocking && !comm->closing && !where->behind && q->sequence != 0};
 }
 

@@ -87,9 +87,6 @@ coll_status coll_comm_inspect(struct coll_comm *comm, const struct coll_wait *w,
 coll_status coll_wait_fail(struct coll_comm *comm, const struct coll_wait *w, const struct coll_wait_timer *p,
                            coll_status status, int culprit, const char *cause);
 
-/* For the note of a better informed rank to arrive. */
-enum { COLL_SETTLE_MS = 100 };
-
 /* Before a rank is blamed by time alone: this process may have been stopped or its service
  * thread starved, and the note that names who died first may lie unread. False: look again. */
 bool coll_comm_caught_up(struct coll_comm *comm, bool *done);

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "coll/transport_shared.h"
 #include "tests/conform/conform.h"
 
 enum { LEN = 64 << 10, ROUNDS = 200 };
@@ -26,7 +27,7 @@ static char *somewhere(struct world *w, void *tx, const struct coll_frame *head,
 	void *p = NULL;
 	coll_status status = COLL_AGAIN;
 
-	AWAIT(w, (status = w->t->push(tx, head, &p)) != COLL_AGAIN);
+	AWAIT(w, (status = w->t->shared->push(tx, head, &p)) != COLL_AGAIN);
 	CHECK(status == COLL_OK || status == COLL_ERR_UNSUPPORTED, "%s", coll_status_string(status));
 	*pushed = status == COLL_OK;
 	if (status == COLL_ERR_UNSUPPORTED)
@@ -84,7 +85,7 @@ static void exchange(struct world *w, uint64_t comm, bool page_aligned)
 		const struct coll_frame head = head_of(comm, i + 1, LEN);
 		char *place = mem.base + (page_aligned ? LEN * (i / 2 % 3) : 64);
 
-		w->t->invite(rx, 1, place, &mem, &head);
+		w->t->shared->invite(rx, 1, place, &mem, &head);
 		CHECK(!give(w, tx, comm, i), "a frame without a place was pushed");
 		CHECK(!take(w, rx, comm, i, place));
 		pushed += give(w, tx, comm, i + 1);
@@ -123,7 +124,7 @@ static bool known(struct world *w, struct coll_memory *mem)
 	for (uint64_t i = 0; i < 100 && !pushed; i++) {
 		const struct coll_frame head = head_of(7, i, LEN);
 
-		w->t->invite(rx, 0, mem->base, mem, &head);
+		w->t->shared->invite(rx, 0, mem->base, mem, &head);
 		pushed = give(w, tx, 7, i);
 		take(w, rx, 7, i, mem->base);
 		for (int k = 0; k < 50; k++) {
@@ -193,7 +194,7 @@ TEST(pushed, another_frame_than_expected_does_not_touch_the_place)
 	join(&s, 2);
 	memset(s.mem.base, 0x55, LEN);
 	head.sequence++;
-	s.w.t->invite(s.rx, 0, s.mem.base, &s.mem, &head);
+	s.w.t->shared->invite(s.rx, 0, s.mem.base, &s.mem, &head);
 	CHECK(!give(&s.w, s.tx, 2, 5));
 	CHECK(!take(&s.w, s.rx, 2, 5, s.mem.base));
 	CHECK(bytes_other_than(s.mem.base, LEN, 0x55) == 0);
@@ -214,7 +215,7 @@ TEST(pushed, a_writer_that_never_ends_is_left_behind)
 		return;
 	join(&s, 3);
 	memset(s.mem.base, 0x55, 4 * LEN);
-	s.w.t->invite(s.rx, 0, s.mem.base + LEN, &s.mem, &head);
+	s.w.t->shared->invite(s.rx, 0, s.mem.base + LEN, &s.mem, &head);
 	p = somewhere(&s.w, s.tx, &head, &pushed);
 	CHECK(pushed);
 	memset(p, 0x66, LEN / 2);
@@ -241,7 +242,7 @@ TEST(pushed, either_end_closes_early)
 		void *p;
 
 		join(&s, 10 + i);
-		s.w.t->invite(s.rx, 0, s.mem.base, &s.mem, &head);
+		s.w.t->shared->invite(s.rx, 0, s.mem.base, &s.mem, &head);
 		if (i % 2) {
 			CHECK(somewhere(&s.w, s.tx, &head, &pushed) && pushed);
 			part(&s);
@@ -249,7 +250,7 @@ TEST(pushed, either_end_closes_early)
 		}
 		CHECK(AWAIT(&s.w, s.w.t->slot(s.tx, LEN, &p) == COLL_OK));
 		s.w.t->channel_close(s.rx);
-		CHECK(s.w.t->push(s.tx, &head, &p) != COLL_OK);
+		CHECK(s.w.t->shared->push(s.tx, &head, &p) != COLL_OK);
 		s.w.t->channel_close(s.tx);
 	}
 	CHECK(known(&s.w, &s.mem), "the memory is whole");
@@ -286,7 +287,7 @@ TEST(pushed, the_writer_is_killed)
 		for (; n < 300 + 37 * (uint64_t)round; n++) {
 			const struct coll_frame head = head_of(1, n, LEN);
 
-			w.t->invite(rx, 0, mem.base, &mem, &head);
+			w.t->shared->invite(rx, 0, mem.base, &mem, &head);
 			take(&w, rx, 1, n, mem.base);
 		}
 		kill(w.child, round % 2 ? SIGSTOP : SIGKILL);

@@ -35,6 +35,7 @@ CALLBACKS = {
     "src/engine/engine.h": ["coll_fabric", "coll_intra_op"],
     "src/intra/intra.h": ["coll_intra_fabric"],
     "include/coll/transport.h": ["coll_transport", "coll_transport_env"],
+    "include/coll/transport_shared.h": ["coll_transport_shared"],
 }
 # The largest part of src/ that one folder may hold.
 LARGEST = 0.20

@@ -511,13 +511,16 @@ static void unreadable(coll_comm *comm, int rank, void *arg)
 {
 	const struct shape s = {.kind = COLL_KIND_ALL_GATHER, .count = 20000, .plain = 3};
 	struct coll_transport table;
+	struct coll_transport_shared shared;
 	uint64_t cma_read;
 
 	once(comm, rank, &s);
 	CHECK(stats(comm).cma_read == 3 * 20000 * sizeof(int));
 	if (rank == *(const int *)arg) {
 		table = *comm->intra->peers[!rank].transport;
-		table.pull = refuses;
+		shared = *table.shared;
+		shared.pull = refuses;
+		table.shared = &shared;
 		comm->intra->peers[!rank].transport = &table;
 	}
 	once(comm, rank, &s);
@@ -542,6 +545,7 @@ static void unreadable_by_one(coll_comm *comm, int rank, void *arg)
 	const struct shape s = {.kind = COLL_KIND_ALL_TO_ALL, .count = 20000, .plain = (1 << size) - 1};
 	const uint64_t one = (uint64_t)(size - 1) * s.count * sizeof(int);
 	struct coll_transport table;
+	struct coll_transport_shared shared;
 
 	if (!comm->facts.oversubscribed)
 		return;
@@ -549,7 +553,9 @@ static void unreadable_by_one(coll_comm *comm, int rank, void *arg)
 	CHECK(stats(comm).cma_read == 3 * one && stats(comm).tiles == 0);
 	if (rank == victim) {
 		table = *comm->intra->peers[peer].transport;
-		table.pull = refuses;
+		shared = *table.shared;
+		shared.pull = refuses;
+		table.shared = &shared;
 		comm->intra->peers[peer].transport = &table;
 	}
 	once(comm, rank, &s);
@@ -576,13 +582,16 @@ static void unable(coll_comm *comm, int rank, void *arg)
 	const struct shape s = {.kind = COLL_KIND_ALL_TO_ALL, .count = 20000, .plain = (1 << size) - 1};
 	const uint64_t one = (uint64_t)(size - 1) * s.count * sizeof(int);
 	struct coll_transport table;
+	struct coll_transport_shared shared;
 
 	if (size > 2 && !comm->facts.oversubscribed)
 		return;
 	once(comm, rank, &s);
 	if (rank == 0) {
 		table = *comm->intra->peers[1].transport;
-		table.pull = cannot;
+		shared = *table.shared;
+		shared.pull = cannot;
+		table.shared = &shared;
 		comm->intra->peers[1].transport = &table;
 	}
 	once(comm, rank, &s);

@@ -62,7 +62,7 @@ static void writer(coll_comm *comm, struct stuck *s)
 	OK(comm, coll_all_reduce(b.at, b.at, N, COLL_I32, COLL_SUM, comm, NULL));
 	n = comm->intra;
 	theirs = &n->direct.reach[0][COLL_REACH_OUT];
-	st = n->peers[0].transport->reach(n->peers[0].link, &theirs->piece, N * sizeof(int), &p, &hold);
+	st = n->peers[0].transport->shared->reach(n->peers[0].link, &theirs->piece, N * sizeof(int), &p, &hold);
 	CHECK(st == COLL_OK, "%s", coll_status_string(st));
 	atomic_store(&n->mine->busy, 1);
 	pthread_barrier_wait(&s->both);
@@ -73,7 +73,7 @@ static void writer(coll_comm *comm, struct stuck *s)
 	pthread_barrier_wait(&s->both);
 	atomic_store(&n->mine->busy, 0);
 	if (hold)
-		n->peers[0].transport->leave(n->peers[0].link, hold);
+		n->peers[0].transport->shared->leave(n->peers[0].link, hold);
 	/* And it finds that its peer has failed. */
 	CHECK(coll_all_reduce(b.at, b.at, N, COLL_I32, COLL_SUM, comm, NULL) == COLL_ERR_ABORTED);
 	drop(comm, &b);
@@ -202,6 +202,7 @@ static void read_too_late(coll_comm *comm, int rank, void *arg)
 	const coll_status expected = owner_fails ? COLL_ERR_ABORTED : COLL_ERR_PEER_DEAD;
 	const size_t size = (size_t)coll_comm_size(comm);
 	struct coll_transport table;
+	struct coll_transport_shared shared;
 	struct buffer in, out;
 	coll_status st;
 
@@ -216,7 +217,9 @@ static void read_too_late(coll_comm *comm, int rank, void *arg)
 	OK(comm, coll_barrier(comm, NULL));
 	if (rank == 1) {
 		table = *comm->intra->peers[0].transport;
-		table.pull = reads_too_late;
+		shared = *table.shared;
+		shared.pull = reads_too_late;
+		table.shared = &shared;
 		comm->intra->peers[0].transport = &table;
 	}
 	st = coll_all_to_all(in.at, out.at, N, COLL_I32, comm, NULL);

@@ -4,12 +4,22 @@
  * and forgotten here is a compiler warning. Optional abilities answer
  * UNSUPPORTED, notifications do nothing, an address is empty and nobody is
  * reachable: a table with only the required members is complete and safe.
+ * A completed table always has a table of shared memory: one that refuses everything where
+ * the transport has none.
  */
+#include "transports/common/dummy.h"
+
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "transports/common/dummy.h"
 #include "transports/common/registry.h"
+
+enum { MEMBER = sizeof(void (*)(void)) };
+static_assert((sizeof(struct coll_transport) - offsetof(struct coll_transport, open)) % MEMBER == 0,
+              "function pointers");
+static_assert((sizeof(struct coll_transport_shared) - offsetof(struct coll_transport_shared, offer)) % MEMBER == 0,
+              "function pointers");
 
 static coll_status dummy_open(const struct coll_transport_env *env, void **inst)
 {
@@ -153,65 +163,86 @@ static void dummy_mem_dereg(void *inst, struct coll_memory *mem)
 {
 }
 
-static coll_status dummy_offer(void *link, const struct coll_channel_key *key, const struct coll_memory *mem)
+/* ---- No shared memory ---- */
+
+static coll_status none_offer(void *link, const struct coll_channel_key *key, const struct coll_memory *mem)
 {
 	return mem ? COLL_ERR_UNSUPPORTED : COLL_OK;
 }
 
-static void dummy_withdraw(void *link, const struct coll_channel_key *key)
+static void none_withdraw(void *link, const struct coll_channel_key *key)
 {
 }
 
-static coll_status dummy_offered(void *link, const struct coll_channel_key *key, struct coll_offer *offer)
+static coll_status none_offered(void *link, const struct coll_channel_key *key, struct coll_offer *offer)
 {
 	return COLL_ERR_UNSUPPORTED;
 }
 
-static void dummy_give_back(void *link, struct coll_offer *offer)
+static void none_give_back(void *link, struct coll_offer *offer)
 {
 }
 
-static void dummy_nudge(void *link)
+static void none_nudge(void *link)
 {
 }
 
-static coll_status dummy_invite(void *channel, uint32_t ahead, void *ptr, const struct coll_memory *mem,
-                                const struct coll_frame *expect)
+static coll_status none_invite(void *channel, uint32_t ahead, void *ptr, const struct coll_memory *mem,
+                               const struct coll_frame *expect)
 {
 	return COLL_ERR_UNSUPPORTED;
 }
 
-static coll_status dummy_push(void *channel, const struct coll_frame *frame, void **p)
+static coll_status none_push(void *channel, const struct coll_frame *frame, void **p)
 {
 	return COLL_ERR_UNSUPPORTED;
 }
 
-static coll_status dummy_share(void *link, const void *ptr, size_t len_bytes, struct coll_piece *piece)
+static coll_status none_share(void *link, const void *ptr, size_t len_bytes, struct coll_piece *piece)
 {
 	return COLL_ERR_UNSUPPORTED;
 }
 
-static coll_status dummy_reach(void *link, const struct coll_piece *piece, size_t len_bytes, void **p, void **hold)
+static coll_status none_reach(void *link, const struct coll_piece *piece, size_t len_bytes, void **p, void **hold)
 {
 	return COLL_ERR_UNSUPPORTED;
 }
 
-static void dummy_leave(void *link, void *hold)
+static void none_leave(void *link, void *hold)
 {
 }
 
-static void dummy_part(void *link, void *ptr, size_t len_bytes)
+static void none_part(void *link, void *ptr, size_t len_bytes)
 {
 }
 
-static coll_status dummy_pull(void *link, uint64_t address, void *to, size_t len_bytes)
+static coll_status none_pull(void *link, uint64_t address, void *to, size_t len_bytes)
 {
 	return COLL_ERR_UNSUPPORTED;
 }
+
+const struct coll_transport_shared coll_transport_shared_none = {
+        sizeof(struct coll_transport_shared),
+        none_offer,
+        none_withdraw,
+        none_offered,
+        none_give_back,
+        none_nudge,
+        none_share,
+        none_reach,
+        none_leave,
+        none_part,
+        none_pull,
+        none_invite,
+        none_push,
+};
+
+/* ---- The table ---- */
 
 static const struct coll_transport dummy = {
         sizeof(struct coll_transport),
         "dummy",
+        &coll_transport_shared_none,
         dummy_open,
         dummy_close,
         dummy_fini,
@@ -229,6 +260,7 @@ static const struct coll_transport dummy = {
         dummy_view,
         dummy_done,
         dummy_recv_into,
+        dummy_recv_through,
         dummy_progress,
         dummy_arm,
         dummy_disarm,
@@ -239,36 +271,40 @@ static const struct coll_transport dummy = {
         dummy_mem_free,
         dummy_mem_reg,
         dummy_mem_dereg,
-        dummy_offer,
-        dummy_withdraw,
-        dummy_offered,
-        dummy_give_back,
-        dummy_nudge,
-        dummy_invite,
-        dummy_push,
-        dummy_share,
-        dummy_reach,
-        dummy_leave,
-        dummy_part,
-        dummy_recv_through,
-        dummy_pull,
 };
 
-/* Every member behind name is a function pointer: fill by position, so that this
- * loop never has to be extended. */
-void coll_transport_complete(const struct coll_transport *t, struct coll_transport *full)
+/* The tables hold function pointers only, behind their first members: so this loop never has to
+ * be extended. */
+static bool is_null(const void *table, size_t at)
 {
-	const size_t first = offsetof(struct coll_transport, open);
-	const size_t known = t->size < sizeof(*t) ? t->size : sizeof(*t);
 	void (*member)(void), (*none)(void) = NULL;
 
-	_Static_assert((sizeof(*t) - offsetof(struct coll_transport, open)) % sizeof(member) == 0, "function pointers");
+	memcpy(&member, (const char *)table + at, sizeof(member));
+	return member == none;
+}
+
+/* A table of another version, or with a gap, would be called where there is nothing. */
+static bool is_whole(const struct coll_transport_shared *shared)
+{
+	if (shared->size != sizeof(*shared))
+		return false;
+	for (size_t at = offsetof(struct coll_transport_shared, offer); at < sizeof(*shared); at += MEMBER)
+		if (is_null(shared, at))
+			return false;
+	return true;
+}
+
+void coll_transport_complete(const struct coll_transport *t, struct coll_transport *full)
+{
+	const size_t known = t->size < sizeof(*t) ? t->size : sizeof(*t);
+
 	memset(full, 0, sizeof(*full));
 	memcpy(full, t, known);
 	full->size = sizeof(*full);
-	for (size_t at = first; at < sizeof(*full); at += sizeof(member)) {
-		memcpy(&member, (const char *)full + at, sizeof(member));
-		if (member == none)
-			memcpy((char *)full + at, (const char *)&dummy + at, sizeof(member));
-	}
+	for (size_t at = offsetof(struct coll_transport, open); at < sizeof(*full); at += MEMBER)
+		if (is_null(full, at))
+			memcpy((char *)full + at, (const char *)&dummy + at, MEMBER);
+	assert(!full->shared || is_whole(full->shared));
+	if (!full->shared || !is_whole(full->shared))
+		full->shared = dummy.shared;
 }

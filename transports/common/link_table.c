@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/delay.h"
 #include "base/log.h"
 #include "transports/common/pending.h"
 
@@ -244,7 +245,7 @@ void coll_link_table_notify(struct coll_link_table *t, const struct coll_transpo
 void coll_link_table_flush(struct coll_link_table *t, void (*pass)(void *inst), bool (*owes)(struct coll_peer_link *l),
                            uint32_t ms)
 {
-	const uint64_t until = coll_clock_ns() + ms * UINT64_C(1000000);
+	const uint64_t until = coll_clock_ns() + ms * COLL_NS_PER_MS;
 	bool more = t->count > 0;
 
 	while (more && coll_clock_ns() < until) {
@@ -254,6 +255,6 @@ void coll_link_table_flush(struct coll_link_table *t, void (*pass)(void *inst), 
 		for (uint32_t i = 0; i < t->count; i++)
 			more |= owes(t->at[i]);
 		if (more)
-			poll(NULL, 0, 1);
+			poll(NULL, 0, COLL_DELAY_LINK_FLUSH_LOOK_MS);
 	}
 }

@@ -1,13 +1,14 @@
 /*
  * One round of serving: events, what the transport does after them, the timer.
  *
- * Invariant: while soon is up the timer ticks every COLL_REACTOR_SOON_MS, or whoever
+ * Invariant: while soon is up the timer ticks every REACTOR_SOON, or whoever
  * raised it, or a round, is about to set it so. The flag is taken down before tick()
  * looks at what is left. Whoever leaves something holds the lock of it, and raises the
  * flag before he lets go: if he had the lock before tick(), it sees what he left; if
  * after, he sees that the flag was taken down, and raises it and sets the timer again.
  */
 #include "transports/common/reactor.h"
+#include "base/delay.h"
 
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -78,7 +79,7 @@ static void set_timer(struct coll_reactor *r, uint32_t ms)
 void coll_reactor_soon(struct coll_reactor *r)
 {
 	if (!atomic_load_explicit(&r->soon, memory_order_relaxed) && !atomic_exchange(&r->soon, true))
-		set_timer(r, COLL_REACTOR_SOON_MS);
+		set_timer(r, COLL_DELAY_REACTOR_SOON_MS);
 }
 
 static void adjust_timer(struct coll_reactor *r)
@@ -87,7 +88,7 @@ static void adjust_timer(struct coll_reactor *r)
 
 	do {
 		soon = atomic_load(&r->soon);
-		const uint32_t ms = soon ? COLL_REACTOR_SOON_MS : r->table->interval_ms(r->inst);
+		const uint32_t ms = soon ? COLL_DELAY_REACTOR_SOON_MS : r->table->interval_ms(r->inst);
 
 		if (ms != r->tick_ms || soon)
 			set_timer(r, ms);

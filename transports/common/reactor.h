@@ -14,8 +14,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { COLL_REACTOR_SOON_MS = 5 };
-
 /* What the transport does; all with the reactor's lock held, and bounded. */
 struct coll_reactor_table {
 	/* The descriptor that was added with this tag is ready. */

@@ -2,6 +2,7 @@
  * A reactor with a transport that counts: events come with their tags, a kick and a tick make
  * the set readable, and what is left behind is looked at until nothing is.
  */
+#include "base/delay.h"
 #include "transports/common/reactor.h"
 
 #include <poll.h>
@@ -117,7 +118,7 @@ TEST(reactor, ticks_until_nothing_is_left)
 		coll_reactor_serve(&c.r);
 	}
 	CHECK(c.soon == c.ticks && c.ticks == 4, "%d of %d ticks", c.soon, c.ticks);
-	CHECK(c.r.tick_ms == 0 && !readable(&c, 2 * COLL_REACTOR_SOON_MS));
+	CHECK(c.r.tick_ms == 0 && !readable(&c, 2 * COLL_DELAY_REACTOR_SOON_MS));
 	/* Asked for again, it comes again. */
 	coll_reactor_soon(&c.r);
 	CHECK(readable(&c, LIMIT_MS));

@@ -6,13 +6,13 @@
 
 #include <string.h>
 
-const struct coll_transport *const coll_transports[] = {
-        &coll_transport_loop, &coll_transport_shm, &coll_transport_rdma, &coll_transport_tcp, NULL,
-};
+#define ROW(name) &coll_transport_##name,
+const struct coll_transport *const coll_transports[COLL_TRANSPORTS] = {COLL_TRANSPORT_ROWS(ROW)};
+#undef ROW
 
 const struct coll_transport *coll_transport_find(const char *name)
 {
-	for (size_t i = 0; coll_transports[i]; i++) {
+	for (int i = 0; i < COLL_TRANSPORTS; i++) {
 		if (strcmp(coll_transports[i]->name, name) == 0)
 			return coll_transports[i];
 	}

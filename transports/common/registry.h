@@ -6,13 +6,19 @@
 
 #include "coll/transport.h"
 
-extern const struct coll_transport coll_transport_loop;
-extern const struct coll_transport coll_transport_shm;
-extern const struct coll_transport coll_transport_rdma;
-extern const struct coll_transport coll_transport_tcp;
+/* One row per transport, in order of preference. Everything that has room per transport
+ * takes its size from COLL_TRANSPORTS. */
+#define COLL_TRANSPORT_ROWS(ROW) ROW(loop) ROW(shm) ROW(rdma) ROW(tcp)
 
-/* In order of preference, ended by NULL: loop, shm, rdma, tcp. */
-extern const struct coll_transport *const coll_transports[];
+#define ROW(name) extern const struct coll_transport coll_transport_##name;
+COLL_TRANSPORT_ROWS(ROW)
+#undef ROW
+
+#define ROW(name) COLL_TRANSPORT_AT_##name,
+enum { COLL_TRANSPORT_ROWS(ROW) COLL_TRANSPORTS };
+#undef ROW
+
+extern const struct coll_transport *const coll_transports[COLL_TRANSPORTS];
 
 /* NULL when there is none of that name. */
 const struct coll_transport *coll_transport_find(const char *name);

@@ -21,6 +21,7 @@
 
 struct hook_state {
 	struct coll_transport inner;
+	struct coll_transport_shared shared;
 	struct hook_rules rules;
 };
 
@@ -440,75 +441,22 @@ static void hook_mem_dereg(void *inst, struct coll_memory *mem)
 	in->t->mem_dereg(in->inner, mem);
 }
 
-/* ---- Memory read in place ------------------------------------------------------------
- * Nothing can be done to what peers read by themselves, so a wrapped transport offers none,
- * and says so to the peer, who waits for a word. */
+/* ---- Shared memory ----
+ * Nothing can be done to what peers read and write by themselves, so a wrapped transport
+ * refuses all of it, and tells the peer so, which waits for an offer. */
 
 static coll_status hook_offer(void *link, const struct coll_channel_key *key, const struct coll_memory *mem)
 {
 	struct hook_link *l = link;
 
-	return l->inst->t->offer(l->inner, key, NULL);
+	return l->inst->t->shared->offer(l->inner, key, NULL);
 }
 
 static void hook_withdraw(void *link, const struct coll_channel_key *key)
 {
 	struct hook_link *l = link;
 
-	l->inst->t->withdraw(l->inner, key);
-}
-
-static coll_status hook_offered(void *link, const struct coll_channel_key *key, struct coll_offer *offer)
-{
-	return COLL_ERR_UNSUPPORTED;
-}
-
-static void hook_give_back(void *link, struct coll_offer *offer)
-{
-}
-
-static void hook_nudge(void *link)
-{
-	struct hook_link *l = link;
-
-	l->inst->t->nudge(l->inner);
-}
-
-/* Faults strike frames in slots of the sender: where a rule may do so nobody is invited to
- * write anywhere else. */
-static coll_status hook_invite(void *channel, uint32_t ahead, void *ptr, const struct coll_memory *mem,
-                               const struct coll_frame *expect)
-{
-	return COLL_ERR_UNSUPPORTED;
-}
-
-static coll_status hook_push(void *channel, const struct coll_frame *frame, void **p)
-{
-	return COLL_ERR_UNSUPPORTED;
-}
-
-/* Nor is memory used in place: there are no frames in it to be struck. */
-static coll_status hook_share(void *link, const void *ptr, size_t len_bytes, struct coll_piece *piece)
-{
-	return COLL_ERR_UNSUPPORTED;
-}
-
-static coll_status hook_reach(void *link, const struct coll_piece *piece, size_t len_bytes, void **p, void **hold)
-{
-	return COLL_ERR_UNSUPPORTED;
-}
-
-static void hook_leave(void *link, void *hold)
-{
-}
-
-static void hook_part(void *link, void *ptr, size_t len_bytes)
-{
-}
-
-static coll_status hook_pull(void *link, uint64_t address, void *to, size_t len_bytes)
-{
-	return COLL_ERR_UNSUPPORTED;
+	l->inst->t->shared->withdraw(l->inner, key);
 }
 
 coll_status coll_transport_hook_wrap(const struct coll_transport *inner, const char *spec, int rank,
@@ -528,17 +476,18 @@ coll_status coll_transport_hook_wrap(const struct coll_transport *inner, const c
 		return COLL_OK;
 	}
 	coll_transport_complete(inner, &s->inner);
+	s->shared = coll_transport_shared_none;
+	s->shared.offer = hook_offer;
+	s->shared.withdraw = hook_withdraw;
 	/* By position, so that a member added to the table is a compiler warning here. */
-	*table = (struct coll_transport){
-	        sizeof(*table),    inner->name,       hook_open,          hook_close,      hook_fini,
-	        hook_caps,         hook_address,      hook_reachable,     hook_link_open,  hook_link_close,
-	        hook_link_status,  hook_channel_open, hook_channel_close, hook_slot,       hook_post,
-	        hook_post_ref,     hook_view,         hook_done,          hook_recv_into,  hook_progress,
-	        hook_arm,          hook_disarm,       hook_poll_fd,       hook_service_fd, hook_service,
-	        hook_mem_alloc,    hook_mem_free,     hook_mem_reg,       hook_mem_dereg,  hook_offer,
-	        hook_withdraw,     hook_offered,      hook_give_back,     hook_nudge,      hook_invite,
-	        hook_push,         hook_share,        hook_reach,         hook_leave,      hook_part,
-	        hook_recv_through, hook_pull};
+	*table = (struct coll_transport){sizeof(*table),    inner->name,        &s->shared,      hook_open,
+	                                 hook_close,        hook_fini,          hook_caps,       hook_address,
+	                                 hook_reachable,    hook_link_open,     hook_link_close, hook_link_status,
+	                                 hook_channel_open, hook_channel_close, hook_slot,       hook_post,
+	                                 hook_post_ref,     hook_view,          hook_done,       hook_recv_into,
+	                                 hook_recv_through, hook_progress,      hook_arm,        hook_disarm,
+	                                 hook_poll_fd,      hook_service_fd,    hook_service,    hook_mem_alloc,
+	                                 hook_mem_free,     hook_mem_reg,       hook_mem_dereg};
 	*state = s;
 	return COLL_OK;
 }

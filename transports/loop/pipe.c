@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/delay.h"
 #include "transports/loop/group.h"
 #include "transports/loop/loop.h"
 #include "transports/loop/pipe.h"
@@ -363,7 +364,7 @@ bool coll_loop_noteworthy(const struct loop_channel *c)
  * the view then is told by done() that what it read does not count. */
 static void await_reader(struct loop_channel *c, struct loop_cell *cell)
 {
-	const uint64_t until = coll_clock_ns() + 2000000000u;
+	const uint64_t until = coll_clock_ns() + COLL_DELAY_NS(LOOP_READER);
 	int reading = LOOP_READ;
 
 	while (atomic_load(&cell->loan) == LOOP_READ && !pthread_equal(cell->reader, pthread_self())) {

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/delay.h"
 #include "transports/rdma/channel.h"
 #include "transports/rdma/cm.h"
 #include "transports/rdma/link.h"
@@ -90,7 +91,7 @@ coll_status coll_rdma_channel_open(void *link, const struct coll_channel_key *ke
 bool coll_rdma_channel_await(struct rdma_link *l, bool (*done)(struct rdma_link *l, const void *arg), const void *arg,
                              unsigned ms)
 {
-	const uint64_t until = coll_clock_ns() + ms * UINT64_C(1000000);
+	const uint64_t until = coll_clock_ns() + ms * COLL_NS_PER_MS;
 
 	while (l->state == LINK_UP && !done(l, arg)) {
 		if (coll_clock_ns() > until)

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/delay.h"
 #include "transports/rdma/cm.h"
 #include "transports/rdma/device.h"
 #include "transports/rdma/hello.h"
@@ -23,7 +24,7 @@
 #include "transports/rdma/sender.h"
 #include "transports/rdma/tx.h"
 
-enum { REJECTED_NOBODY_LISTENS = 8, UNREACHABLE_MS = 1900, FLUSH_MS = 100 };
+enum { REJECTED_NOBODY_LISTENS = 8 };
 
 struct event {
 	enum rdma_cm_event_type type;
@@ -212,7 +213,7 @@ void coll_rdma_cm_bury(struct rdma_link *l)
 /* Both locks. What has arrived is taken in, to the last; then nothing more can. */
 void coll_rdma_cm_tear(struct rdma_link *l)
 {
-	const uint64_t until = coll_clock_ns() + FLUSH_MS * UINT64_C(1000000);
+	const uint64_t until = coll_clock_ns() + COLL_DELAY_NS(RDMA_FLUSH);
 
 	assert(l->state == LINK_TORN);
 	while ((coll_rdma_rx_poll(l) > 0 || l->recvs_posted > 0) && coll_clock_ns() < until && l->state == LINK_TORN)
@@ -251,7 +252,7 @@ static socklen_t to_sockaddr(const struct coll_rdma_peer_info *c, uint16_t port,
 static void retry_later(struct rdma_link *l, uint64_t now, unsigned ms)
 {
 	tear_down(l);
-	l->retry_ns = now + ms * UINT64_C(1000000);
+	l->retry_ns = now + ms * COLL_NS_PER_MS;
 	if (l->base.opens == 0) /* nobody here will try */
 		atomic_fetch_add(&l->inst->links.stale, 1);
 }
@@ -270,14 +271,15 @@ static uint64_t attempt_ns(struct rdma_link *l)
 {
 	const unsigned again = l->attempts < 2 ? l->attempts++ : 2;
 
-	return l->mending ? RDMA_MEND_ATTEMPT_MS * UINT64_C(1000000) : (RDMA_ATTEMPT_MS * UINT64_C(1000000)) << again;
+	return l->mending ? COLL_DELAY_NS(RDMA_MEND_CONNECT) : COLL_DELAY_NS(RDMA_CONNECT) << again;
 }
 
 /* An attempt that gets on is not cut short. */
 static void renew(struct rdma_link *l)
 {
 	const uint64_t until =
-	        coll_clock_ns() + (l->mending ? RDMA_MEND_ATTEMPT_MS : RDMA_ATTEMPT_MS) * UINT64_C(1000000);
+	        coll_clock_ns() +
+	        (l->mending ? COLL_DELAY_RDMA_MEND_CONNECT_MS : COLL_DELAY_RDMA_CONNECT_MS) * COLL_NS_PER_MS;
 
 	if (l->deadline_ns < until)
 		l->deadline_ns = until;
@@ -286,14 +288,15 @@ static void renew(struct rdma_link *l)
 static void set_limit(struct rdma_link *l, uint64_t now)
 {
 	if (!l->give_up_ns)
-		l->give_up_ns = now + UNREACHABLE_MS * UINT64_C(1000000);
+		l->give_up_ns = now + COLL_DELAY_NS(RDMA_UNREACHABLE);
 }
 
 /* Until when the attempts of a peer that is there, or may be, go on; whether it is dead or late others
  * judge. */
 static uint64_t silence_ns(const struct rdma_link *l)
 {
-	return l->give_up_ns + (l->mending ? 0 : (RDMA_SILENCE_MS - UNREACHABLE_MS) * UINT64_C(1000000));
+	return l->give_up_ns +
+	       (l->mending ? 0 : (COLL_DELAY_RDMA_SILENT_MS - COLL_DELAY_RDMA_UNREACHABLE_MS) * COLL_NS_PER_MS);
 }
 
 /* An attempt has failed; for a moment that may be so. there: the peer has said something, so it is no
@@ -313,7 +316,7 @@ static void not_made(struct rdma_link *l, const char *what, int e, bool there)
 	else if (now >= limit)
 		coll_rdma_link_fail(l, COLL_ERR_PEER_DEAD, "rdma %s: %s%s%s", path, what, e ? ": " : "",
 		                    e ? strerror(e) : "");
-	retry_later(l, now, RDMA_RETRY_MS);
+	retry_later(l, now, COLL_DELAY_RDMA_AGAIN_MS);
 }
 
 /* The way there is not open. */
@@ -343,7 +346,8 @@ static void ask(struct rdma_link *l, uint64_t now)
 	l->asked = true;
 	l->stage = STAGE_ADDRESS;
 	l->deadline_ns = now + attempt_ns(l);
-	if (in->v.rdma_resolve_addr(l->id, (struct sockaddr *)&from, (struct sockaddr *)&to, RDMA_RESOLVE_MS) != 0)
+	if (in->v.rdma_resolve_addr(l->id, (struct sockaddr *)&from, (struct sockaddr *)&to,
+	                            COLL_DELAY_RDMA_RESOLVE_MS) != 0)
 		not_reached(l, "the peer's address cannot be resolved", errno);
 }
 
@@ -378,7 +382,7 @@ static void answered(struct rdma_link *l, const struct event *e)
 	if (wrong) {
 		rdma_log(in, COLL_LOG_WARN, "[COLL-6504] rdma: an answer from %.24s is refused: %s", l->target.device,
 		         wrong);
-		retry_later(l, coll_clock_ns(), RDMA_RETRY_MS);
+		retry_later(l, coll_clock_ns(), COLL_DELAY_RDMA_AGAIN_MS);
 		return;
 	}
 	l->recvs = m.recvs;
@@ -455,7 +459,7 @@ static void asked(struct rdma_inst *in, const struct event *e)
 	} else if (!accept_it(l, e->id, &m)) {
 		rdma_log(in, COLL_LOG_WARN, "[COLL-6505] rdma: %s cannot accept a connection: %s", in->where,
 		         strerror(errno));
-		retry_later(l, coll_clock_ns(), RDMA_RETRY_MS);
+		retry_later(l, coll_clock_ns(), COLL_DELAY_RDMA_AGAIN_MS);
 	}
 	pthread_mutex_unlock(&l->base.lock);
 }
@@ -472,11 +476,11 @@ static void refused(struct rdma_link *l, const struct event *e)
 	if (l->mending && (nobody || gone)) {
 		coll_rdma_link_fail(l, COLL_ERR_PEER_DEAD, "rdma %s: the peer's %s is gone without a word", path,
 		                    nobody ? "process" : "end");
-		retry_later(l, coll_clock_ns(), RDMA_RETRY_MS);
+		retry_later(l, coll_clock_ns(), COLL_DELAY_RDMA_AGAIN_MS);
 	} else if (nobody)
 		not_reached(l, "nobody listens there: the peer's process is gone", 0);
 	else
-		retry_later(l, coll_clock_ns(), (l->mending ? 2 : 4) * RDMA_RETRY_MS);
+		retry_later(l, coll_clock_ns(), (l->mending ? 2 : 4) * COLL_DELAY_RDMA_AGAIN_MS);
 }
 
 static void disconnected(struct rdma_link *l)
@@ -489,7 +493,7 @@ static void disconnected(struct rdma_link *l)
 	if (l->state == LINK_UP)
 		coll_rdma_link_torn(l, COLL_ERR_PEER_DEAD, "rdma %s: the peer's end is gone without a word", path);
 	else if (l->state == LINK_CONNECTING)
-		retry_later(l, coll_clock_ns(), RDMA_RETRY_MS);
+		retry_later(l, coll_clock_ns(), COLL_DELAY_RDMA_AGAIN_MS);
 }
 
 /* What befalls an attempt. */
@@ -502,7 +506,7 @@ static void attempt_event(struct rdma_link *l, const struct event *e)
 	case RDMA_CM_EVENT_ADDR_RESOLVED:
 		l->stage = STAGE_ROUTE;
 		renew(l);
-		if (in->v.rdma_resolve_route(l->id, RDMA_RESOLVE_MS) != 0)
+		if (in->v.rdma_resolve_route(l->id, COLL_DELAY_RDMA_RESOLVE_MS) != 0)
 			not_reached(l, "no route", errno);
 		break;
 	case RDMA_CM_EVENT_ROUTE_RESOLVED:
@@ -590,7 +594,7 @@ void coll_rdma_cm_pursue(struct rdma_link *l, uint64_t now_ns)
 		if (l->asked && now_ns >= silence_ns(l))
 			not_made(l, "the peer does not answer", 0, true);
 		else
-			retry_later(l, now_ns, RDMA_RETRY_MS);
+			retry_later(l, now_ns, COLL_DELAY_RDMA_AGAIN_MS);
 	}
 	if (l->state == LINK_CONNECTING && l->stage == STAGE_IDLE && l->base.opens > 0 && now_ns >= l->retry_ns)
 		ask(l, now_ns);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/delay.h"
 #include "transports/rdma/cm.h"
 #include "transports/rdma/device.h"
 #include "transports/rdma/link.h"
@@ -163,9 +164,9 @@ void coll_rdma_link_torn(struct rdma_link *l, coll_status why, const char *forma
 	atomic_fetch_sub(&in->up, 1);
 	atomic_fetch_add(&in->connecting, 1);
 	in->v.ibv_modify_qp(l->qp, &attr, IBV_QP_STATE);
-	l->give_up_ns = coll_clock_ns() + RDMA_MEND_MS * UINT64_C(1000000);
-	if (l->give_up_ns < l->moved_ns + RDMA_MEND_ALL_MS * UINT64_C(1000000))
-		l->give_up_ns = l->moved_ns + RDMA_MEND_ALL_MS * UINT64_C(1000000);
+	l->give_up_ns = coll_clock_ns() + COLL_DELAY_NS(RDMA_MEND);
+	if (l->give_up_ns < l->moved_ns + COLL_DELAY_NS(RDMA_MEND_ALL))
+		l->give_up_ns = l->moved_ns + COLL_DELAY_NS(RDMA_MEND_ALL);
 	atomic_fetch_add(&in->links.stale, 1);
 	coll_rdma_kick(in);
 }

@@ -11,6 +11,7 @@
 #include <sys/epoll.h>
 
 #include "base/clock.h"
+#include "base/delay.h"
 #include "transports/common/registry.h"
 #include "transports/rdma/channel.h"
 #include "transports/rdma/cm.h"
@@ -24,7 +25,7 @@
 #include "transports/rdma/service.h"
 #include "transports/rdma/tx.h"
 
-enum { FINI_MS = 90, TIMEOUT_EXPONENT = 14, RETRIES = 6, PROBE_BYTES = 1 << 20 };
+enum { TIMEOUT_EXPONENT = 14, RETRIES = 6, PROBE_BYTES = 1 << 20 };
 
 /* ---- open ----------------------------------------------------------------------- */
 
@@ -185,7 +186,7 @@ static void rdma_fini(void *inst)
 	if (!in)
 		return;
 	/* A peer that lives takes what was posted before the end. */
-	coll_link_table_flush(&in->links, NULL, owes, FINI_MS);
+	coll_link_table_flush(&in->links, NULL, owes, COLL_DELAY_RDMA_FINI_MS);
 	pthread_mutex_lock(&in->service.lock);
 	for (uint32_t i = 0; i < in->links.count; i++) {
 		struct rdma_link *l = (struct rdma_link *)in->links.at[i];

@@ -39,16 +39,7 @@ enum {
 	RDMA_INLINE_BYTES = 128,     /* wanted of the device */
 	RDMA_CHANNELS_MAX = 1 << 20, /* per link and direction */
 	RDMA_INTO_BYTES = 4096,      /* smaller frames are not worth an announcement */
-	RDMA_RESOLVE_MS = 1500,
-	RDMA_ATTEMPT_MS = 800,   /* a connection not made by then is tried again */
-	RDMA_SILENCE_MS = 10000, /* who does not answer for so long, though there is a way, is given up */
-	RDMA_RETRY_MS = 30,
-	RDMA_TICK_MS = 350,      /* an idle link is asked for a sign of life so often */
-	RDMA_MEND_MS = 750,      /* a broken connection is made again within this, or the link is down */
-	RDMA_MEND_ALL_MS = 1450, /* or within this since anything came through, if that is later */
-	RDMA_MEND_ATTEMPT_MS = 200,
-	RDMA_MENDS = 8,        /* in a row, without anything having moved in between */
-	RDMA_CANCEL_MS = 1000, /* a peer that does not take its promise back loses the link */
+	RDMA_MENDS = 8,              /* in a row, without anything having moved in between */
 };
 
 struct rdma_link;

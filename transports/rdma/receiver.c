@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/delay.h"
 #include "transports/rdma/channel.h"
 #include "transports/rdma/link.h"
 #include "transports/rdma/memory.h"
@@ -117,7 +118,7 @@ static void take_back(struct rdma_receiver *r)
 
 	r->announced = r->arrived;
 	r->into = NULL; /* draining: not looked at any more */
-	if (!coll_rdma_channel_await(l, receiver_gone, &mine.id, RDMA_CANCEL_MS))
+	if (!coll_rdma_channel_await(l, receiver_gone, &mine.id, COLL_DELAY_RDMA_CANCEL_MS))
 		coll_rdma_link_fail(l, COLL_ERR_SYSTEM, "rdma %s: the peer does not take back the right to write",
 		                    l->inst->where);
 	if (l->state != LINK_UP)

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/delay.h"
 #include "transports/rdma/channel.h"
 #include "transports/rdma/link.h"
 #include "transports/rdma/memory.h"
@@ -274,7 +275,7 @@ void coll_rdma_sender_close(struct rdma_sender *s)
 	const struct rdma_entry fence = {.sender = s, .fence = true};
 
 	keep_lent(s);
-	if (!coll_rdma_channel_await(l, nothing_lent, s, 4 * RDMA_CANCEL_MS))
+	if (!coll_rdma_channel_await(l, nothing_lent, s, COLL_DELAY_RDMA_LENT_MS))
 		coll_rdma_link_fail(l, COLL_ERR_SYSTEM, "rdma %s: a send does not end", l->inst->where);
 	if (s->lent > 0)
 		coll_rdma_channel_bury(l);

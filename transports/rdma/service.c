@@ -4,6 +4,7 @@
  */
 #include "transports/rdma/service.h"
 #include "base/clock.h"
+#include "base/delay.h"
 #include "transports/rdma/cm.h"
 #include "transports/rdma/link.h"
 #include "transports/rdma/rdma.h"
@@ -69,7 +70,7 @@ static void ask_for_life(struct rdma_inst *in, uint64_t now)
 {
 	struct rdma_link *l;
 
-	if (now - in->liveness_ns < RDMA_TICK_MS * UINT64_C(1000000) / 2)
+	if (now - in->liveness_ns < COLL_DELAY_NS(RDMA_TICK) / 2)
 		return;
 	in->liveness_ns = now;
 	for (uint32_t i = 0; (l = coll_rdma_link_at(in, i)); i++) {
@@ -102,10 +103,10 @@ static uint32_t interval_ms(void *inst)
 	const struct rdma_inst *in = inst;
 
 	if (atomic_load(&in->lingering) > 0)
-		return COLL_REACTOR_SOON_MS;
+		return COLL_DELAY_REACTOR_SOON_MS;
 	if (atomic_load(&in->connecting) > 0 || in->corpses)
-		return RDMA_RETRY_MS;
-	return atomic_load(&in->up) > 0 ? RDMA_TICK_MS : 0;
+		return COLL_DELAY_RDMA_AGAIN_MS;
+	return atomic_load(&in->up) > 0 ? COLL_DELAY_RDMA_TICK_MS : 0;
 }
 
 static void event(void *inst, uint64_t tag)

@@ -16,6 +16,7 @@
 #include <sys/mman.h>
 
 #include "base/clock.h"
+#include "base/delay.h"
 #include "transports/shm/push.h"
 #include "transports/shm/region.h"
 #include "transports/shm/ring.h"
@@ -24,7 +25,6 @@ enum { PAGE = 4096 };
 
 /* How long a claim may last before the owner takes other pages: a writer fills a slot in
  * microseconds, if it runs. */
-#define CLAIM_NS 20000000u
 
 /* ---- Receiver -------------------------------------------------------------------------- */
 
@@ -115,7 +115,7 @@ static void await_writer(struct shm_channel *c, const struct shm_invitation *o, 
 	const uint64_t since_ns = coll_clock_ns();
 
 	while (atomic_load_explicit(&o->state, memory_order_acquire) == claimed) {
-		if (coll_clock_ns() - since_ns < CLAIM_NS) {
+		if (coll_clock_ns() - since_ns < COLL_DELAY_NS(SHM_PUSH_CLAIM)) {
 			sched_yield();
 			continue;
 		}

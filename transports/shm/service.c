@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/delay.h"
 #include "transports/shm/join.h"
 #include "transports/shm/link.h"
 #include "transports/shm/service.h"
@@ -42,7 +43,7 @@ static bool worth_a_line(struct shm_inst *in)
 {
 	const uint64_t now = coll_clock_ns();
 
-	if (in->scarce_ns && now < in->scarce_ns + UINT64_C(1000000000))
+	if (in->scarce_ns && now < in->scarce_ns + COLL_DELAY_NS(SHM_SCARCE_LINE))
 		return false;
 	in->scarce_ns = now;
 	return true;
@@ -137,16 +138,17 @@ static void evict(struct shm_inst *in)
 /* One whose peer connects may have its descriptor already, and be in the handshake. */
 static uint64_t patience_ns(const struct shm_link *l)
 {
-	return (coll_shm_we_connect(l) ? SHM_SHORT_MS : SHM_SHORT_MS + SHM_HANDSHAKE_MS) * UINT64_C(1000000);
+	return (coll_shm_we_connect(l) ? COLL_DELAY_SHM_NO_DESCRIPTOR_MS
+	                               : COLL_DELAY_SHM_NO_DESCRIPTOR_MS + COLL_DELAY_SHM_HANDSHAKE_MS) *
+	       COLL_NS_PER_MS;
 }
 
 /* At the limit of this process. For a moment it may be; then it is what links fail of that have no connection. */
 static void no_descriptor(struct shm_inst *in)
 {
-	enum { RECENT_MS = 10 * SHM_TICK_MS };
 	const uint64_t now = coll_clock_ns();
 
-	if (now > in->short_last_ns + RECENT_MS * 1000000ull)
+	if (now > in->short_last_ns + COLL_DELAY_NS(SHM_NO_DESCRIPTOR_APART))
 		in->short_ns = now;
 	in->short_last_ns = now;
 	for (struct shm_link *l = in->links; l; l = l->next)
@@ -187,7 +189,7 @@ static void on_listener(struct shm_inst *in)
 		if (atomic_load(&in->closed) || !same_user(fd) || !conn_new(in, fd, SHM_WAIT_HELLO))
 			close(fd);
 	}
-	coll_shm_timer(in, SHM_TICK_MS);
+	coll_shm_timer(in, COLL_DELAY_SHM_TICK_MS);
 }
 
 static void say_hello(struct shm_link *l, int fd)
@@ -255,12 +257,12 @@ static void on_timer(struct shm_inst *in)
 		/* Rearmed meanwhile. */
 	}
 	for (struct shm_conn *c = in->conns; c; c = c->next) {
-		if (may_give_up(c) && now > c->since_ns + SHM_HANDSHAKE_MS * 1000000ull)
+		if (may_give_up(c) && now > c->since_ns + COLL_DELAY_NS(SHM_HANDSHAKE))
 			conn_lost(in, c);
 	}
 	for (struct shm_link *l = in->links; l; l = l->next) {
 		if (l->opened && coll_shm_link_state(l) == COLL_AGAIN && !l->conn && coll_shm_we_connect(l) &&
-		    now >= l->since_ns + SHM_TICK_MS * 1000000ull)
+		    now >= l->since_ns + COLL_DELAY_NS(SHM_TICK))
 			try_connect(l);
 	}
 }
@@ -354,7 +356,7 @@ void coll_shm_service_step(struct shm_inst *in, bool wait)
 	coll_shm_sweep(in);
 	drop_dead_parked(in);
 	if (n > 0 && unfinished(in))
-		coll_shm_timer(in, SHM_TICK_MS);
+		coll_shm_timer(in, COLL_DELAY_SHM_TICK_MS);
 	if (in->changed)
 		coll_shm_wake_self(in);
 	in->changed = false;

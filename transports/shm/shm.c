@@ -297,9 +297,26 @@ static int inst_service_fd(void *inst)
 	return ((struct shm_inst *)inst)->epoll_fd;
 }
 
+static const struct coll_transport_shared shared = {
+        .size = sizeof(struct coll_transport_shared),
+        .offer = coll_shm_offer,
+        .withdraw = coll_shm_withdraw,
+        .offered = coll_shm_offered,
+        .give_back = coll_shm_give_back,
+        .nudge = coll_shm_nudge,
+        .share = coll_shm_share,
+        .reach = coll_shm_reach,
+        .leave = coll_shm_leave,
+        .part = coll_shm_part,
+        .pull = coll_shm_cma_from,
+        .invite = coll_shm_invite,
+        .push = coll_shm_push,
+};
+
 const struct coll_transport coll_transport_shm = {
         .size = sizeof(struct coll_transport),
         .name = "shm",
+        .shared = &shared,
         .open = inst_open,
         .close = inst_close,
         .fini = inst_fini,
@@ -324,16 +341,4 @@ const struct coll_transport coll_transport_shm = {
         .service = coll_shm_service,
         .mem_alloc = coll_shm_mem_alloc,
         .mem_free = coll_shm_mem_free,
-        .invite = coll_shm_invite,
-        .push = coll_shm_push,
-        .offer = coll_shm_offer,
-        .withdraw = coll_shm_withdraw,
-        .offered = coll_shm_offered,
-        .give_back = coll_shm_give_back,
-        .nudge = coll_shm_nudge,
-        .share = coll_shm_share,
-        .reach = coll_shm_reach,
-        .leave = coll_shm_leave,
-        .part = coll_shm_part,
-        .pull = coll_shm_cma_from,
 };

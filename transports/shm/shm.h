@@ -41,9 +41,6 @@ enum {
 	SHM_SLOT_MAX = 4 << 20,
 	SHM_NAME_BYTES = 24,
 	SHM_CONNS_MAX = 256, /* connections that have not proved themselves */
-	SHM_HANDSHAKE_MS = 2000,
-	SHM_SHORT_MS = 1000, /* without a descriptor to connect with */
-	SHM_TICK_MS = 20,
 };
 
 /* ---- In shared memory ------------------------------------------------------ */

@@ -4,6 +4,7 @@
  * writes nonsense into the ring breaks its link and nothing else; all without a service
  * thread.
  */
+#include "coll/transport_shared.h"
 #include "transports/shm/link.h"
 #include "transports/shm/segment.h"
 #include "transports/shm/shm.h"
@@ -276,20 +277,20 @@ TEST(shm, memory_is_pulled_by_its_address)
 
 	bench_open(&b);
 	l = b.link[1];
-	if (b.t->pull(l, 0, NULL, 0) == COLL_ERR_UNSUPPORTED) {
+	if (b.t->shared->pull(l, 0, NULL, 0) == COLL_ERR_UNSUPPORTED) {
 		bench_close(&b);
 		SKIP("processes may not read each other here");
 	}
 	for (size_t i = 0; i < BYTES; i++)
 		from[i] = (char)(i * 7 + i / 4096);
-	CHECK(b.t->pull(l, (uintptr_t)from + 1, to + 3, BYTES - 4) == COLL_OK);
+	CHECK(b.t->shared->pull(l, (uintptr_t)from + 1, to + 3, BYTES - 4) == COLL_OK);
 	CHECK(memcmp(to + 3, from + 1, BYTES - 4) == 0 && to[2] == 0 && to[BYTES - 1] == 0);
-	CHECK(b.t->pull(l, 4096, to, 64) == COLL_ERR_UNSUPPORTED);
+	CHECK(b.t->shared->pull(l, 4096, to, 64) == COLL_ERR_UNSUPPORTED);
 	l->probe_value++;
-	CHECK(b.t->pull(l, (uintptr_t)from, to, 64) == COLL_ERR_PEER_DEAD);
+	CHECK(b.t->shared->pull(l, (uintptr_t)from, to, 64) == COLL_ERR_PEER_DEAD);
 	l->probe_value--;
 	l->probe_address = 4096;
-	CHECK(b.t->pull(l, (uintptr_t)from, to, 64) == COLL_ERR_PEER_DEAD);
+	CHECK(b.t->shared->pull(l, (uintptr_t)from, to, 64) == COLL_ERR_PEER_DEAD);
 	free(from);
 	free(to);
 	bench_close(&b);

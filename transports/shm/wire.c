@@ -14,6 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/delay.h"
 #include "base/siphash.h"
 #include "transports/shm/link.h"
 #include "transports/shm/shm.h"
@@ -169,7 +170,7 @@ void coll_shm_flush(struct shm_link *l)
 		const int sent = coll_shm_transmit(l->conn->source.fd, &o->message, o->fds);
 
 		if (sent == 0) {
-			coll_shm_timer(l->inst, SHM_TICK_MS);
+			coll_shm_timer(l->inst, COLL_DELAY_SHM_TICK_MS);
 			return;
 		}
 		/* A broken socket also becomes readable, and is dealt with there. */

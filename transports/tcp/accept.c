@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/delay.h"
 #include "base/log.h"
 #include "tcp.h"
 #include "transports/tcp/accept.h"
@@ -199,7 +200,7 @@ static bool open_door(struct tcp_inst *in)
 	h->stage = HANDSHAKE_HELLO;
 	h->got = 0;
 	h->started_ns = coll_clock_ns();
-	h->deadline_ns = h->started_ns + TCP_PENDING_MS * UINT64_C(1000000);
+	h->deadline_ns = h->started_ns + COLL_DELAY_NS(TCP_HANDSHAKE);
 	coll_tcp_nonce(h->nonce);
 	in->pending_count++;
 	if (!coll_reactor_watch(&in->service, fd, EPOLLIN,

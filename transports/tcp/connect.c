@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/delay.h"
 #include "base/log.h"
 #include "tcp.h"
 #include "transports/tcp/address.h"
@@ -48,7 +49,7 @@ static void attempt_failed(struct tcp_link *l, enum outcome outcome, const char 
 		return;
 	l->target_next = 0;
 	if (l->retry_any && now < l->deadline_ns) {
-		l->retry_ns = now + TCP_RETRY_MS * UINT64_C(1000000);
+		l->retry_ns = now + COLL_DELAY_NS(TCP_AGAIN);
 	} else if (l->late_any && l->round == 0 && l->target.count > 1) {
 		l->round = 1;
 	} else {
@@ -62,7 +63,7 @@ static void attempt_failed(struct tcp_link *l, enum outcome outcome, const char 
 /* Local shortages pass, and the limit of this process is given some time; everything else is an answer. */
 static enum outcome outcome_of(const struct tcp_link *l, int e)
 {
-	if (e == EMFILE && l->short_ns != 0 && coll_clock_ns() >= l->short_ns + TCP_SHORT_MS * UINT64_C(1000000))
+	if (e == EMFILE && l->short_ns != 0 && coll_clock_ns() >= l->short_ns + COLL_DELAY_NS(TCP_NO_DESCRIPTOR))
 		return OUTCOME_NO;
 	return e == EADDRNOTAVAIL || e == EMFILE || e == ENFILE || e == ENOBUFS || e == ENOMEM || e == EAGAIN
 	               ? OUTCOME_LATER
@@ -91,11 +92,12 @@ static void attempt(struct tcp_link *l)
 	struct tcp_handshake *h = &l->attempt;
 	struct sockaddr_storage sa;
 	const socklen_t len = coll_tcp_candidate_sockaddr(&l->target.candidate[l->target_next], &sa);
-	const uint32_t wait_ms = l->target.count > 1 && l->round == 0 ? TCP_CONNECT_FIRST_MS : TCP_CONNECT_MS;
+	const uint32_t wait_ms =
+	        l->target.count > 1 && l->round == 0 ? COLL_DELAY_TCP_CONNECT_FIRST_MS : COLL_DELAY_TCP_CONNECT_MS;
 	const uint64_t tag = tcp_tag(TAG_ATTEMPT, h->generation, l->base.slot);
 
 	h->started_ns = coll_clock_ns();
-	h->deadline_ns = h->started_ns + wait_ms * UINT64_C(1000000);
+	h->deadline_ns = h->started_ns + wait_ms * COLL_NS_PER_MS;
 	h->got = 0;
 	h->stage = HANDSHAKE_CONNECTING;
 	coll_tcp_nonce(h->nonce);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/delay.h"
 #include "tcp.h"
 #include "transports/tcp/accept.h"
 #include "transports/tcp/connect.h"
@@ -69,7 +70,7 @@ static void check_host(struct tcp_link *l, uint64_t now)
 		}
 	} else if (l->unanswered_ns == 0 || info.tcpi_last_ack_recv < waited_ms) {
 		l->unanswered_ns = now;
-	} else if (waited_ms >= TCP_UNANSWERED_MS) {
+	} else if (waited_ms >= COLL_DELAY_TCP_UNACKNOWLEDGED_MS) {
 		coll_tcp_link_fail(l, COLL_ERR_PEER_SILENT, "host unreachable: no acknowledgement for %u ms",
 		                   waited_ms);
 	}
@@ -81,7 +82,7 @@ static void check_hosts(struct tcp_inst *in, uint64_t now, bool busy)
 	struct tcp_link *l;
 
 	/* Other reasons may make the timer tick faster. */
-	if (now - in->liveness_ns < TCP_TICK_REMOTE_MS * UINT64_C(1000000) / 2)
+	if (now - in->liveness_ns < COLL_DELAY_NS(TCP_TICK_REMOTE) / 2)
 		return;
 	in->liveness_ns = now;
 	in->remote_count = 0;
@@ -138,12 +139,12 @@ static uint32_t interval_ms(void *inst)
 	const struct tcp_inst *in = inst;
 
 	if (atomic_load(&in->connecting) > 0)
-		return TCP_RETRY_MS;
+		return COLL_DELAY_TCP_AGAIN_MS;
 	if (in->pending_count > 0 || in->accept_off)
-		return TCP_TICK_PENDING_MS;
+		return COLL_DELAY_TCP_TICK_PENDING_MS;
 	if (atomic_load(&in->deaf) > 0)
-		return TCP_TICK_DEAF_MS;
-	return in->remote_count > 0 ? TCP_TICK_REMOTE_MS : 0;
+		return COLL_DELAY_TCP_TICK_DEAF_MS;
+	return in->remote_count > 0 ? COLL_DELAY_TCP_TICK_REMOTE_MS : 0;
 }
 
 static bool tick(void *inst, bool soon)

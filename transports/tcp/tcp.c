@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/config.h"
+#include "base/delay.h"
 #include "base/log.h"
 #include "tcp.h"
 #include "transports/common/registry.h"
@@ -28,7 +29,7 @@
 #include "transports/tcp/service.h"
 #include "transports/tcp/tx.h"
 
-enum { RX_BUDGET = 1 << 20, FINI_MS = 90 };
+enum { RX_BUDGET = 1 << 20 };
 
 /* ---- open -------------------------------------------------------------- */
 
@@ -249,7 +250,7 @@ static void tcp_fini(void *inst)
 		return;
 	atomic_store(&in->closed, true);
 	/* A peer that lives takes what was posted before the end. */
-	coll_link_table_flush(&in->links, serve_all, owes, FINI_MS);
+	coll_link_table_flush(&in->links, serve_all, owes, COLL_DELAY_TCP_FINI_MS);
 	for (uint32_t i = 0; i < in->links.count; i++) {
 		struct tcp_link *l = (struct tcp_link *)in->links.at[i];
 

@@ -31,15 +31,6 @@
 enum {
 	TCP_PENDING_MAX = 256,          /* strangers in the door at once */
 	TCP_ACCEPTS_PER_CALL = 64,      /* bound of one service() */
-	TCP_PENDING_MS = 5000,          /* a handshake not finished by then is dropped */
-	TCP_CONNECT_MS = 1900,          /* one candidate, the only one */
-	TCP_CONNECT_FIRST_MS = 600,     /* one of several, first round */
-	TCP_SHORT_MS = 1000,            /* without a descriptor to connect with */
-	TCP_RETRY_MS = 30,              /* pause after BUSY, or after the peer dropped a handshake */
-	TCP_TICK_PENDING_MS = 100,      /* timer while something has a deadline */
-	TCP_TICK_REMOTE_MS = 100,       /* timer while a link leaves this machine */
-	TCP_TICK_DEAF_MS = 100,         /* timer while the service thread hears nothing of some link */
-	TCP_UNANSWERED_MS = 1000,       /* data in flight and no acknowledgement for so long: unreachable */
 	TCP_CANDIDATES_MAX = 10,        /* addresses one process announces */
 	TCP_RAILS_MAX = 8,              /* sockets of one link */
 	TCP_CHANNELS_MAX = 1 << 16,     /* per link and direction */
