@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "base/limits.h"
 #include "base/planted.h"
 #include "call/blocking.h"
 #include "call/fastpath.h"
@@ -21,8 +22,6 @@
 #include "progress/request.h"
 #include "progress/wait.h"
 #include "select/bind.h"
-
-enum { SMALL_COUNT = 64 };
 
 static coll_status need_scratch(struct coll_comm *comm, size_t bytes)
 {
@@ -140,7 +139,7 @@ coll_status coll_comm_call(struct coll_comm *comm, const struct coll_call *c)
 		return st;
 	/* A small call is written down while its first frames travel, which costs nothing then,
 	 * and is not timed when it ends at once: two looks at a clock would be a tenth of it. */
-	if (comm->ctx->dedicated_cores && c->count <= SMALL_COUNT) {
+	if (comm->ctx->dedicated_cores && c->count <= COLL_SHORT_COUNT) {
 		st = coll_run_poll(comm->run, NULL);
 		wait.entries[0] = write_down(comm, c);
 		if (st == COLL_AGAIN)

@@ -6,6 +6,7 @@
  * order.c what the operation before has to do with it.
  */
 #include "engine/run.h"
+#include "base/limits.h"
 #include "engine/bind.h"
 #include "engine/lane.h"
 #include "engine/order.h"
@@ -15,9 +16,6 @@
 #include <stdlib.h>
 
 #include "record/way.h"
-
-/* Below this a copy costs less than telling the peer where to look. */
-enum { REF_BYTES = 4096 };
 
 coll_status coll_run_create(struct coll_run **run)
 {
@@ -158,7 +156,7 @@ coll_status coll_run_start(struct coll_run *run, const struct coll_fabric *fabri
 	run->job = *job;
 	run->fabric = fabric;
 	run->slot_bytes = fabric->slot_bytes;
-	run->ref_bytes = fabric->ref_bytes ? fabric->ref_bytes : REF_BYTES;
+	run->ref_bytes = fabric->ref_bytes ? fabric->ref_bytes : COLL_REF_MIN;
 	run->prescale = job->reduction && job->reduction->op == COLL_OP_PREMUL_SUM;
 	place(run);
 	run->elements = coll_run_span(job);

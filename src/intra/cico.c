@@ -33,8 +33,7 @@
 #include "reduce/copy.h"
 #include "reduce/spread.h"
 
-enum { LINE = COLL_LINE_BYTES, STAGE = 0, RESULT = 2, STRIP_BYTES = 128 << 10 };
-enum { REDUCE_LEAST = 64 << 10, BROADCAST_LEAST = 32 << 10 };
+enum { LINE = COLL_LINE_BYTES, STAGE = 0, RESULT = 2 };
 
 /* Of the vector, or of a block. */
 static size_t bytes_of(const struct coll_job *job)
@@ -53,7 +52,7 @@ static size_t tile_bytes(const struct coll_job *job)
 	switch (job->plan->kind) {
 	case COLL_KIND_ALL_REDUCE: return COLL_TILE_BYTES;
 	case COLL_KIND_ALL_TO_ALL: return COLL_TILE_BYTES / (size_t)job->plan->size & ~(size_t)(LINE - 1);
-	default: return STRIP_BYTES;
+	default: return COLL_STRIP_BYTES;
 	}
 }
 
@@ -61,10 +60,10 @@ static size_t tile_bytes(const struct coll_job *job)
 static bool kind_serves(const struct coll_intra *n, const struct coll_job *job)
 {
 	switch (job->plan->kind) {
-	case COLL_KIND_ALL_REDUCE: return bytes_of(job) >= REDUCE_LEAST;
+	case COLL_KIND_ALL_REDUCE: return bytes_of(job) >= COLL_CICO_REDUCE_MIN;
 	case COLL_KIND_ALL_GATHER:
 	case COLL_KIND_ALL_TO_ALL: return !n->alone;
-	case COLL_KIND_BROADCAST: return !n->alone && bytes_of(job) >= BROADCAST_LEAST;
+	case COLL_KIND_BROADCAST: return !n->alone && bytes_of(job) >= COLL_CICO_BCAST_MIN;
 	default: return false;
 	}
 }

@@ -30,7 +30,7 @@
 
 #include "base/clock.h"
 
-enum { UNIT_BYTES = 1 << 20, LONG_BYTES = 8 << 20, LINE_OFFER = 3, LINE_TAKEN = 4 };
+enum { LINE_OFFER = 3, LINE_TAKEN = 4 };
 enum { OFFERED = INTRA_CMA_NEW + 1, PULLING, TAKEN };
 _Static_assert(COLL_INTRA_SIZE_MAX < 32, "ranks are bits of a word");
 
@@ -69,7 +69,7 @@ static size_t unit_at(const struct coll_job *job, size_t at)
 {
 	const size_t left = at < block_bytes(job) ? block_bytes(job) - at : 0;
 
-	return left < UNIT_BYTES ? left : UNIT_BYTES;
+	return left < COLL_UNIT_BYTES ? left : COLL_UNIT_BYTES;
 }
 
 /* ---- Which way ---- */
@@ -95,7 +95,7 @@ static struct intra_autotune *trial_of(struct coll_intra *n, const struct coll_j
 /* A call takes milliseconds: it is tried less often. Agreed. */
 static bool is_long(const struct coll_intra *n, const struct coll_job *job)
 {
-	return (size_t)n->size << size_class(job) >= LONG_BYTES;
+	return (size_t)n->size << size_class(job) >= COLL_CMA_LONG_BYTES;
 }
 
 static struct intra_backoff *backoff_of(struct coll_intra *n, const struct coll_job *job)
@@ -279,7 +279,7 @@ static void decide(struct coll_intra *n, const struct coll_job *job, struct coll
 /* What goes from our own input to our own result: a unit. False: there is no more. */
 static bool copy_own(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
-	const size_t at = (size_t)s->next * UNIT_BYTES, bytes = unit_at(job, at);
+	const size_t at = (size_t)s->next * COLL_UNIT_BYTES, bytes = unit_at(job, at);
 	const char *from = job->in.base + offset_in(n, job) + at;
 	char *to = result_of(job, n->rank) + at;
 
@@ -297,7 +297,7 @@ static bool copy_own(struct coll_intra *n, const struct coll_job *job, struct co
 /* Of a rank's block. */
 static coll_status pull(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s, uint32_t rank)
 {
-	const size_t at = (size_t)s->done * UNIT_BYTES, bytes = unit_at(job, at);
+	const size_t at = (size_t)s->done * COLL_UNIT_BYTES, bytes = unit_at(job, at);
 	struct intra_peer *p = &n->peers[rank];
 	coll_status st = COLL_ERR_ABORTED;
 
@@ -342,7 +342,7 @@ static bool pull_next(struct coll_intra *n, const struct coll_job *job, struct c
 		n->pull.failed = true;
 		*st = COLL_OK;
 	}
-	if (unit_at(job, (size_t)s->done * UNIT_BYTES) == 0) {
+	if (unit_at(job, (size_t)s->done * COLL_UNIT_BYTES) == 0) {
 		n->pull.read |= 1u << s->cell;
 		s->done = 0;
 	}

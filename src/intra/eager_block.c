@@ -9,7 +9,7 @@
 #include "intra/enter.h"
 #include "reduce/copy.h"
 
-enum { PIECE_MIN = 2048, PIECES = 8 };
+enum { PIECES = 8 };
 
 static bool scatters(const struct coll_job *job)
 {
@@ -127,7 +127,8 @@ static size_t piece_of(const struct coll_intra *n, const struct coll_job *job)
 	const uint32_t room = COLL_PIECES_MAX / blocks(n, job), most = room < PIECES ? room : PIECES;
 	const size_t bytes = (block_bytes(job) + most - 1) / most;
 
-	return bytes < PIECE_MIN ? PIECE_MIN : (bytes + COLL_LINE_BYTES - 1) & ~(size_t)(COLL_LINE_BYTES - 1);
+	return bytes < COLL_EAGER_BLOCK_PIECE_MIN ? COLL_EAGER_BLOCK_PIECE_MIN
+	                                          : (bytes + COLL_LINE_BYTES - 1) & ~(size_t)(COLL_LINE_BYTES - 1);
 }
 
 static size_t part_of(const struct coll_job *job, size_t piece, uint32_t i)

@@ -6,14 +6,15 @@
 #include "intra/eager_chunk.h"
 #include "intra/enter.h"
 
-enum { PIECE_MIN = 1024, PIECES = 8, AHEAD = 2 };
+enum { PIECES = 8, AHEAD = 2 };
 
 /* Elements of a piece: agreed, of the length alone. Whole lines, so that no two pieces share one. */
 static size_t piece_of(size_t count, size_t elem_bytes)
 {
 	size_t bytes = count * elem_bytes / PIECES;
 
-	bytes = bytes < PIECE_MIN ? PIECE_MIN : (bytes + COLL_LINE_BYTES - 1) & ~(size_t)(COLL_LINE_BYTES - 1);
+	bytes = bytes < COLL_EAGER_PIECE_MIN ? COLL_EAGER_PIECE_MIN
+	                                     : (bytes + COLL_LINE_BYTES - 1) & ~(size_t)(COLL_LINE_BYTES - 1);
 	return bytes / elem_bytes;
 }
 

@@ -79,10 +79,10 @@ static inline void coll_intra_copy_lines(char *to, const char *from, size_t byte
 /* Payload of pair_swap.c and eager_bcast.c, by pieces. Whole lines, so that no two pieces share one. */
 static inline size_t coll_intra_piece(size_t bytes)
 {
-	enum { PIECE_MIN = 1024, PIECES = 4 };
+	enum { PIECES = 4 };
 	const size_t piece = (bytes / PIECES + COLL_LINE_BYTES - 1) & ~(size_t)(COLL_LINE_BYTES - 1);
 
-	return piece < PIECE_MIN ? PIECE_MIN : piece;
+	return piece < COLL_EAGER_PIECE_MIN ? COLL_EAGER_PIECE_MIN : piece;
 }
 static inline size_t coll_intra_piece_at(size_t bytes, size_t at, size_t piece)
 {

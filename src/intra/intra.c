@@ -2,6 +2,7 @@
  * Which operation is made how, and what they say of themselves when they wait.
  */
 #include "intra/intra.h"
+#include "base/limits.h"
 #include "intra/central_move.h"
 #include "intra/eager_bcast.h"
 #include "intra/eager_block.h"
@@ -32,7 +33,7 @@ enum way {
 /* Two ranks: up to PAIR_MIN bytes in lines. Ranks that have a core each: reduced in the central buffer up to
  * HUB_REDUCES, counted, not measured: sixteen times that through one core is what half a dozen rounds of a plan take.
  */
-enum { PAIR_MIN = 256, HUB_REDUCES = 1024 };
+enum { PAIR_MIN = COLL_PAIR_SWAP_MIN, HUB_REDUCES = COLL_CENTRAL_REDUCE_MAX };
 
 /* Of one that may go several ways, the first. */
 static const uint8_t names[WAYS] = {
@@ -99,19 +100,7 @@ static enum way find(enum coll_kind kind, int size, size_t bytes)
 	}
 }
 
-/*
- * The longest payload that gains by it, 0: none does. Two ranks, two cores, and four ranks on them
- * (2026-11-21, time by the plan / intranode, 10th percentiles of 400 interleaved blocks):
- *   (all but 8 B with lines and cells of each rank's own; two ranks use a pair's place now, see pair_swap.c)
- *   all_reduce      8 B 1.40, 48 B 1.69, 256 B 1.21, 512 B 1.02, 1 KiB 0.88, 4 to 32 KiB 0.93 to 1.08
- *   all_gather      8 B 1.11, 256 B 1.12, 1 KiB 0.85
- *   reduce_scatter  256 B 1.10, 1 KiB 1.13, 4 KiB 0.98
- *   all_to_all      8 B 1.15, 1 KiB 1.13, 4 KiB 1.08, 32 KiB 1.02
- *   four ranks      all_reduce 8 B 1.12, 4 KiB 1.25, 16 KiB 1.79, 64 KiB 1.44; all_gather 1.12 to 1.49
- * Broadcast, roots in turn, 2026-11-22: 1 KiB 0.308 and 0.18 us, 2 KiB 0.467 and 0.36, 8 KiB 1.40 and 1.02, 16 KiB 2.4
- * and 2.2, 32 KiB the same, in places that do not change hands yet. More ranks than cores, see
- * docs/results/experiments/intra.md. Reduce gains nothing.
- */
+/* The longest payload that gains by it, 0: none does. */
 static size_t limit_of(enum coll_kind kind, int size, bool crowded)
 {
 	if (find(kind, size, SIZE_MAX) == PAIR)
@@ -119,9 +108,9 @@ static size_t limit_of(enum coll_kind kind, int size, bool crowded)
 	switch (kind) {
 	case COLL_KIND_BARRIER: return SIZE_MAX;
 	case COLL_KIND_ALL_REDUCE:
-	case COLL_KIND_ALL_GATHER: return crowded ? SIZE_MAX : 512;
-	case COLL_KIND_REDUCE_SCATTER: return crowded ? SIZE_MAX : 2048;
-	case COLL_KIND_ALL_TO_ALL: return crowded ? SIZE_MAX : 32768;
+	case COLL_KIND_ALL_GATHER: return crowded ? SIZE_MAX : COLL_EAGER_GATHER_MAX;
+	case COLL_KIND_REDUCE_SCATTER: return crowded ? SIZE_MAX : COLL_EAGER_SCATTER_MAX;
+	case COLL_KIND_ALL_TO_ALL: return crowded ? SIZE_MAX : COLL_EAGER_ALLTOALL_MAX;
 	case COLL_KIND_BROADCAST: return COLL_WIDE_BYTES;
 	default: return 0;
 	}

@@ -17,9 +17,8 @@
 #include "engine/engine.h"
 
 enum {
-	COLL_INTRA_SIZE_MAX = 16,      /* ranks: everyone reads everyone */
-	COLL_CENTRAL_SIZE_MAX = 128,   /* by the central buffer: central.h */
-	COLL_INTRA_BYTES_MAX = 1 << 20 /* of COLL_INTRA_BYTES */
+	COLL_INTRA_SIZE_MAX = 16,   /* ranks: everyone reads everyone */
+	COLL_CENTRAL_SIZE_MAX = 128 /* by the central buffer: central.h */
 };
 
 /* How a rank's memory is made, and its peers reached. */

@@ -20,20 +20,18 @@
 #include "intra/nt_stores.h"
 #include "reduce/copy.h"
 
-enum { SLOTS = 4, SLOT_BYTES = 64 << 10 };
-/* What is shorter a root that is one always sends faster by the many slots of a plan's channel (64 KiB: 7.9 us to the
- * reader's end, 9.3 here); what is longer takes as long by a plan, of which the kernel may read some. */
-enum { CHUTE_MIN = 256 << 10, CHUTE_MAX = 2 << 20 };
+enum { SLOTS = 4 };
 /* Where more than two ranks have tiles, behind what pair_stream.c has there. */
-enum { CHUTE_AT = (COLL_TILE_AREAS - 2) * (COLL_TILE_BYTES + COLL_AREA_GAP) };
-_Static_assert(SLOTS *(SLOT_BYTES + COLL_AREA_GAP) <= 2 * (COLL_TILE_BYTES + COLL_AREA_GAP), "room for the slots");
+enum { SLOTS_AT = (COLL_TILE_AREAS - 2) * (COLL_TILE_BYTES + COLL_AREA_GAP) };
+_Static_assert(SLOTS *(COLL_BCAST_SLOT_BYTES + COLL_AREA_GAP) <= 2 * (COLL_TILE_BYTES + COLL_AREA_GAP),
+               "room for the slots");
 
 bool coll_intra_pair_bcast_serves(const struct coll_intra *n, const struct coll_job *job)
 {
 	const size_t bytes = job->in.count * job->elem_bytes;
 
 	return n->size == 2 && job->plan->kind == COLL_KIND_BROADCAST && n->fabric.way != COLL_INTRA_CMAED &&
-	       bytes >= CHUTE_MIN && bytes <= CHUTE_MAX;
+	       bytes >= COLL_PAIR_BCAST_MIN && bytes <= COLL_PAIR_BCAST_MAX;
 }
 
 static bool is_root(const struct coll_intra *n, const struct coll_job *job)
@@ -43,8 +41,8 @@ static bool is_root(const struct coll_intra *n, const struct coll_job *job)
 
 static char *slot_of(const struct coll_intra *n, uint64_t chunk)
 {
-	return (char *)coll_intra_region(n, 0) + coll_intra_cico_at(n->payload_bytes) + CHUTE_AT +
-	       chunk % SLOTS * (SLOT_BYTES + COLL_AREA_GAP);
+	return (char *)coll_intra_region(n, 0) + coll_intra_cico_at(n->payload_bytes) + SLOTS_AT +
+	       chunk % SLOTS * (COLL_BCAST_SLOT_BYTES + COLL_AREA_GAP);
 }
 
 static coll_status begin(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
@@ -63,7 +61,7 @@ static coll_status begin(struct coll_intra *n, const struct coll_job *job, struc
 	s->committed = true;
 	s->phase = INTRA_CICO;
 	s->done = 0;
-	s->pieces = (uint32_t)((bytes + SLOT_BYTES - 1) / SLOT_BYTES);
+	s->pieces = (uint32_t)((bytes + COLL_BCAST_SLOT_BYTES - 1) / COLL_BCAST_SLOT_BYTES);
 	if (is_root(n, job))
 		coll_intra_nt_none(n);
 	else
@@ -78,9 +76,9 @@ struct part {
 
 static struct part part_of(const struct coll_job *job, const struct coll_intra_state *s)
 {
-	const size_t at = (size_t)s->done * SLOT_BYTES, left = job->in.count * job->elem_bytes - at;
+	const size_t at = (size_t)s->done * COLL_BCAST_SLOT_BYTES, left = job->in.count * job->elem_bytes - at;
 
-	return (struct part){at, left < SLOT_BYTES ? left : SLOT_BYTES};
+	return (struct part){at, left < COLL_BCAST_SLOT_BYTES ? left : COLL_BCAST_SLOT_BYTES};
 }
 
 static coll_status pour(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)

@@ -40,8 +40,8 @@ bool coll_intra_pair_reduce_serve(const struct coll_intra *n, const struct coll_
 {
 	const size_t bytes = job->in.count * job->elem_bytes;
 
-	return n->size == 2 && job->plan->kind == COLL_KIND_ALL_REDUCE && bytes >= COLL_SLOT_MIN &&
-	       bytes / COLL_SLOT_BYTES < (1 << COLL_STEP_BITS) - 2 * COLL_RING_SLOTS &&
+	return n->size == 2 && job->plan->kind == COLL_KIND_ALL_REDUCE && bytes >= COLL_PAIR_STREAM_MIN &&
+	       bytes / COLL_PAIR_SLOT_BYTES < (1 << COLL_STEP_BITS) - 2 * COLL_RING_SLOTS &&
 	       !coll_intra_serves(job->plan->kind, 2, false, job->in.count, job->elem_bytes, n->payload_bytes);
 }
 

@@ -37,7 +37,7 @@ bool coll_intra_pair_stream_serves(const struct coll_intra *n, const struct coll
 	const enum coll_kind kind = job->plan->kind;
 	const size_t bytes = job->in.count * job->elem_bytes;
 
-	if (n->size != 2 || bytes / COLL_SLOT_BYTES >= (1 << COLL_STEP_BITS) - 4 || bytes < COLL_SLOT_MIN)
+	if (n->size != 2 || bytes / COLL_PAIR_SLOT_BYTES >= (1 << COLL_STEP_BITS) - 4 || bytes < COLL_PAIR_STREAM_MIN)
 		return false;
 	if (kind != COLL_KIND_ALL_GATHER && kind != COLL_KIND_REDUCE_SCATTER && kind != COLL_KIND_ALL_TO_ALL)
 		return false;

@@ -36,6 +36,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/limits.h"
 #include "intra/autotune.h"
 #include "intra/intra.h"
 #include "record/way.h"
@@ -47,12 +48,10 @@ enum {
 	COLL_MORE_PAYLOAD = 56,  /* of the others */
 	COLL_ENTRY_PAYLOAD = COLL_FIRST_PAYLOAD + (COLL_LINES - 1) * COLL_MORE_PAYLOAD,
 	COLL_DEPTH = 8, /* entries: a power of two */
-	COLL_WIDE_BYTES = 32 << 10,
 	COLL_WIDE_PIECES = 8,
 	COLL_CELLS = 2,
-	COLL_PIECES_MAX = 32,        /* of the payload of a cell */
-	COLL_EDGE_MAX = 64 << 10,    /* the largest page there is */
-	COLL_TILE_BYTES = 256 << 10, /* of a vector that goes by tiles */
+	COLL_PIECES_MAX = 32,     /* of the payload of a cell */
+	COLL_EDGE_MAX = 64 << 10, /* the largest page there is */
 	COLL_STEP_BITS = 20,
 	COLL_TILE_AREAS = 4, /* two for inputs, two for results */
 	/* Behind each area: equal places of different ranks and areas do not fall on one another in a cache. */

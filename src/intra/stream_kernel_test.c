@@ -95,7 +95,8 @@ static void cut(size_t bytes)
 	const size_t chunk = coll_intra_chunk(bytes), pieces = (bytes + chunk - 1) / chunk;
 	size_t sum = 0, least = bytes, most = 0;
 
-	CHECK(chunk >= COLL_SLOT_MIN && chunk <= COLL_SLOT_BYTES && chunk % 4096 == 0, "%zu: %zu", bytes, chunk);
+	CHECK(chunk >= COLL_PAIR_STREAM_MIN && chunk <= COLL_PAIR_SLOT_BYTES && chunk % 4096 == 0, "%zu: %zu", bytes,
+	      chunk);
 	for (size_t k = 0; k < pieces; k++) {
 		const struct coll_span p = coll_intra_span(bytes, chunk, k);
 
@@ -394,10 +395,10 @@ static void all_ends(enum coll_kind kind)
 	REQUIRE(meet(&p));
 	for (size_t k = 1; k <= 17; k++) {
 		around(&p, kind, k * 512);
-		around(&p, kind, k * COLL_SLOT_MIN);
+		around(&p, kind, k * COLL_PAIR_STREAM_MIN);
 	}
 	for (size_t k = 15; k <= 21; k++)
-		around(&p, kind, k * COLL_SLOT_BYTES);
+		around(&p, kind, k * COLL_PAIR_SLOT_BYTES);
 	for (int i = 0; i < 200; i++)
 		call(&p, kind, (int)(draw() % SUMS), 1 + draw() % 70000);
 	part(&p);

@@ -6,7 +6,7 @@
  *   2  If a buffer that others need has no name, all ranks run the plan; all have read the same
  *      lines. Else, for a set of regions not used before, each rank maps what it needs and says
  *      in its second line whether it could; if one could not, all run the plan.
- *   3  Each rank makes its passes (zero_copy_plan.c), in units of at most UNIT_BYTES.
+ *   3  Each rank makes its passes (zero_copy_plan.c), in units of at most COLL_UNIT_BYTES.
  *   4  It says so in its third line, and returns when all have said so: then nobody reads or
  *      writes its buffers any more.
  *
@@ -42,8 +42,6 @@
 
 #include "base/clock.h"
 
-enum { UNIT_BYTES = 1 << 20, UNIT_MIN = 64 << 10, DIRECT_MIN = 8 << 10 };
-
 /* How long a unit may take before its maker is left behind. */
 #define UNIT_NS 20000000u
 
@@ -75,7 +73,8 @@ static bool kind_serves(enum coll_kind kind)
 
 bool coll_intra_zero_copy_serves(enum coll_kind kind, int size, size_t count, size_t elem_bytes)
 {
-	return kind_serves(kind) && size >= 2 && size <= COLL_INTRA_SIZE_MAX && count * elem_bytes >= DIRECT_MIN;
+	return kind_serves(kind) && size >= 2 && size <= COLL_INTRA_SIZE_MAX &&
+	       count * elem_bytes >= COLL_ZERO_COPY_MIN;
 }
 
 static struct intra_backoff *backoff_of(struct coll_intra *n, const struct coll_job *job)
@@ -445,9 +444,9 @@ static void make(struct coll_intra *n, const struct coll_job *job, const struct 
 
 static size_t unit_of(const struct coll_intra *n, const struct intra_pass *p)
 {
-	const size_t unit = UNIT_BYTES / (size_t)(p->ndst > p->nsrc ? p->ndst : p->nsrc) & ~(n->page_bytes - 1);
+	const size_t unit = COLL_UNIT_BYTES / (size_t)(p->ndst > p->nsrc ? p->ndst : p->nsrc) & ~(n->page_bytes - 1);
 
-	return unit < UNIT_MIN ? UNIT_MIN : unit;
+	return unit < COLL_UNIT_MIN ? COLL_UNIT_MIN : unit;
 }
 
 /* In plain memory. */

@@ -22,6 +22,7 @@
 #include <stdlib.h>
 
 #include "base/hash.h"
+#include "base/limits.h"
 #include "core/error.h"
 #include "engine/order.h"
 #include "engine/run.h"
@@ -35,8 +36,6 @@
 
 /* What is prepared is not taken for a call of it. */
 static const uint64_t PREPARE_SALT = 0x70726570617265;
-
-enum { QUICK_COUNT = 64 };
 
 struct coll_operation {
 	struct coll_link link;  /* comm->flight.operations */
@@ -373,7 +372,7 @@ static coll_status wait_inline(struct coll_operation *op)
 	/* Relaxed: no other thread looks further than whether there is one. */
 	atomic_store_explicit(&comm->inflight.current, NULL, memory_order_relaxed);
 	/* As in blocking calls: a small one that ends at once is not timed. */
-	if (comm->ctx->dedicated_cores && r->call.count <= QUICK_COUNT &&
+	if (comm->ctx->dedicated_cores && r->call.count <= COLL_SHORT_COUNT &&
 	    coll_comm_wait_eagerly(comm, &r->wait) == COLL_OK) {
 		coll_record_retire(&comm->record, &r->record);
 		coll_recorder_way(r->wait.entries[0], coll_run_way(op->run));
