@@ -26,6 +26,7 @@
  * unit; busy = 0; if revoked, stop. A process that has died, or become another program, is told by the transport.
  */
 #include "intra/cma.h"
+#include "intra/shape.h"
 #include "reduce/copy.h"
 
 #include "base/clock.h"
@@ -44,30 +45,20 @@ _Static_assert(sizeof(struct offer) <= COLL_FIRST_PAYLOAD, "one line");
 
 /* ---- Blocks ---- */
 
-static bool scatters(const struct coll_job *job)
-{
-	return job->plan->kind == COLL_KIND_ALL_TO_ALL;
-}
-
-static size_t block_bytes(const struct coll_job *job)
-{
-	return job->in.count * job->elem_bytes;
-}
-
 /* Of a rank's input, what goes to this one; its own input counts as another's. */
 static size_t offset_in(const struct coll_intra *n, const struct coll_job *job)
 {
-	return scatters(job) ? (size_t)n->rank * block_bytes(job) : 0;
+	return coll_intra_block_for(job, n->rank);
 }
 
 static char *result_of(const struct coll_job *job, int rank)
 {
-	return job->out.base + (size_t)rank * block_bytes(job);
+	return job->out.base + (size_t)rank * coll_intra_block_bytes(job);
 }
 
 static size_t unit_at(const struct coll_job *job, size_t at)
 {
-	const size_t left = at < block_bytes(job) ? block_bytes(job) - at : 0;
+	const size_t left = at < coll_intra_block_bytes(job) ? coll_intra_block_bytes(job) - at : 0;
 
 	return left < COLL_UNIT_BYTES ? left : COLL_UNIT_BYTES;
 }
@@ -84,12 +75,12 @@ bool coll_intra_cma_serves(const struct coll_intra *n, const struct coll_job *jo
 
 static size_t size_class(const struct coll_job *job)
 {
-	return (63 - __builtin_clzll(block_bytes(job) | 1)) % COLL_SIZES;
+	return (63 - __builtin_clzll(coll_intra_block_bytes(job) | 1)) % COLL_SIZES;
 }
 
 static struct intra_autotune *trial_of(struct coll_intra *n, const struct coll_job *job)
 {
-	return &n->pull.trials[scatters(job)][size_class(job)];
+	return &n->pull.trials[coll_intra_scatters(job)][size_class(job)];
 }
 
 /* A call takes milliseconds: it is tried less often. Agreed. */
@@ -100,13 +91,14 @@ static bool is_long(const struct coll_intra *n, const struct coll_job *job)
 
 static struct intra_backoff *backoff_of(struct coll_intra *n, const struct coll_job *job)
 {
-	return &n->pull.backoff[scatters(job)][size_class(job)];
+	return &n->pull.backoff[coll_intra_scatters(job)][size_class(job)];
 }
 
 /* The setting's way; COLL_TRIED_WAYS: the quickest. */
 static enum intra_copy forced(const struct coll_intra *n, const struct coll_job *job)
 {
-	const bool stream = n->fabric.nt && coll_nt_by_size(n->fabric.nt, 2 * (size_t)n->size * block_bytes(job));
+	const bool stream =
+	        n->fabric.nt && coll_nt_by_size(n->fabric.nt, 2 * (size_t)n->size * coll_intra_block_bytes(job));
 
 	switch (n->fabric.way) {
 	case COLL_INTRA_CACHED: return COLL_SLOTS;
@@ -170,17 +162,6 @@ static const struct intra_line *line_of(const struct coll_intra *n, const struct
 	return &n->peers[rank].region->entries[s->epoch % COLL_DEPTH].lines[line];
 }
 
-static bool revoked(const struct coll_intra *n, uint32_t rank)
-{
-	return atomic_load(&n->peers[rank].region->revoked);
-}
-
-/* Nothing yet from s->pending. */
-static coll_status not_yet(struct coll_intra *n, struct coll_intra_state *s)
-{
-	return revoked(n, s->pending) ? COLL_ERR_ABORTED : coll_intra_idle(n, s);
-}
-
 /* ---- Offers ---- */
 
 static bool reads_all(const struct coll_intra *n)
@@ -195,7 +176,7 @@ static void make_offer(struct coll_intra *n, const struct coll_job *job, struct 
 {
 	struct offer mine = {.address = (uint64_t)(uintptr_t)job->in.base,
 	                     .never = !reads_all(n),
-	                     .in_place = scatters(job) && job->in.base == job->out.base};
+	                     .in_place = coll_intra_scatters(job) && job->in.base == job->out.base};
 
 	memcpy(mine.ns, trial_of(n, job)->ns, sizeof(mine.ns));
 	memcpy(n->mine->entries[s->epoch % COLL_DEPTH].lines[LINE_OFFER].payload, &mine, sizeof(mine));
@@ -304,12 +285,12 @@ static coll_status pull(struct coll_intra *n, const struct coll_job *job, struct
 	s->pending = rank;
 	/* Sequentially consistent, as zero_copy.c has it: of two ranks one sees what the other wrote. */
 	atomic_store(&n->mine->busy, 1);
-	if (!revoked(n, rank))
+	if (!coll_intra_is_revoked(n, rank))
 		st = p->transport->pull(p->link, n->pull.address[rank] + offset_in(n, job) + at,
 		                        result_of(job, (int)rank) + at, bytes);
 	coll_intra_after_reading();
 	atomic_store_explicit(&n->mine->busy, 0, memory_order_release);
-	if (revoked(n, rank))
+	if (coll_intra_is_revoked(n, rank))
 		return COLL_ERR_ABORTED;
 	if (st != COLL_OK)
 		return st;
@@ -384,7 +365,7 @@ static coll_status work(struct coll_intra *n, const struct coll_job *job, struct
 		return st;
 	}
 	if (s->phase == OFFERED)
-		return not_yet(n, s);
+		return coll_intra_idle_lent(n, s);
 	finish(n, s);
 	return COLL_OK;
 }
@@ -403,7 +384,7 @@ static coll_status await_taken(struct coll_intra *n, struct coll_intra_state *s)
 	s->pending = s->done;
 	/* Turn 0 once in a while is that of a line that was never written, which says neither. */
 	if (word != coll_intra_word(s->epoch, INTRA_GOOD) && word != coll_intra_word(s->epoch, INTRA_BAD))
-		return not_yet(n, s);
+		return coll_intra_idle_lent(n, s);
 	n->pull.failed |= (uint32_t)word == INTRA_BAD;
 	return COLL_OK;
 }
@@ -423,7 +404,7 @@ static coll_status end(struct coll_intra *n, const struct coll_job *job, struct 
 		return COLL_OK;
 	}
 	n->direct.lent = false;
-	n->direct.stats.cma_read += (size_t)(n->size - 1) * block_bytes(job);
+	n->direct.stats.cma_read += (size_t)(n->size - 1) * coll_intra_block_bytes(job);
 	coll_intra_cma_ended(n, job);
 	coll_intra_entered_all(n, s);
 	return COLL_OK;

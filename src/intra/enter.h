@@ -6,6 +6,7 @@
 #define COLL_INTRA_ENTER_H
 
 #include "intra/region.h"
+#include "intra/shape.h"
 
 /* A turn of this operation: when it is OK, its entry may be written. Not committed: whether it is
  * run intranode after all depends on what the others write there. */
@@ -76,13 +77,12 @@ static inline void coll_intra_copy_lines(char *to, const char *from, size_t byte
 		coll_intra_copy_part(to, from, bytes);
 }
 
-/* Payload of pair_swap.c and eager_bcast.c, by pieces. Whole lines, so that no two pieces share one. */
+/* Payload of pair_swap.c and eager_bcast.c, by pieces. */
 static inline size_t coll_intra_piece(size_t bytes)
 {
 	enum { PIECES = 4 };
-	const size_t piece = (bytes / PIECES + COLL_LINE_BYTES - 1) & ~(size_t)(COLL_LINE_BYTES - 1);
 
-	return piece < COLL_EAGER_PIECE_MIN ? COLL_EAGER_PIECE_MIN : piece;
+	return coll_intra_piece_bytes(bytes, PIECES, COLL_EAGER_PIECE_MIN);
 }
 static inline size_t coll_intra_piece_at(size_t bytes, size_t at, size_t piece)
 {
@@ -178,6 +178,16 @@ static inline void coll_intra_entered_all(struct coll_intra *n, struct coll_intr
 
 /* Nothing yet from s->pending: AGAIN, or its link is broken. */
 coll_status coll_intra_idle(struct coll_intra *n, struct coll_intra_state *s);
+/* The same where others touch buffers of this call: one that has failed does not go on. */
+static inline bool coll_intra_is_revoked(const struct coll_intra *n, uint32_t rank)
+{
+	/* Sequentially consistent: see zero_copy.c. */
+	return atomic_load(&n->peers[rank].region->revoked);
+}
+static inline coll_status coll_intra_idle_lent(struct coll_intra *n, struct coll_intra_state *s)
+{
+	return coll_intra_is_revoked(n, s->pending) ? COLL_ERR_ABORTED : coll_intra_idle(n, s);
+}
 /* What a poll says that cannot go on. */
 static inline coll_status coll_intra_not_yet(struct coll_intra *n, struct coll_intra_state *s, coll_status st)
 {

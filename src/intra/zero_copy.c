@@ -178,14 +178,6 @@ static coll_status enter(struct coll_intra *n, const struct coll_job *job, struc
 	return COLL_OK;
 }
 
-/* A peer that has failed does not go on; who it is about is in s->pending. */
-static coll_status not_yet(struct coll_intra *n, struct coll_intra_state *s)
-{
-	if (atomic_load_explicit(&n->peers[s->pending].region->revoked, memory_order_relaxed))
-		return COLL_ERR_ABORTED;
-	return coll_intra_idle(n, s);
-}
-
 /* What all others have told, from rank s->done on; every one of them is `what`, or it is *other. */
 static coll_status await_told(struct coll_intra *n, struct coll_intra_state *s, int line, uint32_t what, bool *other)
 {
@@ -203,7 +195,7 @@ static coll_status await_told(struct coll_intra *n, struct coll_intra_state *s, 
 			continue;
 		}
 		s->pending = s->done;
-		return not_yet(n, s);
+		return coll_intra_idle_lent(n, s);
 	}
 	s->done = 0;
 	return COLL_OK;
@@ -222,7 +214,7 @@ static coll_status await_entries(struct coll_intra *n, const struct coll_job *jo
 		st = coll_intra_check(job, s, line, true);
 		s->pending = s->done;
 		if (st != COLL_OK)
-			return st == COLL_AGAIN ? not_yet(n, s) : st;
+			return st == COLL_AGAIN ? coll_intra_idle_lent(n, s) : st;
 		memcpy(&note, line->payload, sizeof(note));
 		for (int which = 0; which < COLL_REACHES; which++)
 			n->direct.reach[s->done][which] = (struct intra_reach){.piece = note.piece[which]};
@@ -380,7 +372,7 @@ static coll_status map(struct coll_intra *n, const struct coll_job *job, struct 
 	const coll_status st = reach_all(n, job, s);
 
 	if (st == COLL_AGAIN)
-		return not_yet(n, s);
+		return coll_intra_idle_lent(n, s);
 	if (st != COLL_OK && st != COLL_ERR_UNSUPPORTED)
 		return st;
 	coll_intra_announce(n, s, LINE_MAPPED, st == COLL_OK ? INTRA_GOOD : INTRA_BAD);
@@ -407,10 +399,10 @@ static coll_status await_maps(struct coll_intra *n, const struct coll_job *job, 
 /* ---- Work ---- */
 
 /* Somebody has failed. */
-static bool revoked(const struct coll_intra *n, struct coll_intra_state *s)
+static bool anybody_revoked(const struct coll_intra *n, struct coll_intra_state *s)
 {
 	for (int r = 0; r < n->size; r++)
-		if (r != n->rank && atomic_load(&n->peers[r].region->revoked)) {
+		if (r != n->rank && coll_intra_is_revoked(n, (uint32_t)r)) {
 			s->pending = (uint32_t)r;
 			return true;
 		}
@@ -477,11 +469,11 @@ static coll_status work(struct coll_intra *n, const struct coll_job *job, struct
 		unit = p.bytes - s->piece;
 	if (unit > 0) {
 		atomic_store(&n->mine->busy, 1);
-		if (!revoked(n, s))
+		if (!anybody_revoked(n, s))
 			make(n, job, &p, s->piece, unit);
 		coll_intra_after_reading();
 		atomic_store_explicit(&n->mine->busy, 0, memory_order_release);
-		if (revoked(n, s))
+		if (anybody_revoked(n, s))
 			return COLL_ERR_ABORTED;
 	}
 	s->piece += unit;
