@@ -350,15 +350,25 @@ static inline coll_status advance(struct coll_run *run)
 	return advance_tiles(run);
 }
 
-/* Another way intranode; or the plan after all, as if this had been a call like others. */
+/* Another way intranode, in the turn that has been entered; or the plan after all, as if this had been a call like
+ * others. */
 static coll_status fall_back(struct coll_run *run)
 {
+	const struct coll_intra_op *op = run->at_work;
+	const struct coll_intra_op *next = op->instead ? op->instead(op, &run->job) : NULL;
+	const struct coll_intra_state *s = &run->intra;
+
 	run->events++;
-	if (run->at_work->instead) {
-		run->at_work = run->at_work->instead;
-		run->intra = (struct coll_intra_state){0};
+	if (next) {
+		run->at_work = next;
+		run->intra = (struct coll_intra_state){.epoch = s->epoch,
+		                                       .events = s->events,
+		                                       .committed = s->committed,
+		                                       .entered = s->entered,
+		                                       .trial = s->trial};
 		return COLL_AGAIN;
 	}
+	assert(!s->committed);
 	run->intranode = false;
 	start_tiles(run);
 	return COLL_AGAIN;

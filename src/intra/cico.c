@@ -51,24 +51,6 @@ static size_t tile_bytes(const struct coll_job *job)
 	}
 }
 
-/* Blocks: measured where ranks share cores, and there alone. */
-static bool kind_serves(const struct coll_intra *n, const struct coll_job *job)
-{
-	switch (job->plan->kind) {
-	case COLL_KIND_ALL_REDUCE: return coll_intra_block_bytes(job) >= COLL_CICO_REDUCE_MIN;
-	case COLL_KIND_ALL_GATHER:
-	case COLL_KIND_ALL_TO_ALL: return !n->alone;
-	case COLL_KIND_BROADCAST: return !n->alone && coll_intra_block_bytes(job) >= COLL_CICO_BCAST_MIN;
-	default: return false;
-	}
-}
-
-bool coll_intra_cico_serve(const struct coll_intra *n, const struct coll_job *job)
-{
-	return n->size > 2 && kind_serves(n, job) &&
-	       coll_intra_block_bytes(job) / tile_bytes(job) < (1 << COLL_STEP_BITS) - 4;
-}
-
 struct tile {
 	size_t at, bytes;
 	size_t first, end; /* our slice, from the tile's beginning */
@@ -220,17 +202,12 @@ static void cut(const struct coll_job *job, struct coll_intra_state *s)
 static void begin(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
 	s->way = COLL_WAY_CICO;
-	s->phase = INTRA_CICO;
+	s->phase = INTRA_OWN;
 	s->done = s->next = 0;
 	cut(job, s);
 	s->cell = n->tiles;
 	n->tiles += s->pieces;
-	if (coll_intra_cma_serves(n, job))
-		coll_intra_nt_as(n, coll_intra_streams(n->pull.way));
-	else if (reduces(job) && job->in.base == job->out.base)
-		coll_intra_nt_none(n);
-	else
-		coll_intra_nt_begin(n, COLL_NT_STAGED, coll_intra_touched_bytes(job, false));
+	coll_intra_nt_slots(n, s, coll_intra_touched_bytes(job, false), reduces(job) && job->in.base == job->out.base);
 }
 
 /* Every rank has made this one's last step; in the first, it makes the same call. */
@@ -308,11 +285,11 @@ coll_status coll_intra_poll_cico(void *arg, const struct coll_job *job, struct c
 	struct coll_intra *n = arg;
 	coll_status st;
 
-	if (s->phase != INTRA_CICO) {
-		st = coll_intra_poll_cma(n, job, s);
-		if (s->phase != INTRA_SLOTS_NEW)
-			return st;
-		begin(n, job, s);
+	if (s->phase != INTRA_OWN) {
+		st = coll_intra_enter_once(n, job, s);
+		if (st != COLL_OK)
+			return coll_intra_not_yet(n, s, st);
+		begin(n, job, s); /* readers are told with the first step */
 	}
 	if (s->next > 0) {
 		st = await_steps(n, job, s);
@@ -324,6 +301,7 @@ coll_status coll_intra_poll_cico(void *arg, const struct coll_job *job, struct c
 		return COLL_AGAIN;
 	n->direct.stats.tiles += s->pieces;
 	coll_intra_nt_end(n);
-	coll_intra_cma_ended(n, job);
+	if (s->trial)
+		coll_intra_cma_ended(n, job);
 	return COLL_OK;
 }

@@ -13,9 +13,9 @@
  *      kind and size: it may be this buffer alone. A rank that cannot read another at all says so in its
  *      first line, and all go by slots always.
  *
- * "Slots" are those of pair_stream.c, of more ranks the tiles of cico.c. What was read by then is overwritten by the
- * same. Nobody reads any more in a call that goes by slots: a rank's first step there comes after its reading, and
- * nobody ends without that step.
+ * "Slots" are those of pair_stream.c, of more ranks the tiles of cico.c: what is tried instead, in the same turn. What
+ * was read by then is overwritten by the same. Nobody reads any more in a call that goes by slots: a rank's first step
+ * there comes after its reading, and nobody ends without that step.
  *
  * Ordering. A line's payload is stored, then its word with release; the word is loaded with
  * acquire, then the payload, then the block, by a system call. What the kernel has read comes before the release
@@ -32,7 +32,7 @@
 #include "base/clock.h"
 
 enum { LINE_OFFER = 3, LINE_TAKEN = 4 };
-enum { OFFERED = INTRA_CMA_NEW + 1, PULLING, TAKEN };
+enum { OFFERED = INTRA_OWN, PULLING, TAKEN, BY_SLOTS };
 _Static_assert(COLL_INTRA_SIZE_MAX < 32, "ranks are bits of a word");
 
 struct offer {
@@ -65,14 +65,6 @@ static size_t unit_at(const struct coll_job *job, size_t at)
 
 /* ---- Which way ---- */
 
-bool coll_intra_cma_serves(const struct coll_intra *n, const struct coll_job *job)
-{
-	const enum coll_kind kind = job->plan->kind;
-
-	/* A block that all need is staged once, of more ranks. */
-	return kind == COLL_KIND_ALL_TO_ALL || (kind == COLL_KIND_ALL_GATHER && n->size == 2);
-}
-
 static size_t size_class(const struct coll_job *job)
 {
 	return (63 - __builtin_clzll(coll_intra_block_bytes(job) | 1)) % COLL_SIZES;
@@ -94,56 +86,34 @@ static struct intra_backoff *backoff_of(struct coll_intra *n, const struct coll_
 	return &n->pull.backoff[coll_intra_scatters(job)][size_class(job)];
 }
 
-/* The setting's way; COLL_TRIED_WAYS: the quickest. */
+/* Where the setting says that the kernel reads. */
 static enum intra_copy forced(const struct coll_intra *n, const struct coll_job *job)
 {
-	const bool stream =
-	        n->fabric.nt && coll_nt_by_size(n->fabric.nt, 2 * (size_t)n->size * coll_intra_block_bytes(job));
+	const size_t bytes = 2 * (size_t)n->size * coll_intra_block_bytes(job);
 
-	switch (n->fabric.way) {
-	case COLL_INTRA_CACHED: return COLL_SLOTS;
-	case COLL_INTRA_STREAMED: return COLL_SLOTS_STREAMED;
-	case COLL_INTRA_CMAED: return stream ? COLL_CMA_STREAMED : COLL_PULL;
-	default: return COLL_TRIED_WAYS;
-	}
+	return n->fabric.nt && coll_nt_by_size(n->fabric.nt, bytes) ? COLL_CMA_STREAMED : COLL_PULL;
 }
 
-/* This rank and the others have entered the turn, or do: the phase to go on with. */
+/* This rank and the others have entered the turn, or do. */
 static void choose(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
-	s->phase = INTRA_SLOTS_NEW;
-	if (!coll_intra_cma_serves(n, job))
-		return;
+	s->trial = true;
 	n->pull.settles = false;
-	n->pull.way = forced(n, job);
 	n->pull.may = !n->pull.never && !coll_intra_backoff_skip(backoff_of(n, job));
-	if (n->pull.way == COLL_TRIED_WAYS) {
+	if (n->fabric.way == COLL_INTRA_AUTO) {
 		n->pull.way =
 		        coll_intra_autotune_begin(trial_of(n, job), is_long(n, job), n->pull.may, &n->pull.settles);
 		n->pull.since_ns = coll_clock_ns();
+	} else {
+		n->pull.way = forced(n, job);
 	}
-	if (n->pull.settles || (coll_intra_cmas(n->pull.way) && n->pull.may))
-		s->phase = INTRA_CMA_NEW;
-}
-
-/* Readers are told with the offer, the first chunk or step. */
-static coll_status enter(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
-{
-	if (s->phase == INTRA_CICO_NEW) {
-		const coll_status st = coll_intra_enter_as(n, s, true);
-
-		if (st != COLL_OK)
-			return coll_intra_not_yet(n, s, st);
-		coll_intra_publish(n, job, s);
-	}
-	s->committed = true;
-	choose(n, job, s);
-	return COLL_OK;
+	if (!n->pull.settles && !(coll_intra_cmas(n->pull.way) && n->pull.may))
+		s->phase = BY_SLOTS;
 }
 
 void coll_intra_cma_ended(struct coll_intra *n, const struct coll_job *job)
 {
-	if (coll_intra_cma_serves(n, job) && n->fabric.way == COLL_INTRA_AUTO)
+	if (n->fabric.way == COLL_INTRA_AUTO)
 		coll_intra_autotune_end(trial_of(n, job), n->pull.way, coll_clock_ns() - n->pull.since_ns);
 }
 
@@ -151,7 +121,7 @@ static void by_slots(struct coll_intra *n, struct coll_intra_state *s)
 {
 	n->pull.way = (enum intra_copy)(n->pull.way & 1);
 	n->direct.lent = false;
-	s->phase = INTRA_SLOTS_NEW;
+	s->phase = BY_SLOTS;
 }
 
 /* ---- The other ranks ---- */
@@ -357,7 +327,7 @@ static coll_status work(struct coll_intra *n, const struct coll_job *job, struct
 		if (s->phase == PULLING && copy_own(n, job, s))
 			return COLL_OK;
 	}
-	if (s->phase == INTRA_SLOTS_NEW)
+	if (s->phase == BY_SLOTS)
 		return COLL_OK;
 	if (pull_next(n, job, s, &st)) {
 		if (st == COLL_OK && s->phase == PULLING && is_all(n, n->pull.read))
@@ -410,19 +380,31 @@ static coll_status end(struct coll_intra *n, const struct coll_job *job, struct 
 	return COLL_OK;
 }
 
-/* A unit at a time: whoever polls looks at other things in between. */
-coll_status coll_intra_poll_cma(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
+/* Readers are told with the offer, or with the first chunk or step of what is tried instead. */
+static coll_status begin(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
-	coll_status st = COLL_OK;
+	const coll_status st = coll_intra_enter_once(n, job, s);
 
-	if (s->phase < INTRA_CICO)
-		st = enter(n, job, s);
-	if (st == COLL_OK && s->phase == INTRA_CMA_NEW)
+	if (st != COLL_OK)
+		return coll_intra_not_yet(n, s, st);
+	choose(n, job, s);
+	if (s->phase != BY_SLOTS)
 		make_offer(n, job, s);
+	return COLL_OK;
+}
+
+/* A unit at a time: whoever polls looks at other things in between. */
+coll_status coll_intra_poll_cma(void *arg, const struct coll_job *job, struct coll_intra_state *s)
+{
+	struct coll_intra *n = arg;
+	coll_status st = s->phase == INTRA_NEW ? begin(n, job, s) : COLL_OK;
+
 	if (st == COLL_OK && (s->phase == OFFERED || s->phase == PULLING)) {
 		st = work(n, job, s);
 		if (st == COLL_OK && s->phase != TAKEN)
 			st = COLL_AGAIN;
 	}
-	return st == COLL_OK && s->phase == TAKEN ? end(n, job, s) : st;
+	if (st == COLL_OK && s->phase == TAKEN)
+		st = end(n, job, s);
+	return s->phase == BY_SLOTS ? COLL_ERR_UNSUPPORTED : st;
 }

@@ -48,6 +48,25 @@ static inline void coll_intra_publish(struct coll_intra *n, const struct coll_jo
 	atomic_store_explicit(&line->word, coll_intra_word(s->epoch, job->signature), memory_order_release);
 }
 
+/* What others fall back to: in the turn that they have entered, or in a new one. Its first line has no payload. Who
+ * calls it wakes the readers. */
+static inline coll_status coll_intra_enter_once(struct coll_intra *n, const struct coll_job *job,
+                                                struct coll_intra_state *s)
+{
+	coll_status st;
+
+	if (!s->entered) {
+		st = coll_intra_enter_as(n, s, true);
+		if (unlikely(st != COLL_OK))
+			return st;
+		coll_intra_publish(n, job, s);
+		s->entered = true;
+	}
+	s->committed = true;
+	s->phase = INTRA_BEGUN;
+	return COLL_OK;
+}
+
 /* At most 64 bytes, in moves of constant lengths, the last of which may overlap the one before:
  * no call, and no load longer than what wrote the bytes is likely to have stored at once. */
 static inline void coll_intra_copy_part(char *to, const char *from, size_t bytes)

@@ -28,6 +28,18 @@ void coll_intra_nt_begin(struct coll_intra *n, enum coll_nt_pass pass, size_t by
 	n->nt.choice = coll_nt_choose(n->fabric.nt, pass, bytes);
 }
 
+void coll_intra_nt_slots(struct coll_intra *n, const struct coll_intra_state *s, size_t bytes, bool cached)
+{
+	if (s->trial)
+		coll_intra_nt_as(n, coll_intra_streams(n->pull.way));
+	else if (cached || n->fabric.way == COLL_INTRA_CACHED)
+		coll_intra_nt_none(n);
+	else if (n->fabric.way == COLL_INTRA_STREAMED)
+		coll_intra_nt_as(n, true);
+	else
+		coll_intra_nt_begin(n, COLL_NT_STAGED, bytes);
+}
+
 /* Whether the rank's input and result overlap, where each kind may have it so. */
 static bool is_in_place(const struct coll_job *job, int rank)
 {

@@ -26,14 +26,6 @@ enum { SLOTS_AT = (COLL_TILE_AREAS - 2) * (COLL_TILE_BYTES + COLL_AREA_GAP) };
 _Static_assert(SLOTS *(COLL_BCAST_SLOT_BYTES + COLL_AREA_GAP) <= 2 * (COLL_TILE_BYTES + COLL_AREA_GAP),
                "room for the slots");
 
-bool coll_intra_pair_bcast_serves(const struct coll_intra *n, const struct coll_job *job)
-{
-	const size_t bytes = job->in.count * job->elem_bytes;
-
-	return n->size == 2 && job->plan->kind == COLL_KIND_BROADCAST && n->fabric.way != COLL_INTRA_CMAED &&
-	       bytes >= COLL_PAIR_BCAST_MIN && bytes <= COLL_PAIR_BCAST_MAX;
-}
-
 static bool is_root(const struct coll_intra *n, const struct coll_job *job)
 {
 	return job->plan->root == n->rank;
@@ -47,25 +39,17 @@ static char *slot_of(const struct coll_intra *n, uint64_t chunk)
 
 static coll_status begin(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
-	const size_t bytes = job->in.count * job->elem_bytes;
+	const size_t bytes = coll_intra_block_bytes(job);
+	const coll_status st = coll_intra_enter_once(n, job, s);
 
-	if (s->phase == INTRA_CICO_NEW) {
-		const coll_status st = coll_intra_enter_as(n, s, true);
-
-		if (st != COLL_OK)
-			return st;
-		coll_intra_publish(n, job, s);
-		coll_intra_nudge(n);
-	}
+	if (st != COLL_OK)
+		return st;
+	coll_intra_nudge(n);
 	s->way = COLL_WAY_PAIR_BCAST;
-	s->committed = true;
-	s->phase = INTRA_CICO;
+	s->phase = INTRA_OWN;
 	s->done = 0;
 	s->pieces = (uint32_t)((bytes + COLL_BCAST_SLOT_BYTES - 1) / COLL_BCAST_SLOT_BYTES);
-	if (is_root(n, job))
-		coll_intra_nt_none(n);
-	else
-		coll_intra_nt_begin(n, COLL_NT_STAGED, bytes);
+	coll_intra_nt_slots(n, s, bytes, is_root(n, job));
 	return COLL_OK;
 }
 
@@ -149,12 +133,13 @@ static void end(struct coll_intra *n, const struct coll_job *job, struct coll_in
 	n->direct.stats.streamed_in += job->in.count * job->elem_bytes;
 }
 
-coll_status coll_intra_poll_pair_bcast(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
+coll_status coll_intra_poll_pair_bcast(void *arg, const struct coll_job *job, struct coll_intra_state *s)
 {
+	struct coll_intra *n = arg;
 	coll_status st;
 
 	s->pending = (uint32_t)!n->rank;
-	if (s->phase < INTRA_CICO) {
+	if (s->phase != INTRA_OWN) {
 		st = begin(n, job, s);
 		if (st != COLL_OK)
 			return coll_intra_not_yet(n, s, st);

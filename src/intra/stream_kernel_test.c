@@ -1,13 +1,12 @@
 /*
  * Chunks that are moved at the same time, against scalar reductions and memcpy(): the loop by itself, legs of all
  * lengths; and two ranks of one thread, polled in turns drawn at random, with vectors that end before, at and behind
- * all that pair_reduce.c and pair_stream.c cut them into, wherever they begin, in place or not, past the caches or not.
+ * all that pair_stream.c cuts them into, wherever they begin, in place or not, past the caches or not.
  * Bytes around results, and inputs elsewhere, stay as they were.
  */
 #include <stdlib.h>
 
 #include "intra/enter.h"
-#include "intra/pair_reduce.h"
 #include "intra/pair_stream.h"
 #include "intra/region.h"
 #include "intra/stream_kernel.h"
@@ -340,7 +339,7 @@ static struct coll_job job_of(const struct pair *p, const struct call *c, int r)
 /* Whichever is drawn goes as far as it can. */
 static void make(struct pair *p, const struct call *c)
 {
-	struct coll_intra_state s[RANKS] = {{.phase = INTRA_CICO_NEW}, {.phase = INTRA_CICO_NEW}};
+	struct coll_intra_state s[RANKS] = {{0}};
 	bool over[RANKS] = {false, false};
 
 	p->sequence++;
@@ -352,8 +351,7 @@ static void make(struct pair *p, const struct call *c)
 		REQUIRE(polls < 100000, "%zu elements: nobody goes on", c->count);
 		if (over[r])
 			continue;
-		st = c->kind == COLL_KIND_ALL_REDUCE ? coll_intra_poll_pair_reduce(&p->n[r], &job, &s[r])
-		                                     : coll_intra_poll_pair_stream(&p->n[r], &job, &s[r]);
+		st = coll_intra_poll_pair_stream(&p->n[r], &job, &s[r]);
 		REQUIRE(st == COLL_OK || st == COLL_AGAIN, "rank %d: %d", r, (int)st);
 		over[r] = st == COLL_OK;
 	}
