@@ -9,6 +9,7 @@
 #include "base/hash.h"
 #include "base/planted.h"
 #include "core/error.h"
+#include "core/way_name.h"
 #include "engine/range.h"
 #include "engine/run.h"
 #include "select/explain.h"

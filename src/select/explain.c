@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "record/way.h"
+#include "core/way_name.h"
 
 struct text {
 	char *buf;
