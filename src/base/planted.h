@@ -13,6 +13,7 @@ enum coll_planted {
 	COLL_PLANTED_NAMED_FILE, /* shared memory has a name too, which nobody removes */
 	COLL_PLANTED_WRONG_BYTE, /* a result that came late has a wrong byte */
 	COLL_PLANTED_SILENT_END, /* destroy swallows the failure of its barrier */
+	COLL_PLANTED_WRONG_ROW,  /* where zero copy declines the plan is run, whatever row of the table serves */
 	/* No defect, but what a busy machine does: nothing may be made of it. */
 	COLL_PLANTED_SLOW_JUDGE /* time passes before a question is answered, and more before the answer is looked at */
 };

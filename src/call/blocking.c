@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "base/limits.h"
 #include "base/planted.h"
 #include "call/blocking.h"
 #include "call/fastpath.h"
@@ -21,8 +22,6 @@
 #include "progress/begin.h"
 #include "progress/request.h"
 #include "select/bind.h"
-
-enum { SMALL_COUNT = 64 };
 
 static coll_status need_scratch(struct coll_comm *comm, size_t bytes)
 {
@@ -114,7 +113,7 @@ static coll_status hand_in(struct coll_comm *comm, const struct coll_call *c)
 coll_status coll_comm_call(struct coll_comm *comm, const struct coll_call *c)
 {
 	struct coll_wait wait = {.runs = {comm->run}, .nruns = 1, .record = &comm->call};
-	const bool small = comm->ctx->dedicated_cores && c->count <= SMALL_COUNT;
+	const bool small = comm->ctx->dedicated_cores && c->count <= COLL_SHORT_COUNT;
 	uint64_t began_ns;
 	coll_status st;
 

@@ -12,6 +12,7 @@
  * see it has, once its words are written.
  */
 #include "call/fastpath.h"
+#include "base/limits.h"
 #include "call/blocking.h"
 #include "core/error.h"
 #include "engine/run.h"
@@ -22,7 +23,7 @@
 #include "progress/async.h"
 #include "progress/begin.h"
 
-enum { LOOKS = 400, YIELDS = 4, TIMED_BYTES = 1024 };
+enum { LOOKS = 400, YIELDS = 4 };
 _Static_assert((int)COLL_FASTPATH_ROOTS >= (int)COLL_INTRA_SIZE_MAX, "roots in turn have a place each");
 
 /* Sums of one or two elements: what a kernel does with them, without the call (a third of
@@ -331,7 +332,7 @@ static coll_status intranode(struct coll_comm *comm, struct coll_fastpath *q, co
 		st = look_on(comm, q, &state);
 	if (unlikely(st != COLL_OK))
 		return go_on(comm, q, in, out, &state, entry); /* where an error is met again */
-	if (q->bytes > TIMED_BYTES)
+	if (q->bytes > COLL_SHORT_BYTES)
 		coll_recorder_end(&comm->recorder, entry, COLL_OK);
 	return COLL_OK;
 }
@@ -378,8 +379,8 @@ void coll_fastpath_prepare(struct coll_comm *comm, const struct coll_call *c, st
 	                            .record = comm->call,
 	                            .job = *job};
 	q->what = coll_entry_what(comm->call.signature, memo->kind, memo->type, (uint8_t)memo->op,
-	                          coll_intra_way(job->intra), false);
-	q->run = comm->size == 2 && comm->ctx->dedicated_cores && coll_intra_is_fastpath(job->intra) ? one_line
+	                          job->intra->way, false);
+	q->run = comm->size == 2 && comm->ctx->dedicated_cores && job->intra->way == COLL_WAY_EAGER_LINE ? one_line
 	                                                                                             : intranode;
 	place(comm, q, memo);
 	memo->fastpath_key = &q->key;

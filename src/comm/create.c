@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "base/limits.h"
 #include "bootstrap/address.h"
 #include "bootstrap/exchange.h"
 #include "bootstrap/id.h"
@@ -34,7 +35,7 @@
 #include "watch/pair_counts.h"
 #include "watch/watchdog.h"
 
-enum { SLOT_BYTES_MAX = 64 * 1024, SLOT_BYTES_MIN = 4 * 1024, SLOTS_DEFAULT = 4, WINDOWS_DEFAULT = 4 };
+enum { SLOTS_DEFAULT = 4, WINDOWS_DEFAULT = 4 };
 
 coll_status coll_unique_id_create(coll_unique_id *id)
 {
@@ -93,7 +94,7 @@ static size_t slot_bytes_for(const struct coll_settings *s, int size, uint32_t s
 	size_t channels = (size_t)(size > 1 ? size - 1 : 1) * 2 * windows * slots * 2;
 	size_t each = s->memory_budget / 2 / channels, bytes = best;
 
-	while (bytes > each && bytes > SLOT_BYTES_MIN)
+	while (bytes > each && bytes > COLL_FRAME_MIN)
 		bytes /= 2;
 	return bytes;
 }
@@ -137,7 +138,7 @@ static void find_facts(struct coll_comm *comm)
 		f->windows_max = COLL_WINDOWS_MAX;
 	best = coll_select_frame_bytes(f);
 	if (best == 0)
-		best = SLOT_BYTES_MAX;
+		best = COLL_FRAME_MAX;
 	comm->slots = slots_for(s, comm->size, f->caps.depth, f->windows_max, best);
 	comm->slot_bytes =
 	        s->slot_bytes ? s->slot_bytes : slot_bytes_for(s, comm->size, comm->slots, f->windows_max, best);

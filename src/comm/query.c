@@ -5,6 +5,7 @@
 
 #include "core/comm.h"
 #include "core/error.h"
+#include "core/way_name.h"
 #include "select/bind.h"
 
 int coll_comm_rank(const coll_comm *comm)

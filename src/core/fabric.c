@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/limits.h"
 #include "core/comm.h"
 #include "core/fabric.h"
 
@@ -69,12 +70,11 @@ static size_t lesser(size_t a, size_t b)
  * it assumes that it has no more than its cores' part: of servers' last caches that is up to 4 MiB for each. */
 static struct coll_nt_rule stores_rule(const struct coll_comm *comm)
 {
-	enum { PART_BYTES = 4 << 20 };
-	const size_t one = comm->ctx->cache_bytes ? comm->ctx->cache_bytes : 32u << 20;
+	const size_t one = comm->ctx->cache_bytes ? comm->ctx->cache_bytes : (size_t)COLL_NT_CACHE_BYTES;
 	const size_t ranks = comm->rank_map.local_size > 1 ? (size_t)comm->rank_map.local_size : 1;
 	const size_t share = one * (size_t)(comm->ctx->caches > 1 ? comm->ctx->caches : 1) / ranks;
-	const size_t part = PART_BYTES * (size_t)(comm->ctx->cpus > 1 ? comm->ctx->cpus : 1) / ranks;
-	struct coll_nt_rule rule = {.least_bytes = 2 << 20, .told_bytes = lesser(share, one), .gain = 1.05};
+	const size_t part = (size_t)COLL_NT_CORE_BYTES * (size_t)(comm->ctx->cpus > 1 ? comm->ctx->cpus : 1) / ranks;
+	struct coll_nt_rule rule = {.least_bytes = COLL_NT_MIN, .told_bytes = lesser(share, one), .gain = 1.05};
 
 	rule.assume_bytes = lesser(rule.told_bytes, part);
 	return rule;

@@ -70,9 +70,12 @@ struct coll_intra_state {
 	uint32_t cell;
 	uint32_t pieces; /* how it is cut */
 	size_t piece;
-	uint8_t way;    /* what does the work (record/way.h): set by whatever does it, when it is known */
+	uint8_t way; /* what does the work (record/way.h): set by whatever does it, when it is known */
+	bool asked;  /* coll_intra_op.passes */
+	/* Handed on from an operation to what is tried instead of it. */
 	bool committed; /* the plan will not be run in its place */
-	bool asked;     /* coll_intra_op.passes */
+	bool entered;   /* all ranks enter turn `epoch`, and the call is written there */
+	bool trial;     /* the call is timed, or goes the way that was found quickest: cma.c */
 	struct coll_frame bad_frame;
 };
 
@@ -85,8 +88,8 @@ struct coll_run_where;
  * one before it, whatever that is, has retired on this rank.
  */
 struct coll_intra_op {
-	/* As coll_run_poll(). UNSUPPORTED, before it is committed: all ranks of the call say so,
-	 * and the plan is run. */
+	/* As coll_run_poll(). UNSUPPORTED: all ranks of the call say so, and what is `instead` is run; the plan, if
+	 * it is not committed. */
 	coll_status (*poll)(void *arg, const struct coll_job *job, struct coll_intra_state *state);
 	void (*where)(void *arg, const struct coll_job *job, const struct coll_intra_state *state,
 	              struct coll_run_where *where);
@@ -95,8 +98,10 @@ struct coll_intra_op {
 	 * once, in the order of calls, when all run intranode before it are known to be made so, or
 	 * by their plans. */
 	bool (*passes)(void *arg, const struct coll_job *job);
-	/* What is tried in place of the plan, where this is not to be; NULL: nothing. */
-	const struct coll_intra_op *instead;
+	/* What is tried where this is not to be: NULL, or it says NULL: the plan. Agreed: of the job's kind and bytes.
+	 */
+	const struct coll_intra_op *(*instead)(const struct coll_intra_op *op, const struct coll_job *job);
+	uint8_t way; /* its name, in records: record/way.h */
 };
 
 /* One collective call, bound to a plan. */

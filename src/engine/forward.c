@@ -5,6 +5,7 @@
  * Both are held together, which is why a channel has at least two slots. The view is given back
  * before anything derived from it is posted: its owner may have taken it back meanwhile.
  */
+#include "base/limits.h"
 #include "coll/transport_shared.h"
 #include "engine/port.h"
 #include "engine/step.h"
@@ -12,7 +13,6 @@
 
 /* Fused steps that also store work in blocks of this size: the second pass over
  * a block then finds it in the first-level cache. */
-enum { BLOCK_BYTES = 8192, STREAM_BYTES = 1024 };
 
 static inline size_t min_size(size_t a, size_t b)
 {
@@ -73,8 +73,8 @@ static void forward_stored(struct coll_run *run, const struct coll_step *s, cons
 	const bool stream_here = stream && span->dst != span->src && span->dst != p;
 	const bool stream_there = (away == AWAY_FAR || (stream && away == AWAY_PUSHED)) && slot != p;
 	/* Short ones for streaming: while a block is on its way to memory the next is read. */
-	const size_t block = (stream_there ? STREAM_BYTES : BLOCK_BYTES) / elem_bytes;
-	_Alignas(64) char between[STREAM_BYTES];
+	const size_t block = (stream_there ? COLL_FORWARD_STREAM_MIN : COLL_FORWARD_BLOCK_BYTES) / elem_bytes;
+	_Alignas(64) char between[COLL_FORWARD_STREAM_MIN];
 
 	for (size_t at = 0; at < span->len; at += block) {
 		const size_t len = min_size(block, span->len - at), len_bytes = len * elem_bytes;
@@ -103,8 +103,8 @@ static void forward_stored(struct coll_run *run, const struct coll_step *s, cons
 static void forward_far(struct coll_run *run, const struct coll_step *s, const struct span *span, const char *p,
                         char *slot)
 {
-	const size_t elem_bytes = run->job.elem_bytes, block = STREAM_BYTES / elem_bytes;
-	_Alignas(64) char between[STREAM_BYTES];
+	const size_t elem_bytes = run->job.elem_bytes, block = COLL_FORWARD_STREAM_MIN / elem_bytes;
+	_Alignas(64) char between[COLL_FORWARD_STREAM_MIN];
 
 	for (size_t at = 0; at < span->len; at += block) {
 		const size_t len = min_size(block, span->len - at), at_bytes = at * elem_bytes;

@@ -6,6 +6,7 @@
  * order.c what the operation before has to do with it.
  */
 #include "engine/run.h"
+#include "base/limits.h"
 #include "engine/bind.h"
 #include "engine/lane.h"
 #include "engine/order.h"
@@ -15,9 +16,6 @@
 #include <stdlib.h>
 
 #include "record/way.h"
-
-/* Below this a copy costs less than telling the peer where to look. */
-enum { REF_BYTES = 4096 };
 
 coll_status coll_run_create(struct coll_run **run)
 {
@@ -158,7 +156,7 @@ coll_status coll_run_start(struct coll_run *run, const struct coll_fabric *fabri
 	run->job = *job;
 	run->fabric = fabric;
 	run->slot_bytes = fabric->slot_bytes;
-	run->ref_bytes = fabric->ref_bytes ? fabric->ref_bytes : REF_BYTES;
+	run->ref_bytes = fabric->ref_bytes ? fabric->ref_bytes : COLL_REF_MIN;
 	run->prescale = job->reduction && job->reduction->op == COLL_OP_PREMUL_SUM;
 	place(run);
 	run->elements = coll_run_span(job);
@@ -352,15 +350,25 @@ static inline coll_status advance(struct coll_run *run)
 	return advance_tiles(run);
 }
 
-/* Another way intranode; or the plan after all, as if this had been a call like others. */
+/* Another way intranode, in the turn that has been entered; or the plan after all, as if this had been a call like
+ * others. */
 static coll_status fall_back(struct coll_run *run)
 {
+	const struct coll_intra_op *op = run->at_work;
+	const struct coll_intra_op *next = op->instead ? op->instead(op, &run->job) : NULL;
+	const struct coll_intra_state *s = &run->intra;
+
 	run->events++;
-	if (run->at_work->instead) {
-		run->at_work = run->at_work->instead;
-		run->intra = (struct coll_intra_state){0};
+	if (next) {
+		run->at_work = next;
+		run->intra = (struct coll_intra_state){.epoch = s->epoch,
+		                                       .events = s->events,
+		                                       .committed = s->committed,
+		                                       .entered = s->entered,
+		                                       .trial = s->trial};
 		return COLL_AGAIN;
 	}
+	assert(!s->committed);
 	run->intranode = false;
 	start_tiles(run);
 	return COLL_AGAIN;

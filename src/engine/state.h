@@ -186,7 +186,7 @@ struct coll_run {
 	size_t *scratch_at; /* offset of scratch buffer k in a slice */
 	size_t scratch_at_cap;
 
-	const struct coll_intra_op *at_work; /* job.hand, or what is tried instead of it */
+	const struct coll_intra_op *at_work; /* job.intra, or what is tried instead of it */
 	struct coll_intra_state intra;
 
 	struct coll_frame bad_frame;

@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "core/comm.h"
+#include "core/way_name.h"
 
 enum { FORMAT = 1, TAIL = 8, MEMBERS_SHOWN = 4096 };
 

@@ -30,6 +30,7 @@
 #ifndef COLL_INTRA_CENTRAL_H
 #define COLL_INTRA_CENTRAL_H
 
+#include "base/limits.h"
 #include "intra/enter.h"
 
 enum {
@@ -38,7 +39,6 @@ enum {
 	COLL_CENTRAL_GROUP = 16,
 	COLL_CENTRAL_GROUPS = COLL_CENTRAL_SIZE_MAX / COLL_CENTRAL_GROUP,
 	COLL_CENTRAL_CELL_MIN = COLL_CENTRAL_SIZE_MAX * COLL_LINE_BYTES, /* a line for each rank */
-	COLL_CENTRAL_CELL_MAX = 16 << 10,
 };
 
 /* How many have come: ranks << COLL_CENTRAL_COUNT_BIT, and below it the sum of their marks. */

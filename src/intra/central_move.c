@@ -5,6 +5,7 @@
 #include "intra/central_move.h"
 #include "intra/central.h"
 #include "intra/central_epoch.h"
+#include "intra/shape.h"
 #include "reduce/copy.h"
 
 enum { LINK_EVERY = 64 }; /* polls: where ranks share a core there is a turn of all between two of them */
@@ -20,11 +21,6 @@ static enum coll_kind kind_of(const struct coll_job *job)
 static bool is_root(const struct coll_intra *n, const struct coll_job *job)
 {
 	return job->plan->root == n->rank;
-}
-
-static bool scatters(enum coll_kind kind)
-{
-	return kind == COLL_KIND_ALL_TO_ALL || kind == COLL_KIND_REDUCE_SCATTER || kind == COLL_KIND_SCATTER;
 }
 
 static bool sends(const struct coll_intra *n, const struct coll_job *job)
@@ -53,17 +49,11 @@ static enum waits_for waits_for(const struct coll_intra *n, const struct coll_jo
 	}
 }
 
-/* Of a block, or of the vector. */
-static size_t block_bytes(const struct coll_job *job)
-{
-	return kind_of(job) == COLL_KIND_BARRIER ? 0 : job->in.count * job->elem_bytes;
-}
-
 /* How much of a block goes in a turn: agreed. Whole lines. */
-static size_t piece_of(const struct coll_intra *n, const struct coll_job *job)
+static size_t turn_bytes(const struct coll_intra *n, const struct coll_job *job)
 {
-	return scatters(kind_of(job)) ? n->central.cell_bytes / (size_t)n->size & ~(size_t)(COLL_LINE_BYTES - 1)
-	                              : n->central.cell_bytes;
+	return coll_intra_scatters(job) ? n->central.cell_bytes / (size_t)n->size & ~(size_t)(COLL_LINE_BYTES - 1)
+	                                : n->central.cell_bytes;
 }
 
 /* A piece of the call. */
@@ -75,32 +65,32 @@ struct piece {
 
 static struct piece piece_at(const struct coll_job *job, const struct coll_intra_state *s, uint32_t i)
 {
-	const size_t bytes = block_bytes(job), at = i * s->piece;
+	const size_t bytes = coll_intra_block_bytes(job), at = i * s->piece;
 
 	return (struct piece){.epoch = s->epoch + i,
 	                      .at = at,
 	                      .bytes = bytes - at < s->piece ? bytes - at : s->piece,
-	                      .is_short = bytes <= COLL_FIRST_PAYLOAD && !scatters(kind_of(job))};
+	                      .is_short = bytes <= COLL_FIRST_PAYLOAD && !coll_intra_scatters(job)};
 }
 
 /* ---- To our cell ---- */
 
 static void copy_in(struct coll_intra *n, const struct coll_job *job, const struct piece *p)
 {
-	const size_t block = block_bytes(job);
+	const size_t block = coll_intra_block_bytes(job);
 
 	if (p->is_short) {
 		coll_intra_copy_part(coll_central_round(n, p->epoch)->lines[n->rank].payload, job->in.base, p->bytes);
 		return;
 	}
-	if (!scatters(kind_of(job))) {
+	if (!coll_intra_scatters(job)) {
 		coll_reduce_copy(coll_central_cell(n, p->epoch, (uint32_t)n->rank), job->in.base + p->at, p->bytes);
 		return;
 	}
 	for (int r = 0; r < n->size; r++)
 		if (r != n->rank)
 			coll_reduce_copy(coll_central_cell(n, p->epoch, (uint32_t)n->rank) +
-			                         (size_t)r * piece_of(n, job),
+			                         (size_t)r * turn_bytes(n, job),
 			                 job->in.base + (size_t)r * block + p->at, p->bytes);
 }
 
@@ -128,7 +118,7 @@ static const char *from(const struct coll_intra *n, const struct coll_job *job, 
 	if (p->is_short)
 		return coll_central_round(n, p->epoch)->lines[r].payload;
 	return coll_central_cell(n, p->epoch, (uint32_t)r) +
-	       (scatters(kind_of(job)) ? (size_t)n->rank * piece_of(n, job) : 0);
+	       (coll_intra_scatters(job) ? (size_t)n->rank * turn_bytes(n, job) : 0);
 }
 
 static void copy_out(char *to, const char *at, const struct piece *p)
@@ -151,13 +141,13 @@ static void take_result(const struct coll_intra *n, const struct coll_job *job, 
 /* This rank's own block is in its own memory. */
 static const char *own(const struct coll_intra *n, const struct coll_job *job, const struct piece *p)
 {
-	return job->in.base + (scatters(kind_of(job)) ? (size_t)n->rank * block_bytes(job) : 0) + p->at;
+	return job->in.base + coll_intra_block_for(job, n->rank) + p->at;
 }
 
 static void take_blocks(const struct coll_intra *n, const struct coll_job *job, const struct piece *p)
 {
 	for (int r = 0; r < n->size; r++)
-		copy_out(job->out.base + (size_t)r * block_bytes(job) + p->at,
+		copy_out(job->out.base + (size_t)r * coll_intra_block_bytes(job) + p->at,
 		         r == n->rank ? own(n, job, p) : from(n, job, p, r), p);
 }
 
@@ -210,8 +200,10 @@ static void begin(struct coll_intra *n, const struct coll_job *job, struct coll_
 {
 	if (is_rooted(kind_of(job)))
 		coll_central_root(n, job->plan->root);
-	s->piece = piece_of(n, job);
-	s->pieces = block_bytes(job) <= s->piece ? 1 : (uint32_t)((block_bytes(job) - 1) / s->piece + 1);
+	s->piece = turn_bytes(n, job);
+	s->pieces = coll_intra_block_bytes(job) <= s->piece
+	                    ? 1
+	                    : (uint32_t)((coll_intra_block_bytes(job) - 1) / s->piece + 1);
 	s->epoch = (uint32_t)n->epoch + 1;
 	n->epoch += s->pieces;
 	s->committed = true;
@@ -239,7 +231,7 @@ static uint32_t late(const struct coll_intra *n, const struct coll_job *job, con
 	return waits_for(n, job) == THE_ROOT ? (uint32_t)job->plan->root : coll_central_late(n, s->epoch + s->done);
 }
 
-static coll_status not_yet(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
+static coll_status idle(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
 	const struct intra_peer *p;
 	coll_status st;
@@ -261,7 +253,7 @@ coll_status coll_intra_poll_central(void *arg, const struct coll_job *job, struc
 		s->way = COLL_WAY_CENTRAL;
 		st = coll_central_form(n, &s->pending);
 		if (st != COLL_OK)
-			return st == COLL_AGAIN ? not_yet(n, job, s) : st;
+			return st == COLL_AGAIN ? idle(n, job, s) : st;
 		begin(n, job, s);
 	}
 	while (s->done < s->pieces) {
@@ -271,7 +263,7 @@ coll_status coll_intra_poll_central(void *arg, const struct coll_job *job, struc
 			enter(n, job, s);
 		st = s->done < s->next ? ready(n, job, s) : COLL_AGAIN;
 		if (st != COLL_OK)
-			return st == COLL_AGAIN ? not_yet(n, job, s) : st;
+			return st == COLL_AGAIN ? idle(n, job, s) : st;
 		take(n, job, s);
 	}
 	return COLL_OK;

@@ -30,17 +30,11 @@
 #include "intra/cico.h"
 #include "intra/cma.h"
 #include "intra/nt_stores.h"
+#include "intra/shape.h"
 #include "reduce/copy.h"
 #include "reduce/spread.h"
 
-enum { LINE = COLL_LINE_BYTES, STAGE = 0, RESULT = 2, STRIP_BYTES = 128 << 10 };
-enum { REDUCE_LEAST = 64 << 10, BROADCAST_LEAST = 32 << 10 };
-
-/* Of the vector, or of a block. */
-static size_t bytes_of(const struct coll_job *job)
-{
-	return job->in.count * job->elem_bytes;
-}
+enum { LINE = COLL_LINE_BYTES, STAGE = 0, RESULT = 2 };
 
 static bool reduces(const struct coll_job *job)
 {
@@ -53,25 +47,8 @@ static size_t tile_bytes(const struct coll_job *job)
 	switch (job->plan->kind) {
 	case COLL_KIND_ALL_REDUCE: return COLL_TILE_BYTES;
 	case COLL_KIND_ALL_TO_ALL: return COLL_TILE_BYTES / (size_t)job->plan->size & ~(size_t)(LINE - 1);
-	default: return STRIP_BYTES;
+	default: return COLL_STRIP_BYTES;
 	}
-}
-
-/* Blocks: measured where ranks share cores, and there alone. */
-static bool kind_serves(const struct coll_intra *n, const struct coll_job *job)
-{
-	switch (job->plan->kind) {
-	case COLL_KIND_ALL_REDUCE: return bytes_of(job) >= REDUCE_LEAST;
-	case COLL_KIND_ALL_GATHER:
-	case COLL_KIND_ALL_TO_ALL: return !n->alone;
-	case COLL_KIND_BROADCAST: return !n->alone && bytes_of(job) >= BROADCAST_LEAST;
-	default: return false;
-	}
-}
-
-bool coll_intra_cico_serve(const struct coll_intra *n, const struct coll_job *job)
-{
-	return n->size > 2 && kind_serves(n, job) && bytes_of(job) / tile_bytes(job) < (1 << COLL_STEP_BITS) - 4;
 }
 
 struct tile {
@@ -90,7 +67,7 @@ static size_t slice_at(size_t bytes, int size, int r)
 static struct tile tile_at(const struct coll_intra *n, const struct coll_job *job, const struct coll_intra_state *s,
                            uint32_t k)
 {
-	const size_t all = bytes_of(job), at = k * s->piece;
+	const size_t all = coll_intra_block_bytes(job), at = k * s->piece;
 	struct tile t = {.at = at, .bytes = all - at < s->piece ? all - at : s->piece};
 
 	t.first = slice_at(t.bytes, n->size, n->rank);
@@ -163,14 +140,10 @@ static size_t strip_at(const struct coll_job *job, const struct coll_intra_state
 	return job->plan->kind == COLL_KIND_ALL_TO_ALL ? (size_t)reader * s->piece : 0;
 }
 
-/* Where the block for a rank lies in the input, and that from it in the result. */
-static size_t block_for(const struct coll_job *job, int r)
-{
-	return job->plan->kind == COLL_KIND_ALL_TO_ALL ? (size_t)r * bytes_of(job) : 0;
-}
+/* Where the block from a rank lies in the result. */
 static size_t block_from(const struct coll_job *job, int r)
 {
-	return job->plan->kind == COLL_KIND_BROADCAST ? 0 : (size_t)r * bytes_of(job);
+	return job->plan->kind == COLL_KIND_BROADCAST ? 0 : (size_t)r * coll_intra_block_bytes(job);
 }
 
 static bool has_blocks(const struct coll_job *job, int r)
@@ -181,7 +154,7 @@ static bool has_blocks(const struct coll_job *job, int r)
 static void stage_blocks(struct coll_intra *n, const struct coll_job *job, const struct coll_intra_state *s, uint32_t k)
 {
 	const struct tile t = tile_at(n, job, s, k);
-	const bool scatters = job->plan->kind == COLL_KIND_ALL_TO_ALL;
+	const bool scatters = coll_intra_scatters(job);
 	char *area = results(n, n->mine, s, k);
 
 	if (!has_blocks(job, n->rank))
@@ -190,7 +163,8 @@ static void stage_blocks(struct coll_intra *n, const struct coll_job *job, const
 		coll_reduce_copy(area, job->in.base + t.at, t.bytes);
 	for (int r = 0; scatters && r < n->size; r++)
 		if (r != n->rank)
-			coll_reduce_copy(area + strip_at(job, s, r), job->in.base + block_for(job, r) + t.at, t.bytes);
+			coll_reduce_copy(area + strip_at(job, s, r), job->in.base + coll_intra_block_for(job, r) + t.at,
+			                 t.bytes);
 }
 
 static void gather_blocks(struct coll_intra *n, const struct coll_job *job, const struct coll_intra_state *s,
@@ -202,7 +176,7 @@ static void gather_blocks(struct coll_intra *n, const struct coll_job *job, cons
 	for (int i = 0; i < n->size; i++) {
 		const int r = (n->rank + i) % n->size;
 		char *to = job->out.base + block_from(job, r) + t.at;
-		const char *from = r == n->rank ? job->in.base + block_for(job, r) + t.at
+		const char *from = r == n->rank ? job->in.base + coll_intra_block_for(job, r) + t.at
 		                                : results(n, n->peers[r].region, s, k) + strip_at(job, s, n->rank);
 
 		if (has_blocks(job, r) && to != from)
@@ -218,40 +192,22 @@ static void gather_blocks(struct coll_intra *n, const struct coll_job *job, cons
 /* Equal tiles, of whole lines. */
 static void cut(const struct coll_job *job, struct coll_intra_state *s)
 {
-	const size_t bytes = bytes_of(job);
+	const size_t bytes = coll_intra_block_bytes(job);
 	const size_t tiles = (bytes + tile_bytes(job) - 1) / tile_bytes(job);
 
 	s->piece = ((bytes + tiles - 1) / tiles + LINE - 1) & ~(size_t)(LINE - 1);
 	s->pieces = (uint32_t)((bytes + s->piece - 1) / s->piece);
 }
 
-/* Memory of the caller's that the call reads and writes. */
-static size_t touched_bytes(const struct coll_job *job)
-{
-	const size_t size = (size_t)job->plan->size;
-
-	switch (job->plan->kind) {
-	case COLL_KIND_ALL_GATHER: return (size + 1) * bytes_of(job);
-	case COLL_KIND_ALL_TO_ALL: return 2 * size * bytes_of(job);
-	case COLL_KIND_BROADCAST: return bytes_of(job);
-	default: return 2 * bytes_of(job);
-	}
-}
-
 static void begin(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
 	s->way = COLL_WAY_CICO;
-	s->phase = INTRA_CICO;
+	s->phase = INTRA_OWN;
 	s->done = s->next = 0;
 	cut(job, s);
 	s->cell = n->tiles;
 	n->tiles += s->pieces;
-	if (coll_intra_cma_serves(n, job))
-		coll_intra_nt_as(n, coll_intra_streams(n->pull.way));
-	else if (reduces(job) && job->in.base == job->out.base)
-		coll_intra_nt_none(n);
-	else
-		coll_intra_nt_begin(n, COLL_NT_STAGED, touched_bytes(job));
+	coll_intra_nt_slots(n, s, coll_intra_touched_bytes(job, false), reduces(job) && job->in.base == job->out.base);
 }
 
 /* Every rank has made this one's last step; in the first, it makes the same call. */
@@ -329,11 +285,11 @@ coll_status coll_intra_poll_cico(void *arg, const struct coll_job *job, struct c
 	struct coll_intra *n = arg;
 	coll_status st;
 
-	if (s->phase != INTRA_CICO) {
-		st = coll_intra_poll_cma(n, job, s);
-		if (s->phase != INTRA_SLOTS_NEW)
-			return st;
-		begin(n, job, s);
+	if (s->phase != INTRA_OWN) {
+		st = coll_intra_enter_once(n, job, s);
+		if (st != COLL_OK)
+			return coll_intra_not_yet(n, s, st);
+		begin(n, job, s); /* readers are told with the first step */
 	}
 	if (s->next > 0) {
 		st = await_steps(n, job, s);
@@ -345,6 +301,7 @@ coll_status coll_intra_poll_cico(void *arg, const struct coll_job *job, struct c
 		return COLL_AGAIN;
 	n->direct.stats.tiles += s->pieces;
 	coll_intra_nt_end(n);
-	coll_intra_cma_ended(n, job);
+	if (s->trial)
+		coll_intra_cma_ended(n, job);
 	return COLL_OK;
 }

@@ -13,9 +13,9 @@
  *      kind and size: it may be this buffer alone. A rank that cannot read another at all says so in its
  *      first line, and all go by slots always.
  *
- * "Slots" are those of pair_stream.c, of more ranks the tiles of cico.c. What was read by then is overwritten by the
- * same. Nobody reads any more in a call that goes by slots: a rank's first step there comes after its reading, and
- * nobody ends without that step.
+ * "Slots" are those of pair_stream.c, of more ranks the tiles of cico.c: what is tried instead, in the same turn. What
+ * was read by then is overwritten by the same. Nobody reads any more in a call that goes by slots: a rank's first step
+ * there comes after its reading, and nobody ends without that step.
  *
  * Ordering. A line's payload is stored, then its word with release; the word is loaded with
  * acquire, then the payload, then the block, by a system call. What the kernel has read comes before the release
@@ -26,12 +26,13 @@
  * unit; busy = 0; if revoked, stop. A process that has died, or become another program, is told by the transport.
  */
 #include "intra/cma.h"
+#include "intra/shape.h"
 #include "reduce/copy.h"
 
 #include "base/clock.h"
 
-enum { UNIT_BYTES = 1 << 20, LONG_BYTES = 8 << 20, LINE_OFFER = 3, LINE_TAKEN = 4 };
-enum { OFFERED = INTRA_CMA_NEW + 1, PULLING, TAKEN };
+enum { LINE_OFFER = 3, LINE_TAKEN = 4 };
+enum { OFFERED = INTRA_OWN, PULLING, TAKEN, BY_SLOTS };
 _Static_assert(COLL_INTRA_SIZE_MAX < 32, "ranks are bits of a word");
 
 struct offer {
@@ -44,114 +45,75 @@ _Static_assert(sizeof(struct offer) <= COLL_FIRST_PAYLOAD, "one line");
 
 /* ---- Blocks ---- */
 
-static bool scatters(const struct coll_job *job)
-{
-	return job->plan->kind == COLL_KIND_ALL_TO_ALL;
-}
-
-static size_t block_bytes(const struct coll_job *job)
-{
-	return job->in.count * job->elem_bytes;
-}
-
 /* Of a rank's input, what goes to this one; its own input counts as another's. */
 static size_t offset_in(const struct coll_intra *n, const struct coll_job *job)
 {
-	return scatters(job) ? (size_t)n->rank * block_bytes(job) : 0;
+	return coll_intra_block_for(job, n->rank);
 }
 
 static char *result_of(const struct coll_job *job, int rank)
 {
-	return job->out.base + (size_t)rank * block_bytes(job);
+	return job->out.base + (size_t)rank * coll_intra_block_bytes(job);
 }
 
 static size_t unit_at(const struct coll_job *job, size_t at)
 {
-	const size_t left = at < block_bytes(job) ? block_bytes(job) - at : 0;
+	const size_t left = at < coll_intra_block_bytes(job) ? coll_intra_block_bytes(job) - at : 0;
 
-	return left < UNIT_BYTES ? left : UNIT_BYTES;
+	return left < COLL_UNIT_BYTES ? left : COLL_UNIT_BYTES;
 }
 
 /* ---- Which way ---- */
 
-bool coll_intra_cma_serves(const struct coll_intra *n, const struct coll_job *job)
-{
-	const enum coll_kind kind = job->plan->kind;
-
-	/* A block that all need is staged once, of more ranks. */
-	return kind == COLL_KIND_ALL_TO_ALL || (kind == COLL_KIND_ALL_GATHER && n->size == 2);
-}
-
 static size_t size_class(const struct coll_job *job)
 {
-	return (63 - __builtin_clzll(block_bytes(job) | 1)) % COLL_SIZES;
+	return (63 - __builtin_clzll(coll_intra_block_bytes(job) | 1)) % COLL_SIZES;
 }
 
 static struct intra_autotune *trial_of(struct coll_intra *n, const struct coll_job *job)
 {
-	return &n->pull.trials[scatters(job)][size_class(job)];
+	return &n->pull.trials[coll_intra_scatters(job)][size_class(job)];
 }
 
 /* A call takes milliseconds: it is tried less often. Agreed. */
 static bool is_long(const struct coll_intra *n, const struct coll_job *job)
 {
-	return (size_t)n->size << size_class(job) >= LONG_BYTES;
+	return (size_t)n->size << size_class(job) >= COLL_CMA_LONG_BYTES;
 }
 
 static struct intra_backoff *backoff_of(struct coll_intra *n, const struct coll_job *job)
 {
-	return &n->pull.backoff[scatters(job)][size_class(job)];
+	return &n->pull.backoff[coll_intra_scatters(job)][size_class(job)];
 }
 
-/* The setting's way; COLL_TRIED_WAYS: the quickest. */
+/* Where the setting says that the kernel reads. */
 static enum intra_copy forced(const struct coll_intra *n, const struct coll_job *job)
 {
-	const bool stream = n->fabric.nt && coll_nt_by_size(n->fabric.nt, 2 * (size_t)n->size * block_bytes(job));
+	const size_t bytes = 2 * (size_t)n->size * coll_intra_block_bytes(job);
 
-	switch (n->fabric.way) {
-	case COLL_INTRA_CACHED: return COLL_SLOTS;
-	case COLL_INTRA_STREAMED: return COLL_SLOTS_STREAMED;
-	case COLL_INTRA_CMAED: return stream ? COLL_CMA_STREAMED : COLL_PULL;
-	default: return COLL_TRIED_WAYS;
-	}
+	return n->fabric.nt && coll_nt_by_size(n->fabric.nt, bytes) ? COLL_CMA_STREAMED : COLL_PULL;
 }
 
-/* This rank and the others have entered the turn, or do: the phase to go on with. */
+/* This rank and the others have entered the turn, or do. */
 static void choose(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
-	s->phase = INTRA_SLOTS_NEW;
-	if (!coll_intra_cma_serves(n, job))
-		return;
+	s->trial = true;
 	n->pull.settles = false;
-	n->pull.way = forced(n, job);
 	n->pull.may = !n->pull.never && !coll_intra_backoff_skip(backoff_of(n, job));
-	if (n->pull.way == COLL_TRIED_WAYS) {
+	if (n->fabric.way == COLL_INTRA_AUTO) {
 		n->pull.way =
 		        coll_intra_autotune_begin(trial_of(n, job), is_long(n, job), n->pull.may, &n->pull.settles);
 		n->pull.since_ns = coll_clock_ns();
+	} else {
+		n->pull.way = forced(n, job);
 	}
-	if (n->pull.settles || (coll_intra_cmas(n->pull.way) && n->pull.may))
-		s->phase = INTRA_CMA_NEW;
-}
-
-/* Readers are told with the offer, the first chunk or step. */
-static coll_status enter(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
-{
-	if (s->phase == INTRA_CICO_NEW) {
-		const coll_status st = coll_intra_enter_as(n, s, true);
-
-		if (st != COLL_OK)
-			return coll_intra_not_yet(n, s, st);
-		coll_intra_publish(n, job, s);
-	}
-	s->committed = true;
-	choose(n, job, s);
-	return COLL_OK;
+	if (!n->pull.settles && !(coll_intra_cmas(n->pull.way) && n->pull.may))
+		s->phase = BY_SLOTS;
 }
 
 void coll_intra_cma_ended(struct coll_intra *n, const struct coll_job *job)
 {
-	if (coll_intra_cma_serves(n, job) && n->fabric.way == COLL_INTRA_AUTO)
+	if (n->fabric.way == COLL_INTRA_AUTO)
 		coll_intra_autotune_end(trial_of(n, job), n->pull.way, coll_clock_ns() - n->pull.since_ns);
 }
 
@@ -159,7 +121,7 @@ static void by_slots(struct coll_intra *n, struct coll_intra_state *s)
 {
 	n->pull.way = (enum intra_copy)(n->pull.way & 1);
 	n->direct.lent = false;
-	s->phase = INTRA_SLOTS_NEW;
+	s->phase = BY_SLOTS;
 }
 
 /* ---- The other ranks ---- */
@@ -168,17 +130,6 @@ static const struct intra_line *line_of(const struct coll_intra *n, const struct
                                         int line)
 {
 	return &n->peers[rank].region->entries[s->epoch % COLL_DEPTH].lines[line];
-}
-
-static bool revoked(const struct coll_intra *n, uint32_t rank)
-{
-	return atomic_load(&n->peers[rank].region->revoked);
-}
-
-/* Nothing yet from s->pending. */
-static coll_status not_yet(struct coll_intra *n, struct coll_intra_state *s)
-{
-	return revoked(n, s->pending) ? COLL_ERR_ABORTED : coll_intra_idle(n, s);
 }
 
 /* ---- Offers ---- */
@@ -195,7 +146,7 @@ static void make_offer(struct coll_intra *n, const struct coll_job *job, struct 
 {
 	struct offer mine = {.address = (uint64_t)(uintptr_t)job->in.base,
 	                     .never = !reads_all(n),
-	                     .in_place = scatters(job) && job->in.base == job->out.base};
+	                     .in_place = coll_intra_scatters(job) && job->in.base == job->out.base};
 
 	memcpy(mine.ns, trial_of(n, job)->ns, sizeof(mine.ns));
 	memcpy(n->mine->entries[s->epoch % COLL_DEPTH].lines[LINE_OFFER].payload, &mine, sizeof(mine));
@@ -279,7 +230,7 @@ static void decide(struct coll_intra *n, const struct coll_job *job, struct coll
 /* What goes from our own input to our own result: a unit. False: there is no more. */
 static bool copy_own(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
-	const size_t at = (size_t)s->next * UNIT_BYTES, bytes = unit_at(job, at);
+	const size_t at = (size_t)s->next * COLL_UNIT_BYTES, bytes = unit_at(job, at);
 	const char *from = job->in.base + offset_in(n, job) + at;
 	char *to = result_of(job, n->rank) + at;
 
@@ -297,19 +248,19 @@ static bool copy_own(struct coll_intra *n, const struct coll_job *job, struct co
 /* Of a rank's block. */
 static coll_status pull(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s, uint32_t rank)
 {
-	const size_t at = (size_t)s->done * UNIT_BYTES, bytes = unit_at(job, at);
+	const size_t at = (size_t)s->done * COLL_UNIT_BYTES, bytes = unit_at(job, at);
 	struct intra_peer *p = &n->peers[rank];
 	coll_status st = COLL_ERR_ABORTED;
 
 	s->pending = rank;
 	/* Sequentially consistent, as zero_copy.c has it: of two ranks one sees what the other wrote. */
 	atomic_store(&n->mine->busy, 1);
-	if (!revoked(n, rank))
+	if (!coll_intra_is_revoked(n, rank))
 		st = p->transport->shared->pull(p->link, n->pull.address[rank] + offset_in(n, job) + at,
 		                                result_of(job, (int)rank) + at, bytes);
 	coll_intra_after_reading();
 	atomic_store_explicit(&n->mine->busy, 0, memory_order_release);
-	if (revoked(n, rank))
+	if (coll_intra_is_revoked(n, rank))
 		return COLL_ERR_ABORTED;
 	if (st != COLL_OK)
 		return st;
@@ -342,7 +293,7 @@ static bool pull_next(struct coll_intra *n, const struct coll_job *job, struct c
 		n->pull.failed = true;
 		*st = COLL_OK;
 	}
-	if (unit_at(job, (size_t)s->done * UNIT_BYTES) == 0) {
+	if (unit_at(job, (size_t)s->done * COLL_UNIT_BYTES) == 0) {
 		n->pull.read |= 1u << s->cell;
 		s->done = 0;
 	}
@@ -376,7 +327,7 @@ static coll_status work(struct coll_intra *n, const struct coll_job *job, struct
 		if (s->phase == PULLING && copy_own(n, job, s))
 			return COLL_OK;
 	}
-	if (s->phase == INTRA_SLOTS_NEW)
+	if (s->phase == BY_SLOTS)
 		return COLL_OK;
 	if (pull_next(n, job, s, &st)) {
 		if (st == COLL_OK && s->phase == PULLING && is_all(n, n->pull.read))
@@ -384,7 +335,7 @@ static coll_status work(struct coll_intra *n, const struct coll_job *job, struct
 		return st;
 	}
 	if (s->phase == OFFERED)
-		return not_yet(n, s);
+		return coll_intra_idle_lent(n, s);
 	finish(n, s);
 	return COLL_OK;
 }
@@ -403,7 +354,7 @@ static coll_status await_taken(struct coll_intra *n, struct coll_intra_state *s)
 	s->pending = s->done;
 	/* Turn 0 once in a while is that of a line that was never written, which says neither. */
 	if (word != coll_intra_word(s->epoch, INTRA_GOOD) && word != coll_intra_word(s->epoch, INTRA_BAD))
-		return not_yet(n, s);
+		return coll_intra_idle_lent(n, s);
 	n->pull.failed |= (uint32_t)word == INTRA_BAD;
 	return COLL_OK;
 }
@@ -423,25 +374,37 @@ static coll_status end(struct coll_intra *n, const struct coll_job *job, struct 
 		return COLL_OK;
 	}
 	n->direct.lent = false;
-	n->direct.stats.cma_read += (size_t)(n->size - 1) * block_bytes(job);
+	n->direct.stats.cma_read += (size_t)(n->size - 1) * coll_intra_block_bytes(job);
 	coll_intra_cma_ended(n, job);
 	coll_intra_entered_all(n, s);
 	return COLL_OK;
 }
 
-/* A unit at a time: whoever polls looks at other things in between. */
-coll_status coll_intra_poll_cma(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
+/* Readers are told with the offer, or with the first chunk or step of what is tried instead. */
+static coll_status begin(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
-	coll_status st = COLL_OK;
+	const coll_status st = coll_intra_enter_once(n, job, s);
 
-	if (s->phase < INTRA_CICO)
-		st = enter(n, job, s);
-	if (st == COLL_OK && s->phase == INTRA_CMA_NEW)
+	if (st != COLL_OK)
+		return coll_intra_not_yet(n, s, st);
+	choose(n, job, s);
+	if (s->phase != BY_SLOTS)
 		make_offer(n, job, s);
+	return COLL_OK;
+}
+
+/* A unit at a time: whoever polls looks at other things in between. */
+coll_status coll_intra_poll_cma(void *arg, const struct coll_job *job, struct coll_intra_state *s)
+{
+	struct coll_intra *n = arg;
+	coll_status st = s->phase == INTRA_NEW ? begin(n, job, s) : COLL_OK;
+
 	if (st == COLL_OK && (s->phase == OFFERED || s->phase == PULLING)) {
 		st = work(n, job, s);
 		if (st == COLL_OK && s->phase != TAKEN)
 			st = COLL_AGAIN;
 	}
-	return st == COLL_OK && s->phase == TAKEN ? end(n, job, s) : st;
+	if (st == COLL_OK && s->phase == TAKEN)
+		st = end(n, job, s);
+	return s->phase == BY_SLOTS ? COLL_ERR_UNSUPPORTED : st;
 }

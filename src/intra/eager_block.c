@@ -7,49 +7,39 @@
 #include "intra/eager_chunk.h"
 #include "intra/eager_line.h"
 #include "intra/enter.h"
+#include "intra/shape.h"
 #include "reduce/copy.h"
 
-enum { PIECE_MIN = 2048, PIECES = 8 };
-
-static bool scatters(const struct coll_job *job)
-{
-	return job->plan->kind == COLL_KIND_ALL_TO_ALL || job->plan->kind == COLL_KIND_REDUCE_SCATTER;
-}
+enum { PIECES = 8 };
 
 static bool reduces(const struct coll_job *job)
 {
 	return job->plan->kind == COLL_KIND_REDUCE_SCATTER;
 }
 
-/* Bytes of a block. */
-static size_t block_bytes(const struct coll_job *job)
-{
-	return job->in.count * job->elem_bytes;
-}
-
 /* Blocks that a rank's payload has. */
 static uint32_t blocks(const struct coll_intra *n, const struct coll_job *job)
 {
-	return scatters(job) ? (uint32_t)n->size : 1;
+	return coll_intra_scatters(job) ? (uint32_t)n->size : 1;
 }
 
 /* The block of ours that stays here. */
 static const char *own_block(const struct coll_intra *n, const struct coll_job *job)
 {
-	return job->in.base + (scatters(job) ? (size_t)n->rank * block_bytes(job) : 0);
+	return job->in.base + coll_intra_block_for(job, n->rank);
 }
 
 /* Where a block from rank r goes, of kinds that do not reduce. */
 static char *destination(const struct coll_job *job, int r)
 {
-	return job->out.base + (size_t)r * block_bytes(job);
+	return job->out.base + (size_t)r * coll_intra_block_bytes(job);
 }
 
 /* What comes from ourselves; before anything of others does, since they may be in place. */
 static void copy_own(const struct coll_intra *n, const struct coll_job *job)
 {
 	if (!reduces(job))
-		coll_reduce_copy(destination(job, n->rank), own_block(n, job), block_bytes(job));
+		coll_reduce_copy(destination(job, n->rank), own_block(n, job), coll_intra_block_bytes(job));
 }
 
 /* Part of our block, reduced with the same of all others; theirs[r] is where it lies. */
@@ -71,16 +61,17 @@ static void reduce_part(const struct coll_intra *n, const struct coll_job *job, 
  */
 static uint32_t first_line(const struct coll_job *job, uint32_t writer, uint32_t reader)
 {
-	return scatters(job) ? (reader - (reader > writer)) * coll_intra_lines(block_bytes(job)) : 0;
+	return coll_intra_scatters(job) ? (reader - (reader > writer)) * coll_intra_lines(coll_intra_block_bytes(job))
+	                                : 0;
 }
 
 static void pack_all(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
-	const size_t bytes = block_bytes(job);
+	const size_t bytes = coll_intra_block_bytes(job);
 
-	if (!scatters(job))
+	if (!coll_intra_scatters(job))
 		coll_intra_pack(n, job, s, 0, job->in.base, bytes);
-	for (uint32_t r = 0; scatters(job) && r < (uint32_t)n->size; r++)
+	for (uint32_t r = 0; coll_intra_scatters(job) && r < (uint32_t)n->size; r++)
 		if (r != (uint32_t)n->rank)
 			coll_intra_pack(n, job, s, first_line(job, (uint32_t)n->rank, r), job->in.base + r * bytes,
 			                bytes);
@@ -91,7 +82,7 @@ coll_status coll_intra_poll_eager_lines(void *arg, const struct coll_job *job, s
 {
 	const char *theirs[COLL_INTRA_SIZE_MAX];
 	struct coll_intra *n = arg;
-	const size_t bytes = block_bytes(job);
+	const size_t bytes = coll_intra_block_bytes(job);
 	coll_status st;
 
 	if (s->phase == INTRA_NEW) {
@@ -122,17 +113,16 @@ coll_status coll_intra_poll_eager_lines(void *arg, const struct coll_job *job, s
 /* ---- In cells ---- */
 
 /* How a block is cut: agreed, of its length and the number of ranks alone. */
-static size_t piece_of(const struct coll_intra *n, const struct coll_job *job)
+static size_t part_bytes(const struct coll_intra *n, const struct coll_job *job)
 {
 	const uint32_t room = COLL_PIECES_MAX / blocks(n, job), most = room < PIECES ? room : PIECES;
-	const size_t bytes = (block_bytes(job) + most - 1) / most;
 
-	return bytes < PIECE_MIN ? PIECE_MIN : (bytes + COLL_LINE_BYTES - 1) & ~(size_t)(COLL_LINE_BYTES - 1);
+	return coll_intra_piece_bytes(coll_intra_block_bytes(job), most, COLL_EAGER_BLOCK_PIECE_MIN);
 }
 
 static size_t part_of(const struct coll_job *job, size_t piece, uint32_t i)
 {
-	const size_t left = block_bytes(job) - i * piece;
+	const size_t left = coll_intra_block_bytes(job) - i * piece;
 
 	return left < piece ? left : piece;
 }
@@ -142,8 +132,9 @@ static void fill_next(struct coll_intra *n, const struct coll_job *job, struct c
                       uint32_t pieces)
 {
 	const uint32_t i = s->next % pieces;
-	const uint32_t block = scatters(job) ? ((uint32_t)n->rank + 1 + s->next / pieces) % (uint32_t)n->size : 0;
-	const size_t at = block * block_bytes(job) + i * piece;
+	const uint32_t block =
+	        coll_intra_scatters(job) ? ((uint32_t)n->rank + 1 + s->next / pieces) % (uint32_t)n->size : 0;
+	const size_t at = block * coll_intra_block_bytes(job) + i * piece;
 
 	coll_intra_fill(n, job, s, block * pieces + i, at, job->in.base + at, part_of(job, piece, i));
 	s->next++;
@@ -155,9 +146,9 @@ static coll_status take_next(struct coll_intra *n, const struct coll_job *job, s
                              uint32_t pieces)
 {
 	const char *theirs[COLL_INTRA_SIZE_MAX];
-	const uint32_t i = s->done % pieces, flag = (scatters(job) ? (uint32_t)n->rank * pieces : 0) + i;
+	const uint32_t i = s->done % pieces, flag = (coll_intra_scatters(job) ? (uint32_t)n->rank * pieces : 0) + i;
 	const size_t bytes = part_of(job, piece, i), at = i * piece;
-	const size_t block = scatters(job) ? (size_t)n->rank * block_bytes(job) : 0;
+	const size_t block = coll_intra_block_for(job, n->rank);
 	const int from = (n->rank + 1 + (int)(s->done / pieces)) % n->size;
 	const bool all = reduces(job);
 	coll_status st;
@@ -182,9 +173,9 @@ static coll_status take_next(struct coll_intra *n, const struct coll_job *job, s
 coll_status coll_intra_poll_eager_chunk(void *arg, const struct coll_job *job, struct coll_intra_state *s)
 {
 	struct coll_intra *n = arg;
-	const size_t piece = piece_of(n, job);
-	const uint32_t pieces = (uint32_t)((block_bytes(job) - 1) / piece + 1);
-	const uint32_t fills = scatters(job) ? pieces * (uint32_t)(n->size - 1) : pieces;
+	const size_t piece = part_bytes(n, job);
+	const uint32_t pieces = (uint32_t)((coll_intra_block_bytes(job) - 1) / piece + 1);
+	const uint32_t fills = coll_intra_scatters(job) ? pieces * (uint32_t)(n->size - 1) : pieces;
 	const uint32_t takes = reduces(job) ? pieces : pieces * (uint32_t)(n->size - 1);
 	coll_status st = s->phase == INTRA_NEW ? coll_intra_enter_cell(n, job, s) : COLL_OK;
 

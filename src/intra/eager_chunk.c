@@ -5,16 +5,14 @@
  */
 #include "intra/eager_chunk.h"
 #include "intra/enter.h"
+#include "intra/shape.h"
 
-enum { PIECE_MIN = 1024, PIECES = 8, AHEAD = 2 };
+enum { PIECES = 8, AHEAD = 2 };
 
-/* Elements of a piece: agreed, of the length alone. Whole lines, so that no two pieces share one. */
-static size_t piece_of(size_t count, size_t elem_bytes)
+/* Agreed: of the length alone. */
+static size_t piece_elements(size_t count, size_t elem_bytes)
 {
-	size_t bytes = count * elem_bytes / PIECES;
-
-	bytes = bytes < PIECE_MIN ? PIECE_MIN : (bytes + COLL_LINE_BYTES - 1) & ~(size_t)(COLL_LINE_BYTES - 1);
-	return bytes / elem_bytes;
+	return coll_intra_piece_bytes(count * elem_bytes, PIECES, COLL_EAGER_PIECE_MIN) / elem_bytes;
 }
 
 coll_status coll_intra_enter_cell(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
@@ -87,7 +85,7 @@ static coll_status begin(struct coll_intra *n, const struct coll_job *job, struc
 
 	if (st != COLL_OK)
 		return st;
-	s->piece = piece_of(job->in.count, job->elem_bytes);
+	s->piece = piece_elements(job->in.count, job->elem_bytes);
 	s->pieces = job->in.count <= s->piece ? 1 : (uint32_t)((job->in.count - 1) / s->piece + 1);
 	return COLL_OK;
 }

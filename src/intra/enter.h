@@ -6,6 +6,7 @@
 #define COLL_INTRA_ENTER_H
 
 #include "intra/region.h"
+#include "intra/shape.h"
 
 /* A turn of this operation: when it is OK, its entry may be written. Not committed: whether it is
  * run intranode after all depends on what the others write there. */
@@ -47,6 +48,25 @@ static inline void coll_intra_publish(struct coll_intra *n, const struct coll_jo
 	atomic_store_explicit(&line->word, coll_intra_word(s->epoch, job->signature), memory_order_release);
 }
 
+/* What others fall back to: in the turn that they have entered, or in a new one. Its first line has no payload. Who
+ * calls it wakes the readers. */
+static inline coll_status coll_intra_enter_once(struct coll_intra *n, const struct coll_job *job,
+                                                struct coll_intra_state *s)
+{
+	coll_status st;
+
+	if (!s->entered) {
+		st = coll_intra_enter_as(n, s, true);
+		if (unlikely(st != COLL_OK))
+			return st;
+		coll_intra_publish(n, job, s);
+		s->entered = true;
+	}
+	s->committed = true;
+	s->phase = INTRA_BEGUN;
+	return COLL_OK;
+}
+
 /* At most 64 bytes, in moves of constant lengths, the last of which may overlap the one before:
  * no call, and no load longer than what wrote the bytes is likely to have stored at once. */
 static inline void coll_intra_copy_part(char *to, const char *from, size_t bytes)
@@ -76,13 +96,12 @@ static inline void coll_intra_copy_lines(char *to, const char *from, size_t byte
 		coll_intra_copy_part(to, from, bytes);
 }
 
-/* Payload of pair_swap.c and eager_bcast.c, by pieces. Whole lines, so that no two pieces share one. */
+/* Payload of pair_swap.c and eager_bcast.c, by pieces. */
 static inline size_t coll_intra_piece(size_t bytes)
 {
-	enum { PIECE_MIN = 1024, PIECES = 4 };
-	const size_t piece = (bytes / PIECES + COLL_LINE_BYTES - 1) & ~(size_t)(COLL_LINE_BYTES - 1);
+	enum { PIECES = 4 };
 
-	return piece < PIECE_MIN ? PIECE_MIN : piece;
+	return coll_intra_piece_bytes(bytes, PIECES, COLL_EAGER_PIECE_MIN);
 }
 static inline size_t coll_intra_piece_at(size_t bytes, size_t at, size_t piece)
 {
@@ -178,6 +197,16 @@ static inline void coll_intra_entered_all(struct coll_intra *n, struct coll_intr
 
 /* Nothing yet from s->pending: AGAIN, or its link is broken. */
 coll_status coll_intra_idle(struct coll_intra *n, struct coll_intra_state *s);
+/* The same where others touch buffers of this call: one that has failed does not go on. */
+static inline bool coll_intra_is_revoked(const struct coll_intra *n, uint32_t rank)
+{
+	/* Sequentially consistent: see zero_copy.c. */
+	return atomic_load(&n->peers[rank].region->revoked);
+}
+static inline coll_status coll_intra_idle_lent(struct coll_intra *n, struct coll_intra_state *s)
+{
+	return coll_intra_is_revoked(n, s->pending) ? COLL_ERR_ABORTED : coll_intra_idle(n, s);
+}
 /* What a poll says that cannot go on. */
 static inline coll_status coll_intra_not_yet(struct coll_intra *n, struct coll_intra_state *s, coll_status st)
 {

@@ -7,8 +7,9 @@
  * Whether they are used is the same on all ranks: when every rank has mapped all others and has said so. Otherwise
  * every such call runs its plan (COLL_ERR_UNSUPPORTED from poll).
  *
- * This is below the communicator: it knows ranks, links and jobs, neither errors nor
- * waiting. What an operation is, and how it waits, is engine.h's coll_intra_op.
+ * This is below the communicator: it sees ranks, links and jobs, neither errors nor
+ * waiting. What an operation is, and how it waits, is engine.h's coll_intra_op; which call is made by which of them
+ * is src/select/ways.c.
  */
 #ifndef COLL_INTRA_INTRA_H
 #define COLL_INTRA_INTRA_H
@@ -17,9 +18,8 @@
 #include "engine/engine.h"
 
 enum {
-	COLL_INTRA_SIZE_MAX = 16,      /* ranks: everyone reads everyone */
-	COLL_CENTRAL_SIZE_MAX = 128,   /* by the central buffer: central.h */
-	COLL_INTRA_BYTES_MAX = 1 << 20 /* of COLL_INTRA_BYTES */
+	COLL_INTRA_SIZE_MAX = 16,   /* ranks: everyone reads everyone */
+	COLL_CENTRAL_SIZE_MAX = 128 /* by the central buffer: central.h */
 };
 
 /* How a rank's memory is made, and its peers reached. */
@@ -31,21 +31,12 @@ struct coll_intra_fabric {
 	void (*free)(void *arg, struct coll_memory *mem);
 	/* Whether results are stored past the caches. */
 	struct coll_nt *nt;
-	/* How blocks move that lie in plain memory; agreed. */
+	/* Agreed: more ranks than cores; how long messages move that lie in plain memory. */
+	bool shared_cores;
 	enum coll_intra_copy { COLL_INTRA_AUTO, COLL_INTRA_CACHED, COLL_INTRA_STREAMED, COLL_INTRA_CMAED } way;
 };
 
 struct coll_intra;
-
-/* Whether a call gains by it, by agreed facts alone: count as in struct coll_job, payload_bytes as
- * above; crowded: more ranks than cores. */
-bool coll_intra_serves(enum coll_kind kind, int size, bool crowded, size_t count, size_t elem_bytes,
-                       size_t payload_bytes);
-/* What runs it. Valid as long as the intra object. */
-const struct coll_intra_op *coll_intra_op_of(struct coll_intra *intra, enum coll_kind kind, size_t count,
-                                             size_t elem_bytes);
-/* small: what coll_intra_op_of() says, where coll_intra_serves(); else NULL. */
-const struct coll_intra_op *coll_intra_zero_copy_op(struct coll_intra *intra, const struct coll_intra_op *small);
 
 /* What was done directly, since creation: for tests and reports. */
 struct coll_intra_stats {
@@ -60,16 +51,5 @@ struct coll_intra_stats {
 	uint64_t streamed_in;    /* bytes that came by slots */
 	uint64_t tiles;          /* that calls were cut in: cico.c */
 };
-
-/* Whether fastpath.h can do it: one line, or none. */
-bool coll_intra_is_fastpath(const struct coll_intra_op *intra);
-/* The way of a call that it makes (record/way.h); of one that passes(), the first that is tried. */
-uint8_t coll_intra_way(const struct coll_intra_op *intra);
-
-struct coll_intra_state;
-struct coll_run_where;
-
-/* intra.c: once, since a run polls by its hand while another thread looks for one. */
-void coll_intra_ops(struct coll_intra *n);
 
 #endif

@@ -3,6 +3,7 @@
  * long the call's passes took.
  */
 #include "intra/nt_stores.h"
+#include "intra/shape.h"
 #include "intra/zero_copy.h"
 #include "intra/zero_copy_plan.h"
 
@@ -27,6 +28,18 @@ void coll_intra_nt_begin(struct coll_intra *n, enum coll_nt_pass pass, size_t by
 	n->nt.choice = coll_nt_choose(n->fabric.nt, pass, bytes);
 }
 
+void coll_intra_nt_slots(struct coll_intra *n, const struct coll_intra_state *s, size_t bytes, bool cached)
+{
+	if (s->trial)
+		coll_intra_nt_as(n, coll_intra_streams(n->pull.way));
+	else if (cached || n->fabric.way == COLL_INTRA_CACHED)
+		coll_intra_nt_none(n);
+	else if (n->fabric.way == COLL_INTRA_STREAMED)
+		coll_intra_nt_as(n, true);
+	else
+		coll_intra_nt_begin(n, COLL_NT_STAGED, bytes);
+}
+
 /* Whether the rank's input and result overlap, where each kind may have it so. */
 static bool is_in_place(const struct coll_job *job, int rank)
 {
@@ -37,19 +50,6 @@ static bool is_in_place(const struct coll_job *job, int rank)
 	case COLL_KIND_REDUCE_SCATTER: return (uintptr_t)job->out.base == (uintptr_t)job->in.base + block;
 	default: return job->in.base == job->out.base;
 	}
-}
-
-/* Memory that one rank's caller gives to the call. */
-static size_t touched_bytes(const struct coll_job *job, bool in_place)
-{
-	const enum coll_kind kind = job->plan->kind;
-	const bool blocks = kind == COLL_KIND_ALL_GATHER || kind == COLL_KIND_ALL_TO_ALL;
-	const size_t out = job->in.count * job->elem_bytes * (blocks ? (size_t)job->plan->size : 1);
-	const size_t in = kind == COLL_KIND_BROADCAST ? 0 : coll_intra_reach_bytes(job, COLL_REACH_IN);
-
-	if (in_place)
-		return in > out ? in : out;
-	return out + in;
 }
 
 static enum coll_nt_pass pass_of(const struct coll_job *job)
@@ -66,7 +66,7 @@ void coll_intra_nt_direct(struct coll_intra *n, const struct coll_job *job)
 	if (job->reduction && in_place)
 		coll_intra_nt_none(n);
 	else
-		coll_intra_nt_begin(n, pass_of(job), touched_bytes(job, in_place));
+		coll_intra_nt_begin(n, pass_of(job), coll_intra_touched_bytes(job, in_place));
 }
 
 uint64_t coll_intra_nt_since(const struct coll_intra *n)

@@ -20,21 +20,11 @@
 #include "intra/nt_stores.h"
 #include "reduce/copy.h"
 
-enum { SLOTS = 4, SLOT_BYTES = 64 << 10 };
-/* What is shorter a root that is one always sends faster by the many slots of a plan's channel (64 KiB: 7.9 us to the
- * reader's end, 9.3 here); what is longer takes as long by a plan, of which the kernel may read some. */
-enum { CHUTE_MIN = 256 << 10, CHUTE_MAX = 2 << 20 };
+enum { SLOTS = 4 };
 /* Where more than two ranks have tiles, behind what pair_stream.c has there. */
-enum { CHUTE_AT = (COLL_TILE_AREAS - 2) * (COLL_TILE_BYTES + COLL_AREA_GAP) };
-_Static_assert(SLOTS *(SLOT_BYTES + COLL_AREA_GAP) <= 2 * (COLL_TILE_BYTES + COLL_AREA_GAP), "room for the slots");
-
-bool coll_intra_pair_bcast_serves(const struct coll_intra *n, const struct coll_job *job)
-{
-	const size_t bytes = job->in.count * job->elem_bytes;
-
-	return n->size == 2 && job->plan->kind == COLL_KIND_BROADCAST && n->fabric.way != COLL_INTRA_CMAED &&
-	       bytes >= CHUTE_MIN && bytes <= CHUTE_MAX;
-}
+enum { SLOTS_AT = (COLL_TILE_AREAS - 2) * (COLL_TILE_BYTES + COLL_AREA_GAP) };
+_Static_assert(SLOTS *(COLL_BCAST_SLOT_BYTES + COLL_AREA_GAP) <= 2 * (COLL_TILE_BYTES + COLL_AREA_GAP),
+               "room for the slots");
 
 static bool is_root(const struct coll_intra *n, const struct coll_job *job)
 {
@@ -43,31 +33,23 @@ static bool is_root(const struct coll_intra *n, const struct coll_job *job)
 
 static char *slot_of(const struct coll_intra *n, uint64_t chunk)
 {
-	return (char *)coll_intra_region(n, 0) + coll_intra_cico_at(n->payload_bytes) + CHUTE_AT +
-	       chunk % SLOTS * (SLOT_BYTES + COLL_AREA_GAP);
+	return (char *)coll_intra_region(n, 0) + coll_intra_cico_at(n->payload_bytes) + SLOTS_AT +
+	       chunk % SLOTS * (COLL_BCAST_SLOT_BYTES + COLL_AREA_GAP);
 }
 
 static coll_status begin(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
-	const size_t bytes = job->in.count * job->elem_bytes;
+	const size_t bytes = coll_intra_block_bytes(job);
+	const coll_status st = coll_intra_enter_once(n, job, s);
 
-	if (s->phase == INTRA_CICO_NEW) {
-		const coll_status st = coll_intra_enter_as(n, s, true);
-
-		if (st != COLL_OK)
-			return st;
-		coll_intra_publish(n, job, s);
-		coll_intra_nudge(n);
-	}
+	if (st != COLL_OK)
+		return st;
+	coll_intra_nudge(n);
 	s->way = COLL_WAY_PAIR_BCAST;
-	s->committed = true;
-	s->phase = INTRA_CICO;
+	s->phase = INTRA_OWN;
 	s->done = 0;
-	s->pieces = (uint32_t)((bytes + SLOT_BYTES - 1) / SLOT_BYTES);
-	if (is_root(n, job))
-		coll_intra_nt_none(n);
-	else
-		coll_intra_nt_begin(n, COLL_NT_STAGED, bytes);
+	s->pieces = (uint32_t)((bytes + COLL_BCAST_SLOT_BYTES - 1) / COLL_BCAST_SLOT_BYTES);
+	coll_intra_nt_slots(n, s, bytes, is_root(n, job));
 	return COLL_OK;
 }
 
@@ -78,9 +60,9 @@ struct part {
 
 static struct part part_of(const struct coll_job *job, const struct coll_intra_state *s)
 {
-	const size_t at = (size_t)s->done * SLOT_BYTES, left = job->in.count * job->elem_bytes - at;
+	const size_t at = (size_t)s->done * COLL_BCAST_SLOT_BYTES, left = job->in.count * job->elem_bytes - at;
 
-	return (struct part){at, left < SLOT_BYTES ? left : SLOT_BYTES};
+	return (struct part){at, left < COLL_BCAST_SLOT_BYTES ? left : COLL_BCAST_SLOT_BYTES};
 }
 
 static coll_status pour(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
@@ -151,12 +133,13 @@ static void end(struct coll_intra *n, const struct coll_job *job, struct coll_in
 	n->direct.stats.streamed_in += job->in.count * job->elem_bytes;
 }
 
-coll_status coll_intra_poll_pair_bcast(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
+coll_status coll_intra_poll_pair_bcast(void *arg, const struct coll_job *job, struct coll_intra_state *s)
 {
+	struct coll_intra *n = arg;
 	coll_status st;
 
 	s->pending = (uint32_t)!n->rank;
-	if (s->phase < INTRA_CICO) {
+	if (s->phase != INTRA_OWN) {
 		st = begin(n, job, s);
 		if (st != COLL_OK)
 			return coll_intra_not_yet(n, s, st);

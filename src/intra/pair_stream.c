@@ -1,6 +1,35 @@
 /*
- * Two ranks, long messages in plain memory: all_gather, reduce_scatter and all_to_all, chunk by
- * chunk through slots that change hands. (An all_reduce: pair_reduce.c.)
+ * Two ranks, long messages in plain memory, chunk by chunk through slots in both regions: two schedules, one for an
+ * all_reduce and one for blocks. stream_kernel.h has the slots, the cut and the loop over the bytes.
+ *
+ * Only their owner reads or writes the caller's buffers: a call may fail at any moment.
+ *
+ * Halves: an all_reduce. Each rank reduces half of the vector, chunk by chunk, in slots that go to the other and come
+ * back.
+ *
+ * The vector is cut into chunks; of chunks 2k and 2k + 1, pair k, the first is rank 0's to reduce and the second
+ * rank 1's. A rank copies its input of the other's chunk to a slot of its own ring. The other joins that
+ * with its input, stores the sum to its result and to the slot, where it has read the line a moment ago; the owner
+ * copies it from there to its result. So a byte of a vector is loaded and stored twice (sent and taken, or joined),
+ * where two ranks that send each other all of it and both join all of it load three times, their own input twice. Lines
+ * cross as often: half of the vector there and half back.
+ *
+ * Step k of an operation does three things for three pairs:
+ *
+ *   take   pair k - 2 AHEAD   own slot -> result
+ *   join   pair k - AHEAD     the other's slot, own input -> that slot, result
+ *   send   pair k             own input -> own slot
+ *
+ * and begins when the other has made step k - AHEAD: it has sent there what is joined now, and joined what is taken
+ * now. Pair k's slot is that of pair k - 2 AHEAD, which is taken in the same step, before, block by block.
+ *
+ * Ordering. A step's bytes are stored before `steps` is, with release; the other loads it with acquire before it reads
+ * them. A slot is written by its owner after its own loads of what came back, by the other after it has seen
+ * (acquire) that it was sent, which is after those loads (release). Between operations: who ends one has taken all
+ * its slots, and the other has nothing more to do there; it does not touch them before this rank has made steps of the
+ * next one. pair_stream_model_test.c explores it.
+ *
+ * Swap: all_gather, reduce_scatter and all_to_all.
  *
  * Each rank sends the other what it needs of its input and takes the other's chunk as it
  * comes: copied, or reduced with its own, to its result. There are two rings of SLOTS slots,
@@ -16,8 +45,6 @@
  * thread. Of chunk k nothing is stored to the result before chunk k has been sent: they may be the
  * same memory. An operation ends when all chunks are sent and taken; the last of them are read by the other
  * later, in slots, which are not written before it has.
- *
- * Only their owner reads or writes the caller's buffers: a call may fail at any moment.
  */
 #include <assert.h>
 
@@ -28,28 +55,126 @@
 #include "intra/stream_kernel.h"
 #include "reduce/copy.h"
 
-enum { AHEAD = 2 };
-_Static_assert((int)AHEAD < (int)COLL_RING_SLOTS, "a chunk is sent before the one of SLOTS before it has been read");
-
-/* What pair_swap.c does not. */
-bool coll_intra_pair_stream_serves(const struct coll_intra *n, const struct coll_job *job)
+/* The other has made so many steps or chunks of this call, or it makes a later one. Before the first, it is known to
+ * make the same call. */
+static coll_status reached(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s, uint32_t steps)
 {
-	const enum coll_kind kind = job->plan->kind;
-	const size_t bytes = job->in.count * job->elem_bytes;
+	const struct intra_region *theirs = n->peers[!n->rank].region;
 
-	if (n->size != 2 || bytes / COLL_SLOT_BYTES >= (1 << COLL_STEP_BITS) - 4 || bytes < COLL_SLOT_MIN)
-		return false;
-	if (kind != COLL_KIND_ALL_GATHER && kind != COLL_KIND_REDUCE_SCATTER && kind != COLL_KIND_ALL_TO_ALL)
-		return false;
-	return !coll_intra_serves(kind, 2, false, job->in.count, job->elem_bytes, n->payload_bytes);
+	if (steps == 1) {
+		const coll_status st = coll_intra_check(job, s, &theirs->entries[s->epoch % COLL_DEPTH].lines[0], true);
+
+		if (st != COLL_OK)
+			return st;
+	}
+	return atomic_load_explicit(&theirs->steps, memory_order_acquire) >= (n->epoch << COLL_STEP_BITS | steps)
+	               ? COLL_OK
+	               : COLL_AGAIN;
 }
+
+/* So many of ours are made. */
+static void publish_steps(struct coll_intra *n, uint32_t steps)
+{
+	atomic_store_explicit(&n->mine->steps, n->epoch << COLL_STEP_BITS | steps, memory_order_release);
+	coll_intra_nudge(n);
+}
+
+static void end(struct coll_intra *n, const struct coll_job *job, const struct coll_intra_state *s)
+{
+	if (n->nt.choice.stream)
+		coll_reduce_fence();
+	coll_intra_nt_end(n);
+	n->all = s->epoch;
+	n->direct.stats.streamed_in += coll_intra_block_bytes(job);
+}
+
+/* ---- Halves ---- */
+
+enum { HALVES_AHEAD = COLL_RING_SLOTS / 2, POLL_STEPS = 8 };
+_Static_assert(2 * HALVES_AHEAD == COLL_RING_SLOTS, "a slot is taken in the step that sends it again");
+
+/* The chunk of pair k that `joiner` reduces, in the ring of the other. */
+static struct coll_leg half_of(const struct coll_intra *n, const struct coll_job *job, const struct coll_intra_state *s,
+                               uint32_t k, int joiner)
+{
+	const size_t all = job->in.count * job->elem_bytes;
+	const struct coll_span here = coll_intra_span(all, s->piece, 2 * (size_t)k + (size_t)joiner);
+	const struct coll_span next = coll_intra_span(all, s->piece, 2 * (size_t)(k + 1) + (size_t)joiner);
+
+	return (struct coll_leg){.slot = coll_intra_slot(n, COLL_RING_HALVES, k, !joiner),
+	                         .own = job->in.base + here.at,
+	                         .next = next.bytes ? job->in.base + next.at : NULL,
+	                         .next_bytes = next.bytes,
+	                         .to = job->out.base + here.at,
+	                         .bytes = here.bytes};
+}
+
+static void make_step(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
+{
+	const uint32_t k = s->next;
+	const uint64_t since_ns = coll_intra_nt_since(n);
+	struct coll_weave w = {
+	        .reduction = job->reduction, .own_first = n->rank == 0, .returns = true, .stream = n->nt.choice.stream};
+
+	if (k >= 2 * HALVES_AHEAD)
+		w.taken = half_of(n, job, s, k - 2 * HALVES_AHEAD, !n->rank);
+	if (k >= HALVES_AHEAD && k - HALVES_AHEAD < s->pieces)
+		w.joined = half_of(n, job, s, k - HALVES_AHEAD, n->rank);
+	if (k < s->pieces) {
+		w.sent = half_of(n, job, s, k, !n->rank);
+		w.sent.to = NULL;
+	}
+	coll_intra_stream_kernel(&w);
+	coll_intra_nt_until(n, since_ns);
+	s->next++;
+	s->events++;
+	if (k < s->pieces + HALVES_AHEAD) /* nobody waits for those behind */
+		publish_steps(n, s->next);
+}
+
+/* The other has made the step of HALVES_AHEAD before this one. */
+static coll_status ready(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
+{
+	return s->next < HALVES_AHEAD ? COLL_OK : reached(n, job, s, s->next - HALVES_AHEAD + 1);
+}
+
+static void begin_halves(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
+{
+	const size_t bytes = coll_intra_block_bytes(job);
+
+	s->piece = coll_intra_chunk(bytes / 2);
+	s->pieces = (uint32_t)((bytes + 2 * s->piece - 1) / (2 * s->piece));
+	coll_intra_nt_slots(n, s, 2 * bytes, job->in.base == job->out.base);
+}
+
+/* Some steps at a time: whoever polls looks at other things in between. */
+static coll_status go_halves(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
+{
+	const uint32_t steps = s->pieces + 2 * HALVES_AHEAD;
+	coll_status st = COLL_OK;
+
+	for (int i = 0; i < POLL_STEPS && st == COLL_OK && s->next < steps; i++) {
+		st = coll_intra_look(n, job, s, ready);
+		if (st == COLL_OK)
+			make_step(n, job, s);
+	}
+	if (st != COLL_OK)
+		return coll_intra_not_yet(n, s, st);
+	return s->next < steps ? COLL_AGAIN : COLL_OK;
+}
+
+/* ---- Swap ---- */
+
+enum { SWAP_AHEAD = 2 };
+_Static_assert((int)SWAP_AHEAD < (int)COLL_RING_SLOTS,
+               "a chunk is sent before the one of SLOTS before it has been read");
 
 /* Of chunk k as the rank `writer` sends it. */
 static char *slot_of(const struct coll_intra *n, uint32_t k, int writer)
 {
 	const uint64_t c = n->streamed_in + k;
 
-	return coll_intra_slot(n, COLL_RING_SHUTTLE, c, (int)(c / COLL_RING_SLOTS + (uint64_t)writer) % 2);
+	return coll_intra_slot(n, COLL_RING_SWAP, c, (int)(c / COLL_RING_SLOTS + (uint64_t)writer) % 2);
 }
 
 /* Of the caller's buffers both may be nowhere: what is only taken, what is only sent. */
@@ -88,8 +213,7 @@ static void move(struct coll_intra *n, const struct coll_job *job, struct coll_i
 	if (sends) {
 		s->next++;
 		s->events++;
-		atomic_store_explicit(&n->mine->steps, n->epoch << COLL_STEP_BITS | s->next, memory_order_release);
-		coll_intra_nudge(n);
+		publish_steps(n, s->next);
 	}
 	if (takes) {
 		s->done++;
@@ -97,39 +221,19 @@ static void move(struct coll_intra *n, const struct coll_job *job, struct coll_i
 	}
 }
 
-/* The other's next chunk is there; before the first one it is known to make the same call. */
+/* The other's next chunk is there. */
 static coll_status sent(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
-	const struct intra_region *theirs = n->peers[!n->rank].region;
-
-	if (s->done == 0) {
-		const coll_status st = coll_intra_check(job, s, &theirs->entries[s->epoch % COLL_DEPTH].lines[0], true);
-
-		if (st != COLL_OK)
-			return st;
-	}
-	/* Of a later turn: it has sent them all. */
-	return atomic_load_explicit(&theirs->steps, memory_order_acquire) > (n->epoch << COLL_STEP_BITS | s->done)
-	               ? COLL_OK
-	               : COLL_AGAIN;
+	return reached(n, job, s, s->done + 1);
 }
 
-static void begin(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
+static void begin_swap(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
 	const struct coll_exchange e = coll_intra_exchange(n, job);
 
-	s->way = COLL_WAY_PAIR_STREAM;
-	s->phase = INTRA_CICO;
-	s->done = s->next = 0;
 	s->piece = coll_intra_chunk(e.bytes);
 	s->pieces = (uint32_t)((e.bytes + s->piece - 1) / s->piece);
-	if (coll_intra_cma_serves(n, job))
-		coll_intra_nt_as(n, coll_intra_streams(n->pull.way));
-	/* What has just been read is in the cache and is overwritten there. */
-	else if (e.own == e.to)
-		coll_intra_nt_none(n);
-	else
-		coll_intra_nt_begin(n, COLL_NT_STAGED, 2 * e.bytes);
+	coll_intra_nt_slots(n, s, 2 * e.bytes, e.own == e.to);
 }
 
 /* One chunk each way. Two are sent ahead, so that the other's is there as a rule. */
@@ -137,7 +241,7 @@ static coll_status step(struct coll_intra *n, const struct coll_job *job, struct
 {
 	coll_status st;
 
-	while (s->next < s->pieces && s->next < s->done + AHEAD)
+	while (s->next < s->pieces && s->next < s->done + SWAP_AHEAD)
 		move(n, job, s, true, false);
 	st = coll_intra_look(n, job, s, sent);
 	if (st != COLL_OK)
@@ -147,26 +251,44 @@ static coll_status step(struct coll_intra *n, const struct coll_job *job, struct
 	return COLL_OK;
 }
 
-coll_status coll_intra_poll_pair_stream(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
+/* ---- A call ---- */
+
+static coll_status begin(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
+	const coll_status st = coll_intra_enter_once(n, job, s); /* readers are told with the first step or chunk */
+
+	if (st != COLL_OK)
+		return st;
+	s->way = COLL_WAY_PAIR_STREAM;
+	s->phase = INTRA_OWN;
+	s->done = s->next = 0;
+	/* What has just been read is in the cache and is overwritten there. */
+	if (job->plan->kind == COLL_KIND_ALL_REDUCE)
+		begin_halves(n, job, s);
+	else
+		begin_swap(n, job, s);
+	return COLL_OK;
+}
+
+coll_status coll_intra_poll_pair_stream(void *arg, const struct coll_job *job, struct coll_intra_state *s)
+{
+	const bool halves = job->plan->kind == COLL_KIND_ALL_REDUCE;
+	struct coll_intra *n = arg;
 	coll_status st;
 
 	s->pending = (uint32_t)!n->rank;
-	if (s->phase != INTRA_CICO) {
-		st = coll_intra_poll_cma(n, job, s);
-		if (s->phase != INTRA_SLOTS_NEW)
-			return st;
-		begin(n, job, s);
+	if (s->phase != INTRA_OWN) {
+		st = begin(n, job, s);
+		if (st != COLL_OK)
+			return coll_intra_not_yet(n, s, st);
 	}
-	st = coll_intra_step_some(n, job, s, step);
+	st = halves ? go_halves(n, job, s) : coll_intra_step_some(n, job, s, step);
 	if (st != COLL_OK)
 		return st;
-	if (n->nt.choice.stream)
-		coll_reduce_fence();
-	coll_intra_nt_end(n);
-	n->all = s->epoch;
-	n->streamed_in += s->pieces;
-	n->direct.stats.streamed_in += job->in.count * job->elem_bytes;
-	coll_intra_cma_ended(n, job);
+	end(n, job, s);
+	if (!halves)
+		n->streamed_in += s->pieces;
+	if (s->trial)
+		coll_intra_cma_ended(n, job);
 	return COLL_OK;
 }

@@ -1,5 +1,5 @@
 /*
- * The slots of pair_stream.c and pair_reduce.c, explored: two ranks, a few operations of some chunks each behind each
+ * The slots of pair_stream.c, of both schedules, explored: two ranks, a few operations of some chunks each behind each
  * other, every interleaving of their memory operations, on a memory as weak as Arm's (weak_model_test.h). The real
  * rings have four slots; here they have two, so that each is used again soon. Operations are in place: what is sent is
  * what the operation before has put there. How far a rank of the pair stream sends ahead of what it takes depends on

@@ -43,15 +43,13 @@ static struct intra_region *place_of(const struct coll_intra *n, const struct co
 static coll_status begin(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s,
                          const struct coll_exchange *e)
 {
-	const coll_status st = coll_intra_enter(n, s);
+	const coll_status st = coll_intra_enter_once(n, job, s); /* for who makes a different call: it looks there */
 	struct intra_region *place;
 
 	if (unlikely(st != COLL_OK))
 		return st;
 	s->cell = (uint32_t)(n->exchanges++ % 2);
 	place = place_of(n, s, n->rank);
-	/* For who makes a different call: it looks here. */
-	coll_intra_publish(n, job, s);
 	coll_intra_put(job, s, place->exchange.pieces, coll_intra_cell(n, place, COLL_CELLS), e->send, e->bytes);
 	coll_intra_nudge(n);
 	if (e->own_to)

@@ -51,7 +51,6 @@ coll_status coll_intra_create(struct coll_intra **intra, const struct coll_intra
 	n->looks = alone ? LOOKS : 0;
 	n->fabric = *fabric;
 	n->key = *key;
-	coll_intra_ops(n);
 	return COLL_OK;
 }
 

@@ -10,7 +10,7 @@
  *   place     written by either of two ranks in turn: pair_swap.c
  *   cells     two of them: payload for longer messages, and words that say how far it is
  *             written
- *   tiles     of more than two ranks: cico.c; of two, slots: pair_reduce.c, pair_stream.c, pair_bcast.c
+ *   tiles     of more than two ranks: cico.c; of two, slots: pair_stream.c, pair_bcast.c
  *   wide      COLL_DEPTH places of broadcasts: eager_bcast.c
  *
  * The first line of the entry of turn t is written in every operation, with payload or
@@ -36,6 +36,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/limits.h"
 #include "coll/transport_shared.h"
 #include "intra/autotune.h"
 #include "intra/intra.h"
@@ -48,12 +49,10 @@ enum {
 	COLL_MORE_PAYLOAD = 56,  /* of the others */
 	COLL_ENTRY_PAYLOAD = COLL_FIRST_PAYLOAD + (COLL_LINES - 1) * COLL_MORE_PAYLOAD,
 	COLL_DEPTH = 8, /* entries: a power of two */
-	COLL_WIDE_BYTES = 32 << 10,
 	COLL_WIDE_PIECES = 8,
 	COLL_CELLS = 2,
-	COLL_PIECES_MAX = 32,        /* of the payload of a cell */
-	COLL_EDGE_MAX = 64 << 10,    /* the largest page there is */
-	COLL_TILE_BYTES = 256 << 10, /* of a vector that goes by tiles */
+	COLL_PIECES_MAX = 32,     /* of the payload of a cell */
+	COLL_EDGE_MAX = 64 << 10, /* the largest page there is */
 	COLL_STEP_BITS = 20,
 	COLL_TILE_AREAS = 4, /* two for inputs, two for results */
 	/* Behind each area: equal places of different ranks and areas do not fall on one another in a cache. */
@@ -95,7 +94,7 @@ struct intra_region {
 	/* zero_copy.c: its owner takes its buffers back; its owner reads or writes others' at this moment */
 	_Alignas(COLL_LINE_BYTES) atomic_uint revoked;
 	_Alignas(COLL_LINE_BYTES) atomic_uint busy;
-	/* cico.c, pair_reduce.c, pair_stream.c: turn << COLL_STEP_BITS | how many steps of it its owner has made */
+	/* cico.c, pair_stream.c: turn << COLL_STEP_BITS | how many steps of it its owner has made */
 	_Alignas(COLL_LINE_BYTES) _Atomic uint64_t steps;
 	/* pair_bcast.c: chunks in all operations so far, when its owner filled one last, and when it emptied one */
 	_Alignas(COLL_LINE_BYTES) _Atomic uint64_t poured;
@@ -134,7 +133,7 @@ struct intra_backoff {
 };
 
 enum { COLL_REACH_IN, COLL_REACH_OUT, COLL_REACHES };
-enum { COLL_AGREED = 16, COLL_SIZES = 48 };
+enum { COLL_AGREED = 16, COLL_SIZES = 48, COLL_INTRA_OPS_MAX = 32 };
 
 /* Operations on buffers that all ranks map: zero_copy.c. */
 struct intra_zero_copy {
@@ -218,15 +217,15 @@ struct coll_intra {
 	struct intra_nt nt;
 	struct intra_cma pull;
 	struct intra_central central;
-	struct coll_intra_op ops[16];
+	struct coll_intra_op ops[COLL_INTRA_OPS_MAX]; /* of the rows of the table of ways: select/ways.c */
 };
 
 /* region.c: exchange regions. OK: all of them are there; AGAIN: *waits_for is late; UNSUPPORTED:
  * they will never be used. */
 coll_status coll_intra_form(struct coll_intra *n, uint32_t *waits_for);
 
-/* Phases of struct coll_intra_state. */
-enum { INTRA_NEW = 0, INTRA_BEGUN, INTRA_CICO_NEW = 16, INTRA_CICO_BEGUN, INTRA_CICO };
+/* Phases of struct coll_intra_state: these of all operations, and of each its own behind them. */
+enum { INTRA_NEW = 0, INTRA_BEGUN, INTRA_OWN };
 
 /* Nothing is shared yet. payload_bytes: COLL_INTRA_BYTES. alone: every rank has a core. fabric is
  * copied. */

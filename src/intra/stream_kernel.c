@@ -14,12 +14,8 @@
 #include <assert.h>
 
 enum {
-	BLOCK = 512,
-	SLOT_AHEAD = 1024,
-	OWN_AHEAD = 16 << 10,
 	PIECES = 8, /* of a short message, at least */
-	PAGE = 4096,
-	BACKWARDS_MAX = 8 << 20
+	PAGE = 4096
 };
 
 char *coll_intra_slot(const struct coll_intra *n, int ring, uint64_t c, int rank)
@@ -27,14 +23,16 @@ char *coll_intra_slot(const struct coll_intra *n, int ring, uint64_t c, int rank
 	const size_t slot = (size_t)ring * COLL_RING_SLOTS + c % COLL_RING_SLOTS;
 
 	return (char *)coll_intra_region(n, rank) + coll_intra_cico_at(n->payload_bytes) +
-	       slot * (COLL_SLOT_BYTES + COLL_AREA_GAP);
+	       slot * (COLL_PAIR_SLOT_BYTES + COLL_AREA_GAP);
 }
 
 size_t coll_intra_chunk(size_t bytes)
 {
 	const size_t piece = bytes / PIECES & ~(size_t)(PAGE - 1);
 
-	return piece < COLL_SLOT_MIN ? COLL_SLOT_MIN : piece > COLL_SLOT_BYTES ? COLL_SLOT_BYTES : piece;
+	return piece < COLL_PAIR_STREAM_MIN   ? COLL_PAIR_STREAM_MIN
+	       : piece > COLL_PAIR_SLOT_BYTES ? COLL_PAIR_SLOT_BYTES
+	                                      : piece;
 }
 
 /* The last bytes of what the caller has just written are in its core's cache still, the first
@@ -46,7 +44,7 @@ struct coll_span coll_intra_span(size_t all_bytes, size_t chunk, size_t k)
 
 	if (k >= pieces)
 		return (struct coll_span){0};
-	at = (all_bytes <= BACKWARDS_MAX ? pieces - 1 - k : k) * chunk;
+	at = (all_bytes <= COLL_PAIR_BACKWARDS_MAX ? pieces - 1 - k : k) * chunk;
 	left = all_bytes - at;
 	return (struct coll_span){at, left < chunk ? left : chunk};
 }
@@ -59,18 +57,18 @@ static void fetch(const char *from, size_t bytes)
 
 static size_t within(size_t at, size_t end)
 {
-	return at >= end ? 0 : end - at < BLOCK ? end - at : BLOCK;
+	return at >= end ? 0 : end - at < COLL_PAIR_BLOCK_BYTES ? end - at : COLL_PAIR_BLOCK_BYTES;
 }
 
 /* What is past the end of a chunk is not there yet. */
 static void fetch_slot(const struct coll_leg *leg, size_t i)
 {
-	fetch(leg->slot + i + SLOT_AHEAD, within(i + SLOT_AHEAD, leg->bytes));
+	fetch(leg->slot + i + COLL_PAIR_SLOT_AHEAD, within(i + COLL_PAIR_SLOT_AHEAD, leg->bytes));
 }
 
 static void fetch_own(const struct coll_leg *leg, size_t i)
 {
-	const size_t at = i + OWN_AHEAD;
+	const size_t at = i + COLL_PAIR_OWN_AHEAD;
 
 	if (at < leg->bytes)
 		fetch(leg->own + at, within(at, leg->bytes));
@@ -134,7 +132,7 @@ void coll_intra_stream_kernel(const struct coll_weave *w)
 	const size_t end = longest(w);
 
 	assert(w->joined.bytes == 0 || w->reduction->op < COLL_OP_COUNT);
-	for (size_t i = 0; i < end; i += BLOCK) {
+	for (size_t i = 0; i < end; i += COLL_PAIR_BLOCK_BYTES) {
 		const size_t taken = within(i, w->taken.bytes), joined = within(i, w->joined.bytes);
 		const size_t sent = within(i, w->sent.bytes);
 

@@ -1,23 +1,20 @@
 /*
- * Chunks of two ranks, moved at the same time; private to src/intra. Shared by pair_stream.c and
- * pair_reduce.c: where slots lie, how a vector is cut into chunks, and the loop over the bytes.
+ * Chunks of two ranks, moved at the same time; private to src/intra. Of both schedules of
+ * pair_stream.c: where slots lie, how a vector is cut into chunks, and the loop over the bytes.
  *
  * It knows neither the other rank nor turns: who calls it has seen that the chunks are there.
  */
 #ifndef COLL_INTRA_STREAM_KERNEL_H
 #define COLL_INTRA_STREAM_KERNEL_H
 
+#include "base/limits.h"
 #include "intra/region.h"
 #include "reduce/reduce.h"
 
-enum {
-	COLL_RING_SLOTS = 4,
-	COLL_SLOT_BYTES = 32 << 10, /* those of both ranks lie in a second-level cache, beside what is sent */
-	COLL_SLOT_MIN = 8 << 10
-};
+enum { COLL_RING_SLOTS = 4 };
 /* Rings of slots in a region: of the pair stream, and of halves. */
-enum { COLL_RING_SHUTTLE, COLL_RING_HALVES, COLL_RINGS };
-_Static_assert(COLL_RINGS *COLL_RING_SLOTS *(COLL_SLOT_BYTES + COLL_AREA_GAP) <=
+enum { COLL_RING_SWAP, COLL_RING_HALVES, COLL_RINGS };
+_Static_assert(COLL_RINGS *COLL_RING_SLOTS *(COLL_PAIR_SLOT_BYTES + COLL_AREA_GAP) <=
                        COLL_TILE_AREAS / 2 * (COLL_TILE_BYTES + COLL_AREA_GAP),
                "in half of where more than two ranks have tiles; pair_bcast.c has the other");
 

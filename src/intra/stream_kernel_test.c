@@ -1,13 +1,12 @@
 /*
  * Chunks that are moved at the same time, against scalar reductions and memcpy(): the loop by itself, legs of all
  * lengths; and two ranks of one thread, polled in turns drawn at random, with vectors that end before, at and behind
- * all that pair_reduce.c and pair_stream.c cut them into, wherever they begin, in place or not, past the caches or not.
+ * all that pair_stream.c cuts them into, wherever they begin, in place or not, past the caches or not.
  * Bytes around results, and inputs elsewhere, stay as they were.
  */
 #include <stdlib.h>
 
 #include "intra/enter.h"
-#include "intra/pair_reduce.h"
 #include "intra/pair_stream.h"
 #include "intra/region.h"
 #include "intra/stream_kernel.h"
@@ -95,7 +94,8 @@ static void cut(size_t bytes)
 	const size_t chunk = coll_intra_chunk(bytes), pieces = (bytes + chunk - 1) / chunk;
 	size_t sum = 0, least = bytes, most = 0;
 
-	CHECK(chunk >= COLL_SLOT_MIN && chunk <= COLL_SLOT_BYTES && chunk % 4096 == 0, "%zu: %zu", bytes, chunk);
+	CHECK(chunk >= COLL_PAIR_STREAM_MIN && chunk <= COLL_PAIR_SLOT_BYTES && chunk % 4096 == 0, "%zu: %zu", bytes,
+	      chunk);
 	for (size_t k = 0; k < pieces; k++) {
 		const struct coll_span p = coll_intra_span(bytes, chunk, k);
 
@@ -339,7 +339,7 @@ static struct coll_job job_of(const struct pair *p, const struct call *c, int r)
 /* Whichever is drawn goes as far as it can. */
 static void make(struct pair *p, const struct call *c)
 {
-	struct coll_intra_state s[RANKS] = {{.phase = INTRA_CICO_NEW}, {.phase = INTRA_CICO_NEW}};
+	struct coll_intra_state s[RANKS] = {{0}};
 	bool over[RANKS] = {false, false};
 
 	p->sequence++;
@@ -351,8 +351,7 @@ static void make(struct pair *p, const struct call *c)
 		REQUIRE(polls < 100000, "%zu elements: nobody goes on", c->count);
 		if (over[r])
 			continue;
-		st = c->kind == COLL_KIND_ALL_REDUCE ? coll_intra_poll_pair_reduce(&p->n[r], &job, &s[r])
-		                                     : coll_intra_poll_pair_stream(&p->n[r], &job, &s[r]);
+		st = coll_intra_poll_pair_stream(&p->n[r], &job, &s[r]);
 		REQUIRE(st == COLL_OK || st == COLL_AGAIN, "rank %d: %d", r, (int)st);
 		over[r] = st == COLL_OK;
 	}
@@ -394,10 +393,10 @@ static void all_ends(enum coll_kind kind)
 	REQUIRE(meet(&p));
 	for (size_t k = 1; k <= 17; k++) {
 		around(&p, kind, k * 512);
-		around(&p, kind, k * COLL_SLOT_MIN);
+		around(&p, kind, k * COLL_PAIR_STREAM_MIN);
 	}
 	for (size_t k = 15; k <= 21; k++)
-		around(&p, kind, k * COLL_SLOT_BYTES);
+		around(&p, kind, k * COLL_PAIR_SLOT_BYTES);
 	for (int i = 0; i < 200; i++)
 		call(&p, kind, (int)(draw() % SUMS), 1 + draw() % 70000);
 	part(&p);

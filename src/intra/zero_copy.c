@@ -3,10 +3,10 @@
  *
  *   1  Every rank writes into the first line of its entry which memory its buffers are (a
  *      name, or none), and reads those lines of all others.
- *   2  If a buffer that others need has no name, all ranks run the plan; all have read the same
+ *   2  If a buffer that others need has no name, all ranks go the next way; all have read the same
  *      lines. Else, for a set of regions not used before, each rank maps what it needs and says
- *      in its second line whether it could; if one could not, all run the plan.
- *   3  Each rank makes its passes (zero_copy_plan.c), in units of at most UNIT_BYTES.
+ *      in its second line whether it could; if one could not, all go the next way.
+ *   3  Each rank makes its passes (zero_copy_plan.c), in units of at most COLL_UNIT_BYTES.
  *   4  It says so in its third line, and returns when all have said so: then nobody reads or
  *      writes its buffers any more.
  *
@@ -29,11 +29,7 @@
  * anything: it looks at revoked after the unit, before it says that it is done.
  */
 #include "intra/zero_copy.h"
-#include "intra/cico.h"
 #include "intra/nt_stores.h"
-#include "intra/pair_bcast.h"
-#include "intra/pair_reduce.h"
-#include "intra/pair_stream.h"
 #include "intra/zero_copy_plan.h"
 #include "reduce/copy.h"
 #include "reduce/spread.h"
@@ -43,12 +39,10 @@
 #include "base/clock.h"
 #include "base/delay.h"
 
-enum { UNIT_BYTES = 1 << 20, UNIT_MIN = 64 << 10, DIRECT_MIN = 8 << 10 };
-
 /* Of an entry. */
 enum { LINE_ENTERED = 0, LINE_MAPPED, LINE_DONE };
 /* Phases. */
-enum { ENTERED = INTRA_BEGUN, MAPPING, MAPPED, WORKING, ENDING };
+enum { ENTERED = INTRA_BEGUN, MAPPING = INTRA_OWN, MAPPED, WORKING, ENDING };
 
 /* What the first line holds. */
 struct note {
@@ -57,24 +51,7 @@ struct note {
 };
 _Static_assert(sizeof(struct note) <= COLL_FIRST_PAYLOAD, "one line");
 
-/* ---- Which calls ---- */
-
-static bool kind_serves(enum coll_kind kind)
-{
-	switch (kind) {
-	case COLL_KIND_ALL_REDUCE:
-	case COLL_KIND_BROADCAST:
-	case COLL_KIND_ALL_GATHER:
-	case COLL_KIND_REDUCE_SCATTER:
-	case COLL_KIND_ALL_TO_ALL: return true;
-	default: return false;
-	}
-}
-
-bool coll_intra_zero_copy_serves(enum coll_kind kind, int size, size_t count, size_t elem_bytes)
-{
-	return kind_serves(kind) && size >= 2 && size <= COLL_INTRA_SIZE_MAX && count * elem_bytes >= DIRECT_MIN;
-}
+/* ---- Back-off ---- */
 
 static struct intra_backoff *backoff_of(struct coll_intra *n, const struct coll_job *job)
 {
@@ -83,35 +60,15 @@ static struct intra_backoff *backoff_of(struct coll_intra *n, const struct coll_
 	return &n->direct.backoff[job->plan->kind][(63 - __builtin_clzll(bytes | 1)) % COLL_SIZES];
 }
 
-/* Where it was tried in vain it is tried again after 1, 2, 4 ... such calls: the plan then need not
+/* Where it was tried in vain it is tried again after 1, 2, 4 ... such calls: what is tried instead need not
  * wait for the entries of all. All ranks have come to the same conclusions in the same order. */
-static bool passes(struct coll_intra *n, const struct coll_job *job)
+bool coll_intra_passes_zero_copy(void *arg, const struct coll_job *job)
 {
+	struct coll_intra *n = arg;
 	const bool it = coll_intra_backoff_skip(backoff_of(n, job));
 
 	n->direct.stats.passed += it;
 	return it;
-}
-
-uint8_t coll_intra_plain_way(const struct coll_intra *n, const struct coll_job *job)
-{
-	if (coll_intra_cico_serve(n, job))
-		return COLL_WAY_CICO;
-	if (coll_intra_pair_reduce_serve(n, job) || coll_intra_pair_stream_serves(n, job))
-		return COLL_WAY_PAIR_STREAM;
-	return coll_intra_pair_bcast_serves(n, job) ? COLL_WAY_PAIR_BCAST : COLL_WAY_UNKNOWN;
-}
-
-/* What is run intranode of plain memory. */
-static bool plain(const struct coll_intra *n, const struct coll_job *job)
-{
-	return coll_intra_plain_way(n, job) != COLL_WAY_UNKNOWN;
-}
-
-/* That comes in its turn, too. */
-bool coll_intra_passes_zero_copy(void *arg, const struct coll_job *job)
-{
-	return !plain(arg, job) && passes(arg, job);
 }
 
 const struct coll_intra_stats *coll_intra_stats(const struct coll_intra *n)
@@ -174,16 +131,9 @@ static coll_status enter(struct coll_intra *n, const struct coll_job *job, struc
 	d->root_in_place = note.in_place;
 	memcpy(n->mine->entries[s->epoch % COLL_DEPTH].lines[LINE_ENTERED].payload, &note, sizeof(note));
 	coll_intra_publish(n, job, s);
+	s->entered = true;
 	coll_intra_nudge(n);
 	return COLL_OK;
-}
-
-/* A peer that has failed does not go on; who it is about is in s->pending. */
-static coll_status not_yet(struct coll_intra *n, struct coll_intra_state *s)
-{
-	if (atomic_load_explicit(&n->peers[s->pending].region->revoked, memory_order_relaxed))
-		return COLL_ERR_ABORTED;
-	return coll_intra_idle(n, s);
 }
 
 /* What all others have told, from rank s->done on; every one of them is `what`, or it is *other. */
@@ -203,7 +153,7 @@ static coll_status await_told(struct coll_intra *n, struct coll_intra_state *s, 
 			continue;
 		}
 		s->pending = s->done;
-		return not_yet(n, s);
+		return coll_intra_idle_lent(n, s);
 	}
 	s->done = 0;
 	return COLL_OK;
@@ -222,7 +172,7 @@ static coll_status await_entries(struct coll_intra *n, const struct coll_job *jo
 		st = coll_intra_check(job, s, line, true);
 		s->pending = s->done;
 		if (st != COLL_OK)
-			return st == COLL_AGAIN ? not_yet(n, s) : st;
+			return st == COLL_AGAIN ? coll_intra_idle_lent(n, s) : st;
 		memcpy(&note, line->payload, sizeof(note));
 		for (int which = 0; which < COLL_REACHES; which++)
 			n->direct.reach[s->done][which] = (struct intra_reach){.piece = note.piece[which]};
@@ -331,16 +281,13 @@ static coll_status reach_all(struct coll_intra *n, const struct coll_job *job, s
 	return COLL_OK;
 }
 
-/* All ranks say so: tiles, or the plan. */
-static coll_status decline(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
+/* All ranks say so. */
+static coll_status decline(struct coll_intra *n, const struct coll_job *job)
 {
 	leave_all(n);
 	coll_intra_backoff_result(backoff_of(n, job), false);
 	n->direct.stats.declined++;
-	if (!plain(n, job))
-		return COLL_ERR_UNSUPPORTED;
-	s->phase = INTRA_CICO_BEGUN;
-	return COLL_OK;
+	return COLL_ERR_UNSUPPORTED;
 }
 
 static coll_status begin_work(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
@@ -363,7 +310,7 @@ static coll_status decide(struct coll_intra *n, const struct coll_job *job, stru
 	coll_status st;
 
 	if (!all_named(n, job) || too_ragged(n, job))
-		return decline(n, job, s);
+		return decline(n, job);
 	if (!agreed(n)) {
 		s->phase = MAPPING;
 		return COLL_OK;
@@ -380,7 +327,7 @@ static coll_status map(struct coll_intra *n, const struct coll_job *job, struct 
 	const coll_status st = reach_all(n, job, s);
 
 	if (st == COLL_AGAIN)
-		return not_yet(n, s);
+		return coll_intra_idle_lent(n, s);
 	if (st != COLL_OK && st != COLL_ERR_UNSUPPORTED)
 		return st;
 	coll_intra_announce(n, s, LINE_MAPPED, st == COLL_OK ? INTRA_GOOD : INTRA_BAD);
@@ -399,7 +346,7 @@ static coll_status await_maps(struct coll_intra *n, const struct coll_job *job, 
 	if (st != COLL_OK)
 		return st;
 	if (s->cell)
-		return decline(n, job, s);
+		return decline(n, job);
 	remember(n);
 	return begin_work(n, job, s);
 }
@@ -407,10 +354,10 @@ static coll_status await_maps(struct coll_intra *n, const struct coll_job *job, 
 /* ---- Work ---- */
 
 /* Somebody has failed. */
-static bool revoked(const struct coll_intra *n, struct coll_intra_state *s)
+static bool anybody_revoked(const struct coll_intra *n, struct coll_intra_state *s)
 {
 	for (int r = 0; r < n->size; r++)
-		if (r != n->rank && atomic_load(&n->peers[r].region->revoked)) {
+		if (r != n->rank && coll_intra_is_revoked(n, (uint32_t)r)) {
 			s->pending = (uint32_t)r;
 			return true;
 		}
@@ -444,21 +391,9 @@ static void make(struct coll_intra *n, const struct coll_job *job, const struct 
 
 static size_t unit_of(const struct coll_intra *n, const struct intra_pass *p)
 {
-	const size_t unit = UNIT_BYTES / (size_t)(p->ndst > p->nsrc ? p->ndst : p->nsrc) & ~(n->page_bytes - 1);
+	const size_t unit = COLL_UNIT_BYTES / (size_t)(p->ndst > p->nsrc ? p->ndst : p->nsrc) & ~(n->page_bytes - 1);
 
-	return unit < UNIT_MIN ? UNIT_MIN : unit;
-}
-
-/* In plain memory. */
-static coll_status poll_staged(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
-{
-	if (n->size > 2)
-		return coll_intra_poll_cico(n, job, s);
-	switch (job->plan->kind) {
-	case COLL_KIND_ALL_REDUCE: return coll_intra_poll_pair_reduce(n, job, s);
-	case COLL_KIND_BROADCAST: return coll_intra_poll_pair_bcast(n, job, s);
-	default: return coll_intra_poll_pair_stream(n, job, s);
-	}
+	return unit < COLL_UNIT_MIN ? COLL_UNIT_MIN : unit;
 }
 
 /* One unit. s->next: the pass, s->piece: how far it is made. */
@@ -477,11 +412,11 @@ static coll_status work(struct coll_intra *n, const struct coll_job *job, struct
 		unit = p.bytes - s->piece;
 	if (unit > 0) {
 		atomic_store(&n->mine->busy, 1);
-		if (!revoked(n, s))
+		if (!anybody_revoked(n, s))
 			make(n, job, &p, s->piece, unit);
 		coll_intra_after_reading();
 		atomic_store_explicit(&n->mine->busy, 0, memory_order_release);
-		if (revoked(n, s))
+		if (anybody_revoked(n, s))
 			return COLL_ERR_ABORTED;
 	}
 	s->piece += unit;
@@ -516,12 +451,7 @@ coll_status coll_intra_poll_zero_copy(void *arg, const struct coll_job *job, str
 
 	while (st == COLL_OK) {
 		switch (s->phase) {
-		case INTRA_NEW:
-			if (plain(n, job) && passes(n, job))
-				s->phase = INTRA_CICO_NEW;
-			else
-				st = enter(n, job, s);
-			break;
+		case INTRA_NEW: st = enter(n, job, s); break;
 		case ENTERED:
 			st = await_entries(n, job, s);
 			st = st == COLL_OK ? decide(n, job, s) : st;
@@ -533,8 +463,7 @@ coll_status coll_intra_poll_zero_copy(void *arg, const struct coll_job *job, str
 			if (st == COLL_OK && s->phase == WORKING && s->piece && s->events != events)
 				return COLL_AGAIN;
 			break;
-		case ENDING: return await_ends(n, job, s);
-		default: return poll_staged(n, job, s);
+		default: return await_ends(n, job, s);
 		}
 	}
 	return st;

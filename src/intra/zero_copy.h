@@ -20,12 +20,6 @@ struct intra_pass {
 coll_status coll_intra_poll_zero_copy(void *arg, const struct coll_job *job, struct coll_intra_state *s);
 bool coll_intra_passes_zero_copy(void *arg, const struct coll_job *job);
 
-/* What such a call is made by where the buffers are plain; COLL_WAY_UNKNOWN: by what its hand says, or the plan. */
-uint8_t coll_intra_plain_way(const struct coll_intra *n, const struct coll_job *job);
-
-/* The same for long messages in buffers that all ranks map (coll_mem_alloc): zero_copy.c. */
-bool coll_intra_zero_copy_serves(enum coll_kind kind, int size, size_t count, size_t elem_bytes);
-
 /* The communicator has failed: its calls' buffers are the caller's from here on. NULL accepted. Nothing of it is
  * polled again. */
 void coll_intra_revoke(struct coll_intra *intra);

@@ -15,26 +15,16 @@
  * them from there when all is done.
  */
 #include "intra/zero_copy_plan.h"
+#include "intra/shape.h"
 #include "intra/zero_copy.h"
 
 enum { SLICE_MIN = 64 };
 
-static size_t block_bytes(const struct coll_job *job)
-{
-	return job->in.count * job->elem_bytes;
-}
-
-/* Kinds whose input has a block for each rank. */
-static bool scatters(const struct coll_job *job)
-{
-	return job->plan->kind == COLL_KIND_ALL_TO_ALL || job->plan->kind == COLL_KIND_REDUCE_SCATTER;
-}
-
 size_t coll_intra_reach_bytes(const struct coll_job *job, int which)
 {
-	const bool blocks = which == COLL_REACH_IN && scatters(job);
+	const bool blocks = which == COLL_REACH_IN && coll_intra_scatters(job);
 
-	return block_bytes(job) * (blocks ? (size_t)job->plan->size : 1);
+	return coll_intra_block_bytes(job) * (blocks ? (size_t)job->plan->size : 1);
 }
 
 static const char *in_of(const struct coll_intra *n, int rank)
@@ -59,7 +49,7 @@ static size_t edge_bytes(const struct coll_intra *n)
  * whole lines. */
 static void slice_of(const struct coll_intra *n, const struct coll_job *job, size_t *first, size_t *end)
 {
-	const size_t edge = edge_bytes(n), all = block_bytes(job) - 2 * edge;
+	const size_t edge = edge_bytes(n), all = coll_intra_block_bytes(job) - 2 * edge;
 	const size_t unit = all / (size_t)n->size >= 16 * n->page_bytes ? n->page_bytes : SLICE_MIN,
 	             units = (all + unit - 1) / unit;
 	const size_t lo = units * (size_t)n->rank / (size_t)n->size * unit;
@@ -77,7 +67,7 @@ static int edge_owner(const struct coll_intra *n, int which)
 
 static size_t edge_at(const struct coll_intra *n, const struct coll_job *job, int which)
 {
-	return which == 0 ? 0 : block_bytes(job) - n->page_bytes;
+	return which == 0 ? 0 : coll_intra_block_bytes(job) - n->page_bytes;
 }
 
 static bool reduce_edge(const struct coll_intra *n, const struct coll_job *job, int which, struct intra_pass *p)
@@ -140,18 +130,18 @@ static bool copy(struct intra_pass *p, char *dst, const char *src, size_t bytes)
 /* Our own block comes first: if the caller has just written it, it is in this core's caches. */
 static bool gather(const struct coll_intra *n, const struct coll_job *job, uint32_t k, struct intra_pass *p)
 {
-	const size_t bytes = block_bytes(job);
+	const size_t bytes = coll_intra_block_bytes(job);
 	const int from = (n->rank + (int)k) % n->size;
 
 	if (k >= (uint32_t)n->size)
 		return false;
-	return copy(p, job->out.base + (size_t)from * bytes,
-	            in_of(n, from) + (scatters(job) ? (size_t)n->rank * bytes : 0), bytes);
+	return copy(p, job->out.base + (size_t)from * bytes, in_of(n, from) + coll_intra_block_for(job, n->rank),
+	            bytes);
 }
 
 static bool reduce_scatter(const struct coll_intra *n, const struct coll_job *job, uint32_t k, struct intra_pass *p)
 {
-	const size_t bytes = block_bytes(job);
+	const size_t bytes = coll_intra_block_bytes(job);
 
 	p->ndst = 1;
 	p->dst[0] = job->out.base;
@@ -169,7 +159,7 @@ static bool reduce_scatter(const struct coll_intra *n, const struct coll_job *jo
 static void pushed(const struct coll_intra *n, const struct coll_job *job, size_t *first, size_t *end)
 {
 	const struct coll_piece *to = &n->direct.reach[!job->plan->root][COLL_REACH_OUT].piece;
-	const size_t bytes = block_bytes(job), page = n->page_bytes;
+	const size_t bytes = coll_intra_block_bytes(job), page = n->page_bytes;
 	const size_t begins = (size_t)to->offset % page, ends = (begins + bytes) & ~(page - 1);
 	const size_t middle = (begins + bytes / 2 + page - 1) & ~(page - 1);
 
@@ -192,12 +182,12 @@ static bool broadcast(const struct coll_intra *n, const struct coll_job *job, ui
 
 	pushed(n, job, &first, &end);
 	if (n->rank != root) {
-		part_copy(p, job->out.base, in_of(n, root), k ? end : 0, k ? block_bytes(job) : first);
+		part_copy(p, job->out.base, in_of(n, root), k ? end : 0, k ? coll_intra_block_bytes(job) : first);
 		return k < 2;
 	}
 	if (k > 0 && end > first)
 		return part_copy(p, out_of(n, !root), job->in.base, first, end) && k == 1;
-	return copy(p, job->out.base, job->in.base, block_bytes(job)) && k == 0;
+	return copy(p, job->out.base, job->in.base, coll_intra_block_bytes(job)) && k == 0;
 }
 
 bool coll_intra_pass(const struct coll_intra *n, const struct coll_job *job, uint32_t k, struct intra_pass *p)

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "base/hash.h"
+#include "base/limits.h"
 #include "core/error.h"
 #include "progress/async.h"
 #include "progress/drive.h"
@@ -24,7 +25,7 @@
 /* Agreed facts: constants. A call up to FUSE_EACH bytes is mostly latency (2 ranks over shm:
  * 4 KiB take 2 to 3 times as long as 8 bytes); a packed call stays below what is cut in
  * tiles. */
-enum { FUSE_EACH_BYTES = 4096, FUSE_TOTAL_BYTES = 32768, CONTEXTS_AT_HAND = 16 };
+enum { CONTEXTS_AT_HAND = 16 };
 
 _Thread_local struct coll_group coll_group __attribute__((tls_model("initial-exec")));
 
@@ -65,7 +66,7 @@ static size_t bytes_of(const struct coll_request *r)
 static bool small(const struct coll_request *r)
 {
 	return r->kind == COLL_REQUEST_COLLECTIVE && !r->operation && r->call.kind == COLL_KIND_ALL_REDUCE &&
-	       r->call.op < COLL_OP_COUNT && bytes_of(r) > 0 && bytes_of(r) <= FUSE_EACH_BYTES;
+	       r->call.op < COLL_OP_COUNT && bytes_of(r) > 0 && bytes_of(r) <= COLL_FUSE_EACH_MAX;
 }
 
 static bool alike(const struct coll_request *a, const struct coll_request *b)
@@ -83,7 +84,7 @@ static size_t gather(struct coll_request *first, struct coll_request **parts)
 	while (*at) {
 		struct coll_request *r = *at;
 
-		if (!alike(first, r) || (count + r->call.count) * first->job.elem_bytes > FUSE_TOTAL_BYTES) {
+		if (!alike(first, r) || (count + r->call.count) * first->job.elem_bytes > COLL_FUSE_TOTAL_MAX) {
 			at = &r->next_part;
 			continue;
 		}

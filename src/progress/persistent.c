@@ -22,6 +22,7 @@
 #include <stdlib.h>
 
 #include "base/hash.h"
+#include "base/limits.h"
 #include "core/error.h"
 #include "engine/order.h"
 #include "engine/run.h"
@@ -36,8 +37,6 @@
 
 /* What is prepared is not taken for a call of it. */
 static const uint64_t PREPARE_SALT = 0x70726570617265;
-
-enum { QUICK_COUNT = 64 };
 
 struct coll_operation {
 	struct coll_link link;  /* comm->flight.operations */
@@ -300,7 +299,7 @@ static coll_status wait_inline(struct coll_operation *op)
 	/* Relaxed: no other thread looks further than whether there is one. */
 	atomic_store_explicit(&comm->inflight.current, NULL, memory_order_relaxed);
 	return coll_finish_inline(comm, &r->wait, &r->record,
-	                          comm->ctx->dedicated_cores && r->call.count <= QUICK_COUNT);
+	                          comm->ctx->dedicated_cores && r->call.count <= COLL_SHORT_COUNT);
 }
 
 coll_status coll_operation_wait(coll_operation *op, int timeout_ms)

@@ -1,7 +1,7 @@
 /*
- * The way a call was made: one number for each mover of data, and one name. A call that
- * could go several ways (its buffers decide, or a trial) goes one of them; whatever did the
- * work says so, and the flight recorder, dumps and coll_comm_last_way() tell it by name.
+ * The way a call was made: one number for each mover of data. A call that could go several ways (its buffers decide, or
+ * a trial) goes one of them; whatever did the work says so, and the flight recorder, dumps and coll_comm_last_way()
+ * show it by name (src/core/way_name.h). Which call goes which way: src/select/ways.c.
  *
  * Rows without plans come first, then one for each row of the table of algorithms.
  */
@@ -10,34 +10,29 @@
 
 #include <stdint.h>
 
-struct coll_algo;
+/* clang-format off */
+#define COLL_WAYS(ROW) \
+	ROW(UNKNOWN, "unknown", "not begun, or not decided yet") \
+	ROW(EAGER_LINE, "eager-line", "the payload travels in one cache line; barriers, too") \
+	ROW(EAGER_LINES, "eager-lines", "the payload travels in several cache lines") \
+	ROW(EAGER_CHUNK, "eager-chunk", "in chunks of memory that each rank owns and all map") \
+	ROW(EAGER_BCAST, "eager-bcast", "broadcast in cache lines") \
+	ROW(WIDE_BCAST, "wide-bcast", "broadcast in places of up to 32 KiB") \
+	ROW(PAIR_SWAP, "pair-swap", "in a place that the two ranks write by turns") \
+	ROW(ZERO_COPY, "zero-copy", "ranks read and write each other's buffers") \
+	ROW(PAIR_STREAM, "pair-stream", "through two rings of slots") \
+	ROW(PAIR_BCAST, "pair-bcast", "broadcast through a ring of slots") \
+	ROW(CICO, "cico", "copy in, copy out: tile by tile through shared memory") \
+	ROW(CMA, "cma", "the kernel copies from the other process (`process_vm_readv`)") \
+	ROW(CENTRAL, "central", "through one buffer that all ranks share") \
+	ROW(SEND_RECV, "send-recv", "a message between two ranks")
+/* clang-format on */
 
-#define COLL_WAYS(ROW)                                                                         \
-	ROW(UNKNOWN, "unknown")         /* not begun, or not decided yet */                    \
-	ROW(EAGER_LINE, "eager-line")   /* payload in one cache line; barrier */               \
-	ROW(EAGER_LINES, "eager-lines") /* payload in several lines */                         \
-	ROW(EAGER_CHUNK, "eager-chunk") /* payload in cells of a rank's region */              \
-	ROW(EAGER_BCAST, "eager-bcast") /* broadcast, payload in lines */                      \
-	ROW(WIDE_BCAST, "wide-bcast")   /* broadcast, payload in places of up to 32 KiB */     \
-	ROW(PAIR_SWAP, "pair-swap")     /* two ranks, payload in a place that changes hands */ \
-	ROW(ZERO_COPY, "zero-copy")     /* in the callers' buffers, which all ranks map */     \
-	ROW(PAIR_STREAM, "pair-stream") /* two ranks, plain buffers, through rings of slots */ \
-	ROW(PAIR_BCAST, "pair-bcast")   /* two ranks, plain buffers, broadcast */              \
-	ROW(CICO, "cico")               /* copied in and out, tile by tile */                  \
-	ROW(CMA, "cma")                 /* read by the kernel from where it lies */            \
-	ROW(CENTRAL, "central")         /* a buffer shared by many ranks */                    \
-	ROW(SEND_RECV, "send-recv")     /* a message between two ranks */
-
-#define COLL_WAY_NUMBER(id, name) COLL_WAY_##id,
+#define COLL_WAY_NUMBER(id, name, text) COLL_WAY_##id,
 enum coll_way {
 	COLL_WAYS(COLL_WAY_NUMBER) COLL_WAY_PLAN, /* + k: by the plan of row k of coll_algos */
 	COLL_WAY_MAX = 127                        /* seven bits of an entry of the flight recorder */
 };
 #undef COLL_WAY_NUMBER
-
-/* Of a row of coll_algos. */
-uint8_t coll_way_of_algo(const struct coll_algo *algo);
-/* "zero-copy", "ring" ...; "unknown" for what is no way. */
-const char *coll_way_name(uint8_t way);
 
 #endif

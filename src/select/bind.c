@@ -9,9 +9,10 @@
 #include "base/hash.h"
 #include "base/planted.h"
 #include "core/error.h"
+#include "core/way_name.h"
 #include "engine/range.h"
 #include "engine/run.h"
-#include "intra/explain.h"
+#include "select/explain.h"
 #include "select/intra.h"
 #include "select/select.h"
 #include <assert.h>
@@ -181,25 +182,20 @@ static struct coll_memo *memo_slot(struct coll_comm *comm, const struct coll_cal
 
 /* The ways of a call in the order in which they are tried, each with its condition; the plan's last. */
 struct chain {
-	char text[320];
+	char text[400];
 };
 
 static struct chain chain(const struct coll_comm *comm, const struct coll_call *c, const struct coll_memo *m)
 {
 	struct chain chain = {""};
-	const char *plan = NULL;
-	struct coll_job job;
-	size_t n = 0;
+	struct coll_ways_facts facts;
 
 	if (m->intra) {
-		coll_call_job(comm, c, m, &job);
-		coll_intra_explain(m->intra, &job, chain.text, sizeof(chain.text), &plan);
-		n = strlen(chain.text);
-	}
-	if (plan)
-		snprintf(chain.text + n, sizeof(chain.text) - n, "; else %s (%s)", coll_way_name(m->way), plan);
-	else
+		facts = coll_ways_facts_of(comm->intra, c->kind, c->count, m->elem_bytes);
+		coll_explain_ways(&facts, coll_way_name(m->way), chain.text, sizeof(chain.text));
+	} else {
 		snprintf(chain.text, sizeof(chain.text), "%s", coll_way_name(m->way));
+	}
 	return chain;
 }
 

@@ -30,6 +30,7 @@
  * down the tree, whose inner ranks share the work: n-1 vectors in n-1 frames.
  */
 #include "select/cost.h"
+#include "base/limits.h"
 #include "select/price.h"
 
 /* A hand-off to a rank that is not on a core: a switch of the scheduler. */
@@ -41,9 +42,6 @@
  * and 140, 5 ranks 238 and 239 to 294, 6 ranks 246 and 289, 7 ranks 328 and 440, 8 ranks 360 and 477. */
 #define CROWDED_FRAME_NS 3000.0
 
-/* Vectors from here on take lean rows only. */
-#define LONG_BYTES 65536.0
-
 /* Such a frame, sent and received, and its bytes; fitted to any_n on two cores, 2026-11-22 (16 KiB to
  * 64 MiB; recursive doubling, circulant, double tree; 3 to 8 ranks). 64 KiB, us, of 3 to 8 ranks:
  * circulant 120 124 259 257 351 350, double tree 70 100 144 166 211 267; 4 MiB, ms: circulant 3.5
@@ -53,7 +51,6 @@
  * Cores are not counted: all rows are divided by the same number. */
 #define SHARED_FRAME_NS     12000.0
 #define SHARED_BYTES_PER_NS 4.0
-#define SHARED_PIECE_BYTES  262144.0 /* of the vector; longer ones leave the caches */
 #define SHARED_CORES        2.0
 
 /* Two ranks of one host that have a core each, over sockets: short enough vectors whole, in one round. The bytes
@@ -61,8 +58,6 @@
  * bytes, since both cores first send, then receive. Ours / a bare exchange, out of place and in place, one-shot and
  * circulant, 2026-11-22: 256 KiB 1.13 and 1.22, 1.15 to 1.25 and 1.23; 512 KiB 1.17 and 1.13, 1.17 to 1.26 and 1.10; 1
  * MiB 1.40 and 1.28, 1.38 to 1.62 and 1.30. */
-#define EXCHANGE_BYTES 262144.0
-
 static bool is_pair(const struct coll_select_facts *f)
 {
 	return f->size == 2 && f->one_host && !f->oversubscribed && f->caps.streamed;
@@ -115,7 +110,7 @@ static double link_use(const struct coll_select_facts *f, const struct coll_sele
 {
 	const bool streams = f->caps.streamed && !f->one_host && c->frames > 2 * c->rounds;
 
-	return streams && call->kind == COLL_KIND_ALL_REDUCE && total >= LONG_BYTES ? SHARED_LINK : 1;
+	return streams && call->kind == COLL_KIND_ALL_REDUCE && total >= COLL_PRICE_LONG_BYTES ? SHARED_LINK : 1;
 }
 
 static double link_ns(const struct coll_select_facts *f, const struct coll_algo_cost *c, double tile)
@@ -170,7 +165,7 @@ static double more_tiles(const struct coll_select_facts *f)
 
 static bool shares_cores(const struct coll_select_facts *f, const struct coll_select_call *call, double total)
 {
-	return f->oversubscribed && f->one_host && f->caps.streamed && total >= LONG_BYTES &&
+	return f->oversubscribed && f->one_host && f->caps.streamed && total >= COLL_PRICE_LONG_BYTES &&
 	       (call->kind == COLL_KIND_ALL_REDUCE || call->kind == COLL_KIND_BROADCAST);
 }
 
@@ -183,7 +178,7 @@ static double shared_ns(const struct coll_algo_cost *c, int n, double total)
 {
 	const double frames = (c->all_frames > 0 ? c->all_frames : n * c->frames) / 2;
 
-	return (at_least_one(total / SHARED_PIECE_BYTES) * frames * SHARED_FRAME_NS +
+	return (at_least_one(total / COLL_PRICE_PIECE_BYTES) * frames * SHARED_FRAME_NS +
 	        all_sent(c, n) * total / SHARED_BYTES_PER_NS) /
 	       SHARED_CORES;
 }
@@ -194,7 +189,7 @@ static bool lean(const struct coll_select_facts *f, const struct coll_algo_cost 
 	const double sent = shared ? all_sent(c, n) / n : c->sent;
 	int log2 = 0;
 
-	if (is_pair(f) && total <= EXCHANGE_BYTES)
+	if (is_pair(f) && total <= COLL_PRICE_EXCHANGE_MAX)
 		return c->rounds <= 1 && c->aside == 0;
 	if (is_pair(f) && c->reduced > 0.5)
 		return false;
@@ -233,7 +228,8 @@ void coll_select_price(const struct coll_select_facts *f, const struct coll_sele
 	        .ns = shared ? shared_ns(&c, f->size, total) : first + (tiles - 1) * larger(busy, first / windows),
 	        .windows = (uint32_t)windows,
 	        .fits = c.scratch * tile <= (double)f->scratch_bytes_max,
-	        .lean = call->kind != COLL_KIND_ALL_REDUCE || total < LONG_BYTES || lean(f, &c, total, shared),
+	        .lean = call->kind != COLL_KIND_ALL_REDUCE || total < COLL_PRICE_LONG_BYTES ||
+	                lean(f, &c, total, shared),
 	};
 }
 

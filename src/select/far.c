@@ -7,10 +7,13 @@
  * 82 cached, 145 streamed; far 521 and 112.
  */
 #include "select/far.h"
+#include "base/limits.h"
 #include "select/select.h"
 
 void coll_select_far(struct coll_select_far *far)
 {
-	*far = (struct coll_select_far){
-	        .least_bytes = 8192, .slow_bytes_per_ns = 7, .gain = 1.25, .probe_bytes = (uint64_t)32 << 20};
+	*far = (struct coll_select_far){.least_bytes = COLL_SLOT_STREAM_MIN,
+	                                .slow_bytes_per_ns = 7,
+	                                .gain = 1.25,
+	                                .probe_bytes = COLL_SLOT_PROBE_BYTES};
 }

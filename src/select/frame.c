@@ -18,13 +18,13 @@
  * (four runs of each, in turns).
  */
 #include "select/frame.h"
+#include "base/limits.h"
 #include "select/select.h"
-
-enum { LINK_BYTES = 512 * 1024, SHARED_CORES_BYTES = 128 * 1024 };
 
 size_t coll_select_frame_bytes(const struct coll_select_facts *f)
 {
-	const size_t best = f->caps.slot_bytes_best, most = f->oversubscribed ? SHARED_CORES_BYTES : LINK_BYTES;
+	const size_t best = f->caps.slot_bytes_best,
+	             most = f->oversubscribed ? COLL_FRAME_SHARED_BYTES : COLL_FRAME_LINK_BYTES;
 
 	return f->caps.streamed && !f->one_host && best > most ? most : best;
 }

@@ -6,8 +6,8 @@
 
 #include "core/comm.h"
 #include "intra/region.h"
-#include "intra/zero_copy.h"
 #include "select/intra.h"
+#include "select/ways.h"
 
 static coll_status link_to(void *arg, int peer, const struct coll_transport **t, void **link)
 {
@@ -82,14 +82,20 @@ coll_status coll_select_intra_prepare(struct coll_comm *comm)
 	                                         .alloc = alloc,
 	                                         .free = give_free,
 	                                         .nt = &comm->collective.nt,
+	                                         .shared_cores = comm->facts.oversubscribed,
 	                                         .way = copy_way(comm->ctx->settings.shm_copy)};
 	const struct coll_channel_key key = {
 	        .comm = comm->id, .epoch = comm->epoch, .lane = UINT16_MAX, .window = UINT16_MAX};
 
+	coll_status st;
+
 	if (comm->intra_bytes == 0)
 		return COLL_OK;
-	return coll_intra_create(&comm->intra, &fabric, &key, comm->rank, comm->size, comm->intra_bytes,
-	                         comm->ctx->dedicated_cores);
+	st = coll_intra_create(&comm->intra, &fabric, &key, comm->rank, comm->size, comm->intra_bytes,
+	                       comm->ctx->dedicated_cores);
+	if (st == COLL_OK)
+		coll_ways_bind(comm->intra);
+	return st;
 }
 
 /* Not a user's operation, whose function may do as it likes; not the calls of the library's
@@ -97,15 +103,11 @@ coll_status coll_select_intra_prepare(struct coll_comm *comm)
 const struct coll_intra_op *coll_select_intra_find(const struct coll_comm *comm, const struct coll_call *c,
                                                    size_t elem_bytes)
 {
-	const bool crowded = comm->facts.oversubscribed;
-	const struct coll_intra_op *intra = NULL;
+	struct coll_ways_facts facts;
 
 	if (!comm->intra || c->record_kind || c->ragged || c->pairwise ||
 	    (coll_plan_kind_reduces(c->kind) && c->op >= COLL_OP_FIRST))
 		return NULL;
-	if (coll_intra_serves(c->kind, comm->size, crowded, c->count, elem_bytes, comm->intra_bytes))
-		intra = coll_intra_op_of(comm->intra, c->kind, c->count, elem_bytes);
-	if (coll_intra_zero_copy_serves(c->kind, comm->size, c->count, elem_bytes))
-		intra = coll_intra_zero_copy_op(comm->intra, intra);
-	return intra;
+	facts = coll_ways_facts_of(comm->intra, c->kind, c->count, elem_bytes);
+	return coll_ways_find(comm->intra, &facts);
 }

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "algos/algos.h"
-#include "record/way.h"
+#include "core/way_name.h"
 
 Test(way, rows_without_plans_have_names_of_their_own)
 {

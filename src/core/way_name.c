@@ -1,16 +1,20 @@
 /*
- * Names of ways: see way.h.
+ * Names of ways: see way_name.h.
  */
-#include "record/way.h"
+#include "core/way_name.h"
 
 #include <assert.h>
 #include <stddef.h>
 
 #include "algos/algos.h"
 
-#define NAME(id, name) name,
-static const char *const names[COLL_WAY_PLAN] = {COLL_WAYS(NAME)};
+static const struct {
+	const char *name, *text;
+} ways[COLL_WAY_PLAN] = {
+#define NAME(id, name, text) {name, text},
+        COLL_WAYS(NAME)
 #undef NAME
+};
 
 uint8_t coll_way_of_algo(const struct coll_algo *algo)
 {
@@ -24,7 +28,12 @@ uint8_t coll_way_of_algo(const struct coll_algo *algo)
 const char *coll_way_name(uint8_t way)
 {
 	if (way < COLL_WAY_PLAN)
-		return names[way];
+		return ways[way].name;
 	return (size_t)(way - COLL_WAY_PLAN) < coll_algos_count ? coll_algos[way - COLL_WAY_PLAN].name
-	                                                        : names[COLL_WAY_UNKNOWN];
+	                                                        : ways[COLL_WAY_UNKNOWN].name;
+}
+
+const char *coll_way_text(uint8_t way)
+{
+	return way < COLL_WAY_PLAN ? ways[way].text : NULL;
 }
