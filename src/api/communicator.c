@@ -22,19 +22,19 @@ coll_status coll_comm_split(coll_comm *parent, int colour, int key, coll_comm **
 {
 	coll_status st = check(parent, "comm_split", child);
 
-	return st == COLL_OK ? coll_comm_born_by_split(parent, colour, key, child) : st;
+	return st == COLL_OK ? coll_comm_split_by_colour(parent, colour, key, child) : st;
 }
 
 coll_status coll_comm_duplicate(coll_comm *parent, coll_comm **child)
 {
 	coll_status st = check(parent, "comm_duplicate", child);
 
-	return st == COLL_OK ? coll_comm_born_as_duplicate(parent, child) : st;
+	return st == COLL_OK ? coll_comm_split_duplicate(parent, child) : st;
 }
 
 coll_status coll_comm_create_from_ranks(coll_comm *parent, const int *ranks, int n, coll_comm **child)
 {
 	coll_status st = check(parent, "comm_create_from_ranks", child);
 
-	return st == COLL_OK ? coll_comm_born_from_ranks(parent, ranks, n, child) : st;
+	return st == COLL_OK ? coll_comm_split_from_ranks(parent, ranks, n, child) : st;
 }

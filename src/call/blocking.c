@@ -32,7 +32,7 @@ static coll_status need_scratch(struct coll_comm *comm, size_t bytes)
 	if (posix_memalign(&p, 4096, bytes))
 		return COLL_ERR_MEMORY;
 	free(comm->scratch);
-	comm->prepared = NULL;
+	comm->prepared_for = NULL;
 	comm->scratch = p;
 	comm->scratch_bytes = bytes;
 	return COLL_OK;
@@ -50,7 +50,7 @@ static coll_status prepare(struct coll_comm *comm, const struct coll_call *c, st
 	job.sequence = comm->sequence;
 	coll_begin_collective(comm, c, c, 0, memo->intra, job.signature, &job, &comm->call);
 	coll_record_publish(&comm->record, &comm->call);
-	comm->prepared = NULL;
+	comm->prepared_for = NULL;
 	st = coll_run_start(comm->run, &comm->collective.fabric, &job);
 	if (st != COLL_OK) {
 		coll_record_retire(&comm->record, &comm->call);
@@ -58,7 +58,7 @@ static coll_status prepare(struct coll_comm *comm, const struct coll_call *c, st
 	}
 	/* Counts are the caller's memory: not to be used again. */
 	if (!c->ragged && !c->pairwise && job.intra == memo->intra)
-		comm->prepared = memo;
+		comm->prepared_for = comm->prepared_memo = memo;
 	coll_fastpath_prepare(comm, c, memo, &job);
 	return COLL_OK;
 }
@@ -88,7 +88,7 @@ static inline coll_status begin(struct coll_comm *comm, const struct coll_call *
 		                        memo->scratch_bytes);
 	comm->sequence++;
 	comm->box.status = COLL_OK;
-	if (comm->prepared == memo)
+	if (comm->prepared_for == memo)
 		prepare_again(comm, c);
 	else
 		st = prepare(comm, c, memo);

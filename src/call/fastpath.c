@@ -177,7 +177,7 @@ static __attribute__((noinline, cold)) coll_status go_on(struct coll_comm *comm,
 	comm->call.active = 1;
 	coll_record_again(&comm->record, &comm->call);
 	coll_recorder_resume(entry);
-	if (comm->prepared == q->memo) {
+	if (comm->prepared_for == q->memo) {
 		coll_run_restart(comm->run, in, out, comm->sequence);
 	} else {
 		struct coll_job job = q->job;
@@ -188,8 +188,8 @@ static __attribute__((noinline, cold)) coll_status go_on(struct coll_comm *comm,
 		job.scratch = comm->scratch;
 		st = coll_run_start(comm->run, &comm->collective.fabric, &job);
 		if (st == COLL_OK) {
-			comm->prepared = q->memo;
-			q->as = q->memo;
+			comm->prepared_for = comm->prepared_memo = q->memo;
+			q->prepared_as = q->memo;
 		}
 	}
 	if (st == COLL_OK) {
@@ -226,8 +226,8 @@ static __attribute__((noinline)) void change(struct coll_comm *comm, struct coll
 	comm->call = q->record;
 	comm->call.sequence = comm->sequence;
 	coll_call_salt(comm, &call, &comm->call);
-	q->as = &q->mark;
-	comm->prepared = &q->mark;
+	q->prepared_as = q;
+	comm->prepared_for = q;
 	comm->call.active = 0;
 	coll_record_publish(&comm->record, &comm->call);
 }
@@ -248,7 +248,7 @@ static inline void count_call(struct coll_comm *comm, struct coll_fastpath *q, u
 {
 	comm->sequence = sequence;
 	comm->box.status = COLL_OK;
-	if (unlikely(comm->prepared != q->as))
+	if (unlikely(comm->prepared_for != q->prepared_as))
 		change(comm, q);
 	else if (COLL_GUARDS)
 		atomic_store_explicit(&comm->record.word[COLL_RECORD_SEQUENCE], sequence, memory_order_relaxed);
@@ -269,7 +269,7 @@ static coll_status one_line(struct coll_comm *comm, struct coll_fastpath *q, con
 	int looks = LOOKS;
 
 	mine = coll_intra_fastpath_line(n, &epoch);
-	if (unlikely(!mine) || (unlikely(comm->prepared != q->as) && !salt(comm, q)))
+	if (unlikely(!mine) || (unlikely(comm->prepared_for != q->prepared_as) && !salt(comm, q)))
 		return long_way(comm, q, in, out);
 	copy_payload(mine->payload, in, q->bytes);
 	word = coll_intra_word(epoch, q->signature);
@@ -320,7 +320,8 @@ static coll_status intranode(struct coll_comm *comm, struct coll_fastpath *q, co
 	struct coll_entry *entry;
 	coll_status st;
 
-	if (unlikely(!coll_intra_is_formed(comm->intra)) || (unlikely(comm->prepared != q->as) && !salt(comm, q)))
+	if (unlikely(!coll_intra_is_formed(comm->intra)) ||
+	    (unlikely(comm->prepared_for != q->prepared_as) && !salt(comm, q)))
 		return long_way(comm, q, in, out);
 	q->job.in.base = (char *)(uintptr_t)in;
 	q->job.out.base = out;
@@ -365,23 +366,23 @@ void coll_fastpath_prepare(struct coll_comm *comm, const struct coll_call *c, st
 {
 	struct coll_fastpath *q = &comm->fastpath[coll_fastpath_place(c->kind, c->root)];
 
-	if (comm->prepared != memo || !memo->fastpath || c->record_kind)
+	if (comm->prepared_for != memo || !memo->fastpath || c->record_kind)
 		return;
 	if (q->memo && q->memo->fastpath_key == &q->key)
 		q->memo->fastpath_key = NULL;
 	*q = (struct coll_fastpath){.key = coll_fastpath_key(c->kind, c->type, c->op),
 	                            .count = c->count,
 	                            .root = c->root,
-	                            .as = memo,
+	                            .prepared_as = memo,
 	                            .signature = job->signature,
 	                            .simple = simple(memo),
 	                            .memo = memo,
 	                            .record = comm->call,
 	                            .job = *job};
-	q->what = coll_entry_what(comm->call.signature, memo->kind, memo->type, (uint8_t)memo->op,
-	                          job->intra->way, false);
+	q->what = coll_entry_what(comm->call.signature, memo->kind, memo->type, (uint8_t)memo->op, job->intra->way,
+	                          false);
 	q->run = comm->size == 2 && comm->ctx->dedicated_cores && job->intra->way == COLL_WAY_EAGER_LINE ? one_line
-	                                                                                             : intranode;
+	                                                                                                 : intranode;
 	place(comm, q, memo);
 	memo->fastpath_key = &q->key;
 }

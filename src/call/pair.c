@@ -42,7 +42,7 @@ static coll_status inline_pair(struct coll_comm *comm, const struct coll_pair *p
 	coll_status st = COLL_OK;
 
 	coll_error_clear(&comm->box);
-	comm->prepared = NULL; /* the record is about another call now */
+	comm->prepared_for = NULL; /* the record is about another call now */
 	for (int half = 0; half < 2 && st == COLL_OK; half++)
 		if (coll_pair_peer(p, half) >= 0)
 			st = coll_pair_plan(comm, half, coll_pair_peer(p, half), &plans[half]);

@@ -31,20 +31,20 @@
 #include "progress/persistent.h"
 #include "watch/diagnose.h"
 
-enum { PARTINGS_MAX = 32 /* as many are left behind */ };
+enum { CLOSINGS_MAX = 32 /* as many are left behind */ };
 
 static const uint64_t MS = 1000000;
 
 /* Why an end failed. */
-struct coll_last_words {
+struct coll_close_error {
 	struct coll_error_box box;
 	char message[1024];
 };
 
 /* A communicator that its user has destroyed. */
 struct coll_closing {
-	struct coll_closing *next;      /* in ctx->partings */
-	struct coll_last_words **heard; /* where its last words go: to destroy, or to the context */
+	struct coll_closing *next;           /* in ctx->closings */
+	struct coll_close_error **error_out; /* where its last words go: to destroy, or to the context */
 	struct coll_comm *comm;
 	struct coll_wait wait;
 	struct coll_wait_timer timer;
@@ -76,18 +76,18 @@ static bool is_over(struct coll_closing *p)
 }
 
 /* The last words of an end nobody waits for alone are told in ranks of the job. */
-static void say(const struct coll_closing *p)
+static void keep_error(const struct coll_closing *p)
 {
 	const struct coll_comm *comm = p->comm;
-	struct coll_last_words *w;
+	struct coll_close_error *w;
 
-	if (!comm->told || *p->heard || !(w = malloc(sizeof(*w))))
+	if (!comm->from_gossip || *p->error_out || !(w = malloc(sizeof(*w))))
 		return;
 	w->box = comm->box;
 	snprintf(w->message, sizeof(w->message), "%s", comm->lost.message);
-	if (p->heard == &comm->ctx->last_words && w->box.rank >= 0)
+	if (p->error_out == &comm->ctx->close_error && w->box.rank >= 0)
 		w->box.rank = coll_comm_process(comm, w->box.rank);
-	*p->heard = w;
+	*p->error_out = w;
 }
 
 static void advance_locked(struct coll_context *ctx)
@@ -100,7 +100,7 @@ static void advance_locked(struct coll_context *ctx)
 			continue;
 		}
 		*at = p->next;
-		say(p);
+		keep_error(p);
 		coll_comm_free(&p->comm);
 		free(p);
 		atomic_fetch_sub_explicit(&ctx->nclosing, 1, memory_order_relaxed);
@@ -117,7 +117,7 @@ void coll_comm_progress_closing(struct coll_context *ctx)
 
 /* Whether comm parts still; NULL: whether anything does. comm may be gone, so it is
  * compared only. */
-static bool parts(struct coll_context *ctx, const struct coll_comm *comm)
+static bool is_closing(struct coll_context *ctx, const struct coll_comm *comm)
 {
 	struct coll_closing *p;
 
@@ -130,7 +130,7 @@ static bool parts(struct coll_context *ctx, const struct coll_comm *comm)
 	return p != NULL;
 }
 
-struct awaited {
+struct close_wait {
 	struct coll_context *ctx;
 	const struct coll_comm *comm;
 	uint64_t deadline_ns;
@@ -139,12 +139,12 @@ struct awaited {
 /* Over: comm (NULL: everything) has closed, or the time is up and few are left behind. */
 static coll_status look(void *arg, bool last, bool *moved)
 {
-	const struct awaited *a = arg;
+	const struct close_wait *a = arg;
 
-	if (!parts(a->ctx, a->comm))
+	if (!is_closing(a->ctx, a->comm))
 		return COLL_OK;
 	if (coll_clock_ns() > a->deadline_ns &&
-	    atomic_load_explicit(&a->ctx->nclosing, memory_order_relaxed) <= PARTINGS_MAX)
+	    atomic_load_explicit(&a->ctx->nclosing, memory_order_relaxed) <= CLOSINGS_MAX)
 		return COLL_OK;
 	if (last)
 		return COLL_AGAIN;
@@ -156,8 +156,9 @@ static coll_status look(void *arg, bool last, bool *moved)
 
 static void wait_for(struct coll_context *ctx, const struct coll_comm *comm, int ms)
 {
-	struct awaited awaited = {ctx, comm, coll_clock_ns() + (uint64_t)ms * MS};
-	struct coll_wait_loop loop = {.ctxs = &ctx, .n = 1, .look = look, .arg = &awaited, .nap_ms = COLL_DELAY_DESTROY_LOOK_MS};
+	struct close_wait wait = {ctx, comm, coll_clock_ns() + (uint64_t)ms * MS};
+	struct coll_wait_loop loop = {
+	        .ctxs = &ctx, .n = 1, .look = look, .arg = &wait, .nap_ms = COLL_DELAY_DESTROY_LOOK_MS};
 
 	coll_wait_loop_run(&loop);
 }
@@ -178,8 +179,12 @@ static coll_status look_for_death(void *arg, bool last, bool *moved)
 
 static bool is_lost(struct coll_comm *comm)
 {
-	struct coll_wait_loop loop = {
-	        .ctxs = &comm->ctx, .n = 1, .look = look_for_death, .arg = comm, .nap_ms = COLL_DELAY_DESTROY_LOOK_MS, .no_spin = true};
+	struct coll_wait_loop loop = {.ctxs = &comm->ctx,
+	                              .n = 1,
+	                              .look = look_for_death,
+	                              .arg = comm,
+	                              .nap_ms = COLL_DELAY_DESTROY_LOOK_MS,
+	                              .no_spin = true};
 
 	coll_comm_attend(comm, "comm_destroy");
 	if (!comm->failed && comm->death_ns)
@@ -194,7 +199,7 @@ coll_status coll_comm_prepare_end(struct coll_comm *comm)
 }
 
 /* Begin the last barrier. False: there is none, the communicator can be freed. */
-static bool begin_closing(struct coll_comm *comm, struct coll_last_words **heard)
+static bool begin_closing(struct coll_comm *comm, struct coll_close_error **error_out)
 {
 	struct coll_context *ctx = comm->ctx;
 	struct coll_closing *p;
@@ -208,11 +213,11 @@ static bool begin_closing(struct coll_comm *comm, struct coll_last_words **heard
 	        comm->arrival_timeout_ms < COLL_DELAY_DESTROY_MS ? comm->arrival_timeout_ms : COLL_DELAY_DESTROY_MS;
 	comm->closing = true;
 	p->comm = comm;
-	p->heard = heard;
+	p->error_out = error_out;
 	p->wait = (struct coll_wait){.runs = {comm->run}, .nruns = 1, .record = &comm->call};
 	p->deadline_ns = coll_clock_ns() + COLL_DELAY_NS(DESTROY);
 	if (is_lost(comm)) {
-		say(p);
+		keep_error(p);
 		return false;
 	}
 	st = coll_comm_begin(comm, &(struct coll_call){.kind = COLL_KIND_BARRIER,
@@ -222,7 +227,7 @@ static bool begin_closing(struct coll_comm *comm, struct coll_last_words **heard
 	                                               .count = 1,
 	                                               .type = COLL_U8});
 	if (st != COLL_OK) {
-		say(p);
+		keep_error(p);
 		return false;
 	}
 	comm->end = NULL; /* the list's from here on */
@@ -235,34 +240,34 @@ static bool begin_closing(struct coll_comm *comm, struct coll_last_words **heard
 }
 
 /* The last user waits for all ends under way, and gets what no call has reported yet. */
-static void end_context(struct coll_context *ctx, struct coll_last_words **heard)
+static void end_context(struct coll_context *ctx, struct coll_close_error **error_out)
 {
 	wait_for(ctx, NULL, COLL_DELAY_DESTROY_MS + COLL_DELAY_DESTROY_STAY_MS);
-	if (*heard)
-		free(ctx->last_words);
+	if (*error_out)
+		free(ctx->close_error);
 	else
-		*heard = ctx->last_words;
-	if (*heard)
-		coll_log(&ctx->logger, COLL_LOG_ERROR, "%s", (*heard)->message);
+		*error_out = ctx->close_error;
+	if (*error_out)
+		coll_log(&ctx->logger, COLL_LOG_ERROR, "%s", (*error_out)->message);
 	coll_context_close(&ctx);
 }
 
 void coll_comm_end_context(struct coll_context *ctx)
 {
-	struct coll_last_words *heard = NULL;
+	struct coll_close_error *error_out = NULL;
 
-	end_context(ctx, &heard);
-	free(heard);
+	end_context(ctx, &error_out);
+	free(error_out);
 }
 
 /* destroy waits no longer for comm, which may be gone: what it meets from now on is the
  * context's to tell. */
-static void leave(struct coll_context *ctx, const struct coll_comm *comm)
+static void hand_to_context(struct coll_context *ctx, const struct coll_comm *comm)
 {
 	pthread_mutex_lock(&ctx->closing_lock);
 	for (struct coll_closing *p = ctx->closings; p; p = p->next)
 		if (p->comm == comm)
-			p->heard = &ctx->last_words;
+			p->error_out = &ctx->close_error;
 	pthread_mutex_unlock(&ctx->closing_lock);
 }
 
@@ -271,7 +276,7 @@ static void leave(struct coll_context *ctx, const struct coll_comm *comm)
 coll_status coll_comm_destroy(coll_comm **out)
 {
 	struct coll_comm *comm = out ? *out : NULL;
-	struct coll_last_words *heard = NULL;
+	struct coll_close_error *error_out = NULL;
 	struct coll_context *ctx;
 	coll_status st = COLL_OK;
 
@@ -283,19 +288,19 @@ coll_status coll_comm_destroy(coll_comm **out)
 	ctx = comm->ctx;
 	coll_comm_drain(comm);
 	coll_operations_orphan(comm);
-	if (begin_closing(comm, &heard)) {
+	if (begin_closing(comm, &error_out)) {
 		wait_for(ctx, comm, COLL_DELAY_DESTROY_STAY_MS);
 		if (atomic_load_explicit(&ctx->users, memory_order_relaxed) > 1)
-			leave(ctx, comm); /* else it is waited for to its end */
+			hand_to_context(ctx, comm); /* else it is waited for to its end */
 	} else {
 		coll_comm_free(&comm);
 	}
 	if (coll_context_leave(ctx))
-		end_context(ctx, &heard);
-	if (heard) {
-		st = heard->box.status;
-		coll_thread_error_keep(&heard->box, heard->message);
-		free(heard);
+		end_context(ctx, &error_out);
+	if (error_out) {
+		st = error_out->box.status;
+		coll_thread_error_keep(&error_out->box, error_out->message);
+		free(error_out);
 	}
 	return st;
 }

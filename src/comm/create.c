@@ -71,7 +71,7 @@ const coll_error *coll_last_error(const coll_comm *comm)
 
 /* The slowest transport that some pair will use, from the peer infos alone: one host
  * and everyone has the host's fastest, else the fastest that crosses hosts. */
-static const struct coll_opened_transport *common_wire(const struct coll_comm *comm)
+static const struct coll_opened_transport *common_transport(const struct coll_comm *comm)
 {
 	const struct coll_context *ctx = comm->ctx;
 	const struct coll_opened_transport *best = NULL;
@@ -112,14 +112,14 @@ static uint32_t slots_for(const struct coll_settings *s, int size, uint32_t dept
 static void find_facts(struct coll_comm *comm)
 {
 	const struct coll_settings *s = &comm->ctx->settings;
-	const struct coll_opened_transport *w = common_wire(comm);
+	const struct coll_opened_transport *w = common_transport(comm);
 	struct coll_select_facts *f = &comm->facts;
 	size_t best;
 
 	*f = (struct coll_select_facts){.size = comm->size,
 	                                .reduce_bytes_per_ns = 8,
 	                                .copy_bytes_per_ns = 8,
-	                                .oversubscribed = comm->rank_map.crowded,
+	                                .oversubscribed = comm->rank_map.oversubscribed,
 	                                .one_host = comm->rank_map.hosts == 1,
 	                                .windows_max = s->windows > 0 ? (uint32_t)s->windows : WINDOWS_DEFAULT,
 	                                .scratch_bytes_max = s->memory_budget / 2,

@@ -25,13 +25,13 @@
 #include "progress/drive.h"
 
 /* What a rank says. 8-byte units, so that any rank's layout is every rank's. */
-struct wish {
-	uint64_t birth; /* hash of what all children of this call share: checked */
-	uint64_t list;  /* from ranks: hash of the list, 0: an empty one */
-	int32_t colour; /* split: colour; from ranks: enum fault */
-	int32_t key;    /* split: key; from ranks: position of this rank in its list, -1: not in it */
+struct split_request {
+	uint64_t call_hash; /* hash of what all children of this call share: checked */
+	uint64_t list;      /* from ranks: hash of the list, 0: an empty one */
+	int32_t colour;     /* split: colour; from ranks: enum fault */
+	int32_t key;        /* split: key; from ranks: position of this rank in its list, -1: not in it */
 };
-static_assert(sizeof(struct wish) == 24, "no padding travels");
+static_assert(sizeof(struct split_request) == 24, "no padding travels");
 
 enum fault { FAULT_NONE, FAULT_LENGTH, FAULT_NULL, FAULT_RANGE, FAULT_TWICE, FAULT_COUNT };
 
@@ -41,7 +41,7 @@ static_assert(sizeof(fault_texts) / sizeof(fault_texts[0]) == FAULT_COUNT, "a te
 
 /* ---- Exchange ---- */
 
-static uint64_t birth_of(const struct coll_comm *parent, uint64_t sequence)
+static uint64_t call_hash_of(const struct coll_comm *parent, uint64_t sequence)
 {
 	return coll_hash_combine(coll_hash_combine(parent->id, sequence), parent->epoch);
 }
@@ -58,18 +58,19 @@ static coll_status gather(struct coll_comm *parent, enum coll_record_kind kind, 
 }
 
 /* All wishes in rank order (malloc'd), after the checks that all calls share. */
-static coll_status exchange(struct coll_comm *parent, enum coll_record_kind kind, struct wish *mine, struct wish **all)
+static coll_status exchange(struct coll_comm *parent, enum coll_record_kind kind, struct split_request *mine,
+                            struct split_request **all)
 {
 	const char *name = coll_record_kind_name((uint8_t)kind);
-	struct wish *w = malloc((size_t)parent->size * sizeof(*w));
+	struct split_request *w = malloc((size_t)parent->size * sizeof(*w));
 	coll_status st;
 
 	if (!w)
 		return coll_comm_refuse(parent, name, COLL_ERR_MEMORY, "out of memory");
-	mine->birth = birth_of(parent, parent->sequence + 1);
+	mine->call_hash = call_hash_of(parent, parent->sequence + 1);
 	st = gather(parent, kind, mine, w, sizeof(*w));
 	for (int r = 0; r < parent->size && st == COLL_OK; r++)
-		if (w[r].birth != mine->birth)
+		if (w[r].call_hash != mine->call_hash)
 			st = coll_comm_lose(parent, COLL_ERR_CORRUPT, r,
 			                    "[COLL-3203] ranks derive different communicators from one call");
 	if (st != COLL_OK) {
@@ -80,7 +81,7 @@ static coll_status exchange(struct coll_comm *parent, enum coll_record_kind kind
 	return COLL_OK;
 }
 
-/* ---- Birth ---- */
+/* ---- Child ---- */
 
 /* By rank of the child, for these ranks of the parent (NULL: all, in their order). */
 static int *processes_of(const struct coll_comm *parent, const int *ranks, int n)
@@ -94,8 +95,8 @@ static int *processes_of(const struct coll_comm *parent, const int *ranks, int n
 
 /* The child of these processes (consumed; NULL: there was no memory for them). A failure
  * here is this rank's alone: the other members, who have their child, are told. */
-static coll_status bear(struct coll_comm *parent, const char *name, int *process_of, int n, uint64_t id,
-                        coll_comm **child)
+static coll_status create_child(struct coll_comm *parent, const char *name, int *process_of, int n, uint64_t id,
+                                coll_comm **child)
 {
 	struct coll_context *ctx = parent->ctx;
 	struct coll_note note = {.kind = COLL_GOSSIP_FAIL,
@@ -122,9 +123,9 @@ static coll_status bear(struct coll_comm *parent, const char *name, int *process
 	return coll_comm_refuse(parent, name, st, "%s", err.message);
 }
 
-static uint64_t child_id(uint64_t birth, uint64_t colour)
+static uint64_t child_id(uint64_t call_hash, uint64_t colour)
 {
-	const uint64_t id = coll_hash_combine(birth, colour);
+	const uint64_t id = coll_hash_combine(call_hash, colour);
 
 	return id ? id : 1; /* 0 names all communicators */
 }
@@ -132,7 +133,7 @@ static uint64_t child_id(uint64_t birth, uint64_t colour)
 /* The call failed with its communicator. Other members may have had the last frame of it
  * and wait in their child by now, whose members need not be those that the failure is
  * about: they are told why this rank will never come. */
-static void unborn(const struct coll_comm *parent, coll_status st, uint64_t id)
+static void announce_failed_child(const struct coll_comm *parent, coll_status st, uint64_t id)
 {
 	struct coll_note note = {.kind = COLL_GOSSIP_FAIL, .status = st, .process = -1, .comm = id};
 	const struct coll_context *ctx = parent->ctx;
@@ -164,24 +165,24 @@ static int by_key_then_rank(const void *a, const void *b)
 }
 
 /* The processes of one colour, ordered by key, then by rank; malloc'd. */
-static int *processes_of_colour(const struct coll_comm *parent, const struct wish *w, int colour, int *n)
+static int *processes_of_colour(const struct coll_comm *parent, const struct split_request *w, int colour, int *n)
 {
-	struct member *rank_map = malloc((size_t)parent->size * sizeof(*rank_map));
-	int *process_of = rank_map ? malloc((size_t)parent->size * sizeof(*process_of)) : NULL;
+	struct member *members = malloc((size_t)parent->size * sizeof(*members));
+	int *process_of = members ? malloc((size_t)parent->size * sizeof(*process_of)) : NULL;
 
 	*n = 0;
-	for (int r = 0; rank_map && r < parent->size; r++)
+	for (int r = 0; members && r < parent->size; r++)
 		if (w[r].colour == colour)
-			rank_map[(*n)++] = (struct member){w[r].key, r};
+			members[(*n)++] = (struct member){w[r].key, r};
 	if (process_of)
-		qsort(rank_map, (size_t)*n, sizeof(*rank_map), by_key_then_rank);
+		qsort(members, (size_t)*n, sizeof(*members), by_key_then_rank);
 	for (int i = 0; process_of && i < *n; i++)
-		process_of[i] = coll_comm_process(parent, rank_map[i].rank);
-	free(rank_map);
+		process_of[i] = coll_comm_process(parent, members[i].rank);
+	free(members);
 	return process_of;
 }
 
-static coll_status check_colours(struct coll_comm *parent, const struct wish *w)
+static coll_status check_colours(struct coll_comm *parent, const struct split_request *w)
 {
 	for (int r = 0; r < parent->size; r++)
 		if (w[r].colour < 0 && w[r].colour != COLL_NO_COLOUR)
@@ -192,10 +193,10 @@ static coll_status check_colours(struct coll_comm *parent, const struct wish *w)
 	return COLL_OK;
 }
 
-coll_status coll_comm_born_by_split(struct coll_comm *parent, int colour, int key, struct coll_comm **child)
+coll_status coll_comm_split_by_colour(struct coll_comm *parent, int colour, int key, struct coll_comm **child)
 {
-	struct wish mine = {.colour = colour, .key = key}, *all = NULL;
-	struct coll_comm *made = NULL;
+	struct split_request mine = {.colour = colour, .key = key}, *all = NULL;
+	struct coll_comm *created = NULL;
 	coll_status st = exchange(parent, COLL_RECORD_SPLIT, &mine, &all);
 	int *process_of, n;
 
@@ -203,28 +204,29 @@ coll_status coll_comm_born_by_split(struct coll_comm *parent, int colour, int ke
 		st = check_colours(parent, all);
 	if (st == COLL_OK && colour != COLL_NO_COLOUR) {
 		process_of = processes_of_colour(parent, all, colour, &n);
-		st = bear(parent, "comm_split", process_of, n, child_id(mine.birth, (uint64_t)colour), &made);
+		st = create_child(parent, "comm_split", process_of, n, child_id(mine.call_hash, (uint64_t)colour),
+		                  &created);
 	}
 	if (st == COLL_OK)
-		*child = made;
+		*child = created;
 	else if (colour >= 0)
-		unborn(parent, st, child_id(mine.birth, (uint64_t)colour));
+		announce_failed_child(parent, st, child_id(mine.call_hash, (uint64_t)colour));
 	free(all);
 	return st;
 }
 
 /* ---- Duplicate ---- */
 
-coll_status coll_comm_born_as_duplicate(struct coll_comm *parent, struct coll_comm **child)
+coll_status coll_comm_split_duplicate(struct coll_comm *parent, struct coll_comm **child)
 {
-	struct wish mine = {.colour = 0}, *all = NULL;
+	struct split_request mine = {.colour = 0}, *all = NULL;
 	coll_status st = exchange(parent, COLL_RECORD_DUPLICATE, &mine, &all);
 
 	if (st == COLL_OK)
-		st = bear(parent, "comm_duplicate", processes_of(parent, NULL, parent->size), parent->size,
-		          child_id(mine.birth, 0), child);
+		st = create_child(parent, "comm_duplicate", processes_of(parent, NULL, parent->size), parent->size,
+		                  child_id(mine.call_hash, 0), child);
 	if (st != COLL_OK)
-		unborn(parent, st, child_id(mine.birth, 0));
+		announce_failed_child(parent, st, child_id(mine.call_hash, 0));
 	free(all);
 	return st;
 }
@@ -234,9 +236,9 @@ coll_status coll_comm_born_as_duplicate(struct coll_comm *parent, struct coll_co
 static const char from_ranks[] = "comm_create_from_ranks";
 
 /* What this rank's list is, and what is wrong with it. */
-static struct wish read_list(const struct coll_comm *parent, const int *ranks, int n, bool *seen)
+static struct split_request read_list(const struct coll_comm *parent, const int *ranks, int n, bool *seen)
 {
-	struct wish w = {.key = -1};
+	struct split_request w = {.key = -1};
 
 	if (n < 0 || n > parent->size)
 		w.colour = FAULT_LENGTH;
@@ -257,7 +259,7 @@ static struct wish read_list(const struct coll_comm *parent, const int *ranks, i
 	return w;
 }
 
-static bool lists_differ(const struct wish *w, int size)
+static bool lists_differ(const struct split_request *w, int size)
 {
 	for (int r = 1; r < size; r++)
 		if (w[r].list != w[0].list)
@@ -267,7 +269,7 @@ static bool lists_differ(const struct wish *w, int size)
 
 /* Only who has a list knows whom it names: each rank says whether somebody in its own
  * list passed another, and all are refused if any has. */
-static coll_status compare_lists(struct coll_comm *parent, const struct wish *w, const int *ranks, int n)
+static coll_status compare_lists(struct coll_comm *parent, const struct split_request *w, const int *ranks, int n)
 {
 	int32_t mine = -1, *all = malloc((size_t)parent->size * sizeof(*all));
 	coll_status st;
@@ -287,7 +289,7 @@ static coll_status compare_lists(struct coll_comm *parent, const struct wish *w,
 	return st;
 }
 
-static coll_status check_lists(struct coll_comm *parent, const struct wish *w, const int *ranks, int n)
+static coll_status check_lists(struct coll_comm *parent, const struct split_request *w, const int *ranks, int n)
 {
 	for (int r = 0; r < parent->size; r++)
 		if (w[r].colour > FAULT_NONE && w[r].colour < FAULT_COUNT)
@@ -296,11 +298,11 @@ static coll_status check_lists(struct coll_comm *parent, const struct wish *w, c
 	return lists_differ(w, parent->size) ? compare_lists(parent, w, ranks, n) : COLL_OK;
 }
 
-coll_status coll_comm_born_from_ranks(struct coll_comm *parent, const int *ranks, int n, struct coll_comm **child)
+coll_status coll_comm_split_from_ranks(struct coll_comm *parent, const int *ranks, int n, struct coll_comm **child)
 {
 	bool *seen = calloc((size_t)parent->size, sizeof(*seen));
-	struct coll_comm *made = NULL;
-	struct wish mine, *all = NULL;
+	struct coll_comm *created = NULL;
+	struct split_request mine, *all = NULL;
 	coll_status st;
 
 	if (!seen)
@@ -311,12 +313,12 @@ coll_status coll_comm_born_from_ranks(struct coll_comm *parent, const int *ranks
 	if (st == COLL_OK)
 		st = check_lists(parent, all, ranks, n);
 	if (st == COLL_OK && mine.key >= 0)
-		st = bear(parent, from_ranks, processes_of(parent, ranks, n), n, child_id(mine.birth, mine.list),
-		          &made);
+		st = create_child(parent, from_ranks, processes_of(parent, ranks, n), n,
+		                  child_id(mine.call_hash, mine.list), &created);
 	if (st == COLL_OK)
-		*child = made;
+		*child = created;
 	else if (mine.key >= 0)
-		unborn(parent, st, child_id(mine.birth, mine.list));
+		announce_failed_child(parent, st, child_id(mine.call_hash, mine.list));
 	free(all);
 	return st;
 }

@@ -7,8 +7,8 @@
 #include "core/comm.h"
 
 /* After the argument checks of api/. */
-coll_status coll_comm_born_by_split(struct coll_comm *parent, int salt, int key, struct coll_comm **child);
-coll_status coll_comm_born_as_duplicate(struct coll_comm *parent, struct coll_comm **child);
-coll_status coll_comm_born_from_ranks(struct coll_comm *parent, const int *ranks, int n, struct coll_comm **child);
+coll_status coll_comm_split_by_colour(struct coll_comm *parent, int colour, int key, struct coll_comm **child);
+coll_status coll_comm_split_duplicate(struct coll_comm *parent, struct coll_comm **child);
+coll_status coll_comm_split_from_ranks(struct coll_comm *parent, const int *ranks, int n, struct coll_comm **child);
 
 #endif

@@ -101,13 +101,13 @@ static void env_link_down(void *ctx, const struct coll_process_id *peer, coll_st
 
 /* Where in the list "shm,tcp" a transport stands; -1: not at all. An empty list is
  * the order of the registry, but for loop, which always needs a group. */
-static int turn_of(const char *list, int position, bool have_hub)
+static int turn_of(const char *list, int position, bool have_group)
 {
 	const char *name = coll_transports[position]->name;
 	size_t len = strlen(name);
 	int turn = 0;
 
-	if (strcmp(name, "loop") == 0 && !have_hub)
+	if (strcmp(name, "loop") == 0 && !have_group)
 		return -1;
 	if (!*list)
 		return position;
@@ -136,8 +136,8 @@ static coll_status check_list(const char *list, struct coll_error_box *err)
 	return COLL_OK;
 }
 
-static coll_status open_wire(struct coll_context *c, const struct coll_transport *t, int position,
-                             struct coll_shared_group *group, struct coll_error_box *err)
+static coll_status open_transport(struct coll_context *c, const struct coll_transport *t, int position,
+                                  struct coll_shared_group *group, struct coll_error_box *err)
 {
 	struct coll_opened_transport *w = &c->transports[c->ntransports];
 	struct coll_transport_env env = {.size = sizeof(env),
@@ -183,7 +183,7 @@ static coll_status open_wire(struct coll_context *c, const struct coll_transport
 	return COLL_OK;
 }
 
-static coll_status open_wires(struct coll_context *c, struct coll_shared_group *group, struct coll_error_box *err)
+static coll_status open_transports(struct coll_context *c, struct coll_shared_group *group, struct coll_error_box *err)
 {
 	coll_status st = check_list(c->settings.transports, err);
 
@@ -191,7 +191,7 @@ static coll_status open_wires(struct coll_context *c, struct coll_shared_group *
 	for (int turn = 0; turn < COLL_TRANSPORTS; turn++)
 		for (int i = 0; st == COLL_OK && i < COLL_TRANSPORTS; i++)
 			if (turn_of(c->settings.transports, i, group != NULL) == turn)
-				st = open_wire(c, coll_transports[i], i, group, err);
+				st = open_transport(c, coll_transports[i], i, group, err);
 	if (st == COLL_OK && c->ntransports == 0 && c->size > 1)
 		st = coll_error_set(err, COLL_ERR_CONFIG,
 		                    "[COLL-1103] no transport of COLL_TRANSPORTS=%s can be used here",
@@ -306,7 +306,7 @@ coll_status coll_context_open(struct coll_context **ctx, const struct coll_conte
 	if (st == COLL_OK && c->size > 1)
 		st = coll_control_open(&env, &c->info, &c->control, err);
 	if (st == COLL_OK)
-		st = open_wires(c, group, err);
+		st = open_transports(c, group, err);
 	if (st != COLL_OK) {
 		coll_context_close(&c);
 		return st;
@@ -513,7 +513,7 @@ void coll_context_close(struct coll_context **ctx)
 	pthread_mutex_destroy(&c->closing_lock);
 	coll_history_close(&c->history);
 	free(c->host_of);
-	free(c->crowded);
+	free(c->oversubscribed);
 	free(c->processes);
 	free(c->peer_infos);
 	free(c);

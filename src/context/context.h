@@ -19,7 +19,7 @@
 struct coll_async;
 struct coll_comm;
 struct coll_inspector;
-struct coll_last_words;
+struct coll_close_error;
 struct coll_service_client;
 struct coll_closing;
 
@@ -105,7 +105,7 @@ struct coll_context {
 	atomic_int users;
 	pthread_mutex_t closing_lock; /* taken before comms_lock */
 	struct coll_closing *closings;
-	struct coll_last_words *last_words; /* the first failure met by an end nobody waited for; parting_lock */
+	struct coll_close_error *close_error; /* the first failure met by an end nobody waited for; closing_lock */
 	atomic_int nclosing;
 	struct coll_history history; /* what those that are gone did last */
 
@@ -121,7 +121,7 @@ struct coll_context {
 	bool spare_core;       /* this machine has a second core for each of its processes */
 	uint32_t hosts;        /* distinct hosts */
 	uint32_t *host_of;     /* by process */
-	bool *crowded;         /* by host: its machine has more processes than cores */
+	bool *oversubscribed;  /* by host: its machine has more processes than cores */
 };
 
 /* What upper folders do for a context: filled by comm/create.c, constant, borrowed. */
@@ -165,7 +165,7 @@ void coll_context_retain(struct coll_context *ctx);
 bool coll_context_leave(struct coll_context *ctx);
 void coll_context_release(struct coll_context **ctx);
 
-/* The link to a process, opened on first use. *wire and *link are set with OK
+/* The link to a process, opened on first use. *opened and *link are set with OK
  * and with AGAIN (still connecting). */
 coll_status coll_context_link(struct coll_context *ctx, int process, struct coll_opened_transport **opened, void **link,
                               struct coll_error_box *err);

@@ -19,7 +19,7 @@ enum { RANKS_IN_TIME = 4 };
 /* The ranks of a rank's machine, and the cores they have; hosts that are containers of one machine count together. Each
  * rank knows the cores it may use itself: ranks with the same set of processors share them; sets that differ add up
  * (one rank pinned to each core), to no more than there are processors in all. */
-static uint32_t ranks_beside(const struct coll_context *c, int rank, uint32_t *cores_of_all)
+static uint32_t ranks_on_machine(const struct coll_context *c, int rank, uint32_t *cores_of_all)
 {
 	const uint64_t machine = c->peer_infos[rank].machine;
 	uint64_t all[4] = {0};
@@ -48,7 +48,7 @@ static uint32_t ranks_beside(const struct coll_context *c, int rank, uint32_t *c
 }
 
 /* Of the processors that all ranks of this machine may run on: a container has some of the machine's caches. */
-static void learn_caches(struct coll_context *c)
+static void find_caches(struct coll_context *c)
 {
 	cpu_set_t used;
 
@@ -65,17 +65,17 @@ static void learn_caches(struct coll_context *c)
 }
 
 /* Whether they exceed the cores, when each runs so many threads. */
-static bool crowded(const struct coll_context *c, int rank, uint32_t threads)
+static bool oversubscribed(const struct coll_context *c, int rank, uint32_t threads)
 {
 	uint32_t cores;
 
-	return ranks_beside(c, rank, &cores) * threads > cores;
+	return ranks_on_machine(c, rank, &cores) * threads > cores;
 }
 
 static uint32_t ranks_per_core(const struct coll_context *c)
 {
 	uint32_t cores;
-	const uint32_t ranks = ranks_beside(c, c->rank, &cores);
+	const uint32_t ranks = ranks_on_machine(c, c->rank, &cores);
 
 	return cores ? (ranks + cores - 1) / cores : ranks;
 }
@@ -95,12 +95,12 @@ static int first_on_host(const struct coll_context *c, int *firsts, size_t bucke
 
 /* What coll_locality_find() asks once for each machine: the answer for a host that shares one with an earlier host is
  * that one's. */
-static bool host_is_crowded(const struct coll_context *c, int rank)
+static bool host_is_oversubscribed(const struct coll_context *c, int rank)
 {
 	for (int r = 0; r < rank; r++)
 		if (c->peer_infos[r].machine == c->peer_infos[rank].machine)
-			return c->crowded[c->host_of[r]];
-	return crowded(c, rank, 1);
+			return c->oversubscribed[c->host_of[r]];
+	return oversubscribed(c, rank, 1);
 }
 
 coll_status coll_locality_find(struct coll_context *c, struct coll_error_box *err)
@@ -120,18 +120,18 @@ coll_status coll_locality_find(struct coll_context *c, struct coll_error_box *er
 		c->host_of[r] = first == r ? c->hosts++ : c->host_of[first];
 	}
 	free(firsts);
-	c->crowded = calloc(c->hosts, sizeof(*c->crowded));
-	if (!c->crowded)
+	c->oversubscribed = calloc(c->hosts, sizeof(*c->oversubscribed));
+	if (!c->oversubscribed)
 		return coll_error_set(err, COLL_ERR_MEMORY, "out of memory for the host table");
 	c->dedicated_cores = true;
 	for (int r = 0, seen = 0; r < c->size; r++) {
 		if (c->host_of[r] < (uint32_t)seen)
 			continue;
-		c->crowded[seen] = host_is_crowded(c, r);
-		c->dedicated_cores = c->dedicated_cores && !c->crowded[seen++];
+		c->oversubscribed[seen] = host_is_oversubscribed(c, r);
+		c->dedicated_cores = c->dedicated_cores && !c->oversubscribed[seen++];
 	}
-	c->spare_core = !crowded(c, c->rank, 2);
-	learn_caches(c);
+	c->spare_core = !oversubscribed(c, c->rank, 2);
+	find_caches(c);
 	c->core_sharers = ranks_per_core(c) > 2 ? ranks_per_core(c) - 1 : 1;
 	c->spin_scale = ranks_per_core(c) > RANKS_IN_TIME ? (ranks_per_core(c) + RANKS_IN_TIME - 1) / RANKS_IN_TIME : 1;
 	return COLL_OK;

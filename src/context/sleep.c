@@ -112,7 +112,7 @@ static void delist(struct coll_sleepers *s, struct coll_sleeper *me)
 	pthread_mutex_unlock(&s->lock);
 }
 
-static void ring_others(struct coll_sleepers *s, const struct coll_sleeper *me)
+static void wake_others(struct coll_sleepers *s, const struct coll_sleeper *me)
 {
 	const uint64_t one = 1;
 
@@ -142,15 +142,15 @@ bool coll_context_yield(struct coll_context *ctx)
 	return false;
 }
 
-bool coll_context_pause(struct coll_context *ctx, bool spin, unsigned *looks, bool *tired)
+bool coll_context_pause(struct coll_context *ctx, bool spin, unsigned *looks, bool *must_sleep)
 {
-	*tired = false;
+	*must_sleep = false;
 	if (spin) {
 		coll_cpu_relax();
 		return ++*looks % SPINS_PER_CLOCK == 0;
 	}
-	*tired = !coll_context_yield(ctx);
-	return ++*looks % YIELDS_PER_CLOCK == 0 || *tired;
+	*must_sleep = !coll_context_yield(ctx);
+	return ++*looks % YIELDS_PER_CLOCK == 0 || *must_sleep;
 }
 
 bool coll_context_spun(const struct coll_context *ctx, uint64_t for_ns)
@@ -168,7 +168,7 @@ void coll_context_wake(struct coll_context *ctx)
 {
 	atomic_thread_fence(memory_order_seq_cst);
 	if (atomic_load(&ctx->sleepers.count) > 0)
-		ring_others(&ctx->sleepers, NULL);
+		wake_others(&ctx->sleepers, NULL);
 }
 
 void coll_context_sleep(struct coll_context *ctx, int ms, bool (*look)(void *arg), void *arg)
@@ -196,7 +196,7 @@ void coll_context_sleep(struct coll_context *ctx, int ms, bool (*look)(void *arg
 	}
 	if (quiet && !look(arg) && poll(p, (nfds_t)(3 + ctx->ntransports), ms) > 0 && (p[0].revents & POLLIN) &&
 	    read(ctx->wake_fd, &count, sizeof(count)) > 0)
-		ring_others(&ctx->sleepers, me);
+		wake_others(&ctx->sleepers, me);
 	for (int i = 0; i < ctx->ntransports; i++)
 		if (armed[i])
 			ctx->transports[i].table.disarm(ctx->transports[i].inst);

@@ -39,8 +39,8 @@ bool coll_context_yield(struct coll_context *ctx);
 
 /* Between two looks that found nothing: spin once, where spin says that nobody else wants the
  * core, else yield. False: look again. True: time to look at the clock, and at all that is
- * not looked at every time; *tired: yields are not the way to wait now. */
-bool coll_context_pause(struct coll_context *ctx, bool spin, unsigned *looks, bool *tired);
+ * not looked at every time; *must_sleep: yields are not the way to wait now. */
+bool coll_context_pause(struct coll_context *ctx, bool spin, unsigned *looks, bool *must_sleep);
 
 /* Whether a wait in which nothing has moved for so long has looked about enough, and sleeps. */
 bool coll_context_spun(const struct coll_context *ctx, uint64_t for_ns);

@@ -71,7 +71,7 @@ struct coll_fastpath {
 	coll_fastpath_fn *run;
 	/* What comm->prepared is while the record that others see is one of this call, and the
 	 * signature has its salt. */
-	const struct coll_memo *as;
+	const void *prepared_as;
 	uint32_t signature; /* of its words */
 	uint32_t bytes;     /* of a line */
 	int simple;         /* how it is reduced: fastpath.c */
@@ -79,7 +79,6 @@ struct coll_fastpath {
 	struct coll_memo *memo;
 	struct coll_record record; /* but for its number */
 	struct coll_job job;       /* but for buffers and number */
-	struct coll_memo mark;     /* of this address: see as */
 };
 enum { COLL_FASTPATH_ROOTS = 16, COLL_FASTPATH_PLACES = 24 };
 
@@ -96,8 +95,8 @@ struct coll_allocation {
 	struct coll_memory mem;
 	struct coll_opened_transport *opened; /* made it; NULL: plain memory */
 	bool registered;                      /* else allocated */
-	struct coll_memory known[COLL_TRANSPORTS];
-	bool knows[COLL_TRANSPORTS];
+	struct coll_memory handle[COLL_TRANSPORTS];
+	bool has_handle[COLL_TRANSPORTS];
 };
 
 /* A fabric: the communicator seen from the engine. */
@@ -146,7 +145,8 @@ struct coll_comm {
 	uint8_t memo_newer[COLL_MEMO_SLOTS / 2]; /* of two places, which was asked for last */
 	/* What run and the record were last started for, to start it again; NULL when any
 	 * of it has changed since. */
-	struct coll_memo *prepared;
+	const void *prepared_for;
+	struct coll_memo *prepared_memo; /* the memo last prepared; current while prepared_for is its address */
 	struct coll_fastpath fastpath[COLL_FASTPATH_PLACES];
 	struct coll_record call; /* the collective call that runs or ran last */
 	struct coll_op_entry ops[COLL_OPS_MAX];
@@ -157,8 +157,8 @@ struct coll_comm {
 
 	atomic_uint attention;         /* COLL_ATTENTION_* */
 	struct coll_inflight inflight; /* see async.h */
-	bool closing; /* in the barrier of destroy: others hear of failures from those who were first */
-	bool told;    /* its failure was told by a note: a death, or another rank's failure */
+	bool closing;     /* in the barrier of destroy: others hear of failures from those who were first */
+	bool from_gossip; /* its failure was told by a note: a death, or another rank's failure */
 	/* Abort by this rank, from any thread: the first claims, writes the text,
 	 * then sets aborted (release); readers acquire it before the text. */
 	atomic_bool abort_claimed;
@@ -172,7 +172,7 @@ struct coll_comm {
 	struct coll_error_box box;
 	/* What coll_last_error() returns: of the communicator's failure, written once, before
 	 * `failed` is seen by its thread; else of the last refused call. */
-	struct coll_told {
+	struct coll_kept_error {
 		coll_error error;
 		char message[1024];
 	} lost, refused;

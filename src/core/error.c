@@ -27,13 +27,13 @@ struct coll_rank_name coll_comm_name(const struct coll_comm *comm, int rank)
 }
 
 /* Fill what coll_last_error() returns from a box. */
-static void expose(const struct coll_comm *comm, const struct coll_error_box *b, struct coll_told *told)
+static void expose(const struct coll_comm *comm, const struct coll_error_box *b, struct coll_kept_error *kept)
 {
 	const struct coll_message_text m = coll_message_split(b->status, b->message);
 
-	snprintf(told->message, sizeof(told->message), "rank %d of %d: %s%s%s%s", comm->rank, comm->size, b->kind,
+	snprintf(kept->message, sizeof(kept->message), "rank %d of %d: %s%s%s%s", comm->rank, comm->size, b->kind,
 	         b->kind[0] ? ": " : "", m.text, m.tag);
-	told->error = (coll_error){.status = b->status,
+	kept->error = (coll_error){.status = b->status,
 	                           .rank = b->rank,
 	                           .host = b->host,
 	                           .operation = b->operation,
@@ -41,7 +41,7 @@ static void expose(const struct coll_comm *comm, const struct coll_error_box *b,
 	                           .step = b->step,
 	                           .link = b->link,
 	                           .elapsed_s = b->elapsed_s,
-	                           .message = told->message};
+	                           .message = kept->message};
 }
 
 /* The caller's buffers are the caller's again when a failed call returns: closing the
@@ -60,7 +60,7 @@ static void withdraw(struct coll_comm *comm)
 /* Others must hear the cause before they see this process go: whoever is the first to tell
  * it waits until it has left. What is known already left with whoever told it; an abort is
  * flushed by its caller. */
-static void tell(struct coll_comm *comm, struct coll_note *note, const char *cause)
+static void announce(struct coll_comm *comm, struct coll_note *note, const char *cause)
 {
 	struct coll_control *control = comm->ctx->control;
 
@@ -97,7 +97,7 @@ coll_status coll_comm_fail(struct coll_comm *comm, coll_status status, int culpr
 	}
 	expose(comm, b, &comm->lost);
 	if (!comm->closing)
-		tell(comm, &note, cause);
+		announce(comm, &note, cause);
 	withdraw(comm);
 	if (comm->closing)
 		return status;

@@ -68,7 +68,7 @@ static size_t lesser(size_t a, size_t b)
 /* Inputs and results of all ranks of the host fit its last caches, or do not: what is stored there displaces what is
  * still to be read. A guest is told the size of a cache that it shares with strangers, so until a rank has measured
  * it assumes that it has no more than its cores' part: of servers' last caches that is up to 4 MiB for each. */
-static struct coll_nt_rule stores_rule(const struct coll_comm *comm)
+static struct coll_nt_rule nt_rule(const struct coll_comm *comm)
 {
 	const size_t one = comm->ctx->cache_bytes ? comm->ctx->cache_bytes : (size_t)COLL_NT_CACHE_BYTES;
 	const size_t ranks = comm->rank_map.local_size > 1 ? (size_t)comm->rank_map.local_size : 1;
@@ -81,7 +81,7 @@ static struct coll_nt_rule stores_rule(const struct coll_comm *comm)
 }
 
 /* How slots are filled that both ends map: by src/select's figures, or as the setting says. */
-static struct coll_slot_policy_rule pace_rule(const struct coll_comm *comm)
+static struct coll_slot_policy_rule slot_policy_rule(const struct coll_comm *comm)
 {
 	const char *way = comm->ctx->settings.shm_copy;
 	const struct coll_select_far far = comm->far;
@@ -103,8 +103,8 @@ coll_status coll_comm_fabric_init(struct coll_comm *comm, struct coll_comm_fabri
 		return COLL_ERR_MEMORY;
 	f->comm = comm;
 	f->lane_base = lane_base;
-	f->slot_policy = pace_rule(comm);
-	coll_nt_init(&f->nt, stores_rule(comm));
+	f->slot_policy = slot_policy_rule(comm);
+	coll_nt_init(&f->nt, nt_rule(comm));
 	f->fabric = (struct coll_fabric){
 	        .arg = f,
 	        .channel = channel,

@@ -24,8 +24,8 @@ static void release(struct coll_comm *comm, struct coll_allocation *a)
 		link = &(*link)->next;
 	*link = a->next;
 	for (int i = 0; i < comm->ctx->ntransports; i++)
-		if (a->knows[i])
-			comm->ctx->transports[i].table.mem_dereg(comm->ctx->transports[i].inst, &a->known[i]);
+		if (a->has_handle[i])
+			comm->ctx->transports[i].table.mem_dereg(comm->ctx->transports[i].inst, &a->handle[i]);
 	if (a->opened)
 		a->opened->table.mem_free(a->opened->inst, &a->mem);
 	else if (!a->registered)
@@ -58,7 +58,7 @@ static coll_status plain_alloc(struct coll_allocation *a)
 
 /* Every transport may gain from knowing the memory; the one that made it knows it already. One
  * that gains nothing says UNSUPPORTED. */
-static coll_status make_known(struct coll_comm *comm, struct coll_allocation *a)
+static coll_status register_all(struct coll_comm *comm, struct coll_allocation *a)
 {
 	coll_status worst = COLL_OK;
 
@@ -68,10 +68,10 @@ static coll_status make_known(struct coll_comm *comm, struct coll_allocation *a)
 
 		if (opened == a->opened)
 			continue;
-		a->known[i] = (struct coll_memory){
+		a->handle[i] = (struct coll_memory){
 		        .size = sizeof(a->mem), .base = a->mem.base, .len_bytes = a->mem.len_bytes};
-		st = opened->table.mem_reg(opened->inst, &a->known[i]);
-		a->knows[i] = st == COLL_OK;
+		st = opened->table.mem_reg(opened->inst, &a->handle[i]);
+		a->has_handle[i] = st == COLL_OK;
 		if (st != COLL_OK && st != COLL_ERR_UNSUPPORTED)
 			worst = st;
 	}
@@ -107,7 +107,7 @@ coll_status coll_mem_alloc(coll_comm *comm, void **ptr, size_t len_bytes)
 		release(comm, a);
 		return coll_comm_refuse(comm, "mem_alloc", st, "no memory for %zu bytes", len_bytes);
 	}
-	make_known(comm, a); /* a transport that cannot has logged why; the memory is good all the same */
+	register_all(comm, a); /* a transport that cannot has logged why; the memory is good all the same */
 	*ptr = a->mem.base;
 	return COLL_OK;
 }
@@ -145,7 +145,7 @@ coll_status coll_mem_register(coll_comm *comm, void *ptr, size_t len_bytes)
 	a = keep(comm, true, ptr, len_bytes);
 	if (!a)
 		return coll_comm_refuse(comm, "mem_register", COLL_ERR_MEMORY, "out of memory");
-	st = make_known(comm, a);
+	st = register_all(comm, a);
 	if (st != COLL_OK) {
 		release(comm, a);
 		return coll_comm_refuse(comm, "mem_register", st, "cannot register %zu bytes at %p", len_bytes, ptr);

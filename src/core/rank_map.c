@@ -39,7 +39,7 @@ static coll_status find_hosts(struct coll_rank_map *m, const struct coll_context
 		if (number[host] < 0)
 			number[host] = (int)m->hosts++;
 		m->host_of[r] = (uint32_t)number[host];
-		m->crowded = m->crowded || ctx->crowded[host];
+		m->oversubscribed = m->oversubscribed || ctx->oversubscribed[host];
 		if (host == ctx->host_of[ctx->rank]) {
 			m->local_rank += r < own;
 			m->local_size++;

@@ -24,7 +24,7 @@ struct coll_rank_map {
 	uint32_t *host_of; /* by rank: hosts in order of first appearance */
 	uint32_t hosts;
 	int local_rank, local_size;
-	bool crowded; /* some host has more ranks of the job than cores */
+	bool oversubscribed; /* some host has more ranks of the job than cores */
 };
 
 /* size processes by rank, this process among them; NULL: all of the context. Half-built

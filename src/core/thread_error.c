@@ -14,7 +14,7 @@
 #include "base/log.h"
 #include "base/messages.h"
 
-struct told {
+struct kept_error {
 	struct coll_error_box box;
 	coll_error error;
 	char message[1024];
@@ -39,9 +39,9 @@ __attribute__((destructor)) static void delete_key(void)
 }
 
 /* This thread's, or NULL. */
-static struct told *mine(bool wanted)
+static struct kept_error *mine(bool wanted)
 {
-	struct told *t;
+	struct kept_error *t;
 
 	pthread_once(&creation.once, make_key);
 	if (!creation.usable)
@@ -59,7 +59,7 @@ static struct told *mine(bool wanted)
 
 void coll_thread_error_keep(const struct coll_error_box *box, const char *message)
 {
-	struct told *t = mine(true);
+	struct kept_error *t = mine(true);
 
 	if (!t)
 		return;
@@ -100,7 +100,7 @@ coll_status coll_thread_error_failed(coll_status st, const struct coll_error_box
 
 const coll_error *coll_thread_error_error(void)
 {
-	const struct told *t = mine(false);
+	const struct kept_error *t = mine(false);
 
 	return t ? &t->error : NULL;
 }

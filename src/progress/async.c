@@ -61,14 +61,14 @@ void coll_async_close(struct coll_context *ctx)
 
 /* A lock given back and taken again at once is nobody else's: one that sleeps for it wakes up
  * too late, every time. */
-static void let_in(struct coll_async *a)
+static void yield_to_lock_waiters(struct coll_async *a)
 {
-	for (int i = 0; i < YIELDS && atomic_load_explicit(&a->wanting, memory_order_relaxed) > 0; i++)
+	for (int i = 0; i < YIELDS && atomic_load_explicit(&a->lock_waiters, memory_order_relaxed) > 0; i++)
 		sched_yield();
 }
 
 /* Nobody needs the progress thread: nothing is pending, or threads that wait drive themselves. */
-static bool stands_back(const struct coll_async *a)
+static bool is_not_needed(const struct coll_async *a)
 {
 	return a->stopping || atomic_load(&a->pending) == 0 || atomic_load(&a->drivers) > 0;
 }
@@ -85,13 +85,13 @@ static coll_status look(void *arg, bool last, bool *moved)
 		*moved = true; /* others do something: no sleep */
 		return COLL_AGAIN;
 	}
-	if (stands_back(a))
+	if (is_not_needed(a))
 		st = COLL_OK;
 	else
 		*moved = coll_drive(ctx);
 	coll_async_unlock(ctx);
 	if (!last)
-		let_in(a);
+		yield_to_lock_waiters(a);
 	return st;
 }
 
@@ -104,10 +104,14 @@ static void *progress(void *arg)
 
 	pthread_mutex_lock(&a->lock);
 	while (!a->stopping) {
-		struct coll_wait_loop loop = {
-		        .ctxs = &ctx, .n = 1, .look = look, .arg = ctx, .nap_ms = COLL_DELAY_THREAD_NAP_MS, .no_spin = !ctx->spare_core};
+		struct coll_wait_loop loop = {.ctxs = &ctx,
+		                              .n = 1,
+		                              .look = look,
+		                              .arg = ctx,
+		                              .nap_ms = COLL_DELAY_THREAD_NAP_MS,
+		                              .no_spin = !ctx->spare_core};
 
-		if (stands_back(a)) {
+		if (is_not_needed(a)) {
 			pthread_cond_wait(&a->work, &a->lock);
 			continue;
 		}
@@ -119,7 +123,7 @@ static void *progress(void *arg)
 	return NULL;
 }
 
-static bool wanted(const struct coll_context *ctx)
+static bool thread_wanted(const struct coll_context *ctx)
 {
 	if (strcmp(ctx->settings.progress, "auto") == 0)
 		return ctx->dedicated_cores && ctx->size > 1;
@@ -133,7 +137,7 @@ void coll_async_thread(struct coll_context *ctx)
 	sigset_t all, old;
 	int e = 0;
 
-	if (!wanted(ctx))
+	if (!thread_wanted(ctx))
 		return;
 	coll_async_lock(ctx);
 	if (!a->running) {

@@ -133,7 +133,7 @@ struct coll_async {
 	struct coll_request *ready, **ready_tail; /* lock: nothing blocks them any more */
 	struct coll_request *spare_events;        /* lock */
 	unsigned passes;                          /* lock */
-	atomic_uint wanting;                      /* threads that wait for the lock: drivers let them in */
+	atomic_uint lock_waiters;                 /* threads that wait for the lock: drivers let them in */
 	atomic_bool inlined;                      /* operations were started inline since the last sweep */
 	uint16_t streams;                         /* lock: made so far */
 	bool completed;                           /* lock: since the last look: sleepers want to know */

@@ -17,7 +17,7 @@
 #include "progress/persistent.h"
 #include "watch/diagnose.h"
 
-enum { PROGRESS_EVERY = 8, JUDGE_EVERY = 16 };
+enum { PROGRESS_EVERY = 8, ASSESS_EVERY = 16 };
 enum { MESSAGES_AT_A_TIME = 4 };
 
 static const uint64_t MS = 1000000;
@@ -180,7 +180,7 @@ static bool visit_running(struct coll_comm *comm, uint64_t now)
 	return moved;
 }
 
-static bool visit_judge(struct coll_comm *comm, uint64_t now)
+static bool visit_assess(struct coll_comm *comm, uint64_t now)
 {
 	assess(comm, now);
 	return false;
@@ -191,7 +191,7 @@ bool coll_drive(struct coll_context *ctx)
 	struct coll_async *a = ctx->async;
 	bool moved = for_each(a, visit_running, 0);
 	const unsigned pass = a->passes++;
-	const bool judging = pass % JUDGE_EVERY == 0; /* however much moves elsewhere */
+	const bool assessing = pass % ASSESS_EVERY == 0; /* however much moves elsewhere */
 
 	if (a->ready) {
 		coll_inflight_launch(a);
@@ -200,10 +200,10 @@ bool coll_drive(struct coll_context *ctx)
 	if (!moved || pass % PROGRESS_EVERY == 0)
 		moved |= coll_context_progress(ctx) > 0;
 	/* What has come in counts before what was told after it. */
-	if (moved && judging)
+	if (moved && assessing)
 		for_each(a, visit_running, 0);
-	if (!moved || judging)
-		for_each(a, visit_judge, judging ? coll_clock_ns() : 0);
+	if (!moved || assessing)
+		for_each(a, visit_assess, assessing ? coll_clock_ns() : 0);
 	if (a->ready) { /* what was behind those that ended in streams */
 		coll_inflight_launch(a);
 		moved = true;
@@ -218,9 +218,9 @@ void coll_async_lock(struct coll_context *ctx)
 	if (pthread_mutex_trylock(&a->lock) == 0)
 		return;
 	/* Relaxed: a hint, whose readers come again. */
-	atomic_fetch_add_explicit(&a->wanting, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&a->lock_waiters, 1, memory_order_relaxed);
 	pthread_mutex_lock(&a->lock);
-	atomic_fetch_sub_explicit(&a->wanting, 1, memory_order_relaxed);
+	atomic_fetch_sub_explicit(&a->lock_waiters, 1, memory_order_relaxed);
 }
 
 void coll_async_unlock(struct coll_context *ctx)
@@ -240,7 +240,7 @@ bool coll_drive_try(struct coll_context *ctx)
 	bool moved;
 
 	if (atomic_load_explicit(&a->pending, memory_order_relaxed) == 0 ||
-	    atomic_load_explicit(&a->wanting, memory_order_relaxed) > 0 || pthread_mutex_trylock(&a->lock) != 0)
+	    atomic_load_explicit(&a->lock_waiters, memory_order_relaxed) > 0 || pthread_mutex_trylock(&a->lock) != 0)
 		return false;
 	moved = coll_drive(ctx);
 	coll_async_unlock(ctx);

@@ -25,7 +25,7 @@
 /* Agreed facts: constants. A call up to FUSE_EACH bytes is mostly latency (2 ranks over shm:
  * 4 KiB take 2 to 3 times as long as 8 bytes); a packed call stays below what is cut in
  * tiles. */
-enum { CONTEXTS_AT_HAND = 16 };
+enum { CONTEXTS_LOCAL = 16 };
 
 _Thread_local struct coll_group coll_group __attribute__((tls_model("initial-exec")));
 
@@ -173,7 +173,7 @@ static coll_status fuse(struct coll_request **list)
 
 struct batch {
 	struct coll_request *first; /* not known to be done */
-	struct coll_context *at_hand[CONTEXTS_AT_HAND], **ctxs;
+	struct coll_context *local[CONTEXTS_LOCAL], **ctxs;
 	int nctxs;
 };
 
@@ -300,7 +300,7 @@ static coll_status run(struct coll_request *list, struct batch *b)
 
 coll_status coll_group_end(void)
 {
-	struct batch b = {.ctxs = b.at_hand};
+	struct batch b = {.ctxs = b.local};
 	struct coll_request *list = coll_group.first;
 	const int calls = coll_group.calls;
 	coll_status st;
@@ -311,7 +311,7 @@ coll_status coll_group_end(void)
 		return COLL_OK;
 	coll_group.first = coll_group.last = NULL;
 	coll_group.calls = 0;
-	if (calls > CONTEXTS_AT_HAND && !(b.ctxs = malloc((size_t)calls * sizeof(struct coll_context *)))) {
+	if (calls > CONTEXTS_LOCAL && !(b.ctxs = malloc((size_t)calls * sizeof(struct coll_context *)))) {
 		give_up(list, COLL_ERR_MEMORY);
 		return COLL_ERR_MEMORY;
 	}
@@ -320,7 +320,7 @@ coll_status coll_group_end(void)
 		st = run(list, &b);
 	else
 		give_up(list, st);
-	if (b.ctxs != b.at_hand)
+	if (b.ctxs != b.local)
 		free(b.ctxs);
 	return st;
 }

@@ -32,7 +32,7 @@ struct coll_wait_loop {
 	uint64_t since_ns; /* nothing has moved since; 0: not known */
 };
 
-static bool coll_wait_loop_stirs(void *arg)
+static bool coll_wait_loop_last_look(void *arg)
 {
 	struct coll_wait_loop *l = arg;
 	bool moved = false;
@@ -50,17 +50,17 @@ static inline void coll_wait_loop_sleep(struct coll_wait_loop *l, uint64_t now_n
 		ms = COLL_DELAY_SLEEP_TURN_MS;
 	if (l->until_ns && l->until_ns - now_ns < (uint64_t)ms * ms_ns)
 		ms = (int)((l->until_ns - now_ns) / ms_ns) + 1;
-	coll_context_sleep(l->ctxs[l->turn++ % l->n], ms, coll_wait_loop_stirs, l);
+	coll_context_sleep(l->ctxs[l->turn++ % l->n], ms, coll_wait_loop_last_look, l);
 }
 
 static inline coll_status coll_wait_loop_idle(struct coll_wait_loop *l)
 {
 	struct coll_context *ctx = l->ctxs[0];
-	bool tired = l->no_spin;
+	bool must_sleep = l->no_spin;
 	coll_status st = COLL_OK;
 	uint64_t now;
 
-	if (!tired && !coll_context_pause(ctx, ctx->dedicated_cores && l->n == 1, &l->polls, &tired))
+	if (!must_sleep && !coll_context_pause(ctx, ctx->dedicated_cores && l->n == 1, &l->polls, &must_sleep))
 		return COLL_OK;
 	for (int i = 0; i < l->n; i++)
 		coll_operations_sweep(l->ctxs[i]);
@@ -71,7 +71,7 @@ static inline coll_status coll_wait_loop_idle(struct coll_wait_loop *l)
 		l->since_ns = now;
 	if (l->inspect)
 		st = l->inspect(l->arg, now);
-	if (st == COLL_OK && (tired || coll_context_spun(ctx, now - l->since_ns)))
+	if (st == COLL_OK && (must_sleep || coll_context_spun(ctx, now - l->since_ns)))
 		coll_wait_loop_sleep(l, now);
 	return st;
 }

@@ -42,7 +42,6 @@ struct coll_operation {
 	struct coll_link link;  /* comm->flight.operations */
 	struct coll_comm *comm; /* NULL: it is gone */
 	struct coll_request request;
-	struct coll_memo mark; /* of this address: what comm->prepared says when the record is ours */
 	struct coll_run *run;
 	char *scratch;
 	bool begun; /* the run has been started before with this signature: it can be started again */
@@ -86,7 +85,7 @@ static void dispose(struct coll_operation *op)
 	op->scratch = NULL;
 }
 
-static coll_status equip(struct coll_operation *op)
+static coll_status allocate(struct coll_operation *op)
 {
 	void *p = NULL;
 
@@ -110,7 +109,7 @@ coll_status coll_operation_make(struct coll_comm *comm, const struct coll_call *
 	op->comm = comm;
 	st = coll_request_bind(&op->request, call);
 	if (st == COLL_OK)
-		st = equip(op);
+		st = allocate(op);
 	if (st == COLL_OK)
 		st = compare(op);
 	if (st != COLL_OK) {
@@ -173,7 +172,7 @@ static coll_status start_inline(struct coll_operation *op)
 	r->job.after = NULL;
 	r->stream = NULL;
 	comm->box.status = COLL_OK;
-	if (comm->prepared == &op->mark) {
+	if (comm->prepared_for == op) {
 		r->record.active = 1;
 		coll_record_again(&comm->record, &r->record);
 	} else {
@@ -181,7 +180,7 @@ static coll_status start_inline(struct coll_operation *op)
 		r->wait.record = &r->record;
 		coll_record_publish(&comm->record, &r->record);
 		/* Its lengths are noted at each start. */
-		comm->prepared = r->call.pairwise || r->job.intra != r->intra ? NULL : &op->mark;
+		comm->prepared_for = r->call.pairwise || r->job.intra != r->intra ? NULL : op;
 	}
 	st = coll_operation_run(r);
 	if (st != COLL_OK) {
@@ -216,7 +215,7 @@ void coll_operation_hand_over(struct coll_comm *comm)
 	if (!current(comm))
 		return;
 	become_starter(comm);
-	comm->prepared = NULL;
+	comm->prepared_for = NULL;
 	coll_async_lock(comm->ctx);
 	if (current(comm))
 		adopt_current(comm);
@@ -339,8 +338,8 @@ coll_status coll_operation_destroy(coll_operation **operation)
 	st = op->out ? coll_operation_wait(op, -1) : COLL_OK;
 	*operation = NULL;
 	if (op->comm) {
-		if (op->comm->prepared == &op->mark)
-			op->comm->prepared = NULL;
+		if (op->comm->prepared_for == op)
+			op->comm->prepared_for = NULL;
 		coll_list_remove(&op->link);
 		dispose(op);
 	}

@@ -252,7 +252,7 @@ coll_status coll_request_submit(struct coll_request *r, struct coll_stream *stre
 	coll_status st;
 
 	coll_operation_hand_over(comm);
-	comm->prepared = NULL; /* record and channels are others' now */
+	comm->prepared_for = NULL; /* record and channels are others' now */
 	r->stream = stream;
 	r->status = COLL_AGAIN;
 	r->timer = (struct coll_wait_timer){0};

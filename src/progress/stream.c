@@ -45,7 +45,7 @@ static void release(struct coll_stream *s)
 	}
 }
 
-static void tell_waiters(struct coll_stream *s, uint64_t through)
+static void release_waiters(struct coll_stream *s, uint64_t through)
 {
 	struct coll_request **at = &s->waiters;
 
@@ -85,7 +85,7 @@ void coll_stream_pop(struct coll_stream *s, struct coll_request *r, coll_status 
 			release(s);
 		}
 	}
-	tell_waiters(s, through);
+	release_waiters(s, through);
 	atomic_store_explicit(&s->through, through, memory_order_release);
 	coll_event_stamp(s);
 }

@@ -219,7 +219,7 @@ static coll_status memorise(struct coll_comm *comm, const struct coll_call *c, s
 	bool ordered = false;
 	coll_status st = COLL_OK;
 
-	comm->prepared = NULL;
+	comm->prepared_for = NULL;
 	if (m->fastpath_key)
 		*m->fastpath_key = 0;
 	if (coll_plan_kind_reduces(c->kind))
@@ -247,9 +247,9 @@ static coll_status memorise(struct coll_comm *comm, const struct coll_call *c, s
 
 coll_status coll_call_remember(struct coll_comm *comm, const struct coll_call *c, struct coll_memo **memo)
 {
-	struct coll_memo *m = comm->prepared;
+	struct coll_memo *m = comm->prepared_memo;
 
-	if (!m || !fits(m, c))
+	if (!m || comm->prepared_for != m || !fits(m, c))
 		m = memo_slot(comm, c);
 	*memo = m;
 	if (__builtin_expect(fits(m, c) && c->op < COLL_OP_FIRST, true))

@@ -176,7 +176,7 @@ coll_status coll_comm_heed_alarm(struct coll_comm *comm, const struct coll_wait 
 	comm->alarm_seen = now;
 	if (v.status == COLL_OK)
 		return COLL_OK;
-	comm->told = !comm->failed;
+	comm->from_gossip = !comm->failed;
 	return coll_wait_fail(comm, w, p, v.status, v.culprit, v.text);
 }
 
@@ -192,7 +192,7 @@ coll_status coll_comm_attend(struct coll_comm *comm, const char *kind)
 	}
 	if (v.status == COLL_OK)
 		return COLL_OK;
-	comm->told = !comm->failed;
+	comm->from_gossip = !comm->failed;
 	snprintf(comm->box.kind, sizeof(comm->box.kind), "%s", kind);
 	comm->box.operation = comm->sequence + 1;
 	return coll_comm_fail(comm, v.status, v.culprit, v.text, "");

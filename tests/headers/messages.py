@@ -12,7 +12,7 @@ GROUPS = {1: "The call or the configuration", 2: "Another rank", 3: "The communi
           5: "Warnings", 6: "Transports"}
 # Log calls whose text was made elsewhere, id included.
 PASSED_ON = {("src/core/thread_error.c", "m.tag"), ("src/control/control.c", "line->text"),
-             ("src/core/error.c", "m.tag"), ("src/comm/closing.c", "(*heard)->message")}
+             ("src/core/error.c", "m.tag"), ("src/comm/closing.c", "(*error_out)->message")}
 STRING = r'"(?:[^"\\]|\\.)*"'
 
 
