@@ -1,9 +1,11 @@
 /*
- * One collective call: from the shape to a bound job, run inline.
+ * One blocking collective call: from the shape to a bound job, which runs inline.
  *
- * A call of a shape seen before costs a look-up in the memo: no selection, no
- * plan, no allocation. What is chosen depends on agreed facts only.
+ * A call of a known shape costs one look-up in the memo: no selection, no plan, no allocation. The
+ * choice of the algorithm depends on agreed facts only.
  */
+#include "call/blocking.h"
+
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +15,6 @@
 #include "base/hash.h"
 #include "base/limits.h"
 #include "base/planted.h"
-#include "call/blocking.h"
 #include "call/fastpath.h"
 #include "core/error.h"
 #include "engine/range.h"
@@ -38,7 +39,7 @@ static coll_status need_scratch(struct coll_comm *comm, size_t bytes)
 	return COLL_OK;
 }
 
-/* Bind run and record to a call. */
+/* Bind comm->run and the record to a call. */
 static coll_status prepare(struct coll_comm *comm, const struct coll_call *c, struct coll_memo *memo)
 {
 	struct coll_job job;
@@ -56,14 +57,14 @@ static coll_status prepare(struct coll_comm *comm, const struct coll_call *c, st
 		coll_record_retire(&comm->record, &comm->call);
 		return coll_comm_fail(comm, st, -1, "cannot start the plan: ", coll_status_string(st));
 	}
-	/* Counts are the caller's memory: not to be used again. */
+	/* The count arrays belong to the caller. The library must not read them after the call. */
 	if (!c->ragged && !c->pairwise && job.intra == memo->intra)
 		comm->prepared_for = comm->prepared_memo = memo;
 	coll_fastpath_prepare(comm, c, memo, &job);
 	return COLL_OK;
 }
 
-/* The same call as the last, with other buffers perhaps. */
+/* The call repeats the last one. Its buffers may differ. */
 static inline void prepare_again(struct coll_comm *comm, const struct coll_call *c)
 {
 	comm->call.sequence = comm->sequence;
@@ -100,7 +101,7 @@ coll_status coll_comm_begin(struct coll_comm *comm, const struct coll_call *c)
 	return begin(comm, c);
 }
 
-/* Not alone, or not now. */
+/* Issue the call as a request: it is in a group or on a stream, or other operations are pending. */
 static coll_status hand_in(struct coll_comm *comm, const struct coll_call *c)
 {
 	struct coll_request *r;
@@ -122,10 +123,11 @@ coll_status coll_comm_call(struct coll_comm *comm, const struct coll_call *c)
 	st = begin(comm, c);
 	if (st != COLL_OK)
 		return st;
-	/* A small call is written down while its first frames travel, which costs nothing then,
-	 * and is not timed when it ends at once: two looks at a clock would be a tenth of it. */
+	/* A small call gets its recorder entry while its first frames travel, so the entry costs no
+	 * time. The call is not timed if it ends in its first polls: two clock reads would take a
+	 * tenth of it. */
 	if (small)
-		coll_run_poll(comm->run, NULL); /* an error is sticky: met again below */
+		coll_run_poll(comm->run, NULL); /* an error is sticky: the wait below returns it */
 	wait.entries[0] = coll_begin_entry(comm, c, &comm->call, comm->call.signature, coll_run_way(comm->run), 0);
 	began_ns = planted(WRONG_BYTE) ? coll_clock_ns() : 0;
 	st = coll_finish_inline(comm, &wait, &comm->call, small);

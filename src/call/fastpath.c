@@ -1,33 +1,34 @@
 /*
- * The shortest call: one like a call before, small, run intranode, while nothing else goes on.
- * In this file all of it is in one place, since every instruction counts: what it leaves behind
- * (record, recorder, numbers, turns, salt) is what the long way in blocking.c leaves behind, and what
- * does not end at once goes on there.
+ * The fast path: a small intranode call that repeats an earlier one while nothing else is pending.
  *
- * Calls of one kind, count, type, operation and root have a place in comm->quick[]. While they
- * come one behind another nothing is looked up; when one comes that differs from the call before
- * it, change() does what a different call needs.
+ * Every instruction counts, so all of the fast path is in this file. It leaves the same state
+ * behind as blocking.c: record, recorder entry, sequence numbers, epoch and salt. A call that does
+ * not end at once continues on the path of blocking.c.
  *
- * The record says, until a call goes on in go_on(), that the call has ended: as far as others can
- * see it has, once its words are written.
+ * Calls of one kind, count, type, operation and root share a place in comm->fastpath[]. A call that
+ * repeats the one before it needs no look-up. If the call before it was a different one, change()
+ * updates the state.
+ *
+ * Until go_on() takes over, the record shows the call as ended. For the other ranks it has ended as
+ * soon as its words are written.
  */
 #include "call/fastpath.h"
+
 #include "base/limits.h"
 #include "call/blocking.h"
 #include "core/error.h"
 #include "engine/run.h"
 #include "intra/fastpath.h"
-#include "progress/wait.h"
-#include "select/bind.h"
-
 #include "progress/async.h"
 #include "progress/begin.h"
+#include "progress/wait.h"
+#include "select/bind.h"
 
 enum { LOOKS = 400, YIELDS = 4 };
 _Static_assert((int)COLL_FASTPATH_ROOTS >= (int)COLL_INTRA_SIZE_MAX, "roots in turn have a place each");
 
-/* Sums of one or two elements: what a kernel does with them, without the call (a third of
- * the instructions of an 8-byte all-reduce). */
+/* Sums of one or two elements. Inline code does the work of the kernel and saves the kernel call,
+ * which takes a third of the instructions of an 8-byte all-reduce. */
 enum { NOT_SIMPLE, TWO_F32, ONE_F32, ONE_F64, TWO_I32, ONE_I32, ONE_I64 };
 
 static int simple(const struct coll_memo *m)
@@ -45,14 +46,14 @@ static int simple(const struct coll_memo *m)
 	}
 }
 
-/* Four bytes, and no more at once: a load that spans two stores of a moment ago, as those of two
- * elements are, waits until both have left the core. */
+/* Load four bytes. An 8-byte load would span two recent 4-byte stores. Such a load cannot be
+ * forwarded: it waits until both stores have left the core. */
 static inline uint32_t load_4(const char *from)
 {
 	uint32_t x;
 
 	memcpy(&x, from, sizeof(x));
-	__asm__("" : "+r"(x)); /* not to be joined with the next */
+	__asm__("" : "+r"(x)); /* keeps the compiler from joining two loads */
 	return x;
 }
 
@@ -68,7 +69,8 @@ static inline void copy_payload(char *to, const char *from, uint32_t bytes)
 	coll_intra_copy_part(to, from, bytes);
 }
 
-/* False: a NaN, of which there are many; which one is the kernel's choice, on all ranks. */
+/* False: the sum is a NaN. There are many NaNs, and the kernel decides for all ranks which one
+ * results. */
 static inline bool add_f32(char *out, const char *a, const char *b)
 {
 	float x, y;
@@ -81,7 +83,8 @@ static inline bool add_f32(char *out, const char *a, const char *b)
 	return x == x;
 }
 
-/* Two at once: GNU C's vectors, a third of the instructions of one behind the other. */
+/* Adds two elements at once with a GNU C vector. This takes a third of the instructions of two
+ * scalar additions. */
 typedef float two_f32 __attribute__((vector_size(8)));
 
 static inline bool add_two_f32(char *out, const char *a, const char *b)
@@ -144,7 +147,7 @@ static __attribute__((noinline)) void reduce_any(const struct coll_comm *comm, c
 	coll_reduce_run(&q->memo->reduction, out, src, 2, -1, true, q->count);
 }
 
-/* Sums are the same in either order, but for NaN. */
+/* The order of the operands does not matter, except for a NaN. */
 static inline void reduce(const struct coll_comm *comm, const struct coll_fastpath *q, const void *in, void *out,
                           const void *theirs)
 {
@@ -163,9 +166,9 @@ static inline void reduce(const struct coll_comm *comm, const struct coll_fastpa
 		reduce_any(comm, q, in, out, theirs);
 }
 
-/* ---- Not at once ---- */
+/* ---- Calls that do not end at once ---- */
 
-/* As any call run intranode, from here on. */
+/* Continue as an ordinary intranode call. */
 static __attribute__((noinline, cold)) coll_status go_on(struct coll_comm *comm, struct coll_fastpath *q,
                                                          const void *in, void *out,
                                                          const struct coll_intra_state *state, struct coll_entry *entry)
@@ -217,8 +220,8 @@ static __attribute__((noinline, cold)) coll_status long_way(struct coll_comm *co
 	                                                .root = m->root});
 }
 
-/* The call before was a different one: what a different call leaves behind. Once this one's words
- * are written, since nobody waits for any of it. */
+/* The call before was a different one: update what a different call changes. This runs after the
+ * words of this call are written, because no peer waits for it. */
 static __attribute__((noinline)) void change(struct coll_comm *comm, struct coll_fastpath *q)
 {
 	const struct coll_call call = {.kind = (enum coll_kind)q->memo->kind, .count = q->count};
@@ -232,8 +235,8 @@ static __attribute__((noinline)) void change(struct coll_comm *comm, struct coll
 	coll_record_publish(&comm->record, &comm->call);
 }
 
-/* Its words are going to have this signature: with the salt that change() will find. False:
- * not here. */
+/* Compute the signature for the words of this call, with the salt that change() will use. False:
+ * this call cannot take the fast path. */
 static inline bool salt(struct coll_comm *comm, struct coll_fastpath *q)
 {
 	const struct coll_salt *k = &comm->salt;
@@ -243,7 +246,8 @@ static inline bool salt(struct coll_comm *comm, struct coll_fastpath *q)
 	return !k->by_plan;
 }
 
-/* It has begun. Of the record one word changes, which readers see before or after. */
+/* Count the call as begun. One word of the record changes. Readers see either its old or its new
+ * value. */
 static inline void count_call(struct coll_comm *comm, struct coll_fastpath *q, uint64_t sequence)
 {
 	comm->sequence = sequence;
@@ -254,7 +258,7 @@ static inline void count_call(struct coll_comm *comm, struct coll_fastpath *q, u
 		atomic_store_explicit(&comm->record.word[COLL_RECORD_SEQUENCE], sequence, memory_order_relaxed);
 }
 
-/* ---- Two ranks, one line each way, or none ---- */
+/* ---- Two ranks: one line in each direction, or none ---- */
 
 static coll_status one_line(struct coll_comm *comm, struct coll_fastpath *q, const void *in, void *out)
 {
@@ -274,18 +278,18 @@ static coll_status one_line(struct coll_comm *comm, struct coll_fastpath *q, con
 	copy_payload(mine->payload, in, q->bytes);
 	word = coll_intra_word(epoch, q->signature);
 	coll_intra_fastpath_send(n, mine, sequence, word);
-	/* All the rest of a call's beginning, and of its end, is done while the lines travel. */
+	/* While the lines travel, this rank does the rest of the call's begin and end work. */
 	entry = coll_recorder_fastpath(&comm->recorder, sequence, q->what, q->count, 0);
 	count_call(comm, q, sequence);
 	theirs = coll_intra_fastpath_theirs(n, epoch);
-	/* A pause between looks: see coll_intra_await(). */
+	/* Pause between two loads: see coll_intra_await(). */
 	while (atomic_load_explicit(&theirs->word, memory_order_acquire) != word) {
 		if (unlikely(--looks == 0) || unlikely(coll_async_needs_callers(comm->ctx->async)))
 			goto later;
 		coll_cpu_relax();
 	}
 	if (unlikely(theirs->sequence != sequence))
-		goto later; /* which says why */
+		goto later; /* the ordinary path reports the mismatch */
 	if (q->bytes > 0)
 		reduce(comm, q, in, out, theirs->payload);
 	coll_intra_fastpath_end(n, epoch);
@@ -295,10 +299,11 @@ later:
 	return go_on(comm, q, in, out, &state, entry);
 }
 
-/* ---- Any hand ---- */
+/* ---- Any intranode operation ---- */
 
-/* It is about to come: looks where each rank has a core; elsewhere yields, as who is waited for may need this one. Few:
- * ranks of one core that all wait for another core's take turns in vain, and the engine's are slower. */
+/* The message is about to arrive. Poll if each rank has a core of its own; else yield, because the
+ * awaited rank may need this core. Yield only a few times: if all ranks of one core wait for a rank
+ * of another core, yields only pass that core around. The engine's polls are slower. */
 static inline coll_status look_on(struct coll_comm *comm, struct coll_fastpath *q, struct coll_intra_state *state)
 {
 	const bool alone = comm->ctx->dedicated_cores;
@@ -332,15 +337,15 @@ static coll_status intranode(struct coll_comm *comm, struct coll_fastpath *q, co
 	if (st == COLL_AGAIN && state.phase != INTRA_NEW)
 		st = look_on(comm, q, &state);
 	if (unlikely(st != COLL_OK))
-		return go_on(comm, q, in, out, &state, entry); /* where an error is met again */
+		return go_on(comm, q, in, out, &state, entry); /* the ordinary path returns the error again */
 	if (q->bytes > COLL_SHORT_BYTES)
 		coll_recorder_end(&comm->recorder, entry, COLL_OK);
 	return COLL_OK;
 }
 
-/* ---- What may go this way ---- */
+/* ---- Which calls may take the fast path ---- */
 
-/* Where buffers may be, as api/ checks it. */
+/* Record which buffer positions the checks in api/ accept. */
 static void place(const struct coll_comm *comm, struct coll_fastpath *q, const struct coll_memo *m)
 {
 	const size_t block = m->count * m->elem_bytes, all = block * (size_t)comm->size;

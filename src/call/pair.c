@@ -1,12 +1,13 @@
 /*
- * Send and receive between pairs: two one-step plans on channels of their own,
- * numbered per pair, so that they never disturb the order of collectives.
+ * Send and receive between two ranks: two one-step plans on channels of their own. Messages are
+ * numbered per pair, so they never disturb the order of collectives.
  */
+#include "call/pair.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "base/hash.h"
-#include "call/pair.h"
 #include "core/error.h"
 #include "engine/range.h"
 #include "engine/run.h"
@@ -16,7 +17,7 @@
 #include "progress/wait.h"
 #include "select/bind_pair.h"
 
-/* The peer counts on the message of this number from here on: there is no way back. */
+/* From here on the peer expects the message with this number. The call cannot be withdrawn. */
 static coll_status start(struct coll_comm *comm, const struct coll_pair *p, int half, const struct coll_plan *plan,
                          struct coll_wait *wait)
 {
@@ -42,7 +43,7 @@ static coll_status inline_pair(struct coll_comm *comm, const struct coll_pair *p
 	coll_status st = COLL_OK;
 
 	coll_error_clear(&comm->box);
-	comm->prepared_for = NULL; /* the record is about another call now */
+	comm->prepared_for = NULL; /* the record now describes another call */
 	for (int half = 0; half < 2 && st == COLL_OK; half++)
 		if (coll_pair_peer(p, half) >= 0)
 			st = coll_pair_plan(comm, half, coll_pair_peer(p, half), &plans[half]);
@@ -76,7 +77,7 @@ coll_status coll_comm_pair(struct coll_comm *comm, const struct coll_pair *p)
 		return comm->failed;
 	if (!coll_pair_self(comm, p))
 		return inline_pair(comm, p);
-	if (p->send_count > 0) /* else either may be NULL */
+	if (p->send_count > 0) /* if the count is 0, either buffer may be NULL */
 		memmove(p->recv, p->send, p->send_count * coll_dtype_size(p->type));
 	return COLL_OK;
 }

@@ -1,5 +1,5 @@
 /*
- * Send and receive between pairs.
+ * Send and receive between two ranks.
  */
 #ifndef COLL_CALL_PAIR_H
 #define COLL_CALL_PAIR_H
