@@ -1,18 +1,19 @@
 /*
- * What is in flight in a context: its life, and the progress thread, which drives it when
- * nobody else does. The thread costs nothing while nothing is pending: it waits on a
- * condition then; it polls while things move and sleeps like any waiter when they do not.
- * Threads that wait themselves drive themselves, and it stands back for them: one core
- * would otherwise do twice what helps once.
+ * The operations in flight in a context, and the progress thread.
+ *
+ * The progress thread drives operations while no other thread does. It costs nothing while nothing
+ * is pending: it waits on a condition variable. While operations move it polls. When they stop
+ * moving it sleeps like any other waiting thread. A waiting thread drives the operations itself.
+ * Then the progress thread stands aside, because two drivers would only do the same work twice.
  */
 #include "progress/async.h"
-#include "progress/drive.h"
 
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/delay.h"
+#include "progress/drive.h"
 #include "progress/loop.h"
 
 enum { STACK_BYTES = 256 * 1024, YIELDS = 100 };
@@ -59,15 +60,17 @@ void coll_async_close(struct coll_context *ctx)
 
 /* ---- The progress thread ---- */
 
-/* A lock given back and taken again at once is nobody else's: one that sleeps for it wakes up
- * too late, every time. */
+/* Give threads that wait for the lock a chance to take it. If a thread releases a mutex and takes
+ * it again at once, no other thread gets it. A thread that sleeps on the mutex always wakes up too
+ * late. */
 static void yield_to_lock_waiters(struct coll_async *a)
 {
 	for (int i = 0; i < YIELDS && atomic_load_explicit(&a->lock_waiters, memory_order_relaxed) > 0; i++)
 		sched_yield();
 }
 
-/* Nobody needs the progress thread: nothing is pending, or threads that wait drive themselves. */
+/* The progress thread has nothing to do: nothing is pending, or waiting threads drive the
+ * operations themselves. */
 static bool is_not_needed(const struct coll_async *a)
 {
 	return a->stopping || atomic_load(&a->pending) == 0 || atomic_load(&a->drivers) > 0;
@@ -82,7 +85,7 @@ static coll_status look(void *arg, bool last, bool *moved)
 	if (!last) {
 		pthread_mutex_lock(&a->lock);
 	} else if (pthread_mutex_trylock(&a->lock) != 0) {
-		*moved = true; /* others do something: no sleep */
+		*moved = true; /* another thread drives: do not sleep */
 		return COLL_AGAIN;
 	}
 	if (is_not_needed(a))
@@ -95,8 +98,9 @@ static coll_status look(void *arg, bool last, bool *moved)
 	return st;
 }
 
-/* No thread waits, or it would drive: so where the application has no core but this one, the next look would only keep
- * it from computing. (2 ranks on 1 Gb/s: looking on for 50 us took 4 % of the core that computed.) */
+/* no_spin: no thread waits here, or it would drive. If the application has no spare core, polling
+ * would only take time from its computation. (2 ranks on 1 Gb/s: 50 us of polling took 4 % of the
+ * computing core.) */
 static void *progress(void *arg)
 {
 	struct coll_context *ctx = arg;
@@ -141,7 +145,7 @@ void coll_async_thread(struct coll_context *ctx)
 		return;
 	coll_async_lock(ctx);
 	if (!a->running) {
-		/* Signals belong to the application's threads. */
+		/* Only the application's threads handle signals. */
 		sigfillset(&all);
 		pthread_sigmask(SIG_SETMASK, &all, &old);
 		pthread_attr_init(&attr);
@@ -152,7 +156,7 @@ void coll_async_thread(struct coll_context *ctx)
 		a->running = e == 0;
 	}
 	pthread_mutex_unlock(&a->lock);
-	/* Not an error: the work is done in calls. */
+	/* This is not an error: calls of the application do the work instead. */
 	if (e)
 		coll_log(&ctx->logger, COLL_LOG_WARN, "[COLL-5107] cannot start the progress thread: %s", strerror(e));
 }

@@ -17,7 +17,7 @@ void coll_begin_collective(struct coll_comm *comm, const struct coll_call *call,
 	coll_call_record(comm, shown, job, record);
 	record->flags |= flags;
 	job->signature ^= coll_call_salt(comm, call, record);
-	/* Release: after its call run, see handed_in. */
+	/* Release: written after the call run, see handed_in. */
 	atomic_store_explicit(&comm->handed_in, job->sequence, memory_order_release);
 	if (call->pairwise)
 		coll_pair_counts_note(&comm->pair_counts, call, job->sequence, comm->rank, comm->size);
@@ -43,7 +43,7 @@ struct coll_entry *coll_begin_pair_entry(struct coll_comm *comm, const struct co
 coll_status coll_finish_inline(struct coll_comm *comm, const struct coll_wait *wait, struct coll_record *record,
                                bool small)
 {
-	/* An error is sticky: met again in the wait. */
+	/* An error is sticky: the wait returns it again. */
 	const bool soon = small && coll_comm_wait_eagerly(comm, wait) == COLL_OK;
 	const coll_status st = soon ? COLL_OK : coll_comm_wait(comm, wait);
 

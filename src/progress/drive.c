@@ -1,12 +1,14 @@
 /*
- * Driving: one look at everything that is pending in a context, and waiting for some of
- * it. A look never blocks; the sleeping is the waiter's, outside the lock.
+ * Driving: one look at everything that is pending in a context, and waits for some of it.
  *
- * A communicator with a faulty run is only inquired into: its other runs may depend on
- * the failed one, and all of them end with it.
+ * A look never blocks. Waiting threads sleep outside the lock.
+ *
+ * After a run has failed, its communicator is only examined for the cause, and its runs are no
+ * longer polled. Its other runs may depend on the failed one, and all of them end with it.
  */
 
 #include "progress/drive.h"
+
 #include "base/clock.h"
 #include "base/delay.h"
 #include "core/error.h"
@@ -24,7 +26,7 @@ static const uint64_t MS = 1000000;
 
 /* ---- One look ---- */
 
-/* True: it has moved, or ended. */
+/* True: the request moved or ended. */
 static bool poll_request(struct coll_request *r)
 {
 	bool moved = false, waits = false;
@@ -64,7 +66,7 @@ static bool poll_running(struct coll_comm *comm)
 	return moved;
 }
 
-/* Whether b cannot end before r has. */
+/* Whether b cannot end before r has ended. */
 static bool needs(const struct coll_request *b, const struct coll_request *r)
 {
 	if (b == r)
@@ -89,7 +91,8 @@ static bool keeps_thread(const struct coll_comm *comm, const struct coll_request
 	for (struct coll_link *l = f->all.next; l != &f->all; l = l->next) {
 		const struct coll_request *b = COLL_ENTRY(l, struct coll_request, all);
 
-		/* Of a stream: others may use the communicator while somebody waits for it. */
+		/* A request of a stream does not count: other threads may use the communicator
+		 * while one waits for it. */
 		if (!b->stream && atomic_load_explicit(&b->awaited, memory_order_relaxed) && needs(b, r))
 			return true;
 	}
@@ -104,8 +107,9 @@ static coll_status inspect_one(struct coll_comm *comm, struct coll_request *r, b
 	return coll_comm_inspect(comm, &r->wait, &r->timer, now);
 }
 
-/* The deadlines of the oldest collective that runs, since the others come behind it, and of
- * messages: of many a few at a time, for each makes questions. */
+/* Inspect the deadlines of the oldest running collective, because the others run behind it. Inspect
+ * those of messages as well. If there are many, inspect a few at a time, because each inspection
+ * asks peers. */
 static coll_status inspect(struct coll_comm *comm, uint64_t now)
 {
 	struct coll_inflight *f = &comm->inflight;
@@ -129,15 +133,14 @@ static coll_status inspect(struct coll_comm *comm, uint64_t now)
 
 		if (r->kind != COLL_REQUEST_PAIR || (i++ + messages - first) % messages >= MESSAGES_AT_A_TIME)
 			continue;
-		r->record.sequence = f->begun; /* how far this rank is by now */
+		r->record.sequence = f->begun; /* this rank's current position */
 		if (r->wait.nruns > 0)
 			st = inspect_one(comm, r, collective, now);
 	}
 	return st;
 }
 
-/* Nothing moved: has anything been told, or taken too long? now_ns 0: the clock was not
- * read this time. */
+/* Nothing moved: check for gossip notes and deadlines. now_ns 0: the clock was not read this time. */
 static void assess(struct coll_comm *comm, uint64_t now_ns)
 {
 	struct coll_inflight *f = &comm->inflight;
@@ -156,7 +159,7 @@ static void assess(struct coll_comm *comm, uint64_t now_ns)
 		coll_inflight_lost(comm);
 }
 
-/* Each communicator in turn; completing its last request takes it off the list. */
+/* Visit each communicator. A communicator leaves the list when its last request completes. */
 static bool for_each(struct coll_async *a, bool (*visit)(struct coll_comm *comm, uint64_t now), uint64_t now)
 {
 	struct coll_link *next;
@@ -169,7 +172,8 @@ static bool for_each(struct coll_async *a, bool (*visit)(struct coll_comm *comm,
 	return moved;
 }
 
-/* Others may move all the time: an abort does not wait until nothing does. */
+/* Check for an alarm even when requests move: some may move all the time, and an abort must not
+ * wait until they stop. */
 static bool visit_running(struct coll_comm *comm, uint64_t now)
 {
 	const bool moved = poll_running(comm);
@@ -191,7 +195,7 @@ bool coll_drive(struct coll_context *ctx)
 	struct coll_async *a = ctx->async;
 	bool moved = for_each(a, visit_running, 0);
 	const unsigned pass = a->passes++;
-	const bool assessing = pass % ASSESS_EVERY == 0; /* however much moves elsewhere */
+	const bool assessing = pass % ASSESS_EVERY == 0; /* independent of movement elsewhere */
 
 	if (a->ready) {
 		coll_inflight_launch(a);
@@ -199,12 +203,12 @@ bool coll_drive(struct coll_context *ctx)
 	}
 	if (!moved || pass % PROGRESS_EVERY == 0)
 		moved |= coll_context_progress(ctx) > 0;
-	/* What has come in counts before what was told after it. */
+	/* Data that has already arrived counts before a gossip note that was sent after it. */
 	if (moved && assessing)
 		for_each(a, visit_running, 0);
 	if (!moved || assessing)
 		for_each(a, visit_assess, assessing ? coll_clock_ns() : 0);
-	if (a->ready) { /* what was behind those that ended in streams */
+	if (a->ready) { /* requests behind those that ended in streams */
 		coll_inflight_launch(a);
 		moved = true;
 	}
@@ -217,7 +221,7 @@ void coll_async_lock(struct coll_context *ctx)
 
 	if (pthread_mutex_trylock(&a->lock) == 0)
 		return;
-	/* Relaxed: a hint, whose readers come again. */
+	/* Relaxed: only a hint, and its readers look again. */
 	atomic_fetch_add_explicit(&a->lock_waiters, 1, memory_order_relaxed);
 	pthread_mutex_lock(&a->lock);
 	atomic_fetch_sub_explicit(&a->lock_waiters, 1, memory_order_relaxed);
@@ -251,7 +255,8 @@ bool coll_drive_last(struct coll_context *ctx)
 {
 	bool moved;
 
-	/* Relaxed: what this thread waits for was handed in before, and it saw that. */
+	/* Relaxed: the request that this thread waits for was submitted before, and this thread saw
+	 * that. */
 	if (atomic_load_explicit(&ctx->async->pending, memory_order_relaxed) == 0)
 		return false;
 	coll_async_lock(ctx);
@@ -262,7 +267,7 @@ bool coll_drive_last(struct coll_context *ctx)
 
 /* ---- Waiting ---- */
 
-/* A thread that waits for something of these contexts, and drives them meanwhile. */
+/* A thread that waits for an event of these contexts and drives them meanwhile. */
 struct waiter {
 	struct coll_context **ctxs;
 	int n;
@@ -270,8 +275,8 @@ struct waiter {
 	void *arg;
 };
 
-/* Another thread that has the lock may have looked before this one was armed, and be gone the next moment: so the last
- * look before a sleep is not left to it. */
+/* Another thread may hold the lock. It may have looked before this thread was armed, and it may
+ * leave at any moment. So this thread makes the last look before a sleep itself. */
 static coll_status look(void *arg, bool last, bool *moved)
 {
 	const struct waiter *w = arg;
@@ -338,7 +343,7 @@ coll_status coll_comm_usable(struct coll_comm *comm, const char *kind)
 	if (!(attention & COLL_ATTENTION_PENDING)) {
 		if (comm->failed || !(attention & COLL_ATTENTION_ALARM))
 			return comm->failed;
-		/* What was started inline must end with the communicator. */
+		/* An operation that was started inline must end with the communicator. */
 		coll_operation_hand_over(comm);
 		if (!pending(comm))
 			return coll_comm_attend(comm, kind);
@@ -373,7 +378,8 @@ void coll_comm_drain(struct coll_comm *comm)
 {
 	coll_operation_hand_over(comm);
 	coll_async_await(&comm->ctx, 1, nothing_pending, comm, -1);
-	/* Whoever completed the last request has left the communicator. */
+	/* Taking the lock once ensures that the driver that completed the last request has left the
+	 * communicator. */
 	coll_async_lock(comm->ctx);
 	pthread_mutex_unlock(&comm->ctx->async->lock);
 }

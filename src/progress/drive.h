@@ -1,5 +1,5 @@
 /*
- * Driving.
+ * Driving: polling all pending operations of a context.
  */
 #ifndef COLL_PROGRESS_DRIVE_H
 #define COLL_PROGRESS_DRIVE_H
@@ -7,36 +7,37 @@
 #include "core/comm.h"
 #include "progress/async.h"
 
-/* Whether the communicator has failed, whoever may be driving it. */
+/* Whether the communicator has failed. Works while any thread drives it. */
 coll_status coll_comm_status(const struct coll_comm *comm);
 
-/* The same at the beginning of a call named kind; heeds what was told. */
+/* The same at the beginning of the call `kind`. Also reads new gossip notes. */
 coll_status coll_comm_usable(struct coll_comm *comm, const char *kind);
 
-/* The communicator is lost, as its thread finds outside of calls: coll_comm_fail(), and all
- * that is pending ends. */
+/* Fail the communicator when its thread finds an error outside of a call: coll_comm_fail(), and all
+ * pending requests end. */
 coll_status coll_comm_lose(struct coll_comm *comm, coll_status status, int culprit, const char *cause);
 
-/* Wait until nothing of the communicator is pending: it is this thread's alone. */
+/* Wait until nothing of the communicator is pending. Then this thread has exclusive use of it. */
 void coll_comm_drain(struct coll_comm *comm);
 
-/* The lock, for threads that do not drive: drivers, who would take it again at once, let them
- * in. A driver that may come back later takes it by trylock. */
+/* Take the async lock in a thread that does not drive. A driver would take the lock again at once,
+ * so drivers yield to threads that wait here. A driver that can come back later uses trylock. */
 void coll_async_lock(struct coll_context *ctx);
 
-/* Give the lock back; whoever sleeps hears of what was completed. */
+/* Release the lock and wake sleepers if any request completed. */
 void coll_async_unlock(struct coll_context *ctx);
 
-/* One look at everything pending; true if anything moved. The lock is held. */
+/* Look once at everything pending. True: something moved. The lock is held. */
 bool coll_drive(struct coll_context *ctx);
 
 /* The same if the lock is free. */
 bool coll_drive_try(struct coll_context *ctx);
 
-/* The same in any case: whoever goes to sleep must have looked. */
+/* The same, but waits for the lock: a thread must look before it sleeps. */
 bool coll_drive_last(struct coll_context *ctx);
 
-/* Drive these contexts until done(arg), at most timeout_ms (< 0: no limit): OK or AGAIN. */
+/* Drive these contexts until done(arg), for at most timeout_ms (< 0: no limit). Returns OK or
+ * AGAIN. */
 coll_status coll_async_await(struct coll_context **ctxs, int n, bool (*done)(void *arg), void *arg, int timeout_ms);
 
 #endif

@@ -1,15 +1,16 @@
 /*
- * Events: a point in a stream, remembered as its position. Recording takes the position
- * of what was put in last; whoever waits for the event waits until the stream is complete
- * up to there, whatever is recorded later.
+ * Events: a point in a stream, stored as a position. Recording stores the position of the last
+ * request in the stream. A wait for the event ends when the stream is complete up to that position.
+ * Later recordings do not change that.
  */
+#include "progress/event.h"
+
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "core/error.h"
 #include "progress/async.h"
 #include "progress/drive.h"
-#include "progress/event.h"
 #include "progress/inflight.h"
 #include "progress/request.h"
 #include "progress/stream.h"
@@ -127,7 +128,7 @@ coll_status coll_event_query(coll_event *e)
 	return st;
 }
 
-/* Whoever has the lock at the moment may be about to reach it: asked again. */
+/* If the lock is taken, its holder may be about to reach the event. The caller asks again. */
 static bool reached(void *arg)
 {
 	struct coll_event *e = arg;
@@ -183,7 +184,7 @@ static struct coll_request *take(struct coll_async *a)
 	return r;
 }
 
-/* s shall go no further before e is reached. The lock is held. */
+/* Make s wait until e is reached. The lock is held. */
 static coll_status append(struct coll_stream *s, const struct coll_event *e)
 {
 	struct coll_async *a = s->ctx->async;
@@ -220,7 +221,7 @@ coll_status coll_stream_wait_event(coll_stream *s, coll_event *e)
 	if (!s || !e || s->ctx != e->ctx)
 		return COLL_ERR_ARGUMENT;
 	coll_async_lock(s->ctx);
-	/* Of this very stream: behind it anyway. */
+	/* An event of the same stream needs no wait: new requests are behind it anyway. */
 	if (e->stream != s && state(e) != COLL_OK)
 		st = append(s, e);
 	coll_async_unlock(s->ctx);

@@ -6,10 +6,10 @@
 
 #include "progress/async.h"
 
-/* The stream goes: its events keep what they know. The lock is held. */
+/* The stream is being destroyed. Its events keep their status. The lock is held. */
 void coll_event_detach(struct coll_stream *s);
 
-/* Note the time in those of the stream's events that have been reached; the lock is held. */
+/* Store the time in those events of the stream that have been reached. The lock is held. */
 void coll_event_stamp(struct coll_stream *s);
 
 #endif

@@ -1,14 +1,16 @@
 /*
- * Groups: calls of one thread that are noted between begin and end and handed in together,
- * so that they progress together. The calls of a group are independent of each other;
- * on one stream they share a position.
+ * Groups: calls of one thread, noted between begin and end and submitted together, so that they
+ * progress together. The calls of a group are independent of each other. On one stream they share a
+ * position.
  *
- * Small all_reduces that only differ in their buffers and lengths travel as one: what is
- * merged depends on the calls of the group alone, in their order, which are equal on all
- * ranks. If they are not, the merged calls differ in length or signature, and that is a
- * mismatch like any other. It does not depend on streams, which are each rank's own affair:
- * one of several streams waits for all of them, by one part in each.
+ * Small all_reduces that differ only in buffers and lengths are merged into one. The merge depends
+ * only on the calls of the group and on their order, which are equal on all ranks. If they are not,
+ * the merged calls differ in length or signature, and that is reported like any mismatch. The merge
+ * does not depend on streams, because each rank chooses its streams alone. A merged call of several
+ * streams has one part in each stream and waits for all of them.
  */
+#include "progress/group.h"
+
 #include <stdlib.h>
 
 #include "base/hash.h"
@@ -16,15 +18,11 @@
 #include "core/error.h"
 #include "progress/async.h"
 #include "progress/drive.h"
-#include "progress/group.h"
 #include "progress/inflight.h"
 #include "progress/persistent.h"
 #include "progress/request.h"
 #include "progress/stream.h"
 
-/* Agreed facts: constants. A call up to FUSE_EACH bytes is mostly latency (2 ranks over shm:
- * 4 KiB take 2 to 3 times as long as 8 bytes); a packed call stays below what is cut in
- * tiles. */
 enum { CONTEXTS_LOCAL = 16 };
 
 _Thread_local struct coll_group coll_group __attribute__((tls_model("initial-exec")));
@@ -56,13 +54,16 @@ coll_status coll_group_begin(void)
 	return COLL_OK;
 }
 
-/* ---- Small calls in one ---- */
+/* ---- Merging small calls ---- */
 
 static size_t bytes_of(const struct coll_request *r)
 {
 	return r->call.count * r->job.elem_bytes;
 }
 
+/* The limits are agreed facts, so they are constants. A call of up to COLL_FUSE_EACH_MAX is mostly
+ * latency (2 ranks over shm: 4 KiB take 2 to 3 times as long as 8 bytes). A packed call, of up to
+ * COLL_FUSE_TOTAL_MAX, stays below the size that is cut into tiles. */
 static bool small(const struct coll_request *r)
 {
 	return r->kind == COLL_REQUEST_COLLECTIVE && !r->operation && r->call.kind == COLL_KIND_ALL_REDUCE &&
@@ -74,8 +75,8 @@ static bool alike(const struct coll_request *a, const struct coll_request *b)
 	return b->comm == a->comm && small(b) && b->call.type == a->call.type && b->call.op == a->call.op;
 }
 
-/* Take what travels with first out of the list behind it; returns how many elements in
- * all. They hang on first by next_part, in order; first keeps its place. */
+/* Remove the calls that merge with `first` from the list behind it. They are linked in order by
+ * next_part; `first` keeps its place. Returns the number of elements in all. */
 static size_t gather(struct coll_request *first, struct coll_request **parts)
 {
 	size_t count = first->call.count;
@@ -110,8 +111,9 @@ static coll_status need_pack(struct coll_request *r, size_t bytes)
 	return COLL_OK;
 }
 
-/* *merged: the call that first and parts become, in the place of first. After an error they do
- * not go one by one, since other ranks may have merged them: the error is the group's. */
+/* *merged: the request that replaces `first` and `parts`, in the place of `first`. On an error the
+ * calls are not issued one by one, because other ranks may have merged them. The error is that of
+ * the group. */
 static coll_status merge(struct coll_request *first, struct coll_request *parts, size_t count,
                          struct coll_request **merged)
 {
@@ -137,7 +139,7 @@ static coll_status merge(struct coll_request *first, struct coll_request *parts,
 	r->held = false;
 	for (const struct coll_request *p = r->parts; p; p = p->next_part) {
 		h = coll_mix64(h ^ p->call.count);
-		r->held |= !p->stream; /* somebody waits for it here */
+		r->held |= !p->stream; /* this thread waits for it */
 	}
 	r->signature = (uint32_t)(h ^ h >> 32);
 	*merged = r;
@@ -157,7 +159,7 @@ static coll_status fuse(struct coll_request **list)
 		st = parts ? merge(*at, parts, count, at) : COLL_OK;
 		if (st == COLL_OK)
 			continue;
-		while (parts) { /* back in the list, for whoever gives it up */
+		while (parts) { /* put the parts back into the list, which give_up() takes */
 			struct coll_request *next = parts->next_part;
 
 			parts->next_part = (*at)->next_part;
@@ -169,10 +171,10 @@ static coll_status fuse(struct coll_request **list)
 	return COLL_OK;
 }
 
-/* ---- Handing in and waiting ---- */
+/* ---- Submitting and waiting ---- */
 
 struct batch {
-	struct coll_request *first; /* not known to be done */
+	struct coll_request *first; /* the first request not seen done */
 	struct coll_context *local[CONTEXTS_LOCAL], **ctxs;
 	int nctxs;
 };
@@ -194,7 +196,7 @@ static void add_context(struct batch *b, struct coll_context *ctx)
 	b->ctxs[b->nctxs++] = ctx;
 }
 
-/* The place of the group in a stream, which only this thread adds to. */
+/* The position of the group in a stream. Only this thread adds to the stream. */
 static uint64_t position_in(struct coll_stream *s)
 {
 	if (!s->group_position)
@@ -235,14 +237,14 @@ static coll_status submit(struct coll_request *r)
 	return coll_request_submit(r, s, s ? position_in(s) : 0);
 }
 
-/* Whether the end of the group waits for it. */
+/* Whether the end of the group waits for r. */
 static bool waited_for(const struct coll_request *r)
 {
 	return r->parts ? r->held : !r->stream;
 }
 
-/* What this thread holds is taken back; what a stream has is its own. status: of those not
- * handed in, OK: all were. */
+/* Take back the requests that this thread holds. Streams keep theirs. status: for requests that
+ * were not submitted. OK: all were submitted. */
 static void give_up(struct coll_request *list, coll_status status)
 {
 	while (list) {
@@ -277,7 +279,7 @@ static coll_status run(struct coll_request *list, struct batch *b)
 			at = &r->next_part;
 			continue;
 		}
-		/* A stream's is out of our hands: it may be done, and used again. */
+		/* The stream owns this request now. It may be done and in use again. */
 		*at = next;
 		if (st != COLL_OK) {
 			r->next_part = NULL;

@@ -8,11 +8,12 @@
 
 void coll_group_add(struct coll_request *r, struct coll_stream *stream);
 
-/* Whether this thread's group has noted calls on a communicator, or for a stream; either may
- * be NULL. */
+/* Whether this thread's group has noted calls on a communicator or for a stream. Either may be
+ * NULL. */
 bool coll_group_has(const struct coll_comm *comm, const struct coll_stream *stream);
 
-/* Several calls in one take their places in the streams they were made for. The lock is held. */
+/* Give the parts of a merged call their places in the streams of the original calls. The lock is
+ * held. */
 void coll_group_join(struct coll_request *whole);
 
 #endif

@@ -1,25 +1,26 @@
 /*
- * Requests on their way: what comes before what, starting, completing, the end of all
- * when the communicator is lost. Everything here happens under the async lock.
+ * Requests in flight: their order, start and completion, and their end when the communicator fails.
+ * Everything here runs under the async lock.
  *
- * A request has one blocker for each thing that must happen first, and one for its being
- * handed in; whoever makes the thing happen takes the blocker away, and the last one
- * puts the request on the list of the ready ones. They are started from there, so that
- * nothing here recurs through long chains of requests.
+ * A request has one blocker for each event that must precede its start, and one until its
+ * submission is complete. The code that causes the event removes the blocker. When the last blocker
+ * is gone, the request enters the ready list. coll_inflight_launch() starts requests from that
+ * list, so long chains of requests cause no recursion.
  */
+#include "progress/inflight.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/error.h"
 #include "engine/run.h"
 #include "progress/async.h"
-#include "progress/inflight.h"
 #include "progress/persistent.h"
 #include "progress/request.h"
 #include "progress/stream.h"
 #include "select/bind_pair.h"
 
-/* ---- Life ---- */
+/* ---- Creation and destruction ---- */
 
 void coll_inflight_init(struct coll_inflight *f)
 {
@@ -44,7 +45,7 @@ void coll_inflight_fini(struct coll_comm *comm)
 {
 	struct coll_inflight *f = &comm->inflight;
 
-	/* Those of several calls in one fall apart. */
+	/* A merged request returns its parts. */
 	while (f->done) {
 		struct coll_request *r = f->done;
 
@@ -107,9 +108,9 @@ static void count_in(struct coll_request *r)
 		coll_list_append(&a->comms, &f->link);
 		atomic_fetch_or_explicit(&comm->attention, COLL_ATTENTION_PENDING, memory_order_relaxed);
 	}
-	/* Sequentially consistent, like the look at a->drivers that follows in submit and the
-	 * converse in stop_driving(): either the driver that leaves sees this request and wakes the
-	 * progress thread, or whoever hands in sees that there is no driver, and does. */
+	/* Sequentially consistent, like the load of a->drivers that follows in submit and its
+	 * counterpart in stop_driving(). Either the leaving driver sees this request and wakes the
+	 * progress thread, or the submitter sees that there is no driver and wakes it. */
 	atomic_fetch_add(&a->pending, 1);
 	coll_list_append(&f->all, &r->all);
 }
@@ -136,7 +137,7 @@ void coll_inflight_enter(struct coll_request *r)
 		enter_pair(r);
 }
 
-/* Not of a lost communicator: its requests are being ended one after the other. */
+/* Requests of a failed communicator are excluded: coll_inflight_lost() ends them one by one. */
 static void make_ready(struct coll_async *a, struct coll_request *r)
 {
 	if (r->comm && r->comm->failed)
@@ -160,7 +161,7 @@ void coll_inflight_unblock(struct coll_request *r)
 
 /* ---- Start ---- */
 
-/* The oldest collective, else the oldest message. */
+/* Prefer the oldest collective, else the oldest message. */
 void coll_inflight_publish(struct coll_comm *comm, struct coll_request *ended)
 {
 	struct coll_request *found = NULL;
@@ -203,7 +204,7 @@ static struct coll_slot *free_slot(struct coll_inflight *f)
 	return NULL;
 }
 
-/* Several calls in one: their inputs side by side. */
+/* Copy the inputs of merged calls side by side. */
 static void pack(struct coll_request *r)
 {
 	char *to = r->pack;
@@ -250,7 +251,7 @@ static coll_status start_collective(struct coll_request *r)
 			st = coll_run_start(r->slot->run, &r->comm->collective.fabric, &r->job);
 		}
 	}
-	r->wait.nruns = r->wait.runs[0] != NULL; /* none: no memory for one */
+	r->wait.nruns = r->wait.runs[0] != NULL; /* none: its allocation failed */
 	f->started++;
 	f->begun = r->job.sequence;
 	f->last = r;
@@ -289,7 +290,7 @@ static void start(struct coll_request *r)
 	coll_status st;
 
 	if (r->kind == COLL_REQUEST_COLLECTIVE && f->started == COLL_IN_FLIGHT_MAX) {
-		f->stalled = r; /* those after it wait for it */
+		f->stalled = r; /* the collectives behind it wait for it */
 		return;
 	}
 	r->state = COLL_REQUEST_RUNNING;
@@ -362,8 +363,8 @@ static void leave_pair(struct coll_request *r)
 	}
 }
 
-/* Out of its communicator's books. The last one out: the communicator is its thread's
- * alone again, which must not see that before all else is done. */
+/* Remove a request from its communicator. When the last request leaves, the communicator belongs to
+ * its thread alone again. That thread must not see this before all other work here is done. */
 static void leave(struct coll_request *r)
 {
 	struct coll_comm *comm = r->comm;
@@ -442,8 +443,9 @@ void coll_inflight_lost(struct coll_comm *comm)
 	struct coll_inflight *f = &comm->inflight;
 	const coll_status status = comm->failed;
 
-	/* The channels are closed: nobody reads or writes the runs' memory any more. First all
-	 * of them, because a run looks at the one before it. */
+	/* The channels are closed, so no peer reads or writes the memory of the runs any more.
+	 * Cancel all runs before any request completes, because a run reads the state of the run
+	 * before it. */
 	for (struct coll_link *l = f->running.next; l != &f->running; l = l->next) {
 		struct coll_request *r = COLL_ENTRY(l, struct coll_request, running);
 

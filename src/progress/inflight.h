@@ -1,5 +1,5 @@
 /*
- * Requests in flight, all with the async lock held.
+ * Requests in flight. All functions need the async lock.
  */
 #ifndef COLL_PROGRESS_INFLIGHT_H
 #define COLL_PROGRESS_INFLIGHT_H
@@ -13,21 +13,22 @@ struct coll_inflight;
 void coll_inflight_init(struct coll_inflight *f);
 void coll_inflight_fini(struct coll_comm *comm);
 
-/* Into the order of its communicator: adds blockers, takes its sequence number. */
+/* Enter a request into the order of its communicator: adds its blockers and takes its sequence
+ * number. */
 void coll_inflight_enter(struct coll_request *r);
 
-/* One that runs already, started inline. */
+/* Enter a request that already runs, because it was started inline. */
 void coll_inflight_adopt(struct coll_request *r);
-void coll_inflight_unblock(struct coll_request *r); /* one thing less blocks it */
+void coll_inflight_unblock(struct coll_request *r); /* removes one blocker */
 
-/* Start all that nothing blocks any more. */
+/* Start all requests that nothing blocks any more. */
 void coll_inflight_launch(struct coll_async *a);
 void coll_inflight_complete(struct coll_request *r, coll_status status);
 
 /* The communicator has failed: end all its requests. */
 void coll_inflight_lost(struct coll_comm *comm);
 
-/* What this rank says it is doing: the oldest that runs, else what has just ended. */
+/* Publish what this rank is doing: the oldest running request, else the one that has just ended. */
 void coll_inflight_publish(struct coll_comm *comm, struct coll_request *ended);
 
 #endif

@@ -1,9 +1,10 @@
 /*
- * The one wait loop: look, pause between looks that found nothing, and after a while sleep on descriptors. Used by
- * blocking calls, waits for streams and requests, the progress thread and the end of communicators; they differ in what
- * a look is.
+ * The wait loop: look, pause between looks that found nothing, and after a while sleep on
+ * descriptors.
  *
- * Inline, so that each user's look is inlined into it.
+ * It serves blocking calls, waits for streams and requests, the progress thread and the end of
+ * communicators. They differ in what a look is. The functions are inline so that the look of each
+ * user is inlined into the loop.
  */
 #ifndef COLL_PROGRESS_LOOP_H
 #define COLL_PROGRESS_LOOP_H
@@ -14,22 +15,24 @@
 #include "progress/persistent.h"
 
 struct coll_wait_loop {
-	struct coll_context **ctxs; /* whose events end a sleep */
+	struct coll_context **ctxs; /* their events end a sleep */
 	int n;
-	/* One look. OK: the wait is over; AGAIN, with *moved: whether anything happened; an error ends the wait. last:
-	 * the look before a sleep, after the sleeper was armed, so that no lock may be left to others; it may be left
-	 * out of account what only ends waits by time. */
+	/* Look once. OK: the wait is over. AGAIN: it goes on, and *moved says whether anything
+	 * happened. An error ends the wait. last: this is the last look before a sleep, and the
+	 * sleeper is armed. Such a look must not leave a lock to other threads. It may ignore what
+	 * ends waits only by time. */
 	coll_status (*look)(void *arg, bool last, bool *moved);
-	/* NULL, or: nothing has moved for a while. OK, or an error that ends the wait. */
+	/* NULL, or called when nothing has moved for a while. Returns OK, or an error that ends the
+	 * wait. */
 	coll_status (*inspect)(void *arg, uint64_t now_ns);
 	void *arg;
-	uint64_t until_ns; /* the wait ends with AGAIN; 0: no limit */
-	int nap_ms;        /* of a sleep; 0: by how long nothing has moved */
-	bool no_spin;      /* sleep at the first look that finds nothing */
-	/* The loop's own. */
+	uint64_t until_ns; /* then the wait ends with AGAIN; 0: no limit */
+	int nap_ms;        /* length of a sleep; 0: depends on the idle time */
+	bool no_spin;      /* sleep after the first look that finds nothing */
+	/* State of the loop. */
 	unsigned polls;
 	int turn;
-	uint64_t since_ns; /* nothing has moved since; 0: not known */
+	uint64_t since_ns; /* nothing has moved since; 0: unknown */
 };
 
 static bool coll_wait_loop_last_look(void *arg)
@@ -37,10 +40,11 @@ static bool coll_wait_loop_last_look(void *arg)
 	struct coll_wait_loop *l = arg;
 	bool moved = false;
 
-	return l->look(l->arg, true, &moved) != COLL_AGAIN || moved; /* met again by the next look */
+	return l->look(l->arg, true, &moved) != COLL_AGAIN || moved; /* the next look finds it again */
 }
 
-/* Of several contexts each in its turn, for a short time: what wakes one does not wake another. */
+/* With several contexts, sleep on each in turn for a short time: an event of one context does not
+ * wake a sleeper of another. */
 static inline void coll_wait_loop_sleep(struct coll_wait_loop *l, uint64_t now_ns)
 {
 	const uint64_t ms_ns = 1000000;
@@ -76,7 +80,7 @@ static inline coll_status coll_wait_loop_idle(struct coll_wait_loop *l)
 	return st;
 }
 
-/* OK: the look said so; AGAIN: the time limit; else the error of a look or an inspection. */
+/* OK: a look ended the wait. AGAIN: the time limit. Else the error of a look or an inspection. */
 static inline __attribute__((always_inline)) coll_status coll_wait_loop_run(struct coll_wait_loop *l)
 {
 	for (;;) {
@@ -88,7 +92,7 @@ static inline __attribute__((always_inline)) coll_status coll_wait_loop_run(stru
 		if (moved) {
 			l->polls = 0;
 			l->since_ns = 0;
-			/* What moves all the time must not outlast a limit. */
+			/* Constant movement must not extend a wait beyond its limit. */
 			if (l->until_ns && coll_clock_ns() >= l->until_ns)
 				return COLL_AGAIN;
 			continue;

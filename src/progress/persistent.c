@@ -1,23 +1,29 @@
 /*
- * Persistent operations: a collective prepared once, with plan, run and scratch of its
- * own, and started many times.
+ * Persistent operations: a collective that is prepared once, with its own plan, run and scratch,
+ * and started many times.
  *
- * Preparing is a call of its own: ranks exchange the signature of what they prepare (a
- * barrier whose frames carry it), so ranks that differ are told so then. A start without
- * a stream, when nothing else is pending, runs inline: it begins in start and goes on in
- * wait, like a blocking call in two halves, with no lock and no request handed in. As
- * soon as anything else comes along it is handed over and becomes a request like others.
+ * Preparing is a collective call. The ranks run a barrier whose frames carry the signature of what
+ * they prepare, so a mismatch shows at once.
  *
- * Who takes comm->flight.current away. The communicator's thread does as it likes, without a
- * lock. It may also be inside the library for something else, another communicator's call,
- * which it made while current is started: then it sweeps what it has started itself. But a
- * communicator may have passed to another thread by then, so: `starter` names the thread that
- * may touch current without a lock. Another one makes itself that first, under the async
- * lock; and the sweep, under the async lock, takes what still has this thread's name. So
- * either the new thread finds nothing inline any more, or the sweep finds another name.
- * A name is the address of the thread's coll_group. That a new thread may be given the address
- * of one that has ended does no harm: nobody else goes by it then.
+ * A start runs inline if it has no stream and nothing else is pending. It begins in start and
+ * continues in wait, like the two halves of a blocking call. It needs no lock and no request in the
+ * queue. When another operation comes along, the inline operation is handed over and becomes an
+ * ordinary request.
+ *
+ * The rules for comm->inflight.current:
+ *
+ *  - The communicator's thread reads and takes it without a lock.
+ *  - That thread may wait in the library for something else, such as a call on another
+ *    communicator, while current is started. Then it sweeps what it has started itself.
+ *  - By then another thread may use the communicator. So `starter` names the thread that may
+ *    touch current without a lock. A new thread writes its own name there under the async lock.
+ *    The sweep, under the async lock, takes only operations that still carry the name of its thread.
+ *  - So either the new thread finds no inline operation any more, or the sweep finds another name.
+ *  - A name is the address of the thread's coll_group. A new thread may get the address of a
+ *    thread that has ended. This is harmless, because no other thread uses that name then.
  */
+#include "progress/persistent.h"
+
 #include <assert.h>
 #include <stdlib.h>
 
@@ -31,20 +37,19 @@
 #include "progress/drive.h"
 #include "progress/group.h"
 #include "progress/inflight.h"
-#include "progress/persistent.h"
 #include "progress/request.h"
 #include "progress/wait.h"
 
-/* What is prepared is not taken for a call of it. */
+/* Makes the frames of a preparation differ from those of the call itself. */
 static const uint64_t PREPARE_SALT = 0x70726570617265;
 
 struct coll_operation {
-	struct coll_link link;  /* comm->flight.operations */
-	struct coll_comm *comm; /* NULL: it is gone */
+	struct coll_link link;  /* comm->inflight.operations */
+	struct coll_comm *comm; /* NULL: it was destroyed */
 	struct coll_request request;
 	struct coll_run *run;
 	char *scratch;
-	bool begun; /* the run has been started before with this signature: it can be started again */
+	bool begun; /* the run was started with this signature and can be restarted */
 	uint32_t signature;
 	const struct coll_intra_op *intra;
 	bool out;   /* started and not waited for */
@@ -54,7 +59,7 @@ struct coll_operation {
 
 /* ---- Prepare ---- */
 
-/* All ranks prepare the same: a barrier that carries the signature. */
+/* Compare what the ranks prepare, with a barrier that carries the signature. */
 static coll_status compare(struct coll_operation *op)
 {
 	struct coll_comm *comm = op->comm;
@@ -65,7 +70,7 @@ static coll_status compare(struct coll_operation *op)
 
 	if (st != COLL_OK)
 		return st;
-	/* The record names what is prepared. */
+	/* The record names the prepared call. */
 	r->signature = (uint32_t)coll_mix64(PREPARE_SALT ^ mine->signature);
 	r->shown = mine;
 	r->held = true;
@@ -149,10 +154,10 @@ static struct coll_operation *current(const struct coll_comm *comm)
 	return atomic_load_explicit(&comm->inflight.current, memory_order_acquire);
 }
 
-/* From here on this thread alone may touch current: see above. */
+/* From here on only this thread may touch current: see above. */
 static void become_starter(struct coll_comm *comm)
 {
-	/* Relaxed: this thread's own name is only written by itself. */
+	/* Relaxed: only this thread writes its own name. */
 	if (atomic_load_explicit(&comm->inflight.starter, memory_order_relaxed) == &coll_group)
 		return;
 	coll_async_lock(comm->ctx);
@@ -160,7 +165,7 @@ static void become_starter(struct coll_comm *comm)
 	pthread_mutex_unlock(&comm->ctx->async->lock);
 }
 
-/* Nothing is pending and nothing to be waited for: begin here and now. */
+/* Begin inline: nothing is pending and no earlier request blocks the operation. */
 static coll_status start_inline(struct coll_operation *op)
 {
 	struct coll_comm *comm = op->comm;
@@ -179,7 +184,7 @@ static coll_status start_inline(struct coll_operation *op)
 		coll_request_sign(r);
 		r->wait.record = &r->record;
 		coll_record_publish(&comm->record, &r->record);
-		/* Its lengths are noted at each start. */
+		/* A pairwise call notes its lengths at each start. */
 		comm->prepared_for = r->call.pairwise || r->job.intra != r->intra ? NULL : op;
 	}
 	st = coll_operation_run(r);
@@ -187,10 +192,10 @@ static coll_status start_inline(struct coll_operation *op)
 		coll_record_retire(&comm->record, &r->record);
 		return coll_comm_fail(comm, st, -1, "cannot start the plan: ", coll_status_string(st));
 	}
-	coll_run_poll(op->run, NULL); /* an error is sticky: met again in wait */
-	/* Written down while the first frames travel. */
+	coll_run_poll(op->run, NULL); /* an error is sticky: wait returns it */
+	/* Make the recorder entry while the first frames travel. */
 	r->wait.entries[0] = coll_begin_entry(comm, &r->call, &r->record, r->signature, coll_run_way(op->run), 0);
-	/* Release: whoever sweeps for one finds it, or finds `inlined` set anew. */
+	/* Release: a thread that sweeps finds this operation, or finds `inlined` set again. */
 	atomic_store_explicit(&comm->inflight.current, op, memory_order_release);
 	atomic_store_explicit(&comm->ctx->async->inlined, true, memory_order_release);
 	return COLL_OK;
@@ -222,13 +227,13 @@ void coll_operation_hand_over(struct coll_comm *comm)
 	pthread_mutex_unlock(&comm->ctx->async->lock);
 }
 
-/* The lists' locks in the order of all: async, communicators. */
+/* Lock order: the async lock, then comms_lock. */
 void coll_operations_sweep(struct coll_context *ctx)
 {
 	struct coll_async *a = ctx->async;
 	bool others = false;
 
-	/* Relaxed: what this thread has started itself it sees. */
+	/* Relaxed: a thread sees the operations that it started itself. */
 	if (!atomic_load_explicit(&a->inlined, memory_order_relaxed))
 		return;
 	coll_async_lock(ctx);
@@ -295,7 +300,7 @@ static coll_status wait_inline(struct coll_operation *op)
 	struct coll_comm *comm = op->comm;
 	struct coll_request *r = &op->request;
 
-	/* Relaxed: no other thread looks further than whether there is one. */
+	/* Relaxed: other threads only test whether it is NULL. */
 	atomic_store_explicit(&comm->inflight.current, NULL, memory_order_relaxed);
 	return coll_finish_inline(comm, &r->wait, &r->record,
 	                          comm->ctx->dedicated_cores && r->call.count <= COLL_SHORT_COUNT);
@@ -363,8 +368,8 @@ void coll_operations_orphan(struct coll_comm *comm)
 
 /* ---- Progress by the caller ---- */
 
-/* A request from then on, unless it has come to its end: whoever only asks for progress must
- * meet deadlines too, which are watched for requests. */
+/* Hand the operation over, unless it has ended. A thread that only calls coll_progress() must meet
+ * deadlines too, and only requests have them. */
 static void look_at_current(struct coll_comm *comm)
 {
 	if (!current(comm))

@@ -6,27 +6,28 @@
 
 #include "progress/async.h"
 
-/* An operation that makes this call each time it is started. Collective: all ranks compare what they prepare. call is
- * copied, with its arrays of counts; its buffers are the caller's. */
+/* Create an operation that makes this call each time it is started. Collective: all ranks compare
+ * what they prepare. Copies the call and its count arrays; the buffers stay the caller's. */
 coll_status coll_operation_make(struct coll_comm *comm, const struct coll_call *call, struct coll_operation **out);
 
 /* Start the run of an operation for its request. */
 coll_status coll_operation_run(struct coll_request *r);
 
-/* Noted in a group so far. */
+/* The operation was noted in a group until now. */
 void coll_operation_leaves_group(struct coll_request *r);
 
-/* Its request is the caller's again. */
+/* The request has ended. The caller may start the operation again. */
 void coll_operation_ended(struct coll_request *r);
 
-/* The communicator goes; its operations stay as empty shells. */
+/* The communicator is being destroyed. Its operations release all they own and stay as empty
+ * objects. */
 void coll_operations_orphan(struct coll_comm *comm);
 
-/* What was started inline becomes a request like others. */
+/* Turn the operation that was started inline into an ordinary request. */
 void coll_operation_hand_over(struct coll_comm *comm);
 
-/* The same of all that this thread has started inline on communicators of the context: it
- * waits for something else there, and other ranks may wait for these. */
+/* The same for all operations that this thread has started inline on communicators of the context.
+ * The thread waits for something else there, and other ranks may wait for these operations. */
 void coll_operations_sweep(struct coll_context *ctx);
 
 #endif

@@ -1,10 +1,12 @@
 /*
- * One asynchronous operation: from the call to a request, handed in, waited for, used
- * again. Owns what a request holds; what becomes of requests on their way is inflight.c's.
+ * One asynchronous operation: from the call to a request, its submission, its wait and its reuse.
+ * This file owns what a request holds. inflight.c handles requests in flight.
  *
- * All of this is the communicator's thread's. Requests are used again, with their
- * copies of arrays, runs and buffers, so a call like one before allocates nothing.
+ * All functions run in the communicator's thread. Requests are reused with their copies of arrays,
+ * runs and buffers, so a repeated call allocates nothing.
  */
+#include "progress/request.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,12 +18,11 @@
 #include "progress/group.h"
 #include "progress/inflight.h"
 #include "progress/persistent.h"
-#include "progress/request.h"
 #include "progress/stream.h"
 #include "select/bind.h"
 #include "select/bind_pair.h"
 
-/* ---- Life ---- */
+/* ---- Creation and destruction ---- */
 
 void coll_request_init(struct coll_request *r, struct coll_comm *comm)
 {
@@ -44,7 +45,7 @@ void coll_request_fini(struct coll_request *r)
 	free(r->pack);
 }
 
-/* One that was used before, by preference. */
+/* Prefer a used request to a new one. */
 static struct coll_request *take(struct coll_comm *comm)
 {
 	struct coll_inflight *f = &comm->inflight;
@@ -97,7 +98,7 @@ void coll_request_recycle(struct coll_request *r)
 
 /* ---- Collectives ---- */
 
-/* The caller's arrays are the caller's again when the call returns. */
+/* The caller may change its arrays as soon as the call returns. */
 static coll_status copy_arrays(struct coll_request *r)
 {
 	const size_t **from[4] = {&r->call.in_counts, &r->call.in_offsets, &r->call.out_counts, &r->call.out_offsets};
@@ -212,7 +213,7 @@ coll_status coll_request_pair(struct coll_comm *comm, const struct coll_pair *p,
 	return st;
 }
 
-/* ---- Handing in ---- */
+/* ---- Submitting ---- */
 
 void coll_request_sign(struct coll_request *r)
 {
@@ -222,7 +223,7 @@ void coll_request_sign(struct coll_request *r)
 	                      &r->job, &r->record);
 }
 
-/* Its lines in the flight recorder: one, or one for each half of a pair. */
+/* Make the flight recorder entries: one, or one for each half of a pair. */
 static void record(struct coll_request *r)
 {
 	struct coll_comm *comm = r->comm;
@@ -248,11 +249,11 @@ coll_status coll_request_submit(struct coll_request *r, struct coll_stream *stre
 {
 	struct coll_comm *comm = r->comm;
 	struct coll_async *a = comm->ctx->async;
-	const bool leaves = stream || (r->parts && !r->held); /* nobody waits for it here */
+	const bool leaves = stream || (r->parts && !r->held); /* no thread waits for it here */
 	coll_status st;
 
 	coll_operation_hand_over(comm);
-	comm->prepared_for = NULL; /* record and channels are others' now */
+	comm->prepared_for = NULL; /* drivers use the record and the channels now */
 	r->stream = stream;
 	r->status = COLL_AGAIN;
 	r->timer = (struct coll_wait_timer){0};
@@ -271,7 +272,7 @@ coll_status coll_request_submit(struct coll_request *r, struct coll_stream *stre
 			coll_group_join(r);
 		coll_inflight_unblock(r);
 		coll_inflight_launch(a);
-		/* What can be sent at once is. */
+		/* Send at once what can be sent at once. */
 		if (leaves)
 			coll_drive(comm->ctx);
 		if (leaves && a->running && atomic_load(&a->drivers) == 0)

@@ -6,26 +6,27 @@
 
 #include "progress/async.h"
 
-/* A request for a call, not handed in. On failure the call is refused. */
+/* Make a request for a call, without submitting it. On failure the call is refused. */
 coll_status coll_request_call(struct coll_comm *comm, const struct coll_call *call, struct coll_request **req);
 coll_status coll_request_pair(struct coll_comm *comm, const struct coll_pair *pair, struct coll_request **req);
 
-/* What a new or used request needs for a call; the plan is pinned. */
+/* Fill a new or used request for a call. Pins the plan. */
 coll_status coll_request_bind(struct coll_request *r, const struct coll_call *call);
 
-/* Noted in a group; of a stream: handed in; else handed in and waited for. */
+/* Inside a group: note the request. With a stream: submit it. Else submit it and wait for it. */
 coll_status coll_request_dispatch(struct coll_request *r, struct coll_stream *stream);
 
-/* Hand in, at a position of the stream (0: the next). An error: the communicator has failed. */
+/* Submit a request, at a position of the stream (0: the next). An error means that the communicator
+ * has failed. */
 coll_status coll_request_submit(struct coll_request *r, struct coll_stream *stream, uint64_t position);
 
-/* Its record, and the signature of its frames: a call begins. */
+/* Begin the call: make its record and the signature of its frames. */
 void coll_request_sign(struct coll_request *r);
 
 /* Wait for a held request. */
 coll_status coll_request_await(struct coll_request *r, int timeout_ms);
 
-/* The request of the communicator's thread is to be used again. */
+/* Return a request for reuse. Only the communicator's thread may call this. */
 void coll_request_recycle(struct coll_request *r);
 void coll_request_init(struct coll_request *r, struct coll_comm *comm);
 void coll_request_fini(struct coll_request *r);

@@ -1,9 +1,10 @@
 /*
- * Streams: host queues of a context. A stream orders what was put in it and nothing else:
- * the requests at its first position not complete may start, those behind may not. It
- * remembers its first error; what comes behind an error still runs, since other ranks
- * count on it.
+ * Streams: host queues of a context. A stream orders its own requests and nothing else. The
+ * requests at its first incomplete position may start; those behind may not. A stream keeps its
+ * first error. Requests behind an error still run, because other ranks expect them.
  */
+#include "progress/stream.h"
+
 #include <stdlib.h>
 
 #include "core/error.h"
@@ -12,7 +13,6 @@
 #include "progress/event.h"
 #include "progress/group.h"
 #include "progress/inflight.h"
-#include "progress/stream.h"
 
 /* ---- Order (the lock is held) ---- */
 
@@ -22,7 +22,7 @@ void coll_stream_append(struct coll_stream *s, struct coll_request *r, uint64_t 
 		position = s->last + 1;
 	if (position > s->last)
 		s->last = position;
-	/* Of a group whose first calls are complete already. */
+	/* The request belongs to a group whose first calls are already complete. */
 	if (atomic_load_explicit(&s->through, memory_order_relaxed) >= position)
 		atomic_store_explicit(&s->through, position - 1, memory_order_release);
 	r->position = position;
@@ -33,7 +33,7 @@ void coll_stream_append(struct coll_stream *s, struct coll_request *r, uint64_t 
 		r->blockers++;
 }
 
-/* The first position has changed: all there may start. */
+/* The first position has changed: its requests may start. */
 static void release(struct coll_stream *s)
 {
 	for (struct coll_link *l = s->items.next; l != &s->items; l = l->next) {
@@ -69,7 +69,7 @@ void coll_stream_pop(struct coll_stream *s, struct coll_request *r, coll_status 
 	uint64_t through;
 
 	coll_list_remove(&r->item);
-	/* A call that comes first may fail after one behind it, of another communicator. */
+	/* An earlier call may fail after a later one of another communicator. */
 	if (status != COLL_OK && (s->status == COLL_OK || r->position < s->failed_at)) {
 		s->status = status;
 		s->failed_at = r->position;
@@ -108,7 +108,7 @@ coll_status coll_stream_create(coll_stream **out, coll_comm *comm)
 	coll_list_init(&s->events);
 	coll_async_lock(s->ctx);
 	s->number = ++s->ctx->async->streams;
-	if (s->number == 0) /* 0 is no stream */
+	if (s->number == 0) /* 0 means no stream */
 		s->number = ++s->ctx->async->streams;
 	pthread_mutex_unlock(&s->ctx->async->lock);
 	coll_context_retain(s->ctx);

@@ -6,7 +6,8 @@
 
 #include "progress/async.h"
 
-/* Append at a position, 0: the next; adds a blocker unless the request may start at once. */
+/* Append a request at a position (0: the next). Adds a blocker unless the request may start at
+ * once. */
 void coll_stream_append(struct coll_stream *s, struct coll_request *r, uint64_t position);
 void coll_stream_pop(struct coll_stream *s, struct coll_request *r, coll_status status);
 

@@ -1,7 +1,9 @@
 /*
- * Waiting, inline in the caller's thread: spin a little, then sleep on descriptors. What
- * ends a wait that cannot end well is watchdog.c's.
+ * Waiting inline in the caller's thread: spin for a short time, then sleep on descriptors.
+ * watchdog.c ends a wait that cannot succeed.
  */
+#include "progress/wait.h"
+
 #include <poll.h>
 #include <sched.h>
 
@@ -12,13 +14,12 @@
 #include "progress/async.h"
 #include "progress/drive.h"
 #include "progress/loop.h"
-#include "progress/wait.h"
 #include "watch/diagnose.h"
 
 enum { EAGER_POLLS = 24 };
 
-/* Poll all runs. OK: all are done; AGAIN: some wait, *moved if any did not; an error is
- * the first run's, *run. */
+/* Poll all runs. OK: all are done. AGAIN: some are not, and *moved says whether any moved. An error
+ * is that of the first failed run, *run. */
 static coll_status poll_runs(const struct coll_wait *w, bool *moved, struct coll_run **run)
 {
 	coll_status result = COLL_OK;
@@ -37,9 +38,9 @@ static coll_status poll_runs(const struct coll_wait *w, bool *moved, struct coll
 	return result;
 }
 
-/* What a frame takes from core to core, a few times over: while a peer is on time it
- * comes within these polls, and the rest of the loop only delays noticing it. Only
- * where each rank has a core, and nothing else needs this thread. */
+/* Poll for a few times the transfer time of a frame between cores. The frame of a punctual peer
+ * arrives within these polls, and the rest of the loop would only delay its detection. This applies
+ * only if each rank has a core and nothing else needs this thread. */
 coll_status coll_comm_wait_eagerly(struct coll_comm *comm, const struct coll_wait *w)
 {
 	if (coll_async_needs_callers(comm->ctx->async))
@@ -55,7 +56,7 @@ coll_status coll_comm_wait_eagerly(struct coll_comm *comm, const struct coll_wai
 	return COLL_AGAIN;
 }
 
-/* What is left without guards: see base/guards.h. */
+/* The wait without guards: see base/guards.h. */
 static coll_status wait_bare(struct coll_comm *comm, const struct coll_wait *w)
 {
 	for (;;) {
@@ -76,10 +77,12 @@ struct waiter {
 	struct coll_comm *comm;
 	const struct coll_wait *wait;
 	struct coll_wait_timer timer;
-	unsigned alarm; /* as it was before it was heeded: what was told since then may have woken another thread */
+	/* The alarm before it was read. A gossip note since then may have woken another thread
+	 * instead of this one. */
+	unsigned alarm;
 };
 
-/* The look before a sleep. Deadlines and errors are met by the next look. */
+/* The last look before a sleep. The next look handles deadlines and errors. */
 static coll_status last_look(struct waiter *w, bool *moved)
 {
 	struct coll_context *ctx = w->comm->ctx;
@@ -118,10 +121,10 @@ static coll_status look(void *arg, bool last, bool *moved)
 		coll_wait_timer_moved(comm, &w->timer);
 	} else {
 		coll_context_progress(comm->ctx);
-		/* What others have in flight must not wait for this call. */
+		/* Operations of other threads must not wait for this call. */
 		coll_drive_try(comm->ctx);
 	}
-	/* Also while it moves: a long call may move all the time. */
+	/* Check also while the call moves: a long call may move all the time. */
 	st = coll_comm_heed_alarm(comm, w->wait, &w->timer);
 	return st == COLL_OK ? COLL_AGAIN : st;
 }
@@ -140,7 +143,7 @@ coll_status coll_comm_wait(struct coll_comm *comm, const struct coll_wait *w)
 	coll_status st;
 
 	if (w->nruns == 1 && comm->ctx->dedicated_cores && coll_comm_wait_eagerly(comm, w) == COLL_OK)
-		return COLL_OK; /* an error is sticky: met again below */
+		return COLL_OK; /* an error is sticky: the loop below returns it */
 	if (!COLL_GUARDS)
 		return wait_bare(comm, w);
 	st = coll_wait_loop_run(&loop);
