@@ -1,24 +1,28 @@
 /*
  * The end of communicators: destroy and abort.
  *
- * Nobody may go while a peer still reads from it: destroy ends with a barrier, bounded.
- * Ranks may destroy several communicators in different orders, so no call waits long for
- * one of them: what the others have not come to yet is left closing, advanced by whoever
- * is idle in the context (coll_comm_progress_closing) and freed when its barrier has ended or its
- * time is up. The last user of the context waits for all that part, and closes it.
+ * A process must not close a communicator while a peer still reads from it. So destroy ends with a
+ * barrier that has a time limit.
  *
- * That others are late, or have given up waiting for this rank, is no failure of an end.
- * A death is, and so is what another rank has told about the communicator: nobody else
- * would tell this rank's user. Such last words are what destroy returns; those of an end
- * that was left closing are told by the last destroy of the context.
+ * Ranks may destroy several communicators in different orders, so destroy waits only briefly for
+ * each. If some ranks have not called destroy yet, the communicator stays in the closing list. Any
+ * idle thread of the context advances it with coll_comm_progress_closing(). It is freed when its
+ * barrier has ended or its time limit has passed. The last user of the context waits for all
+ * communicators in the list, then closes the context.
+ *
+ * Destroy does not fail because other ranks are late or no longer wait for this rank. It does fail
+ * if a member has died or if another rank has reported a failure of the communicator: this rank's
+ * user would not learn of it otherwise. Destroy returns this close error. For a communicator that
+ * stayed in the closing list, the last destroy of the context returns it.
  */
+#include "comm/closing.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/delay.h"
 #include "call/blocking.h"
-#include "comm/closing.h"
 #include "comm/create.h"
 #include "control/gossip.h"
 #include "core/error.h"
@@ -31,11 +35,11 @@
 #include "progress/persistent.h"
 #include "watch/diagnose.h"
 
-enum { CLOSINGS_MAX = 32 /* as many are left behind */ };
+enum { CLOSINGS_MAX = 32 /* destroy waits longer while more than this many are closing */ };
 
 static const uint64_t MS = 1000000;
 
-/* Why an end failed. */
+/* The error of a close that failed. */
 struct coll_close_error {
 	struct coll_error_box box;
 	char message[1024];
@@ -44,12 +48,12 @@ struct coll_close_error {
 /* A communicator that its user has destroyed. */
 struct coll_closing {
 	struct coll_closing *next;           /* in ctx->closings */
-	struct coll_close_error **error_out; /* where its last words go: to destroy, or to the context */
+	struct coll_close_error **error_out; /* where its error goes: to destroy or to the context */
 	struct coll_comm *comm;
 	struct coll_wait wait;
 	struct coll_wait_timer timer;
 	uint64_t deadline_ns;
-	char token[2]; /* the barrier's buffers */
+	char token[2]; /* buffers of the barrier */
 };
 
 /* ---- The last barrier ---- */
@@ -75,7 +79,8 @@ static bool is_over(struct coll_closing *p)
 	       coll_comm_inspect(p->comm, &p->wait, &p->timer, now) != COLL_OK;
 }
 
-/* The last words of an end nobody waits for alone are told in ranks of the job. */
+/* Keep the error of a close. If destroy no longer waits for this communicator, the error names
+ * ranks of the job. */
 static void keep_error(const struct coll_closing *p)
 {
 	const struct coll_comm *comm = p->comm;
@@ -115,8 +120,8 @@ void coll_comm_progress_closing(struct coll_context *ctx)
 	pthread_mutex_unlock(&ctx->closing_lock);
 }
 
-/* Whether comm parts still; NULL: whether anything does. comm may be gone, so it is
- * compared only. */
+/* Whether comm is still closing. NULL: whether any communicator is. comm may have been freed, so
+ * its address is only compared. */
 static bool is_closing(struct coll_context *ctx, const struct coll_comm *comm)
 {
 	struct coll_closing *p;
@@ -136,7 +141,8 @@ struct close_wait {
 	uint64_t deadline_ns;
 };
 
-/* Over: comm (NULL: everything) has closed, or the time is up and few are left behind. */
+/* The wait ends when comm (NULL: every communicator) has closed. It also ends when the time limit
+ * has passed and few communicators are still closing. */
 static coll_status look(void *arg, bool last, bool *moved)
 {
 	const struct close_wait *a = arg;
@@ -149,7 +155,7 @@ static coll_status look(void *arg, bool last, bool *moved)
 	if (last)
 		return COLL_AGAIN;
 	coll_context_progress(a->ctx);
-	/* What else is in flight must not wait for this. */
+	/* Other operations in flight must progress meanwhile. */
 	*moved = coll_drive_try(a->ctx);
 	return COLL_AGAIN;
 }
@@ -163,9 +169,9 @@ static void wait_for(struct coll_context *ctx, const struct coll_comm *comm, int
 	coll_wait_loop_run(&loop);
 }
 
-/* Whether there is nobody to wait for: a member is dead, or the communicator has failed.
- * With a dead member the barrier cannot end, and to the living it would be a call that
- * differs from theirs. A death settles first. */
+/* Whether the barrier is pointless: a member has died, or the communicator has failed. With a dead
+ * member the barrier cannot end. The living ranks would see it as a call that differs from theirs.
+ * A death must settle before it counts. */
 static coll_status look_for_death(void *arg, bool last, bool *moved)
 {
 	struct coll_comm *comm = arg;
@@ -198,7 +204,7 @@ coll_status coll_comm_prepare_end(struct coll_comm *comm)
 	return comm->end ? COLL_OK : COLL_ERR_MEMORY;
 }
 
-/* Begin the last barrier. False: there is none, the communicator can be freed. */
+/* Begin the last barrier. False: no barrier runs, and the caller can free the communicator. */
 static bool begin_closing(struct coll_comm *comm, struct coll_close_error **error_out)
 {
 	struct coll_context *ctx = comm->ctx;
@@ -230,7 +236,7 @@ static bool begin_closing(struct coll_comm *comm, struct coll_close_error **erro
 		keep_error(p);
 		return false;
 	}
-	comm->end = NULL; /* the list's from here on */
+	comm->end = NULL; /* from here on the closing list owns it */
 	pthread_mutex_lock(&ctx->closing_lock);
 	p->next = ctx->closings;
 	ctx->closings = p;
@@ -239,7 +245,8 @@ static bool begin_closing(struct coll_comm *comm, struct coll_close_error **erro
 	return true;
 }
 
-/* The last user waits for all ends under way, and gets what no call has reported yet. */
+/* The last user waits for all communicators that are closing. It gets the first error that no call
+ * has reported yet. */
 static void end_context(struct coll_context *ctx, struct coll_close_error **error_out)
 {
 	wait_for(ctx, NULL, COLL_DELAY_DESTROY_MS + COLL_DELAY_DESTROY_STAY_MS);
@@ -260,8 +267,8 @@ void coll_comm_end_context(struct coll_context *ctx)
 	free(error_out);
 }
 
-/* destroy waits no longer for comm, which may be gone: what it meets from now on is the
- * context's to tell. */
+/* Destroy no longer waits for comm, which may have been freed. From now on its error goes to the
+ * context. */
 static void hand_to_context(struct coll_context *ctx, const struct coll_comm *comm)
 {
 	pthread_mutex_lock(&ctx->closing_lock);
@@ -291,7 +298,7 @@ coll_status coll_comm_destroy(coll_comm **out)
 	if (begin_closing(comm, &error_out)) {
 		wait_for(ctx, comm, COLL_DELAY_DESTROY_STAY_MS);
 		if (atomic_load_explicit(&ctx->users, memory_order_relaxed) > 1)
-			hand_to_context(ctx, comm); /* else it is waited for to its end */
+			hand_to_context(ctx, comm); /* else destroy waits for it to its end */
 	} else {
 		coll_comm_free(&comm);
 	}

@@ -1,5 +1,5 @@
 /*
- * The end of communicators.
+ * The end of communicators: destroy and abort.
  */
 #ifndef COLL_COMM_CLOSING_H
 #define COLL_COMM_CLOSING_H
@@ -7,15 +7,15 @@
 #include "context/context.h"
 #include "core/comm.h"
 
-/* coll_context_hooks.end: the last user of a context has left. Waits for the ends under way; what those met that no
- * call has reported yet is logged. */
+/* The hook coll_context_hooks.end: the last user of a context has left. Waits for all communicators
+ * that are closing. Logs their errors that no call has reported yet. */
 void coll_comm_end_context(struct coll_context *ctx);
 
-/* At creation: what the last barrier needs. Freed by coll_comm_free(). */
+/* Allocates, at creation, what the last barrier needs. coll_comm_free() frees it. */
 coll_status coll_comm_prepare_end(struct coll_comm *comm);
 
-/* Advance the last barriers of communicators that were destroyed while some of their
- * ranks had not come yet. Any thread; returns at once when another one does it. */
+/* Advance the last barriers of destroyed communicators for which some ranks have not called destroy
+ * yet. Any thread may call this. It returns at once if another thread is doing it. */
 void coll_comm_progress_closing(struct coll_context *ctx);
 
 #endif

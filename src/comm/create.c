@@ -1,6 +1,8 @@
 /*
- * Creation of communicators: probe, open, exchange, join. Their end is closing.c's.
+ * Creation of communicators: probe, open, exchange, join. closing.c ends them.
  */
+#include "comm/create.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +16,6 @@
 #include "bootstrap/id.h"
 #include "bootstrap/probe.h"
 #include "comm/closing.h"
-#include "comm/create.h"
 #include "comm/settings.h"
 #include "context/service.h"
 #include "core/fabric.h"
@@ -69,8 +70,9 @@ const coll_error *coll_last_error(const coll_comm *comm)
 
 /* ---- Agreed facts ---- */
 
-/* The slowest transport that some pair will use, from the peer infos alone: one host
- * and everyone has the host's fastest, else the fastest that crosses hosts. */
+/* The slowest transport that some pair will use, computed from the peer infos alone. On one host
+ * this is the fastest transport of that host. On several hosts it is the fastest one that crosses
+ * hosts. */
 static const struct coll_opened_transport *common_transport(const struct coll_comm *comm)
 {
 	const struct coll_context *ctx = comm->ctx;
@@ -90,7 +92,7 @@ static const struct coll_opened_transport *common_transport(const struct coll_co
 
 static size_t slot_bytes_for(const struct coll_settings *s, int size, uint32_t slots, uint32_t windows, size_t best)
 {
-	/* Both directions, two kinds of lanes in use: half the budget is for slots. */
+	/* The budget covers both directions and two kinds of lanes. Slots get half of it. */
 	size_t channels = (size_t)(size > 1 ? size - 1 : 1) * 2 * windows * slots * 2;
 	size_t each = s->memory_budget / 2 / channels, bytes = best;
 
@@ -99,7 +101,8 @@ static size_t slot_bytes_for(const struct coll_settings *s, int size, uint32_t s
 	return bytes;
 }
 
-/* As many as the transport likes while they can have full size, then as few as do. */
+/* Use as many slots as the transport prefers while they can have full size. Otherwise use as few as
+ * suffice for full size. */
 static uint32_t slots_for(const struct coll_settings *s, int size, uint32_t depth, uint32_t windows, size_t best)
 {
 	if (s->slots >= 2)
@@ -126,8 +129,8 @@ static void find_facts(struct coll_comm *comm)
 	                                .forced = s->algo};
 	if (w)
 		f->caps = w->caps;
-	/* Frames are lent to the kernel, whose copies are in the transport's rate; a reduction
-	 * finds what was just received in the cache. */
+	/* The kernel gets frames by reference, and the transport's rate includes the kernel's
+	 * copies. A reduction finds the data just received in cache. */
 	if (f->caps.streamed) {
 		f->reduce_bytes_per_ns = 20;
 		f->copy_bytes_per_ns = 0;
@@ -163,7 +166,7 @@ static void unlist(struct coll_comm *comm)
 		*link = comm->next;
 		comm->ctx->gone[comm->ctx->ngone++ % COLL_GONE_MAX] = comm->id;
 	}
-	if (comm->ctx->comms) /* else the context goes too */
+	if (comm->ctx->comms) /* if none is left, the context ends as well */
 		coll_history_keep(&comm->ctx->history, &comm->recorder, comm->id);
 	pthread_mutex_unlock(&comm->ctx->comms_lock);
 }
@@ -196,7 +199,8 @@ static void describe(const struct coll_comm *comm)
 
 uint64_t coll_comm_first_id(const struct coll_context *ctx)
 {
-	/* Equal on all ranks, different between jobs: drawn from rank 0's incarnation. */
+	/* The id is equal on all ranks and differs between jobs: it derives from the process id of
+	 * rank 0. */
 	return coll_hash_combine(ctx->peer_infos[0].id.word[0], ctx->peer_infos[0].id.word[1]) | 1;
 }
 
@@ -220,7 +224,7 @@ coll_status coll_comm_new(struct coll_context *ctx, uint64_t id, uint32_t epoch,
 		coll_comm_free(&comm);
 		return coll_error_set(err, st, "out of memory for a communicator of %d", size);
 	}
-	atomic_init(&comm->attention, COLL_ATTENTION_ALARM); /* what was told before it was there */
+	atomic_init(&comm->attention, COLL_ATTENTION_ALARM); /* gossip notes may have arrived earlier */
 	comm->rank = coll_comm_rank_of(comm, ctx->rank);
 	comm->size = comm->rank_map.size;
 	find_facts(comm);
@@ -302,7 +306,7 @@ static coll_status check_config(const coll_config *cfg, struct coll_error_box *e
 	return COLL_OK;
 }
 
-/* ---- What the context calls ---- */
+/* ---- Hooks of the context ---- */
 
 static coll_status open_hook(struct coll_context *ctx, struct coll_error_box *err)
 {
@@ -388,7 +392,8 @@ coll_status coll_comm_create(coll_comm **out, const coll_config *cfg)
 	return st;
 }
 
-/* Ranks of one process: a group joins their loop transports, peer infos are at hand. */
+/* Create all ranks in one process. A group connects their loop transports, and the peer infos need
+ * no exchange. */
 coll_status coll_comm_create_all(coll_comm **comms, int n, const coll_config *cfg)
 {
 	struct coll_error_box err;

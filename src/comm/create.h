@@ -6,12 +6,13 @@
 
 #include "core/comm.h"
 
-/* The communicator of this id and epoch, of size processes by rank (NULL: of all). It
- * is a user of the context from now on; coll_comm_free does not end that. */
+/* Create the communicator with this id and epoch. process_of lists its `size` processes by rank
+ * (NULL: all processes). The communicator counts as a user of the context. coll_comm_free() does
+ * not end that use. */
 coll_status coll_comm_new(struct coll_context *ctx, uint64_t id, uint32_t epoch, const int *process_of, int size,
                           struct coll_comm **comm, struct coll_error_box *err);
 
-/* The id of the communicator of all ranks of the job. */
+/* The id of the communicator that contains all ranks of the job. */
 uint64_t coll_comm_first_id(const struct coll_context *ctx);
 void coll_comm_free(struct coll_comm **comm);
 

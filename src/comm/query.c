@@ -1,5 +1,5 @@
 /*
- * What a communicator says about itself.
+ * Queries about a communicator.
  */
 #include <string.h>
 
@@ -45,7 +45,7 @@ const char *coll_comm_transport(const coll_comm *comm, int rank)
 	return w ? w->table.name : "none";
 }
 
-/* A look at what is on record costs the calls nothing. */
+/* Reads the flight recorder, so calls pay nothing for this query. */
 const char *coll_comm_last_way(const coll_comm *comm)
 {
 	const struct coll_recorder *r = comm ? &comm->recorder : NULL;

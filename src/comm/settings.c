@@ -1,8 +1,12 @@
 /*
- * What every rank can tell of its settings by itself, whatever this machine has: values out of range
- * are errors at creation, told by name. What a value means is its user's; texts whose meaning
- * needs the machine (interfaces, devices, kernels) are looked at where they are used.
+ * Checks of settings that each rank can make alone, independent of the machine.
+ *
+ * A value out of range is an error at creation, and the error names the setting. The code that uses
+ * a setting interprets its value. Texts that depend on the machine (interfaces, devices, kernels)
+ * are checked where they are used.
  */
+#include "comm/settings.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <limits.h>
@@ -10,7 +14,6 @@
 #include <string.h>
 
 #include "bootstrap/address.h"
-#include "comm/settings.h"
 #include "core/comm.h"
 #include "select/forced.h"
 
@@ -55,7 +58,7 @@ static coll_status check_numbers(const struct coll_settings *s, struct coll_erro
 	return st;
 }
 
-/* A number, or nothing. */
+/* Check a setting that is a whole number or empty. */
 static coll_status check_optional(const char *name, const char *text, unsigned long most, struct coll_error_box *err)
 {
 	char *end;
@@ -71,7 +74,7 @@ static coll_status check_optional(const char *name, const char *text, unsigned l
 	                      most);
 }
 
-/* One of these, separated by a blank. */
+/* Check that the text is one of the words in `words`, which blanks separate. */
 static coll_status check_word(const char *name, const char *text, const char *words, struct coll_error_box *err)
 {
 	const size_t len = strlen(text);

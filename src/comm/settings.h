@@ -1,12 +1,12 @@
 /*
- * What every rank can tell of its settings by itself, whatever this machine has.
+ * Checks of settings that each rank can make alone, independent of the machine.
  */
 #ifndef COLL_COMM_SETTINGS_H
 #define COLL_COMM_SETTINGS_H
 
 #include "core/comm.h"
 
-/* Values that no machine can take are an error, by name. */
+/* A value that is invalid on every machine is an error, which names the setting. */
 coll_status coll_settings_check(const struct coll_settings *settings, struct coll_error_box *err);
 
 #endif

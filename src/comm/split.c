@@ -1,15 +1,17 @@
 /*
- * New communicators from an old one: split, duplicate, from a list of ranks.
+ * New communicators from an existing one: split, duplicate, or from a list of ranks.
  *
- * Each is one all_gather on the parent, with a record kind of its own, in which every
- * rank says what it wants; what follows is computed alike from what all have said. So
- * all ranks succeed, or all are refused with the same message: arguments that only one
- * rank knows to be wrong travel too. Nothing else is exchanged: the processes know each
- * other, and channels open when they are used.
+ * Each operation is one all_gather on the parent, with a record kind of its own. In it every rank
+ * sends its request. All ranks then compute the same result from all requests. So either all ranks
+ * succeed, or all ranks refuse the call with the same message. For this reason a rank also sends
+ * requests that it has already found invalid. Nothing else is exchanged: the processes are already
+ * connected, and channels open on first use.
  *
- * The id of a child is a hash of (parent's id, sequence number, colour, epoch): equal on
- * its members, different for all other children of the job.
+ * The id of a child is a hash of (id of the parent, sequence number, colour, epoch). It is equal on
+ * all members and differs from the ids of all other children of the job.
  */
+#include "comm/split.h"
+
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,18 +20,17 @@
 #include "base/messages.h"
 #include "call/blocking.h"
 #include "comm/create.h"
-#include "comm/split.h"
 #include "control/gossip.h"
 #include "core/comm.h"
 #include "core/error.h"
 #include "progress/drive.h"
 
-/* What a rank says. 8-byte units, so that any rank's layout is every rank's. */
+/* The request of one rank. It consists of 8-byte units, so its layout is the same on all ranks. */
 struct split_request {
-	uint64_t call_hash; /* hash of what all children of this call share: checked */
-	uint64_t list;      /* from ranks: hash of the list, 0: an empty one */
+	uint64_t call_hash; /* hash that all children of this call share; checked */
+	uint64_t list;      /* from ranks: hash of the list, 0: empty list */
 	int32_t colour;     /* split: colour; from ranks: enum fault */
-	int32_t key;        /* split: key; from ranks: position of this rank in its list, -1: not in it */
+	int32_t key;        /* split: key; from ranks: position of this rank in its list, -1: absent */
 };
 static_assert(sizeof(struct split_request) == 24, "no padding travels");
 
@@ -57,7 +58,8 @@ static coll_status gather(struct coll_comm *parent, enum coll_record_kind kind, 
 	                                                  .type = COLL_U32});
 }
 
-/* All wishes in rank order (malloc'd), after the checks that all calls share. */
+/* Gather the requests of all ranks in rank order (malloc'd). Makes the checks that all three
+ * operations share. */
 static coll_status exchange(struct coll_comm *parent, enum coll_record_kind kind, struct split_request *mine,
                             struct split_request **all)
 {
@@ -83,7 +85,8 @@ static coll_status exchange(struct coll_comm *parent, enum coll_record_kind kind
 
 /* ---- Child ---- */
 
-/* By rank of the child, for these ranks of the parent (NULL: all, in their order). */
+/* The processes of these ranks of the parent (NULL: all ranks in order), indexed by rank of the
+ * child. */
 static int *processes_of(const struct coll_comm *parent, const int *ranks, int n)
 {
 	int *process_of = malloc((size_t)n * sizeof(*process_of));
@@ -93,8 +96,9 @@ static int *processes_of(const struct coll_comm *parent, const int *ranks, int n
 	return process_of;
 }
 
-/* The child of these processes (consumed; NULL: there was no memory for them). A failure
- * here is this rank's alone: the other members, who have their child, are told. */
+/* Create the child with these processes. Consumes process_of (NULL: its allocation failed). A
+ * failure here concerns this rank only. A gossip note reports it to the other members, which have
+ * their child. */
 static coll_status create_child(struct coll_comm *parent, const char *name, int *process_of, int n, uint64_t id,
                                 coll_comm **child)
 {
@@ -127,12 +131,12 @@ static uint64_t child_id(uint64_t call_hash, uint64_t colour)
 {
 	const uint64_t id = coll_hash_combine(call_hash, colour);
 
-	return id ? id : 1; /* 0 names all communicators */
+	return id ? id : 1; /* id 0 stands for all communicators */
 }
 
-/* The call failed with its communicator. Other members may have had the last frame of it
- * and wait in their child by now, whose members need not be those that the failure is
- * about: they are told why this rank will never come. */
+/* The call failed together with the parent. Other members may have received the last frame of the
+ * call and may already wait in their child. The cause of the failure need not be a member of that
+ * child. So this rank sends a gossip note with the reason why it will never join. */
 static void announce_failed_child(const struct coll_comm *parent, coll_status st, uint64_t id)
 {
 	struct coll_note note = {.kind = COLL_GOSSIP_FAIL, .status = st, .process = -1, .comm = id};
@@ -164,7 +168,7 @@ static int by_key_then_rank(const void *a, const void *b)
 	return x->rank < y->rank ? -1 : 1;
 }
 
-/* The processes of one colour, ordered by key, then by rank; malloc'd. */
+/* The processes of one colour, ordered by key, then by rank (malloc'd). */
 static int *processes_of_colour(const struct coll_comm *parent, const struct split_request *w, int colour, int *n)
 {
 	struct member *members = malloc((size_t)parent->size * sizeof(*members));
@@ -235,7 +239,7 @@ coll_status coll_comm_split_duplicate(struct coll_comm *parent, struct coll_comm
 
 static const char from_ranks[] = "comm_create_from_ranks";
 
-/* What this rank's list is, and what is wrong with it. */
+/* The request for this rank's list. It includes the first fault found in the list. */
 static struct split_request read_list(const struct coll_comm *parent, const int *ranks, int n, bool *seen)
 {
 	struct split_request w = {.key = -1};
@@ -267,8 +271,8 @@ static bool lists_differ(const struct split_request *w, int size)
 	return false;
 }
 
-/* Only who has a list knows whom it names: each rank says whether somebody in its own
- * list passed another, and all are refused if any has. */
+/* Only a rank that has a list can see which ranks the list names. Each rank reports whether a rank
+ * in its own list passed a different list. If any rank reports one, all ranks refuse the call. */
 static coll_status compare_lists(struct coll_comm *parent, const struct split_request *w, const int *ranks, int n)
 {
 	int32_t mine = -1, *all = malloc((size_t)parent->size * sizeof(*all));
