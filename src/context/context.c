@@ -2,11 +2,6 @@
  * Context: open, join, links, progress, close. See context.h.
  */
 #include "context/context.h"
-#include "base/delay.h"
-#include "bootstrap/host_id.h"
-#include "control/gossip.h"
-#include "transports/common/dummy.h"
-#include "transports/loop/group.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -17,13 +12,18 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "base/delay.h"
 #include "base/hash.h"
+#include "bootstrap/host_id.h"
 #include "context/locality.h"
 #include "context/service.h"
+#include "control/gossip.h"
 #include "topology/topology.h"
+#include "transports/common/dummy.h"
 #include "transports/hook/hook.h"
+#include "transports/loop/group.h"
 
-/* ---- Group ---- */
+/* ---- Shared group ---- */
 
 coll_status coll_shared_group_create(struct coll_shared_group **group)
 {
@@ -44,14 +44,14 @@ void coll_shared_group_release(struct coll_shared_group **group)
 	struct coll_shared_group *h = *group;
 
 	*group = NULL;
-	/* The last user frees: acq_rel orders all uses before it. */
+	/* The last user frees the group. acq_rel orders all earlier uses before that. */
 	if (h && atomic_fetch_sub_explicit(&h->users, 1, memory_order_acq_rel) == 1) {
 		coll_loop_group_destroy(&h->group);
 		free(h);
 	}
 }
 
-/* ---- What transports see ---- */
+/* ---- Callbacks for transports ---- */
 
 static const char *env_setting(void *ctx, const char *name)
 {
@@ -99,8 +99,8 @@ static void env_link_down(void *ctx, const struct coll_process_id *peer, coll_st
 
 /* ---- Open ---- */
 
-/* Where in the list "shm,tcp" a transport stands; -1: not at all. An empty list is
- * the order of the registry, but for loop, which always needs a group. */
+/* The position of a transport in the list "shm,tcp"; -1: it is absent. An empty list means the
+ * order of the registry, without loop, which always needs a group. */
 static int turn_of(const char *list, int position, bool have_group)
 {
 	const char *name = coll_transports[position]->name;
@@ -173,7 +173,8 @@ static coll_status open_transport(struct coll_context *c, const struct coll_tran
 			w->table.fini(w->inst);
 		coll_transport_hook_unwrap(w->hook);
 		memset(w, 0, sizeof(*w));
-		/* That it is short of memory says nothing about the transport: others would be chosen. */
+		/* A lack of memory does not mean that the transport is unavailable. Skipping it
+		 * would make this rank choose a different one than its peers. */
 		return st == COLL_ERR_MEMORY ? coll_error_set(err, st, "out of memory for transport %s", t->name)
 		                             : COLL_OK;
 	}
@@ -187,7 +188,7 @@ static coll_status open_transports(struct coll_context *c, struct coll_shared_gr
 {
 	coll_status st = check_list(c->settings.transports, err);
 
-	/* Earlier turns are preferred: everybody takes the first wire that reaches a peer. */
+	/* Open in the order of preference: every rank uses the first transport that reaches a peer. */
 	for (int turn = 0; turn < COLL_TRANSPORTS; turn++)
 		for (int i = 0; st == COLL_OK && i < COLL_TRANSPORTS; i++)
 			if (turn_of(c->settings.transports, i, group != NULL) == turn)
@@ -465,7 +466,7 @@ void coll_context_retain(struct coll_context *ctx)
 
 bool coll_context_leave(struct coll_context *ctx)
 {
-	/* The last user ends the context: acq_rel orders what the others did before it. */
+	/* The last user ends the context. acq_rel orders the work of the other users before that. */
 	return atomic_fetch_sub_explicit(&ctx->users, 1, memory_order_acq_rel) == 1;
 }
 

@@ -1,8 +1,9 @@
 /*
- * The context: this process in one job. Owns the transports' instances, the
- * links to other processes (opened lazily, at most one per process), the control
- * plane and the service thread. A process is named by its rank in the job;
- * communicators map their ranks to processes (rank_map.h).
+ * The context: this process in one job.
+ *
+ * It owns the instances of the transports, the links to other processes, the control plane and the
+ * service thread. Links open on first use, at most one per process. A process is named by its rank
+ * in the job. Communicators map their ranks to processes (rank_map.h).
  */
 #ifndef COLL_CONTEXT_CONTEXT_H
 #define COLL_CONTEXT_CONTEXT_H
@@ -25,13 +26,13 @@ struct coll_closing;
 
 enum { COLL_GONE_MAX = 256 };
 
-/* The group of the contexts of one process, freed with the last of them. */
+/* The group that all contexts of one process share. The last of them frees it. */
 struct coll_shared_group {
 	struct coll_loop_group *group;
 	atomic_int users;
 };
 coll_status coll_shared_group_create(struct coll_shared_group **group);
-void coll_shared_group_release(struct coll_shared_group **group); /* NULL inside accepted */
+void coll_shared_group_release(struct coll_shared_group **group); /* *group may be NULL */
 
 /* One transport in use: a complete table and its instance. */
 struct coll_opened_transport {
@@ -39,24 +40,24 @@ struct coll_opened_transport {
 	struct coll_transport_caps caps;
 	int position; /* in coll_transports and in the peer info */
 	void *inst;
-	void *hook;         /* wrapping state to free, or NULL */
-	atomic_bool active; /* has links: the waiter polls it */
+	void *hook;         /* state of the hook, to be freed, or NULL */
+	atomic_bool active; /* it has links, so waiting threads poll it */
 };
 
-/* A process of the job as seen from here. */
 /* How the link to a process ended. */
 enum coll_link_end {
-	COLL_LINK_STANDS,    /* it has not, or there is none */
-	COLL_LINK_BROKEN,    /* without a goodbye */
-	COLL_LINK_UNREACHED, /* the process's host does not answer */
-	COLL_LINK_CLOSED     /* the process has left */
+	COLL_LINK_STANDS,    /* it has not ended, or there is none */
+	COLL_LINK_BROKEN,    /* broken without an orderly close */
+	COLL_LINK_UNREACHED, /* the host of the process does not answer */
+	COLL_LINK_CLOSED     /* the process closed it in order */
 };
 
+/* A process of the job, as this process sees it. */
 struct coll_process {
-	struct coll_opened_transport *opened; /* chosen when the link is opened, NULL before */
+	struct coll_opened_transport *opened; /* chosen when the link opens, NULL before */
 	void *link;
 	bool refused;     /* no transport reaches it */
-	_Atomic int down; /* enum coll_link_end: why its link broke; 0: it has not */
+	_Atomic int down; /* enum coll_link_end: how its link broke; 0: it has not */
 };
 
 enum { COLL_SERVICE_CLIENTS_MAX = 2 };
@@ -66,21 +67,21 @@ struct coll_context {
 	struct coll_settings settings;
 	struct coll_logger logger;
 	struct coll_identity identity;
-	struct coll_peer_info info;        /* ours */
-	struct coll_peer_info *peer_infos; /* size of them, in rank order */
+	struct coll_peer_info info;        /* of this process */
+	struct coll_peer_info *peer_infos; /* `size` entries, in rank order */
 	int rank, size;
 	char host_id[64];
 
 	struct coll_opened_transport transports[COLL_TRANSPORTS];
 	int ntransports;
-	struct coll_shared_group *group; /* ranks of one process, else NULL */
+	struct coll_shared_group *group; /* if all ranks are in one process, else NULL */
 	struct coll_process *processes;
 	pthread_mutex_t links_lock; /* guards processes[] */
 
 	int wake_fd;
 	struct coll_sleepers sleepers;
-	_Atomic uint64_t contended_until_ns; /* see coll_context_yield */
-	struct coll_async *async;            /* what is in flight; from open to close */
+	_Atomic uint64_t contended_until_ns; /* see coll_context_yield() */
+	struct coll_async *async;            /* operations in flight; from open to close */
 	atomic_uint alarm;                   /* see control.h */
 	struct coll_control *control;
 
@@ -88,56 +89,65 @@ struct coll_context {
 	bool service_running;
 	int service_wake_fd;
 	atomic_bool stopping;
-	const struct coll_service_client *clients[COLL_SERVICE_CLIENTS_MAX]; /* registered before it starts */
+	const struct coll_service_client *clients[COLL_SERVICE_CLIENTS_MAX]; /* registered before the thread starts */
 	int nclients;
 
-	/* Communicators, for records asked by the control plane. */
+	/* The communicators. The control plane asks for their records. */
 	pthread_mutex_t comms_lock;
 	struct coll_comm *comms;
 	struct coll_inspector *inspector; /* NULL without the service thread */
-	struct coll_moment birth;         /* clocks, to read the recorder's stamps by */
+	struct coll_moment birth;         /* clock values that translate the time stamps of the recorder */
 	bool birth_counter;
-	atomic_bool dumped;           /* after a failure: once */
-	uint64_t gone[COLL_GONE_MAX]; /* ids of those destroyed last */
-	unsigned ngone;               /* ever */
+	atomic_bool dumped;           /* a dump was written after a failure */
+	uint64_t gone[COLL_GONE_MAX]; /* ids of the communicators destroyed last */
+	unsigned ngone;               /* number of all destroyed communicators */
 
-	/* Communicators, streams and events; ends of communicators under way: the last one closes. */
+	/* Number of users: communicators, streams and events. The last one to leave ends the
+	 * context. */
 	atomic_int users;
 	pthread_mutex_t closing_lock; /* taken before comms_lock */
 	struct coll_closing *closings;
-	struct coll_close_error *close_error; /* the first failure met by an end nobody waited for; closing_lock */
+	/* First error of a close that no call has reported; closing_lock. */
+	struct coll_close_error *close_error;
 	atomic_int nclosing;
-	struct coll_history history; /* what those that are gone did last */
+	struct coll_history history; /* last operations of destroyed communicators */
 
-	atomic_uint intra_regions; /* see intra.c */
+	atomic_uint intra_regions; /* see select/intra.c */
 
-	size_t cache_bytes; /* of one last cache of this host */
+	size_t cache_bytes; /* size of one last-level cache of this host */
 	int caches;
-	int cpus;             /* that the ranks of this machine may use */
+	int cpus;             /* CPUs that the ranks of this machine may use */
 	bool dedicated_cores; /* no machine has more processes than cores */
-	/* How much longer than elsewhere it takes until all who share a core had their turn: 1 up to four ranks. */
+	/* The time until all ranks that share a core have had their turn, relative to the usual
+	 * one. It is 1 for up to four ranks per core. */
 	uint32_t spin_scale;
-	uint32_t core_sharers; /* ranks that have a turn when one yields: those that share its core, 1 at least */
+	uint32_t core_sharers; /* ranks that run when one yields: the others on its core, at least 1 */
 	bool spare_core;       /* this machine has a second core for each of its processes */
-	uint32_t hosts;        /* distinct hosts */
+	uint32_t hosts;        /* number of distinct hosts */
 	uint32_t *host_of;     /* by process */
 	bool *oversubscribed;  /* by host: its machine has more processes than cores */
 };
 
-/* What upper folders do for a context: filled by comm/create.c, constant, borrowed. */
+/* Callbacks by which higher folders serve a context. comm/create.c fills the table. It is constant
+ * and borrowed. */
 struct coll_context_hooks {
-	/* In coll_context_open(), before any peer is involved: settings that upper folders read, calls in flight. */
+	/* In coll_context_open(), before any peer is involved: checks the settings that higher
+	 * folders read, and creates the state of operations in flight. */
 	coll_status (*open)(struct coll_context *ctx, struct coll_error_box *err);
-	/* In coll_context_join(), before the service thread starts: its further clients. */
+	/* In coll_context_join(), before the service thread starts: adds further clients of it. */
 	void (*join)(struct coll_context *ctx);
-	/* In coll_context_close(), before and after the service thread stops; also when open or join have failed. */
+	/* In coll_context_close(), before (stop) and after (close) the service thread stops. Called
+	 * also after open or join has failed. */
 	void (*stop)(struct coll_context *ctx);
 	void (*close)(struct coll_context *ctx);
-	/* The last user has left: waits for the ends under way, then closes the context. */
+	/* The last user has left: waits for all communicators that are closing, then closes the
+	 * context. */
 	void (*end)(struct coll_context *ctx);
-	/* Ends under way, from coll_context_progress(): any thread, returns at once. */
+	/* Advances communicators that are closing, from coll_context_progress(). Any thread may
+	 * call it. It returns at once. */
 	void (*progress_closing)(struct coll_context *ctx);
-	/* A communicator has failed; text: the error. On the thread that found it, which holds no lock. */
+	/* A communicator has failed. text: the error. Called on the thread that found the failure.
+	 * That thread holds no lock. */
 	void (*failed)(struct coll_context *ctx, const char *text);
 	/* As in struct coll_control_env. */
 	bool (*answer)(void *ctx, int process, const struct coll_mismatch_msg *q, struct coll_answer *a);
@@ -145,37 +155,38 @@ struct coll_context_hooks {
 	bool (*needs)(void *ctx, uint64_t comm);
 };
 
-/* First half of creation: everything that needs no peer; fills ctx->peer info. group:
- * joins contexts of one process, else NULL. */
+/* First half of creation: everything that needs no peer. Fills ctx->info. group: connects the
+ * contexts of one process, else NULL. */
 coll_status coll_context_open(struct coll_context **ctx, const struct coll_context_hooks *hooks, const coll_config *cfg,
                               const struct coll_settings *settings, const struct coll_identity *id,
                               struct coll_shared_group *group, struct coll_error_box *err);
 
-/* Second half: all peer infos (copied). Checks that settings agree, starts control
- * links and the service thread. */
+/* Second half of creation, with all peer infos (copied). Checks that settings agree and starts the
+ * control links and the service thread. */
 coll_status coll_context_join(struct coll_context *ctx, const struct coll_peer_info *peer_infos,
                               struct coll_error_box *err);
 
-/* Goodbye to everyone; frees all. */
+/* Send the goodbye of this process to all peers over the control plane, and free the context. */
 void coll_context_close(struct coll_context **ctx);
 
-/* Users: communicators, streams, events. One more; one less, true if it was the last; one less, and the last one ends
- * the context (hooks->end). */
+/* Users of a context are communicators, streams and events. retain adds a user. leave removes one
+ * and returns true if it was the last. release removes one, and the last one ends the context
+ * (hooks->end). */
 void coll_context_retain(struct coll_context *ctx);
 bool coll_context_leave(struct coll_context *ctx);
 void coll_context_release(struct coll_context **ctx);
 
-/* The link to a process, opened on first use. *opened and *link are set with OK
- * and with AGAIN (still connecting). */
+/* The link to a process, opened on first use. Sets *opened and *link with OK and with AGAIN (still
+ * connecting). */
 coll_status coll_context_link(struct coll_context *ctx, int process, struct coll_opened_transport **opened, void **link,
                               struct coll_error_box *err);
 
-/* The transport a process would be reached by, without opening: decided from
- * the peer infos alone, so both ends agree. NULL: none (why is filled). */
+/* The transport that would reach a process, without opening a link. The choice depends on the peer
+ * infos alone, so both ends agree. NULL: none, and why is filled. */
 struct coll_opened_transport *coll_context_choose(struct coll_context *ctx, int process, char *why, size_t why_bytes);
 
-/* Move bytes on all active transports; > 0 if anything happened. Also does the
- * service thread's work when there is none. */
+/* Move bytes on all active transports. > 0: something happened. Does the work of the service thread
+ * if there is none. */
 int coll_context_progress(struct coll_context *ctx);
 
 #endif

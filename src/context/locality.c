@@ -1,9 +1,11 @@
 /*
- * Hosts: which ranks share one, which of them share a machine, and whether its cores and caches are enough for them.
- * All of it follows from the peer infos, and is the same on all ranks but for what is said of this one's own machine.
+ * Locality: which ranks share a host, which hosts share a machine, and whether the cores and caches
+ * of a machine suffice.
+ *
+ * All results follow from the peer infos. They are equal on all ranks, except for those about this
+ * rank's own machine.
  */
 #include "context/locality.h"
-#include "topology/cache.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -11,14 +13,17 @@
 #include <unistd.h>
 
 #include "base/hash.h"
+#include "topology/cache.h"
 #include "topology/topology.h"
 
-/* A wait may look about for COLL_SPIN_US while so many ranks share a core, longer where there are more. */
+/* A wait may spin for COLL_SPIN_US while up to this many ranks share a core. With more ranks it
+ * spins longer. */
 enum { RANKS_IN_TIME = 4 };
 
-/* The ranks of a rank's machine, and the cores they have; hosts that are containers of one machine count together. Each
- * rank knows the cores it may use itself: ranks with the same set of processors share them; sets that differ add up
- * (one rank pinned to each core), to no more than there are processors in all. */
+/* The number of ranks on the machine of `rank`, and the number of their cores. Hosts that are
+ * containers of one machine count together. Each rank reports the cores that it may use. Ranks with
+ * the same CPU set share its cores. Different sets add up (one rank pinned to each core), but to no
+ * more than all CPUs of the sets. */
 static uint32_t ranks_on_machine(const struct coll_context *c, int rank, uint32_t *cores_of_all)
 {
 	const uint64_t machine = c->peer_infos[rank].machine;
@@ -47,7 +52,8 @@ static uint32_t ranks_on_machine(const struct coll_context *c, int rank, uint32_
 	return ranks;
 }
 
-/* Of the processors that all ranks of this machine may run on: a container has some of the machine's caches. */
+/* Find the caches of the CPUs that the ranks of this machine may use. A container has only some
+ * caches of its machine. */
 static void find_caches(struct coll_context *c)
 {
 	cpu_set_t used;
@@ -57,14 +63,14 @@ static void find_caches(struct coll_context *c)
 		for (size_t cpu = 0; cpu < 256 && c->peer_infos[r].machine == c->peer_infos[c->rank].machine; cpu++)
 			if (c->peer_infos[r].cpus[cpu / 64] >> cpu % 64 & 1)
 				CPU_SET(cpu, &used);
-	/* Cards fold greater numbers. */
+	/* A peer info has bits for 256 CPUs, so greater CPU numbers wrap around. */
 	if (sysconf(_SC_NPROCESSORS_CONF) > 256)
 		sched_getaffinity(0, sizeof(used), &used);
 	c->cpus = CPU_COUNT(&used);
 	c->cache_bytes = coll_topology_caches("/sys/devices/system/cpu", &used, &c->caches);
 }
 
-/* Whether they exceed the cores, when each runs so many threads. */
+/* Whether the ranks of a machine, with `threads` threads each, exceed its cores. */
 static bool oversubscribed(const struct coll_context *c, int rank, uint32_t threads)
 {
 	uint32_t cores;
@@ -80,7 +86,7 @@ static uint32_t ranks_per_core(const struct coll_context *c)
 	return cores ? (ranks + cores - 1) / cores : ranks;
 }
 
-/* The lowest rank on rank's host, entered in the table when it is rank itself. */
+/* The lowest rank on the host of `rank`. If that is `rank` itself, it is entered in the table. */
 static int first_on_host(const struct coll_context *c, int *firsts, size_t buckets, int rank)
 {
 	const char *host = c->peer_infos[rank].host_id;
@@ -93,8 +99,8 @@ static int first_on_host(const struct coll_context *c, int *firsts, size_t bucke
 	return firsts[at];
 }
 
-/* What coll_locality_find() asks once for each machine: the answer for a host that shares one with an earlier host is
- * that one's. */
+/* Whether a host has more ranks than cores. coll_locality_find() computes this once per machine.
+ * Later hosts of the same machine get the answer of the first. */
 static bool host_is_oversubscribed(const struct coll_context *c, int rank)
 {
 	for (int r = 0; r < rank; r++)

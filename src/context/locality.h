@@ -1,14 +1,15 @@
 /*
- * The hosts of a context's ranks: its members host_of, hosts, crowded, alone_on_cores, spare_core, crowding, beside and
- * caches.
+ * Locality: the hosts of a context's ranks. Fills the members host_of, hosts, oversubscribed,
+ * dedicated_cores, spare_core, core_sharers, spin_scale, caches, cache_bytes and cpus of the
+ * context.
  */
 #ifndef COLL_CONTEXT_LOCALITY_H
 #define COLL_CONTEXT_LOCALITY_H
 
 #include "context/context.h"
 
-/* Hosts in order of first appearance, and whether the cores of their machines suffice. The peer infos are there; what
- * is allocated goes with the context, also when this fails. */
+/* Number the hosts in order of first appearance, and find whether the cores of their machines
+ * suffice. Needs the peer infos. The context owns what this allocates, also after a failure. */
 coll_status coll_locality_find(struct coll_context *c, struct coll_error_box *err);
 
 #endif

@@ -1,8 +1,7 @@
 /*
- * Service thread: see service.h.
+ * The service thread: see service.h.
  */
 #include "context/service.h"
-#include "base/delay.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -11,6 +10,8 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "base/delay.h"
 
 enum { STACK_BYTES = 256 * 1024, OWN_FDS = 2 };
 
@@ -22,8 +23,8 @@ void coll_service_once(struct coll_context *ctx)
 			ctx->transports[i].table.service(ctx->transports[i].inst);
 }
 
-/* No memory for it in the kernel, or more descriptors than a limit set meanwhile: everybody's
- * waits count on this thread, so it goes on, by the clock. */
+/* poll() failed: the kernel lacks memory, or a new limit allows fewer descriptors. All waits depend
+ * on this thread, so it continues at fixed intervals. */
 static void without_poll(struct coll_context *ctx, int error, bool *complained)
 {
 	const struct timespec pause = {.tv_nsec = COLL_DELAY_NS(SERVICE_BLIND)};
@@ -57,9 +58,10 @@ static void *loop(void *arg)
 		if (poll(p, n, coll_control_timeout_ms(ctx->control)) < 0 && errno != EINTR)
 			without_poll(ctx, errno, &complained);
 		if ((p[0].revents & POLLIN) && read(ctx->service_wake_fd, &count, sizeof(count)) < 0) {
-			/* Someone else emptied it. */
+			/* Another thread has emptied it. */
 		}
-		/* Control first: a note that names a culprit was sent before its sender's sockets closed. */
+		/* Serve the control plane first: a gossip note that names a culprit was sent before
+		 * its sender's sockets closed. */
 		coll_control_service(ctx->control);
 		for (int i = 0; i < ctx->ntransports; i++)
 			if (transports[i].revents)
@@ -83,7 +85,7 @@ coll_status coll_service_start(struct coll_context *ctx, struct coll_error_box *
 	sigset_t all, old;
 	int e;
 
-	/* Signals belong to the application's threads. */
+	/* Only the application's threads handle signals. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	pthread_attr_init(&attr);
@@ -103,7 +105,7 @@ void coll_service_kick(struct coll_context *ctx)
 	uint64_t one = 1;
 
 	if (write(ctx->service_wake_fd, &one, sizeof(one)) < 0) {
-		/* Full: it is awake already. */
+		/* The counter is full, so the thread is awake already. */
 	}
 }
 

@@ -1,19 +1,19 @@
 /*
  * Sleeping on the descriptors of a context, by several threads at once.
  *
- * No wake-up is lost. A thread is listed first, then arms the transports, then looks at
- * what it waits for, then sleeps. An event before the look is found by it. An event after
- * arming writes wake_fd: if this thread is in poll it sees it, unless another thread read
- * it before; that one rings the descriptor of every thread that is listed, and this one
- * is. The transports see to what they take in without an event: whoever makes progress
- * for a channel while somebody is armed writes wake_fd.
+ * No wake-up is lost. A thread first enters the list of sleepers. Then it arms the transports,
+ * looks at what it waits for, and sleeps. The look finds any event before it. An event after the
+ * arming writes wake_fd, so poll() returns. If another thread reads wake_fd first, that thread
+ * writes the descriptors of all listed threads, this one included. Transports also cover data that
+ * they take in without an event: a thread that makes progress for a channel while another is armed
+ * writes wake_fd.
  *
- * coll_context_wake() looks at the count of the listed first. Listing and the look after
- * it, changing and the look at the count: sequentially consistent on both sides, so
- * either the sleeper sees the change or the waker sees the sleeper.
+ * coll_context_wake() reads the number of listed threads first. A sleeper enters the list and then
+ * looks. A waker makes its change and then reads the number. Both orders are sequentially
+ * consistent, so either the sleeper sees the change or the waker sees the sleeper.
  *
- * A ring may find a thread that was awake anyway: a spurious wake-up, which costs one
- * look. Rings are not passed on, so they end.
+ * A wake-up may reach a thread that is already awake. Such a spurious wake-up costs one look.
+ * Threads do not pass on a wake-up of their own descriptor, so wake-ups end.
  */
 #include "context/sleep.h"
 
@@ -27,11 +27,11 @@
 #include "base/delay.h"
 #include "context/context.h"
 
-/* A yield that long, for each rank beside this one on the core, has let somebody compute, who will go on doing so for
- * some times as long: no yields meanwhile. */
+/* A yield of COLL_DELAY_YIELD_SLICE_MS, per other rank on the core, shows that a thread computes
+ * there. That thread will go on for SLICES times as long, so this rank does not yield meanwhile. */
 enum { SLICES = 2 };
 
-/* A clock costs as much as a few looks; a yield is some looks long. */
+/* A clock read costs as much as a few looks. A yield takes as long as several looks. */
 enum { SPINS_PER_CLOCK = 64, YIELDS_PER_CLOCK = 4 };
 
 struct coll_sleeper {
@@ -70,8 +70,8 @@ static struct coll_sleeper *sleeper_new(void)
 	return NULL;
 }
 
-/* NULL: no memory, or no descriptor left. Then a wake-up can be lost, and the sleep is
- * as long as it is. */
+/* NULL: no memory or no descriptor is left. Then a wake-up can be lost, and the sleep lasts its
+ * full time. */
 static struct coll_sleeper *enlist(struct coll_sleepers *s)
 {
 	struct coll_sleeper *me;
@@ -105,7 +105,7 @@ static void delist(struct coll_sleepers *s, struct coll_sleeper *me)
 	*at = me->next;
 	atomic_fetch_sub(&s->count, 1);
 	if (read(me->fd, &count, sizeof(count)) < 0) {
-		/* Nobody has rung. */
+		/* No thread has written it. */
 	}
 	me->next = s->spare;
 	s->spare = me;
@@ -119,14 +119,13 @@ static void wake_others(struct coll_sleepers *s, const struct coll_sleeper *me)
 	pthread_mutex_lock(&s->lock);
 	for (const struct coll_sleeper *o = s->asleep; o; o = o->next)
 		if (o != me && write(o->fd, &one, sizeof(one)) < 0) {
-			/* The counter is full: it is readable already. */
+			/* The counter is full, so the descriptor is readable already. */
 		}
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* A yield costs nothing among ranks that wait for one another, and a time slice for each
- * thread that computes: with three of those on a core eight yields have taken 100 ms, which
- * a wake-up does in one slice. */
+/* A yield is free among ranks that wait for one another. It costs a time slice for each thread that
+ * computes. With three such threads on a core, eight yields took 100 ms; a wake-up takes one slice. */
 bool coll_context_yield(struct coll_context *ctx)
 {
 	const uint64_t before = coll_clock_ns();
@@ -160,7 +159,7 @@ bool coll_context_spun(const struct coll_context *ctx, uint64_t for_ns)
 
 int coll_context_nap_ms(uint64_t idle_ns)
 {
-	/* What is late by a little is likely to come soon. */
+	/* An event that is only a little late is likely to come soon. */
 	return idle_ns < COLL_DELAY_NS(NAP_LONG_AFTER) ? COLL_DELAY_NAP_SHORT_MS : COLL_DELAY_NAP_LONG_MS;
 }
 
@@ -180,7 +179,7 @@ void coll_context_sleep(struct coll_context *ctx, int ms, bool (*look)(void *arg
 	uint64_t count;
 
 	p[1] = (struct pollfd){.fd = me ? me->fd : -1, .events = POLLIN};
-	/* Without a service thread whoever waits does its work. */
+	/* Without a service thread, waiting threads do its work. */
 	p[2] = (struct pollfd){.fd = ctx->control && !ctx->service_running ? coll_control_fd(ctx->control) : -1,
 	                       .events = POLLIN};
 	for (int i = 0; i < ctx->ntransports; i++) {
@@ -189,8 +188,8 @@ void coll_context_sleep(struct coll_context *ctx, int ms, bool (*look)(void *arg
 		p[3 + i].fd = -1;
 		if (!w->active || !quiet)
 			continue;
-		/* Armed only when it says OK: to disarm what is not armed would leave the
-		 * peers' bells ringing for ever. */
+		/* Disarm only a transport whose arm() returned OK. An extra disarm would make the
+		 * peers send wake-ups for ever. */
 		quiet = armed[i] = w->table.arm(w->inst) == COLL_OK;
 		p[3 + i] = (struct pollfd){.fd = w->table.poll_fd(w->inst), .events = POLLIN};
 	}
