@@ -1,8 +1,8 @@
 /*
- * The communicator: an ordered stream of collectives among ranks. Owns its
- * channels, plan cache, call memo, scratch memory, user operations and error
- * state. One thread at a time uses it, except for abort and for the record that
- * the service thread reads.
+ * The communicator: an ordered stream of collectives among ranks.
+ *
+ * It owns its channels, plan cache, call memo, scratch memory, user operations and error state. One
+ * thread at a time uses it. Exceptions are abort, and the record, which the service thread reads.
  */
 #ifndef COLL_CORE_COMM_H
 #define COLL_CORE_COMM_H
@@ -18,16 +18,16 @@
 #include "plan/cache.h"
 #include "record/recorder.h"
 
-/* What keeps a call off the shortest path: bits of comm->attention, one load for a call
- * that need not care. PENDING: asynchronous operations, which others may drive at this
- * moment (set by the communicator's thread, cleared by whoever completes the last one).
- * ALARM: something was told that this communicator has not looked into yet. */
+/* Bits of comm->attention: reasons why a call cannot take the fast path, all in one load. PENDING:
+ * there are asynchronous operations, which other threads may be driving. The communicator's thread
+ * sets it, and the driver that completes the last operation clears it. ALARM: a gossip note has
+ * arrived that this communicator has not read yet. */
 enum { COLL_ATTENTION_PENDING = 1, COLL_ATTENTION_ALARM = 2 };
 
 enum { COLL_OPS_MAX = 64, COLL_OP_FIRST = 64, COLL_MEMO_SLOTS = 64, COLL_WINDOWS_MAX = 8, COLL_LANES_P2P = 64 };
 enum { COLL_CALL_RUNS = 32 };
 
-/* A user operation or premultiplied sum. */
+/* A user operation or a premultiplied sum. */
 struct coll_op_entry {
 	bool used;
 	bool commutative;
@@ -35,15 +35,15 @@ struct coll_op_entry {
 	coll_user_fn fn;
 	void *arg;
 	double scale;
-	coll_dtype type; /* premultiplied sums */
+	coll_dtype type; /* of a premultiplied sum */
 };
 
-/* How one shape of call is run: found once, then looked up. */
+/* How calls of one shape run: computed once, then looked up. */
 struct coll_memo {
 	bool valid;
 	uint8_t kind, record_kind, type, ordered, ragged, pairwise;
 	coll_op op;
-	uint32_t signature; /* not of ragged calls: theirs depends on the counts */
+	uint32_t signature; /* not for ragged calls: theirs depends on the counts */
 	int root;
 	size_t count;
 	size_t elem_bytes;
@@ -51,58 +51,59 @@ struct coll_memo {
 	size_t tile;
 	uint32_t windows;
 	size_t scratch_bytes;
-	struct coll_reduction reduction;   /* kinds that reduce; bound anew for user operations */
-	const struct coll_intra_op *intra; /* it is run intranode; NULL: by the plan */
-	uint8_t way;                       /* of the plan: record/way.h */
-	bool fastpath;                     /* the shortest way may be open to it: see fastpath.c */
-	uint64_t *fastpath_key; /* of its place there; NULL: none. 0 is stored there when this memo is reused */
+	struct coll_reduction reduction;   /* of kinds that reduce; bound again for user operations */
+	const struct coll_intra_op *intra; /* runs the call intranode; NULL: the plan runs it */
+	uint8_t way;                       /* the way of the plan: record/way.h */
+	bool fastpath;                     /* may have a fast path: see fastpath.c */
+	/* The key of its entry in comm->fastpath[], NULL: none. Reuse of this memo for another call
+	 * sets the key to 0. */
+	uint64_t *fastpath_key;
 };
 
-/* A call that may take the shortest way when it is made again: fastpath.c. */
+/* A call that may take the fast path when it repeats: see fastpath.c. */
 struct coll_fastpath;
 typedef coll_status coll_fastpath_fn(struct coll_comm *comm, struct coll_fastpath *q, const void *in, void *out);
 struct coll_fastpath {
-	uint64_t key; /* kind, type and operation, as they were passed; 0: no call */
+	uint64_t key; /* kind, type and operation as passed; 0: no call */
 	size_t count;
 	int root;
-	/* out - in of two buffers that may be passed: alias, or gap .. gap + room, modulo the
-	 * size of memory. */
+	/* Accepted values of out - in, modulo the address space: alias, or gap .. gap + room. */
 	uintptr_t alias, gap, room;
 	coll_fastpath_fn *run;
-	/* What comm->prepared is while the record that others see is one of this call, and the
+	/* The value of comm->prepared_for while the published record describes this call and the
 	 * signature has its salt. */
 	const void *prepared_as;
 	uint32_t signature; /* of its words */
-	uint32_t bytes;     /* of a line */
-	int simple;         /* how it is reduced: fastpath.c */
-	uint64_t what;      /* for the recorder */
+	uint32_t bytes;     /* payload of a line */
+	int simple;         /* inline reduction: see fastpath.c */
+	uint64_t what;      /* `what` of its recorder entry */
 	struct coll_memo *memo;
-	struct coll_record record; /* but for its number */
-	struct coll_job job;       /* but for buffers and number */
+	struct coll_record record; /* without the sequence number */
+	struct coll_job job;       /* without buffers and sequence number */
 };
 enum { COLL_FASTPATH_ROOTS = 16, COLL_FASTPATH_PLACES = 24 };
 
 /* Channels to one rank: [direction][lane][window], opened on first use. */
 struct coll_channels {
 	struct coll_endpoint *at[2][COLL_LANES_MAX][COLL_WINDOWS_MAX];
-	struct coll_slot_policy slot_policy; /* of all that are sent on */
+	struct coll_slot_policy slot_policy; /* of all send channels */
 };
 
-/* Memory handed out by coll_mem_alloc or announced by coll_mem_register. One transport may
- * have made it; all others know of it, each by a handle of its own. */
+/* Memory from coll_mem_alloc(), or announced by coll_mem_register(). At most one transport has
+ * allocated it. All others register it, each with a handle of its own. */
 struct coll_allocation {
 	struct coll_allocation *next;
 	struct coll_memory mem;
-	struct coll_opened_transport *opened; /* made it; NULL: plain memory */
-	bool registered;                      /* else allocated */
+	struct coll_opened_transport *opened; /* allocated it; NULL: plain memory */
+	bool registered;                      /* by the user; else allocated */
 	struct coll_memory handle[COLL_TRANSPORTS];
 	bool has_handle[COLL_TRANSPORTS];
 };
 
-/* A fabric: the communicator seen from the engine. */
+/* A fabric: the engine's view of the communicator. */
 struct coll_comm_fabric {
 	struct coll_comm *comm;
-	uint16_t lane_base;           /* 0 collectives, COLL_LANES_P2P pairs */
+	uint16_t lane_base;           /* 0: collectives, COLL_LANES_P2P: pairs */
 	struct coll_channels **peers; /* by rank */
 	struct coll_fabric fabric;
 	struct coll_slot_policy_rule slot_policy;
@@ -115,7 +116,7 @@ struct coll_comm {
 	uint32_t epoch;
 	int rank, size;
 	struct coll_rank_map rank_map;
-	/* Wait limit with peers: the settings', but while closing. */
+	/* Time limits for waits on peers: those of the settings, except while closing. */
 	int timeout_ms, arrival_timeout_ms;
 
 	/* Agreed facts. */
@@ -123,16 +124,16 @@ struct coll_comm {
 	uint32_t slots;
 	struct coll_select_facts facts;
 	struct coll_select_far far;
-	size_t intra_bytes; /* the longest message run intranode; 0: none is */
+	size_t intra_bytes; /* longest message that runs intranode; 0: none does */
 
 	struct coll_comm_fabric collective;
 	struct coll_comm_fabric pairs;
 	struct coll_run *run;
 	struct coll_run *pair_run[2]; /* send, receive */
 	uint64_t sequence;
-	/* Of the calls so far that say nothing about themselves to everyone: see loose() in
-	 * blocking.c. Salts of the signatures now and from the next different call on, and the
-	 * last call's signature. */
+	/* Salts of signatures. A call that a rank may end without data from all other ranks salts
+	 * the signatures of later calls: see coll_call_salt(). now: the current salt; next: the
+	 * salt from the next different call on; last: signature of the last call. */
 	struct coll_salt {
 		uint32_t now, next, last;
 		bool by_plan; /* see coll_call_by_plan() */
@@ -140,15 +141,16 @@ struct coll_comm {
 	_Atomic uint64_t *pair_sequence[2]; /* by rank: sends, receives begun; see coll_pair_number() */
 	struct coll_plan_cache *plans;
 	const struct coll_opened_transport *intra_transport;
-	struct coll_intra *intra; /* NULL: nothing is run intranode */
+	struct coll_intra *intra; /* NULL: nothing runs intranode */
 	struct coll_memo memo[COLL_MEMO_SLOTS];
-	uint8_t memo_newer[COLL_MEMO_SLOTS / 2]; /* of two places, which was asked for last */
-	/* What run and the record were last started for, to start it again; NULL when any
-	 * of it has changed since. */
+	uint8_t memo_newer[COLL_MEMO_SLOTS / 2]; /* the place of each pair that was used last */
+	/* What run and record were last prepared for, so that it can start again: the address of a
+	 * memo, a fast-path entry or a persistent operation. NULL: part of it has changed since.
+	 * Only compared, never followed. */
 	const void *prepared_for;
-	struct coll_memo *prepared_memo; /* the memo last prepared; current while prepared_for is its address */
+	struct coll_memo *prepared_memo; /* the last memo among them; valid while prepared_for is its address */
 	struct coll_fastpath fastpath[COLL_FASTPATH_PLACES];
-	struct coll_record call; /* the collective call that runs or ran last */
+	struct coll_record call; /* the current or last collective call */
 	struct coll_op_entry ops[COLL_OPS_MAX];
 	struct coll_allocation *allocations;
 	char *scratch;
@@ -157,43 +159,45 @@ struct coll_comm {
 
 	atomic_uint attention;         /* COLL_ATTENTION_* */
 	struct coll_inflight inflight; /* see async.h */
-	bool closing;     /* in the barrier of destroy: others hear of failures from those who were first */
-	bool from_gossip; /* its failure was told by a note: a death, or another rank's failure */
-	/* Abort by this rank, from any thread: the first claims, writes the text,
-	 * then sets aborted (release); readers acquire it before the text. */
+	bool closing;                  /* in the barrier of destroy: earlier ranks report failures to the others */
+	bool from_gossip;              /* a gossip note reported its failure: a death, or an error of another rank */
+	/* Abort by this rank, from any thread. The first thread claims it, writes the text, then
+	 * sets aborted (release). Readers load aborted (acquire) before they read the text. */
 	atomic_bool abort_claimed;
 	atomic_bool aborted;
 	char abort_text[256];
-	unsigned alarm_seen; /* last alarm value looked into */
-	uint64_t death_ns;   /* when a member's death was first seen, 0: none */
+	unsigned alarm_seen; /* the last alarm value that was handled */
+	uint64_t death_ns;   /* time when a member's death was first seen, 0: none */
 	struct coll_lived death_age;
-	bool caught_up;     /* and what the control links had brought by then was read */
+	bool caught_up;     /* data that had come over control links by then was read */
 	coll_status failed; /* sticky */
 	struct coll_error_box box;
-	/* What coll_last_error() returns: of the communicator's failure, written once, before
-	 * `failed` is seen by its thread; else of the last refused call. */
+	/* What coll_last_error() returns. lost: the failure of the communicator, written once,
+	 * before its thread sees `failed`. refused: the last refused call. */
 	struct coll_kept_error {
 		coll_error error;
 		char message[1024];
 	} lost, refused;
 	struct coll_error_box refusal;
 	struct coll_record_box record;
-	/* Collective calls in a row that are the same, the first of each: for a rank that asks
-	 * what this one called when it is calls ahead. Written when a different call begins. */
+	/* For each run of equal collective calls, the record of the first. A rank that asks what
+	 * this rank called, while this rank is calls ahead, gets its answer from here. Written when
+	 * a different call begins. */
 	struct coll_record_box call_run[COLL_CALL_RUNS];
-	atomic_uint call_runs; /* begun so far */
-	/* Number of a collective that has begun, of the last one handed in at least: the record may
-	 * show an older one. Release, after its call run. */
+	atomic_uint call_runs; /* runs begun so far */
+	/* The number of a collective that has begun, at least that of the last one submitted. The
+	 * record may show an older one. Release, after its call run. */
 	_Atomic uint64_t handed_in;
 	struct coll_pair_counts pair_counts;
 	struct coll_blocked_box blocked;
 	struct coll_recorder recorder;
-	struct coll_closing *end; /* what destroy needs, so that an end asks for no memory; see closing.c */
+	/* State for destroy, allocated at creation so that destroy needs no memory: see closing.c. */
+	struct coll_closing *end;
 
 	struct coll_comm *next; /* in ctx->comms */
 };
 
-/* The process a rank is; the rank a process is, -1 for no member. */
+/* Maps a rank to its process, and a process to its rank (-1: not a member). */
 static inline int coll_comm_process(const struct coll_comm *comm, int rank)
 {
 	return coll_rank_map_process(&comm->rank_map, rank);
@@ -213,27 +217,27 @@ struct coll_wait; /* watchdog.h */
 
 /* ---- error.c ---- */
 
-/* How messages call a rank: "rank 2", or "rank 2 (rank 5 of the job)". */
+/* The name of a rank in messages: "rank 2", or "rank 2 (rank 5 of the job)". */
 struct coll_rank_name {
 	char text[48];
 };
 
 /* ---- blocking.c ---- */
 
-/* One collective call after the argument checks of api/. */
+/* One collective call, after the argument checks of api/. */
 struct coll_call {
 	enum coll_kind kind;
-	uint8_t record_kind; /* enum coll_record_kind: what the call is to the user; 0: kind says it */
+	uint8_t record_kind; /* enum coll_record_kind: what the call is for the user; 0: same as kind */
 	const void *in;
 	void *out;
-	size_t count; /* vector length, or block length of uniform block kinds */
+	size_t count; /* vector length, or block length of kinds with equal blocks */
 	coll_dtype type;
-	coll_op op; /* reducing kinds */
+	coll_op op; /* of reducing kinds */
 	int root;
-	const size_t *in_counts, *in_offsets; /* v-variants, NULL: uniform */
+	const size_t *in_counts, *in_offsets; /* of v-variants; NULL: equal blocks */
 	const size_t *out_counts, *out_offsets;
-	bool ragged;                /* lengths known to all ranks */
-	bool pairwise;              /* lengths known to the two ends only */
+	bool ragged;                /* all ranks have all lengths */
+	bool pairwise;              /* only the two ends of a message have its length */
 	struct coll_stream *stream; /* NULL: blocking */
 };
 
@@ -243,7 +247,7 @@ static inline uint64_t coll_fastpath_key(enum coll_kind kind, coll_dtype type, c
 {
 	return (uint64_t)(kind + 1) << 56 ^ (uint64_t)(uint32_t)type << 32 ^ (uint32_t)op;
 }
-/* The place of the last call of a kind, or with a root. */
+/* The place of the last call of a kind. Broadcasts have one place per root. */
 static inline int coll_fastpath_place(enum coll_kind kind, int root)
 {
 	switch (kind) {
@@ -260,7 +264,7 @@ static inline int coll_fastpath_place(enum coll_kind kind, int root)
 
 /* ---- pair.c ---- */
 
-/* A message to dest and one from source; -1: that half is left out. */
+/* A message to dest and one from source; -1: there is no such half. */
 struct coll_pair {
 	const void *send;
 	size_t send_count;
@@ -272,8 +276,8 @@ struct coll_pair {
 	struct coll_stream *stream; /* NULL: blocking */
 };
 
-/* The next message of a half with peer: its number. Written by who makes the calls of the
- * communicator, read by anybody. */
+/* Take the number of the next message of a half with peer. Only the thread that calls the
+ * communicator writes it; any thread may read it. */
 static inline uint64_t coll_pair_number(struct coll_comm *comm, int half, int peer)
 {
 	_Atomic uint64_t *at = &comm->pair_sequence[half][peer];

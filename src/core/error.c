@@ -1,7 +1,9 @@
 /*
- * Errors of a communicator: kept for coll_last_error(), told to the other ranks
- * when the communicator is lost.
+ * Errors of a communicator: kept for coll_last_error(), and sent to the other ranks when the
+ * communicator fails.
  */
+#include "core/error.h"
+
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,7 +11,6 @@
 #include "base/delay.h"
 #include "base/messages.h"
 #include "control/gossip.h"
-#include "core/error.h"
 #include "core/fabric.h"
 #include "intra/zero_copy.h"
 
@@ -26,7 +27,7 @@ struct coll_rank_name coll_comm_name(const struct coll_comm *comm, int rank)
 	return name;
 }
 
-/* Fill what coll_last_error() returns from a box. */
+/* Copy a box to what coll_last_error() returns. */
 static void expose(const struct coll_comm *comm, const struct coll_error_box *b, struct coll_kept_error *kept)
 {
 	const struct coll_message_text m = coll_message_split(b->status, b->message);
@@ -44,22 +45,21 @@ static void expose(const struct coll_comm *comm, const struct coll_error_box *b,
 	                           .message = kept->message};
 }
 
-/* The caller's buffers are the caller's again when a failed call returns: closing the
- * channels takes back what was lent to peers, who would otherwise read what the caller
- * writes next and take it for the data of the call. Nothing polls the runs of a failed
- * communicator any more. */
+/* When a failed call returns, the caller may reuse its buffers. Closing the channels revokes
+ * buffers that peers may read. Otherwise a peer would take what the caller writes next for data of
+ * the call. The runs of a failed communicator are not polled any more. */
 static void withdraw(struct coll_comm *comm)
 {
-	/* What was started inline has been handed over by whoever found the failure. */
+	/* The code that found the failure has handed over any inline operation. */
 	assert(!atomic_load_explicit(&comm->inflight.current, memory_order_relaxed));
 	coll_intra_revoke(comm->intra);
 	coll_comm_fabric_close(&comm->collective);
 	coll_comm_fabric_close(&comm->pairs);
 }
 
-/* Others must hear the cause before they see this process go: whoever is the first to tell
- * it waits until it has left. What is known already left with whoever told it; an abort is
- * flushed by its caller. */
+/* The other ranks must receive the cause before they see this process end. So the first rank that
+ * reports it waits until its note is sent. If the note is already known here, another rank has sent
+ * it. The caller of an abort flushes it. */
 static void announce(struct coll_comm *comm, struct coll_note *note, const char *cause)
 {
 	struct coll_control *control = comm->ctx->control;
@@ -73,7 +73,8 @@ static void announce(struct coll_comm *comm, struct coll_note *note, const char 
 		coll_control_flush(control, COLL_DELAY_FAILURE_FLUSH_MS);
 }
 
-/* The network first, then the memory, then what may take its time: the log is the user's. */
+/* Send the note first, then revoke the memory. Logging comes last, because it runs user code and
+ * may take long. */
 coll_status coll_comm_fail(struct coll_comm *comm, coll_status status, int culprit, const char *cause,
                            const char *circumstances)
 {
@@ -109,7 +110,8 @@ coll_status coll_comm_fail(struct coll_comm *comm, coll_status status, int culpr
 
 coll_status coll_comm_refuse(struct coll_comm *comm, const char *kind, coll_status status, const char *format, ...)
 {
-	/* Not the box of calls: others may be writing there about what is in flight. */
+	/* This is not the box of calls: drivers may be writing to that one about operations in
+	 * flight. */
 	struct coll_error_box *b = &comm->refusal;
 	struct coll_message_text m;
 	va_list ap;

@@ -8,11 +8,11 @@
 
 struct coll_rank_name coll_comm_name(const struct coll_comm *comm, int rank);
 
-/* The communicator is lost: keep the error, tell the others, return status. */
+/* Fail the communicator: keep the error, report it to the other ranks, return status. */
 coll_status coll_comm_fail(struct coll_comm *comm, coll_status status, int culprit, const char *cause,
                            const char *circumstances);
 
-/* The call is refused; the communicator stays usable. */
+/* Refuse a call. The communicator stays usable. */
 coll_status coll_comm_refuse(struct coll_comm *comm, const char *kind, coll_status status, const char *format, ...)
         __attribute__((format(printf, 4, 5)));
 

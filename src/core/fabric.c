@@ -1,13 +1,14 @@
 /*
- * Fabric: the engine asks for a channel to a rank; this opens link and channel on
- * first use and remembers the endpoint.
+ * Fabric: the engine asks for a channel to a rank. This file opens link and channel on first use
+ * and keeps the endpoint.
  */
+#include "core/fabric.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/limits.h"
 #include "core/comm.h"
-#include "core/fabric.h"
 
 static coll_status open_endpoint(struct coll_comm_fabric *f, int peer, uint32_t lane, uint32_t window,
                                  enum coll_direction dir, struct coll_endpoint **endpoint)
@@ -65,9 +66,11 @@ static size_t lesser(size_t a, size_t b)
 	return a < b ? a : b;
 }
 
-/* Inputs and results of all ranks of the host fit its last caches, or do not: what is stored there displaces what is
- * still to be read. A guest is told the size of a cache that it shares with strangers, so until a rank has measured
- * it assumes that it has no more than its cores' part: of servers' last caches that is up to 4 MiB for each. */
+/* The rule for non-temporal stores. The inputs and results of all ranks of a host either fit its
+ * last-level caches or do not. If they do not, cached stores displace data that is still to be
+ * read. A virtual machine reports the size of a cache that it shares with others. So until a rank
+ * has measured, it assumes no more than the part of its own cores. On servers that part is up to 4
+ * MiB per core. */
 static struct coll_nt_rule nt_rule(const struct coll_comm *comm)
 {
 	const size_t one = comm->ctx->cache_bytes ? comm->ctx->cache_bytes : (size_t)COLL_NT_CACHE_BYTES;
@@ -80,7 +83,7 @@ static struct coll_nt_rule nt_rule(const struct coll_comm *comm)
 	return rule;
 }
 
-/* How slots are filled that both ends map: by src/select's figures, or as the setting says. */
+/* How to fill slots that both ends map: by the figures of src/select, or as the setting says. */
 static struct coll_slot_policy_rule slot_policy_rule(const struct coll_comm *comm)
 {
 	const char *way = comm->ctx->settings.shm_copy;
@@ -113,9 +116,9 @@ coll_status coll_comm_fabric_init(struct coll_comm *comm, struct coll_comm_fabri
 	        .streamed = comm->facts.caps.streamed,
 	        .through = comm->facts.caps.streamed,
 	};
-	/* A sender by reference waits for its reader to be scheduled: with more ranks
-	 * than cores copies win (measured 1.5 to 2x at 16 KiB to 1 MiB). Not where the
-	 * kernel takes the bytes. */
+	/* A sender by reference waits until its reader is scheduled. With more ranks than cores,
+	 * copies win (measured 1.5 to 2x at 16 KiB to 1 MiB). This does not apply if the kernel
+	 * takes the bytes. */
 	if (comm->facts.oversubscribed && !comm->facts.caps.streamed)
 		f->fabric.ref_bytes = SIZE_MAX;
 	return COLL_OK;
@@ -157,7 +160,7 @@ enum coll_link_end coll_comm_link_end(struct coll_comm *comm, int rank)
 	pthread_mutex_unlock(&comm->ctx->links_lock);
 	if (st == COLL_OK || st == COLL_AGAIN)
 		return COLL_LINK_STANDS;
-	/* Of one that broke we are told, though perhaps a moment later. Relaxed: a hint. */
+	/* A broken link is reported here, but perhaps a moment later. Relaxed: only a hint. */
 	down = atomic_load_explicit(&p->down, memory_order_relaxed);
 	return down ? (enum coll_link_end)down : COLL_LINK_CLOSED;
 }

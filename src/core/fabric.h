@@ -1,5 +1,5 @@
 /*
- * Fabric.
+ * Fabric: the channels of a communicator.
  */
 #ifndef COLL_CORE_FABRIC_H
 #define COLL_CORE_FABRIC_H
@@ -9,7 +9,7 @@
 coll_status coll_comm_fabric_init(struct coll_comm *comm, struct coll_comm_fabric *f, uint16_t lane_base);
 void coll_comm_fabric_close(struct coll_comm_fabric *f);
 
-/* Whose link is broken: likely, if its is or nobody's is. */
+/* The rank whose link is broken. Prefers `likely`, and returns it also if no link is broken. */
 int coll_comm_broken(struct coll_comm *comm, int likely);
 enum coll_link_end coll_comm_link_end(struct coll_comm *comm, int rank);
 

@@ -1,6 +1,6 @@
 /*
- * State of a communicator, data only: what of it is in flight. progress/async.h says what the members mean together and
- * who may touch them.
+ * State of a communicator, data only: its operations in flight. progress/async.h explains the
+ * members and says which thread may touch them.
  */
 #ifndef COLL_CORE_INFLIGHT_STATE_H
 #define COLL_CORE_INFLIGHT_STATE_H
@@ -18,7 +18,7 @@ struct coll_operation;
 
 enum { COLL_IN_FLIGHT_MAX = 4 };
 
-/* In a circle with its list's head; alone it points to itself. */
+/* Links form a circle with the head of their list. A link in no list points to itself. */
 struct coll_link {
 	struct coll_link *prev, *next;
 };
@@ -46,7 +46,7 @@ static inline void coll_list_remove(struct coll_link *l)
 }
 #define COLL_ENTRY(link, type, member) ((type *)(void *)((char *)(link)-offsetof(type, member)))
 
-/* Run and scratch of a collective in flight. */
+/* Run and scratch memory of a collective in flight. */
 struct coll_slot {
 	struct coll_run *run;
 	char *scratch;
@@ -55,27 +55,28 @@ struct coll_slot {
 };
 
 struct coll_inflight {
-	/* The async lock. */
+	/* Guarded by the async lock. */
 	struct coll_link link;          /* in the context's list while pending > 0 */
-	struct coll_link all, running;  /* requests, in the order of calls, of starting */
-	unsigned pending;               /* requests handed in and not complete */
-	unsigned started;               /* collectives that run */
-	uint64_t begun;                 /* number of the collective started last */
-	struct coll_request *tail;      /* the collective handed in last, while it has not started */
-	struct coll_request *last;      /* the collective started last, while it runs */
-	struct coll_request *stalled;   /* waits for one that runs to end */
-	struct coll_request **pairs[2]; /* by half and rank: handed in last, not complete */
-	struct coll_request *faulty;    /* its run has failed: inquired into, nothing else runs */
+	struct coll_link all, running;  /* requests, in the order of calls and of starting */
+	unsigned pending;               /* incomplete requests */
+	unsigned started;               /* running collectives */
+	uint64_t begun;                 /* number of the last started collective */
+	struct coll_request *tail;      /* the last submitted collective, until it starts */
+	struct coll_request *last;      /* the last started collective, while it runs */
+	struct coll_request *stalled;   /* waits until a running one ends */
+	struct coll_request **pairs[2]; /* by half and rank: the last submitted one, until complete */
+	struct coll_request *faulty;    /* its run failed: examined, nothing else runs */
 	struct coll_run *faulty_run;
 	coll_status fault;
 	struct coll_request *done; /* complete, to be recycled */
 	struct coll_slot slots[COLL_IN_FLIGHT_MAX];
 
-	/* The communicator's thread. */
+	/* Used by the communicator's thread only. */
 	struct coll_request *spare;
-	struct coll_link operations; /* persistent ones */
-	/* Started inline, not waited for yet; and the thread that did, which may also take it
-	 * from here while it waits for something else: see persistent.c. */
+	struct coll_link operations; /* the persistent ones */
+	/* The operation that was started inline and not waited for yet, and the thread that started
+	 * it. That thread may also take it from here while it waits for something else: see
+	 * persistent.c. */
 	_Atomic(struct coll_operation *) current;
 	_Atomic(const void *) starter;
 };

@@ -1,12 +1,13 @@
 /*
- * Memory for users: allocated so that local ranks can map it, or announced.
+ * Memory for users: allocated so that local ranks can map it, or registered by the user.
  */
+#include "core/memory.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/comm.h"
 #include "core/error.h"
-#include "core/memory.h"
 
 static struct coll_allocation *find(struct coll_comm *comm, const void *ptr, bool registered)
 {
@@ -56,8 +57,8 @@ static coll_status plain_alloc(struct coll_allocation *a)
 	return COLL_OK;
 }
 
-/* Every transport may gain from knowing the memory; the one that made it knows it already. One
- * that gains nothing says UNSUPPORTED. */
+/* Register the memory with every transport, since each may gain from it. The transport that
+ * allocated it is skipped. One that gains nothing returns UNSUPPORTED. */
 static coll_status register_all(struct coll_comm *comm, struct coll_allocation *a)
 {
 	coll_status worst = COLL_OK;
@@ -107,7 +108,7 @@ coll_status coll_mem_alloc(coll_comm *comm, void **ptr, size_t len_bytes)
 		release(comm, a);
 		return coll_comm_refuse(comm, "mem_alloc", st, "no memory for %zu bytes", len_bytes);
 	}
-	register_all(comm, a); /* a transport that cannot has logged why; the memory is good all the same */
+	register_all(comm, a); /* a failing transport has logged why; the memory is usable anyway */
 	*ptr = a->mem.base;
 	return COLL_OK;
 }

@@ -1,6 +1,6 @@
 /*
- * Operations defined by the user: a small table per communicator, so that the
- * values are equal on all ranks that create them in the same order.
+ * User-defined operations: a small table per communicator. The values are equal on all ranks that
+ * create the operations in the same order.
  */
 #include <math.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "core/comm.h"
 #include "core/error.h"
 
-/* The one element scale points to. f16 and bf16 are exact in double. */
+/* Read the one element that scale points to. A double holds every f16 and bf16 value exactly. */
 static double read_scale(const void *scale, coll_dtype type)
 {
 	float f;

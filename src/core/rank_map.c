@@ -1,5 +1,5 @@
 /*
- * Members of a communicator: see rank_map.h.
+ * The members of a communicator: see rank_map.h.
  */
 #include "core/rank_map.h"
 
@@ -21,7 +21,7 @@ static coll_status map_ranks(struct coll_rank_map *m, const int *process_of)
 	return COLL_OK;
 }
 
-/* The context's hosts, numbered anew in the order of the ranks. */
+/* Number the hosts of the context again, in the order of the communicator's ranks. */
 static coll_status find_hosts(struct coll_rank_map *m, const struct coll_context *ctx)
 {
 	const int own = coll_rank_map_rank(m, ctx->rank);

@@ -1,10 +1,10 @@
 /*
- * Members: which processes of the context the ranks of a communicator are, and what
- * follows from that set alone (hosts, locality, crowding), equal on all members but
- * for local_rank and local_size.
+ * The members of a communicator: the process of each rank, and what follows from that set alone
+ * (hosts, locality, oversubscription). All of it is equal on all members, except local_rank and
+ * local_size.
  *
- * The control plane, the links and the peer infos speak of processes (ranks of the job);
- * plans, channels, records and users speak of ranks of the communicator.
+ * The control plane, the links and the peer infos use processes (ranks of the job). Plans,
+ * channels, records and users use ranks of the communicator.
  */
 #ifndef COLL_CORE_RANK_MAP_H
 #define COLL_CORE_RANK_MAP_H
@@ -18,8 +18,8 @@ struct coll_context;
 
 struct coll_rank_map {
 	int size;
-	int *process_of;   /* by rank; NULL: ranks are processes */
-	int *rank_of;      /* by process, -1: no member; NULL likewise */
+	int *process_of;   /* by rank; NULL: ranks equal processes */
+	int *rank_of;      /* by process, -1: not a member; NULL: as above */
 	int processes;     /* of the context */
 	uint32_t *host_of; /* by rank: hosts in order of first appearance */
 	uint32_t hosts;
@@ -27,8 +27,8 @@ struct coll_rank_map {
 	bool oversubscribed; /* some host has more ranks of the job than cores */
 };
 
-/* size processes by rank, this process among them; NULL: all of the context. Half-built
- * after a failure: to be ended too. */
+/* process_of lists `size` processes by rank, this process among them. NULL: all processes of the
+ * context. After a failure the map is incomplete, and coll_rank_map_fini() must still be called. */
 coll_status coll_rank_map_init(struct coll_rank_map *m, const struct coll_context *ctx, const int *process_of,
                                int size);
 void coll_rank_map_fini(struct coll_rank_map *m);
@@ -38,7 +38,7 @@ static inline int coll_rank_map_process(const struct coll_rank_map *m, int rank)
 	return m->process_of ? m->process_of[rank] : rank;
 }
 
-/* -1: that process (or -1, nobody) is no member. */
+/* -1: the process is not a member, or the argument is -1. */
 static inline int coll_rank_map_rank(const struct coll_rank_map *m, int process)
 {
 	if (process < 0 || process >= m->processes)

@@ -1,8 +1,11 @@
 /*
- * See thread_error.h. One per thread, allocated by its first failure and freed with the
- * thread. Not a _Thread_local object: the library has others that want the cheapest
- * access, which puts all of them in a space that is small and shared by everything a
- * program loads while it runs ("cannot allocate memory in static TLS block").
+ * The last error of a thread: see thread_error.h.
+ *
+ * Each thread has one object. The thread's first failure allocates it, and it is freed when the
+ * thread ends. It is not a _Thread_local object. Other thread-local variables of the library use
+ * the fastest access model, which puts all of them in the static TLS block. That block is small,
+ * and all libraries that a program loads at run time share it ("cannot allocate memory in static
+ * TLS block").
  */
 #include "core/thread_error.h"
 
@@ -31,14 +34,14 @@ static void make_key(void)
 	creation.usable = pthread_key_create(&creation.key, free) == 0;
 }
 
-/* The library is unloaded. What threads hold is theirs until they end. */
+/* Runs when the library is unloaded. Objects of threads remain until the threads end. */
 __attribute__((destructor)) static void delete_key(void)
 {
 	if (creation.usable)
 		pthread_key_delete(creation.key);
 }
 
-/* This thread's, or NULL. */
+/* The object of this thread, or NULL. */
 static struct kept_error *mine(bool wanted)
 {
 	struct kept_error *t;
@@ -78,7 +81,7 @@ void coll_thread_error_keep(const struct coll_error_box *box, const char *messag
 
 coll_status coll_thread_error_failed(coll_status st, const struct coll_error_box *box, const coll_config *cfg)
 {
-	/* There is no context yet, but the caller's log may be known. */
+	/* There is no context yet, but the configuration may name a log function. */
 	const bool readable = cfg && cfg->struct_size == sizeof(*cfg);
 	const struct coll_logger logger = {.level = COLL_LOG_WARN,
 	                                   .rank = -1,

@@ -1,20 +1,21 @@
 /*
- * What the last failed creation or destruction in this thread said: there is no object yet,
- * or no more, that could hold it.
+ * The last error of a creation or destruction in this thread. At that point no communicator exists
+ * that could hold it.
  */
 #ifndef COLL_CORE_THREAD_ERROR_H
 #define COLL_CORE_THREAD_ERROR_H
 
 #include "base/error.h"
 
-/* Keep it for coll_last_error(NULL), log it as far as the caller's log is known (cfg may
- * be NULL or of another version), return st. */
+/* Keep the error for coll_last_error(NULL), log it if cfg names a log function, and return st. cfg
+ * may be NULL or of another version. */
 coll_status coll_thread_error_failed(coll_status st, const struct coll_error_box *box, const coll_config *cfg);
 
-/* The same of a destruction; it has been logged. message: all of it in one line. */
+/* The same for a destruction, which has already logged its error. message: the whole text in one
+ * line. */
 void coll_thread_error_keep(const struct coll_error_box *box, const char *message);
 
-/* NULL: none. */
+/* NULL: there is none. */
 const coll_error *coll_thread_error_error(void);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * Names of ways: see way_name.h.
+ * The names of ways: see way_name.h.
  */
 #include "core/way_name.h"
 

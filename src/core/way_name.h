@@ -1,5 +1,6 @@
 /*
- * Names of ways: those of record/way.h, and of the rows of the table of algorithms, which src/record may not see.
+ * The names of ways. Ways are those of record/way.h and the rows of the table of algorithms, which
+ * src/record must not include.
  */
 #ifndef COLL_CORE_WAY_NAME_H
 #define COLL_CORE_WAY_NAME_H
@@ -8,11 +9,11 @@
 
 struct coll_algo;
 
-/* Of a row of coll_algos. */
+/* The way of a row of coll_algos. */
 uint8_t coll_way_of_algo(const struct coll_algo *algo);
-/* "zero-copy", "ring" ...; "unknown" for what is no way. */
+/* "zero-copy", "ring" ...; "unknown" for a number that is not a way. */
 const char *coll_way_name(uint8_t way);
-/* What it does, in words; NULL: a plan. */
+/* A description of the way; NULL: it runs a plan. */
 const char *coll_way_text(uint8_t way);
 
 #endif
