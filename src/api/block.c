@@ -1,15 +1,15 @@
 /*
- * Entry points of the block collectives with equal blocks.
+ * Entry points of the collectives with equal blocks.
  */
 #include "api/block.h"
 
 #include "api/check.h"
 #include "call/blocking.h"
-
 #include "progress/async.h"
 
-/* in has in_blocks blocks, out has out_blocks; zero: not used on this rank. alias:
- * where out begins in in (or in in out) when in place, in blocks. */
+/* Check the buffers of a call: in has in_blocks blocks, and out has out_blocks. 0: this rank does
+ * not use that buffer. In place, the smaller buffer is this rank's block of the larger one. Buffers
+ * of equal size are identical. */
 static coll_status check_blocks(coll_comm *comm, const char *kind, const void *in, size_t in_blocks, const void *out,
                                 size_t out_blocks, size_t count, coll_dtype type, coll_stream *stream)
 {

@@ -1,6 +1,6 @@
 /*
- * The collectives of equal blocks: check the arguments of a call and describe it, without making it. An error is
- * written to the communicator.
+ * The collectives with equal blocks: check the arguments of a call and describe it, without making
+ * it. An error is written to the communicator.
  */
 #ifndef COLL_API_BLOCK_H
 #define COLL_API_BLOCK_H

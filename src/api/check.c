@@ -2,13 +2,13 @@
  * Argument checks: see check.h.
  */
 #include "api/check.h"
-#include "core/error.h"
-#include "progress/drive.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "core/error.h"
 #include "progress/async.h"
+#include "progress/drive.h"
 
 coll_status coll_check_call(coll_comm *comm, const char *kind, coll_stream *stream, coll_dtype type)
 {

@@ -1,32 +1,33 @@
 /*
- * Argument checks shared by the entry points. A failed check writes the reason
- * to the communicator's error and gives COLL_ERR_ARGUMENT.
+ * Argument checks that the entry points share. A failed check writes the reason to the
+ * communicator's error and returns COLL_ERR_ARGUMENT.
  */
 #ifndef COLL_API_CHECK_H
 #define COLL_API_CHECK_H
 
 #include "core/comm.h"
 
-/* Communicator, stream, type. comm NULL: COLL_ERR_ARGUMENT without a story. */
+/* Checks the communicator, the stream and the type. If comm is NULL, returns COLL_ERR_ARGUMENT
+ * without a message. */
 coll_status coll_check_call(coll_comm *comm, const char *kind, coll_stream *stream, coll_dtype type);
 
-/* The operation is known here and defined on the type. */
+/* The operation exists here and is defined on the type. */
 coll_status coll_check_op(coll_comm *comm, const char *kind, coll_op op, coll_dtype type);
 
 /* 0 <= rank < size; what: "root" or "peer". */
 coll_status coll_check_rank(coll_comm *comm, const char *kind, const char *what, int rank);
 
-/* blocks * count elements fit in memory and the buffer is there (unless empty). */
+/* blocks * count elements fit in memory, and the buffer is not NULL unless it is empty. */
 coll_status coll_check_buffer(coll_comm *comm, const char *kind, const char *what, const void *ptr, size_t blocks,
                               size_t count, coll_dtype type);
 
-/* [a, a + a_bytes) and [b, b + b_bytes) are apart, or b is exactly where it may
- * be for an in-place call: a + alias_bytes (pass SIZE_MAX when never). */
+/* [a, a + a_bytes) and [b, b + b_bytes) are disjoint, or b is where an in-place call may have it:
+ * at a + alias_bytes (SIZE_MAX: never). */
 coll_status coll_check_apart(coll_comm *comm, const char *kind, const void *a, size_t a_bytes, const void *b,
                              size_t b_bytes, size_t alias_bytes);
 
-/* Layout of a v-variant: the span in bytes of all blocks and the largest block in
- * elements. counts must not be NULL; with distinct, blocks must not overlap. */
+/* The layout of a v-variant: the span of all blocks in bytes, and the largest block in elements.
+ * counts must not be NULL. With distinct, blocks must not overlap. */
 struct coll_layout {
 	size_t span_bytes;
 	size_t largest;

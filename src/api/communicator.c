@@ -1,5 +1,5 @@
 /*
- * Entry points that make communicators from communicators.
+ * Entry points that create communicators from communicators.
  */
 #include "api/check.h"
 #include "comm/split.h"
@@ -10,7 +10,7 @@ static coll_status check(coll_comm *parent, const char *kind, coll_comm **child)
 {
 	coll_status st = coll_check_call(parent, kind, NULL, COLL_U32);
 
-	/* It gives a result at once. */
+	/* The call returns a result at once, so a group cannot defer it. */
 	if (st == COLL_OK && coll_group.depth > 0)
 		st = coll_comm_refuse(parent, kind, COLL_ERR_ARGUMENT, "not inside a group");
 	if (st == COLL_OK && !child)

@@ -1,5 +1,6 @@
 /*
- * Entry point of persistent operations: a description is checked as the call that it describes, and made an operation.
+ * Entry point of persistent operations: a description is checked like the call that it describes,
+ * and becomes an operation.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -20,7 +21,7 @@ static_assert((int)COLL_ALL_REDUCE == (int)COLL_KIND_ALL_REDUCE && (int)COLL_BAR
                       (int)COLL_SCATTER == (int)COLL_KIND_SCATTER && (int)COLL_SCAN == (int)COLL_KIND_SCAN,
               "the public kinds are the internal ones");
 
-/* The call of a description, checked as its entry point checks it. */
+/* Make the call of a description, with the checks of its entry point. */
 static coll_status make(const coll_operation_desc *d, coll_comm *comm, char token[2], struct coll_call *call,
                         size_t **own)
 {

@@ -126,7 +126,7 @@ coll_status coll_make_all_to_allv(const void *in, const size_t *in_counts, const
 		st = coll_check_buffer(comm, kind, "in", in, 1, from.span_bytes / elem, type);
 	if (st == COLL_OK)
 		st = coll_check_buffer(comm, kind, "out", out, 1, to.span_bytes / elem, type);
-	/* In place the lengths of a pair may differ by direction: not offered. */
+	/* An in-place call is not offered, because the two lengths of a pair of ranks may differ. */
 	if (st == COLL_OK)
 		st = coll_check_apart(comm, kind, in, from.span_bytes, out, to.span_bytes, SIZE_MAX);
 	if (st == COLL_OK && in_counts[comm->rank] != out_counts[comm->rank])
@@ -160,8 +160,8 @@ coll_status coll_all_to_allv(const void *in, const size_t *in_counts, const size
 	return st == COLL_OK ? coll_comm_call(comm, &call) : st;
 }
 
-/* gatherv and scatterv: only the root knows all counts; others know their own. The
- * array that others need (zero but for their own block) is made here. */
+/* gatherv and scatterv. The root has all counts; each other rank has only its own. For the other
+ * ranks this makes the array of counts, which is zero except for their own block. */
 static coll_status rooted(coll_comm *comm, const char *kind, struct coll_call *call, size_t **own, bool gather,
                           size_t count, const void *many, const size_t *counts, const size_t *offsets)
 {

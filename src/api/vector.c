@@ -1,15 +1,14 @@
 /*
- * Entry points of the vector collectives: check, build the call, hand over.
+ * Entry points of the vector collectives: check the arguments, build the call, start it.
  */
 #include "api/vector.h"
 
 #include "api/check.h"
 #include "call/blocking.h"
 #include "core/error.h"
-
 #include "progress/async.h"
 
-/* Checks common to collectives of one vector per rank. */
+/* The checks that all collectives of one vector per rank share. */
 static coll_status check_vector(coll_comm *comm, const char *kind, const void *in, bool has_in, const void *out,
                                 bool has_out, size_t count, coll_dtype type, coll_stream *stream)
 {
@@ -25,8 +24,8 @@ static coll_status check_vector(coll_comm *comm, const char *kind, const void *i
 	return st;
 }
 
-/* The usual all_reduce, recognised in a few instructions: nothing that the checks could
- * object to. Anything else is not wrong, but looked at closely. */
+/* Recognise the usual all_reduce in a few instructions: none of the checks could fail. Any other
+ * call is not wrong, but needs the full checks. */
 static inline bool usual(const coll_comm *comm, const void *in, const void *out, size_t count, coll_dtype type,
                          coll_op op, const coll_stream *stream)
 {
@@ -167,7 +166,7 @@ static __attribute__((noinline)) coll_status broadcast(const void *in, void *out
 coll_status coll_broadcast(const void *in, void *out, size_t count, coll_dtype type, int root, coll_comm *comm,
                            coll_stream *stream)
 {
-	/* What is passed as in does not matter but at the root. */
+	/* Only the root's `in` matters. */
 	const void *from = comm && comm->rank == root ? in : out;
 	struct coll_fastpath *q =
 	        coll_fastpath_find(comm, COLL_KIND_BROADCAST, from, out, count, type, 0, root, stream);
@@ -193,7 +192,7 @@ coll_status coll_make_barrier(char token[2], coll_comm *comm, coll_stream *strea
 
 coll_status coll_barrier(coll_comm *comm, coll_stream *stream)
 {
-	/* One byte per rank, so that frames travel. */
+	/* One byte per rank, so that there are frames to exchange. */
 	char token[2] = {0};
 	struct coll_fastpath *q =
 	        coll_fastpath_find(comm, COLL_KIND_BARRIER, &token[0], &token[1], 1, COLL_U8, 0, 0, stream);

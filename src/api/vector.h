@@ -1,6 +1,6 @@
 /*
- * The vector collectives: check the arguments of a call and describe it, without making it. An error is written to the
- * communicator.
+ * The vector collectives: check the arguments of a call and describe it, without making it. An
+ * error is written to the communicator.
  */
 #ifndef COLL_API_VECTOR_H
 #define COLL_API_VECTOR_H
