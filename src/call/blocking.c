@@ -15,6 +15,7 @@
 #include "call/blocking.h"
 #include "call/fastpath.h"
 #include "core/error.h"
+#include "device/device.h"
 #include "engine/range.h"
 #include "engine/run.h"
 #include "intra/explain.h"
@@ -279,7 +280,9 @@ static struct coll_extent extent(const struct coll_call *c, const void *base, bo
 	                            .single = single,
 	                            .count = c->count,
 	                            .counts = counts,
-	                            .offsets = offsets};
+	                            .offsets = offsets,
+	                            /* All that a communicator serves: see coll_comm_serves(). */
+	                            .mem = coll_device_memory(COLL_DEVICE_HOST)};
 }
 
 static coll_status need_scratch(struct coll_comm *comm, size_t bytes)

@@ -21,8 +21,10 @@
 /* What keeps a call off the shortest path: bits of comm->attention, one load for a call
  * that need not care. PENDING: asynchronous operations, which others may drive at this
  * moment (set by the communicator's thread, cleared by whoever completes the last one).
- * ALARM: something was told that this communicator has not looked into yet. */
-enum { COLL_ATTENTION_PENDING = 1, COLL_ATTENTION_ALARM = 2 };
+ * ALARM: something was told that this communicator has not looked into yet.
+ * MEMORY: this process has memory of other kinds than host, so every buffer is identified
+ * first; set at creation, for good. */
+enum { COLL_ATTENTION_PENDING = 1, COLL_ATTENTION_ALARM = 2, COLL_ATTENTION_MEMORY = 4 };
 
 enum { COLL_OPS_MAX = 64, COLL_OP_FIRST = 64, COLL_MEMO_SLOTS = 64, COLL_WINDOWS_MAX = 8, COLL_LANES_P2P = 64 };
 enum { COLL_CALL_RUNS = 32 };
