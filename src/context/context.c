@@ -24,6 +24,7 @@
 #include "inspect/dump_signal.h"
 #include "inspect/inspector.h"
 #include "progress/async.h"
+#include "topology/nic.h"
 #include "topology/topology.h"
 #include "transports/hook/hook.h"
 #include "watch/mismatch.h"
@@ -74,6 +75,11 @@ static void env_log(void *ctx, int level, const char *format, ...)
 	va_start(ap, format);
 	coll_log_v(&c->logger, level, format, ap);
 	va_end(ap);
+}
+
+static bool env_nic_facts(void *ctx, const char *device, struct coll_nic_facts *facts)
+{
+	return coll_topology_nic_facts(COLL_TOPOLOGY_SYS, device, &facts->node, &facts->distance);
 }
 
 static int process_of(const struct coll_context *c, const struct coll_process_id *id)
@@ -155,7 +161,8 @@ static coll_status open_wire(struct coll_context *c, const struct coll_transport
 	                                 .ctx = c,
 	                                 .setting = env_setting,
 	                                 .log = env_log,
-	                                 .link_down = env_link_down};
+	                                 .link_down = env_link_down,
+	                                 .nic_facts = env_nic_facts};
 	size_t len = 0;
 	coll_status st;
 
