@@ -23,6 +23,7 @@
 #include "inspect_client.h"
 #include "reduce/reduce.h"
 #include "topology/hwloc.h"
+#include "topology/nic.h"
 #include "topology/topology.h"
 #include "transports/common/dummy.h"
 #include "transports/common/registry.h"
@@ -124,13 +125,19 @@ static void no_link(void *ctx, const struct coll_process_id *peer, coll_status w
 	(void)ctx, (void)peer, (void)why, (void)cause;
 }
 
+static bool nic_facts(void *ctx, const char *device, struct coll_nic_facts *facts)
+{
+	return coll_topology_nic_facts(COLL_RDMA_SYS, device, &facts->node, &facts->distance);
+}
+
 static void print_rdma_port(const struct coll_rdma_port *p)
 {
 	struct coll_rdma_gid gid;
+	const int at = coll_topology_nic_node(COLL_RDMA_SYS, p->device);
 	char node[16] = "unknown";
 
-	if (p->node >= 0)
-		snprintf(node, sizeof(node), "%d", p->node);
+	if (at >= 0)
+		snprintf(node, sizeof(node), "%d", at);
 	printf("  %s port %u: %s, %s, %s, NUMA node %s\n", p->device, p->number, p->state, p->layer, p->rate, node);
 	for (int i = 0; i < 256; i++)
 		if (coll_rdma_ports_gid(COLL_RDMA_SYS, p, i, &gid))
@@ -150,7 +157,8 @@ static void print_rdma(struct coll_settings *s)
 	                                       .ctx = s,
 	                                       .setting = setting,
 	                                       .log = say,
-	                                       .link_down = no_link};
+	                                       .link_down = no_link,
+	                                       .nic_facts = nic_facts};
 	struct coll_transport t;
 	void *inst;
 

@@ -59,6 +59,13 @@ struct coll_transport_caps {
 	uint32_t streams;       /* windows of a link go so many separate ways; 0, 1: they share one */
 };
 
+/* Where a network device of this host is. */
+struct coll_nic_facts {
+	size_t size;
+	int node;     /* NUMA node; -1: unknown */
+	int distance; /* from the memory of the calling thread, 0: near or unknown; larger is farther */
+};
+
 /* What a context lends to its transports. Everything here outlives the instance. */
 struct coll_transport_env {
 	size_t size;
@@ -79,6 +86,11 @@ struct coll_transport_env {
 	 * COLL_ERR_MEMORY: only what uses the link is lost. */
 	void (*link_down)(void *ctx, const struct coll_process_id *peer, coll_status why, const char *cause);
 	void *hook; /* of a wrapping transport: its state, else NULL */
+	/* What the topology says of a network device, by the name that the system gives it ("mlx5_0",
+	 * "eth0"): a transport reads no topology itself. False: there is no such device, *facts is
+	 * untouched. Any thread; reads files, so it is for opening, not for the data path. NULL:
+	 * nothing is known (tests). */
+	bool (*nic_facts)(void *ctx, const char *device, struct coll_nic_facts *facts);
 };
 
 /* Names a channel on both ends. Used once: after either end has closed no channel of

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "core/error.h"
+#include "core/memory.h"
 #include "progress/async.h"
 #include "progress/drive.h"
 
@@ -67,7 +68,7 @@ coll_status coll_check_buffer(coll_comm *comm, const char *kind, const char *wha
 		                        blocks, count, coll_dtype_name(type));
 	if (!ptr && bytes > 0)
 		return coll_comm_refuse(comm, kind, COLL_ERR_ARGUMENT, "%s is NULL but has %zu bytes", what, bytes);
-	return COLL_OK;
+	return coll_comm_serves(comm, kind, what, ptr, bytes);
 }
 
 coll_status coll_check_apart(coll_comm *comm, const char *kind, const void *a, size_t a_bytes, const void *b,
@@ -123,9 +124,15 @@ coll_status coll_check_layout(coll_comm *comm, const char *kind, const char *wha
                               const size_t *offsets, coll_dtype type, bool distinct, struct coll_layout *layout)
 {
 	size_t elem = coll_dtype_size(type), at = 0, end = 0, span = 0, largest = 0;
+	coll_status st;
 
 	if (!counts)
 		return coll_comm_refuse(comm, kind, COLL_ERR_ARGUMENT, "%s: counts is NULL", what);
+	st = coll_comm_serves(comm, kind, "counts", counts, (size_t)comm->size * sizeof(*counts));
+	if (st == COLL_OK && offsets)
+		st = coll_comm_serves(comm, kind, "offsets", offsets, (size_t)comm->size * sizeof(*offsets));
+	if (st != COLL_OK)
+		return st;
 	for (int r = 0; r < comm->size; r++) {
 		if (__builtin_add_overflow(offsets ? offsets[r] : at, counts[r], &end) || end > PTRDIFF_MAX / elem)
 			return coll_comm_refuse(comm, kind, COLL_ERR_ARGUMENT, "%s: block %d (%zu elements) overflows",

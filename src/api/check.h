@@ -17,7 +17,8 @@ coll_status coll_check_op(coll_comm *comm, const char *kind, coll_op op, coll_dt
 /* 0 <= rank < size; what: "root" or "peer". */
 coll_status coll_check_rank(coll_comm *comm, const char *kind, const char *what, int rank);
 
-/* blocks * count elements fit in memory, and the buffer is not NULL unless it is empty. */
+/* blocks * count elements fit in memory, and the buffer is not NULL unless it is empty, and of a kind of memory that
+ * the communicator serves (else COLL_ERR_UNSUPPORTED). */
 coll_status coll_check_buffer(coll_comm *comm, const char *kind, const char *what, const void *ptr, size_t blocks,
                               size_t count, coll_dtype type);
 

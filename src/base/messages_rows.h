@@ -31,6 +31,7 @@ MESSAGE(1112, COLL_OK, "No algorithm can do this call here; as a rule one was fo
 MESSAGE(1113, COLL_OK, "The log file cannot be written.", "Name a file in a directory that exists and may be written; %r keeps ranks apart.")
 MESSAGE(1201, COLL_OK, "Buffers overlap in a way that is not one of the in-place forms.", "Pass the very same pointer for in place, else buffers that do not touch.")
 MESSAGE(1202, COLL_OK, "coll_config was not initialised, or belongs to another version of coll.h.", "Begin with coll_config cfg = COLL_CONFIG_INIT; and compile against the library that is loaded.")
+MESSAGE(1203, COLL_OK, "A buffer is memory of a kind that the communicator does not serve, such as memory of a device.", "Pass host memory: copy the data there first.")
 MESSAGE(2000, COLL_ERR_PEER_DEAD, "A rank, or the way to it, is gone.", "The text names it: look at that rank's own output.")
 MESSAGE(2001, COLL_ERR_PEER_SILENT, "A rank does not answer.", "The text names it: look at its state with ps on its host.")
 MESSAGE(2002, COLL_ERR_PEER_LATE, "A rank has not made the call in time.", "The text names it, and what it does instead.")

@@ -17,6 +17,7 @@
 #include "base/planted.h"
 #include "call/fastpath.h"
 #include "core/error.h"
+#include "device/device.h"
 #include "engine/range.h"
 #include "engine/run.h"
 #include "progress/async.h"

@@ -9,6 +9,7 @@
 
 #include "base/hash.h"
 #include "core/error.h"
+#include "device/device.h"
 #include "engine/range.h"
 #include "engine/run.h"
 #include "progress/async.h"

@@ -21,6 +21,7 @@
 #include "core/fabric.h"
 #include "core/memory.h"
 #include "core/thread_error.h"
+#include "device/device.h"
 #include "engine/run.h"
 #include "inspect/dump.h"
 #include "inspect/dump_signal.h"
@@ -224,7 +225,8 @@ coll_status coll_comm_new(struct coll_context *ctx, uint64_t id, uint32_t epoch,
 		coll_comm_free(&comm);
 		return coll_error_set(err, st, "out of memory for a communicator of %d", size);
 	}
-	atomic_init(&comm->attention, COLL_ATTENTION_ALARM); /* gossip notes may have arrived earlier */
+	/* ALARM: gossip notes may have arrived earlier. */
+	atomic_init(&comm->attention, COLL_ATTENTION_ALARM | (coll_device_any() ? COLL_ATTENTION_MEMORY : 0u));
 	comm->rank = coll_comm_rank_of(comm, ctx->rank);
 	comm->size = comm->rank_map.size;
 	find_facts(comm);

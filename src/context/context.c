@@ -18,6 +18,7 @@
 #include "context/locality.h"
 #include "context/service.h"
 #include "control/gossip.h"
+#include "topology/nic.h"
 #include "topology/topology.h"
 #include "transports/common/dummy.h"
 #include "transports/hook/hook.h"
@@ -68,6 +69,11 @@ static void env_log(void *ctx, int level, const char *format, ...)
 	va_start(ap, format);
 	coll_log_v(&c->logger, level, format, ap);
 	va_end(ap);
+}
+
+static bool env_nic_facts(void *ctx, const char *device, struct coll_nic_facts *facts)
+{
+	return coll_topology_nic_facts(COLL_TOPOLOGY_SYS, device, &facts->node, &facts->distance);
 }
 
 static int process_of(const struct coll_context *c, const struct coll_process_id *id)
@@ -149,7 +155,8 @@ static coll_status open_transport(struct coll_context *c, const struct coll_tran
 	                                 .ctx = c,
 	                                 .setting = env_setting,
 	                                 .log = env_log,
-	                                 .link_down = env_link_down};
+	                                 .link_down = env_link_down,
+	                                 .nic_facts = env_nic_facts};
 	size_t len = 0;
 	coll_status st;
 

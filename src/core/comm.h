@@ -21,8 +21,9 @@
 /* Bits of comm->attention: reasons why a call cannot take the fast path, all in one load. PENDING:
  * there are asynchronous operations, which other threads may be driving. The communicator's thread
  * sets it, and the driver that completes the last operation clears it. ALARM: a gossip note has
- * arrived that this communicator has not read yet. */
-enum { COLL_ATTENTION_PENDING = 1, COLL_ATTENTION_ALARM = 2 };
+ * arrived that this communicator has not read yet. MEMORY: this process has memory of other kinds than
+ * host memory, so each buffer is identified first; set at creation and never cleared. */
+enum { COLL_ATTENTION_PENDING = 1, COLL_ATTENTION_ALARM = 2, COLL_ATTENTION_MEMORY = 4 };
 
 enum { COLL_OPS_MAX = 64, COLL_OP_FIRST = 64, COLL_MEMO_SLOTS = 64, COLL_WINDOWS_MAX = 8, COLL_LANES_P2P = 64 };
 enum { COLL_CALL_RUNS = 32 };

@@ -8,6 +8,24 @@
 
 #include "core/comm.h"
 #include "core/error.h"
+#include "device/device.h"
+
+coll_status coll_comm_serves(struct coll_comm *comm, const char *kind, const char *what, const void *ptr,
+                             size_t len_bytes)
+{
+	int device;
+
+	if (__builtin_expect(!(atomic_load_explicit(&comm->attention, memory_order_relaxed) & COLL_ATTENTION_MEMORY),
+	                     true) ||
+	    !ptr || len_bytes == 0)
+		return COLL_OK;
+	device = coll_device_identify(ptr, len_bytes);
+	if (device == COLL_DEVICE_HOST)
+		return COLL_OK;
+	return coll_comm_refuse(comm, kind, COLL_ERR_UNSUPPORTED,
+	                        "[COLL-1203] %s at %p is %s memory: this communicator serves host memory only", what,
+	                        ptr, coll_device_name(device));
+}
 
 static struct coll_allocation *find(struct coll_comm *comm, const void *ptr, bool registered)
 {
@@ -141,6 +159,9 @@ coll_status coll_mem_register(coll_comm *comm, void *ptr, size_t len_bytes)
 	if (len_bytes > PTRDIFF_MAX || (uintptr_t)ptr + len_bytes < (uintptr_t)ptr)
 		return coll_comm_refuse(comm, "mem_register", COLL_ERR_ARGUMENT, "no memory at %p has %zu bytes", ptr,
 		                        len_bytes);
+	st = coll_comm_serves(comm, "mem_register", "ptr", ptr, len_bytes);
+	if (st != COLL_OK)
+		return st;
 	if (find(comm, ptr, true))
 		return coll_comm_refuse(comm, "mem_register", COLL_ERR_ARGUMENT, "%p is registered already", ptr);
 	a = keep(comm, true, ptr, len_bytes);

@@ -6,6 +6,11 @@
 
 #include "core/comm.h"
 
+/* Whether the communicator serves memory of this kind: UNSUPPORTED, with the reason in its error, if it does
+ * not. kind: the call; what: the argument. Nothing is read. Free where the process has host memory only. */
+coll_status coll_comm_serves(struct coll_comm *comm, const char *kind, const char *what, const void *ptr,
+                             size_t len_bytes);
+
 void coll_comm_memory_free_all(struct coll_comm *comm);
 
 #endif

@@ -7,6 +7,7 @@
 
 #include "core/comm.h"
 #include "core/error.h"
+#include "core/memory.h"
 
 /* Read the one element that scale points to. A double holds every f16 and bf16 value exactly. */
 static double read_scale(const void *scale, coll_dtype type)
@@ -62,6 +63,7 @@ coll_status coll_op_create(coll_op *op, coll_comm *comm, coll_user_fn fn, void *
 coll_status coll_op_create_premul_sum(coll_op *op, coll_comm *comm, const void *scale, coll_dtype type)
 {
 	struct coll_op_entry e = {.code = COLL_OP_PREMUL_SUM, .commutative = true, .type = type};
+	coll_status st;
 
 	if (!comm)
 		return COLL_ERR_ARGUMENT;
@@ -69,6 +71,9 @@ coll_status coll_op_create_premul_sum(coll_op *op, coll_comm *comm, const void *
 		return coll_comm_refuse(comm, "op_create", COLL_ERR_ARGUMENT, "op or scale is NULL");
 	if (type != COLL_F16 && type != COLL_BF16 && type != COLL_F32 && type != COLL_F64)
 		return coll_comm_refuse(comm, "op_create", COLL_ERR_ARGUMENT, "a premultiplied sum needs a float type");
+	st = coll_comm_serves(comm, "op_create", "scale", scale, coll_dtype_size(type));
+	if (st != COLL_OK)
+		return st;
 	e.scale = read_scale(scale, type);
 	return add(op, comm, &e);
 }

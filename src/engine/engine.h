@@ -55,7 +55,8 @@ struct coll_extent {
 	size_t count;          /* vector length, or uniform block length */
 	const size_t *counts;  /* NULL: uniform */
 	const size_t *offsets; /* NULL: packed */
-	/* Handle of the memory base lies in, for transfers by reference; NULL: plain. */
+	/* The memory base lies in: its kind, and what its transport knows of it. Equal for all calls for which one
+	 * run is started again. NULL: host, nothing is known (tests). */
 	const struct coll_memory *mem;
 };
 

@@ -10,6 +10,7 @@
 #include "base/planted.h"
 #include "core/error.h"
 #include "core/way_name.h"
+#include "device/device.h"
 #include "engine/range.h"
 #include "engine/run.h"
 #include "select/explain.h"
@@ -265,7 +266,9 @@ static struct coll_extent extent(const struct coll_call *c, const void *base, bo
 	                            .single = single,
 	                            .count = c->count,
 	                            .counts = counts,
-	                            .offsets = offsets};
+	                            .offsets = offsets,
+	                            /* The only kind that a communicator serves: see coll_comm_serves(). */
+	                            .mem = coll_device_memory(COLL_DEVICE_HOST)};
 }
 
 /* A call that a rank may end without having heard from all others, directly or through

@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "core/error.h"
+#include "device/device.h"
 #include "engine/range.h"
 
 /* The shape's root is the peer. */
@@ -40,10 +41,12 @@ void coll_pair_job(const struct coll_comm *comm, const struct coll_pair *p, int 
                    struct coll_job *job)
 {
 	const size_t count = half ? p->recv_count : p->send_count;
+	/* The only kind that a communicator serves: see coll_comm_serves(). */
+	const struct coll_memory *host = coll_device_memory(COLL_DEVICE_HOST);
 
 	*job = (struct coll_job){.plan = plan,
-	                         .in = {.base = half ? NULL : (char *)(uintptr_t)p->send, .count = count},
-	                         .out = {.base = half ? p->recv : NULL, .count = count},
+	                         .in = {.base = half ? NULL : (char *)(uintptr_t)p->send, .count = count, .mem = host},
+	                         .out = {.base = half ? p->recv : NULL, .count = count, .mem = host},
 	                         .elem_bytes = coll_dtype_size(p->type),
 	                         .way = COLL_WAY_SEND_RECV,
 	                         .windows = 2};

@@ -144,12 +144,12 @@ struct candidate {
 	struct sockaddr_storage address;
 	char device[64];
 	unsigned port;
-	int distance; /* of the device from the memory of the calling thread */
+	int distance; /* struct coll_nic_facts */
 };
 
 struct search {
 	struct candidate found[COLL_RDMA_PORTS_MAX];
-	int count, here;
+	int count;
 	char *why; /* the last address was not fit, because */
 	size_t why_bytes;
 };
@@ -191,6 +191,14 @@ static bool fit(struct rdma_inst *in, struct rdma_cm_id *id, const struct sockad
 	return gid_wanted(in, id, (const struct sockaddr *)sa, why, why_bytes);
 }
 
+/* What is not known is as near as anything. */
+static int distance_of(const struct rdma_inst *in, const char *device)
+{
+	struct coll_nic_facts facts = {.size = sizeof(facts)};
+
+	return in->env.nic_facts && in->env.nic_facts(in->env.ctx, device, &facts) ? facts.distance : 0;
+}
+
 static void look_at(struct rdma_inst *in, struct search *s, const struct sockaddr *address)
 {
 	struct candidate *c = &s->found[s->count];
@@ -209,8 +217,7 @@ static void look_at(struct rdma_inst *in, struct search *s, const struct sockadd
 	if (fit(in, id, &c->address, &port, s->why, s->why_bytes)) {
 		snprintf(c->device, sizeof(c->device), "%.63s", id->verbs->device->name);
 		c->port = id->port_num;
-		c->distance = coll_rdma_ports_distance(COLL_RDMA_SYS, s->here,
-		                                       coll_rdma_ports_node(COLL_RDMA_SYS, c->device));
+		c->distance = distance_of(in, c->device);
 		s->count++;
 	}
 	in->v.rdma_destroy_id(id);
@@ -287,10 +294,10 @@ static void tell_others(struct rdma_inst *in, const struct search *s, int far)
 coll_status coll_rdma_device_open(struct rdma_inst *in, char *why, size_t why_bytes)
 {
 	static const int families[] = {AF_INET, AF_INET6};
-	struct search s = {.here = coll_rdma_ports_here(), .why = why, .why_bytes = why_bytes};
+	struct search s = {.why = why, .why_bytes = why_bytes};
 	struct candidate *c;
 	struct ifaddrs *all = NULL;
-	int far = COLL_RDMA_NEAR;
+	int far = 0;
 
 	snprintf(why, why_bytes, "no RDMA device has an address (ip addr add ... on its network interface)");
 	if (getifaddrs(&all) != 0)

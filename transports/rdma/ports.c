@@ -1,12 +1,10 @@
 /*
- * Reads /sys/class/infiniband and /sys/devices/system/node; owns nothing. hwloc tells
- * the same distances: it has them from the same table.
+ * Reads /sys/class/infiniband; owns nothing.
  */
 #include "ports.h"
 
 #include <dirent.h>
 #include <limits.h>
-#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,7 +76,6 @@ static int list_ports(const char *sys, const char *device, struct coll_rdma_port
 
 		*p = (struct coll_rdma_port){.number = (unsigned)strtoul(list[i]->d_name, NULL, 10)};
 		snprintf(p->device, sizeof(p->device), "%.63s", device);
-		p->node = coll_rdma_ports_node(sys, p->device);
 		read_state(sys, p);
 	}
 	free_list(list, n);
@@ -113,49 +110,4 @@ bool coll_rdma_ports_gid(const char *sys, const struct coll_rdma_port *port, int
 	read_line(gid->interface, sizeof(gid->interface), "%s/class/infiniband/%s/ports/%u/gid_attrs/ndevs/%d", sys,
 	          device, n, index);
 	return true;
-}
-
-int coll_rdma_ports_node(const char *sys, const char *device)
-{
-	char text[32], below[64];
-
-	if (read_line(text, sizeof(text), "%s/class/infiniband/%s/device/numa_node", sys, device) && atoi(text) >= 0)
-		return atoi(text);
-	if (read_line(below, sizeof(below), "%s/class/infiniband/%s/parent", sys, device) &&
-	    read_line(text, sizeof(text), "%s/class/net/%s/device/numa_node", sys, below))
-		return atoi(text);
-	return -1;
-}
-
-/* The table has a row for each node that is there, and a column, too; their numbers may have gaps. */
-int coll_rdma_ports_distance(const char *sys, int from, int to)
-{
-	char path[PATH_MAX], row[4096];
-	char *at = row, *end;
-	long d = COLL_RDMA_NEAR;
-
-	if (from < 0 || to < 0)
-		return COLL_RDMA_NEAR;
-	if (!read_line(row, sizeof(row), "%s/devices/system/node/node%d/distance", sys, from))
-		return COLL_RDMA_NEAR;
-	for (int node = 0; node <= to; node++) {
-		snprintf(path, sizeof(path), "%s/devices/system/node/node%d", sys, node);
-		DIR *there = opendir(path);
-
-		if (!there)
-			continue;
-		closedir(there);
-		d = strtol(at, &end, 10);
-		if (end == at)
-			return COLL_RDMA_NEAR;
-		at = end;
-	}
-	return (int)d;
-}
-
-int coll_rdma_ports_here(void)
-{
-	unsigned cpu, node;
-
-	return getcpu(&cpu, &node) == 0 ? (int)node : -1;
 }

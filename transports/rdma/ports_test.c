@@ -1,6 +1,6 @@
 /*
- * Devices as /sys shows them: a tree of our own with two NUMA nodes whose numbers have a
- * gap, a device with two ports, and one made of software above a network device.
+ * Devices as /sys shows them: a tree of our own with a device that has two ports, and one made
+ * of software above a network interface.
  */
 #include "ports.h"
 
@@ -34,22 +34,16 @@ static void plant(void)
 {
 	snprintf(root, sizeof(root), "/tmp/rdma_ports_XXXXXX");
 	REQUIRE(mkdtemp(root), "%s", root);
-	put("devices/system/node/node0/distance", "10 21\n");
-	put("devices/system/node/node2/distance", "21 10\n");
-	put("class/infiniband/mlx5_10/device/numa_node", "2\n");
 	put("class/infiniband/mlx5_10/ports/1/state", "4: ACTIVE\n");
 	put("class/infiniband/mlx5_10/ports/1/link_layer", "InfiniBand\n");
 	put("class/infiniband/mlx5_10/ports/1/rate", "100 Gb/sec (4X EDR)\n");
 	put("class/infiniband/mlx5_10/ports/2/state", "1: DOWN\n");
-	put("class/infiniband/mlx5_2/device/numa_node", "-1\n");
 	put("class/infiniband/mlx5_2/ports/1/state", "4: ACTIVE\n");
-	put("class/infiniband/rxe0/parent", "eth3\n");
 	put("class/infiniband/rxe0/ports/1/state", "4: ACTIVE\n");
 	put("class/infiniband/rxe0/ports/1/gids/0", "0000:0000:0000:0000:0000:0000:0000:0000\n");
 	put("class/infiniband/rxe0/ports/1/gids/1", "0000:0000:0000:0000:0000:ffff:0a4d:0001\n");
 	put("class/infiniband/rxe0/ports/1/gid_attrs/types/1", "RoCE v2\n");
 	put("class/infiniband/rxe0/ports/1/gid_attrs/ndevs/1", "eth3\n");
-	put("class/net/eth3/device/numa_node", "0\n");
 }
 
 static void uproot(void)
@@ -60,7 +54,7 @@ static void uproot(void)
 	CHECK(system(command) == 0, "%s", command);
 }
 
-TEST(rdma_ports, listed_with_state_and_node)
+TEST(rdma_ports, listed_with_state)
 {
 	struct coll_rdma_port p[8];
 	int n;
@@ -68,11 +62,11 @@ TEST(rdma_ports, listed_with_state_and_node)
 	plant();
 	n = coll_rdma_ports_list(root, p, 8);
 	CHECK(n == 4, "%d ports", n);
-	CHECK(strcmp(p[0].device, "mlx5_2") == 0 && p[0].node == -1 && p[0].active, "%s %d", p[0].device, p[0].node);
-	CHECK(strcmp(p[1].device, "mlx5_10") == 0 && p[1].node == 2 && strcmp(p[1].rate, "100 Gb/sec (4X EDR)") == 0,
-	      "%s %d %s", p[1].device, p[1].node, p[1].rate);
+	CHECK(strcmp(p[0].device, "mlx5_2") == 0 && p[0].active, "%s", p[0].device);
+	CHECK(strcmp(p[1].device, "mlx5_10") == 0 && strcmp(p[1].rate, "100 Gb/sec (4X EDR)") == 0, "%s %s",
+	      p[1].device, p[1].rate);
 	CHECK(p[2].number == 2 && !p[2].active && strcmp(p[2].state, "DOWN") == 0, "%u %s", p[2].number, p[2].state);
-	CHECK(strcmp(p[3].device, "rxe0") == 0 && p[3].node == 0, "%s %d", p[3].device, p[3].node);
+	CHECK(strcmp(p[3].device, "rxe0") == 0, "%s", p[3].device);
 	CHECK(coll_rdma_ports_list(root, p, 3) == 3, "more than asked for");
 	CHECK(coll_rdma_ports_list("/nowhere", p, 8) == 0, "ports of nothing");
 	uproot();
@@ -89,16 +83,5 @@ TEST(rdma_ports, gids)
 	CHECK(coll_rdma_ports_gid(root, &rxe, 1, &gid) && strcmp(gid.type, "RoCE v2") == 0 &&
 	              strcmp(gid.interface, "eth3") == 0,
 	      "%s %s", gid.type, gid.interface);
-	uproot();
-}
-
-TEST(rdma_ports, distances)
-{
-	plant();
-	CHECK(coll_rdma_ports_distance(root, 0, 0) == 10, "to itself");
-	CHECK(coll_rdma_ports_distance(root, 0, 2) == 21, "from 0 to 2: %d", coll_rdma_ports_distance(root, 0, 2));
-	CHECK(coll_rdma_ports_distance(root, 2, 0) == 21 && coll_rdma_ports_distance(root, 2, 2) == 10, "from 2");
-	CHECK(coll_rdma_ports_distance(root, 0, -1) == COLL_RDMA_NEAR, "unknown");
-	CHECK(coll_rdma_ports_distance(root, 5, 0) == COLL_RDMA_NEAR, "no such node");
 	uproot();
 }

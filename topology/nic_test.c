@@ -1,0 +1,89 @@
+/*
+ * Network devices and distances as /sys shows them: a tree of our own with two NUMA nodes whose
+ * numbers have a gap, and an RDMA device made of software above a network interface.
+ */
+#include "topology/nic.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/plain.h"
+
+static char root[64];
+
+static void put(const char *path, const char *text)
+{
+	char full[256];
+	FILE *f;
+
+	snprintf(full, sizeof(full), "%s/%s", root, path);
+	for (char *slash = strchr(full + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+		*slash = 0;
+		mkdir(full, 0755);
+		*slash = '/';
+	}
+	f = fopen(full, "w");
+	REQUIRE(f, "%s", full);
+	fputs(text, f);
+	fclose(f);
+}
+
+static void plant(void)
+{
+	snprintf(root, sizeof(root), "/tmp/topology_nic_XXXXXX");
+	REQUIRE(mkdtemp(root), "%s", root);
+	put("devices/system/node/node0/distance", "10 21\n");
+	put("devices/system/node/node2/distance", "21 10\n");
+	put("class/infiniband/mlx5_10/device/numa_node", "2\n");
+	put("class/infiniband/mlx5_2/device/numa_node", "-1\n");
+	put("class/infiniband/rxe0/parent", "eth3\n");
+	put("class/net/eth3/device/numa_node", "0\n");
+	put("class/net/eth4/device/numa_node", "2\n");
+}
+
+static void uproot(void)
+{
+	char command[100];
+
+	snprintf(command, sizeof(command), "rm -rf %s", root);
+	CHECK(system(command) == 0, "%s", command);
+}
+
+TEST(topology_nic, nodes)
+{
+	plant();
+	CHECK(coll_topology_nic_node(root, "mlx5_10") == 2);
+	CHECK(coll_topology_nic_node(root, "mlx5_2") == -1, "the kernel does not say");
+	CHECK(coll_topology_nic_node(root, "rxe0") == 0, "that of eth3");
+	CHECK(coll_topology_nic_node(root, "eth4") == 2);
+	CHECK(coll_topology_nic_node(root, "eth9") == -1, "none such");
+	uproot();
+}
+
+TEST(topology_nic, distances)
+{
+	plant();
+	CHECK(coll_topology_distance(root, 0, 0) == 10, "to itself");
+	CHECK(coll_topology_distance(root, 0, 2) == 21, "from 0 to 2: %d", coll_topology_distance(root, 0, 2));
+	CHECK(coll_topology_distance(root, 2, 0) == 21 && coll_topology_distance(root, 2, 2) == 10, "from 2");
+	CHECK(coll_topology_distance(root, 0, -1) == COLL_TOPOLOGY_NEAR, "unknown");
+	CHECK(coll_topology_distance(root, 5, 0) == COLL_TOPOLOGY_NEAR, "no such node");
+	uproot();
+}
+
+/* Whichever node this thread runs on. */
+TEST(topology_nic, facts)
+{
+	int node = 7, distance = 7;
+
+	plant();
+	CHECK(!coll_topology_nic_facts(root, "eth9", &node, &distance) && node == 7 && distance == 7, "none such");
+	CHECK(coll_topology_nic_facts(root, "mlx5_2", &node, &distance) && node == -1 && distance == 0, "unknown");
+	CHECK(coll_topology_nic_facts(root, "mlx5_10", &node, &distance) && node == 2);
+	CHECK(distance == 0 || distance == 11, "%d", distance);
+	CHECK(coll_topology_nic_facts(root, "eth3", &node, &distance) && node == 0);
+	CHECK(distance == 0 || distance == 11, "%d", distance);
+	uproot();
+}
