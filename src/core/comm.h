@@ -9,12 +9,12 @@
 
 #include "context/context.h"
 #include "core/rank_map.h"
+#include "core/select_facts.h"
 #include "engine/engine.h"
 #include "intra/intra.h"
 #include "plan/cache.h"
 #include "progress/inflight.h"
 #include "record/recorder.h"
-#include "select/select.h"
 #include "watch/deadlock.h"
 #include "watch/pair_counts.h"
 

@@ -14,6 +14,7 @@
 #include "engine/run.h"
 #include "select/explain.h"
 #include "select/intra.h"
+#include "select/select.h"
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -103,7 +103,7 @@ static struct cell bytes_of(size_t bytes)
 	size_t u = 0;
 
 	/* The longest ones are less than a round number by a few tiles. */
-	for (; u < 3 && bytes >= 1024 && (bytes % 1024 == 0 || bytes >= (size_t)1 << 30); u++)
+	for (; u < 3 && bytes >> 10 && (bytes % 1024 == 0 || bytes >> 30); u++)
 		bytes /= 1024;
 	snprintf(c.text, sizeof(c.text), "%zu%s", bytes, units[u]);
 	return c;

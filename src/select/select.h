@@ -7,21 +7,7 @@
 #define COLL_SELECT_SELECT_H
 
 #include "algos/algos.h"
-#include "coll/transport.h"
-
-/* Agreed facts of a communicator. */
-struct coll_select_facts {
-	int size;
-	struct coll_transport_caps caps; /* of the slowest pair of the communicator */
-	double reduce_bytes_per_ns;      /* table value, not measured */
-	double copy_bytes_per_ns;
-	bool oversubscribed; /* more ranks than cores on some host */
-	bool one_host;       /* all ranks are on one */
-	size_t slot_bytes;
-	uint32_t windows_max;
-	size_t scratch_bytes_max; /* per operation */
-	const char *forced;       /* COLL_ALGO, "" when unset */
-};
+#include "core/select_facts.h"
 
 struct coll_select_call {
 	enum coll_kind kind;
@@ -45,14 +31,5 @@ struct coll_select_choice {
  * fill choice->why (costs time). */
 coll_status coll_select_plan(const struct coll_select_facts *facts, const struct coll_select_call *call, bool explain,
                              struct coll_select_choice *choice);
-
-/* When slots that two cores share are filled past the caches: fills slower than this, by
- * which streaming gains so much. For struct coll_slot_policy_rule, which argues it. */
-struct coll_select_far {
-	size_t least_bytes;
-	double slow_bytes_per_ns;
-	double gain;
-	uint64_t probe_bytes;
-};
 
 #endif

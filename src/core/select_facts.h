@@ -1,0 +1,25 @@
+/*
+ * What selection reads of a communicator: found once, at creation. Data only; src/select uses it.
+ */
+#ifndef COLL_CORE_SELECT_FACTS_H
+#define COLL_CORE_SELECT_FACTS_H
+
+#include <stdbool.h>
+
+#include "coll/transport.h"
+
+/* Agreed facts of a communicator. */
+struct coll_select_facts {
+	int size;
+	struct coll_transport_caps caps; /* of the slowest pair of the communicator */
+	double reduce_bytes_per_ns;      /* table value, not measured */
+	double copy_bytes_per_ns;
+	bool oversubscribed; /* more ranks than cores on some host */
+	bool one_host;       /* all ranks are on one */
+	size_t slot_bytes;
+	uint32_t windows_max;
+	size_t scratch_bytes_max; /* per operation */
+	const char *forced;       /* COLL_ALGO, "" when unset */
+};
+
+#endif
