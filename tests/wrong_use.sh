@@ -113,6 +113,7 @@ together 1 'COLL_TIMEOUT_MS=0' COLL_TIMEOUT_MS=0
 together 1 'COLL_DEBUG=loud: expected error, warn, info or debug' COLL_DEBUG=loud
 together 1 'COLL_LOG_FILE=/no/such/dir/log: No such file or directory' COLL_LOG_FILE=/no/such/dir/log
 together 1 'COLL_ISA=avx1024' COLL_ISA=avx1024
+together 1 'COLL_TEST_CORES=-1: expected' COLL_TEST_CORES=-1
 together 1 'COLL_SLOTS=1: a channel has 2 to' COLL_SLOTS=1
 for n in 0 9 -1 x 2x 12; do
 	together 1 "COLL_TCP_SOCKETS=$n: expected one of auto 1 2 3 4 5 6 7 8" COLL_TCP_SOCKETS=$n
@@ -124,7 +125,7 @@ together 1 'COLL_INTERFACE' COLL_INTERFACE=nonesuch0 COLL_TRANSPORTS=tcp
 # What must be equal on all ranks and is not, is named; it may be written in several ways.
 unequal() { expect "$1" "$2" collrun -n 3 sh -c '[ "$COLL_RANK" != 1 ] || export "$0"; exec example_hello' "$3"; }
 for pair in COLL_ALGO=all_reduce:ring COLL_TRANSPORTS=shm,tcp COLL_SLOT_BYTES=8192 COLL_SLOTS=3 COLL_WINDOWS=3 COLL_MEMORY_BUDGET=100M \
-	COLL_INTRA=0 COLL_INTRA_BYTES=4K COLL_VERIFY=1 COLL_SHM_COPY=cached COLL_TCP_SOCKETS=3; do
+	COLL_INTRA=0 COLL_INTRA_BYTES=4K COLL_VERIFY=1 COLL_SHM_COPY=cached COLL_TCP_SOCKETS=3 COLL_TEST_CORES=9; do
 	unequal 1 "settings differ between rank 0 and rank 1: ${pair%%=*} must" $pair
 done
 unequal 1 "and is '' on rank 0, 'all_reduce:ring' on rank 1" COLL_ALGO=all_reduce:ring

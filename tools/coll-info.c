@@ -22,6 +22,7 @@
 #include "hang.h"
 #include "inspect_client.h"
 #include "reduce/reduce.h"
+#include "select/explain.h"
 #include "topology/hwloc.h"
 #include "topology/nic.h"
 #include "topology/topology.h"
@@ -32,12 +33,14 @@
 static const char usage[] = "usage: coll-info [--brief] [--settings] [--choices]\n"
                             "       coll-info --pid PID\n"
                             "       coll-info --explain ID|all\n"
+                            "       coll-info --ways\n"
                             "  --brief     ranks, hosts and topology only\n"
                             "  --settings  settings only, with help and where each value came from\n"
                             "  --choices   algorithms by size only\n"
                             "  --pid PID   what the ranks below that process (a rank, or its launcher) are doing,\n"
                             "              and who holds the job up\n"
                             "  --explain ID  what the message that ends in [COLL-ID] means, and what to do\n"
+                            "  --ways      the table by which the way of a call is chosen\n"
                             "Run it under the launcher of your job to see the job: collrun -n 4 coll-info\n";
 
 /* A secret is not for logs. */
@@ -226,13 +229,11 @@ struct wanted {
 /* -1: go on; else the exit status: the command line was wrong, or all it asked for is done. */
 static int read_options(int argc, char **argv, struct wanted *w)
 {
-	static const struct option options[] = {{"brief", no_argument, NULL, 'b'},
-	                                        {"settings", no_argument, NULL, 's'},
-	                                        {"choices", no_argument, NULL, 'c'},
-	                                        {"pid", required_argument, NULL, 'p'},
-	                                        {"help", no_argument, NULL, 'h'},
-	                                        {"explain", required_argument, NULL, 'e'},
-	                                        {0}};
+	static const struct option options[] = {
+	        {"brief", no_argument, NULL, 'b'},   {"settings", no_argument, NULL, 's'},
+	        {"choices", no_argument, NULL, 'c'}, {"pid", required_argument, NULL, 'p'},
+	        {"help", no_argument, NULL, 'h'},    {"explain", required_argument, NULL, 'e'},
+	        {"ways", no_argument, NULL, 'w'},    {0}};
 	int o, pid;
 
 	while ((o = getopt_long(argc, argv, "", options, NULL)) != -1) {
@@ -245,6 +246,10 @@ static int read_options(int argc, char **argv, struct wanted *w)
 			fprintf(stderr, "coll-info: --pid %s: expected the number of a process\n", optarg);
 		if (o == 'e')
 			return explain_message(optarg);
+		if (o == 'w') {
+			coll_explain_table(stdout);
+			return 0;
+		}
 		if (o == 'h' || o == '?' || o == 'p') {
 			fputs(usage, o == 'h' ? stdout : stderr);
 			return o == 'h' ? 0 : 2;

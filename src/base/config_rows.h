@@ -31,6 +31,7 @@ ROW(TEXT, LOCAL, progress, "COLL_PROGRESS", "auto", "a progress thread for async
 ROW(INT, LOCAL, spin_us, "COLL_SPIN_US", "50", "how long a wait polls before it sleeps (yielding the core meanwhile when ranks exceed cores)")
 ROW(TEXT, AGREED, shm_copy, "COLL_SHM_COPY", "auto", "how long messages move in shared memory: auto (as is measured to be quickest), cached (slots, through the caches), streamed (slots, past them), cma (read by the kernel, where it may)")
 ROW(TEXT, LOCAL, isa, "COLL_ISA", "", "force the reduction kernels: scalar, avx2, avx512")
+ROW(INT, AGREED, test_cores, "COLL_TEST_CORES", "0", "for tests: every machine counts as one with so many cores, whatever it has; 0: as found")
 ROW(TEXT, LOCAL, hook, "COLL_HOOK", "", "fault injection, for tests: see docs/guide/environment.md")
 ROW(TEXT, LOCAL, root, "COLL_ROOT", "", "rendezvous address host:port of rank 0")
 ROW(INT, LOCAL, rank, "COLL_RANK", "-1", "this process's rank (explicit launch)")

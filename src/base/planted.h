@@ -1,7 +1,7 @@
 /*
  * Defects planted on purpose. tests/multi/ compiles a few files of the library once more
- * with COLL_PLANTED defined, for the program rounds-planted, and the campaigns of soak.py must
- * find every one of them; in the library the condition is the constant false.
+ * with COLL_PLANTED defined, for the programs rounds-planted and ways_all-planted, and the campaigns of soak.py and
+ * ways_all.py must find every one of them; in the library the condition is the constant false.
  */
 #ifndef COLL_BASE_PLANTED_H
 #define COLL_BASE_PLANTED_H

@@ -30,7 +30,6 @@
 #include "progress/async.h"
 #include "progress/drive.h"
 #include "progress/inflight.h"
-#include "select/far.h"
 #include "select/frame.h"
 #include "select/intra.h"
 #include "watch/mismatch.h"
@@ -230,7 +229,6 @@ coll_status coll_comm_new(struct coll_context *ctx, uint64_t id, uint32_t epoch,
 	comm->rank = coll_comm_rank_of(comm, ctx->rank);
 	comm->size = comm->rank_map.size;
 	find_facts(comm);
-	coll_select_far(&comm->far);
 	if (coll_recorder_open(&comm->recorder) != COLL_OK)
 		coll_log(&ctx->logger, COLL_LOG_WARN,
 		         "[COLL-5103] no memory for the flight recorder: operations are not recorded");

@@ -43,6 +43,7 @@ static coll_status check_numbers(const struct coll_settings *s, struct coll_erro
 	                                 {"COLL_WARN_MS", s->warn_ms, 0, INT_MAX},
 	                                 {"COLL_SPIN_US", s->spin_us, 0, INT_MAX},
 	                                 {"COLL_WINDOWS", s->windows, 0, INT_MAX},
+	                                 {"COLL_TEST_CORES", s->test_cores, 0, 1 << 20},
 	                                 {"COLL_RDMA_TRAFFIC_CLASS", s->rdma_traffic_class, 0, 255},
 	                                 {"COLL_RDMA_TIMEOUT", s->rdma_timeout, 0, 31},
 	                                 {"COLL_RDMA_RETRY", s->rdma_retry, 0, 7},

@@ -49,6 +49,8 @@ static uint32_t ranks_on_machine(const struct coll_context *c, int rank, uint32_
 	for (int i = 0; i < 4; i++)
 		cpus += (uint32_t)__builtin_popcountll(all[i]);
 	*cores_of_all = cores < cpus || cpus == 0 ? cores : cpus;
+	if (c->settings.test_cores > 0)
+		*cores_of_all = (uint32_t)c->settings.test_cores;
 	return ranks;
 }
 

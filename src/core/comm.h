@@ -124,7 +124,6 @@ struct coll_comm {
 	size_t slot_bytes;
 	uint32_t slots;
 	struct coll_select_facts facts;
-	struct coll_select_far far;
 	size_t intra_bytes; /* longest message that runs intranode; 0: none does */
 
 	struct coll_comm_fabric collective;

@@ -83,19 +83,20 @@ static struct coll_nt_rule nt_rule(const struct coll_comm *comm)
 	return rule;
 }
 
-/* How to fill slots that both ends map: by the figures of src/select, or as the setting says. */
+/* How to fill slots that both ends map: as the setting says, or by these rates. Fills through the caches ran at 10
+ * to 44 bytes per ns between cores that share a last cache and at about 4 between cores that do not; streamed ones at
+ * 10 to 20 in both cases (docs/results/experiments/shm-large.md, Near and far cores). */
 static struct coll_slot_policy_rule slot_policy_rule(const struct coll_comm *comm)
 {
 	const char *way = comm->ctx->settings.shm_copy;
-	const struct coll_select_far far = comm->far;
 
 	return (struct coll_slot_policy_rule){.way = strcmp(way, "cached") == 0     ? COLL_SLOT_POLICY_CACHED
 	                                             : strcmp(way, "streamed") == 0 ? COLL_SLOT_POLICY_STREAMED
 	                                                                            : COLL_SLOT_POLICY_AUTO,
-	                                      .least_bytes = far.least_bytes,
-	                                      .slow_bytes_per_ns = far.slow_bytes_per_ns,
-	                                      .gain = far.gain,
-	                                      .probe_bytes = far.probe_bytes,
+	                                      .least_bytes = COLL_SLOT_STREAM_MIN,
+	                                      .slow_bytes_per_ns = 7,
+	                                      .gain = 1.25,
+	                                      .probe_bytes = COLL_SLOT_PROBE_BYTES,
 	                                      .fresh = comm->slots * comm->facts.windows_max};
 }
 

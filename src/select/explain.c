@@ -96,15 +96,16 @@ static struct cell ranks_of(const struct coll_ways_row *row)
 	return c;
 }
 
+/* Of the longest, which are less than a round number by a few tiles, the round number. */
 static struct cell bytes_of(size_t bytes)
 {
 	static const char *const units[] = {"", " KiB", " MiB", " GiB"};
+	const bool is_long = bytes >> 30;
 	struct cell c;
 	size_t u = 0;
 
-	/* The longest ones are less than a round number by a few tiles. */
-	for (; u < 3 && bytes >= 1024 && (bytes % 1024 == 0 || bytes >= (size_t)1 << 30); u++)
-		bytes /= 1024;
+	for (; u < 3 && (is_long || (bytes > 0 && bytes % 1024 == 0)); u++)
+		bytes = (bytes + 512) / 1024;
 	snprintf(c.text, sizeof(c.text), "%zu%s", bytes, units[u]);
 	return c;
 }
@@ -112,19 +113,27 @@ static struct cell bytes_of(size_t bytes)
 static struct cell sizes_of(const struct coll_ways_row *row)
 {
 	static const char *const of[] = {
-	        [COLL_OF_BLOCK] = "", [COLL_OF_PAYLOAD] = " of payload", [COLL_OF_LINES] = " lines of payload"};
+	        [COLL_OF_BLOCK] = "", [COLL_OF_PAYLOAD] = "payload ", [COLL_OF_LINES] = "lines "};
 	struct cell c = {""};
 	struct text t = {.buf = c.text, .len_bytes = sizeof(c.text)};
 
 	if (row->min > 1)
 		add(&t, "from %s", bytes_of(row->min).text);
 	if (row->max != SIZE_MAX)
-		add(&t, "%sto %s%s", t.at ? " " : "", bytes_of(row->max).text, of[row->unit]);
+		add(&t, "%s%sto %s", t.at ? " " : "", of[row->unit], bytes_of(row->max).text);
 	if (row->within)
-		add(&t, "%sto `COLL_INTRA_BYTES`%s", t.at ? ", " : "", row->max == SIZE_MAX ? of[row->unit] : "");
-	if (!t.at)
+		add(&t, "%s*", t.at ? " " : "");
+	else if (!t.at)
 		add(&t, "any");
 	return c;
+}
+
+static void print_names(FILE *to)
+{
+	fprintf(to, "| way | what it does |\n|---|---|\n");
+	for (unsigned way = COLL_WAY_UNKNOWN + 1; way < COLL_WAY_PLAN; way++)
+		fprintf(to, "| `%s` | %s |\n", coll_way_name((uint8_t)way), coll_way_text((uint8_t)way));
+	fprintf(to, "| `ring`, `circulant` ... | a plan, by the name of its algorithm: `plan` below |\n\n");
 }
 
 void coll_explain_table(FILE *to)
@@ -137,6 +146,7 @@ void coll_explain_table(FILE *to)
 	                                      [COLL_BUFFERS_READABLE] =
 	                                              "plain, and every rank may read the others' memory"};
 
+	print_names(to);
 	fprintf(to, "| way | collectives | ranks | cores | buffers | bytes | instead | measured |\n"
 	            "|---|---|---|---|---|---|---|---|\n");
 	for (size_t i = 0; i < coll_ways_count; i++) {

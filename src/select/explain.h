@@ -13,7 +13,7 @@
  * plan is called. */
 void coll_explain_ways(const struct coll_ways_facts *facts, const char *plan, char *buf, size_t len_bytes);
 
-/* The table, as docs/guide/ways.md shows it; and one row's cell of it. */
+/* The ways and their rows, as docs/guide/ways.md shows them. */
 void coll_explain_table(FILE *to);
 
 #endif

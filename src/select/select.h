@@ -7,7 +7,6 @@
 #define COLL_SELECT_SELECT_H
 
 #include "algos/algos.h"
-#include "coll/transport.h"
 #include "core/select_facts.h"
 
 struct coll_select_call {

@@ -152,7 +152,7 @@ static size_t measure(const struct coll_ways_facts *f, const struct coll_ways_ro
 	}
 }
 
-static bool serves(const struct coll_ways_row *row, const struct coll_ways_facts *f)
+bool coll_ways_serves(const struct coll_ways_row *row, const struct coll_ways_facts *f)
 {
 	size_t bytes;
 
@@ -168,7 +168,7 @@ static bool serves(const struct coll_ways_row *row, const struct coll_ways_facts
 
 static const struct coll_ways_row *walk(const struct coll_ways_facts *f, const struct coll_ways_row *row)
 {
-	while (!serves(row, f))
+	while (!coll_ways_serves(row, f))
 		row++; /* the last one serves all */
 	return row;
 }

@@ -48,6 +48,8 @@ struct coll_ways_row {
 extern const struct coll_ways_row coll_ways[];
 extern const size_t coll_ways_count;
 
+/* Whether the agreed facts of a row hold. */
+bool coll_ways_serves(const struct coll_ways_row *row, const struct coll_ways_facts *facts);
 /* The first row that serves such a call; the next one. The last is the plan's. */
 const struct coll_ways_row *coll_ways_first(const struct coll_ways_facts *facts);
 const struct coll_ways_row *coll_ways_next(const struct coll_ways_facts *facts, const struct coll_ways_row *row);

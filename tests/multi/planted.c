@@ -1,5 +1,5 @@
 /*
- * Which planted defect the program rounds-planted has: SOAK_PLANTED names it, before main()
+ * Which planted defect the programs rounds-planted and ways_all-planted have: SOAK_PLANTED names it, before main()
  * begins. A wrong name ends it.
  */
 #include <stdio.h>
@@ -11,7 +11,8 @@
 
 enum coll_planted coll_planted;
 
-static const char *const names[] = {"none", "wrong-rank", "deaf", "named-file", "wrong-byte"};
+static const char *const names[] = {"none",       "wrong-rank", "deaf",     "named-file",
+                                    "wrong-byte", "silent-end", "wrong-row"};
 
 __attribute__((constructor)) static void choose(void)
 {
@@ -22,6 +23,6 @@ __attribute__((constructor)) static void choose(void)
 			coll_planted = (enum coll_planted)i;
 			return;
 		}
-	fprintf(stderr, "rounds-planted: SOAK_PLANTED must name a defect\n");
+	fprintf(stderr, "SOAK_PLANTED must name a defect\n");
 	_exit(64);
 }
