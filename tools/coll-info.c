@@ -35,7 +35,7 @@ static const char usage[] = "usage: coll-info [--brief] [--settings] [--choices]
                             "  --settings  settings only, with help and where each value came from\n"
                             "  --choices   algorithms by size only\n"
                             "  --pid PID   what the ranks below that process (a rank, or its launcher) are doing,\n"
-                            "              and who holds the job up\n"
+                            "              and which rank holds the job up\n"
                             "  --explain ID  what the message that ends in [COLL-ID] means, and what to do\n"
                             "Run it under the launcher of your job to see the job: collrun -n 4 coll-info\n";
 

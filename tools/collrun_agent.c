@@ -111,7 +111,7 @@ static void begin(struct agent *a, const struct frame *f)
 	char note[256];
 
 	if (a->begun || !job_read(&a->job, f)) {
-		channel_send(&a->front, FRAME_NOTE, 0, "a job that makes no sense", 25);
+		channel_send(&a->front, FRAME_NOTE, 0, "an invalid job description", 25);
 		exit(1);
 	}
 	if (*a->job.cwd && chdir(a->job.cwd) < 0) {

@@ -348,12 +348,12 @@ static void add_circle(struct coll_text *t, const struct dump_list *l, uint64_t 
 {
 	int p = first;
 
-	coll_text_add(t, "verdict: a circle: rank %d", first);
+	coll_text_add(t, "verdict: a cycle: rank %d", first);
 	do {
 		p = next_of(l, job, p);
 		coll_text_add(t, " waits for rank %d%s", p, p == first ? "" : ", which");
 	} while (p != first);
-	coll_text_add(t, "; their calls do not fit together, or a frame was lost\n");
+	coll_text_add(t, "; their calls do not match, or a frame was lost\n");
 }
 
 /* What keeps a rank from being in any call at all; false: nothing known. */
@@ -395,7 +395,7 @@ static void add_verdict(struct coll_text *t, const struct dump_list *l, const st
 		coll_text_add(t, ", not in");
 		missed = true;
 	} else if (!elsewhere && (own || (!d && p && p->in_call))) {
-		coll_text_add(t, " is in the call too and has not moved, though it waits for nobody: %s",
+		coll_text_add(t, " is in the call too and has not moved, although it waits for no rank: %s",
 		              own && own->stream >= 0
 		                      ? "no thread drives its streams (COLL_PROGRESS=on, coll_progress())"
 		                      : "a callback, or a step that takes long");
@@ -408,7 +408,7 @@ static void add_verdict(struct coll_text *t, const struct dump_list *l, const st
 	else if (call)
 		add_kept(t, l, by, call, culprit);
 	if (elsewhere && missed && own->stream >= 0) {
-		coll_text_add(t, "; under way there is ");
+		coll_text_add(t, "; in progress there is ");
 		add_op(t, d, own);
 	}
 	coll_text_add(t, "\n");
@@ -454,7 +454,7 @@ bool hang_explain(struct dump_list *l, const struct door_silent *silent, struct 
 	if (l->n == 0)
 		coll_text_add(t, "verdict: no rank has answered\n");
 	else if (!stuck)
-		coll_text_add(t, "verdict: nobody is held up: no call has been under way for %.1f s\n",
+		coll_text_add(t, "verdict: no rank is held up: no call has been in progress for %.1f s\n",
 		              (double)STALL_NS * 1e-9);
 	return stuck;
 }

@@ -233,13 +233,13 @@ static void fall_silent(struct door_silent *silent, int pid)
 	status_word(pid, "Uid:", user, sizeof(user));
 	silent->who[silent->n++].pid = pid;
 	if (state[0] == 'T' || state[0] == 't')
-		snprintf(why, cap, "is stopped: by a signal (kill -CONT %d lets it go on) or a debugger", pid);
+		snprintf(why, cap, "is stopped, by a signal (kill -CONT %d continues it) or by a debugger", pid);
 	else if (geteuid() != 0 && user[0] && (uid_t)strtoul(user, NULL, 10) != geteuid())
-		snprintf(why, cap, "is of user %s, and answers that user and root only", user);
+		snprintf(why, cap, "belongs to user %s and answers only that user and root", user);
 	else if (!state[0] || state[0] == 'Z' || state[0] == 'X')
 		snprintf(why, cap, "has just ended");
 	else
-		snprintf(why, cap, "does not answer: starved, or what listens there is no rank");
+		snprintf(why, cap, "does not answer: it gets no processor time, or it is not a rank");
 }
 
 int door_ask_family(int pid, const char *request, struct dump_list *list, struct door_silent *silent)

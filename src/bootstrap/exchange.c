@@ -210,8 +210,9 @@ static coll_status prepare_id(const coll_config *cfg, const struct coll_identity
 	if (st != COLL_OK || id->rank != 0)
 		return st;
 	if (!coll_id_take_listeners(cfg->id, m->listener))
-		return coll_error_set(err, COLL_ERR_ARGUMENT,
-		                      "rank 0 must be the process that made coll_config.id, and an id serves once");
+		return coll_error_set(
+		        err, COLL_ERR_ARGUMENT,
+		        "rank 0 must be the process that created coll_config.id, and an id can be used only once");
 	m->close_listeners = true;
 	return COLL_OK;
 }
@@ -238,7 +239,7 @@ static coll_status prepare(const coll_config *cfg, const struct coll_identity *i
 		return prepare_unix(id, m, err);
 	if (id->root_host[0])
 		return prepare_tcp(id, m, err);
-	return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1111] nothing says where the %d ranks meet (%s)", id->size,
+	return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1111] no rendezvous address for the %d ranks (%s)", id->size,
 	                      id->launcher);
 }
 

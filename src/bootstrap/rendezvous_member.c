@@ -301,7 +301,7 @@ static void serve_up(struct member *m)
 		const int fd = m->up.fd;
 
 		if (!from_above(m, &f)) {
-			room_fail(&m->room, COLL_ERR_BOOTSTRAP, m->parent, "rank %d says nonsense (frame %u)",
+			room_fail(&m->room, COLL_ERR_BOOTSTRAP, m->parent, "rank %d sent an invalid message (frame %u)",
 			          m->parent, f.type);
 			return;
 		}
@@ -402,7 +402,7 @@ static void too_late(struct member *m)
 
 	if (m->phase == IN_PLACE)
 		room_fail(&m->room, COLL_ERR_BOOTSTRAP, -1, "the job was not complete within %d ms: %s", ms,
-		          m->waiting[0] ? m->waiting : "rank 0 does not say who is missing");
+		          m->waiting[0] ? m->waiting : "rank 0 did not report which ranks are missing");
 	else if (m->phase == SEEK_PARENT)
 		room_fail(&m->room, COLL_ERR_BOOTSTRAP, m->parent, "rank %d does not answer within %d ms (%s)",
 		          m->parent, ms, m->cause);
@@ -454,7 +454,7 @@ static void pass_on(struct member *m)
 	if (room_drain(&m->room, how->deadline_ns + FAREWELL_NS))
 		return;
 	m->room.status = COLL_AGAIN;
-	room_fail(&m->room, COLL_ERR_BOOTSTRAP, m->room.kids[0].rank, "rank %d does not take the addresses of the job",
+	room_fail(&m->room, COLL_ERR_BOOTSTRAP, m->room.kids[0].rank, "rank %d does not read the addresses of the job",
 	          m->room.kids[0].rank);
 }
 

@@ -226,7 +226,8 @@ static void from_kid(void *role, struct kid *k, const struct coll_wire_frame *f)
 	} else if (f->type == FRAME_FAILED && unpack_failure(f, &status, &culprit, text, sizeof(text))) {
 		room_fail(&o->room, status, culprit, "%s", text);
 	} else {
-		room_fail(&o->room, COLL_ERR_BOOTSTRAP, k->rank, "rank %d says nonsense (frame %u)", k->rank, f->type);
+		room_fail(&o->room, COLL_ERR_BOOTSTRAP, k->rank, "rank %d sent an invalid message (frame %u)", k->rank,
+		          f->type);
 	}
 }
 
@@ -246,7 +247,8 @@ static int missing_text(const struct root *o, char *buf, size_t len_bytes)
 	char names[300];
 
 	name_ranks(names, sizeof(names), size, absent ? not_here : not_attached, o);
-	snprintf(buf, len_bytes, absent ? "%s of %d never came" : "%s of %d came but found no way to the others", names,
+	snprintf(buf, len_bytes,
+	         absent ? "%s of %d did not connect" : "%s of %d connected but could not reach other ranks", names,
 	         size);
 	for (int r = 1; r < size; r++)
 		if (absent ? not_here(o, r) : not_attached(o, r))
@@ -267,7 +269,7 @@ static void wait_for_all(struct root *o)
 			const int who = missing_text(o, text, sizeof(text));
 
 			room_fail(&o->room, COLL_ERR_BOOTSTRAP, who,
-			          "[COLL-4201] %s to the rendezvous (%s) within %d ms", text, how->root_text,
+			          "[COLL-4201] %s: rendezvous at %s, time limit %d ms", text, how->root_text,
 			          how->settings->create_timeout_ms);
 			return;
 		}
@@ -288,7 +290,7 @@ static void give_all(struct root *o)
 	if (room_drain(&o->room, how->deadline_ns))
 		return;
 	o->room.status = COLL_AGAIN;
-	room_fail(&o->room, COLL_ERR_BOOTSTRAP, o->room.kids[0].rank, "rank %d does not take the addresses of the job",
+	room_fail(&o->room, COLL_ERR_BOOTSTRAP, o->room.kids[0].rank, "rank %d does not read the addresses of the job",
 	          o->room.kids[0].rank);
 }
 

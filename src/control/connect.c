@@ -144,7 +144,7 @@ void coll_control_open_link(struct coll_control *c, int peer, bool asked)
 	if (coll_control_find_link(c, peer) || peer == c->rank || c->peers[peer].dead)
 		return;
 	if (!connect_first(c, peer, asked, false))
-		no_entry(c, peer, asked, "its process does not listen any more", errno);
+		no_entry(c, peer, asked, "its process no longer listens", errno);
 }
 
 void coll_control_probe(struct coll_control *c, int peer)

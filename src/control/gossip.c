@@ -173,13 +173,13 @@ bool coll_control_write(struct coll_control *c, struct coll_control_link *l)
 static void say_note(struct coll_control *c, const struct coll_note *n)
 {
 	if (n->kind == COLL_GOSSIP_DEATH)
-		coll_control_say(
-		        c, COLL_LOG_INFO,
-		        "[COLL-2101] rank %d on host %.63s (process %d) is dead or unreachable: %s (told by rank %d)",
-		        n->process, c->peer_infos[n->process].host_name, c->peer_infos[n->process].process, n->text,
-		        n->origin);
+		coll_control_say(c, COLL_LOG_INFO,
+		                 "[COLL-2101] rank %d on host %.63s (process %d) is dead or unreachable: %s (reported "
+		                 "by rank %d)",
+		                 n->process, c->peer_infos[n->process].host_name, c->peer_infos[n->process].process,
+		                 n->text, n->origin);
 	else
-		coll_control_say(c, COLL_LOG_INFO, "%s (told by rank %d)", n->text, n->origin);
+		coll_control_say(c, COLL_LOG_INFO, "%s (reported by rank %d)", n->text, n->origin);
 }
 
 /* What a rank of this job never writes is not believed of one either. */

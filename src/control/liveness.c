@@ -94,8 +94,7 @@ void coll_control_missing(struct coll_control *c, int peer, const char *cause)
 	} else if (!c->closing && !p->dead && !p->life.left) {
 		p->life.left = p->presumed = true;
 		p->life.left_ns = coll_clock_ns();
-		coll_control_say(c, COLL_LOG_INFO, "rank %d is not there any more (%s): it must have left", peer,
-		                 cause);
+		coll_control_say(c, COLL_LOG_INFO, "rank %d no longer listens (%s): it has left", peer, cause);
 	}
 }
 

@@ -220,7 +220,7 @@ static void open_signal(struct coll_inspector *in)
 		coll_dump_signal_add(sig, in->signal_fd, &in->signal_taken);
 	if (!in->signal_taken)
 		coll_log(&in->ctx->logger, COLL_LOG_INFO,
-		         "COLL_DUMP_SIGNAL=%s: the program handles that signal itself, it asks for no dump",
+		         "COLL_DUMP_SIGNAL=%s: the program handles this signal itself, so the signal writes no dump",
 		         s->dump_signal);
 }
 

@@ -252,7 +252,7 @@ static void check_lengths(struct coll_flow *f, const struct coll_plan *p, const 
 			check_classes(f, sent, length_class(f, f->rank, s->dst, coll_step_chunk(p, s, s->dst_chunk, i)),
 			              i);
 		if (!knows_length(f, in->sender, there) || !knows_length(f, f->rank, there))
-			fail(f, "moves block %u from rank %d, and one of the two does not know its length", there,
+			fail(f, "moves block %u from rank %d, but one of the two does not have its length", there,
 			     in->sender);
 	}
 }

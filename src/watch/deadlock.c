@@ -166,7 +166,7 @@ static void tell(const struct coll_comm *comm, const struct node *waiting, const
 	c->missing = missing->rank;
 	snprintf(c->text, sizeof(c->text), "[COLL-3102] calls differ: %s calls %s, %s calls %s: %s",
 	         coll_comm_name(comm, waiting->rank).text, of_waiting, coll_comm_name(comm, missing->rank).text,
-	         of_missing, n == 2 ? "each waits for the other" : "they wait for each other in a circle");
+	         of_missing, n == 2 ? "each waits for the other" : "they wait for each other in a cycle");
 }
 
 bool coll_deadlock_closes(struct coll_comm *comm, const struct coll_wait_timer *p, const struct coll_blocked *mine,

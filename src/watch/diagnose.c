@@ -54,8 +54,8 @@ static coll_status inquire_of(struct coll_comm *comm, const struct coll_wait *w,
 	if (!coll_mismatch_agrees(comm, where->peer, &q, &state.answer))
 		return COLL_AGAIN;
 	snprintf(text, len_bytes,
-	         "[COLL-3202] a frame from %s is corrupt: both make the same call number %llu, and its head is of "
-	         "another",
+	         "[COLL-3202] a frame from %s is corrupt: both ranks make the same call number %llu, but the head "
+	         "of the frame belongs to another call",
 	         coll_comm_name(comm, where->peer).text, (unsigned long long)w->record->sequence);
 	return COLL_ERR_CORRUPT;
 }

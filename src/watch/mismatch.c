@@ -255,7 +255,7 @@ void coll_mismatch_text(const struct coll_comm *comm, const struct coll_record *
 	coll_record_describe(theirs, their_text, sizeof(their_text));
 	snprintf(text, len_bytes, "[COLL-3101] calls differ: %s calls %s, %s calls %s%s",
 	         coll_comm_name(comm, comm->rank).text, mine_text, coll_comm_name(comm, peer).text, their_text,
-	         strcmp(mine_text, their_text) == 0 ? " with other blocks" : "");
+	         strcmp(mine_text, their_text) == 0 ? " with different block lengths" : "");
 }
 
 /* Both make the same call, number q->pair counts, but for the lengths of their blocks. */

@@ -258,7 +258,7 @@ static void warn_abroad(struct coll_comm *comm, const struct coll_record *mine, 
 	coll_record_describe(abroad, there, sizeof(there));
 	coll_log(&comm->ctx->logger, COLL_LOG_WARN,
 	         "[COLL-5108] this rank waits in %s for %s on host %s, which waits for this rank on another "
-	         "communicator, in %s: another order of calls?",
+	         "communicator, in %s: compare the order of calls",
 	         here, coll_comm_name(comm, peer).text, coll_comm_peer_info(comm, peer)->host_name, there);
 }
 
@@ -361,7 +361,7 @@ static coll_status assess(struct coll_comm *comm, const struct coll_wait *w, str
 	if (w->record->kind != COLL_KIND_SEND_RECV && lost && stalled > (uint64_t)comm->timeout_ms * MS &&
 	    seen_twice(comm, p, peer, LOST)) {
 		snprintf(text, sizeof(text),
-		         "[COLL-3201] nothing moves between rank %d and %s on host %s for %d ms though both "
+		         "[COLL-3201] no progress between rank %d and %s on host %s for %d ms although both "
 		         "are alive: a frame was lost",
 		         comm->rank, name.text, info->host_name, comm->timeout_ms);
 		return coll_wait_fail(comm, w, p, COLL_ERR_CORRUPT, peer, text);
@@ -376,7 +376,7 @@ static coll_status without_control(struct coll_comm *comm, const struct coll_wai
 
 	if (now - p->since_ns <= (uint64_t)comm->timeout_ms * MS || !seen_twice(comm, p, peer, SILENT))
 		return COLL_OK;
-	snprintf(text, sizeof(text), "[COLL-2202] nothing heard from %s for %d ms", coll_comm_name(comm, peer).text,
+	snprintf(text, sizeof(text), "[COLL-2202] no message from %s for %d ms", coll_comm_name(comm, peer).text,
 	         comm->timeout_ms);
 	return coll_wait_fail(comm, w, p, COLL_ERR_PEER_SILENT, peer, text);
 }

@@ -39,7 +39,7 @@ static coll_status dummy_address(void *inst, void *buf, size_t cap, size_t *len_
 static bool dummy_reachable(void *inst, const void *address, size_t len_bytes, char *why, size_t why_bytes)
 {
 	if (why && why_bytes)
-		snprintf(why, why_bytes, "the transport reaches nobody");
+		snprintf(why, why_bytes, "the transport reaches no peer");
 	return false;
 }
 

@@ -110,7 +110,7 @@ static void drop(struct rdma_inst *in, struct rdma_region *r)
 		at = &(*at)->next;
 	*at = r->next;
 	if (in->v.ibv_dereg_mr(r->mr) != 0)
-		rdma_log(in, COLL_LOG_WARN, "[COLL-6502] rdma: %s does not let go of %zu bytes: %s", in->where,
+		rdma_log(in, COLL_LOG_WARN, "[COLL-6502] rdma: %s cannot deregister %zu bytes: %s", in->where,
 		         r->len_bytes, strerror(errno));
 	free(r);
 }

@@ -118,7 +118,7 @@ static void take_back(struct rdma_receiver *r)
 	r->announced = r->arrived;
 	r->into = NULL; /* draining: not looked at any more */
 	if (!coll_rdma_channel_await(l, receiver_gone, &mine.id, RDMA_CANCEL_MS))
-		coll_rdma_link_fail(l, COLL_ERR_SYSTEM, "rdma %s: the peer does not take back the right to write",
+		coll_rdma_link_fail(l, COLL_ERR_SYSTEM, "rdma %s: the peer did not confirm that it no longer writes",
 		                    l->inst->where);
 	if (l->state != LINK_UP)
 		coll_rdma_channel_bury(l);

@@ -128,7 +128,7 @@ static void frame_came(struct rdma_link *l, uint32_t imm)
 	struct coll_rdma_head head;
 
 	if (!r) {
-		corrupt(l, "a frame for a channel that is not there");
+		corrupt(l, "a frame for a channel that does not exist");
 		return;
 	}
 	l->items_in++;
@@ -242,7 +242,7 @@ static void close_came(struct rdma_link *l, const struct coll_rdma_note *n)
 	const struct coll_rdma_note closed = {.type = COLL_RDMA_NOTE_CLOSED, .id = n->id};
 
 	if (!g) {
-		corrupt(l, "a channel is closed that is not open");
+		corrupt(l, "a channel that is not open is closed");
 		return;
 	}
 	if (g->sender) {
@@ -260,7 +260,7 @@ static void closed_came(struct rdma_link *l, const struct coll_rdma_note *n)
 	struct rdma_receiver *r = coll_id_table_get(&l->receivers, n->id);
 
 	if (!r || !r->draining)
-		corrupt(l, "a channel that is open was closed");
+		corrupt(l, "an open channel is reported closed");
 	else
 		coll_rdma_receiver_free(r);
 	l->news = true;
@@ -278,7 +278,7 @@ static void credits_came(struct rdma_link *l, const struct coll_rdma_note *n)
 {
 	for (unsigned i = 0; i < n->count && i < COLL_RDMA_NOTE_CREDITS; i++)
 		if (!take_credits(l, n->credit[i].id, n->credit[i].count))
-			corrupt(l, "more slots given back than there are");
+			corrupt(l, "more slots returned than exist");
 }
 
 static void note_came(struct rdma_link *l, const struct coll_rdma_note *n)

@@ -174,7 +174,7 @@ static void on_listener(struct shm_inst *in)
 
 			if (worth_a_line(in))
 				in->env.log(in->env.ctx, 1,
-				            "[COLL-6205] shm: nobody can connect: too many open files; trying again");
+				            "[COLL-6205] shm: peers cannot connect: too many open files; trying again");
 			listen_for(in, 0);
 			if (ours)
 				no_descriptor(in);

@@ -160,7 +160,7 @@ const char *coll_tcp_channel_drained(struct tcp_link *l, uint32_t id)
 	struct tcp_receiver *r = coll_id_table_get(&l->receivers, id);
 
 	if (r == NULL || !r->draining)
-		return "a channel that is open is called closed";
+		return "an open channel is reported closed";
 	coll_tcp_channel_free_receiver(r);
 	return NULL;
 }

@@ -92,7 +92,7 @@ static void inherit_control(struct tcp_inst *in)
 		in->system_control[0] = '\0';
 	if (coll_tcp_link_control(in, in->listen_fd, TCP_PATH_UNKNOWN) || in->congestion[0] == '\0')
 		return;
-	tcp_log(in, COLL_LOG_WARN, "[COLL-6102] tcp: COLL_TCP_CONGESTION=%s: %s: going on without it", in->congestion,
+	tcp_log(in, COLL_LOG_WARN, "[COLL-6102] tcp: COLL_TCP_CONGESTION=%s: %s: continuing without it", in->congestion,
 	        strerror(errno));
 	in->congestion[0] = '\0';
 	coll_tcp_link_control(in, in->listen_fd, TCP_PATH_UNKNOWN);
