@@ -147,7 +147,7 @@ static void fail(struct tragedy *t, int rank, int which, coll_status status)
 	if (status != COLL_ERR_PEER_DEAD && status != COLL_ERR_ABORTED)
 		blame(t, SIM_ERROR, coll_status_string(status), rank);
 	if (t->sc.result->deaths == 0)
-		blame(t, SIM_ERROR, "failed though nobody died", rank);
+		blame(t, SIM_ERROR, "failed although no rank died", rank);
 	for (int i = which + 1; i < a->started; i++)
 		if (coll_run_poll(a->runs[i % t->sc.depth], NULL) != status)
 			blame(t, SIM_WRONG, "goes on though the operation before has failed", rank);

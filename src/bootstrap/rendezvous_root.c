@@ -95,7 +95,7 @@ static bool acceptable(struct root *o, const struct introduction *in, size_t pay
 
 	if (in->version != WIRE_VERSION)
 		room_fail(&o->room, COLL_ERR_BOOTSTRAP, -1,
-		          "a process speaks version %u of the rendezvous, rank 0 version %d: the ranks run "
+		          "a process uses version %u of the rendezvous, rank 0 version %d: the ranks run "
 		          "different versions of the library",
 		          in->version, WIRE_VERSION);
 	else if (in->size != (uint32_t)how->size)
