@@ -57,7 +57,7 @@ static int listen_named(const char *host, uint16_t port, uint16_t *real)
 	return fd;
 }
 
-/* Whether a process that knows the key answers at a port of this host. */
+/* Whether a process that has the key answers at a port of this host. */
 static bool own_job_at(const char *host, uint16_t port, const uint64_t key[2])
 {
 	const uint64_t until = coll_clock_ns() + ANSWER_NS;

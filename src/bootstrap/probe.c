@@ -1,9 +1,9 @@
 /*
- * Who am I: a table of launchers, each with the variables by which it is known.
- * This is the one place that reads the environment of others (a launcher's
- * variables are facts about the process, not settings). What is half-set, out of
- * range or contradicts another launcher is refused, with the variables named:
- * a job that starts wrong hangs elsewhere, where nobody sees why.
+ * Finds rank, size and job of this process: a table of launchers, each with the variables that identify it.
+ * This is the only file that reads environment variables of other programs (a launcher's
+ * variables are facts about the process, not settings). Values that are incomplete, out of
+ * range or contradict another launcher are refused with the names of the variables:
+ * a job that starts wrong would hang later, without a visible cause.
  */
 #include <limits.h>
 #include <stdio.h>
@@ -213,10 +213,10 @@ static coll_status detect_torchrun(const struct probe *p, struct found *f)
 }
 
 /*
- * On one host a Unix socket, which takes nobody's port. Across hosts MASTER_PORT
- * belongs to torchrun's own store when it says so; then rank 0 uses one of the
- * ports derived from the job's name. Without that word from torchrun rank 0 tries
- * MASTER_PORT first and the derived ports if another holds it.
+ * On one host a Unix socket, which needs no port. Across hosts MASTER_PORT
+ * belongs to torchrun's own store if a variable says so; then rank 0 uses one of the
+ * ports derived from the job's name. Without that variable rank 0 tries
+ * MASTER_PORT first, and the derived ports if another process holds it.
  */
 static coll_status fill_torchrun(const struct probe *p)
 {
@@ -463,7 +463,7 @@ static coll_status check_config(const struct probe *p, bool *explicit)
 	return COLL_OK;
 }
 
-/* How the ranks meet; l is who could say, NULL for nobody. */
+/* Choose the rendezvous of the ranks; l is the launcher that can supply it, NULL for none. */
 static coll_status choose_meeting(const struct probe *p, const struct launcher *l)
 {
 	if (p->id->size == 1)

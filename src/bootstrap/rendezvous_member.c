@@ -1,8 +1,8 @@
 /*
- * Every rank but 0 in a meeting: finds rank 0 (which may not be there yet),
- * introduces itself, goes to the parent it is told, serves its own children, and
- * passes on what comes down. Whatever fails before it is in place is tried again
- * until the deadline; what fails later ends the meeting.
+ * Every rank except 0 in a rendezvous: connects to rank 0 (which may not listen yet),
+ * registers, connects to the parent that rank 0 assigns, serves its own children, and
+ * forwards the table of addresses. Failures before it has its place are retried
+ * until the deadline; later failures end the rendezvous.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ enum {
 	PAUSE_MIN_NS = 5000000,
 	PAUSE_MAX_NS = 200000000,
 	TRY_NS = 2000000000,    /* to connect and greet */
-	TRY_PORT_NS = 700000000 /* the same when strangers may sit on candidate ports */
+	TRY_PORT_NS = 700000000 /* the same when other programs may use candidate ports */
 };
 
 struct member {
@@ -43,7 +43,7 @@ struct member {
 	struct coll_address name; /* of the own listener, Unix */
 	int own_listener;         /* -1 if none */
 	struct coll_rng rng;
-	int *notices; /* ranks attached below, not yet told upwards */
+	int *notices; /* ranks attached below, not yet reported upwards */
 	int notice_count;
 	char cause[160];   /* why the last try failed */
 	char waiting[400]; /* what rank 0 is waiting for */
@@ -378,11 +378,11 @@ static void from_kid(void *role, struct kid *k, const struct coll_wire_frame *f)
 		memcpy(&rank, f->body, sizeof(rank));
 		notice(m, (int)rank);
 	} else if (f->type == FRAME_FAILED) {
-		pass_up(m, f->body, f->len_bytes); /* rank 0 tells everybody, this rank too */
+		pass_up(m, f->body, f->len_bytes); /* rank 0 notifies all ranks, including this one */
 	}
 }
 
-/* Rank 0 must know, and will tell everybody. */
+/* Report it to rank 0, which notifies all ranks. */
 static void kid_lost(void *role, const struct kid *k)
 {
 	unsigned char buf[sizeof(struct failure) + TEXT_BYTES];
@@ -412,7 +412,7 @@ static void too_late(struct member *m)
 		          m->cause);
 }
 
-/* Rank 0 knows better what is missing: those in place give it time to say so. */
+/* Rank 0 can name the missing ranks: ranks that have their place give it time to do so. */
 static uint64_t own_deadline(const struct member *m)
 {
 	return m->room.how->deadline_ns + (m->phase == IN_PLACE ? 2 * (uint64_t)FAREWELL_NS : 0);

@@ -1,8 +1,8 @@
 /*
- * Rank 0 of a meeting: takes every rank's payload, tells each where its place in
- * the tree is, and when all are in place sends the whole table down. A newcomer
- * that contradicts the job (size, version, a rank taken already) ends the meeting
- * for all, for it has proved the key and is no stranger.
+ * Rank 0 of a rendezvous: receives the payload of every rank, assigns each its place in
+ * the tree, and sends the whole table down when all have their places. A new rank
+ * that contradicts the job (size, version, a rank that exists already) ends the rendezvous
+ * for all, since it has proved the key and so belongs to the job.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,7 +70,7 @@ static bool reachable(const struct guest *g, uint64_t host)
 }
 
 /* 0 is always possible. Places behind the first open one are tried too, so that
- * one unreachable parent does not send everybody to rank 0. */
+ * one unreachable parent does not send all ranks to rank 0. */
 static int choose_parent(struct root *o, const struct guest *newcomer)
 {
 	if (o->own_kids < FAN_OUT)
@@ -173,8 +173,8 @@ static void note_told(struct root *o, int rank)
 	o->here++;
 }
 
-/* Those who are still on their way would otherwise look for rank 0 until their
- * own deadline. Nobody is left to wait for when the deadline was the failure. */
+/* Ranks that have not connected yet would otherwise look for rank 0 until their
+ * own deadline. If the deadline was the failure, there are none to wait for. */
 static void say_why(struct root *o)
 {
 	const uint64_t until = coll_clock_ns() + LATE_NS;
@@ -239,7 +239,7 @@ static void kid_lost(void *role, const struct kid *k)
 	          k->wire.cause);
 }
 
-/* Who is awaited, in words. */
+/* Write the missing ranks as text; returns the first of them. */
 static int missing_text(const struct root *o, char *buf, size_t len_bytes)
 {
 	const int size = o->room.how->size;

@@ -1,7 +1,7 @@
 /*
  * The connection of wire.h. Owns its descriptor and two buffers. Until the other
- * end has proved the key, at most one handshake message is kept of what it says;
- * whoever polls the wire ends those that take too long.
+ * end has proved the key, at most one handshake message of it is kept.
+ * The code that polls the connection ends it when it takes too long.
  */
 #include "bootstrap/wire.h"
 

@@ -18,10 +18,10 @@
 #include "watch/deadlock.h"
 #include "watch/pair_counts.h"
 
-/* What keeps a call off the shortest path: bits of comm->attention, one load for a call
- * that need not care. PENDING: asynchronous operations, which others may drive at this
- * moment (set by the communicator's thread, cleared by whoever completes the last one).
- * ALARM: something was told that this communicator has not looked into yet. */
+/* Conditions that keep a call off the fast path: bits of comm->attention, which costs a call
+ * one load. PENDING: asynchronous operations exist, and other threads may be driving them
+ * (set by the communicator's thread, cleared by the thread that completes the last one).
+ * ALARM: the control plane has a note that this communicator has not examined yet. */
 enum { COLL_ATTENTION_PENDING = 1, COLL_ATTENTION_ALARM = 2 };
 
 enum { COLL_OPS_MAX = 64, COLL_OP_FIRST = 64, COLL_MEMO_SLOTS = 64, COLL_WINDOWS_MAX = 8, COLL_LANES_P2P = 64 };
@@ -155,8 +155,8 @@ struct coll_comm {
 
 	atomic_uint attention;         /* COLL_ATTENTION_* */
 	struct coll_inflight inflight; /* see async.h */
-	bool closing; /* in the barrier of destroy: others hear of failures from those who were first */
-	bool told;    /* its failure was told by a note: a death, or another rank's failure */
+	bool closing; /* in the barrier of destroy: the ranks that fail first report the failure to the others */
+	bool told;    /* its failure came in a note: a death, or the failure of another rank */
 	/* Abort by this rank, from any thread: the first claims, writes the text,
 	 * then sets aborted (release); readers acquire it before the text. */
 	atomic_bool abort_claimed;
@@ -270,8 +270,8 @@ struct coll_pair {
 	struct coll_stream *stream; /* NULL: blocking */
 };
 
-/* The next message of a half with peer: its number. Written by who makes the calls of the
- * communicator, read by anybody. */
+/* The number of the next message to or from peer. Written by the thread that makes the calls of the
+ * communicator, read by any thread. */
 static inline uint64_t coll_pair_number(struct coll_comm *comm, int half, int peer)
 {
 	_Atomic uint64_t *at = &comm->pair_sequence[half][peer];

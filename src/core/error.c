@@ -1,5 +1,5 @@
 /*
- * Errors of a communicator: kept for coll_last_error(), told to the other ranks
+ * Errors of a communicator: kept for coll_last_error(), and sent to the other ranks
  * when the communicator is lost.
  */
 #include <assert.h>
@@ -47,22 +47,22 @@ static void expose(const struct coll_comm *comm, const struct coll_error_box *b,
 	                           .message = told->message};
 }
 
-/* The caller's buffers are the caller's again when a failed call returns: closing the
- * channels takes back what was lent to peers, who would otherwise read what the caller
- * writes next and take it for the data of the call. Nothing polls the runs of a failed
- * communicator any more. */
+/* When a failed call returns, its buffers belong to the caller again. So the channels are
+ * closed first, which revokes memory that was lent to peers. Otherwise a peer could read what the
+ * caller writes next as data of the call. The runs of a failed communicator are polled
+ * no more. */
 static void withdraw(struct coll_comm *comm)
 {
-	/* What was started inline has been handed over by whoever found the failure. */
+	/* Operations that were started inline were handed over by the thread that found the failure. */
 	assert(!atomic_load_explicit(&comm->inflight.current, memory_order_relaxed));
 	coll_intra_revoke(comm->intra);
 	coll_comm_fabric_close(&comm->collective);
 	coll_comm_fabric_close(&comm->pairs);
 }
 
-/* Others must hear the cause before they see this process go: whoever is the first to tell
- * it waits until it has left. What is known already left with whoever told it; an abort is
- * flushed by its caller. */
+/* Other ranks must receive the cause before this process ends. So the thread that reports a
+ * failure first waits until the note is sent. A failure that was reported before was sent by the
+ * thread that reported it; the caller of an abort flushes it. */
 static void tell(struct coll_comm *comm, struct coll_note *note, const char *cause)
 {
 	struct coll_control *control = comm->ctx->control;

@@ -65,9 +65,9 @@ static size_t lesser(size_t a, size_t b)
 	return a < b ? a : b;
 }
 
-/* Inputs and results of all ranks of the host fit its last caches, or do not: what is stored there displaces what is
- * still to be read. A guest is told the size of a cache that it shares with strangers, so until a rank has measured
- * it assumes that it has no more than its cores' part: of servers' last caches that is up to 4 MiB for each. */
+/* Whether inputs and results of all ranks of the host fit its last-level caches. If they do not, cached stores displace
+ * data that is still to be read. A virtual machine sees the size of a cache that it shares with others. So until a rank
+ * has measured, it assumes only the share of its cores: in servers up to 4 MiB per core. */
 static struct coll_nt_rule stores_rule(const struct coll_comm *comm)
 {
 	enum { PART_BYTES = 4 << 20 };
@@ -159,7 +159,7 @@ enum coll_link_end coll_comm_link_end(struct coll_comm *comm, int rank)
 	pthread_mutex_unlock(&comm->ctx->links_lock);
 	if (st == COLL_OK || st == COLL_AGAIN)
 		return COLL_LINK_STANDS;
-	/* Of one that broke we are told, though perhaps a moment later. Relaxed: a hint. */
+	/* A broken link is reported, though perhaps a moment later. Relaxed: a hint. */
 	down = atomic_load_explicit(&p->down, memory_order_relaxed);
 	return down ? (enum coll_link_end)down : COLL_LINK_CLOSED;
 }

@@ -56,8 +56,8 @@ static coll_status plain_alloc(struct coll_allocation *a)
 	return COLL_OK;
 }
 
-/* Every transport may gain from knowing the memory; the one that made it knows it already. One
- * that gains nothing says UNSUPPORTED. */
+/* Every transport may benefit from a registration, except the one that allocated the memory. A transport
+ * without a benefit returns UNSUPPORTED. */
 static coll_status make_known(struct coll_comm *comm, struct coll_allocation *a)
 {
 	coll_status worst = COLL_OK;

@@ -38,7 +38,7 @@ static inline int coll_rank_map_process(const struct coll_rank_map *m, int rank)
 	return m->process_of ? m->process_of[rank] : rank;
 }
 
-/* -1: that process (or -1, nobody) is no member. */
+/* -1: that process is not a member (or process is -1). */
 static inline int coll_rank_map_rank(const struct coll_rank_map *m, int process)
 {
 	if (process < 0 || process >= m->processes)

@@ -1,7 +1,7 @@
 /*
  * See thread_error.h. One per thread, allocated by its first failure and freed with the
- * thread. Not a _Thread_local object: the library has others that want the cheapest
- * access, which puts all of them in a space that is small and shared by everything a
+ * thread. It is not a _Thread_local object: other objects of the library need the cheapest
+ * access, which puts all of them in static TLS. That space is small and shared by all libraries that a
  * program loads while it runs ("cannot allocate memory in static TLS block").
  */
 #include "core/thread_error.h"
