@@ -49,10 +49,10 @@ struct member {
 	char waiting[400]; /* what rank 0 is waiting for */
 };
 
-/* ---- Who and where am I ------------------------------------------------ */
+/* ---- Listener and identity of this rank --------------------------------- */
 
 /* Only ranks that may get children need a listener; without one (no port free)
- * this rank is simply nobody's parent. */
+ * this rank gets no children. */
 static void listen_for_kids(struct member *m)
 {
 	const struct coll_rendezvous_point *how = m->room.how;

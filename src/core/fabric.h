@@ -9,7 +9,7 @@
 coll_status coll_comm_fabric_init(struct coll_comm *comm, struct coll_comm_fabric *f, uint16_t lane_base);
 void coll_comm_fabric_close(struct coll_comm_fabric *f);
 
-/* Whether the link of this peer is broken, or that of no peer: then a failure probably concerns it. */
+/* The rank whose link is broken: likely, if its link is broken or if none is. */
 int coll_comm_broken(struct coll_comm *comm, int likely);
 enum coll_link_end coll_comm_link_end(struct coll_comm *comm, int rank);
 

@@ -8,8 +8,8 @@
  * that covers it. Each word has one writer. Both stores are sequentially
  * consistent because they are also one half of the agreement with a sleeper: "store
  * turn (or freed), then load armed" here, "store armed, then load turn (or freed)"
- * in arm(); in the single total order one of the two loads sees the other's store,
- * so a sleeper is either told AGAIN or rung. This needs no more than C11 says and
+ * in arm(). In the single total order one of the two loads sees the other's store,
+ * so a sleeper either gets AGAIN or is woken. The argument uses C11 only and
  * so holds on Arm as well.
  */
 #include <assert.h>
@@ -63,7 +63,7 @@ static bool peer_gone(const struct loop_channel *c)
 	return atomic_load(&c->pipe->pair->closed[!c->side]);
 }
 
-/* Nobody will ever give back what is in this pipe. */
+/* The frames in this pipe will never be returned. */
 static bool receiver_gone(const struct loop_channel *c)
 {
 	return atomic_load(&c->pipe->closed[COLL_DIR_RECV]) || peer_gone(c);

@@ -289,8 +289,8 @@ static void set_limit(struct rdma_link *l, uint64_t now)
 		l->give_up_ns = now + UNREACHABLE_MS * UINT64_C(1000000);
 }
 
-/* Until when the attempts of a peer that is there, or may be, go on; whether it is dead or late others
- * judge. */
+/* The time limit for attempts to a peer that exists or may exist; the watchdog decides whether it is dead or
+ * late. */
 static uint64_t silence_ns(const struct rdma_link *l)
 {
 	return l->give_up_ns + (l->mending ? 0 : (RDMA_SILENCE_MS - UNREACHABLE_MS) * UINT64_C(1000000));
@@ -526,8 +526,8 @@ static void attempt_event(struct rdma_link *l, const struct event *e)
 	}
 }
 
-/* A refusal may come to a link that is up: from a peer that has seen our proof and ended before its
- * connection manager heard our last word, which a busy kernel hands on late. */
+/* A refusal may arrive on a link that is up: the peer has checked our proof and ended before its
+ * connection manager received our last message, which a busy kernel delivers late. */
 static void link_event(struct rdma_link *l, const struct event *e)
 {
 	if (e->type == RDMA_CM_EVENT_DISCONNECTED || (e->type == RDMA_CM_EVENT_REJECTED && l->state == LINK_UP))

@@ -1,8 +1,8 @@
 /*
  * Registered memory: rings and notes of the transport itself, and ranges that the user
  * has allocated here or announced. Ranges are found by address; a range inside a known
- * one shares its registration. Nothing is registered behind the user's back, because
- * nobody would tell us when such memory is unmapped.
+ * one shares its registration. Other memory is never registered, because
+ * the transport would not be notified when it is unmapped.
  */
 #include <errno.h>
 #include <stdlib.h>

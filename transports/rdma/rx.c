@@ -309,9 +309,9 @@ static void note_came(struct rdma_link *l, const struct coll_rdma_note *n)
 
 /* ---- completions ------------------------------------------------------------------------ */
 
-/* The peer may be there all the same: the way was cut, or its end was torn down first. Of a
- * process that is killed the memory may go before the queue pair: then what is written there
- * is refused, and whoever asks again learns that nobody listens. */
+/* The peer may still exist: the network was interrupted, or its end closed first. When a
+ * process is killed, its memory may be freed before its queue pair. A write is then refused, and the next
+ * attempt to connect finds no listener. */
 static bool may_be_mended(enum ibv_wc_status status)
 {
 	return status == IBV_WC_RETRY_EXC_ERR || status == IBV_WC_RNR_RETRY_EXC_ERR || status == IBV_WC_WR_FLUSH_ERR ||

@@ -1,9 +1,9 @@
 /*
- * Credits and grants. The receiver's side counts emptied slots and says when they
- * are told; the sender's side keeps a grant for every receiving end that the peer
- * has opened, found by the peer's index, joined to a sender of the same key
- * whichever of the two came first. What the peer says is checked here: a grant
- * out of range, credits beyond the slots, a channel nobody opened.
+ * Credits and grants. The receiver's side counts emptied slots and decides when to return
+ * them. The sender's side keeps a grant for every receiving end that the peer
+ * has opened, found by the peer's index and joined to a sender of the same key,
+ * whichever of the two came first. Messages of the peer are checked here: a grant
+ * out of range, credits beyond the slots, a channel that was not opened.
  */
 #include <stdlib.h>
 #include <string.h>

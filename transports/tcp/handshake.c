@@ -1,9 +1,9 @@
 /*
- * Handshake messages: made, checked, sent and heard here; accept.c and connect.c know
- * what follows from them. Both sides
- * prove that they know the job's key by a keyed hash over the message and the
- * other side's fresh nonce, so a recorded handshake is worth nothing. This keeps
- * strangers and other jobs out; it does not encrypt and does not authenticate
+ * Handshake messages: made, checked, sent and received here; accept.c and connect.c decide
+ * what follows. Both sides
+ * prove that they have the job's key by a keyed hash over the message and the
+ * other side's fresh nonce, so a recorded handshake cannot be replayed. This keeps
+ * other programs and other jobs out; it does not encrypt and does not authenticate
  * the frames that follow.
  */
 #include <errno.h>
