@@ -85,7 +85,7 @@ static int hunt(const struct defect *d)
 
 	coll_engine_mutant = d->engine;
 	alarm(TIMEOUT_S);
-	/* What is posted too early must reach somebody who ends well: trees have them. */
+	/* A frame that is posted too early must reach a rank that completes: trees have such ranks. */
 	if (sim_sched_create(&s, d->engine == MUTANT_POST_BEFORE_DONE ? "tree" : NULL) != COLL_OK)
 		return CANNOT_RUN;
 	for (unsigned seed = 1; seed <= SEEDS; seed++) {
@@ -114,7 +114,7 @@ static int try_defect(const struct defect *d)
 	fflush(stdout);
 	pid = fork();
 	if (pid == 0) {
-		/* A sanitizer that finds the planted defect first is right, but its report is no news. */
+		/* A sanitizer that finds the planted defect first is right; its report is not shown. */
 		if (d->engine + d->world && !freopen("/dev/null", "w", stderr))
 			_exit(CANNOT_RUN);
 		state = hunt(d);

@@ -164,7 +164,7 @@ static void print_rdma(struct coll_settings *s)
 	}
 }
 
-/* 0: nobody is held up; 1: somebody is; 2: nobody answered. */
+/* 0: no rank is held up; 1: one is; 2: none answered. */
 static int explain_job(int pid)
 {
 	struct dump_list list = {0};

@@ -243,7 +243,7 @@ static void flush_front(struct agent *a)
 static _Noreturn void leave(struct agent *a)
 {
 	for (int i = 0; i < a->job.count; i++)
-		rank_signal(&a->ranks[i], SIGKILL); /* whoever is left of its group */
+		rank_signal(&a->ranks[i], SIGKILL); /* the processes left of its group */
 	kill_descendants();
 	for (int i = 0; i < a->job.count; i++) {
 		size_t passed = 0;
@@ -287,7 +287,7 @@ static void from_signals(struct agent *a)
 
 	while (read(a->signals, &s, sizeof(s)) == (ssize_t)sizeof(s))
 		if (s.ssi_signo != SIGCHLD)
-			die(a); /* somebody ends this host's part of the job */
+			die(a); /* this host's part of the job is ended from outside */
 	if (a->begun)
 		reap_orphans(a->ranks, a->job.count);
 }

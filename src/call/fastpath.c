@@ -1,8 +1,8 @@
 /*
- * The shortest call: one like a call before, small, run intranode, while nothing else goes on.
- * In this file all of it is in one place, since every instruction counts: what it leaves behind
- * (record, recorder, numbers, turns, salt) is what the long way in blocking.c leaves behind, and what
- * does not end at once goes on there.
+ * The fast path: a small intranode call that repeats an earlier one, while nothing else is pending.
+ * All of its code is in this file, since every instruction counts. It updates the same state
+ * (record, recorder, numbers, epochs, salt) as the general path in blocking.c; a call that
+ * does not complete at once continues there.
  *
  * Calls of one kind, count, type, operation and root have a place in comm->quick[]. While they
  * come one behind another nothing is looked up; when one comes that differs from the call before

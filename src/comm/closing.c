@@ -1,16 +1,16 @@
 /*
  * The end of communicators: destroy and abort.
  *
- * Nobody may go while a peer still reads from it: destroy ends with a barrier, bounded.
+ * No rank may leave while a peer still reads its memory: destroy ends with a bounded barrier.
  * Ranks may destroy several communicators in different orders, so no call waits long for
- * one of them: what the others have not come to yet is left closing, advanced by whoever
- * is idle in the context (coll_comm_progress_closing) and freed when its barrier has ended or its
- * time is up. The last user of the context waits for all that part, and closes it.
+ * one of them. A communicator that other ranks have not destroyed yet is left closing. Idle
+ * threads of the context advance it (coll_comm_progress_closing); it is freed when its barrier has ended or its
+ * time is up. The last user of the context waits for all communicators that are closing, and closes it.
  *
- * That others are late, or have given up waiting for this rank, is no failure of an end.
- * A death is, and so is what another rank has told about the communicator: nobody else
- * would tell this rank's user. Such last words are what destroy returns; those of an end
- * that was left closing are told by the last destroy of the context.
+ * Other ranks that are late, or that no longer wait for this rank, are not a failure of destroy.
+ * A death is, and so is a failure that another rank has reported for the communicator: no other call
+ * would return it to the user of this rank. Destroy returns such a close error. The last destroy of the
+ * context returns those of communicators that were left closing.
  */
 #include <stdio.h>
 #include <stdlib.h>

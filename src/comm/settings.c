@@ -1,7 +1,7 @@
 /*
- * What every rank can tell of its settings by itself, whatever this machine has: values out of range
- * are errors at creation, told by name. What a value means is its user's; texts whose meaning
- * needs the machine (interfaces, devices, kernels) are looked at where they are used.
+ * Checks of settings that every rank can make by itself, independent of the machine: values out of range
+ * are errors at creation, with the name of the setting. The code that uses a value defines its meaning; texts that
+ * depend on the machine (interfaces, devices, kernels) are checked there.
  */
 #include <ctype.h>
 #include <errno.h>

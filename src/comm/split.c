@@ -2,10 +2,10 @@
  * New communicators from an old one: split, duplicate, from a list of ranks.
  *
  * Each is one all_gather on the parent, with a record kind of its own, in which every
- * rank says what it wants; what follows is computed alike from what all have said. So
- * all ranks succeed, or all are refused with the same message: arguments that only one
- * rank knows to be wrong travel too. Nothing else is exchanged: the processes know each
- * other, and channels open when they are used.
+ * rank sends its request. All ranks compute the result from the same requests. So
+ * all ranks succeed, or all are refused with the same message: invalid arguments of one
+ * rank are sent too. Nothing else is exchanged: the processes have links to each
+ * other already, and channels open when they are used.
  *
  * The id of a child is a hash of (parent's id, sequence number, colour, epoch): equal on
  * its members, different for all other children of the job.

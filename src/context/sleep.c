@@ -1,12 +1,12 @@
 /*
  * Sleeping on the descriptors of a context, by several threads at once.
  *
- * No wake-up is lost. A thread is listed first, then arms the transports, then looks at
- * what it waits for, then sleeps. An event before the look is found by it. An event after
- * arming writes wake_fd: if this thread is in poll it sees it, unless another thread read
- * it before; that one rings the descriptor of every thread that is listed, and this one
- * is. The transports see to what they take in without an event: whoever makes progress
- * for a channel while somebody is armed writes wake_fd.
+ * No wake-up is lost. A thread adds itself to the list first, then arms the transports, then checks
+ * what it waits for, then sleeps. The check finds an event before it. An event after
+ * arming writes wake_fd. If this thread is in poll it sees that, unless another thread read
+ * it before; that thread writes the descriptor of every listed thread, and this one
+ * is listed. Transports may take in data without an event: a thread that makes progress
+ * for a channel while another one is armed writes wake_fd.
  *
  * coll_context_wake() looks at the count of the listed first. Listing and the look after
  * it, changing and the look at the count: sequentially consistent on both sides, so

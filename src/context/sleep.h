@@ -1,8 +1,8 @@
 /*
- * Sleeping threads of a context. They share the descriptors that events arrive by
+ * Sleeping threads of a context. They share the descriptors on which events arrive
  * (wake_fd, the transports' poll_fd), and one event makes a descriptor readable once,
- * whomever it is for: so each sleeper also has a descriptor of its own, and whoever
- * takes a wake-up from wake_fd rings all others.
+ * for whichever thread it is. So each sleeper also has a descriptor of its own, and the
+ * thread that takes a wake-up from wake_fd wakes all others by theirs.
  */
 #ifndef COLL_CONTEXT_SLEEP_H
 #define COLL_CONTEXT_SLEEP_H

@@ -1,9 +1,9 @@
 /*
- * What is in flight in a context: its life, and the progress thread, which drives it when
- * nobody else does. The thread costs nothing while nothing is pending: it waits on a
- * condition then; it polls while things move and sleeps like any waiter when they do not.
- * Threads that wait themselves drive themselves, and it stands back for them: one core
- * would otherwise do twice what helps once.
+ * Operations in flight in a context, and the progress thread, which drives them when
+ * no other thread does. The thread costs nothing while nothing is pending: it then waits on a
+ * condition. It polls while operations move and sleeps like any waiter when they do not.
+ * Threads that wait drive operations themselves, and the progress thread pauses for them: two
+ * threads would do the same work twice.
  */
 #include "progress/async.h"
 #include "progress/drive.h"

@@ -3,7 +3,7 @@
  *
  * A request is one operation handed in and not waited for inline: of a stream, of a
  * group, persistent, or a blocking call made while others are pending. It waits until
- * nothing that comes before it is in the way, starts, is polled by whoever drives, and
+ * nothing that comes before it is in the way, starts, is polled by the driving thread, and
  * completes. What comes before it:
  *
  *   in its stream         everything at earlier positions must be complete; calls of one
@@ -13,16 +13,16 @@
  *                         COLL_IN_FLIGHT_MAX at once
  *   between a pair        the message before it, per peer and direction, must be complete
  *
- * All of these point to what was called earlier, so requests of one rank never wait in
- * a circle; and only the second binds ranks to each other.
+ * All of these point to earlier calls, so requests of one rank never wait in
+ * a cycle; and only the second one makes ranks depend on each other.
  *
  * One lock per context, the async lock, guards all requests that are handed in, the
  * streams and events, and of every communicator with pending requests all that a driver
  * needs: runs, fabrics, box, record, alarm_seen, the failure. Drivers (the progress thread;
  * threads that wait, by trylock; coll_progress) do all their work under it. A thread
  * that finds COLL_ATTENTION_PENDING clear (acquire) in its communicator is alone with it:
- * the bit is cleared (release) by whoever completes the last request, under the lock, and
- * set by that thread only. Plans, memo, the free list of requests and sequence numbers
+ * the thread that completes the last request clears the bit (release), under the lock; only
+ * the communicator's thread sets it. Plans, memo, the free list of requests and sequence numbers
  * belong to the communicator's thread at any time; drivers read neither.
  */
 #ifndef COLL_PROGRESS_ASYNC_H

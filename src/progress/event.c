@@ -1,7 +1,7 @@
 /*
- * Events: a point in a stream, remembered as its position. Recording takes the position
- * of what was put in last; whoever waits for the event waits until the stream is complete
- * up to there, whatever is recorded later.
+ * Events: a point in a stream, stored as a position. Recording takes the position
+ * of the last call added. A wait for the event waits until the stream is complete
+ * up to there, even if the event is recorded again later.
  */
 #include <stdlib.h>
 

@@ -1,13 +1,13 @@
 /*
- * Groups: calls of one thread that are noted between begin and end and handed in together,
+ * Groups: calls of one thread that are kept between begin and end and started together,
  * so that they progress together. The calls of a group are independent of each other;
  * on one stream they share a position.
  *
- * Small all_reduces that only differ in their buffers and lengths travel as one: what is
- * merged depends on the calls of the group alone, in their order, which are equal on all
+ * Small all_reduces that differ only in their buffers and lengths are merged into one. What is
+ * merged depends only on the calls of the group and their order, which are equal on all
  * ranks. If they are not, the merged calls differ in length or signature, and that is a
- * mismatch like any other. It does not depend on streams, which are each rank's own affair:
- * one of several streams waits for all of them, by one part in each.
+ * mismatch like any other. It does not depend on streams, which may differ between ranks:
+ * a merged call of several streams waits for all of them, by one part in each.
  */
 #include <stdlib.h>
 

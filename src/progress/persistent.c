@@ -3,10 +3,10 @@
  * own, and started many times.
  *
  * Preparing is a call of its own: ranks exchange the signature of what they prepare (a
- * barrier whose frames carry it), so ranks that differ are told so then. A start without
- * a stream, when nothing else is pending, runs inline: it begins in start and goes on in
- * wait, like a blocking call in two halves, with no lock and no request handed in. As
- * soon as anything else comes along it is handed over and becomes a request like others.
+ * barrier whose frames carry it), so a mismatch is found then. A start without
+ * a stream, when nothing else is pending, runs inline: it begins in start and continues in
+ * wait, like a blocking call in two halves, without a lock and without a request. As
+ * soon as another operation is started it is handed over and becomes a request like others.
  *
  * Who takes comm->flight.current away. The communicator's thread does as it likes, without a
  * lock. It may also be inside the library for something else, another communicator's call,
@@ -15,8 +15,8 @@
  * may touch current without a lock. Another one makes itself that first, under the async
  * lock; and the sweep, under the async lock, takes what still has this thread's name. So
  * either the new thread finds nothing inline any more, or the sweep finds another name.
- * A name is the address of the thread's coll_group. That a new thread may be given the address
- * of one that has ended does no harm: nobody else goes by it then.
+ * A name is the address of the thread's coll_group. A new thread may get the address
+ * of one that has ended; this is harmless, since no other thread uses it then.
  */
 #include <assert.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 /*
- * Where filling a slot through the caches stops paying: figures for src/engine/slot_policy.h.
+ * From which point cached stores to a slot no longer pay: figures for src/engine/slot_policy.h.
  *
- * Two cores of an EPYC guest, slots of 64 KiB, 2026-11-22: fills through the caches ran at 10 to 44
- * bytes per ns between cores that share a last cache and at about 4 between cores that do not;
- * streamed ones at 10 to 20 in both cases. Of a vector of 2 MiB gathered by two ranks, us: near
+ * Two cores of an EPYC guest, slots of 64 KiB, 2026-11-22: cached fills ran at 10 to 44
+ * bytes per ns between cores that share a last-level cache and at about 4 between cores that do not;
+ * non-temporal ones at 10 to 20 in both cases. Of a vector of 2 MiB gathered by two ranks, us: near
  * 82 cached, 145 streamed; far 521 and 112.
  */
 #include "select/far.h"

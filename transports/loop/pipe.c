@@ -357,10 +357,10 @@ bool coll_loop_noteworthy(const struct loop_channel *c)
 	return (wanted & LOOP_WANT_CREDIT) && count_of(c) - atomic_load(&p->freed) < p->slots;
 }
 
-/* The reader is another thread in the middle of our memory: it is done soon, or
- * closes its own end. Bounded, because a view may be held for as long as a third
- * process is slow; a reader in this very thread is not waited for. Whoever still holds
- * the view then is told by done() that what it read does not count. */
+/* The reader is another thread that reads our memory: it finishes soon, or
+ * closes its own end. The wait is bounded, because a view may be held for as long as a third
+ * process is slow; a reader in this very thread is not waited for. For a view that is still
+ * held then, done() reports that the data read is invalid. */
 static void await_reader(struct loop_channel *c, struct loop_cell *cell)
 {
 	const uint64_t until = coll_clock_ns() + 2000000000u;
