@@ -1,6 +1,6 @@
 /*
  * The 8-byte yardstick: an all-reduce of two floats between two processes, written
- * by hand (one cache line each way, nothing else) and through the library.
+ * by a bare program (one cache line each way, nothing else) and through the library.
  *
  *   yardstick_exchange [--calls N]
  *
@@ -86,7 +86,7 @@ static int compare(struct pair *p, struct hand *h, struct library *l)
 	pair_interval(library, PAIR_BLOCKS, &library_mean, &half);
 	pair_interval(more, PAIR_BLOCKS, &mean, &half);
 	if (p->rank == 0)
-		printf("8 bytes: by hand %.1f ns, library %.1f ns, more by %.1f ns (95 %% interval %.1f .. %.1f)\n",
+		printf("8 bytes: bare %.1f ns, library %.1f ns, more by %.1f ns (95 %% interval %.1f .. %.1f)\n",
 		       hand_mean, library_mean, mean, mean - half, mean + half);
 	return l->failed || !right(h->out) || !right(l->out);
 }

@@ -260,7 +260,7 @@ int main(int argc, char **argv)
 	/* The same buffers for both: where they lie to each other is worth a tenth of the time. */
 	l = (struct library){.comm = p.comm, .in = h.in, .out = h.out};
 	if (p.rank == 0)
-		printf("%12s %12s %12s %8s   95 %% interval\n", "bytes", "by hand us", "library us", "ratio");
+		printf("%12s %12s %12s %8s   95 %% interval\n", "bytes", "bare us", "library us", "ratio");
 	for (size_t len = o.from; len <= o.to; len *= 4)
 		status |= compare(&p, &h, &l, len);
 	free((void *)(uintptr_t)h.in);

@@ -1,7 +1,7 @@
 /*
- * Do all ranks describe the same parameters? Rank 0's description goes out as
- * text, one line per parameter; each rank looks for the first line that differs
- * from its own, and the least of these lines is told by whom it concerns.
+ * Do all ranks describe the same parameters? Rank 0 broadcasts its description as
+ * text, one line per parameter. Each rank finds the first line that differs
+ * from its own. The smallest of these lines is reported, with the ranks that it concerns.
  */
 #include "ddp/check.h"
 #include "ddp/base.h"
@@ -68,7 +68,7 @@ static size_t name_group(const coll_ddp *d, const char *lines, int first, char *
 	return n < len_bytes ? n : len_bytes - 1;
 }
 
-/* Whose line differs from rank 0's, and how; ranks that agree are told together. */
+/* The ranks whose line differs from that of rank 0, and how; ranks with equal lines are listed together. */
 static void name_lines(const coll_ddp *d, const char *lines, char *text, size_t len_bytes)
 {
 	size_t n = 0;

@@ -19,25 +19,26 @@ static coll_status check_config(coll_ddp *d, int count)
 	const coll_ddp_config *c = &d->config;
 
 	if (c->type != COLL_F32 && c->type != COLL_F64)
-		return ddp_fail(d, COLL_ERR_UNSUPPORTED, "gradients are f32 or f64");
+		return ddp_fail(d, COLL_ERR_UNSUPPORTED, "gradients must be f32 or f64");
 	if (count < 1)
 		return ddp_fail(d, COLL_ERR_ARGUMENT, "there are no parameters");
 	if ((int)c->wire < COLL_DDP_PLAIN || c->wire > COLL_DDP_TREE || c->zero < 0 || c->zero > 2 ||
 	    c->powersgd_rank < 0)
-		return ddp_fail(d, COLL_ERR_ARGUMENT, "wire %d, zero %d, powersgd_rank %d: no such thing", (int)c->wire,
+		return ddp_fail(d, COLL_ERR_ARGUMENT, "invalid wire %d, zero %d or powersgd_rank %d", (int)c->wire,
 		                c->zero, c->powersgd_rank);
 	if (c->type != COLL_F32 && c->wire != COLL_DDP_PLAIN && c->wire != COLL_DDP_TREE)
-		return ddp_fail(d, COLL_ERR_UNSUPPORTED, "compressed wires want f32");
+		return ddp_fail(d, COLL_ERR_UNSUPPORTED, "compressed wires need f32");
 	if (c->zero && c->wire != COLL_DDP_PLAIN)
-		return ddp_fail(d, COLL_ERR_UNSUPPORTED, "zero goes with the plain wire only");
+		return ddp_fail(d, COLL_ERR_UNSUPPORTED, "zero needs the plain wire");
 	if (c->uneven && c->wire == COLL_DDP_POWERSGD)
-		return ddp_fail(d, COLL_ERR_UNSUPPORTED, "uneven inputs do not go with PowerSGD");
+		return ddp_fail(d, COLL_ERR_UNSUPPORTED, "uneven inputs cannot be combined with PowerSGD");
 	if (c->uneven && c->zero == 2)
-		return ddp_fail(d, COLL_ERR_UNSUPPORTED, "uneven inputs do not go with zero 2");
+		return ddp_fail(d, COLL_ERR_UNSUPPORTED, "uneven inputs cannot be combined with zero 2");
 	if (c->wire == COLL_DDP_TREE && (d->size & (d->size - 1)))
-		return ddp_fail(d, COLL_ERR_UNSUPPORTED, "the tree wants a power of two ranks, not %d", d->size);
+		return ddp_fail(d, COLL_ERR_UNSUPPORTED, "the tree needs a power of two ranks, not %d", d->size);
 	if (c->grads && c->zero == 2)
-		return ddp_fail(d, COLL_ERR_ARGUMENT, "zero 2 needs an arena of its own, to give memory back");
+		return ddp_fail(d, COLL_ERR_ARGUMENT,
+		                "zero 2 needs an arena of its own, so that it can free parts of it");
 	return COLL_OK;
 }
 
@@ -66,7 +67,7 @@ static coll_status copy_param(coll_ddp *d, int i, const coll_ddp_param *from)
 	memcpy(p->dims, from->dims, sizeof(p->dims));
 	p->rows = from->dims[0];
 	if (!count_elements(d, p))
-		return ddp_fail(d, COLL_ERR_ARGUMENT, "%s: no memory has so many elements", p->name);
+		return ddp_fail(d, COLL_ERR_ARGUMENT, "%s: the element count overflows", p->name);
 	p->weights = from->weights;
 	p->buffer = from->buffer;
 	p->offset = d->count;
@@ -346,7 +347,7 @@ coll_status coll_ddp_abort(coll_ddp *d, const char *reason)
 
 const char *coll_ddp_last_error(const coll_ddp *d)
 {
-	return d ? d->error : "there is no coll_ddp";
+	return d ? d->error : "the coll_ddp is NULL";
 }
 
 void *coll_ddp_grads(const coll_ddp *d)

@@ -111,7 +111,7 @@ struct coll_ddp {
 	bool piling;    /* zero 2: slices hold micro-steps before this one */
 	int *started;   /* per phase: how many buckets have begun it */
 	int done;       /* buckets before this one are complete */
-	int taken;      /* and the caller has been told of those before this one */
+	int taken;      /* and the caller got the status of those before this one */
 	int rows_phase; /* of the exchange of rows: 0 none, 1 counts, 2 rows, 3 done */
 	int rows_flight;
 	int table;      /* the parameter with lookups, -1: none */

@@ -11,7 +11,7 @@
 #define MEGABYTE  ((size_t)1 << 20)
 #define UNIT      16             /* elements: slices begin at multiples of it within a bucket */
 #define PART      4              /* of what is left of the arena: the most of a bucket */
-#define LEAST     (MEGABYTE / 4) /* the last one's size unless told */
+#define LEAST     (MEGABYTE / 4) /* default size of the last one */
 #define PROBES    5
 #define BIG_BYTES (4 * MEGABYTE)
 #define SHARE     50     /* a bucket costs one of so many parts of its own time on the wire */
@@ -46,9 +46,9 @@ static coll_status probe(coll_ddp *d, coll_comm *comm, void *buf, size_t len_byt
 	return status;
 }
 
-/* A bucket costs a latency more than its bytes, and takes some time from what computes: 50 times as much on the wire
- * keeps that to a fiftieth. (By latency alone, 6 us between two cores that wait for one another, it was 64 KiB on
- * 1 Gb/s: 656 buckets of a model of 43 MB.) The last bucket is not hidden, so it is a tenth of that. */
+/* A bucket costs one latency besides its bytes, and takes some time from the computation. If it is on the wire for 50
+ * latencies, that cost is a fiftieth. (By latency alone, 6 us between two cores that wait for each other, it was 64 KiB
+ * on 1 Gb/s: 656 buckets of a model of 43 MB.) The last bucket is not overlapped, so it is a tenth of that. */
 void ddp_limits(coll_ddp_config *c, double latency_s, double bytes_per_s)
 {
 	const double bytes = SHARE * (latency_s + WOKEN_S) * bytes_per_s;

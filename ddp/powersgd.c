@@ -1,9 +1,9 @@
 /*
  * PowerSGD (Vogels, Karimireddy, Jaggi, arXiv 1905.13727): a matrix M of rows x
- * columns travels as P = M Q and, after P's columns were made orthonormal,
- * Q = M^T P; every rank then has the same product P Q^T. Q starts the next step.
- * What the product misses of this rank's M is kept and added next time. Parameters
- * that are vectors, or too small to gain, travel plain beside P.
+ * columns is sent as P = M Q and, after the columns of P were made orthonormal,
+ * Q = M^T P. Every rank then has the same product P Q^T. Q starts the next step.
+ * The error of the product against this rank's M is kept and added next time. Parameters
+ * that are vectors, or too small to gain, are sent uncompressed with P.
  */
 #include "ddp/base.h"
 #include "ddp/ddp_inner.h"

@@ -48,12 +48,13 @@ coll_status coll_ddp_rows(coll_ddp *d, int param, const int32_t *ids, int n)
 	if (!p || !p->lookup)
 		return ddp_fail(d, COLL_ERR_ARGUMENT, "coll_ddp_rows(): parameter %d is not a table", param);
 	if (n < 0 || (n > 0 && !ids))
-		return ddp_fail(d, COLL_ERR_ARGUMENT, "coll_ddp_rows(%s): %d rows, or no list of them", p->name, n);
+		return ddp_fail(d, COLL_ERR_ARGUMENT, "coll_ddp_rows(%s): %d rows, or the list is NULL", p->name, n);
 	if (!d->begun)
 		return ddp_fail(d, COLL_ERR_ARGUMENT, "coll_ddp_rows(%s) before coll_ddp_begin()", p->name);
 	/* The ranks exchange what was named first: a second exchange would have no partner. */
 	if (d->rows_phase)
-		return ddp_fail(d, COLL_ERR_ARGUMENT, "coll_ddp_rows(%s): twice in one pass, or after a wait", p->name);
+		return ddp_fail(d, COLL_ERR_ARGUMENT, "coll_ddp_rows(%s): called twice in one pass, or after a wait",
+		                p->name);
 	for (int i = 0; i < n; i++) {
 		if (ids[i] < 0 || (size_t)ids[i] >= p->rows)
 			return ddp_fail(d, COLL_ERR_ARGUMENT, "coll_ddp_rows(%s): there is no row %d", p->name,

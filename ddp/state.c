@@ -43,8 +43,9 @@ coll_status coll_ddp_state_load(coll_ddp *d, const void *state, size_t len_bytes
 	if (d->begun)
 		return ddp_fail(d, COLL_ERR_ARGUMENT, "coll_ddp_state_load() in the middle of a step");
 	if (len_bytes != coll_ddp_state_bytes(d))
-		return ddp_fail(d, COLL_ERR_ARGUMENT, "coll_ddp_state_load(): %zu bytes, not %zu: of other settings",
-		                len_bytes, coll_ddp_state_bytes(d));
+		return ddp_fail(d, COLL_ERR_ARGUMENT,
+		                "coll_ddp_state_load(): %zu bytes, expected %zu: the settings differ", len_bytes,
+		                coll_ddp_state_bytes(d));
 	for (int b = 0; b < d->bucket_count; b++)
 		for (size_t i = 0, n = pieces_of(d, b, pieces); i < n; from += pieces[i++].len_bytes)
 			memcpy(pieces[i].at, from, pieces[i].len_bytes);

@@ -215,7 +215,7 @@ coll_status coll_ddp_ready(coll_ddp *d, int param)
 	if (!d->begun)
 		return ddp_fail(d, COLL_ERR_ARGUMENT, "coll_ddp_ready(%s) before coll_ddp_begin()", p->name);
 	if (p->ready)
-		return ddp_fail(d, COLL_ERR_ARGUMENT, "coll_ddp_ready(%s): twice in one pass", p->name);
+		return ddp_fail(d, COLL_ERR_ARGUMENT, "coll_ddp_ready(%s): called twice in one pass", p->name);
 	p->ready = true;
 	if (!d->sync)
 		return COLL_OK;

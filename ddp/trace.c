@@ -68,7 +68,7 @@ int ddp_flight_start(coll_ddp *d, int bucket, int phase)
 	return d->flight_count++;
 }
 
-/* Whoever drove it there has noted when; this thread may look much later. */
+/* The thread that completed it has recorded the time; this thread may look much later. */
 double ddp_flight_end(coll_ddp *d, int flight, coll_event *event)
 {
 	struct flight *f = &d->flights[flight];

@@ -75,14 +75,14 @@ coll_status ddp_check_weights(coll_ddp *d)
 	for (int i = 0; i < d->param_count; i++)
 		if (!d->params[i].weights || d->params[i].buffer)
 			return ddp_fail(d, COLL_ERR_ARGUMENT,
-			                "zero: all weights must be given, in one piece in the order of the "
+			                "zero: all weights must be given, contiguous and in the order of the "
 			                "parameters, without buffers: %s",
 			                d->params[i].name);
 	run_from(d, 0, &next);
 	if (next < d->param_count)
 		return ddp_fail(
 		        d, COLL_ERR_ARGUMENT,
-		        "zero: weights must lie in one piece, in the order of the parameters: %s does not follow "
+		        "zero: weights must be contiguous and in the order of the parameters: %s does not follow "
 		        "%s",
 		        d->params[next].name, d->params[next - 1].name);
 	return COLL_OK;

@@ -210,15 +210,15 @@ static int split_batch(struct job *j)
 	const struct options *o = &j->o;
 
 	if (o->batch % j->size)
-		return job_refuse(j, "--batch %ld does not divide by %d ranks", o->batch, j->size);
+		return job_refuse(j, "--batch %ld is not a multiple of the %d ranks", o->batch, j->size);
 	if (o->deterministic == DETERMINISTIC_WORLD) {
 		if (o->leaves % j->size)
-			return job_refuse(j, "--leaves %ld does not divide by %d ranks", o->leaves, j->size);
+			return job_refuse(j, "--leaves %ld is not a multiple of the %d ranks", o->leaves, j->size);
 		j->passes = (int)(o->leaves / j->size);
 	} else {
 		if (o->batch / j->size % o->accumulate)
-			return job_refuse(j, "--batch %ld does not divide by %d ranks times --accumulate %ld", o->batch,
-			                  j->size, o->accumulate);
+			return job_refuse(j, "--batch %ld is not a multiple of the %d ranks times --accumulate %ld",
+			                  o->batch, j->size, o->accumulate);
 		j->passes = (int)o->accumulate;
 	}
 	j->pass_batch = (int)(o->batch / j->size / j->passes);

@@ -54,14 +54,16 @@ static const struct flag flags[] = {
         {"clip", NUMBER, AT(clip), 0, 1e9, "1", "largest norm of the gradient; 0: no limit", false, NULL},
         {"dropout", NUMBER, AT(dropout), 0, 0.95, "0", "share of numbers dropped from embeddings and branches", false,
          NULL},
-        {"seed", INTEGER, AT(seed), 0, 1e15, "1", "of initial weights, order of the data, and the sample", false, NULL},
+        {"seed", INTEGER, AT(seed), 0, 1e15, "1", "seed of initial weights, order of the data, and sample", false,
+         NULL},
         {"threads", INTEGER, AT(threads), 1, 256, "1", "threads per rank that compute", true, NULL},
-        {"wire", WORD, AT(wire), 0, 0, "plain", "what gradients travel as", false, "plain|bf16|int8|powersgd"},
-        {"powersgd-rank", INTEGER, AT(powersgd_rank), 1, 1024, "8", "of --wire powersgd", false, NULL},
+        {"wire", WORD, AT(wire), 0, 0, "plain", "format in which gradients are sent", false,
+         "plain|bf16|int8|powersgd"},
+        {"powersgd-rank", INTEGER, AT(powersgd_rank), 1, 1024, "8", "rank of --wire powersgd", false, NULL},
         {"zero", INTEGER, AT(zero), 0, 2, "0",
-         "1: each rank updates a slice of the weights; 2: and keeps gradients of that only", false, NULL},
+         "1: each rank updates a slice of the weights; 2: and keeps only that slice of the gradients", false, NULL},
         {"local-steps", INTEGER, AT(local_steps), 1, 1e9, "1",
-         "ranks step by themselves and average their weights every so many steps", false, NULL},
+         "ranks step independently and average their weights after this many steps", false, NULL},
         {"deterministic", WORD, AT(deterministic), 0, 0, "run",
          "world: the same bits on 1, 2, 4 ... ranks up to --leaves", false, "run|world"},
         {"leaves", INTEGER, AT(leaves), 1, 1 << 12, "8", "parts of the batch that --deterministic=world sums", false,
@@ -73,21 +75,22 @@ static const struct flag flags[] = {
         {"save-every", INTEGER, AT(save_every), 0, 1e9, "0", "steps between states for --resume; 0: none", false, NULL},
         {"out", TEXT, AT(out), 0, 0, NULL,
          "directory for metrics.jsonl, loss.svg, model.ckpt and state.ckpt, written by rank 0", true, NULL},
-        {"resume", SWITCH, AT(resume), 0, 0, NULL, "go on from state.ckpt in --out, if there is one", true, NULL},
-        {"trace", TEXT, AT(trace), 0, 0, NULL, "write the buckets' times there, rank appended (Perfetto JSON)", true,
-         NULL},
-        {"stub", SWITCH, AT(stub), 0, 0, NULL, "send no gradients: what a step costs without (not for training)", false,
-         NULL},
+        {"resume", SWITCH, AT(resume), 0, 0, NULL, "continue from state.ckpt in --out, if it exists", true, NULL},
+        {"trace", TEXT, AT(trace), 0, 0, NULL,
+         "write the times of the buckets to this file, rank appended (Perfetto JSON)", true, NULL},
+        {"stub", SWITCH, AT(stub), 0, 0, NULL,
+         "send no gradients, to measure a step without communication (not for training)", false, NULL},
         {"overlap", SWITCH, AT(overlap), 0, 0, NULL,
-         "send gradients in every other step only, and tell what of that was hidden (not for training)", false, NULL},
-        {"peak-gflops", NUMBER, AT(peak_gflops), 0, 1e9, "0", "of all ranks, for MFU; 0: measured with a product", true,
+         "send gradients in every other step, to measure how much of the time is hidden (not for training)", false,
          NULL},
-        {"prompt", TEXT, AT(prompt), 0, 0, "", "what the sample continues", true, NULL},
+        {"peak-gflops", NUMBER, AT(peak_gflops), 0, 1e9, "0",
+         "of all ranks, for MFU; 0: measured with a matrix product", true, NULL},
+        {"prompt", TEXT, AT(prompt), 0, 0, "", "text that the sample continues", true, NULL},
         {"sample-len", INTEGER, AT(sample_len), 1, 1e6, "400", "bytes in the sample", true, NULL},
         {"temperature", NUMBER, AT(temperature), 0, 100, "0.7", "of the sample; 0: always the likeliest", true, NULL},
         {"top-k", INTEGER, AT(top_k), 0, 1e6, "40", "draw among the k likeliest; 0: among all", true, NULL},
         {"no-sample", SWITCH, AT(no_sample), 0, 0, NULL, "print no sample", true, NULL},
-        {"no-cache", SWITCH, AT(no_cache), 0, 0, NULL, "sample without kept keys: slower, the same text", true, NULL},
+        {"no-cache", SWITCH, AT(no_cache), 0, 0, NULL, "sample without the key cache: slower, same text", true, NULL},
         {"model", TEXT, AT(model), 0, 0, NULL, "with 'ddp_gpt sample': the model.ckpt to sample from", true, NULL},
         {"fault", WORD, AT(fault), 0, 0, "none",
          "for tests: one rank alone meets a gradient that is not finite, or has too little memory", true,
@@ -240,24 +243,25 @@ static int check_together(struct options *o)
 	if (o->width % o->heads)
 		return complain(o, "--width %ld is not a multiple of --heads %ld", o->width, o->heads);
 	if (o->batch_tokens % o->context)
-		return complain(o, "--batch-tokens %ld does not divide by --context %ld", o->batch_tokens, o->context);
+		return complain(o, "--batch-tokens %ld is not a multiple of --context %ld", o->batch_tokens,
+		                o->context);
 	if (o->batch_tokens)
 		o->batch = o->batch_tokens / o->context;
 	if (o->batch * o->context > 1 << 24)
 		return complain(o, "--batch %ld times --context %ld is more than 2^24 tokens per step", o->batch,
 		                o->context);
 	if (o->zero && (o->wire || o->local_steps > 1 || o->deterministic))
-		return complain(o,
-		                "--zero goes with --wire plain only, without --local-steps and --deterministic=world");
+		return complain(o, "--zero needs --wire plain and excludes --local-steps and --deterministic=world");
 	if (o->deterministic && (o->wire || o->local_steps > 1 || o->accumulate > 1))
-		return complain(
-		        o, "--deterministic=world goes with --wire plain only, without --local-steps and --accumulate");
+		return complain(o,
+		                "--deterministic=world needs --wire plain and excludes --local-steps and --accumulate");
 	if (o->deterministic && (o->leaves & (o->leaves - 1) || o->batch % o->leaves))
 		return complain(o, "--leaves %ld must be a power of two that divides --batch %ld", o->leaves, o->batch);
 	if (o->wire && o->local_steps > 1)
-		return complain(o, "--wire is of gradients: with --local-steps weights are averaged instead");
+		return complain(o, "--wire applies to gradients; --local-steps averages weights instead");
 	if (o->overlap && (o->stub || o->resume || o->local_steps > 1 || o->steps < 4))
-		return complain(o, "--overlap wants four --steps or more, and no --stub, --resume or --local-steps");
+		return complain(o,
+		                "--overlap needs four --steps or more and excludes --stub, --resume and --local-steps");
 	/* Each step is timed. */
 	if (o->overlap)
 		o->log_every = 1;

@@ -139,7 +139,7 @@ static int check_state(struct job *j, const struct gpt_checkpoint *c)
 		return job_note(j, "--resume: state.ckpt in %s is of a run with other flags or another text", j->o.out);
 	if (c->ranks != (uint64_t)j->size)
 		fprintf(stderr,
-		        "ddp_gpt: --resume: the run had %d ranks and now has %d: results agree but for rounding\n",
+		        "ddp_gpt: --resume: the run had %d ranks and now has %d: results agree up to rounding\n",
 		        (int)c->ranks, j->size);
 	return 0;
 }
@@ -222,7 +222,7 @@ int job_resume(struct job *j)
 	j->first_step = (long)step;
 	gpt_optim_set_step(j->optim, (int)step);
 	if (j->rank == 0)
-		printf("ddp_gpt: going on after step %ld\n", j->first_step);
+		printf("ddp_gpt: continuing after step %ld\n", j->first_step);
 	return 0;
 }
 

@@ -283,7 +283,7 @@ def refusals(folder, data):
              (1, 2, ["--vocab", "word"], "--vocab word"), (1, 2, ["--steps", "0"], "--steps 0"),
              (1, 2, ["stray"], "stray"), (2, 1, ["--data", empty], "empty"), (3, 1, ["--data", short], "9 bytes"),
              (2, 1, ["--data", os.path.join(folder, "none")], "No such file"),
-             (2, 1, ["--batch", "13"], "--batch 13 does not divide by 2 ranks"),
+             (2, 1, ["--batch", "13"], "--batch 13 is not a multiple of the 2 ranks"),
              (2, 1, ["--accumulate", "5"], "--accumulate 5"), (1, 2, ["--batch-tokens", "100"], "--batch-tokens 100"),
              (1, 2, ["--wire", "fp4"], "--wire fp4"), (1, 2, ["--zero", "1", "--wire", "int8"], "--zero"),
              (1, 2, ["--deterministic=world"], "--leaves 8"), (1, 2, ["--resume"], "--resume needs --out"),

@@ -65,7 +65,8 @@ int text_read(const char *path, uint8_t **text, size_t *len_bytes, char *why, si
 	int rc;
 
 	if (!path && !(path = find_default(beside, sizeof(beside))))
-		return explain(why, why_bytes, DEFAULT_NAME, "the default text is not there; name one with --data");
+		return explain(why, why_bytes, DEFAULT_NAME,
+		               "the default text does not exist; name a file with --data");
 	f = fopen(path, "re");
 	if (!f)
 		return explain(why, why_bytes, path, strerror(errno));

@@ -23,7 +23,7 @@ static void explain(const coll_comm *comm, int rank)
 	if (e->rank >= 0)
 		printf("rank %d on %s\n", e->rank, e->host);
 	else
-		printf("nobody in particular\n");
+		printf("none\n");
 }
 
 /* A lost call: sums of floats exist, bitwise ands of floats do not. The
@@ -68,7 +68,7 @@ int main(void)
 	size = coll_comm_size(comm);
 	status = wrong_arguments(comm, rank);
 	if (status == COLL_OK && size == 1) {
-		printf("alone there is nobody to fail; try: collrun -n 2 example_errors\n");
+		printf("this example needs 2 ranks or more; try: collrun -n 2 example_errors\n");
 		return coll_comm_destroy(&comm) == COLL_OK ? 0 : 1;
 	}
 	if (status == COLL_OK)

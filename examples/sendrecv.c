@@ -62,7 +62,7 @@ int main(void)
 	rank = coll_comm_rank(comm);
 	size = coll_comm_size(comm);
 	if (size < 2) {
-		printf("sendrecv: alone there is nobody to send to; try: collrun -n 2 example_sendrecv\n");
+		printf("sendrecv: this example needs 2 ranks or more; try: collrun -n 2 example_sendrecv\n");
 		return coll_comm_destroy(&comm) == COLL_OK ? 0 : 1;
 	}
 	status = pass_token(comm, rank, size, &token);

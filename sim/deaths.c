@@ -1,13 +1,13 @@
 /*
  * Deaths in the seeded scheduler: one rank of a scene, sometimes two, die within some
- * call of their transport, in the middle of whatever they do. What comm/ does then is
- * modelled: a rank whose call fails, or that is told of a failure, closes its channels,
- * tells the others and returns; from that moment on its buffers are its caller's, and
- * hold poison. So do those of operations that have ended well.
+ * call of their transport. The reaction of the library is
+ * modelled: a rank whose call fails, or that receives a note of a failure, closes its channels,
+ * notifies the others and returns. From that moment on its buffers belong to its caller, and
+ * hold poison. So do the buffers of operations that have completed.
  *
  * Required of the others: every operation in flight ends, with an error, or with OK and
- * then with the whole and right result; nobody writes to memory after its owner has it
- * back; no cookie is settled twice; runs that were cancelled work again in a new world.
+ * then with the complete and right result. No rank writes to memory after its owner has it
+ * back. No cookie is settled twice. Runs that were cancelled work again in a new world.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -22,9 +22,9 @@ enum fate { ALIVE, FAILED, DEAD };
 struct tragedy {
 	struct sim_scene sc;
 	enum fate fate[SIM_RANKS_MAX];
-	uint32_t haste;                                /* per cent: news arrive before anything else happens */
-	uint32_t told;                                 /* ranks that news of a failure are on their way to */
-	bool notes;                                    /* a death is told by the control plane, not by links alone */
+	uint32_t haste;                                /* per cent: notes arrive before any other event */
+	uint32_t told;                                 /* ranks to which a note of a failure is in flight */
+	bool notes;                                    /* the control plane reports a death, not links alone */
 	bool stays;                                    /* what a dead rank lent can still be read */
 	bool spent[SIM_OPERATIONS_MAX][SIM_RANKS_MAX]; /* buffers that hold poison */
 };
@@ -147,7 +147,7 @@ static void fail(struct tragedy *t, int rank, int which, coll_status status)
 	if (status != COLL_ERR_PEER_DEAD && status != COLL_ERR_ABORTED)
 		blame(t, SIM_ERROR, coll_status_string(status), rank);
 	if (t->sc.result->deaths == 0)
-		blame(t, SIM_ERROR, "failed though nobody died", rank);
+		blame(t, SIM_ERROR, "failed although no rank died", rank);
 	for (int i = which + 1; i < a->started; i++)
 		if (coll_run_poll(a->runs[i % t->sc.depth], NULL) != status)
 			blame(t, SIM_WRONG, "goes on though the operation before has failed", rank);
@@ -196,7 +196,7 @@ static void act(struct tragedy *t, int rank)
 		fail(t, rank, which, status);
 }
 
-/* While a rank looks at memory that is not its own, news of a failure reach the owner. */
+/* While a rank reads memory of another one, a note of a failure reaches the owner. */
 static void meanwhile(void *arg, int owner)
 {
 	struct tragedy *t = arg;

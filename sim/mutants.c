@@ -49,8 +49,8 @@ static const char *const names[] = {
         [MUTANT_RETIRE_UNORDERED] = "an operation ends before the one before",
         [MUTANT_LAND_IN_PLACE] = "a whole vector comes on the input",
         [MUTANT_LAND_ON_OPERAND] = "what is taken comes on the other operand",
-        [MUTANT_POST_BEFORE_DONE] = "a fused step posts before it knows that its view held",
-        [MUTANT_DONE_UNCHECKED] = "nobody listens when a view was revoked",
+        [MUTANT_POST_BEFORE_DONE] = "a fused step posts before it has checked its view",
+        [MUTANT_DONE_UNCHECKED] = "a revoked view is not noticed",
         [MUTANT_LOST_IS_RECEIVED] = "a destination that was given up counts as filled",
         [MUTANT_DEAD_IS_DONE] = "a step whose peer is dead counts as retired",
         [MUTANT_FORGET_FAILED_AFTER] = "a failure is not passed on to the next operation",
@@ -62,7 +62,7 @@ static const char *const world_names[] = {
         [SIM_MUTANT_NONE] = "none, with deaths",
         [SIM_MUTANT_NO_REVOCATION] = "what a failed rank lent is not revoked",
         [SIM_MUTANT_NO_WITHDRAWAL] = "a failed call returns before its channels are closed",
-        [SIM_MUTANT_NO_NEWS] = "a rank that fails tells nobody",
+        [SIM_MUTANT_NO_NEWS] = "a rank that fails notifies no other",
         [SIM_MUTANT_NO_LINK_DOWN] = "who waits for a dead peer is not woken",
         [SIM_MUTANT_SETTLE_TWICE] = "a completion comes twice",
         [SIM_MUTANT_STILL_ARMED] = "an announced destination outlives its channel",
@@ -85,7 +85,7 @@ static int hunt(const struct defect *d)
 
 	coll_engine_mutant = d->engine;
 	alarm(TIMEOUT_S);
-	/* What is posted too early must reach somebody who ends well: trees have them. */
+	/* A frame that is posted too early must reach a rank that completes: trees have such ranks. */
 	if (sim_sched_create(&s, d->engine == MUTANT_POST_BEFORE_DONE ? "tree" : NULL) != COLL_OK)
 		return CANNOT_RUN;
 	for (unsigned seed = 1; seed <= SEEDS; seed++) {
@@ -114,7 +114,7 @@ static int try_defect(const struct defect *d)
 	fflush(stdout);
 	pid = fork();
 	if (pid == 0) {
-		/* A sanitizer that finds the planted defect first is right, but its report is no news. */
+		/* A sanitizer that finds the planted defect first is right; its report is not shown. */
 		if (d->engine + d->world && !freopen("/dev/null", "w", stderr))
 			_exit(CANNOT_RUN);
 		state = hunt(d);

@@ -4,9 +4,9 @@
  *
  *     credited <= done <= visible <= posted,    posted - credited <= slots
  *
- * so loop underneath always has a slot when the adversary grants one. What the ends are to be
- * shown next is an event; a pipe of which some event is possible is in the adversary's list of
- * those ready, and whoever changes a pipe refreshes that.
+ * so loop underneath always has a slot when the adversary grants one. What an end is
+ * shown next is an event. A pipe with a possible event is in the adversary's list of
+ * ready pipes; code that changes a pipe updates that list.
  */
 #ifndef SIM_PIPE_H
 #define SIM_PIPE_H
@@ -46,8 +46,8 @@ struct loan {
 	coll_status revoked; /* OK: not */
 };
 
-/* How an end of a pipe is. GONE: closed in good order; DEAD: its rank died; DOWN: and the
- * other end knows. */
+/* State of an end of a pipe. GONE: closed in order; DEAD: its rank died; DOWN: and the
+ * other end has been notified. */
 enum end { ABSENT, OPEN, GONE, DEAD, DOWN };
 
 struct sim_pipe {
@@ -59,7 +59,7 @@ struct sim_pipe {
 	enum end sender, receiver;
 	uint32_t slots;
 	bool slow;
-	bool granted; /* and the sender knows */
+	bool granted; /* and the sender was notified */
 	uint64_t posted, visible, done, credited;
 	struct loan loans[SIM_SLOTS_MAX];
 	struct coll_cookie *into; /* announced destination, NULL: none */
@@ -90,8 +90,8 @@ struct loan *sim_pipe_loan(struct sim_pipe *p, uint64_t frame);
 /* Nothing more comes: what is announced is given up. */
 void sim_pipe_give_up(struct sim_pipe *p, coll_status status);
 
-/* Take back what is lent: who has not looked yet will not be shown it, who looks will be
- * told when it is done. */
+/* Revoke what is lent: an end that has no view yet will not get one; an end with a view
+ * gets the error from done(). */
 void sim_pipe_revoke(struct sim_pipe *p, coll_status why);
 
 /* Its ends, as far as their processes have been buried. */

@@ -33,7 +33,7 @@ struct sim_operation {
 	uint32_t windows;
 	uint32_t signature;
 	uint64_t logical; /* bit per rank: runs the logical plan */
-	int odd_rank;     /* calls something else; -1: nobody */
+	int odd_rank;     /* makes a different call; -1: none */
 	bool again;       /* the call that its run ran last, with other buffers */
 };
 

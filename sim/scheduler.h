@@ -1,9 +1,9 @@
 /*
  * The seeded scheduler: one seed is one world of n ranks, two to four operations in
- * a row, up to three of them in flight at once on every rank, and one order of everything that may happen in any order.
- * All of it follows from the seed: which algorithms, counts, tiles, windows, when a rank starts the next operation, who
- * runs in place or from the logical plan, what is refused by reference, whom to poll and which event to fire next.
- * Channels have two slots, the least there may be.
+ * a row, up to three of them in flight at once on every rank, and one order of all events that have no fixed order.
+ * Everything follows from the seed: algorithms, counts, tiles, windows, and when a rank starts the next operation;
+ * which ranks run in place or from the logical plan; which frames are refused by reference; and which rank to poll or
+ * which event to fire next. Channels have two slots, the minimum.
  */
 #ifndef COLL_SIM_SCHED_H
 #define COLL_SIM_SCHED_H

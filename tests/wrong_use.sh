@@ -32,7 +32,7 @@ printf 'COLL_SLOTS=3\nCOLL_SLOTS=many\n' >"$dir/settings"
 
 # ---- collrun
 expect 2 'collrun: no program given' collrun
-expect 2 'collrun: how many ranks? give -n or -H' collrun true
+expect 2 'collrun: the number of ranks is missing: give -n or -H' collrun true
 expect 2 'collrun: unknown option --nonsense' collrun --nonsense
 expect 2 'collrun: -n needs a value' collrun -n
 for n in 0 -1 x 2x 99999999999; do
@@ -99,7 +99,7 @@ for root in localhost:99999 localhost:-1 localhost:http : localhost:; do
 done
 hello 1 'names no port' COLL_RANK=0 COLL_SIZE=2 COLL_ROOT=localhost
 hello 1 'COLL_JOB_KEY: expected 32 hexadecimal digits' COLL_RANK=0 COLL_SIZE=2 COLL_ROOT=localhost:7777 COLL_JOB_KEY=secret
-hello 1 'rank 1 of 2 never came' COLL_RANK=0 COLL_SIZE=2 COLL_ROOT=localhost COLL_JOB_KEY=0123456789abcdef0123456789abcdef
+hello 1 'rank 1 of 2 did not connect' COLL_RANK=0 COLL_SIZE=2 COLL_ROOT=localhost COLL_JOB_KEY=0123456789abcdef0123456789abcdef
 hello 1 'rank 0' COLL_RANK=1 COLL_SIZE=2 COLL_ROOT=localhost COLL_JOB_KEY=0123456789abcdef0123456789abcdee
 hello 1 'no.such.host.invalid' COLL_RANK=1 COLL_SIZE=2 COLL_ROOT=no.such.host.invalid:7777
 together() { expect "$1" "$2" env "${@:3}" COLL_CREATE_TIMEOUT_MS=5000 collrun -n 2 example_hello; }
@@ -128,8 +128,8 @@ for pair in COLL_ALGO=all_reduce:ring COLL_TRANSPORTS=shm,tcp COLL_SLOT_BYTES=81
 	COLL_INTRA=0 COLL_INTRA_BYTES=4K COLL_VERIFY=1 COLL_SHM_COPY=cached COLL_TCP_SOCKETS=3 COLL_TEST_CORES=9; do
 	unequal 1 "settings differ between rank 0 and rank 1: ${pair%%=*} must" $pair
 done
-unequal 1 "and is '' on rank 0, 'all_reduce:ring' on rank 1" COLL_ALGO=all_reduce:ring
-unequal 1 "and is '65536' on rank 0, '4096' on rank 1" COLL_INTRA_BYTES=4K
+unequal 1 "but is '' on rank 0 and 'all_reduce:ring' on rank 1" COLL_ALGO=all_reduce:ring
+unequal 1 "but is '65536' on rank 0 and '4096' on rank 1" COLL_INTRA_BYTES=4K
 for pair in COLL_INTRA_BYTES=65536 COLL_INTRA=on COLL_SLOTS=00 COLL_MEMORY_BUDGET=262144K; do
 	unequal 0 'rank 1 of 3' $pair
 done

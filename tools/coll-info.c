@@ -38,7 +38,7 @@ static const char usage[] = "usage: coll-info [--brief] [--settings] [--choices]
                             "  --settings  settings only, with help and where each value came from\n"
                             "  --choices   algorithms by size only\n"
                             "  --pid PID   what the ranks below that process (a rank, or its launcher) are doing,\n"
-                            "              and who holds the job up\n"
+                            "              and which rank holds the job up\n"
                             "  --explain ID  what the message that ends in [COLL-ID] means, and what to do\n"
                             "  --ways      the table by which the way of a call is chosen\n"
                             "Run it under the launcher of your job to see the job: collrun -n 4 coll-info\n";
@@ -175,7 +175,7 @@ static void print_rdma(struct coll_settings *s)
 	}
 }
 
-/* 0: nobody is held up; 1: somebody is; 2: nobody answered. */
+/* 0: no rank is held up; 1: one is; 2: none answered. */
 static int explain_job(int pid)
 {
 	struct dump_list list = {0};

@@ -359,7 +359,7 @@ static int verify(const struct options *o)
 	int started = 0;
 
 	if (o->all && (o->kind >= 0 || o->algo || o->size || o->root >= 0))
-		refuse("--all leaves no choice", "verify");
+		refuse("--all cannot be combined with a choice", "verify");
 	if (!o->all && o->kind < 0 && !o->algo && !o->size)
 		refuse("needs --all, a collective, --algo or -n", "verify");
 	choose_sizes(&w);

@@ -6,9 +6,9 @@
  * a thread, or several where operations overlap. The format is the Trace Event Format's
  * JSON: complete events (X) for operations, instants (i) for what failed or hangs.
  *
- * Calendars of hosts differ. An operation in which everybody waits for everybody cannot
- * end on one rank before another has begun it: where the stamps say otherwise, the
- * clocks are wrong, and the host's stamps are moved as little as makes them possible.
+ * Clocks of hosts differ. An operation in which all ranks wait for each other cannot
+ * end on one rank before another has begun it. If the stamps contradict this, the
+ * clocks are wrong, and the stamps of a host are moved by the smallest possible amount.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -19,8 +19,8 @@
 
 #include "base/number.h"
 #include "base/text.h"
-#include "inspect_client.h"
 #include "dump.h"
+#include "inspect_client.h"
 
 static const char usage[] = "usage: coll-trace [-o FILE] [--no-align] [--pid PID]... [DUMP]...\n"
                             "  -o, --output FILE  write the trace there (default: standard output)\n"
@@ -64,7 +64,7 @@ static uint64_t begin_of(const struct dump_op *o)
 	return o->begin_ns ? o->begin_ns : o->queued_ns;
 }
 
-/* Same operation of the same rank together, the one that knows most last. */
+/* Equal operations of the same rank together, the one with the most information last. */
 static int by_identity(const void *a, const void *b)
 {
 	const struct event *x = a, *y = b;
@@ -136,7 +136,7 @@ static bool collect(struct trace *t, const struct dump_list *l)
 
 /* ---- Clocks ---- */
 
-/* Nobody leaves before all have come. */
+/* No rank leaves before all have entered. */
 static bool synchronises(const struct dump_op *o)
 {
 	static const char *const kinds[] = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier"};
@@ -411,7 +411,7 @@ static void put_operation(struct writer *w, const struct trace *t, const struct 
 	put(w, line);
 }
 
-/* Deaths and failures as a rank heard of them, when it told. */
+/* Deaths and failures reported to a rank, if its dump has them. */
 static void put_troubles(struct writer *w, const struct trace *t, const struct dump_list *l, struct coll_text *line)
 {
 	for (size_t i = 0; i < l->n; i++)

@@ -111,7 +111,7 @@ static void begin(struct agent *a, const struct frame *f)
 	char note[256];
 
 	if (a->begun || !job_read(&a->job, f)) {
-		channel_send(&a->front, FRAME_NOTE, 0, "a job that makes no sense", 25);
+		channel_send(&a->front, FRAME_NOTE, 0, "an invalid job description", 25);
 		exit(1);
 	}
 	if (*a->job.cwd && chdir(a->job.cwd) < 0) {
@@ -243,7 +243,7 @@ static void flush_front(struct agent *a)
 static _Noreturn void leave(struct agent *a)
 {
 	for (int i = 0; i < a->job.count; i++)
-		rank_signal(&a->ranks[i], SIGKILL); /* whoever is left of its group */
+		rank_signal(&a->ranks[i], SIGKILL); /* the processes left of its group */
 	kill_descendants();
 	for (int i = 0; i < a->job.count; i++) {
 		size_t passed = 0;
@@ -287,7 +287,7 @@ static void from_signals(struct agent *a)
 
 	while (read(a->signals, &s, sizeof(s)) == (ssize_t)sizeof(s))
 		if (s.ssi_signo != SIGCHLD)
-			die(a); /* somebody ends this host's part of the job */
+			die(a); /* this host's part of the job is ended from outside */
 	if (a->begun)
 		reap_orphans(a->ranks, a->job.count);
 }

@@ -4,10 +4,10 @@
  * reported and decides the exit status, the others have GRACE to end by
  * themselves with their own errors, then SIGTERM, then SIGKILL.
  *
- * Which failure came first? A rank that is killed takes others down within
- * milliseconds, and the news may arrive together or in the wrong order. So a
- * failure is held for HOLD; a death by a signal that arrives meanwhile goes
- * before a plain exit status.
+ * Which failure came first? A rank that is killed makes others fail within
+ * milliseconds, and the reports may arrive together or in the wrong order. So a
+ * failure is held for HOLD; a death by a signal that arrives meanwhile is reported
+ * instead of a plain exit status.
  */
 #include <errno.h>
 #include <poll.h>
@@ -141,7 +141,7 @@ static void host_lost(struct front *f, struct link *l, const char *why)
 		rank_over(f, l->host->ranks[i]);
 }
 
-/* The job is ended from outside: what the ranks do now is no news. */
+/* The job is ended from outside: exits of ranks are not reported any more. */
 static void end_all(struct front *f, int status, int signal, uint64_t for_ns)
 {
 	if (f->fate.rank < 0)

@@ -213,7 +213,7 @@ static int place_ranks(struct options *o)
 	int slots, rank = 0;
 
 	if (o->host_count == 0 && o->size == 0)
-		return refuse("how many ranks? give -n or -H");
+		return refuse("the number of ranks is missing: give -n or -H");
 	if (o->host_count == 0)
 		add_host(o, "localhost", o->size);
 	merge_local(o);

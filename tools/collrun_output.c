@@ -158,7 +158,7 @@ void output_write(struct output *out, int stream)
 		done = write(stream, q->data + q->at, n);
 		if (done < 0 && (errno == EAGAIN || errno == EINTR))
 			return;
-		if (done < 0) { /* nobody reads it any more */
+		if (done < 0) { /* it has no reader any more */
 			out->broken |= stream == 1;
 			buffer_drop(q, buffer_size(q));
 			return;

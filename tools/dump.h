@@ -1,7 +1,7 @@
 /*
- * Dumps of the flight recorder as read from files and doors: JSON lines
+ * Dumps of the flight recorder, read from files and from running processes: JSON lines
  * (docs/guide/diagnosis.md), in memory. Members that a line lacks are 0, -1 or "".
- * Lines and members that are not known are passed over, so newer dumps can be read.
+ * Unknown lines and members are skipped, so newer dumps can be read.
  */
 #ifndef COLL_TOOLS_DUMP_H
 #define COLL_TOOLS_DUMP_H

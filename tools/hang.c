@@ -1,10 +1,10 @@
 /*
  * Verdicts: see hang.h.
  *
- * Ranks are named by their number in the job. Who is held up waits for somebody, by its
- * own dump, or by what it last told a rank that asked it; following these from rank to
- * rank ends at one that waits for nobody (the culprit), at one nothing is known of, or
- * in a circle.
+ * Ranks are named by their number in the job. A rank that is held up waits for another one, by its
+ * own dump, or by its last answer to a rank that pinged it. Following these waits from rank to
+ * rank ends at one that waits for no rank (the culprit), at one without information, or
+ * in a cycle.
  */
 #include "hang.h"
 
@@ -73,7 +73,7 @@ static const struct dump_peer *find_peer(const struct dump *d, int process)
 	return NULL;
 }
 
-/* What anybody has heard of a process, the freshest. */
+/* The most recent information of any rank about a process. */
 static const struct dump_peer *heard_of(const struct dump_list *l, uint64_t job, int process)
 {
 	const struct dump_peer *best = NULL;
@@ -152,7 +152,7 @@ static void add_op(struct coll_text *t, const struct dump *d, const struct dump_
 		coll_text_add(t, " in stream %d", o->stream);
 }
 
-/* What a rank hears of the one it waits for. */
+/* The information of a rank about the one it waits for. */
 static void add_hearsay(struct coll_text *t, const struct dump_list *l, const struct dump *d, int process)
 {
 	const struct dump_note *dead = death_of(l, d->job, process);
@@ -203,7 +203,7 @@ static void add_line(struct coll_text *t, const struct dump_list *l, const struc
 
 /* ---- The verdict ---- */
 
-/* Whom a process waits for: by its own dump, else by hearsay; -1: nobody known. */
+/* The process that a process waits for: by its own dump, else by what others report; -1: unknown or none. */
 static int next_of(const struct dump_list *l, uint64_t job, int process)
 {
 	const struct dump *d = find_dump(l, job, process);
@@ -229,7 +229,7 @@ static int end_of_chain(const struct dump_list *l, uint64_t job, int process, bo
 	int slow = process, fast = process, lowest;
 
 	*circle = false;
-	/* Two walkers, one twice as fast, meet in a circle (Floyd). */
+	/* Two walkers, one twice as fast, meet in a cycle (Floyd). */
 	for (;;) {
 		int next = next_of(l, job, fast);
 
@@ -348,12 +348,12 @@ static void add_circle(struct coll_text *t, const struct dump_list *l, uint64_t 
 {
 	int p = first;
 
-	coll_text_add(t, "verdict: a circle: rank %d", first);
+	coll_text_add(t, "verdict: a cycle: rank %d", first);
 	do {
 		p = next_of(l, job, p);
 		coll_text_add(t, " waits for rank %d%s", p, p == first ? "" : ", which");
 	} while (p != first);
-	coll_text_add(t, "; their calls do not fit together, or a frame was lost\n");
+	coll_text_add(t, "; their calls do not match, or a frame was lost\n");
 }
 
 /* What keeps a rank from being in any call at all; false: nothing known. */
@@ -395,7 +395,7 @@ static void add_verdict(struct coll_text *t, const struct dump_list *l, const st
 		coll_text_add(t, ", not in");
 		missed = true;
 	} else if (!elsewhere && (own || (!d && p && p->in_call))) {
-		coll_text_add(t, " is in the call too and has not moved, though it waits for nobody: %s",
+		coll_text_add(t, " is in the call too and has not moved, although it waits for no rank: %s",
 		              own && own->stream >= 0
 		                      ? "no thread drives its streams (COLL_PROGRESS=on, coll_progress())"
 		                      : "a callback, or a step that takes long");
@@ -408,7 +408,7 @@ static void add_verdict(struct coll_text *t, const struct dump_list *l, const st
 	else if (call)
 		add_kept(t, l, by, call, culprit);
 	if (elsewhere && missed && own->stream >= 0) {
-		coll_text_add(t, "; under way there is ");
+		coll_text_add(t, "; in progress there is ");
 		add_op(t, d, own);
 	}
 	coll_text_add(t, "\n");
@@ -454,7 +454,7 @@ bool hang_explain(struct dump_list *l, const struct door_silent *silent, struct 
 	if (l->n == 0)
 		coll_text_add(t, "verdict: no rank has answered\n");
 	else if (!stuck)
-		coll_text_add(t, "verdict: nobody is held up: no call has been under way for %.1f s\n",
+		coll_text_add(t, "verdict: no rank is held up: no call has been in progress for %.1f s\n",
 		              (double)STALL_NS * 1e-9);
 	return stuck;
 }

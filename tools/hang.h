@@ -7,11 +7,11 @@
 #define COLL_TOOLS_HANG_H
 
 #include "base/text.h"
-#include "inspect_client.h"
 #include "dump.h"
+#include "inspect_client.h"
 
 /* One answer of each context; silent: processes that did not answer. Returns whether
- * somebody is held up. */
+ * a rank is held up. */
 bool hang_explain(struct dump_list *list, const struct door_silent *silent, struct coll_text *out);
 
 #endif

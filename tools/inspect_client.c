@@ -1,6 +1,6 @@
 /*
- * Asking: see inspect_client.h. Everything is bounded: a process that is stopped does not answer,
- * which is told, not waited for.
+ * Queries: see inspect_client.h. Everything is bounded: a process that is stopped does not answer,
+ * which is reported and not waited for.
  */
 #include "inspect_client.h"
 
@@ -72,9 +72,9 @@ static int family(int pid, int *pids)
 	return n;
 }
 
-/* ---- Doors ---- */
+/* ---- Listeners ---- */
 
-/* Abstract names are anybody's to take: whoever listens must be the process named. */
+/* Any process can bind an abstract name: check that the listener is the process named. */
 static bool is_listener(int fd, int pid)
 {
 	struct ucred who;
@@ -96,7 +96,7 @@ static bool ask(const char *name, int pid, const char *request, struct dump_list
 	bool ended = false;
 
 	memcpy(a.sun_path + 1, name, len);
-	/* Others may knock: for the place in the queue too. */
+	/* Other clients may connect too: also wait for a place in the backlog. */
 	if (fd >= 0)
 		setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
 	if (fd >= 0 && text &&
@@ -132,7 +132,7 @@ static bool ask(const char *name, int pid, const char *request, struct dump_list
 	return ended;
 }
 
-/* Next listening door of the table; false: none left. An accepted connection has the
+/* Next listener of the table; false: none left. An accepted connection has the
  * same name, but does not listen (flags 00010000). */
 static bool next_door(FILE *f, char *name, size_t len_bytes, int *pid)
 {
@@ -168,8 +168,8 @@ static bool knows(const struct dump *d, int pid)
 	return false;
 }
 
-/* The other ranks of the same jobs on this host, whoever started them. Where rank pid
- * itself says nothing, those that know it are of its job. */
+/* The other ranks of the same jobs on this host, whichever process started them. If rank pid
+ * itself does not answer, ranks that list it as a peer belong to its job. */
 static int ask_others(int pid, const int *pids, int n, const char *request, struct dump_list *list)
 {
 	const bool orphan = list->n == 0;
@@ -233,13 +233,13 @@ static void fall_silent(struct door_silent *silent, int pid)
 	status_word(pid, "Uid:", user, sizeof(user));
 	silent->who[silent->n++].pid = pid;
 	if (state[0] == 'T' || state[0] == 't')
-		snprintf(why, cap, "is stopped: by a signal (kill -CONT %d lets it go on) or a debugger", pid);
+		snprintf(why, cap, "is stopped, by a signal (kill -CONT %d continues it) or by a debugger", pid);
 	else if (geteuid() != 0 && user[0] && (uid_t)strtoul(user, NULL, 10) != geteuid())
-		snprintf(why, cap, "is of user %s, and answers that user and root only", user);
+		snprintf(why, cap, "belongs to user %s and answers only that user and root", user);
 	else if (!state[0] || state[0] == 'Z' || state[0] == 'X')
 		snprintf(why, cap, "has just ended");
 	else
-		snprintf(why, cap, "does not answer: starved, or what listens there is no rank");
+		snprintf(why, cap, "does not answer: it gets no processor time, or it is not a rank");
 }
 
 int door_ask_family(int pid, const char *request, struct dump_list *list, struct door_silent *silent)

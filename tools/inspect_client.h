@@ -1,5 +1,5 @@
 /*
- * Doors: asking running processes of jobs for dumps. A process has a door per context
+ * Querying running processes of jobs for dumps. A process has a listener per context
  * (src/inspect/inspector.h).
  */
 #ifndef COLL_TOOLS_INSPECT_CLIENT_H
@@ -9,7 +9,7 @@
 
 enum { DOOR_FAMILY_MAX = 4096, DOOR_SILENT_MAX = 256 };
 
-/* Processes whose door is there but does not answer. */
+/* Processes whose listener exists but does not answer. */
 struct door_silent {
 	struct {
 		int pid;
@@ -23,7 +23,7 @@ struct door_silent {
  * or "dump" (all that is recorded). Returns how many contexts answered. */
 int door_ask_family(int pid, const char *request, struct dump_list *list, struct door_silent *silent);
 
-/* A sentence on why a process with no door has none. */
+/* A sentence on why a process has no listener. */
 void door_why_none(int pid, char *why, size_t why_bytes);
 
 #endif

@@ -61,7 +61,7 @@ static int cpus_of(const char *map, cpu_set_t *set)
 	return CPU_COUNT(set);
 }
 
-/* The last cache of a CPU, and who shares it; nobody, if that is not told. */
+/* The last-level cache of a CPU, and the CPUs that share it; none if that is unknown. */
 static size_t last_cache(const char *cpu, cpu_set_t *sharers)
 {
 	size_t best = 0;
@@ -114,7 +114,7 @@ size_t coll_topology_caches(const char *cpus, const cpu_set_t *used, int *count)
 		first = first ? first : bytes;
 		*count += bytes > 0;
 		CPU_SET(cpu, &sharers);
-		/* Read once for each cache: whoever shares this one is done. */
+		/* Read once for each cache: the CPUs that share this one are done. */
 		CPU_AND(&sharers, &sharers, &left);
 		CPU_XOR(&left, &left, &sharers);
 	}

@@ -220,7 +220,7 @@ bool coll_topology_place(enum coll_topology_bind kind, int local_rank, int local
 	ok = usable && place_on(t, kind == COLL_BIND_CORE ? HWLOC_OBJ_CORE : HWLOC_OBJ_NUMANODE, usable, local_rank,
 	                        local_size, set);
 	if (!ok)
-		snprintf(why, why_bytes, "hwloc knows no %s that may be used here",
+		snprintf(why, why_bytes, "hwloc reports no %s that may be used here",
 		         kind == COLL_BIND_CORE ? "core" : "NUMA node");
 	hwloc_bitmap_free(usable);
 	hwloc_topology_destroy(t);

@@ -9,8 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* CPU numbers up to this; machines beyond it are bound by nobody but their
- * owners. */
+/* CPU numbers up to this; the library does not bind ranks to CPUs beyond it. */
 enum { COLL_CPUS_MAX = CPU_SETSIZE };
 
 /* Cores (not hardware threads) that this process may use: its affinity, and the

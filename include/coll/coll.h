@@ -2,20 +2,20 @@
  * libcoll: collective communication among processes.
  *
  * This is the whole public interface of the core. It compiles alone as C11 and
- * C++. Conventions that hold for every function here:
+ * C++. These conventions hold for every function here:
  *
  *  - count is a number of elements, len_bytes a number of bytes, *_ms
  *    milliseconds. A rank is an index in 0 .. size-1 of one communicator.
  *  - A function returns COLL_OK (0) or a coll_status; outputs are written only
- *    on success. coll_last_error() tells the whole story of the last failure.
- *  - One thread at a time may use a communicator. Different communicators may
- *    be used by different threads at once; coll_comm_abort() may be called by
- *    any thread at any time.
+ *    on success. coll_last_error() describes the last failure.
+ *  - One thread at a time may use a communicator. Different threads may use
+ *    different communicators at the same time. Any thread may call
+ *    coll_comm_abort() at any time.
  *  - All ranks of a communicator make the same calls in the same order.
- *  - Buffers may be unaligned. In place means: pass the same pointer for in and
- *    out (all_gather: in == out + rank * count elements; reduce_scatter:
- *    out == in + rank * count elements; gather and scatter: the root's own
- *    block likewise). Any other overlap is COLL_ERR_ARGUMENT.
+ *  - Buffers may be unaligned. For an in-place call, pass the same pointer for
+ *    in and out (all_gather: in == out + rank * count elements; reduce_scatter:
+ *    out == in + rank * count elements; gather and scatter: the same for the
+ *    root's own block). Any other overlap is COLL_ERR_ARGUMENT.
  *  - Results of reductions are bitwise equal on every rank and from run to run
  *    of the same configuration.
  */
@@ -39,20 +39,20 @@ extern "C" {
 #define COLL_VERSION_MINOR 1
 #define COLL_VERSION_PATCH 0
 
-/* Errors, grouped by what is lost. */
+/* Errors, grouped by what can no longer be used. */
 typedef enum coll_status {
 	COLL_OK = 0,
-	COLL_AGAIN = 1, /* not an error: not finished yet, ask again */
+	COLL_AGAIN = 1, /* not an error: not finished yet, try again */
 
-	/* The call is lost; the communicator is as it was before the call. */
+	/* The call failed; the communicator is as it was before the call. */
 	COLL_ERR_ARGUMENT = 10,
 	COLL_ERR_UNSUPPORTED = 11,
-	COLL_ERR_MEMORY = 12, /* out of memory; met when a call is under way, the communicator is lost */
+	COLL_ERR_MEMORY = 12, /* out of memory; during a call, the communicator is lost too */
 	COLL_ERR_CONFIG = 13, /* a setting is malformed, unknown or contradictory */
 
-	/* A peer is lost, and with it the communicators it belongs to. */
-	COLL_ERR_PEER_DEAD = 20,   /* it exited, was killed, or its link is gone */
-	COLL_ERR_PEER_SILENT = 21, /* it exists but nothing in it answers */
+	/* A peer is lost, and so are the communicators it belongs to. */
+	COLL_ERR_PEER_DEAD = 20,   /* it exited, was killed, or its link broke */
+	COLL_ERR_PEER_SILENT = 21, /* its process exists but does not answer */
 	COLL_ERR_PEER_LATE = 22,   /* it answers but did not enter the call in time */
 
 	/* The communicator is lost: destroy it. */
@@ -60,9 +60,9 @@ typedef enum coll_status {
 	COLL_ERR_CORRUPT = 31,  /* a frame fails its checks */
 	COLL_ERR_ABORTED = 32,  /* coll_comm_abort(), here or at another rank */
 
-	/* The process or machine cannot go on. */
+	/* The process or the machine is at fault. */
 	COLL_ERR_SYSTEM = 40,    /* a system call failed */
-	COLL_ERR_BOOTSTRAP = 41, /* the ranks could not find each other */
+	COLL_ERR_BOOTSTRAP = 41, /* the ranks could not connect to each other */
 	COLL_ERR_INTERNAL = 42   /* a defect in this library */
 } coll_status;
 
@@ -125,41 +125,41 @@ COLL_API size_t coll_dtype_size(coll_dtype type);
 /* Name ("sum") of an operation; NULL for an unknown one. */
 COLL_API const char *coll_op_name(coll_op op);
 
-/* Where log lines go. level: 0 error, 1 warn, 2 info, 3 debug. The default
- * writes to stderr. line has no newline and is valid during the call; errors and
- * warnings end in an id (coll-info --explain). The callback may be called by any thread
- * of the library, at any moment, several at once, and while the library holds locks: of the
- * library it may call coll_comm_abort() and nothing else, and it should not wait. */
+/* Receives log lines. level: 0 error, 1 warn, 2 info, 3 debug. The default writes to
+ * stderr. line has no newline and is valid during the call; errors and warnings end in an
+ * id (coll-info --explain). Any thread of the library may call this function, at any time,
+ * also several threads at once, and while the library holds locks. The only function of the
+ * library that it may call is coll_comm_abort(), and it should not block. */
 typedef void (*coll_log_fn)(void *arg, int level, const char *line);
 
 /* ---- Creation --------------------------------------------------------- */
 
 #define COLL_UNIQUE_ID_BYTES 128
 
-/* Made by one rank, handed to all others by the caller (any channel). */
+/* Created by one rank; the caller passes it to all others, by any means. */
 typedef struct coll_unique_id {
 	char bytes[COLL_UNIQUE_ID_BYTES];
 } coll_unique_id;
 
-/* Caller's own all-gather for creation: every rank gives len_bytes at mine, all
- * receive size * len_bytes in rank order at all. Return 0 on success. */
+/* An all-gather that the caller provides for creation: every rank contributes len_bytes at
+ * mine and receives size * len_bytes at all, in rank order. Returns 0 on success. */
 typedef int (*coll_exchange_fn)(void *arg, const void *mine, void *all, size_t len_bytes);
 
 /*
- * How to create a communicator. Initialise with COLL_CONFIG_INIT; every member
- * left zero means: from the environment, else the default (see coll-info).
+ * How to create a communicator. Initialise it with COLL_CONFIG_INIT. A member left at
+ * zero takes its value from the environment, or else the default (see coll-info).
  */
 typedef struct coll_config {
 	size_t struct_size;
 	int rank; /* -1: from the environment */
-	int size; /* 0: from the environment; alone if nothing says otherwise */
+	int size; /* 0: from the environment, or 1 if it has none */
 	const coll_unique_id *id;
 	coll_exchange_fn exchange;
 	void *exchange_arg;
 	coll_log_fn log;
 	void *log_arg;
-	/* Settings by name, as in the environment but without it: an array of
-	 * "COLL_NAME=value" strings ended by NULL; they override the environment. */
+	/* Settings as an array of "COLL_NAME=value" strings ended by NULL. They
+	 * override the environment. */
 	const char *const *settings;
 } coll_config;
 
@@ -169,55 +169,57 @@ typedef struct coll_config {
 	}
 
 /*
- * Create the communicator of all ranks of the job. cfg NULL: everything from
- * the environment (collrun, torchrun, mpirun, COLL_*; alone if there is none).
- * Collective: every rank calls it; returns within the configured time.
- * COLL_ERR_CONFIG, COLL_ERR_BOOTSTRAP, COLL_ERR_MEMORY, COLL_ERR_SYSTEM: nothing is left
- * behind, coll_last_error(NULL) has the story. To be freed by coll_comm_destroy().
- * With more than one rank SIGUSR1 is taken over if nobody handles it: it asks for a dump of the
- * flight recorder until the last communicator goes (COLL_DUMP_SIGNAL=none: not).
+ * Create the communicator of all ranks of the job. cfg NULL: everything comes from the
+ * environment (collrun, torchrun, mpirun, COLL_*); without any, the job is this process.
+ * Collective: every rank calls it; it returns within the configured time. The caller frees
+ * *comm with coll_comm_destroy(). COLL_ERR_CONFIG, COLL_ERR_BOOTSTRAP, COLL_ERR_MEMORY,
+ * COLL_ERR_SYSTEM: nothing was created; coll_last_error(NULL) describes the failure.
+ * With more than one rank, and unless the program handles SIGUSR1, that signal writes a
+ * dump of the flight recorder until the last communicator is destroyed
+ * (COLL_DUMP_SIGNAL=none prevents it).
  */
 COLL_API coll_status coll_comm_create(coll_comm **comm, const coll_config *cfg);
 
-/* An id for coll_config.id: opens the rendezvous in the calling process, which
- * must become one of the ranks (rank 0). */
+/* Create an id for coll_config.id. This opens the rendezvous in the calling process,
+ * which must become rank 0. */
 COLL_API coll_status coll_unique_id_create(coll_unique_id *id);
 
-/* n communicators of one job in this process: comms[0..n-1], to be used by n
+/* Create a job of n ranks in this process. comms[0..n-1] are their communicators, for n
  * threads, one each. */
 COLL_API coll_status coll_comm_create_all(coll_comm **comms, int n, const coll_config *cfg);
 
 /*
- * New communicators from one: collective over parent, as one of its numbered calls.
- * parent stays as it is; parent and children may be used at once by different threads
- * and are destroyed in any order. A child has its own order of calls, errors, channels
- * and operations (coll_op_create); it shares connections and threads with its parent.
- * What one rank asks for that cannot be is refused on all ranks.
+ * New communicators from an existing one. These calls are collective over parent and
+ * counted among its calls. parent does not change. Different threads may use parent and
+ * children at the same time, and they may be destroyed in any order. A child has its own
+ * order of calls, errors, channels and operations (coll_op_create); it shares connections
+ * and threads with its parent. If the request of one rank is invalid, the call is refused
+ * on all ranks.
  */
 
-/* One child for each colour >= 0, its ranks ordered by key, then by rank in parent.
- * COLL_NO_COLOUR: takes part in the call, *child is set to NULL. */
+/* One child for each colour >= 0; its ranks are ordered by key, then by rank in parent.
+ * A rank that passes COLL_NO_COLOUR takes part in the call; its *child is set to NULL. */
 #define COLL_NO_COLOUR (-1)
 COLL_API coll_status coll_comm_split(coll_comm *parent, int colour, int key, coll_comm **child);
 
-/* The same ranks once more: for calls that are independent of parent's. */
+/* A child with the same ranks, for calls that are independent of those on parent. */
 COLL_API coll_status coll_comm_duplicate(coll_comm *parent, coll_comm **child);
 
-/* ranks[0..n-1], ranks of parent, become ranks 0..n-1 of *child. Those in the list all
- * pass the same one; others pass it too, or a list of other ranks, or n = 0. *child is
- * set to NULL on a rank that is not in its own list. */
+/* ranks[0..n-1] of parent become ranks 0..n-1 of *child. All ranks in a list pass the
+ * same list. Other ranks pass it too, or a list of other ranks, or n = 0. On a rank that
+ * is not in its own list *child is set to NULL. */
 COLL_API coll_status coll_comm_create_from_ranks(coll_comm *parent, const int *ranks, int n, coll_comm **child);
 
-/* Collective and orderly end; sets *comm to NULL in any case. Waits (bounded) for peers
- * still reading this rank's data. COLL_OK, or the failure that no call on it has told yet: a
- * member died, or another rank lost the communicator; coll_last_error(NULL) tells all.
- * NULL and *comm == NULL are accepted. */
+/* Destroy a communicator. Collective; always sets *comm to NULL. Waits for a bounded time
+ * for peers that still read data of this rank. Returns COLL_OK, or a failure that no call
+ * on the communicator has returned yet: a member died, or another rank lost the
+ * communicator; coll_last_error(NULL) describes it. NULL and *comm == NULL are accepted. */
 COLL_API coll_status coll_comm_destroy(coll_comm **comm);
 
-/* End every pending and later call on all ranks with COLL_ERR_ABORTED. Not
- * collective; any thread, while the communicator exists (its destroy has not been
- * called), also during a call on it; not a signal handler. Waits 0.1 s at most. The
- * communicator must still be destroyed; others, its children too, go on. */
+/* End every pending and later call on all ranks with COLL_ERR_ABORTED. Not collective.
+ * Any thread may call it until coll_comm_destroy() has been called, also during a call on
+ * the communicator, but a signal handler must not. Waits at most 0.1 s. The communicator
+ * must still be destroyed; others, including its children, are not affected. */
 COLL_API coll_status coll_comm_abort(coll_comm *comm, const char *reason);
 
 /* ---- Queries ---------------------------------------------------------- */
@@ -225,61 +227,63 @@ COLL_API coll_status coll_comm_abort(coll_comm *comm, const char *reason);
 /* This rank and the number of ranks; -1 and 0 for NULL. */
 COLL_API int coll_comm_rank(const coll_comm *comm);
 COLL_API int coll_comm_size(const coll_comm *comm);
-/* Position among, and number of, the ranks on this rank's host; -1 and 0 for NULL. */
+/* Index of this rank among the ranks of its host, and their number; -1 and 0 for NULL. */
 COLL_API int coll_comm_local_rank(const coll_comm *comm);
 COLL_API int coll_comm_local_size(const coll_comm *comm);
-/* Host name of a rank, and the transport used to reach it ("self", "none" if there is none); NULL
- * if no such rank. Valid as long as the communicator. */
+/* Host name of a rank, and the transport used to reach it ("self" for this rank, "none" if
+ * there is none). NULL if there is no such rank. Valid as long as the communicator. */
 COLL_API const char *coll_comm_host(const coll_comm *comm, int rank);
 COLL_API const char *coll_comm_transport(const coll_comm *comm, int rank);
 
-/* What went wrong last on this communicator (or, with comm NULL, in this thread's last
- * creation or destruction that failed). Valid until the next call on the communicator. */
+/* The last failure on this communicator; with comm NULL, that of the last creation or
+ * destruction that failed in this thread. Valid until the next call on the communicator. */
 typedef struct coll_error {
 	coll_status status;
-	int rank;            /* the culprit, -1 when no rank is to blame */
+	int rank;            /* the rank that caused it, -1 if none did */
 	const char *host;    /* its host name, "" when unknown */
 	uint64_t operation;  /* sequence number of the call, 0 outside calls */
 	const char *kind;    /* "all_reduce", "create" ... */
 	int step;            /* step of the plan, -1 when none */
 	const char *link;    /* "shm", "tcp" ... or "" */
 	double elapsed_s;    /* since the call began */
-	const char *message; /* all of it in one readable line */
+	const char *message; /* all of this in one readable line */
 } coll_error;
 COLL_API const coll_error *coll_last_error(const coll_comm *comm);
 
-/* One line that says how a call of this shape would be run ("all_reduce ring
- * tile=... because ..."), written to buf as a C string, cut to len_bytes. Local. */
+/* Write one line to buf that says how a call of this shape would run ("all_reduce ring
+ * tile=... because ..."), as a C string cut to len_bytes. Local. */
 COLL_API coll_status coll_comm_explain(coll_comm *comm, const char *collective, size_t count, coll_dtype type,
                                        char *buf, size_t len_bytes);
 
-/* Name of the way by which a call was made: of those on this communicator that have ended, the one
- * made last. "ring" and other algorithms' names, "zero-copy", "pair-stream" ... (docs/guide/tools.md);
- * NULL: none is on record. A constant string. Local. */
+/* Name of the way in which the last completed call on this communicator was carried out: the
+ * name of an algorithm such as "ring", or "zero-copy", "pair-stream" ... (docs/guide/tools.md).
+ * A constant string; NULL if none is recorded. Local. */
 COLL_API const char *coll_comm_last_way(const coll_comm *comm);
 
 /* ---- Operations defined by the user ----------------------------------- */
 
-/* inout[i] = left[i] op inout[i] for count elements; left comes from lower
- * ranks. Runs on the host, must not call the library. */
+/* Compute inout[i] = left[i] op inout[i] for count elements; left comes from lower ranks.
+ * It runs on the host and must not call the library. */
 typedef void (*coll_user_fn)(void *arg, const void *left, void *inout, size_t count, coll_dtype type);
 
-/* commutative 0: operands are combined in rank order. Local, but all ranks create and destroy the
- * same in the same order: the value is part of a call. COLL_ERR_MEMORY: more than 64 at once. */
+/* Create an operation. commutative 0: operands are combined in rank order. Local; but all ranks must
+ * create and destroy the same operations in the same order, since the value is compared as part of a
+ * call. COLL_ERR_MEMORY: more than 64 exist at once. */
 COLL_API coll_status coll_op_create(coll_op *op, coll_comm *comm, coll_user_fn fn, void *arg, int commutative);
 /* Sum of scale * x; scale points to one element of type (float types only). */
 COLL_API coll_status coll_op_create_premul_sum(coll_op *op, coll_comm *comm, const void *scale, coll_dtype type);
-/* Sets *op to COLL_SUM. Calls made or prepared before go on with it. The communicator's end destroys
- * what is left. */
+/* Destroy an operation and set *op to COLL_SUM. Calls made or prepared before still use it.
+ * coll_comm_destroy() destroys the remaining ones. */
 COLL_API coll_status coll_op_destroy(coll_op *op, coll_comm *comm);
 
 /* ---- Memory ----------------------------------------------------------- */
 
-/* Memory that all local ranks can map: the fastest buffers. Freed by
- * coll_mem_free(), at the latest by the communicator's end; zeroed; at least 64-byte aligned;
- * len_bytes 0 gives NULL. Local: not collective. */
+/* Allocate memory that all ranks of the host can map; such buffers are the fastest. It is zeroed and
+ * at least 64-byte aligned; len_bytes 0 gives NULL. coll_mem_free() frees it, or else
+ * coll_comm_destroy(). Local: not collective. */
 COLL_API coll_status coll_mem_alloc(coll_comm *comm, void **ptr, size_t len_bytes);
-/* Not while a call uses it. NULL is accepted; what was not allocated there is COLL_ERR_ARGUMENT. */
+/* Free memory of coll_mem_alloc() that no call uses. NULL is accepted; any other pointer is
+ * COLL_ERR_ARGUMENT. */
 COLL_API coll_status coll_mem_free(coll_comm *comm, void *ptr);
 /* Announce plain memory for faster access. The range must stay valid until
  * coll_mem_deregister() of the same ptr. Local: not collective. */
@@ -289,49 +293,52 @@ COLL_API coll_status coll_mem_deregister(coll_comm *comm, void *ptr);
 /* ---- Collectives ------------------------------------------------------ */
 
 /*
- * stream NULL: returns when this rank's part is complete. Otherwise the call is put in
- * the stream and returns at once; buffers are the library's until it is complete. Wrong
- * arguments are told at once; what goes wrong later is told by waits for the stream and
- * for events, and by coll_last_error().
+ * stream NULL: the function returns when this rank's part is complete. Otherwise it adds
+ * the call to the stream and returns at once; the library owns the buffers until the call
+ * is complete. Wrong arguments are errors of the function itself. Later failures are
+ * returned by waits for the stream and for events, and by coll_last_error().
  */
 
 /* in, out: count elements; out = reduction over ranks, on every rank. */
 COLL_API coll_status coll_all_reduce(const void *in, void *out, size_t count, coll_dtype type, coll_op op,
                                      coll_comm *comm, coll_stream *stream);
-/* in: count elements. out: count at root, not touched (may be NULL) elsewhere. */
+/* in: count elements. out: count elements at root; elsewhere not written, may be NULL. */
 COLL_API coll_status coll_reduce(const void *in, void *out, size_t count, coll_dtype type, coll_op op, int root,
                                  coll_comm *comm, coll_stream *stream);
-/* in: count elements at root, not read (may be NULL) elsewhere; out: count, on every rank. */
+/* in: count elements at root; elsewhere not read, may be NULL. out: count elements on every rank. */
 COLL_API coll_status coll_broadcast(const void *in, void *out, size_t count, coll_dtype type, int root, coll_comm *comm,
                                     coll_stream *stream);
-/* in: count; out: size * count elements, rank r's at r * count. */
+/* in: count elements. out: size * count elements, those of rank r at r * count. */
 COLL_API coll_status coll_all_gather(const void *in, void *out, size_t count, coll_dtype type, coll_comm *comm,
                                      coll_stream *stream);
-/* in: size * count; out: count elements, block rank of the reduction. */
+/* in: size * count elements. out: count elements, block number rank of the reduction. */
 COLL_API coll_status coll_reduce_scatter(const void *in, void *out, size_t count, coll_dtype type, coll_op op,
                                          coll_comm *comm, coll_stream *stream);
-/* in, out: size * count; block d of in goes to rank d, block s of out came from s. */
+/* in, out: size * count elements. Block d of in goes to rank d; block s of out comes from rank s. */
 COLL_API coll_status coll_all_to_all(const void *in, void *out, size_t count, coll_dtype type, coll_comm *comm,
                                      coll_stream *stream);
-/* in: count; out: size * count elements at root, rank r's at r * count; may be NULL elsewhere. */
+/* in: count elements. out: size * count elements at root, those of rank r at r * count; elsewhere
+ * it may be NULL. */
 COLL_API coll_status coll_gather(const void *in, void *out, size_t count, coll_dtype type, int root, coll_comm *comm,
                                  coll_stream *stream);
-/* in: size * count elements at root, rank r's at r * count (may be NULL elsewhere); out: count. */
+/* in: size * count elements at root, those for rank r at r * count; elsewhere it may be NULL.
+ * out: count elements. */
 COLL_API coll_status coll_scatter(const void *in, void *out, size_t count, coll_dtype type, int root, coll_comm *comm,
                                   coll_stream *stream);
-/* in, out: count elements. Inclusive: out at rank r = in of rank 0 op ... op in of rank r. No COLL_AVG. */
+/* in, out: count elements. Inclusive: out of rank r = in of rank 0 op ... op in of rank r. COLL_AVG
+ * is COLL_ERR_ARGUMENT. */
 COLL_API coll_status coll_scan(const void *in, void *out, size_t count, coll_dtype type, coll_op op, coll_comm *comm,
                                coll_stream *stream);
-/* Complete when all ranks have called it. */
+/* Complete when all ranks have made the call. */
 COLL_API coll_status coll_barrier(coll_comm *comm, coll_stream *stream);
 
 /*
- * Vector variants. counts[r] elements per rank, at offsets[r] elements from the
- * start of the buffer (NULL offsets: packed in rank order). The arrays are read
- * during the call only, with a stream too. all_gatherv and reduce_scatterv: counts are the same on
- * all ranks. gatherv, scatterv: counts and offsets are read at root only, and
- * count is this rank's own. all_to_allv: each pair agrees. Blocks of out must
- * not overlap.
+ * Vector variants. Rank r has counts[r] elements, at offsets[r] elements from the start
+ * of the buffer (offsets NULL: packed in rank order). The arrays are read only during the
+ * call, also with a stream. all_gatherv and reduce_scatterv: all ranks pass the same
+ * counts. gatherv and scatterv: counts and offsets are read at root only; count is that of
+ * this rank. all_to_allv: sender and receiver pass the same count. Blocks of out must not
+ * overlap.
  */
 COLL_API coll_status coll_all_gatherv(const void *in, void *out, const size_t *counts, const size_t *offsets,
                                       coll_dtype type, coll_comm *comm, coll_stream *stream);
@@ -347,14 +354,15 @@ COLL_API coll_status coll_scatterv(const void *in, const size_t *counts, const s
 
 /* ---- Pairs ------------------------------------------------------------ */
 
-/* In order per pair, independent of collectives; count and type agree on both sides.
- * A blocking send may wait for its receive: use coll_send_recv() or a group to exchange. With
- * oneself only coll_send_recv(), else COLL_ERR_ARGUMENT. */
+/* Messages between two ranks arrive in order, independent of collectives. Both ranks pass
+ * the same count and type. A blocking send may wait for its receive: to exchange, use
+ * coll_send_recv() or a group. peer must be another rank: COLL_ERR_ARGUMENT otherwise. */
 COLL_API coll_status coll_send(const void *buf, size_t count, coll_dtype type, int peer, coll_comm *comm,
                                coll_stream *stream);
 COLL_API coll_status coll_recv(void *buf, size_t count, coll_dtype type, int peer, coll_comm *comm,
                                coll_stream *stream);
-/* Both at once, possibly with different peers (-1: that half is left out). No in place. */
+/* Send and receive at once, with the same or different peers; -1 leaves that half out. A rank may
+ * exchange with itself. The buffers must not overlap. */
 COLL_API coll_status coll_send_recv(const void *sendbuf, size_t send_count, int dest, void *recvbuf, size_t recv_count,
                                     int source, coll_dtype type, coll_comm *comm, coll_stream *stream);
 
@@ -362,70 +370,71 @@ COLL_API coll_status coll_send_recv(const void *sendbuf, size_t send_count, int 
 
 /*
  * A stream is a queue of this process: calls on one stream run one after the other,
- * calls on different streams overlap. Of communicators it knows nothing: it may be
- * used with any communicator of the job it was made with (the one given, and what was
- * split or duplicated from it). The order of calls on one communicator must be equal on
- * all ranks whatever their streams; for independent operations duplicate it.
+ * calls on different streams overlap. It may be used with any communicator of its job: the
+ * one it was created with, and all that were split or duplicated from it. All ranks make
+ * the calls on one communicator in the same order, whichever streams they use; for
+ * independent operations duplicate the communicator.
  *
- * Work advances in a progress thread (COLL_PROGRESS), in whatever call waits in this
- * process for the same job, and in coll_progress().
+ * Work advances in the progress thread (COLL_PROGRESS), in every call of this process that
+ * waits in the same job, and in coll_progress().
  *
- * One thread at a time may use a stream. timeout_ms < 0: no limit of its own; pending
- * operations have theirs (COLL_TIMEOUT_MS and COLL_ARRIVAL_TIMEOUT_MS). NULL, or objects of
- * different jobs, are COLL_ERR_ARGUMENT.
+ * One thread at a time may use a stream. timeout_ms < 0: the wait itself has no time limit;
+ * pending operations have theirs (COLL_TIMEOUT_MS and COLL_ARRIVAL_TIMEOUT_MS). NULL and
+ * objects of different jobs are COLL_ERR_ARGUMENT.
  */
 COLL_API coll_status coll_stream_create(coll_stream **stream, coll_comm *comm);
-/* Waits until the stream is complete; returns its error, if it has one. Sets *stream to
- * NULL; NULL and *stream == NULL are accepted. */
+/* Wait until the stream is complete, destroy it and return its error, if it has one. Sets
+ * *stream to NULL; NULL and *stream == NULL are accepted. */
 COLL_API coll_status coll_stream_destroy(coll_stream **stream);
-/* COLL_AGAIN: not complete. Otherwise the first error of the stream, which sticks, or
- * COLL_OK. What was put in behind an error runs all the same. */
+/* COLL_AGAIN: not complete. Otherwise COLL_OK or the first error of the stream, which stays.
+ * Calls added after one that failed still run. */
 COLL_API coll_status coll_stream_query(coll_stream *stream);
-/* The same when it is complete; COLL_AGAIN: the time limit was reached. */
+/* Wait until the stream is complete and return the same; COLL_AGAIN: the time limit was reached. */
 COLL_API coll_status coll_stream_wait(coll_stream *stream, int timeout_ms);
-/* What is put in the stream from now on waits for the event as recorded now. An error
- * of the event becomes the stream's. */
+/* Calls added to the stream from now on wait for the event as it is recorded now. An error
+ * of the event becomes an error of the stream. */
 COLL_API coll_status coll_stream_wait_event(coll_stream *stream, coll_event *event);
 
-/* A point in a stream, of the same job. Never recorded, it counts as reached. Events may
- * be used by several threads. */
+/* An event marks a point in a stream of the same job. One that was never recorded counts as
+ * reached. Several threads may use an event. */
 COLL_API coll_status coll_event_create(coll_event **event, coll_comm *comm);
-/* Does not wait. Not while a thread waits for it; a stream that does is not disturbed. Sets *event to
- * NULL; NULL and *event == NULL are accepted. */
+/* Destroy an event that no thread waits for; streams may wait for it and still do. Does not wait.
+ * Sets *event to NULL; NULL and *event == NULL are accepted. */
 COLL_API coll_status coll_event_destroy(coll_event **event);
-/* All that has been put in the stream so far; not what a group has noted. */
+/* Record the event after all calls added to the stream so far, without those of an open group. */
 COLL_API coll_status coll_event_record(coll_event *event, coll_stream *stream);
-/* COLL_AGAIN: not reached. Otherwise the stream's first error up to there, or COLL_OK. */
+/* COLL_AGAIN: not reached. Otherwise COLL_OK or the first error of the stream up to that point. */
 COLL_API coll_status coll_event_query(coll_event *event);
-/* The same when it is reached; COLL_AGAIN: the time limit was. */
+/* Wait until it is reached and return the same; COLL_AGAIN: the time limit was reached. */
 COLL_API coll_status coll_event_wait(coll_event *event, int timeout_ms);
-/* When it was reached, in seconds of CLOCK_MONOTONIC: as seen by the thread that got there, whoever
- * asks later; when it was recorded, if there was nothing left to reach. COLL_AGAIN: not
- * reached. COLL_ERR_ARGUMENT: never recorded. */
+/* The time at which the event was reached, in seconds of CLOCK_MONOTONIC, taken by the thread that
+ * reached it; the time of recording if the stream was complete by then. COLL_AGAIN: not reached.
+ * COLL_ERR_ARGUMENT: never recorded. */
 COLL_API coll_status coll_event_time(coll_event *event, double *seconds);
 
-/* Advance everything pending in the job of this communicator, without waiting: COLL_OK
- * when nothing is pending, COLL_AGAIN otherwise. */
+/* Advance all pending work in the job of this communicator, without waiting. COLL_OK:
+ * nothing is pending; COLL_AGAIN: something is. */
 COLL_API coll_status coll_progress(coll_comm *comm);
 
 /* ---- Groups ------------------------------------------------------------ */
 
 /*
- * Calls of this thread between begin and end are handed in together by the outermost
- * end: they progress together, so that sends and receives cannot wait for each other, and
- * one thread can make the calls of several ranks of its process. Those with stream NULL
- * are complete when coll_group_end() returns, with the first error of them.
+ * The outermost end starts all calls that this thread made between begin and end. They
+ * progress together: sends and receives cannot wait for each other, and one thread can make
+ * the calls of several ranks of its process. Calls with stream NULL are complete when
+ * coll_group_end() returns; it returns the first of their errors.
  *
- * The calls of a group must not depend on each other: none may read or write what another
- * writes. Ranks make the same groups: same calls, same order; which streams they use is their
- * own affair. Small all_reduces of equal type and operation travel as one, which begins when
- * all streams of its calls have come to the group, and is complete in all of them at once.
+ * The calls of a group must not depend on each other: none may read or write memory that
+ * another one writes. All ranks make the same groups, with the same calls in the same order;
+ * the streams may differ. Small all_reduces of equal type and operation are merged into one.
+ * It starts when all streams of its calls have reached the group, and completes in all of
+ * them at once.
  *
- * Until the outermost end, what a noted call needs must stay: destroying its communicator or
- * stream, and waiting for or destroying a started operation, is COLL_ERR_ARGUMENT. So is to
- * split, duplicate or prepare inside a group. A call refused in a group is not part of it.
- * Errors of end: COLL_ERR_ARGUMENT (there is no group), COLL_ERR_MEMORY (nothing was handed in), those
- * of the calls.
+ * Until the outermost end, a group needs the objects of its calls. It is COLL_ERR_ARGUMENT to
+ * destroy a communicator or stream of them, to wait for or destroy a started operation, and to
+ * split, duplicate or prepare inside a group. A call that is refused is not part of the group.
+ * Errors of end: COLL_ERR_ARGUMENT (no group is open), COLL_ERR_MEMORY (no call was started),
+ * and those of the calls.
  */
 COLL_API coll_status coll_group_begin(void);
 COLL_API coll_status coll_group_end(void);
@@ -445,7 +454,7 @@ typedef enum coll_collective {
 	COLL_BARRIER = 9
 } coll_collective;
 
-/* What to prepare: the arguments of the call of that kind. Initialise with
+/* The call to prepare: its kind and arguments. Initialise it with
  * COLL_OPERATION_DESC_INIT. */
 typedef struct coll_operation_desc {
 	size_t struct_size;
@@ -456,8 +465,8 @@ typedef struct coll_operation_desc {
 	coll_dtype type;
 	coll_op op;
 	int root;
-	/* Vector variants: ragged 1 and the arrays of the call, which are copied. all_gatherv,
-	 * gatherv: out_counts, out_offsets; reduce_scatterv, scatterv: in_counts,
+	/* Vector variants: set ragged to 1 and pass the arrays of the call, which are copied.
+	 * all_gatherv, gatherv: out_counts, out_offsets; reduce_scatterv, scatterv: in_counts,
 	 * in_offsets; all_to_allv: all four. */
 	int ragged;
 	const size_t *in_counts, *in_offsets;
@@ -470,22 +479,23 @@ typedef struct coll_operation_desc {
 		        NULL, NULL                                                                                 \
 	}
 
-/* Collective, and a call in the order of the communicator's calls: ranks compare what
- * they prepare (COLL_ERR_MISMATCH), and all that can be allocated is. */
+/* Prepare an operation. Collective, and one of the ordered calls of the communicator. Ranks
+ * compare what they prepare (COLL_ERR_MISMATCH). Memory is allocated here as far as possible. */
 COLL_API coll_status coll_operation_prepare(coll_operation **operation, const coll_operation_desc *desc,
                                             coll_comm *comm);
 /*
- * Start it: a call like the one described, in the order of the communicator's calls,
- * which does not wait. stream NULL: it advances in calls of this thread only (wait,
- * coll_progress(), any call that waits in the same job). Several operations may be started;
- * each is waited for before it is started again: else COLL_ERR_ARGUMENT.
+ * Start the operation. This is one of the ordered calls of the communicator, and it does not
+ * wait. stream NULL: it advances only in calls of this thread (wait, coll_progress(), any
+ * call that waits in the same job). Several operations may be started at once. Wait for an
+ * operation before starting it again: COLL_ERR_ARGUMENT otherwise.
  */
 COLL_API coll_status coll_operation_start(coll_operation *operation, coll_stream *stream);
-/* COLL_AGAIN: the time limit was reached. Not started: the last result, also when the
- * communicator is gone. */
+/* Wait for a started operation. COLL_AGAIN: the time limit was reached. If it is not started,
+ * returns the last result, also when the communicator no longer exists. */
 COLL_API coll_status coll_operation_wait(coll_operation *operation, int timeout_ms);
-/* Local; waits if it is started, and returns its result. Before or after its communicator. Sets
- * *operation to NULL; NULL and *operation == NULL are accepted. */
+/* Destroy an operation. Local. If it is started, waits for it and returns its result. Allowed before
+ * and after the end of its communicator. Sets *operation to NULL; NULL and *operation == NULL are
+ * accepted. */
 COLL_API coll_status coll_operation_destroy(coll_operation **operation);
 
 #ifdef __cplusplus

@@ -1,8 +1,8 @@
 /*
  * One-shot all-reduce: every rank sends its whole vector to every other, then
  * reduces the n vectors in rank order, rounding once. For the smallest messages:
- * one round. Peers are taken in turn (rank + 1, rank + 2 ...), so that no rank is
- * everybody's first.
+ * one round. The order of peers is rank + 1, rank + 2 ..., so that no rank is
+ * the first peer of all.
  *
  * Rounds 1, frames n-1 each way, bytes (n-1) S, scratch (n-1) S.
  */

@@ -1,5 +1,5 @@
 /*
- * Two-shot all-reduce: a direct reduce-scatter (rank c gets everybody's chunk c
+ * Two-shot all-reduce: a direct reduce-scatter (rank c gets chunk c of every rank
  * and reduces the n pieces in rank order, rounding once), then a direct
  * all-gather. Two rounds and the fewest bytes, at the price of n-1 frames each.
  *

@@ -1,6 +1,6 @@
 /*
  * Pairwise all-to-all: at step i a rank exchanges blocks with the ranks at
- * distance i on either side. Only the two ends of a frame know its length.
+ * distance i on either side. Only the two ends of a frame need its length.
  *
  * In place a block that arrives lands where the block to the same peer lies, and
  * two partners that both waited for their own send would wait for ever: of each

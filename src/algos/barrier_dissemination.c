@@ -1,8 +1,8 @@
 /*
  * Dissemination barrier (Hensgen, Finkel, Manber: Two algorithms for barrier
  * synchronization, 1988): in round k a rank signals rank + 2^k and waits for
- * rank - 2^k. After ceil(log2 n) rounds everybody has heard, directly or not,
- * from everybody. The signal is a vector of one byte, the same on all ranks.
+ * rank - 2^k. After ceil(log2 n) rounds every rank has received a signal, directly or not,
+ * from every other rank. The signal is a vector of one byte, the same on all ranks.
  */
 #include "algos/generators.h"
 #include "algos/ranks.h"

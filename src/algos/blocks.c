@@ -35,8 +35,8 @@ static int base_block(const struct coll_blocks_graph *g, int r)
 }
 
 /*
- * The search walks ways of decreasing skips, larger ones first, to a place in (low, high], the
- * ranks that reach r by skips below skip[k] after round k - 1; r and what is looked for are shifted by n, so that
+ * The search walks ways of decreasing skips, larger ones first, to a place in (low, high]. These are the
+ * ranks that reach r by skips below skip[k] after round k - 1. r and the place are shifted by n, so that
  * nothing wraps. A place of round k is before that of round k - 1 (without this, ways to one place by different skips
  * would give r two blocks of one rank). The lower end itself is taken when no smaller skip is left.
  */

@@ -87,7 +87,7 @@ coll_status coll_algo_broadcast_in_blocks(const struct coll_shape *s, struct col
 	return coll_build_status(b);
 }
 
-/* rounds and frames: at most, see algos_test.c; fewer where nobody waits for a round. */
+/* rounds and frames: at most, see algos_test.c; fewer where no rank waits for a round. */
 static void cost(int n, int blocks, struct coll_algo_cost *c)
 {
 	double all = blocks - 1 + coll_ceil_log2(n); /* what the root sends */

@@ -1,5 +1,5 @@
 /*
- * Direct broadcast: the root sends to everybody. One round; for few ranks and
+ * Direct broadcast: the root sends to every rank. One round; for few ranks and
  * short vectors.
  */
 #include "algos/generators.h"

@@ -1,6 +1,6 @@
 /*
- * Direct gather: everybody sends to the root. One round, n-1 frames at the root;
- * only the two ends of a frame know its length.
+ * Direct gather: every rank sends to the root. One round, n-1 frames at the root;
+ * only the two ends of a frame need its length.
  */
 #include "algos/generators.h"
 #include "algos/ranks.h"

@@ -1,6 +1,6 @@
 /*
  * Every generator and its cost, one pair per file. Only algos.c and the tests
- * include this; everybody else goes through the table.
+ * include this; all others use the table.
  */
 #ifndef COLL_ALGOS_GENERATORS_H
 #define COLL_ALGOS_GENERATORS_H

@@ -1,5 +1,5 @@
 /*
- * Arithmetic on ranks that several generators share. Pure; knows no plan.
+ * Arithmetic on ranks that several generators share. Pure, and independent of plans.
  */
 #ifndef COLL_ALGOS_RANKS_H
 #define COLL_ALGOS_RANKS_H
@@ -69,9 +69,9 @@ static inline struct coll_fold coll_fold_of(const struct coll_shape *s)
 	return f;
 }
 
-/* The longest chain of frames when the folded ranks give and get in one frame and
- * the others exchange in log2 rounds: one frame more than the rounds, and one more
- * again when a folded pair is the mirror image of another. */
+/* The longest chain of frames when the folded ranks send and receive in one frame each and
+ * the others exchange in log2 rounds. It is one frame more than the rounds, and another one
+ * more when a folded pair is the mirror image of another. */
 static inline int coll_fold_rounds(int n)
 {
 	int pow2 = 1 << coll_floor_log2(n);

@@ -1,5 +1,5 @@
 /*
- * Direct reduce: everybody sends to the root, which reduces the n vectors in
+ * Direct reduce: every rank sends to the root, which reduces the n vectors in
  * rank order, rounding once. One round; for few ranks and short vectors.
  */
 #include "algos/generators.h"

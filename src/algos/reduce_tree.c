@@ -5,8 +5,8 @@
  *     n = 7, root 2:      2
  *                       1     5? (in-order trees over 0 1 and over 3 4 5 6)
  *
- * At most floor(log2(n-1)) + 1 rounds; no rank receives more than two vectors,
- * so long vectors pass at half the speed of a link whatever n is.
+ * At most floor(log2(n-1)) + 1 rounds. No rank receives more than two vectors,
+ * so long vectors move at half the speed of a link for every n.
  */
 #include "algos/generators.h"
 #include "algos/ranks.h"

@@ -1,6 +1,6 @@
 /*
- * Direct scatter: the root sends to everybody. One round, n-1 frames at the
- * root; only the two ends of a frame know its length.
+ * Direct scatter: the root sends to every rank. One round, n-1 frames at the
+ * root; only the two ends of a frame need its length.
  */
 #include "algos/generators.h"
 #include "algos/ranks.h"

@@ -21,7 +21,7 @@ coll_status coll_check_call(coll_comm *comm, const char *kind, coll_stream *stre
 	if (st != COLL_OK)
 		return st;
 	if (stream && stream->ctx != comm->ctx)
-		return coll_comm_refuse(comm, kind, COLL_ERR_ARGUMENT, "the stream is of another job");
+		return coll_comm_refuse(comm, kind, COLL_ERR_ARGUMENT, "the stream belongs to another job");
 	if (coll_dtype_size(type) == 0)
 		return coll_comm_refuse(comm, kind, COLL_ERR_ARGUMENT, "type %d is not a coll_dtype", (int)type);
 	return COLL_OK;
@@ -67,7 +67,8 @@ coll_status coll_check_buffer(coll_comm *comm, const char *kind, const char *wha
 		return coll_comm_refuse(comm, kind, COLL_ERR_ARGUMENT, "%s: %zu x %zu elements of %s overflow", what,
 		                        blocks, count, coll_dtype_name(type));
 	if (!ptr && bytes > 0)
-		return coll_comm_refuse(comm, kind, COLL_ERR_ARGUMENT, "%s is NULL but has %zu bytes", what, bytes);
+		return coll_comm_refuse(comm, kind, COLL_ERR_ARGUMENT, "%s is NULL, but its length is %zu bytes", what,
+		                        bytes);
 	return coll_comm_serves(comm, kind, what, ptr, bytes);
 }
 

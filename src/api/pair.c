@@ -21,7 +21,7 @@ coll_status coll_send(const void *buf, size_t count, coll_dtype type, int peer, 
 		st = check_half(comm, "send", "buf", buf, count, type, peer);
 	if (st == COLL_OK && peer == comm->rank)
 		st = coll_comm_refuse(comm, "send", COLL_ERR_ARGUMENT,
-		                      "a send to oneself needs its receive in the same call: use coll_send_recv()");
+		                      "a rank that sends to itself must use coll_send_recv()");
 	if (st != COLL_OK)
 		return st;
 	return coll_comm_pair(
@@ -38,7 +38,7 @@ coll_status coll_recv(void *buf, size_t count, coll_dtype type, int peer, coll_c
 		st = check_half(comm, "recv", "buf", buf, count, type, peer);
 	if (st == COLL_OK && peer == comm->rank)
 		st = coll_comm_refuse(comm, "recv", COLL_ERR_ARGUMENT,
-		                      "a receive from oneself needs its send in the same call: use coll_send_recv()");
+		                      "a rank that receives from itself must use coll_send_recv()");
 	if (st != COLL_OK)
 		return st;
 	return coll_comm_pair(
@@ -62,7 +62,8 @@ coll_status coll_send_recv(const void *sendbuf, size_t send_count, int dest, voi
 		                      SIZE_MAX);
 	if (st == COLL_OK && (dest == comm->rank) != (source == comm->rank))
 		st = coll_comm_refuse(comm, "send_recv", COLL_ERR_ARGUMENT,
-		                      "an exchange with oneself needs both halves: dest %d, source %d, this is rank %d",
+		                      "a rank that exchanges with itself must be both dest and source: dest %d, source "
+		                      "%d, this is rank %d",
 		                      dest, source, comm->rank);
 	if (st == COLL_OK && dest == comm->rank && source == comm->rank && send_count != recv_count)
 		st = coll_comm_refuse(comm, "send_recv", COLL_ERR_ARGUMENT, "counts differ: %zu sent, %zu received",

@@ -44,7 +44,7 @@ struct coll_setting_row {
 extern const struct coll_setting_row coll_setting_rows[COLL_SETTING_COUNT];
 
 /* Defaults, then COLL_CONFIG_FILE, then the environment, then cfg->settings (cfg
- * may be NULL). A malformed value or a name nobody knows in a file or in
+ * may be NULL). A malformed value or an unknown name in a file or in
  * cfg->settings is COLL_ERR_CONFIG; an unknown COLL_ variable in the
  * environment is returned in *unknown (may be NULL), "" if none. */
 coll_status coll_settings_load(struct coll_settings *s, const coll_config *cfg, char unknown[COLL_TEXT_MAX],

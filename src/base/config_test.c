@@ -178,7 +178,7 @@ TEST(config, a_name_that_was_changed_is_an_error_that_says_the_new_one)
 	const char *const caller[] = {"COLL_NATIVE_BYTES=4K", NULL};
 
 	CHECK(load(NULL, caller) == COLL_ERR_CONFIG);
-	CHECK(strstr(box.message, "COLL_INTRA_BYTES"), "%s", box.message);
+	CHECK(strstr(box.message, "now called COLL_INTRA_BYTES"), "%s", box.message);
 	CHECK(load("COLL_NATIVE = 0\n", NULL) == COLL_ERR_CONFIG);
 	CHECK(strstr(box.message, "now called COLL_INTRA"), "%s", box.message);
 	setenv("COLL_NATIVE", "0", 1);

@@ -1,6 +1,6 @@
 /*
- * The error box: where whoever first knows an error writes it; others pass the
- * status on. First writer wins until cleared. A text may begin with an id of its own,
+ * The error box: the code that detects an error writes it here; others pass the
+ * status on. The first writer wins until it is cleared. A text may begin with an id of its own,
  * "[COLL-1101] settings differ" (messages.h).
  */
 #ifndef COLL_BASE_ERROR_H

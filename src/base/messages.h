@@ -2,10 +2,10 @@
  * Messages: the stable ids of errors and warnings, "COLL-3101", one table of what each
  * means and what to do (messages_rows.h).
  *
- * A text that has an id of its own is made with it in front, "[COLL-3101] calls differ":
- * there it is found by who searches the sources for an id, and stays when the text is cut,
- * quoted behind or sent to another rank. What a user sees ends in the id instead; texts
- * without one of their own get that of their status.
+ * A text with an id of its own begins with it, "[COLL-3101] calls differ". In front, the id
+ * is easy to find in the sources, and it survives when the text is cut,
+ * quoted or sent to another rank. The text that a user sees ends in the id instead. Texts
+ * without an id of their own get that of their status.
  */
 #ifndef COLL_BASE_MESSAGES_H
 #define COLL_BASE_MESSAGES_H

@@ -10,7 +10,7 @@ enum coll_planted {
 	COLL_PLANTED_NONE,
 	COLL_PLANTED_WRONG_RANK, /* a death is blamed on the rank after the dead one */
 	COLL_PLANTED_DEAF,       /* a rank whose peer dies waits on */
-	COLL_PLANTED_NAMED_FILE, /* shared memory has a name too, which nobody removes */
+	COLL_PLANTED_NAMED_FILE, /* shared memory has a name too, which is never removed */
 	COLL_PLANTED_WRONG_BYTE, /* a result that came late has a wrong byte */
 	COLL_PLANTED_SILENT_END, /* destroy swallows the failure of its barrier */
 	COLL_PLANTED_WRONG_ROW,  /* where zero copy declines the plan is run, whatever row of the table serves */

@@ -1,8 +1,8 @@
 /*
  * Ticks: the cheapest clock that is the same on all cores, for time stamps on paths
  * where 20 ns matter. A tick has no unit of its own: it is turned into nanoseconds of
- * CLOCK_MONOTONIC and of the calendar when somebody reads the stamps, by what both
- * clocks said at two moments.
+ * CLOCK_MONOTONIC and of the calendar when the stamps are read, from the values of
+ * both clocks at two moments.
  *
  * The time stamp counter of x86 is used where the processor calls it invariant (same
  * rate in all states and on all cores), the generic timer on Arm, clock_gettime()

@@ -1,6 +1,6 @@
 /*
- * Bootstrap: who am I, who are the others, and one all-gather among all of us.
- * No data path. Bounded in time, in bytes and against strangers.
+ * Bootstrap: finds the rank of this process and the other ranks, and makes one all-gather among them.
+ * No data path. Bounded in time and in bytes, also against foreign connections.
  */
 #ifndef COLL_BOOTSTRAP_BOOTSTRAP_H
 #define COLL_BOOTSTRAP_BOOTSTRAP_H

@@ -58,7 +58,7 @@ static int listen_named(const char *host, uint16_t port, uint16_t *real)
 	return fd;
 }
 
-/* Whether a process that knows the key answers at a port of this host. */
+/* Whether a process that has the key answers at a port of this host. */
 static bool own_job_at(const char *host, uint16_t port, const uint64_t key[2])
 {
 	const uint64_t until = coll_clock_ns() + COLL_DELAY_NS(PORT_OWNER);
@@ -211,8 +211,9 @@ static coll_status prepare_id(const coll_config *cfg, const struct coll_identity
 	if (st != COLL_OK || id->rank != 0)
 		return st;
 	if (!coll_id_take_listeners(cfg->id, m->listener))
-		return coll_error_set(err, COLL_ERR_ARGUMENT,
-		                      "rank 0 must be the process that made coll_config.id, and an id serves once");
+		return coll_error_set(
+		        err, COLL_ERR_ARGUMENT,
+		        "rank 0 must be the process that created coll_config.id, and an id can be used only once");
 	m->close_listeners = true;
 	return COLL_OK;
 }
@@ -239,7 +240,7 @@ static coll_status prepare(const coll_config *cfg, const struct coll_identity *i
 		return prepare_unix(id, m, err);
 	if (id->root_host[0])
 		return prepare_tcp(id, m, err);
-	return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1111] nothing says where the %d ranks meet (%s)", id->size,
+	return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1111] no rendezvous address for the %d ranks (%s)", id->size,
 	                      id->launcher);
 }
 

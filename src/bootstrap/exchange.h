@@ -10,7 +10,7 @@
  * All-gather len_bytes from every rank into all (size * len_bytes, rank order),
  * over a tree of short-lived connections (or PMI, or the caller's exchange).
  * Blocks until done or until the creation deadline; the error names the ranks
- * that never came. May be called once per identity.
+ * that did not connect. May be called once per identity.
  */
 coll_status coll_bootstrap_exchange(const coll_config *cfg, const struct coll_settings *settings,
                                     const struct coll_identity *id, const void *mine, void *all, size_t len_bytes,

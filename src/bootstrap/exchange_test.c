@@ -101,7 +101,7 @@ static void a_missing_rank_is_named_by_all(void)
 	j.settings.create_timeout_ms = 1500;
 	start_all_but(&j, 3);
 	job_wait(&j);
-	all_say(&j, 3, COLL_ERR_BOOTSTRAP, "rank 3 of 5 never came");
+	all_say(&j, 3, COLL_ERR_BOOTSTRAP, "rank 3 of 5 did not connect");
 	CHECK(j.result[0].culprit == 3);
 	job_free(&j);
 }
@@ -120,8 +120,8 @@ static void missing_ranks_are_named_through_the_tree(void)
 	for (int r = 0; r < j.n; r++) {
 		if (r == 7 || (r >= 30 && r <= 32))
 			continue;
-		CHECK(strstr(j.result[r].message, "ranks 7, 30-32 of 40 never came") != NULL, "rank %d says: %s", r,
-		      j.result[r].message);
+		CHECK(strstr(j.result[r].message, "ranks 7, 30-32 of 40 did not connect") != NULL, "rank %d says: %s",
+		      r, j.result[r].message);
 	}
 	job_free(&j);
 }
@@ -239,7 +239,7 @@ static void another_key_is_another_job(void)
 	j.settings.create_timeout_ms = 1500;
 	start_all_but(&j, -1);
 	job_wait(&j);
-	CHECK(strstr(j.result[0].message, "rank 2 of 3 never came") != NULL, "%s", j.result[0].message);
+	CHECK(strstr(j.result[0].message, "rank 2 of 3 did not connect") != NULL, "%s", j.result[0].message);
 	CHECK(strstr(j.result[2].message, "another job answers there") != NULL, "%s", j.result[2].message);
 	job_free(&j);
 }

@@ -163,9 +163,10 @@ coll_status coll_id_read(const coll_unique_id *id, struct coll_places *places, u
 	memcpy(&p, id->bytes, sizeof(p));
 	if (memcmp(p.magic, id_magic, sizeof(id_magic)) != 0 || p.checksum != checksum(&p) ||
 	    p.places_bytes > sizeof(p.places) || !coll_places_unpack(&remote, p.places, p.places_bytes))
-		return coll_error_set(err, COLL_ERR_ARGUMENT,
-		                      "coll_config.id is not an id, or was damaged on its way (all %d bytes count)",
-		                      COLL_UNIQUE_ID_BYTES);
+		return coll_error_set(
+		        err, COLL_ERR_ARGUMENT,
+		        "coll_config.id is not a valid id, or was damaged in transit (all %d bytes count)",
+		        COLL_UNIQUE_ID_BYTES);
 	if (p.version != ID_VERSION)
 		return coll_error_set(err, COLL_ERR_ARGUMENT, "coll_config.id has version %u, this library reads %d",
 		                      p.version, ID_VERSION);
@@ -218,7 +219,7 @@ static coll_status share(const struct coll_settings *settings, const struct coll
 	}
 	st = (pmix ? coll_pmix_share : coll_pmi_share)(root, text, sizeof(text), deadline_ns, err);
 	if (st == COLL_OK && !from_hex(text, &published.id))
-		st = coll_error_set(err, COLL_ERR_BOOTSTRAP, "%s gave something that is not the address of rank 0",
+		st = coll_error_set(err, COLL_ERR_BOOTSTRAP, "%s returned a value that is not the address of rank 0",
 		                    pmix ? "PMIx" : "PMI");
 	if (st == COLL_OK)
 		published.valid = true;

@@ -52,10 +52,10 @@ static coll_status read_line(struct pmi *p, const char *during)
 		ssize_t got;
 
 		if (ready == 0)
-			return broken(p, during, "no answer: some ranks never came");
+			return broken(p, during, "no answer: some ranks did not reach the barrier");
 		got = ready < 0 ? -1 : read(p->fd, p->line + n, 1);
 		if (got == 0)
-			return broken(p, during, "the launcher has hung up");
+			return broken(p, during, "the launcher closed the connection");
 		if (got < 0 && errno != EINTR && errno != EAGAIN)
 			return broken(p, during, strerror(errno));
 		if (got == 1 && p->line[n++] == '\n') {
@@ -63,7 +63,7 @@ static coll_status read_line(struct pmi *p, const char *during)
 			return COLL_OK;
 		}
 	}
-	return broken(p, during, "an endless line");
+	return broken(p, during, "the line is too long");
 }
 
 static coll_status write_line(struct pmi *p, const char *text)
@@ -76,7 +76,7 @@ static coll_status write_line(struct pmi *p, const char *text)
 		ssize_t n;
 
 		if (ready == 0)
-			return broken(p, text, "the launcher does not read");
+			return broken(p, text, "the launcher does not read from its socket");
 		n = send(p->fd, text, left, MSG_NOSIGNAL | MSG_DONTWAIT);
 		if (n < 0 && errno == ENOTSOCK)
 			n = write(p->fd, text, left);

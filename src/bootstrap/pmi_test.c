@@ -186,7 +186,7 @@ static void expect_fault(enum fault fault, const char *text)
 static void faults_are_told(void)
 {
 	expect_fault(REFUSE_PUT, "rc=-1");
-	expect_fault(NO_BARRIER, "some ranks never came");
+	expect_fault(NO_BARRIER, "some ranks did not reach the barrier");
 	expect_fault(HANG_UP, "PMI over PMI_FD");
 	expect_fault(NONSENSE, "cmd=what");
 }

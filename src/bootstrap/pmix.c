@@ -82,8 +82,9 @@ static bool load(struct pmix *p)
 
 static coll_status refused(const struct pmix *p, const char *what, int status, struct coll_error_box *err)
 {
-	return coll_error_set(err, COLL_ERR_BOOTSTRAP, "%s: %s (COLL_ROOT=host:port of rank 0 would do without PMIx)",
-	                      what, p->error(status));
+	return coll_error_set(err, COLL_ERR_BOOTSTRAP,
+	                      "%s: %s (with COLL_ROOT=host:port of rank 0, PMIx is not needed)", what,
+	                      p->error(status));
 }
 
 static void fence_leave(struct fence *f)
@@ -155,7 +156,7 @@ static coll_status fence(const struct pmix *p, uint64_t deadline_ns, struct coll
 		f->users = 1;
 		st = refused(p, "PMIx_Fence", status, err);
 	} else if (!fence_wait(f, deadline_ns)) {
-		st = coll_error_set(err, COLL_ERR_BOOTSTRAP, "[COLL-4201] PMIx_Fence: some ranks never came");
+		st = coll_error_set(err, COLL_ERR_BOOTSTRAP, "[COLL-4201] PMIx_Fence: some ranks did not arrive");
 	} else if (f->status != PMIX_OK) {
 		st = refused(p, "PMIx_Fence", f->status, err);
 	}
@@ -184,7 +185,7 @@ static coll_status get(const struct pmix *p, char *text, size_t cap, struct coll
 	if (status != PMIX_OK)
 		return refused(p, "PMIx_Get", status, err);
 	if (!v || v->type != PMIX_TYPE_STRING || !v->data.string)
-		return coll_error_set(err, COLL_ERR_BOOTSTRAP, "PMIx_Get: not a text");
+		return coll_error_set(err, COLL_ERR_BOOTSTRAP, "PMIx_Get: the value is not a string");
 	snprintf(text, cap, "%s", v->data.string);
 	free(v->data.string);
 	free(v);

@@ -1,9 +1,9 @@
 /*
- * Who am I: a table of launchers, each with the variables by which it is known.
- * This is the one place that reads the environment of others (a launcher's
- * variables are facts about the process, not settings). What is half-set, out of
- * range or contradicts another launcher is refused, with the variables named:
- * a job that starts wrong hangs elsewhere, where nobody sees why.
+ * Finds rank, size and job of this process: a table of launchers, each with the variables that identify it.
+ * This is the only file that reads environment variables of other programs (a launcher's
+ * variables are facts about the process, not settings). Values that are incomplete, out of
+ * range or contradict another launcher are refused with the names of the variables:
+ * a job that starts wrong would hang later, without a visible cause.
  */
 #include <limits.h>
 #include <stdio.h>
@@ -158,7 +158,7 @@ static coll_status read_root(const struct probe *p)
 	if (strncmp(t, "unix:", 5) == 0) {
 		if (!t[5] || strlen(t + 5) >= sizeof(id->unix_name))
 			return coll_error_set(p->err, COLL_ERR_CONFIG,
-			                      "[COLL-1106] COLL_ROOT=%s: a name of 1 to %zu bytes", t,
+			                      "[COLL-1106] COLL_ROOT=%s: expected a name of 1 to %zu bytes", t,
 			                      sizeof(id->unix_name) - 1);
 		snprintf(id->unix_name, sizeof(id->unix_name), "%s", t + 5);
 		return COLL_OK;
@@ -176,8 +176,8 @@ static coll_status read_root(const struct probe *p)
 	if (port == 0 && !has_key(id))
 		return coll_error_set(
 		        p->err, COLL_ERR_CONFIG,
-		        "[COLL-1111] COLL_ROOT=%s names no port: give one, or the same COLL_JOB_KEY to all ranks "
-		        "(it also chooses the port)",
+		        "[COLL-1111] COLL_ROOT=%s names no port: add one, or set the same COLL_JOB_KEY on all "
+		        "ranks (the port is derived from the key)",
 		        p->settings->root);
 	snprintf(id->root_host, sizeof(id->root_host), "%.*s", (int)(host_end - t), t);
 	id->root_port = (uint16_t)port;
@@ -213,10 +213,10 @@ static coll_status detect_torchrun(const struct probe *p, struct found *f)
 }
 
 /*
- * On one host a Unix socket, which takes nobody's port. Across hosts MASTER_PORT
- * belongs to torchrun's own store when it says so; then rank 0 uses one of the
- * ports derived from the job's name. Without that word from torchrun rank 0 tries
- * MASTER_PORT first and the derived ports if another holds it.
+ * On one host a Unix socket, which needs no port. Across hosts MASTER_PORT
+ * belongs to torchrun's own store if a variable says so; then rank 0 uses one of the
+ * ports derived from the job's name. Without that variable rank 0 tries
+ * MASTER_PORT first, and the derived ports if another process holds it.
  */
 static coll_status fill_torchrun(const struct probe *p)
 {
@@ -229,7 +229,7 @@ static coll_status fill_torchrun(const struct probe *p)
 	if (!addr || !port)
 		return coll_error_set(p->err, COLL_ERR_CONFIG,
 		                      "[COLL-1110] RANK and WORLD_SIZE are set but %s is not%s",
-		                      addr ? "MASTER_PORT" : "MASTER_ADDR", " (COLL_ROOT=host:port would do as well)");
+		                      addr ? "MASTER_PORT" : "MASTER_ADDR", " (or set COLL_ROOT=host:port instead)");
 	if (!coll_number_parse(port, 1, 65535, &number))
 		return coll_error_set(p->err, COLL_ERR_CONFIG, "[COLL-1106] MASTER_PORT=%.60s: expected 1 to 65535",
 		                      port);
@@ -463,7 +463,7 @@ static coll_status check_config(const struct probe *p, bool *explicit)
 	return COLL_OK;
 }
 
-/* How the ranks meet; l is who could say, NULL for nobody. */
+/* Choose the rendezvous of the ranks; l is the launcher that can supply it, NULL for none. */
 static coll_status choose_meeting(const struct probe *p, const struct launcher *l)
 {
 	if (p->id->size == 1)
@@ -480,7 +480,7 @@ static coll_status choose_meeting(const struct probe *p, const struct launcher *
 		return l->fill(p);
 	return coll_error_set(
 	        p->err, COLL_ERR_CONFIG,
-	        "[COLL-1111] coll_config says rank %d of %d but not where the ranks meet: set coll_config.id, "
+	        "[COLL-1111] coll_config has rank %d of %d but no rendezvous address: set coll_config.id, "
 	        "coll_config.exchange or COLL_ROOT=host:port",
 	        p->id->rank, p->id->size);
 }
@@ -496,11 +496,10 @@ static coll_status identify_explicit(const struct probe *p)
 	if (st != COLL_OK)
 		return st;
 	if (l && (f.rank != mine.rank || f.size != mine.size))
-		return coll_error_set(
-		        p->err, COLL_ERR_CONFIG,
-		        "[COLL-1111] coll_config says rank %d of %d, %s says rank %d of %d, and nothing else says "
-		        "where the ranks meet",
-		        mine.rank, mine.size, l->name, f.rank, f.size);
+		return coll_error_set(p->err, COLL_ERR_CONFIG,
+		                      "[COLL-1111] coll_config has rank %d of %d, %s has rank %d of %d, and no other "
+		                      "rendezvous address is set",
+		                      mine.rank, mine.size, l->name, f.rank, f.size);
 	adopt(p, l ? l->name : "explicit", &f);
 	return choose_meeting(p, l);
 }
@@ -516,7 +515,7 @@ static coll_status identify(const struct probe *p)
 	if (!l && p->settings->root[0])
 		return coll_error_set(
 		        p->err, COLL_ERR_CONFIG,
-		        "[COLL-1110] COLL_ROOT=%s is set but nothing says which rank this is: set COLL_RANK and "
+		        "[COLL-1110] COLL_ROOT=%s is set but the rank of this process is not: set COLL_RANK and "
 		        "COLL_SIZE",
 		        p->settings->root);
 	if (!l && p->cfg && (p->cfg->id || p->cfg->exchange))

@@ -255,7 +255,7 @@ static const struct row bad[] = {
         {{"COLL_RANK=0", "COLL_SIZE=2", "COLL_ROOT=unix:"}, "COLL_ROOT=unix:"},
         {{"COLL_RANK=0", "COLL_SIZE=2", "COLL_ROOT=h:0"}, "COLL_ROOT=h:0 names no port"},
         {{"COLL_RANK=0", "COLL_SIZE=2", "COLL_ROOT=h:1", "COLL_JOB_KEY=123"}, "COLL_JOB_KEY"},
-        {{"COLL_ROOT=h:1"}, "nothing says which rank this is"},
+        {{"COLL_ROOT=h:1"}, "the rank of this process is not"},
         {{"RANK=1"}, "RANK is set but WORLD_SIZE is not"},
         {{"WORLD_SIZE=2"}, "WORLD_SIZE is set but RANK is not"},
         {{"RANK=two", "WORLD_SIZE=4"}, "RANK=two"},
@@ -308,8 +308,8 @@ TEST(probe, the_callers_config_comes_first)
 	        "torchrun",
 	        "unix"};
 	const struct row differs = {{"RANK=1", "WORLD_SIZE=5", "MASTER_ADDR=m", "MASTER_PORT=1"},
-	                            "torchrun says rank 1 of 5"};
-	const struct row nowhere = {{NULL}, "not where the ranks meet"};
+	                            "torchrun has rank 1 of 5"};
+	const struct row nowhere = {{NULL}, "but no rendezvous address"};
 	coll_config cfg = COLL_CONFIG_INIT;
 
 	cfg.rank = 2;

@@ -1,9 +1,9 @@
 /*
- * The room of a meeting: who stands at the door, who is a child, and the loop
- * that serves them. A newcomer is nobody until it has proved the key; there are
- * at most PENDING_MAX of them, each has a deadline, and the oldest one that has
- * proved nothing gives way to a new one. So silent, chatty or endless strangers
- * cost a bounded amount of memory and descriptors, and never any waiting.
+ * The room of a rendezvous: pending connections, children, and the loop
+ * that serves them. A new connection is pending until it has proved the key. There are
+ * at most PENDING_MAX of them, each has a deadline, and the oldest one
+ * gives way to a new one. So silent, chatty or endless foreign connections
+ * cost a bounded amount of memory and descriptors, and never delay a rank.
  */
 #include "bootstrap/rendezvous.h"
 #include "bootstrap/rendezvous_member.h"

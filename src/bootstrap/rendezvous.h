@@ -50,7 +50,7 @@ struct room;
 coll_status room_open(struct room *r, const struct coll_rendezvous_point *how, struct coll_error_box *err);
 void room_close(struct room *r);
 
-/* The first failure counts. culprit -1: nobody. */
+/* The first failure counts. culprit -1: no rank. */
 void room_fail(struct room *r, coll_status status, int culprit, const char *format, ...)
         __attribute__((format(printf, 4, 5)));
 

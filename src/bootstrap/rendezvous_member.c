@@ -1,8 +1,8 @@
 /*
- * Every rank but 0 in a meeting: finds rank 0 (which may not be there yet),
- * introduces itself, goes to the parent it is told, serves its own children, and
- * passes on what comes down. Whatever fails before it is in place is tried again
- * until the deadline; what fails later ends the meeting.
+ * Every rank except 0 in a rendezvous: connects to rank 0 (which may not listen yet),
+ * registers, connects to the parent that rank 0 assigns, serves its own children, and
+ * forwards the table of addresses. Failures before it has its place are retried
+ * until the deadline; later failures end the rendezvous.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,16 +37,16 @@ struct member {
 	struct coll_address name; /* of the own listener, Unix */
 	int own_listener;         /* -1 if none */
 	struct coll_rng rng;
-	int *notices; /* ranks attached below, not yet told upwards */
+	int *notices; /* ranks attached below, not yet reported upwards */
 	int notice_count;
 	char cause[160];   /* why the last try failed */
 	char waiting[400]; /* what rank 0 is waiting for */
 };
 
-/* ---- Who and where am I ------------------------------------------------ */
+/* ---- Listener and identity of this rank --------------------------------- */
 
 /* Only ranks that may get children need a listener; without one (no port free)
- * this rank is simply nobody's parent. */
+ * this rank gets no children. */
 static void listen_for_kids(struct member *m)
 {
 	const struct coll_rendezvous_point *how = m->room.how;
@@ -295,7 +295,7 @@ static void serve_up(struct member *m)
 		const int fd = m->up.fd;
 
 		if (!from_above(m, &f)) {
-			room_fail(&m->room, COLL_ERR_BOOTSTRAP, m->parent, "rank %d says nonsense (frame %u)",
+			room_fail(&m->room, COLL_ERR_BOOTSTRAP, m->parent, "rank %d sent an invalid message (frame %u)",
 			          m->parent, f.type);
 			return;
 		}
@@ -372,11 +372,11 @@ static void from_kid(void *role, struct kid *k, const struct coll_wire_frame *f)
 		memcpy(&rank, f->body, sizeof(rank));
 		notice(m, (int)rank);
 	} else if (f->type == FRAME_FAILED) {
-		pass_up(m, f->body, f->len_bytes); /* rank 0 tells everybody, this rank too */
+		pass_up(m, f->body, f->len_bytes); /* rank 0 notifies all ranks, including this one */
 	}
 }
 
-/* Rank 0 must know, and will tell everybody. */
+/* Report it to rank 0, which notifies all ranks. */
 static void kid_lost(void *role, const struct kid *k)
 {
 	unsigned char buf[sizeof(struct failure) + TEXT_BYTES];
@@ -396,7 +396,7 @@ static void too_late(struct member *m)
 
 	if (m->phase == IN_PLACE)
 		room_fail(&m->room, COLL_ERR_BOOTSTRAP, -1, "the job was not complete within %d ms: %s", ms,
-		          m->waiting[0] ? m->waiting : "rank 0 does not say who is missing");
+		          m->waiting[0] ? m->waiting : "rank 0 did not report which ranks are missing");
 	else if (m->phase == SEEK_PARENT)
 		room_fail(&m->room, COLL_ERR_BOOTSTRAP, m->parent, "rank %d does not answer within %d ms (%s)",
 		          m->parent, ms, m->cause);
@@ -406,7 +406,7 @@ static void too_late(struct member *m)
 		          m->cause);
 }
 
-/* Rank 0 knows better what is missing: those in place give it time to say so. */
+/* Rank 0 can name the missing ranks: ranks that have their place give it time to do so. */
 static uint64_t own_deadline(const struct member *m)
 {
 	return m->room.how->deadline_ns + (m->phase == IN_PLACE ? 2 * COLL_DELAY_NS(RENDEZVOUS_FAREWELL) : 0);
@@ -448,7 +448,7 @@ static void pass_on(struct member *m)
 	if (room_drain(&m->room, how->deadline_ns + COLL_DELAY_NS(RENDEZVOUS_FAREWELL)))
 		return;
 	m->room.status = COLL_AGAIN;
-	room_fail(&m->room, COLL_ERR_BOOTSTRAP, m->room.kids[0].rank, "rank %d does not take the addresses of the job",
+	room_fail(&m->room, COLL_ERR_BOOTSTRAP, m->room.kids[0].rank, "rank %d does not read the addresses of the job",
 	          m->room.kids[0].rank);
 }
 

@@ -1,8 +1,8 @@
 /*
- * Rank 0 of a meeting: takes every rank's payload, tells each where its place in
- * the tree is, and when all are in place sends the whole table down. A newcomer
- * that contradicts the job (size, version, a rank taken already) ends the meeting
- * for all, for it has proved the key and is no stranger.
+ * Rank 0 of a rendezvous: receives the payload of every rank, assigns each its place in
+ * the tree, and sends the whole table down when all have their places. A new rank
+ * that contradicts the job (size, version, a rank that exists already) ends the rendezvous
+ * for all, since it has proved the key and so belongs to the job.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,7 +71,7 @@ static bool reachable(const struct guest *g, uint64_t host)
 }
 
 /* 0 is always possible. Places behind the first open one are tried too, so that
- * one unreachable parent does not send everybody to rank 0. */
+ * one unreachable parent does not send all ranks to rank 0. */
 static int choose_parent(struct root *o, const struct guest *newcomer)
 {
 	if (o->own_kids < FAN_OUT)
@@ -96,7 +96,7 @@ static bool acceptable(struct root *o, const struct introduction *in, size_t pay
 
 	if (in->version != WIRE_VERSION)
 		room_fail(&o->room, COLL_ERR_BOOTSTRAP, -1,
-		          "a process speaks version %u of the rendezvous, rank 0 version %d: the ranks run "
+		          "a process uses version %u of the rendezvous, rank 0 version %d: the ranks run "
 		          "different versions of the library",
 		          in->version, WIRE_VERSION);
 	else if (in->size != (uint32_t)how->size)
@@ -174,8 +174,8 @@ static void note_told(struct root *o, int rank)
 	o->here++;
 }
 
-/* Those who are still on their way would otherwise look for rank 0 until their
- * own deadline. Nobody is left to wait for when the deadline was the failure. */
+/* Ranks that have not connected yet would otherwise look for rank 0 until their
+ * own deadline. If the deadline was the failure, there are none to wait for. */
 static void say_why(struct root *o)
 {
 	const uint64_t until = coll_clock_ns() + COLL_DELAY_NS(RENDEZVOUS_LATE);
@@ -227,7 +227,8 @@ static void from_kid(void *role, struct kid *k, const struct coll_wire_frame *f)
 	} else if (f->type == FRAME_FAILED && unpack_failure(f, &status, &culprit, text, sizeof(text))) {
 		room_fail(&o->room, status, culprit, "%s", text);
 	} else {
-		room_fail(&o->room, COLL_ERR_BOOTSTRAP, k->rank, "rank %d says nonsense (frame %u)", k->rank, f->type);
+		room_fail(&o->room, COLL_ERR_BOOTSTRAP, k->rank, "rank %d sent an invalid message (frame %u)", k->rank,
+		          f->type);
 	}
 }
 
@@ -239,7 +240,7 @@ static void kid_lost(void *role, const struct kid *k)
 	          k->wire.cause);
 }
 
-/* Who is awaited, in words. */
+/* Write the missing ranks as text; returns the first of them. */
 static int missing_text(const struct root *o, char *buf, size_t len_bytes)
 {
 	const int size = o->room.how->size;
@@ -247,7 +248,8 @@ static int missing_text(const struct root *o, char *buf, size_t len_bytes)
 	char names[300];
 
 	name_ranks(names, sizeof(names), size, absent ? not_here : not_attached, o);
-	snprintf(buf, len_bytes, absent ? "%s of %d never came" : "%s of %d came but found no way to the others", names,
+	snprintf(buf, len_bytes,
+	         absent ? "%s of %d did not connect" : "%s of %d connected but could not reach other ranks", names,
 	         size);
 	for (int r = 1; r < size; r++)
 		if (absent ? not_here(o, r) : not_attached(o, r))
@@ -268,7 +270,7 @@ static void wait_for_all(struct root *o)
 			const int who = missing_text(o, text, sizeof(text));
 
 			room_fail(&o->room, COLL_ERR_BOOTSTRAP, who,
-			          "[COLL-4201] %s to the rendezvous (%s) within %d ms", text, how->root_text,
+			          "[COLL-4201] %s: rendezvous at %s, time limit %d ms", text, how->root_text,
 			          how->settings->create_timeout_ms);
 			return;
 		}
@@ -289,7 +291,7 @@ static void give_all(struct root *o)
 	if (room_drain(&o->room, how->deadline_ns))
 		return;
 	o->room.status = COLL_AGAIN;
-	room_fail(&o->room, COLL_ERR_BOOTSTRAP, o->room.kids[0].rank, "rank %d does not take the addresses of the job",
+	room_fail(&o->room, COLL_ERR_BOOTSTRAP, o->room.kids[0].rank, "rank %d does not read the addresses of the job",
 	          o->room.kids[0].rank);
 }
 

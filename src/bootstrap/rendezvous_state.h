@@ -1,10 +1,10 @@
 /*
- * What the two roles of a meeting share: listeners, strangers at the door,
- * children of the tree, the poll loop, messages. Private to meet*.c.
+ * State that the two roles of a rendezvous share: listeners, connections without a proof
+ * yet, children of the tree, the poll loop, messages. Private to rendezvous*.c.
  *
- * The tree is built by arrival: rank 0 tells each newcomer whose child it is
- * (its own for the first FAN_OUT), so a parent is always there before its
- * children, and rank 0 never holds more than FAN_OUT connections plus those of
+ * The tree is built in order of arrival: rank 0 assigns a parent to each new rank
+ * (itself to the first FAN_OUT), so a parent always connects before its
+ * children. Rank 0 never holds more than FAN_OUT connections plus those of
  * ranks whose parent could not be reached.
  */
 #ifndef COLL_BOOTSTRAP_RENDEZVOUS_STATE_H
@@ -70,7 +70,7 @@ struct room {
 	char text[TEXT_BYTES]; /* of the failure */
 
 	int listener[COLL_RENDEZVOUS_LISTENERS];
-	bool closed;               /* nobody is expected any more */
+	bool closed;               /* no further rank is expected */
 	uint64_t accept_again_ns;  /* descriptors ran out: wait until then */
 	struct coll_wire *pending; /* PENDING_MAX */
 	int pending_count;

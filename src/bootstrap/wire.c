@@ -1,7 +1,7 @@
 /*
  * The connection of wire.h. Owns its descriptor and two buffers. Until the other
- * end has proved the key, at most one handshake message is kept of what it says;
- * whoever polls the wire ends those that take too long.
+ * end has proved the key, at most one handshake message of it is kept.
+ * The code that polls the connection ends it when it takes too long.
  */
 #include "bootstrap/wire.h"
 
@@ -225,7 +225,7 @@ static void server_greeting(struct coll_wire *w)
 	struct answer a;
 
 	if (!is_magic(w)) {
-		fail(w, "not one of this job: garbage");
+		fail(w, "not a process of this job: garbage");
 		return;
 	}
 	if (w->in_len < sizeof(struct hello))
@@ -248,7 +248,7 @@ static void server_proving(struct coll_wire *w)
 		return;
 	memcpy(&p, w->in, sizeof(p));
 	if (p != proof(w, 'C')) {
-		fail(w, "not one of this job: wrong key");
+		fail(w, "not a process of this job: wrong key");
 		return;
 	}
 	drop(w, sizeof(p));
@@ -262,7 +262,7 @@ static void client_greeting(struct coll_wire *w)
 	uint64_t p;
 
 	if (!is_magic(w)) {
-		fail(w, "a stranger answers there");
+		fail(w, "another program answers there");
 		return;
 	}
 	if (w->in_len < sizeof(a))
@@ -309,7 +309,7 @@ static bool receive(struct coll_wire *w)
 	if (room > READ_CHUNK)
 		room = READ_CHUNK;
 	if (room == 0 || !grow(&w->in, &w->in_cap, w->in_len + room)) {
-		fail(w, room ? "out of memory" : "says too much before it has proved itself");
+		fail(w, room ? "out of memory" : "sends too much before it is authenticated");
 		return false;
 	}
 	n = recv(w->fd, w->in + w->in_len, room, 0);
@@ -411,7 +411,7 @@ bool coll_wire_peek(struct coll_wire *w, size_t max_bytes, struct coll_wire_fram
 		return false;
 	memcpy(&h, w->in, sizeof(h));
 	if (h.len_bytes > max_bytes) {
-		fail(w, "a frame of %u bytes where at most %zu may come", h.len_bytes, max_bytes);
+		fail(w, "a frame of %u bytes, at most %zu allowed", h.len_bytes, max_bytes);
 		w->in_len = 0;
 		return false;
 	}

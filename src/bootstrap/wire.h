@@ -1,7 +1,7 @@
 /*
  * One short-lived connection of the rendezvous: a handshake in which both ends
- * prove the job's key, then small frames. Non-blocking, bounded in bytes until
- * the other end has proved itself, and by a deadline until it is done.
+ * prove the job's key, then small frames. Non-blocking, limited in bytes until
+ * the other end is authenticated, and by a deadline until the handshake is done.
  *
  *   client                          server
  *   HELLO  magic, nonce c      ->
@@ -10,7 +10,7 @@
  *   frames {type, len, body}  <->   frames
  *
  * The handshake carries no version, so that it never changes: versions are
- * compared in the first frame, when the other end is known to belong to the job.
+ * compared in the first frame, when the other end is authenticated.
  */
 #ifndef COLL_BOOTSTRAP_WIRE_H
 #define COLL_BOOTSTRAP_WIRE_H

@@ -290,7 +290,7 @@ coll_status coll_comm_destroy(coll_comm **out)
 	if (!comm)
 		return COLL_OK;
 	if (coll_group_has(comm, NULL))
-		return coll_comm_refuse(comm, "comm_destroy", COLL_ERR_ARGUMENT, "a group has calls on it");
+		return coll_comm_refuse(comm, "comm_destroy", COLL_ERR_ARGUMENT, "a group still has calls on it");
 	*out = NULL;
 	ctx = comm->ctx;
 	coll_comm_drain(comm);

@@ -369,7 +369,7 @@ coll_status coll_comm_create(coll_comm **out, const coll_config *cfg)
 	if (st == COLL_OK)
 		st = coll_context_open(&ctx, &hooks, cfg, settings, &id, NULL, &err);
 	if (st == COLL_OK && !(peer_infos = calloc((size_t)id.size, sizeof(*peer_infos))))
-		st = coll_error_set(&err, COLL_ERR_MEMORY, "out of memory for %d cards", id.size);
+		st = coll_error_set(&err, COLL_ERR_MEMORY, "out of memory for the peer info of %d ranks", id.size);
 	if (st == COLL_OK && id.size == 1)
 		peer_infos[0] = ctx->info;
 	else if (st == COLL_OK)

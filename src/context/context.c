@@ -334,8 +334,8 @@ static coll_status check_settings(const struct coll_peer_info *info, const struc
 	if (!which)
 		return COLL_OK;
 	return coll_error_set(err, COLL_ERR_CONFIG,
-	                      "[COLL-1101] settings differ between rank 0 and rank %d: %s must be equal on all ranks, "
-	                      "as all that coll-info marks 'agreed', and is '%s' on rank 0, '%s' on rank %d",
+	                      "[COLL-1101] settings differ between rank 0 and rank %d: %s must be equal on all ranks "
+	                      "(coll-info marks it 'agreed'), but is '%s' on rank 0 and '%s' on rank %d",
 	                      info->rank, which, first->settings.value[at], info->settings.value[at], info->rank);
 }
 
@@ -346,11 +346,11 @@ static coll_status check_peer_infos(struct coll_context *c, struct coll_error_bo
 
 		if (info->magic != COLL_PEER_INFO_MAGIC || info->version != COLL_PEER_INFO_VERSION)
 			return coll_error_set(err, COLL_ERR_BOOTSTRAP,
-			                      "[COLL-4204] rank %d runs another version of this library", r);
+			                      "[COLL-4204] rank %d runs a different version of this library", r);
 		if (info->rank != r || info->size != c->size)
 			return coll_error_set(err, COLL_ERR_BOOTSTRAP,
-			                      "rank %d says it is rank %d of %d, rank %d says the job has %d", r,
-			                      info->rank, info->size, c->rank, c->size);
+			                      "rank %d reports that it is rank %d of %d, rank %d reports a job of %d",
+			                      r, info->rank, info->size, c->rank, c->size);
 		if (check_settings(info, &c->peer_infos[0], err) != COLL_OK)
 			return COLL_ERR_CONFIG;
 	}
@@ -365,7 +365,7 @@ coll_status coll_context_join(struct coll_context *ctx, const struct coll_peer_i
 	ctx->peer_infos = malloc((size_t)ctx->size * sizeof(*peer_infos));
 	ctx->processes = calloc((size_t)ctx->size, sizeof(*ctx->processes));
 	if (!ctx->peer_infos || !ctx->processes)
-		return coll_error_set(err, COLL_ERR_MEMORY, "out of memory for %d cards", ctx->size);
+		return coll_error_set(err, COLL_ERR_MEMORY, "out of memory for the peer info of %d ranks", ctx->size);
 	memcpy(ctx->peer_infos, peer_infos, (size_t)ctx->size * sizeof(*peer_infos));
 	st = check_peer_infos(ctx, err);
 	if (st == COLL_OK)

@@ -1,6 +1,6 @@
 /*
- * Links to other processes: whom to connect to, whom to let in, the proof both ways,
- * and what the end of a link means. Sockets are socket.c's.
+ * Links to other processes: which ones to connect to, which connections to accept, mutual
+ * authentication, and what the end of a link means. socket.c owns the sockets.
  */
 #include "control/connect.h"
 #include "control/liveness.h"
@@ -129,8 +129,8 @@ static bool unreachable(int error)
 	       error == ENETDOWN;
 }
 
-/* None of its addresses lets us in. wanted: somebody waits for the process, or doubts that it
- * lives; else it is remembered only. */
+/* None of its addresses accepts a connection. wanted: a rank waits for the process, or a liveness check
+ * runs; otherwise this is only recorded. */
 static void no_entry(struct coll_control *c, int peer, bool wanted, const char *cause, int error)
 {
 	if (!wanted)
@@ -146,7 +146,7 @@ void coll_control_open_link(struct coll_control *c, int peer, bool asked)
 	if (coll_control_find_link(c, peer) || peer == c->rank || c->peers[peer].dead)
 		return;
 	if (!connect_first(c, peer, asked, false))
-		no_entry(c, peer, asked, "its process does not listen any more", errno);
+		no_entry(c, peer, asked, "its process no longer listens", errno);
 }
 
 void coll_control_probe(struct coll_control *c, int peer)
@@ -155,10 +155,9 @@ void coll_control_probe(struct coll_control *c, int peer)
 		no_entry(c, peer, true, c->peers[peer].cause, errno);
 }
 
-/* A link failed before or after it was proved. A peer that accepts and hangs up before
- * the proof lives: its door is crowded by strangers, and we knock again (keep_links,
- * send_pings). Death is a refusal, or no way there; the end of a proved link makes us
- * suspicion. */
+/* A link failed before or after its handshake. A peer that accepts and closes the connection before the
+ * handshake completes lives: its listener is overloaded, and keep_links and send_pings try again. A refused
+ * connection or an unreachable peer means death. The end of an authenticated link starts a liveness check. */
 void coll_control_broken(struct coll_control *c, struct coll_control_link *l, const char *cause, int error)
 {
 	const int peer = l->peer, next = l->candidate + 1;
@@ -306,8 +305,8 @@ bool coll_control_on_welcome(struct coll_control *c, struct coll_control_link *l
 
 /* ---- Timers ---- */
 
-/* The links of the ring and the tree must be there before they are needed; a crowded
- * door may have turned us away. Number i of them: the process, -1 for none. */
+/* The links of the ring and the tree must exist before they are needed; an overloaded listener may
+ * have refused them. Process number i of these neighbours, -1 for none. */
 static int wanted(const struct coll_control *c, int i)
 {
 	const int peer = i == 0 ? (c->rank + 1) % c->size : c->rank > 0 ? (c->rank - 1) / 2 : c->rank;

@@ -224,7 +224,7 @@ coll_status coll_control_open(const struct coll_control_env *env, struct coll_pe
 	return COLL_OK;
 }
 
-/* Whoever connects before this waits in the backlog. */
+/* Connections made before this wait in the backlog. */
 coll_status coll_control_join(struct coll_control *c, const struct coll_peer_info *peer_infos, int rank, int size)
 {
 	pthread_mutex_lock(&c->lock);
@@ -254,8 +254,8 @@ static bool unmet(const struct coll_control *c)
 	return false;
 }
 
-/* Something is still to be written, or a link that we are making will want the notes.
- * Whoever knocks here unasked is waited for by nobody: it may be a stranger. */
+/* Something is still to be written, or a link that this process is opening will carry the notes.
+ * Incoming connections that are not authenticated are not waited for: they may be foreign. */
 static bool unsent(const struct coll_control *c)
 {
 	for (int i = 0; i < c->nlinks; i++) {
@@ -307,7 +307,7 @@ void coll_control_close(struct coll_control **control, int flush_ms)
 		return;
 	*control = NULL;
 	if (c->size > 0) {
-		/* A goodbye promises that the cause was told. */
+		/* A goodbye promises that the cause of a failure was sent before. */
 		if (c->notes)
 			coll_control_flush(c, COLL_DELAY_CONTROL_TELL_MS);
 		pthread_mutex_lock(&c->lock);

@@ -1,13 +1,13 @@
 /*
- * The control plane: who is alive, what went wrong, what is everybody doing.
+ * The control plane: which processes are alive, which failures occurred, and what each rank is doing.
  *
- * Each context keeps a few control links (the next rank on a ring, its parent in
- * a binary tree, and whoever chose it likewise: O(log n), connected without one
- * another for any single loss) over Unix sockets on one host and TCP between
- * hosts. Every link is proved with the job's key. A broken link without a goodbye
- * is a death; deaths and failures are notes, flooded over the links and kept once
+ * Each context keeps a few control links, over Unix sockets on one host and TCP between
+ * hosts. They lead to the next rank on a ring, to its parent in a binary tree, and to the ranks that
+ * chose it in the same way: O(log n) links, and the graph stays connected after the loss of any
+ * one process. Every link is authenticated with the job's key. A link that breaks without a goodbye
+ * starts a liveness check. Deaths and failures are notes, flooded over the links and kept once
  * per (kind, subject, communicator). A rank whose call has not moved for a while
- * asks the rank it waits for directly: PING carries its call record, PONG the
+ * pings the rank it waits for directly: PING carries its call record, PONG the
  * other's (mismatch_msg.h). A stopped process does not answer; a late one does.
  *
  * Everything here runs in the service thread, or in a waiting caller when the
@@ -29,7 +29,7 @@
 struct coll_control;
 struct coll_held_note;
 
-/* A fact worth telling everyone. */
+/* A fact that is passed on to all processes. */
 enum coll_gossip_kind {
 	COLL_GOSSIP_DEATH =
 	        1,        /* `process` is dead, or unreachable (status PEER_SILENT), as seen by origin; text: why */
@@ -68,7 +68,7 @@ struct coll_control_env {
 coll_status coll_control_open(const struct coll_control_env *env, struct coll_peer_info *info,
                               struct coll_control **control, struct coll_error_box *err);
 
-/* Everybody's peer infos are known (borrowed, size of them): start linking up. */
+/* The peer infos of all size processes are complete (borrowed): start connecting. */
 coll_status coll_control_join(struct coll_control *c, const struct coll_peer_info *peer_infos, int rank, int size);
 
 /* Say goodbye on every link and flush (at most flush_ms), then free. */
@@ -80,8 +80,8 @@ int coll_control_fd(const struct coll_control *c);
 /* Milliseconds until service must be called without any event, at most 1000. */
 int coll_control_timeout_ms(struct coll_control *c);
 
-/* Wait until what was told has left this process, at most ms: by the links that are proved,
- * and by those that this process is opening. Any thread but the service thread's. */
+/* Wait at most ms until this process has sent its notes, over the authenticated links and
+ * over those that it is opening. Any thread except the service thread. */
 void coll_control_flush(struct coll_control *c, int ms);
 
 /* What is known of a process asked before. */

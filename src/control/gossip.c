@@ -106,7 +106,7 @@ static bool keep(struct coll_control *c, const struct coll_note *n, int from)
 		return false;
 	*h = (struct coll_held_note){.from = from, .note = *n};
 	if (is_fact(n)) {
-		/* At the end: who asks for the first death gets the first that was told. */
+		/* At the end of the list: a query for the first death then returns the one reported first. */
 		at = c->last_fact ? &c->last_fact->chain : &c->facts;
 		c->last_fact = h;
 	} else {
@@ -133,7 +133,7 @@ void coll_control_forget_all(struct coll_control *c)
 	c->spare = NULL;
 }
 
-/* ---- Telling ---- */
+/* ---- Spreading ---- */
 
 bool coll_control_untold(const struct coll_control *c, const struct coll_control_link *l)
 {
@@ -173,16 +173,16 @@ bool coll_control_write(struct coll_control *c, struct coll_control_link *l)
 static void say_note(struct coll_control *c, const struct coll_note *n)
 {
 	if (n->kind == COLL_GOSSIP_DEATH)
-		coll_control_say(
-		        c, COLL_LOG_INFO,
-		        "[COLL-2101] rank %d on host %.63s (process %d) is dead or unreachable: %s (told by rank %d)",
-		        n->process, c->peer_infos[n->process].host_name, c->peer_infos[n->process].process, n->text,
-		        n->origin);
+		coll_control_say(c, COLL_LOG_INFO,
+		                 "[COLL-2101] rank %d on host %.63s (process %d) is dead or unreachable: %s (reported "
+		                 "by rank %d)",
+		                 n->process, c->peer_infos[n->process].host_name, c->peer_infos[n->process].process,
+		                 n->text, n->origin);
 	else
-		coll_control_say(c, COLL_LOG_INFO, "%s (told by rank %d)", n->text, n->origin);
+		coll_control_say(c, COLL_LOG_INFO, "%s (reported by rank %d)", n->text, n->origin);
 }
 
-/* What a rank of this job never writes is not believed of one either. */
+/* A note that no rank of this job would write is refused. */
 static bool sensible(const struct coll_control *c, const struct coll_note *n)
 {
 	return n->origin >= 0 && n->origin < c->size && n->process < c->size &&

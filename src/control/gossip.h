@@ -10,7 +10,7 @@
 /* Tell everyone (and ourselves). Any thread. False: it was known. */
 bool coll_control_tell(struct coll_control *c, const struct coll_note *note);
 
-/* The failure told of a communicator, if any. */
+/* The failure reported for a communicator, if any. */
 bool coll_control_failure(struct coll_control *c, uint64_t comm, struct coll_note *note);
 
 /* What holds for all communicators (deaths, lost links), in order of arrival: the one after

@@ -1,10 +1,10 @@
 /*
- * A word now and then on control links over TCP, so that they are never idle: the kernel
- * watches an idle connection by one probe a second, and where the death of a host must be
- * seen within 2 s, one that is lost on the way would be a death. What is sent as data is
- * sent again, several times, within TCP_USER_TIMEOUT. A process that says nothing itself
- * (it is stopped) is left to the kernel: its buffer would fill up, and that looks like
- * death, too.
+ * Keepalive messages on control links over TCP, so that they are never idle. The kernel
+ * checks an idle connection with one probe per second. Since the death of a host must be
+ * detected within 2 s, the loss of one probe would count as a death. Data, in contrast, is
+ * resent several times within TCP_USER_TIMEOUT. No keepalive is sent to a process that sends
+ * nothing itself because it is stopped: its buffer would fill up, which also looks like
+ * death. The kernel's probes watch that connection.
  */
 #include <sys/socket.h>
 

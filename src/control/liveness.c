@@ -1,20 +1,23 @@
 /*
- * Doubts: whether a process still lives whose connection ended without a goodbye.
+ * Liveness check: does a process still live whose connection ended without a goodbye?
  *
- * Connections end for other reasons than deaths (a firewall, a reset from outside). So we
- * ask it over a control link that still stands, and knock at its door once more, by a
- * connection of its own; a door that hangs up before the proof is crowded, or closing: knock
- * again. An answer is a life, and comes behind everything the other has told. No answer at
- * all for LIVENESS is silence, which those who wait for the process find out by asking. No way
- * there is a death at once. Where a host has stopped acknowledging it is no word from it for
- * LIVENESS_UNREACHED: wires come back, and a kernel gives up for the loss of one probe.
+ * Connections also end for other reasons than deaths, such as a firewall or a reset from
+ * outside. So the process is pinged over a control link that still works, and a new connection
+ * to its listener is tried. If the listener closes that connection before the handshake
+ * completes, it is overloaded or closing, and the attempt is repeated. The outcomes:
+ *   an answer             it lives; the answer arrives after all notes that it sent before;
+ *   no answer in LIVENESS it is silent; ranks that wait for it detect that by their pings;
+ *   unreachable           it is dead, at once;
+ *   its host does not     it is dead after LIVENESS_UNREACHED without an answer: links come back,
+ *   acknowledge           and a kernel gives up after the loss of one probe.
  *
- * A door that nobody listens at means that the process has gone, not how: killed, or by its
- * own will after it had told why. Its last words went to those it had links with. So only who
- * has read such a link to its end says at once that it is dead, behind what it read there.
- * Others leave that to them, for LIVENESS, as long as there are any; and if nobody has told them then, it
- * must have left in peace while this process was late, and with it those who heard its goodbye. So it counts as
- * one that has left: at an end that is no failure, and whoever waits for it is told so.
+ * A refused connection shows that the process ended, but not how: it was killed, or it ended
+ * after it had sent the cause of a failure. It sent its last notes to the processes that it had
+ * links with. So only a process that has read such a link to its end may declare it dead at
+ * once, after the notes that it read there. All others leave this to them for LIVENESS, as long
+ * as such processes exist. If no note has arrived by then, the process ended in order while
+ * this one was late, and so did those that received its goodbye. It then counts as one that has
+ * left: at the end of a job this is not a failure, and ranks that wait for it get that error.
  */
 #include "control/liveness.h"
 #include "control/connect.h"
@@ -37,7 +40,7 @@ static void settle(struct coll_control *c, int peer)
 			c->links[i]->probe = false; /* one like others from now on */
 }
 
-/* It lives, or says nothing: but what its data link carried is lost. */
+/* It lives or is silent, but the data on its data link is lost. */
 static void lost_link(struct coll_control *c, int peer)
 {
 	struct peer *p = &c->peers[peer];
@@ -52,7 +55,7 @@ static void lost_link(struct coll_control *c, int peer)
 	coll_control_spread(c, &n, -1);
 }
 
-/* Number i of those who keep links with peer by rule; -1: none such. */
+/* Number i of the processes that keep links with peer by rule; -1: there are fewer. */
 int coll_control_neighbour(const struct coll_control *c, int peer, int i)
 {
 	const int n = c->size;
@@ -62,7 +65,7 @@ int coll_control_neighbour(const struct coll_control *c, int peer, int i)
 	return all[i] < n && all[i] != peer ? all[i] : -1;
 }
 
-/* Somebody else may have read what peer said last. */
+/* Another process may have read the last notes of peer. */
 static bool others_know(const struct coll_control *c, int peer)
 {
 	for (int i = 0; i < COLL_NEIGHBOURS; i++) {
@@ -74,8 +77,8 @@ static bool others_know(const struct coll_control *c, int peer)
 	return false;
 }
 
-/* Who keeps a link with it by rule hears its goodbye, or reads the end without one; and of a link that was
- * proved for another reason the same holds. */
+/* A process that keeps a link with it by rule receives its goodbye, or reads the end of the link without one.
+ * The same holds for a link that was authenticated for another reason. */
 static bool would_have_heard(const struct coll_control *c, int peer)
 {
 	for (int i = 0; i < COLL_NEIGHBOURS; i++)
@@ -93,8 +96,7 @@ void coll_control_missing(struct coll_control *c, int peer, const char *cause)
 	} else if (!c->closing && !p->dead && !p->life.left) {
 		p->life.left = p->presumed = true;
 		p->life.left_ns = coll_clock_ns();
-		coll_control_say(c, COLL_LOG_INFO, "rank %d is not there any more (%s): it must have left", peer,
-		                 cause);
+		coll_control_say(c, COLL_LOG_INFO, "rank %d no longer listens (%s): it has left", peer, cause);
 	}
 }
 

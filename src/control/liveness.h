@@ -1,5 +1,5 @@
 /*
- * Doubts.
+ * Liveness check of a process whose connection ended without a goodbye: liveness.c has the rules.
  */
 #ifndef COLL_CONTROL_LIVENESS_H
 #define COLL_CONTROL_LIVENESS_H
@@ -8,7 +8,7 @@
 
 void coll_control_suspect(struct coll_control *c, int peer, const char *cause, enum coll_suspect_why why);
 
-/* Nobody listens at its door. */
+/* Its listener refused a connection. */
 void coll_control_gone(struct coll_control *c, int peer, const char *cause);
 
 /* Its host has answered. */
@@ -22,7 +22,8 @@ void coll_control_alive(struct coll_control *c, int peer, uint64_t suspect);
 void coll_control_settle_suspects(struct coll_control *c, uint64_t now);
 int coll_control_neighbour(const struct coll_control *c, int peer, int i);
 
-/* It is not there any more. Whoever would have heard its goodbye tells its death; to others it has left. */
+/* Its process has ended. If this process would have received its goodbye it declares the death; otherwise the
+ * process counts as one that has left. */
 void coll_control_missing(struct coll_control *c, int peer, const char *cause);
 
 #endif

@@ -52,8 +52,8 @@ struct coll_blocked {
 };
 
 struct coll_mismatch_msg {
-	struct coll_record record; /* what the asker is doing now */
-	uint64_t wait;             /* names the asker's wait since its last movement */
+	struct coll_record record; /* the current call of the rank that asks */
+	uint64_t wait;             /* identifies the wait of the rank that asks, since its last movement */
 	int32_t third;             /* the rank whose messages with the one asked are to be counted */
 	uint32_t pad;
 	uint64_t sequence;
@@ -67,15 +67,16 @@ struct coll_answer {
 	struct coll_record record; /* what the one asked is doing now */
 	struct coll_record call;   /* the call or message that is answered with; sequence 0: not on record */
 	uint64_t sequence;         /* of the question */
-	/* Elements to and from the asker in that call of which the question says so; pair counts 0: not
-	 * on record, or block lengths are no matter of pairs. */
+	/* Elements to and from the rank that asks, in the call that the question names; pair counts 0: not
+	 * recorded, or the call has no block lengths per pair. */
 	uint64_t pair_counts, to, from;
 	uint64_t wait;               /* of the question */
 	struct coll_blocked blocked; /* of the one asked, on this communicator */
 	uint64_t sent, received;     /* messages that it has begun to send to, to receive from third */
 	int32_t third;
 	uint32_t pad2;
-	struct coll_record abroad; /* its call on another communicator that waits for the asker; not active: none */
+	struct coll_record
+	        abroad; /* its call on another communicator that waits for the rank that asks; not active: none */
 	uint32_t about;
 	uint32_t pad;
 };

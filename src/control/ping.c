@@ -33,7 +33,7 @@ void coll_control_on_ping(struct coll_control *c, struct coll_control_link *l, c
 	struct coll_message m = {.type = COLL_MSG_PONG};
 
 	sign_of_life(c, l->peer);
-	/* Behind all notes: who hears the answer has heard what was told before. It is asked again. */
+	/* Sent after all notes: a rank that has the answer also has all earlier notes. The ping is repeated. */
 	if (!coll_control_write(c, l) || coll_control_untold(c, l))
 		return;
 	c->env.answer(c->env.ctx, l->peer, q, &m.u.answer);
@@ -50,7 +50,7 @@ void coll_control_on_pong(struct coll_control *c, struct coll_control_link *l, c
 	if (!a)
 		return;
 	a->answer = *answer;
-	/* Of an earlier question: what it is doing now is news all the same. */
+	/* The answer to an earlier question: its call record is new all the same. */
 	a->answered_ns = c->peers[l->peer].life.last_answer_ns;
 	a->about_this = answer->sequence == a->question.sequence;
 }
@@ -100,7 +100,7 @@ void coll_control_ask_again(struct coll_control *c, int peer)
 
 /* ---- Interface ---- */
 
-/* A free ask, or the one that nobody has renewed for longest. */
+/* A free ask, or the one whose renewal is the longest ago. */
 static struct ask *take_ask(struct coll_control *c)
 {
 	struct ask *oldest = &c->asks[0];

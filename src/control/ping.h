@@ -19,7 +19,7 @@ void coll_control_on_ping(struct coll_control *c, struct coll_control_link *l, c
 void coll_control_on_pong(struct coll_control *c, struct coll_control_link *l, const struct coll_answer *answer);
 void coll_control_send_pings(struct coll_control *c, uint64_t now);
 
-/* A link has come up: whoever is asked over it is asked now. */
+/* A link is up: send the pings that are due over it now. */
 void coll_control_ask_again(struct coll_control *c, int peer);
 
 #endif

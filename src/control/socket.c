@@ -1,6 +1,6 @@
 /*
  * Sockets of the control plane: listeners, connections, fixed-size messages.
- * Knows no policy: who links to whom is connect.c's, what a message means control.c's.
+ * It has no policy: connect.c decides on links, control.c on what a message means.
  */
 #include "control/socket.h"
 #include "base/delay.h"
@@ -166,8 +166,8 @@ static void tune_tcp(int fd)
 	int one = 1, idle = COLL_DELAY_CONTROL_IDLE_PROBE_MS / 1000, count = 1;
 	int user_ms = COLL_DELAY_CONTROL_UNACKNOWLEDGED_MS;
 
-	/* An unreachable host must be noticed within 2 s, by whoever asks it after 250 ms; and when
-	 * idle, soon. It is no death yet: see liveness.c. */
+	/* A rank that pings an unreachable host after 250 ms must detect it within 2 s; an idle link must
+	 * detect it soon. This is not a death yet: see liveness.c. */
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));

@@ -1,10 +1,10 @@
 /*
- * Private to the control plane: its state, and what its files say to each other.
+ * Private to the control plane: its state and the functions that its files share.
  *
  * control.c runs it and owns the interface; connect.c owns the links to other
- * processes; gossip.c what is known of deaths and failures; ping.c whom
- * callers wait for, and what those answer; socket.c the bytes of one link. All
- * functions here want the lock held.
+ * processes; gossip.c the notes of deaths and failures; ping.c the ranks that
+ * callers wait for and their answers; socket.c the bytes of one link. All
+ * functions here are called with the lock held.
  */
 #ifndef COLL_CONTROL_STATE_H
 #define COLL_CONTROL_STATE_H
@@ -29,17 +29,17 @@ struct peer {
 	struct coll_peer_life life;
 	uint64_t asked_until_ns, pinged_ns;
 	bool dead;
-	bool met;          /* a link to it has been proved: what it tells is read there */
-	bool refused;      /* nobody listened at its door, and no link was proved since */
-	bool door_opened;  /* somebody accepted and hung up during this round of addresses */
+	bool met;          /* a link to it was authenticated: its notes arrive there */
+	bool refused;      /* its listener refused a connection, and no link was authenticated since */
+	bool door_opened;  /* a listener accepted and closed during this round of addresses */
 	unsigned hello_ms; /* wait limit with the next handshake, 0: the shortest */
 	/* Whether it lives: liveness.c. */
 	uint64_t suspect_until_ns; /* 0: no suspicion */
-	uint64_t knock_ns;         /* when to knock again */
+	uint64_t knock_ns;         /* when to connect again */
 	uint64_t suspect;          /* number of the suspicion, repeated by the answer that settles it */
 	bool link_lost;            /* a data link to it broke */
 	bool unreached;            /* because its host does not acknowledge */
-	bool presumed;             /* life.left is what its absence looks like */
+	bool presumed;             /* life.left was concluded from its absence */
 	char cause[160];
 };
 

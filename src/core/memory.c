@@ -141,7 +141,7 @@ coll_status coll_mem_free(coll_comm *comm, void *ptr)
 		return COLL_OK;
 	a = find(comm, ptr, false);
 	if (!a)
-		return coll_comm_refuse(comm, "mem_free", COLL_ERR_ARGUMENT, "%p was not given by coll_mem_alloc()",
+		return coll_comm_refuse(comm, "mem_free", COLL_ERR_ARGUMENT, "%p was not returned by coll_mem_alloc()",
 		                        ptr);
 	release(comm, a);
 	return COLL_OK;

@@ -142,8 +142,8 @@ static size_t longest(const struct coll_extent *e, const struct coll_plan *plan)
 	return most;
 }
 
-/* Elements that the tiles must cover: of the vector, or of the longest block this
- * rank knows of. A rank that knows of short blocks only stops early: it has no
+/* Elements that the tiles must cover: those of the vector, or of the longest block whose length this
+ * rank has. A rank that has only short blocks stops early: it has no
  * bytes to move in later tiles. */
 size_t coll_run_span(const struct coll_job *job)
 {

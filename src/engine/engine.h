@@ -2,8 +2,8 @@
  * The engine: runs any plan over any mix of transports.
  *
  * An operation (coll_run) is a resumable state machine: start binds it, poll
- * advances it as far as it can go without waiting. It knows no communicator:
- * channels come from a fabric (a table of one function), so that comm/, the
+ * advances it as far as it can go without waiting. It is independent of communicators:
+ * channels come from a fabric (a table of one function), so that the library, the
  * tests and the seeded scheduler drive the same code. poll never allocates, locks
  * or makes a system call of its own.
  */
@@ -65,7 +65,7 @@ struct coll_intra_state {
 	uint32_t phase;
 	uint32_t epoch;
 	uint32_t done, next; /* pieces of work: done, begun */
-	uint32_t pending;    /* ranks not heard of, or the one waited for */
+	uint32_t pending;    /* ranks without a sign of arrival, or the one waited for */
 	uint32_t events;     /* steps made: who waits sees whether anything has moved */
 	uint32_t idle;       /* polls that found nothing */
 	uint32_t cell;
@@ -130,8 +130,8 @@ struct coll_job {
 
 struct coll_run; /* opaque; reusable */
 
-/* Whom and what the run waits for, for diagnosis: the first unfinished step of
- * the first unfinished lane. peer -1 when it waits for nobody. */
+/* The rank and step that the run waits for, for diagnosis: the first unfinished step of
+ * the first unfinished lane. peer -1 when it waits for no rank. */
 struct coll_run_where {
 	int peer;
 	bool sends;    /* it waits for the peer to take something */
@@ -158,7 +158,7 @@ struct coll_run_stats {
 	uint64_t bytes_streamed; /* of those sent: stored past the caches */
 };
 
-/* Ragged cut, the one place that knows it: chunk c of n over count elements.
+/* The ragged division, defined only here: chunk c of n over count elements.
  * The first count % n chunks are one element longer. */
 static inline void coll_cut(size_t count, uint32_t n, uint32_t c, size_t *first, size_t *len)
 {

@@ -1,23 +1,22 @@
 /*
- * Stores: whether a call's results are stored through the caches or past them.
+ * Store policy: whether the results of a call are written with cached or with non-temporal stores.
  *
- * A store through the caches first reads the line that it overwrites, from wherever that lies, and
- * displaces what is still to be read. Where all that the ranks of a host work on fits their
- * caches that costs nothing, and streaming stores, which go to memory, cost a lot. How much fits is not to be
- * had from a table: a virtual machine is told the size of a cache that it has a small share of.
- * So between sizes for which the answer is known, calls are made both ways and timed:
+ * A cached store first reads the line that it overwrites, and displaces data that is still to be read.
+ * If the working set of all ranks of a host fits its caches, cached stores are free, and non-temporal stores,
+ * which go to memory, are costly. Virtual machines misreport cache sizes: they see the size of a cache of which
+ * they have a small share. So between two bounds calls are made both ways and timed:
  *
- *   less than least_bytes   through the caches
- *   2 * told_bytes or more  past them
- *   between                 first as assume_bytes says. Then a look: some calls each way, and the
- *                           quicker one stays; again after 32, 64 ... 1024 such calls
+ *   less than least_bytes   cached
+ *   2 * told_bytes or more  non-temporal
+ *   between                 first by assume_bytes. Then a trial: some calls each way, and the
+ *                           faster one stays; again after 32, 64 ... 1024 such calls
  *
- * Ranks that make the same calls look at the same time, as long as they find the same. They need
- * not: it is a local fact, and results do not depend on it. It reads no clock: it is told times, of what the
- * rank did itself, without its waits.
+ * Ranks that make the same calls have their trials at the same time, as long as their results agree. This is not
+ * required: it is a local fact, and results do not depend on it. It reads no clock: the caller passes the
+ * time of the rank's own work, without its waits.
  *
- * What is not timed is what becomes of the results: who reads them next finds them in memory, not in a cache.
- * Hence `gain`. docs/design/shm-large.md has what was measured.
+ * The later use of the results is not timed: the next reader finds them in memory, not in a cache.
+ * Hence `gain`. docs/design/shm-large.md has the measurements.
  */
 #ifndef COLL_ENGINE_NT_POLICY_H
 #define COLL_ENGINE_NT_POLICY_H

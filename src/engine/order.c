@@ -33,7 +33,7 @@ static bool left_lane(const struct coll_run *run, uint32_t l, uint32_t w)
 	const struct instance *inst = &run->instances[w];
 	const struct lane *lane = &inst->lanes[l];
 
-	/* By hand: no channel at all, unless the plan may still be run. */
+	/* Without a plan: no channel at all, unless the plan may still be run. */
 	if (run->intranode)
 		return run->status == COLL_OK || run->intra.committed;
 	if (run->status == COLL_OK || w >= run->windows || l >= run->bound_lanes || !inst->active)

@@ -19,7 +19,7 @@ static const struct instance *oldest(const struct coll_run *run)
 	return found;
 }
 
-/* Follow waits from lane to lane until somebody outside is to blame. */
+/* Follow waits from lane to lane until one waits for another rank. */
 static void blame(const struct coll_run *run, const struct instance *inst, uint32_t l, struct coll_run_where *where)
 {
 	const struct coll_plan *plan = run->job.plan;

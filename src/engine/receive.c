@@ -1,5 +1,5 @@
 /*
- * Receives: RECV and RECV_REDUCE, and destinations told to the peer before their step is reached.
+ * Receives: RECV and RECV_REDUCE, and destinations announced to the peer before their step is reached.
  *
  * A long frame's destination is announced when its step is the lane's head (armed), and may be
  * offered when the lane begins (invited); then the frame is there, or has been reduced, when

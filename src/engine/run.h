@@ -22,10 +22,10 @@ void coll_run_restart(struct coll_run *run, const void *in, void *out, uint64_t 
 void coll_run_begun(struct coll_run *run, const struct coll_intra_state *state);
 
 /*
- * Give a run up: its channels have been closed, so nothing settles its cookies any more
- * and nobody reads the memory it lent. A run that has not ended yet ends with status (an
- * error); whatever it was, it has let go of its fabric, and may be started again or be
- * destroyed. Every run that ever used the fabric since its channels were opened is
+ * Cancel a run: its channels have been closed, so nothing settles its cookies any more
+ * and no peer reads the memory it lent. A run that has not ended yet ends with status (an
+ * error). In any state it releases its fabric, and may be started again or
+ * destroyed. Every run that used the fabric since its channels were opened must be
  * cancelled before any of them is polled or started again.
  */
 void coll_run_cancel(struct coll_run *run, coll_status status);

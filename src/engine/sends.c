@@ -74,9 +74,9 @@ static inline coll_status send_by_value(struct coll_run *run, struct instance *i
 }
 
 /*
- * Whether to lend the source as it lies. Not a raw contribution in place: the result is
- * going to overwrite it, and the lane would wait for the reader: unless the kernel takes the
- * bytes, whether the reader runs or not, or of two ranks the one that overwrites it is the
+ * Whether to lend the source without a copy. A raw contribution in place is not lent: the result
+ * overwrites it, and the lane would wait for the reader. There are two exceptions. The kernel may take the
+ * bytes, whether the reader runs or not. Or, with two ranks, the one that overwrites it is the
  * reader, or comes after it.
  */
 static inline bool lendable(const struct coll_run *run, const struct coll_step *s, const struct walk *w,

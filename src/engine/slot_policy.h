@@ -1,13 +1,13 @@
 /*
- * Pace: whether slots to one peer are filled through the caches or past them.
+ * Slot policy: whether slots to one peer are filled with cached or with non-temporal stores.
  *
- * A slot that the peer has read lies in its caches, and what is stored into it next must be
- * fetched, or taken away, from there; then the peer fetches it from this core's caches. Where
- * the two cores share a cache that is the fastest way there is. Where they do not, each line
- * crosses between caches twice at the price of a miss, and streaming stores are several times
- * faster: what is on its way lies in memory, from where the peer's core prefetches it. In a
- * virtual machine cores change places while a program runs. So the fills are timed, now and
- * then: docs/design/shm-large.md has what was measured.
+ * A slot that the peer has read is in its caches. A cached store must fetch or invalidate the line
+ * there, and then the peer fetches it from the caches of this core. If
+ * the two cores share a cache, this is the fastest way. If they do not, each line
+ * crosses between caches twice, at the cost of a miss each, and non-temporal stores are several times
+ * faster: the data is in memory, from where the peer's core prefetches it. In a
+ * virtual machine, virtual cores move between physical ones while a program runs. So the fills are timed from time
+ * to time: docs/design/shm-large.md has the measurements.
  *
  *   NEAR   cached; every few fills are timed. Slow ones in a row: TRIAL
  *   TRIAL  a few streamed fills are timed. Clearly faster: FAR. Not: NEAR, and left alone
@@ -15,7 +15,7 @@
  *   FAR    streamed. After so many bytes: PROBE
  *   PROBE  a few cached fills are timed. One is not slow: NEAR. All are: FAR
  *
- * A local fact: what travels does not depend on it. It reads no clock: it is told times.
+ * A local fact: what is sent does not depend on it. It reads no clock: the caller passes times.
  */
 #ifndef COLL_ENGINE_SLOT_POLICY_H
 #define COLL_ENGINE_SLOT_POLICY_H

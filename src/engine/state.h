@@ -52,11 +52,11 @@ enum coll_engine_mutant {
 	MUTANT_LAND_ON_OPERAND,     /* what is taken comes where the other operand lies */
 	MUTANT_FAILURES,            /* from here on: what only failures show */
 	MUTANT_POST_BEFORE_DONE = MUTANT_FAILURES, /* what was derived from a view is sent before done() */
-	MUTANT_DONE_UNCHECKED,                     /* done() may say that the view was revoked: nobody listens */
-	MUTANT_LOST_IS_RECEIVED,                   /* an announced destination that was given up counts as filled */
-	MUTANT_DEAD_IS_DONE,                       /* a step that finds its peer dead counts as retired */
-	MUTANT_FORGET_FAILED_AFTER,                /* the failure of the operation before is not passed on */
-	MUTANT_CANCEL_KEEPS,                       /* a cancelled run keeps its channels */
+	MUTANT_DONE_UNCHECKED,      /* done() may report that the view was revoked; the result is ignored */
+	MUTANT_LOST_IS_RECEIVED,    /* an announced destination that was given up counts as filled */
+	MUTANT_DEAD_IS_DONE,        /* a step that finds its peer dead counts as retired */
+	MUTANT_FORGET_FAILED_AFTER, /* the failure of the operation before is not passed on */
+	MUTANT_CANCEL_KEEPS,        /* a cancelled run keeps its channels */
 	MUTANT_COUNT
 };
 #ifdef COLL_ENGINE_MUTANT

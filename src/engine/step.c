@@ -1,7 +1,7 @@
 /*
- * One function per step operation: what a step does when its lane reaches it. The table of
- * them, and the steps that stay on this rank; sends.c has SEND, receive.c and forward.c what
- * takes a frame.
+ * One function per step operation: what a step does when its lane reaches it. This file has the table
+ * of these functions and the steps that stay on this rank; sends.c has SEND, receive.c and forward.c
+ * the steps that take a frame.
  *
  * Contract of each: OK means that the step has retired, or, for SEND, that it
  * has started and is in the lane's list of flights; AGAIN means that nothing

@@ -1,6 +1,6 @@
 /*
  * What several step operations do with bytes: copies and sums of one span, in the operand
- * order and with the scaling that the step asks for. Knows nothing of channels.
+ * order and with the scaling that the step asks for. Independent of channels.
  */
 #ifndef COLL_ENGINE_STEP_H
 #define COLL_ENGINE_STEP_H

@@ -162,7 +162,7 @@ static void add_op(const struct reading *r, const struct coll_op_record *o, stru
 	coll_text_add(t, "}\n");
 }
 
-/* What this process has heard of another; silence is told in nanoseconds. */
+/* The last reported state of another process; silence is in nanoseconds. */
 static void add_peer(const struct reading *r, int peer, struct coll_text *t)
 {
 	const struct coll_peer_info *info = &r->ctx->peer_infos[peer];

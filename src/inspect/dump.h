@@ -1,6 +1,6 @@
 /*
- * Dumps: what a context knows about itself and its peers, as JSON lines, one object a
- * line (docs/guide/diagnosis.md has every field). Built from what any thread may read at
+ * Dumps: the state of a context and its last information about its peers, as JSON lines, one object per
+ * line (docs/guide/diagnosis.md has every field). Built from data that any thread may read at
  * any time: flight recorders, call records, the control plane's notes and answers.
  */
 #ifndef COLL_INSPECT_DUMP_H

@@ -2,7 +2,7 @@
  * See dump_signal.h.
  *
  * Handler and clear(): the handler counts itself in before it looks at the table and out
- * when it has finished; clear() empties a slot, then waits until nobody is inside. All
+ * when it has finished; clear() empties a slot, then waits until no handler is inside. All
  * of it is sequentially consistent, so either the handler finds the slot empty or clear()
  * finds the handler inside: a descriptor is never written to after clear(). A handler
  * that interrupts clear() itself ends before clear() goes on, so the wait ends.
@@ -93,7 +93,7 @@ void coll_dump_signal_add(int sig, int fd, bool *taken)
 	for (int i = 0; i < SLOTS && !*taken; i++) {
 		if (atomic_load(&table.slots[i]))
 			continue;
-		/* The slot first: a signal that comes at once has somebody to go to. */
+		/* The slot first: a signal that arrives at once finds it. */
 		atomic_store(&table.slots[i], fd + 1);
 		*taken = take_over(sig);
 		if (!*taken) {

@@ -13,12 +13,12 @@
 /* "usr1", "usr2" or "none" -> SIGUSR1, SIGUSR2 or 0; -1: something else. */
 int coll_dump_signal_parse(const char *name);
 
-/* From now on the signal writes to fd. The first takes the signal over, if nobody else
- * handles it: else nothing happens, and *taken is false. */
+/* From now on the signal writes to fd. The first call installs the handler if the signal has
+ * none; otherwise it does nothing, and *taken is false. */
 void coll_dump_signal_add(int sig, int fd, bool *taken);
 
-/* No longer; when this returns no handler will touch fd. The last gives the signal back,
- * if nobody else has taken it meanwhile. */
+/* Undo that; when this returns no handler will touch fd. The last call removes the handler,
+ * unless another one was installed meanwhile. */
 void coll_dump_signal_remove(int fd);
 
 #endif

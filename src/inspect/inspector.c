@@ -35,7 +35,7 @@ struct coll_inspector {
 	struct coll_context *ctx;
 	struct coll_service_client client;
 	int epoll, door, signal_fd;
-	uint64_t shut_ns; /* the door is not looked at since then; 0: it is */
+	uint64_t shut_ns; /* since then the listener is not polled; 0: it is */
 	bool signal_taken;
 	struct client clients[CLIENTS];
 };
@@ -99,7 +99,7 @@ static void serve(struct coll_inspector *in, struct client *c)
 		send_some(in, c);
 }
 
-/* A free place, or that of whoever has been silent longest; NULL: all are being answered. */
+/* A free place, or that of the client that has been silent longest; NULL: all are being answered. */
 static struct client *place(struct coll_inspector *in)
 {
 	struct client *best = NULL;
@@ -133,7 +133,8 @@ static void accept_some(struct coll_inspector *in)
 
 		if (fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED &&
 		    watch(in, in->door, 0, &in->door))
-			in->shut_ns = coll_clock_ns(); /* no descriptor is free: who knocks must not keep us busy */
+			in->shut_ns = coll_clock_ns(); /* no descriptor is free: pending connections must not keep this
+			                                  thread busy */
 		if (fd < 0)
 			return;
 		if (welcome(fd))
@@ -228,7 +229,7 @@ static void open_signal(struct coll_inspector *in)
 		coll_dump_signal_add(sig, in->signal_fd, &in->signal_taken);
 	if (!in->signal_taken)
 		coll_log(&in->ctx->logger, COLL_LOG_INFO,
-		         "COLL_DUMP_SIGNAL=%s: the program handles that signal itself, it asks for no dump",
+		         "COLL_DUMP_SIGNAL=%s: the program handles this signal itself, so the signal writes no dump",
 		         s->dump_signal);
 }
 

@@ -1,12 +1,12 @@
 /*
- * The inspector: answers who asks this process what it is doing. A door per context (an
- * abstract Unix socket named by the process id) and the signal of COLL_DUMP_SIGNAL; both
- * are served by the service thread and never by a thread that moves data.
+ * The inspector: answers queries about what this process is doing. It has a listener per context (an
+ * abstract Unix socket named by the process id) and the signal of COLL_DUMP_SIGNAL. The
+ * service thread serves both, never a thread that moves data.
  *
- * The door: a client of the same user, or root, connects, sends "state" or "dump" and a
- * newline, and reads a dump (dump.h) to the end of the stream. Whoever connects and says
- * nothing holds one of a few places for a few seconds, until somebody else wants it;
- * nothing is built before it is asked for, nobody is waited for.
+ * The listener: a client of the same user, or root, connects, sends "state" or "dump" and a
+ * newline, and reads a dump (dump.h) to the end of the stream. A client that sends nothing
+ * holds one of a few places for a few seconds, or until another client needs it.
+ * A dump is built when it is requested, and the inspector never waits for a client.
  */
 #ifndef COLL_INSPECT_INSPECTOR_H
 #define COLL_INSPECT_INSPECTOR_H
@@ -18,7 +18,7 @@ struct coll_inspector;
 /* "\0libcoll.PID.K" with K = 0, 1, ... for the contexts of a process. */
 #define COLL_INSPECTOR_NAME "libcoll.%d.%d"
 
-/* Never fails: without a door or a signal the job runs all the same. NULL: neither. */
+/* Never fails: the job also runs without a listener or a signal. NULL: neither. */
 struct coll_inspector *coll_inspector_open(struct coll_context *ctx);
 void coll_inspector_close(struct coll_inspector **inspector);
 

@@ -1,7 +1,7 @@
 /*
  * See cache.h. An entry and its plan are one block, so that release finds the
- * entry from the plan. Entries hang in a hash table by key and, while nobody pins
- * them, in a list by age.
+ * entry from the plan. Entries are in a hash table by key and, while they are not
+ * pinned, in a list by age.
  */
 #include "plan/cache.h"
 #include "plan/lower.h"
@@ -79,7 +79,7 @@ static bool same_key(const struct key *a, const struct key *b)
 	       a->generation == b->generation;
 }
 
-/* ---- The list by age: what nobody pins ---- */
+/* ---- The list by age: entries that are not pinned ---- */
 
 static void enlist(struct coll_plan_cache *c, struct entry *e)
 {

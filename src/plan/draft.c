@@ -182,8 +182,8 @@ static void push(struct coll_draft *d, const struct coll_step *step, int recv_fr
 	at_least(&l->most_in_flight, l->sends - l->retired_sends);
 }
 
-/* Lane l learns that lane m retired its first count steps, and with them all that
- * the last of those knew when it started. */
+/* From now on lane l can rely on the first count steps of lane m having retired, and on all that
+ * the last of those could rely on when it started. */
 static void learn(struct coll_draft *d, uint32_t l, uint32_t m, uint32_t count)
 {
 	const uint32_t *known = d->lanes[m].at_start[count - 1];

@@ -14,7 +14,7 @@
 
 struct coll_draft_lane {
 	struct coll_loose_lane loose;
-	/* What the lane knows now, and knew when each of its steps started: lane m has
+	/* What the lane can rely on now, and could when each of its steps started: lane m has
 	 * retired at least its first known[m] steps. */
 	uint32_t known[COLL_LANES_MAX];
 	uint32_t (*at_start)[COLL_LANES_MAX];
@@ -27,7 +27,7 @@ struct coll_draft_lane {
 	uint32_t most_in_flight;
 };
 
-/* Who touched one chunk of one buffer last; indices are + 1, 0 is nobody. */
+/* The last steps that accessed one chunk of one buffer; indices are + 1, 0 is none. */
 struct coll_draft_place {
 	uint64_t key;
 	uint32_t writer;

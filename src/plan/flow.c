@@ -1,6 +1,6 @@
 /*
  * See flow.h. Memory is arrays of values (value.h). A frame is captured when it is
- * sent: nobody may change it later, as the race check proves.
+ * sent: no step may change it later, as the race check proves.
  */
 #include "plan/flow.h"
 #include "plan/plan.h"
@@ -111,7 +111,7 @@ static uint32_t length_class(const struct coll_flow *f, int rank, uint8_t buf, u
 	return buf == COLL_BUF_OUT ? chunk * n + r : r * n + chunk;
 }
 
-/* Whether the rank knows how long this chunk is. */
+/* Whether the rank has the length of this chunk. */
 static bool knows_length(const struct coll_flow *f, int rank, uint32_t chunk)
 {
 	if (!f->opt.pairwise || !coll_plan_kind_is_block(f->kind) || f->kind == COLL_KIND_ALL_TO_ALL)
@@ -252,7 +252,7 @@ static void check_lengths(struct coll_flow *f, const struct coll_plan *p, const 
 			check_classes(f, sent, length_class(f, f->rank, s->dst, coll_step_chunk(p, s, s->dst_chunk, i)),
 			              i);
 		if (!knows_length(f, in->sender, there) || !knows_length(f, f->rank, there))
-			fail(f, "moves block %u from rank %d, and one of the two does not know its length", there,
+			fail(f, "moves block %u from rank %d, but one of the two does not have its length", there,
 			     in->sender);
 	}
 }

@@ -1,18 +1,18 @@
 /*
  * Lowering: a logical plan becomes a fused one, for the engine.
  *
- * A RECV or RECV_REDUCE followed on its lane by a SEND of just what it wrote
- * becomes one step that passes over the bytes once; a store that is overwritten
- * before anything reads it, and so is not part of the result, goes away. All
+ * A RECV or RECV_REDUCE followed on its lane by a SEND of exactly what it wrote
+ * becomes one step that passes over the bytes once. A store that is overwritten
+ * before anything reads it, and so is not part of the result, is removed. All
  * steps then pass through a draft again, in an order that agrees with the old
- * waits: since a fused step is not asynchronous, many waits vanish, and counts
- * shift. Nothing that travels and no rounding changes.
+ * waits. Since a fused step is not asynchronous, many waits vanish, and counts
+ * shift. Frames and roundings do not change.
  *
  * A fused step holds its lane until it has a slot, which the SEND did not. Slots
  * are two per channel, so that the first two frames of a channel never wait for
  * one. Later frames are fused only where the rest of the lane sends to the same
- * peer: then nobody else can be waiting for this lane to go on. That is what one
- * rank can see; whether ranks block each other in a circle is a question about
+ * peer: then no other peer can be waiting for this lane. One rank can decide no more
+ * than that. Whether ranks block each other in a cycle is a question about
  * all plans, which the verifier answers for every generator.
  */
 #include <stdlib.h>

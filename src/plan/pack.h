@@ -1,5 +1,5 @@
 /*
- * Packing: loose steps, grouped by lane, become a plan in one allocation.
+ * Packing: single steps, grouped by lane, become a plan in one allocation.
  */
 #ifndef COLL_PLAN_PACK_H
 #define COLL_PLAN_PACK_H

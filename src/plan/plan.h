@@ -196,9 +196,9 @@ struct coll_verify_options {
 	bool ordered;                        /* demand rank order of operands */
 	uint64_t in_place;                   /* bit r % 64: rank r runs in place */
 	const struct coll_plan *const *then; /* size plans of a second operation run right after, or NULL */
-	/* Lengths of a block kind's blocks. Neither: they differ, every rank knows all.
-	 * uniform: all equal. pairwise: they differ, and a rank knows only those of its
-	 * own blocks (gather, scatter: the root knows all). all_to_all that is not
+	/* Lengths of the blocks of a block kind. Neither: they differ, and every rank has all of them.
+	 * uniform: all equal. pairwise: they differ, and a rank has only those of its
+	 * own blocks (gather, scatter: the root has all). An all_to_all that is not
 	 * uniform is pairwise. */
 	bool uniform;
 	bool pairwise;

@@ -1,8 +1,8 @@
 /*
  * See race.h. Steps are visited in an order that agrees with lanes and waits;
- * each lane keeps the vector of what it knows to have retired, and every place
+ * each lane keeps a vector of the steps that have certainly retired, and every place
  * its last writer and the readers since. Independent of the draft that computed
- * the waits: dense tables here, and another derivation of the same rules.
+ * the waits: it uses dense tables and derives the same rules in another way.
  */
 #include "plan/race.h"
 #include "plan/plan.h"
@@ -15,7 +15,7 @@
 #include "plan/step.h"
 
 struct place {
-	uint32_t writer; /* index in its lane + 1; 0: nobody */
+	uint32_t writer; /* index in its lane + 1; 0: none */
 	uint32_t writer_lane;
 	uint32_t readers[COLL_LANES_MAX]; /* last reader of each lane since that write, + 1 */
 	uint32_t sends[COLL_LANES_MAX];   /* last SEND of each lane since that write, + 1 */
@@ -27,7 +27,7 @@ struct race {
 	struct place *places; /* user chunks, then each scratch buffer's extent */
 	size_t scratch_base[COLL_SCRATCH_MAX];
 	size_t nplaces;
-	uint32_t (*at_start)[COLL_LANES_MAX]; /* per step: what its lane knew */
+	uint32_t (*at_start)[COLL_LANES_MAX]; /* per step: the vector of its lane */
 	uint32_t known[COLL_LANES_MAX][COLL_LANES_MAX];
 	uint32_t head[COLL_LANES_MAX];
 	uint32_t sends[COLL_LANES_MAX];     /* SENDs so far, ... */
@@ -76,7 +76,7 @@ static bool has_in(const struct coll_plan *p, uint32_t c)
 	case COLL_KIND_SCATTER: return p->rank == p->root;
 	case COLL_KIND_ALL_GATHER:
 	case COLL_KIND_GATHER: return c == (uint32_t)p->rank;
-	case COLL_KIND_BARRIER: return true; /* a signal that nobody looks at */
+	case COLL_KIND_BARRIER: return true; /* a signal that no step reads */
 	default: return false;
 	}
 }
@@ -217,7 +217,7 @@ static struct place *place_of(struct race *r, uint8_t buf, uint32_t chunk)
 	return &r->places[r->scratch_base[k] + i];
 }
 
-/* What one lane knows of another, under the model's reading of a wait. */
+/* What one lane can rely on about another, under the model's meaning of a wait. */
 static uint32_t known_retired(const struct race *r, uint32_t lane, uint32_t other)
 {
 	return r->model->ignore_waits ? 0 : r->known[lane][other];
@@ -287,7 +287,7 @@ static void visit_places(struct race *r, const struct coll_step *s)
 
 /* ---- Order ---- */
 
-/* The lane has waited: it knows the prefix, and what that prefix knew. */
+/* The lane has waited: it can rely on the prefix, and on all that the prefix could rely on. */
 static void learn(struct race *r, uint32_t lane, uint32_t other, uint32_t count)
 {
 	const uint32_t *then = r->at_start[r->plan->lane_first[other] + count - 1];

@@ -21,7 +21,7 @@ struct flow {
 	uint32_t consumed;
 	uint32_t start_at; /* position within the sender's current instance */
 	uint32_t consume_at;
-	uint8_t reader_waits; /* its operation + 1, 0: nobody waits */
+	uint8_t reader_waits; /* its operation + 1, 0: none waits */
 	uint8_t writer_waits;
 };
 
@@ -372,7 +372,7 @@ static bool try_step(struct coll_replay *r, uint32_t instance, uint32_t lane, ui
 		if (coll_step_is_fused(s->op) && !can_write(r, window, op, to))
 			return false;
 	}
-	/* The lane moves on before others are told: they may retire this instance. */
+	/* The lane moves on before others are woken: they may retire this instance. */
 	ls[lane].head++;
 	if (coll_step_sends(s->op))
 		frame_out = start_frame(r, instance, op, to);

@@ -1,6 +1,6 @@
 /*
- * See route.h. Found in one pass over all steps; after that a step knows its route
- * by two loads.
+ * See route.h. Routes are found in one pass over all steps; after that the route of a step
+ * takes two loads.
  */
 #include "plan/route.h"
 

@@ -1,10 +1,10 @@
 /*
  * The verifier: proves the plans of all ranks together.
  *
- * Three questions, three files: is each plan free of races and within its bounds
- * (race.c); do the ranks come to an end together, with few slots, several tiles
- * and a second operation (replay.c); and does every chunk end up with what it
- * must hold, whoever runs in place (flow.c).
+ * Three questions, three files. Is each plan free of races and within its bounds
+ * (race.c)? Do all ranks finish, with few slots, several tiles
+ * and a second operation (replay.c)? Does every chunk end up with the right
+ * value, whichever ranks run in place (flow.c)?
  */
 #include "plan/verify.h"
 

@@ -266,7 +266,7 @@ coll_status coll_operation_start(coll_operation *op, coll_stream *stream)
 	if (op->out)
 		return coll_comm_refuse(op->comm, kind, COLL_ERR_ARGUMENT, "it was started and not waited for");
 	if (stream && stream->ctx != op->comm->ctx)
-		return coll_comm_refuse(op->comm, kind, COLL_ERR_ARGUMENT, "the stream is of another job");
+		return coll_comm_refuse(op->comm, kind, COLL_ERR_ARGUMENT, "the stream belongs to another job");
 	op->status = COLL_OK;
 	if (coll_group.depth > 0) {
 		coll_group_add(&op->request, stream);

@@ -1,19 +1,19 @@
 /*
- * The flight recorder: the last 1000 operations of a rank, for whoever asks later what
- * happened. Each communicator owns a ring of entries, written by the threads that start
- * and run its operations; when the communicator goes, its newest entries move to the
+ * The flight recorder: the last 1000 operations of a rank, for later diagnosis.
+ * Each communicator owns a ring of entries, written by the threads that start
+ * and run its operations; when the communicator is destroyed, its newest entries move to the
  * context's history. Readers (the service thread, a dump) merge them by time.
  *
  * Nothing here allocates, locks or makes a system call between begin and end.
  *
- * Who writes. One thread at a time uses a communicator, so one thread at a time makes
- * entries (begin). The thread that runs the operation, perhaps another, changes the
- * entry (start, waits, end); that it has the operation at all orders it after begin.
- * An entry has one writer at any time. An entry that is still in use when the ring comes
- * round to it is not taken: the new operation goes unrecorded and is counted as lost, so
- * that a hung operation stays on record whatever else goes on.
+ * Writers. One thread at a time uses a communicator, so one thread at a time makes
+ * entries (begin). The thread that runs the operation, perhaps another one, changes the
+ * entry (start, waits, end); it got the operation after begin, which orders the two.
+ * An entry has one writer at any time. An entry that is still in use when the ring wraps
+ * around to it is kept: the new operation is not recorded but counted as lost, so
+ * that a hung operation stays recorded.
  *
- * Who reads, and why it is right. An entry is eight atomic words, the first of which is
+ * Readers, and why they are correct. An entry is eight atomic words. The first one is
  * its version: the operation's number on the ring doubled, odd while begin writes.
  *   begin   version = odd, relaxed; release fence; the other words, relaxed;
  *           version = even, release.
@@ -23,16 +23,16 @@
  * reader's acquire fence make the odd version visible to its second look, which then
  * differs. If the first look saw the even version, its release store made all words of
  * that begin visible. Words that change after begin (way, started, finished, waits) change by
- * single stores, each of which leaves the entry meaningful; they are release stores,
- * and acquire loads in the opposite order: a reader that sees the end of an operation sees
- * its start and its way, one that sees the rank waited for sees the step and the way so far.
+ * single stores, each of which leaves the entry consistent. They are release stores,
+ * and readers use acquire loads in the opposite order. So a reader that sees the end of an operation sees
+ * its start and its way; one that sees the rank waited for sees the step and the way so far.
  *
- * The way an operation goes may not be certain before it has gone it: buffers decide, and trials. So
- * the word `what` is written at begin with the way as far as it is known, and changed by
- * coll_recorder_way(), by the entry's writer, before the end or the note of a wait is stored. Only
- * its seven bits change: whichever value of the word a reader gets, the rest of it is right.
- * The shortest calls know their way beforehand and write the word once.
- * No store is read back by the writer of such a call.
+ * The way of an operation may be undecided until it has run: it can depend on buffers and on trials. So
+ * the word `what` is written at begin with the way as far as it is decided. The entry's writer changes it by
+ * coll_recorder_way(), before it stores the end or a wait. Only
+ * the seven bits of the way change: whichever value of the word a reader gets, the rest of it is right.
+ * The way of the shortest calls is fixed beforehand, so they write the word once.
+ * The writer of such a call reads back none of its stores.
  */
 #ifndef COLL_RECORD_RECORDER_H
 #define COLL_RECORD_RECORDER_H
@@ -90,7 +90,7 @@ struct coll_op_record {
 	bool in_stream;
 	uint16_t stream;
 	int32_t root;
-	int32_t waits_for; /* rank, -1: nobody for long */
+	int32_t waits_for; /* rank, -1: no long wait */
 	uint16_t step;     /* where it waits */
 	uint8_t lane;
 	uint8_t status; /* ended */
@@ -129,7 +129,7 @@ static inline struct coll_entry *coll_recorder_take(struct coll_recorder *r, uin
 	now = coll_ticks(r->counter); /* before all these stores: behind them it takes 10 ns longer */
 	e = &r->entries[index % COLL_RECORDER_ENTRIES];
 	atomic_store_explicit(&r->next, index + 1, memory_order_relaxed);
-	/* Acquire: whoever ended the operation that had this entry is done with it. */
+	/* Acquire: the thread that ended the previous operation of this entry has finished with it. */
 	if (__builtin_expect(index >= COLL_RECORDER_ENTRIES &&
 	                             !atomic_load_explicit(&e->finished, memory_order_acquire),
 	                     false)) {
@@ -224,8 +224,8 @@ size_t coll_recorder_copy(const struct coll_recorder *r, uint64_t comm, struct c
 /* The collective call of this sequence number, if it is still on record. */
 bool coll_recorder_find(const struct coll_recorder *r, uint64_t comm, uint64_t sequence, struct coll_op_record *record);
 
-/* What communicators that are gone did last: the newest operations of each. Whoever
- * uses it holds the lock of the context's communicators. */
+/* The newest operations of each communicator that was destroyed. Used with the lock of the
+ * context's communicators held. */
 struct coll_history {
 	struct coll_op_record *records; /* COLL_RECORDER_SHOWN, allocated with the first */
 	size_t next;                    /* kept so far */

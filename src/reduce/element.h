@@ -170,8 +170,8 @@ ELEMENT_INLINE uint16_t bf16_from_f32(float f)
 /* ---- Floats: F is the accumulator ---- */
 
 /*
- * IEEE 754-2019 minimum and maximum: an unordered pair gives a quiet NaN (the
- * sum is one); equal operands differ at most as zeros do, and the sign bit of the
+ * IEEE 754-2019 minimum and maximum. An unordered pair gives a quiet NaN (its
+ * sum is one). Equal operands differ at most in the sign of zero; the sign bit of the
  * result is the disjunction (minimum) or conjunction (maximum) of theirs.
  */
 #define ELEMENT_FLOAT(T, F, U)                                                            \

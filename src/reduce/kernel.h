@@ -124,11 +124,10 @@ static void KERNEL(const struct coll_reduction *r, void *dst, const void *const 
 }
 
 #if SPREAD
-/* Two to two, and two to one, are written out: the pointers stay in registers. Not so two to two streamed past the
- * caches: a core that fetches the pointers anew for each vector has fewer vectors under way, and with
- * all those that it could have it falls into phases of a millisecond in which it is a third
- * slower (docs/design/shm-large.md; gcc 12. A compiler that keeps the pointers has these phases back, and nothing
- * worse). */
+/* Two to two, and two to one, are written out: the pointers stay in registers. The non-temporal loop of two to two
+ * reloads its pointers for each vector on purpose. The core then has fewer stores in flight; with the maximum number it
+ * falls into phases of a millisecond in which it is a third slower (docs/design/shm-large.md; gcc 12). A compiler that
+ * keeps the pointers in registers brings these phases back, and nothing worse. */
 #define SPREAD_JOIN(STORE)           \
 	for (; i < bytes; i += STEP) \
 		STORE(x + i, FINISH(TF(COMBINE)(TF(load)(a + i), TF(load)(b + i))));

@@ -1,7 +1,7 @@
 /*
  * Choice of the kernel for a (type, operation, ISA level). Owns the list of
- * levels; the kernels are in the files of the levels. No state: a level is found
- * from what the compiler's run-time library already knows of the CPU.
+ * levels; the kernels are in the files of the levels. No state: the level comes
+ * from the CPU features that the compiler's run-time library has detected.
  */
 #include "reduce/reduce.h"
 #include "reduce/user.h"

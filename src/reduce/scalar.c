@@ -50,8 +50,8 @@ ONE_LANE(f64)
 
 #define UNROLL  1
 #define SPREADS 0
-/* dst is one of the inputs exactly or overlaps none: turns are independent.
- * clang finds out at run time, and warns where told but unable. */
+/* dst is exactly one of the inputs or overlaps none: iterations are independent.
+ * clang detects this at run time, and warns if it is asked to use it but cannot. */
 #if defined(__clang__)
 #define KERNEL_INDEPENDENT
 #else

@@ -1,6 +1,6 @@
 /*
- * A reduction whose result goes to several places. Where a level has a kernel for it each
- * vector is stored to all of them from a register; else it is made block by block in one
+ * A reduction whose result goes to several places. If a level has a kernel for it, each
+ * vector is stored to all of them from a register. Otherwise the result is made block by block in one
  * place, and copied from there while the block is in the first-level cache.
  */
 #include <string.h>

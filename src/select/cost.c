@@ -1,6 +1,6 @@
 /*
  * The price of an algorithm: a closed form over agreed facts, in double
- * arithmetic of a fixed order, so that all ranks get the same number. It knows
+ * arithmetic of a fixed order, so that all ranks get the same number. It uses
  * no plan and measures nothing.
  *
  * One tile of T bytes takes its rounds one after the other, each a latency and
@@ -18,16 +18,16 @@
  * where busy is a tile's time on the core or on the link, whichever is longer;
  * both together when the link is the core's own work (one host).
  *
- * All-reduce of long vectors: rows that need neither more than the fewest bytes,
- * 2(n-1)/n of the vector, nor more than 2 ceil(log2 n) rounds are called lean, and
- * only they compete. Others come out cheaper by a few percent here and there, by
- * less than the model knows of late ranks and shared links, and those make every
- * round and every byte dearer.
+ * All-reduce of long vectors: a row is called lean if it sends the fewest bytes,
+ * 2(n-1)/n of the vector, and needs no more than 2 ceil(log2 n) rounds. Only lean
+ * rows compete. Others are sometimes cheaper by a few percent. That is less than the
+ * effect of late ranks and shared links, which the model leaves out and which make every
+ * round and every byte more expensive.
  *
- * Ranks of one host that share its cores, over sockets, wait for cores and for nothing else:
- * an all-reduce takes what the frames of all ranks take together, and lean is what sends no
- * more than 2(n-1) vectors in all, as every row does that has the fewest bytes. A broadcast goes
- * down the tree, whose inner ranks share the work: n-1 vectors in n-1 frames.
+ * Ranks of one host that share its cores, over sockets, wait only for cores. An all-reduce
+ * takes the time of the frames of all ranks together. A row is then lean if it sends at
+ * most 2(n-1) vectors in all, as every row with the fewest bytes does. A broadcast uses
+ * the tree, whose inner ranks share the work: n-1 vectors in n-1 frames.
  */
 #include "select/cost.h"
 #include "base/limits.h"

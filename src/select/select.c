@@ -23,7 +23,7 @@ static const char *obstacle(const struct coll_algo *a, const struct coll_select_
 	if (call->ordered && coll_plan_kind_reduces(a->kind) && !(a->flags & COLL_ALGO_ORDERED))
 		return "it does not keep the order of operands, and the operation is not commutative";
 	if (call->pairwise && !(a->flags & COLL_ALGO_PAIRWISE))
-		return "it needs block lengths that only sender and receiver know";
+		return "it needs all block lengths, and each rank has only its own";
 	if (call->ragged && !(a->flags & COLL_ALGO_RAGGED))
 		return "it needs blocks of one length";
 	return NULL;

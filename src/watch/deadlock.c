@@ -17,10 +17,10 @@ static_assert(sizeof(struct coll_blocked) % 8 == 0 && sizeof(struct coll_blocked
               "a stall is a few whole words");
 
 enum { NODES_MAX = 8 };
-/* Of circles that have been looked at rank by rank: nobody has moved for DEADLOCK_UNMOVED, which
- * was seen (DEADLOCK_FRESH) and looked at (DEADLOCK_AGE) a moment ago. So there was a moment, less than
- * DEADLOCK_FRESH ago, at which all waited, and what any of them had sent before had been under way
- * for DEADLOCK_UNMOVED - DEADLOCK_FRESH - DEADLOCK_AGE at least when its receiver last found nothing. */
+/* Time limits of a cycle that was examined rank by rank. No rank has moved for DEADLOCK_UNMOVED; this
+ * was observed at most DEADLOCK_FRESH ago and examined at most DEADLOCK_AGE ago. So there was a moment, less than
+ * DEADLOCK_FRESH ago, at which all ranks waited. Any message sent before that had been in flight
+ * for at least DEADLOCK_UNMOVED - DEADLOCK_FRESH - DEADLOCK_AGE when its receiver last found nothing. */
 
 /* ---- Showing ---- */
 
@@ -46,13 +46,13 @@ bool coll_deadlock_look(const struct coll_comm *comm, struct coll_blocked *s)
 	       coll_words_read(&comm->blocked.version, comm->blocked.word, s, COLL_BLOCKED_WORDS) && s->peer >= 0;
 }
 
-/* ---- Looking for a circle ---- */
+/* ---- Searching for a cycle ---- */
 
 struct node {
 	int rank;
 	struct coll_blocked blocked;
 	uint64_t sent, received; /* messages that it has begun with the node before */
-	bool settled;            /* it has not moved for long, and that is no old news */
+	bool settled;            /* it has not moved for long, by recent information */
 };
 
 /* Its answer to this very wait, if it is stalled. before: who waits for it. */
@@ -94,7 +94,7 @@ static bool member(const struct node *nodes, int n, int rank)
 	return false;
 }
 
-/* This rank first, each waits for the next, the last for the first. 0: there is no circle
+/* This rank first, each waits for the next, the last for the first. 0: there is no cycle
  * through this rank, as far as is known. */
 static int collect(struct coll_comm *comm, const struct coll_wait_timer *p, const struct coll_blocked *mine, int peer,
                    const struct coll_peer_state *state, struct node *nodes)
@@ -133,7 +133,7 @@ static bool hard(const struct coll_blocked *s)
 static uint64_t made(const struct coll_comm *comm, const struct coll_blocked *waiting, int waiting_rank,
                      const struct node *to)
 {
-	const bool of_mine = to->rank == comm->rank; /* asked nobody */
+	const bool of_mine = to->rank == comm->rank; /* its counts are local, no answer is needed */
 	const int half = waiting->need == COLL_NEEDS_MESSAGE ? 0 : 1;
 
 	if (waiting->need == COLL_NEEDS_CALL || waiting->need == COLL_NEEDS_ROOM)
@@ -143,8 +143,8 @@ static uint64_t made(const struct coll_comm *comm, const struct coll_blocked *wa
 	return half == 0 ? to->sent : to->received;
 }
 
-/* A call that was made goes on by itself while its rank is blocked in another: then it is
- * that call's wait that counts, which nobody shows. */
+/* A call can progress while its rank is blocked in another one. Then the wait of that other call counts, and
+ * no rank publishes it. */
 static enum edge edge(const struct coll_comm *comm, const struct node *from, const struct node *to)
 {
 	const struct coll_blocked *w = &from->blocked, *t = &to->blocked;
@@ -167,11 +167,11 @@ static void tell(const struct coll_comm *comm, const struct node *waiting, const
 	c->missing = missing->rank;
 	snprintf(c->text, sizeof(c->text), "[COLL-3102] calls differ: %s calls %s, %s calls %s: %s",
 	         coll_comm_name(comm, waiting->rank).text, of_waiting, coll_comm_name(comm, missing->rank).text,
-	         of_missing, n == 2 ? "each waits for the other" : "they wait for each other in a circle");
+	         of_missing, n == 2 ? "each waits for the other" : "they wait for each other in a cycle");
 }
 
 bool coll_deadlock_closes(struct coll_comm *comm, const struct coll_wait_timer *p, const struct coll_blocked *mine,
-                          int peer, const struct coll_peer_state *state, struct coll_deadlock *circle)
+                          int peer, const struct coll_peer_state *state, struct coll_deadlock *cycle)
 {
 	struct node nodes[NODES_MAX];
 	const int n = collect(comm, p, mine, peer, state, nodes);
@@ -186,7 +186,7 @@ bool coll_deadlock_closes(struct coll_comm *comm, const struct coll_wait_timer *
 		all_hard = all_hard && e == MISSING && hard(&from->blocked);
 		all_settled = all_settled && from->settled;
 		if (e == MISSING)
-			tell(comm, from, to, n, circle);
+			tell(comm, from, to, n, cycle);
 		differs = differs || e == MISSING;
 	}
 	/* Two: this rank has been in its wait all along, so both were at the time of the answer. */

@@ -1,8 +1,8 @@
 /*
- * A fault: a run of a wait has ended with an error of its own. Owns the inquiry into its cause, which another rank may
- * know better: a frame of another call is compared with what its sender says that it calls, and a broken link waits
- * for who failed, or was killed, to be told. Invariant: never blocks, and nobody is blamed before what names the
- * cause had its time to come. Deaths and deadlines of a wait without an error are watchdog.c's.
+ * Diagnosis of a run that ended with an error of its own. Another rank may have better information about the cause. For
+ * a frame of another call, the call is compared with the one its sender reports. For a broken link, the note that names
+ * the failed or killed rank is awaited. Invariant: never blocks, and blames no rank before a note with the cause
+ * had time to arrive. watchdog.c handles deaths and the deadlines of a wait without an error.
  */
 #include <stdio.h>
 
@@ -19,8 +19,8 @@
 #include "watch/mismatch.h"
 #include "watch/watchdog.h"
 
-/* What its sender says about a frame of another call: MISMATCH, *text tells both calls;
- * CORRUPT: it makes the same call, so the frame's head is wrong; AGAIN: nothing yet. */
+/* Compare a frame of another call with the call that its sender reports. MISMATCH: *text has both calls;
+ * CORRUPT: it makes the same call, so the head of the frame is wrong; AGAIN: no answer yet. */
 static coll_status inquire_of(struct coll_comm *comm, const struct coll_wait *w, struct coll_wait_timer *p,
                               const struct coll_run_where *where, char *text, size_t len_bytes)
 {
@@ -47,8 +47,8 @@ static coll_status inquire_of(struct coll_comm *comm, const struct coll_wait *w,
 	if (!coll_mismatch_agrees(comm, where->peer, &q, &state.answer))
 		return COLL_AGAIN;
 	snprintf(text, len_bytes,
-	         "[COLL-3202] a frame from %s is corrupt: both make the same call number %llu, and its head is of "
-	         "another",
+	         "[COLL-3202] a frame from %s is corrupt: both ranks make the same call number %llu, but the head "
+	         "of the frame belongs to another call",
 	         coll_comm_name(comm, where->peer).text, (unsigned long long)w->record->sequence);
 	return COLL_ERR_CORRUPT;
 }
@@ -60,7 +60,7 @@ static coll_status inquire_mismatch(struct coll_comm *comm, const struct coll_wa
 	coll_status st;
 
 	if (comm->ctx->control && where->peer >= 0) {
-		/* The sender may have failed, told why, and be gone by now. */
+		/* The sender may have failed, sent a note with the cause, and ended by now. */
 		st = coll_comm_heed_alarm(comm, w, p);
 		if (st != COLL_OK)
 			return st;
@@ -91,8 +91,7 @@ static bool has_left(const struct coll_comm *comm, int peer)
 	return state.life.left;
 }
 
-/* Ask, so that the answer brings what the peer has told; or have it found out whether it
- * lives, if nobody does so yet. */
+/* Ping the peer, since its answer follows its notes; or start a liveness check, unless one is running. */
 static void stir(struct coll_comm *comm, struct coll_wait_timer *p, int peer, enum coll_link_end end)
 {
 	const struct coll_mismatch_msg q = {.record.comm = comm->id, .about = COLL_ABOUT_NOTHING};
@@ -109,9 +108,9 @@ static void stir(struct coll_comm *comm, struct coll_wait_timer *p, int peer, en
 	coll_service_kick(comm->ctx);
 }
 
-/* A link ended: who failed has told why before, who was killed is found out by the control
- * plane, and nobody is blamed before that had time to come. Or the peer took back what it had
- * lent: it has failed, and has told why. */
+/* A link ended. A rank that failed has sent its note before; the control plane detects a rank that was
+ * killed. No rank is blamed before either note had time to arrive. Or the peer revoked memory that it had
+ * lent: it has failed, and has sent its note. */
 static coll_status inquire_broken(struct coll_comm *comm, const struct coll_wait *w, struct coll_wait_timer *p,
                                   const struct coll_run_where *where, uint64_t now, const char *cause)
 {

@@ -122,7 +122,7 @@ void coll_mismatch_question(const struct coll_comm *comm, const struct coll_reco
 
 /* ---- Answer ---- */
 
-/* The signature of the asker's call number sequence; false: not told. */
+/* The signature of call number sequence at the rank that asks; false: the message does not have it. */
 static bool told(const struct coll_mismatch_msg *q, uint64_t sequence, uint32_t *signature)
 {
 	if (q->call_runs == 0 || sequence < q->call_run[0].first || sequence > q->sequence)
@@ -132,8 +132,8 @@ static bool told(const struct coll_mismatch_msg *q, uint64_t sequence, uint32_t 
 	return true;
 }
 
-/* The first call here that differs from the asker's of that number, as far back as both
- * are known. */
+/* The first call here that differs from the call of that number at the rank that asks, as far back as both
+ * are recorded. */
 static bool first_difference(const struct coll_comm *comm, const struct coll_mismatch_msg *q, struct coll_record *call)
 {
 	struct coll_record now, first;
@@ -145,7 +145,7 @@ static bool first_difference(const struct coll_comm *comm, const struct coll_mis
 		return false;
 	last = last < q->sequence ? last : q->sequence;
 	while (previous(comm, &at, &first)) {
-		/* Within this call run the asker's calls change where its own call runs begin. */
+		/* Within this call run, the calls of the rank that asks change where its own call runs begin. */
 		for (uint32_t i = 0; i < q->call_runs; i++)
 			if (q->call_run[i].first >= first.sequence && q->call_run[i].first <= last &&
 			    q->call_run[i].signature != first.signature)
@@ -177,7 +177,7 @@ static void answer_stall(const struct coll_comm *comm, int rank, struct coll_ans
 	a->received = atomic_load_explicit(&comm->pair_sequence[1][rank], memory_order_relaxed);
 }
 
-/* This rank waits for the asker elsewhere. */
+/* This rank waits for the rank that asks on another communicator. */
 static void answer_abroad(const struct coll_context *c, uint64_t here, int process, struct coll_answer *a)
 {
 	struct coll_blocked s;
@@ -257,7 +257,7 @@ void coll_mismatch_text(const struct coll_comm *comm, const struct coll_record *
 	coll_record_describe(theirs, their_text, sizeof(their_text));
 	snprintf(text, len_bytes, "[COLL-3101] calls differ: %s calls %s, %s calls %s%s",
 	         coll_comm_name(comm, comm->rank).text, mine_text, coll_comm_name(comm, peer).text, their_text,
-	         strcmp(mine_text, their_text) == 0 ? " with other blocks" : "");
+	         strcmp(mine_text, their_text) == 0 ? " with different block lengths" : "");
 }
 
 /* Both make the same call, number q->pair counts, but for the lengths of their blocks. */

@@ -1,12 +1,12 @@
 /*
- * The pair counts: how many elements this rank sends to and expects from each other in its last
- * few calls whose block lengths only the two ends know (all_to_allv, gatherv, scatterv).
- * No record of such a call can say whether two ranks differ; the pair counts can.
+ * The pair counts: the number of elements that this rank sends to and expects from each other rank, in its
+ * last few calls whose block lengths only the two ends have (all_to_allv, gatherv, scatterv).
+ * The record of such a call cannot show whether two ranks differ; the pair counts can.
  *
  * One writer (the communicator's thread, when such a call begins), any readers. Each sheet
  * is a sequence lock like a call record (record.h): number is 0 while it is written, and
- * the calls' own numbers never repeat, so a reader that finds the same number before and
- * after has read what belongs together. Sheets are allocated with the first such call and
+ * the numbers of calls never repeat. So a reader that finds the same number before and
+ * after has a consistent copy. Sheets are allocated with the first such call and
  * live as long as the communicator.
  */
 #ifndef COLL_WATCH_PAIR_COUNTS_H

@@ -33,7 +33,7 @@ static bool heard(struct coll_comm *comm, int rank, struct coll_record *record)
 	return s.answered_ns && coll_clock_ns() - s.answered_ns < COLL_DELAY_NS(CHAIN_FRESH);
 }
 
-/* Whom a rank that does this waits for; -1: nobody. */
+/* The rank that a rank with this record waits for; -1: none. */
 static int waits_for(const struct coll_comm *comm, const struct coll_record *r)
 {
 	return r->comm == comm->id && r->active && r->waits_for >= 0 && r->waits_for < comm->size ? r->waits_for : -1;
@@ -74,7 +74,7 @@ bool coll_wait_chain_describe(struct coll_comm *comm, const struct coll_record *
 	struct coll_record r;
 
 	text[0] = 0;
-	heard(comm, peer, &r); /* the caller asks it, and judges its silence */
+	heard(comm, peer, &r); /* the caller pings it, and decides when it is silent */
 	for (;;) {
 		const int next = waits_for(comm, &r);
 
@@ -86,7 +86,7 @@ bool coll_wait_chain_describe(struct coll_comm *comm, const struct coll_record *
 		if (next == comm->rank || n == LINKS_MAX)
 			return true;
 		if (member(chain, n, next)) {
-			add(text, ": a circle");
+			add(text, ": a cycle");
 			return true;
 		}
 		chain[n++] = next;

@@ -1,7 +1,7 @@
 /*
- * Chains of waiting: A waits for B, who waits for C, who does something else. Whoever
- * warns about B had better name C. Followed through the records that ranks answer with,
- * one question per link of the chain.
+ * Wait chains: A waits for B, which waits for C, which does something else. A warning about B should
+ * name C. The chain is followed through the call records in the answers of ranks, with one ping per
+ * link of the chain.
  */
 #ifndef COLL_WATCH_WAIT_CHAIN_H
 #define COLL_WATCH_WAIT_CHAIN_H
@@ -10,11 +10,11 @@
 
 enum { COLL_CHAIN_TEXT = 640 };
 
-/* What rank peer is doing, which this rank (doing mine) waits for, and whom it waits for
- * in turn, to the end: "alive, last seen after all_reduce(...) number 12" or "alive, in
- * recv(...), waits for rank 2, which is alive, last seen after ...". False: a rank of the
- * chain has been asked and has not answered yet; with impatient set that is said instead.
- * To be called again while it is false, as questions are forgotten. */
+/* Describe what rank peer is doing, for which this rank (in call mine) waits, and follow the ranks that it
+ * waits for to the end of the chain. The text is "alive, last seen after all_reduce(...) number 12" or
+ * "alive, in recv(...), waits for rank 2, which is alive, last seen after ...". False: a rank of the
+ * chain was pinged and has not answered yet; with impatient set the text says so instead.
+ * Call it again while it returns false, since pings expire. */
 bool coll_wait_chain_describe(struct coll_comm *comm, const struct coll_record *mine, int peer, bool impatient,
                               char text[COLL_CHAIN_TEXT]);
 

@@ -21,11 +21,11 @@
 #include "watch/wait_chain.h"
 
 enum {
-	SILENT_ASKS = 3, /* that many unanswered, however short the timeout: when this process itself was
-	                  * stopped or starved, time has passed in which nobody was asked */
+	SILENT_ASKS = 3, /* unanswered pings that are required, however short the timeout: while this process itself was
+	                  * stopped or had no core, it sent none */
 };
 
-/* A poll that moves anything is the waiter's business: *moved. */
+/* *moved reports to the waiter that a poll moved something. */
 static int unfinished(const struct coll_wait *w, bool *moved)
 {
 	for (int i = 0; i < w->nruns; i++)
@@ -57,7 +57,7 @@ coll_status coll_wait_fail(struct coll_comm *comm, const struct coll_wait *w, co
 
 /* ---- Alarm ---- */
 
-/* Whether a failure that is told is this communicator's. */
+/* Whether a reported failure concerns this communicator. */
 static bool concerns(const struct coll_comm *comm, const struct coll_note *n)
 {
 	return n->comm == comm->id ||
@@ -102,7 +102,7 @@ static void failure_verdict(const struct coll_comm *comm, const struct coll_note
 	if (n->origin == comm->ctx->rank)
 		snprintf(v->text, sizeof(v->text), "%s", n->text);
 	else
-		snprintf(v->text, sizeof(v->text), "%s (told by %s)", n->text,
+		snprintf(v->text, sizeof(v->text), "%s (reported by %s)", n->text,
 		         coll_comm_name(comm, coll_comm_rank_of(comm, n->origin)).text);
 }
 
@@ -118,8 +118,8 @@ static void death_verdict(const struct coll_comm *comm, const struct coll_note *
 	         coll_comm_name(comm, dead).text, info->host_name, info->process, n->text);
 }
 
-/* This rank's abort, else the first failure told for this communicator, else (settled)
- * the first death of a member. False: look again, a death has yet to settle. */
+/* The abort of this rank, else the first failure reported for this communicator, else the first
+ * death of a member, after the settle time. False: look again, since that time is not over. */
 static bool look_at_notes(struct coll_comm *comm, struct verdict *v)
 {
 	struct coll_note note, death = {.kind = 0};
@@ -151,7 +151,7 @@ static bool look_at_notes(struct coll_comm *comm, struct verdict *v)
 		return true;
 	if (!comm->death_ns)
 		comm->death_ns = coll_clock_ns();
-	/* Of hosts out of reach nobody is better informed; and it took its time to find out. */
+	/* No rank has better information about unreachable hosts, and detecting them took long enough. */
 	if ((!coll_lived_for(&comm->death_age, coll_clock_ns(), COLL_DELAY_NS(SETTLE)) &&
 	     death.status != COLL_ERR_PEER_SILENT) ||
 	    !coll_comm_caught_up(comm, &comm->caught_up))
@@ -254,11 +254,11 @@ static void warn_abroad(struct coll_comm *comm, const struct coll_record *mine, 
 	coll_record_describe(abroad, there, sizeof(there));
 	coll_log(&comm->ctx->logger, COLL_LOG_WARN,
 	         "[COLL-5108] this rank waits in %s for %s on host %s, which waits for this rank on another "
-	         "communicator, in %s: another order of calls?",
+	         "communicator, in %s: compare the order of calls",
 	         here, coll_comm_name(comm, peer).text, coll_comm_peer_info(comm, peer)->host_name, there);
 }
 
-/* A peer that has destroyed the communicator, or, for whoever waits for a message, is about to. */
+/* A peer that has destroyed the communicator; for a rank that waits for a message also one that is about to. */
 static bool leaves(const struct coll_record *theirs, const struct coll_record *mine)
 {
 	return (theirs->flags & COLL_RECORD_GONE) ||
@@ -272,15 +272,15 @@ static bool differ(struct coll_comm *comm, const struct coll_wait *w, struct col
 {
 	const struct coll_record *theirs = &state->answer.record;
 	const int peer = *culprit;
-	struct coll_deadlock circle;
+	struct coll_deadlock cycle;
 
 	if (comm->death_ns || theirs->comm != comm->id)
 		return false;
 	if (coll_mismatch_differs(comm, peer, q, &state->answer, text, len_bytes))
 		return true;
-	if (mine->blocked && coll_deadlock_closes(comm, p, mine, peer, state, &circle)) {
-		*culprit = circle.missing == comm->rank ? circle.waiting : circle.missing;
-		snprintf(text, len_bytes, "%s", circle.text);
+	if (mine->blocked && coll_deadlock_closes(comm, p, mine, peer, state, &cycle)) {
+		*culprit = cycle.missing == comm->rank ? cycle.waiting : cycle.missing;
+		snprintf(text, len_bytes, "%s", cycle.text);
 		return true;
 	}
 	/* What it sent before may still be on its way, or have come after this rank last looked: its
@@ -337,7 +337,7 @@ static coll_status assess(struct coll_comm *comm, const struct coll_wait *w, str
 	same_comm = state.answered_ns && theirs->comm == comm->id;
 	if (same_comm && differ(comm, w, p, &culprit, q, mine, &state, text, sizeof(text)))
 		return coll_wait_fail(comm, w, p, COLL_ERR_MISMATCH, culprit, text);
-	/* Counted from its goodbye: whoever failed has told why before it left. */
+	/* Counted from its goodbye: a rank that failed has sent the cause before it left. */
 	if (life->left && now > life->left_ns && now - life->left_ns > COLL_DELAY_NS(LEFT) &&
 	    coll_lived_for(&p->left_age, now, COLL_DELAY_NS(SETTLE)) && seen_twice(comm, p, peer, LEFT)) {
 		snprintf(text, sizeof(text), "[COLL-2102] %s on host %s left: it destroyed its communicator", name.text,
@@ -357,7 +357,7 @@ static coll_status assess(struct coll_comm *comm, const struct coll_wait *w, str
 	if (w->record->kind != COLL_KIND_SEND_RECV && lost && stalled > (uint64_t)comm->timeout_ms * COLL_NS_PER_MS &&
 	    seen_twice(comm, p, peer, LOST)) {
 		snprintf(text, sizeof(text),
-		         "[COLL-3201] nothing moves between rank %d and %s on host %s for %d ms though both "
+		         "[COLL-3201] no progress between rank %d and %s on host %s for %d ms although both "
 		         "are alive: a frame was lost",
 		         comm->rank, name.text, info->host_name, comm->timeout_ms);
 		return coll_wait_fail(comm, w, p, COLL_ERR_CORRUPT, peer, text);
@@ -372,7 +372,7 @@ static coll_status without_control(struct coll_comm *comm, const struct coll_wai
 
 	if (now - p->since_ns <= (uint64_t)comm->timeout_ms * COLL_NS_PER_MS || !seen_twice(comm, p, peer, SILENT))
 		return COLL_OK;
-	snprintf(text, sizeof(text), "[COLL-2202] nothing heard from %s for %d ms", coll_comm_name(comm, peer).text,
+	snprintf(text, sizeof(text), "[COLL-2202] no message from %s for %d ms", coll_comm_name(comm, peer).text,
 	         comm->timeout_ms);
 	return coll_wait_fail(comm, w, p, COLL_ERR_PEER_SILENT, peer, text);
 }

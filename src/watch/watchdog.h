@@ -1,16 +1,16 @@
 /*
- * What ends a wait that does not end well: the alarm (deaths and failures told by
- * the control plane, an abort) and the deadlines (watchdog.c), and a run's own error (diagnose.c).
+ * Ends a wait that cannot complete. The reasons are the alarm (deaths, failures and aborts reported by the
+ * control plane), the deadlines (watchdog.c), and an error of a run itself (diagnose.c).
  *
- * Nothing here blocks or sleeps: a wait is looked at again and again, by whoever
- * drives it, until the runs are done or coll_comm_inspect() says why they never
- * will be. Deadlines (from two patiences, timeout_ms and arrival_timeout_ms):
- *   dead       a note of the control plane: at once, after a short settle time in
+ * Nothing here blocks or sleeps. The thread that drives a wait inspects it repeatedly, until the runs are done
+ * or coll_comm_inspect() returns the reason why they never will be. Deadlines (from the two limits timeout_ms
+ * and arrival_timeout_ms):
+ *   dead       a note of the control plane; at once, after a short settle time in
  *              which the note of a better informed rank may arrive;
- *   silent     asked, and its service thread has not answered for timeout_ms;
+ *   silent     it was pinged, and its service thread has not answered for timeout_ms;
  *   late       it answers but has not entered the call for arrival_timeout_ms
  *              (a warning after 30 s);
- *   lost       both ranks wait for each other, or it has left the call behind,
+ *   lost       both ranks wait for each other, or it has completed the call,
  *              and no step retires for timeout_ms: a frame was lost.
  */
 #ifndef COLL_WATCH_WATCHDOG_H
@@ -27,7 +27,7 @@ struct coll_wait {
 	struct coll_entry *entries[2]; /* of the runs, in the recorder; NULL: none */
 };
 
-/* One wait's wait limit; zero before the first look. */
+/* The timer of one wait; zero before the first look. */
 struct coll_wait_timer {
 	uint64_t since_ns; /* first look after the last movement, 0: not looked */
 	uint64_t asked_ns; /* last time the peer was asked */
@@ -37,22 +37,22 @@ struct coll_wait_timer {
 	struct coll_lived leaving_age; /* since the peer first said that it destroys the communicator */
 	struct coll_run *faulty;
 	coll_status fault;
-	int broken; /* whom the fault is about: the run waits for many, and not only for this one */
+	int broken; /* the rank that the fault concerns; the run may wait for others too */
 	bool warned;
 	bool caught_up; /* what the control links have brought was read before blaming */
-	/* What time spoke of against whom at this look, and at the one before; 0: nothing. */
+	/* The verdict and its rank at this look and at the previous one, packed; 0: none. */
 	int suspects, suspected;
-	/* Whose calls the fault is compared with: asked when fault_ns was taken. */
+	/* The rank whose calls are compared was asked after fault_ns was taken. */
 	bool inquired;
 	/* The communicator's thread is in a call that cannot return before this wait ends. */
 	bool blocking;
 	bool alone; /* and nothing else is pending on the communicator */
-	bool aside; /* the communicator shows another wait as what it is doing */
+	bool aside; /* the call record of the communicator shows another wait */
 	bool shown; /* see deadlock.h */
 	bool warned_abroad;
 };
 
-/* A step has moved: wait limit begins anew. */
+/* A step has moved: the timer starts again. */
 static inline void coll_wait_timer_moved(struct coll_comm *comm, struct coll_wait_timer *p)
 {
 	p->since_ns = 0;
@@ -78,8 +78,8 @@ void coll_comm_alert(void *ctx, uint64_t comm);
 /* Whether it is set. */
 bool coll_comm_needs_note(void *ctx, uint64_t comm);
 
-/* The deadlines, at time now_ns: asks whoever keeps us waiting, ends the wait when it
- * must end. OK: go on waiting. */
+/* Check the deadlines at time now_ns: ping the rank that the wait depends on, and end the wait when a
+ * deadline has passed. OK: keep waiting. */
 coll_status coll_comm_inspect(struct coll_comm *comm, const struct coll_wait *w, struct coll_wait_timer *p,
                               uint64_t now_ns);
 

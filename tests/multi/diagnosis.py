@@ -184,8 +184,8 @@ def stopped():
     s.running()
     os.kill(s.pids[2], signal.SIGSTOP)
     try:
-        pattern = (rf"verdict: rank 2 \(pid {s.pids[2]}, host [^)]*\) is stopped: by a signal \(kill -CONT {s.pids[2]} "
-                   r"lets it go on\) or a debugger; ranks 0,1 wait for it in all_reduce\(count=16, f32, sum\) number 4 "
+        pattern = (rf"verdict: rank 2 \(pid {s.pids[2]}, host [^)]*\) is stopped, by a signal \(kill -CONT {s.pids[2]} "
+                   r"continues it\) or by a debugger; ranks 0,1 wait for it in all_reduce\(count=16, f32, sum\) number 4 "
                    r"for \d+\.\d s")
         for pid in (s.launcher.pid, s.pids[2]):
             r = [None]
@@ -461,7 +461,7 @@ def doors():
             os.chmod(place, 0o755)
             r = subprocess.run([shutil.copy(COLL_INFO, place), "--pid", str(s.launcher.pid)], user=65534, group=65534,
                                extra_groups=[], cwd=place, capture_output=True, text=True, timeout=60)
-        want(faults, r.returncode == 2 and "is of user 0, and answers that user and root only" in r.stdout,
+        want(faults, r.returncode == 2 and "belongs to user 0 and answers only that user and root" in r.stdout,
              f"another user hears: {r.stdout} {r.stderr}")
     want(faults, s.end() == 0, "the job did not end well: " + open(s.err_path).read())
     for c in silent + deaf:

@@ -252,7 +252,7 @@ class Case:
         if s.status == ABORTED and 0 <= s.culprit < self.ranks and s.culprit != r and seats[s.culprit].status:
             self.indirect["aborted"] += 1
             return None if told & set(hit) else "the reason of the abort does not name the dead"
-        if s.culprit == -1 and "(told by" in s.message:
+        if s.culprit == -1 and "(reported by" in s.message:
             self.indirect["told"] += 1
             return None if told & set(hit) else "it does not name the dead"
         # Some pass the last call before the death, some do not and end in it, having said so. The

@@ -58,7 +58,7 @@ def verdicts(build, report, old, new, out):
     with open(out) as f:
         kept = json.load(f)["cells"]
     check(report, "below: the file says so", kept[0]["slower"] and len(kept[0]["again"]["blocks"]) == 27, str(kept))
-    p = run(build, *QUICK, "--cells", "all_gather/4096/plain", "--below", "0", old, new, COLL_NATIVE="0",
+    p = run(build, *QUICK, "--cells", "all_gather/4096/plain", "--below", "0", old, new, COLL_INTRA="0",
             COLL_TRANSPORTS="tcp", COLL_HOOK="flip:rank=1,frame=0,every=1")
     check(report, "a wrong result fails", p.returncode == 1 and "old library" in p.stderr and "wrong result" in p.stderr,
                  p.stdout + p.stderr)

@@ -30,7 +30,7 @@ expect 2 '-n: 0' all_reduce --algo ring -n 0
 expect 2 'unknown collective or command: all_reduction' all_reduction --algo ring -n 4
 expect 2 'no such algorithm for this collective: bruck' all_reduce --algo bruck -n 4
 expect 2 'not below the number of ranks: --rank' all_reduce --algo ring -n 4 --rank 4
-expect 2 '--all leaves no choice' verify --all -n 4
+expect 2 '--all cannot be combined with a choice' verify --all -n 4
 expect 2 'needs --all, a collective' verify
 expect 0 'plan all_reduce ring rank 2 size 8 root 0 chunks 8 run 1' all_reduce --algo ring -n 8 --rank 2
 expect 0 'recv_reduce_send from 1 op in[1] to 3 pre' all_reduce --algo ring -n 8 --rank 2 --fused

@@ -1,8 +1,7 @@
 /*
- * What a transport does where it says nothing: a default for every member of the
- * table. The initialiser is positional, so that a member added to the interface
- * and forgotten here is a compiler warning. Optional abilities answer
- * UNSUPPORTED, notifications do nothing, an address is empty and nobody is
+ * Defaults for all members that a transport leaves out. The initialiser is positional, so that
+ * a member added to the interface and forgotten here is a compiler warning. Optional functions
+ * return UNSUPPORTED, notifications do nothing, an address is empty and no peer is
  * reachable: a table with only the required members is complete and safe.
  * A completed table always has a table of shared memory: one that refuses everything where
  * the transport has none.
@@ -49,7 +48,7 @@ static coll_status dummy_address(void *inst, void *buf, size_t cap, size_t *len_
 static bool dummy_reachable(void *inst, const void *address, size_t len_bytes, char *why, size_t why_bytes)
 {
 	if (why && why_bytes)
-		snprintf(why, why_bytes, "the transport reaches nobody");
+		snprintf(why, why_bytes, "the transport reaches no peer");
 	return false;
 }
 
@@ -121,7 +120,7 @@ static int dummy_progress(void *inst)
 	return 0;
 }
 
-/* A transport that cannot wake anybody must not let them sleep. */
+/* A transport that cannot wake a thread must not let it sleep. */
 static coll_status dummy_arm(void *inst)
 {
 	return COLL_AGAIN;

@@ -57,7 +57,7 @@ void coll_link_table_fini(struct coll_link_table *t);
 struct coll_peer_link *coll_link_table_at(struct coll_link_table *t, uint32_t i);
 /* These two with the table's lock held: the link to peer that works and is not closed, or
  * NULL; one that begins, or NULL: no memory. part: 0, or the number of a further connection that
- * belongs to the link. A link_down is told by the link alone. */
+ * belongs to the link. Only the link itself calls link_down. */
 struct coll_peer_link *coll_link_table_find(struct coll_link_table *t, const struct coll_process_id *peer,
                                             uint32_t part);
 struct coll_peer_link *coll_link_table_new(struct coll_link_table *t, const struct coll_process_id *peer,
@@ -77,7 +77,7 @@ coll_status coll_peer_link_status(void *link);
 
 /* The following with the link's lock held. */
 
-/* It connects, is up, or is being mended. */
+/* It connects, is up, or is being reconnected. */
 static inline bool coll_peer_link_works(const struct coll_peer_link *l)
 {
 	const int status = atomic_load_explicit(&l->status, memory_order_relaxed);
@@ -95,7 +95,7 @@ bool coll_peer_link_release(struct coll_link_table *t, struct coll_peer_link *l)
 /* It broke: false if it does not work any more. */
 bool coll_peer_link_fail(struct coll_link_table *t, struct coll_peer_link *l, coll_status why, const char *format,
                          va_list ap) __attribute__((format(printf, 4, 0)));
-/* The peer has closed it, in order: nobody need be told. */
+/* The peer has closed it in order: no link_down. */
 void coll_peer_link_ended(struct coll_link_table *t, struct coll_peer_link *l);
 /* Its place is free. The transport has emptied its part. */
 void coll_peer_link_forget(struct coll_peer_link *l);

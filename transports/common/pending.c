@@ -1,11 +1,11 @@
 /*
  * The list of channels with cookies out. A walker takes the first channel out of the
- * list, looks at it with the list unlocked, and puts it back at the end if cookies are
- * still out; so several threads walk at once, each with another channel, and a copy of
- * one channel's frame holds up nobody but that channel.
+ * list, examines it with the list unlocked, and puts it back at the end if cookies are
+ * still out. So several threads can walk at once, each with another channel, and a copy of
+ * a channel's frame delays only that channel.
  *
- * Invariant: a channel that is counted is in the list, or its lock is held by a walker.
- * So whoever holds its lock can take it out for good.
+ * Invariant: a channel that is counted is in the list, or a walker holds its lock.
+ * So a thread that holds its lock can remove it for good.
  */
 #include "transports/common/pending.h"
 
@@ -73,8 +73,8 @@ void coll_pending_leave(struct coll_pending *list, struct coll_pending_channel *
 	atomic_fetch_sub(&list->count, 1);
 }
 
-/* The first channel that nobody holds, out of the list and locked. Those that are held go to
- * the end: *tries bounds the search. */
+/* The first channel whose lock is free, removed from the list and locked. Channels that are locked go to
+ * the end; *tries bounds the search. */
 static struct coll_pending_channel *take(struct coll_pending *list, unsigned *tries)
 {
 	struct coll_pending_channel *ch = NULL;

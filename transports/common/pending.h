@@ -1,11 +1,11 @@
 /*
- * Cookies that are out, for transports whose channels settle them by looking: a list
- * of the channels concerned, walked by anybody's progress, and how a cookie ends.
+ * Pending cookies, for transports whose channels settle them by polling: a list
+ * of the channels concerned, walked by the progress of any thread, and how a cookie ends.
  *
- * A channel's lock guards what cookies touch in it: it is held by its own thread in the
- * by-reference verbs and in close, and by whoever walks the list while it looks at that
+ * A channel's lock guards the state that cookies use. Its own thread holds it in the
+ * by-reference verbs and in close; a walker of the list holds it while it examines that
  * channel. The list's lock guards the list alone. Order: channel, then list; the walker,
- * who finds the channel in the list, only tries its lock.
+ * which finds the channel in the list, only tries its lock.
  *
  * Transports without cookies of this kind use the comparisons below.
  */
@@ -49,8 +49,8 @@ static inline bool coll_pending_any(const struct coll_pending *list)
 typedef bool (*coll_pending_fn)(struct coll_pending_channel *ch, int *settled);
 int coll_pending_walk(struct coll_pending *list, coll_pending_fn advance);
 
-/* The last touch of a cookie, and of the memory it stands for. Sequentially consistent:
- * whoever settles may then look whether anybody sleeps. */
+/* The last access to a cookie, and to the memory it stands for. Sequentially consistent:
+ * the thread that settles it may then check for a sleeper. */
 static inline void coll_cookie_settle(struct coll_cookie *cookie, coll_status status)
 {
 	cookie->status = status;

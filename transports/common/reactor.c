@@ -1,11 +1,11 @@
 /*
  * One round of serving: events, what the transport does after them, the timer.
  *
- * Invariant: while soon is up the timer ticks every REACTOR_SOON, or whoever
- * raised it, or a round, is about to set it so. The flag is taken down before tick()
- * looks at what is left. Whoever leaves something holds the lock of it, and raises the
- * flag before he lets go: if he had the lock before tick(), it sees what he left; if
- * after, he sees that the flag was taken down, and raises it and sets the timer again.
+ * Invariant: while the flag soon is set the timer ticks every REACTOR_SOON, or the thread that
+ * set it, or a round, is about to set the timer so. The flag is cleared before tick()
+ * reads the work that is left. A thread that leaves work holds the lock of that work, and sets the
+ * flag before it releases the lock. If it had the lock before tick(), tick() sees the work. If
+ * after, the thread sees that the flag is clear, sets it and sets the timer again.
  */
 #include "transports/common/reactor.h"
 #include "base/delay.h"
@@ -114,7 +114,8 @@ static void tick(struct coll_reactor *r)
 {
 	if (!take(r->timer_fd))
 		return;
-	/* How it is set is not known: whoever raises soon sets it without the lock, even after the flag was taken. */
+	/* The timer's setting is unknown here: a thread that sets soon sets the timer without the lock, even after the
+	 * flag was cleared. */
 	r->tick_ms = UINT32_MAX;
 	if (r->table->tick(r->inst, atomic_exchange(&r->soon, false)))
 		atomic_store(&r->soon, true); /* the timer is adjusted at the end of the round */

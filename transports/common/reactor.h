@@ -1,7 +1,7 @@
 /*
- * What draws the service thread to a transport: one epoll set with a timer, a kick and
- * the descriptors that the transport adds, and the lock under which whoever comes serves
- * it: the service thread, or a progress call while something connects.
+ * The service work of a transport: one epoll set with a timer, a kick and
+ * the descriptors that the transport adds, and the lock under which it is served.
+ * The service thread serves it, or a progress call while something connects.
  *
  * The timer ticks at the interval that the transport wants, which is asked after each
  * round, and soon while a call has left something behind to be sent.

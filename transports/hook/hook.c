@@ -4,8 +4,8 @@
  * channel remembers the slot it was given and the number of the frame in it.
  *
  * A delayed frame is held back before its slot is handed out: slot() says AGAIN until
- * it is time. So no queue is needed, order is kept, and nobody but the channel's own
- * thread is involved; while a delay runs, arm() says AGAIN.
+ * it is time. So no queue is needed, order is kept, and only the channel's own
+ * thread is involved; while a delay runs, arm() returns AGAIN.
  */
 #include "transports/hook/hook.h"
 #include "transports/common/dummy.h"
@@ -195,7 +195,7 @@ static void hook_channel_close(void *channel)
 
 /* ---- Sending ------------------------------------------------------------------------- */
 
-/* Nobody wakes a sleeper when a delay ends, so arm() refuses while any is held. */
+/* A sleeper is not woken when a delay ends, so arm() refuses while any frame is held. */
 static void hold(struct hook_channel *c, bool held)
 {
 	if (held != c->held)

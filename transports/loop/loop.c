@@ -338,7 +338,7 @@ static struct loop_channel *channel_new(struct loop_link *l, enum coll_direction
 	return NULL;
 }
 
-/* The pipe of this key, made by whoever comes first; the receiver's coming is the grant. */
+/* The pipe of this key, made by the first end to open it; opening the receiving end is the grant. */
 static coll_status attach(struct loop_channel *c, struct loop_pair *pair, const struct coll_channel_key *key,
                           size_t slot_bytes, uint32_t slots)
 {

@@ -1,10 +1,10 @@
 /*
  * loop, inside: the objects shared by the files of this transport.
  *
- *   group      one per process: knows the instances and the pairs
+ *   group    one per process: lists the instances and the pairs
  *   pair     two processes that opened a link to each other (or one, so far)
  *   pipe     one channel: a ring of cells in heap memory, and the end of each side
- *   bell     how to wake an instance; outlives it
+ *   bell     wakes an instance, and outlives it
  *
  * The group's lock guards lists and reference counts; the data path takes no lock.
  */
@@ -86,7 +86,7 @@ struct loop_link {
 	int side; /* ours */
 };
 
-/* What a channel's owner was last refused, so that arm() knows what to look for. */
+/* What a channel's owner was last refused: arm() checks that. */
 enum loop_want { LOOP_WANT_FRAME = 1, LOOP_WANT_CREDIT = 2 };
 
 struct loop_announce {

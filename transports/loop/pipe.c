@@ -8,8 +8,8 @@
  * that covers it. Each word has one writer. Both stores are sequentially
  * consistent because they are also one half of the agreement with a sleeper: "store
  * turn (or freed), then load armed" here, "store armed, then load turn (or freed)"
- * in arm(); in the single total order one of the two loads sees the other's store,
- * so a sleeper is either told AGAIN or rung. This needs no more than C11 says and
+ * in arm(). In the single total order one of the two loads sees the other's store,
+ * so a sleeper either gets AGAIN or is woken. The argument uses C11 only and
  * so holds on Arm as well.
  */
 #include <assert.h>
@@ -64,7 +64,7 @@ static bool peer_gone(const struct loop_channel *c)
 	return atomic_load(&c->pipe->pair->closed[!c->side]);
 }
 
-/* Nobody will ever give back what is in this pipe. */
+/* The frames in this pipe will never be returned. */
 static bool receiver_gone(const struct loop_channel *c)
 {
 	return atomic_load(&c->pipe->closed[COLL_DIR_RECV]) || peer_gone(c);
@@ -358,10 +358,10 @@ bool coll_loop_noteworthy(const struct loop_channel *c)
 	return (wanted & LOOP_WANT_CREDIT) && count_of(c) - atomic_load(&p->freed) < p->slots;
 }
 
-/* The reader is another thread in the middle of our memory: it is done soon, or
- * closes its own end. Bounded, because a view may be held for as long as a third
- * process is slow; a reader in this very thread is not waited for. Whoever still holds
- * the view then is told by done() that what it read does not count. */
+/* The reader is another thread that reads our memory: it finishes soon, or
+ * closes its own end. The wait is bounded, because a view may be held for as long as a third
+ * process is slow; a reader in this very thread is not waited for. For a view that is still
+ * held then, done() reports that the data read is invalid. */
 static void await_reader(struct loop_channel *c, struct loop_cell *cell)
 {
 	const uint64_t until = coll_clock_ns() + COLL_DELAY_NS(LOOP_READER);

@@ -75,7 +75,8 @@ static void tear_down(struct rdma_link *l)
 		v->rdma_destroy_qp(l->id);
 	l->qp = NULL;
 	if (l->cq && v->ibv_destroy_cq(l->cq) != 0)
-		rdma_log(l->inst, COLL_LOG_WARN, "[COLL-6502] rdma: a completion queue stays: %s", strerror(errno));
+		rdma_log(l->inst, COLL_LOG_WARN, "[COLL-6502] rdma: cannot destroy a completion queue: %s",
+		         strerror(errno));
 	l->cq = NULL;
 	if (l->notes_mr)
 		v->ibv_dereg_mr(l->notes_mr);
@@ -159,15 +160,14 @@ static void tune(struct rdma_inst *in, struct rdma_cm_id *id)
 
 static void tell_figures(const struct rdma_link *l)
 {
-	rdma_log(
-	        l->inst, COLL_LOG_INFO,
-	        "rdma: a link ends: sent %llu frames (%llu by reference, %llu waited to be told where) and %llu notes, "
-	        "%llu work requests in %llu doorbells; received %llu frames (%llu seen in their slots, %llu into "
-	        "announced memory); %llu completions; %llu bytes copied; connected %u times",
-	        (unsigned long long)l->frames_out, (unsigned long long)l->ref_out, (unsigned long long)l->waited,
-	        (unsigned long long)l->notes_out, (unsigned long long)l->sq_tail, (unsigned long long)l->doorbells,
-	        (unsigned long long)l->frames_in, (unsigned long long)l->polled_in, (unsigned long long)l->into_in,
-	        (unsigned long long)l->moved, (unsigned long long)l->copied_bytes, l->connections);
+	rdma_log(l->inst, COLL_LOG_INFO,
+	         "rdma: a link ends: sent %llu frames (%llu by reference, %llu waited for the address) and %llu notes, "
+	         "%llu work requests in %llu doorbells; received %llu frames (%llu seen in their slots, %llu into "
+	         "announced memory); %llu completions; %llu bytes copied; connected %u times",
+	         (unsigned long long)l->frames_out, (unsigned long long)l->ref_out, (unsigned long long)l->waited,
+	         (unsigned long long)l->notes_out, (unsigned long long)l->sq_tail, (unsigned long long)l->doorbells,
+	         (unsigned long long)l->frames_in, (unsigned long long)l->polled_in, (unsigned long long)l->into_in,
+	         (unsigned long long)l->moved, (unsigned long long)l->copied_bytes, l->connections);
 }
 
 /* Both locks. What waited for the device learns how it ended. */
@@ -291,8 +291,8 @@ static void set_limit(struct rdma_link *l, uint64_t now)
 		l->give_up_ns = now + COLL_DELAY_NS(RDMA_UNREACHABLE);
 }
 
-/* Until when the attempts of a peer that is there, or may be, go on; whether it is dead or late others
- * judge. */
+/* The time limit for attempts to a peer that exists or may exist; the watchdog decides whether it is dead or
+ * late. */
 static uint64_t silence_ns(const struct rdma_link *l)
 {
 	return l->give_up_ns +
@@ -442,7 +442,7 @@ static void asked(struct rdma_inst *in, const struct event *e)
 		l = (struct rdma_link *)coll_link_table_new(&in->links, &m.from, 0);
 	pthread_mutex_unlock(&in->links.lock);
 	if (!l) {
-		refuse(in, e->id, "there is no such link", m.type == COLL_RDMA_ASK_AGAIN);
+		refuse(in, e->id, "no such link", m.type == COLL_RDMA_ASK_AGAIN);
 		return;
 	}
 	pthread_mutex_lock(&l->base.lock);
@@ -455,7 +455,7 @@ static void asked(struct rdma_inst *in, const struct event *e)
 	 * as the kernel does before it asks the network again. */
 	if (l->state != LINK_CONNECTING ||
 	    (l->asked && l->stage == STAGE_CONNECT && before(&in->env.self, &l->base.peer))) {
-		refuse(in, e->id, "there is a connection, or ours is on its way", false);
+		refuse(in, e->id, "the link is connected, or this rank is connecting it", false);
 	} else if (!accept_it(l, e->id, &m)) {
 		rdma_log(in, COLL_LOG_WARN, "[COLL-6505] rdma: %s cannot accept a connection: %s", in->where,
 		         strerror(errno));
@@ -474,11 +474,11 @@ static void refused(struct rdma_link *l, const struct event *e)
 
 	coll_rdma_path_text(l, path, sizeof(path));
 	if (l->mending && (nobody || gone)) {
-		coll_rdma_link_fail(l, COLL_ERR_PEER_DEAD, "rdma %s: the peer's %s is gone without a word", path,
+		coll_rdma_link_fail(l, COLL_ERR_PEER_DEAD, "rdma %s: the peer's %s ended without notice", path,
 		                    nobody ? "process" : "end");
 		retry_later(l, coll_clock_ns(), COLL_DELAY_RDMA_AGAIN_MS);
 	} else if (nobody)
-		not_reached(l, "nobody listens there: the peer's process is gone", 0);
+		not_reached(l, "no process listens there: the peer's process has ended", 0);
 	else
 		retry_later(l, coll_clock_ns(), (l->mending ? 2 : 4) * COLL_DELAY_RDMA_AGAIN_MS);
 }
@@ -491,7 +491,7 @@ static void disconnected(struct rdma_link *l)
 		;
 	coll_rdma_path_text(l, path, sizeof(path));
 	if (l->state == LINK_UP)
-		coll_rdma_link_torn(l, COLL_ERR_PEER_DEAD, "rdma %s: the peer's end is gone without a word", path);
+		coll_rdma_link_torn(l, COLL_ERR_PEER_DEAD, "rdma %s: the peer's end closed without notice", path);
 	else if (l->state == LINK_CONNECTING)
 		retry_later(l, coll_clock_ns(), COLL_DELAY_RDMA_AGAIN_MS);
 }
@@ -530,8 +530,8 @@ static void attempt_event(struct rdma_link *l, const struct event *e)
 	}
 }
 
-/* A refusal may come to a link that is up: from a peer that has seen our proof and ended before its
- * connection manager heard our last word, which a busy kernel hands on late. */
+/* A refusal may arrive on a link that is up: the peer has checked our proof and ended before its
+ * connection manager received our last message, which a busy kernel delivers late. */
 static void link_event(struct rdma_link *l, const struct event *e)
 {
 	if (e->type == RDMA_CM_EVENT_DISCONNECTED || (e->type == RDMA_CM_EVENT_REJECTED && l->state == LINK_UP))

@@ -1,8 +1,8 @@
 /*
  * Which device, port and address an instance uses, and how they are called in messages.
- * Every address of this machine is tried with the connection manager, which knows the
- * device behind it (if any); so InfiniBand, RoCE and iWARP are found alike. Of the ports
- * that may be used the one nearest to the calling thread's memory is taken.
+ * Every address of this machine is tried with the connection manager, which returns the
+ * device of that address (if any); so InfiniBand, RoCE and iWARP are found alike. Of the usable
+ * ports the one nearest to the calling thread's memory is used.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -278,7 +278,7 @@ static const char *reason(struct rdma_inst *in, const struct search *s, const st
 	return "no usable address is on its network interface";
 }
 
-/* For coll-info, and for whoever wonders. */
+/* For coll-info and the log. */
 static void tell_others(struct rdma_inst *in, const struct search *s, int far)
 {
 	struct coll_rdma_port ports[COLL_RDMA_PORTS_MAX];

@@ -50,13 +50,13 @@ const char *coll_rdma_hello_check(const void *data, size_t len_bytes, const stru
 	memcpy(m, data, sizeof(*m));
 	if (m->magic != COLL_RDMA_MAGIC ||
 	    (m->type != type && !(type == COLL_RDMA_ASK && m->type == COLL_RDMA_ASK_AGAIN)))
-		return "not a greeting of this library";
+		return "not a handshake of this library";
 	if (m->version != COLL_RDMA_VERSION)
 		return "another version of this library";
 	if (from && !coll_same_process(from, &m->from))
 		return "another process";
 	if (m->mac != seal(in, m, &in->env.self, other))
-		return "it does not know the key of the job";
+		return "it does not have the key of the job";
 	if (m->recvs <= RDMA_RECVS_SPARE)
 		return "too few receives";
 	return NULL;

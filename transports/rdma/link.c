@@ -149,7 +149,7 @@ void coll_rdma_link_torn(struct rdma_link *l, coll_status why, const char *forma
 	va_start(ap, format);
 	vsnprintf(l->base.cause, sizeof(l->base.cause), format, ap);
 	va_end(ap);
-	/* iWARP says that a message has left, not that it has arrived: nobody knows what to send again. */
+	/* iWARP reports that a message was sent, not that it has arrived, so it is unknown what to resend. */
 	if (l->base.lingering || l->mends++ >= RDMA_MENDS || atomic_load(&in->closed) ||
 	    in->info.fabric == IBV_TRANSPORT_IWARP) {
 		char cause[sizeof(l->base.cause)];
@@ -209,14 +209,15 @@ void coll_rdma_link_free(struct rdma_link *l)
 	coll_peer_link_forget(&l->base);
 }
 
-/* Our last word has arrived, or there is nobody to hear it. */
+/* Our last message has arrived, or the peer no longer exists. */
 static bool finished(const struct rdma_link *l)
 {
 	return l->base.lingering &&
 	       (l->state != LINK_UP || (l->bye_sent && l->queue_count == 0 && l->sq_done >= l->bye_seq));
 }
 
-/* The peer has asked for it and given up before it was up; here nobody has. Should it ask again, it gets another. */
+/* The peer asked for this link and gave up before it was up; this side never opened it. If the peer asks again,
+ * it gets another one. */
 static bool abandoned(const struct rdma_link *l)
 {
 	return l->state == LINK_CONNECTING && l->stage == STAGE_IDLE && !l->mending;
@@ -251,9 +252,9 @@ void coll_rdma_link_compact(struct rdma_inst *in)
 }
 
 /*
- * Who goes to sleep counts itself in armed and then looks at news, or at what it waits
- * for under this lock; who brings news sets it and then looks at armed. Both are
- * sequentially consistent, so one of the two sees the other.
+ * A thread that goes to sleep increments armed and then reads news, or the state that it waits
+ * for under this lock. A thread with new events sets news and then reads armed. Both are
+ * sequentially consistent, so at least one of the two sees the other.
  */
 void coll_rdma_link_leave(struct rdma_link *l)
 {

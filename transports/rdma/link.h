@@ -18,12 +18,12 @@ void coll_rdma_link_up(struct rdma_link *l);
 void coll_rdma_link_fail(struct rdma_link *l, coll_status why, const char *format, ...)
         __attribute__((format(printf, 3, 4)));
 
-/* The connection broke, but the peer may be there: fails what cannot be mended. */
+/* The connection broke, but the peer may still exist: fail the link if it cannot be reconnected. */
 void coll_rdma_link_torn(struct rdma_link *l, coll_status why, const char *format, ...)
         __attribute__((format(printf, 3, 4)));
 void coll_rdma_link_ended(struct rdma_link *l);
 
-/* Before the lock is let go: tell sleepers the news, see to what is left to send. */
+/* Before the lock is released: wake sleepers if there is news, and send what is left. */
 void coll_rdma_link_leave(struct rdma_link *l);
 
 /* Bury and forget what is over. service.lock held. */

@@ -1,8 +1,8 @@
 /*
  * Registered memory: rings and notes of the transport itself, and ranges that the user
  * has allocated here or announced. Ranges are found by address; a range inside a known
- * one shares its registration. Nothing is registered behind the user's back, because
- * nobody would tell us when such memory is unmapped.
+ * one shares its registration. Other memory is never registered, because
+ * the transport would not be notified when it is unmapped.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -110,7 +110,7 @@ static void drop(struct rdma_inst *in, struct rdma_region *r)
 		at = &(*at)->next;
 	*at = r->next;
 	if (in->v.ibv_dereg_mr(r->mr) != 0)
-		rdma_log(in, COLL_LOG_WARN, "[COLL-6502] rdma: %s does not let go of %zu bytes: %s", in->where,
+		rdma_log(in, COLL_LOG_WARN, "[COLL-6502] rdma: %s cannot deregister %zu bytes: %s", in->where,
 		         r->len_bytes, strerror(errno));
 	free(r);
 }

@@ -1,7 +1,7 @@
 /*
  * The rdma transport: reliable connections of InfiniBand, RoCE or iWARP devices. This
- * file has the table, the life of an instance, progress and sleeping; the rest is told
- * in rdma.h and docs/design/rdma.md.
+ * file has the table, the life of an instance, progress and sleeping; rdma.h and
+ * docs/design/rdma.md describe the rest.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -138,7 +138,7 @@ static coll_status rdma_open(const struct coll_transport_env *env, void **inst)
 	read_settings(in);
 	status = open_device(in, why, sizeof(why));
 	if (status != COLL_OK) {
-		/* Without a device nobody expects one; with one, the user wants to know. */
+		/* Without a device this is expected (debug); with one, the user should see the reason. */
 		if (why[0])
 			rdma_log(in, in->cm ? COLL_LOG_WARN : COLL_LOG_INFO, "rdma is not used: %s", why);
 		dispose(in);
@@ -280,8 +280,8 @@ static int rdma_progress(void *inst)
 
 /* ---- sleeping ---------------------------------------------------------------------------- */
 
-/* While somebody is armed every completion makes the descriptor readable; that is the
- * sleeper's affair, not the service thread's. */
+/* While a thread is armed every completion makes the descriptor readable; the sleeper handles
+ * that, not the service thread. */
 static void watch_completions(struct rdma_inst *in, bool on)
 {
 	coll_reactor_watch(&in->service, in->completions->fd, on ? EPOLLIN : 0, RDMA_TAG_COMPLETIONS, EPOLL_CTL_MOD);

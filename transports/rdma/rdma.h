@@ -9,9 +9,9 @@
  * are never freed before fini.
  *
  * A link is one reliable connection (a queue pair) with a completion queue of its own.
- * Frames are written by RDMA into the receiver's slots, notes are sent; both use up a
- * receive that the peer has posted, so both are counted (recvs): receives are posted
- * before the other side is told of them, and the device never finds none.
+ * Frames are written by RDMA into the receiver's slots; notes are sent. Both use up a
+ * receive that the peer has posted, so both are counted (recvs). Receives are posted
+ * before the other side is notified of them, so the device always finds one.
  */
 #ifndef COLL_TRANSPORTS_RDMA_RDMA_H
 #define COLL_TRANSPORTS_RDMA_RDMA_H
@@ -90,9 +90,9 @@ struct rdma_target {
 };
 
 /*
- * What becomes of a large frame by reference for which nothing is announced: it waits, and
- * the sender asks (ASKS), or knows that it will be told (TOLD); or it comes into its slot,
- * until a small frame has been sent (COMES). Both ends keep it; see receiver.c.
+ * State of a large frame by reference without an announced destination. It waits, and
+ * the sender asks for the address (ASKS) or expects it without asking (TOLD); or it goes into its slot,
+ * until a small frame has been sent (COMES). Both ends keep this state; see receiver.c.
  */
 enum rdma_manner { MANNER_ASKS, MANNER_TOLD, MANNER_COMES };
 
@@ -287,7 +287,7 @@ static inline bool rdma_works(const struct rdma_link *l)
 	return coll_peer_link_works(&l->base);
 }
 
-/* Somebody has said where the next frame goes. */
+/* The destination of the next frame was announced. */
 static inline bool rdma_announced(const struct rdma_receiver *r)
 {
 	return r->announced > r->arrived;

@@ -1,17 +1,19 @@
 /*
- * The receiving end of a channel: what has arrived in its slots, slots given back, and
- * where frames by reference shall go. A receiver that has announced registered memory in
- * time has the payload written there, with only the head in the slot.
+ * The receiving end of a channel: frames that have arrived in its slots, slots returned, and
+ * destinations of frames by reference. If a receiver has announced registered memory in
+ * time, the payload is written there and only the head goes into the slot.
  *
- * Large frames by reference wait at the sender until we have said where they go, so that
- * none is copied. A recv_into() that finds nothing says where (INTO), and from then on the
- * sender trusts that it will be told: a view() that finds nothing says that they may come
- * into the slots (COME). So they do until a small frame is sent, which both ends see; then
- * the sender asks (ASK) about the next large one, and is answered by INTO or COME. So
- * channels of small frames need no notes, and a sender that waits has asked, or we know
- * that it does. A COME that crosses with what was sent meanwhile does not count, and the
- * sender asks. Copied are only those that came by leave when recv_into() found them (then
- * WAIT ends the leave).
+ * Large frames by reference wait at the sender until the receiver has sent their destination, so
+ * that none is copied:
+ *  - A recv_into() that finds nothing sends the destination (INTO). From then on the sender
+ *    expects a note for each large frame.
+ *  - A view() that finds nothing permits the sender to use the slots (COME). The permission
+ *    holds until a small frame is sent, which both ends see.
+ *  - Then the sender asks (ASK) about the next large frame, and gets INTO or COME.
+ * So channels of small frames need no notes, and a sender that waits has asked, or the receiver
+ * has to send a note anyway. A COME that crosses with a frame sent meanwhile does not count, and the
+ * sender asks. A frame is copied only if it used the permission and recv_into() then finds it
+ * (WAIT ends the permission).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -100,7 +102,7 @@ void coll_rdma_receiver_settle(struct rdma_receiver *r, coll_status status)
 		coll_cookie_settle(into_at(r, --r->announced)->cookie, status);
 }
 
-/* Whether the peer knows of memory where it may write. */
+/* Whether the peer has been sent memory where it may write. */
 static bool any_told(const struct rdma_receiver *r)
 {
 	for (uint64_t i = r->arrived; i < r->announced; i++)
@@ -119,7 +121,7 @@ static void take_back(struct rdma_receiver *r)
 	r->announced = r->arrived;
 	r->into = NULL; /* draining: not looked at any more */
 	if (!coll_rdma_channel_await(l, receiver_gone, &mine.id, COLL_DELAY_RDMA_CANCEL_MS))
-		coll_rdma_link_fail(l, COLL_ERR_SYSTEM, "rdma %s: the peer does not take back the right to write",
+		coll_rdma_link_fail(l, COLL_ERR_SYSTEM, "rdma %s: the peer did not confirm that it no longer writes",
 		                    l->inst->where);
 	if (l->state != LINK_UP)
 		coll_rdma_channel_bury(l);
@@ -223,7 +225,7 @@ static void say_manner(struct rdma_receiver *r, enum rdma_manner manner)
 	coll_rdma_tx_push(r->base.link);
 }
 
-/* Nothing has come: whoever waits may come into the slots. */
+/* Nothing has arrived: waiting frames may use the slots. */
 static void give_leave(struct rdma_receiver *r)
 {
 	if (r->asked || r->manner == MANNER_TOLD)
@@ -372,7 +374,7 @@ void coll_rdma_receiver_forget_announcements(struct rdma_link *l)
 	l->queue_count = kept;
 }
 
-/* Another one behind those that are out: of what the peer is told at once, and while there are slots. */
+/* Another destination after those announced, if the peer is notified at once and slots are left. */
 static bool may_follow(const struct rdma_receiver *r, const struct rdma_into *a)
 {
 	return a->registered && into_at(r, r->announced - 1)->registered && r->announced - r->done < r->base.slots;

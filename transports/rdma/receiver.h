@@ -24,7 +24,7 @@ void coll_rdma_receiver_forget_owed(struct rdma_receiver *r);
 /* What is announced ends so. */
 void coll_rdma_receiver_settle(struct rdma_receiver *r, coll_status status);
 
-/* Announcements that the peer has not heard of, or has forgotten. */
+/* Announcements that were not sent to the peer, or that it has dropped. */
 void coll_rdma_receiver_announce_all(struct rdma_link *l);
 void coll_rdma_receiver_forget_announcements(struct rdma_link *l);
 

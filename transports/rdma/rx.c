@@ -128,7 +128,7 @@ static void frame_came(struct rdma_link *l, uint32_t imm)
 	struct coll_rdma_head head;
 
 	if (!r) {
-		corrupt(l, "a frame for a channel that is not there");
+		corrupt(l, "a frame for a channel that does not exist");
 		return;
 	}
 	l->items_in++;
@@ -242,7 +242,7 @@ static void close_came(struct rdma_link *l, const struct coll_rdma_note *n)
 	const struct coll_rdma_note closed = {.type = COLL_RDMA_NOTE_CLOSED, .id = n->id};
 
 	if (!g) {
-		corrupt(l, "a channel is closed that is not open");
+		corrupt(l, "a channel that is not open is closed");
 		return;
 	}
 	if (g->sender) {
@@ -260,7 +260,7 @@ static void closed_came(struct rdma_link *l, const struct coll_rdma_note *n)
 	struct rdma_receiver *r = coll_id_table_get(&l->receivers, n->id);
 
 	if (!r || !r->draining)
-		corrupt(l, "a channel that is open was closed");
+		corrupt(l, "an open channel is reported closed");
 	else
 		coll_rdma_receiver_free(r);
 	l->news = true;
@@ -278,7 +278,7 @@ static void credits_came(struct rdma_link *l, const struct coll_rdma_note *n)
 {
 	for (unsigned i = 0; i < n->count && i < COLL_RDMA_NOTE_CREDITS; i++)
 		if (!take_credits(l, n->credit[i].id, n->credit[i].count))
-			corrupt(l, "more slots given back than there are");
+			corrupt(l, "more slots returned than exist");
 }
 
 static void note_came(struct rdma_link *l, const struct coll_rdma_note *n)
@@ -309,9 +309,9 @@ static void note_came(struct rdma_link *l, const struct coll_rdma_note *n)
 
 /* ---- completions ------------------------------------------------------------------------ */
 
-/* The peer may be there all the same: the way was cut, or its end was torn down first. Of a
- * process that is killed the memory may go before the queue pair: then what is written there
- * is refused, and whoever asks again learns that nobody listens. */
+/* The peer may still exist: the network was interrupted, or its end closed first. When a
+ * process is killed, its memory may be freed before its queue pair. A write is then refused, and the next
+ * attempt to connect finds no listener. */
 static bool may_be_mended(enum ibv_wc_status status)
 {
 	return status == IBV_WC_RETRY_EXC_ERR || status == IBV_WC_RNR_RETRY_EXC_ERR || status == IBV_WC_WR_FLUSH_ERR ||

@@ -2,13 +2,13 @@
  * The sending end of a channel, and its view of the receiving end that the peer has
  * opened (the grant). A frame by value is written from the sender's own ring, one by
  * reference from the user's registered memory. A slot of the ring is free again when the
- * receiver gives the credit back: by then its bytes have arrived, and if the device sends
- * them once more, the receiving device knows them for old ones and drops them. User
- * memory is given back when the device itself says that it is done with it.
+ * receiver returns the credit: by then its bytes have arrived, and if the device sends
+ * them once more, the receiving device recognises the duplicate and drops it. User
+ * memory is released when the device itself reports that it has finished with it.
  *
- * A large frame by reference stays here until the receiver has said where it goes, or that
- * it will look at it in its slot; so what goes by reference at both ends is not copied. A
- * sender that does not know that it will be told asks. receiver.c has the rules.
+ * A large frame by reference stays here until the receiver has sent its destination, or
+ * permission to use the slot. So a frame that is by reference at both ends is not copied. A
+ * sender that cannot expect this note asks for it. receiver.c has the rules.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -119,7 +119,7 @@ coll_status coll_rdma_sender_open(const struct rdma_channel *base, void **channe
 	return COLL_OK;
 }
 
-/* ---- frames that wait to be told where they go ---------------------------------------- */
+/* ---- frames that wait for their destination ------------------------------------------- */
 
 static bool must_wait(const struct rdma_sender *s, const struct rdma_entry *e)
 {
@@ -216,7 +216,7 @@ void coll_rdma_sender_unqueued(const struct rdma_entry *e)
 	e->sender->lent -= e->cookie != NULL;
 }
 
-/* The receiver is gone: nobody wants what has not left. */
+/* The receiver has closed: frames that were not sent are dropped. */
 void coll_rdma_sender_drop_queued(struct rdma_link *l, struct rdma_sender *s)
 {
 	uint32_t kept = 0;
@@ -353,7 +353,7 @@ coll_status coll_rdma_post(void *channel, const struct coll_frame *frame)
 	coll_rdma_channel_enter(ch);
 	assert(s->held);
 	s->held = NULL;
-	/* Without a grant the receiver has closed since slot(): nobody wants it. */
+	/* Without a grant the receiver has closed since slot(): the frame is dropped. */
 	if (credit(s))
 		accept_frame(s, &e);
 	status = after_send(ch);

@@ -426,9 +426,8 @@ void coll_rdma_tx_resume(struct rdma_link *l)
 		return;
 	l->mending = false;
 	if (l->peer_items < l->log_first || l->peer_items > l->log_first + l->log_count) {
-		coll_rdma_link_fail(l, COLL_ERR_CORRUPT,
-		                    "rdma %s: the peer has got %llu items, of %llu to %llu that may be", l->inst->where,
-		                    (unsigned long long)l->peer_items, (unsigned long long)l->log_first,
+		coll_rdma_link_fail(l, COLL_ERR_CORRUPT, "rdma %s: the peer received %llu items, expected %llu to %llu",
+		                    l->inst->where, (unsigned long long)l->peer_items, (unsigned long long)l->log_first,
 		                    (unsigned long long)(l->log_first + l->log_count));
 		return;
 	}

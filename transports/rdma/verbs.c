@@ -49,7 +49,7 @@ static void *open_library(const char *name, int keep, char *why, size_t why_byte
 	return lib;
 }
 
-/* A function's address through memory: C knows no cast from void *. */
+/* A function's address through memory: C has no cast from void * to a function. */
 static bool find(void *lib, const char *name, void *member, char *why, size_t why_bytes)
 {
 	void *symbol = dlsym(lib, name);
@@ -103,7 +103,7 @@ void coll_rdma_verbs_opened(struct ibv_context *device)
 	pthread_mutex_unlock(&process.lock);
 }
 
-/* Loaded still: somebody else in this process has it, and its devices. */
+/* Still loaded: another part of this process uses the library and its devices. */
 static bool others_use(const char *name)
 {
 	void *lib = dlopen(name, RTLD_LAZY | RTLD_NOLOAD);

@@ -1,11 +1,11 @@
 /*
  * shm: reading a peer's memory with process_vm_readv (cross-memory attach).
  *
- * Whether it is allowed is found out by trying, when the link is made. A process
- * number can be used again after its owner died, so bytes count only if the process
- * behind the link was still alive after the read; or if the same call has found the
- * peer's random word where the peer said, which also tells that the process has not become
- * another program meanwhile: one call reads one address space.
+ * A trial when the link is made shows whether it is allowed. A process
+ * number can be used again after its owner died. So the bytes read count only if the process
+ * behind the link was still alive after the read, or if the same call has found the
+ * peer's random word at the place that the peer announced. That also proves that the process has not
+ * become another program meanwhile: one call reads one address space.
  */
 #include <errno.h>
 #include <poll.h>

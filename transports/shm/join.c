@@ -170,7 +170,7 @@ static void on_joined(struct shm_link *l, const struct shm_message *m, const int
 	default: status = COLL_ERR_CORRUPT; break;
 	}
 	if (status != COLL_OK)
-		coll_shm_link_break(l, status, "a message on the socket makes no sense");
+		coll_shm_link_break(l, status, "an invalid message on the socket");
 }
 
 static void close_fds(const int fds[2])

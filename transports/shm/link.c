@@ -2,9 +2,9 @@
  * shm: links as such: made, found, broken, freed, and the table's three entries.
  *
  * The process with the lower id connects to the other's listening socket; so two
- * simultaneous opens are one connection. A link that a peer made before we wanted it
- * is parked until our side opens it. A broken link stays broken; link_down is told by
- * the service's next step, without the lock.
+ * simultaneous opens are one connection. A link that a peer made before our side needs it
+ * is parked until our side opens it. A broken link stays broken; the next step of the service
+ * calls link_down, without the lock.
  *
  * Everything but the table's entries runs under inst->lock.
  */

@@ -287,7 +287,7 @@ static coll_status show(struct shm_channel *c, enum shm_kind kind)
 
 	if (unlikely(kind == SHM_PUSHED)) {
 		c->shown = coll_shm_pushed(c, c->frame.len_bytes);
-		return c->shown ? COLL_OK : corrupt(c, "a frame was pushed to where none was offered to be taken");
+		return c->shown ? COLL_OK : corrupt(c, "a frame was pushed into memory that was not offered");
 	}
 	if (likely(kind != SHM_REF)) {
 		if (unlikely(kind == SHM_WISH))
@@ -364,7 +364,7 @@ static coll_status fetch(struct shm_channel *c, enum shm_kind kind, void *to, ui
 	if (kind == SHM_PUSHED) {
 		from = coll_shm_pushed(c, len_bytes);
 		if (!from)
-			return corrupt(c, "a frame was pushed to where none was offered to be taken");
+			return corrupt(c, "a frame was pushed into memory that was not offered");
 		if (from != to)
 			memcpy(to, from, len_bytes);
 		return COLL_OK;

@@ -5,8 +5,8 @@
  * made per link, and travel to the peer once, with the first grant that needs them.
  * They are sealed against shrinking, and so is what a peer sends us, else touching
  * it could end in SIGBUS. A ring's space is reused once both sides have left it: a
- * sender that does not know of the receiver's close yet never writes into somebody
- * else's ring. So the space of a link is bounded by the rings that lived at one time.
+ * sender that has not yet received the receiver's close never writes into
+ * another ring. So the space of a link is bounded by the rings that lived at one time.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -3,8 +3,8 @@
  * connecting, reading sockets, noticing deaths.
  *
  * A peer's death shows as the end of its socket or, if a child of it holds a copy of
- * that, as the end of the process itself (pidfd). Strangers cost one descriptor each for
- * at most two seconds, and are of our own user.
+ * that, as the end of the process itself (pidfd). Foreign connections cost one descriptor each for
+ * at most two seconds, and belong to the same user.
  *
  * Invariant: handlers run under inst->lock and only mark connections dead; they are
  * freed at the end of a step. link_down is called without the lock.
@@ -122,7 +122,7 @@ static bool may_give_up(const struct shm_conn *c)
 	return c->state != SHM_JOINED && c->state != SHM_DEAD && c->state != SHM_WAIT_READY;
 }
 
-/* Room for one more: the oldest stranger goes. Our own attempts are retried anyway. */
+/* Make room for one more: close the oldest connection without a proof. Our own attempts are retried anyway. */
 static void evict(struct shm_inst *in)
 {
 	struct shm_conn *oldest = NULL;
@@ -158,7 +158,7 @@ static void no_descriptor(struct shm_inst *in)
 			                    "no descriptor is left to connect with: Too many open files");
 }
 
-/* Who knocks stays in the queue of the system, which would wake us at once and again. */
+/* Pending connections stay in the backlog of the system, which would wake this thread again and again. */
 static void listen_for(struct shm_inst *in, uint32_t events)
 {
 	struct epoll_event e = {.events = events, .data.ptr = &in->listener};
@@ -176,7 +176,7 @@ static void on_listener(struct shm_inst *in)
 
 			if (worth_a_line(in))
 				in->env.log(in->env.ctx, 1,
-				            "[COLL-6205] shm: nobody can connect: too many open files; trying again");
+				            "[COLL-6205] shm: peers cannot connect: too many open files; trying again");
 			listen_for(in, 0);
 			if (ours)
 				no_descriptor(in);

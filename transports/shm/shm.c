@@ -233,13 +233,13 @@ static const char *unreachable(const struct shm_inst *in, const struct shm_addre
 	if (a->magic != ADDRESS_MAGIC || a->version != in->self.version)
 		return "not an address of this transport";
 	if (a->proof != address_proof(in, a))
-		return "of another job";
+		return "it belongs to another job";
 	if (a->host != in->self.host)
-		return "on another host";
+		return "it is on another host";
 	if (a->net != in->self.net)
-		return "in another network namespace";
+		return "it is in another network namespace";
 	if (a->uid != in->self.uid)
-		return "of another user";
+		return "it belongs to another user";
 	return NULL;
 }
 

@@ -3,15 +3,15 @@
  *
  *   shm.c          the table: instances, addresses, sleeping
  *   link.c     links: made, found, broken, freed
- *   join.c     the handshake, and what is said on a link
+ *   join.c     the handshake, and the messages of a link
  *   service.c  the service thread's work: accepting, connecting, deaths
  *   wire.c     the Unix socket: fixed messages, descriptors, proofs
  *   segment.c  memfd segments and the rings cut from them
  *   channel.c  opening and closing channels, grants
  *   ring.c     the data path
  *   cookie.c   completions, announced destinations, progress
- *   cma.c     reading a peer's memory (CMA)
- *   push.c    writing where a peer has offered to take a frame
+ *   cma.c      reading a peer's memory (CMA)
+ *   push.c     writing into memory that a peer has offered for a frame
  *   region.c   memory that peers map: allocating, announcing, mapping
  *   offer.c    memory that a peer uses for longer than a frame
  *
@@ -258,7 +258,7 @@ struct shm_region {
 };
 
 /* A peer's region, mapped here. users counts views; SHM_GONE is added when the owner has
- * freed it; whoever takes base unmaps it. The struct lives as long as the link. */
+ * freed it; the thread that takes base unmaps it. The struct lives as long as the link. */
 enum { SHM_GONE = 1 << 30 };
 struct shm_mapping {
 	struct shm_mapping *next; /* inst->lock */
@@ -292,7 +292,7 @@ struct shm_link {
 	atomic_bool fenced;                               /* sleepers cannot use membarrier: posts must fence */
 	atomic_bool they_pull;                            /* the peer can read our memory */
 	atomic_bool we_pull;                              /* we can read the peer's */
-	_Atomic uint32_t announced[SHM_PLACES];           /* our regions that it knows, by place */
+	_Atomic uint32_t announced[SHM_PLACES];           /* our regions that were announced to it, by place */
 	_Atomic(struct shm_mapping *) mapped[SHM_PLACES]; /* its regions, by place */
 	_Atomic(const struct shm_page *) peer_page;
 	int peer_wake_fd;
@@ -407,7 +407,7 @@ struct shm_inst {
 	uint64_t scarce_ns; /* when a lack of descriptors was said last */
 	uint64_t short_ns;  /* since when there has been none, and when that was seen last; 0: there was one */
 	uint64_t short_last_ns;
-	bool deaf; /* nobody is accepted until the timer: there was no descriptor */
+	bool deaf; /* no connection is accepted until the timer: there was no descriptor */
 	struct coll_pending pending;
 };
 

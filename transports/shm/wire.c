@@ -1,7 +1,7 @@
 /*
- * shm: what is said over the Unix socket. Messages have one size and one header, so
- * that a stranger's bytes are told apart by length, magic and version before
- * anything else is looked at; descriptors are accepted only where one is expected.
+ * shm: messages on the Unix socket. They have one size and one header, so
+ * that foreign bytes are recognised by length, magic and version before
+ * anything else is read; descriptors are accepted only where one is expected.
  *
  * The handshake is mutual: each side proves the job's key over both nonces, both
  * identities and its role, so that no proof can be played back or reflected.

@@ -1,8 +1,8 @@
 /*
- * The door: accepts, and shakes hands with whoever connects. A stranger costs
- * some microseconds and a place among TCP_PENDING_MAX, and never reaches a link:
- * a bounded number of accepts per call, a deadline for each connection, the
- * oldest silent one goes first when places or descriptors are out. Everything
+ * Accepting: the listener, and the handshakes of incoming connections. A foreign connection costs
+ * some microseconds and a place among TCP_PENDING_MAX, and never reaches a link.
+ * The number of accepts per call is bounded, each connection has a deadline, and the
+ * oldest silent one is closed first when places or descriptors run out. Everything
  * runs under service.lock.
  */
 #include <errno.h>
@@ -164,8 +164,8 @@ void coll_tcp_accept_read(struct tcp_inst *in, struct tcp_handshake *h)
 	}
 }
 
-/* Descriptors are out: first strangers go, then the one at the door is let in by
- * the reserve and shown out, and the door stays shut until the next tick. */
+/* Out of descriptors: pending handshakes are closed first. Then the next connection is accepted with
+ * the reserve descriptor and closed, and the listener is ignored until the next tick. */
 static bool no_descriptors(struct tcp_inst *in)
 {
 	int fd;

@@ -1,5 +1,5 @@
 /*
- * The door.
+ * The listener and the handshakes of incoming connections.
  */
 #ifndef COLL_TRANSPORTS_TCP_ACCEPT_H
 #define COLL_TRANSPORTS_TCP_ACCEPT_H
@@ -8,7 +8,7 @@
 
 void coll_tcp_accept_new(struct tcp_inst *in);
 
-/* Something from a stranger. */
+/* Data from a connection that has not completed its handshake. */
 void coll_tcp_accept_read(struct tcp_inst *in, struct tcp_handshake *h);
 void coll_tcp_accept_refuse(struct tcp_inst *in, struct tcp_handshake *h);
 

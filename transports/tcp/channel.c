@@ -1,8 +1,8 @@
 /*
  * Channels: slots, credits, and the verbs of the data path. A receiving end owns
- * slots slots and allows the sender as many frames; DATA uses one up, an emptied
- * slot gives one back (coll_tcp_channel_owe), told in the head of a frame that
- * goes the other way, or alone once half of the slots are owed.
+ * a number of slots and grants the sender as many credits. DATA uses one credit, an emptied
+ * slot returns one (coll_tcp_channel_owe). Credits travel in the head of a frame in
+ * the other direction, or alone once half of the slots are owed.
  *
  * Invariant of a receiver: allowed + owed + frames here = slots. Invariant of a
  * sender: a slot is spare, handed out (current), or in the link's queue.
@@ -376,7 +376,7 @@ coll_status coll_tcp_post(void *channel, const struct coll_frame *frame)
 	enter(ch);
 	assert(s->current != UINT32_MAX);
 	s->current = UINT32_MAX;
-	/* Without a grant the receiver has closed since slot(): nobody wants it. */
+	/* Without a grant the receiver has closed since slot(): the frame is dropped. */
 	if (s->grant != NULL && nothing(ch) == COLL_AGAIN) {
 		e.head = data_head(s, frame);
 		e.payload = slot_at(ch, e.slot);
@@ -438,9 +438,9 @@ static struct tcp_arrival *front(struct tcp_receiver *r)
 }
 
 /*
- * Without the lock. Whoever reads the socket fills the entry behind the last and then
- * raises count with release; the entries before it, first and the slots they name are
- * the caller's alone until it pops them, and a slot is filled again only after that.
+ * Without the lock. The thread that reads the socket fills the entry behind the last and then
+ * increments count with release. The entries before it, first and the slots they name belong to
+ * the caller until it pops them; a slot is filled again only after that.
  */
 coll_status coll_tcp_view(void *channel, const void **p, struct coll_frame *frame)
 {

@@ -1,9 +1,9 @@
 /*
  * Connecting: one attempt at a time per link, over the peer's candidates in
- * order, each with a deadline. A refusal is an answer (the listener existed
- * before its address was known, so nobody is there any more); a shortage here, a
- * handshake that the peer dropped, or BUSY is tried again. Everything runs under
- * service.lock, which guards link->attempt and its company.
+ * order, each with a deadline. A refused connection is final: the listener existed
+ * before its address was published, so the process has ended. After a shortage here, a
+ * handshake that the peer dropped, or BUSY, the attempt is repeated. Everything runs under
+ * service.lock, which guards link->attempt and its related fields.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -254,7 +254,8 @@ void coll_tcp_connect_retry(struct tcp_link *l, uint64_t now)
 
 	pthread_mutex_lock(&l->base.lock);
 	connecting = l->state == LINK_CONNECTING;
-	/* Closed: where the peer may have taken the connection it is told so there, or it would be a death. */
+	/* Closed: if the peer may have accepted the connection, send BYE there; without it the end would count as a
+	 * death. */
 	wanted = l->base.opens > 0 || (l->base.lingering && proven(l));
 	if (connecting && l->base.lingering && !wanted) {
 		coll_tcp_hang_up(&l->attempt);

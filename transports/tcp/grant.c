@@ -1,9 +1,9 @@
 /*
- * Credits and grants. The receiver's side counts emptied slots and says when they
- * are told; the sender's side keeps a grant for every receiving end that the peer
- * has opened, found by the peer's index, joined to a sender of the same key
- * whichever of the two came first. What the peer says is checked here: a grant
- * out of range, credits beyond the slots, a channel nobody opened.
+ * Credits and grants. The receiver's side counts emptied slots and decides when to return
+ * them. The sender's side keeps a grant for every receiving end that the peer
+ * has opened, found by the peer's index and joined to a sender of the same key,
+ * whichever of the two came first. Messages of the peer are checked here: a grant
+ * out of range, credits beyond the slots, a channel that was not opened.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -160,7 +160,7 @@ const char *coll_tcp_channel_drained(struct tcp_link *l, uint32_t id)
 	struct tcp_receiver *r = coll_id_table_get(&l->receivers, id);
 
 	if (r == NULL || !r->draining)
-		return "a channel that is open is called closed";
+		return "an open channel is reported closed";
 	coll_tcp_channel_free_receiver(r);
 	return NULL;
 }

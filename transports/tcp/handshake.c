@@ -1,9 +1,9 @@
 /*
- * Handshake messages: made, checked, sent and heard here; accept.c and connect.c know
- * what follows from them. Both sides
- * prove that they know the job's key by a keyed hash over the message and the
- * other side's fresh nonce, so a recorded handshake is worth nothing. This keeps
- * strangers and other jobs out; it does not encrypt and does not authenticate
+ * Handshake messages: made, checked, sent and received here; accept.c and connect.c decide
+ * what follows. Both sides
+ * prove that they have the job's key by a keyed hash over the message and the
+ * other side's fresh nonce, so a recorded handshake cannot be replayed. This keeps
+ * other programs and other jobs out; it does not encrypt and does not authenticate
  * the frames that follow.
  */
 #include <errno.h>
@@ -54,15 +54,15 @@ const char *coll_tcp_hello_check(const struct coll_tcp_hello *m, const struct tc
                                  const uint64_t other[2])
 {
 	if (m->magic != COLL_TCP_MAGIC)
-		return "it does not speak this protocol";
+		return "it does not use this protocol";
 	if (m->version != COLL_TCP_VERSION)
-		return "it speaks another version of the protocol";
+		return "it uses another version of the protocol";
 	if (m->type != type)
 		return "its messages are out of order";
 	if (m->mac != seal(m, in->env.job_key, other))
-		return "it does not know the key of this job";
+		return "it does not have the key of this job";
 	if (!coll_same_process(&m->to, &in->env.self))
-		return "it looks for another process";
+		return "it expects another process";
 	if (from != NULL && !coll_same_process(&m->from, from))
 		return "it is another process";
 	return NULL;

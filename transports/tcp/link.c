@@ -160,16 +160,16 @@ static const char *control_for(const struct tcp_inst *in, enum tcp_path path)
 }
 
 /*
- * A paced control (bbr, the default of some systems) halves the rate of a loopback or a veth
- * pair: 32 MiB each way 17 ms instead of 8.5. So it is another one between processes of one machine,
- * and from the beginning: bbr turns on the pacing of a socket when its connection is made, and no
- * later choice of a control turns it off. The socket is then held to some multiple of its window by
- * its round trip time, which a peer that was once late makes long: 64 KiB took 220 us instead of 20.
- * So before connect() and listen(), whose connections inherit it, and again when the handshake
- * has told where the peer is. The other way is harmless: bbr takes over a connection whenever it is chosen. Other
- * controls do not: dctcp is reno on a connection that was made without its marks, which a listener under another
- * one does not ask for. So where the system's does not pace, listeners and paths to other machines keep theirs, which
- * may be a route's.
+ * A congestion control with pacing (bbr, the default of some systems) halves the rate of a loopback or a veth
+ * pair: 32 MiB each way take 17 ms instead of 8.5. So processes of one machine use a control without pacing,
+ * and from the beginning. bbr turns on the pacing of a socket when it is connected, and choosing another control
+ * later does not turn it off. The socket is then limited to some multiple of its window per round trip time,
+ * which grows if the peer is late once: 64 KiB took 220 us instead of 20.
+ * So the control is set before connect() and listen(), whose connections inherit it, and again when the handshake
+ * has shown where the peer is. The opposite change is harmless: bbr takes over a connection whenever it is chosen.
+ * Other controls do not: dctcp acts as reno on a connection that was made without its marks, and a listener with
+ * another control does not ask for marks. So if the control of the system does not pace, listeners and paths to other
+ * machines keep theirs, which may be that of a route.
  */
 bool coll_tcp_link_control(const struct tcp_inst *in, int fd, enum tcp_path path)
 {
@@ -253,8 +253,8 @@ void coll_tcp_link_unwatch(struct tcp_link *l)
 		coll_reactor_kick(&in->service);
 }
 
-/* Edge-triggered and without EPOLLIN: no wakeup per frame, one at the end. An end that has come
- * meanwhile is told at once. */
+/* Edge-triggered and without EPOLLIN: no wakeup per frame, one at the end. If the end has come
+ * meanwhile, the event is reported at once. */
 void coll_tcp_link_hear(struct tcp_link *l)
 {
 	struct epoll_event death = {.events = EPOLLRDHUP | EPOLLET, .data.u64 = tcp_link_tag(l)};
@@ -455,9 +455,9 @@ void coll_tcp_link_compact(struct tcp_inst *in)
 }
 
 /*
- * Who goes to sleep counts itself in armed and then looks at what it waits for once
- * more, under this lock or at its cookies; who brings news changes these and then looks
- * at armed. Both are sequentially consistent, so one of the two sees the other.
+ * A thread that goes to sleep increments armed and then reads once more the state that it waits
+ * for, under this lock or at its cookies. A thread with new events changes that state and then reads
+ * armed. Both are sequentially consistent, so at least one of the two sees the other.
  */
 void coll_tcp_link_work(struct tcp_link *l)
 {

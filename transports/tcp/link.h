@@ -31,9 +31,9 @@ void coll_tcp_link_ended(struct tcp_link *l);
 /* Forget links that are over. service.lock held. */
 void coll_tcp_link_compact(struct tcp_inst *in);
 
-/* Note whether l has something to do that no event announces, and wake who sleeps if
- * there is news. link's lock held; called before it is released by whoever may have
- * changed that. */
+/* Note whether l has work that no event announces, and wake a sleeper if
+ * there is news. Called with the link's lock held, before it is released, by code that may have
+ * changed either. */
 void coll_tcp_link_work(struct tcp_link *l);
 
 /* The link of an event, locked; NULL when it is gone. */
@@ -42,10 +42,10 @@ void coll_tcp_link_free(struct tcp_link *l);
 
 /*
  * Put the socket of a link that is up into the data epoll, or take it out. While it is in, every
- * segment that arrives pays for telling epoll (0.2 us of 6 of a small all-reduce), so it
- * is out where links are read without asking epoll and nobody sleeps: whoever arms puts it in.
- * So it is with the service thread's epoll, which would tell of the peer's death: whoever reads
- * the socket all the time sees that himself, and when nobody has for a tick the timer puts it in.
+ * segment that arrives costs a notification of epoll (0.2 us of 6 of a small all-reduce). So it
+ * is out while links are read without epoll and no thread sleeps; arm() puts it in.
+ * The same holds for the service thread's epoll, which reports the death of the peer. A thread that reads
+ * the socket all the time detects that itself; if no thread has read for a tick, the timer puts it in.
  */
 void coll_tcp_link_watch(struct tcp_link *l);
 void coll_tcp_link_unwatch(struct tcp_link *l);

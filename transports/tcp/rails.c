@@ -1,13 +1,13 @@
 /*
  * A link of several sockets. Each is a rail: a tcp_link of its own in the table, with its own
  * handshake, queue, channels and lock, under the peer's id and the rail's number. The first is the
- * link that users hold; it knows the others. A channel belongs to one rail, which both ends derive
- * from its key, so that nothing is ever put in order again: credits, running numbers, CLOSE and BYE
- * are each rail's own, as if it were alone.
+ * link that users hold; it has pointers to the others. A channel belongs to one rail, which both ends derive
+ * from its key, so nothing has to be reordered: credits, sequence numbers, CLOSE and BYE
+ * belong to each rail, as if it were alone.
  *
- * Invariant: what happens to one happens to all. They are taken together when the link is opened,
- * closed together, and when one breaks the others are broken with its cause; link_down is
- * told once, by the first. This file does not make connections.
+ * Invariant: the rails of a link share their state. They are opened together, closed
+ * together, and when one breaks the others are broken with its cause. link_down is
+ * called once, for the first. This file does not make connections.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -184,7 +184,7 @@ struct tcp_link *coll_tcp_rails_of(struct tcp_link *l, const struct coll_channel
 	return l->rails > 1 ? l->rail[((unsigned)key->lane + key->window) % l->rails] : l;
 }
 
-/* One that is still connecting holds nobody up: its channels' frames wait in its queue. */
+/* A rail that is still connecting delays no other: the frames of its channels wait in its queue. */
 coll_status coll_tcp_rails_status(void *link)
 {
 	const struct tcp_link *l = link;

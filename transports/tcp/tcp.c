@@ -1,7 +1,7 @@
 /*
  * The tcp transport: a socket per pair of processes, or several, IPv4 and IPv6. This file
- * has the table, the life of an instance, progress and sleeping; the rest is
- * told in tcp.h and docs/design/tcp.md.
+ * has the table, the life of an instance, progress and sleeping; tcp.h and
+ * docs/design/tcp.md describe the rest.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -54,7 +54,7 @@ static int bind_port(const struct tcp_inst *in, int family, unsigned port)
 
 	if (fd < 0)
 		return -1;
-	coll_tcp_link_buffers(in, fd); /* whoever is accepted has them from here */
+	coll_tcp_link_buffers(in, fd); /* accepted sockets inherit them from here */
 	/* A range is reused soon; a port of the kernel's choice is free anyway. */
 	if (port != 0)
 		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
@@ -93,7 +93,7 @@ static void inherit_control(struct tcp_inst *in)
 		in->system_control[0] = '\0';
 	if (coll_tcp_link_control(in, in->listen_fd, TCP_PATH_UNKNOWN) || in->congestion[0] == '\0')
 		return;
-	tcp_log(in, COLL_LOG_WARN, "[COLL-6102] tcp: COLL_TCP_CONGESTION=%s: %s: going on without it", in->congestion,
+	tcp_log(in, COLL_LOG_WARN, "[COLL-6102] tcp: COLL_TCP_CONGESTION=%s: %s: continuing without it", in->congestion,
 	        strerror(errno));
 	in->congestion[0] = '\0';
 	coll_tcp_link_control(in, in->listen_fd, TCP_PATH_UNKNOWN);
@@ -271,9 +271,9 @@ static void tcp_fini(void *inst)
 
 /* ---- facts ------------------------------------------------------------------ */
 
-/* Loopback on a machine of 2026, what an all-reduce of 64 KiB to 1 MiB sees: the time of a bare
- * exchange of S bytes is 11 us and S / 8.5 GB/s there, of 8 bytes 5 us. Every rank must say the
- * same. */
+/* Loopback on a machine of 2026, for an all-reduce of 64 KiB to 1 MiB: a bare
+ * exchange of S bytes takes 11 us and S / 8.5 GB/s there, one of 8 bytes 5 us. All ranks must return the
+ * same values. */
 static void tcp_caps(void *inst, struct coll_transport_caps *caps)
 {
 	*caps = (struct coll_transport_caps){
@@ -340,7 +340,7 @@ static struct tcp_link *up_at(struct tcp_inst *in, uint32_t i)
 	return l;
 }
 
-/* Nobody has slept for some reads: the socket need not tell epoll what it gets. */
+/* No thread has slept for some reads: the socket can leave epoll. */
 static void unwatch_unheard(struct tcp_link *l)
 {
 	if (l->state != LINK_UP || !l->watched || ++l->unheard < TCP_UNHEARD_MAX)
@@ -365,7 +365,7 @@ static int progress_few(struct tcp_inst *in)
 	return happened;
 }
 
-/* Those that were few until now, or that a sleeper wants to hear of. */
+/* Links that were few until now, or whose events a sleeper needs. */
 static void watch_all(struct tcp_inst *in)
 {
 	struct tcp_link *l;
@@ -406,7 +406,7 @@ static int tcp_progress(void *inst)
 	struct tcp_inst *in = inst;
 	int happened;
 
-	/* Says that somebody was here, no more: one of two at once may get lost. */
+	/* Only records that a thread was here: one of two simultaneous increments may get lost. */
 	atomic_store_explicit(&in->progress_calls, atomic_load_explicit(&in->progress_calls, memory_order_relaxed) + 1,
 	                      memory_order_relaxed);
 	if (atomic_load_explicit(&in->up_count, memory_order_relaxed) > TCP_DIRECT_LINKS)

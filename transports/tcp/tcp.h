@@ -3,7 +3,7 @@
  *
  *   service.lock  pending handshakes, connection attempts, the timer. Held by
  *                 service() (and progress() while something connects); long
- *                 (microseconds each for a bounded number of strangers).
+ *                 (microseconds each for a bounded number of pending handshakes).
  *   links.lock    the table of links and the list of those that are up. Short.
  *   link's lock   socket, queue, channels of one link. Held over one system call.
  *
@@ -29,14 +29,14 @@
 #include "wire.h"
 
 enum {
-	TCP_PENDING_MAX = 256,          /* strangers in the door at once */
+	TCP_PENDING_MAX = 256,          /* handshakes pending at once */
 	TCP_ACCEPTS_PER_CALL = 64,      /* bound of one service() */
 	TCP_CANDIDATES_MAX = 10,        /* addresses one process announces */
 	TCP_RAILS_MAX = 8,              /* sockets of one link */
 	TCP_CHANNELS_MAX = 1 << 16,     /* per link and direction */
 	TCP_STAGE_BYTES = 16 * 1024,    /* heads and small payloads are read through this */
 	TCP_LARGE_BYTES = 8 * 1024 + 1, /* payloads above are not worth staging */
-	TCP_WAKE_BYTES = 1024 * 1024,   /* of a large payload that somebody sleeps for; see tcp.md */
+	TCP_WAKE_BYTES = 1024 * 1024,   /* of a large payload that a thread sleeps for; see tcp.md */
 	TCP_WAKE_MANY = 128 * 1024,     /* the same with many links */
 	TCP_SLOT_BYTES = 1024 * 1024,   /* longer frames, fewer turns between sending and receiving; see tcp.md */
 	TCP_BULK_BYTES = 512 * 1024,    /* what is handed to a taker is read through this */
@@ -139,7 +139,7 @@ struct tcp_receiver {
 	_Atomic uint32_t count; /* frames here; read without the lock by view */
 	uint32_t allowed;       /* frames the sender may still send */
 	uint32_t index;         /* expected of the next DATA */
-	uint32_t owed;          /* slots emptied and not told yet */
+	uint32_t owed;          /* slots emptied and not reported yet */
 	uint32_t due_at;        /* tell when so many are owed */
 	struct tcp_receiver *owing_next;
 	struct tcp_into into;
@@ -157,7 +157,7 @@ struct tcp_entry {
 	void *owned;               /* to be freed when sent */
 };
 
-/* One connection being made: ours (in a link) or a stranger's (in pending). */
+/* One connection being made: by us (in a link) or by an unknown peer (in pending). */
 struct tcp_handshake {
 	int fd;
 	uint32_t generation;
@@ -288,7 +288,7 @@ struct tcp_inst {
 	_Atomic uint32_t unwatched;  /* links that are up and not in the data epoll */
 	_Atomic uint32_t deaf;       /* and of these, not in the service thread's either */
 	_Atomic uint64_t progress_calls;
-	_Atomic uint64_t refused; /* strangers turned away */
+	_Atomic uint64_t refused; /* handshakes refused */
 };
 
 /* ---- tags of epoll events ------------------------------------------------ */
