@@ -78,7 +78,7 @@ static void pack_all(struct coll_intra *n, const struct coll_job *job, struct co
 	coll_intra_nudge(n);
 }
 
-coll_status coll_intra_poll_eager_lines(void *arg, const struct coll_job *job, struct coll_intra_state *s)
+static coll_status poll_lines(void *arg, const struct coll_job *job, struct coll_intra_state *s)
 {
 	const char *theirs[COLL_INTRA_SIZE_MAX];
 	struct coll_intra *n = arg;
@@ -108,6 +108,12 @@ coll_status coll_intra_poll_eager_lines(void *arg, const struct coll_job *job, s
 		reduce_part(n, job, theirs, 0, bytes);
 	coll_intra_entered_all(n, s);
 	return COLL_OK;
+}
+
+coll_status coll_intra_poll_eager_lines(void *arg, const struct coll_job *job, struct coll_intra_state *s)
+{
+	return job->plan->kind == COLL_KIND_ALL_REDUCE ? coll_intra_poll_eager_lines_reduce(arg, job, s)
+	                                               : poll_lines(arg, job, s);
 }
 
 /* ---- In cells ---- */
@@ -170,7 +176,7 @@ static coll_status take_next(struct coll_intra *n, const struct coll_job *job, s
 	return COLL_OK;
 }
 
-coll_status coll_intra_poll_eager_chunk(void *arg, const struct coll_job *job, struct coll_intra_state *s)
+static coll_status poll_chunks(void *arg, const struct coll_job *job, struct coll_intra_state *s)
 {
 	struct coll_intra *n = arg;
 	const size_t piece = part_bytes(n, job);
@@ -193,4 +199,10 @@ coll_status coll_intra_poll_eager_chunk(void *arg, const struct coll_job *job, s
 	}
 	coll_intra_entered_all(n, s);
 	return COLL_OK;
+}
+
+coll_status coll_intra_poll_eager_chunk(void *arg, const struct coll_job *job, struct coll_intra_state *s)
+{
+	return job->plan->kind == COLL_KIND_ALL_REDUCE ? coll_intra_poll_eager_chunk_reduce(arg, job, s)
+	                                               : poll_chunks(arg, job, s);
 }

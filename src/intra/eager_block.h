@@ -1,5 +1,5 @@
 /*
- * The collectives of blocks.
+ * Payload in lines and in chunks: the collectives of blocks, and all_reduce by eager_line.c and eager_chunk.c.
  */
 #ifndef COLL_INTRA_EAGER_BLOCK_H
 #define COLL_INTRA_EAGER_BLOCK_H
