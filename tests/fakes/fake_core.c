@@ -1,0 +1,120 @@
+/*
+ * The communicator of tests: see fake_core.h.
+ */
+#include "tests/fakes/fake_core.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/fabric.h"
+
+struct fake_core fake_core;
+
+static struct coll_context context;
+static struct coll_comm comms[FAKE_COMMS];
+static struct coll_peer_info infos[FAKE_RANKS];
+static struct coll_process processes[FAKE_RANKS];
+static _Atomic uint64_t sequences[FAKE_COMMS][2][FAKE_RANKS];
+
+static void log_line(void *arg, int level, const char *line)
+{
+	fake_core.lines++;
+	snprintf(fake_core.logged, sizeof(fake_core.logged), "%s", line);
+}
+
+static void open_comm(int which, int rank, int size)
+{
+	struct coll_comm *comm = &comms[which];
+
+	memset(comm, 0, sizeof(*comm));
+	comm->ctx = &context;
+	comm->id = (uint64_t)(FAKE_COMM_ID + which);
+	comm->rank = rank;
+	comm->size = size;
+	comm->rank_map.size = comm->rank_map.processes = size;
+	comm->timeout_ms = 1000;
+	comm->arrival_timeout_ms = 5000;
+	coll_error_clear(&comm->box);
+	comm->pair_sequence[0] = sequences[which][0];
+	comm->pair_sequence[1] = sequences[which][1];
+}
+
+struct coll_comm *fake_comm_open(int rank, int size)
+{
+	assert(size <= FAKE_RANKS);
+	fake_core = (struct fake_core){.culprit = -1};
+	memset(&context, 0, sizeof(context));
+	memset(infos, 0, sizeof(infos));
+	memset(processes, 0, sizeof(processes));
+	memset(sequences, 0, sizeof(sequences));
+	for (int r = 0; r < size; r++) {
+		infos[r].rank = r;
+		infos[r].process = 100 + r;
+		snprintf(infos[r].host_name, sizeof(infos[r].host_name), "host%d", r);
+	}
+	pthread_mutex_init(&context.comms_lock, NULL);
+	context.peer_infos = infos;
+	context.processes = processes;
+	context.rank = rank;
+	context.size = size;
+	context.logger = (struct coll_logger){.level = COLL_LOG_WARN, .rank = rank, .size = size, .fn = log_line};
+	open_comm(0, rank, size);
+	context.comms = &comms[0];
+	return &comms[0];
+}
+
+struct coll_comm *fake_comm_second(void)
+{
+	open_comm(1, comms[0].rank, comms[0].size);
+	comms[0].next = &comms[1];
+	return &comms[1];
+}
+
+struct coll_rank_name coll_comm_name(const struct coll_comm *comm, int rank)
+{
+	struct coll_rank_name name;
+
+	snprintf(name.text, sizeof(name.text), "rank %d", rank);
+	return name;
+}
+
+coll_status coll_comm_fail(struct coll_comm *comm, coll_status status, int culprit, const char *cause,
+                           const char *circumstances)
+{
+	if (comm->failed)
+		return comm->failed;
+	comm->failed = status;
+	fake_core.failures++;
+	fake_core.culprit = culprit;
+	snprintf(fake_core.cause, sizeof(fake_core.cause), "%s", cause);
+	snprintf(fake_core.circumstances, sizeof(fake_core.circumstances), "%s", circumstances);
+	return status;
+}
+
+coll_status coll_comm_refuse(struct coll_comm *comm, const char *kind, coll_status status, const char *format, ...)
+{
+	va_list ap;
+
+	fake_core.refusals++;
+	va_start(ap, format);
+	vsnprintf(fake_core.cause, sizeof(fake_core.cause), format, ap);
+	va_end(ap);
+	return status;
+}
+
+enum coll_link_end coll_comm_link_end(struct coll_comm *comm, int rank)
+{
+	return rank < 0 ? COLL_LINK_STANDS : fake_core.link_end[rank];
+}
+
+int coll_comm_broken(struct coll_comm *comm, int likely)
+{
+	if (coll_comm_link_end(comm, likely) == COLL_LINK_STANDS)
+		for (int r = 0; r < comm->size; r++)
+			if (fake_core.link_end[r] != COLL_LINK_STANDS)
+				return r;
+	return likely;
+}
