@@ -161,7 +161,7 @@ TEST(deadlock, three_are_a_circle)
 	REQUIRE(closes(&circle));
 	CHECK(fake_control.asked[2] == 1 && fake_control.asked[1] == 0, "the caller asks rank 1");
 	CHECK(fake_control.question.third == 1 && fake_control.question.about == COLL_ABOUT_NOTHING);
-	CHECK(strstr(circle.text, "in a circle"), "%s", circle.text);
+	CHECK(strstr(circle.text, "in a cycle"), "%s", circle.text);
 }
 
 TEST(deadlock, a_circle_of_three_needs_fresh_answers)

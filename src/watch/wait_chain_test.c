@@ -94,7 +94,7 @@ TEST(wait_chain, a_circle_of_others_is_called_one)
 	says(1, 5, 2);
 	says(2, 5, 1);
 	CHECK(describe(false));
-	CHECK(strstr(text, "waits for rank 1: a circle"), "%s", text);
+	CHECK(strstr(text, "waits for rank 1: a cycle"), "%s", text);
 }
 
 TEST(wait_chain, a_record_of_another_communicator_waits_for_nobody_here)

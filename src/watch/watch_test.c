@@ -111,7 +111,7 @@ TEST(watch, a_circle_of_three_takes_a_second_without_movement)
 	says(2, &theirs)->blocked = waits(0, COLL_NEEDS_MESSAGE, 1, 0);
 	ms = verdict_ms();
 	CHECK(ms >= 1000 && ms <= 1000 + LOOK_MS, "%d ms", ms);
-	CHECK(strstr(fake_core.cause, "in a circle"), "%s", fake_core.cause);
+	CHECK(strstr(fake_core.cause, "in a cycle"), "%s", fake_core.cause);
 }
 
 TEST(watch, the_wait_shows_itself_to_others_until_it_moves)

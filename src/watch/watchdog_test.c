@@ -2,6 +2,7 @@
  * The alarm and the deadlines at faked times: what notes say, and which verdict the silence, the lateness or the loss
  * of frames of a rank gets, and when.
  */
+#include "base/delay.h"
 #include "tests/plain.h"
 
 #include "tests/fakes/fake_clock.h"
@@ -308,7 +309,7 @@ TEST(watchdog, without_a_control_plane_the_timeout_is_all)
 	comm->ctx->control = NULL;
 	ms = verdict_ms(false);
 	CHECK(ms > TIMEOUT_MS && ms <= TIMEOUT_MS + 3 * LOOK_MS, "%d ms", ms);
-	CHECK(says("[COLL-2202] nothing heard from rank 2 for 1000 ms"), "%s", fake_core.cause);
+	CHECK(says("[COLL-2202] no message from rank 2 for 1000 ms"), "%s", fake_core.cause);
 }
 
 TEST(watchdog, a_wait_for_nobody_goes_on)
@@ -406,8 +407,8 @@ TEST(watchdog, a_failure_told_by_another_rank_is_this_ones)
 	alarm_goes_off();
 	CHECK(comm->attention & COLL_ATTENTION_ALARM);
 	CHECK(heed() == COLL_ERR_MISMATCH);
-	CHECK(fake_core.culprit == 3 && says("calls differ (told by rank 1)"), "%s", fake_core.cause);
-	CHECK(comm->told && !(comm->attention & COLL_ATTENTION_ALARM));
+	CHECK(fake_core.culprit == 3 && says("calls differ (reported by rank 1)"), "%s", fake_core.cause);
+	CHECK(comm->from_gossip && !(comm->attention & COLL_ATTENTION_ALARM));
 }
 
 TEST(watchdog, a_death_settles_first)
@@ -420,7 +421,7 @@ TEST(watchdog, a_death_settles_first)
 		CHECK(comm->attention & COLL_ATTENTION_ALARM, "it looks again");
 		fake_clock_add_ms(10);
 	}
-	CHECK(ms >= COLL_SETTLE_MS && ms <= COLL_SETTLE_MS + 10, "%d ms", ms);
+	CHECK(ms >= COLL_DELAY_SETTLE_MS && ms <= COLL_DELAY_SETTLE_MS + 10, "%d ms", ms);
 	CHECK(comm->failed == COLL_ERR_PEER_DEAD && fake_core.culprit == PEER);
 	CHECK(says("[COLL-2101] rank 2 on host host2 (process 102) is dead or unreachable: killed"), "%s",
 	      fake_core.cause);
@@ -431,7 +432,7 @@ TEST(watchdog, the_note_of_a_better_informed_rank_comes_before_the_death)
 	setup();
 	death_of(PEER, COLL_OK);
 	CHECK(heed() == COLL_OK);
-	fake_clock_add_ms(COLL_SETTLE_MS / 2);
+	fake_clock_add_ms(COLL_DELAY_SETTLE_MS / 2);
 	fake_control.has_failure = true;
 	fake_control.failure = (struct coll_note){
 	        .kind = COLL_GOSSIP_FAIL, .status = COLL_ERR_ABORTED, .process = 3, .origin = 3, .text = "aborted"};

@@ -3,23 +3,26 @@
  */
 #include "tests/fakes/fake_clock.h"
 
-#include <time.h>
+#include <stddef.h>
+
+#include "base/clock.h"
 
 struct fake_clock fake_clock;
 
-int __wrap_clock_gettime(clockid_t id, struct timespec *t);
-
-int __wrap_clock_gettime(clockid_t id, struct timespec *t)
+static uint64_t now_ns(void *arg)
 {
-	t->tv_sec = (time_t)(fake_clock.now_ns / 1000000000u);
-	t->tv_nsec = (long)(fake_clock.now_ns % 1000000000u);
+	const uint64_t now = fake_clock.now_ns;
+
 	fake_clock.now_ns += fake_clock.step_ns;
-	return 0;
+	return now;
 }
 
 void fake_clock_reset(void)
 {
+	static const struct coll_clock_source source = {.now_ns = now_ns};
+
 	fake_clock = (struct fake_clock){.now_ns = 1000000000u};
+	coll_clock_take(&source);
 }
 
 void fake_clock_add_ms(uint64_t ms)

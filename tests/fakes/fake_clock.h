@@ -1,6 +1,5 @@
 /*
- * A clock that stands still until a test moves it. Programs that link fakes are linked with --wrap=clock_gettime, so
- * that all of base/clock.h reads it; the test framework has its own.
+ * A clock that stands still until a test moves it: the source of base/clock.h from the first reset on.
  */
 #ifndef COLL_FAKES_FAKE_CLOCK_H
 #define COLL_FAKES_FAKE_CLOCK_H
