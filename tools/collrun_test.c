@@ -22,7 +22,7 @@ static void refuses_by_name(void)
 	expect("-n 0 true", 2, "-n 0");
 	expect("-n x true", 2, "-n x");
 	expect("-n 2", 2, "no program");
-	expect("true", 2, "how many ranks");
+	expect("true", 2, "the number of ranks is missing");
 	expect("-H a:x true", 2, "a:x");
 	expect("-H localhost:2 -n 3 true", 2, "-n 3: the hosts have 2 slots");
 	expect("-n 1 --bind socket true", 2, "--bind socket");

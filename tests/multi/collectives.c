@@ -283,7 +283,7 @@ static void refused(coll_comm *comm, int r, int n)
 	CHECK(coll_broadcast(a, a, 1, COLL_I32, -1, comm, NULL) == COLL_ERR_ARGUMENT);
 	CHECK(coll_send(a, 1, COLL_I32, r, comm, NULL) == COLL_ERR_ARGUMENT);
 	CHECK(coll_all_reduce(a, a, 1, COLL_I32, COLL_SUM, NULL, NULL) == COLL_ERR_ARGUMENT);
-	CHECK(strstr(coll_last_error(comm)->message, "send to oneself") != NULL);
+	CHECK(strstr(coll_last_error(comm)->message, "sends to itself") != NULL);
 }
 
 static void keep_left(void *arg, const void *left, void *inout, size_t count, coll_dtype type)

@@ -341,7 +341,7 @@ TEST(tcp_fuzz, every_rule_is_kept)
 	        {"out of range", {.type = COLL_TCP_GRANT, .credits = 1}},
 	        {"not granted is closed",
 	         {.type = COLL_TCP_CLOSE, .channel = 2, .credit_channel = COLL_TCP_NO_CHANNEL}},
-	        {"open is called closed",
+	        {"open channel is reported closed",
 	         {.type = COLL_TCP_CLOSED, .channel = 0, .credit_channel = COLL_TCP_NO_CHANNEL}},
 	        {"unknown type", {.type = 99, .credit_channel = COLL_TCP_NO_CHANNEL}},
 	        {"begin where it should", {.type = COLL_TCP_NOP, .zero = 1, .credit_channel = COLL_TCP_NO_CHANNEL}},
