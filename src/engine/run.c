@@ -18,6 +18,9 @@
 
 /* Below this a copy costs less than telling the peer where to look. */
 enum { REF_BYTES = 4096 };
+/* Longer results are not offered to be written by the peer: their lines have left its caches, and a copy through a slot
+ * that stays there is faster. docs/results/experiments/shm-large.md, invitations. */
+enum { INVITE_MOST_BYTES = 512 << 10 };
 
 coll_status coll_run_create(struct coll_run **run)
 {
@@ -169,7 +172,8 @@ coll_status coll_run_start(struct coll_run *run, const struct coll_fabric *fabri
 	run->cookies = fabric->streamed;
 	/* A user's operation is called by the user's threads alone. */
 	run->through = fabric->through && job->reduction && !job->reduction->user_fn;
-	run->invites = fabric->ref_bytes != SIZE_MAX && job->tile * job->elem_bytes >= run->ref_bytes;
+	run->invites = fabric->ref_bytes != SIZE_MAX && job->tile * job->elem_bytes >= run->ref_bytes &&
+	               result_bytes(run) <= INVITE_MOST_BYTES;
 	run->opening = run->unopened != 0;
 	run->held = run->opening || run->invites;
 	run->after = NULL;
