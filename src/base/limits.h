@@ -78,6 +78,8 @@ enum {
 
 	/* Shorter frames are copied: that costs less than telling the peer where to look. shm-large.md, By frames */
 	COLL_REF_MIN = 4 << 10,
+	/* Longer results are not offered for the peer to write: they have left its caches. shm-large.md, Invitations */
+	COLL_INVITE_MAX = 512 << 10,
 	/* A fused step that also stores: the block stays in the first-level cache. shm-large.md, By frames */
 	COLL_FORWARD_BLOCK_BYTES = 8 << 10,
 	/* The same where what is sent goes past the caches. shm-large.md, Stores past the caches */

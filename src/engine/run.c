@@ -167,7 +167,8 @@ coll_status coll_run_start(struct coll_run *run, const struct coll_fabric *fabri
 	run->cookies = fabric->streamed;
 	/* A user's operation is called by the user's threads alone. */
 	run->through = fabric->through && job->reduction && !job->reduction->user_fn;
-	run->invites = fabric->ref_bytes != SIZE_MAX && job->tile * job->elem_bytes >= run->ref_bytes;
+	run->invites = fabric->ref_bytes != SIZE_MAX && job->tile * job->elem_bytes >= run->ref_bytes &&
+	               result_bytes(run) <= COLL_INVITE_MAX;
 	run->opening = run->unopened != 0;
 	run->held = run->opening || run->invites;
 	run->after = NULL;
