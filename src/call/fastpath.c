@@ -379,10 +379,10 @@ void coll_fastpath_prepare(struct coll_comm *comm, const struct coll_call *c, st
 	                            .memo = memo,
 	                            .record = comm->call,
 	                            .job = *job};
-	q->what = coll_entry_what(comm->call.signature, memo->kind, memo->type, (uint8_t)memo->op,
-	                          job->intra->way, false);
+	q->what = coll_entry_what(comm->call.signature, memo->kind, memo->type, (uint8_t)memo->op, job->intra->way,
+	                          false);
 	q->run = comm->size == 2 && comm->ctx->dedicated_cores && job->intra->way == COLL_WAY_EAGER_LINE ? one_line
-	                                                                                             : intranode;
+	                                                                                                 : intranode;
 	place(comm, q, memo);
 	memo->fastpath_key = &q->key;
 }
