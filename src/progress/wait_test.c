@@ -121,7 +121,7 @@ TEST(loop, several_contexts_sleep_in_turn_and_briefly)
 {
 	world_open();
 	run_loop((struct script){.waits = 1}, (struct coll_wait_loop){.n = 2, .no_spin = true});
-	CHECK(fake_context.sleeps == 1 && fake_context.last_sleep_ms == COLL_SLEEP_TURN_MS);
+	CHECK(fake_context.sleeps == 1 && fake_context.last_sleep_ms == COLL_DELAY_SLEEP_TURN_MS);
 	world_close();
 }
 
