@@ -13,9 +13,9 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "tests/plain.h"
+#include "transports/common/registry.h"
 #include "transports/rdma/fabric_test.h"
 #include "transports/rdma/rdma.h"
-#include "transports/common/registry.h"
 
 enum { SIDES = 2, ROUNDS = 200 };
 
