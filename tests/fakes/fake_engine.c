@@ -7,6 +7,7 @@
 
 #include "engine/order.h"
 #include "engine/position.h"
+#include "record/way.h"
 
 struct fake_engine fake_engine;
 
@@ -52,7 +53,7 @@ static void started(struct coll_run *run)
 	run->polls = fake_engine.polls;
 	run->end = fake_engine.end;
 	fake_engine.started[fake_engine.nstarted] = run;
-	fake_engine.number[fake_engine.nstarted++] = run->job.sequence;
+	fake_engine.number[fake_engine.nstarted++] = run->job.way == COLL_WAY_SEND_RECV ? 0 : run->job.sequence;
 }
 
 coll_status coll_run_start(struct coll_run *run, const struct coll_fabric *fabric, const struct coll_job *job)

@@ -31,7 +31,7 @@ extern struct fake_engine {
 	coll_status end;
 	bool no_memory;     /* coll_run_create() fails */
 	coll_status refuse; /* coll_run_start() returns it */
-	/* In the order of starting: which run, and the number of its call. */
+	/* In the order of starting: which run, and the number of its call; 0: a message. */
 	struct coll_run *started[FAKE_STARTS];
 	uint64_t number[FAKE_STARTS];
 	int nstarted;
@@ -39,7 +39,7 @@ extern struct fake_engine {
 
 void fake_engine_reset(void);
 
-/* The run in which call `number` was started last; NULL: it was not. */
+/* The run in which collective `number` was started last; NULL: it was not. */
 struct coll_run *fake_engine_run_of(uint64_t number);
 
 #endif

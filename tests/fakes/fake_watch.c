@@ -42,6 +42,7 @@ WEAK coll_status coll_comm_inspect(struct coll_comm *comm, const struct coll_wai
                                    uint64_t now_ns)
 {
 	fake_watch.inspected++;
+	p->begun_ns = now_ns;
 	return now_ns < fake_watch.inspect_from_ns ? COLL_OK : verdict(comm, fake_watch.inspect);
 }
 
@@ -72,8 +73,12 @@ WEAK bool coll_comm_caught_up(struct coll_comm *comm, bool *done)
 WEAK coll_status coll_comm_inquire(struct coll_comm *comm, const struct coll_wait *w, struct coll_wait_timer *p,
                                    struct coll_run *run, coll_status status)
 {
-	fake_watch.inquired++;
-	fake_watch.faulty = run;
+	if (!p->fault) {
+		fake_watch.faulty = run;
+		p->fault = status;
+	}
+	if (fake_watch.inquired++ < fake_watch.unknown)
+		return COLL_OK;
 	return verdict(comm, fake_watch.inquire);
 }
 

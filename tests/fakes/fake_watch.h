@@ -13,6 +13,7 @@ extern struct fake_watch {
 	/* What the functions of these names return; a wait that fails fails its communicator too. */
 	coll_status heed, inspect, inquire, attend;
 	uint64_t inspect_from_ns; /* coll_comm_inspect() returns OK before */
+	int unknown;              /* so often coll_comm_inquire() returns OK before */
 	int heeded, inspected, inquired, attended;
 	struct coll_run *faulty; /* the run that was inquired into */
 	bool due;                /* coll_wait_timer_is_due() */

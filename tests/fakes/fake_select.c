@@ -1,0 +1,95 @@
+/*
+ * The binding of calls in tests: see fake_select.h.
+ */
+#include "tests/fakes/fake_select.h"
+
+#include "tests/fakes/fake_plan.h"
+
+#define WEAK __attribute__((weak))
+
+struct fake_select fake_select;
+
+void fake_select_reset(void)
+{
+	fake_select = (struct fake_select){
+	        .memo = {.valid = true, .plan = &fake_plan.plan, .elem_bytes = FAKE_ELEM_BYTES, .scratch_bytes = 64}};
+}
+
+uint32_t fake_select_signature(const struct coll_call *c)
+{
+	return (uint32_t)c->kind << 24 | (uint32_t)c->op << 16 | (uint32_t)c->count;
+}
+
+WEAK coll_status coll_call_remember(struct coll_comm *comm, const struct coll_call *c, struct coll_memo **memo)
+{
+	fake_select.remembered++;
+	*memo = &fake_select.memo;
+	return fake_select.refuse;
+}
+
+WEAK void coll_call_job(const struct coll_comm *comm, const struct coll_call *c, const struct coll_memo *memo,
+                        struct coll_job *job)
+{
+	*job = (struct coll_job){.plan = memo->plan,
+	                         .intra = memo->intra,
+	                         .in = {.base = (char *)(uintptr_t)c->in, .count = c->count, .counts = c->in_counts},
+	                         .out = {.base = c->out, .count = c->count, .counts = c->out_counts},
+	                         .elem_bytes = memo->elem_bytes,
+	                         .windows = 1,
+	                         .signature = fake_select_signature(c)};
+}
+
+WEAK void coll_call_record(const struct coll_comm *comm, const struct coll_call *c, const struct coll_job *job,
+                           struct coll_record *record)
+{
+	*record = (struct coll_record){.comm = comm->id,
+	                               .sequence = job->sequence,
+	                               .count = c->count,
+	                               .signature = job->signature,
+	                               .active = 1,
+	                               .kind = (uint8_t)c->kind,
+	                               .type = (uint8_t)c->type,
+	                               .op = (uint8_t)c->op,
+	                               .root = c->root,
+	                               .waits_for = -1};
+}
+
+WEAK uint32_t coll_call_salt(struct coll_comm *comm, const struct coll_call *c, const struct coll_record *record)
+{
+	fake_select.salted++;
+	return fake_select.salt;
+}
+
+WEAK bool coll_call_by_plan(struct coll_comm *comm, const struct coll_call *c)
+{
+	return fake_select.by_plan;
+}
+
+WEAK const char *coll_call_name(const struct coll_call *c)
+{
+	return "a call";
+}
+
+WEAK coll_status coll_pair_plan(struct coll_comm *comm, int half, int peer, const struct coll_plan **plan)
+{
+	if (fake_select.refuse_pair)
+		return fake_select.refuse_pair;
+	fake_plan.pins++;
+	*plan = &fake_plan.plan;
+	return COLL_OK;
+}
+
+WEAK void coll_pair_job(const struct coll_comm *comm, const struct coll_pair *p, int half, const struct coll_plan *plan,
+                        struct coll_job *job)
+{
+	*job = (struct coll_job){.plan = plan, .elem_bytes = FAKE_ELEM_BYTES, .windows = 2, .way = COLL_WAY_SEND_RECV};
+}
+
+WEAK void coll_pair_record(const struct coll_comm *comm, const struct coll_pair *p, struct coll_record *record)
+{
+	*record = (struct coll_record){.comm = comm->id,
+	                               .sequence = comm->sequence,
+	                               .active = 1,
+	                               .kind = COLL_KIND_SEND_RECV,
+	                               .waits_for = -1};
+}

@@ -1,0 +1,27 @@
+/*
+ * src/select as those above it meet it: one memo for all calls of four-byte elements. All functions are weak, so that
+ * what a program links of src/select itself takes their place.
+ */
+#ifndef COLL_FAKES_FAKE_SELECT_H
+#define COLL_FAKES_FAKE_SELECT_H
+
+#include "select/bind.h"
+#include "select/bind_pair.h"
+
+enum { FAKE_ELEM_BYTES = 4 };
+
+extern struct fake_select {
+	struct coll_memo memo;
+	coll_status refuse;      /* coll_call_remember() returns it */
+	coll_status refuse_pair; /* coll_pair_plan() */
+	uint32_t salt;
+	bool by_plan;
+	int remembered, salted;
+} fake_select;
+
+void fake_select_reset(void);
+
+/* The signature that these calls get. */
+uint32_t fake_select_signature(const struct coll_call *call);
+
+#endif
