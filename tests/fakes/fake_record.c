@@ -106,3 +106,14 @@ void coll_op_record_call(const struct coll_op_record *op, struct coll_record *ca
 	                             .root = op->root,
 	                             .waits_for = -1};
 }
+
+/* All algorithms are one way. */
+uint8_t coll_way_of_algo(const struct coll_algo *algo)
+{
+	return COLL_WAY_PLAN;
+}
+
+const char *coll_way_name(uint8_t way)
+{
+	return way == COLL_WAY_PLAN ? "a plan" : "a way";
+}

@@ -3,6 +3,11 @@
  */
 #include "tests/fakes/fake_select.h"
 
+#include <stdio.h>
+
+#include "select/cost.h"
+#include "select/forced.h"
+#include "select/intra.h"
 #include "tests/fakes/fake_plan.h"
 
 #define WEAK __attribute__((weak))
@@ -92,4 +97,34 @@ WEAK void coll_pair_record(const struct coll_comm *comm, const struct coll_pair 
 	                               .active = 1,
 	                               .kind = COLL_KIND_SEND_RECV,
 	                               .waits_for = -1};
+}
+
+/* ---- Among themselves ---- */
+
+WEAK coll_status coll_select_plan(const struct coll_select_facts *facts, const struct coll_select_call *call,
+                                  bool explain, struct coll_select_choice *choice)
+{
+	fake_select.chosen++;
+	*choice = fake_select.choice;
+	return fake_select.no_choice;
+}
+
+WEAK void coll_select_price(const struct coll_select_facts *facts, const struct coll_select_call *call,
+                            const struct coll_algo *algo, struct coll_select_price *price)
+{
+	*price = fake_select.prices[algo - coll_algos];
+}
+
+WEAK coll_status coll_select_forced(const char *text, enum coll_kind kind, const struct coll_algo **algo, char *why,
+                                    size_t why_bytes)
+{
+	*algo = fake_select.forced;
+	snprintf(why, why_bytes, "the fake says so");
+	return fake_select.no_force;
+}
+
+WEAK const struct coll_intra_op *coll_select_intra_find(const struct coll_comm *comm, const struct coll_call *call,
+                                                        size_t elem_bytes)
+{
+	return fake_select.intra;
 }
