@@ -175,6 +175,22 @@ TEST(event, another_stream_waits_for_it_and_not_longer)
 	finish();
 }
 
+TEST(event, all_that_came_before_it_is_waited_for)
+{
+	setup();
+	coll_event_create(&e, comm);
+	world_hand_in(8, a);
+	world_hand_in(8, a);
+	coll_event_record(e, a);
+	coll_stream_wait_event(b, e);
+	world_end(1);
+	CHECK(coll_stream_query(b) == COLL_AGAIN && coll_event_query(e) == COLL_AGAIN);
+	world_end(2);
+	CHECK(coll_stream_query(b) == COLL_OK && coll_event_query(e) == COLL_OK);
+	coll_event_destroy(&e);
+	finish();
+}
+
 TEST(event, recording_it_anew_does_not_move_whoever_waits)
 {
 	setup();

@@ -84,7 +84,9 @@ static bool seen_twice(struct coll_comm *comm, struct coll_wait_timer *p, int pe
 
 	if (p->suspected != suspicion && comm->ctx->control)
 		coll_control_service(comm->ctx->control);
-	p->suspects = suspicion;
+	/* The first of a look counts: they are tried from the most precise to the least. */
+	if (!p->suspects)
+		p->suspects = suspicion;
 	return p->suspected == suspicion;
 }
 

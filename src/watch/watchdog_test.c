@@ -173,6 +173,18 @@ TEST(watchdog, time_blames_at_the_second_look_only)
 	CHECK(fake_control.services == 1);
 }
 
+/* Both limits pass between two looks, as after a stop of this process: silence is the more precise of the two. */
+TEST(watchdog, a_rank_that_is_silent_and_late_is_silent)
+{
+	setup();
+	look();
+	fake_clock_add_ms(LATE_MS + TIMEOUT_MS);
+	fake_control.state[PEER].life.unanswered = 4;
+	CHECK(look() == COLL_OK);
+	fake_clock_add_ms(LOOK_MS);
+	CHECK(look() == COLL_ERR_PEER_SILENT, "%s", fake_core.cause);
+}
+
 TEST(watchdog, a_rank_that_answers_and_does_not_come_is_late)
 {
 	int ms;

@@ -3,6 +3,8 @@
  */
 #include "tests/fakes/fake_engine.h"
 
+#include "device/device.h"
+
 #include <assert.h>
 
 #include "engine/order.h"
@@ -115,4 +117,12 @@ bool coll_run_awaits_progress(const struct coll_run *run)
 void coll_run_where(const struct coll_run *run, struct coll_run_where *where)
 {
 	*where = run->where;
+}
+
+/* All memory is host memory. */
+const struct coll_memory *coll_device_memory(int kind)
+{
+	static const struct coll_memory host;
+
+	return &host;
 }

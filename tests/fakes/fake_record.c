@@ -3,6 +3,8 @@
  */
 #include "tests/fakes/fake_record.h"
 
+#include "core/way_name.h"
+
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
@@ -105,4 +107,20 @@ void coll_op_record_call(const struct coll_op_record *op, struct coll_record *ca
 	                             .op = op->op,
 	                             .root = op->root,
 	                             .waits_for = -1};
+}
+
+/* All algorithms are one way. */
+uint8_t coll_way_of_algo(const struct coll_algo *algo)
+{
+	return COLL_WAY_PLAN;
+}
+
+const char *coll_way_name(uint8_t way)
+{
+	return way == COLL_WAY_PLAN ? "a plan" : "a way";
+}
+
+const char *coll_way_text(uint8_t way)
+{
+	return "what it does";
 }

@@ -3,6 +3,13 @@
  */
 #include "tests/fakes/fake_select.h"
 
+#include <stdio.h>
+
+#include "select/cost.h"
+#include "select/explain.h"
+#include "select/forced.h"
+#include "select/intra.h"
+#include "select/ways.h"
 #include "tests/fakes/fake_plan.h"
 
 #define WEAK __attribute__((weak))
@@ -92,4 +99,92 @@ WEAK void coll_pair_record(const struct coll_comm *comm, const struct coll_pair 
 	                               .active = 1,
 	                               .kind = COLL_KIND_SEND_RECV,
 	                               .waits_for = -1};
+}
+
+/* ---- Among themselves ---- */
+
+WEAK coll_status coll_select_plan(const struct coll_select_facts *facts, const struct coll_select_call *call,
+                                  bool explain, struct coll_select_choice *choice)
+{
+	fake_select.chosen++;
+	*choice = fake_select.choice;
+	return fake_select.no_choice;
+}
+
+WEAK void coll_select_price(const struct coll_select_facts *facts, const struct coll_select_call *call,
+                            const struct coll_algo *algo, struct coll_select_price *price)
+{
+	*price = fake_select.prices[algo - coll_algos];
+}
+
+WEAK coll_status coll_select_forced(const char *text, enum coll_kind kind, const struct coll_algo **algo, char *why,
+                                    size_t why_bytes)
+{
+	*algo = fake_select.forced;
+	snprintf(why, why_bytes, "the fake says so");
+	return fake_select.no_force;
+}
+
+WEAK const struct coll_intra_op *coll_select_intra_find(const struct coll_comm *comm, const struct coll_call *call,
+                                                        size_t elem_bytes)
+{
+	return fake_select.intra;
+}
+
+/* ---- The table of ways: an intranode row for calls of up to 8 bytes, if it may pass on, and the plan ---- */
+
+static coll_status poll(void *arg, const struct coll_job *job, struct coll_intra_state *state)
+{
+	return COLL_OK;
+}
+
+WEAK const struct coll_ways_row coll_ways[] = {
+        {.way = COLL_WAY_ZERO_COPY,
+         .kinds = 1 << COLL_KIND_ALL_REDUCE | 1 << COLL_KIND_BARRIER,
+         .ranks_min = 2,
+         .ranks_max = 4,
+         .buffers = COLL_BUFFERS_MAPPED,
+         .max = 8,
+         .limits = "layout",
+         .instead = COLL_INSTEAD_NEXT,
+         .op = {.poll = poll}},
+        {.way = COLL_WAY_PLAN, .limits = "prices", .max = SIZE_MAX},
+};
+WEAK const size_t coll_ways_count = 2;
+
+WEAK bool coll_ways_serves(const struct coll_ways_row *row, const struct coll_ways_facts *facts)
+{
+	return !row->op.poll || (row->kinds >> facts->kind & 1 && facts->bytes <= row->max);
+}
+
+WEAK const struct coll_ways_row *coll_ways_first(const struct coll_ways_facts *facts)
+{
+	return &coll_ways[!coll_ways_serves(&coll_ways[0], facts)];
+}
+
+WEAK const struct coll_ways_row *coll_ways_next(const struct coll_ways_facts *facts, const struct coll_ways_row *row)
+{
+	return &coll_ways[1];
+}
+
+WEAK void coll_ways_bind(struct coll_intra *intra)
+{
+	fake_select.bound++;
+	intra->ops[0] = coll_ways[0].op;
+}
+
+WEAK struct coll_ways_facts coll_ways_facts_of(const struct coll_intra *intra, enum coll_kind kind, size_t count,
+                                               size_t elem_bytes)
+{
+	return (struct coll_ways_facts){.kind = kind, .size = 4, .bytes = count * elem_bytes};
+}
+
+WEAK const struct coll_intra_op *coll_ways_find(struct coll_intra *intra, const struct coll_ways_facts *facts)
+{
+	return coll_ways_first(facts)->op.poll ? &intra->ops[0] : NULL;
+}
+
+WEAK void coll_explain_ways(const struct coll_ways_facts *facts, const char *plan, char *buf, size_t len_bytes)
+{
+	snprintf(buf, len_bytes, "intranode; else %s", plan);
 }

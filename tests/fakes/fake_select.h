@@ -7,6 +7,7 @@
 
 #include "select/bind.h"
 #include "select/bind_pair.h"
+#include "select/price.h"
 
 enum { FAKE_ELEM_BYTES = 4 };
 
@@ -16,7 +17,15 @@ extern struct fake_select {
 	coll_status refuse_pair; /* coll_pair_plan() */
 	uint32_t salt;
 	bool by_plan;
-	int remembered, salted;
+	int remembered, salted, bound;
+	/* What files of src/select say to each other. */
+	struct coll_select_choice choice; /* coll_select_plan() */
+	coll_status no_choice;
+	int chosen;
+	struct coll_select_price prices[16]; /* coll_select_price(), by row */
+	coll_status no_force;                /* coll_select_forced() */
+	const struct coll_algo *forced;
+	const struct coll_intra_op *intra; /* coll_select_intra_find() */
 } fake_select;
 
 void fake_select_reset(void);

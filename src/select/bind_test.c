@@ -1,0 +1,237 @@
+/*
+ * Binding a call: shapes are found once and then looked up, tiles fit slots, and signatures and salts show what ranks
+ * must agree on.
+ */
+#include "tests/plain.h"
+
+#include "select/bind.h"
+#include "tests/fakes/fake_algos.h"
+#include "tests/fakes/fake_core.h"
+#include "tests/fakes/fake_plan.h"
+#include "tests/fakes/fake_select.h"
+
+enum { SIZE = 4, SLOT_BYTES = 4096 };
+
+static struct coll_comm *comm;
+
+static void setup(void)
+{
+	fake_plan_reset();
+	fake_select_reset();
+	comm = fake_comm_open(0, SIZE);
+	comm->slot_bytes = SLOT_BYTES;
+	comm->facts.forced = "";
+	fake_select.choice = (struct coll_select_choice){.algo = &coll_algos[FAKE_LEAN], .windows = 3};
+}
+
+static struct coll_call reduce(size_t count)
+{
+	return (struct coll_call){.kind = COLL_KIND_ALL_REDUCE, .count = count, .type = COLL_F32, .op = COLL_SUM};
+}
+
+static struct coll_memo *bound(struct coll_call c)
+{
+	struct coll_memo *m = NULL;
+
+	return coll_call_remember(comm, &c, &m) == COLL_OK ? m : NULL;
+}
+
+TEST(bind, a_shape_is_chosen_once)
+{
+	struct coll_memo *m;
+
+	setup();
+	m = bound(reduce(100));
+	REQUIRE(m);
+	CHECK(bound(reduce(100)) == m && fake_select.chosen == 1 && fake_plan.pins == 1);
+	CHECK(bound(reduce(200)) && fake_select.chosen == 2);
+	CHECK(bound(reduce(100)) == m && fake_select.chosen == 2, "the other did not chase it away");
+}
+
+TEST(bind, memos_that_are_taken_over_give_their_plans_back)
+{
+	setup();
+	for (size_t n = 1; n <= 500; n++)
+		REQUIRE(bound(reduce(n)));
+	CHECK(fake_select.chosen == 500);
+	CHECK(fake_plan.pins > 0 && fake_plan.pins <= COLL_MEMO_SLOTS, "%d pins", fake_plan.pins);
+}
+
+TEST(bind, as_many_roots_may_take_turns_as_there_are_pairs_of_places)
+{
+	struct coll_call c = {.kind = COLL_KIND_BROADCAST, .count = 100, .type = COLL_F32};
+
+	setup();
+	for (int turn = 0; turn < 2; turn++)
+		for (c.root = 0; c.root < COLL_MEMO_SLOTS / 2; c.root++)
+			REQUIRE(bound(c));
+	CHECK(fake_select.chosen == COLL_MEMO_SLOTS / 2);
+}
+
+TEST(bind, a_memo_that_goes_closes_its_fast_path)
+{
+	uint64_t key = 9;
+
+	setup();
+	REQUIRE(bound(reduce(1)));
+	bound(reduce(1))->fastpath_key = &key;
+	for (size_t n = 2; n <= 500 && key; n++)
+		REQUIRE(bound(reduce(n)));
+	CHECK(key == 0);
+}
+
+/* The plan has as many chunks as ranks, and one of them in a frame: a tile is as many slots. */
+TEST(bind, tiles_are_equal_and_fit_a_slot)
+{
+	const size_t largest = SLOT_BYTES / 4 / SIZE * SIZE;
+	struct coll_memo *m;
+
+	setup();
+	m = bound(reduce(100));
+	REQUIRE(m);
+	CHECK(m->tile == 100 && m->windows == 1, "one tile");
+	m = bound(reduce(2 * largest + 1));
+	REQUIRE(m);
+	CHECK(m->tile <= largest && m->tile * 3 >= 2 * largest + 1 && m->windows == 3, "%zu", m->tile);
+	m = bound(reduce(100 * largest));
+	REQUIRE(m);
+	CHECK(m->tile == largest && m->windows == 3);
+	CHECK(m->scratch_bytes == m->tile * 4 * 3);
+}
+
+TEST(bind, slots_too_small_for_an_element_are_refused)
+{
+	setup();
+	comm->slot_bytes = 2;
+	CHECK(!bound(reduce(100)));
+	CHECK(strstr(fake_core.cause, "[COLL-1108]") && fake_plan.pins == 0, "%s", fake_core.cause);
+}
+
+TEST(bind, what_cannot_be_bound_is_refused)
+{
+	struct coll_call c = reduce(100);
+
+	setup();
+	c.op = COLL_MAX;
+	CHECK(!bound(c) && strstr(fake_core.cause, "not defined"), "%s", fake_core.cause);
+	fake_plan.refuse = COLL_ERR_INTERNAL;
+	CHECK(!bound(reduce(100)) && strstr(fake_core.cause, "the fake cache says so"));
+	fake_select.no_choice = COLL_ERR_CONFIG;
+	CHECK(!bound(reduce(100)) && strstr(fake_core.cause, "[COLL-1112]"));
+	CHECK(fake_core.refusals == 3);
+}
+
+TEST(bind, a_forced_plan_is_not_run_by_hand)
+{
+	static const struct coll_intra_op op;
+
+	setup();
+	comm->ctx->dedicated_cores = true;
+	fake_select.intra = &op;
+	CHECK(bound(reduce(100))->intra == &op && bound(reduce(100))->fastpath);
+	setup();
+	fake_select.intra = &op;
+	fake_select.choice.forced = true;
+	CHECK(!bound(reduce(100))->intra);
+}
+
+static void first(const void *in, void *inout, size_t count, coll_dtype type, void *arg)
+{
+}
+
+/* The number may name another function by now. */
+TEST(bind, a_users_operation_is_bound_anew)
+{
+	struct coll_call c = reduce(100);
+
+	setup();
+	c.op = COLL_OP_FIRST;
+	comm->ops[0] = (struct coll_op_entry){.used = true, .commutative = true, .code = (coll_op)COLL_OP_USER};
+	REQUIRE(bound(c));
+	CHECK(!bound(c)->reduction.user_fn && fake_select.chosen == 1);
+	comm->ops[0].fn = (coll_user_fn)(void (*)(void))first;
+	CHECK(bound(c)->reduction.user_fn == comm->ops[0].fn && fake_select.chosen == 1);
+	comm->ops[0].commutative = false;
+	CHECK(bound(c)->ordered && fake_select.chosen == 2, "another choice");
+}
+
+/* ---- Signatures ---- */
+
+static uint32_t signature(struct coll_call c)
+{
+	const struct coll_memo *m;
+	struct coll_job job;
+
+	setup();
+	m = bound(c);
+	if (!m)
+		return 0;
+	coll_call_job(comm, &c, m, &job);
+	return job.signature;
+}
+
+TEST(bind, signatures_show_what_ranks_must_agree_on)
+{
+	const size_t counts[SIZE] = {1, 2, 3, 4}, others[SIZE] = {1, 2, 4, 3};
+	struct coll_call a = reduce(100), b = reduce(101);
+
+	CHECK(signature(a) == signature(a) && signature(a) != signature(b));
+	b = a;
+	b.type = COLL_I32;
+	CHECK(signature(a) != signature(b));
+	b = a;
+	b.root = 1;
+	CHECK(signature(a) != signature(b));
+	b = a;
+	b.record_kind = COLL_RECORD_SPLIT;
+	CHECK(signature(a) != signature(b));
+	a = b = (struct coll_call){.kind = COLL_KIND_ALL_GATHER, .count = 4, .type = COLL_F32, .ragged = true};
+	a.out_counts = counts;
+	b.out_counts = others;
+	CHECK(signature(a) != signature(b));
+	a = b = (struct coll_call){.kind = COLL_KIND_ALL_TO_ALL, .count = 4, .type = COLL_F32, .pairwise = true};
+	b.count = 5;
+	CHECK(signature(a) == signature(b), "each rank has lengths of its own");
+}
+
+static uint32_t salt(struct coll_call c, uint64_t number)
+{
+	const struct coll_job job = {.sequence = number, .signature = fake_select_signature(&c)};
+	struct coll_record r;
+
+	coll_call_record(comm, &c, &job, &r);
+	return coll_call_salt(comm, &c, &r);
+}
+
+TEST(bind, a_call_that_may_end_unheard_salts_all_after_it)
+{
+	const struct coll_call broadcast = {.kind = COLL_KIND_BROADCAST, .count = 1, .type = COLL_F32};
+
+	setup();
+	CHECK(salt(reduce(1), 1) == 0 && salt(reduce(2), 2) == 0, "whoever ends these has heard from all");
+	CHECK(salt(broadcast, 3) == 0);
+	CHECK(salt(reduce(1), 4) != 0);
+	CHECK(salt(reduce(1), 5) == comm->salt.now && salt(reduce(2), 6) == comm->salt.now);
+}
+
+TEST(bind, calls_in_a_row_that_are_the_same_are_one_run)
+{
+	struct coll_record first_of_second;
+
+	setup();
+	for (uint64_t n = 1; n <= 3; n++)
+		salt(reduce(1), n);
+	salt(reduce(2), 4);
+	CHECK(comm->call_runs == 2);
+	CHECK(coll_record_read(&comm->call_run[1], &first_of_second) && first_of_second.sequence == 4);
+}
+
+TEST(bind, after_a_pairwise_call_the_next_that_synchronises_goes_by_plan)
+{
+	struct coll_call pairwise = {.kind = COLL_KIND_ALL_TO_ALL, .count = 1, .pairwise = true}, all = reduce(1);
+	const struct coll_call rooted = {.kind = COLL_KIND_BROADCAST, .count = 1};
+
+	setup();
+	CHECK(!coll_call_by_plan(comm, &all) && !coll_call_by_plan(comm, &pairwise));
+	CHECK(coll_call_by_plan(comm, &rooted) && coll_call_by_plan(comm, &all) && !coll_call_by_plan(comm, &all));
+}

@@ -1,0 +1,49 @@
+/*
+ * The chain of a call in words, over a fake table of one row and the plan.
+ */
+#include "tests/plain.h"
+
+#include <string.h>
+
+#include "select/explain.h"
+
+static const char *chain(enum coll_kind kind, size_t bytes)
+{
+	static char text[200];
+	const struct coll_ways_facts f = {.kind = kind, .size = 4, .bytes = bytes};
+
+	coll_explain_ways(&f, "ring", text, sizeof(text));
+	return text;
+}
+
+TEST(explain, each_row_has_its_condition)
+{
+	CHECK(strcmp(chain(COLL_KIND_ALL_REDUCE, 8),
+	             "a way if all buffers are mapped by every rank; else ring (plain buffers)") == 0,
+	      "%s", chain(COLL_KIND_ALL_REDUCE, 8));
+	CHECK(strcmp(chain(COLL_KIND_ALL_REDUCE, 9), "ring") == 0, "%s", chain(COLL_KIND_ALL_REDUCE, 9));
+}
+
+TEST(explain, a_text_is_cut_and_ends)
+{
+	const struct coll_ways_facts f = {.kind = COLL_KIND_ALL_REDUCE, .size = 4, .bytes = 8};
+	char text[8] = "???????";
+
+	coll_explain_ways(&f, "ring", text, sizeof(text));
+	CHECK(strcmp(text, "a way i") == 0, "%s", text);
+}
+
+TEST(explain, the_table_has_a_line_for_each_row)
+{
+	char *text = NULL;
+	size_t len_bytes = 0;
+	FILE *to = open_memstream(&text, &len_bytes);
+
+	REQUIRE(to != NULL);
+	coll_explain_table(to);
+	fclose(to);
+	CHECK(strstr(text, "| `a way` | all_reduce, barrier | 2-4 | any | mapped by every rank | to 8 |") != NULL, "%s",
+	      text);
+	CHECK(strstr(text, "| `plan` | all | any |") != NULL, "%s", text);
+	free(text);
+}

@@ -1,0 +1,83 @@
+/*
+ * Which calls are run intranode, by agreed facts.
+ */
+#include "tests/plain.h"
+
+#include "select/intra.h"
+#include "tests/fakes/fake_core.h"
+#include "tests/fakes/fake_intra.h"
+#include "tests/fakes/fake_select.h"
+
+static struct coll_comm *comm;
+static struct coll_opened_transport shm;
+
+static void setup(void)
+{
+	fake_intra = (struct fake_intra){.created = 0};
+	comm = fake_comm_open(0, 4);
+	comm->rank_map.hosts = 1;
+	comm->ctx->settings.intra = true;
+	comm->ctx->settings.intra_bytes = 1000;
+	shm = (struct coll_opened_transport){.caps = {.offers = true}};
+	comm->intra = &fake_intra.object;
+}
+
+static const struct coll_intra_op *found(struct coll_call c)
+{
+	return coll_select_intra_find(comm, &c, 4);
+}
+
+TEST(intra, only_ranks_of_one_host_that_share_memory)
+{
+	setup();
+	coll_select_intra_facts(comm, &shm);
+	CHECK(comm->intra_bytes == 960 && comm->intra_transport == &shm, "whole lines");
+	setup();
+	comm->rank_map.hosts = 2;
+	coll_select_intra_facts(comm, &shm);
+	CHECK(comm->intra_bytes == 0);
+	CHECK(coll_select_intra_prepare(comm) == COLL_OK && fake_intra.created == 0);
+	setup();
+	comm->ctx->settings.intra = false;
+	coll_select_intra_facts(comm, &shm);
+	CHECK(comm->intra_bytes == 0);
+	setup();
+	shm.caps.offers = false;
+	coll_select_intra_facts(comm, &shm);
+	CHECK(comm->intra_bytes == 0);
+}
+
+TEST(intra, the_table_of_ways_decides)
+{
+	setup();
+	CHECK(found((struct coll_call){.kind = COLL_KIND_ALL_REDUCE, .count = 2}) == &fake_intra.object.ops[0]);
+	CHECK(!found((struct coll_call){.kind = COLL_KIND_ALL_REDUCE, .count = 3}), "the plan");
+}
+
+TEST(intra, creation_binds_the_table)
+{
+	setup();
+	comm->intra = NULL;
+	coll_select_intra_facts(comm, &shm);
+	fake_select_reset();
+	CHECK(coll_select_intra_prepare(comm) == COLL_OK && fake_intra.created == 1 && fake_select.bound == 1);
+	CHECK(comm->intra == &fake_intra.object && fake_intra.payload_bytes == 960);
+}
+
+TEST(intra, some_calls_are_never_run_so)
+{
+	struct coll_call c = {.kind = COLL_KIND_ALL_REDUCE, .count = 1, .op = COLL_OP_FIRST};
+
+	setup();
+	CHECK(!found(c), "a user's operation");
+	c = (struct coll_call){.kind = COLL_KIND_BARRIER, .record_kind = COLL_RECORD_SPLIT};
+	CHECK(!found(c), "the library's own");
+	c = (struct coll_call){.kind = COLL_KIND_ALL_GATHER, .ragged = true};
+	CHECK(!found(c));
+	c = (struct coll_call){.kind = COLL_KIND_ALL_TO_ALL, .pairwise = true};
+	CHECK(!found(c));
+	c = (struct coll_call){.kind = COLL_KIND_BARRIER};
+	CHECK(found(c));
+	comm->intra = NULL;
+	CHECK(!found(c));
+}
