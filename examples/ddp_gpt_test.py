@@ -220,7 +220,7 @@ def resuming(folder, data):
             steps = [json.loads(line)["step"] for line in f]
         check("resumed (%s): each step is in the metrics once" % name, steps == list(range(1, 61)), str(steps))
         check("resumed after kill -9 (%s): the same bits" % name,
-              want and left and code == 0 and "going on after step" in stdout
+              want and left and code == 0 and "continuing after step" in stdout
               and sha(os.path.join(out, "model.ckpt")) == want[1] and sha(os.path.join(out, "state.ckpt"))
               == sha(os.path.join(folder, "whole" + name, "state.ckpt")), stdout + stderr)
         check("resumed (%s): all steps are in the curve" % name, points(out) == [60, 1], str(points(out)))

@@ -187,7 +187,7 @@ TEST(perf_data, hash_sees_every_bit)
 static int parse(struct perf_args *a, const char *line)
 {
 	static char text[256];
-	char *argv[32] = {(char *)"allreduce_perf"};
+	char *argv[64] = {(char *)"allreduce_perf"};
 	int argc = 1;
 
 	snprintf(text, sizeof(text), "%s", line);
