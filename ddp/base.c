@@ -2,10 +2,12 @@
  * Errors, the clock, counting.
  */
 #include "ddp/base.h"
-#include "ddp/ddp_inner.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <time.h>
+
+#include "ddp/ddp_inner.h"
 
 double ddp_now_s(void)
 {

@@ -4,11 +4,13 @@
  * from its own. The smallest of these lines is reported, with the ranks that it concerns.
  */
 #include "ddp/check.h"
-#include "ddp/base.h"
-#include "ddp/ddp_inner.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "ddp/base.h"
+#include "ddp/ddp_inner.h"
 
 #define LINE_BYTES 192
 

@@ -3,16 +3,17 @@
  * and their end. Whatever fails on one rank alone is agreed on before the next
  * collective call, so that no rank waits for one that gave up.
  */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
 #include "ddp/base.h"
 #include "ddp/check.h"
 #include "ddp/ddp_inner.h"
 #include "ddp/layout.h"
 #include "ddp/weights.h"
 #include "ddp/wire.h"
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
 
 static coll_status check_config(coll_ddp *d, int count)
 {

@@ -2,8 +2,9 @@
  * Averages, differences between ranks, micro-steps, what is unused or uneven, weights, trace.
  */
 #define PLAIN_OWN_MAIN
-#include "ddp/ranks_test.h"
 #include <unistd.h>
+
+#include "ddp/ranks_test.h"
 
 /* ---- Averages ----------------------------------------------------------- */
 

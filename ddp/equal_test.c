@@ -4,15 +4,16 @@
  * one order only. Compiled for float and for double.
  */
 #define PLAIN_OWN_MAIN
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+
 #include "coll/ddp.h"
 #include "gpt/groups.h"
 #include "gpt/model.h"
 #include "gpt/optim.h"
 #include "gpt/rng.h"
 #include "tests/plain.h"
-#include <math.h>
-#include <pthread.h>
-#include <stdlib.h>
 
 #ifdef GPT_DOUBLE
 #define TYPE COLL_F64

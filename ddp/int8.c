@@ -5,11 +5,12 @@
  * eight bits again, to all (all_gather). What either rounding loses is kept and added
  * next time. All ranks, the owner of a chunk too, take the sum as it was sent.
  */
-#include "ddp/base.h"
-#include "ddp/ddp_inner.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "ddp/base.h"
+#include "ddp/ddp_inner.h"
 
 #define BLOCK 256
 

@@ -3,10 +3,12 @@
  * ready first; limits are agreed (compared at creation, or measured together).
  */
 #include "ddp/layout.h"
-#include "ddp/base.h"
-#include "ddp/ddp_inner.h"
+
 #include <stdlib.h>
 #include <string.h>
+
+#include "ddp/base.h"
+#include "ddp/ddp_inner.h"
 
 #define MEGABYTE  ((size_t)1 << 20)
 #define UNIT      16             /* elements: slices begin at multiples of it within a bucket */

@@ -2,12 +2,13 @@
  * What COLL_DDP_AUTO chooses, for networks that are not here: limits from a latency and a
  * bandwidth, and the buckets of a model by them.
  */
-#include "ddp/ddp_inner.h"
-#include "ddp/layout.h"
-#include "ddp/wire.h"
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "ddp/ddp_inner.h"
+#include "ddp/layout.h"
+#include "ddp/wire.h"
 
 #define MIB ((size_t)1 << 20)
 

@@ -5,12 +5,13 @@
  * The error of the product against this rank's M is kept and added next time. Parameters
  * that are vectors, or too small to gain, are sent uncompressed with P.
  */
-#include "ddp/base.h"
-#include "ddp/ddp_inner.h"
-#include "ddp/skinny_gemm.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "ddp/base.h"
+#include "ddp/ddp_inner.h"
+#include "ddp/skinny_gemm.h"
 
 struct matrix {
 	int param;   /* of the arena */

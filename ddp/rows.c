@@ -8,12 +8,14 @@
  * the rest when the counts are there.
  */
 #include "ddp/rows.h"
+
+#include <stdlib.h>
+#include <string.h>
+
 #include "ddp/base.h"
 #include "ddp/ddp_inner.h"
 #include "ddp/step.h"
 #include "ddp/trace.h"
-#include <stdlib.h>
-#include <string.h>
 
 static size_t width_of(const struct param *p)
 {

@@ -6,6 +6,7 @@
  * The usual ranks, 4, 8 and 16, are constants inside; for others there are plain loops.
  */
 #include "ddp/skinny_gemm.h"
+
 #include <string.h>
 
 #define INLINE static inline __attribute__((always_inline))

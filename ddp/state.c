@@ -3,9 +3,10 @@
  * run was left. It is this rank's own and as large on all ranks; between steps nothing
  * else is left of the step before.
  */
+#include <string.h>
+
 #include "ddp/base.h"
 #include "ddp/ddp_inner.h"
-#include <string.h>
 
 static size_t pieces_of(const coll_ddp *d, int bucket, struct piece *pieces)
 {

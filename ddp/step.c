@@ -7,14 +7,16 @@
  * the order in which gradients are ready. Everything here polls but the waits.
  */
 #include "ddp/step.h"
+
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include "ddp/base.h"
 #include "ddp/ddp_inner.h"
 #include "ddp/rows.h"
 #include "ddp/trace.h"
 #include "ddp/wire.h"
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 static coll_status put(coll_ddp *d, int index, int phase)
 {

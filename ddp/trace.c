@@ -2,12 +2,14 @@
  * Counters, and what happened when.
  */
 #include "ddp/trace.h"
-#include "ddp/base.h"
-#include "ddp/ddp_inner.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "ddp/base.h"
+#include "ddp/ddp_inner.h"
 
 coll_status coll_ddp_get_stats(coll_ddp *d, coll_ddp_stats *stats, int reset)
 {

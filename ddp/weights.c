@@ -3,10 +3,12 @@
  * each bucket, gathered again.
  */
 #include "ddp/weights.h"
+
+#include <string.h>
+
 #include "ddp/base.h"
 #include "ddp/ddp_inner.h"
 #include "ddp/layout.h"
-#include <string.h>
 
 /* How many bytes from params[i] on lie in one piece; *next: the first parameter after it. */
 static size_t run_from(const coll_ddp *d, int i, int *next)

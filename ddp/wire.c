@@ -2,11 +2,13 @@
  * How a bucket's bytes travel: plain, as slices (zero), as bfloat16, over a tree.
  */
 #include "ddp/wire.h"
+
+#include <stdlib.h>
+#include <string.h>
+
 #include "ddp/base.h"
 #include "ddp/ddp_inner.h"
 #include "ddp/layout.h"
-#include <stdlib.h>
-#include <string.h>
 
 static coll_op op_of(const coll_ddp *d)
 {

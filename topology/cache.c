@@ -3,6 +3,8 @@
  * 2.36 tells all last caches of a package for one, in a virtual machine also those that it has no part
  * of. Reads sysfs each time; keeps nothing.
  */
+#include "topology/cache.h"
+
 #include <ctype.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -10,7 +12,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "topology/cache.h"
 #include "topology/topology.h"
 
 enum { INDEX_MAX = 16, CACHE_DEFAULT = 32 << 20 };

@@ -2,11 +2,12 @@
  * The part of topology.h that asks hwloc. Each call loads the topology anew (a few
  * milliseconds) and keeps nothing; none is on a path that matters.
  */
+#include "topology/hwloc.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "coll_build.h"
-#include "topology/hwloc.h"
 #include "topology/topology.h"
 
 #if COLL_HAVE_HWLOC

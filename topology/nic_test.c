@@ -2,14 +2,13 @@
  * Network devices and distances as /sys shows them: a tree of our own with two NUMA nodes whose
  * numbers have a gap, and an RDMA device made of software above a network interface.
  */
-#include "topology/nic.h"
-
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/plain.h"
+#include "topology/nic.h"
 
 static char root[64];
 

@@ -1,9 +1,9 @@
 /*
  * Time as it is lived: see clock.h.
  */
-#include "base/clock.h"
-
 #include <criterion/criterion.h>
+
+#include "base/clock.h"
 
 enum { PATIENCE = 1000 };
 

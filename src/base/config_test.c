@@ -1,11 +1,10 @@
 /*
  * Settings: where a value comes from, what a file may look like, what is refused.
  */
-#include "base/config.h"
-
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/config.h"
 #include "tests/plain.h"
 
 static struct coll_settings settings;

@@ -1,13 +1,12 @@
 /*
  * Log lines: where they go, what a line is made of, what happens when a file is full.
  */
-#include "base/log.h"
-
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "tests/plain.h"
 
 static void pattern(const char *text, const char *wanted)

@@ -3,6 +3,8 @@
  * rank 0, places to look at elsewhere) and holds it. With one rank there is
  * nothing to do; with the caller's own exchange nothing of ours is opened.
  */
+#include "bootstrap/exchange.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -13,7 +15,6 @@
 #include "base/delay.h"
 #include "base/hash.h"
 #include "bootstrap/bootstrap.h"
-#include "bootstrap/exchange.h"
 #include "bootstrap/id.h"
 #include "bootstrap/rendezvous.h"
 #include "bootstrap/resolve.h"

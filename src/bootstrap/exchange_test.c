@@ -4,11 +4,6 @@
  * another idea of the job, die on the way.
  */
 #define PLAIN_OWN_MAIN
-#include "bootstrap/exchange.h"
-#include "bootstrap/host_id.h"
-#include "bootstrap/probe.h"
-#include "tests/plain.h"
-
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -19,9 +14,13 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "bootstrap/address.h"
+#include "bootstrap/exchange.h"
+#include "bootstrap/host_id.h"
 #include "bootstrap/id.h"
 #include "bootstrap/job_test.h"
+#include "bootstrap/probe.h"
 #include "bootstrap/rendezvous_state.h"
+#include "tests/plain.h"
 
 enum { PAYLOAD_MAX = 5000 };
 

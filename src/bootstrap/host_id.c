@@ -5,6 +5,8 @@
  * machine as far as sharing its cores goes: the boot alone, because containers of one
  * machine are hosts of their own and share them all the same.
  */
+#include "bootstrap/host_id.h"
+
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -12,7 +14,6 @@
 
 #include "base/hash.h"
 #include "bootstrap/bootstrap.h"
-#include "bootstrap/host_id.h"
 
 static void boot_id(char *buf, size_t len_bytes)
 {

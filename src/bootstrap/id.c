@@ -6,9 +6,6 @@
  * communicator, maybe in another thread. It is a short list under a lock.
  */
 #include "bootstrap/id.h"
-#include "bootstrap/host_id.h"
-#include "bootstrap/pmi.h"
-#include "bootstrap/pmix.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -18,6 +15,9 @@
 #include <unistd.h>
 
 #include "base/hash.h"
+#include "bootstrap/host_id.h"
+#include "bootstrap/pmi.h"
+#include "bootstrap/pmix.h"
 #include "bootstrap/wire.h"
 
 enum { ID_VERSION = 1, ID_PLACES_BYTES = 72 };

@@ -5,6 +5,8 @@
  * 4.0) answers. The conversation is closed by finalize: without it the launcher
  * takes a process's end for a failure.
  */
+#include "bootstrap/pmi.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -15,7 +17,6 @@
 
 #include "base/clock.h"
 #include "bootstrap/id.h"
-#include "bootstrap/pmi.h"
 
 enum { LINE_BYTES = 2048 };
 

@@ -4,9 +4,6 @@
  * tools/launch_test.c.
  */
 #define PLAIN_OWN_MAIN
-#include "bootstrap/pmi.h"
-#include "tests/plain.h"
-
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -14,6 +11,8 @@
 #include "base/clock.h"
 #include "bootstrap/id.h"
 #include "bootstrap/job_test.h"
+#include "bootstrap/pmi.h"
+#include "tests/plain.h"
 
 enum { CLIENTS = 3, PAIRS = 64 };
 

@@ -4,6 +4,8 @@
  * layout is part of its ABI and the same in 3 and 5); nothing of libpmix is
  * needed to build.
  */
+#include "bootstrap/pmix.h"
+
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -12,7 +14,6 @@
 
 #include "base/clock.h"
 #include "bootstrap/id.h"
-#include "bootstrap/pmix.h"
 
 enum { PMIX_OK = 0, PMIX_TYPE_STRING = 3, PMIX_SCOPE_GLOBAL = 3 };
 

@@ -5,6 +5,8 @@
  * range or contradict another launcher are refused with the names of the variables:
  * a job that starts wrong would hang later, without a visible cause.
  */
+#include "bootstrap/probe.h"
+
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +19,6 @@
 #include "base/number.h"
 #include "bootstrap/bootstrap.h"
 #include "bootstrap/id.h"
-#include "bootstrap/probe.h"
 
 struct found {
 	int rank, size, local_rank, local_size;

@@ -6,8 +6,6 @@
  * cost a bounded amount of memory and descriptors, and never delay a rank.
  */
 #include "bootstrap/rendezvous.h"
-#include "bootstrap/rendezvous_member.h"
-#include "bootstrap/rendezvous_root.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -19,6 +17,8 @@
 
 #include "base/clock.h"
 #include "base/delay.h"
+#include "bootstrap/rendezvous_member.h"
+#include "bootstrap/rendezvous_root.h"
 #include "bootstrap/rendezvous_state.h"
 
 coll_status room_open(struct room *r, const struct coll_rendezvous_point *how, struct coll_error_box *err)

@@ -4,6 +4,8 @@
  * forwards the table of addresses. Failures before it has its place are retried
  * until the deadline; later failures end the rendezvous.
  */
+#include "bootstrap/rendezvous_member.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +17,6 @@
 #include "bootstrap/bootstrap.h"
 #include "bootstrap/host_id.h"
 #include "bootstrap/rendezvous.h"
-#include "bootstrap/rendezvous_member.h"
 #include "bootstrap/rendezvous_state.h"
 
 enum phase { SEEK_ROOT, SEEK_PARENT, IN_PLACE, DONE };

@@ -4,6 +4,8 @@
  * that contradicts the job (size, version, a rank that exists already) ends the rendezvous
  * for all, since it has proved the key and so belongs to the job.
  */
+#include "bootstrap/rendezvous_root.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +13,6 @@
 #include "base/clock.h"
 #include "base/delay.h"
 #include "bootstrap/rendezvous.h"
-#include "bootstrap/rendezvous_root.h"
 #include "bootstrap/rendezvous_state.h"
 
 struct guest {

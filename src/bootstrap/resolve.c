@@ -4,6 +4,8 @@
  * counted block with the caller; who leaves last frees it. The caller never waits
  * for the thread, only for the answer.
  */
+#include "bootstrap/resolve.h"
+
 #include <errno.h>
 #include <netdb.h>
 #include <pthread.h>
@@ -15,7 +17,6 @@
 
 #include "base/clock.h"
 #include "bootstrap/address.h"
-#include "bootstrap/resolve.h"
 
 struct question {
 	pthread_mutex_t lock;

@@ -4,13 +4,12 @@
  * must finish, with the right table.
  */
 #define PLAIN_OWN_MAIN
-#include "tests/plain.h"
-
 #include <sys/resource.h>
 #include <sys/socket.h>
 
 #include "base/hash.h"
 #include "bootstrap/job_test.h"
+#include "tests/plain.h"
 
 enum { SILENT = 900, JOB_MS = 12000 };
 

@@ -3,9 +3,6 @@
  * authentication, and what the end of a link means. socket.c owns the sockets.
  */
 #include "control/connect.h"
-#include "control/liveness.h"
-#include "control/ping.h"
-#include "control/state.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -17,6 +14,9 @@
 
 #include "base/clock.h"
 #include "base/delay.h"
+#include "control/liveness.h"
+#include "control/ping.h"
+#include "control/state.h"
 
 enum { STRANGERS_MAX = 128, ACCEPTS_PER_CALL = 64 };
 

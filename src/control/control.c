@@ -3,12 +3,6 @@
  * here and by the interface functions of gossip.c and ping.c.
  */
 #include "control/control.h"
-#include "control/connect.h"
-#include "control/gossip.h"
-#include "control/keepalive.h"
-#include "control/liveness.h"
-#include "control/ping.h"
-#include "control/state.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -22,6 +16,12 @@
 
 #include "base/clock.h"
 #include "base/delay.h"
+#include "control/connect.h"
+#include "control/gossip.h"
+#include "control/keepalive.h"
+#include "control/liveness.h"
+#include "control/ping.h"
+#include "control/state.h"
 
 void coll_control_unlock(struct coll_control *c)
 {

@@ -9,14 +9,15 @@
  * and older ones only while the communicator lives here and has not looked.
  */
 #include "control/gossip.h"
-#include "control/connect.h"
-#include "control/control.h"
-#include "control/liveness.h"
-#include "control/state.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
+
+#include "control/connect.h"
+#include "control/control.h"
+#include "control/liveness.h"
+#include "control/state.h"
 
 enum { FAILURES_MAX = 1024, TRIES_TO_FORGET = 64 };
 

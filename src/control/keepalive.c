@@ -6,12 +6,13 @@
  * nothing itself because it is stopped: its buffer would fill up, which also looks like
  * death. The kernel's probes watch that connection.
  */
+#include "control/keepalive.h"
+
 #include <sys/socket.h>
 
 #include "base/clock.h"
 #include "base/delay.h"
 #include "control/gossip.h"
-#include "control/keepalive.h"
 #include "control/state.h"
 
 static bool over_tcp(const struct coll_control_link *l)

@@ -20,16 +20,16 @@
  * left: at the end of a job this is not a failure, and ranks that wait for it get that error.
  */
 #include "control/liveness.h"
-#include "control/connect.h"
-#include "control/control.h"
-#include "control/gossip.h"
-#include "control/state.h"
 
 #include <errno.h>
 #include <stdio.h>
 
 #include "base/clock.h"
 #include "base/delay.h"
+#include "control/connect.h"
+#include "control/control.h"
+#include "control/gossip.h"
+#include "control/state.h"
 
 static void settle(struct coll_control *c, int peer)
 {

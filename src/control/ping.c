@@ -4,14 +4,14 @@
  * alive is known per process.
  */
 #include "control/ping.h"
+
+#include "base/clock.h"
+#include "base/delay.h"
 #include "control/connect.h"
 #include "control/control.h"
 #include "control/gossip.h"
 #include "control/liveness.h"
 #include "control/state.h"
-
-#include "base/clock.h"
-#include "base/delay.h"
 
 static struct ask *find_ask(struct coll_control *c, int peer, uint64_t comm, uint32_t about)
 {

@@ -3,7 +3,6 @@
  * It has no policy: connect.c decides on links, control.c on what a message means.
  */
 #include "control/socket.h"
-#include "base/delay.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -19,6 +18,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/delay.h"
 #include "base/siphash.h"
 
 static socklen_t unix_address(struct sockaddr_un *a, const char *name)

@@ -1,10 +1,9 @@
 /*
  * The table of kinds: host is what no other kind claims.
  */
-#include "device/device.h"
-
 #include <string.h>
 
+#include "device/device.h"
 #include "tests/plain.h"
 
 static char field[64];

@@ -7,12 +7,13 @@
  * again looks nothing up.
  */
 #include "engine/bind.h"
-#include "engine/lane.h"
-#include "engine/port.h"
-#include "engine/range.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#include "engine/lane.h"
+#include "engine/port.h"
+#include "engine/range.h"
 
 /* Make *array hold n elements; what was in it need not survive. */
 static coll_status grow(void **array, size_t *cap, size_t n, size_t elem_bytes)

@@ -3,17 +3,16 @@
  * not, all ranks polled in turn by one thread, against the result computed the
  * plain way.
  */
-#include "engine/range.h"
-#include "engine/run.h"
-#include "plan/count.h"
-#include "tests/plain.h"
-
 #include <stdlib.h>
 
 #include "engine/position.h"
+#include "engine/range.h"
+#include "engine/run.h"
+#include "plan/count.h"
 #include "sim/call.h"
 #include "sim/plans.h"
 #include "sim/world.h"
+#include "tests/plain.h"
 
 enum { SIZES = 8 };
 

@@ -5,6 +5,7 @@
  * chain, and operations retire in order. A run only looks at those before it.
  */
 #include "engine/order.h"
+
 #include "engine/lane.h"
 
 void coll_run_follow(struct coll_run *run, const struct coll_run *after)

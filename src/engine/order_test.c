@@ -4,12 +4,11 @@
  * nobody would think of are the seeded scheduler's.
  */
 #include "engine/order.h"
-#include "engine/run.h"
-#include "tests/plain.h"
-
 #include "engine/position.h"
+#include "engine/run.h"
 #include "sim/plans.h"
 #include "sim/world.h"
+#include "tests/plain.h"
 
 enum { COUNT = 16, OPS = 3 };
 

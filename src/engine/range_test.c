@@ -1,9 +1,8 @@
 /*
  * Where bytes are, for sizes that no test could allocate: addresses only.
  */
-#include "tests/plain.h"
-
 #include "engine/range.h"
+#include "tests/plain.h"
 
 static const struct coll_plan vector_plan = {.kind = COLL_KIND_ALL_REDUCE, .size = 3, .chunks = 3, .max_run = 1};
 

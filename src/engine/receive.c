@@ -6,6 +6,7 @@
  * its cookie is settled. Any other is viewed where it came in, used, and given back.
  */
 #include "engine/receive.h"
+
 #include "coll/transport_shared.h"
 #include "engine/port.h"
 #include "engine/step.h"

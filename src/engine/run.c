@@ -6,15 +6,15 @@
  * order.c what the operation before has to do with it.
  */
 #include "engine/run.h"
+
+#include <stdlib.h>
+
 #include "base/limits.h"
 #include "engine/bind.h"
 #include "engine/lane.h"
 #include "engine/order.h"
 #include "engine/receive.h"
 #include "engine/sends.h"
-
-#include <stdlib.h>
-
 #include "record/way.h"
 
 coll_status coll_run_create(struct coll_run **run)

@@ -7,6 +7,7 @@
  * leave in order. They come from the run's own list: nothing here allocates.
  */
 #include "engine/sends.h"
+
 #include "base/clock.h"
 #include "coll/transport_shared.h"
 #include "engine/port.h"

@@ -10,9 +10,9 @@
  * it is until done(). Nothing here allocates, locks or waits.
  */
 #include "engine/step.h"
-#include "reduce/copy.h"
 
 #include "engine/range.h"
+#include "reduce/copy.h"
 
 static coll_status copy(struct coll_run *run, struct instance *inst, struct lane *lane, const struct coll_step *s)
 {

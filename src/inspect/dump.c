@@ -2,8 +2,6 @@
  * Dumps: see dump.h.
  */
 #include "inspect/dump.h"
-#include "control/gossip.h"
-#include "control/ping.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -13,6 +11,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "control/gossip.h"
+#include "control/ping.h"
 #include "core/comm.h"
 #include "core/way_name.h"
 

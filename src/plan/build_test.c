@@ -2,13 +2,12 @@
  * The builder: which waits it adds and which it leaves out, scratch, bounds, flags
  * and errors; and lowering: what it fuses and what it must not.
  */
+#include <stdlib.h>
+
 #include "plan/build.h"
 #include "plan/lower.h"
 #include "plan/parse.h"
 #include "plan/print.h"
-
-#include <stdlib.h>
-
 #include "plan/race.h"
 #include "tests/plain.h"
 

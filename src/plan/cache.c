@@ -4,15 +4,15 @@
  * pinned, in a list by age.
  */
 #include "plan/cache.h"
-#include "plan/lower.h"
-#include "plan/verify.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/hash.h"
+#include "plan/lower.h"
 #include "plan/pack.h"
+#include "plan/verify.h"
 
 enum { BUCKETS = 256, VERIFY_SIZE_MAX = 64 };
 

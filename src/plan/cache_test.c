@@ -1,10 +1,9 @@
 /*
  * The plan cache: what is equal is shared, what is pinned stays, what is old goes.
  */
-#include "plan/cache.h"
-
 #include <stdlib.h>
 
+#include "plan/cache.h"
 #include "tests/plain.h"
 
 static int generated; /* calls of a generator: one thread */

@@ -2,9 +2,10 @@
  * Counts of plans: steps, frames, chunks, and rounds. They do not drift from
  * machine to machine, so tests and cost models can lean on them.
  */
+#include "plan/count.h"
+
 #include <stdlib.h>
 
-#include "plan/count.h"
 #include "plan/plan.h"
 #include "plan/replay.h"
 #include "plan/step.h"

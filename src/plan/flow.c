@@ -3,12 +3,12 @@
  * sent: no step may change it later, as the race check proves.
  */
 #include "plan/flow.h"
-#include "plan/plan.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "plan/plan.h"
 #include "plan/step.h"
 #include "plan/value.h"
 

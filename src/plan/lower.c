@@ -15,11 +15,12 @@
  * than that. Whether ranks block each other in a cycle is a question about
  * all plans, which the verifier answers for every generator.
  */
+#include "plan/lower.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "plan/draft.h"
-#include "plan/lower.h"
 #include "plan/step.h"
 
 enum next_use { NEXT_NONE, NEXT_READ, NEXT_WRITE };

@@ -3,6 +3,8 @@
  * docs/design/plans.md: whitespace is free within a line, comments begin with #.
  * It checks form, not sense: the verifier does that.
  */
+#include "plan/parse.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -10,7 +12,6 @@
 #include <string.h>
 
 #include "plan/pack.h"
-#include "plan/parse.h"
 #include "plan/plan.h"
 #include "plan/step.h"
 

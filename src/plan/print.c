@@ -1,12 +1,13 @@
 /*
  * A plan as text; docs/design/plans.md has the grammar, parse.c the way back.
  */
+#include "plan/print.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "plan/plan.h"
-#include "plan/print.h"
 #include "plan/step.h"
 
 struct printer {

@@ -5,13 +5,13 @@
  * the waits: it uses dense tables and derives the same rules in another way.
  */
 #include "plan/race.h"
-#include "plan/plan.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "plan/plan.h"
 #include "plan/step.h"
 
 struct place {

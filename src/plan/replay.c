@@ -6,12 +6,12 @@
  * whatever the number of ranks.
  */
 #include "plan/replay.h"
-#include "plan/plan.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "plan/plan.h"
 #include "plan/route.h"
 #include "plan/step.h"
 

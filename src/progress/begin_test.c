@@ -1,9 +1,8 @@
 /*
  * The beginning and the end of a call: what is written where, and what is not.
  */
-#include "progress/world_test.h"
-
 #include "progress/begin.h"
+#include "progress/world_test.h"
 
 enum { NUMBER = 7, SALT = 0x5a5a };
 

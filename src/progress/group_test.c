@@ -1,9 +1,8 @@
 /*
  * Groups: calls that are handed in together, share a place in their streams, and travel as one when they are small.
  */
-#include "progress/world_test.h"
-
 #include "progress/group.h"
+#include "progress/world_test.h"
 
 enum { SMALL = 4, LARGE = 2000 }; /* elements of four bytes: the limit is 4096 bytes */
 

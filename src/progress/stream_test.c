@@ -1,9 +1,8 @@
 /*
  * Streams and events: the order of what was put in, the first error, and waiting for points of other streams.
  */
-#include "progress/world_test.h"
-
 #include "progress/stream.h"
+#include "progress/world_test.h"
 
 static struct coll_stream *a, *b;
 

@@ -1,10 +1,9 @@
 /*
  * The wait loop and a blocking call in it: what ends a wait, what is done meanwhile, and how long sleeps are.
  */
-#include "progress/world_test.h"
-
 #include "progress/loop.h"
 #include "progress/wait.h"
+#include "progress/world_test.h"
 
 /* ---- The loop alone ---- */
 

@@ -2,8 +2,6 @@
  * Circles of waiting: see deadlock.h.
  */
 #include "watch/deadlock.h"
-#include "control/ping.h"
-#include "core/error.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -11,6 +9,8 @@
 #include "base/clock.h"
 #include "base/delay.h"
 #include "context/service.h"
+#include "control/ping.h"
+#include "core/error.h"
 #include "watch/watchdog.h"
 
 static_assert(sizeof(struct coll_blocked) % 8 == 0 && sizeof(struct coll_blocked) <= 128,

@@ -1,12 +1,11 @@
 /*
  * Circles of waiting, judged from what ranks answer: who waits for whom, for what, and for how long.
  */
-#include "tests/plain.h"
-
 #include "tests/fakes/fake_clock.h"
 #include "tests/fakes/fake_control.h"
 #include "tests/fakes/fake_core.h"
 #include "tests/fakes/fake_record.h"
+#include "tests/plain.h"
 #include "watch/deadlock.h"
 #include "watch/watchdog.h"
 

@@ -4,6 +4,8 @@
  * the failed or killed rank is awaited. Invariant: never blocks, and blames no rank before a note with the cause
  * had time to arrive. watchdog.c handles deaths and the deadlines of a wait without an error.
  */
+#include "watch/diagnose.h"
+
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -15,7 +17,6 @@
 #include "core/error.h"
 #include "core/fabric.h"
 #include "engine/position.h"
-#include "watch/diagnose.h"
 #include "watch/mismatch.h"
 #include "watch/watchdog.h"
 

@@ -2,14 +2,13 @@
  * Faults: a run has ended with an error, and its cause is looked for. Which of link end, note and answer is believed,
  * and from when on.
  */
-#include "tests/plain.h"
-
 #include "tests/fakes/fake_clock.h"
 #include "tests/fakes/fake_control.h"
 #include "tests/fakes/fake_core.h"
 #include "tests/fakes/fake_engine.h"
 #include "tests/fakes/fake_record.h"
 #include "tests/fakes/fake_watch.h"
+#include "tests/plain.h"
 #include "watch/diagnose.h"
 
 enum { PEER = 2, LOOK_MS = 50, LONG_MS = 10000 };

@@ -6,9 +6,6 @@
  * is not on record does not count as different.
  */
 #include "watch/mismatch.h"
-#include "core/error.h"
-#include "watch/deadlock.h"
-#include "watch/pair_counts.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -17,6 +14,9 @@
 
 #include "base/clock.h"
 #include "base/planted.h"
+#include "core/error.h"
+#include "watch/deadlock.h"
+#include "watch/pair_counts.h"
 
 /* ---- What is on record ---- */
 

@@ -2,13 +2,12 @@
  * Questions and answers about calls that differ: two ranks with a history each, one asks, the other answers, and the
  * first judges.
  */
-#include "tests/plain.h"
-
 #include <limits.h>
 
 #include "tests/fakes/fake_clock.h"
 #include "tests/fakes/fake_core.h"
 #include "tests/fakes/fake_record.h"
+#include "tests/plain.h"
 #include "watch/mismatch.h"
 
 enum { ASKER, OTHER, KIND = COLL_KIND_ALL_REDUCE };

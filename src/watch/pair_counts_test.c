@@ -1,9 +1,8 @@
 /*
  * Pair counts: the lengths of the last few calls are found by number and rank, older ones are not.
  */
-#include "tests/plain.h"
-
 #include "core/comm.h"
+#include "tests/plain.h"
 #include "watch/pair_counts.h"
 
 enum { SIZE = 3, ME = 1 };

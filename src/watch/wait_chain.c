@@ -2,8 +2,6 @@
  * Chains of waiting: see wait_chain.h.
  */
 #include "watch/wait_chain.h"
-#include "control/ping.h"
-#include "core/error.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -11,6 +9,8 @@
 #include "base/clock.h"
 #include "base/delay.h"
 #include "context/service.h"
+#include "control/ping.h"
+#include "core/error.h"
 
 enum { LINKS_MAX = 8 };
 

@@ -1,12 +1,11 @@
 /*
  * Chains of waiting, as text: followed from answer to answer, to an end, a circle or a rank that has not answered.
  */
-#include "tests/plain.h"
-
 #include "tests/fakes/fake_clock.h"
 #include "tests/fakes/fake_control.h"
 #include "tests/fakes/fake_core.h"
 #include "tests/fakes/fake_record.h"
+#include "tests/plain.h"
 #include "watch/wait_chain.h"
 
 enum { RANKS = 12, KIND = COLL_KIND_ALL_REDUCE };

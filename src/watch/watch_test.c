@@ -1,14 +1,13 @@
 /*
  * The folder as a whole over a fake control plane: verdicts that several of its files make together.
  */
-#include "tests/plain.h"
-
 #include "tests/fakes/fake_clock.h"
 #include "tests/fakes/fake_context.h"
 #include "tests/fakes/fake_control.h"
 #include "tests/fakes/fake_core.h"
 #include "tests/fakes/fake_engine.h"
 #include "tests/fakes/fake_record.h"
+#include "tests/plain.h"
 #include "watch/diagnose.h"
 #include "watch/mismatch.h"
 #include "watch/pair_counts.h"

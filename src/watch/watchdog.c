@@ -3,10 +3,6 @@
  * diagnose.c's.
  */
 #include "watch/watchdog.h"
-#include "control/gossip.h"
-#include "control/ping.h"
-#include "core/error.h"
-#include "engine/run.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -16,7 +12,11 @@
 #include "base/delay.h"
 #include "base/planted.h"
 #include "context/service.h"
+#include "control/gossip.h"
+#include "control/ping.h"
+#include "core/error.h"
 #include "engine/position.h"
+#include "engine/run.h"
 #include "watch/mismatch.h"
 #include "watch/wait_chain.h"
 

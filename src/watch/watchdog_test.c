@@ -3,8 +3,6 @@
  * of frames of a rank gets, and when.
  */
 #include "base/delay.h"
-#include "tests/plain.h"
-
 #include "tests/fakes/fake_clock.h"
 #include "tests/fakes/fake_context.h"
 #include "tests/fakes/fake_control.h"
@@ -12,6 +10,7 @@
 #include "tests/fakes/fake_engine.h"
 #include "tests/fakes/fake_record.h"
 #include "tests/fakes/fake_watch.h"
+#include "tests/plain.h"
 #include "watch/watchdog.h"
 
 enum { PEER = 2, NUMBER = 9, LOOK_MS = 50, LONG_MS = 20000, TIMEOUT_MS = 1000, LATE_MS = 5000, ASK_MS = 250 };

@@ -1,9 +1,8 @@
 /*
  * Numbers are given out lowest first and used again; the peer's may be any.
  */
-#include "transports/common/id_table.h"
-
 #include "tests/plain.h"
+#include "transports/common/id_table.h"
 
 TEST(id_table, lowest_first_and_used_again)
 {

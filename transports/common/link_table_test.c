@@ -1,9 +1,8 @@
 /*
  * The last passes over the links: counted, never timed.
  */
-#include "transports/common/link_table.h"
-
 #include "tests/plain.h"
+#include "transports/common/link_table.h"
 
 enum { LINKS = 5, PASSES = 4 };
 

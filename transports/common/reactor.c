@@ -8,12 +8,13 @@
  * after, the thread sees that the flag is clear, sets it and sets the timer again.
  */
 #include "transports/common/reactor.h"
-#include "base/delay.h"
 
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
+
+#include "base/delay.h"
 
 enum { EVENTS = 32 };
 

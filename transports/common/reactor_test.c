@@ -2,16 +2,15 @@
  * A reactor with a transport that counts: events come with their tags, a kick and a tick make
  * the set readable, and what is left behind is looked at until nothing is.
  */
-#include "base/delay.h"
-#include "transports/common/reactor.h"
-
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "base/delay.h"
 #include "tests/plain.h"
+#include "transports/common/reactor.h"
 
 enum { TAG = 5, LIMIT_MS = 20000 };
 

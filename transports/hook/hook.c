@@ -8,7 +8,6 @@
  * thread is involved; while a delay runs, arm() returns AGAIN.
  */
 #include "transports/hook/hook.h"
-#include "transports/common/dummy.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -17,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "transports/common/dummy.h"
 #include "transports/hook/rules.h"
 
 struct hook_state {

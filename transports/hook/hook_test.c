@@ -2,14 +2,13 @@
  * hook: every fault strikes the frame it names, once, and nothing else; malformed
  * texts are refused.
  */
-#include "transports/hook/hook.h"
-#include "transports/loop/group.h"
-
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "tests/plain.h"
+#include "transports/hook/hook.h"
 #include "transports/hook/rules.h"
+#include "transports/loop/group.h"
 
 struct bench {
 	struct coll_transport t;

@@ -3,11 +3,12 @@
  * Whose turn it is to end them is said in loop.c.
  */
 #include "transports/loop/group.h"
-#include "transports/loop/loop.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <unistd.h>
+
+#include "transports/loop/loop.h"
 
 /* ---- Bells ---------------------------------------------------------------- */
 

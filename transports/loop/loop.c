@@ -10,8 +10,6 @@
  * then reports COLL_ERR_PEER_DEAD; an orderly close is no link_down.
  */
 #include "transports/loop/loop.h"
-#include "transports/loop/group.h"
-#include "transports/loop/pipe.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -20,6 +18,8 @@
 #include <unistd.h>
 
 #include "base/hash.h"
+#include "transports/loop/group.h"
+#include "transports/loop/pipe.h"
 
 /* ---- Instances ---------------------------------------------------------------- */
 

@@ -12,6 +12,8 @@
  * so a sleeper either gets AGAIN or is woken. The argument uses C11 only and
  * so holds on Arm as well.
  */
+#include "transports/loop/pipe.h"
+
 #include <assert.h>
 #include <sched.h>
 #include <string.h>
@@ -20,7 +22,6 @@
 #include "base/delay.h"
 #include "transports/loop/group.h"
 #include "transports/loop/loop.h"
-#include "transports/loop/pipe.h"
 
 static struct loop_cell *cell_of(const struct loop_pipe *p, uint64_t frame)
 {

@@ -3,13 +3,14 @@
  * closing. A receiving end owns a ring that the peer writes into; frame number i goes to
  * slot i modulo slots, at both ends. sender.c and receiver.c have the rest.
  */
+#include "transports/rdma/channel.h"
+
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/delay.h"
-#include "transports/rdma/channel.h"
 #include "transports/rdma/cm.h"
 #include "transports/rdma/link.h"
 #include "transports/rdma/memory.h"

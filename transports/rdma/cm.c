@@ -5,6 +5,8 @@
  * service.lock; an event is acknowledged before it is acted upon, because destroying an
  * identifier waits for its events.
  */
+#include "transports/rdma/cm.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <sched.h>
@@ -13,7 +15,6 @@
 
 #include "base/clock.h"
 #include "base/delay.h"
-#include "transports/rdma/cm.h"
 #include "transports/rdma/device.h"
 #include "transports/rdma/hello.h"
 #include "transports/rdma/link.h"

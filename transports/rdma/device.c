@@ -4,6 +4,8 @@
  * device of that address (if any); so InfiniBand, RoCE and iWARP are found alike. Of the usable
  * ports the one nearest to the calling thread's memory is used.
  */
+#include "transports/rdma/device.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <ifaddrs.h>
@@ -12,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "transports/rdma/device.h"
 #include "transports/rdma/ports.h"
 #include "transports/rdma/rdma.h"
 

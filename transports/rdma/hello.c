@@ -4,13 +4,14 @@
  * goes over the connection itself, as its first note, because a connection request
  * comes before the server's nonce is known.
  */
+#include "transports/rdma/hello.h"
+
 #include <string.h>
 #include <sys/random.h>
 
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/siphash.h"
-#include "transports/rdma/hello.h"
 #include "transports/rdma/rdma.h"
 
 struct sealed {

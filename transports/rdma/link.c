@@ -4,6 +4,8 @@
  * only; cookies of a broken link are settled when its queue pair is gone, not before,
  * so that the device touches no memory that was given back.
  */
+#include "transports/rdma/link.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +15,6 @@
 #include "base/delay.h"
 #include "transports/rdma/cm.h"
 #include "transports/rdma/device.h"
-#include "transports/rdma/link.h"
 #include "transports/rdma/rdma.h"
 #include "transports/rdma/receiver.h"
 #include "transports/rdma/sender.h"

@@ -4,12 +4,13 @@
  * one shares its registration. Other memory is never registered, because
  * the transport would not be notified when it is unmapped.
  */
+#include "transports/rdma/memory.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 
-#include "transports/rdma/memory.h"
 #include "transports/rdma/rdma.h"
 
 static void explain(struct rdma_inst *in, size_t len_bytes, int e)

@@ -2,13 +2,12 @@
  * Devices as /sys shows them: a tree of our own with a device that has two ports, and one made
  * of software above a network interface.
  */
-#include "ports.h"
-
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "ports.h"
 #include "tests/plain.h"
 
 static char root[64];

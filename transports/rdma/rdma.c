@@ -3,6 +3,8 @@
  * file has the table, the life of an instance, progress and sleeping; rdma.h and
  * docs/design/rdma.md describe the rest.
  */
+#include "transports/rdma/rdma.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -18,7 +20,6 @@
 #include "transports/rdma/device.h"
 #include "transports/rdma/link.h"
 #include "transports/rdma/memory.h"
-#include "transports/rdma/rdma.h"
 #include "transports/rdma/receiver.h"
 #include "transports/rdma/rx.h"
 #include "transports/rdma/sender.h"

@@ -15,6 +15,8 @@
  * sender asks. A frame is copied only if it used the permission and recv_into() then finds it
  * (WAIT ends the permission).
  */
+#include "transports/rdma/receiver.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +25,6 @@
 #include "transports/rdma/link.h"
 #include "transports/rdma/memory.h"
 #include "transports/rdma/rdma.h"
-#include "transports/rdma/receiver.h"
 #include "transports/rdma/rx.h"
 #include "transports/rdma/tx.h"
 

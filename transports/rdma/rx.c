@@ -4,6 +4,8 @@
  * number fails the link, not the process. Receives that were used are posted again
  * several at a time, and only then promised to the peer.
  */
+#include "transports/rdma/rx.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +16,6 @@
 #include "transports/rdma/link.h"
 #include "transports/rdma/rdma.h"
 #include "transports/rdma/receiver.h"
-#include "transports/rdma/rx.h"
 #include "transports/rdma/sender.h"
 #include "transports/rdma/tx.h"
 

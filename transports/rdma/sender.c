@@ -10,6 +10,8 @@
  * permission to use the slot. So a frame that is by reference at both ends is not copied. A
  * sender that cannot expect this note asks for it. receiver.c has the rules.
  */
+#include "transports/rdma/sender.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +20,6 @@
 #include "transports/rdma/link.h"
 #include "transports/rdma/memory.h"
 #include "transports/rdma/rdma.h"
-#include "transports/rdma/sender.h"
 #include "transports/rdma/tx.h"
 
 static struct rdma_sender *sender_of(void *channel)

@@ -3,6 +3,7 @@
  * whether idle peers are still there. Everything runs under service.lock and is bounded.
  */
 #include "transports/rdma/service.h"
+
 #include "base/clock.h"
 #include "base/delay.h"
 #include "transports/rdma/cm.h"

@@ -4,6 +4,8 @@
  * receives back do not wait in the queue, and may use the last receive: so two ends that
  * have run out free each other.
  */
+#include "transports/rdma/tx.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +14,6 @@
 #include "transports/rdma/rdma.h"
 #include "transports/rdma/receiver.h"
 #include "transports/rdma/sender.h"
-#include "transports/rdma/tx.h"
 
 /* Work requests of one doorbell, and the pieces of memory they name. */
 struct chain {

@@ -6,12 +6,13 @@
  * order. Neither end waits. A ring is given up in two steps, the receiver's close
  * and the sender's SHM_CLOSE, and its space is used again after both.
  */
+#include "transports/shm/channel.h"
+
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "transports/shm/channel.h"
 #include "transports/shm/cookie.h"
 #include "transports/shm/segment.h"
 #include "transports/shm/shm.h"

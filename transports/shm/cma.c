@@ -7,12 +7,13 @@
  * peer's random word at the place that the peer announced. That also proves that the process has not
  * become another program meanwhile: one call reads one address space.
  */
+#include "transports/shm/cma.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/uio.h>
 
-#include "transports/shm/cma.h"
 #include "transports/shm/shm.h"
 
 static bool read_all(uint32_t pid, uint64_t address, char *to, size_t len_bytes)

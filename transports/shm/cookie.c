@@ -7,6 +7,7 @@
  * cookie is settled last: from then on the channel's own thread uses it without the lock.
  */
 #include "transports/shm/cookie.h"
+
 #include "transports/shm/push.h"
 #include "transports/shm/ring.h"
 #include "transports/shm/service.h"

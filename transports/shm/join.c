@@ -7,12 +7,13 @@
  *
  * Runs under inst->lock.
  */
+#include "transports/shm/join.h"
+
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "transports/shm/channel.h"
 #include "transports/shm/cma.h"
-#include "transports/shm/join.h"
 #include "transports/shm/link.h"
 #include "transports/shm/offer.h"
 #include "transports/shm/region.h"

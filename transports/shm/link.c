@@ -8,6 +8,8 @@
  *
  * Everything but the table's entries runs under inst->lock.
  */
+#include "transports/shm/link.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -19,7 +21,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "transports/shm/link.h"
 #include "transports/shm/offer.h"
 #include "transports/shm/region.h"
 #include "transports/shm/segment.h"

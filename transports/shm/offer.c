@@ -7,6 +7,8 @@
  * the offer back, or, if it never took it, when the owner withdraws. Everything here runs
  * under inst->lock; who reads the memory needs none.
  */
+#include "transports/shm/offer.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -14,7 +16,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "transports/shm/offer.h"
 #include "transports/shm/ring.h"
 #include "transports/shm/segment.h"
 #include "transports/shm/wire.h"

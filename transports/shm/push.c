@@ -10,6 +10,8 @@
  * that was stopped in the middle of a frame can be left with the pages, and the owner gets
  * others (docs/design/shm-large.md argues it).
  */
+#include "transports/shm/push.h"
+
 #include <assert.h>
 #include <sched.h>
 #include <string.h>
@@ -17,7 +19,6 @@
 
 #include "base/clock.h"
 #include "base/delay.h"
-#include "transports/shm/push.h"
 #include "transports/shm/region.h"
 #include "transports/shm/ring.h"
 

@@ -8,13 +8,14 @@
  * (push.c), or as the two have agreed about memory that they use in place (share, reach).
  * When the owner frees a region the peer drops its mapping as soon as no view lies in it.
  */
+#include "transports/shm/region.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "transports/shm/region.h"
 #include "transports/shm/segment.h"
 #include "transports/shm/shm.h"
 #include "transports/shm/wire.h"

@@ -17,15 +17,16 @@
  * and only then used.
  */
 #include "transports/shm/ring.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
 #include "transports/shm/cma.h"
 #include "transports/shm/cookie.h"
 #include "transports/shm/link.h"
 #include "transports/shm/push.h"
 #include "transports/shm/region.h"
-
-#include <assert.h>
-#include <errno.h>
-#include <string.h>
 
 /* ---- Sender --------------------------------------------------------------------------------- */
 

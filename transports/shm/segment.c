@@ -8,6 +8,8 @@
  * sender that has not yet received the receiver's close never writes into
  * another ring. So the space of a link is bounded by the rings that lived at one time.
  */
+#include "transports/shm/segment.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -18,7 +20,6 @@
 #include <unistd.h>
 
 #include "base/planted.h"
-#include "transports/shm/segment.h"
 #include "transports/shm/shm.h"
 
 enum { SEGMENT_MIN = 1 << 18, SEGMENT_GROWTH_MAX = 16 << 20, TOUCH_MAX = 1 << 18, PAGE = 4096, SPREAD_MIN = 16384 };

@@ -9,6 +9,8 @@
  * Invariant: handlers run under inst->lock and only mark connections dead; they are
  * freed at the end of a step. link_down is called without the lock.
  */
+#include "transports/shm/service.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +23,6 @@
 #include "base/delay.h"
 #include "transports/shm/join.h"
 #include "transports/shm/link.h"
-#include "transports/shm/service.h"
 #include "transports/shm/shm.h"
 #include "transports/shm/wire.h"
 

@@ -7,17 +7,6 @@
  * nothing is left behind however a process ends.
  */
 #include "transports/shm/shm.h"
-#include "transports/shm/channel.h"
-#include "transports/shm/cma.h"
-#include "transports/shm/cookie.h"
-#include "transports/shm/link.h"
-#include "transports/shm/offer.h"
-#include "transports/shm/push.h"
-#include "transports/shm/region.h"
-#include "transports/shm/ring.h"
-#include "transports/shm/segment.h"
-#include "transports/shm/service.h"
-#include "transports/shm/wire.h"
 
 #include <assert.h>
 #include <linux/membarrier.h>
@@ -34,6 +23,17 @@
 #include <unistd.h>
 
 #include "base/siphash.h"
+#include "transports/shm/channel.h"
+#include "transports/shm/cma.h"
+#include "transports/shm/cookie.h"
+#include "transports/shm/link.h"
+#include "transports/shm/offer.h"
+#include "transports/shm/push.h"
+#include "transports/shm/region.h"
+#include "transports/shm/ring.h"
+#include "transports/shm/segment.h"
+#include "transports/shm/service.h"
+#include "transports/shm/wire.h"
 
 enum { ADDRESS_MAGIC = 0x68736c63, PAGE_BYTES = 4096, BACKLOG = 1024 };
 static const uint64_t page_magic = 0x6c6c6f632d6d6873u;

@@ -4,12 +4,6 @@
  * writes nonsense into the ring breaks its link and nothing else; all without a service
  * thread.
  */
-#include "coll/transport_shared.h"
-#include "transports/shm/link.h"
-#include "transports/shm/segment.h"
-#include "transports/shm/shm.h"
-#include "transports/shm/wire.h"
-
 #include <errno.h>
 #include <poll.h>
 #include <sched.h>
@@ -22,7 +16,12 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "coll/transport_shared.h"
 #include "tests/plain.h"
+#include "transports/shm/link.h"
+#include "transports/shm/segment.h"
+#include "transports/shm/shm.h"
+#include "transports/shm/wire.h"
 
 struct bench {
 	const struct coll_transport *t;

@@ -6,6 +6,8 @@
  * The handshake is mutual: each side proves the job's key over both nonces, both
  * identities and its role, so that no proof can be played back or reflected.
  */
+#include "transports/shm/wire.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +20,6 @@
 #include "base/siphash.h"
 #include "transports/shm/link.h"
 #include "transports/shm/shm.h"
-#include "transports/shm/wire.h"
 
 enum { MESSAGE_MAGIC = 0x6d68736c, MESSAGE_VERSION = 2 };
 

@@ -5,6 +5,8 @@
  * oldest silent one is closed first when places or descriptors run out. Everything
  * runs under service.lock.
  */
+#include "transports/tcp/accept.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -15,7 +17,6 @@
 #include "base/delay.h"
 #include "base/log.h"
 #include "tcp.h"
-#include "transports/tcp/accept.h"
 #include "transports/tcp/connect.h"
 #include "transports/tcp/handshake.h"
 #include "transports/tcp/link.h"

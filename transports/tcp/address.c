@@ -6,6 +6,8 @@
  * connection (a UDP socket is connected to ask the kernel for a route, no packet
  * leaves).
  */
+#include "transports/tcp/address.h"
+
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <linux/ethtool.h>
@@ -19,7 +21,6 @@
 
 #include "base/hash.h"
 #include "tcp.h"
-#include "transports/tcp/address.h"
 
 enum { ADDRESS_FIXED_BYTES = 4 + 8 + 8 + 16, CANDIDATE_FIXED_BYTES = 1 + 2 + 1 + 2, INTERFACES_MAX = 64 };
 

@@ -7,12 +7,13 @@
  * Invariant of a receiver: allowed + owed + frames here = slots. Invariant of a
  * sender: a slot is spare, handed out (current), or in the link's queue.
  */
+#include "transports/tcp/channel.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "tcp.h"
-#include "transports/tcp/channel.h"
 #include "transports/tcp/grant.h"
 #include "transports/tcp/link.h"
 #include "transports/tcp/rails.h"

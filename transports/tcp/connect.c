@@ -5,6 +5,8 @@
  * handshake that the peer dropped, or BUSY, the attempt is repeated. Everything runs under
  * service.lock, which guards link->attempt and its related fields.
  */
+#include "transports/tcp/connect.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,7 +18,6 @@
 #include "base/log.h"
 #include "tcp.h"
 #include "transports/tcp/address.h"
-#include "transports/tcp/connect.h"
 #include "transports/tcp/handshake.h"
 #include "transports/tcp/link.h"
 

@@ -5,13 +5,14 @@
  * whichever of the two came first. Messages of the peer are checked here: a grant
  * out of range, credits beyond the slots, a channel that was not opened.
  */
+#include "transports/tcp/grant.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "tcp.h"
 #include "transports/tcp/channel.h"
-#include "transports/tcp/grant.h"
 #include "transports/tcp/link.h"
 #include "transports/tcp/tx.h"
 

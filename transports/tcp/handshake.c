@@ -6,6 +6,8 @@
  * other programs and other jobs out; it does not encrypt and does not authenticate
  * the frames that follow.
  */
+#include "transports/tcp/handshake.h"
+
 #include <errno.h>
 #include <sys/epoll.h>
 #include <sys/random.h>
@@ -14,7 +16,6 @@
 #include "base/clock.h"
 #include "base/siphash.h"
 #include "tcp.h"
-#include "transports/tcp/handshake.h"
 
 struct sealed {
 	struct coll_tcp_hello m;

@@ -4,6 +4,8 @@
  * only; link_down is called once, by sweep, with no lock held, for links that
  * have a handle out. Connections are made in service.c.
  */
+#include "transports/tcp/link.h"
+
 #include <errno.h>
 #include <netinet/tcp.h>
 #include <stdarg.h>
@@ -18,7 +20,6 @@
 #include "tcp.h"
 #include "transports/tcp/address.h"
 #include "transports/tcp/channel.h"
-#include "transports/tcp/link.h"
 #include "transports/tcp/rails.h"
 #include "transports/tcp/tx.h"
 

@@ -9,6 +9,8 @@
  * together, and when one breaks the others are broken with its cause. link_down is
  * called once, for the first. This file does not make connections.
  */
+#include "transports/tcp/rails.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +20,6 @@
 #include "tcp.h"
 #include "transports/tcp/address.h"
 #include "transports/tcp/link.h"
-#include "transports/tcp/rails.h"
 #include "transports/tcp/rx.h"
 
 bool coll_tcp_rails_parse(const char *text, unsigned *sockets)

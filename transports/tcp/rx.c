@@ -6,6 +6,8 @@
  * is trusted: a head that fails any check ends the link as corrupt.
  * Everything runs under link's lock.
  */
+#include "transports/tcp/rx.h"
+
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -15,7 +17,6 @@
 #include "transports/tcp/channel.h"
 #include "transports/tcp/grant.h"
 #include "transports/tcp/link.h"
-#include "transports/tcp/rx.h"
 
 static void corrupt(struct tcp_link *l, const char *what)
 {

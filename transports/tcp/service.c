@@ -4,6 +4,8 @@
  * sends what a call left behind when it returned. Everything runs under
  * service.lock and is bounded.
  */
+#include "transports/tcp/service.h"
+
 #include <errno.h>
 #include <netinet/tcp.h>
 #include <string.h>
@@ -19,7 +21,6 @@
 #include "transports/tcp/link.h"
 #include "transports/tcp/rails.h"
 #include "transports/tcp/rx.h"
-#include "transports/tcp/service.h"
 #include "transports/tcp/tx.h"
 
 static void pursue_all(struct tcp_inst *in)

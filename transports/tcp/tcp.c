@@ -3,6 +3,8 @@
  * has the table, the life of an instance, progress and sleeping; tcp.h and
  * docs/design/tcp.md describe the rest.
  */
+#include "tcp.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -19,7 +21,6 @@
 #include "base/config.h"
 #include "base/delay.h"
 #include "base/log.h"
-#include "tcp.h"
 #include "transports/common/registry.h"
 #include "transports/tcp/address.h"
 #include "transports/tcp/channel.h"

@@ -5,6 +5,8 @@
  * so the queue is bounded by the slots of the open channels and never grows on
  * the data path. Everything runs under link's lock; nothing blocks.
  */
+#include "transports/tcp/tx.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +18,6 @@
 #include "transports/tcp/channel.h"
 #include "transports/tcp/grant.h"
 #include "transports/tcp/link.h"
-#include "transports/tcp/tx.h"
 
 enum { TX_BATCH = 16 };
 
