@@ -21,6 +21,10 @@
 		COLL_KIND_##kind, name, flags, max_size, coll_algo_##function, coll_cost_##function \
 	}
 
+/*
+ * "ring" and "rhd" of all_reduce: forced only. No price makes ring first for any operation, nor rhd for one that
+ * commutes (circulant sends no more, in no more rounds, and stands first). Operations that do not commute take rhd.
+ */
 /* clang-format off */
 const struct coll_algo coll_algos[] = {
 	ROW(ALL_REDUCE,     "circulant",     0,                ANY,    allreduce_circulant),

@@ -12,8 +12,6 @@
 enum {
 	/* ---- Which way: the rows of src/select/ways.c ---- */
 
-	/* Two ranks: longer payload goes pair-swap. intra.md, Places that change hands */
-	COLL_PAIR_SWAP_MIN = 256,
 	/* A core for each rank: longer vectors or blocks go by the plan. intra.md, Limits of lines and chunks */
 	COLL_EAGER_GATHER_MAX = 512,
 	/* The same for all blocks of a reduce_scatter. intra.md, Limits of lines and chunks */
@@ -47,6 +45,8 @@ enum {
 
 	/* A piece of pair-swap, of wide-bcast and of a vector in chunks. intra.md, Places that change hands */
 	COLL_EAGER_PIECE_MIN = 1 << 10,
+	/* A piece in chunks where ranks share cores: they wait for turns, not for bytes. ways.md, Pieces */
+	COLL_EAGER_SHARED_PIECE_MIN = 16 << 10,
 	/* A piece of blocks in chunks. intra.md, Limits of lines and chunks */
 	COLL_EAGER_BLOCK_PIECE_MIN = 2 << 10,
 	/* A tile of a vector that goes cico. shm-large.md, By tiles */

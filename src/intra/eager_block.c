@@ -118,12 +118,13 @@ coll_status coll_intra_poll_eager_lines(void *arg, const struct coll_job *job, s
 
 /* ---- In cells ---- */
 
-/* How a block is cut: agreed, of its length and the number of ranks alone. */
+/* How a block is cut: agreed, of its length, the number of ranks and whether they share cores. */
 static size_t part_bytes(const struct coll_intra *n, const struct coll_job *job)
 {
 	const uint32_t room = COLL_PIECES_MAX / blocks(n, job), most = room < PIECES ? room : PIECES;
+	const size_t least = coll_intra_chunk_piece_min(n, COLL_EAGER_BLOCK_PIECE_MIN);
 
-	return coll_intra_piece_bytes(coll_intra_block_bytes(job), most, COLL_EAGER_BLOCK_PIECE_MIN);
+	return coll_intra_piece_bytes(coll_intra_block_bytes(job), most, least);
 }
 
 static size_t part_of(const struct coll_job *job, size_t piece, uint32_t i)

@@ -9,10 +9,12 @@
 
 enum { PIECES = 8, AHEAD = 2 };
 
-/* Agreed: of the length alone. */
-static size_t piece_elements(size_t count, size_t elem_bytes)
+/* Agreed: of the length, and of whether ranks share cores. */
+static size_t piece_elements(const struct coll_intra *n, size_t count, size_t elem_bytes)
 {
-	return coll_intra_piece_bytes(count * elem_bytes, PIECES, COLL_EAGER_PIECE_MIN) / elem_bytes;
+	const size_t least = coll_intra_chunk_piece_min(n, COLL_EAGER_PIECE_MIN);
+
+	return coll_intra_piece_bytes(count * elem_bytes, PIECES, least) / elem_bytes;
 }
 
 coll_status coll_intra_enter_cell(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
@@ -85,7 +87,7 @@ static coll_status begin(struct coll_intra *n, const struct coll_job *job, struc
 
 	if (st != COLL_OK)
 		return st;
-	s->piece = piece_elements(job->in.count, job->elem_bytes);
+	s->piece = piece_elements(n, job->in.count, job->elem_bytes);
 	s->pieces = job->in.count <= s->piece ? 1 : (uint32_t)((job->in.count - 1) / s->piece + 1);
 	return COLL_OK;
 }

@@ -226,6 +226,36 @@ Test(tune, a_crowded_host_never_gets_more_rounds)
 		}
 }
 
+/* Ring never; rhd for operations that do not commute, which circulant cannot serve. */
+static void check_forced_only(struct coll_select_facts f, int n, size_t len_bytes)
+{
+	struct coll_select_call c = {COLL_KIND_ALL_REDUCE, len_bytes / 4, 4, false, false, false};
+	struct coll_select_choice choice;
+
+	f.size = n;
+	cr_assert_eq(coll_select_plan(&f, &c, true, &choice), COLL_OK);
+	cr_assert(strcmp(choice.algo->name, "ring") != 0 && strcmp(choice.algo->name, "rhd") != 0, "n=%d bytes=%zu: %s",
+	          n, len_bytes, choice.why);
+	c.ordered = true;
+	cr_assert_eq(coll_select_plan(&f, &c, true, &choice), COLL_OK);
+	cr_assert_str_neq(choice.algo->name, "ring");
+}
+
+Test(tune, ring_and_commutative_rhd_are_forced_only)
+{
+	for (int net = 0; net < NETS; net++)
+		for (int rest = 0; rest < 8; rest++)
+			for (int n = 2; n <= 300; n += n < 70 ? 1 : 23)
+				for (size_t len = 4; len <= (size_t)1 << 32; len *= 4) {
+					struct coll_select_facts f = nets[net].facts;
+
+					f.oversubscribed = rest & 1;
+					f.one_host = rest & 2;
+					f.slot_bytes = rest & 4 ? 16 << 10 : 1 << 20;
+					check_forced_only(f, n, len);
+				}
+}
+
 static coll_status force(const char *forced, const struct coll_select_call *c, int n, struct coll_select_choice *choice)
 {
 	struct coll_select_facts f = nets[0].facts;

@@ -299,7 +299,6 @@ static void find_lengths(bool full)
 	static const size_t edges[] = {48,
 	                               216, /* four lines, for each of three other ranks */
 	                               664, /* twelve lines */
-	                               COLL_PAIR_SWAP_MIN,
 	                               COLL_EAGER_GATHER_MAX,
 	                               COLL_EAGER_SCATTER_MAX,
 	                               COLL_EAGER_ALLTOALL_MAX,
