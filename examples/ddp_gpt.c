@@ -478,7 +478,6 @@ static int sample_at_end(struct job *j)
 		rc = print_sample(&j->o, j->model, &j->tokenizer);
 	else
 		fprintf(stderr, "ddp_gpt: no memory for the sample\n");
-	free(j->weights);
 	return rc;
 }
 
@@ -517,6 +516,7 @@ int main(int argc, char **argv)
 	rc = job_close_metrics(&j) || rc;
 	gpt_optim_destroy(&j.optim);
 	gpt_model_destroy(&j.model);
+	free(j.weights); /* leave() has put a copy there, or NULL */
 	free(j.tensors);
 	free(j.lookup);
 	free(j.tokens);
