@@ -182,7 +182,7 @@ static void calls_that_differ_touch_nothing(void)
 
 /* Rank 1 reads rank 0's block last. When it has, rank 0's call has failed and its buffer is its own again, or rank 0
  * is dead: what was read is not taken for the block, though all have told by then that they have read theirs. */
-static struct coll_intra *owner_of_block;
+static _Atomic(struct coll_intra *) owner_of_block; /* ranks are threads; they meet in memory mapped twice */
 static bool owner_fails;
 
 static coll_status reads_too_late(void *link, uint64_t address, void *to, size_t len_bytes)
@@ -192,7 +192,7 @@ static coll_status reads_too_late(void *link, uint64_t address, void *to, size_t
 	memset(to, 7, len_bytes);
 	if (!owner_fails)
 		return COLL_ERR_PEER_DEAD;
-	atomic_store(&owner_of_block->mine->revoked, 1);
+	atomic_store(&atomic_load(&owner_of_block)->mine->revoked, 1);
 	return COLL_OK;
 }
 
@@ -213,7 +213,7 @@ static void read_too_late(coll_comm *comm, int rank, void *arg)
 	OK(comm, coll_all_to_all(in.at, out.at, N, COLL_I32, comm, NULL));
 	CHECK(stats(comm).cma_read == (size - 1) * N * sizeof(int));
 	if (rank == 0)
-		owner_of_block = comm->intra;
+		atomic_store(&owner_of_block, comm->intra);
 	/* Rank 1 may have failed in the call behind it before others have left it. */
 	st = coll_barrier(comm, NULL);
 	CHECK(st == COLL_OK || rank != 1, "rank %d: %s", rank, coll_last_error(comm)->message);

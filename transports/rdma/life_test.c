@@ -475,7 +475,7 @@ static void any_order(void)
 #if defined(__SANITIZE_THREAD__)
 /* Several processes take turns in one thread here, also in the middle of a call of another one: the locks of one are
  * then taken under those of another, in every order, which no thread of a real process does. */
-const char *__tsan_default_options(void);
+__attribute__((visibility("default"))) const char *__tsan_default_options(void);
 const char *__tsan_default_options(void)
 {
 	return "detect_deadlocks=0";
