@@ -165,7 +165,7 @@ static void plain_buffers_go_as_the_table_says(void)
 {
 	static const struct expected cached[] = {
 	        {2, ALL_REDUCE, 8, "eager-line"},        {3, ALL_REDUCE, 400, "eager-lines"},
-	        {2, ALL_REDUCE, 4096, "pair-swap"},      {2, BROADCAST, 64, "eager-bcast"},
+	        {2, ALL_REDUCE, 4096, "pair-swap"},      {2, BROADCAST, 48, "eager-bcast"},
 	        {2, BROADCAST, 8192, "wide-bcast"},      {2, ALL_TO_ALL, 8, "eager-lines"},
 	        {4, ALL_TO_ALL, 4096, "eager-chunk"},    {2, ALL_REDUCE, 1 << 20, "pair-stream"},
 	        {2, ALL_TO_ALL, 1 << 20, "pair-stream"}, {2, BROADCAST, 1 << 20, "pair-bcast"},
