@@ -106,7 +106,7 @@ struct coll_channel_key {
  * byte of it is used. */
 struct coll_frame {
 	uint64_t sequence;  /* operation number on the communicator */
-	uint32_t signature; /* hash of kind, type, op, count, root; see call/blocking.c */
+	uint32_t signature; /* hash of kind, type, op, count, root; see select/bind.c */
 	uint32_t len_bytes;
 };
 

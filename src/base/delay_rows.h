@@ -70,7 +70,7 @@ ROW(DEADLOCK_FRESH, 400, TIMEOUT, "and its answer is no older")
 ROW(DEADLOCK_AGE, 200, TIMEOUT, "and what the answer shows was seen no longer ago")
 
 /* Calls and communicators. */
-ROW(FAILURE_FLUSH, 100, RETURN, "the first rank that reports a failure: for its note to leave")
+ROW(FAILURE_FLUSH, 100, RETURN, "the first rank that reports a failure, or aborts: for its note to leave")
 ROW(DESTROY, 3000, RETURN, "for the slowest rank to enter destroy")
 ROW(DESTROY_STAY, 20, RETURN, "of it in destroy itself, if other communicators of the job are alive")
 ROW(DESTROY_LOOK, 5, PACE, "between looks meanwhile")

@@ -331,6 +331,6 @@ coll_status coll_comm_abort(coll_comm *comm, const char *reason)
 	if (!comm->ctx->control)
 		return COLL_OK;
 	coll_control_tell(comm->ctx->control, &note);
-	coll_control_flush(comm->ctx->control, 100);
+	coll_control_flush(comm->ctx->control, COLL_DELAY_FAILURE_FLUSH_MS);
 	return COLL_OK;
 }

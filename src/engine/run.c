@@ -384,7 +384,7 @@ static bool undecided_before(const struct coll_run *run)
 	return false;
 }
 
-/* run intranode: behind all that comes before it. */
+/* An intranode operation runs behind all that comes before it. */
 static coll_status advance_intranode(struct coll_run *run)
 {
 	coll_status status = run->after ? look_back(run) : COLL_OK;

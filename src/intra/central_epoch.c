@@ -3,6 +3,7 @@
  * done. central.h argues the order of accesses.
  */
 #include "intra/central_epoch.h"
+
 #include "intra/central.h"
 
 static const uint64_t one_rank = (uint64_t)1 << COLL_CENTRAL_COUNT_BIT;

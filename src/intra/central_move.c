@@ -3,6 +3,7 @@
  * the cells of others when the turn is done. A call is cut in pieces that fill a cell, one turn each.
  */
 #include "intra/central_move.h"
+
 #include "intra/central.h"
 #include "intra/central_epoch.h"
 #include "intra/shape.h"

@@ -28,6 +28,7 @@
  * in a step comes before it, too; all of them are loaded with acquire.
  */
 #include "intra/cico.h"
+
 #include "intra/cma.h"
 #include "intra/nt_stores.h"
 #include "intra/shape.h"

@@ -26,10 +26,10 @@
  * unit; busy = 0; if revoked, stop. A process that has died, or become another program, is told by the transport.
  */
 #include "intra/cma.h"
-#include "intra/shape.h"
-#include "reduce/copy.h"
 
 #include "base/clock.h"
+#include "intra/shape.h"
+#include "reduce/copy.h"
 
 enum { LINE_OFFER = 3, LINE_TAKEN = 4 };
 enum { OFFERED = INTRA_OWN, PULLING, TAKEN, BY_SLOTS };

@@ -20,6 +20,7 @@
  * of every turn says that the other has entered a later one. epoch_model_test.c has it as WIDE_FROM_0 and WIDE_FROM_1.
  */
 #include "intra/eager_bcast.h"
+
 #include "intra/eager_line.h"
 #include "intra/enter.h"
 #include "reduce/copy.h"

@@ -4,6 +4,7 @@
  * caller's memory; a rank's own is not written to a cell.
  */
 #include "intra/eager_block.h"
+
 #include "intra/eager_chunk.h"
 #include "intra/eager_line.h"
 #include "intra/enter.h"

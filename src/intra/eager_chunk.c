@@ -4,6 +4,7 @@
  * ends with waiting for readers.
  */
 #include "intra/eager_chunk.h"
+
 #include "intra/enter.h"
 #include "intra/shape.h"
 

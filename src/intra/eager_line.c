@@ -6,9 +6,10 @@
  * operands of one line are used where they are.
  */
 #include "intra/eager_line.h"
-#include "intra/enter.h"
 
 #include <stddef.h>
+
+#include "intra/enter.h"
 
 /* All peers' first lines are there; ranks before s->done have been seen. */
 static inline coll_status await_lines(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)

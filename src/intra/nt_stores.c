@@ -3,6 +3,7 @@
  * long the call's passes took.
  */
 #include "intra/nt_stores.h"
+
 #include "intra/shape.h"
 #include "intra/zero_copy.h"
 #include "intra/zero_copy_plan.h"

@@ -16,6 +16,7 @@
  * Only their owner reads or writes the caller's buffers: a call may fail at any moment.
  */
 #include "intra/pair_bcast.h"
+
 #include "intra/enter.h"
 #include "intra/nt_stores.h"
 #include "reduce/copy.h"

@@ -46,11 +46,12 @@
  * same memory. An operation ends when all chunks are sent and taken; the last of them are read by the other
  * later, in slots, which are not written before it has.
  */
+#include "intra/pair_stream.h"
+
 #include <assert.h>
 
 #include "intra/cma.h"
 #include "intra/nt_stores.h"
-#include "intra/pair_stream.h"
 #include "intra/pair_swap.h"
 #include "intra/stream_kernel.h"
 #include "reduce/copy.h"

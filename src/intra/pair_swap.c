@@ -15,6 +15,7 @@
  * one place for each direction is enough. epoch_model_test.c has it as EXCHANGE.
  */
 #include "intra/pair_swap.h"
+
 #include "intra/enter.h"
 #include "reduce/copy.h"
 

@@ -9,14 +9,15 @@
  * whoever cannot read its region. So either all use the regions or none does.
  */
 #include "intra/region.h"
-#include "intra/central.h"
-#include "intra/enter.h"
-#include "intra/intra.h"
 
 #include <assert.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <unistd.h>
+
+#include "intra/central.h"
+#include "intra/enter.h"
+#include "intra/intra.h"
 
 static_assert(sizeof(struct intra_line) == COLL_LINE_BYTES, "one line");
 static_assert(offsetof(struct intra_region, entries) == 4096, "entries begin a page");

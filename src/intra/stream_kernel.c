@@ -8,10 +8,11 @@
  * than a core has loads in flight.
  */
 #include "intra/stream_kernel.h"
-#include "reduce/copy.h"
-#include "reduce/spread.h"
 
 #include <assert.h>
+
+#include "reduce/copy.h"
+#include "reduce/spread.h"
 
 enum {
 	PIECES = 8, /* of a short message, at least */

@@ -29,15 +29,15 @@
  * anything: it looks at revoked after the unit, before it says that it is done.
  */
 #include "intra/zero_copy.h"
-#include "intra/nt_stores.h"
-#include "intra/zero_copy_plan.h"
-#include "reduce/copy.h"
-#include "reduce/spread.h"
 
 #include <sched.h>
 
 #include "base/clock.h"
 #include "base/delay.h"
+#include "intra/nt_stores.h"
+#include "intra/zero_copy_plan.h"
+#include "reduce/copy.h"
+#include "reduce/spread.h"
 
 /* Of an entry. */
 enum { LINE_ENTERED = 0, LINE_MAPPED, LINE_DONE };

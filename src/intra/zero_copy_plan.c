@@ -15,6 +15,7 @@
  * them from there when all is done.
  */
 #include "intra/zero_copy_plan.h"
+
 #include "intra/shape.h"
 #include "intra/zero_copy.h"
 

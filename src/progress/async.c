@@ -112,6 +112,7 @@ static void *progress(void *arg)
 		                              .n = 1,
 		                              .look = look,
 		                              .arg = ctx,
+		                              .starts_nothing = true,
 		                              .nap_ms = COLL_DELAY_THREAD_NAP_MS,
 		                              .no_spin = !ctx->spare_core};
 

@@ -26,9 +26,10 @@ struct coll_wait_loop {
 	 * wait. */
 	coll_status (*inspect)(void *arg, uint64_t now_ns);
 	void *arg;
-	uint64_t until_ns; /* then the wait ends with AGAIN; 0: no limit */
-	int nap_ms;        /* length of a sleep; 0: depends on the idle time */
-	bool no_spin;      /* sleep after the first look that finds nothing */
+	uint64_t until_ns;   /* then the wait ends with AGAIN; 0: no limit */
+	int nap_ms;          /* length of a sleep; 0: depends on the idle time */
+	bool starts_nothing; /* the thread starts no operations itself: it has none to hand over */
+	bool no_spin;        /* sleep after the first look that finds nothing */
 	/* State of the loop. */
 	unsigned polls;
 	int turn;
@@ -66,7 +67,7 @@ static inline coll_status coll_wait_loop_idle(struct coll_wait_loop *l)
 
 	if (!must_sleep && !coll_context_pause(ctx, ctx->dedicated_cores && l->n == 1, &l->polls, &must_sleep))
 		return COLL_OK;
-	for (int i = 0; i < l->n; i++)
+	for (int i = 0; !l->starts_nothing && i < l->n; i++)
 		coll_operations_sweep(l->ctxs[i]);
 	now = coll_clock_ns();
 	if (l->until_ns && now >= l->until_ns)

@@ -5,6 +5,11 @@
  */
 #include "select/bind.h"
 
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/planted.h"
@@ -16,10 +21,6 @@
 #include "select/explain.h"
 #include "select/intra.h"
 #include "select/select.h"
-#include <assert.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 uint8_t coll_call_kind(const struct coll_call *c)
 {
@@ -33,7 +34,7 @@ const char *coll_call_name(const struct coll_call *c)
 
 /* ---- Choice, remembered ---- */
 
-static struct coll_select_call tune_call(const struct coll_call *c, size_t elem_bytes, bool ordered)
+static struct coll_select_call select_call(const struct coll_call *c, size_t elem_bytes, bool ordered)
 {
 	return (struct coll_select_call){.kind = c->kind,
 	                                 .count = c->count,
@@ -77,7 +78,7 @@ static void cut_tiles(struct coll_memo *m, const struct coll_call *c, size_t lar
 static coll_status choose(struct coll_comm *comm, const struct coll_call *c, bool ordered, bool explain,
                           struct coll_memo *m, struct coll_select_choice *choice)
 {
-	struct coll_select_call t = tune_call(c, m->elem_bytes, ordered);
+	struct coll_select_call t = select_call(c, m->elem_bytes, ordered);
 	struct coll_shape shape = {.kind = c->kind,
 	                           .rank = comm->rank,
 	                           .size = comm->size,
@@ -112,7 +113,7 @@ static coll_status choose(struct coll_comm *comm, const struct coll_call *c, boo
 	windows = choice->windows < 1 ? 1 : choice->windows;
 	cut_tiles(m, c, largest, windows > COLL_WINDOWS_MAX ? COLL_WINDOWS_MAX : windows);
 	m->scratch_bytes = coll_run_scratch_bytes(m->plan, m->tile, m->elem_bytes, m->windows);
-	/* By hand where that is possible and no plan is asked for; the plan is there in case the ranks
+	/* Intranode where that is possible and no plan is asked for; the plan is there in case the ranks
 	 * find that they cannot share memory. */
 	if (choice->forced)
 		return COLL_OK;
@@ -308,7 +309,7 @@ uint32_t coll_call_salt(struct coll_comm *comm, const struct coll_call *c, const
 }
 
 /* A frame that nobody expects, of a call whose lengths only the two ends know, is found where
- * the next one is expected on its channel. What is run intranode expects none: so the first
+ * the next one is expected on its channel. An intranode call expects none: so the first
  * call after such a one in which all hear from all is made by its plan. Calls like the last
  * one need not ask: after such a one nothing is prepared. */
 bool coll_call_by_plan(struct coll_comm *comm, const struct coll_call *c)

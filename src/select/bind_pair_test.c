@@ -1,11 +1,10 @@
 /*
  * Binding a message: the plan of each half, and what both ends must agree on.
  */
-#include "tests/plain.h"
-
 #include "select/bind_pair.h"
 #include "tests/fakes/fake_core.h"
 #include "tests/fakes/fake_plan.h"
+#include "tests/plain.h"
 
 static const struct coll_pair pair = {
         .dest = 2, .source = 3, .send_count = 10, .recv_count = 20, .send = "s", .recv = (void *)1, .type = COLL_F32};

@@ -2,13 +2,12 @@
  * Binding a call: shapes are found once and then looked up, tiles fit slots, and signatures and salts show what ranks
  * must agree on.
  */
-#include "tests/plain.h"
-
 #include "select/bind.h"
 #include "tests/fakes/fake_algos.h"
 #include "tests/fakes/fake_core.h"
 #include "tests/fakes/fake_plan.h"
 #include "tests/fakes/fake_select.h"
+#include "tests/plain.h"
 
 enum { SIZE = 4, SLOT_BYTES = 4096 };
 

@@ -1,12 +1,11 @@
 /*
  * The choice, given the prices: who serves a call, who displaces whom, and what a forced row that cannot serve says.
  */
-#include "tests/plain.h"
-
 #include "select/select.h"
 #include "tests/fakes/fake_algos.h"
 #include "tests/fakes/fake_plan.h"
 #include "tests/fakes/fake_select.h"
+#include "tests/plain.h"
 
 static struct coll_select_facts facts;
 static struct coll_select_choice choice;

@@ -30,6 +30,7 @@
  * the tree, whose inner ranks share the work: n-1 vectors in n-1 frames.
  */
 #include "select/cost.h"
+
 #include "base/limits.h"
 #include "select/price.h"
 

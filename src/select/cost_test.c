@@ -1,10 +1,9 @@
 /*
  * Prices: more bytes never cost less, slower links never cost less, and the same facts give the same price.
  */
-#include "tests/plain.h"
-
 #include "select/cost.h"
 #include "tests/fakes/fake_algos.h"
+#include "tests/plain.h"
 
 static struct coll_select_facts facts(void)
 {

@@ -1,11 +1,10 @@
 /*
  * The chain of a call in words, over a fake table of one row and the plan.
  */
-#include "tests/plain.h"
-
 #include <string.h>
 
 #include "select/explain.h"
+#include "tests/plain.h"
 
 static const char *chain(enum coll_kind kind, size_t bytes)
 {

@@ -1,14 +1,13 @@
 /*
  * The folder as a whole over a fake table of algorithms: from a call's shape to what runs it.
  */
-#include "tests/plain.h"
-
 #include "select/bind.h"
 #include "select/ways.h"
 #include "tests/fakes/fake_algos.h"
 #include "tests/fakes/fake_core.h"
 #include "tests/fakes/fake_intra.h"
 #include "tests/fakes/fake_plan.h"
+#include "tests/plain.h"
 
 static struct coll_comm *comm;
 
@@ -63,7 +62,8 @@ TEST(select, the_explanation_names_the_ways_in_order)
 	fake_intra.object.payload_bytes = 65536;
 	coll_ways_bind(comm->intra);
 	CHECK(coll_comm_explain_call(comm, COLL_KIND_ALL_REDUCE, 2, COLL_F32, "shm", text, sizeof(text)) == COLL_OK);
-	CHECK(strstr(text, "a way; else a plan (no memory can be shared)") && strstr(text, "transport=shm because quick"), "%s",
-	      text);
+	CHECK(strstr(text, "a way; else a plan (no memory can be shared)") &&
+	              strstr(text, "transport=shm because quick"),
+	      "%s", text);
 	CHECK(fake_plan.pins == 0);
 }

@@ -10,7 +10,7 @@
  * The row that text forces for a kind; *algo is NULL when it forces none. text is
  * a list of items with commas between: `name` forces that row for every
  * collective that has it, `collective:name` for one (and beats a bare name). The name
- * "auto" forces no row: it is for what is not made by a plan, see call/blocking.c.
+ * "auto" forces no row: it is for what is not made by a plan, see select/bind.c.
  * COLL_ERR_CONFIG, and why, when any item is malformed or unknown, whatever kind
  * is asked for.
  */

@@ -1,10 +1,9 @@
 /*
  * COLL_ALGO, read: what is forced for which collective, and which texts are refused.
  */
-#include "tests/plain.h"
-
 #include "select/forced.h"
 #include "tests/fakes/fake_algos.h"
+#include "tests/plain.h"
 
 static const char *forced(const char *text, enum coll_kind kind)
 {

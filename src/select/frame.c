@@ -18,6 +18,7 @@
  * (four runs of each, alternating).
  */
 #include "select/frame.h"
+
 #include "base/limits.h"
 #include "select/select.h"
 

@@ -1,9 +1,8 @@
 /*
  * The longest frames: as the transport has it on one host, shorter between hosts, shortest where ranks share cores.
  */
-#include "tests/plain.h"
-
 #include "select/frame.h"
+#include "tests/plain.h"
 
 static size_t frame(size_t best, bool streamed, bool one_host, bool oversubscribed)
 {

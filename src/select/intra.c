@@ -2,11 +2,12 @@
  * intranode operations (src/intra), as the communicator uses them: when, over which
  * links, in which memory. Whether a call is run intranode depends on agreed facts alone.
  */
+#include "select/intra.h"
+
 #include <string.h>
 
 #include "core/comm.h"
 #include "intra/region.h"
-#include "select/intra.h"
 #include "select/ways.h"
 
 static coll_status link_to(void *arg, int peer, const struct coll_transport **t, void **link)

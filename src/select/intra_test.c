@@ -1,12 +1,11 @@
 /*
  * Which calls are run intranode, by agreed facts.
  */
-#include "tests/plain.h"
-
 #include "select/intra.h"
 #include "tests/fakes/fake_core.h"
 #include "tests/fakes/fake_intra.h"
 #include "tests/fakes/fake_select.h"
+#include "tests/plain.h"
 
 static struct coll_comm *comm;
 static struct coll_opened_transport shm;

@@ -6,6 +6,8 @@
  */
 #include "select/ways.h"
 
+#include <assert.h>
+
 #include "base/limits.h"
 #include "base/planted.h"
 #include "intra/central_move.h"
@@ -20,8 +22,6 @@
 #include "intra/pair_stream.h"
 #include "intra/pair_swap.h"
 #include "intra/zero_copy.h"
-
-#include <assert.h>
 
 enum {
 	AR = 1 << COLL_KIND_ALL_REDUCE,

@@ -1,10 +1,9 @@
 /*
  * The table of ways, linked without the library: how it is walked, and what it makes of an intranode object.
  */
-#include "tests/plain.h"
-
 #include "select/ways.h"
 #include "tests/fakes/fake_intra.h"
+#include "tests/plain.h"
 
 TEST(ways, every_walk_ends_in_the_plan)
 {

@@ -16,6 +16,7 @@ FORBIDDEN = [
     re.compile(r"\b[A-Za-z_]*_(?:MS|NS|US|SECONDS)\s*=[^=]"),
     re.compile(r"#\s*define\s+\w+_(?:MS|NS|US|SECONDS)\s+\(?\d"),
     re.compile(r"\bpoll\([^;]*,\s*[1-9]\d*\)"),
+    re.compile(r"coll_control_flush\([^;]*,\s*\d+\)"),
     re.compile(r"\b(?:nap_ms|usleep)\([1-9]"),
     re.compile(r"\.tv_nsec\s*=\s*\d"),
     re.compile(r"coll_clock_ns\(\)\s*[-+<>]\s*(?:UINT64_C\()?\d"),
