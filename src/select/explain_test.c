@@ -1,6 +1,7 @@
 /*
  * The chain of a call in words, over a fake table of one row and the plan.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "select/explain.h"
