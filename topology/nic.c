@@ -7,40 +7,23 @@
 #include <dirent.h>
 #include <limits.h>
 #include <sched.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-/* The first line of a file, whose name is given like printf's; false: there is none. */
-static bool __attribute__((format(printf, 3, 4))) read_line(char *buf, size_t cap, const char *format, ...)
-{
-	char path[PATH_MAX];
-	va_list ap;
-	FILE *f;
-	bool got;
-
-	va_start(ap, format);
-	f = vsnprintf(path, sizeof(path), format, ap) < (int)sizeof(path) ? fopen(path, "re") : NULL;
-	va_end(ap);
-	got = f && fgets(buf, (int)cap, f);
-	if (f)
-		fclose(f);
-	if (got)
-		buf[strcspn(buf, "\n")] = 0;
-	return got;
-}
+#include "base/first_line.h"
 
 int coll_topology_nic_node(const char *sys, const char *name)
 {
 	char text[32], below[64];
 
-	if (read_line(text, sizeof(text), "%s/class/infiniband/%s/device/numa_node", sys, name) && atoi(text) >= 0)
+	if (coll_first_line(text, sizeof(text), "%s/class/infiniband/%s/device/numa_node", sys, name) &&
+	    atoi(text) >= 0)
 		return atoi(text);
-	if (!read_line(below, sizeof(below), "%s/class/infiniband/%s/parent", sys, name))
+	if (!coll_first_line(below, sizeof(below), "%s/class/infiniband/%s/parent", sys, name))
 		snprintf(below, sizeof(below), "%.63s", name);
-	if (read_line(text, sizeof(text), "%s/class/net/%s/device/numa_node", sys, below))
+	if (coll_first_line(text, sizeof(text), "%s/class/net/%s/device/numa_node", sys, below))
 		return atoi(text);
 	return -1;
 }
@@ -54,7 +37,7 @@ int coll_topology_distance(const char *sys, int from, int to)
 
 	if (from < 0 || to < 0)
 		return COLL_TOPOLOGY_NEAR;
-	if (!read_line(row, sizeof(row), "%s/devices/system/node/node%d/distance", sys, from))
+	if (!coll_first_line(row, sizeof(row), "%s/devices/system/node/node%d/distance", sys, from))
 		return COLL_TOPOLOGY_NEAR;
 	for (int node = 0; node <= to; node++) {
 		snprintf(path, sizeof(path), "%s/devices/system/node/node%d", sys, node);

@@ -5,32 +5,11 @@
 
 #include <dirent.h>
 #include <limits.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The first line of a file, whose name is given like printf's; false: there is none. */
-static bool __attribute__((format(printf, 3, 4))) read_line(char *buf, size_t cap, const char *format, ...)
-{
-	char path[PATH_MAX];
-	va_list ap;
-	FILE *f;
-	bool got;
-
-	va_start(ap, format);
-	f = vsnprintf(path, sizeof(path), format, ap) < (int)sizeof(path) ? fopen(path, "re") : NULL;
-	va_end(ap);
-	got = f && fgets(buf, (int)cap, f);
-
-	if (f)
-		fclose(f);
-	if (got)
-		buf[strcspn(buf, "\n")] = 0;
-	else
-		buf[0] = 0;
-	return got;
-}
+#include "base/first_line.h"
 
 /* "4: ACTIVE" is ACTIVE. */
 static void read_state(const char *sys, struct coll_rdma_port *p)
@@ -38,12 +17,13 @@ static void read_state(const char *sys, struct coll_rdma_port *p)
 	char text[64];
 	const char *name;
 
-	read_line(text, sizeof(text), "%s/class/infiniband/%s/ports/%u/state", sys, p->device, p->number);
+	coll_first_line(text, sizeof(text), "%s/class/infiniband/%s/ports/%u/state", sys, p->device, p->number);
 	name = strchr(text, ' ');
 	snprintf(p->state, sizeof(p->state), "%.23s", name ? name + 1 : "?");
 	p->active = strcmp(p->state, "ACTIVE") == 0;
-	read_line(p->layer, sizeof(p->layer), "%s/class/infiniband/%s/ports/%u/link_layer", sys, p->device, p->number);
-	read_line(p->rate, sizeof(p->rate), "%s/class/infiniband/%s/ports/%u/rate", sys, p->device, p->number);
+	coll_first_line(p->layer, sizeof(p->layer), "%s/class/infiniband/%s/ports/%u/link_layer", sys, p->device,
+	                p->number);
+	coll_first_line(p->rate, sizeof(p->rate), "%s/class/infiniband/%s/ports/%u/rate", sys, p->device, p->number);
 }
 
 static int by_name(const struct dirent **a, const struct dirent **b)
@@ -101,13 +81,13 @@ bool coll_rdma_ports_gid(const char *sys, const struct coll_rdma_port *port, int
 	const char *device = port->device;
 	const unsigned n = port->number;
 
-	if (!read_line(gid->text, sizeof(gid->text), "%s/class/infiniband/%s/ports/%u/gids/%d", sys, device, n,
-	               index) ||
+	if (!coll_first_line(gid->text, sizeof(gid->text), "%s/class/infiniband/%s/ports/%u/gids/%d", sys, device, n,
+	                     index) ||
 	    strspn(gid->text, "0:") == strlen(gid->text))
 		return false;
-	read_line(gid->type, sizeof(gid->type), "%s/class/infiniband/%s/ports/%u/gid_attrs/types/%d", sys, device, n,
-	          index);
-	read_line(gid->interface, sizeof(gid->interface), "%s/class/infiniband/%s/ports/%u/gid_attrs/ndevs/%d", sys,
-	          device, n, index);
+	coll_first_line(gid->type, sizeof(gid->type), "%s/class/infiniband/%s/ports/%u/gid_attrs/types/%d", sys, device,
+	                n, index);
+	coll_first_line(gid->interface, sizeof(gid->interface), "%s/class/infiniband/%s/ports/%u/gid_attrs/ndevs/%d",
+	                sys, device, n, index);
 	return true;
 }
