@@ -75,7 +75,7 @@ struct coll_intra_state {
 	bool asked;  /* coll_intra_op.passes */
 	/* Handed on from an operation to what is tried instead of it. */
 	bool committed; /* the plan will not be run in its place */
-	bool entered;   /* all ranks enter turn `epoch`, and the call is written there */
+	bool entered;   /* all ranks enter epoch `epoch`, and the call is written there */
 	bool trial;     /* the call is timed, or goes the way that was found quickest: cma.c */
 	struct coll_frame bad_frame;
 };

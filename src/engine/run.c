@@ -351,8 +351,8 @@ static inline coll_status advance(struct coll_run *run)
 	return advance_tiles(run);
 }
 
-/* Another way intranode, in the turn that has been entered; or the plan after all, as if this had been a call like
- * others. */
+/* The next row: it goes on in the epoch that has been entered, or enters a new one as all ranks do; or the plan after
+ * all, as if this had been a call like others. */
 static coll_status fall_back(struct coll_run *run)
 {
 	const struct coll_intra_op *op = run->at_work;

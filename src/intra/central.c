@@ -6,7 +6,7 @@
  * when all have mapped it, bad when one has refused; the others look at its verdict in the area.
  *
  * Waking. Links between all ranks would be a thousand and more, so there are those of rank 0, and of each
- * root that there has been. Who completes a turn wakes the ranks it has a link to, rank 0 and the root among them;
+ * root that there has been. Who completes an epoch wakes the ranks it has a link to, rank 0 and the root among them;
  * these two wake all others when they see it. Where there is no link yet, or rank 0 does not look, because it computes,
  * a sleeper wakes up by itself some milliseconds later.
  */

@@ -2,27 +2,27 @@
  * One area that all ranks of a communicator map and write: for more ranks than can each read
  * all others. Private to src/intra.
  *
- * The area is of rank 0. In a *turn* (a piece of a call: see region.h for the word) every rank
+ * The area is of rank 0. In an *epoch* (a piece of a call: see region.h for the word) every rank
  * writes what others need to its own cell, and counts itself: first in its group of COLL_CENTRAL_GROUP
- * ranks, and who completes a group counts the group. Who is the last of all says that the turn is *done*. So a
- * rank looks at one word, however many ranks there are, and is put to sleep and woken once a turn at most; where
+ * ranks, and who completes a group counts the group. Who is the last of all says that the epoch is *done*. So a
+ * rank looks at one word, however many ranks there are, and is put to sleep and woken once an epoch at most; where
  * there are more ranks than cores that is nearly all of the time.
  *
  * What is to be reduced is reduced by whoever completes a group, in the order of ranks, to the
- * group's cell, and by the last of all, in the order of groups, to the turn's result: the same bits
+ * group's cell, and by the last of all, in the order of groups, to the epoch's result: the same bits
  * whoever that is.
  *
- * A rank may be COLL_CENTRAL_AHEAD turns ahead of what it has finished. Ordering:
+ * A rank may be COLL_CENTRAL_AHEAD epochs ahead of what it has finished. Ordering:
  *
- *  - A rank enters turn t (writes, and counts itself) when turn t - AHEAD is done, and it has read all it
- *    will of turn t - AHEAD and those before. So when turn t is done, all have read all of turn t - AHEAD.
- *  - Memory of turn t was of turn t - DEPTH before, and DEPTH is 2 AHEAD: who enters t knows that
- *    t - AHEAD is done, so all have read what turn t - DEPTH left there.
+ *  - A rank enters epoch t (writes, and counts itself) when epoch t - AHEAD is done, and it has read all it
+ *    will of epoch t - AHEAD and those before. So when epoch t is done, all have read all of epoch t - AHEAD.
+ *  - Memory of epoch t was of epoch t - DEPTH before, and DEPTH is 2 AHEAD: who enters t knows that
+ *    t - AHEAD is done, so all have read what epoch t - DEPTH left there.
  *  - Bytes are written before the count (release), which the next one adds to (acquire and release), and so on
  *    to the last, who stores the word (release) that readers load (acquire).
- *  - Who completes a count sets it to 0 before it goes on: the next that adds to it is of turn t + DEPTH.
+ *  - Who completes a count sets it to 0 before it goes on: the next that adds to it is of epoch t + DEPTH.
  *
- * In a broadcast or scatter readers look at the root's line, not at the turn: the root alone has
+ * In a broadcast or scatter readers look at the root's line, not at the epoch: the root alone has
  * something for them. central_model_test.c explores all of that.
  *
  * With each count goes the sum of what the calls look like: who is last sees whether all are the same.
@@ -47,14 +47,14 @@ struct central_count {
 	_Alignas(COLL_LINE_BYTES) _Atomic uint64_t ranks;
 };
 
-/* The last turn in which a rank has done all that others wait for: its part, and what it does for
+/* The last epoch in which a rank has done all that others wait for: its part, and what it does for
  * them as the last of a count. For diagnosis; nobody orders anything by it. A line of its own, which stays with its
  * writer. */
 struct central_arrival {
 	_Alignas(COLL_LINE_BYTES) _Atomic uint32_t epoch;
 };
 
-/* What a turn has, beside cells. */
+/* What an epoch has, beside cells. */
 struct central_round {
 	struct intra_line done; /* a short result, too */
 	struct central_count all;
@@ -70,7 +70,7 @@ struct central_area {
 	_Atomic uint32_t joined[COLL_CENTRAL_SIZE_MAX]; /* it has mapped this */
 	struct central_arrival arrivals[COLL_CENTRAL_SIZE_MAX];
 	_Alignas(4096) struct central_round rounds[COLL_CENTRAL_DEPTH];
-	char cells[]; /* of each turn: of the ranks, of the groups, of the result */
+	char cells[]; /* of each epoch: of the ranks, of the groups, of the result */
 };
 
 /* central.c, central_move.c: of more ranks. */
@@ -89,7 +89,7 @@ static inline struct central_round *coll_central_round(const struct coll_intra *
 {
 	return &n->central.area->rounds[epoch % COLL_CENTRAL_DEPTH];
 }
-/* Cell i of a turn: of rank i; size + g: of group g; size + groups: of the result. */
+/* Cell i of an epoch: of rank i; size + g: of group g; size + groups: of the result. */
 static inline char *coll_central_cell(const struct coll_intra *n, uint32_t epoch, uint32_t i)
 {
 	const size_t cells = (size_t)n->size + coll_central_groups(n->size) + 1;
@@ -98,7 +98,7 @@ static inline char *coll_central_cell(const struct coll_intra *n, uint32_t epoch
 	       (epoch % COLL_CENTRAL_DEPTH * cells + i) * coll_central_stride(n->central.cell_bytes);
 }
 
-/* What is reduced, of a turn: elements of the calls' type; short: they lie in lines. */
+/* What is reduced, of an epoch: elements of the calls' type; short: they lie in lines. */
 struct central_part {
 	size_t count;
 	bool reduces, is_short;

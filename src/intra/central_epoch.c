@@ -1,5 +1,5 @@
 /*
- * A turn of the central buffer: entering, being counted, what the last one does for all, and whether it is
+ * An epoch of the central buffer: entering, being counted, what the last one does for all, and whether it is
  * done. central.h argues the order of accesses.
  */
 #include "intra/central_epoch.h"
@@ -100,7 +100,7 @@ static bool add(struct central_count *count, uint64_t ranks, uint64_t *sum, uint
 	if (now / one_rank != complete)
 		return false;
 	*sum = now % one_rank;
-	/* For turn + DEPTH: whoever adds then has seen the word that is stored after this. */
+	/* For epoch + DEPTH: whoever adds then has seen the word that is stored after this. */
 	atomic_store_explicit(&count->ranks, 0, memory_order_relaxed);
 	return true;
 }
@@ -209,6 +209,6 @@ uint32_t coll_central_late(const struct coll_intra *n, uint32_t epoch)
 		if (r != (uint32_t)n->rank && !coll_intra_reached(arrived, epoch))
 			return r;
 	}
-	/* The turn is done, and this rank is about to see it. */
+	/* The epoch is done, and this rank is about to see it. */
 	return n->rank == 0;
 }

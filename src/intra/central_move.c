@@ -1,6 +1,6 @@
 /*
- * Operations by way of the central buffer: what each rank writes to its cell in a turn, and what it takes from
- * the cells of others when the turn is done. A call is cut in pieces that fill a cell, one turn each.
+ * Operations by way of the central buffer: what each rank writes to its cell in an epoch, and what it takes from
+ * the cells of others when the epoch is done. A call is cut in pieces that fill a cell, one epoch each.
  */
 #include "intra/central_move.h"
 
@@ -11,7 +11,7 @@
 
 enum { LINK_EVERY = 64 }; /* polls: where ranks share a core there is a turn of all between two of them */
 
-/* Whose turns it waits for. */
+/* Whose epochs it waits for. */
 enum waits_for { NOBODY, EVERYBODY, THE_ROOT };
 
 static enum coll_kind kind_of(const struct coll_job *job)
@@ -50,7 +50,7 @@ static enum waits_for waits_for(const struct coll_intra *n, const struct coll_jo
 	}
 }
 
-/* How much of a block goes in a turn: agreed. Whole lines. */
+/* How much of a block goes in an epoch: agreed. Whole lines. */
 static size_t turn_bytes(const struct coll_intra *n, const struct coll_job *job)
 {
 	return coll_intra_scatters(job) ? n->central.cell_bytes / (size_t)n->size & ~(size_t)(COLL_LINE_BYTES - 1)
@@ -224,7 +224,7 @@ static coll_status ready(struct coll_intra *n, const struct coll_job *job, struc
 	}
 }
 
-/* Whom it waits for: of the piece to be taken, else of a turn before. */
+/* Whom it waits for: of the piece to be taken, else of an epoch before. */
 static uint32_t late(const struct coll_intra *n, const struct coll_job *job, const struct coll_intra_state *s)
 {
 	if (s->done == s->next)

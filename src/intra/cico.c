@@ -227,7 +227,7 @@ static coll_status await_steps(struct coll_intra *n, const struct coll_job *job,
 			if (st != COLL_OK)
 				return st == COLL_AGAIN ? coll_intra_idle(n, s) : st;
 		}
-		/* Of a later turn: it has made them all. */
+		/* Of a later epoch: it has made them all. */
 		word = atomic_load_explicit(&region->steps, memory_order_acquire);
 		if (word < (n->epoch << COLL_STEP_BITS | s->next))
 			return coll_intra_idle(n, s);

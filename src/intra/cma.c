@@ -13,7 +13,7 @@
  *      kind and size: it may be this buffer alone. A rank that cannot read another at all says so in its
  *      first line, and all go by slots always.
  *
- * "Slots" are those of pair_stream.c, of more ranks the tiles of cico.c: what is tried instead, in the same turn. What
+ * "Slots" are those of pair_stream.c, of more ranks the tiles of cico.c: what is tried instead, in the same epoch. What
  * was read by then is overwritten by the same. Nobody reads any more in a call that goes by slots: a rank's first step
  * there comes after its reading, and nobody ends without that step.
  *
@@ -94,7 +94,7 @@ static enum intra_copy forced(const struct coll_intra *n, const struct coll_job 
 	return n->fabric.nt && coll_nt_by_size(n->fabric.nt, bytes) ? COLL_CMA_STREAMED : COLL_PULL;
 }
 
-/* This rank and the others have entered the turn, or do. */
+/* This rank and the others have entered the epoch, or do. */
 static void choose(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
 	s->trial = true;

@@ -1,10 +1,10 @@
 /*
  * Broadcast: the root fills its entry, or a wide place, and returns; the others read it where it lies.
  *
- * Nobody answers, so a root may be turns ahead of its readers: as many as there are entries,
- * since its next turn of the same entry begins only when every rank is known to have entered a
- * later turn than the one that used it last (coll_intra_enter()). For that each reader says in
- * its own entry, as in every operation, that it has entered this turn; and for its own next turns
+ * Nobody answers, so a root may be epochs ahead of its readers: as many as there are entries,
+ * since its next epoch of the same entry begins only when every rank is known to have entered a
+ * later epoch than the one that used it last (coll_intra_enter()). For that each reader says in
+ * its own entry, as in every operation, that it has entered this epoch; and for its own next epochs
  * in which it has payload it looks for the same evidence.
  *
  * What is longer than a few lines goes to a *wide place*, piece by piece: lines of payload, and a word in a line of its
@@ -13,11 +13,12 @@
  * has; a rank that is root again takes the next place.
  *
  * Ordering. A piece is stored, then its word with release, awaited with acquire, then read; the word has the
- * number of the turn, so an earlier one is not taken for it. Of two ranks: (1) the root has read the place in the
+ * number of the epoch, so an earlier one is not taken for it. Of two ranks: (1) the root has read the place in the
  * intranode operation before which used it, and was its only reader: nobody reads it any more, and the other looks at
- * it again only for the word of this turn. (2) The root was root before, too: it takes the next of COLL_DEPTH places.
- * Each step to the next takes a turn at least, so this one was used COLL_DEPTH turns ago or earlier, and the evidence
- * of every turn says that the other has entered a later one. epoch_model_test.c has it as WIDE_FROM_0 and WIDE_FROM_1.
+ * it again only for the word of this epoch. (2) The root was root before, too: it takes the next of COLL_DEPTH places.
+ * Each step to the next takes an epoch at least, so this one was used COLL_DEPTH epochs ago or earlier, and the
+ * evidence of every epoch says that the other has entered a later one. epoch_model_test.c has it as WIDE_FROM_0 and
+ * WIDE_FROM_1.
  */
 #include "intra/eager_bcast.h"
 
@@ -71,7 +72,7 @@ coll_status coll_intra_poll_eager_bcast(void *arg, const struct coll_job *job, s
 
 /* ---- Wide ---- */
 
-/* Which place this turn has, agreed: see above. */
+/* Which place this epoch has, agreed: see above. */
 static void take_place(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
 	if (n->size > 2) {

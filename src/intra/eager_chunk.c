@@ -24,7 +24,7 @@ coll_status coll_intra_enter_cell(struct coll_intra *n, const struct coll_job *j
 	coll_status st;
 
 	s->way = COLL_WAY_EAGER_CHUNK;
-	/* Longer ago, and the turn of an entry says as much. */
+	/* Longer ago, and the epoch of an entry says as much. */
 	if (n->cells >= COLL_CELLS && n->epoch - n->cell_turn[cell] < COLL_DEPTH) {
 		st = coll_intra_entered(n, (uint32_t)n->cell_turn[cell] + 1, &s->pending);
 		if (st != COLL_OK)

@@ -14,7 +14,7 @@ static inline size_t coll_intra_chunk_piece_min(const struct coll_intra *n, size
 	return n->fabric.shared_cores ? COLL_EAGER_SHARED_PIECE_MIN : each;
 }
 
-/* eager_chunk.c: a turn, and the cell that goes with it. */
+/* eager_chunk.c: an epoch, and the cell that goes with it. */
 coll_status coll_intra_enter_cell(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s);
 
 /* Piece of our cell: copied and told. */

@@ -10,7 +10,7 @@ coll_status coll_intra_unexpected(const struct coll_job *job, struct coll_intra_
 {
 	const uint64_t word = atomic_load_explicit(&line->word, memory_order_acquire);
 
-	/* 0: never written, which is a turn's number, too, once in a while. */
+	/* 0: never written, which is an epoch's number, too, once in a while. */
 	if ((uint32_t)(word >> 32) != s->epoch || word == 0)
 		return COLL_AGAIN;
 	if (word == coll_intra_word(s->epoch, job->signature) && (!numbered || line->sequence == job->sequence))

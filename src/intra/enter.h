@@ -8,7 +8,7 @@
 #include "intra/region.h"
 #include "intra/shape.h"
 
-/* A turn of this operation: when it is OK, its entry may be written. Not committed: whether it is
+/* An epoch of this operation: when it is OK, its entry may be written. Not committed: whether it is
  * run intranode after all depends on what the others write there. */
 static inline coll_status coll_intra_enter_as(struct coll_intra *n, struct coll_intra_state *s, bool committed)
 {
@@ -38,7 +38,7 @@ static inline coll_status coll_intra_enter(struct coll_intra *n, struct coll_int
 	return coll_intra_enter_as(n, s, true);
 }
 
-/* The first line of this turn: its payload is there. */
+/* The first line of this epoch: its payload is there. */
 static inline void coll_intra_publish(struct coll_intra *n, const struct coll_job *job,
                                       const struct coll_intra_state *s)
 {
@@ -48,7 +48,7 @@ static inline void coll_intra_publish(struct coll_intra *n, const struct coll_jo
 	atomic_store_explicit(&line->word, coll_intra_word(s->epoch, job->signature), memory_order_release);
 }
 
-/* What others fall back to: in the turn that they have entered, or in a new one. Its first line has no payload. Who
+/* What others fall back to: in the epoch that they have entered, or in a new one. Its first line has no payload. Who
  * calls it wakes the readers. */
 static inline coll_status coll_intra_enter_once(struct coll_intra *n, const struct coll_job *job,
                                                 struct coll_intra_state *s)
@@ -188,7 +188,7 @@ static inline coll_status coll_intra_step_some(struct coll_intra *n, const struc
 	return st == COLL_OK && s->done < s->pieces ? COLL_AGAIN : st;
 }
 
-/* The end of an operation in which all hear from all: everybody has entered this turn. */
+/* The end of an operation in which all hear from all: everybody has entered this epoch. */
 static inline void coll_intra_entered_all(struct coll_intra *n, struct coll_intra_state *s)
 {
 	n->all = s->epoch;
@@ -231,7 +231,7 @@ static inline coll_status coll_intra_filled(const struct coll_intra *n, const st
 	return st;
 }
 
-/* A line of ours says so in this turn. Release: after all that was read and written before. */
+/* A line of ours says so in this epoch. Release: after all that was read and written before. */
 static inline void coll_intra_announce(struct coll_intra *n, const struct coll_intra_state *s, int line, uint32_t what)
 {
 	atomic_store_explicit(&n->mine->entries[s->epoch % COLL_DEPTH].lines[line].word,

@@ -1,6 +1,6 @@
 /*
  * The shortest call: of two ranks, one line each way, from the beginning to the end in the
- * caller's thread, with no state but the turn. What does not end at once goes on as any
+ * caller's thread, with no state but the epoch. What does not end at once goes on as any
  * intranode operation, from where this has left it.
  */
 #ifndef COLL_INTRA_FASTPATH_H
@@ -18,7 +18,7 @@ static inline struct intra_line *coll_intra_fastpath_line(struct coll_intra *n, 
 {
 	const uint32_t t = (uint32_t)n->epoch + 1;
 
-	/* Of two ranks the other's evidence is never more than a turn old, but after rooted ones. */
+	/* Of two ranks the other's evidence is never more than an epoch old, but after rooted ones. */
 	if (unlikely(!n->quick_mine) || unlikely(!coll_intra_reached(n->all, t - COLL_DEPTH + 1)))
 		return NULL;
 	*epoch = t;

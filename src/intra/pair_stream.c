@@ -40,7 +40,7 @@
  * cache that is five times as slow (shm-large.md). And nobody needs to be told that a slot is free: its
  * only reader is who writes it next, c - SLOTS having been taken being enough.
  *
- * Ordering. A chunk is stored, then `steps` (turn << COLL_STEP_BITS | chunks sent) with release; the
+ * Ordering. A chunk is stored, then `steps` (epoch << COLL_STEP_BITS | chunks sent) with release; the
  * other loads it with acquire, then reads. A rank's stores to a slot come after its own loads of it, in one
  * thread. Of chunk k nothing is stored to the result before chunk k has been sent: they may be the
  * same memory. An operation ends when all chunks are sent and taken; the last of them are read by the other

@@ -11,7 +11,7 @@
  * (k + r) % 2, and read from the other. A piece is stored, then its word with release; it is awaited with
  * acquire, then read. A rank writes to a place what it has read completely in the operation
  * before, so nobody reads there any more; the other reads it again only after this
- * operation's word, which is new: it has the number of the turn. So there is no evidence to look for, and
+ * operation's word, which is new: it has the number of the epoch. So there is no evidence to look for, and
  * one place for each direction is enough. epoch_model_test.c has it as EXCHANGE.
  */
 #include "intra/pair_swap.h"

@@ -213,7 +213,7 @@ coll_status coll_intra_form(struct coll_intra *n, uint32_t *waits_for)
 
 /* ---- Evidence ---- */
 
-/* A turn that a peer has entered, as the entry of another says. Acquire: all that it read before is read. */
+/* An epoch that a peer has entered, as the entry of another says. Acquire: all that it read before is read. */
 static uint32_t entered(const struct intra_peer *p, uint32_t epoch)
 {
 	return (uint32_t)(atomic_load_explicit(&p->region->entries[epoch % COLL_DEPTH].lines[0].word,
@@ -241,7 +241,7 @@ coll_status coll_intra_entered(struct coll_intra *n, uint32_t wanted, uint32_t *
 				least = p->seen;
 			continue;
 		}
-		/* A later turn says more: then nothing is looked at for a while. */
+		/* A later epoch says more: then nothing is looked at for a while. */
 		epoch = entered(p, wanted + COLL_DEPTH / 2);
 		if (!coll_intra_reached(epoch, wanted))
 			epoch = entered(p, wanted);

@@ -1,30 +1,30 @@
 /*
- * The regions of a communicator, and what a rank knows of the others' turns; private to
+ * The regions of a communicator, and what a rank knows of the others' epochs; private to
  * src/intra.
  *
  * intranode operations are numbered on their communicator, alike on all ranks: an
- * operation's number is its *turn* (modulo 2^32). A rank's region holds
+ * operation's number is its *epoch* (modulo 2^32). A rank's region holds
  *
  *   entries   COLL_DEPTH of them, used in turn: a few lines of payload, each with a word
- *             turn << 32 | signature of its own, so that it is whole when the word is there
+ *             epoch << 32 | signature of its own, so that it is whole when the word is there
  *   place     written by either of two ranks in turn: pair_swap.c
  *   cells     two of them: payload for longer messages, and words that say how far it is
  *             written
  *   tiles     of more than two ranks: cico.c; of two, slots: pair_stream.c, pair_bcast.c
  *   wide      COLL_DEPTH places of broadcasts: eager_bcast.c
  *
- * The first line of the entry of turn t is written in every operation, with payload or
- * without: "I have entered turn t". A rank has read all it will of turn t - 1, of anybody's
- * memory, when it enters turn t.
+ * The first line of the entry of epoch t is written in every operation, with payload or
+ * without: "I have entered epoch t". A rank has read all it will of epoch t - 1, of anybody's
+ * memory, when it enters epoch t.
  *
  * Ordering. Each word of an entry or cell has one writer; of what two ranks write in turn the files
  * say that use it. The writer stores the bytes, then the word with release; a
  * reader loads the word with acquire and looks at nothing before it is the one it waits for.
- * Before memory that held turn t is written again, its owner has seen (acquire) a word of a
- * turn after t of every other rank: their reads of turn t came before that (release). So no
- * reader sees bytes of a later turn under an earlier word, and none is overtaken. That holds
+ * Before memory that held epoch t is written again, its owner has seen (acquire) a word of a
+ * epoch after t of every other rank: their reads of epoch t came before that (release). So no
+ * reader sees bytes of a later epoch under an earlier word, and none is overtaken. That holds
  * whoever needs whom in an operation: where all read all, the evidence comes with the data of
- * the next turn; a root that only sends looks for it.
+ * the next epoch; a root that only sends looks for it.
  *
  * Sleepers: after each store of a word that somebody may sleep for, the peers' sleeping words
  * are looked at; the transport says how (struct coll_offer).
@@ -94,7 +94,7 @@ struct intra_region {
 	/* zero_copy.c: its owner takes its buffers back; its owner reads or writes others' at this moment */
 	_Alignas(COLL_LINE_BYTES) atomic_uint revoked;
 	_Alignas(COLL_LINE_BYTES) atomic_uint busy;
-	/* cico.c, pair_stream.c: turn << COLL_STEP_BITS | how many steps of it its owner has made */
+	/* cico.c, pair_stream.c: epoch << COLL_STEP_BITS | how many steps of it its owner has made */
 	_Alignas(COLL_LINE_BYTES) _Atomic uint64_t steps;
 	/* pair_bcast.c: chunks in all operations so far, when its owner filled one last, and when it emptied one */
 	_Alignas(COLL_LINE_BYTES) _Atomic uint64_t poured;
@@ -113,7 +113,7 @@ struct intra_peer {
 	bool fenced;
 	bool offered;  /* our region, to it */
 	bool joined;   /* central.c: its link is there */
-	uint32_t seen; /* it has entered this turn at least */
+	uint32_t seen; /* it has entered this epoch at least */
 	const struct coll_transport *transport;
 	void *link;
 	struct coll_offer offer;
@@ -189,7 +189,7 @@ struct coll_intra {
 	bool alone;     /* every rank has a core */
 	int looks;      /* at a line that is not there yet, before others get a turn */
 	uint64_t epoch; /* begun last; words have its low half */
-	uint32_t all;   /* every peer has entered this turn at least */
+	uint32_t all;   /* every peer has entered this epoch at least */
 	enum intra_verdict verdict;
 	struct intra_region *mine;
 	/* Of two ranks whose posts need no fence: see fastpath.h. */
@@ -300,7 +300,7 @@ static inline void coll_intra_nudge(const struct coll_intra *n)
 			coll_intra_nudge_one(&n->peers[r]);
 }
 
-/* Every peer has entered turn wanted; or AGAIN, and who has not. */
+/* Every peer has entered epoch wanted; or AGAIN, and who has not. */
 coll_status coll_intra_entered(struct coll_intra *n, uint32_t wanted, uint32_t *waits_for);
 
 #endif

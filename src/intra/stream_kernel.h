@@ -2,7 +2,7 @@
  * Chunks of two ranks, moved at the same time; private to src/intra. Of both schedules of
  * pair_stream.c: where slots lie, how a vector is cut into chunks, and the loop over the bytes.
  *
- * It knows neither the other rank nor turns: who calls it has seen that the chunks are there.
+ * It knows neither the other rank nor epochs: who calls it has seen that the chunks are there.
  */
 #ifndef COLL_INTRA_STREAM_KERNEL_H
 #define COLL_INTRA_STREAM_KERNEL_H
