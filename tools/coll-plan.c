@@ -15,19 +15,28 @@
 #include "base/number.h"
 #include "plan/count.h"
 #include "plan/print.h"
+#include "tools/layout_sweep.h"
+#include "tools/plan_layout.h"
 #include "tools/plan_set.h"
 
 static const char usage[] =
         "usage: coll-plan COLLECTIVE --algo NAME -n RANKS [--rank R] [--root R] [--fused]\n"
         "                 [--ordered] [--lengths uniform|ragged|pairwise]\n"
+        "                 [--layout 2x4|1,3,2 [--map block|cyclic|random:SEED]]\n"
         "           print the plan of one rank (0), or of every rank with --rank all\n"
         "       coll-plan verify --all | [COLLECTIVE] [--algo NAME] [-n RANKS] [--root R] [-j THREADS]\n"
         "           prove plans, logical and fused: every contribution once, lengths,\n"
         "           order, no deadlock, no race, in place or not. --all: every algorithm,\n"
         "           1 to 64 ranks and primes to 257, all roots up to 16 ranks, else four\n"
+        "       coll-plan verify --layouts [-n RANKS] [-j THREADS]\n"
+        "           every algorithm that reads the layout, for all layouts of equal groups in\n"
+        "           2 to 4 levels of up to 36 ranks, and 500 uneven ones; also what each group\n"
+        "           sends and receives at each level\n"
         "       coll-plan count [COLLECTIVE] [--algo NAME] [-n RANKS] [--root R]\n"
+        "                 [--layout 2x4|1,3,2 [--map block|cyclic|random:SEED]]\n"
         "           steps, frames, rounds, and what the busiest rank sends and receives\n"
-        "           as multiples of S, the bytes of one vector (or of one block)\n"
+        "           as multiples of S, the bytes of one vector (or of one block);\n"
+        "           with a layout also the busiest host\n"
         "       coll-plan list\n"
         "           the algorithms of every collective and what they can do\n"
         "       coll-plan --help\n"
@@ -45,6 +54,9 @@ struct options {
 	bool fused;
 	bool ordered;
 	bool all;
+	bool layouts;
+	const char *layout_text, *map; /* NULL: none; "block" */
+	struct coll_layout *layout;
 	int threads;
 	enum plan_lengths lengths;
 };
@@ -91,6 +103,10 @@ static bool take_value(struct options *o, const char *flag, const char *value)
 		o->rank = number(flag, value, 0, INT_MAX);
 	else if (strcmp(flag, "--root") == 0)
 		o->root = number(flag, value, 0, INT_MAX);
+	else if (strcmp(flag, "--layout") == 0)
+		o->layout_text = value;
+	else if (strcmp(flag, "--map") == 0)
+		o->map = value;
 	else if (strcmp(flag, "-j") == 0)
 		o->threads = number(flag, value, 1, 64);
 	else if (strcmp(flag, "--lengths") == 0)
@@ -102,7 +118,7 @@ static bool take_value(struct options *o, const char *flag, const char *value)
 
 static bool takes_value(const char *flag)
 {
-	static const char *const flags[] = {"--algo", "-n", "--rank", "--root", "-j", "--lengths"};
+	static const char *const flags[] = {"--algo", "-n", "--rank", "--root", "-j", "--lengths", "--layout", "--map"};
 
 	for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)
 		if (strcmp(flag, flags[i]) == 0)
@@ -118,6 +134,8 @@ static void take_flag(struct options *o, const char *flag)
 		o->ordered = true;
 	else if (strcmp(flag, "--all") == 0)
 		o->all = true;
+	else if (strcmp(flag, "--layouts") == 0)
+		o->layouts = true;
 	else
 		refuse("unknown flag", flag);
 }
@@ -161,6 +179,17 @@ static struct options parse(int argc, char **argv)
 		fputs(usage, stderr);
 		exit(2);
 	}
+	if (o.map && !o.layout_text)
+		refuse("needs --layout", "--map");
+	if (o.layout_text) {
+		int size;
+
+		if (!plan_layout_parse(o.layout_text, o.map ? o.map : "block", &o.layout, &size))
+			refuse("not a layout like 2x4 or 1,3,2 with a map like random:1", o.layout_text);
+		if (o.size && o.size != size)
+			refuse("another number of ranks than -n", o.layout_text);
+		o.size = size;
+	}
 	return o;
 }
 
@@ -176,6 +205,13 @@ static void check_selection(const struct options *o)
 		if (selected(o, &coll_algos[i]))
 			return;
 	refuse(o->kind < 0 ? "no such algorithm" : "no such algorithm for this collective", o->algo ? o->algo : "");
+}
+
+/* With a layout the rows that need one, too. */
+static bool serves(const struct options *o, const struct coll_algo *a, bool ordered, enum plan_lengths lengths)
+{
+	return (!a->cost && o->layout && !ordered && lengths == PLAN_UNIFORM) ||
+	       plan_set_serves(a, o->size, ordered, lengths);
 }
 
 /* ---- print ---- */
@@ -205,9 +241,10 @@ static int print(const struct options *o)
 		refuse("no such algorithm for this collective", o->algo);
 	if (o->rank >= o->size || o->root >= o->size)
 		refuse("not below the number of ranks", o->rank >= o->size ? "--rank" : "--root");
-	if (!plan_set_serves(a, o->size, o->ordered, o->lengths))
+	if (!serves(o, a, o->ordered, o->lengths))
 		refuse("this algorithm does not serve such a call", o->algo);
-	if (plan_set_build(&set, a, o->size, o->root < 0 ? 0 : o->root, o->ordered, o->lengths, why, sizeof(why))) {
+	if (plan_set_build_layout(&set, a, o->layout, o->size, o->root < 0 ? 0 : o->root, o->ordered, o->lengths, why,
+	                          sizeof(why))) {
 		fprintf(stderr, "coll-plan: %s\n", why);
 		return 1;
 	}
@@ -358,6 +395,14 @@ static int verify(const struct options *o)
 	pthread_t threads[64];
 	int started = 0;
 
+	if (o->layouts) {
+		const struct layout_sweep sweep = {
+		        .most = o->size ? o->size : 36, .randoms = 500, .random_most = 32, .threads = o->threads};
+		const struct layout_sweep_result r = layout_sweep_run(&sweep);
+
+		printf("%ld layouts, %ld plans, %ld failed\n", r.layouts, r.plans, r.failed);
+		return r.failed != 0;
+	}
 	if (o->all && (o->kind >= 0 || o->algo || o->size || o->root >= 0))
 		refuse("--all cannot be combined with a choice", "verify");
 	if (!o->all && o->kind < 0 && !o->algo && !o->size)
@@ -374,7 +419,22 @@ static int verify(const struct options *o)
 
 /* ---- count ---- */
 
-static void count_one(const struct coll_algo *a, int n, int root)
+/* The most that a host sends or receives. */
+static double busiest_host(const struct plan_set *set)
+{
+	const struct coll_layout *l = set->layout;
+	uint64_t *counts = calloc((size_t)l->size * 2, sizeof(*counts)), most = 0;
+
+	if (!counts)
+		refuse("out of memory for", set->algo->name);
+	coll_plan_group_counts(plan_set_plans(set, false), l, 0, counts, counts + l->size);
+	for (int i = 0; i < 2 * l->size; i++)
+		most = counts[i] > most ? counts[i] : most;
+	free(counts);
+	return (double)most;
+}
+
+static void count_one(const struct options *o, const struct coll_algo *a, int n, int root)
 {
 	struct coll_plan_counts most = {0}, c;
 	struct plan_set set;
@@ -382,7 +442,7 @@ static void count_one(const struct coll_algo *a, int n, int root)
 	uint64_t sent = 0;
 	char why[256];
 
-	if (plan_set_build(&set, a, n, root, false, PLAN_UNIFORM, why, sizeof(why)) ||
+	if (plan_set_build_layout(&set, a, o->layout, n, root, false, PLAN_UNIFORM, why, sizeof(why)) ||
 	    coll_plan_rounds(plan_set_plans(&set, false), n, &rounds)) {
 		printf("%-15s %-14s %5d  cannot be built\n", coll_plan_kind_name(a->kind), a->name, n);
 		return;
@@ -400,9 +460,12 @@ static void count_one(const struct coll_algo *a, int n, int root)
 	}
 	double unit = coll_plan_kind_is_block(a->kind) ? 1 : set.logical[0]->chunks;
 
-	printf("%-15s %-14s %5d %7u %7u %7u %7u %9.3f S %9.3f S %10.3f S\n", coll_plan_kind_name(a->kind), a->name, n,
+	printf("%-15s %-14s %5d %7u %7u %7u %7u %9.3f S %9.3f S %10.3f S", coll_plan_kind_name(a->kind), a->name, n,
 	       most.steps, fused_steps, most.sends, rounds, (double)most.sent_chunks / unit,
 	       (double)most.received_chunks / unit, (double)sent / unit);
+	if (o->layout)
+		printf(" %10.3f S", busiest_host(&set) / unit);
+	printf("\n");
 	plan_set_free(&set);
 }
 
@@ -413,11 +476,12 @@ static int count(const struct options *o)
 
 	if (root >= n)
 		refuse("not below the number of ranks", "--root");
-	printf("%-15s %-14s %5s %7s %7s %7s %7s %11s %11s %12s\n", "collective", "algorithm", "ranks", "steps", "fused",
-	       "sends", "rounds", "sent", "received", "all sent");
+	printf("%-15s %-14s %5s %7s %7s %7s %7s %11s %11s %12s%s\n", "collective", "algorithm", "ranks", "steps", "fused",
+	       "sends", "rounds", "sent", "received", "all sent", o->layout ? "         host" : "");
 	for (size_t i = 0; i < coll_algos_count; i++)
-		if (selected(o, &coll_algos[i]) && plan_set_serves(&coll_algos[i], n, false, PLAN_UNIFORM))
-			count_one(&coll_algos[i], n, root);
+		if (selected(o, &coll_algos[i]) && (n == o->size ? serves(o, &coll_algos[i], false, PLAN_UNIFORM)
+		                                                 : plan_set_serves(&coll_algos[i], n, false, PLAN_UNIFORM)))
+			count_one(o, &coll_algos[i], n, root);
 	return 0;
 }
 

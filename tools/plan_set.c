@@ -17,7 +17,7 @@ bool plan_kind_has_root(enum coll_kind kind)
 
 bool plan_set_serves(const struct coll_algo *a, int size, bool ordered, enum plan_lengths lengths)
 {
-	if (a->max_size && size > a->max_size)
+	if (!a->cost || (a->max_size && size > a->max_size))
 		return false;
 	if (ordered && !(a->flags & COLL_ALGO_ORDERED))
 		return false;
@@ -36,7 +36,7 @@ static coll_status build_rank(struct plan_set *set, int rank)
 	                           .root = set->root,
 	                           .ordered = set->ordered,
 	                           .uniform = set->lengths == PLAN_UNIFORM,
-	                           .hosts = 1};
+	                           .layout = set->layout};
 	coll_status status = coll_build_plan(&shape, set->algo->name, set->algo->generate, &set->logical[rank]);
 
 	return status ? status : coll_plan_lower(set->logical[rank], &set->fused[rank]);
@@ -45,10 +45,18 @@ static coll_status build_rank(struct plan_set *set, int rank)
 coll_status plan_set_build(struct plan_set *set, const struct coll_algo *algo, int size, int root, bool ordered,
                            enum plan_lengths lengths, char *why, size_t why_bytes)
 {
+	return plan_set_build_layout(set, algo, NULL, size, root, ordered, lengths, why, why_bytes);
+}
+
+coll_status plan_set_build_layout(struct plan_set *set, const struct coll_algo *algo, const struct coll_layout *layout,
+                                  int size, int root, bool ordered, enum plan_lengths lengths, char *why,
+                                  size_t why_bytes)
+{
 	coll_status status = COLL_OK;
 	int rank;
 
-	*set = (struct plan_set){.algo = algo, .size = size, .root = root, .ordered = ordered, .lengths = lengths};
+	*set = (struct plan_set){
+	        .algo = algo, .size = size, .root = root, .ordered = ordered, .lengths = lengths, .layout = layout};
 	set->logical = calloc((size_t)size, sizeof(struct coll_plan *));
 	set->fused = calloc((size_t)size, sizeof(struct coll_plan *));
 	if (!set->logical || !set->fused)

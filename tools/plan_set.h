@@ -16,17 +16,22 @@ struct plan_set {
 	int root;
 	bool ordered;
 	enum plan_lengths lengths;
+	const struct coll_layout *layout; /* not owned; NULL: none */
 	struct coll_plan **logical; /* by rank */
 	struct coll_plan **fused;
 };
 
-/* Whether the row can do it at all: size, order, lengths. */
+/* Whether the row can do it at all without a layout: size, order, lengths. */
 bool plan_set_serves(const struct coll_algo *algo, int size, bool ordered, enum plan_lengths lengths);
 bool plan_kind_has_root(enum coll_kind kind);
 
 /* Build and lower. On failure why has one line and nothing is left. */
 coll_status plan_set_build(struct plan_set *set, const struct coll_algo *algo, int size, int root, bool ordered,
                            enum plan_lengths lengths, char *why, size_t why_bytes);
+/* The same for a layout, which is kept until the set is freed; NULL: none. */
+coll_status plan_set_build_layout(struct plan_set *set, const struct coll_algo *algo, const struct coll_layout *layout,
+                                  int size, int root, bool ordered, enum plan_lengths lengths, char *why,
+                                  size_t why_bytes);
 void plan_set_free(struct plan_set *set);
 
 /* Prove one form: two windows, three tiles, the same operation again right after,

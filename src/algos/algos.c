@@ -18,7 +18,17 @@
 
 #define ROW(kind, name, flags, max_size, function)                                                  \
 	{                                                                                           \
-		COLL_KIND_##kind, name, flags, max_size, coll_algo_##function, coll_cost_##function \
+		COLL_KIND_##kind, name, flags, max_size, coll_algo_##function, coll_cost_##function, NULL \
+	}
+
+/* Rows that read the layout; LAYOUT: rows that need one. */
+#define LEVELS(kind, name, flags, max_size, function)                                                                 \
+	{                                                                                                             \
+		COLL_KIND_##kind, name, flags, max_size, coll_algo_##function, coll_cost_##function, coll_split_##function \
+	}
+#define LAYOUT(kind, name, flags, max_size, function)                                             \
+	{                                                                                         \
+		COLL_KIND_##kind, name, flags, max_size, coll_algo_##function, NULL, coll_split_##function \
 	}
 
 /*
@@ -27,7 +37,7 @@
  */
 /* clang-format off */
 const struct coll_algo coll_algos[] = {
-	ROW(ALL_REDUCE,     "circulant",     0,                ANY,    allreduce_circulant),
+	LEVELS(ALL_REDUCE,  "circulant",     0,                ANY,    allreduce_circulant),
 	ROW(ALL_REDUCE,     "rhd",           ORDERED,          ANY,    allreduce_rhd),
 	ROW(ALL_REDUCE,     "twoshot",       ORDERED,          INPUTS, allreduce_twoshot),
 	ROW(ALL_REDUCE,     "ring",          0,                ANY,    allreduce_ring),
@@ -38,17 +48,19 @@ const struct coll_algo coll_algos[] = {
 	ROW(REDUCE,         "binomial",      ORDERED,          ANY,    reduce_binomial),
 	ROW(REDUCE,         "tree",          ORDERED,          ANY,    reduce_tree),
 	ROW(REDUCE,         "direct",        ORDERED,          FEW,    reduce_direct),
+	LAYOUT(REDUCE,      "lanes",         0,                ANY,    reduce_lanes),
 	ROW(BROADCAST,      "binomial",      0,                ANY,    broadcast_binomial),
 	ROW(BROADCAST,      "tree",          0,                ANY,    broadcast_tree),
 	ROW(BROADCAST,      "circulant",     0,                ANY,    broadcast_circulant),
 	ROW(BROADCAST,      "direct",        0,                ANY,    broadcast_direct),
 	ROW(BROADCAST,      "blocks8",       LINKS,            ANY,    broadcast_blocks8),
 	ROW(BROADCAST,      "blocks32",      LINKS,            ANY,    broadcast_blocks32),
-	ROW(ALL_GATHER,     "circulant",     RAGGED,           ANY,    allgather_circulant),
+	LAYOUT(BROADCAST,   "lanes",         0,                ANY,    broadcast_lanes),
+	LEVELS(ALL_GATHER,  "circulant",     RAGGED,           ANY,    allgather_circulant),
 	ROW(ALL_GATHER,     "ring",          RAGGED,           ANY,    allgather_ring),
 	ROW(ALL_GATHER,     "rdbl",          RAGGED,           ANY,    allgather_rdbl),
 	ROW(ALL_GATHER,     "direct",        RAGGED,           ANY,    allgather_direct),
-	ROW(REDUCE_SCATTER, "circulant",     RAGGED,           ANY,    reducescatter_circulant),
+	LEVELS(REDUCE_SCATTER, "circulant",     RAGGED,           ANY,    reducescatter_circulant),
 	ROW(REDUCE_SCATTER, "ring",          RAGGED,           ANY,    reducescatter_ring),
 	ROW(REDUCE_SCATTER, "direct",        ORDERED | RAGGED, INPUTS, reducescatter_direct),
 	ROW(REDUCE_SCATTER, "linear",        ORDERED | RAGGED, ANY,    reducescatter_linear),
@@ -66,6 +78,28 @@ const struct coll_algo coll_algos[] = {
 /* clang-format on */
 
 const size_t coll_algos_count = sizeof(coll_algos) / sizeof(coll_algos[0]);
+
+void coll_algo_cost(const struct coll_algo *a, int n, const struct coll_layout *layout, struct coll_algo_cost *cost)
+{
+	struct coll_algo_cost inside, between;
+	double host_sent;
+
+	if (!layout || !a->split) {
+		a->cost(n, cost);
+		return;
+	}
+	a->split(layout, &inside, &between, &host_sent);
+	*cost = (struct coll_algo_cost){
+	        .rounds = inside.rounds + between.rounds,
+	        .frames = inside.frames + between.frames,
+	        .sent = inside.sent + between.sent,
+	        .received = inside.received + between.received,
+	        .reduced = inside.reduced + between.reduced,
+	        .copied = inside.copied + between.copied,
+	        .frame = inside.frame > between.frame ? inside.frame : between.frame,
+	        .scratch = inside.scratch + between.scratch,
+	};
+}
 
 const struct coll_algo *coll_algo_find(enum coll_kind kind, const char *name)
 {

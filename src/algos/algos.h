@@ -38,12 +38,20 @@ struct coll_algo {
 	unsigned flags;
 	int max_size; /* 0: any number of ranks */
 	coll_algo_fn generate;
-	/* Price tag for n ranks, in closed form: no plan is built. */
+	/* Price tag for n ranks, in closed form: no plan is built. NULL: the row needs a layout. */
 	void (*cost)(int n, struct coll_algo_cost *cost);
+	/* The same for a layout, of rows that read it: what a rank does within its host, what it does between hosts,
+	 * and what the busiest host sends or receives, in multiples of S. NULL: the row takes no notice of layouts. */
+	void (*split)(const struct coll_layout *layout, struct coll_algo_cost *inside, struct coll_algo_cost *between,
+	              double *host_sent);
 };
 
 extern const struct coll_algo coll_algos[];
 extern const size_t coll_algos_count;
+
+/* The price tag of a row for n ranks and their layout (NULL: none), inside and between hosts together. */
+void coll_algo_cost(const struct coll_algo *algo, int n, const struct coll_layout *layout,
+                    struct coll_algo_cost *cost);
 
 /* NULL when there is no such row. */
 const struct coll_algo *coll_algo_find(enum coll_kind kind, const char *name);

@@ -38,8 +38,7 @@ static coll_status build(const struct coll_algo *a, int n, int root, int rank, s
 	                           .size = n,
 	                           .root = root,
 	                           .ordered = a->flags & COLL_ALGO_ORDERED,
-	                           .uniform = uniform_only(a),
-	                           .hosts = 1};
+	                           .uniform = uniform_only(a)};
 
 	return coll_build_plan(&shape, a->name, a->generate, plan);
 }

@@ -3,7 +3,7 @@
  * all-gather on the circulant graph, see circulant.h. Commutative operations.
  *
  * 2 ceil(log2 n) rounds and 2(n-1)/n of the vector sent by each rank, for every
- * n: the default wherever bytes count.
+ * n: the default wherever bytes count. With a layout, level by level: see levels.h.
  */
 #include "algos/circulant.h"
 #include "algos/generators.h"
@@ -11,14 +11,17 @@
 
 coll_status coll_algo_allreduce_circulant(const struct coll_shape *s, struct coll_builder *b)
 {
-	coll_build_chunks(b, (uint32_t)s->size);
-	if (s->size == 1) {
+	struct coll_levels v;
+	coll_status status = coll_levels_init(&v, s, b, 0);
+
+	if (!status && s->size == 1)
 		coll_build_copy(b, coll_in(0), coll_out(0), true);
-		return coll_build_status(b);
-	}
-	coll_circulant_reduce_scatter(s, b, COLL_BUF_OUT);
-	coll_circulant_all_gather(s, b, false);
-	return coll_build_status(b);
+	if (!status)
+		status = coll_circulant_reduce_scatter(&v, b, COLL_BUF_OUT, true, NULL);
+	if (!status)
+		status = coll_circulant_all_gather(&v, b, false, -1);
+	coll_levels_fini(&v);
+	return status ? status : coll_build_status(b);
 }
 
 void coll_cost_allreduce_circulant(int n, struct coll_algo_cost *c)
@@ -37,4 +40,13 @@ void coll_cost_allreduce_circulant(int n, struct coll_algo_cost *c)
 	                                        : most,
 	        .frame = n == 1 ? 1 : (double)(n / 2) / n,
 	};
+}
+
+void coll_split_allreduce_circulant(const struct coll_layout *l, struct coll_algo_cost *inside,
+                             struct coll_algo_cost *between, double *host_sent)
+{
+	coll_levels_cost(l, false, 2, inside, between, host_sent);
+	/* Half of it is reduced, half is the result. */
+	inside->reduced = inside->copied = inside->received / 2;
+	between->reduced = between->copied = between->received / 2;
 }

@@ -5,67 +5,149 @@
 
 #include "algos/ranks.h"
 
-static struct coll_at block(const struct coll_shape *s, uint8_t buf, int j)
+static void send(const struct coll_ring *r, struct coll_builder *b, int distance, uint8_t buf, int first, int len)
 {
-	return (struct coll_at){buf, (uint32_t)coll_peer_at(s, j)};
+	const struct coll_ring_run run = coll_ring_run(r, first, len);
+
+	for (uint32_t i = 0; i < run.pieces; i++) {
+		coll_build_run_within(b, run.len[i], run.span);
+		coll_build_send(b, coll_ring_peer(r, distance), (struct coll_at){buf, run.chunk[i]});
+	}
 }
 
-/* The blocks [skip, prev) to be sent: raw from `in` while none of them has been
- * added to (raw blocks are those from `touched` on). Only the last may be raw
- * among summed ones (n odd): it joins them. */
-static struct coll_at outgoing(const struct coll_shape *s, struct coll_builder *b, uint8_t acc, int skip, int prev,
-                               int touched)
+static void receive(const struct coll_ring *r, struct coll_builder *b, int distance, int first, int len)
+{
+	const struct coll_ring_run run = coll_ring_run(r, first, len);
+
+	for (uint32_t i = 0; i < run.pieces; i++) {
+		coll_build_run_within(b, run.len[i], run.span);
+		coll_build_recv(b, coll_ring_peer(r, distance), coll_out(run.chunk[i]));
+	}
+}
+
+/* Into the own blocks [0, len). */
+static void receive_reduce(const struct coll_ring *r, struct coll_builder *b, int distance, int len, uint8_t from,
+                           uint8_t to, bool final)
+{
+	const struct coll_ring_run run = coll_ring_run(r, 0, len);
+
+	for (uint32_t i = 0; i < run.pieces; i++) {
+		coll_build_run_within(b, run.len[i], run.span);
+		coll_build_recv_reduce(b, coll_ring_peer(r, distance), (struct coll_at){from, run.chunk[i]},
+		                       (struct coll_at){to, run.chunk[i]}, COLL_INCOMING_LEFT, final);
+	}
+}
+
+static void copy(const struct coll_ring *r, struct coll_builder *b, int position, uint8_t to)
+{
+	const struct coll_ring_run run = coll_ring_run(r, position, 1);
+
+	for (uint32_t i = 0; i < run.pieces; i++) {
+		coll_build_run_within(b, run.len[i], run.span);
+		coll_build_copy(b, coll_in(run.chunk[i]), (struct coll_at){to, run.chunk[i]}, false);
+	}
+}
+
+/* The blocks [skip, prev) are sent: raw from `in` while none of them has been added to (raw blocks are those
+ * from `touched` on). Only the last may be raw among summed ones (n odd): it joins them. */
+static uint8_t outgoing(const struct coll_ring *r, struct coll_builder *b, uint8_t acc, int skip, int prev, int touched)
 {
 	if (skip >= touched)
-		return block(s, COLL_BUF_IN, skip);
+		return COLL_BUF_IN;
 	if (prev > touched) {
 		assert(prev == touched + 1);
-		coll_build_run(b, 1, 0, 0, false);
-		coll_build_copy(b, block(s, COLL_BUF_IN, touched), block(s, acc, touched), false);
+		copy(r, b, touched, acc);
 	}
-	return block(s, acc, skip);
+	return acc;
 }
 
-void coll_circulant_reduce_scatter(const struct coll_shape *s, struct coll_builder *b, uint8_t acc)
+/* One stage. raw: nothing has been added to yet. */
+static void reduce_scatter(struct coll_levels *v, struct coll_builder *b, uint32_t nrings, uint8_t acc, bool final,
+                           bool raw)
 {
-	int touched = 0;
+	const int n = v->rings[0].count;
+	int touched = raw ? 0 : n;
 
-	for (int prev = s->size, skip; prev > 1; prev = skip) {
+	for (int prev = n, skip; prev > 1; prev = skip) {
 		skip = (prev + 1) / 2;
 
 		const int len = prev - skip;
-		const struct coll_at src = outgoing(s, b, acc, skip, prev, touched);
 		const uint8_t from = touched == 0 ? COLL_BUF_IN : acc;
+		const bool last = skip == 1 && final;
 
-		coll_build_run(b, (uint32_t)len, 0, 0, true);
-		coll_build_send(b, coll_peer_at(s, skip), src);
-		coll_build_recv_reduce(b, coll_peer_at(s, -skip), block(s, from, 0),
-		                       block(s, skip == 1 ? COLL_BUF_OUT : acc, 0), COLL_INCOMING_LEFT, skip == 1);
+		for (uint32_t i = 0; i < nrings; i++) {
+			const struct coll_ring *r = &v->rings[i];
+
+			send(r, b, skip, outgoing(r, b, acc, skip, prev, touched), skip, len);
+		}
+		for (uint32_t i = 0; i < nrings; i++)
+			receive_reduce(&v->rings[i], b, -skip, len, from, last ? COLL_BUF_OUT : acc, last);
 		touched = len > touched ? len : touched;
 	}
 }
 
-void coll_circulant_all_gather(const struct coll_shape *s, struct coll_builder *b, bool own_in)
+coll_status coll_circulant_reduce_scatter(struct coll_levels *v, struct coll_builder *b, uint8_t acc, bool final,
+                                          bool *raw)
 {
+	bool untouched = true;
+
+	for (uint32_t stage = v->stages; stage-- > v->outer;) {
+		uint32_t nrings;
+		coll_status status = coll_levels_rings(v, stage, &nrings);
+
+		if (status)
+			return status;
+		if (nrings == 0)
+			break; /* what this rank had is with others */
+		reduce_scatter(v, b, nrings, acc, final && stage == v->outer, untouched);
+		untouched = untouched && v->rings[0].count == 1;
+	}
+	if (raw)
+		*raw = untouched;
+	return COLL_OK;
+}
+
+/* One stage. own_in: the first round sends from `in`. */
+static void all_gather(struct coll_levels *v, struct coll_builder *b, uint32_t nrings, bool own_in, int root)
+{
+	const int rank = v->shape->rank;
 	int skips[33];
 	int rounds = 0;
 
-	for (skips[0] = s->size; skips[rounds] > 1; rounds++)
+	for (skips[0] = v->rings[0].count; skips[rounds] > 1; rounds++)
 		skips[rounds + 1] = (skips[rounds] + 1) / 2;
 	for (int i = rounds; i > 0; i--) {
-		const int skip = skips[i];
-		const int len = skips[i - 1] - skip;
-		const bool first = i == rounds;
+		const int skip = skips[i], len = skips[i - 1] - skip;
+		const bool in = rank == root || (own_in && i == rounds);
 
-		coll_build_run(b, (uint32_t)len, 0, 0, true);
-		coll_build_send(b, coll_peer_at(s, -skip), block(s, first && own_in ? COLL_BUF_IN : COLL_BUF_OUT, 0));
-		coll_build_recv(b, coll_peer_at(s, skip), block(s, COLL_BUF_OUT, skip));
+		for (uint32_t k = 0; k < nrings; k++)
+			if (coll_ring_peer(&v->rings[k], -skip) != root)
+				send(&v->rings[k], b, -skip, in ? COLL_BUF_IN : COLL_BUF_OUT, 0, len);
+		for (uint32_t k = 0; k < nrings && rank != root; k++)
+			receive(&v->rings[k], b, skip, skip, len);
 		/* In a lane of its own: while the first receive waits. In place it may have to wait until
 		 * the peer has taken our first block, which it can before it waits for anything. */
-		if (first && own_in) {
+		if (own_in && i == rounds) {
+			const uint32_t own = coll_levels_position(v, coll_levels_own_chunk(v, rank));
+
 			coll_build_lane(b, 1);
-			coll_build_copy(b, block(s, COLL_BUF_IN, 0), block(s, COLL_BUF_OUT, 0), false);
+			coll_build_run(b, 1, 0, 0, false);
+			coll_build_copy(b, coll_in(own), coll_out(own), false);
 			coll_build_lane(b, 0);
 		}
 	}
+}
+
+coll_status coll_circulant_all_gather(struct coll_levels *v, struct coll_builder *b, bool own_in, int root)
+{
+	for (uint32_t stage = v->outer; stage < v->stages; stage++) {
+		uint32_t nrings;
+		coll_status status = coll_levels_rings(v, stage, &nrings);
+
+		if (status)
+			return status;
+		if (nrings > 0)
+			all_gather(v, b, nrings, own_in && stage == v->outer, root);
+	}
+	return COLL_OK;
 }

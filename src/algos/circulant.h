@@ -16,19 +16,24 @@
  * ceil(log2 n) rounds, n-1 blocks sent by each rank, for every n: both optimal.
  * The all-gather is the same way back. The reduction combines blocks round the
  * circle, so it is for commutative operations.
+ *
+ * With a layout each phase runs on the rings of one stage after the other, see levels.h: the reduce-scatter
+ * from the innermost outwards, the all-gather back. "Own block" then means what the rank owns in
+ * the ring.
  */
 #ifndef COLL_ALGOS_CIRCULANT_H
 #define COLL_ALGOS_CIRCULANT_H
 
-#include "plan/build.h"
+#include "algos/levels.h"
 
-/* Reduce all of `in`; the own block's result goes to out(rank). Partial sums
- * live in buffer acc (COLL_BUF_OUT or a scratch buffer) under their block ids.
- * `in` is read there where it is touched first. n >= 2. */
-void coll_circulant_reduce_scatter(const struct coll_shape *s, struct coll_builder *b, uint8_t acc);
+/* Reduce all of `in`. Partial sums live in buffer acc (COLL_BUF_OUT or a scratch buffer) under their
+ * chunk ids; `in` is read there where it is touched first. final: what this rank owns at the end is the
+ * result and goes to `out`; else it is in acc, or still in `in` if *raw (may be NULL): no ring had a second member. */
+coll_status coll_circulant_reduce_scatter(struct coll_levels *v, struct coll_builder *b, uint8_t acc, bool final,
+                                          bool *raw);
 
-/* From the own block in out(rank) to all blocks in out. With own_in the own block
- * is still in `in` and the copy to `out` is made on the way. n >= 2. */
-void coll_circulant_all_gather(const struct coll_shape *s, struct coll_builder *b, bool own_in);
+/* From what this rank owns in `out` to all chunks in out. own_in: it is this rank's one block, still in `in`, and the
+ * copy to `out` is made on the way. root: a rank that has all chunks in `in` and needs none; -1: no such rank. */
+coll_status coll_circulant_all_gather(struct coll_levels *v, struct coll_builder *b, bool own_in, int root);
 
 #endif

@@ -49,4 +49,20 @@ COLL_GENERATOR(barrier_dissemination);
 
 #undef COLL_GENERATOR
 
+/* Rows that read the layout. */
+#define COLL_SPLIT(name)                                                                                \
+	void coll_split_##name(const struct coll_layout *layout, struct coll_algo_cost *inside,         \
+	                       struct coll_algo_cost *between, double *host_sent)
+
+COLL_SPLIT(allreduce_circulant);
+COLL_SPLIT(allgather_circulant);
+COLL_SPLIT(reducescatter_circulant);
+COLL_SPLIT(broadcast_lanes);
+COLL_SPLIT(reduce_lanes);
+
+#undef COLL_SPLIT
+
+coll_status coll_algo_broadcast_lanes(const struct coll_shape *s, struct coll_builder *b);
+coll_status coll_algo_reduce_lanes(const struct coll_shape *s, struct coll_builder *b);
+
 #endif

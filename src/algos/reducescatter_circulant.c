@@ -11,14 +11,15 @@
 
 coll_status coll_algo_reducescatter_circulant(const struct coll_shape *s, struct coll_builder *b)
 {
-	const uint32_t own = (uint32_t)s->rank;
+	struct coll_levels v;
+	coll_status status = coll_levels_init(&v, s, b, 0);
 
-	coll_build_chunks(b, (uint32_t)s->size);
-	if (s->size == 1)
-		coll_build_copy(b, coll_in(own), coll_out(own), true);
-	else
-		coll_circulant_reduce_scatter(s, b, COLL_BUF_SCRATCH);
-	return coll_build_status(b);
+	if (!status && s->size == 1)
+		coll_build_copy(b, coll_in(0), coll_out(0), true);
+	if (!status)
+		status = coll_circulant_reduce_scatter(&v, b, COLL_BUF_SCRATCH, true, NULL);
+	coll_levels_fini(&v);
+	return status ? status : coll_build_status(b);
 }
 
 void coll_cost_reducescatter_circulant(int n, struct coll_algo_cost *c)
@@ -37,4 +38,13 @@ void coll_cost_reducescatter_circulant(int n, struct coll_algo_cost *c)
 	                   : n > 5 ? (n + 1) / 2
 	                           : n / 2,
 	};
+}
+
+void coll_split_reducescatter_circulant(const struct coll_layout *l, struct coll_algo_cost *inside,
+                             struct coll_algo_cost *between, double *host_sent)
+{
+	coll_levels_cost(l, true, 1, inside, between, host_sent);
+	inside->reduced = inside->received;
+	between->reduced = between->received;
+	inside->scratch = l->size;
 }

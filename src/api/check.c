@@ -122,7 +122,7 @@ static coll_status check_distinct(coll_comm *comm, const char *kind, const char 
 }
 
 coll_status coll_check_layout(coll_comm *comm, const char *kind, const char *what, const size_t *counts,
-                              const size_t *offsets, coll_dtype type, bool distinct, struct coll_layout *layout)
+                              const size_t *offsets, coll_dtype type, bool distinct, struct coll_blocks_span *layout)
 {
 	size_t elem = coll_dtype_size(type), at = 0, end = 0, span = 0, largest = 0;
 	coll_status st;

@@ -27,13 +27,13 @@ coll_status coll_check_buffer(coll_comm *comm, const char *kind, const char *wha
 coll_status coll_check_apart(coll_comm *comm, const char *kind, const void *a, size_t a_bytes, const void *b,
                              size_t b_bytes, size_t alias_bytes);
 
-/* The layout of a v-variant: the span of all blocks in bytes, and the largest block in elements.
+/* The blocks of a v-variant: the span of all blocks in bytes, and the largest block in elements.
  * counts must not be NULL. With distinct, blocks must not overlap. */
-struct coll_layout {
+struct coll_blocks_span {
 	size_t span_bytes;
 	size_t largest;
 };
 coll_status coll_check_layout(coll_comm *comm, const char *kind, const char *what, const size_t *counts,
-                              const size_t *offsets, coll_dtype type, bool distinct, struct coll_layout *layout);
+                              const size_t *offsets, coll_dtype type, bool distinct, struct coll_blocks_span *layout);
 
 #endif

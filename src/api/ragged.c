@@ -25,7 +25,7 @@ coll_status coll_make_all_gatherv(const void *in, void *out, const size_t *count
                                   coll_dtype type, coll_comm *comm, coll_stream *stream, struct coll_call *call)
 {
 	static const char kind[] = "all_gatherv";
-	struct coll_layout layout;
+	struct coll_blocks_span layout;
 	coll_status st = coll_check_call(comm, kind, stream, type);
 
 	if (st == COLL_OK)
@@ -68,7 +68,7 @@ coll_status coll_make_reduce_scatterv(const void *in, void *out, const size_t *c
                                       struct coll_call *call)
 {
 	static const char kind[] = "reduce_scatterv";
-	struct coll_layout layout;
+	struct coll_blocks_span layout;
 	coll_status st = coll_check_call(comm, kind, stream, type);
 
 	if (st == COLL_OK)
@@ -114,7 +114,7 @@ coll_status coll_make_all_to_allv(const void *in, const size_t *in_counts, const
                                   coll_stream *stream, struct coll_call *call)
 {
 	static const char kind[] = "all_to_allv";
-	struct coll_layout from, to;
+	struct coll_blocks_span from, to;
 	size_t elem = coll_dtype_size(type);
 	coll_status st = coll_check_call(comm, kind, stream, type);
 
@@ -167,7 +167,7 @@ static coll_status rooted(coll_comm *comm, const char *kind, struct coll_call *c
 {
 	const size_t elem = coll_dtype_size(call->type);
 	const void *one = gather ? call->in : call->out;
-	struct coll_layout layout = {.largest = count};
+	struct coll_blocks_span layout = {.largest = count};
 	coll_status st = coll_check_buffer(comm, kind, gather ? "in" : "out", one, 1, count, call->type);
 
 	if (st == COLL_OK && comm->rank == call->root) {

@@ -70,10 +70,9 @@ const coll_error *coll_last_error(const coll_comm *comm)
 
 /* ---- Agreed facts ---- */
 
-/* The slowest transport that some pair will use, computed from the peer infos alone. On one host
- * this is the fastest transport of that host. On several hosts it is the fastest one that crosses
- * hosts. */
-static const struct coll_opened_transport *common_transport(const struct coll_comm *comm)
+/* The slowest transport that some pair will use, computed from the peer infos alone: the fastest that
+ * all ranks have, and that crosses hosts if `crossing`. */
+static const struct coll_opened_transport *common_transport(const struct coll_comm *comm, bool crossing)
 {
 	const struct coll_context *ctx = comm->ctx;
 	const struct coll_opened_transport *best = NULL;
@@ -84,7 +83,7 @@ static const struct coll_opened_transport *common_transport(const struct coll_co
 
 		for (int r = 0; r < comm->size && everyone; r++)
 			everyone = coll_comm_peer_info(comm, r)->transport[w->position].len_bytes > 0;
-		if (everyone && (comm->rank_map.hosts == 1 || w->caps.cross_host) && !best)
+		if (everyone && (!crossing || w->caps.cross_host) && !best)
 			best = w;
 	}
 	return best;
@@ -112,10 +111,30 @@ static uint32_t slots_for(const struct coll_settings *s, int size, uint32_t dept
 	return depth >= 2 ? depth : SLOTS_DEFAULT;
 }
 
+/* Where the ranks are, unless that cannot matter. */
+static coll_status find_layout(struct coll_comm *comm)
+{
+	const struct coll_layout_split hosts = {"host", true, comm->rank_map.host_of};
+
+	if (strcmp(comm->ctx->settings.layout, "flat") == 0 || comm->rank_map.hosts == 1)
+		return COLL_OK;
+	return coll_layout_create(comm->size, &hosts, 1, &comm->layout);
+}
+
+static int most_on_a_host(const struct coll_layout *l)
+{
+	uint32_t most = 0, fewest;
+
+	if (l)
+		coll_layout_widths(l, 1, &most, &fewest);
+	return (int)most;
+}
+
 static void find_facts(struct coll_comm *comm)
 {
 	const struct coll_settings *s = &comm->ctx->settings;
-	const struct coll_opened_transport *w = common_transport(comm);
+	const struct coll_opened_transport *w = common_transport(comm, comm->rank_map.hosts > 1);
+	const struct coll_opened_transport *near = common_transport(comm, false);
 	struct coll_select_facts *f = &comm->facts;
 	size_t best;
 
@@ -129,6 +148,10 @@ static void find_facts(struct coll_comm *comm)
 	                                .forced = s->algo};
 	if (w)
 		f->caps = w->caps;
+	if (near)
+		f->inside = near->caps;
+	f->layout = comm->layout;
+	f->local_max = most_on_a_host(comm->layout);
 	/* The kernel gets frames by reference, and the transport's rate includes the kernel's
 	 * copies. A reduction finds the data just received in cache. */
 	if (f->caps.streamed) {
@@ -188,12 +211,15 @@ static coll_status find_isa(struct coll_comm *comm, struct coll_error_box *err)
 static void describe(const struct coll_comm *comm)
 {
 	const struct coll_context *ctx = comm->ctx;
+	char layout[96] = "flat";
 
+	if (comm->layout)
+		coll_layout_print(comm->layout, layout, sizeof(layout));
 	coll_log(&ctx->logger, COLL_LOG_INFO,
-	         "rank %d of %d on host %s (%u host%s, %d here%s), launcher %s, slots %u x %zu bytes, kernels %s",
+	         "rank %d of %d on host %s (%u host%s, %d here%s), layout %s, launcher %s, slots %u x %zu bytes, kernels %s",
 	         comm->rank, comm->size, ctx->info.host_name, comm->rank_map.hosts,
 	         comm->rank_map.hosts == 1 ? "" : "s", comm->rank_map.local_size,
-	         ctx->dedicated_cores ? "" : ", more ranks than cores", ctx->identity.launcher, comm->slots,
+	         ctx->dedicated_cores ? "" : ", more ranks than cores", layout, ctx->identity.launcher, comm->slots,
 	         comm->slot_bytes, coll_reduce_isa_name(comm->isa));
 }
 
@@ -228,6 +254,10 @@ coll_status coll_comm_new(struct coll_context *ctx, uint64_t id, uint32_t epoch,
 	atomic_init(&comm->attention, COLL_ATTENTION_ALARM | (coll_device_any() ? COLL_ATTENTION_MEMORY : 0u));
 	comm->rank = coll_comm_rank_of(comm, ctx->rank);
 	comm->size = comm->rank_map.size;
+	if (find_layout(comm) != COLL_OK) {
+		coll_comm_free(&comm);
+		return coll_error_set(err, st, "out of memory for a communicator of %d", size);
+	}
 	find_facts(comm);
 	if (coll_recorder_open(&comm->recorder) != COLL_OK)
 		coll_log(&ctx->logger, COLL_LOG_WARN,
@@ -286,6 +316,7 @@ void coll_comm_free(struct coll_comm **out)
 	coll_plan_cache_destroy(&comm->plans);
 	coll_recorder_close(&comm->recorder);
 	coll_rank_map_fini(&comm->rank_map);
+	coll_layout_destroy(&comm->layout);
 	free((void *)comm->pair_sequence[0]);
 	free((void *)comm->pair_sequence[1]);
 	coll_pair_counts_free(&comm->pair_counts);

@@ -117,6 +117,7 @@ struct coll_comm {
 	uint32_t epoch;
 	int rank, size;
 	struct coll_rank_map rank_map;
+	struct coll_layout *layout; /* NULL: nothing tells the ranks apart, or COLL_LAYOUT=flat */
 	/* Time limits for waits on peers: those of the settings, except while closing. */
 	int timeout_ms, arrival_timeout_ms;
 

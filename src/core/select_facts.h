@@ -7,11 +7,16 @@
 #include <stdbool.h>
 
 #include "coll/transport.h"
+#include "plan/layout.h"
 
 /* Agreed facts of a communicator. */
 struct coll_select_facts {
 	int size;
 	struct coll_transport_caps caps; /* of the slowest pair of the communicator */
+	/* Where the ranks are; NULL: nothing tells them apart. Then also, for pairs of one host: */
+	const struct coll_layout *layout;
+	struct coll_transport_caps inside;
+	int local_max; /* ranks of the host that has most */
 	double reduce_bytes_per_ns;      /* table value, not measured */
 	double copy_bytes_per_ns;
 	bool oversubscribed; /* more ranks than cores on some host */

@@ -37,7 +37,8 @@ static inline uint32_t signature_of(const struct coll_run *run, const struct col
 
 	if (__builtin_expect(!run->job.pairwise, true))
 		return run->job.signature;
-	count = side == SIDE_SRC ? run->job.in.counts[s->src_chunk] : run->job.out.counts[s->dst_chunk];
+	count = side == SIDE_SRC ? run->job.in.counts[coll_step_chunk(run->job.plan, s, s->src_chunk, 0)]
+	                         : run->job.out.counts[coll_step_chunk(run->job.plan, s, s->dst_chunk, 0)];
 	return run->job.signature ^ (uint32_t)coll_mix64(count);
 }
 

@@ -79,10 +79,12 @@ static bool one_span(const struct coll_run *run, const struct instance *inst, co
                      struct span *span)
 {
 	const struct coll_plan *plan = run->job.plan;
-	const uint32_t src = wrapped(plan, s->src_chunk), dst = wrapped(plan, s->dst_chunk);
+	const uint32_t src = wrapped(plan, coll_step_chunk(plan, s, s->src_chunk, 0));
+	const uint32_t dst = wrapped(plan, coll_step_chunk(plan, s, s->dst_chunk, 0));
 	const uint32_t any = sides & SIDE_DST ? dst : src;
 
-	if (s->run > 1 && (run->block || s->group))
+	/* A stride: groups, or a run that wraps within its span. */
+	if (s->run > 1 && (run->block || s->stride))
 		return false;
 	if ((sides & SIDE_SRC && src + s->run > plan->chunks) || (sides & SIDE_DST && dst + s->run > plan->chunks))
 		return false;

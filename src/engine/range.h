@@ -41,7 +41,7 @@ static inline size_t cut_at(const struct instance *inst, uint32_t c)
 	return c * inst->q + (c < inst->r ? c : inst->r);
 }
 
-/* Chunk id within [0, chunks); only runs marked WRAP reach beyond. */
+/* Chunk id within [0, chunks). */
 static inline uint32_t wrapped(const struct coll_plan *plan, uint32_t c)
 {
 	return c < plan->chunks ? c : c % plan->chunks;

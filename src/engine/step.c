@@ -49,7 +49,8 @@ static coll_status reduce(struct coll_run *run, struct instance *inst, struct la
 
 	assert(inputs <= COLL_SCRATCH_MAX);
 	for (uint32_t i = 0; i < s->run; i++) {
-		const uint32_t src = wrapped(plan, s->src_chunk + i), dst = wrapped(plan, s->dst_chunk + i);
+		const uint32_t src = wrapped(plan, coll_step_chunk(plan, s, s->src_chunk, i));
+		const uint32_t dst = wrapped(plan, coll_step_chunk(plan, s, s->dst_chunk, i));
 		const size_t len = run->whole ? inst->len : chunk_len(run, inst, s->dst, dst);
 		int n = 0, raw = -1;
 

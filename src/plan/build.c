@@ -5,6 +5,7 @@
 #include "plan/build.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "plan/draft.h"
@@ -16,7 +17,9 @@ struct coll_builder {
 	uint32_t run;
 	uint32_t group;
 	uint32_t stride;
+	uint32_t span; /* of a contiguous run that wraps; 0: all chunks */
 	bool wrap;
+	uint32_t *order; /* NULL: blocks are at their own positions */
 };
 
 static void fail(struct coll_builder *b, coll_status status)
@@ -52,7 +55,34 @@ void coll_build_run(struct coll_builder *b, uint32_t run, uint32_t group, uint32
 	b->run = run;
 	b->group = group;
 	b->stride = group ? stride : 0;
+	b->span = 0;
 	b->wrap = wrap;
+}
+
+void coll_build_run_within(struct coll_builder *b, uint32_t run, uint32_t span)
+{
+	coll_build_run(b, run, 0, 0, true);
+	if (span == 0 || run > span || b->draft.chunks % span)
+		fail(b, COLL_ERR_INTERNAL);
+	else if (span < b->draft.chunks)
+		b->span = span;
+}
+
+void coll_build_order(struct coll_builder *b, const uint32_t *block_at)
+{
+	const size_t bytes = b->draft.chunks * sizeof(*block_at);
+
+	if (!coll_plan_kind_is_block(b->shape->kind) || bytes == 0 || b->order) {
+		fail(b, COLL_ERR_INTERNAL);
+		return;
+	}
+	b->order = malloc(bytes);
+	if (!b->order) {
+		fail(b, COLL_ERR_MEMORY);
+		return;
+	}
+	memcpy(b->order, block_at, bytes);
+	b->draft.block_at = b->order;
 }
 
 /* One past the last chunk of the current run from first, before any wrap. */
@@ -76,7 +106,7 @@ static uint32_t settle(struct coll_builder *b, struct coll_at at, bool *wraps)
 	}
 	if (b->wrap)
 		first %= chunks;
-	if (run_end(b, first) > chunks) {
+	if (b->span ? first % b->span + b->run > b->span : run_end(b, first) > chunks) {
 		*wraps = true;
 		if (!b->wrap)
 			fail(b, COLL_ERR_INTERNAL);
@@ -111,8 +141,11 @@ static struct coll_step make(struct coll_builder *b, enum coll_step_op op, const
 		if (dst->buf == COLL_BUF_IN)
 			fail(b, COLL_ERR_INTERNAL); /* in is never written */
 	}
-	if (wraps)
+	if (wraps) {
 		s.flags |= COLL_STEP_WRAP;
+		if (b->span)
+			s.stride = b->span;
+	}
 	return s;
 }
 
@@ -216,5 +249,6 @@ coll_status coll_build_plan(const struct coll_shape *shape, const char *algo, co
 	if (!status)
 		status = coll_draft_finish(&b.draft, &head, plan);
 	coll_draft_fini(&b.draft);
+	free(b.order);
 	return status;
 }

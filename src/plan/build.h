@@ -46,6 +46,13 @@ void coll_build_lane(struct coll_builder *b, uint32_t lane);
  * groups of `group` every `stride` (group 0: contiguous). wrap: modulo chunks. */
 void coll_build_run(struct coll_builder *b, uint32_t run, uint32_t group, uint32_t stride, bool wrap);
 
+/* The same for contiguous chunks that come back to the start of their span: [k * span, (k + 1) * span). */
+void coll_build_run_within(struct coll_builder *b, uint32_t run, uint32_t span);
+
+/* Block kinds: chunk numbers from here on are positions, with block_at[p] the block at position p. A
+ * permutation of size entries. After coll_build_chunks(). */
+void coll_build_order(struct coll_builder *b, const uint32_t *block_at);
+
 void coll_build_send(struct coll_builder *b, int peer, struct coll_at src);
 void coll_build_recv(struct coll_builder *b, int peer, struct coll_at dst);
 

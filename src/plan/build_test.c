@@ -16,7 +16,7 @@ static char text[4096];
 /* The text of rank `rank` of size ranks, or what went wrong. */
 static const char *build(coll_algo_fn fn, enum coll_kind kind, int rank, int size, bool fused)
 {
-	struct coll_shape shape = {.kind = kind, .rank = rank, .size = size, .uniform = true, .hosts = 1};
+	struct coll_shape shape = {.kind = kind, .rank = rank, .size = size, .uniform = true};
 	static const struct coll_model truth;
 	struct coll_plan *plan = NULL, *lowered = NULL;
 	coll_status status = coll_build_plan(&shape, "test", fn, &plan);

@@ -21,6 +21,7 @@ struct key {
 	char algo[28];
 	int rank, size, root;
 	bool ordered, uniform;
+	uint64_t layout; /* its hash, 0: none */
 	uint64_t generation;
 };
 
@@ -58,6 +59,7 @@ static struct key key_of(const struct coll_plan_cache *c, const struct coll_shap
 	k.root = s->root;
 	k.ordered = s->ordered;
 	k.uniform = s->uniform;
+	k.layout = s->layout ? s->layout->hash : 0;
 	k.generation = c->generation;
 	return k;
 }
@@ -69,14 +71,14 @@ static uint64_t hash_of(const struct key *k)
 	h = coll_hash_combine(h, (uint64_t)k->kind << 8 | (uint64_t)k->ordered << 1 | (uint64_t)k->uniform);
 	h = coll_hash_combine(h, (uint64_t)(uint32_t)k->rank << 32 | (uint32_t)k->root);
 	h = coll_hash_combine(h, (uint64_t)(uint32_t)k->size);
-	return coll_hash_combine(h, k->generation);
+	return coll_hash_combine(coll_hash_combine(h, k->layout), k->generation);
 }
 
 static bool same_key(const struct key *a, const struct key *b)
 {
 	return a->kind == b->kind && strcmp(a->algo, b->algo) == 0 && a->rank == b->rank && a->size == b->size &&
 	       a->root == b->root && a->ordered == b->ordered && a->uniform == b->uniform &&
-	       a->generation == b->generation;
+	       a->layout == b->layout && a->generation == b->generation;
 }
 
 /* ---- The list by age: entries that are not pinned ---- */

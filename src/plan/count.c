@@ -94,3 +94,27 @@ coll_status coll_plan_rounds(const struct coll_plan *const *plans, int size, uin
 	coll_replay_destroy(&replay);
 	return status;
 }
+
+void coll_plan_group_counts(const struct coll_plan *const *plans, const struct coll_layout *l, uint32_t level,
+                            uint64_t *out, uint64_t *in)
+{
+	const uint32_t *group_at = l->level[level].group_at;
+
+	for (uint32_t g = 0; g < l->level[level].groups; g++)
+		out[g] = in[g] = 0;
+	for (int r = 0; r < l->size; r++) {
+		const struct coll_plan *p = plans[r];
+
+		for (uint32_t i = 0; i < coll_plan_nsteps(p); i++) {
+			const struct coll_step *s = &p->steps[i];
+			uint32_t from, to;
+
+			if (!coll_step_sends(s->op))
+				continue;
+			from = group_at[l->place_of[r]];
+			to = group_at[l->place_of[p->peers[s->peer_send]]];
+			out[from] += from != to ? s->run : 0;
+			in[to] += from != to ? s->run : 0;
+		}
+	}
+}

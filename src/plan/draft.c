@@ -71,7 +71,7 @@ typedef void touch_fn(struct coll_draft *d, struct coll_draft_place *p, const st
 
 static uint32_t run_chunk(const struct coll_draft *d, const struct coll_step *s, uint32_t first, uint32_t i)
 {
-	struct coll_plan p = {.chunks = d->chunks};
+	struct coll_plan p = {.chunks = d->chunks, .block_at = d->block_at};
 
 	return coll_step_chunk(&p, s, first, i);
 }
@@ -326,6 +326,7 @@ coll_status coll_draft_finish(struct coll_draft *d, const struct coll_plan *head
 	if (d->status)
 		return d->status;
 	full.chunks = d->chunks;
+	full.block_at = d->block_at;
 	full.max_run = d->max_run ? d->max_run : 1;
 	full.nscratch = d->nscratch;
 	full.max_in_flight = 0;

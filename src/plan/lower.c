@@ -222,7 +222,8 @@ static coll_status allocate(struct lowering *w)
 
 coll_status coll_plan_lower(const struct coll_plan *logical, struct coll_plan **lowered)
 {
-	struct lowering w = {.plan = logical, .draft = {.chunks = logical->chunks, .arm = true}};
+	struct lowering w = {.plan = logical,
+	                     .draft = {.chunks = logical->chunks, .block_at = logical->block_at, .arm = true}};
 	struct coll_plan head = *logical;
 	coll_status status;
 

@@ -88,6 +88,7 @@ coll_status coll_plan_pack(const struct coll_plan *head, const struct coll_loose
 	struct coll_plan_scratch *extents;
 	struct coll_step *steps;
 	struct coll_plan *plan;
+	uint32_t *block_at;
 	size_t nsteps = 0, bytes;
 	uint32_t npeers;
 	int *peers, *found;
@@ -101,7 +102,8 @@ coll_status coll_plan_pack(const struct coll_plan *head, const struct coll_loose
 		free(found);
 		return COLL_ERR_UNSUPPORTED;
 	}
-	bytes = sizeof(*plan) + nsteps * sizeof(*steps) + head->nscratch * sizeof(*extents) + npeers * sizeof(*peers);
+	bytes = sizeof(*plan) + nsteps * sizeof(*steps) + head->nscratch * sizeof(*extents) + npeers * sizeof(*peers) +
+	        (head->block_at ? head->chunks * sizeof(*block_at) : 0);
 	plan = malloc(bytes);
 	if (!plan) {
 		free(found);
@@ -111,6 +113,11 @@ coll_status coll_plan_pack(const struct coll_plan *head, const struct coll_loose
 	steps = (struct coll_step *)(plan + 1);
 	extents = (struct coll_plan_scratch *)(steps + nsteps);
 	peers = (int *)(extents + head->nscratch);
+	block_at = (uint32_t *)(peers + npeers);
+	if (head->block_at) {
+		memcpy(block_at, head->block_at, head->chunks * sizeof(*block_at));
+		plan->block_at = block_at;
+	}
 	memcpy(peers, found, npeers * sizeof(*peers));
 	free(found);
 	if (head->nscratch)
@@ -137,6 +144,7 @@ void coll_plan_copy_to(const struct coll_plan *plan, struct coll_plan *to)
 	to->peers = moved(plan, to, plan->peers);
 	to->scratch = moved(plan, to, plan->scratch);
 	to->steps = moved(plan, to, plan->steps);
+	to->block_at = plan->block_at ? moved(plan, to, plan->block_at) : NULL;
 }
 
 coll_status coll_plan_copy(const struct coll_plan *plan, struct coll_plan **copy)

@@ -15,7 +15,7 @@
 #include "plan/plan.h"
 #include "plan/step.h"
 
-enum { WORD_MAX = 64 };
+enum { WORD_MAX = 64, CHUNKS_MAX = 1 << 20 };
 
 struct parser {
 	const char *at;
@@ -25,6 +25,7 @@ struct parser {
 	struct coll_loose_lane lanes[COLL_LANES_MAX];
 	uint32_t lane;
 	uint32_t nlanes;
+	uint32_t *blocks; /* malloc */
 	bool bad;
 	coll_status status; /* out of memory */
 };
@@ -133,7 +134,7 @@ static uint8_t buffer(struct parser *p)
 	return 0;
 }
 
-/* [first+run/group:stride%]; both runs of a step must agree. */
+/* [first+run/group:stride%] or [first+run%span]; both runs of a step must agree. */
 static uint32_t run(struct parser *p, struct coll_step *s, bool second)
 {
 	uint32_t first, count = 1, group = 0, stride = 0;
@@ -149,6 +150,8 @@ static uint32_t run(struct parser *p, struct coll_step *s, bool second)
 		stride = number(p, UINT32_MAX);
 	}
 	wrap = take(p, "%");
+	if (wrap && !group && *p->at >= '0' && *p->at <= '9')
+		stride = number(p, UINT32_MAX);
 	need(p, "]");
 	if (second &&
 	    (count != s->run || (!wrap && s->flags & COLL_STEP_WRAP) || (wrap && !(s->flags & COLL_STEP_WRAP))))
@@ -317,6 +320,21 @@ static void plan_line(struct parser *p)
 	p->have_head = true;
 }
 
+/* One number for each chunk. */
+static void blocks_line(struct parser *p)
+{
+	if (p->blocks || p->head.chunks > CHUNKS_MAX) {
+		p->bad = true;
+		return;
+	}
+	p->blocks = calloc(p->head.chunks, sizeof(*p->blocks));
+	if (!p->blocks)
+		p->status = COLL_ERR_MEMORY;
+	for (uint32_t c = 0; p->blocks && c < p->head.chunks && !p->bad; c++)
+		p->blocks[c] = number(p, p->head.chunks - 1);
+	p->head.block_at = p->blocks;
+}
+
 static void line(struct parser *p)
 {
 	if (at_end_of_line(p))
@@ -333,6 +351,8 @@ static void line(struct parser *p)
 		p->scratch[k].first = labelled(p, "first", UINT32_MAX);
 		p->scratch[k].count = labelled(p, "count", UINT32_MAX);
 		p->head.nscratch = k + 1;
+	} else if (take_word(p, "blocks")) {
+		blocks_line(p);
 	} else if (take_word(p, "lane")) {
 		p->lane = number(p, COLL_LANES_MAX - 1);
 		if (p->lane != p->nlanes++)
@@ -367,5 +387,6 @@ coll_status coll_plan_parse(const char *text, struct coll_plan **plan, int *line
 		status = coll_plan_pack(&p.head, p.lanes, p.scratch, plan);
 	for (uint32_t l = 0; l < COLL_LANES_MAX; l++)
 		free(p.lanes[l].steps);
+	free(p.blocks);
 	return status;
 }

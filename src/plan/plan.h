@@ -30,6 +30,7 @@
 #include <stdint.h>
 
 #include "coll/coll.h"
+#include "plan/layout.h"
 
 enum coll_kind {
 	COLL_KIND_ALL_REDUCE,
@@ -75,10 +76,7 @@ struct coll_shape {
 	int root;     /* rooted kinds; 0 otherwise */
 	bool ordered; /* operands must combine in rank order (op not commutative) */
 	bool uniform; /* block kinds: all blocks have the same length */
-	/* Layout: host index of each rank (dense from 0), NULL when one host. Not
-	 * read by today's generators; hierarchical ones will. */
-	const uint32_t *host_of;
-	uint32_t hosts;
+	const struct coll_layout *layout; /* where the ranks are; NULL: nothing tells them apart */
 };
 
 enum coll_step_op {
@@ -102,7 +100,7 @@ enum coll_step_flag {
 	COLL_STEP_INCOMING_LEFT = 1 << 0, /* the incoming operand is the left one (lower ranks) */
 	COLL_STEP_PRE = 1 << 1,           /* operand read from `in` is this rank's raw contribution: pre-scale it */
 	COLL_STEP_POST = 1 << 2,          /* the result is final: post-scale it (avg) */
-	COLL_STEP_WRAP = 1 << 3,          /* chunk ids of the run count modulo the plan's chunks */
+	COLL_STEP_WRAP = 1 << 3,          /* the run comes back to the start of its span, see below */
 	COLL_STEP_ARM = 1 << 4,           /* lowering: may be armed early */
 	/* all_to_all: a COPY of a block of `in` to scratch, and the SEND of it from there, for the sake of
 	 * calls in place only. Out of place the COPY does nothing and the SEND reads the same block of `in`. */
@@ -115,8 +113,10 @@ enum coll_step_flag {
  * 32 bytes. Chunk i (0 <= i < run) of a run that starts at chunk c is
  *     c + i                                   when group == 0 (contiguous)
  *     c + (i / group) * stride + i % group    when group > 0 (groups of chunks)
- * modulo the plan's chunks with WRAP. src_chunk and dst_chunk each start such a
- * run; the i-th chunk of one side pairs with the i-th of the other.
+ * modulo the plan's chunks with WRAP; a contiguous run with WRAP and a stride stays within
+ * the span of `stride` chunks, a multiple of stride on, that c lies in. src_chunk and
+ * dst_chunk each start such a run; the i-th chunk of one side pairs with the i-th of the
+ * other. With block_at all this counts positions, and block_at gives the chunk at each.
  *
  * REDUCE: the inputs are scratch buffers src, src+1 ... src+stride-1, all at the
  * chunk run src_chunk (contiguous), in this order, with `in` at the same run
@@ -165,6 +165,9 @@ struct coll_plan {
 	const int *peers;                        /* ranks, ascending */
 	const struct coll_plan_scratch *scratch;
 	const struct coll_step *steps; /* grouped by lane, in lane order */
+	/* Block kinds: the block at each position of a run, so that neighbours in the layout are
+	 * neighbours in a run; chunks entries. NULL: block p is at position p. */
+	const uint32_t *block_at;
 	size_t bytes;                  /* of the whole plan: one allocation, see coll_plan_free() */
 };
 
@@ -176,13 +179,17 @@ static inline uint32_t coll_plan_nsteps(const struct coll_plan *p)
 /* Chunk id of element i of a step's run that starts at first. */
 static inline uint32_t coll_step_chunk(const struct coll_plan *p, const struct coll_step *s, uint32_t first, uint32_t i)
 {
-	uint32_t c = first;
+	const bool plain = s->group == 0 || s->op == COLL_STEP_REDUCE;
+	uint32_t c = first + i;
 
-	if (s->group == 0 || s->op == COLL_STEP_REDUCE)
-		c += i;
-	else
-		c += i / s->group * s->stride + i % s->group;
-	return s->flags & COLL_STEP_WRAP ? c % p->chunks : c;
+	if (!plain)
+		c = first + i / s->group * s->stride + i % s->group;
+	if (s->flags & COLL_STEP_WRAP) {
+		const uint32_t span = plain && s->stride && s->op != COLL_STEP_REDUCE ? s->stride : p->chunks;
+
+		c = plain ? first - first % span + (first % span + i) % span : c % span;
+	}
+	return p->block_at && c < p->chunks ? p->block_at[c] : c;
 }
 
 void coll_plan_free(struct coll_plan *plan); /* NULL accepted */

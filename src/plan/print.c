@@ -42,7 +42,7 @@ static void put_buffer(struct printer *w, uint8_t buf)
 		put(w, "s%u", buf - COLL_BUF_SCRATCH);
 }
 
-/* [first+run/group:stride%], leaving out what is as usual. */
+/* [first+run/group:stride%] or [first+run%span], leaving out what is as usual. */
 static void put_run(struct printer *w, const struct coll_step *s, uint32_t first)
 {
 	put(w, "[%u", first);
@@ -50,7 +50,12 @@ static void put_run(struct printer *w, const struct coll_step *s, uint32_t first
 		put(w, "+%u", s->run);
 	if (s->op != COLL_STEP_REDUCE && s->group)
 		put(w, "/%u:%u", s->group, s->stride);
-	put(w, s->flags & COLL_STEP_WRAP ? "%%]" : "]");
+	if (s->flags & COLL_STEP_WRAP) {
+		put(w, "%%");
+		if (s->op != COLL_STEP_REDUCE && !s->group && s->stride)
+			put(w, "%u", s->stride);
+	}
+	put(w, "]");
 }
 
 static void put_src(struct printer *w, const struct coll_step *s)
@@ -156,6 +161,8 @@ size_t coll_plan_print(const struct coll_plan *p, char *buf, size_t len_bytes)
 	    p->fused ? "fused" : "logical");
 	for (uint32_t k = 0; k < p->nscratch; k++)
 		put(&w, "scratch %u first %u count %u\n", k, p->scratch[k].first, p->scratch[k].count);
+	for (uint32_t c = 0; p->block_at && c < p->chunks; c++)
+		put(&w, "%s%u%s", c ? " " : "blocks ", p->block_at[c], c + 1 == p->chunks ? "\n" : "");
 	for (uint32_t l = 0; l < p->nlanes; l++) {
 		put(&w, "lane %u\n", l);
 		for (uint32_t i = p->lane_first[l]; i < p->lane_first[l + 1]; i++)

@@ -151,6 +151,9 @@ static void check_form(struct race *r, const struct coll_step *s, uint32_t lane)
 		return;
 	if (s->run == 0 || s->run > p->chunks)
 		fail(r, "run of %u chunks", s->run);
+	if (s->op != COLL_STEP_REDUCE && !s->group && s->stride &&
+	    (!(s->flags & COLL_STEP_WRAP) || s->run > s->stride || p->chunks % s->stride))
+		fail(r, "run of %u chunks in spans of %u", s->run, s->stride);
 	if (coll_step_writes_dst(s->op) && s->dst == COLL_BUF_IN)
 		fail(r, "writes in");
 	if (s->op == COLL_STEP_REDUCE &&
@@ -162,6 +165,26 @@ static void check_form(struct race *r, const struct coll_step *s, uint32_t lane)
 	check_flags(r, s);
 }
 
+static bool is_permutation(const struct coll_plan *p)
+{
+	uint64_t *seen;
+	bool once = true;
+
+	if (!p->block_at)
+		return true;
+	seen = calloc(p->chunks / 64 + 1, sizeof(*seen));
+	for (uint32_t c = 0; seen && c < p->chunks && once; c++) {
+		const uint32_t b = p->block_at[c];
+
+		once = b < p->chunks && !(seen[b / 64] >> (b % 64) & 1);
+		if (once)
+			seen[b / 64] |= (uint64_t)1 << (b % 64);
+	}
+	once = once && seen;
+	free(seen);
+	return once;
+}
+
 static void check_plan(struct race *r)
 {
 	const struct coll_plan *p = r->plan;
@@ -171,6 +194,11 @@ static void check_plan(struct race *r)
 	    (coll_plan_kind_is_block(p->kind) && p->chunks != (uint32_t)p->size)) {
 		r->failed = true;
 		snprintf(r->why, r->why_bytes, "rank %d: malformed plan", p->rank);
+		return;
+	}
+	if (!is_permutation(p)) {
+		r->failed = true;
+		snprintf(r->why, r->why_bytes, "rank %d: the order of blocks is not a permutation", p->rank);
 		return;
 	}
 	for (uint32_t i = 0; i < p->npeers; i++)

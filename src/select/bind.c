@@ -47,14 +47,14 @@ static struct coll_select_call select_call(const struct coll_call *c, size_t ele
 /* The largest tile whose frames fit in a slot, on every rank alike: a rank's own
  * plan may hold shorter runs than another's, the algorithm's price tag has the
  * longest of all. 0: not even one element fits. */
-static size_t largest_tile(const struct coll_plan *plan, const struct coll_algo *algo, size_t elem_bytes,
-                           size_t slot_bytes)
+static size_t largest_tile(const struct coll_plan *plan, const struct coll_algo *algo, const struct coll_layout *layout,
+                           size_t elem_bytes, size_t slot_bytes)
 {
 	bool block = coll_plan_kind_is_block(plan->kind);
 	struct coll_algo_cost cost;
 	size_t run, each;
 
-	algo->cost(plan->size, &cost);
+	coll_algo_cost(algo, plan->size, layout, &cost);
 	run = (size_t)(cost.frame * (block ? 1 : plan->chunks) + 0.5);
 	assert(plan->max_run <= run || plan->size == 1);
 	each = slot_bytes / elem_bytes / (run ? run : 1);
@@ -85,8 +85,7 @@ static coll_status choose(struct coll_comm *comm, const struct coll_call *c, boo
 	                           .root = c->root,
 	                           .ordered = ordered,
 	                           .uniform = !c->ragged && !c->pairwise,
-	                           .host_of = comm->rank_map.host_of,
-	                           .hosts = comm->rank_map.hosts};
+	                           .layout = comm->layout};
 	const char *name = coll_call_name(c);
 	uint32_t windows;
 	size_t largest;
@@ -102,7 +101,7 @@ static coll_status choose(struct coll_comm *comm, const struct coll_call *c, boo
 	if (st != COLL_OK)
 		return coll_comm_refuse(comm, name, st, "cannot make a plan for algorithm %s: %s", choice->algo->name,
 		                        coll_plan_cache_why(comm->plans));
-	largest = largest_tile(m->plan, choice->algo, m->elem_bytes, comm->slot_bytes);
+	largest = largest_tile(m->plan, choice->algo, comm->layout, m->elem_bytes, comm->slot_bytes);
 	if (largest == 0) {
 		coll_plan_cache_release(comm->plans, m->plan);
 		return coll_comm_refuse(comm, name, COLL_ERR_CONFIG,

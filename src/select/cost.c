@@ -24,6 +24,11 @@
  * effect of late ranks and shared links, which the model leaves out and which make every
  * round and every byte more expensive.
  *
+ * With a layout the ranks of a host share its links. A row that reads the layout says what it does inside a host and
+ * between hosts, each at the price of its own paths, and what the busiest host sends. Of other rows
+ * the worst is assumed, that everything each rank of a host sends leaves the host; only rows that read the layout are
+ * lean.
+ *
  * Ranks of one host that share its cores, over sockets, wait only for cores. An all-reduce
  * takes the time of the frames of all ranks together. A row is then lean if it sends at
  * most 2(n-1) vectors in all, as every row with the fewest bytes does. A broadcast uses
@@ -114,30 +119,53 @@ static double link_use(const struct coll_select_facts *f, const struct coll_sele
 	return streams && call->kind == COLL_KIND_ALL_REDUCE && total >= COLL_PRICE_LONG_BYTES ? SHARED_LINK : 1;
 }
 
-static double link_ns(const struct coll_select_facts *f, const struct coll_algo_cost *c, double tile)
+/* What a row does on the two kinds of paths; without a layout all is between. */
+struct parts {
+	struct coll_algo_cost inside, between, all;
+	double host_sent; /* by the links of the busiest host */
+};
+
+static void find_parts(const struct coll_select_facts *f, const struct coll_algo *algo, struct parts *p)
 {
-	return transfer(larger(c->sent, c->received) * tile, f->caps.bytes_per_ns);
+	*p = (struct parts){.host_sent = 0};
+	if (f->layout && algo->split) {
+		algo->split(f->layout, &p->inside, &p->between, &p->host_sent);
+		coll_algo_cost(algo, f->size, f->layout, &p->all);
+		return;
+	}
+	algo->cost(f->size, &p->all);
+	p->between = p->all;
+	p->host_sent = larger(p->all.sent, p->all.received) * (f->layout ? f->local_max : 1);
 }
 
-static double passes_ns(const struct coll_select_facts *f, const struct coll_algo_cost *c, double tile)
+static double passes_ns(const struct coll_select_facts *f, const struct parts *p, double tile)
 {
-	return transfer(c->reduced * tile, f->reduce_bytes_per_ns) + transfer(c->copied * tile, f->copy_bytes_per_ns);
+	return transfer(p->all.reduced * tile, f->reduce_bytes_per_ns) +
+	       transfer(p->all.copied * tile, f->copy_bytes_per_ns);
 }
 
-static double first_tile_ns(const struct coll_select_facts *f, const struct coll_algo_cost *c, double tile)
+static double inside_ns(const struct coll_select_facts *f, const struct parts *p, double tile)
+{
+	return transfer(larger(p->inside.sent, p->inside.received) * tile, f->inside.bytes_per_ns);
+}
+
+static double first_tile_ns(const struct coll_select_facts *f, const struct parts *p, double tile)
 {
 	double overhead = f->caps.overhead_ns;
 	double hop = f->caps.latency_ns + 2 * overhead + (f->oversubscribed && !f->caps.streamed ? SWITCH_NS : 0);
 	double each = overhead + (f->oversubscribed && f->one_host && f->caps.streamed ? CROWDED_FRAME_NS : 0);
-	double extra = larger(c->frames - 2 * c->rounds, 0);
+	double extra = larger(p->between.frames - 2 * p->between.rounds, 0);
+	double near = f->inside.latency_ns + 2 * f->inside.overhead_ns + (f->oversubscribed ? SWITCH_NS : 0);
 
-	return c->rounds * hop + extra * each + link_ns(f, c, tile) + passes_ns(f, c, tile);
+	return p->between.rounds * hop + p->inside.rounds * near + extra * each + inside_ns(f, p, tile) +
+	       transfer(p->host_sent * tile, f->caps.bytes_per_ns) + passes_ns(f, p, tile);
 }
 
-static double busy_ns(const struct coll_select_facts *f, const struct coll_algo_cost *c, double tile)
+static double busy_ns(const struct coll_select_facts *f, const struct parts *p, double tile)
 {
-	double core = c->frames * f->caps.overhead_ns + passes_ns(f, c, tile);
-	double link = link_ns(f, c, tile);
+	double core = p->between.frames * f->caps.overhead_ns + p->inside.frames * f->inside.overhead_ns +
+	              inside_ns(f, p, tile) + passes_ns(f, p, tile);
+	double link = transfer(p->host_sent * tile, f->caps.bytes_per_ns);
 
 	return f->caps.cross_host ? larger(core, link) : core + link;
 }
@@ -205,17 +233,20 @@ void coll_select_price(const struct coll_select_facts *f, const struct coll_sele
 	const double total = call_bytes(f, call);
 	const bool shared = shares_cores(f, call, total);
 	struct coll_select_facts used = *f; /* with the rate of the link as this row can use it */
-	struct coll_algo_cost c;
+	struct parts p;
 	double tile, tiles, first, busy, windows;
 
-	algo->cost(f->size, &c);
+	find_parts(f, algo, &p);
+
+	const struct coll_algo_cost c = p.all;
+
 	used.caps.bytes_per_ns /= link_use(f, call, &c, total);
 	tile = total;
 	if (f->slot_bytes > 0 && tile * c.frame > (double)f->slot_bytes)
 		tile = (double)f->slot_bytes / c.frame;
 	tiles = tile > 0 ? round_up(total / tile) : 1;
-	first = first_tile_ns(&used, &c, tile);
-	busy = busy_ns(&used, &c, tile);
+	first = first_tile_ns(&used, &p, tile);
+	busy = busy_ns(&used, &p, tile);
 	windows = busy > 0 ? round_up(round_up(first / busy) * more_tiles(f)) : 1;
 	if (f->caps.streams > 1)
 		windows *= f->caps.streams;
@@ -230,7 +261,7 @@ void coll_select_price(const struct coll_select_facts *f, const struct coll_sele
 	        .windows = (uint32_t)windows,
 	        .fits = c.scratch * tile <= (double)f->scratch_bytes_max,
 	        .lean = call->kind != COLL_KIND_ALL_REDUCE || total < COLL_PRICE_LONG_BYTES ||
-	                lean(f, &c, total, shared),
+	                (f->layout ? algo->split != NULL : lean(f, &c, total, shared)),
 	};
 }
 

@@ -1,0 +1,214 @@
+/*
+ * See layout.h. One allocation holds a layout and all its tables.
+ */
+#include "plan/layout.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+
+/* A rank while it is sorted: within its group of the levels before (`group`, a number in place order) by `value`,
+ * then by `lead`, the lowest rank of its new group. */
+struct sorted {
+	uint32_t group;
+	uint32_t value;
+	int lead;
+	int rank;
+};
+
+static int compare(uint32_t a, uint32_t b)
+{
+	return (a > b) - (a < b);
+}
+
+static int by_value(const void *x, const void *y)
+{
+	const struct sorted *a = x, *b = y;
+	int c = compare(a->group, b->group);
+
+	if (c == 0)
+		c = compare(a->value, b->value);
+	return c ? c : compare((uint32_t)a->rank, (uint32_t)b->rank);
+}
+
+static int by_lead(const void *x, const void *y)
+{
+	const struct sorted *a = x, *b = y;
+	int c = compare(a->group, b->group);
+
+	if (c == 0)
+		c = compare((uint32_t)a->lead, (uint32_t)b->lead);
+	return c ? c : compare((uint32_t)a->rank, (uint32_t)b->rank);
+}
+
+/* Sort the ranks by one more level; returns the number of its groups. */
+static uint32_t split_once(struct sorted *s, int size, const uint32_t *group_of)
+{
+	uint32_t groups = 0;
+
+	for (int i = 0; i < size; i++)
+		s[i].value = group_of[s[i].rank];
+	qsort(s, (size_t)size, sizeof(*s), by_value);
+	for (int i = 0; i < size; i++)
+		s[i].lead = i > 0 && s[i].group == s[i - 1].group && s[i].value == s[i - 1].value ? s[i - 1].lead
+		                                                                                   : s[i].rank;
+	qsort(s, (size_t)size, sizeof(*s), by_lead);
+	for (int i = 0; i < size; i++)
+		groups += i == 0 || s[i].group != s[i - 1].group || s[i].lead != s[i - 1].lead;
+	return groups;
+}
+
+/* Number the groups in the order of places. */
+static void renumber(struct sorted *s, int size)
+{
+	uint32_t before = s[0].group, next = 0;
+	int lead = s[0].lead;
+
+	for (int i = 0; i < size; i++) {
+		if (s[i].group != before || s[i].lead != lead)
+			next++;
+		before = s[i].group;
+		lead = s[i].lead;
+		s[i].group = next;
+	}
+}
+
+/* A level's tables from the order of places. */
+static uint32_t *fill_level(struct coll_layout_level *level, const struct sorted *s, int size, uint32_t *at)
+{
+	uint32_t *first = at, *group_at = at + level->groups + 1;
+
+	for (int i = size - 1; i >= 0; i--) {
+		group_at[i] = s[i].group;
+		first[s[i].group] = (uint32_t)i;
+	}
+	first[level->groups] = (uint32_t)size;
+	level->first = first;
+	level->group_at = group_at;
+	return group_at + size;
+}
+
+static uint64_t hash_of(const struct coll_layout *l)
+{
+	uint64_t h = coll_hash_combine(1, (uint64_t)(unsigned)l->size << 32 | l->nlevels);
+
+	h = coll_hash_bytes(h, l->rank_at, (size_t)l->size * sizeof(*l->rank_at));
+	for (uint32_t i = 0; i < l->nlevels; i++) {
+		h = coll_hash_bytes(h, l->level[i].name, strlen(l->level[i].name));
+		h = coll_hash_bytes(h, l->level[i].group_at, (size_t)l->size * sizeof(*l->level[i].group_at));
+	}
+	return h;
+}
+
+coll_status coll_layout_create(int size, const struct coll_layout_split *splits, uint32_t nsplits,
+                               struct coll_layout **layout)
+{
+	const size_t n = (size_t)size;
+	struct coll_layout *l;
+	struct sorted *s;
+	uint32_t *at, groups = 1;
+	int *rank_at, *place_of;
+
+	assert(size >= 1);
+	if (nsplits > COLL_LAYOUT_LEVELS_MAX)
+		return COLL_ERR_ARGUMENT;
+	l = calloc(1, sizeof(*l) + 2 * n * sizeof(int) + nsplits * (2 * n + 1) * sizeof(uint32_t));
+	s = calloc(n, sizeof(*s));
+	if (!l || !s) {
+		free(l);
+		free(s);
+		return COLL_ERR_MEMORY;
+	}
+	rank_at = (int *)(l + 1);
+	place_of = rank_at + n;
+	at = (uint32_t *)(place_of + n);
+	for (int r = 0; r < size; r++)
+		s[r].rank = r;
+	l->size = size;
+	for (uint32_t i = 0; i < nsplits; i++) {
+		const uint32_t now = split_once(s, size, splits[i].group_of);
+
+		if (now == groups || now == (uint32_t)size)
+			continue; /* the order of places stands: a finer split of single ranks says nothing */
+		struct coll_layout_level *level = &l->level[l->nlevels++];
+
+		snprintf(level->name, sizeof(level->name), "%s", splits[i].name);
+		level->links = splits[i].links;
+		level->groups = groups = now;
+		renumber(s, size);
+		at = fill_level(level, s, size, at);
+	}
+	for (int i = 0; i < size; i++) {
+		rank_at[i] = s[i].rank;
+		place_of[s[i].rank] = i;
+	}
+	free(s);
+	l->rank_at = rank_at;
+	l->place_of = place_of;
+	if (l->nlevels == 0) {
+		free(l);
+		l = NULL;
+	} else {
+		l->hash = hash_of(l);
+	}
+	*layout = l;
+	return COLL_OK;
+}
+
+void coll_layout_destroy(struct coll_layout **layout)
+{
+	free(*layout);
+	*layout = NULL;
+}
+
+uint32_t coll_layout_children(const struct coll_layout *l, uint32_t stage, uint32_t group, uint32_t *first)
+{
+	uint32_t begin = 0, end = (uint32_t)l->size;
+
+	assert(stage <= l->nlevels);
+	if (stage > 0) {
+		begin = l->level[stage - 1].first[group];
+		end = l->level[stage - 1].first[group + 1];
+	}
+	if (stage == l->nlevels) {
+		*first = begin;
+		return end - begin;
+	}
+	*first = l->level[stage].group_at[begin];
+	return l->level[stage].group_at[end - 1] + 1 - *first;
+}
+
+void coll_layout_widths(const struct coll_layout *l, uint32_t stage, uint32_t *most, uint32_t *fewest)
+{
+	const uint32_t parents = stage == 0 ? 1 : l->level[stage - 1].groups;
+
+	*most = 0;
+	*fewest = UINT32_MAX;
+	for (uint32_t g = 0; g < parents; g++) {
+		uint32_t first, count = coll_layout_children(l, stage, g, &first);
+
+		*most = count > *most ? count : *most;
+		*fewest = count < *fewest ? count : *fewest;
+	}
+}
+
+void coll_layout_print(const struct coll_layout *l, char *buf, size_t len_bytes)
+{
+	size_t used = 0;
+
+	if (len_bytes)
+		buf[0] = '\0';
+	for (uint32_t i = 0; i <= l->nlevels && used < len_bytes; i++) {
+		const char *name = i < l->nlevels ? l->level[i].name : "rank";
+		uint32_t most, fewest;
+
+		coll_layout_widths(l, i, &most, &fewest);
+		if (most == fewest)
+			used += (size_t)snprintf(buf + used, len_bytes - used, "%s%s(%u)", i ? " x " : "", name, most);
+		else
+			used += (size_t)snprintf(buf + used, len_bytes - used, "%s%s(%u..%u)", i ? " x " : "", name,
+			                         fewest, most);
+	}
+}

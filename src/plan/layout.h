@@ -1,0 +1,76 @@
+/*
+ * A layout: where the ranks of a communicator are, as groups within groups.
+ *
+ * Level 0 is the outermost (sites, or hosts), the last one the innermost; groups of a
+ * level lie within the groups of the level before. Ranks are numbered anew by *places*:
+ * groups one after the other, in the order of their lowest ranks, so that a group of any
+ * level is a range of places. A layout is a pure function of agreed facts, the same
+ * on every rank (SEMANTICS: layouts), and does not change.
+ *
+ *     ranks 0..4 on hosts a b a b b      place   0 1 | 2 3 4
+ *                                        rank    0 2 | 1 3 4
+ *
+ * Stage i of a layout of k levels lies between a group of level i - 1 (all ranks for
+ * i == 0) and its children: the groups of level i in it, or its places for i == k.
+ */
+#ifndef COLL_PLAN_LAYOUT_H
+#define COLL_PLAN_LAYOUT_H
+
+#include <assert.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+enum { COLL_LAYOUT_LEVELS_MAX = 6 };
+
+struct coll_layout_level {
+	char name[12]; /* "site", "host", "numa" ... */
+	bool links;    /* what crosses it goes over the links of a host, not through memory */
+	uint32_t groups;
+	const uint32_t *first;    /* place of each group's first rank; groups + 1 entries */
+	const uint32_t *group_at; /* by place */
+};
+
+struct coll_layout {
+	int size;
+	uint32_t nlevels; /* >= 1 */
+	const int *rank_at;
+	const int *place_of;
+	struct coll_layout_level level[COLL_LAYOUT_LEVELS_MAX];
+	uint64_t hash; /* of everything above */
+};
+
+/* How one level splits the ranks: two ranks are in one group if group_of is equal for them here
+ * and on all levels before. */
+struct coll_layout_split {
+	const char *name;
+	bool links;
+	const uint32_t *group_of; /* by rank, any numbers */
+};
+
+/* Levels that split nothing, or leave single ranks, are left out; *layout is NULL when none is left: there is nothing
+ * to choose. Freed with coll_layout_destroy(). COLL_ERR_MEMORY; COLL_ERR_ARGUMENT with too many levels. */
+coll_status coll_layout_create(int size, const struct coll_layout_split *splits, uint32_t nsplits,
+                               struct coll_layout **layout);
+void coll_layout_destroy(struct coll_layout **layout); /* sets NULL; NULL inside is accepted */
+
+/* Children of a group of level stage - 1 (0 for stage 0): [*first, *first + return value), groups of level `stage`,
+ * or places. */
+uint32_t coll_layout_children(const struct coll_layout *layout, uint32_t stage, uint32_t group, uint32_t *first);
+
+/* The group of level stage - 1 that a place is in; 0 for stage 0. */
+static inline uint32_t coll_layout_parent(const struct coll_layout *l, uint32_t stage, uint32_t place)
+{
+	assert(stage <= l->nlevels);
+	return stage == 0 ? 0 : l->level[stage - 1].group_at[place];
+}
+
+/* The most and the fewest children that a group has at a stage. */
+void coll_layout_widths(const struct coll_layout *layout, uint32_t stage, uint32_t *most, uint32_t *fewest);
+
+/* "host(2) x core(4)"; uneven groups as "host(2) x rank(1..3)". */
+void coll_layout_print(const struct coll_layout *layout, char *buf, size_t len_bytes);
+
+#endif
