@@ -17,7 +17,7 @@ coll_status sim_plans_make(struct sim_plans *p, const struct coll_algo *algo, in
 	assert(size <= 64);
 	memset(p, 0, sizeof(*p));
 	p->size = size;
-	if (algo->max_size && size > algo->max_size)
+	if (!algo->cost || (algo->max_size && size > algo->max_size))
 		return COLL_ERR_UNSUPPORTED;
 	for (int r = 0; r < size && status == COLL_OK; r++) {
 		const struct coll_shape shape = {.kind = algo->kind,
@@ -26,7 +26,7 @@ coll_status sim_plans_make(struct sim_plans *p, const struct coll_algo *algo, in
 		                                 .root = root,
 		                                 .ordered = ordered,
 		                                 .uniform = uniform,
-		                                 .hosts = 1};
+		                                 .layout = NULL};
 
 		status = coll_build_plan(&shape, algo->name, algo->generate, &p->logical[r]);
 		if (status == COLL_OK)

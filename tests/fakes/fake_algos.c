@@ -46,6 +46,11 @@ const struct coll_algo coll_algos[] = {
 };
 const size_t coll_algos_count = FAKE_ALGOS;
 
+void coll_algo_cost(const struct coll_algo *algo, int n, const struct coll_layout *layout, struct coll_algo_cost *cost)
+{
+	algo->cost(n, cost);
+}
+
 const struct coll_algo *coll_algo_find(enum coll_kind kind, const char *name)
 {
 	for (size_t i = 0; i < coll_algos_count; i++)
