@@ -98,18 +98,24 @@ static void bound_of(const struct plan_set *set, uint32_t level, uint32_t group,
 	const struct coll_layout *l = set->layout;
 	const uint64_t chunks = set->logical[0]->chunks, groups = l->level[level].groups;
 	const uint64_t n = (uint64_t)l->size, own = ranks_of(l, level, group);
+	/* Hosts of any sizes; several levels of uneven groups are not bounded at each of them. */
+	const bool bounded = l->nlevels == 1 && l->level[0].links;
+	uint64_t fewest = own;
+
+	for (uint32_t g = 0; g < l->level[level].groups; g++)
+		fewest = ranks_of(l, level, g) < fewest ? ranks_of(l, level, g) : fewest;
 
 	*exact = true;
 	switch (set->algo->kind) {
 	case COLL_KIND_ALL_REDUCE: *out = *in = 2 * (groups - 1) * (chunks / groups); break;
 	case COLL_KIND_REDUCE_SCATTER: /* one sum of each block of others leaves */
 		*out = n - own;
-		*in = regular ? n - own : UINT64_MAX;
+		*in = regular ? n - own : bounded ? n - fewest : UINT64_MAX;
 		*exact = regular;
 		break;
 	case COLL_KIND_ALL_GATHER:
 		*in = n - own;
-		*out = regular ? n - own : UINT64_MAX;
+		*out = regular ? n - own : bounded ? n - fewest : UINT64_MAX;
 		*exact = regular;
 		break;
 	default: /* broadcast, reduce: the vector once, over links */

@@ -25,11 +25,10 @@ static void receive(const struct coll_ring *r, struct coll_builder *b, int dista
 	}
 }
 
-/* Into the own blocks [0, len). */
-static void receive_reduce(const struct coll_ring *r, struct coll_builder *b, int distance, int len, uint8_t from,
-                           uint8_t to, bool final)
+static void receive_reduce(const struct coll_ring *r, struct coll_builder *b, int distance, int first, int len,
+                           uint8_t from, uint8_t to, bool final)
 {
-	const struct coll_ring_run run = coll_ring_run(r, 0, len);
+	const struct coll_ring_run run = coll_ring_run(r, first, len);
 
 	for (uint32_t i = 0; i < run.pieces; i++) {
 		coll_build_run_within(b, run.len[i], run.span);
@@ -61,6 +60,56 @@ static uint8_t outgoing(const struct coll_ring *r, struct coll_builder *b, uint8
 	return acc;
 }
 
+/* In a lane of its own: while the first receive waits. In place it may have to wait until
+ * the peer has taken our first block, which it can before it waits for anything. */
+static void copy_own(const struct coll_levels *v, struct coll_builder *b)
+{
+	const uint32_t own = coll_levels_position(v, coll_levels_own_chunk(v, v->shape->rank));
+
+	coll_build_lane(b, 1);
+	coll_build_run(b, 1, 0, 0, false);
+	coll_build_copy(b, coll_in(own), coll_out(own), false);
+	coll_build_lane(b, 0);
+}
+
+static bool goes_round(const struct coll_levels *v)
+{
+	return coll_levels_round(v->shape->layout, v->rings[0].stage, coll_plan_kind_is_block(v->shape->kind));
+}
+
+/* The blocks of others travel forward from neighbour to neighbour, each summed on its way to its owner, which is last:
+ * block -1 first. */
+static void reduce_scatter_round(struct coll_levels *v, struct coll_builder *b, uint32_t nrings, uint8_t acc,
+                                 bool final, bool raw)
+{
+	const uint8_t own = raw ? COLL_BUF_IN : acc;
+	const int n = v->rings[0].count;
+
+	for (int i = n - 1; i > 0; i--) {
+		const bool last = i == 1 && final;
+
+		for (uint32_t k = 0; k < nrings; k++)
+			send(&v->rings[k], b, 1, i == n - 1 ? own : acc, i, 1);
+		for (uint32_t k = 0; k < nrings; k++)
+			receive_reduce(&v->rings[k], b, -1, i - 1, 1, own, last ? COLL_BUF_OUT : acc, last);
+	}
+}
+
+/* And back: a neighbour's blocks come in the order of distance. */
+static void all_gather_round(struct coll_levels *v, struct coll_builder *b, uint32_t nrings, bool own_in)
+{
+	const int n = v->rings[0].count;
+
+	for (int i = 1; i < n; i++) {
+		for (uint32_t k = 0; k < nrings; k++)
+			send(&v->rings[k], b, -1, i == 1 && own_in ? COLL_BUF_IN : COLL_BUF_OUT, i - 1, 1);
+		for (uint32_t k = 0; k < nrings; k++)
+			receive(&v->rings[k], b, 1, i, 1);
+		if (i == 1 && own_in)
+			copy_own(v, b);
+	}
+}
+
 /* One stage. raw: nothing has been added to yet. */
 static void reduce_scatter(struct coll_levels *v, struct coll_builder *b, uint32_t nrings, uint8_t acc, bool final,
                            bool raw)
@@ -81,7 +130,7 @@ static void reduce_scatter(struct coll_levels *v, struct coll_builder *b, uint32
 			send(r, b, skip, outgoing(r, b, acc, skip, prev, touched), skip, len);
 		}
 		for (uint32_t i = 0; i < nrings; i++)
-			receive_reduce(&v->rings[i], b, -skip, len, from, last ? COLL_BUF_OUT : acc, last);
+			receive_reduce(&v->rings[i], b, -skip, 0, len, from, last ? COLL_BUF_OUT : acc, last);
 		touched = len > touched ? len : touched;
 	}
 }
@@ -99,7 +148,8 @@ coll_status coll_circulant_reduce_scatter(struct coll_levels *v, struct coll_bui
 			return status;
 		if (nrings == 0)
 			break; /* what this rank had is with others */
-		reduce_scatter(v, b, nrings, acc, final && stage == v->outer, untouched);
+		(goes_round(v) ? reduce_scatter_round : reduce_scatter)(v, b, nrings, acc, final && stage == v->outer,
+		                                                        untouched);
 		untouched = untouched && v->rings[0].count == 1;
 	}
 	if (raw)
@@ -125,16 +175,8 @@ static void all_gather(struct coll_levels *v, struct coll_builder *b, uint32_t n
 				send(&v->rings[k], b, -skip, in ? COLL_BUF_IN : COLL_BUF_OUT, 0, len);
 		for (uint32_t k = 0; k < nrings && rank != root; k++)
 			receive(&v->rings[k], b, skip, skip, len);
-		/* In a lane of its own: while the first receive waits. In place it may have to wait until
-		 * the peer has taken our first block, which it can before it waits for anything. */
-		if (own_in && i == rounds) {
-			const uint32_t own = coll_levels_position(v, coll_levels_own_chunk(v, rank));
-
-			coll_build_lane(b, 1);
-			coll_build_run(b, 1, 0, 0, false);
-			coll_build_copy(b, coll_in(own), coll_out(own), false);
-			coll_build_lane(b, 0);
-		}
+		if (own_in && i == rounds)
+			copy_own(v, b);
 	}
 }
 
@@ -146,7 +188,9 @@ coll_status coll_circulant_all_gather(struct coll_levels *v, struct coll_builder
 
 		if (status)
 			return status;
-		if (nrings > 0)
+		if (nrings > 0 && goes_round(v))
+			all_gather_round(v, b, nrings, own_in && stage == v->outer);
+		else if (nrings > 0)
 			all_gather(v, b, nrings, own_in && stage == v->outer, root);
 	}
 	return COLL_OK;

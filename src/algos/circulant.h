@@ -19,7 +19,7 @@
  *
  * With a layout each phase runs on the rings of one stage after the other, see levels.h: the reduce-scatter
  * from the innermost outwards, the all-gather back. "Own block" then means what the rank owns in
- * the ring.
+ * the ring. Block kinds on uneven groups go round the ring between hosts instead, see coll_levels_round().
  */
 #ifndef COLL_ALGOS_CIRCULANT_H
 #define COLL_ALGOS_CIRCULANT_H

@@ -116,6 +116,21 @@ static coll_status order_blocks(struct coll_levels *v)
 	return COLL_OK;
 }
 
+bool coll_levels_round(const struct coll_layout *l, uint32_t stage, bool block)
+{
+	bool uneven = false;
+
+	if (!l || !block || stage >= l->nlevels || !l->level[stage].links)
+		return false;
+	for (uint32_t i = stage + 1; i <= l->nlevels; i++) {
+		uint32_t most, fewest;
+
+		coll_layout_widths(l, i, &most, &fewest);
+		uneven = uneven || most != fewest;
+	}
+	return uneven;
+}
+
 coll_status coll_levels_init(struct coll_levels *v, const struct coll_shape *s, struct coll_builder *b, uint32_t outer)
 {
 	const bool block = coll_plan_kind_is_block(s->kind);
@@ -224,12 +239,13 @@ struct coll_ring_run coll_ring_run(const struct coll_ring *r, int first, int len
 }
 
 /* One stage of the most children, for the rank that carries most: its part of the vector, in `carried` frames. */
-static void add_stage(struct coll_algo_cost *c, double most, int phases, double part, double carried, bool uneven)
+static void add_stage(struct coll_algo_cost *c, double most, int phases, double part, double carried, bool uneven,
+                      bool round)
 {
 	/* A run covers half of the children: of fewer children than lanes that may be one lane more. */
 	const double half = uneven ? (double)(((int)most + 1) / 2) : (double)((int)most / 2);
 
-	const double rounds = coll_ceil_log2((int)most);
+	const double rounds = round ? most - 1 : coll_ceil_log2((int)most);
 
 	c->rounds += phases * rounds;
 	c->frames += 2 * phases * rounds * carried;
@@ -264,12 +280,12 @@ void coll_levels_cost(const struct coll_layout *l, bool block, int phases, struc
 			local *= most;
 		if (most > 1 && block) {
 			add_stage(links ? between : inside, most, phases, (most - 1) * outer, carried,
-			          most != fewest);
+			          most != fewest, coll_levels_round(l, i, true));
 			if (links)
 				*host_sent += phases * (most - 1) * outer * local;
 		} else if (most > 1) {
 			add_stage(links ? between : inside, most, phases, (most - 1) / (double)most * of_rank, carried,
-			          capped || most != fewest);
+			          capped || most != fewest, false);
 			if (links)
 				*host_sent += phases * (most - 1) / (double)most * of_host;
 		}

@@ -64,6 +64,14 @@ static inline uint32_t coll_levels_position(const struct coll_levels *v, uint32_
 	return v->start ? v->start[chunk] : chunk;
 }
 
+/*
+ * Whether a phase goes round the ring from neighbour to neighbour at a stage. Block kinds whose groups hold unequal
+ * numbers of ranks: on the circulant graph a large group would send its many blocks ceil(log2) times; round a
+ * ring each group's blocks leave it once, so no group sends or receives more than the smallest one must receive (or
+ * send).
+ */
+bool coll_levels_round(const struct coll_layout *layout, uint32_t stage, bool block);
+
 /* Block kinds: the chunk of a rank's block. */
 uint32_t coll_levels_own_chunk(const struct coll_levels *v, int rank);
 
