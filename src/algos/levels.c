@@ -109,6 +109,12 @@ static coll_status order_blocks(struct coll_levels *v)
 	}
 	v->start[v->chunks] = next;
 	assert(next == n);
+	for (next = 0; next < n && v->block_at[next] == next;)
+		next++;
+	if (next == n) {
+		free(v->block_at);
+		v->block_at = NULL;
+	}
 	if (v->chunks == n) {
 		free(v->start);
 		v->start = NULL;

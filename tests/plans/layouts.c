@@ -1,0 +1,120 @@
+/*
+ * Plans for layouts: every row that reads the layout is proved and counted (tools/layout_sweep.h), as far as a
+ * test may take; the whole sweep is `coll-plan verify --layouts`. Also what a layout is.
+ *
+ *   plan-layouts [most ranks [random layouts]]
+ */
+#define PLAIN_OWN_MAIN
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan/layout.h"
+#include "tests/plain.h"
+#include "tools/layout_sweep.h"
+#include "tools/plan_layout.h"
+
+static struct layout_sweep sweep = {.most = 36, .randoms = 500, .random_most = 32, .threads = 2};
+
+static void rows_are_proved_and_counted_for_every_layout(void)
+{
+	const struct layout_sweep_result r = layout_sweep_run(&sweep);
+
+	printf("%ld layouts, %ld plans\n", r.layouts, r.plans);
+	CHECK(r.failed == 0, "%ld failed", r.failed);
+	CHECK(r.layouts >= sweep.randoms / 2 && r.plans > 10 * r.layouts);
+}
+
+static struct coll_layout *parsed(const char *text, const char *map, int size)
+{
+	struct coll_layout *l = NULL;
+	int n;
+
+	CHECK(plan_layout_parse(text, map, &l, &n), "%s %s", text, map);
+	CHECK(n == size, "%s: %d ranks", text, n);
+	return l;
+}
+
+static void places_number_groups_one_after_the_other(void)
+{
+	static const int ranks[] = {0, 2, 1, 3, 4};
+	static const uint32_t host_of[] = {7, 3, 7, 3, 3};
+	const struct coll_layout_split split = {"host", true, host_of};
+	struct coll_layout *l = NULL;
+	uint32_t first, most, fewest;
+	char text[64];
+
+	REQUIRE(coll_layout_create(5, &split, 1, &l) == COLL_OK && l);
+	for (int p = 0; p < 5; p++)
+		CHECK(l->rank_at[p] == ranks[p] && l->place_of[ranks[p]] == p, "place %d: rank %d", p, l->rank_at[p]);
+	CHECK(coll_layout_children(l, 0, 0, &first) == 2 && first == 0);
+	CHECK(coll_layout_children(l, 1, 1, &first) == 3 && first == 2);
+	coll_layout_widths(l, 1, &most, &fewest);
+	CHECK(most == 3 && fewest == 2);
+	coll_layout_print(l, text, sizeof(text));
+	CHECK(strcmp(text, "host(2) x rank(2..3)") == 0, "%s", text);
+	coll_layout_destroy(&l);
+}
+
+static void levels_that_tell_nothing_apart_vanish(void)
+{
+	static const uint32_t one[] = {5, 5, 5, 5}, each[] = {3, 2, 1, 0}, pairs[] = {0, 0, 1, 1};
+	const struct coll_layout_split nothing[] = {{"site", true, one}, {"host", true, each}};
+	const struct coll_layout_split some[] = {
+	        {"site", true, one}, {"host", true, pairs}, {"numa", false, pairs}, {"l3", false, each}};
+	struct coll_layout *l = NULL;
+
+	CHECK(coll_layout_create(4, nothing, 2, &l) == COLL_OK && !l);
+	REQUIRE(coll_layout_create(4, some, 4, &l) == COLL_OK && l);
+	CHECK(l->nlevels == 1 && strcmp(l->level[0].name, "host") == 0);
+	coll_layout_destroy(&l);
+	CHECK(l == NULL);
+}
+
+/* The hash is that of the grouping and the numbering of ranks, not of the numbers that groups were given. */
+static void the_hash_is_that_of_what_differs(void)
+{
+	static const uint32_t a[] = {0, 0, 1, 1}, same[] = {9, 9, 4, 4}, other[] = {0, 1, 0, 1};
+	const struct coll_layout_split splits[] = {{"host", true, a}, {"host", true, same}, {"host", true, other}};
+	struct coll_layout *l[3];
+
+	for (int i = 0; i < 3; i++)
+		REQUIRE(coll_layout_create(4, &splits[i], 1, &l[i]) == COLL_OK && l[i]);
+	CHECK(l[0]->hash == l[1]->hash);
+	CHECK(l[0]->hash != l[2]->hash);
+	for (int i = 0; i < 3; i++)
+		coll_layout_destroy(&l[i]);
+}
+
+static void texts_that_are_no_layouts_are_refused(void)
+{
+	static const char *const texts[] = {"",    "x",   "4",    "4x",  "x4",    "2x0",        "2x-1",
+	                                    "2 4", "2,,", "2,0",  "a,b", "2x3,4", "70000,1",    "2x2x2x2x2x2x2x2",
+	                                    "2.5", "1e3", "-1,2", "+2,2"};
+	struct coll_layout *l;
+	int size;
+
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+		if (strcmp(texts[i], "4") != 0) /* one host: no levels, but fine */
+			CHECK(!plan_layout_parse(texts[i], "block", &l, &size), "'%s' is taken", texts[i]);
+	CHECK(!plan_layout_parse("2x2", "Block", &l, &size));
+	CHECK(!plan_layout_parse("2x2", "random:", &l, &size));
+	CHECK(!plan_layout_parse("2x2", "random:1x", &l, &size));
+	l = parsed("3,1", "random:7", 4);
+	coll_layout_destroy(&l);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc > 1)
+		sweep.most = (int)strtol(argv[1], NULL, 10);
+	if (argc > 2)
+		sweep.randoms = (int)strtol(argv[2], NULL, 10);
+	PLAIN_RUN(places_number_groups_one_after_the_other);
+	PLAIN_RUN(levels_that_tell_nothing_apart_vanish);
+	PLAIN_RUN(the_hash_is_that_of_what_differs);
+	PLAIN_RUN(texts_that_are_no_layouts_are_refused);
+	PLAIN_RUN(rows_are_proved_and_counted_for_every_layout);
+	return plain_summary();
+}
