@@ -118,6 +118,7 @@ static void bound_of(const struct plan_set *set, uint32_t level, uint32_t group,
 		*out = regular ? n - own : bounded ? n - fewest : UINT64_MAX;
 		*exact = regular;
 		break;
+	case COLL_KIND_BARRIER: *out = *in = UINT64_MAX; break;
 	default: /* broadcast, reduce: the vector once, over links */
 		*out = *in = l->level[level].links ? chunks : UINT64_MAX;
 		*exact = false;
@@ -143,6 +144,8 @@ static void check_level(struct state *st, const struct plan_set *set, uint32_t l
 	const bool even = is_regular(l, l->nlevels), block = coll_plan_kind_is_block(set->algo->kind);
 	char why[160];
 
+	if (set->algo->flags & COLL_ALGO_SHORT)
+		return;
 	coll_plan_group_counts(plan_set_plans(set, false), l, level, out, in);
 	for (uint32_t g = 0; g < l->level[level].groups; g++) {
 		uint64_t most_out, most_in;
@@ -169,13 +172,39 @@ static void check_rounds(struct state *st, const struct plan_set *set)
 	uint32_t rounds = 0;
 	char why[96];
 
-	if (kind == COLL_KIND_BROADCAST || kind == COLL_KIND_REDUCE || !is_regular(set->layout, set->layout->nlevels))
+	if (kind == COLL_KIND_BROADCAST || kind == COLL_KIND_REDUCE || set->algo->flags & COLL_ALGO_SHORT || !is_regular(set->layout, set->layout->nlevels))
 		return;
 	if (coll_plan_rounds(plan_set_plans(set, false), set->size, &rounds) == COLL_OK &&
 	    rounds <= (uint32_t)(kind == COLL_KIND_ALL_REDUCE ? 2 * most : most))
 		return;
 	snprintf(why, sizeof(why), "%u rounds", rounds);
 	fail(st, set, "counted", why);
+}
+
+/* A row for short vectors: in every round one frame at most leaves or enters a host, so as many as rounds. */
+static void check_short(struct state *st, const struct plan_set *set)
+{
+	const struct coll_layout *l = set->layout;
+	const uint32_t level = coll_layout_hosts(l), hosts = l->level[level].groups;
+	const uint64_t most = (uint64_t)ceil_log2((int)hosts) + ((hosts & (hosts - 1)) != 0);
+	uint64_t *counts;
+	char why[96];
+
+	if (!(set->algo->flags & COLL_ALGO_SHORT))
+		return;
+	counts = calloc((size_t)l->size * 2, sizeof(*counts));
+	if (!counts)
+		return;
+	coll_plan_group_counts(plan_set_plans(set, false), l, level, counts, counts + l->size);
+	for (uint32_t g = 0; g < hosts; g++) {
+		if (counts[g] <= most && counts[(uint32_t)l->size + g] <= most)
+			continue;
+		snprintf(why, sizeof(why), "host %u sends %llu and receives %llu frames", g,
+		         (unsigned long long)counts[g], (unsigned long long)counts[(uint32_t)l->size + g]);
+		fail(st, set, "counted", why);
+		break;
+	}
+	free(counts);
 }
 
 /* The price's longest frame bounds every rank's: tiles are cut by it. */
@@ -220,6 +249,7 @@ static void verify(struct state *st, const struct coll_algo *a, const struct col
 		check_level(st, &set, level, counts, counts + l->size);
 	free(counts);
 	check_rounds(st, &set);
+	check_short(st, &set);
 	check_frame(st, &set);
 	plan_set_free(&set);
 }

@@ -14,6 +14,7 @@
 #define ORDERED COLL_ALGO_ORDERED
 #define RAGGED  COLL_ALGO_RAGGED
 #define LINKS   COLL_ALGO_LINKS
+#define SHORT   COLL_ALGO_SHORT
 #define PAIRS   (COLL_ALGO_RAGGED | COLL_ALGO_PAIRWISE)
 
 #define ROW(kind, name, flags, max_size, function)                                                  \
@@ -45,10 +46,12 @@ const struct coll_algo coll_algos[] = {
 	ROW(ALL_REDUCE,     "oneshot",       ORDERED,          FEW,    allreduce_oneshot),
 	ROW(ALL_REDUCE,     "dbtree",        0,                ANY,    allreduce_dbtree),
 	ROW(ALL_REDUCE,     "tree",          ORDERED,          ANY,    allreduce_tree),
+	LAYOUT(ALL_REDUCE,  "leaders",       SHORT,            ANY,    allreduce_leaders),
 	ROW(REDUCE,         "binomial",      ORDERED,          ANY,    reduce_binomial),
 	ROW(REDUCE,         "tree",          ORDERED,          ANY,    reduce_tree),
 	ROW(REDUCE,         "direct",        ORDERED,          FEW,    reduce_direct),
 	LAYOUT(REDUCE,      "lanes",         0,                ANY,    reduce_lanes),
+	LAYOUT(REDUCE,      "leaders",       SHORT,            ANY,    reduce_leaders),
 	ROW(BROADCAST,      "binomial",      0,                ANY,    broadcast_binomial),
 	ROW(BROADCAST,      "tree",          0,                ANY,    broadcast_tree),
 	ROW(BROADCAST,      "circulant",     0,                ANY,    broadcast_circulant),
@@ -56,6 +59,7 @@ const struct coll_algo coll_algos[] = {
 	ROW(BROADCAST,      "blocks8",       LINKS,            ANY,    broadcast_blocks8),
 	ROW(BROADCAST,      "blocks32",      LINKS,            ANY,    broadcast_blocks32),
 	LAYOUT(BROADCAST,   "lanes",         0,                ANY,    broadcast_lanes),
+	LAYOUT(BROADCAST,   "leaders",       SHORT,            ANY,    broadcast_leaders),
 	LEVELS(ALL_GATHER,  "circulant",     RAGGED,           ANY,    allgather_circulant),
 	ROW(ALL_GATHER,     "ring",          RAGGED,           ANY,    allgather_ring),
 	ROW(ALL_GATHER,     "rdbl",          RAGGED,           ANY,    allgather_rdbl),
@@ -74,6 +78,7 @@ const struct coll_algo coll_algos[] = {
 	ROW(SCAN,           "rdbl",          ORDERED,          ANY,    scan_rdbl),
 	ROW(SCAN,           "linear",        ORDERED,          ANY,    scan_linear),
 	ROW(BARRIER,        "dissemination", 0,                ANY,    barrier_dissemination),
+	LAYOUT(BARRIER,     "leaders",       SHORT,            ANY,    barrier_leaders),
 };
 /* clang-format on */
 

@@ -7,17 +7,6 @@
 
 #include "algos/ranks.h"
 
-/* The innermost level that links cross; without one the outermost. */
-static uint32_t chain_level(const struct coll_layout *l)
-{
-	uint32_t level = 0;
-
-	for (uint32_t i = 0; i < l->nlevels; i++)
-		if (l->level[i].links)
-			level = i;
-	return level;
-}
-
 /* Append the groups of the chain's level below a group of level stage - 1; those of the root come first. */
 static void append(struct coll_chain *c, const struct coll_layout *l, uint32_t stage, uint32_t group, int root_place)
 {
@@ -46,7 +35,7 @@ coll_status coll_chain_init(struct coll_chain *c, const struct coll_shape *s, st
 	*c = (struct coll_chain){.count = 0};
 	if (!l)
 		return COLL_ERR_UNSUPPORTED;
-	c->level = chain_level(l);
+	c->level = coll_layout_hosts(l);
 	status = coll_levels_init(&c->levels, s, b, c->level + 1);
 	if (status)
 		return status;
@@ -93,7 +82,7 @@ uint32_t coll_chain_next(const struct coll_chain *c, uint32_t lane)
 void coll_chain_cost(const struct coll_layout *l, bool reduces, struct coll_algo_cost *inside,
                      struct coll_algo_cost *between, double *host_sent)
 {
-	const uint32_t level = chain_level(l);
+	const uint32_t level = coll_layout_hosts(l);
 	double lanes = 1, fewest_lanes = 1, rounds = 0;
 	bool uneven = false;
 

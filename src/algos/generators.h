@@ -59,10 +59,18 @@ COLL_SPLIT(allgather_circulant);
 COLL_SPLIT(reducescatter_circulant);
 COLL_SPLIT(broadcast_lanes);
 COLL_SPLIT(reduce_lanes);
+COLL_SPLIT(allreduce_leaders);
+COLL_SPLIT(barrier_leaders);
+COLL_SPLIT(broadcast_leaders);
+COLL_SPLIT(reduce_leaders);
 
 #undef COLL_SPLIT
 
 coll_status coll_algo_broadcast_lanes(const struct coll_shape *s, struct coll_builder *b);
 coll_status coll_algo_reduce_lanes(const struct coll_shape *s, struct coll_builder *b);
+coll_status coll_algo_allreduce_leaders(const struct coll_shape *s, struct coll_builder *b);
+coll_status coll_algo_barrier_leaders(const struct coll_shape *s, struct coll_builder *b);
+coll_status coll_algo_broadcast_leaders(const struct coll_shape *s, struct coll_builder *b);
+coll_status coll_algo_reduce_leaders(const struct coll_shape *s, struct coll_builder *b);
 
 #endif

@@ -194,6 +194,16 @@ void coll_layout_widths(const struct coll_layout *l, uint32_t stage, uint32_t *m
 	}
 }
 
+uint32_t coll_layout_hosts(const struct coll_layout *l)
+{
+	uint32_t level = 0;
+
+	for (uint32_t i = 0; i < l->nlevels; i++)
+		if (l->level[i].links)
+			level = i;
+	return level;
+}
+
 void coll_layout_print(const struct coll_layout *l, char *buf, size_t len_bytes)
 {
 	size_t used = 0;

@@ -70,6 +70,9 @@ static inline uint32_t coll_layout_parent(const struct coll_layout *l, uint32_t 
 /* The most and the fewest children that a group has at a stage. */
 void coll_layout_widths(const struct coll_layout *layout, uint32_t stage, uint32_t *most, uint32_t *fewest);
 
+/* The innermost level that links cross: its groups are hosts. Without one the outermost. */
+uint32_t coll_layout_hosts(const struct coll_layout *layout);
+
 /* "host(2) x core(4)"; uneven groups as "host(2) x rank(1..3)". */
 void coll_layout_print(const struct coll_layout *layout, char *buf, size_t len_bytes);
 

@@ -261,7 +261,7 @@ void coll_select_price(const struct coll_select_facts *f, const struct coll_sele
 	        .windows = (uint32_t)windows,
 	        .fits = c.scratch * tile <= (double)f->scratch_bytes_max,
 	        .lean = call->kind != COLL_KIND_ALL_REDUCE || total < COLL_PRICE_LONG_BYTES ||
-	                (f->layout ? algo->split != NULL : lean(f, &c, total, shared)),
+	                (f->layout ? algo->split && !(algo->flags & COLL_ALGO_SHORT) : lean(f, &c, total, shared)),
 	};
 }
 

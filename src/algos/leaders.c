@@ -1,0 +1,256 @@
+/*
+ * Short calls between hosts: the ranks of a host meet at one of them, its leader; the leaders exchange; each leader
+ * hands the result to its host. One frame on a host's links each way and round, where a plan among all ranks sends
+ * one for each rank. Commutative operations. Leaders: the root in its own host, else the lowest
+ * rank of the host. Long vectors do not come here: a leader is its host's bottleneck.
+ *
+ *     all_reduce, 3 hosts      members -> leader, doubling among 3 leaders, leader -> members
+ *     barrier                  the same with signals and dissemination
+ *     reduce, broadcast        members -> leader, halving tree of leaders (or the other way)
+ */
+#include <stdlib.h>
+
+#include "algos/doubling.h"
+#include "algos/generators.h"
+#include "algos/ranks.h"
+#include "algos/tree.h"
+
+struct team {
+	const struct coll_layout *layout;
+	uint32_t level; /* its groups are the hosts */
+	int hosts, own; /* and this rank's */
+	int *leaders;   /* by host */
+	bool leads;
+	uint32_t first, end; /* places of the own host */
+};
+
+static coll_status team_init(struct team *t, const struct coll_shape *s, bool rooted)
+{
+	const struct coll_layout *l = s->layout;
+	const struct coll_layout_level *level;
+
+	*t = (struct team){.layout = l};
+	if (!l)
+		return COLL_ERR_UNSUPPORTED;
+	level = &l->level[coll_layout_hosts(l)];
+	t->hosts = (int)level->groups;
+	t->own = (int)level->group_at[l->place_of[s->rank]];
+	t->first = level->first[t->own];
+	t->end = level->first[t->own + 1];
+	t->leaders = calloc((size_t)t->hosts, sizeof(*t->leaders));
+	if (!t->leaders)
+		return COLL_ERR_MEMORY;
+	for (int h = 0; h < t->hosts; h++)
+		t->leaders[h] = l->rank_at[level->first[h]];
+	if (rooted)
+		t->leaders[level->group_at[l->place_of[s->root]]] = s->root;
+	t->leads = t->leaders[t->own] == s->rank;
+	return COLL_OK;
+}
+
+static int member(const struct team *t, uint32_t place)
+{
+	return t->layout->rank_at[place];
+}
+
+/* Sum up what the members of the host have. `more` operands come from elsewhere; where none does the last is final.
+ * Returns where the sum is. */
+static struct coll_at sum_up(const struct team *t, const struct coll_shape *s, struct coll_builder *b, int more)
+{
+	struct coll_at sum = coll_in(0);
+	uint32_t left = t->end - t->first - 1;
+
+	for (uint32_t p = t->first; p < t->end; p++) {
+		const bool last = left == 1 && more == 0;
+
+		if (member(t, p) == s->rank)
+			continue;
+		coll_build_recv_reduce(b, member(t, p), sum, last ? coll_out(0) : coll_scratch(2, 0),
+		                       COLL_INCOMING_RIGHT, last);
+		sum = coll_scratch(2, 0);
+		left--;
+	}
+	return sum;
+}
+
+static void hand_out(const struct team *t, const struct coll_shape *s, struct coll_builder *b, struct coll_at from)
+{
+	for (uint32_t p = t->first; p < t->end; p++)
+		if (member(t, p) != s->rank)
+			coll_build_send(b, member(t, p), from);
+}
+
+coll_status coll_algo_allreduce_leaders(const struct coll_shape *s, struct coll_builder *b)
+{
+	struct team t;
+	coll_status status = team_init(&t, s, false);
+
+	if (status)
+		return status;
+	coll_build_chunks(b, 1);
+	if (t.leads) {
+		coll_doubling(b, t.hosts, t.own, t.leaders, sum_up(&t, s, b, 1));
+		hand_out(&t, s, b, coll_out(0));
+	} else {
+		coll_build_send(b, t.leaders[t.own], coll_in(0));
+		coll_build_recv(b, t.leaders[t.own], coll_out(0));
+	}
+	free(t.leaders);
+	return coll_build_status(b);
+}
+
+coll_status coll_algo_barrier_leaders(const struct coll_shape *s, struct coll_builder *b)
+{
+	struct team t;
+	coll_status status = team_init(&t, s, false);
+
+	if (status)
+		return status;
+	coll_build_chunks(b, 1);
+	if (t.leads) {
+		for (uint32_t p = t.first; p < t.end; p++)
+			if (member(&t, p) != s->rank)
+				coll_build_recv(b, member(&t, p), coll_scratch(0, 0));
+		for (int d = 1; d < t.hosts; d *= 2) {
+			coll_build_send(b, t.leaders[coll_mod(t.own + d, t.hosts)], coll_in(0));
+			coll_build_recv(b, t.leaders[coll_mod(t.own - d, t.hosts)], coll_scratch(0, 0));
+		}
+		hand_out(&t, s, b, coll_in(0));
+	} else {
+		coll_build_send(b, t.leaders[t.own], coll_in(0));
+		coll_build_recv(b, t.leaders[t.own], coll_scratch(0, 0));
+	}
+	free(t.leaders);
+	return coll_build_status(b);
+}
+
+/* The place of this rank's host in the halving tree of hosts below the root's. */
+static struct coll_tree_place tree_of(const struct team *t, const struct coll_shape *s)
+{
+	const struct coll_layout_level *level = &t->layout->level[coll_layout_hosts(t->layout)];
+	struct coll_tree_place place;
+
+	coll_tree_halving(t->hosts, (int)level->group_at[t->layout->place_of[s->root]], t->own, &place);
+	return place;
+}
+
+coll_status coll_algo_broadcast_leaders(const struct coll_shape *s, struct coll_builder *b)
+{
+	const struct coll_at have = s->rank == s->root ? coll_in(0) : coll_out(0);
+	struct team t;
+	coll_status status = team_init(&t, s, true);
+
+	if (status)
+		return status;
+	coll_build_chunks(b, 1);
+	if (t.leads) {
+		const struct coll_tree_place at = tree_of(&t, s);
+
+		if (at.parent >= 0)
+			coll_build_recv(b, t.leaders[at.parent], coll_out(0));
+		for (int i = 0; i < at.children; i++)
+			coll_build_send(b, t.leaders[at.child[i].leader], have);
+		hand_out(&t, s, b, have);
+		if (s->rank == s->root)
+			coll_build_copy(b, coll_in(0), coll_out(0), false);
+	} else {
+		coll_build_recv(b, t.leaders[t.own], coll_out(0));
+	}
+	free(t.leaders);
+	return coll_build_status(b);
+}
+
+coll_status coll_algo_reduce_leaders(const struct coll_shape *s, struct coll_builder *b)
+{
+	struct team t;
+	coll_status status = team_init(&t, s, true);
+
+	if (status)
+		return status;
+	coll_build_chunks(b, 1);
+	if (t.leads) {
+		const struct coll_tree_place at = tree_of(&t, s);
+		struct coll_at sum = sum_up(&t, s, b, at.children + (at.parent >= 0));
+
+		for (int i = at.children - 1; i >= 0; i--) {
+			const bool last = i == 0 && at.parent < 0;
+
+			coll_build_recv_reduce(b, t.leaders[at.child[i].leader], sum,
+			                       last ? coll_out(0) : coll_scratch(2, 0), COLL_INCOMING_RIGHT, last);
+			sum = coll_scratch(2, 0);
+		}
+		if (at.parent >= 0)
+			coll_build_send(b, t.leaders[at.parent], sum);
+	} else {
+		coll_build_send(b, t.leaders[t.own], coll_in(0));
+	}
+	free(t.leaders);
+	return coll_build_status(b);
+}
+
+/* Two ways (up and down) or one through hosts of up to `most` ranks, and as many rounds between them. */
+static void cost(const struct coll_layout *l, int ways, bool reduces, double rounds, double exchanged,
+                 struct coll_algo_cost *inside, struct coll_algo_cost *between, double *host_sent)
+{
+	const struct coll_layout_level *level = &l->level[coll_layout_hosts(l)];
+	uint32_t most = 0;
+
+	for (uint32_t g = 0; g < level->groups; g++)
+		most = level->first[g + 1] - level->first[g] > most ? level->first[g + 1] - level->first[g] : most;
+	*inside = (struct coll_algo_cost){
+	        .rounds = ways,
+	        .frames = ways * (most - 1.0),
+	        .sent = most - 1.0,
+	        .received = most - 1.0,
+	        .reduced = reduces ? most - 1.0 : 0,
+	        .copied = reduces ? 0 : 1,
+	        .frame = 1,
+	        .scratch = reduces ? 3 : 1,
+	};
+	*between = (struct coll_algo_cost){
+	        .rounds = rounds,
+	        .frames = 2 * exchanged,
+	        .sent = exchanged,
+	        .received = exchanged,
+	        .reduced = reduces ? exchanged : 0,
+	        .frame = 1,
+	};
+	*host_sent = exchanged;
+}
+
+static int hosts_of(const struct coll_layout *l)
+{
+	return (int)l->level[coll_layout_hosts(l)].groups;
+}
+
+void coll_split_allreduce_leaders(const struct coll_layout *l, struct coll_algo_cost *inside,
+                                  struct coll_algo_cost *between, double *host_sent)
+{
+	const int n = hosts_of(l);
+
+	cost(l, 2, true, coll_fold_rounds(n), coll_floor_log2(n) + ((n & (n - 1)) != 0), inside, between, host_sent);
+}
+
+void coll_split_barrier_leaders(const struct coll_layout *l, struct coll_algo_cost *inside,
+                                struct coll_algo_cost *between, double *host_sent)
+{
+	const double rounds = coll_ceil_log2(hosts_of(l));
+
+	cost(l, 2, false, rounds, rounds, inside, between, host_sent);
+}
+
+void coll_split_broadcast_leaders(const struct coll_layout *l, struct coll_algo_cost *inside,
+                                  struct coll_algo_cost *between, double *host_sent)
+{
+	const double rounds = coll_ceil_log2(hosts_of(l));
+
+	cost(l, 1, false, rounds, rounds, inside, between, host_sent);
+}
+
+void coll_split_reduce_leaders(const struct coll_layout *l, struct coll_algo_cost *inside,
+                               struct coll_algo_cost *between, double *host_sent)
+{
+	const double rounds = coll_ceil_log2(hosts_of(l));
+
+	cost(l, 1, true, rounds, rounds, inside, between, host_sent);
+}
