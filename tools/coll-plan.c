@@ -476,11 +476,12 @@ static int count(const struct options *o)
 
 	if (root >= n)
 		refuse("not below the number of ranks", "--root");
-	printf("%-15s %-14s %5s %7s %7s %7s %7s %11s %11s %12s%s\n", "collective", "algorithm", "ranks", "steps", "fused",
-	       "sends", "rounds", "sent", "received", "all sent", o->layout ? "         host" : "");
+	printf("%-15s %-14s %5s %7s %7s %7s %7s %11s %11s %12s%s\n", "collective", "algorithm", "ranks", "steps",
+	       "fused", "sends", "rounds", "sent", "received", "all sent", o->layout ? "         host" : "");
 	for (size_t i = 0; i < coll_algos_count; i++)
-		if (selected(o, &coll_algos[i]) && (n == o->size ? serves(o, &coll_algos[i], false, PLAN_UNIFORM)
-		                                                 : plan_set_serves(&coll_algos[i], n, false, PLAN_UNIFORM)))
+		if (selected(o, &coll_algos[i]) &&
+		    (n == o->size ? serves(o, &coll_algos[i], false, PLAN_UNIFORM)
+		                  : plan_set_serves(&coll_algos[i], n, false, PLAN_UNIFORM)))
 			count_one(o, &coll_algos[i], n, root);
 	return 0;
 }

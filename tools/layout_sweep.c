@@ -158,8 +158,9 @@ static void check_level(struct state *st, const struct plan_set *set, uint32_t l
 		fine = exact ? out[g] == most_out && in[g] == most_in : out[g] <= most_out && in[g] <= most_in;
 		if (fine)
 			continue;
-		snprintf(why, sizeof(why), "group %u of level %u sends %llu and receives %llu chunks, bounds %llu and %llu",
-		         g, level, (unsigned long long)out[g], (unsigned long long)in[g], (unsigned long long)most_out,
+		snprintf(why, sizeof(why),
+		         "group %u of level %u sends %llu and receives %llu chunks, bounds %llu and %llu", g, level,
+		         (unsigned long long)out[g], (unsigned long long)in[g], (unsigned long long)most_out,
 		         (unsigned long long)most_in);
 		fail(st, set, "counted", why);
 	}
@@ -172,7 +173,8 @@ static void check_rounds(struct state *st, const struct plan_set *set)
 	uint32_t rounds = 0;
 	char why[96];
 
-	if (kind == COLL_KIND_BROADCAST || kind == COLL_KIND_REDUCE || set->algo->flags & COLL_ALGO_SHORT || !is_regular(set->layout, set->layout->nlevels))
+	if (kind == COLL_KIND_BROADCAST || kind == COLL_KIND_REDUCE || set->algo->flags & COLL_ALGO_SHORT ||
+	    !is_regular(set->layout, set->layout->nlevels))
 		return;
 	if (coll_plan_rounds(plan_set_plans(set, false), set->size, &rounds) == COLL_OK &&
 	    rounds <= (uint32_t)(kind == COLL_KIND_ALL_REDUCE ? 2 * most : most))
@@ -318,8 +320,7 @@ struct layout_sweep_result layout_sweep_run(const struct layout_sweep *sweep)
 
 		add(&st, &job);
 	}
-	while (started < sweep->threads - 1 && started < 64 &&
-	       pthread_create(&threads[started], NULL, work, &st) == 0)
+	while (started < sweep->threads - 1 && started < 64 && pthread_create(&threads[started], NULL, work, &st) == 0)
 		started++;
 	work(&st);
 	while (started > 0)

@@ -127,9 +127,9 @@ bool plan_layout_random(uint64_t seed, int most, struct coll_layout **layout)
 	/* A new group begins at a place by chance, on a finer level more often. */
 	for (int i = 0; fine && i < nlevels; i++)
 		for (int p = 1; p < size; p++)
-			k.group_at[i][p] = k.group_at[i][p - 1] +
-			                   ((i > 0 && k.group_at[i - 1][p] != k.group_at[i - 1][p - 1]) ||
-			                    coll_rng_next(&rng) % (uint64_t)(3 * (nlevels - i)) == 0);
+			k.group_at[i][p] =
+			        k.group_at[i][p - 1] + ((i > 0 && k.group_at[i - 1][p] != k.group_at[i - 1][p - 1]) ||
+			                                coll_rng_next(&rng) % (uint64_t)(3 * (nlevels - i)) == 0);
 	if (fine)
 		shuffle(&k, seed);
 	fine = fine && finish(&k, layout);

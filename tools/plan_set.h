@@ -17,7 +17,7 @@ struct plan_set {
 	bool ordered;
 	enum plan_lengths lengths;
 	const struct coll_layout *layout; /* not owned; NULL: none */
-	struct coll_plan **logical; /* by rank */
+	struct coll_plan **logical;       /* by rank */
 	struct coll_plan **fused;
 };
 

@@ -17,18 +17,19 @@
 #define SHORT   COLL_ALGO_SHORT
 #define PAIRS   (COLL_ALGO_RAGGED | COLL_ALGO_PAIRWISE)
 
-#define ROW(kind, name, flags, max_size, function)                                                  \
-	{                                                                                           \
+#define ROW(kind, name, flags, max_size, function)                                                        \
+	{                                                                                                 \
 		COLL_KIND_##kind, name, flags, max_size, coll_algo_##function, coll_cost_##function, NULL \
 	}
 
 /* Rows that read the layout; LAYOUT: rows that need one. */
-#define LEVELS(kind, name, flags, max_size, function)                                                                 \
-	{                                                                                                             \
-		COLL_KIND_##kind, name, flags, max_size, coll_algo_##function, coll_cost_##function, coll_split_##function \
+#define LEVELS(kind, name, flags, max_size, function)                                                \
+	{                                                                                            \
+		COLL_KIND_##kind, name, flags, max_size, coll_algo_##function, coll_cost_##function, \
+		        coll_split_##function                                                        \
 	}
-#define LAYOUT(kind, name, flags, max_size, function)                                             \
-	{                                                                                         \
+#define LAYOUT(kind, name, flags, max_size, function)                                                      \
+	{                                                                                                  \
 		COLL_KIND_##kind, name, flags, max_size, coll_algo_##function, NULL, coll_split_##function \
 	}
 

@@ -11,7 +11,7 @@ enum coll_algo_flag {
 	COLL_ALGO_RAGGED = 1 << 1,   /* block kinds: works when blocks differ in length and all know all lengths */
 	COLL_ALGO_PAIRWISE = 1 << 2, /* block kinds: works when only the two ends of a step know its length */
 	COLL_ALGO_LINKS = 1 << 3,    /* only chosen where ranks of several hosts have links of their own */
-	COLL_ALGO_SHORT = 1 << 4,    /* goes through one rank of each host: only chosen for vectors that fit a frame */
+	COLL_ALGO_SHORT = 1 << 4, /* goes through one rank of each host: chosen for short vectors, and only for them */
 };
 
 /*
@@ -51,8 +51,7 @@ extern const struct coll_algo coll_algos[];
 extern const size_t coll_algos_count;
 
 /* The price tag of a row for n ranks and their layout (NULL: none), inside and between hosts together. */
-void coll_algo_cost(const struct coll_algo *algo, int n, const struct coll_layout *layout,
-                    struct coll_algo_cost *cost);
+void coll_algo_cost(const struct coll_algo *algo, int n, const struct coll_layout *layout, struct coll_algo_cost *cost);
 
 /* NULL when there is no such row. */
 const struct coll_algo *coll_algo_find(enum coll_kind kind, const char *name);

@@ -86,7 +86,7 @@ Test(algos, every_row_is_proved_for_every_n_and_root)
 	for (size_t i = 0; i < coll_algos_count; i++) {
 		const struct coll_algo *a = &coll_algos[i];
 
-		for (int n = 1; n <= 20; n++)
+		for (int n = 1; n <= 20 && a->cost; n++) /* without: see tests/plans/layouts.c */
 			for (int root = 0; root < (rooted(a->kind) ? n : 1); root++) {
 				struct family f;
 

@@ -37,7 +37,7 @@ void coll_cost_allgather_circulant(int n, struct coll_algo_cost *c)
 }
 
 void coll_split_allgather_circulant(const struct coll_layout *l, struct coll_algo_cost *inside,
-                             struct coll_algo_cost *between, double *host_sent)
+                                    struct coll_algo_cost *between, double *host_sent)
 {
 	coll_levels_cost(l, true, 1, inside, between, host_sent);
 	inside->copied = inside->received + 1;

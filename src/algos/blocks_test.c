@@ -136,8 +136,7 @@ static void prove(int blocks, int n, int root)
 
 	plan_blocks = blocks;
 	for (int r = 0; r < n; r++) {
-		const struct coll_shape shape = {
-		        .kind = COLL_KIND_BROADCAST, .rank = r, .size = n, .root = root};
+		const struct coll_shape shape = {.kind = COLL_KIND_BROADCAST, .rank = r, .size = n, .root = root};
 
 		cr_assert_eq(coll_build_plan(&shape, "blocks", plan, &plans[0][r]), COLL_OK);
 		cr_assert_eq(coll_plan_lower(plans[0][r], &plans[1][r]), COLL_OK);

@@ -49,28 +49,25 @@ COLL_GENERATOR(barrier_dissemination);
 
 #undef COLL_GENERATOR
 
-/* Rows that read the layout. */
-#define COLL_SPLIT(name)                                                                                \
-	void coll_split_##name(const struct coll_layout *layout, struct coll_algo_cost *inside,         \
+/* Rows that read the layout, and rows that need one. */
+#define COLL_SPLIT(name)                                                                        \
+	void coll_split_##name(const struct coll_layout *layout, struct coll_algo_cost *inside, \
 	                       struct coll_algo_cost *between, double *host_sent)
+#define COLL_LAYOUT_GENERATOR(name)                                                       \
+	coll_status coll_algo_##name(const struct coll_shape *s, struct coll_builder *b); \
+	COLL_SPLIT(name)
 
 COLL_SPLIT(allreduce_circulant);
 COLL_SPLIT(allgather_circulant);
 COLL_SPLIT(reducescatter_circulant);
-COLL_SPLIT(broadcast_lanes);
-COLL_SPLIT(reduce_lanes);
-COLL_SPLIT(allreduce_leaders);
-COLL_SPLIT(barrier_leaders);
-COLL_SPLIT(broadcast_leaders);
-COLL_SPLIT(reduce_leaders);
+COLL_LAYOUT_GENERATOR(broadcast_lanes);
+COLL_LAYOUT_GENERATOR(reduce_lanes);
+COLL_LAYOUT_GENERATOR(allreduce_leaders);
+COLL_LAYOUT_GENERATOR(barrier_leaders);
+COLL_LAYOUT_GENERATOR(broadcast_leaders);
+COLL_LAYOUT_GENERATOR(reduce_leaders);
 
+#undef COLL_LAYOUT_GENERATOR
 #undef COLL_SPLIT
-
-coll_status coll_algo_broadcast_lanes(const struct coll_shape *s, struct coll_builder *b);
-coll_status coll_algo_reduce_lanes(const struct coll_shape *s, struct coll_builder *b);
-coll_status coll_algo_allreduce_leaders(const struct coll_shape *s, struct coll_builder *b);
-coll_status coll_algo_barrier_leaders(const struct coll_shape *s, struct coll_builder *b);
-coll_status coll_algo_broadcast_leaders(const struct coll_shape *s, struct coll_builder *b);
-coll_status coll_algo_reduce_leaders(const struct coll_shape *s, struct coll_builder *b);
 
 #endif

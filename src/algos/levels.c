@@ -285,8 +285,8 @@ void coll_levels_cost(const struct coll_layout *l, bool block, int phases, struc
 		if (!links)
 			local *= most;
 		if (most > 1 && block) {
-			add_stage(links ? between : inside, most, phases, (most - 1) * outer, carried,
-			          most != fewest, coll_levels_round(l, i, true));
+			add_stage(links ? between : inside, most, phases, (most - 1) * outer, carried, most != fewest,
+			          coll_levels_round(l, i, true));
 			if (links)
 				*host_sent += phases * (most - 1) * outer * local;
 		} else if (most > 1) {

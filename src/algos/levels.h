@@ -22,21 +22,17 @@
 #include "algos/algos.h"
 
 /* Of a stage whose groups are uneven: more frames than this do not make a link faster. */
-enum {
-	COLL_LEVELS_LANES = 8,
-	COLL_LEVELS_STAGES = COLL_LAYOUT_LEVELS_MAX + 1,
-	COLL_LEVELS_CHUNKS_MAX = 1 << 22
-};
+enum { COLL_LEVELS_LANES = 8, COLL_LEVELS_STAGES = COLL_LAYOUT_LEVELS_MAX + 1, COLL_LEVELS_CHUNKS_MAX = 1 << 22 };
 
 struct coll_levels {
 	const struct coll_shape *shape;
-	uint32_t stages;                       /* levels of the layout + 1; 1 without one */
-	uint32_t outer;                        /* the first stage in use: chunks are cut by stages outer .. stages - 1 */
-	uint32_t lanes[COLL_LEVELS_STAGES];    /* M_i; 1 before outer */
-	uint32_t chunks;                       /* their product */
-	uint32_t *start;                       /* block kinds of uneven groups: position of the first block at or after a chunk */
-	uint32_t *block_at;                    /* block kinds: block at a position; NULL: equal */
-	struct coll_ring *rings;               /* of the stage asked for last */
+	uint32_t stages;                    /* levels of the layout + 1; 1 without one */
+	uint32_t outer;                     /* the first stage in use: chunks are cut by stages outer .. stages - 1 */
+	uint32_t lanes[COLL_LEVELS_STAGES]; /* M_i; 1 before outer */
+	uint32_t chunks;                    /* their product */
+	uint32_t *start;         /* block kinds of uneven groups: position of the first block at or after a chunk */
+	uint32_t *block_at;      /* block kinds: block at a position; NULL: equal */
+	struct coll_ring *rings; /* of the stage asked for last */
 	uint32_t rings_capacity;
 };
 
@@ -48,9 +44,9 @@ void coll_levels_fini(struct coll_levels *v);
 struct coll_ring {
 	const struct coll_levels *levels;
 	uint32_t stage;
-	uint32_t base, span;  /* chunks of the ring: [base, base + span), base a multiple of span */
-	uint32_t first;       /* the first child */
-	int count;            /* of members */
+	uint32_t base, span; /* chunks of the ring: [base, base + span), base a multiple of span */
+	uint32_t first;      /* the first child */
+	int count;           /* of members */
 	int me;
 };
 

@@ -1,55 +1,56 @@
 /*
- * Reduce along the chain of hosts, see chain.h: the ranks of a host reduce-scatter the vector into
+ * Reduce along the chain of hosts, see pipeline.h: the ranks of a host reduce-scatter the vector into
  * lanes, each lane is summed from host to host towards the root's, whose ranks hand the root the result. Commutative
  * operations. No link carries more than the vector once.
  */
-#include "algos/chain.h"
 #include "algos/circulant.h"
 #include "algos/generators.h"
+#include "algos/pipeline.h"
 
 /* Send on the lanes from *sent on of which all of a frame lies before `end`. */
-static void send_up_to(const struct coll_chain *c, struct coll_builder *b, uint8_t from, uint32_t *sent, uint32_t end)
+static void send_up_to(const struct coll_pipeline *c, struct coll_builder *b, uint8_t from, uint32_t *sent,
+                       uint32_t end)
 {
-	for (*sent = coll_chain_next(c, *sent); *sent < end; *sent = coll_chain_next(c, *sent)) {
-		const uint32_t run = coll_chain_run(c, c->at, c->at - 1, *sent);
+	for (*sent = coll_pipeline_next(c, *sent); *sent < end; *sent = coll_pipeline_next(c, *sent)) {
+		const uint32_t run = coll_pipeline_run(c, c->at, c->at - 1, *sent);
 
 		if (*sent + run > end)
 			return;
 		coll_build_run(b, run, 0, 0, false);
-		coll_build_send(b, coll_chain_owner(c, c->at - 1, *sent), (struct coll_at){from, *sent});
+		coll_build_send(b, coll_pipeline_owner(c, c->at - 1, *sent), (struct coll_at){from, *sent});
 		*sent += run;
 	}
 }
 
-static void pass_on(const struct coll_chain *c, const struct coll_shape *s, struct coll_builder *b, bool raw)
+static void pass_on(const struct coll_pipeline *c, const struct coll_shape *s, struct coll_builder *b, bool raw)
 {
 	const bool ends = c->at + 1 == c->count, last = c->at == 0;
 	const uint8_t from = raw ? COLL_BUF_IN : COLL_BUF_SCRATCH;
 	const uint8_t to = last && s->rank == s->root ? COLL_BUF_OUT : COLL_BUF_SCRATCH;
-	uint32_t lane = coll_chain_next(c, 0), sent = 0;
+	uint32_t lane = coll_pipeline_next(c, 0), sent = 0;
 
 	while (!ends && lane < c->levels.chunks) {
-		const uint32_t run = coll_chain_run(c, c->at, c->at + 1, lane);
+		const uint32_t run = coll_pipeline_run(c, c->at, c->at + 1, lane);
 
 		coll_build_run(b, run, 0, 0, false);
-		coll_build_recv_reduce(b, coll_chain_owner(c, c->at + 1, lane), (struct coll_at){from, lane},
+		coll_build_recv_reduce(b, coll_pipeline_owner(c, c->at + 1, lane), (struct coll_at){from, lane},
 		                       (struct coll_at){to, lane}, COLL_INCOMING_LEFT, last);
 		lane += run;
 		if (!last)
 			send_up_to(c, b, to, &sent, lane);
-		lane = coll_chain_next(c, lane);
+		lane = coll_pipeline_next(c, lane);
 	}
 	if (!last)
 		send_up_to(c, b, ends ? from : to, &sent, c->levels.chunks);
 }
 
 /* The root's own host. */
-static void collect(const struct coll_chain *c, const struct coll_shape *s, struct coll_builder *b)
+static void collect(const struct coll_pipeline *c, const struct coll_shape *s, struct coll_builder *b)
 {
 	for (uint32_t lane = 0, run; lane < c->levels.chunks; lane += run) {
-		const int owner = coll_chain_owner(c, 0, lane);
+		const int owner = coll_pipeline_owner(c, 0, lane);
 
-		run = coll_chain_run(c, 0, 0, lane);
+		run = coll_pipeline_run(c, 0, 0, lane);
 		coll_build_run(b, run, 0, 0, false);
 		if (s->rank == owner && owner != s->root)
 			coll_build_send(b, s->root, coll_scratch(0, lane));
@@ -60,9 +61,9 @@ static void collect(const struct coll_chain *c, const struct coll_shape *s, stru
 
 coll_status coll_algo_reduce_lanes(const struct coll_shape *s, struct coll_builder *b)
 {
-	struct coll_chain c;
+	struct coll_pipeline c;
 	bool raw = true;
-	coll_status status = coll_chain_init(&c, s, b);
+	coll_status status = coll_pipeline_init(&c, s, b);
 
 	if (!status)
 		status = coll_circulant_reduce_scatter(&c.levels, b, COLL_BUF_SCRATCH, false, &raw);
@@ -71,12 +72,12 @@ coll_status coll_algo_reduce_lanes(const struct coll_shape *s, struct coll_build
 		if (c.at == 0)
 			collect(&c, s, b);
 	}
-	coll_chain_fini(&c);
+	coll_pipeline_fini(&c);
 	return status ? status : coll_build_status(b);
 }
 
 void coll_split_reduce_lanes(const struct coll_layout *l, struct coll_algo_cost *inside, struct coll_algo_cost *between,
                              double *host_sent)
 {
-	coll_chain_cost(l, true, inside, between, host_sent);
+	coll_pipeline_cost(l, true, inside, between, host_sent);
 }

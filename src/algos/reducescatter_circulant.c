@@ -41,7 +41,7 @@ void coll_cost_reducescatter_circulant(int n, struct coll_algo_cost *c)
 }
 
 void coll_split_reducescatter_circulant(const struct coll_layout *l, struct coll_algo_cost *inside,
-                             struct coll_algo_cost *between, double *host_sent)
+                                        struct coll_algo_cost *between, double *host_sent)
 {
 	coll_levels_cost(l, true, 1, inside, between, host_sent);
 	inside->reduced = inside->received;

@@ -118,6 +118,8 @@ enum {
 	COLL_PRICE_PIECE_BYTES = 256 << 10,
 	/* Two ranks over sockets send shorter vectors whole, in one round. algorithms.md, The price */
 	COLL_PRICE_EXCHANGE_MAX = 256 << 10,
+	/* Between hosts of several ranks: shorter vectors go through one rank of each. levels.md, Short calls */
+	COLL_LEADERS_MAX = 16 << 10,
 
 	/* ---- Short calls ---- */
 

@@ -216,7 +216,8 @@ static void describe(const struct coll_comm *comm)
 	if (comm->layout)
 		coll_layout_print(comm->layout, layout, sizeof(layout));
 	coll_log(&ctx->logger, COLL_LOG_INFO,
-	         "rank %d of %d on host %s (%u host%s, %d here%s), layout %s, launcher %s, slots %u x %zu bytes, kernels %s",
+	         "rank %d of %d on host %s (%u host%s, %d here%s), layout %s, launcher %s, slots %u x %zu bytes, "
+	         "kernels %s",
 	         comm->rank, comm->size, ctx->info.host_name, comm->rank_map.hosts,
 	         comm->rank_map.hosts == 1 ? "" : "s", comm->rank_map.local_size,
 	         ctx->dedicated_cores ? "" : ", more ranks than cores", layout, ctx->identity.launcher, comm->slots,

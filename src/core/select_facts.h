@@ -16,8 +16,8 @@ struct coll_select_facts {
 	/* Where the ranks are; NULL: nothing tells them apart. Then also, for pairs of one host: */
 	const struct coll_layout *layout;
 	struct coll_transport_caps inside;
-	int local_max; /* ranks of the host that has most */
-	double reduce_bytes_per_ns;      /* table value, not measured */
+	int local_max;              /* ranks of the host that has most */
+	double reduce_bytes_per_ns; /* table value, not measured */
 	double copy_bytes_per_ns;
 	bool oversubscribed; /* more ranks than cores on some host */
 	bool one_host;       /* all ranks are on one */

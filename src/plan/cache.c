@@ -77,8 +77,8 @@ static uint64_t hash_of(const struct key *k)
 static bool same_key(const struct key *a, const struct key *b)
 {
 	return a->kind == b->kind && strcmp(a->algo, b->algo) == 0 && a->rank == b->rank && a->size == b->size &&
-	       a->root == b->root && a->ordered == b->ordered && a->uniform == b->uniform &&
-	       a->layout == b->layout && a->generation == b->generation;
+	       a->root == b->root && a->ordered == b->ordered && a->uniform == b->uniform && a->layout == b->layout &&
+	       a->generation == b->generation;
 }
 
 /* ---- The list by age: entries that are not pinned ---- */

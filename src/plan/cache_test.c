@@ -32,8 +32,7 @@ static coll_status broken_chain(const struct coll_shape *s, struct coll_builder 
 
 static struct coll_shape shape(int rank, int root)
 {
-	return (struct coll_shape){
-	        .kind = COLL_KIND_BROADCAST, .rank = rank, .size = 5, .root = root, .uniform = true};
+	return (struct coll_shape){.kind = COLL_KIND_BROADCAST, .rank = rank, .size = 5, .root = root, .uniform = true};
 }
 
 static const struct coll_plan *obtain(struct coll_plan_cache *c, int rank, int root)

@@ -40,7 +40,7 @@ struct coll_draft {
 	coll_status status; /* sticky */
 	uint32_t chunks;
 	const uint32_t *block_at; /* as in a plan; not owned */
-	bool arm; /* mark RECVs whose destination nothing touched before */
+	bool arm;                 /* mark RECVs whose destination nothing touched before */
 	struct coll_draft_lane lanes[COLL_LANES_MAX];
 	struct coll_draft_place *places; /* open addressing, power of two */
 	size_t places_capacity;

@@ -53,7 +53,7 @@ static uint32_t split_once(struct sorted *s, int size, const uint32_t *group_of)
 	qsort(s, (size_t)size, sizeof(*s), by_value);
 	for (int i = 0; i < size; i++)
 		s[i].lead = i > 0 && s[i].group == s[i - 1].group && s[i].value == s[i - 1].value ? s[i - 1].lead
-		                                                                                   : s[i].rank;
+		                                                                                  : s[i].rank;
 	qsort(s, (size_t)size, sizeof(*s), by_lead);
 	for (int i = 0; i < size; i++)
 		groups += i == 0 || s[i].group != s[i - 1].group || s[i].lead != s[i - 1].lead;

@@ -73,9 +73,9 @@ struct coll_shape {
 	enum coll_kind kind;
 	int rank;
 	int size;
-	int root;     /* rooted kinds; 0 otherwise */
-	bool ordered; /* operands must combine in rank order (op not commutative) */
-	bool uniform; /* block kinds: all blocks have the same length */
+	int root;                         /* rooted kinds; 0 otherwise */
+	bool ordered;                     /* operands must combine in rank order (op not commutative) */
+	bool uniform;                     /* block kinds: all blocks have the same length */
 	const struct coll_layout *layout; /* where the ranks are; NULL: nothing tells them apart */
 };
 
@@ -168,7 +168,7 @@ struct coll_plan {
 	/* Block kinds: the block at each position of a run, so that neighbours in the layout are
 	 * neighbours in a run; chunks entries. NULL: block p is at position p. */
 	const uint32_t *block_at;
-	size_t bytes;                  /* of the whole plan: one allocation, see coll_plan_free() */
+	size_t bytes; /* of the whole plan: one allocation, see coll_plan_free() */
 };
 
 static inline uint32_t coll_plan_nsteps(const struct coll_plan *p)

@@ -27,7 +27,7 @@
  * With a layout the ranks of a host share its links. A row that reads the layout says what it does inside a host and
  * between hosts, each at the price of its own paths, and what the busiest host sends. Of other rows
  * the worst is assumed, that everything each rank of a host sends leaves the host; only rows that read the layout are
- * lean.
+ * lean, and of those up to COLL_LEADERS_MAX the ones for short vectors.
  *
  * Ranks of one host that share its cores, over sockets, wait only for cores. An all-reduce
  * takes the time of the frames of all ranks together. A row is then lean if it sends at
@@ -260,8 +260,10 @@ void coll_select_price(const struct coll_select_facts *f, const struct coll_sele
 	        .ns = shared ? shared_ns(&c, f->size, total) : first + (tiles - 1) * larger(busy, first / windows),
 	        .windows = (uint32_t)windows,
 	        .fits = c.scratch * tile <= (double)f->scratch_bytes_max,
-	        .lean = call->kind != COLL_KIND_ALL_REDUCE || total < COLL_PRICE_LONG_BYTES ||
-	                (f->layout ? algo->split && !(algo->flags & COLL_ALGO_SHORT) : lean(f, &c, total, shared)),
+	        .lean = f->layout && total <= COLL_LEADERS_MAX
+	                        ? (algo->flags & COLL_ALGO_SHORT) != 0
+	                        : call->kind != COLL_KIND_ALL_REDUCE || total < COLL_PRICE_LONG_BYTES ||
+	                                  (f->layout ? algo->split != NULL : lean(f, &c, total, shared)),
 	};
 }
 

@@ -7,6 +7,7 @@
  */
 #include <stdio.h>
 
+#include "base/limits.h"
 #include "select/cost.h"
 #include "select/forced.h"
 #include "select/price.h"
@@ -75,6 +76,11 @@ static bool has_links(const struct coll_select_facts *f)
 	return f->caps.cross_host && !f->one_host;
 }
 
+static bool is_short(const struct coll_select_call *call)
+{
+	return call->kind == COLL_KIND_BARRIER || call->count * call->elem_bytes <= COLL_LEADERS_MAX;
+}
+
 static void rank_rows(const struct coll_select_facts *f, const struct coll_select_call *call, struct ranking *r)
 {
 	*r = (struct ranking){.first = NULL};
@@ -82,7 +88,8 @@ static void rank_rows(const struct coll_select_facts *f, const struct coll_selec
 		const struct coll_algo *a = &coll_algos[i];
 		struct coll_select_price price;
 
-		if (a->kind != call->kind || obstacle(a, f, call) || ((a->flags & COLL_ALGO_LINKS) && !has_links(f)))
+		if (a->kind != call->kind || obstacle(a, f, call) || ((a->flags & COLL_ALGO_LINKS) && !has_links(f)) ||
+		    ((a->flags & COLL_ALGO_SHORT) && !is_short(call)))
 			continue;
 		coll_select_price(f, call, a, &price);
 		rank_row(r, a, &price);

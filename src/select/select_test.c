@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/limits.h"
 #include "select/cost.h"
 #include "select/frame.h"
 #include "select/select.h"
@@ -387,4 +388,79 @@ Test(tune, shorter_frames_on_a_link_leave_as_many_bytes_under_way)
 	f.windows_max = 4;
 	cr_assert_eq(coll_select_plan(&f, &c, false, &shorter), COLL_OK);
 	cr_assert_eq(shorter.windows, 4);
+}
+
+/* ---- Layouts ---- */
+
+/* Two hosts of four ranks over tcp, shared memory within. */
+static struct coll_layout *two_hosts(struct coll_select_facts *f)
+{
+	static const uint32_t host_of[] = {0, 1, 0, 1, 0, 1, 0, 1};
+	const struct coll_layout_split hosts = {"host", true, host_of};
+	struct coll_layout *l = NULL;
+
+	cr_assert_eq(coll_layout_create(8, &hosts, 1, &l), COLL_OK);
+	*f = nets[NETS - 1].facts;
+	f->size = 8;
+	f->layout = l;
+	f->local_max = 4;
+	f->inside = nets[0].facts.caps;
+	return l;
+}
+
+static const char *selected(const struct coll_select_facts *f, enum coll_kind kind, size_t bytes, bool ordered)
+{
+	const struct coll_select_call c = {kind, bytes / 4, 4, ordered, false, false};
+	struct coll_select_choice choice;
+
+	cr_assert_eq(coll_select_plan(f, &c, false, &choice), COLL_OK);
+	return choice.algo->name;
+}
+
+Test(tune, long_calls_between_hosts_take_rows_that_read_the_layout)
+{
+	struct coll_select_facts f;
+	struct coll_layout *l = two_hosts(&f);
+
+	for (size_t bytes = 256 << 10; bytes <= (size_t)64 << 20; bytes *= 4) {
+		cr_assert_str_eq(selected(&f, COLL_KIND_ALL_REDUCE, bytes, false), "circulant");
+		cr_assert_str_eq(selected(&f, COLL_KIND_ALL_GATHER, bytes, false), "circulant");
+		cr_assert_str_eq(selected(&f, COLL_KIND_REDUCE_SCATTER, bytes, false), "circulant");
+		cr_assert_str_eq(selected(&f, COLL_KIND_BROADCAST, bytes, false), "lanes");
+		cr_assert_str_eq(selected(&f, COLL_KIND_REDUCE, bytes, false), "lanes");
+		cr_assert_neq(
+		        coll_algo_find(COLL_KIND_ALL_REDUCE, selected(&f, COLL_KIND_ALL_REDUCE, bytes, true))->flags &
+		                COLL_ALGO_ORDERED,
+		        0, "an operation that does not commute keeps its order");
+	}
+	coll_layout_destroy(&l);
+}
+
+Test(tune, short_calls_between_hosts_go_through_one_rank_of_each)
+{
+	static const enum coll_kind kinds[] = {COLL_KIND_ALL_REDUCE, COLL_KIND_BROADCAST, COLL_KIND_REDUCE,
+	                                       COLL_KIND_BARRIER};
+	struct coll_select_facts f;
+	struct coll_layout *l = two_hosts(&f);
+
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		cr_assert_str_eq(selected(&f, kinds[i], 8, false), "leaders");
+		cr_assert_str_eq(selected(&f, kinds[i], COLL_LEADERS_MAX, false), "leaders");
+		if (kinds[i] != COLL_KIND_BARRIER)
+			cr_assert_str_neq(selected(&f, kinds[i], COLL_LEADERS_MAX + 4, false), "leaders");
+	}
+	coll_layout_destroy(&l);
+}
+
+Test(tune, without_a_layout_rows_that_need_one_are_refused_by_reason)
+{
+	struct coll_select_facts f = nets[NETS - 1].facts;
+	const struct coll_select_call c = {COLL_KIND_BROADCAST, 1 << 20, 4, false, false, false};
+	struct coll_select_choice choice;
+
+	f.size = 8;
+	cr_assert_str_neq(selected(&f, COLL_KIND_BROADCAST, 1 << 20, false), "lanes");
+	f.forced = "broadcast:lanes";
+	cr_assert_eq(coll_select_plan(&f, &c, true, &choice), COLL_ERR_CONFIG);
+	cr_assert(strstr(choice.why, "several hosts"), "%s", choice.why);
 }

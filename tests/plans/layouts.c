@@ -89,8 +89,8 @@ static void the_hash_is_that_of_what_differs(void)
 
 static void texts_that_are_no_layouts_are_refused(void)
 {
-	static const char *const texts[] = {"",    "x",   "4",    "4x",  "x4",    "2x0",        "2x-1",
-	                                    "2 4", "2,,", "2,0",  "a,b", "2x3,4", "70000,1",    "2x2x2x2x2x2x2x2",
+	static const char *const texts[] = {"",    "x",   "4",    "4x",  "x4",    "2x0",     "2x-1",
+	                                    "2 4", "2,,", "2,0",  "a,b", "2x3,4", "70000,1", "2x2x2x2x2x2x2x2",
 	                                    "2.5", "1e3", "-1,2", "+2,2"};
 	struct coll_layout *l;
 	int size;

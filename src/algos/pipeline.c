@@ -1,14 +1,14 @@
 /*
- * See chain.h.
+ * See pipeline.h.
  */
-#include "algos/chain.h"
+#include "algos/pipeline.h"
 
 #include <stdlib.h>
 
 #include "algos/ranks.h"
 
 /* Append the groups of the chain's level below a group of level stage - 1; those of the root come first. */
-static void append(struct coll_chain *c, const struct coll_layout *l, uint32_t stage, uint32_t group, int root_place)
+static void append(struct coll_pipeline *c, const struct coll_layout *l, uint32_t stage, uint32_t group, int root_place)
 {
 	uint32_t first, begin = 0;
 	const uint32_t count = coll_layout_children(l, stage, group, &first);
@@ -26,13 +26,13 @@ static void append(struct coll_chain *c, const struct coll_layout *l, uint32_t s
 	}
 }
 
-coll_status coll_chain_init(struct coll_chain *c, const struct coll_shape *s, struct coll_builder *b)
+coll_status coll_pipeline_init(struct coll_pipeline *c, const struct coll_shape *s, struct coll_builder *b)
 {
 	const struct coll_layout *l = s->layout;
 	uint32_t own;
 	coll_status status;
 
-	*c = (struct coll_chain){.count = 0};
+	*c = (struct coll_pipeline){.count = 0};
 	if (!l)
 		return COLL_ERR_UNSUPPORTED;
 	c->level = coll_layout_hosts(l);
@@ -49,38 +49,38 @@ coll_status coll_chain_init(struct coll_chain *c, const struct coll_shape *s, st
 	return COLL_OK;
 }
 
-void coll_chain_fini(struct coll_chain *c)
+void coll_pipeline_fini(struct coll_pipeline *c)
 {
 	coll_levels_fini(&c->levels);
 	free(c->order);
 	c->order = NULL;
 }
 
-int coll_chain_owner(const struct coll_chain *c, uint32_t at, uint32_t lane)
+int coll_pipeline_owner(const struct coll_pipeline *c, uint32_t at, uint32_t lane)
 {
 	return coll_levels_owner(&c->levels, c->level + 1, c->order[at], lane);
 }
 
-uint32_t coll_chain_run(const struct coll_chain *c, uint32_t at, uint32_t other, uint32_t lane)
+uint32_t coll_pipeline_run(const struct coll_pipeline *c, uint32_t at, uint32_t other, uint32_t lane)
 {
-	const int here = coll_chain_owner(c, at, lane), there = coll_chain_owner(c, other, lane);
+	const int here = coll_pipeline_owner(c, at, lane), there = coll_pipeline_owner(c, other, lane);
 	uint32_t run = 1;
 
-	while (lane + run < c->levels.chunks && coll_chain_owner(c, at, lane + run) == here &&
-	       coll_chain_owner(c, other, lane + run) == there)
+	while (lane + run < c->levels.chunks && coll_pipeline_owner(c, at, lane + run) == here &&
+	       coll_pipeline_owner(c, other, lane + run) == there)
 		run++;
 	return run;
 }
 
-uint32_t coll_chain_next(const struct coll_chain *c, uint32_t lane)
+uint32_t coll_pipeline_next(const struct coll_pipeline *c, uint32_t lane)
 {
-	while (lane < c->levels.chunks && coll_chain_owner(c, c->at, lane) != c->levels.shape->rank)
+	while (lane < c->levels.chunks && coll_pipeline_owner(c, c->at, lane) != c->levels.shape->rank)
 		lane++;
 	return lane;
 }
 
-void coll_chain_cost(const struct coll_layout *l, bool reduces, struct coll_algo_cost *inside,
-                     struct coll_algo_cost *between, double *host_sent)
+void coll_pipeline_cost(const struct coll_layout *l, bool reduces, struct coll_algo_cost *inside,
+                        struct coll_algo_cost *between, double *host_sent)
 {
 	const uint32_t level = coll_layout_hosts(l);
 	double lanes = 1, fewest_lanes = 1, rounds = 0;

@@ -1,0 +1,60 @@
+#!/usr/bin/env python3
+"""Collectives between hosts of several ranks, whatever their numbers: right results, every plan verified as it is made, and
+the same layout on every rank. Hosts are made by COLL_HOST_ID, so no right is needed.
+
+layouts.py COLLRUN BENCH_FOLDER
+"""
+import re
+import subprocess
+import sys
+
+PROGRAMS = ["allreduce", "broadcast", "reduce", "all_gather", "reduce_scatter", "all_to_all", "gather", "scatter"]
+# The host of each rank, and how the log should name the layout.
+CASES = [
+    ("0011", "host(2) x rank(2)"),
+    ("010101", "host(2) x rank(3)"),
+    ("0111", "host(2) x rank(1..3)"),
+    ("2100212", "host(3) x rank(2..3)"),
+    ("0123", "flat"),
+    ("0000", "flat"),
+]
+
+
+def run(collrun, program, hosts, env, *arguments):
+    script = "h=%s; %s COLL_HOST_ID=x${h:$COLL_RANK:1} exec %s %s" % (hosts, env, program, " ".join(arguments))
+    return subprocess.run([collrun, "-n", str(len(hosts)), "bash", "-c", script], capture_output=True, text=True, timeout=120)
+
+
+def main():
+    collrun, folder = sys.argv[1:3]
+    passed = failed = 0
+
+    def check(fine, what, output):
+        nonlocal passed, failed
+        print(("ok    " if fine else "FAILED") + " " + what)
+        if not fine:
+            print(output[-2000:])
+        passed += fine
+        failed += not fine
+
+    for hosts, layout in CASES:
+        for name in PROGRAMS if len(set(hosts)) > 1 else PROGRAMS[:1]:
+            r = run(collrun, f"{folder}/{name}_perf", hosts, "COLL_VERIFY=1 COLL_DEBUG=info", "-b 12 -e 300012 -f 13 -n 2 -w 1 -c 1")
+            text = r.stdout + r.stderr
+            right = r.returncode == 0 and "Out of bounds values : 0 OK" in text
+            said = re.findall(r"layout (.*?), launcher", text)
+            check(right and len(said) == len(hosts) and set(said) == {layout}, f"{name} {hosts}: {layout}", text)
+    r = run(collrun, f"{folder}/barrier_perf", "0011", "COLL_VERIFY=1", "-n 3 -w 1")
+    check(r.returncode == 0, "barrier 0011", r.stdout + r.stderr)
+    r = run(collrun, f"{folder}/allreduce_perf", "0011", "COLL_LAYOUT=flat COLL_DEBUG=info", "-b 1M -e 1M -n 1 -w 1 -c 1")
+    check(r.returncode == 0 and "layout flat" in r.stdout + r.stderr, "COLL_LAYOUT=flat", r.stdout + r.stderr)
+    r = run(collrun, f"{folder}/allreduce_perf", "0011", "COLL_LAYOUT=deep", "-b 8 -e 8")
+    check(r.returncode != 0 and "COLL_LAYOUT=deep" in r.stderr + r.stdout, "COLL_LAYOUT=deep is refused", r.stdout + r.stderr)
+    r = run(collrun, f"{folder}/allreduce_perf", "0011", "COLL_LAYOUT=$([ $COLL_RANK = 2 ] && echo flat || echo auto)", "-b 8 -e 8")
+    check(r.returncode != 0 and "COLL_LAYOUT" in r.stderr + r.stdout, "ranks that differ in COLL_LAYOUT are refused", r.stdout + r.stderr)
+    print(f"{passed} passed, {failed} failed, 0 skipped")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
