@@ -11,6 +11,7 @@
  *           (PLACE: in or out; MEMORY: plain or own)
  *   check                                   "ok HASH", or "wrong COUNT of N at INDEX"
  *   block HOW CALLS WARM                    "time SECONDS" of CALLS calls, or "wrong WHAT"
+ *           (HOW: loop, each or back)
  *   quit                                    ends the rank
  *
  * How a block is timed. Every call's input is written anew before it: a loop that never
@@ -23,8 +24,12 @@
  *         the moment the last rank enters it until the last rank leaves it, so that ranks
  *         that leave the meeting a little late do not count.
  *
- * The root of a broadcast moves on by one with each call: a fixed root would run ahead
- * of the others, and the time would be that of a pipeline, not of a broadcast.
+ *   back: the calls follow each other without a pause, on data that is written once, before
+ *         the time begins. For links that are slower than the memory by far.
+ *
+ * The root of a broadcast or a reduce moves on by one with each call: a fixed root would run
+ * ahead of the others, and the time would be that of a pipeline, not of a broadcast. Calls
+ * back to back have root 0: a root that moves would use both directions of a link at once.
  */
 #include "driver.h"
 
@@ -162,6 +167,7 @@ static float pattern_out(const struct bench_job *j, size_t i)
 	case BENCH_REDUCE_SCATTER: return pattern_sum(j->size, (size_t)j->rank * j->count + i);
 	case BENCH_ALL_GATHER: return pattern((int)block, in_block);
 	case BENCH_ALL_TO_ALL: return pattern((int)block, (size_t)j->rank * j->count + in_block);
+	case BENCH_REDUCE: return pattern_sum(j->size, i);
 	default: return 0;
 	}
 }
@@ -282,8 +288,8 @@ static void use(int set)
 
 static int kind_named(const char *name)
 {
-	static const char *const names[BENCH_KINDS] = {"all_reduce", "broadcast",  "reduce_scatter",
-	                                               "all_gather", "all_to_all", "barrier"};
+	static const char *const names[BENCH_KINDS] = {"all_reduce", "broadcast", "reduce_scatter", "all_gather",
+	                                               "all_to_all", "barrier",   "reduce"};
 
 	for (int k = 0; k < BENCH_KINDS; k++)
 		if (strcmp(names[k], name) == 0)
@@ -338,9 +344,16 @@ static void prepare(const char *line)
 	answer("ok");
 }
 
+static bool rooted(const struct bench_job *j)
+{
+	return j->kind == BENCH_BROADCAST || j->kind == BENCH_REDUCE;
+}
+
+/* Whether there is a result, and it must be right. */
 static bool checked(void)
 {
-	return me.job.kind != BENCH_BARRIER && (!bench_library.checked || bench_library.checked(&me.job));
+	return me.job.kind != BENCH_BARRIER && (me.job.kind != BENCH_REDUCE || me.job.rank == me.job.root) &&
+	       (!bench_library.checked || bench_library.checked(&me.job));
 }
 
 static void check(void)
@@ -383,7 +396,7 @@ static int run_loop(struct bench_job *j, unsigned first, int n)
 	for (unsigned k = first; k != first + (unsigned)n; k++) {
 		if (j->sets > 1)
 			use((int)(k % (unsigned)j->sets));
-		if (j->kind == BENCH_BROADCAST)
+		if (rooted(j))
 			j->root = (int)(k % (unsigned)j->size);
 		touch(j, k);
 		failed |= me.call(j);
@@ -400,7 +413,7 @@ static int run_each(struct bench_job *j, unsigned first, int n, struct times *t)
 	for (int i = 0; i < n; i++) {
 		const unsigned k = first + (unsigned)i, ahead = (unsigned)j->sets / 2;
 
-		if (j->kind == BENCH_BROADCAST)
+		if (rooted(j))
 			j->root = (int)(k % (unsigned)j->size);
 		use((int)((k + ahead) % (unsigned)j->sets));
 		touch(j, ahead ? 0 : k);
@@ -411,6 +424,28 @@ static int run_each(struct bench_job *j, unsigned first, int n, struct times *t)
 		t->end[i] = now_ns();
 	}
 	return failed;
+}
+
+/* Calls on the same data, which the caller has written. */
+static int run_back(struct bench_job *j, int n)
+{
+	int failed = 0;
+
+	for (int i = 0; i < n; i++)
+		failed |= me.call(j);
+	return failed;
+}
+
+/* The input of call 0 of root 0; no result of an earlier call is left. */
+static void write_once(struct bench_job *j)
+{
+	const size_t out = j->count * blocks_out(j);
+
+	use(0);
+	j->root = 0;
+	for (size_t i = 0; i < out; i++)
+		j->out[i] = -1;
+	touch(j, 0);
 }
 
 /* Nanoseconds from the last entry to the last exit. */
@@ -454,12 +489,16 @@ static void block(const char *line)
 			ns += span(&me.times[0].begin[i], &me.times[0].end[i], stride);
 		ns = (uint64_t)((double)ns * calls / n);
 	} else {
-		failed = run_loop(j, 0, warm);
+		const bool back = strcmp(how, "back") == 0;
+
+		if (back)
+			write_once(j);
+		failed = back ? run_back(j, warm) : run_loop(j, 0, warm);
 		bench_meet();
 		me.shared->rank[me.rank].begin = now_ns();
-		failed |= run_loop(j, (unsigned)warm, calls);
+		failed |= back ? run_back(j, calls) : run_loop(j, (unsigned)warm, calls);
 		me.shared->rank[me.rank].end = now_ns();
-		last = (unsigned)(warm + calls) - 1;
+		last = back ? 0 : (unsigned)(warm + calls) - 1;
 		bench_meet();
 		ns = span(&me.shared->rank[0].begin, &me.shared->rank[0].end, 2);
 	}
@@ -538,18 +577,18 @@ static void pin(int rank)
 	cpu_set_t mine;
 	int seen = 0, cores;
 
-	if (getenv("COLL_BENCH_UNPINNED"))
-		return;
 	if (CPU_COUNT(&allowed) == 0 && sched_getaffinity(0, sizeof(allowed), &allowed) != 0)
 		die("sched_getaffinity");
 	cores = CPU_COUNT(&allowed);
+	me.crowded = me.size > cores;
+	if (getenv("COLL_BENCH_UNPINNED"))
+		return;
 	CPU_ZERO(&mine);
 	for (int c = 0; c < CPU_SETSIZE; c++)
 		if (CPU_ISSET(c, &allowed) && seen++ == rank % cores)
 			CPU_SET(c, &mine);
 	if (sched_setaffinity(0, sizeof(mine), &mine) != 0)
 		die("sched_setaffinity");
-	me.crowded = me.size > cores;
 }
 
 /* The launcher's word for this rank, where it has one: COLL_BENCH_RANK, or any of these. */

@@ -24,6 +24,7 @@ enum bench_kind {
 	BENCH_ALL_GATHER,
 	BENCH_ALL_TO_ALL,
 	BENCH_BARRIER,
+	BENCH_REDUCE,
 	BENCH_KINDS
 };
 
@@ -33,7 +34,7 @@ struct bench_job {
 	size_t bytes;
 	size_t count;
 	int rank, size;
-	int root;        /* of a broadcast: another one in each call, see driver.c */
+	int root;        /* of a broadcast or a reduce: see driver.c */
 	bool in_place;   /* as far as the library has it; a broadcast always is */
 	bool own_memory; /* in buffers of the library's own kind */
 	float *in, *out; /* in place: where the library wants the two */

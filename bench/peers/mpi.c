@@ -60,12 +60,20 @@ static int barrier(const struct bench_job *j)
 	return MPI_Barrier(MPI_COMM_WORLD);
 }
 
+/* Where the result is not, no buffer for it is given. */
+static int reduce(const struct bench_job *j)
+{
+	return MPI_Reduce(j->in, j->rank == j->root ? j->out : NULL, (int)j->count, MPI_FLOAT, MPI_SUM, j->root,
+	                  MPI_COMM_WORLD);
+}
+
 static bench_call *find(const struct bench_job *j)
 {
-	static bench_call *const calls[BENCH_KINDS] = {all_reduce, broadcast,  reduce_scatter,
-	                                               all_gather, all_to_all, barrier};
+	static bench_call *const calls[BENCH_KINDS] = {all_reduce, broadcast, reduce_scatter, all_gather,
+	                                               all_to_all, barrier,   reduce};
 
-	return (j->kind == BENCH_ALL_TO_ALL && j->in_place) || (j->kind == BENCH_BROADCAST && !j->in_place)
+	return ((j->kind == BENCH_ALL_TO_ALL || j->kind == BENCH_REDUCE) && j->in_place) ||
+	                       (j->kind == BENCH_BROADCAST && !j->in_place)
 	               ? NULL
 	               : calls[j->kind];
 }

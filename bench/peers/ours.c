@@ -53,10 +53,15 @@ static int barrier(const struct bench_job *j)
 	return (int)coll_barrier(comm, NULL);
 }
 
+static int reduce(const struct bench_job *j)
+{
+	return (int)coll_reduce(j->in, j->out, j->count, COLL_F32, COLL_SUM, j->root, comm, NULL);
+}
+
 static bench_call *find(const struct bench_job *j)
 {
-	static bench_call *const calls[BENCH_KINDS] = {all_reduce, broadcast,  reduce_scatter,
-	                                               all_gather, all_to_all, barrier};
+	static bench_call *const calls[BENCH_KINDS] = {all_reduce, broadcast, reduce_scatter, all_gather,
+	                                               all_to_all, barrier,   reduce};
 
 	return j->kind == BENCH_ALL_TO_ALL && j->in_place ? NULL : calls[j->kind];
 }

@@ -136,12 +136,15 @@ class Ranks:
             env["COLL_BENCH_UNPINNED"] = "1"
         for rank in range(1 if launched else self.ranks):
             own = env if launched else dict(env, COLL_BENCH_RANK=str(rank))
-            self.processes.append(subprocess.Popen(line, env=own, stdin=subprocess.DEVNULL, stdout=self.log,
-                                                   stderr=subprocess.STDOUT, start_new_session=True))
+            self.spawn(line, own, rank)
         try:
             self.welcome(server)
         finally:
             server.close()
+
+    def spawn(self, line, env, rank):
+        self.processes.append(subprocess.Popen(line, env=env, stdin=subprocess.DEVNULL, stdout=self.log,
+                                               stderr=subprocess.STDOUT, start_new_session=True))
 
     def welcome(self, server):
         until = time.monotonic() + self.timeout
