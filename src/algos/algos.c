@@ -14,6 +14,7 @@
 #define ORDERED COLL_ALGO_ORDERED
 #define RAGGED  COLL_ALGO_RAGGED
 #define LINKS   COLL_ALGO_LINKS
+#define MESH    COLL_ALGO_MESH
 #define PAIRS   (COLL_ALGO_RAGGED | COLL_ALGO_PAIRWISE)
 
 #define ROW(kind, name, flags, max_size, function)                                                  \
@@ -29,10 +30,10 @@
 const struct coll_algo coll_algos[] = {
 	ROW(ALL_REDUCE,     "circulant",     0,                ANY,    allreduce_circulant),
 	ROW(ALL_REDUCE,     "rhd",           ORDERED,          ANY,    allreduce_rhd),
-	ROW(ALL_REDUCE,     "twoshot",       ORDERED,          INPUTS, allreduce_twoshot),
+	ROW(ALL_REDUCE,     "twoshot",       ORDERED | MESH,   INPUTS, allreduce_twoshot),
 	ROW(ALL_REDUCE,     "ring",          0,                ANY,    allreduce_ring),
 	ROW(ALL_REDUCE,     "rdbl",          ORDERED,          ANY,    allreduce_rdbl),
-	ROW(ALL_REDUCE,     "oneshot",       ORDERED,          FEW,    allreduce_oneshot),
+	ROW(ALL_REDUCE,     "oneshot",       ORDERED | MESH,   FEW,    allreduce_oneshot),
 	ROW(ALL_REDUCE,     "dbtree",        0,                ANY,    allreduce_dbtree),
 	ROW(ALL_REDUCE,     "tree",          ORDERED,          ANY,    allreduce_tree),
 	ROW(REDUCE,         "binomial",      ORDERED,          ANY,    reduce_binomial),
@@ -47,10 +48,10 @@ const struct coll_algo coll_algos[] = {
 	ROW(ALL_GATHER,     "circulant",     RAGGED,           ANY,    allgather_circulant),
 	ROW(ALL_GATHER,     "ring",          RAGGED,           ANY,    allgather_ring),
 	ROW(ALL_GATHER,     "rdbl",          RAGGED,           ANY,    allgather_rdbl),
-	ROW(ALL_GATHER,     "direct",        RAGGED,           ANY,    allgather_direct),
+	ROW(ALL_GATHER,     "direct",        RAGGED | MESH,    ANY,    allgather_direct),
 	ROW(REDUCE_SCATTER, "circulant",     RAGGED,           ANY,    reducescatter_circulant),
 	ROW(REDUCE_SCATTER, "ring",          RAGGED,           ANY,    reducescatter_ring),
-	ROW(REDUCE_SCATTER, "direct",        ORDERED | RAGGED, INPUTS, reducescatter_direct),
+	ROW(REDUCE_SCATTER, "direct",        ORDERED | RAGGED | MESH, INPUTS, reducescatter_direct),
 	ROW(REDUCE_SCATTER, "linear",        ORDERED | RAGGED, ANY,    reducescatter_linear),
 	ROW(ALL_TO_ALL,     "pairwise",      PAIRS,            ANY,    alltoall_pairwise),
 	ROW(ALL_TO_ALL,     "bruck",         0,                ANY,    alltoall_bruck),

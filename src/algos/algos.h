@@ -11,6 +11,7 @@ enum coll_algo_flag {
 	COLL_ALGO_RAGGED = 1 << 1,   /* block kinds: works when blocks differ in length and all know all lengths */
 	COLL_ALGO_PAIRWISE = 1 << 2, /* block kinds: works when only the two ends of a step know its length */
 	COLL_ALGO_LINKS = 1 << 3,    /* only chosen where ranks of several hosts have links of their own */
+	COLL_ALGO_MESH = 1 << 4,     /* every two ranks exchange frames, so each pair opens a link: cost.c */
 };
 
 /*

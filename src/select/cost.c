@@ -28,6 +28,12 @@
  * takes the time of the frames of all ranks together. A row is then lean if it sends at
  * most 2(n-1) vectors in all, as every row with the fewest bytes does. A broadcast uses
  * the tree, whose inner ranks share the work: n-1 vectors in n-1 frames.
+ *
+ * Short calls of many ranks that share cores: a row is lean if it does not link every two ranks.
+ * n ranks open n(n-1)/2 links, each of which costs its two ends about 0.3 ms, and they share the
+ * cores for that; the first call of 200 ranks took 3 s. Nor are such rows faster afterwards: all
+ * frames of all ranks go through the same cores. From 64 KiB in all on they are, since they move
+ * the fewest bytes. An all_to_all links all pairs in any case.
  */
 #include "select/cost.h"
 
@@ -199,6 +205,16 @@ static bool lean(const struct coll_select_facts *f, const struct coll_algo_cost 
 	return c->rounds <= 2.0 * log2 && sent <= 2.0 * (n - 1) / n * 1.000001;
 }
 
+/* Whether a call may have a link for every two ranks, if a row needs that. The one other reduce_scatter that keeps
+ * the order takes n-1 rounds, which is worse. */
+static bool may_link_all(const struct coll_select_facts *f, const struct coll_select_call *call, double total)
+{
+	const double of_all = coll_plan_kind_is_block(call->kind) ? total * f->size : total;
+
+	return !f->oversubscribed || f->size <= COLL_PRICE_MESH_RANKS || of_all >= COLL_PRICE_LONG_BYTES ||
+	       (call->ordered && call->kind == COLL_KIND_REDUCE_SCATTER);
+}
+
 void coll_select_price(const struct coll_select_facts *f, const struct coll_select_call *call,
                        const struct coll_algo *algo, struct coll_select_price *price)
 {
@@ -229,8 +245,9 @@ void coll_select_price(const struct coll_select_facts *f, const struct coll_sele
 	        .ns = shared ? shared_ns(&c, f->size, total) : first + (tiles - 1) * larger(busy, first / windows),
 	        .windows = (uint32_t)windows,
 	        .fits = c.scratch * tile <= (double)f->scratch_bytes_max,
-	        .lean = call->kind != COLL_KIND_ALL_REDUCE || total < COLL_PRICE_LONG_BYTES ||
-	                lean(f, &c, total, shared),
+	        .lean = (!(algo->flags & COLL_ALGO_MESH) || may_link_all(f, call, total)) &&
+	                (call->kind != COLL_KIND_ALL_REDUCE || total < COLL_PRICE_LONG_BYTES ||
+	                 lean(f, &c, total, shared)),
 	};
 }
 

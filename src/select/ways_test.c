@@ -15,7 +15,7 @@ enum { CHAIN_MAX = 5 };
 #define M ((size_t)1 << 20)
 #define G ((size_t)1 << 30)
 
-static const int sizes[] = {1, 2, 3, 4, 8, 13, 14, 16, 17, 64, 128, 129};
+static const int sizes[] = {1, 2, 3, 4, 8, 13, 14, 16, 17, 64, 128, 256, 257};
 static const size_t lengths[] = {0,    1,      48,      49,          256,        257,   512,    513,    664,
                                  665,  K - 1,  K,       K + 1,       2 * K,      8192,  8193,   32768,  32769,
                                  M,    64 * K, 2 * M,   64 * M,      64 * K + 1, 4 * G, 20 * G, 40 * G, 300 * G,
