@@ -15,6 +15,7 @@
 #define RAGGED  COLL_ALGO_RAGGED
 #define LINKS   COLL_ALGO_LINKS
 #define SHORT   COLL_ALGO_SHORT
+#define MESH    COLL_ALGO_MESH
 #define PAIRS   (COLL_ALGO_RAGGED | COLL_ALGO_PAIRWISE)
 
 #define ROW(kind, name, flags, max_size, function)                                                        \
@@ -41,10 +42,10 @@
 const struct coll_algo coll_algos[] = {
 	LEVELS(ALL_REDUCE,  "circulant",     0,                ANY,    allreduce_circulant),
 	ROW(ALL_REDUCE,     "rhd",           ORDERED,          ANY,    allreduce_rhd),
-	ROW(ALL_REDUCE,     "twoshot",       ORDERED,          INPUTS, allreduce_twoshot),
+	ROW(ALL_REDUCE,     "twoshot",       ORDERED | MESH,   INPUTS, allreduce_twoshot),
 	ROW(ALL_REDUCE,     "ring",          0,                ANY,    allreduce_ring),
 	ROW(ALL_REDUCE,     "rdbl",          ORDERED,          ANY,    allreduce_rdbl),
-	ROW(ALL_REDUCE,     "oneshot",       ORDERED,          FEW,    allreduce_oneshot),
+	ROW(ALL_REDUCE,     "oneshot",       ORDERED | MESH,   FEW,    allreduce_oneshot),
 	ROW(ALL_REDUCE,     "dbtree",        0,                ANY,    allreduce_dbtree),
 	ROW(ALL_REDUCE,     "tree",          ORDERED,          ANY,    allreduce_tree),
 	LAYOUT(ALL_REDUCE,  "leaders",       SHORT,            ANY,    allreduce_leaders),
@@ -64,10 +65,10 @@ const struct coll_algo coll_algos[] = {
 	LEVELS(ALL_GATHER,  "circulant",     RAGGED,           ANY,    allgather_circulant),
 	ROW(ALL_GATHER,     "ring",          RAGGED,           ANY,    allgather_ring),
 	ROW(ALL_GATHER,     "rdbl",          RAGGED,           ANY,    allgather_rdbl),
-	ROW(ALL_GATHER,     "direct",        RAGGED,           ANY,    allgather_direct),
-	LEVELS(REDUCE_SCATTER, "circulant",     RAGGED,           ANY,    reducescatter_circulant),
+	ROW(ALL_GATHER,     "direct",        RAGGED | MESH,    ANY,    allgather_direct),
+	LEVELS(REDUCE_SCATTER, "circulant",  RAGGED,           ANY,    reducescatter_circulant),
 	ROW(REDUCE_SCATTER, "ring",          RAGGED,           ANY,    reducescatter_ring),
-	ROW(REDUCE_SCATTER, "direct",        ORDERED | RAGGED, INPUTS, reducescatter_direct),
+	ROW(REDUCE_SCATTER, "direct",        ORDERED | RAGGED | MESH, INPUTS, reducescatter_direct),
 	ROW(REDUCE_SCATTER, "linear",        ORDERED | RAGGED, ANY,    reducescatter_linear),
 	ROW(ALL_TO_ALL,     "pairwise",      PAIRS,            ANY,    alltoall_pairwise),
 	ROW(ALL_TO_ALL,     "bruck",         0,                ANY,    alltoall_bruck),

@@ -12,6 +12,7 @@ enum coll_algo_flag {
 	COLL_ALGO_PAIRWISE = 1 << 2, /* block kinds: works when only the two ends of a step know its length */
 	COLL_ALGO_LINKS = 1 << 3,    /* only chosen where ranks of several hosts have links of their own */
 	COLL_ALGO_SHORT = 1 << 4, /* goes through one rank of each host: chosen for short vectors, and only for them */
+	COLL_ALGO_MESH = 1 << 5,  /* every two ranks exchange frames, so each pair opens a link: cost.c */
 };
 
 /*

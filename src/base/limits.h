@@ -114,6 +114,8 @@ enum {
 
 	/* Longer vectors take lean rows only. algorithms.md, The price */
 	COLL_PRICE_LONG_BYTES = 64 << 10,
+	/* Ranks that share cores, up to so many: each pair may open a link for a short call. many-ranks.md, Links */
+	COLL_PRICE_MESH_RANKS = 32,
 	/* Ranks that share cores: longer vectors leave the caches. algorithms.md, The price */
 	COLL_PRICE_PIECE_BYTES = 256 << 10,
 	/* Two ranks over sockets send shorter vectors whole, in one round. algorithms.md, The price */

@@ -16,6 +16,7 @@
 #include <stddef.h>
 
 static_assert(COLL_CENTRAL_SIZE_MAX % COLL_CENTRAL_GROUP == 0, "whole groups");
+static_assert((int)COLL_CENTRAL_CELL_MIN <= (int)COLL_CENTRAL_CELL_MAX, "a cell has a line for each rank");
 static_assert((COLL_CENTRAL_DEPTH & (COLL_CENTRAL_DEPTH - 1)) == 0, "turns may wrap");
 static_assert(sizeof(struct central_count) == COLL_LINE_BYTES, "one line");
 static_assert(offsetof(struct central_area, rounds) % 4096 == 0, "rounds begin a page");

@@ -4,6 +4,8 @@
  */
 #include "intra/central_epoch.h"
 
+#include <assert.h>
+
 #include "intra/central.h"
 
 static const uint64_t one_rank = (uint64_t)1 << COLL_CENTRAL_COUNT_BIT;
@@ -47,6 +49,8 @@ coll_status coll_central_may_enter(struct coll_intra *n, uint32_t epoch)
 
 /* ---- Reducing for the others ---- */
 
+/* Of the ranks of a group, or of all groups. */
+static_assert((int)COLL_CENTRAL_GROUPS <= (int)COLL_CENTRAL_GROUP, "operands of the last reduction");
 struct operands {
 	const void *src[COLL_CENTRAL_GROUP];
 	int count;

@@ -18,8 +18,10 @@
 #include "engine/engine.h"
 
 enum {
-	COLL_INTRA_SIZE_MAX = 16,   /* ranks: everyone reads everyone */
-	COLL_CENTRAL_SIZE_MAX = 128 /* by the central buffer: central.h */
+	COLL_INTRA_SIZE_MAX = 16, /* ranks: everyone reads everyone */
+	/* By the central buffer: one line of each in a cell of 16 KiB, and as many groups as a group has ranks
+	 * (central.h). Rank 0 has a link to each, of three descriptors: fewer than the 1024 that are usual. */
+	COLL_CENTRAL_SIZE_MAX = 256
 };
 
 /* How a rank's memory is made, and its peers reached. */

@@ -33,6 +33,12 @@
  * takes the time of the frames of all ranks together. A row is then lean if it sends at
  * most 2(n-1) vectors in all, as every row with the fewest bytes does. A broadcast uses
  * the tree, whose inner ranks share the work: n-1 vectors in n-1 frames.
+ *
+ * Short calls of many ranks that share cores: a row is lean if it does not link every two ranks.
+ * n ranks open n(n-1)/2 links, each of which costs its two ends about 0.3 ms, and they share the
+ * cores for that; the first call of 200 ranks took 3 s. Nor are such rows faster afterwards: all
+ * frames of all ranks go through the same cores. From 64 KiB in all on they are, since they move
+ * the fewest bytes. An all_to_all links all pairs in any case.
  */
 #include "select/cost.h"
 
@@ -106,7 +112,7 @@ static double call_bytes(const struct coll_select_facts *f, const struct coll_se
 	return (double)call->count * (double)call->elem_bytes;
 }
 
-/* Streams that leave by one link at once do not end at once, and the next round waits for the last. bench/shaped, of
+/* Streams that leave by one link at once do not end at once, and the next round waits for the last. Shaped links, of
  * what a bare stream carries, two-shot and circulant (2026-11-22): 1 Gb/s, 8 ranks 1 MiB 0.61 and 1.00, 4 MiB 0.95 and
  * 0.99; 2.5 Gb/s, 4 ranks 4 MiB 0.88 and 0.98, 5 ranks 1 MiB 0.87 and 0.97, 6 ranks 4 MiB 0.87 and 1.00; 3 ranks at 1
  * Gb/s 1.00 and 0.99 of 1 MiB. The rate that is priced is that of a fast link, where rounds weigh more: the figure is
@@ -182,7 +188,7 @@ static double windows_in_scratch(const struct coll_select_facts *f, double scrat
 
 /* Between hosts frames are shorter than the longest (frame.c), and a path that is long as well as fast wants as many
  * bytes under way as those would be: so many times the tiles. Not where ranks share cores: there what a rank finds to
- * do when it gets one makes the others wait. bench/shaped, 2026-11-22, all-reduce of 64 MiB: 2 ranks, 1 Gb/s and 5 ms
+ * do when it gets one makes the others wait. Shaped links, 2026-11-22, all-reduce of 64 MiB: 2 ranks, 1 Gb/s and 5 ms
  * one way, frames of 1 MiB and 2 tiles 1.01 of a bare stream, 256 KiB and 2 tiles 0.77, 4 tiles 1.03; 3
  * ranks on two cores, 5 Gb/s, 128 KiB: 2 tiles 0.586 GB/s, 8 tiles 0.556. */
 static double more_tiles(const struct coll_select_facts *f)
@@ -227,6 +233,35 @@ static bool lean(const struct coll_select_facts *f, const struct coll_algo_cost 
 	return c->rounds <= 2.0 * log2 && sent <= 2.0 * (n - 1) / n * 1.000001;
 }
 
+/* Whether a call may have a link for every two ranks, if a row needs that. The one other reduce_scatter that keeps
+ * the order takes n-1 rounds, which is worse. */
+static bool may_link_all(const struct coll_select_facts *f, const struct coll_select_call *call, double total)
+{
+	const double of_all = coll_plan_kind_is_block(call->kind) ? total * f->size : total;
+
+	return !f->oversubscribed || f->size <= COLL_PRICE_MESH_RANKS || of_all >= COLL_PRICE_LONG_BYTES ||
+	       (call->ordered && call->kind == COLL_KIND_REDUCE_SCATTER);
+}
+
+/* Kinds that have rows through leaders. */
+static bool has_leaders(enum coll_kind kind)
+{
+	return !coll_plan_kind_is_block(kind) && kind != COLL_KIND_SCAN;
+}
+
+/* Whether no row that is not may beat it, whatever its price. */
+static bool preferred(const struct coll_select_facts *f, const struct coll_select_call *call,
+                      const struct coll_algo *algo, const struct coll_algo_cost *c, double total, bool shared)
+{
+	if ((algo->flags & COLL_ALGO_MESH) && !may_link_all(f, call, total))
+		return false;
+	if (f->layout && total <= COLL_LEADERS_MAX && has_leaders(call->kind))
+		return algo->flags & COLL_ALGO_SHORT;
+	if (call->kind != COLL_KIND_ALL_REDUCE || total < COLL_PRICE_LONG_BYTES)
+		return true;
+	return f->layout ? algo->split != NULL : lean(f, c, total, shared);
+}
+
 void coll_select_price(const struct coll_select_facts *f, const struct coll_select_call *call,
                        const struct coll_algo *algo, struct coll_select_price *price)
 {
@@ -260,10 +295,7 @@ void coll_select_price(const struct coll_select_facts *f, const struct coll_sele
 	        .ns = shared ? shared_ns(&c, f->size, total) : first + (tiles - 1) * larger(busy, first / windows),
 	        .windows = (uint32_t)windows,
 	        .fits = c.scratch * tile <= (double)f->scratch_bytes_max,
-	        .lean = f->layout && total <= COLL_LEADERS_MAX
-	                        ? (algo->flags & COLL_ALGO_SHORT) != 0
-	                        : call->kind != COLL_KIND_ALL_REDUCE || total < COLL_PRICE_LONG_BYTES ||
-	                                  (f->layout ? algo->split != NULL : lean(f, &c, total, shared)),
+	        .lean = preferred(f, call, algo, &c, total, shared),
 	};
 }
 

@@ -5,7 +5,7 @@
  * cores that move them. Between hosts, over sockets, a frame waits in a queue for its link. While a rank
  * receives and reduces a long frame it sends nothing, its own link runs dry, and that time is lost. So frames
  * are shorter there. Ranks that share cores also wait for each other, for the time of one frame, so theirs are the
- * shortest. Share of the link rate reached (bench/shaped, namespaces on two cores, two tiles in flight, means of 3 to
+ * shortest. Share of the link rate reached (namespaces on two cores, two tiles in flight, means of 3 to
  * 6 runs, 2026-11-22):
  *
  *                             1 MiB   512 KiB   256 KiB   128 KiB   64 KiB

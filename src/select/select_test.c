@@ -213,7 +213,7 @@ Test(tune, two_ranks_over_tcp_exchange_whole_vectors_up_to_a_quarter_of_a_frame)
 
 Test(tune, a_crowded_host_never_gets_more_rounds)
 {
-	for (int n = 2; n <= 64; n++)
+	for (int n = 2; n <= COLL_PRICE_MESH_RANKS; n++)
 		for (int size = 0; size < SIZES; size++) {
 			struct coll_algo_cost alone, crowded;
 
@@ -225,6 +225,39 @@ Test(tune, a_crowded_host_never_gets_more_rounds)
 			        ->cost(n, &crowded);
 			cr_assert_leq(crowded.rounds, alone.rounds, "n=%d bytes=%zu", n, sizes[size]);
 		}
+}
+
+/* How many short calls of n ranks that share cores take a row that links every two ranks. */
+static int linked_by_all(const struct net *net, int n, enum coll_kind kind, size_t below)
+{
+	struct coll_select_facts f = net->facts;
+	int linked = 0;
+
+	f.oversubscribed = true;
+	for (size_t len = 1; len < below; len *= 2)
+		for (int one_host = 0; one_host < 2; one_host++) {
+			f.one_host = one_host;
+			linked += coll_algo_find(kind, chosen(f, n, kind, len))->flags & COLL_ALGO_MESH ? 1 : 0;
+		}
+	return linked;
+}
+
+/* Opening a link for every two of 200 ranks took seconds: docs/results/experiments/many-ranks.md. */
+Test(tune, short_calls_of_many_ranks_that_share_cores_link_few_of_them)
+{
+	static const enum coll_kind kinds[] = {COLL_KIND_ALL_REDUCE, COLL_KIND_ALL_GATHER, COLL_KIND_REDUCE_SCATTER};
+	int before = 0;
+
+	for (int net = 0; net < NETS; net++)
+		for (int k = 0; k < 3; k++) {
+			for (int n = COLL_PRICE_MESH_RANKS + 1; n <= 600; n += 13)
+				cr_expect_eq(
+				        linked_by_all(&nets[net], n, kinds[k],
+				                      kinds[k] == COLL_KIND_ALL_REDUCE ? 65536 : 65536 / (size_t)n),
+				        0, "%s n=%d: %s", nets[net].name, n, coll_plan_kind_name(kinds[k]));
+			before += linked_by_all(&nets[net], COLL_PRICE_MESH_RANKS, kinds[k], 65536);
+		}
+	cr_expect_gt(before, 0, "few ranks do");
 }
 
 /* Ring never; rhd for operations that do not commute, which circulant cannot serve. */

@@ -15,7 +15,7 @@ enum { CHAIN_MAX = 5 };
 #define M ((size_t)1 << 20)
 #define G ((size_t)1 << 30)
 
-static const int sizes[] = {1, 2, 3, 4, 8, 13, 14, 16, 17, 64, 128, 129};
+static const int sizes[] = {1, 2, 3, 4, 8, 13, 14, 16, 17, 64, 128, 256, 257};
 static const size_t lengths[] = {0,    1,      48,      49,          256,        257,   512,    513,    664,
                                  665,  K - 1,  K,       K + 1,       2 * K,      8192,  8193,   32768,  32769,
                                  M,    64 * K, 2 * M,   64 * M,      64 * K + 1, 4 * G, 20 * G, 40 * G, 300 * G,
@@ -137,7 +137,8 @@ Test(ways, thresholds_hold_at_their_edges)
 	        {COLL_KIND_ALL_REDUCE, 4, false, 64 * K - 1, "zero-copy plan", "zero-copy cico plan"},
 	        {COLL_KIND_ALL_REDUCE, 17, false, 1024, "central plan", "plan"},
 	        {COLL_KIND_ALL_REDUCE, 17, true, 64 * M, "central plan", "central plan"},
-	        {COLL_KIND_ALL_REDUCE, 129, true, 64, "plan", "plan"},
+	        {COLL_KIND_ALL_REDUCE, 256, true, 64, "central plan", "central plan"},
+	        {COLL_KIND_ALL_REDUCE, 257, true, 64, "plan", "plan"},
 	        {COLL_KIND_BARRIER, 16, false, 1, "eager-line plan", "eager-line plan"},
 	        {COLL_KIND_BARRIER, 17, true, 1, "central plan", "central plan"},
 	        {COLL_KIND_BROADCAST, 2, false, 48, "eager-bcast plan", "wide-bcast plan"},

@@ -15,7 +15,7 @@
 #include "coll/coll.h"
 #include "plain.h"
 
-enum { RANKS_MAX = 128, KINDS = 9 };
+enum { RANKS_MAX = 256, KINDS = 9 };
 enum kind { ALL_REDUCE, REDUCE, BROADCAST, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, GATHER, SCATTER, BARRIER };
 
 static const char *const kind_names[KINDS] = {"all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter",

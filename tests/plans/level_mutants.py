@@ -35,7 +35,7 @@ MUTANTS = [
      "send(&v->rings[k], b, -1, i == n - 1 ? own : acc, i, 1);"),
     ("uneven blocks on the circulant graph", "levels.c", "\treturn uneven;\n", "\treturn false;\n"),
     ("the chain passes a site twice", "pipeline.c", "begin = root - first;", "begin = stage == c->level ? root - first : 0;"),
-    ("the chain is cut at the wrong level", "pipeline.c", "\t\t\tlevel = i;\n", "\t\t\tlevel = 0;\n"),
+    ("the chain is cut at the wrong level", "pipeline.c", "c->level = coll_layout_hosts(l);", "c->level = 0;"),
     ("the last host sends on", "broadcast_lanes.c", "ends = c->at + 1 == c->count;", "ends = c->at == c->count;"),
     ("a frame of two receivers", "pipeline.c", " &&\n\t       coll_pipeline_owner(c, other, lane + run) == there)", ")"),
     ("the root's host keeps the sums", "reduce_lanes.c", "if (c.at == 0)", "if (c.at == c.count)"),
