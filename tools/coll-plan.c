@@ -22,7 +22,7 @@
 static const char usage[] =
         "usage: coll-plan COLLECTIVE --algo NAME -n RANKS [--rank R] [--root R] [--fused]\n"
         "                 [--ordered] [--lengths uniform|ragged|pairwise]\n"
-        "                 [--layout 2x4|1,3,2 [--map block|cyclic|random:SEED]]\n"
+        "                 [--layout 2x4|1,3,2 [--map block|cyclic|random:SEED] [--rates R,R...]]\n"
         "           print the plan of one rank (0), or of every rank with --rank all\n"
         "       coll-plan verify --all | [COLLECTIVE] [--algo NAME] [-n RANKS] [--root R] [-j THREADS]\n"
         "           prove plans, logical and fused: every contribution once, lengths,\n"
@@ -33,7 +33,7 @@ static const char usage[] =
         "           2 to 4 levels of up to 36 ranks, and 500 uneven ones; also what each group\n"
         "           sends and receives at each level\n"
         "       coll-plan count [COLLECTIVE] [--algo NAME] [-n RANKS] [--root R]\n"
-        "                 [--layout 2x4|1,3,2 [--map block|cyclic|random:SEED]]\n"
+        "                 [--layout 2x4|1,3,2 [--map block|cyclic|random:SEED] [--rates R,R...]]\n"
         "           steps, frames, rounds, and what the busiest rank sends and receives\n"
         "           as multiples of S, the bytes of one vector (or of one block);\n"
         "           with a layout also the busiest host\n"
@@ -55,7 +55,7 @@ struct options {
 	bool ordered;
 	bool all;
 	bool layouts;
-	const char *layout_text, *map; /* NULL: none; "block" */
+	const char *layout_text, *map, *rates; /* NULL: none; "block"; none */
 	struct coll_layout *layout;
 	int threads;
 	enum plan_lengths lengths;
@@ -107,6 +107,8 @@ static bool take_value(struct options *o, const char *flag, const char *value)
 		o->layout_text = value;
 	else if (strcmp(flag, "--map") == 0)
 		o->map = value;
+	else if (strcmp(flag, "--rates") == 0)
+		o->rates = value;
 	else if (strcmp(flag, "-j") == 0)
 		o->threads = number(flag, value, 1, 64);
 	else if (strcmp(flag, "--lengths") == 0)
@@ -118,7 +120,8 @@ static bool take_value(struct options *o, const char *flag, const char *value)
 
 static bool takes_value(const char *flag)
 {
-	static const char *const flags[] = {"--algo", "-n", "--rank", "--root", "-j", "--lengths", "--layout", "--map"};
+	static const char *const flags[] = {"--algo",    "-n",       "--rank", "--root", "-j",
+	                                    "--lengths", "--layout", "--map",  "--rates"};
 
 	for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)
 		if (strcmp(flag, flags[i]) == 0)
@@ -179,12 +182,12 @@ static struct options parse(int argc, char **argv)
 		fputs(usage, stderr);
 		exit(2);
 	}
-	if (o.map && !o.layout_text)
-		refuse("needs --layout", "--map");
+	if ((o.map || o.rates) && !o.layout_text)
+		refuse("needs --layout", o.map ? "--map" : "--rates");
 	if (o.layout_text) {
 		int size;
 
-		if (!plan_layout_parse(o.layout_text, o.map ? o.map : "block", &o.layout, &size))
+		if (!plan_layout_parse(o.layout_text, o.map ? o.map : "block", o.rates, &o.layout, &size))
 			refuse("not a layout like 2x4 or 1,3,2 with a map like random:1", o.layout_text);
 		if (o.size && o.size != size)
 			refuse("another number of ranks than -n", o.layout_text);

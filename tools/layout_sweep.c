@@ -107,7 +107,11 @@ static void bound_of(const struct plan_set *set, uint32_t level, uint32_t group,
 
 	*exact = true;
 	switch (set->algo->kind) {
-	case COLL_KIND_ALL_REDUCE: *out = *in = 2 * (groups - 1) * (chunks / groups); break;
+	case COLL_KIND_ALL_REDUCE:
+		*out = *in = 2 * (groups - 1) * (chunks / groups);
+		if (l->share) /* chunks + share (groups - 2) */
+			*out = *in = chunks + l->share[group] * (chunks / l->parts) * (groups - 2);
+		break;
 	case COLL_KIND_REDUCE_SCATTER: /* one sum of each block of others leaves */
 		*out = n - own;
 		*in = regular ? n - own : bounded ? n - fewest : UINT64_MAX;

@@ -8,7 +8,7 @@
 
 #include "base/hash.h"
 
-enum { SIZE_MAX_RANKS = 65536, LEVELS_MAX = COLL_LAYOUT_LEVELS_MAX };
+enum { SIZE_MAX_RANKS = 65536, RANDOM_MAX = 256, LEVELS_MAX = COLL_LAYOUT_LEVELS_MAX };
 
 static const char *const names[] = {"site", "host", "package", "numa", "l3", "l2"};
 
@@ -69,18 +69,27 @@ static void deal(struct sketch *k)
 		}
 }
 
-/* The outermost of one level is "host"; above it there is "site". */
-static bool finish(struct sketch *k, struct coll_layout **layout)
+/* The outermost of one level is "host"; above it there is "site". rates: of each outermost group, or NULL. */
+static bool finish(struct sketch *k, const int *rates, struct coll_layout **layout)
 {
+	uint32_t *rate_of = calloc((size_t)k->size, sizeof(*rate_of));
+	bool fine = rate_of != NULL;
+
 	struct coll_layout_split splits[LEVELS_MAX];
 	const int first = k->nlevels == 1 ? 1 : 0;
 
 	for (int i = 0; i < k->nlevels; i++) {
 		for (int p = 0; p < k->size; p++)
 			k->group_of[i][k->rank_at[p]] = k->group_at[i][p];
-		splits[i] = (struct coll_layout_split){names[first + i], first + i < 2, k->group_of[i]};
+		splits[i] = (struct coll_layout_split){names[first + i], first + i < 2, rates != NULL, k->group_of[i]};
 	}
-	return coll_layout_create(k->size, splits, (uint32_t)k->nlevels, layout) == COLL_OK;
+	fine = fine && coll_layout_create(k->size, splits, (uint32_t)k->nlevels, layout) == COLL_OK;
+	for (int p = 0; fine && rates && p < k->size; p++)
+		rate_of[k->rank_at[p]] = (uint32_t)rates[k->group_at[0][p]];
+	if (fine && rates && *layout)
+		coll_layout_rate(*layout, rate_of);
+	free(rate_of);
+	return fine;
 }
 
 static bool even(struct sketch *k, const int *sizes, int nsizes)
@@ -111,7 +120,7 @@ bool plan_layout_even(const int *sizes, int nsizes, uint64_t seed, struct coll_l
 
 	if (fine && seed)
 		shuffle(&k, seed);
-	fine = fine && finish(&k, layout);
+	fine = fine && finish(&k, NULL, layout);
 	sketch_free(&k);
 	return fine;
 }
@@ -121,8 +130,10 @@ bool plan_layout_random(uint64_t seed, int most, struct coll_layout **layout)
 	struct coll_rng rng = {seed};
 	struct sketch k = {.size = 0};
 	const int size = 2 + (int)(coll_rng_next(&rng) % (uint64_t)(most - 1));
-	const int nlevels = 1 + (int)(coll_rng_next(&rng) % 3);
-	bool fine = sketch_make(&k, size, nlevels);
+	const bool rated = seed % 3 == 0;
+	const int nlevels = rated ? 1 : 1 + (int)(coll_rng_next(&rng) % 3);
+	int rates[RANDOM_MAX];
+	bool fine = most <= RANDOM_MAX && sketch_make(&k, size, nlevels);
 
 	/* A new group begins at a place by chance, on a finer level more often. */
 	for (int i = 0; fine && i < nlevels; i++)
@@ -132,7 +143,9 @@ bool plan_layout_random(uint64_t seed, int most, struct coll_layout **layout)
 			                                coll_rng_next(&rng) % (uint64_t)(3 * (nlevels - i)) == 0);
 	if (fine)
 		shuffle(&k, seed);
-	fine = fine && finish(&k, layout);
+	for (int i = 0; i < RANDOM_MAX; i++)
+		rates[i] = 125 << coll_rng_next(&rng) % 4;
+	fine = fine && finish(&k, rated ? rates : NULL, layout);
 	sketch_free(&k);
 	return fine;
 }
@@ -191,9 +204,9 @@ static bool number_ranks(struct sketch *k, const char *map)
 	return *end == '\0';
 }
 
-bool plan_layout_parse(const char *text, const char *map, struct coll_layout **layout, int *size)
+bool plan_layout_parse(const char *text, const char *map, const char *rates, struct coll_layout **layout, int *size)
 {
-	int numbers[1024];
+	int numbers[1024], of[1024];
 	struct sketch k = {.size = 0};
 	bool fine;
 
@@ -202,7 +215,9 @@ bool plan_layout_parse(const char *text, const char *map, struct coll_layout **l
 		fine = even(&k, numbers, split(text, 'x', numbers, LEVELS_MAX + 1));
 	else
 		fine = uneven(&k, numbers, split(text, ',', numbers, 1024));
-	fine = fine && number_ranks(&k, map) && finish(&k, layout);
+	if (fine && rates)
+		fine = split(rates, ',', of, 1024) == 1 + (int)k.group_at[0][k.size - 1];
+	fine = fine && number_ranks(&k, map) && finish(&k, rates ? of : NULL, layout);
 	*size = k.size;
 	sketch_free(&k);
 	return fine;

@@ -10,14 +10,15 @@
  * text: "2x4", groups of equal size, outermost level first, the last number ranks (2 hosts of 4
  * ranks); or "1,3,2", hosts of so many ranks. map: how ranks are numbered over the places: "block" (host by
  * host), "cyclic" (round the hosts) or "random:SEED". False when either is malformed or there are more than 65536
- * ranks. *layout may be NULL then, or when nothing tells the ranks apart; *size is the number of ranks.
+ * ranks. rates: of the links of each outermost group, "1000,1000,500", or NULL. *layout may be NULL then, or when nothing tells the ranks apart; *size is the number of ranks.
  */
-bool plan_layout_parse(const char *text, const char *map, struct coll_layout **layout, int *size);
+bool plan_layout_parse(const char *text, const char *map, const char *rates, struct coll_layout **layout, int *size);
 
 /* Even groups, outermost level first. seed 0: ranks in the order of places, else at random. */
 bool plan_layout_even(const int *sizes, int nsizes, uint64_t seed, struct coll_layout **layout);
 
-/* An uneven layout of 2 to most ranks in 1 to 3 levels, ranks numbered at random. */
+/* An uneven layout of 2 to most ranks (at most 256) in 1 to 3 levels, ranks numbered at random; every third one of
+ * hosts with links of unequal rates. */
 bool plan_layout_random(uint64_t seed, int most, struct coll_layout **layout);
 
 #endif

@@ -72,6 +72,36 @@ static void copy_own(const struct coll_levels *v, struct coll_builder *b)
 	coll_build_lane(b, 0);
 }
 
+/* All with all: member d on gets what it owns; this rank sums up what it owns itself. */
+static void reduce_scatter_direct(struct coll_levels *v, struct coll_builder *b, uint32_t nrings, uint8_t acc,
+                                  bool final, bool raw)
+{
+	const int n = v->rings[0].count;
+
+	for (int d = 1; d < n; d++)
+		for (uint32_t k = 0; k < nrings; k++)
+			send(&v->rings[k], b, d, raw ? COLL_BUF_IN : acc, d, 1);
+	for (int d = 1; d < n; d++)
+		for (uint32_t k = 0; k < nrings; k++) {
+			const bool last = d == n - 1 && final;
+
+			receive_reduce(&v->rings[k], b, -d, 0, 1, raw && d == 1 ? COLL_BUF_IN : acc,
+			               last ? COLL_BUF_OUT : acc, last);
+		}
+}
+
+static void all_gather_direct(struct coll_levels *v, struct coll_builder *b, uint32_t nrings)
+{
+	const int n = v->rings[0].count;
+
+	for (int d = 1; d < n; d++)
+		for (uint32_t k = 0; k < nrings; k++)
+			send(&v->rings[k], b, -d, COLL_BUF_OUT, 0, 1);
+	for (int d = 1; d < n; d++)
+		for (uint32_t k = 0; k < nrings; k++)
+			receive(&v->rings[k], b, d, d, 1);
+}
+
 static bool goes_round(const struct coll_levels *v)
 {
 	return coll_levels_round(v->shape->layout, v->rings[0].stage, coll_plan_kind_is_block(v->shape->kind));
@@ -148,8 +178,12 @@ coll_status coll_circulant_reduce_scatter(struct coll_levels *v, struct coll_bui
 			return status;
 		if (nrings == 0)
 			break; /* what this rank had is with others */
-		(goes_round(v) ? reduce_scatter_round : reduce_scatter)(v, b, nrings, acc, final && stage == v->outer,
-		                                                        untouched);
+		if (coll_levels_direct(v, stage))
+			reduce_scatter_direct(v, b, nrings, acc, final && stage == v->outer, untouched);
+		else if (goes_round(v))
+			reduce_scatter_round(v, b, nrings, acc, final && stage == v->outer, untouched);
+		else
+			reduce_scatter(v, b, nrings, acc, final && stage == v->outer, untouched);
 		untouched = untouched && v->rings[0].count == 1;
 	}
 	if (raw)
@@ -188,7 +222,9 @@ coll_status coll_circulant_all_gather(struct coll_levels *v, struct coll_builder
 
 		if (status)
 			return status;
-		if (nrings > 0 && goes_round(v))
+		if (nrings > 0 && coll_levels_direct(v, stage))
+			all_gather_direct(v, b, nrings);
+		else if (nrings > 0 && goes_round(v))
 			all_gather_round(v, b, nrings, own_in && stage == v->outer);
 		else if (nrings > 0)
 			all_gather(v, b, nrings, own_in && stage == v->outer, root);

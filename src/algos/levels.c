@@ -7,10 +7,28 @@
 
 #include "algos/ranks.h"
 
-/* First lane of child j of count. */
-static uint32_t lane_of(uint32_t j, uint32_t lanes, uint32_t count)
+/* First lane of child j of count at a stage. */
+static uint32_t lane_of(const struct coll_levels *v, uint32_t stage, uint32_t j, uint32_t count)
 {
-	return (uint32_t)(((uint64_t)j * lanes + count - 1) / count);
+	uint32_t lane = 0;
+
+	if (stage > 0 || !v->share)
+		return (uint32_t)(((uint64_t)j * v->lanes[stage] + count - 1) / count);
+	for (uint32_t i = 0; i < j; i++)
+		lane += v->share[i];
+	return lane;
+}
+
+/* The child of count that owns a lane. */
+static uint32_t child_of(const struct coll_levels *v, uint32_t stage, uint32_t lane, uint32_t count)
+{
+	uint32_t j = 0;
+
+	if (stage > 0 || !v->share)
+		return (uint32_t)((uint64_t)lane * count / v->lanes[stage]);
+	while (lane >= v->share[j])
+		lane -= v->share[j++];
+	return j;
 }
 
 static uint32_t children(const struct coll_levels *v, uint32_t stage, uint32_t group, uint32_t *first)
@@ -63,7 +81,7 @@ int coll_levels_owner(const struct coll_levels *v, uint32_t stage, uint32_t grou
 		uint32_t first;
 		const uint32_t count = children(v, stage, group, &first);
 
-		group = first + (uint32_t)((uint64_t)lane_at(v, stage, chunk) * count / v->lanes[stage]);
+		group = first + child_of(v, stage, lane_at(v, stage, chunk), count);
 		if (stage + 1 == v->stages)
 			return rank_at(v, group);
 	}
@@ -78,7 +96,7 @@ uint32_t coll_levels_own_chunk(const struct coll_levels *v, int rank)
 		uint32_t first;
 		const uint32_t count = children(v, stage, parent_at(v, stage, place), &first);
 
-		chunk = chunk * v->lanes[stage] + lane_of(child_at(v, stage, place) - first, v->lanes[stage], count);
+		chunk = chunk * v->lanes[stage] + lane_of(v, stage, child_at(v, stage, place) - first, count);
 	}
 	return chunk;
 }
@@ -151,6 +169,10 @@ coll_status coll_levels_init(struct coll_levels *v, const struct coll_shape *s, 
 			coll_layout_widths(s->layout, i, &most, &fewest);
 		if (most != fewest && !block && most > COLL_LEVELS_LANES)
 			most = COLL_LEVELS_LANES;
+		if (i == 0 && outer == 0 && !block && s->layout && s->layout->share) {
+			v->share = s->layout->share;
+			most = s->layout->parts;
+		}
 		v->lanes[i] = i < outer ? 1 : most;
 		chunks *= v->lanes[i];
 		if (chunks > COLL_LEVELS_CHUNKS_MAX)
@@ -218,8 +240,8 @@ struct coll_ring_run coll_ring_run(const struct coll_ring *r, int first, int len
 	const struct coll_levels *v = r->levels;
 	const uint32_t lanes = v->lanes[r->stage], each = r->span / lanes, count = (uint32_t)r->count;
 	const uint32_t from = (uint32_t)coll_mod(r->me + first, r->count), to = from + (uint32_t)len;
-	const uint32_t low = r->base + lane_of(from, lanes, count) * each;
-	const uint32_t high = r->base + lane_of(to <= count ? to : to - count, lanes, count) * each;
+	const uint32_t low = r->base + lane_of(v, r->stage, from, count) * each;
+	const uint32_t high = r->base + lane_of(v, r->stage, to <= count ? to : to - count, count) * each;
 	struct coll_ring_run run = {.pieces = 0, .span = r->span};
 	const uint32_t end = r->base + r->span;
 
@@ -260,6 +282,24 @@ static void add_stage(struct coll_algo_cost *c, double most, int phases, double 
 	c->frame = coll_max(c->frame, part * half / (most - 1));
 }
 
+/* The outermost stage with unequal shares, an exchange of all with all; the group that carries most. Returns what it
+ * sends and receives, of one vector in all its lanes. */
+static double add_shares(struct coll_algo_cost *c, const struct coll_layout *l, double of_rank, double carried)
+{
+	const double others = l->level[0].groups - 1.0;
+	double most = 0, sent;
+
+	for (uint32_t g = 0; g < l->level[0].groups; g++)
+		most = coll_max(most, (double)l->share[g] / l->parts);
+	sent = 1 + most * (others - 1);
+	c->rounds += 2;
+	c->frames += 4 * others * carried;
+	c->sent += sent * of_rank * carried;
+	c->received += sent * of_rank * carried;
+	c->frame = coll_max(c->frame, most * of_rank);
+	return sent;
+}
+
 void coll_levels_cost(const struct coll_layout *l, bool block, int phases, struct coll_algo_cost *inside,
                       struct coll_algo_cost *between, double *host_sent)
 {
@@ -289,6 +329,8 @@ void coll_levels_cost(const struct coll_layout *l, bool block, int phases, struc
 			          coll_levels_round(l, i, true));
 			if (links)
 				*host_sent += phases * (most - 1) * outer * local;
+		} else if (i == 0 && l->share) {
+			*host_sent += add_shares(between, l, of_rank, carried) * of_host;
 		} else if (most > 1) {
 			add_stage(links ? between : inside, most, phases, (most - 1) / (double)most * of_rank, carried,
 			          capped || most != fewest, false);

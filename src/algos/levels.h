@@ -30,6 +30,7 @@ struct coll_levels {
 	uint32_t outer;                     /* the first stage in use: chunks are cut by stages outer .. stages - 1 */
 	uint32_t lanes[COLL_LEVELS_STAGES]; /* M_i; 1 before outer */
 	uint32_t chunks;                    /* their product */
+	const uint32_t *share;              /* lanes of each child of stage 0; NULL: equal */
 	uint32_t *start;         /* block kinds of uneven groups: position of the first block at or after a chunk */
 	uint32_t *block_at;      /* block kinds: block at a position; NULL: equal */
 	struct coll_ring *rings; /* of the stage asked for last */
@@ -53,6 +54,13 @@ struct coll_ring {
 /* The rings of this rank at a stage: v->rings, until the next call. All have as many members. (Several: this
  * rank stands in for others that its group lacks; none: others stand in for it.) */
 coll_status coll_levels_rings(struct coll_levels *v, uint32_t stage, uint32_t *count);
+
+/* Whether a phase is an exchange of all with all at a stage: where its children own unequal shares, those that own
+ * little should not relay for others. */
+static inline bool coll_levels_direct(const struct coll_levels *v, uint32_t stage)
+{
+	return stage == 0 && v->share;
+}
 
 /* The position of a block, or a chunk of a vector, in runs. */
 static inline uint32_t coll_levels_position(const struct coll_levels *v, uint32_t chunk)

@@ -7,6 +7,19 @@
 
 #include "algos/ranks.h"
 
+/* The i-th group of level 0: the root's, then the others, faster ones first. A slow group at the end of the pipeline
+ * sends nothing on. */
+static uint32_t by_rate(const struct coll_layout *l, uint32_t root, uint32_t i)
+{
+	for (uint32_t k = 0, seen = 1; i > 0; k++) {
+		if (l->by_rate[k] == root)
+			continue;
+		if (seen++ == i)
+			return l->by_rate[k];
+	}
+	return root;
+}
+
 /* Append the groups of the chain's level below a group of level stage - 1; those of the root come first. */
 static void append(struct coll_pipeline *c, const struct coll_layout *l, uint32_t stage, uint32_t group, int root_place)
 {
@@ -17,7 +30,7 @@ static void append(struct coll_pipeline *c, const struct coll_layout *l, uint32_
 	if (root >= first && root < first + count)
 		begin = root - first;
 	for (uint32_t i = 0; i < count; i++) {
-		const uint32_t child = first + (begin + i) % count;
+		const uint32_t child = l->by_rate && stage == 0 ? by_rate(l, root, i) : first + (begin + i) % count;
 
 		if (stage == c->level)
 			c->order[c->count++] = child;

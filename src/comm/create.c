@@ -111,14 +111,28 @@ static uint32_t slots_for(const struct coll_settings *s, int size, uint32_t dept
 	return depth >= 2 ? depth : SLOTS_DEFAULT;
 }
 
-/* Where the ranks are, unless that cannot matter. */
+/* Where the ranks are, unless that cannot matter: sites that were told, hosts. */
 static coll_status find_layout(struct coll_comm *comm)
 {
-	const struct coll_layout_split hosts = {"host", true, comm->rank_map.host_of};
+	struct coll_layout_split splits[2] = {{"site", true, false, NULL},
+	                                      {"host", true, false, comm->rank_map.host_of}};
+	const uint32_t first = comm->ctx->sites ? 0 : 1;
+	uint32_t *site_of = NULL;
+	coll_status st;
 
 	if (strcmp(comm->ctx->settings.layout, "flat") == 0 || comm->rank_map.hosts == 1)
 		return COLL_OK;
-	return coll_layout_create(comm->size, &hosts, 1, &comm->layout);
+	if (comm->ctx->sites) {
+		site_of = calloc((size_t)comm->size, sizeof(*site_of));
+		if (!site_of)
+			return COLL_ERR_MEMORY;
+		for (int r = 0; r < comm->size; r++)
+			site_of[r] = (uint32_t)(coll_comm_peer_info(comm, r)->site >> 16);
+		splits[0].group_of = site_of;
+	}
+	st = coll_layout_create(comm->size, &splits[first], 2 - first, &comm->layout);
+	free(site_of);
+	return st;
 }
 
 static int most_on_a_host(const struct coll_layout *l)
@@ -126,7 +140,7 @@ static int most_on_a_host(const struct coll_layout *l)
 	uint32_t most = 0, fewest;
 
 	if (l)
-		coll_layout_widths(l, 1, &most, &fewest);
+		coll_layout_widths(l, coll_layout_hosts(l) + 1, &most, &fewest);
 	return (int)most;
 }
 

@@ -125,6 +125,7 @@ struct coll_context {
 	bool spare_core;       /* this machine has a second core for each of its processes */
 	uint32_t hosts;        /* number of distinct hosts */
 	uint32_t *host_of;     /* by process */
+	bool sites;            /* COLL_SITE was told: see peer_infos */
 	bool *oversubscribed;  /* by host: its machine has more processes than cores */
 };
 

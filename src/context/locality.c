@@ -111,10 +111,38 @@ static bool host_is_oversubscribed(const struct coll_context *c, int rank)
 	return oversubscribed(c, rank, 1);
 }
 
+/* All processes tell a site or none does, and those of a host the same. */
+static coll_status check_sites(struct coll_context *c, struct coll_error_box *err)
+{
+	int *first = calloc(c->hosts, sizeof(*first));
+	coll_status st = first ? COLL_OK : coll_error_set(err, COLL_ERR_MEMORY, "out of memory for the host table");
+
+	c->sites = c->peer_infos[0].site != 0;
+	for (uint32_t h = 0; first && h < c->hosts; h++)
+		first[h] = -1;
+	for (int r = 0; st == COLL_OK && r < c->size; r++) {
+		int *f = &first[c->host_of[r]];
+
+		if ((c->peer_infos[r].site != 0) != c->sites)
+			st = coll_error_set(err, COLL_ERR_CONFIG,
+			                    "[COLL-1106] COLL_SITE: rank %d has one, rank %d has none",
+			                    c->sites ? 0 : r, c->sites ? r : 0);
+		else if (*f >= 0 && c->peer_infos[*f].site != c->peer_infos[r].site)
+			st = coll_error_set(err, COLL_ERR_CONFIG,
+			                    "[COLL-1106] COLL_SITE: ranks %d and %d share host %s, but not the site",
+			                    *f, r, c->peer_infos[r].host_name);
+		else if (*f < 0)
+			*f = r;
+	}
+	free(first);
+	return st;
+}
+
 coll_status coll_locality_find(struct coll_context *c, struct coll_error_box *err)
 {
 	const size_t buckets = 2 * (size_t)c->size; /* open addressing, at most half full */
 	int *firsts = malloc(buckets * sizeof(*firsts));
+	coll_status st;
 
 	c->host_of = calloc((size_t)c->size, sizeof(*c->host_of));
 	if (!c->host_of || !firsts) {
@@ -128,6 +156,9 @@ coll_status coll_locality_find(struct coll_context *c, struct coll_error_box *er
 		c->host_of[r] = first == r ? c->hosts++ : c->host_of[first];
 	}
 	free(firsts);
+	st = check_sites(c, err);
+	if (st != COLL_OK)
+		return st;
 	c->oversubscribed = calloc(c->hosts, sizeof(*c->oversubscribed));
 	if (!c->oversubscribed)
 		return coll_error_set(err, COLL_ERR_MEMORY, "out of memory for the host table");

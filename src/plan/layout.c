@@ -99,6 +99,9 @@ static uint64_t hash_of(const struct coll_layout *l)
 		h = coll_hash_bytes(h, l->level[i].name, strlen(l->level[i].name));
 		h = coll_hash_bytes(h, l->level[i].group_at, (size_t)l->size * sizeof(*l->level[i].group_at));
 	}
+	for (uint32_t g = 0; g < l->level[0].groups; g++)
+		h = coll_hash_combine(h, (uint64_t)(l->share ? l->share[g] + 1 : 0) << 32 |
+		                                 (l->by_rate ? l->by_rate[g] + 1 : 0));
 	return h;
 }
 
@@ -114,7 +117,8 @@ coll_status coll_layout_create(int size, const struct coll_layout_split *splits,
 	assert(size >= 1);
 	if (nsplits > COLL_LAYOUT_LEVELS_MAX)
 		return COLL_ERR_ARGUMENT;
-	l = calloc(1, sizeof(*l) + 2 * n * sizeof(int) + nsplits * (2 * n + 1) * sizeof(uint32_t));
+	/* The last two tables: share and by_rate, at most an entry for each rank. */
+	l = calloc(1, sizeof(*l) + 2 * n * sizeof(int) + (nsplits * (2 * n + 1) + 2 * n) * sizeof(uint32_t));
 	s = calloc(n, sizeof(*s));
 	if (!l || !s) {
 		free(l);
@@ -130,7 +134,7 @@ coll_status coll_layout_create(int size, const struct coll_layout_split *splits,
 	for (uint32_t i = 0; i < nsplits; i++) {
 		const uint32_t now = split_once(s, size, splits[i].group_of);
 
-		if (now == groups || now == (uint32_t)size)
+		if (now == groups || (now == (uint32_t)size && !splits[i].keep))
 			continue; /* the order of places stands: a finer split of single ranks says nothing */
 		struct coll_layout_level *level = &l->level[l->nlevels++];
 
@@ -145,6 +149,7 @@ coll_status coll_layout_create(int size, const struct coll_layout_split *splits,
 		place_of[s[i].rank] = i;
 	}
 	free(s);
+	l->spare = at;
 	l->rank_at = rank_at;
 	l->place_of = place_of;
 	if (l->nlevels == 0) {
@@ -155,6 +160,107 @@ coll_status coll_layout_create(int size, const struct coll_layout_split *splits,
 	}
 	*layout = l;
 	return COLL_OK;
+}
+
+/* ---- Unequal links ---- */
+
+/* The time of an all-reduce over n groups, in vectors over the unit of rates: that of the group that takes longest. */
+static double time_of(const uint32_t *rate, const uint32_t *share, uint32_t parts, uint32_t n)
+{
+	double most = 0;
+
+	for (uint32_t g = 0; g < n; g++) {
+		const double t = (1 + (double)share[g] / parts * (n - 2)) / rate[g];
+
+		most = t > most ? t : most;
+	}
+	return most;
+}
+
+/* Hand out parts one by one to the group that is done first with one more. Of equals the first. */
+static void share_out(const uint32_t *rate, uint32_t *share, uint32_t parts, uint32_t n)
+{
+	for (uint32_t g = 0; g < n; g++)
+		share[g] = 0;
+	for (uint32_t i = 0; i < parts; i++) {
+		uint32_t best = 0;
+		double least = 0;
+
+		for (uint32_t g = 0; g < n; g++) {
+			const double t = (1 + (double)(share[g] + 1) / parts * (n - 2)) / rate[g];
+
+			if (g == 0 || t < least) {
+				best = g;
+				least = t;
+			}
+		}
+		share[best]++;
+	}
+}
+
+static bool unequal(const uint32_t *rate, uint32_t n)
+{
+	bool differ = false;
+
+	for (uint32_t g = 0; g < n; g++) {
+		if (rate[g] == 0)
+			return false;
+		differ = differ || rate[g] != rate[0];
+	}
+	return differ;
+}
+
+void coll_layout_rate(struct coll_layout *l, const uint32_t *rate_of)
+{
+	const uint32_t n = l->level[0].groups;
+	uint32_t *share = l->spare, *by_rate = share + n, best = 0;
+	uint32_t *rate;
+	double least, largest = 1;
+
+	if (!l->level[0].links || (l->nlevels > 1 && l->level[1].links))
+		return;
+	rate = calloc(n, sizeof(*rate));
+	if (!rate)
+		return;
+	for (uint32_t g = 0; g < n; g++)
+		rate[g] = rate_of[l->rank_at[l->level[0].first[g]]];
+	if (!unequal(rate, n)) {
+		free(rate);
+		return;
+	}
+	/* Insertion keeps equals in order; hosts of unequal rates are few. */
+	for (uint32_t g = 0; g < n; g++) {
+		uint32_t at = g;
+
+		for (; at > 0 && rate[by_rate[at - 1]] < rate[g]; at--)
+			by_rate[at] = by_rate[at - 1];
+		by_rate[at] = g;
+	}
+	l->by_rate = by_rate;
+	for (uint32_t g = 0; g < n; g++)
+		share[g] = 1;
+	least = 0.95 * time_of(rate, share, n, n);
+	for (uint32_t parts = 1; n > 2 && parts <= COLL_LAYOUT_PARTS; parts++) {
+		double time, most = 0;
+
+		share_out(rate, share, parts, n);
+		time = time_of(rate, share, parts, n);
+		for (uint32_t g = 0; g < n; g++)
+			most = (double)share[g] / parts > most ? (double)share[g] / parts : most;
+		/* Of equal times that of the smaller shares. */
+		if (time < 0.999 * least || (best && time < 1.001 * least && most < 0.999 * largest)) {
+			least = time < least ? time : least;
+			largest = most;
+			best = parts;
+		}
+	}
+	if (best) {
+		share_out(rate, share, best, n);
+		l->share = share;
+		l->parts = best;
+	}
+	free(rate);
+	l->hash = hash_of(l);
 }
 
 void coll_layout_destroy(struct coll_layout **layout)
@@ -221,4 +327,6 @@ void coll_layout_print(const struct coll_layout *l, char *buf, size_t len_bytes)
 			used += (size_t)snprintf(buf + used, len_bytes - used, "%s%s(%u..%u)", i ? " x " : "", name,
 			                         fewest, most);
 	}
+	for (uint32_t g = 0; l->share && g < l->level[0].groups && used < len_bytes; g++)
+		used += (size_t)snprintf(buf + used, len_bytes - used, "%s%u", g ? ":" : ", shares ", l->share[g]);
 }

@@ -39,7 +39,14 @@ struct coll_layout {
 	const int *rank_at;
 	const int *place_of;
 	struct coll_layout_level level[COLL_LAYOUT_LEVELS_MAX];
-	uint64_t hash; /* of everything above */
+	/* Groups of level 0 whose links are unequal: of how many of the `parts` parts of a vector each group holds the
+	 * sums (an all-reduce; 0: a slow group only sends and receives). NULL: equal parts. */
+	const uint32_t *share;
+	uint32_t parts;
+	/* The same groups, those of faster links first. NULL: in their order. */
+	const uint32_t *by_rate;
+	uint64_t hash;   /* of everything above */
+	uint32_t *spare; /* layout.c */
 };
 
 /* How one level splits the ranks: two ranks are in one group if group_of is equal for them here
@@ -47,6 +54,7 @@ struct coll_layout {
 struct coll_layout_split {
 	const char *name;
 	bool links;
+	bool keep;                /* although it leaves single ranks: their links differ, see coll_layout_rate() */
 	const uint32_t *group_of; /* by rank, any numbers */
 };
 
@@ -54,6 +62,18 @@ struct coll_layout_split {
  * to choose. Freed with coll_layout_destroy(). COLL_ERR_MEMORY; COLL_ERR_ARGUMENT with too many levels. */
 coll_status coll_layout_create(int size, const struct coll_layout_split *splits, uint32_t nsplits,
                                struct coll_layout **layout);
+
+/*
+ * Take notice of the rates of the links of level 0, by rank (the same for all ranks of a group): any unit, 0 unknown.
+ * Before the layout is used; nothing changes unless all are known, the level crosses links and is the only one that
+ * does, and shares gain 5 % over equal parts.
+ *
+ * n groups that exchange all to all: group v with a share w of a vector of S bytes sends and receives S (1 + w (n - 2))
+ * in an all-reduce. Shares are such that the largest time, that over the rate, is the least there is for up to
+ * COLL_LAYOUT_PARTS parts.
+ */
+enum { COLL_LAYOUT_PARTS = 24 };
+void coll_layout_rate(struct coll_layout *layout, const uint32_t *rate);
 void coll_layout_destroy(struct coll_layout **layout); /* sets NULL; NULL inside is accepted */
 
 /* Children of a group of level stage - 1 (0 for stage 0): [*first, *first + return value), groups of level `stage`,
@@ -73,7 +93,7 @@ void coll_layout_widths(const struct coll_layout *layout, uint32_t stage, uint32
 /* The innermost level that links cross: its groups are hosts. Without one the outermost. */
 uint32_t coll_layout_hosts(const struct coll_layout *layout);
 
-/* "host(2) x core(4)"; uneven groups as "host(2) x rank(1..3)". */
+/* "host(2) x core(4)"; uneven groups as "host(2) x rank(1..3)", and shares. */
 void coll_layout_print(const struct coll_layout *layout, char *buf, size_t len_bytes);
 
 #endif

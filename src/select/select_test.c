@@ -429,7 +429,7 @@ Test(tune, shorter_frames_on_a_link_leave_as_many_bytes_under_way)
 static struct coll_layout *two_hosts(struct coll_select_facts *f)
 {
 	static const uint32_t host_of[] = {0, 1, 0, 1, 0, 1, 0, 1};
-	const struct coll_layout_split hosts = {"host", true, host_of};
+	const struct coll_layout_split hosts = {"host", true, false, host_of};
 	struct coll_layout *l = NULL;
 
 	cr_assert_eq(coll_layout_create(8, &hosts, 1, &l), COLL_OK);

@@ -52,6 +52,17 @@ def main():
     check(r.returncode != 0 and "COLL_LAYOUT=deep" in r.stderr + r.stdout, "COLL_LAYOUT=deep is refused", r.stdout + r.stderr)
     r = run(collrun, f"{folder}/allreduce_perf", "0011", "COLL_LAYOUT=$([ $COLL_RANK = 2 ] && echo flat || echo auto)", "-b 8 -e 8")
     check(r.returncode != 0 and "COLL_LAYOUT" in r.stderr + r.stdout, "ranks that differ in COLL_LAYOUT are refused", r.stdout + r.stderr)
+    # Six ranks on three hosts of two sites; the middle letter is the host.
+    sites = 'COLL_SITE=s$([ ${h:$COLL_RANK:1} = 2 ] && echo far || echo near)'
+    for name in PROGRAMS:
+        r = run(collrun, f"{folder}/{name}_perf", "012012", sites + " COLL_VERIFY=1 COLL_DEBUG=info", "-b 12 -e 300012 -f 13 -n 2 -w 1 -c 1")
+        text = r.stdout + r.stderr
+        said = set(re.findall(r"layout (.*?), launcher", text))
+        check(r.returncode == 0 and "Out of bounds values : 0 OK" in text and said == {"site(2) x host(1..2) x rank(2)"}, f"{name}: sites", text)
+    r = run(collrun, f"{folder}/allreduce_perf", "0011", "COLL_SITE=$([ $COLL_RANK = 3 ] || echo a)", "-b 8 -e 8")
+    check(r.returncode != 0 and "COLL_SITE: rank 0 has one, rank 3 has none" in r.stderr + r.stdout, "a rank without a site is refused", r.stdout + r.stderr)
+    r = run(collrun, f"{folder}/allreduce_perf", "0011", "COLL_SITE=s$COLL_RANK", "-b 8 -e 8")
+    check(r.returncode != 0 and "ranks 0 and 1 share host" in r.stderr + r.stdout, "ranks of one host on two sites are refused", r.stdout + r.stderr)
     print(f"{passed} passed, {failed} failed, 0 skipped")
     return 1 if failed else 0
 

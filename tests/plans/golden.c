@@ -78,7 +78,7 @@ static void emits(const struct coll_algo *a, const char *layout_text)
 
 	snprintf(path, sizeof(path), "%s/%s.%s%s%s.txt", dir, coll_plan_kind_name(a->kind), a->name,
 	         layout_text ? "." : "", layout_text ? layout_text : "");
-	REQUIRE(!layout_text || plan_layout_parse(layout_text, "cyclic", &layout, &size));
+	REQUIRE(!layout_text || plan_layout_parse(layout_text, "cyclic", NULL, &layout, &size));
 	REQUIRE(plan_set_build_layout(&set, a, layout, size, plan_kind_has_root(a->kind) ? 1 : 0, false, PLAN_UNIFORM,
 	                              why, sizeof(why)) == COLL_OK,
 	        "%s", why);

@@ -31,7 +31,7 @@ static struct coll_layout *parsed(const char *text, const char *map, int size)
 	struct coll_layout *l = NULL;
 	int n;
 
-	CHECK(plan_layout_parse(text, map, &l, &n), "%s %s", text, map);
+	CHECK(plan_layout_parse(text, map, NULL, &l, &n), "%s %s", text, map);
 	CHECK(n == size, "%s: %d ranks", text, n);
 	return l;
 }
@@ -40,7 +40,7 @@ static void places_number_groups_one_after_the_other(void)
 {
 	static const int ranks[] = {0, 2, 1, 3, 4};
 	static const uint32_t host_of[] = {7, 3, 7, 3, 3};
-	const struct coll_layout_split split = {"host", true, host_of};
+	const struct coll_layout_split split = {"host", true, false, host_of};
 	struct coll_layout *l = NULL;
 	uint32_t first, most, fewest;
 	char text[64];
@@ -60,9 +60,11 @@ static void places_number_groups_one_after_the_other(void)
 static void levels_that_tell_nothing_apart_vanish(void)
 {
 	static const uint32_t one[] = {5, 5, 5, 5}, each[] = {3, 2, 1, 0}, pairs[] = {0, 0, 1, 1};
-	const struct coll_layout_split nothing[] = {{"site", true, one}, {"host", true, each}};
-	const struct coll_layout_split some[] = {
-	        {"site", true, one}, {"host", true, pairs}, {"numa", false, pairs}, {"l3", false, each}};
+	const struct coll_layout_split nothing[] = {{"site", true, false, one}, {"host", true, false, each}};
+	const struct coll_layout_split some[] = {{"site", true, false, one},
+	                                         {"host", true, false, pairs},
+	                                         {"numa", false, false, pairs},
+	                                         {"l3", false, false, each}};
 	struct coll_layout *l = NULL;
 
 	CHECK(coll_layout_create(4, nothing, 2, &l) == COLL_OK && !l);
@@ -76,7 +78,8 @@ static void levels_that_tell_nothing_apart_vanish(void)
 static void the_hash_is_that_of_what_differs(void)
 {
 	static const uint32_t a[] = {0, 0, 1, 1}, same[] = {9, 9, 4, 4}, other[] = {0, 1, 0, 1};
-	const struct coll_layout_split splits[] = {{"host", true, a}, {"host", true, same}, {"host", true, other}};
+	const struct coll_layout_split splits[] = {
+	        {"host", true, false, a}, {"host", true, false, same}, {"host", true, false, other}};
 	struct coll_layout *l[3];
 
 	for (int i = 0; i < 3; i++)
@@ -85,6 +88,60 @@ static void the_hash_is_that_of_what_differs(void)
 	CHECK(l[0]->hash != l[2]->hash);
 	for (int i = 0; i < 3; i++)
 		coll_layout_destroy(&l[i]);
+}
+
+/* The optimum of n ports of rates b is the smaller one of min b and sum b / (2 (n - 1)). */
+static void shares_come_near_the_optimum_of_unequal_links(void)
+{
+	static const struct {
+		const char *sizes, *rates;
+		uint32_t n;
+		double optimum;
+	} cases[] = {{"1,1,1,1", "1000,1000,1000,500", 4, 500}, {"2,2,2,2", "1000,1000,1000,500", 4, 500},
+	             {"1,1,1", "2000,2000,1000", 3, 1000},      {"1,1,1,1", "3000,1000,1000,1000", 4, 1000},
+	             {"4,1,1", "1000,900,800", 3, 675},         {"1,1,1,1,1", "400,100,100,100,100", 5, 100}};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		const char *at = cases[i].rates;
+		struct coll_layout *l = NULL;
+		double slowest = 0;
+		char text[128];
+		int size;
+
+		REQUIRE(plan_layout_parse(cases[i].sizes, "block", cases[i].rates, &l, &size) && l, "%s",
+		        cases[i].sizes);
+		REQUIRE(l->by_rate, "%s", cases[i].rates);
+		for (uint32_t g = 0; g < cases[i].n; g++) {
+			const double share = l->share ? (double)l->share[g] / l->parts : 1.0 / cases[i].n;
+			const double t = (1 + share * (cases[i].n - 2)) / strtod(at, NULL);
+
+			slowest = t > slowest ? t : slowest;
+			at = strchr(at, ',') + 1;
+		}
+		coll_layout_print(l, text, sizeof(text));
+		CHECK(1 / slowest >= 0.93 * cases[i].optimum, "%s at %s: %.0f of %.0f", text, cases[i].rates,
+		      1 / slowest, cases[i].optimum);
+		coll_layout_destroy(&l);
+	}
+}
+
+static void equal_or_unknown_rates_change_nothing(void)
+{
+	static const uint32_t some[] = {1000, 1000, 0, 500, 500};
+	static const char *const rates[] = {"1000,1000,1000", "7,7,7"};
+	struct coll_layout *plain = parsed("2,1,2", "block", 5);
+
+	for (int i = 0; i < 2; i++) {
+		struct coll_layout *l = NULL;
+		int size;
+
+		REQUIRE(plan_layout_parse("2,1,2", "block", rates[i], &l, &size) && l);
+		CHECK(!l->share && !l->by_rate && l->hash == plain->hash);
+		coll_layout_destroy(&l);
+	}
+	coll_layout_rate(plain, some);
+	CHECK(!plain->share && !plain->by_rate, "one is unknown");
+	coll_layout_destroy(&plain);
 }
 
 static void texts_that_are_no_layouts_are_refused(void)
@@ -97,10 +154,10 @@ static void texts_that_are_no_layouts_are_refused(void)
 
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
 		if (strcmp(texts[i], "4") != 0) /* one host: no levels, but fine */
-			CHECK(!plan_layout_parse(texts[i], "block", &l, &size), "'%s' is taken", texts[i]);
-	CHECK(!plan_layout_parse("2x2", "Block", &l, &size));
-	CHECK(!plan_layout_parse("2x2", "random:", &l, &size));
-	CHECK(!plan_layout_parse("2x2", "random:1x", &l, &size));
+			CHECK(!plan_layout_parse(texts[i], "block", NULL, &l, &size), "'%s' is taken", texts[i]);
+	CHECK(!plan_layout_parse("2x2", "Block", NULL, &l, &size));
+	CHECK(!plan_layout_parse("2x2", "random:", NULL, &l, &size));
+	CHECK(!plan_layout_parse("2x2", "random:1x", NULL, &l, &size));
 	l = parsed("3,1", "random:7", 4);
 	coll_layout_destroy(&l);
 }
@@ -114,6 +171,8 @@ int main(int argc, char **argv)
 	PLAIN_RUN(places_number_groups_one_after_the_other);
 	PLAIN_RUN(levels_that_tell_nothing_apart_vanish);
 	PLAIN_RUN(the_hash_is_that_of_what_differs);
+	PLAIN_RUN(shares_come_near_the_optimum_of_unequal_links);
+	PLAIN_RUN(equal_or_unknown_rates_change_nothing);
 	PLAIN_RUN(texts_that_are_no_layouts_are_refused);
 	PLAIN_RUN(rows_are_proved_and_counted_for_every_layout);
 	return plain_summary();
