@@ -16,6 +16,7 @@
 #include "topology/digest.h"
 #include "topology/graph_hwloc.h"
 #include "topology/graph_nccl.h"
+#include "topology/hwloc.h"
 #include "topology/nic.h"
 #include "topology/rates.h"
 #include "topology/search.h"
@@ -160,6 +161,8 @@ static struct coll_graph *read_machine(const struct options *o, char *why, size_
 	if (o->nccl)
 		return coll_graph_nccl_file(o->nccl, why, why_bytes);
 	g = coll_graph_hwloc_live(why, why_bytes);
+	if (!g && !coll_topology_known() && (g = coll_graph_new()))
+		snprintf(g->note, sizeof(g->note), "built without hwloc: only NICs are known");
 	if (g) {
 		coll_rates_read_sys(g, COLL_TOPOLOGY_SYS);
 		coll_rates_read_kernel(g);
@@ -421,12 +424,12 @@ static void print_rails(const struct job *j)
 		for (int i = 0; i < s->lanes; i++)
 			shares += s->lane[i].rail == k ? s->lane[i].shares : 0;
 		printf("  rail %d: %s, %d of %d shares\n", k, j->graph->nic[s->nic[k]].name, shares,
-		       s->slots * COLL_SHARES);
+		       s->parts * COLL_SHARES);
 	}
-	if (s->lanes > s->slots) {
+	if (s->lanes > s->parts) {
 		printf("lanes: %d, since some ranks send over several NICs\n", s->lanes);
 		for (int i = 0; i < s->lanes; i++)
-			printf("  lane %d: rank %d of its host, rail %d, %d of %d shares\n", i, s->lane[i].slot,
+			printf("  lane %d: rank %d of its host, rail %d, %d of %d shares\n", i, s->lane[i].part,
 			       s->lane[i].rail, s->lane[i].shares, COLL_SHARES);
 	}
 }
@@ -517,9 +520,9 @@ static void json_lanes(struct coll_text *t, const struct job *j)
 		coll_text_add(t, "%s", k ? ", " : "");
 		coll_text_add_json(t, s->nic[k] >= 0 ? j->graph->nic[s->nic[k]].name : "");
 	}
-	coll_text_add(t, "]},\n\"slots\": %d, \"shares\": %d,\n\"lanes\": [", s->slots, COLL_SHARES);
+	coll_text_add(t, "]},\n\"parts\": %d, \"shares\": %d,\n\"lanes\": [", s->parts, COLL_SHARES);
 	for (int i = 0; i < s->lanes; i++)
-		coll_text_add(t, "%s{\"slot\": %d, \"rail\": %d, \"shares\": %d}", i ? ", " : "", s->lane[i].slot,
+		coll_text_add(t, "%s{\"part\": %d, \"rail\": %d, \"shares\": %d}", i ? ", " : "", s->lane[i].part,
 		              s->lane[i].rail, s->lane[i].shares);
 	coll_text_add(t, "]");
 }

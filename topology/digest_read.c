@@ -168,6 +168,8 @@ static void get_counts(struct in *in, struct coll_graph *g)
 	g->left_out = (int)get(in, INT32_MAX, "the number of devices left out");
 	if (!in->failed && g->pus > 0 && g->cores == 0)
 		bad(in, "CPUs without cores");
+	if (!in->failed && g->cores > 0 && g->kinds == 0)
+		bad(in, "cores of no kind");
 }
 
 static void get_cores(struct in *in, struct coll_graph *g, struct coll_digest_scratch *s)
@@ -330,8 +332,6 @@ static void default_places(struct coll_graph *g)
 {
 	for (int i = 0; i < g->cores; i++)
 		g->core[i] = (struct coll_graph_core){-1, -1, -1, 0};
-	for (int i = 0; i < g->pus; i++)
-		g->pu[i] = (struct coll_graph_pu){i, 0};
 	for (int i = 0; i < g->numas; i++)
 		g->numa[i] = (struct coll_graph_numa){i, 1, -1};
 }
@@ -340,6 +340,7 @@ static void default_places(struct coll_graph *g)
 static bool read_fields(struct in *all, struct coll_graph *g, struct coll_digest_scratch *s)
 {
 	uint64_t before = 0;
+	bool cpus = false;
 
 	while (all->at < all->end && !all->failed) {
 		const size_t from = all->at;
@@ -365,7 +366,10 @@ static bool read_fields(struct in *all, struct coll_graph *g, struct coll_digest
 			default_places(g);
 			break;
 		case COLL_DIGEST_CORES: get_cores(&in, g, s); break;
-		case COLL_DIGEST_CPUS: get_cpus(&in, g, s); break;
+		case COLL_DIGEST_CPUS:
+			get_cpus(&in, g, s);
+			cpus = true;
+			break;
 		case COLL_DIGEST_MEMORY: get_memory(&in, g, s); break;
 		case COLL_DIGEST_DISTANCES: get_distances(&in, g, s); break;
 		case COLL_DIGEST_NICS: get_nics(&in, g); break;
@@ -378,6 +382,8 @@ static bool read_fields(struct in *all, struct coll_graph *g, struct coll_digest
 		all->at = in.failed ? in.at : end;
 		before = field;
 	}
+	/* How many they are, without their numbers, is of no use. */
+	g->pus = cpus ? g->pus : 0;
 	if (!all->failed && before == 0)
 		return bad(all, "there are no counts");
 	return !all->failed;

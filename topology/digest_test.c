@@ -57,7 +57,7 @@ static void add_nics(struct coll_graph *g, int count)
 		struct coll_graph_nic *n = coll_graph_add_nic(g);
 
 		snprintf(n->name, sizeof(n->name), "interface-%d", i);
-		snprintf(n->rdma, sizeof(n->rdma), "rdma-device-number-%d", i);
+		snprintf(n->rdma, sizeof(n->rdma), "rdma-device-%d", i);
 		n->rate = (struct coll_rate){100000 + (uint32_t)i, COLL_ORIGIN_TOLD};
 		n->pci = (struct coll_rate){UINT32_MAX, COLL_ORIGIN_MEASURED};
 		n->numa = (short)(i % g->numas);
@@ -221,12 +221,13 @@ TEST(digest, what_is_wrong_is_said_with_its_byte)
 	REFUSED("byte 6: the number of CPUs is missing", 'c', 'T', 1, 1, 1, 0);
 	REFUSED("byte 5: the number of cores is too large (at most 4096)", 'c', 'T', 1, 1, 8, 255, 127, 0, 0, 0, 0, 0,
 	        0);
+	REFUSED("byte 12: cores of no kind", 'c', 'T', 1, 1, 7, 1, 0, 0, 0, 0, 0, 0);
 	REFUSED("byte 12: CPUs without cores", 'c', 'T', 1, 1, 7, 0, 1, 0, 0, 0, 0, 0);
-	REFUSED("byte 12: field 1 is not behind field 1", 'c', 'T', 1, 1, 7, 1, 0, 0, 0, 0, 0, 0, 1, 0);
-	REFUSED("byte 14: L3 caches of cores is missing", 'c', 'T', 1, 1, 7, 1, 0, 0, 0, 0, 0, 0, 2, 0);
-	REFUSED("byte 14: L3 caches of cores: 0 items for 1 places", 'c', 'T', 1, 1, 7, 1, 0, 0, 0, 0, 0, 0, 2, 2, 0,
+	REFUSED("byte 12: field 1 is not behind field 1", 'c', 'T', 1, 1, 7, 1, 0, 0, 0, 0, 1, 0, 1, 0);
+	REFUSED("byte 14: L3 caches of cores is missing", 'c', 'T', 1, 1, 7, 1, 0, 0, 0, 0, 1, 0, 2, 0);
+	REFUSED("byte 14: L3 caches of cores: 0 items for 1 places", 'c', 'T', 1, 1, 7, 1, 0, 0, 0, 0, 1, 0, 2, 2, 0,
 	        0);
-	REFUSED("byte 14: L3 caches of cores: 0 to 0 are not all from -1 to -1", 'c', 'T', 1, 1, 7, 1, 0, 0, 0, 0, 0, 0,
+	REFUSED("byte 14: L3 caches of cores: 0 to 0 are not all from -1 to -1", 'c', 'T', 1, 1, 7, 1, 0, 0, 0, 0, 1, 0,
 	        2, 2, 2, 0);
 	REFUSED("byte 15: a state that no NIC has", 'c', 'T', 1, 1, 7, 0, 0, 0, 0, 0, 0, 0, 6, 2, 1, 3);
 }
@@ -234,7 +235,7 @@ TEST(digest, what_is_wrong_is_said_with_its_byte)
 /* A later version may have fields, and ends of fields, that this one does not have. */
 TEST(digest, what_is_not_known_is_skipped)
 {
-	static const uint8_t bytes[] = {'c', 'T', 1, 1, 9, 1, 0, 0, 0, 0, 0, 0, 77, 78, 99, 3, 1, 2, 3};
+	static const uint8_t bytes[] = {'c', 'T', 1, 1, 9, 1, 0, 0, 0, 0, 1, 0, 77, 78, 99, 3, 1, 2, 3};
 	char why[200] = "";
 	struct coll_graph *g = coll_digest_read(bytes, sizeof(bytes), why, sizeof(why));
 

@@ -1,6 +1,6 @@
 /*
  * Which NIC carries what: see search.h. The NICs of a host that count are the fastest equal ones, or those whose rates
- * the user set. Then slots are spread over rails as a flow: each slot gives COLL_SHARES shares, each rail takes as many
+ * the user set. Then parts are spread over rails as a flow: each part gives COLL_SHARES shares, each rail takes as many
  * as its rate is of all rates, and the sum of crossings between NUMA nodes and packages is the least. So ranks of one
  * package use the NICs of the other one as well, which "each its nearest" does not.
  */
@@ -11,7 +11,7 @@
 #include <string.h>
 
 enum {
-	SLOTS_UNEVEN_MAX = 8,
+	PARTS_UNEVEN_MAX = 8,
 	/* What a NIC of which nobody says anything counts as when NICs are compared, in Mb/s; its rate stays unknown.
 	 */
 	GUESS_ETHERNET = 10000,
@@ -261,33 +261,33 @@ static void weigh_rails(const struct coll_search *s, const struct coll_search_in
 
 /* ---- The flow ----------------------------------------------------------- */
 
-/* Slots whose crossings are alike are one source. */
+/* Parts whose crossings are alike are one source. */
 struct source {
-	int shares, slots;
+	int shares, parts;
 	long cost[COLL_GRAPH_NICS_MAX];
 	int flow[COLL_GRAPH_NICS_MAX];
 };
 
 struct flow {
 	struct source *source;
-	int *of; /* the source of each slot */
+	int *of; /* the source of each part */
 	int sources, rails;
 	int capacity[COLL_GRAPH_NICS_MAX]; /* left */
 };
 
-static int owner_of(const struct coll_search *s, int host, int slot)
+static int owner_of(const struct coll_search *s, int host, int part)
 {
-	return s->order[s->first[host] + (int)((long)slot * s->count[host] / s->slots)];
+	return s->order[s->first[host] + (int)((long)part * s->count[host] / s->parts)];
 }
 
 static bool find_sources(struct flow *f, const struct coll_search *s, const struct coll_search_in *in)
 {
-	f->source = calloc((size_t)s->slots, sizeof(*f->source));
-	f->of = malloc((size_t)s->slots * sizeof(*f->of));
+	f->source = calloc((size_t)s->parts, sizeof(*f->source));
+	f->of = malloc((size_t)s->parts * sizeof(*f->of));
 	f->rails = s->rails;
 	if (!f->source || !f->of)
 		return false;
-	for (int slot = 0; slot < s->slots; slot++) {
+	for (int part = 0; part < s->parts; part++) {
 		struct source *new = &f->source[f->sources];
 		int same = 0;
 
@@ -296,15 +296,15 @@ static bool find_sources(struct flow *f, const struct coll_search *s, const stru
 			for (int k = 0; k < s->rails; k++)
 				if (s->nic[h * s->rails + k] >= 0)
 					new->cost[k] +=
-					        coll_lanes_crossing(&in->rank[owner_of(s, h, slot)].place,
+					        coll_lanes_crossing(&in->rank[owner_of(s, h, part)].place,
 					                            &in->graph[h]->nic[s->nic[h * s->rails + k]]);
 		while (same < f->sources &&
 		       memcmp(f->source[same].cost, new->cost, (size_t)s->rails * sizeof(new->cost[0])) != 0)
 			same++;
 		f->sources += same == f->sources;
 		f->source[same].shares += COLL_SHARES;
-		f->source[same].slots++;
-		f->of[slot] = same;
+		f->source[same].parts++;
+		f->of[part] = same;
 	}
 	return true;
 }
@@ -369,14 +369,14 @@ static void send_some(struct flow *f, struct source *from, int *left)
 	*left -= amount;
 }
 
-/* A source's shares, slot by slot in the order of rails: at most rails - 1 slots of it lie on two. */
+/* A source's shares, part by part in the order of rails: at most rails - 1 parts of it lie on two. */
 static bool cut_lanes(struct coll_search *s, struct flow *f)
 {
-	s->lane = malloc((size_t)s->slots * (size_t)s->rails * sizeof(*s->lane));
+	s->lane = malloc((size_t)s->parts * (size_t)s->rails * sizeof(*s->lane));
 	if (!s->lane)
 		return false;
-	for (int slot = 0; slot < s->slots; slot++) {
-		struct source *c = &f->source[f->of[slot]];
+	for (int part = 0; part < s->parts; part++) {
+		struct source *c = &f->source[f->of[part]];
 		int left = COLL_SHARES;
 
 		for (int k = 0; k < s->rails && left > 0; k++) {
@@ -384,7 +384,7 @@ static bool cut_lanes(struct coll_search *s, struct flow *f)
 
 			if (n == 0)
 				continue;
-			s->lane[s->lanes++] = (struct coll_search_lane){slot, k, n};
+			s->lane[s->lanes++] = (struct coll_search_lane){part, k, n};
 			c->flow[k] -= n;
 			left -= n;
 		}
@@ -403,7 +403,7 @@ static bool name_nics(struct coll_search *s)
 		s->rank_nic[r] = -1;
 	for (int h = 0; h < s->hosts; h++)
 		for (int i = 0; i < s->lanes; i++) {
-			const int owner = s->owner[h * s->slots + s->lane[i].slot];
+			const int owner = s->owner[h * s->parts + s->lane[i].part];
 
 			if (s->lane[i].shares > most[owner]) {
 				most[owner] = s->lane[i].shares;
@@ -424,15 +424,15 @@ bool coll_lanes_assign(struct coll_search *s, const struct coll_search_in *in)
 		even = even && s->count[h] == s->count[0];
 		most = s->count[h] > most ? s->count[h] : most;
 	}
-	s->slots = even || most < SLOTS_UNEVEN_MAX ? most : SLOTS_UNEVEN_MAX;
-	s->owner = malloc((size_t)s->hosts * (size_t)s->slots * sizeof(int));
+	s->parts = even || most < PARTS_UNEVEN_MAX ? most : PARTS_UNEVEN_MAX;
+	s->owner = malloc((size_t)s->hosts * (size_t)s->parts * sizeof(int));
 	ok = s->owner && find_rails(s, in);
 	for (int h = 0; ok && h < s->hosts; h++)
-		for (int slot = 0; slot < s->slots; slot++)
-			s->owner[h * s->slots + slot] = owner_of(s, h, slot);
+		for (int part = 0; part < s->parts; part++)
+			s->owner[h * s->parts + part] = owner_of(s, h, part);
 	ok = ok && find_sources(&f, s, in);
 	if (ok)
-		weigh_rails(s, in, s->slots * COLL_SHARES, f.capacity);
+		weigh_rails(s, in, s->parts * COLL_SHARES, f.capacity);
 	for (int c = 0; ok && c < f.sources; c++)
 		for (int left = f.source[c].shares; left > 0;)
 			send_some(&f, &f.source[c], &left);

@@ -113,25 +113,25 @@ static void check_levels(const char *file, const struct job *j)
 	}
 }
 
-/* Each slot gives all its shares, each rail takes its part of them. */
+/* Each part gives all its shares, each rail takes its part of them. */
 static void check_lanes(const char *file, const struct job *j)
 {
 	const struct coll_search *s = j->s;
-	int *slot = calloc((size_t)s->slots, sizeof(*slot)), rail[COLL_GRAPH_NICS_MAX] = {0};
+	int *part = calloc((size_t)s->parts, sizeof(*part)), rail[COLL_GRAPH_NICS_MAX] = {0};
 
 	for (int i = 0; i < s->lanes; i++) {
-		slot[s->lane[i].slot] += s->lane[i].shares;
+		part[s->lane[i].part] += s->lane[i].shares;
 		rail[s->lane[i].rail] += s->lane[i].shares;
 		CHECK(s->lane[i].shares > 0, "%s: lane %d is empty", file, i);
 	}
-	for (int i = 0; i < s->slots; i++)
-		CHECK(slot[i] == COLL_SHARES, "%s: slot %d gives %d shares", file, i, slot[i]);
+	for (int i = 0; i < s->parts; i++)
+		CHECK(part[i] == COLL_SHARES, "%s: part %d gives %d shares", file, i, part[i]);
 	for (int k = 0; k < s->rails; k++)
-		CHECK(abs(rail[k] * s->rails - s->slots * COLL_SHARES) <= s->rails, "%s: rail %d takes %d of %d shares",
-		      file, k, rail[k], s->slots * COLL_SHARES);
-	CHECK(s->lanes <= s->slots + s->rails, "%s: %d lanes for %d slots, %d rails", file, s->lanes, s->slots,
+		CHECK(abs(rail[k] * s->rails - s->parts * COLL_SHARES) <= s->rails, "%s: rail %d takes %d of %d shares",
+		      file, k, rail[k], s->parts * COLL_SHARES);
+	CHECK(s->lanes <= s->parts + s->rails, "%s: %d lanes for %d parts, %d rails", file, s->lanes, s->parts,
 	      s->rails);
-	free(slot);
+	free(part);
 }
 
 /* The digest fits, and says the same: what follows from it is equal. */

@@ -275,7 +275,8 @@ static uint32_t ethtool_mbps(int fd, const char *name)
 	snprintf(request.ifr_name, sizeof(request.ifr_name), "%.15s", name);
 	if (fd < 0 || ioctl(fd, SIOCETHTOOL, &request) < 0)
 		return 0;
-	mbps = ethtool_cmd_speed(&cmd);
+	/* Not ethtool_cmd_speed(), which shifts an unknown speed into the sign. */
+	mbps = (uint32_t)cmd.speed_hi << 16 | cmd.speed;
 	return mbps == (uint32_t)SPEED_UNKNOWN ? 0 : mbps;
 }
 

@@ -133,8 +133,8 @@ static int key(const struct coll_search_rank *r, enum coll_level level)
 	                                     : r->place.l3;
 }
 
-/* Whether a group of the level ends before rank i of the order. Numbers of packages and the like are a host's own. */
-static bool parts(const struct run *u, int i, enum coll_level level)
+/* Whether a group of the level begins at rank i of the order. Numbers of packages and the like are a host's own. */
+static bool begins_group(const struct run *u, int i, enum coll_level level)
 {
 	const struct coll_search_rank *a = nth(u, i - 1), *b = nth(u, i);
 
@@ -206,7 +206,7 @@ static bool pays(const struct run *u, enum coll_level level, char *why)
 		int from = u->from;
 
 		for (int i = u->from + 1; i <= u->to; i++)
-			if (i == u->to || parts(u, i, level)) {
+			if (i == u->to || begins_group(u, i, level)) {
 				l3 = l3 && i - from > 1;
 				from = i;
 			}
@@ -252,7 +252,7 @@ static bool split_run(const struct run *u, enum coll_level level, bool forced, c
 	bool ok;
 
 	for (int i = u->from + 1; i < u->to; i++)
-		pieces += parts(u, i, level);
+		pieces += begins_group(u, i, level);
 	if (pieces == 1)
 		return false;
 	if (level <= COLL_LEVEL_HOST)
@@ -287,7 +287,7 @@ static int group_level(const struct coll_search *s, const struct coll_search_in 
 		u.to = to;
 		split = split_run(&u, level, forced, reason);
 		for (int i = from; i < to; i++) {
-			groups += i == from || (split && parts(&u, i, level));
+			groups += i == from || (split && begins_group(&u, i, level));
 			group[s->order[i]] = groups - 1;
 		}
 		/* The reason for a level that is there goes before reasons against it elsewhere. */

@@ -11,7 +11,7 @@
 /* From the outside to the inside. */
 enum coll_level { COLL_LEVEL_SITE, COLL_LEVEL_HOST, COLL_LEVEL_PACKAGE, COLL_LEVEL_NUMA, COLL_LEVEL_L3, COLL_LEVELS };
 
-enum { COLL_SEARCH_WHY = 200, COLL_SHARES = 64 /* of a slot */ };
+enum { COLL_SEARCH_WHY = 200, COLL_SHARES = 64 /* of a part */ };
 
 struct coll_search_rank {
 	int site; /* -1: none told; the ranks of a host agree */
@@ -35,14 +35,13 @@ struct coll_search_level {
 };
 
 /*
- * Lanes. The ranks of a host that send to other hosts take turns as owners of slots: where all hosts have equally many
- * ranks, each rank has a slot, in the order of places; else there are as many slots as the largest host has ranks, at
- * most 8, and slot s of a host with p ranks belongs to its rank s p / slots. Each slot has COLL_SHARES shares of what
- * the host sends. A lane is a part of one slot on one rail; a slot has several lanes where NICs are more than ranks, or
- * unequal. A rail joins one NIC of each host.
+ * Lanes. What a host sends is cut in equal parts. Where all hosts have equally many ranks each rank owns one, in the
+ * order of places; else there are as many as the largest host has ranks, at most 8, and part i of a host with p ranks
+ * belongs to its rank i p / parts. A lane carries some of the COLL_SHARES shares of one part over one rail; a part has
+ * several lanes where NICs are more than ranks, or unequal. A rail joins one NIC of each host.
  */
 struct coll_search_lane {
-	int slot, rail, shares;
+	int part, rail, shares;
 };
 
 struct coll_search {
@@ -53,8 +52,8 @@ struct coll_search {
 
 	int *order;         /* all ranks by site, host and place */
 	int *first, *count; /* of each host: where its ranks begin in order, and how many they are */
-	int slots, rails, lanes;
-	int *owner; /* [host * slots + slot]: a rank */
+	int parts, rails, lanes;
+	int *owner; /* [host * parts + part]: a rank */
 	int *nic;   /* [host * rails + rail]: index in the host's graph; -1: none is known */
 	struct coll_search_lane *lane;
 	uint32_t *host_mbps; /* of the NICs in use together; 0: not all are known */

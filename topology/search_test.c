@@ -209,9 +209,9 @@ TEST(search, any_numbering)
 			for (int r = 0; r < 32; r++)
 				CHECK(b.s->level[i].group[r] == a.s->level[i].group[order[r]],
 				      "round %d, level %d, rank %d", round, i, r);
-		/* Slots are places, so owners are those of the other numbering. */
+		/* Parts are places, so owners are those of the other numbering. */
 		for (int i = 0; i < 32; i++)
-			CHECK(order[b.s->owner[i]] == a.s->owner[i], "round %d, slot %d", round, i);
+			CHECK(order[b.s->owner[i]] == a.s->owner[i], "round %d, part %d", round, i);
 	}
 	coll_search_free(&b.s);
 	close_job(&a);
@@ -229,10 +229,10 @@ TEST(search, uneven_hosts_and_sites)
 	check_levels(&j, "site:2,host:3");
 	CHECK(strstr(j.s->level_why[COLL_LEVEL_HOST], "3 groups of 1 to 4 ranks") != NULL, "%s",
 	      j.s->level_why[COLL_LEVEL_HOST]);
-	CHECK(j.s->slots == 4 && j.s->rails == 1 && j.s->lanes == 4 && j.s->nic[0] == -1);
-	for (int slot = 0; slot < 4; slot++)
-		CHECK(j.s->owner[slot] == 0 && j.s->owner[4 + slot] == 1 + slot / 2 &&
-		      j.s->owner[8 + slot] == 3 + slot);
+	CHECK(j.s->parts == 4 && j.s->rails == 1 && j.s->lanes == 4 && j.s->nic[0] == -1);
+	for (int part = 0; part < 4; part++)
+		CHECK(j.s->owner[part] == 0 && j.s->owner[4 + part] == 1 + part / 2 &&
+		      j.s->owner[8 + part] == 3 + part);
 	/* A site of each host splits no further. */
 	for (int r = 0; r < 7; r++)
 		j.rank[r].site = j.rank[r].host;
@@ -320,7 +320,7 @@ TEST(search, nics_that_are_used)
 	free(g);
 }
 
-/* Crossings of all slots, by the lanes. */
+/* Crossings of all parts, by the lanes. */
 static long crossings(const struct job *j)
 {
 	long sum = 0;
@@ -328,7 +328,7 @@ static long crossings(const struct job *j)
 	for (int h = 0; h < j->s->hosts; h++)
 		for (int i = 0; i < j->s->lanes; i++) {
 			const struct coll_search_lane *l = &j->s->lane[i];
-			const int rank = j->s->owner[h * j->s->slots + l->slot];
+			const int rank = j->s->owner[h * j->s->parts + l->part];
 
 			sum += l->shares *
 			       coll_lanes_crossing(&j->rank[rank].place,
@@ -375,7 +375,7 @@ TEST(search, unequal_nics_have_unequal_shares)
 	REQUIRE(j.s != NULL, "%s", j.why);
 	for (int i = 0; i < j.s->lanes; i++) {
 		sum[j.s->lane[i].rail] += j.s->lane[i].shares;
-		both += i > 0 && j.s->lane[i].slot == j.s->lane[i - 1].slot;
+		both += i > 0 && j.s->lane[i].part == j.s->lane[i - 1].part;
 	}
 	CHECK(strcmp(j.g[0]->nic[j.s->nic[0]].name, "fast") == 0 && sum[0] == 205 && sum[1] == 51, "%d, %d", sum[0],
 	      sum[1]);
@@ -415,12 +415,12 @@ TEST(search, rails)
 	close_job(&j);
 }
 
-/* The least crossings of all ways to give whole slots to rails, where capacities are whole slots. */
-static long least_crossings(const struct job *j, int slot, int *room)
+/* The least crossings of all ways to give whole parts to rails, where capacities are whole parts. */
+static long least_crossings(const struct job *j, int part, int *room)
 {
 	long best = -1;
 
-	if (slot == j->s->slots)
+	if (part == j->s->parts)
 		return 0;
 	for (int k = 0; k < j->s->rails; k++) {
 		long cost = 0, rest;
@@ -428,10 +428,10 @@ static long least_crossings(const struct job *j, int slot, int *room)
 		if (room[k] == 0)
 			continue;
 		for (int h = 0; h < j->s->hosts; h++)
-			cost += COLL_SHARES * coll_lanes_crossing(&j->rank[j->s->owner[h * j->s->slots + slot]].place,
+			cost += COLL_SHARES * coll_lanes_crossing(&j->rank[j->s->owner[h * j->s->parts + part]].place,
 			                                          &j->graphs[h]->nic[j->s->nic[h * j->s->rails + k]]);
 		room[k]--;
-		rest = least_crossings(j, slot + 1, room);
+		rest = least_crossings(j, part + 1, room);
 		room[k]++;
 		if (rest >= 0 && (best < 0 || cost + rest < best))
 			best = cost + rest;
