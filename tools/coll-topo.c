@@ -17,6 +17,7 @@
 #include "topology/graph_hwloc.h"
 #include "topology/graph_nccl.h"
 #include "topology/hwloc.h"
+#include "topology/lanes.h"
 #include "topology/nic.h"
 #include "topology/rates.h"
 #include "topology/search.h"
@@ -405,7 +406,7 @@ static void print_ranks(const struct job *j)
 		printf("%s: ", j->in.hosts > RANKS_SHOWN ? " ..." : "");
 		if (p->core >= 0)
 			printf("core %d, ", p->core);
-		coll_search_nic_why(j->search, &j->in, j->at[i], why, sizeof(why));
+		coll_lanes_why(j->search, &j->in, j->at[i], why, sizeof(why));
 		printf("NIC %s\n", why);
 	}
 }
@@ -498,7 +499,7 @@ static void json_ranks(struct coll_text *t, const struct job *j)
 	for (int r = 0; r < j->in.ranks; r++) {
 		const int nic = j->search->rank_nic[r];
 
-		coll_search_nic_why(j->search, &j->in, r, why, sizeof(why));
+		coll_lanes_why(j->search, &j->in, r, why, sizeof(why));
 		coll_text_add(t, "%s\n  {\"rank\": %d, \"host\": %d, \"core\": %d, \"nic\": ", r ? "," : "", r,
 		              j->rank[r].host, j->rank[r].place.core);
 		coll_text_add_json(t, nic >= 0 ? j->graph->nic[nic].name : "");

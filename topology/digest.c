@@ -275,7 +275,7 @@ static size_t write_all(const struct coll_graph *g, enum omission omit, struct c
 
 	for (size_t i = 0; i < sizeof(coll_digest_head); i++)
 		put_byte(&o, coll_digest_head[i]);
-	for (enum coll_digest_field f = COLL_DIGEST_COUNTS; f <= COLL_DIGEST_LINKS; f++) {
+	for (enum coll_digest_field f = COLL_DIGEST_COUNTS; f <= COLL_DIGEST_SITE; f++) {
 		struct out p = {bytes, 0, sizeof(bytes)}; /* a longer one is counted, and then does not fit */
 
 		if (f == COLL_DIGEST_COUNTS)
@@ -294,6 +294,10 @@ static size_t write_all(const struct coll_graph *g, enum omission omit, struct c
 			put_gpus(&p, g);
 		else if (f == COLL_DIGEST_LINKS && omit < NO_LINKS && g->gpus && g->link_origin)
 			put_links(&p, g, s->matrix);
+		else if (f == COLL_DIGEST_SITE && *g->site) {
+			put_text(&p, g->site);
+			put_rate(&p, &g->site_rate);
+		}
 		if (p.n)
 			put_field(&o, f, &p);
 	}

@@ -375,6 +375,10 @@ static bool read_fields(struct in *all, struct coll_graph *g, struct coll_digest
 		case COLL_DIGEST_NICS: get_nics(&in, g); break;
 		case COLL_DIGEST_GPUS: get_gpus(&in, g); break;
 		case COLL_DIGEST_LINKS: get_links(&in, g, s); break;
+		case COLL_DIGEST_SITE:
+			get_text(&in, g->site, "the name of the site");
+			g->site_rate = get_rate(&in, "the rate of the site");
+			break;
 		default: in.at = end; break;
 		}
 		/* A later version may add to the end of a field. */

@@ -89,8 +89,9 @@ static bool same(const struct coll_graph *a, const struct coll_graph *b)
 	        memcmp(x->core, b->core, sizeof(x->core)) == 0 && memcmp(x->pu, b->pu, sizeof(x->pu)) == 0 &&
 	        memcmp(x->numa, b->numa, sizeof(x->numa)) == 0 &&
 	        memcmp(x->distance, b->distance, sizeof(x->distance)) == 0 &&
-	        memcmp(x->link_mbps, b->link_mbps, sizeof(x->link_mbps)) == 0 &&
-	        x->distance_origin == b->distance_origin && x->link_origin == b->link_origin;
+	        memcmp(x->link_mbps, b->link_mbps, sizeof(x->link_mbps)) == 0 && strcmp(x->site, b->site) == 0 &&
+	        x->site_rate.mbps == b->site_rate.mbps && x->distance_origin == b->distance_origin &&
+	        x->link_origin == b->link_origin;
 	for (int i = 0; i < x->nics && equal; i++) {
 		const struct coll_graph_nic *n = &x->nic[i], *m = &b->nic[i];
 
@@ -144,6 +145,8 @@ TEST(digest, regular_machines_are_small)
 	check_round(machine(128, 128, 2048, 2, in_turn), true, 120);
 	g = machine(2, 2, 64, 2, in_turn);
 	add_nics(g, 8);
+	strcpy(g->site, "north");
+	g->site_rate = (struct coll_rate){500, COLL_ORIGIN_TOLD};
 	check_round(g, true, 600);
 	g = coll_graph_new();
 	check_round(g, true, 20);

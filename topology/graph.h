@@ -91,8 +91,10 @@ struct coll_graph {
 	struct coll_graph_gpu gpu[COLL_GRAPH_GPUS_MAX];
 	uint32_t link_mbps[COLL_GRAPH_GPUS_MAX][COLL_GRAPH_GPUS_MAX]; /* between two GPUs; 0: none, or unknown */
 	enum coll_origin link_origin;
-	int left_out;   /* NICs and GPUs beyond the maximum */
-	char note[200]; /* what was told and not believed; not in a digest */
+	char site[COLL_GRAPH_NAME_MAX]; /* hosts of one site share an uplink; "": not told */
+	struct coll_rate site_rate;     /* of that uplink */
+	int left_out;                   /* NICs and GPUs beyond the maximum */
+	char note[200];                 /* what was told and not believed; not in a digest */
 };
 
 /* Where a rank runs. */

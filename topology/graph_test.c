@@ -369,6 +369,23 @@ TEST(graph, told_rates)
 	free(g);
 }
 
+TEST(graph, told_sites)
+{
+	struct coll_graph *g = coll_graph_new();
+	char why[200] = "";
+
+	REQUIRE(g != NULL);
+	CHECK(coll_told_site(g, "north", "500", why, sizeof(why)) && strcmp(g->site, "north") == 0, "%s", why);
+	CHECK(g->site_rate.mbps == 500 && g->site_rate.origin == COLL_ORIGIN_TOLD);
+	CHECK(!coll_told_site(g, "north west", "", why, sizeof(why)) && strstr(why, "blank") != NULL, "%s", why);
+	CHECK(!coll_told_site(g, "a-name-that-is-far-too-long", "", why, sizeof(why)));
+	CHECK(!coll_told_site(g, "south", "much", why, sizeof(why)) && strstr(why, "'much'") != NULL, "%s", why);
+	CHECK(!coll_told_site(g, "", "5", why, sizeof(why)) && strstr(why, "no name") != NULL, "%s", why);
+	CHECK(strcmp(g->site, "north") == 0, "unchanged by what is wrong");
+	CHECK(coll_told_site(g, "", "", why, sizeof(why)) && !*g->site && g->site_rate.mbps == 0);
+	free(g);
+}
+
 /* Equal devices of which one is told to be 20 times slower: neither is believed. 10 times is a slower port. */
 TEST(graph, absurd_rates_are_not_believed)
 {

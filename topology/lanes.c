@@ -82,7 +82,7 @@ int coll_lanes_nics(const struct coll_graph *g, unsigned transports, int nic[COL
                     size_t why_bytes)
 {
 	const struct coll_graph_nic *best = NULL;
-	int count = 0, fit = 0;
+	int count = 0;
 	bool set = false;
 	char rate[48];
 
@@ -91,7 +91,6 @@ int coll_lanes_nics(const struct coll_graph *g, unsigned transports, int nic[COL
 	for (int i = 0; g && i < g->nics; i++) {
 		const struct coll_graph_nic *n = &g->nic[i];
 
-		fit += fits(n, transports);
 		if (fits(n, transports) && n->set == set && (!best || better(n, best)))
 			best = n;
 	}
@@ -444,8 +443,7 @@ bool coll_lanes_assign(struct coll_search *s, const struct coll_search_in *in)
 
 /* ---- In words ----------------------------------------------------------- */
 
-void coll_search_nic_why(const struct coll_search *s, const struct coll_search_in *in, int rank, char *why,
-                         size_t why_bytes)
+void coll_lanes_why(const struct coll_search *s, const struct coll_search_in *in, int rank, char *why, size_t why_bytes)
 {
 	const struct coll_search_rank *r = &in->rank[rank];
 	const struct coll_graph *g = in->graph[r->host];

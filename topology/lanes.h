@@ -13,6 +13,10 @@ int coll_lanes_nics(const struct coll_graph *g, unsigned transports, int nic[COL
 /* How far a place is from a NIC: 0 near or unknown, 1 another NUMA node, 2 another package. */
 int coll_lanes_crossing(const struct coll_place *place, const struct coll_graph_nic *nic);
 
+/* One sentence: why a rank has its NIC (rank_nic). */
+void coll_lanes_why(const struct coll_search *s, const struct coll_search_in *in, int rank, char *why,
+                    size_t why_bytes);
+
 /* Fill in parts, rails and lanes; order and first are there. False: out of memory. */
 bool coll_lanes_assign(struct coll_search *s, const struct coll_search_in *in);
 

@@ -136,9 +136,10 @@ static void read_interface(struct coll_graph *g, const char *sys, const char *na
 		n->state = strcmp(text, "up") == 0        ? COLL_NIC_UP
 		           : strcmp(text, "unknown") == 0 ? COLL_NIC_UNKNOWN
 		                                          : COLL_NIC_DOWN;
-	/* -1 where nobody says, as in guests; of a link that is down it means nothing. */
+	/* -1 where nobody says, as in guests; of a link that is down it means nothing, and of software it is a
+	 * constant. */
 	if (speed > 0 && n->state != COLL_NIC_DOWN)
-		coll_rate_take(&n->rate, (uint64_t)speed, COLL_ORIGIN_TOLD);
+		coll_rate_take(&n->rate, (uint64_t)speed, n->made ? COLL_ORIGIN_ASSUMED : COLL_ORIGIN_TOLD);
 }
 
 /* What the bus can carry, and not what it runs at: idle links train down. */
@@ -280,6 +281,14 @@ static uint32_t ethtool_mbps(int fd, const char *name)
 	return mbps == (uint32_t)SPEED_UNKNOWN ? 0 : mbps;
 }
 
+static bool is_listed(const struct ifaddrs *all, const char *name)
+{
+	for (; all; all = all->ifa_next)
+		if (strcmp(all->ifa_name, name) == 0)
+			return true;
+	return false;
+}
+
 void coll_rates_read_kernel(struct coll_graph *g)
 {
 	const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -318,11 +327,16 @@ void coll_rates_read_kernel(struct coll_graph *g)
 			n->rail_key = subnet_key(a);
 		addressed[i] = addressed[i] || subnet_key(a);
 		if (n->rate.origin < COLL_ORIGIN_TOLD && n->state == COLL_NIC_UP)
-			coll_rate_take(&n->rate, ethtool_mbps(fd, a->ifa_name), COLL_ORIGIN_TOLD);
+			coll_rate_take(&n->rate, ethtool_mbps(fd, a->ifa_name),
+			               n->made ? COLL_ORIGIN_ASSUMED : COLL_ORIGIN_TOLD);
 	}
 	for (int i = 0; i < g->nics; i++)
 		if (!addressed[i])
 			g->nic[i].transports &= ~(unsigned)COLL_NIC_TCP;
+	/* sysfs may be that of another network namespace: its interfaces are not ours. */
+	for (int i = g->nics - 1; i >= 0; i--)
+		if (!(g->nic[i].transports & COLL_NIC_VERBS) && !is_listed(all, g->nic[i].name))
+			remove_nic(g, i);
 	freeifaddrs(all);
 	free(addressed);
 	if (fd >= 0)

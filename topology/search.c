@@ -47,6 +47,27 @@ bool coll_search_parse_levels(const char *text, unsigned *levels, char *why, siz
 	return true;
 }
 
+bool coll_search_sites(const struct coll_graph *const *graph, int hosts, int *site)
+{
+	const char **name = malloc((size_t)(hosts > 0 ? hosts : 1) * sizeof(*name));
+	int sites = 0;
+
+	if (!name)
+		return false;
+	for (int h = 0; h < hosts; h++) {
+		const char *text = graph[h] ? graph[h]->site : "";
+		int i = 0;
+
+		while (i < sites && strcmp(name[i], text) != 0)
+			i++;
+		if (*text && i == sites)
+			name[sites++] = text;
+		site[h] = *text ? i : -1;
+	}
+	free(name);
+	return true;
+}
+
 /* ---- Order -------------------------------------------------------------- */
 
 static int sign(int a, int b)

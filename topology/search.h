@@ -70,9 +70,8 @@ bool coll_search_parse_levels(const char *text, unsigned *levels, char *why, siz
 /* NULL with the reason in why: ranks contradict each other, or out of memory. */
 struct coll_search *coll_search_run(const struct coll_search_in *in, char *why, size_t why_bytes);
 
-/* One sentence: why a rank has this NIC. */
-void coll_search_nic_why(const struct coll_search *s, const struct coll_search_in *in, int rank, char *why,
-                         size_t why_bytes);
+/* Numbers for the sites of hosts, by their names: site[h] is -1 where a host tells none. False: out of memory. */
+bool coll_search_sites(const struct coll_graph *const *graph, int hosts, int *site);
 
 void coll_search_free(struct coll_search **s);
 

@@ -250,6 +250,21 @@ TEST(search, uneven_hosts_and_sites)
 	CHECK(j.s == NULL && strcmp(j.why, "host 3 has no rank") == 0, "%s", j.why);
 }
 
+TEST(search, sites_by_name)
+{
+	struct coll_graph *g[4] = {machine(0, 0), machine(0, 0), machine(0, 0), machine(0, 0)};
+	const struct coll_graph *hosts[5] = {g[0], g[1], NULL, g[2], g[3]};
+	int site[5];
+
+	strcpy(g[0]->site, "north");
+	strcpy(g[1]->site, "south");
+	strcpy(g[3]->site, "north");
+	REQUIRE(coll_search_sites(hosts, 5, site));
+	CHECK(site[0] == 0 && site[1] == 1 && site[2] == -1 && site[3] == -1 && site[4] == 0);
+	for (int i = 0; i < 4; i++)
+		free(g[i]);
+}
+
 TEST(search, forced_levels)
 {
 	static const char *const wrong[] = {"core", "host,", ",host", "numa,host", "host,host", "HOST", "host numa"};
@@ -355,9 +370,9 @@ TEST(search, each_nic_has_its_share)
 	/* Those of the NIC's own NUMA node have it. */
 	for (int r = 0; r < 4; r++)
 		CHECK(j.s->rank_nic[r] == 0, "rank %d", r);
-	coll_search_nic_why(j.s, &j.in, 0, why, sizeof(why));
+	coll_lanes_why(j.s, &j.in, 0, why, sizeof(why));
 	CHECK(strcmp(why, "eth0: near the rank") == 0, "%s", why);
-	coll_search_nic_why(j.s, &j.in, 7, why, sizeof(why));
+	coll_lanes_why(j.s, &j.in, 7, why, sizeof(why));
 	CHECK(strcmp(why, "eth1: in another package; nearer ones have their share of ranks") == 0, "%s", why);
 	close_job(&j);
 }

@@ -85,3 +85,29 @@ const char *coll_told_apply(struct coll_graph *g, const struct coll_told_rate *l
 	}
 	return NULL;
 }
+
+bool coll_told_site(struct coll_graph *g, const char *site, const char *rate, char *why, size_t why_bytes)
+{
+	const size_t n = strlen(site);
+	uint32_t mbps = 0;
+
+	if (n >= COLL_GRAPH_NAME_MAX) {
+		snprintf(why, why_bytes, "'%.40s': expected a name of at most %d characters", site,
+		         COLL_GRAPH_NAME_MAX - 1);
+		return false;
+	}
+	for (size_t i = 0; i < n; i++)
+		if (site[i] <= ' ' || site[i] >= 127) {
+			snprintf(why, why_bytes, "a name of a site has a blank, or what is not ASCII");
+			return false;
+		}
+	if (!coll_told_parse_one(rate, &mbps, why, why_bytes))
+		return false;
+	if (mbps && n == 0) {
+		snprintf(why, why_bytes, "'%s': a rate of a site that has no name", rate);
+		return false;
+	}
+	memcpy(g->site, site, n + 1);
+	g->site_rate = (struct coll_rate){mbps, mbps ? COLL_ORIGIN_TOLD : COLL_ORIGIN_UNKNOWN};
+	return true;
+}

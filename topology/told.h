@@ -21,4 +21,8 @@ bool coll_told_parse_one(const char *text, uint32_t *mbps, char *why, size_t why
 /* Set these rates, which also says that these NICs are used, and no others. NULL, or the first name that no NIC has. */
 const char *coll_told_apply(struct coll_graph *g, const struct coll_told_rate *list, int count);
 
+/* The host's site, and the rate of its uplink; both may be "". False with the reason in why: a name too long or with
+ * characters that cannot be printed; a rate that is none; a rate without a site. */
+bool coll_told_site(struct coll_graph *g, const char *site, const char *rate, char *why, size_t why_bytes);
+
 #endif
