@@ -468,9 +468,9 @@ void coll_lanes_why(const struct coll_search *s, const struct coll_search_in *in
 	if (nics == 1)
 		snprintf(why, why_bytes, "%s: the only NIC in use", g->nic[i].name);
 	else if (r->place.numa < 0 && r->place.package < 0)
-		snprintf(why, why_bytes, "%s: its share; where the rank runs is not known", g->nic[i].name);
+		snprintf(why, why_bytes, "%s: its share; the place of the rank is not known", g->nic[i].name);
 	else if (g->nic[i].numa < 0 && g->nic[i].package < 0)
-		snprintf(why, why_bytes, "%s: its share; where the NIC is is not known", g->nic[i].name);
+		snprintf(why, why_bytes, "%s: its share; the place of the NIC is not known", g->nic[i].name);
 	else if (crossing == 0)
 		snprintf(why, why_bytes, "%s: near the rank", g->nic[i].name);
 	else
