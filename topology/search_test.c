@@ -122,6 +122,11 @@ TEST(search, levels_that_pay)
 	check_levels(&j, "package:2");
 	fill(&j, 1, 2, 8, NULL);
 	check_levels(&j, "");
+	/* Two ranks share an L3, the third has one for itself. */
+	fill(&j, 1, 3, 1, NULL);
+	check_levels(&j, "");
+	CHECK(strcmp(j.s->level_why[COLL_LEVEL_L3], "some L3 cache has one rank only") == 0, "%s",
+	      j.s->level_why[COLL_LEVEL_L3]);
 	fill(&j, 2, 1, 1, NULL);
 	check_levels(&j, "");
 	CHECK(strcmp(j.s->level_why[COLL_LEVEL_HOST], "each group would be one rank") == 0, "%s",
