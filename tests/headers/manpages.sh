@@ -35,7 +35,7 @@ while read -r prototype; do
 	[ -n "$page" ] && sed -n '/^\.SH SYNOPSIS/,/^\.SH DESCRIPTION/p' "$page" | bare | grep -qF "$(echo "$prototype" | bare)"
 	verdict $? "docs/man/$name.3: the synopsis lacks: $prototype"
 done <<<"$declared"
-for program in collrun coll-info coll-plan coll-trace ddp_gpt $(cd bench && ls ./*_perf.c | sed 's/^..//; s/\.c$//'); do
+for program in collrun coll-info coll-plan coll-topo coll-trace ddp_gpt $(cd bench && ls ./*_perf.c | sed 's/^..//; s/\.c$//'); do
 	[ -s "$(page_of "$program.1")" ]
 	verdict $? "$program has no man page"
 done
@@ -71,6 +71,7 @@ done <<-END
 	collrun tools/collrun_options.c
 	coll-info tools/coll-info.c
 	coll-plan tools/coll-plan.c
+	coll-topo tools/coll-topo.c
 	coll-trace tools/coll-trace.c
 	coll-perf bench/perf/args.c
 END

@@ -1,0 +1,99 @@
+#!/usr/bin/env bash
+# coll-topo from the command line: what it prints of two machines made by hand, how it ends, what it refuses.
+# usage: coll-topo.sh COLL-TOPO DIRECTORY-OF-MACHINES
+set -u
+tool=$1 machines=$2
+passed=0 failed=0
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+
+# expect STATUS TEXT ARGUMENTS...: the exit status, and a text in what it prints
+expect() {
+	local want=$1 text=$2 out status
+	shift 2
+	out=$(timeout 60 "$tool" "$@" 2>&1 </dev/null)
+	status=$?
+	if [ "$status" -ne "$want" ] || [[ $out != *"$text"* ]]; then
+		echo "FAIL coll-topo $*: status $status, not $want, or no '$text' in:"
+		echo "$out" | head -20
+		failed=$((failed + 1))
+	else
+		passed=$((passed + 1))
+	fi
+}
+
+two=$machines/two-sockets.xml gpus=$machines/two-gpus-nccl.xml
+
+# ---- What it says
+expect 0 'usage: coll-topo' --help
+expect 0 '2 packages, 2 NUMA nodes with cores, 2 L3 caches, 8 cores, 8 hardware threads' --xml "$two"
+expect 0 'NIC eth0: Ethernet, state unknown, rate 1000 Mb/s (assumed), PCI 16000 Mb/s (told), package 0' --xml "$two"
+expect 0 'levels: host > package' --xml "$two" --hosts 2
+expect 0 'package: 4 groups of 4 ranks: memory across is 2.1 times as far as inside (told)' --xml "$two" --hosts 2
+expect 0 'NICs in use: 2 of 3 NICs: the fastest equal ones, 25000 Mb/s (assumed)' --xml "$two"
+expect 0 'rail 1: eth2, 256 of 512 shares' --xml "$two"
+expect 0 'rank 3 11: core 3, NIC eth1: near the rank' --xml "$two" --hosts 2
+expect 0 'rank 6 7: core 3, NIC eth1: near the rank' --xml "$two" --hosts 2 --map cyclic
+expect 0 'rank 3: core 3, NIC eth2: in another package; nearer ones have their share of ranks' --xml "$two" --ranks 4
+expect 0 'levels: none' --xml "$two" --ranks 1
+expect 0 'package: no; not among the levels that are forced' --xml "$two" --hosts 2 --levels host
+expect 0 'NICs in use: 2 of 3 NICs: those whose rates are set' --xml "$two" --rates eth0:1000,eth1:250
+expect 0 'rail 0: eth0, 410 of 512 shares' --xml "$two" --rates eth0:1000,eth1:250
+expect 0 'GPU gpu0: linked to 1 GPUs (assumed), PCI 252064 Mb/s (told), NUMA node 0, switch 0' --nccl "$gpus"
+expect 0 'NIC mlx5_1: InfiniBand, state unknown, rate 200000 Mb/s (told)' --nccl "$gpus"
+[ "$("$tool" --xml "$two" --hosts 4 --map random:5)" = "$("$tool" --xml "$two" --hosts 4 --map random:5)" ] &&
+	[ "$("$tool" --xml "$two" --hosts 4 --map random:5)" != "$("$tool" --xml "$two" --hosts 4 --map random:6)" ] &&
+	passed=$((passed + 1)) || { echo "FAIL: random numbering does not follow its seed"; failed=$((failed + 1)); }
+python3 - "$tool" "$two" "$gpus" <<-'TEXT' && passed=$((passed + 1)) || { echo "FAIL: JSON"; failed=$((failed + 1)); }
+	import json, subprocess, sys
+	tool, two, gpus = sys.argv[1:]
+	def read(*arguments):
+	    return json.loads(subprocess.run([tool, "--json", *arguments], capture_output=True, text=True, check=True).stdout)
+	m = read("--xml", two, "--hosts", "2", "--map", "cyclic")
+	assert [l["name"] for l in m["levels"]] == ["host", "package"], m["levels"]
+	assert m["levels"][0]["group"] == [0, 1] * 8, m["levels"][0]
+	assert m["cores"] == 8 and [n["name"] for n in m["nics"]] == ["eth0", "eth1", "eth2"]
+	assert [r["nic"] for r in m["ranks"]] == ["eth1"] * 8 + ["eth2"] * 8, m["ranks"]
+	assert sum(l["shares"] for l in m["lanes"]) == 8 * m["shares"]
+	assert len(read("--nccl", gpus)["gpus"]) == 2
+	here = read()
+	assert len(here["ranks"]) == max(here["cores"], 1) and here["digest_bytes"] <= 1024, here
+TEXT
+
+# ---- What it refuses
+expect 2 'coll-topo: --nonsense: unknown flag (see coll-topo --help)' --nonsense
+expect 2 'coll-topo: more: unexpected argument' more
+expect 2 'coll-topo: --xml: a value is missing' --xml
+expect 2 'coll-topo: --xml, --nccl: give one of them' --xml "$two" --nccl "$gpus"
+for n in 0 -1 x 2x 99999999999; do
+	expect 2 'coll-topo: --hosts: expected a number of hosts' --hosts $n
+	expect 2 'coll-topo: --ranks: expected a number of ranks' --ranks $n
+done
+for map in sofa random random: random:x random:5x; do
+	expect 2 'coll-topo: --map: ' --map $map
+done
+expect 2 "coll-topo: --levels core: 'core': expected levels of site, host, package, numa, l3" --levels core
+expect 2 "coll-topo: --levels numa,host: 'host': expected each level once, from the outside to the inside" --levels numa,host
+expect 2 "coll-topo: --rates: 'eth0': expected NAME:RATE" --xml "$two" --rates eth0
+expect 2 "coll-topo: --rates: 'eth9': the machine has no such NIC" --xml "$two" --rates eth9:5
+expect 1 'coll-topo: 4096 hosts of 4096 ranks are more than' --xml "$two" --hosts 4096 --ranks 4096
+expect 1 "coll-topo: $dir/none: No such file or directory" --xml "$dir/none"
+expect 1 "coll-topo: $dir: Is a directory" --xml "$dir"
+expect 1 'coll-topo: /dev/zero: larger than 16 MiB' --nccl /dev/zero
+expect 1 "$gpus:2: this is a file of NCCL, not of hwloc" --xml "$gpus"
+expect 1 "$two:4: this is a file of hwloc, not of NCCL" --nccl "$two"
+: >"$dir/empty"
+expect 1 "coll-topo: $dir/empty:1: there is no element" --xml "$dir/empty"
+head -c 4000 /dev/urandom >"$dir/garbage"
+expect 1 "coll-topo: $dir/garbage:" --xml "$dir/garbage"
+head -20 "$two" >"$dir/cut"
+expect 1 "coll-topo: $dir/cut:21: the file ends inside <object>" --xml "$dir/cut"
+sed 's/os_index="6"/os_index="5"/' "$two" >"$dir/twice"
+expect 1 'PU 5 is there twice' --xml "$dir/twice"
+sed '7s/0x0000000f/0xsofa/' "$two" >"$dir/set"
+expect 1 "coll-topo: $dir/set:7: \"0xsofa\" in <object>: not a set of CPUs" --xml "$dir/set"
+python3 -c 'print("<topology version=\"2.0\">" + "<object type=\"Group\">\n" * 100000)' >"$dir/deep"
+expect 1 "coll-topo: $dir/deep:100: elements are nested more than 100 deep" --xml "$dir/deep"
+
+echo "$passed passed, $failed failed, 0 skipped"
+[ "$failed" -eq 0 ] && [ "$passed" -gt 40 ]

@@ -1,0 +1,233 @@
+/*
+ * Digests and files that nobody meant: random bytes, and good ones with a few bytes changed, cut, or doubled. They are
+ * refused with a reason or taken as a graph whose every index is in its range; nothing crashes (run it under
+ * AddressSanitizer). The seed is printed.
+ *
+ * usage: topology_fuzz_test [ROUNDS [SEED]]: rounds of digests; each hundredth is one of files as well.
+ */
+#define PLAIN_OWN_MAIN
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "tests/plain.h"
+#include "topology/digest_read.h"
+#include "topology/graph_hwloc.h"
+#include "topology/graph_nccl.h"
+#include "topology/search.h"
+
+static long rounds = 20000;
+static uint64_t seed;
+
+/* ---- Good ones ---------------------------------------------------------- */
+
+static const char hwloc_text[] =
+        "<?xml version=\"1.0\"?>\n<!DOCTYPE topology SYSTEM \"hwloc2.dtd\">\n<topology version=\"2.0\">\n"
+        "<object type=\"Machine\" cpuset=\"0x0f\" allowed_cpuset=\"0x00000000,0x0000000f\">"
+        "<object type=\"Package\" os_index=\"0\" cpuset=\"0x3\"><object type=\"NUMANode\" os_index=\"0\" "
+        "cpuset=\"0x3\"/>"
+        "<object type=\"L3Cache\"><object type=\"Core\"><object type=\"PU\" os_index=\"0\"/><object type=\"PU\" "
+        "os_index=\"1\"/>"
+        "</object></object><object type=\"Bridge\" bridge_type=\"0-1\"><object type=\"PCIDev\" gp_index=\"5\" "
+        "pci_busid=\"0:1\" pci_type=\"0302 [10de:1eb8] [1:2] a1\" pci_link_speed=\"7.8\"><object type=\"OSDev\" "
+        "gp_index=\"9\" "
+        "name=\"nvml0\" osdev_type=\"5\"/></object><object type=\"PCIDev\" pci_type=\"0207 [15b3:1017] [1:2] a1\" "
+        "pci_link_speed=\"15.7\"><info name=\"PCIDevice\" value=\"10Gb\"/><object type=\"OSDev\" name=\"ib0\" "
+        "osdev_type=\"2\">"
+        "<info name=\"Port\" value=\"1\"/></object><object type=\"OSDev\" name=\"mlx5_0\" osdev_type=\"3\"><info "
+        "name=\"Port1State\" value=\"4\"/></object></object></object></object>"
+        "<object type=\"Package\" os_index=\"1\" cpuset=\"0xc\"><object type=\"NUMANode\" os_index=\"1\" "
+        "cpuset=\"0xc\"/>"
+        "<object type=\"Core\"><object type=\"PU\" os_index=\"2\"/></object><object type=\"PU\" "
+        "os_index=\"3\"/></object></object>\n"
+        "<distances2 type=\"NUMANode\" nbobjs=\"2\" kind=\"5\" name=\"NUMALatency\"><indexes length=\"4\">0 1 "
+        "</indexes>"
+        "<u64values length=\"4\">10 21 21 10</u64values></distances2>"
+        "<distances2hetero nbobjs=\"2\" kind=\"25\" name=\"NVLinkBandwidth\"><indexes>OSDev:9 PCIDev:5</indexes>"
+        "<u64values>0 25000 25000 0</u64values></distances2hetero>"
+        "<cpukind cpuset=\"0x3\"><info name=\"FrequencyMaxMHz\" value=\"3000\"/></cpukind></topology>\n";
+
+static const char nccl_text[] =
+        "<system version=\"1\"><cpu numaid=\"0\" affinity=\"0000ffff,ffffffff\"><pci busid=\"0000:01:00.0\" "
+        "class=\"0x060400\" link_speed=\"32.0 GT/s PCIe\" link_width=\"16\"><pci busid=\"0000:02:00.0\" "
+        "class=\"0x030200\">"
+        "<gpu dev=\"0\" sm=\"90\"><nvlink target=\"0000:03:00.0\" count=\"4\" tclass=\"0x068000\"/></gpu></pci>"
+        "<pci busid=\"0000:04:00.0\" class=\"0x020700\"><nic><net name=\"mlx5_0\" dev=\"0\" speed=\"400000\" "
+        "port=\"1\"/></nic>"
+        "</pci></pci></cpu><cpu numaid=\"1\" affinity=\"ffff0000,00000000\"/></system>\n";
+
+static struct coll_graph *good_graph(bool nccl)
+{
+	const char *text = nccl ? nccl_text : hwloc_text;
+	char *copy = strdup(text), why[200] = "";
+	struct coll_graph *g = nccl ? coll_graph_nccl_text("good", copy, strlen(copy), why, sizeof(why))
+	                            : coll_graph_hwloc_text("good", copy, strlen(copy), why, sizeof(why));
+
+	CHECK(g != NULL, "%s", why);
+	free(copy);
+	return g;
+}
+
+/* ---- Damage ------------------------------------------------------------- */
+
+/* A few changes; returns the new length, at most cap. */
+static size_t damage(struct coll_rng *rng, uint8_t *bytes, size_t n, size_t cap)
+{
+	for (uint32_t changes = 1 + coll_rng_below(rng, 4); changes > 0 && n > 1; changes--) {
+		const size_t at = coll_rng_below(rng, (uint32_t)n);
+		size_t len;
+
+		switch (coll_rng_below(rng, 5)) {
+		case 0: bytes[at] = (uint8_t)coll_rng_next(rng); break;
+		case 1: bytes[at] ^= (uint8_t)(1u << coll_rng_below(rng, 8)); break;
+		case 2: n = at + 1; break;
+		case 3: /* a piece twice */
+			len = coll_rng_below(rng, 40) + 1;
+			len = len < n - at ? len : n - at;
+			len = len < cap - n ? len : cap - n;
+			memmove(bytes + at + len, bytes + at, n - at);
+			n += len;
+			break;
+		default: /* a piece less */
+			len = coll_rng_below(rng, 40) + 1;
+			len = len < n - at ? len : n - at;
+			memmove(bytes + at, bytes + at + len, n - at - len);
+			n -= len;
+			break;
+		}
+	}
+	return n;
+}
+
+/* Every index is in its range: reads what anybody may read. */
+static bool sound(const struct coll_graph *g)
+{
+	bool ok = g->cores <= COLL_GRAPH_PUS_MAX && g->pus <= COLL_GRAPH_PUS_MAX && g->numas <= COLL_GRAPH_NUMA_MAX &&
+	          g->nics <= COLL_GRAPH_NICS_MAX && g->gpus <= COLL_GRAPH_GPUS_MAX;
+
+	for (int i = 0; i < g->pus && ok; i++)
+		ok = g->pu[i].core >= 0 && g->pu[i].core < g->cores && g->pu[i].os >= 0 &&
+		     g->pu[i].os < COLL_GRAPH_PUS_MAX;
+	for (int i = 0; i < g->cores && ok; i++)
+		ok = g->core[i].numa >= -1 && g->core[i].numa < g->numas && g->core[i].l3 >= -1 &&
+		     g->core[i].package >= -1 && g->core[i].kind >= 0;
+	for (int i = 0; i < g->nics && ok; i++)
+		ok = g->nic[i].numa >= -1 && g->nic[i].numa < g->numas &&
+		     memchr(g->nic[i].name, 0, COLL_GRAPH_NAME_MAX) && memchr(g->nic[i].rdma, 0, COLL_GRAPH_NAME_MAX) &&
+		     g->nic[i].rate.origin <= COLL_ORIGIN_MEASURED;
+	for (int i = 0; i < g->gpus && ok; i++)
+		ok = g->gpu[i].numa >= -1 && g->gpu[i].numa < g->numas &&
+		     memchr(g->gpu[i].name, 0, COLL_GRAPH_NAME_MAX);
+	return ok;
+}
+
+/* A graph that was taken can be searched and written again. */
+static void use(const struct coll_graph *g)
+{
+	struct coll_search_rank rank[4];
+	const struct coll_graph *graphs[2] = {g, g};
+	const struct coll_search_in in = {4, 2, rank, graphs, 0, 0};
+	uint8_t bytes[COLL_DIGEST_MAX];
+	struct coll_search *s;
+	struct coll_graph *copy;
+	char why[300] = "";
+
+	for (int r = 0; r < 4; r++)
+		rank[r] = (struct coll_search_rank){-1, r / 2,
+		                                    g->cores ? coll_graph_core_place(g, r % 2 * (g->cores - 1))
+		                                             : (struct coll_place){-1, -1, -1, -1, -1}};
+	s = coll_search_run(&in, why, sizeof(why));
+	CHECK(s != NULL, "%s", why);
+	coll_search_free(&s);
+	copy = coll_digest_read(bytes, coll_digest_write(g, bytes), why, sizeof(why));
+	CHECK(copy != NULL, "its own digest: %s", why);
+	free(copy);
+}
+
+/* ---- Rounds ------------------------------------------------------------- */
+
+static void fuzz_digests(void)
+{
+	struct coll_graph *good[2] = {good_graph(false), good_graph(true)};
+	struct coll_rng rng = {seed};
+	uint8_t base[2][COLL_DIGEST_MAX], bytes[COLL_DIGEST_MAX];
+	size_t len[2];
+	long taken = 0, unsound = 0, silent = 0;
+
+	for (int i = 0; i < 2; i++)
+		len[i] = coll_digest_write(good[i], base[i]);
+	for (long i = 0; i < rounds; i++) {
+		char why[200] = "";
+		struct coll_graph *g;
+		size_t n;
+
+		if (i % 16 == 0) {
+			n = 3 + coll_rng_below(&rng, 200);
+			for (size_t k = 0; k < n; k++)
+				bytes[k] = (uint8_t)coll_rng_next(&rng);
+			memcpy(bytes, base[0], i % 32 ? 3 : 0);
+		} else {
+			n = len[i & 1];
+			memcpy(bytes, base[i & 1], n);
+			n = damage(&rng, bytes, n, sizeof(bytes));
+		}
+		g = coll_digest_read(bytes, n, why, sizeof(why));
+		taken += g != NULL;
+		silent += !g && !*why;
+		if (g) {
+			unsound += !sound(g);
+			if (taken % 64 == 0)
+				use(g);
+		}
+		free(g);
+	}
+	printf("digests: %ld of %ld taken\n", taken, rounds);
+	CHECK(taken > 0 && taken < rounds);
+	CHECK(unsound == 0 && silent == 0, "%ld unsound, %ld without a reason", unsound, silent);
+	free(good[0]);
+	free(good[1]);
+}
+
+static void fuzz_files(void)
+{
+	enum { CAP = 8192 };
+	struct coll_rng rng = {seed + 1};
+	char *text = malloc(CAP + 1);
+	long taken = 0, unsound = 0, silent = 0;
+
+	for (long i = 0; i < rounds / 100; i++) {
+		const char *from = i & 1 ? nccl_text : hwloc_text;
+		char why[300] = "";
+		size_t n = strlen(from);
+		struct coll_graph *g;
+
+		memcpy(text, from, n);
+		n = damage(&rng, (uint8_t *)text, n, CAP);
+		text[n] = 0;
+		g = i & 1 ? coll_graph_nccl_text("file", text, n, why, sizeof(why))
+		          : coll_graph_hwloc_text("file", text, n, why, sizeof(why));
+		taken += g != NULL;
+		silent += !g && strncmp(why, "file:", 5) != 0;
+		if (g) {
+			unsound += !sound(g);
+			use(g);
+		}
+		free(g);
+	}
+	printf("files: %ld of %ld taken\n", taken, rounds / 100);
+	CHECK(taken > 0 && taken < rounds / 100);
+	CHECK(unsound == 0 && silent == 0, "%ld unsound, %ld without a line", unsound, silent);
+	free(text);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc > 1)
+		rounds = atol(argv[1]);
+	seed = argc > 2 ? strtoull(argv[2], NULL, 0) : coll_clock_ns();
+	printf("%ld rounds, seed %llu\n", rounds, (unsigned long long)seed);
+	PLAIN_RUN(fuzz_digests);
+	PLAIN_RUN(fuzz_files);
+	return plain_summary();
+}

@@ -1,0 +1,12 @@
+/*
+ * NICs and GPUs among the objects of hwloc's XML. Internal to graph_hwloc.h.
+ */
+#ifndef COLL_TOPOLOGY_HWLOC_DEVICES_H
+#define COLL_TOPOLOGY_HWLOC_DEVICES_H
+
+#include "topology/hwloc_objects.h"
+
+/* Cores have their places: add what devices there are. */
+void coll_hwloc_add_devices(struct coll_hwloc_reader *r);
+
+#endif
