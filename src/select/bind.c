@@ -359,18 +359,39 @@ void coll_call_record(const struct coll_comm *comm, const struct coll_call *c, c
 	                               .waits_for = -1};
 }
 
+/* What the plan makes of the layout: "; layout host(2) x rank(4): a host sends at most 1 x". */
+static void explain_layout(const struct coll_layout *l, const struct coll_algo *algo, char *buf, size_t len_bytes)
+{
+	struct coll_algo_cost inside, between;
+	char text[160];
+	double host_sent;
+
+	buf[0] = '\0';
+	if (!l)
+		return;
+	coll_layout_print(l, text, sizeof(text));
+	if (algo->split) {
+		algo->split(l, &inside, &between, &host_sent);
+		snprintf(buf, len_bytes, "; layout %s: a host sends or receives at most %.3g x", text, host_sent);
+	} else {
+		snprintf(buf, len_bytes, "; layout %s: this algorithm takes no notice of it", text);
+	}
+}
+
 coll_status coll_comm_explain_call(struct coll_comm *comm, enum coll_kind kind, size_t count, coll_dtype type,
                                    const char *transport, char *buf, size_t len_bytes)
 {
 	struct coll_call c = {.kind = kind, .count = count, .type = type};
 	struct coll_memo m = {.elem_bytes = coll_dtype_size(type)};
 	struct coll_select_choice choice;
+	char layout[256];
 	coll_status st = choose(comm, &c, false, true, &m, &choice);
 
 	if (st != COLL_OK)
 		return st;
-	snprintf(buf, len_bytes, "%s %s tile=%zu windows=%u transport=%s because %s", coll_plan_kind_name(kind),
-	         chain(comm, &c, &m).text, m.tile, m.windows, transport, choice.why);
+	explain_layout(comm->layout, choice.algo, layout, sizeof(layout));
+	snprintf(buf, len_bytes, "%s %s tile=%zu windows=%u transport=%s because %s%s", coll_plan_kind_name(kind),
+	         chain(comm, &c, &m).text, m.tile, m.windows, transport, choice.why, layout);
 	coll_plan_cache_release(comm->plans, m.plan);
 	return COLL_OK;
 }

@@ -132,9 +132,9 @@ static void explain_ranking(const struct ranking *r, char *why, size_t why_bytes
 	                   r->first_price.ns / 1e3, c->rounds, c->sent);
 
 	if (len > 0 && (size_t)len < why_bytes && r->second)
-		snprintf(why + len, why_bytes - (size_t)len, "; next %s %.2f us (%.0f rounds, sends %.3g x)",
-		         r->second->name, r->second_price.ns / 1e3, r->second_price.cost.rounds,
-		         r->second_price.cost.sent);
+		snprintf(why + len, why_bytes - (size_t)len, "; %s %s %.2f us (%.0f rounds, sends %.3g x)",
+		         r->first_price.lean && !r->second_price.lean ? "preferred to" : "next", r->second->name,
+		         r->second_price.ns / 1e3, r->second_price.cost.rounds, r->second_price.cost.sent);
 }
 
 coll_status coll_select_plan(const struct coll_select_facts *facts, const struct coll_select_call *call, bool explain,
