@@ -120,6 +120,10 @@ for n in 0 9 -1 x 2x 12; do
 done
 together 1 'COLL_TCP_BUFFER=1073741824: expected less than 1G' COLL_TCP_BUFFER=1G
 together 1 'COLL_TCP_BUFFER=big' COLL_TCP_BUFFER=big
+for rates in eth0 eth0: :5 eth0:0 eth0:-1 eth0:1G eth0:4000001 eth0:1, eth0:1,eth0:2; do
+	together 1 "COLL_LINK_RATES=$rates: '" COLL_LINK_RATES=$rates
+done
+together 0 'rank 1 of 2' COLL_LINK_RATES=nonesuch0:1000
 together 1 'COLL_HOOK' COLL_HOOK=burn:frame=1
 together 1 'COLL_INTERFACE' COLL_INTERFACE=nonesuch0 COLL_TRANSPORTS=tcp
 # What must be equal on all ranks and is not, is named; it may be written in several ways.

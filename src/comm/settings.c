@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/link_rates.h"
 #include "bootstrap/address.h"
 #include "core/comm.h"
 #include "select/forced.h"
@@ -86,6 +87,16 @@ static coll_status check_word(const char *name, const char *text, const char *wo
 	return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1106] %s=%s: expected one of %s", name, text, words);
 }
 
+static coll_status check_link_rates(const char *text, struct coll_error_box *err)
+{
+	struct coll_link_rate list[COLL_LINK_RATES_MAX];
+	char why[160];
+
+	if (coll_link_rates_parse(text, list, why, sizeof(why)) >= 0)
+		return COLL_OK;
+	return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1106] COLL_LINK_RATES=%.80s: %s", text, why);
+}
+
 coll_status coll_settings_check(const struct coll_settings *s, struct coll_error_box *err)
 {
 	coll_status st = check_numbers(s, err);
@@ -104,6 +115,8 @@ coll_status coll_settings_check(const struct coll_settings *s, struct coll_error
 		st = check_word("COLL_SHM_COPY", s->shm_copy, "auto cached streamed cma", err);
 	if (st == COLL_OK)
 		st = check_word("COLL_TCP_SOCKETS", s->tcp_sockets, "auto 1 2 3 4 5 6 7 8", err);
+	if (st == COLL_OK)
+		st = check_link_rates(s->link_rates, err);
 	if (st == COLL_OK && s->tcp_buffer > TCP_BUFFER_MAX)
 		st = coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1106] COLL_TCP_BUFFER=%zu: expected less than 1G",
 		                    s->tcp_buffer);

@@ -1,7 +1,7 @@
 /*
  * Addresses: which of this host's IP addresses are announced, whether two
  * processes can reach each other, and in what order the addresses of a peer are
- * tried. Text of the announcement: a fixed part, then 10 or 22 bytes per
+ * tried. Text of the announcement: a fixed part, then 11 or 23 bytes per
  * candidate. Everything that comes from a peer is checked; nothing here opens a
  * connection (a UDP socket is connected to ask the kernel for a route, no packet
  * leaves).
@@ -20,11 +20,12 @@
 #include <unistd.h>
 
 #include "base/hash.h"
+#include "base/link_rates.h"
 #include "tcp.h"
 
-enum { ADDRESS_FIXED_BYTES = 4 + 8 + 8 + 16, CANDIDATE_FIXED_BYTES = 1 + 2 + 1 + 2, INTERFACES_MAX = 64 };
+enum { ADDRESS_FIXED_BYTES = 4 + 8 + 8 + 16, CANDIDATE_FIXED_BYTES = 1 + 2 + 1 + 3, INTERFACES_MAX = 64 };
 
-static const unsigned char address_magic[3] = {'T', 'C', 2};
+static const unsigned char address_magic[3] = {'T', 'C', 3};
 
 /* ---- this host ------------------------------------------------------- */
 
@@ -73,7 +74,7 @@ static bool listed(const char *list, const char *name)
 	return false;
 }
 
-static bool allowed(const char *setting, const char *name)
+static bool admits(const char *setting, const char *name)
 {
 	if (setting[0] == '\0')
 		return true;
@@ -124,7 +125,7 @@ static unsigned prefix_of(const struct sockaddr *mask)
 
 /* As the driver says; 0: it does not. Asked of a socket: what is mounted at /sys may be of
  * another network namespace. */
-static uint16_t speed_of(const char *name)
+static uint32_t reported_mbps(const char *name)
 {
 	struct ethtool_cmd cmd = {.cmd = ETHTOOL_GSET};
 	struct ifreq request = {.ifr_data = (void *)&cmd};
@@ -136,13 +137,12 @@ static uint16_t speed_of(const char *name)
 		mbit = (uint32_t)cmd.speed_hi << 16 | cmd.speed; /* ethtool_cmd_speed() shifts an int too far */
 	if (fd >= 0)
 		close(fd);
-	if (mbit == (uint32_t)SPEED_UNKNOWN)
-		return 0;
-	return mbit / 100 > UINT16_MAX ? UINT16_MAX : (uint16_t)(mbit / 100);
+	return mbit == (uint32_t)SPEED_UNKNOWN ? 0 : mbit;
 }
 
-static void append(struct coll_tcp_address *a, const struct ifaddrs *i)
+static void append(struct coll_tcp_address *a, const struct ifaddrs *i, const struct coll_tcp_allowed *allowed)
 {
+	const uint32_t mbps = coll_link_rate_of(allowed->rate, allowed->rates, i->ifa_name);
 	struct coll_tcp_candidate *c = &a->candidate[a->count++];
 
 	memset(c, 0, sizeof(*c));
@@ -150,14 +150,16 @@ static void append(struct coll_tcp_address *a, const struct ifaddrs *i)
 	c->ip6 = i->ifa_addr->sa_family == AF_INET6;
 	c->prefix = (uint8_t)prefix_of(i->ifa_netmask);
 	c->interface = (uint8_t)(if_nametoindex(i->ifa_name) % INTERFACES_MAX);
-	c->speed = speed_of(i->ifa_name);
+	c->mbps = mbps > 0 ? mbps : reported_mbps(i->ifa_name);
+	if (c->mbps > COLL_LINK_RATE_MAX)
+		c->mbps = COLL_LINK_RATE_MAX;
 	if (c->ip6)
 		memcpy(c->ip, &((const struct sockaddr_in6 *)(const void *)i->ifa_addr)->sin6_addr, 16);
 	else
 		memcpy(c->ip, &((const struct sockaddr_in *)(const void *)i->ifa_addr)->sin_addr, 4);
 }
 
-coll_status coll_tcp_address_local(struct coll_tcp_address *a, const char *interfaces, bool ip6, char *why,
+coll_status coll_tcp_address_local(struct coll_tcp_address *a, const struct coll_tcp_allowed *allowed, char *why,
                                    size_t why_bytes)
 {
 	struct ifaddrs *all;
@@ -173,13 +175,13 @@ coll_status coll_tcp_address_local(struct coll_tcp_address *a, const char *inter
 		const unsigned room = want < 4 ? TCP_CANDIDATES_MAX - 2 : TCP_CANDIDATES_MAX;
 
 		for (const struct ifaddrs *i = all; i != NULL && a->count < room; i = i->ifa_next)
-			if (preference(i, ip6) == want && allowed(interfaces, i->ifa_name))
-				append(a, i);
+			if (preference(i, allowed->ip6) == want && admits(allowed->interfaces, i->ifa_name))
+				append(a, i, allowed);
 	}
 	freeifaddrs(all);
 	if (a->count == 0) {
 		snprintf(why, why_bytes, "no network interface with an address%s%s",
-		         interfaces[0] ? " matches COLL_INTERFACE=" : "", interfaces);
+		         allowed->interfaces[0] ? " matches COLL_INTERFACE=" : "", allowed->interfaces);
 		return COLL_ERR_CONFIG;
 	}
 	return COLL_OK;
@@ -204,7 +206,9 @@ coll_status coll_tcp_address_encode(const struct coll_tcp_address *a, void *buf,
 		p[at] = (unsigned char)(c->ip6 | c->loopback << 1 | c->interface << 2);
 		memcpy(p + at + 1, &c->port, 2);
 		p[at + 3] = c->prefix;
-		memcpy(p + at + 4, &c->speed, 2);
+		p[at + 4] = (unsigned char)c->mbps;
+		p[at + 5] = (unsigned char)(c->mbps >> 8);
+		p[at + 6] = (unsigned char)(c->mbps >> 16);
 		memcpy(p + at + CANDIDATE_FIXED_BYTES, c->ip, ip);
 		at += CANDIDATE_FIXED_BYTES + ip;
 		count++;
@@ -241,11 +245,11 @@ bool coll_tcp_address_decode(struct coll_tcp_address *a, const void *buf, size_t
 		c->loopback = p[at] >> 1 & 1;
 		c->interface = p[at] >> 2;
 		c->prefix = p[at + 3];
+		c->mbps = (uint32_t)p[at + 4] | (uint32_t)p[at + 5] << 8 | (uint32_t)p[at + 6] << 16;
 		ip = c->ip6 ? 16 : 4;
-		if (c->prefix > 8 * ip || at + CANDIDATE_FIXED_BYTES + ip > len_bytes)
+		if (c->prefix > 8 * ip || c->mbps > COLL_LINK_RATE_MAX || at + CANDIDATE_FIXED_BYTES + ip > len_bytes)
 			return false;
 		memcpy(&c->port, p + at + 1, 2);
-		memcpy(&c->speed, p + at + 4, 2);
 		memcpy(c->ip, p + at + CANDIDATE_FIXED_BYTES, ip);
 		at += CANDIDATE_FIXED_BYTES + ip;
 	}
@@ -310,7 +314,7 @@ const char *coll_tcp_candidate_text(const struct coll_tcp_candidate *c, char *bu
 	return buf;
 }
 
-static bool same_ip(const struct coll_tcp_candidate *a, const struct coll_tcp_candidate *b)
+bool coll_tcp_candidate_same_ip(const struct coll_tcp_candidate *a, const struct coll_tcp_candidate *b)
 {
 	return a->ip6 == b->ip6 && memcmp(a->ip, b->ip, a->ip6 ? 16 : 4) == 0;
 }
@@ -351,12 +355,12 @@ static int rank_candidate(const struct coll_tcp_address *self, const struct coll
 	if (near)
 		return 1;
 	for (unsigned i = 0; i < self->count; i++)
-		if (same_ip(&self->candidate[i], c))
+		if (coll_tcp_candidate_same_ip(&self->candidate[i], c))
 			return -1; /* a bridge address that every host has: it is us */
 	if (!route_source(c, &from))
 		return -1;
 	for (unsigned i = 0; i < self->count; i++)
-		if (same_ip(&self->candidate[i], &from))
+		if (coll_tcp_candidate_same_ip(&self->candidate[i], &from))
 			return 2;
 	return 3; /* the route leaves by an interface that is not ours to use */
 }
@@ -376,71 +380,4 @@ void coll_tcp_address_order(const struct coll_tcp_address *self, struct coll_tcp
 				sorted[n++] = peer->candidate[i];
 	memcpy(peer->candidate, sorted, n * sizeof(sorted[0]));
 	peer->count = n;
-}
-
-/* ---- pairs of interfaces ---------------------------------------------------- */
-
-static bool same_network(const struct coll_tcp_candidate *a, const struct coll_tcp_candidate *b)
-{
-	const unsigned whole = a->prefix / 8, rest = a->prefix % 8;
-
-	if (a->loopback || b->loopback || a->ip6 != b->ip6 || a->prefix != b->prefix || a->prefix == 0)
-		return false;
-	if (memcmp(a->ip, b->ip, whole) != 0)
-		return false;
-	return rest == 0 || (a->ip[whole] ^ b->ip[whole]) >> (8 - rest) == 0;
-}
-
-static uint16_t pair_speed(const struct coll_tcp_pair *p)
-{
-	return p->here.speed < p->there.speed ? p->here.speed : p->there.speed;
-}
-
-/* An interface or a network that a pair has already carries nothing more. */
-static bool overlaps(const struct coll_tcp_pair *a, const struct coll_tcp_pair *b)
-{
-	return a->here.interface == b->here.interface || a->there.interface == b->there.interface ||
-	       same_network(&a->here, &b->here);
-}
-
-/* A frame is cut for no rail, they take turns: only the fastest pairs are of use together, and
- * only those that are known to be as fast. */
-static unsigned fastest(struct coll_tcp_pair *pair, unsigned count)
-{
-	uint16_t best = 0;
-	unsigned kept = 0;
-
-	for (unsigned i = 0; i < count; i++)
-		best = pair_speed(&pair[i]) > best ? pair_speed(&pair[i]) : best;
-	for (unsigned i = 0; i < count; i++)
-		if (pair_speed(&pair[i]) == best)
-			pair[kept++] = pair[i];
-	return best == 0 && kept > 1 ? 1 : kept;
-}
-
-/* In the order of the process of lower id, so that both find the same. */
-unsigned coll_tcp_address_pairs(const struct coll_tcp_address *self, const struct coll_tcp_address *peer,
-                                struct coll_tcp_pair pair[TCP_RAILS_MAX])
-{
-	const bool first = memcmp(&self->id, &peer->id, sizeof(self->id)) < 0;
-	const struct coll_tcp_address *a = first ? self : peer, *b = first ? peer : self;
-	struct coll_tcp_pair all[TCP_CANDIDATES_MAX];
-	unsigned count = 0;
-
-	if (self->name_space == peer->name_space)
-		return 0;
-	for (unsigned k = 0; k < a->count * b->count && count < TCP_CANDIDATES_MAX; k++) {
-		const struct coll_tcp_pair p = {a->candidate[k / b->count], b->candidate[k % b->count]};
-		bool usable = same_network(&p.here, &p.there) && !same_ip(&p.here, &p.there);
-
-		for (unsigned i = 0; i < count && usable; i++)
-			usable = !overlaps(&all[i], &p);
-		if (usable)
-			all[count++] = p;
-	}
-	count = fastest(all, count);
-	count = count < TCP_RAILS_MAX ? count : TCP_RAILS_MAX;
-	for (unsigned i = 0; i < count; i++)
-		pair[i] = first ? all[i] : (struct coll_tcp_pair){all[i].there, all[i].here};
-	return count;
 }

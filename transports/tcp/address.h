@@ -4,11 +4,19 @@
 #ifndef COLL_TRANSPORTS_TCP_ADDRESS_H
 #define COLL_TRANSPORTS_TCP_ADDRESS_H
 
+#include "base/link_rates.h"
 #include "transports/tcp/tcp.h"
 
-/* The addresses of this process that the setting allows ("eth0,eth1", "^docker0",
- * ""). why: one line on failure. */
-coll_status coll_tcp_address_local(struct coll_tcp_address *a, const char *interfaces, bool ip6, char *why,
+/* What a process may announce. */
+struct coll_tcp_allowed {
+	const char *interfaces; /* "eth0,eth1", "^docker0", "" */
+	bool ip6;
+	struct coll_link_rate rate[COLL_LINK_RATES_MAX]; /* instead of what the driver says */
+	int rates;
+};
+
+/* The addresses of this process that are allowed and can be used now. why: one line on failure. */
+coll_status coll_tcp_address_local(struct coll_tcp_address *a, const struct coll_tcp_allowed *allowed, char *why,
                                    size_t why_bytes);
 
 /* As many candidates as fit in cap; ARGUMENT when none does. */
@@ -22,11 +30,7 @@ bool coll_tcp_address_reachable(const struct coll_tcp_address *a, const struct c
 /* Reduce peer to the candidates worth trying from self, best first. */
 void coll_tcp_address_order(const struct coll_tcp_address *self, struct coll_tcp_address *peer);
 socklen_t coll_tcp_candidate_sockaddr(const struct coll_tcp_candidate *c, struct sockaddr_storage *sa);
+bool coll_tcp_candidate_same_ip(const struct coll_tcp_candidate *a, const struct coll_tcp_candidate *b);
 const char *coll_tcp_candidate_text(const struct coll_tcp_candidate *c, char *buf, size_t cap);
-
-/* Those of self and peer, as many as fit in TCP_RAILS_MAX; the same in the same order, turned round,
- * at the peer. */
-unsigned coll_tcp_address_pairs(const struct coll_tcp_address *self, const struct coll_tcp_address *peer,
-                                struct coll_tcp_pair pair[TCP_RAILS_MAX]);
 
 #endif

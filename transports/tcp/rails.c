@@ -16,10 +16,12 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "tcp.h"
 #include "transports/tcp/address.h"
 #include "transports/tcp/link.h"
+#include "transports/tcp/pairs.h"
 #include "transports/tcp/rx.h"
 
 bool coll_tcp_rails_parse(const char *text, unsigned *sockets)
@@ -37,13 +39,6 @@ bool coll_tcp_rails_parse(const char *text, unsigned *sockets)
 	return true;
 }
 
-unsigned coll_tcp_rail_count(unsigned set, unsigned pairs)
-{
-	if (set > 0)
-		return set;
-	return pairs > 1 ? pairs : 1;
-}
-
 /* ---- joining ------------------------------------------------------------------ */
 
 /* This pair of addresses first; the others, by the kernel's routes, if it leads nowhere. */
@@ -54,7 +49,7 @@ static void prefer(struct tcp_link *r, const struct coll_tcp_pair *p)
 	struct coll_tcp_candidate sorted[TCP_CANDIDATES_MAX] = {p->there};
 
 	for (unsigned i = 0; i < t->count && n < TCP_CANDIDATES_MAX; i++)
-		if (memcmp(&t->candidate[i], &p->there, sizeof(p->there)) != 0)
+		if (!coll_tcp_candidate_same_ip(&t->candidate[i], &p->there))
 			sorted[n++] = t->candidate[i];
 	memcpy(t->candidate, sorted, n * sizeof(sorted[0]));
 	t->count = n;
@@ -96,31 +91,30 @@ static struct tcp_link *take_rail(struct tcp_inst *in, const struct coll_process
 	return r;
 }
 
-/* What the way to a peer is made of. */
-struct route {
+/* Where the sockets go. */
+struct way {
 	struct coll_tcp_address target;
-	struct coll_tcp_pair pair[TCP_RAILS_MAX];
-	unsigned pairs, count;
+	struct coll_tcp_route route;
 };
 
-static const struct coll_tcp_pair *pair_of(const struct route *route, unsigned number)
+static const struct coll_tcp_pair *pair_of(const struct way *way, unsigned number)
 {
-	return route->count > 1 && route->pairs > 1 ? &route->pair[number % route->pairs] : NULL;
+	return way->route.paired ? &way->route.pair[number] : NULL;
 }
 
 /* The rails of l but the first, taken from now on; how many there are then, itself counted. The
  * table's lock held, so that l stays though its own is not. */
-static unsigned take_rails(struct tcp_link *l, const struct route *route, struct tcp_link *rail[TCP_RAILS_MAX])
+static unsigned take_rails(struct tcp_link *l, const struct way *way, struct tcp_link *rail[TCP_RAILS_MAX])
 {
 	unsigned n = 1;
 
 	rail[0] = l;
-	while (n < route->count) {
+	while (n < way->route.sockets) {
 		struct tcp_link *r = take_rail(l->inst, &l->base.peer, n);
 
 		if (r == NULL)
 			break;
-		aim(r, &route->target, pair_of(route, n));
+		aim(r, &way->target, pair_of(way, n));
 		r->base.opens = 1;
 		rail[n++] = r;
 		pthread_mutex_unlock(&r->base.lock);
@@ -128,19 +122,26 @@ static unsigned take_rails(struct tcp_link *l, const struct route *route, struct
 	return n;
 }
 
+static uint64_t hash_of(const struct coll_process_id *id)
+{
+	return coll_hash_combine(id->word[0], id->word[1]);
+}
+
 /* Count one handle more; l has its rails from the first on. False: some cannot be had. */
-static bool hold(struct tcp_link *l, const struct route *route)
+static bool hold(struct tcp_link *l, const struct way *way)
 {
 	struct tcp_link *rail[TCP_RAILS_MAX] = {l};
 	const bool first = l->rails == 0; /* written under the table's lock */
-	const unsigned count = first ? take_rails(l, route, rail) : l->rails;
+	const unsigned count = first ? take_rails(l, way, rail) : l->rails;
 
 	pthread_mutex_lock(&l->base.lock);
 	l->base.opens++;
 	if (first) {
-		aim(l, &route->target, pair_of(route, 0));
+		aim(l, &way->target, pair_of(way, 0));
 		memcpy(l->rail, rail, sizeof(rail));
 		l->rails = count;
+		/* A sum, so that it is the same at both ends. */
+		l->first_rail = (unsigned)((hash_of(&l->inst->env.self) + hash_of(&l->base.peer)) % TCP_RAILS_MAX);
 	}
 	pthread_mutex_unlock(&l->base.lock);
 	/* One that the peer made may have ended since it was taken. */
@@ -148,20 +149,19 @@ static bool hold(struct tcp_link *l, const struct route *route)
 		atomic_store(&l->inst->torn, true);
 		atomic_fetch_add(&l->inst->links.notices, 1);
 	}
-	return !first || count == route->count;
+	return !first || count == way->route.sockets;
 }
 
 coll_status coll_tcp_rails_open(struct tcp_inst *in, const struct coll_process_id *peer,
                                 const struct coll_tcp_address *target, struct tcp_link **link)
 {
-	struct route route = {.target = *target};
+	struct way way = {.target = *target};
 	struct tcp_link *l;
 	bool held;
 
-	route.pairs = coll_tcp_address_pairs(&in->address, target, route.pair);
-	route.count = coll_tcp_rail_count(in->sockets, route.pairs);
-	coll_tcp_address_order(&in->address, &route.target);
-	if (route.target.count == 0) {
+	coll_tcp_route_find(&in->address, target, in->sockets, &way.route);
+	coll_tcp_address_order(&in->address, &way.target);
+	if (way.target.count == 0) {
 		tcp_log(in, COLL_LOG_ERROR, "[COLL-6103] tcp: no route to any address of the peer");
 		return COLL_ERR_PEER_DEAD;
 	}
@@ -169,7 +169,7 @@ coll_status coll_tcp_rails_open(struct tcp_inst *in, const struct coll_process_i
 	l = take_rail(in, peer, 0);
 	if (l != NULL)
 		pthread_mutex_unlock(&l->base.lock);
-	held = l != NULL && hold(l, &route);
+	held = l != NULL && hold(l, &way);
 	pthread_mutex_unlock(&in->links.lock);
 	if (l != NULL && !held)
 		coll_tcp_link_close(l);
@@ -179,10 +179,11 @@ coll_status coll_tcp_rails_open(struct tcp_inst *in, const struct coll_process_i
 
 /* ---- one link to those outside -------------------------------------------------- */
 
-/* Lanes and windows are used side by side; small operations have lane 0 and window 0. */
+/* Lanes and windows are used side by side. All links of a host begin with lane 0 and window 0, so each begins with a
+ * rail of its own. */
 struct tcp_link *coll_tcp_rails_of(struct tcp_link *l, const struct coll_channel_key *key)
 {
-	return l->rails > 1 ? l->rail[((unsigned)key->lane + key->window) % l->rails] : l;
+	return l->rails > 1 ? l->rail[((unsigned)key->lane + key->window + l->first_rail) % l->rails] : l;
 }
 
 /* A rail that is still connecting delays no other: the frames of its channels wait in its queue. */

@@ -6,9 +6,6 @@
 
 #include "transports/tcp/tcp.h"
 
-/* How many sockets a link has: as set (0: by the pairs). */
-unsigned coll_tcp_rail_count(unsigned set, unsigned pairs);
-
 /* Find or make the link to a peer with all of its rails, and count one handle more. */
 coll_status coll_tcp_rails_open(struct tcp_inst *in, const struct coll_process_id *peer,
                                 const struct coll_tcp_address *target, struct tcp_link **link);

@@ -1,8 +1,6 @@
 /*
- * Links of several sockets: which interfaces are paired, how many sockets there are, that
- * channels are spread over them, and that what happens to one happens to the link.
+ * Links of several sockets: channels are spread over them, and what happens to one happens to the link.
  */
-#include "transports/tcp/address.h"
 #include "transports/tcp/handshake.h"
 #include "transports/tcp/rails.h"
 #include "transports/tcp/raw_peer_test.h"
@@ -23,100 +21,6 @@ TEST(rails, the_setting_is_checked)
 
 		CHECK(good == (cases[i].sockets >= 0), "'%s'", cases[i].text);
 		CHECK(!good || n == (unsigned)cases[i].sockets, "'%s': %u", cases[i].text, n);
-	}
-}
-
-/* ---- pairs ------------------------------------------------------------------ */
-
-struct port {
-	unsigned network, interface, speed;
-	bool ip6;
-};
-
-static struct coll_tcp_address host(uint64_t id, const struct port *port, unsigned count)
-{
-	struct coll_tcp_address a = {.name_space = id, .id = {{id, ~id}}};
-
-	for (unsigned i = 0; i < count; i++) {
-		struct coll_tcp_candidate c = {
-		        .prefix = 24, .interface = (uint8_t)port[i].interface, .ip6 = port[i].ip6};
-
-		c.speed = (uint16_t)port[i].speed;
-		c.port = (uint16_t)id;
-		memcpy(c.ip, (uint8_t[4]){10, 0, (uint8_t)port[i].network, (uint8_t)id}, 4);
-		if (c.ip6) {
-			c.prefix = 28;
-			c.ip[3] = 0x10;
-			c.ip[15] = (uint8_t)id;
-		}
-		a.candidate[a.count++] = c;
-	}
-	a.candidate[a.count++] = (struct coll_tcp_candidate){.loopback = 1, .prefix = 8, .ip = {127, 0, 0, 1}};
-	return a;
-}
-
-static bool mirrored(const struct coll_tcp_address *a, const struct coll_tcp_address *b)
-{
-	struct coll_tcp_pair p[TCP_RAILS_MAX], q[TCP_RAILS_MAX];
-	const unsigned n = coll_tcp_address_pairs(a, b, p), m = coll_tcp_address_pairs(b, a, q);
-
-	for (unsigned i = 0; i < n && n == m; i++)
-		if (memcmp(&p[i].here, &q[i].there, sizeof(p[i].here)) != 0 ||
-		    memcmp(&p[i].there, &q[i].here, sizeof(p[i].here)) != 0)
-			return false;
-	return n == m;
-}
-
-static unsigned pairs(const struct port *x, unsigned nx, const struct port *y, unsigned ny)
-{
-	const struct coll_tcp_address a = host(1, x, nx), b = host(2, y, ny);
-	struct coll_tcp_pair p[TCP_RAILS_MAX];
-
-	CHECK(mirrored(&a, &b));
-	return coll_tcp_address_pairs(&a, &b, p);
-}
-
-TEST(rails, a_pair_is_a_network_and_two_interfaces_of_their_own)
-{
-	const struct port two[] = {{1, 1, 10, 0}, {2, 2, 10, 0}}, turned[] = {{2, 5, 10, 0}, {1, 9, 10, 0}};
-	const struct port same[] = {{1, 1, 10, 0}, {1, 2, 10, 0}};
-	const struct port both[] = {{1, 1, 10, 0}, {1, 1, 10, 1}};
-	const struct port apart[] = {{3, 1, 10, 0}, {4, 2, 10, 0}};
-	const struct port slow[] = {{1, 1, 10, 0}, {2, 2, 1000, 0}, {3, 3, 1000, 0}};
-	const struct port mixed[] = {{1, 1, 10, 0}, {2, 2, 1000, 0}, {3, 3, 10, 0}};
-	struct coll_tcp_address near = host(1, two, 2), too = host(2, two, 2);
-	struct coll_tcp_pair p[TCP_RAILS_MAX];
-
-	CHECK(pairs(two, 2, two, 2) == 2);
-	CHECK(pairs(two, 2, turned, 2) == 2);
-	CHECK(pairs(two, 1, two, 2) == 1);
-	CHECK(pairs(same, 2, same, 2) == 1, "two interfaces of one network: the route takes one of them");
-	CHECK(pairs(both, 2, both, 2) == 1, "two families of one interface");
-	CHECK(pairs(two, 2, apart, 2) == 0);
-	CHECK(pairs(slow, 3, slow, 3) == 2, "the fastest ones");
-	CHECK(pairs(slow, 3, mixed, 3) == 1, "as fast as the slower of the two ends");
-	near.name_space = too.name_space;
-	CHECK(coll_tcp_address_pairs(&near, &too, p) == 0, "loopback has no second interface");
-}
-
-TEST(rails, both_ends_find_the_same_pairs)
-{
-	struct coll_rng rng = {coll_clock_ns()};
-
-	printf("seed %llu\n", (unsigned long long)rng.state);
-	for (int k = 0; k < 20000; k++) {
-		struct port x[9], y[9];
-		const unsigned nx = coll_rng_below(&rng, 10), ny = coll_rng_below(&rng, 10);
-
-		for (unsigned i = 0; i < 9; i++) {
-			x[i] = (struct port){coll_rng_below(&rng, 6), coll_rng_below(&rng, 5), coll_rng_below(&rng, 2),
-			                     coll_rng_below(&rng, 2)};
-			y[i] = (struct port){coll_rng_below(&rng, 6), coll_rng_below(&rng, 5), coll_rng_below(&rng, 2),
-			                     coll_rng_below(&rng, 2)};
-		}
-		const struct coll_tcp_address a = host(1, x, nx), b = host(2, y, ny);
-
-		CHECK(mirrored(&a, &b), "case %d", k);
 	}
 }
 

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/sockios.h>
+#include <net/if.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +21,7 @@
 #include "base/clock.h"
 #include "base/config.h"
 #include "base/delay.h"
+#include "base/link_rates.h"
 #include "base/log.h"
 #include "transports/common/registry.h"
 #include "transports/tcp/address.h"
@@ -127,14 +129,30 @@ static coll_status open_listener(struct tcp_inst *in, bool *ip6, uint16_t *port)
 	return COLL_OK;
 }
 
+/* Other hosts may have an interface that this one lacks. */
+static void read_rates(const struct tcp_inst *in, struct coll_tcp_allowed *allowed)
+{
+	char why[160];
+	/* Checked when the communicator was made. */
+	const int rates =
+	        coll_link_rates_parse(in->env.setting(in->env.ctx, "COLL_LINK_RATES"), allowed->rate, why, sizeof(why));
+
+	allowed->rates = rates > 0 ? rates : 0;
+	for (int i = 0; i < rates; i++)
+		if (if_nametoindex(allowed->rate[i].name) == 0)
+			tcp_log(in, COLL_LOG_INFO, "tcp: COLL_LINK_RATES: this host has no interface %s",
+			        allowed->rate[i].name);
+}
+
 static coll_status find_address(struct tcp_inst *in, bool ip6, uint16_t port)
 {
-	const char *interfaces = in->env.setting(in->env.ctx, "COLL_INTERFACE");
+	struct coll_tcp_allowed allowed = {.interfaces = in->env.setting(in->env.ctx, "COLL_INTERFACE"), .ip6 = ip6};
 	char why[160] = "";
 	coll_status status;
 
+	read_rates(in, &allowed);
 	in->address.id = in->env.self;
-	status = coll_tcp_address_local(&in->address, interfaces, ip6, why, sizeof(why));
+	status = coll_tcp_address_local(&in->address, &allowed, why, sizeof(why));
 	if (status != COLL_OK)
 		tcp_log(in, COLL_LOG_ERROR, "[COLL-6109] tcp: %s", why);
 	for (unsigned i = 0; i < in->address.count; i++)

@@ -83,21 +83,58 @@ TEST(tcp, both_ends_decide_alike_who_is_reachable)
 	}
 }
 
+static coll_status local(struct coll_tcp_address *a, const char *interfaces, bool ip6, char *why, size_t why_bytes)
+{
+	const struct coll_tcp_allowed allowed = {.interfaces = interfaces, .ip6 = ip6};
+
+	return coll_tcp_address_local(a, &allowed, why, why_bytes);
+}
+
 TEST(tcp, the_interface_setting_chooses)
 {
 	struct coll_tcp_address a = {0};
 	char why[200] = "";
 
-	CHECK(coll_tcp_address_local(&a, "lo", true, why, sizeof(why)) == COLL_OK);
+	CHECK(local(&a, "lo", true, why, sizeof(why)) == COLL_OK);
 	for (unsigned i = 0; i < a.count; i++)
 		CHECK(a.candidate[i].loopback);
-	if (coll_tcp_address_local(&a, "^lo", true, why, sizeof(why)) == COLL_OK)
+	if (local(&a, "^lo", true, why, sizeof(why)) == COLL_OK)
 		for (unsigned i = 0; i < a.count; i++)
 			CHECK(!a.candidate[i].loopback);
-	CHECK(coll_tcp_address_local(&a, "no_such_interface", true, why, sizeof(why)) == COLL_ERR_CONFIG);
+	CHECK(local(&a, "no_such_interface", true, why, sizeof(why)) == COLL_ERR_CONFIG);
 	CHECK(strstr(why, "no_such_interface") != NULL, "%s", why);
-	CHECK(coll_tcp_address_local(&a, "no_such_interface,lo", false, why, sizeof(why)) == COLL_OK);
+	CHECK(local(&a, "no_such_interface,lo", false, why, sizeof(why)) == COLL_OK);
 	CHECK(a.count == 1 && !a.candidate[0].ip6);
+}
+
+TEST(tcp, a_rate_that_is_given_replaces_the_reported_one)
+{
+	struct coll_tcp_allowed allowed = {.interfaces = "lo", .rate = {{"nonesuch0", 7}, {"lo", 250}}, .rates = 2};
+	struct coll_tcp_address a = {0};
+	char why[200] = "";
+
+	REQUIRE(coll_tcp_address_local(&a, &allowed, why, sizeof(why)) == COLL_OK);
+	CHECK(a.count == 1 && a.candidate[0].mbps == 250, "%u", (unsigned)a.candidate[0].mbps);
+}
+
+/* From 1 Mb/s on, in steps of one. A rate that no link has is damage. */
+TEST(tcp, rates_survive_their_text)
+{
+	static const uint32_t rates[] = {0, 1, 2, 250, 255, 256, 999999, 1000000, COLL_LINK_RATE_MAX};
+	char text[200];
+	size_t len = 0;
+
+	for (size_t i = 0; i < sizeof(rates) / sizeof(rates[0]); i++) {
+		struct coll_tcp_address a = made_up(3, 9, true, false), b;
+
+		a.candidate[0].mbps = rates[i];
+		REQUIRE(coll_tcp_address_encode(&a, text, sizeof(text), &len) == COLL_OK);
+		REQUIRE(coll_tcp_address_decode(&b, text, len));
+		CHECK(b.candidate[0].mbps == rates[i] && b.candidate[1].mbps == 0);
+		a.candidate[0].mbps = COLL_LINK_RATE_MAX + 1;
+		REQUIRE(coll_tcp_address_encode(&a, text, sizeof(text), &len) == COLL_OK);
+		CHECK(!coll_tcp_address_decode(&b, text, len));
+	}
 }
 
 TEST(tcp, ports_come_from_the_range)

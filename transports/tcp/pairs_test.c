@@ -1,0 +1,200 @@
+/*
+ * Which interfaces are paired, how many sockets a link has over each pair, and that both ends find the same.
+ */
+#include "transports/tcp/pairs.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "tests/plain.h"
+#include "transports/common/registry.h"
+#include "transports/tcp/address.h"
+
+struct port {
+	unsigned network, interface, mbps;
+	bool ip6;
+};
+
+static struct coll_tcp_address host(uint64_t id, const struct port *port, unsigned count)
+{
+	struct coll_tcp_address a = {.name_space = id, .id = {{id, ~id}}};
+
+	for (unsigned i = 0; i < count; i++) {
+		struct coll_tcp_candidate c = {.prefix = 24,
+		                               .interface = (uint8_t)port[i].interface,
+		                               .ip6 = port[i].ip6,
+		                               .mbps = port[i].mbps,
+		                               .port = (uint16_t)id};
+
+		memcpy(c.ip, (uint8_t[4]){10, 0, (uint8_t)port[i].network, (uint8_t)id}, 4);
+		if (c.ip6) {
+			c.prefix = 28;
+			c.ip[3] = 0x10;
+			c.ip[15] = (uint8_t)id;
+		}
+		a.candidate[a.count++] = c;
+	}
+	a.candidate[a.count++] = (struct coll_tcp_candidate){.loopback = 1, .prefix = 8, .ip = {127, 0, 0, 1}};
+	return a;
+}
+
+static bool mirrored(const struct coll_tcp_address *a, const struct coll_tcp_address *b, unsigned set)
+{
+	struct coll_tcp_route p, q;
+
+	coll_tcp_route_find(a, b, set, &p);
+	coll_tcp_route_find(b, a, set, &q);
+	for (unsigned i = 0; i < p.sockets && i < q.sockets && p.paired && q.paired; i++)
+		if (!coll_tcp_candidate_same_ip(&p.pair[i].here, &q.pair[i].there) ||
+		    !coll_tcp_candidate_same_ip(&p.pair[i].there, &q.pair[i].here))
+			return false;
+	return p.sockets == q.sockets && p.paired == q.paired && p.mbps == q.mbps;
+}
+
+static struct coll_tcp_route route(const struct port *x, unsigned nx, const struct port *y, unsigned ny, unsigned set)
+{
+	const struct coll_tcp_address a = host(1, x, nx), b = host(2, y, ny);
+	struct coll_tcp_route r;
+
+	CHECK(mirrored(&a, &b, set));
+	coll_tcp_route_find(&a, &b, set, &r);
+	return r;
+}
+
+/* Sockets over that network. */
+static unsigned over(const struct coll_tcp_route *r, unsigned network)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < r->sockets && r->paired; i++)
+		n += r->pair[i].here.ip[2] == network;
+	return n;
+}
+
+TEST(pairs, a_pair_is_a_network_and_two_interfaces_of_their_own)
+{
+	const struct port two[] = {{1, 1, 1000, 0}, {2, 2, 1000, 0}}, turned[] = {{2, 5, 1000, 0}, {1, 9, 1000, 0}};
+	const struct port same[] = {{1, 1, 1000, 0}, {1, 2, 1000, 0}};
+	const struct port both[] = {{1, 1, 1000, 0}, {1, 1, 1000, 1}};
+	const struct port apart[] = {{3, 1, 1000, 0}, {4, 2, 1000, 0}};
+	struct coll_tcp_address near = host(1, two, 2), too = host(2, two, 2);
+	struct coll_tcp_route r;
+
+	r = route(two, 2, two, 2, 0);
+	CHECK(r.sockets == 2 && over(&r, 1) == 1 && over(&r, 2) == 1 && r.mbps == 2000);
+	r = route(two, 2, turned, 2, 0);
+	CHECK(r.sockets == 2 && over(&r, 1) == 1 && over(&r, 2) == 1 && r.mbps == 2000);
+	r = route(two, 1, two, 2, 0);
+	CHECK(r.sockets == 1 && !r.paired && r.mbps == 1000, "one pair: the route of the kernel");
+	r = route(same, 2, same, 2, 0);
+	CHECK(r.sockets == 1 && r.mbps == 1000, "two interfaces of one network: the route takes one of them");
+	r = route(both, 2, both, 2, 0);
+	CHECK(r.sockets == 1, "two families of one interface");
+	r = route(two, 2, apart, 2, 0);
+	CHECK(r.sockets == 1 && !r.paired && r.mbps == 0);
+	near.name_space = too.name_space;
+	coll_tcp_route_find(&near, &too, 0, &r);
+	CHECK(r.sockets == 1 && !r.paired && r.mbps == 0, "loopback has no second interface");
+}
+
+TEST(pairs, sockets_follow_the_rates)
+{
+	static const struct {
+		struct port port[4];
+		unsigned ports, set;
+		unsigned sockets, over[4], mbps;
+	} cases[] = {
+	        {{{0, 1, 1000, 0}, {1, 2, 250, 0}}, 2, 0, 5, {4, 1}, 1250},
+	        {{{0, 1, 250, 0}, {1, 2, 1000, 0}}, 2, 0, 5, {1, 4}, 1250},
+	        {{{0, 1, 10000, 0}, {1, 2, 1000, 0}}, 2, 0, 1, {1, 0}, 10000},
+	        {{{0, 1, 1000, 0}, {1, 2, 10000, 0}}, 2, 0, 1, {0, 1}, 10000},
+	        {{{0, 1, 100, 0}, {1, 2, 10000, 0}, {2, 3, 10000, 0}}, 3, 0, 2, {0, 1, 1}, 20000},
+	        {{{0, 1, 1000, 0}, {1, 2, 500, 0}}, 2, 0, 3, {2, 1}, 1500},
+	        {{{0, 1, 300, 0}, {1, 2, 200, 0}}, 2, 0, 5, {3, 2}, 500},
+	        {{{0, 1, 1000, 0}, {1, 2, 990, 0}}, 2, 0, 2, {1, 1}, 1980},
+	        {{{0, 1, 400, 0}, {1, 2, 200, 0}, {2, 3, 200, 0}}, 3, 0, 4, {2, 1, 1}, 800},
+	        {{{0, 1, 4000000, 0}, {1, 2, 4000000, 0}}, 2, 0, 2, {1, 1}, 8000000},
+	        {{{0, 1, 1, 0}, {1, 2, 1, 0}}, 2, 0, 2, {1, 1}, 2},
+	        /* What is not known is not used beside what is, and not taken for equal. */
+	        {{{0, 1, 0, 0}, {1, 2, 1000, 0}}, 2, 0, 1, {0, 1}, 1000},
+	        {{{0, 1, 0, 0}, {1, 2, 0, 0}}, 2, 0, 1, {0, 0}, 0},
+	        /* As many as the user wants. */
+	        {{{0, 1, 1000, 0}, {1, 2, 250, 0}}, 2, 1, 1, {1, 0}, 1000},
+	        {{{0, 1, 1000, 0}, {1, 2, 250, 0}}, 2, 8, 8, {7, 1}, 1142},
+	        {{{0, 1, 1000, 0}, {1, 2, 1000, 0}}, 2, 3, 3, {2, 1}, 1500},
+	        {{{0, 1, 1000, 0}}, 1, 4, 4, {0}, 1000},
+	        {{{0, 1, 0, 0}, {1, 2, 0, 0}}, 2, 3, 3, {0, 0}, 0},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		const struct coll_tcp_route r =
+		        route(cases[i].port, cases[i].ports, cases[i].port, cases[i].ports, cases[i].set);
+
+		CHECK(r.sockets == cases[i].sockets && r.mbps == cases[i].mbps, "case %zu: %u sockets, %u Mb/s", i,
+		      r.sockets, (unsigned)r.mbps);
+		for (unsigned k = 0; k < cases[i].ports; k++)
+			CHECK(over(&r, k) == cases[i].over[k], "case %zu: %u sockets over network %u", i, over(&r, k),
+			      k);
+	}
+}
+
+TEST(pairs, a_pair_is_as_fast_as_its_slower_end)
+{
+	const struct port fast[] = {{1, 1, 1000, 0}, {2, 2, 1000, 0}}, mixed[] = {{1, 1, 250, 0}, {2, 2, 4000, 0}};
+	const struct coll_tcp_route r = route(fast, 2, mixed, 2, 0);
+
+	CHECK(r.sockets == 5 && over(&r, 1) == 1 && over(&r, 2) == 4 && r.mbps == 1250);
+}
+
+/* Against all ways to give k sockets to three pairs. */
+TEST(pairs, no_apportionment_is_faster)
+{
+	struct coll_rng rng = {coll_clock_ns()};
+
+	printf("seed %llu\n", (unsigned long long)rng.state);
+	for (int k = 0; k < 2000; k++) {
+		uint32_t rate[3], mbps = 0;
+		unsigned which[TCP_RAILS_MAX], n;
+		double best = 0;
+
+		for (int i = 0; i < 3; i++)
+			rate[i] = 1 + coll_rng_below(&rng, k % 2 ? 10 : 100000);
+		for (unsigned a = 0; a <= TCP_RAILS_MAX; a++)
+			for (unsigned b = 0; a + b <= TCP_RAILS_MAX; b++)
+				for (unsigned c = a + b == 0; a + b + c <= TCP_RAILS_MAX; c++) {
+					const unsigned of[3] = {a, b, c};
+					double least = 1e30;
+
+					for (int i = 0; i < 3; i++)
+						if (of[i] > 0 && (double)rate[i] / of[i] < least)
+							least = (double)rate[i] / of[i];
+					if ((a + b + c) * least > best)
+						best = (a + b + c) * least;
+				}
+		n = coll_tcp_route_apportion(rate, 3, 0, which, &mbps);
+		CHECK(n >= 1 && n <= TCP_RAILS_MAX && (mbps + 1) * 1.03 >= best, "%u, %u and %u Mb/s: %u of %.0f",
+		      rate[0], rate[1], rate[2], mbps, best);
+	}
+}
+
+TEST(pairs, both_ends_find_the_same)
+{
+	struct coll_rng rng = {coll_clock_ns()};
+
+	printf("seed %llu\n", (unsigned long long)rng.state);
+	for (int k = 0; k < 20000; k++) {
+		struct port x[9], y[9];
+		const unsigned nx = coll_rng_below(&rng, 10), ny = coll_rng_below(&rng, 10);
+
+		for (unsigned i = 0; i < 9; i++) {
+			x[i] = (struct port){coll_rng_below(&rng, 6), coll_rng_below(&rng, 5),
+			                     250 * coll_rng_below(&rng, 5), coll_rng_below(&rng, 2)};
+			y[i] = (struct port){coll_rng_below(&rng, 6), coll_rng_below(&rng, 5),
+			                     250 * coll_rng_below(&rng, 5), coll_rng_below(&rng, 2)};
+		}
+		const struct coll_tcp_address a = host(1, x, nx), b = host(2, y, ny);
+
+		CHECK(mirrored(&a, &b, k % 3 ? 0 : 1 + coll_rng_below(&rng, TCP_RAILS_MAX)), "case %d", k);
+	}
+}
