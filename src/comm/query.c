@@ -1,6 +1,7 @@
 /*
  * Queries about a communicator.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "core/comm.h"
@@ -66,10 +67,30 @@ int coll_version(void)
 	return COLL_VERSION_MAJOR * 10000 + COLL_VERSION_MINOR * 100 + COLL_VERSION_PATCH;
 }
 
+/* The transports to this rank's own host and to others: "shm+tcp". */
+static void list_transports(const coll_comm *comm, char *buf, size_t len_bytes)
+{
+	const uint32_t *host_of = comm->rank_map.host_of;
+	const char *near = NULL, *far = NULL;
+
+	for (int r = 0; r < comm->size && !(near && far); r++) {
+		if (r == comm->rank)
+			continue;
+		if (host_of[r] == host_of[comm->rank] && !near)
+			near = coll_comm_transport(comm, r);
+		if (host_of[r] != host_of[comm->rank] && !far)
+			far = coll_comm_transport(comm, r);
+	}
+	if (near && far && strcmp(near, far) == 0)
+		far = NULL;
+	snprintf(buf, len_bytes, "%s%s%s", near ? near : "", near && far ? "+" : "", far ? far : near ? "" : "none");
+}
+
 coll_status coll_comm_explain(coll_comm *comm, const char *collective, size_t count, coll_dtype type, char *buf,
                               size_t len_bytes)
 {
 	int kind = collective ? coll_plan_kind_from_name(collective) : -1;
+	char transports[64];
 
 	if (!comm)
 		return COLL_ERR_ARGUMENT;
@@ -78,6 +99,6 @@ coll_status coll_comm_explain(coll_comm *comm, const char *collective, size_t co
 		                        collective ? collective : "(null)");
 	if (!buf || len_bytes == 0 || coll_dtype_size(type) == 0)
 		return coll_comm_refuse(comm, "explain", COLL_ERR_ARGUMENT, "no buffer, or an unknown type");
-	return coll_comm_explain_call(comm, (enum coll_kind)kind, count, type,
-	                              comm->size > 1 ? coll_comm_transport(comm, !comm->rank) : "none", buf, len_bytes);
+	list_transports(comm, transports, sizeof(transports));
+	return coll_comm_explain_call(comm, (enum coll_kind)kind, count, type, transports, buf, len_bytes);
 }
