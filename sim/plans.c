@@ -9,16 +9,32 @@
 
 #include "engine/engine.h"
 
-coll_status sim_plans_make(struct sim_plans *p, const struct coll_algo *algo, int size, int root, bool ordered,
-                           bool uniform)
+/* Two to four uneven hosts; ranks are dealt out to them in turn. */
+static coll_status make_layout(int size, struct coll_layout **layout)
 {
+	uint32_t host_of[64];
+	const struct coll_layout_split hosts = {"host", true, false, host_of};
+
+	for (int r = 0; r < size; r++)
+		host_of[r] = (uint32_t)(r * r) % (2 + (uint32_t)size % 3);
+	return coll_layout_create(size, &hosts, 1, layout);
+}
+
+coll_status sim_plans_make(struct sim_plans *p, const struct coll_algo *algo, int size, int root, bool ordered,
+                           bool uniform, bool hosts)
+{
+	struct coll_layout *layout = NULL;
 	coll_status status = COLL_OK;
 
 	assert(size <= 64);
 	memset(p, 0, sizeof(*p));
-	p->size = size;
-	if (!algo->cost || (algo->max_size && size > algo->max_size))
+	if (algo->max_size && size > algo->max_size)
 		return COLL_ERR_UNSUPPORTED;
+	if (algo->split && (!algo->cost || hosts))
+		status = make_layout(size, &layout);
+	if (status != COLL_OK || (!algo->cost && !layout))
+		return status != COLL_OK ? status : COLL_ERR_UNSUPPORTED;
+	p->size = size;
 	for (int r = 0; r < size && status == COLL_OK; r++) {
 		const struct coll_shape shape = {.kind = algo->kind,
 		                                 .rank = r,
@@ -26,12 +42,13 @@ coll_status sim_plans_make(struct sim_plans *p, const struct coll_algo *algo, in
 		                                 .root = root,
 		                                 .ordered = ordered,
 		                                 .uniform = uniform,
-		                                 .layout = NULL};
+		                                 .layout = layout};
 
 		status = coll_build_plan(&shape, algo->name, algo->generate, &p->logical[r]);
 		if (status == COLL_OK)
 			status = coll_plan_lower(p->logical[r], &p->fused[r]);
 	}
+	coll_layout_destroy(&layout);
 	if (status != COLL_OK)
 		sim_plans_free(p);
 	return status;

@@ -13,9 +13,10 @@ struct sim_plans {
 	struct coll_plan *fused[64];
 };
 
-/* UNSUPPORTED when the algorithm does not do this size. */
+/* UNSUPPORTED when the algorithm does not do this size. hosts: rows that read the layout get one of uneven
+ * hosts; those that need one get it in any case. */
 coll_status sim_plans_make(struct sim_plans *p, const struct coll_algo *algo, int size, int root, bool ordered,
-                           bool uniform);
+                           bool uniform, bool hosts);
 void sim_plans_free(struct sim_plans *p);
 
 /* The largest tile that suits every rank. */

@@ -75,7 +75,7 @@ static struct sim_plans *get_plans(struct sim_sched *s, const struct coll_algo *
 	if (*slot)
 		return (*slot)->size ? *slot : NULL;
 	*slot = calloc(1, sizeof(**slot));
-	if (!*slot || sim_plans_make(*slot, algo, size, root, ordered, uniform) != COLL_OK)
+	if (!*slot || sim_plans_make(*slot, algo, size, root, ordered, uniform, (size + root) % 2) != COLL_OK)
 		return NULL;
 	return *slot;
 }

@@ -93,7 +93,7 @@ static void sweep_algo(const struct coll_algo *algo, int n, const struct setting
 	for (int root = 0; root < n && (root == 0 || root == n - 1 || n <= 3); root++) {
 		struct sim_plans p;
 
-		if (sim_plans_make(&p, algo, n, root, false, true) != COLL_OK)
+		if (sim_plans_make(&p, algo, n, root, false, true, false) != COLL_OK)
 			break;
 		for (int i = 0; i < 2 * COUNTS; i++) {
 			struct sim_call c = {.kind = algo->kind,
@@ -157,7 +157,7 @@ static void one_call(const struct coll_algo *algo, struct sim_call c, bool order
 	struct sim_plans p;
 
 	c.kind = algo->kind;
-	if (sim_plans_make(&p, algo, c.size, c.root, ordered, !c.counts) != COLL_OK)
+	if (sim_plans_make(&p, algo, c.size, c.root, ordered, !c.counts, false) != COLL_OK)
 		return;
 	REQUIRE(sim_world_create(&w, c.size, NULL, NULL, s.slots, s.slot_bytes, s.ref_bytes) == COLL_OK);
 	run_call(&w, &c, &p, &s, 9);
@@ -252,7 +252,7 @@ static coll_status run_different(uint64_t sequence, uint32_t signature, size_t c
 	int who = -1;
 
 	coll_reduce_bind(&reduction, COLL_U64, COLL_SUM, 2, COLL_ISA_SCALAR);
-	if (sim_plans_make(&p, algo, 2, 0, false, true) != COLL_OK)
+	if (sim_plans_make(&p, algo, 2, 0, false, true, false) != COLL_OK)
 		return COLL_ERR_INTERNAL;
 	if (sim_world_create(&w, 2, NULL, NULL, 2, 256, 0) != COLL_OK)
 		return COLL_ERR_INTERNAL;
@@ -307,7 +307,7 @@ TEST(engine, ring_moves_what_the_plan_says)
 	struct sim_world w;
 	struct sim_plans p;
 
-	REQUIRE(sim_plans_make(&p, algo, 4, 0, false, true) == COLL_OK);
+	REQUIRE(sim_plans_make(&p, algo, 4, 0, false, true, false) == COLL_OK);
 	REQUIRE(sim_plans_tile(&p, 8, s.slot_bytes) == 32);
 	REQUIRE(sim_world_create(&w, 4, NULL, NULL, s.slots, s.slot_bytes, s.ref_bytes) == COLL_OK);
 	CHECK(run_call(&w, &c, &p, &s, 1));
@@ -342,7 +342,7 @@ static uint64_t blocks_copied(enum coll_kind kind, const char *name, int n, uint
 	struct sim_plans p;
 	uint64_t copied = 0;
 
-	if (sim_plans_make(&p, algo, n, 0, false, true) != COLL_OK)
+	if (sim_plans_make(&p, algo, n, 0, false, true, false) != COLL_OK)
 		return 0;
 	if (sim_world_create(&w, n, NULL, NULL, s.slots, s.slot_bytes, s.ref_bytes) == COLL_OK) {
 		CHECK(run_call(&w, &c, &p, &s, 1), "%s %d", name, n);

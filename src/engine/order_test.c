@@ -25,7 +25,7 @@ static bool set_up(struct pair_of_ranks *p)
 {
 	memset(p, 0, sizeof(*p));
 	coll_reduce_bind(&p->sum, COLL_U64, COLL_SUM, 2, COLL_ISA_SCALAR);
-	if (sim_plans_make(&p->ring, coll_algo_find(COLL_KIND_ALL_REDUCE, "ring"), 2, 0, false, true) != COLL_OK)
+	if (sim_plans_make(&p->ring, coll_algo_find(COLL_KIND_ALL_REDUCE, "ring"), 2, 0, false, true, false) != COLL_OK)
 		return false;
 	if (sim_world_create(&p->w, 2, NULL, NULL, 2, 256, SIZE_MAX) != COLL_OK)
 		return false;
