@@ -59,6 +59,13 @@ struct coll_transport_caps {
 	uint32_t streams;       /* windows of a link go so many separate ways; 0, 1: they share one */
 };
 
+/* What a link between two processes is like. */
+struct coll_transport_path {
+	uint32_t
+	        streams; /* windows of the link go so many separate ways, each with the same share; 1: they share one */
+	uint32_t mbps;   /* of all together, one direction, in Mb/s; 0: unknown */
+};
+
 /* Where a network device of this host is. */
 struct coll_nic_facts {
 	size_t size;
@@ -256,6 +263,12 @@ struct coll_transport {
 	void (*mem_free)(void *inst, struct coll_memory *mem);
 	coll_status (*mem_reg)(void *inst, struct coll_memory *mem);
 	void (*mem_dereg)(void *inst, struct coll_memory *mem);
+
+	/* What a link between the processes with these two addresses is like, this process one of them or not. Decided
+	 * from the two addresses and agreed settings, in either order, so that all ranks find the same for any two. An
+	 * address that makes no sense: one stream of unknown rate. */
+	void (*path)(void *inst, const void *a, size_t a_bytes, const void *b, size_t b_bytes,
+	             struct coll_transport_path *path);
 };
 
 #ifdef __cplusplus

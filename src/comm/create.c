@@ -144,6 +144,46 @@ static int most_on_a_host(const struct coll_layout *l)
 	return (int)most;
 }
 
+/* A length that came from elsewhere is not larger than its room. */
+static size_t address_bytes(const struct coll_peer_info *info, int position)
+{
+	const uint32_t len = info->transport[position].len_bytes;
+
+	return len < COLL_PEER_INFO_ADDRESS_BYTES ? len : COLL_PEER_INFO_ADDRESS_BYTES;
+}
+
+/* The most streams that a link between hosts has, by the addresses of the first rank of each: so all ranks find the
+ * same. 0: one host. */
+static uint32_t streams_between_hosts(const struct coll_comm *comm, const struct coll_opened_transport *w)
+{
+	uint32_t most = 0, hosts = 1; /* seen so far */
+
+	for (int r = 1; r < comm->size; r++) {
+		const struct coll_peer_info *a = coll_comm_peer_info(comm, 0), *b = coll_comm_peer_info(comm, r);
+		struct coll_transport_path path;
+
+		if (comm->rank_map.host_of[r] != hosts)
+			continue;
+		hosts++;
+		w->table.path(w->inst, a->transport[w->position].bytes, address_bytes(a, w->position),
+		              b->transport[w->position].bytes, address_bytes(b, w->position), &path);
+		most = path.streams > most ? path.streams : most;
+	}
+	return most;
+}
+
+/* Whole turns of the streams, so that none has more windows than another. */
+static uint32_t windows_for(uint32_t streams)
+{
+	uint32_t windows = WINDOWS_DEFAULT;
+
+	if (streams > 1)
+		windows = (windows + streams - 1) / streams * streams;
+	if (windows > COLL_WINDOWS_MAX && streams < COLL_WINDOWS_MAX)
+		windows = COLL_WINDOWS_MAX / streams * streams;
+	return windows < COLL_WINDOWS_MAX ? windows : COLL_WINDOWS_MAX;
+}
+
 static void find_facts(struct coll_comm *comm)
 {
 	const struct coll_settings *s = &comm->ctx->settings;
@@ -157,11 +197,14 @@ static void find_facts(struct coll_comm *comm)
 	                                .copy_bytes_per_ns = 8,
 	                                .oversubscribed = comm->rank_map.oversubscribed,
 	                                .one_host = comm->rank_map.hosts == 1,
-	                                .windows_max = s->windows > 0 ? (uint32_t)s->windows : WINDOWS_DEFAULT,
 	                                .scratch_bytes_max = s->memory_budget / 2,
 	                                .forced = s->algo};
-	if (w)
+	if (w) {
+		const uint32_t streams = streams_between_hosts(comm, w);
+
 		f->caps = w->caps;
+		f->caps.streams = streams > 0 ? streams : f->caps.streams;
+	}
 	if (near)
 		f->inside = near->caps;
 	f->layout = comm->layout;
@@ -172,8 +215,7 @@ static void find_facts(struct coll_comm *comm)
 		f->reduce_bytes_per_ns = 20;
 		f->copy_bytes_per_ns = 0;
 	}
-	if (s->windows == 0 && f->caps.streams > f->windows_max)
-		f->windows_max = f->caps.streams;
+	f->windows_max = s->windows > 0 ? (uint32_t)s->windows : windows_for(f->caps.streams);
 	if (f->windows_max > COLL_WINDOWS_MAX)
 		f->windows_max = COLL_WINDOWS_MAX;
 	best = coll_select_frame_bytes(f);

@@ -42,6 +42,29 @@ TEST(life, an_address_of_garbage_is_not_reachable)
 	world_close(&w);
 }
 
+TEST(life, a_path_is_the_same_for_both_ends)
+{
+	struct world w;
+	struct coll_transport_path p = {0}, q = {0};
+	char junk[64];
+
+	if (!world_open(&w, 2, false))
+		return;
+	w.t->path(w.node[0]->inst, w.node[0]->address, w.node[0]->address_len, w.node[1]->address,
+	          w.node[1]->address_len, &p);
+	w.t->path(w.node[1]->inst, w.node[1]->address, w.node[1]->address_len, w.node[0]->address,
+	          w.node[0]->address_len, &q);
+	CHECK(p.streams >= 1 && p.streams == q.streams && p.mbps == q.mbps);
+	memset(junk, 0xa5, sizeof(junk));
+	for (size_t len = 0; len <= sizeof(junk); len++) {
+		w.t->path(w.node[0]->inst, w.node[0]->address, w.node[0]->address_len, junk, len, &p);
+		CHECK(p.streams == 1 && p.mbps == 0);
+		w.t->path(w.node[0]->inst, junk, len, w.node[0]->address, w.node[0]->address_len, &p);
+		CHECK(p.streams == 1 && p.mbps == 0);
+	}
+	world_close(&w);
+}
+
 TEST(life, links_come_up)
 {
 	struct world w;

@@ -162,6 +162,12 @@ static void dummy_mem_dereg(void *inst, struct coll_memory *mem)
 {
 }
 
+static void dummy_path(void *inst, const void *a, size_t a_bytes, const void *b, size_t b_bytes,
+                       struct coll_transport_path *path)
+{
+	*path = (struct coll_transport_path){.streams = 1};
+}
+
 /* ---- No shared memory ---- */
 
 static coll_status none_offer(void *link, const struct coll_channel_key *key, const struct coll_memory *mem)
@@ -270,6 +276,7 @@ static const struct coll_transport dummy = {
         dummy_mem_free,
         dummy_mem_reg,
         dummy_mem_dereg,
+        dummy_path,
 };
 
 /* The tables hold function pointers only, behind their first members: so this loop never has to

@@ -112,6 +112,14 @@ static bool hook_reachable(void *inst, const void *address, size_t len_bytes, ch
 	return in->t->reachable(in->inner, address, len_bytes, why, why_bytes);
 }
 
+static void hook_path(void *inst, const void *a, size_t a_bytes, const void *b, size_t b_bytes,
+                      struct coll_transport_path *path)
+{
+	struct hook_inst *in = inst;
+
+	in->t->path(in->inner, a, a_bytes, b, b_bytes, path);
+}
+
 /* ---- Links ------------------------------------------------------------------------ */
 
 static coll_status hook_link_open(void *inst, const struct coll_process_id *peer, const void *address, size_t len_bytes,
@@ -487,7 +495,7 @@ coll_status coll_transport_hook_wrap(const struct coll_transport *inner, const c
 	                                 hook_post_ref,     hook_view,          hook_done,       hook_recv_into,
 	                                 hook_recv_through, hook_progress,      hook_arm,        hook_disarm,
 	                                 hook_poll_fd,      hook_service_fd,    hook_service,    hook_mem_alloc,
-	                                 hook_mem_free,     hook_mem_reg,       hook_mem_dereg};
+	                                 hook_mem_free,     hook_mem_reg,       hook_mem_dereg,  hook_path};
 	*state = s;
 	return COLL_OK;
 }

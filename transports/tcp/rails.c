@@ -165,6 +165,9 @@ coll_status coll_tcp_rails_open(struct tcp_inst *in, const struct coll_process_i
 		tcp_log(in, COLL_LOG_ERROR, "[COLL-6103] tcp: no route to any address of the peer");
 		return COLL_ERR_PEER_DEAD;
 	}
+	if (way.route.paired)
+		tcp_log(in, COLL_LOG_DEBUG, "tcp: a link of %u sockets, %u Mb/s together", way.route.sockets,
+		        way.route.mbps);
 	pthread_mutex_lock(&in->links.lock);
 	l = take_rail(in, peer, 0);
 	if (l != NULL)

@@ -27,6 +27,7 @@
 #include "transports/tcp/address.h"
 #include "transports/tcp/channel.h"
 #include "transports/tcp/link.h"
+#include "transports/tcp/pairs.h"
 #include "transports/tcp/rails.h"
 #include "transports/tcp/rx.h"
 #include "transports/tcp/service.h"
@@ -333,6 +334,20 @@ static bool tcp_reachable(void *inst, const void *address, size_t len_bytes, cha
 	return coll_tcp_address_reachable(&in->address, &peer, why, why_bytes);
 }
 
+static void tcp_path(void *inst, const void *a, size_t a_bytes, const void *b, size_t b_bytes,
+                     struct coll_transport_path *path)
+{
+	const struct tcp_inst *in = inst;
+	struct coll_tcp_address x, y;
+	struct coll_tcp_route route;
+
+	*path = (struct coll_transport_path){.streams = 1};
+	if (!coll_tcp_address_decode(&x, a, a_bytes) || !coll_tcp_address_decode(&y, b, b_bytes))
+		return;
+	coll_tcp_route_find(&x, &y, in->sockets, &route);
+	*path = (struct coll_transport_path){.streams = route.sockets, .mbps = route.mbps};
+}
+
 /* ---- progress ------------------------------------------------------------------ */
 
 /* Everything one link has to do; l->lock held, which is released. */
@@ -536,4 +551,5 @@ const struct coll_transport coll_transport_tcp = {
         .poll_fd = tcp_poll_fd,
         .service_fd = tcp_service_fd,
         .service = coll_tcp_service,
+        .path = tcp_path,
 };
