@@ -111,27 +111,101 @@ static uint32_t slots_for(const struct coll_settings *s, int size, uint32_t dept
 	return depth >= 2 ? depth : SLOTS_DEFAULT;
 }
 
-/* Where the ranks are, unless that cannot matter: sites that were told, hosts. */
+/* A length that came from elsewhere is not larger than its room. */
+static size_t address_bytes(const struct coll_peer_info *info, int position)
+{
+	const uint32_t len = info->transport[position].len_bytes;
+
+	return len < COLL_PEER_INFO_ADDRESS_BYTES ? len : COLL_PEER_INFO_ADDRESS_BYTES;
+}
+
+static struct coll_transport_path path_between(const struct coll_comm *comm, const struct coll_opened_transport *w,
+                                               int r, int s)
+{
+	const struct coll_peer_info *a = coll_comm_peer_info(comm, r), *b = coll_comm_peer_info(comm, s);
+	struct coll_transport_path path;
+
+	w->table.path(w->inst, a->transport[w->position].bytes, address_bytes(a, w->position),
+	              b->transport[w->position].bytes, address_bytes(b, w->position), &path);
+	return path;
+}
+
+/* The most streams that a link between hosts has, by the addresses of the first rank of each: so all ranks find the
+ * same. 0: one host. */
+static uint32_t streams_between_hosts(const struct coll_comm *comm, const struct coll_opened_transport *w)
+{
+	uint32_t most = 0, hosts = 1; /* seen so far */
+
+	for (int r = 1; r < comm->size; r++) {
+		uint32_t streams;
+
+		if (comm->rank_map.host_of[r] != hosts)
+			continue;
+		hosts++;
+		streams = path_between(comm, w, 0, r).streams;
+		most = streams > most ? streams : most;
+	}
+	return most;
+}
+
+/* Of how many other hosts the paths are looked at for the rate of a host's links. */
+enum { HOSTS_LOOKED_AT = 8 };
+
+/* The rate of the links of each rank's host, in Mb/s, 0 unknown: that of the fastest of its paths to some other hosts,
+ * by the addresses of the first rank of each. Whether all are known and two differ by a tenth. */
+static bool rates_of_hosts(const struct coll_comm *comm, const struct coll_opened_transport *w, const int *first,
+                           uint32_t *rate_of)
+{
+	const uint32_t hosts = comm->rank_map.hosts;
+	uint32_t least = UINT32_MAX, most = 0;
+
+	for (uint32_t h = 0; h < hosts; h++) {
+		uint32_t *rate = &rate_of[first[h]];
+
+		for (uint32_t i = 1; i < hosts && i <= HOSTS_LOOKED_AT; i++) {
+			const uint32_t mbps = path_between(comm, w, first[h], first[(h + i) % hosts]).mbps;
+
+			*rate = mbps > *rate ? mbps : *rate;
+		}
+		least = *rate < least ? *rate : least;
+		most = *rate > most ? *rate : most;
+	}
+	for (int r = 0; r < comm->size; r++)
+		rate_of[r] = rate_of[first[comm->rank_map.host_of[r]]];
+	return least > 0 && least < most - most / 10;
+}
+
+/* Where the ranks are, unless that cannot matter: sites that were told, hosts, the rates of their links. */
 static coll_status find_layout(struct coll_comm *comm)
 {
 	struct coll_layout_split splits[2] = {{"site", true, false, NULL},
 	                                      {"host", true, false, comm->rank_map.host_of}};
-	const uint32_t first = comm->ctx->sites ? 0 : 1;
-	uint32_t *site_of = NULL;
-	coll_status st;
+	const struct coll_opened_transport *w = common_transport(comm, true);
+	const uint32_t hosts = comm->rank_map.hosts, from = comm->ctx->sites ? 0 : 1;
+	const size_t n = (size_t)comm->size;
+	uint32_t *site_of, *rate_of;
+	coll_status st = COLL_ERR_MEMORY;
+	int *first;
 
-	if (strcmp(comm->ctx->settings.layout, "flat") == 0 || comm->rank_map.hosts == 1)
+	if (strcmp(comm->ctx->settings.layout, "flat") == 0 || hosts == 1)
 		return COLL_OK;
-	if (comm->ctx->sites) {
-		site_of = calloc((size_t)comm->size, sizeof(*site_of));
-		if (!site_of)
-			return COLL_ERR_MEMORY;
-		for (int r = 0; r < comm->size; r++)
+	site_of = calloc(n, sizeof(*site_of));
+	rate_of = calloc(n, sizeof(*rate_of));
+	first = calloc(hosts, sizeof(*first));
+	if (site_of && rate_of && first) {
+		for (int r = comm->size - 1; r >= 0; r--) {
+			first[comm->rank_map.host_of[r]] = r;
 			site_of[r] = (uint32_t)(coll_comm_peer_info(comm, r)->site >> 16);
+		}
 		splits[0].group_of = site_of;
+		splits[1].keep = w && rates_of_hosts(comm, w, first, rate_of);
+		st = coll_layout_create(comm->size, &splits[from], 2 - from, &comm->layout);
 	}
-	st = coll_layout_create(comm->size, &splits[first], 2 - first, &comm->layout);
+	if (st == COLL_OK && splits[1].keep && comm->layout)
+		coll_layout_rate(comm->layout, rate_of);
 	free(site_of);
+	free(rate_of);
+	free(first);
 	return st;
 }
 
@@ -142,34 +216,6 @@ static int most_on_a_host(const struct coll_layout *l)
 	if (l)
 		coll_layout_widths(l, coll_layout_hosts(l) + 1, &most, &fewest);
 	return (int)most;
-}
-
-/* A length that came from elsewhere is not larger than its room. */
-static size_t address_bytes(const struct coll_peer_info *info, int position)
-{
-	const uint32_t len = info->transport[position].len_bytes;
-
-	return len < COLL_PEER_INFO_ADDRESS_BYTES ? len : COLL_PEER_INFO_ADDRESS_BYTES;
-}
-
-/* The most streams that a link between hosts has, by the addresses of the first rank of each: so all ranks find the
- * same. 0: one host. */
-static uint32_t streams_between_hosts(const struct coll_comm *comm, const struct coll_opened_transport *w)
-{
-	uint32_t most = 0, hosts = 1; /* seen so far */
-
-	for (int r = 1; r < comm->size; r++) {
-		const struct coll_peer_info *a = coll_comm_peer_info(comm, 0), *b = coll_comm_peer_info(comm, r);
-		struct coll_transport_path path;
-
-		if (comm->rank_map.host_of[r] != hosts)
-			continue;
-		hosts++;
-		w->table.path(w->inst, a->transport[w->position].bytes, address_bytes(a, w->position),
-		              b->transport[w->position].bytes, address_bytes(b, w->position), &path);
-		most = path.streams > most ? path.streams : most;
-	}
-	return most;
 }
 
 /* Whole turns of the streams, so that none has more windows than another. */
