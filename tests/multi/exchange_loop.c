@@ -4,12 +4,15 @@
  * result is checked, and differs from call to call, so that a byte of an earlier call, a
  * lost and a doubled one are seen.
  *
- * usage: exchange_loop COUNT STOP-FILE [NETWORK-NAMESPACE]
+ * usage: exchange_loop COUNT STOP-FILE [NETWORK-NAMESPACE [again|idle]]
  *
  * Until STOP-FILE exists, as rank 0 sees it (it tells the others in the data). Lines:
  * "running RANK PID" after 20 rounds; "round RANK N" for each 64 rounds; at the end
  * "done RANK ROUNDS", "wrong RANK ROUND", or "error RANK CULPRIT NANOSECONDS STATUS TEXT", the time being
  * that of CLOCK_MONOTONIC.
+ *
+ * again: after the error, one more communicator in the same process, 20 rounds, and "again RANK".
+ * idle: the same, but no call after "running" until STOP-FILE exists: the next call has the error.
  */
 #include <fcntl.h>
 #include <sched.h>
@@ -17,12 +20,13 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "coll/coll.h"
 
-enum { RUNNING_AT = 20, LOOK_EVERY = 8, TELL_EVERY = 64 };
+enum { IDLE_MS = 10000, RUNNING_AT = 20, LOOK_EVERY = 8, TELL_EVERY = 64 };
 
 struct job {
 	coll_comm *comm;
@@ -117,6 +121,40 @@ static int go_on(struct job *j)
 	return status;
 }
 
+/* No call is made until STOP-FILE exists. The error of the next call, or status 3: there is none. */
+static int wait_idle(struct job *j)
+{
+	const struct timespec nap = {.tv_nsec = 1000000};
+	const unsigned long long until = now_ns() + IDLE_MS * 1000000ull;
+	bool stop;
+	int status = 0;
+
+	for (uint32_t round = 0; round < RUNNING_AT && status == 0; round++)
+		status = round_of(j, round, &stop);
+	if (status != 0)
+		return status;
+	printf("running %d %d\n", j->rank, (int)getpid());
+	while (access(j->stop_file, F_OK) != 0 && now_ns() < until)
+		nanosleep(&nap, NULL);
+	status = round_of(j, RUNNING_AT, &stop);
+	return status == 0 ? 3 : status;
+}
+
+static int once_more(struct job *j)
+{
+	bool stop;
+	int status = 0;
+
+	coll_comm_destroy(&j->comm);
+	if (coll_comm_create(&j->comm, NULL) != COLL_OK)
+		return lost(NULL, j->rank);
+	for (uint32_t round = 0; round < RUNNING_AT && status == 0; round++)
+		status = round_of(j, round, &stop);
+	if (status == 0)
+		printf("again %d\n", j->rank);
+	return status;
+}
+
 static bool enter(const char *name)
 {
 	char path[200];
@@ -130,10 +168,12 @@ static bool enter(const char *name)
 int main(int argc, char **argv)
 {
 	struct job j = {.rank = -1, .count = argc > 2 ? (size_t)atol(argv[1]) : 0};
+	const char *mode = argc > 4 ? argv[4] : "";
+	const bool idle = strcmp(mode, "idle") == 0, again = idle || strcmp(mode, "again") == 0;
 	int status;
 
-	if (j.count == 0 || (argc > 3 && !enter(argv[3]))) {
-		fprintf(stderr, "usage: exchange_loop COUNT STOP-FILE [NETWORK-NAMESPACE]\n");
+	if ((*mode && !again) || j.count == 0 || (argc > 3 && !enter(argv[3]))) {
+		fprintf(stderr, "usage: exchange_loop COUNT STOP-FILE [NETWORK-NAMESPACE [again|idle]]\n");
 		return 64;
 	}
 	j.stop_file = argv[2];
@@ -144,7 +184,9 @@ int main(int argc, char **argv)
 	j.size = coll_comm_size(j.comm);
 	j.in = calloc((size_t)j.size * j.count, sizeof(*j.in));
 	j.out = calloc((size_t)j.size * j.count, sizeof(*j.out));
-	status = j.in && j.out ? go_on(&j) : 3;
+	status = !j.in || !j.out ? 3 : idle ? wait_idle(&j) : go_on(&j);
+	if (again && status == 1)
+		status = once_more(&j);
 	coll_comm_destroy(&j.comm);
 	free(j.in);
 	free(j.out);

@@ -22,9 +22,9 @@ LIMIT_S = 2.0
 COUNT, SLOT = 30000, "16K"
 
 
-def start(build, wires, ranks, faults, **settings):
+def start(build, wires, ranks, faults, root=None, **settings):
     job = Job(build, COUNT, [None] * ranks, commands=[[wires.names[r % 2]] for r in range(ranks)],
-              root=f"{wires.address(0, 0)}:{random.randrange(20000, 30000)}", COLL_SLOT_BYTES=SLOT, **settings)
+              root=root or f"{wires.address(0, 0)}:{random.randrange(20000, 30000)}", COLL_SLOT_BYTES=SLOT, **settings)
     if not job.running():
         faults += ["it does not start: " + "; ".join(job.lines[-3:])]
     return job
@@ -94,10 +94,43 @@ def unplugged(build, wires, k):
     how = ends(job, 4, since, faults)
     wires.set(k, "up")
     for r, words in job.said("error").items():
-        link = re.search(r"the link between rank (\d) and rank (\d) is lost", " ".join(words))
+        link = re.search(r"the link between rank (\d) on host \S+ and rank (\d) on host \S+ is lost", " ".join(words))
         if int(words[0]) % 2 == r % 2 and not (link and int(link.group(1)) % 2 != int(link.group(2)) % 2):
             faults.append(f"rank {r} names neither the other side nor a link to it: {words}")
     return how, faults, job
+
+
+def lost(build, wires, k, mode, kept):
+    """During a call, or between calls: every rank names the interface in time. The next communicator, in the same processes,
+    does without; so does a new job."""
+    faults = []
+    settings = {"COLL_LINK_RATES": "e0:1000,e1:1000", "COLL_DEBUG": "info"}
+    root = f"{wires.address(1 - k, 0)}:{random.randrange(20000, 30000)}"
+    job = Job(build, COUNT, [None] * 4, commands=[[wires.names[r % 2], mode] for r in range(4)], root=root,
+              COLL_SLOT_BYTES=SLOT, **settings)
+    if not job.running():
+        faults += ["it does not start: " + "; ".join(job.lines[-3:])]
+    since = now()
+    wires.set(k, "down")
+    if mode == "idle" and not until(lambda: any("link down" in line for line in job.lines), LIMIT_S + starved(since, now())):
+        faults.append("nobody notices between calls")
+    if mode == "idle":
+        open(job.stop_file, "w").close()
+    until(lambda: len(job.said("error")) >= 4 or job.said("wrong"), 8)
+    took = judge_errors(job, since, LIMIT_S, faults)
+    for r, words in job.said("error").items():
+        if f"e{k}, {wires.address(k, 0)}" not in " ".join(words) and f"e{k}, {wires.address(k, 1)}" not in " ".join(words):
+            faults.append(f"rank {r} does not name e{k}: {words}")
+    if not until(lambda: len(job.said("again")) == 4, 20):
+        faults.append(f"the next communicator: {sorted(job.said('again'))}")
+    if job.finish(10) != [0] * 4:
+        faults.append("exit statuses")
+    if kept:
+        next_job = start(build, wires, 4, faults, root=root, **settings)
+        goes_on(next_job, 4, faults)
+        job.lines += next_job.lines
+    wires.set(k, "up")
+    return f"error after {took:.2f} s", faults, job
 
 
 def damaged(build, wires):
@@ -153,6 +186,8 @@ def main():
              ("one socket by the setting", shares, dict(COLL_TCP_SOCKETS="1"), False),
              ("the second network leads nowhere", deaf), ("a rank is killed", killed),
              ("the first interface goes down", unplugged, 0), ("the second interface goes down", unplugged, 1),
+             ("the first is lost during a call", lost, 0, "again", True), ("the second is lost during a call", lost, 1, "again", False),
+             ("the first is lost between calls", lost, 0, "idle", False), ("the second is lost between calls", lost, 1, "idle", True),
              ("a damaged head", damaged), ("strangers at the doors", strangers)]
     try:
         for name, case, *rest in cases:

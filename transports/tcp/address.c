@@ -87,12 +87,23 @@ static bool bridge(const char *name)
 	return strncmp(name, "docker", 6) == 0 || strncmp(name, "virbr", 5) == 0 || strncmp(name, "br-", 3) == 0;
 }
 
+static bool is_up(const struct ifaddrs *i)
+{
+	return i->ifa_flags & IFF_UP;
+}
+
+/* Up, and with a network behind it. */
+static bool carries(const struct ifaddrs *i)
+{
+	return is_up(i) && (i->ifa_flags & IFF_RUNNING);
+}
+
 /* Smaller is announced earlier; -1: not at all. */
 static int preference(const struct ifaddrs *i, bool ip6)
 {
 	const struct sockaddr *sa = i->ifa_addr;
 
-	if (sa == NULL || !(i->ifa_flags & IFF_UP))
+	if (sa == NULL)
 		return -1;
 	if (sa->sa_family == AF_INET6) {
 		const struct in6_addr *a = &((const struct sockaddr_in6 *)sa)->sin6_addr;
@@ -150,6 +161,7 @@ static void append(struct coll_tcp_address *a, const struct ifaddrs *i, const st
 	c->ip6 = i->ifa_addr->sa_family == AF_INET6;
 	c->prefix = (uint8_t)prefix_of(i->ifa_netmask);
 	c->interface = (uint8_t)(if_nametoindex(i->ifa_name) % INTERFACES_MAX);
+	snprintf(c->name, sizeof(c->name), "%s", i->ifa_name);
 	c->mbps = mbps > 0 ? mbps : reported_mbps(i->ifa_name);
 	if (c->mbps > COLL_LINK_RATE_MAX)
 		c->mbps = COLL_LINK_RATE_MAX;
@@ -157,6 +169,20 @@ static void append(struct coll_tcp_address *a, const struct ifaddrs *i, const st
 		memcpy(c->ip, &((const struct sockaddr_in6 *)(const void *)i->ifa_addr)->sin6_addr, 16);
 	else
 		memcpy(c->ip, &((const struct sockaddr_in *)(const void *)i->ifa_addr)->sin_addr, 4);
+}
+
+static void append_all(struct coll_tcp_address *a, const struct ifaddrs *all, const struct coll_tcp_allowed *allowed,
+                       bool (*usable)(const struct ifaddrs *i))
+{
+	for (int want = 0; want <= 5; want++) {
+		/* Leave room for the two loopback addresses. */
+		const unsigned room = want < 4 ? TCP_CANDIDATES_MAX - 2 : TCP_CANDIDATES_MAX;
+
+		for (const struct ifaddrs *i = all; i != NULL && a->count < room; i = i->ifa_next)
+			if (preference(i, allowed->ip6) == want && usable(i) &&
+			    admits(allowed->interfaces, i->ifa_name))
+				append(a, i, allowed);
+	}
 }
 
 coll_status coll_tcp_address_local(struct coll_tcp_address *a, const struct coll_tcp_allowed *allowed, char *why,
@@ -170,13 +196,11 @@ coll_status coll_tcp_address_local(struct coll_tcp_address *a, const struct coll
 		snprintf(why, why_bytes, "the network interfaces cannot be listed");
 		return COLL_ERR_SYSTEM;
 	}
-	for (int want = 0; want <= 5; want++) {
-		/* Leave room for the two loopback addresses. */
-		const unsigned room = want < 4 ? TCP_CANDIDATES_MAX - 2 : TCP_CANDIDATES_MAX;
-
-		for (const struct ifaddrs *i = all; i != NULL && a->count < room; i = i->ifa_next)
-			if (preference(i, allowed->ip6) == want && admits(allowed->interfaces, i->ifa_name))
-				append(a, i, allowed);
+	append_all(a, all, allowed, carries);
+	if (a->count == 0 || a->candidate[0].loopback) {
+		/* None has a carrier: it is better to try than to give up. */
+		a->count = 0;
+		append_all(a, all, allowed, is_up);
 	}
 	freeifaddrs(all);
 	if (a->count == 0) {
@@ -257,7 +281,20 @@ bool coll_tcp_address_decode(struct coll_tcp_address *a, const void *buf, size_t
 	return a->count > 0 && at == len_bytes;
 }
 
-/* ---- pairs ---------------------------------------------------------------- */
+void coll_tcp_address_reduce(struct coll_tcp_address *a, const void *buf, size_t len_bytes)
+{
+	struct coll_tcp_address announced;
+	unsigned kept = 0;
+
+	if (!coll_tcp_address_decode(&announced, buf, len_bytes))
+		return;
+	for (unsigned i = 0; i < a->count && kept < announced.count; i++)
+		if (coll_tcp_candidate_same_ip(&a->candidate[i], &announced.candidate[kept]))
+			a->candidate[kept++] = a->candidate[i];
+	a->count = kept;
+}
+
+/* ---- two processes -------------------------------------------------------- */
 
 /* Bit 0: IPv4, bit 1: IPv6. */
 static unsigned families(const struct coll_tcp_address *a, bool loopback)
@@ -319,6 +356,43 @@ bool coll_tcp_candidate_same_ip(const struct coll_tcp_candidate *a, const struct
 	return a->ip6 == b->ip6 && memcmp(a->ip, b->ip, a->ip6 ? 16 : 4) == 0;
 }
 
+/* A socket that was accepted may say ::ffff:10.0.0.1. */
+static void from_sockaddr(struct coll_tcp_candidate *c, const struct sockaddr_storage *sa)
+{
+	const uint8_t *ip = (const uint8_t *)&((const struct sockaddr_in6 *)sa)->sin6_addr;
+
+	memset(c, 0, sizeof(*c));
+	c->ip6 = sa->ss_family == AF_INET6 && !IN6_IS_ADDR_V4MAPPED((const struct in6_addr *)ip);
+	if (c->ip6)
+		memcpy(c->ip, ip, 16);
+	else if (sa->ss_family == AF_INET6)
+		memcpy(c->ip, ip + 12, 4);
+	else
+		memcpy(c->ip, &((const struct sockaddr_in *)sa)->sin_addr, 4);
+}
+
+void coll_tcp_address_where(const struct coll_tcp_address *self, int fd, char *buf, size_t cap)
+{
+	struct sockaddr_storage a, b;
+	socklen_t la = sizeof(a), lb = sizeof(b);
+	struct coll_tcp_candidate here, there;
+	char from[INET6_ADDRSTRLEN] = "?", to[INET6_ADDRSTRLEN] = "?";
+	const char *name = "";
+
+	if (getsockname(fd, (struct sockaddr *)&a, &la) != 0 || getpeername(fd, (struct sockaddr *)&b, &lb) != 0) {
+		snprintf(buf, cap, "a socket without addresses");
+		return;
+	}
+	from_sockaddr(&here, &a);
+	from_sockaddr(&there, &b);
+	for (unsigned i = 0; i < self->count && !*name; i++)
+		if (coll_tcp_candidate_same_ip(&self->candidate[i], &here))
+			name = self->candidate[i].name;
+	inet_ntop(here.ip6 ? AF_INET6 : AF_INET, here.ip, from, sizeof(from));
+	inet_ntop(there.ip6 ? AF_INET6 : AF_INET, there.ip, to, sizeof(to));
+	snprintf(buf, cap, "%s%s%s to %s", name, *name ? ", " : "", from, to);
+}
+
 /* Which of our addresses the kernel would send from; false: no route. */
 static bool route_source(const struct coll_tcp_candidate *to, struct coll_tcp_candidate *from)
 {
@@ -336,12 +410,7 @@ static bool route_source(const struct coll_tcp_candidate *to, struct coll_tcp_ca
 	close(fd);
 	if (!found)
 		return false;
-	memset(from, 0, sizeof(*from));
-	from->ip6 = sa.ss_family == AF_INET6;
-	if (from->ip6)
-		memcpy(from->ip, &((struct sockaddr_in6 *)&sa)->sin6_addr, 16);
-	else
-		memcpy(from->ip, &((struct sockaddr_in *)&sa)->sin_addr, 4);
+	from_sockaddr(from, &sa);
 	return true;
 }
 

@@ -21,6 +21,8 @@ coll_status coll_tcp_address_local(struct coll_tcp_address *a, const struct coll
 
 /* As many candidates as fit in cap; ARGUMENT when none does. */
 coll_status coll_tcp_address_encode(const struct coll_tcp_address *a, void *buf, size_t cap, size_t *len_bytes);
+/* Leave only what encode had room for. */
+void coll_tcp_address_reduce(struct coll_tcp_address *a, const void *buf, size_t len_bytes);
 bool coll_tcp_address_decode(struct coll_tcp_address *a, const void *buf, size_t len_bytes);
 
 /* Symmetric in a and b. */
@@ -31,6 +33,8 @@ bool coll_tcp_address_reachable(const struct coll_tcp_address *a, const struct c
 void coll_tcp_address_order(const struct coll_tcp_address *self, struct coll_tcp_address *peer);
 socklen_t coll_tcp_candidate_sockaddr(const struct coll_tcp_candidate *c, struct sockaddr_storage *sa);
 bool coll_tcp_candidate_same_ip(const struct coll_tcp_candidate *a, const struct coll_tcp_candidate *b);
+/* The two ends of a connected socket, and our interface if it is one of ours: "eth1, 10.0.1.1 to 10.0.1.2". */
+void coll_tcp_address_where(const struct coll_tcp_address *self, int fd, char *buf, size_t cap);
 const char *coll_tcp_candidate_text(const struct coll_tcp_candidate *c, char *buf, size_t cap);
 
 #endif

@@ -283,6 +283,9 @@ coll_status coll_tcp_link_up(struct tcp_link *l, int fd, uint64_t seed, bool sam
 	l->fd = fd;
 	l->seed = seed;
 	l->near = both_ends_here(fd);
+	l->where[0] = '\0';
+	if (!l->near)
+		coll_tcp_address_where(&in->address, fd, l->where, sizeof(l->where));
 	tune(l, fd, same_machine);
 	atomic_fetch_add(&in->unwatched, 1);
 	if (!watch(l)) {
@@ -361,7 +364,7 @@ static void stop(struct tcp_link *l, enum tcp_state state)
 	coll_tcp_wake(in);
 }
 
-void coll_tcp_link_fail(struct tcp_link *l, coll_status why, const char *format, ...)
+void coll_tcp_link_tear(struct tcp_link *l, coll_status why, const char *format, ...)
 {
 	va_list ap;
 
@@ -369,6 +372,18 @@ void coll_tcp_link_fail(struct tcp_link *l, coll_status why, const char *format,
 	if (coll_peer_link_fail(&l->inst->links, &l->base, why, format, ap))
 		stop(l, LINK_DOWN);
 	va_end(ap);
+}
+
+void coll_tcp_link_fail(struct tcp_link *l, coll_status why, const char *format, ...)
+{
+	const bool named = l->state == LINK_UP && l->where[0] != '\0';
+	char cause[160];
+	va_list ap;
+
+	va_start(ap, format);
+	vsnprintf(cause, sizeof(cause), format, ap);
+	va_end(ap);
+	coll_tcp_link_tear(l, why, "%s%s%s", named ? l->where : "", named ? ": " : "", cause);
 }
 
 void coll_tcp_link_ended(struct tcp_link *l)

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/delay.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "tcp.h"
@@ -211,10 +212,14 @@ struct break_of {
 	bool leaving; /* the peer has said goodbye on one: the end of the others is no death */
 	coll_status why;
 	char cause[sizeof(((struct coll_peer_link *)NULL)->cause)];
+	uint64_t silent_ns; /* the longest that a rail that is up has not been acknowledged */
+	char silent[sizeof(((struct coll_peer_link *)NULL)->cause)];
 };
 
 static void look(struct tcp_link *r, unsigned number, unsigned count, struct break_of *b)
 {
+	const uint64_t now = coll_clock_ns();
+
 	pthread_mutex_lock(&r->base.lock);
 	while (r->state == LINK_UP && coll_tcp_rx(r, 1 << 20) > 0)
 		;
@@ -223,15 +228,32 @@ static void look(struct tcp_link *r, unsigned number, unsigned count, struct bre
 	if (r->state == LINK_DOWN && !b->any) {
 		b->any = true;
 		b->why = r->base.why;
-		snprintf(b->cause, sizeof(b->cause), "socket %u of %u: %.200s", number + 1, count, r->base.cause);
+		snprintf(b->cause, sizeof(b->cause), "rail %u of %u: %.200s", number + 1, count, r->base.cause);
+	}
+	if (r->state == LINK_UP && r->unanswered_ns != 0 && now > r->unanswered_ns + b->silent_ns) {
+		b->silent_ns = now - r->unanswered_ns;
+		snprintf(b->silent, sizeof(b->silent),
+		         "rail %u of %u: %s: host unreachable: no acknowledgement for %u ms", number + 1, count,
+		         r->where, (unsigned)(b->silent_ns / COLL_NS_PER_MS));
 	}
 	pthread_mutex_unlock(&r->base.lock);
+}
+
+/* The peer ends all rails when it has lost one, and its end of that one reaches nobody. So the rail to blame is the
+ * silent one, not the first whose stream ended. */
+static const char *cause_of(const struct break_of *b)
+{
+	const bool closed = b->why == COLL_ERR_PEER_DEAD;
+
+	return closed && b->silent_ns >= COLL_DELAY_NS(TCP_UNACKNOWLEDGED) / 2 ? b->silent : b->cause;
 }
 
 static void tear(struct tcp_link *r, const struct break_of *b)
 {
 	pthread_mutex_lock(&r->base.lock);
-	coll_tcp_link_fail(r, b->why, "%s", b->cause);
+	if (r->base.notice)
+		snprintf(r->base.cause, sizeof(r->base.cause), "%s", cause_of(b));
+	coll_tcp_link_tear(r, b->why, "%s", cause_of(b));
 	coll_tcp_link_work(r);
 	pthread_mutex_unlock(&r->base.lock);
 }

@@ -318,7 +318,7 @@ static coll_status tcp_address(void *inst, void *buf, size_t cap, size_t *len_by
 
 	/* What does not fit is not announced, and both ends of a link choose rails by what is. */
 	if (status == COLL_OK && in->address.count > ((const unsigned char *)buf)[3])
-		coll_tcp_address_decode(&in->address, buf, *len_bytes);
+		coll_tcp_address_reduce(&in->address, buf, *len_bytes);
 	return status;
 }
 

@@ -45,6 +45,8 @@ enum {
 	TCP_UNHEARD_MAX = 1024,         /* so many reads without a sleeper: take the socket out of the data epoll */
 	TCP_DIRECT_LINKS = 2,           /* up to so many links are read without asking epoll */
 	TCP_EVENTS = 32,
+	TCP_INTERFACE_NAME = 16,
+	TCP_WHERE_TEXT = 112,  /* a name, two IPv6 addresses */
 	TCP_CONTROL_NAME = 32, /* room for the name of a congestion control */
 };
 
@@ -58,6 +60,7 @@ struct coll_tcp_candidate {
 	uint8_t interface; /* equal for addresses of one interface */
 	uint32_t mbps;     /* rate of the interface, as given or as the driver says; 0: unknown */
 	uint8_t ip[16];
+	char name[TCP_INTERFACE_NAME]; /* of the interface, at its own process only */
 };
 
 struct coll_tcp_address {
@@ -184,8 +187,9 @@ struct tcp_link {
 	_Atomic uint32_t generation;
 	enum tcp_state state;
 	bool bye_seen;
-	bool near; /* same network namespace: the kernel itself tells of deaths */
-	bool work; /* counted in inst->working */
+	bool near;                  /* same network namespace: the kernel itself tells of deaths */
+	char where[TCP_WHERE_TEXT]; /* while it is up: "eth1, 10.0.1.1 to 10.0.1.2"; near: "" */
+	bool work;                  /* counted in inst->working */
 
 	int fd;
 	uint64_t seed;
