@@ -17,6 +17,7 @@
 #include "bootstrap/probe.h"
 #include "comm/closing.h"
 #include "comm/settings.h"
+#include "comm/survey.h"
 #include "context/service.h"
 #include "core/fabric.h"
 #include "core/memory.h"
@@ -32,6 +33,7 @@
 #include "progress/inflight.h"
 #include "select/frame.h"
 #include "select/intra.h"
+#include "topology/search.h"
 #include "watch/mismatch.h"
 #include "watch/pair_counts.h"
 #include "watch/watchdog.h"
@@ -111,37 +113,92 @@ static uint32_t slots_for(const struct coll_settings *s, int size, uint32_t dept
 	return depth >= 2 ? depth : SLOTS_DEFAULT;
 }
 
-/* Where the ranks are, unless that cannot matter: sites that were told, hosts. */
-static coll_status find_layout(struct coll_comm *comm)
+/* Group numbers by rank, from those by process (malloc'd). */
+static uint32_t *by_rank(const struct coll_comm *comm, const uint32_t *by_process)
 {
-	struct coll_layout_split splits[2] = {{"site", true, false, NULL},
-	                                      {"host", true, false, comm->rank_map.host_of}};
-	const uint32_t first = comm->ctx->sites ? 0 : 1;
-	uint32_t *site_of = NULL;
-	coll_status st;
+	uint32_t *group_of = malloc((size_t)comm->size * sizeof(*group_of));
 
-	if (strcmp(comm->ctx->settings.layout, "flat") == 0 || comm->rank_map.hosts == 1)
-		return COLL_OK;
-	if (comm->ctx->sites) {
-		site_of = calloc((size_t)comm->size, sizeof(*site_of));
-		if (!site_of)
-			return COLL_ERR_MEMORY;
-		for (int r = 0; r < comm->size; r++)
-			site_of[r] = (uint32_t)(coll_comm_peer_info(comm, r)->site >> 16);
-		splits[0].group_of = site_of;
+	for (int r = 0; group_of && r < comm->size; r++)
+		group_of[r] = by_process[coll_comm_process(comm, r)];
+	return group_of;
+}
+
+static uint32_t *sites_of(const struct coll_comm *comm)
+{
+	uint32_t *site_of = malloc((size_t)comm->size * sizeof(*site_of));
+
+	for (int r = 0; site_of && r < comm->size; r++)
+		site_of[r] = (uint32_t)(coll_comm_peer_info(comm, r)->site >> 16);
+	return site_of;
+}
+
+enum { SPLITS_MAX = 2 + COLL_INSIDE_LEVELS_MAX };
+
+/* The levels of a communicator, and tables to be freed (by split; NULL: nothing to free). False: out of memory. */
+static bool find_splits(const struct coll_comm *comm, struct coll_layout_split *splits, uint32_t **tables, uint32_t *n)
+{
+	const struct coll_context *ctx = comm->ctx;
+	const unsigned forced = coll_settings_levels(&ctx->settings);
+	bool links = true; /* a level crosses hosts unless it lies within another that is them */
+
+	*n = 0;
+	if (ctx->sites && (!forced || forced >> COLL_LEVEL_SITE & 1)) {
+		tables[*n] = sites_of(comm);
+		splits[*n] = (struct coll_layout_split){"site", true, false, tables[*n]};
+		if (!tables[(*n)++])
+			return false;
 	}
-	st = coll_layout_create(comm->size, &splits[first], 2 - first, &comm->layout);
-	free(site_of);
+	if (!forced || forced >> COLL_LEVEL_HOST & 1) {
+		splits[(*n)++] = (struct coll_layout_split){"host", true, false, comm->rank_map.host_of};
+		links = false;
+	}
+	for (int i = 0; i < ctx->ninside; i++) {
+		tables[*n] = by_rank(comm, ctx->inside[i].group_of);
+		splits[*n] = (struct coll_layout_split){ctx->inside[i].name, links && comm->rank_map.hosts > 1, false,
+		                                        tables[*n]};
+		if (!tables[(*n)++])
+			return false;
+		links = false;
+	}
+	return true;
+}
+
+/* Where the ranks are, unless that cannot matter: sites that were told, hosts, levels inside hosts. On one host only
+ * levels that are forced matter: there are better ways than plans. */
+static coll_status find_layout(const struct coll_comm *comm, struct coll_layout **layout)
+{
+	const struct coll_settings *s = &comm->ctx->settings;
+	const bool inside_forced = coll_settings_levels(s) >> COLL_LEVEL_PACKAGE != 0;
+	struct coll_layout_split splits[SPLITS_MAX];
+	uint32_t *tables[SPLITS_MAX] = {NULL}, n;
+	coll_status st = COLL_ERR_MEMORY;
+
+	*layout = NULL;
+	if (strcmp(s->layout, "flat") == 0 || (comm->rank_map.hosts == 1 && !inside_forced))
+		return COLL_OK;
+	if (find_splits(comm, splits, tables, &n))
+		st = coll_layout_create(comm->size, splits, n, layout);
+	for (int i = 0; i < SPLITS_MAX; i++)
+		free(tables[i]);
 	return st;
 }
 
 static int most_on_a_host(const struct coll_layout *l)
 {
-	uint32_t most = 0, fewest;
+	const struct coll_layout_level *hosts = l ? &l->level[coll_layout_hosts(l)] : NULL;
+	uint32_t most = 0;
 
-	if (l)
-		coll_layout_widths(l, coll_layout_hosts(l) + 1, &most, &fewest);
+	for (uint32_t g = 0; hosts && g < hosts->groups; g++)
+		if (hosts->first[g + 1] - hosts->first[g] > most)
+			most = hosts->first[g + 1] - hosts->first[g];
 	return (int)most;
+}
+
+static void take_layout(struct coll_comm *comm, struct coll_layout *layout)
+{
+	comm->layout = layout;
+	comm->facts.layout = layout;
+	comm->facts.local_max = most_on_a_host(layout);
 }
 
 static void find_facts(struct coll_comm *comm)
@@ -164,8 +221,7 @@ static void find_facts(struct coll_comm *comm)
 		f->caps = w->caps;
 	if (near)
 		f->inside = near->caps;
-	f->layout = comm->layout;
-	f->local_max = most_on_a_host(comm->layout);
+	take_layout(comm, comm->layout);
 	/* The kernel gets frames by reference, and the transport's rate includes the kernel's
 	 * copies. A reduction finds the data just received in cache. */
 	if (f->caps.streamed) {
@@ -222,7 +278,7 @@ static coll_status find_isa(struct coll_comm *comm, struct coll_error_box *err)
 	                      comm->ctx->settings.isa);
 }
 
-static void describe(const struct coll_comm *comm)
+void coll_comm_describe(const struct coll_comm *comm)
 {
 	const struct coll_context *ctx = comm->ctx;
 	char layout[96] = "flat";
@@ -269,7 +325,7 @@ coll_status coll_comm_new(struct coll_context *ctx, uint64_t id, uint32_t epoch,
 	atomic_init(&comm->attention, COLL_ATTENTION_ALARM | (coll_device_any() ? COLL_ATTENTION_MEMORY : 0u));
 	comm->rank = coll_comm_rank_of(comm, ctx->rank);
 	comm->size = comm->rank_map.size;
-	if (find_layout(comm) != COLL_OK) {
+	if (find_layout(comm, &comm->layout) != COLL_OK) {
 		coll_comm_free(&comm);
 		return coll_error_set(err, st, "out of memory for a communicator of %d", size);
 	}
@@ -307,7 +363,6 @@ coll_status coll_comm_new(struct coll_context *ctx, uint64_t id, uint32_t epoch,
 	ctx->comms = comm;
 	pthread_mutex_unlock(&ctx->comms_lock);
 	coll_context_retain(ctx);
-	describe(comm);
 	*out = comm;
 	return COLL_OK;
 }
@@ -388,6 +443,53 @@ static const struct coll_context_hooks hooks = {
         .needs = coll_comm_needs_note,
 };
 
+/* ---- Levels inside hosts ---- */
+
+/* The communicator has made calls, so it has plans for the layout so far. It is idle. */
+static void change_layout(struct coll_comm *comm, struct coll_layout *layout)
+{
+	comm->prepared_for = NULL;
+	comm->prepared_memo = NULL;
+	for (int i = 0; i < COLL_MEMO_SLOTS; i++) {
+		struct coll_memo *m = &comm->memo[i];
+
+		if (m->fastpath_key)
+			*m->fastpath_key = 0;
+		if (m->valid)
+			coll_plan_cache_release(comm->plans, m->plan);
+		*m = (struct coll_memo){.valid = false};
+	}
+	coll_layout_destroy(&comm->layout);
+	take_layout(comm, layout);
+}
+
+/* What is inside the hosts, asked by the first communicator of a context. */
+static coll_status refine_layout(struct coll_comm *comm)
+{
+	struct coll_layout *layout = NULL;
+	coll_status st;
+
+	if (!coll_survey_matters(comm))
+		return COLL_OK;
+	st = coll_survey_run(comm);
+	if (st == COLL_OK && find_layout(comm, &layout) != COLL_OK)
+		st = coll_comm_lose(comm, COLL_ERR_MEMORY, comm->rank, "out of memory for the layout");
+	if (st == COLL_OK)
+		st = coll_survey_compare(comm, layout);
+	if (st == COLL_OK)
+		change_layout(comm, layout);
+	else
+		coll_layout_destroy(&layout);
+	return st;
+}
+
+/* The communicator failed before the program had it. Ends the context as well. */
+static void give_up(struct coll_comm **comm)
+{
+	coll_thread_error_keep(&(*comm)->box, (*comm)->lost.message);
+	coll_comm_destroy(comm);
+}
+
 coll_status coll_comm_create(coll_comm **out, const coll_config *cfg)
 {
 	struct coll_error_box err;
@@ -424,7 +526,10 @@ coll_status coll_comm_create(coll_comm **out, const coll_config *cfg)
 		st = coll_context_join(ctx, peer_infos, &err);
 	if (st == COLL_OK)
 		st = coll_comm_new(ctx, coll_comm_first_id(ctx), 0, NULL, 0, &comm, &err);
-	if (st == COLL_OK) {
+	if (st == COLL_OK && (st = refine_layout(comm)) != COLL_OK) {
+		give_up(&comm);
+	} else if (st == COLL_OK) {
+		coll_comm_describe(comm);
 		if (unknown[0])
 			coll_log(&ctx->logger, COLL_LOG_WARN,
 			         "[COLL-5102] %s is set but is not a setting of this library", unknown);
@@ -478,6 +583,8 @@ coll_status coll_comm_create_all(coll_comm **comms, int n, const coll_config *cf
 		comms[r] = NULL;
 	for (int r = 0; r < n && st == COLL_OK; r++)
 		st = coll_comm_new(ctx[r], coll_comm_first_id(ctx[r]), 0, NULL, 0, &comms[r], &err);
+	for (int r = 0; r < n && st == COLL_OK; r++)
+		coll_comm_describe(comms[r]);
 	if (st != COLL_OK) {
 		for (int r = 0; ctx && r < n; r++) {
 			if (comms)
