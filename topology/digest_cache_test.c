@@ -176,7 +176,6 @@ TEST(digest_cache, a_lock_file_of_another_kind_is_not_written)
 
 TEST(digest_cache, what_a_dead_process_left_is_used)
 {
-	struct coll_digest d;
 	struct place p;
 	int fd;
 
