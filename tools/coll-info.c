@@ -19,6 +19,7 @@
 #include "base/messages.h"
 #include "base/number.h"
 #include "coll/coll.h"
+#include "comm/survey.h"
 #include "hang.h"
 #include "inspect_client.h"
 #include "reduce/reduce.h"
@@ -65,6 +66,14 @@ static void print_ranks(const coll_comm *comm)
 	for (int r = 0; r < coll_comm_size(comm); r++)
 		printf("  rank %d on %s, from rank 0 by %s\n", r, coll_comm_host(comm, r),
 		       coll_comm_transport(comm, r));
+}
+
+static void print_layout(const coll_comm *comm)
+{
+	char text[2048];
+
+	coll_survey_describe(comm, text, sizeof(text));
+	printf("%s", text);
 }
 
 static void print_choices(coll_comm *comm)
@@ -274,6 +283,7 @@ static int show(struct coll_settings *s, const struct wanted *w)
 			print_here();
 			print_rdma(s);
 			print_ranks(comm);
+			print_layout(comm);
 		}
 		if (!w->brief)
 			print_choices(comm);

@@ -274,6 +274,8 @@ static bool split_run(const struct run *u, enum coll_level level, bool forced, c
 
 	for (int i = u->from + 1; i < u->to; i++)
 		pieces += begins_group(u, i, level);
+	if (pieces == 1 && level > COLL_LEVEL_HOST && u->to - u->from > 1 && key(nth(u, u->from), level) < 0)
+		snprintf(why, COLL_SEARCH_WHY, "no place of the ranks is known (ranks that are not bound?)");
 	if (pieces == 1)
 		return false;
 	if (level <= COLL_LEVEL_HOST)

@@ -18,6 +18,7 @@ ROW(TEXT, LOCAL, dump_signal, "COLL_DUMP_SIGNAL", "usr1", "write a dump of the f
 ROW(INT, LOCAL, warn_ms, "COLL_WARN_MS", "30000", "warn when a live peer has kept a call waiting for this long; 0: never")
 ROW(TEXT, AGREED, algo, "COLL_ALGO", "", "force algorithms: ring for all collectives, or all_reduce:ring,broadcast:binomial; auto: the choice of the cost model (all_reduce:auto,ring)")
 ROW(TEXT, AGREED, layout, "COLL_LAYOUT", "auto", "auto: plans follow the hosts on which the ranks are; flat: plans take no notice of them")
+ROW(TEXT, AGREED, levels, "COLL_LEVELS", "auto", "auto: hosts, and the levels inside them that are expected to pay; else these levels and no others, from the outside to the inside: site,host,package,numa,l3")
 ROW(TEXT, LOCAL, site, "COLL_SITE", "", "hosts with the same text share a site, such as a rack: plans send the least from one site to another; all hosts have one, or none")
 ROW(TEXT, AGREED, transports, "COLL_TRANSPORTS", "", "transports to use, in order of preference: shm,tcp (all when empty)")
 ROW(TEXT, LOCAL, host_id, "COLL_HOST_ID", "", "ranks with the same text count as one host (default: determined by the library)")

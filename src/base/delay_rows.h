@@ -1,5 +1,5 @@
 /*
- * Every delay of the library: one row each. No other file of src/ and transports/ defines
+ * Every delay of the library: one row each. No other file of src/, transports/ and topology/ defines
  * one (tests/headers/delays.py). delay.h turns the rows into constants and checks the sums
  * that the promises need.
  *
@@ -14,7 +14,7 @@
  *   PACE     how often something is looked at, said or tried again; no verdict waits for one alone
  */
 
-/* Creation: src/bootstrap. */
+/* Creation: src/bootstrap, topology. */
 ROW(BIND_AGAIN, 20, PACE, "between tries to bind a port that an earlier job is just leaving")
 ROW(BIND, 3000, CREATE, "to get the port of rank 0")
 ROW(PORT_OWNER, 2000, CREATE, "to find out whether this job itself holds the port of rank 0")
@@ -31,6 +31,8 @@ ROW(RENDEZVOUS_ATTACH, 3000, CREATE, "until a child whose parent cannot be reach
 ROW(RENDEZVOUS_FAREWELL, 1000, CREATE, "to send the error of a failed rendezvous to those who wait")
 ROW(RENDEZVOUS_LATE, 1000, CREATE, "to answer those who come after it has failed")
 ROW(RENDEZVOUS_NOTICE, 1000, PACE, "between notices to waiting ranks of who is missing")
+ROW(DIGEST_WAIT, 5000, CREATE, "for another process of the host that reads its topology; then each reads it itself")
+ROW(DIGEST_LOOK, 1, PACE, "between looks whether it has")
 ROW(RENDEZVOUS_LISTEN_AGAIN, 20, PACE, "without a descriptor for a newcomer")
 
 /* Control plane: src/control. */

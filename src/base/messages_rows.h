@@ -49,6 +49,8 @@ MESSAGE(3102, COLL_OK, "Ranks wait for each other in calls that cannot match: on
 MESSAGE(3201, COLL_OK, "Two ranks wait for each other although both are alive.", "A defect, or fault injection: report it with the dumps of both ranks (COLL_DUMP_FILE).")
 MESSAGE(3202, COLL_OK, "Received data does not have the form that ranks of this library send.", "Suspect the network or the memory of the two hosts; report it with the dumps of both ranks.")
 MESSAGE(3203, COLL_OK, "Ranks disagree on the communicators made so far.", "A defect: report it with the dumps of all ranks (COLL_DUMP_FILE).")
+MESSAGE(3204, COLL_OK, "What a rank says about its host is damaged.", "Ranks load different builds of this library, or a defect: COLL_LAYOUT=flat does without; report it.")
+MESSAGE(3205, COLL_OK, "Ranks derive different layouts from the same facts.", "Ranks load different builds of this library, or a defect: COLL_LAYOUT=flat does without; report it.")
 MESSAGE(3301, COLL_OK, "A rank called coll_comm_abort().", "The text has its number and its reason.")
 MESSAGE(4000, COLL_ERR_SYSTEM, "A system call failed.", "The text has the call and the system's reason, usually a limit.")
 MESSAGE(4001, COLL_ERR_BOOTSTRAP, "The ranks could not connect to each other.", "The text says how far they came; launching.md lists what each launcher needs.")

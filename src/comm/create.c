@@ -16,7 +16,9 @@
 #include "bootstrap/id.h"
 #include "bootstrap/probe.h"
 #include "comm/closing.h"
+#include "comm/layout.h"
 #include "comm/settings.h"
+#include "comm/survey.h"
 #include "context/service.h"
 #include "core/fabric.h"
 #include "core/memory.h"
@@ -111,110 +113,14 @@ static uint32_t slots_for(const struct coll_settings *s, int size, uint32_t dept
 	return depth >= 2 ? depth : SLOTS_DEFAULT;
 }
 
-/* A length that came from elsewhere is not larger than its room. */
-static size_t address_bytes(const struct coll_peer_info *info, int position)
-{
-	const uint32_t len = info->transport[position].len_bytes;
-
-	return len < COLL_PEER_INFO_ADDRESS_BYTES ? len : COLL_PEER_INFO_ADDRESS_BYTES;
-}
-
-static struct coll_transport_path path_between(const struct coll_comm *comm, const struct coll_opened_transport *w,
-                                               int r, int s)
-{
-	const struct coll_peer_info *a = coll_comm_peer_info(comm, r), *b = coll_comm_peer_info(comm, s);
-	struct coll_transport_path path;
-
-	w->table.path(w->inst, a->transport[w->position].bytes, address_bytes(a, w->position),
-	              b->transport[w->position].bytes, address_bytes(b, w->position), &path);
-	return path;
-}
-
-/* The most streams that a link between hosts has, by the addresses of the first rank of each: so all ranks find the
- * same. 0: one host. */
-static uint32_t streams_between_hosts(const struct coll_comm *comm, const struct coll_opened_transport *w)
-{
-	uint32_t most = 0, hosts = 1; /* seen so far */
-
-	for (int r = 1; r < comm->size; r++) {
-		uint32_t streams;
-
-		if (comm->rank_map.host_of[r] != hosts)
-			continue;
-		hosts++;
-		streams = path_between(comm, w, 0, r).streams;
-		most = streams > most ? streams : most;
-	}
-	return most;
-}
-
-/* Of how many other hosts the paths are looked at for the rate of a host's links. */
-enum { HOSTS_LOOKED_AT = 8 };
-
-/* The rate of the links of each rank's host, in Mb/s, 0 unknown: that of the fastest of its paths to some other hosts,
- * by the addresses of the first rank of each. Whether all are known and two differ by a tenth. */
-static bool rates_of_hosts(const struct coll_comm *comm, const struct coll_opened_transport *w, const int *first,
-                           uint32_t *rate_of)
-{
-	const uint32_t hosts = comm->rank_map.hosts;
-	uint32_t least = UINT32_MAX, most = 0;
-
-	for (uint32_t h = 0; h < hosts; h++) {
-		uint32_t *rate = &rate_of[first[h]];
-
-		for (uint32_t i = 1; i < hosts && i <= HOSTS_LOOKED_AT; i++) {
-			const uint32_t mbps = path_between(comm, w, first[h], first[(h + i) % hosts]).mbps;
-
-			*rate = mbps > *rate ? mbps : *rate;
-		}
-		least = *rate < least ? *rate : least;
-		most = *rate > most ? *rate : most;
-	}
-	for (int r = 0; r < comm->size; r++)
-		rate_of[r] = rate_of[first[comm->rank_map.host_of[r]]];
-	return least > 0 && least < most - most / 10;
-}
-
-/* Where the ranks are, unless that cannot matter: sites that were told, hosts, the rates of their links. */
-static coll_status find_layout(struct coll_comm *comm)
-{
-	struct coll_layout_split splits[2] = {{"site", true, false, NULL},
-	                                      {"host", true, false, comm->rank_map.host_of}};
-	const struct coll_opened_transport *w = common_transport(comm, true);
-	const uint32_t hosts = comm->rank_map.hosts, from = comm->ctx->sites ? 0 : 1;
-	const size_t n = (size_t)comm->size;
-	uint32_t *site_of, *rate_of;
-	coll_status st = COLL_ERR_MEMORY;
-	int *first;
-
-	if (strcmp(comm->ctx->settings.layout, "flat") == 0 || hosts == 1)
-		return COLL_OK;
-	site_of = calloc(n, sizeof(*site_of));
-	rate_of = calloc(n, sizeof(*rate_of));
-	first = calloc(hosts, sizeof(*first));
-	if (site_of && rate_of && first) {
-		for (int r = comm->size - 1; r >= 0; r--) {
-			first[comm->rank_map.host_of[r]] = r;
-			site_of[r] = (uint32_t)(coll_comm_peer_info(comm, r)->site >> 16);
-		}
-		splits[0].group_of = site_of;
-		splits[1].keep = w && rates_of_hosts(comm, w, first, rate_of);
-		st = coll_layout_create(comm->size, &splits[from], 2 - from, &comm->layout);
-	}
-	if (st == COLL_OK && splits[1].keep && comm->layout)
-		coll_layout_rate(comm->layout, rate_of);
-	free(site_of);
-	free(rate_of);
-	free(first);
-	return st;
-}
-
 static int most_on_a_host(const struct coll_layout *l)
 {
-	uint32_t most = 0, fewest;
+	const struct coll_layout_level *hosts = l ? &l->level[coll_layout_hosts(l)] : NULL;
+	uint32_t most = 0;
 
-	if (l)
-		coll_layout_widths(l, coll_layout_hosts(l) + 1, &most, &fewest);
+	for (uint32_t g = 0; hosts && g < hosts->groups; g++)
+		if (hosts->first[g + 1] - hosts->first[g] > most)
+			most = hosts->first[g + 1] - hosts->first[g];
 	return (int)most;
 }
 
@@ -228,6 +134,13 @@ static uint32_t windows_for(uint32_t streams)
 	if (windows > COLL_WINDOWS_MAX && streams < COLL_WINDOWS_MAX)
 		windows = COLL_WINDOWS_MAX / streams * streams;
 	return windows < COLL_WINDOWS_MAX ? windows : COLL_WINDOWS_MAX;
+}
+
+static void take_layout(struct coll_comm *comm, struct coll_layout *layout)
+{
+	comm->layout = layout;
+	comm->facts.layout = layout;
+	comm->facts.local_max = most_on_a_host(layout);
 }
 
 static void find_facts(struct coll_comm *comm)
@@ -246,15 +159,14 @@ static void find_facts(struct coll_comm *comm)
 	                                .scratch_bytes_max = s->memory_budget / 2,
 	                                .forced = s->algo};
 	if (w) {
-		const uint32_t streams = streams_between_hosts(comm, w);
+		const uint32_t streams = coll_comm_streams(comm, w);
 
 		f->caps = w->caps;
 		f->caps.streams = streams > 0 ? streams : f->caps.streams;
 	}
 	if (near)
 		f->inside = near->caps;
-	f->layout = comm->layout;
-	f->local_max = most_on_a_host(comm->layout);
+	take_layout(comm, comm->layout);
 	/* The kernel gets frames by reference, and the transport's rate includes the kernel's
 	 * copies. A reduction finds the data just received in cache. */
 	if (f->caps.streamed) {
@@ -310,7 +222,7 @@ static coll_status find_isa(struct coll_comm *comm, struct coll_error_box *err)
 	                      comm->ctx->settings.isa);
 }
 
-static void describe(const struct coll_comm *comm)
+void coll_comm_describe(const struct coll_comm *comm)
 {
 	const struct coll_context *ctx = comm->ctx;
 	char layout[96] = "flat";
@@ -357,7 +269,7 @@ coll_status coll_comm_new(struct coll_context *ctx, uint64_t id, uint32_t epoch,
 	atomic_init(&comm->attention, COLL_ATTENTION_ALARM | (coll_device_any() ? COLL_ATTENTION_MEMORY : 0u));
 	comm->rank = coll_comm_rank_of(comm, ctx->rank);
 	comm->size = comm->rank_map.size;
-	if (find_layout(comm) != COLL_OK) {
+	if (coll_comm_find_layout(comm, common_transport(comm, true), &comm->layout) != COLL_OK) {
 		coll_comm_free(&comm);
 		return coll_error_set(err, st, "out of memory for a communicator of %d", size);
 	}
@@ -395,7 +307,6 @@ coll_status coll_comm_new(struct coll_context *ctx, uint64_t id, uint32_t epoch,
 	ctx->comms = comm;
 	pthread_mutex_unlock(&ctx->comms_lock);
 	coll_context_retain(ctx);
-	describe(comm);
 	*out = comm;
 	return COLL_OK;
 }
@@ -476,6 +387,53 @@ static const struct coll_context_hooks hooks = {
         .needs = coll_comm_needs_note,
 };
 
+/* ---- Levels inside hosts ---- */
+
+/* The communicator has made calls, so it has plans for the layout so far. It is idle. */
+static void change_layout(struct coll_comm *comm, struct coll_layout *layout)
+{
+	comm->prepared_for = NULL;
+	comm->prepared_memo = NULL;
+	for (int i = 0; i < COLL_MEMO_SLOTS; i++) {
+		struct coll_memo *m = &comm->memo[i];
+
+		if (m->fastpath_key)
+			*m->fastpath_key = 0;
+		if (m->valid)
+			coll_plan_cache_release(comm->plans, m->plan);
+		*m = (struct coll_memo){.valid = false};
+	}
+	coll_layout_destroy(&comm->layout);
+	take_layout(comm, layout);
+}
+
+/* What is inside the hosts, asked by the first communicator of a context. */
+static coll_status refine_layout(struct coll_comm *comm)
+{
+	struct coll_layout *layout = NULL;
+	coll_status st;
+
+	if (!coll_survey_matters(comm))
+		return COLL_OK;
+	st = coll_survey_run(comm);
+	if (st == COLL_OK && coll_comm_find_layout(comm, common_transport(comm, true), &layout) != COLL_OK)
+		st = coll_comm_lose(comm, COLL_ERR_MEMORY, comm->rank, "out of memory for the layout");
+	if (st == COLL_OK)
+		st = coll_survey_compare(comm, layout);
+	if (st == COLL_OK)
+		change_layout(comm, layout);
+	else
+		coll_layout_destroy(&layout);
+	return st;
+}
+
+/* The communicator failed before the program had it. Ends the context as well. */
+static void give_up(struct coll_comm **comm)
+{
+	coll_thread_error_keep(&(*comm)->box, (*comm)->lost.message);
+	coll_comm_destroy(comm);
+}
+
 coll_status coll_comm_create(coll_comm **out, const coll_config *cfg)
 {
 	struct coll_error_box err;
@@ -512,7 +470,10 @@ coll_status coll_comm_create(coll_comm **out, const coll_config *cfg)
 		st = coll_context_join(ctx, peer_infos, &err);
 	if (st == COLL_OK)
 		st = coll_comm_new(ctx, coll_comm_first_id(ctx), 0, NULL, 0, &comm, &err);
-	if (st == COLL_OK) {
+	if (st == COLL_OK && (st = refine_layout(comm)) != COLL_OK) {
+		give_up(&comm);
+	} else if (st == COLL_OK) {
+		coll_comm_describe(comm);
 		if (unknown[0])
 			coll_log(&ctx->logger, COLL_LOG_WARN,
 			         "[COLL-5102] %s is set but is not a setting of this library", unknown);
@@ -566,6 +527,8 @@ coll_status coll_comm_create_all(coll_comm **comms, int n, const coll_config *cf
 		comms[r] = NULL;
 	for (int r = 0; r < n && st == COLL_OK; r++)
 		st = coll_comm_new(ctx[r], coll_comm_first_id(ctx[r]), 0, NULL, 0, &comms[r], &err);
+	for (int r = 0; r < n && st == COLL_OK; r++)
+		coll_comm_describe(comms[r]);
 	if (st != COLL_OK) {
 		for (int r = 0; ctx && r < n; r++) {
 			if (comms)

@@ -12,6 +12,9 @@
 coll_status coll_comm_new(struct coll_context *ctx, uint64_t id, uint32_t epoch, const int *process_of, int size,
                           struct coll_comm **comm, struct coll_error_box *err);
 
+/* One line in the log about a new communicator. */
+void coll_comm_describe(const struct coll_comm *comm);
+
 /* The id of the communicator that contains all ranks of the job. */
 uint64_t coll_comm_first_id(const struct coll_context *ctx);
 void coll_comm_free(struct coll_comm **comm);

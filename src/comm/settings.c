@@ -17,6 +17,7 @@
 #include "bootstrap/address.h"
 #include "core/comm.h"
 #include "select/forced.h"
+#include "topology/search.h"
 
 enum { SLOTS_MAX = 256, TCP_BUFFER_MAX = (1 << 30) - 1 };
 
@@ -97,10 +98,26 @@ static coll_status check_link_rates(const char *text, struct coll_error_box *err
 	return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1106] COLL_LINK_RATES=%.80s: %s", text, why);
 }
 
+/* "auto", or a list of levels. */
+static bool read_levels(const char *text, unsigned *levels, char *why, size_t why_bytes)
+{
+	*levels = 0;
+	return strcmp(text, "auto") == 0 || coll_search_parse_levels(text, levels, why, why_bytes);
+}
+
+unsigned coll_settings_levels(const struct coll_settings *settings)
+{
+	unsigned levels;
+	char why[200];
+
+	return read_levels(settings->levels, &levels, why, sizeof(why)) ? levels : 0;
+}
+
 coll_status coll_settings_check(const struct coll_settings *s, struct coll_error_box *err)
 {
 	coll_status st = check_numbers(s, err);
 	uint16_t first, last;
+	unsigned levels;
 	char why[200];
 
 	if (st == COLL_OK)
@@ -111,6 +128,8 @@ coll_status coll_settings_check(const struct coll_settings *s, struct coll_error
 		st = check_word("COLL_PROGRESS", s->progress, "on off auto", err);
 	if (st == COLL_OK)
 		st = check_word("COLL_LAYOUT", s->layout, "auto flat", err);
+	if (st == COLL_OK && !read_levels(s->levels, &levels, why, sizeof(why)))
+		st = coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1106] COLL_LEVELS=%s: %s, or auto", s->levels, why);
 	if (st == COLL_OK)
 		st = check_word("COLL_SHM_COPY", s->shm_copy, "auto cached streamed cma", err);
 	if (st == COLL_OK)

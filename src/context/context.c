@@ -522,6 +522,9 @@ void coll_context_close(struct coll_context **ctx)
 	pthread_mutex_destroy(&c->comms_lock);
 	pthread_mutex_destroy(&c->closing_lock);
 	coll_history_close(&c->history);
+	for (int i = 0; i < c->ninside; i++)
+		free(c->inside[i].group_of);
+	free(c->inside_text);
 	free(c->host_of);
 	free(c->oversubscribed);
 	free(c->processes);

@@ -60,7 +60,13 @@ struct coll_process {
 	_Atomic int down; /* enum coll_link_end: how its link broke; 0: it has not */
 };
 
-enum { COLL_SERVICE_CLIENTS_MAX = 2 };
+enum { COLL_SERVICE_CLIENTS_MAX = 2, COLL_INSIDE_LEVELS_MAX = 3 };
+
+/* A level inside the hosts: which group of it each process is in. See comm/survey.h. */
+struct coll_inside_level {
+	const char *name; /* constant */
+	uint32_t *group_of;
+};
 
 struct coll_context {
 	const struct coll_context_hooks *hooks;
@@ -127,6 +133,10 @@ struct coll_context {
 	uint32_t *host_of;     /* by process */
 	bool sites;            /* COLL_SITE was told: see peer_infos */
 	bool *oversubscribed;  /* by host: its machine has more processes than cores */
+	/* Set by the first communicator, before the program has it. */
+	struct coll_inside_level inside[COLL_INSIDE_LEVELS_MAX];
+	int ninside;
+	char *inside_text; /* lines about them for people; NULL: they were not looked for */
 };
 
 /* Callbacks by which higher folders serve a context. comm/create.c fills the table. It is constant

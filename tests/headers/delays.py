@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every delay of src/ and transports/ is a row of src/base/delay_rows.h, and every row is used.
+"""Every delay of src/, transports/ and topology/ is a row of src/base/delay_rows.h, and every row is used.
 
 usage: delays.py SOURCE_ROOT"""
 import os
@@ -27,7 +27,7 @@ PLANTED = re.compile(r"planted\(SLOW_JUDGE\)")
 
 
 def sources(root):
-    for top in ("src", "transports"):
+    for top in ("src", "transports", "topology"):
         for folder, _, names in os.walk(os.path.join(root, top)):
             for name in names:
                 path = os.path.relpath(os.path.join(folder, name), root)
