@@ -14,9 +14,9 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 
 MUTANTS = [
-    ("the wrong lane of a child", "levels.c", "(uint64_t)j * lanes + count - 1) / count", "(uint64_t)j * lanes) / count"),
-    ("an owner beside the right one", "levels.c", "lane_at(v, stage, chunk) * count / v->lanes[stage]",
-     "(lane_at(v, stage, chunk) + (stage + 1 == v->stages)) % v->lanes[stage] * count / v->lanes[stage]"),
+    ("the wrong lane of a child", "levels.c", "(uint64_t)j * v->lanes[stage] + count - 1) / count", "(uint64_t)j * v->lanes[stage]) / count"),
+    ("an owner beside the right one", "levels.c", "child_of(v, stage, lane_at(v, stage, chunk), count)",
+     "child_of(v, stage, (lane_at(v, stage, chunk) + (stage + 1 == v->stages)) % v->lanes[stage], count)"),
     ("stages in the wrong order of chunks", "levels.c", "for (uint32_t i = v->outer; i < stage; i++)",
      "for (uint32_t i = stage + 1; i < v->stages; i++)"),
     ("blocks in the order of ranks", "levels.c", "v->block_at[next++] = block - 1;", "v->block_at[next] = (block + (next > 1)) % n, next++;"),
@@ -40,6 +40,8 @@ MUTANTS = [
     ("a frame of two receivers", "pipeline.c", " &&\n\t       coll_pipeline_owner(c, other, lane + run) == there)", ")"),
     ("the root's host keeps the sums", "reduce_lanes.c", "if (c.at == 0)", "if (c.at == c.count)"),
     ("sums without the last host", "reduce_lanes.c", "ends ? from : to, &sent, c->levels.chunks", "to, &sent, c->levels.chunks"),
+    ("a share too few", "levels.c", "lane += v->share[i];", "lane += v->share[i] - (i == 1 && v->share[i] > 1);"),
+    ("a share is summed by its neighbour", "circulant.c", "receive_reduce(&v->rings[k], b, -d, 0, 1,", "receive_reduce(&v->rings[k], b, -d, 1, 1,"),
     ("the root sends what it was sent", "circulant.c", "rank == root ||", "rank == -1 ||"),
 ]
 
