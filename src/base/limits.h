@@ -122,7 +122,7 @@ enum {
 	COLL_PRICE_EXCHANGE_MAX = 256 << 10,
 	/* Between hosts of several ranks: shorter vectors go through one rank of each. levels.md, Short calls */
 	COLL_LEADERS_MAX = 16 << 10,
-	/* Ranks of a host; with fewer no level inside it has two groups of two. layout */
+	/* Ranks of a host; with fewer no level inside it has two groups of two. levels.md, Inside hosts */
 	COLL_LEVELS_RANKS_MIN = 4,
 
 	/* ---- Short calls ---- */

@@ -58,7 +58,7 @@ def main():
         print(("ok    " if fine else "FAILED") + " " + what, flush=True)
         if not fine:
             print(output[-4000:])
-        passed += fine
+        passed += bool(fine)
         failed += not fine
 
     def case(what, hosts, env, layout, digests=None, program="allreduce", contains=""):
@@ -133,6 +133,17 @@ def main():
           "coll-info", r.stdout + r.stderr)
     r = run(collrun, f"{folder}/allreduce_perf", EVEN, f"{forced} COLL_ALGO=all_gather:ring,all_reduce:ring", "-b 8 -e 8 -c 1")
     check(r.returncode == 0, "forced algorithms", r.stdout + r.stderr)
+
+    # Damage on the way: digests and hashes of layouts that differ are errors on every rank, which name a rank.
+    said, ended = "", True
+    for frame in range(6):
+        r = run(collrun, f"{folder}/allreduce_perf", EVEN, f"{forced}; export COLL_HOOK=flip:rank=1,frame={frame},byte=9", "-b 8 -e 8 -n 1 -w 1")
+        said += r.stdout + r.stderr
+        ended = ended and r.returncode < 124
+    check(ended and re.search(r"the digest of rank \d is not what it announced .*COLL-3204", said), "a digest that is damaged on the way", said)
+    check(re.search(r"ranks 0 and \d derive different layouts: the first difference is in level \w+ .*COLL-3205", said), "hashes that differ", said)
+    r = run(collrun, f"{folder}/allreduce_perf", EVEN, f"{forced}; export COLL_HOOK=kill:rank=2,frame=1", "-b 8 -e 8 -n 1 -w 1")
+    check(len(re.findall(r"rank 2 on host \S+ \(process \d+\) is dead", r.stdout + r.stderr)) >= 7, "a rank dies meanwhile", r.stdout + r.stderr)
     print(f"{passed} passed, {failed} failed, 0 skipped")
     return 1 if failed else 0
 
