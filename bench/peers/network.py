@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 
 INSIDE = "COLL_LAYOUTS_INSIDE"
 # Where the kernel's tables of names, memory files and temporary files of this run are: they vanish with it.
@@ -77,6 +78,17 @@ class Network:
             self.make_bridges(rail)
             for host in range(links.hosts):
                 self.plug(rail, host)
+        for host in range(links.hosts):
+            self.await_carriers(self.name(host))
+
+    @staticmethod
+    def await_carriers(name):
+        """The kernel says that a carrier is there some time after both ends are up."""
+        end = time.monotonic() + 10
+        while "NO-CARRIER" in run("ip", "-n", name, "link", "show"):
+            if time.monotonic() > end:
+                raise Refused("an interface of %s has no carrier" % name)
+            time.sleep(0.01)
 
     @staticmethod
     def name(host):

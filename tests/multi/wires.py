@@ -4,6 +4,8 @@ import os
 import shutil
 import subprocess
 
+from job import until
+
 
 def run(*words):
     return subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
@@ -45,7 +47,12 @@ class Wires:
         return ip("-n", a, "link", "add", e, "type", "veth", "peer", "name", e, "netns", b) and \
             all(ip("-n", n, "addr", "add", self.address(k, i) + "/24", "dev", e) and
                 ip("-n", n, "link", "set", e, "address", self.mac(k, i)) and
-                ip("-n", n, "link", "set", e, "up") for i, n in enumerate(self.names)) and self.know(k)
+                ip("-n", n, "link", "set", e, "up") for i, n in enumerate(self.names)) and self.carried(k) and self.know(k)
+
+    def carried(self, k):
+        """The kernel says that a carrier is there some time after both ends are up."""
+        return until(lambda: not any("NO-CARRIER" in subprocess.run(["ip", "-n", n, "link", "show", f"e{k}"],
+                                                                    capture_output=True, text=True).stdout for n in self.names), 10)
 
     def know(self, k):
         """A kernel repeats a question for the other's address, lost with the wire, only after 1 s: it has it."""
@@ -59,6 +66,7 @@ class Wires:
         """One end of the pair goes down, without a word, or up again."""
         ip("-n", self.names[side], "link", "set", f"e{k}", state)
         if state == "up":
+            self.carried(k)
             self.know(k)
 
     def lose(self, k):
