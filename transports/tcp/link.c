@@ -283,6 +283,7 @@ coll_status coll_tcp_link_up(struct tcp_link *l, int fd, uint64_t seed, bool sam
 	l->fd = fd;
 	l->seed = seed;
 	l->near = both_ends_here(fd);
+	l->lost = 0;
 	l->where[0] = '\0';
 	if (!l->near)
 		coll_tcp_address_where(&in->address, fd, l->where, sizeof(l->where));

@@ -24,6 +24,7 @@
 #include "transports/tcp/link.h"
 #include "transports/tcp/pairs.h"
 #include "transports/tcp/rx.h"
+#include "transports/tcp/tx.h"
 
 bool coll_tcp_rails_parse(const char *text, unsigned *sockets)
 {
@@ -209,11 +210,14 @@ coll_status coll_tcp_rails_status(void *link)
 
 struct break_of {
 	bool any;
-	bool leaving; /* the peer has said goodbye on one: the end of the others is no death */
+	bool leaving;    /* the peer has said goodbye on one: the end of the others is no death */
+	unsigned number; /* of the rail to blame */
+	unsigned lost;   /* as in struct tcp_link */
 	coll_status why;
 	char cause[sizeof(((struct coll_peer_link *)NULL)->cause)];
-	uint64_t silent_ns; /* the longest that a rail that is up has not been acknowledged */
-	char silent[sizeof(((struct coll_peer_link *)NULL)->cause)];
+	/* That has not been acknowledged for longest, of those that are up. */
+	uint64_t silent_ns;
+	unsigned silent;
 };
 
 static void look(struct tcp_link *r, unsigned number, unsigned count, struct break_of *b)
@@ -224,36 +228,50 @@ static void look(struct tcp_link *r, unsigned number, unsigned count, struct bre
 	while (r->state == LINK_UP && coll_tcp_rx(r, 1 << 20) > 0)
 		;
 	b->leaving |= r->bye_seen || r->state == LINK_ENDED;
+	b->lost = r->lost <= count && r->lost > 0 ? r->lost : b->lost;
 	coll_tcp_link_work(r);
 	if (r->state == LINK_DOWN && !b->any) {
 		b->any = true;
+		b->number = number;
 		b->why = r->base.why;
 		snprintf(b->cause, sizeof(b->cause), "rail %u of %u: %.200s", number + 1, count, r->base.cause);
 	}
 	if (r->state == LINK_UP && r->unanswered_ns != 0 && now > r->unanswered_ns + b->silent_ns) {
 		b->silent_ns = now - r->unanswered_ns;
-		snprintf(b->silent, sizeof(b->silent),
-		         "rail %u of %u: %s: host unreachable: no acknowledgement for %u ms", number + 1, count,
-		         r->where, (unsigned)(b->silent_ns / COLL_NS_PER_MS));
+		b->silent = number;
 	}
 	pthread_mutex_unlock(&r->base.lock);
 }
 
 /* The peer ends all rails when it has lost one, and its end of that one reaches nobody. So the rail to blame is the
- * silent one, not the first whose stream ended. */
-static const char *cause_of(const struct break_of *b)
+ * one that it names, or else one that is silent, not the first whose stream ended. */
+static void blame(struct tcp_link *const *rail, unsigned count, struct break_of *b)
 {
-	const bool closed = b->why == COLL_ERR_PEER_DEAD;
+	const bool silent = b->silent_ns >= COLL_DELAY_NS(TCP_UNACKNOWLEDGED) / 2;
+	const char *where;
 
-	return closed && b->silent_ns >= COLL_DELAY_NS(TCP_UNACKNOWLEDGED) / 2 ? b->silent : b->cause;
+	if (b->why != COLL_ERR_PEER_DEAD || (b->lost == 0 && !silent))
+		return;
+	b->number = b->lost > 0 ? b->lost - 1 : b->silent;
+	pthread_mutex_lock(&rail[b->number]->base.lock);
+	where = rail[b->number]->where;
+	snprintf(b->cause, sizeof(b->cause), "rail %u of %u: %s%sthe peer no longer reaches this host", b->number + 1,
+	         count, where, *where ? ": " : "");
+	pthread_mutex_unlock(&rail[b->number]->base.lock);
 }
 
 static void tear(struct tcp_link *r, const struct break_of *b)
 {
+	struct coll_tcp_head lost = {.type = COLL_TCP_LOST, .channel = b->number};
+
 	pthread_mutex_lock(&r->base.lock);
+	if (r->state == LINK_UP) {
+		coll_tcp_tx_control(r, &lost);
+		coll_tcp_tx_flush(r);
+	}
 	if (r->base.notice)
-		snprintf(r->base.cause, sizeof(r->base.cause), "%s", cause_of(b));
-	coll_tcp_link_tear(r, b->why, "%s", cause_of(b));
+		snprintf(r->base.cause, sizeof(r->base.cause), "%s", b->cause);
+	coll_tcp_link_tear(r, b->why, "%s", b->cause);
 	coll_tcp_link_work(r);
 	pthread_mutex_unlock(&r->base.lock);
 }
@@ -276,6 +294,8 @@ void coll_tcp_rails_tear(struct tcp_inst *in)
 		pthread_mutex_unlock(&l->base.lock);
 		for (unsigned k = 0; k < count && count > 1; k++)
 			look(rail[k], k, count, &b);
+		if (b.any && !b.leaving)
+			blame(rail, count, &b);
 		for (unsigned k = 0; k < count && b.any && !b.leaving; k++)
 			tear(rail[k], &b);
 	}

@@ -161,6 +161,12 @@ TEST(rails, one_that_breaks_ends_the_link_once)
 		}
 		shutdown(p.link[0]->rail[i]->fd, SHUT_RDWR);
 		CHECK(BOTH(&p, p.s[0].downs > 0 && p.s[1].downs > 0), "socket %u", i);
+		for (unsigned k = 0; k < 2; k++) {
+			char name[20];
+
+			snprintf(name, sizeof(name), "rail %u of 3: ", i + 1);
+			CHECK(strstr(p.s[k].cause, name) == p.s[k].cause, "socket %u: %s", i, p.s[k].cause);
+		}
 		for (unsigned w = 0; w < RAILS; w++) {
 			const void *q;
 			struct coll_frame f;
@@ -310,6 +316,30 @@ TEST(rails, a_socket_too_many_is_refused)
 	coll_tcp_say(q.fd, &m);
 	CHECK(UNTIL(&s, atomic_load(&s.in->refused) == 2));
 	close(q.fd);
+	station_close(&s);
+}
+
+/* A peer names the rail that it has lost; this end has seen nothing of that. */
+TEST(rails, the_peer_names_the_rail)
+{
+	struct station s = {.sockets = "3"};
+	struct raw_peer p[RAILS];
+	struct coll_tcp_head head = {.type = COLL_TCP_LOST, .channel = 2, .credit_channel = COLL_TCP_NO_CHANNEL};
+	void *link;
+
+	REQUIRE(station_open(&s, 1) == COLL_OK);
+	for (unsigned k = 0; k < RAILS; k++)
+		REQUIRE(raw_connect_rail(&p[k], &s, 2, k));
+	link = raw_link(&s, 2, 1);
+	REQUIRE(UNTIL(&s, all_up(link)));
+	raw_seal(&p[0], &head);
+	raw_send(&p[0], &s, &head, sizeof(head));
+	close(p[0].fd);
+	CHECK(UNTIL(&s, s.downs == 1) && s.why == COLL_ERR_PEER_DEAD);
+	CHECK(strstr(s.cause, "rail 3 of 3: the peer no longer reaches this host") != NULL, "%s", s.cause);
+	s.t->link_close(link);
+	close(p[1].fd);
+	close(p[2].fd);
 	station_close(&s);
 }
 

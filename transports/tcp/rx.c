@@ -123,6 +123,9 @@ static const char *control(struct tcp_link *l, const struct coll_tcp_head *head)
 	case COLL_TCP_GRANT: return coll_tcp_channel_granted(l, head);
 	case COLL_TCP_CLOSE: return coll_tcp_channel_withdrawn(l, head->channel);
 	case COLL_TCP_CLOSED: return coll_tcp_channel_drained(l, head->channel);
+	case COLL_TCP_LOST:
+		l->lost = head->channel + 1;
+		return head->channel < TCP_RAILS_MAX ? NULL : "a rail that no link has";
 	case COLL_TCP_BYE: l->bye_seen = true; return NULL;
 	default: return "a frame of unknown type";
 	}

@@ -187,6 +187,7 @@ struct tcp_link {
 	_Atomic uint32_t generation;
 	enum tcp_state state;
 	bool bye_seen;
+	unsigned lost;              /* the peer ends the link because of rail lost - 1; 0: it has not said so */
 	bool near;                  /* same network namespace: the kernel itself tells of deaths */
 	char where[TCP_WHERE_TEXT]; /* while it is up: "eth1, 10.0.1.1 to 10.0.1.2"; near: "" */
 	bool work;                  /* counted in inst->working */

@@ -47,6 +47,7 @@ enum coll_tcp_type {
 	COLL_TCP_CLOSED = 5, /* sender -> receiver: nothing more of channel follows */
 	COLL_TCP_BYE = 6,    /* the end of the stream is no death */
 	COLL_TCP_NOP = 7,    /* makes the peer's kernel acknowledge something */
+	COLL_TCP_LOST = 8,   /* the stream ends because the rail of number channel is lost */
 };
 
 /*
