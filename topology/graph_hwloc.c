@@ -132,6 +132,11 @@ static struct coll_graph *from_hwloc(const char *synthetic, char *why, size_t wh
 		return NULL;
 	}
 	hwloc_topology_set_io_types_filter(t, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+	/* The names of PCI products come from a table of libpciaccess: it is large, read anew each time, and never
+	 * freed. sysfs has the devices, and says more of their rates than a name. */
+#if HWLOC_API_VERSION >= 0x00020100
+	hwloc_topology_set_components(t, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "pci");
+#endif
 	if (synthetic && hwloc_topology_set_synthetic(t, synthetic) < 0)
 		snprintf(why, why_bytes, "hwloc does not understand \"%s\"", synthetic);
 	else if (hwloc_topology_load(t) < 0 || hwloc_topology_export_xmlbuffer(t, &xml, &len, EXPORT_FLAGS) < 0 ||
