@@ -398,7 +398,11 @@ static int verify(const struct options *o)
 	pthread_t threads[64];
 	int started = 0;
 
+	if (o->layout_text)
+		refuse("cannot be verified: verify --layouts sweeps them", "--layout");
 	if (o->layouts) {
+		if (o->all || o->kind >= 0 || o->algo || o->root >= 0)
+			refuse("--layouts cannot be combined with a choice", "verify");
 		const struct layout_sweep sweep = {
 		        .most = o->size ? o->size : 36, .randoms = 500, .random_most = 32, .threads = o->threads};
 		const struct layout_sweep_result r = layout_sweep_run(&sweep);
@@ -430,7 +434,7 @@ static double busiest_host(const struct plan_set *set)
 
 	if (!counts)
 		refuse("out of memory for", set->algo->name);
-	coll_plan_group_counts(plan_set_plans(set, false), l, 0, counts, counts + l->size);
+	coll_plan_group_counts(plan_set_plans(set, false), l, coll_layout_hosts(l), counts, counts + l->size);
 	for (int i = 0; i < 2 * l->size; i++)
 		most = counts[i] > most ? counts[i] : most;
 	free(counts);

@@ -87,7 +87,7 @@ static bool finish(struct sketch *k, const int *rates, struct coll_layout **layo
 	for (int p = 0; fine && rates && p < k->size; p++)
 		rate_of[k->rank_at[p]] = (uint32_t)rates[k->group_at[0][p]];
 	if (fine && rates && *layout)
-		coll_layout_rate(*layout, rate_of);
+		fine = coll_layout_rate(*layout, rate_of) == COLL_OK;
 	free(rate_of);
 	return fine;
 }

@@ -163,8 +163,11 @@ coll_status coll_comm_find_layout(const struct coll_comm *comm, const struct col
 			splits[i].keep = unequal && splits[i].group_of == comm->rank_map.host_of;
 		st = coll_layout_create(comm->size, splits, n, layout);
 	}
+	/* Without memory for shares this rank would take equal ones, and other ranks would not. */
 	if (st == COLL_OK && unequal && *layout)
-		coll_layout_rate(*layout, rate_of);
+		st = coll_layout_rate(*layout, rate_of);
+	if (st != COLL_OK)
+		coll_layout_destroy(layout);
 	free(rate_of);
 	for (int i = 0; i < SPLITS_MAX; i++)
 		free(tables[i]);

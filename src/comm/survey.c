@@ -21,19 +21,6 @@
 #include "progress/drive.h"
 #include "topology/host_digest.h"
 
-static int most_on_a_host(const struct coll_comm *comm)
-{
-	int *count = calloc(comm->rank_map.hosts, sizeof(*count)), most = 0;
-
-	for (int r = 0; count && r < comm->size; r++) {
-		const int n = ++count[comm->rank_map.host_of[r]];
-
-		most = n > most ? n : most;
-	}
-	free(count);
-	return most;
-}
-
 bool coll_survey_matters(const struct coll_comm *comm)
 {
 	const struct coll_settings *s = &comm->ctx->settings;
@@ -43,7 +30,7 @@ bool coll_survey_matters(const struct coll_comm *comm)
 		return false;
 	if (forced)
 		return forced >> COLL_LEVEL_PACKAGE != 0;
-	return comm->rank_map.hosts > 1 && most_on_a_host(comm) >= COLL_LEVELS_RANKS_MIN;
+	return comm->rank_map.hosts > 1 && comm->rank_map.local_max >= COLL_LEVELS_RANKS_MIN;
 }
 
 /* ---- Calls ---- */

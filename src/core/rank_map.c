@@ -25,20 +25,24 @@ static coll_status map_ranks(struct coll_rank_map *m, const int *process_of)
 static coll_status find_hosts(struct coll_rank_map *m, const struct coll_context *ctx)
 {
 	const int own = coll_rank_map_rank(m, ctx->rank);
-	int *number = malloc(ctx->hosts * sizeof(*number));
+	int *ranks;
+	int *number = malloc(2 * (size_t)ctx->hosts * sizeof(*number)); /* of each host; then its ranks */
 
 	m->host_of = malloc((size_t)m->size * sizeof(*m->host_of));
 	if (!number || !m->host_of) {
 		free(number);
 		return COLL_ERR_MEMORY;
 	}
+	ranks = number + ctx->hosts;
 	memset(number, -1, ctx->hosts * sizeof(*number));
+	memset(ranks, 0, ctx->hosts * sizeof(*ranks));
 	for (int r = 0; r < m->size; r++) {
 		const uint32_t host = ctx->host_of[coll_rank_map_process(m, r)];
 
 		if (number[host] < 0)
 			number[host] = (int)m->hosts++;
 		m->host_of[r] = (uint32_t)number[host];
+		m->local_max = ++ranks[host] > m->local_max ? ranks[host] : m->local_max;
 		m->oversubscribed = m->oversubscribed || ctx->oversubscribed[host];
 		if (host == ctx->host_of[ctx->rank]) {
 			m->local_rank += r < own;

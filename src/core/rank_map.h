@@ -24,6 +24,7 @@ struct coll_rank_map {
 	uint32_t *host_of; /* by rank: hosts in order of first appearance */
 	uint32_t hosts;
 	int local_rank, local_size;
+	int local_max;       /* ranks of the host that has most */
 	bool oversubscribed; /* some host has more ranks of the job than cores */
 };
 

@@ -210,7 +210,7 @@ static bool unequal(const uint32_t *rate, uint32_t n)
 	return differ;
 }
 
-void coll_layout_rate(struct coll_layout *l, const uint32_t *rate_of)
+coll_status coll_layout_rate(struct coll_layout *l, const uint32_t *rate_of)
 {
 	const uint32_t n = l->level[0].groups;
 	uint32_t *share = l->spare, *by_rate = share + n, best = 0;
@@ -218,15 +218,15 @@ void coll_layout_rate(struct coll_layout *l, const uint32_t *rate_of)
 	double least, largest = 1;
 
 	if (!l->level[0].links || (l->nlevels > 1 && l->level[1].links))
-		return;
+		return COLL_OK;
 	rate = calloc(n, sizeof(*rate));
 	if (!rate)
-		return;
+		return COLL_ERR_MEMORY;
 	for (uint32_t g = 0; g < n; g++)
 		rate[g] = rate_of[l->rank_at[l->level[0].first[g]]];
 	if (!unequal(rate, n)) {
 		free(rate);
-		return;
+		return COLL_OK;
 	}
 	/* Insertion keeps equals in order; hosts of unequal rates are few. */
 	for (uint32_t g = 0; g < n; g++) {
@@ -261,6 +261,7 @@ void coll_layout_rate(struct coll_layout *l, const uint32_t *rate_of)
 	}
 	free(rate);
 	l->hash = hash_of(l);
+	return COLL_OK;
 }
 
 void coll_layout_destroy(struct coll_layout **layout)

@@ -70,10 +70,10 @@ coll_status coll_layout_create(int size, const struct coll_layout_split *splits,
  *
  * n groups that exchange all to all: group v with a share w of a vector of S bytes sends and receives S (1 + w (n - 2))
  * in an all-reduce. Shares are such that the largest time, that over the rate, is the least there is for up to
- * COLL_LAYOUT_PARTS parts.
+ * COLL_LAYOUT_PARTS parts. COLL_ERR_MEMORY.
  */
 enum { COLL_LAYOUT_PARTS = 24 };
-void coll_layout_rate(struct coll_layout *layout, const uint32_t *rate);
+coll_status coll_layout_rate(struct coll_layout *layout, const uint32_t *rate);
 void coll_layout_destroy(struct coll_layout **layout); /* sets NULL; NULL inside is accepted */
 
 /* Children of a group of level stage - 1 (0 for stage 0): [*first, *first + return value), groups of level `stage`,

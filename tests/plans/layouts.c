@@ -139,7 +139,7 @@ static void equal_or_unknown_rates_change_nothing(void)
 		CHECK(!l->share && !l->by_rate && l->hash == plain->hash);
 		coll_layout_destroy(&l);
 	}
-	coll_layout_rate(plain, some);
+	CHECK(coll_layout_rate(plain, some) == COLL_OK);
 	CHECK(!plain->share && !plain->by_rate, "one is unknown");
 	coll_layout_destroy(&plain);
 }
