@@ -21,8 +21,11 @@
 
 #include "algos/algos.h"
 
-/* Of a stage whose groups are uneven: more frames than this do not make a link faster. */
-enum { COLL_LEVELS_LANES = 8, COLL_LEVELS_STAGES = COLL_LAYOUT_LEVELS_MAX + 1, COLL_LEVELS_CHUNKS_MAX = 1 << 22 };
+enum {
+	COLL_LEVELS_LANES = COLL_LAYOUT_LANES,
+	COLL_LEVELS_STAGES = COLL_LAYOUT_LEVELS_MAX + 1,
+	COLL_LEVELS_CHUNKS_MAX = 1 << 22
+};
 
 struct coll_levels {
 	const struct coll_shape *shape;

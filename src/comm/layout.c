@@ -160,7 +160,7 @@ coll_status coll_comm_find_layout(const struct coll_comm *comm, const struct col
 		return COLL_OK;
 	if (find_splits(comm, splits, tables, &n) && find_rates(comm, w, &rate_of, &unequal)) {
 		for (uint32_t i = 0; i < n; i++)
-			splits[i].keep = unequal && splits[i].group_of == comm->rank_map.host_of;
+			splits[i].keep = (unequal || comm->ctx->sites) && splits[i].group_of == comm->rank_map.host_of;
 		st = coll_layout_create(comm->size, splits, n, layout);
 	}
 	/* Without memory for shares this rank would take equal ones, and other ranks would not. */

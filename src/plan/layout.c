@@ -105,6 +105,20 @@ static uint64_t hash_of(const struct coll_layout *l)
 	return h;
 }
 
+/* Chunks into which the levels cut a vector: the lanes of all stages, see algos/levels.h. */
+static uint64_t chunks_of(const struct coll_layout *l)
+{
+	uint64_t chunks = 1;
+
+	for (uint32_t i = 0; i <= l->nlevels; i++) {
+		uint32_t most, fewest;
+
+		coll_layout_widths(l, i, &most, &fewest);
+		chunks *= most != fewest && most > COLL_LAYOUT_LANES ? COLL_LAYOUT_LANES : most;
+	}
+	return chunks;
+}
+
 coll_status coll_layout_create(int size, const struct coll_layout_split *splits, uint32_t nsplits,
                                struct coll_layout **layout)
 {
@@ -152,6 +166,8 @@ coll_status coll_layout_create(int size, const struct coll_layout_split *splits,
 	l->spare = at;
 	l->rank_at = rank_at;
 	l->place_of = place_of;
+	while (l->nlevels > 1 && chunks_of(l) > COLL_LAYOUT_LANES * (uint64_t)size)
+		l->nlevels--;
 	if (l->nlevels == 0) {
 		free(l);
 		l = NULL;

@@ -23,7 +23,8 @@
 
 #include "base/error.h"
 
-enum { COLL_LAYOUT_LEVELS_MAX = 6 };
+/* LANES: of a stage whose groups are uneven. More frames than this do not make a link faster. */
+enum { COLL_LAYOUT_LEVELS_MAX = 6, COLL_LAYOUT_LANES = 8 };
 
 struct coll_layout_level {
 	char name[12]; /* "site", "host", "numa" ... */
@@ -58,8 +59,9 @@ struct coll_layout_split {
 	const uint32_t *group_of; /* by rank, any numbers */
 };
 
-/* Levels that split nothing, or leave single ranks, are left out; *layout is NULL when none is left: there is nothing
- * to choose. Freed with coll_layout_destroy(). COLL_ERR_MEMORY; COLL_ERR_ARGUMENT with too many levels. */
+/* Levels that split nothing, or leave single ranks, are left out, and so are the innermost of several uneven levels
+ * that would cut a vector into more than LANES chunks for each rank; *layout is NULL when none is left: there is
+ * nothing to choose. Freed with coll_layout_destroy(). COLL_ERR_MEMORY; COLL_ERR_ARGUMENT with too many levels. */
 coll_status coll_layout_create(int size, const struct coll_layout_split *splits, uint32_t nsplits,
                                struct coll_layout **layout);
 

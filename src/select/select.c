@@ -20,7 +20,7 @@ static const char *obstacle(const struct coll_algo *a, const struct coll_select_
                             const struct coll_select_call *call)
 {
 	if (!a->cost && !f->layout)
-		return "it needs ranks on several hosts, more than one on some of them";
+		return "it needs several hosts with several ranks on some of them, and COLL_LAYOUT=auto";
 	if (a->max_size > 0 && f->size > a->max_size)
 		return "there are too many ranks for it";
 	if (call->ordered && coll_plan_kind_reduces(a->kind) && !(a->flags & COLL_ALGO_ORDERED))

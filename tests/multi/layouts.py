@@ -59,6 +59,12 @@ def main():
         text = r.stdout + r.stderr
         said = set(re.findall(r"layout (.*?), launcher", text))
         check(r.returncode == 0 and "Out of bounds values : 0 OK" in text and said == {"site(2) x host(1..2) x rank(2)"}, f"{name}: sites", text)
+    # One rank on each of four hosts of two sites: the host level stays, since links cross it.
+    for name in PROGRAMS:
+        r = run(collrun, f"{folder}/{name}_perf", "0123", "COLL_SITE=s$((COLL_RANK % 2)) COLL_VERIFY=1 COLL_DEBUG=info", "-b 12 -e 300012 -f 13 -n 2 -w 1 -c 1")
+        text = r.stdout + r.stderr
+        said = set(re.findall(r"layout (.*?), launcher", text))
+        check(r.returncode == 0 and "Out of bounds values : 0 OK" in text and said == {"site(2) x host(2) x rank(1)"}, f"{name}: sites of single ranks", text)
     r = run(collrun, f"{folder}/allreduce_perf", "0011", "COLL_SITE=$([ $COLL_RANK = 3 ] || echo a)", "-b 8 -e 8")
     check(r.returncode != 0 and "COLL_SITE: rank 0 has one, rank 3 has none" in r.stderr + r.stdout, "a rank without a site is refused", r.stdout + r.stderr)
     r = run(collrun, f"{folder}/allreduce_perf", "0011", "COLL_SITE=s$COLL_RANK", "-b 8 -e 8")
