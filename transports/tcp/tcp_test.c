@@ -39,8 +39,12 @@ TEST(tcp, addresses_survive_their_text)
 	REQUIRE(coll_tcp_address_encode(&a, text, sizeof(text), &len) == COLL_OK);
 	REQUIRE(coll_tcp_address_decode(&b, text, len));
 	CHECK(b.count == 3 && b.machine == 1 && b.name_space == 9 && b.id.word[0] == 3);
-	for (unsigned i = 0; i < a.count; i++)
-		CHECK(memcmp(&a.candidate[i], &b.candidate[i], sizeof(a.candidate[i])) == 0);
+	for (unsigned i = 0; i < a.count; i++) {
+		const struct coll_tcp_candidate *x = &a.candidate[i], *y = &b.candidate[i];
+
+		CHECK(x->ip6 == y->ip6 && x->loopback == y->loopback && x->port == y->port && x->prefix == y->prefix);
+		CHECK(x->interface == y->interface && x->mbps == y->mbps && memcmp(x->ip, y->ip, sizeof(x->ip)) == 0);
+	}
 	for (size_t cut = 0; cut < len; cut++)
 		CHECK(!coll_tcp_address_decode(&b, text, cut), "%zu of %zu bytes", cut, len);
 	CHECK(coll_tcp_address_encode(&a, text, 20, &len) == COLL_ERR_ARGUMENT);
