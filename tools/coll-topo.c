@@ -173,8 +173,8 @@ static struct coll_graph *read_machine(const struct options *o, char *why, size_
 
 static bool tell_rates(const struct options *o, struct coll_graph *g, char *why, size_t why_bytes)
 {
-	struct coll_told_rate list[COLL_GRAPH_NICS_MAX];
-	const int n = coll_told_parse(o->rates ? o->rates : "", list, why, why_bytes);
+	struct coll_link_rate list[COLL_LINK_RATES_MAX];
+	const int n = coll_link_rates_parse(o->rates ? o->rates : "", list, why, why_bytes);
 	const char *missing = n < 0 ? NULL : coll_told_apply(g, list, n);
 
 	if (missing)

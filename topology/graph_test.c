@@ -344,27 +344,27 @@ TEST(graph, told_rates)
 	                                    "eth0:1,eth0:2",
 	                                    "a-name-that-is-far-too-long:1",
 	                                    "eth0:1 ,eth1:2"};
-	struct coll_told_rate list[COLL_GRAPH_NICS_MAX];
+	struct coll_link_rate list[COLL_LINK_RATES_MAX];
 	char why[200] = "";
 	uint32_t mbps = 7;
 	struct coll_graph *g;
 
-	CHECK(coll_told_parse("", list, why, sizeof(why)) == 0);
-	CHECK(coll_told_parse("eth0:1000,mlx5_0:1:250", list, why, sizeof(why)) == 2, "%s", why);
+	CHECK(coll_link_rates_parse("", list, why, sizeof(why)) == 0);
+	CHECK(coll_link_rates_parse("eth0:1000,mlx5_0:1:250", list, why, sizeof(why)) == 2, "%s", why);
 	CHECK(strcmp(list[1].name, "mlx5_0:1") == 0 && list[1].mbps == 250 && list[0].mbps == 1000);
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
 		*why = 0;
-		CHECK(coll_told_parse(wrong[i], list, why, sizeof(why)) == -1 && *why, "%s", wrong[i]);
+		CHECK(coll_link_rates_parse(wrong[i], list, why, sizeof(why)) == -1 && *why, "%s", wrong[i]);
 	}
-	CHECK(coll_told_parse_one("", &mbps, why, sizeof(why)) && mbps == 0);
-	CHECK(coll_told_parse_one("500", &mbps, why, sizeof(why)) && mbps == 500);
-	CHECK(!coll_told_parse_one("5G", &mbps, why, sizeof(why)));
+	CHECK(coll_link_rate_parse_one("", &mbps, why, sizeof(why)) && mbps == 0);
+	CHECK(coll_link_rate_parse_one("500", &mbps, why, sizeof(why)) && mbps == 500);
+	CHECK(!coll_link_rate_parse_one("5G", &mbps, why, sizeof(why)));
 	g = from_text(small, false, why, sizeof(why));
 	REQUIRE(g != NULL, "%s", why);
-	REQUIRE(coll_told_parse("verbs_0:40000", list, why, sizeof(why)) == 1);
+	REQUIRE(coll_link_rates_parse("verbs_0:40000", list, why, sizeof(why)) == 1);
 	CHECK(coll_told_apply(g, list, 1) == NULL && g->nic[0].rate.mbps == 40000 && g->nic[0].set && !g->nic[1].set);
 	CHECK(g->nic[0].rate.origin == COLL_ORIGIN_TOLD);
-	REQUIRE(coll_told_parse("right:1,middle:2", list, why, sizeof(why)) == 2);
+	REQUIRE(coll_link_rates_parse("right:1,middle:2", list, why, sizeof(why)) == 2);
 	CHECK(strcmp(coll_told_apply(g, list, 2), "middle") == 0 && g->nic[1].rate.mbps != 1, "all or none");
 	free(g);
 }

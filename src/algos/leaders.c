@@ -80,48 +80,61 @@ static void hand_out(const struct team *t, const struct coll_shape *s, struct co
 			coll_build_send(b, member(t, p), from);
 }
 
-coll_status coll_algo_allreduce_leaders(const struct coll_shape *s, struct coll_builder *b)
+/* What a leader and what a member does. */
+typedef void part_fn(const struct team *t, const struct coll_shape *s, struct coll_builder *b);
+
+static coll_status build(const struct coll_shape *s, struct coll_builder *b, bool rooted, part_fn *lead,
+                         part_fn *follow)
 {
 	struct team t;
-	coll_status status = team_init(&t, s, false);
+	coll_status status = team_init(&t, s, rooted);
 
 	if (status)
 		return status;
 	coll_build_chunks(b, 1);
-	if (t.leads) {
-		coll_doubling(b, t.hosts, t.own, t.leaders, sum_up(&t, s, b, 1));
-		hand_out(&t, s, b, coll_out(0));
-	} else {
-		coll_build_send(b, t.leaders[t.own], coll_in(0));
-		coll_build_recv(b, t.leaders[t.own], coll_out(0));
-	}
+	(t.leads ? lead : follow)(&t, s, b);
 	free(t.leaders);
 	return coll_build_status(b);
 }
 
+static void lead_all_reduce(const struct team *t, const struct coll_shape *s, struct coll_builder *b)
+{
+	coll_doubling(b, t->hosts, t->own, t->leaders, sum_up(t, s, b, 1));
+	hand_out(t, s, b, coll_out(0));
+}
+
+static void follow_all_reduce(const struct team *t, const struct coll_shape *s, struct coll_builder *b)
+{
+	coll_build_send(b, t->leaders[t->own], coll_in(0));
+	coll_build_recv(b, t->leaders[t->own], coll_out(0));
+}
+
+coll_status coll_algo_allreduce_leaders(const struct coll_shape *s, struct coll_builder *b)
+{
+	return build(s, b, false, lead_all_reduce, follow_all_reduce);
+}
+
+static void lead_barrier(const struct team *t, const struct coll_shape *s, struct coll_builder *b)
+{
+	for (uint32_t p = t->first; p < t->end; p++)
+		if (member(t, p) != s->rank)
+			coll_build_recv(b, member(t, p), coll_scratch(0, 0));
+	for (int d = 1; d < t->hosts; d *= 2) {
+		coll_build_send(b, t->leaders[coll_mod(t->own + d, t->hosts)], coll_in(0));
+		coll_build_recv(b, t->leaders[coll_mod(t->own - d, t->hosts)], coll_scratch(0, 0));
+	}
+	hand_out(t, s, b, coll_in(0));
+}
+
+static void follow_barrier(const struct team *t, const struct coll_shape *s, struct coll_builder *b)
+{
+	coll_build_send(b, t->leaders[t->own], coll_in(0));
+	coll_build_recv(b, t->leaders[t->own], coll_scratch(0, 0));
+}
+
 coll_status coll_algo_barrier_leaders(const struct coll_shape *s, struct coll_builder *b)
 {
-	struct team t;
-	coll_status status = team_init(&t, s, false);
-
-	if (status)
-		return status;
-	coll_build_chunks(b, 1);
-	if (t.leads) {
-		for (uint32_t p = t.first; p < t.end; p++)
-			if (member(&t, p) != s->rank)
-				coll_build_recv(b, member(&t, p), coll_scratch(0, 0));
-		for (int d = 1; d < t.hosts; d *= 2) {
-			coll_build_send(b, t.leaders[coll_mod(t.own + d, t.hosts)], coll_in(0));
-			coll_build_recv(b, t.leaders[coll_mod(t.own - d, t.hosts)], coll_scratch(0, 0));
-		}
-		hand_out(&t, s, b, coll_in(0));
-	} else {
-		coll_build_send(b, t.leaders[t.own], coll_in(0));
-		coll_build_recv(b, t.leaders[t.own], coll_scratch(0, 0));
-	}
-	free(t.leaders);
-	return coll_build_status(b);
+	return build(s, b, false, lead_barrier, follow_barrier);
 }
 
 /* The place of this rank's host in the halving tree of hosts below the root's. */
@@ -134,58 +147,54 @@ static struct coll_tree_place tree_of(const struct team *t, const struct coll_sh
 	return place;
 }
 
-coll_status coll_algo_broadcast_leaders(const struct coll_shape *s, struct coll_builder *b)
+static void lead_broadcast(const struct team *t, const struct coll_shape *s, struct coll_builder *b)
 {
 	const struct coll_at have = s->rank == s->root ? coll_in(0) : coll_out(0);
-	struct team t;
-	coll_status status = team_init(&t, s, true);
+	const struct coll_tree_place at = tree_of(t, s);
 
-	if (status)
-		return status;
-	coll_build_chunks(b, 1);
-	if (t.leads) {
-		const struct coll_tree_place at = tree_of(&t, s);
+	if (at.parent >= 0)
+		coll_build_recv(b, t->leaders[at.parent], coll_out(0));
+	for (int i = 0; i < at.children; i++)
+		coll_build_send(b, t->leaders[at.child[i].leader], have);
+	hand_out(t, s, b, have);
+	if (s->rank == s->root)
+		coll_build_copy(b, coll_in(0), coll_out(0), false);
+}
 
-		if (at.parent >= 0)
-			coll_build_recv(b, t.leaders[at.parent], coll_out(0));
-		for (int i = 0; i < at.children; i++)
-			coll_build_send(b, t.leaders[at.child[i].leader], have);
-		hand_out(&t, s, b, have);
-		if (s->rank == s->root)
-			coll_build_copy(b, coll_in(0), coll_out(0), false);
-	} else {
-		coll_build_recv(b, t.leaders[t.own], coll_out(0));
+static void follow_broadcast(const struct team *t, const struct coll_shape *s, struct coll_builder *b)
+{
+	coll_build_recv(b, t->leaders[t->own], coll_out(0));
+}
+
+coll_status coll_algo_broadcast_leaders(const struct coll_shape *s, struct coll_builder *b)
+{
+	return build(s, b, true, lead_broadcast, follow_broadcast);
+}
+
+static void lead_reduce(const struct team *t, const struct coll_shape *s, struct coll_builder *b)
+{
+	const struct coll_tree_place at = tree_of(t, s);
+	struct coll_at sum = sum_up(t, s, b, at.children + (at.parent >= 0));
+
+	for (int i = at.children - 1; i >= 0; i--) {
+		const bool last = i == 0 && at.parent < 0;
+
+		coll_build_recv_reduce(b, t->leaders[at.child[i].leader], sum, last ? coll_out(0) : coll_scratch(2, 0),
+		                       COLL_INCOMING_RIGHT, last);
+		sum = coll_scratch(2, 0);
 	}
-	free(t.leaders);
-	return coll_build_status(b);
+	if (at.parent >= 0)
+		coll_build_send(b, t->leaders[at.parent], sum);
+}
+
+static void follow_reduce(const struct team *t, const struct coll_shape *s, struct coll_builder *b)
+{
+	coll_build_send(b, t->leaders[t->own], coll_in(0));
 }
 
 coll_status coll_algo_reduce_leaders(const struct coll_shape *s, struct coll_builder *b)
 {
-	struct team t;
-	coll_status status = team_init(&t, s, true);
-
-	if (status)
-		return status;
-	coll_build_chunks(b, 1);
-	if (t.leads) {
-		const struct coll_tree_place at = tree_of(&t, s);
-		struct coll_at sum = sum_up(&t, s, b, at.children + (at.parent >= 0));
-
-		for (int i = at.children - 1; i >= 0; i--) {
-			const bool last = i == 0 && at.parent < 0;
-
-			coll_build_recv_reduce(b, t.leaders[at.child[i].leader], sum,
-			                       last ? coll_out(0) : coll_scratch(2, 0), COLL_INCOMING_RIGHT, last);
-			sum = coll_scratch(2, 0);
-		}
-		if (at.parent >= 0)
-			coll_build_send(b, t.leaders[at.parent], sum);
-	} else {
-		coll_build_send(b, t.leaders[t.own], coll_in(0));
-	}
-	free(t.leaders);
-	return coll_build_status(b);
+	return build(s, b, true, lead_reduce, follow_reduce);
 }
 
 /* Two ways (up and down) or one through hosts of up to `most` ranks, and as many rounds between them. */
