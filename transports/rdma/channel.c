@@ -14,6 +14,7 @@
 #include "transports/rdma/cm.h"
 #include "transports/rdma/link.h"
 #include "transports/rdma/memory.h"
+#include "transports/rdma/rails.h"
 #include "transports/rdma/rdma.h"
 #include "transports/rdma/receiver.h"
 #include "transports/rdma/rx.h"
@@ -55,7 +56,7 @@ coll_status coll_rdma_channel_make_ring(struct rdma_channel *ch)
 	ring->memory = aligned_alloc(4096, total);
 	if (!ring->memory)
 		return COLL_ERR_MEMORY;
-	ring->mr = coll_rdma_memory_pin(ch->link->inst, ring->memory, total, ch->dir == COLL_DIR_RECV);
+	ring->mr = coll_rdma_memory_pin(ch->link->port, ring->memory, total, ch->dir == COLL_DIR_RECV);
 	for (uint32_t i = 0; i < ch->slots; i++) /* nothing that was there before looks like a frame */
 		memset(rdma_head_at(ring, i), 0, sizeof(struct coll_rdma_head));
 	return ring->mr ? COLL_OK : COLL_ERR_MEMORY;
@@ -73,12 +74,12 @@ void coll_rdma_channel_free_ring(struct rdma_channel *ch)
 coll_status coll_rdma_channel_open(void *link, const struct coll_channel_key *key, enum coll_direction dir,
                                    size_t slot_bytes, uint32_t slots, void **channel)
 {
-	struct rdma_link *l = link;
+	struct rdma_link *l = coll_rdma_rails_of(link, key);
 	const struct rdma_channel base = {.link = l, .dir = dir, .key = *key, .slot_bytes = slot_bytes, .slots = slots};
 	coll_status status;
 
 	if (slots < 2 || slots > UINT16_MAX || slot_bytes > UINT32_MAX ||
-	    slot_bytes > l->inst->message_max * RDMA_PIECES)
+	    slot_bytes > l->port->message_max * RDMA_PIECES)
 		return COLL_ERR_ARGUMENT;
 	pthread_mutex_lock(&l->base.lock);
 	status = (coll_status)atomic_load(&l->base.status);

@@ -7,7 +7,6 @@
  */
 #include "transports/rdma/cm.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -15,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/delay.h"
+#include "transports/rdma/address.h"
 #include "transports/rdma/device.h"
 #include "transports/rdma/hello.h"
 #include "transports/rdma/link.h"
@@ -42,26 +42,31 @@ static bool before(const struct coll_process_id *a, const struct coll_process_id
 
 /* ---- the queue pair -------------------------------------------------------------- */
 
-static void destroy_id(struct rdma_inst *in, struct rdma_cm_id *id)
+static void destroy_id(const struct rdma_port *port, struct rdma_cm_id *id)
 {
-	struct rdma_corpse *c = coll_rdma_device_active(in) ? NULL : malloc(sizeof(*c));
+	struct rdma_inst *in = port->inst;
+	struct rdma_corpse *c = coll_rdma_device_active(port) ? NULL : malloc(sizeof(*c));
 
 	if (!c) {
 		in->v.rdma_destroy_id(id);
 		return;
 	}
-	*c = (struct rdma_corpse){in->corpses, id};
+	*c = (struct rdma_corpse){in->corpses, id, port};
 	in->corpses = c;
 }
 
 void coll_rdma_cm_corpses(struct rdma_inst *in, bool all)
 {
-	if (!in->corpses || (!all && !coll_rdma_device_active(in)))
-		return;
-	while (in->corpses) {
-		struct rdma_corpse *c = in->corpses;
+	struct rdma_corpse **at = &in->corpses;
 
-		in->corpses = c->next;
+	while (*at) {
+		struct rdma_corpse *c = *at;
+
+		if (!all && !coll_rdma_device_active(c->port)) {
+			at = &c->next;
+			continue;
+		}
+		*at = c->next;
 		in->v.rdma_destroy_id(c->id);
 		free(c);
 	}
@@ -85,7 +90,7 @@ static void tear_down(struct rdma_link *l)
 	free(l->notes);
 	l->notes = NULL;
 	if (l->id)
-		destroy_id(l->inst, l->id);
+		destroy_id(l->port, l->id);
 	l->id = NULL;
 	l->stage = STAGE_IDLE;
 }
@@ -102,9 +107,9 @@ static bool make_queue_pair(struct rdma_link *l)
 	                                        .max_inline_data = RDMA_INLINE_BYTES},
 	                                .qp_type = IBV_QPT_RC};
 
-	if (in->v.rdma_create_qp(l->id, in->pd, &attr) != 0) {
+	if (in->v.rdma_create_qp(l->id, l->port->pd, &attr) != 0) {
 		attr.cap.max_inline_data = 0;
-		if (in->v.rdma_create_qp(l->id, in->pd, &attr) != 0)
+		if (in->v.rdma_create_qp(l->id, l->port->pd, &attr) != 0)
 			return false;
 	}
 	l->qp = l->id->qp;
@@ -118,13 +123,14 @@ static bool make_connection(struct rdma_link *l)
 	struct rdma_inst *in = l->inst;
 	const size_t note_bytes = (RDMA_SENDS + RDMA_RECVS) * (size_t)COLL_RDMA_NOTE_BYTES;
 
-	if (l->id->verbs != in->device) {
+	if (l->id->verbs != l->port->device) {
 		errno = ENODEV;
 		return false;
 	}
 	l->notes = aligned_alloc(4096, note_bytes);
-	l->notes_mr = l->notes ? coll_rdma_memory_pin(in, l->notes, note_bytes, false) : NULL;
-	l->cq = l->notes_mr ? in->v.ibv_create_cq(in->device, RDMA_SENDS + RDMA_RECVS + 8, l, in->completions, 0)
+	l->notes_mr = l->notes ? coll_rdma_memory_pin(l->port, l->notes, note_bytes, false) : NULL;
+	l->cq = l->notes_mr ? in->v.ibv_create_cq(l->port->device, RDMA_SENDS + RDMA_RECVS + 8, l,
+	                                          l->port->completions, 0)
 	                    : NULL;
 	if (!l->cq || !make_queue_pair(l))
 		return false;
@@ -231,25 +237,6 @@ void coll_rdma_cm_tear(struct rdma_link *l)
 
 /* ---- asking --------------------------------------------------------------------------- */
 
-static socklen_t to_sockaddr(const struct coll_rdma_peer_info *c, uint16_t port, struct sockaddr_storage *sa)
-{
-	memset(sa, 0, sizeof(*sa));
-	if (c->family == 4) {
-		struct sockaddr_in *in4 = (struct sockaddr_in *)sa;
-
-		in4->sin_family = AF_INET;
-		in4->sin_port = htons(port);
-		memcpy(&in4->sin_addr, c->ip, 4);
-		return sizeof(*in4);
-	}
-	struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)sa;
-
-	in6->sin6_family = AF_INET6;
-	in6->sin6_port = htons(port);
-	memcpy(&in6->sin6_addr, c->ip, 16);
-	return sizeof(*in6);
-}
-
 static void retry_later(struct rdma_link *l, uint64_t now, unsigned ms)
 {
 	tear_down(l);
@@ -331,10 +318,10 @@ static void ask(struct rdma_link *l, uint64_t now)
 	struct rdma_inst *in = l->inst;
 	struct sockaddr_storage from, to;
 
-	to_sockaddr(&in->info, 0, &from);
-	to_sockaddr(&l->target, l->target.port, &to);
+	coll_rdma_spot_sockaddr(&in->info.port[l->port->index], 0, &from);
+	coll_rdma_spot_sockaddr(&l->target, l->target.listens, &to);
 	set_limit(l, now);
-	if (!coll_rdma_device_active(in)) {
+	if (!coll_rdma_device_active(l->port)) {
 		not_reached(l, "the port is not active", 0);
 		return;
 	}
@@ -359,13 +346,13 @@ static void ask_on(struct rdma_link *l)
 	struct rdma_conn_param p;
 
 	if (!make_connection(l)) {
-		coll_rdma_link_fail(l, COLL_ERR_SYSTEM, "rdma %s: no queue pair for a connection: %s", in->where,
+		coll_rdma_link_fail(l, COLL_ERR_SYSTEM, "rdma %s: no queue pair for a connection: %s", l->port->where,
 		                    strerror(errno));
 		return;
 	}
 	l->nonce = coll_rdma_nonce();
 	coll_rdma_hello_make(&m, in, l->mending ? COLL_RDMA_ASK_AGAIN : COLL_RDMA_ASK, &l->base.peer, l->nonce, 0,
-	                     l->items_in);
+	                     l);
 	p = parameters(in, &m);
 	l->stage = STAGE_CONNECT;
 	if (in->v.rdma_connect(l->id, &p) != 0)
@@ -421,7 +408,7 @@ static bool accept_it(struct rdma_link *l, struct rdma_cm_id *id, const struct c
 	l->recvs = m->recvs;
 	l->peer_items = m->items;
 	tune(in, id);
-	coll_rdma_hello_make(&answer, in, COLL_RDMA_ANSWER, &m->from, l->nonce, m->nonce, l->items_in);
+	coll_rdma_hello_make(&answer, in, COLL_RDMA_ANSWER, &m->from, l->nonce, m->nonce, l);
 	p = parameters(in, &answer);
 	l->stage = STAGE_ACCEPTED;
 	return in->v.rdma_accept(id, &p) == 0;
@@ -431,34 +418,39 @@ static void asked(struct rdma_inst *in, const struct event *e)
 {
 	struct coll_rdma_hello m;
 	const char *wrong = coll_rdma_hello_check(e->data, e->data_bytes, in, COLL_RDMA_ASK, NULL, 0, &m);
+	struct rdma_port *port = coll_rdma_device_port(in, e->id);
 	struct rdma_link *l;
 
+	if (!wrong && !port)
+		wrong = "it comes by a port that is not used";
 	if (wrong || atomic_load(&in->closed)) {
 		refuse(in, e->id, wrong ? wrong : "closed", false);
 		return;
 	}
 	pthread_mutex_lock(&in->links.lock);
-	l = (struct rdma_link *)coll_link_table_find(&in->links, &m.from, 0);
+	l = (struct rdma_link *)coll_link_table_find(&in->links, &m.from, m.rail);
 	if (!l && m.type == COLL_RDMA_ASK)
-		l = (struct rdma_link *)coll_link_table_new(&in->links, &m.from, 0);
+		l = (struct rdma_link *)coll_link_table_new(&in->links, &m.from, m.rail);
 	pthread_mutex_unlock(&in->links.lock);
 	if (!l) {
 		refuse(in, e->id, "no such link", m.type == COLL_RDMA_ASK_AGAIN);
 		return;
 	}
 	pthread_mutex_lock(&l->base.lock);
+	if (!l->port)
+		l->port = port;
 	/* The peer has noticed first that the connection is gone. */
 	if (l->state == LINK_UP && m.type == COLL_RDMA_ASK_AGAIN)
-		coll_rdma_link_torn(l, COLL_ERR_PEER_DEAD, "rdma %s: the peer's end broke", in->where);
+		coll_rdma_link_torn(l, COLL_ERR_PEER_DEAD, "rdma %s: the peer's end broke", l->port->where);
 	if (l->state == LINK_TORN)
 		coll_rdma_cm_tear(l);
 	/* Ours counts once the peer may have it: until then it may wait for an address for a second, as long
 	 * as the kernel does before it asks the network again. */
-	if (l->state != LINK_CONNECTING ||
+	if (l->state != LINK_CONNECTING || l->port != port ||
 	    (l->asked && l->stage == STAGE_CONNECT && before(&in->env.self, &l->base.peer))) {
 		refuse(in, e->id, "the link is connected, or this rank is connecting it", false);
 	} else if (!accept_it(l, e->id, &m)) {
-		rdma_log(in, COLL_LOG_WARN, "[COLL-6505] rdma: %s cannot accept a connection: %s", in->where,
+		rdma_log(in, COLL_LOG_WARN, "[COLL-6505] rdma: %s cannot accept a connection: %s", l->port->where,
 		         strerror(errno));
 		retry_later(l, coll_clock_ns(), COLL_DELAY_RDMA_AGAIN_MS);
 	}
@@ -538,7 +530,7 @@ static void link_event(struct rdma_link *l, const struct event *e)
 	if (e->type == RDMA_CM_EVENT_DISCONNECTED || (e->type == RDMA_CM_EVENT_REJECTED && l->state == LINK_UP))
 		disconnected(l);
 	else if (e->type == RDMA_CM_EVENT_DEVICE_REMOVAL)
-		coll_rdma_link_fail(l, COLL_ERR_SYSTEM, "rdma %s: the device was removed", l->inst->where);
+		coll_rdma_link_fail(l, COLL_ERR_SYSTEM, "rdma %s: the device was removed", l->port->where);
 	else if (l->state == LINK_CONNECTING) /* not when the proof has come before the manager's last word */
 		attempt_event(l, e);
 }

@@ -1,8 +1,8 @@
 /*
- * Which device, port and address an instance uses, and how they are called in messages.
+ * Which devices, ports and addresses an instance uses, and how they are called in messages.
  * Every address of this machine is tried with the connection manager, which returns the
- * device of that address (if any); so InfiniBand, RoCE and iWARP are found alike. Of the usable
- * ports the one nearest to the calling thread's memory is used.
+ * device of that address (if any); so InfiniBand, RoCE and iWARP are found alike. All usable
+ * ports are used, those nearest to the calling thread's memory first.
  */
 #include "transports/rdma/device.h"
 
@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/link_rates.h"
+#include "transports/rdma/address.h"
 #include "transports/rdma/ports.h"
 #include "transports/rdma/rdma.h"
 
@@ -26,31 +28,35 @@ const char *coll_rdma_gid_text(const uint8_t gid[16], char *buf, size_t cap)
 
 void coll_rdma_path_text(const struct rdma_link *l, char *buf, size_t cap)
 {
-	char gid[INET6_ADDRSTRLEN];
+	const char *here = l->port ? l->port->where : "a port";
+	char there[96];
 
 	if (l->have_target)
-		snprintf(buf, cap, "%s to %.24s port %u GID %s", l->inst->where, l->target.device, l->target.port_num,
-		         coll_rdma_gid_text(l->target.gid, gid, sizeof(gid)));
+		snprintf(buf, cap, "%s to %s", here, coll_rdma_spot_text(&l->target, there, sizeof(there)));
 	else
-		snprintf(buf, cap, "%s", l->inst->where);
+		snprintf(buf, cap, "%s", here);
 }
 
-bool coll_rdma_peer_info_valid(const void *address, size_t len_bytes, struct coll_rdma_peer_info *info)
+static unsigned number_of(const struct rdma_port *p)
 {
-	if (len_bytes != sizeof(*info))
-		return false;
-	memcpy(info, address, sizeof(*info));
-	info->device[sizeof(info->device) - 1] = 0;
-	return info->magic == COLL_RDMA_MAGIC && info->version == COLL_RDMA_VERSION &&
-	       (info->family == 4 || info->family == 6);
+	return p->inst->info.port[p->index].number;
 }
 
-bool coll_rdma_device_active(struct rdma_inst *in)
+bool coll_rdma_device_active(const struct rdma_port *p)
 {
 	struct ibv_port_attr port;
 
 	memset(&port, 0, sizeof(port));
-	return in->v.ibv_query_port(in->device, in->info.port_num, (void *)&port) == 0 && port.state == IBV_PORT_ACTIVE;
+	return p->inst->v.ibv_query_port(p->device, (uint8_t)number_of(p), (void *)&port) == 0 &&
+	       port.state == IBV_PORT_ACTIVE;
+}
+
+struct rdma_port *coll_rdma_device_port(struct rdma_inst *in, const struct rdma_cm_id *id)
+{
+	for (unsigned i = 0; i < in->ports; i++)
+		if (in->port[i].device == id->verbs && number_of(&in->port[i]) == id->port_num)
+			return &in->port[i];
+	return NULL;
 }
 
 /* "rxe0", "mlx5_0:1", "rxe0,rxe1": whether the list names this port; an empty one names all. */
@@ -114,46 +120,69 @@ static void set_port(struct sockaddr *sa)
 		((struct sockaddr_in6 *)(void *)sa)->sin6_port = 0;
 }
 
-static void fill_card(struct rdma_inst *in, struct rdma_cm_id *id, const struct sockaddr *sa,
-                      const struct ibv_port_attr *port)
-{
-	struct coll_rdma_peer_info *c = &in->info;
-	char gid[INET6_ADDRSTRLEN];
-
-	*c = (struct coll_rdma_peer_info){.magic = COLL_RDMA_MAGIC,
-	                                  .version = COLL_RDMA_VERSION,
-	                                  .port = ntohs(in->v.rdma_get_src_port(id)),
-	                                  .id = in->env.self,
-	                                  .family = sa->sa_family == AF_INET ? 4 : 6,
-	                                  .fabric = (uint8_t)id->verbs->device->transport_type,
-	                                  .layer = port->link_layer,
-	                                  .port_num = id->port_num,
-	                                  .mtu_bytes = 128u << port->active_mtu};
-	if (sa->sa_family == AF_INET)
-		memcpy(c->ip, &((const struct sockaddr_in *)(const void *)sa)->sin_addr, 4);
-	else
-		memcpy(c->ip, &((const struct sockaddr_in6 *)(const void *)sa)->sin6_addr, 16);
-	memcpy(c->gid, id->route.addr.addr.ibaddr.sgid.raw, 16);
-	snprintf(c->device, sizeof(c->device), "%.23s", id->verbs->device->name);
-	in->message_max = port->max_msg_sz;
-	snprintf(in->where, sizeof(in->where), "%.24s port %u GID %s", c->device, c->port_num,
-	         coll_rdma_gid_text(c->gid, gid, sizeof(gid)));
-}
-
 /* An address of this machine behind which a port that may be used has been found. */
 struct candidate {
 	struct sockaddr_storage address;
-	char device[64];
-	unsigned port;
-	int distance; /* struct coll_nic_facts */
+	char device[64], interface[24];
+	unsigned port, prefix;
+	int distance;         /* struct coll_nic_facts */
+	const char *left_out; /* why it is not to be tried any more */
 };
 
 struct search {
 	struct candidate found[COLL_RDMA_PORTS_MAX];
 	int count;
+	struct coll_rdma_port ports[COLL_RDMA_PORTS_MAX]; /* all of this machine */
+	int port_count;
+	struct coll_link_rate rate[COLL_LINK_RATES_MAX]; /* instead of what the system says */
+	int rates;
 	char *why; /* the last address was not fit, because */
 	size_t why_bytes;
 };
+
+/* As the user says, of the port, the device or the interface, or else as the system does. */
+static uint32_t rate_of(const struct search *s, const struct candidate *c)
+{
+	const char *names[] = {NULL, c->device, c->interface};
+	char full[80];
+
+	snprintf(full, sizeof(full), "%s:%u", c->device, c->port);
+	names[0] = full;
+	for (int i = 0; i < 3; i++)
+		if (coll_link_rate_of(s->rate, s->rates, names[i]) > 0)
+			return coll_link_rate_of(s->rate, s->rates, names[i]);
+	for (int i = 0; i < s->port_count; i++)
+		if (strcmp(s->ports[i].device, c->device) == 0 && s->ports[i].number == c->port)
+			return s->ports[i].mbps;
+	return 0;
+}
+
+static void fill_spot(struct rdma_port *p, const struct rdma_cm_id *id, const struct search *s,
+                      const struct candidate *c, const struct ibv_port_attr *port)
+{
+	struct rdma_inst *in = p->inst;
+	struct coll_rdma_spot *spot = &in->info.port[p->index];
+	const struct sockaddr *sa = (const struct sockaddr *)&c->address;
+	char gid[INET6_ADDRSTRLEN];
+
+	*spot = (struct coll_rdma_spot){.listens = ntohs(in->v.rdma_get_src_port(p->listener)),
+	                                .family = sa->sa_family == AF_INET ? 4 : 6,
+	                                .prefix = (uint8_t)c->prefix,
+	                                .fabric = (uint8_t)id->verbs->device->transport_type & 7,
+	                                .layer = port->link_layer & 3,
+	                                .number = (uint8_t)c->port,
+	                                .mbps = rate_of(s, c)};
+	if (c->distance > 0)
+		spot->distance = c->distance < COLL_RDMA_DISTANCE_MAX ? (uint8_t)c->distance : COLL_RDMA_DISTANCE_MAX;
+	if (spot->family == 4)
+		memcpy(spot->ip, &((const struct sockaddr_in *)(const void *)sa)->sin_addr, 4);
+	else
+		memcpy(spot->ip, &((const struct sockaddr_in6 *)(const void *)sa)->sin6_addr, 16);
+	snprintf(spot->device, sizeof(spot->device), "%.15s", c->device);
+	p->message_max = port->max_msg_sz;
+	snprintf(p->where, sizeof(p->where), "%.24s port %u GID %s", c->device, c->port,
+	         coll_rdma_gid_text(id->route.addr.addr.ibaddr.sgid.raw, gid, sizeof(gid)));
+}
 
 /* Bound to the address; NULL: no device is behind it. */
 static struct rdma_cm_id *bind_to(struct rdma_inst *in, const struct sockaddr_storage *sa, char *why, size_t why_bytes)
@@ -200,49 +229,78 @@ static int distance_of(const struct rdma_inst *in, const char *device)
 	return in->env.nic_facts && in->env.nic_facts(in->env.ctx, device, &facts) ? facts.distance : 0;
 }
 
-static void look_at(struct rdma_inst *in, struct search *s, const struct sockaddr *address)
+static unsigned prefix_of(const struct sockaddr *mask)
+{
+	const unsigned char *p;
+	unsigned bits, n = 0;
+
+	if (!mask)
+		return 0;
+	bits = mask->sa_family == AF_INET6 ? 128 : 32;
+	p = mask->sa_family == AF_INET6
+	            ? (const unsigned char *)&((const struct sockaddr_in6 *)(const void *)mask)->sin6_addr
+	            : (const unsigned char *)&((const struct sockaddr_in *)(const void *)mask)->sin_addr;
+	while (n < bits && (p[n / 8] << n % 8 & 0x80) != 0)
+		n++;
+	return n;
+}
+
+static struct candidate *found_before(struct search *s, const char *device, unsigned port)
+{
+	for (int i = 0; i < s->count; i++)
+		if (strcmp(s->found[i].device, device) == 0 && s->found[i].port == port)
+			return &s->found[i];
+	return NULL;
+}
+
+static void look_at(struct rdma_inst *in, struct search *s, const struct ifaddrs *i)
 {
 	struct candidate *c = &s->found[s->count];
+	const bool four = i->ifa_addr->sa_family == AF_INET;
 	struct ibv_port_attr port;
 	struct rdma_cm_id *id;
 
 	if (s->count == COLL_RDMA_PORTS_MAX)
 		return;
 	memset(c, 0, sizeof(*c));
-	memcpy(&c->address, address,
-	       address->sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6));
+	memcpy(&c->address, i->ifa_addr, four ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6));
 	set_port((struct sockaddr *)&c->address);
 	id = bind_to(in, &c->address, s->why, s->why_bytes);
 	if (!id)
 		return;
-	if (fit(in, id, &c->address, &port, s->why, s->why_bytes)) {
+	if (!found_before(s, id->verbs->device->name, id->port_num) &&
+	    fit(in, id, &c->address, &port, s->why, s->why_bytes)) {
 		snprintf(c->device, sizeof(c->device), "%.63s", id->verbs->device->name);
+		snprintf(c->interface, sizeof(c->interface), "%.23s", i->ifa_name);
 		c->port = id->port_num;
+		c->prefix = prefix_of(i->ifa_netmask);
 		c->distance = distance_of(in, c->device);
 		s->count++;
 	}
 	in->v.rdma_destroy_id(id);
 }
 
-static bool listen_at(struct rdma_inst *in, const struct candidate *c, char *why, size_t why_bytes)
+/* One more port of the instance, if it can be had. */
+static bool listen_at(struct rdma_inst *in, const struct search *s, const struct candidate *c)
 {
-	struct rdma_cm_id *id = bind_to(in, &c->address, why, why_bytes);
+	struct rdma_cm_id *id = bind_to(in, &c->address, s->why, s->why_bytes);
+	struct rdma_port *p = &in->port[in->ports];
 	struct ibv_port_attr port;
 
 	if (!id)
 		return false;
-	if (!fit(in, id, &c->address, &port, why, why_bytes)) {
+	if (!fit(in, id, &c->address, &port, s->why, s->why_bytes)) {
 		in->v.rdma_destroy_id(id);
 		return false;
 	}
 	if (in->v.rdma_listen(id, 1024) != 0) {
-		snprintf(why, why_bytes, "%s port %u: listen: %s", c->device, c->port, strerror(errno));
+		snprintf(s->why, s->why_bytes, "%s port %u: listen: %s", c->device, c->port, strerror(errno));
 		in->v.rdma_destroy_id(id);
 		return false;
 	}
-	in->listener = id;
-	in->device = id->verbs;
-	fill_card(in, id, (const struct sockaddr *)&c->address, &port);
+	*p = (struct rdma_port){.inst = in, .index = in->ports, .listener = id, .device = id->verbs};
+	fill_spot(p, id, s, c, &port);
+	in->info.count = ++in->ports;
 	return true;
 }
 
@@ -253,66 +311,93 @@ static bool usable(const struct ifaddrs *i, int family)
 	return family == AF_INET || !IN6_IS_ADDR_LINKLOCAL(&((struct sockaddr_in6 *)(void *)i->ifa_addr)->sin6_addr);
 }
 
-/* Nearest first; equally near ones stay in the order of the addresses. */
+/* Nearest first; equally near ones stay in the order of the addresses. NULL: none is left. */
 static struct candidate *nearest(struct search *s)
 {
 	struct candidate *best = NULL;
 
 	for (int i = 0; i < s->count; i++)
-		if (s->found[i].device[0] && (!best || s->found[i].distance < best->distance))
+		if (!s->found[i].left_out && (!best || s->found[i].distance < best->distance))
 			best = &s->found[i];
 	return best;
 }
 
-static const char *reason(struct rdma_inst *in, const struct search *s, const struct coll_rdma_port *p, int far)
+static const char *reason(struct rdma_inst *in, struct search *s, const struct coll_rdma_port *p)
 {
 	const char *list = in->env.setting(in->env.ctx, "COLL_RDMA_DEVICE");
+	const struct candidate *c = found_before(s, p->device, p->number);
 
 	if (!p->active)
 		return "its port is not active";
 	if (!named(list, p->device, p->number))
 		return "it is not in COLL_RDMA_DEVICE";
-	for (int i = 0; i < s->count; i++)
-		if (strcmp(s->found[i].device, p->device) == 0 && s->found[i].port == p->number)
-			return s->found[i].distance > far ? "another one is nearer to this process's memory"
-			                                  : "another one comes first";
-	return "no usable address is on its network interface";
+	return c && c->left_out ? c->left_out : "no usable address is on its network interface";
 }
 
 /* For coll-info and the log. */
-static void tell_others(struct rdma_inst *in, const struct search *s, int far)
+static void tell_others(struct rdma_inst *in, struct search *s)
 {
-	struct coll_rdma_port ports[COLL_RDMA_PORTS_MAX];
-	const int n = coll_rdma_ports_list(COLL_RDMA_SYS, ports, COLL_RDMA_PORTS_MAX);
+	for (int i = 0; i < s->port_count; i++) {
+		const struct coll_rdma_port *p = &s->ports[i];
+		bool used = false;
 
-	for (int i = 0; i < n; i++)
-		if (!in->listener || strcmp(ports[i].device, in->info.device) != 0 ||
-		    ports[i].number != in->info.port_num)
-			rdma_log(in, COLL_LOG_INFO, "rdma: %s port %u is not used: %s", ports[i].device,
-			         ports[i].number, reason(in, s, &ports[i], far));
+		for (unsigned k = 0; k < in->ports; k++)
+			used |= strcmp(in->port[k].device->device->name, p->device) == 0 &&
+			        number_of(&in->port[k]) == p->number;
+		if (!used)
+			rdma_log(in, COLL_LOG_INFO, "rdma: %s port %u is not used: %s", p->device, p->number,
+			         reason(in, s, p));
+	}
+}
+
+/* Checked when the communicator was made. */
+static void read_rates(struct rdma_inst *in, struct search *s)
+{
+	char why[160];
+
+	s->rates = coll_link_rates_parse(in->env.setting(in->env.ctx, "COLL_LINK_RATES"), s->rate, why, sizeof(why));
+	if (s->rates < 0)
+		s->rates = 0;
+}
+
+static void use_found(struct rdma_inst *in, struct search *s)
+{
+	struct candidate *c;
+
+	while ((c = nearest(s))) {
+		if (in->ports == COLL_RDMA_PORTS)
+			c->left_out = "as many others as one process uses are nearer or come first";
+		else if (listen_at(in, s, c))
+			c->left_out = "it is used";
+		else
+			c->left_out = "nobody can listen there";
+	}
 }
 
 coll_status coll_rdma_device_open(struct rdma_inst *in, char *why, size_t why_bytes)
 {
 	static const int families[] = {AF_INET, AF_INET6};
-	struct search s = {.why = why, .why_bytes = why_bytes};
-	struct candidate *c;
+	struct search *s = calloc(1, sizeof(*s));
 	struct ifaddrs *all = NULL;
-	int far = 0;
 
 	snprintf(why, why_bytes, "no RDMA device has an address (ip addr add ... on its network interface)");
-	if (getifaddrs(&all) != 0)
+	if (!s)
+		return COLL_ERR_MEMORY;
+	if (getifaddrs(&all) != 0) {
+		free(s);
 		return COLL_ERR_SYSTEM;
-	for (int f = 0; f < 2 && s.count == 0; f++)
+	}
+	s->why = why;
+	s->why_bytes = why_bytes;
+	s->port_count = coll_rdma_ports_list(COLL_RDMA_SYS, s->ports, COLL_RDMA_PORTS_MAX);
+	read_rates(in, s);
+	for (int f = 0; f < 2; f++) /* an address of IPv6 where a port has none of IPv4 */
 		for (const struct ifaddrs *i = all; i; i = i->ifa_next)
 			if (usable(i, families[f]))
-				look_at(in, &s, i->ifa_addr);
+				look_at(in, s, i);
 	freeifaddrs(all);
-	while (!in->listener && (c = nearest(&s))) {
-		far = c->distance;
-		if (!listen_at(in, c, why, why_bytes))
-			c->device[0] = 0; /* the next one */
-	}
-	tell_others(in, &s, far);
-	return in->listener ? COLL_OK : COLL_ERR_UNSUPPORTED;
+	use_found(in, s);
+	tell_others(in, s);
+	free(s);
+	return in->ports > 0 ? COLL_OK : COLL_ERR_UNSUPPORTED;
 }

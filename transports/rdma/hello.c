@@ -30,7 +30,7 @@ static uint64_t seal(const struct rdma_inst *in, const struct coll_rdma_hello *m
 }
 
 void coll_rdma_hello_make(struct coll_rdma_hello *m, const struct rdma_inst *in, enum coll_rdma_hello_type type,
-                          const struct coll_process_id *to, uint64_t nonce, uint64_t other, uint64_t items)
+                          const struct coll_process_id *to, uint64_t nonce, uint64_t other, const struct rdma_link *l)
 {
 	*m = (struct coll_rdma_hello){.magic = COLL_RDMA_MAGIC,
 	                              .version = COLL_RDMA_VERSION,
@@ -38,7 +38,8 @@ void coll_rdma_hello_make(struct coll_rdma_hello *m, const struct rdma_inst *in,
 	                              .recvs = RDMA_RECVS,
 	                              .from = in->env.self,
 	                              .nonce = nonce,
-	                              .items = items};
+	                              .items = l->items_in,
+	                              .rail = l->base.part};
 	m->mac = seal(in, m, to, other);
 }
 
@@ -58,6 +59,8 @@ const char *coll_rdma_hello_check(const void *data, size_t len_bytes, const stru
 		return "another process";
 	if (m->mac != seal(in, m, &in->env.self, other))
 		return "it does not have the key of the job";
+	if (m->rail >= RDMA_RAILS_MAX)
+		return "a rail that no link has";
 	if (m->recvs <= RDMA_RECVS_SPARE)
 		return "too few receives";
 	return NULL;

@@ -6,8 +6,9 @@
 
 #include "transports/rdma/rdma.h"
 
+/* For the rail l. */
 void coll_rdma_hello_make(struct coll_rdma_hello *m, const struct rdma_inst *in, enum coll_rdma_hello_type type,
-                          const struct coll_process_id *to, uint64_t nonce, uint64_t other, uint64_t items);
+                          const struct coll_process_id *to, uint64_t nonce, uint64_t other, const struct rdma_link *l);
 
 /* type ASK: also ASK_AGAIN. NULL when good, else what is wrong with it. from may be NULL: anybody. */
 const char *coll_rdma_hello_check(const void *data, size_t len_bytes, const struct rdma_inst *in,

@@ -14,7 +14,9 @@
 #include "base/clock.h"
 #include "base/delay.h"
 #include "transports/rdma/cm.h"
+#include "transports/rdma/address.h"
 #include "transports/rdma/device.h"
+#include "transports/rdma/rails.h"
 #include "transports/rdma/rdma.h"
 #include "transports/rdma/receiver.h"
 #include "transports/rdma/sender.h"
@@ -38,45 +40,60 @@ coll_status coll_rdma_link_open(void *inst, const struct coll_process_id *peer, 
 	struct rdma_inst *in = inst;
 	struct coll_rdma_peer_info target;
 	struct rdma_link *l;
+	coll_status status;
 
 	if (atomic_load(&in->closed))
 		return COLL_ERR_ABORTED;
-	if (!coll_rdma_peer_info_valid(address, len_bytes, &target) || !coll_same_process(&target.id, peer)) {
+	if (!coll_rdma_address_decode(&target, address, len_bytes) || !coll_same_process(&target.id, peer)) {
 		rdma_log(in, COLL_LOG_ERROR,
 		         "[COLL-6506] rdma: the address of a peer (%zu bytes) is not one of this transport", len_bytes);
 		return COLL_ERR_ARGUMENT;
 	}
-	l = (struct rdma_link *)coll_link_table_open(&in->links, peer);
-	if (!l)
-		return COLL_ERR_MEMORY;
-	if (l->base.opens == 1) {
-		l->target = target;
-		l->have_target = true;
-	}
-	pthread_mutex_unlock(&l->base.lock);
+	status = coll_rdma_rails_open(in, &target, &l);
+	if (status != COLL_OK)
+		return status;
 	coll_rdma_kick(in);
 	*link = l;
 	return COLL_OK;
 }
 
-void coll_rdma_link_close(void *link)
+/* One handle less; true: it was the last. The lock held. */
+static bool release(struct rdma_link *l)
 {
-	struct rdma_link *l = link;
-	struct rdma_inst *in = l->inst;
-	struct coll_rdma_note bye = {.type = COLL_RDMA_NOTE_BYE};
+	const struct coll_rdma_note bye = {.type = COLL_RDMA_NOTE_BYE};
+	const bool last = coll_peer_link_release(&l->inst->links, &l->base);
 
-	pthread_mutex_lock(&l->base.lock);
-	if (!coll_peer_link_release(&in->links, &l->base)) {
-		pthread_mutex_unlock(&l->base.lock);
-		return;
-	}
-	atomic_fetch_add(&in->lingering, 1);
-	if (l->state == LINK_UP) {
+	if (last)
+		atomic_fetch_add(&l->inst->lingering, 1);
+	if (last && l->state == LINK_UP) {
 		coll_rdma_tx_note(l, &bye);
 		coll_rdma_tx_push(l);
 	}
 	coll_rdma_link_leave(l);
+	return last;
+}
+
+void coll_rdma_link_close(void *link)
+{
+	struct rdma_link *l = link, *rail[RDMA_RAILS_MAX];
+	struct rdma_inst *in = l->inst;
+	unsigned count = 1;
+
+	/* All under the table's lock: who opens the link again meanwhile finds none of its rails in use. */
+	pthread_mutex_lock(&in->links.lock);
+	pthread_mutex_lock(&l->base.lock);
+	if (release(l)) {
+		count = l->rails;
+		memcpy(rail, l->rail, sizeof(rail));
+		l->rails = 0;
+	}
 	pthread_mutex_unlock(&l->base.lock);
+	for (unsigned i = 1; i < count; i++) {
+		pthread_mutex_lock(&rail[i]->base.lock);
+		release(rail[i]);
+		pthread_mutex_unlock(&rail[i]->base.lock);
+	}
+	pthread_mutex_unlock(&in->links.lock);
 	coll_rdma_kick(in);
 }
 
@@ -130,8 +147,14 @@ void coll_rdma_link_fail(struct rdma_link *l, coll_status why, const char *forma
 	va_list ap;
 
 	va_start(ap, format);
-	if (coll_peer_link_fail(&l->inst->links, &l->base, why, format, ap))
+	if (coll_peer_link_fail(&l->inst->links, &l->base, why, format, ap)) {
+		/* Once for all rails; rails_tear() looks at them. */
+		l->base.notice &= !l->down_told;
+		l->down_told = true;
+		if (l->rails > 1 || l->base.part > 0)
+			atomic_store(&l->inst->torn, true);
 		stop(l, LINK_DOWN);
+	}
 	va_end(ap);
 }
 
@@ -152,7 +175,7 @@ void coll_rdma_link_torn(struct rdma_link *l, coll_status why, const char *forma
 	va_end(ap);
 	/* iWARP reports that a message was sent, not that it has arrived, so it is unknown what to resend. */
 	if (l->base.lingering || l->mends++ >= RDMA_MENDS || atomic_load(&in->closed) ||
-	    in->info.fabric == IBV_TRANSPORT_IWARP) {
+	    in->info.port[l->port->index].fabric == IBV_TRANSPORT_IWARP) {
 		char cause[sizeof(l->base.cause)];
 
 		memcpy(cause, l->base.cause, sizeof(cause));

@@ -1,6 +1,6 @@
 /*
  * Registered memory: rings and notes of the transport itself, and ranges that the user
- * has allocated here or announced. Ranges are found by address; a range inside a known
+ * has allocated here or announced. Ranges are registered with every port, and found by address; a range inside a known
  * one shares its registration. Other memory is never registered, because
  * the transport would not be notified when it is unmapped.
  */
@@ -13,8 +13,9 @@
 
 #include "transports/rdma/rdma.h"
 
-static void explain(struct rdma_inst *in, size_t len_bytes, int e)
+static void explain(const struct rdma_port *port, size_t len_bytes, int e)
 {
+	struct rdma_inst *in = port->inst;
 	struct rlimit limit = {0, 0};
 
 	getrlimit(RLIMIT_MEMLOCK, &limit);
@@ -22,19 +23,19 @@ static void explain(struct rdma_inst *in, size_t len_bytes, int e)
 		rdma_log(in, COLL_LOG_WARN,
 		         "[COLL-6501] rdma: %s cannot register %zu bytes: %s; this process may lock %llu KiB of memory "
 		         "(ulimit -l; raise it in limits.conf, in the service's LimitMEMLOCK or for the container)",
-		         in->where, len_bytes, strerror(e), (unsigned long long)limit.rlim_cur / 1024);
+		         port->where, len_bytes, strerror(e), (unsigned long long)limit.rlim_cur / 1024);
 	else
-		rdma_log(in, COLL_LOG_WARN, "[COLL-6501] rdma: %s cannot register %zu bytes: %s", in->where, len_bytes,
+		rdma_log(in, COLL_LOG_WARN, "[COLL-6501] rdma: %s cannot register %zu bytes: %s", port->where, len_bytes,
 		         strerror(e));
 }
 
-struct ibv_mr *coll_rdma_memory_pin(struct rdma_inst *in, void *base, size_t len_bytes, bool remote)
+struct ibv_mr *coll_rdma_memory_pin(const struct rdma_port *port, void *base, size_t len_bytes, bool remote)
 {
 	const int access = IBV_ACCESS_LOCAL_WRITE | (remote ? IBV_ACCESS_REMOTE_WRITE : 0);
-	struct ibv_mr *mr = in->v.ibv_reg_mr(in->pd, base, len_bytes, access);
+	struct ibv_mr *mr = port->inst->v.ibv_reg_mr(port->pd, base, len_bytes, access);
 
 	if (!mr)
-		explain(in, len_bytes, errno);
+		explain(port, len_bytes, errno);
 	return mr;
 }
 
@@ -47,18 +48,28 @@ static struct rdma_region *covering(struct rdma_inst *in, const char *ptr, size_
 	return NULL;
 }
 
-bool coll_rdma_memory_find(struct rdma_inst *in, const void *ptr, size_t len_bytes, uint32_t *lkey, uint32_t *rkey)
+bool coll_rdma_memory_find(const struct rdma_port *port, const void *ptr, size_t len_bytes, uint32_t *lkey,
+                           uint32_t *rkey)
 {
+	struct rdma_inst *in = port->inst;
 	const struct rdma_region *r;
 
 	pthread_rwlock_rdlock(&in->memory_lock);
 	r = covering(in, ptr, len_bytes);
 	if (r) {
-		*lkey = r->mr->lkey;
-		*rkey = r->mr->rkey;
+		*lkey = r->mr[port->index]->lkey;
+		*rkey = r->mr[port->index]->rkey;
 	}
 	pthread_rwlock_unlock(&in->memory_lock);
 	return r != NULL;
+}
+
+static void unpin(struct rdma_inst *in, const struct rdma_region *r)
+{
+	for (unsigned i = 0; i < in->ports; i++)
+		if (r->mr[i] && in->v.ibv_dereg_mr(r->mr[i]) != 0)
+			rdma_log(in, COLL_LOG_WARN, "[COLL-6502] rdma: %s cannot deregister %zu bytes: %s",
+			         in->port[i].where, r->len_bytes, strerror(errno));
 }
 
 static coll_status keep(struct rdma_inst *in, struct coll_memory *mem)
@@ -67,13 +78,16 @@ static coll_status keep(struct rdma_inst *in, struct coll_memory *mem)
 
 	if (!r)
 		return COLL_ERR_MEMORY;
-	r->mr = coll_rdma_memory_pin(in, mem->base, mem->len_bytes, true);
-	if (!r->mr) {
+	r->base = mem->base;
+	r->len_bytes = mem->len_bytes;
+	for (unsigned i = 0; i < in->ports; i++) {
+		r->mr[i] = coll_rdma_memory_pin(&in->port[i], mem->base, mem->len_bytes, true);
+		if (r->mr[i])
+			continue;
+		unpin(in, r);
 		free(r);
 		return COLL_ERR_SYSTEM;
 	}
-	r->base = mem->base;
-	r->len_bytes = mem->len_bytes;
 	r->refs = 1;
 	r->next = in->regions;
 	in->regions = r;
@@ -110,9 +124,7 @@ static void drop(struct rdma_inst *in, struct rdma_region *r)
 	while (*at != r)
 		at = &(*at)->next;
 	*at = r->next;
-	if (in->v.ibv_dereg_mr(r->mr) != 0)
-		rdma_log(in, COLL_LOG_WARN, "[COLL-6502] rdma: %s cannot deregister %zu bytes: %s", in->where,
-		         r->len_bytes, strerror(errno));
+	unpin(in, r);
 	free(r);
 }
 

@@ -6,11 +6,12 @@
 
 #include "transports/rdma/rdma.h"
 
-/* NULL: refused, and logged why. */
-struct ibv_mr *coll_rdma_memory_pin(struct rdma_inst *in, void *base, size_t len_bytes, bool remote);
+/* With one port. NULL: refused, and logged why. */
+struct ibv_mr *coll_rdma_memory_pin(const struct rdma_port *port, void *base, size_t len_bytes, bool remote);
 
-/* The keys of registered memory that covers the range; false: none does. */
-bool coll_rdma_memory_find(struct rdma_inst *in, const void *ptr, size_t len_bytes, uint32_t *lkey, uint32_t *rkey);
+/* The keys, for this port, of registered memory that covers the range; false: none does. */
+bool coll_rdma_memory_find(const struct rdma_port *port, const void *ptr, size_t len_bytes, uint32_t *lkey,
+                           uint32_t *rkey);
 coll_status coll_rdma_mem_alloc(void *inst, size_t len_bytes, struct coll_memory *mem);
 void coll_rdma_mem_free(void *inst, struct coll_memory *mem);
 coll_status coll_rdma_mem_reg(void *inst, struct coll_memory *mem);

@@ -11,15 +11,19 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/delay.h"
 #include "transports/common/registry.h"
 #include "transports/rdma/channel.h"
+#include "transports/rdma/address.h"
 #include "transports/rdma/cm.h"
 #include "transports/rdma/device.h"
 #include "transports/rdma/link.h"
 #include "transports/rdma/memory.h"
+#include "transports/rdma/pairs.h"
+#include "transports/rdma/rails.h"
 #include "transports/rdma/receiver.h"
 #include "transports/rdma/rx.h"
 #include "transports/rdma/sender.h"
@@ -56,24 +60,39 @@ static bool non_blocking(int fd)
 
 static bool open_descriptors(struct rdma_inst *in)
 {
-	return non_blocking(in->cm->fd) && non_blocking(in->completions->fd) && coll_reactor_open(&in->service) &&
-	       coll_reactor_watch(&in->service, in->cm->fd, EPOLLIN, RDMA_TAG_CM, EPOLL_CTL_ADD) &&
-	       coll_reactor_watch(&in->service, in->completions->fd, EPOLLIN, RDMA_TAG_COMPLETIONS, EPOLL_CTL_ADD);
+	in->wait_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (in->wait_fd < 0 || !non_blocking(in->cm->fd) || !coll_reactor_open(&in->service) ||
+	    !coll_reactor_watch(&in->service, in->cm->fd, EPOLLIN, RDMA_TAG_CM, EPOLL_CTL_ADD))
+		return false;
+	for (unsigned i = 0; i < in->ports; i++) {
+		const int fd = in->port[i].completions->fd;
+		struct epoll_event e = {.events = EPOLLIN};
+
+		if (!non_blocking(fd) || epoll_ctl(in->wait_fd, EPOLL_CTL_ADD, fd, &e) != 0 ||
+		    !coll_reactor_watch(&in->service, fd, EPOLLIN, RDMA_TAG_COMPLETIONS, EPOLL_CTL_ADD))
+			return false;
+	}
+	return true;
 }
 
 /* What open() made, whole or in part. */
 static void dispose(struct rdma_inst *in)
 {
 	coll_rdma_cm_corpses(in, true);
-	if (in->listener)
-		in->v.rdma_destroy_id(in->listener);
 	coll_rdma_memory_fini(in);
-	if (in->completions)
-		in->v.ibv_destroy_comp_channel(in->completions);
-	if (in->pd)
-		in->v.ibv_dealloc_pd(in->pd);
+	for (unsigned i = 0; i < in->ports; i++) {
+		struct rdma_port *p = &in->port[i];
+
+		in->v.rdma_destroy_id(p->listener);
+		if (p->completions)
+			in->v.ibv_destroy_comp_channel(p->completions);
+		if (p->pd)
+			in->v.ibv_dealloc_pd(p->pd);
+	}
 	if (in->cm)
 		in->v.rdma_destroy_event_channel(in->cm);
+	if (in->wait_fd >= 0)
+		close(in->wait_fd);
 	coll_reactor_fini(&in->service);
 	coll_link_table_fini(&in->links);
 	coll_rdma_verbs_unload(&in->v);
@@ -83,44 +102,62 @@ static void dispose(struct rdma_inst *in)
 }
 
 /* Where next to no memory may be locked, nothing would work later: better said now. */
-static bool can_lock(struct rdma_inst *in)
+static bool can_lock(struct rdma_port *port)
 {
 	void *p = aligned_alloc(4096, PROBE_BYTES);
-	struct ibv_mr *mr = p ? coll_rdma_memory_pin(in, p, PROBE_BYTES, true) : NULL;
+	struct ibv_mr *mr = p ? coll_rdma_memory_pin(port, p, PROBE_BYTES, true) : NULL;
 
 	if (mr)
-		in->v.ibv_dereg_mr(mr);
+		port->inst->v.ibv_dereg_mr(mr);
 	free(p);
 	return mr != NULL;
 }
 
-static coll_status open_device(struct rdma_inst *in, char *why, size_t why_bytes)
+/* What it needs beside its listener. */
+static bool equip(struct rdma_port *p, char *why, size_t why_bytes)
+{
+	struct rdma_inst *in = p->inst;
+	const size_t message_max = number(in, "COLL_RDMA_MESSAGE_MAX", 0, UINT32_MAX);
+	const bool iwarp = in->info.port[p->index].fabric == IBV_TRANSPORT_IWARP;
+
+	p->pd = in->v.ibv_alloc_pd(p->device);
+	p->completions = p->pd ? in->v.ibv_create_comp_channel(p->device) : NULL;
+	if (!p->completions) {
+		snprintf(why, why_bytes, "%.80s: %s: %s", p->where, p->pd ? "completion channel" : "protection domain",
+		         strerror(errno));
+		return false;
+	}
+	if (!can_lock(p)) {
+		why[0] = 0; /* said already */
+		return false;
+	}
+	p->message_max = message_max > 0 ? message_max : p->message_max;
+	p->immediates = number(in, "COLL_RDMA_IMMEDIATE", !iwarp, 1) != 0;
+	rdma_log(in, COLL_LOG_INFO, "rdma: %s, %u Mb/s, messages up to %zu bytes, timeout exponent %u, %u retries",
+	         p->where, in->info.port[p->index].mbps, p->message_max, in->timeout_exponent, in->retries);
+	return true;
+}
+
+static coll_status open_ports(struct rdma_inst *in, char *why, size_t why_bytes)
 {
 	coll_status status = coll_rdma_verbs_load(&in->v, why, why_bytes);
-	const char *step = "event channel";
 
 	if (status != COLL_OK)
 		return status;
 	in->cm = in->v.rdma_create_event_channel();
-	if (in->cm) {
-		status = coll_rdma_device_open(in, why, why_bytes);
-		if (status != COLL_OK)
-			return status;
-		step = "protection domain";
-		in->pd = in->v.ibv_alloc_pd(in->device);
-	}
-	if (in->pd) {
-		step = "completion channel";
-		in->completions = in->v.ibv_create_comp_channel(in->device);
-	}
-	if (in->completions && !can_lock(in)) {
-		why[0] = 0; /* said already */
+	if (!in->cm) {
+		snprintf(why, why_bytes, "event channel: %s", strerror(errno));
 		return COLL_ERR_UNSUPPORTED;
 	}
-	if (in->completions && open_descriptors(in))
-		return COLL_OK;
-	snprintf(why, why_bytes, "%s: %s", step, strerror(errno));
-	return COLL_ERR_UNSUPPORTED;
+	status = coll_rdma_device_open(in, why, why_bytes);
+	for (unsigned i = 0; i < in->ports && status == COLL_OK; i++)
+		if (!equip(&in->port[i], why, why_bytes))
+			status = COLL_ERR_UNSUPPORTED;
+	if (status == COLL_OK && !open_descriptors(in)) {
+		snprintf(why, why_bytes, "descriptors: %s", strerror(errno));
+		status = COLL_ERR_UNSUPPORTED;
+	}
+	return status;
 }
 
 static coll_status rdma_open(const struct coll_transport_env *env, void **inst)
@@ -132,12 +169,14 @@ static coll_status rdma_open(const struct coll_transport_env *env, void **inst)
 	if (!in)
 		return COLL_ERR_MEMORY;
 	in->env = *env;
+	in->info.id = env->self;
+	in->wait_fd = -1;
 	coll_reactor_init(&in->service, &coll_rdma_service_table, in);
 	coll_link_table_init(&in->links, sizeof(struct rdma_link), coll_rdma_link_begin, in);
 	pthread_mutex_init(&in->arm_lock, NULL);
 	pthread_rwlock_init(&in->memory_lock, NULL);
 	read_settings(in);
-	status = open_device(in, why, sizeof(why));
+	status = open_ports(in, why, sizeof(why));
 	if (status != COLL_OK) {
 		/* Without a device this is expected (debug); with one, the user should see the reason. */
 		if (why[0])
@@ -145,12 +184,6 @@ static coll_status rdma_open(const struct coll_transport_env *env, void **inst)
 		dispose(in);
 		return status;
 	}
-	in->message_max = number(in, "COLL_RDMA_MESSAGE_MAX", 0, UINT32_MAX)
-	                          ? number(in, "COLL_RDMA_MESSAGE_MAX", 0, UINT32_MAX)
-	                          : in->message_max;
-	in->immediates = number(in, "COLL_RDMA_IMMEDIATE", in->info.fabric != IBV_TRANSPORT_IWARP, 1) != 0;
-	rdma_log(in, COLL_LOG_INFO, "rdma: %s, messages up to %zu bytes, timeout exponent %u, %u retries", in->where,
-	         in->message_max, in->timeout_exponent, in->retries);
 	*inst = in;
 	return COLL_OK;
 }
@@ -219,30 +252,50 @@ static void rdma_caps(void *inst, struct coll_transport_caps *caps)
 
 static coll_status rdma_address(void *inst, void *buf, size_t cap, size_t *len_bytes)
 {
-	const struct rdma_inst *in = inst;
+	struct rdma_inst *in = inst;
+	struct coll_rdma_peer_info announced;
+	const coll_status status = coll_rdma_address_encode(&in->info, buf, cap, len_bytes);
 
-	if (cap < sizeof(in->info))
-		return COLL_ERR_ARGUMENT;
-	memcpy(buf, &in->info, sizeof(in->info));
-	*len_bytes = sizeof(in->info);
+	if (status != COLL_OK)
+		return status;
+	/* What does not fit is not announced, and both ends of a link choose rails by what is. */
+	if (coll_rdma_address_decode(&announced, buf, *len_bytes) && announced.count < in->info.count) {
+		rdma_log(in, COLL_LOG_INFO, "rdma: only the first %u ports are used: the address has no room for more",
+		         announced.count);
+		in->info.count = announced.count;
+	}
 	return COLL_OK;
 }
 
 static bool rdma_reachable(void *inst, const void *address, size_t len_bytes, char *why, size_t why_bytes)
 {
-	const struct coll_rdma_peer_info *self = &((struct rdma_inst *)inst)->info;
+	const struct rdma_inst *in = inst;
 	struct coll_rdma_peer_info peer;
+	struct coll_rdma_route route;
 
-	if (!coll_rdma_peer_info_valid(address, len_bytes, &peer)) {
+	if (!coll_rdma_address_decode(&peer, address, len_bytes)) {
 		snprintf(why, why_bytes, "the peer has no rdma address");
 		return false;
 	}
-	if (peer.fabric != self->fabric || peer.layer != self->layer || peer.family != self->family) {
-		snprintf(why, why_bytes, "%.24s there and %.24s here are of different kinds", peer.device,
-		         self->device);
-		return false;
-	}
-	return true;
+	coll_rdma_route_find(&in->info, &peer, &route);
+	if (route.rails == 0)
+		snprintf(why, why_bytes, "%.15s there and %.15s here are of different kinds%s", peer.port[0].device,
+		         in->info.port[0].device, peer.count + in->info.count > 2 ? ", and so are the others" : "");
+	return route.rails > 0;
+}
+
+static void rdma_path(void *inst, const void *a, size_t a_bytes, const void *b, size_t b_bytes,
+                      struct coll_transport_path *path)
+{
+	struct coll_rdma_peer_info x, y;
+	struct coll_rdma_route route;
+
+	*path = (struct coll_transport_path){.streams = 1};
+	if (!coll_rdma_address_decode(&x, a, a_bytes) || !coll_rdma_address_decode(&y, b, b_bytes))
+		return;
+	coll_rdma_route_find(&x, &y, &route);
+	if (route.rails > 0)
+		*path = (struct coll_transport_path){.streams = route.shares, .mbps = route.mbps};
 }
 
 /* ---- progress ------------------------------------------------------------------------- */
@@ -275,17 +328,20 @@ static int rdma_progress(void *inst)
 	if (atomic_load_explicit(&in->connecting, memory_order_relaxed) > 0 ||
 	    atomic_load_explicit(&in->links.stale, memory_order_relaxed) > 0)
 		happened += coll_reactor_try(&in->service);
+	coll_rdma_rails_tear(in);
 	coll_link_table_notify(&in->links, &in->env, "rdma");
 	return happened;
 }
 
 /* ---- sleeping ---------------------------------------------------------------------------- */
 
-/* While a thread is armed every completion makes the descriptor readable; the sleeper handles
+/* While a thread is armed every completion makes the descriptors readable; the sleeper handles
  * that, not the service thread. */
 static void watch_completions(struct rdma_inst *in, bool on)
 {
-	coll_reactor_watch(&in->service, in->completions->fd, on ? EPOLLIN : 0, RDMA_TAG_COMPLETIONS, EPOLL_CTL_MOD);
+	for (unsigned i = 0; i < in->ports; i++)
+		coll_reactor_watch(&in->service, in->port[i].completions->fd, on ? EPOLLIN : 0, RDMA_TAG_COMPLETIONS,
+		                   EPOLL_CTL_MOD);
 }
 
 static void rdma_disarm(void *inst)
@@ -329,7 +385,7 @@ static coll_status rdma_arm(void *inst)
 
 static int rdma_poll_fd(void *inst)
 {
-	return ((struct rdma_inst *)inst)->completions->fd;
+	return ((struct rdma_inst *)inst)->wait_fd;
 }
 
 static int rdma_service_fd(void *inst)
@@ -348,7 +404,7 @@ const struct coll_transport coll_transport_rdma = {
         .reachable = rdma_reachable,
         .link_open = coll_rdma_link_open,
         .link_close = coll_rdma_link_close,
-        .link_status = coll_peer_link_status,
+        .link_status = coll_rdma_rails_status,
         .channel_open = coll_rdma_channel_open,
         .channel_close = coll_rdma_channel_close,
         .slot = coll_rdma_slot,
@@ -367,4 +423,5 @@ const struct coll_transport coll_transport_rdma = {
         .mem_free = coll_rdma_mem_free,
         .mem_reg = coll_rdma_mem_reg,
         .mem_dereg = coll_rdma_mem_dereg,
+        .path = rdma_path,
 };

@@ -8,7 +8,8 @@
  * Taken in this order, never backwards; none is held while env->link_down runs. Links
  * are never freed before fini.
  *
- * A link is one reliable connection (a queue pair) with a completion queue of its own.
+ * A link has a rail over each pair of ports that the two processes share (pairs.c, rails.c). A rail is
+ * an rdma_link of its own: one reliable connection (a queue pair) with a completion queue of its own.
  * Frames are written by RDMA into the receiver's slots; notes are sent. Both use up a
  * receive that the peer has posted, so both are counted (recvs). Receives are posted
  * before the other side is notified of them, so the device always finds one.
@@ -24,6 +25,7 @@
 #include "coll/transport.h"
 #include "transports/common/id_table.h"
 #include "transports/common/link_table.h"
+#include "transports/common/paths.h"
 #include "transports/common/pending.h"
 #include "transports/common/reactor.h"
 #include "transports/rdma/verbs.h"
@@ -39,6 +41,7 @@ enum {
 	RDMA_INLINE_BYTES = 128,     /* wanted of the device */
 	RDMA_CHANNELS_MAX = 1 << 20, /* per link and direction */
 	RDMA_INTO_BYTES = 4096,      /* smaller frames are not worth an announcement */
+	RDMA_RAILS_MAX = COLL_RDMA_PORTS,
 	RDMA_MENDS = 8,              /* in a row, without anything having moved in between */
 };
 
@@ -51,14 +54,29 @@ struct rdma_inst;
 struct rdma_corpse {
 	struct rdma_corpse *next;
 	struct rdma_cm_id *id;
+	const struct rdma_port *port;
 };
 
-/* Registered memory. */
+/* A port that this process uses. Fixed once the instance is open. */
+struct rdma_port {
+	struct rdma_inst *inst;
+	unsigned index;
+	struct rdma_cm_id *listener;
+	struct ibv_context *device;
+	struct ibv_pd *pd;
+	struct ibv_comp_channel *completions;
+	size_t message_max;
+	bool immediates; /* else a note follows each frame */
+	char interface[24];
+	char where[128]; /* device, port and GID, for messages */
+};
+
+/* Registered memory, with each port. */
 struct rdma_region {
 	struct rdma_region *next;
 	char *base;
 	size_t len_bytes;
-	struct ibv_mr *mr;
+	struct ibv_mr *mr[COLL_RDMA_PORTS];
 	unsigned refs;
 };
 
@@ -191,12 +209,25 @@ struct rdma_link {
 	enum rdma_state state;
 	bool buried; /* everything of a broken connection is settled */
 
+	/* Of the first rail, which users hold; written under the table's lock and the link's, when the link is opened
+	 * and closed. A rail is in use from then on until its own link is closed. */
+	struct rdma_link *rail[RDMA_RAILS_MAX];
+	unsigned rails; /* 0: not open */
+	uint8_t rail_of[COLL_PATHS_SHARES_MAX];
+	unsigned shares, first_share;
+	bool down_told; /* its users know, or will, that it has broken */
+	/* Of each: 1 + the number of the rail that the peer has lost, and whether it was told of one here. */
+	unsigned lost;
+	bool lost_told;
+
+	struct rdma_port *port; /* NULL: not known yet */
+
 	/* The attempt, and then the connection. service.lock; qp and cq also base.lock. */
 	struct rdma_cm_id *id;
 	enum rdma_stage stage;
 	bool asked; /* we are the client */
 	uint64_t nonce, other;
-	struct coll_rdma_peer_info target;
+	struct coll_rdma_spot target; /* the peer's port */
 	bool have_target;
 	uint64_t deadline_ns, retry_ns, give_up_ns;
 	unsigned attempts;
@@ -245,25 +276,21 @@ struct rdma_link {
 struct rdma_inst {
 	struct coll_transport_env env;
 	struct coll_rdma_verbs v;
-	struct coll_rdma_peer_info info;
-	char where[128]; /* device, port and GID, for messages */
+	struct coll_rdma_peer_info info; /* of the ports that are announced */
+	struct rdma_port port[COLL_RDMA_PORTS];
+	unsigned ports; /* the nearest first, as info has them */
 	unsigned timeout_exponent, retries, traffic_class;
-	uint64_t timeout_ns;
-	size_t message_max;
-	bool immediates; /* else a note follows each frame */
-	bool polled;     /* small frames are taken from their slots before they complete */
+	bool polled; /* small frames are taken from their slots before they complete */
 	_Atomic bool closed;
 
 	struct rdma_event_channel *cm;
-	struct rdma_cm_id *listener;
 	struct rdma_corpse *corpses;
-	struct ibv_context *device;
-	struct ibv_pd *pd;
-	struct ibv_comp_channel *completions;
+	int wait_fd; /* an epoll set of the ports' completions, for sleepers */
 
 	struct coll_link_table links;
 	struct coll_reactor service;
 	uint64_t liveness_ns;
+	_Atomic bool torn; /* a link of several rails may have lost one */
 
 	pthread_mutex_t arm_lock;
 	_Atomic uint32_t armed;

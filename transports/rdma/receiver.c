@@ -123,7 +123,7 @@ static void take_back(struct rdma_receiver *r)
 	r->into = NULL; /* draining: not looked at any more */
 	if (!coll_rdma_channel_await(l, receiver_gone, &mine.id, COLL_DELAY_RDMA_CANCEL_MS))
 		coll_rdma_link_fail(l, COLL_ERR_SYSTEM, "rdma %s: the peer did not confirm that it no longer writes",
-		                    l->inst->where);
+		                    l->port->where);
 	if (l->state != LINK_UP)
 		coll_rdma_channel_bury(l);
 	coll_rdma_receiver_settle(&mine, COLL_ERR_ABORTED);
@@ -420,7 +420,7 @@ coll_status coll_rdma_recv_into(void *channel, void *ptr, const struct coll_memo
 	if (mem && mem->kind != 0)
 		return COLL_ERR_UNSUPPORTED;
 	a.registered = expect->len_bytes >= RDMA_INTO_BYTES &&
-	               coll_rdma_memory_find(r->base.link->inst, ptr, expect->len_bytes, &lkey, &a.rkey);
+	               coll_rdma_memory_find(r->base.link->port, ptr, expect->len_bytes, &lkey, &a.rkey);
 	coll_rdma_channel_enter(&r->base);
 	status = announce(r, &a);
 	coll_rdma_channel_leave(r->base.link);

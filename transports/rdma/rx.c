@@ -14,6 +14,7 @@
 #include "transports/rdma/device.h"
 #include "transports/rdma/hello.h"
 #include "transports/rdma/link.h"
+#include "transports/rdma/rails.h"
 #include "transports/rdma/rdma.h"
 #include "transports/rdma/receiver.h"
 #include "transports/rdma/sender.h"
@@ -86,7 +87,7 @@ static void post_spent(struct rdma_link *l)
 	l->spent_count -= posted;
 	if (l->spent_count > 0) {
 		memmove(l->spent, l->spent + posted, l->spent_count * sizeof(*l->spent));
-		coll_rdma_link_fail(l, COLL_ERR_SYSTEM, "rdma %s refuses a receive: %s", l->inst->where,
+		coll_rdma_link_fail(l, COLL_ERR_SYSTEM, "rdma %s refuses a receive: %s", l->port->where,
 		                    strerror(errno));
 		return;
 	}
@@ -303,6 +304,7 @@ static void note_came(struct rdma_link *l, const struct coll_rdma_note *n)
 	case COLL_RDMA_NOTE_FRAME: frame_came(l, (uint32_t)n->word[0]); break;
 	case COLL_RDMA_NOTE_CLOSE: close_came(l, n); break;
 	case COLL_RDMA_NOTE_CLOSED: closed_came(l, n); break;
+	case COLL_RDMA_NOTE_LOST: coll_rdma_rails_lost(l, n->id); break;
 	case COLL_RDMA_NOTE_BYE: coll_rdma_link_ended(l); break;
 	default: corrupt(l, "a note of an unknown kind"); break;
 	}
@@ -376,7 +378,7 @@ int coll_rdma_rx_poll(struct rdma_link *l)
 	if (alive > 0)
 		l->moved_ns = coll_clock_coarse_ns();
 	if (n < 0)
-		coll_rdma_link_fail(l, COLL_ERR_SYSTEM, "rdma %s: polling completions failed", l->inst->where);
+		coll_rdma_link_fail(l, COLL_ERR_SYSTEM, "rdma %s: polling completions failed", l->port->where);
 	if (total > 0 && l->queue_count > 0)
 		coll_rdma_tx_push(l);
 	return total;

@@ -277,7 +277,7 @@ void coll_rdma_sender_close(struct rdma_sender *s)
 
 	keep_lent(s);
 	if (!coll_rdma_channel_await(l, nothing_lent, s, COLL_DELAY_RDMA_LENT_MS))
-		coll_rdma_link_fail(l, COLL_ERR_SYSTEM, "rdma %s: a send does not end", l->inst->where);
+		coll_rdma_link_fail(l, COLL_ERR_SYSTEM, "rdma %s: a send does not end", l->port->where);
 	if (s->lent > 0)
 		coll_rdma_channel_bury(l);
 	keep_lent(s); /* what is to be sent again */
@@ -373,7 +373,7 @@ coll_status coll_rdma_post_ref(void *channel, const void *ptr, const struct coll
 
 	assert(frame->len_bytes <= ch->slot_bytes);
 	if ((mem && mem->kind != 0) || frame->len_bytes == 0 ||
-	    !coll_rdma_memory_find(ch->link->inst, ptr, frame->len_bytes, &e.lkey, &rkey))
+	    !coll_rdma_memory_find(ch->link->port, ptr, frame->len_bytes, &e.lkey, &rkey))
 		return COLL_ERR_UNSUPPORTED;
 	coll_rdma_channel_enter(ch);
 	status = coll_rdma_channel_nothing(ch);

@@ -8,6 +8,7 @@
 #include "base/delay.h"
 #include "transports/rdma/cm.h"
 #include "transports/rdma/link.h"
+#include "transports/rdma/rails.h"
 #include "transports/rdma/rdma.h"
 #include "transports/rdma/rx.h"
 #include "transports/rdma/tx.h"
@@ -27,13 +28,14 @@ static void pursue_all(struct rdma_inst *in)
 }
 
 /* An event disarms its queue. Armed again first and polled then, nothing is missed. */
-int coll_rdma_service_completions(struct rdma_inst *in)
+static int take_events(const struct rdma_port *port)
 {
+	struct rdma_inst *in = port->inst;
 	struct ibv_cq *cq;
 	void *context;
 	int happened = 0;
 
-	while (in->v.ibv_get_cq_event(in->completions, &cq, &context) == 0) {
+	while (in->v.ibv_get_cq_event(port->completions, &cq, &context) == 0) {
 		struct rdma_link *l = context;
 
 		in->v.ibv_ack_cq_events(cq, 1);
@@ -45,6 +47,15 @@ int coll_rdma_service_completions(struct rdma_inst *in)
 		coll_rdma_link_leave(l);
 		pthread_mutex_unlock(&l->base.lock);
 	}
+	return happened;
+}
+
+int coll_rdma_service_completions(struct rdma_inst *in)
+{
+	int happened = 0;
+
+	for (unsigned i = 0; i < in->ports; i++)
+		happened += take_events(&in->port[i]);
 	return happened;
 }
 
@@ -132,5 +143,6 @@ void coll_rdma_service(void *inst)
 	struct rdma_inst *in = inst;
 
 	coll_reactor_serve(&in->service);
+	coll_rdma_rails_tear(in);
 	coll_link_table_notify(&in->links, &in->env, "rdma");
 }

@@ -112,7 +112,8 @@ static uint16_t take_recvs(struct rdma_link *l)
 static bool urgent(const struct coll_rdma_note *note)
 {
 	return note->type == COLL_RDMA_NOTE_PROOF || note->type == COLL_RDMA_NOTE_CLOSE ||
-	       note->type == COLL_RDMA_NOTE_CLOSED || note->type == COLL_RDMA_NOTE_BYE;
+	       note->type == COLL_RDMA_NOTE_CLOSED || note->type == COLL_RDMA_NOTE_LOST ||
+	       note->type == COLL_RDMA_NOTE_BYE;
 }
 
 /* An item is on its way. */
@@ -173,7 +174,7 @@ static void take_credits(struct rdma_link *l, struct rdma_entry *e)
 
 static bool fits_one_message(const struct rdma_link *l, const struct rdma_entry *e)
 {
-	return !e->lent && coll_rdma_padded(e->frame.len_bytes) + sizeof(struct coll_rdma_head) <= l->inst->message_max;
+	return !e->lent && coll_rdma_padded(e->frame.len_bytes) + sizeof(struct coll_rdma_head) <= l->port->message_max;
 }
 
 /* Where the receiver wants it; NULL: in its slot. */
@@ -186,20 +187,20 @@ static const struct rdma_target *goes_into(const struct rdma_grant *g, const str
 
 static uint32_t requests_of(const struct rdma_link *l, const struct rdma_entry *e)
 {
-	const size_t max = l->inst->message_max;
+	const size_t max = l->port->message_max;
 
 	if (!e->sender || e->fence)
 		return 1;
 	if (fits_one_message(l, e) && !goes_into(e->sender->grant, e))
-		return 1 + !l->inst->immediates;
-	return 1 + !l->inst->immediates + (uint32_t)((e->frame.len_bytes + max - 1) / max);
+		return 1 + !l->port->immediates;
+	return 1 + !l->port->immediates + (uint32_t)((e->frame.len_bytes + max - 1) / max);
 }
 
 static void build_payload(struct rdma_link *l, struct chain *c, const char *from, uint32_t lkey, size_t len_bytes,
                           uint64_t to, uint32_t rkey)
 {
 	while (len_bytes > 0) {
-		const size_t n = len_bytes < l->inst->message_max ? len_bytes : l->inst->message_max;
+		const size_t n = len_bytes < l->port->message_max ? len_bytes : l->port->message_max;
 		struct ibv_send_wr *wr = add(l, c, IBV_WR_RDMA_WRITE, false);
 
 		wr->wr.rdma.remote_addr = to;
@@ -239,7 +240,7 @@ static void build_frame(struct rdma_link *l, struct chain *c, struct rdma_entry 
 	const uint32_t lkey = e->lent ? e->lkey : ring->mr->lkey;
 	const uint64_t head_to = g->ring + slot * ring->stride + ring->room;
 	struct coll_rdma_head *head = rdma_head_at(ring, slot);
-	const bool imm = l->inst->immediates;
+	const bool imm = l->port->immediates;
 	struct ibv_send_wr *wr;
 	uint64_t seq;
 
@@ -287,7 +288,7 @@ static int post_chain(struct rdma_link *l, struct chain *c)
 	l->doorbells++;
 	e = ibv_post_send(l->qp, c->wr, &bad);
 	if (e != 0)
-		coll_rdma_link_fail(l, COLL_ERR_SYSTEM, "rdma %s refuses a work request: %s", l->inst->where,
+		coll_rdma_link_fail(l, COLL_ERR_SYSTEM, "rdma %s refuses a work request: %s", l->port->where,
 		                    strerror(e));
 	return c->n;
 }
@@ -428,7 +429,7 @@ void coll_rdma_tx_resume(struct rdma_link *l)
 	l->mending = false;
 	if (l->peer_items < l->log_first || l->peer_items > l->log_first + l->log_count) {
 		coll_rdma_link_fail(l, COLL_ERR_CORRUPT, "rdma %s: the peer received %llu items, expected %llu to %llu",
-		                    l->inst->where, (unsigned long long)l->peer_items, (unsigned long long)l->log_first,
+		                    l->port->where, (unsigned long long)l->peer_items, (unsigned long long)l->log_first,
 		                    (unsigned long long)(l->log_first + l->log_count));
 		return;
 	}

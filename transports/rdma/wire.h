@@ -1,7 +1,7 @@
 /*
- * What two ends of an rdma link say to each other: the peer info in a process's address,
+ * What two ends of an rdma link say to each other: what a process's address tells (address.c),
  * the private data of a connection, the notes sent beside the frames, and the head
- * that stands behind each frame. All of one byte order: a peer info says which.
+ * that stands behind each frame. All of one byte order: an address says which.
  */
 #ifndef COLL_TRANSPORTS_RDMA_WIRE_H
 #define COLL_TRANSPORTS_RDMA_WIRE_H
@@ -13,25 +13,30 @@
 #include "coll/transport.h"
 
 #define COLL_RDMA_MAGIC   0x52444d41u /* "RDMA" in the byte order of its writer */
-#define COLL_RDMA_VERSION 5u
+#define COLL_RDMA_VERSION 6u
 
-/* How others reach this instance; exchanged by bootstrap. */
-struct coll_rdma_peer_info {
-	uint32_t magic;
-	uint16_t version;
-	uint16_t port; /* of the connection manager */
-	struct coll_process_id id;
+enum { COLL_RDMA_PORTS = 8, COLL_RDMA_DEVICE_BYTES = 16, COLL_RDMA_DISTANCE_MAX = 255 };
+
+/* One port of a process: an RDMA port with an address. */
+struct coll_rdma_spot {
+	uint8_t ip[16];
+	uint16_t listens; /* at this port of the connection manager */
 	uint8_t family;   /* 4 or 6 */
+	uint8_t prefix;   /* of the address's network, in bits; 0: unknown */
 	uint8_t fabric;   /* enum ibv_transport_type */
 	uint8_t layer;    /* InfiniBand or Ethernet, as ibv_port_attr */
-	uint8_t port_num; /* of the device */
-	uint32_t mtu_bytes;
-	uint8_t ip[16];
-	uint8_t gid[16];
-	char device[24];
+	uint8_t number;   /* of the device's ports */
+	uint8_t distance; /* from the process's memory; 0: near or unknown */
+	uint32_t mbps;    /* 0: unknown */
+	char device[COLL_RDMA_DEVICE_BYTES];
 };
 
-static_assert(sizeof(struct coll_rdma_peer_info) == 88, "no holes");
+/* How others reach this instance; exchanged by bootstrap. The nearest port first. address.c has its text. */
+struct coll_rdma_peer_info {
+	struct coll_process_id id;
+	unsigned count;
+	struct coll_rdma_spot port[COLL_RDMA_PORTS];
+};
 
 enum coll_rdma_hello_type { COLL_RDMA_ASK = 1, COLL_RDMA_ANSWER, COLL_RDMA_PROOF, COLL_RDMA_ASK_AGAIN };
 
@@ -47,10 +52,12 @@ struct coll_rdma_hello {
 	struct coll_process_id from;
 	uint64_t nonce;
 	uint64_t items; /* frames and notes that have arrived here, ever: what is sent again begins behind them */
-	uint64_t mac;   /* over this with mac 0, the addressee, and the nonce it answers */
+	uint32_t rail;  /* which pair of ports of the link */
+	uint32_t zero;
+	uint64_t mac; /* over this with mac 0, the addressee, and the nonce it answers */
 };
 
-static_assert(sizeof(struct coll_rdma_hello) == 48, "fits in a request");
+static_assert(sizeof(struct coll_rdma_hello) == 56, "fits in a request");
 
 enum coll_rdma_note_type {
 	COLL_RDMA_NOTE_PROOF = 1, /* client to server: word[0] is the mac */
@@ -64,6 +71,7 @@ enum coll_rdma_note_type {
 	COLL_RDMA_NOTE_WAIT,      /* the receiver: they are to wait, and will be told */
 	COLL_RDMA_NOTE_COME,      /* the receiver: from this number on they may come into the slots */
 	COLL_RDMA_NOTE_FRAME,     /* one is in its slot, where no immediate can say so; word[0] is that */
+	COLL_RDMA_NOTE_LOST,      /* rail number id of this link has broken: the link is over */
 };
 
 enum { COLL_RDMA_NOTE_BYTES = 64, COLL_RDMA_NOTE_CREDITS = 6 };

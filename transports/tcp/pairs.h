@@ -19,10 +19,4 @@ struct coll_tcp_route {
 void coll_tcp_route_find(const struct coll_tcp_address *self, const struct coll_tcp_address *peer, unsigned set,
                          struct coll_tcp_route *route);
 
-/* Apportion sockets to pairs of these rates, all known and below 2^24: which[i] is the pair of socket i. How many
- * sockets there are: set, or (0) the fewest with which the link is within 3 % of the fastest. *mbps: the rate of all
- * together. */
-unsigned coll_tcp_route_apportion(const uint32_t *mbps_of, unsigned pairs, unsigned set, unsigned which[TCP_RAILS_MAX],
-                                  uint32_t *mbps);
-
 #endif

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "tests/plain.h"
+#include "transports/common/paths.h"
 #include "transports/common/registry.h"
 #include "transports/tcp/address.h"
 
@@ -172,7 +173,7 @@ TEST(pairs, no_apportionment_is_faster)
 					if ((a + b + c) * least > best)
 						best = (a + b + c) * least;
 				}
-		n = coll_tcp_route_apportion(rate, 3, 0, which, &mbps);
+		n = coll_paths_apportion(rate, 3, 0, which, &mbps);
 		CHECK(n >= 1 && n <= TCP_RAILS_MAX && (mbps + 1) * 1.03 >= best, "%u, %u and %u Mb/s: %u of %.0f",
 		      rate[0], rate[1], rate[2], mbps, best);
 	}
