@@ -18,6 +18,7 @@ struct identifier {
 	struct identifier *next; /* of all */
 	struct identifier *peer; /* the other end of an attempt or a connection */
 	uint16_t port;           /* listening there, or the target */
+	int target;              /* the device that has the target's address */
 	bool listening, accepting, accepted, complete, ended;
 };
 
@@ -174,6 +175,8 @@ static void part(struct identifier *i)
 		return; /* and will not be able to accept */
 	for (struct message *m = ((struct event_channel *)p->id.channel)->first; m; m = m->next)
 		m->held &= m->to != p; /* what was said before comes before */
+	if (fabric_device_of(i->id.verbs)->unplugged)
+		return; /* nobody hears it */
 	if (i->complete)
 		tell(p, RDMA_CM_EVENT_DISCONNECTED, 0, NULL);
 	else
@@ -240,9 +243,21 @@ void fabric_kill(struct rdma_event_channel *channel)
 	}
 }
 
+static int device_at(const struct sockaddr *addr)
+{
+	const struct sockaddr_in *in4 = (const struct sockaddr_in *)(const void *)addr;
+
+	return (int)(ntohl(in4->sin_addr.s_addr) >> 8 & 0xff);
+}
+
+static bool unplugged(const struct identifier *i)
+{
+	return fabric_device_of(i->id.verbs)->unplugged;
+}
+
 static int bind_addr(struct rdma_cm_id *id, struct sockaddr *addr)
 {
-	id->verbs = &fabric_context;
+	id->verbs = &fabric_device[device_at(addr)].context;
 	id->port_num = 1;
 	return 0;
 }
@@ -264,6 +279,7 @@ static int resolve_addr(struct rdma_cm_id *id, struct sockaddr *from, struct soc
 {
 	LOCKED;
 	((struct identifier *)id)->port = ntohs(((const struct sockaddr_in *)(const void *)to)->sin_port);
+	((struct identifier *)id)->target = device_at(to);
 	bind_addr(id, from);
 	tell((struct identifier *)id, RDMA_CM_EVENT_ADDR_RESOLVED, 0, NULL);
 	return 0;
@@ -282,7 +298,13 @@ static int do_connect(struct rdma_cm_id *id, struct rdma_conn_param *p)
 	struct identifier *i = (struct identifier *)id, *l = identifiers, *asked;
 	struct rdma_cm_id *made;
 
-	while (l && !(l->listening && l->port == i->port))
+	if (unplugged(i) || fabric_device[i->target].unplugged) {
+		tell(i, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT, NULL);
+		return 0;
+	}
+	if (id->verbs != &fabric_device[i->target].context)
+		fabric_forbidden("devices of different networks");
+	while (l && !(l->listening && l->port == i->port && l->id.verbs == id->verbs))
 		l = l->next;
 	if (!l) {
 		tell(i, RDMA_CM_EVENT_REJECTED, NOBODY_LISTENS, NULL);
@@ -290,7 +312,8 @@ static int do_connect(struct rdma_cm_id *id, struct rdma_conn_param *p)
 	}
 	create_id(l->id.channel, &made, l->id.context, l->id.ps);
 	asked = (struct identifier *)made;
-	bind_addr(made, NULL);
+	made->verbs = l->id.verbs;
+	made->port_num = 1;
 	asked->accepting = true;
 	asked->peer = i;
 	i->peer = asked;

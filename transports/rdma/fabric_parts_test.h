@@ -13,7 +13,7 @@
 
 #include "transports/rdma/fabric_test.h"
 
-enum { FABRIC_RECVS = 1024 };
+enum { FABRIC_RECVS = 1024, FABRIC_DEVICES = 8 };
 
 struct queue_pair {
 	struct ibv_qp qp;
@@ -44,7 +44,19 @@ void fabric_show(int fd, bool readable);
 
 /* ---- Verbs ---- */
 
-extern struct ibv_context fabric_context; /* of the one device */
+struct fabric_device {
+	struct ibv_context context; /* the first member: verbs know it by that */
+	bool unplugged;
+	uint64_t sent;
+};
+
+extern struct fabric_device fabric_device[FABRIC_DEVICES];
+
+static inline struct fabric_device *fabric_device_of(const struct ibv_context *context)
+{
+	return (struct fabric_device *)context;
+}
+
 /* Its part of the table; the making of queue pairs is among it. */
 void fabric_verbs_fill(struct coll_rdma_verbs *v);
 

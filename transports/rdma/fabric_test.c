@@ -104,15 +104,38 @@ void coll_rdma_verbs_unload(struct coll_rdma_verbs *v)
 {
 }
 
-/* This machine has one address, behind which is the device. */
-static struct sockaddr_in address = {.sin_family = AF_INET};
-static char interface[] = "fabric0";
-static struct ifaddrs only = {.ifa_name = interface, .ifa_flags = IFF_UP, .ifa_addr = (struct sockaddr *)&address};
+/* This machine has an address for each device. */
+static struct sockaddr_in address[FABRIC_DEVICES], mask = {.sin_family = AF_INET};
+static char interface[FABRIC_DEVICES][16];
+static struct ifaddrs addresses[FABRIC_DEVICES];
+static int devices;
+
+void fabric_devices(int count)
+{
+	devices = count;
+}
 
 int getifaddrs(struct ifaddrs **all)
 {
-	address.sin_addr.s_addr = htonl(0x0a630001);
-	*all = &only;
+	LOCKED;
+	const char *set = getenv("FABRIC_DEVICES");
+
+	if (devices == 0)
+		devices = set ? atoi(set) : 1;
+	if (devices < 1 || devices > FABRIC_DEVICES)
+		fabric_forbidden("so many devices");
+	mask.sin_addr.s_addr = htonl(0xffffff00);
+	for (int i = 0; i < devices; i++) {
+		address[i] = (struct sockaddr_in){.sin_family = AF_INET};
+		address[i].sin_addr.s_addr = htonl(0x0a630001 + ((uint32_t)i << 8));
+		snprintf(interface[i], sizeof(interface[i]), "fabric%d", i);
+		addresses[i] = (struct ifaddrs){.ifa_next = i + 1 < devices ? &addresses[i + 1] : NULL,
+		                                .ifa_name = interface[i],
+		                                .ifa_flags = IFF_UP,
+		                                .ifa_addr = (struct sockaddr *)&address[i],
+		                                .ifa_netmask = (struct sockaddr *)&mask};
+	}
+	*all = &addresses[0];
 	return 0;
 }
 

@@ -1,7 +1,8 @@
 /*
- * A device in software, for tests of the rdma transport where the order of events matters
+ * A device in software, or several, for tests of the rdma transport where the order of events matters
  * and a real device gives it once in a thousand times: all instances of a process meet in
- * it. It takes the place of verbs.c. Writes and sends are done when they are posted;
+ * it. It takes the place of verbs.c. Device i is behind the address 10.99.i.1, in a network of its own; there are as
+ * many as FABRIC_DEVICES of the environment says, or one. Writes and sends are done when they are posted;
  * messages of the connection manager arrive in order, but the asking end's last word
  * (which completes a connection at the accepting end) waits while it is held: the kernel
  * hands it on from a queue of its own, so what goes over the connection may overtake it.
@@ -21,6 +22,12 @@ void fabric_kill(struct rdma_event_channel *channel);
 void fabric_refuse_recvs(int after);
 /* Called by a thread that is about to call the device: what other threads do in the meantime. NULL: nothing. */
 void fabric_between(void (*fn)(void));
+/* How many devices there are for instances that are opened from now on. */
+void fabric_devices(int count);
+/* Its port is not active, and nothing gets from it or to it; false: as before. */
+void fabric_unplug(int device, bool out);
+/* Bytes that went out of it. */
+uint64_t fabric_sent(int device);
 /* Identifiers, queue pairs, queues, regions and channels that have not been destroyed. */
 int fabric_objects(void);
 

@@ -3,6 +3,7 @@
  * write or a send is done, and its completions are there, when posting it returns.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -169,11 +170,12 @@ static int dereg_mr(struct ibv_mr *mr)
 	return 0;
 }
 
-static bool covers(uint32_t key, uint64_t addr, size_t len_bytes)
+/* For the device that has it. */
+static bool covers(const struct queue_pair *q, uint32_t key, uint64_t addr, size_t len_bytes)
 {
 	const struct ibv_mr *mr = key < KEYS ? region[key] : NULL;
 
-	return mr && addr >= (uintptr_t)mr->addr && len_bytes <= mr->length &&
+	return mr && mr->pd == q->qp.pd && addr >= (uintptr_t)mr->addr && len_bytes <= mr->length &&
 	       addr - (uintptr_t)mr->addr <= mr->length - len_bytes;
 }
 
@@ -190,14 +192,14 @@ void fabric_flush(struct queue_pair *q)
 	}
 }
 
-static size_t gather(const struct ibv_send_wr *wr, char *to)
+static size_t gather(const struct queue_pair *q, const struct ibv_send_wr *wr, char *to)
 {
 	size_t len = 0;
 
 	for (int i = 0; i < wr->num_sge; i++) {
 		const struct ibv_sge *s = &wr->sg_list[i];
 
-		if (!(wr->send_flags & IBV_SEND_INLINE) && !covers(s->lkey, s->addr, s->length))
+		if (!(wr->send_flags & IBV_SEND_INLINE) && !covers(q, s->lkey, s->addr, s->length))
 			fabric_forbidden("memory of ours that is not registered");
 		if (to)
 			memcpy(to + len, (const void *)(uintptr_t)s->addr, s->length);
@@ -207,16 +209,17 @@ static size_t gather(const struct ibv_send_wr *wr, char *to)
 }
 
 /* What a message brings about at the peer. */
-static enum ibv_wc_status deliver(const struct ibv_send_wr *wr, struct queue_pair *peer)
+static enum ibv_wc_status deliver(const struct queue_pair *q, const struct ibv_send_wr *wr, struct queue_pair *peer)
 {
-	struct ibv_wc wc = {.status = IBV_WC_SUCCESS, .byte_len = (uint32_t)gather(wr, NULL)};
+	struct ibv_wc wc = {.status = IBV_WC_SUCCESS, .byte_len = (uint32_t)gather(q, wr, NULL)};
 	const bool write = wr->opcode != IBV_WR_SEND;
 
 	if (write && wc.byte_len > 0) {
-		if (!covers(wr->wr.rdma.rkey, wr->wr.rdma.remote_addr, wc.byte_len))
+		if (!covers(peer, wr->wr.rdma.rkey, wr->wr.rdma.remote_addr, wc.byte_len))
 			return IBV_WC_REM_ACCESS_ERR;
-		gather(wr, (char *)(uintptr_t)wr->wr.rdma.remote_addr);
+		gather(q, wr, (char *)(uintptr_t)wr->wr.rdma.remote_addr);
 	}
+	fabric_device_of(q->qp.context)->sent += wc.byte_len;
 	if (wr->opcode == IBV_WR_RDMA_WRITE)
 		return IBV_WC_SUCCESS;
 	if (peer->recv_first == peer->recv_count)
@@ -225,10 +228,15 @@ static enum ibv_wc_status deliver(const struct ibv_send_wr *wr, struct queue_pai
 	wc.opcode = write ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV;
 	wc.imm_data = wr->imm_data;
 	if (!write)
-		gather(wr, (char *)(uintptr_t)peer->recv[peer->recv_first % FABRIC_RECVS].sge.addr);
+		gather(q, wr, (char *)(uintptr_t)peer->recv[peer->recv_first % FABRIC_RECVS].sge.addr);
 	peer->recv_first++;
 	complete(peer->qp.recv_cq, &wc, wr->send_flags & IBV_SEND_SOLICITED);
 	return IBV_WC_SUCCESS;
+}
+
+static bool reaches(const struct queue_pair *q)
+{
+	return q->peer && !q->peer->error && !fabric_device_of(q->qp.context)->unplugged;
 }
 
 static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
@@ -240,7 +248,7 @@ static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_
 		struct ibv_wc wc = {.wr_id = wr->wr_id, .status = IBV_WC_WR_FLUSH_ERR};
 
 		if (!q->error)
-			wc.status = q->peer && !q->peer->error ? deliver(wr, q->peer) : IBV_WC_RETRY_EXC_ERR;
+			wc.status = reaches(q) ? deliver(q, wr, q->peer) : IBV_WC_RETRY_EXC_ERR;
 		if (wc.status != IBV_WC_SUCCESS || wr->send_flags & IBV_SEND_SIGNALED)
 			complete(qp->send_cq, &wc, false);
 		if (wc.status != IBV_WC_SUCCESS && !q->error)
@@ -268,7 +276,7 @@ static int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_
 			return ENOMEM;
 		}
 		if (q->recv_count - q->recv_first == FABRIC_RECVS ||
-		    !covers(wr->sg_list[0].lkey, wr->sg_list[0].addr, wr->sg_list[0].length))
+		    !covers(q, wr->sg_list[0].lkey, wr->sg_list[0].addr, wr->sg_list[0].length))
 			fabric_forbidden("a receive that cannot be posted");
 		q->recv[q->recv_count % FABRIC_RECVS].id = wr->wr_id;
 		q->recv[q->recv_count++ % FABRIC_RECVS].sge = wr->sg_list[0];
@@ -309,10 +317,36 @@ static int modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 
 /* ---- the device ---------------------------------------------------------------------- */
 
-static struct ibv_device device = {.transport_type = IBV_TRANSPORT_IB, .node_type = IBV_NODE_CA, .name = "fabric"};
-struct ibv_context fabric_context = {
-        .device = &device,
-        .ops = {.poll_cq = poll_cq, .req_notify_cq = req_notify_cq, .post_send = post_send, .post_recv = post_recv}};
+static struct ibv_device device[FABRIC_DEVICES];
+struct fabric_device fabric_device[FABRIC_DEVICES];
+
+static void make_devices(void)
+{
+	for (int i = 0; i < FABRIC_DEVICES; i++) {
+		struct ibv_context *c = &fabric_device[i].context;
+
+		device[i].transport_type = IBV_TRANSPORT_IB;
+		device[i].node_type = IBV_NODE_CA;
+		snprintf(device[i].name, sizeof(device[i].name), "fabric%d", i);
+		c->device = &device[i];
+		c->ops.poll_cq = poll_cq;
+		c->ops.req_notify_cq = req_notify_cq;
+		c->ops.post_send = post_send;
+		c->ops.post_recv = post_recv;
+	}
+}
+
+void fabric_unplug(int i, bool out)
+{
+	LOCKED;
+	fabric_device[i].unplugged = out;
+}
+
+uint64_t fabric_sent(int i)
+{
+	LOCKED;
+	return fabric_device[i].sent;
+}
 
 static struct ibv_pd *alloc_pd(struct ibv_context *ctx)
 {
@@ -332,7 +366,7 @@ static int dealloc_pd(struct ibv_pd *pd)
 
 static int query_port(struct ibv_context *ctx, uint8_t number, struct _compat_ibv_port_attr *attr)
 {
-	*(struct ibv_port_attr *)(void *)attr = (struct ibv_port_attr){.state = IBV_PORT_ACTIVE,
+	*(struct ibv_port_attr *)(void *)attr = (struct ibv_port_attr){.state = fabric_device_of(ctx)->unplugged ? IBV_PORT_DOWN : IBV_PORT_ACTIVE,
 	                                                               .max_msg_sz = 1 << 23,
 	                                                               .active_mtu = IBV_MTU_4096,
 	                                                               .link_layer = IBV_LINK_LAYER_ETHERNET};
@@ -344,8 +378,11 @@ static const char *wc_status_str(enum ibv_wc_status status)
 	return status == IBV_WC_WR_FLUSH_ERR ? "flushed" : "failed";
 }
 
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
 void fabric_verbs_fill(struct coll_rdma_verbs *v)
 {
+	pthread_once(&once, make_devices);
 	v->ibv_alloc_pd = alloc_pd;
 	v->ibv_dealloc_pd = dealloc_pd;
 	v->ibv_reg_mr = reg_mr;
