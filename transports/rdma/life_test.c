@@ -5,31 +5,16 @@
  * one instance goes on between two calls of the other to the device.
  */
 #define PLAIN_OWN_MAIN
-#include <poll.h>
 #include <stdlib.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/hash.h"
 #include "tests/plain.h"
-#include "transports/common/registry.h"
 #include "transports/rdma/fabric_test.h"
 #include "transports/rdma/rdma.h"
+#include "transports/rdma/sides_test.h"
 
-enum { SIDES = 2, ROUNDS = 200 };
-
-static const struct coll_transport *t = &coll_transport_rdma;
-
-struct side {
-	struct coll_transport_env env;
-	struct rdma_inst *in;
-	void *link;
-	int downs;
-	coll_status why;
-};
-
-static struct side side[SIDES];
+enum { ROUNDS = 200, DEVICES = 3 };
 
 /* False: each frame uses up a receive of its reader. */
 static bool polled = true;
@@ -39,91 +24,9 @@ static const char *some_setting(void *ctx, const char *name)
 	return strcmp(name, "COLL_RDMA_POLLED") == 0 && !polled ? "0" : "";
 }
 
-static void log_line(void *ctx, int level, const char *format, ...)
-{
-	va_list ap;
-
-	if (!getenv("LIFE_LOG") || level > atoi(getenv("LIFE_LOG")))
-		return;
-	fprintf(stderr, "side %d: ", (int)((struct side *)ctx - side));
-	va_start(ap, format);
-	vfprintf(stderr, format, ap);
-	va_end(ap);
-	fputc('\n', stderr);
-}
-
-static void down(void *ctx, const struct coll_process_id *peer, coll_status why, const char *cause)
-{
-	struct side *s = ctx;
-
-	s->downs++;
-	s->why = why;
-}
-
-static void open_side(struct side *s)
-{
-	static uint64_t serial;
-	void *inst = NULL;
-
-	*s = (struct side){.env = {.size = sizeof(s->env),
-	                           .self = {{++serial, (uint64_t)(s - side)}},
-	                           .job_key = {1, 2},
-	                           .host_id = "fabric",
-	                           .wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC),
-	                           .ctx = s,
-	                           .setting = some_setting,
-	                           .log = log_line,
-	                           .link_down = down}};
-	CHECK(t->open(&s->env, &inst) == COLL_OK);
-	s->in = inst;
-}
-
-static void close_side(struct side *s)
-{
-	t->close(s->in);
-	t->fini(s->in);
-	close(s->env.wake_fd);
-	s->in = NULL;
-}
-
-static void open_link(struct side *s, struct side *peer)
-{
-	char address[256];
-	coll_status status;
-	size_t len = 0;
-
-	CHECK(t->address(peer->in, address, sizeof(address), &len) == COLL_OK);
-	status = t->link_open(s->in, &peer->env.self, address, len, &s->link);
-	CHECK(status == (atomic_load(&s->in->closed) ? COLL_ERR_ABORTED : COLL_OK), "%s", coll_status_string(status));
-}
-
-static void close_link(struct side *s)
-{
-	t->link_close(s->link);
-	s->link = NULL;
-}
-
 static struct rdma_link *link_of(struct side *s)
 {
 	return s->link;
-}
-
-/* Both sides go on until cond holds, or for 5 s. */
-#define AWAIT(cond)                                                    \
-	({                                                             \
-		const uint64_t until_ = coll_clock_ns() + 5000000000u; \
-		bool met_;                                             \
-                                                                       \
-		while (!(met_ = (cond)) && coll_clock_ns() < until_)   \
-			for (int i_ = 0; i_ < SIDES; i_++)             \
-				if (side[i_].in)                       \
-					t->service(side[i_].in);       \
-		met_;                                                  \
-	})
-
-static bool is_up(struct side *s)
-{
-	return s->link && t->link_status(s->link) == COLL_OK;
 }
 
 static void *channel_on(struct side *s, enum coll_direction dir)
@@ -154,8 +57,8 @@ static void use_in_every_way(struct side *s, void *tx)
 /* 0 asks, 1 accepts: both are up, and the last word of 0 has not been heard by 1. */
 static void up_before_the_last_word(void)
 {
-	open_side(&side[0]);
-	open_side(&side[1]);
+	open_side(&side[0], some_setting);
+	open_side(&side[1], some_setting);
 	open_link(&side[0], &side[1]);
 	fabric_hold(true);
 	CHECK(AWAIT(is_up(&side[0])));
@@ -225,8 +128,8 @@ static void an_attempt_is_accepted_while_it_is_taken_down(void)
 {
 	struct rdma_link *asking, *accepting;
 
-	open_side(&side[0]);
-	open_side(&side[1]);
+	open_side(&side[0], some_setting);
+	open_side(&side[1], some_setting);
 	open_link(&side[0], &side[1]);
 	asking = link_of(&side[0]);
 	for (int i = 0; i < 10 && asking->stage != STAGE_CONNECT; i++)
@@ -344,7 +247,12 @@ static void step(struct coll_rng *rng, bool *killed)
 
 	meantime.other = &side[!me];
 	switch (coll_rng_below(rng, 64)) {
-	case 0: fabric_hold(coll_rng_below(rng, 2)); break;
+	case 0:
+		if (coll_rng_below(rng, 2))
+			fabric_hold(coll_rng_below(rng, 2));
+		else
+			fabric_unplug((int)coll_rng_below(rng, DEVICES), coll_rng_below(rng, 2));
+		break;
 	case 1 ... 3:
 		if (!s->link && !u->armed)
 			open_link(s, &side[!me]);
@@ -403,13 +311,16 @@ static void life(uint64_t seed)
 	bool killed = false;
 
 	memset(user, 0, sizeof(user));
-	open_side(&side[0]);
-	open_side(&side[1]);
+	fabric_devices(1 + (int)(seed % DEVICES));
+	open_side(&side[0], some_setting);
+	open_side(&side[1], some_setting);
 	meantime.rng = &rng;
 	fabric_between(go_on_meanwhile);
 	for (uint32_t n = 20 + coll_rng_below(&rng, 300); n > 0; n--)
 		step(&rng, &killed);
 	end_of_life(seed);
+	for (int i = 0; i < DEVICES; i++)
+		fabric_unplug(i, false);
 	fabric_between(NULL);
 	fabric_hold(false);
 	CHECK(fabric_objects() == 0, "%d objects are left", fabric_objects());
@@ -429,8 +340,8 @@ static void a_receive_is_refused(void)
 		struct user u = {.armed = 0};
 		struct rdma_link *l;
 
-		open_side(&side[0]);
-		open_side(&side[1]);
+		open_side(&side[0], some_setting);
+		open_side(&side[1], some_setting);
 		open_link(&side[0], &side[1]);
 		open_link(&side[1], &side[0]);
 		CHECK(AWAIT(is_up(&side[0]) && is_up(&side[1])));

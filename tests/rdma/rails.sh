@@ -1,0 +1,146 @@
+#!/usr/bin/env bash
+# Two emulated machines with two wires and two devices each (tests/rdma/vm --guests 2 --wires 2): both run
+# rails.sh BUILD CASE... with GUEST=0 and GUEST=1. Each case is a job of one or two ranks on each machine. What goes
+# over each wire is what its interface has counted: soft-RoCE sends through it.
+# The last line is `N passed, N failed, N skipped`.
+set -uo pipefail
+build=$1
+shift
+passed=0 failed=0 number=0
+export COLL_HOST_ID=host-$GUEST COLL_JOB_KEY=00112233445566778899aabbccddeeff COLL_TIMEOUT_MS=3000 COLL_DEBUG=${COLL_DEBUG:-info}
+out=/tmp/out
+
+ok() { passed=$((passed + 1)); echo "ok    $*"; }
+bad() { failed=$((failed + 1)); echo "FAIL  $*"; tail -qn 12 $out.*; }
+sent() { cat "/sys/class/net/eth$1/statistics/tx_bytes"; }
+wait_for() { # S COMMAND...: until the command succeeds
+	local until=$((SECONDS + $1))
+	shift
+	until "$@"; do
+		[ $SECONDS -le $until ] || return 1
+		sleep 0.02
+	done
+}
+
+# ranks N COMMAND...: so many on this machine, in the background; all are in jobs.
+ranks() {
+	local n=$1 i
+	shift
+	number=$((number + 1))
+	rm -f $out.* /tmp/stop
+	export COLL_ROOT=10.77.0.1:$((7000 + number)) COLL_SIZE=$((2 * n))
+	export COLL_TRANSPORTS=$([ "$n" = 1 ] && echo rdma || echo shm,rdma)
+	jobs=()
+	for ((i = 0; i < n; i++)); do
+		COLL_RANK=$((GUEST * n + i)) timeout -s KILL 100 "$@" >$out.$i 2>$out.$i.err &
+		jobs+=($!)
+	done
+}
+
+# carries WHAT N LEAST MOST SETTING... -- PROGRAM ARGUMENTS...: right results, and that share, in percent, of what
+# this machine sent went over the second wire.
+carries() {
+	local what=$1 n=$2 least=$3 most=$4 settings=() status=0 a b
+	shift 4
+	while [ "$1" != -- ]; do settings+=("$1"); shift; done
+	shift
+	a=$(sent 0) b=$(sent 1)
+	ranks "$n" env "${settings[@]}" "$build/bench/$1" "${@:2}"
+	for j in "${jobs[@]}"; do wait "$j" || status=$?; done
+	a=$(($(sent 0) - a)) b=$(($(sent 1) - b))
+	local part=$((100 * b / (a + b + 1)))
+	local told="$what, $n on each machine: $*: $a and $b bytes, $part % over the second wire"
+	if [ $status != 0 ] || { [ $GUEST = 0 ] && ! grep -q 'Out of bounds values : 0 OK' $out.0; }; then
+		bad "$told: status $status"
+	elif { [ "$least" -gt 0 ] && [ $((a + b)) -lt 2000000 ]; } || [ $part -lt "$least" ] || [ $part -gt "$most" ]; then
+		bad "$told, not $least to $most"
+	else
+		ok "$told"
+	fi
+}
+shares() {
+	carries "two devices" 1 30 70 -- allreduce_perf -b 4M -e 4M -n 3 -w 1
+	carries "two devices" 2 30 70 -- allreduce_perf -b 4M -e 4M -n 1 -w 0
+	carries "two devices" 2 30 70 -- all_to_all_perf -b 4M -e 4M -n 1 -w 0
+}
+# Only the root's machine sends much.
+broadcast() {
+	[ $GUEST = 0 ] && local least=30 most=70 || local least=0 most=100
+	carries "two devices" 1 $least $most -- broadcast_perf -b 4M -e 4M -n 1 -w 0
+	carries "two devices" 2 $least $most -- broadcast_perf -b 4M -e 4M -n 1 -w 0
+	carries "registered memory" 1 $least $most -- broadcast_perf -R 1 -b 4M -e 4M -n 1 -w 0
+}
+rates() {
+	carries "rates of 2 and 1" 1 25 41 COLL_LINK_RATES=rxe0:1000,rxe1:500 -- allreduce_perf -b 4M -e 4M -n 4 -w 1
+	carries "rates of 20 and 1" 1 0 3 COLL_LINK_RATES=eth0:20000,eth1:1000 -- allreduce_perf -b 4M -e 4M -n 3 -w 1
+}
+forced() {
+	carries "COLL_RDMA_DEVICE=rxe0" 1 0 3 COLL_RDMA_DEVICE=rxe0 -- allreduce_perf -b 4M -e 4M -n 3 -w 1
+	carries "COLL_RDMA_DEVICE=rxe1" 1 94 100 COLL_RDMA_DEVICE=rxe1 -- allreduce_perf -b 4M -e 4M -n 3 -w 1
+	carries "one end has one" 1 94 100 COLL_RDMA_DEVICE=$([ $GUEST = 0 ] && echo rxe1) -- \
+		allreduce_perf -b 4M -e 4M -n 3 -w 1
+}
+
+single2() {
+	carries "one device" 2 0 3 COLL_RDMA_DEVICE=rxe0 -- allreduce_perf -b 4M -e 4M -n 1 -w 0
+	carries "one device" 2 0 3 COLL_RDMA_DEVICE=rxe0 -- all_to_all_perf -b 4M -e 4M -n 1 -w 0
+}
+
+said() { grep -h "^$1" $out.? | wc -l; }
+all_single2() {
+	carries "one device" 2 0 3 COLL_RDMA_DEVICE=rxe0 -- allreduce_perf -b 4M -e 4M -n 1 -w 0
+	carries "one device" 2 0 3 COLL_RDMA_DEVICE=rxe0 -- all_to_all_perf -b 4M -e 4M -n 1 -w 0
+}
+
+said() { [ "$(said "$1")" -ge "$2" ]; }
+# lost N MODE: GUEST 1 loses its second device during a call (again) or between calls (idle). All ranks have an error that
+# names it, in time; the next communicator does without.
+lost() {
+	local n=$1 mode=$2 since took line status=0
+	mkdir -p /run/netns
+	[ -e /run/netns/here ] || { touch /run/netns/here; mount --bind /proc/self/ns/net /run/netns/here; }
+	ranks "$n" "$build/tests/exchange_loop" 30000 /tmp/stop here "$mode"
+	wait_for 40 all_said running "$n" || { bad "lost: it does not start"; kill -9 "${jobs[@]}"; return; }
+	sleep 1 # the other machine is running, too
+	since=$(awk '{print int($1 * 1000)}' /proc/uptime)
+	[ $GUEST = 0 ] || ip link set eth1 down
+	if [ "$mode" = idle ]; then sleep 4; touch /tmp/stop; fi
+	wait_for 30 all_said error "$n"
+	for line in $(sed -n 's/^error [0-9]* [-0-9]* \([0-9]*\) .*/\1/p' $out.?); do
+		took=$((line / 1000000 - since))
+		[ "$mode" = idle ] || [ $took -lt 3500 ] || status=late
+	done
+	grep -h '^error' $out.? | grep -vq 'rail 2 of 2.*rxe1 port 1' && status=nameless
+	wait_for 40 all_said again "$n" || status='no next communicator'
+	[ "$(said error)" = "$n" ] || status="$(said error) errors"
+	if [ $status = 0 ]; then
+		ok "lost, $mode: ${took:-?} ms: $(grep -h '^error' $out.0 | cut -d' ' -f5- | cut -c1-400)"
+	else
+		bad "lost, $mode: $status, ${took:-?} ms: $(grep -h '^error' $out.?)"
+	fi
+	wait "${jobs[@]}"
+	sleep 1
+	[ $GUEST = 0 ] || ip link set eth1 up
+	wait_for 10 eval 'rdma link show rxe1/1 | grep -q ACTIVE'
+	sleep 2
+}
+lost1() { lost 1 again; }
+lost2() { lost 2 again; }
+lost_idle() { lost 1 idle; }
+# Away for 0.3 s: its connections are made again, and nobody sees it.
+away() {
+	ranks 1 "$build/tests/exchange_loop" 30000 /tmp/stop
+	wait_for 40 all_said running 1 || { bad "away: it does not start"; kill -9 "${jobs[@]}"; return; }
+	[ $GUEST = 0 ] || { ip link set eth1 down; sleep 0.3; ip link set eth1 up; }
+	sleep 3
+	touch /tmp/stop
+	wait_for 40 all_said 'done\|error' 1
+	if [ "$(said 'done')" = 1 ]; then ok "away for 0.3 s"; else bad "away for 0.3 s"; fi
+	wait "${jobs[@]}"
+}
+
+for part in "$@"; do
+	$part
+done
+echo "$passed passed, $failed failed, 0 skipped"
+[ $failed = 0 ]
