@@ -4,7 +4,7 @@
 # Without `all`, what `./run test` runs: the conformance suite, unchanged, and all-reduces
 # whose bytes the device itself has counted (at most 4 minutes). With `all`, `./run
 # test-rdma`: every performance program, mixed hosts, dead and stopped ranks, troubles, and
-# two machines with a wire that misbehaves (at most 40 minutes).
+# two machines with a wire that misbehaves, or with two wires (at most 50 minutes).
 #
 # On this machine's own device if there is one, else in emulated ones (tests/rdma/vm).
 # The last line is `N passed, N failed, N skipped`; status 77: skipped, and why.
@@ -56,6 +56,11 @@ two() { # CASES...
 	part "$*" tests/rdma/vm --seconds 238 --guests 2 bash tests/rdma/wire.sh "$build" "$@"
 }
 
+# Two machines with two devices each.
+rails() { # CASES...
+	part "$*" tests/rdma/vm --seconds 238 --guests 2 --wires 2 bash tests/rdma/rails.sh "$build" "$@"
+}
+
 if [ "${4:-}" != all ]; then
 	one conform quick
 	[ $skipped = 0 ] || exit 77
@@ -73,6 +78,9 @@ else
 	two mute1 down03 down1
 	two killed stopped down # the last: after it soft-RoCE may connect to nobody any more
 	two silent poweroff
+	rails shares
+	rails broadcast rates forced
+	rails away lost1 lost2 lost_idle
 fi
 echo "$passed passed, $failed failed, $skipped skipped"
 [ $failed = 0 ] && [ $passed -gt 0 ]
