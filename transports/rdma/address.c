@@ -11,7 +11,11 @@
 
 #include "base/link_rates.h"
 
-enum { FIXED_BYTES = 4 + 2 + 2 + 16, SPOT_FIXED_BYTES = 1 + 1 + 1 + 1 + 2 + 3, NAME_BYTES = COLL_RDMA_DEVICE_BYTES - 1 };
+enum {
+	FIXED_BYTES = 4 + 2 + 2 + 16,
+	SPOT_FIXED_BYTES = 1 + 1 + 1 + 1 + 2 + 3,
+	NAME_BYTES = COLL_RDMA_DEVICE_BYTES - 1
+};
 
 static size_t ip_bytes(const struct coll_rdma_spot *s)
 {

@@ -129,9 +129,9 @@ static bool make_connection(struct rdma_link *l)
 	}
 	l->notes = aligned_alloc(4096, note_bytes);
 	l->notes_mr = l->notes ? coll_rdma_memory_pin(l->port, l->notes, note_bytes, false) : NULL;
-	l->cq = l->notes_mr ? in->v.ibv_create_cq(l->port->device, RDMA_SENDS + RDMA_RECVS + 8, l,
-	                                          l->port->completions, 0)
-	                    : NULL;
+	l->cq = l->notes_mr
+	                ? in->v.ibv_create_cq(l->port->device, RDMA_SENDS + RDMA_RECVS + 8, l, l->port->completions, 0)
+	                : NULL;
 	if (!l->cq || !make_queue_pair(l))
 		return false;
 	l->sq_done = l->sq_signalled = l->sq_tail; /* the old queue pair is gone, if there was one */
@@ -351,8 +351,7 @@ static void ask_on(struct rdma_link *l)
 		return;
 	}
 	l->nonce = coll_rdma_nonce();
-	coll_rdma_hello_make(&m, in, l->mending ? COLL_RDMA_ASK_AGAIN : COLL_RDMA_ASK, &l->base.peer, l->nonce, 0,
-	                     l);
+	coll_rdma_hello_make(&m, in, l->mending ? COLL_RDMA_ASK_AGAIN : COLL_RDMA_ASK, &l->base.peer, l->nonce, 0, l);
 	p = parameters(in, &m);
 	l->stage = STAGE_CONNECT;
 	if (in->v.rdma_connect(l->id, &p) != 0)

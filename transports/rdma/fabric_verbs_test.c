@@ -366,10 +366,11 @@ static int dealloc_pd(struct ibv_pd *pd)
 
 static int query_port(struct ibv_context *ctx, uint8_t number, struct _compat_ibv_port_attr *attr)
 {
-	*(struct ibv_port_attr *)(void *)attr = (struct ibv_port_attr){.state = fabric_device_of(ctx)->unplugged ? IBV_PORT_DOWN : IBV_PORT_ACTIVE,
-	                                                               .max_msg_sz = 1 << 23,
-	                                                               .active_mtu = IBV_MTU_4096,
-	                                                               .link_layer = IBV_LINK_LAYER_ETHERNET};
+	*(struct ibv_port_attr *)(void *)attr =
+	        (struct ibv_port_attr){.state = fabric_device_of(ctx)->unplugged ? IBV_PORT_DOWN : IBV_PORT_ACTIVE,
+	                               .max_msg_sz = 1 << 23,
+	                               .active_mtu = IBV_MTU_4096,
+	                               .link_layer = IBV_LINK_LAYER_ETHERNET};
 	return 0;
 }
 

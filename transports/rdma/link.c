@@ -13,8 +13,8 @@
 
 #include "base/clock.h"
 #include "base/delay.h"
-#include "transports/rdma/cm.h"
 #include "transports/rdma/address.h"
+#include "transports/rdma/cm.h"
 #include "transports/rdma/device.h"
 #include "transports/rdma/rails.h"
 #include "transports/rdma/rdma.h"

@@ -25,8 +25,8 @@ static void explain(const struct rdma_port *port, size_t len_bytes, int e)
 		         "(ulimit -l; raise it in limits.conf, in the service's LimitMEMLOCK or for the container)",
 		         port->where, len_bytes, strerror(e), (unsigned long long)limit.rlim_cur / 1024);
 	else
-		rdma_log(in, COLL_LOG_WARN, "[COLL-6501] rdma: %s cannot register %zu bytes: %s", port->where, len_bytes,
-		         strerror(e));
+		rdma_log(in, COLL_LOG_WARN, "[COLL-6501] rdma: %s cannot register %zu bytes: %s", port->where,
+		         len_bytes, strerror(e));
 }
 
 struct ibv_mr *coll_rdma_memory_pin(const struct rdma_port *port, void *base, size_t len_bytes, bool remote)

@@ -1,6 +1,6 @@
 /*
- * Which ports are paired, which part of a link goes over each pair, and that both ends find the same; what is announced,
- * and what is not believed.
+ * Which ports are paired, which part of a link goes over each pair, and that both ends find the same; what is
+ * announced, and what is not believed.
  */
 #include "transports/rdma/pairs.h"
 
@@ -113,8 +113,7 @@ TEST(pairs, shares_follow_the_rates)
 	};
 
 	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		const struct coll_rdma_route r =
-		        route(cases[i].want, cases[i].count, cases[i].want, cases[i].count);
+		const struct coll_rdma_route r = route(cases[i].want, cases[i].count, cases[i].want, cases[i].count);
 
 		CHECK(r.rails == cases[i].rails && r.shares == cases[i].shares && r.mbps == cases[i].mbps,
 		      "case %u: %u rails, %u shares, %u Mb/s", i, r.rails, r.shares, r.mbps);

@@ -1,8 +1,8 @@
 /*
  * A link of several connections. Each is a rail over one pair of ports: an rdma_link of its own in the table, with its
- * own handshake, queue, channels, credits and lock, under the peer's id and the rail's number. The first is the link that
- * users hold; it points to the others. A channel belongs to one rail, which both ends derive from its key, so nothing
- * has to be reordered, and a rail that breaks is mended as if it were alone.
+ * own handshake, queue, channels, credits and lock, under the peer's id and the rail's number. The first is the link
+ * that users hold; it points to the others. A channel belongs to one rail, which both ends derive from its key, so
+ * nothing has to be reordered, and a rail that breaks is mended as if it were alone.
  *
  * Invariant: the rails of a link are opened together and closed together. When one has broken for good the link is
  * over: link_down is called once, and LOST tells the peer on the rails that are left. Those go on until the link is
@@ -54,8 +54,8 @@ static void aim(struct rdma_link *r, const struct coll_rdma_peer_info *peer, con
 	if (!r->port)
 		r->port = port;
 	else if (r->port != port)
-		coll_rdma_link_fail(r, COLL_ERR_CORRUPT, "rdma: the peer has rail %u at %s, which belongs to %s", number,
-		                    r->port->where, port->where);
+		coll_rdma_link_fail(r, COLL_ERR_CORRUPT, "rdma: the peer has rail %u at %s, which belongs to %s",
+		                    number, r->port->where, port->where);
 	coll_rdma_link_leave(r);
 	pthread_mutex_unlock(&r->base.lock);
 }
@@ -96,8 +96,7 @@ static bool hold(struct rdma_link *l, const struct coll_rdma_peer_info *peer, co
 		l->shares = route->shares;
 		/* A sum, so that it is the same at both ends. What is far comes last. */
 		if (route->alike)
-			l->first_share =
-			        (unsigned)((hash_of(&l->inst->env.self) + hash_of(&peer->id)) % route->shares);
+			l->first_share = (unsigned)((hash_of(&l->inst->env.self) + hash_of(&peer->id)) % route->shares);
 	}
 	pthread_mutex_unlock(&l->base.lock);
 	/* One that the peer made may have ended since it was taken. */
@@ -119,8 +118,8 @@ coll_status coll_rdma_rails_open(struct rdma_inst *in, const struct coll_rdma_pe
 		rdma_log(in, COLL_LOG_ERROR, "[COLL-6506] rdma: no port of the peer is of the kind of one of ours");
 		return COLL_ERR_PEER_DEAD;
 	}
-	rdma_log(in, COLL_LOG_DEBUG, "rdma: a link of %u rails in %u shares, %u Mb/s together", route.rails, route.shares,
-	         route.mbps);
+	rdma_log(in, COLL_LOG_DEBUG, "rdma: a link of %u rails in %u shares, %u Mb/s together", route.rails,
+	         route.shares, route.mbps);
 	pthread_mutex_lock(&in->links.lock);
 	l = take_rail(in, &peer->id, 0);
 	held = l && hold(l, peer, &route);

@@ -30,8 +30,8 @@ static void open_job(int devices)
 	for (int i = 0; i < SIDES; i++)
 		open_link(&side[i], &side[!i]);
 	CHECK(AWAIT(is_up(&side[0]) && is_up(&side[1])));
-	for (uint16_t w = 0; w < WINDOWS; w++) {
-		const struct coll_channel_key key = {.comm = 1, .epoch = 1, .window = w};
+	for (int w = 0; w < WINDOWS; w++) {
+		const struct coll_channel_key key = {.comm = 1, .epoch = 1, .window = (uint16_t)w};
 
 		tx[w] = rx[w] = NULL;
 		CHECK(t->channel_open(side[0].link, &key, COLL_DIR_SEND, FRAME, SLOTS, &tx[w]) == COLL_OK);
@@ -94,7 +94,8 @@ static int round_of_frames(uint64_t number)
 		struct coll_frame frame = {.sequence = number, .len_bytes = FRAME};
 		void *p;
 
-		if (!AWAIT(progress_both() && t->slot(tx[w], FRAME, &p) != COLL_AGAIN) || t->slot(tx[w], FRAME, &p) != COLL_OK)
+		if (!AWAIT(progress_both() && t->slot(tx[w], FRAME, &p) != COLL_AGAIN) ||
+		    t->slot(tx[w], FRAME, &p) != COLL_OK)
 			continue;
 		memset(p, (int)number, FRAME);
 		CHECK(t->post(tx[w], &frame) == COLL_OK);

@@ -42,7 +42,7 @@ enum {
 	RDMA_CHANNELS_MAX = 1 << 20, /* per link and direction */
 	RDMA_INTO_BYTES = 4096,      /* smaller frames are not worth an announcement */
 	RDMA_RAILS_MAX = COLL_RDMA_PORTS,
-	RDMA_MENDS = 8,              /* in a row, without anything having moved in between */
+	RDMA_MENDS = 8, /* in a row, without anything having moved in between */
 };
 
 struct rdma_link;

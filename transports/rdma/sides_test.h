@@ -1,6 +1,6 @@
 /*
- * Two instances of the rdma transport over the devices in software (fabric_test.h), driven by one thread: what the tests
- * of connections and of rails share.
+ * Two instances of the rdma transport over the devices in software (fabric_test.h), driven by one thread: what the
+ * tests of connections and of rails share.
  */
 #ifndef COLL_TRANSPORTS_RDMA_SIDES_TEST_H
 #define COLL_TRANSPORTS_RDMA_SIDES_TEST_H
