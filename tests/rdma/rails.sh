@@ -93,7 +93,8 @@ lost() {
 	wait_for 60 all_said running "$n" || { bad "lost: it does not start"; kill -9 "${jobs[@]}"; return; }
 	sleep 1 # the other machine is running, too
 	since=$(awk '{print int($1 * 1000)}' /proc/uptime)
-	[ $GUEST = 0 ] || ip link set eth1 down
+	# Mute first: what virtio_net has sent, and not given back when it goes down, soft-RoCE waits for.
+	[ $GUEST = 0 ] || { tc qdisc replace dev eth1 root netem loss 100%; sleep 0.3; ip link set eth1 down; }
 	if [ "$mode" = idle ]; then sleep 4; touch /tmp/stop; fi
 	wait_for 30 all_said error "$n"
 	for line in $(sed -n 's/^error [0-9]* [-0-9]* \([0-9]*\) .*/\1/p' $out.?); do
@@ -110,7 +111,7 @@ lost() {
 	fi
 	wait "${jobs[@]}"
 	sleep 1
-	[ $GUEST = 0 ] || ip link set eth1 up
+	[ $GUEST = 0 ] || { ip link set eth1 up; tc qdisc del dev eth1 root; }
 	wait_for 10 eval 'rdma link show rxe1/1 | grep -q ACTIVE'
 	sleep 2
 }

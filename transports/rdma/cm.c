@@ -42,17 +42,17 @@ static bool before(const struct coll_process_id *a, const struct coll_process_id
 
 /* ---- the queue pair -------------------------------------------------------------- */
 
-static void destroy_id(const struct rdma_port *port, struct rdma_cm_id *id)
+static void destroy(struct rdma_inst *in, const struct rdma_corpse *c)
 {
-	struct rdma_inst *in = port->inst;
-	struct rdma_corpse *c = coll_rdma_device_active(port) ? NULL : malloc(sizeof(*c));
-
-	if (!c) {
-		in->v.rdma_destroy_id(id);
-		return;
-	}
-	*c = (struct rdma_corpse){in->corpses, id, port};
-	in->corpses = c;
+	if (c->id && c->id->qp)
+		in->v.rdma_destroy_qp(c->id);
+	if (c->cq && in->v.ibv_destroy_cq(c->cq) != 0)
+		rdma_log(in, COLL_LOG_WARN, "[COLL-6502] rdma: cannot destroy a completion queue: %s", strerror(errno));
+	if (c->notes_mr)
+		in->v.ibv_dereg_mr(c->notes_mr);
+	free(c->notes);
+	if (c->id)
+		in->v.rdma_destroy_id(c->id);
 }
 
 void coll_rdma_cm_corpses(struct rdma_inst *in, bool all)
@@ -67,30 +67,34 @@ void coll_rdma_cm_corpses(struct rdma_inst *in, bool all)
 			continue;
 		}
 		*at = c->next;
-		in->v.rdma_destroy_id(c->id);
+		destroy(in, c);
 		free(c);
 	}
 }
 
-/* Both locks. */
+/* Both locks. While the port is not active the queue pair is left in the error state: then nothing is taken in for it
+ * and nothing is sent, and no packet arrives anyhow. */
 static void tear_down(struct rdma_link *l)
 {
-	const struct coll_rdma_verbs *v = &l->inst->v;
+	struct rdma_inst *in = l->inst;
+	const struct rdma_corpse body = {in->corpses, l->id, l->cq, l->notes_mr, l->notes, l->port};
+	struct rdma_corpse *later = l->id && !coll_rdma_device_active(l->port) ? malloc(sizeof(*later)) : NULL;
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
 
-	if (l->qp)
-		v->rdma_destroy_qp(l->id);
+	if (later && l->qp && in->v.ibv_modify_qp(l->qp, &attr, IBV_QP_STATE) != 0) {
+		free(later);
+		later = NULL;
+	}
+	if (later)
+		*later = body;
+	else
+		destroy(in, &body);
+	if (later)
+		in->corpses = later;
 	l->qp = NULL;
-	if (l->cq && v->ibv_destroy_cq(l->cq) != 0)
-		rdma_log(l->inst, COLL_LOG_WARN, "[COLL-6502] rdma: cannot destroy a completion queue: %s",
-		         strerror(errno));
 	l->cq = NULL;
-	if (l->notes_mr)
-		v->ibv_dereg_mr(l->notes_mr);
 	l->notes_mr = NULL;
-	free(l->notes);
 	l->notes = NULL;
-	if (l->id)
-		destroy_id(l->port, l->id);
 	l->id = NULL;
 	l->stage = STAGE_IDLE;
 }

@@ -139,7 +139,7 @@ struct rdma_link *coll_rdma_rails_of(struct rdma_link *l, const struct coll_chan
 	return l->rails > 1 ? l->rail[l->rail_of[((unsigned)key->lane + key->window + l->first_share) % l->shares]] : l;
 }
 
-/* A rail that is still connecting delays no other: the frames of its channels wait in its queue. */
+/* Up when all are. A rail that is still connecting delays no other: the frames of its channels wait in its queue. */
 coll_status coll_rdma_rails_status(void *link)
 {
 	const struct rdma_link *l = link;
@@ -148,7 +148,7 @@ coll_status coll_rdma_rails_status(void *link)
 	for (unsigned i = 1; i < l->rails && (status == COLL_OK || status == COLL_AGAIN); i++) {
 		const coll_status s = coll_peer_link_status(l->rail[i]);
 
-		if (s != COLL_OK && s != COLL_AGAIN)
+		if (s != COLL_OK)
 			status = s;
 	}
 	return status;

@@ -48,12 +48,16 @@ enum {
 struct rdma_link;
 struct rdma_inst;
 
-/* An identifier that is to be destroyed when the port is active again: it says goodbye, and
+/* A connection that is to be destroyed when the port is active again. Its identifier says goodbye, and
  * a device that cannot send that may lose the queue pair of the connection manager itself
- * (soft-RoCE does, for good). */
+ * (soft-RoCE does, for good). Its queue pair is in the error state: soft-RoCE would wait for packets
+ * that an interface which is down does not give back. */
 struct rdma_corpse {
 	struct rdma_corpse *next;
-	struct rdma_cm_id *id;
+	struct rdma_cm_id *id; /* with its queue pair, if it has one */
+	struct ibv_cq *cq;
+	struct ibv_mr *notes_mr;
+	char *notes;
 	const struct rdma_port *port;
 };
 
