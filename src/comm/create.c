@@ -269,7 +269,8 @@ coll_status coll_comm_new(struct coll_context *ctx, uint64_t id, uint32_t epoch,
 	atomic_init(&comm->attention, COLL_ATTENTION_ALARM | (coll_device_any() ? COLL_ATTENTION_MEMORY : 0u));
 	comm->rank = coll_comm_rank_of(comm, ctx->rank);
 	comm->size = comm->rank_map.size;
-	if (coll_comm_find_layout(comm, common_transport(comm, true), &comm->layout) != COLL_OK) {
+	st = coll_comm_find_layout(comm, common_transport(comm, true), &comm->layout);
+	if (st != COLL_OK) {
 		coll_comm_free(&comm);
 		return coll_error_set(err, st, "out of memory for a communicator of %d", size);
 	}

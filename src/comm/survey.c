@@ -59,25 +59,34 @@ static void end(struct coll_comm *comm, const struct usual *u)
 	coll_group.depth = u->depth;
 }
 
+/* A call that was refused (without memory for its plan) leaves the communicator as it was; but the others wait for it.
+ */
+static coll_status make_call(struct coll_comm *comm, const struct coll_call *c)
+{
+	const coll_status st = coll_comm_call(comm, c);
+
+	return st == COLL_OK || comm->failed ? st : coll_comm_lose(comm, st, comm->rank, comm->refusal.message);
+}
+
 static coll_status gather(struct coll_comm *comm, const void *in, void *out, size_t len_bytes)
 {
-	return coll_comm_call(comm, &(struct coll_call){.kind = COLL_KIND_ALL_GATHER,
-	                                                .record_kind = COLL_RECORD_CREATE,
-	                                                .in = in,
-	                                                .out = out,
-	                                                .count = len_bytes / 4,
-	                                                .type = COLL_U32});
+	return make_call(comm, &(struct coll_call){.kind = COLL_KIND_ALL_GATHER,
+	                                           .record_kind = COLL_RECORD_CREATE,
+	                                           .in = in,
+	                                           .out = out,
+	                                           .count = len_bytes / 4,
+	                                           .type = COLL_U32});
 }
 
 static coll_status send_digest(struct coll_comm *comm, int root, const uint8_t *mine, uint8_t *out, size_t len_bytes)
 {
-	return coll_comm_call(comm, &(struct coll_call){.kind = COLL_KIND_BROADCAST,
-	                                                .record_kind = COLL_RECORD_CREATE,
-	                                                .in = comm->rank == root ? mine : NULL,
-	                                                .out = out,
-	                                                .count = len_bytes,
-	                                                .type = COLL_U8,
-	                                                .root = root});
+	return make_call(comm, &(struct coll_call){.kind = COLL_KIND_BROADCAST,
+	                                           .record_kind = COLL_RECORD_CREATE,
+	                                           .in = comm->rank == root ? mine : NULL,
+	                                           .out = out,
+	                                           .count = len_bytes,
+	                                           .type = COLL_U8,
+	                                           .root = root});
 }
 
 /* ---- Exchange ---- */
