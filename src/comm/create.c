@@ -414,6 +414,7 @@ static coll_status refine_layout(struct coll_comm *comm)
 	struct coll_layout *layout = NULL;
 	coll_status st;
 
+	coll_survey_warn(comm);
 	if (!coll_survey_matters(comm))
 		return COLL_OK;
 	st = coll_survey_run(comm);

@@ -184,6 +184,33 @@ static void report(const struct coll_comm *comm, const struct exchange *x, const
 	comm->ctx->inside_text = t.p;
 }
 
+void coll_survey_warn(const struct coll_comm *comm)
+{
+	const struct coll_settings *s = &comm->ctx->settings;
+	const unsigned forced = coll_settings_levels(s);
+
+	if (forced && comm->rank == 0 && strcmp(s->layout, "flat") == 0)
+		coll_log(&comm->ctx->logger, COLL_LOG_WARN,
+		         "[COLL-5109] COLL_LEVELS=%s has no effect with COLL_LAYOUT=flat", s->levels);
+	else if (forced >> COLL_LEVEL_SITE & 1 && comm->rank == 0 && !comm->ctx->sites)
+		coll_log(&comm->ctx->logger, COLL_LOG_WARN,
+		         "[COLL-5109] COLL_LEVELS=%s: there is no level site without COLL_SITE", s->levels);
+}
+
+static void warn_of_missing(const struct coll_comm *comm, const struct coll_inside *s)
+{
+	const unsigned forced = coll_settings_levels(&comm->ctx->settings);
+
+	for (int i = 0; i < COLL_INSIDE_LEVELS_MAX && comm->rank == 0; i++) {
+		const enum coll_level level = COLL_LEVEL_PACKAGE + (unsigned)i;
+
+		if (forced >> level & 1 && !is_there(s, level))
+			coll_log(&comm->ctx->logger, COLL_LOG_WARN,
+			         "[COLL-5109] COLL_LEVELS=%s: there is no level %s here: %s",
+			         comm->ctx->settings.levels, coll_level_name(level), s->why[i]);
+	}
+}
+
 /* The levels that were found become those of the context, by process. */
 static coll_status keep(struct coll_comm *comm, const struct coll_inside *s)
 {
@@ -224,8 +251,10 @@ static coll_status derive(struct coll_comm *comm, const struct exchange *x)
 		return coll_comm_lose(comm, COLL_ERR_CORRUPT, culprit, text);
 	}
 	st = keep(comm, &s);
-	if (st == COLL_OK)
+	if (st == COLL_OK) {
 		report(comm, x, &s);
+		warn_of_missing(comm, &s);
+	}
 	coll_inside_free(&s);
 	return st;
 }
