@@ -113,17 +113,6 @@ static uint32_t slots_for(const struct coll_settings *s, int size, uint32_t dept
 	return depth >= 2 ? depth : SLOTS_DEFAULT;
 }
 
-static int most_on_a_host(const struct coll_layout *l)
-{
-	const struct coll_layout_level *hosts = l ? &l->level[coll_layout_hosts(l)] : NULL;
-	uint32_t most = 0;
-
-	for (uint32_t g = 0; hosts && g < hosts->groups; g++)
-		if (hosts->first[g + 1] - hosts->first[g] > most)
-			most = hosts->first[g + 1] - hosts->first[g];
-	return (int)most;
-}
-
 /* Whole turns of the streams, so that none has more windows than another. */
 static uint32_t windows_for(uint32_t streams)
 {
@@ -140,7 +129,7 @@ static void take_layout(struct coll_comm *comm, struct coll_layout *layout)
 {
 	comm->layout = layout;
 	comm->facts.layout = layout;
-	comm->facts.local_max = most_on_a_host(layout);
+	comm->facts.local_max = layout ? (int)layout->level[coll_layout_hosts(layout)].most : 0;
 }
 
 static void find_facts(struct coll_comm *comm)
