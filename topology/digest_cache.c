@@ -28,10 +28,10 @@ struct header {
 };
 static const char magic[8] = {'c', 'o', 'l', 'l', 'd', 'g', 's', 't'};
 
-/* Ours alone to write. */
+/* Ours alone to write, and no other file of ours to which somebody has made a link of this name. */
 static bool is_trusted(int fd, struct stat *st)
 {
-	return fstat(fd, st) == 0 && S_ISREG(st->st_mode) && st->st_uid == geteuid() &&
+	return fstat(fd, st) == 0 && S_ISREG(st->st_mode) && st->st_uid == geteuid() && st->st_nlink == 1 &&
 	       (st->st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 

@@ -5,11 +5,14 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -92,6 +95,8 @@ TEST(digest_cache, comes_back)
 	CHECK(again.len_bytes == d.len_bytes && again.hash == d.hash && memcmp(again.bytes, d.bytes, d.len_bytes) == 0);
 	CHECK(stat(p.path, &st) == 0 && (st.st_mode & 0777) == 0600 && st.st_size <= HEADER_BYTES + COLL_DIGEST_MAX);
 	CHECK(!coll_digest_cache_read(p.path, KEY + 1, &d), "a file of another key");
+	CHECK(!coll_digest_cache_obtain(p.path, KEY + 1, WAIT_MS, make, NULL, &d) && atomic_load(&made) == 2);
+	CHECK(coll_digest_cache_read(p.path, KEY + 1, &d) && !coll_digest_cache_read(p.path, KEY, &d), "not replaced");
 	end(&p);
 }
 
@@ -169,6 +174,11 @@ TEST(digest_cache, a_lock_file_of_another_kind_is_not_written)
 	CHECK(symlink(other, p.path_new) == 0);
 	CHECK(!obtain(&p, &d) && d.len_bytes > 0);
 	CHECK(stat(other, &st) == 0 && st.st_size == 0);
+	CHECK(access(p.path, F_OK) != 0);
+	/* Where the system lets users link to files that are not theirs. */
+	CHECK(unlink(p.path_new) == 0 && link(other, p.path_new) == 0);
+	CHECK(!obtain(&p, &d) && d.len_bytes > 0);
+	CHECK(stat(other, &st) == 0 && st.st_size == 0, "a file of ours that others have linked to is written");
 	CHECK(access(p.path, F_OK) != 0);
 	CHECK(unlink(other) == 0);
 	end(&p);
@@ -248,6 +258,66 @@ TEST(digest_cache, nobody_waits_for_ever)
 	CHECK(access(p.path, F_OK) != 0, "written without the lock");
 	close(fd);
 	end(&p);
+}
+
+/* The key of a process in a new network namespace, which ends; 0: not permitted. */
+static uint64_t key_of_new_network(char path[256])
+{
+	struct {
+		char path[256];
+		uint64_t key;
+	} answer = {.key = 0};
+	int fd[2], status;
+	pid_t child;
+
+	if (pipe2(fd, O_CLOEXEC) < 0)
+		return 0;
+	child = fork();
+	if (child == 0) {
+		if (unshare(CLONE_NEWNET) == 0 &&
+		    coll_host_digest_path(answer.path, sizeof(answer.path), &answer.key) &&
+		    write(fd[1], &answer, sizeof(answer)) < 0)
+			_exit(1);
+		_exit(0);
+	}
+	close(fd[1]);
+	if (child < 0 || read(fd[0], &answer, sizeof(answer)) != (ssize_t)sizeof(answer))
+		answer.key = 0;
+	close(fd[0]);
+	if (child > 0)
+		CHECK(waitpid(child, &status, 0) == child);
+	memcpy(path, answer.path, sizeof(answer.path));
+	return answer.key;
+}
+
+TEST(host_digest, networks_are_told_apart)
+{
+	enum { NETWORKS = 200, FILES_MAX = 64 };
+	static uint64_t keys[NETWORKS];
+	static char paths[NETWORKS][256];
+	uint64_t cookie;
+	socklen_t len = sizeof(cookie);
+	const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	const bool cookies = fd >= 0 && getsockopt(fd, SOL_SOCKET, 71 /* SO_NETNS_COOKIE */, &cookie, &len) == 0;
+	int files = 0;
+
+	if (fd >= 0)
+		close(fd);
+	unsetenv("HWLOC_XMLFILE");
+	unsetenv("HWLOC_SYNTHETIC");
+	for (int i = 0; i < NETWORKS; i++) {
+		bool again = false;
+
+		keys[i] = key_of_new_network(paths[i]);
+		if (keys[i] == 0)
+			SKIP("no right to make a network namespace, or no folder for the file");
+		for (int k = 0; k < i; k++) {
+			CHECK(!cookies || keys[k] != keys[i], "networks %d and %d have one key", k, i);
+			again = again || strcmp(paths[k], paths[i]) == 0;
+		}
+		files += !again;
+	}
+	CHECK(files <= FILES_MAX, "%d files are left", files);
 }
 
 TEST(host_digest, this_host)

@@ -401,7 +401,7 @@ struct coll_graph *coll_digest_read(const uint8_t *bytes, size_t len_bytes, char
 	bool ok = g && s;
 
 	if (!ok) {
-		snprintf(why, why_bytes, "out of memory");
+		snprintf(why, why_bytes, "%s", "");
 	} else if (len_bytes > COLL_DIGEST_MAX) {
 		ok = bad(&in, "%zu bytes are more than %d", len_bytes, COLL_DIGEST_MAX);
 	} else if (len_bytes < sizeof(coll_digest_head) || memcmp(bytes, coll_digest_head, 2) != 0) {

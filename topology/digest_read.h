@@ -6,7 +6,7 @@
 
 #include "topology/digest.h"
 
-/* NULL with "byte N: ..." in why. free() the graph. */
+/* NULL with "byte N: ..." in why, or "" when out of memory. free() the graph. */
 struct coll_graph *coll_digest_read(const uint8_t *bytes, size_t len_bytes, char *why, size_t why_bytes);
 
 #endif

@@ -119,6 +119,21 @@ enum { EXPORT_FLAGS = HWLOC_TOPOLOGY_EXPORT_XML_FLAG_V2 };
 enum { EXPORT_FLAGS = 0 };
 #endif
 
+/* The names of PCI products come from a table of libpciaccess: it is large, read anew each time, and never freed. sysfs
+ * has the devices, and says more of their rates than a name. The others, where hwloc has them as plugins, start drivers
+ * and connect to displays, which takes seconds; they only name what is known by then. */
+static void leave_out(hwloc_topology_t t)
+{
+#if HWLOC_API_VERSION >= 0x00020100
+	static const char *const names[] = {"pci", "cuda", "opencl", "gl", "levelzero"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		hwloc_topology_set_components(t, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, names[i]);
+#else
+	(void)t;
+#endif
+}
+
 /* synthetic: NULL for this host. */
 static struct coll_graph *from_hwloc(const char *synthetic, char *why, size_t why_bytes)
 {
@@ -132,11 +147,7 @@ static struct coll_graph *from_hwloc(const char *synthetic, char *why, size_t wh
 		return NULL;
 	}
 	hwloc_topology_set_io_types_filter(t, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
-	/* The names of PCI products come from a table of libpciaccess: it is large, read anew each time, and never
-	 * freed. sysfs has the devices, and says more of their rates than a name. */
-#if HWLOC_API_VERSION >= 0x00020100
-	hwloc_topology_set_components(t, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "pci");
-#endif
+	leave_out(t);
 	if (synthetic && hwloc_topology_set_synthetic(t, synthetic) < 0)
 		snprintf(why, why_bytes, "hwloc does not understand \"%s\"", synthetic);
 	else if (hwloc_topology_load(t) < 0 || hwloc_topology_export_xmlbuffer(t, &xml, &len, EXPORT_FLAGS) < 0 ||

@@ -7,6 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+#include "base/delay.h"
 #include "tests/plain.h"
 #include "topology/graph_hwloc.h"
 #include "topology/graph_nccl.h"
@@ -149,6 +151,34 @@ TEST(graph, errors_of_hwloc_files_name_the_line)
 
 	for (size_t i = 0; i < sizeof(list) / sizeof(list[0]); i++)
 		check_wrong(&list[i], false);
+}
+
+TEST(graph, large_files_end_soon)
+{
+	static const struct {
+		const char *piece, *end, *why;
+	} list[] = {
+	        {"<!DOCTYPE a>\n", "<topology/>", "file:400001: format 1"},
+	        {"<!---->\n", "<topology/>", "file:400001: format 1"},
+	        {"<?a?>\n", "<topology/>", "file:400001: format 1"},
+	        {"\n", "<!DOCTYPE a", "file:400001: the file ends inside a declaration"},
+	};
+	enum { PIECES = 400000 };
+
+	for (size_t i = 0; i < sizeof(list) / sizeof(list[0]); i++) {
+		const size_t n = strlen(list[i].piece), len = n * PIECES + strlen(list[i].end);
+		char *text = malloc(len + 1), why[200] = "";
+		const uint64_t began_ns = coll_clock_ns();
+
+		REQUIRE(text != NULL);
+		for (size_t k = 0; k < PIECES; k++)
+			memcpy(text + k * n, list[i].piece, n);
+		memcpy(text + PIECES * n, list[i].end, strlen(list[i].end) + 1);
+		CHECK(!coll_graph_hwloc_text("file", text, len, why, sizeof(why)));
+		CHECK(strncmp(why, list[i].why, strlen(list[i].why)) == 0, "%s", why);
+		CHECK(coll_clock_ns() - began_ns < 15000 * COLL_NS_PER_MS, "%s", list[i].piece);
+		free(text);
+	}
 }
 
 TEST(graph, errors_of_nccl_files_name_the_line)

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,7 +17,14 @@
 #include "topology/nic.h"
 #include "topology/rates.h"
 
+#ifndef SO_NETNS_COOKIE
+#define SO_NETNS_COOKIE 71
+#endif
+
 extern char **environ;
+
+/* Jobs, logins and containers have cgroups and namespaces of their own, and nobody removes the files. */
+enum { FILES = 64 };
 
 struct coll_graph *coll_host_graph(char *note, size_t note_bytes)
 {
@@ -66,6 +74,21 @@ static uint64_t hash_inode(uint64_t h, const char *path)
 	return coll_hash_combine(h, (uint64_t)st.st_ino);
 }
 
+/* The kernel gives the inode of a namespace that has ended to another one, but never its cookie. */
+static uint64_t hash_network(uint64_t h)
+{
+	const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	uint64_t cookie = 0;
+	socklen_t len = sizeof(cookie);
+
+	if (fd >= 0) {
+		if (getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, &cookie, &len) < 0)
+			cookie = 0; /* before Linux 5.14 */
+		close(fd);
+	}
+	return hash_inode(coll_hash_combine(h, cookie), "/proc/self/ns/net");
+}
+
 bool coll_host_digest_path(char *path, size_t path_bytes, uint64_t *key)
 {
 	const char *folder = "/dev/shm";
@@ -80,10 +103,9 @@ bool coll_host_digest_path(char *path, size_t path_bytes, uint64_t *key)
 	h = hash_file(h, "/proc/sys/kernel/random/boot_id");
 	h = hash_file(h, "/proc/self/cgroup");
 	h = hash_inode(h, "/proc/self/ns/cgroup");
-	h = hash_inode(h, "/proc/self/ns/net");
-	*key = h;
-	return snprintf(path, path_bytes, "%s/libcoll-digest-%u-%016llx", folder, (unsigned)geteuid(),
-	                (unsigned long long)h) < (int)path_bytes;
+	*key = hash_network(h);
+	return snprintf(path, path_bytes, "%s/libcoll-digest-%u-%02x", folder, (unsigned)geteuid(),
+	                (unsigned)(*key % FILES)) < (int)path_bytes;
 }
 
 /* What hwloc could not read this time is not kept. */

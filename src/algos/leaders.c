@@ -201,11 +201,8 @@ coll_status coll_algo_reduce_leaders(const struct coll_shape *s, struct coll_bui
 static void cost(const struct coll_layout *l, int ways, bool reduces, double rounds, double exchanged,
                  struct coll_algo_cost *inside, struct coll_algo_cost *between, double *host_sent)
 {
-	const struct coll_layout_level *level = &l->level[coll_layout_hosts(l)];
-	uint32_t most = 0;
+	const uint32_t most = l->level[coll_layout_hosts(l)].most;
 
-	for (uint32_t g = 0; g < level->groups; g++)
-		most = level->first[g + 1] - level->first[g] > most ? level->first[g + 1] - level->first[g] : most;
 	*inside = (struct coll_algo_cost){
 	        .rounds = ways,
 	        .frames = ways * (most - 1.0),

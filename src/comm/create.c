@@ -113,17 +113,6 @@ static uint32_t slots_for(const struct coll_settings *s, int size, uint32_t dept
 	return depth >= 2 ? depth : SLOTS_DEFAULT;
 }
 
-static int most_on_a_host(const struct coll_layout *l)
-{
-	const struct coll_layout_level *hosts = l ? &l->level[coll_layout_hosts(l)] : NULL;
-	uint32_t most = 0;
-
-	for (uint32_t g = 0; hosts && g < hosts->groups; g++)
-		if (hosts->first[g + 1] - hosts->first[g] > most)
-			most = hosts->first[g + 1] - hosts->first[g];
-	return (int)most;
-}
-
 /* Whole turns of the streams, so that none has more windows than another. */
 static uint32_t windows_for(uint32_t streams)
 {
@@ -140,7 +129,7 @@ static void take_layout(struct coll_comm *comm, struct coll_layout *layout)
 {
 	comm->layout = layout;
 	comm->facts.layout = layout;
-	comm->facts.local_max = most_on_a_host(layout);
+	comm->facts.local_max = layout ? (int)layout->level[coll_layout_hosts(layout)].most : 0;
 }
 
 static void find_facts(struct coll_comm *comm)
@@ -269,7 +258,8 @@ coll_status coll_comm_new(struct coll_context *ctx, uint64_t id, uint32_t epoch,
 	atomic_init(&comm->attention, COLL_ATTENTION_ALARM | (coll_device_any() ? COLL_ATTENTION_MEMORY : 0u));
 	comm->rank = coll_comm_rank_of(comm, ctx->rank);
 	comm->size = comm->rank_map.size;
-	if (coll_comm_find_layout(comm, common_transport(comm, true), &comm->layout) != COLL_OK) {
+	st = coll_comm_find_layout(comm, common_transport(comm, true), &comm->layout);
+	if (st != COLL_OK) {
 		coll_comm_free(&comm);
 		return coll_error_set(err, st, "out of memory for a communicator of %d", size);
 	}
@@ -413,6 +403,7 @@ static coll_status refine_layout(struct coll_comm *comm)
 	struct coll_layout *layout = NULL;
 	coll_status st;
 
+	coll_survey_warn(comm);
 	if (!coll_survey_matters(comm))
 		return COLL_OK;
 	st = coll_survey_run(comm);

@@ -74,8 +74,13 @@ static bool read_digests(const struct work *w, int *culprit, char *why, size_t w
 			return false;
 		}
 		w->graph[d] = coll_digest_read(w->in->bytes[d], c->len_bytes, reason, sizeof(reason));
-		if (!w->graph[d]) {
+		if (!w->graph[d] && *reason) {
 			snprintf(why, why_bytes, "the digest of rank %d is damaged: %s", *culprit, reason);
+			return false;
+		}
+		*culprit = -1;
+		if (!w->graph[d]) {
+			snprintf(why, why_bytes, "out of memory");
 			return false;
 		}
 	}

@@ -59,25 +59,34 @@ static void end(struct coll_comm *comm, const struct usual *u)
 	coll_group.depth = u->depth;
 }
 
+/* A call that was refused (without memory for its plan) leaves the communicator as it was; but the others wait for it.
+ */
+static coll_status make_call(struct coll_comm *comm, const struct coll_call *c)
+{
+	const coll_status st = coll_comm_call(comm, c);
+
+	return st == COLL_OK || comm->failed ? st : coll_comm_lose(comm, st, comm->rank, comm->refusal.message);
+}
+
 static coll_status gather(struct coll_comm *comm, const void *in, void *out, size_t len_bytes)
 {
-	return coll_comm_call(comm, &(struct coll_call){.kind = COLL_KIND_ALL_GATHER,
-	                                                .record_kind = COLL_RECORD_CREATE,
-	                                                .in = in,
-	                                                .out = out,
-	                                                .count = len_bytes / 4,
-	                                                .type = COLL_U32});
+	return make_call(comm, &(struct coll_call){.kind = COLL_KIND_ALL_GATHER,
+	                                           .record_kind = COLL_RECORD_CREATE,
+	                                           .in = in,
+	                                           .out = out,
+	                                           .count = len_bytes / 4,
+	                                           .type = COLL_U32});
 }
 
 static coll_status send_digest(struct coll_comm *comm, int root, const uint8_t *mine, uint8_t *out, size_t len_bytes)
 {
-	return coll_comm_call(comm, &(struct coll_call){.kind = COLL_KIND_BROADCAST,
-	                                                .record_kind = COLL_RECORD_CREATE,
-	                                                .in = comm->rank == root ? mine : NULL,
-	                                                .out = out,
-	                                                .count = len_bytes,
-	                                                .type = COLL_U8,
-	                                                .root = root});
+	return make_call(comm, &(struct coll_call){.kind = COLL_KIND_BROADCAST,
+	                                           .record_kind = COLL_RECORD_CREATE,
+	                                           .in = comm->rank == root ? mine : NULL,
+	                                           .out = out,
+	                                           .count = len_bytes,
+	                                           .type = COLL_U8,
+	                                           .root = root});
 }
 
 /* ---- Exchange ---- */
@@ -175,6 +184,33 @@ static void report(const struct coll_comm *comm, const struct exchange *x, const
 	comm->ctx->inside_text = t.p;
 }
 
+void coll_survey_warn(const struct coll_comm *comm)
+{
+	const struct coll_settings *s = &comm->ctx->settings;
+	const unsigned forced = coll_settings_levels(s);
+
+	if (forced && comm->rank == 0 && strcmp(s->layout, "flat") == 0)
+		coll_log(&comm->ctx->logger, COLL_LOG_WARN,
+		         "[COLL-5109] COLL_LEVELS=%s has no effect with COLL_LAYOUT=flat", s->levels);
+	else if (forced >> COLL_LEVEL_SITE & 1 && comm->rank == 0 && !comm->ctx->sites)
+		coll_log(&comm->ctx->logger, COLL_LOG_WARN,
+		         "[COLL-5109] COLL_LEVELS=%s: there is no level site without COLL_SITE", s->levels);
+}
+
+static void warn_of_missing(const struct coll_comm *comm, const struct coll_inside *s)
+{
+	const unsigned forced = coll_settings_levels(&comm->ctx->settings);
+
+	for (int i = 0; i < COLL_INSIDE_LEVELS_MAX && comm->rank == 0; i++) {
+		const enum coll_level level = COLL_LEVEL_PACKAGE + (unsigned)i;
+
+		if (forced >> level & 1 && !is_there(s, level))
+			coll_log(&comm->ctx->logger, COLL_LOG_WARN,
+			         "[COLL-5109] COLL_LEVELS=%s: there is no level %s here: %s",
+			         comm->ctx->settings.levels, coll_level_name(level), s->why[i]);
+	}
+}
+
 /* The levels that were found become those of the context, by process. */
 static coll_status keep(struct coll_comm *comm, const struct coll_inside *s)
 {
@@ -215,8 +251,10 @@ static coll_status derive(struct coll_comm *comm, const struct exchange *x)
 		return coll_comm_lose(comm, COLL_ERR_CORRUPT, culprit, text);
 	}
 	st = keep(comm, &s);
-	if (st == COLL_OK)
+	if (st == COLL_OK) {
 		report(comm, x, &s);
+		warn_of_missing(comm, &s);
+	}
 	coll_inside_free(&s);
 	return st;
 }

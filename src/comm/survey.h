@@ -14,6 +14,9 @@ bool coll_survey_matters(const struct coll_comm *comm);
 /* Fills comm->ctx->inside. All ranks call it, and all succeed or the communicator fails. */
 coll_status coll_survey_run(struct coll_comm *comm);
 
+/* Levels that were forced, and cannot be there whatever the survey finds: rank 0 says so. */
+void coll_survey_warn(const struct coll_comm *comm);
+
 /* All ranks have derived this layout (NULL: none), or the communicator fails. */
 coll_status coll_survey_compare(struct coll_comm *comm, const struct coll_layout *layout);
 

@@ -87,6 +87,8 @@ static uint32_t *fill_level(struct coll_layout_level *level, const struct sorted
 	first[level->groups] = (uint32_t)size;
 	level->first = first;
 	level->group_at = group_at;
+	for (uint32_t g = 0; g < level->groups; g++)
+		level->most = first[g + 1] - first[g] > level->most ? first[g + 1] - first[g] : level->most;
 	return group_at + size;
 }
 
@@ -103,6 +105,22 @@ static uint64_t hash_of(const struct coll_layout *l)
 		h = coll_hash_combine(h, (uint64_t)(l->share ? l->share[g] + 1 : 0) << 32 |
 		                                 (l->by_rate ? l->by_rate[g] + 1 : 0));
 	return h;
+}
+
+/* The widths of a stage, whose levels are there. */
+static void measure(struct coll_layout *l, uint32_t stage)
+{
+	const uint32_t parents = stage == 0 ? 1 : l->level[stage - 1].groups;
+	struct coll_layout_width w = {0, UINT32_MAX};
+
+	for (uint32_t g = 0; g < parents; g++) {
+		uint32_t first;
+		const uint32_t count = coll_layout_children(l, stage, g, &first);
+
+		w.most = count > w.most ? count : w.most;
+		w.fewest = count < w.fewest ? count : w.fewest;
+	}
+	l->width[stage] = w;
 }
 
 /* Chunks into which the levels cut a vector: the lanes of all stages, see algos/levels.h. */
@@ -166,8 +184,10 @@ coll_status coll_layout_create(int size, const struct coll_layout_split *splits,
 	l->spare = at;
 	l->rank_at = rank_at;
 	l->place_of = place_of;
+	for (uint32_t i = 0; i <= l->nlevels; i++)
+		measure(l, i);
 	while (l->nlevels > 1 && chunks_of(l) > COLL_LAYOUT_LANES * (uint64_t)size)
-		l->nlevels--;
+		measure(l, --l->nlevels);
 	if (l->nlevels == 0) {
 		free(l);
 		l = NULL;
@@ -301,20 +321,6 @@ uint32_t coll_layout_children(const struct coll_layout *l, uint32_t stage, uint3
 	}
 	*first = l->level[stage].group_at[begin];
 	return l->level[stage].group_at[end - 1] + 1 - *first;
-}
-
-void coll_layout_widths(const struct coll_layout *l, uint32_t stage, uint32_t *most, uint32_t *fewest)
-{
-	const uint32_t parents = stage == 0 ? 1 : l->level[stage - 1].groups;
-
-	*most = 0;
-	*fewest = UINT32_MAX;
-	for (uint32_t g = 0; g < parents; g++) {
-		uint32_t first, count = coll_layout_children(l, stage, g, &first);
-
-		*most = count > *most ? count : *most;
-		*fewest = count < *fewest ? count : *fewest;
-	}
 }
 
 uint32_t coll_layout_hosts(const struct coll_layout *l)

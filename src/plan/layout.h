@@ -30,8 +30,14 @@ struct coll_layout_level {
 	char name[12]; /* "site", "host", "numa" ... */
 	bool links;    /* what crosses it goes over the links of a host, not through memory */
 	uint32_t groups;
+	uint32_t most;            /* ranks in its largest group */
 	const uint32_t *first;    /* place of each group's first rank; groups + 1 entries */
 	const uint32_t *group_at; /* by place */
+};
+
+/* The most and the fewest children that a group has at a stage. */
+struct coll_layout_width {
+	uint32_t most, fewest;
 };
 
 struct coll_layout {
@@ -40,6 +46,7 @@ struct coll_layout {
 	const int *rank_at;
 	const int *place_of;
 	struct coll_layout_level level[COLL_LAYOUT_LEVELS_MAX];
+	struct coll_layout_width width[COLL_LAYOUT_LEVELS_MAX + 1]; /* by stage: prices ask often, of thousands of hosts */
 	/* Groups of level 0 whose links are unequal: of how many of the `parts` parts of a vector each group holds the
 	 * sums (an all-reduce; 0: a slow group only sends and receives). NULL: equal parts. */
 	const uint32_t *share;
@@ -89,8 +96,12 @@ static inline uint32_t coll_layout_parent(const struct coll_layout *l, uint32_t 
 	return stage == 0 ? 0 : l->level[stage - 1].group_at[place];
 }
 
-/* The most and the fewest children that a group has at a stage. */
-void coll_layout_widths(const struct coll_layout *layout, uint32_t stage, uint32_t *most, uint32_t *fewest);
+static inline void coll_layout_widths(const struct coll_layout *l, uint32_t stage, uint32_t *most, uint32_t *fewest)
+{
+	assert(stage <= l->nlevels);
+	*most = l->width[stage].most;
+	*fewest = l->width[stage].fewest;
+}
 
 /* The innermost level that links cross: its groups are hosts. Without one the outermost. */
 uint32_t coll_layout_hosts(const struct coll_layout *layout);

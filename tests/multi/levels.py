@@ -89,7 +89,10 @@ def main():
     case("three hosts", "000011112222", forced, r"host\(3\) x numa\(2\) x rank\(2\)", 1)
     case("NUMA nodes as hosts", EVEN, f"export {TWO_NODES} COLL_LEVELS=numa", r"numa\(4\) x rank\(2\)", 1)
     case("hosts only", EVEN, f"export {TWO_NODES} COLL_LEVELS=host", r"host\(2\) x rank\(4\)", 0)
-    case("a level that is not there", EVEN, f"export {TWO_NODES} COLL_LEVELS=host,l3", r"host\(2\) x rank\(4\)", 1)
+    case("a level that is not there", EVEN, f"export {TWO_NODES} COLL_LEVELS=host,l3", r"host\(2\) x rank\(4\)", 1,
+         contains="warn: COLL_LEVELS=host,l3: there is no level l3 here: ")
+    case("no sites", EVEN, f"export {TWO_NODES} COLL_LEVELS=site,host", r"host\(2\) x rank\(4\)", 0,
+         contains="warn: COLL_LEVELS=site,host: there is no level site without COLL_SITE")
     case("one host, forced", "00000000", f"export {TWO_NODES} COLL_LEVELS=numa COLL_INTRA=0", r"numa\(2\) x rank\(4\)", 1)
 
     # By itself: what pays, with its reason. XML that agrees.
@@ -114,7 +117,8 @@ def main():
     # Where it cannot matter nothing is read and nothing is sent.
     case("one host", "00000000", f"export {TWO_NODES}", "flat", 0)
     case("few ranks on each host", "000111", f"export {TWO_NODES}", r"host\(2\) x rank\(3\)", 0)
-    case("COLL_LAYOUT=flat", EVEN, f"export {TWO_NODES} COLL_LAYOUT=flat COLL_LEVELS=host,numa", "flat", 0)
+    case("COLL_LAYOUT=flat", EVEN, f"export {TWO_NODES} COLL_LAYOUT=flat COLL_LEVELS=host,numa", "flat", 0,
+         contains="warn: COLL_LEVELS=host,numa has no effect with COLL_LAYOUT=flat")
 
     # This host: the second job reads the file.
     plain = "unset HWLOC_SYNTHETIC HWLOC_XMLFILE HWLOC_COMPONENTS"

@@ -191,6 +191,13 @@ static void create_apart(void)
 	every_allocation(refused_created_apart, NULL);
 }
 
+static void create_on_hosts(void)
+{
+	if (!strstr(refused_transports, "tcp"))
+		SKIP("nothing but tcp leads to another host");
+	every_allocation(refused_created_on_hosts, NULL);
+}
+
 #define TEST_OF(what)                              \
 	static void refused_##what(void)           \
 	{                                          \
@@ -209,7 +216,7 @@ int main(int argc, char **argv)
 {
 	static const struct plain_case tests[] = {
 	        PLAIN_CASE(create_alone),       PLAIN_CASE(create_together),  PLAIN_CASE(create_apart),
-	        PLAIN_CASE(refused_calls),      PLAIN_CASE(refused_children), PLAIN_CASE(refused_ends),
+	        PLAIN_CASE(create_on_hosts),	PLAIN_CASE(refused_calls),      PLAIN_CASE(refused_children), PLAIN_CASE(refused_ends),
 	        PLAIN_CASE(refused_repeats),    PLAIN_CASE(refused_streams),  PLAIN_CASE(refused_groups),
 	        PLAIN_CASE(refused_operations), PLAIN_CASE(refused_memory),
 	};

@@ -43,6 +43,7 @@ coll_status act_memory(struct rank *r);
 /* A communicator is created and destroyed; act is nobody's. Returns how many allocations were refused. */
 unsigned refused_created_together(coll_status (*act)(struct rank *r), unsigned k, enum refusing mode);
 unsigned refused_created_apart(coll_status (*act)(struct rank *r), unsigned k, enum refusing mode);
+unsigned refused_created_on_hosts(coll_status (*act)(struct rank *r), unsigned k, enum refusing mode);
 unsigned refused_created_alone(coll_status (*act)(struct rank *r), unsigned k, enum refusing mode);
 
 #endif

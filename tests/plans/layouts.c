@@ -57,6 +57,54 @@ static void places_number_groups_one_after_the_other(void)
 	coll_layout_destroy(&l);
 }
 
+/* What a layout has counted in advance, against a count of its groups. */
+static void check_widths(const struct coll_layout *l)
+{
+	for (uint32_t stage = 0; stage <= l->nlevels; stage++) {
+		uint32_t most = 0, fewest = UINT32_MAX, ranks = 0, first, told_most, told_fewest;
+
+		for (uint32_t g = 0; g < (stage ? l->level[stage - 1].groups : 1); g++) {
+			const uint32_t n = coll_layout_children(l, stage, g, &first);
+
+			most = n > most ? n : most;
+			fewest = n < fewest ? n : fewest;
+		}
+		coll_layout_widths(l, stage, &told_most, &told_fewest);
+		CHECK(told_most == most && told_fewest == fewest, "stage %u: %u to %u, not %u to %u", stage,
+		      told_fewest, told_most, fewest, most);
+		for (uint32_t g = 0; stage < l->nlevels && g < l->level[stage].groups; g++)
+			if (l->level[stage].first[g + 1] - l->level[stage].first[g] > ranks)
+				ranks = l->level[stage].first[g + 1] - l->level[stage].first[g];
+		CHECK(stage == l->nlevels || l->level[stage].most == ranks, "level %u: %u", stage, ranks);
+	}
+}
+
+static void widths_are_counted_once(void)
+{
+	enum { RANKS = 64 };
+	uint32_t host_of[RANKS], numa_of[RANKS], l3_of[RANKS];
+	const struct coll_layout_split splits[] = {
+	        {"host", true, false, host_of}, {"numa", false, false, numa_of}, {"l3", false, false, l3_of}};
+	int left_out = 0;
+
+	/* One host has most ranks, and one NUMA node of it most of these: at some sizes the innermost level is left
+	 * out. */
+	for (uint32_t big = 2; big < RANKS; big++) {
+		struct coll_layout *l = NULL;
+
+		for (uint32_t r = 0; r < RANKS; r++) {
+			host_of[r] = r < big ? 0 : r;
+			numa_of[r] = r < big / 2 ? 0 : r;
+			l3_of[r] = r / 2;
+		}
+		REQUIRE(coll_layout_create(RANKS, splits, 3, &l) == COLL_OK && l);
+		left_out += l->nlevels < 3;
+		check_widths(l);
+		coll_layout_destroy(&l);
+	}
+	CHECK(left_out > 0);
+}
+
 static void levels_that_tell_nothing_apart_vanish(void)
 {
 	static const uint32_t one[] = {5, 5, 5, 5}, each[] = {3, 2, 1, 0}, pairs[] = {0, 0, 1, 1};
@@ -169,6 +217,7 @@ int main(int argc, char **argv)
 	if (argc > 2)
 		sweep.randoms = (int)strtol(argv[2], NULL, 10);
 	PLAIN_RUN(places_number_groups_one_after_the_other);
+	PLAIN_RUN(widths_are_counted_once);
 	PLAIN_RUN(levels_that_tell_nothing_apart_vanish);
 	PLAIN_RUN(the_hash_is_that_of_what_differs);
 	PLAIN_RUN(shares_come_near_the_optimum_of_unequal_links);
