@@ -79,7 +79,11 @@ typedef enum coll_dtype {
 	COLL_BF16 = 9, /* bfloat16; arithmetic in f32, rounded once per step */
 	COLL_F32 = 10,
 	COLL_F64 = 11,
-	COLL_DTYPE_COUNT = 12
+	/* 8-bit floats of OCP, as float8_e4m3fn and float8_e5m2 of PyTorch; arithmetic in f32, rounded once per step.
+	 * Overflow gives +-448 (e4m3 has no infinity) and +-infinity. */
+	COLL_F8E4M3 = 12,
+	COLL_F8E5M2 = 13,
+	COLL_DTYPE_COUNT = 14
 } coll_dtype;
 
 /*
