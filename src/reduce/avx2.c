@@ -319,10 +319,6 @@ ELEMENT_INLINE __m256i u64_div(__m256i a, uint64_t d)
 	ELEMENT_INLINE V T##_div(V a, uint64_t divisor)                                                \
 	{                                                                                              \
 		return _mm256_div_##P(a, _mm256_set1_##P((F)divisor));                                 \
-	}                                                                                              \
-	ELEMENT_INLINE V T##_scale(V a, double scale)                                                  \
-	{                                                                                              \
-		return _mm256_mul_##P(_mm256_set1_##P((F)scale), a);                                   \
 	}
 
 #define FLOAT_LOGIC(T, V, P, F)                                              \
@@ -349,6 +345,10 @@ VECTOR_FLOAT(f64, __m256d, pd, double)
 /* ---- Floats: memory ---- */
 
 #define VECTOR_WIDE(T, V, P, F, E)                                      \
+	ELEMENT_INLINE V T##_scale(V a, double scale)                   \
+	{                                                               \
+		return _mm256_mul_##P(_mm256_set1_##P((F)scale), a);    \
+	}                                                               \
 	enum { T##_bytes = sizeof(F), T##_lanes = 32 / sizeof(F) };     \
 	ELEMENT_INLINE V T##_load(const char *p)                        \
 	{                                                               \
@@ -384,6 +384,10 @@ ELEMENT_INLINE __m128i narrow_f16(__m256 v)
 }
 
 #define VECTOR_HALF(T)                                                       \
+	ELEMENT_INLINE __m256 T##_scale(__m256 a, double scale)              \
+	{                                                                    \
+		return widen_##T(narrow_##T(f32_scale(a, scale)));           \
+	}                                                                    \
 	enum { T##_bytes = 2, T##_lanes = 8 };                               \
 	ELEMENT_INLINE __m256 T##_load(const char *p)                        \
 	{                                                                    \
@@ -433,6 +437,11 @@ ELEMENT_INLINE bf16_v bf16_widen(__m256i h)
 ELEMENT_INLINE __m256i bf16_narrow(bf16_v v)
 {
 	return _mm256_blend_epi16(_mm256_srli_epi32(bf16_round(v.even), 16), bf16_round(v.odd), 0xaa);
+}
+
+ELEMENT_INLINE bf16_v bf16_scale(bf16_v a, double scale)
+{
+	return bf16_widen(bf16_narrow((bf16_v){f32_scale(a.even, scale), f32_scale(a.odd, scale)}));
 }
 
 enum { bf16_bytes = 2, bf16_lanes = 16 };
@@ -505,6 +514,10 @@ ELEMENT_INLINE __m128i narrow_f8(__m256 v, int fraction_bits, uint32_t rebias, u
 	ELEMENT_INLINE __m128i narrow_##T(__m256 v)                                                             \
 	{                                                                                                       \
 		return narrow_f8(v, T##_fraction_bits, F8_REBIAS(T), F8_NORMAL(T), F8_SPACING(T), T##_largest); \
+	}                                                                                                       \
+	ELEMENT_INLINE __m256 T##_scale(__m256 a, double scale)                                                 \
+	{                                                                                                       \
+		return widen_##T(narrow_##T(f32_scale(a, scale)));                                              \
 	}                                                                                                       \
 	ELEMENT_INLINE __m256 T##_load(const char *p)                                                           \
 	{                                                                                                       \

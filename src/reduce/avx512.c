@@ -253,10 +253,6 @@ ELEMENT_INLINE __m512i u64_div(__m512i a, uint64_t d)
 	ELEMENT_INLINE V T##_div(V a, uint64_t divisor)                                                             \
 	{                                                                                                           \
 		return _mm512_div_##P(a, _mm512_set1_##P((F)divisor));                                              \
-	}                                                                                                           \
-	ELEMENT_INLINE V T##_scale(V a, double scale)                                                               \
-	{                                                                                                           \
-		return _mm512_mul_##P(_mm512_set1_##P((F)scale), a);                                                \
 	}
 
 #define MASK_AND(a, b) ((a) & (b))
@@ -285,27 +281,31 @@ VECTOR_FLOAT(f64, __m512d, pd, __mmask8, double)
 
 /* ---- Floats: memory ---- */
 
-#define VECTOR_WIDE(T, V, P, M, F)                                  \
-	enum { T##_bytes = sizeof(F), T##_lanes = 64 / sizeof(F) }; \
-	ELEMENT_INLINE V T##_load(const char *p)                    \
-	{                                                           \
-		return _mm512_loadu_##P(p);                         \
-	}                                                           \
-	ELEMENT_INLINE void T##_store(char *p, V v)                 \
-	{                                                           \
-		_mm512_storeu_##P(p, v);                            \
-	}                                                           \
-	ELEMENT_INLINE void T##_stream(char *p, V v)                \
-	{                                                           \
-		_mm512_stream_##P((F *)(void *)p, v);               \
-	}                                                           \
-	ELEMENT_INLINE V T##_load_some(const char *p, size_t n)     \
-	{                                                           \
-		return _mm512_maskz_loadu_##P((M)FIRST(n), p);      \
-	}                                                           \
-	ELEMENT_INLINE void T##_store_some(char *p, V v, size_t n)  \
-	{                                                           \
-		_mm512_mask_storeu_##P(p, (M)FIRST(n), v);          \
+#define VECTOR_WIDE(T, V, P, M, F)                                   \
+	ELEMENT_INLINE V T##_scale(V a, double scale)                \
+	{                                                            \
+		return _mm512_mul_##P(_mm512_set1_##P((F)scale), a); \
+	}                                                            \
+	enum { T##_bytes = sizeof(F), T##_lanes = 64 / sizeof(F) };  \
+	ELEMENT_INLINE V T##_load(const char *p)                     \
+	{                                                            \
+		return _mm512_loadu_##P(p);                          \
+	}                                                            \
+	ELEMENT_INLINE void T##_store(char *p, V v)                  \
+	{                                                            \
+		_mm512_storeu_##P(p, v);                             \
+	}                                                            \
+	ELEMENT_INLINE void T##_stream(char *p, V v)                 \
+	{                                                            \
+		_mm512_stream_##P((F *)(void *)p, v);                \
+	}                                                            \
+	ELEMENT_INLINE V T##_load_some(const char *p, size_t n)      \
+	{                                                            \
+		return _mm512_maskz_loadu_##P((M)FIRST(n), p);       \
+	}                                                            \
+	ELEMENT_INLINE void T##_store_some(char *p, V v, size_t n)   \
+	{                                                            \
+		_mm512_mask_storeu_##P(p, (M)FIRST(n), v);           \
 	}
 
 VECTOR_WIDE(f32, __m512, ps, __mmask16, float)
@@ -322,6 +322,10 @@ ELEMENT_INLINE __m256i narrow_f16(__m512 v)
 }
 
 #define VECTOR_HALF(T)                                                              \
+	ELEMENT_INLINE __m512 T##_scale(__m512 a, double scale)                     \
+	{                                                                           \
+		return widen_##T(narrow_##T(f32_scale(a, scale)));                  \
+	}                                                                           \
 	enum { T##_bytes = 2, T##_lanes = 16 };                                     \
 	ELEMENT_INLINE __m512 T##_load(const char *p)                               \
 	{                                                                           \
@@ -371,6 +375,11 @@ ELEMENT_INLINE bf16_v bf16_widen(__m512i h)
 ELEMENT_INLINE __m512i bf16_narrow(bf16_v v)
 {
 	return _mm512_mask_blend_epi16(0xaaaaaaaa, _mm512_srli_epi32(bf16_round(v.even), 16), bf16_round(v.odd));
+}
+
+ELEMENT_INLINE bf16_v bf16_scale(bf16_v a, double scale)
+{
+	return bf16_widen(bf16_narrow((bf16_v){f32_scale(a.even, scale), f32_scale(a.odd, scale)}));
 }
 
 enum { bf16_bytes = 2, bf16_lanes = 32 };
@@ -442,6 +451,10 @@ ELEMENT_INLINE __m128i narrow_f8(__m512 v, int fraction_bits, uint32_t rebias, u
 	ELEMENT_INLINE __m128i narrow_##T(__m512 v)                                                             \
 	{                                                                                                       \
 		return narrow_f8(v, T##_fraction_bits, F8_REBIAS(T), F8_NORMAL(T), F8_SPACING(T), T##_largest); \
+	}                                                                                                       \
+	ELEMENT_INLINE __m512 T##_scale(__m512 a, double scale)                                                 \
+	{                                                                                                       \
+		return widen_##T(narrow_##T(f32_scale(a, scale)));                                              \
 	}                                                                                                       \
 	ELEMENT_INLINE __m512 T##_load(const char *p)                                                           \
 	{                                                                                                       \

@@ -275,10 +275,14 @@ ELEMENT_F8_ROUND(f8e5m2)
 	ELEMENT_INLINE F T##_div(F a, uint64_t divisor)                                   \
 	{                                                                                 \
 		return a / (F)divisor;                                                    \
-	}                                                                                 \
-	ELEMENT_INLINE F T##_scale(F a, double scale)                                     \
-	{                                                                                 \
-		return (F)scale * a;                                                      \
+	}
+
+/* A scaled contribution is an element again: it is rounded like one, so that it is the same here and where it has
+ * travelled. */
+#define ELEMENT_SCALE(T)                                           \
+	ELEMENT_INLINE float T##_scale(float a, double scale)      \
+	{                                                          \
+		return T##_to_f32(T##_from_f32((float)scale * a)); \
 	}
 
 /* Logic on vectors V of floats: T_nonzero says which elements are true, AND, OR and XOR join
@@ -301,20 +305,25 @@ ELEMENT_F8_ROUND(f8e5m2)
 		return T##_ones(XOR(T##_nonzero(a), T##_nonzero(b))); \
 	}
 
-#define ELEMENT_WIDE(T, F)                          \
-	enum { T##_bytes = sizeof(F) };             \
-	ELEMENT_INLINE F T##_load(const char *p)    \
-	{                                           \
-		F v;                                \
-		memcpy(&v, p, sizeof(v));           \
-		return v;                           \
-	}                                           \
-	ELEMENT_INLINE void T##_store(char *p, F v) \
-	{                                           \
-		memcpy(p, &v, sizeof(v));           \
+#define ELEMENT_WIDE(T, F)                            \
+	ELEMENT_INLINE F T##_scale(F a, double scale) \
+	{                                             \
+		return (F)scale * a;                  \
+	}                                             \
+	enum { T##_bytes = sizeof(F) };               \
+	ELEMENT_INLINE F T##_load(const char *p)      \
+	{                                             \
+		F v;                                  \
+		memcpy(&v, p, sizeof(v));             \
+		return v;                             \
+	}                                             \
+	ELEMENT_INLINE void T##_store(char *p, F v)   \
+	{                                             \
+		memcpy(p, &v, sizeof(v));             \
 	}
 
 #define ELEMENT_HALF(T)                                 \
+	ELEMENT_SCALE(T)                                \
 	enum { T##_bytes = 2 };                         \
 	ELEMENT_INLINE float T##_load(const char *p)    \
 	{                                               \
@@ -329,6 +338,7 @@ ELEMENT_F8_ROUND(f8e5m2)
 	}
 
 #define ELEMENT_F8(T)                                   \
+	ELEMENT_SCALE(T)                                \
 	enum { T##_bytes = 1 };                         \
 	ELEMENT_INLINE float T##_load(const char *p)    \
 	{                                               \

@@ -5,7 +5,8 @@
  * and is bit-equal to it (-0, denormals and infinities included; NaN payloads
  * excepted). The level is chosen once per process image from the CPU, or forced
  * (tests, COLL_ISA). Integers wrap. f16, bf16, f8e4m3 and f8e5m2 accumulate
- * in f32 over all inputs of one call and round once (nearest even). AVG divides by the divisor
+ * in f32 over all inputs of one call and round once (nearest even); a premultiplied
+ * input is rounded by itself, before it is added. AVG divides by the divisor
  * after the last input (integers truncate toward zero), before that rounding.
  */
 #ifndef COLL_REDUCE_REDUCE_H

@@ -246,6 +246,11 @@ def main():
         for program in ("reduce_perf", "reduce_scatter_perf", "all_to_all_perf", "gather_perf", "scatter_perf"):
             report.case(f"{program}, 2 ranks", judge(build, folder, program, 2, 1, sizes))
         report.case("all types and operations", judge(build, folder, "allreduce_perf", 2, 1, "-b 64K -e 64K -d all -o all".split()))
+        for program in sorted(set(FACTORS) | set(ROOTED) | set(REDUCING) | {"all_gather_perf", "all_to_all_perf"}):
+            for kind in ("f8e4m3", "f8e5m2"):
+                flags = f"-b 37 -e 50653 -f 37 -d {kind}".split() + (["-o", "all"] if program in REDUCING else [])
+                if program != "barrier_perf":
+                    report.case(f"{program}, 2 ranks, {kind}", judge(build, folder, program, 2, 1, flags))
         report.case("sizes of 0", judge(build, folder, "allreduce_perf", 2, 1, "-b 0 -e 64 -f 4".split()))
         for program in ("allreduce_perf", "sendrecv_perf"):
             report.case(f"{program}, 2 ranks, --details", judge(build, folder, program, 2, 1, sizes, details=True))
