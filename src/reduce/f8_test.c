@@ -1,7 +1,7 @@
 /*
  * 8-bit floats against the definition of OCP (OFP8, February 2023), in plain double arithmetic: all 256 values,
- * rounding at and beside every midpoint, and each operation on all 65536 pairs, at every ISA level. tests/f8_torch.py, run by hand,
- * compares the conversions with those of PyTorch.
+ * rounding at and beside every midpoint, and each operation on all 65536 pairs, at every ISA level. tests/f8_torch.py,
+ * run by hand, compares the conversions with those of PyTorch.
  */
 #include <math.h>
 
