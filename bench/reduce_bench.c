@@ -109,7 +109,7 @@ static void row(const struct options *o, struct subject s, coll_dtype type, coll
 {
 	struct coll_reduction r;
 
-	printf("%-5s %-5s", coll_dtype_name(type), coll_op_name(op));
+	printf("%-6s %-5s", coll_dtype_name(type), coll_op_name(op));
 	s.reduction = &r;
 	for (int isa = 0; isa <= (int)coll_reduce_best_isa(); isa++) {
 		if (o->isa >= 0 && o->isa != isa)
@@ -138,7 +138,7 @@ static void table(const struct options *o, const struct subject *base)
 	printf("# memcpy %.2f", rate(&s));
 	s.body = body_nt;
 	printf("  non-temporal %.2f\n", rate(&s));
-	printf("%-5s %-5s", "type", "op");
+	printf("%-6s %-5s", "type", "op");
 	for (int isa = 0; isa <= (int)coll_reduce_best_isa(); isa++)
 		if (o->isa < 0 || o->isa == isa)
 			printf(" %9s %6s", coll_reduce_isa_name((enum coll_isa)isa), "ns");
@@ -155,6 +155,7 @@ static int usage(FILE *f, int status)
 	fprintf(f, "usage: reduce_bench [options]\n"
 	           "  --bytes N[K|M|G]  bytes of one input (default 16K)\n"
 	           "  --type NAME       one type: i8 u8 i16 u16 i32 u32 i64 u64 f16 bf16 f32 f64\n"
+	           "                    f8e4m3 f8e5m2\n"
 	           "  --op NAME         one operation: sum prod min max avg band bor bxor land lor lxor\n"
 	           "  --inputs N        inputs of one call, 2 .. 64 (default 2)\n"
 	           "  --isa NAME        one level: scalar avx2 avx512\n"

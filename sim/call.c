@@ -80,6 +80,7 @@ static size_t out_elems(const struct sim_call *c, int rank)
 
 /* ---- Inputs ----------------------------------------------------------- */
 
+/* v < 8; of 8-bit floats, which count to 8 and 16 at most, v < 2. */
 static void put_small(char *p, coll_dtype type, unsigned v)
 {
 	const float f = (float)v;
@@ -91,6 +92,8 @@ static void put_small(char *p, coll_dtype type, unsigned v)
 	switch (type) {
 	case COLL_F32: memcpy(p, &f, 4); return;
 	case COLL_F64: memcpy(p, &d, 8); return;
+	case COLL_F8E4M3: *p = v % 2 ? 0x38 : 0; return;
+	case COLL_F8E5M2: *p = v % 2 ? 0x3c : 0; return;
 	case COLL_BF16: half = (uint16_t)(bits >> 16); break;
 	default: half = v ? (uint16_t)(((bits >> 23) - 127 + 15) << 10 | (bits >> 13 & 0x3ff)) : 0; break;
 	}

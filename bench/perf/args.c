@@ -12,9 +12,10 @@
 #include "perf.h"
 
 static const char *const type_names[COLL_DTYPE_COUNT] = {
-        [COLL_I8] = "int8",   [COLL_U8] = "uint8",      [COLL_I16] = "int16", [COLL_U16] = "uint16",
-        [COLL_I32] = "int32", [COLL_U32] = "uint32",    [COLL_I64] = "int64", [COLL_U64] = "uint64",
-        [COLL_F16] = "half",  [COLL_BF16] = "bfloat16", [COLL_F32] = "float", [COLL_F64] = "double",
+        [COLL_I8] = "int8",       [COLL_U8] = "uint8",      [COLL_I16] = "int16", [COLL_U16] = "uint16",
+        [COLL_I32] = "int32",     [COLL_U32] = "uint32",    [COLL_I64] = "int64", [COLL_U64] = "uint64",
+        [COLL_F16] = "half",      [COLL_BF16] = "bfloat16", [COLL_F32] = "float", [COLL_F64] = "double",
+        [COLL_F8E4M3] = "f8e4m3", [COLL_F8E5M2] = "f8e5m2",
 };
 
 const char *perf_type_name(coll_dtype type)
@@ -29,7 +30,7 @@ const char *perf_op_name(int op)
 
 bool perf_op_supports(coll_dtype type, int op)
 {
-	const bool real = type == COLL_F16 || type == COLL_BF16 || type == COLL_F32 || type == COLL_F64;
+	const bool real = type >= COLL_F16;
 
 	if (op == COLL_BAND || op == COLL_BOR || op == COLL_BXOR)
 		return !real;
@@ -45,7 +46,7 @@ static const char usage_text[] =
         "  -f, --stepfactor N         multiply by this instead; a size of 0 is followed by one element\n"
         "what\n"
         "  -d, --datatype TYPE|all    int8 uint8 int16 uint16 int32 uint32 int64 uint64 half bfloat16\n"
-        "                             float double (default float)\n"
+        "                             float double f8e4m3 f8e5m2 (default float)\n"
         "  -o, --op OP|all            sum prod min max avg band bor bxor land lor lxor mulsum (default sum)\n"
         "  -r, --root RANK|all        root (default 0)\n"
         "how\n"

@@ -27,7 +27,7 @@ struct perf_data {
 	char *result;
 	double *value;
 	double *tolerance;
-	double *widened; /* of each pattern of a 16-bit float */
+	double *widened; /* of each pattern of a float of 8 or 16 bits */
 };
 
 static uint32_t rotation(uint64_t block, uint64_t salt)
@@ -72,10 +72,12 @@ static bool make_results(struct perf_data *d)
 
 static bool make_widened(struct perf_data *d)
 {
-	if (!d->tolerant || d->elem_bytes != 2)
+	const uint32_t patterns = d->elem_bytes == 1 ? 256 : 65536;
+
+	if (!d->tolerant || d->elem_bytes > 2)
 		return true;
-	d->widened = malloc(65536 * sizeof(double));
-	for (uint32_t h = 0; d->widened && h < 65536; h++)
+	d->widened = malloc(patterns * sizeof(double));
+	for (uint32_t h = 0; d->widened && h < patterns; h++)
 		d->widened[h] = perf_oracle_widen(d->type, h);
 	return d->widened != NULL;
 }

@@ -103,6 +103,13 @@ TEST(perf_data, conversions_agree_with_the_kernels)
 		CHECK(a == b || (a != a && b != b), "f16 %x", h);
 		CHECK(c == d || (c != c && d != d), "bf16 %x", h);
 	}
+	for (uint32_t h = 0; h < 256; h++) {
+		const double a = perf_oracle_widen(COLL_F8E4M3, h), b = f8e4m3_to_f32((uint8_t)h);
+		const double c = perf_oracle_widen(COLL_F8E5M2, h), d = f8e5m2_to_f32((uint8_t)h);
+
+		CHECK(a == b || (a != a && b != b), "f8e4m3 %x", h);
+		CHECK(c == d || (c != c && d != d), "f8e5m2 %x", h);
+	}
 }
 
 /* Every flip of one byte by 0x01 or 0x80 in a sum of floats, but where rounding is

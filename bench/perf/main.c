@@ -203,6 +203,7 @@ static void name_algorithm(struct perf_row *row, const char *const way[2])
 static coll_status bind_op(const struct session *s, struct perf_call *call, int op)
 {
 	static const uint16_t half_bits = 0x3800, bfloat16_bits = 0x3f00; /* PERF_MULSUM_SCALE */
+	static const uint8_t e4m3_bits = 0x30, e5m2_bits = 0x38;
 	const float f = PERF_MULSUM_SCALE;
 	const double d = PERF_MULSUM_SCALE;
 	const void *scale = &d;
@@ -215,6 +216,10 @@ static coll_status bind_op(const struct session *s, struct perf_call *call, int 
 		scale = &half_bits;
 	else if (call->type == COLL_BF16)
 		scale = &bfloat16_bits;
+	else if (call->type == COLL_F8E4M3)
+		scale = &e4m3_bits;
+	else if (call->type == COLL_F8E5M2)
+		scale = &e5m2_bits;
 	else if (call->type == COLL_F32)
 		scale = &f;
 	return coll_op_create_premul_sum(&call->op, s->comm, scale, call->type);

@@ -7,9 +7,11 @@
  * sixteen positions hold values whose sums and products are exact in the type in
  * any order (small integers; powers of two), so that a single flipped bit shows;
  * the sixteenth holds arbitrary fractions, whose result must be within
- * (r + 1) u sum|x|: r roundings (one per further rank, one more for a division or
- * scaling), u the unit roundoff of the type. No product overflows or underflows:
- * only the first eight ranks contribute magnitudes other than one.
+ * ((1 + u)^(r + 1) - 1) sum|x|: r roundings (one per further rank, one more for a
+ * division or scaling), u the unit roundoff of the type. No product overflows or
+ * underflows: only the first eight ranks contribute magnitudes other than one. And
+ * where there are more ranks than the type counts exactly, only so many of them
+ * contribute to the sum at a position, others at the next one.
  */
 #include <math.h>
 #include <string.h>
@@ -29,42 +31,64 @@ static uint64_t mix(uint64_t x)
 
 static bool is_real(coll_dtype type)
 {
-	return type >= COLL_F16 && type <= COLL_F64;
+	return type >= COLL_F16;
+}
+
+/* The fields of the floats of 8 and 16 bits. */
+struct fields {
+	int bits, fraction_bits, exponent_bits;
+};
+
+static bool fields_of(coll_dtype type, struct fields *f)
+{
+	switch (type) {
+	case COLL_F16: *f = (struct fields){16, 10, 5}; return true;
+	case COLL_BF16: *f = (struct fields){16, 7, 8}; return true;
+	case COLL_F8E4M3: *f = (struct fields){8, 3, 4}; return true;
+	case COLL_F8E5M2: *f = (struct fields){8, 2, 5}; return true;
+	default: return false;
+	}
 }
 
 /* Bits of the significand, the hidden one included. */
 static int precision(coll_dtype type)
 {
-	return type == COLL_F16 ? 11 : type == COLL_BF16 ? 8 : type == COLL_F32 ? 24 : 53;
+	struct fields f;
+
+	return fields_of(type, &f) ? f.fraction_bits + 1 : type == COLL_F32 ? 24 : 53;
+}
+
+static int bias_of(const struct fields *f)
+{
+	return (1 << (f->exponent_bits - 1)) - 1;
 }
 
 /* ---- Conversions: by the definition of the formats ---- */
 
-static double widen_half(uint64_t bits, int fraction_bits, int exponent_bits)
+static double widen_small(coll_dtype type, const struct fields *f, uint64_t bits)
 {
-	const int fraction = (int)(bits & ((1u << fraction_bits) - 1));
-	const int exponent = (int)(bits >> fraction_bits & ((1u << exponent_bits) - 1));
-	const int bias = (1 << (exponent_bits - 1)) - 1;
+	const int fraction = (int)(bits & ((1u << f->fraction_bits) - 1));
+	const int exponent = (int)(bits >> f->fraction_bits & ((1u << f->exponent_bits) - 1));
+	const bool top = exponent == (1 << f->exponent_bits) - 1;
 	double v;
 
-	if (exponent == (1 << exponent_bits) - 1)
+	if (top && (type != COLL_F8E4M3 || fraction == 7)) /* e4m3: numbers there too, but one */
 		v = fraction ? NAN : INFINITY;
 	else if (exponent == 0)
-		v = ldexp(fraction, 1 - bias - fraction_bits);
+		v = ldexp(fraction, 1 - bias_of(f) - f->fraction_bits);
 	else
-		v = ldexp((1 << fraction_bits) + fraction, exponent - bias - fraction_bits);
-	return bits & 0x8000 ? -v : v;
+		v = ldexp((1 << f->fraction_bits) + fraction, exponent - bias_of(f) - f->fraction_bits);
+	return bits >> (f->bits - 1) & 1 ? -v : v;
 }
 
 double perf_oracle_widen(coll_dtype type, uint64_t bits)
 {
+	struct fields fields;
 	float f;
 	double d;
 
-	if (type == COLL_F16)
-		return widen_half(bits, 10, 5);
-	if (type == COLL_BF16)
-		return widen_half(bits, 7, 8);
+	if (fields_of(type, &fields))
+		return widen_small(type, &fields, bits);
 	if (type == COLL_F32) {
 		const uint32_t low = (uint32_t)bits;
 
@@ -75,37 +99,45 @@ double perf_oracle_widen(coll_dtype type, uint64_t bits)
 	return d;
 }
 
-/* Finite values only: all that is needed here. */
-static uint64_t narrow_half(double v, int fraction_bits, int bias)
+/* Finite values within the range of the type: all that is needed here. */
+static uint64_t narrow_small(const struct fields *f, double v)
 {
+	const int lowest = 2 - bias_of(f);
 	uint64_t body;
 	int exponent;
 
 	if (v == 0)
 		return 0;
 	(void)frexp(v, &exponent);
-	if (exponent < 2 - bias) /* subnormal: fixed unit */
-		exponent = 2 - bias;
+	if (exponent < lowest) /* subnormal: fixed unit */
+		exponent = lowest;
 	/* nearbyint rounds to nearest even; a carry moves into the exponent. */
-	body = (uint64_t)nearbyint(ldexp(fabs(v), fraction_bits + 1 - exponent));
-	body += (uint64_t)(exponent - 2 + bias) << fraction_bits;
-	return signbit(v) ? body | 0x8000 : body;
+	body = (uint64_t)nearbyint(ldexp(fabs(v), f->fraction_bits + 1 - exponent));
+	body += (uint64_t)(exponent - lowest) << f->fraction_bits;
+	return signbit(v) ? body | 1ull << (f->bits - 1) : body;
 }
 
 static uint64_t narrow(coll_dtype type, double v)
 {
 	const float f = (float)v;
+	struct fields fields;
 	uint64_t bits = 0;
 
-	if (type == COLL_F16)
-		return narrow_half(v, 10, 15);
-	if (type == COLL_BF16)
-		return narrow_half(v, 7, 127);
+	if (fields_of(type, &fields))
+		return narrow_small(&fields, v);
 	if (type == COLL_F32)
 		memcpy(&bits, &f, sizeof(f));
 	else
 		memcpy(&bits, &v, sizeof(v));
 	return bits;
+}
+
+/* Half the distance of subnormal numbers: the most that rounding one of them moves it. */
+static double least_error(coll_dtype type)
+{
+	struct fields f;
+
+	return fields_of(type, &f) ? ldexp(1, -bias_of(&f) - f.fraction_bits) : 0;
 }
 
 static uint64_t truncated(coll_dtype type, uint64_t v)
@@ -125,15 +157,19 @@ static int64_t extended(coll_dtype type, uint64_t v)
 
 /* ---- Inputs ---- */
 
-/* An integer in [-m, m]: sums over all ranks stay exact in the type. */
-static double small_integer(coll_dtype type, int size, uint64_t h)
+/* An integer in [-m, m], or 0: sums over all ranks stay exact in the type. */
+static double small_integer(coll_dtype type, int size, int rank, uint32_t position, uint64_t h)
 {
-	uint64_t m = (1ull << precision(type)) / (uint64_t)size;
+	const uint64_t most = 1ull << precision(type);
+	uint64_t m = most / (uint64_t)size;
 
 	if (m > 1 << 20)
 		m = 1 << 20;
-	if (m == 0)
+	if (m == 0) {
 		m = 1;
+		if (((uint64_t)rank + position) % (uint64_t)size >= most)
+			return 0;
+	}
 	return (double)((int64_t)(h % (2 * m + 1)) - (int64_t)m);
 }
 
@@ -142,7 +178,7 @@ static double fraction(uint64_t h)
 	return (double)(int64_t)h * 0x1p-63;
 }
 
-static double real_input(coll_dtype type, int op, int size, int rank, bool rounding, uint64_t h)
+static double real_input(coll_dtype type, int op, int size, int rank, uint32_t position, bool rounding, uint64_t h)
 {
 	const double sign = h >> 63 ? -1 : 1;
 
@@ -154,7 +190,7 @@ static double real_input(coll_dtype type, int op, int size, int rank, bool round
 		if (rank >= PROD_RANKS)
 			return sign;
 		return sign * (rounding ? 1 + fabs(fraction(h)) / 4 : ldexp(1, (int)(h % 3) - 1));
-	default: return rounding ? fraction(h) : small_integer(type, size, h);
+	default: return rounding ? fraction(h) : small_integer(type, size, rank, position, h);
 	}
 }
 
@@ -172,7 +208,7 @@ uint64_t perf_oracle_input(coll_dtype type, int op, int size, int rank, uint32_t
 	if (op < 0)
 		return truncated(type, h);
 	if (is_real(type))
-		return narrow(type, real_input(type, op, size, rank, rounds_at(op, position), h));
+		return narrow(type, real_input(type, op, size, rank, position, rounds_at(op, position), h));
 	if (op == COLL_PROD)
 		return truncated(type, h | 1); /* an even factor or two would leave only zeros */
 	if (op == COLL_LAND || op == COLL_LOR || op == COLL_LXOR)
@@ -230,7 +266,7 @@ static long double join_reals(int op, long double a, long double b)
 
 static struct perf_expected real_result(coll_dtype type, int op, int size, uint32_t position)
 {
-	const bool scaled = op == COLL_AVG || op == PERF_MULSUM, sums = scaled || op == COLL_SUM;
+	const bool scaled = op == COLL_AVG || op == PERF_MULSUM;
 	const double u = ldexp(1, -precision(type));
 	long double v = perf_oracle_widen(type, perf_oracle_input(type, op, size, 0, position));
 	long double magnitude = fabsl(v);
@@ -257,10 +293,9 @@ static struct perf_expected real_result(coll_dtype type, int op, int size, uint3
 	}
 	e.value = (double)v;
 	e.bits = narrow(type, e.value);
-	/* Exact sums need room for the largest of them; a huge job has not got it. */
-	if (rounds_at(op, position) || (sums && u * size > 1))
+	if (rounds_at(op, position))
 		e.tolerance =
-		        (double)(size - 1 + scaled + 1) * u * (double)magnitude + (type == COLL_F16 ? 0x1p-24 : 0);
+		        expm1((size + scaled) * log1p(u)) * (double)magnitude + (size + scaled) * least_error(type);
 	return e;
 }
 

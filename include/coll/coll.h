@@ -79,7 +79,11 @@ typedef enum coll_dtype {
 	COLL_BF16 = 9, /* bfloat16; arithmetic in f32, rounded once per step */
 	COLL_F32 = 10,
 	COLL_F64 = 11,
-	COLL_DTYPE_COUNT = 12
+	/* 8-bit floats of OCP, as float8_e4m3fn and float8_e5m2 of PyTorch; arithmetic in f32, rounded once per step.
+	 * Overflow gives +-448 (e4m3 has no infinity) and +-infinity. */
+	COLL_F8E4M3 = 12,
+	COLL_F8E5M2 = 13,
+	COLL_DTYPE_COUNT = 14
 } coll_dtype;
 
 /*
@@ -270,7 +274,7 @@ typedef void (*coll_user_fn)(void *arg, const void *left, void *inout, size_t co
  * create and destroy the same operations in the same order, since the value is compared as part of a
  * call. COLL_ERR_MEMORY: more than 64 exist at once. */
 COLL_API coll_status coll_op_create(coll_op *op, coll_comm *comm, coll_user_fn fn, void *arg, int commutative);
-/* Sum of scale * x; scale points to one element of type (float types only). */
+/* Sum of scale * x, each product rounded to type; scale points to one element of type (float types only). */
 COLL_API coll_status coll_op_create_premul_sum(coll_op *op, coll_comm *comm, const void *scale, coll_dtype type);
 /* Destroy an operation and set *op to COLL_SUM. Calls made or prepared before still use it.
  * coll_comm_destroy() destroys the remaining ones. */

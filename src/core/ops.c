@@ -2,39 +2,30 @@
  * User-defined operations: a small table per communicator. The values are equal on all ranks that
  * create the operations in the same order.
  */
-#include <math.h>
 #include <string.h>
 
 #include "core/comm.h"
 #include "core/error.h"
 #include "core/memory.h"
+#include "reduce/element.h"
+#include "reduce/reduce.h"
 
-/* Read the one element that scale points to. A double holds every f16 and bf16 value exactly. */
+/* Read the one element that scale points to. A double holds every value of every float type exactly. */
 static double read_scale(const void *scale, coll_dtype type)
 {
 	float f;
 	double d;
 	uint16_t h;
-	uint32_t w;
+	uint8_t b;
 
 	switch (type) {
 	case COLL_F64: memcpy(&d, scale, sizeof(d)); return d;
 	case COLL_F32: memcpy(&f, scale, sizeof(f)); return (double)f;
-	case COLL_BF16:
-		memcpy(&h, scale, sizeof(h));
-		w = (uint32_t)h << 16;
-		memcpy(&f, &w, sizeof(f));
-		return (double)f;
-	default: break;
+	case COLL_F16: memcpy(&h, scale, sizeof(h)); return (double)f16_to_f32(h);
+	case COLL_BF16: memcpy(&h, scale, sizeof(h)); return (double)bf16_to_f32(h);
+	case COLL_F8E4M3: memcpy(&b, scale, sizeof(b)); return (double)f8e4m3_to_f32(b);
+	default: memcpy(&b, scale, sizeof(b)); return (double)f8e5m2_to_f32(b);
 	}
-	memcpy(&h, scale, sizeof(h));
-	if ((h & 0x7c00) == 0x7c00)
-		d = h & 0x3ff ? NAN : INFINITY;
-	else if (h & 0x7c00)
-		d = ldexp(1024 + (h & 0x3ff), ((h >> 10) & 31) - 25);
-	else
-		d = ldexp(h & 0x3ff, -24);
-	return h & 0x8000 ? -d : d;
 }
 
 static coll_status add(coll_op *op, coll_comm *comm, const struct coll_op_entry *entry)
@@ -69,7 +60,7 @@ coll_status coll_op_create_premul_sum(coll_op *op, coll_comm *comm, const void *
 		return COLL_ERR_ARGUMENT;
 	if (!op || !scale)
 		return coll_comm_refuse(comm, "op_create", COLL_ERR_ARGUMENT, "op or scale is NULL");
-	if (type != COLL_F16 && type != COLL_BF16 && type != COLL_F32 && type != COLL_F64)
+	if (!coll_reduce_supports(type, COLL_OP_PREMUL_SUM))
 		return coll_comm_refuse(comm, "op_create", COLL_ERR_ARGUMENT, "a premultiplied sum needs a float type");
 	st = coll_comm_serves(comm, "op_create", "scale", scale, coll_dtype_size(type));
 	if (st != COLL_OK)

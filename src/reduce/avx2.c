@@ -319,10 +319,6 @@ ELEMENT_INLINE __m256i u64_div(__m256i a, uint64_t d)
 	ELEMENT_INLINE V T##_div(V a, uint64_t divisor)                                                \
 	{                                                                                              \
 		return _mm256_div_##P(a, _mm256_set1_##P((F)divisor));                                 \
-	}                                                                                              \
-	ELEMENT_INLINE V T##_scale(V a, double scale)                                                  \
-	{                                                                                              \
-		return _mm256_mul_##P(_mm256_set1_##P((F)scale), a);                                   \
 	}
 
 #define FLOAT_LOGIC(T, V, P, F)                                              \
@@ -341,12 +337,18 @@ ELEMENT_INLINE __m256i u64_div(__m256i a, uint64_t d)
 	FLOAT_LOGIC(T, V, P, F)
 
 VECTOR_FLOAT(f16, __m256, ps, float)
+VECTOR_FLOAT(f8e4m3, __m256, ps, float)
+VECTOR_FLOAT(f8e5m2, __m256, ps, float)
 VECTOR_FLOAT(f32, __m256, ps, float)
 VECTOR_FLOAT(f64, __m256d, pd, double)
 
 /* ---- Floats: memory ---- */
 
 #define VECTOR_WIDE(T, V, P, F, E)                                      \
+	ELEMENT_INLINE V T##_scale(V a, double scale)                   \
+	{                                                               \
+		return _mm256_mul_##P(_mm256_set1_##P((F)scale), a);    \
+	}                                                               \
 	enum { T##_bytes = sizeof(F), T##_lanes = 32 / sizeof(F) };     \
 	ELEMENT_INLINE V T##_load(const char *p)                        \
 	{                                                               \
@@ -382,6 +384,10 @@ ELEMENT_INLINE __m128i narrow_f16(__m256 v)
 }
 
 #define VECTOR_HALF(T)                                                       \
+	ELEMENT_INLINE __m256 T##_scale(__m256 a, double scale)              \
+	{                                                                    \
+		return widen_##T(narrow_##T(f32_scale(a, scale)));           \
+	}                                                                    \
 	enum { T##_bytes = 2, T##_lanes = 8 };                               \
 	ELEMENT_INLINE __m256 T##_load(const char *p)                        \
 	{                                                                    \
@@ -433,6 +439,11 @@ ELEMENT_INLINE __m256i bf16_narrow(bf16_v v)
 	return _mm256_blend_epi16(_mm256_srli_epi32(bf16_round(v.even), 16), bf16_round(v.odd), 0xaa);
 }
 
+ELEMENT_INLINE bf16_v bf16_scale(bf16_v a, double scale)
+{
+	return bf16_widen(bf16_narrow((bf16_v){f32_scale(a.even, scale), f32_scale(a.odd, scale)}));
+}
+
 enum { bf16_bytes = 2, bf16_lanes = 16 };
 ELEMENT_INLINE bf16_v bf16_load(const char *p)
 {
@@ -458,6 +469,78 @@ ELEMENT_INLINE void bf16_store_some(char *p, bf16_v v, size_t n)
 {
 	store_some(p, bf16_narrow(v), n * 2);
 }
+
+/* ---- 8-bit floats ---- */
+
+/* Eight of them in the low bytes. As in element.h: in through f16, out by rounding the f32. */
+ELEMENT_INLINE __m256 widen_f8e4m3(__m128i b)
+{
+	const __m128i fields = _mm_set1_epi16(0x3f80), signed_fields = _mm_set1_epi16((short)0xbf80);
+	const __m128i half = _mm_and_si128(_mm_slli_epi16(_mm_cvtepi8_epi16(b), 7), signed_fields);
+	const __m128i is_nan = _mm_cmpeq_epi16(_mm_and_si128(half, fields), fields);
+	const __m128i nan = _mm_and_si128(is_nan, _mm_set1_epi16(0x7c00));
+
+	return _mm256_mul_ps(_mm256_cvtph_ps(_mm_or_si128(half, nan)), _mm256_set1_ps(256));
+}
+
+ELEMENT_INLINE __m256 widen_f8e5m2(__m128i b)
+{
+	return _mm256_cvtph_ps(_mm_unpacklo_epi8(_mm_setzero_si128(), b));
+}
+
+/* r is negative or too large for a moment where the number is subnormal. */
+ELEMENT_INLINE __m128i narrow_f8(__m256 v, int fraction_bits, uint32_t rebias, uint32_t normal, uint32_t spacing,
+                                 int largest)
+{
+	const int shift = 23 - fraction_bits;
+	const __m256i bits = _mm256_castps_si256(v), u = _mm256_and_si256(bits, _mm256_set1_epi32(0x7fffffff));
+	const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(u, shift), _mm256_set1_epi32(1));
+	const __m256i added = _mm256_add_epi32(odd, _mm256_set1_epi32((1 << (shift - 1)) - 1 - (int)rebias));
+	const __m256i unit = _mm256_set1_epi32((int)spacing);
+	const __m256 moved = _mm256_add_ps(_mm256_castsi256_ps(u), _mm256_castsi256_ps(unit));
+	const __m256i small = _mm256_cmpgt_epi32(_mm256_set1_epi32((int)normal), u);
+	const __m256i nan = _mm256_cmpgt_epi32(u, _mm256_set1_epi32(0x7f800000));
+	__m256i r = _mm256_srli_epi32(_mm256_add_epi32(u, added), shift);
+
+	r = _mm256_blendv_epi8(r, _mm256_sub_epi32(_mm256_castps_si256(moved), unit), small);
+	r = _mm256_min_epi32(r, _mm256_set1_epi32(largest));
+	r = _mm256_or_si256(r, _mm256_and_si256(nan, _mm256_set1_epi32(0x7f)));
+	r = _mm256_or_si256(r, _mm256_and_si256(_mm256_srli_epi32(bits, 24), _mm256_set1_epi32(0x80)));
+	return _mm_packus_epi16(_mm_packs_epi32(LOW(r), HIGH(r)), _mm_setzero_si128());
+}
+
+#define VECTOR_F8(T)                                                                                            \
+	enum { T##_bytes = 1, T##_lanes = 8 };                                                                  \
+	ELEMENT_INLINE __m128i narrow_##T(__m256 v)                                                             \
+	{                                                                                                       \
+		return narrow_f8(v, T##_fraction_bits, F8_REBIAS(T), F8_NORMAL(T), F8_SPACING(T), T##_largest); \
+	}                                                                                                       \
+	ELEMENT_INLINE __m256 T##_scale(__m256 a, double scale)                                                 \
+	{                                                                                                       \
+		return widen_##T(narrow_##T(f32_scale(a, scale)));                                              \
+	}                                                                                                       \
+	ELEMENT_INLINE __m256 T##_load(const char *p)                                                           \
+	{                                                                                                       \
+		return widen_##T(_mm_loadl_epi64((const void *)p));                                             \
+	}                                                                                                       \
+	ELEMENT_INLINE void T##_store(char *p, __m256 v)                                                        \
+	{                                                                                                       \
+		_mm_storel_epi64((void *)p, narrow_##T(v));                                                     \
+	}                                                                                                       \
+	ELEMENT_INLINE void T##_stream(char *p, __m256 v)                                                       \
+	{                                                                                                       \
+		_mm_stream_si64((void *)p, _mm_cvtsi128_si64(narrow_##T(v)));                                   \
+	}                                                                                                       \
+	ELEMENT_INLINE __m256 T##_load_some(const char *p, size_t n)                                            \
+	{                                                                                                       \
+		return widen_##T(LOW(load_some(p, n)));                                                         \
+	}                                                                                                       \
+	ELEMENT_INLINE void T##_store_some(char *p, __m256 v, size_t n)                                         \
+	{                                                                                                       \
+		store_some(p, _mm256_castsi128_si256(narrow_##T(v)), n);                                        \
+	}
+VECTOR_F8(f8e4m3)
+VECTOR_F8(f8e5m2)
 
 #define UNROLL  4
 #define SPREADS 1

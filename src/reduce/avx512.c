@@ -253,10 +253,6 @@ ELEMENT_INLINE __m512i u64_div(__m512i a, uint64_t d)
 	ELEMENT_INLINE V T##_div(V a, uint64_t divisor)                                                             \
 	{                                                                                                           \
 		return _mm512_div_##P(a, _mm512_set1_##P((F)divisor));                                              \
-	}                                                                                                           \
-	ELEMENT_INLINE V T##_scale(V a, double scale)                                                               \
-	{                                                                                                           \
-		return _mm512_mul_##P(_mm512_set1_##P((F)scale), a);                                                \
 	}
 
 #define MASK_AND(a, b) ((a) & (b))
@@ -278,32 +274,38 @@ ELEMENT_INLINE __m512i u64_div(__m512i a, uint64_t d)
 	FLOAT_LOGIC(T, V, P, M, F)
 
 VECTOR_FLOAT(f16, __m512, ps, __mmask16, float)
+VECTOR_FLOAT(f8e4m3, __m512, ps, __mmask16, float)
+VECTOR_FLOAT(f8e5m2, __m512, ps, __mmask16, float)
 VECTOR_FLOAT(f32, __m512, ps, __mmask16, float)
 VECTOR_FLOAT(f64, __m512d, pd, __mmask8, double)
 
 /* ---- Floats: memory ---- */
 
-#define VECTOR_WIDE(T, V, P, M, F)                                  \
-	enum { T##_bytes = sizeof(F), T##_lanes = 64 / sizeof(F) }; \
-	ELEMENT_INLINE V T##_load(const char *p)                    \
-	{                                                           \
-		return _mm512_loadu_##P(p);                         \
-	}                                                           \
-	ELEMENT_INLINE void T##_store(char *p, V v)                 \
-	{                                                           \
-		_mm512_storeu_##P(p, v);                            \
-	}                                                           \
-	ELEMENT_INLINE void T##_stream(char *p, V v)                \
-	{                                                           \
-		_mm512_stream_##P((F *)(void *)p, v);               \
-	}                                                           \
-	ELEMENT_INLINE V T##_load_some(const char *p, size_t n)     \
-	{                                                           \
-		return _mm512_maskz_loadu_##P((M)FIRST(n), p);      \
-	}                                                           \
-	ELEMENT_INLINE void T##_store_some(char *p, V v, size_t n)  \
-	{                                                           \
-		_mm512_mask_storeu_##P(p, (M)FIRST(n), v);          \
+#define VECTOR_WIDE(T, V, P, M, F)                                   \
+	ELEMENT_INLINE V T##_scale(V a, double scale)                \
+	{                                                            \
+		return _mm512_mul_##P(_mm512_set1_##P((F)scale), a); \
+	}                                                            \
+	enum { T##_bytes = sizeof(F), T##_lanes = 64 / sizeof(F) };  \
+	ELEMENT_INLINE V T##_load(const char *p)                     \
+	{                                                            \
+		return _mm512_loadu_##P(p);                          \
+	}                                                            \
+	ELEMENT_INLINE void T##_store(char *p, V v)                  \
+	{                                                            \
+		_mm512_storeu_##P(p, v);                             \
+	}                                                            \
+	ELEMENT_INLINE void T##_stream(char *p, V v)                 \
+	{                                                            \
+		_mm512_stream_##P((F *)(void *)p, v);                \
+	}                                                            \
+	ELEMENT_INLINE V T##_load_some(const char *p, size_t n)      \
+	{                                                            \
+		return _mm512_maskz_loadu_##P((M)FIRST(n), p);       \
+	}                                                            \
+	ELEMENT_INLINE void T##_store_some(char *p, V v, size_t n)   \
+	{                                                            \
+		_mm512_mask_storeu_##P(p, (M)FIRST(n), v);           \
 	}
 
 VECTOR_WIDE(f32, __m512, ps, __mmask16, float)
@@ -320,6 +322,10 @@ ELEMENT_INLINE __m256i narrow_f16(__m512 v)
 }
 
 #define VECTOR_HALF(T)                                                              \
+	ELEMENT_INLINE __m512 T##_scale(__m512 a, double scale)                     \
+	{                                                                           \
+		return widen_##T(narrow_##T(f32_scale(a, scale)));                  \
+	}                                                                           \
 	enum { T##_bytes = 2, T##_lanes = 16 };                                     \
 	ELEMENT_INLINE __m512 T##_load(const char *p)                               \
 	{                                                                           \
@@ -371,6 +377,11 @@ ELEMENT_INLINE __m512i bf16_narrow(bf16_v v)
 	return _mm512_mask_blend_epi16(0xaaaaaaaa, _mm512_srli_epi32(bf16_round(v.even), 16), bf16_round(v.odd));
 }
 
+ELEMENT_INLINE bf16_v bf16_scale(bf16_v a, double scale)
+{
+	return bf16_widen(bf16_narrow((bf16_v){f32_scale(a.even, scale), f32_scale(a.odd, scale)}));
+}
+
 enum { bf16_bytes = 2, bf16_lanes = 32 };
 ELEMENT_INLINE bf16_v bf16_load(const char *p)
 {
@@ -396,6 +407,77 @@ ELEMENT_INLINE void bf16_store_some(char *p, bf16_v v, size_t n)
 {
 	_mm512_mask_storeu_epi16(p, (__mmask32)FIRST(n), bf16_narrow(v));
 }
+
+/* ---- 8-bit floats ---- */
+
+/* As in element.h: in through f16, out by rounding the f32. */
+ELEMENT_INLINE __m512 widen_f8e4m3(__m128i b)
+{
+	const __m256i h = _mm256_slli_epi16(_mm256_cvtepi8_epi16(b), 7);
+	const __m256i half = _mm256_and_si256(h, _mm256_set1_epi16((short)0xbf80));
+	const __mmask16 is_nan = _mm_cmpeq_epi8_mask(_mm_or_si128(b, _mm_set1_epi8((char)0x80)), _mm_set1_epi8(-1));
+	const __m256i nan = _mm256_maskz_set1_epi16(is_nan, 0x7c00);
+
+	return _mm512_mul_ps(_mm512_cvtph_ps(_mm256_or_si256(half, nan)), _mm512_set1_ps(256));
+}
+
+ELEMENT_INLINE __m512 widen_f8e5m2(__m128i b)
+{
+	return _mm512_cvtph_ps(_mm256_slli_epi16(_mm256_cvtepu8_epi16(b), 8));
+}
+
+ELEMENT_INLINE __m128i narrow_f8(__m512 v, int fraction_bits, uint32_t rebias, uint32_t normal, uint32_t spacing,
+                                 int largest)
+{
+	const unsigned shift = 23 - (unsigned)fraction_bits;
+	const __m512i bits = _mm512_castps_si512(v), u = _mm512_and_si512(bits, _mm512_set1_epi32(0x7fffffff));
+	const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(u, shift), _mm512_set1_epi32(1));
+	const __m512i added = _mm512_add_epi32(odd, _mm512_set1_epi32((1 << (shift - 1)) - 1 - (int)rebias));
+	const __m512i unit = _mm512_set1_epi32((int)spacing);
+	const __m512 moved = _mm512_add_ps(_mm512_castsi512_ps(u), _mm512_castsi512_ps(unit));
+	const __mmask16 small = _mm512_cmplt_epu32_mask(u, _mm512_set1_epi32((int)normal));
+	const __mmask16 nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
+	__m512i r = _mm512_srli_epi32(_mm512_add_epi32(u, added), shift);
+
+	r = _mm512_mask_sub_epi32(r, small, _mm512_castps_si512(moved), unit);
+	r = _mm512_min_epu32(r, _mm512_set1_epi32(largest));
+	r = _mm512_mask_mov_epi32(r, nan, _mm512_set1_epi32(0x7f));
+	r = _mm512_or_si512(r, _mm512_and_si512(_mm512_srli_epi32(bits, 24), _mm512_set1_epi32(0x80)));
+	return _mm512_cvtepi32_epi8(r);
+}
+
+#define VECTOR_F8(T)                                                                                            \
+	enum { T##_bytes = 1, T##_lanes = 16 };                                                                 \
+	ELEMENT_INLINE __m128i narrow_##T(__m512 v)                                                             \
+	{                                                                                                       \
+		return narrow_f8(v, T##_fraction_bits, F8_REBIAS(T), F8_NORMAL(T), F8_SPACING(T), T##_largest); \
+	}                                                                                                       \
+	ELEMENT_INLINE __m512 T##_scale(__m512 a, double scale)                                                 \
+	{                                                                                                       \
+		return widen_##T(narrow_##T(f32_scale(a, scale)));                                              \
+	}                                                                                                       \
+	ELEMENT_INLINE __m512 T##_load(const char *p)                                                           \
+	{                                                                                                       \
+		return widen_##T(_mm_loadu_si128((const void *)p));                                             \
+	}                                                                                                       \
+	ELEMENT_INLINE void T##_store(char *p, __m512 v)                                                        \
+	{                                                                                                       \
+		_mm_storeu_si128((void *)p, narrow_##T(v));                                                     \
+	}                                                                                                       \
+	ELEMENT_INLINE void T##_stream(char *p, __m512 v)                                                       \
+	{                                                                                                       \
+		_mm_stream_si128((void *)p, narrow_##T(v));                                                     \
+	}                                                                                                       \
+	ELEMENT_INLINE __m512 T##_load_some(const char *p, size_t n)                                            \
+	{                                                                                                       \
+		return widen_##T(_mm_maskz_loadu_epi8((__mmask16)FIRST(n), p));                                 \
+	}                                                                                                       \
+	ELEMENT_INLINE void T##_store_some(char *p, __m512 v, size_t n)                                         \
+	{                                                                                                       \
+		_mm_mask_storeu_epi8(p, (__mmask16)FIRST(n), narrow_##T(v));                                    \
+	}
+VECTOR_F8(f8e4m3)
+VECTOR_F8(f8e5m2)
 
 #define UNROLL  4
 #define SPREADS 1

@@ -36,10 +36,5 @@ ELEMENT_INLINE bf16_v bf16_div(bf16_v a, uint64_t divisor)
 	return (bf16_v){f32_div(a.even, divisor), f32_div(a.odd, divisor)};
 }
 
-ELEMENT_INLINE bf16_v bf16_scale(bf16_v a, double scale)
-{
-	return (bf16_v){f32_scale(a.even, scale), f32_scale(a.odd, scale)};
-}
-
 #undef BOTH
 #endif

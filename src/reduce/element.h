@@ -4,8 +4,9 @@
  * For each type T: T_v, the accumulator; T_load and T_store, which convert
  * between memory and accumulator (any alignment); and T_sum, T_prod, T_min,
  * T_max, T_band .. T_lxor, T_truth, T_div, T_scale on accumulators. Integers are
- * held unsigned, so that nothing overflows in the sense of C. f16 and bf16 are
- * held as float: converting in is exact, converting out rounds to nearest even.
+ * held unsigned, so that nothing overflows in the sense of C. f16, bf16 and the
+ * 8-bit floats are held as float: converting in is exact, converting out rounds to
+ * nearest even.
  * No function depends on the C library, on a half type of the compiler or on
  * the rounding of anything but single IEEE operations.
  */
@@ -91,6 +92,60 @@ ELEMENT_INLINE uint16_t bf16_from_f32(float f)
 		return (uint16_t)(u >> 16 | 0x0040);
 	return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
 }
+
+/* ---- 8-bit floats: OCP OFP8, February 2023 ---- */
+
+/*
+ * f8e5m2 is the upper half of an f16. f8e4m3 has no infinity, and one NaN of each
+ * sign, 0x7f. largest: what overflow gives, which is what a cast of PyTorch gives
+ * since its release 2.12: infinity, or the largest finite number (448).
+ */
+enum {
+	f8e4m3_fraction_bits = 3,
+	f8e4m3_bias = 7,
+	f8e4m3_largest = 0x7e,
+	f8e5m2_fraction_bits = 2,
+	f8e5m2_bias = 15,
+	f8e5m2_largest = 0x7c
+};
+
+/* The fields of f8e4m3 in those of an f16 make 2^-8 of the value: 7 - 15 in the exponent. */
+ELEMENT_INLINE float f8e4m3_to_f32(uint8_t b)
+{
+	const uint16_t nan = (b & 0x7f) == 0x7f ? 0x7c00 : 0;
+
+	return 256 * f16_to_f32((uint16_t)((b & 0x80) << 8 | (b & 0x7f) << 7 | nan));
+}
+
+ELEMENT_INLINE float f8e5m2_to_f32(uint8_t b)
+{
+	return f16_to_f32((uint16_t)(b << 8));
+}
+
+/* The constants of rounding an f32 of a sign cut off: subtracted from a normal number; the
+ * smallest normal number; a number whose unit in the last place is the subnormal spacing. */
+#define F8_REBIAS(T)  ((uint32_t)(127 - T##_bias) << 23)
+#define F8_NORMAL(T)  ((uint32_t)(128 - T##_bias) << 23)
+#define F8_SPACING(T) ((uint32_t)(151 - T##_bias - T##_fraction_bits) << 23)
+
+/* binary32 to T, as f16_from_f32() does it. */
+#define ELEMENT_F8_ROUND(T)                                                                            \
+	ELEMENT_INLINE uint8_t T##_from_f32(float f)                                                   \
+	{                                                                                              \
+		const int shift = 23 - T##_fraction_bits;                                              \
+		const uint32_t bits = f32_bits(f), u = bits & 0x7fffffff;                              \
+		uint32_t r;                                                                            \
+                                                                                                       \
+		if (u > 0x7f800000)                                                                    \
+			return (uint8_t)(bits >> 24 | 0x7f);                                           \
+		if (u < F8_NORMAL(T))                                                                  \
+			r = f32_bits(f32_from_bits(u) + f32_from_bits(F8_SPACING(T))) - F8_SPACING(T); \
+		else                                                                                   \
+			r = (u - F8_REBIAS(T) + (1u << (shift - 1)) - 1 + (u >> shift & 1)) >> shift;  \
+		return (uint8_t)((bits >> 24 & 0x80) | (r < T##_largest ? r : T##_largest));           \
+	}
+ELEMENT_F8_ROUND(f8e4m3)
+ELEMENT_F8_ROUND(f8e5m2)
 
 /* ---- Integers: T is the name, S the type, U its unsigned companion ---- */
 
@@ -220,10 +275,14 @@ ELEMENT_INLINE uint16_t bf16_from_f32(float f)
 	ELEMENT_INLINE F T##_div(F a, uint64_t divisor)                                   \
 	{                                                                                 \
 		return a / (F)divisor;                                                    \
-	}                                                                                 \
-	ELEMENT_INLINE F T##_scale(F a, double scale)                                     \
-	{                                                                                 \
-		return (F)scale * a;                                                      \
+	}
+
+/* A scaled contribution is an element again: it is rounded like one, so that it is the same here and where it has
+ * travelled. */
+#define ELEMENT_SCALE(T)                                           \
+	ELEMENT_INLINE float T##_scale(float a, double scale)      \
+	{                                                          \
+		return T##_to_f32(T##_from_f32((float)scale * a)); \
 	}
 
 /* Logic on vectors V of floats: T_nonzero says which elements are true, AND, OR and XOR join
@@ -246,20 +305,25 @@ ELEMENT_INLINE uint16_t bf16_from_f32(float f)
 		return T##_ones(XOR(T##_nonzero(a), T##_nonzero(b))); \
 	}
 
-#define ELEMENT_WIDE(T, F)                          \
-	enum { T##_bytes = sizeof(F) };             \
-	ELEMENT_INLINE F T##_load(const char *p)    \
-	{                                           \
-		F v;                                \
-		memcpy(&v, p, sizeof(v));           \
-		return v;                           \
-	}                                           \
-	ELEMENT_INLINE void T##_store(char *p, F v) \
-	{                                           \
-		memcpy(p, &v, sizeof(v));           \
+#define ELEMENT_WIDE(T, F)                            \
+	ELEMENT_INLINE F T##_scale(F a, double scale) \
+	{                                             \
+		return (F)scale * a;                  \
+	}                                             \
+	enum { T##_bytes = sizeof(F) };               \
+	ELEMENT_INLINE F T##_load(const char *p)      \
+	{                                             \
+		F v;                                  \
+		memcpy(&v, p, sizeof(v));             \
+		return v;                             \
+	}                                             \
+	ELEMENT_INLINE void T##_store(char *p, F v)   \
+	{                                             \
+		memcpy(p, &v, sizeof(v));             \
 	}
 
 #define ELEMENT_HALF(T)                                 \
+	ELEMENT_SCALE(T)                                \
 	enum { T##_bytes = 2 };                         \
 	ELEMENT_INLINE float T##_load(const char *p)    \
 	{                                               \
@@ -271,6 +335,18 @@ ELEMENT_INLINE uint16_t bf16_from_f32(float f)
 	{                                               \
 		uint16_t h = T##_from_f32(v);           \
 		memcpy(p, &h, sizeof(h));               \
+	}
+
+#define ELEMENT_F8(T)                                   \
+	ELEMENT_SCALE(T)                                \
+	enum { T##_bytes = 1 };                         \
+	ELEMENT_INLINE float T##_load(const char *p)    \
+	{                                               \
+		return T##_to_f32((uint8_t)*p);         \
+	}                                               \
+	ELEMENT_INLINE void T##_store(char *p, float v) \
+	{                                               \
+		*p = (char)T##_from_f32(v);             \
 	}
 
 #endif

@@ -41,6 +41,12 @@
 #define T    f64
 #define BITS 0
 #include "type_kernels.h"
+#define T    f8e4m3
+#define BITS 0
+#include "type_kernels.h"
+#define T    f8e5m2
+#define BITS 0
+#include "type_kernels.h"
 
 #define ROW(op)                                                                                                 \
 	{                                                                                                       \
@@ -50,7 +56,7 @@
 	}
 #define FLOATS(op)                                                                                        \
 	[COLL_F16] = f16_##op##_kernel, [COLL_BF16] = bf16_##op##_kernel, [COLL_F32] = f32_##op##_kernel, \
-	[COLL_F64] = f64_##op##_kernel
+	[COLL_F64] = f64_##op##_kernel, [COLL_F8E4M3] = f8e4m3_##op##_kernel, [COLL_F8E5M2] = f8e5m2_##op##_kernel
 
 const coll_reduce_fn COLL_REDUCE_TABLE[COLL_REDUCE_OPS][COLL_DTYPE_COUNT] = {
         [COLL_SUM] = ROW(sum),
@@ -70,19 +76,22 @@ const coll_reduce_fn COLL_REDUCE_TABLE[COLL_REDUCE_OPS][COLL_DTYPE_COUNT] = {
         [COLL_REDUCE_PREMUL] = {[COLL_F16] = f16_premul_kernel,
                                 [COLL_BF16] = bf16_premul_kernel,
                                 [COLL_F32] = f32_premul_kernel,
-                                [COLL_F64] = f64_premul_kernel},
+                                [COLL_F64] = f64_premul_kernel,
+                                [COLL_F8E4M3] = f8e4m3_premul_kernel,
+                                [COLL_F8E5M2] = f8e5m2_premul_kernel},
 };
 #undef ROW
 
 #if SPREADS
-#define ROW(op)                                                                                 \
-	{                                                                                       \
-		[COLL_I8] = i8_##op##_kernel_spread, [COLL_U8] = u8_##op##_kernel_spread,       \
-		[COLL_I16] = i16_##op##_kernel_spread, [COLL_U16] = u16_##op##_kernel_spread,   \
-		[COLL_I32] = i32_##op##_kernel_spread, [COLL_U32] = u32_##op##_kernel_spread,   \
-		[COLL_I64] = i64_##op##_kernel_spread, [COLL_U64] = u64_##op##_kernel_spread,   \
-		[COLL_F16] = f16_##op##_kernel_spread, [COLL_BF16] = bf16_##op##_kernel_spread, \
-		[COLL_F32] = f32_##op##_kernel_spread, [COLL_F64] = f64_##op##_kernel_spread,   \
+#define ROW(op)                                                                                           \
+	{                                                                                                 \
+		[COLL_I8] = i8_##op##_kernel_spread, [COLL_U8] = u8_##op##_kernel_spread,                 \
+		[COLL_I16] = i16_##op##_kernel_spread, [COLL_U16] = u16_##op##_kernel_spread,             \
+		[COLL_I32] = i32_##op##_kernel_spread, [COLL_U32] = u32_##op##_kernel_spread,             \
+		[COLL_I64] = i64_##op##_kernel_spread, [COLL_U64] = u64_##op##_kernel_spread,             \
+		[COLL_F16] = f16_##op##_kernel_spread, [COLL_BF16] = bf16_##op##_kernel_spread,           \
+		[COLL_F32] = f32_##op##_kernel_spread, [COLL_F64] = f64_##op##_kernel_spread,             \
+		[COLL_F8E4M3] = f8e4m3_##op##_kernel_spread, [COLL_F8E5M2] = f8e5m2_##op##_kernel_spread, \
 	}
 const coll_reduce_spread_fn COLL_REDUCE_SPREAD_TABLE[COLL_REDUCE_OPS][COLL_DTYPE_COUNT] = {
         [COLL_SUM] = ROW(sum),

@@ -46,14 +46,14 @@ static const uint64_t special_f64[] = {0,
                                        0x7ff0000000000001,
                                        0xbff0000000000000};
 
-/* Any bits, ordinary numbers near one, and special values. */
+/* Any bits, ordinary numbers near one, and special values. Of a byte any bits are enough. */
 static void put_random(char *p, coll_dtype type)
 {
 	const uint64_t r = draw(), kind = r >> 60;
 	const size_t k = (r >> 32) % 14;
 	uint64_t v = draw();
 
-	if (kind < 6 && type >= COLL_F16) {
+	if (kind < 6 && type >= COLL_F16 && type <= COLL_F64) {
 		const float f = (float)((int64_t)(v & 0xffffff) - 0x800000) / 65536;
 		const double d = (double)((int64_t)v >> 8) / 0x1p40;
 
@@ -82,10 +82,11 @@ static bool is_nan(const char *p, coll_dtype type)
 	float f;
 	double d;
 
-	memcpy(&h, p, 2);
 	switch (type) {
-	case COLL_F16: return (h & 0x7fff) > 0x7c00;
-	case COLL_BF16: return (h & 0x7fff) > 0x7f80;
+	case COLL_F8E4M3: return (*p & 0x7f) == 0x7f;
+	case COLL_F8E5M2: return (*p & 0x7f) > 0x7c;
+	case COLL_F16: memcpy(&h, p, 2); return (h & 0x7fff) > 0x7c00;
+	case COLL_BF16: memcpy(&h, p, 2); return (h & 0x7fff) > 0x7f80;
 	case COLL_F32: memcpy(&f, p, 4); return isnan(f);
 	case COLL_F64: memcpy(&d, p, 8); return isnan(d);
 	default: return false;
@@ -208,8 +209,8 @@ static void compare_level(enum coll_isa isa)
 				compare_op(b, type, op, isa);
 				pairs++;
 			}
-	/* 8 integer types x 11, 4 float types x (8 + premultiplied). */
-	CHECK(pairs == 8 * 11 + 4 * 9, "%d pairs", pairs);
+	/* 8 integer types x 11, 6 float types x (8 + premultiplied). */
+	CHECK(pairs == 8 * 11 + 6 * 9, "%d pairs", pairs);
 	free(b);
 }
 

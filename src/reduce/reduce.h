@@ -4,8 +4,9 @@
  * scalar.c is the oracle; every ISA level overwrites entries of the same table
  * and is bit-equal to it (-0, denormals and infinities included; NaN payloads
  * excepted). The level is chosen once per process image from the CPU, or forced
- * (tests, COLL_ISA). Integers wrap. f16 and bf16 accumulate in f32 over all
- * inputs of one call and round once (nearest even). AVG divides by the divisor
+ * (tests, COLL_ISA). Integers wrap. f16, bf16, f8e4m3 and f8e5m2 accumulate
+ * in f32 over all inputs of one call and round once (nearest even); a premultiplied
+ * input is rounded by itself, before it is added. AVG divides by the divisor
  * after the last input (integers truncate toward zero), before that rounding.
  */
 #ifndef COLL_REDUCE_REDUCE_H

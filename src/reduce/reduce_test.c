@@ -270,6 +270,21 @@ TEST(oracle, floats_against_double)
 	}
 }
 
+static double widened(coll_dtype type, uint64_t bits)
+{
+	float f;
+	double d;
+
+	switch (type) {
+	case COLL_F16: return (double)f16_to_f32((uint16_t)bits);
+	case COLL_BF16: return (double)bf16_to_f32((uint16_t)bits);
+	case COLL_F8E4M3: return (double)f8e4m3_to_f32((uint8_t)bits);
+	case COLL_F8E5M2: return (double)f8e5m2_to_f32((uint8_t)bits);
+	case COLL_F32: memcpy(&f, &bits, sizeof(f)); return (double)f;
+	default: memcpy(&d, &bits, sizeof(d)); return d;
+	}
+}
+
 TEST(oracle, premultiplied_sum_scales_the_raw_input_only)
 {
 	const float x[3] = {1, 10, 100};
@@ -289,6 +304,29 @@ TEST(oracle, premultiplied_sum_scales_the_raw_input_only)
 	CHECK(out == 2);
 	coll_reduce_run(&r, &out, src, 1, -1, false, 1);
 	CHECK(out == 1);
+}
+
+/* One rank adds what it has scaled, another what it has received: the same bits. */
+TEST(oracle, a_scaled_contribution_is_the_same_where_it_was_sent_first)
+{
+	static const coll_dtype types[] = {COLL_F16, COLL_BF16, COLL_F32, COLL_F64, COLL_F8E4M3, COLL_F8E5M2};
+
+	for (size_t k = 0; k < sizeof(types) / sizeof(types[0]); k++)
+		for (int i = 0; i < 20000; i++) {
+			const uint64_t mask =
+			        types[k] == COLL_F16 || types[k] == COLL_BF16 ? 0x80ff80ff80ff80ff : ~0ull;
+			uint64_t x = draw() & mask, y = draw() & mask, sent = 0, here = 0, there = 0;
+			const void *raw[] = {&x, &y}, *travelled[] = {&sent, &y};
+			struct coll_reduction r;
+
+			REQUIRE(coll_reduce_bind(&r, types[k], COLL_OP_PREMUL_SUM, 2, COLL_ISA_SCALAR) == COLL_OK);
+			r.scale = 0.5;
+			coll_reduce_run(&r, &here, raw, 2, 0, true, 1);
+			coll_reduce_run(&r, &sent, raw, 1, 0, false, 1);
+			coll_reduce_run(&r, &there, travelled, 2, -1, true, 1);
+			CHECK(here == there || isnan(widened(types[k], here)), "%s %llx %llx",
+			      coll_dtype_name(types[k]), (unsigned long long)x, (unsigned long long)y);
+		}
 }
 
 TEST(oracle, what_is_defined)

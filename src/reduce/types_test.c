@@ -9,9 +9,10 @@ static const struct {
 	const char *name;
 	size_t bytes;
 } types[] = {
-        {COLL_I8, "i8", 1},   {COLL_U8, "u8", 1},     {COLL_I16, "i16", 2}, {COLL_U16, "u16", 2},
-        {COLL_I32, "i32", 4}, {COLL_U32, "u32", 4},   {COLL_I64, "i64", 8}, {COLL_U64, "u64", 8},
-        {COLL_F16, "f16", 2}, {COLL_BF16, "bf16", 2}, {COLL_F32, "f32", 4}, {COLL_F64, "f64", 8},
+        {COLL_I8, "i8", 1},         {COLL_U8, "u8", 1},         {COLL_I16, "i16", 2}, {COLL_U16, "u16", 2},
+        {COLL_I32, "i32", 4},       {COLL_U32, "u32", 4},       {COLL_I64, "i64", 8}, {COLL_U64, "u64", 8},
+        {COLL_F16, "f16", 2},       {COLL_BF16, "bf16", 2},     {COLL_F32, "f32", 4}, {COLL_F64, "f64", 8},
+        {COLL_F8E4M3, "f8e4m3", 1}, {COLL_F8E5M2, "f8e5m2", 1},
 };
 
 TEST(types, names_and_sizes)

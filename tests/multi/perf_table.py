@@ -18,7 +18,7 @@ PLACE = ["time", "algbw", "busbw", "#wrong"]
 NAMES = ["size", "count", "type", "redop", "root"] + 2 * PLACE
 UNITS = ["(B)", "(elements)"] + 2 * ["(us)", "(GB/s)", "(GB/s)"]
 DETAILS = ["min", "p50", "p99"]
-TYPES = "int8 uint8 int16 uint16 int32 uint32 int64 uint64 half bfloat16 float double none".split()
+TYPES = "int8 uint8 int16 uint16 int32 uint32 int64 uint64 half bfloat16 float double f8e4m3 f8e5m2 none".split()
 OPS = "sum prod min max avg band bor bxor land lor lxor mulsum none".split()
 NUMBER = r"\d+(\.\d+)?"  # no exponent, no sign: readers match [\d.]+
 COLUMNS = [r"\d+", r"\d+", "|".join(TYPES), "|".join(OPS), r"-?\d+"] + 2 * [NUMBER, NUMBER, NUMBER, r"\d+|N/A"]
@@ -246,6 +246,11 @@ def main():
         for program in ("reduce_perf", "reduce_scatter_perf", "all_to_all_perf", "gather_perf", "scatter_perf"):
             report.case(f"{program}, 2 ranks", judge(build, folder, program, 2, 1, sizes))
         report.case("all types and operations", judge(build, folder, "allreduce_perf", 2, 1, "-b 64K -e 64K -d all -o all".split()))
+        for program in sorted(set(FACTORS) | set(ROOTED) | set(REDUCING) | {"all_gather_perf", "all_to_all_perf"}):
+            for kind in ("f8e4m3", "f8e5m2"):
+                flags = f"-b 37 -e 50653 -f 37 -d {kind}".split() + (["-o", "all"] if program in REDUCING else [])
+                if program != "barrier_perf":
+                    report.case(f"{program}, 2 ranks, {kind}", judge(build, folder, program, 2, 1, flags))
         report.case("sizes of 0", judge(build, folder, "allreduce_perf", 2, 1, "-b 0 -e 64 -f 4".split()))
         for program in ("allreduce_perf", "sendrecv_perf"):
             report.case(f"{program}, 2 ranks, --details", judge(build, folder, program, 2, 1, sizes, details=True))
