@@ -197,7 +197,7 @@ static coll_status meet(struct coll_comm *parent, struct coll_comm *child, const
 		coll_comm_lose(child, st, child->rank, "out of memory for a group");
 		return pass_on(parent, child, st);
 	}
-	st = coll_meeting_run(child, &word);
+	st = coll_meeting_run(child, parent, &word);
 	if (st != COLL_OK)
 		return pass_on(parent, child, st);
 	if (word.low_hash != word.high_hash)

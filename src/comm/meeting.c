@@ -15,6 +15,7 @@
 
 #include "base/limits.h"
 #include "call/blocking.h"
+#include "control/gossip.h"
 #include "core/fabric.h"
 
 enum { SLOTS = 2, FIRST_USE = 0, OPEN = 1 };
@@ -30,6 +31,8 @@ struct coll_meeting {
 	struct coll_comm *comm;
 	struct coll_intra_op op;
 	struct coll_meeting_word mine, sum;
+	uint64_t parent; /* id of the parent in the first call, else 0 */
+	unsigned alarm;  /* the last alarm after which its failure was looked for */
 	uint32_t rounds;
 	struct end ends[][2]; /* by round: enum coll_direction */
 };
@@ -108,6 +111,23 @@ static coll_status take_word(struct coll_meeting *m, const struct coll_job *job,
 	return st;
 }
 
+/* A member whose parent has failed does not come. Its failure, as a note about this communicator, ends the call on all
+ * members. Acquire: who sees the alarm sees the note. */
+static void heed_parent(struct coll_meeting *m)
+{
+	struct coll_context *ctx = m->comm->ctx;
+	const unsigned alarm = atomic_load_explicit(&ctx->alarm, memory_order_acquire);
+	struct coll_note note;
+
+	if (!m->parent || !ctx->control || alarm == m->alarm)
+		return;
+	m->alarm = alarm;
+	if (!coll_control_failure(ctx->control, m->parent, &note))
+		return;
+	note.comm = m->comm->id;
+	coll_control_tell(ctx->control, &note);
+}
+
 /* s->next counts frames sent, s->done frames taken. */
 static coll_status poll(void *arg, const struct coll_job *job, struct coll_intra_state *s)
 {
@@ -121,6 +141,7 @@ static coll_status poll(void *arg, const struct coll_job *job, struct coll_intra
 			return st;
 		m->sum = m->mine;
 		s->phase = OPEN;
+		s->events++; /* peers may send now */
 	}
 	while (s->done < m->rounds && st == COLL_OK) {
 		if (s->next == s->done) {
@@ -132,6 +153,8 @@ static coll_status poll(void *arg, const struct coll_job *job, struct coll_intra
 		}
 		s->events += st == COLL_OK;
 	}
+	if (st == COLL_AGAIN)
+		heed_parent(m);
 	return st;
 }
 
@@ -205,17 +228,28 @@ void coll_meeting_destroy(struct coll_meeting **meeting)
 	free(m);
 }
 
-coll_status coll_meeting_run(struct coll_comm *comm, struct coll_meeting_word *word)
+void coll_meeting_words(const struct coll_comm *comm, struct coll_meeting_word *brought,
+                        struct coll_meeting_word *result)
 {
-	char token[2] = {0};
-	const coll_status st = coll_comm_call(comm, &(struct coll_call){.kind = COLL_KIND_BARRIER,
-	                                                                .record_kind = COLL_RECORD_GROUP,
-	                                                                .in = &token[0],
-	                                                                .out = &token[1],
-	                                                                .count = 1,
-	                                                                .type = COLL_U8});
+	*brought = comm->meeting->mine;
+	*result = comm->meeting->sum;
+}
 
+coll_status coll_meeting_run(struct coll_comm *comm, const struct coll_comm *parent, struct coll_meeting_word *word)
+{
+	struct coll_meeting_word mine;
+	char token[2] = {0};
+	coll_status st;
+
+	comm->meeting->parent = parent->id;
+	st = coll_comm_call(comm, &(struct coll_call){.kind = COLL_KIND_BARRIER,
+	                                              .record_kind = COLL_RECORD_GROUP,
+	                                              .in = &token[0],
+	                                              .out = &token[1],
+	                                              .count = 1,
+	                                              .type = COLL_U8});
+	comm->meeting->parent = 0;
 	if (st == COLL_OK)
-		*word = comm->meeting->sum;
+		coll_meeting_words(comm, &mine, word);
 	return st;
 }

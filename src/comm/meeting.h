@@ -30,7 +30,12 @@ void coll_meeting_move(struct coll_comm *from, struct coll_comm *to);
 /* Closes the channels. NULL inside accepted. */
 void coll_meeting_destroy(struct coll_meeting **meeting);
 
-/* The call that all members make first: returns when all have come, and sets *word to the result. */
-coll_status coll_meeting_run(struct coll_comm *comm, struct coll_meeting_word *word);
+/* What this member brought, and the result so far: for tests. */
+void coll_meeting_words(const struct coll_comm *comm, struct coll_meeting_word *brought,
+                        struct coll_meeting_word *result);
+
+/* The call that all members make first: returns when all have come, and sets *word to the result. It ends with the
+ * failure of parent, too. */
+coll_status coll_meeting_run(struct coll_comm *comm, const struct coll_comm *parent, struct coll_meeting_word *word);
 
 #endif

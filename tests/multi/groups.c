@@ -403,13 +403,46 @@ static void tags_in_different_orders_end_by_name(void)
 	arrival = "60000";
 }
 
+/* A member aborts the parent instead of coming: the others, who wait in the child, get its reason. */
+static void aborted_rank(const void *arg, int rank)
+{
+	const int all[] = {0, 1, 2, 3};
+	coll_comm *world = create(rank), *child = NULL;
+	coll_status st;
+
+	if (rank == 3) {
+		while (atomic_load(&shared->turn) < RANKS - 1)
+			usleep(100);
+		usleep(20000); /* before and after they wait: both are right */
+		coll_comm_abort(world, "no group today");
+	} else {
+		atomic_fetch_add(&shared->turn, 1);
+		st = coll_comm_create_group(world, all, RANKS, 0, &child);
+		MUST(st == COLL_ERR_ABORTED && !child && coll_last_error(world)->rank == 3 &&
+		             strstr(coll_last_error(world)->message, "no group today"),
+		     "%d: %s", st, coll_last_error(world)->message);
+	}
+	leave(&world);
+}
+
+static void an_abort_of_the_parent_ends_the_creation(void)
+{
+	for (int i = 0; i < times; i++)
+		run(aborted_rank, NULL);
+}
+
 /* ---- Deaths ---- */
 
-/* Groups come and go until something fails: that must be the death of the victim, for all in a group with it. */
+struct death {
+	uint64_t number;
+	int victim;
+};
+
+/* Groups come and go, all of them with the victim, until something fails: that must be its death. */
 static void mortal_rank(const void *arg, int rank)
 {
-	const uint64_t number = *(const uint64_t *)arg;
-	struct coll_rng rng = {seed * 977 + number};
+	const struct death *death = arg;
+	struct coll_rng rng = {seed * 977 + death->number};
 	coll_comm *world = create(rank), *child = NULL, *failed = NULL;
 	coll_status st = COLL_OK;
 
@@ -423,6 +456,8 @@ static void mortal_rank(const void *arg, int rank)
 
 		for (; n < (int)size; n++)
 			ranks[n] = (int)((first + (uint32_t)n * step) % RANKS);
+		if (!in_list(ranks, n, death->victim))
+			ranks[0] = death->victim;
 		if (in_list(ranks, n, rank)) {
 			st = coll_comm_create_group(world, ranks, n, size, &child);
 			failed = st == COLL_OK ? NULL : world;
@@ -453,9 +488,10 @@ static void a_death_while_groups_are_made(void)
 
 	for (uint64_t i = 0; i < (uint64_t)times; i++) {
 		const int victim = (int)coll_rng_below(&rng, RANKS), after = 1 + (int)coll_rng_below(&rng, 60);
+		const struct death death = {i, victim};
 		char named[40], by_job[40];
 
-		meeting_start(pids, RANKS, shared, sizeof(*shared), mortal_rank, &i);
+		meeting_start(pids, RANKS, shared, sizeof(*shared), mortal_rank, &death);
 		for (int k = 0; atomic_load(&shared->rounds[victim]) < after && k < 30000; k++)
 			usleep(1000);
 		atomic_store(&shared->killed_ns, coll_clock_ns());
@@ -588,6 +624,7 @@ int main(int argc, char **argv)
 	        PLAIN_CASE(lists_that_are_refused),
 	        PLAIN_CASE(a_member_that_never_comes_is_named),
 	        PLAIN_CASE(tags_in_different_orders_end_by_name),
+	        PLAIN_CASE(an_abort_of_the_parent_ends_the_creation),
 	        PLAIN_CASE(a_death_while_groups_are_made),
 	        PLAIN_CASE(two_hundred_groups_cost_little),
 	};
