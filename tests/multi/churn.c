@@ -120,7 +120,7 @@ static void use(coll_comm *comm, int rank, size_t count)
 /* One child more, another one less: all ranks draw alike. */
 static void one_round(coll_comm *world, coll_comm **alive, struct coll_rng *rng, int rank)
 {
-	const uint32_t kind = coll_rng_below(rng, 5), how = coll_rng_below(rng, 8), at = coll_rng_below(rng, ALIVE);
+	const uint32_t kind = coll_rng_below(rng, 4), how = coll_rng_below(rng, 8), at = coll_rng_below(rng, ALIVE);
 	const int list[] = {1, 0}, key = (int)coll_rng_below(rng, 2);
 	coll_comm *parent = world, *child = NULL;
 	coll_status st;
@@ -130,10 +130,10 @@ static void one_round(coll_comm *world, coll_comm **alive, struct coll_rng *rng,
 		parent = alive[(at + 1) % ALIVE];
 	if (kind == 0)
 		st = coll_comm_split(parent, key ? 0 : rank % 2, -rank, &child);
+	else if (kind == 1 && how % 2)
+		st = coll_comm_rank(parent) < 2 ? coll_comm_create_group(parent, list, 2, 0, &child) : COLL_OK;
 	else if (kind == 1)
 		st = coll_comm_create_from_ranks(parent, list, 2, &child);
-	else if (kind == 4)
-		st = coll_comm_rank(parent) < 2 ? coll_comm_create_group(parent, list, 2, 0, &child) : COLL_OK;
 	else
 		st = coll_comm_duplicate(parent, &child);
 	if (st != COLL_OK)
