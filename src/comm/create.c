@@ -17,7 +17,7 @@
 #include "bootstrap/probe.h"
 #include "comm/closing.h"
 #include "comm/layout.h"
-#include "comm/meeting.h"
+#include "comm/group_barrier.h"
 #include "comm/settings.h"
 #include "comm/survey.h"
 #include "context/service.h"
@@ -322,7 +322,7 @@ void coll_comm_free(struct coll_comm **out)
 	unlist(comm);
 	coll_comm_fabric_close(&comm->collective);
 	coll_comm_fabric_close(&comm->pairs);
-	coll_meeting_destroy(&comm->meeting);
+	coll_group_barrier_destroy(&comm->group_barrier);
 	coll_intra_destroy(&comm->intra);
 	coll_inflight_fini(comm);
 	coll_run_destroy(&comm->run);

@@ -4,11 +4,11 @@
  * Nothing of it is a call of the parent: it takes no sequence number there and uses no channel of it. All that the
  * members must agree on beforehand is the id, and each computes it: a hash of (parent, set of members, tag, how often
  * this set and tag were made before). The members make the same calls with one set and tag in the same order, so they
- * count alike. Each makes the child and then waits in its first call, the meeting (meeting.h), under the ordinary
+ * count alike. Each makes the child and then waits in its first call, a barrier (group_barrier.h), under the ordinary
  * watchdog. So whoever is late, silent or dead is named by the code that names it everywhere. A member that cannot
  * make its child, or whose parent has failed, reports that to the others by a gossip note about the id.
  *
- * Until the meeting has shown that all lists are equal, ranks are numbered by the order in the parent, so that every
+ * Until that barrier has shown that all lists are equal, ranks are numbered by the order in the parent, so that every
  * member means the same rank by a number whatever it passed. A list in another order makes the child a second time.
  */
 #include "comm/group.h"
@@ -17,7 +17,7 @@
 
 #include "base/hash.h"
 #include "comm/create.h"
-#include "comm/meeting.h"
+#include "comm/group_barrier.h"
 #include "comm/split.h"
 #include "core/error.h"
 #include "progress/drive.h"
@@ -161,7 +161,7 @@ static coll_status number_anew(struct coll_comm *parent, const int *ranks, int n
 
 	if (st != COLL_OK)
 		return st;
-	coll_meeting_move(old, made);
+	coll_group_barrier_move(old, made);
 	coll_comm_free(&old);
 	coll_context_leave(parent->ctx); /* parent uses it */
 	*child = made;
@@ -186,18 +186,18 @@ static coll_status pass_on(struct coll_comm *parent, struct coll_comm *child, co
 	return st;
 }
 
-/* Meet the other members. All of them come to the same result. */
-static coll_status meet(struct coll_comm *parent, struct coll_comm *child, const int *ranks, int n)
+/* Wait for the other members. All of them come to the same result. */
+static coll_status wait_for_members(struct coll_comm *parent, struct coll_comm *child, const int *ranks, int n)
 {
 	const uint64_t list = coll_hash_bytes((uint64_t)n, ranks, (size_t)n * sizeof(*ranks));
-	struct coll_meeting_word word;
-	coll_status st = coll_meeting_create(child, list, parent->rank);
+	struct coll_group_word word;
+	coll_status st = coll_group_barrier_create(child, list, parent->rank);
 
 	if (st != COLL_OK) {
 		coll_comm_lose(child, st, child->rank, "out of memory for a group");
 		return pass_on(parent, child, st);
 	}
-	st = coll_meeting_run(child, parent, &word);
+	st = coll_group_barrier_run(child, parent, &word);
 	if (st != COLL_OK)
 		return pass_on(parent, child, st);
 	if (word.low_hash != word.high_hash)
@@ -215,7 +215,7 @@ static coll_status create(struct coll_comm *parent, const int *ranks, int n, con
 	coll_status st = coll_comm_make_child(parent, name, process_of, n, id, &made);
 
 	if (st == COLL_OK && n > 1)
-		st = meet(parent, made, ranks, n);
+		st = wait_for_members(parent, made, ranks, n);
 	if (st == COLL_OK && !in_order(ranks, n))
 		st = number_anew(parent, ranks, n, &made);
 	if (st != COLL_OK) {

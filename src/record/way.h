@@ -26,7 +26,7 @@
 	ROW(CMA, "cma", "the kernel copies from the other process (`process_vm_readv`)") \
 	ROW(CENTRAL, "central", "through one buffer that all ranks share") \
 	ROW(SEND_RECV, "send-recv", "a message between two ranks") \
-	ROW(MEETING, "meeting", "the first and the last call of a group, over small slots of their own")
+	ROW(GROUP_BARRIER, "group-barrier", "the first and the last call of a group, over small slots of their own")
 /* clang-format on */
 
 #define COLL_WAY_NUMBER(id, name, text) COLL_WAY_##id,

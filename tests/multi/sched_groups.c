@@ -1,5 +1,5 @@
 /*
- * sched-groups: the first and the last call of a group (src/comm/meeting.c) under the seeded adversary.
+ * sched-groups: the first and the last call of a group (src/comm/group_barrier.c) under the seeded adversary.
  *
  *   sched-groups [FIRST LAST]
  *
@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "comm/meeting.h"
+#include "comm/group_barrier.h"
 #include "sim/adversary.h"
 #include "sim/world.h"
 
@@ -43,7 +43,7 @@ static uint32_t below(struct play *p, uint32_t n)
 
 /* ---- Members ---- */
 
-/* As much of a context and a communicator as a meeting looks at. */
+/* As much of a context and a communicator as the barrier looks at. */
 static bool make_member(struct play *p, int rank)
 {
 	struct member *m = &p->members[rank];
@@ -65,7 +65,7 @@ static bool make_member(struct play *p, int rank)
 	m->comm.rank = rank;
 	m->comm.size = p->size;
 	m->comm.rank_map = (struct coll_rank_map){.size = p->size, .processes = p->size};
-	return coll_meeting_create(&m->comm, below(p, 4) ? 5 : below(p, 100), 100 + rank) == COLL_OK;
+	return coll_group_barrier_create(&m->comm, below(p, 4) ? 5 : below(p, 100), 100 + rank) == COLL_OK;
 }
 
 static bool make(struct play *p, uint64_t seed)
@@ -89,7 +89,7 @@ static bool make(struct play *p, uint64_t seed)
 static void unmake(struct play *p)
 {
 	for (int r = 0; p->members && r < p->size; r++) {
-		coll_meeting_destroy(&p->members[r].comm.meeting);
+		coll_group_barrier_destroy(&p->members[r].comm.group_barrier);
 		free(p->members[r].ctx.processes);
 	}
 	sim_world_destroy(&p->world);
@@ -118,7 +118,7 @@ static bool all_entered(const struct play *p, int call)
 /* True: something moved. */
 static bool poll(struct play *p, struct member *m)
 {
-	const struct coll_intra_op *op = m->comm.meeting_op;
+	const struct coll_intra_op *op = m->comm.group_op;
 	const uint32_t before = m->state.events;
 	const coll_status st = op->poll(op->arg, &m->job, &m->state);
 
@@ -181,7 +181,7 @@ static int end_of_waits(const struct play *p, int rank)
 		const struct member *m = &p->members[rank];
 
 		where = (struct coll_run_where){.peer = -1};
-		m->comm.meeting_op->where(m->comm.meeting_op->arg, &m->job, &m->state, &where);
+		m->comm.group_op->where(m->comm.group_op->arg, &m->job, &m->state, &where);
 		if (where.peer < 0 || where.peer == rank)
 			return -1;
 		rank = where.peer;
@@ -190,9 +190,9 @@ static int end_of_waits(const struct play *p, int rank)
 }
 
 /* The word that all of the first call end with, reckoned member by member. */
-static struct coll_meeting_word reckon(const struct play *p, const struct coll_meeting_word *brought)
+static struct coll_group_word reckon(const struct play *p, const struct coll_group_word *brought)
 {
-	struct coll_meeting_word w = brought[0];
+	struct coll_group_word w = brought[0];
 
 	for (int r = 1; r < p->size; r++) {
 		if (brought[r].low_hash < w.low_hash)
@@ -203,7 +203,7 @@ static struct coll_meeting_word reckon(const struct play *p, const struct coll_m
 	return w;
 }
 
-static bool same(const struct coll_meeting_word *a, const struct coll_meeting_word *b)
+static bool same(const struct coll_group_word *a, const struct coll_group_word *b)
 {
 	return a->low_hash == b->low_hash && a->high_hash == b->high_hash && a->low_rank == b->low_rank &&
 	       a->high_rank == b->high_rank;
@@ -211,15 +211,15 @@ static bool same(const struct coll_meeting_word *a, const struct coll_meeting_wo
 
 static void check(struct play *p)
 {
-	struct coll_meeting_word brought[MEMBERS_MAX], expected, word;
+	struct coll_group_word brought[MEMBERS_MAX], expected, word;
 
 	for (int r = 0; r < p->size; r++)
-		coll_meeting_words(&p->members[r].comm, &brought[r], &word);
+		coll_group_barrier_words(&p->members[r].comm, &brought[r], &word);
 	expected = reckon(p, brought);
 	for (int r = 0; r < p->size && !p->wrong; r++) {
 		if (p->absent < 0 && p->members[r].call != CALLS)
 			p->wrong = "a member never left a call that all had entered";
-		coll_meeting_words(&p->members[r].comm, &brought[r], &word);
+		coll_group_barrier_words(&p->members[r].comm, &brought[r], &word);
 		if (p->absent < 0 && !p->wrong && !same(&word, &expected))
 			p->wrong = "a member ends with another word";
 		if (p->absent >= 0 && end_of_waits(p, r) != p->absent)

@@ -1,5 +1,5 @@
 /*
- * The meeting of a group: see meeting.h.
+ * The barrier of a group: see group_barrier.h.
  *
  * To the engine it is an operation that needs no plan, so it waits as every call does: with progress, under the
  * watchdog, with a call record. Frames go by value, and carry the sequence number and the signature of the call as all
@@ -7,7 +7,7 @@
  * after it took one of the first from everybody, directly or through others, so its receiver has a free slot or soon
  * will. Processes name the peers, since the ranks may be numbered anew after the first call.
  */
-#include "comm/meeting.h"
+#include "comm/group_barrier.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -27,21 +27,21 @@ struct end {
 	void *channel;
 };
 
-struct coll_meeting {
+struct coll_group_barrier {
 	struct coll_comm *comm;
 	struct coll_intra_op op;
-	struct coll_meeting_word mine, sum;
+	struct coll_group_word mine, sum;
 	uint64_t parent; /* id of the parent in the first call, else 0 */
 	unsigned alarm;  /* the last alarm after which its failure was looked for */
 	uint32_t rounds;
 	struct end ends[][2]; /* by round: enum coll_direction */
 };
 
-static_assert(sizeof(struct coll_meeting_word) == 24, "no padding travels");
+static_assert(sizeof(struct coll_group_word) == 24, "no padding travels");
 
 /* ---- Rounds ---- */
 
-static void combine(struct coll_meeting_word *sum, const struct coll_meeting_word *w)
+static void combine(struct coll_group_word *sum, const struct coll_group_word *w)
 {
 	if (w->low_hash < sum->low_hash || (w->low_hash == sum->low_hash && w->low_rank < sum->low_rank)) {
 		sum->low_hash = w->low_hash;
@@ -54,15 +54,15 @@ static void combine(struct coll_meeting_word *sum, const struct coll_meeting_wor
 }
 
 /* Both directions of all rounds: a receiver that is open early lets its sender send at once. */
-static coll_status open_all(struct coll_meeting *m)
+static coll_status open_all(struct coll_group_barrier *m)
 {
 	coll_status st = COLL_OK;
 
 	for (uint32_t k = 0; k < m->rounds; k++)
 		for (int d = COLL_DIR_RECV; d >= COLL_DIR_SEND && st == COLL_OK; d--) {
-			const struct coll_comm_lane lane = {.number = (uint16_t)(COLL_LANES_MEETING + k),
+			const struct coll_comm_lane lane = {.number = (uint16_t)(COLL_LANES_GROUP + k),
 			                                    .slots = SLOTS,
-			                                    .slot_bytes = COLL_MEETING_SLOT_BYTES};
+			                                    .slot_bytes = COLL_GROUP_SLOT_BYTES};
 			struct end *e = &m->ends[k][d];
 			struct coll_opened_transport *opened;
 
@@ -75,7 +75,7 @@ static coll_status open_all(struct coll_meeting *m)
 	return st;
 }
 
-static coll_status send_word(struct coll_meeting *m, const struct coll_job *job, uint32_t round)
+static coll_status send_word(struct coll_group_barrier *m, const struct coll_job *job, uint32_t round)
 {
 	const struct end *e = &m->ends[round][COLL_DIR_SEND];
 	const struct coll_frame frame = {
@@ -89,11 +89,11 @@ static coll_status send_word(struct coll_meeting *m, const struct coll_job *job,
 	return e->opened->table.post(e->channel, &frame);
 }
 
-static coll_status take_word(struct coll_meeting *m, const struct coll_job *job, uint32_t round,
+static coll_status take_word(struct coll_group_barrier *m, const struct coll_job *job, uint32_t round,
                              struct coll_intra_state *s)
 {
 	const struct end *e = &m->ends[round][COLL_DIR_RECV];
-	struct coll_meeting_word word;
+	struct coll_group_word word;
 	struct coll_frame frame;
 	const void *view;
 	coll_status st = e->opened->table.view(e->channel, &view, &frame);
@@ -113,7 +113,7 @@ static coll_status take_word(struct coll_meeting *m, const struct coll_job *job,
 
 /* A member whose parent has failed does not come. Its failure, as a note about this communicator, ends the call on all
  * members. Acquire: who sees the alarm sees the note. */
-static void heed_parent(struct coll_meeting *m)
+static void heed_parent(struct coll_group_barrier *m)
 {
 	struct coll_context *ctx = m->comm->ctx;
 	const unsigned alarm = atomic_load_explicit(&ctx->alarm, memory_order_acquire);
@@ -131,7 +131,7 @@ static void heed_parent(struct coll_meeting *m)
 /* s->next counts frames sent, s->done frames taken. */
 static coll_status poll(void *arg, const struct coll_job *job, struct coll_intra_state *s)
 {
-	struct coll_meeting *m = arg;
+	struct coll_group_barrier *m = arg;
 	coll_status st = COLL_OK;
 
 	s->way = m->op.way;
@@ -160,7 +160,7 @@ static coll_status poll(void *arg, const struct coll_job *job, struct coll_intra
 
 static void where(void *arg, const struct coll_job *job, const struct coll_intra_state *s, struct coll_run_where *where)
 {
-	const struct coll_meeting *m = arg;
+	const struct coll_group_barrier *m = arg;
 	const uint32_t round = s->done < m->rounds ? s->done : m->rounds - 1;
 	const bool sends = s->phase == OPEN && s->next == s->done;
 
@@ -174,9 +174,9 @@ static void where(void *arg, const struct coll_job *job, const struct coll_intra
 
 /* ---- Life ---- */
 
-coll_status coll_meeting_create(struct coll_comm *comm, uint64_t hash, int rank)
+coll_status coll_group_barrier_create(struct coll_comm *comm, uint64_t hash, int rank)
 {
-	struct coll_meeting *m;
+	struct coll_group_barrier *m;
 	uint32_t rounds = 0;
 
 	assert(comm->size > 1);
@@ -186,8 +186,8 @@ coll_status coll_meeting_create(struct coll_comm *comm, uint64_t hash, int rank)
 	if (!m)
 		return COLL_ERR_MEMORY;
 	m->comm = comm;
-	m->op = (struct coll_intra_op){.poll = poll, .where = where, .arg = m, .way = COLL_WAY_MEETING};
-	m->mine = (struct coll_meeting_word){hash, hash, rank, rank};
+	m->op = (struct coll_intra_op){.poll = poll, .where = where, .arg = m, .way = COLL_WAY_GROUP_BARRIER};
+	m->mine = (struct coll_group_word){hash, hash, rank, rank};
 	m->rounds = rounds;
 	for (uint32_t k = 0; k < rounds; k++) {
 		const long long n = comm->size, step = 1LL << k;
@@ -195,30 +195,30 @@ coll_status coll_meeting_create(struct coll_comm *comm, uint64_t hash, int rank)
 		m->ends[k][COLL_DIR_SEND].process = coll_comm_process(comm, (int)((comm->rank + step) % n));
 		m->ends[k][COLL_DIR_RECV].process = coll_comm_process(comm, (int)((comm->rank + n - step) % n));
 	}
-	comm->meeting = m;
-	comm->meeting_op = &m->op;
+	comm->group_barrier = m;
+	comm->group_op = &m->op;
 	return COLL_OK;
 }
 
-void coll_meeting_move(struct coll_comm *from, struct coll_comm *to)
+void coll_group_barrier_move(struct coll_comm *from, struct coll_comm *to)
 {
-	to->meeting = from->meeting;
-	to->meeting_op = from->meeting_op;
-	to->meeting->comm = to;
-	from->meeting = NULL;
-	from->meeting_op = NULL;
+	to->group_barrier = from->group_barrier;
+	to->group_op = from->group_op;
+	to->group_barrier->comm = to;
+	from->group_barrier = NULL;
+	from->group_op = NULL;
 	to->sequence = from->sequence;
 	to->call = from->call;
-	/* A member that is still in the meeting may ask. Release: as in coll_begin_collective(). */
+	/* A member that is still in the first call may ask. Release: as in coll_begin_collective(). */
 	coll_record_publish(&to->record, &to->call);
 	atomic_store_explicit(&to->handed_in, to->sequence, memory_order_release);
 }
 
-void coll_meeting_destroy(struct coll_meeting **meeting)
+void coll_group_barrier_destroy(struct coll_group_barrier **group_barrier)
 {
-	struct coll_meeting *m = *meeting;
+	struct coll_group_barrier *m = *group_barrier;
 
-	*meeting = NULL;
+	*group_barrier = NULL;
 	if (!m)
 		return;
 	for (uint32_t k = 0; k < m->rounds; k++)
@@ -228,28 +228,28 @@ void coll_meeting_destroy(struct coll_meeting **meeting)
 	free(m);
 }
 
-void coll_meeting_words(const struct coll_comm *comm, struct coll_meeting_word *brought,
-                        struct coll_meeting_word *result)
+void coll_group_barrier_words(const struct coll_comm *comm, struct coll_group_word *brought,
+                        struct coll_group_word *result)
 {
-	*brought = comm->meeting->mine;
-	*result = comm->meeting->sum;
+	*brought = comm->group_barrier->mine;
+	*result = comm->group_barrier->sum;
 }
 
-coll_status coll_meeting_run(struct coll_comm *comm, const struct coll_comm *parent, struct coll_meeting_word *word)
+coll_status coll_group_barrier_run(struct coll_comm *comm, const struct coll_comm *parent, struct coll_group_word *word)
 {
-	struct coll_meeting_word mine;
+	struct coll_group_word mine;
 	char token[2] = {0};
 	coll_status st;
 
-	comm->meeting->parent = parent->id;
+	comm->group_barrier->parent = parent->id;
 	st = coll_comm_call(comm, &(struct coll_call){.kind = COLL_KIND_BARRIER,
 	                                              .record_kind = COLL_RECORD_GROUP,
 	                                              .in = &token[0],
 	                                              .out = &token[1],
 	                                              .count = 1,
 	                                              .type = COLL_U8});
-	comm->meeting->parent = 0;
+	comm->group_barrier->parent = 0;
 	if (st == COLL_OK)
-		coll_meeting_words(comm, &mine, word);
+		coll_group_barrier_words(comm, &mine, word);
 	return st;
 }
