@@ -30,13 +30,17 @@ static struct coll_process_id id_of(int rank)
 	return (struct coll_process_id){{(uint64_t)rank + 1, 77}};
 }
 
-static coll_status open_link(struct sim_rank *r, int peer)
+coll_status sim_world_link(struct sim_rank *r, int peer)
 {
 	struct sim_world *w = r->world;
 	const struct coll_process_id id = id_of(peer);
 	char address[512];
 	size_t len_bytes;
-	coll_status status = w->transport.address(w->ranks[peer].inst, address, sizeof(address), &len_bytes);
+	coll_status status;
+
+	if (r->links[peer])
+		return COLL_OK;
+	status = w->transport.address(w->ranks[peer].inst, address, sizeof(address), &len_bytes);
 
 	if (status != COLL_OK)
 		return status;
@@ -49,10 +53,8 @@ static coll_status open_channel(struct sim_rank *r, int peer, uint32_t lane, uin
 	struct sim_world *w = r->world;
 	const struct coll_channel_key key = {.comm = 1, .lane = (uint16_t)lane, .window = (uint16_t)window};
 	struct coll_endpoint *ep;
-	coll_status status = COLL_OK;
+	coll_status status = sim_world_link(r, peer);
 
-	if (!r->links[peer])
-		status = open_link(r, peer);
 	if (status != COLL_OK)
 		return status;
 	ep = calloc(1, sizeof(*ep));

@@ -39,6 +39,9 @@ coll_status sim_world_create(struct sim_world *w, int size, const struct coll_tr
                              uint32_t slots, size_t slot_bytes, size_t ref_bytes);
 void sim_world_destroy(struct sim_world *w);
 
+/* Open the link of one rank to another, if it is not open. */
+coll_status sim_world_link(struct sim_rank *r, int peer);
+
 /* Close the channels of one rank, as comm/ does when a call has failed. */
 void sim_world_close(struct sim_world *w, int rank);
 

@@ -214,6 +214,22 @@ COLL_API coll_status coll_comm_duplicate(coll_comm *parent, coll_comm **child);
  * is not in its own list *child is set to NULL. */
 COLL_API coll_status coll_comm_create_from_ranks(coll_comm *parent, const int *ranks, int n, coll_comm **child);
 
+/*
+ * A group: ranks[0..n-1] of parent become ranks 0..n-1 of *child, and only they make this call
+ * (as MPI_Comm_create_group). It is not among the calls of parent: other ranks may call parent
+ * meanwhile, and asynchronous calls of this rank on parent go on. It returns when all members
+ * have come. A member that does not come is named after COLL_ARRIVAL_TIMEOUT_MS, a dead one within
+ * 2 s. Such an error and COLL_ERR_MEMORY end the child on all members; parent stays as it was.
+ * COLL_ERR_ARGUMENT: an impossible list, or one without this rank (on this rank alone: its other
+ * members wait for it); on all members, if they pass the same ranks in different orders.
+ * The n-th call of a member with this set of ranks and this tag meets the n-th of the others,
+ * whether the earlier ones succeeded or not. Groups of the same ranks that the members may make in
+ * different orders need different tags. Members of overlapping groups make them in one order, else
+ * they wait for each other until the time above.
+ */
+COLL_API coll_status coll_comm_create_group(coll_comm *parent, const int *ranks, int n, uint64_t tag,
+                                            coll_comm **child);
+
 /* Destroy a communicator. Collective; always sets *comm to NULL. Waits for a bounded time
  * for peers that still read data of this rank. Returns COLL_OK, or a failure that no call
  * on the communicator has returned yet: a member died, or another rank lost the

@@ -2,6 +2,7 @@
  * Entry points that create communicators from communicators.
  */
 #include "api/check.h"
+#include "comm/group.h"
 #include "comm/split.h"
 #include "core/error.h"
 #include "progress/async.h"
@@ -37,4 +38,15 @@ coll_status coll_comm_create_from_ranks(coll_comm *parent, const int *ranks, int
 	coll_status st = check(parent, "comm_create_from_ranks", child);
 
 	return st == COLL_OK ? coll_comm_split_from_ranks(parent, ranks, n, child) : st;
+}
+
+coll_status coll_comm_create_group(coll_comm *parent, const int *ranks, int n, uint64_t tag, coll_comm **child)
+{
+	coll_status st = check(parent, "comm_create_group", child);
+
+	if (st == COLL_OK)
+		return coll_comm_group_create(parent, ranks, n, tag, child);
+	if (parent)
+		coll_comm_group_decline(parent, ranks, n, tag, st);
+	return st;
 }

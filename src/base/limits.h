@@ -90,6 +90,8 @@ enum {
 	COLL_FRAME_SHARED_BYTES = 128 << 10,
 	/* The longest frame where the transport has no opinion. layout */
 	COLL_FRAME_MAX = 64 << 10,
+	/* A slot of the lanes of a group's first and last call. layout */
+	COLL_GROUP_SLOT_BYTES = 64,
 	/* The longest frame however small the budget. layout */
 	COLL_FRAME_MIN = 4 << 10,
 	/* A call of a group that is packed with others. intra.md, Calls packed in one */

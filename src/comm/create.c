@@ -17,6 +17,7 @@
 #include "bootstrap/probe.h"
 #include "comm/closing.h"
 #include "comm/layout.h"
+#include "comm/group_barrier.h"
 #include "comm/settings.h"
 #include "comm/survey.h"
 #include "context/service.h"
@@ -311,6 +312,7 @@ void coll_comm_free(struct coll_comm **out)
 	unlist(comm);
 	coll_comm_fabric_close(&comm->collective);
 	coll_comm_fabric_close(&comm->pairs);
+	coll_group_barrier_destroy(&comm->group_barrier);
 	coll_intra_destroy(&comm->intra);
 	coll_inflight_fini(comm);
 	coll_run_destroy(&comm->run);
@@ -324,6 +326,7 @@ void coll_comm_free(struct coll_comm **out)
 	free((void *)comm->pair_sequence[0]);
 	free((void *)comm->pair_sequence[1]);
 	coll_pair_counts_free(&comm->pair_counts);
+	free(comm->groups.at);
 	free(comm->scratch);
 	free(comm->end);
 	free(comm);

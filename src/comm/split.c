@@ -85,9 +85,7 @@ static coll_status exchange(struct coll_comm *parent, enum coll_record_kind kind
 
 /* ---- Child ---- */
 
-/* The processes of these ranks of the parent (NULL: all ranks in order), indexed by rank of the
- * child. */
-static int *processes_of(const struct coll_comm *parent, const int *ranks, int n)
+int *coll_comm_processes_of(const struct coll_comm *parent, const int *ranks, int n)
 {
 	int *process_of = malloc((size_t)n * sizeof(*process_of));
 
@@ -96,11 +94,8 @@ static int *processes_of(const struct coll_comm *parent, const int *ranks, int n
 	return process_of;
 }
 
-/* Create the child with these processes. Consumes process_of (NULL: its allocation failed). A
- * failure here concerns this rank only. A gossip note reports it to the other members, which have
- * their child. */
-static coll_status create_child(struct coll_comm *parent, const char *name, int *process_of, int n, uint64_t id,
-                                coll_comm **child)
+coll_status coll_comm_make_child(struct coll_comm *parent, const char *name, int *process_of, int n, uint64_t id,
+                                 struct coll_comm **child)
 {
 	struct coll_context *ctx = parent->ctx;
 	struct coll_note note = {.kind = COLL_GOSSIP_FAIL,
@@ -117,16 +112,24 @@ static coll_status create_child(struct coll_comm *parent, const char *name, int 
 	else
 		st = coll_error_set(&err, COLL_ERR_MEMORY, "out of memory for a communicator of %d", n);
 	free(process_of);
-	if (st == COLL_OK) {
-		coll_comm_describe(*child);
+	if (st == COLL_OK)
 		return st;
-	}
 	snprintf(note.text, sizeof(note.text), "rank %d of the job could not create its communicator: %.150s",
 	         ctx->rank, coll_message_split(st, err.message).text);
 	note.status = st;
 	if (ctx->control)
 		coll_control_tell(ctx->control, &note);
 	return coll_comm_refuse(parent, name, st, "%s", err.message);
+}
+
+static coll_status create_child(struct coll_comm *parent, const char *name, int *process_of, int n, uint64_t id,
+                                struct coll_comm **child)
+{
+	const coll_status st = coll_comm_make_child(parent, name, process_of, n, id, child);
+
+	if (st == COLL_OK)
+		coll_comm_describe(*child);
+	return st;
 }
 
 static uint64_t child_id(uint64_t call_hash, uint64_t colour)
@@ -136,10 +139,7 @@ static uint64_t child_id(uint64_t call_hash, uint64_t colour)
 	return id ? id : 1; /* id 0 stands for all communicators */
 }
 
-/* The call failed together with the parent. Other members may have received the last frame of the
- * call and may already wait in their child. The cause of the failure need not be a member of that
- * child. So this rank sends a gossip note with the reason why it will never join. */
-static void announce_failed_child(const struct coll_comm *parent, coll_status st, uint64_t id)
+void coll_comm_announce_failed_child(const struct coll_comm *parent, coll_status st, uint64_t id)
 {
 	struct coll_note note = {.kind = COLL_GOSSIP_FAIL, .status = st, .process = -1, .comm = id};
 	const struct coll_context *ctx = parent->ctx;
@@ -216,7 +216,7 @@ coll_status coll_comm_split_by_colour(struct coll_comm *parent, int colour, int 
 	if (st == COLL_OK)
 		*child = created;
 	else if (colour >= 0)
-		announce_failed_child(parent, st, child_id(mine.call_hash, (uint64_t)colour));
+		coll_comm_announce_failed_child(parent, st, child_id(mine.call_hash, (uint64_t)colour));
 	free(all);
 	return st;
 }
@@ -229,10 +229,10 @@ coll_status coll_comm_split_duplicate(struct coll_comm *parent, struct coll_comm
 	coll_status st = exchange(parent, COLL_RECORD_DUPLICATE, &mine, &all);
 
 	if (st == COLL_OK)
-		st = create_child(parent, "comm_duplicate", processes_of(parent, NULL, parent->size), parent->size,
+		st = create_child(parent, "comm_duplicate", coll_comm_processes_of(parent, NULL, parent->size), parent->size,
 		                  child_id(mine.call_hash, 0), child);
 	if (st != COLL_OK)
-		announce_failed_child(parent, st, child_id(mine.call_hash, 0));
+		coll_comm_announce_failed_child(parent, st, child_id(mine.call_hash, 0));
 	free(all);
 	return st;
 }
@@ -319,12 +319,12 @@ coll_status coll_comm_split_from_ranks(struct coll_comm *parent, const int *rank
 	if (st == COLL_OK)
 		st = check_lists(parent, all, ranks, n);
 	if (st == COLL_OK && mine.key >= 0)
-		st = create_child(parent, from_ranks, processes_of(parent, ranks, n), n,
+		st = create_child(parent, from_ranks, coll_comm_processes_of(parent, ranks, n), n,
 		                  child_id(mine.call_hash, mine.list), &created);
 	if (st == COLL_OK)
 		*child = created;
 	else if (mine.key >= 0)
-		announce_failed_child(parent, st, child_id(mine.call_hash, mine.list));
+		coll_comm_announce_failed_child(parent, st, child_id(mine.call_hash, mine.list));
 	free(all);
 	return st;
 }

@@ -25,7 +25,7 @@
  * host memory, so each buffer is identified first; set at creation and never cleared. */
 enum { COLL_ATTENTION_PENDING = 1, COLL_ATTENTION_ALARM = 2, COLL_ATTENTION_MEMORY = 4 };
 
-enum { COLL_OPS_MAX = 64, COLL_OP_FIRST = 64, COLL_MEMO_SLOTS = 64, COLL_WINDOWS_MAX = 8, COLL_LANES_P2P = 64 };
+enum { COLL_OPS_MAX = 64, COLL_OP_FIRST = 64, COLL_MEMO_SLOTS = 64, COLL_WINDOWS_MAX = 8, COLL_LANES_P2P = 64, COLL_LANES_GROUP = 240 };
 enum { COLL_CALL_RUNS = 32 };
 
 /* A user operation or a premultiplied sum. */
@@ -82,6 +82,7 @@ struct coll_fastpath {
 	struct coll_record record; /* without the sequence number */
 	struct coll_job job;       /* without buffers and sequence number */
 };
+struct coll_group_barrier;
 enum { COLL_FASTPATH_ROOTS = 16, COLL_FASTPATH_PLACES = 24 };
 
 /* Channels to one rank: [direction][lane][window], opened on first use. */
@@ -192,6 +193,17 @@ struct coll_comm {
 	struct coll_pair_counts pair_counts;
 	struct coll_blocked_box blocked;
 	struct coll_recorder recorder;
+	/* How often each set of members and tag was made a group of this communicator: see comm/group.c. */
+	struct coll_group_counts {
+		struct coll_group_count {
+			uint64_t key; /* 0: free */
+			uint64_t made;
+		} *at;
+		size_t room, used; /* room: a power of two */
+	} groups;
+	/* Of a group of more than one rank: what runs its first call and its last, else NULL; see comm/group_barrier.c. */
+	struct coll_group_barrier *group_barrier;
+	const struct coll_intra_op *group_op;
 	/* State for destroy, allocated at creation so that destroy needs no memory: see closing.c. */
 	struct coll_closing *end;
 

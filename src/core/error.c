@@ -127,3 +127,9 @@ coll_status coll_comm_refuse(struct coll_comm *comm, const char *kind, coll_stat
 	coll_log(&comm->ctx->logger, COLL_LOG_INFO, "%s refused: %s%s", kind, m.text, m.tag);
 	return status;
 }
+
+void coll_comm_refused_for(struct coll_comm *comm, int culprit)
+{
+	comm->refused.error.rank = culprit;
+	snprintf(comm->refusal.host, sizeof(comm->refusal.host), "%s", coll_comm_peer_info(comm, culprit)->host_name);
+}

@@ -16,4 +16,7 @@ coll_status coll_comm_fail(struct coll_comm *comm, coll_status status, int culpr
 coll_status coll_comm_refuse(struct coll_comm *comm, const char *kind, coll_status status, const char *format, ...)
         __attribute__((format(printf, 4, 5)));
 
+/* The call that was refused last failed because of this rank: coll_last_error() names it. */
+void coll_comm_refused_for(struct coll_comm *comm, int culprit);
+
 #endif

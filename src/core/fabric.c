@@ -10,31 +10,40 @@
 #include "base/limits.h"
 #include "core/comm.h"
 
+coll_status coll_comm_channel_open(struct coll_comm *comm, int process, struct coll_comm_lane lane,
+                                   enum coll_direction dir, struct coll_opened_transport **opened, void **channel)
+{
+	const struct coll_channel_key key = {
+	        .comm = comm->id, .epoch = comm->epoch, .lane = lane.number, .window = lane.window};
+	void *link;
+	const coll_status st = coll_context_link(comm->ctx, process, opened, &link, &comm->box);
+
+	if (st != COLL_OK && st != COLL_AGAIN)
+		return st;
+	return (*opened)->table.channel_open(link, &key, dir, lane.slot_bytes, lane.slots, channel);
+}
+
 static coll_status open_endpoint(struct coll_comm_fabric *f, int peer, uint32_t lane, uint32_t window,
                                  enum coll_direction dir, struct coll_endpoint **endpoint)
 {
 	struct coll_comm *comm = f->comm;
-	struct coll_channel_key key = {.comm = comm->id,
-	                               .epoch = comm->epoch,
-	                               .lane = (uint16_t)(f->lane_base + lane),
-	                               .window = (uint16_t)window};
-	struct coll_endpoint *e;
+	const struct coll_comm_lane which = {.number = (uint16_t)(f->lane_base + lane),
+	                                     .window = (uint16_t)window,
+	                                     .slot_bytes = comm->slot_bytes,
+	                                     .slots = comm->slots};
 	struct coll_opened_transport *opened;
-	void *link;
-	coll_status st = coll_context_link(comm->ctx, coll_comm_process(comm, peer), &opened, &link, &comm->box);
+	struct coll_endpoint *e = malloc(sizeof(*e));
+	coll_status st;
 
-	if (st != COLL_OK && st != COLL_AGAIN)
-		return st;
-	e = malloc(sizeof(*e));
 	if (!e)
 		return COLL_ERR_MEMORY;
-	e->transport = &opened->table;
-	e->slot_policy = opened->caps.mapped ? &f->peers[peer]->slot_policy : NULL;
-	st = opened->table.channel_open(link, &key, dir, comm->slot_bytes, comm->slots, &e->channel);
+	st = coll_comm_channel_open(comm, coll_comm_process(comm, peer), which, dir, &opened, &e->channel);
 	if (st != COLL_OK) {
 		free(e);
 		return st;
 	}
+	e->transport = &opened->table;
+	e->slot_policy = opened->caps.mapped ? &f->peers[peer]->slot_policy : NULL;
 	*endpoint = e;
 	return COLL_OK;
 }

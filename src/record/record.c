@@ -54,7 +54,7 @@ bool coll_record_read(const struct coll_record_box *box, struct coll_record *r)
 }
 
 static const char *const call_names[] = {"comm_split", "comm_duplicate", "comm_create_from_ranks", "comm_destroy",
-                                         "comm_create"};
+                                         "comm_create", "comm_create_group"};
 static_assert(sizeof(call_names) / sizeof(call_names[0]) == COLL_RECORD_KIND_END - COLL_RECORD_SPLIT,
               "a name for every kind");
 

@@ -27,6 +27,7 @@ enum coll_record_kind {
 	COLL_RECORD_FROM_RANKS,
 	COLL_RECORD_DESTROY, /* in the last barrier */
 	COLL_RECORD_CREATE,  /* ranks exchange what their hosts are made of */
+	COLL_RECORD_GROUP,   /* the members of a group wait for each other: the first call on it */
 	COLL_RECORD_KIND_END
 };
 

@@ -114,6 +114,10 @@ static coll_status choose(struct coll_comm *comm, const struct coll_call *c, boo
 	m->scratch_bytes = coll_run_scratch_bytes(m->plan, m->tile, m->elem_bytes, m->windows);
 	/* Intranode where that is possible and no plan is asked for; the plan is there in case the ranks
 	 * find that they cannot share memory. */
+	if (comm->group_op && (c->record_kind == COLL_RECORD_GROUP || c->record_kind == COLL_RECORD_DESTROY)) {
+		m->intra = comm->group_op;
+		return COLL_OK;
+	}
 	if (choice->forced)
 		return COLL_OK;
 	m->intra = coll_select_intra_find(comm, c, m->elem_bytes);
@@ -191,7 +195,7 @@ static struct chain chain(const struct coll_comm *comm, const struct coll_call *
 	struct chain chain = {""};
 	struct coll_ways_facts facts;
 
-	if (m->intra) {
+	if (m->intra && m->intra != comm->group_op) {
 		facts = coll_ways_facts_of(comm->intra, c->kind, c->count, m->elem_bytes);
 		coll_explain_ways(&facts, coll_way_name(m->way), chain.text, sizeof(chain.text));
 	} else {

@@ -98,3 +98,23 @@ bool coll_wait_chain_describe(struct coll_comm *comm, const struct coll_record *
 		add(text, ", which is ");
 	}
 }
+
+int coll_wait_chain_end(struct coll_comm *comm, const struct coll_record *mine, int peer, bool impatient,
+                        struct coll_record *record)
+{
+	int chain[LINKS_MAX] = {peer}, n = 1, next;
+	struct coll_record r;
+
+	if (!heard(comm, peer, record))
+		return peer;
+	while ((next = waits_for(comm, record)) >= 0 && next != comm->rank && n < LINKS_MAX) {
+		if (member(chain, n, next))
+			return peer;
+		ask(comm, mine, next);
+		if (!heard(comm, next, &r))
+			return impatient ? chain[n - 1] : -1;
+		chain[n++] = next;
+		*record = r;
+	}
+	return chain[n - 1];
+}

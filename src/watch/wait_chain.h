@@ -18,4 +18,10 @@ enum { COLL_CHAIN_TEXT = 640 };
 bool coll_wait_chain_describe(struct coll_comm *comm, const struct coll_record *mine, int peer, bool impatient,
                               char text[COLL_CHAIN_TEXT]);
 
+/* The rank at the end of the chain that begins with peer: it is not in a call, or waits for no other rank. Peer itself
+ * if the chain is a cycle. *record: what it last said. -1: a rank of the chain has not answered yet; impatient: then
+ * the last one that has. */
+int coll_wait_chain_end(struct coll_comm *comm, const struct coll_record *mine, int peer, bool impatient,
+                        struct coll_record *record);
+
 #endif

@@ -114,3 +114,47 @@ TEST(wait_chain, a_long_chain_ends_within_its_text)
 	CHECK(strlen(text) < COLL_CHAIN_TEXT);
 	CHECK(fake_control.asked[8] == 1 && fake_control.asked[9] == 0, "eight links");
 }
+
+/* The rank at the end, as rank 0 sees it that waits for rank 1. */
+static int end_of_chain(bool impatient, struct coll_record *record)
+{
+	const struct coll_record mine = fake_record_of(FAKE_COMM_ID, KIND, 5, 0);
+
+	return coll_wait_chain_end(comm, &mine, 1, impatient, record);
+}
+
+TEST(wait_chain, the_end_is_the_rank_that_waits_for_nobody)
+{
+	struct coll_record record;
+
+	setup();
+	says(1, 5, 2);
+	says(2, 5, 3);
+	says(3, 2, -1);
+	CHECK(end_of_chain(false, &record) == 3);
+	CHECK(record.sequence == 2);
+	says(3, 5, 0);
+	CHECK(end_of_chain(false, &record) == 3, "it waits for this rank");
+}
+
+TEST(wait_chain, an_end_that_has_not_answered_is_waited_for_unless_impatient)
+{
+	struct coll_record record;
+
+	setup();
+	says(1, 5, 2);
+	CHECK(end_of_chain(false, &record) == -1);
+	CHECK(fake_control.asked[2] == 1);
+	CHECK(end_of_chain(true, &record) == 1);
+}
+
+TEST(wait_chain, a_circle_has_no_end)
+{
+	struct coll_record record;
+
+	setup();
+	says(1, 5, 2);
+	says(2, 5, 3);
+	says(3, 5, 2);
+	CHECK(end_of_chain(false, &record) == 1);
+}

@@ -294,12 +294,32 @@ static bool differ(struct coll_comm *comm, const struct coll_wait *w, struct col
 	return true;
 }
 
+/* The rank waited for is in the call, but waits for another one: that other one is late, or whom it waits for. Its name
+ * and what it does; false: not known yet. */
+static bool follow(struct coll_comm *comm, const struct coll_wait *w, int *peer, uint64_t stalled, bool *behind,
+                   char *doing, size_t len_bytes)
+{
+	const uint64_t limit = (uint64_t)comm->arrival_timeout_ms * COLL_NS_PER_MS + COLL_DELAY_NS(CHAIN);
+	struct coll_record r;
+	const int last = coll_wait_chain_end(comm, w->record, *peer, stalled > limit, &r);
+
+	if (last < 0)
+		return false;
+	if (last != *peer) {
+		*behind = r.comm != comm->id || !r.active || r.sequence < w->record->sequence;
+		coll_record_describe(&r, doing, len_bytes);
+		*peer = last;
+	}
+	return true;
+}
+
 /* Alive, and not here for too long? */
 static coll_status assess_lateness(struct coll_comm *comm, const struct coll_wait *w, struct coll_wait_timer *p,
                                    int peer, const struct coll_answer *a, bool behind, uint64_t stalled)
 {
-	const bool abroad = a && p->blocking && a->wait == p->since_ns && a->abroad.active;
+	bool abroad = a && p->blocking && a->wait == p->since_ns && a->abroad.active;
 	char text[400], doing[128] = "no call yet", there[100] = "";
+	const int first = peer;
 
 	if (abroad)
 		warn_abroad(comm, w->record, p, peer, &a->abroad, stalled);
@@ -308,6 +328,9 @@ static coll_status assess_lateness(struct coll_comm *comm, const struct coll_wai
 		return COLL_OK;
 	if (a)
 		coll_record_describe(&a->record, doing, sizeof(doing));
+	if (!follow(comm, w, &peer, stalled, &behind, doing, sizeof(doing)))
+		return COLL_OK;
+	abroad = abroad && peer == first;
 	if (abroad)
 		coll_record_describe(&a->abroad, there, sizeof(there));
 	snprintf(text, sizeof(text), "[COLL-2301] %s on host %s is late: alive but %s %s%s%s",

@@ -238,6 +238,31 @@ TEST(watchdog, a_rank_in_the_call_that_waits_for_another_is_late)
 	CHECK(comm->failed == COLL_ERR_PEER_LATE && says("alive but still in kind 0 number 9"), "%s", fake_core.cause);
 }
 
+/* Who keeps that one waiting is late, not the rank that waits in the call as this one does. */
+TEST(watchdog, the_rank_at_the_end_of_the_chain_is_late)
+{
+	setup();
+	peer_in(NUMBER, true, 3);
+	fake_watch.chain_end = 3;
+	fake_watch.at_the_end = fake_record_of(FAKE_COMM_ID, COLL_KIND_BARRIER, NUMBER - 2, 0);
+	CHECK(verdict_ms(true) > LATE_MS);
+	CHECK(comm->failed == COLL_ERR_PEER_LATE && fake_core.culprit == 3, "rank %d", fake_core.culprit);
+	CHECK(says("[COLL-2301] rank 3 on host host3 is late: alive but last seen after kind 9 number 7"), "%s",
+	      fake_core.cause);
+}
+
+TEST(watchdog, a_chain_that_is_not_heard_to_its_end_delays_the_verdict)
+{
+	int ms;
+
+	setup();
+	peer_in(NUMBER, true, 3);
+	fake_watch.chain_waits = true;
+	ms = verdict_ms(true);
+	CHECK(ms > LATE_MS + 3000 && ms <= LATE_MS + 3000 + 3 * LOOK_MS, "%d ms", ms);
+	CHECK(comm->failed == COLL_ERR_PEER_LATE && fake_core.culprit == PEER);
+}
+
 TEST(watchdog, no_frame_of_a_message_is_lost_by_its_number)
 {
 	setup();

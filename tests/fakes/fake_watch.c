@@ -148,6 +148,15 @@ WEAK bool coll_wait_chain_describe(struct coll_comm *comm, const struct coll_rec
 	return impatient || !fake_watch.chain_waits;
 }
 
+WEAK int coll_wait_chain_end(struct coll_comm *comm, const struct coll_record *mine, int peer, bool impatient,
+                             struct coll_record *record)
+{
+	if (fake_watch.chain_waits && !impatient)
+		return -1;
+	*record = fake_watch.at_the_end;
+	return fake_watch.chain_end ? fake_watch.chain_end : peer;
+}
+
 /* ---- pair_counts.c ---- */
 
 WEAK void coll_pair_counts_note(struct coll_pair_counts *t, const struct coll_call *call, uint64_t number, int rank,

@@ -22,6 +22,8 @@ extern struct fake_watch {
 	struct coll_deadlock circle;
 	bool lags;        /* coll_comm_caught_up() says so once */
 	bool chain_waits; /* the chain has not been heard to its end */
+	int chain_end;    /* the rank there; 0: the first */
+	struct coll_record at_the_end;
 	int shown, hidden, chains, noted;
 	/* Of coll_wait_fail(). */
 	coll_status status;

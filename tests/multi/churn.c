@@ -130,6 +130,8 @@ static void one_round(coll_comm *world, coll_comm **alive, struct coll_rng *rng,
 		parent = alive[(at + 1) % ALIVE];
 	if (kind == 0)
 		st = coll_comm_split(parent, key ? 0 : rank % 2, -rank, &child);
+	else if (kind == 1 && how % 2)
+		st = coll_comm_rank(parent) < 2 ? coll_comm_create_group(parent, list, 2, 0, &child) : COLL_OK;
 	else if (kind == 1)
 		st = coll_comm_create_from_ranks(parent, list, 2, &child);
 	else

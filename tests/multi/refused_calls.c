@@ -83,18 +83,21 @@ out:
 
 coll_status act_children(struct rank *r)
 {
-	coll_comm *child[3] = {NULL, NULL, NULL};
+	enum { CHILDREN = 5 };
+	coll_comm *child[CHILDREN] = {NULL};
 	int x = 1;
 	coll_status st;
 
 	TRY(r->comm, coll_comm_split(r->comm, 3, -r->rank, &child[0]));
 	TRY(r->comm, coll_comm_duplicate(r->comm, &child[1]));
 	TRY(r->comm, coll_comm_create_from_ranks(r->comm, (int[]){1, 0}, 2, &child[2]));
-	for (int i = 0; i < 3; i++)
+	TRY(r->comm, coll_comm_create_group(r->comm, (int[]){0, 1}, 2, 7, &child[3]));
+	TRY(r->comm, coll_comm_create_group(r->comm, (int[]){1, 0}, 2, 7, &child[4]));
+	for (int i = 0; i < CHILDREN; i++)
 		TRY(child[i], coll_all_reduce(&x, &x, 1, COLL_I32, COLL_SUM, child[i], NULL));
 out:
 	refused_disarm(r); /* ends: see below */
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; i < CHILDREN; i++) {
 		if (st != COLL_OK && child[i] && r->k > 0)
 			coll_comm_abort(child[i], "a test");
 		coll_comm_destroy(&child[i]);

@@ -13,7 +13,7 @@
 
 enum phase { START, CREATE, CONNECT, ALL_REDUCE, ALL_TO_ALL, PAIRS, STREAMS, SPLIT, DESTROY, PHASES };
 enum { SEATS = 8, COUNT_MAX = 150000 };
-enum { REDUCES = 12, EXCHANGES = 6, CHAINS = 3, STREAM_CALLS = 4, SPLIT_CALLS = 5 };
+enum { REDUCES = 12, EXCHANGES = 6, CHAINS = 3, STREAM_CALLS = 4, SPLIT_CALLS = 6 };
 
 /* soak.py reads this by offset. */
 struct seat {
@@ -97,6 +97,7 @@ struct family {
 	struct crowd twin;   /* all ranks once more: until the end of the round */
 	struct crowd halves; /* even and odd ranks, in reverse order */
 	struct crowd some;   /* a few, from a list */
+	struct crowd team;   /* two or more that made it alone */
 };
 /* Call number call of the phase SPLIT. */
 coll_status split_once(const struct crowd *world, struct family *f, int round, int call);

@@ -40,6 +40,35 @@ static int some_of(const struct crowd *world, int round, int *ranks)
 	return n;
 }
 
+/* Two at least, in a seeded order. Equal on all ranks; the others do not take part. */
+static int team_of(const struct crowd *world, int round, int *ranks)
+{
+	const uint64_t r = mix(seed ^ mix((uint64_t)round ^ 0x7ea3));
+	const int n = 2 + (int)(r % (uint64_t)(world->size - 1)), first = (int)(r >> 8 & 7);
+
+	for (int i = 0; i < n; i++)
+		ranks[i] = (first + (r & 1 << 20 ? i : n - 1 - i)) % world->size;
+	return n;
+}
+
+static coll_status make_team(const struct crowd *world, struct family *f, int round)
+{
+	int ranks[SEATS], n = team_of(world, round, ranks);
+	coll_comm *made = NULL;
+	bool member = false;
+	coll_status st;
+
+	for (int i = 0; i < n; i++)
+		member = member || ranks[i] == world->rank;
+	if (!member)
+		return COLL_OK;
+	st = coll_comm_create_group(world->comm, ranks, n, (uint64_t)round % 3, &made);
+	if (st != COLL_OK)
+		return failed_on(world, st);
+	enlist(&f->team, world, ranks, n, made);
+	return round % 2 ? COLL_OK : reduce_once(&f->team, round, SPLIT, 3, NULL);
+}
+
 /* Calls on all three and on the parent, together. */
 static coll_status use_all(const struct crowd *world, struct family *f, int round)
 {
@@ -100,7 +129,8 @@ coll_status split_once(const struct crowd *world, struct family *f, int round, i
 			return failed_on(world, st);
 		enlist(&f->some, world, ranks, n, made);
 		return made ? reduce_once(&f->some, round, SPLIT, 2, NULL) : COLL_OK;
-	case 3: return use_all(world, f, round);
+	case 3: return make_team(world, f, round);
+	case 4: return use_all(world, f, round);
 	default: /* one goes while the others stay in use */
 		st = coll_comm_destroy(&f->halves.comm);
 		if (st != COLL_OK) {
@@ -123,9 +153,9 @@ static bool has(const struct crowd *c, int job_rank)
  * a death the library tells every communicator that has the dead in it. */
 static void abort_others(struct crowd *world, struct family *f)
 {
-	struct crowd *const all[] = {world, &f->twin, &f->halves, &f->some};
+	struct crowd *const all[] = {world, &f->twin, &f->halves, &f->some, &f->team};
 
-	for (int i = 0; i < 4; i++)
+	for (int i = 0; i < 5; i++)
 		if (all[i]->comm && (seat->status != COLL_ERR_PEER_DEAD || !has(all[i], seat->culprit)))
 			coll_comm_abort(all[i]->comm, seat->message);
 }
@@ -133,20 +163,20 @@ static void abort_others(struct crowd *world, struct family *f)
 /* The last one has the ranks of the job, so what it tells of others is in those too. */
 coll_status part(struct crowd *world, struct family *f, int round)
 {
-	struct crowd *order[] = {&f->some, &f->halves, &f->twin, world};
+	struct crowd *order[] = {&f->some, &f->halves, &f->team, &f->twin, world};
 	coll_status result = COLL_OK;
 
 	if (atomic_load(&seat->state))
 		abort_others(world, f);
 	if ((round + my_rank) % 2) {
-		order[2] = world;
-		order[3] = &f->twin;
+		order[3] = world;
+		order[4] = &f->twin;
 	}
 	if (my_rank % 3 == 1) {
 		order[0] = &f->halves;
 		order[1] = &f->some;
 	}
-	for (int i = 0; i < 4; i++) {
+	for (int i = 0; i < 5; i++) {
 		const coll_status st = coll_comm_destroy(&order[i]->comm);
 
 		if (st == COLL_OK)

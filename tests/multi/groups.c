@@ -1,0 +1,644 @@
+/*
+ * Groups: communicators that their members make alone. Four forked ranks on one host or on several emulated ones: two
+ * hundred groups and what they cost, overlapping ones, equal members with different tags, lists that differ, calls of
+ * the parent meanwhile, a member that never comes, one that dies while they are made.
+ *
+ * usage: groups shm|tcp|mixed [PART-OF-A-TEST'S-NAME [TIMES [SEED]]]
+ */
+#define PLAIN_OWN_MAIN
+#include <malloc.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "coll/coll.h"
+#include "core/comm.h"
+#include "holdings.h"
+#include "meeting.h"
+#include "plain.h"
+#include "starved.h"
+
+enum { RANKS = 4, MANY = 200, GRACE_MS = 2000, GROUP_BYTES_MAX = 64 << 10 };
+
+/* Sanitizers keep books of their own. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { BYTES_COUNT = 0 };
+#else
+enum { BYTES_COUNT = 1 };
+#endif
+
+struct shared {
+	atomic_int failures, turn, told;
+	atomic_int rounds[RANKS];
+	_Atomic uint64_t killed_ns, starved_ns;
+	struct {
+		coll_status status;
+		int culprit;
+		uint64_t ns;
+		char message[600];
+	} result[RANKS];
+	_Atomic long kept_bytes[RANKS];
+	_Atomic uint64_t median_ns[RANKS];
+	struct meeting meeting;
+};
+
+static struct shared *shared;
+static const char *transport, *arrival = "60000";
+static int times = 6;
+static uint64_t seed = 71;
+
+/* In a rank: a check that failed. */
+#define MUST(cond, ...)                                             \
+	do {                                                        \
+		if (!(cond)) {                                      \
+			atomic_fetch_add(&shared->failures, 1);     \
+			printf("     %s:%d: ", __FILE__, __LINE__); \
+			printf(__VA_ARGS__);                        \
+			printf("\n");                               \
+			fflush(stdout);                             \
+		}                                                   \
+	} while (0)
+
+static coll_comm *create(int rank)
+{
+	const bool mixed = strcmp(transport, "mixed") == 0;
+	char transports[64], host[64], limit[64];
+	const char *settings[] = {transports, "COLL_DEBUG=error", limit, mixed ? host : NULL, NULL};
+
+	snprintf(transports, sizeof(transports), "COLL_TRANSPORTS=%s", mixed ? "shm,tcp" : transport);
+	snprintf(host, sizeof(host), "COLL_HOST_ID=groups-%d", rank / 2);
+	snprintf(limit, sizeof(limit), "COLL_ARRIVAL_TIMEOUT_MS=%s", arrival);
+	return meeting_world(&shared->meeting, rank, RANKS, settings);
+}
+
+/* Who is in it in which order, and that its sums are right. ranks: of the job. */
+static coll_status use(coll_comm *comm, const int *ranks, int n, int rank, size_t count)
+{
+	int32_t x[1000], mine = rank, all[RANKS], sum = 0;
+	coll_status st = coll_all_gather(&mine, all, 1, COLL_I32, comm, NULL);
+
+	MUST(coll_comm_size(comm) == n && ranks[coll_comm_rank(comm)] == rank, "rank %d of %d", coll_comm_rank(comm),
+	     coll_comm_size(comm));
+	for (int i = 0; i < n && st == COLL_OK; i++) {
+		MUST(all[i] == ranks[i], "rank %d is %d, not %d", i, all[i], ranks[i]);
+		sum += ranks[i] + 1;
+	}
+	for (size_t i = 0; i < count; i++)
+		x[i] = rank + 1;
+	if (st == COLL_OK)
+		st = coll_all_reduce(x, x, count, COLL_I32, COLL_SUM, comm, NULL);
+	for (size_t i = 0; i < count && st == COLL_OK; i++)
+		MUST(x[i] == sum, "a sum is %d, not %d", x[i], sum);
+	return st;
+}
+
+static bool in_list(const int *ranks, int n, int rank)
+{
+	for (int i = 0; i < n; i++)
+		if (ranks[i] == rank)
+			return true;
+	return false;
+}
+
+/* A group that must come into being, or NULL on a rank that is not in it and makes no call. */
+static coll_comm *group(coll_comm *parent, const int *ranks, int n, uint64_t tag)
+{
+	coll_comm *child = NULL;
+
+	if (in_list(ranks, n, coll_comm_rank(parent)))
+		MUST(coll_comm_create_group(parent, ranks, n, tag, &child) == COLL_OK, "tag %llu: %s",
+		     (unsigned long long)tag, coll_last_error(parent)->message);
+	return child;
+}
+
+static void expect_use(coll_comm *comm, const int *ranks, int n, int rank, size_t count)
+{
+	if (comm)
+		MUST(use(comm, ranks, n, rank, count) == COLL_OK, "%s", coll_last_error(comm)->message);
+}
+
+/* ---- Ranks ---- */
+
+static void leave(coll_comm **world)
+{
+	coll_comm_destroy(world);
+	fflush(stdout);
+	_exit(0);
+}
+
+static void reap(const pid_t *pids, int killed)
+{
+	const uint64_t begun = coll_clock_ns();
+	bool gone[RANKS] = {false};
+
+	for (int left = RANKS; left > 0;) {
+		const bool hang = coll_clock_ns() - begun > (uint64_t)120 * 1000000000;
+
+		CHECK(!hang, "ranks hang");
+		for (int r = 0; r < RANKS; r++) {
+			int status;
+
+			if (hang && !gone[r])
+				kill(pids[r], SIGKILL);
+			if (gone[r] || waitpid(pids[r], &status, hang ? 0 : WNOHANG) != pids[r])
+				continue;
+			gone[r] = true;
+			left--;
+			CHECK(hang || (r == killed ? WIFSIGNALED(status) : status == 0), "rank %d: status %x", r,
+			      status);
+		}
+		usleep(1000);
+	}
+	CHECK(atomic_load(&shared->failures) == 0);
+}
+
+static void run(void (*body)(const void *arg, int rank), const void *arg)
+{
+	pid_t pids[RANKS];
+
+	meeting_start(pids, RANKS, shared, sizeof(*shared), body, arg);
+	reap(pids, -1);
+}
+
+/* ---- Every size, overlapping, nested ---- */
+
+static const int lists[][RANKS] = {{0, 1}, {1, 2}, {2, 3}, {3, 0}, {2, 0, 1}, {3, 1, 2}, {3, 2, 1, 0}, {0, 1, 2, 3}};
+static const int lengths[] = {2, 2, 2, 2, 3, 3, 4, 4};
+enum { LISTS = sizeof(lengths) / sizeof(lengths[0]) };
+
+static void overlapping_rank(const void *arg, int rank)
+{
+	coll_comm *world = create(rank), *made[LISTS], *alone, *inner;
+	const int reversed[] = {1, 0};
+
+	for (int i = 0; i < LISTS; i++)
+		made[i] = group(world, lists[i], lengths[i], 5);
+	for (int round = 0; round < 5; round++)
+		for (int i = 0; i < LISTS; i++)
+			expect_use(made[i], lists[i], lengths[i], rank, 1 + 100 * (size_t)round);
+	alone = group(world, &rank, 1, 0);
+	expect_use(alone, &rank, 1, rank, 10);
+	/* Of a group; its ranks are those of the group. */
+	if (made[1]) {
+		const int ranks[] = {2, 1};
+
+		inner = group(made[1], reversed, 2, 0);
+		expect_use(inner, ranks, 2, rank, 10);
+		coll_comm_destroy(&inner);
+	}
+	coll_comm_destroy(&alone);
+	/* In an order of this rank's own, the parent among them. */
+	for (int i = 0; i < LISTS; i++) {
+		if (i == rank)
+			coll_comm_destroy(&world);
+		coll_comm_destroy(&made[rank % 2 ? i : LISTS - 1 - i]);
+	}
+	leave(&world);
+}
+
+static void overlapping_groups_of_every_size(void)
+{
+	run(overlapping_rank, NULL);
+}
+
+/* ---- Tags ---- */
+
+static void tags_rank(const void *arg, int rank)
+{
+	const int all[] = {0, 1, 2, 3}, pair[] = {1, 3};
+	coll_comm *world = create(rank), *made[3 * RANKS] = {NULL};
+	uint64_t ids[3 * RANKS];
+
+	/* Equal members, one tag again and again, and others: each is a communicator of its own. */
+	for (int i = 0; i < 3 * RANKS; i++) {
+		made[i] = group(world, all, RANKS, (uint64_t)(i % 3) << 40);
+		ids[i] = made[i] ? made[i]->id : 0;
+		for (int k = 0; k < i; k++)
+			MUST(ids[k] != ids[i], "%d and %d have one id", k, i);
+		coll_comm_destroy(&made[i % 2 ? i : i / 2]);
+	}
+	for (int i = 0; i < 3 * RANKS; i++) {
+		expect_use(made[i], all, RANKS, rank, 20);
+		coll_comm_destroy(&made[i]);
+	}
+	/* The same number of calls of the parent on all ranks, but some made groups meanwhile. */
+	for (int i = 0; i < 10; i++) {
+		made[0] = group(world, pair, 2, 1);
+		expect_use(made[0], pair, 2, rank, 3);
+		coll_comm_destroy(&made[0]);
+		expect_use(world, all, RANKS, rank, 3);
+	}
+	leave(&world);
+}
+
+static void equal_members_with_equal_and_other_tags(void)
+{
+	run(tags_rank, NULL);
+}
+
+/* ---- The parent meanwhile ---- */
+
+/* Ranks 2 and 3 wait in a call of the parent that 0 and 1 make only after their group; those have asynchronous calls of
+ * the parent in flight. */
+static void busy_rank(const void *arg, int rank)
+{
+	const int pair[] = {1, 0}, all[] = {0, 1, 2, 3};
+	coll_comm *world = create(rank), *child = NULL;
+	coll_stream *stream = NULL;
+	int32_t x[200], y[200];
+
+	for (int i = 0; i < 200; i++)
+		x[i] = rank;
+	for (int round = 0; round < times; round++) {
+		if (rank < 2) {
+			MUST(coll_stream_create(&stream, world) == COLL_OK, "stream");
+			MUST(coll_all_reduce(x, y, 200, COLL_I32, COLL_SUM, world, stream) == COLL_OK, "%s",
+			     coll_last_error(world)->message);
+			child = group(world, pair, 2, 0);
+			expect_use(child, pair, 2, rank, 50);
+			atomic_fetch_add(&shared->turn, 1);
+			MUST(coll_stream_destroy(&stream) == COLL_OK, "%s", coll_last_error(world)->message);
+			MUST(y[199] == 6, "%d", y[199]);
+		} else {
+			/* In every other round they come only when the group was made and used. */
+			while (round % 2 && atomic_load(&shared->turn) < 2 * (round + 1))
+				usleep(100);
+			MUST(coll_all_reduce(x, y, 200, COLL_I32, COLL_SUM, world, NULL) == COLL_OK, "%s",
+			     coll_last_error(world)->message);
+		}
+		coll_comm_destroy(&child);
+		expect_use(world, all, RANKS, rank, 10);
+	}
+	leave(&world);
+}
+
+static void others_call_the_parent_meanwhile(void)
+{
+	run(busy_rank, NULL);
+}
+
+/* ---- Refusals ---- */
+
+static void expect_refusal(coll_comm *world, const int *ranks, int n, const char *text)
+{
+	coll_comm *child = world;
+	const coll_status st = coll_comm_create_group(world, ranks, n, 0, &child);
+
+	MUST(st == COLL_ERR_ARGUMENT && child == world, "status %d", st);
+	MUST(strstr(coll_last_error(world)->message, text), "no '%s' in: %s", text, coll_last_error(world)->message);
+}
+
+static void refused_rank(const void *arg, int rank)
+{
+	const int all[] = {0, 1, 2, 3}, far[] = {0, 1, 2, 4, 3}, twice[] = {0, 1, 2, 3, 3}, others[] = {1, 2, 3, 0};
+	const int differ[] = {0, 1, 3, 2};
+	coll_comm *world = create(rank), *child = NULL;
+
+	/* On this rank alone: nobody waits for it. */
+	expect_refusal(world, all, 0, "impossible length");
+	expect_refusal(world, all, 5, "impossible length");
+	expect_refusal(world, NULL, 2, "is NULL");
+	expect_refusal(world, far + 1, 4, rank == 0 ? "does not" : "does not exist");
+	expect_refusal(world, twice + 1, 4, rank == 0 ? "does not have this rank" : "has rank 3 twice");
+	expect_refusal(world, others + (rank == 1) + 2 * (rank == 2), rank == 0 ? 3 : 1, "does not have this rank");
+	MUST(coll_comm_create_group(NULL, all, 4, 0, &child) == COLL_ERR_ARGUMENT, "parent");
+	MUST(coll_comm_create_group(world, all, 4, 0, NULL) == COLL_ERR_ARGUMENT, "child");
+	MUST(coll_group_begin() == COLL_OK, "group");
+	expect_refusal(world, all, 4, "not inside a group");
+	MUST(coll_group_end() == COLL_OK, "group");
+	/* On all of them. */
+	for (int i = 0; i < 3; i++)
+		expect_refusal(world, rank == 2 ? differ : all, RANKS, "lists differ: ranks ");
+	MUST(strstr(coll_last_error(world)->message, "ranks 2 and 0 ") ||
+	             strstr(coll_last_error(world)->message, "ranks 0 and 2 "),
+	     "%s", coll_last_error(world)->message);
+	/* Nothing is lost by it. */
+	child = group(world, all, RANKS, 0);
+	expect_use(child, all, RANKS, rank, 10);
+	expect_use(world, all, RANKS, rank, 10);
+	coll_comm_destroy(&child);
+	leave(&world);
+}
+
+static void lists_that_are_refused(void)
+{
+	run(refused_rank, NULL);
+}
+
+/* ---- A member that never comes ---- */
+
+static void absent_rank(const void *arg, int rank)
+{
+	const int absent = *(const int *)arg, all[] = {2, 3, 0, 1}, others[] = {0, 1, 2, 3};
+	coll_comm *world = create(rank), *child = NULL;
+	int some[RANKS], n = 0;
+	coll_status st;
+
+	for (int r = 0; r < RANKS; r++)
+		if (r != absent)
+			some[n++] = r;
+	if (rank != absent) {
+		st = coll_comm_create_group(world, all, RANKS, 9, &child);
+		MUST(st == COLL_ERR_PEER_LATE && !child && coll_last_error(world)->rank == absent,
+		     "rank %d: %d, rank %d, not %d: %s", rank, st, coll_last_error(world)->rank, absent,
+		     coll_last_error(world)->message);
+		MUST(strstr(coll_last_error(world)->message, "comm_create_group"), "%s",
+		     coll_last_error(world)->message);
+		atomic_fetch_add(&shared->told, 1);
+	}
+	/* The absent one comes when all have given up: it gets their reason. */
+	while (atomic_load(&shared->told) < RANKS - 1)
+		usleep(1000);
+	if (rank == absent) {
+		st = coll_comm_create_group(world, all, RANKS, 9, &child);
+		MUST(st == COLL_ERR_PEER_LATE && !child, "%d: %s", st, coll_last_error(world)->message);
+	}
+	/* The parent stands, and so do other groups and a further one of these. */
+	child = group(world, some, n, 9);
+	expect_use(child, some, n, rank, 10);
+	coll_comm_destroy(&child);
+	child = group(world, all, RANKS, 9);
+	expect_use(child, all, RANKS, rank, 10);
+	coll_comm_destroy(&child);
+	expect_use(world, others, RANKS, rank, 10);
+	leave(&world);
+}
+
+static void a_member_that_never_comes_is_named(void)
+{
+	arrival = "1200";
+	for (int absent = 0; absent < RANKS; absent++)
+		run(absent_rank, &absent);
+	arrival = "60000";
+}
+
+/* Equal members, different tags, in different orders: each waits for the other, and both are told. */
+static void crossed_rank(const void *arg, int rank)
+{
+	const int pair[] = {0, 1}, all[] = {0, 1, 2, 3};
+	coll_comm *world = create(rank), *child = NULL;
+	coll_status st;
+
+	if (rank < 2) {
+		st = coll_comm_create_group(world, pair, 2, (uint64_t)rank, &child);
+		MUST(st == COLL_ERR_PEER_LATE && coll_last_error(world)->rank == !rank, "%d: %s", st,
+		     coll_last_error(world)->message);
+		atomic_fetch_add(&shared->told, 1);
+	}
+	while (atomic_load(&shared->told) < 2)
+		usleep(1000);
+	expect_use(world, all, RANKS, rank, 10);
+	leave(&world);
+}
+
+static void tags_in_different_orders_end_by_name(void)
+{
+	arrival = "1200";
+	run(crossed_rank, NULL);
+	arrival = "60000";
+}
+
+/* A member aborts the parent instead of coming: the others, who wait in the child, get its reason. */
+static void aborted_rank(const void *arg, int rank)
+{
+	const int all[] = {0, 1, 2, 3};
+	coll_comm *world = create(rank), *child = NULL;
+	coll_status st;
+
+	if (rank == 3) {
+		while (atomic_load(&shared->turn) < RANKS - 1)
+			usleep(100);
+		usleep(20000); /* before and after they wait: both are right */
+		coll_comm_abort(world, "no group today");
+	} else {
+		atomic_fetch_add(&shared->turn, 1);
+		st = coll_comm_create_group(world, all, RANKS, 0, &child);
+		MUST(st == COLL_ERR_ABORTED && !child && coll_last_error(world)->rank == 3 &&
+		             strstr(coll_last_error(world)->message, "no group today"),
+		     "%d: %s", st, coll_last_error(world)->message);
+	}
+	leave(&world);
+}
+
+static void an_abort_of_the_parent_ends_the_creation(void)
+{
+	for (int i = 0; i < times; i++)
+		run(aborted_rank, NULL);
+}
+
+/* ---- Deaths ---- */
+
+struct death {
+	uint64_t number;
+	int victim;
+};
+
+/* Groups come and go, all of them with the victim, until something fails: that must be its death. */
+static void mortal_rank(const void *arg, int rank)
+{
+	const struct death *death = arg;
+	struct coll_rng rng = {seed * 977 + death->number};
+	coll_comm *world = create(rank), *child = NULL, *failed = NULL;
+	coll_status st = COLL_OK;
+
+	atomic_fetch_add(&shared->turn, 1);
+	while (atomic_load(&shared->turn) < RANKS)
+		usleep(100);
+	while (st == COLL_OK) {
+		int ranks[RANKS], n = 0;
+		const uint32_t first = coll_rng_below(&rng, RANKS), step = coll_rng_below(&rng, 2) ? 1 : 3;
+		const uint32_t size = 2 + coll_rng_below(&rng, RANKS - 1), calls = coll_rng_below(&rng, 3);
+
+		for (; n < (int)size; n++)
+			ranks[n] = (int)((first + (uint32_t)n * step) % RANKS);
+		if (!in_list(ranks, n, death->victim))
+			ranks[0] = death->victim;
+		if (in_list(ranks, n, rank)) {
+			st = coll_comm_create_group(world, ranks, n, size, &child);
+			failed = st == COLL_OK ? NULL : world;
+		}
+		for (uint32_t i = 0; child && i < calls && st == COLL_OK; i++) {
+			st = use(child, ranks, n, rank, 5);
+			failed = st == COLL_OK ? NULL : child;
+		}
+		if (st == COLL_OK)
+			coll_comm_destroy(&child);
+		atomic_fetch_add(&shared->rounds[rank], 1);
+	}
+	for (int i = 0; i < 50 && atomic_load(&shared->killed_ns) == 0; i++)
+		usleep(1000);
+	shared->result[rank].ns = coll_clock_ns();
+	atomic_fetch_add(&shared->starved_ns, starved_ns());
+	shared->result[rank].status = st;
+	snprintf(shared->result[rank].message, sizeof(shared->result[rank].message), "%s",
+	         coll_last_error(failed)->message);
+	coll_comm_destroy(&child);
+	leave(&world);
+}
+
+static void a_death_while_groups_are_made(void)
+{
+	struct coll_rng rng = {seed};
+	pid_t pids[RANKS];
+
+	for (uint64_t i = 0; i < (uint64_t)times; i++) {
+		const int victim = (int)coll_rng_below(&rng, RANKS), after = 1 + (int)coll_rng_below(&rng, 60);
+		const struct death death = {i, victim};
+		char named[40], by_job[40];
+
+		meeting_start(pids, RANKS, shared, sizeof(*shared), mortal_rank, &death);
+		for (int k = 0; atomic_load(&shared->rounds[victim]) < after && k < 30000; k++)
+			usleep(1000);
+		atomic_store(&shared->killed_ns, coll_clock_ns());
+		kill(pids[victim], SIGKILL);
+		reap(pids, victim);
+		snprintf(named, sizeof(named), ": rank %d on host", victim);
+		snprintf(by_job, sizeof(by_job), "(rank %d of the job)", victim);
+		for (int r = 0; r < RANKS; r++) {
+			const double late = ((double)shared->result[r].ns - (double)shared->killed_ns) * 1e-9;
+			const char *message = shared->result[r].message;
+
+			if (r == victim)
+				continue;
+			CHECK(shared->result[r].status == COLL_ERR_PEER_DEAD &&
+			              (strstr(message, named) || strstr(message, by_job)),
+			      "case %llu, rank %d, %d dead: status %d: %s", (unsigned long long)i, r, victim,
+			      shared->result[r].status, message);
+			CHECK(late < GRACE_MS * 1e-3 + (double)atomic_load(&shared->starved_ns) * 1e-9,
+			      "case %llu, rank %d: after %.3f s: %s", (unsigned long long)i, r, late, message);
+		}
+	}
+}
+
+/* ---- What groups cost ---- */
+
+struct cost {
+	int descriptors, threads;
+	long kept_bytes; /* resident memory that is this process's own or shared, and files in memory */
+};
+
+/* Pss of all mappings: shared pages count in equal parts, so the sum over the ranks is what the host pays. */
+static long resident_bytes(void)
+{
+	FILE *f = fopen("/proc/self/smaps_rollup", "r");
+	char line[256];
+	long kib = 0;
+
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "Pss: %ld kB", &kib) == 1)
+			break;
+	if (f)
+		fclose(f);
+	return kib * 1024;
+}
+
+static struct cost cost_now(void)
+{
+	return (struct cost){holdings_descriptors(), holdings_threads(), resident_bytes()};
+}
+
+static int by_value(const void *a, const void *b)
+{
+	const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static coll_comm *member_of(coll_comm *world, int i)
+{
+	return group(world, lists[i % LISTS], lengths[i % LISTS], (uint64_t)(i / LISTS));
+}
+
+static void many_rank(const void *arg, int rank)
+{
+	const int all[] = {0, 1, 2, 3};
+	coll_comm *world = create(rank), *made[MANY];
+	uint64_t took[MANY], ns;
+	struct cost before, after;
+	int mine = 0;
+
+	/* Whoever has to sleep gets a descriptor for it. */
+	for (int r = 0; r < RANKS; r++) {
+		usleep(r == rank ? 50000 : 0);
+		coll_barrier(world, NULL);
+	}
+	expect_use(world, all, RANKS, rank, 100);
+	/* Links, and whatever the first of each kind needs. */
+	for (int i = 0; i < 2 * LISTS; i++) {
+		made[i] = member_of(world, i);
+		expect_use(made[i], lists[i % LISTS], lengths[i % LISTS], rank, 100);
+	}
+	for (int i = 0; i < 2 * LISTS; i++)
+		coll_comm_destroy(&made[i]);
+	coll_barrier(world, NULL);
+	before = cost_now();
+	coll_barrier(world, NULL);
+	for (int i = 0; i < MANY; i++) {
+		ns = coll_clock_ns();
+		made[i] = member_of(world, 2 * LISTS + i);
+		if (made[i])
+			took[mine++] = coll_clock_ns() - ns;
+	}
+	coll_barrier(world, NULL);
+	after = cost_now();
+	coll_barrier(world, NULL);
+	MUST(after.descriptors == before.descriptors && after.threads == before.threads,
+	     "descriptors %d, %d; threads %d, %d", before.descriptors, after.descriptors, before.threads,
+	     after.threads);
+	qsort(took, (size_t)mine, sizeof(took[0]), by_value);
+	atomic_store(&shared->kept_bytes[rank], (after.kept_bytes - before.kept_bytes) / mine);
+	atomic_store(&shared->median_ns[rank], took[mine / 2]);
+	ns = coll_clock_ns();
+	for (int i = 0; i < MANY; i++) {
+		if (i % 20 == 0)
+			expect_use(made[i], lists[i % LISTS], lengths[i % LISTS], rank, 5);
+		coll_comm_destroy(&made[i]);
+	}
+	ns = coll_clock_ns() - ns;
+	MUST(holdings_threads() == before.threads, "threads");
+	printf("     rank %d: %ld bytes a group, median %.3f ms, slowest %.3f ms, end of all %.1f ms\n", rank,
+	       atomic_load(&shared->kept_bytes[rank]), (double)took[mine / 2] * 1e-6, (double)took[mine - 1] * 1e-6,
+	       (double)ns * 1e-6);
+	leave(&world);
+}
+
+static void two_hundred_groups_cost_little(void)
+{
+	run(many_rank, NULL);
+	for (int r = 0; r < RANKS && BYTES_COUNT; r++)
+		CHECK(shared->kept_bytes[r] <= GROUP_BYTES_MAX, "rank %d: %ld bytes a group", r,
+		      (long)shared->kept_bytes[r]);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct plain_case tests[] = {
+	        PLAIN_CASE(overlapping_groups_of_every_size),
+	        PLAIN_CASE(equal_members_with_equal_and_other_tags),
+	        PLAIN_CASE(others_call_the_parent_meanwhile),
+	        PLAIN_CASE(lists_that_are_refused),
+	        PLAIN_CASE(a_member_that_never_comes_is_named),
+	        PLAIN_CASE(tags_in_different_orders_end_by_name),
+	        PLAIN_CASE(an_abort_of_the_parent_ends_the_creation),
+	        PLAIN_CASE(a_death_while_groups_are_made),
+	        PLAIN_CASE(two_hundred_groups_cost_little),
+	};
+
+	if (argc < 2) {
+		fprintf(stderr, "usage: groups shm|tcp|mixed [TEST [TIMES [SEED]]]\n");
+		return 2;
+	}
+	transport = argv[1];
+	if (argc > 3)
+		times = atoi(argv[3]);
+	if (argc > 4)
+		seed = strtoull(argv[4], NULL, 0);
+	shared = meeting_page(sizeof(*shared));
+	plain_run_cases("", tests, sizeof(tests) / sizeof(tests[0]), argc > 2 ? argv[2] : NULL);
+	return plain_summary();
+}
