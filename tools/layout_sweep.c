@@ -214,7 +214,7 @@ static void check_short(struct state *st, const struct plan_set *set)
 }
 
 /* The price says what the busiest host and group of level 0 send or receive: no less than is counted, and no more
- * where groups are equal, unless that depends on the root. */
+ * where groups are equal, unless that depends on the root. Hosts of uneven sites are priced only roughly. */
 static void check_links(struct state *st, const struct plan_set *set)
 {
 	const struct coll_layout *l = set->layout;
@@ -232,7 +232,7 @@ static void check_links(struct state *st, const struct plan_set *set)
 		return;
 	}
 	set->algo->split(l, &inside, &between, &links);
-	for (int i = 0; i < 2; i++) {
+	for (int i = is_regular(l, levels[0]) ? 0 : 1; i < 2; i++) {
 		const double priced = i ? links.outermost : links.host;
 		uint64_t most = 0;
 

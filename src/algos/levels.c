@@ -352,8 +352,8 @@ void coll_levels_cost(const struct coll_layout *l, bool block, int phases, struc
 				crossing->host += phases * (most - 1) / (double)most * of_host;
 		}
 		of_rank /= most;
-		if (links)
-			of_host /= most;
+		if (links) /* of a site with few hosts each carries more */
+			of_host *= (double)((most + fewest - 1) / fewest) / most;
 		carried *= (double)((most + fewest - 1) / fewest);
 		if (i > 0) {
 			coll_layout_widths(l, i - 1, &most, &fewest);

@@ -301,7 +301,6 @@ void coll_select_price(const struct coll_select_facts *f, const struct coll_sele
 	const struct coll_algo_cost c = p.all;
 
 	used.caps.bytes_per_ns /= link_use(f, call, &c, total);
-	p.uplink_bytes_per_ns /= link_use(f, call, &c, total);
 	tile = total;
 	if (f->slot_bytes > 0 && tile * c.frame > (double)f->slot_bytes)
 		tile = (double)f->slot_bytes / c.frame;
