@@ -393,6 +393,15 @@ static void *work(void *arg)
 	}
 }
 
+/* Whether all rows that are selected do. */
+static bool needs_layout(const struct options *o)
+{
+	for (size_t i = 0; i < coll_algos_count; i++)
+		if (selected(o, &coll_algos[i]) && coll_algos[i].cost)
+			return false;
+	return true;
+}
+
 static int verify(const struct options *o)
 {
 	struct sweep w = {.o = o};
@@ -421,6 +430,9 @@ static int verify(const struct options *o)
 	work(&w);
 	while (started > 0)
 		pthread_join(threads[--started], NULL);
+	if (atomic_load(&w.plans) == 0)
+		refuse(needs_layout(o) ? "needs a layout, as verify --layouts makes them" : "not for so many ranks",
+		       o->algo ? o->algo : "verify");
 	printf("%ld plans, %ld failed\n", atomic_load(&w.plans), atomic_load(&w.failed));
 	return atomic_load(&w.failed) != 0;
 }
