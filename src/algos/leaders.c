@@ -147,16 +147,25 @@ static struct coll_tree_place tree_of(const struct team *t, const struct coll_sh
 	return place;
 }
 
+/* So few frames through memory take less time than one over a link, for which they would wait. Of more ranks the other
+ * hosts come first: the way to them is the longer one. */
+enum { NEAR_FIRST_MAX = 8 };
+
 static void lead_broadcast(const struct team *t, const struct coll_shape *s, struct coll_builder *b)
 {
 	const struct coll_at have = s->rank == s->root ? coll_in(0) : coll_out(0);
 	const struct coll_tree_place at = tree_of(t, s);
 
+	const bool near_first = t->end - t->first <= NEAR_FIRST_MAX;
+
 	if (at.parent >= 0)
 		coll_build_recv(b, t->leaders[at.parent], coll_out(0));
+	if (near_first)
+		hand_out(t, s, b, have);
 	for (int i = 0; i < at.children; i++)
 		coll_build_send(b, t->leaders[at.child[i].leader], have);
-	hand_out(t, s, b, have);
+	if (!near_first)
+		hand_out(t, s, b, have);
 	if (s->rank == s->root)
 		coll_build_copy(b, coll_in(0), coll_out(0), false);
 }
