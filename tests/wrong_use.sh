@@ -124,6 +124,12 @@ for rates in eth0 eth0: :5 eth0:0 eth0:-1 eth0:1G eth0:4000001 eth0:1, eth0:1,et
 	together 1 "COLL_LINK_RATES=$rates: '" COLL_LINK_RATES=$rates
 done
 together 0 'rank 1 of 2' COLL_LINK_RATES=nonesuch0:1000
+for rate in -1 4000001; do
+	together 1 "COLL_SITE_RATE=$rate: expected 0 to 4000000" COLL_SITE=a COLL_SITE_RATE=$rate
+done
+together 1 'COLL_SITE_RATE=1G (environment): expected a whole number' COLL_SITE=a COLL_SITE_RATE=1G
+together 1 'COLL_SITE_RATE=500: the rate of a site that COLL_SITE does not name' COLL_SITE_RATE=500
+together 0 'rank 1 of 2' COLL_SITE=a COLL_SITE_RATE=0
 together 1 'COLL_HOOK' COLL_HOOK=burn:frame=1
 together 1 'COLL_INTERFACE' COLL_INTERFACE=nonesuch0 COLL_TRANSPORTS=tcp
 # What must be equal on all ranks and is not, is named; it may be written in several ways.

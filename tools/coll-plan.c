@@ -36,7 +36,8 @@ static const char usage[] =
         "                 [--layout 2x4|1,3,2 [--map block|cyclic|random:SEED] [--rates R,R...]]\n"
         "           steps, frames, rounds, and what the busiest rank sends and receives\n"
         "           as multiples of S, the bytes of one vector (or of one block);\n"
-        "           with a layout also the busiest host\n"
+        "           with a layout also the busiest host; with sites (2x2x4) also the busiest site,\n"
+        "           and with --rates, in Mb/s, the time that a MiB takes over its uplink\n"
         "       coll-plan list\n"
         "           the algorithms of every collective and what they can do\n"
         "       coll-plan --help\n"
@@ -392,6 +393,15 @@ static void *work(void *arg)
 	}
 }
 
+/* Whether all rows that are selected do. */
+static bool needs_layout(const struct options *o)
+{
+	for (size_t i = 0; i < coll_algos_count; i++)
+		if (selected(o, &coll_algos[i]) && coll_algos[i].cost)
+			return false;
+	return true;
+}
+
 static int verify(const struct options *o)
 {
 	struct sweep w = {.o = o};
@@ -420,25 +430,33 @@ static int verify(const struct options *o)
 	work(&w);
 	while (started > 0)
 		pthread_join(threads[--started], NULL);
+	if (atomic_load(&w.plans) == 0)
+		refuse(needs_layout(o) ? "needs a layout, as verify --layouts makes them" : "not for so many ranks",
+		       o->algo ? o->algo : "verify");
 	printf("%ld plans, %ld failed\n", atomic_load(&w.plans), atomic_load(&w.failed));
 	return atomic_load(&w.failed) != 0;
 }
 
 /* ---- count ---- */
 
-/* The most that a host sends or receives. */
-static double busiest_host(const struct plan_set *set)
+/* The most that a group of a level sends or receives. */
+static double busiest(const struct plan_set *set, uint32_t level)
 {
 	const struct coll_layout *l = set->layout;
 	uint64_t *counts = calloc((size_t)l->size * 2, sizeof(*counts)), most = 0;
 
 	if (!counts)
 		refuse("out of memory for", set->algo->name);
-	coll_plan_group_counts(plan_set_plans(set, false), l, coll_layout_hosts(l), counts, counts + l->size);
+	coll_plan_group_counts(plan_set_plans(set, false), l, level, counts, counts + l->size);
 	for (int i = 0; i < 2 * l->size; i++)
 		most = counts[i] > most ? counts[i] : most;
 	free(counts);
 	return (double)most;
+}
+
+static bool has_sites(const struct options *o)
+{
+	return o->layout && coll_layout_hosts(o->layout) > 0;
 }
 
 static void count_one(const struct options *o, const struct coll_algo *a, int n, int root)
@@ -471,7 +489,11 @@ static void count_one(const struct options *o, const struct coll_algo *a, int n,
 	       most.steps, fused_steps, most.sends, rounds, (double)most.sent_chunks / unit,
 	       (double)most.received_chunks / unit, (double)sent / unit);
 	if (o->layout)
-		printf(" %10.3f S", busiest_host(&set) / unit);
+		printf(" %10.3f S", busiest(&set, coll_layout_hosts(o->layout)) / unit);
+	if (has_sites(o))
+		printf(" %10.3f S", busiest(&set, 0) / unit);
+	if (has_sites(o) && o->layout->level[0].mbps) /* Mb/s are 125 bytes a ms */
+		printf(" %10.3f ms", busiest(&set, 0) / unit * (1 << 20) / (125.0 * o->layout->level[0].mbps));
 	printf("\n");
 	plan_set_free(&set);
 }
@@ -483,8 +505,9 @@ static int count(const struct options *o)
 
 	if (root >= n)
 		refuse("not below the number of ranks", "--root");
-	printf("%-15s %-14s %5s %7s %7s %7s %7s %11s %11s %12s%s\n", "collective", "algorithm", "ranks", "steps",
-	       "fused", "sends", "rounds", "sent", "received", "all sent", o->layout ? "         host" : "");
+	printf("%-15s %-14s %5s %7s %7s %7s %7s %11s %11s %12s%s%s%s\n", "collective", "algorithm", "ranks", "steps",
+	       "fused", "sends", "rounds", "sent", "received", "all sent", o->layout ? "         host" : "",
+	       has_sites(o) ? "         site" : "", has_sites(o) && o->layout->level[0].mbps ? "    a MiB over" : "");
 	for (size_t i = 0; i < coll_algos_count; i++)
 		if (selected(o, &coll_algos[i]) &&
 		    (n == o->size ? serves(o, &coll_algos[i], false, PLAN_UNIFORM)

@@ -26,13 +26,15 @@
 
 static const char usage[] =
         "usage: coll-topo [--xml FILE | --nccl FILE] [--hosts N] [--ranks P] [--map block|cyclic|random:SEED]\n"
-        "                 [--rates LIST] [--levels LIST] [--json]\n"
+        "                 [--rates LIST] [--sites K [--site-rate R]] [--levels LIST] [--json]\n"
         "  --xml FILE    a machine that hwloc saved (lstopo FILE.xml), instead of this host\n"
         "  --nccl FILE   a machine that NCCL saved (NCCL_TOPO_DUMP_FILE)\n"
         "  --hosts N     so many hosts of this kind (1)\n"
         "  --ranks P     ranks on each host (one for each core)\n"
         "  --map MAP     how ranks are numbered: host by host (block), round the hosts (cyclic), or random:SEED\n"
         "  --rates LIST  rates of NICs in Mb/s, as in eth0:1000,eth1:250\n"
+        "  --sites K     the hosts are on so many sites, neighbours on the same\n"
+        "  --site-rate R rate in Mb/s of the uplink of each site\n"
         "  --levels LIST levels to use, and no others: site, host, package, numa, l3, as in host,numa\n"
         "  --json        the same for programs\n"
         "  --help        this text\n";
@@ -42,8 +44,8 @@ enum map { BLOCK, CYCLIC, RANDOM };
 enum { HOSTS_MAX = 4096, RANKS_MAX = 1 << 20, RANKS_SHOWN = 8 };
 
 struct options {
-	const char *xml, *nccl, *rates;
-	int hosts, ranks; /* ranks 0: as many as cores */
+	const char *xml, *nccl, *rates, *site_rate;
+	int hosts, sites, ranks; /* sites 0: none are told; ranks 0: as many as cores */
 	enum map map;
 	uint64_t seed;
 	unsigned levels;
@@ -106,6 +108,11 @@ static void take_value(struct options *o, const char *flag, const char *value)
 	} else if (strcmp(flag, "--hosts") == 0) {
 		if (!coll_number_parse(value, 1, HOSTS_MAX, &o->hosts))
 			refuse("--hosts", "expected a number of hosts from 1 to 4096");
+	} else if (strcmp(flag, "--site-rate") == 0) {
+		o->site_rate = value;
+	} else if (strcmp(flag, "--sites") == 0) {
+		if (!coll_number_parse(value, 1, HOSTS_MAX, &o->sites))
+			refuse("--sites", "expected a number of sites from 1 to 4096");
 	} else if (strcmp(flag, "--ranks") == 0) {
 		if (!coll_number_parse(value, 1, COLL_GRAPH_PUS_MAX, &o->ranks))
 			refuse("--ranks", "expected a number of ranks on each host, from 1 to 4096");
@@ -117,7 +124,8 @@ static void take_value(struct options *o, const char *flag, const char *value)
 
 static bool takes_value(const char *flag)
 {
-	static const char *const flags[] = {"--xml", "--nccl", "--hosts", "--ranks", "--map", "--rates", "--levels"};
+	static const char *const flags[] = {"--xml", "--nccl",  "--hosts",     "--ranks", "--map",
+	                                    "--rates", "--sites", "--site-rate", "--levels"};
 
 	for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)
 		if (strcmp(flag, flags[i]) == 0)
@@ -147,6 +155,10 @@ static struct options read_options(int argc, char **argv)
 	}
 	if (o.xml && o.nccl)
 		refuse("--xml, --nccl", "give one of them");
+	if (o.sites > o.hosts)
+		refuse("--sites", "more than --hosts");
+	if (o.site_rate && !o.sites)
+		refuse("--site-rate", "needs --sites");
 	return o;
 }
 
@@ -180,6 +192,12 @@ static bool tell_rates(const struct options *o, struct coll_graph *g, char *why,
 	if (missing)
 		snprintf(why, why_bytes, "'%s': the machine has no such NIC", missing);
 	return n >= 0 && !missing;
+}
+
+/* Sites are alike, as hosts are. */
+static bool tell_site(const struct options *o, struct coll_graph *g, char *why, size_t why_bytes)
+{
+	return coll_told_site(g, o->sites ? "site" : "", o->site_rate ? o->site_rate : "", why, why_bytes);
 }
 
 /* Which rank each place of each host has. */
@@ -230,9 +248,11 @@ static bool make_job(const struct options *o, struct job *j, char *why, size_t w
 	}
 	number_ranks(o, j);
 	for (int h = 0; h < o->hosts; h++) {
+		const int site = o->sites ? (int)((long)h * o->sites / o->hosts) : -1;
+
 		j->graphs[h] = g;
 		for (int i = 0; i < j->per_host; i++)
-			j->rank[j->at[h * j->per_host + i]] = (struct coll_search_rank){-1, h, place_of(j, i)};
+			j->rank[j->at[h * j->per_host + i]] = (struct coll_search_rank){site, h, place_of(j, i)};
 	}
 	j->in = (struct coll_search_in){n, o->hosts, j->rank, j->graphs, o->levels, 0};
 	j->digest_bytes = coll_digest_write(g, j->digest);
@@ -387,7 +407,10 @@ static void print_levels(const struct job *j)
 
 		for (int i = 0; i < s->levels; i++)
 			there = there || s->level[i].level == l;
-		printf("  %s: %s%s\n", coll_level_name(l), there ? "" : "no; ", s->level_why[l]);
+		printf("  %s: %s%s", coll_level_name(l), there ? "" : "no; ", s->level_why[l]);
+		if (l == COLL_LEVEL_SITE && *j->graph->site)
+			print_rate("uplink", &j->graph->site_rate);
+		printf("\n");
 	}
 }
 
@@ -544,6 +567,7 @@ static bool print_json(const struct job *j)
 	              g->packages, g->numas, g->l3s, g->cores, g->pus, g->kinds, coll_origin_name(g->distance_origin),
 	              j->digest_bytes, (unsigned long long)coll_digest_hash(j->digest, j->digest_bytes), g->left_out);
 	coll_text_add_json(&t, g->note);
+	json_rate(&t, "site_rate", &g->site_rate);
 	coll_text_add(&t, ",\n");
 	json_nics(&t, g);
 	coll_text_add(&t, ",\n\"nics_in_use\": ");
@@ -570,6 +594,9 @@ int main(int argc, char **argv)
 	j.graph = read_machine(&o, why, sizeof(why));
 	if (j.graph && !tell_rates(&o, j.graph, why, sizeof(why))) {
 		fprintf(stderr, "coll-topo: --rates: %s\n", why);
+		status = 2;
+	} else if (j.graph && !tell_site(&o, j.graph, why, sizeof(why))) {
+		fprintf(stderr, "coll-topo: --site-rate: %s\n", why);
 		status = 2;
 	} else if (!j.graph || !make_job(&o, &j, why, sizeof(why))) {
 		fprintf(stderr, "coll-topo: %s\n", why);

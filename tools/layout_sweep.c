@@ -213,6 +213,42 @@ static void check_short(struct state *st, const struct plan_set *set)
 	free(counts);
 }
 
+/* The price says what the busiest host and group of level 0 send or receive: no less than is counted, and no more
+ * where groups are equal, unless that depends on the root. Hosts of uneven sites are priced only roughly. */
+static void check_links(struct state *st, const struct plan_set *set)
+{
+	const struct coll_layout *l = set->layout;
+	const double unit = coll_plan_kind_is_block(set->algo->kind) ? 1 : set->logical[0]->chunks;
+	const bool exact = is_regular(l, l->nlevels) && !plan_kind_has_root(set->algo->kind) &&
+	                   !(set->algo->flags & COLL_ALGO_SHORT);
+	const uint32_t levels[2] = {coll_layout_hosts(l), 0};
+	uint64_t *counts = calloc((size_t)l->size * 2, sizeof(*counts));
+	struct coll_algo_cost inside, between;
+	struct coll_algo_links links;
+	char why[120];
+
+	if (!counts || set->algo->kind == COLL_KIND_BARRIER || !l->level[0].links) {
+		free(counts);
+		return;
+	}
+	set->algo->split(l, &inside, &between, &links);
+	for (int i = is_regular(l, levels[0]) ? 0 : 1; i < 2; i++) {
+		const double priced = i ? links.outermost : links.host;
+		uint64_t most = 0;
+
+		coll_plan_group_counts(plan_set_plans(set, false), l, levels[i], counts, counts + l->size);
+		for (int g = 0; g < 2 * l->size; g++)
+			if ((uint32_t)(g % l->size) < l->level[levels[i]].groups && counts[g] > most)
+				most = counts[g];
+		if ((double)most <= priced * unit * 1.000001 && (!exact || (double)most > priced * unit * 0.999999))
+			continue;
+		snprintf(why, sizeof(why), "a group of level %u moves %llu chunks, the price says %.2f", levels[i],
+		         (unsigned long long)most, priced * unit);
+		fail(st, set, "priced", why);
+	}
+	free(counts);
+}
+
 /* The price's longest frame bounds every rank's: tiles are cut by it. */
 static void check_frame(struct state *st, const struct plan_set *set)
 {
@@ -256,6 +292,7 @@ static void verify(struct state *st, const struct coll_algo *a, const struct col
 	free(counts);
 	check_rounds(st, &set);
 	check_short(st, &set);
+	check_links(st, &set);
 	check_frame(st, &set);
 	plan_set_free(&set);
 }

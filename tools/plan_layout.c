@@ -86,7 +86,9 @@ static bool finish(struct sketch *k, const int *rates, struct coll_layout **layo
 	fine = fine && coll_layout_create(k->size, splits, (uint32_t)k->nlevels, layout) == COLL_OK;
 	for (int p = 0; fine && rates && p < k->size; p++)
 		rate_of[k->rank_at[p]] = (uint32_t)rates[k->group_at[0][p]];
-	if (fine && rates && *layout)
+	if (fine && rates && *layout && strcmp((*layout)->level[0].name, names[0]) == 0)
+		coll_layout_tell_uplinks(*layout, rate_of);
+	else if (fine && rates && *layout)
 		fine = coll_layout_rate(*layout, rate_of) == COLL_OK;
 	free(rate_of);
 	return fine;

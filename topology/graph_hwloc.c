@@ -99,12 +99,7 @@ struct coll_graph *coll_graph_hwloc_text(const char *name, char *text, size_t le
 
 struct coll_graph *coll_graph_hwloc_file(const char *path, char *why, size_t why_bytes)
 {
-	size_t len_bytes;
-	char *text = coll_xml_load(path, &len_bytes, why, why_bytes);
-	struct coll_graph *g = text ? coll_graph_hwloc_text(path, text, len_bytes, why, why_bytes) : NULL;
-
-	free(text);
-	return g;
+	return coll_xml_graph(path, coll_graph_hwloc_text, why, why_bytes);
 }
 
 /* ---- hwloc itself ------------------------------------------------------- */

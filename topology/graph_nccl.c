@@ -330,10 +330,5 @@ struct coll_graph *coll_graph_nccl_text(const char *name, char *text, size_t len
 
 struct coll_graph *coll_graph_nccl_file(const char *path, char *why, size_t why_bytes)
 {
-	size_t len_bytes;
-	char *text = coll_xml_load(path, &len_bytes, why, why_bytes);
-	struct coll_graph *g = text ? coll_graph_nccl_text(path, text, len_bytes, why, why_bytes) : NULL;
-
-	free(text);
-	return g;
+	return coll_xml_graph(path, coll_graph_nccl_text, why, why_bytes);
 }

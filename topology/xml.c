@@ -46,6 +46,16 @@ bad:
 	return NULL;
 }
 
+struct coll_graph *coll_xml_graph(const char *path, coll_xml_graph_fn *read, char *why, size_t why_bytes)
+{
+	size_t len_bytes;
+	char *text = coll_xml_load(path, &len_bytes, why, why_bytes);
+	struct coll_graph *g = text ? read(path, text, len_bytes, why, why_bytes) : NULL;
+
+	free(text);
+	return g;
+}
+
 void coll_xml_begin(struct coll_xml *x, const char *name, char *text, size_t len_bytes, char *why, size_t why_bytes)
 {
 	*x = (struct coll_xml){.name = name,

@@ -41,6 +41,12 @@ struct coll_xml {
 /* The whole file, with a zero behind it; free() it. NULL with the reason in why, which begins with the file's name. */
 char *coll_xml_load(const char *path, size_t *len_bytes, char *why, size_t why_bytes);
 
+/* What `read` makes of the text of a file; NULL with the reason in why. */
+struct coll_graph;
+typedef struct coll_graph *coll_xml_graph_fn(const char *name, char *text, size_t len_bytes, char *why,
+                                             size_t why_bytes);
+struct coll_graph *coll_xml_graph(const char *path, coll_xml_graph_fn *read, char *why, size_t why_bytes);
+
 /* Begin to read a text with a zero at text[len_bytes]. name stands for it in errors; both must stay. */
 void coll_xml_begin(struct coll_xml *x, const char *name, char *text, size_t len_bytes, char *why, size_t why_bytes);
 

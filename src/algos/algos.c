@@ -89,13 +89,13 @@ const size_t coll_algos_count = sizeof(coll_algos) / sizeof(coll_algos[0]);
 void coll_algo_cost(const struct coll_algo *a, int n, const struct coll_layout *layout, struct coll_algo_cost *cost)
 {
 	struct coll_algo_cost inside, between;
-	double host_sent;
+	struct coll_algo_links links;
 
 	if (!layout || !a->split) {
 		a->cost(n, cost);
 		return;
 	}
-	a->split(layout, &inside, &between, &host_sent);
+	a->split(layout, &inside, &between, &links);
 	*cost = (struct coll_algo_cost){
 	        .rounds = inside.rounds + between.rounds,
 	        .frames = inside.frames + between.frames,

@@ -34,6 +34,12 @@ struct coll_algo_cost {
 	double all_sent;
 };
 
+/* What the busiest host, and the busiest group of level 0 (a site, or a host), sends or receives over links, in
+ * multiples of S, the worst root taken. */
+struct coll_algo_links {
+	double host, outermost;
+};
+
 struct coll_algo {
 	enum coll_kind kind;
 	const char *name; /* "ring": COLL_ALGO=ring, or COLL_ALGO=all_reduce:ring,broadcast:tree */
@@ -43,9 +49,9 @@ struct coll_algo {
 	/* Price tag for n ranks, in closed form: no plan is built. NULL: the row needs a layout. */
 	void (*cost)(int n, struct coll_algo_cost *cost);
 	/* The same for a layout, of rows that read it: what a rank does within its host, what it does between hosts,
-	 * and what the busiest host sends or receives, in multiples of S. NULL: the row takes no notice of layouts. */
+	 * and over links. NULL: the row takes no notice of layouts. */
 	void (*split)(const struct coll_layout *layout, struct coll_algo_cost *inside, struct coll_algo_cost *between,
-	              double *host_sent);
+	              struct coll_algo_links *links);
 };
 
 extern const struct coll_algo coll_algos[];

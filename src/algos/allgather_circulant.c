@@ -37,9 +37,9 @@ void coll_cost_allgather_circulant(int n, struct coll_algo_cost *c)
 }
 
 void coll_split_allgather_circulant(const struct coll_layout *l, struct coll_algo_cost *inside,
-                                    struct coll_algo_cost *between, double *host_sent)
+                                    struct coll_algo_cost *between, struct coll_algo_links *links)
 {
-	coll_levels_cost(l, true, 1, inside, between, host_sent);
+	coll_levels_cost(l, true, 1, inside, between, links);
 	inside->copied = inside->received + 1;
 	between->copied = between->received;
 }

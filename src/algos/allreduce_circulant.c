@@ -43,9 +43,9 @@ void coll_cost_allreduce_circulant(int n, struct coll_algo_cost *c)
 }
 
 void coll_split_allreduce_circulant(const struct coll_layout *l, struct coll_algo_cost *inside,
-                                    struct coll_algo_cost *between, double *host_sent)
+                                    struct coll_algo_cost *between, struct coll_algo_links *links)
 {
-	coll_levels_cost(l, false, 2, inside, between, host_sent);
+	coll_levels_cost(l, false, 2, inside, between, links);
 	/* Half of it is reduced, half is the result. */
 	inside->reduced = inside->copied = inside->received / 2;
 	between->reduced = between->copied = between->received / 2;

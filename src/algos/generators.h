@@ -52,7 +52,7 @@ COLL_GENERATOR(barrier_dissemination);
 /* Rows that read the layout, and rows that need one. */
 #define COLL_SPLIT(name)                                                                        \
 	void coll_split_##name(const struct coll_layout *layout, struct coll_algo_cost *inside, \
-	                       struct coll_algo_cost *between, double *host_sent)
+	                       struct coll_algo_cost *between, struct coll_algo_links *links)
 #define COLL_LAYOUT_GENERATOR(name)                                                       \
 	coll_status coll_algo_##name(const struct coll_shape *s, struct coll_builder *b); \
 	COLL_SPLIT(name)

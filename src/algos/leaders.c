@@ -147,16 +147,25 @@ static struct coll_tree_place tree_of(const struct team *t, const struct coll_sh
 	return place;
 }
 
+/* So few frames through memory take less time than one over a link, for which they would wait. Of more ranks the other
+ * hosts come first: the way to them is the longer one. */
+enum { NEAR_FIRST_MAX = 8 };
+
 static void lead_broadcast(const struct team *t, const struct coll_shape *s, struct coll_builder *b)
 {
 	const struct coll_at have = s->rank == s->root ? coll_in(0) : coll_out(0);
 	const struct coll_tree_place at = tree_of(t, s);
 
+	const bool near_first = t->end - t->first <= NEAR_FIRST_MAX;
+
 	if (at.parent >= 0)
 		coll_build_recv(b, t->leaders[at.parent], coll_out(0));
+	if (near_first)
+		hand_out(t, s, b, have);
 	for (int i = 0; i < at.children; i++)
 		coll_build_send(b, t->leaders[at.child[i].leader], have);
-	hand_out(t, s, b, have);
+	if (!near_first)
+		hand_out(t, s, b, have);
 	if (s->rank == s->root)
 		coll_build_copy(b, coll_in(0), coll_out(0), false);
 }
@@ -197,9 +206,65 @@ coll_status coll_algo_reduce_leaders(const struct coll_shape *s, struct coll_bui
 	return build(s, b, true, lead_reduce, follow_reduce);
 }
 
+/* What leaves and enters hosts [first, end) of n when host `me`, one of them, exchanges its frames. */
+struct across {
+	int out, in;
+};
+typedef void across_fn(int n, int root, int me, int first, int end, struct across *a);
+
+static void across_doubling(int n, int root, int me, int first, int end, struct across *a)
+{
+	const struct coll_shape team = {.rank = me, .size = n};
+	const struct coll_fold f = coll_fold_of(&team);
+	int peers = 0, peer[33];
+
+	(void)root;
+	if (f.virt < 0)
+		peer[peers++] = me - 1;
+	else if (coll_fold_has_extra(&f))
+		peer[peers++] = me + 1;
+	for (int mask = 1; f.virt >= 0 && mask < f.pow2; mask *= 2)
+		peer[peers++] = coll_fold_rank(&f, f.virt ^ mask);
+	for (int i = 0; i < peers; i++)
+		a->out += peer[i] < first || peer[i] >= end;
+	a->in = a->out;
+}
+
+static void across_tree(int n, int root, int me, int first, int end, struct across *a)
+{
+	struct coll_tree_place at;
+
+	coll_tree_halving(n, root, me, &at);
+	a->in += at.parent >= 0 && (at.parent < first || at.parent >= end);
+	for (int i = 0; i < at.children; i++)
+		a->out += at.child[i].leader < first || at.child[i].leader >= end;
+}
+
+/* The frames of the busiest group of level 0, for the worst root; of many hosts only the first and the last are tried. */
+enum { ROOTS_TRIED = 32 };
+static double busiest(const struct coll_layout *l, across_fn *across)
+{
+	const struct coll_layout_level *hosts = &l->level[coll_layout_hosts(l)], *outer = &l->level[0];
+	const int n = (int)hosts->groups;
+	int most = 0;
+
+	for (int root = 0; root < n; root += n > ROOTS_TRIED ? n - 1 : 1)
+		for (uint32_t g = 0; g < outer->groups; g++) {
+			const int first = (int)hosts->group_at[outer->first[g]];
+			const int end = (int)hosts->group_at[outer->first[g + 1] - 1] + 1;
+			struct across a = {0, 0};
+
+			for (int me = first; me < end; me++)
+				across(n, root, me, first, end, &a);
+			most = a.out > most ? a.out : most;
+			most = a.in > most ? a.in : most;
+		}
+	return most;
+}
+
 /* Two ways (up and down) or one through hosts of up to `most` ranks, and as many rounds between them. */
 static void cost(const struct coll_layout *l, int ways, bool reduces, double rounds, double exchanged,
-                 struct coll_algo_cost *inside, struct coll_algo_cost *between, double *host_sent)
+                 across_fn *across, struct coll_algo_cost *inside, struct coll_algo_cost *between, struct coll_algo_links *links)
 {
 	const uint32_t most = l->level[coll_layout_hosts(l)].most;
 
@@ -221,7 +286,7 @@ static void cost(const struct coll_layout *l, int ways, bool reduces, double rou
 	        .reduced = reduces ? exchanged : 0,
 	        .frame = 1,
 	};
-	*host_sent = exchanged;
+	*links = (struct coll_algo_links){exchanged, coll_layout_hosts(l) ? busiest(l, across) : exchanged};
 }
 
 static int hosts_of(const struct coll_layout *l)
@@ -230,33 +295,33 @@ static int hosts_of(const struct coll_layout *l)
 }
 
 void coll_split_allreduce_leaders(const struct coll_layout *l, struct coll_algo_cost *inside,
-                                  struct coll_algo_cost *between, double *host_sent)
+                                  struct coll_algo_cost *between, struct coll_algo_links *links)
 {
 	const int n = hosts_of(l);
 
-	cost(l, 2, true, coll_fold_rounds(n), coll_floor_log2(n) + ((n & (n - 1)) != 0), inside, between, host_sent);
+	cost(l, 2, true, coll_fold_rounds(n), coll_floor_log2(n) + ((n & (n - 1)) != 0), across_doubling, inside, between, links);
 }
 
 void coll_split_barrier_leaders(const struct coll_layout *l, struct coll_algo_cost *inside,
-                                struct coll_algo_cost *between, double *host_sent)
+                                struct coll_algo_cost *between, struct coll_algo_links *links)
 {
 	const double rounds = coll_ceil_log2(hosts_of(l));
 
-	cost(l, 2, false, rounds, rounds, inside, between, host_sent);
+	cost(l, 2, false, rounds, rounds, across_tree, inside, between, links);
 }
 
 void coll_split_broadcast_leaders(const struct coll_layout *l, struct coll_algo_cost *inside,
-                                  struct coll_algo_cost *between, double *host_sent)
+                                  struct coll_algo_cost *between, struct coll_algo_links *links)
 {
 	const double rounds = coll_ceil_log2(hosts_of(l));
 
-	cost(l, 1, false, rounds, rounds, inside, between, host_sent);
+	cost(l, 1, false, rounds, rounds, across_tree, inside, between, links);
 }
 
 void coll_split_reduce_leaders(const struct coll_layout *l, struct coll_algo_cost *inside,
-                               struct coll_algo_cost *between, double *host_sent)
+                               struct coll_algo_cost *between, struct coll_algo_links *links)
 {
 	const double rounds = coll_ceil_log2(hosts_of(l));
 
-	cost(l, 1, true, rounds, rounds, inside, between, host_sent);
+	cost(l, 1, true, rounds, rounds, across_tree, inside, between, links);
 }

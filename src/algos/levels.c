@@ -266,6 +266,20 @@ struct coll_ring_run coll_ring_run(const struct coll_ring *r, int first, int len
 	return run;
 }
 
+/* What the busiest group of level 0 sends or receives: of blocks those of all others, once. */
+static double outermost(const struct coll_layout *l, bool block, int phases, double host)
+{
+	const struct coll_layout_level *level = &l->level[0];
+	uint32_t fewest = (uint32_t)l->size;
+
+	if (!block)
+		return coll_layout_hosts(l) == 0 ? host : phases * (level->groups - 1) / (double)level->groups;
+	for (uint32_t g = 0; g < level->groups; g++)
+		fewest = level->first[g + 1] - level->first[g] < fewest ? level->first[g + 1] - level->first[g]
+		                                                        : fewest;
+	return phases * (double)((uint32_t)l->size - fewest);
+}
+
 /* One stage of the most children, for the rank that carries most: its part of the vector, in `carried` frames. */
 static void add_stage(struct coll_algo_cost *c, double most, int phases, double part, double carried, bool uneven,
                       bool round)
@@ -301,12 +315,12 @@ static double add_shares(struct coll_algo_cost *c, const struct coll_layout *l, 
 }
 
 void coll_levels_cost(const struct coll_layout *l, bool block, int phases, struct coll_algo_cost *inside,
-                      struct coll_algo_cost *between, double *host_sent)
+                      struct coll_algo_cost *between, struct coll_algo_links *crossing)
 {
 	double of_rank = 1, of_host = 1, carried = 1, local = 1, outer = 1;
 
 	*inside = *between = (struct coll_algo_cost){.rounds = 0};
-	*host_sent = 0;
+	*crossing = (struct coll_algo_links){0, 0};
 	for (uint32_t i = 0; i < l->nlevels; i++) {
 		uint32_t most, fewest;
 
@@ -328,22 +342,23 @@ void coll_levels_cost(const struct coll_layout *l, bool block, int phases, struc
 			add_stage(links ? between : inside, most, phases, (most - 1) * outer, carried, most != fewest,
 			          coll_levels_round(l, i, true));
 			if (links)
-				*host_sent += phases * (most - 1) * outer * local;
+				crossing->host += phases * (most - 1) * outer * local;
 		} else if (i == 0 && l->share) {
-			*host_sent += add_shares(between, l, of_rank, carried) * of_host;
+			crossing->host += add_shares(between, l, of_rank, carried) * of_host;
 		} else if (most > 1) {
 			add_stage(links ? between : inside, most, phases, (most - 1) / (double)most * of_rank, carried,
 			          capped || most != fewest, false);
 			if (links)
-				*host_sent += phases * (most - 1) / (double)most * of_host;
+				crossing->host += phases * (most - 1) / (double)most * of_host;
 		}
 		of_rank /= most;
-		if (links)
-			of_host /= most;
+		if (links) /* of a site with few hosts each carries more */
+			of_host *= (double)((most + fewest - 1) / fewest) / most;
 		carried *= (double)((most + fewest - 1) / fewest);
 		if (i > 0) {
 			coll_layout_widths(l, i - 1, &most, &fewest);
 			outer /= most;
 		}
 	}
+	crossing->outermost = outermost(l, block, phases, crossing->host);
 }

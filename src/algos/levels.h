@@ -91,7 +91,7 @@ int coll_ring_peer(const struct coll_ring *r, int distance);
 /* What `phases` circulant phases over all stages cost: in the hosts of a layout, and between them. block: of one
  * block for each rank, else of one vector. Rates of reducing and storing are left to the caller: received says it. */
 void coll_levels_cost(const struct coll_layout *layout, bool block, int phases, struct coll_algo_cost *inside,
-                      struct coll_algo_cost *between, double *host_sent);
+                      struct coll_algo_cost *between, struct coll_algo_links *crossing);
 
 /* A run: the chunks of members me + first .. me + first + len - 1. One or two pieces (two: it
  * comes back to the start of a span that no step can name), none when it is empty. */

@@ -93,7 +93,7 @@ uint32_t coll_pipeline_next(const struct coll_pipeline *c, uint32_t lane)
 }
 
 void coll_pipeline_cost(const struct coll_layout *l, bool reduces, struct coll_algo_cost *inside,
-                        struct coll_algo_cost *between, double *host_sent)
+                        struct coll_algo_cost *between, struct coll_algo_links *links)
 {
 	const uint32_t level = coll_layout_hosts(l);
 	double lanes = 1, fewest_lanes = 1, rounds = 0;
@@ -132,5 +132,6 @@ void coll_pipeline_cost(const struct coll_layout *l, bool reduces, struct coll_a
 	        .copied = reduces ? 0 : carried / lanes,
 	        .frame = uneven ? 1 : 1 / lanes,
 	};
-	*host_sent = 1;
+	/* Groups of a site follow each other in the chain: the vector comes in once and goes out once. */
+	*links = (struct coll_algo_links){1, 1};
 }

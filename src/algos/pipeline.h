@@ -33,6 +33,6 @@ uint32_t coll_pipeline_next(const struct coll_pipeline *c, uint32_t lane);
 
 /* What a row costs: in the hosts of a layout, and between them. */
 void coll_pipeline_cost(const struct coll_layout *layout, bool reduces, struct coll_algo_cost *inside,
-                        struct coll_algo_cost *between, double *host_sent);
+                        struct coll_algo_cost *between, struct coll_algo_links *links);
 
 #endif

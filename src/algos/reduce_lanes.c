@@ -77,7 +77,7 @@ coll_status coll_algo_reduce_lanes(const struct coll_shape *s, struct coll_build
 }
 
 void coll_split_reduce_lanes(const struct coll_layout *l, struct coll_algo_cost *inside, struct coll_algo_cost *between,
-                             double *host_sent)
+                             struct coll_algo_links *links)
 {
-	coll_pipeline_cost(l, true, inside, between, host_sent);
+	coll_pipeline_cost(l, true, inside, between, links);
 }

@@ -41,9 +41,9 @@ void coll_cost_reducescatter_circulant(int n, struct coll_algo_cost *c)
 }
 
 void coll_split_reducescatter_circulant(const struct coll_layout *l, struct coll_algo_cost *inside,
-                                        struct coll_algo_cost *between, double *host_sent)
+                                        struct coll_algo_cost *between, struct coll_algo_links *links)
 {
-	coll_levels_cost(l, true, 1, inside, between, host_sent);
+	coll_levels_cost(l, true, 1, inside, between, links);
 	inside->reduced = inside->received;
 	between->reduced = between->received;
 	inside->scratch = l->size;

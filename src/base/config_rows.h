@@ -20,6 +20,7 @@ ROW(TEXT, AGREED, algo, "COLL_ALGO", "", "force algorithms: ring for all collect
 ROW(TEXT, AGREED, layout, "COLL_LAYOUT", "auto", "auto: plans follow the hosts on which the ranks are; flat: plans take no notice of them")
 ROW(TEXT, AGREED, levels, "COLL_LEVELS", "auto", "auto: hosts, and the levels inside them that are expected to pay; else these levels and no others, from the outside to the inside: site,host,package,numa,l3")
 ROW(TEXT, LOCAL, site, "COLL_SITE", "", "hosts with the same text share a site, such as a rack: plans send the least from one site to another; all hosts have one, or none")
+ROW(INT, LOCAL, site_rate, "COLL_SITE_RATE", "0", "rate in Mb/s of the uplink that the hosts of this site share; 0: unknown, which is never slow; all ranks of a site give the same")
 ROW(TEXT, AGREED, transports, "COLL_TRANSPORTS", "", "transports to use, in order of preference: shm,tcp (all when empty)")
 ROW(TEXT, LOCAL, host_id, "COLL_HOST_ID", "", "ranks with the same text count as one host (default: determined by the library)")
 ROW(SIZE, AGREED, slot_bytes, "COLL_SLOT_BYTES", "0", "largest frame; 0: chosen by transport and path, within the memory budget")

@@ -231,7 +231,7 @@ struct coll_inside_proof coll_inside_proof_of(const struct coll_layout *layout)
 	for (uint32_t i = 0; i < layout->nlevels; i++) {
 		const struct coll_layout_level *l = &layout->level[i];
 		enum coll_level level = COLL_LEVEL_SITE;
-		uint64_t h = l->links;
+		uint64_t h = l->links + 2 * (uint64_t)l->mbps;
 
 		while (level + 1 < COLL_LEVELS && strcmp(l->name, coll_level_name(level)) != 0)
 			level++;

@@ -95,6 +95,22 @@ static uint32_t *sites_of(const struct coll_comm *comm)
 	return site_of;
 }
 
+/* The rates of the uplinks of sites, to a layout whose outermost level they are. False: out of memory. */
+static bool tell_uplinks(const struct coll_comm *comm, struct coll_layout *layout)
+{
+	uint32_t *rate_of;
+
+	if (strcmp(layout->level[0].name, coll_level_name(COLL_LEVEL_SITE)) != 0)
+		return true;
+	rate_of = malloc((size_t)comm->size * sizeof(*rate_of));
+	for (int r = 0; rate_of && r < comm->size; r++)
+		rate_of[r] = coll_comm_peer_info(comm, r)->site_mbps;
+	if (rate_of)
+		coll_layout_tell_uplinks(layout, rate_of);
+	free(rate_of);
+	return rate_of != NULL;
+}
+
 enum { SPLITS_MAX = 2 + COLL_INSIDE_LEVELS_MAX };
 
 /* The levels of a communicator, and tables to be freed (by split; NULL: nothing to free). False: out of memory. */
@@ -107,7 +123,7 @@ static bool find_splits(const struct coll_comm *comm, struct coll_layout_split *
 	*n = 0;
 	if (ctx->sites && (!forced || forced >> COLL_LEVEL_SITE & 1)) {
 		tables[*n] = sites_of(comm);
-		splits[*n] = (struct coll_layout_split){"site", true, false, tables[*n]};
+		splits[*n] = (struct coll_layout_split){coll_level_name(COLL_LEVEL_SITE), true, true, tables[*n]};
 		if (!tables[(*n)++])
 			return false;
 	}
@@ -160,12 +176,14 @@ coll_status coll_comm_find_layout(const struct coll_comm *comm, const struct col
 		return COLL_OK;
 	if (find_splits(comm, splits, tables, &n) && find_rates(comm, w, &rate_of, &unequal)) {
 		for (uint32_t i = 0; i < n; i++)
-			splits[i].keep = (unequal || comm->ctx->sites) && splits[i].group_of == comm->rank_map.host_of;
+			splits[i].keep |= (unequal || comm->ctx->sites) && splits[i].group_of == comm->rank_map.host_of;
 		st = coll_layout_create(comm->size, splits, n, layout);
 	}
-	/* Without memory for shares this rank would take equal ones, and other ranks would not. */
+	/* Without memory for shares or rates this rank would choose otherwise than other ranks. */
 	if (st == COLL_OK && unequal && *layout)
 		st = coll_layout_rate(*layout, rate_of);
+	if (st == COLL_OK && *layout && !tell_uplinks(comm, *layout))
+		st = COLL_ERR_MEMORY;
 	if (st != COLL_OK)
 		coll_layout_destroy(layout);
 	free(rate_of);

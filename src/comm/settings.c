@@ -44,6 +44,7 @@ static coll_status check_numbers(const struct coll_settings *s, struct coll_erro
 	                                 {"COLL_CREATE_TIMEOUT_MS", s->create_timeout_ms, 1, INT_MAX},
 	                                 {"COLL_WARN_MS", s->warn_ms, 0, INT_MAX},
 	                                 {"COLL_SPIN_US", s->spin_us, 0, INT_MAX},
+	                                 {"COLL_SITE_RATE", s->site_rate, 0, COLL_LINK_RATE_MAX},
 	                                 {"COLL_WINDOWS", s->windows, 0, INT_MAX},
 	                                 {"COLL_TEST_CORES", s->test_cores, 0, 1 << 20},
 	                                 {"COLL_RDMA_TRAFFIC_CLASS", s->rdma_traffic_class, 0, 255},
@@ -58,6 +59,10 @@ static coll_status check_numbers(const struct coll_settings *s, struct coll_erro
 	if (st == COLL_OK && (s->slots == 1 || s->slots < 0 || s->slots > SLOTS_MAX))
 		st = coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1106] COLL_SLOTS=%d: a channel has 2 to %d slots",
 		                    s->slots, SLOTS_MAX);
+	if (st == COLL_OK && s->site_rate > 0 && !s->site[0])
+		st = coll_error_set(err, COLL_ERR_CONFIG,
+		                    "[COLL-1106] COLL_SITE_RATE=%d: the rate of a site that COLL_SITE does not name",
+		                    s->site_rate);
 	return st;
 }
 

@@ -232,6 +232,7 @@ static void fill_peer_info(struct coll_context *c)
 	info->machine = coll_bootstrap_machine();
 	if (c->settings.site[0])
 		info->site = coll_hash_bytes(3, c->settings.site, strlen(c->settings.site)) | 1;
+	info->site_mbps = (uint32_t)c->settings.site_rate;
 	coll_settings_agreed(&c->settings, &info->settings);
 	memcpy(info->host_id, c->host_id, sizeof(info->host_id));
 	gethostname(info->host_name, sizeof(info->host_name) - 1);

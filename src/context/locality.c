@@ -138,6 +138,39 @@ static coll_status check_sites(struct coll_context *c, struct coll_error_box *er
 	return st;
 }
 
+/* The ranks of a site tell the same rate, or none. */
+static coll_status check_site_rates(const struct coll_context *c, struct coll_error_box *err)
+{
+	const size_t buckets = 2 * (size_t)c->size; /* open addressing, at most half full */
+	int *firsts;
+	coll_status st = COLL_OK;
+
+	if (!c->sites)
+		return COLL_OK;
+	firsts = malloc(buckets * sizeof(*firsts));
+	if (!firsts)
+		return coll_error_set(err, COLL_ERR_MEMORY, "out of memory for the table of sites");
+	memset(firsts, -1, buckets * sizeof(*firsts));
+	for (int r = 0; st == COLL_OK && r < c->size; r++) {
+		const struct coll_peer_info *mine = &c->peer_infos[r], *first;
+		size_t at = mine->site % buckets;
+
+		while (firsts[at] >= 0 && c->peer_infos[firsts[at]].site != mine->site)
+			at = (at + 1) % buckets;
+		if (firsts[at] < 0)
+			firsts[at] = r;
+		first = &c->peer_infos[firsts[at]];
+		if (first->site_mbps != mine->site_mbps)
+			st = coll_error_set(
+			        err, COLL_ERR_CONFIG,
+			        "[COLL-1106] COLL_SITE_RATE: ranks %d and %d share a site, but it is %u on rank %d "
+			        "and %u on rank %d",
+			        firsts[at], r, first->site_mbps, firsts[at], mine->site_mbps, r);
+	}
+	free(firsts);
+	return st;
+}
+
 coll_status coll_locality_find(struct coll_context *c, struct coll_error_box *err)
 {
 	const size_t buckets = 2 * (size_t)c->size; /* open addressing, at most half full */
@@ -157,6 +190,8 @@ coll_status coll_locality_find(struct coll_context *c, struct coll_error_box *er
 	}
 	free(firsts);
 	st = check_sites(c, err);
+	if (st == COLL_OK)
+		st = check_site_rates(c, err);
 	if (st != COLL_OK)
 		return st;
 	c->oversubscribed = calloc(c->hosts, sizeof(*c->oversubscribed));

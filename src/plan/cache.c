@@ -22,7 +22,6 @@ struct key {
 	int rank, size, root;
 	bool ordered, uniform;
 	uint64_t layout; /* its hash, 0: none */
-	uint64_t generation;
 };
 
 struct entry {
@@ -37,7 +36,6 @@ struct entry {
 
 struct coll_plan_cache {
 	size_t max_bytes;
-	uint64_t generation;
 	bool logical;
 	struct entry *buckets[BUCKETS];
 	struct entry *oldest, *newest;
@@ -47,7 +45,7 @@ struct coll_plan_cache {
 
 /* ---- Keys ---- */
 
-static struct key key_of(const struct coll_plan_cache *c, const struct coll_shape *s, const char *algo)
+static struct key key_of(const struct coll_shape *s, const char *algo)
 {
 	struct key k;
 
@@ -60,7 +58,6 @@ static struct key key_of(const struct coll_plan_cache *c, const struct coll_shap
 	k.ordered = s->ordered;
 	k.uniform = s->uniform;
 	k.layout = s->layout ? s->layout->hash : 0;
-	k.generation = c->generation;
 	return k;
 }
 
@@ -71,14 +68,13 @@ static uint64_t hash_of(const struct key *k)
 	h = coll_hash_combine(h, (uint64_t)k->kind << 8 | (uint64_t)k->ordered << 1 | (uint64_t)k->uniform);
 	h = coll_hash_combine(h, (uint64_t)(uint32_t)k->rank << 32 | (uint32_t)k->root);
 	h = coll_hash_combine(h, (uint64_t)(uint32_t)k->size);
-	return coll_hash_combine(coll_hash_combine(h, k->layout), k->generation);
+	return coll_hash_combine(h, k->layout);
 }
 
 static bool same_key(const struct key *a, const struct key *b)
 {
 	return a->kind == b->kind && strcmp(a->algo, b->algo) == 0 && a->rank == b->rank && a->size == b->size &&
-	       a->root == b->root && a->ordered == b->ordered && a->uniform == b->uniform && a->layout == b->layout &&
-	       a->generation == b->generation;
+	       a->root == b->root && a->ordered == b->ordered && a->uniform == b->uniform && a->layout == b->layout;
 }
 
 /* ---- The list by age: entries that are not pinned ---- */
@@ -260,15 +256,10 @@ void coll_plan_cache_keep_logical(struct coll_plan_cache *c)
 	c->logical = true;
 }
 
-void coll_plan_cache_set_generation(struct coll_plan_cache *c, uint64_t generation)
-{
-	c->generation = generation;
-}
-
 coll_status coll_plan_cache_obtain(struct coll_plan_cache *c, const struct coll_shape *shape, const char *algo,
                                    coll_algo_fn generate, bool verify, const struct coll_plan **plan)
 {
-	struct key k = key_of(c, shape, algo);
+	struct key k = key_of(shape, algo);
 	uint64_t hash = hash_of(&k);
 	struct entry *e = find(c, &k, hash);
 	struct coll_plan *built = NULL;

@@ -3,7 +3,7 @@
  * by bytes.
  *
  * A plan is found by (collective, algorithm, rank, size, root, ordered, uniform,
- * layout, generation); rank and size are in the key although a communicator has one of
+ * layout); rank and size are in the key although a communicator has one of
  * each, so that a cache may be shared by tests. An obtained plan is pinned: it
  * stays where it is until it is released as often as it was obtained. Pinned
  * plans count against the bound but are never dropped for it, so a cache can
@@ -21,10 +21,6 @@ coll_status coll_plan_cache_create(size_t max_bytes, struct coll_plan_cache **ca
 /* Every plan must have been released, or must never be used again. Sets *cache to
  * NULL; NULL inside is accepted. */
 void coll_plan_cache_destroy(struct coll_plan_cache **cache);
-
-/* Plans are built anew after what generators read besides the shape has changed; the old
- * ones age out. 0 at first. */
-void coll_plan_cache_set_generation(struct coll_plan_cache *cache, uint64_t generation);
 
 /* Plans are kept as they are built, without fused steps: for transports that take what is sent from where it lies
  * and bring what is received to where it goes, one pass over the bytes for each. Before the first plan. */

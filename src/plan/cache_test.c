@@ -62,8 +62,6 @@ TEST(plan_cache, equal_shapes_share_one_plan)
 	coll_plan_cache_release(c, b);
 	coll_plan_cache_release(c, other);
 	CHECK(obtain(c, 2, 0) == a && generated == 2, "kept after release");
-	coll_plan_cache_set_generation(c, 7);
-	CHECK(obtain(c, 2, 0) != a && generated == 3, "a new generation builds anew");
 	coll_plan_cache_destroy(&c);
 	CHECK(c == NULL);
 }

@@ -99,6 +99,8 @@ static uint64_t hash_of(const struct coll_layout *l)
 	h = coll_hash_bytes(h, l->rank_at, (size_t)l->size * sizeof(*l->rank_at));
 	for (uint32_t i = 0; i < l->nlevels; i++) {
 		h = coll_hash_bytes(h, l->level[i].name, strlen(l->level[i].name));
+		if (l->level[i].mbps)
+			h = coll_hash_combine(h, l->level[i].mbps);
 		h = coll_hash_bytes(h, l->level[i].group_at, (size_t)l->size * sizeof(*l->level[i].group_at));
 	}
 	for (uint32_t g = 0; g < l->level[0].groups; g++)
@@ -300,6 +302,17 @@ coll_status coll_layout_rate(struct coll_layout *l, const uint32_t *rate_of)
 	return COLL_OK;
 }
 
+void coll_layout_tell_uplinks(struct coll_layout *l, const uint32_t *rate)
+{
+	struct coll_layout_level *level = &l->level[0];
+
+	level->mbps = 0;
+	for (int r = 0; r < l->size; r++)
+		if (rate[r] && (level->mbps == 0 || rate[r] < level->mbps))
+			level->mbps = rate[r];
+	l->hash = hash_of(l);
+}
+
 void coll_layout_destroy(struct coll_layout **layout)
 {
 	free(*layout);
@@ -352,4 +365,6 @@ void coll_layout_print(const struct coll_layout *l, char *buf, size_t len_bytes)
 	}
 	for (uint32_t g = 0; l->share && g < l->level[0].groups && used < len_bytes; g++)
 		used += (size_t)snprintf(buf + used, len_bytes - used, "%s%u", g ? ":" : ", shares ", l->share[g]);
+	if (l->level[0].mbps && used < len_bytes)
+		snprintf(buf + used, len_bytes - used, ", uplinks of %u Mb/s", l->level[0].mbps);
 }

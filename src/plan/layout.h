@@ -23,12 +23,14 @@
 
 #include "base/error.h"
 
-/* LANES: of a stage whose groups are uneven. More frames than this do not make a link faster. */
+/* LANES: the parts into which a stage of uneven groups cuts a vector, each carried by one rank of a group (glossary: lane of
+ * a layout). More frames than this do not make a link faster. */
 enum { COLL_LAYOUT_LEVELS_MAX = 6, COLL_LAYOUT_LANES = 8 };
 
 struct coll_layout_level {
 	char name[12]; /* "site", "host", "numa" ... */
 	bool links;    /* what crosses it goes over the links of a host, not through memory */
+	uint32_t mbps; /* of the slowest uplink of its groups that was told: level 0 only; 0: unknown, not slow */
 	uint32_t groups;
 	uint32_t most;            /* ranks in its largest group */
 	const uint32_t *first;    /* place of each group's first rank; groups + 1 entries */
@@ -83,6 +85,11 @@ coll_status coll_layout_create(int size, const struct coll_layout_split *splits,
  */
 enum { COLL_LAYOUT_PARTS = 24 };
 coll_status coll_layout_rate(struct coll_layout *layout, const uint32_t *rate);
+
+/* The rates of the uplinks by which the groups of level 0 (sites) are joined, in Mb/s by rank, 0 unknown. Changes no
+ * plan, but prices. Before the layout is used. */
+void coll_layout_tell_uplinks(struct coll_layout *layout, const uint32_t *rate);
+
 void coll_layout_destroy(struct coll_layout **layout); /* sets NULL; NULL inside is accepted */
 
 /* Children of a group of level stage - 1 (0 for stage 0): [*first, *first + return value), groups of level `stage`,
@@ -106,7 +113,7 @@ static inline void coll_layout_widths(const struct coll_layout *l, uint32_t stag
 /* The innermost level that links cross: its groups are hosts. Without one the outermost. */
 uint32_t coll_layout_hosts(const struct coll_layout *layout);
 
-/* "host(2) x core(4)"; uneven groups as "host(2) x rank(1..3)", and shares. */
+/* "host(2) x core(4)"; uneven groups as "host(2) x rank(1..3)"; shares; the rate of uplinks. */
 void coll_layout_print(const struct coll_layout *layout, char *buf, size_t len_bytes);
 
 #endif

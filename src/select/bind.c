@@ -368,15 +368,20 @@ static void explain_layout(const struct coll_layout *l, const struct coll_algo *
 {
 	struct coll_algo_cost inside, between;
 	char text[160];
-	double host_sent;
+	struct coll_algo_links links;
+	int used;
 
 	buf[0] = '\0';
 	if (!l)
 		return;
 	coll_layout_print(l, text, sizeof(text));
 	if (algo->split) {
-		algo->split(l, &inside, &between, &host_sent);
-		snprintf(buf, len_bytes, "; layout %s: a host sends or receives at most %.3g x", text, host_sent);
+		algo->split(l, &inside, &between, &links);
+		used = snprintf(buf, len_bytes, "; layout %s: a host sends or receives at most %.3g x", text,
+		                links.host);
+		if (l->level[0].mbps && used > 0 && (size_t)used < len_bytes)
+			snprintf(buf + used, len_bytes - (size_t)used, ", a %s %.3g x", l->level[0].name,
+			         links.outermost);
 	} else {
 		snprintf(buf, len_bytes, "; layout %s: this algorithm takes no notice of it", text);
 	}

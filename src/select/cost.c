@@ -24,10 +24,12 @@
  * effect of late ranks and shared links, which the model leaves out and which make every
  * round and every byte more expensive.
  *
- * With a layout the ranks of a host share its links. A row that reads the layout says what it does inside a host and
- * between hosts, each at the price of its own paths, and what the busiest host sends. Of other rows
- * the worst is assumed, that everything each rank of a host sends leaves the host; only rows that read the layout are
- * lean, and of those up to COLL_LEADERS_MAX the ones for short vectors.
+ * With a layout the ranks of a host share its links, and the hosts of a site its uplink. A row that reads the layout says what it does inside a host and
+ * between hosts, each at the price of its own paths, and what the busiest host and site send. Of other rows
+ * the worst is assumed, that everything each rank of a host (site) sends leaves it; only rows that read the layout are
+ * lean, and of those up to COLL_LEADERS_MAX the ones for short vectors. An uplink counts only if its rate is told: a
+ * tile crosses the links of a host and the uplink one after the other, but tiles overlap. Then short vectors may
+ * take any row that reads the layout, since rows for them send more over the uplink.
  *
  * Ranks of one host that share its cores, over sockets, wait only for cores. An all-reduce
  * takes the time of the frames of all ranks together. A row is then lean if it sends at
@@ -128,20 +130,41 @@ static double link_use(const struct coll_select_facts *f, const struct coll_sele
 /* What a row does on the two kinds of paths; without a layout all is between. */
 struct parts {
 	struct coll_algo_cost inside, between, all;
-	double host_sent; /* by the links of the busiest host */
+	struct coll_algo_links links;
+	double uplink_bytes_per_ns; /* 0: unknown, or there are no sites */
 };
+
+static double most_in_a_group(const struct coll_layout_level *level)
+{
+	uint32_t most = 0;
+
+	for (uint32_t g = 0; g < level->groups; g++)
+		if (level->first[g + 1] - level->first[g] > most)
+			most = level->first[g + 1] - level->first[g];
+	return most;
+}
+
+/* Of a site that was told; Mb/s are 125000 bytes a second. */
+static double uplink_of(const struct coll_layout *l)
+{
+	return l ? l->level[0].mbps / 8e3 : 0;
+}
 
 static void find_parts(const struct coll_select_facts *f, const struct coll_algo *algo, struct parts *p)
 {
-	*p = (struct parts){.host_sent = 0};
+	double sent;
+
+	*p = (struct parts){.uplink_bytes_per_ns = uplink_of(f->layout)};
 	if (f->layout && algo->split) {
-		algo->split(f->layout, &p->inside, &p->between, &p->host_sent);
+		algo->split(f->layout, &p->inside, &p->between, &p->links);
 		coll_algo_cost(algo, f->size, f->layout, &p->all);
 		return;
 	}
 	algo->cost(f->size, &p->all);
 	p->between = p->all;
-	p->host_sent = larger(p->all.sent, p->all.received) * (f->layout ? f->local_max : 1);
+	sent = larger(p->all.sent, p->all.received);
+	p->links.host = sent * (f->layout ? f->local_max : 1);
+	p->links.outermost = p->uplink_bytes_per_ns > 0 ? sent * most_in_a_group(&f->layout->level[0]) : 0;
 }
 
 static double passes_ns(const struct coll_select_facts *f, const struct parts *p, double tile)
@@ -164,14 +187,16 @@ static double first_tile_ns(const struct coll_select_facts *f, const struct part
 	double near = f->inside.latency_ns + 2 * f->inside.overhead_ns + (f->oversubscribed ? SWITCH_NS : 0);
 
 	return p->between.rounds * hop + p->inside.rounds * near + extra * each + inside_ns(f, p, tile) +
-	       transfer(p->host_sent * tile, f->caps.bytes_per_ns) + passes_ns(f, p, tile);
+	       transfer(p->links.host * tile, f->caps.bytes_per_ns) +
+	       transfer(p->links.outermost * tile, p->uplink_bytes_per_ns) + passes_ns(f, p, tile);
 }
 
 static double busy_ns(const struct coll_select_facts *f, const struct parts *p, double tile)
 {
 	double core = p->between.frames * f->caps.overhead_ns + p->inside.frames * f->inside.overhead_ns +
 	              inside_ns(f, p, tile) + passes_ns(f, p, tile);
-	double link = transfer(p->host_sent * tile, f->caps.bytes_per_ns);
+	double link = larger(transfer(p->links.host * tile, f->caps.bytes_per_ns),
+	                     transfer(p->links.outermost * tile, p->uplink_bytes_per_ns));
 
 	return f->caps.cross_host ? larger(core, link) : core + link;
 }
@@ -256,7 +281,7 @@ static bool preferred(const struct coll_select_facts *f, const struct coll_selec
 	if ((algo->flags & COLL_ALGO_MESH) && !may_link_all(f, call, total))
 		return false;
 	if (f->layout && total <= COLL_LEADERS_MAX && has_leaders(call->kind))
-		return algo->flags & COLL_ALGO_SHORT;
+		return (algo->flags & COLL_ALGO_SHORT) || (algo->split && uplink_of(f->layout) > 0);
 	if (call->kind != COLL_KIND_ALL_REDUCE || total < COLL_PRICE_LONG_BYTES)
 		return true;
 	return f->layout ? algo->split != NULL : lean(f, c, total, shared);

@@ -485,6 +485,98 @@ Test(tune, short_calls_between_hosts_go_through_one_rank_of_each)
 	coll_layout_destroy(&l);
 }
 
+/* Two sites of two hosts, `local` ranks on each, whose uplinks have that rate in Mb/s. */
+static struct coll_layout *two_sites(struct coll_select_facts *f, int local, uint32_t mbps)
+{
+	uint32_t site_of[16], host_of[16], rate_of[16];
+	struct coll_layout_split splits[] = {{"site", true, true, site_of}, {"host", true, true, host_of}};
+	struct coll_layout *l = NULL;
+
+	for (int r = 0; r < 4 * local; r++) {
+		site_of[r] = (uint32_t)(r / local / 2);
+		host_of[r] = (uint32_t)(r / local);
+		rate_of[r] = site_of[r] ? 0 : mbps; /* the other site's is not told */
+	}
+	cr_assert_eq(coll_layout_create(4 * local, splits, 2, &l), COLL_OK);
+	coll_layout_tell_uplinks(l, rate_of);
+	cr_assert_eq(l->level[0].mbps, mbps);
+	*f = nets[NETS - 1].facts;
+	f->size = 4 * local;
+	f->layout = l;
+	f->local_max = local;
+	f->inside = nets[0].facts.caps;
+	return l;
+}
+
+static double price_of(const struct coll_select_facts *f, enum coll_kind kind, size_t bytes)
+{
+	const struct coll_select_call c = {kind, bytes / 4, 4, false, false, false};
+	struct coll_select_choice choice;
+
+	cr_assert_eq(coll_select_plan(f, &c, false, &choice), COLL_OK);
+	return choice.cost_ns;
+}
+
+/* A site of two sends and receives S (2 (G - 1) / G of it for an all-reduce, the vector once for a broadcast): that over
+ * the rate is the least time there is. */
+Test(tune, the_uplink_of_a_site_bounds_the_price)
+{
+	static const enum coll_kind kinds[] = {COLL_KIND_ALL_REDUCE, COLL_KIND_BROADCAST, COLL_KIND_REDUCE};
+	static const uint32_t rates[] = {500, 100};
+	const size_t bytes = 64 << 20;
+	struct coll_select_facts f;
+
+	for (int local = 1; local <= 4; local += 3)
+		for (int i = 0; i < 2; i++)
+			for (int k = 0; k < 3; k++) {
+				struct coll_layout *l = two_sites(&f, local, rates[i]);
+				const double least_ns = (double)bytes / (rates[i] / 8e3);
+				const double ns = price_of(&f, kinds[k], bytes);
+
+				cr_assert_str_eq(selected(&f, kinds[k], bytes, false),
+				                 kinds[k] == COLL_KIND_ALL_REDUCE ? "circulant" : "lanes");
+				cr_assert(ns >= least_ns && ns < 1.03 * least_ns, "%s: %g ns, at least %g",
+				          coll_plan_kind_name(kinds[k]), ns, least_ns);
+				coll_layout_destroy(&l);
+			}
+}
+
+Test(tune, an_unknown_uplink_is_not_slow)
+{
+	struct coll_select_facts unknown, fast;
+	struct coll_layout *l = two_sites(&unknown, 2, 0), *m = two_sites(&fast, 2, 4000000);
+
+	for (size_t bytes = 8; bytes <= (size_t)64 << 20; bytes *= 8) {
+		const double ns = price_of(&unknown, COLL_KIND_ALL_REDUCE, bytes);
+
+		cr_assert(ns <= price_of(&fast, COLL_KIND_ALL_REDUCE, bytes), "%zu bytes", bytes);
+	}
+	coll_layout_destroy(&l);
+	coll_layout_destroy(&m);
+}
+
+/* Leaders send S for each host of a site, levels 2 (G - 1) / G S in more rounds: where bytes count more than rounds, that
+ * is chosen for short vectors, too. */
+Test(tune, over_a_slow_uplink_short_vectors_go_by_levels)
+{
+	static const struct {
+		uint32_t mbps;
+		size_t bytes;
+		const char *name;
+	} cases[] = {{0, 8, "leaders"},    {0, 4096, "leaders"},     {0, 16384, "leaders"},
+	             {500, 8, "leaders"},  {500, 1024, "leaders"},   {500, 16384, "circulant"},
+	             {100, 8, "leaders"}, {100, 4096, "circulant"}, {100, 16384, "circulant"}};
+	struct coll_select_facts f;
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct coll_layout *l = two_sites(&f, 1, cases[i].mbps);
+
+		cr_assert_str_eq(selected(&f, COLL_KIND_ALL_REDUCE, cases[i].bytes, false), cases[i].name,
+		                 "%u Mb/s, %zu bytes", cases[i].mbps, cases[i].bytes);
+		coll_layout_destroy(&l);
+	}
+}
+
 Test(tune, without_a_layout_rows_that_need_one_are_refused_by_reason)
 {
 	struct coll_select_facts f = nets[NETS - 1].facts;

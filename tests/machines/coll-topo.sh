@@ -39,6 +39,10 @@ expect 0 'levels: none' --xml "$two" --ranks 1
 expect 0 'package: no; not among the levels that are forced' --xml "$two" --hosts 2 --levels host
 expect 0 'NICs in use: 2 of 3 NICs: those whose rates are set' --xml "$two" --rates eth0:1000,eth1:250
 expect 0 'rail 0: eth0, 410 of 512 shares' --xml "$two" --rates eth0:1000,eth1:250
+expect 0 'levels: site > host > package' --xml "$two" --hosts 4 --sites 2
+expect 0 'site: 2 groups of 16 ranks, uplink unknown' --xml "$two" --hosts 4 --sites 2
+expect 0 'site: 2 groups of 16 ranks, uplink 500 Mb/s (told)' --xml "$two" --hosts 4 --sites 2 --site-rate 500
+expect 0 '"site_rate": {"mbps": 500, "origin": "told"}' --xml "$two" --hosts 4 --sites 2 --site-rate 500 --json
 expect 0 'GPU gpu0: linked to 1 GPUs (assumed), PCI 252064 Mb/s (told), NUMA node 0, switch 0' --nccl "$gpus"
 expect 0 'NIC mlx5_1: InfiniBand, state unknown, rate 200000 Mb/s (told)' --nccl "$gpus"
 [ "$("$tool" --xml "$two" --hosts 4 --map random:5)" = "$("$tool" --xml "$two" --hosts 4 --map random:5)" ] &&
@@ -76,6 +80,10 @@ expect 2 "coll-topo: --levels core: 'core': expected levels of site, host, packa
 expect 2 "coll-topo: --levels numa,host: 'host': expected each level once, from the outside to the inside" --levels numa,host
 expect 2 "coll-topo: --rates: 'eth0': expected NAME:RATE" --xml "$two" --rates eth0
 expect 2 "coll-topo: --rates: 'eth9': the machine has no such NIC" --xml "$two" --rates eth9:5
+expect 2 "coll-topo: --site-rate: '1G': expected a rate in Mb/s" --xml "$two" --hosts 2 --sites 2 --site-rate 1G
+expect 2 'coll-topo: --site-rate: needs --sites' --xml "$two" --site-rate 500
+expect 2 'coll-topo: --sites: more than --hosts' --xml "$two" --sites 2
+expect 2 'coll-topo: --sites: expected a number of sites' --xml "$two" --sites 0
 expect 1 'coll-topo: 4096 hosts of 4096 ranks are more than' --xml "$two" --hosts 4096 --ranks 4096
 expect 1 "coll-topo: $dir/none: No such file or directory" --xml "$dir/none"
 expect 1 "coll-topo: $dir: Is a directory" --xml "$dir"

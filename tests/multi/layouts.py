@@ -65,6 +65,19 @@ def main():
         text = r.stdout + r.stderr
         said = set(re.findall(r"layout (.*?), launcher", text))
         check(r.returncode == 0 and "Out of bounds values : 0 OK" in text and said == {"site(2) x host(2) x rank(1)"}, f"{name}: sites of single ranks", text)
+    # The rate of a site's uplink: told by all its ranks or by none, and part of the price and of the explanation.
+    r = run(collrun, f"{folder}/allreduce_perf", "001122", sites + " COLL_SITE_RATE=80 COLL_DEBUG=info", "-b 4M -e 4M -n 1 -w 1 -c 1")
+    text = r.stdout + r.stderr
+    said = set(re.findall(r"layout (.*?), launcher", text))
+    price = re.search(r"bytes=4194304: circulant .*?circulant ([0-9.]+) us", text)
+    check(r.returncode == 0 and said == {"site(2) x host(1..2) x rank(2), uplinks of 80 Mb/s"} and price and 419430 <= float(price[1]) < 500000,
+          "4 MiB over an uplink of 80 Mb/s, 10 MB/s", text)
+    r = run(collrun, f"{folder}/allreduce_perf", "001122", sites + " COLL_SITE_RATE=$((${h:$COLL_RANK:1} == 2 ? 5 : 7))", "-b 8 -e 8")
+    check(r.returncode == 0, "sites of different rates", r.stdout + r.stderr)
+    for rate, other in ((7, 8), (7, 0), (0, 7)):
+        r = run(collrun, f"{folder}/allreduce_perf", "001122", sites + f" COLL_SITE_RATE=$((COLL_RANK == 3 ? {other} : {rate}))", "-b 8 -e 8")
+        check(r.returncode != 0 and f"COLL_SITE_RATE: ranks 0 and 3 share a site, but it is {rate} on rank 0 and {other} on rank 3" in r.stderr + r.stdout,
+              f"rates {rate} and {other} of one site are refused", r.stdout + r.stderr)
     r = run(collrun, f"{folder}/allreduce_perf", "0011", "COLL_SITE=$([ $COLL_RANK = 3 ] || echo a)", "-b 8 -e 8")
     check(r.returncode != 0 and "COLL_SITE: rank 0 has one, rank 3 has none" in r.stderr + r.stdout, "a rank without a site is refused", r.stdout + r.stderr)
     r = run(collrun, f"{folder}/allreduce_perf", "0011", "COLL_SITE=s$COLL_RANK", "-b 8 -e 8")

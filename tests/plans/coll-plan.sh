@@ -41,9 +41,13 @@ expect 0 ' plans, 0 failed' verify -n 12
 expect 0 '2 plans, 0 failed' verify all_reduce --algo ring -n 130
 expect 0 '2 plans, 0 failed' verify broadcast --algo circulant -n 19 --root 7 -j 1
 expect 2 'cannot be verified: verify --layouts sweeps them: --layout' verify all_reduce --algo circulant --layout 2x4
+expect 2 'needs a layout, as verify --layouts makes them: leaders' verify --algo leaders -n 4
+expect 2 'not for so many ranks: oneshot' verify --algo oneshot -n 200
 expect 2 '--layouts cannot be combined with a choice' verify --layouts all_reduce
 # Two sites of two hosts: the root's host sends to the other site and to its neighbour.
 expect 0 '7.000 S      2.000 S' count broadcast --algo leaders --layout 2x2x2
+# Over an uplink of 100 Mb/s a MiB takes 84 ms; the sites' slowest counts.
+expect 0 '1.500 S      1.000 S     83.886 ms' count all_reduce --algo circulant --layout 2x2x2 --rates 500,100
 
 echo "$passed passed, $failed failed, 0 skipped"
 [ "$failed" -eq 0 ]

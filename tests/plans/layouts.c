@@ -192,6 +192,29 @@ static void equal_or_unknown_rates_change_nothing(void)
 	coll_layout_destroy(&plain);
 }
 
+/* The rate of an uplink is that of the slowest that is told; it changes the hash, and no share. */
+static void uplinks_are_told_to_sites(void)
+{
+	static const uint32_t some[] = {0, 0, 300, 300, 200, 200, 0, 0}, none[8] = {0};
+	struct coll_layout *plain = parsed("2x2x2", "block", 8), *l = NULL;
+	const uint64_t hash = plain->hash;
+	char text[64];
+	int size;
+
+	REQUIRE(plan_layout_parse("2x2x2", "block", "500,100", &l, &size) && l);
+	CHECK(l->level[0].mbps == 100 && l->hash != hash && !l->share && !l->by_rate);
+	coll_layout_print(l, text, sizeof(text));
+	CHECK(strcmp(text, "site(2) x host(2) x rank(2), uplinks of 100 Mb/s") == 0, "%s", text);
+	coll_layout_print(l, text, 28);
+	CHECK(strcmp(text, "site(2) x host(2) x rank(2)") == 0, "%s", text);
+	coll_layout_destroy(&l);
+	coll_layout_tell_uplinks(plain, some);
+	CHECK(plain->level[0].mbps == 200 && plain->hash != hash);
+	coll_layout_tell_uplinks(plain, none);
+	CHECK(plain->level[0].mbps == 0 && plain->hash == hash, "unknown is not slow");
+	coll_layout_destroy(&plain);
+}
+
 static void texts_that_are_no_layouts_are_refused(void)
 {
 	static const char *const texts[] = {"",    "x",   "4",    "4x",  "x4",    "2x0",     "2x-1",
@@ -222,6 +245,7 @@ int main(int argc, char **argv)
 	PLAIN_RUN(the_hash_is_that_of_what_differs);
 	PLAIN_RUN(shares_come_near_the_optimum_of_unequal_links);
 	PLAIN_RUN(equal_or_unknown_rates_change_nothing);
+	PLAIN_RUN(uplinks_are_told_to_sites);
 	PLAIN_RUN(texts_that_are_no_layouts_are_refused);
 	PLAIN_RUN(rows_are_proved_and_counted_for_every_layout);
 	return plain_summary();
