@@ -412,6 +412,25 @@ COLL_API coll_status coll_event_wait(coll_event *event, int timeout_ms);
  * COLL_ERR_ARGUMENT: never recorded. */
 COLL_API coll_status coll_event_time(coll_event *event, double *seconds);
 
+/*
+ * Run fn(arg, status) once, when the event is reached as it is recorded now; a later recording does
+ * not change that. status is that of coll_event_query(); an error or an abort reaches the event too.
+ * If the event is destroyed before it is reached, status is COLL_AGAIN: the calls before it go on,
+ * and their buffers stay in use. Each call adds one function; fn runs unless this call returns an
+ * error (COLL_ERR_ARGUMENT, COLL_ERR_MEMORY).
+ *
+ * fn runs in the calling thread if the event is reached already; else in whichever thread advances
+ * the work (see above), so without a progress thread some thread must call in. No lock of the
+ * library is held. Functions that are due at once run in the order in which they were added. One may
+ * still be running in another thread when the event is destroyed.
+ *
+ * fn should be short: it keeps up the thread that runs it. It may call coll_event_notify(),
+ * coll_event_query(), coll_event_time(), coll_stream_query(), coll_comm_abort() and the queries of a
+ * communicator, and nothing else of the library. Calls that wait, communicate or destroy are refused with COLL_ERR_ARGUMENT.
+ * A function that is added inside fn runs when fn has returned.
+ */
+COLL_API coll_status coll_event_notify(coll_event *event, void (*fn)(void *arg, coll_status status), void *arg);
+
 /* Advance all pending work in the job of this communicator, without waiting. COLL_OK:
  * nothing is pending; COLL_AGAIN: something is. */
 COLL_API coll_status coll_progress(coll_comm *comm);

@@ -84,6 +84,7 @@ ROW(SERVICE_BLIND, 2, PACE, "between rounds of a service thread that cannot poll
 ROW(FAULT_LOOK, 1, PACE, "between looks of a wait that inquires into a fault")
 ROW(MESSAGE_TURN, 1000, PACE, "of many pending messages, the watchdog looks at others after so long")
 ROW(SLEEP_TURN, 1, PACE, "longest sleep of a thread that drives for others")
+ROW(TAKE_OVER, 1, PACE, "longest time that the progress thread leaves a new call to its caller; as a rule half of COLL_SPIN_US")
 ROW(THREAD_NAP, 50, PACE, "longest sleep of the progress thread; deadlines have 250 ms and more")
 ROW(INSPECT_CLIENT, 5000, STRANGER, "for a client of the inspector to ask and to read")
 ROW(INSPECT_LISTEN_AGAIN, 1000, PACE, "without a descriptor for such a client")

@@ -32,6 +32,7 @@
 #include "progress/drive.h"
 #include "progress/group.h"
 #include "progress/loop.h"
+#include "progress/notify.h"
 #include "progress/persistent.h"
 #include "watch/diagnose.h"
 
@@ -289,6 +290,8 @@ coll_status coll_comm_destroy(coll_comm **out)
 
 	if (!comm)
 		return COLL_OK;
+	if (coll_notify_forbids(comm->ctx, "comm_destroy"))
+		return COLL_ERR_ARGUMENT;
 	if (coll_group_has(comm, NULL))
 		return coll_comm_refuse(comm, "comm_destroy", COLL_ERR_ARGUMENT, "a group still has calls on it");
 	*out = NULL;

@@ -32,6 +32,7 @@
 #include "progress/async.h"
 #include "progress/drive.h"
 #include "progress/inflight.h"
+#include "progress/notify.h"
 #include "select/frame.h"
 #include "select/intra.h"
 #include "watch/mismatch.h"
@@ -448,6 +449,8 @@ coll_status coll_comm_create(coll_comm **out, const coll_config *cfg)
 	coll_error_clear(&err);
 	if (!out)
 		st = coll_error_set(&err, COLL_ERR_ARGUMENT, "comm is NULL");
+	else if (coll_notify_forbids(NULL, "comm_create"))
+		st = coll_error_set(&err, COLL_ERR_ARGUMENT, "it waits, inside a function of event_notify");
 	else if (!settings)
 		st = coll_error_set(&err, COLL_ERR_MEMORY, "out of memory for settings");
 	else
@@ -501,6 +504,8 @@ coll_status coll_comm_create_all(coll_comm **comms, int n, const coll_config *cf
 	coll_error_clear(&err);
 	if (!comms || n < 1)
 		st = coll_error_set(&err, COLL_ERR_ARGUMENT, "comms is NULL or n = %d is below 1", n);
+	else if (coll_notify_forbids(NULL, "comm_create_all"))
+		st = coll_error_set(&err, COLL_ERR_ARGUMENT, "it waits, inside a function of event_notify");
 	else if (!settings || !ctx || !peer_infos)
 		st = coll_error_set(&err, COLL_ERR_MEMORY, "out of memory");
 	else

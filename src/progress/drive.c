@@ -16,6 +16,7 @@
 #include "progress/async.h"
 #include "progress/inflight.h"
 #include "progress/loop.h"
+#include "progress/notify.h"
 #include "progress/persistent.h"
 #include "watch/diagnose.h"
 
@@ -231,11 +232,16 @@ void coll_async_unlock(struct coll_context *ctx)
 {
 	struct coll_async *a = ctx->async;
 	const bool completed = a->completed;
+	struct coll_notice *due = a->due;
 
 	a->completed = false;
+	a->due = NULL;
+	a->due_tail = &a->due;
 	pthread_mutex_unlock(&a->lock);
 	if (completed)
 		coll_context_wake(ctx);
+	if (due)
+		coll_notify_run(due);
 }
 
 bool coll_drive_try(struct coll_context *ctx)
@@ -293,8 +299,8 @@ static void stop_driving(struct coll_context *ctx)
 	if (atomic_fetch_sub(&a->drivers, 1) > 1 || atomic_load(&a->pending) == 0)
 		return;
 	pthread_mutex_lock(&a->lock);
-	if (a->running)
-		pthread_cond_signal(&a->work);
+	if (atomic_load(&a->drivers) == 0)
+		coll_async_call(ctx);
 	pthread_mutex_unlock(&a->lock);
 }
 
@@ -304,12 +310,16 @@ coll_status coll_async_await(struct coll_context **ctxs, int n, bool (*done)(voi
 	struct coll_wait_loop loop = {.ctxs = ctxs, .n = n, .look = look, .arg = &w};
 	coll_status st;
 
+	if (coll_notify_forbids(ctxs[0], "a wait"))
+		return COLL_ERR_ARGUMENT;
 	if (done(arg))
 		return COLL_OK;
 	if (timeout_ms >= 0)
 		loop.until_ns = coll_clock_ns() + (uint64_t)timeout_ms * MS + 1;
-	for (int i = 0; i < n; i++)
+	for (int i = 0; i < n; i++) {
 		atomic_fetch_add(&ctxs[i]->async->drivers, 1);
+		atomic_fetch_add_explicit(&ctxs[i]->async->waits, 1, memory_order_relaxed);
+	}
 	st = coll_wait_loop_run(&loop);
 	for (int i = 0; i < n; i++)
 		stop_driving(ctxs[i]);
@@ -340,6 +350,9 @@ coll_status coll_comm_usable(struct coll_comm *comm, const char *kind)
 	const unsigned attention = atomic_load_explicit(&comm->attention, memory_order_acquire);
 	coll_status st;
 
+	/* Not as coll_comm_refuse() does it: another thread may be in a call on comm. */
+	if (coll_notify_forbids(comm->ctx, kind))
+		return COLL_ERR_ARGUMENT;
 	if (!(attention & COLL_ATTENTION_PENDING)) {
 		if (comm->failed || !(attention & COLL_ATTENTION_ALARM))
 			return comm->failed;

@@ -275,8 +275,8 @@ coll_status coll_request_submit(struct coll_request *r, struct coll_stream *stre
 		/* Send at once what can be sent at once. */
 		if (leaves)
 			coll_drive(comm->ctx);
-		if (leaves && a->running && atomic_load(&a->drivers) == 0)
-			pthread_cond_signal(&a->work);
+		if (leaves && atomic_load(&a->drivers) == 0 && atomic_load(&a->pending) > 0)
+			coll_async_call(comm->ctx);
 	}
 	coll_async_unlock(comm->ctx);
 	return st;
