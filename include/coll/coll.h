@@ -161,11 +161,18 @@ typedef struct coll_config {
 	/* Settings as an array of "COLL_NAME=value" strings ended by NULL. They
 	 * override the environment. */
 	const char *const *settings;
+	/* NULL, or asked by every call that waits, at least every 100 ms and after a signal, in the
+	 * thread that called and with no lock of the library held. Not 0 ends the call with
+	 * COLL_ERR_ABORTED and aborts the communicators that it waits for, with a reason that the other
+	 * ranks read: "interrupted". It must not call the library. Communicators made from this one
+	 * have it too. */
+	int (*interrupt)(void *arg);
+	void *interrupt_arg;
 } coll_config;
 
-#define COLL_CONFIG_INIT                                                       \
-	{                                                                      \
-		sizeof(coll_config), -1, 0, NULL, NULL, NULL, NULL, NULL, NULL \
+#define COLL_CONFIG_INIT                                                                   \
+	{                                                                                  \
+		sizeof(coll_config), -1, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL \
 	}
 
 /*
@@ -173,7 +180,7 @@ typedef struct coll_config {
  * environment (collrun, torchrun, mpirun, COLL_*); without any, the job is this process.
  * Collective: every rank calls it; it returns within the configured time. The caller frees
  * *comm with coll_comm_destroy(). COLL_ERR_CONFIG, COLL_ERR_BOOTSTRAP, COLL_ERR_MEMORY,
- * COLL_ERR_SYSTEM: nothing was created; coll_last_error(NULL) describes the failure.
+ * COLL_ERR_SYSTEM, COLL_ERR_ABORTED (coll_config.interrupt): nothing was created; coll_last_error(NULL) describes the failure.
  * With more than one rank, and unless the program handles SIGUSR1, that signal writes a
  * dump of the flight recorder until the last communicator is destroyed
  * (COLL_DUMP_SIGNAL=none prevents it).

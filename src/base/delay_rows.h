@@ -82,6 +82,7 @@ ROW(NAP_LONG_AFTER, 100, PACE, "without a movement, from then on sleeps are long
 ROW(YIELD_SLICE, 2, PACE, "a yield that lasts so long, per rank of the core, let another process compute")
 ROW(SERVICE_BLIND, 2, PACE, "between rounds of a service thread that cannot poll()")
 ROW(FAULT_LOOK, 1, PACE, "between looks of a wait that inquires into a fault")
+ROW(INTERRUPT, 40, PACE, "between questions to the hook of coll_config: with NAP_LONG less than the 100 ms that are promised")
 ROW(MESSAGE_TURN, 1000, PACE, "of many pending messages, the watchdog looks at others after so long")
 ROW(SLEEP_TURN, 1, PACE, "longest sleep of a thread that drives for others")
 ROW(TAKE_OVER, 1, PACE, "longest time that the progress thread leaves a new call to its caller; as a rule half of COLL_SPIN_US")

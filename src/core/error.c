@@ -108,6 +108,25 @@ coll_status coll_comm_fail(struct coll_comm *comm, coll_status status, int culpr
 	return status;
 }
 
+bool coll_comm_abort_locally(struct coll_comm *comm, const char *reason)
+{
+	struct coll_note note = {.kind = COLL_GOSSIP_FAIL, .status = COLL_ERR_ABORTED};
+
+	if (atomic_exchange(&comm->abort_claimed, true))
+		return false;
+	note.process = comm->ctx->rank;
+	note.origin = comm->ctx->rank;
+	note.comm = comm->id;
+	snprintf(comm->abort_text, sizeof(comm->abort_text), "[COLL-3301] %s aborted the communicator: %.160s",
+	         coll_comm_name(comm, comm->rank).text, reason ? reason : "no reason given");
+	snprintf(note.text, sizeof(note.text), "%s", comm->abort_text);
+	atomic_store_explicit(&comm->aborted, true, memory_order_release);
+	atomic_fetch_or_explicit(&comm->attention, COLL_ATTENTION_ALARM, memory_order_release);
+	if (comm->ctx->control)
+		coll_control_tell(comm->ctx->control, &note);
+	return true;
+}
+
 coll_status coll_comm_refuse(struct coll_comm *comm, const char *kind, coll_status status, const char *format, ...)
 {
 	/* This is not the box of calls: drivers may be writing to that one about operations in

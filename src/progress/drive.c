@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/delay.h"
+#include "control/gossip.h"
 #include "core/error.h"
 #include "engine/run.h"
 #include "progress/async.h"
@@ -277,6 +278,7 @@ bool coll_drive_last(struct coll_context *ctx)
 struct waiter {
 	struct coll_context **ctxs;
 	int n;
+	struct coll_comm *comm; /* NULL: it waits for any of the contexts */
 	bool (*done)(void *arg);
 	void *arg;
 };
@@ -292,6 +294,34 @@ static coll_status look(void *arg, bool last, bool *moved)
 	return w->done(w->arg) ? COLL_OK : COLL_AGAIN;
 }
 
+void coll_comm_interrupt(struct coll_comm *comm)
+{
+	if (coll_comm_abort_locally(comm, COLL_INTERRUPTED) && comm->ctx->control)
+		coll_control_flush(comm->ctx->control, COLL_DELAY_FAILURE_FLUSH_MS);
+}
+
+/* The lock keeps communicators from being destroyed: destroy takes it when nothing is pending. The
+ * aborts complete all requests, so the wait goes on until its own are complete. */
+static void interrupt(void *arg)
+{
+	const struct waiter *w = arg;
+
+	if (w->comm) {
+		coll_comm_interrupt(w->comm);
+		return;
+	}
+	for (int i = 0; i < w->n; i++) {
+		struct coll_async *a = w->ctxs[i]->async;
+
+		coll_async_lock(w->ctxs[i]);
+		for (struct coll_link *l = a->comms.next; l != &a->comms; l = l->next)
+			coll_comm_abort_locally(COLL_ENTRY(l, struct coll_comm, inflight.link), COLL_INTERRUPTED);
+		pthread_mutex_unlock(&a->lock);
+		if (w->ctxs[i]->control)
+			coll_control_flush(w->ctxs[i]->control, COLL_DELAY_FAILURE_FLUSH_MS);
+	}
+}
+
 static void stop_driving(struct coll_context *ctx)
 {
 	struct coll_async *a = ctx->async;
@@ -304,10 +334,11 @@ static void stop_driving(struct coll_context *ctx)
 	pthread_mutex_unlock(&a->lock);
 }
 
-coll_status coll_async_await(struct coll_context **ctxs, int n, bool (*done)(void *arg), void *arg, int timeout_ms)
+static coll_status await(struct coll_context **ctxs, int n, struct coll_comm *comm, bool (*done)(void *arg), void *arg,
+                         int timeout_ms)
 {
-	struct waiter w = {.ctxs = ctxs, .n = n, .done = done, .arg = arg};
-	struct coll_wait_loop loop = {.ctxs = ctxs, .n = n, .look = look, .arg = &w};
+	struct waiter w = {.ctxs = ctxs, .n = n, .comm = comm, .done = done, .arg = arg};
+	struct coll_wait_loop loop = {.ctxs = ctxs, .n = n, .look = look, .interrupt = interrupt, .arg = &w};
 	coll_status st;
 
 	if (coll_notify_forbids(ctxs[0], "a wait"))
@@ -324,6 +355,16 @@ coll_status coll_async_await(struct coll_context **ctxs, int n, bool (*done)(voi
 	for (int i = 0; i < n; i++)
 		stop_driving(ctxs[i]);
 	return st;
+}
+
+coll_status coll_async_await(struct coll_context **ctxs, int n, bool (*done)(void *arg), void *arg, int timeout_ms)
+{
+	return await(ctxs, n, NULL, done, arg, timeout_ms);
+}
+
+coll_status coll_async_await_comm(struct coll_comm *comm, bool (*done)(void *arg), void *arg, int timeout_ms)
+{
+	return await(&comm->ctx, 1, comm, done, arg, timeout_ms);
 }
 
 /* ---- A communicator as a whole ---- */
@@ -390,7 +431,7 @@ static bool nothing_pending(void *arg)
 void coll_comm_drain(struct coll_comm *comm)
 {
 	coll_operation_hand_over(comm);
-	coll_async_await(&comm->ctx, 1, nothing_pending, comm, -1);
+	coll_async_await_comm(comm, nothing_pending, comm, -1);
 	/* Taking the lock once ensures that the driver that completed the last request has left the
 	 * communicator. */
 	coll_async_lock(comm->ctx);

@@ -294,7 +294,7 @@ coll_status coll_request_await(struct coll_request *r, int timeout_ms)
 	coll_status st;
 
 	atomic_store_explicit(&r->awaited, timeout_ms < 0, memory_order_relaxed);
-	st = coll_async_await(&r->comm->ctx, 1, is_done, r, timeout_ms);
+	st = coll_async_await_comm(r->comm, is_done, r, timeout_ms);
 	atomic_store_explicit(&r->awaited, false, memory_order_relaxed);
 	return st == COLL_OK ? r->status : st;
 }
