@@ -254,8 +254,22 @@ typedef struct coll_error {
 	const char *link;    /* "shm", "tcp" ... or "" */
 	double elapsed_s;    /* since the call began */
 	const char *message; /* all of this in one readable line */
+	/* COLL_ERR_PEER_LATE: all ranks that were found late, rank among them, in ascending order.
+	 * Another rank may have reported them; if they are many, that report names the first ones.
+	 * Else NULL and 0. */
+	const int *late;
+	int late_count;
 } coll_error;
 COLL_API const coll_error *coll_last_error(const coll_comm *comm);
+
+/*
+ * Time limits of the waits of this communicator, in place of the settings COLL_TIMEOUT_MS (a peer that
+ * does not answer) and COLL_ARRIVAL_TIMEOUT_MS (one that answers and does not make the call), in
+ * milliseconds. -1: the setting; 0 and less than -1 are COLL_ERR_ARGUMENT. Local: ranks may differ. It
+ * counts for pending calls too. Communicators made later from this one begin with its limits.
+ * One thread at a time, as for calls.
+ */
+COLL_API coll_status coll_comm_set_timeout(coll_comm *comm, int timeout_ms, int arrival_timeout_ms);
 
 /* Write one line to buf that says how a call of this shape would run ("all_reduce ring
  * tile=... because ..."), as a C string cut to len_bytes. Local. */

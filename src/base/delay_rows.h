@@ -65,6 +65,8 @@ ROW(CAUSE_UNREACHED, 500, DEATH, "the same if tcp found the host unreachable, wh
 ROW(CAUSE_QUESTION, 1200, TIMEOUT, "for the sender of a frame of another call to say what it called")
 ROW(LEFT, 1000, TIMEOUT, "since the goodbye of a rank that a call waits for")
 ROW(CHAIN, 3000, TIMEOUT, "before a warning: for the ranks that a late rank waits for to say why")
+ROW(LATE_TURN, 300, TIMEOUT, "before an error about a late rank: for some other ranks to say whether they are late too")
+ROW(LATE_ALL, 1000, TIMEOUT, "for all of them: of the largest jobs some are not asked")
 ROW(CHAIN_FRESH, 2000, TIMEOUT, "an answer of such a rank that is older counts for nothing")
 ROW(OTHER_COMM, 2000, PACE, "before a line about a rank that waits in another communicator")
 ROW(DEADLOCK_UNMOVED, 1000, TIMEOUT, "every rank of a cycle has not moved for so long")

@@ -338,6 +338,7 @@ void coll_comm_free(struct coll_comm **out)
 	coll_pair_counts_free(&comm->pair_counts);
 	free(comm->scratch);
 	free(comm->end);
+	free(comm->late.ranks);
 	free(comm);
 }
 

@@ -118,6 +118,8 @@ static coll_status create_child(struct coll_comm *parent, const char *name, int 
 		st = coll_error_set(&err, COLL_ERR_MEMORY, "out of memory for a communicator of %d", n);
 	free(process_of);
 	if (st == COLL_OK) {
+		(*child)->timeout_ms = parent->timeout_ms;
+		(*child)->arrival_timeout_ms = parent->arrival_timeout_ms;
 		coll_comm_describe(*child);
 		return st;
 	}

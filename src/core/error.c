@@ -43,6 +43,10 @@ static void expose(const struct coll_comm *comm, const struct coll_error_box *b,
 	                           .link = b->link,
 	                           .elapsed_s = b->elapsed_s,
 	                           .message = kept->message};
+	if (b->status == COLL_ERR_PEER_LATE) {
+		kept->error.late = comm->late.ranks ? comm->late.ranks : &comm->late.one;
+		kept->error.late_count = comm->late.count;
+	}
 }
 
 /* When a failed call returns, the caller may reuse its buffers. Closing the channels revokes
