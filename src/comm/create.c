@@ -472,7 +472,7 @@ coll_status coll_comm_create(coll_comm **out, const coll_config *cfg)
 	if (!out)
 		st = coll_error_set(&err, COLL_ERR_ARGUMENT, "comm is NULL");
 	else if (coll_notify_forbids(NULL, "comm_create"))
-		st = coll_error_set(&err, COLL_ERR_ARGUMENT, "it waits, inside a function of event_notify");
+		st = coll_error_set(&err, COLL_ERR_ARGUMENT, "[COLL-1204] not inside a function of event_notify");
 	else if (!settings)
 		st = coll_error_set(&err, COLL_ERR_MEMORY, "out of memory for settings");
 	else
@@ -531,7 +531,7 @@ coll_status coll_comm_create_all(coll_comm **comms, int n, const coll_config *cf
 	if (!comms || n < 1)
 		st = coll_error_set(&err, COLL_ERR_ARGUMENT, "comms is NULL or n = %d is below 1", n);
 	else if (coll_notify_forbids(NULL, "comm_create_all"))
-		st = coll_error_set(&err, COLL_ERR_ARGUMENT, "it waits, inside a function of event_notify");
+		st = coll_error_set(&err, COLL_ERR_ARGUMENT, "[COLL-1204] not inside a function of event_notify");
 	else if (!settings || !ctx || !peer_infos)
 		st = coll_error_set(&err, COLL_ERR_MEMORY, "out of memory");
 	else

@@ -65,8 +65,7 @@ bool coll_notify_forbids(struct coll_context *ctx, const char *kind)
 	if (coll_group.depth != RUNNING)
 		return false;
 	if (ctx)
-		coll_log(&ctx->logger, COLL_LOG_ERROR, "%s inside a function of event_notify: it may not be called there",
-		         kind);
+		coll_log(&ctx->logger, COLL_LOG_ERROR, "[COLL-1204] %s: not inside a function of event_notify", kind);
 	return true;
 }
 
