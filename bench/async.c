@@ -63,7 +63,8 @@ static void report(const struct pair *p, const char *what, double *us, int n)
 {
 	qsort(us, (size_t)n, sizeof(*us), ascending);
 	if (p->rank == 0)
-		printf("%s: median %.2f us, 90 %% %.2f, 99 %% %.2f\n", what, us[n / 2], us[n * 9 / 10], us[n * 99 / 100]);
+		printf("%s: median %.2f us, 90 %% %.2f, 99 %% %.2f\n", what, us[n / 2], us[n * 9 / 10],
+		       us[n * 99 / 100]);
 }
 
 /* Each call alone, from the call to the return of the wait. */

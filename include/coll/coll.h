@@ -180,10 +180,9 @@ typedef struct coll_config {
  * environment (collrun, torchrun, mpirun, COLL_*); without any, the job is this process.
  * Collective: every rank calls it; it returns within the configured time. The caller frees
  * *comm with coll_comm_destroy(). COLL_ERR_CONFIG, COLL_ERR_BOOTSTRAP, COLL_ERR_MEMORY,
- * COLL_ERR_SYSTEM, COLL_ERR_ABORTED (coll_config.interrupt): nothing was created; coll_last_error(NULL) describes the failure.
- * With more than one rank, and unless the program handles SIGUSR1, that signal writes a
- * dump of the flight recorder until the last communicator is destroyed
- * (COLL_DUMP_SIGNAL=none prevents it).
+ * COLL_ERR_SYSTEM, COLL_ERR_ABORTED (coll_config.interrupt): nothing was created; coll_last_error(NULL) describes the
+ * failure. With more than one rank, and unless the program handles SIGUSR1, that signal writes a dump of the flight
+ * recorder until the last communicator is destroyed (COLL_DUMP_SIGNAL=none prevents it).
  */
 COLL_API coll_status coll_comm_create(coll_comm **comm, const coll_config *cfg);
 
@@ -447,8 +446,8 @@ COLL_API coll_status coll_event_time(coll_event *event, double *seconds);
  *
  * fn should be short: it keeps up the thread that runs it. It may call coll_event_notify(),
  * coll_event_query(), coll_event_time(), coll_stream_query(), coll_comm_abort() and the queries of a
- * communicator, and nothing else of the library. Calls that wait, communicate or destroy are refused with COLL_ERR_ARGUMENT.
- * A function that is added inside fn runs when fn has returned.
+ * communicator, and nothing else of the library. Calls that wait, communicate or destroy are refused with
+ * COLL_ERR_ARGUMENT. A function that is added inside fn runs when fn has returned.
  */
 COLL_API coll_status coll_event_notify(coll_event *event, void (*fn)(void *arg, coll_status status), void *arg);
 

@@ -13,8 +13,8 @@
 
 #include "base/clock.h"
 #include "base/delay.h"
-#include "base/interrupt.h"
 #include "base/hash.h"
+#include "base/interrupt.h"
 #include "bootstrap/bootstrap.h"
 #include "bootstrap/host_id.h"
 #include "bootstrap/rendezvous.h"

@@ -178,8 +178,12 @@ static void interrupt(void *arg)
 static void wait_for(struct coll_context *ctx, const struct coll_comm *comm, int ms)
 {
 	struct close_wait wait = {ctx, comm, coll_clock_ns() + (uint64_t)ms * MS};
-	struct coll_wait_loop loop = {
-	        .ctxs = &ctx, .n = 1, .look = look, .interrupt = interrupt, .arg = &wait, .nap_ms = COLL_DELAY_DESTROY_LOOK_MS};
+	struct coll_wait_loop loop = {.ctxs = &ctx,
+	                              .n = 1,
+	                              .look = look,
+	                              .interrupt = interrupt,
+	                              .arg = &wait,
+	                              .nap_ms = COLL_DELAY_DESTROY_LOOK_MS};
 
 	coll_wait_loop_run(&loop);
 }

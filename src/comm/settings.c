@@ -128,8 +128,7 @@ coll_status coll_comm_set_timeout(coll_comm *comm, int timeout_ms, int arrival_t
 		                        timeout_ms, arrival_timeout_ms);
 	coll_async_lock(comm->ctx);
 	comm->timeout_ms = timeout_ms < 0 ? comm->ctx->settings.timeout_ms : timeout_ms;
-	comm->arrival_timeout_ms =
-	        arrival_timeout_ms < 0 ? comm->ctx->settings.arrival_timeout_ms : arrival_timeout_ms;
+	comm->arrival_timeout_ms = arrival_timeout_ms < 0 ? comm->ctx->settings.arrival_timeout_ms : arrival_timeout_ms;
 	coll_async_unlock(comm->ctx);
 	return COLL_OK;
 }

@@ -200,8 +200,7 @@ void coll_async_thread(struct coll_context *ctx)
 	if (!thread_wanted(ctx))
 		return;
 	coll_async_lock(ctx);
-	if (!a->running && a->timer_fd < 0 &&
-	    (a->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC)) < 0)
+	if (!a->running && a->timer_fd < 0 && (a->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC)) < 0)
 		e = errno;
 	if (!a->running && !e) {
 		/* Only the application's threads handle signals. */

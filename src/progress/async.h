@@ -140,18 +140,18 @@ struct coll_async {
 	atomic_uint lock_waiters;                 /* number of threads that wait for the lock; drivers yield to them */
 	atomic_bool inlined;                      /* operations were started inline since the last sweep */
 	uint16_t streams;                         /* lock: streams created so far */
-	bool completed; /* lock: a request completed since the last look; sleepers must wake */
+	bool completed;                      /* lock: a request completed since the last look; sleepers must wake */
 	struct coll_notice *due, **due_tail; /* lock: to run when the lock is released */
 
 	/* The progress thread. */
 	atomic_uint drivers; /* threads in coll_async_await(); the progress thread stands aside */
 	atomic_uint waits;   /* number of such waits so far */
 	pthread_t thread;
-	int timer_fd;        /* the thread sleeps on it while it is not needed */
-	bool called;         /* lock: the timer is set, or the thread is awake */
+	int timer_fd;          /* the thread sleeps on it while it is not needed */
+	bool called;           /* lock: the timer is set, or the thread is awake */
 	unsigned waits_before; /* lock: waits when the timer was set */
-	atomic_bool running; /* written under the lock */
-	bool stopping;       /* lock */
+	atomic_bool running;   /* written under the lock */
+	bool stopping;         /* lock */
 };
 
 /* Whether something in flight moves only when threads of this process call in. If so, every waiting

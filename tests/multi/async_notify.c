@@ -308,9 +308,12 @@ static void a_hundred_thousand(void)
 }
 
 static const struct plain_case cases[] = {
-        {"which_recording", which_recording}, {"a_destroyed_event", a_destroyed_event},
-        {"nobody_waits", nobody_waits},       {"inside_a_function", inside_a_function},
-        {"arguments", arguments},             {"a_hundred_thousand", a_hundred_thousand},
+        {"which_recording", which_recording},
+        {"a_destroyed_event", a_destroyed_event},
+        {"nobody_waits", nobody_waits},
+        {"inside_a_function", inside_a_function},
+        {"arguments", arguments},
+        {"a_hundred_thousand", a_hundred_thousand},
 };
 
 int main(int argc, char **argv)

@@ -179,12 +179,18 @@ static coll_status drain(coll_comm *comm, void *buffer)
 }
 
 static const struct wait waits[] = {
-        {"small all_reduce", small_all_reduce}, {"large all_reduce", large_all_reduce},
-        {"barrier", barrier},                   {"recv", receive},
-        {"send", send_large},                   {"split", split},
-        {"stream_wait", stream_wait},           {"stream_destroy", stream_destroy},
-        {"event_wait", event_wait},             {"a call behind others", behind_others},
-        {"group_end", group},                   {"comm_destroy with pending work", drain},
+        {"small all_reduce", small_all_reduce},
+        {"large all_reduce", large_all_reduce},
+        {"barrier", barrier},
+        {"recv", receive},
+        {"send", send_large},
+        {"split", split},
+        {"stream_wait", stream_wait},
+        {"stream_destroy", stream_destroy},
+        {"event_wait", event_wait},
+        {"a call behind others", behind_others},
+        {"group_end", group},
+        {"comm_destroy with pending work", drain},
 };
 
 struct job {
@@ -327,7 +333,7 @@ static void destroy(void)
 
 static void creation(void)
 {
-	const char *settings[] = {"COLL_ROOT=127.0.0.1:29871", transports, "COLL_DEBUG=error", NULL};
+	const char *settings[] = {"COLL_ROOT=127.0.0.1:29871", "COLL_DEBUG=error", NULL};
 
 	for (int rank = 0; rank < 2; rank++) {
 		coll_config cfg = COLL_CONFIG_INIT;
@@ -348,7 +354,7 @@ static void creation(void)
 /* Rank 0 is interrupted while rank 2 of 3 is missing: rank 1 learns why. */
 static void *create_first(void *arg)
 {
-	const char *settings[] = {"COLL_ROOT=127.0.0.1:29872", transports, "COLL_DEBUG=error", NULL};
+	const char *settings[] = {"COLL_ROOT=127.0.0.1:29872", "COLL_DEBUG=error", NULL};
 	const int rank = *(int *)arg;
 	coll_config cfg = COLL_CONFIG_INIT;
 	coll_comm *comm = NULL;
