@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/delay.h"
+#include "base/interrupt.h"
 #include "topology/digest_read.h"
 
 enum { NAME_MAX_BYTES = 300, LOCK_TRIES = 8 };
@@ -77,7 +78,8 @@ static bool lock_until(int fd, uint64_t deadline_ns)
 	while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
 		const struct timespec nap = {0, COLL_DELAY_NS(DIGEST_LOOK)};
 
-		if ((errno != EWOULDBLOCK && errno != EINTR) || coll_clock_ns() >= deadline_ns)
+		if ((errno != EWOULDBLOCK && errno != EINTR) || coll_clock_ns() >= deadline_ns ||
+		    coll_interrupt_here(false))
 			return false;
 		nanosleep(&nap, NULL);
 	}

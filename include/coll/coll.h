@@ -165,11 +165,18 @@ typedef struct coll_config {
 	/* Settings as an array of "COLL_NAME=value" strings ended by NULL. They
 	 * override the environment. */
 	const char *const *settings;
+	/* NULL, or asked by every call that waits, at least every 100 ms and after a signal, in the
+	 * thread that called and with no lock of the library held. Not 0 ends the call with
+	 * COLL_ERR_ABORTED and aborts the communicators that it waits for, with a reason that the other
+	 * ranks read: "interrupted". It must not call the library. Communicators made from this one
+	 * have it too. */
+	int (*interrupt)(void *arg);
+	void *interrupt_arg;
 } coll_config;
 
-#define COLL_CONFIG_INIT                                                       \
-	{                                                                      \
-		sizeof(coll_config), -1, 0, NULL, NULL, NULL, NULL, NULL, NULL \
+#define COLL_CONFIG_INIT                                                                   \
+	{                                                                                  \
+		sizeof(coll_config), -1, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL \
 	}
 
 /*
@@ -177,10 +184,9 @@ typedef struct coll_config {
  * environment (collrun, torchrun, mpirun, COLL_*); without any, the job is this process.
  * Collective: every rank calls it; it returns within the configured time. The caller frees
  * *comm with coll_comm_destroy(). COLL_ERR_CONFIG, COLL_ERR_BOOTSTRAP, COLL_ERR_MEMORY,
- * COLL_ERR_SYSTEM: nothing was created; coll_last_error(NULL) describes the failure.
- * With more than one rank, and unless the program handles SIGUSR1, that signal writes a
- * dump of the flight recorder until the last communicator is destroyed
- * (COLL_DUMP_SIGNAL=none prevents it).
+ * COLL_ERR_SYSTEM, COLL_ERR_ABORTED (coll_config.interrupt): nothing was created; coll_last_error(NULL) describes the
+ * failure. With more than one rank, and unless the program handles SIGUSR1, that signal writes a dump of the flight
+ * recorder until the last communicator is destroyed (COLL_DUMP_SIGNAL=none prevents it).
  */
 COLL_API coll_status coll_comm_create(coll_comm **comm, const coll_config *cfg);
 
@@ -267,8 +273,22 @@ typedef struct coll_error {
 	const char *link;    /* "shm", "tcp" ... or "" */
 	double elapsed_s;    /* since the call began */
 	const char *message; /* all of this in one readable line */
+	/* COLL_ERR_PEER_LATE: all ranks that were found late, rank among them, in ascending order.
+	 * Another rank may have reported them; if they are many, that report names the first ones.
+	 * Else NULL and 0. */
+	const int *late;
+	int late_count;
 } coll_error;
 COLL_API const coll_error *coll_last_error(const coll_comm *comm);
+
+/*
+ * Time limits of the waits of this communicator, in place of the settings COLL_TIMEOUT_MS (a peer that
+ * does not answer) and COLL_ARRIVAL_TIMEOUT_MS (one that answers and does not make the call), in
+ * milliseconds. -1: the setting; 0 and less than -1 are COLL_ERR_ARGUMENT. Local: ranks may differ. It
+ * counts for pending calls too. Communicators made later from this one begin with its limits.
+ * One thread at a time, as for calls.
+ */
+COLL_API coll_status coll_comm_set_timeout(coll_comm *comm, int timeout_ms, int arrival_timeout_ms);
 
 /* Write one line to buf that says how a call of this shape would run ("all_reduce ring
  * tile=... because ..."), as a C string cut to len_bytes. Local. */
@@ -431,6 +451,25 @@ COLL_API coll_status coll_event_wait(coll_event *event, int timeout_ms);
  * reached it; the time of recording if the stream was complete by then. COLL_AGAIN: not reached.
  * COLL_ERR_ARGUMENT: never recorded. */
 COLL_API coll_status coll_event_time(coll_event *event, double *seconds);
+
+/*
+ * Run fn(arg, status) once, when the event is reached as it is recorded now; a later recording does
+ * not change that. status is that of coll_event_query(); an error or an abort reaches the event too.
+ * If the event is destroyed before it is reached, status is COLL_AGAIN: the calls before it go on,
+ * and their buffers stay in use. Each call adds one function; fn runs unless this call returns an
+ * error (COLL_ERR_ARGUMENT, COLL_ERR_MEMORY).
+ *
+ * fn runs in the calling thread if the event is reached already; else in whichever thread advances
+ * the work (see above), so without a progress thread some thread must call in. No lock of the
+ * library is held. Functions that are due at once run in the order in which they were added. One may
+ * still be running in another thread when the event is destroyed.
+ *
+ * fn should be short: it keeps up the thread that runs it. It may call coll_event_notify(),
+ * coll_event_query(), coll_event_time(), coll_stream_query(), coll_comm_abort() and the queries of a
+ * communicator, and nothing else of the library. Calls that wait, communicate or destroy are refused with
+ * COLL_ERR_ARGUMENT. A function that is added inside fn runs when fn has returned.
+ */
+COLL_API coll_status coll_event_notify(coll_event *event, void (*fn)(void *arg, coll_status status), void *arg);
 
 /* Advance all pending work in the job of this communicator, without waiting. COLL_OK:
  * nothing is pending; COLL_AGAIN: something is. */

@@ -32,7 +32,8 @@ static inline bool usual(const coll_comm *comm, const void *in, const void *out,
 	const size_t bytes = count * coll_dtype_size(type);
 	const uintptr_t a = (uintptr_t)in, b = (uintptr_t)out;
 
-	return comm && !COLL_GUARDED(atomic_load_explicit(&comm->attention, memory_order_acquire)) && !comm->failed &&
+	return comm && coll_group.depth >= 0 &&
+	       !COLL_GUARDED(atomic_load_explicit(&comm->attention, memory_order_acquire)) && !comm->failed &&
 	       !stream && (unsigned)type < COLL_DTYPE_COUNT && op <= COLL_AVG && in && out && count < (size_t)1 << 48 &&
 	       (a == b || a + bytes <= b || b + bytes <= a);
 }

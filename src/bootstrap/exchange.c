@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/delay.h"
 #include "base/hash.h"
+#include "base/interrupt.h"
 #include "bootstrap/bootstrap.h"
 #include "bootstrap/id.h"
 #include "bootstrap/rendezvous.h"
@@ -71,7 +72,7 @@ static bool own_job_at(const char *host, uint16_t port, const uint64_t key[2])
 	if (!coll_address_numeric(&a, host, port))
 		coll_address_numeric(&a, "127.0.0.1", port);
 	coll_wire_connect(&w, &a, key);
-	while (!yes && coll_clock_ns() < until) {
+	while (!yes && coll_clock_ns() < until && !coll_interrupt_here(false)) {
 		struct pollfd p = {.fd = w.fd, .events = coll_wire_events(&w)};
 
 		if (w.state == COLL_WIRE_CLOSED) {
@@ -126,7 +127,7 @@ static coll_status open_tcp(const struct coll_identity *id, struct coll_rendezvo
 	for (;;) {
 		if (open_one(id, m, &twice))
 			return COLL_OK;
-		if (errno != EADDRINUSE || coll_clock_ns() > give_up)
+		if (errno != EADDRINUSE || coll_clock_ns() > give_up || coll_interrupt_here(false))
 			break;
 		nap_ms(COLL_DELAY_BIND_AGAIN_MS); /* the previous job may just be leaving */
 	}
@@ -148,7 +149,7 @@ static coll_status open_unix(const struct coll_identity *id, struct coll_rendezv
 		m->close_listeners = true;
 		if (m->listener[0] >= 0)
 			return COLL_OK;
-		if (errno != EADDRINUSE || coll_clock_ns() > give_up)
+		if (errno != EADDRINUSE || coll_clock_ns() > give_up || coll_interrupt_here(false))
 			break;
 		nap_ms(COLL_DELAY_BIND_AGAIN_MS);
 	}

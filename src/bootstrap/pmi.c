@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/interrupt.h"
 #include "bootstrap/id.h"
 
 enum { LINE_BYTES = 2048 };
@@ -36,6 +37,21 @@ static int wait_ms(const struct pmi *p)
 	return now >= p->deadline_ns ? 0 : (int)((p->deadline_ns - now) / 1000000 + 1);
 }
 
+/* As poll(): 0 is the deadline, or the end by the program's hook. */
+static int wait_for(const struct pmi *p, short events)
+{
+	for (;;) {
+		struct pollfd poll_fd = {.fd = p->fd, .events = events};
+		const int ms = wait_ms(p), turn_ms = coll_interrupt_limit_ms(ms);
+		const int ready = poll(&poll_fd, 1, turn_ms);
+
+		if (ready > 0 || (ready < 0 && errno != EINTR) || (ready == 0 && turn_ms == ms))
+			return ready;
+		if (coll_interrupt_here(ready < 0))
+			return 0;
+	}
+}
+
 static coll_status broken(struct pmi *p, const char *during, const char *why)
 {
 	return coll_error_set(p->err, COLL_ERR_BOOTSTRAP, "PMI over PMI_FD=%d: %.60s: %s", p->fd, during, why);
@@ -48,8 +64,7 @@ static coll_status read_line(struct pmi *p, const char *during)
 	size_t n = 0;
 
 	while (n + 1 < sizeof(p->line)) {
-		struct pollfd poll_fd = {.fd = p->fd, .events = POLLIN};
-		int ready = poll(&poll_fd, 1, wait_ms(p));
+		int ready = wait_for(p, POLLIN);
 		ssize_t got;
 
 		if (ready == 0)
@@ -72,8 +87,7 @@ static coll_status write_line(struct pmi *p, const char *text)
 	size_t left = strlen(text);
 
 	while (left > 0) {
-		struct pollfd poll_fd = {.fd = p->fd, .events = POLLOUT};
-		int ready = poll(&poll_fd, 1, wait_ms(p));
+		int ready = wait_for(p, POLLOUT);
 		ssize_t n;
 
 		if (ready == 0)

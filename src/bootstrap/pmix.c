@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/interrupt.h"
 #include "bootstrap/id.h"
 
 enum { PMIX_OK = 0, PMIX_TYPE_STRING = 3, PMIX_SCOPE_GLOBAL = 3 };
@@ -116,12 +117,18 @@ static void fence_passed(int status, void *arg)
 
 static bool fence_wait(struct fence *f, uint64_t deadline_ns)
 {
-	const struct timespec until = {(time_t)(deadline_ns / 1000000000u), (long)(deadline_ns % 1000000000u)};
-	bool done;
+	bool done, interrupted = false;
 
 	pthread_mutex_lock(&f->lock);
-	while (!f->done && pthread_cond_timedwait(&f->passed, &f->lock, &until) == 0)
-		;
+	while (!f->done && !interrupted && coll_clock_ns() < deadline_ns) {
+		const uint64_t turn_ns = coll_interrupt_turn_ns(deadline_ns);
+		const struct timespec until = {(time_t)(turn_ns / 1000000000u), (long)(turn_ns % 1000000000u)};
+
+		pthread_cond_timedwait(&f->passed, &f->lock, &until);
+		pthread_mutex_unlock(&f->lock);
+		interrupted = coll_interrupt_here(false);
+		pthread_mutex_lock(&f->lock);
+	}
 	done = f->done;
 	pthread_mutex_unlock(&f->lock);
 	return done;

@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/delay.h"
+#include "base/interrupt.h"
 #include "bootstrap/rendezvous_member.h"
 #include "bootstrap/rendezvous_root.h"
 #include "bootstrap/rendezvous_state.h"
@@ -63,6 +64,11 @@ void room_fail(struct room *r, coll_status status, int culprit, const char *form
 	r->culprit = culprit;
 	if (r->err)
 		r->err->rank = culprit;
+}
+
+void room_interrupted(struct room *r)
+{
+	room_fail(r, COLL_ERR_ABORTED, r->how->rank, "[COLL-3301] rank %d was interrupted", r->how->rank);
 }
 
 /* ---- Newcomers --------------------------------------------------------- */
@@ -248,6 +254,7 @@ void room_turn(struct room *r, struct coll_wire *extra, uint64_t until_ns)
 	const bool deaf = r->closed || r->accept_again_ns > coll_clock_ns();
 	int n = 0, first_pending, first_kid;
 	const int pending = r->pending_count, kids = r->kid_count;
+	bool signalled;
 
 	if (!make_polls(r)) {
 		room_fail(r, COLL_ERR_MEMORY, -1, "no memory for the rendezvous");
@@ -267,10 +274,15 @@ void room_turn(struct room *r, struct coll_wire *extra, uint64_t until_ns)
 		r->polls[n++] = poll_of(&r->kids[i].wire);
 	if (r->accept_again_ns > coll_clock_ns() && r->accept_again_ns < until_ns)
 		until_ns = r->accept_again_ns;
-	if (poll(r->polls, (nfds_t)n, timeout_ms(until_ns)) < 0 && errno != EINTR) {
+	signalled = poll(r->polls, (nfds_t)n, coll_interrupt_limit_ms(timeout_ms(until_ns))) < 0;
+	if (signalled && errno != EINTR) {
 		room_fail(r, COLL_ERR_SYSTEM, -1, "poll: %s", strerror(errno));
 		return;
 	}
+	if (signalled) /* the events are not valid */
+		memset(r->polls, 0, (size_t)n * sizeof(*r->polls));
+	if (coll_interrupt_here(signalled))
+		room_interrupted(r);
 	/* Backwards: serving one may remove it and put the last in its place. New kids
 	 * come from newcomers, so kids go first and listeners last. */
 	for (int i = kids - 1; i >= 0; i--)
@@ -294,6 +306,8 @@ void room_tell(struct room *r, uint32_t type, const void *body, size_t len_bytes
 
 bool room_drain(struct room *r, uint64_t until_ns)
 {
+	const bool before = coll_interrupt_here(false);
+
 	r->closed = true;
 	while (r->pending_count > 0)
 		drop_pending(r, 0);
@@ -303,7 +317,7 @@ bool room_drain(struct room *r, uint64_t until_ns)
 		for (int i = 0; i < r->kid_count; i++)
 			if (coll_wire_unsent(&r->kids[i].wire) == 0)
 				shutdown(r->kids[i].wire.fd, SHUT_WR);
-		if (r->kid_count == 0 || coll_clock_ns() >= until_ns)
+		if (r->kid_count == 0 || coll_clock_ns() >= until_ns || (!before && coll_interrupt_here(false)))
 			return r->kid_count == 0;
 		room_turn(r, NULL, until_ns);
 	}

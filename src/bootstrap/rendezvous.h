@@ -54,6 +54,9 @@ void room_close(struct room *r);
 void room_fail(struct room *r, coll_status status, int culprit, const char *format, ...)
         __attribute__((format(printf, 4, 5)));
 
+/* The program's hook has ended the creation here. */
+void room_interrupted(struct room *r);
+
 /* Wait until something happens or until_ns; extra (may be NULL) is polled too.
  * Serves newcomers and kids. */
 void room_turn(struct room *r, struct coll_wire *extra, uint64_t until_ns);

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/delay.h"
 #include "base/hash.h"
+#include "base/interrupt.h"
 #include "bootstrap/bootstrap.h"
 #include "bootstrap/host_id.h"
 #include "bootstrap/rendezvous.h"
@@ -449,6 +450,8 @@ static void pass_on(struct member *m)
 	if (room_drain(&m->room, how->deadline_ns + COLL_DELAY_NS(RENDEZVOUS_FAREWELL)))
 		return;
 	m->room.status = COLL_AGAIN;
+	if (coll_interrupt_here(false))
+		room_interrupted(&m->room);
 	room_fail(&m->room, COLL_ERR_BOOTSTRAP, m->room.kids[0].rank, "rank %d does not read the addresses of the job",
 	          m->room.kids[0].rank);
 }
@@ -460,7 +463,7 @@ static void say_failure(struct member *m)
 	pass_up(m, buf, pack_failure(buf, sizeof(buf), m->room.status, m->room.culprit, m->room.text));
 	coll_wire_close(&m->up);
 	room_tell_failure(&m->room);
-	room_drain(&m->room, coll_clock_ns() + COLL_DELAY_NS(RENDEZVOUS_FAREWELL));
+	room_drain(&m->room, coll_clock_ns() + coll_interrupt_farewell_ns(COLL_DELAY_NS(RENDEZVOUS_FAREWELL)));
 }
 
 static void member_init(struct member *m)

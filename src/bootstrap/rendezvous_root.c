@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/delay.h"
+#include "base/interrupt.h"
 #include "bootstrap/rendezvous.h"
 #include "bootstrap/rendezvous_state.h"
 
@@ -179,12 +180,12 @@ static void note_told(struct root *o, int rank)
  * own deadline. If the deadline was the failure, there are none to wait for. */
 static void say_why(struct root *o)
 {
-	const uint64_t until = coll_clock_ns() + COLL_DELAY_NS(RENDEZVOUS_LATE);
+	const uint64_t until = coll_clock_ns() + coll_interrupt_farewell_ns(COLL_DELAY_NS(RENDEZVOUS_LATE));
 
 	room_tell_failure(&o->room);
 	while (o->here < o->room.how->size - 1 && coll_clock_ns() < until && coll_clock_ns() < o->room.how->deadline_ns)
 		room_turn(&o->room, NULL, until);
-	room_drain(&o->room, coll_clock_ns() + COLL_DELAY_NS(RENDEZVOUS_FAREWELL));
+	room_drain(&o->room, coll_clock_ns() + coll_interrupt_farewell_ns(COLL_DELAY_NS(RENDEZVOUS_FAREWELL)));
 }
 
 static bool newcomer(void *role, struct coll_wire *w, const struct coll_wire_frame *f)
@@ -292,6 +293,8 @@ static void give_all(struct root *o)
 	if (room_drain(&o->room, how->deadline_ns))
 		return;
 	o->room.status = COLL_AGAIN;
+	if (coll_interrupt_here(false))
+		room_interrupted(&o->room);
 	room_fail(&o->room, COLL_ERR_BOOTSTRAP, o->room.kids[0].rank, "rank %d does not read the addresses of the job",
 	          o->room.kids[0].rank);
 }

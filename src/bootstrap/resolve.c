@@ -16,6 +16,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/interrupt.h"
 #include "bootstrap/address.h"
 
 struct question {
@@ -100,12 +101,18 @@ static bool question_ask(struct question *q)
 
 static bool wait_answer(struct question *q, uint64_t deadline_ns)
 {
-	const struct timespec until = {(time_t)(deadline_ns / 1000000000u), (long)(deadline_ns % 1000000000u)};
-	bool done;
+	bool done, interrupted = false;
 
 	pthread_mutex_lock(&q->lock);
-	while (!q->done && pthread_cond_timedwait(&q->answered, &q->lock, &until) != ETIMEDOUT)
-		;
+	while (!q->done && !interrupted && coll_clock_ns() < deadline_ns) {
+		const uint64_t turn_ns = coll_interrupt_turn_ns(deadline_ns);
+		const struct timespec until = {(time_t)(turn_ns / 1000000000u), (long)(turn_ns % 1000000000u)};
+
+		pthread_cond_timedwait(&q->answered, &q->lock, &until);
+		pthread_mutex_unlock(&q->lock);
+		interrupted = coll_interrupt_here(false);
+		pthread_mutex_lock(&q->lock);
+	}
 	done = q->done;
 	pthread_mutex_unlock(&q->lock);
 	return done;

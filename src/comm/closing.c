@@ -32,6 +32,7 @@
 #include "progress/drive.h"
 #include "progress/group.h"
 #include "progress/loop.h"
+#include "progress/notify.h"
 #include "progress/persistent.h"
 #include "watch/diagnose.h"
 
@@ -160,11 +161,29 @@ static coll_status look(void *arg, bool last, bool *moved)
 	return COLL_AGAIN;
 }
 
+/* The program has interrupted destroy: nothing that closes is waited for any longer. */
+static void interrupt(void *arg)
+{
+	const struct close_wait *a = arg;
+
+	pthread_mutex_lock(&a->ctx->closing_lock);
+	for (const struct coll_closing *p = a->ctx->closings; p; p = p->next)
+		if (!a->comm || p->comm == a->comm)
+			coll_comm_abort_locally(p->comm, COLL_INTERRUPTED);
+	pthread_mutex_unlock(&a->ctx->closing_lock);
+	if (a->ctx->control)
+		coll_control_flush(a->ctx->control, COLL_DELAY_FAILURE_FLUSH_MS);
+}
+
 static void wait_for(struct coll_context *ctx, const struct coll_comm *comm, int ms)
 {
 	struct close_wait wait = {ctx, comm, coll_clock_ns() + (uint64_t)ms * MS};
-	struct coll_wait_loop loop = {
-	        .ctxs = &ctx, .n = 1, .look = look, .arg = &wait, .nap_ms = COLL_DELAY_DESTROY_LOOK_MS};
+	struct coll_wait_loop loop = {.ctxs = &ctx,
+	                              .n = 1,
+	                              .look = look,
+	                              .interrupt = interrupt,
+	                              .arg = &wait,
+	                              .nap_ms = COLL_DELAY_DESTROY_LOOK_MS};
 
 	coll_wait_loop_run(&loop);
 }
@@ -183,11 +202,17 @@ static coll_status look_for_death(void *arg, bool last, bool *moved)
 	return comm->failed || !comm->death_ns ? COLL_OK : COLL_AGAIN;
 }
 
+static void interrupt_one(void *arg)
+{
+	coll_comm_abort(arg, COLL_INTERRUPTED);
+}
+
 static bool is_lost(struct coll_comm *comm)
 {
 	struct coll_wait_loop loop = {.ctxs = &comm->ctx,
 	                              .n = 1,
 	                              .look = look_for_death,
+	                              .interrupt = interrupt_one,
 	                              .arg = comm,
 	                              .nap_ms = COLL_DELAY_DESTROY_LOOK_MS,
 	                              .no_spin = true};
@@ -289,6 +314,8 @@ coll_status coll_comm_destroy(coll_comm **out)
 
 	if (!comm)
 		return COLL_OK;
+	if (coll_notify_forbids(comm->ctx, "comm_destroy"))
+		return COLL_ERR_ARGUMENT;
 	if (coll_group_has(comm, NULL))
 		return coll_comm_refuse(comm, "comm_destroy", COLL_ERR_ARGUMENT, "a group still has calls on it");
 	*out = NULL;
@@ -314,23 +341,9 @@ coll_status coll_comm_destroy(coll_comm **out)
 
 coll_status coll_comm_abort(coll_comm *comm, const char *reason)
 {
-	struct coll_note note = {.kind = COLL_GOSSIP_FAIL, .status = COLL_ERR_ABORTED};
-
 	if (!comm)
 		return COLL_ERR_ARGUMENT;
-	if (atomic_exchange(&comm->abort_claimed, true))
-		return COLL_OK;
-	note.process = comm->ctx->rank;
-	note.origin = comm->ctx->rank;
-	note.comm = comm->id;
-	snprintf(comm->abort_text, sizeof(comm->abort_text), "[COLL-3301] %s aborted the communicator: %.160s",
-	         coll_comm_name(comm, comm->rank).text, reason ? reason : "no reason given");
-	snprintf(note.text, sizeof(note.text), "%s", comm->abort_text);
-	atomic_store_explicit(&comm->aborted, true, memory_order_release);
-	atomic_fetch_or_explicit(&comm->attention, COLL_ATTENTION_ALARM, memory_order_release);
-	if (!comm->ctx->control)
-		return COLL_OK;
-	coll_control_tell(comm->ctx->control, &note);
-	coll_control_flush(comm->ctx->control, COLL_DELAY_FAILURE_FLUSH_MS);
+	if (coll_comm_abort_locally(comm, reason) && comm->ctx->control)
+		coll_control_flush(comm->ctx->control, COLL_DELAY_FAILURE_FLUSH_MS);
 	return COLL_OK;
 }

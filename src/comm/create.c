@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "base/interrupt.h"
 #include "base/limits.h"
 #include "bootstrap/address.h"
 #include "bootstrap/exchange.h"
@@ -33,6 +34,7 @@
 #include "progress/async.h"
 #include "progress/drive.h"
 #include "progress/inflight.h"
+#include "progress/notify.h"
 #include "select/frame.h"
 #include "select/intra.h"
 #include "watch/mismatch.h"
@@ -329,19 +331,39 @@ void coll_comm_free(struct coll_comm **out)
 	free(comm->groups.at);
 	free(comm->scratch);
 	free(comm->end);
+	free(comm->late.ranks);
 	free(comm);
 }
 
 /* ---- Creation ---- */
 
-static coll_status check_config(const coll_config *cfg, struct coll_error_box *err)
+/* Programs that were built before the hook pass a shorter structure. */
+static coll_status read_config(const coll_config **cfg, coll_config *whole, struct coll_error_box *err)
 {
-	if (cfg && cfg->struct_size != sizeof(*cfg))
+	const coll_config *given = *cfg;
+
+	if (!given || given->struct_size == sizeof(*given))
+		return COLL_OK;
+	*cfg = NULL;
+	if (given->struct_size != offsetof(coll_config, interrupt))
 		return coll_error_set(
 		        err, COLL_ERR_ARGUMENT,
 		        "[COLL-1202] coll_config.struct_size is %zu, expected %zu: initialise with COLL_CONFIG_INIT",
-		        cfg->struct_size, sizeof(*cfg));
+		        given->struct_size, sizeof(*given));
+	*whole = (coll_config)COLL_CONFIG_INIT;
+	memcpy(whole, given, given->struct_size);
+	whole->struct_size = sizeof(*whole);
+	*cfg = whole;
 	return COLL_OK;
+}
+
+/* Whoever noticed the interrupt may have reported what it could not finish. */
+static coll_status end_interruptible(coll_status st, struct coll_error_box *err)
+{
+	if (st != COLL_OK && st != COLL_ERR_ABORTED && coll_interrupt_here(false))
+		st = coll_error_set(err, COLL_ERR_ABORTED, "[COLL-3301] this rank was interrupted");
+	coll_interrupt_leave();
+	return st;
 }
 
 /* ---- Hooks of the context ---- */
@@ -437,19 +459,24 @@ coll_status coll_comm_create(coll_comm **out, const coll_config *cfg)
 	struct coll_comm *comm = NULL;
 	struct coll_peer_info *peer_infos = NULL;
 	char unknown[COLL_TEXT_MAX] = "";
+	coll_config whole;
 	coll_status st;
 
 	coll_error_clear(&err);
 	if (!out)
 		st = coll_error_set(&err, COLL_ERR_ARGUMENT, "comm is NULL");
+	else if (coll_notify_forbids(NULL, "comm_create"))
+		st = coll_error_set(&err, COLL_ERR_ARGUMENT, "[COLL-1204] not inside a function of event_notify");
 	else if (!settings)
 		st = coll_error_set(&err, COLL_ERR_MEMORY, "out of memory for settings");
 	else
-		st = check_config(cfg, &err);
+		st = read_config(&cfg, &whole, &err);
 	if (st == COLL_OK)
 		st = coll_settings_load(settings, cfg, unknown, &err);
 	if (st == COLL_OK)
 		st = coll_settings_check(settings, &err);
+	if (cfg)
+		coll_interrupt_enter(&(struct coll_interrupt){cfg->interrupt, cfg->interrupt_arg});
 	if (st == COLL_OK)
 		st = coll_bootstrap_probe(cfg, settings, &id, &err);
 	if (st == COLL_OK)
@@ -462,6 +489,7 @@ coll_status coll_comm_create(coll_comm **out, const coll_config *cfg)
 		st = coll_bootstrap_exchange(cfg, settings, &id, &ctx->info, peer_infos, sizeof(*peer_infos), &err);
 	if (st == COLL_OK)
 		st = coll_context_join(ctx, peer_infos, &err);
+	st = end_interruptible(st, &err); /* what follows waits on a communicator */
 	if (st == COLL_OK)
 		st = coll_comm_new(ctx, coll_comm_first_id(ctx), 0, NULL, 0, &comm, &err);
 	if (st == COLL_OK && (st = refine_layout(comm)) != COLL_OK) {
@@ -490,15 +518,18 @@ coll_status coll_comm_create_all(coll_comm **comms, int n, const coll_config *cf
 	struct coll_context **ctx = n > 0 ? calloc((size_t)n, sizeof(struct coll_context *)) : NULL;
 	struct coll_peer_info *peer_infos = n > 0 ? calloc((size_t)n, sizeof(*peer_infos)) : NULL;
 	struct coll_shared_group *group = NULL;
+	coll_config whole;
 	coll_status st;
 
 	coll_error_clear(&err);
 	if (!comms || n < 1)
 		st = coll_error_set(&err, COLL_ERR_ARGUMENT, "comms is NULL or n = %d is below 1", n);
+	else if (coll_notify_forbids(NULL, "comm_create_all"))
+		st = coll_error_set(&err, COLL_ERR_ARGUMENT, "[COLL-1204] not inside a function of event_notify");
 	else if (!settings || !ctx || !peer_infos)
 		st = coll_error_set(&err, COLL_ERR_MEMORY, "out of memory");
 	else
-		st = check_config(cfg, &err);
+		st = read_config(&cfg, &whole, &err);
 	if (st == COLL_OK)
 		st = coll_settings_load(settings, cfg, NULL, &err);
 	if (st == COLL_OK)

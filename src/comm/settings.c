@@ -16,6 +16,9 @@
 #include "base/link_rates.h"
 #include "bootstrap/address.h"
 #include "core/comm.h"
+#include "core/error.h"
+#include "progress/async.h"
+#include "progress/drive.h"
 #include "select/forced.h"
 #include "topology/search.h"
 
@@ -116,6 +119,23 @@ unsigned coll_settings_levels(const struct coll_settings *settings)
 	char why[200];
 
 	return read_levels(settings->levels, &levels, why, sizeof(why)) ? levels : 0;
+}
+
+/* The lock: drivers read the limits of pending calls. */
+coll_status coll_comm_set_timeout(coll_comm *comm, int timeout_ms, int arrival_timeout_ms)
+{
+	if (!comm)
+		return COLL_ERR_ARGUMENT;
+	if (timeout_ms == 0 || timeout_ms < -1 || arrival_timeout_ms == 0 || arrival_timeout_ms < -1)
+		return coll_comm_refuse(comm, "comm_set_timeout", COLL_ERR_ARGUMENT,
+		                        "timeout_ms is %d and arrival_timeout_ms is %d: expected 1 or more, or -1 for "
+		                        "the setting",
+		                        timeout_ms, arrival_timeout_ms);
+	coll_async_lock(comm->ctx);
+	comm->timeout_ms = timeout_ms < 0 ? comm->ctx->settings.timeout_ms : timeout_ms;
+	comm->arrival_timeout_ms = arrival_timeout_ms < 0 ? comm->ctx->settings.arrival_timeout_ms : arrival_timeout_ms;
+	coll_async_unlock(comm->ctx);
+	return COLL_OK;
 }
 
 coll_status coll_settings_check(const struct coll_settings *s, struct coll_error_box *err)

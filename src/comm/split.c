@@ -112,8 +112,11 @@ coll_status coll_comm_make_child(struct coll_comm *parent, const char *name, int
 	else
 		st = coll_error_set(&err, COLL_ERR_MEMORY, "out of memory for a communicator of %d", n);
 	free(process_of);
-	if (st == COLL_OK)
+	if (st == COLL_OK) {
+		(*child)->timeout_ms = parent->timeout_ms;
+		(*child)->arrival_timeout_ms = parent->arrival_timeout_ms;
 		return st;
+	}
 	snprintf(note.text, sizeof(note.text), "rank %d of the job could not create its communicator: %.150s",
 	         ctx->rank, coll_message_split(st, err.message).text);
 	note.status = st;

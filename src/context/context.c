@@ -284,6 +284,8 @@ coll_status coll_context_open(struct coll_context **ctx, const struct coll_conte
 	c->identity = *id;
 	c->rank = id->rank;
 	c->size = id->size;
+	if (cfg)
+		c->interrupt = (struct coll_interrupt){cfg->interrupt, cfg->interrupt_arg};
 	if (group) {
 		c->group = group;
 		atomic_fetch_add_explicit(&group->users, 1, memory_order_relaxed);

@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/interrupt.h"
 #include "bootstrap/bootstrap.h"
 #include "context/sleep.h"
 #include "control/control.h"
@@ -76,6 +77,7 @@ struct coll_context {
 	struct coll_peer_info info;        /* of this process */
 	struct coll_peer_info *peer_infos; /* `size` entries, in rank order */
 	int rank, size;
+	struct coll_interrupt interrupt; /* of the program; set before any wait */
 	char host_id[64];
 
 	struct coll_opened_transport transports[COLL_TRANSPORTS];

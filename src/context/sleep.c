@@ -17,6 +17,7 @@
  */
 #include "context/sleep.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -170,12 +171,12 @@ void coll_context_wake(struct coll_context *ctx)
 		wake_others(&ctx->sleepers, NULL);
 }
 
-void coll_context_sleep(struct coll_context *ctx, int ms, bool (*look)(void *arg), void *arg)
+bool coll_context_sleep(struct coll_context *ctx, int ms, bool (*look)(void *arg), void *arg)
 {
 	struct pollfd p[3 + COLL_TRANSPORTS] = {{.fd = ctx->wake_fd, .events = POLLIN}};
 	bool armed[COLL_TRANSPORTS] = {false};
 	struct coll_sleeper *me = enlist(&ctx->sleepers);
-	bool quiet = true;
+	bool quiet = true, signalled = false;
 	uint64_t count;
 
 	p[1] = (struct pollfd){.fd = me ? me->fd : -1, .events = POLLIN};
@@ -193,11 +194,16 @@ void coll_context_sleep(struct coll_context *ctx, int ms, bool (*look)(void *arg
 		quiet = armed[i] = w->table.arm(w->inst) == COLL_OK;
 		p[3 + i] = (struct pollfd){.fd = w->table.poll_fd(w->inst), .events = POLLIN};
 	}
-	if (quiet && !look(arg) && poll(p, (nfds_t)(3 + ctx->ntransports), ms) > 0 && (p[0].revents & POLLIN) &&
-	    read(ctx->wake_fd, &count, sizeof(count)) > 0)
-		wake_others(&ctx->sleepers, me);
+	if (quiet && !look(arg)) {
+		const int ready = poll(p, (nfds_t)(3 + ctx->ntransports), ms);
+
+		signalled = ready < 0 && errno == EINTR;
+		if (ready > 0 && (p[0].revents & POLLIN) && read(ctx->wake_fd, &count, sizeof(count)) > 0)
+			wake_others(&ctx->sleepers, me);
+	}
 	for (int i = 0; i < ctx->ntransports; i++)
 		if (armed[i])
 			ctx->transports[i].table.disarm(ctx->transports[i].inst);
 	delist(&ctx->sleepers, me);
+	return signalled;
 }

@@ -27,8 +27,8 @@ void coll_sleepers_fini(struct coll_sleepers *s); /* no thread sleeps */
 
 /* Sleep for at most ms, or until an event of this context. Several threads may sleep at once. look
  * is called once, after the thread is armed, so every later event wakes it. look checks all that
- * the caller waits for and returns true to stay awake. */
-void coll_context_sleep(struct coll_context *ctx, int ms, bool (*look)(void *arg), void *arg);
+ * the caller waits for and returns true to stay awake. Returns whether a signal ended the sleep. */
+bool coll_context_sleep(struct coll_context *ctx, int ms, bool (*look)(void *arg), void *arg);
 
 /* Wake the sleepers after a change by this process that they may wait for. Events from outside wake
  * them by themselves. Makes no system call if no thread sleeps. */

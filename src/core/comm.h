@@ -119,7 +119,8 @@ struct coll_comm {
 	int rank, size;
 	struct coll_rank_map rank_map;
 	struct coll_layout *layout; /* NULL: nothing tells the ranks apart, or COLL_LAYOUT=flat */
-	/* Time limits for waits on peers: those of the settings, except while closing. */
+	/* Time limits for waits on peers: see coll_comm_set_timeout(). Others while closing. Guarded as
+	 * the watchdog, which reads them. */
 	int timeout_ms, arrival_timeout_ms;
 
 	/* Agreed facts. */
@@ -168,6 +169,12 @@ struct coll_comm {
 	atomic_bool abort_claimed;
 	atomic_bool aborted;
 	char abort_text[256];
+	/* The ranks that are late, by watch/late.c. ranks: memory for all, or NULL: then it is `one`. */
+	struct coll_late {
+		uint64_t wait_ns, begun_ns, turn_ns; /* since_ns of the wait; of the search; of its turn */
+		int next, count, one;
+		int *ranks;
+	} late;
 	unsigned alarm_seen; /* the last alarm value that was handled */
 	uint64_t death_ns;   /* time when a member's death was first seen, 0: none */
 	struct coll_lived death_age;

@@ -43,6 +43,10 @@ static void expose(const struct coll_comm *comm, const struct coll_error_box *b,
 	                           .link = b->link,
 	                           .elapsed_s = b->elapsed_s,
 	                           .message = kept->message};
+	if (b->status == COLL_ERR_PEER_LATE) {
+		kept->error.late = comm->late.ranks ? comm->late.ranks : &comm->late.one;
+		kept->error.late_count = comm->late.count;
+	}
 }
 
 /* When a failed call returns, the caller may reuse its buffers. Closing the channels revokes
@@ -106,6 +110,25 @@ coll_status coll_comm_fail(struct coll_comm *comm, coll_status status, int culpr
 	coll_log(&comm->ctx->logger, COLL_LOG_ERROR, "%s%s%s%s", b->kind, b->kind[0] ? ": " : "", m.text, m.tag);
 	comm->ctx->hooks->failed(comm->ctx, comm->lost.message);
 	return status;
+}
+
+bool coll_comm_abort_locally(struct coll_comm *comm, const char *reason)
+{
+	struct coll_note note = {.kind = COLL_GOSSIP_FAIL, .status = COLL_ERR_ABORTED};
+
+	if (atomic_exchange(&comm->abort_claimed, true))
+		return false;
+	note.process = comm->ctx->rank;
+	note.origin = comm->ctx->rank;
+	note.comm = comm->id;
+	snprintf(comm->abort_text, sizeof(comm->abort_text), "[COLL-3301] %s aborted the communicator: %.160s",
+	         coll_comm_name(comm, comm->rank).text, reason ? reason : "no reason given");
+	snprintf(note.text, sizeof(note.text), "%s", comm->abort_text);
+	atomic_store_explicit(&comm->aborted, true, memory_order_release);
+	atomic_fetch_or_explicit(&comm->attention, COLL_ATTENTION_ALARM, memory_order_release);
+	if (comm->ctx->control)
+		coll_control_tell(comm->ctx->control, &note);
+	return true;
 }
 
 coll_status coll_comm_refuse(struct coll_comm *comm, const char *kind, coll_status status, const char *format, ...)

@@ -12,6 +12,13 @@ struct coll_rank_name coll_comm_name(const struct coll_comm *comm, int rank);
 coll_status coll_comm_fail(struct coll_comm *comm, coll_status status, int culprit, const char *cause,
                            const char *circumstances);
 
+/* The reason of an abort by coll_config.interrupt. */
+#define COLL_INTERRUPTED "interrupted"
+
+/* Abort the communicator. Its note is queued for the control links: the caller flushes them. Any
+ * thread may call it, with any lock held but that of the control plane. False: it was aborted before. */
+bool coll_comm_abort_locally(struct coll_comm *comm, const char *reason);
+
 /* Refuse a call. The communicator stays usable. */
 coll_status coll_comm_refuse(struct coll_comm *comm, const char *kind, coll_status status, const char *format, ...)
         __attribute__((format(printf, 4, 5)));

@@ -111,6 +111,7 @@ struct coll_stream {
 	uint64_t failed_at;           /* lock: the position of that error */
 	struct coll_request *waiters; /* lock: events of other streams */
 	struct coll_link events;      /* lock: events last recorded on this stream */
+	struct coll_link notices;     /* lock: what waits for positions, in their order; see notify.h */
 	/* These two belong to the stream's thread: the position of the group that is being
 	 * submitted (0: none), and the last merged request that has a place here. */
 	uint64_t group_position;
@@ -124,6 +125,7 @@ struct coll_event {
 	uint64_t position;          /* lock */
 	coll_status status;         /* lock: status after the stream was destroyed */
 	uint64_t reached_ns;        /* lock; 0: not reached */
+	struct coll_link notices;   /* lock: of any recording, not due yet */
 };
 
 /* ---- State of a context ---- */
@@ -138,14 +140,18 @@ struct coll_async {
 	atomic_uint lock_waiters;                 /* number of threads that wait for the lock; drivers yield to them */
 	atomic_bool inlined;                      /* operations were started inline since the last sweep */
 	uint16_t streams;                         /* lock: streams created so far */
-	bool completed; /* lock: a request completed since the last look; sleepers must wake */
+	bool completed;                      /* lock: a request completed since the last look; sleepers must wake */
+	struct coll_notice *due, **due_tail; /* lock: to run when the lock is released */
 
 	/* The progress thread. */
 	atomic_uint drivers; /* threads in coll_async_await(); the progress thread stands aside */
-	pthread_cond_t work; /* with the lock: there is work to do */
+	atomic_uint waits;   /* number of such waits so far */
 	pthread_t thread;
-	atomic_bool running; /* written under the lock */
-	bool stopping;       /* lock */
+	int timer_fd;          /* the thread sleeps on it while it is not needed */
+	bool called;           /* lock: the timer is set, or the thread is awake */
+	unsigned waits_before; /* lock: waits when the timer was set */
+	atomic_bool running;   /* written under the lock */
+	bool stopping;         /* lock */
 };
 
 /* Whether something in flight moves only when threads of this process call in. If so, every waiting
@@ -164,9 +170,13 @@ void coll_async_close(struct coll_context *ctx);
 /* Start the progress thread if the settings ask for one. */
 void coll_async_thread(struct coll_context *ctx);
 
+/* The progress thread is to take over unless a thread waits and drives soon. The lock is held. */
+void coll_async_call(struct coll_context *ctx);
+
 /* ---- group.c ---- */
 
-/* The group of a thread: its nesting depth and the calls noted in it. */
+/* The group of a thread: its nesting depth and the calls noted in it. While a function of
+ * coll_event_notify() runs the depth is negative, so no call takes a fast path: see notify.h. */
 struct coll_group {
 	int depth;
 	int calls;

@@ -11,11 +11,13 @@
 
 #include "base/clock.h"
 #include "base/delay.h"
+#include "control/gossip.h"
 #include "core/error.h"
 #include "engine/run.h"
 #include "progress/async.h"
 #include "progress/inflight.h"
 #include "progress/loop.h"
+#include "progress/notify.h"
 #include "progress/persistent.h"
 #include "watch/diagnose.h"
 
@@ -231,11 +233,16 @@ void coll_async_unlock(struct coll_context *ctx)
 {
 	struct coll_async *a = ctx->async;
 	const bool completed = a->completed;
+	struct coll_notice *due = a->due;
 
 	a->completed = false;
+	a->due = NULL;
+	a->due_tail = &a->due;
 	pthread_mutex_unlock(&a->lock);
 	if (completed)
 		coll_context_wake(ctx);
+	if (due)
+		coll_notify_run(due);
 }
 
 bool coll_drive_try(struct coll_context *ctx)
@@ -271,6 +278,7 @@ bool coll_drive_last(struct coll_context *ctx)
 struct waiter {
 	struct coll_context **ctxs;
 	int n;
+	struct coll_comm *comm; /* NULL: it waits for any of the contexts */
 	bool (*done)(void *arg);
 	void *arg;
 };
@@ -286,6 +294,34 @@ static coll_status look(void *arg, bool last, bool *moved)
 	return w->done(w->arg) ? COLL_OK : COLL_AGAIN;
 }
 
+void coll_comm_interrupt(struct coll_comm *comm)
+{
+	if (coll_comm_abort_locally(comm, COLL_INTERRUPTED) && comm->ctx->control)
+		coll_control_flush(comm->ctx->control, COLL_DELAY_FAILURE_FLUSH_MS);
+}
+
+/* The lock keeps communicators from being destroyed: destroy takes it when nothing is pending. The
+ * aborts complete all requests, so the wait goes on until its own are complete. */
+static void interrupt(void *arg)
+{
+	const struct waiter *w = arg;
+
+	if (w->comm) {
+		coll_comm_interrupt(w->comm);
+		return;
+	}
+	for (int i = 0; i < w->n; i++) {
+		struct coll_async *a = w->ctxs[i]->async;
+
+		coll_async_lock(w->ctxs[i]);
+		for (struct coll_link *l = a->comms.next; l != &a->comms; l = l->next)
+			coll_comm_abort_locally(COLL_ENTRY(l, struct coll_comm, inflight.link), COLL_INTERRUPTED);
+		pthread_mutex_unlock(&a->lock);
+		if (w->ctxs[i]->control)
+			coll_control_flush(w->ctxs[i]->control, COLL_DELAY_FAILURE_FLUSH_MS);
+	}
+}
+
 static void stop_driving(struct coll_context *ctx)
 {
 	struct coll_async *a = ctx->async;
@@ -293,27 +329,42 @@ static void stop_driving(struct coll_context *ctx)
 	if (atomic_fetch_sub(&a->drivers, 1) > 1 || atomic_load(&a->pending) == 0)
 		return;
 	pthread_mutex_lock(&a->lock);
-	if (a->running)
-		pthread_cond_signal(&a->work);
+	if (atomic_load(&a->drivers) == 0)
+		coll_async_call(ctx);
 	pthread_mutex_unlock(&a->lock);
 }
 
-coll_status coll_async_await(struct coll_context **ctxs, int n, bool (*done)(void *arg), void *arg, int timeout_ms)
+static coll_status await(struct coll_context **ctxs, int n, struct coll_comm *comm, bool (*done)(void *arg), void *arg,
+                         int timeout_ms)
 {
-	struct waiter w = {.ctxs = ctxs, .n = n, .done = done, .arg = arg};
-	struct coll_wait_loop loop = {.ctxs = ctxs, .n = n, .look = look, .arg = &w};
+	struct waiter w = {.ctxs = ctxs, .n = n, .comm = comm, .done = done, .arg = arg};
+	struct coll_wait_loop loop = {.ctxs = ctxs, .n = n, .look = look, .interrupt = interrupt, .arg = &w};
 	coll_status st;
 
+	if (coll_notify_forbids(ctxs[0], "a wait"))
+		return COLL_ERR_ARGUMENT;
 	if (done(arg))
 		return COLL_OK;
 	if (timeout_ms >= 0)
 		loop.until_ns = coll_clock_ns() + (uint64_t)timeout_ms * MS + 1;
-	for (int i = 0; i < n; i++)
+	for (int i = 0; i < n; i++) {
 		atomic_fetch_add(&ctxs[i]->async->drivers, 1);
+		atomic_fetch_add_explicit(&ctxs[i]->async->waits, 1, memory_order_relaxed);
+	}
 	st = coll_wait_loop_run(&loop);
 	for (int i = 0; i < n; i++)
 		stop_driving(ctxs[i]);
 	return st;
+}
+
+coll_status coll_async_await(struct coll_context **ctxs, int n, bool (*done)(void *arg), void *arg, int timeout_ms)
+{
+	return await(ctxs, n, NULL, done, arg, timeout_ms);
+}
+
+coll_status coll_async_await_comm(struct coll_comm *comm, bool (*done)(void *arg), void *arg, int timeout_ms)
+{
+	return await(&comm->ctx, 1, comm, done, arg, timeout_ms);
 }
 
 /* ---- A communicator as a whole ---- */
@@ -340,6 +391,9 @@ coll_status coll_comm_usable(struct coll_comm *comm, const char *kind)
 	const unsigned attention = atomic_load_explicit(&comm->attention, memory_order_acquire);
 	coll_status st;
 
+	/* Not as coll_comm_refuse() does it: another thread may be in a call on comm. */
+	if (coll_notify_forbids(comm->ctx, kind))
+		return COLL_ERR_ARGUMENT;
 	if (!(attention & COLL_ATTENTION_PENDING)) {
 		if (comm->failed || !(attention & COLL_ATTENTION_ALARM))
 			return comm->failed;
@@ -377,7 +431,7 @@ static bool nothing_pending(void *arg)
 void coll_comm_drain(struct coll_comm *comm)
 {
 	coll_operation_hand_over(comm);
-	coll_async_await(&comm->ctx, 1, nothing_pending, comm, -1);
+	coll_async_await_comm(comm, nothing_pending, comm, -1);
 	/* Taking the lock once ensures that the driver that completed the last request has left the
 	 * communicator. */
 	coll_async_lock(comm->ctx);

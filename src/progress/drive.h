@@ -40,4 +40,11 @@ bool coll_drive_last(struct coll_context *ctx);
  * AGAIN. */
 coll_status coll_async_await(struct coll_context **ctxs, int n, bool (*done)(void *arg), void *arg, int timeout_ms);
 
+/* The same for something of one communicator: if the program's hook ends the wait, only this one is
+ * aborted; else every communicator with pending requests. */
+coll_status coll_async_await_comm(struct coll_comm *comm, bool (*done)(void *arg), void *arg, int timeout_ms);
+
+/* The program's hook has ended a wait of this communicator: abort it. */
+void coll_comm_interrupt(struct coll_comm *comm);
+
 #endif

@@ -12,6 +12,7 @@
 #include "progress/async.h"
 #include "progress/drive.h"
 #include "progress/inflight.h"
+#include "progress/notify.h"
 #include "progress/request.h"
 #include "progress/stream.h"
 
@@ -28,6 +29,7 @@ coll_status coll_event_create(coll_event **out, coll_comm *comm)
 		return coll_comm_refuse(comm, "event_create", COLL_ERR_MEMORY, "out of memory");
 	e->ctx = comm->ctx;
 	coll_list_init(&e->link);
+	coll_list_init(&e->notices);
 	coll_context_retain(e->ctx);
 	*out = e;
 	return COLL_OK;
@@ -36,16 +38,21 @@ coll_status coll_event_create(coll_event **out, coll_comm *comm)
 coll_status coll_event_destroy(coll_event **event)
 {
 	struct coll_event *e = event ? *event : NULL;
+	struct coll_notice *notices;
 	struct coll_context *ctx;
 
 	if (!e)
 		return COLL_OK;
-	*event = NULL;
 	ctx = e->ctx;
+	if (coll_notify_forbids(ctx, "event_destroy"))
+		return COLL_ERR_ARGUMENT;
+	*event = NULL;
 	coll_async_lock(ctx);
 	coll_list_remove(&e->link);
+	notices = coll_notify_take(e);
 	pthread_mutex_unlock(&ctx->async->lock);
 	free(e);
+	coll_notify_run(notices);
 	coll_context_release(&ctx);
 	return COLL_OK;
 }
@@ -80,19 +87,13 @@ void coll_event_stamp(struct coll_stream *s)
 	}
 }
 
-static coll_status failure(const struct coll_stream *s, uint64_t position)
-{
-	return s->status != COLL_OK && s->failed_at <= position ? s->status : COLL_OK;
-}
-
-/* The lock is held. AGAIN: not reached. */
-static coll_status state(const struct coll_event *e)
+coll_status coll_event_state(const struct coll_event *e)
 {
 	if (!e->stream)
 		return e->status;
 	if (atomic_load_explicit(&e->stream->through, memory_order_relaxed) < e->position)
 		return COLL_AGAIN;
-	return failure(e->stream, e->position);
+	return coll_stream_failure(e->stream, e->position);
 }
 
 void coll_event_detach(struct coll_stream *s)
@@ -101,7 +102,7 @@ void coll_event_detach(struct coll_stream *s)
 		struct coll_event *e = COLL_ENTRY(s->events.next, struct coll_event, link);
 
 		coll_list_remove(&e->link);
-		e->status = failure(s, e->position);
+		e->status = coll_stream_failure(s, e->position);
 		e->stream = NULL;
 	}
 }
@@ -111,7 +112,7 @@ static coll_status look(struct coll_event *e)
 	coll_status st;
 
 	coll_async_lock(e->ctx);
-	st = state(e);
+	st = coll_event_state(e);
 	pthread_mutex_unlock(&e->ctx->async->lock);
 	return st;
 }
@@ -136,7 +137,7 @@ static bool reached(void *arg)
 
 	if (pthread_mutex_trylock(&e->ctx->async->lock) != 0)
 		return false;
-	yes = state(e) != COLL_AGAIN;
+	yes = coll_event_state(e) != COLL_AGAIN;
 	pthread_mutex_unlock(&e->ctx->async->lock);
 	return yes;
 }
@@ -198,14 +199,14 @@ static coll_status append(struct coll_stream *s, const struct coll_event *e)
 	r->stream = s;
 	r->status = COLL_OK;
 	r->blockers = 1;
-	if (state(e) == COLL_AGAIN) {
+	if (coll_event_state(e) == COLL_AGAIN) {
 		r->source = source;
 		r->source_position = e->position;
 		r->next_waiter = source->waiters;
 		source->waiters = r;
 		r->blockers++;
 	} else {
-		r->status = state(e);
+		r->status = coll_event_state(e);
 	}
 	atomic_fetch_add(&a->pending, 1);
 	coll_stream_append(s, r, 0);
@@ -222,7 +223,7 @@ coll_status coll_stream_wait_event(coll_stream *s, coll_event *e)
 		return COLL_ERR_ARGUMENT;
 	coll_async_lock(s->ctx);
 	/* An event of the same stream needs no wait: new requests are behind it anyway. */
-	if (e->stream != s && state(e) != COLL_OK)
+	if (e->stream != s && coll_event_state(e) != COLL_OK)
 		st = append(s, e);
 	coll_async_unlock(s->ctx);
 	return st;

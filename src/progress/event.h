@@ -6,6 +6,9 @@
 
 #include "progress/async.h"
 
+/* As coll_event_query(). The lock is held. */
+coll_status coll_event_state(const struct coll_event *e);
+
 /* The stream is being destroyed. Its events keep their status. The lock is held. */
 void coll_event_detach(struct coll_stream *s);
 

@@ -19,6 +19,7 @@
 #include "progress/async.h"
 #include "progress/drive.h"
 #include "progress/inflight.h"
+#include "progress/notify.h"
 #include "progress/persistent.h"
 #include "progress/request.h"
 #include "progress/stream.h"
@@ -50,6 +51,8 @@ bool coll_group_has(const struct coll_comm *comm, const struct coll_stream *stre
 
 coll_status coll_group_begin(void)
 {
+	if (coll_notify_forbids(NULL, "group_begin"))
+		return COLL_ERR_ARGUMENT;
 	coll_group.depth++;
 	return COLL_OK;
 }
@@ -307,7 +310,7 @@ coll_status coll_group_end(void)
 	const int calls = coll_group.calls;
 	coll_status st;
 
-	if (coll_group.depth == 0)
+	if (coll_group.depth <= 0)
 		return COLL_ERR_ARGUMENT;
 	if (--coll_group.depth > 0)
 		return COLL_OK;

@@ -25,6 +25,9 @@ struct coll_wait_loop {
 	/* NULL, or called when nothing has moved for a while. Returns OK, or an error that ends the
 	 * wait. */
 	coll_status (*inspect)(void *arg, uint64_t now_ns);
+	/* NULL: the program's hook is not asked. Else called when the hook has ended the wait: makes
+	 * the looks end it soon. */
+	void (*interrupt)(void *arg);
 	void *arg;
 	uint64_t until_ns;   /* then the wait ends with AGAIN; 0: no limit */
 	int nap_ms;          /* length of a sleep; 0: depends on the idle time */
@@ -33,8 +36,20 @@ struct coll_wait_loop {
 	/* State of the loop. */
 	unsigned polls;
 	int turn;
+	unsigned moves;
 	uint64_t since_ns; /* nothing has moved since; 0: unknown */
+	struct coll_interrupt_watch watch;
 };
+
+enum { MOVES_PER_CLOCK = 16 };
+
+/* No lock is held. */
+static inline void coll_wait_loop_ask(struct coll_wait_loop *l, uint64_t now_ns)
+{
+	for (int i = 0; i < l->n; i++)
+		if (coll_interrupt_ask(&l->ctxs[i]->interrupt, &l->watch, now_ns))
+			l->interrupt(l->arg);
+}
 
 static bool coll_wait_loop_last_look(void *arg)
 {
@@ -55,7 +70,8 @@ static inline void coll_wait_loop_sleep(struct coll_wait_loop *l, uint64_t now_n
 		ms = COLL_DELAY_SLEEP_TURN_MS;
 	if (l->until_ns && l->until_ns - now_ns < (uint64_t)ms * ms_ns)
 		ms = (int)((l->until_ns - now_ns) / ms_ns) + 1;
-	coll_context_sleep(l->ctxs[l->turn++ % l->n], ms, coll_wait_loop_last_look, l);
+	if (coll_context_sleep(l->ctxs[l->turn++ % l->n], ms, coll_wait_loop_last_look, l))
+		l->watch.signalled = true;
 }
 
 static inline coll_status coll_wait_loop_idle(struct coll_wait_loop *l)
@@ -74,6 +90,8 @@ static inline coll_status coll_wait_loop_idle(struct coll_wait_loop *l)
 		return COLL_AGAIN;
 	if (!l->since_ns)
 		l->since_ns = now;
+	if (l->interrupt)
+		coll_wait_loop_ask(l, now);
 	if (l->inspect)
 		st = l->inspect(l->arg, now);
 	if (st == COLL_OK && (must_sleep || coll_context_spun(ctx, now - l->since_ns)))
@@ -93,6 +111,8 @@ static inline __attribute__((always_inline)) coll_status coll_wait_loop_run(stru
 		if (moved) {
 			l->polls = 0;
 			l->since_ns = 0;
+			if (l->interrupt && ++l->moves % MOVES_PER_CLOCK == 0)
+				coll_wait_loop_ask(l, coll_clock_ns());
 			/* Constant movement must not extend a wait beyond its limit. */
 			if (l->until_ns && coll_clock_ns() >= l->until_ns)
 				return COLL_AGAIN;

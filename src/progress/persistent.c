@@ -37,6 +37,7 @@
 #include "progress/drive.h"
 #include "progress/group.h"
 #include "progress/inflight.h"
+#include "progress/notify.h"
 #include "progress/request.h"
 #include "progress/wait.h"
 
@@ -314,6 +315,8 @@ coll_status coll_operation_wait(coll_operation *op, int timeout_ms)
 		return COLL_ERR_ARGUMENT;
 	if (!op->out || !op->comm)
 		return op->status;
+	if (coll_notify_forbids(op->comm->ctx, "operation_wait"))
+		return COLL_ERR_ARGUMENT;
 	if (op->noted)
 		return coll_comm_refuse(op->comm, "operation_wait", COLL_ERR_ARGUMENT, "its group has not ended");
 	if (current(op->comm) == op)
@@ -338,6 +341,8 @@ coll_status coll_operation_destroy(coll_operation **operation)
 
 	if (!op)
 		return COLL_OK;
+	if (coll_notify_forbids(NULL, "operation_destroy"))
+		return COLL_ERR_ARGUMENT;
 	if (op->noted)
 		return coll_comm_refuse(op->comm, "operation_destroy", COLL_ERR_ARGUMENT, "its group has not ended");
 	st = op->out ? coll_operation_wait(op, -1) : COLL_OK;
@@ -381,7 +386,7 @@ static void look_at_current(struct coll_comm *comm)
 
 coll_status coll_progress(coll_comm *comm)
 {
-	if (!comm)
+	if (!comm || coll_notify_forbids(comm->ctx, "progress"))
 		return COLL_ERR_ARGUMENT;
 	look_at_current(comm);
 	coll_operations_sweep(comm->ctx);

@@ -275,8 +275,8 @@ coll_status coll_request_submit(struct coll_request *r, struct coll_stream *stre
 		/* Send at once what can be sent at once. */
 		if (leaves)
 			coll_drive(comm->ctx);
-		if (leaves && a->running && atomic_load(&a->drivers) == 0)
-			pthread_cond_signal(&a->work);
+		if (leaves && atomic_load(&a->drivers) == 0 && atomic_load(&a->pending) > 0)
+			coll_async_call(comm->ctx);
 	}
 	coll_async_unlock(comm->ctx);
 	return st;
@@ -294,7 +294,7 @@ coll_status coll_request_await(struct coll_request *r, int timeout_ms)
 	coll_status st;
 
 	atomic_store_explicit(&r->awaited, timeout_ms < 0, memory_order_relaxed);
-	st = coll_async_await(&r->comm->ctx, 1, is_done, r, timeout_ms);
+	st = coll_async_await_comm(r->comm, is_done, r, timeout_ms);
 	atomic_store_explicit(&r->awaited, false, memory_order_relaxed);
 	return st == COLL_OK ? r->status : st;
 }

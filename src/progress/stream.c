@@ -13,6 +13,7 @@
 #include "progress/event.h"
 #include "progress/group.h"
 #include "progress/inflight.h"
+#include "progress/notify.h"
 
 /* ---- Order (the lock is held) ---- */
 
@@ -58,7 +59,7 @@ static void release_waiters(struct coll_stream *s, uint64_t through)
 		}
 		*at = r->next_waiter;
 		r->source = NULL;
-		if (s->status != COLL_OK && s->failed_at <= r->source_position)
+		if (coll_stream_failure(s, r->source_position) != COLL_OK)
 			r->status = s->status;
 		coll_inflight_unblock(r);
 	}
@@ -88,6 +89,7 @@ void coll_stream_pop(struct coll_stream *s, struct coll_request *r, coll_status 
 	release_waiters(s, through);
 	atomic_store_explicit(&s->through, through, memory_order_release);
 	coll_event_stamp(s);
+	coll_notify_reach(s, through);
 }
 
 /* ---- Interface ---- */
@@ -106,6 +108,7 @@ coll_status coll_stream_create(coll_stream **out, coll_comm *comm)
 	s->ctx = comm->ctx;
 	coll_list_init(&s->items);
 	coll_list_init(&s->events);
+	coll_list_init(&s->notices);
 	coll_async_lock(s->ctx);
 	s->number = ++s->ctx->async->streams;
 	if (s->number == 0) /* 0 means no stream */
@@ -161,7 +164,7 @@ coll_status coll_stream_destroy(coll_stream **stream)
 
 	if (!s)
 		return COLL_OK;
-	if (coll_group_has(NULL, s))
+	if (coll_notify_forbids(s->ctx, "stream_destroy") || coll_group_has(NULL, s))
 		return COLL_ERR_ARGUMENT;
 	st = coll_stream_wait(s, -1);
 	*stream = NULL;

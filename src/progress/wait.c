@@ -136,10 +136,23 @@ static coll_status inspect(void *arg, uint64_t now_ns)
 	return coll_comm_inspect(w->comm, w->wait, &w->timer, now_ns);
 }
 
+/* The next look sees the abort. */
+static void interrupt(void *arg)
+{
+	const struct waiter *w = arg;
+
+	coll_comm_interrupt(w->comm);
+}
+
 coll_status coll_comm_wait(struct coll_comm *comm, const struct coll_wait *w)
 {
 	struct waiter waiter = {.comm = comm, .wait = w, .timer = {.blocking = true, .alone = true}};
-	struct coll_wait_loop loop = {.ctxs = &comm->ctx, .n = 1, .look = look, .inspect = inspect, .arg = &waiter};
+	struct coll_wait_loop loop = {.ctxs = &comm->ctx,
+	                              .n = 1,
+	                              .look = look,
+	                              .inspect = inspect,
+	                              .interrupt = comm->ctx->interrupt.fn ? interrupt : NULL,
+	                              .arg = &waiter};
 	coll_status st;
 
 	if (w->nruns == 1 && comm->ctx->dedicated_cores && coll_comm_wait_eagerly(comm, w) == COLL_OK)

@@ -17,6 +17,7 @@
 #include "core/error.h"
 #include "engine/position.h"
 #include "engine/run.h"
+#include "watch/late.h"
 #include "watch/mismatch.h"
 #include "watch/wait_chain.h"
 
@@ -97,10 +98,12 @@ struct verdict {
 	char text[400];
 };
 
-static void failure_verdict(const struct coll_comm *comm, const struct coll_note *n, struct verdict *v)
+static void failure_verdict(struct coll_comm *comm, const struct coll_note *n, struct verdict *v)
 {
 	v->status = (coll_status)n->status;
 	v->culprit = coll_comm_rank_of(comm, n->process);
+	if (v->status == COLL_ERR_PEER_LATE)
+		coll_late_read(comm, v->culprit, n->text);
 	if (n->origin == comm->ctx->rank)
 		snprintf(v->text, sizeof(v->text), "%s", n->text);
 	else
@@ -318,7 +321,7 @@ static coll_status assess_lateness(struct coll_comm *comm, const struct coll_wai
                                    int peer, const struct coll_answer *a, bool behind, uint64_t stalled)
 {
 	bool abroad = a && p->blocking && a->wait == p->since_ns && a->abroad.active;
-	char text[400], doing[128] = "no call yet", there[100] = "";
+	char text[640], others[COLL_LATE_TEXT], doing[128] = "no call yet", there[100] = "";
 	const int first = peer;
 
 	if (abroad)
@@ -330,10 +333,13 @@ static coll_status assess_lateness(struct coll_comm *comm, const struct coll_wai
 		coll_record_describe(&a->record, doing, sizeof(doing));
 	if (!follow(comm, w, &peer, stalled, &behind, doing, sizeof(doing)))
 		return COLL_OK;
+	if (!coll_late_find(comm, w, p, peer, p->since_ns + stalled))
+		return COLL_OK;
+	coll_late_describe(comm, coll_record_kind_name(w->record->kind), others);
 	abroad = abroad && peer == first;
 	if (abroad)
 		coll_record_describe(&a->abroad, there, sizeof(there));
-	snprintf(text, sizeof(text), "[COLL-2301] %s on host %s is late: alive but %s %s%s%s",
+	snprintf(text, sizeof(text), "[COLL-2301] %s%s on host %s is late: alive but %s %s%s%s", others,
 	         coll_comm_name(comm, peer).text, coll_comm_peer_info(comm, peer)->host_name,
 	         behind ? "last seen after" : "still in", doing,
 	         abroad ? ", and waits for this rank on another communicator, in " : "", there);

@@ -42,13 +42,14 @@ int coll_context_nap_ms(uint64_t idle_ns)
 }
 
 /* What happens comes before the look, so a sleeper that looks stays awake. */
-void coll_context_sleep(struct coll_context *ctx, int ms, bool (*look)(void *arg), void *arg)
+bool coll_context_sleep(struct coll_context *ctx, int ms, bool (*look)(void *arg), void *arg)
 {
 	fake_context.sleeps++;
 	fake_context.last_sleep_ms = ms;
 	idle();
 	if (!look(arg))
 		fake_clock_add_ms((uint64_t)ms);
+	return fake_context.signalled;
 }
 
 void coll_context_wake(struct coll_context *ctx)

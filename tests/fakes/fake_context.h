@@ -10,6 +10,7 @@ extern struct fake_context {
 	unsigned pauses, sleeps, wakes, kicks, progressed;
 	int users;         /* retained, less released */
 	int last_sleep_ms; /* of the last sleep */
+	bool signalled;    /* a signal ends every sleep */
 	uint64_t spun_ns;  /* a wait that has not moved for so long sleeps */
 	int progress;      /* what coll_context_progress() returns */
 	/* NULL, or: something happens during a pause or a sleep, before the sleeper looks. */

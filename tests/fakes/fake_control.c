@@ -74,3 +74,7 @@ void coll_control_service(struct coll_control *c)
 {
 	fake_control.services++;
 }
+
+void coll_control_flush(struct coll_control *c, int ms)
+{
+}

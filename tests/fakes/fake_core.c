@@ -81,6 +81,15 @@ struct coll_rank_name coll_comm_name(const struct coll_comm *comm, int rank)
 	return name;
 }
 
+bool coll_comm_abort_locally(struct coll_comm *comm, const char *reason)
+{
+	if (atomic_exchange(&comm->abort_claimed, true))
+		return false;
+	fake_core.aborts++;
+	atomic_store(&comm->aborted, true);
+	return true;
+}
+
 coll_status coll_comm_fail(struct coll_comm *comm, coll_status status, int culprit, const char *cause,
                            const char *circumstances)
 {

@@ -10,7 +10,7 @@ enum { FAKE_RANKS = 12, FAKE_COMMS = 2, FAKE_COMM_ID = 77 };
 
 extern struct fake_core {
 	enum coll_link_end link_end[FAKE_RANKS];
-	int failures, refusals;
+	int failures, refusals, aborts;
 	/* Of the last failure; of the last refusal its text only. */
 	int culprit;
 	char cause[512];

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "watch/diagnose.h"
+#include "watch/late.h"
 #include "watch/pair_counts.h"
 #include "watch/wait_chain.h"
 
@@ -174,4 +175,25 @@ WEAK bool coll_pair_counts_find(const struct coll_pair_counts *t, uint64_t numbe
 	*to = 2;
 	*from = 3;
 	return true;
+}
+
+/* ---- late.c ---- */
+
+WEAK bool coll_late_find(struct coll_comm *comm, const struct coll_wait *w, const struct coll_wait_timer *p, int peer,
+                         uint64_t now_ns)
+{
+	comm->late.count = 1;
+	comm->late.one = peer;
+	return true;
+}
+
+WEAK void coll_late_describe(const struct coll_comm *comm, const char *kind, char text[COLL_LATE_TEXT])
+{
+	text[0] = 0;
+}
+
+WEAK void coll_late_read(struct coll_comm *comm, int culprit, const char *text)
+{
+	comm->late.count = 1;
+	comm->late.one = culprit;
 }

@@ -1,0 +1,26 @@
+/*
+ * Functions that run when an event is reached: coll_event_notify().
+ */
+#ifndef COLL_PROGRESS_NOTIFY_H
+#define COLL_PROGRESS_NOTIFY_H
+
+#include "progress/async.h"
+
+struct coll_notice;
+
+/* The stream has advanced: what waits for positions up to `through` becomes due. coll_async_unlock()
+ * runs it. The lock is held. */
+void coll_notify_reach(struct coll_stream *s, uint64_t through);
+
+/* Take the notices of an event that will never be due: it is destroyed. The lock is held. */
+struct coll_notice *coll_notify_take(struct coll_event *e);
+
+/* Run the functions of a list and free it. No lock is held. Inside such a function: when it has
+ * returned. NULL: none. */
+void coll_notify_run(struct coll_notice *list);
+
+/* Whether this thread is in such a function, where the library must neither wait nor begin calls.
+ * Reports the call `kind` of the program as an error in the log. ctx may be NULL. */
+bool coll_notify_forbids(struct coll_context *ctx, const char *kind);
+
+#endif
