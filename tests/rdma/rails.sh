@@ -45,7 +45,8 @@ carries() {
 	while [ "$1" != -- ]; do settings+=("$1"); shift; done
 	shift
 	a=$(sent 0) b=$(sent 1)
-	ranks "$n" env "${settings[@]}" "$build/bench/$1" "${@:2}"
+	# An emulated machine with several ranks is slower to acknowledge than a device expects: it need not send again.
+	ranks "$n" env COLL_RDMA_TIMEOUT=18 COLL_TIMEOUT_MS=20000 "${settings[@]}" "$build/bench/$1" "${@:2}"
 	for j in "${jobs[@]}"; do wait "$j" || status=$?; done
 	a=$(($(sent 0) - a)) b=$(($(sent 1) - b))
 	local part=$((100 * b / (a + b + 1)))
@@ -118,17 +119,6 @@ lost() {
 lost1() { lost 1 again; }
 lost2() { lost 2 again; }
 lost_idle() { lost 1 idle; }
-# Away for 0.3 s: its connections are made again, and nobody sees it.
-away() {
-	ranks 1 "$build/tests/exchange_loop" 30000 /tmp/stop
-	wait_for 40 all_said running 1 || { bad "away: it does not start"; kill -9 "${jobs[@]}"; return; }
-	[ $GUEST = 0 ] || { ip link set eth1 down; sleep 0.3; ip link set eth1 up; }
-	sleep 3
-	touch /tmp/stop
-	wait_for 40 all_said 'done\|error' 1
-	if [ "$(said 'done')" = 1 ]; then ok "away for 0.3 s"; else bad "away for 0.3 s"; fi
-	wait "${jobs[@]}"
-}
 
 for part in "$@"; do
 	$part

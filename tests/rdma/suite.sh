@@ -80,7 +80,7 @@ else
 	two silent poweroff
 	rails shares
 	rails broadcast rates forced
-	rails away lost1 # one loss for each machine: after it soft-RoCE may connect to nobody any more
+	rails lost1 # one loss for each machine: after it soft-RoCE may connect to nobody any more
 	rails lost2
 	rails lost_idle
 fi

@@ -281,7 +281,7 @@ static void one_end_loses_a_rail(void)
 		pthread_mutex_unlock(&r->base.lock);
 		judge_loss(k, k ? "fabric1" : "fabric0", coll_clock_ns());
 		CHECK(strstr(side[0].cause, "planted"), "%s", side[0].cause);
-		CHECK(strstr(side[1].cause, "lost it") || strstr(side[1].cause, "end"), "%s", side[1].cause);
+		CHECK(strstr(side[1].cause, "the peer has lost it"), "%s", side[1].cause);
 		close_job();
 	}
 }
