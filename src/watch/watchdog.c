@@ -103,6 +103,8 @@ static void failure_verdict(const struct coll_comm *comm, const struct coll_note
 	v->culprit = coll_comm_rank_of(comm, n->process);
 	if (n->origin == comm->ctx->rank)
 		snprintf(v->text, sizeof(v->text), "%s", n->text);
+	else if (coll_comm_rank_of(comm, n->origin) < 0) /* a member of the parent */
+		snprintf(v->text, sizeof(v->text), "%s (reported by rank %d of the job)", n->text, n->origin);
 	else
 		snprintf(v->text, sizeof(v->text), "%s (reported by %s)", n->text,
 		         coll_comm_name(comm, coll_comm_rank_of(comm, n->origin)).text);
@@ -136,7 +138,8 @@ static bool look_at_notes(struct coll_comm *comm, struct verdict *v)
 	}
 	if (!comm->ctx->control)
 		return true;
-	if (coll_control_failure(comm->ctx->control, comm->id, &note)) {
+	if (coll_control_failure(comm->ctx->control, comm->id, &note) ||
+	    (comm->parent && coll_control_failure(comm->ctx->control, comm->parent, &note))) {
 		failure_verdict(comm, &note, v);
 		return true;
 	}
