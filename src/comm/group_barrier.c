@@ -15,7 +15,6 @@
 
 #include "base/limits.h"
 #include "call/blocking.h"
-#include "control/gossip.h"
 #include "core/fabric.h"
 
 enum { SLOTS = 2, FIRST_USE = 0, OPEN = 1 };
@@ -31,8 +30,6 @@ struct coll_group_barrier {
 	struct coll_comm *comm;
 	struct coll_intra_op op;
 	struct coll_group_word mine, sum;
-	uint64_t parent; /* id of the parent in the first call, else 0 */
-	unsigned alarm;  /* the last alarm after which its failure was looked for */
 	uint32_t rounds;
 	struct end ends[][2]; /* by round: enum coll_direction */
 };
@@ -111,23 +108,6 @@ static coll_status take_word(struct coll_group_barrier *m, const struct coll_job
 	return st;
 }
 
-/* A member whose parent has failed does not come. Its failure, as a note about this communicator, ends the call on all
- * members. Acquire: who sees the alarm sees the note. */
-static void heed_parent(struct coll_group_barrier *m)
-{
-	struct coll_context *ctx = m->comm->ctx;
-	const unsigned alarm = atomic_load_explicit(&ctx->alarm, memory_order_acquire);
-	struct coll_note note;
-
-	if (!m->parent || !ctx->control || alarm == m->alarm)
-		return;
-	m->alarm = alarm;
-	if (!coll_control_failure(ctx->control, m->parent, &note))
-		return;
-	note.comm = m->comm->id;
-	coll_control_tell(ctx->control, &note);
-}
-
 /* s->next counts frames sent, s->done frames taken. */
 static coll_status poll(void *arg, const struct coll_job *job, struct coll_intra_state *s)
 {
@@ -153,8 +133,6 @@ static coll_status poll(void *arg, const struct coll_job *job, struct coll_intra
 		}
 		s->events += st == COLL_OK;
 	}
-	if (st == COLL_AGAIN)
-		heed_parent(m);
 	return st;
 }
 
@@ -165,8 +143,7 @@ static void where(void *arg, const struct coll_job *job, const struct coll_intra
 	const bool sends = s->phase == OPEN && s->next == s->done;
 
 	(void)job;
-	where->peer =
-	        coll_comm_rank_of(m->comm, m->ends[round][sends ? COLL_DIR_SEND : COLL_DIR_RECV].process);
+	where->peer = coll_comm_rank_of(m->comm, m->ends[round][sends ? COLL_DIR_SEND : COLL_DIR_RECV].process);
 	where->sends = sends;
 	where->step = round;
 	where->frame = s->bad_frame;
@@ -229,7 +206,7 @@ void coll_group_barrier_destroy(struct coll_group_barrier **group_barrier)
 }
 
 void coll_group_barrier_words(const struct coll_comm *comm, struct coll_group_word *brought,
-                        struct coll_group_word *result)
+                              struct coll_group_word *result)
 {
 	*brought = comm->group_barrier->mine;
 	*result = comm->group_barrier->sum;
@@ -241,14 +218,14 @@ coll_status coll_group_barrier_run(struct coll_comm *comm, const struct coll_com
 	char token[2] = {0};
 	coll_status st;
 
-	comm->group_barrier->parent = parent->id;
+	comm->parent = parent->id;
 	st = coll_comm_call(comm, &(struct coll_call){.kind = COLL_KIND_BARRIER,
 	                                              .record_kind = COLL_RECORD_GROUP,
 	                                              .in = &token[0],
 	                                              .out = &token[1],
 	                                              .count = 1,
 	                                              .type = COLL_U8});
-	comm->group_barrier->parent = 0;
+	comm->parent = 0;
 	if (st == COLL_OK)
 		coll_group_barrier_words(comm, &mine, word);
 	return st;

@@ -232,8 +232,8 @@ coll_status coll_comm_split_duplicate(struct coll_comm *parent, struct coll_comm
 	coll_status st = exchange(parent, COLL_RECORD_DUPLICATE, &mine, &all);
 
 	if (st == COLL_OK)
-		st = create_child(parent, "comm_duplicate", coll_comm_processes_of(parent, NULL, parent->size), parent->size,
-		                  child_id(mine.call_hash, 0), child);
+		st = create_child(parent, "comm_duplicate", coll_comm_processes_of(parent, NULL, parent->size),
+		                  parent->size, child_id(mine.call_hash, 0), child);
 	if (st != COLL_OK)
 		coll_comm_announce_failed_child(parent, st, child_id(mine.call_hash, 0));
 	free(all);

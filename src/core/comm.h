@@ -25,7 +25,14 @@
  * host memory, so each buffer is identified first; set at creation and never cleared. */
 enum { COLL_ATTENTION_PENDING = 1, COLL_ATTENTION_ALARM = 2, COLL_ATTENTION_MEMORY = 4 };
 
-enum { COLL_OPS_MAX = 64, COLL_OP_FIRST = 64, COLL_MEMO_SLOTS = 64, COLL_WINDOWS_MAX = 8, COLL_LANES_P2P = 64, COLL_LANES_GROUP = 240 };
+enum {
+	COLL_OPS_MAX = 64,
+	COLL_OP_FIRST = 64,
+	COLL_MEMO_SLOTS = 64,
+	COLL_WINDOWS_MAX = 8,
+	COLL_LANES_P2P = 64,
+	COLL_LANES_GROUP = 240
+};
 enum { COLL_CALL_RUNS = 32 };
 
 /* A user operation or a premultiplied sum. */
@@ -205,11 +212,13 @@ struct coll_comm {
 		struct coll_group_count {
 			uint64_t key; /* 0: free */
 			uint64_t made;
-		} *at;
+		} * at;
 		size_t room, used; /* room: a power of two */
 	} groups;
-	/* Of a group of more than one rank: what runs its first call and its last, else NULL; see comm/group_barrier.c. */
+	/* Of a group of more than one rank: what runs its first call and its last, else NULL; see comm/group_barrier.c.
+	 */
 	struct coll_group_barrier *group_barrier;
+	uint64_t parent; /* in the first call of a group: the id of its parent, whose failure ends the call; else 0 */
 	const struct coll_intra_op *group_op;
 	/* State for destroy, allocated at creation so that destroy needs no memory: see closing.c. */
 	struct coll_closing *end;

@@ -53,8 +53,8 @@ bool coll_record_read(const struct coll_record_box *box, struct coll_record *r)
 	return coll_words_read(&box->version, box->word, r, COLL_RECORD_WORDS);
 }
 
-static const char *const call_names[] = {"comm_split", "comm_duplicate", "comm_create_from_ranks", "comm_destroy",
-                                         "comm_create", "comm_create_group"};
+static const char *const call_names[] = {"comm_split",   "comm_duplicate", "comm_create_from_ranks",
+                                         "comm_destroy", "comm_create",    "comm_create_group"};
 static_assert(sizeof(call_names) / sizeof(call_names[0]) == COLL_RECORD_KIND_END - COLL_RECORD_SPLIT,
               "a name for every kind");
 

@@ -106,6 +106,8 @@ static void failure_verdict(struct coll_comm *comm, const struct coll_note *n, s
 		coll_late_read(comm, v->culprit, n->text);
 	if (n->origin == comm->ctx->rank)
 		snprintf(v->text, sizeof(v->text), "%s", n->text);
+	else if (coll_comm_rank_of(comm, n->origin) < 0) /* a member of the parent */
+		snprintf(v->text, sizeof(v->text), "%s (reported by rank %d of the job)", n->text, n->origin);
 	else
 		snprintf(v->text, sizeof(v->text), "%s (reported by %s)", n->text,
 		         coll_comm_name(comm, coll_comm_rank_of(comm, n->origin)).text);
@@ -139,7 +141,8 @@ static bool look_at_notes(struct coll_comm *comm, struct verdict *v)
 	}
 	if (!comm->ctx->control)
 		return true;
-	if (coll_control_failure(comm->ctx->control, comm->id, &note)) {
+	if (coll_control_failure(comm->ctx->control, comm->id, &note) ||
+	    (comm->parent && coll_control_failure(comm->ctx->control, comm->parent, &note))) {
 		failure_verdict(comm, &note, v);
 		return true;
 	}
