@@ -124,7 +124,7 @@ static void take_value(struct options *o, const char *flag, const char *value)
 
 static bool takes_value(const char *flag)
 {
-	static const char *const flags[] = {"--xml", "--nccl",  "--hosts",     "--ranks", "--map",
+	static const char *const flags[] = {"--xml",   "--nccl",  "--hosts",     "--ranks", "--map",
 	                                    "--rates", "--sites", "--site-rate", "--levels"};
 
 	for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)

@@ -10,8 +10,8 @@
  * text: "2x4", groups of equal size, outermost level first, the last number ranks (2 hosts of 4
  * ranks); or "1,3,2", hosts of so many ranks. map: how ranks are numbered over the places: "block" (host by
  * host), "cyclic" (round the hosts) or "random:SEED". False when either is malformed or there are more than 65536
- * ranks. rates: of the links of each outermost group, "1000,1000,500" (Mb/s if these are sites), or NULL. *layout may be NULL then, or when
- * nothing tells the ranks apart; *size is the number of ranks.
+ * ranks. rates: of the links of each outermost group, "1000,1000,500" (Mb/s if these are sites), or NULL. *layout may
+ * be NULL then, or when nothing tells the ranks apart; *size is the number of ranks.
  */
 bool plan_layout_parse(const char *text, const char *map, const char *rates, struct coll_layout **layout, int *size);
 

@@ -1,6 +1,6 @@
 /*
- * The part of search.h that is about NICs: which are used, rails, lanes. A lane here is a share of what a host sends over
- * one rail. The lanes of plan/plan.h are steps in order, those of plan/layout.h parts of a vector.
+ * The part of search.h that is about NICs: which are used, rails, lanes. A lane here is a share of what a host sends
+ * over one rail. The lanes of plan/plan.h are steps in order, those of plan/layout.h parts of a vector.
  */
 #ifndef COLL_TOPOLOGY_LANES_H
 #define COLL_TOPOLOGY_LANES_H

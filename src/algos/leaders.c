@@ -240,7 +240,8 @@ static void across_tree(int n, int root, int me, int first, int end, struct acro
 		a->out += at.child[i].leader < first || at.child[i].leader >= end;
 }
 
-/* The frames of the busiest group of level 0, for the worst root; of many hosts only the first and the last are tried. */
+/* The frames of the busiest group of level 0, for the worst root; of many hosts only the first and the last are tried.
+ */
 enum { ROOTS_TRIED = 32 };
 static double busiest(const struct coll_layout *l, across_fn *across)
 {
@@ -248,7 +249,7 @@ static double busiest(const struct coll_layout *l, across_fn *across)
 	const int n = (int)hosts->groups;
 	int most = 0;
 
-	for (int root = 0; root < n; root += n > ROOTS_TRIED ? n - 1 : 1)
+	for (int root = 0; root<n; root += n> ROOTS_TRIED ? n - 1 : 1)
 		for (uint32_t g = 0; g < outer->groups; g++) {
 			const int first = (int)hosts->group_at[outer->first[g]];
 			const int end = (int)hosts->group_at[outer->first[g + 1] - 1] + 1;
@@ -264,7 +265,8 @@ static double busiest(const struct coll_layout *l, across_fn *across)
 
 /* Two ways (up and down) or one through hosts of up to `most` ranks, and as many rounds between them. */
 static void cost(const struct coll_layout *l, int ways, bool reduces, double rounds, double exchanged,
-                 across_fn *across, struct coll_algo_cost *inside, struct coll_algo_cost *between, struct coll_algo_links *links)
+                 across_fn *across, struct coll_algo_cost *inside, struct coll_algo_cost *between,
+                 struct coll_algo_links *links)
 {
 	const uint32_t most = l->level[coll_layout_hosts(l)].most;
 
@@ -299,7 +301,8 @@ void coll_split_allreduce_leaders(const struct coll_layout *l, struct coll_algo_
 {
 	const int n = hosts_of(l);
 
-	cost(l, 2, true, coll_fold_rounds(n), coll_floor_log2(n) + ((n & (n - 1)) != 0), across_doubling, inside, between, links);
+	cost(l, 2, true, coll_fold_rounds(n), coll_floor_log2(n) + ((n & (n - 1)) != 0), across_doubling, inside,
+	     between, links);
 }
 
 void coll_split_barrier_leaders(const struct coll_layout *l, struct coll_algo_cost *inside,

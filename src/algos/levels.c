@@ -275,8 +275,8 @@ static double outermost(const struct coll_layout *l, bool block, int phases, dou
 	if (!block)
 		return coll_layout_hosts(l) == 0 ? host : phases * (level->groups - 1) / (double)level->groups;
 	for (uint32_t g = 0; g < level->groups; g++)
-		fewest = level->first[g + 1] - level->first[g] < fewest ? level->first[g + 1] - level->first[g]
-		                                                        : fewest;
+		fewest =
+		        level->first[g + 1] - level->first[g] < fewest ? level->first[g + 1] - level->first[g] : fewest;
 	return phases * (double)((uint32_t)l->size - fewest);
 }
 

@@ -95,22 +95,12 @@ struct exchange {
 	struct coll_host_digest host;
 	struct coll_inside_card *cards;
 	int *digest_of, *sender, digests;
-	int sent; /* of the digests */
 	uint8_t (*bytes)[COLL_DIGEST_MAX];
 };
 
 static coll_status out_of_memory(struct coll_comm *comm)
 {
 	return coll_comm_lose(comm, COLL_ERR_MEMORY, comm->rank, "out of memory for the topology of the hosts");
-}
-
-/* Hosts that are alike and read alike: by the hashes, each rank has the bytes that it would receive. */
-static bool all_have_the_same(const struct exchange *x, int ranks)
-{
-	for (int r = 0; r < ranks; r++)
-		if (x->digest_of[r] != 0)
-			return false;
-	return x->digests == 1 && x->cards[0].len_bytes == x->host.digest.len_bytes;
 }
 
 static coll_status exchange(struct coll_comm *comm, struct exchange *x)
@@ -136,11 +126,7 @@ static coll_status exchange(struct coll_comm *comm, struct exchange *x)
 	x->bytes = calloc(x->digests > 0 ? (size_t)x->digests : 1, sizeof(*x->bytes));
 	if (!x->bytes)
 		return out_of_memory(comm);
-	if (all_have_the_same(x, comm->size)) {
-		memcpy(x->bytes[0], x->host.digest.bytes, x->host.digest.len_bytes);
-		return COLL_OK;
-	}
-	for (int d = 0; d < x->digests && st == COLL_OK; d++, x->sent++) {
+	for (int d = 0; d < x->digests && st == COLL_OK; d++) {
 		const uint32_t len_bytes = x->cards[x->sender[d]].len_bytes;
 
 		/* A damaged card is refused later, by all ranks. */
@@ -176,7 +162,7 @@ static void report(const struct coll_comm *comm, const struct exchange *x, const
 	         "topology of this host: digest %016llx, %zu bytes, %s in %.1f ms%s%s; %d digest%s sent for %d ranks",
 	         (unsigned long long)h->digest.hash, h->digest.len_bytes,
 	         h->cached ? "from the file of this boot" : "read", h->load_ms, h->note[0] ? "; " : "", h->note,
-	         x->sent, x->sent == 1 ? "" : "s", comm->size);
+	         x->digests, x->digests == 1 ? "" : "s", comm->size);
 	say(comm, &t, line);
 	n = snprintf(line, sizeof(line), "levels inside hosts:");
 	for (int i = 0; i < COLL_INSIDE_LEVELS_MAX; i++) {

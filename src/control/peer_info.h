@@ -41,7 +41,7 @@ struct coll_peer_info {
 	} transport[COLL_TRANSPORTS];
 	/* Processors this process may run on, numbers modulo 256. */
 	uint64_t cpus[4];
-	uint64_t site;    /* of COLL_SITE, a hash; 0: none told */
+	uint64_t site;      /* of COLL_SITE, a hash; 0: none told */
 	uint32_t site_mbps; /* of COLL_SITE_RATE; 0: unknown */
 	uint32_t spare;
 	uint64_t machine; /* equal on processes that share cores: see coll_bootstrap_machine() */

@@ -23,8 +23,8 @@
 
 #include "base/error.h"
 
-/* LANES: the parts into which a stage of uneven groups cuts a vector, each carried by one rank of a group (glossary: lane of
- * a layout). More frames than this do not make a link faster. */
+/* LANES: the parts into which a stage of uneven groups cuts a vector, each carried by one rank of a group (glossary:
+ * lane of a layout). More frames than this do not make a link faster. */
 enum { COLL_LAYOUT_LEVELS_MAX = 6, COLL_LAYOUT_LANES = 8 };
 
 struct coll_layout_level {

@@ -24,12 +24,14 @@
  * effect of late ranks and shared links, which the model leaves out and which make every
  * round and every byte more expensive.
  *
- * With a layout the ranks of a host share its links, and the hosts of a site its uplink. A row that reads the layout says what it does inside a host and
- * between hosts, each at the price of its own paths, and what the busiest host and site send. Of other rows
- * the worst is assumed, that everything each rank of a host (site) sends leaves it; only rows that read the layout are
- * lean, and of those up to COLL_LEADERS_MAX the ones for short vectors. An uplink counts only if its rate is told: a
- * tile crosses the links of a host and the uplink one after the other, but tiles overlap. Then short vectors may
- * take any row that reads the layout, since rows for them send more over the uplink.
+ * With a layout the ranks of a host share its links, and the hosts of a site its uplink. A row that reads the layout
+ * says what it does inside a host and between hosts, each at the price of its own paths, and what the busiest host and
+ * site send. Of other rows the worst is assumed, that everything each rank of a host (site) sends leaves it; only rows
+ * that read the layout are lean, and of those up to COLL_LEADERS_MAX the ones for short vectors. An uplink counts only
+ * if its rate is told: a tile crosses the links of a host and the uplink one after the other, but tiles overlap. Then
+ * short vectors may take any row that reads the layout, since rows for them send more over the uplink. A short reduce
+ * may take a row that does not read the layout, if it is cheaper: where few ranks share cores, frames straight to the
+ * root cost less than a hand-off at a leader.
  *
  * Ranks of one host that share its cores, over sockets, wait only for cores. An all-reduce
  * takes the time of the frames of all ranks together. A row is then lean if it sends at
@@ -281,7 +283,8 @@ static bool preferred(const struct coll_select_facts *f, const struct coll_selec
 	if ((algo->flags & COLL_ALGO_MESH) && !may_link_all(f, call, total))
 		return false;
 	if (f->layout && total <= COLL_LEADERS_MAX && has_leaders(call->kind))
-		return (algo->flags & COLL_ALGO_SHORT) || (algo->split && uplink_of(f->layout) > 0);
+		return (algo->flags & COLL_ALGO_SHORT) ||
+		       (algo->split ? uplink_of(f->layout) > 0 : call->kind == COLL_KIND_REDUCE);
 	if (call->kind != COLL_KIND_ALL_REDUCE || total < COLL_PRICE_LONG_BYTES)
 		return true;
 	return f->layout ? algo->split != NULL : lean(f, c, total, shared);
