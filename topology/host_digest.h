@@ -1,7 +1,8 @@
 /*
  * The digest of this host: read by one process per host and boot, then kept in a file (digest_cache.h) of /dev/shm or
  * XDG_RUNTIME_DIR. What a process may see belongs to the key of the file: user, network namespace, cgroup. A user has a
- * few files at most, and of two keys that share one the later replaces the earlier. Nothing is kept where variables of hwloc (HWLOC_XMLFILE ...) say what the host is.
+ * few files at most, and of two keys that share one the later replaces the earlier. Nothing is kept where variables of
+ * hwloc (HWLOC_XMLFILE ...) say what the host is.
  */
 #ifndef COLL_TOPOLOGY_HOST_DIGEST_H
 #define COLL_TOPOLOGY_HOST_DIGEST_H

@@ -72,6 +72,7 @@ MESSAGE(5105, COLL_OK, "A dump was requested, but there was no memory for it.", 
 MESSAGE(5106, COLL_OK, "This is one of the last operations, logged because of a signal.", "Set COLL_DUMP_FILE to write all of them to a file.")
 MESSAGE(5107, COLL_OK, "The system refused to start the progress thread, so asynchronous work advances only inside other calls.", "Raise the limit of processes (ulimit -u) or the limit of the container.")
 MESSAGE(5108, COLL_OK, "Two ranks wait for each other on different communicators.", "Use communicators in the same order on all ranks, or use one thread or stream for each.")
+MESSAGE(5109, COLL_OK, "A level of COLL_LEVELS is not there, so plans go without it, and without hosts unless they are named, too.", "The text says why: bind the ranks to cores, set COLL_SITE, or remove the level.")
 MESSAGE(6101, COLL_OK, "A connection was refused because this process has too many files open.", "Raise ulimit -n; the peer tries again.")
 MESSAGE(6102, COLL_OK, "The system refused the requested congestion control; the default is used instead.", "sysctl net.ipv4.tcp_allowed_congestion_control lists what is allowed.")
 MESSAGE(6103, COLL_OK, "No address of the peer can be reached from this host.", "Check COLL_INTERFACE on both hosts and the routes between them.")

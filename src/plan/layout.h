@@ -48,7 +48,8 @@ struct coll_layout {
 	const int *rank_at;
 	const int *place_of;
 	struct coll_layout_level level[COLL_LAYOUT_LEVELS_MAX];
-	struct coll_layout_width width[COLL_LAYOUT_LEVELS_MAX + 1]; /* by stage: prices ask often, of thousands of hosts */
+	struct coll_layout_width
+	        width[COLL_LAYOUT_LEVELS_MAX + 1]; /* by stage: prices ask often, of thousands of hosts */
 	/* Groups of level 0 whose links are unequal: of how many of the `parts` parts of a vector each group holds the
 	 * sums (an all-reduce; 0: a slow group only sends and receives). NULL: equal parts. */
 	const uint32_t *share;

@@ -215,10 +215,10 @@ TEST_OF(memory)
 int main(int argc, char **argv)
 {
 	static const struct plain_case tests[] = {
-	        PLAIN_CASE(create_alone),       PLAIN_CASE(create_together),  PLAIN_CASE(create_apart),
-	        PLAIN_CASE(create_on_hosts),	PLAIN_CASE(refused_calls),      PLAIN_CASE(refused_children), PLAIN_CASE(refused_ends),
-	        PLAIN_CASE(refused_repeats),    PLAIN_CASE(refused_streams),  PLAIN_CASE(refused_groups),
-	        PLAIN_CASE(refused_operations), PLAIN_CASE(refused_memory),
+	        PLAIN_CASE(create_alone),    PLAIN_CASE(create_together),    PLAIN_CASE(create_apart),
+	        PLAIN_CASE(create_on_hosts), PLAIN_CASE(refused_calls),      PLAIN_CASE(refused_children),
+	        PLAIN_CASE(refused_ends),    PLAIN_CASE(refused_repeats),    PLAIN_CASE(refused_streams),
+	        PLAIN_CASE(refused_groups),  PLAIN_CASE(refused_operations), PLAIN_CASE(refused_memory),
 	};
 
 	if (argc < 2) {

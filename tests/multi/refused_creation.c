@@ -77,8 +77,13 @@ static int exchange(void *arg, const void *mine, void *all, size_t len_bytes)
 
 static void *sits(void *arg)
 {
-	const char *settings[] = {refused_transports, "COLL_TIMEOUT_MS=4000", "COLL_ARRIVAL_TIMEOUT_MS=4000",
-	                          "COLL_DEBUG=error", NULL, NULL, NULL};
+	const char *settings[] = {refused_transports,
+	                          "COLL_TIMEOUT_MS=4000",
+	                          "COLL_ARRIVAL_TIMEOUT_MS=4000",
+	                          "COLL_DEBUG=error",
+	                          NULL,
+	                          NULL,
+	                          NULL};
 	struct seat *s = arg;
 	struct rank r = {.k = s->k, .mode = s->mode};
 	coll_config cfg = COLL_CONFIG_INIT;
