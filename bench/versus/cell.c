@@ -15,8 +15,8 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
-#include <stdint.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
