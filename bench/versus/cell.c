@@ -15,6 +15,7 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -147,6 +148,7 @@ static int create(struct bench *b, struct side *s)
 {
 	coll_config cfg = COLL_CONFIG_INIT;
 
+	cfg.struct_size = offsetof(coll_config, interrupt); /* which builds from before that member read too */
 	cfg.rank = b->r->rank;
 	cfg.size = b->r->size;
 	cfg.exchange = ranks_exchange;
