@@ -21,7 +21,7 @@ static coll_status open_endpoint(struct coll_comm_fabric *f, int peer, uint32_t 
 	struct coll_endpoint *e;
 	struct coll_opened_transport *opened;
 	void *link;
-	coll_status st = coll_context_link(comm->ctx, coll_comm_process(comm, peer), &opened, &link, &comm->box);
+	coll_status st = coll_context_link(comm->ctx, coll_comm_process(comm, peer), &opened, &link, f->box);
 
 	if (st != COLL_OK && st != COLL_AGAIN)
 		return st;
@@ -30,7 +30,10 @@ static coll_status open_endpoint(struct coll_comm_fabric *f, int peer, uint32_t 
 		return COLL_ERR_MEMORY;
 	e->transport = &opened->table;
 	e->slot_policy = opened->caps.mapped ? &f->peers[peer]->slot_policy : NULL;
-	st = opened->table.channel_open(link, &key, dir, comm->slot_bytes, comm->slots, &e->channel);
+	if (f->special.count > 0 && f->special.lane == lane)
+		st = opened->table.channel_open(link, &key, dir, f->special.slot_bytes, f->special.count, &e->channel);
+	else
+		st = opened->table.channel_open(link, &key, dir, comm->slot_bytes, comm->slots, &e->channel);
 	if (st != COLL_OK) {
 		free(e);
 		return st;
@@ -106,6 +109,7 @@ coll_status coll_comm_fabric_init(struct coll_comm *comm, struct coll_comm_fabri
 	if (!f->peers)
 		return COLL_ERR_MEMORY;
 	f->comm = comm;
+	f->box = &comm->box;
 	f->lane_base = lane_base;
 	f->slot_policy = slot_policy_rule(comm);
 	coll_nt_init(&f->nt, nt_rule(comm));

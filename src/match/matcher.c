@@ -123,11 +123,22 @@ static struct coll_posted *first_that_fits(const struct coll_link *list, int tag
 	return NULL;
 }
 
-struct coll_posted *coll_matcher_arrive(struct coll_matcher *m, int source, int tag)
+static struct coll_posted *receive_for(const struct coll_matcher *m, int source, int tag)
 {
 	struct coll_posted *named = first_that_fits(&m->source[source].posted, tag);
 	struct coll_posted *any = first_that_fits(&m->posted_any, tag);
-	struct coll_posted *p = !named || (any && (any->order < named->order) != planted(MATCH_POSTED)) ? any : named;
+
+	return !named || (any && (any->order < named->order) != planted(MATCH_POSTED)) ? any : named;
+}
+
+bool coll_matcher_awaited(const struct coll_matcher *m, int source, int tag)
+{
+	return receive_for(m, source, tag) != NULL;
+}
+
+struct coll_posted *coll_matcher_arrive(struct coll_matcher *m, int source, int tag)
+{
+	struct coll_posted *p = receive_for(m, source, tag);
 
 	if (p)
 		coll_list_remove(&p->link);

@@ -27,6 +27,7 @@ coll_status coll_async_open(struct coll_context *ctx, struct coll_error_box *err
 	pthread_mutex_init(&a->lock, NULL);
 	pthread_cond_init(&a->work, NULL);
 	coll_list_init(&a->comms);
+	coll_list_init(&a->tagged);
 	a->ready_tail = &a->ready;
 	ctx->async = a;
 	return COLL_OK;

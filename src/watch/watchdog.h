@@ -25,7 +25,13 @@ struct coll_wait {
 	int nruns;
 	const struct coll_record *record;
 	struct coll_entry *entries[2]; /* of the runs, in the recorder; NULL: none */
+	/* Without runs: the wait is for a rank, to take something (sends) or to send it. */
+	bool of_rank, sends;
+	int peer;
 };
+
+/* Where it stands: run of its runs, or NULL: without runs. */
+void coll_wait_where(const struct coll_wait *w, const struct coll_run *run, struct coll_run_where *where);
 
 /* The timer of one wait; zero before the first look. */
 struct coll_wait_timer {
