@@ -107,10 +107,12 @@ static void order(coll_comm *comm, int rank, void *arg)
 	if (rank == 0) {
 		int *xs[MESSAGES];
 
+		OK(comm, coll_group_begin()); /* or else the stream would wait for each */
 		for (int i = 0; i < MESSAGES; i++) {
 			xs[i] = numbers(counts[i % 5] + 1, i);
 			OK(comm, coll_send_tag(xs[i], counts[i % 5] + 1, COLL_I32, 1, TAG + i % 2, comm, s));
 		}
+		OK(comm, coll_group_end());
 		OK(comm, coll_stream_wait(s, -1));
 		for (int i = 0; i < MESSAGES; i++)
 			free(xs[i]);
@@ -511,9 +513,11 @@ static void late(coll_comm *comm, int rank, void *arg)
 		st = sends ? coll_send_tag(x, LARGE, COLL_I32, 1, TAG, comm, NULL)
 		           : coll_recv_tag(x, LARGE, COLL_I32, 1, TAG, comm, NULL);
 		CHECK(st == COLL_ERR_PEER_LATE, "%d %s", st, coll_last_error(comm)->message);
-		CHECK(coll_last_error(comm)->rank == 1 && strstr(coll_last_error(comm)->message, "[COLL-2301]"), "%s",
-		      coll_last_error(comm)->message);
+		CHECK(coll_last_error(comm)->rank == 1 && strstr(coll_last_error(comm)->message, "[COLL-2301]") &&
+		              strstr(coll_last_error(comm)->message, sends ? "send_tag(" : "recv_tag("),
+		      "%s", coll_last_error(comm)->message);
 	} else {
+		usleep(1500000);
 		st = coll_barrier(comm, NULL);
 		CHECK(st == COLL_ERR_PEER_LATE, "%d %s", st, coll_last_error(comm)->message);
 	}
