@@ -21,7 +21,7 @@ enum coll_planted {
 	COLL_PLANTED_MATCH_NEWEST,                         /* and the message that arrived last */
 	COLL_PLANTED_MATCH_POSTED,                         /* the receive that was posted later wins */
 	COLL_PLANTED_MATCH_CANCEL,                         /* a receive that was taken back still matches */
-	COLL_PLANTED_MATCH_CREDIT,                         /* a cell of each message is never given back */
+	COLL_PLANTED_MATCH_CREDIT,                         /* cells of messages that waited are never given back */
 	COLL_PLANTED_MATCH_CUT,                            /* a message that is too long is cut, silently */
 	COLL_PLANTED_MATCH_TYPE,                           /* types are not compared */
 	COLL_PLANTED_MATCH_OVERTAKE,                       /* an eager message passes those that wait for room */

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/messages.h"
 #include "core/error.h"
 #include "core/thread_error.h"
 #include "match/tags.h"
@@ -256,45 +257,6 @@ coll_status coll_comm_irecv(struct coll_comm *comm, void *buf, size_t max_count,
 	return irecv(comm, "irecv", &op, req);
 }
 
-/* Nothing else of this rank is under way, and this thread is about to wait: no message of this rank can come. */
-static bool waits_for_itself(const struct coll_comm *comm, const struct coll_request *r, int source)
-{
-	bool alone;
-
-	if (source != comm->rank && comm->size > 1)
-		return false;
-	coll_async_lock(comm->ctx);
-	alone = comm->inflight.pending == 1 && !atomic_load_explicit(&r->done, memory_order_relaxed);
-	pthread_mutex_unlock(&comm->ctx->async->lock);
-	return alone;
-}
-
-coll_status coll_comm_recv_tag(struct coll_comm *comm, void *buf, size_t max_count, coll_dtype type, int source, int tag,
-                               coll_message_info *info)
-{
-	struct coll_request *r = NULL;
-	struct coll_tag_op op;
-	coll_status st;
-
-	if (coll_group.depth > 0)
-		return coll_comm_refuse(comm, "recv_tag", COLL_ERR_ARGUMENT,
-		                        "it cannot be part of a group: post the receive with coll_irecv()");
-	coll_tag_op_receive(&op, buf, max_count, type, source, tag);
-	st = irecv(comm, "recv_tag", &op, &r);
-	if (st != COLL_OK)
-		return st;
-	if (waits_for_itself(comm, r, source)) {
-		coll_request_cancel(r);
-		coll_request_wait(&r, -1, NULL);
-		return coll_comm_refuse(comm, "recv_tag", COLL_ERR_ARGUMENT,
-		                        "[COLL-1204] it would wait for ever for a message of this rank itself");
-	}
-	st = coll_request_wait(&r, -1, info);
-	if (st == COLL_ERR_ARGUMENT)
-		coll_comm_refuse(comm, "recv_tag", st, "%s", coll_last_error(NULL)->message);
-	return st;
-}
-
 /* ---- Requests of receives ---- */
 
 static bool is_done(void *arg)
@@ -304,33 +266,41 @@ static bool is_done(void *arg)
 	return atomic_load_explicit(&r->done, memory_order_acquire);
 }
 
-/* Why it ended with COLL_ERR_ARGUMENT or COLL_ERR_CANCELLED, for coll_last_error(NULL). Other errors are those of the
- * communicator, which has them. */
-static void explain(const struct receive *p, coll_status st)
+/* Why it ended with COLL_ERR_ARGUMENT or COLL_ERR_CANCELLED. Other errors are those of the communicator, which has
+ * them. */
+static void describe(const struct receive *p, struct coll_error_box *box)
 {
 	const struct coll_tag_op *op = &p->op;
-	struct coll_error_box box;
-	char message[300];
+	const coll_status st = p->request.status;
 
-	coll_error_clear(&box);
-	box.status = st;
-	box.rank = op->source;
-	snprintf(box.kind, sizeof(box.kind), "irecv");
+	coll_error_clear(box);
+	box->rank = op->source;
+	snprintf(box->kind, sizeof(box->kind), "irecv");
 	if (st == COLL_ERR_CANCELLED)
-		snprintf(message, sizeof(message), "rank %d of %d: irecv: the receive was cancelled [COLL-1004]", p->rank,
-		         p->size);
+		coll_error_set(box, st, "the receive was cancelled");
 	else if (op->got_type != op->type)
-		snprintf(message, sizeof(message),
-		         "rank %d of %d: irecv: the message of rank %d with tag %d has %zu elements of %s, but the "
-		         "receive expects %s [COLL-1205]",
-		         p->rank, p->size, op->source, op->got_tag, op->got_count, coll_dtype_name(op->got_type),
-		         coll_dtype_name(op->type));
+		coll_error_set(box, st,
+		               "[COLL-1205] the message of rank %d with tag %d has %zu elements of %s, but the receive "
+		               "expects %s",
+		               op->source, op->got_tag, op->got_count, coll_dtype_name(op->got_type),
+		               coll_dtype_name(op->type));
 	else
-		snprintf(message, sizeof(message),
-		         "rank %d of %d: irecv: the message of rank %d with tag %d has %zu elements of %s, but the "
-		         "receive has room for %zu [COLL-1205]",
-		         p->rank, p->size, op->source, op->got_tag, op->got_count, coll_dtype_name(op->got_type),
-		         op->count);
+		coll_error_set(box, st,
+		               "[COLL-1205] the message of rank %d with tag %d has %zu elements of %s, but the receive "
+		               "has room for %zu",
+		               op->source, op->got_tag, op->got_count, coll_dtype_name(op->got_type), op->count);
+}
+
+/* For coll_last_error(NULL): another thread may be using the communicator. */
+static void explain(const struct receive *p)
+{
+	struct coll_message_text m;
+	struct coll_error_box box;
+	char message[sizeof(box.message) + 64];
+
+	describe(p, &box);
+	m = coll_message_split(box.status, box.message);
+	snprintf(message, sizeof(message), "rank %d of %d: irecv: %s%s", p->rank, p->size, m.text, m.tag);
 	coll_thread_error_keep(&box, message);
 }
 
@@ -347,7 +317,7 @@ static coll_status finish(coll_request **req, coll_message_info *info)
 		                            .count = p->op.got_count,
 		                            .type = p->op.got_type};
 	if (st == COLL_ERR_ARGUMENT || st == COLL_ERR_CANCELLED)
-		explain(p, st);
+		explain(p);
 	release(p);
 	return st;
 }
@@ -402,6 +372,50 @@ coll_status coll_request_cancel(coll_request *req)
 	}
 	coll_async_unlock(p->ctx);
 	return st;
+}
+
+/* ---- The blocking receive ---- */
+
+/* Nothing else of this rank is under way, and this thread is about to wait: no message of this rank can come. */
+static bool waits_for_itself(const struct coll_comm *comm, const struct coll_request *r, int source)
+{
+	bool alone;
+
+	if (source != comm->rank && comm->size > 1)
+		return false;
+	coll_async_lock(comm->ctx);
+	alone = comm->inflight.pending == 1 && !atomic_load_explicit(&r->done, memory_order_relaxed);
+	pthread_mutex_unlock(&comm->ctx->async->lock);
+	return alone;
+}
+
+coll_status coll_comm_recv_tag(struct coll_comm *comm, void *buf, size_t max_count, coll_dtype type, int source, int tag,
+                               coll_message_info *info)
+{
+	struct coll_request *r = NULL;
+	struct coll_error_box box;
+	struct coll_tag_op op;
+	coll_status st;
+
+	if (coll_group.depth > 0)
+		return coll_comm_refuse(comm, "recv_tag", COLL_ERR_ARGUMENT,
+		                        "it cannot be part of a group: post the receive with coll_irecv()");
+	coll_tag_op_receive(&op, buf, max_count, type, source, tag);
+	st = irecv(comm, "recv_tag", &op, &r);
+	if (st != COLL_OK)
+		return st;
+	if (waits_for_itself(comm, r, source)) {
+		coll_request_cancel(r);
+		coll_request_wait(&r, -1, NULL);
+		return coll_comm_refuse(comm, "recv_tag", COLL_ERR_ARGUMENT,
+		                        "[COLL-1204] it would wait for ever for a message of this rank itself");
+	}
+	await((struct receive *)(void *)r, -1);
+	if (r->status == COLL_ERR_ARGUMENT) {
+		describe((struct receive *)(void *)r, &box);
+		coll_comm_refuse(comm, "recv_tag", box.status, "%s", box.message);
+	}
+	return finish(&r, info);
 }
 
 /* ---- The end of a communicator ---- */

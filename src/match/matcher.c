@@ -239,5 +239,5 @@ uint32_t coll_matcher_release(struct coll_matcher *m, struct coll_arrival *a)
 	first->next = s->spare;
 	s->spare = first;
 	s->used -= cells;
-	return planted(MATCH_CREDIT) ? cells - 1 : cells;
+	return planted(MATCH_CREDIT) ? 0 : cells;
 }
