@@ -2,9 +2,9 @@
  * Payloads of messages above the eager limit: ordinary pair transfers on a lane of their own, one at a time in each
  * direction between two ranks, in the order in which the receiver asked for them.
  */
-#include "match/state.h"
+#include "match/bulk.h"
 
-#include "base/planted.h"
+#include "match/state.h"
 #include "select/bind_pair.h"
 
 static coll_status need_run(struct coll_comm *comm, struct coll_tag_peer *p, int half)
@@ -64,13 +64,9 @@ static bool advance(struct coll_comm *comm, struct coll_tag_peer *p, int half)
 		}
 		p->running[half] = true;
 		coll_list_remove(&p->moving[half]->link);
-		if (planted(MATCH_EARLY) && half == COLL_TAG_SEND) {
-			coll_tag_finish(t, p->moving[half], COLL_OK);
-			p->moving[half] = NULL;
-		}
 	}
 	st = coll_run_poll(p->run[half], &moved);
-	if (moved && p->moving[half])
+	if (moved)
 		p->moving[half]->events++;
 	if (st == COLL_AGAIN)
 		return moved;
@@ -79,8 +75,7 @@ static bool advance(struct coll_comm *comm, struct coll_tag_peer *p, int half)
 		return true;
 	}
 	p->running[half] = false;
-	if (p->moving[half])
-		coll_tag_finish(t, p->moving[half], COLL_OK);
+	coll_tag_finish(t, p->moving[half], COLL_OK);
 	p->moving[half] = NULL;
 	return true;
 }

@@ -1,11 +1,13 @@
 /*
  * Receives, and what arrives for them.
  */
-#include "match/state.h"
+#include "match/receive.h"
 
 #include <string.h>
 
 #include "base/planted.h"
+#include "match/send.h"
+#include "match/state.h"
 
 void coll_tag_op_receive(struct coll_tag_op *op, void *buf, size_t max_count, coll_dtype type, int source, int tag)
 {

@@ -2,11 +2,13 @@
  * Sends: eager, offered, to this rank itself; and the answers of receives. Whatever goes to one rank leaves in order,
  * except that answers do not wait for messages that have no room.
  */
-#include "match/state.h"
+#include "match/send.h"
 
 #include <string.h>
 
 #include "base/planted.h"
+#include "match/receive.h"
+#include "match/state.h"
 
 void coll_tag_op_send(struct coll_tag_op *op, const void *buf, size_t count, coll_dtype type, int peer, int tag)
 {
@@ -80,7 +82,7 @@ static coll_status post_message(struct coll_tags *t, struct coll_tag_peer *p, st
 static coll_status post_answer(struct coll_tags *t, struct coll_tag_peer *p, struct coll_tag_op *op)
 {
 	struct coll_envelope e = {.kind = op->refuses ? COLL_ENVELOPE_DROP : COLL_ENVELOPE_PULL, .id = op->id};
-	const coll_status st = post(t, p, &e, NULL, 0);
+	const coll_status st = planted(MATCH_SILENT) && op->refuses ? COLL_OK : post(t, p, &e, NULL, 0);
 
 	if (st != COLL_OK)
 		return st;
@@ -99,6 +101,13 @@ static coll_status post_credit(struct coll_tags *t, struct coll_tag_peer *p)
 	return p->owed >= t->matcher.share / 2 ? post(t, p, &e, NULL, 0) : COLL_AGAIN;
 }
 
+static struct coll_tag_op *next_queued(const struct coll_tag_peer *p)
+{
+	if (planted(MATCH_OVERTAKE) && !coll_list_empty(&p->queue))
+		return COLL_ENTRY(p->queue.prev, struct coll_tag_op, link);
+	return coll_tag_first(&p->queue);
+}
+
 bool coll_tag_flush(struct coll_comm *comm, struct coll_tag_peer *p)
 {
 	struct coll_tags *t = comm->tagged.tags;
@@ -107,7 +116,7 @@ bool coll_tag_flush(struct coll_comm *comm, struct coll_tag_peer *p)
 
 	while (p->end == COLL_OK && (op = coll_tag_first(&p->answers)) && post_answer(t, p, op) == COLL_OK)
 		;
-	while (p->end == COLL_OK && (op = coll_tag_first(&p->queue)) && post_message(t, p, op) == COLL_OK) {
+	while (p->end == COLL_OK && (op = next_queued(p)) && post_message(t, p, op) == COLL_OK) {
 		if (is_eager(t, op))
 			coll_tag_finish(t, op, COLL_OK);
 		else
@@ -187,7 +196,7 @@ bool coll_tags_send_now(struct coll_comm *comm, struct coll_tag_op *op)
 		return false;
 	pthread_mutex_lock(&comm->tagged.lock);
 	sent = !comm->tagged.closed && t->fault.status == COLL_OK && p->open && p->end == COLL_OK &&
-	       (coll_list_empty(&p->queue) || planted(MATCH_OVERTAKE)) && post_message(t, p, op) == COLL_OK;
+	       coll_list_empty(&p->queue) && post_message(t, p, op) == COLL_OK;
 	pthread_mutex_unlock(&comm->tagged.lock);
 	return sent;
 }

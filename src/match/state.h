@@ -1,5 +1,5 @@
 /*
- * Private to src/match/: the state of a communicator's tagged messages, and what its files share. The lock of
+ * Private to src/match/: the state of a communicator's tagged messages. The lock of
  * comm->tagged is held wherever this is used.
  */
 #ifndef COLL_MATCH_STATE_H
@@ -72,33 +72,5 @@ static inline size_t coll_tag_bytes(const struct coll_tag_op *op)
 {
 	return op->count * coll_dtype_size(op->type);
 }
-
-/* ---- tags.c ---- */
-
-/* Open the channels of a peer. knocks: it may not expect that. */
-void coll_tag_open(struct coll_comm *comm, struct coll_tag_peer *p, bool knocks);
-/* The first fault stays. */
-void coll_tag_fail(struct coll_tags *t, coll_status status, int peer, const char *text);
-/* An envelope channel or a run of a peer reported st, which is neither OK nor AGAIN. */
-void coll_tag_lost(struct coll_tags *t, struct coll_tag_peer *p, coll_status st);
-
-/* ---- send.c ---- */
-
-/* Send what waits to be sent to a peer. True: something was. */
-bool coll_tag_flush(struct coll_comm *comm, struct coll_tag_peer *p);
-/* The same to this rank itself. */
-bool coll_tag_flush_self(struct coll_comm *comm);
-
-/* ---- receive.c ---- */
-
-/* A message has arrived: to its receive, or into the pool. */
-void coll_tag_arrived(struct coll_comm *comm, struct coll_tag_peer *p, const struct coll_message_head *head,
-                      const void *payload);
-/* A receive gets a message of this process. */
-void coll_tag_hand_over(struct coll_tags *t, struct coll_tag_op *receive, struct coll_tag_op *send);
-
-/* ---- bulk.c ---- */
-
-bool coll_tag_bulk(struct coll_comm *comm, struct coll_tag_peer *p);
 
 #endif

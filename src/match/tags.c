@@ -6,7 +6,7 @@
  * the cells. An answer moves an operation from one list to another. What has to be sent in turn waits in lists that
  * need no memory: receives that answer are their own list, and cells that are owed are a number.
  */
-#include "match/state.h"
+#include "match/tags.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +20,10 @@
 #include "context/service.h"
 #include "control/ping.h"
 #include "core/fabric.h"
+#include "match/bulk.h"
+#include "match/receive.h"
+#include "match/send.h"
+#include "match/state.h"
 
 enum { FRAMES_AT_A_TIME = 64, SLOTS = 8 };
 

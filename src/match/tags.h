@@ -60,34 +60,11 @@ struct coll_tag_op {
 	coll_dtype got_type;
 };
 
-void coll_tag_op_send(struct coll_tag_op *op, const void *buf, size_t count, coll_dtype type, int peer, int tag);
-void coll_tag_op_receive(struct coll_tag_op *op, void *buf, size_t max_count, coll_dtype type, int source, int tag);
-
 /* Make what a communicator needs for tags. Idempotent. All below but coll_tags_free() and coll_tags_poll() need it.
  * COLL_ERR_MEMORY; COLL_ERR_ABORTED: the communicator has failed. */
 coll_status coll_tags_make(struct coll_comm *comm);
 /* Nothing is pending, and nobody else uses the communicator. */
 void coll_tags_free(struct coll_comm *comm);
-
-/* ---- send.c ---- */
-
-/* Send at once if nothing stands in the way. False: nothing has happened. */
-bool coll_tags_send_now(struct coll_comm *comm, struct coll_tag_op *op);
-/* Start a send. It is done when it is in the list of those that are. */
-void coll_tags_send(struct coll_comm *comm, struct coll_tag_op *op);
-/* Whether a send to this rank itself would be done at once. */
-bool coll_tags_self_fits(struct coll_comm *comm, const struct coll_tag_op *op);
-
-/* ---- receive.c ---- */
-
-/* Receive a message whose payload is here. False: nothing has happened. */
-bool coll_tags_receive_now(struct coll_comm *comm, struct coll_tag_op *op);
-/* Start a receive. */
-void coll_tags_receive(struct coll_comm *comm, struct coll_tag_op *op);
-/* Take back a receive that has no message. False: it has one, or is done. */
-bool coll_tags_cancel(struct coll_comm *comm, struct coll_tag_op *op);
-
-/* ---- tags.c ---- */
 
 /* Take in what has come, send what can be sent. One thread at a time, under the async lock. True: something moved.
  * *faulty: coll_tags_fault() may have something to say. */
@@ -112,5 +89,16 @@ bool coll_tags_fault(struct coll_comm *comm, const struct coll_tag_op *op, struc
 /* Bytes in use in all pools, and the longest payload that is sent with its envelope: for tests and inspection. */
 size_t coll_tags_pool_bytes(struct coll_comm *comm);
 size_t coll_tags_eager_bytes(struct coll_comm *comm);
+
+/* ---- For src/match/ alone; the lock is held ---- */
+
+struct coll_tag_peer; /* state.h */
+
+/* Open the channels of a peer. knocks: it may not expect that. */
+void coll_tag_open(struct coll_comm *comm, struct coll_tag_peer *p, bool knocks);
+/* The first fault stays. */
+void coll_tag_fail(struct coll_tags *t, coll_status status, int peer, const char *text);
+/* An envelope channel of a peer reported st, which is neither OK nor AGAIN. */
+void coll_tag_lost(struct coll_tags *t, struct coll_tag_peer *p, coll_status st);
 
 #endif

@@ -34,14 +34,6 @@ static int unfinished(const struct coll_wait *w, bool *moved)
 	return 0;
 }
 
-void coll_wait_where(const struct coll_wait *w, const struct coll_run *run, struct coll_run_where *where)
-{
-	if (run)
-		coll_run_where(run, where);
-	else
-		*where = (struct coll_run_where){.peer = w->of_rank ? w->peer : -1, .sends = w->sends};
-}
-
 static void stamp(struct coll_comm *comm, const struct coll_wait *w, const struct coll_wait_timer *p)
 {
 	struct coll_error_box *b = &comm->box;

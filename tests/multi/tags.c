@@ -565,7 +565,7 @@ static void aborted(coll_comm *comm, int rank, void *arg)
 		OK(comm, coll_comm_abort(comm, "on purpose"));
 	}
 	st = coll_irecv(x, LARGE, COLL_I32, COLL_ANY_SOURCE, TAG, comm, &any);
-	CHECK(st == (rank ? COLL_OK : COLL_ERR_ABORTED));
+	CHECK(st == COLL_ERR_ABORTED || (rank && st == COLL_OK)); /* this rank may be slow */
 	if (rank == 1) {
 		st = coll_send_tag(x, LARGE, COLL_I32, 0, TAG, comm, NULL);
 		CHECK(st == COLL_ERR_ABORTED, "%d %s", st, coll_last_error(comm)->message);

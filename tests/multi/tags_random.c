@@ -457,6 +457,7 @@ static bool is_found(enum coll_planted which)
 	child = fork();
 	if (child == 0) {
 		coll_planted = which;
+		atomic_store(&plain_failures, 0); /* those of the defects before */
 		arrival = "COLL_ARRIVAL_TIMEOUT_MS=5000";
 		if (!freopen("/dev/null", "w", stderr))
 			_exit(9);
