@@ -47,7 +47,7 @@ typedef enum coll_status {
 	/* The call failed; the communicator is as it was before the call. */
 	COLL_ERR_ARGUMENT = 10,
 	COLL_ERR_UNSUPPORTED = 11,
-	COLL_ERR_MEMORY = 12, /* out of memory; during a call, the communicator is lost too */
+	COLL_ERR_MEMORY = 12,    /* out of memory; during a call, the communicator is lost too */
 	COLL_ERR_CONFIG = 13,    /* a setting is malformed, unknown or contradictory */
 	COLL_ERR_CANCELLED = 14, /* a posted receive was taken back before a message came */
 
@@ -391,7 +391,7 @@ COLL_API coll_status coll_send_recv(const void *sendbuf, size_t send_count, int 
  */
 typedef struct coll_request coll_request;
 #define COLL_ANY_SOURCE (-1)
-#define COLL_ANY_TAG (-1)
+#define COLL_ANY_TAG    (-1)
 
 /* The message that a receive got; count elements of type. */
 typedef struct coll_message_info {

@@ -1,8 +1,8 @@
 /*
  * Entry points of tagged messages.
  */
-#include "api/check.h"
 #include "call/tag.h"
+#include "api/check.h"
 #include "core/error.h"
 
 static coll_status check_tag(coll_comm *comm, const char *kind, int tag)

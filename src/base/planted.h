@@ -24,9 +24,9 @@ enum coll_planted {
 	COLL_PLANTED_MATCH_CREDIT,                         /* cells of messages that waited are never given back */
 	COLL_PLANTED_MATCH_CUT,                            /* a message that is too long is cut, silently */
 	COLL_PLANTED_MATCH_TYPE,                           /* types are not compared */
-	COLL_PLANTED_MATCH_OVERTAKE,                       /* of the messages that wait for room the last one leaves first */
-	COLL_PLANTED_MATCH_BULK,                           /* payloads leave in the order of offers, not of requests */
-	COLL_PLANTED_MATCH_SILENT,                         /* the sender does not learn that its long message is refused */
+	COLL_PLANTED_MATCH_OVERTAKE, /* of the messages that wait for room the last one leaves first */
+	COLL_PLANTED_MATCH_BULK,     /* payloads leave in the order of offers, not of requests */
+	COLL_PLANTED_MATCH_SILENT,   /* the sender does not learn that its long message is refused */
 	COLL_PLANTED_MATCH_END,
 	/* No defect, but what a busy machine does: nothing may be made of it. */
 	COLL_PLANTED_SLOW_JUDGE /* time passes before a question is answered, and more before the answer is looked at */

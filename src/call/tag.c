@@ -313,10 +313,8 @@ static coll_status finish(coll_request **req, coll_message_info *info)
 
 	*req = NULL;
 	if (info && (st == COLL_OK || st == COLL_ERR_ARGUMENT))
-		*info = (coll_message_info){.source = p->op.source,
-		                            .tag = p->op.got_tag,
-		                            .count = p->op.got_count,
-		                            .type = p->op.got_type};
+		*info = (coll_message_info){
+		        .source = p->op.source, .tag = p->op.got_tag, .count = p->op.got_count, .type = p->op.got_type};
 	if (st == COLL_ERR_ARGUMENT || st == COLL_ERR_CANCELLED)
 		explain(p);
 	release(p);
@@ -390,8 +388,8 @@ static bool waits_for_itself(const struct coll_comm *comm, const struct coll_req
 	return alone;
 }
 
-coll_status coll_comm_recv_tag(struct coll_comm *comm, void *buf, size_t max_count, coll_dtype type, int source, int tag,
-                               coll_message_info *info)
+coll_status coll_comm_recv_tag(struct coll_comm *comm, void *buf, size_t max_count, coll_dtype type, int source,
+                               int tag, coll_message_info *info)
 {
 	struct coll_request *r = NULL;
 	struct coll_error_box box;

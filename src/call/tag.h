@@ -11,8 +11,8 @@ coll_status coll_comm_send_tag(struct coll_comm *comm, const void *buf, size_t c
                                int tag, struct coll_stream *stream);
 coll_status coll_comm_irecv(struct coll_comm *comm, void *buf, size_t max_count, coll_dtype type, int source, int tag,
                             coll_request **req);
-coll_status coll_comm_recv_tag(struct coll_comm *comm, void *buf, size_t max_count, coll_dtype type, int source, int tag,
-                               coll_message_info *info);
+coll_status coll_comm_recv_tag(struct coll_comm *comm, void *buf, size_t max_count, coll_dtype type, int source,
+                               int tag, coll_message_info *info);
 
 /* The drivers of a context move its tagged messages from now on. */
 void coll_tag_attach(struct coll_context *ctx);

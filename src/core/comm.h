@@ -25,7 +25,14 @@
  * host memory, so each buffer is identified first; set at creation and never cleared. */
 enum { COLL_ATTENTION_PENDING = 1, COLL_ATTENTION_ALARM = 2, COLL_ATTENTION_MEMORY = 4 };
 
-enum { COLL_OPS_MAX = 64, COLL_OP_FIRST = 64, COLL_MEMO_SLOTS = 64, COLL_WINDOWS_MAX = 8, COLL_LANES_P2P = 64, COLL_LANES_TAGS = 128 };
+enum {
+	COLL_OPS_MAX = 64,
+	COLL_OP_FIRST = 64,
+	COLL_MEMO_SLOTS = 64,
+	COLL_WINDOWS_MAX = 8,
+	COLL_LANES_P2P = 64,
+	COLL_LANES_TAGS = 128
+};
 enum { COLL_CALL_RUNS = 32 };
 
 /* A user operation or a premultiplied sum. */

@@ -62,7 +62,7 @@ struct coll_match_source {
 
 struct coll_matcher {
 	int sources;
-	uint32_t share;              /* cells of each source */
+	uint32_t share; /* cells of each source */
 	struct coll_match_source *source;
 	struct coll_link posted_any; /* receives from any source */
 	struct coll_link arrivals;   /* of all sources */

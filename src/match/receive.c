@@ -50,10 +50,8 @@ static void answer(struct coll_tags *t, struct coll_tag_op *op, const struct col
 
 void coll_tag_hand_over(struct coll_tags *t, struct coll_tag_op *receive, struct coll_tag_op *send)
 {
-	const struct coll_message_head head = {.source = send->peer,
-	                                       .tag = send->tag,
-	                                       .type = (uint8_t)send->type,
-	                                       .count = send->count};
+	const struct coll_message_head head = {
+	        .source = send->peer, .tag = send->tag, .type = (uint8_t)send->type, .count = send->count};
 	const coll_status st = take(receive, &head);
 
 	if (st == COLL_OK && receive->got_count > 0)

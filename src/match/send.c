@@ -176,7 +176,8 @@ bool coll_tags_self_fits(struct coll_comm *comm, const struct coll_tag_op *op)
 	bool fits;
 
 	pthread_mutex_lock(&comm->tagged.lock);
-	fits = comm->tagged.closed || t->fault.status != COLL_OK || coll_matcher_awaited(&t->matcher, comm->rank, op->tag);
+	fits = comm->tagged.closed || t->fault.status != COLL_OK ||
+	       coll_matcher_awaited(&t->matcher, comm->rank, op->tag);
 	if (!fits)
 		fits = is_eager(t, op) && coll_list_empty(&t->peers[comm->rank].queue) &&
 		       cost(t, op) <= t->matcher.share - t->matcher.source[comm->rank].used;

@@ -19,15 +19,15 @@ struct coll_tag_peer {
 	coll_status end; /* not OK: how its link ended; it is not polled any more */
 	uint64_t knocked_ns;
 	struct coll_endpoint *out, *in;
-	uint64_t sent, taken; /* envelope frames */
-	uint32_t credit;      /* cells that it has for messages from here */
-	uint32_t owed;        /* cells here that it does not have back yet */
+	uint64_t sent, taken;            /* envelope frames */
+	uint32_t credit;                 /* cells that it has for messages from here */
+	uint32_t owed;                   /* cells here that it does not have back yet */
 	uint64_t offered_last, got_last; /* ids of offers, to it and from it */
 	struct coll_link queue;          /* sends that wait for room, in order */
 	struct coll_link offered;        /* sends */
 	struct coll_link answers;        /* receives whose answers are to be sent, in order */
 	/* By half. */
-	struct coll_link bulk[2]; /* in the order of the PULLs */
+	struct coll_link bulk[2];      /* in the order of the PULLs */
 	struct coll_tag_op *moving[2]; /* the first of them, while its run runs */
 	bool running[2];
 	struct coll_run *run[2];

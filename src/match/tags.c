@@ -36,8 +36,8 @@ static uint32_t share_of(const struct coll_comm *comm, size_t eager_max)
 	const size_t sources = comm->size > 1 ? (size_t)comm->size - 1 : 1;
 	const size_t each = comm->ctx->settings.memory_budget / 8 / sources;
 	const uint32_t least = 2 * coll_matcher_cells(eager_max) + 2;
-	const uint32_t cells = (uint32_t)((each < COLL_TAG_POOL_BYTES ? each : COLL_TAG_POOL_BYTES) /
-	                                  COLL_MATCH_CELL_BYTES);
+	const uint32_t cells =
+	        (uint32_t)((each < COLL_TAG_POOL_BYTES ? each : COLL_TAG_POOL_BYTES) / COLL_MATCH_CELL_BYTES);
 
 	return cells > least ? cells : least;
 }
@@ -58,7 +58,7 @@ static size_t eager_limit(const struct coll_comm *comm)
 	const size_t most = comm->facts.caps.slot_bytes_max;
 
 	return most && most < COLL_TAG_EAGER_MAX + sizeof(struct coll_envelope) ? most - sizeof(struct coll_envelope)
-	                                                                       : COLL_TAG_EAGER_MAX;
+	                                                                        : COLL_TAG_EAGER_MAX;
 }
 
 static void destroy(struct coll_tags *t, int size)
@@ -192,9 +192,8 @@ bool coll_tags_fault(struct coll_comm *comm, const struct coll_tag_op *op, struc
 
 static void knock(struct coll_comm *comm, struct coll_tag_peer *p, uint64_t now)
 {
-	const struct coll_mismatch_msg q = {.record = {.comm = comm->id, .waits_for = -1},
-	                                    .third = -1,
-	                                    .about = COLL_ABOUT_TAGS};
+	const struct coll_mismatch_msg q = {
+	        .record = {.comm = comm->id, .waits_for = -1}, .third = -1, .about = COLL_ABOUT_TAGS};
 
 	p->knocked_ns = now;
 	if (!comm->ctx->control)

@@ -45,9 +45,9 @@ struct coll_tag_op {
 	void *owner;               /* the caller's */
 	enum coll_tag_state state;
 	bool receives;
-	bool refuses;    /* a receive that answers DROP */
-	void *buf;       /* read or written, as receives says */
-	size_t count;    /* elements, of a receive at most */
+	bool refuses; /* a receive that answers DROP */
+	void *buf;    /* read or written, as receives says */
+	size_t count; /* elements, of a receive at most */
 	coll_dtype type;
 	int peer;        /* to whom; from whom, COLL_MATCH_ANY: any */
 	int tag;         /* COLL_MATCH_ANY: any */

@@ -160,7 +160,7 @@ struct coll_async {
 	struct coll_link tagged;            /* lock */
 	atomic_bool any_tagged;             /* written under the lock */
 	atomic_uint knocks_seen;            /* of ctx->knocks; written under the lock */
-	bool completed; /* lock: a request completed since the last look; sleepers must wake */
+	bool completed;                     /* lock: a request completed since the last look; sleepers must wake */
 
 	/* The progress thread. */
 	atomic_uint drivers; /* threads in coll_async_await(); the progress thread stands aside */

@@ -166,8 +166,7 @@ static coll_status inspect_one(struct coll_comm *comm, struct coll_request *r, b
 /* Whether deadlines count for a message. */
 static bool is_limited(struct coll_request *r)
 {
-	return r->kind == COLL_REQUEST_PAIR ||
-	       (r->kind == COLL_REQUEST_TAG && r->comm->ctx->async->tags->limited(r));
+	return r->kind == COLL_REQUEST_PAIR || (r->kind == COLL_REQUEST_TAG && r->comm->ctx->async->tags->limited(r));
 }
 
 /* Inspect the deadlines of the oldest running collective, because the others run behind it. Inspect
@@ -310,7 +309,8 @@ bool coll_drive_try(struct coll_context *ctx)
 	struct coll_async *a = ctx->async;
 	bool moved;
 
-	if (coll_async_is_idle(ctx) || atomic_load_explicit(&a->lock_waiters, memory_order_relaxed) > 0 || pthread_mutex_trylock(&a->lock) != 0)
+	if (coll_async_is_idle(ctx) || atomic_load_explicit(&a->lock_waiters, memory_order_relaxed) > 0 ||
+	    pthread_mutex_trylock(&a->lock) != 0)
 		return false;
 	moved = coll_drive(ctx);
 	coll_async_unlock(ctx);

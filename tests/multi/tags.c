@@ -13,7 +13,8 @@ enum { TAG = 7, LARGE = 300000 };
 static void expect_info(const coll_message_info *info, int source, int tag, size_t count)
 {
 	CHECK(info->source == source && info->tag == tag && info->count == count && info->type == COLL_I32,
-	      "source %d tag %d count %zu instead of %d %d %zu", info->source, info->tag, info->count, source, tag, count);
+	      "source %d tag %d count %zu instead of %d %d %zu", info->source, info->tag, info->count, source, tag,
+	      count);
 }
 
 static int *numbers(size_t count, int first)
@@ -329,7 +330,8 @@ static void refused(coll_comm *comm, int rank, void *arg)
 	CHECK(coll_irecv(NULL, 1, COLL_I32, 0, TAG, comm, &r) == COLL_ERR_ARGUMENT);
 	CHECK(coll_irecv(&x, SIZE_MAX, COLL_I32, 0, TAG, comm, &r) == COLL_ERR_ARGUMENT);
 	CHECK(coll_recv_tag(&x, 1, COLL_I32, 5, TAG, comm, NULL) == COLL_ERR_ARGUMENT);
-	CHECK(coll_request_wait(NULL, 0, NULL) == COLL_ERR_ARGUMENT && coll_request_wait(&r, 0, NULL) == COLL_ERR_ARGUMENT);
+	CHECK(coll_request_wait(NULL, 0, NULL) == COLL_ERR_ARGUMENT &&
+	      coll_request_wait(&r, 0, NULL) == COLL_ERR_ARGUMENT);
 	CHECK(coll_request_test(NULL, NULL) == COLL_ERR_ARGUMENT && coll_request_test(&r, NULL) == COLL_ERR_ARGUMENT);
 	CHECK(coll_request_cancel(NULL) == COLL_ERR_ARGUMENT);
 	OK(comm, coll_barrier(comm, NULL));
@@ -455,8 +457,8 @@ static void flood(coll_comm *comm, int rank, void *arg)
 	for (int i = 0; i < MESSAGES; i++) {
 		int got = -1;
 
-		OK(comm, coll_recv_tag(&got, 1, COLL_I32, i % 2 ? COLL_ANY_SOURCE : 1, i % 5 ? i % 3 : COLL_ANY_TAG, comm,
-		                       NULL));
+		OK(comm, coll_recv_tag(&got, 1, COLL_I32, i % 2 ? COLL_ANY_SOURCE : 1, i % 5 ? i % 3 : COLL_ANY_TAG,
+		                       comm, NULL));
 		if (got != i) {
 			CHECK(got == i, "%d instead of %d", got, i);
 			return;

@@ -111,13 +111,13 @@ struct rank {
 	bool broken; /* a call has failed: there is nothing to judge */
 };
 
-#define OK(r, call)                                                                                                \
-	do {                                                                                                       \
-		const coll_status ok_st = (call);                                                                  \
-		if (ok_st != COLL_OK)                                                                              \
-			(r)->broken = true;                                                                        \
+#define OK(r, call)                                                                                               \
+	do {                                                                                                      \
+		const coll_status ok_st = (call);                                                                 \
+		if (ok_st != COLL_OK)                                                                             \
+			(r)->broken = true;                                                                       \
 		CHECK(ok_st == COLL_OK, "seed %llu rank %d of %d: %d %s", (unsigned long long)(r)->program->seed, \
-		      (r)->rank, (r)->program->size, (int)ok_st, coll_last_error((r)->comm)->message);             \
+		      (r)->rank, (r)->program->size, (int)ok_st, coll_last_error((r)->comm)->message);            \
 	} while (0)
 
 static void post(struct rank *r, bool anything)
@@ -277,7 +277,7 @@ static bool has_message(const struct receive *v)
 	return v->status == COLL_OK || v->status == COLL_ERR_ARGUMENT;
 }
 
-#define JUDGE(r, cond, ...)                                                                                         \
+#define JUDGE(r, cond, ...) \
 	CHECK(cond, "seed %llu rank %d of %d: ", (unsigned long long)(r)->program->seed, (r)->rank, (r)->program->size)
 
 static void judge_one(struct rank *r, struct receive *v, struct receive *taken[RANKS_MAX][MESSAGES_MAX])
@@ -300,7 +300,8 @@ static void judge_one(struct rank *r, struct receive *v, struct receive *taken[R
 	JUDGE(r, v->status == (misfit ? COLL_ERR_ARGUMENT : COLL_OK));
 	taken[source][number] = v;
 	for (size_t i = 0; i < v->room; i++)
-		wrong += v->buf[i] != (misfit || i >= m->count ? (int)0xeeeeeeee : value_of(source, r->rank, number, i));
+		wrong +=
+		        v->buf[i] != (misfit || i >= m->count ? (int)0xeeeeeeee : value_of(source, r->rank, number, i));
 	JUDGE(r, wrong == 0);
 }
 
