@@ -47,8 +47,9 @@ typedef enum coll_status {
 	/* The call failed; the communicator is as it was before the call. */
 	COLL_ERR_ARGUMENT = 10,
 	COLL_ERR_UNSUPPORTED = 11,
-	COLL_ERR_MEMORY = 12, /* out of memory; during a call, the communicator is lost too */
-	COLL_ERR_CONFIG = 13, /* a setting is malformed, unknown or contradictory */
+	COLL_ERR_MEMORY = 12,    /* out of memory; during a call, the communicator is lost too */
+	COLL_ERR_CONFIG = 13,    /* a setting is malformed, unknown or contradictory */
+	COLL_ERR_CANCELLED = 14, /* a posted receive was taken back before a message came */
 
 	/* A peer is lost, and so are the communicators it belongs to. */
 	COLL_ERR_PEER_DEAD = 20,   /* it exited, was killed, or its link broke */
@@ -405,6 +406,65 @@ COLL_API coll_status coll_recv(void *buf, size_t count, coll_dtype type, int pee
  * exchange with itself. The buffers must not overlap. */
 COLL_API coll_status coll_send_recv(const void *sendbuf, size_t send_count, int dest, void *recvbuf, size_t recv_count,
                                     int source, coll_dtype type, coll_comm *comm, coll_stream *stream);
+
+/* ---- Tagged messages --------------------------------------------------- */
+
+/*
+ * Messages with a tag (0 .. INT_MAX, an int as in MPI and PyTorch). A receive names the source
+ * and the tag, or takes any of either. These messages and those of coll_send() never meet.
+ *
+ * Of the messages that a receive takes, it gets the one that arrived first; of the receives that
+ * take a message, the one posted first gets it. Messages of one rank are matched in the order in
+ * which they were sent. A send on a stream is sent when the stream reaches it.
+ *
+ * A message of up to 4 KiB leaves at once and waits at its receiver, which keeps 64 KiB of
+ * them for each source (less in large jobs). Longer messages, and those beyond that, stay with
+ * their sender until a receive takes them. So a send may wait for its receive.
+ *
+ * The sender's count may be smaller than the receiver's max_count; the type must be equal. A
+ * receive that gets a longer message or one of another type ends with COLL_ERR_ARGUMENT. Then
+ * the message is gone, the buffer is as it was, and the communicator is as before.
+ *
+ * A wait for a message of a given rank, and a send, have the time limits of other calls
+ * (COLL_TIMEOUT_MS, COLL_ARRIVAL_TIMEOUT_MS). A wait for a message of any rank has none. Both end
+ * when a member dies or the communicator is aborted.
+ */
+typedef struct coll_request coll_request;
+#define COLL_ANY_SOURCE (-1)
+#define COLL_ANY_TAG    (-1)
+
+/* The message that a receive got; count elements of type. */
+typedef struct coll_message_info {
+	int source;
+	int tag;
+	size_t count;
+	coll_dtype type;
+} coll_message_info;
+
+/* Send to a rank; to this rank itself too. stream NULL: returns when buf may be used again. To
+ * this rank itself such a call is COLL_ERR_ARGUMENT if it would have to wait. */
+COLL_API coll_status coll_send_tag(const void *buf, size_t count, coll_dtype type, int peer, int tag, coll_comm *comm,
+                                   coll_stream *stream);
+/* Receive, and wait. source may be COLL_ANY_SOURCE, tag may be COLL_ANY_TAG, info may be NULL.
+ * Not inside a group. */
+COLL_API coll_status coll_recv_tag(void *buf, size_t max_count, coll_dtype type, int source, int tag, coll_comm *comm,
+                                   coll_message_info *info);
+/* Post a receive and return at once, also inside a group. The library owns buf until *req has
+ * ended. The caller ends *req with coll_request_wait() or coll_request_test(), even after the end
+ * of the communicator: coll_comm_destroy() cancels receives that have no message yet. */
+COLL_API coll_status coll_irecv(void *buf, size_t max_count, coll_dtype type, int source, int tag, coll_comm *comm,
+                                coll_request **req);
+/* Wait until the receive has ended. COLL_AGAIN: the time limit was reached (< 0: none), and *req
+ * stays. Otherwise the result: *req is freed and set to NULL. *info (or NULL) is written with
+ * COLL_OK and with COLL_ERR_ARGUMENT, which coll_last_error(NULL) describes in this thread.
+ * COLL_ERR_CANCELLED: it was cancelled. Any one thread may wait for, test or cancel a request.
+ * Inside a group only for one that has ended: COLL_ERR_ARGUMENT otherwise. */
+COLL_API coll_status coll_request_wait(coll_request **req, int timeout_ms, coll_message_info *info);
+/* The same without waiting. COLL_AGAIN: it has not ended. */
+COLL_API coll_status coll_request_test(coll_request **req, coll_message_info *info);
+/* Take back a receive. COLL_OK: it has ended with COLL_ERR_CANCELLED. COLL_AGAIN: it is too late,
+ * since it has a message or has ended. Wait for it in either case. */
+COLL_API coll_status coll_request_cancel(coll_request *req);
 
 /* ---- Streams and events ----------------------------------------------- */
 

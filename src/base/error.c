@@ -34,6 +34,7 @@ const char *coll_status_string(coll_status status)
 	case COLL_ERR_ARGUMENT: return "invalid argument";
 	case COLL_ERR_UNSUPPORTED: return "not supported";
 	case COLL_ERR_MEMORY: return "out of memory";
+	case COLL_ERR_CANCELLED: return "the receive was cancelled";
 	case COLL_ERR_CONFIG: return "invalid configuration";
 	case COLL_ERR_PEER_DEAD: return "peer is dead or unreachable";
 	case COLL_ERR_PEER_SILENT: return "peer is silent";

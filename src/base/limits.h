@@ -96,6 +96,10 @@ enum {
 	COLL_FRAME_MIN = 4 << 10,
 	/* A call of a group that is packed with others. intra.md, Calls packed in one */
 	COLL_FUSE_EACH_MAX = 4 << 10,
+	/* Longer tagged messages wait at their sender; slots of every pair are that long. layout */
+	COLL_TAG_EAGER_MAX = 4 << 10,
+	/* The pool of each source for tagged messages that no receive waits for. layout */
+	COLL_TAG_POOL_BYTES = 64 << 10,
 	/* All calls packed in one: below what is cut in tiles. intra.md, Calls packed in one */
 	COLL_FUSE_TOTAL_MAX = 32 << 10,
 

@@ -14,6 +14,20 @@ enum coll_planted {
 	COLL_PLANTED_WRONG_BYTE, /* a result that came late has a wrong byte */
 	COLL_PLANTED_SILENT_END, /* destroy swallows the failure of its barrier */
 	COLL_PLANTED_WRONG_ROW,  /* where zero copy declines the plan is run, whatever row of the table serves */
+	/* Of src/match/, for the program tags-planted, which counts through them. */
+	COLL_PLANTED_MATCH_FIRST,
+	COLL_PLANTED_MATCH_TAG = COLL_PLANTED_MATCH_FIRST, /* the tag does not count */
+	COLL_PLANTED_MATCH_SOURCE,                         /* a receive takes what waits, of any source */
+	COLL_PLANTED_MATCH_NEWEST,                         /* and the message that arrived last */
+	COLL_PLANTED_MATCH_POSTED,                         /* the receive that was posted later wins */
+	COLL_PLANTED_MATCH_CANCEL,                         /* a receive that was taken back still matches */
+	COLL_PLANTED_MATCH_CREDIT,                         /* cells of messages that waited are never given back */
+	COLL_PLANTED_MATCH_CUT,                            /* a message that is too long is cut, silently */
+	COLL_PLANTED_MATCH_TYPE,                           /* types are not compared */
+	COLL_PLANTED_MATCH_OVERTAKE, /* of the messages that wait for room the last one leaves first */
+	COLL_PLANTED_MATCH_BULK,     /* payloads leave in the order of offers, not of requests */
+	COLL_PLANTED_MATCH_SILENT,   /* the sender does not learn that its long message is refused */
+	COLL_PLANTED_MATCH_END,
 	/* No defect, but what a busy machine does: nothing may be made of it. */
 	COLL_PLANTED_SLOW_JUDGE /* time passes before a question is answered, and more before the answer is looked at */
 };

@@ -23,6 +23,7 @@
 #include "base/clock.h"
 #include "base/delay.h"
 #include "call/blocking.h"
+#include "call/tag.h"
 #include "comm/create.h"
 #include "control/gossip.h"
 #include "core/error.h"
@@ -320,7 +321,9 @@ coll_status coll_comm_destroy(coll_comm **out)
 		return coll_comm_refuse(comm, "comm_destroy", COLL_ERR_ARGUMENT, "a group still has calls on it");
 	*out = NULL;
 	ctx = comm->ctx;
+	coll_tag_cancel_all(comm);
 	coll_comm_drain(comm);
+	coll_tag_end(comm);
 	coll_operations_orphan(comm);
 	if (begin_closing(comm, &error_out)) {
 		wait_for(ctx, comm, COLL_DELAY_DESTROY_STAY_MS);

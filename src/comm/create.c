@@ -16,6 +16,7 @@
 #include "bootstrap/exchange.h"
 #include "bootstrap/id.h"
 #include "bootstrap/probe.h"
+#include "call/tag.h"
 #include "comm/closing.h"
 #include "comm/group_barrier.h"
 #include "comm/layout.h"
@@ -31,6 +32,7 @@
 #include "inspect/dump_signal.h"
 #include "inspect/inspector.h"
 #include "intra/region.h"
+#include "match/tags.h"
 #include "progress/async.h"
 #include "progress/drive.h"
 #include "progress/inflight.h"
@@ -252,6 +254,8 @@ coll_status coll_comm_new(struct coll_context *ctx, uint64_t id, uint32_t epoch,
 	comm->arrival_timeout_ms = ctx->settings.arrival_timeout_ms;
 	coll_error_clear(&comm->box);
 	coll_inflight_init(&comm->inflight);
+	pthread_mutex_init(&comm->tagged.lock, NULL);
+	comm->tagged.made = true;
 	st = coll_rank_map_init(&comm->rank_map, ctx, process_of, size);
 	if (st != COLL_OK) {
 		coll_comm_free(&comm);
@@ -279,6 +283,8 @@ coll_status coll_comm_new(struct coll_context *ctx, uint64_t id, uint32_t epoch,
 		st = coll_select_intra_prepare(comm);
 	if (st == COLL_OK)
 		st = coll_comm_fabric_init(comm, &comm->pairs, COLL_LANES_P2P);
+	if (st == COLL_OK && !(comm->tagged.knocks = calloc((size_t)comm->size, sizeof(*comm->tagged.knocks))))
+		st = COLL_ERR_MEMORY;
 	if (st == COLL_OK)
 		st = coll_run_create(&comm->run);
 	for (int i = 0; i < 2 && st == COLL_OK; i++)
@@ -315,6 +321,7 @@ void coll_comm_free(struct coll_comm **out)
 	coll_comm_fabric_close(&comm->collective);
 	coll_comm_fabric_close(&comm->pairs);
 	coll_group_barrier_destroy(&comm->group_barrier);
+	coll_tags_free(comm);
 	coll_intra_destroy(&comm->intra);
 	coll_inflight_fini(comm);
 	coll_run_destroy(&comm->run);
@@ -370,11 +377,16 @@ static coll_status end_interruptible(coll_status st, struct coll_error_box *err)
 
 static coll_status open_hook(struct coll_context *ctx, struct coll_error_box *err)
 {
+	coll_status st;
+
 	if (coll_dump_signal_parse(ctx->settings.dump_signal) < 0)
 		return coll_error_set(err, COLL_ERR_CONFIG,
 		                      "[COLL-1106] COLL_DUMP_SIGNAL=%s: expected usr1, usr2 or none",
 		                      ctx->settings.dump_signal);
-	return coll_async_open(ctx, err);
+	st = coll_async_open(ctx, err);
+	if (st == COLL_OK)
+		coll_tag_attach(ctx);
+	return st;
 }
 
 static void join_hook(struct coll_context *ctx)

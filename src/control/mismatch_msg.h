@@ -17,6 +17,7 @@ enum coll_about {
 	COLL_ABOUT_SENT,     /* message number `sequence` that you sent me */
 	COLL_ABOUT_RECEIVED, /* message number `sequence` that you received from me */
 	COLL_ABOUT_NOTHING,  /* what you are doing now */
+	COLL_ABOUT_TAGS,     /* the same; and open your channels, since I send you tagged messages */
 	COLL_ABOUT_END
 };
 

@@ -31,6 +31,7 @@ enum {
 	COLL_MEMO_SLOTS = 64,
 	COLL_WINDOWS_MAX = 8,
 	COLL_LANES_P2P = 64,
+	COLL_LANES_TAGS = 128,
 	COLL_LANES_GROUP = 240
 };
 enum { COLL_CALL_RUNS = 32 };
@@ -112,11 +113,37 @@ struct coll_allocation {
 /* A fabric: the engine's view of the communicator. */
 struct coll_comm_fabric {
 	struct coll_comm *comm;
-	uint16_t lane_base;           /* 0: collectives, COLL_LANES_P2P: pairs */
+	struct coll_error_box *box; /* why a channel cannot be opened */
+	uint16_t lane_base;         /* 0: collectives, COLL_LANES_P2P: pairs, COLL_LANES_TAGS: tagged messages */
+	/* Slots of one lane that is unlike the others; count 0: there is none. */
+	struct {
+		uint32_t lane, count;
+		size_t slot_bytes;
+	} special;
 	struct coll_channels **peers; /* by rank */
 	struct coll_fabric fabric;
 	struct coll_slot_policy_rule slot_policy;
 	struct coll_nt nt;
+};
+
+/*
+ * What core keeps of tagged messages (src/match/). A driver may receive them while the communicator's thread is in a
+ * call, so they have a lock of their own, which is taken after the async lock and before any other. It guards the
+ * fabric and all of src/match/.
+ */
+struct coll_tags;
+struct coll_tagged {
+	pthread_mutex_t lock;
+	bool made;   /* the lock exists */
+	bool closed; /* lock: the communicator has failed; the channels are closed */
+	bool ended;  /* async lock: the communicator is being destroyed, nothing moves any more */
+	struct coll_comm_fabric fabric;
+	struct coll_error_box box; /* lock: of the fabric */
+	struct coll_tags *tags;    /* lock; NULL: nobody has used tags. It stays until the communicator is freed */
+	atomic_bool listed;        /* drivers move it: written under the async lock */
+	/* By rank, 1: it wants to send. Service thread, relaxed; then knocked, with release. */
+	_Atomic uint8_t *knocks;
+	atomic_bool knocked;
 };
 
 struct coll_comm {
@@ -138,6 +165,7 @@ struct coll_comm {
 
 	struct coll_comm_fabric collective;
 	struct coll_comm_fabric pairs;
+	struct coll_tagged tagged;
 	struct coll_run *run;
 	struct coll_run *pair_run[2]; /* send, receive */
 	uint64_t sequence;

@@ -59,6 +59,11 @@ static void withdraw(struct coll_comm *comm)
 	coll_intra_revoke(comm->intra);
 	coll_comm_fabric_close(&comm->collective);
 	coll_comm_fabric_close(&comm->pairs);
+	/* Other threads may be receiving tagged messages. */
+	pthread_mutex_lock(&comm->tagged.lock);
+	comm->tagged.closed = true;
+	coll_comm_fabric_close(&comm->tagged.fabric);
+	pthread_mutex_unlock(&comm->tagged.lock);
 }
 
 /* The other ranks must receive the cause before they see this process end. So the first rank that

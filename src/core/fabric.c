@@ -11,12 +11,13 @@
 #include "core/comm.h"
 
 coll_status coll_comm_channel_open(struct coll_comm *comm, int process, struct coll_comm_lane lane,
-                                   enum coll_direction dir, struct coll_opened_transport **opened, void **channel)
+                                   enum coll_direction dir, struct coll_opened_transport **opened, void **channel,
+                                   struct coll_error_box *box)
 {
 	const struct coll_channel_key key = {
 	        .comm = comm->id, .epoch = comm->epoch, .lane = lane.number, .window = lane.window};
 	void *link;
-	const coll_status st = coll_context_link(comm->ctx, process, opened, &link, &comm->box);
+	const coll_status st = coll_context_link(comm->ctx, process, opened, &link, box);
 
 	if (st != COLL_OK && st != COLL_AGAIN)
 		return st;
@@ -27,17 +28,18 @@ static coll_status open_endpoint(struct coll_comm_fabric *f, int peer, uint32_t 
                                  enum coll_direction dir, struct coll_endpoint **endpoint)
 {
 	struct coll_comm *comm = f->comm;
+	const bool special = f->special.count > 0 && f->special.lane == lane;
 	const struct coll_comm_lane which = {.number = (uint16_t)(f->lane_base + lane),
 	                                     .window = (uint16_t)window,
-	                                     .slot_bytes = comm->slot_bytes,
-	                                     .slots = comm->slots};
+	                                     .slot_bytes = special ? f->special.slot_bytes : comm->slot_bytes,
+	                                     .slots = special ? f->special.count : comm->slots};
 	struct coll_opened_transport *opened;
 	struct coll_endpoint *e = malloc(sizeof(*e));
 	coll_status st;
 
 	if (!e)
 		return COLL_ERR_MEMORY;
-	st = coll_comm_channel_open(comm, coll_comm_process(comm, peer), which, dir, &opened, &e->channel);
+	st = coll_comm_channel_open(comm, coll_comm_process(comm, peer), which, dir, &opened, &e->channel, f->box);
 	if (st != COLL_OK) {
 		free(e);
 		return st;
@@ -115,6 +117,7 @@ coll_status coll_comm_fabric_init(struct coll_comm *comm, struct coll_comm_fabri
 	if (!f->peers)
 		return COLL_ERR_MEMORY;
 	f->comm = comm;
+	f->box = &comm->box;
 	f->lane_base = lane_base;
 	f->slot_policy = slot_policy_rule(comm);
 	coll_nt_init(&f->nt, nt_rule(comm));

@@ -57,6 +57,7 @@ struct coll_slot {
 struct coll_inflight {
 	/* Guarded by the async lock. */
 	struct coll_link link;          /* in the context's list while pending > 0 */
+	struct coll_link tagged;        /* in the context's list of those on which tagged messages may arrive */
 	struct coll_link all, running;  /* requests, in the order of calls and of starting */
 	unsigned pending;               /* incomplete requests */
 	unsigned started;               /* running collectives */

@@ -34,6 +34,7 @@ coll_status coll_async_open(struct coll_context *ctx, struct coll_error_box *err
 		return coll_error_set(err, COLL_ERR_MEMORY, "out of memory for a context");
 	pthread_mutex_init(&a->lock, NULL);
 	coll_list_init(&a->comms);
+	coll_list_init(&a->tagged);
 	a->ready_tail = &a->ready;
 	a->due_tail = &a->due;
 	a->timer_fd = -1;

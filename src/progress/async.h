@@ -34,7 +34,7 @@
 
 /* ---- Requests ---- */
 
-enum coll_request_kind { COLL_REQUEST_COLLECTIVE, COLL_REQUEST_PAIR, COLL_REQUEST_EVENT };
+enum coll_request_kind { COLL_REQUEST_COLLECTIVE, COLL_REQUEST_PAIR, COLL_REQUEST_EVENT, COLL_REQUEST_TAG };
 enum coll_request_state { COLL_REQUEST_IDLE, COLL_REQUEST_QUEUED, COLL_REQUEST_RUNNING };
 
 struct coll_request {
@@ -77,6 +77,10 @@ struct coll_request {
 	const struct coll_plan *pair_plan[2]; /* pinned */
 	struct coll_run *pair_run[2];
 	uint64_t pair_sequence[2];
+
+	/* Tagged messages: the send or receive, see call/tag.c. Freed with the request. */
+	void *tag;
+	uint32_t seen_events; /* of it, by the watchdog; lock */
 
 	const struct coll_request *shown; /* while preparing: the call that the record names */
 
@@ -128,6 +132,19 @@ struct coll_event {
 	struct coll_link notices;   /* lock: of any recording, not due yet */
 };
 
+/* ---- Tagged messages ---- */
+
+/* What moves them: src/match/ does the work, and call/tag.c is between it and the drivers. All members are called
+ * under the async lock. */
+struct coll_tag_driver {
+	/* Look once; ends requests that are done. True: something moved. */
+	bool (*poll)(struct coll_comm *comm);
+	/* Nothing blocks the request any more. May end it. */
+	void (*start)(struct coll_request *r);
+	/* Whether deadlines count for a request that runs now; fills what it waits for. */
+	bool (*limited)(struct coll_request *r);
+};
+
 /* ---- State of a context ---- */
 
 struct coll_async {
@@ -140,7 +157,12 @@ struct coll_async {
 	atomic_uint lock_waiters;                 /* number of threads that wait for the lock; drivers yield to them */
 	atomic_bool inlined;                      /* operations were started inline since the last sweep */
 	uint16_t streams;                         /* lock: streams created so far */
-	bool completed;                      /* lock: a request completed since the last look; sleepers must wake */
+	/* Communicators on which tagged messages may arrive, by inflight.tagged, whether anything is pending or not. */
+	const struct coll_tag_driver *tags; /* NULL: nobody has used tags */
+	struct coll_link tagged;            /* lock */
+	atomic_bool any_tagged;             /* written under the lock */
+	atomic_uint knocks_seen;            /* of ctx->knocks; written under the lock */
+	bool completed;                     /* lock: a request completed since the last look; sleepers must wake */
 	struct coll_notice *due, **due_tail; /* lock: to run when the lock is released */
 
 	/* The progress thread. */
@@ -161,6 +183,17 @@ static inline bool coll_async_needs_callers(const struct coll_async *a)
 {
 	return atomic_load_explicit(&a->pending, memory_order_relaxed) > 0 &&
 	       !atomic_load_explicit(&a->running, memory_order_relaxed);
+}
+
+/* Whether a driver would find something to look at. Relaxed: as above. */
+static inline bool coll_async_is_idle(const struct coll_context *ctx)
+{
+	const struct coll_async *a = ctx->async;
+
+	return atomic_load_explicit(&a->pending, memory_order_relaxed) == 0 &&
+	       !atomic_load_explicit(&a->any_tagged, memory_order_relaxed) &&
+	       atomic_load_explicit(&a->knocks_seen, memory_order_relaxed) ==
+	               atomic_load_explicit(&ctx->knocks, memory_order_relaxed);
 }
 
 /* ---- async.c: open, close, progress thread ---- */

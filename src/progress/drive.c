@@ -55,6 +55,7 @@ static bool poll_request(struct coll_request *r)
 	return true;
 }
 
+/* Requests of tagged messages are not polled one by one: see poll_tagged(). */
 static bool poll_running(struct coll_comm *comm)
 {
 	struct coll_inflight *f = &comm->inflight;
@@ -62,8 +63,63 @@ static bool poll_running(struct coll_comm *comm)
 	bool moved = false;
 
 	for (struct coll_link *l = f->running.next; l != &f->running && !f->faulty; l = next) {
+		struct coll_request *r = COLL_ENTRY(l, struct coll_request, running);
+
 		next = l->next;
-		moved |= poll_request(COLL_ENTRY(l, struct coll_request, running));
+		if (r->kind != COLL_REQUEST_TAG)
+			moved |= poll_request(r);
+	}
+	return moved;
+}
+
+/* A rank has knocked: find the communicators that it meant. */
+static void admit(struct coll_context *ctx)
+{
+	struct coll_async *a = ctx->async;
+	/* Acquire: the communicators were marked before. */
+	const unsigned knocks = atomic_load_explicit(&ctx->knocks, memory_order_acquire);
+
+	if (knocks == atomic_load_explicit(&a->knocks_seen, memory_order_relaxed) || !a->tags)
+		return;
+	atomic_store_explicit(&a->knocks_seen, knocks, memory_order_relaxed);
+	pthread_mutex_lock(&ctx->comms_lock);
+	for (struct coll_comm *comm = ctx->comms; comm; comm = comm->next)
+		if (atomic_load_explicit(&comm->tagged.knocked, memory_order_relaxed))
+			coll_drive_tagged(comm);
+	pthread_mutex_unlock(&ctx->comms_lock);
+}
+
+void coll_drive_tagged(struct coll_comm *comm)
+{
+	struct coll_async *a = comm->ctx->async;
+
+	if (comm->tagged.ended || atomic_load_explicit(&comm->tagged.listed, memory_order_relaxed))
+		return;
+	coll_list_append(&a->tagged, &comm->inflight.tagged);
+	atomic_store_explicit(&comm->tagged.listed, true, memory_order_relaxed);
+	atomic_store_explicit(&a->any_tagged, true, memory_order_relaxed);
+}
+
+void coll_drive_untagged(struct coll_comm *comm)
+{
+	struct coll_async *a = comm->ctx->async;
+
+	comm->tagged.ended = true;
+	coll_list_remove(&comm->inflight.tagged);
+	atomic_store_explicit(&a->any_tagged, !coll_list_empty(&a->tagged), memory_order_relaxed);
+}
+
+static bool poll_tagged(struct coll_context *ctx)
+{
+	struct coll_async *a = ctx->async;
+	bool moved = false;
+
+	admit(ctx);
+	for (struct coll_link *l = a->tagged.next; l != &a->tagged; l = l->next) {
+		struct coll_comm *comm = COLL_ENTRY(l, struct coll_comm, inflight.tagged);
+
+		if (!comm->inflight.faulty)
+			moved |= a->tags->poll(comm);
 	}
 	return moved;
 }
@@ -109,6 +165,12 @@ static coll_status inspect_one(struct coll_comm *comm, struct coll_request *r, b
 	return coll_comm_inspect(comm, &r->wait, &r->timer, now);
 }
 
+/* Whether deadlines count for a message. */
+static bool is_limited(struct coll_request *r)
+{
+	return r->kind == COLL_REQUEST_PAIR || (r->kind == COLL_REQUEST_TAG && r->comm->ctx->async->tags->limited(r));
+}
+
 /* Inspect the deadlines of the oldest running collective, because the others run behind it. Inspect
  * those of messages as well. If there are many, inspect a few at a time, because each inspection
  * asks peers. */
@@ -122,8 +184,8 @@ static coll_status inspect(struct coll_comm *comm, uint64_t now)
 	for (struct coll_link *l = f->running.next; l != &f->running && st == COLL_OK; l = l->next) {
 		struct coll_request *r = COLL_ENTRY(l, struct coll_request, running);
 
-		if (r->kind == COLL_REQUEST_PAIR)
-			messages++;
+		if (r->kind != COLL_REQUEST_COLLECTIVE)
+			messages += is_limited(r);
 		else if (!collective && r->wait.nruns > 0)
 			st = inspect_one(comm, r, false, now);
 		collective |= r->kind == COLL_REQUEST_COLLECTIVE;
@@ -133,10 +195,11 @@ static coll_status inspect(struct coll_comm *comm, uint64_t now)
 	for (struct coll_link *l = f->running.next; l != &f->running && st == COLL_OK; l = l->next) {
 		struct coll_request *r = COLL_ENTRY(l, struct coll_request, running);
 
-		if (r->kind != COLL_REQUEST_PAIR || (i++ + messages - first) % messages >= MESSAGES_AT_A_TIME)
+		if (r->kind == COLL_REQUEST_COLLECTIVE || !is_limited(r) ||
+		    (i++ + messages - first) % messages >= MESSAGES_AT_A_TIME)
 			continue;
 		r->record.sequence = f->begun; /* this rank's current position */
-		if (r->wait.nruns > 0)
+		if (r->wait.nruns > 0 || r->wait.of_rank)
 			st = inspect_one(comm, r, collective, now);
 	}
 	return st;
@@ -199,6 +262,7 @@ bool coll_drive(struct coll_context *ctx)
 	const unsigned pass = a->passes++;
 	const bool assessing = pass % ASSESS_EVERY == 0; /* independent of movement elsewhere */
 
+	moved |= poll_tagged(ctx);
 	if (a->ready) {
 		coll_inflight_launch(a);
 		moved = true;
@@ -206,8 +270,10 @@ bool coll_drive(struct coll_context *ctx)
 	if (!moved || pass % PROGRESS_EVERY == 0)
 		moved |= coll_context_progress(ctx) > 0;
 	/* Data that has already arrived counts before a gossip note that was sent after it. */
-	if (moved && assessing)
+	if (moved && assessing) {
 		for_each(a, visit_running, 0);
+		poll_tagged(ctx);
+	}
 	if (!moved || assessing)
 		for_each(a, visit_assess, assessing ? coll_clock_ns() : 0);
 	if (a->ready) { /* requests behind those that ended in streams */
@@ -250,8 +316,8 @@ bool coll_drive_try(struct coll_context *ctx)
 	struct coll_async *a = ctx->async;
 	bool moved;
 
-	if (atomic_load_explicit(&a->pending, memory_order_relaxed) == 0 ||
-	    atomic_load_explicit(&a->lock_waiters, memory_order_relaxed) > 0 || pthread_mutex_trylock(&a->lock) != 0)
+	if (coll_async_is_idle(ctx) || atomic_load_explicit(&a->lock_waiters, memory_order_relaxed) > 0 ||
+	    pthread_mutex_trylock(&a->lock) != 0)
 		return false;
 	moved = coll_drive(ctx);
 	coll_async_unlock(ctx);
@@ -264,7 +330,7 @@ bool coll_drive_last(struct coll_context *ctx)
 
 	/* Relaxed: the request that this thread waits for was submitted before, and this thread saw
 	 * that. */
-	if (atomic_load_explicit(&ctx->async->pending, memory_order_relaxed) == 0)
+	if (coll_async_is_idle(ctx))
 		return false;
 	coll_async_lock(ctx);
 	moved = coll_drive(ctx);

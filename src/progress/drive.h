@@ -36,6 +36,11 @@ bool coll_drive_try(struct coll_context *ctx);
 /* The same, but waits for the lock: a thread must look before it sleeps. */
 bool coll_drive_last(struct coll_context *ctx);
 
+/* Tagged messages may arrive on a communicator: drivers look for them. The lock is held. */
+void coll_drive_tagged(struct coll_comm *comm);
+/* They do no more, for good. The lock is held. */
+void coll_drive_untagged(struct coll_comm *comm);
+
 /* Drive these contexts until done(arg), for at most timeout_ms (< 0: no limit). Returns OK or
  * AGAIN. */
 coll_status coll_async_await(struct coll_context **ctxs, int n, bool (*done)(void *arg), void *arg, int timeout_ms);

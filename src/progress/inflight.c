@@ -25,6 +25,7 @@
 void coll_inflight_init(struct coll_inflight *f)
 {
 	coll_list_init(&f->link);
+	coll_list_init(&f->tagged);
 	coll_list_init(&f->all);
 	coll_list_init(&f->running);
 	coll_list_init(&f->operations);
@@ -161,6 +162,12 @@ void coll_inflight_unblock(struct coll_request *r)
 
 /* ---- Start ---- */
 
+/* A receive that was posted in advance is nothing that this rank is doing. */
+static bool shows(const struct coll_request *r)
+{
+	return r->kind != COLL_REQUEST_TAG || !r->held || atomic_load_explicit(&r->awaited, memory_order_relaxed);
+}
+
 /* Prefer the oldest collective, else the oldest message. */
 void coll_inflight_publish(struct coll_comm *comm, struct coll_request *ended)
 {
@@ -169,13 +176,15 @@ void coll_inflight_publish(struct coll_comm *comm, struct coll_request *ended)
 	for (struct coll_link *l = comm->inflight.running.next; l != &comm->inflight.running; l = l->next) {
 		struct coll_request *r = COLL_ENTRY(l, struct coll_request, running);
 
-		if (!found || (found->kind == COLL_REQUEST_PAIR && r->kind == COLL_REQUEST_COLLECTIVE))
+		if (shows(r) && (!found || r->kind == COLL_REQUEST_COLLECTIVE))
 			found = r;
-		if (found->kind == COLL_REQUEST_COLLECTIVE)
+		if (found && found->kind == COLL_REQUEST_COLLECTIVE)
 			break;
 	}
 	if (!found)
 		found = ended;
+	if (!found)
+		return;
 	found->record.active = found != ended;
 	coll_record_publish(&comm->record, &found->record);
 }
@@ -298,6 +307,12 @@ static void start(struct coll_request *r)
 	for (int i = 0; i < 2; i++)
 		if (r->wait.entries[i])
 			coll_recorder_start(&comm->recorder, r->wait.entries[i]);
+	if (r->kind == COLL_REQUEST_TAG) {
+		r->record.sequence = f->begun;
+		coll_inflight_publish(comm, NULL);
+		comm->ctx->async->tags->start(r);
+		return;
+	}
 	st = r->kind == COLL_REQUEST_COLLECTIVE ? start_collective(r) : start_pair(r);
 	coll_inflight_publish(comm, NULL);
 	if (st == COLL_OK)

@@ -43,10 +43,10 @@ void coll_request_fini(struct coll_request *r)
 	coll_run_destroy(&r->pair_run[1]);
 	free(r->arrays);
 	free(r->pack);
+	free(r->tag);
 }
 
-/* Prefer a used request to a new one. */
-static struct coll_request *take(struct coll_comm *comm)
+struct coll_request *coll_request_take(struct coll_comm *comm)
 {
 	struct coll_inflight *f = &comm->inflight;
 	struct coll_request *r;
@@ -161,7 +161,7 @@ coll_status coll_request_bind(struct coll_request *r, const struct coll_call *c)
 
 coll_status coll_request_call(struct coll_comm *comm, const struct coll_call *c, struct coll_request **req)
 {
-	struct coll_request *r = take(comm);
+	struct coll_request *r = coll_request_take(comm);
 	coll_status st;
 
 	if (!r)
@@ -200,7 +200,7 @@ static coll_status bind_pair(struct coll_request *r, const struct coll_pair *p)
 
 coll_status coll_request_pair(struct coll_comm *comm, const struct coll_pair *p, struct coll_request **req)
 {
-	struct coll_request *r = take(comm);
+	struct coll_request *r = coll_request_take(comm);
 	coll_status st;
 
 	if (!r)
@@ -239,6 +239,8 @@ static void record(struct coll_request *r)
 		return;
 	}
 	coll_pair_record(comm, &r->pair, &r->record);
+	if (r->kind == COLL_REQUEST_TAG)
+		r->record.op = r->pair.dest >= 0 ? COLL_MESSAGE_SEND_TAG : COLL_MESSAGE_RECV_TAG;
 	for (int half = 0; half < 2; half++)
 		if (r->pair_plan[half])
 			r->wait.entries[n++] =
@@ -249,7 +251,8 @@ coll_status coll_request_submit(struct coll_request *r, struct coll_stream *stre
 {
 	struct coll_comm *comm = r->comm;
 	struct coll_async *a = comm->ctx->async;
-	const bool leaves = stream || (r->parts && !r->held); /* no thread waits for it here */
+	/* No thread waits for it here. */
+	const bool leaves = stream || (r->parts && !r->held) || r->kind == COLL_REQUEST_TAG;
 	coll_status st;
 
 	coll_operation_hand_over(comm);

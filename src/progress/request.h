@@ -10,6 +10,9 @@
 coll_status coll_request_call(struct coll_comm *comm, const struct coll_call *call, struct coll_request **req);
 coll_status coll_request_pair(struct coll_comm *comm, const struct coll_pair *pair, struct coll_request **req);
 
+/* A request to fill, used before or new; NULL: out of memory. */
+struct coll_request *coll_request_take(struct coll_comm *comm);
+
 /* Fill a new or used request for a call. Pins the plan. */
 coll_status coll_request_bind(struct coll_request *r, const struct coll_call *call);
 

@@ -68,11 +68,15 @@ const char *coll_record_kind_name(uint8_t kind)
 /* Messages between pairs are not numbered on the communicator. */
 static void describe_message(const struct coll_record *r, char *buf, size_t len_bytes)
 {
-	static const char *const names[] = {"send", "recv", "send_recv"};
+	static const char *const names[COLL_MESSAGE_END] = {"send", "recv", "send_recv", "send_tag", "recv_tag"};
 	const char *type = coll_dtype_name((coll_dtype)r->type);
+	char peer[24] = "any source";
 
-	snprintf(buf, len_bytes, "%s(count=%llu, %s, peer=%d)", names[r->op < 3 ? r->op : 2],
-	         (unsigned long long)r->count, type ? type : "?", r->root);
+	if (r->root >= 0)
+		snprintf(peer, sizeof(peer), "peer=%d", r->root);
+	snprintf(buf, len_bytes, "%s(count=%llu, %s, %s)",
+	         names[r->op < COLL_MESSAGE_END ? r->op : COLL_MESSAGE_SEND_RECV], (unsigned long long)r->count,
+	         type ? type : "?", peer);
 }
 
 static void describe_count(const struct coll_record *r, char *buf, size_t len_bytes)

@@ -31,6 +31,16 @@ enum coll_record_kind {
 	COLL_RECORD_KIND_END
 };
 
+/* `op` of records of messages. */
+enum coll_record_message {
+	COLL_MESSAGE_SEND,
+	COLL_MESSAGE_RECV,
+	COLL_MESSAGE_SEND_RECV,
+	COLL_MESSAGE_SEND_TAG,
+	COLL_MESSAGE_RECV_TAG,
+	COLL_MESSAGE_END
+};
+
 enum coll_record_flag {
 	COLL_RECORD_GONE = 1,      /* an answer: this process has destroyed the communicator */
 	COLL_RECORD_PREPARING = 2, /* the call is prepared, not made */

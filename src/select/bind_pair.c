@@ -25,12 +25,19 @@ static coll_status generate_recv(const struct coll_shape *s, struct coll_builder
 	return coll_build_status(b);
 }
 
+coll_status coll_pair_plan_from(struct coll_comm *comm, struct coll_plan_cache *plans, int half, int peer,
+                                const struct coll_plan **plan)
+{
+	const struct coll_shape shape = {
+	        .kind = COLL_KIND_SEND_RECV, .rank = comm->rank, .size = comm->size, .root = peer, .uniform = true};
+
+	return coll_plan_cache_obtain(plans, &shape, half ? "recv" : "send", half ? generate_recv : generate_send,
+	                              false, plan);
+}
+
 coll_status coll_pair_plan(struct coll_comm *comm, int half, int peer, const struct coll_plan **plan)
 {
-	struct coll_shape shape = {
-	        .kind = COLL_KIND_SEND_RECV, .rank = comm->rank, .size = comm->size, .root = peer, .uniform = true};
-	coll_status st = coll_plan_cache_obtain(comm->plans, &shape, half ? "recv" : "send",
-	                                        half ? generate_recv : generate_send, false, plan);
+	const coll_status st = coll_pair_plan_from(comm, comm->plans, half, peer, plan);
 
 	if (st != COLL_OK)
 		return coll_comm_refuse(comm, "send_recv", st, "cannot make a plan: %s", coll_status_string(st));

@@ -156,10 +156,10 @@ coll_status coll_comm_inquire(struct coll_comm *comm, const struct coll_wait *w,
 		p->fault_ns = now;
 		p->fault = status;
 		p->faulty = run;
-		coll_run_where(run, &where);
+		coll_wait_where(w, run, &where);
 		p->broken = status == COLL_ERR_PEER_DEAD ? coll_comm_broken(comm, where.peer) : where.peer;
 	}
-	coll_run_where(p->faulty, &where);
+	coll_wait_where(w, p->faulty, &where);
 	where.peer = p->broken;
 	comm->box.step = (int)where.step;
 	if (comm->box.status != COLL_OK)

@@ -198,7 +198,7 @@ static void answer(const struct coll_comm *comm, int process, const struct coll_
 	if (q->about == COLL_ABOUT_CALLS)
 		known = first_difference(comm, q, &a->call) || find_call(comm, q->sequence, &a->call) ||
 		        (q->pair_counts < q->sequence && find_call(comm, q->pair_counts, &a->call));
-	else if (q->about != COLL_ABOUT_NOTHING)
+	else if (q->about != COLL_ABOUT_NOTHING && q->about != COLL_ABOUT_TAGS)
 		known = find_message(comm, q->about == COLL_ABOUT_RECEIVED, coll_comm_rank_of(comm, process),
 		                     q->sequence, &a->call);
 	if (!known)
@@ -217,6 +217,20 @@ static bool is_gone(const struct coll_context *c, uint64_t id)
 	return false;
 }
 
+/* The rank that asks waits until a driver opens the channels. */
+static void note_knock(struct coll_comm *comm, int process)
+{
+	const int rank = coll_comm_rank_of(comm, process);
+
+	if (rank < 0 || !comm->tagged.knocks)
+		return;
+	atomic_store_explicit(&comm->tagged.knocks[rank], 1, memory_order_relaxed);
+	/* Release: whoever sees it sees the rank. The counter comes last: who sees it looks at all communicators. */
+	atomic_store_explicit(&comm->tagged.knocked, true, memory_order_release);
+	atomic_fetch_add_explicit(&comm->ctx->knocks, 1, memory_order_release);
+	coll_context_wake(comm->ctx);
+}
+
 bool coll_mismatch_answer(void *ctx, int process, const struct coll_mismatch_msg *q, struct coll_answer *a)
 {
 	struct coll_context *c = ctx;
@@ -233,6 +247,8 @@ bool coll_mismatch_answer(void *ctx, int process, const struct coll_mismatch_msg
 	for (struct coll_comm *comm = c->comms; comm && !found; comm = comm->next)
 		if (comm->id == q->record.comm) {
 			answer(comm, process, q, a);
+			if (q->about == COLL_ABOUT_TAGS)
+				note_knock(comm, process);
 			answer_abroad(c, comm->id, process, a);
 			found = true;
 		}

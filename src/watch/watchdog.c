@@ -460,8 +460,9 @@ coll_status coll_comm_inspect(struct coll_comm *comm, const struct coll_wait *w,
 		coll_wait_timer_moved(comm, p);
 		return COLL_OK;
 	}
-	coll_run_where(w->runs[late], &where);
-	coll_recorder_way(w->entries[late], coll_run_way(w->runs[late]));
+	coll_wait_where(w, w->nruns > 0 ? w->runs[late] : NULL, &where);
+	if (w->nruns > 0)
+		coll_recorder_way(w->entries[late], coll_run_way(w->runs[late]));
 	coll_recorder_waits(w->entries[late], where.peer, where.step, where.lane);
 	if (where.peer < 0 || where.peer == comm->rank)
 		return COLL_OK;

@@ -17,6 +17,7 @@
 #define COLL_WATCH_WATCHDOG_H
 
 #include "core/comm.h"
+#include "engine/position.h"
 #include "watch/deadlock.h"
 
 /* What a wait is about, for deadlines and messages. */
@@ -25,7 +26,19 @@ struct coll_wait {
 	int nruns;
 	const struct coll_record *record;
 	struct coll_entry *entries[2]; /* of the runs, in the recorder; NULL: none */
+	/* Without runs: the wait is for a rank, to take something (sends) or to send it. */
+	bool of_rank, sends;
+	int peer;
 };
+
+/* Where it stands: run of its runs, or NULL: without runs. */
+static inline void coll_wait_where(const struct coll_wait *w, const struct coll_run *run, struct coll_run_where *where)
+{
+	if (run)
+		coll_run_where(run, where);
+	else
+		*where = (struct coll_run_where){.peer = w->of_rank ? w->peer : -1, .sends = w->sends};
+}
 
 /* The timer of one wait; zero before the first look. */
 struct coll_wait_timer {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The C examples of docs/guide/async.md and training.md compile without a warning; links between pages lead to a file
+"""The C examples of docs/guide/async.md, tags.md and training.md compile without a warning; links between pages lead to a file
 and, where they name one, to a heading of it; the README of a directory of pages lists all of them.
 usage: guide.py SOURCE-ROOT [CC]"""
 import glob
@@ -13,7 +13,7 @@ ROOT, CC = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else "cc"
 KNOWN = "coll_comm *comm, float *grad, float *x, size_t n, coll_operation *op, float *w0, float *w1, int steps"
 
 blocks = []
-for page in ("async", "training"):
+for page in ("async", "tags", "training"):
     with open(f"{ROOT}/docs/guide/{page}.md") as f:
         blocks += re.findall(r"```c\n(.*?)```", f.read(), re.S)
 source = ("#include <stdio.h>\n#include <coll/coll.h>\n#include <coll/ddp.h>\nvoid compute_something_else(void);\n"

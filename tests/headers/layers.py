@@ -33,6 +33,7 @@ CALLBACKS = {
     "src/context/service.h": ["coll_service_client"],
     "src/control/control.h": ["coll_control_env"],
     "src/engine/engine.h": ["coll_fabric", "coll_intra_op"],
+    "src/progress/async.h": ["coll_tag_driver"],
     "src/intra/intra.h": ["coll_intra_fabric"],
     "include/coll/transport.h": ["coll_transport", "coll_transport_env"],
     "include/coll/transport_shared.h": ["coll_transport_shared"],

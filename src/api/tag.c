@@ -1,0 +1,57 @@
+/*
+ * Entry points of tagged messages.
+ */
+#include "call/tag.h"
+#include "api/check.h"
+#include "core/error.h"
+
+static coll_status check_tag(coll_comm *comm, const char *kind, int tag)
+{
+	if (tag < 0)
+		return coll_comm_refuse(comm, kind, COLL_ERR_ARGUMENT, "tag %d is negative", tag);
+	return COLL_OK;
+}
+
+coll_status coll_send_tag(const void *buf, size_t count, coll_dtype type, int peer, int tag, coll_comm *comm,
+                          coll_stream *stream)
+{
+	coll_status st = coll_check_call(comm, "send_tag", stream, type);
+
+	if (st == COLL_OK)
+		st = coll_check_rank(comm, "send_tag", "peer", peer);
+	if (st == COLL_OK)
+		st = check_tag(comm, "send_tag", tag);
+	if (st == COLL_OK)
+		st = coll_check_buffer(comm, "send_tag", "buf", buf, 1, count, type);
+	return st == COLL_OK ? coll_comm_send_tag(comm, buf, count, type, peer, tag, stream) : st;
+}
+
+static coll_status check_receive(coll_comm *comm, const char *kind, void *buf, size_t max_count, coll_dtype type,
+                                 int source, int tag)
+{
+	coll_status st = coll_check_call(comm, kind, NULL, type);
+
+	if (st == COLL_OK && source != COLL_ANY_SOURCE)
+		st = coll_check_rank(comm, kind, "source", source);
+	if (st == COLL_OK && tag != COLL_ANY_TAG)
+		st = check_tag(comm, kind, tag);
+	return st == COLL_OK ? coll_check_buffer(comm, kind, "buf", buf, 1, max_count, type) : st;
+}
+
+coll_status coll_recv_tag(void *buf, size_t max_count, coll_dtype type, int source, int tag, coll_comm *comm,
+                          coll_message_info *info)
+{
+	const coll_status st = check_receive(comm, "recv_tag", buf, max_count, type, source, tag);
+
+	return st == COLL_OK ? coll_comm_recv_tag(comm, buf, max_count, type, source, tag, info) : st;
+}
+
+coll_status coll_irecv(void *buf, size_t max_count, coll_dtype type, int source, int tag, coll_comm *comm,
+                       coll_request **req)
+{
+	coll_status st = check_receive(comm, "irecv", buf, max_count, type, source, tag);
+
+	if (st == COLL_OK && !req)
+		st = coll_comm_refuse(comm, "irecv", COLL_ERR_ARGUMENT, "req is NULL");
+	return st == COLL_OK ? coll_comm_irecv(comm, buf, max_count, type, source, tag, req) : st;
+}

@@ -1,0 +1,445 @@
+/*
+ * Tagged messages as calls.
+ *
+ * A send that can leave at once is no request. Any other send, and every receive whose message is not here, is one of
+ * kind COLL_REQUEST_TAG, with a coll_tag_op that src/match/ moves. Drivers call poll() below; what src/match/ reports
+ * as done ends its request.
+ *
+ * The handle of a receive belongs to its caller, who gives it back with the wait or test that reports its end. It may
+ * outlive the communicator: it is not recycled, and it keeps the context. Sends are recycled like other requests.
+ */
+#include "call/tag.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/messages.h"
+#include "core/error.h"
+#include "core/thread_error.h"
+#include "match/receive.h"
+#include "match/send.h"
+#include "progress/async.h"
+#include "progress/drive.h"
+#include "progress/inflight.h"
+#include "progress/request.h"
+
+/* A posted receive. */
+struct receive {
+	struct coll_request request;
+	struct coll_tag_op op;
+	struct coll_context *ctx; /* retained */
+	int rank, size;           /* of the receiver, for texts */
+};
+
+/* ---- Drivers ---- */
+
+static struct coll_tag_op *op_of(const struct coll_request *r)
+{
+	return r->tag;
+}
+
+static bool end_those_done(struct coll_comm *comm)
+{
+	struct coll_tag_op *op;
+	bool any = false;
+
+	while ((op = coll_tags_next_done(comm))) {
+		struct coll_request *r = op->owner;
+
+		r->wait.nruns = 0; /* its run may be another's by now */
+		coll_inflight_complete(r, op->status);
+		any = true;
+	}
+	return any;
+}
+
+/* Choose a request to blame the fault on: the watchdog inquires about it, and then fails the communicator. */
+static void find_faulty(struct coll_comm *comm)
+{
+	struct coll_inflight *f = &comm->inflight;
+	struct coll_tags_fault fault;
+
+	for (struct coll_link *l = f->running.next; l != &f->running; l = l->next) {
+		struct coll_request *r = COLL_ENTRY(l, struct coll_request, running);
+
+		if (r->kind != COLL_REQUEST_TAG || !coll_tags_fault(comm, op_of(r), &fault))
+			continue;
+		r->wait.runs[0] = fault.run;
+		r->wait.nruns = fault.run != NULL;
+		r->wait.of_rank = true;
+		r->wait.peer = fault.peer;
+		f->faulty = r;
+		f->faulty_run = fault.run;
+		f->fault = fault.status;
+		if (!fault.text[0])
+			return;
+		comm->box.status = fault.status;
+		snprintf(comm->box.message, sizeof(comm->box.message), "%stagged messages of %s: %s",
+		         fault.status == COLL_ERR_CORRUPT ? "[COLL-3206] " : "", coll_comm_name(comm, fault.peer).text,
+		         fault.text);
+		return;
+	}
+}
+
+static bool poll(struct coll_comm *comm)
+{
+	bool faulty = false, moved = coll_tags_poll(comm, &faulty);
+
+	moved |= end_those_done(comm);
+	/* Without a request nobody would notice, and this thread may not fail the communicator. */
+	if (faulty && comm->inflight.pending > 0)
+		find_faulty(comm);
+	return moved;
+}
+
+static void start(struct coll_request *r)
+{
+	struct coll_comm *comm = r->comm;
+
+	if (op_of(r)->receives)
+		coll_tags_receive(comm, op_of(r));
+	else
+		coll_tags_send(comm, op_of(r));
+	end_those_done(comm);
+}
+
+/* A receive has deadlines while a thread waits for it, and if it names a rank. It may be posted for hours. */
+static bool limited(struct coll_request *r)
+{
+	const struct coll_tag_op *op = op_of(r);
+
+	if (op->receives && !atomic_load_explicit(&r->awaited, memory_order_relaxed))
+		return false;
+	if (!coll_tags_waits_for(r->comm, op, &r->wait))
+		return false;
+	if (r->seen_events != op->events)
+		coll_wait_timer_moved(r->comm, &r->timer);
+	r->seen_events = op->events;
+	return true;
+}
+
+static const struct coll_tag_driver driver = {.poll = poll, .start = start, .limited = limited};
+
+void coll_tag_attach(struct coll_context *ctx)
+{
+	ctx->async->tags = &driver;
+}
+
+/* ---- Calls ---- */
+
+static coll_status need_tags(struct coll_comm *comm, const char *kind)
+{
+	const coll_status st = coll_tags_make(comm);
+
+	if (st == COLL_ERR_ABORTED)
+		return coll_comm_usable(comm, kind);
+	if (st != COLL_OK)
+		return coll_comm_refuse(comm, kind, st, "no memory for tagged messages");
+	/* Relaxed: once it is set, it stays until this thread destroys the communicator. */
+	if (atomic_load_explicit(&comm->tagged.listed, memory_order_relaxed))
+		return COLL_OK;
+	coll_async_lock(comm->ctx);
+	coll_drive_tagged(comm);
+	pthread_mutex_unlock(&comm->ctx->async->lock);
+	return COLL_OK;
+}
+
+/* What messages, the record and the watchdog say of it. */
+static void bind(struct coll_request *r, struct coll_tag_op *op)
+{
+	struct coll_comm *comm = r->comm;
+
+	op->owner = r;
+	r->tag = op;
+	r->kind = COLL_REQUEST_TAG;
+	r->seen_events = 0;
+	r->pair = (struct coll_pair){.send = op->receives ? NULL : op->buf,
+	                             .send_count = op->receives ? 0 : op->count,
+	                             .dest = op->receives ? -1 : op->peer,
+	                             .recv = op->receives ? op->buf : NULL,
+	                             .recv_count = op->receives ? op->count : 0,
+	                             .source = op->receives ? op->peer : -1,
+	                             .type = op->type};
+	for (int half = 0; half < 2; half++) {
+		coll_plan_cache_release(comm->plans, r->pair_plan[half]);
+		r->pair_plan[half] = NULL;
+	}
+}
+
+static coll_status send_later(struct coll_comm *comm, const struct coll_tag_op *op, struct coll_stream *stream)
+{
+	struct coll_request *r = coll_request_take(comm);
+
+	if (r && !r->tag)
+		r->tag = malloc(sizeof(*op));
+	if (!r || !r->tag) {
+		if (r)
+			coll_request_recycle(r);
+		return coll_comm_refuse(comm, "send_tag", COLL_ERR_MEMORY, "no memory for a request");
+	}
+	coll_tag_op_send(r->tag, op->buf, op->count, op->type, op->peer, op->tag);
+	bind(r, r->tag);
+	return coll_request_dispatch(r, stream);
+}
+
+coll_status coll_comm_send_tag(struct coll_comm *comm, const void *buf, size_t count, coll_dtype type, int peer,
+                               int tag, struct coll_stream *stream)
+{
+	const bool now = !stream && coll_group.depth == 0;
+	struct coll_tag_op op;
+	coll_status st = need_tags(comm, "send_tag");
+
+	if (st != COLL_OK)
+		return st;
+	coll_tag_op_send(&op, buf, count, type, peer, tag);
+	if (now && coll_tags_send_now(comm, &op))
+		return COLL_OK;
+	if (now && peer == comm->rank && !coll_tags_self_fits(comm, &op))
+		return coll_comm_refuse(comm, "send_tag", COLL_ERR_ARGUMENT,
+		                        "[COLL-1206] a send to this rank itself would wait for ever: no receive is "
+		                        "posted for tag %d, and %zu elements of %s do not fit into the pool",
+		                        tag, count, coll_dtype_name(type));
+	return send_later(comm, &op, stream);
+}
+
+static void release(struct receive *p)
+{
+	struct coll_context *ctx = p->ctx;
+
+	free(p);
+	coll_context_release(&ctx);
+}
+
+static coll_status post(struct coll_comm *comm, struct receive *p)
+{
+	if (coll_tags_receive_now(comm, &p->op)) {
+		p->request.status = p->op.status;
+		atomic_store_explicit(&p->request.done, true, memory_order_relaxed);
+		return COLL_OK;
+	}
+	return coll_request_submit(&p->request, NULL, 0);
+}
+
+static coll_status irecv(struct coll_comm *comm, const char *kind, const struct coll_tag_op *op, coll_request **req)
+{
+	coll_status st = need_tags(comm, kind);
+	struct receive *p;
+
+	if (st != COLL_OK)
+		return st;
+	p = malloc(sizeof(*p));
+	if (!p)
+		return coll_comm_refuse(comm, kind, COLL_ERR_MEMORY, "no memory for a request");
+	coll_request_init(&p->request, comm);
+	p->request.held = true;
+	p->op = *op;
+	coll_list_init(&p->op.link);
+	coll_list_init(&p->op.posted.link);
+	p->ctx = comm->ctx;
+	p->rank = comm->rank;
+	p->size = comm->size;
+	bind(&p->request, &p->op);
+	coll_context_retain(p->ctx);
+	coll_async_thread(p->ctx);
+	st = post(comm, p);
+	if (st == COLL_OK)
+		*req = &p->request;
+	else
+		release(p);
+	return st;
+}
+
+coll_status coll_comm_irecv(struct coll_comm *comm, void *buf, size_t max_count, coll_dtype type, int source, int tag,
+                            coll_request **req)
+{
+	struct coll_tag_op op;
+
+	coll_tag_op_receive(&op, buf, max_count, type, source, tag);
+	return irecv(comm, "irecv", &op, req);
+}
+
+/* ---- Requests of receives ---- */
+
+static bool is_done(void *arg)
+{
+	const struct coll_request *r = arg;
+
+	return atomic_load_explicit(&r->done, memory_order_acquire);
+}
+
+/* Why it ended with COLL_ERR_ARGUMENT or COLL_ERR_CANCELLED. Other errors are those of the communicator, which has
+ * them. */
+static void describe(const struct receive *p, struct coll_error_box *box)
+{
+	const struct coll_tag_op *op = &p->op;
+	const coll_status st = p->request.status;
+
+	coll_error_clear(box);
+	box->rank = op->source;
+	snprintf(box->kind, sizeof(box->kind), "irecv");
+	if (st == COLL_ERR_CANCELLED)
+		coll_error_set(box, st, "the receive was cancelled");
+	else if (op->got_type != op->type)
+		coll_error_set(box, st,
+		               "[COLL-1205] the message of rank %d with tag %d has %zu elements of %s, but the receive "
+		               "expects %s",
+		               op->source, op->got_tag, op->got_count, coll_dtype_name(op->got_type),
+		               coll_dtype_name(op->type));
+	else
+		coll_error_set(box, st,
+		               "[COLL-1205] the message of rank %d with tag %d has %zu elements of %s, but the receive "
+		               "has room for %zu",
+		               op->source, op->got_tag, op->got_count, coll_dtype_name(op->got_type), op->count);
+}
+
+/* For coll_last_error(NULL): another thread may be using the communicator. */
+static void explain(const struct receive *p)
+{
+	struct coll_message_text m;
+	struct coll_error_box box;
+	char message[sizeof(box.message) + 64];
+
+	describe(p, &box);
+	m = coll_message_split(box.status, box.message);
+	snprintf(message, sizeof(message), "rank %d of %d: irecv: %s%s", p->rank, p->size, m.text, m.tag);
+	coll_thread_error_keep(&box, message);
+}
+
+/* It is done: the handle ends. */
+static coll_status finish(coll_request **req, coll_message_info *info)
+{
+	struct receive *p = (struct receive *)(void *)*req;
+	const coll_status st = p->request.status;
+
+	*req = NULL;
+	if (info && (st == COLL_OK || st == COLL_ERR_ARGUMENT))
+		*info = (coll_message_info){
+		        .source = p->op.source, .tag = p->op.got_tag, .count = p->op.got_count, .type = p->op.got_type};
+	if (st == COLL_ERR_ARGUMENT || st == COLL_ERR_CANCELLED)
+		explain(p);
+	release(p);
+	return st;
+}
+
+/* The clock of its deadlines starts with the wait. */
+static void await(struct receive *p, int timeout_ms)
+{
+	struct coll_request *r = &p->request;
+
+	coll_async_lock(p->ctx);
+	if (!is_done(r))
+		r->timer = (struct coll_wait_timer){0};
+	atomic_store_explicit(&r->awaited, true, memory_order_relaxed);
+	pthread_mutex_unlock(&p->ctx->async->lock);
+	coll_async_await(&p->ctx, 1, is_done, r, timeout_ms);
+	atomic_store_explicit(&r->awaited, false, memory_order_relaxed);
+}
+
+coll_status coll_request_wait(coll_request **req, int timeout_ms, coll_message_info *info)
+{
+	if (!req || !*req)
+		return COLL_ERR_ARGUMENT;
+	if (!is_done(*req)) {
+		if (coll_group.depth > 0) /* its sends have not begun */
+			return COLL_ERR_ARGUMENT;
+		await((struct receive *)(void *)*req, timeout_ms);
+	}
+	return is_done(*req) ? finish(req, info) : COLL_AGAIN;
+}
+
+coll_status coll_request_test(coll_request **req, coll_message_info *info)
+{
+	if (!req || !*req)
+		return COLL_ERR_ARGUMENT;
+	if (!is_done(*req))
+		coll_drive_try(((struct receive *)(void *)*req)->ctx);
+	return is_done(*req) ? finish(req, info) : COLL_AGAIN;
+}
+
+coll_status coll_request_cancel(coll_request *req)
+{
+	struct receive *p = (struct receive *)(void *)req;
+	coll_status st = COLL_AGAIN;
+
+	if (!req)
+		return COLL_ERR_ARGUMENT;
+	coll_async_lock(p->ctx);
+	/* While it is not done its communicator exists. */
+	if (!is_done(req) && coll_tags_cancel(req->comm, &p->op)) {
+		coll_inflight_complete(req, COLL_ERR_CANCELLED);
+		st = COLL_OK;
+	}
+	coll_async_unlock(p->ctx);
+	return st;
+}
+
+/* ---- The blocking receive ---- */
+
+/* Nothing else of this rank is under way, and this thread is about to wait: no message of this rank can come. */
+static bool waits_for_itself(const struct coll_comm *comm, const struct coll_request *r, int source)
+{
+	bool alone;
+
+	if (source != comm->rank && comm->size > 1)
+		return false;
+	coll_async_lock(comm->ctx);
+	alone = comm->inflight.pending == 1 && !atomic_load_explicit(&r->done, memory_order_relaxed);
+	pthread_mutex_unlock(&comm->ctx->async->lock);
+	return alone;
+}
+
+coll_status coll_comm_recv_tag(struct coll_comm *comm, void *buf, size_t max_count, coll_dtype type, int source,
+                               int tag, coll_message_info *info)
+{
+	struct coll_request *r = NULL;
+	struct coll_error_box box;
+	struct coll_tag_op op;
+	coll_status st;
+
+	if (coll_group.depth > 0)
+		return coll_comm_refuse(comm, "recv_tag", COLL_ERR_ARGUMENT,
+		                        "it cannot be part of a group: post the receive with coll_irecv()");
+	coll_tag_op_receive(&op, buf, max_count, type, source, tag);
+	st = irecv(comm, "recv_tag", &op, &r);
+	if (st != COLL_OK)
+		return st;
+	if (waits_for_itself(comm, r, source)) {
+		coll_request_cancel(r);
+		coll_request_wait(&r, -1, NULL);
+		return coll_comm_refuse(comm, "recv_tag", COLL_ERR_ARGUMENT,
+		                        "[COLL-1206] it would wait for ever for a message of this rank itself");
+	}
+	await((struct receive *)(void *)r, -1);
+	if (r->status == COLL_ERR_ARGUMENT) {
+		describe((struct receive *)(void *)r, &box);
+		coll_comm_refuse(comm, "recv_tag", box.status, "%s", box.message);
+	}
+	return finish(&r, info);
+}
+
+/* ---- The end of a communicator ---- */
+
+void coll_tag_cancel_all(struct coll_comm *comm)
+{
+	struct coll_inflight *f = &comm->inflight;
+	struct coll_link *next;
+
+	if (!atomic_load_explicit(&comm->tagged.listed, memory_order_relaxed))
+		return;
+	coll_async_lock(comm->ctx);
+	for (struct coll_link *l = f->all.next; l != &f->all; l = next) {
+		struct coll_request *r = COLL_ENTRY(l, struct coll_request, all);
+
+		next = l->next;
+		if (r->kind == COLL_REQUEST_TAG && op_of(r)->receives && coll_tags_cancel(comm, op_of(r)))
+			coll_inflight_complete(r, COLL_ERR_CANCELLED);
+	}
+	coll_async_unlock(comm->ctx);
+}
+
+void coll_tag_end(struct coll_comm *comm)
+{
+	coll_async_lock(comm->ctx);
+	coll_drive_untagged(comm);
+	pthread_mutex_unlock(&comm->ctx->async->lock);
+}

@@ -1,0 +1,182 @@
+/*
+ * Receives, and what arrives for them.
+ */
+#include "match/receive.h"
+
+#include <string.h>
+
+#include "base/planted.h"
+#include "match/send.h"
+#include "match/state.h"
+
+void coll_tag_op_receive(struct coll_tag_op *op, void *buf, size_t max_count, coll_dtype type, int source, int tag)
+{
+	*op = (struct coll_tag_op){.posted = {.source = source, .tag = tag},
+	                           .receives = true,
+	                           .buf = buf,
+	                           .count = max_count,
+	                           .type = type,
+	                           .peer = source,
+	                           .tag = tag,
+	                           .source = -1,
+	                           .got_tag = -1};
+	coll_list_init(&op->link);
+	coll_list_init(&op->posted.link);
+}
+
+/* A receive gets a message. OK: its payload may be written to the buffer. */
+static coll_status take(struct coll_tag_op *op, const struct coll_message_head *head)
+{
+	op->peer = op->source = head->source;
+	op->got_tag = head->tag;
+	op->got_count = head->count;
+	op->got_type = (coll_dtype)head->type;
+	op->id = head->id;
+	op->events++;
+	if (op->got_type != op->type && !planted(MATCH_TYPE))
+		return COLL_ERR_ARGUMENT;
+	if (head->count > op->count && planted(MATCH_CUT))
+		op->got_count = op->count;
+	return head->count > op->count && !planted(MATCH_CUT) ? COLL_ERR_ARGUMENT : COLL_OK;
+}
+
+/* The payload that waits at the sender is asked for, or refused. */
+static void answer(struct coll_tags *t, struct coll_tag_op *op, const struct coll_message_head *head)
+{
+	op->status = take(op, head);
+	op->refuses = op->status != COLL_OK || (planted(MATCH_CUT) && head->count > op->count);
+	coll_tag_move(op, COLL_TAG_ANSWERS, &t->peers[head->source].answers);
+}
+
+void coll_tag_hand_over(struct coll_tags *t, struct coll_tag_op *receive, struct coll_tag_op *send)
+{
+	const struct coll_message_head head = {
+	        .source = send->peer, .tag = send->tag, .type = (uint8_t)send->type, .count = send->count};
+	const coll_status st = take(receive, &head);
+
+	if (st == COLL_OK && receive->got_count > 0)
+		memmove(receive->buf, send->buf, receive->got_count * coll_dtype_size(send->type));
+	coll_tag_finish(t, receive, st);
+	coll_tag_finish(t, send, COLL_OK);
+}
+
+/* Its payload is here. */
+static coll_status deliver(struct coll_tag_op *op, const struct coll_message_head *head, const void *payload)
+{
+	const coll_status st = take(op, head);
+
+	if (st == COLL_OK && op->got_count > 0)
+		memcpy(op->buf, payload, op->got_count * coll_dtype_size(op->got_type));
+	return st;
+}
+
+void coll_tag_arrived(struct coll_comm *comm, struct coll_tag_peer *p, const struct coll_message_head *head,
+                      const void *payload)
+{
+	struct coll_tags *t = comm->tagged.tags;
+	struct coll_posted *posted = coll_matcher_arrive(&t->matcher, p->rank, head->tag);
+	struct coll_tag_op *op;
+	coll_status st;
+
+	if (!posted) {
+		st = coll_matcher_keep(&t->matcher, head, payload);
+		if (st != COLL_OK)
+			coll_tag_fail(t, st, p->rank,
+			              st == COLL_ERR_MEMORY ? "no memory for messages that wait"
+			                                    : "it sends more than its share of the pool");
+		return;
+	}
+	op = COLL_ENTRY(posted, struct coll_tag_op, posted);
+	p->owed += coll_matcher_cells(head->len_bytes);
+	if (head->here)
+		coll_tag_finish(t, op, deliver(op, head, payload));
+	else
+		answer(t, op, head);
+}
+
+/* ---- Messages that waited ---- */
+
+/* Give the cells back: to the sender, or to sends of this rank that wait for them. */
+static void release(struct coll_comm *comm, struct coll_arrival *a)
+{
+	struct coll_tags *t = comm->tagged.tags;
+	const int source = a->head.source;
+	const uint32_t cells = coll_matcher_release(&t->matcher, a);
+
+	if (source == comm->rank)
+		coll_tag_flush_self(comm);
+	else
+		t->peers[source].owed += cells;
+}
+
+/* A receive takes a message whose payload waits here. */
+static coll_status take_kept(struct coll_comm *comm, struct coll_tag_op *op, struct coll_arrival *a)
+{
+	const coll_status st = take(op, &a->head);
+
+	if (st == COLL_OK && !(planted(MATCH_CUT) && a->head.count > op->count))
+		coll_matcher_read(a, op->buf);
+	release(comm, a);
+	return st;
+}
+
+/* What this rank owes is sent by the next poll. */
+static void receive(struct coll_comm *comm, struct coll_tag_op *op)
+{
+	struct coll_tags *t = comm->tagged.tags;
+	struct coll_arrival *a = coll_matcher_post(&t->matcher, &op->posted);
+
+	if (!a) {
+		coll_tag_move(op, COLL_TAG_POSTED, NULL);
+		if (op->peer != COLL_MATCH_ANY && op->peer != comm->rank)
+			coll_tag_open(comm, &t->peers[op->peer], false);
+	} else if (a->head.here) {
+		coll_tag_finish(t, op, take_kept(comm, op, a));
+	} else if (a->head.sender) {
+		coll_tag_hand_over(t, op, a->head.sender);
+		release(comm, a);
+	} else {
+		answer(t, op, &a->head);
+		release(comm, a);
+	}
+}
+
+bool coll_tags_receive_now(struct coll_comm *comm, struct coll_tag_op *op)
+{
+	struct coll_tags *t = comm->tagged.tags;
+	const struct coll_arrival *a = NULL;
+	bool mine;
+
+	pthread_mutex_lock(&comm->tagged.lock);
+	if (!comm->tagged.closed && t->fault.status == COLL_OK)
+		a = coll_matcher_peek(&t->matcher, op->posted.source, op->posted.tag);
+	/* Cells of this rank may be what its own sends wait for, and these are requests. */
+	mine = a && a->head.here && a->head.source != comm->rank;
+	if (mine) {
+		op->status = take_kept(comm, op, coll_matcher_post(&t->matcher, &op->posted));
+		op->state = COLL_TAG_DONE;
+	}
+	pthread_mutex_unlock(&comm->tagged.lock);
+	return mine;
+}
+
+void coll_tags_receive(struct coll_comm *comm, struct coll_tag_op *op)
+{
+	pthread_mutex_lock(&comm->tagged.lock);
+	if (!comm->tagged.closed)
+		receive(comm, op);
+	pthread_mutex_unlock(&comm->tagged.lock);
+}
+
+bool coll_tags_cancel(struct coll_comm *comm, struct coll_tag_op *op)
+{
+	bool waited;
+
+	pthread_mutex_lock(&comm->tagged.lock);
+	waited = !comm->tagged.closed && op->state == COLL_TAG_POSTED &&
+	         coll_matcher_cancel(&comm->tagged.tags->matcher, &op->posted);
+	if (waited)
+		op->state = COLL_TAG_DONE;
+	pthread_mutex_unlock(&comm->tagged.lock);
+	return waited;
+}

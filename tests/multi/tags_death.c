@@ -1,0 +1,122 @@
+/*
+ * A rank is killed while others wait for tagged messages: of it, of any rank, for it to take one. All of them get an
+ * error that names it. Ranks are processes.
+ *
+ * usage: tags_death shm|tcp|mixed (mixed: every other rank on another host by name)
+ */
+#define PLAIN_OWN_MAIN
+#include <signal.h>
+#include <sys/wait.h>
+
+#include "meeting.h"
+#include "plain.h"
+
+enum { RANKS = 5, VICTIM = 2, LARGE = 1 << 20 };
+
+struct shared {
+	struct meeting meeting;
+	atomic_int ready;
+	int status[RANKS], culprit[RANKS];
+	char text[RANKS][300];
+};
+
+static const char *transport;
+static struct shared *shared;
+
+static int *data(void)
+{
+	return calloc(LARGE, sizeof(int));
+}
+
+/* What each rank does when the victim dies. */
+static coll_status wait_for_it(coll_comm *comm, int rank, int round)
+{
+	int *x = data();
+	coll_request *r = NULL;
+	coll_status st = COLL_OK;
+
+	switch ((rank + round) % 4) {
+	case 0: return coll_recv_tag(x, 1, COLL_I32, COLL_ANY_SOURCE, COLL_ANY_TAG, comm, NULL);
+	case 1: return coll_recv_tag(x, 1, COLL_I32, VICTIM, 3, comm, NULL);
+	case 2: return coll_send_tag(x, LARGE, COLL_I32, VICTIM, 4, comm, NULL);
+	default:
+		/* Long messages between the others go on meanwhile. */
+		st = coll_irecv(x, LARGE, COLL_I32, VICTIM, 5, comm, &r);
+		for (int i = 0; st == COLL_OK; i++) {
+			coll_request *own = NULL;
+
+			st = coll_irecv(x, 100000, COLL_I32, rank, i, comm, &own);
+			if (st == COLL_OK)
+				st = coll_send_tag(x, 100000, COLL_I32, rank, i, comm, NULL);
+			if (own)
+				st = coll_request_wait(&own, -1, NULL);
+		}
+		return r ? coll_request_wait(&r, -1, NULL) : st;
+	}
+}
+
+static void body(const void *arg, int rank)
+{
+	const int round = *(const int *)arg;
+	char transports[64], host[64];
+	const char *settings[] = {transports, host, "COLL_DEBUG=error", NULL};
+	const bool mixed = strcmp(transport, "mixed") == 0;
+	coll_comm *comm;
+	int x = rank;
+
+	snprintf(transports, sizeof(transports), "COLL_TRANSPORTS=%s", mixed ? "shm,tcp" : transport);
+	snprintf(host, sizeof(host), "COLL_HOST_ID=tags-%d", mixed ? rank % 2 : 0);
+	comm = meeting_world(&shared->meeting, rank, RANKS, settings);
+	alarm(60);
+	/* A message to the next one, so that some channels are open. */
+	if (coll_send_tag(&x, 1, COLL_I32, (rank + 1) % RANKS, 1, comm, NULL) != COLL_OK ||
+	    coll_recv_tag(&x, 1, COLL_I32, COLL_ANY_SOURCE, 1, comm, NULL) != COLL_OK)
+		_exit(8);
+	if (rank == VICTIM) {
+		while (atomic_load(&shared->ready) < RANKS - 1)
+			usleep(100);
+		usleep(20000 * (unsigned)round);
+		kill(getpid(), SIGKILL);
+	}
+	atomic_fetch_add(&shared->ready, 1);
+	shared->status[rank] = wait_for_it(comm, rank, round);
+	shared->culprit[rank] = coll_last_error(comm)->rank;
+	snprintf(shared->text[rank], sizeof(shared->text[rank]), "%s", coll_last_error(comm)->message);
+	coll_comm_destroy(&comm);
+	_exit(0);
+}
+
+static void run(int round)
+{
+	pid_t pids[RANKS];
+
+	meeting_start(pids, RANKS, shared, sizeof(*shared), body, &round);
+	for (int r = 0; r < RANKS; r++) {
+		int status = 0;
+
+		waitpid(pids[r], &status, 0);
+		if (r == VICTIM)
+			continue;
+		CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "rank %d: %x", r, (unsigned)status);
+		CHECK(shared->status[r] == COLL_ERR_PEER_DEAD && shared->culprit[r] == VICTIM, "rank %d: %d %s", r,
+		      shared->status[r], shared->text[r]);
+	}
+}
+
+static void test_killed(void)
+{
+	for (int round = 0; round < 8; round++)
+		run(round);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc < 2) {
+		fprintf(stderr, "usage: %s shm|tcp|mixed\n", argv[0]);
+		return 64;
+	}
+	transport = argv[1];
+	shared = meeting_page(sizeof(*shared));
+	PLAIN_RUN(test_killed);
+	return plain_summary();
+}
