@@ -587,6 +587,51 @@ static void test_aborted(void)
 	run_ranks_badly(3, aborted, NULL, NULL);
 }
 
+/* The first envelope is damaged in one byte. Without a time limit the lack of what it said would be no error. */
+static void damaged(coll_comm *comm, int rank, void *arg)
+{
+	const bool named = arg != NULL;
+	int *x = numbers(LARGE, 0);
+	coll_request *r = NULL;
+	coll_status st = COLL_OK;
+
+	if (rank == 1) {
+		for (int i = 0; i < 20 && st == COLL_OK; i++)
+			st = coll_send_tag(x, i % 2 ? LARGE : 3, COLL_I32, 0, i, comm, NULL);
+		CHECK(st != COLL_OK || !named, "%d", st);
+	} else {
+		for (int i = 0; i < 20 && st == COLL_OK; i++) {
+			st = coll_irecv(x, LARGE, COLL_I32, 1, i, comm, &r);
+			if (st == COLL_OK)
+				st = coll_request_wait(&r, 3000, NULL);
+		}
+		if (named) {
+			CHECK(st == COLL_ERR_CORRUPT, "%d %s", st, coll_last_error(comm)->message);
+			CHECK(strstr(coll_last_error(comm)->message, "tagged messages of rank 1") &&
+			              strstr(coll_last_error(comm)->message, "[COLL-3206]"),
+			      "%s", coll_last_error(comm)->message);
+		}
+		if (st != COLL_OK)
+			coll_comm_abort(comm, "it is damaged");
+		if (r && coll_request_wait(&r, -1, NULL) == COLL_OK)
+			CHECK(true);
+	}
+	free(x);
+}
+
+static void test_damaged(void)
+{
+	char hook[80];
+
+	run_ranks_badly(2, damaged, hook, "COLL_HOOK=flip:rank=1,frame=0,byte=0,mask=240");
+	run_ranks_badly(2, damaged, hook, "COLL_HOOK=head:rank=1,frame=0");
+	for (int byte = 0; byte < 32; byte++) {
+		snprintf(hook, sizeof(hook), "COLL_HOOK=flip:rank=1,frame=%d,byte=%d,mask=%d", byte % 3, byte,
+		         1 << byte % 8);
+		run_ranks_badly(2, damaged, NULL, hook);
+	}
+}
+
 /* Another thread waits for what the communicator's thread has posted. */
 struct waiter {
 	coll_request *request;
@@ -647,6 +692,7 @@ int main(int argc, char **argv)
 	        {"late", test_late},
 	        {"idle", test_idle},
 	        {"aborted", test_aborted},
+	        {"damaged", test_damaged},
 	        {"threads", test_threads},
 	};
 
