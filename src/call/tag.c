@@ -196,7 +196,7 @@ coll_status coll_comm_send_tag(struct coll_comm *comm, const void *buf, size_t c
 		return COLL_OK;
 	if (now && peer == comm->rank && !coll_tags_self_fits(comm, &op))
 		return coll_comm_refuse(comm, "send_tag", COLL_ERR_ARGUMENT,
-		                        "[COLL-1206] a send to this rank itself would wait for ever: no receive is "
+		                        "[COLL-1205] a send to this rank itself would wait for ever: no receive is "
 		                        "posted for tag %d, and %zu elements of %s do not fit into the pool",
 		                        tag, count, coll_dtype_name(type));
 	return send_later(comm, &op, stream);
@@ -281,13 +281,13 @@ static void describe(const struct receive *p, struct coll_error_box *box)
 		coll_error_set(box, st, "the receive was cancelled");
 	else if (op->got_type != op->type)
 		coll_error_set(box, st,
-		               "[COLL-1205] the message of rank %d with tag %d has %zu elements of %s, but the receive "
+		               "[COLL-1206] the message of rank %d with tag %d has %zu elements of %s, but the receive "
 		               "expects %s",
 		               op->source, op->got_tag, op->got_count, coll_dtype_name(op->got_type),
 		               coll_dtype_name(op->type));
 	else
 		coll_error_set(box, st,
-		               "[COLL-1205] the message of rank %d with tag %d has %zu elements of %s, but the receive "
+		               "[COLL-1206] the message of rank %d with tag %d has %zu elements of %s, but the receive "
 		               "has room for %zu",
 		               op->source, op->got_tag, op->got_count, coll_dtype_name(op->got_type), op->count);
 }
@@ -321,30 +321,38 @@ static coll_status finish(coll_request **req, coll_message_info *info)
 	return st;
 }
 
-/* The clock of its deadlines starts with the wait. */
-static void await(struct receive *p, int timeout_ms)
+/* OK: it has ended. The clock of its deadlines starts with the wait. comm: that of the request, if this is its thread;
+ * NULL: it may be destroyed meanwhile, so an interrupt cannot mean it alone. */
+static coll_status await(struct receive *p, struct coll_comm *comm, int timeout_ms)
 {
 	struct coll_request *r = &p->request;
+	coll_status st;
 
 	coll_async_lock(p->ctx);
 	if (!is_done(r))
 		r->timer = (struct coll_wait_timer){0};
 	atomic_store_explicit(&r->awaited, true, memory_order_relaxed);
 	pthread_mutex_unlock(&p->ctx->async->lock);
-	coll_async_await(&p->ctx, 1, is_done, r, timeout_ms);
+	st = comm ? coll_async_await_comm(comm, is_done, r, timeout_ms)
+	          : coll_async_await(&p->ctx, 1, is_done, r, timeout_ms);
 	atomic_store_explicit(&r->awaited, false, memory_order_relaxed);
+	return is_done(r) ? COLL_OK : st;
 }
 
 coll_status coll_request_wait(coll_request **req, int timeout_ms, coll_message_info *info)
 {
+	coll_status st;
+
 	if (!req || !*req)
 		return COLL_ERR_ARGUMENT;
 	if (!is_done(*req)) {
 		if (coll_group.depth > 0) /* its sends have not begun */
 			return COLL_ERR_ARGUMENT;
-		await((struct receive *)(void *)*req, timeout_ms);
+		st = await((struct receive *)(void *)*req, NULL, timeout_ms);
+		if (st != COLL_OK)
+			return st;
 	}
-	return is_done(*req) ? finish(req, info) : COLL_AGAIN;
+	return finish(req, info);
 }
 
 coll_status coll_request_test(coll_request **req, coll_message_info *info)
@@ -407,9 +415,11 @@ coll_status coll_comm_recv_tag(struct coll_comm *comm, void *buf, size_t max_cou
 		coll_request_cancel(r);
 		coll_request_wait(&r, -1, NULL);
 		return coll_comm_refuse(comm, "recv_tag", COLL_ERR_ARGUMENT,
-		                        "[COLL-1206] it would wait for ever for a message of this rank itself");
+		                        "[COLL-1205] it would wait for ever for a message of this rank itself");
 	}
-	await((struct receive *)(void *)r, -1);
+	st = await((struct receive *)(void *)r, comm, -1);
+	if (st != COLL_OK) /* not in this thread: it was refused */
+		return st;
 	if (r->status == COLL_ERR_ARGUMENT) {
 		describe((struct receive *)(void *)r, &box);
 		coll_comm_refuse(comm, "recv_tag", box.status, "%s", box.message);

@@ -66,7 +66,7 @@ static coll_status open_all(struct coll_group_barrier *m)
 			if (e->opened)
 				continue;
 			st = coll_comm_channel_open(m->comm, e->process, lane, (enum coll_direction)d, &opened,
-			                            &e->channel, &m->comm->box);
+			                            &e->channel);
 			e->opened = st == COLL_OK ? opened : NULL;
 		}
 	return st;

@@ -10,9 +10,9 @@
 #include "base/limits.h"
 #include "core/comm.h"
 
-coll_status coll_comm_channel_open(struct coll_comm *comm, int process, struct coll_comm_lane lane,
-                                   enum coll_direction dir, struct coll_opened_transport **opened, void **channel,
-                                   struct coll_error_box *box)
+static coll_status open_channel(struct coll_comm *comm, int process, struct coll_comm_lane lane,
+                                enum coll_direction dir, struct coll_opened_transport **opened, void **channel,
+                                struct coll_error_box *box)
 {
 	const struct coll_channel_key key = {
 	        .comm = comm->id, .epoch = comm->epoch, .lane = lane.number, .window = lane.window};
@@ -22,6 +22,12 @@ coll_status coll_comm_channel_open(struct coll_comm *comm, int process, struct c
 	if (st != COLL_OK && st != COLL_AGAIN)
 		return st;
 	return (*opened)->table.channel_open(link, &key, dir, lane.slot_bytes, lane.slots, channel);
+}
+
+coll_status coll_comm_channel_open(struct coll_comm *comm, int process, struct coll_comm_lane lane,
+                                   enum coll_direction dir, struct coll_opened_transport **opened, void **channel)
+{
+	return open_channel(comm, process, lane, dir, opened, channel, &comm->box);
 }
 
 static coll_status open_endpoint(struct coll_comm_fabric *f, int peer, uint32_t lane, uint32_t window,
@@ -39,7 +45,7 @@ static coll_status open_endpoint(struct coll_comm_fabric *f, int peer, uint32_t 
 
 	if (!e)
 		return COLL_ERR_MEMORY;
-	st = coll_comm_channel_open(comm, coll_comm_process(comm, peer), which, dir, &opened, &e->channel, f->box);
+	st = open_channel(comm, coll_comm_process(comm, peer), which, dir, &opened, &e->channel, f->box);
 	if (st != COLL_OK) {
 		free(e);
 		return st;

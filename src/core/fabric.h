@@ -16,11 +16,9 @@ struct coll_comm_lane {
 	size_t slot_bytes;
 };
 
-/* Open the channel to or from a process; its link opens on first use. The caller closes it by the table of *opened. An
- * error of the link is told in the box. */
+/* Open the channel to or from a process; its link opens on first use. The caller closes it by the table of *opened. */
 coll_status coll_comm_channel_open(struct coll_comm *comm, int process, struct coll_comm_lane lane,
-                                   enum coll_direction dir, struct coll_opened_transport **opened, void **channel,
-                                   struct coll_error_box *box);
+                                   enum coll_direction dir, struct coll_opened_transport **opened, void **channel);
 
 /* The rank whose link is broken. Prefers `likely`, and returns it also if no link is broken. */
 int coll_comm_broken(struct coll_comm *comm, int likely);

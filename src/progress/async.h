@@ -158,11 +158,11 @@ struct coll_async {
 	atomic_bool inlined;                      /* operations were started inline since the last sweep */
 	uint16_t streams;                         /* lock: streams created so far */
 	/* Communicators on which tagged messages may arrive, by inflight.tagged, whether anything is pending or not. */
-	const struct coll_tag_driver *tags; /* NULL: nobody has used tags */
-	struct coll_link tagged;            /* lock */
-	atomic_bool any_tagged;             /* written under the lock */
-	atomic_uint knocks_seen;            /* of ctx->knocks; written under the lock */
-	bool completed;                     /* lock: a request completed since the last look; sleepers must wake */
+	const struct coll_tag_driver *tags;  /* NULL: nobody has used tags */
+	struct coll_link tagged;             /* lock */
+	atomic_bool any_tagged;              /* written under the lock */
+	atomic_uint knocks_seen;             /* of ctx->knocks; written under the lock */
+	bool completed;                      /* lock: a request completed since the last look; sleepers must wake */
 	struct coll_notice *due, **due_tail; /* lock: to run when the lock is released */
 
 	/* The progress thread. */

@@ -204,9 +204,9 @@ static void to_itself(coll_comm *comm, int rank, void *arg)
 	expect_info(&info, rank, TAG, 1);
 	CHECK(y == 4);
 	CHECK(coll_send_tag(big, LARGE, COLL_I32, rank, TAG, comm, NULL) == COLL_ERR_ARGUMENT);
-	CHECK(strstr(coll_last_error(comm)->message, "[COLL-1206]"), "%s", coll_last_error(comm)->message);
+	CHECK(strstr(coll_last_error(comm)->message, "[COLL-1205]"), "%s", coll_last_error(comm)->message);
 	CHECK(coll_recv_tag(&y, 1, COLL_I32, rank, TAG, comm, NULL) == COLL_ERR_ARGUMENT);
-	CHECK(strstr(coll_last_error(comm)->message, "[COLL-1206]"), "%s", coll_last_error(comm)->message);
+	CHECK(strstr(coll_last_error(comm)->message, "[COLL-1205]"), "%s", coll_last_error(comm)->message);
 	OK(comm, coll_irecv(back, LARGE, COLL_I32, rank, TAG, comm, &r));
 	OK(comm, coll_send_tag(big, LARGE, COLL_I32, rank, TAG, comm, NULL));
 	OK(comm, coll_request_wait(&r, -1, NULL));
@@ -292,7 +292,7 @@ static void misfits(coll_comm *comm, int rank, void *arg)
 			CHECK(st == COLL_ERR_ARGUMENT && !r, "%d", st);
 			CHECK(info.source == 0 && info.tag == TAG && info.count == count);
 			CHECK(strstr(coll_last_error(NULL)->message, "message of rank 0 with tag 7") &&
-			              strstr(coll_last_error(NULL)->message, "[COLL-1205]"),
+			              strstr(coll_last_error(NULL)->message, "[COLL-1206]"),
 			      "%s", coll_last_error(NULL)->message);
 			CHECK(strstr(coll_last_error(NULL)->message, i < 2 ? "has room for" : "of f32"), "%s",
 			      coll_last_error(NULL)->message);
