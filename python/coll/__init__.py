@@ -1,0 +1,35 @@
+"""Collective communication among processes: libcoll for Python.
+
+    import coll, numpy as np
+    with coll.init() as comm:
+        x = np.full(4, comm.rank + 1.0)
+        print(comm.all_reduce(x))
+
+Started by `collrun -n 2 python program.py`, torchrun, mpirun or srun; alone it is a job of one rank.
+The guide is docs/guide/python.md of the source.
+"""
+
+from __future__ import annotations
+
+from . import _coll
+from ._buffers import describe as _describe
+from ._buffers import like as _like
+from ._coll import Buffer, Event, Op, Stream
+from ._comm import Communicator, Operation, UniqueId, group, init, init_all, progress, raw, unique_id
+from ._errors import (AbortedError, ArgumentError, BootstrapError, CollError, CollMemoryError, ConfigError,
+                      CorruptError, InternalError, MismatchError, PeerDead, PeerError, PeerLate, PeerSilent,
+                      SystemFailure, UnsupportedError)
+from ._errors import make as _make
+from ._files import get_include, get_library, get_program, settings, version
+from ._work import Work
+
+_coll.setup(_make, ArgumentError, UnsupportedError, _like, _describe, Work)
+
+__version__ = version
+
+__all__ = [
+    "AbortedError", "ArgumentError", "BootstrapError", "Buffer", "CollError", "CollMemoryError", "Communicator",
+    "ConfigError", "CorruptError", "Event", "InternalError", "MismatchError", "Op", "Operation", "PeerDead", "PeerError",
+    "PeerLate", "PeerSilent", "Stream", "SystemFailure", "UniqueId", "UnsupportedError", "Work", "get_include",
+    "get_library", "get_program", "group", "init", "init_all", "progress", "raw", "settings", "unique_id", "version",
+]

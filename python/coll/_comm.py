@@ -1,0 +1,270 @@
+"""Communicators, groups and persistent operations. The calls that move data are in C (coll._coll.Comm)."""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import struct
+from typing import Any, Callable, Iterable, Iterator, Sequence
+
+from . import _coll, _life, _objects
+from ._buffers import like
+from ._coll import Buffer, Op, Stream
+from ._errors import ArgumentError
+
+Operation = _coll.Operation
+
+
+class UniqueId(bytes):
+    """128 bytes that rank 0 makes and hands to the others by any means; they pickle."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "coll.UniqueId(...)"
+
+
+class Communicator(_coll.Comm):
+    """The ranks that call together. Made by init(), split(), duplicate(), sub(). One thread at a time uses it."""
+
+    __slots__ = ("__weakref__",)
+
+    # ---- Children ----
+
+    def split(self, colour: int | None, key: int = 0) -> Communicator | None:
+        """One child per colour, its ranks ordered by key; colour None: this rank is in none, and gets None."""
+        return _kept(self._split(-1 if colour is None else colour, key))
+
+    def duplicate(self) -> Communicator:
+        """The same ranks, with an order of calls of its own: for another thread, or for independent work."""
+        child = _kept(self._duplicate())
+        assert child is not None
+        return child
+
+    def sub(self, ranks: Iterable[int]) -> Communicator | None:
+        """The ranks listed become 0, 1, ... of a child. All ranks of this communicator call it; others get None."""
+        return _kept(self._sub(ranks))
+
+    # ---- Streams, memory, operations ----
+
+    def stream(self) -> Stream:
+        """A queue of calls that go on while the program computes."""
+        return _coll.stream(self)
+
+    def empty(self, shape: int | Sequence[int], dtype: str = "f32") -> Buffer:
+        """Zeroed memory that all ranks of the host map: the fastest. numpy.asarray() and torch.from_dlpack() view it."""
+        return self._empty((shape,) if isinstance(shape, int) else tuple(shape), dtype)
+
+    @contextlib.contextmanager
+    def register(self, x: Any) -> Iterator[Any]:
+        """Announce an array for faster access, for the time of a `with`."""
+        self._register(x, True)
+        try:
+            yield x
+        finally:
+            if not self.closed:
+                self._register(x, False)
+
+    def op(self, function: Callable[[memoryview, memoryview], object], commutative: bool = True) -> Op:
+        """A reduction: function(left, inout) sets inout[i] = left[i] op inout[i]; left comes from lower ranks.
+
+        All ranks make the same operations in the same order.
+        """
+        return self._op(function, commutative)
+
+    def premul_sum(self, scale: float, dtype: str = "f32") -> Op:
+        """The sum of scale * x, for arrays of this type."""
+        return self._premul_sum(_scalar(scale, dtype), dtype)
+
+    # ---- Objects ----
+
+    def broadcast_object(self, value: Any = None, root: int = 0, *, loads: _objects.Loads | None = None) -> Any:
+        """The object of the root, on every rank. Unpickling runs code of the peer: trust it, or give `loads`."""
+        mine = _objects.pack(value) if self.rank == root else bytearray()
+        length = array.array("Q", [len(mine)])
+        self.broadcast(length, root)
+        message = mine if self.rank == root else bytearray(length[0])
+        self.broadcast(message, root)
+        return value if self.rank == root else _objects.unpack(message, loads)
+
+    def all_gather_object(self, value: Any, *, loads: _objects.Loads | None = None) -> list[Any]:
+        """The objects of all ranks, on every rank."""
+        mine = _objects.pack(value)
+        lengths = array.array("Q", bytes(8 * self.size))
+        self.all_gather(array.array("Q", [len(mine)]), out=lengths)
+        everything = bytearray(sum(lengths))
+        self.all_gather(mine, out=everything, counts=lengths)
+        return [_objects.unpack(m, loads) for m in _cut(everything, lengths)]
+
+    def gather_object(self, value: Any, root: int = 0, *, loads: _objects.Loads | None = None) -> list[Any] | None:
+        """The objects of all ranks at the root; None elsewhere."""
+        mine = _objects.pack(value)
+        at_root = self.rank == root
+        lengths = array.array("Q", bytes(8 * self.size if at_root else 0))
+        self.gather(array.array("Q", [len(mine)]), root, out=lengths if at_root else None)
+        everything = bytearray(sum(lengths))
+        self.gather(mine, root, out=everything if at_root else None, counts=lengths)
+        return [_objects.unpack(m, loads) for m in _cut(everything, lengths)] if at_root else None
+
+    def scatter_object(self, values: Sequence[Any] | None = None, root: int = 0, *,
+                       loads: _objects.Loads | None = None) -> Any:
+        """Object number `rank` of the root's sequence."""
+        if self.rank == root and (values is None or len(values) != self.size):
+            raise ArgumentError(f"scatter_object: the root gives {self.size} objects, one for each rank")
+        messages = [_objects.pack(v) for v in values] if self.rank == root and values is not None else []
+        lengths, length = _objects.lengths_of(messages), array.array("Q", [0])
+        self.scatter(lengths if messages else None, root, out=length)
+        message = bytearray(length[0])
+        self.scatter(bytearray().join(messages) if messages else None, root, out=message,
+                     counts=lengths if messages else [0] * self.size)
+        return _objects.unpack(message, loads)
+
+    def send_object(self, value: Any, peer: int) -> None:
+        """To recv_object() of the peer."""
+        message = _objects.pack(value)
+        self.send(array.array("Q", [len(message)]), peer)
+        self.send(message, peer)
+
+    def recv_object(self, peer: int, *, loads: _objects.Loads | None = None) -> Any:
+        """From send_object() of the peer."""
+        length = array.array("Q", [0])
+        self.recv(length, peer)
+        message = bytearray(length[0])
+        self.recv(message, peer)
+        return _objects.unpack(message, loads)
+
+    # ---- The end ----
+
+    def abort(self, reason: str = "no reason given") -> None:
+        """End all calls on all ranks with AbortedError. Any thread may call it."""
+        self._abort(reason)
+
+    def close(self) -> None:
+        """Destroy the communicator. Collective, but waits only for a bounded time. An exit of the process does it, too.
+
+        Arrays of empty() stay valid: the memory goes with the last of them.
+        """
+        try:
+            self._close(False)
+        finally:
+            _life.forget()
+
+    def __enter__(self) -> Communicator:
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if error is None:
+            self.close()
+            return
+        self._abort(_life.reason_of(error))
+        with contextlib.suppress(Exception):
+            self.close()
+
+    def explain(self, collective: str, count: int, dtype: str = "f32") -> str:
+        """One line that says how such a call would run."""
+        return self._explain(collective, count, dtype)
+
+    def __repr__(self) -> str:
+        return "<coll.Communicator, closed>" if self.closed else f"<coll.Communicator, rank {self.rank} of {self.size}>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a communicator cannot be pickled: the other process makes its own, with coll.init() and a "
+                        "UniqueId, or with split() of one that it has")
+
+    def __copy__(self) -> Any:
+        return self.__reduce__()
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self.__reduce__()
+
+
+def _kept(child: Any) -> Communicator | None:
+    if child is not None:
+        _life.hold(child)
+    return child
+
+
+def _cut(everything: bytearray, lengths: Iterable[int]) -> Iterator[memoryview]:
+    """A copy of each message, so that one object does not keep the memory of all."""
+    view, at = memoryview(everything), 0
+    for n in lengths:
+        yield memoryview(bytearray(view[at:at + n]))
+        at += n
+
+
+def _scalar(value: float, dtype: str) -> bytes:
+    """One element of a float type."""
+    if dtype in ("c64", "c128"):
+        dtype = "f32" if dtype == "c64" else "f64"
+    if dtype == "bf16":
+        bits = struct.unpack("<I", struct.pack("<f", value))[0]
+        return struct.pack("=H", (bits + 0x7fff + (bits >> 16 & 1)) >> 16)
+    letters = {"f16": "=e", "f32": "=f", "f64": "=d"}
+    if dtype not in letters:
+        raise ArgumentError(f"premul_sum: '{dtype}' is no float type")
+    return struct.pack(letters[dtype], value)
+
+
+def _lines(settings: dict[str, Any]) -> list[str]:
+    lines = []
+    for name, value in settings.items():
+        text = str(int(value)) if isinstance(value, bool) else str(value)
+        lines.append(f"COLL_{name.upper()}={text}")
+    return lines
+
+
+def init(rank: int | None = None, size: int | None = None, *, id: bytes | None = None,
+         exchange: Callable[[bytes], bytes | Sequence[bytes]] | None = None, **settings: Any) -> Communicator:
+    """The communicator of all ranks of the job. Collective.
+
+    With nothing given, everything comes from the environment: collrun, torchrun, mpirun, srun, or COLL_*; without any,
+    the job is this process. id: from unique_id() of rank 0. exchange(mine): an all-gather that returns the bytes of all
+    ranks. Settings are those of the library (`coll-info --settings`) in lower case, without the prefix: timeout_ms=5000.
+    """
+    comm = Communicator()
+    comm._open(-1 if rank is None else rank, 0 if size is None else size, id, exchange, _lines(settings))
+    _life.hold(comm)
+    _life.watch_exit_of_worker()
+    return comm
+
+
+def init_all(n: int, **settings: Any) -> list[Communicator]:
+    """n ranks in this process, for n threads."""
+    comms: list[Communicator] = _coll.open_all(Communicator, n, _lines(settings))
+    for comm in comms:
+        _life.hold(comm)
+    return comms
+
+
+def unique_id() -> UniqueId:
+    """An id for init(); this process becomes rank 0."""
+    return UniqueId(_coll.unique_id())
+
+
+def progress() -> bool:
+    """Advance calls on streams of all communicators of this process, without waiting. True: some are not complete."""
+    return any([comm.progress() for comm in _life.held() if not comm.closed and not comm._busy])
+
+
+@contextlib.contextmanager
+def group() -> Iterator[None]:
+    """Calls of this thread inside the `with` are handed in together at its end; results are there after it.
+
+    If the block raises, the communicators of its calls are aborted: the others wait for the whole group.
+    """
+    _coll.group_begin()
+    try:
+        yield
+    except BaseException as error:
+        with contextlib.suppress(Exception):
+            _coll.group_end(_life.reason_of(error))
+        raise
+    _coll.group_end(None)
+
+
+def raw(address: int, shape: int | Sequence[int], dtype: str, owner: Any = None) -> Buffer:
+    """Memory at an address that the caller vouches for, as an array. owner is kept alive with it."""
+    return _coll.raw(address, (shape,) if isinstance(shape, int) else tuple(shape), dtype, owner)
+
+
+__all__ = ["Communicator", "Operation", "UniqueId", "group", "init", "init_all", "like", "progress", "raw", "unique_id"]

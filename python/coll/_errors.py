@@ -1,0 +1,111 @@
+"""Exceptions: one class for each status of the library, with what is known about the cause."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class CollError(RuntimeError):
+    """A call failed. `str()` is the library's sentence; the parts of it are attributes.
+
+    `lost` says what can no longer be used: "call" (nothing but this call), "peer", "communicator" or "process".
+    """
+
+    status: int = 0
+    rank: int = -1
+    host: str = ""
+    operation: int = 0
+    kind: str = ""
+    step: int = -1
+    link: str = ""
+    elapsed: float = 0.0
+    message: str = ""
+
+    def __init__(self, message: str = "", **facts: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        if not self.status:
+            self.status = _STATUS_OF.get(type(self), 42)
+        for name, value in facts.items():
+            setattr(self, name, value)
+
+    @property
+    def lost(self) -> str:
+        return _LOST.get(self.status // 10, "process")
+
+    def __reduce__(self) -> Any:
+        return (make, (self.status, self.rank, self.host, self.operation, self.kind, self.step, self.link,
+                       self.elapsed, self.message))
+
+
+class ArgumentError(CollError, ValueError):
+    """The call is wrong; nothing was sent."""
+
+
+class UnsupportedError(CollError, NotImplementedError):
+    """This version or this machine cannot do it."""
+
+
+class CollMemoryError(CollError, MemoryError):
+    """Out of memory."""
+
+
+class ConfigError(CollError, ValueError):
+    """A setting is malformed, unknown or contradictory."""
+
+
+class PeerError(CollError, ConnectionError):
+    """A peer is lost, and the communicators that it belongs to: `rank` and `host` say which."""
+
+
+class PeerDead(PeerError):
+    """It exited, was killed, or its link broke."""
+
+
+class PeerSilent(PeerError):
+    """Its process exists but does not answer."""
+
+
+class PeerLate(PeerError, TimeoutError):
+    """It answers but did not enter the call in time."""
+
+
+class MismatchError(CollError):
+    """Ranks made different calls."""
+
+
+class CorruptError(CollError):
+    """A frame failed its checks."""
+
+
+class AbortedError(CollError):
+    """The communicator was aborted, here or at another rank."""
+
+
+class SystemFailure(CollError, OSError):
+    """A system call failed."""
+
+
+class BootstrapError(CollError, ConnectionError):
+    """The ranks could not connect to each other."""
+
+
+class InternalError(CollError):
+    """A defect in the library."""
+
+
+_CLASSES: dict[int, type[CollError]] = {
+    10: ArgumentError, 11: UnsupportedError, 12: CollMemoryError, 13: ConfigError,
+    20: PeerDead, 21: PeerSilent, 22: PeerLate,
+    30: MismatchError, 31: CorruptError, 32: AbortedError,
+    40: SystemFailure, 41: BootstrapError, 42: InternalError,
+}
+_STATUS_OF = {c: status for status, c in _CLASSES.items()}
+_LOST = {1: "call", 2: "peer", 3: "communicator", 4: "process"}
+
+
+def make(status: int, rank: int, host: str, operation: int, kind: str, step: int, link: str, elapsed: float,
+         message: str) -> CollError:
+    """The exception of a status and of the last error of a communicator."""
+    return _CLASSES.get(status, InternalError)(message, status=status, rank=rank, host=host, operation=operation,
+                                               kind=kind, step=step, link=link, elapsed=elapsed)

@@ -1,0 +1,376 @@
+/*
+ * Streams, events and Work.
+ *
+ * A Work that runs owns the buffers of its call, and its stream owns the Work: a caller may drop it. Works of one stream end
+ * in order, so a stream keeps a queue and looks at its head only; a stream with unfinished works holds itself. Works that
+ * have ended are looked after in every call with a stream, every wait and close() (coll_py_reap()).
+ *
+ * An event of the library must outlive those who wait for it, and keeps the job open: it is destroyed when the work is done
+ * and its last waiter has left.
+ */
+#include <sched.h>
+
+#include "native.h"
+
+PyTypeObject *coll_py_stream_type, *coll_py_work_type, *coll_py_event_type;
+
+/* Streams with unfinished works. */
+static struct stream *pending;
+
+/* A wait is cut in slices so that Ctrl-C comes through. */
+enum { SLICE_MS = 50 };
+
+int coll_py_timeout(PyObject *seconds)
+{
+	double s;
+
+	if (!seconds || seconds == Py_None)
+		return -1;
+	s = PyFloat_AsDouble(seconds);
+	if (s == -1.0 && PyErr_Occurred())
+		return -2;
+	if (s != s || s < 0) {
+		coll_py_raise_argument("a time limit is a number of seconds, 0 or more, or None");
+		return -2;
+	}
+	return s * 1000 > 2000000000 ? 2000000000 : (int)(s * 1000 + 0.999);
+}
+
+/* ---- The end of a work ---- */
+
+static void drop_event(struct work *w)
+{
+	coll_event *event = w->event;
+
+	if (w->waiters == 0 && event) {
+		w->event = NULL;
+		if (w->generation == coll_py_generation)
+			coll_event_destroy(&event);
+	}
+}
+
+/* The call is over: results are written back, buffers let go. */
+static void finish(struct work *w, coll_status st)
+{
+	struct stream *s = w->stream;
+	struct comm *c = w->request.comm;
+
+	if (c->failure && w->request.op_object) {
+		coll_py_comm_failure(c);
+		w->error = coll_py_take_exception();
+	} else if (st != COLL_OK) {
+		w->error = coll_py_error(c, st, coll_py_methods[w->request.kind].name);
+		if (!w->error)
+			w->error = coll_py_take_exception();
+	} else {
+		coll_py_request_unpack(&w->request);
+		w->result = w->request.result ? w->request.result : Py_None;
+		Py_INCREF(w->result);
+	}
+	if (w->error && !s->error) {
+		s->error = w->error;
+		Py_INCREF(s->error);
+	}
+	w->state = WORK_DONE;
+	w->stream = NULL;
+	drop_event(w);
+	coll_py_request_end(&w->request);
+	Py_DECREF((PyObject *)s);
+}
+
+static void stop_pending(struct stream *s)
+{
+	struct stream **at = &pending;
+
+	while (*at != s)
+		at = &(*at)->next_pending;
+	*at = s->next_pending;
+	s->pending = false;
+	Py_DECREF((PyObject *)s);
+}
+
+static bool head_ended(const struct stream *s)
+{
+	const struct work *w = s->first;
+
+	return w && w->state == WORK_RUNNING && w->generation == coll_py_generation &&
+	       coll_event_query(w->event) != COLL_AGAIN;
+}
+
+/* finish() runs Python code, which may end up here again, in this thread or another: each round begins anew. */
+static void reap_stream(struct stream *s)
+{
+	while (head_ended(s)) {
+		struct work *w = s->first;
+
+		s->first = w->next;
+		if (!s->first)
+			s->last = NULL;
+		w->next = NULL;
+		finish(w, coll_event_query(w->event));
+		Py_DECREF((PyObject *)w);
+	}
+	if (!s->first && s->pending)
+		stop_pending(s);
+}
+
+void coll_py_reap(void)
+{
+	struct stream *s = pending;
+
+	while (s) {
+		if (s->first && !head_ended(s)) {
+			s = s->next_pending;
+			continue;
+		}
+		Py_INCREF((PyObject *)s);
+		reap_stream(s);
+		Py_DECREF((PyObject *)s);
+		s = pending;
+	}
+}
+
+static void queue(struct stream *s, struct work *w)
+{
+	Py_INCREF((PyObject *)w);
+	if (s->last)
+		s->last->next = w;
+	else
+		s->first = w;
+	s->last = w;
+	if (!s->pending) {
+		s->pending = true;
+		s->next_pending = pending;
+		pending = s;
+		Py_INCREF((PyObject *)s);
+	}
+}
+
+/* ---- The start of a work ---- */
+
+static int check_stream(const struct stream *s)
+{
+	if (s->handle && s->generation == coll_py_generation)
+		return 0;
+	coll_py_raise_argument(s->handle ? "the stream belongs to the process that forked this one" : "the stream is closed");
+	return -1;
+}
+
+/* A work that holds the request, whose contents move. */
+static struct work *new_work(struct request *r, struct stream *s)
+{
+	struct work *w = (struct work *)PyObject_CallNoArgs(coll_py_hooks[HOOK_WORK]);
+
+	if (!w) {
+		coll_py_request_end(r);
+		return NULL;
+	}
+	w->request = *r;
+	w->generation = coll_py_generation;
+	w->stream = s;
+	Py_INCREF((PyObject *)s);
+	w->state = WORK_NEW;
+	return w;
+}
+
+void coll_py_work_begin(struct work *w, coll_status st)
+{
+	if (st == COLL_OK)
+		st = coll_event_record(w->event, w->stream->handle);
+	if (st != COLL_OK) {
+		finish(w, st);
+		return;
+	}
+	w->state = WORK_RUNNING;
+	queue(w->stream, w);
+}
+
+PyObject *coll_py_work_start(struct request *r, PyObject *stream)
+{
+	struct stream *s = (struct stream *)stream;
+	struct comm *c = r->comm;
+	struct work *w;
+	coll_status st;
+
+	if (!PyObject_TypeCheck(stream, coll_py_stream_type)) {
+		PyErr_Format(PyExc_TypeError, "stream is %R; comm.stream() makes one", stream);
+		coll_py_request_end(r);
+		return NULL;
+	}
+	coll_py_reap();
+	if (check_stream(s) != 0) {
+		coll_py_request_end(r);
+		return NULL;
+	}
+	w = new_work(r, s);
+	if (!w)
+		return NULL;
+	st = coll_event_create(&w->event, c->handle);
+	if (st != COLL_OK) {
+		coll_py_raise(c, st, "event");
+		goto fail;
+	}
+	if (coll_py_group_open()) {
+		w->state = WORK_IN_GROUP;
+		if (coll_py_group_add(&w->request, w) == 0)
+			return (PyObject *)w;
+		goto fail;
+	}
+	if (coll_py_comm_enter(c, coll_py_methods[r->kind].name) != 0)
+		goto fail;
+	Py_BEGIN_ALLOW_THREADS
+	st = coll_py_request_start(&w->request, s->handle);
+	Py_END_ALLOW_THREADS
+	coll_py_comm_leave(c);
+	if (st != COLL_OK) {
+		coll_py_raise(c, st, coll_py_methods[r->kind].name);
+		goto fail;
+	}
+	coll_py_work_begin(w, COLL_OK);
+	return (PyObject *)w;
+fail:
+	Py_DECREF((PyObject *)w);
+	return NULL;
+}
+
+static void work_dealloc(PyObject *self)
+{
+	struct work *w = (struct work *)self;
+
+	drop_event(w);
+	if (w->state != WORK_DONE && w->request.comm)
+		coll_py_request_end(&w->request);
+	Py_XDECREF((PyObject *)w->stream);
+	Py_CLEAR(w->result);
+	Py_CLEAR(w->error);
+	coll_py_free(self);
+}
+
+/* ---- Waiting ---- */
+
+/* 1: done, 0: the time has passed, -1: an exception is set. */
+static int wait_done(struct work *w, int timeout_ms)
+{
+	coll_status st = COLL_AGAIN;
+
+	if (w->state != WORK_DONE && w->generation != coll_py_generation) {
+		coll_py_raise_argument("the work belongs to the process that forked this one");
+		return -1;
+	}
+	if (w->state == WORK_IN_GROUP || w->state == WORK_NEW) {
+		coll_py_raise_argument("wait: the group of this call is still open");
+		return -1;
+	}
+	while (w->state == WORK_RUNNING && st == COLL_AGAIN) {
+		int slice = timeout_ms < 0 || timeout_ms > SLICE_MS ? SLICE_MS : timeout_ms;
+		coll_event *event = w->event;
+
+		w->waiters++;
+		Py_BEGIN_ALLOW_THREADS
+		st = coll_event_wait(event, slice);
+		Py_END_ALLOW_THREADS
+		w->waiters--;
+		if (PyErr_CheckSignals() != 0)
+			return -1;
+		if (timeout_ms >= 0 && st == COLL_AGAIN && (timeout_ms -= slice) <= 0)
+			break;
+	}
+	coll_py_reap();
+	/* Another thread may be at finishing it. */
+	while (st != COLL_AGAIN && w->state == WORK_RUNNING) {
+		Py_BEGIN_ALLOW_THREADS
+		sched_yield();
+		Py_END_ALLOW_THREADS
+	}
+	if (w->state == WORK_DONE)
+		drop_event(w);
+	return w->state == WORK_DONE;
+}
+
+static PyObject *give_result(struct work *w)
+{
+	if (w->error) {
+		PyErr_SetObject((PyObject *)Py_TYPE(w->error), w->error);
+		return NULL;
+	}
+	Py_INCREF(w->result);
+	return w->result;
+}
+
+/* What wait(), result() and exception() have in common. NULL with an exception set, TimeoutError among them. */
+static struct work *after(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
+{
+	struct work *w = (struct work *)self;
+	int timeout_ms = coll_py_timeout(nargs > 0 ? args[0] : NULL), done;
+
+	if (nargs > 1)
+		PyErr_SetString(PyExc_TypeError, "one argument at most: timeout");
+	if (nargs > 1 || timeout_ms == -2)
+		return NULL;
+	done = wait_done(w, timeout_ms);
+	if (done == 0)
+		PyErr_Format(PyExc_TimeoutError, "%s is not complete yet; it goes on", coll_py_methods[w->request.kind].name);
+	return done == 1 ? w : NULL;
+}
+
+static PyObject *work_result(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
+{
+	struct work *w = after(self, args, nargs);
+
+	return w ? give_result(w) : NULL;
+}
+
+static PyObject *work_exception(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
+{
+	const struct work *w = after(self, args, nargs);
+	PyObject *error = w && w->error ? w->error : Py_None;
+
+	if (!w)
+		return NULL;
+	Py_INCREF(error);
+	return error;
+}
+
+static PyObject *work_done(PyObject *self, PyObject *unused)
+{
+	coll_py_reap();
+	return PyBool_FromLong(((struct work *)self)->state == WORK_DONE);
+}
+
+#define FAST(name, function) {name, (PyCFunction)(void (*)(void))(function), METH_FASTCALL, NULL}
+static PyMethodDef work_methods[] = {
+        FAST("_result", work_result),
+        FAST("_exception", work_exception),
+        {"done", work_done, METH_NOARGS, NULL},
+        {0},
+};
+static PyType_Slot work_slots[] = {
+        {Py_tp_dealloc, (void *)work_dealloc},
+        {Py_tp_methods, work_methods},
+        {0, NULL},
+};
+static PyType_Spec work_spec = {"coll._coll.Work", sizeof(struct work), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+                                work_slots};
+
+/* For stream.c. */
+int coll_py_stream_types(PyObject *module);
+
+int coll_py_async_init(PyObject *module)
+{
+	coll_py_work_type = coll_py_type(module, &work_spec, NULL);
+	return coll_py_work_type && coll_py_stream_types(module) == 0 ? 0 : -1;
+}
+
+/* The same as wait_done() for all works of a stream up to the last. -1: an exception is set; 0: time has passed. */
+int coll_py_stream_finish(struct stream *s, int timeout_ms)
+{
+	struct work *last = s->last;
+	int rc = 1;
+
+	if (last) {
+		Py_INCREF((PyObject *)last);
+		rc = wait_done(last, timeout_ms);
+		Py_DECREF((PyObject *)last);
+	}
+	return rc;
+}

@@ -1,0 +1,369 @@
+/*
+ * Buffer: an array of this package's own, for results where no array library made the input, for memory of a communicator
+ * (empty()) and for addresses that a caller vouches for (raw()). It offers the buffer protocol and DLPack, and no arithmetic.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "native.h"
+
+#include "dlpack.h"
+
+PyTypeObject *coll_py_block_type;
+
+/* Shape, strides in bytes and number of elements; overflow is an error. */
+static int set_shape(struct block *b, PyObject *shape)
+{
+	Py_ssize_t n = PyTuple_Size(shape), step = b->element->bytes;
+
+	if (n < 0 || n > 64) {
+		coll_py_raise_argument("a shape is a tuple of at most 64 sizes");
+		return -1;
+	}
+	b->ndim = (int)n;
+	b->items = 1;
+	b->shape = calloc(2 * (size_t)n + 1, sizeof(*b->shape));
+	if (!b->shape) {
+		PyErr_NoMemory();
+		return -1;
+	}
+	b->strides = b->shape + n;
+	for (Py_ssize_t i = 0; i < n; i++) {
+		b->shape[i] = PyLong_AsSsize_t(PyTuple_GetItem(shape, i));
+		if (b->shape[i] < 0 || __builtin_mul_overflow(b->items, (size_t)b->shape[i], &b->items)) {
+			if (!PyErr_Occurred())
+				coll_py_raise_argument("%R is no shape", shape);
+			return -1;
+		}
+	}
+	for (Py_ssize_t i = n - 1; i >= 0; i--) {
+		b->strides[i] = step;
+		if (__builtin_mul_overflow(step, b->shape[i] ? b->shape[i] : 1, &step)) {
+			coll_py_raise_argument("%R is too large", shape);
+			return -1;
+		}
+	}
+	return 0;
+}
+
+static struct block *start(PyObject *shape, const struct element *element)
+{
+	struct block *b = (struct block *)PyType_GenericAlloc(coll_py_block_type, 0);
+
+	if (!b)
+		return NULL;
+	b->element = element;
+	b->generation = coll_py_generation;
+	if (set_shape(b, shape) == 0)
+		return b;
+	Py_DECREF((PyObject *)b);
+	return NULL;
+}
+
+PyObject *coll_py_block_new(struct comm *c, PyObject *shape, const struct element *element)
+{
+	struct block *b = start(shape, element);
+	size_t bytes = b ? b->items * (size_t)element->bytes : 0;
+	coll_status st;
+
+	if (!b)
+		return NULL;
+	if (!c) {
+		b->data = calloc(bytes ? bytes : 1, 1);
+		b->mine = true;
+		if (b->data)
+			return (PyObject *)b;
+		PyErr_NoMemory();
+	} else {
+		st = coll_mem_alloc(c->handle, &b->data, bytes);
+		if (st == COLL_OK) {
+			b->comm = c;
+			Py_INCREF((PyObject *)c);
+			c->blocks++;
+			return (PyObject *)b;
+		}
+		coll_py_raise(c, st, "empty");
+	}
+	Py_DECREF((PyObject *)b);
+	return NULL;
+}
+
+/* raw(address, shape, dtype, owner) */
+PyObject *coll_py_block_raw(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
+{
+	const struct element *element = NULL;
+	struct block *b;
+	PyObject *name;
+	void *address;
+
+	if (nargs != 4)
+		return PyErr_Format(PyExc_TypeError, "raw: four arguments");
+	address = PyLong_AsVoidPtr(args[0]);
+	name = PyErr_Occurred() ? NULL : PyUnicode_AsUTF8String(args[2]);
+	if (!name)
+		return NULL;
+	element = coll_py_element_by_name(PyBytes_AsString(name));
+	Py_DECREF(name);
+	if (!element)
+		return coll_py_raise_argument("raw: there is no type %R", args[2]);
+	b = start(args[1], element);
+	if (!b)
+		return NULL;
+	if (!address && b->items) {
+		Py_DECREF((PyObject *)b);
+		return coll_py_raise_argument("raw: the address is 0");
+	}
+	b->data = address;
+	b->owner = args[3];
+	Py_INCREF(b->owner);
+	return (PyObject *)b;
+}
+
+static void dealloc(PyObject *self)
+{
+	struct block *b = (struct block *)self;
+
+	if (b->comm) {
+		coll_py_comm_block_freed(b->comm, b->data);
+		Py_DECREF((PyObject *)b->comm);
+	}
+	if (b->mine)
+		free(b->data);
+	Py_XDECREF(b->owner);
+	free(b->shape);
+	coll_py_free(self);
+}
+
+/* ---- The buffer protocol ---- */
+
+static int get_buffer(PyObject *self, Py_buffer *view, int flags)
+{
+	struct block *b = (struct block *)self;
+
+	memset(view, 0, sizeof(*view));
+	view->buf = b->data;
+	view->obj = self;
+	Py_INCREF(self);
+	view->len = (Py_ssize_t)b->items * b->element->bytes;
+	view->itemsize = b->element->bytes;
+	view->ndim = flags & PyBUF_ND ? b->ndim : 1;
+	view->format = flags & PyBUF_FORMAT ? (char *)b->element->format : NULL;
+	view->shape = flags & PyBUF_ND ? b->shape : NULL;
+	view->strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? b->strides : NULL;
+	return 0;
+}
+
+/* ---- DLPack ---- */
+
+struct lent {
+	union {
+		struct dl_managed plain;
+		struct dl_managed_versioned versioned;
+	} of;
+	PyObject *block;
+};
+
+static void give_back(struct lent *l)
+{
+	PyGILState_STATE held = PyGILState_Ensure();
+
+	Py_DECREF(l->block);
+	free(l);
+	PyGILState_Release(held);
+}
+
+static void delete_plain(struct dl_managed *m)
+{
+	give_back(m->context);
+}
+
+static void delete_versioned(struct dl_managed_versioned *m)
+{
+	give_back(m->context);
+}
+
+/* A capsule whose tensor nobody has taken. */
+static void drop_capsule(PyObject *capsule)
+{
+	const char *name = PyCapsule_GetName(capsule);
+
+	if (name && strcmp(name, "dltensor") == 0)
+		delete_plain(PyCapsule_GetPointer(capsule, name));
+	else if (name && strcmp(name, "dltensor_versioned") == 0)
+		delete_versioned(PyCapsule_GetPointer(capsule, name));
+}
+
+static void fill_tensor(const struct block *b, struct dl_tensor *t)
+{
+	*t = (struct dl_tensor){.data = b->data,
+	                        .device = DL_CPU,
+	                        .ndim = b->ndim,
+	                        .code = (uint8_t)b->element->dl_code,
+	                        .bits = (uint8_t)(8 * b->element->bytes),
+	                        .lanes = 1,
+	                        .shape = (int64_t *)b->shape};
+}
+
+/* __dlpack__(*, stream=None, max_version=None, dl_device=None, copy=None) */
+static PyObject *dlpack(PyObject *self, PyObject *args, PyObject *words)
+{
+	static char *names[] = {"stream", "max_version", "dl_device", "copy", NULL};
+	PyObject *stream = Py_None, *version = Py_None, *device = Py_None, *may_copy = Py_None, *capsule;
+	const struct block *b = (struct block *)self;
+	long major = 0;
+	struct lent *l;
+
+	if (!PyArg_ParseTupleAndKeywords(args, words, "|$OOOO", names, &stream, &version, &device, &may_copy))
+		return NULL;
+	if (may_copy == Py_True)
+		return PyErr_Format(PyExc_BufferError, "a Buffer is not copied by __dlpack__");
+	if (version != Py_None) {
+		PyObject *first = PySequence_GetItem(version, 0);
+
+		major = first ? PyLong_AsLong(first) : -1;
+		Py_XDECREF(first);
+		if (PyErr_Occurred())
+			return NULL;
+	}
+	l = calloc(1, sizeof(*l));
+	if (!l)
+		return PyErr_NoMemory();
+	if (major >= 1) {
+		l->of.versioned.version = (struct dl_version){DL_MAJOR, DL_MINOR};
+		l->of.versioned.context = l;
+		l->of.versioned.deleter = delete_versioned;
+		fill_tensor(b, &l->of.versioned.tensor);
+		l->of.versioned.tensor.strides = NULL;
+		capsule = PyCapsule_New(&l->of.versioned, "dltensor_versioned", drop_capsule);
+	} else {
+		l->of.plain.context = l;
+		l->of.plain.deleter = delete_plain;
+		fill_tensor(b, &l->of.plain.tensor);
+		capsule = PyCapsule_New(&l->of.plain, "dltensor", drop_capsule);
+	}
+	if (!capsule) {
+		free(l);
+		return NULL;
+	}
+	l->block = self;
+	Py_INCREF(self);
+	return capsule;
+}
+
+static PyObject *dlpack_device(PyObject *self, PyObject *unused)
+{
+	return Py_BuildValue("(ii)", DL_CPU, 0);
+}
+
+/* ---- As a sequence ---- */
+
+static Py_ssize_t length(PyObject *self)
+{
+	const struct block *b = (struct block *)self;
+
+	if (b->ndim)
+		return b->shape[0];
+	PyErr_SetString(PyExc_TypeError, "a Buffer without axes has no length");
+	return -1;
+}
+
+static PyObject *subscript(PyObject *self, PyObject *key)
+{
+	PyObject *view = PyMemoryView_FromObject(self), *item = view ? PyObject_GetItem(view, key) : NULL;
+
+	Py_XDECREF(view);
+	return item;
+}
+
+static int assign(PyObject *self, PyObject *key, PyObject *value)
+{
+	PyObject *view = PyMemoryView_FromObject(self);
+	int rc = -1;
+
+	if (view && value)
+		rc = PyObject_SetItem(view, key, value);
+	else if (view)
+		PyErr_SetString(PyExc_TypeError, "elements of a Buffer cannot be deleted");
+	Py_XDECREF(view);
+	return rc;
+}
+
+static PyObject *tolist(PyObject *self, PyObject *unused)
+{
+	PyObject *view = PyMemoryView_FromObject(self), *list = view ? PyObject_CallMethod(view, "tolist", NULL) : NULL;
+
+	Py_XDECREF(view);
+	return list;
+}
+
+static PyObject *get_shape(PyObject *self, void *unused)
+{
+	const struct block *b = (struct block *)self;
+	PyObject *shape = PyTuple_New(b->ndim);
+
+	for (int i = 0; shape && i < b->ndim; i++)
+		PyTuple_SetItem(shape, i, PyLong_FromSsize_t(b->shape[i]));
+	return shape;
+}
+
+static PyObject *get_dtype(PyObject *self, void *unused)
+{
+	return PyUnicode_FromString(((struct block *)self)->element->name);
+}
+
+static PyObject *get_address(PyObject *self, void *unused)
+{
+	return PyLong_FromVoidPtr(((struct block *)self)->data);
+}
+
+static PyObject *get_bytes(PyObject *self, void *unused)
+{
+	const struct block *b = (struct block *)self;
+
+	return PyLong_FromSize_t(b->items * (size_t)b->element->bytes);
+}
+
+static PyObject *repr(PyObject *self)
+{
+	PyObject *shape = get_shape(self, NULL), *text;
+
+	text = shape ? PyUnicode_FromFormat("coll.Buffer(shape=%R, dtype='%s')", shape, ((struct block *)self)->element->name)
+	             : NULL;
+	Py_XDECREF(shape);
+	return text;
+}
+
+static PyMethodDef methods[] = {
+        {"__dlpack__", (PyCFunction)(void (*)(void))dlpack, METH_VARARGS | METH_KEYWORDS, NULL},
+        {"__dlpack_device__", dlpack_device, METH_NOARGS, NULL},
+        {"tolist", tolist, METH_NOARGS, NULL},
+        {0},
+};
+
+static PyGetSetDef properties[] = {
+        {"shape", get_shape, NULL, NULL, NULL},
+        {"dtype", get_dtype, NULL, NULL, NULL},
+        {"address", get_address, NULL, NULL, NULL},
+        {"nbytes", get_bytes, NULL, NULL, NULL},
+        {0},
+};
+
+static PyType_Slot slots[] = {
+        {Py_tp_dealloc, (void *)dealloc},
+        {Py_tp_methods, methods},
+        {Py_tp_getset, properties},
+        {Py_tp_repr, (void *)repr},
+        {Py_bf_getbuffer, (void *)get_buffer},
+        {Py_mp_length, (void *)length},
+        {Py_mp_subscript, (void *)subscript},
+        {Py_mp_ass_subscript, (void *)assign},
+        {0, NULL},
+};
+static PyType_Spec spec = {"coll._coll.Buffer", sizeof(struct block), 0,
+                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+
+int coll_py_block_init(PyObject *module)
+{
+	coll_py_block_type = coll_py_type(module, &spec, NULL);
+	return coll_py_block_type ? 0 : -1;
+}

@@ -1,0 +1,375 @@
+/*
+ * Communicators: creation, the rule of one thread at a time, the end.
+ *
+ * `busy` names the call that a thread is in; another thread that enters gets an ArgumentError, never a mixture. The handle
+ * outlives close() while arrays in its memory (empty()) are alive: it is destroyed with the last of them, or at exit.
+ */
+#include "comm.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+PyTypeObject *coll_py_comm_type;
+
+/* ---- May a call be made? ---- */
+
+int coll_py_comm_check(struct comm *c)
+{
+	if (c->handle && c->generation == coll_py_generation && !c->closed)
+		return 0;
+	if (c->handle && c->generation != coll_py_generation)
+		coll_py_raise_argument("the communicator belongs to the process that forked this one; create another here");
+	else
+		coll_py_raise_argument("the communicator is closed");
+	return -1;
+}
+
+int coll_py_comm_enter(struct comm *c, const char *name)
+{
+	const char *other = NULL;
+
+	/* Acquire: what the thread that left wrote to the communicator is visible to this one. */
+	if (!atomic_compare_exchange_strong_explicit(&c->busy, &other, name, memory_order_acquire, memory_order_relaxed)) {
+		coll_py_raise_argument("%s: another thread is in %s on this communicator; give each thread one of its own "
+		                       "(duplicate())",
+		                       name, other);
+		return -1;
+	}
+	c->thread = PyThread_get_thread_ident();
+	return 0;
+}
+
+void coll_py_comm_leave(struct comm *c)
+{
+	atomic_store_explicit(&c->busy, NULL, memory_order_release);
+}
+
+static char *text_of(PyObject *object)
+{
+	PyObject *text = PyObject_Str(object), *bytes = text ? PyUnicode_AsUTF8String(text) : NULL;
+	char *copy = bytes ? strdup(PyBytes_AsString(bytes)) : NULL;
+
+	Py_XDECREF(text);
+	Py_XDECREF(bytes);
+	if (!copy && !PyErr_Occurred())
+		PyErr_NoMemory();
+	return copy;
+}
+
+static void abort_with(struct comm *c, const char *reason)
+{
+	Py_BEGIN_ALLOW_THREADS
+	coll_comm_abort(c->handle, reason);
+	Py_END_ALLOW_THREADS
+}
+
+int coll_py_comm_failure(struct comm *c)
+{
+	PyObject *failure = c->failure;
+	PyObject *type = failure ? PyObject_GetAttrString((PyObject *)Py_TYPE(failure), "__name__") : NULL;
+	PyObject *reason = type ? PyUnicode_FromFormat("%U: %S", type, failure) : NULL;
+	char *text = reason ? text_of(reason) : NULL;
+
+	c->failure = NULL;
+	PyErr_Clear();
+	if (c->handle && c->generation == coll_py_generation)
+		abort_with(c, text ? text : "an operation in Python raised an exception");
+	free(text);
+	Py_XDECREF(type);
+	Py_XDECREF(reason);
+	PyErr_SetObject((PyObject *)Py_TYPE(failure), failure);
+	Py_DECREF(failure);
+	return -1;
+}
+
+/* ---- Creation ---- */
+
+struct comm *coll_py_comm_root(struct comm *c)
+{
+	return c->root ? c->root : c;
+}
+
+static void adopt(struct comm *c, coll_comm *handle, struct comm *root)
+{
+	c->handle = handle;
+	c->generation = coll_py_generation;
+	c->rank = coll_comm_rank(handle);
+	c->size = coll_comm_size(handle);
+	c->thread = PyThread_get_thread_ident();
+	c->root = root;
+	Py_XINCREF((PyObject *)root);
+	coll_py_comm_root(c)->members++;
+}
+
+PyObject *coll_py_comm_child(struct comm *parent, coll_comm *handle)
+{
+	PyObject *child = handle ? PyObject_CallNoArgs((PyObject *)Py_TYPE((PyObject *)parent)) : Py_None;
+
+	if (child == Py_None)
+		Py_INCREF(child);
+	else if (child)
+		adopt((struct comm *)child, handle, coll_py_comm_root(parent));
+	return child;
+}
+
+/* What the library needs to call an exchange in Python. */
+struct exchange {
+	PyObject *function, *failure;
+	int size;
+};
+
+/* bytes, or a list with the bytes of each rank. */
+static int copy_answer(PyObject *answer, char *all, size_t len_bytes, int size)
+{
+	PyObject *empty = PyBytes_FromString(""), *joined;
+	int rc = -1;
+
+	if (PyBytes_Check(answer)) {
+		joined = answer;
+		Py_INCREF(joined);
+	} else {
+		joined = empty ? PyObject_CallMethod(empty, "join", "O", answer) : NULL;
+	}
+	if (joined && (size_t)PyBytes_Size(joined) == len_bytes * (size_t)size) {
+		memcpy(all, PyBytes_AsString(joined), len_bytes * (size_t)size);
+		rc = 0;
+	} else if (joined) {
+		coll_py_raise_argument("exchange: %zd bytes came back, %zu from each of %d ranks are needed",
+		                       PyBytes_Size(joined), len_bytes, size);
+	}
+	Py_XDECREF(joined);
+	Py_XDECREF(empty);
+	return rc;
+}
+
+static int call_exchange(void *arg, const void *mine, void *all, size_t len_bytes)
+{
+	PyGILState_STATE held = PyGILState_Ensure();
+	struct exchange *e = arg;
+	PyObject *answer = PyObject_CallFunction(e->function, "y#", (const char *)mine, (Py_ssize_t)len_bytes);
+	int rc = answer ? copy_answer(answer, all, len_bytes, e->size) : -1;
+
+	Py_XDECREF(answer);
+	if (rc != 0) {
+		Py_XDECREF(e->failure);
+		e->failure = coll_py_take_exception();
+	}
+	PyGILState_Release(held);
+	return rc;
+}
+
+/* A list of str "COLL_NAME=value": what coll_config.settings wants. The strings belong to *keep. */
+static const char **settings_of(PyObject *list, PyObject **keep)
+{
+	Py_ssize_t n = PyList_Size(list);
+	const char **settings = n < 0 ? NULL : calloc((size_t)n + 1, sizeof(*settings));
+
+	*keep = PyList_New(0);
+	if (!settings || !*keep) {
+		free((void *)settings);
+		PyErr_NoMemory();
+		return NULL;
+	}
+	for (Py_ssize_t i = 0; i < n; i++) {
+		PyObject *bytes = PyUnicode_AsUTF8String(PyList_GetItem(list, i));
+
+		if (!bytes || PyList_Append(*keep, bytes) != 0 || !(settings[i] = PyBytes_AsString(bytes))) {
+			Py_XDECREF(bytes);
+			free((void *)settings);
+			return NULL;
+		}
+		Py_DECREF(bytes); /* the list has it */
+	}
+	return settings;
+}
+
+static int id_of(PyObject *object, coll_unique_id *id)
+{
+	if (PyBytes_Size(object) != COLL_UNIQUE_ID_BYTES) {
+		PyErr_Clear();
+		coll_py_raise_argument("id is no UniqueId: %d bytes", COLL_UNIQUE_ID_BYTES);
+		return -1;
+	}
+	memcpy(id->bytes, PyBytes_AsString(object), COLL_UNIQUE_ID_BYTES);
+	return 0;
+}
+
+/* _open(rank, size, id, exchange, settings) */
+PyObject *coll_py_comm_open(PyObject *self, PyObject *args)
+{
+	struct comm *c = (struct comm *)self;
+	struct exchange exchange = {0};
+	coll_config cfg = COLL_CONFIG_INIT;
+	PyObject *id, *list, *keep = NULL;
+	coll_comm *handle = NULL;
+	const char **settings;
+	coll_unique_id plain;
+	coll_status st;
+
+	if (!PyArg_ParseTuple(args, "iiOOO!", &cfg.rank, &cfg.size, &id, &exchange.function, &PyList_Type, &list))
+		return NULL;
+	if (c->handle)
+		return coll_py_raise_argument("the communicator is open");
+	if (id != Py_None && id_of(id, &plain) != 0)
+		return NULL;
+	settings = settings_of(list, &keep);
+	if (!settings) {
+		Py_XDECREF(keep);
+		return NULL;
+	}
+	exchange.size = cfg.size;
+	cfg.settings = settings;
+	cfg.id = id == Py_None ? NULL : &plain;
+	cfg.exchange = exchange.function == Py_None ? NULL : call_exchange;
+	cfg.exchange_arg = &exchange;
+	Py_BEGIN_ALLOW_THREADS
+	st = coll_comm_create(&handle, &cfg);
+	Py_END_ALLOW_THREADS
+	free((void *)settings);
+	Py_XDECREF(keep);
+	if (exchange.failure) {
+		PyErr_SetObject((PyObject *)Py_TYPE(exchange.failure), exchange.failure);
+		Py_DECREF(exchange.failure);
+		return NULL;
+	}
+	if (st != COLL_OK)
+		return coll_py_raise(NULL, st, "init");
+	adopt(c, handle, NULL);
+	Py_RETURN_NONE;
+}
+
+/* open_all(class, n, settings): n ranks of one process */
+PyObject *coll_py_comm_open_all(PyObject *module, PyObject *args)
+{
+	coll_config cfg = COLL_CONFIG_INIT;
+	PyObject *class, *list, *keep = NULL, *made;
+	const char **settings;
+	coll_comm **handles;
+	coll_status st;
+	int n;
+
+	if (!PyArg_ParseTuple(args, "OiO!", &class, &n, &PyList_Type, &list))
+		return NULL;
+	if (n < 1)
+		return coll_py_raise_argument("init_all: %d ranks", n);
+	settings = settings_of(list, &keep);
+	handles = settings ? calloc((size_t)n, sizeof(*handles)) : NULL;
+	cfg.settings = settings;
+	st = handles ? COLL_OK : COLL_ERR_MEMORY;
+	if (handles) {
+		Py_BEGIN_ALLOW_THREADS
+		st = coll_comm_create_all(handles, n, &cfg);
+		Py_END_ALLOW_THREADS
+	}
+	free((void *)settings);
+	Py_XDECREF(keep);
+	if (st != COLL_OK) {
+		free(handles);
+		return PyErr_Occurred() ? NULL : coll_py_raise(NULL, st, "init_all");
+	}
+	made = PyList_New(0);
+	for (int i = 0; made && i < n; i++) {
+		PyObject *c = PyObject_CallNoArgs(class);
+
+		if (!c || PyList_Append(made, c) != 0)
+			Py_CLEAR(made);
+		else
+			adopt((struct comm *)c, handles[i], NULL);
+		Py_XDECREF(c);
+	}
+	free(handles);
+	return made;
+}
+
+/* ---- The end ---- */
+
+static coll_status destroy(struct comm *c)
+{
+	struct comm *root = coll_py_comm_root(c);
+	coll_comm *handle = c->handle;
+	coll_status st;
+
+	if (root->members == 1)
+		coll_py_streams_close(root);
+	c->handle = NULL;
+	root->members--;
+	Py_BEGIN_ALLOW_THREADS
+	st = coll_comm_destroy(&handle);
+	Py_END_ALLOW_THREADS
+	if (handle) { /* refused: an open group has calls on it */
+		c->handle = handle;
+		root->members++;
+	}
+	coll_py_reap();
+	return st;
+}
+
+/* close(): at exit, last is true, and arrays in memory of the communicator do not keep it. */
+PyObject *coll_py_comm_close(PyObject *self, PyObject *last)
+{
+	struct comm *c = (struct comm *)self;
+	int now = PyObject_IsTrue(last);
+	coll_status st;
+
+	if (now < 0)
+		return NULL;
+	if (!c->handle || c->generation != coll_py_generation || (c->closed && !now))
+		Py_RETURN_NONE;
+	if (coll_py_group_open())
+		return coll_py_raise_argument("close: a group is open");
+	if (coll_py_comm_enter(c, "close") != 0)
+		return NULL;
+	c->closed = true;
+	if (c->blocks && !now) {
+		coll_py_comm_leave(c);
+		Py_RETURN_NONE;
+	}
+	st = destroy(c);
+	coll_py_comm_leave(c);
+	Py_CLEAR(c->ops);
+	if (st != COLL_OK)
+		return coll_py_raise(NULL, st, "close");
+	Py_RETURN_NONE;
+}
+
+void coll_py_comm_block_freed(struct comm *c, void *data)
+{
+	c->blocks--;
+	if (!c->handle || c->generation != coll_py_generation)
+		return;
+	/* A call of another thread may be using the communicator: then its end frees the memory. */
+	if (coll_py_comm_enter(c, "free") != 0) {
+		PyErr_Clear();
+		return;
+	}
+	coll_mem_free(c->handle, data);
+	if (c->closed && c->blocks == 0)
+		destroy(c);
+	coll_py_comm_leave(c);
+}
+
+PyObject *coll_py_comm_abort(PyObject *self, PyObject *reason)
+{
+	struct comm *c = (struct comm *)self;
+	char *text;
+
+	if (!c->handle || c->generation != coll_py_generation)
+		Py_RETURN_NONE;
+	text = text_of(reason);
+	if (!text)
+		return NULL;
+	abort_with(c, text);
+	free(text);
+	Py_RETURN_NONE;
+}
+
+void coll_py_comm_dealloc(PyObject *self)
+{
+	struct comm *c = (struct comm *)self;
+
+	Py_CLEAR(c->ops);
+	Py_CLEAR(c->failure);
+	if (c->root)
+		Py_DECREF((PyObject *)c->root);
+	coll_py_free(self);
+}

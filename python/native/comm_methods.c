@@ -1,0 +1,326 @@
+/*
+ * Methods of a communicator that move no data of users: children, memory, queries.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "native.h"
+
+#include "comm.h"
+
+/* A call of the library on an open communicator, without the GIL. */
+#define CALL(c, name, st, expression)                                                                           \
+	do {                                                                                                    \
+		if (coll_py_comm_check(c) != 0 || coll_py_comm_enter(c, name) != 0)                             \
+			return NULL;                                                                            \
+		Py_BEGIN_ALLOW_THREADS                                                                          \
+		(st) = (expression);                                                                            \
+		Py_END_ALLOW_THREADS                                                                            \
+		coll_py_comm_leave(c);                                                                          \
+	} while (0)
+
+static PyObject *child(struct comm *c, coll_status st, coll_comm *handle, const char *name)
+{
+	return st == COLL_OK ? coll_py_comm_child(c, handle) : coll_py_raise(c, st, name);
+}
+
+static PyObject *split(PyObject *self, PyObject *args)
+{
+	struct comm *c = (struct comm *)self;
+	coll_comm *handle = NULL;
+	int colour, key = 0;
+	coll_status st;
+
+	if (!PyArg_ParseTuple(args, "i|i", &colour, &key))
+		return NULL;
+	CALL(c, "split", st, coll_comm_split(c->handle, colour, key, &handle));
+	return child(c, st, handle, "split");
+}
+
+static PyObject *duplicate(PyObject *self, PyObject *unused)
+{
+	struct comm *c = (struct comm *)self;
+	coll_comm *handle = NULL;
+	coll_status st;
+
+	CALL(c, "duplicate", st, coll_comm_duplicate(c->handle, &handle));
+	return child(c, st, handle, "duplicate");
+}
+
+/* A sequence of ranks. *n: how many; NULL with an exception set. */
+static int *ranks_of(PyObject *object, int *n)
+{
+	PyObject *list = PySequence_List(object);
+	Py_ssize_t count = list ? PyList_Size(list) : -1;
+	int *ranks = count < 0 || count > INT32_MAX ? NULL : malloc(((size_t)count + 1) * sizeof(*ranks));
+
+	if (list && !ranks)
+		PyErr_NoMemory();
+	for (Py_ssize_t i = 0; ranks && i < count; i++) {
+		long rank = PyLong_AsLong(PyList_GetItem(list, i));
+
+		if (rank < 0 || rank > INT32_MAX) {
+			if (!PyErr_Occurred())
+				coll_py_raise_argument("%ld is no rank", rank);
+			free(ranks);
+			ranks = NULL;
+		} else {
+			ranks[i] = (int)rank;
+		}
+	}
+	*n = (int)count;
+	Py_XDECREF(list);
+	return ranks;
+}
+
+static PyObject *sub(PyObject *self, PyObject *object)
+{
+	struct comm *c = (struct comm *)self;
+	coll_comm *handle = NULL;
+	coll_status st;
+	int n, *ranks;
+
+	if (coll_py_comm_check(c) != 0 || !(ranks = ranks_of(object, &n)))
+		return NULL;
+	if (coll_py_comm_enter(c, "sub") != 0) {
+		free(ranks);
+		return NULL;
+	}
+	Py_BEGIN_ALLOW_THREADS
+	st = coll_comm_create_from_ranks(c->handle, ranks, n, &handle);
+	Py_END_ALLOW_THREADS
+	coll_py_comm_leave(c);
+	free(ranks);
+	return child(c, st, handle, "sub");
+}
+
+/* ---- Memory ---- */
+
+static PyObject *empty(PyObject *self, PyObject *args)
+{
+	struct comm *c = (struct comm *)self;
+	const struct element *element;
+	const char *type = "f32";
+	PyObject *shape, *made;
+
+	if (!PyArg_ParseTuple(args, "O!|s", &PyTuple_Type, &shape, &type) || coll_py_comm_check(c) != 0)
+		return NULL;
+	element = coll_py_element_by_name(type);
+	if (!element)
+		return coll_py_raise_argument("empty: there is no type '%s'", type);
+	if (coll_py_comm_enter(c, "empty") != 0)
+		return NULL;
+	made = coll_py_block_new(c, shape, element);
+	coll_py_comm_leave(c);
+	return made;
+}
+
+/* _register(x, on) */
+static PyObject *announce(PyObject *self, PyObject *args)
+{
+	struct comm *c = (struct comm *)self;
+	coll_status st;
+	PyObject *x;
+	struct view v;
+	int on;
+
+	if (!PyArg_ParseTuple(args, "Op", &x, &on) || coll_py_comm_check(c) != 0 || coll_py_view_take(&v, x, "x") != 0)
+		return NULL;
+	if (!v.contiguous) {
+		coll_py_view_release(&v);
+		return coll_py_raise_argument("register: x is not contiguous");
+	}
+	if (coll_py_comm_enter(c, "register") != 0) {
+		coll_py_view_release(&v);
+		return NULL;
+	}
+	st = on ? coll_mem_register(c->handle, v.data, v.items * v.item_bytes) : coll_mem_deregister(c->handle, v.data);
+	coll_py_comm_leave(c);
+	coll_py_view_release(&v);
+	if (st != COLL_OK)
+		return coll_py_raise(c, st, "register");
+	Py_RETURN_NONE;
+}
+
+/* ---- Queries ---- */
+
+static PyObject *text_or_none(const char *text)
+{
+	if (text)
+		return PyUnicode_FromString(text);
+	Py_RETURN_NONE;
+}
+
+static PyObject *host(PyObject *self, PyObject *rank)
+{
+	struct comm *c = (struct comm *)self;
+	long r = PyLong_AsLong(rank);
+	const char *name;
+
+	if ((r == -1 && PyErr_Occurred()) || coll_py_comm_check(c) != 0)
+		return NULL;
+	name = r < 0 || r >= c->size ? NULL : coll_comm_host(c->handle, (int)r);
+	return name ? PyUnicode_FromString(name) : coll_py_raise_argument("host: there is no rank %ld", r);
+}
+
+static PyObject *transport(PyObject *self, PyObject *rank)
+{
+	struct comm *c = (struct comm *)self;
+	long r = PyLong_AsLong(rank);
+	const char *name;
+
+	if ((r == -1 && PyErr_Occurred()) || coll_py_comm_check(c) != 0)
+		return NULL;
+	name = r < 0 || r >= c->size ? NULL : coll_comm_transport(c->handle, (int)r);
+	return name ? PyUnicode_FromString(name) : coll_py_raise_argument("transport: there is no rank %ld", r);
+}
+
+static PyObject *explain(PyObject *self, PyObject *args)
+{
+	struct comm *c = (struct comm *)self;
+	const char *collective, *type = "f32";
+	const struct element *element;
+	unsigned long long count;
+	char line[2048];
+	coll_status st;
+
+	if (!PyArg_ParseTuple(args, "sK|s", &collective, &count, &type))
+		return NULL;
+	element = coll_py_element_by_name(type);
+	if (!element)
+		return coll_py_raise_argument("explain: there is no type '%s'", type);
+	CALL(c, "explain", st,
+	     coll_comm_explain(c->handle, collective, (size_t)count * (size_t)element->per, element->wire, line, sizeof(line)));
+	return st == COLL_OK ? PyUnicode_FromString(line) : coll_py_raise(c, st, "explain");
+}
+
+/* True: something is pending. */
+static PyObject *progress(PyObject *self, PyObject *unused)
+{
+	struct comm *c = (struct comm *)self;
+	coll_status st;
+
+	CALL(c, "progress", st, coll_progress(c->handle));
+	coll_py_reap();
+	if (st != COLL_OK && st != COLL_AGAIN)
+		return coll_py_raise(c, st, "progress");
+	return PyBool_FromLong(st == COLL_AGAIN);
+}
+
+static PyObject *get_rank(PyObject *self, void *unused)
+{
+	return PyLong_FromLong(((struct comm *)self)->rank);
+}
+
+static PyObject *get_size(PyObject *self, void *unused)
+{
+	return PyLong_FromLong(((struct comm *)self)->size);
+}
+
+static PyObject *get_local_rank(PyObject *self, void *unused)
+{
+	struct comm *c = (struct comm *)self;
+
+	return coll_py_comm_check(c) == 0 ? PyLong_FromLong(coll_comm_local_rank(c->handle)) : NULL;
+}
+
+static PyObject *get_local_size(PyObject *self, void *unused)
+{
+	struct comm *c = (struct comm *)self;
+
+	return coll_py_comm_check(c) == 0 ? PyLong_FromLong(coll_comm_local_size(c->handle)) : NULL;
+}
+
+static PyObject *get_closed(PyObject *self, void *unused)
+{
+	const struct comm *c = (struct comm *)self;
+
+	return PyBool_FromLong(!c->handle || c->closed || c->generation != coll_py_generation);
+}
+
+/* Still to be destroyed at exit. */
+static PyObject *get_held(PyObject *self, void *unused)
+{
+	const struct comm *c = (struct comm *)self;
+
+	return PyBool_FromLong(c->handle && c->generation == coll_py_generation);
+}
+
+static PyObject *get_busy(PyObject *self, void *unused)
+{
+	return text_or_none(atomic_load_explicit(&((struct comm *)self)->busy, memory_order_relaxed));
+}
+
+static PyObject *get_thread(PyObject *self, void *unused)
+{
+	return PyLong_FromUnsignedLong(((struct comm *)self)->thread);
+}
+
+static PyObject *get_last_way(PyObject *self, void *unused)
+{
+	struct comm *c = (struct comm *)self;
+
+	return coll_py_comm_check(c) == 0 ? text_or_none(coll_comm_last_way(c->handle)) : NULL;
+}
+
+static PyObject *get_last_error(PyObject *self, void *unused)
+{
+	struct comm *c = (struct comm *)self;
+	const coll_error *e;
+
+	if (!c->handle || c->generation != coll_py_generation || !(e = coll_last_error(c->handle)) || e->status == COLL_OK)
+		Py_RETURN_NONE;
+	return coll_py_error(c, e->status, e->kind ? e->kind : "");
+}
+
+#define FAST(name, function) {name, (PyCFunction)(void (*)(void))(function), METH_FASTCALL, NULL}
+static PyMethodDef other_methods[] = {
+        {"_open", coll_py_comm_open, METH_VARARGS, NULL},
+        {"_close", coll_py_comm_close, METH_O, NULL},
+        {"_abort", coll_py_comm_abort, METH_O, NULL},
+        {"_split", split, METH_VARARGS, NULL},
+        {"_duplicate", duplicate, METH_NOARGS, NULL},
+        {"_sub", sub, METH_O, NULL},
+        {"_empty", empty, METH_VARARGS, NULL},
+        {"_register", announce, METH_VARARGS, NULL},
+        {"host", host, METH_O, NULL},
+        {"transport", transport, METH_O, NULL},
+        {"_explain", explain, METH_VARARGS, NULL},
+        {"progress", progress, METH_NOARGS, NULL},
+        FAST("_op", coll_py_op_create),
+        FAST("_premul_sum", coll_py_op_premul_sum),
+        {"prepare", (PyCFunction)(void (*)(void))coll_py_prepare, METH_FASTCALL | METH_KEYWORDS, NULL},
+};
+enum { OTHERS = sizeof(other_methods) / sizeof(other_methods[0]) };
+
+static PyMethodDef methods[CALL_COUNT + OTHERS + 1];
+
+static PyGetSetDef properties[] = {
+        {"rank", get_rank, NULL, NULL, NULL},
+        {"size", get_size, NULL, NULL, NULL},
+        {"local_rank", get_local_rank, NULL, NULL, NULL},
+        {"local_size", get_local_size, NULL, NULL, NULL},
+        {"closed", get_closed, NULL, NULL, NULL},
+        {"last_way", get_last_way, NULL, NULL, NULL},
+        {"last_error", get_last_error, NULL, NULL, NULL},
+        {"_held", get_held, NULL, NULL, NULL},
+        {"_busy", get_busy, NULL, NULL, NULL},
+        {"_thread", get_thread, NULL, NULL, NULL},
+        {0},
+};
+
+static PyType_Slot slots[] = {
+        {Py_tp_dealloc, (void *)coll_py_comm_dealloc},
+        {Py_tp_methods, methods},
+        {Py_tp_getset, properties},
+        {0, NULL},
+};
+static PyType_Spec spec = {"coll._coll.Comm", sizeof(struct comm), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
+
+int coll_py_comm_init(PyObject *module)
+{
+	memcpy(methods, coll_py_call_methods, sizeof(coll_py_call_methods));
+	memcpy(methods + CALL_COUNT, other_methods, sizeof(other_methods));
+	coll_py_comm_type = coll_py_type(module, &spec, NULL);
+	return coll_py_comm_type ? 0 : -1;
+}

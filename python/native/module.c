@@ -1,0 +1,128 @@
+/*
+ * The module coll._coll: its table, the generation of the process, where the library is.
+ */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "native.h"
+
+unsigned coll_py_generation = 1;
+
+/* In the child of a fork: what the parent made is the parent's. */
+static void forked(void)
+{
+	coll_py_generation++;
+}
+
+PyTypeObject *coll_py_type(PyObject *module, PyType_Spec *spec, PyTypeObject *base)
+{
+	PyTypeObject *type = (PyTypeObject *)PyType_FromSpecWithBases(spec, (PyObject *)base);
+
+	if (!type)
+		return NULL;
+	Py_INCREF((PyObject *)type);
+	if (PyModule_AddObject(module, strrchr(spec->name, '.') + 1, (PyObject *)type) == 0)
+		return type;
+	Py_DECREF((PyObject *)type);
+	Py_DECREF((PyObject *)type);
+	return NULL;
+}
+
+void coll_py_free(PyObject *object)
+{
+	PyTypeObject *type = Py_TYPE(object);
+	freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+
+	release(object);
+	Py_DECREF((PyObject *)type);
+}
+
+/* setup(error, argument, unsupported, like, describe, work) */
+static PyObject *setup(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
+{
+	if (nargs != HOOK_COUNT)
+		return PyErr_Format(PyExc_TypeError, "setup: %d hooks", HOOK_COUNT);
+	for (int i = 0; i < HOOK_COUNT; i++) {
+		PyObject *old = coll_py_hooks[i];
+
+		Py_INCREF(args[i]);
+		coll_py_hooks[i] = args[i];
+		Py_XDECREF(old);
+	}
+	Py_RETURN_NONE;
+}
+
+static PyObject *version(PyObject *module, PyObject *unused)
+{
+	return PyLong_FromLong(coll_version());
+}
+
+static PyObject *unique_id(PyObject *module, PyObject *unused)
+{
+	coll_unique_id id;
+	coll_status st;
+
+	Py_BEGIN_ALLOW_THREADS
+	st = coll_unique_id_create(&id);
+	Py_END_ALLOW_THREADS
+	if (st != COLL_OK)
+		return coll_py_raise(NULL, st, "unique_id");
+	return PyBytes_FromStringAndSize(id.bytes, COLL_UNIQUE_ID_BYTES);
+}
+
+/* The file that the library was loaded from. */
+static PyObject *library(PyObject *module, PyObject *unused)
+{
+	Dl_info info;
+
+	if (!dladdr((void *)(uintptr_t)coll_version, &info) || !info.dli_fname)
+		Py_RETURN_NONE;
+	return PyUnicode_DecodeFSDefault(info.dli_fname);
+}
+
+static PyObject *status_string(PyObject *module, PyObject *status)
+{
+	long st = PyLong_AsLong(status);
+
+	return st == -1 && PyErr_Occurred() ? NULL : PyUnicode_FromString(coll_status_string((coll_status)st));
+}
+
+static PyObject *reap(PyObject *module, PyObject *unused)
+{
+	coll_py_reap();
+	Py_RETURN_NONE;
+}
+
+#define FAST(name, function) {name, (PyCFunction)(void (*)(void))(function), METH_FASTCALL, NULL}
+static PyMethodDef methods[] = {
+        FAST("setup", setup),
+        FAST("raw", coll_py_block_raw),
+        {"version", version, METH_NOARGS, NULL},
+        {"unique_id", unique_id, METH_NOARGS, NULL},
+        {"library", library, METH_NOARGS, NULL},
+        {"status_string", status_string, METH_O, NULL},
+        {"open_all", coll_py_comm_open_all, METH_VARARGS, NULL},
+        {"stream", coll_py_stream_new, METH_O, NULL},
+        {"group_begin", coll_py_group_begin, METH_NOARGS, NULL},
+        {"group_end", coll_py_group_end, METH_O, NULL},
+        {"reap", reap, METH_NOARGS, NULL},
+        {0},
+};
+
+/* Its state is static: one interpreter per process. */
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "coll._coll", "libcoll for Python", -1, methods, NULL, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit__coll(void)
+{
+	PyObject *module = PyModule_Create(&definition);
+
+	if (!module)
+		return NULL;
+	if (coll_py_calls_init() == 0 && coll_py_request_init() == 0 && coll_py_comm_init(module) == 0 &&
+	    coll_py_async_init(module) == 0 && coll_py_block_init(module) == 0 && coll_py_op_init(module) == 0 &&
+	    coll_py_operation_init(module) == 0 && pthread_atfork(NULL, NULL, forked) == 0)
+		return module;
+	Py_DECREF(module);
+	return NULL;
+}

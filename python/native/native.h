@@ -1,0 +1,289 @@
+/*
+ * coll._coll: libcoll for Python, on the limited API of Python 3.11.
+ *
+ * What each file owns: element.c the types of elements; view.c arrays of other libraries; block.c the class Buffer;
+ * error.c exceptions; comm.c the life of communicators; request.c one call from its arguments to its end; calls.c the
+ * methods; async.c streams, events, Work; group.c groups; operation.c persistent operations; op.c operations in Python.
+ *
+ * Invariants. All Python objects and all structs below are touched with the GIL held; calls of the library that may wait
+ * run without it. Each struct that holds a handle of the library remembers the generation of the process in which it was
+ * made: a forked child has another one, and never touches the handles of its parent.
+ */
+#ifndef COLL_PYTHON_NATIVE_H
+#define COLL_PYTHON_NATIVE_H
+
+#define PY_SSIZE_T_CLEAN
+#ifndef Py_LIMITED_API
+#define Py_LIMITED_API 0x030b0000
+#endif
+#include <Python.h>
+
+#include <coll/coll.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* ---- Elements ---------------------------------------------------------- */
+
+enum element_class { CLASS_INT, CLASS_FLOAT, CLASS_BOOL, CLASS_COMPLEX, CLASS_OPAQUE };
+
+/* A type of elements of arrays, and how the library moves it: `per` elements of type `wire`. */
+struct element {
+	const char *name;
+	enum element_class class;
+	coll_dtype wire;
+	int per, bytes;
+	char format[4]; /* of the buffer protocol */
+	int dl_code;
+};
+
+extern const struct element coll_py_opaque;
+const struct element *coll_py_element_by_name(const char *name);
+const struct element *coll_py_element_by_format(const char *format, Py_ssize_t item_bytes);
+const struct element *coll_py_element_by_dlpack(int code, int bits);
+const struct element *coll_py_element_of(coll_dtype type);
+
+/* ---- Arrays ------------------------------------------------------------- */
+
+/* Where an array of another library lies. Its memory stays valid until coll_py_view_release(). */
+struct view {
+	PyObject *owner; /* strong */
+	Py_buffer buffer;
+	void *managed; /* a DLPack tensor of ours to delete */
+	bool has_buffer, managed_versioned;
+	bool readonly, contiguous, dims_mine;
+	char *data;
+	const struct element *element;
+	size_t item_bytes, items;
+	int ndim;
+	const int64_t *shape, *strides; /* valid until the view is moved, unless dims_mine */
+	int64_t stride_unit;            /* bytes per unit of strides */
+	char *packed;                   /* the contiguous copy of one that is not contiguous */
+};
+
+/* Describe an array, named `what` in errors. 0, or -1 with an exception set. */
+int coll_py_view_take(struct view *v, PyObject *object, const char *what);
+void coll_py_view_release(struct view *v);
+/* The address that the library is given: of the array, or of a contiguous copy, filled if `filled`. NULL: MemoryError. */
+int coll_py_view_pack(struct view *v, bool filled, void **address);
+void coll_py_view_unpack(const struct view *v);
+
+/* ---- Communicators -------------------------------------------------------- */
+
+struct comm {
+	PyObject_HEAD
+	coll_comm *handle; /* NULL: not open */
+	unsigned generation;
+	bool closed;
+	_Atomic(const char *) busy; /* the call that a thread is in */
+	unsigned long thread;       /* of the last call */
+	int rank, size;
+	size_t blocks;         /* Buffers in memory of the communicator */
+	PyObject *ops;         /* list of operations in Python, alive with it */
+	PyObject *failure;     /* what an operation in Python raised */
+	struct comm *root;     /* of the job; strong; NULL: this one */
+	size_t members;        /* at the root: open communicators of the job */
+	struct stream *streams; /* at the root: those that are open */
+};
+
+extern PyTypeObject *coll_py_comm_type;
+extern unsigned coll_py_generation;
+
+/* Whether calls may be made. 0, or -1 with an exception set. */
+int coll_py_comm_check(struct comm *c);
+/* The same, and no other thread is in a call; then this one is, until coll_py_comm_leave(). */
+int coll_py_comm_enter(struct comm *c, const char *name);
+void coll_py_comm_leave(struct comm *c);
+/* The exception of an operation in Python aborts the communicator. -1: it is set. */
+int coll_py_comm_failure(struct comm *c);
+PyObject *coll_py_comm_child(struct comm *parent, coll_comm *handle);
+void coll_py_comm_block_freed(struct comm *c, void *data);
+
+/* ---- Calls ---------------------------------------------------------------- */
+
+enum call_kind {
+	CALL_ALL_REDUCE,
+	CALL_REDUCE,
+	CALL_BROADCAST,
+	CALL_ALL_GATHER,
+	CALL_REDUCE_SCATTER,
+	CALL_ALL_TO_ALL,
+	CALL_GATHER,
+	CALL_SCATTER,
+	CALL_SCAN,
+	CALL_BARRIER,
+	CALL_SEND,
+	CALL_RECV,
+	CALL_SEND_RECV,
+	CALL_COUNT,
+};
+
+enum argument {
+	ARG_X,
+	ARG_OP,
+	ARG_ROOT,
+	ARG_OUT,
+	ARG_COUNTS,
+	ARG_IN_COUNTS,
+	ARG_OUT_COUNTS,
+	ARG_PEER,
+	ARG_DEST,
+	ARG_SOURCE,
+	ARG_TAG,
+	ARG_STREAM,
+	ARG_COUNT,
+};
+
+struct method {
+	const char *name;
+	int required, positional, total;
+	enum argument order[7];
+};
+
+extern const struct method coll_py_methods[CALL_COUNT];
+extern const PyMethodDef coll_py_call_methods[CALL_COUNT];
+int coll_py_calls_init(void);
+int coll_py_parse(const struct method *m, PyObject *const *args, Py_ssize_t nargs, PyObject *names, PyObject **values);
+
+/* One call. Owns what the library reads and writes until coll_py_request_end(). */
+struct request {
+	struct comm *comm; /* strong */
+	enum call_kind kind;
+	coll_op op;
+	coll_dtype type;
+	int root, dest; /* root also: peer, source */
+	size_t count, out_count;
+	struct view in, out;
+	bool has_in, has_out, same; /* same: in is also where the result goes */
+	bool ragged;
+	size_t *in_counts, *out_counts;
+	void *in_address, *out_address;
+	PyObject *op_object; /* strong; NULL: one of the library */
+	PyObject *result;    /* strong; what the call returns */
+};
+
+/* Fill a request from the arguments of a call. 0, or -1 with an exception set and nothing to end. */
+int coll_py_request_make(struct request *r, struct comm *c, enum call_kind kind, PyObject *const *values);
+/* Copies of arrays that are not contiguous, before the start. */
+int coll_py_request_pack(struct request *r);
+coll_status coll_py_request_start(const struct request *r, coll_stream *s);
+void coll_py_request_describe(const struct request *r, coll_operation_desc *d);
+/* Write results back to arrays that are not contiguous. */
+void coll_py_request_unpack(struct request *r);
+void coll_py_request_end(struct request *r);
+/* Blocking, with the GIL released. */
+PyObject *coll_py_request_run(struct request *r);
+
+/* ---- Streams, Work, groups ------------------------------------------------- */
+
+struct stream {
+	PyObject_HEAD
+	coll_stream *handle;
+	struct comm *comm; /* strong: the root of its job */
+	unsigned generation;
+	struct work *first, *last;          /* unfinished, in order; strong. If there are any, the stream holds itself. */
+	struct stream *next, *next_pending; /* streams of the job; streams with unfinished work */
+	bool pending;
+	PyObject *error; /* of its first work that failed */
+};
+
+extern PyTypeObject *coll_py_stream_type, *coll_py_work_type, *coll_py_event_type;
+
+struct work {
+	PyObject_HEAD
+	struct request request;
+	struct stream *stream; /* strong while running */
+	struct work *next;
+	coll_event *event;
+	unsigned generation;
+	int waiters;
+	enum { WORK_NEW, WORK_IN_GROUP, WORK_RUNNING, WORK_DONE } state;
+	PyObject *result, *error;
+};
+
+PyObject *coll_py_work_start(struct request *r, PyObject *stream);
+/* After the start of its call: the work is in its stream, or has failed with an error. */
+void coll_py_work_begin(struct work *w, coll_status st);
+/* Look after all works that have ended. */
+void coll_py_reap(void);
+/* Before the last communicator of a job ends: its streams go. */
+void coll_py_streams_close(struct comm *root);
+
+bool coll_py_group_open(void);
+/* Takes the request (w NULL) or the work: 0. Else -1 with an exception set, and a request has been ended. */
+int coll_py_group_add(struct request *r, struct work *w);
+PyObject *coll_py_stream_new(PyObject *module, PyObject *comm);
+PyObject *coll_py_comm_open_all(PyObject *module, PyObject *args);
+int coll_py_request_init(void);
+
+/* ---- Operations in Python --------------------------------------------------- */
+
+struct op {
+	PyObject_HEAD
+	coll_op value;
+	struct comm *comm; /* strong until it is closed */
+	PyObject *function;
+	bool made;
+};
+
+extern PyTypeObject *coll_py_op_type, *coll_py_operation_type, *coll_py_block_type;
+PyObject *coll_py_op_create(PyObject *self, PyObject *const *args, Py_ssize_t nargs);
+PyObject *coll_py_op_premul_sum(PyObject *self, PyObject *const *args, Py_ssize_t nargs);
+PyObject *coll_py_prepare(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *names);
+
+/* ---- Buffers ------------------------------------------------------------------ */
+
+struct block {
+	PyObject_HEAD
+	void *data;
+	const struct element *element;
+	int ndim;
+	Py_ssize_t *shape, *strides;
+	size_t items;
+	struct comm *comm; /* strong: memory of this communicator */
+	PyObject *owner;   /* strong: memory of that object */
+	bool mine;
+	unsigned generation;
+};
+
+/* A new one of this shape (a tuple of sizes). */
+PyObject *coll_py_block_new(struct comm *c, PyObject *shape, const struct element *element);
+PyObject *coll_py_block_raw(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
+
+/* ---- Errors ---------------------------------------------------------------------- */
+
+/* What coll/__init__.py hands over: classes and functions in Python. */
+enum hook { HOOK_ERROR, HOOK_ARGUMENT, HOOK_UNSUPPORTED, HOOK_LIKE, HOOK_DESCRIBE, HOOK_WORK, HOOK_COUNT };
+extern PyObject *coll_py_hooks[HOOK_COUNT];
+
+/* All set an exception. */
+PyObject *coll_py_raise(struct comm *c, coll_status st, const char *name);
+PyObject *coll_py_raise_argument(const char *format, ...);
+PyObject *coll_py_raise_unsupported(const char *format, ...);
+/* The exception itself, not set; NULL with one set. */
+PyObject *coll_py_error(struct comm *c, coll_status st, const char *name);
+/* Take the exception that is set. */
+PyObject *coll_py_take_exception(void);
+
+/* ---- Module ------------------------------------------------------------------------ */
+
+PyTypeObject *coll_py_type(PyObject *module, PyType_Spec *spec, PyTypeObject *base);
+int coll_py_comm_init(PyObject *module);
+int coll_py_async_init(PyObject *module);
+int coll_py_block_init(PyObject *module);
+int coll_py_operation_init(PyObject *module);
+int coll_py_op_init(PyObject *module);
+PyObject *coll_py_group_begin(PyObject *module, PyObject *unused);
+PyObject *coll_py_group_end(PyObject *module, PyObject *reason);
+
+/* Objects of classes made by PyType_FromSpec hold their class. */
+void coll_py_free(PyObject *object);
+
+/* The one argument, which may be left out, of a method: its value, NULL if there is none. -1: an exception is set. */
+int coll_py_one(const char *method, const char *name, PyObject *const *args, Py_ssize_t nargs, PyObject *names,
+                PyObject **value);
+
+/* seconds, or None: no limit. Milliseconds, -1 for none; -2 with an exception set. */
+int coll_py_timeout(PyObject *seconds);
+
+#endif

@@ -1,0 +1,375 @@
+/*
+ * Arrays of other libraries: where their elements lie, without a copy where they are C-contiguous.
+ *
+ * How a type is asked is found once per type and kept: DLPack's table of C functions, the buffer protocol, __dlpack__, and
+ * for the sake of a clear refusal __cuda_array_interface__. A type whose buffer protocol refuses an element type (numpy
+ * with bfloat16, datetime64 ...) is asked again in Python (coll/_buffers.py, describe).
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "native.h"
+
+#include "dlpack.h"
+
+enum way { WAY_NONE, WAY_TABLE, WAY_BUFFER, WAY_METHOD, WAY_BLOCK, WAY_CUDA };
+
+/* Types are kept alive by their row: at most so many. */
+enum { KNOWN = 64 };
+
+struct known {
+	PyTypeObject *type;
+	enum way way;
+	struct dl_exchange *table;
+};
+
+static struct known known[KNOWN];
+
+static struct dl_exchange *table_of(PyTypeObject *type)
+{
+	PyObject *capsule = PyObject_GetAttrString((PyObject *)type, "__dlpack_c_exchange_api__");
+	struct dl_exchange *table;
+
+	if (!capsule) {
+		PyErr_Clear();
+		return NULL;
+	}
+	table = PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
+	if (!table)
+		PyErr_Clear();
+	Py_DECREF(capsule);
+	while (table && table->version.major > DL_MAJOR)
+		table = table->older;
+	return table && table->version.major == DL_MAJOR && table->tensor_from_object ? table : NULL;
+}
+
+static struct known study(PyObject *object)
+{
+	struct known k = {.type = Py_TYPE(object)};
+
+	if (PyObject_TypeCheck(object, coll_py_block_type))
+		k.way = WAY_BLOCK;
+	else if ((k.table = table_of(k.type)) != NULL)
+		k.way = WAY_TABLE;
+	else if (PyObject_CheckBuffer(object))
+		k.way = WAY_BUFFER;
+	else if (PyObject_HasAttrString((PyObject *)k.type, "__dlpack__"))
+		k.way = WAY_METHOD;
+	else if (PyObject_HasAttrString(object, "__cuda_array_interface__"))
+		k.way = WAY_CUDA;
+	return k;
+}
+
+static struct known ask(PyObject *object)
+{
+	struct known *k = &known[((uintptr_t)Py_TYPE(object) >> 6) % KNOWN];
+	PyTypeObject *old = k->type;
+
+	if (old != Py_TYPE(object)) {
+		*k = study(object);
+		Py_INCREF((PyObject *)k->type);
+		Py_XDECREF((PyObject *)old);
+	}
+	return *k;
+}
+
+static bool is_contiguous(const struct view *v)
+{
+	int64_t step = (int64_t)v->item_bytes;
+
+	if (!v->strides || v->items == 0)
+		return true;
+	for (int i = v->ndim - 1; i >= 0; i--) {
+		if (v->shape[i] != 1 && v->strides[i] * v->stride_unit != step)
+			return false;
+		step *= v->shape[i];
+	}
+	return true;
+}
+
+/* Shape and strides belong to the array, and its object may change them; what is copied needs them to the end. */
+static int keep_dims(struct view *v)
+{
+	int64_t *dims = malloc(2 * (size_t)v->ndim * sizeof(*dims));
+
+	if (!dims) {
+		PyErr_NoMemory();
+		return -1;
+	}
+	memcpy(dims, v->shape, (size_t)v->ndim * sizeof(*dims));
+	memcpy(dims + v->ndim, v->strides, (size_t)v->ndim * sizeof(*dims));
+	v->shape = dims;
+	v->strides = dims + v->ndim;
+	v->dims_mine = true;
+	return 0;
+}
+
+static int finish(struct view *v)
+{
+	v->items = 1;
+	for (int i = 0; i < v->ndim; i++)
+		v->items *= (size_t)v->shape[i];
+	v->contiguous = is_contiguous(v);
+	return v->contiguous ? 0 : keep_dims(v);
+}
+
+static int from_tensor(struct view *v, const struct dl_tensor *t, const char *what)
+{
+	if (t->device != DL_CPU && t->device != DL_CUDA_HOST && t->device != DL_ROCM_HOST) {
+		coll_py_raise_unsupported("%s is in the memory of a device (DLPack device %d:%d); this version moves host "
+		                          "memory only: copy it to the host first",
+		                          what, (int)t->device, (int)t->device_id);
+		return -1;
+	}
+	if (t->lanes != 1 || t->bits % 8 != 0 || t->ndim < 0) {
+		coll_py_raise_unsupported("%s has elements of %d bits and %d lanes", what, t->bits, t->lanes);
+		return -1;
+	}
+	v->data = (char *)t->data + t->byte_offset;
+	v->item_bytes = t->bits / 8;
+	v->element = coll_py_element_by_dlpack(t->code, t->bits);
+	v->ndim = t->ndim;
+	v->shape = t->shape;
+	v->strides = t->strides;
+	v->stride_unit = (int64_t)v->item_bytes;
+	return finish(v);
+}
+
+_Static_assert(sizeof(Py_ssize_t) == sizeof(int64_t), "shapes of buffers are read as 64-bit numbers");
+
+static int from_buffer(struct view *v)
+{
+	v->has_buffer = true;
+	v->data = v->buffer.buf;
+	v->item_bytes = v->buffer.itemsize > 0 ? (size_t)v->buffer.itemsize : 1;
+	v->readonly = v->buffer.readonly;
+	v->element = coll_py_element_by_format(v->buffer.format, v->buffer.itemsize);
+	v->ndim = v->buffer.ndim;
+	v->shape = (const int64_t *)v->buffer.shape;
+	v->strides = (const int64_t *)v->buffer.strides;
+	v->stride_unit = 1;
+	return finish(v);
+}
+
+static void from_block(struct view *v, const struct block *b)
+{
+	v->data = b->data;
+	v->item_bytes = (size_t)b->element->bytes;
+	v->element = b->element;
+	v->ndim = b->ndim;
+	v->shape = (const int64_t *)b->shape;
+	v->items = b->items;
+	v->contiguous = true;
+}
+
+/* PyCapsule_GetPointer() and a new name that says that the tensor has been taken. */
+static void *take_capsule(PyObject *capsule, const char *name, const char *used)
+{
+	void *p = PyCapsule_IsValid(capsule, name) ? PyCapsule_GetPointer(capsule, name) : NULL;
+
+	if (p && PyCapsule_SetName(capsule, used) != 0)
+		PyErr_Clear();
+	return p;
+}
+
+static PyObject *call_dlpack(PyObject *object)
+{
+	PyObject *method = PyObject_GetAttrString(object, "__dlpack__"), *none = PyTuple_New(0), *words, *capsule = NULL;
+
+	words = Py_BuildValue("{s(ii)}", "max_version", DL_MAJOR, DL_MINOR);
+	if (method && none && words) {
+		capsule = PyObject_Call(method, none, words);
+		if (!capsule && PyErr_ExceptionMatches(PyExc_TypeError)) {
+			PyErr_Clear();
+			capsule = PyObject_Call(method, none, NULL);
+		}
+	}
+	Py_XDECREF(method);
+	Py_XDECREF(none);
+	Py_XDECREF(words);
+	return capsule;
+}
+
+static int from_method(struct view *v, PyObject *object, const char *what)
+{
+	PyObject *capsule = call_dlpack(object);
+	struct dl_managed_versioned *versioned;
+	struct dl_managed *plain;
+	int rc;
+
+	if (!capsule)
+		return -1;
+	versioned = take_capsule(capsule, "dltensor_versioned", "used_dltensor_versioned");
+	plain = versioned ? NULL : take_capsule(capsule, "dltensor", "used_dltensor");
+	if (versioned) {
+		v->managed = versioned;
+		v->managed_versioned = true;
+		v->readonly = versioned->flags & DL_FLAG_READ_ONLY;
+		rc = from_tensor(v, &versioned->tensor, what);
+	} else if (plain) {
+		v->managed = plain;
+		rc = from_tensor(v, &plain->tensor, what);
+	} else {
+		PyErr_Format(PyExc_TypeError, "%s: __dlpack__ gave no tensor", what);
+		rc = -1;
+	}
+	Py_DECREF(capsule);
+	return rc;
+}
+
+/* describe(object) -> (object with a buffer, name of the element type or None, shape is that of the buffer). */
+static int from_description(struct view *v, PyObject *object, const char *what)
+{
+	PyObject *cause = coll_py_take_exception();
+	PyObject *pair = PyObject_CallFunction(coll_py_hooks[HOOK_DESCRIBE], "Os", object, what);
+	PyObject *buffer, *name;
+	PyObject *text = NULL;
+	int rc = -1;
+
+	Py_XDECREF(cause);
+	if (!pair)
+		return -1;
+	buffer = PyTuple_GetItem(pair, 0);
+	name = buffer ? PyTuple_GetItem(pair, 1) : NULL;
+	if (name && PyObject_GetBuffer(buffer, &v->buffer, PyBUF_STRIDES | PyBUF_FORMAT) == 0) {
+		rc = from_buffer(v);
+		v->element = &coll_py_opaque;
+		text = name == Py_None ? NULL : PyUnicode_AsUTF8String(name);
+		if (text && coll_py_element_by_name(PyBytes_AsString(text)))
+			v->element = coll_py_element_by_name(PyBytes_AsString(text));
+		Py_XDECREF(text);
+	}
+	Py_DECREF(pair);
+	return PyErr_Occurred() ? -1 : rc;
+}
+
+static int fill(struct view *v, PyObject *object, const char *what)
+{
+	const struct known k = ask(object);
+	struct dl_tensor t;
+
+	switch (k.way) {
+	case WAY_TABLE:
+		if (k.table->tensor_from_object(object, &t) != 0) {
+			if (!PyErr_Occurred())
+				PyErr_Format(PyExc_ValueError, "%s is not a plain tensor", what);
+			return -1;
+		}
+		return from_tensor(v, &t, what);
+	case WAY_BUFFER:
+		if (PyObject_GetBuffer(object, &v->buffer, PyBUF_STRIDES | PyBUF_FORMAT) == 0)
+			return from_buffer(v);
+		return from_description(v, object, what);
+	case WAY_METHOD: return from_method(v, object, what);
+	case WAY_BLOCK: from_block(v, (const struct block *)object); return 0;
+	case WAY_CUDA:
+		coll_py_raise_unsupported("%s is in the memory of a CUDA device; this version moves host memory only: copy it "
+		                          "to the host first",
+		                          what);
+		return -1;
+	default:
+		coll_py_raise_argument("%s is no array: %R has neither DLPack nor a buffer (for other objects: send_object, "
+		                       "broadcast_object ...)",
+		                       what, (PyObject *)k.type);
+		return -1;
+	}
+}
+
+/* A refusal by the array's own library becomes an ArgumentError with that cause. */
+static void explain(PyObject *object, const char *what)
+{
+	PyObject *cause, *error;
+
+	if (PyErr_ExceptionMatches(coll_py_hooks[HOOK_ARGUMENT]) ||
+	    PyErr_ExceptionMatches(coll_py_hooks[HOOK_UNSUPPORTED]) || PyErr_ExceptionMatches(PyExc_MemoryError))
+		return;
+	cause = coll_py_take_exception();
+	coll_py_raise_argument("%s (%R) cannot be read as an array: %S", what, (PyObject *)Py_TYPE(object), cause);
+	error = coll_py_take_exception();
+	PyException_SetCause(error, cause);
+	PyErr_SetObject((PyObject *)Py_TYPE(error), error);
+	Py_DECREF(error);
+}
+
+int coll_py_view_take(struct view *v, PyObject *object, const char *what)
+{
+	memset(v, 0, sizeof(*v));
+	Py_INCREF(object);
+	v->owner = object;
+	if (fill(v, object, what) == 0)
+		return 0;
+	explain(object, what);
+	coll_py_view_release(v);
+	return -1;
+}
+
+static void delete_managed(struct view *v)
+{
+	struct dl_managed_versioned *versioned = v->managed_versioned ? v->managed : NULL;
+	struct dl_managed *plain = v->managed_versioned ? NULL : v->managed;
+
+	if (versioned && versioned->deleter)
+		versioned->deleter(versioned);
+	if (plain && plain->deleter)
+		plain->deleter(plain);
+	v->managed = NULL;
+}
+
+void coll_py_view_release(struct view *v)
+{
+	PyObject *owner = v->owner;
+
+	if (v->has_buffer) {
+		v->has_buffer = false;
+		PyBuffer_Release(&v->buffer);
+	}
+	if (v->managed)
+		delete_managed(v);
+	if (v->dims_mine)
+		free((void *)v->shape);
+	v->dims_mine = false;
+	free(v->packed);
+	v->packed = NULL;
+	v->owner = NULL;
+	Py_XDECREF(owner);
+}
+
+/* Copy between the array, from dimension d on, and the contiguous copy at *packed, which moves on. */
+static void copy(const struct view *v, int d, char *at, char **packed, bool out)
+{
+	if (d == v->ndim) {
+		memcpy(out ? at : *packed, out ? *packed : at, v->item_bytes);
+		*packed += v->item_bytes;
+		return;
+	}
+	for (int64_t i = 0; i < v->shape[d]; i++)
+		copy(v, d + 1, at + i * v->strides[d] * v->stride_unit, packed, out);
+}
+
+int coll_py_view_pack(struct view *v, bool filled, void **address)
+{
+	size_t bytes = v->items * v->item_bytes;
+	char *at;
+
+	*address = v->data;
+	if (v->contiguous)
+		return 0;
+	if (!v->packed)
+		v->packed = malloc(bytes ? bytes : 1);
+	if (!v->packed) {
+		PyErr_NoMemory();
+		return -1;
+	}
+	*address = at = v->packed;
+	if (filled)
+		copy(v, 0, v->data, &at, false);
+	return 0;
+}
+
+void coll_py_view_unpack(const struct view *v)
+{
+	char *at = v->packed;
+
+	if (at)
+		copy(v, 0, v->data, &at, true);
+}
