@@ -27,6 +27,12 @@ _coll.setup(_make, ArgumentError, UnsupportedError, _like, _describe, Work)
 
 __version__ = version
 
+# In tracebacks and pickles, classes have the name by which users import them.
+for _class in (CollError, ArgumentError, UnsupportedError, CollMemoryError, ConfigError, PeerError, PeerDead, PeerSilent,
+               PeerLate, MismatchError, CorruptError, AbortedError, SystemFailure, BootstrapError, InternalError,
+               Communicator, UniqueId, Work):
+    _class.__module__ = "coll"
+
 __all__ = [
     "AbortedError", "ArgumentError", "BootstrapError", "Buffer", "CollError", "CollMemoryError", "Communicator",
     "ConfigError", "CorruptError", "Event", "InternalError", "MismatchError", "Op", "Operation", "PeerDead", "PeerError",

@@ -110,12 +110,12 @@ static PyObject *call(PyObject *self, enum call_kind kind, PyObject *const *args
 	if (values[ARG_STREAM])
 		return coll_py_work_start(&r, values[ARG_STREAM]);
 	if (coll_py_group_open()) {
-		PyObject *result = r.result;
+		PyObject *result = r.result ? r.result : Py_None;
 
-		Py_XINCREF(result);
+		Py_INCREF(result);
 		if (coll_py_group_add(&r, NULL) == 0)
 			return result;
-		Py_XDECREF(result);
+		Py_DECREF(result);
 		return NULL;
 	}
 	return coll_py_request_run(&r);

@@ -238,6 +238,14 @@ static PyObject *get_closed(PyObject *self, void *unused)
 	return PyBool_FromLong(!c->handle || c->closed || c->generation != coll_py_generation);
 }
 
+/* coll_comm *, for C libraries that are linked with the same libcoll. */
+static PyObject *get_handle(PyObject *self, void *unused)
+{
+	struct comm *c = (struct comm *)self;
+
+	return coll_py_comm_check(c) == 0 ? PyLong_FromVoidPtr(c->handle) : NULL;
+}
+
 /* Still to be destroyed at exit. */
 static PyObject *get_held(PyObject *self, void *unused)
 {
@@ -303,6 +311,7 @@ static PyGetSetDef properties[] = {
         {"closed", get_closed, NULL, NULL, NULL},
         {"last_way", get_last_way, NULL, NULL, NULL},
         {"last_error", get_last_error, NULL, NULL, NULL},
+        {"handle", get_handle, NULL, NULL, NULL},
         {"_held", get_held, NULL, NULL, NULL},
         {"_busy", get_busy, NULL, NULL, NULL},
         {"_thread", get_thread, NULL, NULL, NULL},

@@ -191,6 +191,14 @@ static PyObject *make_like(const struct request *r, PyObject *shape)
 	return coll_py_block_new(NULL, shape, r->in.element);
 }
 
+/* Bytes of no type go with any type of one byte. */
+static bool same_elements(const struct view *a, const struct view *b)
+{
+	if (a->item_bytes == 1 && b->item_bytes == 1 && (a->element == &coll_py_opaque || b->element == &coll_py_opaque))
+		return true;
+	return a->element == b->element && a->item_bytes == b->item_bytes;
+}
+
 /* Take `out`, or make one of the shape given, whose reference is stolen. It must hold so many elements of the library. */
 static int take_out(struct request *r, PyObject *out, PyObject *shape, size_t count)
 {
@@ -207,7 +215,7 @@ static int take_out(struct request *r, PyObject *out, PyObject *shape, size_t co
 	r->has_out = true;
 	if (r->out.readonly) {
 		refuse_read_only(r, "out");
-	} else if (r->has_in && (r->out.element != r->in.element || r->out.item_bytes != r->in.item_bytes)) {
+	} else if (r->has_in && !same_elements(&r->in, &r->out)) {
 		coll_py_raise_argument("%s: x has elements of type %s (%zu bytes), out of type %s (%zu bytes)", name_of(r),
 		                       r->in.element->name, r->in.item_bytes, r->out.element->name, r->out.item_bytes);
 	} else if (count != SIZE_MAX && r->out.items * per(&r->out) != count) {

@@ -243,6 +243,32 @@ static int from_description(struct view *v, PyObject *object, const char *what)
 	return PyErr_Occurred() ? -1 : rc;
 }
 
+/* Whether a method without arguments says yes; no: there is none. -1: an exception is set. */
+static int says_yes(PyObject *object, const char *method)
+{
+	PyObject *answer = PyObject_HasAttrString(object, method) ? PyObject_CallMethod(object, method, NULL) : NULL;
+	int yes = answer ? PyObject_IsTrue(answer) : 0;
+
+	Py_XDECREF(answer);
+	return PyErr_Occurred() ? -1 : yes;
+}
+
+/* torch has views that stand for other values than their memory holds, and its table does not tell: conjugated ones, of
+ * complex numbers, and negated ones, which are the imaginary parts of those (never contiguous, but for one element). */
+static int check_lazy(const struct view *v, PyObject *object, const char *what)
+{
+	int lazy;
+
+	if (v->element->class != CLASS_COMPLEX && v->contiguous && v->items > 1)
+		return 0;
+	lazy = says_yes(object, "is_conj");
+	if (lazy == 0)
+		lazy = says_yes(object, "is_neg");
+	if (lazy > 0)
+		coll_py_raise_argument("%s is a conjugated or negated view; pass x.resolve_conj().resolve_neg()", what);
+	return lazy ? -1 : 0;
+}
+
 static int fill(struct view *v, PyObject *object, const char *what)
 {
 	const struct known k = ask(object);
@@ -255,7 +281,7 @@ static int fill(struct view *v, PyObject *object, const char *what)
 				PyErr_Format(PyExc_ValueError, "%s is not a plain tensor", what);
 			return -1;
 		}
-		return from_tensor(v, &t, what);
+		return from_tensor(v, &t, what) == 0 ? check_lazy(v, object, what) : -1;
 	case WAY_BUFFER:
 		if (PyObject_GetBuffer(object, &v->buffer, PyBUF_STRIDES | PyBUF_FORMAT) == 0)
 			return from_buffer(v);

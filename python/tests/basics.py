@@ -1,0 +1,330 @@
+"""Every call with what Python has by itself: no numpy, no torch. usage: collrun -n N python basics.py"""
+
+import array
+import pickle
+import struct
+
+import coll
+from ranks import check, equal, floats, main, raises
+
+INTS = {"sum": lambda a, b: a + b, "prod": lambda a, b: a * b, "min": min, "max": max,
+        "band": lambda a, b: a & b, "bor": lambda a, b: a | b, "bxor": lambda a, b: a ^ b,
+        "land": lambda a, b: int(bool(a) and bool(b)), "lor": lambda a, b: int(bool(a) or bool(b)),
+        "lxor": lambda a, b: int(bool(a) != bool(b))}
+
+
+def fold(op, values):
+    """Logical operations give 0 or 1, of one value too."""
+    result = int(bool(values[0])) if op[0] == "l" else values[0]
+    for v in values[1:]:
+        result = INTS[op](result, v)
+    return result
+
+
+def test_reductions(comm):
+    n, everyone = comm.size, range(comm.size)
+    for op in INTS:
+        mine = array.array("i", [(comm.rank + 1) * k % 7 for k in range(9)])
+        columns = [[(r + 1) * k % 7 for r in everyone] for k in range(9)]
+        wanted = [fold(op, c) for c in columns]
+        equal(comm.all_reduce(mine, op).tolist(), wanted, "all_reduce", op)
+        copy = mine[:]
+        check(comm.all_reduce(copy, op, out=copy) is copy)
+        equal(copy.tolist(), wanted, "all_reduce in place", op)
+        got = comm.reduce(mine, op, n - 1)
+        equal(got.tolist() if got is not None else None, wanted if comm.rank == n - 1 else None, "reduce", op)
+        equal(comm.scan(mine, op).tolist(), [fold(op, c[:comm.rank + 1]) for c in columns], "scan", op)
+        tall = array.array("i", mine.tolist() * n)
+        out = array.array("i", bytes(4 * 9))
+        equal(comm.reduce_scatter(tall, op, out=out).tolist(), wanted, "reduce_scatter", op)
+    equal(comm.all_reduce(floats(1, 2, comm.rank), "avg").tolist(), [1, 2, (n - 1) / 2])
+
+
+def test_moves(comm):
+    n, rank = comm.size, comm.rank
+    x = floats(rank, rank + 0.5)
+    got = comm.all_gather(x)
+    equal((got.shape, got.dtype), ((n, 2), "f32"))
+    equal(got.tolist(), [[r, r + 0.5] for r in range(n)])
+    root = n - 1
+    got = comm.gather(x, root)
+    equal(got.tolist() if got is not None else None, [[r, r + 0.5] for r in range(n)] if rank == root else None)
+    y = floats(7, 8) if rank == root else floats(0, 0)
+    check(comm.broadcast(y, root) is y)
+    equal(y.tolist(), [7, 8])
+    equal(comm.all_to_all(floats(*(10 * rank + d for d in range(n)))).tolist(), [10 * s + rank for s in range(n)])
+    out = floats(0, 0)
+    comm.scatter(floats(*range(2 * n)) if rank == root else None, root, out=out)
+    equal(out.tolist(), [2 * rank, 2 * rank + 1])
+    if rank == root:
+        equal(comm.scatter(floats(*range(2 * n)), root).tolist(), [2 * rank, 2 * rank + 1])
+    else:
+        comm.scatter(None, root, out=out)
+    check(comm.barrier() is None)
+    equal(comm.all_reduce(bytes(3)).tolist(), [0, 0, 0], "read-only input")
+    equal(comm.all_reduce(floats()).tolist(), [], "nothing")
+
+
+def test_counts(comm):
+    n, rank = comm.size, comm.rank
+    counts = [r + 1 for r in range(n)]
+    mine = floats(*[rank] * counts[rank])
+    joined = [float(r) for r in range(n) for _ in range(r + 1)]
+    for how in (counts, tuple(counts), array.array("Q", counts), "any"):
+        equal(comm.all_gather(mine, counts=how).tolist(), joined, "counts", how)
+        got = comm.gather(mine, 0, counts=how)
+        equal(got.tolist() if got is not None else None, joined if rank == 0 else None)
+    got = comm.reduce_scatter(floats(*range(sum(counts))), counts=counts)
+    begin = sum(counts[:rank])
+    equal(got.tolist(), [n * float(v) for v in range(begin, begin + counts[rank])])
+    out = floats(*[0] * counts[rank])
+    comm.scatter(floats(*range(sum(counts))) if rank == 0 else None, out=out, counts=counts)
+    equal(out.tolist(), [float(v) for v in range(begin, begin + counts[rank])])
+    # Rank s sends s + d elements to rank d.
+    x = floats(*[100 * rank + d for d in range(n) for _ in range(rank + d)])
+    got = comm.all_to_all(x, in_counts=[rank + d for d in range(n)], out_counts=[s + rank for s in range(n)])
+    equal(got.tolist(), [100.0 * s + rank for s in range(n) for _ in range(s + rank)])
+
+
+def test_layouts(comm):
+    """Every second element, and from the end: copied and written back."""
+    n = comm.size
+    for step in (2, -1, -3):
+        data = array.array("i", range(30))
+        view = memoryview(data)[::step]
+        values = view.tolist()
+        check(comm.all_reduce(view, out=view) is view)
+        equal(view.tolist(), [n * v for v in values], "in place, step", step)
+        others = [v for i, v in enumerate(data) if i not in range(30)[::step]]
+        equal(others, [i for i in range(30) if i not in range(30)[::step]], "between, step", step)
+        out = memoryview(array.array("i", bytes(4 * 2 * len(values))))[::2]
+        comm.all_reduce(view, out=out)
+        equal(out.tolist(), [n * n * v for v in values])
+    tall = memoryview(array.array("d", range(2 * n)))[::-1]
+    equal(comm.all_to_all(tall).shape, (2 * n,))
+    square = memoryview(bytearray(struct.pack("6h", *range(6)))).cast("h", (2, 3))
+    equal(comm.all_reduce(square).tolist(), [[0, n, 2 * n], [3 * n, 4 * n, 5 * n]])
+
+
+def test_types(comm):
+    n = comm.size
+    for letter in "bBhHiIlLqQfd":
+        got = comm.all_reduce(array.array(letter, [1, 2, 3]))
+        equal(got.tolist(), [n, 2 * n, 3 * n], letter)
+    flags = memoryview(bytearray([comm.rank == 0, 0, 1])).cast("?")
+    equal(comm.all_reduce(flags).tolist(), [True, False, True], "bool, sum")
+    equal(comm.all_reduce(flags, "prod").tolist(), [n == 1, False, True], "bool, prod")
+    raises(coll.ArgumentError, comm.all_reduce, flags, "avg", says="no 'avg'")
+    text = memoryview(b"\0\0ab").cast("c")
+    equal(bytes(comm.all_gather(text, out=bytearray(4 * n))), b"\0\0ab" * n)
+    raises(coll.ArgumentError, comm.all_reduce, text, says="can be moved but not reduced")
+
+
+def test_arguments(comm):
+    """Refused before anything is sent, alike on one rank alone: the communicator goes on."""
+    x = floats(1, 2, 3)
+    raises(coll.ArgumentError, comm.all_reduce, x, "summ", says="'summ'")
+    raises(coll.ArgumentError, comm.all_reduce, x, out=floats(1, 2), says="out has 2 elements, 3 are needed")
+    raises(coll.ArgumentError, comm.all_reduce, x, out=array.array("d", [1, 2, 3]), says="type")
+    raises(coll.ArgumentError, comm.all_reduce, x, out=bytes(12), says="read-only")
+    raises(coll.ArgumentError, comm.all_reduce, bytes(4), "sum", out=bytes(4), says="read-only")
+    raises(coll.ArgumentError, comm.all_reduce, 3.0, says="no array")
+    raises(coll.ArgumentError, comm.all_reduce, None, says="x is None")
+    raises(coll.ArgumentError, comm.broadcast, x, comm.size, says="root is")
+    raises(coll.ArgumentError, comm.broadcast, x, -1, says="root is")
+    raises(coll.ArgumentError, comm.all_gather, x, counts=[3] * (comm.size + 1), says="one for each")
+    raises(coll.ArgumentError, comm.all_gather, x, counts=[4] * comm.size, says="x has 3 elements")
+    raises((coll.ArgumentError, OverflowError), comm.all_gather, x, counts=[-1] * comm.size)
+    raises(coll.ArgumentError, comm.all_to_all, x, in_counts=[1] * comm.size, says="go together")
+    raises(ValueError, comm.all_reduce, x, "summ")
+    raises(TypeError, comm.all_reduce, says="misses argument 'x'")
+    raises(TypeError, comm.all_reduce, x, "sum", x, says="positional")
+    raises(TypeError, comm.all_reduce, x, outt=x, says="no argument 'outt'")
+    raises(TypeError, comm.all_reduce, x, x=x, says="twice")
+    raises(TypeError, comm.all_reduce, x, stream=3, says="stream")
+    raises(coll.ArgumentError, comm.send, x, comm.size, says="peer is")
+    raises(coll.ArgumentError, comm.host, comm.size)
+    raises(coll.ArgumentError, comm.explain, "all_reduce", 4, "f31", says="f31")
+    if comm.size > 1:
+        raises(coll.ArgumentError, comm.all_to_all, floats(*range(comm.size + 1)), says="cannot share equally")
+        raises(coll.ArgumentError, comm.scatter, None, (comm.rank + 1) % comm.size, says="out is needed")
+
+    class Device:
+        __cuda_array_interface__ = {}
+
+    class Tensor:
+        def __dlpack__(self, **words):
+            raise BufferError("no tensor today")
+
+    raises(coll.UnsupportedError, comm.all_reduce, Device(), says="copy it to the host")
+    error = raises(coll.ArgumentError, comm.all_reduce, Tensor(), says="no tensor today")
+    check(isinstance(error.__cause__, BufferError))
+    equal(comm.all_reduce(x).tolist(), [comm.size * v for v in x], "afterwards")
+
+
+def test_dlpack(comm):
+    """An object that has DLPack and nothing else, of the old and of the new form."""
+    class Old:
+        def __init__(self, of):
+            self.of = of
+
+        def __dlpack__(self, stream=None):
+            return self.of.__dlpack__()
+
+        def __dlpack_device__(self):
+            return self.of.__dlpack_device__()
+
+    class New(Old):
+        def __dlpack__(self, *, stream=None, max_version=None):
+            return self.of.__dlpack__(max_version=max_version)
+
+    for kind in (Old, New):
+        below = comm.all_reduce(floats(1, 2))
+        x = kind(below)
+        check(comm.all_reduce(x, out=x) is x)
+        equal(below.tolist(), [comm.size ** 2, 2 * comm.size ** 2])
+    equal(below.__dlpack_device__(), (1, 0))
+
+
+def test_buffers(comm):
+    x = comm.empty((2, 3), "i16")
+    equal((x.shape, x.dtype, x.nbytes, len(x), x.tolist()), ((2, 3), "i16", 12, 2, [[0] * 3] * 2))
+    x[1, 2] = 5
+    comm.all_reduce(x, out=x)
+    equal(x[1, 2], 5 * comm.size)
+    check("i16" in repr(x))
+    raises(coll.ArgumentError, comm.empty, (2, -1))
+    raises(coll.ArgumentError, comm.empty, 2, "f31")
+    raises(coll.ArgumentError, comm.empty, (1 << 62, 4))
+    equal(comm.all_reduce(comm.empty(0)).tolist(), [])
+    brain = comm.empty(4, "bf16")
+    memoryview(brain)[0] = 0x3f80  # 1.0
+    equal(memoryview(comm.all_reduce(brain))[0], {1: 0x3f80, 2: 0x4000, 3: 0x4040, 4: 0x4080}[comm.size])
+    data = floats(1, 2)
+    address, _ = data.buffer_info()
+    alias = coll.raw(address, 2, "f32", data)
+    comm.all_reduce(alias, out=alias)
+    equal(data.tolist(), [comm.size, 2 * comm.size])
+    raises(coll.ArgumentError, coll.raw, 0, 2, "f32", says="address")
+    with comm.register(data):
+        comm.all_reduce(data, out=data)
+    equal(data[0], comm.size ** 2)
+
+
+def test_operations(comm):
+    n = comm.size
+
+    def keep_larger(left, inout):
+        for i, v in enumerate(left):
+            inout[i] = max(v, inout[i])
+
+    def last(left, inout):
+        check(left.readonly and not inout.readonly and left.format == "i")
+
+    x = array.array("i", [comm.rank, -comm.rank, 5])
+    larger, right = comm.op(keep_larger), comm.op(last, commutative=False)
+    equal(comm.all_reduce(x, larger).tolist(), [n - 1, 0, 5])
+    equal(comm.all_reduce(x, right).tolist(), [n - 1, 1 - n, 5])
+    larger.close()
+    raises(coll.ArgumentError, comm.all_reduce, x, larger, says="is closed")
+    twice = comm.premul_sum(2.0)
+    equal(comm.all_reduce(floats(1, 2), twice).tolist(), [2 * n, 4 * n])
+    raises(coll.ArgumentError, comm.premul_sum, 2.0, "i32", says="no float")
+    if n > 1:
+        other = comm.duplicate()
+        raises(coll.ArgumentError, other.all_reduce, x, right, says="another communicator")
+        other.close()
+
+
+def test_pairs(comm):
+    n, rank = comm.size, comm.rank
+    if n == 1:
+        raises(coll.ArgumentError, comm.send, floats(1), 0)
+        return
+    x, y = floats(rank), floats(-1)
+    if rank == 0:
+        comm.send(x, 1)
+        equal(comm.recv(y, 1).tolist(), [1])
+    elif rank == 1:
+        equal(comm.recv(y, 0).tolist(), [0])
+        comm.send(x, 0)
+    comm.send_recv(x, (rank + 1) % n, y, (rank - 1) % n)
+    equal(y.tolist(), [(rank - 1) % n])
+    if rank == 0:
+        comm.send_recv(x, 1, None, None)
+    elif rank == 1:
+        comm.send_recv(None, None, y, 0)
+        equal(y.tolist(), [0])
+    raises(coll.ArgumentError, comm.send_recv, x, None, y, 0)
+
+
+def test_objects(comm):
+    n, rank = comm.size, comm.rank
+    big = {"rank": rank, "data": bytearray([rank]) * 100000, "buffer": pickle.PickleBuffer(bytearray([rank] * 5000))}
+    root = n - 1
+    got = comm.broadcast_object(big if rank == root else None, root)
+    equal((got["rank"], bytes(got["data"]), bytes(got["buffer"])), (root, bytes([root]) * 100000, bytes([root]) * 5000))
+    equal(comm.all_gather_object(("é", rank, None)), [("é", r, None) for r in range(n)])
+    got = comm.gather_object({rank}, 0)
+    equal(got, [{r} for r in range(n)] if rank == 0 else None)
+    equal(comm.scatter_object([[r] * r for r in range(n)] if rank == root else None, root), [rank] * rank)
+    if n > 1 and rank < 2:
+        if rank == 0:
+            comm.send_object("to 1", 1)
+        else:
+            equal(comm.recv_object(0), "to 1")
+    seen = []
+
+    def loads(data, buffers=()):
+        seen.append(len(data))
+        return pickle.loads(data, buffers=buffers)
+
+    equal(comm.all_gather_object(1, loads=loads), [1] * n)
+    equal(len(seen), n)
+    raises(coll.ArgumentError, comm.scatter_object, [0] * (n + 1), rank)
+
+
+def test_children(comm):
+    n, rank = comm.size, comm.rank
+    half = comm.split(rank % 2, -rank)
+    equal((half.size, half.rank), (len(range(rank % 2, n, 2)), len(range(rank % 2, n, 2)) - 1 - rank // 2))
+    equal(half.all_reduce(floats(1)).tolist(), [half.size])
+    none = comm.split(None)
+    check(none is None)
+    first = comm.sub([0])
+    equal(first is not None, rank == 0)
+    other = comm.duplicate()
+    equal((other.rank, other.size), (rank, n))
+    with other:
+        equal(other.all_reduce(floats(1)).tolist(), [n])
+    check(other.closed and not comm.closed)
+    raises(coll.ArgumentError, other.all_reduce, floats(1), says="closed")
+    other.close()
+    half.close()
+    raises(coll.ArgumentError, comm.sub, [-1])
+
+
+def test_queries(comm):
+    equal(comm.transport(comm.rank), "self")
+    check(comm.host(0) and 0 <= comm.local_rank < comm.local_size)
+    check("all_reduce" in comm.explain("all_reduce", 1000, "f32"))
+    comm.all_reduce(floats(1, 2))
+    check(comm.last_way is None or isinstance(comm.last_way, str))
+    check("rank" in repr(comm))
+    for copy in (pickle.dumps, __import__("copy").copy, __import__("copy").deepcopy):
+        raises(TypeError, copy, comm, says="cannot be pickled")
+    key = pickle.loads(pickle.dumps(coll.UniqueId(bytes(128))))
+    check(isinstance(key, coll.UniqueId) and len(key) == 128)
+    error = raises(coll.ArgumentError, comm.all_reduce, 1)
+    again = pickle.loads(pickle.dumps(error))
+    equal((type(again), again.status, str(again), again.lost), (coll.ArgumentError, 10, str(error), "call"))
+    check(issubclass(coll.PeerDead, ConnectionError) and issubclass(coll.PeerLate, TimeoutError))
+    raises(coll.ConfigError, coll.init, 0, 1, no_such_setting=1)
+    raises(coll.ArgumentError, coll.init, 0, 1, id=b"short", says="UniqueId")
+    alone = coll.init(0, 1, exchange=lambda mine: [mine], timeout_ms=1000)
+    equal(alone.all_reduce(floats(3)).tolist(), [3])
+    alone.close()
+
+
+main(test_reductions, test_moves, test_counts, test_layouts, test_types, test_arguments, test_dlpack, test_buffers,
+     test_operations, test_pairs, test_objects, test_children, test_queries)

@@ -1,0 +1,87 @@
+"""Tensors of torch: types and layouts, without coll.torch. usage: collrun -n N python tensors.py"""
+
+import sys
+
+import coll
+from ranks import check, main, needs, raises
+
+(torch,) = needs("torch")
+
+SUMS = [torch.int8, torch.uint8, torch.int16, torch.uint16, torch.int32, torch.uint32, torch.int64, torch.uint64,
+        torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128]
+LAYOUTS = ["flat", "strided", "transposed", "expanded", "empty", "one"]
+
+
+def make(dtype, layout, rank):
+    x = torch.arange(1, 13).add(rank).to(dtype)
+    if layout == "strided":
+        return x[::3]
+    if layout == "transposed":
+        return x.reshape(3, 4).t()
+    if layout == "expanded":
+        return x[:1].expand(4)
+    return x[:{"empty": 0, "one": 1}.get(layout, 12)]
+
+
+def equal(got, wanted, *facts):
+    check(got.dtype == wanted.dtype and got.shape == wanted.shape, *facts, got, wanted)
+    # Compared as bytes: torch has no comparison for some types.
+    check(bytes(got.contiguous().reshape(-1).view(torch.uint8).numpy()) ==
+          bytes(wanted.contiguous().reshape(-1).view(torch.uint8).numpy()), *facts, got, wanted)
+
+
+def test_sums(comm):
+    n = comm.size
+    for dtype in SUMS:
+        for layout in LAYOUTS:
+            wide = torch.complex128 if dtype.is_complex else torch.float64
+            parts = [make(dtype, layout, r).to(wide) for r in range(n)]
+            wanted = sum(parts).to(dtype)
+            x = make(dtype, layout, comm.rank)
+            got = comm.all_reduce(x)
+            check(isinstance(got, torch.Tensor))
+            equal(got, wanted, "all_reduce", dtype, layout)
+            if layout != "expanded":
+                check(comm.all_reduce(x, out=x) is x)
+                equal(x, wanted, "in place", dtype, layout)
+
+
+def test_moves(comm):
+    kinds = [*SUMS, torch.bool, torch.float8_e4m3fn, torch.float8_e5m2]
+    for dtype in kinds:
+        for layout in LAYOUTS:
+            x = make(dtype, layout, comm.rank)
+            equal(comm.all_gather(x), torch.stack([make(dtype, layout, r) for r in range(comm.size)]), dtype, layout)
+            if layout != "expanded":
+                equal(comm.broadcast(x, comm.size - 1), make(dtype, layout, comm.size - 1), "broadcast", dtype, layout)
+
+
+def test_refused(comm):
+    raises(coll.ArgumentError, comm.all_reduce, torch.ones(2).to_sparse())
+    raises((coll.ArgumentError, coll.UnsupportedError), comm.all_reduce, torch.empty(2, device="meta"))
+    raises(coll.ArgumentError, comm.all_reduce, torch.ones(2), out=torch.ones(2, dtype=torch.float64), says="type")
+    check(comm.all_reduce(torch.ones(2, requires_grad=True)).tolist() == [comm.size] * 2)
+    check(comm.all_reduce(torch.nn.Parameter(torch.ones(2))).tolist() == [comm.size] * 2)
+    view = torch.from_dlpack(comm.empty((2, 2)))
+    view += 1
+    comm.all_reduce(view, out=view)
+    check(view.tolist() == [[comm.size] * 2] * 2)
+
+
+def test_conjugated(comm):
+    """A view that stands for other values than its memory has must not be read as it lies."""
+    z = torch.tensor([1 + 2j, 3 - 1j])
+    for lazy in (z.conj(), z.conj().imag, z[:1].conj().imag, z[0].conj().imag):
+        raises(coll.ArgumentError, comm.all_reduce, lazy, says="resolve_conj")
+    for plain in (z, z.imag, z[0].imag, z.conj().resolve_conj()):
+        check(torch.equal(comm.all_reduce(plain), plain * comm.size))
+
+
+def test_work(comm):
+    stream, x = comm.stream(), torch.ones(1000)
+    works = [comm.all_reduce(x, stream=stream) for _ in range(20)]
+    check(all(w.result().sum().item() == 1000 * comm.size for w in works))
+
+
+if __name__ == "__main__":
+    sys.exit(main(test_sums, test_moves, test_refused, test_conjugated, test_work))
