@@ -137,9 +137,28 @@ static int from_tensor(struct view *v, const struct dl_tensor *t, const char *wh
 
 _Static_assert(sizeof(Py_ssize_t) == sizeof(int64_t), "shapes of buffers are read as 64-bit numbers");
 
+/* Whether a format has references to Python objects; names of fields stand between colons. */
+static bool has_objects(const char *format)
+{
+	bool name = false;
+
+	for (; format && *format; format++) {
+		if (*format == ':')
+			name = !name;
+		else if (!name && *format == 'O')
+			return true;
+	}
+	return false;
+}
+
 static int from_buffer(struct view *v)
 {
 	v->has_buffer = true;
+	if (has_objects(v->buffer.format)) {
+		coll_py_raise_argument("an array of Python objects is no memory that other processes can read (for objects: "
+		                       "send_object, broadcast_object ...)");
+		return -1;
+	}
 	v->data = v->buffer.buf;
 	v->item_bytes = v->buffer.itemsize > 0 ? (size_t)v->buffer.itemsize : 1;
 	v->readonly = v->buffer.readonly;

@@ -1,0 +1,236 @@
+"""How programs end: exceptions, exits, forks, kills, Ctrl-C. Each case is a small program under collrun.
+
+usage: life.py BUILD-DIRECTORY PYTHON [CASE...]
+"""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+BUILD, PYTHON = os.path.abspath(sys.argv[1]), sys.argv[2]
+HEAD = "import array, os, sys, threading, time, signal, coll\nx = array.array('f', [1, 2])\n"
+# Longer than anything here takes, and shorter than the library's own limits.
+LIMIT_S = 60
+
+
+def start(program, ranks=2, **env):
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("COLL_")}
+    kept.update(env, PYTHONPATH=os.path.join(BUILD, "python"))
+    return subprocess.Popen([os.path.join(BUILD, "tools", "collrun"), "-n", str(ranks), PYTHON, "-c", HEAD + program],
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=kept, start_new_session=True)
+
+
+def end(process):
+    try:
+        out, err = process.communicate(timeout=LIMIT_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        out, err = process.communicate()
+        raise AssertionError(f"it did not end:\n{out}\n{err}")
+    return process.returncode, out, err
+
+
+def run(program, ranks=2, **env):
+    return end(start(program, ranks, **env))
+
+
+def check(condition, *facts):
+    if not condition:
+        raise AssertionError("\n".join(str(f) for f in facts))
+
+
+def exception():
+    """An uncaught exception on one rank shows on the others, with its text, at once."""
+    begun = time.monotonic()
+    code, out, err = run("c = coll.init()\nc.barrier()\n"
+                         "if c.rank == 1: raise ValueError('no such\\nweight')\nc.all_reduce(x)")
+    check(code != 0 and time.monotonic() - begun < 30, code)
+    check(re.search(r"\[0\] coll.AbortedError: .*rank 1 aborted the communicator: ValueError: no such weight", err), err)
+    check("[1] ValueError: no such" in err, err)
+
+
+def exception_in_with():
+    """The same when somebody catches it outside of the `with`."""
+    code, out, err = run("try:\n  with coll.init() as c:\n    c.barrier()\n    if c.rank == 1: raise KeyError('k')\n"
+                         "    c.all_reduce(x)\nexcept Exception as e:\n  print(c.closed, type(e).__name__, e)")
+    check(code == 0 and "[1] True KeyError 'k'" in out, out, err)
+    check(re.search(r"\[0\] True AbortedError .*KeyError: 'k'", out), out)
+
+
+def exception_in_thread():
+    """It aborts the communicators that the thread used last, and no others."""
+    code, out, err = run("a = coll.init()\nb = a.duplicate()\ndef f():\n  b.barrier()\n  if b.rank == 1: raise OSError('disk')\n"
+                         "  try: b.all_reduce(x)\n  except coll.AbortedError as e: print(e)\n"
+                         "t = threading.Thread(target=f)\na.barrier()\nt.start()\nt.join()\n"
+                         "print('others', a.all_reduce(x).tolist())")
+    check(code == 0 and out.count("others [2.0, 4.0]") == 2, out, err)
+    check(re.search(r"\[0\] .*rank 1 aborted the communicator: OSError: disk", out), out)
+
+
+def exception_in_hook_of_others():
+    """A program with a hook of its own that does not call ours: the exit aborts."""
+    code, out, err = run("sys.excepthook = lambda *a: print('hook')\nc = coll.init()\nc.barrier()\n"
+                         "if c.rank == 1: sys.last_value = ValueError('mine'); raise sys.last_value\n"
+                         "try: c.all_reduce(x)\nexcept coll.CollError as e: print(type(e).__name__)")
+    check("[1] hook" in out and re.search(r"\[0\] (AbortedError|PeerDead)", out), out, err)
+
+
+def exits():
+    """A normal exit destroys: no complaints of the other ranks, children included; sys.exit() too."""
+    for last in ("", "sys.exit(0)", "c.close()"):
+        code, out, err = run("c = coll.init()\nd = c.split(0)\ne = d.duplicate()\nd.all_reduce(x)\n" + last)
+        check(code == 0 and not err.strip(), last, code, out, err)
+
+
+def exit_with_work():
+    """Calls on a stream are completed by an exit; what cannot be completed ends with an abort."""
+    code, out, err = run("c = coll.init()\ns = c.stream()\nfor i in range(100): c.all_reduce(x, stream=s)")
+    check(code == 0 and not err.strip(), out, err)
+    code, out, err = run("c = coll.init()\ns = c.stream()\ny = array.array('f', [0])\n"
+                         "if c.rank == 0: c.recv(y, 1, stream=s)\nelse: time.sleep(6)")
+    check(code == 0 and "before its calls on streams were complete" in err, code, out, err)
+
+
+def forks():
+    """Children of a fork, and of multiprocessing, that exit in the usual way leave the communicators alone."""
+    for child in ("sys.exit(0)", "pass", "os._exit(0)", "raise ValueError('child')"):
+        code, out, err = run("c = coll.init()\ns = c.stream()\nw = c.all_reduce(x, stream=s)\nop = c.prepare('barrier')\n"
+                             "m = c.empty(4)\npid = os.fork()\nif pid == 0:\n  assert c.closed\n"
+                             "  for f in (c.barrier, lambda: c.all_reduce(x), s.wait, op, lambda: w.wait() if not w.done() else c.barrier()):\n"
+                             "    try: f()\n    except coll.ArgumentError: pass\n    else: os._exit(3)\n"
+                             f"  {child}\nelse:\n  _, status = os.waitpid(pid, 0)\n"
+                             "  assert os.WIFEXITED(status) and os.WEXITSTATUS(status) != 3, status\n"
+                             "  w.wait(); op()\n  print(c.all_reduce(x).tolist())")
+        check(out.count("[2.0, 4.0]") == 2 or child == "pass" and "[2.0, 4.0]" in out, child, code, out, err)
+    code, out, err = run("import multiprocessing\nc = coll.init()\nwith multiprocessing.get_context('fork').Pool(2) as pool:\n"
+                         "  assert pool.map(abs, range(10)) == list(range(10))\nprint(c.all_reduce(x).tolist())")
+    check(code == 0 and out.count("[2.0, 4.0]") == 2, out, err)
+
+
+def workers():
+    """Ranks that are processes of multiprocessing: the id is handed over, a normal end destroys, an exception aborts."""
+    with tempfile.NamedTemporaryFile("w", suffix=".py", delete=False) as f:
+        f.write("import array, multiprocessing, sys, coll\n"
+                "def work(rank, key, fail):\n"
+                "  c = coll.init(rank, 2, id=key)\n  y = array.array('f', [1])\n  c.all_reduce(y, out=y)\n"
+                "  if rank == 1 and fail: raise ValueError('worker')\n"
+                "  try: c.barrier()\n  except coll.AbortedError as e: print(e)\n  print(rank, y[0], flush=True)\n"
+                "if __name__ == '__main__':\n"
+                "  for fail in (0, 1):\n"
+                "    with multiprocessing.get_context('spawn').Manager() as m:\n"
+                "      q = m.Queue()\n"
+                "      ps = [multiprocessing.get_context('spawn').Process(target=first, args=(q, fail)),\n"
+                "            multiprocessing.get_context('spawn').Process(target=second, args=(q, fail))]\n"
+                "      [p.start() for p in ps]; [p.join() for p in ps]\n")
+        name = f.name
+    text = open(name).read().replace("if __name__", "def first(q, fail):\n  key = coll.unique_id()\n  q.put(key)\n"
+                                     "  work(0, key, fail)\ndef second(q, fail):\n  work(1, q.get(), fail)\nif __name__")
+    open(name, "w").write(text)
+    env = {k: v for k, v in os.environ.items() if not k.startswith("COLL_")}
+    done = subprocess.run([PYTHON, name], capture_output=True, text=True, timeout=LIMIT_S,
+                          env={**env, "PYTHONPATH": os.path.join(BUILD, "python")})
+    os.unlink(name)
+    check(done.stdout.count("0 2.0") == 2 and done.stdout.count("1 2.0") == 1, done.stdout, done.stderr)
+    check("ValueError: worker" in done.stdout, done.stdout, done.stderr)
+
+
+def killed():
+    """The others raise PeerDead, and name the rank."""
+    code, out, err = run("c = coll.init()\nc.barrier()\nif c.rank == 2: os.kill(os.getpid(), signal.SIGKILL)\n"
+                         "t = time.monotonic()\ntry: c.all_reduce(x)\nexcept coll.PeerDead as e: "
+                         "print('dead', e.rank, e.lost, bool(e.host), time.monotonic() - t < 10)", ranks=3)
+    check(out.count("dead 2 peer True True") == 2, out, err)
+
+
+def late():
+    """A time limit of a job in its settings; the error is a TimeoutError and says who."""
+    code, out, err = run("c = coll.init(arrival_timeout_ms=500)\nc.barrier()\nif c.rank == 0:\n"
+                         "  try: c.all_reduce(x)\n  except TimeoutError as e: print('late', e.rank, type(e).__name__)\n"
+                         "else: time.sleep(3)")
+    check("[0] late 1 PeerLate" in out, out, err)
+
+
+def mismatch():
+    code, out, err = run("c = coll.init()\ntry: c.all_reduce(x) if c.rank else c.all_reduce(array.array('f', [1]))\n"
+                         "except coll.MismatchError as e: print('differs', e.kind, e.lost)")
+    check(out.count("differs all_reduce communicator") == 2, out, err)
+
+
+def function_raises():
+    """An operation in Python that raises: its own exception here, an abort with its text there."""
+    code, out, err = run("c = coll.init()\ndef f(a, b):\n  if c.rank == 1: raise ValueError('bad op')\n"
+                         "  for i, v in enumerate(a): b[i] += v\nop = c.op(f)\n"
+                         "try:\n  while True: c.all_reduce(x, op)\nexcept Exception as e: print(type(e).__name__, e)")
+    check("[1] ValueError bad op" in out and re.search(r"\[0\] AbortedError .*ValueError: bad op", out), out, err)
+
+
+def aborted():
+    """From another thread, during a call that would wait for long."""
+    code, out, err = run("c = coll.init()\nc.barrier()\nif c.rank == 0:\n"
+                         "  threading.Timer(0.2, c.abort, ['enough']).start()\n  try: c.recv(x, 1)\n"
+                         "  except coll.AbortedError as e: print('here', e)\nelse:\n  try: c.recv(x, 0)\n"
+                         "  except coll.AbortedError as e: print('there', e)")
+    check(re.search(r"\[0\] here .*enough", out) and re.search(r"\[1\] there .*enough", out), out, err)
+
+
+def groups_are_cheap():
+    """200 children need no more threads and connections than one; all that they hold goes with them."""
+    code, out, err = run("c = coll.init()\ndef held(all=False):\n  fds = []\n  for f in os.listdir('/proc/self/fd'):\n"
+                         "    try: fds.append(os.readlink('/proc/self/fd/' + f))\n    except OSError: pass\n"
+                         "  return len([f for f in fds if all or 'memfd' not in f]), len(os.listdir('/proc/self/task'))\n"
+                         "c.duplicate().all_reduce(x)\nbefore, full = held(), held(True)\n"
+                         "children = [c.split(0) for _ in range(200)]\n"
+                         "for d in children: d.all_reduce(x)\nprint(before == held(), before, held())\n"
+                         "for d in children: d.close()\nc.barrier()\nprint('after', full == held(True), full, held(True))")
+    check(code == 0 and out.count("] True") == 2 and out.count("after True") == 2, out, err)
+
+
+def memory_outlives():
+    """Arrays of empty() stay valid after close()."""
+    code, out, err = run("with coll.init() as c:\n  m = c.empty(1000)\n  m[5] = 1\n  c.all_reduce(m, out=m)\n  d = c.split(0)\n"
+                         "  v = memoryview(d.empty(4))\n  v[1] = 3\n  d.close()\n"
+                         "print(m[5], v[1], c.closed, d.closed)\ndel m, v")
+    check(code == 0 and out.count("2.0 3.0 True True") == 2 and not err.strip(), code, out, err)
+
+
+def interactive():
+    """At a prompt a mistake ends nothing."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith("COLL_")}
+    done = subprocess.run([PYTHON, "-i", "-q", "-c", HEAD + "c = coll.init()"], input="1/0\nprint(c.all_reduce(x).tolist())\n",
+                          capture_output=True, text=True, timeout=LIMIT_S,
+                          env={**env, "PYTHONPATH": os.path.join(BUILD, "python")})
+    check("[1.0, 2.0]" in done.stdout and "ZeroDivisionError" in done.stderr, done.stdout, done.stderr)
+
+
+def names_itself():
+    env = {**os.environ, "PYTHONPATH": os.path.join(BUILD, "python"), "PATH": os.path.join(BUILD, "tools") + ":" + os.environ["PATH"]}
+    done = subprocess.run([PYTHON, "-m", "coll"], capture_output=True, text=True, timeout=LIMIT_S, env=env)
+    check(done.returncode == 0 and "libcoll.so" in done.stdout and "ranks: 1" in done.stdout, done.stdout, done.stderr)
+    done = subprocess.run([PYTHON, "-c", "import coll; s = coll.settings(); print(s['timeout_ms'], s['log_file'] == ''); "
+                           "import os; print(os.path.exists(coll.get_include() + '/coll/coll.h'), coll.version)"],
+                          capture_output=True, text=True, timeout=LIMIT_S, env={**env, "COLL_TIMEOUT_MS": "1234"})
+    check("1234 True" in done.stdout and "True 0." in done.stdout, done.stdout, done.stderr)
+
+
+CASES = [exception, exception_in_with, exception_in_thread, exception_in_hook_of_others, exits, exit_with_work, forks, workers,
+         killed, late, mismatch, function_raises, aborted, groups_are_cheap, memory_outlives, interactive, names_itself]
+
+
+def main():
+    chosen = [c for c in CASES if not sys.argv[3:] or c.__name__ in sys.argv[3:]]
+    failed = 0
+    for case in chosen:
+        try:
+            case()
+        except Exception as error:
+            failed += 1
+            print(f"FAILED: {case.__name__}: {error}")
+    print(f"{len(chosen) - failed} passed, {failed} failed, 0 skipped")
+    return 1 if failed else 0
+
+
+sys.exit(main())
