@@ -178,7 +178,7 @@ class Communicator(_coll.Comm):
         return self.__reduce__()
 
 
-def _kept(child: Any) -> Communicator | None:
+def _kept(child: Communicator | None) -> Communicator | None:
     if child is not None:
         _life.hold(child)
     return child

@@ -352,16 +352,12 @@ static PyType_Slot work_slots[] = {
 static PyType_Spec work_spec = {"coll._coll.Work", sizeof(struct work), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
                                 work_slots};
 
-/* For stream.c. */
-int coll_py_stream_types(PyObject *module);
-
 int coll_py_async_init(PyObject *module)
 {
 	coll_py_work_type = coll_py_type(module, &work_spec, NULL);
 	return coll_py_work_type && coll_py_stream_types(module) == 0 ? 0 : -1;
 }
 
-/* The same as wait_done() for all works of a stream up to the last. -1: an exception is set; 0: time has passed. */
 int coll_py_stream_finish(struct stream *s, int timeout_ms)
 {
 	struct work *last = s->last;

@@ -113,6 +113,8 @@ static PyMethodDef methods[] = {
 /* Its state is static: one interpreter per process. */
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "coll._coll", "libcoll for Python", -1, methods, NULL, NULL, NULL, NULL};
 
+PyMODINIT_FUNC PyInit__coll(void);
+
 PyMODINIT_FUNC PyInit__coll(void)
 {
 	PyObject *module = PyModule_Create(&definition);

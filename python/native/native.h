@@ -206,6 +206,8 @@ PyObject *coll_py_work_start(struct request *r, PyObject *stream);
 void coll_py_work_begin(struct work *w, coll_status st);
 /* Look after all works that have ended. */
 void coll_py_reap(void);
+/* Wait for all works of a stream. 1: done; 0: the time has passed; -1: an exception is set. */
+int coll_py_stream_finish(struct stream *s, int timeout_ms);
 /* Before the last communicator of a job ends: its streams go. */
 void coll_py_streams_close(struct comm *root);
 
@@ -270,6 +272,7 @@ PyObject *coll_py_take_exception(void);
 PyTypeObject *coll_py_type(PyObject *module, PyType_Spec *spec, PyTypeObject *base);
 int coll_py_comm_init(PyObject *module);
 int coll_py_async_init(PyObject *module);
+int coll_py_stream_types(PyObject *module);
 int coll_py_block_init(PyObject *module);
 int coll_py_operation_init(PyObject *module);
 int coll_py_op_init(PyObject *module);

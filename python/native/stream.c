@@ -5,9 +5,6 @@
 
 #include "comm.h"
 
-int coll_py_stream_types(PyObject *module);
-int coll_py_stream_finish(struct stream *s, int timeout_ms);
-
 struct event {
 	PyObject_HEAD
 	coll_event *handle;

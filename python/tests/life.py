@@ -179,7 +179,7 @@ def aborted():
 
 def groups_are_cheap():
     """200 children need no more threads and connections than one; all that they hold goes with them."""
-    code, out, err = run("c = coll.init()\ndef held(all=False):\n  fds = []\n  for f in os.listdir('/proc/self/fd'):\n"
+    code, out, err = run("c = coll.init()\nc.barrier()\ndef held(all=False):\n  fds = []\n  for f in os.listdir('/proc/self/fd'):\n"
                          "    try: fds.append(os.readlink('/proc/self/fd/' + f))\n    except OSError: pass\n"
                          "  return len([f for f in fds if all or 'memfd' not in f]), len(os.listdir('/proc/self/task'))\n"
                          "c.duplicate().all_reduce(x)\nbefore, full = held(), held(True)\n"
