@@ -1,16 +1,16 @@
 /*
  * Streams, events and Work.
  *
- * A Work that runs owns the buffers of its call, and its stream owns the Work: a caller may drop it. Works of one stream end
- * in order, so a stream keeps a queue and looks at its head only; a stream with unfinished works holds itself. Works that
- * have ended are looked after in every call with a stream, every wait and close() (coll_py_reap()).
+ * A Work that runs owns the buffers of its call, and its stream owns the Work: a caller may drop it. Works of one
+ * stream end in order, so a stream keeps a queue and looks at its head only; a stream with unfinished works holds
+ * itself. Works that have ended are looked after in every call with a stream, every wait and close() (coll_py_reap()).
  *
- * An event of the library must outlive those who wait for it, and keeps the job open: it is destroyed when the work is done
- * and its last waiter has left.
+ * An event of the library must outlive those who wait for it, and keeps the job open: it is destroyed when the work is
+ * done and its last waiter has left.
  */
 #include <sched.h>
 
-#include "native.h"
+#include "binding.h"
 
 PyTypeObject *coll_py_stream_type, *coll_py_work_type, *coll_py_event_type;
 
@@ -152,7 +152,8 @@ static int check_stream(const struct stream *s)
 {
 	if (s->handle && s->generation == coll_py_generation)
 		return 0;
-	coll_py_raise_argument(s->handle ? "the stream belongs to the process that forked this one" : "the stream is closed");
+	coll_py_raise_argument(s->handle ? "the stream belongs to the process that forked this one"
+	                                 : "the stream is closed");
 	return -1;
 }
 
@@ -218,10 +219,8 @@ PyObject *coll_py_work_start(struct request *r, PyObject *stream)
 	}
 	if (coll_py_comm_enter(c, coll_py_methods[r->kind].name) != 0)
 		goto fail;
-	Py_BEGIN_ALLOW_THREADS
-	st = coll_py_request_start(&w->request, s->handle);
-	Py_END_ALLOW_THREADS
-	coll_py_comm_leave(c);
+	Py_BEGIN_ALLOW_THREADS st = coll_py_request_start(&w->request, s->handle);
+	Py_END_ALLOW_THREADS coll_py_comm_leave(c);
 	if (st != COLL_OK) {
 		coll_py_raise(c, st, coll_py_methods[r->kind].name);
 		goto fail;
@@ -266,10 +265,8 @@ static int wait_done(struct work *w, int timeout_ms)
 		coll_event *event = w->event;
 
 		w->waiters++;
-		Py_BEGIN_ALLOW_THREADS
-		st = coll_event_wait(event, slice);
-		Py_END_ALLOW_THREADS
-		w->waiters--;
+		Py_BEGIN_ALLOW_THREADS st = coll_event_wait(event, slice);
+		Py_END_ALLOW_THREADS w->waiters--;
 		if (PyErr_CheckSignals() != 0)
 			return -1;
 		if (timeout_ms >= 0 && st == COLL_AGAIN && (timeout_ms -= slice) <= 0)
@@ -278,8 +275,7 @@ static int wait_done(struct work *w, int timeout_ms)
 	coll_py_reap();
 	/* Another thread may be at finishing it. */
 	while (st != COLL_AGAIN && w->state == WORK_RUNNING) {
-		Py_BEGIN_ALLOW_THREADS
-		sched_yield();
+		Py_BEGIN_ALLOW_THREADS sched_yield();
 		Py_END_ALLOW_THREADS
 	}
 	if (w->state == WORK_DONE)
@@ -309,7 +305,8 @@ static struct work *after(PyObject *self, PyObject *const *args, Py_ssize_t narg
 		return NULL;
 	done = wait_done(w, timeout_ms);
 	if (done == 0)
-		PyErr_Format(PyExc_TimeoutError, "%s is not complete yet; it goes on", coll_py_methods[w->request.kind].name);
+		PyErr_Format(PyExc_TimeoutError, "%s is not complete yet; it goes on",
+		             coll_py_methods[w->request.kind].name);
 	return done == 1 ? w : NULL;
 }
 
@@ -337,7 +334,10 @@ static PyObject *work_done(PyObject *self, PyObject *unused)
 	return PyBool_FromLong(((struct work *)self)->state == WORK_DONE);
 }
 
-#define FAST(name, function) {name, (PyCFunction)(void (*)(void))(function), METH_FASTCALL, NULL}
+#define FAST(name, function)                                                       \
+	{                                                                          \
+		name, (PyCFunction)(void (*)(void))(function), METH_FASTCALL, NULL \
+	}
 static PyMethodDef work_methods[] = {
         FAST("_result", work_result),
         FAST("_exception", work_exception),

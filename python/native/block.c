@@ -1,11 +1,12 @@
 /*
- * Buffer: an array of this package's own, for results where no array library made the input, for memory of a communicator
- * (empty()) and for addresses that a caller vouches for (raw()). It offers the buffer protocol and DLPack, and no arithmetic.
+ * Buffer: an array of this package's own, for results where no array library made the input, for memory of a
+ * communicator (empty()) and for addresses that a caller vouches for (raw()). It offers the buffer protocol and DLPack,
+ * and no arithmetic.
  */
 #include <stdlib.h>
 #include <string.h>
 
-#include "native.h"
+#include "binding.h"
 
 #include "dlpack.h"
 
@@ -327,7 +328,8 @@ static PyObject *repr(PyObject *self)
 {
 	PyObject *shape = get_shape(self, NULL), *text;
 
-	text = shape ? PyUnicode_FromFormat("coll.Buffer(shape=%R, dtype='%s')", shape, ((struct block *)self)->element->name)
+	text = shape ? PyUnicode_FromFormat("coll.Buffer(shape=%R, dtype='%s')", shape,
+	                                    ((struct block *)self)->element->name)
 	             : NULL;
 	Py_XDECREF(shape);
 	return text;

@@ -1,17 +1,26 @@
 /*
  * The methods of a communicator that move data: their names, arguments and what happens to one call.
  *
- * This is the path of a blocking all_reduce of four floats, where each tenth of a microsecond counts: arguments are found
- * by comparing pointers of interned names, and nothing is allocated for a contiguous array with out= given.
+ * This is the path of a blocking all_reduce of four floats, where each tenth of a microsecond counts: arguments are
+ * found by comparing pointers of interned names, and nothing is allocated for a contiguous array with out= given.
  */
 #include <string.h>
 
-#include "native.h"
+#include "binding.h"
 
 static const char *const argument_names[ARG_COUNT] = {
-        [ARG_X] = "x",         [ARG_OP] = "op",       [ARG_ROOT] = "root",           [ARG_OUT] = "out",
-        [ARG_PEER] = "peer",   [ARG_DEST] = "dest",   [ARG_SOURCE] = "source",       [ARG_TAG] = "tag",
-        [ARG_STREAM] = "stream", [ARG_COUNTS] = "counts", [ARG_IN_COUNTS] = "in_counts", [ARG_OUT_COUNTS] = "out_counts",
+        [ARG_X] = "x",
+        [ARG_OP] = "op",
+        [ARG_ROOT] = "root",
+        [ARG_OUT] = "out",
+        [ARG_PEER] = "peer",
+        [ARG_DEST] = "dest",
+        [ARG_SOURCE] = "source",
+        [ARG_TAG] = "tag",
+        [ARG_STREAM] = "stream",
+        [ARG_COUNTS] = "counts",
+        [ARG_IN_COUNTS] = "in_counts",
+        [ARG_OUT_COUNTS] = "out_counts",
 };
 static PyObject *interned[ARG_COUNT];
 
@@ -58,8 +67,8 @@ int coll_py_parse(const struct method *m, PyObject *const *args, Py_ssize_t narg
 
 	memset(values, 0, sizeof(*values) * ARG_COUNT);
 	if (nargs > m->positional) {
-		PyErr_Format(PyExc_TypeError, "%s() takes %d positional arguments but %zd were given", m->name, m->positional,
-		             nargs);
+		PyErr_Format(PyExc_TypeError, "%s() takes %d positional arguments but %zd were given", m->name,
+		             m->positional, nargs);
 		return -1;
 	}
 	for (Py_ssize_t i = 0; i < nargs; i++)
@@ -77,7 +86,8 @@ int coll_py_parse(const struct method *m, PyObject *const *args, Py_ssize_t narg
 	}
 	for (int i = 0; i < m->required; i++)
 		if (!values[m->order[i]]) {
-			PyErr_Format(PyExc_TypeError, "%s() misses argument '%s'", m->name, argument_names[m->order[i]]);
+			PyErr_Format(PyExc_TypeError, "%s() misses argument '%s'", m->name,
+			             argument_names[m->order[i]]);
 			return -1;
 		}
 	for (int i = 0; i < m->total; i++)
@@ -121,10 +131,10 @@ static PyObject *call(PyObject *self, enum call_kind kind, PyObject *const *args
 	return coll_py_request_run(&r);
 }
 
-#define METHOD(name, kind)                                                                                      \
-	static PyObject *name(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *names)         \
-	{                                                                                                       \
-		return call(self, kind, args, nargs, names);                                                    \
+#define METHOD(name, kind)                                                                              \
+	static PyObject *name(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *names) \
+	{                                                                                               \
+		return call(self, kind, args, nargs, names);                                            \
 	}
 METHOD(all_reduce, CALL_ALL_REDUCE)
 METHOD(reduce, CALL_REDUCE)
@@ -140,8 +150,12 @@ METHOD(send, CALL_SEND)
 METHOD(recv, CALL_RECV)
 METHOD(send_recv, CALL_SEND_RECV)
 
-#define ROW(name) {#name, (PyCFunction)(void (*)(void))(name), METH_FASTCALL | METH_KEYWORDS, NULL}
+#define ROW(name)                                                                               \
+	{                                                                                       \
+#name, (PyCFunction)(void (*)(void))(name), METH_FASTCALL | METH_KEYWORDS, NULL \
+	}
 const PyMethodDef coll_py_call_methods[CALL_COUNT] = {
-        ROW(all_reduce), ROW(reduce), ROW(broadcast), ROW(all_gather), ROW(reduce_scatter), ROW(all_to_all), ROW(gather),
-        ROW(scatter),    ROW(scan),   ROW(barrier),   ROW(send),       ROW(recv),           ROW(send_recv),
+        ROW(all_reduce), ROW(reduce), ROW(broadcast), ROW(all_gather), ROW(reduce_scatter),
+        ROW(all_to_all), ROW(gather), ROW(scatter),   ROW(scan),       ROW(barrier),
+        ROW(send),       ROW(recv),   ROW(send_recv),
 };

@@ -1,8 +1,9 @@
 /*
  * Communicators: creation, the rule of one thread at a time, the end.
  *
- * `busy` names the call that a thread is in; another thread that enters gets an ArgumentError, never a mixture. The handle
- * outlives close() while arrays in its memory (empty()) are alive: it is destroyed with the last of them, or at exit.
+ * `busy` names the call that a thread is in; another thread that enters gets an ArgumentError, never a mixture. The
+ * handle outlives close() while arrays in its memory (empty()) are alive: it is destroyed with the last of them, or at
+ * exit.
  */
 #include "comm.h"
 
@@ -18,7 +19,8 @@ int coll_py_comm_check(struct comm *c)
 	if (c->handle && c->generation == coll_py_generation && !c->closed)
 		return 0;
 	if (c->handle && c->generation != coll_py_generation)
-		coll_py_raise_argument("the communicator belongs to the process that forked this one; create another here");
+		coll_py_raise_argument(
+		        "the communicator belongs to the process that forked this one; create another here");
 	else
 		coll_py_raise_argument("the communicator is closed");
 	return -1;
@@ -29,10 +31,12 @@ int coll_py_comm_enter(struct comm *c, const char *name)
 	const char *other = NULL;
 
 	/* Acquire: what the thread that left wrote to the communicator is visible to this one. */
-	if (!atomic_compare_exchange_strong_explicit(&c->busy, &other, name, memory_order_acquire, memory_order_relaxed)) {
-		coll_py_raise_argument("%s: another thread is in %s on this communicator; give each thread one of its own "
-		                       "(duplicate())",
-		                       name, other);
+	if (!atomic_compare_exchange_strong_explicit(&c->busy, &other, name, memory_order_acquire,
+	                                             memory_order_relaxed)) {
+		coll_py_raise_argument(
+		        "%s: another thread is in %s on this communicator; give each thread one of its own "
+		        "(duplicate())",
+		        name, other);
 		return -1;
 	}
 	c->thread = PyThread_get_thread_ident();
@@ -58,8 +62,7 @@ static char *text_of(PyObject *object)
 
 static void abort_with(struct comm *c, const char *reason)
 {
-	Py_BEGIN_ALLOW_THREADS
-	coll_comm_abort(c->handle, reason);
+	Py_BEGIN_ALLOW_THREADS coll_comm_abort(c->handle, reason);
 	Py_END_ALLOW_THREADS
 }
 
@@ -222,10 +225,8 @@ PyObject *coll_py_comm_open(PyObject *self, PyObject *args)
 	cfg.id = id == Py_None ? NULL : &plain;
 	cfg.exchange = exchange.function == Py_None ? NULL : call_exchange;
 	cfg.exchange_arg = &exchange;
-	Py_BEGIN_ALLOW_THREADS
-	st = coll_comm_create(&handle, &cfg);
-	Py_END_ALLOW_THREADS
-	free((void *)settings);
+	Py_BEGIN_ALLOW_THREADS st = coll_comm_create(&handle, &cfg);
+	Py_END_ALLOW_THREADS free((void *)settings);
 	Py_XDECREF(keep);
 	if (exchange.failure) {
 		PyErr_SetObject((PyObject *)Py_TYPE(exchange.failure), exchange.failure);
@@ -257,8 +258,7 @@ PyObject *coll_py_comm_open_all(PyObject *module, PyObject *args)
 	cfg.settings = settings;
 	st = handles ? COLL_OK : COLL_ERR_MEMORY;
 	if (handles) {
-		Py_BEGIN_ALLOW_THREADS
-		st = coll_comm_create_all(handles, n, &cfg);
+		Py_BEGIN_ALLOW_THREADS st = coll_comm_create_all(handles, n, &cfg);
 		Py_END_ALLOW_THREADS
 	}
 	free((void *)settings);
@@ -293,10 +293,9 @@ static coll_status destroy(struct comm *c)
 		coll_py_streams_close(root);
 	c->handle = NULL;
 	root->members--;
-	Py_BEGIN_ALLOW_THREADS
-	st = coll_comm_destroy(&handle);
-	Py_END_ALLOW_THREADS
-	if (handle) { /* refused: an open group has calls on it */
+	Py_BEGIN_ALLOW_THREADS st = coll_comm_destroy(&handle);
+	Py_END_ALLOW_THREADS if (handle)
+	{ /* refused: an open group has calls on it */
 		c->handle = handle;
 		root->members++;
 	}

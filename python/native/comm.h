@@ -2,7 +2,7 @@
 #ifndef COLL_PYTHON_COMM_H
 #define COLL_PYTHON_COMM_H
 
-#include "native.h"
+#include "binding.h"
 
 struct comm *coll_py_comm_root(struct comm *c);
 PyObject *coll_py_comm_open(PyObject *self, PyObject *args);

@@ -4,19 +4,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "native.h"
+#include "binding.h"
 
 #include "comm.h"
 
 /* A call of the library on an open communicator, without the GIL. */
-#define CALL(c, name, st, expression)                                                                           \
-	do {                                                                                                    \
-		if (coll_py_comm_check(c) != 0 || coll_py_comm_enter(c, name) != 0)                             \
-			return NULL;                                                                            \
-		Py_BEGIN_ALLOW_THREADS                                                                          \
-		(st) = (expression);                                                                            \
-		Py_END_ALLOW_THREADS                                                                            \
-		coll_py_comm_leave(c);                                                                          \
+#define CALL(c, name, st, expression)                                               \
+	do {                                                                        \
+		if (coll_py_comm_check(c) != 0 || coll_py_comm_enter(c, name) != 0) \
+			return NULL;                                                \
+		Py_BEGIN_ALLOW_THREADS(st) = (expression);                          \
+		Py_END_ALLOW_THREADS coll_py_comm_leave(c);                         \
 	} while (0)
 
 static PyObject *child(struct comm *c, coll_status st, coll_comm *handle, const char *name)
@@ -86,10 +84,8 @@ static PyObject *sub(PyObject *self, PyObject *object)
 		free(ranks);
 		return NULL;
 	}
-	Py_BEGIN_ALLOW_THREADS
-	st = coll_comm_create_from_ranks(c->handle, ranks, n, &handle);
-	Py_END_ALLOW_THREADS
-	coll_py_comm_leave(c);
+	Py_BEGIN_ALLOW_THREADS st = coll_comm_create_from_ranks(c->handle, ranks, n, &handle);
+	Py_END_ALLOW_THREADS coll_py_comm_leave(c);
 	free(ranks);
 	return child(c, st, handle, "sub");
 }
@@ -190,7 +186,8 @@ static PyObject *explain(PyObject *self, PyObject *args)
 	if (!element)
 		return coll_py_raise_argument("explain: there is no type '%s'", type);
 	CALL(c, "explain", st,
-	     coll_comm_explain(c->handle, collective, (size_t)count * (size_t)element->per, element->wire, line, sizeof(line)));
+	     coll_comm_explain(c->handle, collective, (size_t)count * (size_t)element->per, element->wire, line,
+	                       sizeof(line)));
 	return st == COLL_OK ? PyUnicode_FromString(line) : coll_py_raise(c, st, "explain");
 }
 
@@ -276,12 +273,16 @@ static PyObject *get_last_error(PyObject *self, void *unused)
 	struct comm *c = (struct comm *)self;
 	const coll_error *e;
 
-	if (!c->handle || c->generation != coll_py_generation || !(e = coll_last_error(c->handle)) || e->status == COLL_OK)
+	if (!c->handle || c->generation != coll_py_generation || !(e = coll_last_error(c->handle)) ||
+	    e->status == COLL_OK)
 		Py_RETURN_NONE;
 	return coll_py_error(c, e->status, e->kind ? e->kind : "");
 }
 
-#define FAST(name, function) {name, (PyCFunction)(void (*)(void))(function), METH_FASTCALL, NULL}
+#define FAST(name, function)                                                       \
+	{                                                                          \
+		name, (PyCFunction)(void (*)(void))(function), METH_FASTCALL, NULL \
+	}
 static PyMethodDef other_methods[] = {
         {"_open", coll_py_comm_open, METH_VARARGS, NULL},
         {"_close", coll_py_comm_close, METH_O, NULL},

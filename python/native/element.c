@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "native.h"
+#include "binding.h"
 
 #include "dlpack.h"
 
@@ -56,7 +56,8 @@ const struct element *coll_py_element_by_dlpack(int code, int bits)
 	return bits % 8 == 0 ? find(code, bits / 8) : &coll_py_opaque;
 }
 
-/* The sizes of C's types depend on the machine: class by letter, size by the item. Letters of other byte orders are opaque. */
+/* The sizes of C's types depend on the machine: class by letter, size by the item. Letters of other byte orders are
+ * opaque. */
 const struct element *coll_py_element_by_format(const char *format, Py_ssize_t item_bytes)
 {
 	const char *letter = format ? format : "B";

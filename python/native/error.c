@@ -1,9 +1,10 @@
 /*
- * Exceptions. coll/_errors.py has the classes; this file fills them from the status and the last error of a communicator.
+ * Exceptions. coll/_errors.py has the classes; this file fills them from the status and the last error of a
+ * communicator.
  */
 #include <stdarg.h>
 
-#include "native.h"
+#include "binding.h"
 
 PyObject *coll_py_hooks[HOOK_COUNT];
 
@@ -47,8 +48,8 @@ PyObject *coll_py_error(struct comm *c, coll_status st, const char *name)
 		return NULL;
 	}
 	if (!e || e->status != st)
-		return PyObject_CallFunction(coll_py_hooks[HOOK_ERROR], "iisKsisds", (int)st, -1, "", 0ull, name, -1, "",
-		                             0.0, coll_status_string(st));
+		return PyObject_CallFunction(coll_py_hooks[HOOK_ERROR], "iisKsisds", (int)st, -1, "", 0ull, name, -1,
+		                             "", 0.0, coll_status_string(st));
 	return PyObject_CallFunction(coll_py_hooks[HOOK_ERROR], "iisKsisds", (int)st, e->rank, e->host ? e->host : "",
 	                             (unsigned long long)e->operation, e->kind ? e->kind : name, e->step,
 	                             e->link ? e->link : "", e->elapsed_s, e->message ? e->message : "");

@@ -6,7 +6,7 @@
  */
 #include <stdlib.h>
 
-#include "native.h"
+#include "binding.h"
 
 struct member {
 	struct member *next;
@@ -140,14 +140,13 @@ PyObject *coll_py_group_end(PyObject *module, PyObject *reason)
 		group.first = NULL;
 	else
 		members = NULL;
-	Py_BEGIN_ALLOW_THREADS
-	st = coll_group_end();
-	Py_END_ALLOW_THREADS
-	for (struct member *m = members; m; m = m->next)
-		if (request_of(m)->comm->failure && !error) {
-			coll_py_comm_failure(request_of(m)->comm);
-			error = coll_py_take_exception();
-		}
+	Py_BEGIN_ALLOW_THREADS st = coll_group_end();
+	Py_END_ALLOW_THREADS for (struct member *m = members; m;
+	                          m = m->next) if (request_of(m)->comm->failure && !error)
+	{
+		coll_py_comm_failure(request_of(m)->comm);
+		error = coll_py_take_exception();
+	}
 	if (st != COLL_OK && !error)
 		error = error_of(members, st);
 	while (members) {

@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "native.h"
+#include "binding.h"
 
 unsigned coll_py_generation = 1;
 
@@ -63,11 +63,8 @@ static PyObject *unique_id(PyObject *module, PyObject *unused)
 	coll_unique_id id;
 	coll_status st;
 
-	Py_BEGIN_ALLOW_THREADS
-	st = coll_unique_id_create(&id);
-	Py_END_ALLOW_THREADS
-	if (st != COLL_OK)
-		return coll_py_raise(NULL, st, "unique_id");
+	Py_BEGIN_ALLOW_THREADS st = coll_unique_id_create(&id);
+	Py_END_ALLOW_THREADS if (st != COLL_OK) return coll_py_raise(NULL, st, "unique_id");
 	return PyBytes_FromStringAndSize(id.bytes, COLL_UNIQUE_ID_BYTES);
 }
 
@@ -94,7 +91,10 @@ static PyObject *reap(PyObject *module, PyObject *unused)
 	Py_RETURN_NONE;
 }
 
-#define FAST(name, function) {name, (PyCFunction)(void (*)(void))(function), METH_FASTCALL, NULL}
+#define FAST(name, function)                                                       \
+	{                                                                          \
+		name, (PyCFunction)(void (*)(void))(function), METH_FASTCALL, NULL \
+	}
 static PyMethodDef methods[] = {
         FAST("setup", setup),
         FAST("raw", coll_py_block_raw),
@@ -111,7 +111,8 @@ static PyMethodDef methods[] = {
 };
 
 /* Its state is static: one interpreter per process. */
-static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "coll._coll", "libcoll for Python", -1, methods, NULL, NULL, NULL, NULL};
+static struct PyModuleDef definition = {
+        PyModuleDef_HEAD_INIT, "coll._coll", "libcoll for Python", -1, methods, NULL, NULL, NULL, NULL};
 
 PyMODINIT_FUNC PyInit__coll(void);
 

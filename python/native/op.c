@@ -1,13 +1,13 @@
 /*
  * Reduction operations made by users: functions in Python on memoryviews, and premultiplied sums.
  *
- * The library calls a function from the thread that makes the call or from its progress thread. An exception cannot pass
- * through it: the first one is kept in the communicator, later parts are left as they are, and when the call ends the
- * communicator is aborted and the exception raised.
+ * The library calls a function from the thread that makes the call or from its progress thread. An exception cannot
+ * pass through it: the first one is kept in the communicator, later parts are left as they are, and when the call ends
+ * the communicator is aborted and the exception raised.
  */
 #include <string.h>
 
-#include "native.h"
+#include "binding.h"
 
 PyTypeObject *coll_py_op_type;
 
@@ -112,9 +112,11 @@ PyObject *coll_py_op_premul_sum(PyObject *self, PyObject *const *args, Py_ssize_
 
 	Py_XDECREF(name);
 	if (!e || !PyBytes_Check(args[0]) || PyBytes_Size(args[0]) != (Py_ssize_t)coll_dtype_size(e->wire))
-		return PyErr_Occurred() ? NULL : coll_py_raise_argument("premul_sum: one element of a float type is needed");
+		return PyErr_Occurred() ? NULL
+		                        : coll_py_raise_argument("premul_sum: one element of a float type is needed");
 	op = start(c);
-	return op ? finish(op, coll_op_create_premul_sum(&op->value, c->handle, PyBytes_AsString(args[0]), e->wire), "premul_sum")
+	return op ? finish(op, coll_op_create_premul_sum(&op->value, c->handle, PyBytes_AsString(args[0]), e->wire),
+	                   "premul_sum")
 	          : NULL;
 }
 
@@ -155,8 +157,8 @@ static PyType_Slot slots[] = {
         {Py_tp_methods, methods},
         {0, NULL},
 };
-static PyType_Spec spec = {"coll._coll.Op", sizeof(struct op), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-                           slots};
+static PyType_Spec spec = {"coll._coll.Op", sizeof(struct op), 0,
+                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
 
 int coll_py_op_init(PyObject *module)
 {

@@ -1,18 +1,17 @@
 /*
  * Persistent operations: prepare("all_reduce", x, ...) once, start() and wait() often.
  *
- * The object owns the buffers of its call. Arrays that are not contiguous are copied at each start, and written back when
- * a wait finds the operation complete.
+ * The object owns the buffers of its call. Arrays that are not contiguous are copied at each start, and written back
+ * when a wait finds the operation complete.
  */
-#include "native.h"
+#include "binding.h"
 
 PyTypeObject *coll_py_operation_type;
 
 enum { SLICE_MS = 50 };
 
 struct operation {
-	PyObject_HEAD
-	struct request request;
+	PyObject_HEAD struct request request;
 	coll_operation *handle;
 	unsigned generation;
 	bool started;
@@ -39,7 +38,8 @@ PyObject *coll_py_prepare(PyObject *self, PyObject *const *args, Py_ssize_t narg
 
 	if (kind == CALL_COUNT)
 		return coll_py_raise_argument("prepare: the first argument is the name of a collective");
-	if (coll_py_parse(&coll_py_methods[kind], args + 1, nargs - 1, names, values) != 0 || coll_py_comm_check(c) != 0)
+	if (coll_py_parse(&coll_py_methods[kind], args + 1, nargs - 1, names, values) != 0 ||
+	    coll_py_comm_check(c) != 0)
 		return NULL;
 	if (values[ARG_STREAM])
 		return coll_py_raise_argument("prepare: the stream goes to start()");
@@ -50,10 +50,8 @@ PyObject *coll_py_prepare(PyObject *self, PyObject *const *args, Py_ssize_t narg
 	if (coll_py_request_make(&o->request, c, kind, values) != 0 || coll_py_comm_enter(c, "prepare") != 0)
 		goto fail;
 	coll_py_request_describe(&o->request, &d);
-	Py_BEGIN_ALLOW_THREADS
-	st = coll_operation_prepare(&o->handle, &d, c->handle);
-	Py_END_ALLOW_THREADS
-	coll_py_comm_leave(c);
+	Py_BEGIN_ALLOW_THREADS st = coll_operation_prepare(&o->handle, &d, c->handle);
+	Py_END_ALLOW_THREADS coll_py_comm_leave(c);
 	if (st == COLL_OK)
 		return (PyObject *)o;
 	coll_py_raise(c, st, "prepare");
@@ -76,7 +74,8 @@ static int begin(struct operation *o, PyObject *stream)
 	struct comm *c = o->request.comm;
 	coll_status st;
 
-	if (s && (!PyObject_TypeCheck(stream, coll_py_stream_type) || !s->handle || s->generation != coll_py_generation)) {
+	if (s &&
+	    (!PyObject_TypeCheck(stream, coll_py_stream_type) || !s->handle || s->generation != coll_py_generation)) {
 		coll_py_raise_argument("start: %R is no open stream", stream);
 		return -1;
 	}
@@ -88,10 +87,8 @@ static int begin(struct operation *o, PyObject *stream)
 	}
 	if (coll_py_request_pack(&o->request) != 0 || coll_py_comm_enter(c, "start") != 0)
 		return -1;
-	Py_BEGIN_ALLOW_THREADS
-	st = coll_operation_start(o->handle, s ? s->handle : NULL);
-	Py_END_ALLOW_THREADS
-	coll_py_comm_leave(c);
+	Py_BEGIN_ALLOW_THREADS st = coll_operation_start(o->handle, s ? s->handle : NULL);
+	Py_END_ALLOW_THREADS coll_py_comm_leave(c);
 	if (st != COLL_OK) {
 		coll_py_raise(c, st, "start");
 		return -1;
@@ -137,10 +134,9 @@ static PyObject *wait(struct operation *o, int left)
 	while (st == COLL_AGAIN) {
 		int slice = left < 0 || left > SLICE_MS ? SLICE_MS : left;
 
-		Py_BEGIN_ALLOW_THREADS
-		st = coll_operation_wait(o->handle, slice);
-		Py_END_ALLOW_THREADS
-		if (PyErr_CheckSignals() != 0) {
+		Py_BEGIN_ALLOW_THREADS st = coll_operation_wait(o->handle, slice);
+		Py_END_ALLOW_THREADS if (PyErr_CheckSignals() != 0)
+		{
 			coll_py_comm_leave(c);
 			return NULL;
 		}
@@ -191,8 +187,7 @@ static void end(struct operation *o)
 	o->handle = NULL;
 	o->stream = NULL;
 	if (handle && o->generation == coll_py_generation) {
-		Py_BEGIN_ALLOW_THREADS
-		coll_operation_destroy(&handle);
+		Py_BEGIN_ALLOW_THREADS coll_operation_destroy(&handle);
 		Py_END_ALLOW_THREADS
 	}
 	Py_XDECREF((PyObject *)s);
@@ -212,7 +207,10 @@ static void dealloc(PyObject *self)
 	coll_py_free(self);
 }
 
-#define FAST(name, function) {name, (PyCFunction)(void (*)(void))(function), METH_FASTCALL | METH_KEYWORDS, NULL}
+#define FAST(name, function)                                                                       \
+	{                                                                                          \
+		name, (PyCFunction)(void (*)(void))(function), METH_FASTCALL | METH_KEYWORDS, NULL \
+	}
 static PyMethodDef methods[] = {
         FAST("start", operation_start),
         FAST("wait", operation_wait),

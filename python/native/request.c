@@ -1,15 +1,15 @@
 /*
  * One call: its arrays, counts and operation, checked before anything is sent; the start; the end.
  *
- * Shapes. all_gather and gather stack: (size,) + shape. With counts, and in reduce_scatter, scatter and all_to_all, axis 0
- * is what is cut and joined; counts are numbers of rows. The library counts elements of its own types, which are `per`
- * to one element of the array.
+ * Shapes. all_gather and gather stack: (size,) + shape. With counts, and in reduce_scatter, scatter and all_to_all,
+ * axis 0 is what is cut and joined; counts are numbers of rows. The library counts elements of its own types, which are
+ * `per` to one element of the array.
  */
 #include <stdlib.h>
 
-#include "native.h"
+#include "binding.h"
 
-static const char *const op_names[COLL_OP_COUNT] = {"sum",  "prod", "min",  "max", "avg", "band",
+static const char *const op_names[COLL_OP_COUNT] = {"sum", "prod", "min",  "max", "avg", "band",
                                                     "bor", "bxor", "land", "lor", "lxor"};
 static PyObject *interned_ops[COLL_OP_COUNT];
 
@@ -86,9 +86,10 @@ static int user_op(struct request *r, PyObject *object)
 	struct op *op = (struct op *)object;
 
 	if (!PyObject_TypeCheck(object, coll_py_op_type)) {
-		coll_py_raise_argument("%s: op is %R; sum, prod, min, max, avg, band, bor, bxor, land, lor, lxor, or what "
-		                       "comm.op() and comm.premul_sum() made",
-		                       name_of(r), object);
+		coll_py_raise_argument(
+		        "%s: op is %R; sum, prod, min, max, avg, band, bor, bxor, land, lor, lxor, or what "
+		        "comm.op() and comm.premul_sum() made",
+		        name_of(r), object);
 		return -1;
 	}
 	if (!op->made || op->comm != r->comm) {
@@ -112,8 +113,8 @@ static int set_op(struct request *r, PyObject *object)
 	int op = find_op(object);
 
 	if (e->class == CLASS_OPAQUE) {
-		coll_py_raise_argument("%s: elements of this type (%zu bytes each) can be moved but not reduced", name_of(r),
-		                       r->in.item_bytes);
+		coll_py_raise_argument("%s: elements of this type (%zu bytes each) can be moved but not reduced",
+		                       name_of(r), r->in.item_bytes);
 		return -1;
 	}
 	if (op < 0)
@@ -194,12 +195,14 @@ static PyObject *make_like(const struct request *r, PyObject *shape)
 /* Bytes of no type go with any type of one byte. */
 static bool same_elements(const struct view *a, const struct view *b)
 {
-	if (a->item_bytes == 1 && b->item_bytes == 1 && (a->element == &coll_py_opaque || b->element == &coll_py_opaque))
+	if (a->item_bytes == 1 && b->item_bytes == 1 &&
+	    (a->element == &coll_py_opaque || b->element == &coll_py_opaque))
 		return true;
 	return a->element == b->element && a->item_bytes == b->item_bytes;
 }
 
-/* Take `out`, or make one of the shape given, whose reference is stolen. It must hold so many elements of the library. */
+/* Take `out`, or make one of the shape given, whose reference is stolen. It must hold so many elements of the library.
+ */
 static int take_out(struct request *r, PyObject *out, PyObject *shape, size_t count)
 {
 	PyObject *made = NULL;
@@ -216,8 +219,9 @@ static int take_out(struct request *r, PyObject *out, PyObject *shape, size_t co
 	if (r->out.readonly) {
 		refuse_read_only(r, "out");
 	} else if (r->has_in && !same_elements(&r->in, &r->out)) {
-		coll_py_raise_argument("%s: x has elements of type %s (%zu bytes), out of type %s (%zu bytes)", name_of(r),
-		                       r->in.element->name, r->in.item_bytes, r->out.element->name, r->out.item_bytes);
+		coll_py_raise_argument("%s: x has elements of type %s (%zu bytes), out of type %s (%zu bytes)",
+		                       name_of(r), r->in.element->name, r->in.item_bytes, r->out.element->name,
+		                       r->out.item_bytes);
 	} else if (count != SIZE_MAX && r->out.items * per(&r->out) != count) {
 		coll_py_raise_argument("%s: out has %zu elements, %zu are needed", name_of(r), r->out.items,
 		                       count / per(&r->out));
@@ -299,10 +303,8 @@ static size_t *ask_counts(struct request *r, size_t row, size_t *total)
 	}
 	if (coll_py_comm_enter(r->comm, name_of(r)) != 0)
 		goto fail;
-	Py_BEGIN_ALLOW_THREADS
-	st = coll_all_gather(&mine, all, 1, COLL_U64, r->comm->handle, NULL);
-	Py_END_ALLOW_THREADS
-	coll_py_comm_leave(r->comm);
+	Py_BEGIN_ALLOW_THREADS st = coll_all_gather(&mine, all, 1, COLL_U64, r->comm->handle, NULL);
+	Py_END_ALLOW_THREADS coll_py_comm_leave(r->comm);
 	if (st != COLL_OK) {
 		coll_py_raise(r->comm, st, name_of(r));
 		goto fail;
@@ -346,8 +348,9 @@ static int equal_rows(const struct request *r, size_t *part)
 	size_t size = (size_t)r->comm->size;
 
 	if (r->in.ndim == 0 || rows(&r->in) % size != 0) {
-		coll_py_raise_argument("%s: axis 0 of x has %zu rows, which %d ranks cannot share equally (see counts=)",
-		                       name_of(r), r->in.ndim ? rows(&r->in) : 0, r->comm->size);
+		coll_py_raise_argument(
+		        "%s: axis 0 of x has %zu rows, which %d ranks cannot share equally (see counts=)", name_of(r),
+		        r->in.ndim ? rows(&r->in) : 0, r->comm->size);
 		return -1;
 	}
 	*part = rows(&r->in) / size;
@@ -401,8 +404,8 @@ static int make_gather(struct request *r, PyObject *const *values)
 		return 0;
 	if (!r->ragged)
 		return take_out(r, values[ARG_OUT], make_shape(&r->in, size, 0), size * r->count);
-	return take_out(r, values[ARG_OUT],
-	                make_shape(&r->in, row_count(&r->in) ? total / row_count(&r->in) : 0, 1), total);
+	return take_out(r, values[ARG_OUT], make_shape(&r->in, row_count(&r->in) ? total / row_count(&r->in) : 0, 1),
+	                total);
 }
 
 static int make_reduce_scatter(struct request *r, PyObject *const *values)
@@ -512,7 +515,8 @@ static int make_exchange(struct request *r, PyObject *const *values)
 	    number(r, values[ARG_SOURCE], "source", -1, &r->root) != 0)
 		return -1;
 	if ((r->dest >= 0) != !!values[ARG_X] || (r->root >= 0) != !!values[ARG_OUT]) {
-		coll_py_raise_argument("send_recv: x goes with dest, out with source; None and None leave one half out");
+		coll_py_raise_argument(
+		        "send_recv: x goes with dest, out with source; None and None leave one half out");
 		return -1;
 	}
 	if (r->dest >= 0 && take_in(r, values[ARG_X]) != 0)
@@ -622,10 +626,8 @@ PyObject *coll_py_request_run(struct request *r)
 		coll_py_request_end(r);
 		return NULL;
 	}
-	Py_BEGIN_ALLOW_THREADS
-	st = coll_py_request_start(r, NULL);
-	Py_END_ALLOW_THREADS
-	coll_py_comm_leave(c);
+	Py_BEGIN_ALLOW_THREADS st = coll_py_request_start(r, NULL);
+	Py_END_ALLOW_THREADS coll_py_comm_leave(c);
 	if (c->failure) {
 		coll_py_comm_failure(c);
 	} else if (st != COLL_OK) {

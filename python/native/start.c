@@ -1,7 +1,7 @@
 /*
  * From a request to the function of the library, or to the description of a persistent operation.
  */
-#include "native.h"
+#include "binding.h"
 
 static coll_status start_ragged(const struct request *r, coll_comm *c, coll_stream *s)
 {
@@ -38,8 +38,7 @@ coll_status coll_py_request_start(const struct request *r, coll_stream *s)
 	case CALL_BARRIER: return coll_barrier(c, s);
 	case CALL_SEND: return coll_send(in, r->count, r->type, r->root, c, s);
 	case CALL_RECV: return coll_recv(out, r->count, r->type, r->root, c, s);
-	case CALL_SEND_RECV:
-		return coll_send_recv(in, r->count, r->dest, out, r->out_count, r->root, r->type, c, s);
+	case CALL_SEND_RECV: return coll_send_recv(in, r->count, r->dest, out, r->out_count, r->root, r->type, c, s);
 	default: return COLL_ERR_INTERNAL;
 	}
 }

@@ -1,13 +1,12 @@
 /*
  * The classes Stream and Event: queues of calls, and points in them. Work is in async.c.
  */
-#include "native.h"
+#include "binding.h"
 
 #include "comm.h"
 
 struct event {
-	PyObject_HEAD
-	coll_event *handle;
+	PyObject_HEAD coll_event *handle;
 	struct comm *comm; /* strong */
 	unsigned generation;
 	int waiters;
@@ -20,7 +19,8 @@ static int check(const struct stream *s)
 {
 	if (s->handle && s->generation == coll_py_generation)
 		return 0;
-	coll_py_raise_argument(s->handle ? "the stream belongs to the process that forked this one" : "the stream is closed");
+	coll_py_raise_argument(s->handle ? "the stream belongs to the process that forked this one"
+	                                 : "the stream is closed");
 	return -1;
 }
 
@@ -73,10 +73,8 @@ static coll_status end(struct stream *s)
 	if (s->generation != coll_py_generation)
 		return COLL_OK;
 	s->handle = NULL;
-	Py_BEGIN_ALLOW_THREADS
-	st = coll_stream_destroy(&handle);
-	Py_END_ALLOW_THREADS
-	s->handle = handle; /* an open group has calls on it: refused */
+	Py_BEGIN_ALLOW_THREADS st = coll_stream_destroy(&handle);
+	Py_END_ALLOW_THREADS s->handle = handle; /* an open group has calls on it: refused */
 	if (handle) {
 		s->next = s->comm->streams;
 		s->comm->streams = s;
@@ -137,11 +135,8 @@ static PyObject *stream_wait(PyObject *self, PyObject *const *args, Py_ssize_t n
 	while (st == COLL_AGAIN && left != 0) {
 		int slice = left < 0 || left > SLICE_MS ? SLICE_MS : left;
 
-		Py_BEGIN_ALLOW_THREADS
-		st = coll_stream_wait(s->handle, slice);
-		Py_END_ALLOW_THREADS
-		if (PyErr_CheckSignals() != 0)
-			return NULL;
+		Py_BEGIN_ALLOW_THREADS st = coll_stream_wait(s->handle, slice);
+		Py_END_ALLOW_THREADS if (PyErr_CheckSignals() != 0) return NULL;
 		left -= left > 0 ? slice : 0;
 	}
 	coll_py_reap();
@@ -243,10 +238,8 @@ static coll_status event_look(struct event *e, int slice)
 {
 	coll_status st;
 
-	Py_BEGIN_ALLOW_THREADS
-	st = slice ? coll_event_wait(e->handle, slice) : coll_event_query(e->handle);
-	Py_END_ALLOW_THREADS
-	return st;
+	Py_BEGIN_ALLOW_THREADS st = slice ? coll_event_wait(e->handle, slice) : coll_event_query(e->handle);
+	Py_END_ALLOW_THREADS return st;
 }
 
 static PyObject *event_wait(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *names)
@@ -292,7 +285,10 @@ static PyObject *event_query(PyObject *self, PyObject *unused)
 	return PyBool_FromLong(st == COLL_OK);
 }
 
-#define FAST(name, function) {name, (PyCFunction)(void (*)(void))(function), METH_FASTCALL | METH_KEYWORDS, NULL}
+#define FAST(name, function)                                                                       \
+	{                                                                                          \
+		name, (PyCFunction)(void (*)(void))(function), METH_FASTCALL | METH_KEYWORDS, NULL \
+	}
 static PyMethodDef stream_methods[] = {
         FAST("wait", stream_wait),
         {"query", stream_query, METH_NOARGS, NULL},

@@ -1,14 +1,14 @@
 /*
  * Arrays of other libraries: where their elements lie, without a copy where they are C-contiguous.
  *
- * How a type is asked is found once per type and kept: DLPack's table of C functions, the buffer protocol, __dlpack__, and
- * for the sake of a clear refusal __cuda_array_interface__. A type whose buffer protocol refuses an element type (numpy
- * with bfloat16, datetime64 ...) is asked again in Python (coll/_buffers.py, describe).
+ * How a type is asked is found once per type and kept: DLPack's table of C functions, the buffer protocol, __dlpack__,
+ * and for the sake of a clear refusal __cuda_array_interface__. A type whose buffer protocol refuses an element type
+ * (numpy with bfloat16, datetime64 ...) is asked again in Python (coll/_buffers.py, describe).
  */
 #include <stdlib.h>
 #include <string.h>
 
-#include "native.h"
+#include "binding.h"
 
 #include "dlpack.h"
 
@@ -116,9 +116,10 @@ static int finish(struct view *v)
 static int from_tensor(struct view *v, const struct dl_tensor *t, const char *what)
 {
 	if (t->device != DL_CPU && t->device != DL_CUDA_HOST && t->device != DL_ROCM_HOST) {
-		coll_py_raise_unsupported("%s is in the memory of a device (DLPack device %d:%d); this version moves host "
-		                          "memory only: copy it to the host first",
-		                          what, (int)t->device, (int)t->device_id);
+		coll_py_raise_unsupported(
+		        "%s is in the memory of a device (DLPack device %d:%d); this version moves host "
+		        "memory only: copy it to the host first",
+		        what, (int)t->device, (int)t->device_id);
 		return -1;
 	}
 	if (t->lanes != 1 || t->bits % 8 != 0 || t->ndim < 0) {
@@ -155,8 +156,9 @@ static int from_buffer(struct view *v)
 {
 	v->has_buffer = true;
 	if (has_objects(v->buffer.format)) {
-		coll_py_raise_argument("an array of Python objects is no memory that other processes can read (for objects: "
-		                       "send_object, broadcast_object ...)");
+		coll_py_raise_argument(
+		        "an array of Python objects is no memory that other processes can read (for objects: "
+		        "send_object, broadcast_object ...)");
 		return -1;
 	}
 	v->data = v->buffer.buf;
@@ -193,7 +195,8 @@ static void *take_capsule(PyObject *capsule, const char *name, const char *used)
 
 static PyObject *call_dlpack(PyObject *object)
 {
-	PyObject *method = PyObject_GetAttrString(object, "__dlpack__"), *none = PyTuple_New(0), *words, *capsule = NULL;
+	PyObject *method = PyObject_GetAttrString(object, "__dlpack__"), *none = PyTuple_New(0), *words,
+	         *capsule = NULL;
 
 	words = Py_BuildValue("{s(ii)}", "max_version", DL_MAJOR, DL_MINOR);
 	if (method && none && words) {
@@ -308,14 +311,16 @@ static int fill(struct view *v, PyObject *object, const char *what)
 	case WAY_METHOD: return from_method(v, object, what);
 	case WAY_BLOCK: from_block(v, (const struct block *)object); return 0;
 	case WAY_CUDA:
-		coll_py_raise_unsupported("%s is in the memory of a CUDA device; this version moves host memory only: copy it "
-		                          "to the host first",
-		                          what);
+		coll_py_raise_unsupported(
+		        "%s is in the memory of a CUDA device; this version moves host memory only: copy it "
+		        "to the host first",
+		        what);
 		return -1;
 	default:
-		coll_py_raise_argument("%s is no array: %R has neither DLPack nor a buffer (for other objects: send_object, "
-		                       "broadcast_object ...)",
-		                       what, (PyObject *)k.type);
+		coll_py_raise_argument(
+		        "%s is no array: %R has neither DLPack nor a buffer (for other objects: send_object, "
+		        "broadcast_object ...)",
+		        what, (PyObject *)k.type);
 		return -1;
 	}
 }

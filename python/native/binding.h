@@ -5,12 +5,12 @@
  * error.c exceptions; comm.c the life of communicators; request.c one call from its arguments to its end; calls.c the
  * methods; async.c streams, events, Work; group.c groups; operation.c persistent operations; op.c operations in Python.
  *
- * Invariants. All Python objects and all structs below are touched with the GIL held; calls of the library that may wait
- * run without it. Each struct that holds a handle of the library remembers the generation of the process in which it was
- * made: a forked child has another one, and never touches the handles of its parent.
+ * Invariants. All Python objects and all structs below are touched with the GIL held; calls of the library that may
+ * wait run without it. Each struct that holds a handle of the library remembers the generation of the process in which
+ * it was made: a forked child has another one, and never touches the handles of its parent.
  */
-#ifndef COLL_PYTHON_NATIVE_H
-#define COLL_PYTHON_NATIVE_H
+#ifndef COLL_PYTHON_BINDING_H
+#define COLL_PYTHON_BINDING_H
 
 #define PY_SSIZE_T_CLEAN
 #ifndef Py_LIMITED_API
@@ -64,25 +64,25 @@ struct view {
 /* Describe an array, named `what` in errors. 0, or -1 with an exception set. */
 int coll_py_view_take(struct view *v, PyObject *object, const char *what);
 void coll_py_view_release(struct view *v);
-/* The address that the library is given: of the array, or of a contiguous copy, filled if `filled`. NULL: MemoryError. */
+/* The address that the library is given: of the array, or of a contiguous copy, filled if `filled`. NULL: MemoryError.
+ */
 int coll_py_view_pack(struct view *v, bool filled, void **address);
 void coll_py_view_unpack(const struct view *v);
 
 /* ---- Communicators -------------------------------------------------------- */
 
 struct comm {
-	PyObject_HEAD
-	coll_comm *handle; /* NULL: not open */
+	PyObject_HEAD coll_comm *handle; /* NULL: not open */
 	unsigned generation;
 	bool closed;
 	_Atomic(const char *) busy; /* the call that a thread is in */
 	unsigned long thread;       /* of the last call */
 	int rank, size;
-	size_t blocks;         /* Buffers in memory of the communicator */
-	PyObject *ops;         /* list of operations in Python, alive with it */
-	PyObject *failure;     /* what an operation in Python raised */
-	struct comm *root;     /* of the job; strong; NULL: this one */
-	size_t members;        /* at the root: open communicators of the job */
+	size_t blocks;          /* Buffers in memory of the communicator */
+	PyObject *ops;          /* list of operations in Python, alive with it */
+	PyObject *failure;      /* what an operation in Python raised */
+	struct comm *root;      /* of the job; strong; NULL: this one */
+	size_t members;         /* at the root: open communicators of the job */
 	struct stream *streams; /* at the root: those that are open */
 };
 
@@ -177,11 +177,10 @@ PyObject *coll_py_request_run(struct request *r);
 /* ---- Streams, Work, groups ------------------------------------------------- */
 
 struct stream {
-	PyObject_HEAD
-	coll_stream *handle;
+	PyObject_HEAD coll_stream *handle;
 	struct comm *comm; /* strong: the root of its job */
 	unsigned generation;
-	struct work *first, *last;          /* unfinished, in order; strong. If there are any, the stream holds itself. */
+	struct work *first, *last; /* unfinished, in order; strong. If there are any, the stream holds itself. */
 	struct stream *next, *next_pending; /* streams of the job; streams with unfinished work */
 	bool pending;
 	PyObject *error; /* of its first work that failed */
@@ -190,8 +189,7 @@ struct stream {
 extern PyTypeObject *coll_py_stream_type, *coll_py_work_type, *coll_py_event_type;
 
 struct work {
-	PyObject_HEAD
-	struct request request;
+	PyObject_HEAD struct request request;
 	struct stream *stream; /* strong while running */
 	struct work *next;
 	coll_event *event;
@@ -221,8 +219,7 @@ int coll_py_request_init(void);
 /* ---- Operations in Python --------------------------------------------------- */
 
 struct op {
-	PyObject_HEAD
-	coll_op value;
+	PyObject_HEAD coll_op value;
 	struct comm *comm; /* strong until it is closed */
 	PyObject *function;
 	bool made;
@@ -236,8 +233,7 @@ PyObject *coll_py_prepare(PyObject *self, PyObject *const *args, Py_ssize_t narg
 /* ---- Buffers ------------------------------------------------------------------ */
 
 struct block {
-	PyObject_HEAD
-	void *data;
+	PyObject_HEAD void *data;
 	const struct element *element;
 	int ndim;
 	Py_ssize_t *shape, *strides;
