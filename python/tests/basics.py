@@ -1,6 +1,7 @@
 """Every call with what Python has by itself: no numpy, no torch. usage: collrun -n N python basics.py"""
 
 import array
+import ctypes
 import pickle
 import struct
 
@@ -80,10 +81,10 @@ def test_counts(comm):
     out = floats(*[0] * counts[rank])
     comm.scatter(floats(*range(sum(counts))) if rank == 0 else None, out=out, counts=counts)
     equal(out.tolist(), [float(v) for v in range(begin, begin + counts[rank])])
-    # Rank s sends s + d elements to rank d.
-    x = floats(*[100 * rank + d for d in range(n) for _ in range(rank + d)])
-    got = comm.all_to_all(x, in_counts=[rank + d for d in range(n)], out_counts=[s + rank for s in range(n)])
-    equal(got.tolist(), [100.0 * s + rank for s in range(n) for _ in range(s + rank)])
+    # Rank s sends s + 2 d elements to rank d.
+    x = floats(*[100 * rank + d for d in range(n) for _ in range(rank + 2 * d)])
+    got = comm.all_to_all(x, in_counts=[rank + 2 * d for d in range(n)], out_counts=[s + 2 * rank for s in range(n)])
+    equal(got.tolist(), [100.0 * s + rank for s in range(n) for _ in range(s + 2 * rank)])
 
 
 def test_layouts(comm):
@@ -184,6 +185,36 @@ def test_dlpack(comm):
         check(comm.all_reduce(x, out=x) is x)
         equal(below.tolist(), [comm.size ** 2, 2 * comm.size ** 2])
     equal(below.__dlpack_device__(), (1, 0))
+    memory = array.array("i", range(6))
+    moved = Crafted(memory, 8, (2,), None)
+    comm.all_reduce(moved, out=moved)
+    equal(memory.tolist(), [0, 1, 2 * comm.size, 3 * comm.size, 4, 5], "at an offset")
+    spread = Crafted(memory, 4, (2,), (3,))
+    equal(comm.all_reduce(spread).tolist(), [comm.size, 4 * comm.size], "with strides in elements")
+    raises(coll.UnsupportedError, comm.all_reduce, Crafted(memory, 0, (2,), None, device=2), says="copy it to the host")
+    raises(coll.UnsupportedError, comm.all_reduce, Crafted(memory, 0, (2,), None, bits=4), says="4 bits")
+
+
+class Crafted:
+    """A DLPack tensor made by hand, of i32, over the memory of an array."""
+
+    class Tensor(ctypes.Structure):
+        _fields_ = [("data", ctypes.c_void_p), ("device", ctypes.c_int32), ("device_id", ctypes.c_int32),
+                    ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8),
+                    ("lanes", ctypes.c_uint16), ("shape", ctypes.POINTER(ctypes.c_int64)),
+                    ("strides", ctypes.POINTER(ctypes.c_int64)), ("byte_offset", ctypes.c_uint64),
+                    ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
+
+    def __init__(self, memory, offset, shape, strides, device=1, bits=32):
+        sizes = (ctypes.c_int64 * len(shape))(*shape)
+        steps = (ctypes.c_int64 * len(shape))(*strides) if strides else None
+        self.kept = memory, sizes, steps
+        self.tensor = self.Tensor(memory.buffer_info()[0], device, 0, len(shape), 0, bits, 1, sizes, steps, offset)
+
+    def __dlpack__(self, **words):
+        new = ctypes.pythonapi.PyCapsule_New
+        new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        return new(ctypes.addressof(self.tensor), b"dltensor", None)
 
 
 def test_buffers(comm):

@@ -169,11 +169,11 @@ def ragged(comm, dtype, layout, name):
     out = place(np.zeros_like(parts[rank]), layout)
     comm.scatter(place(joined, layout) if rank == 0 else None, 0, out=out, counts=counts)
     same(out, parts[rank], "scatter, counts", *name)
-    # Rank s sends (s + d) % 3 rows to rank d.
-    tall = [values(dtype, (sum((s + d) % 3 for d in range(n)), 2), 10 * s + 6) for s in range(n)]
-    blocks = [np.split(tall[s], np.cumsum([(s + d) % 3 for d in range(n - 1)])) for s in range(n)]
-    mine = [(rank + d) % 3 for d in range(n)]
-    same(comm.all_to_all(place(tall[rank], layout), in_counts=mine, out_counts=mine),
+    # Rank s sends (s + 2 d) % 4 rows to rank d.
+    tall = [values(dtype, (sum((s + 2 * d) % 4 for d in range(n)), 2), 10 * s + 6) for s in range(n)]
+    blocks = [np.split(tall[s], np.cumsum([(s + 2 * d) % 4 for d in range(n - 1)])) for s in range(n)]
+    sent, got = [(rank + 2 * d) % 4 for d in range(n)], [(s + 2 * rank) % 4 for s in range(n)]
+    same(comm.all_to_all(place(tall[rank], layout), in_counts=sent, out_counts=got),
          np.concatenate([blocks[s][rank] for s in range(n)]), "all_to_all, counts", *name)
 
 
