@@ -45,6 +45,18 @@ class Communicator(_coll.Comm):
         """The ranks listed become 0, 1, ... of a child. All ranks of this communicator call it; others get None."""
         return _kept(self._sub(ranks))
 
+    def group(self, ranks: Iterable[int], tag: int = 0) -> Communicator:
+        """The same, called by the ranks listed alone. Groups of the same ranks that they may make in different orders
+        need different tags."""
+        child = _kept(self._group(ranks, tag))
+        assert child is not None
+        return child
+
+    def set_timeout(self, timeout: float | None = None, arrival: float | None = None) -> None:
+        """Time limits of waits, in seconds: for a peer that does not answer, and for one that does not make the call.
+        None: as in the settings. They count here, and for communicators made from this one later."""
+        self._set_timeout(timeout, arrival)
+
     # ---- Streams, memory, operations ----
 
     def stream(self) -> Stream:

@@ -20,6 +20,7 @@ class CollError(RuntimeError):
     link: str = ""
     elapsed: float = 0.0
     message: str = ""
+    late: tuple[int, ...] = ()
 
     def __init__(self, message: str = "", **facts: Any) -> None:
         super().__init__(message)
@@ -35,7 +36,7 @@ class CollError(RuntimeError):
 
     def __reduce__(self) -> Any:
         return (make, (self.status, self.rank, self.host, self.operation, self.kind, self.step, self.link,
-                       self.elapsed, self.message))
+                       self.elapsed, self.message, self.late))
 
 
 class ArgumentError(CollError, ValueError):
@@ -67,7 +68,7 @@ class PeerSilent(PeerError):
 
 
 class PeerLate(PeerError, TimeoutError):
-    """It answers but did not enter the call in time."""
+    """It answers but did not enter the call in time. `late` has all ranks that were found late."""
 
 
 class MismatchError(CollError):
@@ -105,7 +106,7 @@ _LOST = {1: "call", 2: "peer", 3: "communicator", 4: "process"}
 
 
 def make(status: int, rank: int, host: str, operation: int, kind: str, step: int, link: str, elapsed: float,
-         message: str) -> CollError:
+         message: str, late: tuple[int, ...] = ()) -> CollError:
     """The exception of a status and of the last error of a communicator."""
     return _CLASSES.get(status, InternalError)(message, status=status, rank=rank, host=host, operation=operation,
-                                               kind=kind, step=step, link=link, elapsed=elapsed)
+                                               kind=kind, step=step, link=link, elapsed=elapsed, late=late)

@@ -219,8 +219,8 @@ PyObject *coll_py_work_start(struct request *r, PyObject *stream)
 	}
 	if (coll_py_comm_enter(c, coll_py_methods[r->kind].name) != 0)
 		goto fail;
-	Py_BEGIN_ALLOW_THREADS st = coll_py_request_start(&w->request, s->handle);
-	Py_END_ALLOW_THREADS coll_py_comm_leave(c);
+	WITHOUT_GIL(st = coll_py_request_start(&w->request, s->handle));
+	coll_py_comm_leave(c);
 	if (st != COLL_OK) {
 		coll_py_raise(c, st, coll_py_methods[r->kind].name);
 		goto fail;
@@ -265,8 +265,8 @@ static int wait_done(struct work *w, int timeout_ms)
 		coll_event *event = w->event;
 
 		w->waiters++;
-		Py_BEGIN_ALLOW_THREADS st = coll_event_wait(event, slice);
-		Py_END_ALLOW_THREADS w->waiters--;
+		SLICE(st = coll_event_wait(event, slice));
+		w->waiters--;
 		if (PyErr_CheckSignals() != 0)
 			return -1;
 		if (timeout_ms >= 0 && st == COLL_AGAIN && (timeout_ms -= slice) <= 0)
@@ -275,8 +275,7 @@ static int wait_done(struct work *w, int timeout_ms)
 	coll_py_reap();
 	/* Another thread may be at finishing it. */
 	while (st != COLL_AGAIN && w->state == WORK_RUNNING) {
-		Py_BEGIN_ALLOW_THREADS sched_yield();
-		Py_END_ALLOW_THREADS
+		WITHOUT_GIL(sched_yield());
 	}
 	if (w->state == WORK_DONE)
 		drop_event(w);

@@ -2,8 +2,9 @@
  * coll._coll: libcoll for Python, on the limited API of Python 3.11.
  *
  * What each file owns: element.c the types of elements; view.c arrays of other libraries; block.c the class Buffer;
- * error.c exceptions; comm.c the life of communicators; request.c one call from its arguments to its end; calls.c the
- * methods; async.c streams, events, Work; group.c groups; operation.c persistent operations; op.c operations in Python.
+ * error.c exceptions; comm.c the life of communicators; request.c one call from its arguments to its end, with counts.c
+ * and start.c; calls.c the methods; async.c streams, events, Work; group.c groups; operation.c persistent operations;
+ * op.c operations in Python.
  *
  * Invariants. All Python objects and all structs below are touched with the GIL held; calls of the library that may
  * wait run without it. Each struct that holds a handle of the library remembers the generation of the process in which
@@ -22,6 +23,14 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+/* A call of the library that may wait, or take long. */
+#define WITHOUT_GIL(...)                                     \
+	do {                                                 \
+		PyThreadState *saved_ = PyEval_SaveThread(); \
+		__VA_ARGS__;                                 \
+		PyEval_RestoreThread(saved_);                \
+	} while (0)
 
 /* ---- Elements ---------------------------------------------------------- */
 
@@ -171,6 +180,10 @@ void coll_py_request_describe(const struct request *r, coll_operation_desc *d);
 /* Write results back to arrays that are not contiguous. */
 void coll_py_request_unpack(struct request *r);
 void coll_py_request_end(struct request *r);
+const char *coll_py_name_of(const struct request *r);
+/* Elements per rank, to be freed, and their sum. row: elements in a row of the input. NULL with an exception set. */
+size_t *coll_py_counts_read(const struct request *r, PyObject *object, size_t row, const char *what, size_t *total);
+size_t *coll_py_counts_ask(struct request *r, size_t row, size_t *total);
 /* Blocking, with the GIL released. */
 PyObject *coll_py_request_run(struct request *r);
 
@@ -262,6 +275,19 @@ PyObject *coll_py_raise_unsupported(const char *format, ...);
 PyObject *coll_py_error(struct comm *c, coll_status st, const char *name);
 /* Take the exception that is set. */
 PyObject *coll_py_take_exception(void);
+
+/* For coll_config.interrupt: a signal handler that raises ends the wait. */
+int coll_py_interrupt(void *arg);
+/* What it raised becomes the exception of this thread: -1. 0: nothing. */
+int coll_py_interrupted(void);
+/* This thread looks after signals itself, between slices of a wait: what it waits for is not to be aborted. */
+extern _Thread_local bool coll_py_signals_wait;
+#define SLICE(...)                            \
+	do {                                  \
+		coll_py_signals_wait = true;  \
+		WITHOUT_GIL(__VA_ARGS__);     \
+		coll_py_signals_wait = false; \
+	} while (0)
 
 /* ---- Module ------------------------------------------------------------------------ */
 

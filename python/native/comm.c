@@ -62,8 +62,7 @@ static char *text_of(PyObject *object)
 
 static void abort_with(struct comm *c, const char *reason)
 {
-	Py_BEGIN_ALLOW_THREADS coll_comm_abort(c->handle, reason);
-	Py_END_ALLOW_THREADS
+	WITHOUT_GIL(coll_comm_abort(c->handle, reason));
 }
 
 int coll_py_comm_failure(struct comm *c)
@@ -225,8 +224,9 @@ PyObject *coll_py_comm_open(PyObject *self, PyObject *args)
 	cfg.id = id == Py_None ? NULL : &plain;
 	cfg.exchange = exchange.function == Py_None ? NULL : call_exchange;
 	cfg.exchange_arg = &exchange;
-	Py_BEGIN_ALLOW_THREADS st = coll_comm_create(&handle, &cfg);
-	Py_END_ALLOW_THREADS free((void *)settings);
+	cfg.interrupt = coll_py_interrupt;
+	WITHOUT_GIL(st = coll_comm_create(&handle, &cfg));
+	free((void *)settings);
 	Py_XDECREF(keep);
 	if (exchange.failure) {
 		PyErr_SetObject((PyObject *)Py_TYPE(exchange.failure), exchange.failure);
@@ -256,10 +256,10 @@ PyObject *coll_py_comm_open_all(PyObject *module, PyObject *args)
 	settings = settings_of(list, &keep);
 	handles = settings ? calloc((size_t)n, sizeof(*handles)) : NULL;
 	cfg.settings = settings;
+	cfg.interrupt = coll_py_interrupt;
 	st = handles ? COLL_OK : COLL_ERR_MEMORY;
 	if (handles) {
-		Py_BEGIN_ALLOW_THREADS st = coll_comm_create_all(handles, n, &cfg);
-		Py_END_ALLOW_THREADS
+		WITHOUT_GIL(st = coll_comm_create_all(handles, n, &cfg));
 	}
 	free((void *)settings);
 	Py_XDECREF(keep);
@@ -293,9 +293,8 @@ static coll_status destroy(struct comm *c)
 		coll_py_streams_close(root);
 	c->handle = NULL;
 	root->members--;
-	Py_BEGIN_ALLOW_THREADS st = coll_comm_destroy(&handle);
-	Py_END_ALLOW_THREADS if (handle)
-	{ /* refused: an open group has calls on it */
+	WITHOUT_GIL(st = coll_comm_destroy(&handle));
+	if (handle) { /* refused: an open group has calls on it */
 		c->handle = handle;
 		root->members++;
 	}
@@ -326,6 +325,8 @@ PyObject *coll_py_comm_close(PyObject *self, PyObject *last)
 	st = destroy(c);
 	coll_py_comm_leave(c);
 	Py_CLEAR(c->ops);
+	if (coll_py_interrupted() != 0)
+		return NULL;
 	if (st != COLL_OK)
 		return coll_py_raise(NULL, st, "close");
 	Py_RETURN_NONE;

@@ -13,13 +13,18 @@
 	do {                                                                        \
 		if (coll_py_comm_check(c) != 0 || coll_py_comm_enter(c, name) != 0) \
 			return NULL;                                                \
-		Py_BEGIN_ALLOW_THREADS(st) = (expression);                          \
-		Py_END_ALLOW_THREADS coll_py_comm_leave(c);                         \
+		WITHOUT_GIL((st) = (expression));                                   \
+		coll_py_comm_leave(c);                                              \
 	} while (0)
 
 static PyObject *child(struct comm *c, coll_status st, coll_comm *handle, const char *name)
 {
-	return st == COLL_OK ? coll_py_comm_child(c, handle) : coll_py_raise(c, st, name);
+	PyObject *made = st == COLL_OK ? coll_py_comm_child(c, handle) : coll_py_raise(c, st, name);
+
+	/* Made, and a signal handler raised meanwhile: nobody gets it, and it goes with the process. */
+	if (st == COLL_OK && made && coll_py_interrupted() != 0)
+		Py_CLEAR(made);
+	return made;
 }
 
 static PyObject *split(PyObject *self, PyObject *args)
@@ -71,23 +76,59 @@ static int *ranks_of(PyObject *object, int *n)
 	return ranks;
 }
 
-static PyObject *sub(PyObject *self, PyObject *object)
+/* tag NULL: the whole communicator makes the call. */
+static PyObject *choose(struct comm *c, PyObject *list, const uint64_t *tag, const char *name)
 {
-	struct comm *c = (struct comm *)self;
 	coll_comm *handle = NULL;
 	coll_status st;
 	int n, *ranks;
 
-	if (coll_py_comm_check(c) != 0 || !(ranks = ranks_of(object, &n)))
+	if (coll_py_comm_check(c) != 0 || !(ranks = ranks_of(list, &n)))
 		return NULL;
-	if (coll_py_comm_enter(c, "sub") != 0) {
+	if (coll_py_comm_enter(c, name) != 0) {
 		free(ranks);
 		return NULL;
 	}
-	Py_BEGIN_ALLOW_THREADS st = coll_comm_create_from_ranks(c->handle, ranks, n, &handle);
-	Py_END_ALLOW_THREADS coll_py_comm_leave(c);
+	WITHOUT_GIL(st = tag ? coll_comm_create_group(c->handle, ranks, n, *tag, &handle)
+	                     : coll_comm_create_from_ranks(c->handle, ranks, n, &handle));
+	coll_py_comm_leave(c);
 	free(ranks);
-	return child(c, st, handle, "sub");
+	return child(c, st, handle, name);
+}
+
+static PyObject *sub(PyObject *self, PyObject *list)
+{
+	return choose((struct comm *)self, list, NULL, "sub");
+}
+
+/* _group(ranks, tag) */
+static PyObject *group(PyObject *self, PyObject *args)
+{
+	unsigned long long number;
+	PyObject *list;
+	uint64_t tag;
+
+	if (!PyArg_ParseTuple(args, "OK", &list, &number))
+		return NULL;
+	tag = number;
+	return choose((struct comm *)self, list, &tag, "group");
+}
+
+/* _set_timeout(seconds or None, seconds or None) */
+static PyObject *set_timeout(PyObject *self, PyObject *args)
+{
+	struct comm *c = (struct comm *)self;
+	PyObject *answer, *arrival;
+	int answer_ms, arrival_ms;
+	coll_status st;
+
+	if (!PyArg_ParseTuple(args, "OO", &answer, &arrival) || (answer_ms = coll_py_timeout(answer)) == -2 ||
+	    (arrival_ms = coll_py_timeout(arrival)) == -2)
+		return NULL;
+	CALL(c, "set_timeout", st, coll_comm_set_timeout(c->handle, answer_ms, arrival_ms));
+	if (st != COLL_OK)
+		return coll_py_raise(c, st, "set_timeout");
+	Py_RETURN_NONE;
 }
 
 /* ---- Memory ---- */
@@ -290,6 +331,8 @@ static PyMethodDef other_methods[] = {
         {"_split", split, METH_VARARGS, NULL},
         {"_duplicate", duplicate, METH_NOARGS, NULL},
         {"_sub", sub, METH_O, NULL},
+        {"_group", group, METH_VARARGS, NULL},
+        {"_set_timeout", set_timeout, METH_VARARGS, NULL},
         {"_empty", empty, METH_VARARGS, NULL},
         {"_register", announce, METH_VARARGS, NULL},
         {"host", host, METH_O, NULL},

@@ -26,10 +26,8 @@ static const struct element elements[] = {
         {"c128", CLASS_COMPLEX, COLL_F64, 2, 16, "Zd", DL_COMPLEX},
         /* These have no format of their own in the buffer protocol. */
         {"bf16", CLASS_FLOAT, COLL_BF16, 1, 2, "H", DL_BFLOAT},
-#ifdef COLL_PYTHON_F8
         {"f8e4m3", CLASS_FLOAT, COLL_F8E4M3, 1, 1, "B", DL_F8_E4M3FN},
         {"f8e5m2", CLASS_FLOAT, COLL_F8E5M2, 1, 1, "B", DL_F8_E5M2},
-#endif
 };
 enum { ELEMENTS = sizeof(elements) / sizeof(elements[0]) };
 

@@ -8,6 +8,40 @@
 
 PyObject *coll_py_hooks[HOOK_COUNT];
 
+/* What a signal handler raised while this thread waited in the library; strong. */
+static _Thread_local PyObject *interruption;
+_Thread_local bool coll_py_signals_wait;
+
+/* coll_config.interrupt. Only the main thread handles signals; in others this does nothing. */
+int coll_py_interrupt(void *arg)
+{
+	PyGILState_STATE held;
+	int stop = 0;
+
+	if (coll_py_signals_wait)
+		return 0;
+	held = PyGILState_Ensure();
+	if (PyErr_CheckSignals() != 0) {
+		Py_XDECREF(interruption);
+		interruption = coll_py_take_exception();
+		stop = 1;
+	}
+	PyGILState_Release(held);
+	return stop;
+}
+
+int coll_py_interrupted(void)
+{
+	PyObject *error = interruption;
+
+	if (!error)
+		return 0;
+	interruption = NULL;
+	PyErr_SetObject((PyObject *)Py_TYPE(error), error);
+	Py_DECREF(error);
+	return -1;
+}
+
 static PyObject *raise_hook(enum hook hook, const char *format, va_list args)
 {
 	PyObject *text = PyUnicode_FromFormatV(format, args);
@@ -42,6 +76,7 @@ PyObject *coll_py_raise_unsupported(const char *format, ...)
 PyObject *coll_py_error(struct comm *c, coll_status st, const char *name)
 {
 	const coll_error *e = coll_last_error(c && c->generation == coll_py_generation ? c->handle : NULL);
+	PyObject *late, *error;
 
 	if (!coll_py_hooks[HOOK_ERROR]) {
 		PyErr_SetString(PyExc_RuntimeError, "coll._coll is used without coll");
@@ -50,14 +85,21 @@ PyObject *coll_py_error(struct comm *c, coll_status st, const char *name)
 	if (!e || e->status != st)
 		return PyObject_CallFunction(coll_py_hooks[HOOK_ERROR], "iisKsisds", (int)st, -1, "", 0ull, name, -1,
 		                             "", 0.0, coll_status_string(st));
-	return PyObject_CallFunction(coll_py_hooks[HOOK_ERROR], "iisKsisds", (int)st, e->rank, e->host ? e->host : "",
-	                             (unsigned long long)e->operation, e->kind ? e->kind : name, e->step,
-	                             e->link ? e->link : "", e->elapsed_s, e->message ? e->message : "");
+	late = PyTuple_New(e->late_count);
+	for (int i = 0; late && i < e->late_count; i++)
+		PyTuple_SetItem(late, i, PyLong_FromLong(e->late[i]));
+	if (!late)
+		return NULL;
+	error = PyObject_CallFunction(coll_py_hooks[HOOK_ERROR], "iisKsisdsO", (int)st, e->rank, e->host ? e->host : "",
+	                              (unsigned long long)e->operation, e->kind ? e->kind : name, e->step,
+	                              e->link ? e->link : "", e->elapsed_s, e->message ? e->message : "", late);
+	Py_DECREF(late);
+	return error;
 }
 
 PyObject *coll_py_raise(struct comm *c, coll_status st, const char *name)
 {
-	PyObject *error = coll_py_error(c, st, name);
+	PyObject *error = coll_py_interrupted() == 0 ? coll_py_error(c, st, name) : NULL;
 
 	if (error) {
 		PyErr_SetObject((PyObject *)Py_TYPE(error), error);

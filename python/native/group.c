@@ -140,13 +140,14 @@ PyObject *coll_py_group_end(PyObject *module, PyObject *reason)
 		group.first = NULL;
 	else
 		members = NULL;
-	Py_BEGIN_ALLOW_THREADS st = coll_group_end();
-	Py_END_ALLOW_THREADS for (struct member *m = members; m;
-	                          m = m->next) if (request_of(m)->comm->failure && !error)
-	{
-		coll_py_comm_failure(request_of(m)->comm);
+	WITHOUT_GIL(st = coll_group_end());
+	if (coll_py_interrupted() != 0)
 		error = coll_py_take_exception();
-	}
+	for (struct member *m = members; m; m = m->next)
+		if (request_of(m)->comm->failure && !error) {
+			coll_py_comm_failure(request_of(m)->comm);
+			error = coll_py_take_exception();
+		}
 	if (st != COLL_OK && !error)
 		error = error_of(members, st);
 	while (members) {

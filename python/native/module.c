@@ -63,8 +63,9 @@ static PyObject *unique_id(PyObject *module, PyObject *unused)
 	coll_unique_id id;
 	coll_status st;
 
-	Py_BEGIN_ALLOW_THREADS st = coll_unique_id_create(&id);
-	Py_END_ALLOW_THREADS if (st != COLL_OK) return coll_py_raise(NULL, st, "unique_id");
+	WITHOUT_GIL(st = coll_unique_id_create(&id));
+	if (st != COLL_OK)
+		return coll_py_raise(NULL, st, "unique_id");
 	return PyBytes_FromStringAndSize(id.bytes, COLL_UNIQUE_ID_BYTES);
 }
 

@@ -50,8 +50,8 @@ PyObject *coll_py_prepare(PyObject *self, PyObject *const *args, Py_ssize_t narg
 	if (coll_py_request_make(&o->request, c, kind, values) != 0 || coll_py_comm_enter(c, "prepare") != 0)
 		goto fail;
 	coll_py_request_describe(&o->request, &d);
-	Py_BEGIN_ALLOW_THREADS st = coll_operation_prepare(&o->handle, &d, c->handle);
-	Py_END_ALLOW_THREADS coll_py_comm_leave(c);
+	WITHOUT_GIL(st = coll_operation_prepare(&o->handle, &d, c->handle));
+	coll_py_comm_leave(c);
 	if (st == COLL_OK)
 		return (PyObject *)o;
 	coll_py_raise(c, st, "prepare");
@@ -87,8 +87,8 @@ static int begin(struct operation *o, PyObject *stream)
 	}
 	if (coll_py_request_pack(&o->request) != 0 || coll_py_comm_enter(c, "start") != 0)
 		return -1;
-	Py_BEGIN_ALLOW_THREADS st = coll_operation_start(o->handle, s ? s->handle : NULL);
-	Py_END_ALLOW_THREADS coll_py_comm_leave(c);
+	WITHOUT_GIL(st = coll_operation_start(o->handle, s ? s->handle : NULL));
+	coll_py_comm_leave(c);
 	if (st != COLL_OK) {
 		coll_py_raise(c, st, "start");
 		return -1;
@@ -134,9 +134,8 @@ static PyObject *wait(struct operation *o, int left)
 	while (st == COLL_AGAIN) {
 		int slice = left < 0 || left > SLICE_MS ? SLICE_MS : left;
 
-		Py_BEGIN_ALLOW_THREADS st = coll_operation_wait(o->handle, slice);
-		Py_END_ALLOW_THREADS if (PyErr_CheckSignals() != 0)
-		{
+		SLICE(st = coll_operation_wait(o->handle, slice));
+		if (PyErr_CheckSignals() != 0) {
 			coll_py_comm_leave(c);
 			return NULL;
 		}
@@ -187,8 +186,7 @@ static void end(struct operation *o)
 	o->handle = NULL;
 	o->stream = NULL;
 	if (handle && o->generation == coll_py_generation) {
-		Py_BEGIN_ALLOW_THREADS coll_operation_destroy(&handle);
-		Py_END_ALLOW_THREADS
+		WITHOUT_GIL(coll_operation_destroy(&handle));
 	}
 	Py_XDECREF((PyObject *)s);
 	if (o->request.comm)

@@ -21,7 +21,7 @@ int coll_py_request_init(void)
 	return 0;
 }
 
-static const char *name_of(const struct request *r)
+const char *coll_py_name_of(const struct request *r)
 {
 	return coll_py_methods[r->kind].name;
 }
@@ -77,7 +77,7 @@ static int bool_op(int op)
 
 static int refuse_op(const struct request *r, int op, const char *name)
 {
-	coll_py_raise_argument("%s: there is no '%s' of elements of type %s", name_of(r), op_names[op], name);
+	coll_py_raise_argument("%s: there is no '%s' of elements of type %s", coll_py_name_of(r), op_names[op], name);
 	return -1;
 }
 
@@ -89,16 +89,16 @@ static int user_op(struct request *r, PyObject *object)
 		coll_py_raise_argument(
 		        "%s: op is %R; sum, prod, min, max, avg, band, bor, bxor, land, lor, lxor, or what "
 		        "comm.op() and comm.premul_sum() made",
-		        name_of(r), object);
+		        coll_py_name_of(r), object);
 		return -1;
 	}
 	if (!op->made || op->comm != r->comm) {
-		coll_py_raise_argument("%s: the operation %s", name_of(r),
+		coll_py_raise_argument("%s: the operation %s", coll_py_name_of(r),
 		                       op->made ? "belongs to another communicator" : "is closed");
 		return -1;
 	}
 	if (op->function && r->in.element->class == CLASS_COMPLEX) {
-		coll_py_raise_argument("%s: operations in Python take real numbers", name_of(r));
+		coll_py_raise_argument("%s: operations in Python take real numbers", coll_py_name_of(r));
 		return -1;
 	}
 	r->op = op->value;
@@ -114,7 +114,7 @@ static int set_op(struct request *r, PyObject *object)
 
 	if (e->class == CLASS_OPAQUE) {
 		coll_py_raise_argument("%s: elements of this type (%zu bytes each) can be moved but not reduced",
-		                       name_of(r), r->in.item_bytes);
+		                       coll_py_name_of(r), r->in.item_bytes);
 		return -1;
 	}
 	if (op < 0)
@@ -132,7 +132,7 @@ static int set_op(struct request *r, PyObject *object)
 static int take_in(struct request *r, PyObject *x)
 {
 	if (!x) {
-		coll_py_raise_argument("%s: x is None", name_of(r));
+		coll_py_raise_argument("%s: x is None", coll_py_name_of(r));
 		return -1;
 	}
 	if (coll_py_view_take(&r->in, x, "x") != 0)
@@ -144,7 +144,7 @@ static int take_in(struct request *r, PyObject *x)
 
 static int refuse_read_only(const struct request *r, const char *what)
 {
-	coll_py_raise_argument("%s: %s is read-only", name_of(r), what);
+	coll_py_raise_argument("%s: %s is read-only", coll_py_name_of(r), what);
 	return -1;
 }
 
@@ -187,8 +187,8 @@ static PyObject *make_like(const struct request *r, PyObject *shape)
 		return made;
 	Py_DECREF(made);
 	if (r->in.element->class == CLASS_OPAQUE)
-		return coll_py_raise_argument("%s: elements of this type (%zu bytes each) need out=", name_of(r),
-		                              r->in.item_bytes);
+		return coll_py_raise_argument(
+		        "%s: elements of this type (%zu bytes each) need out=", coll_py_name_of(r), r->in.item_bytes);
 	return coll_py_block_new(NULL, shape, r->in.element);
 }
 
@@ -220,10 +220,10 @@ static int take_out(struct request *r, PyObject *out, PyObject *shape, size_t co
 		refuse_read_only(r, "out");
 	} else if (r->has_in && !same_elements(&r->in, &r->out)) {
 		coll_py_raise_argument("%s: x has elements of type %s (%zu bytes), out of type %s (%zu bytes)",
-		                       name_of(r), r->in.element->name, r->in.item_bytes, r->out.element->name,
+		                       coll_py_name_of(r), r->in.element->name, r->in.item_bytes, r->out.element->name,
 		                       r->out.item_bytes);
 	} else if (count != SIZE_MAX && r->out.items * per(&r->out) != count) {
-		coll_py_raise_argument("%s: out has %zu elements, %zu are needed", name_of(r), r->out.items,
+		coll_py_raise_argument("%s: out has %zu elements, %zu are needed", coll_py_name_of(r), r->out.items,
 		                       count / per(&r->out));
 	} else {
 		r->result = out;
@@ -242,86 +242,15 @@ static int number(const struct request *r, PyObject *object, const char *what, i
 	if (n == -1 && PyErr_Occurred())
 		return -1;
 	if (object && (n < 0 || n >= r->comm->size)) {
-		coll_py_raise_argument("%s: %s is %ld; the ranks are 0 to %d", name_of(r), what, n, r->comm->size - 1);
+		coll_py_raise_argument("%s: %s is %ld; the ranks are 0 to %d", coll_py_name_of(r), what, n,
+		                       r->comm->size - 1);
 		return -1;
 	}
 	*value = (int)n;
 	return 0;
 }
 
-/* ---- Counts ---- */
-
-/* Rows per rank, times elements in a row: elements per rank, and their sum. */
-static size_t *read_counts(const struct request *r, PyObject *object, size_t row, const char *what, size_t *total)
-{
-	PyObject *list = PySequence_List(object);
-	size_t *counts = NULL, sum = 0;
-
-	if (!list)
-		return NULL;
-	if (PyList_Size(list) != r->comm->size) {
-		coll_py_raise_argument("%s: %s has %zd numbers, one for each of %d ranks is needed", name_of(r), what,
-		                       PyList_Size(list), r->comm->size);
-		goto end;
-	}
-	counts = malloc((size_t)r->comm->size * sizeof(*counts));
-	if (!counts)
-		PyErr_NoMemory();
-	for (int i = 0; counts && i < r->comm->size; i++) {
-		size_t n = PyLong_AsSize_t(PyList_GetItem(list, i));
-
-		if (PyErr_Occurred() || __builtin_mul_overflow(n, row, &counts[i]) ||
-		    __builtin_add_overflow(sum, counts[i], &sum)) {
-			if (!PyErr_Occurred())
-				coll_py_raise_argument("%s: %s are too large", name_of(r), what);
-			free(counts);
-			counts = NULL;
-		}
-	}
-	*total = sum;
-end:
-	Py_DECREF(list);
-	return counts;
-}
-
-/* counts="any": the ranks exchange the numbers of rows that they have. */
-static size_t *ask_counts(struct request *r, size_t row, size_t *total)
-{
-	uint64_t mine = rows(&r->in);
-	uint64_t *all = malloc((size_t)r->comm->size * sizeof(*all));
-	size_t *counts = malloc((size_t)r->comm->size * sizeof(*counts)), sum = 0;
-	coll_status st = COLL_ERR_MEMORY;
-
-	_Static_assert(sizeof(*all) == sizeof(*counts), "counts are exchanged as 64-bit numbers");
-	if (coll_py_group_open()) {
-		coll_py_raise_argument("%s: counts='any' needs an exchange first, and a group is open", name_of(r));
-		goto fail;
-	}
-	if (!all || !counts) {
-		PyErr_NoMemory();
-		goto fail;
-	}
-	if (coll_py_comm_enter(r->comm, name_of(r)) != 0)
-		goto fail;
-	Py_BEGIN_ALLOW_THREADS st = coll_all_gather(&mine, all, 1, COLL_U64, r->comm->handle, NULL);
-	Py_END_ALLOW_THREADS coll_py_comm_leave(r->comm);
-	if (st != COLL_OK) {
-		coll_py_raise(r->comm, st, name_of(r));
-		goto fail;
-	}
-	for (int i = 0; i < r->comm->size; i++)
-		if (__builtin_mul_overflow(all[i], row, &counts[i]) || __builtin_add_overflow(sum, counts[i], &sum)) {
-			coll_py_raise_argument("%s: the ranks have too many rows", name_of(r));
-			goto fail;
-		}
-	*total = sum;
-	free(all);
-	return counts;
-fail:
-	free(all);
-	free(counts);
-	return NULL;
-}
+/* ---- Rows ---- */
 
 static bool says_any(PyObject *counts)
 {
@@ -332,12 +261,12 @@ static bool says_any(PyObject *counts)
 static int check_rows(const struct request *r, size_t elements, const char *what)
 {
 	if (r->in.ndim == 0) {
-		coll_py_raise_argument("%s: an array without axes has no rows to count", name_of(r));
+		coll_py_raise_argument("%s: an array without axes has no rows to count", coll_py_name_of(r));
 		return -1;
 	}
 	if (r->in.items * per(&r->in) == elements)
 		return 0;
-	coll_py_raise_argument("%s: x has %zu elements, %s make %zu", name_of(r), r->in.items, what,
+	coll_py_raise_argument("%s: x has %zu elements, %s make %zu", coll_py_name_of(r), r->in.items, what,
 	                       elements / per(&r->in));
 	return -1;
 }
@@ -349,8 +278,8 @@ static int equal_rows(const struct request *r, size_t *part)
 
 	if (r->in.ndim == 0 || rows(&r->in) % size != 0) {
 		coll_py_raise_argument(
-		        "%s: axis 0 of x has %zu rows, which %d ranks cannot share equally (see counts=)", name_of(r),
-		        r->in.ndim ? rows(&r->in) : 0, r->comm->size);
+		        "%s: axis 0 of x has %zu rows, which %d ranks cannot share equally (see counts=)",
+		        coll_py_name_of(r), r->in.ndim ? rows(&r->in) : 0, r->comm->size);
 		return -1;
 	}
 	*part = rows(&r->in) / size;
@@ -395,9 +324,9 @@ static int make_gather(struct request *r, PyObject *const *values)
 	r->count = r->in.items * per(&r->in);
 	r->ragged = counts != NULL;
 	if (r->ragged && says_any(counts))
-		r->out_counts = ask_counts(r, row_count(&r->in), &total);
+		r->out_counts = coll_py_counts_ask(r, row_count(&r->in), &total);
 	else if (r->ragged && (r->kind == CALL_ALL_GATHER || r->root == r->comm->rank))
-		r->out_counts = read_counts(r, counts, row_count(&r->in), "counts", &total);
+		r->out_counts = coll_py_counts_read(r, counts, row_count(&r->in), "counts", &total);
 	if (PyErr_Occurred() || (r->out_counts && check_rows(r, r->out_counts[r->comm->rank], "counts") != 0))
 		return -1;
 	if (r->kind == CALL_GATHER && r->root != r->comm->rank)
@@ -416,7 +345,7 @@ static int make_reduce_scatter(struct request *r, PyObject *const *values)
 		return -1;
 	if (values[ARG_COUNTS]) {
 		r->ragged = true;
-		r->in_counts = read_counts(r, values[ARG_COUNTS], row_count(&r->in), "counts", &total);
+		r->in_counts = coll_py_counts_read(r, values[ARG_COUNTS], row_count(&r->in), "counts", &total);
 		if (!r->in_counts || check_rows(r, total, "counts") != 0)
 			return -1;
 		r->count = r->in_counts[r->comm->rank];
@@ -438,7 +367,7 @@ static int make_all_to_all(struct request *r, PyObject *const *values)
 		return -1;
 	row = row_count(&r->in);
 	if (!in_counts != !out_counts) {
-		coll_py_raise_argument("%s: in_counts and out_counts go together", name_of(r));
+		coll_py_raise_argument("%s: in_counts and out_counts go together", coll_py_name_of(r));
 		return -1;
 	}
 	if (!in_counts) {
@@ -450,10 +379,10 @@ static int make_all_to_all(struct request *r, PyObject *const *values)
 		return take_out(r, values[ARG_OUT], make_shape(&r->in, SIZE_MAX, 0), r->in.items * per(&r->in));
 	}
 	r->ragged = true;
-	r->in_counts = read_counts(r, in_counts, row, "in_counts", &total);
+	r->in_counts = coll_py_counts_read(r, in_counts, row, "in_counts", &total);
 	if (!r->in_counts || check_rows(r, total, "in_counts") != 0)
 		return -1;
-	r->out_counts = read_counts(r, out_counts, row, "out_counts", &total);
+	r->out_counts = coll_py_counts_read(r, out_counts, row, "out_counts", &total);
 	if (!r->out_counts)
 		return -1;
 	return take_out(r, values[ARG_OUT], make_shape(&r->in, row ? total / row : 0, 1), total);
@@ -482,7 +411,7 @@ static int make_scatter(struct request *r, PyObject *const *values)
 	if (take_in(r, values[ARG_X]) != 0)
 		return -1;
 	if (r->ragged) {
-		r->in_counts = read_counts(r, counts, row_count(&r->in), "counts", &total);
+		r->in_counts = coll_py_counts_read(r, counts, row_count(&r->in), "counts", &total);
 		if (!r->in_counts || check_rows(r, total, "counts") != 0)
 			return -1;
 		r->count = r->in_counts[r->root];
@@ -500,7 +429,7 @@ static int make_pair(struct request *r, PyObject *const *values)
 	if (take_in(r, values[ARG_X]) != 0 || number(r, values[ARG_PEER], "peer", -1, &r->root) != 0)
 		return -1;
 	if (values[ARG_TAG] && PyObject_IsTrue(values[ARG_TAG]) != 0) {
-		coll_py_raise_unsupported("%s: this version has no tags", name_of(r));
+		coll_py_raise_unsupported("%s: this version has no tags", coll_py_name_of(r));
 		return -1;
 	}
 	r->count = r->in.items * per(&r->in);
@@ -622,16 +551,18 @@ PyObject *coll_py_request_run(struct request *r)
 	PyObject *result = NULL;
 	coll_status st;
 
-	if (coll_py_comm_enter(c, name_of(r)) != 0) {
+	if (coll_py_comm_enter(c, coll_py_name_of(r)) != 0) {
 		coll_py_request_end(r);
 		return NULL;
 	}
-	Py_BEGIN_ALLOW_THREADS st = coll_py_request_start(r, NULL);
-	Py_END_ALLOW_THREADS coll_py_comm_leave(c);
+	WITHOUT_GIL(st = coll_py_request_start(r, NULL));
+	coll_py_comm_leave(c);
 	if (c->failure) {
 		coll_py_comm_failure(c);
+	} else if (coll_py_interrupted() != 0) {
+		/* the exception of a signal handler */
 	} else if (st != COLL_OK) {
-		coll_py_raise(c, st, name_of(r));
+		coll_py_raise(c, st, coll_py_name_of(r));
 	} else {
 		coll_py_request_unpack(r);
 		result = r->result ? r->result : Py_None;

@@ -73,8 +73,8 @@ static coll_status end(struct stream *s)
 	if (s->generation != coll_py_generation)
 		return COLL_OK;
 	s->handle = NULL;
-	Py_BEGIN_ALLOW_THREADS st = coll_stream_destroy(&handle);
-	Py_END_ALLOW_THREADS s->handle = handle; /* an open group has calls on it: refused */
+	WITHOUT_GIL(st = coll_stream_destroy(&handle));
+	s->handle = handle; /* an open group has calls on it: refused */
 	if (handle) {
 		s->next = s->comm->streams;
 		s->comm->streams = s;
@@ -135,8 +135,9 @@ static PyObject *stream_wait(PyObject *self, PyObject *const *args, Py_ssize_t n
 	while (st == COLL_AGAIN && left != 0) {
 		int slice = left < 0 || left > SLICE_MS ? SLICE_MS : left;
 
-		Py_BEGIN_ALLOW_THREADS st = coll_stream_wait(s->handle, slice);
-		Py_END_ALLOW_THREADS if (PyErr_CheckSignals() != 0) return NULL;
+		SLICE(st = coll_stream_wait(s->handle, slice));
+		if (PyErr_CheckSignals() != 0)
+			return NULL;
 		left -= left > 0 ? slice : 0;
 	}
 	coll_py_reap();
@@ -238,8 +239,8 @@ static coll_status event_look(struct event *e, int slice)
 {
 	coll_status st;
 
-	Py_BEGIN_ALLOW_THREADS st = slice ? coll_event_wait(e->handle, slice) : coll_event_query(e->handle);
-	Py_END_ALLOW_THREADS return st;
+	SLICE(st = slice ? coll_event_wait(e->handle, slice) : coll_event_query(e->handle));
+	return st;
 }
 
 static PyObject *event_wait(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *names)

@@ -333,6 +333,15 @@ def test_children(comm):
     other.close()
     half.close()
     raises(coll.ArgumentError, comm.sub, [-1])
+    # Made by its members alone; the others are in another call meanwhile.
+    members = list(range(n - 1, -1, -2))
+    if rank in members:
+        few = comm.group(members, tag=7)
+        equal((few.size, few.rank), (len(members), members.index(rank)))
+        equal(few.all_gather(floats(rank)).tolist(), [[float(r)] for r in members])
+        few.close()
+    comm.barrier()
+    raises(coll.ArgumentError, comm.group, [n])
 
 
 def test_queries(comm):
@@ -342,6 +351,10 @@ def test_queries(comm):
     comm.all_reduce(floats(1, 2))
     check(comm.last_way is None or isinstance(comm.last_way, str))
     check("rank" in repr(comm))
+    comm.set_timeout(20, 30.5)
+    comm.set_timeout()
+    raises(coll.ArgumentError, comm.set_timeout, 0)
+    raises(coll.ArgumentError, comm.set_timeout, -1)
     for copy in (pickle.dumps, __import__("copy").copy, __import__("copy").deepcopy):
         raises(TypeError, copy, comm, says="cannot be pickled")
     key = pickle.loads(pickle.dumps(coll.UniqueId(bytes(128))))

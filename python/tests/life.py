@@ -149,9 +149,9 @@ def killed():
 def late():
     """A time limit of a job in its settings; the error is a TimeoutError and says who."""
     code, out, err = run("c = coll.init(arrival_timeout_ms=500)\nc.barrier()\nif c.rank == 0:\n"
-                         "  try: c.all_reduce(x)\n  except TimeoutError as e: print('late', e.rank, type(e).__name__)\n"
+                         "  try: c.all_reduce(x)\n  except TimeoutError as e: print('late', e.rank, e.late, type(e).__name__)\n"
                          "else: time.sleep(3)")
-    check("[0] late 1 PeerLate" in out, out, err)
+    check("[0] late 1 (1,) PeerLate" in out, out, err)
 
 
 def mismatch():
@@ -175,6 +175,37 @@ def aborted():
                          "  except coll.AbortedError as e: print('here', e)\nelse:\n  try: c.recv(x, 0)\n"
                          "  except coll.AbortedError as e: print('there', e)")
     check(re.search(r"\[0\] here .*enough", out) and re.search(r"\[1\] there .*enough", out), out, err)
+
+
+def interrupted():
+    """Ctrl-C in a call whose peer is absent: KeyboardInterrupt at once, and the peer is told. The signal goes to one rank."""
+    for wait, told in (("c.all_reduce(x)", "interrupted"),
+                       ("c.all_reduce(x, stream=c.stream()).wait()", "KeyboardInterrupt"),
+                       ("s = c.stream(); c.all_reduce(x, stream=s); s.wait()", "KeyboardInterrupt"),
+                       ("c.all_gather_object(1)", "interrupted"),
+                       ("c.split(0)", "interrupted"),
+                       ("c.group([0, 1])", "KeyboardInterrupt|interrupted")):
+        code, out, err = run("c = coll.init()\nc.barrier()\nif c.rank == 0:\n"
+                             "  def later(): time.sleep(0.3); t.append(time.monotonic()); os.kill(os.getpid(), signal.SIGINT)\n"
+                             "  t = []\n  threading.Thread(target=later).start()\n"
+                             f"  try:\n    {wait}\n  finally: print('after', time.monotonic() - t[0] < 5, flush=True)\n"
+                             "else:\n  time.sleep(1)\n  try: c.recv(x, 0)\n"
+                             "  except coll.AbortedError as e: print('told', e, flush=True)\n  time.sleep(0.5)")
+        check("[0] after True" in out and "[0] KeyboardInterrupt" in err, wait, out, err)
+        check(re.search(rf"\[1\] told .*({told})", out), wait, out, err)
+    # A handler that does not raise ends nothing.
+    code, out, err = run("c = coll.init()\nc.barrier()\nseen = []\nsignal.signal(signal.SIGUSR2, lambda *a: seen.append(1))\n"
+                         "if c.rank == 0:\n  threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGUSR2]).start()\n"
+                         "else: time.sleep(0.6)\nprint(c.all_reduce(x).tolist(), len(seen))")
+    check("[0] [2.0, 4.0] 1" in out, out, err)
+
+
+def interrupted_creation():
+    code, out, err = run("if os.environ['COLL_RANK'] == '0':\n"
+                         "  threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGINT]).start()\n"
+                         "  try: coll.init()\n  except KeyboardInterrupt: print('after', flush=True)\n"
+                         "else: time.sleep(2)")
+    check("[0] after" in out, out, err)
 
 
 def groups_are_cheap():
@@ -217,7 +248,7 @@ def names_itself():
 
 
 CASES = [exception, exception_in_with, exception_in_thread, exception_in_hook_of_others, exits, exit_with_work, forks, workers,
-         killed, late, mismatch, function_raises, aborted, groups_are_cheap, memory_outlives, interactive, names_itself]
+         killed, late, mismatch, function_raises, aborted, interrupted, interrupted_creation, groups_are_cheap, memory_outlives, interactive, names_itself]
 
 
 def main():
