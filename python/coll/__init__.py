@@ -15,27 +15,27 @@ from . import _coll
 from ._buffers import describe as _describe
 from ._buffers import like as _like
 from ._coll import Buffer, Event, Op, Stream
-from ._comm import Communicator, Operation, UniqueId, group, init, init_all, progress, raw, unique_id
-from ._errors import (AbortedError, ArgumentError, BootstrapError, CollError, CollMemoryError, ConfigError,
+from ._comm import ANY, Communicator, Message, Operation, Receive, UniqueId, group, init, init_all, progress, raw, unique_id
+from ._errors import (AbortedError, ArgumentError, BootstrapError, CancelledError, CollError, CollMemoryError, ConfigError,
                       CorruptError, InternalError, MismatchError, PeerDead, PeerError, PeerLate, PeerSilent,
                       SystemFailure, UnsupportedError)
 from ._errors import make as _make
 from ._files import get_include, get_library, get_program, settings, version
 from ._work import Work
 
-_coll.setup(_make, ArgumentError, UnsupportedError, _like, _describe, Work)
+_coll.setup(_make, ArgumentError, UnsupportedError, _like, _describe, Work, Message)
 
 __version__ = version
 
 # In tracebacks and pickles, classes have the name by which users import them.
-for _class in (CollError, ArgumentError, UnsupportedError, CollMemoryError, ConfigError, PeerError, PeerDead, PeerSilent,
+for _class in (CollError, ArgumentError, UnsupportedError, CollMemoryError, ConfigError, CancelledError, PeerError, PeerDead, PeerSilent,
                PeerLate, MismatchError, CorruptError, AbortedError, SystemFailure, BootstrapError, InternalError,
-               Communicator, UniqueId, Work):
+               Communicator, UniqueId, Work, Message):
     _class.__module__ = "coll"
 
 __all__ = [
-    "AbortedError", "ArgumentError", "BootstrapError", "Buffer", "CollError", "CollMemoryError", "Communicator",
-    "ConfigError", "CorruptError", "Event", "InternalError", "MismatchError", "Op", "Operation", "PeerDead", "PeerError",
-    "PeerLate", "PeerSilent", "Stream", "SystemFailure", "UniqueId", "UnsupportedError", "Work", "get_include",
+    "ANY", "AbortedError", "ArgumentError", "BootstrapError", "Buffer", "CancelledError", "CollError", "CollMemoryError", "Communicator",
+    "ConfigError", "CorruptError", "Event", "InternalError", "Message", "MismatchError", "Op", "Operation", "PeerDead", "PeerError",
+    "PeerLate", "PeerSilent", "Receive", "Stream", "SystemFailure", "UniqueId", "UnsupportedError", "Work", "get_include",
     "get_library", "get_program", "group", "init", "init_all", "progress", "raw", "settings", "unique_id", "version",
 ]

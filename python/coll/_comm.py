@@ -5,7 +5,7 @@ from __future__ import annotations
 import array
 import contextlib
 import struct
-from typing import Any, Callable, Iterable, Iterator, Sequence
+from typing import Any, Callable, Iterable, Iterator, NamedTuple, Sequence
 
 from . import _coll, _life, _objects
 from ._buffers import like
@@ -13,6 +13,18 @@ from ._coll import Buffer, Op, Stream
 from ._errors import ArgumentError
 
 Operation = _coll.Operation
+Receive = _coll.Receive
+
+# Any rank, any tag.
+ANY = -1
+
+
+class Message(NamedTuple):
+    """What a receive got: from which rank, with which tag, and how many elements of the array."""
+
+    source: int
+    tag: int
+    elements: int
 
 
 class UniqueId(bytes):
@@ -88,6 +100,12 @@ class Communicator(_coll.Comm):
         """The sum of scale * x, for arrays of this type."""
         return self._premul_sum(_scalar(scale, dtype), dtype)
 
+    # ---- Messages with tags ----
+
+    def irecv(self, x: Any, peer: int = ANY, tag: int = ANY) -> Receive:
+        """Post a receive into x of a message with a tag, and return at once; Receive.wait() says what came."""
+        return self._irecv(x, peer, tag)
+
     # ---- Objects ----
 
     def broadcast_object(self, value: Any = None, root: int = 0, *, loads: _objects.Loads | None = None) -> Any:
@@ -131,18 +149,22 @@ class Communicator(_coll.Comm):
                      counts=lengths if messages else [0] * self.size)
         return _objects.unpack(message, loads)
 
-    def send_object(self, value: Any, peer: int) -> None:
+    def send_object(self, value: Any, peer: int, *, tag: int | None = None) -> None:
         """To recv_object() of the peer."""
         message = _objects.pack(value)
-        self.send(array.array("Q", [len(message)]), peer)
-        self.send(message, peer)
+        self.send(array.array("Q", [len(message)]), peer, tag=tag)
+        self.send(message, peer, tag=tag)
 
-    def recv_object(self, peer: int, *, loads: _objects.Loads | None = None) -> Any:
-        """From send_object() of the peer."""
+    def recv_object(self, peer: int, *, tag: int | None = None, loads: _objects.Loads | None = None) -> Any:
+        """From send_object() of the peer. With a tag, peer and tag may be coll.ANY."""
         length = array.array("Q", [0])
-        self.recv(length, peer)
+        if tag is None:
+            self.recv(length, peer)
+        else:
+            first = self.irecv(length, peer, tag).wait()
+            peer, tag = first.source, first.tag
         message = bytearray(length[0])
-        self.recv(message, peer)
+        self.recv(message, peer, tag=tag)
         return _objects.unpack(message, loads)
 
     # ---- The end ----
@@ -279,4 +301,4 @@ def raw(address: int, shape: int | Sequence[int], dtype: str, owner: Any = None)
     return _coll.raw(address, (shape,) if isinstance(shape, int) else tuple(shape), dtype, owner)
 
 
-__all__ = ["Communicator", "Operation", "UniqueId", "group", "init", "init_all", "like", "progress", "raw", "unique_id"]
+__all__ = ["ANY", "Communicator", "Message", "Operation", "Receive", "UniqueId", "group", "init", "init_all", "like", "progress", "raw", "unique_id"]

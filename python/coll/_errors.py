@@ -55,6 +55,10 @@ class ConfigError(CollError, ValueError):
     """A setting is malformed, unknown or contradictory."""
 
 
+class CancelledError(CollError):
+    """A posted receive was taken back before a message came."""
+
+
 class PeerError(CollError, ConnectionError):
     """A peer is lost, and the communicators that it belongs to: `rank` and `host` say which."""
 
@@ -96,7 +100,7 @@ class InternalError(CollError):
 
 
 _CLASSES: dict[int, type[CollError]] = {
-    10: ArgumentError, 11: UnsupportedError, 12: CollMemoryError, 13: ConfigError,
+    10: ArgumentError, 11: UnsupportedError, 12: CollMemoryError, 13: ConfigError, 14: CancelledError,
     20: PeerDead, 21: PeerSilent, 22: PeerLate,
     30: MismatchError, 31: CorruptError, 32: AbortedError,
     40: SystemFailure, 41: BootstrapError, 42: InternalError,

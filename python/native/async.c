@@ -17,9 +17,6 @@ PyTypeObject *coll_py_stream_type, *coll_py_work_type, *coll_py_event_type;
 /* Streams with unfinished works. */
 static struct stream *pending;
 
-/* A wait is cut in slices so that Ctrl-C comes through. */
-enum { SLICE_MS = 50 };
-
 int coll_py_timeout(PyObject *seconds)
 {
 	double s;
@@ -118,6 +115,7 @@ void coll_py_reap(void)
 {
 	struct stream *s = pending;
 
+	coll_py_receives_reap();
 	while (s) {
 		if (s->first && !head_ended(s)) {
 			s = s->next_pending;
@@ -261,7 +259,7 @@ static int wait_done(struct work *w, int timeout_ms)
 		return -1;
 	}
 	while (w->state == WORK_RUNNING && st == COLL_AGAIN) {
-		int slice = timeout_ms < 0 || timeout_ms > SLICE_MS ? SLICE_MS : timeout_ms;
+		int slice = timeout_ms < 0 || timeout_ms > COLL_PY_SLICE_MS ? COLL_PY_SLICE_MS : timeout_ms;
 		coll_event *event = w->event;
 
 		w->waiters++;

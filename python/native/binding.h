@@ -164,7 +164,8 @@ struct request {
 	size_t count, out_count;
 	struct view in, out;
 	bool has_in, has_out, same; /* same: in is also where the result goes */
-	bool ragged;
+	bool ragged, tagged;
+	int tag; /* of a message; -1: any */
 	size_t *in_counts, *out_counts;
 	void *in_address, *out_address;
 	PyObject *op_object; /* strong; NULL: one of the library */
@@ -173,6 +174,8 @@ struct request {
 
 /* Fill a request from the arguments of a call. 0, or -1 with an exception set and nothing to end. */
 int coll_py_request_make(struct request *r, struct comm *c, enum call_kind kind, PyObject *const *values);
+/* The same for irecv(), which a group may hold. */
+int coll_py_receive_make(struct request *r, struct comm *c, PyObject *const *values);
 /* Copies of arrays that are not contiguous, before the start. */
 int coll_py_request_pack(struct request *r);
 coll_status coll_py_request_start(const struct request *r, coll_stream *s);
@@ -241,6 +244,10 @@ struct op {
 extern PyTypeObject *coll_py_op_type, *coll_py_operation_type, *coll_py_block_type;
 PyObject *coll_py_op_create(PyObject *self, PyObject *const *args, Py_ssize_t nargs);
 PyObject *coll_py_op_premul_sum(PyObject *self, PyObject *const *args, Py_ssize_t nargs);
+PyObject *coll_py_irecv(PyObject *self, PyObject *const *args, Py_ssize_t nargs);
+/* Receives that were dropped before they ended. */
+void coll_py_receives_reap(void);
+int coll_py_receive_init(PyObject *module);
 PyObject *coll_py_prepare(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *names);
 
 /* ---- Buffers ------------------------------------------------------------------ */
@@ -264,7 +271,16 @@ PyObject *coll_py_block_raw(PyObject *module, PyObject *const *args, Py_ssize_t 
 /* ---- Errors ---------------------------------------------------------------------- */
 
 /* What coll/__init__.py hands over: classes and functions in Python. */
-enum hook { HOOK_ERROR, HOOK_ARGUMENT, HOOK_UNSUPPORTED, HOOK_LIKE, HOOK_DESCRIBE, HOOK_WORK, HOOK_COUNT };
+enum hook {
+	HOOK_ERROR,
+	HOOK_ARGUMENT,
+	HOOK_UNSUPPORTED,
+	HOOK_LIKE,
+	HOOK_DESCRIBE,
+	HOOK_WORK,
+	HOOK_MESSAGE,
+	HOOK_COUNT
+};
 extern PyObject *coll_py_hooks[HOOK_COUNT];
 
 /* All set an exception. */
@@ -307,6 +323,9 @@ void coll_py_free(PyObject *object);
 /* The one argument, which may be left out, of a method: its value, NULL if there is none. -1: an exception is set. */
 int coll_py_one(const char *method, const char *name, PyObject *const *args, Py_ssize_t nargs, PyObject *names,
                 PyObject **value);
+
+/* A wait is cut in slices so that Ctrl-C comes through. */
+enum { COLL_PY_SLICE_MS = 50 };
 
 /* seconds, or None: no limit. Milliseconds, -1 for none; -2 with an exception set. */
 int coll_py_timeout(PyObject *seconds);

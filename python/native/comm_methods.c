@@ -339,6 +339,7 @@ static PyMethodDef other_methods[] = {
         {"transport", transport, METH_O, NULL},
         {"_explain", explain, METH_VARARGS, NULL},
         {"progress", progress, METH_NOARGS, NULL},
+        FAST("_irecv", coll_py_irecv),
         FAST("_op", coll_py_op_create),
         FAST("_premul_sum", coll_py_op_premul_sum),
         {"prepare", (PyCFunction)(void (*)(void))coll_py_prepare, METH_FASTCALL | METH_KEYWORDS, NULL},

@@ -38,7 +38,7 @@ void coll_py_free(PyObject *object)
 	Py_DECREF((PyObject *)type);
 }
 
-/* setup(error, argument, unsupported, like, describe, work) */
+/* setup(error, argument, unsupported, like, describe, work, message) */
 static PyObject *setup(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
 {
 	if (nargs != HOOK_COUNT)
@@ -125,7 +125,8 @@ PyMODINIT_FUNC PyInit__coll(void)
 		return NULL;
 	if (coll_py_calls_init() == 0 && coll_py_request_init() == 0 && coll_py_comm_init(module) == 0 &&
 	    coll_py_async_init(module) == 0 && coll_py_block_init(module) == 0 && coll_py_op_init(module) == 0 &&
-	    coll_py_operation_init(module) == 0 && pthread_atfork(NULL, NULL, forked) == 0)
+	    coll_py_operation_init(module) == 0 && coll_py_receive_init(module) == 0 &&
+	    pthread_atfork(NULL, NULL, forked) == 0)
 		return module;
 	Py_DECREF(module);
 	return NULL;

@@ -8,8 +8,6 @@
 
 PyTypeObject *coll_py_operation_type;
 
-enum { SLICE_MS = 50 };
-
 struct operation {
 	PyObject_HEAD struct request request;
 	coll_operation *handle;
@@ -132,7 +130,7 @@ static PyObject *wait(struct operation *o, int left)
 	if (coll_py_comm_enter(c, "wait") != 0)
 		return NULL;
 	while (st == COLL_AGAIN) {
-		int slice = left < 0 || left > SLICE_MS ? SLICE_MS : left;
+		int slice = left < 0 || left > COLL_PY_SLICE_MS ? COLL_PY_SLICE_MS : left;
 
 		SLICE(st = coll_operation_wait(o->handle, slice));
 		if (PyErr_CheckSignals() != 0) {

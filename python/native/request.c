@@ -424,12 +424,36 @@ static int make_scatter(struct request *r, PyObject *const *values)
 	return take_out(r, values[ARG_OUT], make_shape(&r->in, part, 1), r->count);
 }
 
+/* A rank and a tag; a receive takes any of either for -1. */
+static int set_tag(struct request *r, PyObject *peer, PyObject *tag)
+{
+	long least = r->kind == CALL_RECV ? -1 : 0, n = PyLong_AsLong(tag), from = PyLong_AsLong(peer);
+
+	if (PyErr_Occurred())
+		return -1;
+	if (n < least || n > INT32_MAX) {
+		coll_py_raise_argument("%s: tag is %ld", coll_py_name_of(r), n);
+		return -1;
+	}
+	if (from < least || from >= r->comm->size) {
+		coll_py_raise_argument("%s: peer is %ld; the ranks are 0 to %d", coll_py_name_of(r), from,
+		                       r->comm->size - 1);
+		return -1;
+	}
+	r->tagged = true;
+	r->tag = (int)n;
+	r->root = (int)from;
+	return 0;
+}
+
 static int make_pair(struct request *r, PyObject *const *values)
 {
-	if (take_in(r, values[ARG_X]) != 0 || number(r, values[ARG_PEER], "peer", -1, &r->root) != 0)
+	if (take_in(r, values[ARG_X]) != 0)
 		return -1;
-	if (values[ARG_TAG] && PyObject_IsTrue(values[ARG_TAG]) != 0) {
-		coll_py_raise_unsupported("%s: this version has no tags", coll_py_name_of(r));
+	if (values[ARG_TAG]) {
+		if (set_tag(r, values[ARG_PEER], values[ARG_TAG]) != 0)
+			return -1;
+	} else if (number(r, values[ARG_PEER], "peer", -1, &r->root) != 0) {
 		return -1;
 	}
 	r->count = r->in.items * per(&r->in);
@@ -485,13 +509,13 @@ static void clear(struct request *r)
 	r->type = COLL_U8;
 	r->root = r->dest = 0;
 	r->count = r->out_count = 0;
-	r->has_in = r->has_out = r->same = r->ragged = false;
+	r->has_in = r->has_out = r->same = r->ragged = r->tagged = false;
 	r->in_counts = r->out_counts = NULL;
 	r->in_address = r->out_address = NULL;
 	r->op_object = r->result = NULL;
 }
 
-int coll_py_request_make(struct request *r, struct comm *c, enum call_kind kind, PyObject *const *values)
+static int build(struct request *r, struct comm *c, enum call_kind kind, PyObject *const *values)
 {
 	clear(r);
 	r->comm = c;
@@ -503,12 +527,27 @@ int coll_py_request_make(struct request *r, struct comm *c, enum call_kind kind,
 	return -1;
 }
 
+int coll_py_request_make(struct request *r, struct comm *c, enum call_kind kind, PyObject *const *values)
+{
+	if (kind == CALL_RECV && values[ARG_TAG] && (values[ARG_STREAM] || coll_py_group_open())) {
+		coll_py_raise_argument(
+		        "recv: with a tag it takes no stream and stands in no group; irecv() does not wait");
+		return -1;
+	}
+	return build(r, c, kind, values);
+}
+
+int coll_py_receive_make(struct request *r, struct comm *c, PyObject *const *values)
+{
+	return build(r, c, CALL_RECV, values);
+}
+
 /* ---- Start and end ---- */
 
 int coll_py_request_pack(struct request *r)
 {
-	/* What a receive overwrites as a whole is not copied in. */
-	bool reads = r->kind != CALL_RECV && (r->kind != CALL_BROADCAST || r->root == r->comm->rank);
+	/* What a receive overwrites as a whole is not copied in; a message with a tag may be shorter. */
+	bool reads = (r->kind != CALL_RECV || r->tagged) && (r->kind != CALL_BROADCAST || r->root == r->comm->rank);
 
 	if (r->has_in && coll_py_view_pack(&r->in, reads, &r->in_address) != 0)
 		return -1;

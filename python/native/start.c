@@ -25,6 +25,9 @@ coll_status coll_py_request_start(const struct request *r, coll_stream *s)
 
 	if (r->ragged)
 		return start_ragged(r, c, s);
+	if (r->tagged)
+		return r->kind == CALL_SEND ? coll_send_tag(in, r->count, r->type, r->root, r->tag, c, s)
+		                            : coll_recv_tag(out, r->count, r->type, r->root, r->tag, c, NULL);
 	switch (r->kind) {
 	case CALL_ALL_REDUCE: return coll_all_reduce(in, out, r->count, r->type, r->op, c, s);
 	case CALL_REDUCE: return coll_reduce(in, out, r->count, r->type, r->op, r->root, c, s);

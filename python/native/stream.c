@@ -12,9 +12,6 @@ struct event {
 	int waiters;
 };
 
-/* A wait is cut in slices so that Ctrl-C comes through. */
-enum { SLICE_MS = 50 };
-
 static int check(const struct stream *s)
 {
 	if (s->handle && s->generation == coll_py_generation)
@@ -133,7 +130,7 @@ static PyObject *stream_wait(PyObject *self, PyObject *const *args, Py_ssize_t n
 	if (left == -2 || check(s) != 0)
 		return NULL;
 	while (st == COLL_AGAIN && left != 0) {
-		int slice = left < 0 || left > SLICE_MS ? SLICE_MS : left;
+		int slice = left < 0 || left > COLL_PY_SLICE_MS ? COLL_PY_SLICE_MS : left;
 
 		SLICE(st = coll_stream_wait(s->handle, slice));
 		if (PyErr_CheckSignals() != 0)
@@ -258,7 +255,7 @@ static PyObject *event_wait(PyObject *self, PyObject *const *args, Py_ssize_t na
 	if (e->generation != coll_py_generation)
 		return coll_py_raise_argument("the event belongs to the process that forked this one");
 	while (st == COLL_AGAIN && left != 0) {
-		int slice = left < 0 || left > SLICE_MS ? SLICE_MS : left;
+		int slice = left < 0 || left > COLL_PY_SLICE_MS ? COLL_PY_SLICE_MS : left;
 
 		st = event_look(e, slice);
 		if (PyErr_CheckSignals() != 0)

@@ -289,6 +289,61 @@ def test_pairs(comm):
     raises(coll.ArgumentError, comm.send_recv, x, None, y, 0)
 
 
+def test_tags(comm):
+    n, rank = comm.size, comm.rank
+    right, left = (rank + 1) % n, (rank - 1) % n
+    # To each rank, itself among them, in another order than it is taken.
+    first, second = floats(-1, -1), floats(-1, -1)
+    got = [comm.irecv(second, left, 2), comm.irecv(first, left, 1)]
+    comm.send(floats(rank, 1), right, tag=1)
+    comm.send(floats(rank, 2), right, tag=2)
+    equal(got[1].wait(timeout=20), coll.Message(left, 1, 2))
+    equal(tuple(got[0].wait()), (left, 2, 2))
+    equal((first.tolist(), second.tolist()), ([left, 1], [left, 2]))
+    check(got[0].done() and got[0].cancel() is False and got[0].wait().tag == 2)
+    # Any source, any tag; shorter than the array, which is not contiguous.
+    room = memoryview(array.array("i", [9] * 8))[::2]
+    waiting = comm.irecv(room)
+    comm.send(array.array("i", [rank, 5]), right, tag=rank + 10)
+    message = waiting.wait()
+    equal(message, coll.Message(left, left + 10, 2))
+    equal(room.tolist(), [left, 5, 9, 9])
+    comm.barrier()
+    # Blocking, on a stream, in a group.
+    stream = comm.stream()
+    with coll.group():
+        later = comm.irecv(first, left, 4)
+        comm.send(floats(4, rank), right, tag=4)
+    later.wait()
+    equal(first.tolist(), [4, left])
+    work = comm.send(floats(6, rank), right, tag=6, stream=stream)
+    check(comm.recv(first, coll.ANY, tag=6) is first)
+    work.wait()
+    equal(first.tolist(), [6, left])
+    # A type or length that does not fit costs this message and nothing else.
+    comm.send(floats(1, 2, 3), right, tag=7)
+    raises(coll.ArgumentError, comm.irecv(first, left, 7).wait)
+    comm.send(floats(1, 2), right, tag=7)
+    raises(coll.ArgumentError, comm.irecv(array.array("i", [0, 0]), left, 7).wait)
+    # Taken back, and dropped.
+    waiting = comm.irecv(first, left, 8)
+    raises(TimeoutError, waiting.wait, 0.01)
+    check(not waiting.done() and waiting.cancel() is True)
+    raises(coll.CancelledError, waiting.wait)
+    comm.irecv(floats(0), left, 9)
+    comm.barrier()
+    comm.send(floats(3), right, tag=9)
+    equal(comm.recv(floats(0), left, tag=9).tolist(), [3], "the dropped receive took no message")
+    if n > 1:
+        comm.send_object({"from": rank}, right, tag=11)
+        equal(comm.recv_object(coll.ANY, tag=coll.ANY), {"from": left})
+    for wrong in (lambda: comm.send(first, right, tag=-1), lambda: comm.recv(first, n, tag=1),
+                  lambda: comm.recv(first, left, tag=-2), lambda: comm.send(first, coll.ANY, tag=1),
+                  lambda: comm.recv(first, coll.ANY), lambda: comm.recv(first, left, tag=1, stream=stream),
+                  lambda: comm.irecv(b"1234", left, 1)):
+        raises(coll.ArgumentError, wrong)
+
+
 def test_objects(comm):
     n, rank = comm.size, comm.rank
     big = {"rank": rank, "data": bytearray([rank]) * 100000, "buffer": pickle.PickleBuffer(bytearray([rank] * 5000))}
@@ -371,4 +426,4 @@ def test_queries(comm):
 
 
 main(test_reductions, test_moves, test_counts, test_layouts, test_types, test_arguments, test_dlpack, test_buffers,
-     test_operations, test_pairs, test_objects, test_children, test_queries)
+     test_operations, test_pairs, test_tags, test_objects, test_children, test_queries)

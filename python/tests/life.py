@@ -118,7 +118,7 @@ def workers():
                 "def work(rank, key, fail):\n"
                 "  c = coll.init(rank, 2, id=key)\n  y = array.array('f', [1])\n  c.all_reduce(y, out=y)\n"
                 "  if rank == 1 and fail: raise ValueError('worker')\n"
-                "  try: c.barrier()\n  except coll.AbortedError as e: print(e)\n  print(rank, y[0], flush=True)\n"
+                "  try: c.barrier()\n  except coll.AbortedError as e: sys.stdout.write(f'{e}\\n')\n  sys.stdout.write(f'{rank} {y[0]}\\n'); sys.stdout.flush()\n"
                 "if __name__ == '__main__':\n"
                 "  for fail in (0, 1):\n"
                 "    with multiprocessing.get_context('spawn').Manager() as m:\n"

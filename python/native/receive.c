@@ -1,0 +1,226 @@
+/*
+ * Receive: a posted receive of a message with a tag (coll_irecv()).
+ *
+ * It owns the array until it has ended. One that is dropped before is cancelled; if that is too late, since its message
+ * is under way, it goes to a list and ends there. The communicator ends those that are left.
+ */
+#include "binding.h"
+
+static PyTypeObject *receive_type;
+
+struct receive {
+	PyObject_HEAD struct request request;
+	coll_request *handle; /* NULL: it has ended */
+	unsigned generation;
+	bool waiting;             /* a thread is */
+	PyObject *result, *error; /* of one that has ended */
+	struct receive *next;     /* in the list of dropped ones, which holds it */
+};
+
+static struct receive *dropped;
+
+/* ---- The end ---- */
+
+static void finish(struct receive *v, coll_status st, const coll_message_info *info)
+{
+	const struct request *r = &v->request;
+	size_t unit = r->count && r->in.items ? r->count / r->in.items : 1;
+
+	if (st == COLL_OK) {
+		coll_py_request_unpack(&v->request);
+		v->result = PyObject_CallFunction(coll_py_hooks[HOOK_MESSAGE], "iin", info->source, info->tag,
+		                                  (Py_ssize_t)(info->count / unit));
+	} else {
+		/* That of the call alone: the communicator has no error. */
+		v->error = coll_py_error(st < COLL_ERR_PEER_DEAD ? NULL : r->comm, st, "irecv");
+	}
+	if (!v->result && !v->error)
+		v->error = coll_py_take_exception();
+	coll_py_request_end(&v->request);
+}
+
+static bool test(struct receive *v)
+{
+	coll_message_info info = {0};
+	coll_status st;
+
+	if (!v->handle)
+		return true;
+	st = coll_request_test(&v->handle, &info);
+	if (st == COLL_AGAIN)
+		return false;
+	finish(v, st, &info);
+	return true;
+}
+
+void coll_py_receives_reap(void)
+{
+	struct receive **at = &dropped;
+
+	while (*at) {
+		struct receive *v = *at;
+
+		if (v->generation == coll_py_generation && !test(v)) {
+			at = &v->next;
+			continue;
+		}
+		*at = v->next;
+		v->handle = NULL;
+		Py_DECREF((PyObject *)v);
+		at = &dropped; /* destructors may have changed the list */
+	}
+}
+
+static void dealloc(PyObject *self)
+{
+	struct receive *v = (struct receive *)self;
+
+	if (v->handle && v->generation == coll_py_generation) {
+		coll_request_cancel(v->handle);
+		if (!test(v)) {
+			Py_INCREF(self); /* it lives on in the list */
+			v->next = dropped;
+			dropped = v;
+			return;
+		}
+	}
+	if (v->request.comm)
+		coll_py_request_end(&v->request);
+	Py_CLEAR(v->result);
+	Py_CLEAR(v->error);
+	coll_py_free(self);
+}
+
+/* ---- Methods ---- */
+
+/* _irecv(x, source, tag) */
+PyObject *coll_py_irecv(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
+{
+	struct comm *c = (struct comm *)self;
+	PyObject *values[ARG_COUNT] = {NULL};
+	const struct request *r;
+	struct receive *v;
+	coll_status st;
+
+	if (nargs != 3)
+		return PyErr_Format(PyExc_TypeError, "_irecv: three arguments");
+	if (coll_py_comm_check(c) != 0)
+		return NULL;
+	v = (struct receive *)PyType_GenericAlloc(receive_type, 0);
+	if (!v)
+		return NULL;
+	v->generation = coll_py_generation;
+	values[ARG_X] = args[0] == Py_None ? NULL : args[0];
+	values[ARG_PEER] = args[1];
+	values[ARG_TAG] = args[2];
+	r = &v->request;
+	if (coll_py_receive_make(&v->request, c, values) != 0 || coll_py_comm_enter(c, "irecv") != 0)
+		goto fail;
+	WITHOUT_GIL(st = coll_irecv(r->out_address, r->count, r->type, r->root, r->tag, c->handle, &v->handle));
+	coll_py_comm_leave(c);
+	coll_py_reap();
+	if (st == COLL_OK)
+		return (PyObject *)v;
+	coll_py_raise(c, st, "irecv");
+fail:
+	Py_DECREF((PyObject *)v);
+	return NULL;
+}
+
+static int check(const struct receive *v)
+{
+	if (v->handle && v->generation != coll_py_generation)
+		coll_py_raise_argument("the receive belongs to the process that forked this one");
+	else if (v->handle && v->waiting)
+		coll_py_raise_argument("another thread waits for this receive");
+	else
+		return 0;
+	return -1;
+}
+
+static PyObject *outcome(struct receive *v)
+{
+	PyObject *what = v->error ? v->error : v->result;
+
+	if (v->error) {
+		PyErr_SetObject((PyObject *)Py_TYPE(v->error), v->error);
+		return NULL;
+	}
+	Py_INCREF(what);
+	return what;
+}
+
+/* A wait is cut in slices so that Ctrl-C comes through. */
+static PyObject *receive_wait(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *names)
+{
+	struct receive *v = (struct receive *)self;
+	coll_message_info info = {0};
+	coll_status st = COLL_AGAIN;
+	PyObject *timeout;
+	int left, signal = 0;
+
+	if (coll_py_one("wait", "timeout", args, nargs, names, &timeout) != 0 ||
+	    (left = coll_py_timeout(timeout)) == -2 || check(v) != 0)
+		return NULL;
+	if (!v->handle)
+		return outcome(v);
+	v->waiting = true;
+	while (st == COLL_AGAIN && signal == 0) {
+		int slice = left < 0 || left > COLL_PY_SLICE_MS ? COLL_PY_SLICE_MS : left;
+
+		SLICE(st = coll_request_wait(&v->handle, slice, &info));
+		signal = st == COLL_AGAIN ? PyErr_CheckSignals() : 0;
+		if (left >= 0 && st == COLL_AGAIN && (left -= slice) <= 0)
+			break;
+	}
+	v->waiting = false;
+	if (st != COLL_AGAIN)
+		finish(v, st, &info);
+	else if (signal == 0)
+		return PyErr_Format(PyExc_TimeoutError, "no message yet; the receive goes on");
+	return signal == 0 ? outcome(v) : NULL;
+}
+
+static PyObject *receive_done(PyObject *self, PyObject *unused)
+{
+	struct receive *v = (struct receive *)self;
+
+	return check(v) == 0 ? PyBool_FromLong(test(v)) : NULL;
+}
+
+/* True: it has ended without a message. False: too late. */
+static PyObject *receive_cancel(PyObject *self, PyObject *unused)
+{
+	struct receive *v = (struct receive *)self;
+	coll_status st;
+
+	if (check(v) != 0)
+		return NULL;
+	if (!v->handle)
+		Py_RETURN_FALSE;
+	st = coll_request_cancel(v->handle);
+	if (st != COLL_OK && st != COLL_AGAIN)
+		return coll_py_raise(v->request.comm, st, "cancel");
+	test(v);
+	return PyBool_FromLong(st == COLL_OK);
+}
+
+static PyMethodDef methods[] = {
+        {"wait", (PyCFunction)(void (*)(void))receive_wait, METH_FASTCALL | METH_KEYWORDS, NULL},
+        {"done", receive_done, METH_NOARGS, NULL},
+        {"cancel", receive_cancel, METH_NOARGS, NULL},
+        {0},
+};
+static PyType_Slot slots[] = {
+        {Py_tp_dealloc, (void *)dealloc},
+        {Py_tp_methods, methods},
+        {0, NULL},
+};
+static PyType_Spec spec = {"coll._coll.Receive", sizeof(struct receive), 0,
+                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+
+int coll_py_receive_init(PyObject *module)
+{
+	receive_type = coll_py_type(module, &spec, NULL);
+	return receive_type ? 0 : -1;
+}
