@@ -130,7 +130,8 @@ def workers():
     text = open(name).read().replace("if __name__", "def first(q, fail):\n  key = coll.unique_id()\n  q.put(key)\n"
                                      "  work(0, key, fail)\ndef second(q, fail):\n  work(1, q.get(), fail)\nif __name__")
     open(name, "w").write(text)
-    env = {k: v for k, v in os.environ.items() if not k.startswith("COLL_")}
+    # Lines are written whole: both ranks write to one pipe.
+    env = {k: v for k, v in os.environ.items() if not k.startswith("COLL_") and k != "PYTHONUNBUFFERED"}
     done = subprocess.run([PYTHON, name], capture_output=True, text=True, timeout=LIMIT_S,
                           env={**env, "PYTHONPATH": os.path.join(BUILD, "python")})
     os.unlink(name)
