@@ -537,16 +537,24 @@ static int list(void)
 	return 0;
 }
 
+static int execute(const struct options *o)
+{
+	if (strcmp(o->command, "verify") == 0)
+		return verify(o);
+	if (strcmp(o->command, "count") == 0)
+		return count(o);
+	if (strcmp(o->command, "list") == 0)
+		return list();
+	return print(o);
+}
+
 int main(int argc, char **argv)
 {
 	struct options o = parse(argc, argv);
+	int status;
 
 	check_selection(&o);
-	if (strcmp(o.command, "verify") == 0)
-		return verify(&o);
-	if (strcmp(o.command, "count") == 0)
-		return count(&o);
-	if (strcmp(o.command, "list") == 0)
-		return list();
-	return print(&o);
+	status = execute(&o);
+	coll_layout_destroy(&o.layout);
+	return status;
 }
