@@ -184,6 +184,8 @@ void coll_py_request_describe(const struct request *r, coll_operation_desc *d);
 void coll_py_request_unpack(struct request *r);
 void coll_py_request_end(struct request *r);
 const char *coll_py_name_of(const struct request *r);
+/* The operation of a call whose input is known; NULL: the sum. 0, or -1 with an exception set. */
+int coll_py_request_reduce(struct request *r, PyObject *op);
 /* Elements per rank, to be freed, and their sum. row: elements in a row of the input. NULL with an exception set. */
 size_t *coll_py_counts_read(const struct request *r, PyObject *object, size_t row, const char *what, size_t *total);
 size_t *coll_py_counts_ask(struct request *r, size_t row, size_t *total);
@@ -230,7 +232,7 @@ bool coll_py_group_open(void);
 int coll_py_group_add(struct request *r, struct work *w);
 PyObject *coll_py_stream_new(PyObject *module, PyObject *comm);
 PyObject *coll_py_comm_open_all(PyObject *module, PyObject *args);
-int coll_py_request_init(void);
+int coll_py_reduce_init(void);
 
 /* ---- Operations in Python --------------------------------------------------- */
 

@@ -123,7 +123,7 @@ PyMODINIT_FUNC PyInit__coll(void)
 
 	if (!module)
 		return NULL;
-	if (coll_py_calls_init() == 0 && coll_py_request_init() == 0 && coll_py_comm_init(module) == 0 &&
+	if (coll_py_calls_init() == 0 && coll_py_reduce_init() == 0 && coll_py_comm_init(module) == 0 &&
 	    coll_py_async_init(module) == 0 && coll_py_block_init(module) == 0 && coll_py_op_init(module) == 0 &&
 	    coll_py_operation_init(module) == 0 && coll_py_receive_init(module) == 0 &&
 	    pthread_atfork(NULL, NULL, forked) == 0)
