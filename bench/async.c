@@ -88,7 +88,7 @@ static void overlap(struct pair *p, struct side *s)
 	static double us[OVERLAPS];
 
 	for (int i = 0; i < OVERLAPS; i++) {
-		double from, at;
+		double from, at = 0;
 
 		pair_barrier(p);
 		from = now_us();
