@@ -46,7 +46,7 @@ coll_status coll_comm_create_group(coll_comm *parent, const int *ranks, int n, u
 
 	if (st == COLL_OK)
 		return coll_comm_group_create(parent, ranks, n, tag, child);
-	if (parent)
+	if (parent && coll_group.depth >= 0) /* a function of an event may run in any thread */
 		coll_comm_group_decline(parent, ranks, n, tag, st);
 	return st;
 }

@@ -21,6 +21,7 @@
 #include "progress/async.h"
 #include "progress/drive.h"
 #include "progress/inflight.h"
+#include "progress/notify.h"
 #include "progress/request.h"
 
 /* A posted receive. */
@@ -107,14 +108,15 @@ static void start(struct coll_request *r)
 static bool limited(struct coll_request *r)
 {
 	const struct coll_tag_op *op = op_of(r);
+	uint32_t moves;
 
 	if (op->receives && !atomic_load_explicit(&r->awaited, memory_order_relaxed))
 		return false;
-	if (!coll_tags_waits_for(r->comm, op, &r->wait))
+	if (!coll_tags_waits_for(r->comm, op, &r->wait, &moves))
 		return false;
-	if (r->seen_events != op->events)
+	if (r->seen_moves != moves)
 		coll_wait_timer_moved(r->comm, &r->timer);
-	r->seen_events = op->events;
+	r->seen_moves = moves;
 	return true;
 }
 
@@ -152,7 +154,7 @@ static void bind(struct coll_request *r, struct coll_tag_op *op)
 	op->owner = r;
 	r->tag = op;
 	r->kind = COLL_REQUEST_TAG;
-	r->seen_events = 0;
+	r->seen_moves = 0;
 	r->pair = (struct coll_pair){.send = op->receives ? NULL : op->buf,
 	                             .send_count = op->receives ? 0 : op->count,
 	                             .dest = op->receives ? -1 : op->peer,
@@ -339,11 +341,17 @@ static coll_status await(struct receive *p, struct coll_comm *comm, int timeout_
 	return is_done(r) ? COLL_OK : st;
 }
 
+/* The end of a request may be that of its context, which joins the thread that a function of an event may run in. */
+static bool forbidden(const coll_request *req, const char *kind)
+{
+	return coll_notify_forbids(((const struct receive *)(const void *)req)->ctx, kind);
+}
+
 coll_status coll_request_wait(coll_request **req, int timeout_ms, coll_message_info *info)
 {
 	coll_status st;
 
-	if (!req || !*req)
+	if (!req || !*req || forbidden(*req, "request_wait"))
 		return COLL_ERR_ARGUMENT;
 	if (!is_done(*req)) {
 		if (coll_group.depth > 0) /* its sends have not begun */
@@ -357,7 +365,7 @@ coll_status coll_request_wait(coll_request **req, int timeout_ms, coll_message_i
 
 coll_status coll_request_test(coll_request **req, coll_message_info *info)
 {
-	if (!req || !*req)
+	if (!req || !*req || forbidden(*req, "request_test"))
 		return COLL_ERR_ARGUMENT;
 	if (!is_done(*req))
 		coll_drive_try(((struct receive *)(void *)*req)->ctx);

@@ -339,6 +339,7 @@ void coll_comm_free(struct coll_comm **out)
 	free(comm->scratch);
 	free(comm->end);
 	free(comm->late.ranks);
+	free(comm->refused_late);
 	free(comm);
 }
 

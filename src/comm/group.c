@@ -16,6 +16,7 @@
 #include <stdlib.h>
 
 #include "base/hash.h"
+#include "call/tag.h"
 #include "comm/create.h"
 #include "comm/group_barrier.h"
 #include "comm/split.h"
@@ -183,6 +184,8 @@ static coll_status pass_on(struct coll_comm *parent, struct coll_comm *child, co
 		culprit = coll_comm_rank_of(parent, coll_comm_process(child, child->box.rank));
 	if (culprit >= 0)
 		coll_comm_refused_for(parent, culprit);
+	if (st == COLL_ERR_PEER_LATE)
+		coll_comm_refused_late(parent, child);
 	return st;
 }
 
@@ -214,6 +217,10 @@ static coll_status create(struct coll_comm *parent, const int *ranks, int n, con
 	struct coll_comm *made = NULL;
 	coll_status st = coll_comm_make_child(parent, name, process_of, n, id, &made);
 
+	/* A member that is through with the barrier may send at once. What the first child took in would be lost with it, so
+	 * it opens no channel for tagged messages: the sender knocks again, and the second child answers. */
+	if (st == COLL_OK && !in_order(ranks, n))
+		coll_tag_end(made);
 	if (st == COLL_OK && n > 1)
 		st = wait_for_members(parent, made, ranks, n);
 	if (st == COLL_OK && !in_order(ranks, n))

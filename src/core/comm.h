@@ -223,6 +223,7 @@ struct coll_comm {
 		char message[1024];
 	} lost, refused;
 	struct coll_error_box refusal;
+	int *refused_late; /* the late ranks of `refused`, if it is of a group; NULL: never needed */
 	struct coll_record_box record;
 	/* For each run of equal collective calls, the record of the first. A rank that asks what
 	 * this rank called, while this rank is calls ahead, gets its answer from here. Written when

@@ -6,6 +6,7 @@
 
 #include <assert.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/delay.h"
@@ -19,7 +20,10 @@ struct coll_rank_name coll_comm_name(const struct coll_comm *comm, int rank)
 	struct coll_rank_name name;
 	const bool known = rank >= 0 && rank < comm->size;
 
-	if (known && coll_comm_process(comm, rank) != rank)
+	/* A group that is being made: the program does not have its numbers. */
+	if (known && comm->parent)
+		snprintf(name.text, sizeof(name.text), "rank %d of the job", coll_comm_process(comm, rank));
+	else if (known && coll_comm_process(comm, rank) != rank)
 		snprintf(name.text, sizeof(name.text), "rank %d (rank %d of the job)", rank,
 		         coll_comm_process(comm, rank));
 	else
@@ -43,7 +47,7 @@ static void expose(const struct coll_comm *comm, const struct coll_error_box *b,
 	                           .link = b->link,
 	                           .elapsed_s = b->elapsed_s,
 	                           .message = kept->message};
-	if (b->status == COLL_ERR_PEER_LATE) {
+	if (b->status == COLL_ERR_PEER_LATE && kept == &comm->lost) {
 		kept->error.late = comm->late.ranks ? comm->late.ranks : &comm->late.one;
 		kept->error.late_count = comm->late.count;
 	}
@@ -154,6 +158,25 @@ coll_status coll_comm_refuse(struct coll_comm *comm, const char *kind, coll_stat
 	m = coll_message_split(status, b->message);
 	coll_log(&comm->ctx->logger, COLL_LOG_INFO, "%s refused: %s%s", kind, m.text, m.tag);
 	return status;
+}
+
+void coll_comm_refused_late(struct coll_comm *comm, const struct coll_comm *child)
+{
+	const struct coll_error *e = &child->lost.error;
+	coll_error *mine = &comm->refused.error;
+	int n = 0, *ranks = realloc(comm->refused_late, (size_t)comm->size * sizeof(int));
+
+	if (ranks)
+		comm->refused_late = ranks;
+	for (int i = 0; ranks && i < e->late_count; i++) {
+		const int rank = coll_comm_rank_of(comm, coll_comm_process(child, e->late[i]));
+
+		if (rank >= 0 && n < comm->size)
+			ranks[n++] = rank;
+	}
+	/* Without memory it is the one that is known. */
+	mine->late = n > 0 ? ranks : &mine->rank;
+	mine->late_count = n > 0 ? n : mine->rank >= 0;
 }
 
 void coll_comm_refused_for(struct coll_comm *comm, int culprit)

@@ -25,5 +25,7 @@ coll_status coll_comm_refuse(struct coll_comm *comm, const char *kind, coll_stat
 
 /* The call that was refused last failed because of this rank: coll_last_error() names it. */
 void coll_comm_refused_for(struct coll_comm *comm, int culprit);
+/* And these were late: those for which a child that was to be made has failed. */
+void coll_comm_refused_late(struct coll_comm *comm, const struct coll_comm *child);
 
 #endif

@@ -66,8 +66,7 @@ static bool advance(struct coll_comm *comm, struct coll_tag_peer *p, int half)
 		coll_list_remove(&p->moving[half]->link);
 	}
 	st = coll_run_poll(p->run[half], &moved);
-	if (moved)
-		p->moving[half]->events++;
+	p->moves[half] += moved;
 	if (st == COLL_AGAIN)
 		return moved;
 	if (st != COLL_OK) {

@@ -155,6 +155,8 @@ bool coll_tags_receive_now(struct coll_comm *comm, struct coll_tag_op *op)
 	if (mine) {
 		op->status = take_kept(comm, op, coll_matcher_post(&t->matcher, &op->posted));
 		op->state = COLL_TAG_DONE;
+		/* No poll follows: this rank may leave the library for long. */
+		coll_tag_give_back(comm, &t->peers[op->source]);
 	}
 	pthread_mutex_unlock(&comm->tagged.lock);
 	return mine;

@@ -94,11 +94,13 @@ static coll_status post_answer(struct coll_tags *t, struct coll_tag_peer *p, str
 }
 
 /* Half of a share may be owed: the other half has room for the longest message. */
-static coll_status post_credit(struct coll_tags *t, struct coll_tag_peer *p)
+void coll_tag_give_back(struct coll_comm *comm, struct coll_tag_peer *p)
 {
+	struct coll_tags *t = comm->tagged.tags;
 	struct coll_envelope e = {.kind = COLL_ENVELOPE_CREDIT};
 
-	return p->owed >= t->matcher.share / 2 ? post(t, p, &e, NULL, 0) : COLL_AGAIN;
+	if (p->end == COLL_OK && p->owed >= t->matcher.share / 2)
+		post(t, p, &e, NULL, 0);
 }
 
 static struct coll_tag_op *next_queued(const struct coll_tag_peer *p)
@@ -122,8 +124,7 @@ bool coll_tag_flush(struct coll_comm *comm, struct coll_tag_peer *p)
 		else
 			coll_tag_move(op, COLL_TAG_OFFERED, &p->offered);
 	}
-	if (p->end == COLL_OK)
-		post_credit(t, p);
+	coll_tag_give_back(comm, p);
 	return p->sent != before;
 }
 

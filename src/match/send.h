@@ -19,7 +19,9 @@ bool coll_tags_self_fits(struct coll_comm *comm, const struct coll_tag_op *op);
 
 /* Send what waits to be sent to a peer. True: something was. */
 bool coll_tag_flush(struct coll_comm *comm, struct coll_tag_peer *p);
-/* The same to this rank itself. */
+/* Cells alone, if so many are owed that the peer may wait for them. */
+void coll_tag_give_back(struct coll_comm *comm, struct coll_tag_peer *p);
+/* The same as the first to this rank itself. */
 bool coll_tag_flush_self(struct coll_comm *comm);
 
 #endif

@@ -33,6 +33,7 @@ struct coll_tag_peer {
 	struct coll_run *run[2];
 	const struct coll_plan *plan[2];
 	uint64_t bulk_last[2]; /* number of the last transfer begun */
+	uint32_t moves[2];     /* signs that it receives, or sends: cells and answers, messages, bytes */
 };
 
 struct coll_tags {

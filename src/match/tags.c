@@ -274,6 +274,7 @@ static void on_answer(struct coll_tags *t, struct coll_tag_peer *p, const struct
 {
 	struct coll_tag_op *op = offer_of(p, e->id);
 
+	p->moves[COLL_TAG_SEND]++;
 	if (op && planted(MATCH_BULK))
 		op = coll_tag_first(&p->offered);
 	if (!op)
@@ -296,6 +297,7 @@ static void on_message(struct coll_comm *comm, struct coll_tag_peer *p, const st
 	                                       .count = e->count,
 	                                       .id = e->id};
 
+	p->moves[COLL_TAG_RECEIVE]++;
 	if (!here && e->id != ++p->got_last) {
 		corrupt(comm->tagged.tags, p, "its offers are not numbered in order");
 		return;
@@ -322,6 +324,7 @@ static void on_frame(struct coll_comm *comm, struct coll_tag_peer *p, const void
 	}
 	p->taken++;
 	p->credit += e.cells;
+	p->moves[COLL_TAG_SEND] += e.cells > 0;
 	if (e.kind == COLL_ENVELOPE_PULL || e.kind == COLL_ENVELOPE_DROP)
 		on_answer(t, p, &e);
 	else if (e.kind != COLL_ENVELOPE_CREDIT)
@@ -386,12 +389,13 @@ struct coll_tag_op *coll_tags_next_done(struct coll_comm *comm)
 	return op;
 }
 
-bool coll_tags_waits_for(struct coll_comm *comm, const struct coll_tag_op *op, struct coll_wait *wait)
+bool coll_tags_waits_for(struct coll_comm *comm, const struct coll_tag_op *op, struct coll_wait *wait, uint32_t *moves)
 {
 	const int half = op->receives ? COLL_TAG_RECEIVE : COLL_TAG_SEND;
 	struct coll_tag_peer *p;
 	bool named = false;
 
+	*moves = 0;
 	wait->nruns = 0;
 	wait->of_rank = false;
 	pthread_mutex_lock(&comm->tagged.lock);
@@ -399,6 +403,7 @@ bool coll_tags_waits_for(struct coll_comm *comm, const struct coll_tag_op *op, s
 	    op->peer != comm->rank) {
 		named = true;
 		p = &comm->tagged.tags->peers[op->peer];
+		*moves = op->events + p->moves[half];
 		if (p->running[half] && p->moving[half] == op) {
 			wait->runs[0] = p->run[half];
 			wait->nruns = 1;

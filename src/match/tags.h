@@ -72,8 +72,10 @@ bool coll_tags_poll(struct coll_comm *comm, bool *faulty);
 /* The next operation that is done, in order; taken from the list. NULL: none. */
 struct coll_tag_op *coll_tags_next_done(struct coll_comm *comm);
 
-/* What an unfinished operation waits for: fills runs, or the rank. False: for no rank in particular. */
-bool coll_tags_waits_for(struct coll_comm *comm, const struct coll_tag_op *op, struct coll_wait *wait);
+/* What an unfinished operation waits for: fills runs, or the rank. *moves changes with it and while that rank receives,
+ * or sends, other messages: an operation behind many others has no step of its own for long. False: it waits for no
+ * rank in particular. */
+bool coll_tags_waits_for(struct coll_comm *comm, const struct coll_tag_op *op, struct coll_wait *wait, uint32_t *moves);
 
 /* Why tags move no more. */
 struct coll_tags_fault {

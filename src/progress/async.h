@@ -80,7 +80,7 @@ struct coll_request {
 
 	/* Tagged messages: the send or receive, see call/tag.c. Freed with the request. */
 	void *tag;
-	uint32_t seen_events; /* of it, by the watchdog; lock */
+	uint32_t seen_moves; /* of it, by the watchdog; lock */
 
 	const struct coll_request *shown; /* while preparing: the call that the record names */
 

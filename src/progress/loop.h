@@ -43,12 +43,21 @@ struct coll_wait_loop {
 
 enum { MOVES_PER_CLOCK = 16 };
 
-/* No lock is held. */
+/* The hooks of all contexts, which may differ, have one time, and the first that says stop ends the wait. No lock is
+ * held. */
 static inline void coll_wait_loop_ask(struct coll_wait_loop *l, uint64_t now_ns)
 {
-	for (int i = 0; i < l->n; i++)
-		if (coll_interrupt_ask(&l->ctxs[i]->interrupt, &l->watch, now_ns))
+	const struct coll_interrupt_watch before = l->watch;
+
+	for (int i = 0; i < l->n && !l->watch.said; i++) {
+		struct coll_interrupt_watch w = before;
+
+		if (!l->ctxs[i]->interrupt.fn)
+			continue;
+		if (coll_interrupt_ask(&l->ctxs[i]->interrupt, &w, now_ns))
 			l->interrupt(l->arg);
+		l->watch = w;
+	}
 }
 
 static bool coll_wait_loop_last_look(void *arg)

@@ -19,6 +19,8 @@ enum { TURN = 16 };
 /* The text of the ranks, without what follows them. */
 enum { LIST_BYTES = 120 };
 
+static const char of_the_job[] = " of the job";
+
 static void ask(struct coll_comm *comm, const struct coll_record *mine, int rank)
 {
 	const struct coll_mismatch_msg q = {.record = *mine, .about = COLL_ABOUT_NOTHING, .third = -1};
@@ -106,10 +108,18 @@ bool coll_late_find(struct coll_comm *comm, const struct coll_wait *w, const str
 	return true;
 }
 
-/* The end of a run of consecutive ranks of the list, from at. */
-static int run_end(const struct coll_late *l, int at)
+/* What the text calls a rank: a group that is being made has no numbers that the program knows. */
+static int number_of(const struct coll_comm *comm, int rank)
 {
-	while (at + 1 < l->count && l->ranks[at + 1] == l->ranks[at] + 1)
+	return comm->parent ? coll_comm_process(comm, rank) : rank;
+}
+
+/* The end of a run of consecutive numbers of the list, from at. */
+static int run_end(const struct coll_comm *comm, int at)
+{
+	const struct coll_late *l = &comm->late;
+
+	while (at + 1 < l->count && number_of(comm, l->ranks[at + 1]) == number_of(comm, l->ranks[at]) + 1)
 		at++;
 	return at;
 }
@@ -126,17 +136,19 @@ void coll_late_describe(const struct coll_comm *comm, const char *kind, char tex
 	used = (size_t)snprintf(text, COLL_LATE_TEXT, "ranks");
 	while (at < l->count && used < LIST_BYTES) {
 		/* Two neighbours are written as two ranks. */
-		const int end = run_end(l, at), last = end > at + 1 ? end : at;
+		const int end = run_end(comm, at), last = end > at + 1 ? end : at;
 		const char *before = at == 0 ? "" : last + 1 == l->count ? " and" : ",";
 
-		used += (size_t)snprintf(text + used, COLL_LATE_TEXT - used, "%s %d", before, l->ranks[at]);
+		used += (size_t)snprintf(text + used, COLL_LATE_TEXT - used, "%s %d", before,
+		                         number_of(comm, l->ranks[at]));
 		if (last > at)
-			used += (size_t)snprintf(text + used, COLL_LATE_TEXT - used, "-%d", l->ranks[last]);
+			used += (size_t)snprintf(text + used, COLL_LATE_TEXT - used, "-%d", number_of(comm, l->ranks[last]));
 		at = last + 1;
 	}
 	if (at < l->count)
 		used += (size_t)snprintf(text + used, COLL_LATE_TEXT - used, " and %d more", l->count - at);
-	snprintf(text + used, COLL_LATE_TEXT - used, " have not called %.20s; ", kind);
+	snprintf(text + used, COLL_LATE_TEXT - used, "%s have not called %.20s; ",
+	         comm->parent ? of_the_job : "", kind);
 }
 
 static bool take(const char **at, const char *word)
@@ -149,37 +161,53 @@ static bool take(const char **at, const char *word)
 	return true;
 }
 
-/* One number of the list: a rank of comm that is not before `least`. -1: it is none. */
-static int take_rank(const struct coll_comm *comm, const char **at, int least)
+/* One number of the list, from `least` on and below `end`. -1: it is none. */
+static int take_number(const char **at, int least, int end)
 {
-	char *end;
-	const long rank = **at >= '0' && **at <= '9' ? strtol(*at, &end, 10) : -1;
+	char *behind;
+	const long n = **at >= '0' && **at <= '9' ? strtol(*at, &behind, 10) : -1;
 
-	if (rank < least || rank >= comm->size)
+	if (n < least || n >= end)
 		return -1;
-	*at = end;
-	return (int)rank;
+	*at = behind;
+	return (int)n;
+}
+
+/* The same of ranks of the job, which need not be in order. */
+static bool names_processes(const char *list)
+{
+	const char *end = strstr(list, " have not called ");
+	const size_t n = strlen(of_the_job);
+
+	return (size_t)(end - list) > n && strncmp(end - n, of_the_job, n) == 0;
 }
 
 void coll_late_read(struct coll_comm *comm, int culprit, const char *text)
 {
 	struct coll_late *l = &comm->late;
 	const char *at = strstr(text, "ranks ");
-	int next = 0;
+	int next = 0, end;
+	bool processes;
 
 	only(l, culprit);
 	if (!at || !strstr(at, " have not called ") || !need_list(comm))
 		return;
 	l->count = 0;
 	at += strlen("ranks ");
+	processes = names_processes(at);
+	end = processes ? comm->ctx->size : comm->size;
 	do {
-		const int first = take_rank(comm, &at, next);
-		const int last = first >= 0 && take(&at, "-") ? take_rank(comm, &at, first) : first;
+		const int first = take_number(&at, processes ? 0 : next, end);
+		const int last = first >= 0 && take(&at, "-") ? take_number(&at, first, end) : first;
 
 		if (last < 0 || strncmp(at, " more", 5) == 0)
 			break;
-		for (int r = first; r <= last && l->count < comm->size; r++)
-			l->ranks[l->count++] = r;
+		for (int n = first; n <= last && l->count < comm->size; n++) {
+			const int rank = processes ? coll_comm_rank_of(comm, n) : n;
+
+			if (rank >= 0)
+				l->ranks[l->count++] = rank;
+		}
 		next = last + 1;
 	} while (take(&at, ", ") || take(&at, " and "));
 	if (l->count == 0)

@@ -6,7 +6,7 @@
 
 #include "watch/watchdog.h"
 
-enum { COLL_LATE_TEXT = 200 };
+enum { COLL_LATE_TEXT = 216 };
 
 /* Rank peer is late for the call of this wait. Find the others: ask every rank, in turns, for a bounded
  * time. False: answers are missing, call it again. True: comm->late holds the list, peer included. */

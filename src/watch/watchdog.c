@@ -103,7 +103,7 @@ static void failure_verdict(struct coll_comm *comm, const struct coll_note *n, s
 	v->status = (coll_status)n->status;
 	v->culprit = coll_comm_rank_of(comm, n->process);
 	if (v->status == COLL_ERR_PEER_LATE)
-		coll_late_read(comm, v->culprit, n->text);
+		coll_late_read(comm, v->culprit, n->comm == comm->id ? n->text : ""); /* ranks of another one */
 	if (n->origin == comm->ctx->rank)
 		snprintf(v->text, sizeof(v->text), "%s", n->text);
 	else if (coll_comm_rank_of(comm, n->origin) < 0) /* a member of the parent */
