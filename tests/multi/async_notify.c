@@ -151,6 +151,7 @@ struct inside {
 	coll_event *event, *later;
 	coll_stream *stream;
 	coll_operation *op;
+	coll_request *ended;
 	struct call chained;
 	int x, allowed, forbidden;
 	atomic_bool done;
@@ -184,6 +185,9 @@ static void look_around(void *arg, coll_status status)
 	i->forbidden += coll_comm_destroy(&own) == COLL_ERR_ARGUMENT && own;
 	i->forbidden += coll_event_destroy(&event) == COLL_ERR_ARGUMENT && event;
 	i->forbidden += coll_stream_destroy(&stream) == COLL_ERR_ARGUMENT && stream;
+	/* Not even what would not wait: it may end the context. */
+	i->forbidden += coll_request_test(&i->ended, NULL) == COLL_ERR_ARGUMENT && i->ended;
+	i->forbidden += coll_request_wait(&i->ended, 0, NULL) == COLL_ERR_ARGUMENT && i->ended;
 	atomic_store(&i->done, true);
 }
 
@@ -200,6 +204,8 @@ static void inside(coll_comm *comm, int rank, void *arg)
 	OK(comm, coll_stream_create(&i.stream, comm));
 	OK(comm, coll_event_create(&i.event, comm));
 	OK(comm, coll_event_create(&i.later, comm));
+	OK(comm, coll_irecv(NULL, 0, COLL_I32, COLL_ANY_SOURCE, 0, comm, &i.ended));
+	OK(comm, coll_request_cancel(i.ended));
 	OK(comm, coll_all_reduce(&y, &y, 1, COLL_I32, COLL_SUM, comm, i.stream));
 	OK(comm, coll_event_record(i.event, i.stream));
 	OK(comm, coll_event_notify(i.event, look_around, &i));
@@ -207,12 +213,13 @@ static void inside(coll_comm *comm, int rank, void *arg)
 	while (!atomic_load(&i.done))
 		sched_yield();
 	CHECK(i.allowed == 3, "%d", i.allowed);
-	CHECK(i.forbidden == 16, "%d of 16", i.forbidden);
+	CHECK(i.forbidden == 18, "%d of 18", i.forbidden);
 	await_call(&i.chained);
 	CHECK(ran(&i.chained, COLL_OK));
 	/* This thread is as before: its next call runs. */
 	OK(comm, coll_all_reduce(&y, &y, 1, COLL_I32, COLL_SUM, comm, NULL));
 	CHECK(y == 4);
+	CHECK(coll_request_wait(&i.ended, -1, NULL) == COLL_ERR_CANCELLED);
 	OK(comm, coll_operation_destroy(&i.op));
 	OK(comm, coll_event_destroy(&i.event));
 	OK(comm, coll_event_destroy(&i.later));

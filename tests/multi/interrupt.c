@@ -419,6 +419,64 @@ static void no_other_thread(void)
 	CHECK(atomic_load(&strays) == 0, "asked %d times in another thread", atomic_load(&strays));
 }
 
+/* ---- One wait for two jobs ---- */
+
+/* How often the hook of each was asked. */
+static atomic_int asked_of[2];
+
+static int counting_hook(void *arg)
+{
+	atomic_fetch_add((atomic_int *)arg, 1);
+	return 0;
+}
+
+static void *patient_rank(void *arg)
+{
+	coll_comm **comms = arg;
+	char *x = malloc(LARGE);
+
+	for (int tries = 0; tries < 5000 && (atomic_load(&asked_of[0]) < 3 || atomic_load(&asked_of[1]) < 3); tries++)
+		usleep(1000);
+	for (int j = 0; j < 2; j++)
+		CHECK(coll_recv(x, LARGE, COLL_U8, 0, comms[j], NULL) == COLL_OK);
+	for (int j = 0; j < 2; j++)
+		coll_comm_destroy(&comms[j]);
+	free(x);
+	return NULL;
+}
+
+/* A group of a call on either, which have a hook each. */
+static void two_jobs(void)
+{
+	const char *settings[] = {transports, progress, "COLL_DEBUG=error", NULL};
+	coll_config cfg = COLL_CONFIG_INIT;
+	coll_comm *mine_of[2], *theirs[2], *comms[2];
+	char *x = calloc(1, LARGE);
+	pthread_t thread;
+
+	cfg.settings = settings;
+	cfg.interrupt = counting_hook;
+	for (int j = 0; j < 2; j++) {
+		cfg.interrupt_arg = &asked_of[j];
+		CHECK(coll_comm_create_all(comms, 2, &cfg) == COLL_OK);
+		mine_of[j] = comms[0];
+		theirs[j] = comms[1];
+	}
+	atomic_store(&asked_of[0], 0);
+	atomic_store(&asked_of[1], 0);
+	pthread_create(&thread, NULL, patient_rank, theirs);
+	CHECK(coll_group_begin() == COLL_OK);
+	for (int j = 0; j < 2; j++)
+		CHECK(coll_send(x, LARGE, COLL_U8, 1, mine_of[j], NULL) == COLL_OK);
+	CHECK(coll_group_end() == COLL_OK);
+	CHECK(atomic_load(&asked_of[0]) >= 3 && atomic_load(&asked_of[1]) >= 3, "asked %d and %d times",
+	      atomic_load(&asked_of[0]), atomic_load(&asked_of[1]));
+	for (int j = 0; j < 2; j++)
+		coll_comm_destroy(&mine_of[j]);
+	pthread_join(thread, NULL);
+	free(x);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct plain_case cases[] = {
@@ -430,6 +488,7 @@ int main(int argc, char **argv)
 	        {"the_reason_of_a_creation", the_reason_of_a_creation},
 	        {"older_structure", older_structure},
 	        {"no_other_thread", no_other_thread},
+	        {"two_jobs", two_jobs},
 	};
 
 	return run_cases(cases, sizeof(cases) / sizeof(cases[0]), argc, argv);
