@@ -230,9 +230,10 @@ COLL_API coll_status coll_comm_create_from_ranks(coll_comm *parent, const int *r
  * COLL_ERR_ARGUMENT: an impossible list, or one without this rank (on this rank alone: its other
  * members wait for it); on all members, if they pass the same ranks in different orders.
  * The n-th call of a member with this set of ranks and this tag meets the n-th of the others,
- * whether the earlier ones succeeded or not. Groups of the same ranks that the members may make in
- * different orders need different tags. Members of overlapping groups make them in one order, else
- * they wait for each other until the time above.
+ * whether the earlier ones succeeded or not; one that is refused on this rank alone does not count.
+ * Groups of the same ranks that the members may make in different orders need different tags.
+ * Members of overlapping groups make them in one order, else they wait for each other until the time
+ * above.
  */
 COLL_API coll_status coll_comm_create_group(coll_comm *parent, const int *ranks, int n, uint64_t tag,
                                             coll_comm **child);
@@ -426,8 +427,9 @@ COLL_API coll_status coll_send_recv(const void *sendbuf, size_t send_count, int 
  * the message is gone, the buffer is as it was, and the communicator is as before.
  *
  * A wait for a message of a given rank, and a send, have the time limits of other calls
- * (COLL_TIMEOUT_MS, COLL_ARRIVAL_TIMEOUT_MS). A wait for a message of any rank has none. Both end
- * when a member dies or the communicator is aborted.
+ * (COLL_TIMEOUT_MS, COLL_ARRIVAL_TIMEOUT_MS): late is a rank that neither sends nor receives, with any
+ * tag. A wait for a message of any rank has none, even if all others have destroyed the communicator.
+ * Both end when a member dies or the communicator is aborted.
  */
 typedef struct coll_request coll_request;
 #define COLL_ANY_SOURCE (-1)
@@ -521,8 +523,9 @@ COLL_API coll_status coll_event_time(coll_event *event, double *seconds);
  *
  * fn runs in the calling thread if the event is reached already; else in whichever thread advances
  * the work (see above), so without a progress thread some thread must call in. No lock of the
- * library is held. Functions that are due at once run in the order in which they were added. One may
- * still be running in another thread when the event is destroyed.
+ * library is held. Functions that are due at once run in the order in which they were added. In
+ * another thread one may begin after a wait for the same event has returned, and after event, stream
+ * and communicator have been destroyed: what it uses must last until it has run.
  *
  * fn should be short: it keeps up the thread that runs it. It may call coll_event_notify(),
  * coll_event_query(), coll_event_time(), coll_stream_query(), coll_comm_abort() and the queries of a

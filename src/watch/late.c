@@ -142,13 +142,14 @@ void coll_late_describe(const struct coll_comm *comm, const char *kind, char tex
 		used += (size_t)snprintf(text + used, COLL_LATE_TEXT - used, "%s %d", before,
 		                         number_of(comm, l->ranks[at]));
 		if (last > at)
-			used += (size_t)snprintf(text + used, COLL_LATE_TEXT - used, "-%d", number_of(comm, l->ranks[last]));
+			used += (size_t)snprintf(text + used, COLL_LATE_TEXT - used, "-%d",
+			                         number_of(comm, l->ranks[last]));
 		at = last + 1;
 	}
 	if (at < l->count)
 		used += (size_t)snprintf(text + used, COLL_LATE_TEXT - used, " and %d more", l->count - at);
-	snprintf(text + used, COLL_LATE_TEXT - used, "%s have not called %.20s; ",
-	         comm->parent ? of_the_job : "", kind);
+	snprintf(text + used, COLL_LATE_TEXT - used, "%s have not called %.20s; ", comm->parent ? of_the_job : "",
+	         kind);
 }
 
 static bool take(const char **at, const char *word)

@@ -145,6 +145,30 @@ TEST(late, the_text_is_read_as_it_was_written)
 	finish();
 }
 
+/* Its own numbers mean nothing to the program: it is still being made. */
+TEST(late, of_a_group_the_text_has_ranks_of_the_job)
+{
+	static const int ranks[] = {1, 2, 3, 9};
+
+	setup();
+	comm->parent = 7;
+	comm->late.ranks = calloc(RANKS, sizeof(int));
+	comm->late.count = 4;
+	memcpy(comm->late.ranks, ranks, sizeof(ranks));
+	coll_late_describe(comm, "comm_create_group", text);
+	CHECK(strcmp(text, "ranks 1-3 and 9 of the job have not called comm_create_group; ") == 0, "%s", text);
+	comm->late.count = 0;
+	coll_late_read(comm, 2, text);
+	CHECK(list_is(ranks, 4), "%d", comm->late.count);
+	/* The order of the group may be another one than that of the job. */
+	coll_late_read(comm, 2, "ranks 9 and 4-5 of the job have not called comm_create_group; ");
+	CHECK(list_is((const int[]){9, 4, 5}, 3), "%d", comm->late.count);
+	coll_late_read(comm, 2, "ranks 9 and 4000 of the job have not called comm_create_group; ");
+	CHECK(list_is((const int[]){9}, 1), "%d", comm->late.count);
+	comm->parent = 0;
+	finish();
+}
+
 TEST(late, what_is_cut_and_what_is_wrong_is_not_read)
 {
 	setup();

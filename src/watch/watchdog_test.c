@@ -447,6 +447,33 @@ TEST(watchdog, a_failure_told_by_another_rank_is_this_ones)
 	CHECK(comm->from_gossip && !(comm->attention & COLL_ATTENTION_ALARM));
 }
 
+/* A group that is being made heeds what is said of its parent, which counts its ranks in another way. */
+TEST(watchdog, the_ranks_in_a_note_are_those_of_its_communicator)
+{
+	setup();
+	fake_control.has_failure = true;
+	fake_control.failure = (struct coll_note){.kind = COLL_GOSSIP_FAIL,
+	                                          .status = COLL_ERR_PEER_LATE,
+	                                          .process = 3,
+	                                          .origin = 1,
+	                                          .comm = comm->id,
+	                                          .text = "ranks 1 and 3"};
+	alarm_goes_off();
+	CHECK(heed() == COLL_ERR_PEER_LATE && strcmp(fake_watch.late_text, "ranks 1 and 3") == 0);
+	setup();
+	fake_control.has_failure = true;
+	fake_control.failure = (struct coll_note){.kind = COLL_GOSSIP_FAIL,
+	                                          .status = COLL_ERR_PEER_LATE,
+	                                          .process = 3,
+	                                          .origin = 1,
+	                                          .comm = comm->id + 1,
+	                                          .text = "ranks 1 and 3"};
+	comm->parent = comm->id + 1;
+	alarm_goes_off();
+	CHECK(heed() == COLL_ERR_PEER_LATE && fake_watch.late_text[0] == 0 && fake_core.culprit == 3);
+	comm->parent = 0;
+}
+
 TEST(watchdog, a_death_settles_first)
 {
 	int ms = 0;

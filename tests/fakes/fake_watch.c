@@ -194,6 +194,7 @@ WEAK void coll_late_describe(const struct coll_comm *comm, const char *kind, cha
 
 WEAK void coll_late_read(struct coll_comm *comm, int culprit, const char *text)
 {
+	snprintf(fake_watch.late_text, sizeof(fake_watch.late_text), "%s", text);
 	comm->late.count = 1;
 	comm->late.one = culprit;
 }

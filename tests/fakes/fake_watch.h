@@ -20,9 +20,10 @@ extern struct fake_watch {
 	bool differs, agrees;    /* the calls, as mismatch.c says */
 	bool closes;             /* a circle, as deadlock.c says: it is this */
 	struct coll_deadlock circle;
-	bool lags;        /* coll_comm_caught_up() says so once */
-	bool chain_waits; /* the chain has not been heard to its end */
-	int chain_end;    /* the rank there; 0: the first */
+	char late_text[64]; /* what late.c was to read last */
+	bool lags;          /* coll_comm_caught_up() says so once */
+	bool chain_waits;   /* the chain has not been heard to its end */
+	int chain_end;      /* the rank there; 0: the first */
 	struct coll_record at_the_end;
 	int shown, hidden, chains, noted;
 	/* Of coll_wait_fail(). */

@@ -178,12 +178,33 @@ static coll_status drain(coll_comm *comm, void *buffer)
 	return coll_stream_destroy(&s);
 }
 
+static coll_status receive_any(coll_comm *comm, void *buffer)
+{
+	return coll_recv_tag(buffer, 1, COLL_F32, COLL_ANY_SOURCE, COLL_ANY_TAG, comm, NULL);
+}
+
+static coll_status send_with_tag(coll_comm *comm, void *buffer)
+{
+	return coll_send_tag(buffer, LARGE, COLL_F32, 1, 7, comm, NULL);
+}
+
+static coll_status request_wait(coll_comm *comm, void *buffer)
+{
+	coll_request *r = NULL;
+
+	OK(comm, coll_irecv(buffer, 1, COLL_F32, 1, 7, comm, &r));
+	return coll_request_wait(&r, -1, NULL);
+}
+
 static const struct wait waits[] = {
         {"small all_reduce", small_all_reduce},
         {"large all_reduce", large_all_reduce},
         {"barrier", barrier},
         {"recv", receive},
         {"send", send_large},
+        {"recv_tag", receive_any},
+        {"send_tag", send_with_tag},
+        {"request_wait", request_wait},
         {"split", split},
         {"stream_wait", stream_wait},
         {"stream_destroy", stream_destroy},
