@@ -498,7 +498,7 @@ static void a_death_while_groups_are_made(void)
 		kill(pids[victim], SIGKILL);
 		reap(pids, victim);
 		snprintf(named, sizeof(named), ": rank %d on host", victim);
-		snprintf(by_job, sizeof(by_job), "(rank %d of the job)", victim);
+		snprintf(by_job, sizeof(by_job), "rank %d of the job", victim);
 		for (int r = 0; r < RANKS; r++) {
 			const double late = ((double)shared->result[r].ns - (double)shared->killed_ns) * 1e-9;
 			const char *message = shared->result[r].message;
