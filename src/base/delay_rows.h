@@ -35,6 +35,10 @@ ROW(DIGEST_WAIT, 5000, CREATE, "for another process of the host that reads its t
 ROW(DIGEST_LOOK, 1, PACE, "between looks whether it has")
 ROW(RENDEZVOUS_LISTEN_AGAIN, 20, PACE, "without a descriptor for a newcomer")
 
+/* Devices: src/progress/stage.c. */
+ROW(DEVICE_DRAIN, 2000, RETURN, "for a device to leave the memory of a call that has failed")
+ROW(DEVICE_LOOK, 50, PACE, "between questions to the driver whether the device has failed")
+
 /* Control plane: src/control. */
 ROW(CONTROL_HANDSHAKE, 1500, DEATH, "for an outgoing control link to be proved")
 ROW(CONTROL_PROBE, 700, DEATH, "the same of the connection of a liveness check, which has LIVENESS in all")

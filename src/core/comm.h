@@ -243,6 +243,7 @@ struct coll_comm {
 		} * at;
 		size_t room, used; /* room: a power of two */
 	} groups;
+	struct coll_stage *stage; /* NULL: the context has no device; see progress/stage.h */
 	/* Of a group of more than one rank: what runs its first call and its last, else NULL; see comm/group_barrier.c.
 	 */
 	struct coll_group_barrier *group_barrier;

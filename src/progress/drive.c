@@ -19,6 +19,7 @@
 #include "progress/loop.h"
 #include "progress/notify.h"
 #include "progress/persistent.h"
+#include "progress/stage.h"
 #include "watch/diagnose.h"
 
 enum { PROGRESS_EVERY = 8, ASSESS_EVERY = 16 };
@@ -28,11 +29,22 @@ static const uint64_t MS = 1000000;
 
 /* ---- One look ---- */
 
+/* The communicator has failed. */
+static bool poll_lost(struct coll_request *r)
+{
+	if (!coll_stage_drained(r) && coll_clock_ns() < r->lost_until_ns)
+		return false;
+	coll_inflight_complete(r, r->lost);
+	return true;
+}
+
 /* True: the request moved or ended. */
 static bool poll_request(struct coll_request *r)
 {
 	bool moved = false, waits = false;
 
+	if (r->lost != COLL_OK)
+		return poll_lost(r);
 	for (int i = 0; i < r->wait.nruns; i++) {
 		bool m = false;
 		coll_status st = coll_run_poll(r->wait.runs[i], &m);
@@ -49,7 +61,7 @@ static bool poll_request(struct coll_request *r)
 	}
 	if (moved)
 		coll_wait_timer_moved(r->comm, &r->timer);
-	if (waits)
+	if (waits || (r->staged && !coll_stage_drained(r)))
 		return moved;
 	coll_inflight_complete(r, COLL_OK);
 	return true;
@@ -186,7 +198,7 @@ static coll_status inspect(struct coll_comm *comm, uint64_t now)
 
 		if (r->kind != COLL_REQUEST_COLLECTIVE)
 			messages += is_limited(r);
-		else if (!collective && r->wait.nruns > 0)
+		else if (!collective && r->wait.nruns > 0 && !coll_stage_waits_for_stream(r))
 			st = inspect_one(comm, r, false, now);
 		collective |= r->kind == COLL_REQUEST_COLLECTIVE;
 	}
@@ -212,6 +224,8 @@ static void assess(struct coll_comm *comm, uint64_t now_ns)
 	struct coll_request *r = f->faulty;
 	coll_status st;
 
+	if (comm->failed)
+		return;
 	if (r) {
 		st = coll_comm_inquire(comm, &r->wait, &r->timer, f->faulty_run, f->fault);
 	} else {

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
+#include "base/delay.h"
 #include "core/error.h"
 #include "engine/run.h"
 #include "progress/async.h"
@@ -18,6 +20,7 @@
 #include "progress/group.h"
 #include "progress/inflight.h"
 #include "progress/persistent.h"
+#include "progress/stage.h"
 #include "progress/stream.h"
 #include "select/bind.h"
 #include "select/bind_pair.h"
@@ -259,6 +262,8 @@ coll_status coll_request_submit(struct coll_request *r, struct coll_stream *stre
 	comm->prepared_for = NULL; /* drivers use the record and the channels now */
 	r->stream = stream;
 	r->status = COLL_AGAIN;
+	r->lost = COLL_OK;
+	r->enqueued = false;
 	r->timer = (struct coll_wait_timer){0};
 	r->follower[0] = r->follower[1] = NULL;
 	atomic_store_explicit(&r->done, false, memory_order_relaxed);
@@ -292,14 +297,54 @@ static bool is_done(void *arg)
 	return atomic_load_explicit(&r->done, memory_order_acquire);
 }
 
+/* The device may fail while a request of it is waited for: then nothing would end the wait. */
+static coll_status await_staged(struct coll_request *r, int timeout_ms)
+{
+	const uint64_t until = timeout_ms < 0 ? 0 : coll_clock_ns() + (uint64_t)timeout_ms * 1000000;
+	coll_status st;
+
+	do {
+		int ms = COLL_DELAY_DEVICE_LOOK_MS;
+
+		if (until) {
+			const uint64_t now = coll_clock_ns();
+
+			ms = now >= until ? 0 : (until - now) / 1000000 < (uint64_t)ms ? (int)((until - now) / 1000000) : ms;
+		}
+		st = coll_async_await_comm(r->comm, is_done, r, ms);
+		if (st == COLL_AGAIN)
+			coll_stage_look(r->comm->ctx, r->device_stream); /* its failure ends the request */
+	} while (st == COLL_AGAIN && (!until || coll_clock_ns() < until));
+	return st;
+}
+
 coll_status coll_request_await(struct coll_request *r, int timeout_ms)
 {
 	coll_status st;
 
+	if (r->staged) {
+		st = await_staged(r, timeout_ms);
+		return st == COLL_OK ? r->status : st;
+	}
 	atomic_store_explicit(&r->awaited, timeout_ms < 0, memory_order_relaxed);
 	st = coll_async_await_comm(r->comm, is_done, r, timeout_ms);
 	atomic_store_explicit(&r->awaited, false, memory_order_relaxed);
 	return st == COLL_OK ? r->status : st;
+}
+
+coll_status coll_request_launch(struct coll_request *r, struct coll_stream *stream)
+{
+	struct coll_stage_batch staged = {NULL};
+	coll_status st = coll_stage_add(&staged, r, stream);
+
+	if (st == COLL_OK)
+		st = coll_stage_deal(&staged);
+	if (st == COLL_OK)
+		st = coll_request_submit(r, stream, 0);
+	/* A failure from here on ends the request: its stream, or whoever waits for it, gets the error. */
+	if (st == COLL_OK)
+		coll_stage_enqueue(&staged);
+	return st;
 }
 
 coll_status coll_request_dispatch(struct coll_request *r, struct coll_stream *stream)
@@ -311,7 +356,7 @@ coll_status coll_request_dispatch(struct coll_request *r, struct coll_stream *st
 		return COLL_OK;
 	}
 	r->held = !stream;
-	st = coll_request_submit(r, stream, 0);
+	st = coll_request_launch(r, stream);
 	if (st == COLL_OK && stream)
 		return COLL_OK;
 	if (st == COLL_OK)

@@ -30,7 +30,7 @@ void coll_stream_append(struct coll_stream *s, struct coll_request *r, uint64_t 
 	if (coll_list_empty(&s->items))
 		s->released = position;
 	coll_list_append(&s->items, &r->item);
-	if (position > s->released)
+	if (position > s->released && !s->device)
 		r->blockers++;
 }
 
@@ -81,7 +81,7 @@ void coll_stream_pop(struct coll_stream *s, struct coll_request *r, coll_status 
 		const uint64_t first = COLL_ENTRY(s->items.next, struct coll_request, item)->position;
 
 		through = first - 1;
-		if (first > s->released) {
+		if (first > s->released && !s->device) {
 			s->released = first;
 			release(s);
 		}
