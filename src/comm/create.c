@@ -37,6 +37,7 @@
 #include "progress/drive.h"
 #include "progress/inflight.h"
 #include "progress/notify.h"
+#include "progress/stage.h"
 #include "select/frame.h"
 #include "select/intra.h"
 #include "watch/mismatch.h"
@@ -301,6 +302,10 @@ coll_status coll_comm_new(struct coll_context *ctx, uint64_t id, uint32_t epoch,
 		coll_comm_free(&comm);
 		return coll_error_set(err, st, "out of memory for a communicator");
 	}
+	if (st == COLL_OK && (st = coll_stage_create(comm, err)) != COLL_OK) {
+		coll_comm_free(&comm);
+		return st;
+	}
 	pthread_mutex_lock(&ctx->comms_lock);
 	comm->next = ctx->comms;
 	ctx->comms = comm;
@@ -318,6 +323,7 @@ void coll_comm_free(struct coll_comm **out)
 		return;
 	*out = NULL;
 	unlist(comm);
+	coll_stage_destroy(comm);
 	coll_comm_fabric_close(&comm->collective);
 	coll_comm_fabric_close(&comm->pairs);
 	coll_group_barrier_destroy(&comm->group_barrier);

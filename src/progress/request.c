@@ -10,8 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/delay.h"
 #include "core/error.h"
 #include "engine/run.h"
 #include "progress/async.h"
@@ -255,7 +253,7 @@ coll_status coll_request_submit(struct coll_request *r, struct coll_stream *stre
 	struct coll_comm *comm = r->comm;
 	struct coll_async *a = comm->ctx->async;
 	/* No thread waits for it here. */
-	const bool leaves = stream || (r->parts && !r->held) || r->kind == COLL_REQUEST_TAG;
+	const bool leaves = stream || r->staged || (r->parts && !r->held) || r->kind == COLL_REQUEST_TAG;
 	coll_status st;
 
 	coll_operation_hand_over(comm);
@@ -297,33 +295,12 @@ static bool is_done(void *arg)
 	return atomic_load_explicit(&r->done, memory_order_acquire);
 }
 
-/* The device may fail while a request of it is waited for: then nothing would end the wait. */
-static coll_status await_staged(struct coll_request *r, int timeout_ms)
-{
-	const uint64_t until = timeout_ms < 0 ? 0 : coll_clock_ns() + (uint64_t)timeout_ms * 1000000;
-	coll_status st;
-
-	do {
-		int ms = COLL_DELAY_DEVICE_LOOK_MS;
-
-		if (until) {
-			const uint64_t now = coll_clock_ns();
-
-			ms = now >= until ? 0 : (until - now) / 1000000 < (uint64_t)ms ? (int)((until - now) / 1000000) : ms;
-		}
-		st = coll_async_await_comm(r->comm, is_done, r, ms);
-		if (st == COLL_AGAIN)
-			coll_stage_look(r->comm->ctx, r->device_stream); /* its failure ends the request */
-	} while (st == COLL_AGAIN && (!until || coll_clock_ns() < until));
-	return st;
-}
-
 coll_status coll_request_await(struct coll_request *r, int timeout_ms)
 {
 	coll_status st;
 
 	if (r->staged) {
-		st = await_staged(r, timeout_ms);
+		st = coll_stage_await(r->comm->ctx, r->comm, r->device_stream, is_done, r, timeout_ms);
 		return st == COLL_OK ? r->status : st;
 	}
 	atomic_store_explicit(&r->awaited, timeout_ms < 0, memory_order_relaxed);

@@ -85,6 +85,7 @@ coll_status coll_stage_create(struct coll_comm *comm, struct coll_error_box *err
 		st = d->table->stream_create(d, &s->own);
 	if (st != COLL_OK)
 		return coll_error_set(err, st, "%s: %s", d->name, d->err.message);
+	coll_async_thread(comm->ctx);
 	s->words = s->memory;
 	s->in = (char *)s->memory + PAGE;
 	s->out = s->in + (size_t)SLOTS * SLOT_BYTES;
@@ -235,6 +236,16 @@ static coll_status prepare(struct coll_request *r, const struct coll_stream *str
 		                        "pass NULL");
 	}
 	r->device_stream = streamed ? stream->handle : r->comm->stage->own;
+	if (streamed) {
+		struct coll_device *d = r->comm->stage->device;
+		const char *why = "";
+
+		st = d->table->stream_check(d, stream->handle, &why);
+		if (st != COLL_OK)
+			r->staged = false;
+		if (st != COLL_OK)
+			return coll_comm_refuse(r->comm, "stream", st, "[COLL-1215] the stream cannot be used: %s", why);
+	}
 	return COLL_OK;
 }
 
@@ -550,7 +561,7 @@ void coll_stage_release(struct coll_comm *comm)
 			atomic_store_explicit(&s->words->taken[half][i], s->last_done + RELEASED, memory_order_release);
 }
 
-void coll_stage_look(struct coll_context *ctx, coll_device_stream stream)
+static void look(struct coll_context *ctx, coll_device_stream stream)
 {
 	struct coll_async *a = ctx->async;
 	const coll_status st = ctx->device->table->stream_query(ctx->device, stream);
@@ -570,4 +581,22 @@ void coll_stage_look(struct coll_context *ctx, coll_device_stream stream)
 		coll_inflight_lost(comm);
 	}
 	coll_async_unlock(ctx);
+}
+
+coll_status coll_stage_await(struct coll_context *ctx, struct coll_comm *comm, void *stream, bool (*done)(void *arg),
+                             void *arg, int timeout_ms)
+{
+	const uint64_t ms = 1000000, until = timeout_ms < 0 ? 0 : coll_clock_ns() + (uint64_t)timeout_ms * ms;
+
+	for (;;) {
+		const uint64_t now = until ? coll_clock_ns() : 0;
+		const uint64_t left_ms = until ? (until > now ? (until - now) / ms + 1 : 0) : UINT64_MAX;
+		const int slice = left_ms < COLL_DELAY_DEVICE_LOOK_MS ? (int)left_ms : COLL_DELAY_DEVICE_LOOK_MS;
+		const coll_status st = comm ? coll_async_await_comm(comm, done, arg, slice)
+		                            : coll_async_await(&ctx, 1, done, arg, slice);
+
+		if (st != COLL_AGAIN || left_ms == 0)
+			return st;
+		look(ctx, stream);
+	}
 }

@@ -39,7 +39,9 @@ bool coll_stage_waits_for_stream(const struct coll_request *r);
 /* The communicator has failed: streams that wait go on, and kernels write nothing any more. The lock is held. */
 void coll_stage_release(struct coll_comm *comm);
 
-/* For threads that wait for a device: an error of the driver ends the communicators that have calls there. */
-void coll_stage_look(struct coll_context *ctx, void *stream);
+/* coll_async_await(), or with a communicator coll_async_await_comm(), for what a stream of the device has to do: an
+ * error of the driver ends the communicators that have calls there, since nothing else would end the wait. */
+coll_status coll_stage_await(struct coll_context *ctx, struct coll_comm *comm, void *stream, bool (*done)(void *arg),
+                             void *arg, int timeout_ms);
 
 #endif
