@@ -82,6 +82,7 @@ struct coll_context {
 
 	struct coll_opened_transport transports[COLL_TRANSPORTS];
 	int ntransports;
+	struct coll_device *device;      /* of this rank, or NULL: see coll_config.device */
 	struct coll_shared_group *group; /* if all ranks are in one process, else NULL */
 	struct coll_process *processes;
 	pthread_mutex_t links_lock; /* guards processes[] */

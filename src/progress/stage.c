@@ -20,6 +20,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "device/device.h"
+#include "engine/bind.h"
 #include "engine/run.h"
 #include "progress/drive.h"
 #include "progress/inflight.h"
