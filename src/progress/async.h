@@ -89,6 +89,8 @@ struct coll_request {
 	 * the first of another communicator, the last, and their number. */
 	struct coll_request *next_staged, *next_chain, *chain_last;
 	int chain_calls;
+	bool reached;                       /* lock: its stream has come to its first tile */
+	uint64_t waiting_ns;                /* lock: it has waited for its stream since then; 0: it does not */
 	coll_status lost;                   /* lock: the communicator has failed; the device has not left it yet */
 	uint64_t lost_until_ns;             /* lock: and is waited for until then */
 

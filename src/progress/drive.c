@@ -61,6 +61,10 @@ static bool poll_request(struct coll_request *r)
 	}
 	if (moved)
 		coll_wait_timer_moved(r->comm, &r->timer);
+	if (r->staged && !r->reached && !coll_stage_waits_for_stream(r)) {
+		r->reached = true;
+		coll_inflight_publish(r->comm, NULL);
+	}
 	if (waits || (r->staged && !coll_stage_drained(r)))
 		return moved;
 	coll_inflight_complete(r, COLL_OK);
@@ -169,8 +173,23 @@ static bool keeps_thread(const struct coll_comm *comm, const struct coll_request
 	return false;
 }
 
+/* A stream that does not come to the call, or not to its end, has the time of a peer that is late. */
+static coll_status inspect_stream(struct coll_comm *comm, struct coll_request *r, uint64_t now)
+{
+	if (!r->waiting_ns)
+		r->waiting_ns = now;
+	if (now - r->waiting_ns < (uint64_t)comm->arrival_timeout_ms * MS)
+		return COLL_OK;
+	return coll_wait_fail(comm, &r->wait, &r->timer, COLL_ERR_PEER_LATE, comm->rank,
+	                      "[COLL-2303] the stream of this rank does not go on: it waits for other work, perhaps in a "
+	                      "shared hardware queue");
+}
+
 static coll_status inspect_one(struct coll_comm *comm, struct coll_request *r, bool aside, uint64_t now)
 {
+	if (coll_stage_waits_for_stream(r))
+		return inspect_stream(comm, r, now);
+	r->waiting_ns = 0;
 	r->timer.blocking = coll_wait_timer_is_due(&r->timer, now) && keeps_thread(comm, r);
 	r->timer.alone = comm->inflight.pending == 1;
 	r->timer.aside = aside;
@@ -198,7 +217,7 @@ static coll_status inspect(struct coll_comm *comm, uint64_t now)
 
 		if (r->kind != COLL_REQUEST_COLLECTIVE)
 			messages += is_limited(r);
-		else if (!collective && r->wait.nruns > 0 && !coll_stage_waits_for_stream(r))
+		else if (!collective && r->wait.nruns > 0)
 			st = inspect_one(comm, r, false, now);
 		collective |= r->kind == COLL_REQUEST_COLLECTIVE;
 	}

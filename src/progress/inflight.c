@@ -167,9 +167,12 @@ void coll_inflight_unblock(struct coll_request *r)
 
 /* ---- Start ---- */
 
-/* A receive that was posted in advance is nothing that this rank is doing. */
+/* A receive that was posted in advance is nothing that this rank is doing, and neither is a call that its stream has not
+ * reached: to its peers this rank is late. */
 static bool shows(const struct coll_request *r)
 {
+	if (r->staged && !r->reached)
+		return false;
 	return r->kind != COLL_REQUEST_TAG || !r->held || atomic_load_explicit(&r->awaited, memory_order_relaxed);
 }
 

@@ -261,7 +261,8 @@ coll_status coll_request_submit(struct coll_request *r, struct coll_stream *stre
 	r->stream = stream;
 	r->status = COLL_AGAIN;
 	r->lost = COLL_OK;
-	r->enqueued = false;
+	r->enqueued = r->reached = false;
+	r->waiting_ns = 0;
 	r->timer = (struct coll_wait_timer){0};
 	r->follower[0] = r->follower[1] = NULL;
 	atomic_store_explicit(&r->done, false, memory_order_relaxed);
