@@ -7,11 +7,11 @@
 #include "device/kernels/args.h"
 
 /* Whole units of so many bytes; both addresses are multiples of that. */
-#define COPY_UNITS(bytes)                                                                                     \
-	KERNEL_INLINE void copy_units_##bytes(uint64_t dst, uint64_t src, uint64_t units)                     \
-	{                                                                                                     \
-		for (uint64_t i = kernel_rank(); i < units; i += kernel_size())                               \
-			STORE_##bytes(dst + i * (bytes), LOAD_##bytes(src + i * (bytes)));                    \
+#define COPY_UNITS(bytes)                                                                  \
+	KERNEL_INLINE void copy_units_##bytes(uint64_t dst, uint64_t src, uint64_t units)  \
+	{                                                                                  \
+		for (uint64_t i = kernel_rank(); i < units; i += kernel_size())            \
+			STORE_##bytes(dst + i * (bytes), LOAD_##bytes(src + i * (bytes))); \
 	}
 COPY_UNITS(1)
 COPY_UNITS(2)

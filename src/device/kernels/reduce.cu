@@ -3,8 +3,8 @@
  *
  * The arithmetic is that of reduce/element.h, element by element, in the order of the inputs, so that each
  * entry is bit-equal to the scalar level of src/reduce (the payload of a NaN excepted). If all addresses have the same
- * rest modulo 16, a thread takes 16 bytes of each input at a time; elements before and behind, or all, go singly. A thread
- * loads an element of every input before it stores it, and no other thread touches it.
+ * rest modulo 16, a thread takes 16 bytes of each input at a time; elements before and behind, or all, go singly. A
+ * thread loads an element of every input before it stores it, and no other thread touches it.
  */
 #include "device/kernels/kernel.h"
 
@@ -97,110 +97,115 @@ KERNEL_INLINE void reduce_put(uint64_t p, uint64_t bits, uint32_t bytes, bool na
 }
 
 /* One statement for each of N elements, without a loop. */
-#define EACH(N, statement)                \
-	do {                              \
-		KERNEL_UNROLL             \
+#define EACH(N, statement)                    \
+	do {                                  \
+		KERNEL_UNROLL                 \
 		for (int k = 0; k < (N); k++) \
-			statement;        \
+			statement;            \
 	} while (0)
 
-/* v op y, for the operations of a class. */
-#define COMBINE_ANY(T, N)                                                  \
-	case COLL_SUM:                                                     \
-	case COLL_AVG: EACH(N, v[k] = T##_sum(v[k], y[k])); break;         \
-	case COLL_PROD: EACH(N, v[k] = T##_prod(v[k], y[k])); break;       \
-	case COLL_MIN: EACH(N, v[k] = T##_min(v[k], y[k])); break;         \
-	case COLL_MAX: EACH(N, v[k] = T##_max(v[k], y[k])); break;         \
-	case COLL_LAND: EACH(N, v[k] = T##_land(v[k], y[k])); break;       \
-	case COLL_LOR: EACH(N, v[k] = T##_lor(v[k], y[k])); break;         \
-	case COLL_LXOR: EACH(N, v[k] = T##_lxor(v[k], y[k])); break;
-#define COMBINE_INTEGER(T, N)                                              \
-	COMBINE_ANY(T, N)                                                  \
-	case COLL_BAND: EACH(N, v[k] = T##_band(v[k], y[k])); break;       \
-	case COLL_BOR: EACH(N, v[k] = T##_bor(v[k], y[k])); break;         \
-	case COLL_BXOR: EACH(N, v[k] = T##_bxor(v[k], y[k])); break;
-#define COMBINE_REAL(T, N)                                                 \
-	COMBINE_ANY(T, N)                                                  \
-	case COLL_KERNEL_PREMUL: EACH(N, v[k] = T##_sum(v[k], y[k])); break;
+/* v op y, for the operations of a class; the first input is v. */
+#define COMBINE_ANY(T, N)                                            \
+	default: EACH(N, v[k] = y[k]); break;                        \
+	case COLL_SUM:                                               \
+	case COLL_AVG: EACH(N, v[k] = T##_sum(v[k], y[k])); break;   \
+	case COLL_PROD: EACH(N, v[k] = T##_prod(v[k], y[k])); break; \
+	case COLL_MIN: EACH(N, v[k] = T##_min(v[k], y[k])); break;   \
+	case COLL_MAX: EACH(N, v[k] = T##_max(v[k], y[k])); break;   \
+	case COLL_LAND: EACH(N, v[k] = T##_land(v[k], y[k])); break; \
+	case COLL_LOR: EACH(N, v[k] = T##_lor(v[k], y[k])); break;   \
+	case COLL_LXOR:                                              \
+		EACH(N, v[k] = T##_lxor(v[k], y[k]));                \
+		break
+#define COMBINE_INTEGER(T, N)                                        \
+	COMBINE_ANY(T, N);                                           \
+	case COLL_BAND: EACH(N, v[k] = T##_band(v[k], y[k])); break; \
+	case COLL_BOR: EACH(N, v[k] = T##_bor(v[k], y[k])); break;   \
+	case COLL_BXOR:                                              \
+		EACH(N, v[k] = T##_bxor(v[k], y[k]));                \
+		break
+#define COMBINE_REAL(T, N) \
+	COMBINE_ANY(T, N); \
+	case COLL_KERNEL_PREMUL: EACH(N, v[k] = T##_sum(v[k], y[k])); break
 
 /* Input s, before it is combined. */
 #define SCALE_INTEGER(T, N)
-#define SCALE_REAL(T, N)                                                      \
-	if (a->op == COLL_KERNEL_PREMUL && (a->raw == -2 || a->raw == s))     \
-		EACH(N, y[k] = T##_scale(y[k], a->scale));
+#define SCALE_REAL(T, N)                                                  \
+	if (a->op == COLL_KERNEL_PREMUL && (a->raw == -2 || a->raw == s)) \
+	EACH(N, y[k] = T##_scale(y[k], a->scale))
 
 /*
  * N elements from x join v as input s; the result goes from v to x. The first input is no case of its own before the
  * loop, since its conversion would double the code.
  */
-#define REDUCE_WIDTH(T, class, name, N)                                                                     \
-	KERNEL_INLINE void T##_##name##_join(const struct coll_kernel_reduce_args *a, T##_v *v, const char *x, \
-	                                     int32_t s)                                                     \
-	{                                                                                                   \
-		T##_v y[N];                                                                                 \
-                                                                                                            \
-		EACH(N, y[k] = T##_load(x + k * T##_bytes));                                                \
-		SCALE_##class(T, N)                                                                         \
-		switch (s == 0 ? -1 : a->op) {                                                              \
-		COMBINE_##class(T, N)                                                                       \
-		default: EACH(N, v[k] = y[k]); break;                                                       \
-		}                                                                                           \
-	}                                                                                                   \
-	KERNEL_INLINE void T##_##name##_end(const struct coll_kernel_reduce_args *a, T##_v *v, char *x)     \
-	{                                                                                                   \
-		if (a->last && a->op == COLL_AVG)                                                           \
-			EACH(N, v[k] = T##_div(v[k], a->divisor));                                          \
-		else if (a->last && a->nin == 1 &&                                                          \
-		         (a->op == COLL_LAND || a->op == COLL_LOR || a->op == COLL_LXOR))                   \
-			EACH(N, v[k] = T##_truth(v[k]));                                                    \
-		EACH(N, T##_store(x + k * T##_bytes, v[k]));                                                \
+#define REDUCE_WIDTH(T, class, name, N)                                                                             \
+	KERNEL_INLINE void T##_##name##_join(const struct coll_kernel_reduce_args *a, T##_v *v, const char *x,      \
+	                                     int32_t s)                                                             \
+	{                                                                                                           \
+		T##_v y[N];                                                                                         \
+                                                                                                                    \
+		EACH(N, y[k] = T##_load(x + k * T##_bytes));                                                        \
+		SCALE_##class(T, N);                                                                                \
+		switch (s == 0 ? -1 : a->op) {                                                                      \
+			COMBINE_##class(T, N);                                                                      \
+		}                                                                                                   \
+	}                                                                                                           \
+	KERNEL_INLINE void T##_##name##_end(const struct coll_kernel_reduce_args *a, T##_v *v, char *x)             \
+	{                                                                                                           \
+		if (a->last && a->op == COLL_AVG)                                                                   \
+			EACH(N, v[k] = T##_div(v[k], a->divisor));                                                  \
+		else if (a->last && a->nin == 1 && (a->op == COLL_LAND || a->op == COLL_LOR || a->op == COLL_LXOR)) \
+			EACH(N, v[k] = T##_truth(v[k]));                                                            \
+		EACH(N, T##_store(x + k * T##_bytes, v[k]));                                                        \
 	}
 
-#define REDUCE(T, TYPE, class)                                                                              \
-	REDUCE_WIDTH(T, class, vector, 16 / T##_bytes)                                                      \
-	REDUCE_WIDTH(T, class, one, 1)                                                                      \
-	KERNEL_INLINE void T##_reduce_vector(const struct coll_kernel_reduce_args *a, uint64_t at)          \
-	{                                                                                                   \
-		T##_v v[16 / T##_bytes];                                                                    \
-		struct kernel_16 x;                                                                         \
-                                                                                                            \
-		KERNEL_ROLLED                                                                               \
-		for (int32_t s = 0; s < a->nin; s++) {                                                      \
-			x = LOAD_16(a->in[s] + at);                                                         \
-			T##_vector_join(a, v, (const char *)&x, s);                                         \
-		}                                                                                           \
-		T##_vector_end(a, v, (char *)&x);                                                           \
-		KERNEL_ROLLED                                                                               \
-		for (int32_t d = 0; d < a->nout; d++)                                                       \
-			STORE_16(a->out[d] + at, x);                                                        \
-	}                                                                                                   \
+#define REDUCE(T, TYPE, class)                                                                                \
+	REDUCE_WIDTH(T, class, vector, 16 / T##_bytes)                                                        \
+	REDUCE_WIDTH(T, class, one, 1)                                                                        \
+	KERNEL_INLINE void T##_reduce_vector(const struct coll_kernel_reduce_args *a, uint64_t at)            \
+	{                                                                                                     \
+		T##_v v[16 / T##_bytes] = {0};                                                                \
+		struct kernel_16 x;                                                                           \
+		int32_t s = 0;                                                                                \
+                                                                                                              \
+		KERNEL_ROLLED                                                                                 \
+		do {                                                                                          \
+			x = LOAD_16(a->in[s] + at);                                                           \
+			T##_vector_join(a, v, (const char *)&x, s);                                           \
+		} while (++s < a->nin);                                                                       \
+		T##_vector_end(a, v, (char *)&x);                                                             \
+		KERNEL_ROLLED                                                                                 \
+		for (int32_t d = 0; d < a->nout; d++)                                                         \
+			STORE_16(a->out[d] + at, x);                                                          \
+	}                                                                                                     \
 	KERNEL_INLINE void T##_reduce_one(const struct coll_kernel_reduce_args *a, uint64_t at, bool natural) \
-	{                                                                                                   \
-		uint64_t x;                                                                                 \
-		T##_v v;                                                                                    \
-                                                                                                            \
-		KERNEL_ROLLED                                                                               \
-		for (int32_t s = 0; s < a->nin; s++) {                                                      \
-			x = reduce_fetch(a->in[s] + at, T##_bytes, natural);                                \
-			T##_one_join(a, &v, (const char *)&x, s);                                           \
-		}                                                                                           \
-		T##_one_end(a, &v, (char *)&x);                                                             \
-		KERNEL_ROLLED                                                                               \
-		for (int32_t d = 0; d < a->nout; d++)                                                       \
-			reduce_put(a->out[d] + at, x, T##_bytes, natural);                                  \
-	}                                                                                                   \
-	KERNEL(coll_kernel_reduce_##T, coll_kernel_reduce_args)                                             \
-	{                                                                                                   \
-		const struct reduce_shape shape = reduce_shape_of(&args, T##_bytes);                        \
-		const uint64_t inside = shape.vectors * 16 / T##_bytes;                                     \
-                                                                                                            \
-		if (!kernel_may_write(args.state))                                                          \
-			return;                                                                             \
-		KERNEL_ROLLED                                                                               \
-		for (uint64_t i = kernel_rank(); i < shape.vectors; i += kernel_size())                     \
-			T##_reduce_vector(&args, shape.head * T##_bytes + i * 16);                          \
-		KERNEL_ROLLED                                                                               \
-		for (uint64_t i = kernel_rank(); i < args.count - inside; i += kernel_size())               \
-			T##_reduce_one(&args, (i < shape.head ? i : i + inside) * T##_bytes, shape.natural); \
+	{                                                                                                     \
+		uint64_t x;                                                                                   \
+		int32_t s = 0;                                                                                \
+		T##_v v = 0;                                                                                  \
+                                                                                                              \
+		KERNEL_ROLLED                                                                                 \
+		do {                                                                                          \
+			x = reduce_fetch(a->in[s] + at, T##_bytes, natural);                                  \
+			T##_one_join(a, &v, (const char *)&x, s);                                             \
+		} while (++s < a->nin);                                                                       \
+		T##_one_end(a, &v, (char *)&x);                                                               \
+		KERNEL_ROLLED                                                                                 \
+		for (int32_t d = 0; d < a->nout; d++)                                                         \
+			reduce_put(a->out[d] + at, x, T##_bytes, natural);                                    \
+	}                                                                                                     \
+	KERNEL(coll_kernel_reduce_##T, coll_kernel_reduce_args)                                               \
+	{                                                                                                     \
+		const struct reduce_shape shape = reduce_shape_of(&args, T##_bytes);                          \
+		const uint64_t inside = shape.vectors * 16 / T##_bytes;                                       \
+                                                                                                              \
+		if (!kernel_may_write(args.state))                                                            \
+			return;                                                                               \
+		KERNEL_ROLLED                                                                                 \
+		for (uint64_t i = kernel_rank(); i < shape.vectors; i += kernel_size())                       \
+			T##_reduce_vector(&args, shape.head *T##_bytes + i * 16);                             \
+		KERNEL_ROLLED                                                                                 \
+		for (uint64_t i = kernel_rank(); i < args.count - inside; i += kernel_size())                 \
+			T##_reduce_one(&args, (i < shape.head ? i : i + inside) * T##_bytes, shape.natural);  \
 	}
 COLL_KERNELS_REDUCE(REDUCE)
