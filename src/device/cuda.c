@@ -17,7 +17,7 @@
 #include "device/cuda_state.h"
 #include "device/cuda_stream.h"
 
-enum { NESTED_MAX = 4, CAPABILITY_MIN = 70 };
+enum { NESTED_MAX = 4, CAPABILITY_MIN = 75 };
 
 /* ---- The context of a thread ---- */
 
@@ -77,6 +77,12 @@ static coll_status enter(struct coll_device *d)
 static void leave(struct coll_device *d)
 {
 	coll_cuda_leave(coll_cuda_of(d));
+}
+
+CUresult coll_cuda_launch(struct coll_cuda_device *c, CUstream s, struct coll_kernel_launch *l)
+{
+	return c->cu->cuLaunchKernel(c->kernel[l->kernel], l->blocks, 1, 1, l->threads, 1, 1, 0, s,
+	                             &(void *){&l->args}, NULL);
 }
 
 coll_status coll_cuda_report(struct coll_cuda_device *c, const char *call, CUresult result)
@@ -177,13 +183,14 @@ static coll_status load_kernels(struct coll_cuda_device *c)
  */
 static coll_status launch_all(struct coll_cuda_device *c)
 {
-	static char zeros[COLL_KERNEL_ARGS_MAX];
+	struct coll_kernel_launch l;
 	CUresult result = CUDA_SUCCESS;
 	uint64_t deadline;
 
-	for (int i = 0; i < COLL_KERNEL_COUNT && result == CUDA_SUCCESS; i++)
-		result = c->cu->cuLaunchKernel(c->kernel[i], 1, 1, 1, COLL_KERNEL_THREADS, 1, 1, 0, c->stream,
-		                               &(void *){zeros}, NULL);
+	for (int i = 0; i < COLL_KERNEL_COUNT && result == CUDA_SUCCESS; i++) {
+		coll_kernel_nothing(&l, i);
+		result = coll_cuda_launch(c, c->stream, &l);
+	}
 	deadline = coll_clock_ns() + COLL_DELAY_NS(KERNELS_READY);
 	while (result == CUDA_SUCCESS && (result = c->cu->cuStreamQuery(c->stream)) == CUDA_ERROR_NOT_READY &&
 	       coll_clock_ns() < deadline) {

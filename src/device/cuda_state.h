@@ -30,6 +30,9 @@ static inline struct coll_cuda_device *coll_cuda_of(struct coll_device *d)
 CUresult coll_cuda_enter(struct coll_cuda_device *c);
 void coll_cuda_leave(struct coll_cuda_device *c);
 
+/* The context is bound. The driver copies the arguments. */
+CUresult coll_cuda_launch(struct coll_cuda_device *c, CUstream s, struct coll_kernel_launch *l);
+
 /* The status of a call of the driver; an error is described in the box. */
 coll_status coll_cuda_report(struct coll_cuda_device *c, const char *call, CUresult result);
 

@@ -118,32 +118,25 @@ coll_status coll_cuda_stream_query(struct coll_device *d, coll_device_stream s)
 	return result == CUDA_ERROR_NOT_READY ? COLL_AGAIN : coll_cuda_report(c, "cuStreamQuery", result);
 }
 
-static CUresult launch(struct coll_cuda_device *c, CUstream s, int kernel, unsigned blocks, void *args)
-{
-	return c->cu->cuLaunchKernel(c->kernel[kernel], blocks, 1, 1, COLL_KERNEL_THREADS, 1, 1, 0, s, &(void *){args},
-	                             NULL);
-}
-
 /* guard 0: always. */
-static CUresult copy(struct coll_cuda_device *c, CUstream s, const struct coll_device_piece *piece, uint64_t guard)
+static CUresult copy(struct coll_cuda_device *c, CUstream s, const struct coll_device_piece *p, uint64_t guard)
 {
-	struct coll_kernel_copy_args a = {piece->dst, piece->src, piece->len_bytes, guard};
+	struct coll_kernel_launch l;
 
-	return launch(c, s, COLL_KERNEL_COPY, coll_kernel_blocks(piece->len_bytes), &a);
+	coll_kernel_copy(&l, p->dst, p->src, p->len_bytes, guard, COLL_KERNEL_PCIE_BLOCKS);
+	return coll_cuda_launch(c, s, &l);
 }
 
 /* One block copies the piece (NULL: nothing) and stores the word. */
-static CUresult copy_and_store(struct coll_cuda_device *c, CUstream s, const struct coll_device_piece *piece,
-                               uint64_t word, uint32_t value)
+static CUresult copy_and_store(struct coll_cuda_device *c, CUstream s, const struct coll_device_piece *p, uint64_t word,
+                               uint32_t value)
 {
-	struct coll_kernel_gather_args a = {.flag = word, .value = value};
+	const struct coll_device_piece none = {0};
+	struct coll_kernel_launch l;
 
-	if (piece) {
-		a.dst = piece->dst;
-		a.src = piece->src;
-		a.len_bytes = piece->len_bytes;
-	}
-	return launch(c, s, COLL_KERNEL_GATHER, 1, &a);
+	p = p ? p : &none;
+	coll_kernel_gather(&l, p->dst, p->src, p->len_bytes, 0, word, value, 1);
+	return coll_cuda_launch(c, s, &l);
 }
 
 static CUresult gather(struct coll_cuda_device *c, CUstream s, const struct coll_device_piece *pieces, int npieces,
