@@ -173,11 +173,16 @@ typedef struct coll_config {
 	 * have it too. */
 	int (*interrupt)(void *arg);
 	void *interrupt_arg;
+	/* The device whose memory calls may be given beside host memory: "host" (none), "cuda" (the
+	 * local rank modulo the number of devices), "cuda:2", or for coll_comm_create_all() a list for
+	 * its ranks, "cuda:0,1,2,3". NULL: COLL_DEVICE, else host. Ranks with and without a device may share
+	 * a communicator. A rank without one makes no call of a driver and takes every pointer for host memory. */
+	const char *device;
 } coll_config;
 
 #define COLL_CONFIG_INIT                                                                   \
-	{                                                                                  \
-		sizeof(coll_config), -1, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL \
+	{                                                                                        \
+		sizeof(coll_config), -1, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL \
 	}
 
 /*
@@ -323,7 +328,11 @@ COLL_API coll_status coll_op_destroy(coll_op *op, coll_comm *comm);
  * at least 64-byte aligned; len_bytes 0 gives NULL. coll_mem_free() frees it, or else
  * coll_comm_destroy(). Local: not collective. */
 COLL_API coll_status coll_mem_alloc(coll_comm *comm, void **ptr, size_t len_bytes);
-/* Free memory of coll_mem_alloc() that no call uses. NULL is accepted; any other pointer is
+/* The same in the memory of `where`. COLL_MEM_DEVICE: of the communicator's device, at least 256-byte aligned, not zeroed;
+ * COLL_ERR_ARGUMENT if it has none. */
+enum { COLL_MEM_HOST = 0, COLL_MEM_DEVICE = 1 };
+COLL_API coll_status coll_mem_alloc_on(coll_comm *comm, void **ptr, size_t len_bytes, int where);
+/* Free memory of coll_mem_alloc() or coll_mem_alloc_on() that no call uses. NULL is accepted; any other pointer is
  * COLL_ERR_ARGUMENT. */
 COLL_API coll_status coll_mem_free(coll_comm *comm, void *ptr);
 /* Announce plain memory for faster access. The range must stay valid until

@@ -7,12 +7,13 @@
  * The table has a row for each kind of device (today: cuda). What a member enqueues never waits for another rank by
  * itself: a stream waits for a word in pinned host memory, and a host store can end that wait. Nothing is
  * allocated, loaded, mapped or created after open(), pin() and stream_create(). All members may be called by any
- * thread, and bind the device's context to it first. An error of the driver is described in the device's error box;
- * it is COLL_ERR_SYSTEM unless the member says otherwise.
+ * thread, and bind the device's context to it first. An error of the driver is described in the device's error box
+ * (coll_device_error()). It is COLL_ERR_SYSTEM; a lack of memory is COLL_ERR_MEMORY.
  */
 #ifndef COLL_DEVICE_DEVICE_H
 #define COLL_DEVICE_DEVICE_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -30,7 +31,7 @@ typedef void *coll_device_stream;
 struct coll_device_range {
 	int kind;          /* COLL_DEVICE_HOST, or the device's kind */
 	int ordinal;       /* device that the memory belongs to; -1: host memory */
-	const char *fault; /* NULL, or why the range cannot be used: "managed memory", "memory of cuda:1", "freed" ... */
+	const char *fault; /* NULL, or why the range cannot be used: "managed memory", "memory of cuda:1" ...; constant */
 	uintptr_t base;    /* of the allocation; 0: unknown */
 	size_t len_bytes;  /* of the allocation */
 };
@@ -46,7 +47,11 @@ struct coll_device;
 struct coll_device_table {
 	const char *name; /* "cuda" */
 
-	/* Memory. identify never reads the range; false: the driver failed. */
+	/* What a thread does between enter and leave binds the context once. They nest; every enter has its leave. */
+	coll_status (*enter)(struct coll_device *d);
+	void (*leave)(struct coll_device *d);
+
+	/* Memory. Device memory is not zeroed. free waits for the work of the device. identify never reads the range; false: the driver failed. */
 	bool (*identify)(struct coll_device *d, const void *ptr, size_t len_bytes, struct coll_device_range *range);
 	coll_status (*alloc)(struct coll_device *d, size_t len_bytes, void **ptr);
 	coll_status (*free)(struct coll_device *d, void *ptr);
@@ -55,7 +60,7 @@ struct coll_device_table {
 	coll_status (*unpin)(struct coll_device *d, void *host);
 
 	/* Streams. check: the stream is usable by this device: ARGUMENT if it belongs to another device,
-	 * UNSUPPORTED if it is being captured (*why says so). */
+	 * UNSUPPORTED if it is being captured (*why says so; it is valid until the thread's next check). */
 	coll_status (*stream_create)(struct coll_device *d, coll_device_stream *s);
 	coll_status (*stream_destroy)(struct coll_device *d, coll_device_stream s);
 	coll_status (*stream_check)(struct coll_device *d, coll_device_stream s, const char **why);
@@ -83,8 +88,12 @@ struct coll_device {
 	char name[32];  /* "cuda:0" */
 	char about[96]; /* "NVIDIA H100 80GB HBM3, driver 13.0" */
 	char lacks[96]; /* abilities that are off, by name: "dmabuf batch"; "" */
-	struct coll_error_box err; /* the last error; guarded by the row */
+	pthread_mutex_t err_lock;
+	struct coll_error_box err; /* the last error; err_lock */
 };
+
+/* A copy of the last error. */
+void coll_device_error(struct coll_device *d, struct coll_error_box *box);
 
 /*
  * What a text of coll_config.device or COLL_DEVICE asks for: "host", "cuda" (the local rank modulo the number of devices),

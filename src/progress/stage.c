@@ -84,8 +84,10 @@ coll_status coll_stage_create(struct coll_comm *comm, struct coll_error_box *err
 	st = d->table->pin(d, s->memory, bytes, &s->address);
 	if (st == COLL_OK)
 		st = d->table->stream_create(d, &s->own);
-	if (st != COLL_OK)
-		return coll_error_set(err, st, "%s: %s", d->name, d->err.message);
+	if (st != COLL_OK) {
+		coll_device_error(d, err);
+		return st;
+	}
 	coll_async_thread(comm->ctx);
 	s->words = s->memory;
 	s->in = (char *)s->memory + PAGE;
@@ -487,6 +489,16 @@ static coll_status join_streams(struct coll_stage *s, struct coll_request *const
 	return st;
 }
 
+/* What is in the streams may never end. */
+static void give_up(struct coll_comm *comm, coll_status st)
+{
+	struct coll_error_box err;
+
+	atomic_store_explicit(&comm->stage->broken, true, memory_order_relaxed);
+	coll_device_error(comm->stage->device, &err);
+	coll_comm_lose(comm, st, comm->rank, err.message);
+}
+
 static void enqueue_chain(struct coll_request *first)
 {
 	struct coll_comm *comm = first->comm;
@@ -511,6 +523,11 @@ static void enqueue_chain(struct coll_request *first)
 	pthread_mutex_unlock(&comm->ctx->async->lock);
 	if (st != COLL_OK)
 		return;
+	st = s->device->table->enter(s->device);
+	if (st != COLL_OK) {
+		give_up(comm, st);
+		return;
+	}
 	st = join_streams(s, by, n, true);
 	s->last = by[0]->device_stream;
 	s->has_last = true;
@@ -518,10 +535,9 @@ static void enqueue_chain(struct coll_request *first)
 		st = enqueue(s, by, n);
 	if (st == COLL_OK)
 		st = join_streams(s, by, n, false);
-	if (st == COLL_OK)
-		return;
-	atomic_store_explicit(&s->broken, true, memory_order_relaxed);
-	coll_comm_lose(comm, st, comm->rank, s->device->err.message);
+	s->device->table->leave(s->device);
+	if (st != COLL_OK)
+		give_up(comm, st);
 }
 
 void coll_stage_enqueue(const struct coll_stage_batch *b)
@@ -566,10 +582,12 @@ static void look(struct coll_context *ctx, coll_device_stream stream)
 {
 	struct coll_async *a = ctx->async;
 	const coll_status st = ctx->device->table->stream_query(ctx->device, stream);
+	struct coll_error_box err;
 	struct coll_link *next;
 
 	if (st == COLL_OK || st == COLL_AGAIN)
 		return;
+	coll_device_error(ctx->device, &err);
 	coll_async_lock(ctx);
 	for (struct coll_link *l = a->comms.next; l != &a->comms; l = next) {
 		struct coll_comm *comm = COLL_ENTRY(l, struct coll_comm, inflight.link);
@@ -578,7 +596,7 @@ static void look(struct coll_context *ctx, coll_device_stream stream)
 		if (!comm->stage || comm->failed)
 			continue;
 		atomic_store_explicit(&comm->stage->broken, true, memory_order_relaxed);
-		coll_comm_fail(comm, st, comm->rank, ctx->device->err.message, "");
+		coll_comm_fail(comm, st, comm->rank, err.message, "");
 		coll_inflight_lost(comm);
 	}
 	coll_async_unlock(ctx);
