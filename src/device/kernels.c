@@ -33,19 +33,19 @@ const char *coll_kernels_ptx(void)
 	return coll_ptx[0] ? coll_ptx : NULL;
 }
 
-const char *coll_kernel_name(int kernel)
+const char *coll_kernels_name(int kernel)
 {
 	assert(kernel >= 0 && kernel < COLL_KERNEL_COUNT);
 	return names[kernel];
 }
 
-size_t coll_kernel_args_bytes(int kernel)
+size_t coll_kernels_args_bytes(int kernel)
 {
 	assert(kernel >= 0 && kernel < COLL_KERNEL_COUNT);
 	return bytes[kernel];
 }
 
-int coll_kernel_reduce(coll_dtype type, coll_op op)
+int coll_kernels_find(coll_dtype type, coll_op op)
 {
 	return op != (coll_op)COLL_OP_USER && coll_reduce_supports(type, op) ? COLL_KERNEL_REDUCE + (int)type : -1;
 }
@@ -71,15 +71,15 @@ static uint64_t copy_units(uint64_t dst, uint64_t src, uint64_t len_bytes)
 	return len_bytes / (apart & (0 - apart));
 }
 
-void coll_kernel_copy(struct coll_kernel_launch *l, uint64_t dst, uint64_t src, uint64_t len_bytes, uint64_t state,
-                      uint32_t blocks_max)
+void coll_kernels_copy(struct coll_kernel_launch *l, uint64_t dst, uint64_t src, uint64_t len_bytes, uint64_t state,
+                       uint32_t blocks_max)
 {
 	shape(l, COLL_KERNEL_COPY, copy_units(dst, src, len_bytes), blocks_max);
 	l->args.copy = (struct coll_kernel_copy_args){.dst = dst, .src = src, .len_bytes = len_bytes, .state = state};
 }
 
-void coll_kernel_gather(struct coll_kernel_launch *l, uint64_t dst, uint64_t src, uint64_t len_bytes, uint64_t counter,
-                        uint64_t flag, uint32_t value, uint32_t blocks_max)
+void coll_kernels_gather(struct coll_kernel_launch *l, uint64_t dst, uint64_t src, uint64_t len_bytes, uint64_t counter,
+                         uint64_t flag, uint32_t value, uint32_t blocks_max)
 {
 	assert(flag != 0);
 	shape(l, COLL_KERNEL_GATHER, copy_units(dst, src, len_bytes), counter ? blocks_max : 1);
@@ -87,12 +87,12 @@ void coll_kernel_gather(struct coll_kernel_launch *l, uint64_t dst, uint64_t src
 	        .dst = dst, .src = src, .len_bytes = len_bytes, .counter = counter, .flag = flag, .value = value};
 }
 
-void coll_kernel_reduce_to(struct coll_kernel_launch *l, const struct coll_reduction *r, const uint64_t *out, int nout,
-                           const uint64_t *in, int nin, int raw, bool last, uint64_t count, uint64_t state,
-                           uint32_t blocks_max)
+void coll_kernels_reduce(struct coll_kernel_launch *l, const struct coll_reduction *r, const uint64_t *out, int nout,
+                         const uint64_t *in, int nin, int raw, bool last, uint64_t count, uint64_t state,
+                         uint32_t blocks_max)
 {
 	struct coll_kernel_reduce_args *a = &l->args.reduce;
-	const int kernel = coll_kernel_reduce(r->type, r->op);
+	const int kernel = coll_kernels_find(r->type, r->op);
 	uint64_t apart = 0;
 
 	assert(kernel >= 0);
@@ -119,7 +119,7 @@ void coll_kernel_reduce_to(struct coll_kernel_launch *l, const struct coll_reduc
 	      blocks_max);
 }
 
-void coll_kernel_nothing(struct coll_kernel_launch *l, int kernel)
+void coll_kernels_nothing(struct coll_kernel_launch *l, int kernel)
 {
 	*l = (struct coll_kernel_launch){.kernel = kernel, .blocks = 1, .threads = WARP};
 }

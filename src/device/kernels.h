@@ -32,13 +32,13 @@ enum { COLL_KERNEL_PCIE_BLOCKS = 32 };
 const char *coll_kernels_ptx(void);
 
 /* The name of an entry in that module; 0 <= kernel < COLL_KERNEL_COUNT. */
-const char *coll_kernel_name(int kernel);
+const char *coll_kernels_name(int kernel);
 
 /* The bytes of its argument. */
-size_t coll_kernel_args_bytes(int kernel);
+size_t coll_kernels_args_bytes(int kernel);
 
 /* The index of the reduction, or -1: not defined on the type, or an operation of the user, which no device can run. */
-int coll_kernel_reduce(coll_dtype type, coll_op op);
+int coll_kernels_find(coll_dtype type, coll_op op);
 
 struct coll_kernel_launch {
 	int kernel;
@@ -56,23 +56,23 @@ struct coll_kernel_launch {
  */
 
 /* state: 0, or a word that forbids the copy if it is not 0. */
-void coll_kernel_copy(struct coll_kernel_launch *l, uint64_t dst, uint64_t src, uint64_t len_bytes, uint64_t state,
-                      uint32_t blocks_max);
+void coll_kernels_copy(struct coll_kernel_launch *l, uint64_t dst, uint64_t src, uint64_t len_bytes, uint64_t state,
+                       uint32_t blocks_max);
 
 /* counter: 0 limits the grid to one block. */
-void coll_kernel_gather(struct coll_kernel_launch *l, uint64_t dst, uint64_t src, uint64_t len_bytes, uint64_t counter,
-                        uint64_t flag, uint32_t value, uint32_t blocks_max);
+void coll_kernels_gather(struct coll_kernel_launch *l, uint64_t dst, uint64_t src, uint64_t len_bytes, uint64_t counter,
+                         uint64_t flag, uint32_t value, uint32_t blocks_max);
 
 /*
  * coll_reduce_run(r, out, in, nin, raw, last, count), the result to nout places. r is bound to an operation for which
- * coll_kernel_reduce() has an index. 1 <= nin, nout <= COLL_KERNEL_PLACES_MAX.
+ * coll_kernels_find() has an index. 1 <= nin, nout <= COLL_KERNEL_PLACES_MAX.
  */
-void coll_kernel_reduce_to(struct coll_kernel_launch *l, const struct coll_reduction *r, const uint64_t *out, int nout,
-                           const uint64_t *in, int nin, int raw, bool last, uint64_t count, uint64_t state,
-                           uint32_t blocks_max);
+void coll_kernels_reduce(struct coll_kernel_launch *l, const struct coll_reduction *r, const uint64_t *out, int nout,
+                         const uint64_t *in, int nin, int raw, bool last, uint64_t count, uint64_t state,
+                         uint32_t blocks_max);
 
 /* A launch of a kernel that touches no memory but its argument: once at creation, since a first launch may have to wait
  * until the device is idle. */
-void coll_kernel_nothing(struct coll_kernel_launch *l, int kernel);
+void coll_kernels_nothing(struct coll_kernel_launch *l, int kernel);
 
 #endif
