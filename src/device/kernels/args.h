@@ -29,7 +29,8 @@ struct coll_kernel_copy_args {
 /*
  * Copy len_bytes from src to dst, then store value to the 32-bit word flag, with release at the scope of the
  * system: whoever loads value with acquire sees all of dst. counter: a 32-bit word of device memory, 0
- * before and after; launches that may run at the same time have one each. Not used by a grid of one block.
+ * before and after; launches that may run at the same time have one each. Not used by a grid of one block. flag
+ * may be 0: nothing is stored.
  */
 struct coll_kernel_gather_args {
 	uint64_t dst, src, len_bytes, counter, flag;

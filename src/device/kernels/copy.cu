@@ -69,5 +69,6 @@ KERNEL(coll_kernel_gather, coll_kernel_gather_args)
 		STORE_4(args.counter, 0);
 		FENCE_SYS();
 	}
-	STORE_RELEASE_SYS(args.flag, args.value);
+	if (args.flag != 0)
+		STORE_RELEASE_SYS(args.flag, args.value);
 }
