@@ -55,9 +55,9 @@ static inline void *soft_at(const void *address, unsigned len)
 	return soft_find(address, len);
 }
 
-typedef struct {
+typedef struct __attribute__((aligned(16), may_alias)) {
 	uint32_t x, y, z, w;
-} soft_quad __attribute__((aligned(16), may_alias));
+} soft_quad;
 typedef uint8_t soft_u8;
 typedef uint16_t __attribute__((may_alias)) soft_u16;
 typedef uint32_t __attribute__((may_alias)) soft_u32;
