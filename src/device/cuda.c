@@ -193,9 +193,9 @@ static coll_status load_kernels(struct coll_cuda_device *c)
 	if (result != CUDA_SUCCESS)
 		return coll_cuda_report(c, "loading the kernels (cuModuleLoadData)", result);
 	for (int i = 0; i < COLL_KERNEL_COUNT; i++) {
-		result = c->cu->cuModuleGetFunction(&c->kernel[i], c->module, coll_kernel_name(i));
+		result = c->cu->cuModuleGetFunction(&c->kernel[i], c->module, coll_kernels_name(i));
 		if (result != CUDA_SUCCESS)
-			return coll_cuda_report(c, coll_kernel_name(i), result);
+			return coll_cuda_report(c, coll_kernels_name(i), result);
 	}
 	return COLL_OK;
 }
@@ -211,7 +211,7 @@ static coll_status launch_all(struct coll_cuda_device *c)
 	uint64_t deadline;
 
 	for (int i = 0; i < COLL_KERNEL_COUNT && result == CUDA_SUCCESS; i++) {
-		coll_kernel_nothing(&l, i);
+		coll_kernels_nothing(&l, i);
 		result = coll_cuda_launch(c, c->stream, &l);
 	}
 	deadline = coll_clock_ns() + COLL_DELAY_NS(KERNELS_READY);
