@@ -9,6 +9,7 @@
 #include "tests/softcuda/soft.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -273,6 +274,8 @@ bool soft_may_access(const struct soft_block *b, CUcontext ctx)
 	case SOFT_VMM: return (b->access >> ctx->device & 1) || soft_planted(RULE_vmm_access);
 	case SOFT_IPC:
 		if (*b->owner_live != b->owner_mark && !soft_planted(RULE_ipc_freed))
+			return false;
+		if (soft_planted(RULE_ipc_dead_owner) && kill(b->owner, 0))
 			return false;
 		break;
 	case SOFT_ALLOC: break;

@@ -100,6 +100,7 @@ static CUresult open_handle(const struct handle *h, CUcontext ctx, struct import
 	import->block = soft_block_add(SOFT_IPC, lo, h->len, soft_arena_delta(), ctx);
 	import->block->owner_live = marks + h->mark_index;
 	import->block->owner_mark = h->mark;
+	import->block->owner = (int)h->pid;
 	return CUDA_SUCCESS;
 }
 

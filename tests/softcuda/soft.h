@@ -127,6 +127,7 @@ struct soft_block {
 	struct soft_handle *handle;           /* VMM */
 	const _Atomic uint32_t *owner_live;   /* IPC: the owner's mark */
 	uint32_t owner_mark;
+	int owner;
 	bool aliased; /* registered memory whose device address is another one */
 	struct soft_block *next;
 };
