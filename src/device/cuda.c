@@ -134,32 +134,55 @@ coll_status coll_cuda_count(const struct coll_cuda *cuda, int *count, struct col
 	return COLL_OK;
 }
 
+struct about {
+	char name[64];
+	int major, minor; /* compute capability */
+};
+
+static CUresult ask(const struct coll_cuda *cu, int ordinal, CUdevice *number, struct about *a)
+{
+	CUresult result = cu->cuDeviceGet(number, ordinal);
+
+	*a = (struct about){""};
+	if (result == CUDA_SUCCESS)
+		result = cu->cuDeviceGetName(a->name, sizeof(a->name) - 1, *number);
+	if (result == CUDA_SUCCESS)
+		result = cu->cuDeviceGetAttribute(&a->major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, *number);
+	if (result == CUDA_SUCCESS)
+		result = cu->cuDeviceGetAttribute(&a->minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, *number);
+	return result;
+}
+
+const char *coll_cuda_about(const struct coll_cuda *cuda, int ordinal, char text[96])
+{
+	char error[160];
+	struct about a;
+	CUdevice number;
+	const CUresult result = ask(cuda, ordinal, &number, &a);
+
+	if (result == CUDA_SUCCESS)
+		snprintf(text, 96, "%s, compute capability %d.%d", a.name, a.major, a.minor);
+	else
+		snprintf(text, 96, "%.95s", coll_cuda_error_text(cuda, result, error));
+	return text;
+}
+
 /* The context is not bound yet. */
 static coll_status retain(struct coll_cuda_device *c, int ordinal)
 {
 	const struct coll_cuda *cu = c->cu;
-	char name[48] = "";
-	int major = 0, minor = 0;
-	CUresult result = cu->cuDeviceGet(&c->number, ordinal);
+	struct about a;
+	CUresult result = ask(cu, ordinal, &c->number, &a);
 
 	if (result != CUDA_SUCCESS)
 		return coll_cuda_report(c, "cuDeviceGet", result);
-	result = cu->cuDeviceGetName(name, sizeof(name), c->number);
-	if (result != CUDA_SUCCESS)
-		return coll_cuda_report(c, "cuDeviceGetName", result);
-	name[sizeof(name) - 1] = 0;
-	snprintf(c->base.about, sizeof(c->base.about), "%s, driver %d.%d", name, cu->version / 1000,
+	snprintf(c->base.about, sizeof(c->base.about), "%s, driver %d.%d", a.name, cu->version / 1000,
 	         cu->version % 1000 / 10);
 	snprintf(c->base.lacks, sizeof(c->base.lacks), "%s", cu->lacks);
-	result = cu->cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, c->number);
-	if (result == CUDA_SUCCESS)
-		result = cu->cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, c->number);
-	if (result != CUDA_SUCCESS)
-		return coll_cuda_report(c, "cuDeviceGetAttribute", result);
-	if (10 * major + minor < CAPABILITY_MIN)
+	if (10 * a.major + a.minor < CAPABILITY_MIN)
 		return coll_error_set(&c->base.err, COLL_ERR_CONFIG,
 		                      "[COLL-1116] %s (%s) has compute capability %d.%d: %d.%d or later is needed",
-		                      c->base.name, name, major, minor, CAPABILITY_MIN / 10, CAPABILITY_MIN % 10);
+		                      c->base.name, a.name, a.major, a.minor, CAPABILITY_MIN / 10, CAPABILITY_MIN % 10);
 	return coll_cuda_report(c, "cuDevicePrimaryCtxRetain", cu->cuDevicePrimaryCtxRetain(&c->context, c->number));
 }
 
@@ -170,9 +193,9 @@ static coll_status load_kernels(struct coll_cuda_device *c)
 	if (result != CUDA_SUCCESS)
 		return coll_cuda_report(c, "loading the kernels (cuModuleLoadData)", result);
 	for (int i = 0; i < COLL_KERNEL_COUNT; i++) {
-		result = c->cu->cuModuleGetFunction(&c->kernel[i], c->module, coll_kernel_name(i));
+		result = c->cu->cuModuleGetFunction(&c->kernel[i], c->module, coll_kernels_name(i));
 		if (result != CUDA_SUCCESS)
-			return coll_cuda_report(c, coll_kernel_name(i), result);
+			return coll_cuda_report(c, coll_kernels_name(i), result);
 	}
 	return COLL_OK;
 }
@@ -188,7 +211,7 @@ static coll_status launch_all(struct coll_cuda_device *c)
 	uint64_t deadline;
 
 	for (int i = 0; i < COLL_KERNEL_COUNT && result == CUDA_SUCCESS; i++) {
-		coll_kernel_nothing(&l, i);
+		coll_kernels_nothing(&l, i);
 		result = coll_cuda_launch(c, c->stream, &l);
 	}
 	deadline = coll_clock_ns() + COLL_DELAY_NS(KERNELS_READY);

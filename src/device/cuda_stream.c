@@ -123,7 +123,7 @@ static CUresult copy(struct coll_cuda_device *c, CUstream s, const struct coll_d
 {
 	struct coll_kernel_launch l;
 
-	coll_kernel_copy(&l, p->dst, p->src, p->len_bytes, guard, COLL_KERNEL_PCIE_BLOCKS);
+	coll_kernels_copy(&l, p->dst, p->src, p->len_bytes, guard, COLL_KERNEL_PCIE_BLOCKS);
 	return coll_cuda_launch(c, s, &l);
 }
 
@@ -135,7 +135,7 @@ static CUresult copy_and_store(struct coll_cuda_device *c, CUstream s, const str
 	struct coll_kernel_launch l;
 
 	p = p ? p : &none;
-	coll_kernel_gather(&l, p->dst, p->src, p->len_bytes, 0, word, value, 1);
+	coll_kernels_gather(&l, p->dst, p->src, p->len_bytes, 0, word, value, 1);
 	return coll_cuda_launch(c, s, &l);
 }
 

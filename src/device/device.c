@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "base/messages.h"
 #include "base/number.h"
 #include "device/cuda.h"
 #include "device/cuda_load.h"
@@ -106,6 +107,27 @@ void coll_device_error(struct coll_device *d, struct coll_error_box *box)
 	pthread_mutex_lock(&d->err_lock);
 	*box = d->err;
 	pthread_mutex_unlock(&d->err_lock);
+}
+
+void coll_device_describe(const char *library, struct coll_text *text)
+{
+	const struct coll_device_choice any = {.wanted = true, .ordinal = -1};
+	const struct coll_cuda *cuda = NULL;
+	struct coll_error_box err;
+	char about[96];
+	int count = 0;
+
+	coll_error_clear(&err);
+	if (find(&any, library, &cuda, &count, &err) != COLL_OK) {
+		const struct coll_message_text m = coll_message_split(err.status, err.message);
+
+		coll_text_add(text, "cuda devices: none: %s%s\n", m.text, m.tag);
+		return;
+	}
+	coll_text_add(text, "cuda devices: %d, driver %s for CUDA %d.%d%s%s\n", count, cuda->file, cuda->version / 1000,
+	              cuda->version % 1000 / 10, cuda->lacks[0] ? ", without " : "", cuda->lacks);
+	for (int i = 0; i < count; i++)
+		coll_text_add(text, "  cuda:%d %s\n", i, coll_cuda_about(cuda, i, about));
 }
 
 const struct coll_memory *coll_device_memory(int kind)

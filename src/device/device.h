@@ -19,6 +19,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "coll/transport.h"
 
 /* Kinds of memory (struct coll_memory.kind). */
@@ -117,6 +118,9 @@ coll_status coll_device_probe(const struct coll_device_choice *choice, const cha
 coll_status coll_device_open(const struct coll_device_choice *choice, const char *library, int rank, int local_rank,
                              struct coll_device **device, struct coll_error_box *err);
 void coll_device_close(struct coll_device **device);
+
+/* Lines for people: the driver, its devices, and abilities that are off; or "none" and why. Opens no device. */
+void coll_device_describe(const char *library, struct coll_text *text);
 
 /* What the engine and the transports are told about memory of a kind of which nothing else is
  * known. Valid for good. */

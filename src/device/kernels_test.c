@@ -201,7 +201,8 @@ struct trial {
 	bool last, in_place;
 	size_t count;
 	unsigned skew; /* of all addresses */
-	int odd;       /* this one, inputs first, is another byte off; -1: none */
+	int odd;       /* this one, inputs first, is odd_by bytes further off; -1: none */
+	unsigned odd_by;
 	uint32_t nblocks, nthreads;
 };
 
@@ -217,7 +218,7 @@ static void reduce(const struct trial *t)
 	REQUIRE(coll_reduce_bind(&r, t->type, t->op, 3, COLL_ISA_SCALAR) == COLL_OK);
 	r.scale = 0.3;
 	for (int s = 0; s < t->nin; s++) {
-		char *p = in[s] + BEFORE + t->skew + (t->odd == s);
+		char *p = in[s] + BEFORE + t->skew + (t->odd == s ? t->odd_by : 0);
 
 		for (size_t i = 0; i < t->count; i++)
 			put_random(p + i * bytes, t->type);
@@ -227,8 +228,8 @@ static void reduce(const struct trial *t)
 	coll_reduce_run(&r, want, src, t->nin, t->raw, t->last, t->count);
 	for (int d = 0; d < t->nout; d++) {
 		memset(out[d], 0x5a, ROOM);
-		dst[d] =
-		        t->in_place && d < t->nin ? (char *)src[d] : out[d] + BEFORE + t->skew + (t->odd == t->nin + d);
+		dst[d] = t->in_place && d < t->nin ? (char *)src[d]
+		                                   : out[d] + BEFORE + t->skew + (t->odd == t->nin + d ? t->odd_by : 0);
 		outs[d] = (uintptr_t)dst[d];
 	}
 	coll_kernels_reduce(&l, &r, outs, t->nout, ins, t->nin, t->raw, t->last, t->count, 0, 100);
@@ -293,13 +294,14 @@ TEST(kernels, reduce_lengths_and_alignments)
 
 static void inputs_and_results(struct trial *t)
 {
-	t->last = true;
 	for (t->nin = 1; t->nin <= IN_MAX; t->nin++)
 		for (t->nout = 1; t->nout <= OUT_MAX; t->nout++)
 			for (int variant = 0; variant < 6; variant++) {
 				t->count = 16 + draw() % 80;
 				t->skew = variant < 2 ? 0 : draw() % 16;
 				t->odd = variant < 4 ? -1 : (int)(draw() % (unsigned)(t->nin + t->nout));
+				t->odd_by = 1u << draw() % 4;
+				t->last = draw() % 4 != 0;
 				t->in_place = variant % 2 && t->odd < t->nin;
 				t->raw = (int)(draw() % (unsigned)(t->nin + 2)) - 2;
 				reduce(t);
