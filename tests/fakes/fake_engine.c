@@ -120,9 +120,39 @@ void coll_run_where(const struct coll_run *run, struct coll_run_where *where)
 }
 
 /* All memory is host memory. */
+/* There is no device, so nothing is staged. */
+bool coll_run_waits_for_stream(const struct coll_run *run)
+{
+	return false;
+}
+
+size_t coll_run_span(const struct coll_job *job)
+{
+	return 0;
+}
+
+void coll_device_error(struct coll_device *d, struct coll_error_box *box)
+{
+	coll_error_clear(box);
+}
+
 const struct coll_memory *coll_device_memory(int kind)
 {
 	static const struct coll_memory host;
 
 	return &host;
+}
+
+coll_status coll_mem_alloc(coll_comm *comm, void **ptr, size_t len_bytes)
+{
+	return COLL_ERR_UNSUPPORTED;
+}
+
+coll_status coll_mem_free(coll_comm *comm, void *ptr)
+{
+	return COLL_OK;
+}
+
+void coll_comm_memory_forget(struct coll_comm *comm, const void *ptr)
+{
 }
