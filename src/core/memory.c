@@ -32,12 +32,12 @@ coll_status coll_comm_serves(struct coll_comm *comm, const char *kind, const cha
 	if (!d->table->identify(d, ptr, len_bytes, &range))
 		return device_failed(comm, kind);
 	if (range.fault)
-		return coll_comm_refuse(comm, kind, COLL_ERR_ARGUMENT, "[COLL-1207] %s at %p (%zu bytes): %s", what, ptr,
-		                        len_bytes, range.fault);
+		return coll_comm_refuse(comm, kind, COLL_ERR_ARGUMENT, "[COLL-1207] %s at %p (%zu bytes): %s", what,
+		                        ptr, len_bytes, range.fault);
 	if (range.kind == COLL_DEVICE_HOST)
 		return COLL_OK;
-	return coll_comm_refuse(comm, kind, COLL_ERR_UNSUPPORTED, "[COLL-1203] %s at %p is memory of %s: host memory is needed",
-	                        what, ptr, d->name);
+	return coll_comm_refuse(comm, kind, COLL_ERR_UNSUPPORTED,
+	                        "[COLL-1203] %s at %p is memory of %s: host memory is needed", what, ptr, d->name);
 }
 
 static struct coll_allocation *find(struct coll_comm *comm, const void *ptr, bool registered)

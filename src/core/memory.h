@@ -6,9 +6,9 @@
 
 #include "core/comm.h"
 
-/* Whether the communicator serves the memory: UNSUPPORTED for a kind that it does not serve, ARGUMENT for memory that its
- * device cannot use, with the reason in its error. kind: the call; what: the argument. Nothing is read. Free where the
- * rank has no device. */
+/* Whether the communicator serves the memory: UNSUPPORTED for a kind that it does not serve, ARGUMENT for memory that
+ * its device cannot use, with the reason in its error. kind: the call; what: the argument. Nothing is read. Free where
+ * the rank has no device. */
 coll_status coll_comm_serves(struct coll_comm *comm, const char *kind, const char *what, const void *ptr,
                              size_t len_bytes);
 

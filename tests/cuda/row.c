@@ -48,7 +48,8 @@ static struct coll_device *opened(const char *text)
 	struct coll_device *d = NULL;
 
 	coll_error_clear(&err);
-	CHECK(coll_device_parse(text, &choice, &err) == COLL_OK && coll_device_probe(&choice, driver_path, &err) == COLL_OK &&
+	CHECK(coll_device_parse(text, &choice, &err) == COLL_OK &&
+	              coll_device_probe(&choice, driver_path, &err) == COLL_OK &&
 	              coll_device_open(&choice, driver_path, 0, 0, &d, &err) == COLL_OK,
 	      "%s: %s", text, err.message);
 	return d;
@@ -60,7 +61,8 @@ static coll_status drained(coll_device_stream s)
 	const uint64_t begin = coll_clock_ns();
 	coll_status st;
 
-	while ((st = TABLE->stream_query(device, s)) == COLL_AGAIN && coll_clock_ns() - begin < 60 * UINT64_C(1000000000))
+	while ((st = TABLE->stream_query(device, s)) == COLL_AGAIN &&
+	       coll_clock_ns() - begin < 60 * UINT64_C(1000000000))
 		poll(NULL, 0, 1);
 	return st;
 }
@@ -103,7 +105,8 @@ static void host_memory_of_all_sorts(void)
 {
 	static const char constant[] = "constant";
 	char local[64];
-	char *large = malloc(3 << 20), *alone = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *large = malloc(3 << 20),
+	     *alone = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	void *allocated = NULL;
 
 	bind(0);
@@ -167,7 +170,8 @@ static void memory_that_is_not_ours(void)
 /* Two mappings side by side are one range: allocators that grow work so. */
 static void mapped_memory(void)
 {
-	const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+	const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+	                                  .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
 	const CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
 	CUmemGenericAllocationHandle handle[2] = {0, 0};
 	CUdeviceptr at = 0;
@@ -198,7 +202,8 @@ static void errors_of_memory(void)
 	uint64_t at;
 
 	CHECK(TABLE->alloc(device, SIZE_MAX / 4, &p) == COLL_ERR_MEMORY && !p);
-	CHECK(strstr(error_of(device), "[COLL-4301] cuMemAlloc on cuda:0: 2 CUDA_ERROR_OUT_OF_MEMORY"), "%s", error_of(device));
+	CHECK(strstr(error_of(device), "[COLL-4301] cuMemAlloc on cuda:0: 2 CUDA_ERROR_OUT_OF_MEMORY"), "%s",
+	      error_of(device));
 	CHECK(TABLE->free(device, field) == COLL_ERR_SYSTEM && strstr(error_of(device), "cuMemFree on cuda:0"));
 	CHECK(TABLE->pin(device, field, FIELD_BYTES, &at) == COLL_ERR_SYSTEM);
 	CHECK(strstr(error_of(device), "cuMemHostRegister on cuda:0: 712"), "%s", error_of(device));
@@ -231,7 +236,8 @@ static void there_and_back(char *memory, size_t n, size_t skew, uint32_t value)
 
 static void copies_of_every_length(void)
 {
-	static const size_t lengths[] = {0, 1, 7, 8, 15, 16, 31, 1000, 4096, 32768, 32769, 65536, 65537, 300001, 1000000};
+	static const size_t lengths[] = {0,    1,     7,     8,     15,    16,     31,     1000,
+	                                 4096, 32768, 32769, 65536, 65537, 300001, 1000000};
 	void *memory = NULL;
 	uint32_t value = 100;
 
@@ -357,7 +363,8 @@ static void streams_are_checked(void)
 	OK(TABLE->stream_check(device, CU_STREAM_LEGACY, &why));
 	OK(TABLE->stream_check(device, CU_STREAM_PER_THREAD, &why));
 	CHECK(other->table->stream_create(other, &theirs) == COLL_OK);
-	CHECK(TABLE->stream_check(device, theirs, &why) == COLL_ERR_ARGUMENT && strcmp(why, "a stream of cuda:1") == 0, "%s", why);
+	CHECK(TABLE->stream_check(device, theirs, &why) == COLL_ERR_ARGUMENT && strcmp(why, "a stream of cuda:1") == 0,
+	      "%s", why);
 	CHECK(other->table->stream_destroy(other, theirs) == COLL_OK);
 	DRIVER_OK(DRIVER(cuCtxCreate_v2)(&mine, 0, 0));
 	DRIVER_OK(DRIVER(cuStreamCreate)(&foreign, CU_STREAM_NON_BLOCKING));
@@ -370,8 +377,10 @@ static void streams_are_checked(void)
 	DRIVER_OK(DRIVER(cuStreamCreate)(&captured, CU_STREAM_DEFAULT));
 	OK(TABLE->stream_check(device, captured, &why));
 	DRIVER_OK(DRIVER(cuStreamBeginCapture_v2)(captured, CU_STREAM_CAPTURE_MODE_RELAXED));
-	CHECK(TABLE->stream_check(device, captured, &why) == COLL_ERR_UNSUPPORTED && strstr(why, "being captured"), "%s", why);
-	CHECK(TABLE->stream_check(device, NULL, &why) == COLL_ERR_UNSUPPORTED && strstr(why, "legacy stream"), "%s", why);
+	CHECK(TABLE->stream_check(device, captured, &why) == COLL_ERR_UNSUPPORTED && strstr(why, "being captured"),
+	      "%s", why);
+	CHECK(TABLE->stream_check(device, NULL, &why) == COLL_ERR_UNSUPPORTED && strstr(why, "legacy stream"), "%s",
+	      why);
 	OK(TABLE->stream_check(device, stream, &why));
 	/* The capture outlives the questions. */
 	DRIVER_OK(DRIVER(cuStreamEndCapture)(captured, &graph));
@@ -402,9 +411,9 @@ static void the_callers_context_stays(void)
 /* What a small call asks of the driver between enter and leave. */
 static void a_small_call_is_few_driver_calls(void)
 {
-	static const char *const never[] = {"cuMemAlloc",      "cuMemFree",     "cuModuleLoadData", "cuModuleGetFunction",
-	                                    "cuStreamCreate",  "cuEventCreate", "cuMemHostRegister", "cuStreamDestroy",
-	                                    "cuCtxPushCurrent"};
+	static const char *const never[] = {"cuMemAlloc",          "cuMemFree",       "cuModuleLoadData",
+	                                    "cuModuleGetFunction", "cuStreamCreate",  "cuEventCreate",
+	                                    "cuMemHostRegister",   "cuStreamDestroy", "cuCtxPushCurrent"};
 	struct coll_device_piece in, out;
 	long before[sizeof(never) / sizeof(never[0])], all;
 	const char *why = NULL;
@@ -468,7 +477,8 @@ static void a_fault_is_described(void)
 	while (other->table->stream_query(other, s) == COLL_AGAIN)
 		poll(NULL, 0, 1);
 	CHECK(other->table->stream_query(other, s) == COLL_ERR_SYSTEM);
-	CHECK(strstr(error_of(other), "cuStreamQuery on cuda:1: 700 CUDA_ERROR_ILLEGAL_ADDRESS"), "%s", error_of(other));
+	CHECK(strstr(error_of(other), "cuStreamQuery on cuda:1: 700 CUDA_ERROR_ILLEGAL_ADDRESS"), "%s",
+	      error_of(other));
 	CHECK(other->table->wait(other, s, WORD_AT(6), 1) == COLL_ERR_SYSTEM);
 	CHECK(strstr(error_of(other), "cuStreamWaitValue32 on cuda:1: 700"), "%s", error_of(other));
 }
