@@ -75,7 +75,8 @@ CUresult soft_capture_unsafe(void)
 		return CUDA_SUCCESS;
 	for (struct soft_capture *c = captures; c; c = c->next) {
 		const bool own = pthread_equal(c->thread, pthread_self()) && c->mode != CU_STREAM_CAPTURE_MODE_RELAXED;
-		const bool any = c->mode == CU_STREAM_CAPTURE_MODE_GLOBAL && thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+		const bool any =
+		        c->mode == CU_STREAM_CAPTURE_MODE_GLOBAL && thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
 
 		if (!c->ended && (own || any))
 			result = soft_capture_wrong(c, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
@@ -178,11 +179,11 @@ CUresult soft_capture_wait(CUstream s, CUevent e)
 
 /* ---- entry points ---- */
 
-#define STREAM(handle, s)                                             \
-	do {                                                          \
+#define STREAM(handle, s)                                          \
+	do {                                                       \
 		CUresult found = soft_stream(ctx, (handle), &(s)); \
-		if (found)                                            \
-			return soft_leave(found);                     \
+		if (found)                                         \
+			return soft_leave(found);                  \
 	} while (0)
 
 CUresult cuStreamBeginCapture_v2(CUstream handle, CUstreamCaptureMode mode)

@@ -26,13 +26,13 @@ extern __typeof__(&softcuda_queue) queue_of;
 
 void case_fail(const char *file, int line, const char *text, long is, long wanted) __attribute__((noreturn));
 /* The value is the wanted one, or the case ends here as failed. */
-#define IS(value, wanted)                                                              \
-	do {                                                                           \
-		const long is_ = (long)(value), wanted_ = (long)(wanted);              \
-		if (is_ != wanted_)                                                    \
-			case_fail(__FILE__, __LINE__, #value, is_, wanted_);           \
+#define IS(value, wanted)                                                    \
+	do {                                                                 \
+		const long is_ = (long)(value), wanted_ = (long)(wanted);    \
+		if (is_ != wanted_)                                          \
+			case_fail(__FILE__, __LINE__, #value, is_, wanted_); \
 	} while (0)
-#define OK(call)  IS(call, CUDA_SUCCESS)
+#define OK(call)    IS(call, CUDA_SUCCESS)
 #define TRUE(value) IS(!!(value), 1)
 
 struct softcuda_case {
@@ -41,7 +41,7 @@ struct softcuda_case {
 	const char *env[3]; /* "NAME=value", before the driver is loaded */
 };
 
-extern const struct softcuda_case cases_streams[], cases_memory[], cases_graphs[], cases_processes[];
+extern const struct softcuda_case cases_streams[], cases_kernels[], cases_memory[], cases_graphs[], cases_processes[];
 
 /* cuInit, and the primary context of device 0 current. */
 CUcontext start(void);

@@ -64,8 +64,9 @@ static void no_fork(void)
 	start();
 	pid = fork();
 	if (pid == 0)
-		_exit(cuInit(0) == CUDA_ERROR_NOT_INITIALIZED && cuDeviceGetCount(&count) == CUDA_ERROR_NOT_INITIALIZED ? 0
-		                                                                                                        : 1);
+		_exit(cuInit(0) == CUDA_ERROR_NOT_INITIALIZED && cuDeviceGetCount(&count) == CUDA_ERROR_NOT_INITIALIZED
+		              ? 0
+		              : 1);
 	waitpid(pid, &status, 0);
 	IS(status, 0);
 	OK(cuDeviceGetCount(&count));
@@ -161,17 +162,13 @@ struct facts {
 
 static struct facts facts_of(CUdeviceptr p)
 {
-	CUpointer_attribute which[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-	                               CU_POINTER_ATTRIBUTE_IS_MANAGED,
-	                               CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
-	                               CU_POINTER_ATTRIBUTE_CONTEXT,
-	                               CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
-	                               CU_POINTER_ATTRIBUTE_HOST_POINTER,
-	                               CU_POINTER_ATTRIBUTE_BUFFER_ID,
-	                               CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE};
+	CUpointer_attribute which[] = {
+	        CU_POINTER_ATTRIBUTE_MEMORY_TYPE,    CU_POINTER_ATTRIBUTE_IS_MANAGED,
+	        CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_CONTEXT,
+	        CU_POINTER_ATTRIBUTE_DEVICE_POINTER, CU_POINTER_ATTRIBUTE_HOST_POINTER,
+	        CU_POINTER_ATTRIBUTE_BUFFER_ID,      CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE};
 	struct facts f;
-	void *data[] = {&f.type,         &f.managed,      &f.device, &f.ctx, &f.device_pointer,
-	                &f.host_pointer, &f.id,           &f.legacy};
+	void *data[] = {&f.type, &f.managed, &f.device, &f.ctx, &f.device_pointer, &f.host_pointer, &f.id, &f.legacy};
 
 	memset(&f, 0xff, sizeof(f));
 	OK(cuPointerGetAttributes(8, which, data, p));

@@ -252,8 +252,7 @@ static const struct {
         {CUDA_ERROR_NOT_PERMITTED, "operation not permitted"},
         {CUDA_ERROR_NOT_SUPPORTED, "operation not supported"},
         {CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "operation not permitted when stream is capturing"},
-        {CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,
-         "operation failed due to a previous error during capture"},
+        {CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, "operation failed due to a previous error during capture"},
 };
 
 #define NAME(name, value) \
@@ -266,7 +265,8 @@ CUresult cuGetErrorName(CUresult error, const char **out)
 	soft_enter_free(FN_cuGetErrorName);
 	if (!out)
 		return CUDA_ERROR_INVALID_VALUE;
-	switch (error) { /* clang-format off */ CUDA_ABI_RESULTS(NAME) default: break; /* clang-format on */ }
+	switch (error) { /* clang-format off */ CUDA_ABI_RESULTS(NAME) default: break; /* clang-format on */
+	}
 	*out = text;
 	return text ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
@@ -278,7 +278,8 @@ CUresult cuGetErrorString(CUresult error, const char **out)
 	soft_enter_free(FN_cuGetErrorString);
 	if (!out)
 		return CUDA_ERROR_INVALID_VALUE;
-	switch (error) { /* clang-format off */ CUDA_ABI_RESULTS(NAME) default: break; /* clang-format on */ }
+	switch (error) { /* clang-format off */ CUDA_ABI_RESULTS(NAME) default: break; /* clang-format on */
+	}
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
 		if (texts[i].code == error)
 			text = texts[i].text;
@@ -309,8 +310,8 @@ static int visible_entry(const char *text, size_t len, int count)
 
 		device_uuid(i, bytes);
 		for (int j = 0; j < 16; j++)
-			n += snprintf(hex + n, sizeof(hex) - (size_t)n, "%s%02x", j == 4 || j == 6 || j == 8 || j == 10 ? "-" : "",
-			              (unsigned char)bytes[j]);
+			n += snprintf(hex + n, sizeof(hex) - (size_t)n, "%s%02x",
+			              j == 4 || j == 6 || j == 8 || j == 10 ? "-" : "", (unsigned char)bytes[j]);
 		if (strncmp(text + 4, hex, len - 4) == 0)
 			return i;
 	}

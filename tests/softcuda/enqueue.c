@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STREAM(handle, s)                                             \
-	do {                                                          \
+#define STREAM(handle, s)                                          \
+	do {                                                       \
 		CUresult found = soft_stream(ctx, (handle), &(s)); \
-		if (found)                                            \
-			return soft_leave(found);                     \
+		if (found)                                         \
+			return soft_leave(found);                  \
 	} while (0)
 
 /* ---- copies ---- */
@@ -44,8 +44,8 @@ static bool end_of_copy(CUcontext ctx, enum side side, uintptr_t *address, size_
 	return soft_touch(ctx, *address, len) != NULL || soft_planted(RULE_copy_range);
 }
 
-static CUresult copy(CUcontext ctx, CUstream handle, enum side to, uintptr_t dst, enum side from, uintptr_t src, size_t len,
-                     bool synchronous)
+static CUresult copy(CUcontext ctx, CUstream handle, enum side to, uintptr_t dst, enum side from, uintptr_t src,
+                     size_t len, bool synchronous)
 {
 	struct soft_work work = {.kind = OP_COPY, .copy = {.dst = dst, .src = src, .len = len}};
 	struct soft_op *op = NULL;
@@ -177,15 +177,17 @@ static CUresult check_memop(CUcontext ctx, const CUstreamBatchMemOpParams *op)
 	case CU_STREAM_MEM_OP_WRITE_VALUE_32:
 	case CU_STREAM_MEM_OP_WRITE_VALUE_64:
 		if (op->writeValue.flags)
-			return op->writeValue.flags == CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER ? CUDA_ERROR_NOT_SUPPORTED
-			                                                                       : CUDA_ERROR_INVALID_VALUE;
+			return op->writeValue.flags == CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER
+			               ? CUDA_ERROR_NOT_SUPPORTED
+			               : CUDA_ERROR_INVALID_VALUE;
 		break;
 	case CU_STREAM_MEM_OP_BARRIER: return CUDA_SUCCESS;
 	case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES: return CUDA_ERROR_NOT_SUPPORTED;
 	default: return CUDA_ERROR_INVALID_VALUE;
 	}
 	return check_word(ctx, op->waitValue.address,
-	                  op->operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 || op->operation == CU_STREAM_MEM_OP_WRITE_VALUE_32
+	                  op->operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 ||
+	                                  op->operation == CU_STREAM_MEM_OP_WRITE_VALUE_32
 	                          ? 4
 	                          : 8);
 }
@@ -212,7 +214,8 @@ static CUresult memops(CUcontext ctx, CUstream handle, unsigned count, const CUs
 CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned flags)
 {
 	const CUstreamBatchMemOpParams op = {
-	        .waitValue = {.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32, .address = addr, .value = value, .flags = flags}};
+	        .waitValue = {
+	                .operation = CU_STREAM_MEM_OP_WAIT_VALUE_32, .address = addr, .value = value, .flags = flags}};
 	CUcontext ctx;
 
 	ENTER_CTX(cuStreamWaitValue32, ctx);
@@ -222,7 +225,8 @@ CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t va
 CUresult cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned flags)
 {
 	const CUstreamBatchMemOpParams op = {
-	        .writeValue = {.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32, .address = addr, .value = value, .flags = flags}};
+	        .writeValue = {
+	                .operation = CU_STREAM_MEM_OP_WRITE_VALUE_32, .address = addr, .value = value, .flags = flags}};
 	CUcontext ctx;
 
 	ENTER_CTX(cuStreamWriteValue32, ctx);

@@ -1,6 +1,6 @@
 /*
  * Device memory by cuMemAlloc, pinned and registered host memory, managed memory, and what
- * the driver says of an address. See arena.c for where the bytes lie.
+ * the driver says of an address. See addresses.c for where the bytes lie.
  */
 #include "tests/softcuda/soft.h"
 
@@ -201,7 +201,8 @@ CUresult cuMemHostUnregister(void *p)
 		return soft_leave(result);
 	b = soft_host_block_at((uintptr_t)p);
 	if (!b || b->kind != SOFT_REGISTERED || b->lo + (uintptr_t)b->delta != (uintptr_t)p)
-		return soft_leave(soft_planted(RULE_host_pointer) ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+		return soft_leave(soft_planted(RULE_host_pointer) ? CUDA_SUCCESS
+		                                                  : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
 	soft_drain(ctx, false, "cuMemHostUnregister");
 	if (!b->live)
 		return soft_leave(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
@@ -220,7 +221,8 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *out, void *p, unsigned flags)
 	b = soft_host_block_at((uintptr_t)p);
 	if (!out || flags || !b || b->kind == SOFT_MANAGED)
 		return soft_leave(CUDA_ERROR_INVALID_VALUE);
-	if (b->kind == SOFT_REGISTERED && !(b->flags & CU_MEMHOSTREGISTER_DEVICEMAP) && !soft_planted(RULE_host_pointer))
+	if (b->kind == SOFT_REGISTERED && !(b->flags & CU_MEMHOSTREGISTER_DEVICEMAP) &&
+	    !soft_planted(RULE_host_pointer))
 		return soft_leave(CUDA_ERROR_INVALID_VALUE);
 	*out = (uintptr_t)p - (uintptr_t)b->delta;
 	return soft_leave(CUDA_SUCCESS);

@@ -200,7 +200,8 @@ static bool satisfied(const CUstreamBatchMemOpParams *op, const void *word)
 
 static CUresult run_memop(CUcontext ctx, const CUstreamBatchMemOpParams *op)
 {
-	const bool wide = op->operation == CU_STREAM_MEM_OP_WAIT_VALUE_64 || op->operation == CU_STREAM_MEM_OP_WRITE_VALUE_64;
+	const bool wide =
+	        op->operation == CU_STREAM_MEM_OP_WAIT_VALUE_64 || op->operation == CU_STREAM_MEM_OP_WRITE_VALUE_64;
 	void *word;
 
 	if (op->operation == CU_STREAM_MEM_OP_BARRIER || op->operation == CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES)

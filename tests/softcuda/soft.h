@@ -37,11 +37,11 @@ CUresult soft_enter_thread(enum soft_fn fn);
 /* Count a call that takes no lock. */
 CUresult soft_enter_free(enum soft_fn fn);
 
-#define ENTER(fn)                                     \
-	do {                                          \
+#define ENTER(fn)                                       \
+	do {                                            \
 		CUresult entered = soft_enter(FN_##fn); \
-		if (entered)                          \
-			return entered;               \
+		if (entered)                            \
+			return entered;                 \
 	} while (0)
 #define ENTER_THREAD(fn)                                       \
 	do {                                                   \
@@ -124,8 +124,8 @@ struct soft_block {
 	unsigned flags;
 	_Atomic uint32_t access; /* devices with access, VMM */
 	_Atomic bool live;
-	struct soft_handle *handle;           /* VMM */
-	const _Atomic uint32_t *owner_live;   /* IPC: the owner's mark */
+	struct soft_handle *handle;         /* VMM */
+	const _Atomic uint32_t *owner_live; /* IPC: the owner's mark */
 	uint32_t owner_mark;
 	int owner;
 	bool aliased; /* registered memory whose device address is another one */

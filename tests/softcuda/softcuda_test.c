@@ -29,7 +29,8 @@ static const char *const rules[] = {SOFT_RULES(RULE_NAME)};
 
 static const struct softcuda_case *case_named(const char *name)
 {
-	const struct softcuda_case *lists[] = {cases_streams, cases_memory, cases_graphs, cases_processes};
+	const struct softcuda_case *lists[] = {cases_streams, cases_kernels, cases_memory, cases_graphs,
+	                                       cases_processes};
 
 	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
 		for (const struct softcuda_case *c = lists[i]; c->name; c++)
@@ -60,13 +61,13 @@ static void load_driver(const char *path)
 	}
 	cuGetProcAddress = (cuGetProcAddress_v2_fn)symbol(library, "cuGetProcAddress_v2");
 	/* The same function by its plain name, and by cuGetProcAddress where the settings let it. */
-#define CASE_LOAD(name, symbol_, version, parameters)                        \
-	name = (symbol_##_fn)symbol(library, #symbol_);                      \
-	{                                                                    \
-		void *same;                                                  \
-                                                                             \
-		if (!cuGetProcAddress(#name, &same, version, 0, &status))    \
-			TRUE(same == (void *)name);                          \
+#define CASE_LOAD(name, symbol_, version, parameters)                     \
+	name = (symbol_##_fn)symbol(library, #symbol_);                   \
+	{                                                                 \
+		void *same;                                               \
+                                                                          \
+		if (!cuGetProcAddress(#name, &same, version, 0, &status)) \
+			TRUE(same == (void *)name);                       \
 	}
 	CUDA_ABI_FUNCTIONS(CASE_LOAD)
 	count_of = (__typeof__(count_of))symbol(library, "softcuda_count");

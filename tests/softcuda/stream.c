@@ -89,11 +89,11 @@ CUresult soft_stream(CUcontext ctx, CUstream handle, CUstream *out)
 	return CUDA_ERROR_INVALID_HANDLE;
 }
 
-#define STREAM(handle, s)                                             \
-	do {                                                          \
+#define STREAM(handle, s)                                          \
+	do {                                                       \
 		CUresult found = soft_stream(ctx, (handle), &(s)); \
-		if (found)                                            \
-			return soft_leave(found);                     \
+		if (found)                                         \
+			return soft_leave(found);                  \
 	} while (0)
 
 CUresult cuStreamCreateWithPriority(CUstream *out, unsigned flags, int priority)

@@ -221,7 +221,8 @@ static bool reserved(uintptr_t lo, size_t len)
 	return false;
 }
 
-CUresult cuMemMap(CUdeviceptr ptr, size_t len, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags)
+CUresult cuMemMap(CUdeviceptr ptr, size_t len, size_t offset, CUmemGenericAllocationHandle handle,
+                  unsigned long long flags)
 {
 	struct soft_handle *h;
 	struct soft_block *b;
@@ -325,7 +326,8 @@ static int device_of(int fd)
 	return -1;
 }
 
-CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *out, void *os_handle, CUmemAllocationHandleType type)
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *out, void *os_handle,
+                                        CUmemAllocationHandleType type)
 {
 	CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
 	                            .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,

@@ -216,7 +216,8 @@ struct soft_block *soft_block_at(uintptr_t address)
 	}
 	b = atomic_load(&arena.table[soft_arena_offset(address) >> GRANULE_BITS]);
 	/* The planted mistake: a block reaches to the end of its last granule. */
-	if (b && address - b->lo >= b->len && !(soft_planted(RULE_guard) && address - b->lo < granules(b->len) << GRANULE_BITS))
+	if (b && address - b->lo >= b->len &&
+	    !(soft_planted(RULE_guard) && address - b->lo < granules(b->len) << GRANULE_BITS))
 		return NULL;
 	return b;
 }
