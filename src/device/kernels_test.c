@@ -457,6 +457,24 @@ TEST(kernels, table)
 	CHECK(coll_kernels_find(COLL_I32, (coll_op)COLL_OP_PREMUL_SUM) == -1);
 }
 
+TEST(kernels, ptx_has_the_entries_of_the_table)
+{
+	const char *ptx = coll_kernels_ptx();
+	int entries = 0;
+
+	if (!ptx)
+		SKIP("built without a compiler of kernels");
+	for (const char *p = ptx; (p = strstr(p, ".entry ")); p++)
+		entries++;
+	CHECK(entries == COLL_KERNEL_COUNT, "%d entries", entries);
+	for (int k = 0; k < COLL_KERNEL_COUNT; k++) {
+		char head[80];
+
+		snprintf(head, sizeof(head), ".entry %s(", coll_kernels_name(k));
+		CHECK(strstr(ptx, head) != NULL, "%s", head);
+	}
+}
+
 TEST(kernels, a_launch_of_nothing_touches_nothing)
 {
 	struct coll_kernel_launch l;

@@ -105,11 +105,12 @@ KERNEL_INLINE struct kernel_16 kernel_load_16(uint64_t p)
 	return x;
 }
 
+/* Written out: nvcc makes four stores of the parts of a vector that it has computed as floats. */
 KERNEL_INLINE void kernel_store_16(uint64_t p, struct kernel_16 x)
 {
-	const kernel_u32x4 v = {x.word[0], x.word[1], x.word[2], x.word[3]};
-
-	KERNEL_AT(kernel_u32x4, p) = v;
+	asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(x.word[0]), "r"(x.word[1]),
+	             "r"(x.word[2]), "r"(x.word[3])
+	             : "memory");
 }
 
 KERNEL_INLINE uint32_t kernel_load_acquire(uint64_t p)
