@@ -180,7 +180,7 @@ typedef struct coll_config {
 	const char *device;
 } coll_config;
 
-#define COLL_CONFIG_INIT                                                                   \
+#define COLL_CONFIG_INIT                                                                         \
 	{                                                                                        \
 		sizeof(coll_config), -1, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL \
 	}
@@ -328,8 +328,8 @@ COLL_API coll_status coll_op_destroy(coll_op *op, coll_comm *comm);
  * at least 64-byte aligned; len_bytes 0 gives NULL. coll_mem_free() frees it, or else
  * coll_comm_destroy(). Local: not collective. */
 COLL_API coll_status coll_mem_alloc(coll_comm *comm, void **ptr, size_t len_bytes);
-/* The same in the memory of `where`. COLL_MEM_DEVICE: of the communicator's device, at least 256-byte aligned, not zeroed;
- * COLL_ERR_ARGUMENT if it has none. */
+/* The same in the memory of `where`. COLL_MEM_DEVICE: of the communicator's device, at least 256-byte aligned, not
+ * zeroed; COLL_ERR_ARGUMENT if it has none. */
 enum { COLL_MEM_HOST = 0, COLL_MEM_DEVICE = 1 };
 COLL_API coll_status coll_mem_alloc_on(coll_comm *comm, void **ptr, size_t len_bytes, int where);
 /* Free memory of coll_mem_alloc() or coll_mem_alloc_on() that no call uses. NULL is accepted; any other pointer is

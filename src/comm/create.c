@@ -359,7 +359,8 @@ static coll_status read_config(const coll_config **cfg, coll_config *whole, stru
 	if (!given || given->struct_size == sizeof(*given))
 		return COLL_OK;
 	*cfg = NULL;
-	if (given->struct_size != offsetof(coll_config, interrupt) && given->struct_size != offsetof(coll_config, device))
+	if (given->struct_size != offsetof(coll_config, interrupt) &&
+	    given->struct_size != offsetof(coll_config, device))
 		return coll_error_set(
 		        err, COLL_ERR_ARGUMENT,
 		        "[COLL-1202] coll_config.struct_size is %zu, expected %zu: initialise with COLL_CONFIG_INIT",

@@ -15,9 +15,10 @@ coll_status coll_comm_devices_choose(const coll_config *cfg, const struct coll_s
 		                      "[COLL-1106] device %.80s: %d devices for %d ranks of this process", text,
 		                      choice->n, n);
 	if (st == COLL_OK && choice->n > 1 && n == 1)
-		return coll_error_set(err, COLL_ERR_CONFIG,
-		                      "[COLL-1106] device %.80s: one rank has one device; lists are for coll_comm_create_all()",
-		                      text);
+		return coll_error_set(
+		        err, COLL_ERR_CONFIG,
+		        "[COLL-1106] device %.80s: one rank has one device; lists are for coll_comm_create_all()",
+		        text);
 	return st == COLL_OK ? coll_device_probe(choice, settings->cuda_library, err) : st;
 }
 

@@ -7,8 +7,8 @@
 #include "core/comm.h"
 #include "device/device.h"
 
-/* Before any peer is involved: what cfg (may be NULL) or COLL_DEVICE asks for, for n ranks of this process. CONFIG: it is
- * malformed, or cannot be had here. */
+/* Before any peer is involved: what cfg (may be NULL) or COLL_DEVICE asks for, for n ranks of this process. CONFIG: it
+ * is malformed, or cannot be had here. */
 coll_status coll_comm_devices_choose(const coll_config *cfg, const struct coll_settings *settings, int n,
                                      struct coll_device_choice *choice, struct coll_error_box *err);
 

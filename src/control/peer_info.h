@@ -44,7 +44,7 @@ struct coll_peer_info {
 	uint64_t site;      /* of COLL_SITE, a hash; 0: none told */
 	uint32_t site_mbps; /* of COLL_SITE_RATE; 0: unknown */
 	uint32_t device;    /* 1: it has one (coll_config.device) */
-	uint64_t machine; /* equal on processes that share cores: see coll_bootstrap_machine() */
+	uint64_t machine;   /* equal on processes that share cores: see coll_bootstrap_machine() */
 };
 
 #define COLL_PEER_INFO_MAGIC   0x434f4c4cu /* "COLL" */

@@ -32,8 +32,8 @@ static coll_status check(struct coll_comm *comm, const char *kind, const char *w
 		                        len_bytes, range.fault);
 	if (range.kind == COLL_DEVICE_HOST || takes_device)
 		return COLL_OK;
-	return coll_comm_refuse(comm, kind, COLL_ERR_UNSUPPORTED, "[COLL-1203] %s at %p is memory of %s: host memory is needed",
-	                        what, ptr, d->name);
+	return coll_comm_refuse(comm, kind, COLL_ERR_UNSUPPORTED,
+	                        "[COLL-1203] %s at %p is memory of %s: host memory is needed", what, ptr, d->name);
 }
 
 /* Only a rank with a device can tell. */

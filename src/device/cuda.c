@@ -81,8 +81,8 @@ static void leave(struct coll_device *d)
 
 CUresult coll_cuda_launch(struct coll_cuda_device *c, CUstream s, struct coll_kernel_launch *l)
 {
-	return c->cu->cuLaunchKernel(c->kernel[l->kernel], l->blocks, 1, 1, l->threads, 1, 1, 0, s,
-	                             &(void *){&l->args}, NULL);
+	return c->cu->cuLaunchKernel(c->kernel[l->kernel], l->blocks, 1, 1, l->threads, 1, 1, 0, s, &(void *){&l->args},
+	                             NULL);
 }
 
 coll_status coll_cuda_report(struct coll_cuda_device *c, const char *call, CUresult result)
@@ -126,11 +126,11 @@ coll_status coll_cuda_count(const struct coll_cuda *cuda, int *count, struct col
 	char text[160];
 
 	if (result != CUDA_SUCCESS)
-		return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1114] cuDeviceGetCount of the driver %s: %s", cuda->file,
-		                      coll_cuda_error_text(cuda, result, text));
+		return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1114] cuDeviceGetCount of the driver %s: %s",
+		                      cuda->file, coll_cuda_error_text(cuda, result, text));
 	if (*count == 0)
-		return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1116] the driver %s has no device%s%.80s", cuda->file,
-		                      visible ? " with CUDA_VISIBLE_DEVICES=" : "", visible ? visible : "");
+		return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1116] the driver %s has no device%s%.80s",
+		                      cuda->file, visible ? " with CUDA_VISIBLE_DEVICES=" : "", visible ? visible : "");
 	return COLL_OK;
 }
 

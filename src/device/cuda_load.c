@@ -18,8 +18,8 @@ struct row {
 };
 
 /* What cuda_abi.h says of each function, under its name. */
-#define FACTS(name, symbol, version, parameters)           \
-	enum { name##_version = (version) };               \
+#define FACTS(name, symbol, version, parameters) \
+	enum { name##_version = (version) };     \
 	static const char name##_symbol[] __attribute__((unused)) = #symbol;
 CUDA_ABI_FUNCTIONS(FACTS)
 
@@ -155,8 +155,8 @@ coll_status coll_cuda_load(const char *library, const struct coll_cuda **cuda, s
 		st = load(library, err);
 	else if (*library && strcmp(library, loaded.file) != 0)
 		st = coll_error_set(err, COLL_ERR_CONFIG,
-		                    "[COLL-1114] COLL_CUDA_LIBRARY=%s: this process uses the driver %s already", library,
-		                    loaded.file);
+		                    "[COLL-1114] COLL_CUDA_LIBRARY=%s: this process uses the driver %s already",
+		                    library, loaded.file);
 	pthread_mutex_unlock(&lock);
 	if (st == COLL_OK)
 		*cuda = &loaded;

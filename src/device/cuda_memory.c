@@ -35,8 +35,8 @@ static const char *foreign(int ordinal)
 }
 
 /*
- * Whether the host may read the byte. The system call copies the set of signals before it looks at `how`, which is none: so
- * it fails, with EFAULT if the address cannot be read, and changes nothing.
+ * Whether the host may read the byte. The system call copies the set of signals before it looks at `how`, which is
+ * none: so it fails, with EFAULT if the address cannot be read, and changes nothing.
  */
 static bool host_readable(uintptr_t at)
 {
@@ -109,8 +109,9 @@ bool coll_cuda_identify(struct coll_device *d, const void *ptr, size_t len_bytes
 	                                    .base = elsewhere ? 0 : (uintptr_t)f.base,
 	                                    .len_bytes = elsewhere ? 0 : f.len_bytes};
 	if (elsewhere && !range->fault)
-		range->fault = on_device(&f) != on_device(&end) ? "host memory and device memory, or longer than it was allocated"
-		                                                : fault_of(c, &end, last);
+		range->fault = on_device(&f) != on_device(&end)
+		                       ? "host memory and device memory, or longer than it was allocated"
+		                       : fault_of(c, &end, last);
 	return true;
 }
 

@@ -54,15 +54,17 @@ static coll_status find(const struct coll_device_choice *choice, const char *lib
 	coll_status st = COLL_OK;
 
 	if (!coll_kernels_ptx())
-		st = coll_error_set(err, COLL_ERR_CONFIG,
-		                    "[COLL-1117] this build has no kernels for CUDA devices: it was made without clang and nvcc");
+		st = coll_error_set(
+		        err, COLL_ERR_CONFIG,
+		        "[COLL-1117] this build has no kernels for CUDA devices: it was made without clang and nvcc");
 	if (st == COLL_OK)
 		st = coll_cuda_load(library, cuda, err);
 	if (st == COLL_OK)
 		st = coll_cuda_count(*cuda, count, err);
 	for (int i = 0; i < choice->n && st == COLL_OK; i++)
 		if (choice->list[i] >= *count)
-			st = coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1116] there is no cuda:%d: the driver %s has %d device%s",
+			st = coll_error_set(err, COLL_ERR_CONFIG,
+			                    "[COLL-1116] there is no cuda:%d: the driver %s has %d device%s",
 			                    choice->list[i], (*cuda)->file, *count, *count == 1 ? "" : "s");
 	return st;
 }
@@ -87,8 +89,9 @@ coll_status coll_device_open(const struct coll_device_choice *choice, const char
 	if (st != COLL_OK)
 		return st;
 	if (choice->n > 1 && rank >= choice->n)
-		return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1116] the list of devices has %d entries, none for rank %d",
-		                      choice->n, rank);
+		return coll_error_set(err, COLL_ERR_CONFIG,
+		                      "[COLL-1116] the list of devices has %d entries, none for rank %d", choice->n,
+		                      rank);
 	if (choice->n > 1)
 		ordinal = choice->list[rank];
 	else if (ordinal < 0)

@@ -30,11 +30,12 @@ typedef void *coll_device_stream;
 
 /* What is known of a range of memory. */
 struct coll_device_range {
-	int kind;          /* COLL_DEVICE_HOST, or the device's kind */
-	int ordinal;       /* device that the memory belongs to; -1: host memory */
-	const char *fault; /* NULL, or why the range cannot be used: "managed memory", "memory of cuda:1" ...; constant */
-	uintptr_t base;    /* of the allocation; 0: unknown */
-	size_t len_bytes;  /* of the allocation */
+	int kind;    /* COLL_DEVICE_HOST, or the device's kind */
+	int ordinal; /* device that the memory belongs to; -1: host memory */
+	const char
+	        *fault; /* NULL, or why the range cannot be used: "managed memory", "memory of cuda:1" ...; constant */
+	uintptr_t base; /* of the allocation; 0: unknown */
+	size_t len_bytes; /* of the allocation */
 };
 
 /* One contiguous piece of a copy. Addresses as kernels see them: device memory, or a pinned address of pin(). */
@@ -52,7 +53,8 @@ struct coll_device_table {
 	coll_status (*enter)(struct coll_device *d);
 	void (*leave)(struct coll_device *d);
 
-	/* Memory. Device memory is not zeroed. free waits for the work of the device. identify never reads the range; false: the driver failed. */
+	/* Memory. Device memory is not zeroed. free waits for the work of the device. identify never reads the range;
+	 * false: the driver failed. */
 	bool (*identify)(struct coll_device *d, const void *ptr, size_t len_bytes, struct coll_device_range *range);
 	coll_status (*alloc)(struct coll_device *d, size_t len_bytes, void **ptr);
 	coll_status (*free)(struct coll_device *d, void *ptr);
@@ -97,13 +99,13 @@ struct coll_device {
 void coll_device_error(struct coll_device *d, struct coll_error_box *box);
 
 /*
- * What a text of coll_config.device or COLL_DEVICE asks for: "host", "cuda" (the local rank modulo the number of devices),
- * "cuda:2", or a list for the ranks of coll_comm_create_all: "cuda:0,1,2,3". COLL_ERR_CONFIG: anything else.
+ * What a text of coll_config.device or COLL_DEVICE asks for: "host", "cuda" (the local rank modulo the number of
+ * devices), "cuda:2", or a list for the ranks of coll_comm_create_all: "cuda:0,1,2,3". COLL_ERR_CONFIG: anything else.
  */
 struct coll_device_choice {
-	bool wanted;  /* false: host */
-	int ordinal;  /* -1: by local rank */
-	int n;        /* entries of the list; 0 or 1: no list */
+	bool wanted; /* false: host */
+	int ordinal; /* -1: by local rank */
+	int n;       /* entries of the list; 0 or 1: no list */
 	int list[64];
 };
 coll_status coll_device_parse(const char *text, struct coll_device_choice *choice, struct coll_error_box *err);

@@ -15,7 +15,7 @@
 #include "base/hash.h"
 #include "coll/coll.h"
 #include "cuda_user.h"
-#include "plain.h"
+#include "tests/plain.h"
 
 enum { RANKS_MAX = 16, STREAMS = 2, MARGIN = 64 };
 enum { TILE_BYTES = 256 * 1024 };
