@@ -68,6 +68,7 @@ struct coll_request *coll_request_take(struct coll_comm *comm)
 	if (r) {
 		f->spare = r->next;
 		r->next = NULL;
+		r->staged = false;
 		return r;
 	}
 	r = malloc(sizeof(*r));

@@ -169,7 +169,10 @@ static size_t tiles_of(const struct coll_job *job)
 static void prepare_collective(struct coll_request *r, bool streamed)
 {
 	struct coll_stage *s = r->comm->stage;
-	const void *in = r->call.in, *out = r->call.out;
+	/* What only the root has may be any pointer elsewhere. */
+	const bool root = r->comm->rank == r->call.root;
+	const void *in = r->call.kind == COLL_KIND_SCATTER && !root ? NULL : r->call.in;
+	const void *out = r->call.kind == COLL_KIND_GATHER && !root ? NULL : r->call.out;
 	const bool in_staged = on_device(s, in, 1), out_staged = in == out ? in_staged : on_device(s, out, 1);
 
 	r->job.stage = NULL;

@@ -162,8 +162,6 @@ static coll_status persistent(const struct call *c, struct rank *r, const void *
 		st = coll_operation_start(op, stream);
 		if (st == COLL_OK)
 			st = coll_operation_wait(op, -1);
-		if (in == out)
-			break;
 	}
 	coll_operation_destroy(&op);
 	return st;
@@ -204,7 +202,7 @@ static coll_status run(const struct call *c, struct rank *r, const void *in, voi
 
 static bool in_place_possible(enum what w)
 {
-	return w == ALL_REDUCE || w == SCAN || w == PERSISTENT || w == ALL_TO_ALL;
+	return w == ALL_REDUCE || w == SCAN || w == ALL_TO_ALL;
 }
 
 /* Numbers that no type rounds. */

@@ -3,6 +3,4 @@
  */
 #include "tests/softcuda/kernel_host.h"
 
-#if __has_include("device/kernels/kernels.cu")
 #include "device/kernels/kernels.cu"
-#endif
