@@ -90,6 +90,31 @@ static void no_context(void)
 	IS(cuMemFree(p), CUDA_ERROR_INVALID_CONTEXT);
 }
 
+static void context_end(void)
+{
+	CUcontext ctx = start(), again;
+	size_t free_bytes, total;
+	CUdeviceptr p, base;
+	uint32_t *w;
+	int active;
+
+	w = words();
+	p = device_memory(1 << 20);
+	OK(cuDevicePrimaryCtxGetState(0, &(unsigned){0}, &active));
+	IS(active, 1);
+	OK(cuDevicePrimaryCtxRelease(0));
+	OK(cuDevicePrimaryCtxGetState(0, &(unsigned){0}, &active));
+	IS(active, 0);
+	IS(cuMemGetInfo(&free_bytes, &total), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+	OK(cuDevicePrimaryCtxRetain(&again, 0));
+	TRUE(again != ctx);
+	OK(cuCtxSetCurrent(again));
+	OK(cuMemGetInfo(&free_bytes, &total));
+	IS(free_bytes, total);
+	IS(cuMemGetAddressRange(&base, NULL, p), CUDA_ERROR_NOT_FOUND);
+	OK(cuMemHostRegister(w, 4096, 0));
+}
+
 static void module_entries(void)
 {
 	static const char other[] = ".version 6.0\n.target sm_70\n.visible .entry softtest_addition(\n)\n";
@@ -357,6 +382,7 @@ const struct softcuda_case cases_memory[] = {
         {"missing", missing, {"SOFTCUDA_MISSING=cuIpcGetMemHandle,cuMemCreate", NULL}},
         {"no_fork", no_fork, {NULL}},
         {"no_context", no_context, {NULL}},
+        {"context_end", context_end, {NULL}},
         {"module_entries", module_entries, {NULL}},
         {"ptx_version", ptx_version, {"SOFTCUDA_DRIVER_VERSION=11080", NULL}},
         {"untouchable", untouchable, {NULL}},

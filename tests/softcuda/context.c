@@ -47,10 +47,11 @@ static CUcontext context_new(CUdevice dev, unsigned flags, bool primary)
 	return ctx;
 }
 
-/* The memory of the context stays in the table, out of reach: its owner is dead. */
 static void context_end(CUcontext ctx)
 {
 	soft_drain(ctx, false, "the end of a context");
+	if (!soft_planted(RULE_context_end))
+		soft_blocks_end(ctx);
 	soft_streams_end(ctx);
 	ctx->dead = true;
 	for (CUcontext c = soft.contexts; c; c = c->next)

@@ -56,7 +56,7 @@ static void read_settings(void)
 		}
 	}
 	soft.version = (int)soft_setting("SOFTCUDA_DRIVER_VERSION", 13000);
-	soft.queues = (int)soft_setting("SOFTCUDA_QUEUES", 8);
+	soft.queues = (int)soft_setting("SOFTCUDA_QUEUES", soft_setting("CUDA_DEVICE_MAX_CONNECTIONS", 8));
 	if (soft.queues < 1 || soft.queues > SOFT_QUEUES_MAX) {
 		fprintf(stderr, "softcuda: SOFTCUDA_QUEUES is 1 to %d\n", SOFT_QUEUES_MAX);
 		abort();

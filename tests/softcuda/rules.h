@@ -13,6 +13,7 @@
 	R(missing, "a function named in SOFTCUDA_MISSING cannot be had") \
 	R(no_fork, "after fork a child of an initialised process gets 3 from every call") \
 	R(no_context, "calls that need a context get 201 without a current one") \
+	R(context_end, "the end of a context returns its memory and its registrations") \
 	R(fifo, "the work of a stream runs in the order of enqueueing") \
 	R(async, "an enqueueing call returns before its work has run") \
 	R(legacy, "the NULL stream and blocking streams of its context wait for each other; non-blocking ones do not") \
