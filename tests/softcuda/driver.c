@@ -78,7 +78,8 @@ bool soft_planted(enum soft_rule rule)
 CUresult soft_enter_free(enum soft_fn fn)
 {
 	pthread_once(&once, read_settings);
-	atomic_fetch_add_explicit(&counts[fn], 1, memory_order_relaxed);
+	if (!soft_planted(RULE_counts) || !counts[fn])
+		atomic_fetch_add_explicit(&counts[fn], 1, memory_order_relaxed);
 	return CUDA_SUCCESS;
 }
 

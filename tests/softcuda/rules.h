@@ -11,6 +11,7 @@
 	R(visible_devices, "CUDA_VISIBLE_DEVICES selects and orders devices; an entry that names none ends the list") \
 	R(driver_version, "cuGetProcAddress gives nothing that is newer than the driver or than the version asked for") \
 	R(missing, "a function named in SOFTCUDA_MISSING cannot be had") \
+	R(counts, "each call of an entry point is counted, and written to SOFTCUDA_COUNTS at exit") \
 	R(no_fork, "after fork a child of an initialised process gets 3 from every call") \
 	R(no_context, "calls that need a context get 201 without a current one") \
 	R(context_end, "the end of a context returns its memory and its registrations") \
