@@ -42,6 +42,8 @@ static CUcontext context_new(CUdevice dev, unsigned flags, bool primary)
 	ctx->device = dev;
 	ctx->flags = flags;
 	ctx->primary = primary;
+	if (soft_planted(RULE_other_context) && soft.contexts)
+		ctx->error = soft.contexts->error;
 	ctx->next = soft.contexts;
 	soft.contexts = ctx;
 	return ctx;

@@ -34,6 +34,7 @@
 	R(misaligned, "a kernel that loads from an address that is not a multiple of the size ends with 716") \
 	R(other_device, "a kernel that touches memory of another device without peer access ends with 700") \
 	R(sticky, "after a fault every call of the context gets the same error") \
+	R(other_context, "a fault in one context leaves the others alive") \
 	R(sticky_drains, "after a fault pending waits end, and work behind them does not run") \
 	R(no_callback, "after a fault host functions are not called") \
 	R(callback_calls, "a host function that calls the driver gets 800") \
