@@ -292,8 +292,10 @@ CUresult cuGetErrorString(CUresult error, const char **out)
 
 static void device_uuid(int physical, char *bytes)
 {
-	memcpy(bytes, "softcuda device ", 16);
-	bytes[15] = (char)('A' + physical);
+	char text[17];
+
+	snprintf(text, sizeof(text), "softcuda device%c", 'A' + physical);
+	memcpy(bytes, text, 16);
 }
 
 /* An entry of CUDA_VISIBLE_DEVICES: a number, or "GPU-" and the start of a uuid in hex. -1: neither, or no such
