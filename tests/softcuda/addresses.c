@@ -66,37 +66,37 @@ static void arena_init(void)
 	memset(arena.taken, 1, arena.cursor);
 }
 
-bool soft_arena_holds(uintptr_t address)
+bool soft_address_holds(uintptr_t address)
 {
 	return address - arena.lo < ARENA_LEN && arena.lo;
 }
 
-int soft_arena_fd(void)
+int soft_address_fd(void)
 {
 	return arena.fd;
 }
 
-intptr_t soft_arena_delta(void)
+intptr_t soft_address_delta(void)
 {
 	return (intptr_t)((uintptr_t)arena.touchable - arena.lo);
 }
 
-size_t soft_arena_offset(uintptr_t address)
+size_t soft_address_offset(uintptr_t address)
 {
 	return address - arena.lo;
 }
 
-const _Atomic uint32_t *soft_arena_mark(uintptr_t lo)
+const _Atomic uint32_t *soft_address_mark(uintptr_t lo)
 {
-	return (_Atomic uint32_t *)arena.touchable + (soft_arena_offset(lo) >> GRANULE_BITS);
+	return (_Atomic uint32_t *)arena.touchable + (soft_address_offset(lo) >> GRANULE_BITS);
 }
 
-void soft_arena_toggle(uintptr_t lo)
+void soft_address_toggle(uintptr_t lo)
 {
-	atomic_fetch_add((_Atomic uint32_t *)arena.touchable + (soft_arena_offset(lo) >> GRANULE_BITS), 1);
+	atomic_fetch_add((_Atomic uint32_t *)arena.touchable + (soft_address_offset(lo) >> GRANULE_BITS), 1);
 }
 
-uintptr_t soft_arena_take(size_t len, size_t align)
+uintptr_t soft_address_take(size_t len, size_t align)
 {
 	const size_t want = granules(len) + 1;
 
@@ -121,21 +121,21 @@ uintptr_t soft_arena_take(size_t len, size_t align)
 	return 0;
 }
 
-void soft_arena_give(uintptr_t lo, size_t len)
+void soft_address_give(uintptr_t lo, size_t len)
 {
-	const size_t offset = soft_arena_offset(lo);
+	const size_t offset = soft_address_offset(lo);
 
 	memset(arena.taken + (offset >> GRANULE_BITS), 0, granules(len) + 1);
 	(void)fallocate(arena.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset,
 	                (off_t)(granules(len) << GRANULE_BITS));
 }
 
-bool soft_arena_map(uintptr_t lo, size_t len, int fd, size_t offset)
+bool soft_address_map(uintptr_t lo, size_t len, int fd, size_t offset)
 {
-	char *at = (char *)(lo + (uintptr_t)soft_arena_delta());
+	char *at = (char *)(lo + (uintptr_t)soft_address_delta());
 
 	return mmap(at, granules(len) << GRANULE_BITS, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE,
-	            fd >= 0 ? fd : arena.fd, (off_t)(fd >= 0 ? offset : soft_arena_offset(lo))) != MAP_FAILED;
+	            fd >= 0 ? fd : arena.fd, (off_t)(fd >= 0 ? offset : soft_address_offset(lo))) != MAP_FAILED;
 }
 
 /* ---- the block table ---- */
@@ -210,11 +210,11 @@ struct soft_block *soft_block_at(uintptr_t address)
 {
 	struct soft_block *b;
 
-	if (!soft_arena_holds(address)) {
+	if (!soft_address_holds(address)) {
 		b = soft_host_block_at(address);
 		return b && !b->aliased ? b : NULL;
 	}
-	b = atomic_load(&arena.table[soft_arena_offset(address) >> GRANULE_BITS]);
+	b = atomic_load(&arena.table[soft_address_offset(address) >> GRANULE_BITS]);
 	/* The planted mistake: a block reaches to the end of its last granule. */
 	if (b && address - b->lo >= b->len &&
 	    !(soft_planted(RULE_guard) && address - b->lo < granules(b->len) << GRANULE_BITS))
@@ -224,8 +224,8 @@ struct soft_block *soft_block_at(uintptr_t address)
 
 static void table_set(uintptr_t lo, size_t len, struct soft_block *b)
 {
-	const size_t first = soft_arena_offset(lo) >> GRANULE_BITS;
-	const size_t last = soft_arena_offset(lo + len - 1) >> GRANULE_BITS;
+	const size_t first = soft_address_offset(lo) >> GRANULE_BITS;
+	const size_t last = soft_address_offset(lo + len - 1) >> GRANULE_BITS;
 
 	for (size_t i = first; i <= last; i++)
 		atomic_store(&arena.table[i], b);
@@ -248,7 +248,7 @@ struct soft_block *soft_block_add(enum soft_kind kind, uintptr_t lo, size_t len,
 	b->aliased = kind == SOFT_REGISTERED && delta != 0;
 	b->next = all;
 	all = b;
-	if (soft_arena_holds(lo))
+	if (soft_address_holds(lo))
 		table_set(lo, len, b);
 	if (by_host(b))
 		host_replace(b, NULL);
@@ -259,7 +259,7 @@ void soft_block_remove(struct soft_block *b)
 {
 	if (!(b->kind == SOFT_ALLOC && soft_planted(RULE_freed))) {
 		b->live = false;
-		if (soft_arena_holds(b->lo))
+		if (soft_address_holds(b->lo))
 			table_set(b->lo, b->len, NULL);
 	}
 	if (by_host(b))
@@ -309,4 +309,11 @@ void *soft_touch(CUcontext ctx, uintptr_t address, size_t len)
 			return NULL;
 	}
 	return NULL;
+}
+
+void soft_blocks_end(CUcontext ctx)
+{
+	for (struct soft_block *b = all; b; b = b->next)
+		if (b->live && b->ctx == ctx && b->kind != SOFT_VMM)
+			soft_memory_end(b);
 }

@@ -89,6 +89,26 @@ static void sticky(void)
 	IS(launch(NULL, 1, 1, NULL, out, out, 4, 0), CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
+static void other_context(void)
+{
+	CUcontext foreign;
+	uint32_t *w;
+	CUdeviceptr p;
+
+	/* Some threads wait at the barrier when another one faults: they are given up. */
+	start();
+	p = device_memory(100);
+	OK(launch(kernel("softtest_sum"), 2, 64, NULL, p, p, 0, 0));
+	IS(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
+	OK(cuCtxCreate(&foreign, 0, 0));
+	w = words();
+	for (int i = 0; i < 64; i++)
+		w[i] = 2;
+	OK(launch(kernel("softtest_sum"), 1, 64, NULL, on_device(&w[64]), on_device(w), 0, 0));
+	OK(cuCtxSynchronize());
+	IS(w[64], 128);
+}
+
 static void sticky_drains(void)
 {
 	CUstream a, b;
@@ -227,6 +247,7 @@ const struct softcuda_case cases_kernels[] = {
         {"misaligned", misaligned, {NULL}},
         {"other_device", other_device, {"SOFTCUDA_DEVICES=2", NULL}},
         {"sticky", sticky, {NULL}},
+        {"other_context", other_context, {"SOFTCUDA_QUEUES=1", NULL}},
         {"sticky_drains", sticky_drains, {NULL}},
         {"no_callback", no_callback, {NULL}},
         {"callback_calls", callback_calls, {NULL}},

@@ -56,6 +56,38 @@ static void missing(void)
 	OK(cuGetProcAddress("cuMemMap", &p, 13000, 0, &status));
 }
 
+static void counts(void)
+{
+	char path[] = "/tmp/softcuda-counts-XXXXXX", text[4096] = "", line[64];
+	const int fd = mkstemp(path);
+	CUdeviceptr p;
+	pid_t pid;
+	int status;
+
+	TRUE(fd >= 0);
+	setenv("SOFTCUDA_COUNTS", path, 1);
+	reset_counts();
+	pid = fork();
+	if (pid == 0) {
+		start();
+		for (int i = 0; i < 3; i++)
+			IS(cuMemAlloc(&p, 0), CUDA_ERROR_INVALID_VALUE);
+		IS(count_of("cuMemAlloc"), 3);
+		IS(count_of("cuMemFree"), 0);
+		IS(count_of("no such function"), -1);
+		IS(count_of(NULL), 6);
+		exit(0);
+	}
+	waitpid(pid, &status, 0);
+	IS(status, 0);
+	TRUE(read(fd, text, sizeof(text) - 1) > 0);
+	unlink(path);
+	unsetenv("SOFTCUDA_COUNTS");
+	snprintf(line, sizeof(line), "%d cuMemAlloc 3\n", (int)pid);
+	TRUE(strstr(text, line) != NULL);
+	TRUE(strstr(text, "cuMemFree") == NULL);
+}
+
 static void no_fork(void)
 {
 	pid_t pid;
@@ -88,6 +120,31 @@ static void no_context(void)
 	OK(cuCtxPopCurrent(&is));
 	TRUE(is == ctx);
 	IS(cuMemFree(p), CUDA_ERROR_INVALID_CONTEXT);
+}
+
+static void context_end(void)
+{
+	CUcontext ctx = start(), again;
+	size_t free_bytes, total;
+	CUdeviceptr p, base;
+	uint32_t *w;
+	int active;
+
+	w = words();
+	p = device_memory(1 << 20);
+	OK(cuDevicePrimaryCtxGetState(0, &(unsigned){0}, &active));
+	IS(active, 1);
+	OK(cuDevicePrimaryCtxRelease(0));
+	OK(cuDevicePrimaryCtxGetState(0, &(unsigned){0}, &active));
+	IS(active, 0);
+	IS(cuMemGetInfo(&free_bytes, &total), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+	OK(cuDevicePrimaryCtxRetain(&again, 0));
+	TRUE(again != ctx);
+	OK(cuCtxSetCurrent(again));
+	OK(cuMemGetInfo(&free_bytes, &total));
+	IS(free_bytes, total);
+	IS(cuMemGetAddressRange(&base, NULL, p), CUDA_ERROR_NOT_FOUND);
+	OK(cuMemHostRegister(w, 4096, 0));
 }
 
 static void module_entries(void)
@@ -355,8 +412,10 @@ const struct softcuda_case cases_memory[] = {
         {"visible_devices", visible_devices, {"SOFTCUDA_DEVICES=4", "CUDA_VISIBLE_DEVICES=3,1,9,0", NULL}},
         {"driver_version", driver_version, {"SOFTCUDA_DRIVER_VERSION=11060", NULL}},
         {"missing", missing, {"SOFTCUDA_MISSING=cuIpcGetMemHandle,cuMemCreate", NULL}},
+        {"counts", counts, {NULL}},
         {"no_fork", no_fork, {NULL}},
         {"no_context", no_context, {NULL}},
+        {"context_end", context_end, {NULL}},
         {"module_entries", module_entries, {NULL}},
         {"ptx_version", ptx_version, {"SOFTCUDA_DRIVER_VERSION=11080", NULL}},
         {"untouchable", untouchable, {NULL}},

@@ -42,15 +42,18 @@ static CUcontext context_new(CUdevice dev, unsigned flags, bool primary)
 	ctx->device = dev;
 	ctx->flags = flags;
 	ctx->primary = primary;
+	if (soft_planted(RULE_other_context) && soft.contexts)
+		ctx->error = soft.contexts->error;
 	ctx->next = soft.contexts;
 	soft.contexts = ctx;
 	return ctx;
 }
 
-/* The memory of the context stays in the table, out of reach: its owner is dead. */
 static void context_end(CUcontext ctx)
 {
 	soft_drain(ctx, false, "the end of a context");
+	if (!soft_planted(RULE_context_end))
+		soft_blocks_end(ctx);
 	soft_streams_end(ctx);
 	ctx->dead = true;
 	for (CUcontext c = soft.contexts; c; c = c->next)

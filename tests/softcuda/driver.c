@@ -56,7 +56,7 @@ static void read_settings(void)
 		}
 	}
 	soft.version = (int)soft_setting("SOFTCUDA_DRIVER_VERSION", 13000);
-	soft.queues = (int)soft_setting("SOFTCUDA_QUEUES", 8);
+	soft.queues = (int)soft_setting("SOFTCUDA_QUEUES", soft_setting("CUDA_DEVICE_MAX_CONNECTIONS", 8));
 	if (soft.queues < 1 || soft.queues > SOFT_QUEUES_MAX) {
 		fprintf(stderr, "softcuda: SOFTCUDA_QUEUES is 1 to %d\n", SOFT_QUEUES_MAX);
 		abort();
@@ -78,7 +78,8 @@ bool soft_planted(enum soft_rule rule)
 CUresult soft_enter_free(enum soft_fn fn)
 {
 	pthread_once(&once, read_settings);
-	atomic_fetch_add_explicit(&counts[fn], 1, memory_order_relaxed);
+	if (!soft_planted(RULE_counts) || !counts[fn])
+		atomic_fetch_add_explicit(&counts[fn], 1, memory_order_relaxed);
 	return CUDA_SUCCESS;
 }
 
@@ -291,8 +292,10 @@ CUresult cuGetErrorString(CUresult error, const char **out)
 
 static void device_uuid(int physical, char *bytes)
 {
-	memcpy(bytes, "softcuda device ", 16);
-	bytes[15] = (char)('A' + physical);
+	char text[17];
+
+	snprintf(text, sizeof(text), "softcuda device%c", 'A' + physical);
+	memcpy(bytes, text, 16);
 }
 
 /* An entry of CUDA_VISIBLE_DEVICES: a number, or "GPU-" and the start of a uuid in hex. -1: neither, or no such

@@ -24,12 +24,12 @@ static bool end_of_copy(CUcontext ctx, enum side side, uintptr_t *address, size_
 	struct soft_block *b = soft_block_at(*address);
 
 	*raw = false;
-	if (!b && !soft_arena_holds(*address) && side != DEVICE) {
+	if (!b && !soft_address_holds(*address) && side != DEVICE) {
 		b = soft_host_block_at(*address);
 		if (b) /* registered under another device address */
 			*address -= (uintptr_t)b->delta;
 	}
-	if (!b && (soft_arena_holds(*address) || side == DEVICE))
+	if (!b && (soft_address_holds(*address) || side == DEVICE))
 		return soft_planted(RULE_copy_range);
 	if (b && b->kind == SOFT_REGISTERED && !soft_may_access(b, ctx)) {
 		*address += (uintptr_t)b->delta;
@@ -39,7 +39,7 @@ static bool end_of_copy(CUcontext ctx, enum side side, uintptr_t *address, size_
 		*raw = true;
 		return true;
 	}
-	if (side == HOST && soft_arena_holds(*address) && !b->aliased)
+	if (side == HOST && soft_address_holds(*address) && !b->aliased)
 		return false;
 	return soft_touch(ctx, *address, len) != NULL || soft_planted(RULE_copy_range);
 }

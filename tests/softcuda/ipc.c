@@ -49,7 +49,7 @@ static uint32_t pid_namespace(void)
 
 CUresult cuIpcGetMemHandle(CUipcMemHandle *out, CUdeviceptr ptr)
 {
-	struct handle h = {.magic = MAGIC, .pid = (uint32_t)getpid(), .fd = (uint32_t)soft_arena_fd()};
+	struct handle h = {.magic = MAGIC, .pid = (uint32_t)getpid(), .fd = (uint32_t)soft_address_fd()};
 	struct soft_block *b;
 	CUcontext ctx;
 
@@ -57,11 +57,11 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *out, CUdeviceptr ptr)
 	b = soft_block_at(ptr);
 	if (!out || !b || (b->kind != SOFT_ALLOC && !soft_planted(RULE_ipc_legacy_only)))
 		return soft_leave(CUDA_ERROR_INVALID_VALUE);
-	h.offset = soft_arena_offset(soft_planted(RULE_ipc_base) ? ptr & ~(CUdeviceptr)4095 : b->lo);
+	h.offset = soft_address_offset(soft_planted(RULE_ipc_base) ? ptr & ~(CUdeviceptr)4095 : b->lo);
 	h.len = b->len;
 	h.id = b->id;
-	h.mark_index = (uint32_t)(soft_arena_mark(b->lo) - soft_arena_mark(b->lo - soft_arena_offset(b->lo)));
-	h.mark = *soft_arena_mark(b->lo);
+	h.mark_index = (uint32_t)(soft_address_mark(b->lo) - soft_address_mark(b->lo - soft_address_offset(b->lo)));
+	h.mark = *soft_address_mark(b->lo);
 	h.physical = (uint32_t)soft.device[b->device].physical;
 	h.pid_namespace = pid_namespace();
 	memset(out, 0, sizeof(*out));
@@ -85,10 +85,10 @@ static CUresult open_handle(const struct handle *h, CUcontext ctx, struct import
 		close(fd);
 		return CUDA_ERROR_MAP_FAILED;
 	}
-	lo = soft_arena_take(h->len, 1 << 16);
-	if (!lo || marks[h->mark_index] != h->mark || !soft_arena_map(lo, h->len, fd, h->offset)) {
+	lo = soft_address_take(h->len, 1 << 16);
+	if (!lo || marks[h->mark_index] != h->mark || !soft_address_map(lo, h->len, fd, h->offset)) {
 		if (lo)
-			soft_arena_give(lo, h->len);
+			soft_address_give(lo, h->len);
 		munmap((void *)marks, MARKS_LEN);
 		close(fd);
 		return CUDA_ERROR_INVALID_VALUE;
@@ -97,7 +97,7 @@ static CUresult open_handle(const struct handle *h, CUcontext ctx, struct import
 	import->handle = *h;
 	import->ctx = ctx;
 	import->refs = 1;
-	import->block = soft_block_add(SOFT_IPC, lo, h->len, soft_arena_delta(), ctx);
+	import->block = soft_block_add(SOFT_IPC, lo, h->len, soft_address_delta(), ctx);
 	import->block->owner_live = marks + h->mark_index;
 	import->block->owner_mark = h->mark;
 	import->block->owner = (int)h->pid;
@@ -167,8 +167,8 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr ptr)
 
 		soft_drain(ctx, false, "cuIpcCloseMemHandle");
 		soft_block_remove(b);
-		soft_arena_map(b->lo, b->len, -1, 0);
-		soft_arena_give(b->lo, b->len);
+		soft_address_map(b->lo, b->len, -1, 0);
+		soft_address_give(b->lo, b->len);
 		munmap((void *)(b->owner_live - import->handle.mark_index), MARKS_LEN);
 	}
 	return soft_leave(CUDA_SUCCESS);

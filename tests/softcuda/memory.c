@@ -46,14 +46,14 @@ CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t len)
 	d = &soft.device[ctx->device];
 	if (len > d->total - d->used)
 		return soft_leave(CUDA_ERROR_OUT_OF_MEMORY);
-	lo = soft_arena_take(len, 1 << 16);
+	lo = soft_address_take(len, 1 << 16);
 	if (!lo)
 		return soft_leave(CUDA_ERROR_OUT_OF_MEMORY);
 	d->used += len;
 	if (!soft_planted(RULE_poison))
-		memset((char *)lo + soft_arena_delta(), POISON, len);
-	soft_arena_toggle(lo);
-	soft_block_add(SOFT_ALLOC, lo, len, soft_arena_delta(), ctx);
+		memset((char *)lo + soft_address_delta(), POISON, len);
+	soft_address_toggle(lo);
+	soft_block_add(SOFT_ALLOC, lo, len, soft_address_delta(), ctx);
 	*out = lo;
 	return soft_leave(CUDA_SUCCESS);
 }
@@ -106,9 +106,9 @@ CUresult cuMemFree_v2(CUdeviceptr ptr)
 		return soft_leave(CUDA_SUCCESS);
 	}
 	soft.device[b->device].used -= b->len;
-	soft_arena_toggle(b->lo);
+	soft_address_toggle(b->lo);
 	if (!soft_planted(RULE_freed))
-		soft_arena_give(b->lo, b->len);
+		soft_address_give(b->lo, b->len);
 	return soft_leave(CUDA_SUCCESS);
 }
 
@@ -166,7 +166,7 @@ CUresult cuMemHostRegister_v2(void *p, size_t len, unsigned flags)
 	uintptr_t at = lo;
 
 	ENTER_CTX(cuMemHostRegister, ctx);
-	if (!p || !len || flags > 15 || soft_arena_holds(lo))
+	if (!p || !len || flags > 15 || soft_address_holds(lo))
 		return soft_leave(CUDA_ERROR_INVALID_VALUE);
 	result = soft_capture_unsafe();
 	if (result)
@@ -179,7 +179,7 @@ CUresult cuMemHostRegister_v2(void *p, size_t len, unsigned flags)
 	if (soft_host_block_at(lo + len - 1) && !soft_planted(RULE_host_pointer))
 		return soft_leave(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
 	if (soft_setting("SOFTCUDA_HOST_ALIAS", 0)) {
-		at = soft_arena_take(len + (lo & 4095), 1 << 16);
+		at = soft_address_take(len + (lo & 4095), 1 << 16);
 		if (!at)
 			return soft_leave(CUDA_ERROR_OUT_OF_MEMORY);
 		at += lo & 4095;
@@ -208,7 +208,7 @@ CUresult cuMemHostUnregister(void *p)
 		return soft_leave(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
 	soft_block_remove(b);
 	if (b->aliased)
-		soft_arena_give(b->lo & ~(uintptr_t)4095, b->len + (b->lo & 4095));
+		soft_address_give(b->lo & ~(uintptr_t)4095, b->len + (b->lo & 4095));
 	return soft_leave(CUDA_SUCCESS);
 }
 
@@ -226,6 +226,23 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *out, void *p, unsigned flags)
 		return soft_leave(CUDA_ERROR_INVALID_VALUE);
 	*out = (uintptr_t)p - (uintptr_t)b->delta;
 	return soft_leave(CUDA_SUCCESS);
+}
+
+void soft_memory_end(struct soft_block *b)
+{
+	soft_block_remove(b);
+	if (b->kind == SOFT_ALLOC) {
+		soft.device[b->device].used -= b->len;
+		soft_address_toggle(b->lo);
+		soft_address_give(b->lo, b->len);
+	} else if (b->kind == SOFT_IPC) {
+		soft_address_map(b->lo, b->len, -1, 0);
+		soft_address_give(b->lo, b->len);
+	} else if (b->kind == SOFT_REGISTERED && b->aliased) {
+		soft_address_give(b->lo & ~(uintptr_t)4095, b->len + (b->lo & 4095));
+	} else if (b->kind == SOFT_HOST || b->kind == SOFT_MANAGED) {
+		munmap((void *)b->lo, page_round(b->len));
+	}
 }
 
 /* ---- what is at an address ---- */

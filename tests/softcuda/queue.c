@@ -68,6 +68,36 @@ void soft_changed(void)
 		pthread_cond_broadcast(&soft.changed);
 }
 
+static void report_queue(const struct soft_queue *q)
+{
+	static const char *const kinds[] = {"nothing", "a kernel",          "a copy",
+	                                    "a fill",  "memory operations", "a host function"};
+	const struct soft_op *op = q->head;
+
+	if (!op)
+		return;
+	fprintf(stderr, "softcuda:   device %d queue %d: %d operations, first %s%s\n", q->device, q->index, q->depth,
+	        kinds[op->work.kind], op->deps_count ? ", behind other queues" : "");
+	for (unsigned i = 0; op->work.kind == OP_MEMOP && i < op->work.memop.count && i < 4; i++) {
+		const CUstreamBatchMemOpParams *m = &op->work.memop.ops[i];
+		const uint32_t *word = soft_touch(op->work.ctx, (uintptr_t)m->waitValue.address, 4);
+
+		fprintf(stderr, "softcuda:     %s %#llx, value %#x, flags %#x; it is %#x\n",
+		        m->operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 ? "wait" : "other", m->waitValue.address,
+		        m->waitValue.value, m->waitValue.flags, word ? __atomic_load_n(word, __ATOMIC_RELAXED) : 0);
+	}
+}
+
+static void report(const char *what)
+{
+	fprintf(stderr, "softcuda: %s has waited for %ld ms: work before it does not end\n", what,
+	        soft_setting("SOFTCUDA_REPORT_MS", 20000));
+	for (int d = 0; d < soft.devices; d++)
+		for (int i = 0; i < SOFT_QUEUES_MAX; i++)
+			if (soft.device[d].queues[i])
+				report_queue(soft.device[d].queues[i]);
+}
+
 /* A call that waits for long is reported once: it shows where a program hangs. */
 void soft_wait_changed(const char *what, uint64_t *since)
 {
@@ -83,8 +113,7 @@ void soft_wait_changed(const char *what, uint64_t *since)
 	soft.changed_waiters--;
 	soft.blocked--;
 	if (*since != 1 && soft_now_us() - *since > (uint64_t)soft_setting("SOFTCUDA_REPORT_MS", 20000) * 1000) {
-		fprintf(stderr, "softcuda: %s has waited for %ld ms: work before it does not end\n", what,
-		        soft_setting("SOFTCUDA_REPORT_MS", 20000));
+		report(what);
 		*since = 1;
 	}
 }

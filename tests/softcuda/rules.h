@@ -11,8 +11,10 @@
 	R(visible_devices, "CUDA_VISIBLE_DEVICES selects and orders devices; an entry that names none ends the list") \
 	R(driver_version, "cuGetProcAddress gives nothing that is newer than the driver or than the version asked for") \
 	R(missing, "a function named in SOFTCUDA_MISSING cannot be had") \
+	R(counts, "each call of an entry point is counted, and written to SOFTCUDA_COUNTS at exit") \
 	R(no_fork, "after fork a child of an initialised process gets 3 from every call") \
 	R(no_context, "calls that need a context get 201 without a current one") \
+	R(context_end, "the end of a context returns its memory and its registrations") \
 	R(fifo, "the work of a stream runs in the order of enqueueing") \
 	R(async, "an enqueueing call returns before its work has run") \
 	R(legacy, "the NULL stream and blocking streams of its context wait for each other; non-blocking ones do not") \
@@ -32,6 +34,7 @@
 	R(misaligned, "a kernel that loads from an address that is not a multiple of the size ends with 716") \
 	R(other_device, "a kernel that touches memory of another device without peer access ends with 700") \
 	R(sticky, "after a fault every call of the context gets the same error") \
+	R(other_context, "a fault in one context leaves the others alive") \
 	R(sticky_drains, "after a fault pending waits end, and work behind them does not run") \
 	R(no_callback, "after a fault host functions are not called") \
 	R(callback_calls, "a host function that calls the driver gets 800") \

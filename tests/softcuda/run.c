@@ -266,7 +266,8 @@ void *soft_shared(const void *key, size_t len)
 /* The i-th of n in the order of this seed. */
 static unsigned turned(unsigned i, unsigned n, uint64_t seed)
 {
-	const unsigned at = (unsigned)((i + seed % n) % n);
+	const unsigned from = (unsigned)(seed & 0x7fffffff) % n;
+	const unsigned at = i + from < n ? i + from : i + from - n;
 
 	return seed >> 32 & 1 ? n - 1 - at : at;
 }

@@ -140,19 +140,22 @@ bool soft_may_access(const struct soft_block *b, CUcontext ctx);
 /* Where len bytes at a device address lie; NULL: not in one block which ctx may access. */
 void *soft_touch(CUcontext ctx, uintptr_t address, size_t len);
 /* A reservation of device addresses, and its end. 0: no room. */
-uintptr_t soft_arena_take(size_t len, size_t align);
-void soft_arena_give(uintptr_t lo, size_t len);
-bool soft_arena_holds(uintptr_t address);
-int soft_arena_fd(void);
-size_t soft_arena_offset(uintptr_t address);
+uintptr_t soft_address_take(size_t len, size_t align);
+void soft_address_give(uintptr_t lo, size_t len);
+bool soft_address_holds(uintptr_t address);
+int soft_address_fd(void);
+size_t soft_address_offset(uintptr_t address);
 /* Map a file where kernels find the range; NULL: its own pages again. */
-bool soft_arena_map(uintptr_t lo, size_t len, int fd, size_t offset);
+bool soft_address_map(uintptr_t lo, size_t len, int fd, size_t offset);
 struct soft_block *soft_block_add(enum soft_kind kind, uintptr_t lo, size_t len, intptr_t delta, CUcontext ctx);
 void soft_block_remove(struct soft_block *b);
-intptr_t soft_arena_delta(void);
+/* Return the memory of one block, and of all blocks of a context but mapped physical memory. */
+void soft_memory_end(struct soft_block *b);
+void soft_blocks_end(CUcontext ctx);
+intptr_t soft_address_delta(void);
 /* The mark of a block of this process, and its change at allocation and free. */
-const _Atomic uint32_t *soft_arena_mark(uintptr_t lo);
-void soft_arena_toggle(uintptr_t lo);
+const _Atomic uint32_t *soft_address_mark(uintptr_t lo);
+void soft_address_toggle(uintptr_t lo);
 
 /* ---- queues, operations ---- */
 

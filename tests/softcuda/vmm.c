@@ -165,7 +165,7 @@ CUresult cuMemAddressReserve(CUdeviceptr *out, size_t len, size_t align, CUdevic
 	if (!out || !len || len % GRANULARITY || (align & (align - 1)) || flags)
 		return soft_leave(CUDA_ERROR_INVALID_VALUE);
 	r = calloc(1, sizeof(*r));
-	if (!r || !(r->lo = soft_arena_take(len, align > GRANULARITY ? align : GRANULARITY))) {
+	if (!r || !(r->lo = soft_address_take(len, align > GRANULARITY ? align : GRANULARITY))) {
 		free(r);
 		return soft_leave(CUDA_ERROR_OUT_OF_MEMORY);
 	}
@@ -206,7 +206,7 @@ CUresult cuMemAddressFree(CUdeviceptr ptr, size_t len)
 		if (mapped(ptr, len, false) && !soft_planted(RULE_vmm_rules))
 			break;
 		*p = r->next;
-		soft_arena_give(r->lo, r->len);
+		soft_address_give(r->lo, r->len);
 		free(r);
 		return soft_leave(CUDA_SUCCESS);
 	}
@@ -232,9 +232,9 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t len, size_t offset, CUmemGenericAlloca
 	if (!h || !len || ptr % GRANULARITY || len != h->len || offset || flags || !reserved(ptr, len) ||
 	    mapped(ptr, len, false))
 		return soft_leave(CUDA_ERROR_INVALID_VALUE);
-	if (!soft_arena_map(ptr, len, h->fd, 0))
+	if (!soft_address_map(ptr, len, h->fd, 0))
 		return soft_leave(CUDA_ERROR_MAP_FAILED);
-	b = soft_block_add(SOFT_VMM, ptr, len, soft_arena_delta(), soft_current());
+	b = soft_block_add(SOFT_VMM, ptr, len, soft_address_delta(), soft_current());
 	b->device = h->prop.location.id;
 	b->flags = (unsigned)h->prop.requestedHandleTypes;
 	b->handle = h;
@@ -252,7 +252,7 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t len)
 
 		at += b->len;
 		soft_block_remove(b);
-		soft_arena_map(b->lo, b->len, -1, 0);
+		soft_address_map(b->lo, b->len, -1, 0);
 		b->handle->maps--;
 		handle_unuse(b->handle);
 	}
