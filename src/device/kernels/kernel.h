@@ -21,7 +21,8 @@
  *   FENCE_SYS()                  acquire and release, scope of the system
  *   ATOMIC_ADD(p, v)             uint32_t before the addition; acquire and release, scope of the device
  *
- * On the host the includer has defined all of these (SOFTCUDA: kernel_host.h does, whose folder the build names).
+ * On the host the includer has defined all of these, or has included the stand-in's kernel_host.h, or defines SOFTCUDA
+ * and has the folder of that header among those that are searched.
  */
 #ifndef COLL_DEVICE_KERNELS_KERNEL_H
 #define COLL_DEVICE_KERNELS_KERNEL_H
@@ -152,9 +153,10 @@ KERNEL_INLINE uint32_t kernel_atomic_add(uint64_t p, uint32_t v)
 
 #else
 
-#if defined(SOFTCUDA)
+#if defined(SOFTCUDA) && !defined(SOFTCUDA_KERNEL_HOST_H)
 #include "kernel_host.h"
-
+#endif
+#if defined(SOFTCUDA_KERNEL_HOST_H)
 #define KERNEL(name, tag)       SOFT_KERNEL(name, struct tag)
 #define KERNEL_INLINE           static inline __attribute__((always_inline, unused))
 #define KERNEL_UNROLL           /* none */
