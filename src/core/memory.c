@@ -260,17 +260,6 @@ coll_status coll_mem_deregister(coll_comm *comm, void *ptr)
 	return COLL_OK;
 }
 
-/* It stays allocated for good. */
-void coll_comm_memory_forget(struct coll_comm *comm, const void *ptr)
-{
-	struct coll_allocation **link = &comm->allocations;
-
-	while (*link && (*link)->mem.base != ptr)
-		link = &(*link)->next;
-	if (*link)
-		*link = (*link)->next;
-}
-
 void coll_comm_memory_free_all(struct coll_comm *comm)
 {
 	while (comm->allocations)

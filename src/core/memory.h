@@ -15,8 +15,6 @@ coll_status coll_comm_serves(struct coll_comm *comm, const char *kind, const cha
 coll_status coll_comm_takes(struct coll_comm *comm, const char *kind, const char *what, const void *ptr,
                             size_t len_bytes);
 
-/* Memory of coll_mem_alloc() that a device may still use is not freed any more. */
-void coll_comm_memory_forget(struct coll_comm *comm, const void *ptr);
 void coll_comm_memory_free_all(struct coll_comm *comm);
 
 #endif

@@ -13,12 +13,12 @@
 #include "progress/stage.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #include "base/clock.h"
 #include "base/delay.h"
 #include "core/error.h"
-#include "core/memory.h"
 #include "device/device.h"
 #include "engine/bind.h"
 #include "engine/run.h"
@@ -27,6 +27,8 @@
 #include "select/bind_pair.h"
 
 enum { SLOTS = COLL_STAGE_SLOTS, SLOT_BYTES = COLL_STAGE_SLOT_BYTES, LINE = 64, PAGE = 4096 };
+
+#define MEMORY_BYTES (PAGE + (size_t)2 * SLOTS * SLOT_BYTES)
 
 /* Far behind every number in use, so that each wait of a stream passes. */
 static const uint32_t RELEASED = (uint32_t)1 << 30;
@@ -65,7 +67,7 @@ static uint64_t address_of(const struct coll_stage *s, const volatile void *p)
 
 coll_status coll_stage_create(struct coll_comm *comm, struct coll_error_box *err)
 {
-	const size_t bytes = PAGE + (size_t)2 * SLOTS * SLOT_BYTES;
+	const size_t bytes = MEMORY_BYTES;
 	struct coll_device *d = comm->ctx->device;
 	struct coll_stage *s;
 	coll_status st;
@@ -78,9 +80,13 @@ coll_status coll_stage_create(struct coll_comm *comm, struct coll_error_box *err
 	if (!s || !s->pieces)
 		return coll_error_set(err, COLL_ERR_MEMORY, "out of memory for staging");
 	s->device = d;
-	st = coll_mem_alloc(comm, &s->memory, bytes);
-	if (st != COLL_OK)
-		return coll_error_set(err, st, "no memory for %zu bytes of staging", bytes);
+	/* Plain memory, which no transport knows: so a call goes the way of a call with plain host buffers, and has its
+	 * rounding. */
+	s->memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (s->memory == MAP_FAILED) {
+		s->memory = NULL;
+		return coll_error_set(err, COLL_ERR_MEMORY, "no memory for %zu bytes of staging", bytes);
+	}
 	st = d->table->pin(d, s->memory, bytes, &s->address);
 	if (st == COLL_OK)
 		st = d->table->stream_create(d, &s->own);
@@ -127,8 +133,7 @@ void coll_stage_destroy(struct coll_comm *comm)
 		coll_log(&comm->ctx->logger, COLL_LOG_WARN,
 		         "[COLL-5112] %s has not finished its work of a communicator that has ended: %zu MiB of pinned "
 		         "memory stay",
-		         s->device->name, (size_t)2 * SLOTS * SLOT_BYTES >> 20);
-		coll_comm_memory_forget(comm, s->memory);
+		         s->device->name, MEMORY_BYTES >> 20);
 		return;
 	}
 	if (s->own)
@@ -136,7 +141,7 @@ void coll_stage_destroy(struct coll_comm *comm)
 	if (s->address)
 		s->device->table->unpin(s->device, s->memory);
 	if (s->memory)
-		coll_mem_free(comm, s->memory);
+		munmap(s->memory, MEMORY_BYTES);
 	free(s->pieces);
 	free(s);
 }

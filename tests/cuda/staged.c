@@ -233,6 +233,7 @@ static void check(const struct call *c, struct rank *r, uint64_t seed, int k)
 	size_t in_count, out_count, in_bytes, out_bytes, shift;
 	bool in_place, in_device, out_device;
 	coll_stream *stream;
+	const char *host_way;
 	coll_status st;
 	char *in, *out;
 	uint64_t wrong = 0;
@@ -247,6 +248,7 @@ static void check(const struct call *c, struct rank *r, uint64_t seed, int k)
 	      coll_last_error(r->comm)->message);
 	if (st != COLL_OK)
 		return;
+	host_way = coll_comm_last_way(r->comm);
 	in_device = pick(&r->local, 3) > 0;
 	out_device = pick(&r->local, 3) > 0;
 	in_place = in_place_possible(c->what) && pick(&r->local, 3) == 0;
@@ -275,10 +277,11 @@ static void check(const struct call *c, struct rank *r, uint64_t seed, int k)
 		CHECK(cuda_user_read(r->got, out, out_bytes + MARGIN));
 	for (size_t i = 0; i < out_bytes + MARGIN; i++)
 		wrong += r->got[i] != r->want[i] && !(in_place && i >= out_bytes);
-	CHECK(wrong == 0, "seed %llu call %d %s %s count %zu root %d rank %d: %llu of %zu bytes differ (in %s, out %s%s, shift %zu%s)",
+	CHECK(wrong == 0, "seed %llu call %d %s %s count %zu root %d rank %d: %llu of %zu bytes differ (in %s, out %s%s, shift %zu%s); %s, on the "
+	      "host %s",
 	      (unsigned long long)seed, k, names[c->what], coll_dtype_name(c->type), c->count, c->root, r->rank,
 	      (unsigned long long)wrong, out_bytes, in_device ? "device" : "host", out_device ? "device" : "host",
-	      in_place ? ", in place" : "", shift, stream ? ", stream" : "");
+	      in_place ? ", in place" : "", shift, stream ? ", stream" : "", coll_comm_last_way(r->comm), host_way);
 }
 
 static void allocate(struct rank *r)

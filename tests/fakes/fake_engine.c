@@ -142,17 +142,3 @@ const struct coll_memory *coll_device_memory(int kind)
 
 	return &host;
 }
-
-coll_status coll_mem_alloc(coll_comm *comm, void **ptr, size_t len_bytes)
-{
-	return COLL_ERR_UNSUPPORTED;
-}
-
-coll_status coll_mem_free(coll_comm *comm, void *ptr)
-{
-	return COLL_OK;
-}
-
-void coll_comm_memory_forget(struct coll_comm *comm, const void *ptr)
-{
-}
