@@ -20,6 +20,7 @@
 #include "base/number.h"
 #include "coll/coll.h"
 #include "comm/survey.h"
+#include "device/device.h"
 #include "hang.h"
 #include "inspect_client.h"
 #include "reduce/reduce.h"
@@ -184,6 +185,21 @@ static void print_rdma(struct coll_settings *s)
 	}
 }
 
+/* The driver is loaded to be asked, whatever COLL_DEVICE says. */
+static void print_devices(const struct coll_settings *s, const coll_comm *comm)
+{
+	const struct coll_device *d = comm->ctx->device;
+	struct coll_text text = {0};
+
+	coll_device_describe(s->cuda_library, &text);
+	printf("%s", text.p ? text.p : "");
+	coll_text_free(&text);
+	if (d)
+		printf("device of rank 0: %s, %s%s%s\n", d->name, d->about, d->lacks[0] ? ", without " : "", d->lacks);
+	else
+		printf("device of rank 0: none (COLL_DEVICE=%s)\n", s->device);
+}
+
 /* 0: no rank is held up; 1: one is; 2: none answered. */
 static int explain_job(int pid)
 {
@@ -282,6 +298,7 @@ static int show(struct coll_settings *s, const struct wanted *w)
 		if (!w->choices) {
 			print_here();
 			print_rdma(s);
+			print_devices(s, comm);
 			print_ranks(comm);
 			print_layout(comm);
 		}

@@ -58,6 +58,7 @@ static const char usage_text[] =
         "  -T, --timeout S            end with status 3 when one row takes longer (default: none)\n"
         "  -a, --average 0|1|2|3      over ranks: 0 rank 0, 1 mean, 2 minimum, 3 maximum (default 1)\n"
         "  -R, --local_register 0|1   1: buffers from coll_mem_alloc() (default 0)\n"
+        "      --device DEVICE        buffers in memory of cuda, cuda:2, ...; host: none (default: none)\n"
         "  -u, --unalign N            start the buffers N elements behind an aligned address (default 0)\n"
         "      --touch                rewrite the input before each timed call\n"
         "      --check-all            verify every call, timed and untimed ones too; implied by COLL_HOOK\n"
@@ -68,7 +69,7 @@ static const char usage_text[] =
         "  -h, --help                 this text\n"
         "Start several ranks with collrun, mpirun, torchrun or srun.\n";
 
-enum { TOUCH = 256, CHECK_ALL, DETAILS };
+enum { TOUCH = 256, CHECK_ALL, DETAILS, DEVICE };
 
 static const struct option long_flags[] = {
         {"minbytes", 1, NULL, 'b'},    {"maxbytes", 1, NULL, 'e'},   {"stepbytes", 1, NULL, 'i'},
@@ -78,7 +79,7 @@ static const struct option long_flags[] = {
         {"timeout", 1, NULL, 'T'},     {"average", 1, NULL, 'a'},    {"local_register", 1, NULL, 'R'},
         {"unalign", 1, NULL, 'u'},     {"touch", 0, NULL, TOUCH},    {"check-all", 0, NULL, CHECK_ALL},
         {"output_file", 1, NULL, 'J'}, {"ngpus", 1, NULL, 'g'},      {"nthreads", 1, NULL, 't'},
-        {"details", 0, NULL, DETAILS}, {"help", 0, NULL, 'h'},       {NULL, 0, NULL, 0},
+        {"details", 0, NULL, DETAILS}, {"device", 1, NULL, DEVICE},  {"help", 0, NULL, 'h'},       {NULL, 0, NULL, 0},
 };
 
 /* A whole number from min to max, with a unit when units is set. */
@@ -169,10 +170,12 @@ static const char *set(struct perf_args *a, int flag, const char *v)
 		a->library_memory = strcmp(v, "1") == 0;
 		return a->library_memory || strcmp(v, "0") == 0 ? NULL : "0 or 1";
 	case 'g':
+		return parse_int(v, 1, 1, &one) ? NULL : "1: ranks with a device each in one process are not there yet";
 	case 't': return parse_int(v, 1, 1, &one) ? NULL : "1: one process is one rank, start more of them";
 	case 'J': a->json = v; return *v ? NULL : "a file name";
 	case CHECK_ALL: a->check_all = true; return NULL;
 	case DETAILS: a->details = true; return NULL;
+	case DEVICE: a->device = v; return *v ? NULL : "a device";
 	default: a->touch = true; return NULL; /* TOUCH */
 	}
 }

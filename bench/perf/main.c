@@ -24,6 +24,7 @@ struct session {
 	int rank;
 	int size;
 	char *buffer[2]; /* as allocated; the second for output when out of place */
+	char *device[2]; /* the same in device memory, with --device */
 	size_t capacity[2];
 	double *samples;
 	struct perf_numbers *numbers;
@@ -42,10 +43,33 @@ double perf_bus_others(int n)
 	return (double)(n - 1) / n;
 }
 
-void perf_fill_input(const struct perf_test *t)
+coll_status perf_run(const struct perf_test *t)
+{
+	if (t->in_device)
+		return t->what->run(&t->call, t->in_device, t->out_device);
+	return t->what->run(&t->call, t->in, t->out);
+}
+
+coll_status perf_fill_input(const struct perf_test *t)
 {
 	if (t->in_count > 0)
 		perf_data_fill(t->data, t->call.rank, t->salt, 0, t->in_count, t->in);
+	return t->in_device ? perf_device_write(t->in_device, t->in, t->in_count * t->elem_bytes) : COLL_OK;
+}
+
+/* What the call has left in device memory. */
+static coll_status fetch(const struct perf_test *t, bool in_place)
+{
+	const size_t out_bytes = t->out_count > 0 ? t->out_count * t->elem_bytes : 0;
+	coll_status status = COLL_OK;
+
+	if (!t->in_device)
+		return COLL_OK;
+	if (out_bytes > 0)
+		status = perf_device_read(t->out, t->out_device, out_bytes + (in_place ? 0 : GUARD_BYTES));
+	if (status == COLL_OK && !in_place)
+		status = perf_device_read(t->in, t->in_device, t->in_count * t->elem_bytes);
+	return status;
 }
 
 /* ---- Verification ---- */
@@ -100,20 +124,28 @@ static coll_status count_wrong(const struct perf_test *t, uint64_t mine, uint64_
 /* The output is that of a call on the input as filled. */
 static coll_status verify_result(const struct perf_test *t, bool in_place, uint64_t *wrong)
 {
-	uint64_t mine = check_output(t);
+	const coll_status fetched = fetch(t, in_place);
+	uint64_t mine;
 
+	if (fetched != COLL_OK)
+		return fetched;
+	mine = check_output(t);
 	if (!in_place)
 		mine += check_guard(t) + check_input(t);
 	return count_wrong(t, mine, wrong);
 }
 
-static void prepare(const struct perf_test *t)
+static coll_status prepare(const struct perf_test *t)
 {
+	coll_status status = COLL_OK;
+
 	if (t->out_count > 0) {
 		memset(t->out, STALE, t->out_count * t->elem_bytes);
 		memset(t->out + t->out_count * t->elem_bytes, GUARD, GUARD_BYTES);
+		if (t->out_device)
+			status = perf_device_write(t->out_device, t->out, t->out_count * t->elem_bytes + GUARD_BYTES);
 	}
-	perf_fill_input(t);
+	return status == COLL_OK ? perf_fill_input(t) : status;
 }
 
 /* ---- One row ---- */
@@ -126,21 +158,32 @@ static char *aligned_start(const struct session *s, int which, size_t elem_bytes
 	return s->buffer[which] + pad + s->args.unalign * elem_bytes;
 }
 
+/* The same place in device memory, which is aligned. */
+static char *device_start(const struct session *s, int which, size_t elem_bytes)
+{
+	return s->device[which] ? s->device[which] + s->args.unalign * elem_bytes : NULL;
+}
+
 /* Where input and output lie for a call out of place or in place. */
 static void place_buffers(const struct session *s, struct perf_test *t, bool in_place)
 {
 	char *first = aligned_start(s, 0, t->elem_bytes), *second = aligned_start(s, 1, t->elem_bytes);
+	char *device = device_start(s, 0, t->elem_bytes);
 	size_t in_at = 0, out_at = 0;
 
 	if (!in_place) {
 		t->in = first;
 		t->out = second;
+		t->in_device = device;
+		t->out_device = device_start(s, 1, t->elem_bytes);
 		return;
 	}
 	if (t->what->place)
 		t->what->place(&t->call, &in_at, &out_at);
 	t->in = first + in_at * t->elem_bytes;
 	t->out = first + out_at * t->elem_bytes;
+	t->in_device = device ? device + in_at * t->elem_bytes : NULL;
+	t->out_device = device ? device + out_at * t->elem_bytes : NULL;
 }
 
 /* Every call on fresh data, every result verified: for runs with faults, where the
@@ -154,8 +197,9 @@ static coll_status measure_and_verify(struct session *s, struct perf_test *t, bo
 	for (int i = -s->args.warmups; i < s->args.iters && status == COLL_OK; i++)
 		for (int k = 0; k < s->args.aggregate && status == COLL_OK; k++) {
 			t->salt = ++s->salt;
-			prepare(t);
-			status = perf_measure_one(t, i < 0 ? 0 : i);
+			status = prepare(t);
+			if (status == COLL_OK)
+				status = perf_measure_one(t, i < 0 ? 0 : i);
 			total_s += i < 0 ? 0 : t->samples[i];
 			if (status == COLL_OK)
 				status = verify_result(t, in_place, wrong);
@@ -171,7 +215,9 @@ static coll_status run_place(struct session *s, struct perf_test *t, struct perf
 
 	place_buffers(s, t, in_place);
 	t->salt = ++s->salt;
-	prepare(t);
+	status = prepare(t);
+	if (status != COLL_OK)
+		return status;
 	if (s->args.check_all)
 		status = measure_and_verify(s, t, in_place, &row->place[place].times, wrong);
 	else
@@ -180,8 +226,9 @@ static coll_status run_place(struct session *s, struct perf_test *t, struct perf
 		status = verify_result(t, in_place, wrong);
 	for (int i = 0; i < s->args.checks && status == COLL_OK; i++) {
 		t->salt = ++s->salt;
-		prepare(t);
-		status = t->what->run(&t->call, t->in, t->out);
+		status = prepare(t);
+		if (status == COLL_OK)
+			status = perf_run(t);
 		if (status == COLL_OK)
 			status = verify_result(t, in_place, wrong);
 	}
@@ -343,6 +390,11 @@ static void timed_out(int signal)
 	_exit(3);
 }
 
+static bool on_device(const struct perf_args *args)
+{
+	return args->device && strcmp(args->device, "host") != 0;
+}
+
 static coll_status allocate(struct session *s)
 {
 	const size_t slack = GUARD_BYTES + ALIGNMENT + s->args.unalign * 8;
@@ -361,6 +413,8 @@ static coll_status allocate(struct session *s)
 			status = coll_mem_alloc(s->comm, (void **)&s->buffer[i], s->capacity[i]);
 		else if (!(s->buffer[i] = malloc(s->capacity[i])))
 			status = COLL_ERR_MEMORY;
+		if (status == COLL_OK && on_device(&s->args))
+			status = coll_mem_alloc_on(s->comm, (void **)&s->device[i], s->capacity[i], COLL_MEM_DEVICE);
 	}
 	return status;
 }
@@ -372,6 +426,9 @@ static void release(struct session *s)
 			(void)coll_mem_free(s->comm, s->buffer[i]);
 		else
 			free(s->buffer[i]);
+	for (int i = 0; i < 2; i++)
+		if (s->device[i])
+			(void)coll_mem_free(s->comm, s->device[i]);
 	free(s->samples);
 	free(s->numbers);
 }
@@ -436,6 +493,7 @@ static int run_session(struct session *s)
 int perf_main(const struct perf_collective *what, int argc, char **argv)
 {
 	struct session s = {.what = what, .rank = -1};
+	coll_config config = COLL_CONFIG_INIT;
 	coll_status status;
 	int result = perf_args_parse(&s.args, what->program, argc, argv);
 
@@ -444,7 +502,8 @@ int perf_main(const struct perf_collective *what, int argc, char **argv)
 	program_name = what->program;
 	s.args.check_all |= getenv("COLL_HOOK") && *getenv("COLL_HOOK");
 	signal(SIGALRM, timed_out);
-	status = coll_comm_create(&s.comm, NULL);
+	config.device = s.args.device;
+	status = coll_comm_create(&s.comm, &config);
 	if (status != COLL_OK) {
 		explain_failure(&s, status);
 		return 1;

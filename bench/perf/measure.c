@@ -27,7 +27,7 @@ static coll_status iterate(const struct perf_test *t, int iterations)
 	coll_status status = COLL_OK;
 
 	for (int i = 0; i < iterations * t->args->aggregate && status == COLL_OK; i++)
-		status = t->what->run(&t->call, t->in, t->out);
+		status = perf_run(t);
 	return status;
 }
 
@@ -48,7 +48,9 @@ static coll_status iterate_stamped(const struct perf_test *t, double *total_s)
 		double begin;
 
 		if (t->args->touch)
-			perf_fill_input(t);
+			status = perf_fill_input(t);
+		if (status != COLL_OK)
+			break;
 		begin = now_s();
 		status = iterate(t, 1);
 		t->samples[i] = now_s() - begin;
@@ -105,7 +107,7 @@ bool perf_measure_leaves_result(const struct perf_test *t, bool in_place)
 coll_status perf_measure_one(const struct perf_test *t, int index)
 {
 	const double begin = now_s();
-	const coll_status status = t->what->run(&t->call, t->in, t->out);
+	const coll_status status = perf_run(t);
 
 	t->samples[index] = now_s() - begin;
 	*t->way = coll_comm_last_way(t->call.comm);

@@ -43,6 +43,7 @@ struct perf_args {
 	int timeout_s;       /* per row; 0: none beyond the library's own */
 	const char *json;    /* path or NULL */
 	bool library_memory; /* buffers from coll_mem_alloc() */
+	const char *device;  /* coll_config.device, or NULL; with one, buffers are its memory */
 	size_t unalign;      /* elements from an aligned address */
 	int average;         /* 0 rank 0, 1 mean, 2 minimum, 3 maximum over ranks */
 	bool touch;          /* rewrite the input before each timed call */
@@ -144,6 +145,11 @@ struct perf_numbers {
  * does not fit. */
 coll_status perf_exchange(coll_comm *comm, const uint64_t *mine, int count, struct perf_numbers *all);
 
+/* ---- Device memory (device.c) ---- */
+
+coll_status perf_device_write(void *device, const void *host, size_t len_bytes);
+coll_status perf_device_read(void *host, const void *device, size_t len_bytes);
+
 /* ---- Timing (measure.c) and report (report.c) ---- */
 
 /* Seconds per call. */
@@ -175,8 +181,9 @@ struct perf_test {
 	struct perf_data *data;
 	size_t elem_bytes;
 	size_t bytes; /* of the size column: decides, alike on all ranks, how to time */
-	char *in;
+	char *in; /* host memory, filled and verified */
 	char *out;
+	char *in_device, *out_device; /* device memory of which they are copies; NULL: none */
 	size_t in_count;
 	size_t out_count;
 	uint64_t salt;
@@ -185,7 +192,9 @@ struct perf_test {
 	const char **way;             /* how the call that was timed last was made; NULL: not known */
 };
 
-void perf_fill_input(const struct perf_test *t);
+/* The call under test, on device buffers where there are any. */
+coll_status perf_run(const struct perf_test *t);
+coll_status perf_fill_input(const struct perf_test *t);
 /* What the last timed call left in the output is the result of one call on the
  * input as filled. */
 bool perf_measure_leaves_result(const struct perf_test *t, bool in_place);

@@ -173,11 +173,16 @@ typedef struct coll_config {
 	 * have it too. */
 	int (*interrupt)(void *arg);
 	void *interrupt_arg;
+	/* The device whose memory calls may be given beside host memory: "host" (none), "cuda" (the
+	 * local rank modulo the number of devices), "cuda:2", or for coll_comm_create_all() a list for
+	 * its ranks, "cuda:0,1,2,3". NULL: COLL_DEVICE, else host. Ranks with and without a device may share
+	 * a communicator. A rank without one makes no call of a driver and takes every pointer for host memory. */
+	const char *device;
 } coll_config;
 
-#define COLL_CONFIG_INIT                                                                   \
-	{                                                                                  \
-		sizeof(coll_config), -1, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL \
+#define COLL_CONFIG_INIT                                                                         \
+	{                                                                                        \
+		sizeof(coll_config), -1, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL \
 	}
 
 /*
@@ -324,7 +329,11 @@ COLL_API coll_status coll_op_destroy(coll_op *op, coll_comm *comm);
  * at least 64-byte aligned; len_bytes 0 gives NULL. coll_mem_free() frees it, or else
  * coll_comm_destroy(). Local: not collective. */
 COLL_API coll_status coll_mem_alloc(coll_comm *comm, void **ptr, size_t len_bytes);
-/* Free memory of coll_mem_alloc() that no call uses. NULL is accepted; any other pointer is
+/* The same in the memory of `where`. COLL_MEM_DEVICE: of the communicator's device, at least 256-byte aligned, not
+ * zeroed; COLL_ERR_ARGUMENT if it has none. */
+enum { COLL_MEM_HOST = 0, COLL_MEM_DEVICE = 1 };
+COLL_API coll_status coll_mem_alloc_on(coll_comm *comm, void **ptr, size_t len_bytes, int where);
+/* Free memory of coll_mem_alloc() or coll_mem_alloc_on() that no call uses. NULL is accepted; any other pointer is
  * COLL_ERR_ARGUMENT. */
 COLL_API coll_status coll_mem_free(coll_comm *comm, void *ptr);
 /* Announce plain memory for faster access. The range must stay valid until
@@ -485,6 +494,12 @@ COLL_API coll_status coll_request_cancel(coll_request *req);
  * objects of different jobs are COLL_ERR_ARGUMENT.
  */
 COLL_API coll_status coll_stream_create(coll_stream **stream, coll_comm *comm);
+/* The same for a stream of the device of this job's rank (coll_config.device): a CUstream, which is a cudaStream_t. Calls
+ * on it are enqueued there and return. They begin when the device has done the work that is in the stream now, and later
+ * work of the stream begins when they have ended. Buffers may be device or host memory. Two coll_streams of one
+ * CUstream are possible. The caller keeps the CUstream until this stream is destroyed, which does not destroy it.
+ * COLL_ERR_UNSUPPORTED: the rank has no device. COLL_ERR_ARGUMENT: the stream belongs to another device. */
+COLL_API coll_status coll_stream_wrap_cuda(coll_stream **stream, coll_comm *comm, void *cuda_stream);
 /* Wait until the stream is complete, destroy it and return its error, if it has one. Sets
  * *stream to NULL; NULL and *stream == NULL are accepted. */
 COLL_API coll_status coll_stream_destroy(coll_stream **stream);

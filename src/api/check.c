@@ -69,7 +69,7 @@ coll_status coll_check_buffer(coll_comm *comm, const char *kind, const char *wha
 	if (!ptr && bytes > 0)
 		return coll_comm_refuse(comm, kind, COLL_ERR_ARGUMENT, "%s is NULL, but its length is %zu bytes", what,
 		                        bytes);
-	return coll_comm_serves(comm, kind, what, ptr, bytes);
+	return coll_comm_takes(comm, kind, what, ptr, bytes);
 }
 
 coll_status coll_check_apart(coll_comm *comm, const char *kind, const void *a, size_t a_bytes, const void *b,

@@ -4,6 +4,7 @@
 #include "call/tag.h"
 #include "api/check.h"
 #include "core/error.h"
+#include "core/memory.h"
 
 static coll_status check_tag(coll_comm *comm, const char *kind, int tag)
 {
@@ -23,6 +24,9 @@ coll_status coll_send_tag(const void *buf, size_t count, coll_dtype type, int pe
 		st = check_tag(comm, "send_tag", tag);
 	if (st == COLL_OK)
 		st = coll_check_buffer(comm, "send_tag", "buf", buf, 1, count, type);
+	/* The check before has found that the product does not overflow. */
+	if (st == COLL_OK)
+		st = coll_comm_serves(comm, "send_tag", "buf", buf, count * coll_dtype_size(type));
 	return st == COLL_OK ? coll_comm_send_tag(comm, buf, count, type, peer, tag, stream) : st;
 }
 
@@ -35,7 +39,9 @@ static coll_status check_receive(coll_comm *comm, const char *kind, void *buf, s
 		st = coll_check_rank(comm, kind, "source", source);
 	if (st == COLL_OK && tag != COLL_ANY_TAG)
 		st = check_tag(comm, kind, tag);
-	return st == COLL_OK ? coll_check_buffer(comm, kind, "buf", buf, 1, max_count, type) : st;
+	if (st == COLL_OK)
+		st = coll_check_buffer(comm, kind, "buf", buf, 1, max_count, type);
+	return st == COLL_OK ? coll_comm_serves(comm, kind, "buf", buf, max_count * coll_dtype_size(type)) : st;
 }
 
 coll_status coll_recv_tag(void *buf, size_t max_count, coll_dtype type, int source, int tag, coll_comm *comm,

@@ -20,6 +20,8 @@ ROW(BIND, 3000, CREATE, "to get the port of rank 0")
 ROW(PORT_OWNER, 2000, CREATE, "to find out whether this job itself holds the port of rank 0")
 ROW(PORT_OWNER_AGAIN, 10, PACE, "a port refuses between its bind and its listen")
 ROW(PORT_OWNER_LOOK, 20, PACE, "between looks at that connection")
+ROW(KERNELS_READY, 30000, CREATE, "for the first launches of the device kernels to end, behind what the program runs there")
+ROW(KERNELS_LOOK, 1, PACE, "between looks whether they have ended")
 ROW(RESOLVE_AGAIN, 200, PACE, "names of hosts that are just starting appear late")
 ROW(ROOT_PAUSE_MIN, 5, PACE, "first pause between tries to reach rank 0, which may not be there yet")
 ROW(ROOT_PAUSE_MAX, 200, PACE, "longest such pause")
@@ -34,6 +36,10 @@ ROW(RENDEZVOUS_NOTICE, 1000, PACE, "between notices to waiting ranks of who is m
 ROW(DIGEST_WAIT, 5000, CREATE, "for another process of the host that reads its topology; then each reads it itself")
 ROW(DIGEST_LOOK, 1, PACE, "between looks whether it has")
 ROW(RENDEZVOUS_LISTEN_AGAIN, 20, PACE, "without a descriptor for a newcomer")
+
+/* Devices: src/progress/stage.c. */
+ROW(DEVICE_DRAIN, 2000, RETURN, "for a device to leave the memory of a call that has failed")
+ROW(DEVICE_LOOK, 50, PACE, "between questions to the driver whether the device has failed")
 
 /* Control plane: src/control. */
 ROW(CONTROL_HANDSHAKE, 1500, DEATH, "for an outgoing control link to be proved")

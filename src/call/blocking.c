@@ -119,7 +119,7 @@ coll_status coll_comm_call(struct coll_comm *comm, const struct coll_call *c)
 	uint64_t began_ns;
 	coll_status st;
 
-	if (__builtin_expect(c->stream || coll_comm_busy(comm), false))
+	if (__builtin_expect(c->stream || comm->stage || coll_comm_busy(comm), false))
 		return hand_in(comm, c);
 	st = begin(comm, c);
 	if (st != COLL_OK)

@@ -70,7 +70,7 @@ coll_status coll_comm_pair(struct coll_comm *comm, const struct coll_pair *p)
 	struct coll_request *r;
 	coll_status st;
 
-	if (p->stream || coll_comm_busy(comm)) {
+	if (p->stream || comm->stage || coll_comm_busy(comm)) {
 		st = coll_request_pair(comm, p, &r);
 		return st == COLL_OK ? coll_request_dispatch(r, p->stream) : st;
 	}

@@ -18,6 +18,7 @@
 #include "bootstrap/probe.h"
 #include "call/tag.h"
 #include "comm/closing.h"
+#include "comm/devices.h"
 #include "comm/group_barrier.h"
 #include "comm/layout.h"
 #include "comm/settings.h"
@@ -26,7 +27,6 @@
 #include "core/fabric.h"
 #include "core/memory.h"
 #include "core/thread_error.h"
-#include "device/device.h"
 #include "engine/run.h"
 #include "inspect/dump.h"
 #include "inspect/dump_signal.h"
@@ -37,6 +37,7 @@
 #include "progress/drive.h"
 #include "progress/inflight.h"
 #include "progress/notify.h"
+#include "progress/stage.h"
 #include "select/frame.h"
 #include "select/intra.h"
 #include "watch/mismatch.h"
@@ -160,6 +161,7 @@ static void find_facts(struct coll_comm *comm)
 	}
 	if (near)
 		f->inside = near->caps;
+	f->devices = coll_comm_devices_any(comm);
 	take_layout(comm, comm->layout);
 	/* The kernel gets frames by reference, and the transport's rate includes the kernel's
 	 * copies. A reduction finds the data just received in cache. */
@@ -225,11 +227,11 @@ void coll_comm_describe(const struct coll_comm *comm)
 		coll_layout_print(comm->layout, layout, sizeof(layout));
 	coll_log(&ctx->logger, COLL_LOG_INFO,
 	         "rank %d of %d on host %s (%u host%s, %d here%s), layout %s, launcher %s, slots %u x %zu bytes, "
-	         "kernels %s",
+	         "kernels %s, device %s",
 	         comm->rank, comm->size, ctx->info.host_name, comm->rank_map.hosts,
 	         comm->rank_map.hosts == 1 ? "" : "s", comm->rank_map.local_size,
 	         ctx->dedicated_cores ? "" : ", more ranks than cores", layout, ctx->identity.launcher, comm->slots,
-	         comm->slot_bytes, coll_reduce_isa_name(comm->isa));
+	         comm->slot_bytes, coll_reduce_isa_name(comm->isa), ctx->device ? ctx->device->name : "none");
 }
 
 uint64_t coll_comm_first_id(const struct coll_context *ctx)
@@ -262,7 +264,7 @@ coll_status coll_comm_new(struct coll_context *ctx, uint64_t id, uint32_t epoch,
 		return coll_error_set(err, st, "out of memory for a communicator of %d", size);
 	}
 	/* ALARM: gossip notes may have arrived earlier. */
-	atomic_init(&comm->attention, COLL_ATTENTION_ALARM | (coll_device_any() ? COLL_ATTENTION_MEMORY : 0u));
+	atomic_init(&comm->attention, COLL_ATTENTION_ALARM | (ctx->device ? COLL_ATTENTION_MEMORY : 0u));
 	comm->rank = coll_comm_rank_of(comm, ctx->rank);
 	comm->size = comm->rank_map.size;
 	st = coll_comm_find_layout(comm, common_transport(comm, true), &comm->layout);
@@ -301,6 +303,10 @@ coll_status coll_comm_new(struct coll_context *ctx, uint64_t id, uint32_t epoch,
 		coll_comm_free(&comm);
 		return coll_error_set(err, st, "out of memory for a communicator");
 	}
+	if (st == COLL_OK && (st = coll_stage_create(comm, err)) != COLL_OK) {
+		coll_comm_free(&comm);
+		return st;
+	}
 	pthread_mutex_lock(&ctx->comms_lock);
 	comm->next = ctx->comms;
 	ctx->comms = comm;
@@ -318,6 +324,7 @@ void coll_comm_free(struct coll_comm **out)
 		return;
 	*out = NULL;
 	unlist(comm);
+	coll_stage_destroy(comm);
 	coll_comm_fabric_close(&comm->collective);
 	coll_comm_fabric_close(&comm->pairs);
 	coll_group_barrier_destroy(&comm->group_barrier);
@@ -345,7 +352,7 @@ void coll_comm_free(struct coll_comm **out)
 
 /* ---- Creation ---- */
 
-/* Programs that were built before the hook pass a shorter structure. */
+/* Programs that were built with an earlier version pass a shorter structure. */
 static coll_status read_config(const coll_config **cfg, coll_config *whole, struct coll_error_box *err)
 {
 	const coll_config *given = *cfg;
@@ -353,7 +360,8 @@ static coll_status read_config(const coll_config **cfg, coll_config *whole, stru
 	if (!given || given->struct_size == sizeof(*given))
 		return COLL_OK;
 	*cfg = NULL;
-	if (given->struct_size != offsetof(coll_config, interrupt))
+	if (given->struct_size != offsetof(coll_config, interrupt) &&
+	    given->struct_size != offsetof(coll_config, device))
 		return coll_error_set(
 		        err, COLL_ERR_ARGUMENT,
 		        "[COLL-1202] coll_config.struct_size is %zu, expected %zu: initialise with COLL_CONFIG_INIT",
@@ -472,6 +480,7 @@ coll_status coll_comm_create(coll_comm **out, const coll_config *cfg)
 	struct coll_comm *comm = NULL;
 	struct coll_peer_info *peer_infos = NULL;
 	char unknown[COLL_TEXT_MAX] = "";
+	struct coll_device_choice device;
 	coll_config whole;
 	coll_status st;
 
@@ -488,12 +497,16 @@ coll_status coll_comm_create(coll_comm **out, const coll_config *cfg)
 		st = coll_settings_load(settings, cfg, unknown, &err);
 	if (st == COLL_OK)
 		st = coll_settings_check(settings, &err);
+	if (st == COLL_OK)
+		st = coll_comm_devices_choose(cfg, settings, 1, &device, &err);
 	if (cfg)
 		coll_interrupt_enter(&(struct coll_interrupt){cfg->interrupt, cfg->interrupt_arg});
 	if (st == COLL_OK)
 		st = coll_bootstrap_probe(cfg, settings, &id, &err);
 	if (st == COLL_OK)
 		st = coll_context_open(&ctx, &hooks, cfg, settings, &id, NULL, &err);
+	if (st == COLL_OK)
+		ctx->info.device = device.wanted;
 	if (st == COLL_OK && !(peer_infos = calloc((size_t)id.size, sizeof(*peer_infos))))
 		st = coll_error_set(&err, COLL_ERR_MEMORY, "out of memory for the peer info of %d ranks", id.size);
 	if (st == COLL_OK && id.size == 1)
@@ -502,6 +515,8 @@ coll_status coll_comm_create(coll_comm **out, const coll_config *cfg)
 		st = coll_bootstrap_exchange(cfg, settings, &id, &ctx->info, peer_infos, sizeof(*peer_infos), &err);
 	if (st == COLL_OK)
 		st = coll_context_join(ctx, peer_infos, &err);
+	if (st == COLL_OK)
+		st = coll_comm_devices_open(ctx, &device, coll_comm_devices_local_rank(ctx), &err);
 	st = end_interruptible(st, &err); /* what follows waits on a communicator */
 	if (st == COLL_OK)
 		st = coll_comm_new(ctx, coll_comm_first_id(ctx), 0, NULL, 0, &comm, &err);
@@ -531,6 +546,7 @@ coll_status coll_comm_create_all(coll_comm **comms, int n, const coll_config *cf
 	struct coll_context **ctx = n > 0 ? calloc((size_t)n, sizeof(struct coll_context *)) : NULL;
 	struct coll_peer_info *peer_infos = n > 0 ? calloc((size_t)n, sizeof(*peer_infos)) : NULL;
 	struct coll_shared_group *group = NULL;
+	struct coll_device_choice device;
 	coll_config whole;
 	coll_status st;
 
@@ -548,6 +564,8 @@ coll_status coll_comm_create_all(coll_comm **comms, int n, const coll_config *cf
 	if (st == COLL_OK)
 		st = coll_settings_check(settings, &err);
 	if (st == COLL_OK)
+		st = coll_comm_devices_choose(cfg, settings, n, &device, &err);
+	if (st == COLL_OK)
 		st = coll_shared_group_create(&group);
 	for (int r = 0; r < n && st == COLL_OK; r++) {
 		struct coll_identity id = {.rank = r, .size = n, .launcher = "process"};
@@ -556,11 +574,15 @@ coll_status coll_comm_create_all(coll_comm **comms, int n, const coll_config *cf
 		if (r > 0)
 			id.job_key[0] = ctx[0]->identity.job_key[0];
 		st = coll_context_open(&ctx[r], &hooks, cfg, settings, &id, group, &err);
-		if (st == COLL_OK)
+		if (st == COLL_OK) {
+			ctx[r]->info.device = device.wanted;
 			peer_infos[r] = ctx[r]->info;
+		}
 	}
 	for (int r = 0; r < n && st == COLL_OK; r++)
 		st = coll_context_join(ctx[r], peer_infos, &err);
+	for (int r = 0; r < n && st == COLL_OK; r++)
+		st = coll_comm_devices_open(ctx[r], &device, r, &err);
 	for (int r = 0; comms && r < n; r++)
 		comms[r] = NULL;
 	for (int r = 0; r < n && st == COLL_OK; r++)

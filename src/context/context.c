@@ -513,6 +513,7 @@ void coll_context_close(struct coll_context **ctx)
 		c->transports[i].table.fini(c->transports[i].inst);
 		coll_transport_hook_unwrap(c->transports[i].hook);
 	}
+	coll_device_close(&c->device);
 	coll_shared_group_release(&c->group);
 	coll_sleepers_fini(&c->sleepers);
 	if (c->wake_fd >= 0)

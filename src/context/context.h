@@ -15,6 +15,7 @@
 #include "bootstrap/bootstrap.h"
 #include "context/sleep.h"
 #include "control/control.h"
+#include "device/device.h"
 #include "record/recorder.h"
 #include "transports/common/registry.h"
 
@@ -120,6 +121,8 @@ struct coll_context {
 	struct coll_close_error *close_error;
 	atomic_int nclosing;
 	struct coll_history history; /* last operations of destroyed communicators */
+
+	struct coll_device *device; /* of this rank, from create until close; NULL: it has none */
 
 	atomic_uint intra_regions; /* see select/intra.c */
 

@@ -43,14 +43,14 @@ struct coll_peer_info {
 	uint64_t cpus[4];
 	uint64_t site;      /* of COLL_SITE, a hash; 0: none told */
 	uint32_t site_mbps; /* of COLL_SITE_RATE; 0: unknown */
-	uint32_t spare;
-	uint64_t machine; /* equal on processes that share cores: see coll_bootstrap_machine() */
+	uint32_t device;    /* 1: it has one (coll_config.device) */
+	uint64_t machine;   /* equal on processes that share cores: see coll_bootstrap_machine() */
 };
 
 #define COLL_PEER_INFO_MAGIC   0x434f4c4cu /* "COLL" */
-#define COLL_PEER_INFO_VERSION 6u
+#define COLL_PEER_INFO_VERSION 7u
 
 /* Ranks compare the version: a change of the layout, a new transport for example, needs a new one. */
-static_assert(COLL_PEER_INFO_VERSION == 6u && COLL_TRANSPORTS == 4, "raise COLL_PEER_INFO_VERSION");
+static_assert(COLL_PEER_INFO_VERSION == 7u && COLL_TRANSPORTS == 4, "raise COLL_PEER_INFO_VERSION");
 
 #endif

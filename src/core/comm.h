@@ -21,8 +21,8 @@
 /* Bits of comm->attention: reasons why a call cannot take the fast path, all in one load. PENDING:
  * there are asynchronous operations, which other threads may be driving. The communicator's thread
  * sets it, and the driver that completes the last operation clears it. ALARM: a gossip note has
- * arrived that this communicator has not read yet. MEMORY: this process has memory of other kinds than
- * host memory, so each buffer is identified first; set at creation and never cleared. */
+ * arrived that this communicator has not read yet. MEMORY: this rank has a device, so each buffer is identified
+ * first; set at creation and never cleared. */
 enum { COLL_ATTENTION_PENDING = 1, COLL_ATTENTION_ALARM = 2, COLL_ATTENTION_MEMORY = 4 };
 
 enum {
@@ -106,6 +106,7 @@ struct coll_allocation {
 	struct coll_memory mem;
 	struct coll_opened_transport *opened; /* allocated it; NULL: plain memory */
 	bool registered;                      /* by the user; else allocated */
+	bool device;                          /* allocated by the context's device, and known to no transport */
 	struct coll_memory handle[COLL_TRANSPORTS];
 	bool has_handle[COLL_TRANSPORTS];
 };
@@ -244,6 +245,7 @@ struct coll_comm {
 		} * at;
 		size_t room, used; /* room: a power of two */
 	} groups;
+	struct coll_stage *stage; /* NULL: the context has no device; see progress/stage.h */
 	/* Of a group of more than one rank: what runs its first call and its last, else NULL; see comm/group_barrier.c.
 	 */
 	struct coll_group_barrier *group_barrier;

@@ -10,21 +10,50 @@
 #include "core/error.h"
 #include "device/device.h"
 
+/* As the driver describes it. */
+static coll_status device_failed(struct coll_comm *comm, const char *kind)
+{
+	struct coll_error_box err;
+
+	coll_device_error(comm->ctx->device, &err);
+	return coll_comm_refuse(comm, kind, err.status, "%s", err.message);
+}
+
+static coll_status check(struct coll_comm *comm, const char *kind, const char *what, const void *ptr, size_t len_bytes,
+                         bool takes_device)
+{
+	struct coll_device *d = comm->ctx->device;
+	struct coll_device_range range;
+
+	if (!d->table->identify(d, ptr, len_bytes, &range))
+		return device_failed(comm, kind);
+	if (range.fault)
+		return coll_comm_refuse(comm, kind, COLL_ERR_ARGUMENT, "[COLL-1207] %s at %p (%zu bytes): %s", what, ptr,
+		                        len_bytes, range.fault);
+	if (range.kind == COLL_DEVICE_HOST || takes_device)
+		return COLL_OK;
+	return coll_comm_refuse(comm, kind, COLL_ERR_UNSUPPORTED,
+	                        "[COLL-1203] %s at %p is memory of %s: host memory is needed", what, ptr, d->name);
+}
+
+/* Only a rank with a device can tell. */
+static inline bool tells_apart(const struct coll_comm *comm, const void *ptr, size_t len_bytes)
+{
+	const unsigned attention = atomic_load_explicit(&comm->attention, memory_order_relaxed);
+
+	return __builtin_expect(attention & COLL_ATTENTION_MEMORY, false) && ptr && len_bytes > 0;
+}
+
 coll_status coll_comm_serves(struct coll_comm *comm, const char *kind, const char *what, const void *ptr,
                              size_t len_bytes)
 {
-	int device;
+	return tells_apart(comm, ptr, len_bytes) ? check(comm, kind, what, ptr, len_bytes, false) : COLL_OK;
+}
 
-	if (__builtin_expect(!(atomic_load_explicit(&comm->attention, memory_order_relaxed) & COLL_ATTENTION_MEMORY),
-	                     true) ||
-	    !ptr || len_bytes == 0)
-		return COLL_OK;
-	device = coll_device_identify(ptr, len_bytes);
-	if (device == COLL_DEVICE_HOST)
-		return COLL_OK;
-	return coll_comm_refuse(comm, kind, COLL_ERR_UNSUPPORTED,
-	                        "[COLL-1203] %s at %p is %s memory: this communicator serves host memory only", what,
-	                        ptr, coll_device_name(device));
+coll_status coll_comm_takes(struct coll_comm *comm, const char *kind, const char *what, const void *ptr,
+                            size_t len_bytes)
+{
+	return tells_apart(comm, ptr, len_bytes) ? check(comm, kind, what, ptr, len_bytes, true) : COLL_OK;
 }
 
 static struct coll_allocation *find(struct coll_comm *comm, const void *ptr, bool registered)
@@ -45,7 +74,9 @@ static void release(struct coll_comm *comm, struct coll_allocation *a)
 	for (int i = 0; i < comm->ctx->ntransports; i++)
 		if (a->has_handle[i])
 			comm->ctx->transports[i].table.mem_dereg(comm->ctx->transports[i].inst, &a->handle[i]);
-	if (a->opened)
+	if (a->device)
+		comm->ctx->device->table->free(comm->ctx->device, a->mem.base);
+	else if (a->opened)
 		a->opened->table.mem_free(a->opened->inst, &a->mem);
 	else if (!a->registered)
 		free(a->mem.base);
@@ -129,6 +160,47 @@ coll_status coll_mem_alloc(coll_comm *comm, void **ptr, size_t len_bytes)
 	register_all(comm, a); /* a failing transport has logged why; the memory is usable anyway */
 	*ptr = a->mem.base;
 	return COLL_OK;
+}
+
+static coll_status device_alloc(struct coll_comm *comm, void **ptr, size_t len_bytes)
+{
+	struct coll_device *d = comm->ctx->device;
+	struct coll_allocation *a;
+	coll_status st;
+
+	if (!d)
+		return coll_comm_refuse(comm, "mem_alloc_on", COLL_ERR_ARGUMENT,
+		                        "COLL_MEM_DEVICE: the communicator has no device on this rank");
+	if (len_bytes == 0) {
+		*ptr = NULL;
+		return COLL_OK;
+	}
+	a = keep(comm, false, NULL, len_bytes);
+	if (!a)
+		return coll_comm_refuse(comm, "mem_alloc_on", COLL_ERR_MEMORY, "out of memory");
+	a->mem.kind = COLL_DEVICE_CUDA;
+	st = d->table->alloc(d, len_bytes, ptr);
+	if (st != COLL_OK) {
+		release(comm, a);
+		return device_failed(comm, "mem_alloc_on");
+	}
+	a->device = true;
+	a->mem.base = *ptr;
+	return COLL_OK;
+}
+
+coll_status coll_mem_alloc_on(coll_comm *comm, void **ptr, size_t len_bytes, int where)
+{
+	if (!comm)
+		return COLL_ERR_ARGUMENT;
+	if (where == COLL_MEM_HOST)
+		return coll_mem_alloc(comm, ptr, len_bytes);
+	if (where != COLL_MEM_DEVICE)
+		return coll_comm_refuse(comm, "mem_alloc_on", COLL_ERR_ARGUMENT,
+		                        "where is %d: expected COLL_MEM_HOST or COLL_MEM_DEVICE", where);
+	if (!ptr)
+		return coll_comm_refuse(comm, "mem_alloc_on", COLL_ERR_ARGUMENT, "ptr is NULL");
+	return device_alloc(comm, ptr, len_bytes);
 }
 
 coll_status coll_mem_free(coll_comm *comm, void *ptr)

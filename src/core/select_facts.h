@@ -21,6 +21,7 @@ struct coll_select_facts {
 	double copy_bytes_per_ns;
 	bool oversubscribed; /* more ranks than cores on some host */
 	bool one_host;       /* all ranks are on one */
+	bool devices;        /* some rank has a device, so its buffers pass through slots of staging */
 	size_t slot_bytes;
 	uint32_t windows_max;
 	size_t scratch_bytes_max; /* per operation */

@@ -1,75 +1,144 @@
 /*
- * The table of kinds of memory: see device.h. A process global, since drivers are found once
- * per process. A row is published whole: its pointer is stored last, with release.
+ * Devices of which nothing is opened yet: what a text asks for, and which of the devices found a rank gets.
  */
 #include "device/device.h"
 
 #include <assert.h>
-#include <stdatomic.h>
+#include <string.h>
 
-static bool owns_rest(void *arg, const void *ptr, size_t len_bytes)
+#include "base/messages.h"
+#include "base/number.h"
+#include "device/cuda.h"
+#include "device/cuda_load.h"
+#include "device/kernels.h"
+
+enum { LIST_MAX = sizeof(((struct coll_device_choice *)0)->list) / sizeof(int), ORDINAL_MAX = 1023 };
+
+static coll_status malformed(const char *text, struct coll_error_box *err)
 {
-	return true;
+	return coll_error_set(err, COLL_ERR_CONFIG,
+	                      "[COLL-1106] device %.80s: expected host, cuda, cuda:2, or for coll_comm_create_all() a "
+	                      "list of up to %d such as cuda:0,1,2,3",
+	                      text, (int)LIST_MAX);
 }
 
-static const struct coll_device host = {.name = "host", .owns = owns_rest};
-static _Atomic(const struct coll_device *) devices[COLL_DEVICE_KINDS_MAX] = {&host};
-static atomic_int others;
-
-coll_status coll_device_add(const struct coll_device *device, int *kind)
+coll_status coll_device_parse(const char *text, struct coll_device_choice *choice, struct coll_error_box *err)
 {
-	for (int k = COLL_DEVICE_HOST + 1; k < COLL_DEVICE_KINDS_MAX; k++) {
-		const struct coll_device *none = NULL;
+	struct coll_device_choice c = {.wanted = true, .ordinal = -1};
+	const char *p = text;
 
-		if (atomic_compare_exchange_strong(&devices[k], &none, device)) {
-			atomic_fetch_add(&others, 1);
-			*kind = k;
-			return COLL_OK;
-		}
+	if (strcmp(text, "host") == 0)
+		c.wanted = false;
+	else if (strncmp(text, "cuda", 4) != 0 || (text[4] && text[4] != ':'))
+		return malformed(text, err);
+	for (p += 4; c.wanted && *p; c.n++) {
+		const size_t len = strcspn(++p, ",");
+		char number[8] = "";
+
+		if (len == 0 || len >= sizeof(number) || c.n == LIST_MAX || (p[len] && !p[len + 1]))
+			return malformed(text, err);
+		memcpy(number, p, len);
+		if (!coll_number_parse(number, 0, ORDINAL_MAX, &c.list[c.n]))
+			return malformed(text, err);
+		p += len;
 	}
-	return COLL_ERR_MEMORY;
+	if (c.n == 1)
+		c.ordinal = c.list[0];
+	*choice = c;
+	return COLL_OK;
 }
 
-void coll_device_remove(int kind)
+static coll_status find(const struct coll_device_choice *choice, const char *library, const struct coll_cuda **cuda,
+                        int *count, struct coll_error_box *err)
 {
-	assert(kind > COLL_DEVICE_HOST && kind < COLL_DEVICE_KINDS_MAX);
-	if (atomic_exchange(&devices[kind], NULL))
-		atomic_fetch_sub(&others, 1);
+	coll_status st = COLL_OK;
+
+	if (!coll_kernels_ptx())
+		st = coll_error_set(
+		        err, COLL_ERR_CONFIG,
+		        "[COLL-1117] this build has no kernels for CUDA devices: it was made without clang and nvcc");
+	if (st == COLL_OK)
+		st = coll_cuda_load(library, cuda, err);
+	if (st == COLL_OK)
+		st = coll_cuda_count(*cuda, count, err);
+	for (int i = 0; i < choice->n && st == COLL_OK; i++)
+		if (choice->list[i] >= *count)
+			st = coll_error_set(err, COLL_ERR_CONFIG,
+			                    "[COLL-1116] there is no cuda:%d: the driver %s has %d device%s",
+			                    choice->list[i], (*cuda)->file, *count, *count == 1 ? "" : "s");
+	return st;
 }
 
-bool coll_device_any(void)
+coll_status coll_device_probe(const struct coll_device_choice *choice, const char *library, struct coll_error_box *err)
 {
-	return atomic_load_explicit(&others, memory_order_acquire) > 0;
+	const struct coll_cuda *cuda;
+	int count;
+
+	return choice->wanted ? find(choice, library, &cuda, &count, err) : COLL_OK;
 }
 
-int coll_device_identify(const void *ptr, size_t len_bytes)
+coll_status coll_device_open(const struct coll_device_choice *choice, const char *library, int rank, int local_rank,
+                             struct coll_device **device, struct coll_error_box *err)
 {
-	for (int k = COLL_DEVICE_HOST + 1; k < COLL_DEVICE_KINDS_MAX; k++) {
-		const struct coll_device *d = atomic_load_explicit(&devices[k], memory_order_acquire);
+	const struct coll_cuda *cuda = NULL;
+	int count = 0, ordinal = choice->ordinal;
+	coll_status st;
 
-		if (d && d->owns(d->arg, ptr, len_bytes))
-			return k;
+	assert(choice->wanted);
+	st = find(choice, library, &cuda, &count, err);
+	if (st != COLL_OK)
+		return st;
+	if (choice->n > 1 && rank >= choice->n)
+		return coll_error_set(err, COLL_ERR_CONFIG,
+		                      "[COLL-1116] the list of devices has %d entries, none for rank %d", choice->n,
+		                      rank);
+	if (choice->n > 1)
+		ordinal = choice->list[rank];
+	else if (ordinal < 0)
+		ordinal = local_rank % count;
+	return coll_cuda_open(cuda, ordinal, device, err);
+}
+
+void coll_device_close(struct coll_device **device)
+{
+	if (*device)
+		coll_cuda_close(device);
+}
+
+void coll_device_error(struct coll_device *d, struct coll_error_box *box)
+{
+	pthread_mutex_lock(&d->err_lock);
+	*box = d->err;
+	pthread_mutex_unlock(&d->err_lock);
+}
+
+void coll_device_describe(const char *library, struct coll_text *text)
+{
+	const struct coll_device_choice any = {.wanted = true, .ordinal = -1};
+	const struct coll_cuda *cuda = NULL;
+	struct coll_error_box err;
+	char about[96];
+	int count = 0;
+
+	coll_error_clear(&err);
+	if (find(&any, library, &cuda, &count, &err) != COLL_OK) {
+		const struct coll_message_text m = coll_message_split(err.status, err.message);
+
+		coll_text_add(text, "cuda devices: none: %s%s\n", m.text, m.tag);
+		return;
 	}
-	return COLL_DEVICE_HOST;
+	coll_text_add(text, "cuda devices: %d, driver %s for CUDA %d.%d%s%s\n", count, cuda->file, cuda->version / 1000,
+	              cuda->version % 1000 / 10, cuda->lacks[0] ? ", without " : "", cuda->lacks);
+	for (int i = 0; i < count; i++)
+		coll_text_add(text, "  cuda:%d %s\n", i, coll_cuda_about(cuda, i, about));
 }
-
-const char *coll_device_name(int kind)
-{
-	const struct coll_device *d = kind >= 0 && kind < COLL_DEVICE_KINDS_MAX ? atomic_load(&devices[kind]) : NULL;
-
-	return d ? d->name : NULL;
-}
-
-#define PLAIN(k)                                                \
-	{                                                       \
-		.size = sizeof(struct coll_memory), .kind = (k) \
-	}
 
 const struct coll_memory *coll_device_memory(int kind)
 {
-	static const struct coll_memory plain[] = {PLAIN(0), PLAIN(1), PLAIN(2), PLAIN(3)};
+	static const struct coll_memory plain[] = {
+	        [COLL_DEVICE_HOST] = {.size = sizeof(struct coll_memory), .kind = COLL_DEVICE_HOST},
+	        [COLL_DEVICE_CUDA] = {.size = sizeof(struct coll_memory), .kind = COLL_DEVICE_CUDA}};
 
-	static_assert(sizeof(plain) / sizeof(plain[0]) == COLL_DEVICE_KINDS_MAX, "one per kind");
-	assert(kind >= 0 && kind < COLL_DEVICE_KINDS_MAX);
+	assert(kind == COLL_DEVICE_HOST || kind == COLL_DEVICE_CUDA);
 	return &plain[kind];
 }

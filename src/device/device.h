@@ -1,45 +1,128 @@
 /*
- * Kinds of memory. A buffer of the user is host memory, or memory of a device that its driver
- * tells apart. The table has a row per kind: host always; others are added when their
- * driver is found.
+ * Devices: memory that is not host memory, and streams that are ordered on the device.
  *
- * The kind of a buffer is a local fact. That a communicator serves a kind is agreed at
- * creation; today every communicator serves host memory only. Calls with other memory are
- * refused before anything reads it (core/memory.c), and every extent of the engine carries
- * its kind.
+ * A context has one device or none (coll_config.device). A context without one makes no driver call and takes every
+ * pointer for host memory. The kind of a buffer is a local fact. Which ranks have a device is agreed at creation.
+ *
+ * The table has a row for each kind of device (today: cuda). What a member enqueues never waits for another rank by
+ * itself: a stream waits for a word in pinned host memory, and a host store can end that wait. Nothing is
+ * allocated, loaded, mapped or created after open(), pin() and stream_create(). All members may be called by any
+ * thread, and bind the device's context to it first. An error of the driver is described in the device's error box
+ * (coll_device_error()). It is COLL_ERR_SYSTEM; a lack of memory is COLL_ERR_MEMORY.
  */
 #ifndef COLL_DEVICE_DEVICE_H
 #define COLL_DEVICE_DEVICE_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
+#include "base/error.h"
+#include "base/text.h"
 #include "coll/transport.h"
 
-enum { COLL_DEVICE_HOST = 0, COLL_DEVICE_KINDS_MAX = 4 };
+/* Kinds of memory (struct coll_memory.kind). */
+enum { COLL_DEVICE_HOST = 0, COLL_DEVICE_CUDA = 1 };
 
-struct coll_device {
-	const char *name; /* as messages call the memory: "host" */
-	/* Whether any byte of the range is of this kind. Never reads it. Any thread. */
-	bool (*owns)(void *arg, const void *ptr, size_t len_bytes);
-	void *arg;
+/* A stream of the driver (CUstream). NULL: the legacy default stream. */
+typedef void *coll_device_stream;
+
+/* What is known of a range of memory. */
+struct coll_device_range {
+	int kind;    /* COLL_DEVICE_HOST, or the device's kind */
+	int ordinal; /* device that the memory belongs to; -1: host memory */
+	const char
+	        *fault; /* NULL, or why the range cannot be used: "managed memory", "memory of cuda:1" ...; constant */
+	uintptr_t base; /* of the allocation; 0: unknown */
+	size_t len_bytes; /* of the allocation */
 };
 
-/* Add a kind, before the communicators that are to tell it apart are created. device lives
- * until it is removed. OK: *kind is its number. MEMORY: the table is full. */
-coll_status coll_device_add(const struct coll_device *device, int *kind);
-/* No communicator that was created since the kind was added is left. */
-void coll_device_remove(int kind);
+/* One contiguous piece of a copy. Addresses as kernels see them: device memory, or a pinned address of pin(). */
+struct coll_device_piece {
+	uint64_t dst, src;
+	uint64_t len_bytes;
+};
 
-/* Whether there is a kind beside host. If not, nobody has to ask: no pointer is looked at, and no
- * driver is called. */
-bool coll_device_any(void);
+struct coll_device;
 
-/* The kind of a range: COLL_DEVICE_HOST if no other kind claims a byte of it. Never reads it. */
-int coll_device_identify(const void *ptr, size_t len_bytes);
+struct coll_device_table {
+	const char *name; /* "cuda" */
 
-/* NULL: there is no such kind. */
-const char *coll_device_name(int kind);
+	/* What a thread does between enter and leave binds the context once. They nest; every enter has its leave. */
+	coll_status (*enter)(struct coll_device *d);
+	void (*leave)(struct coll_device *d);
+
+	/* Memory. Device memory is not zeroed. free waits for the work of the device. identify never reads the range;
+	 * false: the driver failed. */
+	bool (*identify)(struct coll_device *d, const void *ptr, size_t len_bytes, struct coll_device_range *range);
+	coll_status (*alloc)(struct coll_device *d, size_t len_bytes, void **ptr);
+	coll_status (*free)(struct coll_device *d, void *ptr);
+	/* Pin host memory (page-aligned) for the device; *address is where kernels find it. */
+	coll_status (*pin)(struct coll_device *d, void *host, size_t len_bytes, uint64_t *address);
+	coll_status (*unpin)(struct coll_device *d, void *host);
+
+	/* Streams. check: the stream is usable by this device: ARGUMENT if it belongs to another device,
+	 * UNSUPPORTED if it is being captured (*why says so; it is valid until the thread's next check). */
+	coll_status (*stream_create)(struct coll_device *d, coll_device_stream *s);
+	coll_status (*stream_destroy)(struct coll_device *d, coll_device_stream s);
+	coll_status (*stream_check)(struct coll_device *d, coll_device_stream s, const char **why);
+	/* OK: all work has ended; AGAIN: not yet; else the sticky error of the context, described in the box. */
+	coll_status (*stream_query)(struct coll_device *d, coll_device_stream s);
+
+	/* Enqueue. Words are 32-bit, addresses as kernels see them.
+	 * gather: copy the pieces, then store value into word, visible to the host after the copied bytes. npieces
+	 * may be 0. scatter: copy the pieces unless *guard is not 0 when the kernel begins, then store value into word
+	 * in any case. npieces may be 0. word 0: nothing is stored. wait: later work of the stream begins when
+	 * (int32_t)(*word - value) >= 0. order: later work of `later` begins when all present work of `earlier`
+	 * has ended. */
+	coll_status (*gather)(struct coll_device *d, coll_device_stream s, const struct coll_device_piece *pieces,
+	                      int npieces, uint64_t word, uint32_t value);
+	coll_status (*scatter)(struct coll_device *d, coll_device_stream s, const struct coll_device_piece *pieces,
+	                       int npieces, uint64_t guard, uint64_t word, uint32_t value);
+	coll_status (*wait)(struct coll_device *d, coll_device_stream s, uint64_t word, uint32_t value);
+	coll_status (*order)(struct coll_device *d, coll_device_stream earlier, coll_device_stream later);
+};
+
+/* A row's object begins with this. */
+struct coll_device {
+	const struct coll_device_table *table;
+	int ordinal;
+	char name[32];  /* "cuda:0" */
+	char about[96]; /* "NVIDIA H100 80GB HBM3, driver 13.0" */
+	char lacks[96]; /* abilities that are off, by name: "dmabuf batch"; "" */
+	pthread_mutex_t err_lock;
+	struct coll_error_box err; /* the last error; err_lock */
+};
+
+/* A copy of the last error. */
+void coll_device_error(struct coll_device *d, struct coll_error_box *box);
+
+/*
+ * What a text of coll_config.device or COLL_DEVICE asks for: "host", "cuda" (the local rank modulo the number of
+ * devices), "cuda:2", or a list for the ranks of coll_comm_create_all: "cuda:0,1,2,3". COLL_ERR_CONFIG: anything else.
+ */
+struct coll_device_choice {
+	bool wanted; /* false: host */
+	int ordinal; /* -1: by local rank */
+	int n;       /* entries of the list; 0 or 1: no list */
+	int list[64];
+};
+coll_status coll_device_parse(const char *text, struct coll_device_choice *choice, struct coll_error_box *err);
+
+/* Whether a device can be opened, before anything is: the driver is found and has devices, this build has kernels.
+ * library: the file to load, "" for the usual ones. CONFIG: it cannot, err names the file that was tried, or the
+ * device that does not exist. */
+coll_status coll_device_probe(const struct coll_device_choice *choice, const char *library, struct coll_error_box *err);
+
+/* Open the device of a rank: rank r of create_all takes list[r]; else ordinal, else local_rank modulo the number of
+ * devices. Loads and launches every kernel once. The same ordinal may be opened several times. */
+coll_status coll_device_open(const struct coll_device_choice *choice, const char *library, int rank, int local_rank,
+                             struct coll_device **device, struct coll_error_box *err);
+void coll_device_close(struct coll_device **device);
+
+/* Lines for people: the driver, its devices, and abilities that are off; or "none" and why. Opens no device. */
+void coll_device_describe(const char *library, struct coll_text *text);
 
 /* What the engine and the transports are told about memory of a kind of which nothing else is
  * known. Valid for good. */

@@ -1,57 +1,69 @@
 /*
- * The table of kinds: host is what no other kind claims.
+ * What the text of a device asks for.
  */
+#include "device/device.h"
+
 #include <string.h>
 
-#include "device/device.h"
 #include "tests/plain.h"
 
-static char field[64];
-
-static bool in_field(void *arg, const void *ptr, size_t len_bytes)
+static bool parses(const char *text, struct coll_device_choice *choice)
 {
-	const char *p = ptr;
+	struct coll_error_box err;
+	coll_status st;
 
-	return p < field + sizeof(field) && p + len_bytes > field;
+	coll_error_clear(&err);
+	st = coll_device_parse(text, choice, &err);
+	CHECK(st == COLL_OK || (st == COLL_ERR_CONFIG && strstr(err.message, "[COLL-1106] device ")), "%s: %s", text,
+	      err.message);
+	return st == COLL_OK;
 }
 
-TEST(device, host_is_the_rest)
+TEST(device, parse_accepts)
 {
-	char other[8];
+	struct coll_device_choice c;
+	char text[512] = "cuda:0";
 
-	CHECK(!coll_device_any());
-	CHECK(coll_device_identify(field, 1) == COLL_DEVICE_HOST);
-	CHECK(coll_device_identify(other, sizeof(other)) == COLL_DEVICE_HOST);
-	CHECK(strcmp(coll_device_name(COLL_DEVICE_HOST), "host") == 0);
-	CHECK(coll_device_name(COLL_DEVICE_HOST + 1) == NULL && coll_device_name(-1) == NULL);
+	CHECK(parses("host", &c) && !c.wanted && c.n == 0);
+	CHECK(parses("cuda", &c) && c.wanted && c.ordinal == -1 && c.n == 0);
+	CHECK(parses("cuda:2", &c) && c.wanted && c.ordinal == 2 && c.n == 1 && c.list[0] == 2);
+	CHECK(parses("cuda:0,1,2,3", &c) && c.wanted && c.ordinal == -1 && c.n == 4);
+	CHECK(c.list[0] == 0 && c.list[1] == 1 && c.list[2] == 2 && c.list[3] == 3);
+	CHECK(parses("cuda:7,7", &c) && c.n == 2 && c.list[0] == 7 && c.list[1] == 7);
+	for (int i = 1; i < 64; i++)
+		strcat(text, ",5");
+	CHECK(parses(text, &c) && c.n == 64 && c.list[0] == 0 && c.list[63] == 5);
+	strcat(text, ",5");
+	CHECK(!parses(text, &c));
+	CHECK(c.n == 64, "a malformed text changes nothing");
+}
+
+TEST(device, parse_refuses)
+{
+	static const char *const wrong[] = {
+	        "",         "cud",      "cudax",   "CUDA",      "host:0",           "hosts",   "gpu",
+	        "cuda:",    "cuda:x",   "cuda:-1", "cuda: 1",   "cuda:1,",          "cuda:,1", "cuda:1,,2",
+	        "cuda:0x1", "cuda:1:2", "cuda,1",  "cuda:1024", "cuda:12345678901", " cuda"};
+	struct coll_device_choice c;
+
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+		CHECK(!parses(wrong[i], &c), "'%s'", wrong[i]);
+}
+
+TEST(device, host_memory_has_a_kind)
+{
 	CHECK(coll_device_memory(COLL_DEVICE_HOST)->kind == COLL_DEVICE_HOST);
+	CHECK(coll_device_memory(COLL_DEVICE_CUDA)->kind == COLL_DEVICE_CUDA);
+	CHECK(coll_device_memory(COLL_DEVICE_CUDA)->size == sizeof(struct coll_memory));
 }
 
-TEST(device, a_kind_claims_its_range)
+/* Nothing is loaded for a rank without a device. */
+TEST(device, host_needs_no_driver)
 {
-	const struct coll_device test = {.name = "test", .owns = in_field};
-	int kind = -1;
+	struct coll_device_choice c;
+	struct coll_error_box err;
 
-	REQUIRE(coll_device_add(&test, &kind) == COLL_OK);
-	CHECK(coll_device_any() && kind > COLL_DEVICE_HOST);
-	CHECK(strcmp(coll_device_name(kind), "test") == 0);
-	CHECK(coll_device_identify(field, 1) == kind);
-	CHECK(coll_device_identify(field + 63, 100) == kind, "one byte of it is enough");
-	CHECK(coll_device_identify(field + 64, 1) == COLL_DEVICE_HOST);
-	CHECK(coll_device_memory(kind)->kind == kind);
-	coll_device_remove(kind);
-	CHECK(!coll_device_any() && coll_device_identify(field, 1) == COLL_DEVICE_HOST);
-}
-
-TEST(device, a_full_table_says_so)
-{
-	const struct coll_device test = {.name = "test", .owns = in_field};
-	int kinds[COLL_DEVICE_KINDS_MAX] = {0}, n = 0;
-
-	while (n < COLL_DEVICE_KINDS_MAX && coll_device_add(&test, &kinds[n]) == COLL_OK)
-		n++;
-	CHECK(n == COLL_DEVICE_KINDS_MAX - 1, "%d", n);
-	while (n > 0)
-		coll_device_remove(kinds[--n]);
-	CHECK(!coll_device_any());
+	coll_error_clear(&err);
+	REQUIRE(parses("host", &c));
+	CHECK(coll_device_probe(&c, "/nowhere/libcuda.so.1", &err) == COLL_OK);
 }

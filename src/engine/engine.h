@@ -13,6 +13,7 @@
 #include "coll/transport.h"
 #include "engine/nt_policy.h"
 #include "engine/slot_policy.h"
+#include "engine/stage.h"
 #include "plan/plan.h"
 #include "reduce/reduce.h"
 
@@ -52,6 +53,7 @@ struct coll_fabric {
 struct coll_extent {
 	char *base;
 	bool single;
+	size_t stride;         /* not 0: block b lies b * stride elements behind base, whatever the two below say */
 	size_t count;          /* vector length, or uniform block length */
 	const size_t *counts;  /* NULL: uniform */
 	const size_t *offsets; /* NULL: packed */
@@ -123,6 +125,8 @@ struct coll_job {
 	/* Block lengths are known to the two ends of a frame only: its signature covers the
 	 * length of its block as its sender and its receiver know it. */
 	bool pairwise;
+	/* Some buffers are device memory: see stage.h. NULL: none. It lives as long as the run uses it. */
+	const struct coll_run_stage *stage;
 	/* The operation before this one on the same fabric, or NULL when it has retired: see
 	 * coll_run_follow(). */
 	const struct coll_run *after;

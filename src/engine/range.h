@@ -84,6 +84,8 @@ static inline size_t block_offset(const struct coll_run *run, uint8_t buf, uint3
 
 	if (e->single)
 		return 0;
+	if (e->stride)
+		return c * e->stride;
 	if (e->offsets)
 		return e->offsets[c];
 	if (e->counts)

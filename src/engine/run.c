@@ -64,6 +64,12 @@ static inline char *moved_by(char *base, size_t len_bytes)
 	return (char *)((uintptr_t)base + len_bytes);
 }
 
+/* Where tile `tile` of a buffer begins, `first_bytes` behind the start of a buffer that is not staged. */
+static inline char *tile_at(const struct coll_run *run, char *base, char *slots, size_t tile, size_t first_bytes)
+{
+	return slots ? coll_stage_slot(run->job.stage, slots, tile) : moved_by(base, first_bytes);
+}
+
 static inline void start_tile(struct coll_run *run, struct instance *inst, size_t tile)
 {
 	const struct coll_plan *plan = run->job.plan;
@@ -73,8 +79,13 @@ static inline void start_tile(struct coll_run *run, struct instance *inst, size_
 	inst->tile = tile;
 	inst->first = first;
 	inst->len = left < run->job.tile ? left : run->job.tile;
-	inst->at[COLL_BUF_IN] = moved_by(run->job.in.base, first_bytes);
-	inst->at[COLL_BUF_OUT] = moved_by(run->job.out.base, first_bytes);
+	if (__builtin_expect(run->job.stage != NULL, false)) {
+		inst->at[COLL_BUF_IN] = tile_at(run, run->job.in.base, run->job.stage->in, tile, first_bytes);
+		inst->at[COLL_BUF_OUT] = tile_at(run, run->job.out.base, run->job.stage->out, tile, first_bytes);
+	} else {
+		inst->at[COLL_BUF_IN] = moved_by(run->job.in.base, first_bytes);
+		inst->at[COLL_BUF_OUT] = moved_by(run->job.out.base, first_bytes);
+	}
 	inst->active = true;
 	inst->nflights = 0;
 	if (run->whole) {
@@ -138,6 +149,21 @@ static inline void place(struct coll_run *run)
 	run->landing = run->lands && (!run->in_place || mutant(MUTANT_LAND_IN_PLACE));
 }
 
+/* The job's buffers become the slots of its first tile: all of them, for an intranode operation, which has one tile. */
+static void place_staged(struct coll_run *run)
+{
+	const struct coll_run_stage *s = run->job.stage;
+
+	if (s->in) {
+		run->job.in.base = coll_stage_slot(s, s->in, 0);
+		run->job.in.stride = run->block ? run->job.tile : 0;
+	}
+	if (s->out) {
+		run->job.out.base = coll_stage_slot(s, s->out, 0);
+		run->job.out.stride = run->block ? run->job.tile : 0;
+	}
+}
+
 coll_status coll_run_start(struct coll_run *run, const struct coll_fabric *fabric, const struct coll_job *job)
 {
 	const struct coll_plan *plan = job->plan;
@@ -158,6 +184,8 @@ coll_status coll_run_start(struct coll_run *run, const struct coll_fabric *fabri
 	run->slot_bytes = fabric->slot_bytes;
 	run->ref_bytes = fabric->ref_bytes ? fabric->ref_bytes : COLL_REF_MIN;
 	run->prescale = job->reduction && job->reduction->op == COLL_OP_PREMUL_SUM;
+	if (job->stage)
+		place_staged(run);
 	place(run);
 	run->elements = coll_run_span(job);
 	run->tiles = run->elements > job->tile ? (run->elements - 1) / job->tile + 1 : run->elements != 0;
@@ -170,7 +198,7 @@ coll_status coll_run_start(struct coll_run *run, const struct coll_fabric *fabri
 	run->invites = fabric->ref_bytes != SIZE_MAX && job->tile * job->elem_bytes >= run->ref_bytes &&
 	               result_bytes(run) <= COLL_INVITE_MAX;
 	run->opening = run->unopened != 0;
-	run->held = run->opening || run->invites;
+	run->held = run->opening || run->invites || job->stage;
 	run->after = NULL;
 	run->intranode = job->intra != NULL;
 	run->at_work = job->intra;
@@ -186,6 +214,8 @@ void coll_run_restart(struct coll_run *run, const void *in, void *out, uint64_t 
 	assert(run->bound_fabric != NULL);
 	run->job.in.base = (char *)(uintptr_t)in;
 	run->job.out.base = out;
+	if (run->job.stage)
+		place_staged(run);
 	place(run);
 	run->job.sequence = sequence;
 	if (run->job.intra) {
@@ -195,7 +225,7 @@ void coll_run_restart(struct coll_run *run, const void *in, void *out, uint64_t 
 		run->status = COLL_AGAIN;
 		return;
 	}
-	if (run->tiles > run->windows)
+	if (run->tiles > run->windows || run->job.stage)
 		start_tiles(run);
 	else
 		rewind_tiles(run);
@@ -232,6 +262,8 @@ static void retire_tile(struct coll_run *run, struct instance *inst)
 {
 	const size_t next = inst->tile + run->windows;
 
+	if (__builtin_expect(run->job.stage != NULL, false))
+		coll_stage_give(run->job.stage, inst->tile);
 	run->left--;
 	run->events++;
 	inst->active = false;
@@ -296,7 +328,7 @@ static coll_status advance_tiles(struct coll_run *run)
 		struct instance *inst = &run->instances[w];
 		coll_status status;
 
-		if (!inst->active)
+		if (!inst->active || (run->job.stage && !coll_stage_is_ready(run->job.stage, inst->tile)))
 			continue;
 		status = advance_lanes(run, inst);
 		if (status == COLL_OK && (inst->nflights == 0 || mutant(MUTANT_NEXT_TILE_EARLY)))
@@ -338,7 +370,7 @@ static coll_status advance_held(struct coll_run *run)
 		run->opening = status == COLL_AGAIN;
 		status = status == COLL_AGAIN ? COLL_OK : status;
 	}
-	run->held = run->opening || run->after || run->invites;
+	run->held = run->opening || run->after || run->invites || run->job.stage;
 	return status == COLL_OK ? advance_tiles(run) : status;
 }
 
@@ -396,16 +428,19 @@ static coll_status advance_intranode(struct coll_run *run)
 		if (run->at_work->passes(run->at_work->arg, &run->job))
 			return fall_back(run);
 	}
-	if (status == COLL_OK && run->after)
+	if (status == COLL_OK && (run->after || (run->job.stage && !coll_stage_is_ready(run->job.stage, 0))))
 		return COLL_AGAIN;
 	if (status == COLL_OK)
 		status = run->at_work->poll(run->at_work->arg, &run->job, &run->intra);
-	if (status == COLL_OK)
+	if (status == COLL_OK) {
+		if (run->job.stage)
+			coll_stage_give(run->job.stage, 0);
 		run->status = COLL_OK;
-	else if (status == COLL_ERR_UNSUPPORTED)
+	} else if (status == COLL_ERR_UNSUPPORTED) {
 		status = fall_back(run);
-	else if (status != COLL_AGAIN)
+	} else if (status != COLL_AGAIN) {
 		fail(run, status);
+	}
 	return status;
 }
 
@@ -447,6 +482,18 @@ uint8_t coll_run_way(const struct coll_run *run)
 bool coll_run_awaits_progress(const struct coll_run *run)
 {
 	return run->cookies != 0;
+}
+
+bool coll_run_waits_for_stream(const struct coll_run *run)
+{
+	const struct coll_run_stage *s = run->job.stage;
+
+	if (run->status != COLL_AGAIN || !s)
+		return run->status == COLL_OK;
+	for (uint32_t w = 0; w < run->windows && !run->intranode; w++)
+		if (run->instances[w].active && coll_stage_is_ready(s, run->instances[w].tile))
+			return false;
+	return !run->intranode || !coll_stage_is_ready(s, 0);
 }
 
 const struct coll_run_stats *coll_run_stats(const struct coll_run *run)

@@ -42,6 +42,10 @@ uint8_t coll_run_way(const struct coll_run *run);
 /* Whether cookies are out: then polls alone do not finish the run, the transports'
  * progress has to settle them. */
 bool coll_run_awaits_progress(const struct coll_run *run);
+
+/* Whether it has nothing to do before the stream of its caller has gone on: no tile that may start is unfinished,
+ * or it has retired. */
+bool coll_run_waits_for_stream(const struct coll_run *run);
 const struct coll_run_stats *coll_run_stats(const struct coll_run *run);
 
 #endif

@@ -186,6 +186,9 @@ static void *progress(void *arg)
 
 static bool thread_wanted(const struct coll_context *ctx)
 {
+	/* While a call is enqueued, its thread may be in the driver until an earlier call has ended. */
+	if (strcmp(ctx->settings.progress, "auto") == 0 && ctx->device)
+		return true;
 	if (strcmp(ctx->settings.progress, "auto") == 0)
 		return ctx->dedicated_cores && ctx->size > 1;
 	return strcmp(ctx->settings.progress, "on") == 0;

@@ -78,6 +78,22 @@ struct coll_request {
 	struct coll_run *pair_run[2];
 	uint64_t pair_sequence[2];
 
+	/* Staged calls (stage.h), else staged is false. By half of a pair; collectives use the first. */
+	bool staged;
+	bool enqueued; /* lock: its work is in the stream, or is just being put there */
+	struct coll_run_stage stage[2];
+	size_t stage_tiles;                 /* of the longer half */
+	uint32_t stage_last;                /* `done` has this value when the device has ended the call */
+	void *device_stream, *user_stream;  /* its work goes there; and was asked to go there */
+	/* The other staged requests of its communicator that are submitted with it. The first of them has the other three:
+	 * the first of another communicator, the last, and their number. */
+	struct coll_request *next_staged, *next_chain, *chain_last;
+	int chain_calls;
+	bool reached;                       /* lock: its stream has come to its first tile */
+	uint64_t waiting_ns;                /* lock: it has waited for its stream since then; 0: it does not */
+	coll_status lost;                   /* lock: the communicator has failed; the device has not left it yet */
+	uint64_t lost_until_ns;             /* lock: and is waited for until then */
+
 	/* Tagged messages: the send or receive, see call/tag.c. Freed with the request. */
 	void *tag;
 	uint32_t seen_moves; /* of it, by the watchdog; lock */
@@ -106,6 +122,9 @@ struct coll_request {
 
 struct coll_stream {
 	struct coll_context *ctx;
+	/* A stream of the device orders its requests itself: they may all start. */
+	bool device;
+	void *handle; /* of the driver */
 	uint16_t number;              /* its number in the flight recorder */
 	struct coll_link items;       /* lock: incomplete requests, by position */
 	uint64_t last;                /* lock: the last position given out */
@@ -151,6 +170,7 @@ struct coll_async {
 	pthread_mutex_t lock;
 	struct coll_link comms;                   /* lock: communicators with pending requests, by inflight.link */
 	atomic_uint pending;                      /* incomplete requests; written under the lock */
+	atomic_uint staged;                       /* those of them that wait for a device, which wakes nobody up */
 	struct coll_request *ready, **ready_tail; /* lock: unblocked requests */
 	struct coll_request *spare_events;        /* lock */
 	unsigned passes;                          /* lock */

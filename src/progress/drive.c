@@ -19,6 +19,7 @@
 #include "progress/loop.h"
 #include "progress/notify.h"
 #include "progress/persistent.h"
+#include "progress/stage.h"
 #include "watch/diagnose.h"
 
 enum { PROGRESS_EVERY = 8, ASSESS_EVERY = 16 };
@@ -28,11 +29,22 @@ static const uint64_t MS = 1000000;
 
 /* ---- One look ---- */
 
+/* The communicator has failed. */
+static bool poll_lost(struct coll_request *r)
+{
+	if (!coll_stage_drained(r) && coll_clock_ns() < r->lost_until_ns)
+		return false;
+	coll_inflight_complete(r, r->lost);
+	return true;
+}
+
 /* True: the request moved or ended. */
 static bool poll_request(struct coll_request *r)
 {
 	bool moved = false, waits = false;
 
+	if (r->lost != COLL_OK)
+		return poll_lost(r);
 	for (int i = 0; i < r->wait.nruns; i++) {
 		bool m = false;
 		coll_status st = coll_run_poll(r->wait.runs[i], &m);
@@ -49,7 +61,11 @@ static bool poll_request(struct coll_request *r)
 	}
 	if (moved)
 		coll_wait_timer_moved(r->comm, &r->timer);
-	if (waits)
+	if (r->staged && !r->reached && !coll_stage_waits_for_stream(r)) {
+		r->reached = true;
+		coll_inflight_publish(r->comm, NULL);
+	}
+	if (waits || (r->staged && !coll_stage_drained(r)))
 		return moved;
 	coll_inflight_complete(r, COLL_OK);
 	return true;
@@ -157,8 +173,23 @@ static bool keeps_thread(const struct coll_comm *comm, const struct coll_request
 	return false;
 }
 
+/* A stream that does not come to the call, or not to its end, has the time of a peer that is late. */
+static coll_status inspect_stream(struct coll_comm *comm, struct coll_request *r, uint64_t now)
+{
+	if (!r->waiting_ns)
+		r->waiting_ns = now;
+	if (now - r->waiting_ns < (uint64_t)comm->arrival_timeout_ms * MS)
+		return COLL_OK;
+	return coll_wait_fail(comm, &r->wait, &r->timer, COLL_ERR_PEER_LATE, comm->rank,
+	                      "[COLL-2303] the stream of this rank does not go on: it waits for other work, perhaps in a "
+	                      "shared hardware queue");
+}
+
 static coll_status inspect_one(struct coll_comm *comm, struct coll_request *r, bool aside, uint64_t now)
 {
+	if (coll_stage_waits_for_stream(r))
+		return inspect_stream(comm, r, now);
+	r->waiting_ns = 0;
 	r->timer.blocking = coll_wait_timer_is_due(&r->timer, now) && keeps_thread(comm, r);
 	r->timer.alone = comm->inflight.pending == 1;
 	r->timer.aside = aside;
@@ -212,6 +243,8 @@ static void assess(struct coll_comm *comm, uint64_t now_ns)
 	struct coll_request *r = f->faulty;
 	coll_status st;
 
+	if (comm->failed)
+		return;
 	if (r) {
 		st = coll_comm_inquire(comm, &r->wait, &r->timer, f->faulty_run, f->fault);
 	} else {

@@ -12,7 +12,9 @@
 #include "progress/async.h"
 #include "progress/drive.h"
 #include "progress/inflight.h"
+#include "device/device.h"
 #include "progress/notify.h"
+#include "progress/stage.h"
 #include "progress/request.h"
 #include "progress/stream.h"
 
@@ -142,13 +144,27 @@ static bool reached(void *arg)
 	return yes;
 }
 
+/* Whether it is recorded in a stream of the device. */
+static bool device_stream(struct coll_event *e, void **handle)
+{
+	bool device;
+
+	coll_async_lock(e->ctx);
+	device = e->stream && e->stream->device;
+	*handle = device ? e->stream->handle : NULL;
+	pthread_mutex_unlock(&e->ctx->async->lock);
+	return device;
+}
+
 coll_status coll_event_wait(coll_event *e, int timeout_ms)
 {
+	void *handle;
 	coll_status st;
 
 	if (!e)
 		return COLL_ERR_ARGUMENT;
-	st = coll_async_await(&e->ctx, 1, reached, e, timeout_ms);
+	st = device_stream(e, &handle) ? coll_stage_await(e->ctx, NULL, handle, reached, e, timeout_ms)
+	                               : coll_async_await(&e->ctx, 1, reached, e, timeout_ms);
 	return st == COLL_OK ? look(e) : st;
 }
 
@@ -222,8 +238,13 @@ coll_status coll_stream_wait_event(coll_stream *s, coll_event *e)
 	if (!s || !e || s->ctx != e->ctx)
 		return COLL_ERR_ARGUMENT;
 	coll_async_lock(s->ctx);
-	/* An event of the same stream needs no wait: new requests are behind it anyway. */
-	if (e->stream != s && coll_event_state(e) != COLL_OK)
+	/* An event of the same stream needs no wait: new requests are behind it anyway. A stream of the device cannot
+	 * wait for the host. For another stream of the device it waits until that has done all it holds now. */
+	if (s->device && e->stream && e->stream->device)
+		st = s->ctx->device->table->order(s->ctx->device, e->stream->handle, s->handle);
+	else if (s->device && coll_event_state(e) == COLL_AGAIN)
+		st = COLL_ERR_UNSUPPORTED;
+	else if (e->stream != s && coll_event_state(e) != COLL_OK)
 		st = append(s, e);
 	coll_async_unlock(s->ctx);
 	return st;

@@ -22,6 +22,7 @@
 #include "progress/notify.h"
 #include "progress/persistent.h"
 #include "progress/request.h"
+#include "progress/stage.h"
 #include "progress/stream.h"
 
 enum { CONTEXTS_LOCAL = 16 };
@@ -69,7 +70,7 @@ static size_t bytes_of(const struct coll_request *r)
  * COLL_FUSE_TOTAL_MAX, stays below the size that is cut into tiles. */
 static bool small(const struct coll_request *r)
 {
-	return r->kind == COLL_REQUEST_COLLECTIVE && !r->operation && r->call.kind == COLL_KIND_ALL_REDUCE &&
+	return r->kind == COLL_REQUEST_COLLECTIVE && !r->operation && !r->comm->facts.devices && r->call.kind == COLL_KIND_ALL_REDUCE &&
 	       r->call.op < COLL_OP_COUNT && bytes_of(r) > 0 && bytes_of(r) <= COLL_FUSE_EACH_MAX;
 }
 
@@ -263,8 +264,17 @@ static void give_up(struct coll_request *list, coll_status status)
 static coll_status run(struct coll_request *list, struct batch *b)
 {
 	struct coll_request **at = &list;
-	coll_status st, result = COLL_OK;
+	struct coll_stage_batch staged = {NULL};
+	coll_status st = COLL_OK, result = COLL_OK;
 
+	for (struct coll_request *r = list; r && st == COLL_OK; r = r->next_part)
+		st = coll_stage_add(&staged, r, r->stream);
+	if (st == COLL_OK)
+		st = coll_stage_deal(&staged);
+	if (st != COLL_OK) {
+		give_up(list, st);
+		return st;
+	}
 	for (struct coll_request *r = list; r; r = r->next_part) {
 		begin_in(r->stream);
 		for (struct coll_request *p = r->parts; p; p = p->next_part)
@@ -290,6 +300,7 @@ static coll_status run(struct coll_request *list, struct batch *b)
 		}
 		result = result ? result : st;
 	}
+	coll_stage_enqueue(&staged);
 	b->first = list;
 	for (struct coll_request *r = list; r; r = r->next_part)
 		atomic_store_explicit(&r->awaited, true, memory_order_relaxed);

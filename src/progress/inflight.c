@@ -12,11 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
+#include "base/delay.h"
 #include "core/error.h"
 #include "engine/run.h"
 #include "progress/async.h"
 #include "progress/persistent.h"
 #include "progress/request.h"
+#include "progress/stage.h"
 #include "progress/stream.h"
 #include "select/bind_pair.h"
 
@@ -113,6 +116,8 @@ static void count_in(struct coll_request *r)
 	 * counterpart in stop_driving(). Either the leaving driver sees this request and wakes the
 	 * progress thread, or the submitter sees that there is no driver and wakes it. */
 	atomic_fetch_add(&a->pending, 1);
+	if (r->staged)
+		atomic_fetch_add_explicit(&a->staged, 1, memory_order_relaxed);
 	coll_list_append(&f->all, &r->all);
 }
 
@@ -162,9 +167,12 @@ void coll_inflight_unblock(struct coll_request *r)
 
 /* ---- Start ---- */
 
-/* A receive that was posted in advance is nothing that this rank is doing. */
+/* A receive that was posted in advance is nothing that this rank is doing, and neither is a call that its stream has not
+ * reached: to its peers this rank is late. */
 static bool shows(const struct coll_request *r)
 {
+	if (r->staged && !r->reached)
+		return false;
 	return r->kind != COLL_REQUEST_TAG || !r->held || atomic_load_explicit(&r->awaited, memory_order_relaxed);
 }
 
@@ -277,7 +285,7 @@ static coll_status start_pair(struct coll_request *r)
 	coll_status st = COLL_OK;
 
 	r->record.sequence = r->comm->inflight.begun;
-	if (coll_pair_self(r->comm, &r->pair) && r->pair.send_count > 0)
+	if (coll_pair_self(r->comm, &r->pair) && r->pair.send_count > 0 && !r->staged)
 		memmove(r->pair.recv, r->pair.send, r->pair.send_count * coll_dtype_size(r->pair.type));
 	for (int half = 0; half < 2 && st == COLL_OK; half++) {
 		struct coll_job job;
@@ -286,6 +294,7 @@ static coll_status start_pair(struct coll_request *r)
 			continue;
 		coll_pair_job(r->comm, &r->pair, half, r->pair_plan[half], &job);
 		job.sequence = r->pair_sequence[half];
+		job.stage = r->staged ? &r->stage[half] : NULL;
 		r->wait.runs[r->wait.nruns++] = r->pair_run[half];
 		st = coll_run_start(r->pair_run[half], &r->comm->pairs.fabric, &job);
 	}
@@ -424,6 +433,8 @@ void coll_inflight_complete(struct coll_request *r, coll_status status)
 			coll_stream_pop(p->stream, p, status);
 		}
 	atomic_fetch_sub_explicit(&a->pending, 1, memory_order_relaxed);
+	if (r->staged)
+		atomic_fetch_sub_explicit(&a->staged, 1, memory_order_relaxed);
 	a->completed = true;
 	if (!comm) {
 		r->next = a->spare_events;
@@ -453,6 +464,14 @@ static void forget_ready(struct coll_async *a, const struct coll_comm *comm)
 	a->ready_tail = at;
 }
 
+/* A kernel of the device may be writing the user's memory: the request ends when that has ended, or after a
+ * bounded time. */
+static void lose_staged(struct coll_request *r, coll_status status)
+{
+	r->lost = status;
+	r->lost_until_ns = coll_clock_ns() + COLL_DELAY_NS(DEVICE_DRAIN);
+}
+
 void coll_inflight_lost(struct coll_comm *comm)
 {
 	struct coll_inflight *f = &comm->inflight;
@@ -470,6 +489,14 @@ void coll_inflight_lost(struct coll_comm *comm)
 	f->faulty = NULL;
 	f->stalled = NULL;
 	forget_ready(comm->ctx->async, comm);
-	while (!coll_list_empty(&f->all))
-		coll_inflight_complete(COLL_ENTRY(f->all.next, struct coll_request, all), status);
+	coll_stage_release(comm);
+	for (struct coll_link *l = f->all.next, *next; l != &f->all; l = next) {
+		struct coll_request *r = COLL_ENTRY(l, struct coll_request, all);
+
+		next = l->next;
+		if (!r->staged || !r->enqueued || r->state != COLL_REQUEST_RUNNING || coll_stage_drained(r))
+			coll_inflight_complete(r, status);
+		else if (r->lost == COLL_OK)
+			lose_staged(r, status);
+	}
 }

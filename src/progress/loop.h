@@ -9,9 +9,12 @@
 #ifndef COLL_PROGRESS_LOOP_H
 #define COLL_PROGRESS_LOOP_H
 
+#include <time.h>
+
 #include "base/clock.h"
 #include "base/delay.h"
 #include "context/context.h"
+#include "progress/async.h"
 #include "progress/persistent.h"
 
 struct coll_wait_loop {
@@ -60,6 +63,9 @@ static inline void coll_wait_loop_ask(struct coll_wait_loop *l, uint64_t now_ns)
 	}
 }
 
+/* A device stores words and wakes nobody up. */
+enum { COLL_DEVICE_NAP_NS = 20000 };
+
 static bool coll_wait_loop_last_look(void *arg)
 {
 	struct coll_wait_loop *l = arg;
@@ -75,6 +81,11 @@ static inline void coll_wait_loop_sleep(struct coll_wait_loop *l, uint64_t now_n
 	const uint64_t ms_ns = 1000000;
 	int ms = l->nap_ms ? l->nap_ms : coll_context_nap_ms(now_ns - l->since_ns);
 
+	for (int i = 0; i < l->n; i++)
+		if (atomic_load_explicit(&l->ctxs[i]->async->staged, memory_order_relaxed) > 0) {
+			nanosleep(&(struct timespec){.tv_nsec = COLL_DEVICE_NAP_NS}, NULL);
+			return;
+		}
 	if (l->n > 1)
 		ms = COLL_DELAY_SLEEP_TURN_MS;
 	if (l->until_ns && l->until_ns - now_ns < (uint64_t)ms * ms_ns)

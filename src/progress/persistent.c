@@ -274,10 +274,10 @@ coll_status coll_operation_start(coll_operation *op, coll_stream *stream)
 		op->out = op->noted = true; /* without a stream: until the group has ended */
 		return COLL_OK;
 	}
-	if (!stream && !coll_comm_busy(op->comm))
+	if (!stream && !op->comm->stage && !coll_comm_busy(op->comm))
 		st = start_inline(op);
 	else
-		st = coll_request_submit(&op->request, stream, 0);
+		st = coll_request_launch(&op->request, stream);
 	op->out = st == COLL_OK;
 	op->status = st;
 	return st;

@@ -18,6 +18,7 @@
 #include "progress/group.h"
 #include "progress/inflight.h"
 #include "progress/persistent.h"
+#include "progress/stage.h"
 #include "progress/stream.h"
 #include "select/bind.h"
 #include "select/bind_pair.h"
@@ -67,6 +68,7 @@ struct coll_request *coll_request_take(struct coll_comm *comm)
 	if (r) {
 		f->spare = r->next;
 		r->next = NULL;
+		r->staged = false;
 		return r;
 	}
 	r = malloc(sizeof(*r));
@@ -252,13 +254,16 @@ coll_status coll_request_submit(struct coll_request *r, struct coll_stream *stre
 	struct coll_comm *comm = r->comm;
 	struct coll_async *a = comm->ctx->async;
 	/* No thread waits for it here. */
-	const bool leaves = stream || (r->parts && !r->held) || r->kind == COLL_REQUEST_TAG;
+	const bool leaves = stream || r->staged || (r->parts && !r->held) || r->kind == COLL_REQUEST_TAG;
 	coll_status st;
 
 	coll_operation_hand_over(comm);
 	comm->prepared_for = NULL; /* drivers use the record and the channels now */
 	r->stream = stream;
 	r->status = COLL_AGAIN;
+	r->lost = COLL_OK;
+	r->enqueued = r->reached = false;
+	r->waiting_ns = 0;
 	r->timer = (struct coll_wait_timer){0};
 	r->follower[0] = r->follower[1] = NULL;
 	atomic_store_explicit(&r->done, false, memory_order_relaxed);
@@ -296,10 +301,29 @@ coll_status coll_request_await(struct coll_request *r, int timeout_ms)
 {
 	coll_status st;
 
+	if (r->staged) {
+		st = coll_stage_await(r->comm->ctx, r->comm, r->device_stream, is_done, r, timeout_ms);
+		return st == COLL_OK ? r->status : st;
+	}
 	atomic_store_explicit(&r->awaited, timeout_ms < 0, memory_order_relaxed);
 	st = coll_async_await_comm(r->comm, is_done, r, timeout_ms);
 	atomic_store_explicit(&r->awaited, false, memory_order_relaxed);
 	return st == COLL_OK ? r->status : st;
+}
+
+coll_status coll_request_launch(struct coll_request *r, struct coll_stream *stream)
+{
+	struct coll_stage_batch staged = {NULL};
+	coll_status st = coll_stage_add(&staged, r, stream);
+
+	if (st == COLL_OK)
+		st = coll_stage_deal(&staged);
+	if (st == COLL_OK)
+		st = coll_request_submit(r, stream, 0);
+	/* A failure from here on ends the request: its stream, or whoever waits for it, gets the error. */
+	if (st == COLL_OK)
+		coll_stage_enqueue(&staged);
+	return st;
 }
 
 coll_status coll_request_dispatch(struct coll_request *r, struct coll_stream *stream)
@@ -311,7 +335,7 @@ coll_status coll_request_dispatch(struct coll_request *r, struct coll_stream *st
 		return COLL_OK;
 	}
 	r->held = !stream;
-	st = coll_request_submit(r, stream, 0);
+	st = coll_request_launch(r, stream);
 	if (st == COLL_OK && stream)
 		return COLL_OK;
 	if (st == COLL_OK)

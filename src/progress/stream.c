@@ -13,7 +13,9 @@
 #include "progress/event.h"
 #include "progress/group.h"
 #include "progress/inflight.h"
+#include "device/device.h"
 #include "progress/notify.h"
+#include "progress/stage.h"
 
 /* ---- Order (the lock is held) ---- */
 
@@ -30,7 +32,7 @@ void coll_stream_append(struct coll_stream *s, struct coll_request *r, uint64_t 
 	if (coll_list_empty(&s->items))
 		s->released = position;
 	coll_list_append(&s->items, &r->item);
-	if (position > s->released)
+	if (position > s->released && !s->device)
 		r->blockers++;
 }
 
@@ -81,7 +83,7 @@ void coll_stream_pop(struct coll_stream *s, struct coll_request *r, coll_status 
 		const uint64_t first = COLL_ENTRY(s->items.next, struct coll_request, item)->position;
 
 		through = first - 1;
-		if (first > s->released) {
+		if (first > s->released && !s->device) {
 			s->released = first;
 			release(s);
 		}
@@ -94,17 +96,15 @@ void coll_stream_pop(struct coll_stream *s, struct coll_request *r, coll_status 
 
 /* ---- Interface ---- */
 
-coll_status coll_stream_create(coll_stream **out, coll_comm *comm)
+static coll_status make(coll_stream **out, coll_comm *comm, const char *kind)
 {
 	struct coll_stream *s;
 
-	if (!comm)
-		return COLL_ERR_ARGUMENT;
 	if (!out)
-		return coll_comm_refuse(comm, "stream_create", COLL_ERR_ARGUMENT, "stream is NULL");
+		return coll_comm_refuse(comm, kind, COLL_ERR_ARGUMENT, "stream is NULL");
 	s = calloc(1, sizeof(*s));
 	if (!s)
-		return coll_comm_refuse(comm, "stream_create", COLL_ERR_MEMORY, "out of memory");
+		return coll_comm_refuse(comm, kind, COLL_ERR_MEMORY, "out of memory");
 	s->ctx = comm->ctx;
 	coll_list_init(&s->items);
 	coll_list_init(&s->events);
@@ -117,6 +117,35 @@ coll_status coll_stream_create(coll_stream **out, coll_comm *comm)
 	coll_context_retain(s->ctx);
 	coll_async_thread(s->ctx);
 	*out = s;
+	return COLL_OK;
+}
+
+coll_status coll_stream_create(coll_stream **out, coll_comm *comm)
+{
+	return comm ? make(out, comm, "stream_create") : COLL_ERR_ARGUMENT;
+}
+
+coll_status coll_stream_wrap_cuda(coll_stream **out, coll_comm *comm, void *cuda_stream)
+{
+	static const char kind[] = "stream_wrap_cuda";
+	const char *why = "";
+	struct coll_device *d;
+	coll_status st;
+
+	if (!comm)
+		return COLL_ERR_ARGUMENT;
+	d = comm->ctx->device;
+	if (!d)
+		return coll_comm_refuse(comm, kind, COLL_ERR_UNSUPPORTED,
+		                        "[COLL-1214] this rank has no device: see coll_config.device");
+	st = d->table->stream_check(d, cuda_stream, &why);
+	if (st == COLL_ERR_ARGUMENT || st == COLL_ERR_SYSTEM)
+		return coll_comm_refuse(comm, kind, st, "[COLL-1215] the stream cannot be used: %s", why);
+	st = make(out, comm, kind);
+	if (st != COLL_OK)
+		return st;
+	(*out)->device = true;
+	(*out)->handle = cuda_stream;
 	return COLL_OK;
 }
 
@@ -152,7 +181,8 @@ coll_status coll_stream_wait(coll_stream *s, int timeout_ms)
 
 	if (!s)
 		return COLL_ERR_ARGUMENT;
-	st = coll_async_await(&s->ctx, 1, complete, s, timeout_ms);
+	st = s->device ? coll_stage_await(s->ctx, NULL, s->handle, complete, s, timeout_ms)
+	               : coll_async_await(&s->ctx, 1, complete, s, timeout_ms);
 	return st == COLL_OK ? status_of(s) : st;
 }
 

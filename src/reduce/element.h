@@ -18,7 +18,10 @@
 #include <stdint.h>
 #include <string.h>
 
+/* Device kernels set it: their functions are of the device. */
+#ifndef ELEMENT_INLINE
 #define ELEMENT_INLINE static inline __attribute__((always_inline, unused))
+#endif
 
 /* ---- f16 and bf16 ---- */
 

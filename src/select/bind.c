@@ -108,6 +108,12 @@ static coll_status choose(struct coll_comm *comm, const struct coll_call *c, boo
 		                        "[COLL-1108] algorithm %s needs larger slots than %zu bytes",
 		                        choice->algo->name, comm->slot_bytes);
 	}
+	if (comm->facts.devices) {
+		const bool block = coll_plan_kind_is_block(c->kind);
+		const size_t most = coll_stage_tile(m->elem_bytes, block ? (size_t)comm->size : 1);
+
+		largest = most < largest ? most : largest;
+	}
 	m->way = coll_way_of_algo(choice->algo);
 	windows = choice->windows < 1 ? 1 : choice->windows;
 	cut_tiles(m, c, largest, windows > COLL_WINDOWS_MAX ? COLL_WINDOWS_MAX : windows);
@@ -119,6 +125,9 @@ static coll_status choose(struct coll_comm *comm, const struct coll_call *c, boo
 		return COLL_OK;
 	}
 	if (choice->forced)
+		return COLL_OK;
+	/* An intranode operation needs the whole buffer, and a slot of staging holds one tile. */
+	if (comm->facts.devices && m->tile < c->count)
 		return COLL_OK;
 	m->intra = coll_select_intra_find(comm, c, m->elem_bytes);
 	/* Of more ranks that share cores those intranode are of any length. */

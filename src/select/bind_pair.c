@@ -58,6 +58,8 @@ void coll_pair_job(const struct coll_comm *comm, const struct coll_pair *p, int 
 	                         .way = COLL_WAY_SEND_RECV,
 	                         .windows = 2};
 	job->tile = coll_run_tile(job->plan, job->elem_bytes, comm->slot_bytes);
+	if (comm->facts.devices && job->tile > coll_stage_tile(job->elem_bytes, 1))
+		job->tile = coll_stage_tile(job->elem_bytes, 1);
 	job->signature = (uint32_t)coll_hash_combine(coll_hash_combine(COLL_KIND_SEND_RECV, (uint64_t)p->type), count);
 }
 

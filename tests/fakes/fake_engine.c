@@ -120,6 +120,22 @@ void coll_run_where(const struct coll_run *run, struct coll_run_where *where)
 }
 
 /* All memory is host memory. */
+/* There is no device, so nothing is staged. */
+bool coll_run_waits_for_stream(const struct coll_run *run)
+{
+	return false;
+}
+
+size_t coll_run_span(const struct coll_job *job)
+{
+	return 0;
+}
+
+void coll_device_error(struct coll_device *d, struct coll_error_box *box)
+{
+	coll_error_clear(box);
+}
+
 const struct coll_memory *coll_device_memory(int kind)
 {
 	static const struct coll_memory host;

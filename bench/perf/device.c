@@ -1,0 +1,65 @@
+/*
+ * Copies between host buffers and device buffers of the library, by the CUDA driver itself, as any program would make
+ * them. The driver is loaded when it is needed: these programs link nothing of CUDA.
+ */
+#include <dlfcn.h>
+#include <stdlib.h>
+
+#include "perf.h"
+
+/* From the driver's public interface. */
+enum { POINTER_CONTEXT = 1 };
+static struct {
+	int (*pointer_attribute)(void *value, int attribute, uint64_t ptr);
+	int (*set_context)(void *context);
+	int (*to_device)(uint64_t dst, const void *src, size_t len_bytes, void *stream);
+	int (*to_host)(void *dst, uint64_t src, size_t len_bytes, void *stream);
+	int (*synchronize)(void *stream);
+} cuda;
+
+static bool load(void)
+{
+	const char *name = getenv("COLL_CUDA_LIBRARY");
+	void *handle;
+
+	if (cuda.synchronize)
+		return true;
+	handle = dlopen(name && *name ? name : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+	if (!handle)
+		return false;
+	*(void **)&cuda.pointer_attribute = dlsym(handle, "cuPointerGetAttribute");
+	*(void **)&cuda.set_context = dlsym(handle, "cuCtxSetCurrent");
+	*(void **)&cuda.to_device = dlsym(handle, "cuMemcpyHtoDAsync_v2");
+	*(void **)&cuda.to_host = dlsym(handle, "cuMemcpyDtoHAsync_v2");
+	*(void **)&cuda.synchronize = dlsym(handle, "cuStreamSynchronize");
+	return cuda.pointer_attribute && cuda.set_context && cuda.to_device && cuda.to_host && cuda.synchronize;
+}
+
+/* The context of the memory becomes that of this thread. */
+static bool enter(const void *device)
+{
+	void *context = NULL;
+
+	return load() && cuda.pointer_attribute(&context, POINTER_CONTEXT, (uint64_t)(uintptr_t)device) == 0 &&
+	       cuda.set_context(context) == 0;
+}
+
+coll_status perf_device_write(void *device, const void *host, size_t len_bytes)
+{
+	if (len_bytes == 0)
+		return COLL_OK;
+	if (!enter(device) || cuda.to_device((uint64_t)(uintptr_t)device, host, len_bytes, NULL) != 0 ||
+	    cuda.synchronize(NULL) != 0)
+		return COLL_ERR_SYSTEM;
+	return COLL_OK;
+}
+
+coll_status perf_device_read(void *host, const void *device, size_t len_bytes)
+{
+	if (len_bytes == 0)
+		return COLL_OK;
+	if (!enter(device) || cuda.to_host(host, (uint64_t)(uintptr_t)device, len_bytes, NULL) != 0 ||
+	    cuda.synchronize(NULL) != 0)
+		return COLL_ERR_SYSTEM;
+	return COLL_OK;
+}

@@ -1,0 +1,55 @@
+/*
+ * Devices of ranks, at creation. A device is opened before the program has the communicator, so that no call
+ * opens, loads or creates anything; the context owns it.
+ */
+#include "comm/devices.h"
+
+coll_status coll_comm_devices_choose(const coll_config *cfg, const struct coll_settings *settings, int n,
+                                     struct coll_device_choice *choice, struct coll_error_box *err)
+{
+	const char *text = cfg && cfg->device ? cfg->device : settings->device;
+	coll_status st = coll_device_parse(text, choice, err);
+
+	if (st == COLL_OK && choice->n > 1 && choice->n < n)
+		return coll_error_set(err, COLL_ERR_CONFIG,
+		                      "[COLL-1106] device %.80s: %d devices for %d ranks of this process", text,
+		                      choice->n, n);
+	if (st == COLL_OK && choice->n > 1 && n == 1)
+		return coll_error_set(
+		        err, COLL_ERR_CONFIG,
+		        "[COLL-1106] device %.80s: one rank has one device; lists are for coll_comm_create_all()",
+		        text);
+	return st == COLL_OK ? coll_device_probe(choice, settings->cuda_library, err) : st;
+}
+
+coll_status coll_comm_devices_open(struct coll_context *ctx, const struct coll_device_choice *choice, int local_rank,
+                                   struct coll_error_box *err)
+{
+	coll_status st = COLL_OK;
+
+	if (choice->wanted)
+		st = coll_device_open(choice, ctx->settings.cuda_library, ctx->rank, local_rank, &ctx->device, err);
+	if (ctx->device)
+		coll_log(&ctx->logger, COLL_LOG_INFO, "device %s: %s%s%s", ctx->device->name, ctx->device->about,
+		         ctx->device->lacks[0] ? ", without " : "", ctx->device->lacks);
+	return st;
+}
+
+int coll_comm_devices_local_rank(const struct coll_context *ctx)
+{
+	int before = 0;
+
+	if (ctx->identity.local_rank >= 0)
+		return ctx->identity.local_rank;
+	for (int r = 0; r < ctx->rank; r++)
+		before += ctx->host_of[r] == ctx->host_of[ctx->rank];
+	return before;
+}
+
+bool coll_comm_devices_any(const struct coll_comm *comm)
+{
+	for (int r = 0; r < comm->size; r++)
+		if (coll_comm_peer_info(comm, r)->device)
+			return true;
+	return false;
+}

@@ -1,0 +1,294 @@
+/*
+ * The row of CUDA devices: open, close, and the context of the calling thread. An object has its own
+ * module, stream and event, and a reference of the primary context, which all users of the device share.
+ *
+ * Another context of the caller is left as it was. Nothing is loaded or created after open().
+ */
+#include "device/cuda.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/delay.h"
+#include "device/cuda_memory.h"
+#include "device/cuda_state.h"
+#include "device/cuda_stream.h"
+
+enum { NESTED_MAX = 4, CAPABILITY_MIN = 75 };
+
+/* ---- The context of a thread ---- */
+
+/* The devices whose context this thread has bound, the last one on top. */
+static _Thread_local struct {
+	int depth;
+	struct {
+		const struct coll_cuda_device *c;
+		int users;
+		bool pushed;
+	} at[NESTED_MAX];
+} bound;
+
+CUresult coll_cuda_enter(struct coll_cuda_device *c)
+{
+	CUcontext current = NULL;
+	CUresult result;
+	bool pushed = false;
+
+	if (bound.depth > 0 && bound.at[bound.depth - 1].c == c) {
+		bound.at[bound.depth - 1].users++;
+		return CUDA_SUCCESS;
+	}
+	assert(bound.depth < NESTED_MAX);
+	result = c->cu->cuCtxGetCurrent(&current);
+	if (result == CUDA_SUCCESS && current != c->context) {
+		result = c->cu->cuCtxPushCurrent(c->context);
+		pushed = true;
+	}
+	if (result != CUDA_SUCCESS)
+		return result;
+	bound.at[bound.depth].c = c;
+	bound.at[bound.depth].users = 1;
+	bound.at[bound.depth].pushed = pushed;
+	bound.depth++;
+	return CUDA_SUCCESS;
+}
+
+void coll_cuda_leave(struct coll_cuda_device *c)
+{
+	CUcontext popped;
+
+	assert(bound.depth > 0);
+	assert(bound.at[bound.depth - 1].c == c);
+	if (--bound.at[bound.depth - 1].users > 0)
+		return;
+	bound.depth--;
+	if (bound.at[bound.depth].pushed)
+		c->cu->cuCtxPopCurrent(&popped);
+}
+
+static coll_status enter(struct coll_device *d)
+{
+	return coll_cuda_report(coll_cuda_of(d), "cuCtxPushCurrent", coll_cuda_enter(coll_cuda_of(d)));
+}
+
+static void leave(struct coll_device *d)
+{
+	coll_cuda_leave(coll_cuda_of(d));
+}
+
+CUresult coll_cuda_launch(struct coll_cuda_device *c, CUstream s, struct coll_kernel_launch *l)
+{
+	return c->cu->cuLaunchKernel(c->kernel[l->kernel], l->blocks, 1, 1, l->threads, 1, 1, 0, s, &(void *){&l->args},
+	                             NULL);
+}
+
+coll_status coll_cuda_report(struct coll_cuda_device *c, const char *call, CUresult result)
+{
+	const coll_status st = result == CUDA_ERROR_OUT_OF_MEMORY ? COLL_ERR_MEMORY : COLL_ERR_SYSTEM;
+	char text[160];
+
+	if (result == CUDA_SUCCESS)
+		return COLL_OK;
+	coll_cuda_error_text(c->cu, result, text);
+	pthread_mutex_lock(&c->base.err_lock);
+	coll_error_clear(&c->base.err);
+	coll_error_set(&c->base.err, st, "[COLL-4301] %s on %s: %s", call, c->base.name, text);
+	pthread_mutex_unlock(&c->base.err_lock);
+	return st;
+}
+
+/* ---- Open ---- */
+
+static const struct coll_device_table row = {.name = "cuda",
+                                             .enter = enter,
+                                             .leave = leave,
+                                             .identify = coll_cuda_identify,
+                                             .alloc = coll_cuda_alloc,
+                                             .free = coll_cuda_free,
+                                             .pin = coll_cuda_pin,
+                                             .unpin = coll_cuda_unpin,
+                                             .stream_create = coll_cuda_stream_create,
+                                             .stream_destroy = coll_cuda_stream_destroy,
+                                             .stream_check = coll_cuda_stream_check,
+                                             .stream_query = coll_cuda_stream_query,
+                                             .gather = coll_cuda_gather,
+                                             .scatter = coll_cuda_scatter,
+                                             .wait = coll_cuda_wait,
+                                             .order = coll_cuda_order};
+
+coll_status coll_cuda_count(const struct coll_cuda *cuda, int *count, struct coll_error_box *err)
+{
+	const CUresult result = cuda->cuDeviceGetCount(count);
+	const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+	char text[160];
+
+	if (result != CUDA_SUCCESS)
+		return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1114] cuDeviceGetCount of the driver %s: %s",
+		                      cuda->file, coll_cuda_error_text(cuda, result, text));
+	if (*count == 0)
+		return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1116] the driver %s has no device%s%.80s",
+		                      cuda->file, visible ? " with CUDA_VISIBLE_DEVICES=" : "", visible ? visible : "");
+	return COLL_OK;
+}
+
+struct about {
+	char name[64];
+	int major, minor; /* compute capability */
+};
+
+static CUresult ask(const struct coll_cuda *cu, int ordinal, CUdevice *number, struct about *a)
+{
+	CUresult result = cu->cuDeviceGet(number, ordinal);
+
+	*a = (struct about){""};
+	if (result == CUDA_SUCCESS)
+		result = cu->cuDeviceGetName(a->name, sizeof(a->name) - 1, *number);
+	if (result == CUDA_SUCCESS)
+		result = cu->cuDeviceGetAttribute(&a->major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, *number);
+	if (result == CUDA_SUCCESS)
+		result = cu->cuDeviceGetAttribute(&a->minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, *number);
+	return result;
+}
+
+const char *coll_cuda_about(const struct coll_cuda *cuda, int ordinal, char text[96])
+{
+	char error[160];
+	struct about a;
+	CUdevice number;
+	const CUresult result = ask(cuda, ordinal, &number, &a);
+
+	if (result == CUDA_SUCCESS)
+		snprintf(text, 96, "%s, compute capability %d.%d", a.name, a.major, a.minor);
+	else
+		snprintf(text, 96, "%.95s", coll_cuda_error_text(cuda, result, error));
+	return text;
+}
+
+/* The context is not bound yet. */
+static coll_status retain(struct coll_cuda_device *c, int ordinal)
+{
+	const struct coll_cuda *cu = c->cu;
+	struct about a;
+	CUresult result = ask(cu, ordinal, &c->number, &a);
+
+	if (result != CUDA_SUCCESS)
+		return coll_cuda_report(c, "cuDeviceGet", result);
+	snprintf(c->base.about, sizeof(c->base.about), "%s, driver %d.%d", a.name, cu->version / 1000,
+	         cu->version % 1000 / 10);
+	snprintf(c->base.lacks, sizeof(c->base.lacks), "%s", cu->lacks);
+	if (10 * a.major + a.minor < CAPABILITY_MIN)
+		return coll_error_set(&c->base.err, COLL_ERR_CONFIG,
+		                      "[COLL-1116] %s (%s) has compute capability %d.%d: %d.%d or later is needed",
+		                      c->base.name, a.name, a.major, a.minor, CAPABILITY_MIN / 10, CAPABILITY_MIN % 10);
+	return coll_cuda_report(c, "cuDevicePrimaryCtxRetain", cu->cuDevicePrimaryCtxRetain(&c->context, c->number));
+}
+
+static coll_status load_kernels(struct coll_cuda_device *c)
+{
+	CUresult result = c->cu->cuModuleLoadData(&c->module, coll_kernels_ptx());
+
+	if (result != CUDA_SUCCESS)
+		return coll_cuda_report(c, "loading the kernels (cuModuleLoadData)", result);
+	for (int i = 0; i < COLL_KERNEL_COUNT; i++) {
+		result = c->cu->cuModuleGetFunction(&c->kernel[i], c->module, coll_kernels_name(i));
+		if (result != CUDA_SUCCESS)
+			return coll_cuda_report(c, coll_kernels_name(i), result);
+	}
+	return COLL_OK;
+}
+
+/*
+ * Launch each kernel with nothing to do. The first launch of a kernel may wait until the device is idle, which would
+ * be for ever behind a stream that waits for a word.
+ */
+static coll_status launch_all(struct coll_cuda_device *c)
+{
+	struct coll_kernel_launch l;
+	CUresult result = CUDA_SUCCESS;
+	uint64_t deadline;
+
+	for (int i = 0; i < COLL_KERNEL_COUNT && result == CUDA_SUCCESS; i++) {
+		coll_kernels_nothing(&l, i);
+		result = coll_cuda_launch(c, c->stream, &l);
+	}
+	deadline = coll_clock_ns() + COLL_DELAY_NS(KERNELS_READY);
+	while (result == CUDA_SUCCESS && (result = c->cu->cuStreamQuery(c->stream)) == CUDA_ERROR_NOT_READY &&
+	       coll_clock_ns() < deadline) {
+		nanosleep(&(struct timespec){.tv_nsec = (long)COLL_DELAY_NS(KERNELS_LOOK)}, NULL);
+		result = CUDA_SUCCESS;
+	}
+	return coll_cuda_report(c, "first launch of the kernels", result);
+}
+
+/* The context is bound. */
+static coll_status prepare(struct coll_cuda_device *c)
+{
+	coll_status st = load_kernels(c);
+
+	if (st == COLL_OK)
+		st = coll_cuda_report(c, "cuStreamCreate", c->cu->cuStreamCreate(&c->stream, CU_STREAM_NON_BLOCKING));
+	if (st == COLL_OK)
+		st = coll_cuda_report(c, "cuEventCreate", c->cu->cuEventCreate(&c->event, CU_EVENT_DISABLE_TIMING));
+	return st == COLL_OK ? launch_all(c) : st;
+}
+
+coll_status coll_cuda_open(const struct coll_cuda *cuda, int ordinal, struct coll_device **device,
+                           struct coll_error_box *err)
+{
+	struct coll_cuda_device *c = calloc(1, sizeof(*c));
+	struct coll_device *d;
+	CUresult result;
+	coll_status st;
+
+	if (!c)
+		return coll_error_set(err, COLL_ERR_MEMORY, "out of memory for a device");
+	c->base.table = &row;
+	c->base.ordinal = ordinal;
+	snprintf(c->base.name, sizeof(c->base.name), "cuda:%d", ordinal);
+	pthread_mutex_init(&c->base.err_lock, NULL);
+	pthread_mutex_init(&c->order_lock, NULL);
+	coll_error_clear(&c->base.err);
+	c->cu = cuda;
+	st = retain(c, ordinal);
+	if (st == COLL_OK) {
+		result = coll_cuda_enter(c);
+		st = coll_cuda_report(c, "cuCtxPushCurrent", result);
+		if (st == COLL_OK)
+			st = prepare(c);
+		if (result == CUDA_SUCCESS)
+			coll_cuda_leave(c);
+	}
+	if (st == COLL_OK) {
+		*device = &c->base;
+		return COLL_OK;
+	}
+	coll_error_set(err, st, "%s", c->base.err.message);
+	d = &c->base;
+	coll_cuda_close(&d);
+	return st;
+}
+
+/* Works on half-built objects. What the driver says of an end changes nothing. */
+void coll_cuda_close(struct coll_device **device)
+{
+	struct coll_cuda_device *c = coll_cuda_of(*device);
+
+	*device = NULL;
+	if (c->context && coll_cuda_enter(c) == CUDA_SUCCESS) {
+		if (c->event)
+			c->cu->cuEventDestroy(c->event);
+		if (c->stream)
+			c->cu->cuStreamDestroy(c->stream);
+		if (c->module)
+			c->cu->cuModuleUnload(c->module);
+		coll_cuda_leave(c);
+	}
+	if (c->context)
+		c->cu->cuDevicePrimaryCtxRelease(c->number);
+	pthread_mutex_destroy(&c->order_lock);
+	pthread_mutex_destroy(&c->base.err_lock);
+	free(c);
+}

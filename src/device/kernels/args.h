@@ -1,0 +1,59 @@
+/*
+ * Arguments of the device kernels: one struct by value per launch.
+ *
+ * The same layout in C, clang's CUDA and nvcc: fields of a fixed width, addresses as
+ * uint64_t, no padding, below the 4 KiB that a launch can carry. An address is a device
+ * pointer: device memory, a peer's mapped memory, or pinned host memory as the device sees it.
+ */
+#ifndef COLL_DEVICE_KERNELS_ARGS_H
+#define COLL_DEVICE_KERNELS_ARGS_H
+
+#include <assert.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+	COLL_KERNEL_PLACES_MAX = 64,
+	COLL_KERNEL_PREMUL = 32 /* op: the premultiplied sum, COLL_OP_PREMUL_SUM */
+};
+
+/*
+ * Copy len_bytes from src to dst, any alignment; the ranges do not overlap. state: 0, or a
+ * 32-bit word; if it is not 0 when a block begins, the block writes nothing. So the same kernel is the guarded
+ * scatter (pinned slot to out) and the guarded copy on the device.
+ */
+struct coll_kernel_copy_args {
+	uint64_t dst, src, len_bytes, state;
+};
+
+/*
+ * Copy len_bytes from src to dst, then store value to the 32-bit word flag, with release at the scope of the
+ * system: whoever loads value with acquire sees all of dst. counter: a 32-bit word of device memory, 0
+ * before and after; launches that may run at the same time have one each. Not used by a grid of one block. flag
+ * may be 0: nothing is stored.
+ */
+struct coll_kernel_gather_args {
+	uint64_t dst, src, len_bytes, counter, flag;
+	uint32_t value, unused;
+};
+
+/*
+ * out[d][i] = in[0][i] op in[1][i] op ... for each d: coll_reduce_run() of count elements, with several
+ * places for the result. raw and last as there; op, divisor and scale as in struct coll_reduction.
+ * An out may equal an in exactly; no other overlap. state as in coll_kernel_copy_args.
+ */
+struct coll_kernel_reduce_args {
+	uint64_t count, state, divisor;
+	double scale;
+	int32_t nin, nout, raw, last, op, unused;
+	uint64_t in[COLL_KERNEL_PLACES_MAX], out[COLL_KERNEL_PLACES_MAX];
+};
+
+static_assert(sizeof(struct coll_kernel_copy_args) == 32, "as every compiler lays it out");
+static_assert(sizeof(struct coll_kernel_gather_args) == 48, "as every compiler lays it out");
+static_assert(offsetof(struct coll_kernel_gather_args, value) == 40, "as every compiler lays it out");
+static_assert(sizeof(struct coll_kernel_reduce_args) == 56 + 16 * COLL_KERNEL_PLACES_MAX, "no padding");
+static_assert(offsetof(struct coll_kernel_reduce_args, in) == 56, "as every compiler lays it out");
+static_assert(sizeof(struct coll_kernel_reduce_args) < 4096, "what a launch can carry");
+
+#endif

@@ -1,0 +1,5 @@
+/*
+ * All device kernels: one translation unit, so one PTX module.
+ */
+#include "device/kernels/copy.cu"
+#include "device/kernels/reduce.cu"

@@ -1,0 +1,47 @@
+/*
+ * Staged calls: calls with device memory, or in a stream of a device.
+ *
+ * Invariants:
+ *  - All staged calls of a communicator are enqueued by its thread in their order, and each begins on the device when
+ *    the one before has ended there, whatever their streams. So one ring of slots and one count of tiles serve all.
+ *  - What is enqueued is itself a valid serial order: a stream that waits for a tile has everything in front of it that
+ *    this tile needs from this rank.
+ *  - Drivers read and write words only. The communicator's thread alone calls the device.
+ */
+#ifndef COLL_PROGRESS_STAGE_H
+#define COLL_PROGRESS_STAGE_H
+
+#include "progress/async.h"
+
+/* The staging memory of a communicator whose context has a device. Collective in nothing. */
+coll_status coll_stage_create(struct coll_comm *comm, struct coll_error_box *err);
+/* Waits for a bounded time until the device has left the memory. If it has not, the memory stays. */
+void coll_stage_destroy(struct coll_comm *comm);
+
+/* Requests that are submitted together, by communicator: the first of each communicator, linked by next_chain. The
+ * others follow it by next_staged. */
+struct coll_stage_batch {
+	struct coll_request *chains;
+};
+
+/* Find out whether a bound request is staged, and add it to the batch if it is. Refuses what cannot be. */
+coll_status coll_stage_add(struct coll_stage_batch *b, struct coll_request *r, const struct coll_stream *stream);
+/* Before their submission: give them slots. UNSUPPORTED: there are more requests than slots; none was changed. */
+coll_status coll_stage_deal(const struct coll_stage_batch *b);
+/* After their submission: put their work into their streams. An error of the device fails the communicator. */
+void coll_stage_enqueue(const struct coll_stage_batch *b);
+
+/* Whether the device has done the last piece of work of a staged request, or never will. */
+bool coll_stage_drained(const struct coll_request *r);
+/* Whether the request cannot go on before its stream has reached it. */
+bool coll_stage_waits_for_stream(const struct coll_request *r);
+
+/* The communicator has failed: streams that wait go on, and kernels write nothing any more. The lock is held. */
+void coll_stage_release(struct coll_comm *comm);
+
+/* coll_async_await(), or with a communicator coll_async_await_comm(), for what a stream of the device has to do: an
+ * error of the driver ends the communicators that have calls there, since nothing else would end the wait. */
+coll_status coll_stage_await(struct coll_context *ctx, struct coll_comm *comm, void *stream, bool (*done)(void *arg),
+                             void *arg, int timeout_ms);
+
+#endif

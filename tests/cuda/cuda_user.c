@@ -1,0 +1,70 @@
+/*
+ * A user's own use of the CUDA driver: see cuda_user.h.
+ */
+#include "cuda_user.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+enum { POINTER_CONTEXT = 1, NON_BLOCKING = 1 };
+
+static struct {
+	int (*pointer_attribute)(void *value, int attribute, uint64_t ptr);
+	int (*set_context)(void *context);
+	int (*to_device)(uint64_t dst, const void *src, size_t len_bytes, void *stream);
+	int (*to_host)(void *dst, uint64_t src, size_t len_bytes, void *stream);
+	int (*synchronize)(void *stream);
+	int (*create)(void **stream, unsigned flags);
+	int (*destroy)(void *stream);
+} cuda;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void load(void)
+{
+	const char *name = getenv("COLL_CUDA_LIBRARY");
+	void *handle = dlopen(name && *name ? name : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+
+	if (!handle)
+		return;
+	*(void **)&cuda.pointer_attribute = dlsym(handle, "cuPointerGetAttribute");
+	*(void **)&cuda.set_context = dlsym(handle, "cuCtxSetCurrent");
+	*(void **)&cuda.to_device = dlsym(handle, "cuMemcpyHtoDAsync_v2");
+	*(void **)&cuda.to_host = dlsym(handle, "cuMemcpyDtoHAsync_v2");
+	*(void **)&cuda.synchronize = dlsym(handle, "cuStreamSynchronize");
+	*(void **)&cuda.create = dlsym(handle, "cuStreamCreate");
+	*(void **)&cuda.destroy = dlsym(handle, "cuStreamDestroy_v2");
+}
+
+/* The context of the memory becomes that of this thread. */
+static bool enter(const void *device)
+{
+	void *context = NULL;
+
+	pthread_once(&once, load);
+	return cuda.destroy && cuda.pointer_attribute(&context, POINTER_CONTEXT, (uint64_t)(uintptr_t)device) == 0 &&
+	       cuda.set_context(context) == 0;
+}
+
+bool cuda_user_write(void *device, const void *host, size_t len_bytes)
+{
+	return len_bytes == 0 || (enter(device) && cuda.to_device((uint64_t)(uintptr_t)device, host, len_bytes, NULL) == 0 &&
+	                          cuda.synchronize(NULL) == 0);
+}
+
+bool cuda_user_read(void *host, const void *device, size_t len_bytes)
+{
+	return len_bytes == 0 || (enter(device) && cuda.to_host(host, (uint64_t)(uintptr_t)device, len_bytes, NULL) == 0 &&
+	                          cuda.synchronize(NULL) == 0);
+}
+
+bool cuda_user_stream(const void *device, void **stream)
+{
+	return enter(device) && cuda.create(stream, NON_BLOCKING) == 0;
+}
+
+void cuda_user_stream_destroy(void *stream)
+{
+	cuda.destroy(stream);
+}

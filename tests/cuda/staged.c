@@ -1,0 +1,382 @@
+/*
+ * Random scripts of calls whose buffers are in device memory on some ranks and in host memory on others. The same
+ * script is first run on host buffers: every result must have the same bits. Which buffers are where, aligned or not,
+ * in place or not, blocking or in a stream, each rank decides alone.
+ *
+ * usage: staged FIRST_SEED SEEDS CALLS [MAX_BYTES]    one rank of a job (collrun)
+ *        staged -t RANKS FIRST_SEED SEEDS CALLS ...  ranks as threads of this process
+ * The device is that of COLL_DEVICE; "cuda" by default.
+ */
+#define PLAIN_OWN_MAIN
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "coll/coll.h"
+#include "cuda_user.h"
+#include "tests/plain.h"
+
+enum { RANKS_MAX = 16, STREAMS = 2, MARGIN = 64 };
+enum { TILE_BYTES = 256 * 1024 };
+
+static uint64_t first_seed = 1;
+static int seeds = 1, calls = 40;
+static size_t max_bytes = (size_t)3 * TILE_BYTES;
+
+enum what {
+	ALL_REDUCE,
+	REDUCE,
+	BROADCAST,
+	ALL_GATHER,
+	REDUCE_SCATTER,
+	ALL_TO_ALL,
+	GATHER,
+	SCATTER,
+	SCAN,
+	BARRIER,
+	ALL_GATHERV,
+	REDUCE_SCATTERV,
+	ALL_TO_ALLV,
+	GATHERV,
+	SCATTERV,
+	SHIFT,
+	PAIRS,
+	PERSISTENT,
+	WHATS
+};
+static const char *const names[] = {"all_reduce", "reduce",     "broadcast",       "all_gather", "reduce_scatter", "all_to_all",
+                                    "gather",     "scatter",    "scan",            "barrier",    "all_gatherv",    "reduce_scatterv",
+                                    "all_to_allv", "gatherv",   "scatterv",        "send_recv",  "group of pairs", "persistent"};
+
+/* A call, the same on all ranks. */
+struct call {
+	enum what what;
+	coll_dtype type;
+	coll_op op;
+	int root;
+	size_t count;
+	size_t matrix[RANKS_MAX][RANKS_MAX]; /* lengths of v-variants: row 0, or from, to */
+};
+
+struct rank {
+	coll_comm *comm;
+	int rank, size;
+	uint64_t local; /* random numbers of this rank */
+	coll_stream *streams[STREAMS];
+	void *handles[STREAMS];
+	/* Host buffers with the data, the results on the host, and the results on the device. */
+	char *in, *want, *got;
+	char *device_in, *device_out;
+	size_t room;
+};
+
+static uint64_t pick(uint64_t *state, uint64_t n)
+{
+	*state = coll_mix64(*state + 1);
+	return *state % n;
+}
+
+static struct call script(uint64_t *state, int size)
+{
+	static const coll_dtype types[] = {COLL_F32, COLL_BF16, COLL_I8, COLL_F64, COLL_F8E4M3};
+	static const coll_op ops[] = {COLL_SUM, COLL_MAX, COLL_AVG};
+	struct call c = {.what = (enum what)pick(state, WHATS),
+	                 .type = types[pick(state, 5)],
+	                 .op = ops[pick(state, 3)],
+	                 .root = (int)pick(state, (uint64_t)size)};
+	const size_t elem = coll_dtype_size(c.type);
+	const size_t blocks = c.what >= ALL_GATHER && c.what <= SCATTER ? (size_t)size : 1;
+	const size_t most = max_bytes / elem / blocks;
+	const size_t counts[] = {0, 1, 8 / elem + 1, pick(state, 2000), TILE_BYTES / elem / blocks + 1, most, pick(state, most + 1)};
+
+	c.count = counts[pick(state, 7)];
+	if (c.what == SCAN && c.op == COLL_AVG)
+		c.op = COLL_SUM;
+	for (int i = 0; i < size; i++)
+		for (int j = 0; j < size; j++)
+			c.matrix[i][j] = pick(state, 4) == 0 ? 0 : pick(state, most / (size_t)size + 1);
+	return c;
+}
+
+/* Elements that the call reads and writes on this rank. */
+static void extents(const struct call *c, const struct rank *r, size_t *in, size_t *out)
+{
+	const size_t n = c->count, s = (size_t)r->size;
+	const bool root = r->rank == c->root;
+	size_t row = 0, column = 0, all = 0;
+
+	for (int i = 0; i < r->size; i++) {
+		row += c->matrix[r->rank][i];
+		column += c->matrix[i][r->rank];
+		all += c->matrix[0][i];
+	}
+	*in = *out = n;
+	switch (c->what) {
+	case REDUCE: *out = root ? n : 0; break;
+	case BROADCAST: *in = root ? n : 0; break;
+	case ALL_GATHER: *out = n * s; break;
+	case REDUCE_SCATTER: *in = n * s; break;
+	case ALL_TO_ALL: *in = *out = n * s; break;
+	case GATHER: *out = root ? n * s : 0; break;
+	case SCATTER: *in = root ? n * s : 0; break;
+	case BARRIER: *in = *out = 0; break;
+	case ALL_GATHERV: *in = c->matrix[0][r->rank], *out = all; break;
+	case REDUCE_SCATTERV: *in = all, *out = c->matrix[0][r->rank]; break;
+	case ALL_TO_ALLV: *in = row, *out = column; break;
+	case GATHERV: *in = c->matrix[0][r->rank], *out = root ? all : 0; break;
+	case SCATTERV: *in = root ? all : 0, *out = c->matrix[0][r->rank]; break;
+	case PAIRS: *in = n, *out = n * (s - 1); break;
+	default: break;
+	}
+}
+
+static coll_status pairs(const struct call *c, struct rank *r, const char *in, char *out, coll_stream *stream)
+{
+	const size_t bytes = c->count * coll_dtype_size(c->type);
+	coll_status st = coll_group_begin(), end;
+
+	for (int i = 1; i < r->size && st == COLL_OK; i++) {
+		st = coll_send(in, c->count, c->type, (r->rank + i) % r->size, r->comm, stream);
+		if (st == COLL_OK)
+			st = coll_recv(out + (size_t)(i - 1) * bytes, c->count, c->type, (r->rank + r->size - i) % r->size, r->comm,
+			               stream);
+	}
+	end = coll_group_end();
+	return st ? st : end;
+}
+
+static coll_status persistent(const struct call *c, struct rank *r, const void *in, void *out, coll_stream *stream)
+{
+	const coll_operation_desc desc = {.struct_size = sizeof(desc),
+	                                  .kind = COLL_ALL_REDUCE,
+	                                  .in = in,
+	                                  .out = out,
+	                                  .count = c->count,
+	                                  .type = c->type,
+	                                  .op = c->op};
+	coll_operation *op = NULL;
+	coll_status st = coll_operation_prepare(&op, &desc, r->comm);
+
+	for (int i = 0; i < 2 && st == COLL_OK; i++) {
+		st = coll_operation_start(op, stream);
+		if (st == COLL_OK)
+			st = coll_operation_wait(op, -1);
+	}
+	coll_operation_destroy(&op);
+	return st;
+}
+
+static coll_status run(const struct call *c, struct rank *r, const void *in, void *out, coll_stream *stream)
+{
+	size_t row[RANKS_MAX], column[RANKS_MAX];
+	const int next = (r->rank + 1) % r->size, previous = (r->rank + r->size - 1) % r->size;
+	coll_comm *m = r->comm;
+
+	for (int i = 0; i < r->size; i++) {
+		row[i] = c->matrix[r->rank][i];
+		column[i] = c->matrix[i][r->rank];
+	}
+	switch (c->what) {
+	case ALL_REDUCE: return coll_all_reduce(in, out, c->count, c->type, c->op, m, stream);
+	case REDUCE: return coll_reduce(in, out, c->count, c->type, c->op, c->root, m, stream);
+	case BROADCAST: return coll_broadcast(in, out, c->count, c->type, c->root, m, stream);
+	case ALL_GATHER: return coll_all_gather(in, out, c->count, c->type, m, stream);
+	case REDUCE_SCATTER: return coll_reduce_scatter(in, out, c->count, c->type, c->op, m, stream);
+	case ALL_TO_ALL: return coll_all_to_all(in, out, c->count, c->type, m, stream);
+	case GATHER: return coll_gather(in, out, c->count, c->type, c->root, m, stream);
+	case SCATTER: return coll_scatter(in, out, c->count, c->type, c->root, m, stream);
+	case SCAN: return coll_scan(in, out, c->count, c->type, c->op, m, stream);
+	case BARRIER: return coll_barrier(m, stream);
+	case ALL_GATHERV: return coll_all_gatherv(in, out, c->matrix[0], NULL, c->type, m, stream);
+	case REDUCE_SCATTERV: return coll_reduce_scatterv(in, out, c->matrix[0], NULL, c->type, c->op, m, stream);
+	case ALL_TO_ALLV: return coll_all_to_allv(in, row, NULL, out, column, NULL, c->type, m, stream);
+	case GATHERV: return coll_gatherv(in, c->matrix[0][r->rank], out, c->matrix[0], NULL, c->type, c->root, m, stream);
+	case SCATTERV: return coll_scatterv(in, c->matrix[0], NULL, out, c->matrix[0][r->rank], c->type, c->root, m, stream);
+	case SHIFT: return coll_send_recv(in, c->count, next, out, c->count, previous, c->type, m, stream);
+	case PAIRS: return pairs(c, r, in, out, stream);
+	case PERSISTENT: return persistent(c, r, in, out, stream);
+	default: return COLL_ERR_INTERNAL;
+	}
+}
+
+static bool in_place_possible(enum what w)
+{
+	return w == ALL_REDUCE || w == SCAN || w == ALL_TO_ALL;
+}
+
+/* Numbers that no type rounds. */
+static void fill(struct rank *r, const struct call *c, size_t count)
+{
+	const size_t elem = coll_dtype_size(c->type);
+
+	for (size_t i = 0; i < count * elem; i++)
+		r->in[i] = 0;
+	for (size_t i = 0; i < count; i++) {
+		const int v = (int)pick(&r->local, 5) - 2;
+		char *p = r->in + i * elem;
+
+		if (c->type == COLL_F32)
+			memcpy(p, &(float){(float)v * 1.25f + (float)r->rank * 0.1f}, 4);
+		else if (c->type == COLL_F64)
+			memcpy(p, &(double){v * 1.1 + r->rank * 0.1}, 8);
+		else if (c->type == COLL_BF16)
+			memcpy(p, &(uint16_t){(uint16_t)(0x3f80 + (v & 31))}, 2);
+		else
+			*p = (char)(v & 0x3f);
+	}
+}
+
+static void check(const struct call *c, struct rank *r, uint64_t seed, int k)
+{
+	const size_t elem = coll_dtype_size(c->type);
+	size_t in_count, out_count, in_bytes, out_bytes, shift;
+	bool in_place, in_device, out_device;
+	coll_stream *stream;
+	const char *host_way;
+	coll_status st;
+	char *in, *out;
+	uint64_t wrong = 0;
+
+	extents(c, r, &in_count, &out_count);
+	in_bytes = in_count * elem;
+	out_bytes = out_count * elem;
+	fill(r, c, in_count);
+	memset(r->want, 0x5a, out_bytes + MARGIN);
+	st = run(c, r, r->in, r->want, NULL);
+	CHECK(st == COLL_OK, "seed %llu call %d %s on the host: %s", (unsigned long long)seed, k, names[c->what],
+	      coll_last_error(r->comm)->message);
+	if (st != COLL_OK)
+		return;
+	host_way = coll_comm_last_way(r->comm);
+	in_device = pick(&r->local, 3) > 0;
+	out_device = pick(&r->local, 3) > 0;
+	in_place = in_place_possible(c->what) && pick(&r->local, 3) == 0;
+	shift = (pick(&r->local, 2) ? elem : 0) + (pick(&r->local, 4) == 0 ? 16 * elem : 0);
+	stream = pick(&r->local, 2) ? r->streams[pick(&r->local, STREAMS)] : NULL;
+	if (in_place)
+		out_device = in_device;
+	/* The call's own input and output, in whichever memory. */
+	out = out_device ? r->device_out + shift : r->got;
+	in = in_place ? out : in_device ? r->device_in + shift : r->in;
+	memset(r->got, 0x5a, out_bytes + MARGIN);
+	if (in_place)
+		memcpy(r->got, r->in, in_bytes);
+	if (out_device)
+		CHECK(cuda_user_write(out, r->got, out_bytes + MARGIN));
+	if (in_device && !in_place)
+		CHECK(cuda_user_write(in, r->in, in_bytes));
+	st = run(c, r, in, out, stream);
+	if (st == COLL_OK && stream)
+		st = coll_stream_wait(stream, -1);
+	CHECK(st == COLL_OK, "seed %llu call %d %s: %s", (unsigned long long)seed, k, names[c->what],
+	      coll_last_error(r->comm)->message);
+	if (st != COLL_OK)
+		return;
+	if (out_device)
+		CHECK(cuda_user_read(r->got, out, out_bytes + MARGIN));
+	for (size_t i = 0; i < out_bytes + MARGIN; i++)
+		wrong += r->got[i] != r->want[i] && !(in_place && i >= out_bytes);
+	CHECK(wrong == 0, "seed %llu call %d %s %s count %zu root %d rank %d: %llu of %zu bytes differ (in %s, out %s%s, shift %zu%s); %s, on the "
+	      "host %s",
+	      (unsigned long long)seed, k, names[c->what], coll_dtype_name(c->type), c->count, c->root, r->rank,
+	      (unsigned long long)wrong, out_bytes, in_device ? "device" : "host", out_device ? "device" : "host",
+	      in_place ? ", in place" : "", shift, stream ? ", stream" : "", coll_comm_last_way(r->comm), host_way);
+}
+
+static void allocate(struct rank *r)
+{
+	r->rank = coll_comm_rank(r->comm);
+	r->size = coll_comm_size(r->comm);
+	r->room = max_bytes * (size_t)r->size + 1024;
+	r->in = malloc(r->room);
+	r->want = malloc(r->room);
+	r->got = malloc(r->room);
+	REQUIRE(coll_mem_alloc_on(r->comm, (void **)&r->device_in, r->room, COLL_MEM_DEVICE) == COLL_OK, "%s",
+	        coll_last_error(r->comm)->message);
+	REQUIRE(coll_mem_alloc_on(r->comm, (void **)&r->device_out, r->room, COLL_MEM_DEVICE) == COLL_OK);
+	for (int i = 0; i < STREAMS; i++) {
+		REQUIRE(cuda_user_stream(r->device_in, &r->handles[i]));
+		REQUIRE(coll_stream_wrap_cuda(&r->streams[i], r->comm, r->handles[i]) == COLL_OK, "%s",
+		        coll_last_error(r->comm)->message);
+	}
+}
+
+static void release(struct rank *r)
+{
+	for (int i = 0; i < STREAMS; i++) {
+		CHECK(coll_stream_destroy(&r->streams[i]) == COLL_OK);
+		cuda_user_stream_destroy(r->handles[i]);
+	}
+	CHECK(coll_mem_free(r->comm, r->device_in) == COLL_OK);
+	CHECK(coll_mem_free(r->comm, r->device_out) == COLL_OK);
+	free(r->in);
+	free(r->want);
+	free(r->got);
+	CHECK(coll_comm_destroy(&r->comm) == COLL_OK);
+}
+
+static void *rank_main(void *arg)
+{
+	struct rank *r = arg;
+
+	allocate(r);
+	if (!r->streams[STREAMS - 1])
+		return NULL;
+	for (uint64_t seed = first_seed; seed < first_seed + (uint64_t)seeds; seed++) {
+		uint64_t state = coll_mix64(seed);
+
+		r->local = coll_mix64(seed * 1000 + (uint64_t)r->rank);
+		for (int k = 0; k < calls && atomic_load(&plain_failures) == 0; k++) {
+			const struct call c = script(&state, r->size);
+
+			check(&c, r, seed, k);
+		}
+	}
+	release(r);
+	return NULL;
+}
+
+static int threads;
+static struct rank ranks[RANKS_MAX];
+
+static void scripts(void)
+{
+	coll_config cfg = COLL_CONFIG_INIT;
+	coll_comm *comms[RANKS_MAX] = {NULL};
+	pthread_t thread[RANKS_MAX];
+	coll_status st;
+
+	cfg.device = getenv("COLL_DEVICE") ? NULL : "cuda";
+	st = threads ? coll_comm_create_all(comms, threads, &cfg) : coll_comm_create(comms, &cfg);
+	REQUIRE(st == COLL_OK, "%s", coll_last_error(NULL)->message);
+	if (!threads) {
+		ranks[0].comm = comms[0];
+		rank_main(&ranks[0]);
+		return;
+	}
+	for (int i = 0; i < threads; i++) {
+		ranks[i].comm = comms[i];
+		pthread_create(&thread[i], NULL, rank_main, &ranks[i]);
+	}
+	for (int i = 0; i < threads; i++)
+		pthread_join(thread[i], NULL);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc > 2 && strcmp(argv[1], "-t") == 0) {
+		threads = atoi(argv[2]);
+		argc -= 2, argv += 2;
+	}
+	if (argc > 1)
+		first_seed = strtoull(argv[1], NULL, 10);
+	if (argc > 2)
+		seeds = atoi(argv[2]);
+	if (argc > 3)
+		calls = atoi(argv[3]);
+	if (argc > 4)
+		max_bytes = strtoull(argv[4], NULL, 10);
+	PLAIN_RUN(scripts);
+	return plain_summary();
+}

@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+"""Staged calls on the stand-in driver: random scripts, perf programs, deaths.
+
+usage: staged.py BUILD-DIRECTORY suite|soak [ONLY]
+
+  suite  ranks 2 and 3, shm and tcp, one and eight hardware queues, threads, deaths (2 minutes)
+  soak   more ranks, types and operations, 10 000 seeds, 300 deaths (two hours)
+  ONLY   the cases whose name has this text
+
+The last line is `N passed, N failed, N skipped`.
+"""
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "multi"))
+from job import free_port  # noqa: E402
+
+PERF = ["allreduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all", "gather", "scatter",
+        "sendrecv", "barrier"]
+# What a death in the middle of a call may take until the survivors have ended, their own time limit aside.
+DEATH_S = 2.0
+
+
+class Suite:
+    def __init__(self, build, soak, only):
+        self.build, self.soak, self.only = os.path.abspath(build), soak, only
+        self.passed = self.failed = 0
+        self.env = dict(os.environ, COLL_CUDA_LIBRARY=f"{self.build}/tests/softcuda/libcuda.so.1",
+                        COLL_DEVICE="cuda", COLL_ARRIVAL_TIMEOUT_MS="20000", COLL_TIMEOUT_MS="10000")
+
+    def program(self, name):
+        return f"{self.build}/{name}"
+
+    def collrun(self, n, *argv):
+        return [self.program("tools/collrun"), "-n", str(n), *argv]
+
+    def staged(self, *argv):
+        return [self.program("tests/cuda/staged"), *map(str, argv)]
+
+    def say(self, name, ok, text=""):
+        print(("ok    " if ok else "FAIL  ") + name, flush=True)
+        if not ok:
+            print("\n".join(text.splitlines()[-25:]), flush=True)
+        self.passed += ok
+        self.failed += not ok
+
+    def wanted(self, name):
+        return not self.only or self.only in name
+
+    def case(self, name, argv, timeout_s=120, **env):
+        if not self.wanted(name):
+            return
+        try:
+            done = subprocess.run(argv, env=dict(self.env, **env), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                  text=True, timeout=timeout_s)
+            self.say(name, done.returncode == 0, done.stdout)
+        except subprocess.TimeoutExpired as e:
+            self.say(name, False, f"still running after {timeout_s} s\n" + str(e.stdout or "")[-2000:])
+
+    # A rank is killed at a random moment: the others end by an error that names it.
+    def death(self, seed):
+        name = f"death {seed}"
+        if not self.wanted(name):
+            return
+        pick = random.Random(seed)
+        n, victim, port = 3, pick.randrange(3), free_port()
+        transport = pick.choice(["shm,loop", "tcp"])
+        ranks = []
+        for r in range(n):
+            env = dict(self.env, COLL_ROOT=f"127.0.0.1:{port}", COLL_RANK=str(r), COLL_SIZE=str(n),
+                       COLL_TRANSPORTS=transport, COLL_TIMEOUT_MS="2000", SOFTCUDA_SEED=str(seed),
+                       SOFTCUDA_QUEUES=pick.choice(["1", "8"]))
+            ranks.append(subprocess.Popen(self.staged(seed, 100000, 40), env=env, stdout=subprocess.PIPE,
+                                          stderr=subprocess.STDOUT, text=True))
+        time.sleep(1 + 2 * pick.random())
+        ranks[victim].send_signal(signal.SIGKILL)
+        killed = time.monotonic()
+        text, late = "", 0.0
+        for r in range(n):
+            try:
+                text += f"-- rank {r}\n" + ranks[r].communicate(timeout=20)[0]
+            except subprocess.TimeoutExpired:
+                ranks[r].kill()
+                text += f"-- rank {r}: still running 20 s after the death\n" + ranks[r].communicate()[0]
+                late = 20.0
+            late = max(late, time.monotonic() - killed)
+        named = sum(f"rank {victim} " in part and "dead or unreachable" in part for part in text.split("-- rank ")[1:])
+        # Both survivors name it; the time is that of a loaded machine.
+        self.say(name, named == n - 1 and late < DEATH_S + 8, f"{late:.1f} s\n{text}")
+
+    def short(self):
+        for n in (2, 3):
+            self.case(f"scripts shm {n}", self.collrun(n, *self.staged(1, 10, 40)), SOFTCUDA_SEED="1")
+            self.case(f"scripts tcp {n}", self.collrun(n, *self.staged(20, 5, 40)), COLL_TRANSPORTS="tcp",
+                      SOFTCUDA_SEED="2")
+            self.case(f"scripts one queue {n}", self.collrun(n, *self.staged(40, 5, 40)), SOFTCUDA_QUEUES="1",
+                      SOFTCUDA_SEED="3")
+            self.case(f"allreduce_perf {n}", self.collrun(n, self.program("bench/allreduce_perf"), "--device", "cuda", "-b",
+                                                          "0", "-e", "64K", "-f", "7", "-n", "1", "-w", "0"))
+        self.case("scripts threads 2", self.staged("-t", 2, 60, 5, 40), SOFTCUDA_QUEUES="32")
+        self.case("scripts blocking launches", self.collrun(2, *self.staged(80, 3, 40)), CUDA_LAUNCH_BLOCKING="1")
+        self.case("all_to_all_perf 3", self.collrun(3, self.program("bench/all_to_all_perf"), "--device", "cuda", "-b", "0",
+                                                    "-e", "64K", "-f", "7", "-n", "1", "-w", "0"))
+        for seed in (1, 2):
+            self.death(seed)
+
+    def long(self):
+        for n in (1, 2, 3, 5, 8):
+            table = ["--device", "cuda", "-n", "1", "-w", "0"]
+            self.case(f"all types {n}", self.collrun(n, self.program("bench/allreduce_perf"), *table, "-b", "0", "-e", "64K",
+                                                     "-f", "7", "-d", "all", "-o", "all"), 1800)
+            self.case(f"16 MiB {n}", self.collrun(n, self.program("bench/allreduce_perf"), *table, "-b", "64K", "-e", "16M",
+                                                  "-f", "4"), 600)
+            for program in PERF[1:]:
+                self.case(f"{program} {n}", self.collrun(n, self.program(f"bench/{program}_perf"), *table, "-b", "0", "-e",
+                                                         "64K", "-f", "7", "-d", "bfloat16"), 600)
+            for transport in ("shm,loop", "tcp"):
+                for queues in ("1", "8"):
+                    self.case(f"scripts {transport} {n} queues {queues}", self.collrun(n, *self.staged(1000, 20, 40)), 900,
+                              COLL_TRANSPORTS=transport, SOFTCUDA_QUEUES=queues, SOFTCUDA_SEED="5")
+        for n in (2, 3):
+            for queues in ("1", "8"):
+                for first in range(0, 2500, 250):
+                    self.case(f"seeds {n} queues {queues} from {first}", self.collrun(n, *self.staged(first, 250, 40)), 1800,
+                              SOFTCUDA_QUEUES=queues, SOFTCUDA_SEED=str(first + 1))
+            self.case(f"scripts threads {n}", self.staged("-t", n, 1, 100, 40), 900, SOFTCUDA_QUEUES="32")
+        for seed in range(300):
+            self.death(seed)
+
+
+def main():
+    if len(sys.argv) < 3 or sys.argv[2] not in ("suite", "soak"):
+        sys.exit(__doc__)
+    suite = Suite(sys.argv[1], sys.argv[2] == "soak", sys.argv[3] if len(sys.argv) > 3 else None)
+    suite.long() if suite.soak else suite.short()
+    print(f"{suite.passed} passed, {suite.failed} failed, 0 skipped")
+    sys.exit(suite.failed > 0 or suite.passed == 0)
+
+
+main()
