@@ -11,6 +11,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch._C import _distributed_c10d as _c10d
 
 from .._errors import ArgumentError, CollError
 from . import _sparse, _tensors
@@ -72,7 +73,7 @@ class Collectives:
         except (AttributeError, KeyError, TypeError, ValueError):
             pass
         if opts is None or not hasattr(opts, "reduceOp"):
-            opts = _options(dist.AllreduceOptions, reduceOp=opts)
+            opts = _options(_c10d.AllreduceOptions, reduceOp=opts)
         many = [tensors] if isinstance(tensors, Tensor) else list(tensors)
         if len(many) != 1:
             raise ArgumentError(f"coll: all_reduce takes one tensor, not {len(many)}; allreduce_coalesced takes several")
@@ -98,22 +99,23 @@ class Collectives:
             with self._lock:
                 self._settle()
                 result = _sparse.all_reduce(self._comm, x if scaled is None else scaled[0], op)
-                x.detach().copy_(result)
+                with torch.no_grad():  # a detached copy would get indices of its own
+                    x.copy_(result)
         except CollError as error:
             raise translate(error, self._limit) from error
         return done(tensors)
 
     def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> Work:
-        opts = opts if opts is not None else dist.AllreduceCoalescedOptions()
+        opts = opts if opts is not None else _c10d.AllreduceCoalescedOptions()
         _tensors.same_type("all_reduce_coalesced", tensors)
         return self._several(opts, list(tensors), [lambda o, t=t: self._all_reduce_one([t], o) for t in tensors])
 
     def reduce(self, tensors: Any, root: Any = None, op: Any = None, timeout: Any = None) -> Work:
         if isinstance(tensors, Tensor):
-            opts = _options(dist.ReduceOptions, reduceOp=op, rootRank=root, timeout=timeout)
+            opts = _options(_c10d.ReduceOptions, reduceOp=op, rootRank=root, timeout=timeout)
             tensors = [tensors]
         else:
-            opts = root if root is not None else dist.ReduceOptions()
+            opts = root if root is not None else _c10d.ReduceOptions()
         x = _one("reduce", tensors)
         name, scaled = self._op(opts.reduceOp, [x])
         flat, after = _tensors.both(x) if scaled is None else (scaled[0].contiguous().view(-1), None)
@@ -130,7 +132,7 @@ class Collectives:
     def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None, timeout: Any = None) -> Work:
         if isinstance(outputs, Tensor):
             outputs, inputs = [outputs], [inputs]
-        opts = _reducing(dist.ReduceScatterOptions, opts)
+        opts = _reducing(_c10d.ReduceScatterOptions, opts)
         out, parts = _one("reduce_scatter", outputs), _one("reduce_scatter", inputs)
         self._need_parts("reduce_scatter", parts)
         _tensors.same_type("reduce_scatter", [out, *parts])
@@ -143,7 +145,7 @@ class Collectives:
         return self._call(opts, "reduce_scatter", (_tensors.joined_source(scaled or parts), name), words, list(outputs), after)
 
     def reduce_scatter_single(self, output: Tensor, input: Tensor, opts: Any = None) -> Work:
-        opts = _reducing(dist.ReduceScatterOptions, opts)
+        opts = _reducing(_c10d.ReduceScatterOptions, opts)
         _tensors.same_type("reduce_scatter", [output, input])
         if input.numel() != output.numel() * self._size:
             raise ArgumentError(f"coll: reduce_scatter: the input has {input.numel()} elements, {self._size} times the "
@@ -156,7 +158,7 @@ class Collectives:
     _reduce_scatter_base = reduce_scatter_single
 
     def reduce_scatter_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Work:
-        opts = _reducing(dist.ReduceScatterOptions, opts)
+        opts = _reducing(_c10d.ReduceScatterOptions, opts)
         return self._several(opts, list(outputs),
                              [lambda o, a=a, b=b: self.reduce_scatter_single(a, b, o) for a, b in zip(outputs, inputs, strict=True)])
 
@@ -166,10 +168,10 @@ class Collectives:
 
     def broadcast(self, tensors: Any, root: Any = None, timeout: Any = None) -> Work:
         if isinstance(tensors, Tensor):
-            opts = _options(dist.BroadcastOptions, rootRank=root, timeout=timeout)
+            opts = _options(_c10d.BroadcastOptions, rootRank=root, timeout=timeout)
             tensors = [tensors]
         else:
-            opts = root if root is not None else dist.BroadcastOptions()
+            opts = root if root is not None else _c10d.BroadcastOptions()
         x = _one("broadcast", tensors)
         flat, after = _tensors.both(x) if opts.rootRank == self._rank else _tensors.target(x)
         return self._call(opts, "broadcast", (flat, opts.rootRank), {}, list(tensors), None if opts.rootRank == self._rank else after)
@@ -177,7 +179,7 @@ class Collectives:
     def allgather(self, outputs: Any, inputs: Any, opts: Any = None, timeout: Any = None) -> Work:
         if isinstance(inputs, Tensor):
             outputs, inputs = [outputs], [inputs]
-        opts = opts if opts is not None and hasattr(opts, "asyncOp") else dist.AllgatherOptions()
+        opts = opts if opts is not None and hasattr(opts, "asyncOp") else _c10d.AllgatherOptions()
         x, parts = _one("all_gather", inputs), _one("all_gather", outputs)
         self._need_parts("all_gather", parts)
         _tensors.same_type("all_gather", [x, *parts])
@@ -189,7 +191,7 @@ class Collectives:
         return self._call(opts, "all_gather", (_tensors.source(x),), words, outputs, after)
 
     def all_gather_single(self, output: Tensor, input: Tensor, opts: Any = None) -> Work:
-        opts = opts if opts is not None else dist.AllgatherOptions()
+        opts = opts if opts is not None else _c10d.AllgatherOptions()
         _tensors.same_type("all_gather", [output, input])
         if output.numel() != input.numel() * self._size:
             raise ArgumentError(f"coll: all_gather: the output has {output.numel()} elements, {self._size} times the "
@@ -200,12 +202,12 @@ class Collectives:
     _allgather_base = all_gather_single
 
     def allgather_coalesced(self, output_lists: Any, inputs: Any, opts: Any = None) -> Work:
-        opts = opts if opts is not None else dist.AllgatherOptions()
+        opts = opts if opts is not None else _c10d.AllgatherOptions()
         calls = [lambda o, i=i, x=x: self.allgather([[row[i] for row in output_lists]], [x], o) for i, x in enumerate(inputs)]
         return self._several(opts, output_lists, calls)
 
     def all_gather_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Work:
-        opts = opts if opts is not None else dist.AllgatherOptions()
+        opts = opts if opts is not None else _c10d.AllgatherOptions()
         return self._several(opts, list(outputs),
                              [lambda o, a=a, b=b: self.all_gather_single(a, b, o) for a, b in zip(outputs, inputs, strict=True)])
 
@@ -213,10 +215,10 @@ class Collectives:
 
     def gather(self, outputs: Any, inputs: Any, root: Any = None, timeout: Any = None) -> Work:
         if isinstance(inputs, Tensor):
-            opts = _options(dist.GatherOptions, rootRank=root, timeout=timeout)
+            opts = _options(_c10d.GatherOptions, rootRank=root, timeout=timeout)
             outputs, inputs = [outputs] if outputs else [], [inputs]
         else:
-            opts = root if root is not None else dist.GatherOptions()
+            opts = root if root is not None else _c10d.GatherOptions()
         x = _one("gather", inputs)
         words: dict[str, Any] = {"counts": [0] * self._size}
         after = None
@@ -232,10 +234,10 @@ class Collectives:
 
     def scatter(self, outputs: Any, inputs: Any, root: Any = None, timeout: Any = None) -> Work:
         if isinstance(outputs, Tensor):
-            opts = _options(dist.ScatterOptions, rootRank=root, timeout=timeout)
+            opts = _options(_c10d.ScatterOptions, rootRank=root, timeout=timeout)
             outputs, inputs = [outputs], [inputs] if inputs else []
         else:
-            opts = root if root is not None else dist.ScatterOptions()
+            opts = root if root is not None else _c10d.ScatterOptions()
         out = _one("scatter", outputs)
         x, counts = None, [0] * self._size
         if opts.rootRank == self._rank:
@@ -252,7 +254,7 @@ class Collectives:
 
     def all_to_all_single(self, output: Tensor, input: Tensor, output_split_sizes: Any = None, input_split_sizes: Any = None,
                           opts: Any = None, timeout: Any = None) -> Work:
-        opts = opts if opts is not None and hasattr(opts, "asyncOp") else dist.AllToAllOptions()
+        opts = opts if opts is not None and hasattr(opts, "asyncOp") else _c10d.AllToAllOptions()
         _tensors.same_type("all_to_all", [output, input])
         sent = self._splits("input", input, input_split_sizes)
         got = self._splits("output", output, output_split_sizes)
@@ -281,7 +283,7 @@ class Collectives:
         return [n * row for n in sizes]
 
     def alltoall(self, outputs: Any, inputs: Any, opts: Any = None, timeout: Any = None) -> Work:
-        opts = opts if opts is not None and hasattr(opts, "asyncOp") else dist.AllToAllOptions()
+        opts = opts if opts is not None and hasattr(opts, "asyncOp") else _c10d.AllToAllOptions()
         self._need_parts("all_to_all", outputs)
         self._need_parts("all_to_all", inputs)
         _tensors.same_type("all_to_all", [*outputs, *inputs])
