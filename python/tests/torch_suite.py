@@ -21,6 +21,7 @@ LIMIT_S = 240
 def let_in(text):
     """The text of the tests, with coll beside gloo."""
     text = re.sub(r'BACKEND != "gloo"', 'BACKEND not in ("gloo", "coll")', text)
+    text = re.sub(r'BACKEND == "gloo"', 'BACKEND in ("gloo", "coll")', text)
     text = re.sub(r'require_backend_is_available\(\{"gloo"\}\)', 'require_backend_is_available({"gloo", "coll"})', text)
     # A barrier of torch that refuses all but gloo by name; the group has it as a method.
     text = re.sub(r"dist\.monitored_barrier\(subgroup, timeout\)", "(subgroup is not None and not isinstance(subgroup, int) and "
@@ -36,7 +37,7 @@ def load(ranks):
     import torch.testing._internal.common_distributed as common
 
     import coll.torch
-    for feature in ("ddp", "subgroup", "plugin"):
+    for feature in ("gpu", "cuda", "ddp", "subgroup", "plugin"):
         common.DistTestCases.backend_feature[feature].add("coll")
     path = os.path.join(os.path.dirname(common.__file__), "distributed", "distributed_test.py")
     module = types.ModuleType("torch_suite_tests")
@@ -77,9 +78,11 @@ def run_one(test):
         output.seek(0)
         said = output.read()
     if result.skipped:
-        return "skip", " ".join(result.skipped[0][1].split())
+        return "skip", " ".join(result.skipped[0][1].split()) or "no reason given"
     bad = result.errors + result.failures
-    return ("fail", bad[0][1] + said[-6000:]) if bad else ("pass", "")
+    if bad:
+        return "fail", bad[0][1] + said[-6000:]
+    return "pass", ""
 
 
 def listed():
@@ -130,7 +133,7 @@ def write(verdicts):
             # The cheap ones fill the part that the ordinary suite has time for.
             fast = verdict == "pass" and seconds < 2.5 and spent + seconds < 110
             spent += seconds if fast else 0
-            first = {"pass": "run fast" if fast else "run", "skip": text}.get(verdict, "FAILS: " + text.strip().splitlines()[-1][:100])
+            first = {"pass": "run fast" if fast else "run", "skip": text}.get(verdict, "FAILS")
             f.write(f"{name} {first}\n")
 
 

@@ -43,7 +43,8 @@ class ProcessGroup(Collectives, Pairs, dist.ProcessGroup):  # type: ignore[misc]
         self._sending: list[tuple[Any, Any]] = []
         self._splits_made = 0
         self._gone = False
-        self._set_name(name or "coll", "coll")
+        self._name = str(name)
+        self._description = "undefined"
         self.set_timeout(timedelta(seconds=limit))
 
     # ---- Calls ----
@@ -134,9 +135,31 @@ class ProcessGroup(Collectives, Pairs, dist.ProcessGroup):  # type: ignore[misc]
 
     # ---- Names ----
 
-    def _set_name(self, name: str, description: str) -> None:
-        self._set_group_name(name)
-        self._set_group_desc(description)
+    # torch keeps the names of a group in its backends, of which this group has none.
+
+    @property
+    def group_name(self) -> str:
+        return self._name
+
+    def getGroupName(self) -> str:
+        return self._name
+
+    def setGroupName(self, name: str) -> None:
+        self._name = str(name)
+
+    _set_group_name = setGroupName
+
+    @property
+    def group_desc(self) -> str:
+        return self._description
+
+    def getGroupDesc(self) -> str:
+        return self._description
+
+    def setGroupDesc(self, description: str) -> None:
+        self._description = str(description)
+
+    _set_group_desc = setGroupDesc
 
     def rank(self) -> int:
         return self._rank
