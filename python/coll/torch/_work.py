@@ -4,7 +4,7 @@ A Work has parts, which are works and receives of the package coll, and perhaps 
 the caller. The group holds Works with a last step, and receives, until they have ended: callers drop them (DDP's Join does).
 
 Futures are set by threads of this module. One of them leads: it waits for works. Functions chained to a future run in the
-thread that sets it and may wait for other futures, so before it sets a future with such functions the leader hands over.
+thread that sets it, and may wait for other futures. So a leader that has a future to set hands over first.
 """
 
 from __future__ import annotations
@@ -63,6 +63,7 @@ class Work(_Base):
     _failure: BaseException | None = None
     _ended = True
     _future: Any = None
+    _start: Any = None  # what the future is chained to
     _limit: float | None = None  # of the group
     _message: Any = None
     _source = -1
@@ -99,9 +100,13 @@ class Work(_Base):
 
     def get_future(self) -> Any:
         if self._future is None:
-            self._future = Future()
-            if self.is_completed():
-                self._future._settle(self)
+            self._start = torch.futures.Future()
+            # A future of torch fails only by a function chained to another: DDP, which is C++, takes an exception that
+            # set_exception() has put into one for a tensor.
+            ended = self.is_completed()
+            self._future = self._start if ended and self._failure is None else self._start.then(self._outcome)
+            if ended:
+                self._start.set_result(self._value)
             else:
                 _setters.add(self)
         return self._future
@@ -109,6 +114,11 @@ class Work(_Base):
     getFuture = get_future
 
     # ---- Inside ----
+
+    def _outcome(self, _: Any) -> Any:
+        if self._failure is not None:
+            raise self._failure
+        return self._value
 
     def _ready(self) -> bool:
         """Whether all parts have ended."""
@@ -154,7 +164,7 @@ class Receive(Work):
     _elements = 0
 
     def _finish(self, limit: float | None) -> None:
-        if limit is None and self._any and threading.current_thread() not in _setters.threads:
+        if limit is None and self._any:
             limit = self._limit
         super()._finish(limit)
         if self._message is not None and self._failure is None:
@@ -185,39 +195,6 @@ def failed(error: BaseException, value: Any) -> Work:
     return work
 
 
-class Future(torch.futures.Future):  # type: ignore[type-arg]
-    """Knows whether functions are chained to it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._gate = threading.Lock()
-        self._chained = False
-
-    def then(self, callback: Any) -> Any:
-        with self._gate:
-            self._chained = True
-        return super().then(callback)
-
-    def add_done_callback(self, callback: Any) -> None:
-        with self._gate:
-            self._chained = True
-        super().add_done_callback(callback)
-
-    def _settle(self, work: Work) -> None:
-        if work._failure is not None:
-            # A future that fails says so where it is waited for, as an exception of Python.
-            self.set_exception(work._failure)
-        else:
-            self.set_result(work._value)
-
-    def _settle_unchained(self, work: Work) -> bool:
-        """False: functions are chained to it, and it is not set."""
-        with self._gate:
-            if not self._chained:
-                self._settle(work)
-            return not self._chained
-
-
 class _Setters:
     """The threads that set futures."""
 
@@ -226,7 +203,6 @@ class _Setters:
         self.queue: deque[Work] = deque()
         self.leading = False
         self.idle = 0
-        self.threads: set[threading.Thread] = set()
 
     def add(self, work: Work) -> None:
         with self.changed:
@@ -237,10 +213,8 @@ class _Setters:
     def call_leader(self) -> None:
         if self.idle:
             self.changed.notify()
-            return
-        thread = threading.Thread(target=self.run, name="coll-futures", daemon=True)
-        self.threads.add(thread)
-        thread.start()
+        else:
+            threading.Thread(target=self.run, name="coll-futures", daemon=True).start()
 
     def lead(self) -> bool:
         """Wait until this thread leads. False: nothing to do for long."""
@@ -250,44 +224,30 @@ class _Setters:
                 told = self.changed.wait(_IDLE_S)
                 self.idle -= 1
                 if not told and (self.leading or not self.queue):
-                    self.threads.discard(threading.current_thread())
                     return False
             self.leading = True
             return True
 
     def run(self) -> None:
         while self.lead():
-            while True:
-                with self.changed:
-                    if not self.queue:
-                        self.leading = False
-                        break
-                    first = self.queue[0]
-                try:
-                    if not first._ended:
-                        first._finish(_LOOK_S)
-                except _Late:
-                    pass
-                if self.set_ended():
-                    break
-
-    def set_ended(self) -> bool:
-        """Set the futures of works that have ended. True: this thread leads no longer."""
-        with self.changed:
-            ended = [w for w in self.queue if w.is_completed()]
-            for work in ended:
+            work = self.await_one()
+            with self.changed:
                 self.queue.remove(work)
-        chained = [w for w in ended if not w._future._settle_unchained(w)]
-        if not chained:
-            return False
-        # One after the other: a function may wait for the next future, so that one is back in the queue.
-        with self.changed:
-            self.queue.extendleft(reversed(chained[1:]))
-            self.leading = False
-            if self.queue:
-                self.call_leader()
-        chained[0]._future._settle(chained[0])
-        return True
+                self.leading = False
+                if self.queue:
+                    self.call_leader()
+            work._start.set_result(None)
+
+    def await_one(self) -> Work:
+        """Wait until some work of the queue has ended. Works of one group end in order, those of several do not."""
+        while True:
+            try:
+                self.queue[0]._finish(_LOOK_S)
+            except _Late:
+                pass
+            for work in list(self.queue):
+                if work.is_completed():
+                    return work
 
 
 _setters = _Setters()
