@@ -169,7 +169,8 @@ def main():
     if arguments.write:
         write(verdicts)
     count = {v: sum(1 for x in verdicts.values() if x[0] == v) for v in ("pass", "fail", "skip")}
-    print(f"{count['pass']} passed, {count['fail']} failed, {count['skip']} skipped at {arguments.ranks[0]} ranks")
+    print(f"torch {torch.__version__}, {arguments.ranks[0]} ranks:")
+    print(f"{count['pass']} passed, {count['fail']} failed, {count['skip']} skipped", flush=True)
     # A test that needs more ranks skips itself; one that fails is ours.
     return 1 if count["fail"] or not count["pass"] else 0
 
