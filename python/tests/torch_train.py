@@ -30,9 +30,11 @@ class Net(torch.nn.Module):
         return self.c(torch.tanh(self.b(x)) if use_b else x)
 
 
-def net(dtype=torch.float64):
+def net(dtype=torch.float64, table=False):
     torch.manual_seed(1)
-    return Net().to(dtype)
+    model = Net().to(dtype)
+    model.table.requires_grad_(table)
+    return model
 
 
 def batches(count=4, dtype=torch.float64):
@@ -64,8 +66,6 @@ def test_ddp():
     x = batches()
     for words in ({}, {"bucket_cap_mb": 0.0005}, {"static_graph": True}, {"gradient_as_bucket_view": True}, {"broadcast_buffers": False}):
         model, whole = net(), net()
-        model.table.requires_grad_(False)
-        whole.table.requires_grad_(False)
         ddp = DDP(model, **words)
         for _ in range(3):
             ddp.zero_grad()
@@ -97,7 +97,7 @@ def test_ddp_no_sync():
 def test_ddp_sparse():
     """Gradients of an embedding are sparse tensors."""
     x, words = batches(), torch.arange(4)
-    model, whole = net(), net()
+    model, whole = net(table=True), net(table=True)
     ddp = DDP(model)
     loss_of(ddp, x[rank()], words=(words + rank()) % 5).backward()
     loss_of(whole, x.flatten(0, 1), words=torch.cat([(words + r) % 5 for r in range(size())])).backward()
@@ -108,7 +108,7 @@ def test_ddp_sparse():
 def test_ddp_join():
     """Ranks with fewer batches shadow the calls of the others."""
     from torch.distributed.algorithms.join import Join
-    ddp = DDP(net().requires_grad_(True), find_unused_parameters=True)
+    ddp = DDP(net(), find_unused_parameters=True)
     steps = 0
     with Join([ddp]):
         for x in batches(2)[0].repeat(3 + rank(), 1, 1):
@@ -143,8 +143,6 @@ def test_ddp_hooks():
     for hook, state, tolerance in ((hook_chain, None, 1e-6), (default_hooks.allreduce_hook, None, 1e-6), (default_hooks.fp16_compress_hook, None, 2e-3),
                                    (powerSGD_hook.powerSGD_hook, powerSGD_hook.PowerSGDState(None, 2, start_powerSGD_iter=2), None)):
         model, whole = net(torch.float32), net(torch.float32)
-        model.table.requires_grad_(False)
-        whole.table.requires_grad_(False)
         ddp = DDP(model, bucket_cap_mb=0.0005)
         ddp.register_comm_hook(state, hook)
         for _ in range(4):
@@ -166,8 +164,6 @@ def test_zero_optimizer():
     from torch.distributed.optim import ZeroRedundancyOptimizer
     x = batches()
     model, whole = net(), net()
-    model.table.requires_grad_(False)
-    whole.table.requires_grad_(False)
     ddp = DDP(model)
     ours = ZeroRedundancyOptimizer([p for p in ddp.parameters() if p.requires_grad], torch.optim.Adam, lr=0.1)
     theirs = torch.optim.Adam([p for p in whole.parameters() if p.requires_grad], lr=0.1)
