@@ -16,7 +16,7 @@ model = torch.nn.Sequential(*[torch.nn.Linear(64, 64) for _ in range(4)])
 for layer in model:
     fully_shard(layer, mesh=mesh)
 fully_shard(model, mesh=mesh)
-held = sum(p.to_local().numel() for p in model.parameters())  # type: ignore[attr-defined]
+held = sum(p.to_local().numel() for p in model.parameters())
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
 
 x = torch.randn(32, 64, generator=torch.Generator().manual_seed(rank))

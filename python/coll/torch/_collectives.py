@@ -6,7 +6,7 @@ what copies results to where they belong. All of it is done before anything is s
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Callable
 
 import torch
 import torch.distributed as dist
@@ -15,7 +15,7 @@ from torch._C import _distributed_c10d as _c10d
 
 from .._errors import ArgumentError, CollError
 from . import _sparse, _tensors
-from ._work import DistBackendError, Several, Work, done, failed, translate
+from ._work import Several, Work, done, translate
 
 _R = dist.ReduceOp
 _NAMES = {"SUM": "sum", "PRODUCT": "prod", "MIN": "min", "MAX": "max", "AVG": "avg", "BAND": "band", "BOR": "bor", "BXOR": "bxor"}
@@ -36,7 +36,7 @@ class Collectives:
 
     # Of ProcessGroup.
     _comm: Any
-    _call: Any
+    _call: Callable[..., Work]
     _lock: Any
     _size: int
     _rank: int
@@ -340,4 +340,4 @@ def _reducing(kind: Any, opts: Any) -> Any:
     return opts if hasattr(opts, "reduceOp") else _options(kind, reduceOp=opts)
 
 
-__all__ = ["Collectives", "DistBackendError", "OPS", "failed"]
+__all__ = ["OPS", "Collectives"]

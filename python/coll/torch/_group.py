@@ -19,7 +19,7 @@ import torch.distributed as dist
 from .._errors import CollError
 from ._collectives import Collectives
 from ._pairs import Pairs
-from ._work import DistBackendError, Several, Work, done, seconds, translate
+from ._work import Several, Work, done, seconds, translate
 
 _CPU = torch.device("cpu")
 
@@ -281,4 +281,4 @@ class ProcessGroup(Collectives, Pairs, dist.ProcessGroup):  # type: ignore[misc]
         return f"<coll.torch.ProcessGroup {self.group_name!r}, rank {self._rank} of {self._size}>"
 
 
-__all__ = ["DistBackendError", "ProcessGroup"]
+__all__ = ["ProcessGroup"]

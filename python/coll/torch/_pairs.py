@@ -12,10 +12,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.distributed import DistBackendError
 
 from .._errors import ArgumentError, CollError
 from . import _tensors
-from ._work import DistBackendError, Receive, Work, seconds, translate
+from ._work import Receive, Work, translate
 
 # Tags of users are below; these are of monitored_barrier().
 _TAGS = 0x7fff0000
@@ -158,4 +159,4 @@ def _cancel(posted: list[tuple[int, Any]]) -> None:
             pass
 
 
-__all__ = ["Pairs", "seconds"]
+__all__ = ["Pairs"]

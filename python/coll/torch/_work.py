@@ -36,7 +36,7 @@ def translate(error: BaseException, limit_s: float | None = None) -> BaseExcepti
     text = str(error)
     if isinstance(error, PeerLate) and limit_s is not None:
         text += f": Timed out waiting {round(limit_s * 1000)}ms for it"
-    made = DistBackendError(text)
+    made: BaseException = DistBackendError(text)
     made.__cause__ = error
     return made
 
@@ -49,11 +49,11 @@ def seconds(timeout: Any) -> float | None:
     return value if value > 0 else None
 
 
-class _Late(DistBackendError):
+class _Late(DistBackendError):  # type: ignore[misc]
     """A limit of a wait has passed; the call has not failed."""
 
 
-class Work(_Base):
+class Work(_Base):  # type: ignore[misc]
     """A call in progress. Its tensors are in use until wait() has returned, or is_completed() said so."""
 
     _parts: tuple[Any, ...] = ()
@@ -186,12 +186,6 @@ def done(value: Any) -> Work:
     """The Work of a call that has ended."""
     work = Work()
     work._value = value
-    return work
-
-
-def failed(error: BaseException, value: Any) -> Work:
-    work = done(value)
-    work._failure = error
     return work
 
 
