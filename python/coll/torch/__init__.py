@@ -1,0 +1,17 @@
+"""A PyTorch backend for tensors in host memory.
+
+    import torch.distributed as dist
+    import coll.torch
+    dist.init_process_group("coll")
+
+Importing this registers the backend "coll". Started by torchrun, the group is made of torch's rank, size and store; started by
+mpirun, srun or collrun it needs nothing else. The guide is docs/guide/torch.md of the source.
+"""
+
+from ._create import register
+from ._group import ProcessGroup
+from ._work import Work
+
+register()
+
+__all__ = ["ProcessGroup", "Work", "register"]

@@ -1,0 +1,119 @@
+"""How groups come to be: from torch's store, from their parent, or from the launcher of an MPI or Slurm job."""
+
+from __future__ import annotations
+
+import os
+import sys
+from datetime import timedelta
+from typing import Any, Iterator
+
+import torch.distributed as dist
+from torch.distributed.rendezvous import _rendezvous_handlers as _handlers
+
+from .. import _comm
+from .._errors import CollError
+from ._group import ProcessGroup
+from ._work import seconds, translate
+
+NAME = "coll"
+
+# The communicator by which a launch without torch's variables met, until the default group takes it.
+_met: Any = None
+
+
+def _refuse_other_devices() -> None:
+    """torch takes a group written in Python for all devices at once and drops those after it: the caller's list tells."""
+    try:
+        config = sys._getframe(2).f_locals.get("backend_config")
+    except ValueError:
+        return
+    devices = dict(getattr(config, "device_backend_map", {}) or {})
+    others = [d for d in devices if d != "cpu"]
+    if others:
+        asked = ",".join(f"{d}:{b}" for d, b in devices.items())
+        raise ValueError(
+            f"coll: backend '{asked}': a group of coll is for the CPU alone, and torch would drop the rest without a word. Make two "
+            f"groups: init_process_group('{devices[others[0]] if devices[others[0]] != NAME else 'nccl'}') for {', '.join(others)}, "
+            "and cpu = dist.new_group(backend='coll') for tensors in host memory")
+
+
+def _meet(store: Any, rank: int, size: int, limit: float) -> Any:
+    """Rank 0 puts an id into the store; the library does the rest."""
+    settings: dict[str, Any] = {"create_timeout_ms": max(1000, round(limit * 1000)), "arrival_timeout_ms": round(limit * 1000)}
+    if size == 1:
+        return _comm.init(0, 1, id=_comm.unique_id(), **settings)
+    if rank == 0:
+        made = _comm.unique_id()
+        store.set("coll/id", bytes(made).hex())
+    else:
+        made = _comm.UniqueId(bytes.fromhex(store.get("coll/id").decode()))
+    return _comm.init(rank, size, id=made, **settings)
+
+
+def _create(options: Any, backend_options: Any = None) -> ProcessGroup:
+    """For torch: the group of `options`, called by its members alone."""
+    global _met
+    _refuse_other_devices()
+    limit = seconds(options.timeout) or 1800.0
+    ranks, rank, size = list(options.global_ranks_in_group), options.group_rank, options.group_size
+    parent = dist.group.WORLD if ranks and dist.is_initialized() else None
+    try:
+        if isinstance(parent, ProcessGroup):
+            comm = parent.make_child(ranks, f"{options.group_id}")
+        elif not ranks and _met is not None and (_met.rank, _met.size) == (rank, size):
+            comm, _met = _met, None
+        else:
+            comm = _meet(options.store, rank, size, limit)
+        return ProcessGroup(comm, options.store, limit, options.group_id)
+    except CollError as error:
+        raise translate(error, limit) from error
+
+
+def register(*_: Any) -> None:
+    """Make the backend known to torch. Importing coll.torch does it; so may torch, by the entry point."""
+    if NAME not in dist.Backend.backend_list:
+        dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu"])
+    if _handlers["env"] is not _rendezvous:
+        _before["env"], _handlers["env"] = _handlers["env"], _rendezvous
+
+
+# ---- Launches without torch's variables ----
+
+_before: dict[str, Any] = {}
+_LAUNCHERS = ("COLL_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
+
+
+def _rendezvous(url: str, timeout: timedelta = dist.default_pg_timeout, **words: Any) -> Iterator[tuple[Any, int, int]]:
+    """env:// as torch has it. Where its variables are missing and a launcher is known, the ranks meet by that launcher."""
+    known = ("RANK" in os.environ or "rank=" in url) and ("WORLD_SIZE" in os.environ or "world_size=" in url)
+    if known or "MASTER_ADDR" in os.environ or not any(name in os.environ for name in _LAUNCHERS):
+        yield from _before["env"](url, timeout=timeout, **words)
+        return
+    yield _meet_by_launcher(timeout)
+    raise RuntimeError("coll: unable to perform re-rendezvous by the launcher of the job")
+
+
+def _meet_by_launcher(timeout: timedelta) -> tuple[Any, int, int]:
+    global _met
+    try:
+        comm = _comm.init(create_timeout_ms=max(1000, round(timeout.total_seconds() * 1000)))
+        store = None
+        if comm.rank == 0:
+            # Port 0: any that is free. It listens on all addresses.
+            store = dist.TCPStore("0.0.0.0", 0, comm.size, True, timeout, wait_for_workers=False)
+        port = comm.broadcast_object(store.port if store is not None else None)
+        if store is None:
+            store = dist.TCPStore(_address(comm), port, comm.size, False, timeout)
+        os.environ.setdefault("LOCAL_RANK", str(comm.local_rank))
+    except CollError as error:
+        raise translate(error, timeout.total_seconds()) from error
+    _met = comm
+    return store, comm.rank, comm.size
+
+
+def _address(comm: Any) -> str:
+    """Of rank 0. Ranks of its host need no name service."""
+    return "127.0.0.1" if comm.host(0) == comm.host(comm.rank) else str(comm.host(0))
+
+
+__all__ = ["register"]

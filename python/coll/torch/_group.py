@@ -1,0 +1,284 @@
+"""ProcessGroup "coll": a communicator with the interface of torch.distributed.
+
+Blocking calls (asyncOp false) run in the caller. Others go on the group's stream, one after the other. A blocking call waits for
+those before it, so all calls of a group run in the order in which they were made. Threads of torch (autograd, hooks, futures) call
+side by side: `_lock` makes the order of their calls that of its owners.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import deque
+from datetime import timedelta
+from typing import Any, Callable
+
+import torch
+import torch.distributed as dist
+
+from .._errors import CollError
+from ._collectives import Collectives
+from ._pairs import Pairs
+from ._work import Several, Work, done, seconds, translate
+
+_CPU = torch.device("cpu")
+
+
+class ProcessGroup(Collectives, Pairs, dist.ProcessGroup):  # type: ignore[misc]
+    """Made by init_process_group("coll"), new_group() and split_group()."""
+
+    def __init__(self, comm: Any, store: Any, limit: float, name: str = "") -> None:
+        dist.ProcessGroup.__init__(self, comm.rank, comm.size)
+        self._comm = comm
+        self._store = store
+        self._rank: int = comm.rank
+        self._size: int = comm.size
+        self._limit = limit
+        self._lock = threading.RLock()
+        self._stream: Any = None
+        self._last: Any = None  # the last call on the stream, if it may be unfinished
+        self._works: deque[Work] = deque()  # unfinished ones that somebody must finish
+        self._collecting: list[Work] | None = None
+        self._idle: list[Any] = []
+        self._sending: list[tuple[Any, Any]] = []
+        self._splits_made = 0
+        self._gone = False
+        self._name = str(name)
+        self._description = "undefined"
+        self.set_timeout(timedelta(seconds=limit))
+
+    # ---- Calls ----
+
+    def _call(self, opts: Any, method: str, args: tuple[Any, ...], words: dict[str, Any], value: Any,
+              after: Callable[[], None] | None = None) -> Work:
+        """One collective. Blocking: it has ended, and `after` has run. Else its Work."""
+        later = getattr(opts, "asyncOp", True) or self._collecting is not None
+        try:
+            with self._lock:
+                if not later:
+                    if self._last is not None:
+                        self._settle()
+                    getattr(self._comm, method)(*args, **words)
+                    if after is not None:
+                        after()
+                    return done(value)
+                if self._stream is None:
+                    self._stream = self._comm.stream()
+                part = getattr(self._comm, method)(*args, **words, stream=self._stream)
+                self._last = part
+        except CollError as error:
+            raise translate(error, self._limit) from error
+        work = Work()
+        work._parts = (part,)
+        work._after = after
+        work._value = value
+        self._begin(work)
+        return work
+
+    def _begin(self, work: Work) -> None:
+        """The group keeps the works that need somebody: with a last step, and receives, which end when they are dropped."""
+        work._limit = self._limit
+        work._lock = threading.Lock()
+        work._ended = False
+        if self._collecting is not None and not isinstance(work, Several):
+            self._collecting.append(work)
+        works = self._works
+        while works and (works[0]._ended or works[0].is_completed()):
+            try:
+                works.popleft()
+            except IndexError:
+                break
+        works.append(work)
+
+    def _settle(self) -> None:
+        """Calls on the stream end before what comes now; their errors are shown by their Works."""
+        if self._last is not None:
+            self._last.exception()
+            self._last = None
+        for work in list(self._works):
+            if work.is_completed():
+                try:
+                    self._works.remove(work)
+                except ValueError:
+                    pass
+
+    def barrier(self, opts: Any = None, timeout: Any = None) -> Work:
+        limit = seconds(opts) if isinstance(opts, timedelta) else seconds(timeout if timeout is not None else
+                                                                          getattr(opts, "timeout", None))
+        opts = opts if hasattr(opts, "asyncOp") else None
+        if opts is not None and not opts.asyncOp and limit is not None and limit != self._limit:
+            return self._barrier_within(opts, limit)
+        if opts is not None and not opts.asyncOp:
+            with self._lock:
+                self._settle()
+        return self._call(opts, "barrier", (), {}, [])
+
+    def _barrier_within(self, opts: Any, limit: float) -> Work:
+        with self._lock:
+            usual, self._limit = self._limit, limit
+            self._set_limits()
+            try:
+                return self._call(opts, "barrier", (), {}, [])
+            finally:
+                self._limit = usual
+                try:
+                    self._set_limits()
+                except CollError:  # the communicator is lost, and limits do not matter
+                    pass
+
+    def _start_coalescing(self, device: Any = None) -> None:
+        self._collecting = []
+
+    def _end_coalescing(self, device: Any = None) -> Work:
+        works, self._collecting = self._collecting or [], None
+        return self._together(works, [])
+
+    # ---- Names ----
+
+    # torch keeps the names of a group in its backends, of which this group has none.
+
+    @property
+    def group_name(self) -> str:
+        return self._name
+
+    def getGroupName(self) -> str:
+        return self._name
+
+    def setGroupName(self, name: str) -> None:
+        self._name = str(name)
+
+    _set_group_name = setGroupName
+
+    @property
+    def group_desc(self) -> str:
+        return self._description
+
+    def getGroupDesc(self) -> str:
+        return self._description
+
+    def setGroupDesc(self, description: str) -> None:
+        self._description = str(description)
+
+    _set_group_desc = setGroupDesc
+
+    def rank(self) -> int:
+        return self._rank
+
+    def size(self) -> int:
+        return self._size
+
+    def name(self) -> str:
+        return "coll"
+
+    getBackendName = name
+    _get_backend_name = name
+
+    def get_group_store(self) -> Any:
+        return self._store
+
+    @property
+    def _device_types(self) -> list[torch.device]:
+        return [_CPU]
+
+    @property
+    def communicator(self) -> Any:
+        """The coll.Communicator of the group, for what torch has no name for."""
+        return self._comm
+
+    # What torch asks of the backend of a device. This group is its own.
+
+    def _get_backend(self, device: Any) -> Any:
+        if torch.device(device).type != "cpu":
+            raise RuntimeError(f"coll: this group moves tensors in host memory and has no backend for {device}; make another group for "
+                               "it: dist.new_group(backend='nccl')")
+        return self
+
+    supports_splitting = False
+    supports_coalescing = False
+    supports_time_estimate = False
+
+    def _set_sequence_number_for_group(self) -> None:
+        pass
+
+    def _get_sequence_number_for_group(self) -> int:
+        return 0
+
+    # ---- Time limits ----
+
+    def set_timeout(self, timeout: Any) -> None:
+        """How long a rank may be late for a call."""
+        limit = seconds(timeout)
+        if limit is None:
+            raise ValueError(f"coll: a time limit is more than 0, not {timeout}")
+        self._limit = limit
+        with self._lock:
+            self._set_limits()
+
+    _set_default_timeout = set_timeout
+
+    def _set_limits(self) -> None:
+        # A silent peer is given up after 30 s unless the program is in more of a hurry.
+        self._comm.set_timeout(self._limit if self._limit < 30 else None, self._limit)
+
+    # ---- Children ----
+
+    def split_group(self, new_ranks: Any, timeout: Any = None, opts: Any = None, group_name: Any = None, group_desc: Any = None,
+                    device_types: Any = None) -> ProcessGroup | None:
+        """The ranks listed, which are ranks of this group, as a group. Collective over them."""
+        ranks = [int(r) for r in new_ranks]
+        for device in device_types or []:
+            self._get_backend(device)
+        self._splits_made += 1
+        if self._rank not in ranks:
+            return None
+        name = str(group_name) if group_name else f"{self.group_name}:split:{self._splits_made}"
+        limit = seconds(timeout) or self._limit
+        child = ProcessGroup(self.make_child(ranks, name), dist.PrefixStore(f"{name}/", self._store), limit, name)
+        if group_desc:
+            child._set_group_desc(group_desc)
+        return child
+
+    splitGroup = split_group
+
+    def make_child(self, ranks: list[int], name: str) -> Any:
+        """A communicator of ranks of this group. The name keeps apart groups of the same ranks that are made side by side."""
+        tag = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little")
+        try:
+            with self._lock:
+                return self._comm.group(ranks, tag)
+        except CollError as error:
+            raise translate(error, self._limit) from error
+
+    def merge_remote_group(self, *args: Any, **words: Any) -> Any:
+        raise NotImplementedError("coll: groups cannot be merged; start the job with all ranks, and split it")
+
+    mergeRemoteGroup = merge_remote_group
+
+    # ---- The end ----
+
+    def abort(self, reason: str = "torch.distributed aborted the group") -> None:
+        """End all calls of all ranks with an error."""
+        self._comm.abort(reason)
+
+    def shutdown(self) -> None:
+        """Calls in progress end, then the group. Waits for the others for a bounded time."""
+        if self._gone:
+            return
+        self._gone = True
+        with self._lock:
+            if not self._comm.closed:
+                if self._last is not None:
+                    self._last.exception()
+                self._stream = self._last = None
+                self._idle, self._sending = [], []
+                try:
+                    self._comm.close()
+                except CollError:  # the library has logged it; whoever made the call that failed knows
+                    pass
+            self._works.clear()
+
+    def __repr__(self) -> str:
+        return f"<coll.torch.ProcessGroup {self.group_name!r}, rank {self._rank} of {self._size}>"
+
+
+__all__ = ["ProcessGroup"]

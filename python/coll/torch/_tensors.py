@@ -1,0 +1,133 @@
+"""Tensors as the library wants them: flat, contiguous, in host memory; lists of tensors as one."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from .._errors import ArgumentError, UnsupportedError
+
+# Types that hold several numbers in an element: moved as bytes.
+_PACKED = {getattr(torch, name) for name in ("float4_e2m1fn_x2", "quint4x2", "quint2x4", "qint8", "quint8", "qint32")
+           if hasattr(torch, name)}
+
+
+def check(tensor: Tensor) -> Tensor:
+    """Refuse what is not in host memory, with a sentence that says what to do."""
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"coll: a tensor is needed, not {type(tensor).__name__}")
+    if tensor.device.type != "cpu":
+        raise UnsupportedError(
+            f"coll: this tensor is on {tensor.device}; the backend coll moves tensors in host memory. Move it with .cpu(), "
+            "or make a group with a backend for that device: dist.new_group(backend='nccl')")
+    if tensor.layout is not torch.strided:
+        raise UnsupportedError(f"coll: a tensor of layout {tensor.layout} is not supported here: pass x.to_dense()")
+    return tensor
+
+
+def source(tensor: Tensor) -> Tensor:
+    """What is read, as one axis; a copy unless it is contiguous."""
+    tensor = check(tensor).detach()
+    if tensor.is_conj() or tensor.is_neg():
+        tensor = tensor.resolve_conj().resolve_neg()
+    tensor = tensor.reshape(-1)
+    return tensor.view(torch.uint8) if tensor.dtype in _PACKED else tensor
+
+
+def target(tensor: Tensor) -> tuple[Tensor, Callable[[], None] | None]:
+    """What is written, as one axis, and what copies it to its place, if it does not lie there."""
+    tensor = check(tensor).detach()
+    if tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg():
+        flat = tensor.view(-1)
+        return flat.view(torch.uint8) if tensor.dtype in _PACKED else flat, None
+    made = torch.empty(tensor.shape, dtype=tensor.dtype)
+    flat = made.view(-1)
+    return flat.view(torch.uint8) if tensor.dtype in _PACKED else flat, lambda: _write(tensor, made)
+
+
+def both(tensor: Tensor) -> tuple[Tensor, Callable[[], None] | None]:
+    """The same for what is read and written."""
+    flat, after = target(tensor)
+    if after is not None:
+        flat.copy_(source(tensor))
+    return flat, after
+
+
+def _write(tensor: Tensor, made: Tensor) -> None:
+    tensor.copy_(made)
+
+
+def same_type(what: str, tensors: Sequence[Tensor]) -> None:
+    first = tensors[0].dtype
+    for t in tensors:
+        if t.dtype != first:
+            raise ArgumentError(f"coll: {what}: tensors of types {first} and {t.dtype}; all must be of one type")
+
+
+def _adjacent(tensors: Sequence[Tensor]) -> bool:
+    """Whether contiguous tensors follow each other in one storage, as those of chunk() or unbind() do."""
+    first = tensors[0]
+    if first.numel() == 0 or first.is_conj() or first.is_neg():
+        return False
+    at, storage = first.data_ptr(), first.untyped_storage().data_ptr()
+    for t in tensors:
+        if (t.data_ptr() != at or not t.is_contiguous() or t.untyped_storage().data_ptr() != storage or t.is_conj() or t.is_neg()):
+            return False
+        at += t.numel() * t.element_size()
+    return True
+
+
+def joined_source(tensors: Sequence[Tensor]) -> Tensor:
+    """All of them, one after the other."""
+    for t in tensors:
+        check(t)
+    if _adjacent(tensors):
+        return _span(tensors)
+    parts = [source(t) for t in tensors]
+    return torch.cat(parts) if parts[0].element_size() > 1 or parts[0].dtype == torch.uint8 else _cat_bytes(parts)
+
+
+def _cat_bytes(parts: list[Tensor]) -> Tensor:
+    """torch.cat() refuses some types of one byte."""
+    return torch.cat([p.view(torch.uint8) for p in parts]).view(parts[0].dtype)
+
+
+def joined_target(tensors: Sequence[Tensor]) -> tuple[Tensor, Callable[[], None] | None]:
+    """Memory for all of them, one after the other, and what copies it to their places."""
+    for t in tensors:
+        check(t)
+    if _adjacent(tensors):
+        return _span(tensors), None
+    dtype = torch.uint8 if tensors[0].dtype in _PACKED else tensors[0].dtype
+    made = torch.empty(sum(t.numel() for t in tensors), dtype=dtype)
+    places = [t.detach() for t in tensors]
+    return made, lambda: _scatter(places, made)
+
+
+def _span(tensors: Sequence[Tensor]) -> Tensor:
+    first = tensors[0].detach()
+    flat = first.as_strided((sum(t.numel() for t in tensors),), (1,), first.storage_offset())
+    return flat.view(torch.uint8) if flat.dtype in _PACKED else flat
+
+
+def _scatter(places: Sequence[Tensor], made: Tensor) -> None:
+    at = 0
+    for place in places:
+        part = made[at:at + place.numel()]
+        place.copy_((part if part.dtype == place.dtype else part.view(place.dtype)).view(place.shape))
+        at += place.numel()
+
+
+def chain(*steps: Any) -> Callable[[], None] | None:
+    """One step of several, of which some may be None."""
+    real = [s for s in steps if s is not None]
+    if len(real) < 2:
+        return real[0] if real else None
+
+    def run() -> None:
+        for step in real:
+            step()
+
+    return run

@@ -1,0 +1,218 @@
+"""How programs with coll.torch end and start: kills, exceptions, forks, many groups, launchers. Each case is a small program.
+
+usage: torch_life.py BUILD-DIRECTORY PYTHON [CASE...]
+"""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+BUILD, PYTHON = os.path.abspath(sys.argv[1]), sys.argv[2]
+HEAD = "import os, sys, time, signal, threading\nimport torch, torch.distributed as dist\nimport coll.torch\n"
+INIT = "dist.init_process_group('coll')\nrank, size = dist.get_rank(), dist.get_world_size()\n"
+DDP = ("from torch.nn.parallel import DistributedDataParallel as DDP\n"
+       "model = DDP(torch.nn.Sequential(*[torch.nn.Linear(64, 64) for _ in range(4)]))\n"
+       "def step():\n  model.zero_grad()\n  model(torch.ones(4, 64) * (rank + 1)).sum().backward()\n")
+# Longer than anything here takes, and shorter than the library's own limits.
+LIMIT_S = 90
+
+
+def start(command, program, **env):
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("COLL_")}
+    kept.update(env, PYTHONPATH=os.path.join(BUILD, "python"), OMP_NUM_THREADS="1")
+    return subprocess.Popen([*command, PYTHON, "-c", HEAD + program] if command else [PYTHON, "-c", HEAD + program],
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=kept, start_new_session=True)
+
+
+def end(process):
+    try:
+        out, err = process.communicate(timeout=LIMIT_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        out, err = process.communicate()
+        raise AssertionError(f"it did not end:\n{out}\n{err}")
+    return process.returncode, out, err
+
+
+def run(program, ranks=2, **env):
+    return end(start([os.path.join(BUILD, "tools", "collrun"), "-n", str(ranks)], program, **env))
+
+
+def check(condition, *facts):
+    if not condition:
+        raise AssertionError("\n".join(str(f) for f in facts))
+
+
+def killed():
+    """SIGKILL of a rank in the middle of DDP: the others raise at once, and name it."""
+    code, out, err = run(INIT + DDP + "step()\n"
+                         "if rank == 1: model.module[1].weight.register_hook(lambda g: os.kill(os.getpid(), signal.SIGKILL))\n"
+                         "began = time.monotonic()\n"
+                         "try:\n  for i in range(1000): step()\n"
+                         # torch raises the error of a future as a RuntimeError that has its text.
+                         "except RuntimeError as e: print(f'{time.monotonic() - began:.2f} s', ' '.join(str(e).split()))", ranks=3)
+    for r in (0, 2):
+        check(re.search(rf"\[{r}\] [\d.]+ s .*DistBackendError: .*rank 1 on host", out), out, err)
+
+
+def exception():
+    """An uncaught exception on one rank shows on the others, with its text."""
+    code, out, err = run(INIT + "dist.barrier()\nif rank == 1: raise ValueError('no such weight')\ndist.all_reduce(torch.ones(2))")
+    check(code != 0 and re.search(r"\[0\] .*DistBackendError: .*rank 1 aborted the communicator: ValueError: no such weight", err), code, err)
+
+
+def many_groups():
+    """200 groups of one job cost neither threads nor descriptors."""
+    code, out, err = run(INIT + "def cost():\n  fds = []\n  for f in os.listdir('/proc/self/fd'):\n"
+                         "    try: fds.append(os.readlink('/proc/self/fd/' + f))\n    except OSError: pass\n"
+                         # Memory of groups on one host has descriptors; connections and threads are what runs out.
+                         "  return len(os.listdir('/proc/self/task')), len([f for f in fds if 'memfd' not in f])\n"
+                         "x = torch.ones(2)\ndist.all_reduce(x, group=dist.new_group())\nbefore = cost()\n"
+                         "groups = [dist.new_group([0, 1] if i % 2 else [1, 0]) for i in range(200)]\n"
+                         "for g in groups: y = torch.ones(2); dist.all_reduce(y, group=g); assert y[0] == 2\n"
+                         "after = cost()\nassert before == after, (before, after)\nprint('same', after)\n"
+                         "dist.barrier()\ndist.destroy_process_group()")
+    check(code == 0 and out.count("same") == 2, code, out, err)
+
+
+def dropped():
+    """Works that nobody keeps: their buffers live until the calls have ended."""
+    code, out, err = run(INIT + "x = torch.zeros(3)\n"
+                         "for i in range(10000): dist.all_reduce(torch.ones(257), async_op=True)\n"
+                         "for i in range(200):\n  dist.all_gather([torch.zeros(64)[::2] for _ in range(size)], torch.ones(32), async_op=True)\n"
+                         "for i in range(200): dist.all_reduce(x, async_op=True).get_future().then(lambda f: None)\n"
+                         "dist.barrier()\ny = torch.full((3,), rank + 1.0)\ndist.all_reduce(y)\nprint(y.tolist())\n"
+                         "dist.destroy_process_group()")
+    check(code == 0 and out.count("[3.0, 3.0, 3.0]") == 2, code, out, err)
+
+
+def dropped_receive():
+    """A receive whose Work is dropped still takes its message."""
+    code, out, err = run(INIT + "x = torch.zeros(3)\nif rank == 0: dist.irecv(x, 1, tag=5)\ndist.barrier()\n"
+                         "if rank == 1: dist.send(torch.arange(3.0), 0, tag=5)\ndist.barrier()\n"
+                         "if rank == 0:\n  y = torch.zeros(1)\n  dist.recv(y, 1); assert x.tolist() == [0, 1, 2], x\nelse: dist.send(torch.ones(1), 0)\n"
+                         "dist.destroy_process_group()")
+    check(code == 0, code, out, err)
+
+
+def forks():
+    """Workers of a DataLoader are forked, and end; the groups of their parent go on."""
+    code, out, err = run(INIT + DDP + "class D(torch.utils.data.Dataset):\n  def __len__(self): return 32\n"
+                         "  def __getitem__(self, i): return torch.full((64,), float(i))\n"
+                         "works = [dist.all_reduce(torch.ones(9), async_op=True) for _ in range(3)]\n"
+                         "for epoch in range(2):\n  for x in torch.utils.data.DataLoader(D(), batch_size=8, num_workers=2):\n"
+                         "    model.zero_grad(); model(x).sum().backward()\n"
+                         "for w in works: w.wait()\ny = torch.ones(2)\ndist.all_reduce(y)\nprint(y.tolist())\ndist.destroy_process_group()")
+    check(code == 0 and out.count("[2.0, 2.0]") == 2 and "coll" not in err, code, out, err)
+
+
+def chained_futures():
+    """A function chained to a future waits for another future, for a new call's, and runs although the main thread sleeps."""
+    code, out, err = run(INIT + "a, b, c = torch.ones(2), torch.full((2,), 2.0), torch.full((2,), 5.0)\n"
+                         "fa = dist.all_reduce(a, async_op=True).get_future()\nfb = dist.all_reduce(b, async_op=True).get_future()\n"
+                         "def more(f):\n  fb.wait()\n  g = dist.all_reduce(c, async_op=True).get_future()\n  return f.value()[0] + g.wait()[0] + b\n"
+                         "print(fa.then(more).then(lambda f: f.value() * 2).wait().tolist())\n"
+                         "works = [dist.all_reduce(torch.ones(3), async_op=True) for _ in range(20)]\n"
+                         "futures = [w.get_future().then(lambda f, w=w: w.result()[0][0].item()) for w in works]\n"
+                         "print(sum(torch.futures.wait_all(futures)))\ndist.destroy_process_group()")
+    check(code == 0 and out.count("[32.0, 32.0]") == 2 and out.count(" 40.0") == 2, code, out, err)
+
+
+def failed_future():
+    """A call that fails sets its future to the error."""
+    code, out, err = run(INIT + "dist.barrier()\nif rank == 1: os.kill(os.getpid(), signal.SIGKILL)\n"
+                         "f = dist.all_reduce(torch.ones(2), async_op=True).get_future()\n"
+                         "try: f.wait()\nexcept Exception as e: print(type(e).__name__, e)")
+    check(re.search(r"\[0\] RuntimeError .*DistBackendError: .*rank 1", " ".join(out.split())), code, out, err)
+
+
+def late():
+    """A rank that does not come: an error after the limit of the group, which names it."""
+    code, out, err = run("from datetime import timedelta\n" + INIT + "dist.barrier()\ng = dist.new_group(timeout=timedelta(seconds=1))\n"
+                         "if rank == 0:\n"
+                         "  try: dist.all_reduce(torch.ones(2), group=g)\n"
+                         "  except dist.DistBackendError as e: print(e)\n"
+                         "  try: dist.recv(torch.ones(1), group=g)\n"
+                         "  except dist.DistBackendError as e: print('any', e)\n"
+                         "dist.monitored = None\n"
+                         "try: dist.group.WORLD.monitored_barrier(timedelta(seconds=60))\nexcept Exception as e: print('barrier', e)\n", ranks=2)
+    check(re.search(r"\[0\] rank 0 of 2: .*rank 1.* Timed out waiting 1000ms", out), code, out, err)
+    check("barrier" not in out, out)
+
+
+def missing():
+    """monitored_barrier() says who did not come, one or all."""
+    for everybody, text in ((False, "Rank 1 failed to pass monitoredBarrier in 500 ms"), (True, "Ranks 1, 2 failed to pass monitoredBarrier")):
+        code, out, err = run("from datetime import timedelta\n" + INIT + "g = dist.group.WORLD\ng.monitored_barrier()\n"
+                             f"try:\n  if rank in (0, 3): g.monitored_barrier(timedelta(seconds=0.5), wait_all_ranks={everybody})\n"
+                             "except dist.DistBackendError as e: print(e)\ndist.barrier()\ndist.destroy_process_group()", ranks=4)
+        check(text in out and "Rank 3 successfully reached monitoredBarrier, but received errors" in out, code, out, err)
+
+
+def other_devices():
+    """A list with other devices is refused with what to do, not taken over."""
+    for asked in ("cpu:coll,cuda:nccl", "cuda:coll", "cuda:gloo,cpu:coll"):
+        code, out, err = run(f"try: dist.init_process_group('{asked}')\nexcept Exception as e: print(type(e).__name__, e)", ranks=1)
+        check(code == 0 and re.search(r"ValueError coll: backend .* is for the CPU alone.*new_group", out), asked, code, out, err)
+
+
+def abort_and_shutdown():
+    """abort() ends the calls of others; a job that is destroyed may be made again."""
+    code, out, err = run(INIT + "dist.barrier()\nif rank == 1: dist.group.WORLD.abort()\nelse:\n"
+                         "  try: dist.all_reduce(torch.ones(2))\n  except dist.DistBackendError as e: print(e)\n")
+    check("torch.distributed aborted the group" in out, code, out, err)
+    code, out, err = run("for i in range(3):\n  " + INIT.replace("\n", "\n  ").strip() +
+                         "\n  x = torch.ones(2)\n  dist.all_reduce(x)\n  dist.destroy_process_group()\n  print(x.tolist())", ranks=2)
+    check(code == 0 and out.count("[2.0, 2.0]") == 6, code, out, err)
+
+
+def split():
+    """split_group() of the group itself, and of a part."""
+    code, out, err = run(INIT + "g = dist.group.WORLD\na = g.split_group([0, 2], group_name='even')\nb = g.splitGroup([1, 2])\n"
+                         "x = torch.full((2,), float(rank + 1))\n"
+                         "assert (a is None) == (rank == 1) and (b is None) == (rank == 0)\n"
+                         "if a is not None: a.allreduce([x]).wait(); print('a', x.tolist(), a.group_name)\n"
+                         "if b is not None: b.allreduce([x]).wait(); print('b', x.tolist())\n"
+                         "dist.barrier()\ndist.destroy_process_group()", ranks=3)
+    check(code == 0 and out.count("a [4.0, 4.0] even") == 2 and out.count("b [6.0, 6.0]") == 2, code, out, err)
+
+
+def torchrun():
+    """Rank, size and store of torchrun."""
+    import tempfile
+    with tempfile.NamedTemporaryFile("w", suffix=".py") as f:
+        f.write(HEAD + INIT + "x = torch.ones(2)\ndist.all_reduce(x)\nprint(x.tolist(), size)\ndist.destroy_process_group()\n")
+        f.flush()
+        kept = {**os.environ, "PYTHONPATH": os.path.join(BUILD, "python"), "OMP_NUM_THREADS": "1"}
+        done = subprocess.run([PYTHON, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone", f.name], env=kept,
+                              capture_output=True, text=True, timeout=LIMIT_S)
+    check(done.returncode == 0 and done.stdout.count("[2.0, 2.0] 2") == 2, done.stdout, done.stderr)
+
+
+CASES = [killed, exception, many_groups, dropped, dropped_receive, forks, chained_futures, failed_future, late, missing, other_devices,
+         abort_and_shutdown, split, torchrun]
+
+
+def main():
+    if subprocess.run([PYTHON, "-c", "import torch.distributed"], capture_output=True).returncode != 0:
+        print(f"skipped: {PYTHON} has no torch")
+        return 77
+    chosen = [c for c in CASES if not sys.argv[3:] or c.__name__ in sys.argv[3:]]
+    failed = 0
+    for case in chosen:
+        began = time.monotonic()
+        try:
+            case()
+            print(f"{case.__name__} {time.monotonic() - began:.1f} s", flush=True)
+        except AssertionError as error:
+            failed += 1
+            print(f"{case.__name__} FAILED\n{error}", flush=True)
+    print(f"{len(chosen) - failed} passed, {failed} failed, 0 skipped")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
