@@ -1,6 +1,6 @@
 /*
- * The object of a cuda row, and what its files share. cuda.c owns it; cuda_memory.c and cuda_stream.c hold members
- * of the table.
+ * The object of a cuda row, and what its files share. cuda.c opens and closes it; cuda_memory.c and cuda_stream.c hold
+ * members of the table.
  */
 #ifndef COLL_DEVICE_CUDA_STATE_H
 #define COLL_DEVICE_CUDA_STATE_H

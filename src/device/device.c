@@ -4,6 +4,7 @@
 #include "device/device.h"
 
 #include <assert.h>
+#include <ctype.h>
 #include <string.h>
 
 #include "base/messages.h"
@@ -38,7 +39,7 @@ coll_status coll_device_parse(const char *text, struct coll_device_choice *choic
 		if (len == 0 || len >= sizeof(number) || c.n == LIST_MAX || (p[len] && !p[len + 1]))
 			return malformed(text, err);
 		memcpy(number, p, len);
-		if (!coll_number_parse(number, 0, ORDINAL_MAX, &c.list[c.n]))
+		if (!isdigit((unsigned char)number[0]) || !coll_number_parse(number, 0, ORDINAL_MAX, &c.list[c.n]))
 			return malformed(text, err);
 		p += len;
 	}

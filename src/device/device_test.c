@@ -40,10 +40,11 @@ TEST(device, parse_accepts)
 
 TEST(device, parse_refuses)
 {
-	static const char *const wrong[] = {
-	        "",         "cud",      "cudax",   "CUDA",      "host:0",           "hosts",   "gpu",
-	        "cuda:",    "cuda:x",   "cuda:-1", "cuda: 1",   "cuda:1,",          "cuda:,1", "cuda:1,,2",
-	        "cuda:0x1", "cuda:1:2", "cuda,1",  "cuda:1024", "cuda:12345678901", " cuda"};
+	static const char *const wrong[] = {"",         "cud",     "cudax",   "CUDA",      "host:0",
+	                                    "hosts",    "gpu",     "cuda:",   "cuda:x",    "cuda:-1",
+	                                    "cuda: 1",  "cuda:1,", "cuda:,1", "cuda:1,,2", "cuda:0x1",
+	                                    "cuda:1:2", "cuda,1",  "cuda:+1", "cuda:1024", "cuda:12345678901",
+	                                    " cuda"};
 	struct coll_device_choice c;
 
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
