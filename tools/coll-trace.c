@@ -363,7 +363,7 @@ static void put_operation(struct writer *w, const struct trace *t, const struct 
 {
 	static const char *const states[] = {"queued", "running", "ended"};
 	const struct dump_op *o = e->op;
-	const bool pair = strcmp(o->kind, "send") == 0 || strcmp(o->kind, "recv") == 0;
+	const bool pair = dump_is_message(o);
 
 	coll_text_add(line,
 	              o->state == DUMP_QUEUED ? "{\"ph\":\"i\",\"s\":\"t\",\"name\":" : "{\"ph\":\"X\",\"name\":");
@@ -385,8 +385,16 @@ static void put_operation(struct writer *w, const struct trace *t, const struct 
 		coll_text_add(line, ",\"way\":");
 		coll_text_add_json(line, o->way);
 	}
-	coll_text_add(line, ",\"%s\":%d,\"state\":\"%s\",\"communicator\":\"%016llx\"", pair ? "peer" : "root", o->root,
-	              states[o->state], (unsigned long long)o->comm);
+	if (dump_has_tag(o) && o->root < 0)
+		coll_text_add(line, ",\"peer\":\"any source\"");
+	else
+		coll_text_add(line, ",\"%s\":%d", pair ? "peer" : "root", o->root);
+	if (dump_has_tag(o) && o->tag < 0)
+		coll_text_add(line, ",\"tag\":\"any tag\"");
+	else if (dump_has_tag(o))
+		coll_text_add(line, ",\"tag\":%d", o->tag);
+	coll_text_add(line, ",\"state\":\"%s\",\"communicator\":\"%016llx\"", states[o->state],
+	              (unsigned long long)o->comm);
 	if (o->stream >= 0 && o->begin_ns)
 		coll_text_add(line, ",\"queued_us\":%.3f", (double)(int64_t)(o->begin_ns - o->queued_ns) * 1e-3);
 	if (o->state == DUMP_ENDED) {

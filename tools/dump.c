@@ -138,6 +138,7 @@ static const struct field op_fields[] = {FIELD(dump_op, HEX, "comm", comm),
                                          FIELD(dump_op, TEXT, "way", way),
                                          FIELD(dump_op, INT, "root", root),
                                          FIELD(dump_op, INT, "peer", root),
+                                         FIELD(dump_op, INT, "tag", tag),
                                          FIELD(dump_op, INT, "stream", stream),
                                          FIELD(dump_op, INT, "status", status),
                                          FIELD(dump_op, U64, "queued_ns", queued_ns),
@@ -423,13 +424,40 @@ int dump_process(const struct dump *d, uint64_t comm, int rank)
 	return c ? rank : -1;
 }
 
+bool dump_has_tag(const struct dump_op *o)
+{
+	return strcmp(o->kind, "send_tag") == 0 || strcmp(o->kind, "recv_tag") == 0 || strcmp(o->kind, "irecv") == 0;
+}
+
+bool dump_is_message(const struct dump_op *o)
+{
+	return dump_has_tag(o) || strcmp(o->kind, "send") == 0 || strcmp(o->kind, "recv") == 0;
+}
+
+/* They are not numbered. */
+static void describe_tagged(const struct dump_op *o, char *buf, size_t len_bytes)
+{
+	char peer[24] = "any source", tag[24] = "any tag";
+
+	if (o->root >= 0)
+		snprintf(peer, sizeof(peer), "peer=%d", o->root);
+	if (o->tag >= 0)
+		snprintf(tag, sizeof(tag), "tag=%d", o->tag);
+	snprintf(buf, len_bytes, "%s(count=%llu, %s, %s, %s)", o->kind, (unsigned long long)o->count, o->dtype, peer,
+	         tag);
+}
+
 void dump_describe(const struct dump_op *o, char *buf, size_t len_bytes)
 {
 	const bool rooted = strcmp(o->kind, "broadcast") == 0 || strcmp(o->kind, "reduce") == 0 ||
 	                    strncmp(o->kind, "gather", 6) == 0 || strncmp(o->kind, "scatter", 7) == 0;
-	const bool pair = strcmp(o->kind, "send") == 0 || strcmp(o->kind, "recv") == 0;
+	const bool pair = dump_is_message(o);
 	char root[32] = "";
 
+	if (dump_has_tag(o)) {
+		describe_tagged(o, buf, len_bytes);
+		return;
+	}
 	if (rooted || pair)
 		snprintf(root, sizeof(root), ", %s=%d", pair ? "peer" : "root", o->root);
 	if (strcmp(o->kind, "barrier") == 0)

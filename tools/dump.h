@@ -24,7 +24,8 @@ enum dump_state { DUMP_QUEUED, DUMP_RUNNING, DUMP_ENDED };
 struct dump_op {
 	uint64_t comm, index, sequence, count;
 	char kind[24], dtype[16], op[16], signature[12], result[48], way[24];
-	int root, stream, status; /* root: the peer of send and recv; stream -1: blocking */
+	int root, stream, status; /* root: the peer of a message; stream -1: blocking */
+	int tag;                  /* of a message with a tag; -1: any */
 	enum dump_state state;
 	uint64_t queued_ns, begin_ns, end_ns; /* since 1970, 0: not yet */
 	int waits_for, step, lane;
@@ -82,6 +83,10 @@ const struct dump_comm *dump_find_comm(const struct dump *d, uint64_t comm);
 /* The process a rank of a communicator is; -1: not known. */
 int dump_process(const struct dump *d, uint64_t comm, int rank);
 /* "all_reduce(count=8, f32, sum) number 12" */
+/* Between two ranks; and whether it has a tag, and a peer of -1 is any. */
+bool dump_is_message(const struct dump_op *o);
+bool dump_has_tag(const struct dump_op *o);
+
 void dump_describe(const struct dump_op *o, char *buf, size_t len_bytes);
 
 #endif

@@ -32,6 +32,12 @@ static uint64_t begun(const struct dump_op *o)
 	return o->begin_ns ? o->begin_ns : o->queued_ns;
 }
 
+/* A receive that is posted holds nobody up, unless it says whom a thread waits for in it. */
+static bool is_posted(const struct dump_op *o)
+{
+	return strcmp(o->kind, "irecv") == 0 && o->state == DUMP_RUNNING && o->waits_for < 0;
+}
+
 /* The operation a rank is held up in: of those that have begun and not ended, the oldest
  * that names whom it waits for, else the oldest. */
 static const struct dump_op *stuck_op(const struct dump *d)
@@ -41,18 +47,13 @@ static const struct dump_op *stuck_op(const struct dump *d)
 	for (size_t i = 0; i < d->nops; i++) {
 		const struct dump_op *o = &d->ops[i];
 
-		if (o->state != DUMP_RUNNING)
+		if (o->state != DUMP_RUNNING || is_posted(o))
 			continue;
 		if (!best || (o->waits_for >= 0) > (best->waits_for >= 0) ||
 		    ((o->waits_for >= 0) == (best->waits_for >= 0) && begun(o) < begun(best)))
 			best = o;
 	}
 	return best && d->now_ns > begun(best) + STALL_NS ? best : NULL;
-}
-
-static bool is_pair(const struct dump_op *o)
-{
-	return strcmp(o->kind, "send") == 0 || strcmp(o->kind, "recv") == 0;
 }
 
 static const struct dump_op *last_ended(const struct dump *d)
@@ -169,6 +170,23 @@ static void add_hearsay(struct coll_text *t, const struct dump_list *l, const st
 		              p->in_call ? "in" : "not in the call, last seen after", p->doing);
 }
 
+/* Receives that wait for messages, whether or not a thread waits for them. */
+static void add_posted(struct coll_text *t, const struct dump *d)
+{
+	const struct dump_op *oldest = NULL;
+	int n = 0;
+
+	for (size_t i = 0; i < d->nops; i++)
+		if (is_posted(&d->ops[i]) && n++ == 0)
+			oldest = &d->ops[i]; /* a dump is in the order of their beginnings */
+	if (n == 0)
+		return;
+	coll_text_add(t, "    %d receive%s posted, the oldest for %.1f s: ", n, n == 1 ? " is" : "s are",
+	              seconds(begun(oldest), d->now_ns));
+	add_op(t, d, oldest);
+	coll_text_add(t, "\n");
+}
+
 static void add_line(struct coll_text *t, const struct dump_list *l, const struct dump *d)
 {
 	const struct dump_op *o = stuck_op(d), *last = last_ended(d);
@@ -195,6 +213,7 @@ static void add_line(struct coll_text *t, const struct dump_list *l, const struc
 	} else {
 		coll_text_add(t, ": no call yet\n");
 	}
+	add_posted(t, d);
 	for (size_t i = 0; i < d->nops; i++)
 		queued += d->ops[i].state == DUMP_QUEUED;
 	if (queued > 0)
@@ -259,8 +278,8 @@ static bool add_difference(struct coll_text *t, const struct dump_list *l)
 			const struct dump_op *a = stuck_op(&l->dumps[i]), *b = stuck_op(&l->dumps[k]);
 
 			if (!a || !b || l->dumps[i].job != l->dumps[k].job || a->comm != b->comm ||
-			    a->sequence != b->sequence || strcmp(a->signature, b->signature) == 0 || is_pair(a) ||
-			    is_pair(b))
+			    a->sequence != b->sequence || strcmp(a->signature, b->signature) == 0 || dump_is_message(a) ||
+			    dump_is_message(b))
 				continue;
 			coll_text_add(t, "verdict: calls differ: rank %d calls ", l->dumps[k].process);
 			add_op(t, &l->dumps[k], b);
@@ -400,7 +419,7 @@ static void add_verdict(struct coll_text *t, const struct dump_list *l, const st
 		                      ? "no thread drives its streams (COLL_PROGRESS=on, coll_progress())"
 		                      : "a callback, or a step that takes long");
 	} else {
-		coll_text_add(t, call && is_pair(call) ? " has not made the call that matches" : " has not entered");
+		coll_text_add(t, call && dump_is_message(call) ? " has not made the call that matches" : " has not entered");
 		missed = true;
 	}
 	if (call && missed)

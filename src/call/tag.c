@@ -147,7 +147,7 @@ static coll_status need_tags(struct coll_comm *comm, const char *kind)
 }
 
 /* What messages, the record and the watchdog say of it. */
-static void bind(struct coll_request *r, struct coll_tag_op *op)
+static void bind(struct coll_request *r, struct coll_tag_op *op, enum coll_record_message message)
 {
 	struct coll_comm *comm = r->comm;
 
@@ -155,6 +155,8 @@ static void bind(struct coll_request *r, struct coll_tag_op *op)
 	r->tag = op;
 	r->kind = COLL_REQUEST_TAG;
 	r->seen_moves = 0;
+	r->message = (uint8_t)message;
+	r->message_tag = op->tag;
 	r->pair = (struct coll_pair){.send = op->receives ? NULL : op->buf,
 	                             .send_count = op->receives ? 0 : op->count,
 	                             .dest = op->receives ? -1 : op->peer,
@@ -166,6 +168,21 @@ static void bind(struct coll_request *r, struct coll_tag_op *op)
 		coll_plan_cache_release(comm->plans, r->pair_plan[half]);
 		r->pair_plan[half] = NULL;
 	}
+}
+
+/* The flight recorder entry of one that needs no request. peer, tag: as the caller gave them; op may have those of the
+ * message by now. */
+static void record(struct coll_comm *comm, const struct coll_tag_op *op, uint8_t message, int peer, int tag,
+                   coll_status st)
+{
+	const uint64_t what = coll_entry_what((uint32_t)tag, COLL_KIND_SEND_RECV, (uint8_t)op->type, message,
+	                                      COLL_WAY_SEND_RECV, false);
+
+	if (st == COLL_OK)
+		coll_recorder_fastpath(&comm->recorder, 0, what, op->count, peer);
+	else
+		coll_recorder_end(&comm->recorder,
+		                  coll_recorder_begin(&comm->recorder, 0, what, op->count, peer, 0), st);
 }
 
 static coll_status send_later(struct coll_comm *comm, const struct coll_tag_op *op, struct coll_stream *stream)
@@ -180,7 +197,7 @@ static coll_status send_later(struct coll_comm *comm, const struct coll_tag_op *
 		return coll_comm_refuse(comm, "send_tag", COLL_ERR_MEMORY, "no memory for a request");
 	}
 	coll_tag_op_send(r->tag, op->buf, op->count, op->type, op->peer, op->tag);
-	bind(r, r->tag);
+	bind(r, r->tag, COLL_MESSAGE_SEND_TAG);
 	return coll_request_dispatch(r, stream);
 }
 
@@ -194,8 +211,10 @@ coll_status coll_comm_send_tag(struct coll_comm *comm, const void *buf, size_t c
 	if (st != COLL_OK)
 		return st;
 	coll_tag_op_send(&op, buf, count, type, peer, tag);
-	if (now && coll_tags_send_now(comm, &op))
+	if (now && coll_tags_send_now(comm, &op)) {
+		record(comm, &op, COLL_MESSAGE_SEND_TAG, peer, tag, COLL_OK);
 		return COLL_OK;
+	}
 	if (now && peer == comm->rank && !coll_tags_self_fits(comm, &op))
 		return coll_comm_refuse(comm, "send_tag", COLL_ERR_ARGUMENT,
 		                        "[COLL-1205] a send to this rank itself would wait for ever: no receive is "
@@ -215,6 +234,8 @@ static void release(struct receive *p)
 static coll_status post(struct coll_comm *comm, struct receive *p)
 {
 	if (coll_tags_receive_now(comm, &p->op)) {
+		record(comm, &p->op, p->request.message, p->op.posted.source, p->op.posted.tag,
+		       p->op.status);
 		p->request.status = p->op.status;
 		atomic_store_explicit(&p->request.done, true, memory_order_relaxed);
 		return COLL_OK;
@@ -222,8 +243,10 @@ static coll_status post(struct coll_comm *comm, struct receive *p)
 	return coll_request_submit(&p->request, NULL, 0);
 }
 
-static coll_status irecv(struct coll_comm *comm, const char *kind, const struct coll_tag_op *op, coll_request **req)
+static coll_status irecv(struct coll_comm *comm, enum coll_record_message message, const struct coll_tag_op *op,
+                         coll_request **req)
 {
+	const char *kind = coll_record_message_name(message);
 	coll_status st = need_tags(comm, kind);
 	struct receive *p;
 
@@ -240,7 +263,7 @@ static coll_status irecv(struct coll_comm *comm, const char *kind, const struct 
 	p->ctx = comm->ctx;
 	p->rank = comm->rank;
 	p->size = comm->size;
-	bind(&p->request, &p->op);
+	bind(&p->request, &p->op, message);
 	coll_context_retain(p->ctx);
 	coll_async_thread(p->ctx);
 	st = post(comm, p);
@@ -257,7 +280,7 @@ coll_status coll_comm_irecv(struct coll_comm *comm, void *buf, size_t max_count,
 	struct coll_tag_op op;
 
 	coll_tag_op_receive(&op, buf, max_count, type, source, tag);
-	return irecv(comm, "irecv", &op, req);
+	return irecv(comm, COLL_MESSAGE_IRECV, &op, req);
 }
 
 /* ---- Requests of receives ---- */
@@ -416,7 +439,7 @@ coll_status coll_comm_recv_tag(struct coll_comm *comm, void *buf, size_t max_cou
 		return coll_comm_refuse(comm, "recv_tag", COLL_ERR_ARGUMENT,
 		                        "it cannot be part of a group: post the receive with coll_irecv()");
 	coll_tag_op_receive(&op, buf, max_count, type, source, tag);
-	st = irecv(comm, "recv_tag", &op, &r);
+	st = irecv(comm, COLL_MESSAGE_RECV_TAG, &op, &r);
 	if (st != COLL_OK)
 		return st;
 	if (waits_for_itself(comm, r, source)) {

@@ -180,6 +180,7 @@ struct coll_comm {
 	_Atomic uint64_t *pair_sequence[2]; /* by rank: sends, receives begun; see coll_pair_number() */
 	struct coll_plan_cache *plans;
 	const struct coll_opened_transport *intra_transport;
+	bool intra_forming;       /* its region counts: see select/intra.c */
 	struct coll_intra *intra; /* NULL: nothing runs intranode */
 	struct coll_memo memo[COLL_MEMO_SLOTS];
 	uint8_t memo_newer[COLL_MEMO_SLOTS / 2]; /* the place of each pair that was used last */

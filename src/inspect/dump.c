@@ -130,13 +130,13 @@ static void add_op(const struct reading *r, const struct coll_op_record *o, stru
 	static const char *const states[] = {"queued", "running", "ended"};
 	const char *kind = coll_record_kind_name(o->kind);
 	const char *type = coll_dtype_name((coll_dtype)o->type);
-	const bool pair = o->kind == COLL_KIND_SEND_RECV;
+	const bool pair = o->kind == COLL_KIND_SEND_RECV, tag = pair && coll_message_has_tag(o->op);
 
 	coll_text_add(t,
 	              "{\"type\":\"op\",\"comm\":\"%016" PRIx64 "\",\"index\":%" PRIu64 ",\"sequence\":%" PRIu64
 	              ",\"kind\":\"%s\",\"count\":%" PRIu64 ",\"dtype\":\"%s\"",
 	              o->comm, o->index, o->sequence,
-	              pair   ? (o->op ? "recv" : "send")
+	              pair   ? coll_record_message_name(o->op)
 	              : kind ? kind
 	                     : "unknown",
 	              o->count, type ? type : "unknown");
@@ -145,8 +145,11 @@ static void add_op(const struct reading *r, const struct coll_op_record *o, stru
 
 		coll_text_add(t, ",\"op\":\"%s\"", op ? op : "user");
 	}
-	coll_text_add(t, ",\"%s\":%d,\"signature\":\"%08x\",\"stream\":%d,\"state\":\"%s\"", pair ? "peer" : "root",
-	              o->root, o->signature, o->in_stream ? (int)o->stream : -1, states[o->state]);
+	coll_text_add(t, ",\"%s\":%d", pair ? "peer" : "root", o->root);
+	if (tag)
+		coll_text_add(t, ",\"tag\":%d", (int32_t)o->signature);
+	coll_text_add(t, ",\"signature\":\"%08x\",\"stream\":%d,\"state\":\"%s\"", tag ? 0 : o->signature,
+	              o->in_stream ? (int)o->stream : -1, states[o->state]);
 	coll_text_add(t, ",\"queued_ns\":%" PRIu64, when(r, o->begun));
 	if (o->started)
 		coll_text_add(t, ",\"begin_ns\":%" PRIu64, when(r, o->started));

@@ -88,8 +88,10 @@ static void make(struct coll_intra *n)
 static coll_status decide(struct coll_intra *n, enum intra_verdict verdict)
 {
 	n->verdict = verdict;
-	if (n->central.area)
+	if (n->central.area) {
 		atomic_store_explicit(&n->central.area->verdict, verdict, memory_order_release);
+		n->fabric.settle(n->fabric.arg, &n->memory);
+	}
 	coll_central_nudge(n);
 	return verdict == INTRA_GOOD ? COLL_OK : COLL_ERR_UNSUPPORTED;
 }

@@ -30,6 +30,8 @@ struct coll_intra_fabric {
 	/* AGAIN: still connecting; *link is valid then, too. */
 	coll_status (*link)(void *arg, int peer, const struct coll_transport **t, void **link);
 	coll_status (*alloc)(void *arg, size_t len_bytes, struct coll_memory *mem);
+	/* All peers have been offered it: no other one maps it from now on. */
+	void (*settle)(void *arg, const struct coll_memory *mem);
 	void (*free)(void *arg, struct coll_memory *mem);
 	/* Whether results are stored past the caches. */
 	struct coll_nt *nt;

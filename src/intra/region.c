@@ -144,11 +144,19 @@ static void decide(struct coll_intra *n, enum intra_verdict verdict)
 			coll_intra_nudge_one(&n->peers[r]);
 }
 
+/* All ranks use the regions, or none does. Peers have met by now, and nothing is offered any more. */
+static coll_status settle(struct coll_intra *n, enum intra_verdict verdict)
+{
+	n->verdict = verdict;
+	if (n->memory.base)
+		n->fabric.settle(n->fabric.arg, &n->memory);
+	return verdict == INTRA_GOOD ? COLL_OK : COLL_ERR_UNSUPPORTED;
+}
+
 static coll_status give_up(struct coll_intra *n)
 {
 	decide(n, INTRA_BAD);
-	n->verdict = INTRA_BAD;
-	return COLL_ERR_UNSUPPORTED;
+	return settle(n, INTRA_BAD);
 }
 
 /* All peers are met, even when one has nothing: they wait for a word of ours. */
@@ -202,13 +210,12 @@ coll_status coll_intra_form(struct coll_intra *n, uint32_t *waits_for)
 			return COLL_AGAIN;
 		}
 	}
-	n->verdict = INTRA_GOOD;
 	if (n->size == 2 && !n->peers[!n->rank].fenced) {
 		n->quick_mine = n->mine->entries;
 		n->quick_theirs = n->peers[!n->rank].region->entries;
 		n->quick_asleep = n->peers[!n->rank].asleep;
 	}
-	return COLL_OK;
+	return settle(n, INTRA_GOOD);
 }
 
 /* ---- Evidence ---- */

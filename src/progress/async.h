@@ -97,6 +97,8 @@ struct coll_request {
 	/* Tagged messages: the send or receive, see call/tag.c. Freed with the request. */
 	void *tag;
 	uint32_t seen_moves; /* of it, by the watchdog; lock */
+	uint8_t message;      /* enum coll_record_message, and its tag, for the records */
+	int message_tag;
 
 	const struct coll_request *shown; /* while preparing: the call that the record names */
 

@@ -40,6 +40,15 @@ struct coll_entry *coll_begin_pair_entry(struct coll_comm *comm, const struct co
 	                           half ? pair->recv_count : pair->send_count, coll_pair_peer(pair, half), stream);
 }
 
+struct coll_entry *coll_begin_tag_entry(struct coll_comm *comm, const struct coll_record *record, uint16_t stream)
+{
+	/* They have no number. */
+	return coll_recorder_begin(&comm->recorder, 0,
+	                           coll_entry_what(record->signature, record->kind, record->type, record->op,
+	                                           COLL_WAY_SEND_RECV, stream != 0),
+	                           record->count, record->root, stream);
+}
+
 coll_status coll_finish_inline(struct coll_comm *comm, const struct coll_wait *wait, struct coll_record *record,
                                bool small)
 {

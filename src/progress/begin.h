@@ -28,6 +28,9 @@ struct coll_entry *coll_begin_entry(struct coll_comm *comm, const struct coll_ca
 struct coll_entry *coll_begin_pair_entry(struct coll_comm *comm, const struct coll_pair *pair, int half,
                                          uint64_t sequence, uint16_t stream);
 
+/* The same of a message with a tag, as its record has it. */
+struct coll_entry *coll_begin_tag_entry(struct coll_comm *comm, const struct coll_record *record, uint16_t stream);
+
 /* End a call that runs in this thread: wait for its run, then close the record and the entry.
  * small: the call may end in its first polls, and then it is not timed. */
 coll_status coll_finish_inline(struct coll_comm *comm, const struct coll_wait *wait, struct coll_record *record,

@@ -241,8 +241,12 @@ static void record(struct coll_request *r)
 		return;
 	}
 	coll_pair_record(comm, &r->pair, &r->record);
-	if (r->kind == COLL_REQUEST_TAG)
-		r->record.op = r->pair.dest >= 0 ? COLL_MESSAGE_SEND_TAG : COLL_MESSAGE_RECV_TAG;
+	if (r->kind == COLL_REQUEST_TAG) {
+		r->record.op = r->message;
+		r->record.signature = (uint32_t)r->message_tag;
+		r->wait.entries[0] = coll_begin_tag_entry(comm, &r->record, stream);
+		return;
+	}
 	for (int half = 0; half < 2; half++)
 		if (r->pair_plan[half])
 			r->wait.entries[n++] =

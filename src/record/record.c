@@ -65,18 +65,28 @@ const char *coll_record_kind_name(uint8_t kind)
 	return coll_plan_kind_name((enum coll_kind)kind);
 }
 
+const char *coll_record_message_name(uint8_t op)
+{
+	static const char *const names[COLL_MESSAGE_END] = {"send",     "recv",     "send_recv",
+	                                                    "send_tag", "recv_tag", "irecv"};
+
+	return names[op < COLL_MESSAGE_END ? op : COLL_MESSAGE_SEND_RECV];
+}
+
 /* Messages between pairs are not numbered on the communicator. */
 static void describe_message(const struct coll_record *r, char *buf, size_t len_bytes)
 {
-	static const char *const names[COLL_MESSAGE_END] = {"send", "recv", "send_recv", "send_tag", "recv_tag"};
 	const char *type = coll_dtype_name((coll_dtype)r->type);
-	char peer[24] = "any source";
+	char peer[24] = "any source", tag[24] = "";
 
 	if (r->root >= 0)
 		snprintf(peer, sizeof(peer), "peer=%d", r->root);
-	snprintf(buf, len_bytes, "%s(count=%llu, %s, %s)",
-	         names[r->op < COLL_MESSAGE_END ? r->op : COLL_MESSAGE_SEND_RECV], (unsigned long long)r->count,
-	         type ? type : "?", peer);
+	if (coll_message_has_tag(r->op) && (int32_t)r->signature < 0)
+		snprintf(tag, sizeof(tag), ", any tag");
+	else if (coll_message_has_tag(r->op))
+		snprintf(tag, sizeof(tag), ", tag=%d", (int32_t)r->signature);
+	snprintf(buf, len_bytes, "%s(count=%llu, %s, %s%s)", coll_record_message_name(r->op),
+	         (unsigned long long)r->count, type ? type : "?", peer, tag);
 }
 
 static void describe_count(const struct coll_record *r, char *buf, size_t len_bytes)

@@ -31,15 +31,20 @@ enum coll_record_kind {
 	COLL_RECORD_KIND_END
 };
 
-/* `op` of records of messages. */
+/* `op` of records of messages. Of those with a tag, `signature` is the tag, -1: any, and a root of -1 is any source. */
 enum coll_record_message {
 	COLL_MESSAGE_SEND,
 	COLL_MESSAGE_RECV,
 	COLL_MESSAGE_SEND_RECV,
 	COLL_MESSAGE_SEND_TAG,
 	COLL_MESSAGE_RECV_TAG,
+	COLL_MESSAGE_IRECV, /* posted, perhaps long before anybody waits for it */
 	COLL_MESSAGE_END
 };
+static inline bool coll_message_has_tag(uint8_t op)
+{
+	return op >= COLL_MESSAGE_SEND_TAG && op < COLL_MESSAGE_END;
+}
 
 enum coll_record_flag {
 	COLL_RECORD_GONE = 1,      /* an answer: this process has destroyed the communicator */
@@ -128,6 +133,9 @@ bool coll_record_read(const struct coll_record_box *box, struct coll_record *r);
 
 /* "all_reduce", "comm_split" ...; NULL when unknown. */
 const char *coll_record_kind_name(uint8_t kind);
+
+/* "send", "irecv" ...; for an unknown one, "send_recv". */
+const char *coll_record_message_name(uint8_t op);
 
 /* "all_reduce(count=8, f32, sum) number 12" */
 void coll_record_describe(const struct coll_record *r, char *buf, size_t len_bytes);

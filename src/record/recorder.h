@@ -85,7 +85,7 @@ struct coll_op_record {
 	uint64_t count;
 	uint32_t signature;
 	uint8_t kind, type;
-	uint8_t op;  /* of send_recv: 0 sends, 1 receives */
+	uint8_t op;  /* of send_recv: enum coll_record_message; signature and root as there */
 	uint8_t way; /* record/way.h */
 	bool in_stream;
 	uint16_t stream;

@@ -25,8 +25,8 @@ static coll_status link_to(void *arg, int peer, const struct coll_transport **t,
 	return st;
 }
 
-/* Transports have room for a number of regions, and each is a descriptor: most of them are
- * left for coll_mem_alloc(). A rank that has none is followed by all others. */
+/* Transports have room for a number of regions that peers may get to map, and each is a descriptor: most of them are
+ * left for coll_mem_alloc(). Only regions that are being formed count. A rank that has none is followed by all others. */
 enum { REGIONS_MAX = 128 };
 
 static coll_status alloc(void *arg, size_t len_bytes, struct coll_memory *mem)
@@ -38,9 +38,26 @@ static coll_status alloc(void *arg, size_t len_bytes, struct coll_memory *mem)
 	/* Relaxed: a count, nothing else hangs on it. */
 	if (atomic_fetch_add_explicit(&comm->ctx->intra_regions, 1, memory_order_relaxed) < REGIONS_MAX)
 		st = opened->table.mem_alloc(opened->inst, len_bytes, mem);
+	comm->intra_forming = st == COLL_OK;
 	if (st != COLL_OK)
 		atomic_fetch_sub_explicit(&comm->ctx->intra_regions, 1, memory_order_relaxed);
 	return st;
+}
+
+static void formed(struct coll_comm *comm)
+{
+	if (comm->intra_forming)
+		atomic_fetch_sub_explicit(&comm->ctx->intra_regions, 1, memory_order_relaxed);
+	comm->intra_forming = false;
+}
+
+static void settle(void *arg, const struct coll_memory *mem)
+{
+	struct coll_comm *comm = arg;
+	const struct coll_opened_transport *opened = comm->intra_transport;
+
+	opened->table.shared->settle(opened->inst, mem);
+	formed(comm);
 }
 
 static void give_free(void *arg, struct coll_memory *mem)
@@ -49,7 +66,7 @@ static void give_free(void *arg, struct coll_memory *mem)
 	const struct coll_opened_transport *opened = comm->intra_transport;
 
 	opened->table.mem_free(opened->inst, mem);
-	atomic_fetch_sub_explicit(&comm->ctx->intra_regions, 1, memory_order_relaxed);
+	formed(comm);
 }
 
 void coll_select_intra_facts(struct coll_comm *comm, const struct coll_opened_transport *common)
@@ -81,6 +98,7 @@ coll_status coll_select_intra_prepare(struct coll_comm *comm)
 	const struct coll_intra_fabric fabric = {.arg = comm,
 	                                         .link = link_to,
 	                                         .alloc = alloc,
+	                                         .settle = settle,
 	                                         .free = give_free,
 	                                         .nt = &comm->collective.nt,
 	                                         .shared_cores = comm->facts.oversubscribed,

@@ -111,7 +111,8 @@ void coll_mismatch_question(const struct coll_comm *comm, const struct coll_reco
 	if (mine->kind != COLL_KIND_SEND_RECV) {
 		q->pair_counts = mine->sequence < newest ? mine->sequence : newest;
 		about_calls(comm, q);
-	} else if (version >= 2 && coll_recorder_read(&comm->recorder, version / 2 - 1, comm->id, &op)) {
+	} else if (!coll_message_has_tag(mine->op) && version >= 2 &&
+	           coll_recorder_read(&comm->recorder, version / 2 - 1, comm->id, &op)) {
 		q->about = op.op ? COLL_ABOUT_SENT : COLL_ABOUT_RECEIVED;
 		q->sequence = op.sequence < newest ? op.sequence : newest;
 	} else {

@@ -255,6 +255,52 @@ def streams(transport):
     return faults
 
 
+# What each rank of the mode tags has on record: kind, peer, tag, count and state, without the receive of nobody.
+TAGGED = [{("send_tag", 1, 5, 2, "ended"), ("send_tag", 1, 7, 3, "ended"), ("send_tag", 1, 6, 300000, "ended"), ("recv_tag", 2, 9, 1, "running")},
+          {("irecv", -1, 5, 2, "ended"), ("recv_tag", 0, 6, 300000, "ended"), ("recv_tag", -1, 7, 3, "ended"),
+           ("recv_tag", -1, -1, 4, "running")}, set()]
+
+
+def tagged(transport):
+    """Messages with tags, short and long, of any source, posted and waited for."""
+    faults = []
+    s = Stall("tags", 3, transport)
+    s.running()
+    found = []
+    patterns = [rf"^rank 0 \(pid {s.pids[0]}, .*\): in recv_tag\(count=1, f32, peer=2, tag=9\) for \S+ s by send-recv, waits for rank 2 ",
+                rf"^rank 1 \(pid {s.pids[1]}, .*\): in recv_tag\(count=4, f32, any source, any tag\) for \S+ s by send-recv$",
+                rf"^rank 2 \(pid {s.pids[2]}, .*\): no call yet$",
+                rf"^verdict: rank 2 \(pid {s.pids[2]}, .*\) has not made the call that matches recv_tag\(count=1, f32, "
+                r"peer=2, tag=9\) that rank 0 waits in for "]
+
+    def look():
+        found[:] = [run(COLL_INFO, "--pid", str(s.launcher.pid)).stdout]
+        return all(re.search(p, found[0], re.M) for p in patterns)
+
+    want(faults, jobs.until(look, 20), f"coll-info: {found[0]}")
+    want(faults, len(re.findall(r"^    1 receive is posted, the oldest for \S+ s: irecv\(count=1, f32, any source, "
+                                r"tag=99\)$", found[0], re.M)) == 3, f"posted: {found[0]}")
+    for p in range(3):
+        os.kill(s.pids[p], signal.SIGUSR1)
+    want(faults, jobs.until(lambda: all(s.dumps(p) for p in range(3)), 10), "no dump came")
+    for p in range(3):
+        check_lines(s.dumps(p), faults)
+        ops = {(x["kind"], x["peer"], x["tag"], x["count"], x["state"]) for x in operations(s.dumps(p)).values()}
+        want(faults, ops == TAGGED[p] | {("irecv", -1, 99, 1, "running")}, f"rank {p}: {ops}")
+    want(faults, any(x["tag"] == 7 and x.get("quick") for x in operations(s.dumps(1)).values()),
+         "a receive whose message is here is no quick call")
+    trace = run(COLL_TRACE, *(f"{s.path}/dump.{r}" for r in range(3)))
+    calls, _ = check_trace(trace.stdout, 3, faults)
+    shown = {(e["name"], e["cat"], str(e["args"]["peer"]), str(e["args"]["tag"])) for e in calls}
+    want(faults, shown == {("send_tag", "pair", "1", "5"), ("send_tag", "pair", "1", "7"), ("send_tag", "pair", "1", "6"),
+                           ("recv_tag", "pair", "2", "9"), ("recv_tag", "pair", "any source", "7"),
+                           ("irecv", "pair", "any source", "5"), ("recv_tag", "pair", "0", "6"),
+                           ("recv_tag", "pair", "any source", "any tag"), ("irecv", "pair", "any source", "99")},
+         f"trace: {shown}")
+    want(faults, s.end() == 0, "the job did not end well: " + open(s.err_path).read())
+    return faults
+
+
 def foreign():
     """Files that are damaged, cut, foreign or huge: told, and the others are used."""
     faults = []
@@ -535,7 +581,7 @@ def clocks():
 def main():
     report = jobs.Report()
     for transport in ("shm", "tcp"):
-        for case in (sleeper, chain, streams, signalled, failure):
+        for case in (sleeper, chain, streams, tagged, signalled, failure):
             report.case(f"{case.__name__} {transport}", case(transport))
     for case in (stopped, halves, doors, nobody, documented, foreign, clocks):
         report.case(case.__name__, case())

@@ -1,6 +1,6 @@
 /*
  * Groups: communicators that their members make alone. Four forked ranks on one host or on several emulated ones: two
- * hundred groups and what they cost, overlapping ones, equal members with different tags, lists that differ, calls of
+ * hundred groups and what they cost, unused and used, overlapping ones, equal members with different tags, lists that differ, calls of
  * the parent meanwhile, a member that never comes, one that dies while they are made.
  *
  * usage: groups shm|tcp|mixed [PART-OF-A-TEST'S-NAME [TIMES [SEED]]]
@@ -19,6 +19,7 @@
 #include "coll/coll.h"
 #include "core/comm.h"
 #include "holdings.h"
+#include "intra/region.h"
 #include "meeting.h"
 #include "plain.h"
 #include "starved.h"
@@ -615,6 +616,73 @@ static void two_hundred_groups_cost_little(void)
 		      (long)shared->kept_bytes[r]);
 }
 
+/* Every way in which a group makes something of its own: the memory that its ranks map, channels of plans, channels
+ * of pairs. */
+static void use_all_ways(coll_comm *comm, const int *ranks, int n, int rank, int turn)
+{
+	const int size = coll_comm_size(comm), me = coll_comm_rank(comm), root = turn % size;
+	const int next = (me + 1) % size, prev = (me + size - 1) % size;
+	int32_t x[2000], y[2000];
+
+	expect_use(comm, ranks, n, rank, 5);
+	for (int i = 0; i < 2000; i++)
+		x[i] = me == root ? turn + i : -1;
+	MUST(coll_broadcast(x, x, 2000, COLL_I32, root, comm, NULL) == COLL_OK, "%s", coll_last_error(comm)->message);
+	MUST(x[1999] == turn + 1999, "broadcast %d: %d", turn, x[1999]);
+	MUST(coll_send_recv(x, 2000, next, y, 2000, prev, COLL_I32, comm, NULL) == COLL_OK, "%s",
+	     coll_last_error(comm)->message);
+	MUST(y[1999] == turn + 1999, "send_recv %d: %d", turn, y[1999]);
+}
+
+/* Two hundred times the eight lists, each used; then all in a sweep. */
+static void used_rank(const void *arg, int rank)
+{
+	const int all[] = {0, 1, 2, 3};
+	coll_comm *world = create(rank), *made[MANY];
+	int descriptors, threads;
+
+	for (int r = 0; r < RANKS; r++) {
+		usleep(r == rank ? 50000 : 0);
+		coll_barrier(world, NULL);
+	}
+	use_all_ways(world, all, RANKS, rank, 1);
+	/* Links, and whatever the first of each kind needs. */
+	for (int i = 0; i < 2 * LISTS; i++) {
+		made[i] = member_of(world, i);
+		if (made[i])
+			use_all_ways(made[i], lists[i % LISTS], lengths[i % LISTS], rank, i);
+	}
+	for (int i = 0; i < 2 * LISTS; i++)
+		coll_comm_destroy(&made[i]);
+	coll_barrier(world, NULL);
+	descriptors = holdings_descriptors();
+	threads = holdings_threads();
+	for (int i = 0; i < MANY; i++)
+		made[i] = member_of(world, 2 * LISTS + i);
+	for (int round = 0; round < 2; round++)
+		for (int i = 0; i < MANY; i++)
+			if (made[i])
+				use_all_ways(made[i], lists[i % LISTS], lengths[i % LISTS], rank, i + round);
+	coll_barrier(world, NULL);
+	MUST(holdings_descriptors() == descriptors && holdings_threads() == threads,
+	     "in use: descriptors %d, %d before; threads %d, %d before", holdings_descriptors(), descriptors,
+	     holdings_threads(), threads);
+	for (int i = 0; i < MANY; i++)
+		MUST(!made[i] || !made[i]->intra || made[i]->intra->verdict == INTRA_GOOD, "group %d goes by plans", i);
+	for (int i = 0; i < MANY; i++)
+		coll_comm_destroy(&made[i]);
+	coll_barrier(world, NULL);
+	MUST(holdings_descriptors() == descriptors && holdings_threads() == threads,
+	     "destroyed: descriptors %d, %d before; threads %d, %d before", holdings_descriptors(), descriptors,
+	     holdings_threads(), threads);
+	leave(&world);
+}
+
+static void two_hundred_groups_in_use_hold_nothing(void)
+{
+	run(used_rank, NULL);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct plain_case tests[] = {
@@ -627,6 +695,7 @@ int main(int argc, char **argv)
 	        PLAIN_CASE(an_abort_of_the_parent_ends_the_creation),
 	        PLAIN_CASE(a_death_while_groups_are_made),
 	        PLAIN_CASE(two_hundred_groups_cost_little),
+	        PLAIN_CASE(two_hundred_groups_in_use_hold_nothing),
 	};
 
 	if (argc < 2) {

@@ -15,6 +15,8 @@
  * streams two streams on two duplicated communicators, three all_reduces in each, a group
  *         and a persistent operation; then the last rank puts the next into the first
  *         stream only, and waits for STOP-FILE before it puts it into the second
+ * tags    each rank has posted a receive that nobody sends to; rank 0 sends to rank 1, short and long;
+ *         then 0 and 1 wait for messages of rank 2, which waits for STOP-FILE before it sends them
  *
  * Lines: "running RANK PID" before the call that stalls; at the end "done RANK", or
  * "error RANK TEXT" with status 1.
@@ -157,6 +159,62 @@ static int streams(coll_comm *comm, const char *stop_file)
 	return st != COLL_OK;
 }
 
+enum { NEVER = 99, LONG = 300000 };
+
+static coll_status send_short_and_long(coll_comm *comm, float *x)
+{
+	coll_status st = coll_send_tag(x, 2, COLL_F32, 1, 5, comm, NULL);
+
+	if (st == COLL_OK)
+		st = coll_send_tag(x, 3, COLL_F32, 1, 7, comm, NULL);
+	if (st == COLL_OK)
+		st = coll_send_tag(x, LONG, COLL_F32, 1, 6, comm, NULL);
+	return st == COLL_OK ? coll_recv_tag(x, 1, COLL_F32, 2, 9, comm, NULL) : st;
+}
+
+static coll_status receive_all(coll_comm *comm, float *x)
+{
+	coll_request *r = NULL;
+	coll_status st = coll_irecv(x, 2, COLL_F32, COLL_ANY_SOURCE, 5, comm, &r);
+
+	if (st == COLL_OK)
+		st = coll_request_wait(&r, -1, NULL);
+	if (st == COLL_OK)
+		st = coll_recv_tag(x, LONG, COLL_F32, 0, 6, comm, NULL);
+	/* This one came before the long one, and waits here. */
+	if (st == COLL_OK)
+		st = coll_recv_tag(x, 3, COLL_F32, COLL_ANY_SOURCE, 7, comm, NULL);
+	return st == COLL_OK ? coll_recv_tag(x, 4, COLL_F32, COLL_ANY_SOURCE, COLL_ANY_TAG, comm, NULL) : st;
+}
+
+static coll_status send_late(coll_comm *comm, float *x, const char *stop_file)
+{
+	coll_status st;
+
+	await(stop_file);
+	st = coll_send_tag(x, 1, COLL_F32, 0, 9, comm, NULL);
+	return st == COLL_OK ? coll_send_tag(x, 1, COLL_F32, 1, 8, comm, NULL) : st;
+}
+
+static int tags(coll_comm *comm, const char *stop_file)
+{
+	static float x[LONG], y;
+	const int rank = coll_comm_rank(comm);
+	coll_request *never = NULL;
+	coll_status st = coll_irecv(&y, 1, COLL_F32, COLL_ANY_SOURCE, NEVER, comm, &never);
+
+	printf("running %d %d\n", rank, (int)getpid());
+	if (st == COLL_OK)
+		st = rank == 0   ? send_short_and_long(comm, x)
+		     : rank == 1 ? receive_all(comm, x)
+		                 : send_late(comm, x, stop_file);
+	if (st == COLL_OK)
+		st = coll_request_cancel(never);
+	if (st == COLL_OK && coll_request_wait(&never, -1, NULL) != COLL_ERR_CANCELLED)
+		st = COLL_ERR_INTERNAL;
+	return st == COLL_OK ? 0 : failed(comm, rank);
+}
+
 static int run_mode(const char *mode, coll_comm *comm, const char *stop_file)
 {
 	if (strcmp(mode, "chain") == 0)
@@ -165,6 +223,8 @@ static int run_mode(const char *mode, coll_comm *comm, const char *stop_file)
 		return halves(comm, stop_file);
 	if (strcmp(mode, "streams") == 0)
 		return streams(comm, stop_file);
+	if (strcmp(mode, "tags") == 0)
+		return tags(comm, stop_file);
 	return all_reduces(comm, mode, stop_file);
 }
 
@@ -174,7 +234,7 @@ int main(int argc, char **argv)
 	int rank, status;
 
 	if (argc != 3) {
-		fprintf(stderr, "usage: stalls sleep|chain|differ|halves|streams STOP-FILE\n");
+		fprintf(stderr, "usage: stalls sleep|chain|differ|halves|streams|tags STOP-FILE\n");
 		return 64;
 	}
 	setvbuf(stdout, NULL, _IOLBF, 0);

@@ -175,6 +175,10 @@ static coll_status none_offer(void *link, const struct coll_channel_key *key, co
 	return mem ? COLL_ERR_UNSUPPORTED : COLL_OK;
 }
 
+static void none_settle(void *inst, const struct coll_memory *mem)
+{
+}
+
 static void none_withdraw(void *link, const struct coll_channel_key *key)
 {
 }
@@ -229,6 +233,7 @@ static coll_status none_pull(void *link, uint64_t address, void *to, size_t len_
 const struct coll_transport_shared coll_transport_shared_none = {
         sizeof(struct coll_transport_shared),
         none_offer,
+        none_settle,
         none_withdraw,
         none_offered,
         none_give_back,

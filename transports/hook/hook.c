@@ -460,6 +460,13 @@ static coll_status hook_offer(void *link, const struct coll_channel_key *key, co
 	return l->inst->t->shared->offer(l->inner, key, NULL);
 }
 
+static void hook_settle(void *inst, const struct coll_memory *mem)
+{
+	struct hook_inst *in = inst;
+
+	in->t->shared->settle(in->inner, mem);
+}
+
 static void hook_withdraw(void *link, const struct coll_channel_key *key)
 {
 	struct hook_link *l = link;
@@ -486,6 +493,7 @@ coll_status coll_transport_hook_wrap(const struct coll_transport *inner, const c
 	coll_transport_complete(inner, &s->inner);
 	s->shared = coll_transport_shared_none;
 	s->shared.offer = hook_offer;
+	s->shared.settle = hook_settle;
 	s->shared.withdraw = hook_withdraw;
 	/* By position, so that a member added to the table is a compiler warning here. */
 	*table = (struct coll_transport){sizeof(*table),    inner->name,        &s->shared,      hook_open,

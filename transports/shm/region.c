@@ -99,7 +99,8 @@ coll_status coll_shm_mem_alloc(void *inst, size_t len_bytes, struct coll_memory 
 static void region_free(struct shm_region *r)
 {
 	munmap(r->base, r->len);
-	close(r->fd);
+	if (r->fd >= 0)
+		close(r->fd);
 	r->magic = 0;
 	free(r);
 }
@@ -120,33 +121,78 @@ static void tell_gone(struct shm_inst *in, const struct shm_region *r)
 	}
 }
 
+/* lock held */
+static void unlist(struct shm_region **list, const struct shm_region *r)
+{
+	while (*list != r)
+		list = &(*list)->next;
+	*list = r->next;
+}
+
+/* lock held: some peer knows it by its place. */
+static bool is_announced(const struct shm_inst *in, const struct shm_region *r)
+{
+	const struct shm_link *l = in->links;
+
+	while (l && atomic_load(&l->announced[r->id % SHM_PLACES]) != r->id)
+		l = l->next;
+	return l != NULL;
+}
+
+/* Offers have descriptors of their own. One that was announced keeps its place until it is freed: it may be lent at
+ * this moment. */
+void coll_shm_settle(void *inst, const struct coll_memory *mem)
+{
+	struct shm_inst *in = inst;
+	struct shm_region *r = mem->keys;
+
+	pthread_mutex_lock(&in->lock);
+	if (r->fd >= 0 && !is_announced(in, r)) {
+		unlist(&in->regions, r);
+		r->next = in->settled;
+		in->settled = r;
+		atomic_fetch_sub(&in->regions_now, 1);
+		close(r->fd);
+		r->fd = -1;
+	}
+	pthread_mutex_unlock(&in->lock);
+}
+
 void coll_shm_mem_free(void *inst, struct coll_memory *mem)
 {
 	struct shm_inst *in = inst;
-	struct shm_region *r = mem->keys, **at = &in->regions;
+	struct shm_region *r = mem->keys;
 
 	if (!r)
 		return;
 	pthread_mutex_lock(&in->lock);
-	while (*at != r)
-		at = &(*at)->next;
-	*at = r->next;
-	atomic_fetch_sub(&in->regions_now, 1);
-	tell_gone(in, r);
+	if (r->fd < 0) {
+		unlist(&in->settled, r);
+	} else {
+		unlist(&in->regions, r);
+		atomic_fetch_sub(&in->regions_now, 1);
+		tell_gone(in, r);
+	}
 	pthread_mutex_unlock(&in->lock);
 	region_free(r);
 	mem->base = NULL;
 	mem->keys = NULL;
 }
 
-void coll_shm_regions_free(struct shm_inst *in)
+static void free_all(struct shm_region **list)
 {
-	while (in->regions) {
-		struct shm_region *r = in->regions;
+	while (*list) {
+		struct shm_region *r = *list;
 
-		in->regions = r->next;
+		*list = r->next;
 		region_free(r);
 	}
+}
+
+void coll_shm_regions_free(struct shm_inst *in)
+{
+	free_all(&in->regions);
+	free_all(&in->settled);
 }
 
 static bool announce(struct shm_link *l, const struct shm_region *r)

@@ -10,6 +10,7 @@
 /* region.c */
 coll_status coll_shm_mem_alloc(void *inst, size_t len_bytes, struct coll_memory *mem);
 void coll_shm_mem_free(void *inst, struct coll_memory *mem);
+void coll_shm_settle(void *inst, const struct coll_memory *mem);
 void coll_shm_regions_free(struct shm_inst *in);
 
 /* The id of the region that holds all of it and that the peer has been told of, or 0. */

@@ -300,6 +300,7 @@ static int inst_service_fd(void *inst)
 static const struct coll_transport_shared shared = {
         .size = sizeof(struct coll_transport_shared),
         .offer = coll_shm_offer,
+        .settle = coll_shm_settle,
         .withdraw = coll_shm_withdraw,
         .offered = coll_shm_offered,
         .give_back = coll_shm_give_back,

@@ -253,7 +253,7 @@ struct shm_region {
 	char *base;
 	size_t len;
 	uint32_t id;
-	int fd;
+	int fd;    /* -1: no further peer maps it, and it has no place */
 	bool torn; /* some pages are not the memfd's any more: not to be lent */
 };
 
@@ -398,7 +398,8 @@ struct shm_inst {
 	uint32_t strangers;
 	struct shm_link *links;
 	struct shm_channel *channels;
-	struct shm_region *regions;
+	struct shm_region *regions; /* that peers may get to map */
+	struct shm_region *settled; /* that no further peer maps */
 	uint32_t regions_made;
 	atomic_uint regions_now;
 	uint32_t untold; /* links that broke and whose link_down call is due */

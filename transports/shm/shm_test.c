@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "coll/transport_shared.h"
+#include "tests/holdings.h"
 #include "tests/plain.h"
 #include "transports/shm/link.h"
 #include "transports/shm/segment.h"
@@ -494,4 +495,57 @@ TEST(shm, memory_beyond_the_limit_of_files_is_refused)
 	CHECK(least >= 0 && within >= 0 && beyond < 0 && why == EFBIG, "%d %d %d", within, beyond, why);
 	close(least);
 	close(within);
+}
+
+static coll_status offer_between(struct bench *b, const struct coll_channel_key *key, const struct coll_memory *mem,
+                                 struct coll_offer *offer)
+{
+	coll_status st = b->t->shared->offer(b->link[0], key, mem);
+
+	CHECK(AWAIT(b, b->t->shared->offered(b->link[1], key, offer) != COLL_AGAIN));
+	return st;
+}
+
+/* Settled memory costs neither a descriptor nor a place, so there may be more of it than there are places. */
+TEST(shm, settled_memory_holds_no_descriptor)
+{
+	const int count = SHM_PLACES + 50;
+	struct coll_memory mem[SHM_PLACES + 50], other;
+	struct coll_offer offer[SHM_PLACES + 50], refused;
+	struct coll_piece piece;
+	int before, made = 0;
+	struct bench b;
+
+	bench_open(&b);
+	before = holdings_descriptors();
+	for (int i = 0; i < count; i++) {
+		const struct coll_channel_key key = {.comm = 10, .lane = (uint16_t)i};
+
+		REQUIRE(b.t->mem_alloc(b.inst[0], SLOT, &mem[i]) == COLL_OK, "%d", i);
+		REQUIRE(offer_between(&b, &key, &mem[i], &offer[i]) == COLL_OK, "%d", i);
+		b.t->shared->settle(b.inst[0], &mem[i]);
+		mem[i].base[i] = 'x';
+	}
+	CHECK(holdings_descriptors() == before, "%d, %d before", holdings_descriptors(), before);
+	for (int i = 0; i < count; i++)
+		made += offer[i].base && offer[i].base[i] == 'x';
+	CHECK(made == count, "%d of %d are mapped", made, count);
+	/* Nobody gets to map it any more. */
+	CHECK(b.t->shared->share(b.link[0], mem[0].base, 8, &piece) == COLL_ERR_UNSUPPORTED);
+	CHECK(offer_between(&b, &(struct coll_channel_key){.comm = 11}, &mem[0], &refused) == COLL_OK);
+	CHECK(b.t->shared->offered(b.link[1], &(struct coll_channel_key){.comm = 11}, &refused) ==
+	      COLL_ERR_UNSUPPORTED);
+	/* Memory that a peer has by its place keeps it. */
+	REQUIRE(b.t->mem_alloc(b.inst[0], SLOT, &other) == COLL_OK);
+	CHECK(b.t->shared->share(b.link[0], other.base, 8, &piece) == COLL_OK);
+	b.t->shared->settle(b.inst[0], &other);
+	CHECK(b.t->shared->share(b.link[0], other.base, 8, &piece) == COLL_OK);
+	CHECK(holdings_descriptors() >= before + 1);
+	b.t->mem_free(b.inst[0], &other);
+	for (int i = 0; i < count; i++) {
+		b.t->shared->give_back(b.link[1], &offer[i]);
+		b.t->mem_free(b.inst[0], &mem[i]);
+	}
+	CHECK(AWAIT(&b, holdings_descriptors() == before), "%d, %d before", holdings_descriptors(), before);
+	bench_close(&b);
 }
