@@ -7,8 +7,10 @@
 
 #include <assert.h>
 
+#include "engine/bind.h"
 #include "engine/order.h"
 #include "engine/position.h"
+#include "engine/run.h"
 #include "record/way.h"
 
 struct fake_engine fake_engine;
