@@ -104,7 +104,7 @@ static bool create_on(coll_comm **comms, int n, const char *device)
 
 	cfg.device = device;
 	st = coll_comm_create_all(comms, n, &cfg);
-	CHECK(st == COLL_OK, "%s: %s", device, coll_last_error(NULL)->message);
+	CHECK(st == COLL_OK, "%s: %s", device ? device : "no device", coll_last_error(NULL)->message);
 	return st == COLL_OK;
 }
 
