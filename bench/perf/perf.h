@@ -181,7 +181,7 @@ struct perf_test {
 	struct perf_data *data;
 	size_t elem_bytes;
 	size_t bytes; /* of the size column: decides, alike on all ranks, how to time */
-	char *in; /* host memory, filled and verified */
+	char *in;     /* host memory, filled and verified */
 	char *out;
 	char *in_device, *out_device; /* device memory of which they are copies; NULL: none */
 	size_t in_count;

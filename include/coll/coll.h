@@ -494,10 +494,10 @@ COLL_API coll_status coll_request_cancel(coll_request *req);
  * objects of different jobs are COLL_ERR_ARGUMENT.
  */
 COLL_API coll_status coll_stream_create(coll_stream **stream, coll_comm *comm);
-/* The same for a stream of the device of this job's rank (coll_config.device): a CUstream, which is a cudaStream_t. Calls
- * on it are enqueued there and return. They begin when the device has done the work that is in the stream now, and later
- * work of the stream begins when they have ended. Buffers may be device or host memory. Two coll_streams of one
- * CUstream are possible. The caller keeps the CUstream until this stream is destroyed, which does not destroy it.
+/* The same for a stream of the device of this job's rank (coll_config.device): a CUstream, which is a cudaStream_t.
+ * Calls on it are enqueued there and return. They begin when the device has done the work that is in the stream now,
+ * and later work of the stream begins when they have ended. Buffers may be device or host memory. Two coll_streams of
+ * one CUstream are possible. The caller keeps the CUstream until this stream is destroyed, which does not destroy it.
  * COLL_ERR_UNSUPPORTED: the rank has no device. COLL_ERR_ARGUMENT: the stream belongs to another device. */
 COLL_API coll_status coll_stream_wrap_cuda(coll_stream **stream, coll_comm *comm, void *cuda_stream);
 /* Wait until the stream is complete, destroy it and return its error, if it has one. Sets

@@ -41,6 +41,11 @@ enum {
 	/* The largest COLL_INTRA_BYTES. layout */
 	COLL_INTRA_BYTES_MAX = 1 << 20,
 
+	/* ---- Device memory ---- */
+
+	/* A slot of staging, so the longest tile where some rank has a device; a power of two of pages. layout */
+	COLL_STAGE_SLOT_BYTES = 256 << 10,
+
 	/* ---- How an intranode call is cut ---- */
 
 	/* A piece of pair-swap, of wide-bcast and of a vector in chunks. intra.md, Places that change hands */

@@ -28,8 +28,8 @@ static coll_status check(struct coll_comm *comm, const char *kind, const char *w
 	if (!d->table->identify(d, ptr, len_bytes, &range))
 		return device_failed(comm, kind);
 	if (range.fault)
-		return coll_comm_refuse(comm, kind, COLL_ERR_ARGUMENT, "[COLL-1207] %s at %p (%zu bytes): %s", what, ptr,
-		                        len_bytes, range.fault);
+		return coll_comm_refuse(comm, kind, COLL_ERR_ARGUMENT, "[COLL-1207] %s at %p (%zu bytes): %s", what,
+		                        ptr, len_bytes, range.fault);
 	if (range.kind == COLL_DEVICE_HOST || takes_device)
 		return COLL_OK;
 	return coll_comm_refuse(comm, kind, COLL_ERR_UNSUPPORTED,

@@ -1,14 +1,14 @@
 /*
  * Staging: the host memory through which the device buffers of a run pass, one tile at a time.
  *
- * The stream of the caller copies tile t of `in` into slot (number + t) and then stores number + t + 1 into `ready`. The
- * run starts the tile when it sees that. When the tile has retired it stores number + t + 1 into the `taken` word of the
- * slot, and the stream copies tile t of `out` from there. Only these words are shared, and the engine makes no call
- * of the driver. Numbers count modulo 2^32, over all runs of one communicator in the order of its calls; a group of
- * C calls deals the numbers out in turn, so that the tiles of one run are C apart.
+ * The stream of the caller copies tile t of `in` into slot (number + t) and then stores number + t + 1 into `ready`.
+ * The run starts the tile when it sees that. When the tile has retired it stores number + t + 1 into the `taken` word
+ * of the slot, and the stream copies tile t of `out` from there. Only these words are shared, and the engine makes no
+ * call of the driver. Numbers count modulo 2^32, over all runs of one communicator in the order of its calls; a group
+ * of C calls deals the numbers out in turn, so that the tiles of one run are C apart.
  *
- * Slots hold the tile alone: a vector's tile begins where the slot begins, and block b of a strip lies b * job.tile elements
- * behind it. A buffer that is host memory is used where it is.
+ * Slots hold the tile alone: a vector's tile begins where the slot begins, and block b of a strip lies b * job.tile
+ * elements behind it. A buffer that is host memory is used where it is.
  */
 #ifndef COLL_ENGINE_STAGE_H
 #define COLL_ENGINE_STAGE_H
@@ -18,8 +18,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/limits.h"
+
 /* Agreed facts: the tiles of all ranks of a communicator follow from them. */
-enum { COLL_STAGE_SLOTS = 32, COLL_STAGE_SLOT_BYTES = 256 * 1024 };
+enum { COLL_STAGE_SLOTS = 32 };
 
 /* Elements of the longest tile that fits in a slot. blocks: of a buffer, 1 for vectors. */
 static inline size_t coll_stage_tile(size_t elem_bytes, size_t blocks)

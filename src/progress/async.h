@@ -82,22 +82,22 @@ struct coll_request {
 	bool staged;
 	bool enqueued; /* lock: its work is in the stream, or is just being put there */
 	struct coll_run_stage stage[2];
-	size_t stage_tiles;                 /* of the longer half */
-	uint32_t stage_last;                /* `done` has this value when the device has ended the call */
-	void *device_stream, *user_stream;  /* its work goes there; and was asked to go there */
-	/* The other staged requests of its communicator that are submitted with it. The first of them has the other three:
-	 * the first of another communicator, the last, and their number. */
+	size_t stage_tiles;                /* of the longer half */
+	uint32_t stage_last;               /* `done` has this value when the device has ended the call */
+	void *device_stream, *user_stream; /* its work goes there; and was asked to go there */
+	/* The other staged requests of its communicator that are submitted with it. The first of them has the other
+	 * three: the first of another communicator, the last, and their number. */
 	struct coll_request *next_staged, *next_chain, *chain_last;
 	int chain_calls;
-	bool reached;                       /* lock: its stream has come to its first tile */
-	uint64_t waiting_ns;                /* lock: it has waited for its stream since then; 0: it does not */
-	coll_status lost;                   /* lock: the communicator has failed; the device has not left it yet */
-	uint64_t lost_until_ns;             /* lock: and is waited for until then */
+	bool reached;           /* lock: its stream has come to its first tile */
+	uint64_t waiting_ns;    /* lock: it has waited for its stream since then; 0: it does not */
+	coll_status lost;       /* lock: the communicator has failed; the device has not left it yet */
+	uint64_t lost_until_ns; /* lock: and is waited for until then */
 
 	/* Tagged messages: the send or receive, see call/tag.c. Freed with the request. */
 	void *tag;
 	uint32_t seen_moves; /* of it, by the watchdog; lock */
-	uint8_t message;      /* enum coll_record_message, and its tag, for the records */
+	uint8_t message;     /* enum coll_record_message, and its tag, for the records */
 	int message_tag;
 
 	const struct coll_request *shown; /* while preparing: the call that the record names */
@@ -126,7 +126,7 @@ struct coll_stream {
 	struct coll_context *ctx;
 	/* A stream of the device orders its requests itself: they may all start. */
 	bool device;
-	void *handle; /* of the driver */
+	void *handle;                 /* of the driver */
 	uint16_t number;              /* its number in the flight recorder */
 	struct coll_link items;       /* lock: incomplete requests, by position */
 	uint64_t last;                /* lock: the last position given out */

@@ -9,13 +9,13 @@
 
 #include "base/clock.h"
 #include "core/error.h"
+#include "device/device.h"
 #include "progress/async.h"
 #include "progress/drive.h"
 #include "progress/inflight.h"
-#include "device/device.h"
 #include "progress/notify.h"
-#include "progress/stage.h"
 #include "progress/request.h"
+#include "progress/stage.h"
 #include "progress/stream.h"
 
 coll_status coll_event_create(coll_event **out, coll_comm *comm)

@@ -70,8 +70,9 @@ static size_t bytes_of(const struct coll_request *r)
  * COLL_FUSE_TOTAL_MAX, stays below the size that is cut into tiles. */
 static bool small(const struct coll_request *r)
 {
-	return r->kind == COLL_REQUEST_COLLECTIVE && !r->operation && !r->comm->facts.devices && r->call.kind == COLL_KIND_ALL_REDUCE &&
-	       r->call.op < COLL_OP_COUNT && bytes_of(r) > 0 && bytes_of(r) <= COLL_FUSE_EACH_MAX;
+	return r->kind == COLL_REQUEST_COLLECTIVE && !r->operation && !r->comm->facts.devices &&
+	       r->call.kind == COLL_KIND_ALL_REDUCE && r->call.op < COLL_OP_COUNT && bytes_of(r) > 0 &&
+	       bytes_of(r) <= COLL_FUSE_EACH_MAX;
 }
 
 static bool alike(const struct coll_request *a, const struct coll_request *b)

@@ -167,8 +167,8 @@ void coll_inflight_unblock(struct coll_request *r)
 
 /* ---- Start ---- */
 
-/* A receive that was posted in advance is nothing that this rank is doing, and neither is a call that its stream has not
- * reached: to its peers this rank is late. */
+/* A receive that was posted in advance is nothing that this rank is doing, and neither is a call that its stream has
+ * not reached: to its peers this rank is late. */
 static bool shows(const struct coll_request *r)
 {
 	if (r->staged && !r->reached)

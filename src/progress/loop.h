@@ -63,9 +63,6 @@ static inline void coll_wait_loop_ask(struct coll_wait_loop *l, uint64_t now_ns)
 	}
 }
 
-/* A device stores words and wakes nobody up. */
-enum { COLL_DEVICE_NAP_NS = 20000 };
-
 static bool coll_wait_loop_last_look(void *arg)
 {
 	struct coll_wait_loop *l = arg;
@@ -83,7 +80,7 @@ static inline void coll_wait_loop_sleep(struct coll_wait_loop *l, uint64_t now_n
 
 	for (int i = 0; i < l->n; i++)
 		if (atomic_load_explicit(&l->ctxs[i]->async->staged, memory_order_relaxed) > 0) {
-			nanosleep(&(struct timespec){.tv_nsec = COLL_DEVICE_NAP_NS}, NULL);
+			nanosleep(&(struct timespec){.tv_nsec = (long)COLL_DELAY_NS(DEVICE_NAPS) / 20}, NULL);
 			return;
 		}
 	if (l->n > 1)

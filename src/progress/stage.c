@@ -50,9 +50,9 @@ struct coll_stage {
 	char *in, *out;
 	coll_device_stream own;  /* of blocking calls */
 	coll_device_stream last; /* of the last call, if there was one */
-	bool has_last, used; /* used: something was enqueued */
-	uint32_t next;      /* number of the next tile */
-	uint32_t last_done; /* `done` when all that was enqueued has ended */
+	bool has_last, used;     /* used: something was enqueued */
+	uint32_t next;           /* number of the next tile */
+	uint32_t last_done;      /* `done` when all that was enqueued has ended */
 	/* The device has failed: what it has not ended it never will. */
 	atomic_bool broken;
 	struct coll_device_piece *pieces; /* one for each rank */
@@ -158,10 +158,8 @@ static bool on_device(struct coll_stage *s, const void *ptr, size_t len_bytes)
 
 static struct coll_run_stage slots_of(const struct coll_stage *s, int half)
 {
-	return (struct coll_run_stage){.slot_bytes = SLOT_BYTES,
-	                               .slots = SLOTS,
-	                               .ready = &s->words->ready,
-	                               .taken = s->words->taken[half]};
+	return (struct coll_run_stage){
+	        .slot_bytes = SLOT_BYTES, .slots = SLOTS, .ready = &s->words->ready, .taken = s->words->taken[half]};
 }
 
 static size_t tiles_of(const struct coll_job *job)
@@ -242,9 +240,10 @@ static coll_status prepare(struct coll_request *r, const struct coll_stream *str
 		return st;
 	if (stream && !stream->device) {
 		r->staged = false;
-		return coll_comm_refuse(r->comm, "stream", COLL_ERR_UNSUPPORTED,
-		                        "[COLL-1212] device memory in a stream of the host: wrap a stream of the device, or "
-		                        "pass NULL");
+		return coll_comm_refuse(
+		        r->comm, "stream", COLL_ERR_UNSUPPORTED,
+		        "[COLL-1212] device memory in a stream of the host: wrap a stream of the device, or "
+		        "pass NULL");
 	}
 	r->device_stream = streamed ? stream->handle : r->comm->stage->own;
 	if (streamed) {
@@ -255,7 +254,8 @@ static coll_status prepare(struct coll_request *r, const struct coll_stream *str
 		if (st != COLL_OK)
 			r->staged = false;
 		if (st != COLL_OK)
-			return coll_comm_refuse(r->comm, "stream", st, "[COLL-1215] the stream cannot be used: %s", why);
+			return coll_comm_refuse(r->comm, "stream", st, "[COLL-1215] the stream cannot be used: %s",
+			                        why);
 	}
 	return COLL_OK;
 }
@@ -448,8 +448,8 @@ static coll_status put_scatter(struct coll_stage *s, const struct coll_request *
 	}
 	if (n == 0 && !last)
 		return COLL_OK;
-	return s->device->table->scatter(s->device, r->device_stream, s->pieces, n, address_of(s, &s->words->guard), done,
-	                                 r->stage_last);
+	return s->device->table->scatter(s->device, r->device_stream, s->pieces, n, address_of(s, &s->words->guard),
+	                                 done, r->stage_last);
 }
 
 /* What is done for tile j of n requests that take turns. */
@@ -482,10 +482,11 @@ static coll_status enqueue(struct coll_stage *s, struct coll_request *const *by,
 	return st;
 }
 
-/* All work of these requests goes into the stream of the first, in front of and behind what the others' streams hold. */
+/* All work of these requests goes into the stream of the first, in front of and behind what the others' streams hold.
+ */
 static coll_status join_streams(struct coll_stage *s, struct coll_request *const *by, int n, bool before)
 {
-	const coll_device_stream main = by[0]->device_stream;
+	coll_device_stream main = by[0]->device_stream;
 	coll_status st = COLL_OK;
 
 	if (before && s->has_last && s->last != main)

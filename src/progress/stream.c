@@ -8,12 +8,12 @@
 #include <stdlib.h>
 
 #include "core/error.h"
+#include "device/device.h"
 #include "progress/async.h"
 #include "progress/drive.h"
 #include "progress/event.h"
 #include "progress/group.h"
 #include "progress/inflight.h"
-#include "device/device.h"
 #include "progress/notify.h"
 #include "progress/stage.h"
 

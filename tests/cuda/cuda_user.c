@@ -49,14 +49,16 @@ static bool enter(const void *device)
 
 bool cuda_user_write(void *device, const void *host, size_t len_bytes)
 {
-	return len_bytes == 0 || (enter(device) && cuda.to_device((uint64_t)(uintptr_t)device, host, len_bytes, NULL) == 0 &&
-	                          cuda.synchronize(NULL) == 0);
+	return len_bytes == 0 ||
+	       (enter(device) && cuda.to_device((uint64_t)(uintptr_t)device, host, len_bytes, NULL) == 0 &&
+	        cuda.synchronize(NULL) == 0);
 }
 
 bool cuda_user_read(void *host, const void *device, size_t len_bytes)
 {
-	return len_bytes == 0 || (enter(device) && cuda.to_host(host, (uint64_t)(uintptr_t)device, len_bytes, NULL) == 0 &&
-	                          cuda.synchronize(NULL) == 0);
+	return len_bytes == 0 ||
+	       (enter(device) && cuda.to_host(host, (uint64_t)(uintptr_t)device, len_bytes, NULL) == 0 &&
+	        cuda.synchronize(NULL) == 0);
 }
 
 bool cuda_user_stream(const void *device, void **stream)

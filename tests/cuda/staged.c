@@ -45,9 +45,10 @@ enum what {
 	PERSISTENT,
 	WHATS
 };
-static const char *const names[] = {"all_reduce", "reduce",     "broadcast",       "all_gather", "reduce_scatter", "all_to_all",
-                                    "gather",     "scatter",    "scan",            "barrier",    "all_gatherv",    "reduce_scatterv",
-                                    "all_to_allv", "gatherv",   "scatterv",        "send_recv",  "group of pairs", "persistent"};
+static const char *const names[] = {"all_reduce",  "reduce",          "broadcast",   "all_gather", "reduce_scatter",
+                                    "all_to_all",  "gather",          "scatter",     "scan",       "barrier",
+                                    "all_gatherv", "reduce_scatterv", "all_to_allv", "gatherv",    "scatterv",
+                                    "send_recv",   "group of pairs",  "persistent"};
 
 /* A call, the same on all ranks. */
 struct call {
@@ -88,7 +89,8 @@ static struct call script(uint64_t *state, int size)
 	const size_t elem = coll_dtype_size(c.type);
 	const size_t blocks = c.what >= ALL_GATHER && c.what <= SCATTER ? (size_t)size : 1;
 	const size_t most = max_bytes / elem / blocks;
-	const size_t counts[] = {0, 1, 8 / elem + 1, pick(state, 2000), TILE_BYTES / elem / blocks + 1, most, pick(state, most + 1)};
+	const size_t counts[] = {
+	        0, 1, 8 / elem + 1, pick(state, 2000), TILE_BYTES / elem / blocks + 1, most, pick(state, most + 1)};
 
 	c.count = counts[pick(state, 7)];
 	if (c.what == SCAN && c.op == COLL_AVG)
@@ -139,8 +141,8 @@ static coll_status pairs(const struct call *c, struct rank *r, const char *in, c
 	for (int i = 1; i < r->size && st == COLL_OK; i++) {
 		st = coll_send(in, c->count, c->type, (r->rank + i) % r->size, r->comm, stream);
 		if (st == COLL_OK)
-			st = coll_recv(out + (size_t)(i - 1) * bytes, c->count, c->type, (r->rank + r->size - i) % r->size, r->comm,
-			               stream);
+			st = coll_recv(out + (size_t)(i - 1) * bytes, c->count, c->type,
+			               (r->rank + r->size - i) % r->size, r->comm, stream);
 	}
 	end = coll_group_end();
 	return st ? st : end;
@@ -191,8 +193,10 @@ static coll_status run(const struct call *c, struct rank *r, const void *in, voi
 	case ALL_GATHERV: return coll_all_gatherv(in, out, c->matrix[0], NULL, c->type, m, stream);
 	case REDUCE_SCATTERV: return coll_reduce_scatterv(in, out, c->matrix[0], NULL, c->type, c->op, m, stream);
 	case ALL_TO_ALLV: return coll_all_to_allv(in, row, NULL, out, column, NULL, c->type, m, stream);
-	case GATHERV: return coll_gatherv(in, c->matrix[0][r->rank], out, c->matrix[0], NULL, c->type, c->root, m, stream);
-	case SCATTERV: return coll_scatterv(in, c->matrix[0], NULL, out, c->matrix[0][r->rank], c->type, c->root, m, stream);
+	case GATHERV:
+		return coll_gatherv(in, c->matrix[0][r->rank], out, c->matrix[0], NULL, c->type, c->root, m, stream);
+	case SCATTERV:
+		return coll_scatterv(in, c->matrix[0], NULL, out, c->matrix[0][r->rank], c->type, c->root, m, stream);
 	case SHIFT: return coll_send_recv(in, c->count, next, out, c->count, previous, c->type, m, stream);
 	case PAIRS: return pairs(c, r, in, out, stream);
 	case PERSISTENT: return persistent(c, r, in, out, stream);
@@ -277,7 +281,9 @@ static void check(const struct call *c, struct rank *r, uint64_t seed, int k)
 		CHECK(cuda_user_read(r->got, out, out_bytes + MARGIN));
 	for (size_t i = 0; i < out_bytes + MARGIN; i++)
 		wrong += r->got[i] != r->want[i] && !(in_place && i >= out_bytes);
-	CHECK(wrong == 0, "seed %llu call %d %s %s count %zu root %d rank %d: %llu of %zu bytes differ (in %s, out %s%s, shift %zu%s); %s, on the "
+	CHECK(wrong == 0,
+	      "seed %llu call %d %s %s count %zu root %d rank %d: %llu of %zu bytes differ (in %s, out %s%s, shift "
+	      "%zu%s); %s, on the "
 	      "host %s",
 	      (unsigned long long)seed, k, names[c->what], coll_dtype_name(c->type), c->count, c->root, r->rank,
 	      (unsigned long long)wrong, out_bytes, in_device ? "device" : "host", out_device ? "device" : "host",
