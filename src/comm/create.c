@@ -216,7 +216,7 @@ static coll_status find_isa(struct coll_comm *comm, struct coll_error_box *err)
 	                      comm->ctx->settings.isa);
 }
 
-void coll_comm_describe(const struct coll_comm *comm)
+static void describe(const struct coll_comm *comm)
 {
 	const struct coll_context *ctx = comm->ctx;
 	char layout[96] = "flat";
@@ -237,6 +237,17 @@ uint64_t coll_comm_first_id(const struct coll_context *ctx)
 	/* The id is equal on all ranks and differs between jobs: it derives from the process id of
 	 * rank 0. */
 	return coll_hash_combine(ctx->peer_infos[0].id.word[0], ctx->peer_infos[0].id.word[1]) | 1;
+}
+
+/* Whoever knocked before was not admitted. Sequentially consistent, as in admit() of progress/drive.c: a rank knocks by
+ * storing knocked, then counting in ctx->knocks. If its store is not seen here, the driver that sees its count sees
+ * complete. */
+void coll_comm_complete(struct coll_comm *comm)
+{
+	atomic_store(&comm->tagged.complete, true);
+	if (atomic_load(&comm->tagged.knocked))
+		atomic_fetch_add(&comm->ctx->knocks, 1);
+	describe(comm);
 }
 
 coll_status coll_comm_new(struct coll_context *ctx, uint64_t id, uint32_t epoch, const int *process_of, int size,
@@ -507,7 +518,7 @@ coll_status coll_comm_create(coll_comm **out, const coll_config *cfg)
 	if (st == COLL_OK && (st = refine_layout(comm)) != COLL_OK) {
 		give_up(&comm);
 	} else if (st == COLL_OK) {
-		coll_comm_describe(comm);
+		coll_comm_complete(comm);
 		if (unknown[0])
 			coll_log(&ctx->logger, COLL_LOG_WARN,
 			         "[COLL-5102] %s is set but is not a setting of this library", unknown);
@@ -565,7 +576,7 @@ coll_status coll_comm_create_all(coll_comm **comms, int n, const coll_config *cf
 	for (int r = 0; r < n && st == COLL_OK; r++)
 		st = coll_comm_new(ctx[r], coll_comm_first_id(ctx[r]), 0, NULL, 0, &comms[r], &err);
 	for (int r = 0; r < n && st == COLL_OK; r++)
-		coll_comm_describe(comms[r]);
+		coll_comm_complete(comms[r]);
 	if (st != COLL_OK) {
 		for (int r = 0; ctx && r < n; r++) {
 			if (comms)

@@ -12,8 +12,8 @@
 coll_status coll_comm_new(struct coll_context *ctx, uint64_t id, uint32_t epoch, const int *process_of, int size,
                           struct coll_comm **comm, struct coll_error_box *err);
 
-/* One line in the log about a new communicator. */
-void coll_comm_describe(const struct coll_comm *comm);
+/* Its ranks are final: it takes in tagged messages from now on. With one line in the log. */
+void coll_comm_complete(struct coll_comm *comm);
 
 /* The id of the communicator that contains all ranks of the job. */
 uint64_t coll_comm_first_id(const struct coll_context *ctx);

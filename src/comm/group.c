@@ -151,6 +151,19 @@ static bool in_order(const int *ranks, int n)
 	return true;
 }
 
+/* Ranks that are ready earlier have sent tagged messages, so they knocked here. Nobody knocks at the old one any more:
+ * whoever asks for the id finds the new one first. The old one has answered none of them (coll_comm_complete()). */
+static void take_knocks(const struct coll_comm *old, struct coll_comm *made)
+{
+	for (int r = 0; r < old->size; r++)
+		if (atomic_load_explicit(&old->tagged.knocks[r], memory_order_relaxed)) {
+			const int now = coll_comm_rank_of(made, coll_comm_process(old, r));
+
+			atomic_store_explicit(&made->tagged.knocks[now], 1, memory_order_relaxed);
+			atomic_store(&made->tagged.knocked, true);
+		}
+}
+
 /* Make the child again, in the order of the list: all members do. It goes on where the first one was. The new one is
  * listed before the old one is not, so that whoever asks for the id finds one of them. */
 static coll_status number_anew(struct coll_comm *parent, const int *ranks, int n, struct coll_comm **child)
@@ -162,6 +175,7 @@ static coll_status number_anew(struct coll_comm *parent, const int *ranks, int n
 	if (st != COLL_OK)
 		return st;
 	coll_group_barrier_move(old, made);
+	take_knocks(old, made);
 	coll_comm_free(&old);
 	coll_context_leave(parent->ctx); /* parent uses it */
 	*child = made;
@@ -222,7 +236,7 @@ static coll_status create(struct coll_comm *parent, const int *ranks, int n, con
 		coll_comm_destroy(&made);
 		return st;
 	}
-	coll_comm_describe(made);
+	coll_comm_complete(made);
 	*child = made;
 	return COLL_OK;
 }

@@ -131,7 +131,7 @@ static coll_status create_child(struct coll_comm *parent, const char *name, int 
 	const coll_status st = coll_comm_make_child(parent, name, process_of, n, id, child);
 
 	if (st == COLL_OK)
-		coll_comm_describe(*child);
+		coll_comm_complete(*child);
 	return st;
 }
 

@@ -144,6 +144,7 @@ struct coll_tagged {
 	/* By rank, 1: it wants to send. Service thread, relaxed; then knocked, with release. */
 	_Atomic uint8_t *knocks;
 	atomic_bool knocked;
+	atomic_bool complete; /* its ranks are final: knocks are answered */
 };
 
 struct coll_comm {

@@ -84,7 +84,8 @@ static void admit(struct coll_context *ctx)
 	atomic_store_explicit(&a->knocks_seen, knocks, memory_order_relaxed);
 	pthread_mutex_lock(&ctx->comms_lock);
 	for (struct coll_comm *comm = ctx->comms; comm; comm = comm->next)
-		if (atomic_load_explicit(&comm->tagged.knocked, memory_order_relaxed))
+		if (atomic_load_explicit(&comm->tagged.knocked, memory_order_relaxed) &&
+		    atomic_load(&comm->tagged.complete)) /* see coll_comm_complete() */
 			coll_drive_tagged(comm);
 	pthread_mutex_unlock(&ctx->comms_lock);
 }

@@ -226,8 +226,9 @@ static void note_knock(struct coll_comm *comm, int process)
 	if (rank < 0 || !comm->tagged.knocks)
 		return;
 	atomic_store_explicit(&comm->tagged.knocks[rank], 1, memory_order_relaxed);
-	/* Release: whoever sees it sees the rank. The counter comes last: who sees it looks at all communicators. */
-	atomic_store_explicit(&comm->tagged.knocked, true, memory_order_release);
+	/* Whoever sees it sees the rank; also see coll_comm_complete(). The counter comes last: who sees it looks at
+	 * all communicators. */
+	atomic_store(&comm->tagged.knocked, true);
 	atomic_fetch_add_explicit(&comm->ctx->knocks, 1, memory_order_release);
 	coll_context_wake(comm->ctx);
 }

@@ -242,6 +242,41 @@ static void equal_members_with_equal_and_other_tags(void)
 	run(tags_rank, NULL);
 }
 
+/* Long messages to a rank that may still be in the creation, and numbers its ranks anew. */
+static void early_message_rank(const void *arg, int rank)
+{
+	const int order[] = {3, 1, 2, 0};
+	coll_comm *world = create(rank), *made;
+	static int32_t x[5000], y[5000];
+
+	for (int round = 0; round < 60; round++) {
+		coll_message_info info = {.source = -1};
+		coll_request *r = NULL;
+		int next, prev;
+
+		made = group(world, order, RANKS, 8);
+		if (!made)
+			break;
+		next = (coll_comm_rank(made) + 1) % RANKS;
+		prev = (coll_comm_rank(made) + RANKS - 1) % RANKS;
+		MUST(coll_irecv(y, 5000, COLL_I32, COLL_ANY_SOURCE, 1, made, &r) == COLL_OK, "%s",
+		     coll_last_error(made)->message);
+		MUST(coll_send_tag(x, round % 2 ? 5000 : 1, COLL_I32, next, 1, made, NULL) == COLL_OK, "%s",
+		     coll_last_error(made)->message);
+		MUST(coll_request_wait(&r, 20000, &info) == COLL_OK && info.source == prev, "round %d: %s", round,
+		     coll_last_error(made)->message);
+		coll_comm_destroy(&made);
+	}
+	leave(&world);
+}
+
+static void messages_before_the_ranks_are_numbered_anew(void)
+{
+	arrival = "5000"; /* a message that is lost ends the send */
+	run(early_message_rank, NULL);
+	arrival = "60000";
+}
+
 /* ---- The parent meanwhile ---- */
 
 /* Ranks 2 and 3 wait in a call of the parent that 0 and 1 make only after their group; those have asynchronous calls of
@@ -688,6 +723,7 @@ int main(int argc, char **argv)
 	static const struct plain_case tests[] = {
 	        PLAIN_CASE(overlapping_groups_of_every_size),
 	        PLAIN_CASE(equal_members_with_equal_and_other_tags),
+	        PLAIN_CASE(messages_before_the_ranks_are_numbered_anew),
 	        PLAIN_CASE(others_call_the_parent_meanwhile),
 	        PLAIN_CASE(lists_that_are_refused),
 	        PLAIN_CASE(a_member_that_never_comes_is_named),
