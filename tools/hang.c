@@ -278,8 +278,8 @@ static bool add_difference(struct coll_text *t, const struct dump_list *l)
 			const struct dump_op *a = stuck_op(&l->dumps[i]), *b = stuck_op(&l->dumps[k]);
 
 			if (!a || !b || l->dumps[i].job != l->dumps[k].job || a->comm != b->comm ||
-			    a->sequence != b->sequence || strcmp(a->signature, b->signature) == 0 || dump_is_message(a) ||
-			    dump_is_message(b))
+			    a->sequence != b->sequence || strcmp(a->signature, b->signature) == 0 ||
+			    dump_is_message(a) || dump_is_message(b))
 				continue;
 			coll_text_add(t, "verdict: calls differ: rank %d calls ", l->dumps[k].process);
 			add_op(t, &l->dumps[k], b);
@@ -419,7 +419,8 @@ static void add_verdict(struct coll_text *t, const struct dump_list *l, const st
 		                      ? "no thread drives its streams (COLL_PROGRESS=on, coll_progress())"
 		                      : "a callback, or a step that takes long");
 	} else {
-		coll_text_add(t, call && dump_is_message(call) ? " has not made the call that matches" : " has not entered");
+		coll_text_add(t, call && dump_is_message(call) ? " has not made the call that matches"
+		                                               : " has not entered");
 		missed = true;
 	}
 	if (call && missed)

@@ -123,8 +123,8 @@ static coll_status interrupted(coll_status st, struct coll_error_box *err)
 	const uint64_t took = coll_clock_ns() - word_ns;
 
 	if (st == COLL_OK || asked != 3 || took > 200000000u + starved_ns())
-		return coll_error_set(err, COLL_ERR_INTERNAL, "status %d, asked %d times, ended after %llu ns", st, asked,
-		                      (unsigned long long)took);
+		return coll_error_set(err, COLL_ERR_INTERNAL, "status %d, asked %d times, ended after %llu ns", st,
+		                      asked, (unsigned long long)took);
 	return st;
 }
 
@@ -145,7 +145,8 @@ static coll_status share(struct job *j, int rank, struct coll_error_box *err)
 		strcpy(text, text_of_root);
 	if (hooked)
 		coll_interrupt_enter(&(struct coll_interrupt){.fn = third_time});
-	st = coll_pmi_share(rank == 0, text, sizeof(text), coll_clock_ns() + (hooked ? 60000000000u : 1500000000u), err);
+	st = coll_pmi_share(rank == 0, text, sizeof(text), coll_clock_ns() + (hooked ? 60000000000u : 1500000000u),
+	                    err);
 	if (hooked)
 		return interrupted(st, err);
 	if (st == COLL_OK && strcmp(text, text_of_root) != 0)

@@ -179,8 +179,8 @@ static void record(struct coll_comm *comm, const struct coll_tag_op *op, uint8_t
 	if (st == COLL_OK)
 		coll_recorder_fastpath(&comm->recorder, 0, what, op->count, peer);
 	else
-		coll_recorder_end(&comm->recorder,
-		                  coll_recorder_begin(&comm->recorder, 0, what, op->count, peer, 0), st);
+		coll_recorder_end(&comm->recorder, coll_recorder_begin(&comm->recorder, 0, what, op->count, peer, 0),
+		                  st);
 }
 
 static coll_status send_later(struct coll_comm *comm, const struct coll_tag_op *op, struct coll_stream *stream)
@@ -232,8 +232,7 @@ static void release(struct receive *p)
 static coll_status post(struct coll_comm *comm, struct receive *p)
 {
 	if (coll_tags_receive_now(comm, &p->op)) {
-		record(comm, &p->op, p->request.message, p->op.posted.source, p->op.posted.tag,
-		       p->op.status);
+		record(comm, &p->op, p->request.message, p->op.posted.source, p->op.posted.tag, p->op.status);
 		p->request.status = p->op.status;
 		atomic_store_explicit(&p->request.done, true, memory_order_relaxed);
 		return COLL_OK;

@@ -26,7 +26,8 @@ static coll_status link_to(void *arg, int peer, const struct coll_transport **t,
 }
 
 /* Transports have room for a number of regions that peers may get to map, and each is a descriptor: most of them are
- * left for coll_mem_alloc(). Only regions that are being formed count. A rank that has none is followed by all others. */
+ * left for coll_mem_alloc(). Only regions that are being formed count. A rank that has none is followed by all others.
+ */
 enum { REGIONS_MAX = 128 };
 
 static coll_status alloc(void *arg, size_t len_bytes, struct coll_memory *mem)

@@ -1,7 +1,7 @@
 /*
  * Groups: communicators that their members make alone. Four forked ranks on one host or on several emulated ones: two
- * hundred groups and what they cost, unused and used, overlapping ones, equal members with different tags, lists that differ, calls of
- * the parent meanwhile, a member that never comes, one that dies while they are made.
+ * hundred groups and what they cost, unused and used, overlapping ones, equal members with different tags, lists that
+ * differ, calls of the parent meanwhile, a member that never comes, one that dies while they are made.
  *
  * usage: groups shm|tcp|mixed [PART-OF-A-TEST'S-NAME [TIMES [SEED]]]
  */

@@ -189,13 +189,13 @@ struct rank {
 	int descriptors, threads; /* before the first group */
 };
 
-#define MUST(r, cond, ...)                                                   \
-	do {                                                                 \
-		if (!(cond) && shared->seats[(r)->rank].faults++ == 0) {     \
-			char *text_ = shared->seats[(r)->rank].fault;        \
+#define MUST(r, cond, ...)                                                    \
+	do {                                                                  \
+		if (!(cond) && shared->seats[(r)->rank].faults++ == 0) {      \
+			char *text_ = shared->seats[(r)->rank].fault;         \
 			snprintf(text_, 300, "act %d: %s: ", (r)->at, #cond); \
-			snprintf(text_ + strlen(text_), 600, __VA_ARGS__);   \
-		}                                                            \
+			snprintf(text_ + strlen(text_), 600, __VA_ARGS__);    \
+		}                                                             \
 	} while (0)
 
 static coll_comm *create(int rank, int size)
@@ -349,7 +349,9 @@ static void perform(struct rank *r, const struct act *a)
 		else if (comm)
 			use(r, comm, a);
 	}
-	MUST(r, holdings_descriptors() <= r->descriptors + DESCRIPTORS_MORE && holdings_threads() <= r->threads + THREADS_MORE,
+	MUST(r,
+	     holdings_descriptors() <= r->descriptors + DESCRIPTORS_MORE &&
+	             holdings_threads() <= r->threads + THREADS_MORE,
 	     "descriptors %d, %d before; threads %d, %d before", holdings_descriptors(), r->descriptors,
 	     holdings_threads(), r->threads);
 }
@@ -363,7 +365,8 @@ static void warm_up(struct rank *r)
 
 	for (int i = 0; i < a.n; i++)
 		a.ranks[i] = i;
-	MUST(r, coll_all_to_all(x, y, 1, COLL_I32, r->world, NULL) == COLL_OK, "%s", coll_last_error(r->world)->message);
+	MUST(r, coll_all_to_all(x, y, 1, COLL_I32, r->world, NULL) == COLL_OK, "%s",
+	     coll_last_error(r->world)->message);
 	/* All pairs: each group has links of its own making. */
 	for (int i = 0; i < a.n; i++)
 		for (int k = 0; k < i; k++) {
@@ -454,7 +457,8 @@ static void judge_time(const struct program *p)
 		const double late = ((double)s->ended_ns - (double)atomic_load(&shared->killed_ns)) * 1e-9;
 
 		if (i != p->victim && s->status != COLL_OK)
-			CHECK(late < 2 * GRACE_MS * 1e-3 + (double)starved * 1e-9, "rank %d ended after %.3f s", i, late);
+			CHECK(late < 2 * GRACE_MS * 1e-3 + (double)starved * 1e-9, "rank %d ended after %.3f s", i,
+			      late);
 	}
 }
 

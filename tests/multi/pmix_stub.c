@@ -33,7 +33,8 @@ int PMIx_Commit(void)
 	return 0;
 }
 
-int PMIx_Fence_nb(const void *who, size_t n, const void *info, size_t infos, void (*done)(int status, void *arg), void *arg)
+int PMIx_Fence_nb(const void *who, size_t n, const void *info, size_t infos, void (*done)(int status, void *arg),
+                  void *arg)
 {
 	return 0;
 }
