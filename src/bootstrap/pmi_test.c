@@ -9,9 +9,11 @@
 #include <sys/socket.h>
 
 #include "base/clock.h"
+#include "base/interrupt.h"
 #include "bootstrap/id.h"
 #include "bootstrap/job_test.h"
 #include "bootstrap/pmi.h"
+#include "tests/multi/starved.h"
 #include "tests/plain.h"
 
 enum { CLIENTS = 3, PAIRS = 64 };
@@ -103,6 +105,29 @@ static void serve(struct server *s)
 	}
 }
 
+/* The hook of each client: it ends the wait the third time. */
+static bool hooked;
+static int asked;
+static uint64_t word_ns;
+
+static int third_time(void *arg)
+{
+	if (++asked == 3)
+		word_ns = coll_clock_ns();
+	return asked == 3;
+}
+
+/* From the word on it may take 200 ms; and the hook is not asked again. */
+static coll_status interrupted(coll_status st, struct coll_error_box *err)
+{
+	const uint64_t took = coll_clock_ns() - word_ns;
+
+	if (st == COLL_OK || asked != 3 || took > 200000000u + starved_ns())
+		return coll_error_set(err, COLL_ERR_INTERNAL, "status %d, asked %d times, ended after %llu ns", st,
+		                      asked, (unsigned long long)took);
+	return st;
+}
+
 static const char text_of_root[] = "0123456789abcdef0123456789abcdef0123456789abcdef-THE-END";
 
 static coll_status share(struct job *j, int rank, struct coll_error_box *err)
@@ -118,7 +143,12 @@ static coll_status share(struct job *j, int rank, struct coll_error_box *err)
 	setenv("PMI_FD", number, 1);
 	if (rank == 0)
 		strcpy(text, text_of_root);
-	st = coll_pmi_share(rank == 0, text, sizeof(text), coll_clock_ns() + 1500000000u, err);
+	if (hooked)
+		coll_interrupt_enter(&(struct coll_interrupt){.fn = third_time});
+	st = coll_pmi_share(rank == 0, text, sizeof(text), coll_clock_ns() + (hooked ? 60000000000u : 1500000000u),
+	                    err);
+	if (hooked)
+		return interrupted(st, err);
 	if (st == COLL_OK && strcmp(text, text_of_root) != 0)
 		st = coll_error_set(err, COLL_ERR_CORRUPT, "got %s", text);
 	return st;
@@ -190,10 +220,25 @@ static void faults_are_told(void)
 	expect_fault(NONSENSE, "cmd=what");
 }
 
+/* The deadline is far away. */
+static void the_hook_ends_a_barrier(void)
+{
+	struct server s = {.value_max = 1024, .fault = NO_BARRIER};
+	struct job j;
+
+	hooked = true;
+	run(&s, &j);
+	hooked = false;
+	for (int r = 0; r < CLIENTS; r++)
+		CHECK(j.result[r].status == COLL_ERR_BOOTSTRAP, "rank %d: %s", r, j.result[r].message);
+	job_free(&j);
+}
+
 int main(void)
 {
 	PLAIN_RUN(long_values_go_in_pieces);
 	PLAIN_RUN(short_ones_in_one);
 	PLAIN_RUN(faults_are_told);
+	PLAIN_RUN(the_hook_ends_a_barrier);
 	return plain_summary();
 }

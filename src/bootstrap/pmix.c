@@ -235,7 +235,9 @@ coll_status coll_pmix_share(bool root, char *text, size_t cap, uint64_t deadline
 	if (st == COLL_OK && !root)
 		st = get(&p, text, cap, err);
 	if (st != COLL_OK) {
-		p.finalize(NULL, 0);
+		/* It waits for the launcher's answer: not behind the program's word to end. */
+		if (!coll_interrupt_here(false))
+			p.finalize(NULL, 0);
 		return st; /* stays loaded: its threads may still be leaving */
 	}
 	finalize_at_exit = p.finalize;
