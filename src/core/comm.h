@@ -34,7 +34,7 @@ enum {
 	COLL_LANES_TAGS = 128,
 	COLL_LANES_GROUP = 240
 };
-enum { COLL_CALL_RUNS = 32 };
+enum { COLL_CALL_RUNS = 32, COLL_SEEN = 2 };
 
 /* A user operation or a premultiplied sum. */
 struct coll_op_entry {
@@ -246,6 +246,11 @@ struct coll_comm {
 		} * at;
 		size_t room, used; /* room: a power of two */
 	} groups;
+	/* On a rank with a device: the buffers identified last, for the call that is being made. */
+	struct coll_seen {
+		const void *ptr;
+		int kind;
+	} seen[COLL_SEEN];
 	struct coll_stage *stage; /* NULL: the context has no device; see progress/stage.h */
 	/* Of a group of more than one rank: what runs its first call and its last, else NULL; see comm/group_barrier.c.
 	 */

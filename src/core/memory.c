@@ -30,6 +30,10 @@ static coll_status check(struct coll_comm *comm, const char *kind, const char *w
 	if (range.fault)
 		return coll_comm_refuse(comm, kind, COLL_ERR_ARGUMENT, "[COLL-1207] %s at %p (%zu bytes): %s", what,
 		                        ptr, len_bytes, range.fault);
+	if (takes_device) {
+		comm->seen[1] = comm->seen[0];
+		comm->seen[0] = (struct coll_seen){ptr, range.kind};
+	}
 	if (range.kind == COLL_DEVICE_HOST || takes_device)
 		return COLL_OK;
 	return coll_comm_refuse(comm, kind, COLL_ERR_UNSUPPORTED,

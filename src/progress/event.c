@@ -234,15 +234,18 @@ static coll_status append(struct coll_stream *s, const struct coll_event *e)
 coll_status coll_stream_wait_event(coll_stream *s, coll_event *e)
 {
 	coll_status st = COLL_OK;
+	void *earlier;
 
 	if (!s || !e || s->ctx != e->ctx)
 		return COLL_ERR_ARGUMENT;
+	/* A stream of the device waits until another one has done all it holds now. Without the lock: the driver may
+	 * keep this thread until the progress thread has moved earlier calls. */
+	if (s->device && device_stream(e, &earlier))
+		return s->ctx->device->table->order(s->ctx->device, earlier, s->handle);
 	coll_async_lock(s->ctx);
 	/* An event of the same stream needs no wait: new requests are behind it anyway. A stream of the device cannot
-	 * wait for the host. For another stream of the device it waits until that has done all it holds now. */
-	if (s->device && e->stream && e->stream->device)
-		st = s->ctx->device->table->order(s->ctx->device, e->stream->handle, s->handle);
-	else if (s->device && coll_event_state(e) == COLL_AGAIN)
+	 * wait for the host. */
+	if (s->device && coll_event_state(e) == COLL_AGAIN)
 		st = COLL_ERR_UNSUPPORTED;
 	else if (e->stream != s && coll_event_state(e) != COLL_OK)
 		st = append(s, e);

@@ -13,6 +13,7 @@
 #include "progress/stage.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <time.h>
 
@@ -80,9 +81,9 @@ coll_status coll_stage_create(struct coll_comm *comm, struct coll_error_box *err
 	if (!s || !s->pieces)
 		return coll_error_set(err, COLL_ERR_MEMORY, "out of memory for staging");
 	s->device = d;
-	/* Plain memory, which no transport knows: so a call goes the way of a call with plain host buffers, and has its
-	 * rounding. */
-	s->memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	/* Memory that no transport knows: so a call goes the way of a call with plain host buffers, and has its
+	 * rounding. Shared: after a fork, pages that the parent writes must stay those that the device has. */
+	s->memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (s->memory == MAP_FAILED) {
 		s->memory = NULL;
 		return coll_error_set(err, COLL_ERR_MEMORY, "no memory for %zu bytes of staging", bytes);
@@ -134,26 +135,33 @@ void coll_stage_destroy(struct coll_comm *comm)
 		         "[COLL-5112] %s has not finished its work of a communicator that has ended: %zu MiB of pinned "
 		         "memory stay",
 		         s->device->name, MEMORY_BYTES >> 20);
-		return;
+	} else {
+		if (s->own)
+			s->device->table->stream_destroy(s->device, s->own);
+		if (s->address)
+			s->device->table->unpin(s->device, s->memory);
+		if (s->memory)
+			munmap(s->memory, MEMORY_BYTES);
 	}
-	if (s->own)
-		s->device->table->stream_destroy(s->device, s->own);
-	if (s->address)
-		s->device->table->unpin(s->device, s->memory);
-	if (s->memory)
-		munmap(s->memory, MEMORY_BYTES);
 	free(s->pieces);
 	free(s);
 }
 
 /* ---- Preparation ---- */
 
-static bool on_device(struct coll_stage *s, const void *ptr, size_t len_bytes)
+/* The check of the arguments has identified the buffers of a call; those of calls that were noted before it are asked
+ * for again. */
+static bool on_device(struct coll_comm *comm, const void *ptr)
 {
+	struct coll_device *d = comm->stage->device;
 	struct coll_device_range range = {.kind = COLL_DEVICE_HOST};
 
-	return ptr && len_bytes > 0 && s->device->table->identify(s->device, ptr, len_bytes, &range) &&
-	       range.kind != COLL_DEVICE_HOST;
+	if (!ptr)
+		return false;
+	for (unsigned i = 0; i < COLL_SEEN; i++)
+		if (comm->seen[i].ptr == ptr)
+			return comm->seen[i].kind != COLL_DEVICE_HOST;
+	return d->table->identify(d, ptr, 1, &range) && range.kind != COLL_DEVICE_HOST;
 }
 
 static struct coll_run_stage slots_of(const struct coll_stage *s, int half)
@@ -176,7 +184,7 @@ static void prepare_collective(struct coll_request *r, bool streamed)
 	const bool root = r->comm->rank == r->call.root;
 	const void *in = r->call.kind == COLL_KIND_SCATTER && !root ? NULL : r->call.in;
 	const void *out = r->call.kind == COLL_KIND_GATHER && !root ? NULL : r->call.out;
-	const bool in_staged = on_device(s, in, 1), out_staged = in == out ? in_staged : on_device(s, out, 1);
+	const bool in_staged = on_device(r->comm, in), out_staged = in == out ? in_staged : on_device(r->comm, out);
 
 	r->job.stage = NULL;
 	r->staged = (in_staged || out_staged || streamed) && coll_run_span(&r->job) > 0;
@@ -195,7 +203,7 @@ static coll_status prepare_pair(struct coll_request *r, bool streamed)
 	struct coll_stage *s = comm->stage;
 	const struct coll_pair *p = &r->pair;
 	const bool send = p->dest >= 0 && p->send_count > 0, recv = p->source >= 0 && p->recv_count > 0;
-	const bool send_staged = send && on_device(s, p->send, 1), recv_staged = recv && on_device(s, p->recv, 1);
+	const bool send_staged = send && on_device(comm, p->send), recv_staged = recv && on_device(comm, p->recv);
 
 	r->staged = (send_staged || recv_staged || streamed) && (send || recv);
 	if (!r->staged)
@@ -270,6 +278,8 @@ coll_status coll_stage_add(struct coll_stage_batch *b, struct coll_request *r, c
 	if (!r->comm->stage)
 		return COLL_OK;
 	st = prepare(r, stream);
+	/* A later call may pass the same address for other memory. */
+	memset(r->comm->seen, 0, sizeof(r->comm->seen));
 	if (st != COLL_OK || !r->staged)
 		return st;
 	while (first && first->comm != r->comm)

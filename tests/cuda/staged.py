@@ -14,6 +14,7 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "multi"))
@@ -21,6 +22,8 @@ from job import free_port  # noqa: E402
 
 PERF = ["allreduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all", "gather", "scatter",
         "sendrecv", "barrier"]
+ENQUEUE = {"cuLaunchKernel", "cuStreamWaitValue32", "cuStreamWriteValue32", "cuStreamBatchMemOp", "cuMemcpyAsync",
+           "cuEventRecord", "cuStreamWaitEvent"}
 # What a death in the middle of a call may take until the survivors have ended, their own time limit aside.
 DEATH_S = 2.0
 
@@ -60,6 +63,29 @@ class Suite:
             self.say(name, done.returncode == 0, done.stdout)
         except subprocess.TimeoutExpired as e:
             self.say(name, False, f"still running after {timeout_s} s\n" + str(e.stdout or "")[-2000:])
+
+    # Calls of the driver by one rank, by entry point, in a run with so many iterations.
+    def counts(self, iterations):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "counts")
+            subprocess.run(self.collrun(2, self.program("bench/allreduce_perf"), "--device", "cuda", "-b", "64", "-e", "64", "-n",
+                                        str(iterations), "-w", "10", "-c", "0"),
+                           env=dict(self.env, SOFTCUDA_COUNTS=path), stdout=subprocess.DEVNULL, check=True, timeout=120)
+            rows = [line.split() for line in open(path)]
+        return {name: int(count) for pid, name, count in rows if pid == rows[0][0]}
+
+    # In and out of place, a loop for the mean and one for the percentiles: 100 iterations are 400 calls.
+    def driver_calls(self):
+        name = "driver calls of a small call"
+        if not self.wanted(name):
+            return
+        few, many = self.counts(100), self.counts(200)
+        more = {k: (many[k] - few.get(k, 0)) / 400 for k in many if many[k] != few.get(k, 0)}
+        asks = sum(v for k, v in more.items() if "Get" in k or "Query" in k or "Capturing" in k)
+        puts = sum(v for k, v in more.items() if k in ENQUEUE)
+        other = [k for k in more if k not in ENQUEUE and not ("Get" in k or "Query" in k or "Capturing" in k)]
+        # The exchange of numbers before a loop is not counted out: a call in a hundred.
+        self.say(name, 0 < puts < 5.1 and asks < 5.1 and not other, str(more))
 
     # A rank is killed at a random moment: the others end by an error that names it.
     def death(self, seed):
@@ -105,6 +131,7 @@ class Suite:
         self.case("scripts blocking launches", self.collrun(2, *self.staged(80, 3, 40)), CUDA_LAUNCH_BLOCKING="1")
         self.case("all_to_all_perf 3", self.collrun(3, self.program("bench/all_to_all_perf"), "--device", "cuda", "-b", "0",
                                                     "-e", "64K", "-f", "7", "-n", "1", "-w", "0"))
+        self.driver_calls()
         for seed in (1, 2):
             self.death(seed)
 
