@@ -126,6 +126,8 @@ static void open_at_once(struct world *w, void *arg)
 		send_one(w, tx, (uint64_t)w->me, i, 50);
 		recv_one(w, rx, (uint64_t)!w->me, i, 50);
 	}
+	/* Other rails of the link may still be connecting. */
+	CHECK(AWAIT(w, w->t->link_status(w->link[w->me][!w->me]) != COLL_AGAIN));
 	CHECK(w->t->link_status(w->link[w->me][!w->me]) == COLL_OK);
 	CHECK(atomic_load(&w->node[w->me]->downs) == 0);
 	world_barrier(w);
