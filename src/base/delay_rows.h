@@ -39,7 +39,7 @@ ROW(RENDEZVOUS_LISTEN_AGAIN, 20, PACE, "without a descriptor for a newcomer")
 
 /* Devices: src/progress/stage.c. */
 ROW(DEVICE_DRAIN, 2000, RETURN, "for a device to leave the memory of a call that has failed")
-ROW(DEVICE_NAPS, 1, PACE, "for 20 looks at the words of a device, which wakes nobody up, when nothing has moved for long")
+ROW(DEVICE_NAPS, 1, PACE, "for 20 looks at the words of a device, which wakes nobody up, of an idle wait")
 ROW(DEVICE_LOOK, 50, PACE, "between questions to the driver whether the device has failed")
 
 /* Control plane: src/control. */

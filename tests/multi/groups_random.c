@@ -229,7 +229,8 @@ static void judge(struct rank *r, coll_status st, const coll_comm *comm)
 	if (shared->seats[r->rank].status == COLL_OK)
 		shared->seats[r->rank].status = st;
 	snprintf(alike, sizeof(alike), ": rank %d on host ", r->p->victim);
-	snprintf(other, sizeof(other), "(rank %d of the job)", r->p->victim);
+	/* In a group that is being made the rank in the job stands alone. */
+	snprintf(other, sizeof(other), "rank %d of the job", r->p->victim);
 	MUST(r, r->p->kind == DEADLY && st == COLL_ERR_PEER_DEAD && (strstr(message, alike) || strstr(message, other)),
 	     "%d, rank %d is the victim: %s", st, r->p->victim, message);
 }
