@@ -13,7 +13,7 @@
 
 #include "progress/async.h"
 
-/* The staging memory of a communicator whose context has a device. Collective in nothing. */
+/* The staging memory of a communicator whose context has a device, else nothing. Local. */
 coll_status coll_stage_create(struct coll_comm *comm, struct coll_error_box *err);
 /* Waits for a bounded time until the device has left the memory. If it has not, the memory stays. */
 void coll_stage_destroy(struct coll_comm *comm);
