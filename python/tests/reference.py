@@ -88,8 +88,8 @@ def signature(node, name, method):
             lines[-1] = lines[-1].rstrip()
             lines.append(" " * (len(name) + 1))
         lines[-1] += word
-    if node.name == "__await__":
-        return f"{name} -> {re.sub(r'^Generator.*, (.*)]$', r'\1', result)}"
+    if node.name == "__await__":  # a generator inside; the program sees what it returns
+        return f"{name} -> {result.rpartition(', ')[2][:-1]}"
     return "\n".join(lines) + f") -> {result}"
 
 
