@@ -23,7 +23,8 @@ class Op:
 class Event:
     """A point in a stream. Several threads may wait for it."""
 
-    def wait(self, timeout: float | None = None) -> None: ...
+    def wait(self, timeout: float | None = None) -> None:
+        """Wait until it is reached; raises the first error of the stream, or TimeoutError."""
     def query(self) -> bool:
         """Whether it is reached."""
 
@@ -39,21 +40,27 @@ class Stream:
         """A point behind all calls so far."""
     def wait_event(self, event: Event) -> None:
         """Calls made from now on wait for the event."""
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Complete its calls, then free it. The end of the communicator does it, too."""
 
 @final
 class Buffer:
     """An array of this package: the buffer protocol and DLPack, no arithmetic."""
 
     @property
-    def shape(self) -> tuple[int, ...]: ...
+    def shape(self) -> tuple[int, ...]:
+        """Numbers of elements along each axis."""
     @property
-    def dtype(self) -> str: ...
+    def dtype(self) -> str:
+        """The element type: "f32", "i64", "bf16" ..."""
     @property
-    def address(self) -> int: ...
+    def address(self) -> int:
+        """Of the first byte."""
     @property
-    def nbytes(self) -> int: ...
-    def tolist(self) -> Any: ...
+    def nbytes(self) -> int:
+        """Length in bytes."""
+    def tolist(self) -> Any:
+        """The elements as Python numbers, in lists of lists."""
     def __len__(self) -> int: ...
     def __getitem__(self, key: Any) -> Any: ...
     def __setitem__(self, key: Any, value: Any) -> None: ...
@@ -68,7 +75,8 @@ class Receive:
 
     def wait(self, timeout: float | None = None) -> _Message:
         """Wait for the message; TimeoutError: none yet, and the receive goes on. CancelledError: it was cancelled."""
-    def done(self) -> bool: ...
+    def done(self) -> bool:
+        """Whether the message has come, or the receive has failed or was cancelled."""
     def cancel(self) -> bool:
         """Take it back. False: too late, it has a message."""
 
@@ -76,11 +84,14 @@ class Receive:
 class Operation:
     """A call that is prepared once and started often, with the same arrays. Calling it starts it and waits."""
 
-    def start(self, stream: Stream | None = None) -> None: ...
+    def start(self, stream: Stream | None = None) -> None:
+        """Start the call; on a stream, behind the calls before it. One start at a time."""
     def wait(self, timeout: float | None = None) -> Any:
         """Wait, and return what the call returns; TimeoutError: it goes on."""
-    def __call__(self) -> Any: ...
-    def close(self) -> None: ...
+    def __call__(self) -> Any:
+        """Start it, wait, and return what the call returns."""
+    def close(self) -> None:
+        """Free it, here alone. The end of the communicator does it, too."""
 
 class Work:
     def done(self) -> bool:
@@ -90,16 +101,20 @@ class Work:
 
 class Comm:
     @property
-    def rank(self) -> int: ...
+    def rank(self) -> int:
+        """This rank, from 0."""
     @property
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """Number of ranks."""
     @property
     def local_rank(self) -> int:
         """Index among the ranks of this host."""
     @property
-    def local_size(self) -> int: ...
+    def local_size(self) -> int:
+        """Number of ranks of this host."""
     @property
-    def closed(self) -> bool: ...
+    def closed(self) -> bool:
+        """Whether it was closed, here or by a fork."""
     @property
     def handle(self) -> int:
         """coll_comm *, for C libraries that are linked with the same libcoll."""
@@ -107,77 +122,103 @@ class Comm:
     def last_way(self) -> str | None:
         """How the last completed call was carried out (docs/guide/ways.md)."""
     @property
-    def last_error(self) -> BaseException | None: ...
-    def host(self, rank: int, /) -> str: ...
-    def transport(self, rank: int, /) -> str: ...
+    def last_error(self) -> BaseException | None:
+        """The last error of this communicator; None: there was none."""
+    def host(self, rank: int, /) -> str:
+        """The name of the host of a rank."""
+    def transport(self, rank: int, /) -> str:
+        """What connects this rank with that one: shm, tcp ..."""
     def progress(self) -> bool:
         """Advance calls on streams, without waiting. True: some are not complete."""
 
     # Each call: with out=None a new array like x; out=x works in place; with stream= a Work at once.
+    # The docstring of the first overload counts for all.
     @overload
-    def all_reduce(self, x: _Array, op: _Name | Op = "sum", *, out: _T, stream: None = None) -> _T: ...
+    def all_reduce(self, x: _Array, op: _Name | Op = "sum", *, out: _T, stream: None = None) -> _T:
+        """The reduction over all ranks, on every rank: an array like x."""
     @overload
     def all_reduce(self, x: _T, op: _Name | Op = "sum", *, out: None = None, stream: None = None) -> _T: ...
     @overload
     def all_reduce(self, x: _Array, op: _Name | Op = "sum", *, out: Any = None, stream: Stream) -> _Work: ...
     @overload
-    def reduce(self, x: _Array, op: _Name | Op = "sum", root: int = 0, *, out: Any = None, stream: None = None) -> Any: ...
+    def reduce(self, x: _Array, op: _Name | Op = "sum", root: int = 0, *, out: Any = None, stream: None = None) -> Any:
+        """The reduction over all ranks, at the root; None elsewhere."""
     @overload
     def reduce(self, x: _Array, op: _Name | Op = "sum", root: int = 0, *, out: Any = None, stream: Stream) -> _Work: ...
     @overload
-    def broadcast(self, x: _T, root: int = 0, *, stream: None = None) -> _T: ...
+    def broadcast(self, x: _T, root: int = 0, *, stream: None = None) -> _T:
+        """x of the root, written in place on the others; returns x."""
     @overload
     def broadcast(self, x: _Array, root: int = 0, *, stream: Stream) -> _Work: ...
     @overload
     def all_gather(self, x: _Array, *, out: Any = None, counts: _Counts | Literal["any"] | None = None,
-                   stream: None = None) -> Any: ...
+                   stream: None = None) -> Any:
+        """The arrays of all ranks, on every rank: shape (size,) + x.shape; with counts, joined along axis 0.
+
+        counts are the rows of each rank; "any": the ranks exchange them first.
+        """
     @overload
     def all_gather(self, x: _Array, *, out: Any = None, counts: _Counts | Literal["any"] | None = None,
                    stream: Stream) -> _Work: ...
     @overload
     def reduce_scatter(self, x: _Array, op: _Name | Op = "sum", *, out: Any = None, counts: _Counts | None = None,
-                       stream: None = None) -> Any: ...
+                       stream: None = None) -> Any:
+        """This rank's part, along axis 0, of the reduction over all ranks.
+
+        counts are the rows of each rank's part; without them the parts are equal.
+        """
     @overload
     def reduce_scatter(self, x: _Array, op: _Name | Op = "sum", *, out: Any = None, counts: _Counts | None = None,
                        stream: Stream) -> _Work: ...
     @overload
     def all_to_all(self, x: _Array, *, out: Any = None, in_counts: _Counts | None = None,
-                   out_counts: _Counts | None = None, stream: None = None) -> Any: ...
+                   out_counts: _Counts | None = None, stream: None = None) -> Any:
+        """Part r of axis 0 goes to rank r; the result has the parts from ranks 0, 1, ... in this order.
+
+        in_counts and out_counts are the rows to and from each rank; without them the parts are equal.
+        """
     @overload
     def all_to_all(self, x: _Array, *, out: Any = None, in_counts: _Counts | None = None,
                    out_counts: _Counts | None = None, stream: Stream) -> _Work: ...
     @overload
     def gather(self, x: _Array, root: int = 0, *, out: Any = None, counts: _Counts | Literal["any"] | None = None,
-               stream: None = None) -> Any: ...
+               stream: None = None) -> Any:
+        """As all_gather() at the root; None elsewhere."""
     @overload
     def gather(self, x: _Array, root: int = 0, *, out: Any = None, counts: _Counts | Literal["any"] | None = None,
                stream: Stream) -> _Work: ...
     @overload
     def scatter(self, x: _Array | None, root: int = 0, *, out: Any = None, counts: _Counts | None = None,
-                stream: None = None) -> Any: ...
+                stream: None = None) -> Any:
+        """This rank's part of axis 0 of the root's x. Elsewhere x is None, and out= is needed."""
     @overload
     def scatter(self, x: _Array | None, root: int = 0, *, out: Any = None, counts: _Counts | None = None,
                 stream: Stream) -> _Work: ...
     @overload
-    def scan(self, x: _Array, op: _Name | Op = "sum", *, out: _T, stream: None = None) -> _T: ...
+    def scan(self, x: _Array, op: _Name | Op = "sum", *, out: _T, stream: None = None) -> _T:
+        """The reduction over ranks 0 to this one: an array like x."""
     @overload
     def scan(self, x: _T, op: _Name | Op = "sum", *, out: None = None, stream: None = None) -> _T: ...
     @overload
     def scan(self, x: _Array, op: _Name | Op = "sum", *, out: Any = None, stream: Stream) -> _Work: ...
     @overload
-    def barrier(self, *, stream: None = None) -> None: ...
+    def barrier(self, *, stream: None = None) -> None:
+        """Returns when all ranks have called it."""
     @overload
     def barrier(self, *, stream: Stream) -> _Work: ...
     @overload
-    def send(self, x: _Array, peer: int, *, tag: int | None = None, stream: None = None) -> None: ...
+    def send(self, x: _Array, peer: int, *, tag: int | None = None, stream: None = None) -> None:
+        """Send x. Without a tag the peer receives as many elements; with one, it may have room for more."""
     @overload
     def send(self, x: _Array, peer: int, *, tag: int | None = None, stream: Stream) -> _Work: ...
     @overload
-    def recv(self, x: _T, peer: int, *, tag: int | None = None, stream: None = None) -> _T: ...
+    def recv(self, x: _T, peer: int, *, tag: int | None = None, stream: None = None) -> _T:
+        """Receive into x, and return it. With a tag, peer and tag may be coll.ANY, and x may be longer than the message."""
     @overload
     def recv(self, x: _Array, peer: int, *, tag: int | None = None, stream: Stream) -> _Work: ...
     @overload
-    def send_recv(self, x: _Array | None, dest: int | None, out: Any, source: int | None, *, stream: None = None) -> Any: ...
+    def send_recv(self, x: _Array | None, dest: int | None, out: Any, source: int | None, *, stream: None = None) -> Any:
+        """Send x to dest and receive into out from source at the same time; returns out. None: no such side."""
     @overload
     def send_recv(self, x: _Array | None, dest: int | None, out: Any, source: int | None, *, stream: Stream) -> _Work: ...
     def prepare(self, name: str, /, *args: Any, **arguments: Any) -> Operation:

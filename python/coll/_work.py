@@ -40,6 +40,7 @@ class Work(_coll.Work):
             _watch(self, function)
 
     def __await__(self) -> Generator[Any, None, Any]:
+        """The result, in a coroutine; the event loop goes on meanwhile."""
         if not self.done():
             loop = asyncio.get_running_loop()
             future: asyncio.Future[None] = loop.create_future()
