@@ -117,8 +117,8 @@ static int from_tensor(struct view *v, const struct dl_tensor *t, const char *wh
 {
 	if (t->device != DL_CPU && t->device != DL_CUDA_HOST && t->device != DL_ROCM_HOST) {
 		coll_py_raise_unsupported(
-		        "%s is in the memory of a device (DLPack device %d:%d); this version moves host "
-		        "memory only: copy it to the host first",
+		        "%s is in the memory of a device (DLPack device %d:%d); Python moves host memory "
+		        "only: copy it to the host first. Communicators with a device serve C so far",
 		        what, (int)t->device, (int)t->device_id);
 		return -1;
 	}
@@ -312,8 +312,8 @@ static int fill(struct view *v, PyObject *object, const char *what)
 	case WAY_BLOCK: from_block(v, (const struct block *)object); return 0;
 	case WAY_CUDA:
 		coll_py_raise_unsupported(
-		        "%s is in the memory of a CUDA device; this version moves host memory only: copy it "
-		        "to the host first",
+		        "%s is in the memory of a CUDA device; Python moves host memory only: copy it to the "
+		        "host first. Communicators with a device serve C so far",
 		        what);
 		return -1;
 	default:

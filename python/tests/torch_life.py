@@ -64,61 +64,60 @@ def exception():
     check(code != 0 and re.search(r"\[0\] .*DistBackendError: .*rank 1 aborted the communicator: ValueError: no such weight", err), code, err)
 
 
-def many_groups():
-    """200 groups of one job cost neither threads nor descriptors."""
-    code, out, err = run(INIT + "def cost():\n  fds = []\n  for f in os.listdir('/proc/self/fd'):\n"
-                         "    try: fds.append(os.readlink('/proc/self/fd/' + f))\n    except OSError: pass\n"
-                         # Memory of groups on one host has descriptors; connections and threads are what runs out.
-                         "  return len(os.listdir('/proc/self/task')), len([f for f in fds if 'memfd' not in f])\n"
-                         "x = torch.ones(2)\ndist.all_reduce(x, group=dist.new_group())\nbefore = cost()\n"
-                         "groups = [dist.new_group([0, 1] if i % 2 else [1, 0]) for i in range(200)]\n"
-                         "for g in groups: y = torch.ones(2); dist.all_reduce(y, group=g); assert y[0] == 2\n"
-                         "after = cost()\nassert before == after, (before, after)\nprint('same', after)\n"
-                         "dist.barrier()\ndist.destroy_process_group()")
-    check(code == 0 and out.count("same") == 2, code, out, err)
+# Parts that leave the group as it was share one start: name, what holds, the program, what its output tells.
+TOGETHER = [
+    # 200 groups of one job cost neither threads nor descriptors.
+    ("many_groups", "def cost():\n  fds = []\n  for f in os.listdir('/proc/self/fd'):\n"
+      "    try: fds.append(os.readlink('/proc/self/fd/' + f))\n    except OSError: pass\n"
+      # Memory of groups on one host has descriptors; connections and threads are what runs out.
+      "  return len(os.listdir('/proc/self/task')), len([f for f in fds if 'memfd' not in f])\n"
+      "x = torch.ones(2)\ndist.all_reduce(x, group=dist.new_group())\nbefore = cost()\n"
+      "groups = [dist.new_group([0, 1] if i % 2 else [1, 0]) for i in range(200)]\n"
+      "for g in groups: y = torch.ones(2); dist.all_reduce(y, group=g); assert y[0] == 2\n"
+      "after = cost()\nassert before == after, (before, after)\nprint('same', after)\n"
+      "dist.barrier()\n",
+      lambda out, err: out.count("same") == 2),
+    # Works that nobody keeps: their buffers live until the calls have ended.
+    ("dropped", "x = torch.zeros(3)\n"
+      "for i in range(10000): dist.all_reduce(torch.ones(257), async_op=True)\n"
+      "for i in range(200):\n  dist.all_gather([torch.zeros(64)[::2] for _ in range(size)], torch.ones(32), async_op=True)\n"
+      "for i in range(200): dist.all_reduce(x, async_op=True).get_future().then(lambda f: None)\n"
+      "dist.barrier()\ny = torch.full((3,), rank + 1.0)\ndist.all_reduce(y)\nprint(y.tolist())\n",
+      lambda out, err: out.count("[3.0, 3.0, 3.0]") == 2),
+    # A receive whose Work is dropped still takes its message.
+    ("dropped_receive", "x = torch.zeros(3)\nif rank == 0: dist.irecv(x, 1, tag=5)\ndist.barrier()\n"
+      "if rank == 1: dist.send(torch.arange(3.0), 0, tag=5)\ndist.barrier()\n"
+      "if rank == 0:\n  y = torch.zeros(1)\n  dist.recv(y, 1); assert x.tolist() == [0, 1, 2], x\nelse: dist.send(torch.ones(1), 0)\n",
+      lambda out, err: True),
+    # A function chained to a future waits for another future, for a new call's, and runs although the main thread sleeps.
+    ("chained_futures", "a, b, c = torch.ones(2), torch.full((2,), 2.0), torch.full((2,), 5.0)\n"
+      "fa = dist.all_reduce(a, async_op=True).get_future()\nfb = dist.all_reduce(b, async_op=True).get_future()\n"
+      "def more(f):\n  fb.wait()\n  g = dist.all_reduce(c, async_op=True).get_future()\n  return f.value()[0] + g.wait()[0] + b\n"
+      "print(fa.then(more).then(lambda f: f.value() * 2).wait().tolist())\n"
+      "works = [dist.all_reduce(torch.ones(3), async_op=True) for _ in range(20)]\n"
+      "futures = [w.get_future().then(lambda f, w=w: w.result()[0][0].item()) for w in works]\n"
+      "print(sum(torch.futures.wait_all(futures)))\n",
+      lambda out, err: out.count("[32.0, 32.0]") == 2 and out.count(" 40.0") == 2),
+    # Workers of a DataLoader are forked, and end; the groups of their parent go on.
+    ("forks", DDP + "class D(torch.utils.data.Dataset):\n  def __len__(self): return 32\n"
+      "  def __getitem__(self, i): return torch.full((64,), float(i))\n"
+      "works = [dist.all_reduce(torch.ones(9), async_op=True) for _ in range(3)]\n"
+      "for epoch in range(2):\n  for x in torch.utils.data.DataLoader(D(), batch_size=8, num_workers=2):\n"
+      "    model.zero_grad(); model(x).sum().backward()\n"
+      "for w in works: w.wait()\ny = torch.ones(2)\ndist.all_reduce(y)\nprint(y.tolist())\n",
+      lambda out, err: out.count("[2.0, 2.0]") == 2 and "coll" not in err),
+]
 
 
-def dropped():
-    """Works that nobody keeps: their buffers live until the calls have ended."""
-    code, out, err = run(INIT + "x = torch.zeros(3)\n"
-                         "for i in range(10000): dist.all_reduce(torch.ones(257), async_op=True)\n"
-                         "for i in range(200):\n  dist.all_gather([torch.zeros(64)[::2] for _ in range(size)], torch.ones(32), async_op=True)\n"
-                         "for i in range(200): dist.all_reduce(x, async_op=True).get_future().then(lambda f: None)\n"
-                         "dist.barrier()\ny = torch.full((3,), rank + 1.0)\ndist.all_reduce(y)\nprint(y.tolist())\n"
-                         "dist.destroy_process_group()")
-    check(code == 0 and out.count("[3.0, 3.0, 3.0]") == 2, code, out, err)
-
-
-def dropped_receive():
-    """A receive whose Work is dropped still takes its message."""
-    code, out, err = run(INIT + "x = torch.zeros(3)\nif rank == 0: dist.irecv(x, 1, tag=5)\ndist.barrier()\n"
-                         "if rank == 1: dist.send(torch.arange(3.0), 0, tag=5)\ndist.barrier()\n"
-                         "if rank == 0:\n  y = torch.zeros(1)\n  dist.recv(y, 1); assert x.tolist() == [0, 1, 2], x\nelse: dist.send(torch.ones(1), 0)\n"
-                         "dist.destroy_process_group()")
+def together():
+    """What works in one group, one part after the other. A part that fails says its name."""
+    program = INIT
+    for name, part, _ in TOGETHER:
+        program += f"part = '{name}'\n" + part.rstrip("\n") + "\ndist.barrier()\nprint('end of', part)\n"
+    code, out, err = run(program + "dist.destroy_process_group()")
+    for name, _, holds in TOGETHER:
+        check(out.count(f"end of {name}\n") == 2 and holds(out, err), name, code, out, err)
     check(code == 0, code, out, err)
-
-
-def forks():
-    """Workers of a DataLoader are forked, and end; the groups of their parent go on."""
-    code, out, err = run(INIT + DDP + "class D(torch.utils.data.Dataset):\n  def __len__(self): return 32\n"
-                         "  def __getitem__(self, i): return torch.full((64,), float(i))\n"
-                         "works = [dist.all_reduce(torch.ones(9), async_op=True) for _ in range(3)]\n"
-                         "for epoch in range(2):\n  for x in torch.utils.data.DataLoader(D(), batch_size=8, num_workers=2):\n"
-                         "    model.zero_grad(); model(x).sum().backward()\n"
-                         "for w in works: w.wait()\ny = torch.ones(2)\ndist.all_reduce(y)\nprint(y.tolist())\ndist.destroy_process_group()")
-    check(code == 0 and out.count("[2.0, 2.0]") == 2 and "coll" not in err, code, out, err)
-
-
-def chained_futures():
-    """A function chained to a future waits for another future, for a new call's, and runs although the main thread sleeps."""
-    code, out, err = run(INIT + "a, b, c = torch.ones(2), torch.full((2,), 2.0), torch.full((2,), 5.0)\n"
-                         "fa = dist.all_reduce(a, async_op=True).get_future()\nfb = dist.all_reduce(b, async_op=True).get_future()\n"
-                         "def more(f):\n  fb.wait()\n  g = dist.all_reduce(c, async_op=True).get_future()\n  return f.value()[0] + g.wait()[0] + b\n"
-                         "print(fa.then(more).then(lambda f: f.value() * 2).wait().tolist())\n"
-                         "works = [dist.all_reduce(torch.ones(3), async_op=True) for _ in range(20)]\n"
-                         "futures = [w.get_future().then(lambda f, w=w: w.result()[0][0].item()) for w in works]\n"
-                         "print(sum(torch.futures.wait_all(futures)))\ndist.destroy_process_group()")
-    check(code == 0 and out.count("[32.0, 32.0]") == 2 and out.count(" 40.0") == 2, code, out, err)
 
 
 def failed_future():
@@ -145,28 +144,29 @@ def late():
 
 def missing():
     """monitored_barrier() says who did not come, one or all."""
-    for everybody, text in ((False, "Rank 1 failed to pass monitoredBarrier in 500 ms"), (True, "Ranks 1, 2 failed to pass monitoredBarrier")):
-        code, out, err = run("from datetime import timedelta\n" + INIT + "g = dist.group.WORLD\ng.monitored_barrier()\n"
-                             f"try:\n  if rank in (0, 3): g.monitored_barrier(timedelta(seconds=0.5), wait_all_ranks={everybody})\n"
-                             "except dist.DistBackendError as e: print(e)\ndist.barrier()\ndist.destroy_process_group()", ranks=4)
-        check(text in out and "Rank 3 successfully reached monitoredBarrier, but received errors" in out, code, out, err)
+    code, out, err = run("from datetime import timedelta\n" + INIT + "g = dist.group.WORLD\ng.monitored_barrier()\n"
+                         "for everybody in (False, True):\n"
+                         "  try:\n    if rank in (0, 3): g.monitored_barrier(timedelta(seconds=0.5), wait_all_ranks=everybody)\n"
+                         "  except dist.DistBackendError as e: print(e)\n  dist.barrier()\ndist.destroy_process_group()", ranks=4)
+    for text in ("Rank 1 failed to pass monitoredBarrier in 500 ms", "Ranks 1, 2 failed to pass monitoredBarrier"):
+        check(text in out, text, code, out, err)
+    check(out.count("Rank 3 successfully reached monitoredBarrier, but received errors") == 2 and code == 0, code, out, err)
 
 
 def other_devices():
     """A list with other devices is refused with what to do, not taken over."""
-    for asked in ("cpu:coll,cuda:nccl", "cuda:coll", "cuda:gloo,cpu:coll"):
-        code, out, err = run(f"try: dist.init_process_group('{asked}')\nexcept Exception as e: print(type(e).__name__, e)", ranks=1)
-        check(code == 0 and re.search(r"ValueError coll: backend .* is for the CPU alone.*new_group", out), asked, code, out, err)
+    code, out, err = run("for asked in ('cpu:coll,cuda:nccl', 'cuda:coll', 'cuda:gloo,cpu:coll'):\n"
+                         "  try: dist.init_process_group(asked)\n  except Exception as e: print(type(e).__name__, e)", ranks=1)
+    check(code == 0 and len(re.findall(r"ValueError coll: backend .* is for the CPU alone.*new_group", out)) == 3, code, out, err)
 
 
 def abort_and_shutdown():
     """abort() ends the calls of others; a job that is destroyed may be made again."""
-    code, out, err = run(INIT + "dist.barrier()\nif rank == 1: dist.group.WORLD.abort()\nelse:\n"
-                         "  try: dist.all_reduce(torch.ones(2))\n  except dist.DistBackendError as e: print(e)\n")
-    check("torch.distributed aborted the group" in out, code, out, err)
     code, out, err = run("for i in range(3):\n  " + INIT.replace("\n", "\n  ").strip() +
-                         "\n  x = torch.ones(2)\n  dist.all_reduce(x)\n  dist.destroy_process_group()\n  print(x.tolist())", ranks=2)
-    check(code == 0 and out.count("[2.0, 2.0]") == 6, code, out, err)
+                         "\n  x = torch.ones(2)\n  dist.all_reduce(x)\n  dist.destroy_process_group()\n  print(x.tolist())\n" + INIT +
+                         "dist.barrier()\nif rank == 1: dist.group.WORLD.abort()\nelse:\n"
+                         "  try: dist.all_reduce(torch.ones(2))\n  except dist.DistBackendError as e: print(e)\n", ranks=2)
+    check(out.count("[2.0, 2.0]") == 6 and "torch.distributed aborted the group" in out, code, out, err)
 
 
 def split():
@@ -192,7 +192,7 @@ def torchrun():
     check(done.returncode == 0 and done.stdout.count("[2.0, 2.0] 2") == 2, done.stdout, done.stderr)
 
 
-CASES = [killed, exception, many_groups, dropped, dropped_receive, forks, chained_futures, failed_future, late, missing, other_devices,
+CASES = [killed, exception, together, failed_future, late, missing, other_devices,
          abort_and_shutdown, split, torchrun]
 
 
