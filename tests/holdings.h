@@ -5,8 +5,12 @@
 #define COLL_TESTS_HOLDINGS_H
 
 #include <dirent.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
 
 /* Names in a directory that contain part; in /proc/self/fd with the one that this opens. */
 static inline int holdings_entries(const char *directory, const char *part)
@@ -29,6 +33,22 @@ static inline int holdings_descriptors(void)
 static inline int holdings_threads(void)
 {
 	return holdings_entries("/proc/self/task", "");
+}
+
+/* No more than so many, now or soon. A descriptor that travels to a peer is open at either end until the service thread
+ * has sent or mapped it, and a communicator may close behind the destroy that left it. turn(arg), called meanwhile,
+ * makes progress. */
+static inline bool holdings_settle(int descriptors, int threads, void (*turn)(void *arg), void *arg)
+{
+	const uint64_t until_ns = coll_clock_ns() + (uint64_t)20 * 1000000000;
+
+	while (holdings_descriptors() > descriptors || holdings_threads() > threads) {
+		if (coll_clock_ns() > until_ns)
+			return false;
+		turn(arg);
+		usleep(1000);
+	}
+	return true;
 }
 
 /* Mappings whose line in /proc/self/maps contains part. */

@@ -578,21 +578,18 @@ static struct cost cost_now(void)
 	return (struct cost){holdings_descriptors(), holdings_threads(), resident_bytes()};
 }
 
-/* No more than before, now or soon. A descriptor that travels to a peer is open at either end until the service thread
- * has sent or mapped it, and a communicator may close behind the destroy that left it. */
+static void turn(void *world)
+{
+	coll_progress(world);
+}
+
+/* No more descriptors and threads than before. */
 static bool holds_no_more(coll_comm *world, const struct cost *before, struct cost *now)
 {
-	const uint64_t until_ns = coll_clock_ns() + (uint64_t)20 * 1000000000;
+	const bool settled = holdings_settle(before->descriptors, before->threads, turn, world);
 
-	for (;;) {
-		*now = cost_now();
-		if (now->descriptors <= before->descriptors && now->threads <= before->threads)
-			return true;
-		if (coll_clock_ns() > until_ns)
-			return false;
-		coll_progress(world);
-		usleep(1000);
-	}
+	*now = cost_now();
+	return settled;
 }
 
 static int by_value(const void *a, const void *b)

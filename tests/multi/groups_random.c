@@ -336,6 +336,11 @@ static void lack(struct rank *r, const struct act *a)
 	coll_comm_set_timeout(r->world, -1, -1);
 }
 
+static void turn(void *world)
+{
+	coll_progress(world);
+}
+
 static void perform(struct rank *r, const struct act *a)
 {
 	if (a->kind == ABSENT) {
@@ -350,9 +355,7 @@ static void perform(struct rank *r, const struct act *a)
 		else if (comm)
 			use(r, comm, a);
 	}
-	MUST(r,
-	     holdings_descriptors() <= r->descriptors + DESCRIPTORS_MORE &&
-	             holdings_threads() <= r->threads + THREADS_MORE,
+	MUST(r, holdings_settle(r->descriptors + DESCRIPTORS_MORE, r->threads + THREADS_MORE, turn, r->world),
 	     "descriptors %d, %d before; threads %d, %d before", holdings_descriptors(), r->descriptors,
 	     holdings_threads(), r->threads);
 }
