@@ -93,15 +93,47 @@ static bool poll(struct coll_comm *comm)
 	return moved;
 }
 
+/* End a send to this rank itself for which no receive can be posted any more. The lock is held. False: it is none, or
+ * it has a receive or room in the pool. */
+static bool end_stranded(struct coll_request *r, coll_status status)
+{
+	if (op_of(r)->receives || op_of(r)->peer != r->comm->rank || !coll_tags_take_back(r->comm, op_of(r)))
+		return false;
+	coll_inflight_complete(r, status);
+	end_those_done(r->comm);
+	return true;
+}
+
 static void start(struct coll_request *r)
 {
 	struct coll_comm *comm = r->comm;
+	const bool sends = !op_of(r)->receives;
 
-	if (op_of(r)->receives)
-		coll_tags_receive(comm, op_of(r));
-	else
+	if (sends)
 		coll_tags_send(comm, op_of(r));
-	end_those_done(comm);
+	else
+		coll_tags_receive(comm, op_of(r));
+	end_those_done(comm); /* a receive may be its caller's now */
+	if (sends && comm->tagged.leaving && r->state == COLL_REQUEST_RUNNING)
+		end_stranded(r, COLL_ERR_CANCELLED);
+}
+
+/* What can be received of it was, when it was submitted. */
+static void about_to_wait(struct coll_request *r)
+{
+	struct coll_comm *comm = r->comm;
+	const struct coll_pair p = r->pair;
+	bool stranded;
+
+	coll_async_lock(comm->ctx);
+	stranded = r->state == COLL_REQUEST_RUNNING && end_stranded(r, COLL_ERR_ARGUMENT);
+	coll_async_unlock(comm->ctx);
+	if (stranded)
+		coll_comm_refuse(
+		        comm, "send_tag", COLL_ERR_ARGUMENT,
+		        "[COLL-1205] a send to this rank itself would wait for ever: no receive is posted for tag "
+		        "%d, and %zu elements of %s do not fit into the pool",
+		        r->message_tag, p.send_count, coll_dtype_name(p.type));
 }
 
 /* A receive has deadlines while a thread waits for it, and if it names a rank. It may be posted for hours. */
@@ -120,7 +152,8 @@ static bool limited(struct coll_request *r)
 	return true;
 }
 
-static const struct coll_tag_driver driver = {.poll = poll, .start = start, .limited = limited};
+static const struct coll_tag_driver driver = {
+        .poll = poll, .start = start, .limited = limited, .about_to_wait = about_to_wait};
 
 void coll_tag_attach(struct coll_context *ctx)
 {
@@ -215,11 +248,6 @@ coll_status coll_comm_send_tag(struct coll_comm *comm, const void *buf, size_t c
 		record(comm, &op, COLL_MESSAGE_SEND_TAG, peer, tag, COLL_OK);
 		return COLL_OK;
 	}
-	if (now && peer == comm->rank && !coll_tags_self_fits(comm, &op))
-		return coll_comm_refuse(comm, "send_tag", COLL_ERR_ARGUMENT,
-		                        "[COLL-1205] a send to this rank itself would wait for ever: no receive is "
-		                        "posted for tag %d, and %zu elements of %s do not fit into the pool",
-		                        tag, count, coll_dtype_name(type));
 	return send_later(comm, &op, stream);
 }
 
@@ -473,6 +501,13 @@ void coll_tag_cancel_all(struct coll_comm *comm)
 		next = l->next;
 		if (r->kind == COLL_REQUEST_TAG && op_of(r)->receives && coll_tags_cancel(comm, op_of(r)))
 			coll_inflight_complete(r, COLL_ERR_CANCELLED);
+	}
+	comm->tagged.leaving = true;
+	for (struct coll_link *l = f->running.next; l != &f->running;) {
+		struct coll_request *r = COLL_ENTRY(l, struct coll_request, running);
+
+		/* Others may have ended with it, and those behind it in a stream begin. */
+		l = r->kind == COLL_REQUEST_TAG && end_stranded(r, COLL_ERR_CANCELLED) ? f->running.next : l->next;
 	}
 	coll_async_unlock(comm->ctx);
 }

@@ -17,8 +17,8 @@ coll_status coll_comm_recv_tag(struct coll_comm *comm, void *buf, size_t max_cou
 /* The drivers of a context move its tagged messages from now on. */
 void coll_tag_attach(struct coll_context *ctx);
 
-/* The end of a communicator. First: receives that have no message end with COLL_ERR_CANCELLED. Then, with nothing
- * pending: drivers leave it alone. */
+/* The end of a communicator. First: receives that have no message, and messages of this rank to itself that have no
+ * receive, end with COLL_ERR_CANCELLED. Then, with nothing pending: drivers leave it alone. */
 void coll_tag_cancel_all(struct coll_comm *comm);
 void coll_tag_end(struct coll_comm *comm);
 

@@ -137,7 +137,8 @@ struct coll_tagged {
 	pthread_mutex_t lock;
 	bool made;   /* the lock exists */
 	bool closed; /* lock: the communicator has failed; the channels are closed */
-	bool ended;  /* async lock: the communicator is being destroyed, nothing moves any more */
+	/* async lock: the communicator is being destroyed: no receive is posted any more; nothing moves any more */
+	bool leaving, ended;
 	struct coll_comm_fabric fabric;
 	struct coll_error_box box; /* lock: of the fabric */
 	struct coll_tags *tags;    /* lock; NULL: nobody has used tags. It stays until the communicator is freed */

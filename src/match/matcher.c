@@ -86,6 +86,12 @@ const struct coll_arrival *coll_matcher_peek(const struct coll_matcher *m, int s
 	return find(m, source, tag);
 }
 
+static void unlist(struct coll_arrival *a)
+{
+	coll_list_remove(&a->by_source);
+	coll_list_remove(&a->by_time);
+}
+
 struct coll_arrival *coll_matcher_post(struct coll_matcher *m, struct coll_posted *p)
 {
 	struct coll_arrival *a = find(m, p->source, p->tag);
@@ -96,8 +102,7 @@ struct coll_arrival *coll_matcher_post(struct coll_matcher *m, struct coll_poste
 		coll_list_append(p->source == COLL_MATCH_ANY ? &m->posted_any : &m->source[p->source].posted, &p->link);
 		return NULL;
 	}
-	coll_list_remove(&a->by_source);
-	coll_list_remove(&a->by_time);
+	unlist(a);
 	return a;
 }
 
@@ -129,11 +134,6 @@ static struct coll_posted *receive_for(const struct coll_matcher *m, int source,
 	struct coll_posted *any = first_that_fits(&m->posted_any, tag);
 
 	return !named || (any && (any->order < named->order) != planted(MATCH_POSTED)) ? any : named;
-}
-
-bool coll_matcher_awaited(const struct coll_matcher *m, int source, int tag)
-{
-	return receive_for(m, source, tag) != NULL;
 }
 
 struct coll_posted *coll_matcher_arrive(struct coll_matcher *m, int source, int tag)
@@ -206,6 +206,20 @@ coll_status coll_matcher_keep(struct coll_matcher *m, const struct coll_message_
 	coll_list_append(&s->arrivals, &a->by_source);
 	coll_list_append(&m->arrivals, &a->by_time);
 	return COLL_OK;
+}
+
+struct coll_arrival *coll_matcher_withdraw(struct coll_matcher *m, int source, const void *sender)
+{
+	const struct coll_link *list = &m->source[source].arrivals;
+
+	for (const struct coll_link *l = list->next; l != list; l = l->next)
+		if (entry(l, true)->head.sender == sender) {
+			struct coll_arrival *a = entry(l, true);
+
+			unlist(a);
+			return a;
+		}
+	return NULL;
 }
 
 void coll_matcher_read(const struct coll_arrival *a, void *to)

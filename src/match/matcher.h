@@ -85,12 +85,13 @@ const struct coll_arrival *coll_matcher_peek(const struct coll_matcher *m, int s
 /* Take back a posted receive. False: it waits no more. */
 bool coll_matcher_cancel(struct coll_matcher *m, struct coll_posted *p);
 
-/* Whether a receive waits for such a message. */
-bool coll_matcher_awaited(const struct coll_matcher *m, int source, int tag);
 /* A message has arrived: the receive that gets it, taken from its list. NULL: none waits for it. */
 struct coll_posted *coll_matcher_arrive(struct coll_matcher *m, int source, int tag);
 /* Keep a message that no receive waits for. COLL_ERR_CORRUPT: its source has used up its share. COLL_ERR_MEMORY. */
 coll_status coll_matcher_keep(struct coll_matcher *m, const struct coll_message_head *head, const void *payload);
+/* A message of this process that nobody has received, by its sender: taken from the lists, its cells still in use.
+ * NULL: it does not wait here. */
+struct coll_arrival *coll_matcher_withdraw(struct coll_matcher *m, int source, const void *sender);
 /* Copy the payload of a message that was taken. */
 void coll_matcher_read(const struct coll_arrival *a, void *to);
 /* Give its cells back. Returns their number. */

@@ -193,6 +193,32 @@ TEST(matcher, an_idle_source_takes_no_memory)
 	coll_matcher_fini(&m);
 }
 
+TEST(matcher, a_message_of_this_process_is_taken_back)
+{
+	struct coll_matcher m;
+	struct coll_posted p = {.source = 1, .tag = 5};
+	int mine, other;
+
+	REQUIRE(coll_matcher_init(&m, 3, 8) == COLL_OK);
+	for (int i = 0; i < 3; i++) {
+		const struct coll_message_head head = {
+		        .source = 1, .tag = 5, .id = (uint64_t)i, .sender = i == 1 ? &mine : &other};
+
+		CHECK(coll_matcher_keep(&m, &head, NULL) == COLL_OK);
+	}
+	CHECK(!coll_matcher_withdraw(&m, 0, &mine) && !coll_matcher_withdraw(&m, 1, &m));
+	CHECK(coll_matcher_release(&m, coll_matcher_withdraw(&m, 1, &mine)) == 1 && m.source[1].used == 2);
+	CHECK(!coll_matcher_withdraw(&m, 1, &mine));
+	for (uint64_t i = 0; i < 3; i += 2) {
+		struct coll_arrival *a = coll_matcher_post(&m, &p);
+
+		REQUIRE(a && a->head.id == i);
+		coll_matcher_release(&m, a);
+	}
+	CHECK(!coll_matcher_peek(&m, COLL_MATCH_ANY, COLL_MATCH_ANY) && m.source[1].used == 0);
+	coll_matcher_fini(&m);
+}
+
 TEST(matcher, cells_hold_what_they_are_counted_for)
 {
 	struct coll_matcher m;

@@ -171,19 +171,23 @@ bool coll_tag_flush_self(struct coll_comm *comm)
 	return moved;
 }
 
-bool coll_tags_self_fits(struct coll_comm *comm, const struct coll_tag_op *op)
+bool coll_tags_take_back(struct coll_comm *comm, struct coll_tag_op *op)
 {
 	struct coll_tags *t = comm->tagged.tags;
-	bool fits;
+	struct coll_arrival *a;
+	bool waits;
 
 	pthread_mutex_lock(&comm->tagged.lock);
-	fits = comm->tagged.closed || t->fault.status != COLL_OK ||
-	       coll_matcher_awaited(&t->matcher, comm->rank, op->tag);
-	if (!fits)
-		fits = is_eager(t, op) && coll_list_empty(&t->peers[comm->rank].queue) &&
-		       cost(t, op) <= t->matcher.share - t->matcher.source[comm->rank].used;
+	waits = !comm->tagged.closed && (op->state == COLL_TAG_QUEUED || op->state == COLL_TAG_OFFERED);
+	if (waits) {
+		a = coll_matcher_withdraw(&t->matcher, comm->rank, op);
+		if (a)
+			coll_matcher_release(&t->matcher, a);
+		coll_tag_move(op, COLL_TAG_DONE, NULL);
+		coll_tag_flush_self(comm); /* there may be room for others now */
+	}
 	pthread_mutex_unlock(&comm->tagged.lock);
-	return fits;
+	return waits;
 }
 
 /* ---- Interface ---- */

@@ -12,8 +12,8 @@ void coll_tag_op_send(struct coll_tag_op *op, const void *buf, size_t count, col
 bool coll_tags_send_now(struct coll_comm *comm, struct coll_tag_op *op);
 /* Start a send. It is done when it is in the list of those that are. */
 void coll_tags_send(struct coll_comm *comm, struct coll_tag_op *op);
-/* Whether a send to this rank itself would be done at once. */
-bool coll_tags_self_fits(struct coll_comm *comm, const struct coll_tag_op *op);
+/* Take back a send to this rank itself that no receive has taken. False: it is done. */
+bool coll_tags_take_back(struct coll_comm *comm, struct coll_tag_op *op);
 
 /* ---- For src/match/ alone; the lock is held ---- */
 

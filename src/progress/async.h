@@ -155,8 +155,8 @@ struct coll_event {
 
 /* ---- Tagged messages ---- */
 
-/* What moves them: src/match/ does the work, and call/tag.c is between it and the drivers. All members are called
- * under the async lock. */
+/* What moves them: src/match/ does the work, and call/tag.c is between it and the drivers. The
+ * members are called under the async lock, except as they say. */
 struct coll_tag_driver {
 	/* Look once; ends requests that are done. True: something moved. */
 	bool (*poll)(struct coll_comm *comm);
@@ -164,6 +164,9 @@ struct coll_tag_driver {
 	void (*start)(struct coll_request *r);
 	/* Whether deadlines count for a request that runs now; fills what it waits for. */
 	bool (*limited)(struct coll_request *r);
+	/* The communicator's thread is about to wait until the request ends, and posts no receive meanwhile. Not under
+	 * the lock. May end it. */
+	void (*about_to_wait)(struct coll_request *r);
 };
 
 /* ---- State of a context ---- */

@@ -304,6 +304,9 @@ static coll_status run(struct coll_request *list, struct batch *b)
 	coll_stage_enqueue(&staged);
 	b->first = list;
 	for (struct coll_request *r = list; r; r = r->next_part)
+		if (r->kind == COLL_REQUEST_TAG)
+			r->comm->ctx->async->tags->about_to_wait(r);
+	for (struct coll_request *r = list; r; r = r->next_part)
 		atomic_store_explicit(&r->awaited, true, memory_order_relaxed);
 	if (list)
 		coll_async_await(b->ctxs, b->nctxs, all_done, b, -1);

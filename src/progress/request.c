@@ -342,6 +342,8 @@ coll_status coll_request_dispatch(struct coll_request *r, struct coll_stream *st
 	st = coll_request_launch(r, stream);
 	if (st == COLL_OK && stream)
 		return COLL_OK;
+	if (st == COLL_OK && r->kind == COLL_REQUEST_TAG)
+		r->comm->ctx->async->tags->about_to_wait(r);
 	if (st == COLL_OK)
 		st = coll_request_await(r, -1);
 	coll_request_recycle(r);

@@ -234,6 +234,87 @@ static void test_to_itself(void)
 	run_ranks(3, to_itself, NULL);
 }
 
+/* Nobody can post a receive while the end of a group waits, and after destroy has begun. */
+static void unreceived_by_itself(coll_comm *comm, int rank, void *arg)
+{
+	int *big = numbers(LARGE, 3), *back = calloc(LARGE, sizeof(int)), x = 0;
+	coll_request *r = NULL;
+
+	OK(comm, coll_group_begin());
+	OK(comm, coll_send_tag(big, LARGE, COLL_I32, rank, 1, comm, NULL));
+	OK(comm, coll_send_tag(big, LARGE, COLL_I32, rank, 2, comm, NULL));
+	OK(comm, coll_send_tag(big, 1, COLL_I32, rank, 3, comm, NULL));
+	OK(comm, coll_irecv(back, LARGE, COLL_I32, rank, 2, comm, &r));
+	CHECK(coll_group_end() == COLL_ERR_ARGUMENT);
+	CHECK(strstr(coll_last_error(comm)->message, "[COLL-1205]") && strstr(coll_last_error(comm)->message, "tag 1,"),
+	      "%s", coll_last_error(comm)->message);
+	OK(comm, coll_request_wait(&r, -1, NULL));
+	CHECK(wrong_numbers(back, LARGE, 3) == 0);
+	OK(comm, coll_recv_tag(&x, 1, COLL_I32, rank, 3, comm, NULL));
+	CHECK(x == 3);
+	CHECK(coll_tags_pool_bytes(comm) == 0, "%zu bytes", coll_tags_pool_bytes(comm));
+	free(big);
+	free(back);
+}
+
+struct ended {
+	coll_comm *comm;
+	coll_status sent[2];
+	atomic_int told;
+};
+
+static void say(void *arg, coll_status status)
+{
+	struct ended *e = arg;
+
+	e->sent[atomic_fetch_add(&e->told, 1)] = status;
+}
+
+/* The stream holds one behind another; the pool is full, too. */
+static void destroy_with_messages_to_itself(coll_comm *comm, int rank, void *arg)
+{
+	struct ended *ended = (struct ended *)arg + rank;
+	int *big = numbers(LARGE, 3);
+	coll_stream *s[2];
+	coll_event *e[2];
+
+	for (int i = 0; i < 2; i++) {
+		OK(comm, coll_stream_create(&s[i], comm));
+		OK(comm, coll_event_create(&e[i], comm));
+		OK(comm, coll_send_tag(big, LARGE, COLL_I32, rank, TAG, comm, s[i]));
+		for (int k = 0; k < 300; k++)
+			OK(comm, coll_send_tag(big, 500, COLL_I32, rank, TAG, comm, s[i]));
+		OK(comm, coll_event_record(e[i], s[i]));
+		OK(comm, coll_event_notify(e[i], say, ended));
+	}
+	OK(comm, coll_barrier(comm, NULL));
+	CHECK(coll_comm_destroy(&ended->comm) == COLL_OK);
+	for (int i = 0; i < 2; i++) {
+		CHECK(coll_event_wait(e[i], -1) == COLL_ERR_CANCELLED && ended->sent[i] == COLL_ERR_CANCELLED);
+		coll_event_destroy(&e[i]);
+		CHECK(coll_stream_destroy(&s[i]) == COLL_ERR_CANCELLED);
+	}
+	free(big);
+}
+
+static void test_unreceived_by_itself(void)
+{
+	struct ended ended[RANKS_MAX] = {{NULL}};
+	struct rank ranks[RANKS_MAX];
+	coll_comm *comms[RANKS_MAX];
+
+	run_ranks(2, unreceived_by_itself, NULL);
+	REQUIRE(create(comms, 2));
+	for (int i = 0; i < 2; i++) {
+		ended[i].comm = comms[i];
+		ranks[i] = (struct rank){
+		        .comm = comms[i], .rank = i, .fn = destroy_with_messages_to_itself, .arg = ended, .keep = true};
+		pthread_create(&ranks[i].thread, NULL, rank_main, &ranks[i]);
+	}
+	for (int i = 0; i < 2; i++)
+		pthread_join(ranks[i].thread, NULL);
+}
+
 /* In a group, blocking sends end with it. */
 static void in_groups(coll_comm *comm, int rank, void *arg)
 {
@@ -682,6 +763,7 @@ int main(int argc, char **argv)
 	        {"apart", test_apart},
 	        {"ring", test_ring},
 	        {"to_itself", test_to_itself},
+	        {"unreceived_by_itself", test_unreceived_by_itself},
 	        {"in_groups", test_in_groups},
 	        {"misfits", test_misfits},
 	        {"refused", test_refused},
