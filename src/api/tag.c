@@ -5,6 +5,7 @@
 #include "api/check.h"
 #include "core/error.h"
 #include "core/memory.h"
+#include "progress/async.h"
 
 static coll_status check_tag(coll_comm *comm, const char *kind, int tag)
 {
@@ -13,11 +14,23 @@ static coll_status check_tag(coll_comm *comm, const char *kind, int tag)
 	return COLL_OK;
 }
 
+/* Nothing would put the message behind what the device does in its stream. */
+static coll_status check_stream(coll_comm *comm, const char *kind, const coll_stream *stream)
+{
+	if (stream && stream->device)
+		return coll_comm_refuse(comm, kind, COLL_ERR_UNSUPPORTED,
+		                        "streams of a device carry no tagged messages: pass NULL, or a stream of "
+		                        "coll_stream_create()");
+	return COLL_OK;
+}
+
 coll_status coll_send_tag(const void *buf, size_t count, coll_dtype type, int peer, int tag, coll_comm *comm,
                           coll_stream *stream)
 {
 	coll_status st = coll_check_call(comm, "send_tag", stream, type);
 
+	if (st == COLL_OK)
+		st = check_stream(comm, "send_tag", stream);
 	if (st == COLL_OK)
 		st = coll_check_rank(comm, "send_tag", "peer", peer);
 	if (st == COLL_OK)
