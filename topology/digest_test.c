@@ -107,8 +107,8 @@ static bool same(const struct coll_graph *a, const struct coll_graph *b)
 
 		equal = strcmp(d->name, m->name) == 0 && d->pci.mbps == m->pci.mbps && d->numa == m->numa &&
 		        d->to_switch.mbps == m->to_switch.mbps && d->package == m->package &&
-		        d->pci_switch == m->pci_switch && d->pci_root == m->pci_root &&
-		        d->pci_near == m->pci_near && d->address == m->address;
+		        d->pci_switch == m->pci_switch && d->pci_root == m->pci_root && d->pci_near == m->pci_near &&
+		        d->address == m->address;
 	}
 	free(x);
 	return equal;

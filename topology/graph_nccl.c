@@ -24,8 +24,8 @@ struct pci {
 	unsigned class, vendor, device;
 	uint32_t mbps;
 	short pci_switch, near; /* the outermost bridge, and the one right above */
-	short number; /* of a bridge */
-	bool named, bridge; /* it has a <gpu> or <net>; it has devices below it */
+	short number;           /* of a bridge */
+	bool named, bridge;     /* it has a <gpu> or <net>; it has devices below it */
 };
 
 struct link {
