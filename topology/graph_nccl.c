@@ -259,7 +259,7 @@ static void take_links(struct reader *r)
 			if (k != l->gpu && strcasecmp(r->gpu_bus[k], l->target) == 0)
 				g->link_mbps[l->gpu][k] = mbps;
 		if (l->to_switch)
-			coll_rate_take(&g->gpu[l->gpu].to_switch, g->gpu[l->gpu].to_switch.mbps + mbps,
+			coll_rate_take(&g->gpu[l->gpu].to_switch, (uint64_t)g->gpu[l->gpu].to_switch.mbps + mbps,
 			               COLL_ORIGIN_ASSUMED);
 		g->link_origin = COLL_ORIGIN_ASSUMED;
 	}
