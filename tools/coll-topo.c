@@ -1,5 +1,5 @@
 /*
- * coll-topo: a machine, and what would follow from it: levels, the NIC of each rank, rails.
+ * coll-topo: a machine, and what would follow from it: levels, the NIC of each rank, rails, rings of GPUs.
  *
  * Needs no ranks and, for files, not the machine: a cluster can be judged before it is bought. The machine is this host
  * or a file of hwloc or NCCL; all hosts are alike. Exit status 0; 1 when the machine cannot be read; 2 for a wrong
@@ -13,6 +13,7 @@
 #include "base/hash.h"
 #include "base/number.h"
 #include "base/text.h"
+#include "topo_gpus.h"
 #include "topology/digest.h"
 #include "topology/graph_hwloc.h"
 #include "topology/graph_nccl.h"
@@ -26,7 +27,7 @@
 
 static const char usage[] =
         "usage: coll-topo [--xml FILE | --nccl FILE] [--hosts N] [--ranks P] [--map block|cyclic|random:SEED]\n"
-        "                 [--rates LIST] [--sites K [--site-rate R]] [--levels LIST] [--json]\n"
+        "                 [--rates LIST] [--sites K [--site-rate R]] [--levels LIST] [--gpus LIST] [--json]\n"
         "  --xml FILE    a machine that hwloc saved (lstopo FILE.xml), instead of this host\n"
         "  --nccl FILE   a machine that NCCL saved (NCCL_TOPO_DUMP_FILE)\n"
         "  --hosts N     so many hosts of this kind (1)\n"
@@ -36,6 +37,7 @@ static const char usage[] =
         "  --sites K     the hosts are on so many sites, neighbours on the same\n"
         "  --site-rate R rate in Mb/s of the uplink of each site\n"
         "  --levels LIST levels to use, and no others: site, host, package, numa, l3, as in host,numa\n"
+        "  --gpus LIST   ranks on these GPUs, by name, as in nvml0,nvml0,nvml3, instead of one on each\n"
         "  --json        the same for programs\n"
         "  --help        this text\n";
 
@@ -44,7 +46,7 @@ enum map { BLOCK, CYCLIC, RANDOM };
 enum { HOSTS_MAX = 4096, RANKS_MAX = 1 << 20, RANKS_SHOWN = 8 };
 
 struct options {
-	const char *xml, *nccl, *rates, *site_rate;
+	const char *xml, *nccl, *rates, *site_rate, *gpus;
 	int hosts, sites, ranks; /* sites 0: none are told; ranks 0: as many as cores */
 	enum map map;
 	uint64_t seed;
@@ -59,6 +61,7 @@ struct job {
 	const struct coll_graph **graphs;
 	struct coll_search_in in;
 	struct coll_search *search;
+	struct topo_gpus gpus;
 	int per_host;
 	const char *source;
 	uint8_t digest[COLL_DIGEST_MAX];
@@ -103,6 +106,8 @@ static void take_value(struct options *o, const char *flag, const char *value)
 		o->nccl = value;
 	} else if (strcmp(flag, "--rates") == 0) {
 		o->rates = value;
+	} else if (strcmp(flag, "--gpus") == 0) {
+		o->gpus = value;
 	} else if (strcmp(flag, "--map") == 0) {
 		take_map(o, value);
 	} else if (strcmp(flag, "--hosts") == 0) {
@@ -124,8 +129,8 @@ static void take_value(struct options *o, const char *flag, const char *value)
 
 static bool takes_value(const char *flag)
 {
-	static const char *const flags[] = {"--xml",   "--nccl",  "--hosts",     "--ranks", "--map",
-	                                    "--rates", "--sites", "--site-rate", "--levels"};
+	static const char *const flags[] = {"--xml",   "--nccl",  "--hosts",     "--ranks",  "--map",
+	                                    "--rates", "--sites", "--site-rate", "--levels", "--gpus"};
 
 	for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)
 		if (strcmp(flag, flags[i]) == 0)
@@ -578,6 +583,7 @@ static bool print_json(const struct job *j)
 	json_lanes(&t, j);
 	coll_text_add(&t, ",\n");
 	json_ranks(&t, j);
+	topo_gpus_json(&j->gpus, &t);
 	coll_text_add(&t, "}\n");
 	ok = !t.failed && fputs(t.p, stdout) != EOF;
 	coll_text_free(&t);
@@ -598,6 +604,9 @@ int main(int argc, char **argv)
 	} else if (j.graph && !tell_site(&o, j.graph, why, sizeof(why))) {
 		fprintf(stderr, "coll-topo: --site-rate: %s\n", why);
 		status = 2;
+	} else if (j.graph && !topo_gpus_make(&j.gpus, j.graph, o.gpus, why, sizeof(why))) {
+		fprintf(stderr, "coll-topo: --gpus: %s\n", why);
+		status = 2;
 	} else if (!j.graph || !make_job(&o, &j, why, sizeof(why))) {
 		fprintf(stderr, "coll-topo: %s\n", why);
 	} else if (o.json) {
@@ -606,12 +615,14 @@ int main(int argc, char **argv)
 		print_machine(&j);
 		print_levels(&j);
 		print_rails(&j);
+		topo_gpus_print(&j.gpus);
 		print_ranks(&j);
 		status = 0;
 	}
 	if (fflush(stdout) == EOF)
 		status = 1;
 	coll_search_free(&j.search);
+	coll_gpu_paths_free(&j.gpus.paths);
 	free(j.graphs);
 	free(j.at);
 	free(j.rank);

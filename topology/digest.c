@@ -245,6 +245,8 @@ static void put_gpus(struct out *o, const struct coll_graph *g)
 		put_signed(o, d->package);
 		put_signed(o, d->pci_switch);
 		put_signed(o, d->pci_root);
+		put_signed(o, d->pci_near);
+		put(o, d->address);
 		put_text(o, d->name);
 	}
 }

@@ -8,7 +8,7 @@
 
 #include "topology/graph.h"
 
-enum { COLL_DIGEST_MAX = 1024, COLL_DIGEST_VERSION = 1 };
+enum { COLL_DIGEST_MAX = 1024, COLL_DIGEST_VERSION = 2 };
 
 /* The bytes written into out. What does not fit is left out, in this order: links of GPUs, GPUs, NICs beyond twelve,
  * distances, numbers of CPUs, cores. No graph is too large. */

@@ -309,6 +309,8 @@ static void get_gpus(struct in *in, struct coll_graph *g)
 		d->package = get_place(in, g->packages, "the package of a GPU");
 		d->pci_switch = get_place(in, INT16_MAX, "the switch of a GPU");
 		d->pci_root = get_place(in, INT16_MAX, "the host bridge of a GPU");
+		d->pci_near = get_place(in, INT16_MAX, "the nearest switch of a GPU");
+		d->address = get(in, (uint64_t)UINT32_MAX << 16 | UINT16_MAX, "the address of a GPU");
 		get_text(in, d->name, "the name of a GPU");
 	}
 }

@@ -107,7 +107,8 @@ static bool same(const struct coll_graph *a, const struct coll_graph *b)
 
 		equal = strcmp(d->name, m->name) == 0 && d->pci.mbps == m->pci.mbps && d->numa == m->numa &&
 		        d->to_switch.mbps == m->to_switch.mbps && d->package == m->package &&
-		        d->pci_switch == m->pci_switch && d->pci_root == m->pci_root;
+		        d->pci_switch == m->pci_switch && d->pci_root == m->pci_root && d->pci_near == m->pci_near &&
+		        d->address == m->address;
 	}
 	free(x);
 	return equal;
@@ -165,6 +166,8 @@ TEST(digest, distances_and_links)
 
 		snprintf(d->name, sizeof(d->name), "gpu%d", i);
 		d->to_switch = (struct coll_rate){1200000, COLL_ORIGIN_TOLD};
+		d->pci_switch = (short)(i / 4), d->pci_near = (short)(i / 2);
+		d->address = coll_pci_address("ffffffff:34:1f.0") + (uint64_t)i;
 		for (int k = 0; k < 8; k++)
 			g->link_mbps[i][k] = i == k ? 0 : 200000 * (uint32_t)(1 + (i ^ k) % 2);
 	}
@@ -215,30 +218,30 @@ static void refused(const uint8_t *bytes, size_t n, const char *says)
 
 TEST(digest, what_is_wrong_is_said_with_its_byte)
 {
-	REFUSED("byte 0: this is no digest", 'x', 'T', 1);
+	REFUSED("byte 0: this is no digest", 'x', 'T', 2);
 	REFUSED("byte 0: this is no digest", 'c', 'T');
-	REFUSED("byte 2: version 9, where 1 is read", 'c', 'T', 9);
-	REFUSED("byte 3: there are no counts", 'c', 'T', 1);
-	REFUSED("byte 3: field 2 comes before the counts", 'c', 'T', 1, 2, 0);
-	REFUSED("byte 3: field 1 is longer than the rest", 'c', 'T', 1, 1, 7, 0);
-	REFUSED("byte 6: the number of CPUs is missing", 'c', 'T', 1, 1, 1, 0);
-	REFUSED("byte 5: the number of cores is too large (at most 4096)", 'c', 'T', 1, 1, 8, 255, 127, 0, 0, 0, 0, 0,
+	REFUSED("byte 2: version 9, where 2 is read", 'c', 'T', 9);
+	REFUSED("byte 3: there are no counts", 'c', 'T', 2);
+	REFUSED("byte 3: field 2 comes before the counts", 'c', 'T', 2, 2, 0);
+	REFUSED("byte 3: field 1 is longer than the rest", 'c', 'T', 2, 1, 7, 0);
+	REFUSED("byte 6: the number of CPUs is missing", 'c', 'T', 2, 1, 1, 0);
+	REFUSED("byte 5: the number of cores is too large (at most 4096)", 'c', 'T', 2, 1, 8, 255, 127, 0, 0, 0, 0, 0,
 	        0);
-	REFUSED("byte 12: cores of no kind", 'c', 'T', 1, 1, 7, 1, 0, 0, 0, 0, 0, 0);
-	REFUSED("byte 12: CPUs without cores", 'c', 'T', 1, 1, 7, 0, 1, 0, 0, 0, 0, 0);
-	REFUSED("byte 12: field 1 is not behind field 1", 'c', 'T', 1, 1, 7, 1, 0, 0, 0, 0, 1, 0, 1, 0);
-	REFUSED("byte 14: L3 caches of cores is missing", 'c', 'T', 1, 1, 7, 1, 0, 0, 0, 0, 1, 0, 2, 0);
-	REFUSED("byte 14: L3 caches of cores: 0 items for 1 places", 'c', 'T', 1, 1, 7, 1, 0, 0, 0, 0, 1, 0, 2, 2, 0,
+	REFUSED("byte 12: cores of no kind", 'c', 'T', 2, 1, 7, 1, 0, 0, 0, 0, 0, 0);
+	REFUSED("byte 12: CPUs without cores", 'c', 'T', 2, 1, 7, 0, 1, 0, 0, 0, 0, 0);
+	REFUSED("byte 12: field 1 is not behind field 1", 'c', 'T', 2, 1, 7, 1, 0, 0, 0, 0, 1, 0, 1, 0);
+	REFUSED("byte 14: L3 caches of cores is missing", 'c', 'T', 2, 1, 7, 1, 0, 0, 0, 0, 1, 0, 2, 0);
+	REFUSED("byte 14: L3 caches of cores: 0 items for 1 places", 'c', 'T', 2, 1, 7, 1, 0, 0, 0, 0, 1, 0, 2, 2, 0,
 	        0);
-	REFUSED("byte 14: L3 caches of cores: 0 to 0 are not all from -1 to -1", 'c', 'T', 1, 1, 7, 1, 0, 0, 0, 0, 1, 0,
+	REFUSED("byte 14: L3 caches of cores: 0 to 0 are not all from -1 to -1", 'c', 'T', 2, 1, 7, 1, 0, 0, 0, 0, 1, 0,
 	        2, 2, 2, 0);
-	REFUSED("byte 15: a state that no NIC has", 'c', 'T', 1, 1, 7, 0, 0, 0, 0, 0, 0, 0, 6, 2, 1, 3);
+	REFUSED("byte 15: a state that no NIC has", 'c', 'T', 2, 1, 7, 0, 0, 0, 0, 0, 0, 0, 6, 2, 1, 3);
 }
 
 /* A later version may have fields, and ends of fields, that this one does not have. */
 TEST(digest, what_is_not_known_is_skipped)
 {
-	static const uint8_t bytes[] = {'c', 'T', 1, 1, 9, 1, 0, 0, 0, 0, 1, 0, 77, 78, 99, 3, 1, 2, 3};
+	static const uint8_t bytes[] = {'c', 'T', 2, 1, 9, 1, 0, 0, 0, 0, 1, 0, 77, 78, 99, 3, 1, 2, 3};
 	char why[200] = "";
 	struct coll_graph *g = coll_digest_read(bytes, sizeof(bytes), why, sizeof(why));
 

@@ -13,6 +13,8 @@
 #include "base/hash.h"
 #include "tests/plain.h"
 #include "topology/digest_read.h"
+#include "topology/gpu_ring.h"
+#include "topology/gpu_tree.h"
 #include "topology/graph_hwloc.h"
 #include "topology/graph_nccl.h"
 #include "topology/search.h"
@@ -122,6 +124,29 @@ static bool sound(const struct coll_graph *g)
 	return ok;
 }
 
+/* Ranks on all GPUs, and on one that is not there. */
+static void use_gpus(const struct coll_graph *g)
+{
+	struct coll_gpu_paths *p;
+	struct coll_gpu_ring ring;
+	struct coll_gpu_tree tree;
+	int gpu[COLL_GRAPH_GPUS_MAX + 1];
+	bool ok;
+
+	for (int i = 0; i < g->gpus; i++)
+		gpu[i] = i;
+	gpu[g->gpus] = -1;
+	p = coll_gpu_paths_make(g, gpu, g->gpus + 1);
+	ok = p && coll_gpu_ring_make(p, &ring);
+	for (int k = 0; ok && k < p->classes; k++)
+		ok = ring.slower[k] >= ring.bound[k];
+	CHECK(ok, "no ring, or one below its bounds");
+	if (p)
+		coll_gpu_tree_make(p, g->gpus, &tree);
+	CHECK(p && tree.slower[0] == g->gpus, "no tree");
+	coll_gpu_paths_free(&p);
+}
+
 /* A graph that was taken can be searched and written again. */
 static void use(const struct coll_graph *g)
 {
@@ -140,6 +165,7 @@ static void use(const struct coll_graph *g)
 	s = coll_search_run(&in, why, sizeof(why));
 	CHECK(s != NULL, "%s", why);
 	coll_search_free(&s);
+	use_gpus(g);
 	copy = coll_digest_read(bytes, coll_digest_write(g, bytes), why, sizeof(why));
 	CHECK(copy != NULL, "its own digest: %s", why);
 	free(copy);

@@ -80,7 +80,7 @@ struct coll_graph_gpu *coll_graph_add_gpu(struct coll_graph *g)
 		return NULL;
 	}
 	g->gpus++;
-	*d = (struct coll_graph_gpu){.numa = -1, .package = -1, .pci_switch = -1, .pci_root = -1};
+	*d = (struct coll_graph_gpu){.numa = -1, .package = -1, .pci_switch = -1, .pci_root = -1, .pci_near = -1};
 	return d;
 }
 
@@ -90,6 +90,25 @@ int coll_graph_find_nic(const struct coll_graph *g, const char *name)
 		if (strcmp(g->nic[i].name, name) == 0 || strcmp(g->nic[i].rdma, name) == 0)
 			return i;
 	return -1;
+}
+
+int coll_graph_find_gpu(const struct coll_graph *g, uint64_t address)
+{
+	for (int i = 0; i < g->gpus; i++)
+		if (address && g->gpu[i].address == address)
+			return i;
+	return -1;
+}
+
+uint64_t coll_pci_address(const char *text)
+{
+	unsigned domain, bus, device, function;
+	char more;
+
+	if (!text || sscanf(text, "%8x:%2x:%2x.%1x%c", &domain, &bus, &device, &function, &more) != 4 || device > 31 ||
+	    function > 7)
+		return 0;
+	return (uint64_t)domain << 16 | bus << 8 | device << 3 | function;
 }
 
 void coll_rate_take(struct coll_rate *rate, uint64_t mbps, enum coll_origin origin)

@@ -74,8 +74,10 @@ struct coll_graph_gpu {
 	char name[COLL_GRAPH_NAME_MAX];
 	struct coll_rate pci;
 	struct coll_rate to_switch; /* all links to switches of GPUs together */
+	uint64_t address;           /* on the PCI bus, see coll_pci_address(); 0: unknown */
 	short numa, package;
 	short pci_switch, pci_root;
+	short pci_near;    /* equal: the nearest switch above is one; numbered apart from pci_switch */
 	uint32_t hardware; /* as above */
 };
 
@@ -117,6 +119,12 @@ struct coll_graph_gpu *coll_graph_add_gpu(struct coll_graph *g);
 
 /* -1: there is none of that name (interface or RDMA device). */
 int coll_graph_find_nic(const struct coll_graph *g, const char *name);
+
+/* By its address on the PCI bus; -1: there is none, or the address is 0. */
+int coll_graph_find_gpu(const struct coll_graph *g, uint64_t address);
+
+/* "0000:34:00.0" as domain, bus, device and function in one number; 0: it is no such text, or unknown. */
+uint64_t coll_pci_address(const char *text);
 
 /* Take over a rate unless a better one is there. 0 is no rate. */
 void coll_rate_take(struct coll_rate *rate, uint64_t mbps, enum coll_origin origin);

@@ -23,8 +23,9 @@ struct pci {
 	char bus[COLL_GRAPH_NAME_MAX];
 	unsigned class, vendor, device;
 	uint32_t mbps;
-	short pci_switch;
-	bool named, bridge; /* it has a <gpu> or <net>; it has devices below it */
+	short pci_switch, near; /* the outermost bridge, and the one right above */
+	short number;           /* of a bridge */
+	bool named, bridge;     /* it has a <gpu> or <net>; it has devices below it */
 };
 
 struct link {
@@ -37,7 +38,7 @@ struct link {
 struct reader {
 	struct coll_xml x;
 	struct coll_graph *g;
-	short numa, switches;
+	short numa, switches, bridges;
 	struct pci pci[COLL_XML_DEPTH_MAX];
 	int depth;
 	char gpu_bus[COLL_GRAPH_GPUS_MAX][COLL_GRAPH_NAME_MAX];
@@ -117,13 +118,19 @@ static bool open_pci(struct reader *r)
 	                  .vendor = (unsigned)vendor,
 	                  .device = (unsigned)device,
 	                  .mbps = coll_pci_mbps(speed, width),
-	                  .pci_switch = -1};
+	                  .pci_switch = -1,
+	                  .near = -1};
 	copy_name(p->bus, coll_xml_attribute(&r->x, "busid"));
 	if (r->depth == 0 && p->class == 0x0604)
 		p->pci_switch = r->switches++;
 	else if (r->depth > 0) {
-		p->pci_switch = r->pci[r->depth - 1].pci_switch;
-		r->pci[r->depth - 1].bridge = true;
+		struct pci *up = &r->pci[r->depth - 1];
+
+		if (!up->bridge)
+			up->number = r->bridges++;
+		p->pci_switch = up->pci_switch;
+		p->near = up->number;
+		up->bridge = true;
 	}
 	r->depth++;
 	return true;
@@ -142,6 +149,8 @@ static void add_gpu(struct reader *r, struct pci *p, const char *name)
 	copy_name(r->gpu_bus[r->gpu], p->bus);
 	gpu->numa = r->numa;
 	gpu->pci_switch = p->pci_switch;
+	gpu->pci_near = p->near;
+	gpu->address = coll_pci_address(p->bus);
 	gpu->hardware = p->vendor << 16 | p->device;
 	coll_rate_take(&gpu->pci, p->mbps, COLL_ORIGIN_TOLD);
 }
@@ -207,6 +216,7 @@ static bool open_net(struct reader *r)
 static bool open_link(struct reader *r)
 {
 	const char *target = coll_xml_attribute(&r->x, "target");
+	enum { SWITCH = 0x068000 /* 0x068001 is a CPU, of POWER */ };
 	long count = 1, class = 0;
 
 	if (!target)
@@ -218,7 +228,7 @@ static bool open_link(struct reader *r)
 	if (r->links == LINKS_MAX)
 		return coll_xml_fail(&r->x, "more than %d links of GPUs", LINKS_MAX);
 	r->link[r->links] =
-	        (struct link){.gpu = r->gpu, .line = r->x.line, .count = count, .to_switch = class >> 8 == 0x0680};
+	        (struct link){.gpu = r->gpu, .line = r->x.line, .count = count, .to_switch = class == SWITCH};
 	copy_name(r->link[r->links++].target, target);
 	return true;
 }
@@ -249,7 +259,7 @@ static void take_links(struct reader *r)
 			if (k != l->gpu && strcasecmp(r->gpu_bus[k], l->target) == 0)
 				g->link_mbps[l->gpu][k] = mbps;
 		if (l->to_switch)
-			coll_rate_take(&g->gpu[l->gpu].to_switch, g->gpu[l->gpu].to_switch.mbps + mbps,
+			coll_rate_take(&g->gpu[l->gpu].to_switch, (uint64_t)g->gpu[l->gpu].to_switch.mbps + mbps,
 			               COLL_ORIGIN_ASSUMED);
 		g->link_origin = COLL_ORIGIN_ASSUMED;
 	}

@@ -254,24 +254,35 @@ TEST(graph, of_a_nccl_file)
 	        "  <pci busid=\"a\" class=\"0x060400\" link_speed=\"16.0 GT/s PCIe\" link_width=\"16\">\n"
 	        "   <pci busid=\"b\" class=\"0x030200\" link_speed=\"16.0 GT/s PCIe\" link_width=\"16\">\n"
 	        "    <gpu dev=\"0\"><nvlink target=\"d\" count=\"4\" tclass=\"0x030200\"/>"
-	        "<nvlink target=\"s\" count=\"2\" tclass=\"0x068000\"/></gpu></pci>\n"
+	        "<nvlink target=\"s\" count=\"2\" tclass=\"0x068000\"/>"
+	        "<nvlink target=\"c\" count=\"3\" tclass=\"0x068001\"/></gpu></pci>\n"
 	        "   <pci busid=\"c\" class=\"0x020000\" link_speed=\"\" link_width=\"0\"><nic>\n"
 	        "    <net name=\"mlx5_0\" dev=\"0\" speed=\"100000\" port=\"1\"/><net name=\"mlx5_1\" speed=\"-1\" "
 	        "port=\"2\"/>\n"
 	        "   </nic></pci></pci></cpu>\n"
 	        " <cpu numaid=\"1\" affinity=\"000000f0\"><pci busid=\"D\" class=\"0x030200\"><gpu dev=\"1\"/></pci>\n"
+	        "  <pci busid=\"e\" class=\"0x060400\"><pci busid=\"f\" class=\"0x060400\">"
+	        "<pci busid=\"10000:0a:1f.7\" class=\"0x030200\"/><pci busid=\"0001:0b:00.0\" class=\"0x030200\"/>"
+	        "</pci><pci busid=\"0001:0c:00.0\" class=\"0x030200\"/></pci>\n"
 	        "  <future thing=\"1\"><a/></future><nic><net name=\"eth0\" speed=\"10000\"/></nic></cpu></system>\n",
 	        true, why, sizeof(why));
 
 	REQUIRE(g != NULL, "%s", why);
 	CHECK(g->cores == 8 && g->numas == 2 && g->core[7].numa == 1 && g->core[0].package == -1);
-	REQUIRE(g->nics == 3 && g->gpus == 2, "%d, %d", g->nics, g->gpus);
+	REQUIRE(g->nics == 3 && g->gpus == 5, "%d, %d", g->nics, g->gpus);
 	CHECK(g->nic[0].rate.mbps == 100000 && g->nic[0].rate.origin == COLL_ORIGIN_TOLD && g->nic[1].rate.mbps == 0);
 	CHECK(g->nic[0].pci.mbps == 0 && g->gpu[0].pci.mbps == 16 * 15754);
 	CHECK(g->nic[0].pci_switch == 0 && g->gpu[0].pci_switch == 0 && g->gpu[1].pci_switch == -1);
 	CHECK(g->nic[1].port == 2 && g->nic[2].numa == 1 && g->nic[2].pci_switch == -1);
 	CHECK(g->link_mbps[0][1] == 640000 && g->link_mbps[1][0] == 0 && g->link_origin == COLL_ORIGIN_ASSUMED);
-	CHECK(g->gpu[0].to_switch.mbps == 320000 && g->gpu[0].to_switch.origin == COLL_ORIGIN_ASSUMED);
+	CHECK(g->gpu[0].to_switch.mbps == 320000 && g->gpu[0].to_switch.origin == COLL_ORIGIN_ASSUMED,
+	      "links to a CPU are none to a switch: %u", g->gpu[0].to_switch.mbps);
+	CHECK(g->gpu[2].pci_near >= 0 && g->gpu[2].pci_near == g->gpu[3].pci_near, "one switch");
+	CHECK(g->gpu[4].pci_near != g->gpu[2].pci_near && g->gpu[4].pci_switch == g->gpu[2].pci_switch,
+	      "a switch in one");
+	CHECK(g->gpu[0].address == 0 && g->gpu[2].address == 0x100000aff, "%llx",
+	      (unsigned long long)g->gpu[2].address);
+	CHECK(coll_graph_find_gpu(g, coll_pci_address("0001:0b:00.0")) == 3 && coll_graph_find_gpu(g, 0) == -1);
 	free(g);
 }
 
@@ -358,6 +369,17 @@ TEST(graph, rates_in_texts)
 	CHECK(coll_pci_mbps("8.0 GT/s PCIe", 16) == 126032);
 	CHECK(coll_pci_mbps("2.5 GT/s", 1) == 2000);
 	CHECK(coll_pci_mbps("Unknown", 16) == 0 && coll_pci_mbps(NULL, 16) == 0 && coll_pci_mbps("8.0 GT/s", 0) == 0);
+}
+
+TEST(graph, addresses_of_pci)
+{
+	static const char *const wrong[] = {
+	        "", "34:00.0", "0000:34:00", "0000:34:20.0", "0000:34:00.8", "0000:34:00.0x", "x"};
+
+	CHECK(coll_pci_address("0000:34:00.0") == 0x3400 && coll_pci_address("00000000:34:1F.7") == 0x34ff);
+	CHECK(coll_pci_address("ffffffff:ff:1f.7") == 0xffffffffffff && coll_pci_address(NULL) == 0);
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+		CHECK(coll_pci_address(wrong[i]) == 0, "%s", wrong[i]);
 }
 
 TEST(graph, told_rates)
@@ -494,7 +516,14 @@ TEST(graph, nics_of_sysfs)
 	put("class/infiniband/mlx5_0/ports/1/link_layer", "InfiniBand\n");
 	put("class/infiniband/mlx5_0/ports/1/gids/0", "fec0:0000:0000:0007:0002:c903:001b:b0a1\n");
 	put("class/infiniband/mlx5_0/ports/2/state", "1: DOWN\n");
+	/* An idle GPU, of which hwloc says what its link runs at. */
+	put("bus/pci/devices/0001:0b:00.0/max_link_speed", "32.0 GT/s PCIe\n");
+	put("bus/pci/devices/0001:0b:00.0/max_link_width", "16\n");
+	for (int i = 0; i < 2; i++)
+		*coll_graph_add_gpu(g) = (struct coll_graph_gpu){.pci = {4000, COLL_ORIGIN_TOLD},
+		                                                 .address = coll_pci_address(i ? "0001:0b:00.0" : "")};
 	coll_rates_read_sys(g, root);
+	CHECK(g->gpu[0].pci.mbps == 4000 && g->gpu[1].pci.mbps == 504128, "%u", g->gpu[1].pci.mbps);
 	CHECK(g->nics == 5, "%d", g->nics);
 	const int eth0 = coll_graph_find_nic(g, "eth0"), eth1 = coll_graph_find_nic(g, "eth1");
 	const int veth = coll_graph_find_nic(g, "veth0"), ib = coll_graph_find_nic(g, "mlx5_0");

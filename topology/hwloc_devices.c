@@ -15,6 +15,14 @@ struct buses {
 	int switches, roots;
 };
 
+/* The bridge right above, which is no host bridge; -1: none. */
+static int bridge_above(const struct coll_hwloc_reader *r, int o)
+{
+	const int up = o >= 0 ? r->list[o].parent : -1;
+
+	return up >= 0 && r->list[up].type == COLL_HWLOC_BRIDGE && !r->list[up].host_bridge ? up : -1;
+}
+
 /* Where a device is: what the PUs below the object that it hangs on agree on. A switch is the first bridge below the
  * host's own: what shares it shares its uplink. */
 static struct where locate(struct coll_hwloc_reader *r, int device, struct buses *b)
@@ -189,8 +197,15 @@ static void add_gpus(struct coll_hwloc_reader *r, struct buses *b)
 		coll_hwloc_copy_name(gpu->name, o->name);
 		gpu->hardware = o->vendor << 16 | o->device;
 		coll_rate_take(&gpu->pci, o->pci_mbps, COLL_ORIGIN_TOLD);
+		gpu->address = o->address;
 		o->index = r->g->gpus - 1;
 	}
+	/* Above a device's own port stands the port that its switch has towards the host; on a port of the host there
+	 * is none. */
+	for (int i = 0; i < r->count; i++)
+		if (r->list[i].type == COLL_HWLOC_PCI && r->list[i].index >= 0)
+			r->g->gpu[r->list[i].index].pci_near =
+			        coll_hwloc_number(r, bridge_above(r, bridge_above(r, i)), &b->switches);
 }
 
 void coll_hwloc_add_devices(struct coll_hwloc_reader *r)

@@ -84,6 +84,7 @@ static bool read_pci(struct coll_xml *x, struct coll_hwloc_object *o)
 		return coll_xml_fail(x, "pci_link_speed=\"%.40s\": expected GB/s", speed);
 	o->pci_mbps = (uint32_t)(gbs * 8000 + 0.5);
 	o->host_bridge = bridge && strncmp(bridge, "0-", 2) == 0;
+	o->address = coll_pci_address(bus);
 	if (bus && o->type == COLL_HWLOC_PCI)
 		coll_hwloc_copy_name(o->name, bus);
 	return true;

@@ -50,6 +50,7 @@ struct coll_hwloc_object {
 	unsigned class, vendor, device; /* of PCI */
 	bool host_bridge, infiniband, cpuless;
 	uint32_t pci_mbps, product_mbps;
+	uint64_t address; /* of PCI; 0: unknown */
 	int port, ports;
 	char state[COLL_HWLOC_PORTS_MAX]; /* '4' is active, '1' down, 0 unknown */
 	uint32_t prefix;                  /* of the GID, as a key; 0: the one that all fabrics have */

@@ -489,6 +489,11 @@ TEST(machines, gpus_behind_switches)
 			CHECK(g->link_mbps[i][k] == 0, "GPUs are linked by switches only");
 	}
 	CHECK(g->gpu[0].package == 0 && g->gpu[15].package == 1);
+	CHECK(g->gpu[0].address == 0x3400 && coll_graph_find_gpu(g, 0x3600) == 1, "as it is on the PCI bus");
+	/* In pairs below a switch, two such switches below another. */
+	for (int i = 0; i < g->gpus; i++)
+		for (int k = 0; k < i; k++)
+			CHECK((g->gpu[i].pci_near == g->gpu[k].pci_near) == (i / 2 == k / 2), "GPUs %d and %d", i, k);
 	free(g);
 }
 

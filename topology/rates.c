@@ -143,18 +143,37 @@ static void read_interface(struct coll_graph *g, const char *sys, const char *na
 }
 
 /* What the bus can carry, and not what it runs at: idle links train down. */
-static void read_bus(struct coll_graph_nic *n, const char *sys)
+static void read_link(struct coll_rate *rate, const char *device)
 {
-	const char *class = *n->rdma ? "infiniband" : "net", *name = *n->rdma ? n->rdma : n->name;
 	char speed[64], width[16];
 	uint32_t mbps;
 
-	if (!coll_first_line(speed, sizeof(speed), "%s/class/%s/%s/device/max_link_speed", sys, class, name) ||
-	    !coll_first_line(width, sizeof(width), "%s/class/%s/%s/device/max_link_width", sys, class, name))
+	if (!coll_first_line(speed, sizeof(speed), "%s/max_link_speed", device) ||
+	    !coll_first_line(width, sizeof(width), "%s/max_link_width", device))
 		return;
 	mbps = coll_pci_mbps(speed, atoi(width));
 	if (mbps)
-		n->pci = (struct coll_rate){mbps, COLL_ORIGIN_TOLD};
+		*rate = (struct coll_rate){mbps, COLL_ORIGIN_TOLD};
+}
+
+static void read_buses(struct coll_graph *g, const char *sys)
+{
+	char device[PATH_MAX];
+
+	for (int i = 0; i < g->nics; i++) {
+		struct coll_graph_nic *n = &g->nic[i];
+
+		snprintf(device, sizeof(device), "%s/class/%s/%s/device", sys, *n->rdma ? "infiniband" : "net",
+		         *n->rdma ? n->rdma : n->name);
+		read_link(&n->pci, device);
+	}
+	for (int i = 0; i < g->gpus; i++) {
+		const uint64_t a = g->gpu[i].address;
+
+		snprintf(device, sizeof(device), "%s/bus/pci/devices/%04x:%02x:%02x.%x", sys, (unsigned)(a >> 16),
+		         (unsigned)(a >> 8 & 0xff), (unsigned)(a >> 3 & 31), (unsigned)(a & 7));
+		read_link(&g->gpu[i].pci, device);
+	}
 }
 
 /* ---- RDMA devices ------------------------------------------------------- */
@@ -234,8 +253,7 @@ void coll_rates_read_sys(struct coll_graph *g, const char *sys)
 		free_list(ports, count);
 	}
 	free_list(names, n);
-	for (int i = 0; i < g->nics; i++)
-		read_bus(&g->nic[i], sys);
+	read_buses(g, sys);
 	coll_graph_disbelieve(g);
 }
 

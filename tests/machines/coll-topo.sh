@@ -22,7 +22,7 @@ expect() {
 	fi
 }
 
-two=$machines/two-sockets.xml gpus=$machines/two-gpus-nccl.xml
+two=$machines/two-sockets.xml gpus=$machines/two-gpus-nccl.xml mesh=$machines/eight-gpus-mesh-nccl.xml switches=$machines/eight-gpus-switches.xml
 
 # ---- What it says
 expect 0 'usage: coll-topo' --help
@@ -45,12 +45,20 @@ expect 0 'site: 2 groups of 16 ranks, uplink 500 Mb/s (told)' --xml "$two" --hos
 expect 0 '"site_rate": {"mbps": 500, "origin": "told"}' --xml "$two" --hosts 4 --sites 2 --site-rate 500 --json
 expect 0 'GPU gpu0: linked to 1 GPUs (assumed), PCI 252064 Mb/s (told), NUMA node 0, switch 0' --nccl "$gpus"
 expect 0 'NIC mlx5_1: InfiniBand, state unknown, rate 200000 Mb/s (told)' --nccl "$gpus"
+expect 0 'paths of GPUs: 8 ranks, 3 classes' --nccl "$mesh"
+expect 0 'class 1: link of GPUs, 160000 Mb/s (assumed)' --nccl "$mesh"
+expect 0 'ring of GPUs: 0 3 2 1 5 6 7 4 (all rings compared, none is better)' --nccl "$mesh"
+expect 0 'steps of class 1 or slower: 0 of 8; at least 0 in any ring' --nccl "$mesh"
+expect 0 'class 2: PCI switches, 126031 Mb/s (told)' --xml "$switches"
+expect 0 'rank 2 (nvml5): 2 2 - 0' --xml "$switches" --gpus nvml0,nvml3,nvml5,nvml7
+expect 0 'ring of GPUs: 0 1 3 2 (all rings compared, none is better)' --xml "$switches" --gpus nvml5,nvml0,nvml7,nvml3
+expect 0 'class 0: one device' --xml "$switches" --gpus nvml5,nvml5
 [ "$("$tool" --xml "$two" --hosts 4 --map random:5)" = "$("$tool" --xml "$two" --hosts 4 --map random:5)" ] &&
 	[ "$("$tool" --xml "$two" --hosts 4 --map random:5)" != "$("$tool" --xml "$two" --hosts 4 --map random:6)" ] &&
 	passed=$((passed + 1)) || { echo "FAIL: random numbering does not follow its seed"; failed=$((failed + 1)); }
-python3 - "$tool" "$two" "$gpus" <<-'TEXT' && passed=$((passed + 1)) || { echo "FAIL: JSON"; failed=$((failed + 1)); }
+python3 - "$tool" "$two" "$gpus" "$mesh" <<-'TEXT' && passed=$((passed + 1)) || { echo "FAIL: JSON"; failed=$((failed + 1)); }
 	import json, subprocess, sys
-	tool, two, gpus = sys.argv[1:]
+	tool, two, gpus, mesh = sys.argv[1:]
 	def read(*arguments):
 	    return json.loads(subprocess.run([tool, "--json", *arguments], capture_output=True, text=True, check=True).stdout)
 	m = read("--xml", two, "--hosts", "2", "--map", "cyclic")
@@ -59,7 +67,12 @@ python3 - "$tool" "$two" "$gpus" <<-'TEXT' && passed=$((passed + 1)) || { echo "
 	assert m["cores"] == 8 and [n["name"] for n in m["nics"]] == ["eth0", "eth1", "eth2"]
 	assert [r["nic"] for r in m["ranks"]] == ["eth1"] * 8 + ["eth2"] * 8, m["ranks"]
 	assert sum(l["shares"] for l in m["lanes"]) == 8 * m["shares"]
-	assert len(read("--nccl", gpus)["gpus"]) == 2
+	assert len(read("--nccl", gpus)["gpus"]) == 2 and "gpu_paths" not in m
+	p = read("--nccl", mesh)["gpu_paths"]
+	assert p["gpus"] == ["gpu%d" % i for i in range(8)] and p["ring"]["order"] == [0, 3, 2, 1, 5, 6, 7, 4], p
+	assert p["ring"]["best"] and p["ring"]["slower"] == [8, 0, 0] and p["tree"]["slower"] == [7, 0, 0], p
+	assert len(p["pairs"]) == 28 and p["pairs"][0] == {"ranks": [0, 1], "class": 1, "via": "link of GPUs", "mbps": 160000,
+	                                                   "origin": "assumed"}, p["pairs"]
 	here = read()
 	assert len(here["ranks"]) == max(here["cores"], 1) and here["digest_bytes"] <= 1024, here
 TEXT
@@ -81,6 +94,10 @@ expect 2 "coll-topo: --levels numa,host: 'host': expected each level once, from 
 expect 2 "coll-topo: --rates: 'eth0': expected NAME:RATE" --xml "$two" --rates eth0
 expect 2 "coll-topo: --rates: 'eth9': the machine has no such NIC" --xml "$two" --rates eth9:5
 expect 2 "coll-topo: --site-rate: '1G': expected a rate in Mb/s" --xml "$two" --hosts 2 --sites 2 --site-rate 1G
+expect 2 "coll-topo: --gpus: 'nvml9': the machine has no such GPU" --xml "$switches" --gpus nvml1,nvml9
+expect 2 "coll-topo: --gpus: '': the machine has no such GPU" --xml "$switches" --gpus nvml1,
+expect 2 "coll-topo: --gpus: 'gpu0': the machine has no such GPU" --xml "$two" --gpus gpu0
+expect 2 'coll-topo: --gpus: more than 256 ranks' --xml "$switches" --gpus "nvml0$(printf ',nvml0%.0s' {1..256})"
 expect 2 'coll-topo: --site-rate: needs --sites' --xml "$two" --site-rate 500
 expect 2 'coll-topo: --sites: more than --hosts' --xml "$two" --sites 2
 expect 2 'coll-topo: --sites: expected a number of sites' --xml "$two" --sites 0
