@@ -75,7 +75,7 @@ struct coll_answer {
 	struct coll_blocked blocked; /* of the one asked, on this communicator */
 	uint64_t sent, received;     /* messages that it has begun to send to, to receive from third */
 	int32_t third;
-	uint32_t pad2;
+	uint32_t in_stream; /* it has made a collective call that its stream of a device has not come to */
 	struct coll_record
 	        abroad; /* its call on another communicator that waits for the rank that asks; not active: none */
 	uint32_t about;

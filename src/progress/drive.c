@@ -180,10 +180,7 @@ static coll_status inspect_stream(struct coll_comm *comm, struct coll_request *r
 		r->waiting_ns = now;
 	if (now - r->waiting_ns < (uint64_t)comm->arrival_timeout_ms * MS)
 		return COLL_OK;
-	return coll_wait_fail(
-	        comm, &r->wait, &r->timer, COLL_ERR_PEER_LATE, comm->rank,
-	        "[COLL-2303] the stream of this rank does not go on: it waits for other work, perhaps in a "
-	        "shared hardware queue");
+	return coll_stage_late(r);
 }
 
 static coll_status inspect_one(struct coll_comm *comm, struct coll_request *r, bool aside, uint64_t now)

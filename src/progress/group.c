@@ -13,6 +13,7 @@
 
 #include <stdlib.h>
 
+#include "base/delay.h"
 #include "base/hash.h"
 #include "base/limits.h"
 #include "core/error.h"
@@ -188,6 +189,9 @@ static bool all_done(void *arg)
 {
 	struct batch *b = arg;
 
+	for (struct coll_request *r = b->first; r; r = r->next_part)
+		if (r->staged)
+			coll_stage_pace(r->comm);
 	while (b->first && atomic_load_explicit(&b->first->done, memory_order_acquire))
 		b->first = b->first->next_part;
 	return !b->first;
@@ -262,6 +266,20 @@ static void give_up(struct coll_request *list, coll_status status)
 	}
 }
 
+/* Wait for all. With device memory the driver is asked now and then: nothing else would end the wait if it failed. */
+static void await(const struct coll_request *list, struct batch *b)
+{
+	bool staged = false;
+
+	for (const struct coll_request *r = list; r; r = r->next_part)
+		staged |= r->staged;
+	while (list &&
+	       coll_async_await(b->ctxs, b->nctxs, all_done, b, staged ? COLL_DELAY_DEVICE_LOOK_MS : -1) == COLL_AGAIN)
+		for (const struct coll_request *r = list; r; r = r->next_part)
+			if (r->staged)
+				coll_stage_look(r->comm->ctx, r->device_stream);
+}
+
 static coll_status run(struct coll_request *list, struct batch *b)
 {
 	struct coll_request **at = &list;
@@ -308,9 +326,10 @@ static coll_status run(struct coll_request *list, struct batch *b)
 			r->comm->ctx->async->tags->about_to_wait(r);
 	for (struct coll_request *r = list; r; r = r->next_part)
 		atomic_store_explicit(&r->awaited, true, memory_order_relaxed);
-	if (list)
-		coll_async_await(b->ctxs, b->nctxs, all_done, b, -1);
+	await(list, b);
 	for (struct coll_request *r = list; r; r = r->next_part) {
+		if (r->staged)
+			coll_stage_end_pace(r->comm);
 		atomic_store_explicit(&r->awaited, false, memory_order_relaxed);
 		result = result ? result : r->status;
 	}

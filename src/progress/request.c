@@ -298,6 +298,8 @@ static bool is_done(void *arg)
 {
 	const struct coll_request *r = arg;
 
+	if (r->staged)
+		coll_stage_pace(r->comm);
 	return atomic_load_explicit(&r->done, memory_order_acquire);
 }
 
@@ -307,6 +309,8 @@ coll_status coll_request_await(struct coll_request *r, int timeout_ms)
 
 	if (r->staged) {
 		st = coll_stage_await(r->comm->ctx, r->comm, r->device_stream, is_done, r, timeout_ms);
+		if (timeout_ms < 0)
+			coll_stage_end_pace(r->comm);
 		return st == COLL_OK ? r->status : st;
 	}
 	atomic_store_explicit(&r->awaited, timeout_ms < 0, memory_order_relaxed);

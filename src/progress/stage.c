@@ -9,6 +9,9 @@
  *	                  gather    tile j + S
  *
  * So slot j % S is filled again only when tile j has left it in both directions.
+ *
+ * In blocking calls the caller's thread waits for the word instead, and enqueues what comes behind: a stream that
+ * waits would keep its hardware queue from other ranks of this process.
  */
 #include "progress/stage.h"
 
@@ -57,6 +60,12 @@ struct coll_stage {
 	/* The device has failed: what it has not ended it never will. */
 	atomic_bool broken;
 	struct coll_device_piece *pieces; /* one for each rank */
+	/* The blocking calls that the thread is in, if it waits for words itself; n 0: none. Next: a tile. */
+	struct {
+		struct coll_request *by[SLOTS];
+		int n;
+		size_t next, total;
+	} paced;
 };
 
 static uint64_t address_of(const struct coll_stage *s, const volatile void *p)
@@ -419,27 +428,48 @@ static coll_status put_gather(struct coll_stage *s, const struct coll_request *r
 	                                number + 1);
 }
 
+/* The word that says that half `half` of tile t has been taken, or NULL: the half has no such tile. */
+static _Atomic uint32_t *word_of(const struct coll_request *r, int half, size_t t)
+{
+	struct coll_job job;
+
+	if (r->kind == COLL_REQUEST_PAIR) {
+		if (!r->pair_plan[half])
+			return NULL;
+		coll_pair_job(r->comm, &r->pair, half, r->pair_plan[half], &job);
+		if (t >= tiles_of(&job))
+			return NULL;
+	} else if (half == 1) {
+		return NULL;
+	}
+	return &r->stage[half].taken[coll_stage_number(&r->stage[0], t) % SLOTS];
+}
+
 static coll_status put_wait(struct coll_stage *s, const struct coll_request *r, size_t t)
 {
-	const uint32_t number = coll_stage_number(&r->stage[0], t);
 	coll_status st = COLL_OK;
 
 	for (int half = 0; half < 2 && st == COLL_OK; half++) {
-		struct coll_job job;
+		const _Atomic uint32_t *word = word_of(r, half, t);
 
-		if (r->kind == COLL_REQUEST_PAIR) {
-			if (!r->pair_plan[half])
-				continue;
-			coll_pair_job(r->comm, &r->pair, half, r->pair_plan[half], &job);
-			if (t >= tiles_of(&job))
-				continue;
-		} else if (half == 1) {
-			continue;
-		}
-		st = s->device->table->wait(s->device, r->device_stream,
-		                            address_of(s, &r->stage[half].taken[number % SLOTS]), number + 1);
+		if (word)
+			st = s->device->table->wait(s->device, r->device_stream, address_of(s, word),
+			                            coll_stage_number(&r->stage[0], t) + 1);
 	}
 	return st;
+}
+
+/* What put_wait() waits for, asked by this thread. Acquire: the scatter that follows reads the slot. */
+static bool is_taken(const struct coll_request *r, size_t t)
+{
+	for (int half = 0; half < 2 && t < r->stage_tiles; half++) {
+		const _Atomic uint32_t *word = word_of(r, half, t);
+
+		if (word && (int32_t)(atomic_load_explicit(word, memory_order_acquire) -
+		                      coll_stage_number(&r->stage[0], t)) <= 0)
+			return false;
+	}
+	return true;
 }
 
 static coll_status put_scatter(struct coll_stage *s, const struct coll_request *r, size_t t)
@@ -472,24 +502,67 @@ static coll_status put(struct coll_stage *s, struct coll_request *const *by, int
 	return t < r->stage_tiles ? work(s, r, t) : COLL_OK;
 }
 
-static coll_status enqueue(struct coll_stage *s, struct coll_request *const *by, int n)
+static size_t total_of(struct coll_request *const *by, int n)
 {
 	size_t total = 0;
-	coll_status st = COLL_OK;
 
 	for (int i = 0; i < n; i++)
 		if (by[i]->stage_tiles * (size_t)n > total)
 			total = by[i]->stage_tiles * (size_t)n;
+	return total;
+}
+
+static coll_status put_first(struct coll_stage *s, struct coll_request *const *by, int n, size_t total)
+{
+	coll_status st = COLL_OK;
+
 	for (size_t j = 0; j < total && j < SLOTS && st == COLL_OK; j++)
 		st = put(s, by, n, j, put_gather);
+	return st;
+}
+
+/* What comes behind the wait for tile j. */
+static coll_status put_next(struct coll_stage *s, struct coll_request *const *by, int n, size_t j, size_t total)
+{
+	const coll_status st = put(s, by, n, j, put_scatter);
+
+	return st == COLL_OK && j + SLOTS < total ? put(s, by, n, j + SLOTS, put_gather) : st;
+}
+
+static coll_status enqueue(struct coll_stage *s, struct coll_request *const *by, int n)
+{
+	const size_t total = total_of(by, n);
+	coll_status st = put_first(s, by, n, total);
+
 	for (size_t j = 0; j < total && st == COLL_OK; j++) {
 		st = put(s, by, n, j, put_wait);
 		if (st == COLL_OK)
-			st = put(s, by, n, j, put_scatter);
-		if (st == COLL_OK && j + SLOTS < total)
-			st = put(s, by, n, j + SLOTS, put_gather);
+			st = put_next(s, by, n, j, total);
 	}
 	return st;
+}
+
+/* Blocking calls. A persistent operation may be started now and waited for later. */
+static bool is_paced(const struct coll_stage *s, struct coll_request *const *by, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (by[i]->user_stream != s->own || by[i]->operation)
+			return false;
+	return true;
+}
+
+static coll_status begin_pace(struct coll_stage *s, struct coll_request *const *by, int n)
+{
+	const size_t total = total_of(by, n);
+	const coll_status st = put_first(s, by, n, total);
+
+	if (st != COLL_OK)
+		return st;
+	memcpy(s->paced.by, by, (size_t)n * sizeof(by[0]));
+	s->paced.n = n;
+	s->paced.next = 0;
+	s->paced.total = total;
+	return COLL_OK;
 }
 
 /* All work of these requests goes into the stream of the first, in front of and behind what the others' streams hold.
@@ -551,12 +624,37 @@ static void enqueue_chain(struct coll_request *first)
 	s->last = by[0]->device_stream;
 	s->has_last = true;
 	if (st == COLL_OK)
-		st = enqueue(s, by, n);
+		st = is_paced(s, by, n) ? begin_pace(s, by, n) : enqueue(s, by, n);
 	if (st == COLL_OK)
 		st = join_streams(s, by, n, false);
 	s->device->table->leave(s->device);
 	if (st != COLL_OK)
 		give_up(comm, st);
+}
+
+void coll_stage_pace(struct coll_comm *comm)
+{
+	struct coll_stage *s = comm->stage;
+	coll_status st = COLL_OK;
+
+	while (s && s->paced.n > 0 && st == COLL_OK) {
+		const int n = s->paced.n;
+		const size_t j = s->paced.next;
+
+		if (!is_taken(s->paced.by[j % (size_t)n], j / (size_t)n))
+			return;
+		st = put_next(s, s->paced.by, n, j, s->paced.total);
+		if (++s->paced.next == s->paced.total || st != COLL_OK)
+			s->paced.n = 0;
+	}
+	if (st != COLL_OK)
+		give_up(comm, st);
+}
+
+void coll_stage_end_pace(struct coll_comm *comm)
+{
+	if (comm->stage)
+		comm->stage->paced.n = 0;
 }
 
 void coll_stage_enqueue(const struct coll_stage_batch *b)
@@ -597,7 +695,7 @@ void coll_stage_release(struct coll_comm *comm)
 			atomic_store_explicit(&s->words->taken[half][i], s->last_done + RELEASED, memory_order_release);
 }
 
-static void look(struct coll_context *ctx, coll_device_stream stream)
+void coll_stage_look(struct coll_context *ctx, void *stream)
 {
 	struct coll_async *a = ctx->async;
 	const coll_status st = ctx->device->table->stream_query(ctx->device, stream);
@@ -635,6 +733,6 @@ coll_status coll_stage_await(struct coll_context *ctx, struct coll_comm *comm, v
 
 		if (st != COLL_AGAIN || left_ms == 0)
 			return st;
-		look(ctx, stream);
+		coll_stage_look(ctx, stream);
 	}
 }

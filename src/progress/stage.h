@@ -31,13 +31,25 @@ coll_status coll_stage_deal(const struct coll_stage_batch *b);
 /* After their submission: put their work into their streams. An error of the device fails the communicator. */
 void coll_stage_enqueue(const struct coll_stage_batch *b);
 
+/* In blocking calls, their thread enqueues what comes behind a tile as soon as the engine has taken it: again and again
+ * while it waits, and then once that it does not wait any more. */
+void coll_stage_pace(struct coll_comm *comm);
+void coll_stage_end_pace(struct coll_comm *comm);
+
 /* Whether the device has done the last piece of work of a staged request, or never will. */
 bool coll_stage_drained(const struct coll_request *r);
 /* Whether the request cannot go on before its stream has reached it. */
 bool coll_stage_waits_for_stream(const struct coll_request *r);
 
+/* Its stream has not come to it, or not to its end, in time: the communicator fails. The lock is held. */
+coll_status coll_stage_late(struct coll_request *r);
+
 /* The communicator has failed: streams that wait go on, and kernels write nothing any more. The lock is held. */
 void coll_stage_release(struct coll_comm *comm);
+
+/* Ask the driver, by a stream with work of the context. If it reports an error, the communicators that have calls on
+ * the device end by it. */
+void coll_stage_look(struct coll_context *ctx, void *stream);
 
 /* coll_async_await(), or with a communicator coll_async_await_comm(), for what a stream of the device has to do: an
  * error of the driver ends the communicators that have calls there, since nothing else would end the wait. */

@@ -207,6 +207,7 @@ static void answer(const struct coll_comm *comm, int process, const struct coll_
 	if (q->about == COLL_ABOUT_CALLS && coll_pair_counts_find(&comm->pair_counts, q->pair_counts,
 	                                                          coll_comm_rank_of(comm, process), &a->to, &a->from))
 		a->pair_counts = q->pair_counts;
+	a->in_stream = comm->stage && a->record.sequence < atomic_load_explicit(&comm->handed_in, memory_order_acquire);
 	answer_stall(comm, q->third, a);
 }
 

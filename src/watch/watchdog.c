@@ -324,13 +324,16 @@ static coll_status assess_lateness(struct coll_comm *comm, const struct coll_wai
                                    int peer, const struct coll_answer *a, bool behind, uint64_t stalled)
 {
 	bool abroad = a && p->blocking && a->wait == p->since_ns && a->abroad.active;
+	/* Its own limit for its stream comes first: that error says more. */
+	const uint64_t in_stream = a && a->in_stream ? COLL_DELAY_NS(CHAIN) : 0;
 	char text[640], others[COLL_LATE_TEXT], doing[128] = "no call yet", there[100] = "";
 	const int first = peer;
 
 	if (abroad)
 		warn_abroad(comm, w->record, p, peer, &a->abroad, stalled);
 	warn(comm, w, p, peer, stalled);
-	if (stalled <= (uint64_t)comm->arrival_timeout_ms * COLL_NS_PER_MS || !seen_twice(comm, p, peer, LATE))
+	if (stalled <= (uint64_t)comm->arrival_timeout_ms * COLL_NS_PER_MS + in_stream ||
+	    !seen_twice(comm, p, peer, LATE))
 		return COLL_OK;
 	if (a)
 		coll_record_describe(&a->record, doing, sizeof(doing));
@@ -342,10 +345,13 @@ static coll_status assess_lateness(struct coll_comm *comm, const struct coll_wai
 	abroad = abroad && peer == first;
 	if (abroad)
 		coll_record_describe(&a->abroad, there, sizeof(there));
-	snprintf(text, sizeof(text), "[COLL-2301] %s%s on host %s is late: alive but %s %s%s%s", others,
+	snprintf(text, sizeof(text), "[COLL-2301] %s%s on host %s is late: alive but %s %s%s%s%s", others,
 	         coll_comm_name(comm, peer).text, coll_comm_peer_info(comm, peer)->host_name,
 	         behind ? "last seen after" : "still in", doing,
-	         abroad ? ", and waits for this rank on another communicator, in " : "", there);
+	         abroad ? ", and waits for this rank on another communicator, in " : "", there,
+	         in_stream && peer == first ? "; it has made this call, but its stream does not come to it, perhaps in "
+	                                      "a shared hardware queue"
+	                                    : "");
 	return coll_wait_fail(comm, w, p, COLL_ERR_PEER_LATE, peer, text);
 }
 

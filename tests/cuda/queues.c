@@ -1,0 +1,321 @@
+/*
+ * Calls in several streams over few hardware queues: what is right, and what ends by an error that tells why.
+ * The queues of the stand-in belong to a process and a device.
+ *
+ * usage: queues FILE-OF-THE-STAND-IN [PART-OF-A-TEST'S-NAME]
+ */
+#define PLAIN_OWN_MAIN
+#include "job.h"
+
+#include "device/kernels.h"
+
+enum { COUNT = 3000, LONG = 300000, ROUNDS = 8, MANY = 64, LIMIT_S = 120, LATE_MS = 3000 };
+
+struct lane {
+	void *handle;
+	coll_stream *stream;
+	int *x;
+};
+
+static bool open_lane(const struct job_rank *r, struct lane *l, coll_comm *comm, size_t n)
+{
+	l->x = job_memory(r, n);
+	if (!l->x || !cuda_user_stream(l->x, &l->handle))
+		return false;
+	return job_ok(r, coll_stream_wrap_cuda(&l->stream, comm, l->handle), "a stream");
+}
+
+static void close_lane(const struct job_rank *r, struct lane *l)
+{
+	coll_stream_destroy(&l->stream); /* the result is its error */
+	cuda_user_stream_destroy(l->handle);
+	job_ok(r, coll_mem_free(r->comm, l->x), "the end of memory");
+}
+
+static coll_status sum(struct lane *l, size_t n, coll_comm *comm)
+{
+	return coll_all_reduce(l->x, l->x, n, COLL_I32, COLL_SUM, comm, l->stream);
+}
+
+/* ---- What is right ---- */
+
+static void two_communicators(struct job_rank *r)
+{
+	coll_comm *comms[2] = {r->comm, NULL};
+	struct lane lanes[2];
+
+	if (!job_ok(r, coll_comm_duplicate(r->comm, &comms[1]), "duplicate"))
+		return;
+	for (int i = 0; i < 2; i++)
+		if (!open_lane(r, &lanes[i], comms[i], LONG))
+			return;
+	for (int k = 0; k < ROUNDS; k++) {
+		const size_t n = k % 2 ? COUNT : LONG;
+
+		for (int i = 0; i < 2; i++)
+			job_fill(r, lanes[i].x, n, 10 * k + i);
+		for (int i = 0; i < 2; i++)
+			job_ok(r, sum(&lanes[i], n, comms[i]), "a sum");
+		for (int i = 0; i < 2; i++)
+			job_ok(r, coll_stream_wait(lanes[i].stream, -1), "a wait");
+		for (int i = 0; i < 2; i++)
+			job_check(r, lanes[i].x, n, 10 * k + i, "two communicators");
+	}
+	for (int i = 0; i < 2; i++)
+		close_lane(r, &lanes[i]);
+	job_ok(r, coll_comm_destroy(&comms[1]), "the end of the duplicate");
+	job_ok(r, coll_comm_destroy(&r->comm), "the end");
+}
+
+static void many_streams(struct job_rank *r)
+{
+	struct lane lanes[MANY];
+
+	for (int i = 0; i < MANY; i++)
+		if (!open_lane(r, &lanes[i], r->comm, COUNT))
+			return;
+	for (int k = 0; k < ROUNDS / 2; k++) {
+		for (int i = 0; i < MANY; i++)
+			job_fill(r, lanes[i].x, COUNT, 100 * k + i);
+		for (int i = 0; i < MANY; i++)
+			job_ok(r, sum(&lanes[(i * 7 + k) % MANY], COUNT, r->comm), "a sum");
+		for (int i = 0; i < MANY; i++)
+			job_ok(r, coll_stream_wait(lanes[i].stream, -1), "a wait");
+		for (int i = 0; i < MANY; i++)
+			job_check(r, lanes[i].x, COUNT, 100 * k + i, "many streams");
+	}
+	for (int i = 0; i < MANY; i++)
+		close_lane(r, &lanes[i]);
+	job_ok(r, coll_comm_destroy(&r->comm), "the end");
+}
+
+/* Rank 0 begins with the first communicator, rank 1 with the second. */
+static void opposite_orders(struct job_rank *r)
+{
+	const bool fails = r->arg != NULL;
+	coll_comm *comms[2] = {r->comm, NULL};
+	struct lane lanes[2];
+	coll_status st[2];
+
+	if (!job_ok(r, coll_comm_duplicate(r->comm, &comms[1]), "duplicate"))
+		return;
+	for (int i = 0; i < 2; i++) {
+		if (!open_lane(r, &lanes[i], comms[i], COUNT))
+			return;
+		job_fill(r, lanes[i].x, COUNT, i);
+	}
+	for (int k = 0; k < 2; k++) {
+		const int i = k ^ r->rank;
+
+		job_ok(r, sum(&lanes[i], COUNT, comms[i]), "a sum");
+	}
+	for (int i = 0; i < 2; i++)
+		st[i] = coll_stream_wait(lanes[i].stream, -1);
+	for (int i = 0; i < 2; i++) {
+		if (st[i] != COLL_OK) {
+			job_said(r, comms[i], st[i]);
+			if (!fails)
+				job_ok(r, st[i], "opposite orders");
+		} else {
+			job_check(r, lanes[i].x, COUNT, i, "opposite orders");
+		}
+	}
+	if (fails && st[0] == COLL_OK && st[1] == COLL_OK)
+		job_wrong(r, "both calls are right: over one queue they cannot be");
+	for (int i = 0; i < 2; i++)
+		close_lane(r, &lanes[i]);
+	coll_comm_destroy(&comms[1]);
+	coll_comm_destroy(&r->comm);
+}
+
+static void over(const char *queues, int ranks, job_fn fn, const void *arg, const char *transports)
+{
+	const char *late = arg ? "3000" : "60000";
+	const char *const environment[] = {"SOFTCUDA_QUEUES",
+	                                   queues,
+	                                   "SOFTCUDA_SEED",
+	                                   "7",
+	                                   "COLL_TRANSPORTS",
+	                                   transports,
+	                                   "COLL_ARRIVAL_TIMEOUT_MS",
+	                                   late,
+	                                   NULL};
+
+	job_run(ranks, fn, arg, environment, LIMIT_S);
+}
+
+static void two_communicators_on_two_streams(void)
+{
+	over("8", 2, two_communicators, NULL, "shm");
+	over("1", 2, two_communicators, NULL, "shm");
+	over("1", 3, two_communicators, NULL, "tcp");
+}
+
+static void sixty_four_streams(void)
+{
+	over("8", 2, many_streams, NULL, "shm");
+	over("1", 2, many_streams, NULL, "shm");
+}
+
+static void launches_that_block(void)
+{
+	static const char *const environment[] = {
+	        "CUDA_LAUNCH_BLOCKING", "1", "SOFTCUDA_SEED", "5", "COLL_TRANSPORTS", "shm", NULL};
+
+	job_run(2, two_communicators, NULL, environment, LIMIT_S);
+	job_run(2, many_streams, NULL, environment, LIMIT_S);
+}
+
+static void two_orders_with_a_queue_each(void)
+{
+	over("8", 2, opposite_orders, NULL, "shm");
+	over("8", 2, opposite_orders, NULL, "tcp");
+}
+
+/* The error names both calls, by the communicator and the number. */
+static void two_orders_in_one_queue(void)
+{
+	static const char *const transports[] = {"shm", "tcp"};
+
+	for (int t = 0; t < 2; t++) {
+		over("1", 2, opposite_orders, "fails", transports[t]);
+		for (int i = 0; i < 2; i++) {
+			const char *said = job_page->of[i].said;
+
+			CHECK(job_page->of[i].status == COLL_ERR_PEER_LATE, "rank %d: %d %s", i,
+			      (int)job_page->of[i].status, said);
+			CHECK(strstr(said, "shared hardware queue"), "rank %d: %s", i, said);
+			CHECK(strstr(said, "all_reduce") && strstr(strstr(said, "all_reduce") + 1, "all_reduce"),
+			      "rank %d: %s", i, said);
+		}
+	}
+}
+
+/* ---- Threads that share a device ---- */
+
+static void blocking_sums(struct job_rank *r)
+{
+	int *x = job_memory(r, LONG);
+
+	job_meet(r, 0);
+	for (int k = 0; x && k < ROUNDS; k++) {
+		const size_t n = k % 2 ? COUNT : LONG;
+
+		job_fill(r, x, n, k);
+		if (!job_ok(r, coll_all_reduce(x, x, n, COLL_I32, COLL_SUM, r->comm, NULL), "a sum"))
+			break;
+		job_check(r, x, n, k, "blocking sums");
+	}
+	coll_mem_free(r->comm, x);
+	coll_comm_destroy(&r->comm);
+}
+
+static void blocking_groups(struct job_rank *r)
+{
+	const int next = (r->rank + 1) % r->size, previous = (r->rank + r->size - 1) % r->size;
+	int *x = job_memory(r, LONG), *y = job_memory(r, LONG), got = -1;
+
+	for (int k = 0; x && y && k < ROUNDS; k++) {
+		coll_status st;
+
+		job_fill(r, x, LONG, k);
+		coll_group_begin();
+		coll_send(x, LONG, COLL_I32, next, r->comm, NULL);
+		coll_recv(y, LONG, COLL_I32, previous, r->comm, NULL);
+		st = coll_group_end();
+		if (!job_ok(r, st, "a group") || !cuda_user_read(&got, y, sizeof(got)))
+			break;
+		if (got != previous + k)
+			job_wrong(r, "round %d: %d, expected %d", k, got, previous + k);
+	}
+	coll_mem_free(r->comm, x);
+	coll_mem_free(r->comm, y);
+	coll_comm_destroy(&r->comm);
+}
+
+static void streamed_sum(struct job_rank *r)
+{
+	struct lane l;
+	coll_status st;
+
+	if (!open_lane(r, &l, r->comm, COUNT))
+		return;
+	job_fill(r, l.x, COUNT, 1);
+	/* The driver makes nothing while a stream of the process waits. */
+	job_meet(r, 0);
+	st = sum(&l, COUNT, r->comm);
+	if (st == COLL_OK)
+		st = coll_stream_wait(l.stream, -1);
+	job_said(r, r->comm, st);
+	if (st == COLL_OK)
+		job_check(r, l.x, COUNT, 1, "a sum in a stream");
+	job_meet(r, 1);
+	close_lane(r, &l);
+	coll_comm_destroy(&r->comm);
+}
+
+static void threads_over(const char *queues, int n, job_fn fn, const char *late)
+{
+	const char *const environment[] = {
+	        "SOFTCUDA_QUEUES", queues, "SOFTCUDA_SEED", "9", "COLL_ARRIVAL_TIMEOUT_MS", late, NULL};
+
+	job_run_threads(n, fn, environment, LIMIT_S);
+}
+
+static void threads_with_a_queue_each(void)
+{
+	threads_over("32", 3, streamed_sum, "60000");
+	for (int i = 0; i < 3; i++)
+		CHECK(job_page->of[i].status == COLL_OK, "rank %d: %s", i, job_page->of[i].said);
+}
+
+static void threads_in_one_queue_that_block(void)
+{
+	threads_over("1", 2, blocking_sums, "10000");
+	threads_over("1", 3, blocking_sums, "10000");
+	threads_over("1", 2, blocking_groups, "10000");
+	threads_over("1", 3, blocking_groups, "10000");
+}
+
+static void threads_in_one_queue_on_streams(void)
+{
+	threads_over("1", 2, streamed_sum, "2000");
+	for (int i = 0; i < 2; i++) {
+		const char *said = job_page->of[i].said;
+
+		CHECK(job_page->of[i].status == COLL_ERR_PEER_LATE, "rank %d: %d %s", i, (int)job_page->of[i].status,
+		      said);
+		/* "rank 0 of 2: " begins each error of rank 0. */
+		said = strchr(said, ':') ? strchr(said, ':') : said;
+		CHECK(strstr(said, "shared hardware queue") && strstr(said, "rank 0") && strstr(said, "rank 1"),
+		      "rank %d: %s", i, said);
+	}
+}
+
+static void over_the_kernels(void)
+{
+	SKIP("this build has no kernels");
+}
+
+int main(int argc, char **argv)
+{
+	static const struct plain_case cases[] = {PLAIN_CASE(two_communicators_on_two_streams),
+	                                          PLAIN_CASE(sixty_four_streams),
+	                                          PLAIN_CASE(launches_that_block),
+	                                          PLAIN_CASE(two_orders_with_a_queue_each),
+	                                          PLAIN_CASE(two_orders_in_one_queue),
+	                                          PLAIN_CASE(threads_with_a_queue_each),
+	                                          PLAIN_CASE(threads_in_one_queue_that_block),
+	                                          PLAIN_CASE(threads_in_one_queue_on_streams)};
+
+	if (argc < 2)
+		return 2;
+	setenv("COLL_CUDA_LIBRARY", argv[1], 1);
+	setenv("COLL_DEVICE", "cuda", 1);
+	unsetenv("CUDA_VISIBLE_DEVICES");
+	if (coll_kernels_ptx())
+		plain_run_cases("queues", cases, sizeof(cases) / sizeof(cases[0]), argv[2]);
+	else
+		PLAIN_RUN(over_the_kernels);
+	return plain_summary();
+}
