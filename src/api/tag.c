@@ -26,7 +26,7 @@ coll_status coll_send_tag(const void *buf, size_t count, coll_dtype type, int pe
 		st = coll_check_buffer(comm, "send_tag", "buf", buf, 1, count, type);
 	/* The check before has found that the product does not overflow. */
 	if (st == COLL_OK)
-		st = coll_comm_serves(comm, "send_tag", "buf", buf, count * coll_dtype_size(type));
+		st = coll_comm_takes(comm, "send_tag", "buf", buf, count * coll_dtype_size(type));
 	return st == COLL_OK ? coll_comm_send_tag(comm, buf, count, type, peer, tag, stream) : st;
 }
 
@@ -41,7 +41,7 @@ static coll_status check_receive(coll_comm *comm, const char *kind, void *buf, s
 		st = check_tag(comm, kind, tag);
 	if (st == COLL_OK)
 		st = coll_check_buffer(comm, kind, "buf", buf, 1, max_count, type);
-	return st == COLL_OK ? coll_comm_serves(comm, kind, "buf", buf, max_count * coll_dtype_size(type)) : st;
+	return st == COLL_OK ? coll_comm_takes(comm, kind, "buf", buf, max_count * coll_dtype_size(type)) : st;
 }
 
 coll_status coll_recv_tag(void *buf, size_t max_count, coll_dtype type, int source, int tag, coll_comm *comm,
