@@ -224,6 +224,7 @@ static void order(coll_comm *comm, int rank, void *arg)
 	char one = 1;
 
 	blank(&b);
+	OK(comm, coll_barrier(comm, NULL)); /* creating a stream may wait for those that are held */
 	if (rank == 0) {
 		put(&b, 5000, 1);
 		put(&other, ROOM, 2);
