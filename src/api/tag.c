@@ -5,22 +5,11 @@
 #include "api/check.h"
 #include "core/error.h"
 #include "core/memory.h"
-#include "progress/async.h"
 
 static coll_status check_tag(coll_comm *comm, const char *kind, int tag)
 {
 	if (tag < 0)
 		return coll_comm_refuse(comm, kind, COLL_ERR_ARGUMENT, "tag %d is negative", tag);
-	return COLL_OK;
-}
-
-/* Nothing would put the message behind what the device does in its stream. */
-static coll_status check_stream(coll_comm *comm, const char *kind, const coll_stream *stream)
-{
-	if (stream && stream->device)
-		return coll_comm_refuse(comm, kind, COLL_ERR_UNSUPPORTED,
-		                        "streams of a device carry no tagged messages: pass NULL, or a stream of "
-		                        "coll_stream_create()");
 	return COLL_OK;
 }
 
@@ -30,8 +19,6 @@ coll_status coll_send_tag(const void *buf, size_t count, coll_dtype type, int pe
 	coll_status st = coll_check_call(comm, "send_tag", stream, type);
 
 	if (st == COLL_OK)
-		st = check_stream(comm, "send_tag", stream);
-	if (st == COLL_OK)
 		st = coll_check_rank(comm, "send_tag", "peer", peer);
 	if (st == COLL_OK)
 		st = check_tag(comm, "send_tag", tag);
@@ -39,7 +26,7 @@ coll_status coll_send_tag(const void *buf, size_t count, coll_dtype type, int pe
 		st = coll_check_buffer(comm, "send_tag", "buf", buf, 1, count, type);
 	/* The check before has found that the product does not overflow. */
 	if (st == COLL_OK)
-		st = coll_comm_serves(comm, "send_tag", "buf", buf, count * coll_dtype_size(type));
+		st = coll_comm_takes(comm, "send_tag", "buf", buf, count * coll_dtype_size(type));
 	return st == COLL_OK ? coll_comm_send_tag(comm, buf, count, type, peer, tag, stream) : st;
 }
 
@@ -54,7 +41,7 @@ static coll_status check_receive(coll_comm *comm, const char *kind, void *buf, s
 		st = check_tag(comm, kind, tag);
 	if (st == COLL_OK)
 		st = coll_check_buffer(comm, kind, "buf", buf, 1, max_count, type);
-	return st == COLL_OK ? coll_comm_serves(comm, kind, "buf", buf, max_count * coll_dtype_size(type)) : st;
+	return st == COLL_OK ? coll_comm_takes(comm, kind, "buf", buf, max_count * coll_dtype_size(type)) : st;
 }
 
 coll_status coll_recv_tag(void *buf, size_t max_count, coll_dtype type, int source, int tag, coll_comm *comm,

@@ -5,6 +5,10 @@
  * kind COLL_REQUEST_TAG, with a coll_tag_op that src/match/ moves. Drivers call poll() below; what src/match/ reports
  * as done ends its request.
  *
+ * Messages are host memory. A blocking send of device memory fetches its payload first; in a stream of the device the
+ * payload is staged (progress/stage.h). A receive into device memory has host memory of its own, and whoever waits for
+ * it brings the payload to the device when it has come: a driver makes no driver call, and no stream is named.
+ *
  * The handle of a receive belongs to its caller, who gives it back with the wait or test that reports its end. It may
  * outlive the communicator: it is not recycled, and it keeps the context. Sends are recycled like other requests.
  */
@@ -16,13 +20,16 @@
 #include "base/messages.h"
 #include "core/error.h"
 #include "core/thread_error.h"
+#include "device/device.h"
 #include "match/receive.h"
 #include "match/send.h"
 #include "progress/async.h"
+#include "progress/copier.h"
 #include "progress/drive.h"
 #include "progress/inflight.h"
 #include "progress/notify.h"
 #include "progress/request.h"
+#include "progress/stage.h"
 
 /* A posted receive. */
 struct receive {
@@ -30,6 +37,10 @@ struct receive {
 	struct coll_tag_op op;
 	struct coll_context *ctx; /* retained */
 	int rank, size;           /* of the receiver, for texts */
+	/* Into device memory. The message comes to `host`. While to_device is in a list, the communicator exists. */
+	void *device, *host;
+	struct coll_link to_device; /* comm->inflight.to_device; async lock, and changed by who has the copier */
+	coll_status brought;
 };
 
 /* ---- Drivers ---- */
@@ -218,19 +229,85 @@ static void record(struct coll_comm *comm, const struct coll_tag_op *op, uint8_t
 		                  st);
 }
 
-static coll_status send_later(struct coll_comm *comm, const struct coll_tag_op *op, struct coll_stream *stream)
+/* A request for a send, with bytes of its own for the payload. */
+static coll_status need_request(struct coll_comm *comm, size_t own_bytes, struct coll_request **req)
 {
 	struct coll_request *r = coll_request_take(comm);
 
 	if (r && !r->tag)
-		r->tag = malloc(sizeof(*op));
-	if (!r || !r->tag) {
-		if (r)
-			coll_request_recycle(r);
-		return coll_comm_refuse(comm, "send_tag", COLL_ERR_MEMORY, "no memory for a request");
+		r->tag = malloc(sizeof(struct coll_tag_op));
+	if (r && r->tag && coll_request_need_pack(r, own_bytes) == COLL_OK) {
+		r->detour = false;
+		*req = r;
+		return COLL_OK;
 	}
+	if (r)
+		coll_request_recycle(r);
+	return coll_comm_refuse(comm, "send_tag", COLL_ERR_MEMORY, "no memory for a request");
+}
+
+/* Whether a send from host memory ends at once. */
+static bool ends_at_once(struct coll_comm *comm, struct coll_tag_op *op)
+{
+	if (!coll_tags_send_now(comm, op))
+		return false;
+	record(comm, op, COLL_MESSAGE_SEND_TAG, op->peer, op->tag, COLL_OK);
+	return true;
+}
+
+static coll_status dispatch(struct coll_request *r, const struct coll_tag_op *op, struct coll_stream *stream)
+{
 	coll_tag_op_send(r->tag, op->buf, op->count, op->type, op->peer, op->tag);
 	bind(r, r->tag, COLL_MESSAGE_SEND_TAG);
+	return coll_request_dispatch(r, stream);
+}
+
+/* The device has failed: it ends the communicator, since the peers wait for what it has. */
+static coll_status lose(struct coll_comm *comm, coll_status st)
+{
+	struct coll_error_box err;
+
+	coll_device_error(comm->ctx->device, &err);
+	return coll_comm_lose(comm, st, comm->rank, err.message);
+}
+
+static coll_status fetch(struct coll_comm *comm, void *host, const void *device, size_t len_bytes)
+{
+	coll_status st;
+
+	coll_copier_take(comm->ctx);
+	st = coll_copier_fetch(comm->ctx, host, device, len_bytes);
+	coll_copier_give(comm->ctx);
+	return st == COLL_OK ? COLL_OK : lose(comm, st);
+}
+
+/* The payload is device memory. */
+static coll_status fetch_and_send(struct coll_request *r, struct coll_tag_op *op)
+{
+	struct coll_comm *comm = r->comm;
+	coll_status st = fetch(comm, r->pack, op->buf, op->count * coll_dtype_size(op->type));
+
+	op->buf = r->pack;
+	if (st == COLL_OK && !ends_at_once(comm, op))
+		return dispatch(r, op, NULL);
+	coll_request_recycle(r);
+	return st;
+}
+
+/* The payload is device memory, or is read when a stream of the device comes to the send. */
+static coll_status send_by_detour(struct coll_comm *comm, struct coll_tag_op *op, bool now, struct coll_stream *stream)
+{
+	struct coll_request *r = NULL;
+	coll_status st = need_request(comm, op->count * coll_dtype_size(op->type), &r);
+
+	if (st != COLL_OK)
+		return st;
+	if (now)
+		return fetch_and_send(r, op);
+	r->detour = true;
+	coll_tag_op_send(r->tag, r->pack, op->count, op->type, op->peer, op->tag);
+	bind(r, r->tag, COLL_MESSAGE_SEND_TAG);
+	r->pair.send = op->buf;
 	return coll_request_dispatch(r, stream);
 }
 
@@ -238,25 +315,81 @@ coll_status coll_comm_send_tag(struct coll_comm *comm, const void *buf, size_t c
                                int tag, struct coll_stream *stream)
 {
 	const bool now = !stream && coll_group.depth == 0;
+	struct coll_request *r = NULL;
 	struct coll_tag_op op;
 	coll_status st = need_tags(comm, "send_tag");
 
 	if (st != COLL_OK)
 		return st;
 	coll_tag_op_send(&op, buf, count, type, peer, tag);
-	if (now && coll_tags_send_now(comm, &op)) {
-		record(comm, &op, COLL_MESSAGE_SEND_TAG, peer, tag, COLL_OK);
+	if (comm->stage &&
+	    ((stream && stream->device) || coll_stage_on_device(comm, buf, count * coll_dtype_size(type))))
+		return send_by_detour(comm, &op, now, stream);
+	if (now && ends_at_once(comm, &op))
 		return COLL_OK;
-	}
-	return send_later(comm, &op, stream);
+	st = need_request(comm, 0, &r);
+	return st == COLL_OK ? dispatch(r, &op, stream) : st;
 }
 
 static void release(struct receive *p)
 {
 	struct coll_context *ctx = p->ctx;
 
+	if (p->device) {
+		coll_async_lock(ctx);
+		coll_list_remove(&p->to_device);
+		pthread_mutex_unlock(&ctx->async->lock);
+	}
+	free(p->host);
 	free(p);
 	coll_context_release(&ctx);
+}
+
+/* A message for device memory comes to host memory first. False: there is none. */
+static bool divert(struct coll_comm *comm, struct receive *p)
+{
+	const size_t most = p->op.count * coll_dtype_size(p->op.type);
+
+	if (!coll_stage_on_device(comm, p->op.buf, most))
+		return true;
+	p->host = malloc(most);
+	if (!p->host)
+		return false;
+	p->device = p->op.buf;
+	p->op.buf = p->host;
+	coll_async_lock(comm->ctx);
+	coll_list_append(&comm->inflight.to_device, &p->to_device);
+	pthread_mutex_unlock(&comm->ctx->async->lock);
+	return true;
+}
+
+/* Its message, if it has one, goes to the device, unless it is there. It is done, and this thread has the copier. */
+static void bring(struct receive *p)
+{
+	const struct coll_tag_op *op = &p->op;
+	bool there;
+
+	coll_async_lock(p->ctx);
+	there = coll_list_empty(&p->to_device);
+	pthread_mutex_unlock(&p->ctx->async->lock);
+	if (there)
+		return;
+	if (p->request.status == COLL_OK && op->got_count > 0)
+		p->brought =
+		        coll_copier_bring(p->ctx, p->device, p->host, op->got_count * coll_dtype_size(op->got_type));
+	coll_async_lock(p->ctx);
+	coll_list_remove(&p->to_device);
+	pthread_mutex_unlock(&p->ctx->async->lock);
+}
+
+static coll_status deliver(struct receive *p)
+{
+	if (!p->device)
+		return COLL_OK;
+	coll_copier_take(p->ctx);
+	bring(p);
+	coll_copier_give(p->ctx);
+	return p->brought;
 }
 
 static coll_status post(struct coll_comm *comm, struct receive *p)
@@ -290,6 +423,13 @@ static coll_status irecv(struct coll_comm *comm, enum coll_record_message messag
 	p->ctx = comm->ctx;
 	p->rank = comm->rank;
 	p->size = comm->size;
+	p->device = p->host = NULL;
+	p->brought = COLL_OK;
+	coll_list_init(&p->to_device);
+	if (!divert(comm, p)) {
+		free(p);
+		return coll_comm_refuse(comm, kind, COLL_ERR_MEMORY, "no memory for a message");
+	}
 	bind(&p->request, &p->op, message);
 	coll_context_retain(p->ctx);
 	coll_async_thread(p->ctx);
@@ -357,12 +497,26 @@ static void explain(const struct receive *p)
 	coll_thread_error_keep(&box, message);
 }
 
+/* The device has failed. */
+static coll_status explain_device(const struct receive *p)
+{
+	struct coll_error_box box;
+	char message[sizeof(box.message) + 64];
+
+	coll_device_error(p->ctx->device, &box);
+	snprintf(message, sizeof(message), "rank %d of %d: irecv: %s", p->rank, p->size, box.message);
+	coll_thread_error_keep(&box, message);
+	return p->brought;
+}
+
 /* It is done: the handle ends. */
 static coll_status finish(coll_request **req, coll_message_info *info)
 {
 	struct receive *p = (struct receive *)(void *)*req;
-	const coll_status st = p->request.status;
+	coll_status st = p->request.status;
 
+	if (deliver(p) != COLL_OK)
+		st = explain_device(p);
 	*req = NULL;
 	if (info && (st == COLL_OK || st == COLL_ERR_ARGUMENT))
 		*info = (coll_message_info){
@@ -482,7 +636,11 @@ coll_status coll_comm_recv_tag(struct coll_comm *comm, void *buf, size_t max_cou
 		describe((struct receive *)(void *)r, &box);
 		coll_comm_refuse(comm, "recv_tag", box.status, "%s", box.message);
 	}
-	return finish(&r, info);
+	st = deliver((struct receive *)(void *)r);
+	if (st == COLL_OK)
+		return finish(&r, info);
+	finish(&r, info);
+	return lose(comm, st);
 }
 
 /* ---- The end of a communicator ---- */
@@ -510,6 +668,30 @@ void coll_tag_cancel_all(struct coll_comm *comm)
 		l = r->kind == COLL_REQUEST_TAG && end_stranded(r, COLL_ERR_CANCELLED) ? f->running.next : l->next;
 	}
 	coll_async_unlock(comm->ctx);
+}
+
+static struct receive *first_to_bring(struct coll_comm *comm)
+{
+	const struct coll_link *list = &comm->inflight.to_device;
+	struct receive *p = NULL;
+
+	coll_async_lock(comm->ctx);
+	if (!coll_list_empty(list))
+		p = COLL_ENTRY(list->next, struct receive, to_device);
+	pthread_mutex_unlock(&comm->ctx->async->lock);
+	return p;
+}
+
+void coll_tag_bring_all(struct coll_comm *comm)
+{
+	struct receive *p;
+
+	if (!comm->stage || !first_to_bring(comm))
+		return;
+	coll_copier_take(comm->ctx);
+	while ((p = first_to_bring(comm)))
+		bring(p);
+	coll_copier_give(comm->ctx);
 }
 
 void coll_tag_end(struct coll_comm *comm)

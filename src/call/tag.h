@@ -18,8 +18,10 @@ coll_status coll_comm_recv_tag(struct coll_comm *comm, void *buf, size_t max_cou
 void coll_tag_attach(struct coll_context *ctx);
 
 /* The end of a communicator. First: receives that have no message, and messages of this rank to itself that have no
- * receive, end with COLL_ERR_CANCELLED. Then, with nothing pending: drivers leave it alone. */
+ * receive, end with COLL_ERR_CANCELLED. Then, with nothing pending: messages that have come go to the device, and
+ * drivers leave it alone. */
 void coll_tag_cancel_all(struct coll_comm *comm);
+void coll_tag_bring_all(struct coll_comm *comm);
 void coll_tag_end(struct coll_comm *comm);
 
 #endif

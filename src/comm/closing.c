@@ -323,6 +323,7 @@ coll_status coll_comm_destroy(coll_comm **out)
 	ctx = comm->ctx;
 	coll_tag_cancel_all(comm);
 	coll_comm_drain(comm);
+	coll_tag_bring_all(comm);
 	coll_tag_end(comm);
 	coll_operations_orphan(comm);
 	if (begin_closing(comm, &error_out)) {

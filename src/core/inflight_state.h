@@ -65,6 +65,7 @@ struct coll_inflight {
 	struct coll_request *tail;      /* the last submitted collective, until it starts */
 	struct coll_request *last;      /* the last started collective, while it runs */
 	struct coll_request *stalled;   /* waits until a running one ends */
+	struct coll_link to_device;     /* receives whose message is to go to the device: see call/tag.c */
 	struct coll_request **pairs[2]; /* by half and rank: the last submitted one, until complete */
 	struct coll_request *faulty;    /* its run failed: examined, nothing else runs */
 	struct coll_run *faulty_run;

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "base/delay.h"
+#include "progress/copier.h"
 #include "progress/drive.h"
 #include "progress/loop.h"
 
@@ -82,6 +83,7 @@ void coll_async_close(struct coll_context *ctx)
 		coll_context_wake(ctx);
 		pthread_join(a->thread, NULL);
 	}
+	coll_copier_destroy(ctx);
 	while (a->spare_events) {
 		struct coll_request *r = a->spare_events;
 

@@ -89,13 +89,23 @@ struct coll_request {
 	 * three: the first of another communicator, the last, and their number. */
 	struct coll_request *next_staged, *next_chain, *chain_last;
 	int chain_calls;
-	bool reached;           /* lock: its stream has come to its first tile */
-	uint64_t waiting_ns;    /* lock: it has waited for its stream since then; 0: it does not */
+	bool reached;        /* lock: its stream has come to its first tile */
+	uint64_t waiting_ns; /* lock: it has waited for its stream since then; 0: it does not */
+	/* Of a staged call that has no run, the host copies the tiles itself: `from` to `to`, or to and from the slots.
+	 * The payload of a tagged message, or a message of this rank to itself. */
+	struct coll_stage_local {
+		const char *from; /* NULL: the call has runs */
+		char *to;
+		size_t len_bytes;
+		size_t tiles; /* lock: copied so far */
+	} local;
 	coll_status lost;       /* lock: the communicator has failed; the device has not left it yet */
 	uint64_t lost_until_ns; /* lock: and is waited for until then */
 
-	/* Tagged messages: the send or receive, see call/tag.c. Freed with the request. */
+	/* Tagged messages: the send or receive, see call/tag.c. Freed with the request. detour: its payload goes
+	 * through `pack`, since it is memory of the device, or a stream of the device says when it may be read. */
 	void *tag;
+	bool detour;
 	uint32_t seen_moves; /* of it, by the watchdog; lock */
 	uint8_t message;     /* enum coll_record_message, and its tag, for the records */
 	int message_tag;
@@ -107,7 +117,7 @@ struct coll_request {
 	struct coll_wait wait;
 	struct coll_wait_timer timer;
 
-	/* Merged calls. parts: the calls that this request replaces; pack: their packed data.
+	/* Merged calls. parts: the calls that this request replaces; pack: their packed data, or that of a detour.
 	 * next_part also links the calls of a group. whole: set in a part that holds the place of
 	 * the merged request in its stream. */
 	struct coll_request *parts, *next_part, *whole;
@@ -187,6 +197,7 @@ struct coll_async {
 	struct coll_link tagged;             /* lock */
 	atomic_bool any_tagged;              /* written under the lock */
 	atomic_uint knocks_seen;             /* of ctx->knocks; written under the lock */
+	struct coll_copier *copier;          /* NULL: the rank has no device; see copier.h */
 	bool completed;                      /* lock: a request completed since the last look; sleepers must wake */
 	struct coll_notice *due, **due_tail; /* lock: to run when the lock is released */
 

@@ -45,6 +45,7 @@ static bool poll_request(struct coll_request *r)
 
 	if (r->lost != COLL_OK)
 		return poll_lost(r);
+	moved = r->staged && coll_stage_copy(r);
 	for (int i = 0; i < r->wait.nruns; i++) {
 		bool m = false;
 		coll_status st = coll_run_poll(r->wait.runs[i], &m);
@@ -65,9 +66,28 @@ static bool poll_request(struct coll_request *r)
 		r->reached = true;
 		coll_inflight_publish(r->comm, NULL);
 	}
-	if (waits || (r->staged && !coll_stage_drained(r)))
+	if (waits || (r->staged && !(coll_stage_is_copied(r) && coll_stage_drained(r))))
 		return moved;
 	coll_inflight_complete(r, COLL_OK);
+	return true;
+}
+
+/* A send that its stream must come to. When the payload has been copied it is one like any other: the user's memory
+ * is read no more, and the stream goes on. */
+static bool poll_staged_tag(struct coll_request *r)
+{
+	struct coll_async *a = r->comm->ctx->async;
+
+	if (r->lost != COLL_OK)
+		return poll_lost(r);
+	if (!coll_stage_copy(r))
+		return false;
+	if (coll_stage_is_copied(r)) {
+		r->staged = false;
+		atomic_fetch_sub_explicit(&a->staged, 1, memory_order_relaxed);
+		coll_inflight_publish(r->comm, NULL);
+		a->tags->start(r);
+	}
 	return true;
 }
 
@@ -84,6 +104,8 @@ static bool poll_running(struct coll_comm *comm)
 		next = l->next;
 		if (r->kind != COLL_REQUEST_TAG)
 			moved |= poll_request(r);
+		else if (r->staged && poll_staged_tag(r))
+			return true; /* it may have ended others, so the list is another one */
 	}
 	return moved;
 }
@@ -197,7 +219,8 @@ static coll_status inspect_one(struct coll_comm *comm, struct coll_request *r, b
 /* Whether deadlines count for a message. */
 static bool is_limited(struct coll_request *r)
 {
-	return r->kind == COLL_REQUEST_PAIR || (r->kind == COLL_REQUEST_TAG && r->comm->ctx->async->tags->limited(r));
+	return r->kind == COLL_REQUEST_PAIR || coll_stage_waits_for_stream(r) ||
+	       (r->kind == COLL_REQUEST_TAG && r->comm->ctx->async->tags->limited(r));
 }
 
 /* Inspect the deadlines of the oldest running collective, because the others run behind it. Inspect
@@ -228,7 +251,7 @@ static coll_status inspect(struct coll_comm *comm, uint64_t now)
 		    (i++ + messages - first) % messages >= MESSAGES_AT_A_TIME)
 			continue;
 		r->record.sequence = f->begun; /* this rank's current position */
-		if (r->wait.nruns > 0 || r->wait.of_rank)
+		if (r->wait.nruns > 0 || r->wait.of_rank || coll_stage_waits_for_stream(r))
 			st = inspect_one(comm, r, collective, now);
 	}
 	return st;

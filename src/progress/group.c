@@ -104,19 +104,6 @@ static size_t gather(struct coll_request *first, struct coll_request **parts)
 	return count;
 }
 
-static coll_status need_pack(struct coll_request *r, size_t bytes)
-{
-	if (bytes <= r->pack_cap)
-		return COLL_OK;
-	free(r->pack);
-	r->pack_cap = 0;
-	r->pack = aligned_alloc(64, (bytes + 63) & ~(size_t)63);
-	if (!r->pack)
-		return COLL_ERR_MEMORY;
-	r->pack_cap = bytes;
-	return COLL_OK;
-}
-
 /* *merged: the request that replaces `first` and `parts`, in the place of `first`. On an error the
  * calls are not issued one by one, because other ranks may have merged them. The error is that of
  * the group. */
@@ -131,7 +118,7 @@ static coll_status merge(struct coll_request *first, struct coll_request *parts,
 
 	if (st != COLL_OK)
 		return st;
-	if (need_pack(r, count * first->job.elem_bytes) != COLL_OK) {
+	if (coll_request_need_pack(r, count * first->job.elem_bytes) != COLL_OK) {
 		coll_request_recycle(r);
 		return coll_comm_refuse(first->comm, "group", COLL_ERR_MEMORY, "no memory to pack small calls");
 	}

@@ -32,6 +32,7 @@ void coll_inflight_init(struct coll_inflight *f)
 	coll_list_init(&f->all);
 	coll_list_init(&f->running);
 	coll_list_init(&f->operations);
+	coll_list_init(&f->to_device);
 }
 
 static void free_list(struct coll_request *r)
@@ -319,7 +320,8 @@ static void start(struct coll_request *r)
 	if (r->kind == COLL_REQUEST_TAG) {
 		r->record.sequence = f->begun;
 		coll_inflight_publish(comm, NULL);
-		comm->ctx->async->tags->start(r);
+		if (!r->staged) /* else when its payload is in host memory: see poll_staged_tag() */
+			comm->ctx->async->tags->start(r);
 		return;
 	}
 	st = r->kind == COLL_REQUEST_COLLECTIVE ? start_collective(r) : start_pair(r);

@@ -23,6 +23,8 @@
 #include "select/bind.h"
 #include "select/bind_pair.h"
 
+enum { PACK_KEPT_BYTES = 4 << 20 };
+
 /* ---- Creation and destruction ---- */
 
 void coll_request_init(struct coll_request *r, struct coll_comm *comm)
@@ -85,6 +87,11 @@ void coll_request_recycle(struct coll_request *r)
 		coll_operation_ended(r);
 		return;
 	}
+	if (r->pack_cap > PACK_KEPT_BYTES) {
+		free(r->pack);
+		r->pack = NULL;
+		r->pack_cap = 0;
+	}
 	r->parts = NULL;
 	r->shown = NULL;
 	r->next = r->comm->inflight.spare;
@@ -96,6 +103,19 @@ void coll_request_recycle(struct coll_request *r)
 		coll_request_recycle(part);
 		part = next;
 	}
+}
+
+coll_status coll_request_need_pack(struct coll_request *r, size_t bytes)
+{
+	if (bytes <= r->pack_cap)
+		return COLL_OK;
+	free(r->pack);
+	r->pack_cap = 0;
+	r->pack = aligned_alloc(64, (bytes + 63) & ~(size_t)63);
+	if (!r->pack)
+		return COLL_ERR_MEMORY;
+	r->pack_cap = bytes;
+	return COLL_OK;
 }
 
 /* ---- Collectives ---- */

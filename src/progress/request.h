@@ -16,6 +16,9 @@ struct coll_request *coll_request_take(struct coll_comm *comm);
 /* Fill a new or used request for a call. Pins the plan. */
 coll_status coll_request_bind(struct coll_request *r, const struct coll_call *call);
 
+/* Room for packed data. */
+coll_status coll_request_need_pack(struct coll_request *r, size_t bytes);
+
 /* Submit a request that is in no group, and put what a device has to do for it into its stream. */
 coll_status coll_request_launch(struct coll_request *r, struct coll_stream *stream);
 

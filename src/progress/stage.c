@@ -52,9 +52,11 @@ struct coll_stage {
 	uint64_t address; /* of memory, as kernels see it */
 	struct words *words;
 	char *in, *out;
-	coll_device_stream own;  /* of blocking calls */
-	coll_device_stream last; /* of the last call, if there was one */
-	bool has_last, used;     /* used: something was enqueued */
+	coll_device_stream own; /* of blocking calls */
+	pthread_mutex_t last_lock;
+	coll_device_stream last; /* last_lock: of the last call, if there was one */
+	bool has_last;           /* last_lock */
+	bool used;               /* something was enqueued */
 	uint32_t next;           /* number of the next tile */
 	uint32_t last_done;      /* `done` when all that was enqueued has ended */
 	/* The device has failed: what it has not ended it never will. */
@@ -90,6 +92,7 @@ coll_status coll_stage_create(struct coll_comm *comm, struct coll_error_box *err
 	if (!s || !s->pieces)
 		return coll_error_set(err, COLL_ERR_MEMORY, "out of memory for staging");
 	s->device = d;
+	pthread_mutex_init(&s->last_lock, NULL);
 	/* Memory that no transport knows: so a call goes the way of a call with plain host buffers, and has its
 	 * rounding. Shared: after a fork, pages that the parent writes must stay those that the device has. */
 	s->memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -152,6 +155,7 @@ void coll_stage_destroy(struct coll_comm *comm)
 		if (s->memory)
 			munmap(s->memory, MEMORY_BYTES);
 	}
+	pthread_mutex_destroy(&s->last_lock);
 	free(s->pieces);
 	free(s);
 }
@@ -171,6 +175,15 @@ static bool on_device(struct coll_comm *comm, const void *ptr)
 		if (comm->seen[i].ptr == ptr)
 			return comm->seen[i].kind != COLL_DEVICE_HOST;
 	return d->table->identify(d, ptr, 1, &range) && range.kind != COLL_DEVICE_HOST;
+}
+
+bool coll_stage_on_device(struct coll_comm *comm, const void *ptr, size_t len_bytes)
+{
+	const bool is = comm->stage && len_bytes > 0 && on_device(comm, ptr);
+
+	/* A later call may pass the same address for other memory. */
+	memset(comm->seen, 0, sizeof(comm->seen));
+	return is;
 }
 
 static struct coll_run_stage slots_of(const struct coll_stage *s, int half)
@@ -206,7 +219,29 @@ static void prepare_collective(struct coll_request *r, bool streamed)
 	r->job.stage = &r->stage[0];
 }
 
-static coll_status prepare_pair(struct coll_request *r, bool streamed)
+/* The host copies the tiles. */
+static void prepare_local(struct coll_request *r, const void *from, bool from_staged, void *to, bool to_staged,
+                          size_t len_bytes)
+{
+	struct coll_stage *s = r->comm->stage;
+
+	r->local = (struct coll_stage_local){.from = from ? from : "", .to = to, .len_bytes = len_bytes};
+	r->stage[0] = slots_of(s, 0);
+	r->stage[0].in = from_staged ? s->in : NULL;
+	r->stage[0].out = to_staged ? s->out : NULL;
+	r->stage_tiles = len_bytes > SLOT_BYTES ? (len_bytes + SLOT_BYTES - 1) / SLOT_BYTES : 1;
+}
+
+static void prepare_tag(struct coll_request *r)
+{
+	const size_t bytes = r->pair.send_count * coll_dtype_size(r->pair.type);
+
+	r->staged = r->detour;
+	if (r->staged)
+		prepare_local(r, r->pair.send, bytes > 0 && on_device(r->comm, r->pair.send), r->pack, false, bytes);
+}
+
+static void prepare_pair(struct coll_request *r, bool streamed)
 {
 	struct coll_comm *comm = r->comm;
 	struct coll_stage *s = comm->stage;
@@ -216,18 +251,16 @@ static coll_status prepare_pair(struct coll_request *r, bool streamed)
 
 	r->staged = (send_staged || recv_staged || streamed) && (send || recv);
 	if (!r->staged)
-		return COLL_OK;
-	r->stage_tiles = 0;
+		return;
+	r->stage_tiles = send_staged && recv_staged;
 	if (coll_pair_self(comm, p)) {
-		if (send_staged && recv_staged) {
-			r->stage_tiles = 1;
-			return COLL_OK;
-		}
-		r->staged = send_staged || recv_staged;
-		return r->staged ? coll_comm_refuse(comm, "send_recv", COLL_ERR_UNSUPPORTED,
-		                                    "a message to this rank itself from device to host memory or back")
-		                 : COLL_OK;
+		/* Within the device its stream does all. */
+		if (!r->stage_tiles)
+			prepare_local(r, p->send, send_staged, p->recv, recv_staged,
+			              p->send_count * coll_dtype_size(p->type));
+		return;
 	}
+	r->stage_tiles = 0;
 	for (int half = 0; half < 2; half++) {
 		struct coll_job job;
 		size_t tiles;
@@ -241,20 +274,21 @@ static coll_status prepare_pair(struct coll_request *r, bool streamed)
 	}
 	r->stage[0].in = send_staged ? s->in : NULL;
 	r->stage[1].out = recv_staged ? s->out : NULL;
-	return COLL_OK;
 }
 
 static coll_status prepare(struct coll_request *r, const struct coll_stream *stream)
 {
 	const bool streamed = stream && stream->device;
-	coll_status st = COLL_OK;
+	coll_status st;
 
 	if (r->kind == COLL_REQUEST_PAIR)
-		st = prepare_pair(r, streamed);
+		prepare_pair(r, streamed);
 	else if (r->kind == COLL_REQUEST_COLLECTIVE)
 		prepare_collective(r, streamed);
-	if (st != COLL_OK || !r->staged)
-		return st;
+	else
+		prepare_tag(r);
+	if (!r->staged)
+		return COLL_OK;
 	if (stream && !stream->device) {
 		r->staged = false;
 		return coll_comm_refuse(
@@ -283,6 +317,7 @@ coll_status coll_stage_add(struct coll_stage_batch *b, struct coll_request *r, c
 	coll_status st;
 
 	r->staged = false;
+	r->local.from = NULL;
 	r->next_staged = r->next_chain = NULL;
 	if (!r->comm->stage)
 		return COLL_OK;
@@ -395,12 +430,26 @@ static int pieces_of(struct coll_stage *s, const struct side *x, const struct co
 	return n;
 }
 
+/* The piece of tile t that the host copies. */
+static int local_piece(struct coll_stage *s, const struct coll_request *r, size_t t, bool out)
+{
+	const size_t at = t * SLOT_BYTES, left = r->local.len_bytes - at;
+	const uint64_t user = (uint64_t)(uintptr_t)(out ? r->local.to : r->local.from) + at;
+	char *slots = out ? r->stage[0].out : r->stage[0].in;
+	uint64_t slot;
+
+	if (!slots)
+		return 0;
+	slot = address_of(s, coll_stage_slot(&r->stage[0], slots, t));
+	return add(s->pieces, 0, out ? user : slot, out ? slot : user, left < SLOT_BYTES ? left : SLOT_BYTES);
+}
+
 /* The buffer that half `half` of a request reads (out: writes). False: there is none. job: room for that of a pair. */
 static bool side_of(const struct coll_request *r, int half, bool out, struct coll_job *job, struct side *x)
 {
 	const struct coll_job *j = &r->job;
 
-	if (r->kind == COLL_REQUEST_PAIR) {
+	if (r->kind != COLL_REQUEST_COLLECTIVE) {
 		if (!r->pair_plan[half] || half != (int)out)
 			return false;
 		coll_pair_job(r->comm, &r->pair, half, r->pair_plan[half], job);
@@ -422,7 +471,9 @@ static coll_status put_gather(struct coll_stage *s, const struct coll_request *r
 	struct side x;
 	int n = 0;
 
-	if (side_of(r, 0, false, &job, &x))
+	if (r->local.from)
+		n = local_piece(s, r, t, false);
+	else if (side_of(r, 0, false, &job, &x))
 		n = pieces_of(s, &x, &r->stage[0], t);
 	return s->device->table->gather(s->device, r->device_stream, s->pieces, n, address_of(s, &s->words->ready),
 	                                number + 1);
@@ -433,7 +484,7 @@ static _Atomic uint32_t *word_of(const struct coll_request *r, int half, size_t 
 {
 	struct coll_job job;
 
-	if (r->kind == COLL_REQUEST_PAIR) {
+	if (r->kind == COLL_REQUEST_PAIR && !r->local.from) {
 		if (!r->pair_plan[half])
 			return NULL;
 		coll_pair_job(r->comm, &r->pair, half, r->pair_plan[half], &job);
@@ -480,7 +531,9 @@ static coll_status put_scatter(struct coll_stage *s, const struct coll_request *
 	struct side x;
 	int n = 0;
 
-	if (side_of(r, pair ? 1 : 0, true, &job, &x)) {
+	if (r->local.from) {
+		n = local_piece(s, r, t, true);
+	} else if (side_of(r, pair ? 1 : 0, true, &job, &x)) {
 		n = pieces_of(s, &x, &r->stage[pair ? 1 : 0], t);
 	} else if (pair && coll_pair_self(r->comm, &r->pair)) {
 		n = add(s->pieces, 0, (uint64_t)(uintptr_t)r->pair.recv, (uint64_t)(uintptr_t)r->pair.send,
@@ -620,9 +673,11 @@ static void enqueue_chain(struct coll_request *first)
 		give_up(comm, st);
 		return;
 	}
+	pthread_mutex_lock(&s->last_lock);
 	st = join_streams(s, by, n, true);
 	s->last = by[0]->device_stream;
 	s->has_last = true;
+	pthread_mutex_unlock(&s->last_lock);
 	if (st == COLL_OK)
 		st = is_paced(s, by, n) ? begin_pace(s, by, n) : enqueue(s, by, n);
 	if (st == COLL_OK)
@@ -665,7 +720,48 @@ void coll_stage_enqueue(const struct coll_stage_batch *b)
 	}
 }
 
+/* What is left in it stays in front of the next call. If the device has failed, nothing does. */
+static void forget(struct coll_stage *s, coll_device_stream stream)
+{
+	pthread_mutex_lock(&s->last_lock);
+	if (s->has_last && s->last == stream && stream != s->own) {
+		s->has_last = s->device->table->order(s->device, stream, s->own) == COLL_OK;
+		s->last = s->own;
+	}
+	pthread_mutex_unlock(&s->last_lock);
+}
+
+void coll_stage_forget(struct coll_context *ctx, void *stream)
+{
+	pthread_mutex_lock(&ctx->comms_lock);
+	for (struct coll_comm *comm = ctx->comms; comm; comm = comm->next)
+		if (comm->stage)
+			forget(comm->stage, stream);
+	pthread_mutex_unlock(&ctx->comms_lock);
+}
+
 /* ---- Progress ---- */
+
+bool coll_stage_is_copied(const struct coll_request *r)
+{
+	return !r->local.from || r->local.tiles == r->stage_tiles;
+}
+
+bool coll_stage_copy(struct coll_request *r)
+{
+	const struct coll_run_stage *s = &r->stage[0];
+	const size_t t = r->local.tiles, at = t * SLOT_BYTES, left = r->local.len_bytes - at;
+
+	if (coll_stage_is_copied(r) || !coll_stage_is_ready(s, t))
+		return false;
+	if (left > 0)
+		memmove(s->out ? coll_stage_slot(s, s->out, t) : r->local.to + at,
+		        s->in ? coll_stage_slot(s, s->in, t) : r->local.from + at,
+		        left < SLOT_BYTES ? left : SLOT_BYTES);
+	coll_stage_give(s, t);
+	r->local.tiles++;
+	return true;
+}
 
 bool coll_stage_drained(const struct coll_request *r)
 {
@@ -676,6 +772,8 @@ bool coll_stage_waits_for_stream(const struct coll_request *r)
 {
 	if (!r->staged)
 		return false;
+	if (r->local.from)
+		return !coll_stage_is_copied(r);
 	for (int i = 0; i < r->wait.nruns; i++)
 		if (!coll_run_waits_for_stream(r->wait.runs[i]))
 			return false;

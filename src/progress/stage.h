@@ -24,6 +24,9 @@ struct coll_stage_batch {
 	struct coll_request *chains;
 };
 
+/* Whether memory that the call has been given is the device's, and is needed at all. */
+bool coll_stage_on_device(struct coll_comm *comm, const void *ptr, size_t len_bytes);
+
 /* Find out whether a bound request is staged, and add it to the batch if it is. Refuses what cannot be. */
 coll_status coll_stage_add(struct coll_stage_batch *b, struct coll_request *r, const struct coll_stream *stream);
 /* Before their submission: give them slots. UNSUPPORTED: there are more requests than slots; none was changed. */
@@ -35,6 +38,10 @@ void coll_stage_enqueue(const struct coll_stage_batch *b);
  * while it waits, and then once that it does not wait any more. */
 void coll_stage_pace(struct coll_comm *comm);
 void coll_stage_end_pace(struct coll_comm *comm);
+/* Copy the next tile of a staged request that has no run, if it may be copied. True: it was. The lock is held. */
+bool coll_stage_copy(struct coll_request *r);
+/* Whether all have been copied. */
+bool coll_stage_is_copied(const struct coll_request *r);
 
 /* Whether the device has done the last piece of work of a staged request, or never will. */
 bool coll_stage_drained(const struct coll_request *r);
@@ -43,6 +50,8 @@ bool coll_stage_waits_for_stream(const struct coll_request *r);
 
 /* Its stream has not come to it, or not to its end, in time: the communicator fails. The lock is held. */
 coll_status coll_stage_late(struct coll_request *r);
+/* The stream ends: no later call asks for it. */
+void coll_stage_forget(struct coll_context *ctx, void *stream);
 
 /* The communicator has failed: streams that wait go on, and kernels write nothing any more. The lock is held. */
 void coll_stage_release(struct coll_comm *comm);

@@ -199,6 +199,8 @@ coll_status coll_stream_destroy(coll_stream **stream)
 	st = coll_stream_wait(s, -1);
 	*stream = NULL;
 	ctx = s->ctx;
+	if (s->device)
+		coll_stage_forget(ctx, s->handle);
 	coll_async_lock(ctx);
 	coll_event_detach(s);
 	pthread_mutex_unlock(&ctx->async->lock);

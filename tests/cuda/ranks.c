@@ -163,7 +163,6 @@ static void use_device(coll_comm **comm, int rank, void *arg)
 {
 	const char *const *names = arg;
 	coll_comm *c = *comm, *child = NULL;
-	coll_stream *s = NULL;
 	int x[16] = {0};
 	void *p = NULL, *q = NULL;
 
@@ -177,10 +176,6 @@ static void use_device(coll_comm **comm, int rank, void *arg)
 	says(c, coll_mem_alloc_on(c, NULL, 8, COLL_MEM_DEVICE), COLL_ERR_ARGUMENT, "ptr is NULL");
 	says(c, coll_mem_alloc_on(c, &q, SIZE_MAX / 4, COLL_MEM_DEVICE), COLL_ERR_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY");
 	says(c, coll_mem_register(c, p, 4096), COLL_ERR_UNSUPPORTED, "[COLL-1203]");
-	/* The device would not wait for the message, nor the message for the device. */
-	CHECK(coll_stream_wrap_cuda(&s, c, NULL) == COLL_OK, "%s", coll_last_error(c)->message);
-	says(c, coll_send_tag(x, 1, COLL_I32, rank, 0, c, s), COLL_ERR_UNSUPPORTED, "no tagged messages");
-	CHECK(coll_stream_destroy(&s) == COLL_OK);
 	/* Until freed, and not again. */
 	CHECK(coll_mem_free(c, p) == COLL_OK);
 	says(c, coll_mem_free(c, p), COLL_ERR_ARGUMENT, "was not returned by");
