@@ -337,6 +337,48 @@ static void operations(void)
 
 /* ---- Destroy waits for ranks that have not come to it ---- */
 
+/* What is aborted is the group that is being made; its parent stays. */
+static void *group_rank(void *arg)
+{
+	struct job *j = arg;
+	const int ranks[] = {1, 0};
+	coll_comm *child = NULL;
+	float x = 1;
+	coll_status st;
+
+	while (j->rank == 1 && atomic_load(j->stage) == 0)
+		sched_yield();
+	if (j->rank == 0)
+		arm(2);
+	st = coll_comm_create_group(j->comm, ranks, 2, 3, &child);
+	if (j->rank == 0)
+		check_end("comm_create_group", st, 2);
+	CHECK(st == COLL_ERR_ABORTED && !child, "rank %d: %s", j->rank, coll_status_string(st));
+	CHECK(strstr(coll_last_error(j->comm)->message, "interrupted") && coll_last_error(j->comm)->rank == 0, "%s",
+	      coll_last_error(j->comm)->message);
+	atomic_store(j->stage, 1);
+	OK(j->comm, coll_all_reduce(&x, &x, 1, COLL_F32, COLL_SUM, j->comm, NULL));
+	OK(j->comm, coll_comm_create_group(j->comm, ranks, 2, 3, &child));
+	CHECK(coll_comm_destroy(&child) == COLL_OK);
+	coll_comm_destroy(&j->comm);
+	return NULL;
+}
+
+static void creation_of_a_group(void)
+{
+	atomic_int stage = 0;
+	struct job jobs[2];
+	coll_comm *comms[2];
+
+	CHECK(create_two(comms));
+	for (int r = 0; r < 2; r++) {
+		jobs[r] = (struct job){.comm = comms[r], .stage = &stage, .rank = r};
+		pthread_create(&jobs[r].thread, NULL, group_rank, &jobs[r]);
+	}
+	for (int r = 0; r < 2; r++)
+		pthread_join(jobs[r].thread, NULL);
+}
+
 static void destroy(void)
 {
 	coll_comm *comms[2];
@@ -504,6 +546,7 @@ int main(int argc, char **argv)
 	        {"every_wait", every_wait},
 	        {"without_native_ways", without_native_ways},
 	        {"operations", operations},
+	        {"creation_of_a_group", creation_of_a_group},
 	        {"destroy", destroy},
 	        {"creation", creation},
 	        {"the_reason_of_a_creation", the_reason_of_a_creation},
