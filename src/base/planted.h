@@ -1,7 +1,8 @@
 /*
  * Defects planted on purpose. tests/multi/ compiles a few files of the library once more
- * with COLL_PLANTED defined, for the programs rounds-planted and ways_all-planted, and the campaigns of soak.py and
- * ways_all.py must find every one of them; in the library the condition is the constant false.
+ * with COLL_PLANTED defined, for the programs rounds-planted, ways_all-planted and cuda_queues-planted. The campaigns
+ * of soak.py, ways_all.py and staged.py must find every one of them; in the library the condition is the constant
+ * false.
  */
 #ifndef COLL_BASE_PLANTED_H
 #define COLL_BASE_PLANTED_H
@@ -14,6 +15,12 @@ enum coll_planted {
 	COLL_PLANTED_WRONG_BYTE, /* a result that came late has a wrong byte */
 	COLL_PLANTED_SILENT_END, /* destroy swallows the failure of its barrier */
 	COLL_PLANTED_WRONG_ROW,  /* where zero copy declines the plan is run, whatever row of the table serves */
+	/* Of device memory, for the program cuda_queues-planted. */
+	COLL_PLANTED_LATE_KERNEL,   /* kernels are launched for the first time by calls */
+	COLL_PLANTED_PAGEABLE_COPY, /* a copy into memory that is not pinned */
+	COLL_PLANTED_LATE_STREAM,   /* a stream is created by a call */
+	COLL_PLANTED_HOST_TOUCH,    /* the host reads device memory */
+	COLL_PLANTED_STALE_WORDS,   /* the words of a call are those of the call before */
 	/* Of src/match/, for the program tags-planted, which counts through them. */
 	COLL_PLANTED_MATCH_FIRST,
 	COLL_PLANTED_MATCH_TAG = COLL_PLANTED_MATCH_FIRST, /* the tag does not count */

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/delay.h"
+#include "base/planted.h"
 #include "device/cuda_memory.h"
 #include "device/cuda_state.h"
 #include "device/cuda_stream.h"
@@ -136,7 +137,7 @@ static coll_status launch_all(struct coll_cuda_device *c)
 	CUresult result = CUDA_SUCCESS;
 	uint64_t deadline;
 
-	for (int i = 0; i < COLL_KERNEL_COUNT && result == CUDA_SUCCESS; i++) {
+	for (int i = 0; i < COLL_KERNEL_COUNT && result == CUDA_SUCCESS && !planted(LATE_KERNEL); i++) {
 		coll_kernels_nothing(&l, i);
 		result = coll_cuda_launch(c, c->stream, &l);
 	}

@@ -10,6 +10,7 @@
 
 #include <stdio.h>
 
+#include "base/planted.h"
 #include "device/cuda_state.h"
 
 enum {
@@ -145,6 +146,13 @@ static CUresult gather(struct coll_cuda_device *c, CUstream s, const struct coll
 	const struct coll_device_piece *last = NULL;
 	CUresult result = CUDA_SUCCESS;
 
+	if (planted(PAGEABLE_COPY) && npieces > 0)
+		c->cu->cuMemcpyAsync((CUdeviceptr)(uintptr_t) & (char){0}, pieces[0].src, 1, s);
+	if (planted(LATE_STREAM)) {
+		CUstream made = NULL;
+
+		c->cu->cuStreamCreate(&made, CU_STREAM_NON_BLOCKING);
+	}
 	if (word && npieces > 0 && pieces[npieces - 1].len_bytes <= ONE_BLOCK_BYTES)
 		last = &pieces[--npieces];
 	for (int i = 0; i < npieces && result == CUDA_SUCCESS; i++) {

@@ -22,6 +22,7 @@
 
 #include "base/clock.h"
 #include "base/delay.h"
+#include "base/planted.h"
 #include "core/error.h"
 #include "device/device.h"
 #include "engine/bind.h"
@@ -212,6 +213,8 @@ static void prepare_collective(struct coll_request *r, bool streamed)
 	r->staged = (in_staged || out_staged || streamed) && coll_run_span(&r->job) > 0;
 	if (!r->staged)
 		return;
+	if (planted(HOST_TOUCH) && in_staged)
+		(void)*(const volatile char *)in;
 	r->stage[0] = slots_of(s, 0);
 	r->stage[0].in = in_staged ? s->in : NULL;
 	r->stage[0].out = !out_staged ? NULL : in == out ? s->in : s->out;
@@ -356,7 +359,8 @@ static void deal(struct coll_request *first)
 		r->stage_last = number + (uint32_t)(r->stage_tiles - 1) * n + 1;
 		tiles = r->stage_tiles > tiles ? r->stage_tiles : tiles;
 	}
-	s->next += (uint32_t)tiles * n;
+	if (!planted(STALE_WORDS))
+		s->next += (uint32_t)tiles * n;
 }
 
 coll_status coll_stage_deal(const struct coll_stage_batch *b)

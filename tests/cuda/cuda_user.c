@@ -17,6 +17,7 @@ static struct {
 	int (*to_host)(void *dst, uint64_t src, size_t len_bytes, void *stream);
 	int (*synchronize)(void *stream);
 	int (*create)(void **stream, unsigned flags);
+	int (*query)(void *stream);
 	int (*destroy)(void *stream);
 } cuda;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -34,6 +35,7 @@ static void load(void)
 	*(void **)&cuda.to_host = dlsym(handle, "cuMemcpyDtoHAsync_v2");
 	*(void **)&cuda.synchronize = dlsym(handle, "cuStreamSynchronize");
 	*(void **)&cuda.create = dlsym(handle, "cuStreamCreate");
+	*(void **)&cuda.query = dlsym(handle, "cuStreamQuery");
 	*(void **)&cuda.destroy = dlsym(handle, "cuStreamDestroy_v2");
 }
 
@@ -64,6 +66,11 @@ bool cuda_user_read(void *host, const void *device, size_t len_bytes)
 bool cuda_user_stream(const void *device, void **stream)
 {
 	return enter(device) && cuda.create(stream, NON_BLOCKING) == 0;
+}
+
+int cuda_user_query(void *stream)
+{
+	return cuda.query(stream);
 }
 
 void cuda_user_stream_destroy(void *stream)

@@ -69,7 +69,7 @@ static inline void job_said(const struct job_rank *r, coll_comm *comm, coll_stat
 static inline void job_meet(const struct job_rank *r, int counter)
 {
 	atomic_fetch_add(&r->page->counters[counter], 1);
-	while (atomic_load(&r->page->counters[counter]) < r->size)
+	for (int ms = 0; ms < 60000 && atomic_load(&r->page->counters[counter]) < r->size; ms++)
 		poll(NULL, 0, 1);
 }
 

@@ -8,6 +8,7 @@
 #include "job.h"
 
 #include "device/kernels.h"
+#include "driver.h"
 
 enum { COUNT = 3000, LONG = 300000, ROUNDS = 8, MANY = 64, LIMIT_S = 120, LATE_MS = 3000 };
 
@@ -89,6 +90,76 @@ static void many_streams(struct job_rank *r)
 	job_ok(r, coll_comm_destroy(&r->comm), "the end");
 }
 
+/* ---- Behind work that waits ---- */
+
+struct watch {
+	atomic_bool returned, held_up;
+	_Atomic uint32_t *word;
+};
+
+/* Store the word when the call has returned, or when the driver holds it up. */
+static void *let_go(void *arg)
+{
+	struct watch *w = arg;
+	int held_up = 0;
+
+	while (!atomic_load(&w->returned) && held_up < 500) {
+		held_up = ((int (*)(void))driver_symbol("softcuda_blocked"))() > 0 ? held_up + 1 : 0;
+		poll(NULL, 0, 1);
+	}
+	atomic_store(&w->held_up, !atomic_load(&w->returned));
+	atomic_store(w->word, 1);
+	return NULL;
+}
+
+/* The stream waits for what the program stores after the call: so the call may not wait for the stream. It is the
+ * first call of all, and the driver makes nothing in it. */
+static void behind_a_wait(struct job_rank *r)
+{
+	static const char *const makes[] = {"cuStreamCreate",  "cuEventCreate",      "cuMemAlloc",
+	                                    "cuMemFree",       "cuMemHostRegister",  "cuModuleLoadData",
+	                                    "cuStreamDestroy", "cuMemHostAlloc",     "cuModuleGetFunction",
+	                                    "cuMemCreate",     "cuStreamSynchronize"};
+	long before[sizeof(makes) / sizeof(makes[0])];
+	struct lane l;
+	CUdeviceptr at = 0;
+	void *word = NULL;
+
+	driver_path = getenv("COLL_CUDA_LIBRARY");
+	if (!open_lane(r, &l, r->comm, LONG) ||
+	    DRIVER(cuMemHostAlloc)(&word, 4096, CU_MEMHOSTALLOC_DEVICEMAP) != CUDA_SUCCESS ||
+	    DRIVER(cuMemHostGetDevicePointer_v2)(&at, word, 0) != CUDA_SUCCESS) {
+		job_wrong(r, "no memory for a word");
+		return;
+	}
+	for (int k = 0; k < 4; k++) {
+		const size_t n = k % 2 ? LONG : COUNT;
+		struct watch w = {.word = word};
+		pthread_t thread;
+
+		job_fill(r, l.x, n, k);
+		atomic_store(w.word, 0);
+		for (size_t i = 0; i < sizeof(makes) / sizeof(makes[0]); i++)
+			before[i] = driver_calls(makes[i]);
+		DRIVER(cuStreamWaitValue32_v2)(l.handle, at, 1, CU_STREAM_WAIT_VALUE_GEQ);
+		pthread_create(&thread, NULL, let_go, &w);
+		job_ok(r, sum(&l, n, r->comm), "a sum");
+		atomic_store(&w.returned, true);
+		pthread_join(thread, NULL);
+		if (atomic_load(&w.held_up))
+			job_wrong(r, "call %d waits for its stream", k);
+		job_ok(r, coll_stream_wait(l.stream, -1), "a wait");
+		for (size_t i = 0; i < sizeof(makes) / sizeof(makes[0]); i++)
+			if (driver_calls(makes[i]) != before[i])
+				job_wrong(r, "call %d calls %s", k, makes[i]);
+		job_check(r, l.x, n, k, "behind a wait");
+	}
+	close_lane(r, &l);
+	job_ok(r, coll_comm_destroy(&r->comm), "the end");
+}
+
+/* ---- Orders ---- */
+
 /* Rank 0 begins with the first communicator, rank 1 with the second. */
 static void opposite_orders(struct job_rank *r)
 {
@@ -155,6 +226,12 @@ static void sixty_four_streams(void)
 {
 	over("8", 2, many_streams, NULL, "shm");
 	over("1", 2, many_streams, NULL, "shm");
+}
+
+static void calls_return_behind_work_that_waits(void)
+{
+	over("8", 2, behind_a_wait, NULL, "shm");
+	over("1", 2, behind_a_wait, NULL, "tcp");
 }
 
 static void launches_that_block(void)
@@ -299,7 +376,8 @@ static void over_the_kernels(void)
 
 int main(int argc, char **argv)
 {
-	static const struct plain_case cases[] = {PLAIN_CASE(two_communicators_on_two_streams),
+	static const struct plain_case cases[] = {PLAIN_CASE(calls_return_behind_work_that_waits),
+	                                          PLAIN_CASE(two_communicators_on_two_streams),
 	                                          PLAIN_CASE(sixty_four_streams),
 	                                          PLAIN_CASE(launches_that_block),
 	                                          PLAIN_CASE(two_orders_with_a_queue_each),

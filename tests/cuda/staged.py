@@ -28,6 +28,12 @@ ENQUEUE = {"cuLaunchKernel", "cuStreamWaitValue32", "cuStreamWriteValue32", "cuS
 DEATH_S = 2.0
 
 
+# A defect, and the test that finds it.
+PLANTED = [("none", "behind_work"), ("late-kernel", "behind_work"), ("pageable-copy", "behind_work"),
+           ("late-stream", "behind_work"), ("host-touch", "behind_work"), ("stale-words", "two_communicators"),
+           ("none", "two_communicators")]
+
+
 class Suite:
     def __init__(self, build, soak, only):
         self.build, self.soak, self.only = os.path.abspath(build), soak, only
@@ -63,6 +69,18 @@ class Suite:
             self.say(name, done.returncode == 0, done.stdout)
         except subprocess.TimeoutExpired as e:
             self.say(name, False, f"still running after {timeout_s} s\n" + str(e.stdout or "")[-2000:])
+
+    # Defects of the library, each of which a part of the program `queues` must find.
+    def planted(self):
+        for defect, part in PLANTED:
+            name = f"planted {defect}"
+            if not self.wanted(name):
+                continue
+            done = subprocess.run([self.program("tests/cuda/cuda_queues-planted"), self.env["COLL_CUDA_LIBRARY"], part],
+                                  env=dict(self.env, SOAK_PLANTED=defect), stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, text=True, timeout=300)
+            found = "FAIL " in done.stdout and " 1 failed" in done.stdout
+            self.say(name, found != (defect == "none") and (found or done.returncode == 0), done.stdout)
 
     # Calls of the driver by one rank, by entry point, in a run with so many iterations.
     def counts(self, iterations):
@@ -132,6 +150,7 @@ class Suite:
         self.case("all_to_all_perf 3", self.collrun(3, self.program("bench/all_to_all_perf"), "--device", "cuda", "-b", "0",
                                                     "-e", "64K", "-f", "7", "-n", "1", "-w", "0"))
         self.driver_calls()
+        self.planted()
         for seed in (1, 2):
             self.death(seed)
 
