@@ -29,7 +29,7 @@ unset COLL_CUDA_LIBRARY COLL_DEVICE
 passed=0 failed=0 skipped=0
 log=$(mktemp) && trap 'rm -f "$log"' EXIT
 
-say() { printf '%s\n' "$*" >>"$out"; }
+say() { printf '%s\n' "$@" >>"$out"; }
 
 # part NAME SECONDS COMMAND...: its output goes to the results.
 part() {
