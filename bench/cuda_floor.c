@@ -400,5 +400,5 @@ int main(int argc, char **argv)
 	copies();
 	floor_share_rows();
 	floor_other_end();
-	return 0;
+	return floor_failures > 0;
 }

@@ -13,6 +13,7 @@ enum { LINE = 64, PAGE = 4096 };
 
 struct floor_driver cu;
 struct floor_state fs;
+int floor_failures;
 
 double floor_now_us(void)
 {
@@ -136,5 +137,6 @@ void floor_lacks(const char *what, const char *function)
 
 void floor_failed(const char *what)
 {
+	floor_failures++;
 	printf("  %-50s failed: see stderr\n", what);
 }

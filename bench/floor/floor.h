@@ -36,6 +36,7 @@ struct floor_state {
 	CUdeviceptr page_address;
 };
 extern struct floor_state fs;
+extern int floor_failures; /* rows that failed */
 
 /* Loads the driver, makes the context and the streams, registers the page. False: said why on stderr. */
 bool floor_open(int ordinal);

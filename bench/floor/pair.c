@@ -170,5 +170,5 @@ void floor_pair_rows(void)
 	one_process("two streams: wait, kernel, write", true);
 	two_processes("two processes: wait, write (a wait pends in each)", false);
 	two_processes("two processes: wait, kernel, write", true);
-	turns("two processes: kernel, sync by turns (no wait pends)", "one process: kernel, sync");
+	turns("two processes: kernel, sync, by turns (none pends)", "one process: kernel, sync");
 }

@@ -11,7 +11,7 @@ struct coll_algo;
 
 /* The way of a row of coll_algos. */
 uint8_t coll_way_of_algo(const struct coll_algo *algo);
-/* "zero-copy", "ring" ...; "unknown" for a number that is not a way. */
+/* "zero-copy", "ring", "staged-ring" ...; "unknown" for a number that is not a way. */
 const char *coll_way_name(uint8_t way);
 /* A description of the way; NULL: it runs a plan. */
 const char *coll_way_text(uint8_t way);

@@ -476,7 +476,9 @@ coll_status coll_run_poll(struct coll_run *run, bool *moved)
 
 uint8_t coll_run_way(const struct coll_run *run)
 {
-	return run->intranode ? run->intra.way : run->job.way;
+	const uint8_t way = run->intranode ? run->intra.way : run->job.way;
+
+	return run->job.stage ? way | COLL_WAY_STAGED : way;
 }
 
 bool coll_run_awaits_progress(const struct coll_run *run)

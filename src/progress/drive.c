@@ -84,6 +84,7 @@ static bool poll_staged_tag(struct coll_request *r)
 		return false;
 	if (coll_stage_is_copied(r)) {
 		r->staged = false;
+		coll_recorder_way(r->wait.entries[0], COLL_WAY_SEND_RECV | COLL_WAY_STAGED);
 		atomic_fetch_sub_explicit(&a->staged, 1, memory_order_relaxed);
 		coll_inflight_publish(r->comm, NULL);
 		a->tags->start(r);

@@ -32,6 +32,7 @@
 #define COLL_WAY_NUMBER(id, name, text) COLL_WAY_##id,
 enum coll_way {
 	COLL_WAYS(COLL_WAY_NUMBER) COLL_WAY_PLAN, /* + k: by the plan of row k of coll_algos */
+	COLL_WAY_STAGED = 64,                     /* added: the call was staged, see engine/stage.h */
 	COLL_WAY_MAX = 127                        /* seven bits of an entry of the flight recorder */
 };
 #undef COLL_WAY_NUMBER

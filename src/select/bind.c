@@ -210,6 +210,9 @@ static struct chain chain(const struct coll_comm *comm, const struct coll_call *
 	} else {
 		snprintf(chain.text, sizeof(chain.text), "%s", coll_way_name(m->way));
 	}
+	if (comm->ctx->device)
+		strncat(chain.text, "; staged, if a buffer is device memory",
+		        sizeof(chain.text) - strlen(chain.text) - 1);
 	return chain;
 }
 
