@@ -156,7 +156,6 @@ def main():
     arguments = parser.parse_args()
     try:
         import expecttest
-        import hypothesis
         import torch
     except ImportError as error:
         print(f"skipped: {error}")
