@@ -217,16 +217,6 @@ static coll_status prepare_id(const coll_config *cfg, struct coll_rendezvous_poi
 	return st;
 }
 
-/* A job of one rank meets nobody. */
-static void give_up_id(const coll_unique_id *id)
-{
-	struct coll_places places;
-	uint64_t key[2];
-
-	if (coll_id_read(id, &places, key, NULL) == COLL_OK)
-		coll_id_host_give_up(key);
-}
-
 /* The probe has published already: what it left is found again at once. */
 static coll_status prepare_published(const struct coll_identity *id, struct coll_rendezvous_point *m,
                                      struct coll_error_box *err)
@@ -278,7 +268,7 @@ coll_status coll_bootstrap_exchange(const coll_config *cfg, const struct coll_se
 	}
 	if (id->size == 1) {
 		if (cfg && cfg->id)
-			give_up_id(cfg->id);
+			coll_id_give_up(cfg->id); /* a job of one rank meets nobody */
 		memcpy(all, mine, len_bytes);
 		return COLL_OK;
 	}

@@ -149,6 +149,15 @@ coll_status coll_id_read(const coll_unique_id *id, struct coll_places *places, u
 	return COLL_OK;
 }
 
+void coll_id_give_up(const coll_unique_id *id)
+{
+	struct coll_places places;
+	uint64_t key[2];
+
+	if (coll_id_read(id, &places, key, NULL) == COLL_OK)
+		coll_id_host_give_up(key);
+}
+
 /* ---- Through a launcher ------------------------------------------------ */
 
 static void to_hex(const coll_unique_id *id, char *text)

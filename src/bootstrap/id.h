@@ -23,6 +23,9 @@ coll_status coll_id_read(const coll_unique_id *id, struct coll_places *places, u
 coll_status coll_id_publish(const struct coll_settings *settings, const struct coll_identity *who, uint64_t deadline_ns,
                             coll_unique_id *id, int listener[COLL_RENDEZVOUS_LISTENERS], struct coll_error_box *err);
 
+/* No rank will use the id, if it was made here. */
+void coll_id_give_up(const coll_unique_id *id);
+
 /* Implementation of coll_unique_id_create(). This process hosts the meeting (id_host.h). */
 coll_status coll_bootstrap_unique_id(const struct coll_settings *settings, coll_unique_id *id,
                                      struct coll_error_box *err);
