@@ -141,7 +141,7 @@ typedef void (*coll_log_fn)(void *arg, int level, const char *line);
 
 #define COLL_UNIQUE_ID_BYTES 128
 
-/* Created by one rank; the caller passes it to all others, by any means. */
+/* Created by one process; the caller passes it to all ranks, by any means. */
 typedef struct coll_unique_id {
 	char bytes[COLL_UNIQUE_ID_BYTES];
 } coll_unique_id;
@@ -196,8 +196,10 @@ typedef struct coll_config {
  */
 COLL_API coll_status coll_comm_create(coll_comm **comm, const coll_config *cfg);
 
-/* Create an id for coll_config.id. This opens the rendezvous in the calling process,
- * which must become rank 0. */
+/* Create an id for coll_config.id. The calling process hosts the rendezvous, in a thread of its own, until all ranks
+ * have connected. It may become any rank, several (one thread each), or none; then it must not end before. The time
+ * limit is that of the ranks, from the first one that comes. An id that no rank has used costs a thread that sleeps and two
+ * descriptors; a process keeps the newest 64 of them. */
 COLL_API coll_status coll_unique_id_create(coll_unique_id *id);
 
 /* Create a job of n ranks in this process. comms[0..n-1] are their communicators, for n

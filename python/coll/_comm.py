@@ -252,7 +252,7 @@ def init(rank: int | None = None, size: int | None = None, *, id: bytes | None =
     """The communicator of all ranks of the job. Collective.
 
     With nothing given, everything comes from the environment: collrun, torchrun, mpirun, srun, or COLL_*; without any,
-    the job is this process. id: from unique_id() of rank 0. exchange(mine): an all-gather that returns the bytes of all
+    the job is this process. id: from unique_id() of any process. exchange(mine): an all-gather that returns the bytes of all
     ranks. Settings are those of the library (`coll-info --settings`) in lower case, without the prefix: timeout_ms=5000.
     """
     comm = Communicator()
@@ -271,7 +271,7 @@ def init_all(n: int, **settings: Any) -> list[Communicator]:
 
 
 def unique_id() -> UniqueId:
-    """An id for init(); this process becomes rank 0."""
+    """An id for init(). This process hosts the meeting until all ranks have come, whatever its rank; it need not be one."""
     return UniqueId(_coll.unique_id())
 
 

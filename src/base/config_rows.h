@@ -36,6 +36,7 @@ ROW(INT, LOCAL, spin_us, "COLL_SPIN_US", "50", "time a wait polls before it slee
 ROW(TEXT, AGREED, shm_copy, "COLL_SHM_COPY", "auto", "copies of long messages in shared memory: auto (the fastest as measured), cached (slots, cached stores), streamed (slots, non-temporal stores), cma (read by the kernel, where permitted)")
 ROW(TEXT, LOCAL, device, "COLL_DEVICE", "host", "device of this rank: host (none), cuda (by the local rank), cuda:2, or for coll_comm_create_all() a list: cuda:0,1,2,3")
 ROW(TEXT, LOCAL, cuda_library, "COLL_CUDA_LIBRARY", "", "file of the CUDA driver (default: libcuda.so.1)")
+ROW(INT, LOCAL, nccl_version, "COLL_NCCL_VERSION", "22809", "what libnccl.so.2 of this library gives as its version: major * 10000 + minor * 100 + patch")
 ROW(TEXT, LOCAL, isa, "COLL_ISA", "", "force the reduction kernels: scalar, avx2, avx512")
 ROW(INT, AGREED, test_cores, "COLL_TEST_CORES", "0", "for tests: every machine counts as one with so many cores, whatever it has; 0: as found")
 ROW(TEXT, LOCAL, hook, "COLL_HOOK", "", "fault injection, for tests: see docs/guide/environment.md")

@@ -1,6 +1,6 @@
 /*
  * The all-gather of bootstrap: turns an identity into a meeting (listeners at
- * rank 0, places to look at elsewhere) and holds it. With one rank there is
+ * the root, places to look at elsewhere) and holds it. With one rank there is
  * nothing to do; with the caller's own exchange nothing of ours is opened.
  */
 #include "bootstrap/exchange.h"
@@ -17,6 +17,7 @@
 #include "base/interrupt.h"
 #include "bootstrap/bootstrap.h"
 #include "bootstrap/id.h"
+#include "bootstrap/id_host.h"
 #include "bootstrap/rendezvous.h"
 #include "bootstrap/resolve.h"
 #include "bootstrap/wire.h"
@@ -203,21 +204,17 @@ static coll_status prepare_unix(const struct coll_identity *id, struct coll_rend
 	return COLL_OK;
 }
 
-/* The listeners of rank 0 exist already and the id says where. */
-static coll_status prepare_id(const coll_config *cfg, const struct coll_identity *id, struct coll_rendezvous_point *m,
-                              struct coll_error_box *err)
+/* The maker of the id hosts the meeting, and the id says where. */
+static coll_status prepare_id(const coll_config *cfg, struct coll_rendezvous_point *m, struct coll_error_box *err)
 {
 	coll_status st = coll_id_read(cfg->id, &m->root, m->key, err);
 
 	snprintf(m->root_text, sizeof(m->root_text), "coll_config.id");
-	if (st != COLL_OK || id->rank != 0)
-		return st;
-	if (!coll_id_take_listeners(cfg->id, m->listener))
-		return coll_error_set(
-		        err, COLL_ERR_ARGUMENT,
-		        "rank 0 must be the process that created coll_config.id, and an id can be used only once");
-	m->close_listeners = true;
-	return COLL_OK;
+	m->hosted = true;
+	if (st == COLL_OK && coll_id_host_ended(m->key))
+		st = coll_error_set(err, COLL_ERR_ARGUMENT,
+		                    "the ranks of coll_config.id have met already: an id can be used only once");
+	return st;
 }
 
 /* The probe has published already: what it left is found again at once. */
@@ -235,7 +232,7 @@ static coll_status prepare(const coll_config *cfg, const struct coll_identity *i
                            struct coll_error_box *err)
 {
 	if (cfg && cfg->id)
-		return prepare_id(cfg, id, m, err);
+		return prepare_id(cfg, m, err);
 	if (id->publish[0])
 		return prepare_published(id, m, err);
 	if (id->unix_name[0])
@@ -270,12 +267,17 @@ coll_status coll_bootstrap_exchange(const coll_config *cfg, const struct coll_se
 		return coll_error_set(err, COLL_ERR_BOOTSTRAP, "coll_config.exchange failed");
 	}
 	if (id->size == 1) {
+		if (cfg && cfg->id)
+			coll_id_give_up(cfg->id); /* a job of one rank meets nobody */
 		memcpy(all, mine, len_bytes);
 		return COLL_OK;
 	}
 	st = prepare(cfg, id, &m, err);
 	if (st == COLL_OK)
 		st = coll_rendezvous(&m, err);
+	/* This process may end after the call, and must not take the meeting of the others with it. */
+	if (st == COLL_OK && m.hosted)
+		coll_id_host_await(m.key, m.deadline_ns);
 	for (int i = 0; i < COLL_RENDEZVOUS_LISTENERS; i++)
 		if (m.close_listeners && m.listener[i] >= 0)
 			close(m.listener[i]);

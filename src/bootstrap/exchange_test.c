@@ -16,9 +16,7 @@
 #include "bootstrap/address.h"
 #include "bootstrap/exchange.h"
 #include "bootstrap/host_id.h"
-#include "bootstrap/id.h"
 #include "bootstrap/job_test.h"
-#include "bootstrap/probe.h"
 #include "bootstrap/rendezvous_state.h"
 #include "tests/plain.h"
 
@@ -79,17 +77,6 @@ static void empty_and_large_payloads(void)
 }
 
 /* ---- Ranks that are missing, double, different, or die ----------------- */
-
-/* Every rank that came says what is wrong, and names the culprit. */
-static void all_say(const struct job *j, int but, coll_status status, const char *text)
-{
-	for (int r = 0; r < j->n; r++) {
-		if (r == but)
-			continue;
-		CHECK(j->result[r].status == status, "rank %d: %d %s", r, j->result[r].status, j->result[r].message);
-		CHECK(strstr(j->result[r].message, text) != NULL, "rank %d says: %s", r, j->result[r].message);
-	}
-}
 
 static void a_missing_rank_is_named_by_all(void)
 {
@@ -458,63 +445,6 @@ static void a_name_that_is_nobody(void)
 	job_free(&j);
 }
 
-static coll_status gather_by_id(struct job *j, int rank, struct coll_error_box *err)
-{
-	coll_config cfg = COLL_CONFIG_INIT;
-	unsigned char mine[64], all[64 * JOB_RANKS_MAX];
-	coll_status st;
-
-	cfg.rank = rank;
-	cfg.size = j->n;
-	cfg.id = j->arg;
-	for (size_t i = 0; i < sizeof(mine); i++)
-		mine[i] = pattern(rank, i);
-	st = coll_bootstrap_probe(&cfg, &j->settings, &j->id, err);
-	if (st == COLL_OK && !j->id.job_key[0] && !j->id.job_key[1])
-		return coll_error_set(err, COLL_ERR_INTERNAL, "no key");
-	if (st == COLL_OK)
-		st = coll_bootstrap_exchange(&cfg, &j->settings, &j->id, mine, all, sizeof(mine), err);
-	if (st == COLL_OK && !table_is_right(all, j->n, sizeof(mine)))
-		st = COLL_ERR_CORRUPT;
-	if (st != COLL_OK || rank != 0)
-		return st;
-	/* An id serves once. */
-	st = coll_bootstrap_exchange(&cfg, &j->settings, &j->id, mine, all, sizeof(mine), err);
-	coll_error_clear(err);
-	return st == COLL_ERR_ARGUMENT ? COLL_OK : COLL_ERR_INTERNAL;
-}
-
-static void run_by_id(int n, bool damaged)
-{
-	int listener[COLL_RENDEZVOUS_LISTENERS];
-	coll_unique_id id;
-	struct job j;
-
-	job_init(&j, n, gather_by_id);
-	REQUIRE(coll_bootstrap_unique_id(&j.settings, &id, NULL) == COLL_OK);
-	j.arg = &id;
-	id.bytes[30] = (char)(id.bytes[30] ^ damaged);
-	start_all_but(&j, -1);
-	id.bytes[30] = (char)(id.bytes[30] ^ damaged);
-	/* The listeners are rank 0's now. */
-	REQUIRE(coll_id_take_listeners(&id, listener));
-	close(listener[0]);
-	close(listener[1]);
-	job_wait(&j);
-	if (damaged)
-		all_say(&j, -1, COLL_ERR_ARGUMENT, "damaged");
-	else
-		all_ok(&j);
-	job_free(&j);
-}
-
-static void unique_ids(void)
-{
-	run_by_id(2, false);
-	run_by_id(13, false);
-	run_by_id(2, true);
-}
-
 static void port_ranges(void)
 {
 	struct coll_settings s;
@@ -573,7 +503,6 @@ int main(int argc, char **argv)
 	        PLAIN_CASE(a_taken_port_is_named),
 	        PLAIN_CASE(over_ipv6_and_by_name),
 	        PLAIN_CASE(a_name_that_is_nobody),
-	        PLAIN_CASE(unique_ids),
 	        PLAIN_CASE(port_ranges),
 	        PLAIN_CASE(host_ids),
 	};

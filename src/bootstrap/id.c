@@ -1,9 +1,6 @@
 /*
- * Unique ids (id.h). Owns the one piece of process-wide state of the library
- * outside the data path: the listeners of ids that were made here and not used
- * yet. It cannot hang on a context, because an id is made before any context
- * exists and is found again only by its bytes when rank 0 creates its
- * communicator, maybe in another thread. It is a short list under a lock.
+ * Unique ids (id.h): their bytes, and the id that a launcher's store carries. That one belongs to rank 0 of the
+ * process, which keeps its listeners; all others have a host (id_host.h).
  */
 #include "bootstrap/id.h"
 
@@ -16,11 +13,12 @@
 
 #include "base/hash.h"
 #include "bootstrap/host_id.h"
+#include "bootstrap/id_host.h"
 #include "bootstrap/pmi.h"
 #include "bootstrap/pmix.h"
 #include "bootstrap/wire.h"
 
-enum { ID_VERSION = 1, ID_PLACES_BYTES = 72 };
+enum { ID_VERSION = 2, ID_PLACES_BYTES = 72 };
 static const char id_magic[4] = {'C', 'O', 'L', 'i'};
 
 struct packed {
@@ -35,14 +33,7 @@ struct packed {
 };
 _Static_assert(sizeof(struct packed) <= COLL_UNIQUE_ID_BYTES, "an id must fit");
 
-struct kept {
-	coll_unique_id id;
-	int listener[COLL_RENDEZVOUS_LISTENERS];
-	struct kept *next;
-};
-
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct kept *unused; /* under lock */
 
 /* What was published by this process's launcher; under lock. */
 static struct {
@@ -114,42 +105,18 @@ static coll_status make(const struct coll_settings *settings, coll_unique_id *id
 coll_status coll_bootstrap_unique_id(const struct coll_settings *settings, coll_unique_id *id,
                                      struct coll_error_box *err)
 {
-	struct kept *k = calloc(1, sizeof(*k));
-	coll_status st;
+	int listener[COLL_RENDEZVOUS_LISTENERS];
+	coll_unique_id made;
+	struct packed p;
+	coll_status st = make(settings, &made, listener, err);
 
-	if (!k)
-		return coll_error_set(err, COLL_ERR_MEMORY, "no memory for a unique id");
-	st = make(settings, &k->id, k->listener, err);
-	if (st != COLL_OK) {
-		free(k);
+	if (st != COLL_OK)
 		return st;
-	}
-	*id = k->id;
-	pthread_mutex_lock(&lock);
-	k->next = unused;
-	unused = k;
-	pthread_mutex_unlock(&lock);
-	return COLL_OK;
-}
-
-bool coll_id_take_listeners(const coll_unique_id *id, int listener[COLL_RENDEZVOUS_LISTENERS])
-{
-	struct kept *found = NULL;
-
-	pthread_mutex_lock(&lock);
-	for (struct kept **k = &unused; *k; k = &(*k)->next) {
-		if (memcmp((*k)->id.bytes, id->bytes, sizeof(id->bytes)) == 0) {
-			found = *k;
-			*k = found->next;
-			break;
-		}
-	}
-	pthread_mutex_unlock(&lock);
-	if (!found)
-		return false;
-	memcpy(listener, found->listener, sizeof(found->listener));
-	free(found);
-	return true;
+	memcpy(&p, made.bytes, sizeof(p));
+	st = coll_id_host_start(p.key, listener, err);
+	if (st == COLL_OK)
+		*id = made;
+	return st;
 }
 
 coll_status coll_id_read(const coll_unique_id *id, struct coll_places *places, uint64_t key[2],
@@ -180,6 +147,15 @@ coll_status coll_id_read(const coll_unique_id *id, struct coll_places *places, u
 	for (int i = 0; i < remote.count; i++)
 		coll_places_add(places, &remote.place[i]);
 	return COLL_OK;
+}
+
+void coll_id_give_up(const coll_unique_id *id)
+{
+	struct coll_places places;
+	uint64_t key[2];
+
+	if (coll_id_read(id, &places, key, NULL) == COLL_OK)
+		coll_id_host_give_up(key);
 }
 
 /* ---- Through a launcher ------------------------------------------------ */

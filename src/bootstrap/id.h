@@ -1,5 +1,5 @@
 /*
- * Unique ids: rank 0's listeners, their addresses and the key of the job in 128
+ * Unique ids: the addresses of the root's listeners and the key of the job in 128
  * bytes, which the caller or a launcher's key-value store hands to the others.
  */
 #ifndef COLL_BOOTSTRAP_ID_H
@@ -14,10 +14,6 @@
 coll_status coll_id_read(const coll_unique_id *id, struct coll_places *places, uint64_t key[2],
                          struct coll_error_box *err);
 
-/* The listeners of an id made by this process, given out once; false if it was
- * not made here. */
-bool coll_id_take_listeners(const coll_unique_id *id, int listener[COLL_RENDEZVOUS_LISTENERS]);
-
 /*
  * Rank 0 makes an id, the launcher's store carries it, all return with it. Done
  * once per process: launchers end the conversation after that, so the id (and rank
@@ -27,7 +23,10 @@ bool coll_id_take_listeners(const coll_unique_id *id, int listener[COLL_RENDEZVO
 coll_status coll_id_publish(const struct coll_settings *settings, const struct coll_identity *who, uint64_t deadline_ns,
                             coll_unique_id *id, int listener[COLL_RENDEZVOUS_LISTENERS], struct coll_error_box *err);
 
-/* Implementation of coll_unique_id_create(). */
+/* No rank will use the id, if it was made here. */
+void coll_id_give_up(const coll_unique_id *id);
+
+/* Implementation of coll_unique_id_create(). This process hosts the meeting (id_host.h). */
 coll_status coll_bootstrap_unique_id(const struct coll_settings *settings, coll_unique_id *id,
                                      struct coll_error_box *err);
 

@@ -161,6 +161,17 @@ static inline void all_ok(struct job *j)
 		      j->result[r].message);
 }
 
+/* Every rank that came says what is wrong, and names the culprit. */
+static inline void all_say(const struct job *j, int but, coll_status status, const char *text)
+{
+	for (int r = 0; r < j->n; r++) {
+		if (r == but)
+			continue;
+		CHECK(j->result[r].status == status, "rank %d: %d %s", r, j->result[r].status, j->result[r].message);
+		CHECK(strstr(j->result[r].message, text) != NULL, "rank %d says: %s", r, j->result[r].message);
+	}
+}
+
 static inline void start_all_but(struct job *j, int missing)
 {
 	for (int r = 0; r < j->n; r++)

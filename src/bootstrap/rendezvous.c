@@ -30,7 +30,7 @@ coll_status room_open(struct room *r, const struct coll_rendezvous_point *how, s
 	r->status = COLL_AGAIN;
 	r->culprit = -1;
 	for (int i = 0; i < COLL_RENDEZVOUS_LISTENERS; i++)
-		r->listener[i] = how->rank == 0 ? how->listener[i] : -1;
+		r->listener[i] = how->rank == 0 || how->rank == COLL_RENDEZVOUS_HOST ? how->listener[i] : -1;
 	r->pending = calloc(PENDING_MAX, sizeof(*r->pending));
 	r->poll_cap = COLL_RENDEZVOUS_LISTENERS + PENDING_MAX + 1 + FAN_OUT;
 	r->polls = calloc((size_t)r->poll_cap, sizeof(*r->polls));
@@ -399,5 +399,18 @@ coll_status coll_rendezvous(const struct coll_rendezvous_point *how, struct coll
 	memcpy((char *)how->all + (size_t)how->rank * how->len_bytes, how->mine, how->len_bytes);
 	if (how->size == 1)
 		return COLL_OK;
-	return how->rank == 0 ? meet_root(how, err) : meet_member(how, err);
+	return how->rank == 0 && !how->hosted ? meet_root(how, err) : meet_member(how, err);
+}
+
+void coll_rendezvous_host(const struct coll_rendezvous_point *how)
+{
+	meet_root(how, NULL); /* the ranks learn of a failure and report it */
+}
+
+const char *rank_name(char buf[32], int rank)
+{
+	if (rank == COLL_RENDEZVOUS_HOST)
+		return "the maker of the id";
+	snprintf(buf, 32, "rank %d", rank);
+	return buf;
 }

@@ -5,6 +5,7 @@
 #ifndef COLL_BOOTSTRAP_RENDEZVOUS_H
 #define COLL_BOOTSTRAP_RENDEZVOUS_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -15,10 +16,17 @@
 
 enum { COLL_RENDEZVOUS_PORTS = 17, COLL_RENDEZVOUS_LISTENERS = 2 };
 
+/* The rank of the process that made a unique id and hosts its meeting; it may have ranks besides. */
+enum { COLL_RENDEZVOUS_HOST = -1 };
+
+/* A hosted meeting is awaited until its first rank has come (begun), or until nobody needs it. */
+enum coll_meeting_phase { COLL_MEETING_AWAITED, COLL_MEETING_BEGUN, COLL_MEETING_GIVEN_UP };
+
 /* One rank's view of the meeting. */
 struct coll_rendezvous_point {
 	int rank;
-	int size;
+	int size;    /* 0 at the host: what the first rank that comes says */
+	bool hosted; /* a host is the root, and rank 0 is a member as all others; else rank 0 is the root */
 	uint64_t key[2];
 	uint64_t deadline_ns; /* coll_clock_ns() */
 	const struct coll_settings *settings;
@@ -27,12 +35,15 @@ struct coll_rendezvous_point {
 	void *all;
 	size_t len_bytes;
 
-	/* Rank 0: where the others come to; -1 for unused ones. Not closed here. */
+	/* The root: where the others come to; -1 for unused ones. Not closed here. */
 	int listener[COLL_RENDEZVOUS_LISTENERS];
 	bool close_listeners; /* by who made the meeting, after it */
 
-	/* The others: where rank 0 may be, tried in turn. ports, if any, replace the
-	 * ports of the places: rank 0 is at one of them. */
+	/* The host: changed once, from AWAITED. */
+	atomic_int *phase;
+
+	/* The others: where the root may be, tried in turn. ports, if any, replace the
+	 * ports of the places: the root is at one of them. */
 	struct coll_places root;
 	uint16_t ports[COLL_RENDEZVOUS_PORTS];
 	int port_count;
@@ -41,6 +52,13 @@ struct coll_rendezvous_point {
 };
 
 coll_status coll_rendezvous(const struct coll_rendezvous_point *how, struct coll_error_box *err);
+
+/* Host a meeting: hand all ranks what each of them brings. The time limit is the shortest of theirs, and
+ * begins when the first has come. */
+void coll_rendezvous_host(const struct coll_rendezvous_point *how);
+
+/* "rank 3"; "the maker of the id" for COLL_RENDEZVOUS_HOST. */
+const char *rank_name(char buf[32], int rank);
 
 struct coll_wire;
 struct coll_wire_frame;

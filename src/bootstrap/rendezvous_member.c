@@ -1,6 +1,6 @@
 /*
- * Every rank except 0 in a rendezvous: connects to rank 0 (which may not listen yet),
- * registers, connects to the parent that rank 0 assigns, serves its own children, and
+ * Every rank except the root in a rendezvous: connects to the root (rank 0, which may not listen yet, or
+ * the host of a unique id), registers, connects to the parent that the root assigns, serves its own children, and
  * forwards the table of addresses. Failures before it has its place are retried
  * until the deadline; later failures end the rendezvous.
  */
@@ -42,8 +42,13 @@ struct member {
 	int *notices; /* ranks attached below, not yet reported upwards */
 	int notice_count;
 	char cause[160];   /* why the last try failed */
-	char waiting[400]; /* what rank 0 is waiting for */
+	char waiting[400]; /* what the root is waiting for */
 };
+
+static int root_rank(const struct member *m)
+{
+	return m->room.how->hosted ? COLL_RENDEZVOUS_HOST : 0;
+}
 
 /* ---- Listener and identity of this rank --------------------------------- */
 
@@ -55,7 +60,7 @@ static void listen_for_kids(struct member *m)
 	uint16_t first, last;
 
 	m->own_listener = -1;
-	if (how->size - 1 <= FAN_OUT)
+	if (how->size - !how->hosted <= FAN_OUT)
 		return;
 	if (how->unix_only)
 		m->own_listener = coll_listen_unix(NULL, &m->name);
@@ -64,7 +69,7 @@ static void listen_for_kids(struct member *m)
 	m->room.listener[0] = m->own_listener;
 }
 
-/* Best first: the address that leads to rank 0, the other interfaces, loopback. */
+/* Best first: the address that leads to the root, the other interfaces, loopback. */
 static void own_places(const struct member *m, struct coll_places *p)
 {
 	struct coll_address route = {.len = sizeof(route.at)};
@@ -90,6 +95,7 @@ static void own_places(const struct member *m, struct coll_places *p)
 static struct introduction introduction(const struct member *m)
 {
 	const struct coll_rendezvous_point *how = m->room.how;
+	const uint64_t now = coll_clock_ns();
 	struct introduction in = {
 	        .version = WIRE_VERSION,
 	        .size = (uint32_t)how->size,
@@ -97,6 +103,8 @@ static struct introduction introduction(const struct member *m)
 	        .adopt = m->adopt,
 	        .len_bytes = how->len_bytes,
 	        .host = m->host,
+	        .timeout_ms = (uint32_t)how->settings->create_timeout_ms,
+	        .left_ms = now < how->deadline_ns ? (how->deadline_ns - now) / 1000000 : 0,
 	};
 
 	memcpy(in.incarnation, m->incarnation, sizeof(in.incarnation));
@@ -274,7 +282,7 @@ static bool failed(struct member *m, const struct coll_wire_frame *f)
 static bool from_above(struct member *m, const struct coll_wire_frame *f)
 {
 	switch (f->type) {
-	case FRAME_STAY: return m->phase == SEEK_ROOT ? settle(m, 0), true : false;
+	case FRAME_STAY: return m->phase == SEEK_ROOT ? settle(m, root_rank(m)), true : false;
 	case FRAME_WELCOME: return m->phase == SEEK_PARENT ? settle(m, m->parent), true : false;
 	case FRAME_PARENT: return m->phase == SEEK_ROOT && go_to_parent(m, f);
 	case FRAME_WAITING:
@@ -297,8 +305,10 @@ static void serve_up(struct member *m)
 		const int fd = m->up.fd;
 
 		if (!from_above(m, &f)) {
-			room_fail(&m->room, COLL_ERR_BOOTSTRAP, m->parent, "rank %d sent an invalid message (frame %u)",
-			          m->parent, f.type);
+			char parent[32];
+
+			room_fail(&m->room, COLL_ERR_BOOTSTRAP, m->parent, "%s sent an invalid message (frame %u)",
+			          rank_name(parent, m->parent), f.type);
 			return;
 		}
 		if (m->up.fd != fd || m->up.state == COLL_WIRE_CLOSED)
@@ -309,10 +319,12 @@ static void serve_up(struct member *m)
 
 static void watch_up(struct member *m)
 {
+	char parent[32];
+
 	if (m->phase == IN_PLACE) {
 		if (m->up.state == COLL_WIRE_CLOSED)
-			room_fail(&m->room, COLL_ERR_PEER_DEAD, m->parent, "lost rank %d during creation (%s)",
-			          m->parent, m->up.cause);
+			room_fail(&m->room, COLL_ERR_PEER_DEAD, m->parent, "lost %s during creation (%s)",
+			          rank_name(parent, m->parent), m->up.cause);
 		return;
 	}
 	if (m->phase == DONE || m->up.fd < 0)
@@ -349,7 +361,7 @@ static bool newcomer(void *role, struct coll_wire *w, const struct coll_wire_fra
 		return false;
 	memcpy(&in, f->body, sizeof(in));
 	if (in.version != WIRE_VERSION || in.size != (uint32_t)m->room.how->size || in.rank >= in.size)
-		return false; /* rank 0 has said so already */
+		return false; /* the root has said so already */
 	coll_wire_take(w, f);
 	coll_wire_send(w, FRAME_WELCOME, NULL, 0, NULL, 0);
 	coll_wire_pump(w, 0);
@@ -374,11 +386,11 @@ static void from_kid(void *role, struct kid *k, const struct coll_wire_frame *f)
 		memcpy(&rank, f->body, sizeof(rank));
 		notice(m, (int)rank);
 	} else if (f->type == FRAME_FAILED) {
-		pass_up(m, f->body, f->len_bytes); /* rank 0 notifies all ranks, including this one */
+		pass_up(m, f->body, f->len_bytes); /* the root notifies all ranks, including this one */
 	}
 }
 
-/* Report it to rank 0, which notifies all ranks. */
+/* Report it to the root, which notifies all ranks. */
 static void kid_lost(void *role, const struct kid *k)
 {
 	unsigned char buf[sizeof(struct failure) + TEXT_BYTES];
@@ -398,17 +410,23 @@ static void too_late(struct member *m)
 
 	if (m->phase == IN_PLACE)
 		room_fail(&m->room, COLL_ERR_BOOTSTRAP, -1, "the job was not complete within %d ms: %s", ms,
-		          m->waiting[0] ? m->waiting : "rank 0 did not report which ranks are missing");
+		          m->waiting[0] ? m->waiting : "the root did not report which ranks are missing");
 	else if (m->phase == SEEK_PARENT)
 		room_fail(&m->room, COLL_ERR_BOOTSTRAP, m->parent, "rank %d does not answer within %d ms (%s)",
 		          m->parent, ms, m->cause);
+	else if (how->hosted)
+		room_fail(
+		        &m->room, COLL_ERR_BOOTSTRAP, -1,
+		        "the maker of coll_config.id does not answer within %d ms (%s): its process has ended, or the "
+		        "id was used before",
+		        ms, m->cause);
 	else
 		room_fail(&m->room, COLL_ERR_BOOTSTRAP, 0,
 		          "rank 0 does not answer at the rendezvous (%s) within %d ms (%s)", how->root_text, ms,
 		          m->cause);
 }
 
-/* Rank 0 can name the missing ranks: ranks that have their place give it time to do so. */
+/* The root can name the missing ranks: ranks that have their place give it time to do so. */
 static uint64_t own_deadline(const struct member *m)
 {
 	return m->room.how->deadline_ns + (m->phase == IN_PLACE ? 2 * COLL_DELAY_NS(RENDEZVOUS_FAREWELL) : 0);

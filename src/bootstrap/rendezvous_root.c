@@ -1,8 +1,8 @@
 /*
- * Rank 0 of a rendezvous: receives the payload of every rank, assigns each its place in
- * the tree, and sends the whole table down when all have their places. A new rank
- * that contradicts the job (size, version, a rank that exists already) ends the rendezvous
- * for all, since it has proved the key and so belongs to the job.
+ * The root of a rendezvous, rank 0 or the host of a unique id: receives the payload of every rank,
+ * assigns each its place in the tree, and sends the whole table down when all have their places. A host
+ * takes size and lengths from the first rank that comes. A new rank that contradicts the job (size, version, a rank
+ * that exists already) ends the rendezvous for all, since it has proved the key and so belongs to the job.
  */
 #include "bootstrap/rendezvous_root.h"
 
@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/delay.h"
 #include "base/interrupt.h"
+#include "bootstrap/id_host.h"
 #include "bootstrap/rendezvous.h"
 #include "bootstrap/rendezvous_state.h"
 
@@ -29,26 +30,29 @@ struct guest {
 
 struct root {
 	struct room room;
-	struct guest *guests; /* by rank */
-	int *parents;         /* ranks that can be reached, in order of arrival */
+	struct coll_rendezvous_point how; /* of the room; a host completes it */
+	void *table;                      /* of a host */
+	struct guest *guests;             /* by rank */
+	int *parents;                     /* ranks that can be reached, in order of arrival */
 	int parent_count;
 	int first_open; /* parents before this index are full */
 	int own_kids;
-	int here, attached;
+	int timeout_ms;     /* as messages call the time limit */
+	int here, attached; /* rank 0 included */
 };
 
 static bool not_here(const void *arg, int rank)
 {
 	const struct root *o = arg;
 
-	return rank != 0 && !o->guests[rank].here;
+	return !o->guests[rank].here;
 }
 
 static bool not_attached(const void *arg, int rank)
 {
 	const struct root *o = arg;
 
-	return rank != 0 && o->guests[rank].here && !o->guests[rank].attached;
+	return o->guests[rank].here && !o->guests[rank].attached;
 }
 
 static void mark_attached(struct root *o, int rank)
@@ -72,12 +76,12 @@ static bool reachable(const struct guest *g, uint64_t host)
 	return false;
 }
 
-/* 0 is always possible. Places behind the first open one are tried too, so that
- * one unreachable parent does not send all ranks to rank 0. */
+/* The root is always possible. Places behind the first open one are tried too, so that
+ * one unreachable parent does not send all ranks to the root. */
 static int choose_parent(struct root *o, const struct guest *newcomer)
 {
 	if (o->own_kids < FAN_OUT)
-		return 0;
+		return o->how.rank;
 	while (o->first_open < o->parent_count && o->guests[o->parents[o->first_open]].kids >= FAN_OUT)
 		o->first_open++;
 	for (int i = o->first_open; i < o->parent_count && i < o->first_open + 4 * FAN_OUT; i++) {
@@ -86,30 +90,76 @@ static int choose_parent(struct root *o, const struct guest *newcomer)
 		if (g != newcomer && g->kids < FAN_OUT && reachable(g, newcomer->host))
 			return o->parents[i];
 	}
-	return 0;
+	return o->how.rank;
+}
+
+/* Guests, and the table of a host. */
+static bool make_places(struct root *o)
+{
+	const size_t size = (size_t)o->how.size;
+
+	o->guests = calloc(size, sizeof(*o->guests));
+	o->parents = calloc(size, sizeof(*o->parents));
+	if (o->how.hosted)
+		o->how.all = o->table = malloc(size * o->how.len_bytes + 1);
+	return o->guests && o->parents && o->how.all;
+}
+
+/* The host learns from the first rank that comes what the job is. */
+static bool know_job(struct root *o, const struct introduction *in)
+{
+	int awaited = COLL_MEETING_AWAITED;
+
+	if (!atomic_compare_exchange_strong(o->how.phase, &awaited, COLL_MEETING_BEGUN)) {
+		room_fail(&o->room, COLL_ERR_BOOTSTRAP, -1,
+		          "the maker of coll_config.id has made %d more ids, and gave up this one",
+		          COLL_ID_WAITING_MAX);
+		return false;
+	}
+	if (in->size == 0 || in->size > INT32_MAX || in->len_bytes > UINT32_MAX / 2 / in->size)
+		return false;
+	o->how.size = (int)in->size;
+	o->how.len_bytes = in->len_bytes;
+	return make_places(o);
+}
+
+/* The time of a hosted meeting is that of the rank whose own ends first. */
+static void limit_time(struct root *o, const struct introduction *in)
+{
+	const uint64_t until = coll_clock_ns() + in->left_ms * 1000000u;
+
+	if (o->here > 0 && until >= o->how.deadline_ns)
+		return;
+	o->how.deadline_ns = until;
+	o->timeout_ms = (int)in->timeout_ms;
 }
 
 /* Contradictions end the meeting. */
 static bool acceptable(struct root *o, const struct introduction *in, size_t payload_bytes)
 {
-	const struct coll_rendezvous_point *how = o->room.how;
+	const struct coll_rendezvous_point *how = &o->how;
 	const int rank = (int)in->rank;
 	const struct guest *g;
+	char root[32];
 
 	if (in->version != WIRE_VERSION)
 		room_fail(&o->room, COLL_ERR_BOOTSTRAP, -1,
-		          "a process uses version %u of the rendezvous, rank 0 version %d: the ranks run "
+		          "a process uses version %u of the rendezvous, %s version %d: the ranks run "
 		          "different versions of the library",
-		          in->version, WIRE_VERSION);
+		          in->version, rank_name(root, how->rank), WIRE_VERSION);
+	else if (how->size == 0 && !know_job(o, in))
+		room_fail(&o->room, COLL_ERR_MEMORY, -1,
+		          "the maker of the id has no memory for the rendezvous of %u ranks", in->size);
 	else if (in->size != (uint32_t)how->size)
-		room_fail(&o->room, COLL_ERR_BOOTSTRAP, rank, "rank %d says that the job has %u ranks, rank 0 says %d",
-		          rank, in->size, how->size);
-	else if (in->rank == 0 || in->rank >= in->size)
+		room_fail(&o->room, COLL_ERR_BOOTSTRAP, rank, "rank %d says that the job has %u ranks, %s says %d",
+		          rank, in->size, how->hosted ? "the first that came" : "rank 0", how->size);
+	else if ((in->rank == 0 && !how->hosted) || in->rank >= in->size)
 		room_fail(&o->room, COLL_ERR_BOOTSTRAP, rank, "a second process claims rank %d of %u", rank, in->size);
 	else if (in->len_bytes != how->len_bytes || payload_bytes != how->len_bytes)
 		room_fail(&o->room, COLL_ERR_BOOTSTRAP, rank,
-		          "rank %d brings %llu bytes, rank 0 %zu: the ranks run different versions of the library",
-		          rank, (unsigned long long)in->len_bytes, how->len_bytes);
+		          "rank %d brings %llu bytes, %s %zu: the ranks run different versions of the library", rank,
+		          (unsigned long long)in->len_bytes, how->hosted ? "the first that came" : "rank 0",
+		          how->len_bytes);
 	if (o->room.status != COLL_AGAIN)
 		return false;
 	g = &o->guests[rank];
@@ -121,11 +171,13 @@ static bool acceptable(struct root *o, const struct introduction *in, size_t pay
 static void enter(struct root *o, const struct introduction *in, const unsigned char *places,
                   const unsigned char *payload)
 {
-	const struct coll_rendezvous_point *how = o->room.how;
+	const struct coll_rendezvous_point *how = &o->how;
 	struct guest *g = &o->guests[in->rank];
 
 	if (g->here)
 		return;
+	if (how->hosted)
+		limit_time(o, in);
 	g->here = true;
 	g->host = in->host;
 	g->places_bytes = in->places_bytes;
@@ -134,7 +186,7 @@ static void enter(struct root *o, const struct introduction *in, const unsigned 
 	memcpy((char *)how->all + in->rank * how->len_bytes, payload, how->len_bytes);
 	o->here++;
 	g->parent = choose_parent(o, g);
-	if (g->parent == 0)
+	if (g->parent == how->rank)
 		o->own_kids++;
 	else
 		o->guests[g->parent].kids++;
@@ -149,7 +201,10 @@ static bool keep(struct root *o, struct coll_wire *w, int rank)
 	coll_wire_send(w, FRAME_STAY, NULL, 0, NULL, 0);
 	k = room_adopt(&o->room, w, rank);
 	if (!k) {
-		room_fail(&o->room, COLL_ERR_MEMORY, 0, "rank 0 has no memory for the rendezvous");
+		char root[32];
+
+		room_fail(&o->room, COLL_ERR_MEMORY, o->how.rank, "%s has no memory for the rendezvous",
+		          rank_name(root, o->how.rank));
 		return false;
 	}
 	mark_attached(o, rank);
@@ -170,20 +225,20 @@ static bool send_on(struct root *o, struct coll_wire *w, const struct guest *g)
 /* After the failure "here" counts those who need not be waited for. */
 static void note_told(struct root *o, int rank)
 {
-	if (rank == 0 || o->guests[rank].here)
+	if (!o->guests || o->guests[rank].here)
 		return;
 	o->guests[rank].here = true;
 	o->here++;
 }
 
-/* Ranks that have not connected yet would otherwise look for rank 0 until their
+/* Ranks that have not connected yet would otherwise look for the root until their
  * own deadline. If the deadline was the failure, there are none to wait for. */
 static void say_why(struct root *o)
 {
 	const uint64_t until = coll_clock_ns() + coll_interrupt_farewell_ns(COLL_DELAY_NS(RENDEZVOUS_LATE));
 
 	room_tell_failure(&o->room);
-	while (o->here < o->room.how->size - 1 && coll_clock_ns() < until && coll_clock_ns() < o->room.how->deadline_ns)
+	while (o->here < o->how.size && coll_clock_ns() < until && coll_clock_ns() < o->how.deadline_ns)
 		room_turn(&o->room, NULL, until);
 	room_drain(&o->room, coll_clock_ns() + coll_interrupt_farewell_ns(COLL_DELAY_NS(RENDEZVOUS_FAREWELL)));
 }
@@ -202,12 +257,12 @@ static bool newcomer(void *role, struct coll_wire *w, const struct coll_wire_fra
 		return false;
 	if (o->room.status != COLL_AGAIN || !acceptable(o, &in, f->len_bytes - head)) {
 		room_turn_away(&o->room, w);
-		if (in.rank < (uint32_t)o->room.how->size)
+		if (in.rank < (uint32_t)o->how.size)
 			note_told(o, (int)in.rank);
 		return false;
 	}
 	enter(o, &in, f->body + sizeof(in), f->body + head);
-	if (in.adopt || o->guests[in.rank].parent == 0) {
+	if (in.adopt || o->guests[in.rank].parent == o->how.rank) {
 		coll_wire_take(w, f);
 		return keep(o, w, (int)in.rank);
 	}
@@ -224,7 +279,7 @@ static void from_kid(void *role, struct kid *k, const struct coll_wire_frame *f)
 
 	if (f->type == FRAME_ATTACHED && f->len_bytes == sizeof(rank)) {
 		memcpy(&rank, f->body, sizeof(rank));
-		if (rank < (uint32_t)o->room.how->size)
+		if (rank < (uint32_t)o->how.size)
 			mark_attached(o, (int)rank);
 	} else if (f->type == FRAME_FAILED && unpack_failure(f, &status, &culprit, text, sizeof(text))) {
 		room_fail(&o->room, status, culprit, "%s", text);
@@ -245,27 +300,38 @@ static void kid_lost(void *role, const struct kid *k)
 /* Write the missing ranks as text; returns the first of them. */
 static int missing_text(const struct root *o, char *buf, size_t len_bytes)
 {
-	const int size = o->room.how->size;
-	const bool absent = o->here < size - 1;
+	const int size = o->how.size;
+	const bool absent = o->here < size;
 	char names[300];
 
 	name_ranks(names, sizeof(names), size, absent ? not_here : not_attached, o);
 	snprintf(buf, len_bytes,
 	         absent ? "%s of %d did not connect" : "%s of %d connected but could not reach other ranks", names,
 	         size);
-	for (int r = 1; r < size; r++)
+	for (int r = 0; r < size; r++)
 		if (absent ? not_here(o, r) : not_attached(o, r))
 			return r;
 	return -1;
 }
 
+/* The host waits without a limit for the first rank, for which the id is. */
+static bool wait_for_first(struct root *o)
+{
+	while (o->room.status == COLL_AGAIN && o->here == 0) {
+		if (atomic_load(o->how.phase) == COLL_MEETING_GIVEN_UP)
+			return false;
+		room_turn(&o->room, NULL, UINT64_MAX);
+	}
+	return true;
+}
+
 static void wait_for_all(struct root *o)
 {
-	const struct coll_rendezvous_point *how = o->room.how;
+	const struct coll_rendezvous_point *how = &o->how;
 	uint64_t notice_ns = coll_clock_ns() + COLL_DELAY_NS(RENDEZVOUS_NOTICE);
 	char text[400];
 
-	while (o->room.status == COLL_AGAIN && (o->here < how->size - 1 || o->attached < how->size - 1)) {
+	while (o->room.status == COLL_AGAIN && (o->here < how->size || o->attached < how->size)) {
 		const uint64_t now = coll_clock_ns();
 
 		if (now >= how->deadline_ns) {
@@ -273,7 +339,7 @@ static void wait_for_all(struct root *o)
 
 			room_fail(&o->room, COLL_ERR_BOOTSTRAP, who,
 			          "[COLL-4201] %s: rendezvous at %s, time limit %d ms", text, how->root_text,
-			          how->settings->create_timeout_ms);
+			          o->timeout_ms);
 			return;
 		}
 		if (now >= notice_ns) {
@@ -287,7 +353,7 @@ static void wait_for_all(struct root *o)
 
 static void give_all(struct root *o)
 {
-	const struct coll_rendezvous_point *how = o->room.how;
+	const struct coll_rendezvous_point *how = &o->how;
 
 	room_tell(&o->room, FRAME_TABLE, NULL, 0, how->all, (size_t)how->size * how->len_bytes);
 	if (room_drain(&o->room, how->deadline_ns))
@@ -299,20 +365,29 @@ static void give_all(struct root *o)
 	          o->room.kids[0].rank);
 }
 
+/* The root is a rank itself, which is here. */
+static coll_status take_own_place(struct root *o, struct coll_error_box *err)
+{
+	if (!make_places(o))
+		return coll_error_set(err, COLL_ERR_MEMORY, "no memory for the rendezvous of %d ranks", o->how.size);
+	o->guests[0].here = o->guests[0].attached = true;
+	o->here = o->attached = 1;
+	o->timeout_ms = o->how.settings->create_timeout_ms;
+	return COLL_OK;
+}
+
 coll_status meet_root(const struct coll_rendezvous_point *how, struct coll_error_box *err)
 {
-	struct root o = {0};
-	coll_status st = room_open(&o.room, how, err);
+	struct root o = {.how = *how};
+	coll_status st = room_open(&o.room, &o.how, err);
 
 	o.room.newcomer = newcomer;
 	o.room.from_kid = from_kid;
 	o.room.kid_lost = kid_lost;
 	o.room.role = &o;
-	o.guests = calloc((size_t)how->size, sizeof(*o.guests));
-	o.parents = calloc((size_t)how->size, sizeof(*o.parents));
-	if (st == COLL_OK && (!o.guests || !o.parents))
-		st = coll_error_set(err, COLL_ERR_MEMORY, "no memory for the rendezvous of %d ranks", how->size);
-	if (st == COLL_OK) {
+	if (st == COLL_OK && !how->hosted)
+		st = take_own_place(&o, err);
+	if (st == COLL_OK && (!how->hosted || wait_for_first(&o))) {
 		wait_for_all(&o);
 		if (o.room.status == COLL_AGAIN)
 			give_all(&o);
@@ -322,6 +397,7 @@ coll_status meet_root(const struct coll_rendezvous_point *how, struct coll_error
 	}
 	free(o.guests);
 	free(o.parents);
+	free(o.table);
 	room_close(&o.room);
 	return st;
 }

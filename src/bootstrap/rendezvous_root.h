@@ -1,5 +1,5 @@
 /*
- * Rank 0 of a meeting.
+ * The root of a meeting: rank 0, or the host of a unique id.
  */
 #ifndef COLL_BOOTSTRAP_RENDEZVOUS_ROOT_H
 #define COLL_BOOTSTRAP_RENDEZVOUS_ROOT_H

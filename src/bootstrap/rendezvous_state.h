@@ -2,10 +2,9 @@
  * State that the two roles of a rendezvous share: listeners, connections without a proof
  * yet, children of the tree, the poll loop, messages. Private to rendezvous*.c.
  *
- * The tree is built in order of arrival: rank 0 assigns a parent to each new rank
- * (itself to the first FAN_OUT), so a parent always connects before its
- * children. Rank 0 never holds more than FAN_OUT connections plus those of
- * ranks whose parent could not be reached.
+ * The tree is built in order of arrival: the root (rank 0, or the host of a unique id) assigns a parent to each new
+ * rank (itself to the first FAN_OUT), so a parent always connects before its children. The root never holds more than
+ * FAN_OUT connections plus those of ranks whose parent could not be reached.
  */
 #ifndef COLL_BOOTSTRAP_RENDEZVOUS_STATE_H
 #define COLL_BOOTSTRAP_RENDEZVOUS_STATE_H
@@ -18,14 +17,14 @@
 enum {
 	FAN_OUT = 8,
 	PENDING_MAX = 128, /* connections that have not said who they are */
-	WIRE_VERSION = 1,  /* of the frames below */
+	WIRE_VERSION = 2,  /* of the frames below */
 	TEXT_BYTES = 600,  /* of messages passed between ranks */
 };
 
 enum frame_type {
-	FRAME_REGISTER = 1, /* newcomer to rank 0: struct introduction, places, payload */
-	FRAME_STAY,         /* rank 0: you are my child */
-	FRAME_PARENT,       /* rank 0: struct direction, places: go there */
+	FRAME_REGISTER = 1, /* newcomer to the root: struct introduction, places, payload */
+	FRAME_STAY,         /* root: you are my child */
+	FRAME_PARENT,       /* root: struct direction, places: go there */
 	FRAME_ATTACH,       /* child to parent: struct introduction */
 	FRAME_WELCOME,      /* parent to child */
 	FRAME_ATTACHED,     /* up: uint32_t rank */
@@ -43,7 +42,8 @@ struct introduction {
 	uint64_t host; /* hash of the host id */
 	unsigned char incarnation[16];
 	uint32_t places_bytes;
-	uint32_t spare;
+	uint32_t timeout_ms; /* my time limit */
+	uint64_t left_ms;    /* what is left of it */
 };
 
 struct direction {

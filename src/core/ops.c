@@ -2,6 +2,8 @@
  * User-defined operations: a small table per communicator. The values are equal on all ranks that
  * create the operations in the same order.
  */
+#include "core/ops.h"
+
 #include <string.h>
 
 #include "core/comm.h"
@@ -67,6 +69,18 @@ coll_status coll_op_create_premul_sum(coll_op *op, coll_comm *comm, const void *
 		return st;
 	e.scale = read_scale(scale, type);
 	return add(op, comm, &e);
+}
+
+coll_status coll_op_rescale(coll_op op, coll_comm *comm, const void *scale)
+{
+	struct coll_op_entry *e =
+	        op >= COLL_OP_FIRST && op < COLL_OP_FIRST + COLL_OPS_MAX ? &comm->ops[op - COLL_OP_FIRST] : NULL;
+
+	if (!e || !e->used || e->code != COLL_OP_PREMUL_SUM)
+		return coll_comm_refuse(comm, "op_create", COLL_ERR_ARGUMENT,
+		                        "not a premultiplied sum of this communicator");
+	e->scale = read_scale(scale, e->type);
+	return COLL_OK;
 }
 
 coll_status coll_op_destroy(coll_op *op, coll_comm *comm)

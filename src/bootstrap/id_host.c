@@ -1,0 +1,215 @@
+/*
+ * Hosts of unique ids (id_host.h). An id is made before any context exists, and its ranks may live in any processes. So
+ * the process that made it has a thread for each id, which is the root of the meeting and ends with it.
+ *
+ * Owns the list of these threads, which cannot hang on a context either: it is short and under a lock. Each host is
+ * awaited first; then either its first rank comes and the meeting has begun, or it is given up. Whoever changes the
+ * word has decided. A fork has no threads, so its copy of the list is dropped.
+ */
+#include "bootstrap/id_host.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/delay.h"
+
+enum { STACK_BYTES = 256 * 1024 };
+
+struct host {
+	struct host *next; /* an older one */
+	uint64_t key[2];
+	int listener[COLL_RENDEZVOUS_LISTENERS];
+	atomic_int phase; /* enum coll_meeting_phase */
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t one_ended = PTHREAD_COND_INITIALIZER;
+/* Under lock. */
+static struct host *hosts;
+static uint64_t ended[COLL_ID_ENDED_MAX][2];
+static unsigned ended_count;
+
+static pthread_once_t forks_watched = PTHREAD_ONCE_INIT;
+
+static void free_host(struct host *h)
+{
+	for (int i = 0; i < COLL_RENDEZVOUS_LISTENERS; i++)
+		if (h->listener[i] >= 0)
+			close(h->listener[i]);
+	free(h);
+}
+
+/* A fork has none of the threads. The lock is free in it, since whoever forks takes it first. */
+static void before_fork(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+static void after_fork(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+static void in_the_fork(void)
+{
+	while (hosts) {
+		struct host *h = hosts;
+
+		hosts = h->next;
+		free_host(h);
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+static void watch_forks(void)
+{
+	pthread_atfork(before_fork, after_fork, in_the_fork);
+}
+
+static struct host **find(const uint64_t key[2])
+{
+	struct host **h = &hosts;
+
+	while (*h && memcmp((*h)->key, key, sizeof((*h)->key)) != 0)
+		h = &(*h)->next;
+	return h;
+}
+
+static bool give_up(struct host *h)
+{
+	int awaited = COLL_MEETING_AWAITED;
+
+	if (!atomic_compare_exchange_strong(&h->phase, &awaited, COLL_MEETING_GIVEN_UP))
+		return false;
+	for (int i = 0; i < COLL_RENDEZVOUS_LISTENERS; i++)
+		shutdown(h->listener[i], SHUT_RDWR); /* wakes its thread */
+	return true;
+}
+
+static void *meet(void *arg)
+{
+	struct host *h = arg;
+	struct coll_rendezvous_point how = {
+	        .rank = COLL_RENDEZVOUS_HOST,
+	        .hosted = true,
+	        .key = {h->key[0], h->key[1]},
+	        .phase = &h->phase,
+	        .root_text = "coll_config.id",
+	};
+
+	memcpy(how.listener, h->listener, sizeof(how.listener));
+	coll_rendezvous_host(&how);
+	pthread_mutex_lock(&lock);
+	memcpy(ended[ended_count++ % COLL_ID_ENDED_MAX], h->key, sizeof(h->key));
+	*find(h->key) = h->next;
+	free_host(h);
+	pthread_cond_broadcast(&one_ended);
+	pthread_mutex_unlock(&lock);
+	return NULL;
+}
+
+static int start_thread(struct host *h)
+{
+	pthread_attr_t attr;
+	pthread_t thread;
+	sigset_t all, old;
+	int e;
+
+	sigfillset(&all); /* only the application's threads handle signals */
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, STACK_BYTES);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	e = pthread_create(&thread, &attr, meet, h);
+	pthread_attr_destroy(&attr);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return e;
+}
+
+/* lock is held. */
+static void limit_waiting(void)
+{
+	struct host *oldest = NULL;
+	int waiting = 0;
+
+	for (struct host *h = hosts; h; h = h->next) {
+		if (atomic_load(&h->phase) != COLL_MEETING_AWAITED)
+			continue;
+		oldest = h;
+		waiting++;
+	}
+	if (waiting >= COLL_ID_WAITING_MAX)
+		give_up(oldest);
+}
+
+coll_status coll_id_host_start(const uint64_t key[2], const int listener[COLL_RENDEZVOUS_LISTENERS],
+                               struct coll_error_box *err)
+{
+	struct host *h = calloc(1, sizeof(*h));
+	int e;
+
+	if (!h) {
+		for (int i = 0; i < COLL_RENDEZVOUS_LISTENERS; i++)
+			close(listener[i]);
+		return coll_error_set(err, COLL_ERR_MEMORY, "no memory for a unique id");
+	}
+	memcpy(h->key, key, sizeof(h->key));
+	memcpy(h->listener, listener, sizeof(h->listener));
+	pthread_once(&forks_watched, watch_forks);
+	pthread_mutex_lock(&lock);
+	limit_waiting();
+	h->next = hosts;
+	hosts = h;
+	e = start_thread(h);
+	if (e) {
+		hosts = h->next;
+		free_host(h);
+	}
+	pthread_mutex_unlock(&lock);
+	if (e)
+		return coll_error_set(err, COLL_ERR_SYSTEM, "cannot start the thread that hosts a unique id: %s",
+		                      strerror(e));
+	return COLL_OK;
+}
+
+bool coll_id_host_ended(const uint64_t key[2])
+{
+	bool yes = false;
+
+	pthread_mutex_lock(&lock);
+	for (unsigned i = 0; i < ended_count && i < COLL_ID_ENDED_MAX; i++)
+		yes = yes || memcmp(ended[i], key, sizeof(ended[i])) == 0;
+	pthread_mutex_unlock(&lock);
+	return yes;
+}
+
+void coll_id_host_await(const uint64_t key[2], uint64_t deadline_ns)
+{
+	pthread_mutex_lock(&lock);
+	while (*find(key) && coll_clock_ns() < deadline_ns) {
+		const uint64_t left = deadline_ns - coll_clock_ns();
+		struct timespec t;
+
+		clock_gettime(CLOCK_REALTIME, &t);
+		t.tv_sec += (time_t)(left / 1000000000u) + 1;
+		pthread_cond_timedwait(&one_ended, &lock, &t);
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+void coll_id_host_give_up(const uint64_t key[2])
+{
+	struct host *h;
+
+	pthread_mutex_lock(&lock);
+	h = *find(key);
+	if (h)
+		give_up(h);
+	pthread_mutex_unlock(&lock);
+}

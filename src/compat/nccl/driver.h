@@ -1,0 +1,24 @@
+/*
+ * The CUDA driver beside the library: which device the calling thread uses, memory, and one value of device memory.
+ */
+#ifndef COLL_COMPAT_NCCL_DRIVER_H
+#define COLL_COMPAT_NCCL_DRIVER_H
+
+#include <stdbool.h>
+
+#include "compat/nccl/abi.h"
+
+/* The device of the current context of this thread, or 0 if it has none, as the CUDA runtime has it. -1: there is
+ * no driver or no device, or COLL_DEVICE=host: communicators then take host memory alone. An error: the program uses
+ * the driver, and the library cannot. */
+ncclResult_t nccl_driver_device(int *ordinal, const char *function);
+
+/* Memory of a device; -1: of the host. */
+ncclResult_t nccl_driver_alloc(int ordinal, void **ptr, size_t len_bytes, const char *function);
+ncclResult_t nccl_driver_free(int ordinal, void *ptr, const char *function);
+
+/* Read len_bytes that are ready when the stream has done its work so far: waits for that. */
+ncclResult_t nccl_driver_read(int ordinal, void *to, const void *from, size_t len_bytes, cudaStream_t stream,
+                              const char *function);
+
+#endif

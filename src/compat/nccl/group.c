@@ -1,0 +1,360 @@
+/*
+ * Groups (group.h). A call outside a group is a group of one. At the end, creations run first, each in a thread of its
+ * own if there are several, since each waits for the other ranks. Then the calls of all communicators are one group of
+ * the library, so that one thread can drive several ranks.
+ *
+ * If a call of the group was refused, none is made, as in NCCL. The library takes a limited number of calls
+ * with device memory in one group: collectives beyond it become further groups, which all ranks divide equally.
+ */
+#include "compat/nccl/group.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "compat/nccl/driver.h"
+#include "compat/nccl/error.h"
+#include "core/ops.h"
+
+enum { TOGETHER = 32, STACK_BYTES = 1 << 20 };
+
+static _Thread_local struct {
+	int depth;
+	ncclResult_t refused; /* the first refusal */
+	char refusal[1024];   /* its sentence */
+	struct nccl_call *calls;
+	size_t count, room;
+	struct nccl_creation *creations;
+} group;
+
+static void forget(void)
+{
+	free(group.calls);
+	group.calls = NULL;
+	group.count = group.room = 0;
+	group.refused = ncclSuccess;
+}
+
+ncclResult_t nccl_refuse(ncclResult_t r)
+{
+	if (group.depth > 0 && r != ncclSuccess && group.refused == ncclSuccess) {
+		group.refused = r;
+		nccl_last(group.refusal, sizeof(group.refusal));
+	}
+	return r;
+}
+
+/* ---- Making calls ---- */
+
+static coll_status start(const struct nccl_call *c, coll_stream *s)
+{
+	coll_comm *comm = c->comm->comm;
+
+	switch (c->kind) {
+	case NCCL_ALL_REDUCE: return coll_all_reduce(c->in, c->out, c->count, c->type, c->op, comm, s);
+	case NCCL_REDUCE: return coll_reduce(c->in, c->out, c->count, c->type, c->op, c->root, comm, s);
+	case NCCL_BROADCAST: return coll_broadcast(c->in, c->out, c->count, c->type, c->root, comm, s);
+	case NCCL_ALL_GATHER: return coll_all_gather(c->in, c->out, c->count, c->type, comm, s);
+	case NCCL_REDUCE_SCATTER: return coll_reduce_scatter(c->in, c->out, c->count, c->type, c->op, comm, s);
+	case NCCL_ALL_TO_ALL: return coll_all_to_all(c->in, c->out, c->count, c->type, comm, s);
+	case NCCL_GATHER: return coll_gather(c->in, c->out, c->count, c->type, c->root, comm, s);
+	case NCCL_SCATTER: return coll_scatter(c->in, c->out, c->count, c->type, c->root, comm, s);
+	case NCCL_SEND: return coll_send(c->in, c->count, c->type, c->root, comm, s);
+	default: return coll_recv(c->out, c->count, c->type, c->root, comm, s);
+	}
+}
+
+/* A message to this rank itself; both halves name the same memory if it stays where it is. */
+static coll_status to_itself(const struct nccl_call *send, const struct nccl_call *recv, coll_stream *s)
+{
+	const int self = send->comm->rank;
+
+	if (send->in == recv->out)
+		return COLL_OK;
+	return coll_send_recv(send->in, send->count, self, recv->out, recv->count, self, send->type, send->comm->comm,
+	                      s);
+}
+
+/* The k-th send of a communicator to its own rank belongs to its k-th receive. */
+static struct nccl_call *partner(struct nccl_call *calls, size_t count, const struct nccl_call *send)
+{
+	for (size_t i = 0; i < count; i++)
+		if (calls[i].kind == NCCL_RECV && calls[i].comm == send->comm && calls[i].root == send->comm->rank &&
+		    !calls[i].paired)
+			return &calls[i];
+	return NULL;
+}
+
+/* A factor in device memory counts as it is when the stream has come to the call. */
+static ncclResult_t take_scalar(const struct nccl_call *c)
+{
+	char value[sizeof(double)];
+	ncclResult_t r;
+
+	if (!c->scalar)
+		return ncclSuccess;
+	r = nccl_driver_read(c->comm->device, value, c->scalar, coll_dtype_size(c->type), c->stream, c->function);
+	return r == ncclSuccess ? nccl_from(coll_op_rescale(c->op, c->comm->comm, value), c->comm->comm, c->function)
+	                        : r;
+}
+
+static ncclResult_t make(struct nccl_call *c, struct nccl_call *all, size_t count)
+{
+	const struct nccl_call *other = c;
+	coll_stream *s = NULL;
+	ncclResult_t r;
+	coll_status st;
+
+	if (c->paired)
+		return ncclSuccess;
+	r = nccl_stream_of(c->comm, c->stream, &s, c->function);
+	if (r == ncclSuccess)
+		r = take_scalar(c);
+	if (r != ncclSuccess)
+		return r;
+	if (c->kind >= NCCL_SEND && c->root == c->comm->rank) {
+		struct nccl_call *p = c->kind == NCCL_SEND ? partner(all, count, c) : NULL;
+
+		if (!p || p->count != c->count || p->type != c->type)
+			return nccl_fail(ncclInvalidUsage,
+			                 "%s: a message of rank %d to itself needs its partner of equal length and "
+			                 "type in the same group",
+			                 c->function, c->root);
+		p->paired = true;
+		other = p;
+		st = to_itself(c, other, s);
+	} else {
+		st = start(c, s);
+	}
+	return nccl_from(st, c->comm->comm, c->function);
+}
+
+/* Calls of the same communicator before it. */
+static size_t place(const struct nccl_call *calls, size_t i)
+{
+	size_t before = 0;
+
+	for (size_t j = 0; j < i; j++)
+		before += calls[j].comm == calls[i].comm;
+	return before;
+}
+
+static bool must_be_one(const struct nccl_call *calls, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (calls[i].kind >= NCCL_SEND || calls[i].comm->device < 0)
+			return true;
+	return false;
+}
+
+/* The communicator whose call failed at the end of a group: the first one that is lost, else the first. */
+static coll_comm *to_blame(const struct nccl_call *calls, size_t count, coll_status st)
+{
+	for (size_t i = 0; i < count; i++)
+		if (coll_last_error(calls[i].comm->comm)->status == st)
+			return calls[i].comm->comm;
+	return calls[0].comm->comm;
+}
+
+/* The calls whose places are from .. from + TOGETHER - 1, or all. */
+static ncclResult_t make_some(struct nccl_call *calls, size_t count, bool all, size_t from)
+{
+	ncclResult_t r = ncclSuccess;
+	coll_status st;
+
+	if (count == 1)
+		return make(&calls[0], calls, 1);
+	st = coll_group_begin();
+	if (st != COLL_OK)
+		return nccl_fail(nccl_code(st), "%s: no group can be opened", calls[0].function);
+	/* Sends to itself first, since they find their receives. */
+	for (int sends = 1; sends >= 0 && r == ncclSuccess; sends--)
+		for (size_t i = 0; i < count && r == ncclSuccess; i++)
+			if ((calls[i].kind == NCCL_SEND && calls[i].root == calls[i].comm->rank) == sends &&
+			    (all || (place(calls, i) >= from && place(calls, i) < from + TOGETHER)))
+				r = make(&calls[i], calls, count);
+	st = coll_group_end();
+	if (r == ncclSuccess && st != COLL_OK)
+		r = nccl_from(st, to_blame(calls, count, st), "ncclGroupEnd");
+	return r;
+}
+
+static ncclResult_t make_all(struct nccl_call *calls, size_t count)
+{
+	const bool all = count <= TOGETHER || must_be_one(calls, count);
+	ncclResult_t r = ncclSuccess;
+	size_t entered = 0, most = 1;
+
+	if (count == 0)
+		return ncclSuccess;
+	while (entered < count && r == ncclSuccess) {
+		r = nccl_enter(calls[entered].comm, calls[entered].function);
+		entered += r == ncclSuccess;
+	}
+	for (size_t i = 0; i < count && !all && r == ncclSuccess; i++)
+		most = place(calls, i) + 1 > most ? place(calls, i) + 1 : most;
+	for (size_t from = 0; from < most && r == ncclSuccess; from += TOGETHER)
+		r = make_some(calls, count, all, from);
+	while (entered > 0)
+		nccl_leave(calls[--entered].comm);
+	return r;
+}
+
+ncclResult_t nccl_call(const struct nccl_call *c)
+{
+	struct nccl_call one = *c;
+
+	if (group.depth == 0)
+		return make_all(&one, 1);
+	if (group.count == group.room) {
+		const size_t room = group.room ? 2 * group.room : 16;
+		struct nccl_call *more = realloc(group.calls, room * sizeof(*more));
+
+		if (!more)
+			return nccl_refuse(nccl_fail(ncclSystemError, "%s: out of memory", c->function));
+		group.calls = more;
+		group.room = room;
+	}
+	group.calls[group.count++] = *c;
+	return ncclSuccess;
+}
+
+/* ---- Creations ---- */
+
+static void *run_creation(void *arg)
+{
+	struct nccl_creation *c = arg;
+
+	c->result = c->run(c);
+	if (c->result != ncclSuccess)
+		nccl_last(c->text, sizeof(c->text));
+	return NULL;
+}
+
+static void free_creation(struct nccl_creation *c)
+{
+	free(c->ranks);
+	free(c);
+}
+
+ncclResult_t nccl_create(struct nccl_creation *c)
+{
+	struct nccl_creation **at = &group.creations;
+	ncclResult_t r;
+
+	if (group.depth == 0) {
+		r = c->run(c);
+		free_creation(c);
+		return r;
+	}
+	while (*at)
+		at = &(*at)->next;
+	*at = c;
+	return ncclSuccess;
+}
+
+/* The calling thread runs the last one, or what no thread can be had for. */
+static void run_together(struct nccl_creation *list, pthread_t *threads)
+{
+	struct nccl_creation *c = list;
+	size_t started = 0;
+	pthread_attr_t attr;
+
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, STACK_BYTES);
+	while (c->next && threads && pthread_create(&threads[started], &attr, run_creation, c) == 0) {
+		started++;
+		c = c->next;
+	}
+	pthread_attr_destroy(&attr);
+	for (; c; c = c->next)
+		run_creation(c);
+	for (size_t i = 0; i < started; i++)
+		pthread_join(threads[i], NULL);
+}
+
+static ncclResult_t create_all(void)
+{
+	struct nccl_creation *list = group.creations;
+	ncclResult_t r = ncclSuccess;
+	pthread_t *threads;
+	size_t n = 0;
+
+	group.creations = NULL;
+	for (const struct nccl_creation *c = list; c; c = c->next)
+		n++;
+	if (n == 0)
+		return ncclSuccess;
+	threads = calloc(n, sizeof(*threads));
+	run_together(list, threads);
+	free(threads);
+	for (struct nccl_creation *c = list, *next; c; c = next) {
+		next = c->next;
+		if (r == ncclSuccess && c->result != ncclSuccess)
+			r = nccl_fail(c->result, "%s", c->text);
+		free_creation(c);
+	}
+	return r;
+}
+
+/* A group that fails creates nothing. */
+static void drop_creations(void)
+{
+	for (struct nccl_creation *c = group.creations, *next; c; c = next) {
+		next = c->next;
+		if (c->parent)
+			nccl_leave(c->parent);
+		if (nccl_handle_drop(c->handle))
+			nccl_job_leave(c->handle, c->function);
+		*c->out = NULL;
+		free_creation(c);
+	}
+	group.creations = NULL;
+}
+
+/* ---- Interface ---- */
+
+NCCL_FUNCTION(ncclResult_t, ncclGroupStart, (void))
+{
+	group.depth++;
+	return ncclSuccess;
+}
+
+static ncclResult_t end(const char *function, bool simulate)
+{
+	ncclResult_t r;
+
+	if (group.depth == 0)
+		return nccl_fail(ncclInvalidUsage, "%s: no group is open", function);
+	if (--group.depth > 0)
+		return ncclSuccess;
+	r = group.refused;
+	if (r != ncclSuccess || simulate)
+		drop_creations();
+	if (r != ncclSuccess)
+		nccl_fail(r, "%s", group.refusal);
+	if (r == ncclSuccess)
+		r = create_all();
+	if (r == ncclSuccess && !simulate)
+		r = make_all(group.calls, group.count);
+	forget();
+	return r;
+}
+
+NCCL_FUNCTION(ncclResult_t, ncclGroupEnd, (void))
+{
+	return end("ncclGroupEnd", false);
+}
+
+/* Nothing is started. The library has no estimate of a group, so the time stays as the initializer has it. */
+NCCL_FUNCTION(ncclResult_t, ncclGroupSimulateEnd, (ncclSimInfo_t * info))
+{
+	const char *function = "ncclGroupSimulateEnd";
+
+	if (info &&
+	    (info->magic != NCCL_SIM_MAGIC || info->size < offsetof(ncclSimInfo_t, estimatedTime) + sizeof(float)))
+		return nccl_refuse(
+		        nccl_fail(ncclInvalidArgument, "%s: ncclSimInfo_t was not set by its initializer", function));
+	if (info)
+		info->estimatedTime = -1.0f;
+	return end(function, true);
+}

@@ -1,0 +1,58 @@
+/*
+ * Groups of NCCL: what a thread notes between ncclGroupStart() and ncclGroupEnd().
+ */
+#ifndef COLL_COMPAT_NCCL_GROUP_H
+#define COLL_COMPAT_NCCL_GROUP_H
+
+#include "compat/nccl/handle.h"
+
+enum nccl_call_kind {
+	NCCL_ALL_REDUCE,
+	NCCL_REDUCE,
+	NCCL_BROADCAST,
+	NCCL_ALL_GATHER,
+	NCCL_REDUCE_SCATTER,
+	NCCL_ALL_TO_ALL,
+	NCCL_GATHER,
+	NCCL_SCATTER,
+	NCCL_SEND,
+	NCCL_RECV
+};
+
+/* A checked call. */
+struct nccl_call {
+	const char *function;
+	enum nccl_call_kind kind;
+	ncclComm_t comm;
+	const void *in;
+	void *out;
+	size_t count;
+	coll_dtype type;
+	coll_op op;
+	const void *scalar; /* of op, in device memory; NULL: none */
+	int root;           /* or the peer */
+	cudaStream_t stream;
+	bool paired; /* a message to this rank itself, moved with its partner */
+};
+
+/* Make the call, or note it if a group is open. */
+ncclResult_t nccl_call(const struct nccl_call *c);
+
+/* A creation, see comm.c. Run at once, or noted if a group is open. */
+struct nccl_creation {
+	struct nccl_creation *next;
+	ncclResult_t (*run)(struct nccl_creation *c);
+	const char *function;
+	ncclComm_t *out, handle, parent;
+	ncclUniqueId id;
+	int colour, key, nranks;
+	int *ranks;
+	ncclResult_t result;
+	char text[1024];
+};
+ncclResult_t nccl_create(struct nccl_creation *c);
+
+/* A call inside a group that is refused makes the group fail; returns r. */
+ncclResult_t nccl_refuse(ncclResult_t r);
+
+#endif

@@ -1,0 +1,314 @@
+/*
+ * The handles of communicators (handle.h). A handle that was destroyed is found out by its absence in the list, before
+ * anything of it is read. Freed when the last thread inside has left.
+ */
+#include "compat/nccl/handle.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "compat/nccl/error.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t left = PTHREAD_COND_INITIALIZER;
+static struct ncclComm *handles; /* lock */
+static unsigned serials;         /* lock */
+
+ncclComm_t nccl_handle_new(int rank, int size, int device)
+{
+	ncclComm_t h = calloc(1, sizeof(*h));
+
+	if (!h)
+		return NULL;
+	h->rank = rank;
+	h->size = size;
+	h->device = device;
+	h->users = 1;
+	pthread_mutex_lock(&lock);
+	h->serial = ++serials;
+	h->next = handles;
+	handles = h;
+	pthread_mutex_unlock(&lock);
+	return h;
+}
+
+static ncclComm_t *find(const struct ncclComm *h)
+{
+	ncclComm_t *at = &handles;
+
+	while (*at && *at != h)
+		at = &(*at)->next;
+	return at;
+}
+
+/* lock is held. */
+static void unlist(ncclComm_t h)
+{
+	ncclComm_t *at = find(h);
+
+	if (*at)
+		*at = h->next;
+}
+
+bool nccl_handle_drop(ncclComm_t h)
+{
+	bool ending;
+
+	pthread_mutex_lock(&lock);
+	ending = h->ending;
+	h->users--;
+	if (!ending)
+		unlist(h);
+	pthread_cond_broadcast(&left);
+	pthread_mutex_unlock(&lock);
+	return !ending;
+}
+
+void nccl_handle_ready(ncclComm_t h, coll_comm *comm)
+{
+	pthread_mutex_lock(&lock);
+	h->comm = comm;
+	h->ready = true;
+	h->users--;
+	pthread_cond_broadcast(&left);
+	pthread_mutex_unlock(&lock);
+}
+
+static ncclResult_t enter(ncclComm_t h, bool any, const char *function)
+{
+	ncclResult_t r = ncclSuccess;
+
+	if (!h)
+		return nccl_fail(ncclInvalidArgument, "%s: the communicator is NULL", function);
+	pthread_mutex_lock(&lock);
+	if (!*find(h) || h->ending)
+		r = nccl_fail(ncclInvalidArgument, "%s: %p is no communicator, or was destroyed", function, (void *)h);
+	else if (!any && !h->ready)
+		r = nccl_fail(ncclInvalidArgument, "%s: the communicator is still being created", function);
+	else
+		h->users++;
+	pthread_mutex_unlock(&lock);
+	return r;
+}
+
+ncclResult_t nccl_enter(ncclComm_t h, const char *function)
+{
+	return enter(h, false, function);
+}
+
+ncclResult_t nccl_enter_any(ncclComm_t h, const char *function)
+{
+	return enter(h, true, function);
+}
+
+void nccl_leave(ncclComm_t h)
+{
+	pthread_mutex_lock(&lock);
+	if (--h->users == 0)
+		pthread_cond_broadcast(&left);
+	pthread_mutex_unlock(&lock);
+}
+
+ncclResult_t nccl_handle_end(ncclComm_t h, bool abort, const char *function)
+{
+	ncclResult_t r = nccl_enter_any(h, function);
+	coll_comm *comm;
+
+	if (r != ncclSuccess)
+		return r;
+	pthread_mutex_lock(&lock);
+	if (h->ending) { /* since */
+		h->users--;
+		pthread_mutex_unlock(&lock);
+		return nccl_fail(ncclInvalidArgument, "%s: another thread is ending the communicator", function);
+	}
+	h->ending = true;
+	if (abort)
+		atomic_store(&h->ended, true);
+	comm = h->comm;
+	pthread_mutex_unlock(&lock);
+	if (abort && comm)
+		coll_comm_abort(comm, function);
+	pthread_mutex_lock(&lock);
+	while (h->users > 1)
+		pthread_cond_wait(&left, &lock);
+	unlist(h);
+	comm = h->comm;
+	pthread_mutex_unlock(&lock);
+	if (abort && comm)
+		coll_comm_abort(comm, function); /* one that became ready meanwhile */
+	return ncclSuccess;
+}
+
+/* ---- Streams ---- */
+
+ncclResult_t nccl_stream_of(ncclComm_t h, cudaStream_t raw, coll_stream **stream, const char *function)
+{
+	struct nccl_stream *s = h->streams;
+	coll_status st;
+
+	*stream = NULL;
+	if (h->device < 0)
+		return ncclSuccess;
+	while (s && s->raw != raw)
+		s = s->next;
+	if (!s) {
+		s = calloc(1, sizeof(*s));
+		if (!s)
+			return nccl_fail(ncclSystemError, "%s: out of memory", function);
+		s->raw = raw;
+		st = coll_stream_wrap_cuda(&s->stream, h->comm, raw);
+		if (st != COLL_OK) {
+			free(s);
+			return nccl_from(st, h->comm, function);
+		}
+		s->next = h->streams;
+		h->streams = s;
+	}
+	*stream = s->stream;
+	return ncclSuccess;
+}
+
+ncclResult_t nccl_flush(ncclComm_t h, const char *function)
+{
+	ncclResult_t r = ncclSuccess;
+
+	for (struct nccl_stream *s = h->streams; s; s = s->next) {
+		const coll_status st = coll_stream_wait(s->stream, -1);
+
+		if (r == ncclSuccess)
+			r = nccl_from(st, h->comm, function);
+	}
+	return r;
+}
+
+/* ---- Jobs ---- */
+
+struct nccl_job {
+	struct nccl_job *next;
+	uint64_t key[2];
+	int ranks; /* in this process */
+	int live;  /* communicators that were not destroyed yet, children included */
+	struct ending *endings;
+};
+
+struct ending {
+	struct ending *next;
+	pthread_t thread;
+	struct ncclComm *handle;
+	coll_status status;
+};
+
+static struct nccl_job *jobs; /* lock */
+
+struct nccl_job *nccl_job_join(const void *key, size_t len_bytes, int ranks)
+{
+	uint64_t k[2] = {0};
+	struct nccl_job *j;
+
+	memcpy(k, key, len_bytes < sizeof(k) ? len_bytes : sizeof(k));
+	pthread_mutex_lock(&lock);
+	for (j = jobs; j && memcmp(j->key, k, sizeof(k)) != 0;)
+		j = j->next;
+	if (!j && (j = calloc(1, sizeof(*j)))) {
+		memcpy(j->key, k, sizeof(k));
+		j->next = jobs;
+		jobs = j;
+	}
+	if (j) {
+		j->ranks += ranks;
+		j->live += ranks;
+	}
+	pthread_mutex_unlock(&lock);
+	return j;
+}
+
+void nccl_job_retain(struct nccl_job *job)
+{
+	pthread_mutex_lock(&lock);
+	job->live++;
+	pthread_mutex_unlock(&lock);
+}
+
+static coll_status destroy(struct ncclComm *h)
+{
+	coll_status st = COLL_OK;
+
+	for (struct nccl_registration *r = h->registrations, *next; r; r = next) {
+		next = r->next;
+		free(r);
+	}
+	for (struct nccl_stream *s = h->streams, *next; s; s = next) {
+		const coll_status of = coll_stream_destroy(&s->stream);
+
+		next = s->next;
+		st = st == COLL_OK && !atomic_load(&h->ended) ? of : st;
+		free(s);
+	}
+	if (h->comm) {
+		const coll_status of = coll_comm_destroy(&h->comm);
+
+		st = st == COLL_OK ? of : st;
+	}
+	free(h);
+	return st;
+}
+
+static void *destroy_apart(void *arg)
+{
+	struct ending *e = arg;
+
+	e->status = destroy(e->handle);
+	return NULL;
+}
+
+/* The last one of the job: wait for those that end in threads. */
+static coll_status join_all(struct nccl_job *job)
+{
+	coll_status st = COLL_OK;
+
+	for (struct ending *e = job->endings, *next; e; e = next) {
+		next = e->next;
+		pthread_join(e->thread, NULL);
+		st = st == COLL_OK ? e->status : st;
+		free(e);
+	}
+	free(job);
+	return st;
+}
+
+ncclResult_t nccl_job_leave(ncclComm_t h, const char *function)
+{
+	struct nccl_job *job = h->job;
+	struct ending *e = NULL;
+	coll_status st = COLL_OK;
+	bool last, apart;
+
+	pthread_mutex_lock(&lock);
+	last = !job || --job->live == 0;
+	for (struct nccl_job **j = &jobs; last && *j; j = &(*j)->next)
+		if (*j == job) {
+			*j = job->next;
+			break;
+		}
+	apart = job && !last && job->ranks > 1 && (e = calloc(1, sizeof(*e)));
+	if (apart) {
+		e->handle = h;
+		apart = pthread_create(&e->thread, NULL, destroy_apart, e) == 0;
+	}
+	if (apart) {
+		e->next = job->endings;
+		job->endings = e;
+	}
+	pthread_mutex_unlock(&lock);
+	if (apart)
+		return ncclSuccess;
+	free(e);
+	st = destroy(h);
+	if (last && job) {
+		const coll_status of = join_all(job);
+
+		st = st == COLL_OK ? of : st;
+	}
+	return nccl_from(st, NULL, function);
+}

@@ -1,0 +1,91 @@
+/*
+ * Communicators of NCCL: the handle, and the list of those that exist.
+ */
+#ifndef COLL_COMPAT_NCCL_HANDLE_H
+#define COLL_COMPAT_NCCL_HANDLE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "coll/coll.h"
+#include "compat/nccl/abi.h"
+
+enum { NCCL_OPS_MAX = 64 };
+
+/* The ranks of one unique id that this process has; their children count to it. */
+struct nccl_job;
+
+/* A premultiplied sum. Its value as ncclRedOp_t names the communicator too. */
+struct nccl_op {
+	bool used;
+	coll_op op;
+	ncclDataType_t type;
+	const void *scalar; /* of device memory, read at each call; NULL: op has it */
+};
+
+struct nccl_stream {
+	struct nccl_stream *next;
+	cudaStream_t raw;
+	coll_stream *stream;
+};
+
+/* A handle of ncclCommRegister(). */
+struct nccl_registration {
+	struct nccl_registration *next;
+	void *ptr;
+	bool known; /* to the library as well */
+};
+
+struct ncclComm {
+	struct ncclComm *next; /* of those that exist */
+	unsigned serial;
+	int users;         /* threads inside a call; the list's lock */
+	bool ending;       /* no thread may enter; the list's lock */
+	bool ready;        /* comm exists; the list's lock */
+	atomic_bool ended; /* ncclCommAbort(): a creation gives up */
+	coll_comm *comm;
+	struct nccl_job *job;
+	int rank, size, device; /* device -1: none */
+	bool finalized, suspended;
+	/* By the thread that uses the communicator. */
+	struct nccl_op ops[NCCL_OPS_MAX];
+	struct nccl_stream *streams;
+	struct nccl_registration *registrations;
+};
+
+/* A new handle, which this thread is inside of. NULL: no memory. */
+ncclComm_t nccl_handle_new(int rank, int size, int device);
+/* The creation failed: leave. True: the handle is in the list no longer, and the caller's to free; else who ends it
+ * does. */
+bool nccl_handle_drop(ncclComm_t h);
+/* The communicator exists: others may enter. The maker leaves. */
+void nccl_handle_ready(ncclComm_t h, coll_comm *comm);
+
+/* Begin and end a call. Refuses NULL, what is no communicator or is one no longer, and one that is not ready, unless
+ * any is true. */
+ncclResult_t nccl_enter(ncclComm_t h, const char *function);
+ncclResult_t nccl_enter_any(ncclComm_t h, const char *function);
+void nccl_leave(ncclComm_t h);
+
+/* Take it out of the list when all threads have left; abort: they are made to leave. */
+ncclResult_t nccl_handle_end(ncclComm_t h, bool abort, const char *function);
+
+/* The library's stream for a stream of CUDA; NULL where the communicator has no device. */
+ncclResult_t nccl_stream_of(ncclComm_t h, cudaStream_t raw, coll_stream **stream, const char *function);
+/* Wait for all that was enqueued. */
+ncclResult_t nccl_flush(ncclComm_t h, const char *function);
+
+/* ---- Jobs ---- */
+
+/* The job of a key, made if the process has none; ranks are added to it. NULL: no memory. */
+struct nccl_job *nccl_job_join(const void *key, size_t len_bytes, int ranks);
+/* A child of one of its communicators. */
+void nccl_job_retain(struct nccl_job *job);
+
+/* Free the handle (which is in the list no longer) and destroy its communicator. With several ranks of the job in this
+ * process, one thread may destroy them one after the other, and each waits for the others: so a thread of its own does
+ * it, and the last one joins all. */
+ncclResult_t nccl_job_leave(ncclComm_t h, const char *function);
+
+#endif
