@@ -259,15 +259,16 @@ static void unreceived_by_itself(coll_comm *comm, int rank, void *arg)
 
 struct ended {
 	coll_comm *comm;
-	coll_status sent[2];
-	atomic_int told;
+	_Atomic coll_status sent[2];
+	atomic_int numbered, told;
 };
 
 static void say(void *arg, coll_status status)
 {
 	struct ended *e = arg;
 
-	e->sent[atomic_fetch_add(&e->told, 1)] = status;
+	atomic_store(&e->sent[atomic_fetch_add(&e->numbered, 1)], status);
+	atomic_fetch_add(&e->told, 1);
 }
 
 /* The stream holds one behind another; the pool is full, too. */
@@ -289,9 +290,12 @@ static void destroy_with_messages_to_itself(coll_comm *comm, int rank, void *arg
 	}
 	OK(comm, coll_barrier(comm, NULL));
 	CHECK(coll_comm_destroy(&ended->comm) == COLL_OK);
+	while (atomic_load(&ended->told) < 2) /* by the progress thread, perhaps */
+		sched_yield();
 	for (int i = 0; i < 2; i++) {
-		CHECK(coll_event_wait(e[i], -1) == COLL_ERR_CANCELLED && ended->sent[i] == COLL_ERR_CANCELLED);
+		CHECK(coll_event_wait(e[i], -1) == COLL_ERR_CANCELLED);
 		coll_event_destroy(&e[i]);
+		CHECK(atomic_load(&ended->sent[i]) == COLL_ERR_CANCELLED);
 		CHECK(coll_stream_destroy(&s[i]) == COLL_ERR_CANCELLED);
 	}
 	free(big);

@@ -45,6 +45,10 @@ perf() {
 
 conform() { suite "conformance" "$build/tests/conform/conform" rdma; }
 failures() { suite "failures" "$build/tests/failures" rdma; }
+tags() {
+	suite "tagged messages" "$build/tests/tags" rdma on
+	suite "random programs of tagged messages" "$build/tests/tags_random" rdma 1 20
+}
 
 quick() {
 	local COLL_TRANSPORTS=rdma

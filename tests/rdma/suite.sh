@@ -69,6 +69,7 @@ else
 	[ $skipped = 0 ] || exit 77
 	one paths registered info
 	one failures rounds
+	one tags
 	one troubles
 	one floats2 floats3
 	one floats4 floats8
