@@ -23,59 +23,29 @@
 #include "device/device.h"
 #include "engine/bind.h"
 #include "engine/run.h"
+#include "progress/capture.h"
 #include "progress/drive.h"
 #include "progress/inflight.h"
+#include "progress/stage_ring.h"
 #include "select/bind_pair.h"
 
-enum { SLOTS = COLL_STAGE_SLOTS, SLOT_BYTES = COLL_STAGE_SLOT_BYTES, LINE = 64, PAGE = 4096 };
+enum { SLOTS = COLL_STAGE_SLOTS, SLOT_BYTES = COLL_STAGE_SLOT_BYTES, PAGE = COLL_STAGE_PAGE };
 
 #define MEMORY_BYTES (PAGE + (size_t)2 * SLOTS * SLOT_BYTES)
 
 /* Far behind every number in use, so that each wait of a stream passes. */
 static const uint32_t RELEASED = (uint32_t)1 << 30;
 
-/* The words, each written by one side only, on lines of their own. */
-struct words {
-	_Alignas(LINE) _Atomic uint32_t guard; /* host: not 0, kernels leave the user's memory alone */
-	_Alignas(LINE) _Atomic uint32_t ready; /* device: see engine/stage.h */
-	_Alignas(LINE) _Atomic uint32_t done;  /* device: number + 1 of the last tile of the last call that has ended */
-	_Alignas(LINE) _Atomic uint32_t taken[2][SLOTS]; /* host: by half of a pair; collectives use the first */
-};
-static_assert(sizeof(struct words) <= PAGE, "the words fit in a page");
-
-struct coll_stage {
-	struct coll_device *device;
-	void *memory;     /* a page of words, then SLOTS slots for input and SLOTS for output */
-	uint64_t address; /* of memory, as kernels see it */
-	struct words *words;
-	char *in, *out;
-	coll_device_stream own;  /* of blocking calls */
-	coll_device_stream last; /* of the last call, if there was one */
-	bool has_last, used;     /* used: something was enqueued */
-	uint32_t next;           /* number of the next tile */
-	uint32_t last_done;      /* `done` when all that was enqueued has ended */
-	/* The device has failed: what it has not ended it never will. */
-	atomic_bool broken;
-	struct coll_device_piece *pieces; /* one for each rank */
-};
-
-static uint64_t address_of(const struct coll_stage *s, const volatile void *p)
-{
-	return s->address + (uint64_t)((const volatile char *)p - (const char *)s->memory);
-}
-
 /* ---- Life ---- */
 
-coll_status coll_stage_create(struct coll_comm *comm, struct coll_error_box *err)
+coll_status coll_stage_ring_open(struct coll_comm *comm, struct coll_stage **ring, struct coll_error_box *err)
 {
 	const size_t bytes = MEMORY_BYTES;
 	struct coll_device *d = comm->ctx->device;
 	struct coll_stage *s;
 	coll_status st;
 
-	if (!d)
-		return COLL_OK;
-	s = comm->stage = calloc(1, sizeof(*s));
+	s = *ring = calloc(1, sizeof(*s));
 	if (s)
 		s->pieces = calloc((size_t)comm->size, sizeof(*s->pieces));
 	if (!s || !s->pieces)
@@ -89,17 +59,47 @@ coll_status coll_stage_create(struct coll_comm *comm, struct coll_error_box *err
 		return coll_error_set(err, COLL_ERR_MEMORY, "no memory for %zu bytes of staging", bytes);
 	}
 	st = d->table->pin(d, s->memory, bytes, &s->address);
-	if (st == COLL_OK)
-		st = d->table->stream_create(d, &s->own);
 	if (st != COLL_OK) {
 		coll_device_error(d, err);
 		return st;
 	}
-	coll_async_thread(comm->ctx);
 	s->words = s->memory;
 	s->in = (char *)s->memory + PAGE;
 	s->out = s->in + (size_t)SLOTS * SLOT_BYTES;
 	return COLL_OK;
+}
+
+void coll_stage_ring_close(struct coll_stage **ring)
+{
+	struct coll_stage *s = *ring;
+
+	*ring = NULL;
+	if (!s)
+		return;
+	if (s->address)
+		s->device->table->unpin(s->device, s->memory);
+	if (s->memory)
+		munmap(s->memory, MEMORY_BYTES);
+	free(s->pieces);
+	free(s);
+}
+
+coll_status coll_stage_create(struct coll_comm *comm, struct coll_error_box *err)
+{
+	struct coll_device *d = comm->ctx->device;
+	coll_status st;
+
+	if (!d)
+		return COLL_OK;
+	st = coll_stage_ring_open(comm, &comm->stage, err);
+	if (st != COLL_OK)
+		return st;
+	st = d->table->stream_create(d, &comm->stage->own);
+	if (st == COLL_OK)
+		coll_async_thread(comm->ctx);
+	else
+		coll_device_error(d, err);
+	return st;
 }
 
 static void sleep_us(long us)
@@ -135,16 +135,13 @@ void coll_stage_destroy(struct coll_comm *comm)
 		         "[COLL-5112] %s has not finished its work of a communicator that has ended: %zu MiB of pinned "
 		         "memory stay",
 		         s->device->name, MEMORY_BYTES >> 20);
-	} else {
-		if (s->own)
-			s->device->table->stream_destroy(s->device, s->own);
-		if (s->address)
-			s->device->table->unpin(s->device, s->memory);
-		if (s->memory)
-			munmap(s->memory, MEMORY_BYTES);
+		free(s->pieces);
+		free(s);
+		return;
 	}
-	free(s->pieces);
-	free(s);
+	if (s->own)
+		s->device->table->stream_destroy(s->device, s->own);
+	coll_stage_ring_close(&s);
 }
 
 /* ---- Preparation ---- */
@@ -177,9 +174,8 @@ static size_t tiles_of(const struct coll_job *job)
 	return elements / job->tile + (elements % job->tile != 0);
 }
 
-static void prepare_collective(struct coll_request *r, bool streamed)
+static void prepare_collective(struct coll_request *r, struct coll_stage *s, bool streamed)
 {
-	struct coll_stage *s = r->comm->stage;
 	/* What only the root has may be any pointer elsewhere. */
 	const bool root = r->comm->rank == r->call.root;
 	const void *in = r->call.kind == COLL_KIND_SCATTER && !root ? NULL : r->call.in;
@@ -197,10 +193,9 @@ static void prepare_collective(struct coll_request *r, bool streamed)
 	r->job.stage = &r->stage[0];
 }
 
-static coll_status prepare_pair(struct coll_request *r, bool streamed)
+static coll_status prepare_pair(struct coll_request *r, struct coll_stage *s, bool streamed)
 {
 	struct coll_comm *comm = r->comm;
-	struct coll_stage *s = comm->stage;
 	const struct coll_pair *p = &r->pair;
 	const bool send = p->dest >= 0 && p->send_count > 0, recv = p->source >= 0 && p->recv_count > 0;
 	const bool send_staged = send && on_device(comm, p->send), recv_staged = recv && on_device(comm, p->recv);
@@ -235,15 +230,35 @@ static coll_status prepare_pair(struct coll_request *r, bool streamed)
 	return COLL_OK;
 }
 
-static coll_status prepare(struct coll_request *r, const struct coll_stream *stream)
+static coll_status check_stream(struct coll_request *r, const struct coll_stream *stream,
+                                struct coll_device_capture *capture)
+{
+	struct coll_device *d = r->comm->stage->device;
+	const char *why = "";
+	const coll_status st = d->table->stream_check(d, stream->handle, capture, &why);
+
+	if (st != COLL_OK)
+		return coll_comm_refuse(r->comm, "stream", st, "[COLL-1215] the stream cannot be used: %s", why);
+	return st;
+}
+
+static coll_status prepare(struct coll_request *r, const struct coll_stream *stream,
+                           struct coll_device_capture *capture)
 {
 	const bool streamed = stream && stream->device;
-	coll_status st = COLL_OK;
+	struct coll_stage *s = r->comm->stage;
+	coll_status st = streamed ? check_stream(r, stream, capture) : COLL_OK;
 
-	if (r->kind == COLL_REQUEST_PAIR)
-		st = prepare_pair(r, streamed);
-	else if (r->kind == COLL_REQUEST_COLLECTIVE)
-		prepare_collective(r, streamed);
+	if (st == COLL_OK && capture->id)
+		st = coll_capture_ring(r->comm, &s);
+	if (st == COLL_OK && r->kind == COLL_REQUEST_PAIR)
+		st = prepare_pair(r, s, streamed);
+	else if (st == COLL_OK && r->kind == COLL_REQUEST_COLLECTIVE)
+		prepare_collective(r, s, streamed);
+	if (st == COLL_OK && capture->id && !r->staged)
+		st = coll_capture_empty(r);
+	if (st != COLL_OK)
+		r->staged = false;
 	if (st != COLL_OK || !r->staged)
 		return st;
 	if (stream && !stream->device) {
@@ -254,32 +269,27 @@ static coll_status prepare(struct coll_request *r, const struct coll_stream *str
 		        "pass NULL");
 	}
 	r->device_stream = streamed ? stream->handle : r->comm->stage->own;
-	if (streamed) {
-		struct coll_device *d = r->comm->stage->device;
-		const char *why = "";
-
-		st = d->table->stream_check(d, stream->handle, &why);
-		if (st != COLL_OK)
-			r->staged = false;
-		if (st != COLL_OK)
-			return coll_comm_refuse(r->comm, "stream", st, "[COLL-1215] the stream cannot be used: %s",
-			                        why);
-	}
 	return COLL_OK;
 }
 
 coll_status coll_stage_add(struct coll_stage_batch *b, struct coll_request *r, const struct coll_stream *stream)
 {
+	struct coll_device_capture capture = {0};
 	struct coll_request *first = b->chains;
 	coll_status st;
 
-	r->staged = false;
+	r->staged = r->in_graph = false;
 	r->next_staged = r->next_chain = NULL;
-	if (!r->comm->stage)
+	if (!r->comm->stage) {
+		b->outside = true;
 		return COLL_OK;
-	st = prepare(r, stream);
+	}
+	st = prepare(r, stream, &capture);
 	/* A later call may pass the same address for other memory. */
 	memset(r->comm->seen, 0, sizeof(r->comm->seen));
+	if (st == COLL_OK && capture.id && !b->capture.id)
+		b->capture = capture;
+	b->outside |= capture.id != b->capture.id || !capture.id;
 	if (st != COLL_OK || !r->staged)
 		return st;
 	while (first && first->comm != r->comm)
@@ -317,6 +327,8 @@ static void deal(struct coll_request *first)
 
 coll_status coll_stage_deal(const struct coll_stage_batch *b)
 {
+	if (b->capture.id)
+		return coll_capture_take(b);
 	for (const struct coll_request *r = b->chains; r; r = r->next_chain)
 		if (r->chain_calls > SLOTS)
 			return coll_comm_refuse(r->comm, "group", COLL_ERR_UNSUPPORTED,
@@ -363,7 +375,7 @@ static int pieces_of(struct coll_stage *s, const struct side *x, const struct co
 {
 	const bool block = coll_plan_kind_is_block(x->plan->kind);
 	const int blocks = block && !x->e->single ? x->plan->size : 1;
-	const uint64_t slot = x->slots ? address_of(s, coll_stage_slot(stage, x->slots, t)) : 0;
+	const uint64_t slot = x->slots ? coll_stage_address(s, coll_stage_slot(stage, x->slots, t)) : 0;
 	const size_t first = t * x->tile;
 	size_t at = 0;
 	int n = 0;
@@ -406,17 +418,47 @@ static bool side_of(const struct coll_request *r, int half, bool out, struct col
 	return true;
 }
 
-static coll_status put_gather(struct coll_stage *s, const struct coll_request *r, size_t t)
+int coll_stage_pieces_in(struct coll_stage *s, const struct coll_request *r, size_t t)
 {
-	const uint32_t number = coll_stage_number(&r->stage[0], t);
 	struct coll_job job;
 	struct side x;
-	int n = 0;
 
-	if (side_of(r, 0, false, &job, &x))
-		n = pieces_of(s, &x, &r->stage[0], t);
-	return s->device->table->gather(s->device, r->device_stream, s->pieces, n, address_of(s, &s->words->ready),
-	                                number + 1);
+	return side_of(r, 0, false, &job, &x) ? pieces_of(s, &x, &r->stage[0], t) : 0;
+}
+
+int coll_stage_pieces_out(struct coll_stage *s, const struct coll_request *r, size_t t)
+{
+	const int half = r->kind == COLL_REQUEST_PAIR;
+	struct coll_job job;
+	struct side x;
+
+	if (side_of(r, half, true, &job, &x))
+		return pieces_of(s, &x, &r->stage[half], t);
+	if (r->kind == COLL_REQUEST_PAIR && coll_pair_self(r->comm, &r->pair))
+		return add(s->pieces, 0, (uint64_t)(uintptr_t)r->pair.recv, (uint64_t)(uintptr_t)r->pair.send,
+		           r->pair.send_count * coll_dtype_size(r->pair.type));
+	return 0;
+}
+
+size_t coll_stage_half_tiles(const struct coll_request *r, int half)
+{
+	struct coll_job job;
+
+	if (r->kind == COLL_REQUEST_COLLECTIVE)
+		return half == 0 ? tiles_of(&r->job) : 0;
+	if (!r->pair_plan[half])
+		return 0;
+	coll_pair_job(r->comm, &r->pair, half, r->pair_plan[half], &job);
+	return tiles_of(&job);
+}
+
+static coll_status put_gather(struct coll_stage *s, const struct coll_request *r, size_t t)
+{
+	const int n = coll_stage_pieces_in(s, r, t);
+
+	return s->device->table->gather(s->device, r->device_stream, s->pieces, n,
+	                                coll_stage_address(s, &s->words->ready),
+	                                coll_stage_number(&r->stage[0], t) + 1);
 }
 
 static coll_status put_wait(struct coll_stage *s, const struct coll_request *r, size_t t)
@@ -424,47 +466,28 @@ static coll_status put_wait(struct coll_stage *s, const struct coll_request *r, 
 	const uint32_t number = coll_stage_number(&r->stage[0], t);
 	coll_status st = COLL_OK;
 
-	for (int half = 0; half < 2 && st == COLL_OK; half++) {
-		struct coll_job job;
-
-		if (r->kind == COLL_REQUEST_PAIR) {
-			if (!r->pair_plan[half])
-				continue;
-			coll_pair_job(r->comm, &r->pair, half, r->pair_plan[half], &job);
-			if (t >= tiles_of(&job))
-				continue;
-		} else if (half == 1) {
-			continue;
-		}
-		st = s->device->table->wait(s->device, r->device_stream,
-		                            address_of(s, &r->stage[half].taken[number % SLOTS]), number + 1);
-	}
+	for (int half = 0; half < 2 && st == COLL_OK; half++)
+		if (t < coll_stage_half_tiles(r, half))
+			st = s->device->table->wait(s->device, r->device_stream,
+			                            coll_stage_address(s, &r->stage[half].taken[number % SLOTS]),
+			                            number + 1);
 	return st;
 }
 
 static coll_status put_scatter(struct coll_stage *s, const struct coll_request *r, size_t t)
 {
-	const bool last = t + 1 == r->stage_tiles, pair = r->kind == COLL_REQUEST_PAIR;
-	const uint64_t done = last ? address_of(s, &s->words->done) : 0;
-	struct coll_job job;
-	struct side x;
-	int n = 0;
+	const bool last = t + 1 == r->stage_tiles;
+	const uint64_t done = last ? coll_stage_address(s, &s->words->done) : 0;
+	const int n = coll_stage_pieces_out(s, r, t);
 
-	if (side_of(r, pair ? 1 : 0, true, &job, &x)) {
-		n = pieces_of(s, &x, &r->stage[pair ? 1 : 0], t);
-	} else if (pair && coll_pair_self(r->comm, &r->pair)) {
-		n = add(s->pieces, 0, (uint64_t)(uintptr_t)r->pair.recv, (uint64_t)(uintptr_t)r->pair.send,
-		        r->pair.send_count * coll_dtype_size(r->pair.type));
-	}
 	if (n == 0 && !last)
 		return COLL_OK;
-	return s->device->table->scatter(s->device, r->device_stream, s->pieces, n, address_of(s, &s->words->guard),
-	                                 done, r->stage_last);
+	return s->device->table->scatter(s->device, r->device_stream, s->pieces, n,
+	                                 coll_stage_address(s, &s->words->guard), done, r->stage_last);
 }
 
 /* What is done for tile j of n requests that take turns. */
-static coll_status put(struct coll_stage *s, struct coll_request *const *by, int n, size_t j,
-                       coll_status (*work)(struct coll_stage *s, const struct coll_request *r, size_t t))
+static coll_status put(struct coll_stage *s, struct coll_request *const *by, int n, size_t j, coll_stage_put_fn *work)
 {
 	const struct coll_request *r = by[j % (size_t)n];
 	const size_t t = j / (size_t)n;
@@ -472,35 +495,44 @@ static coll_status put(struct coll_stage *s, struct coll_request *const *by, int
 	return t < r->stage_tiles ? work(s, r, t) : COLL_OK;
 }
 
-static coll_status enqueue(struct coll_stage *s, struct coll_request *const *by, int n)
+size_t coll_stage_places(struct coll_request *const *by, int n)
 {
 	size_t total = 0;
-	coll_status st = COLL_OK;
 
 	for (int i = 0; i < n; i++)
 		if (by[i]->stage_tiles * (size_t)n > total)
 			total = by[i]->stage_tiles * (size_t)n;
+	return total;
+}
+
+coll_status coll_stage_put(struct coll_stage *s, struct coll_request *const *by, int n,
+                           const struct coll_stage_puts *puts)
+{
+	const size_t total = coll_stage_places(by, n);
+	coll_status st = COLL_OK;
+
 	for (size_t j = 0; j < total && j < SLOTS && st == COLL_OK; j++)
-		st = put(s, by, n, j, put_gather);
+		st = put(s, by, n, j, puts->gather);
 	for (size_t j = 0; j < total && st == COLL_OK; j++) {
-		st = put(s, by, n, j, put_wait);
+		st = put(s, by, n, j, puts->wait);
 		if (st == COLL_OK)
-			st = put(s, by, n, j, put_scatter);
+			st = put(s, by, n, j, puts->scatter);
 		if (st == COLL_OK && j + SLOTS < total)
-			st = put(s, by, n, j + SLOTS, put_gather);
+			st = put(s, by, n, j + SLOTS, puts->gather);
 	}
 	return st;
 }
 
 /* All work of these requests goes into the stream of the first, in front of and behind what the others' streams hold.
- */
+ * Behind the call before it waits for the word which that one stores at its end: its stream may be gone by now, or be
+ * captured. */
 static coll_status join_streams(struct coll_stage *s, struct coll_request *const *by, int n, bool before)
 {
 	coll_device_stream main = by[0]->device_stream;
 	coll_status st = COLL_OK;
 
 	if (before && s->has_last && s->last != main)
-		st = s->device->table->order(s->device, s->last, main);
+		st = s->device->table->wait(s->device, main, coll_stage_address(s, &s->words->done), s->before_done);
 	for (int i = 1; i < n && st == COLL_OK; i++)
 		if (by[i]->user_stream != main)
 			st = before ? s->device->table->order(s->device, by[i]->user_stream, main)
@@ -520,6 +552,7 @@ static void give_up(struct coll_comm *comm, coll_status st)
 
 static void enqueue_chain(struct coll_request *first)
 {
+	static const struct coll_stage_puts puts = {put_gather, put_wait, put_scatter};
 	struct coll_comm *comm = first->comm;
 	struct coll_stage *s = comm->stage;
 	const int n = first->chain_calls;
@@ -530,6 +563,7 @@ static void enqueue_chain(struct coll_request *first)
 	/* If it has failed by now, its requests are complete, and nothing needs the device. */
 	coll_async_lock(comm->ctx);
 	st = comm->failed;
+	s->before_done = s->last_done;
 	for (struct coll_request *r = first; r && st == COLL_OK; r = r->next_staged) {
 		r->enqueued = true;
 		r->user_stream = r->device_stream;
@@ -551,7 +585,7 @@ static void enqueue_chain(struct coll_request *first)
 	s->last = by[0]->device_stream;
 	s->has_last = true;
 	if (st == COLL_OK)
-		st = enqueue(s, by, n);
+		st = coll_stage_put(s, by, n, &puts);
 	if (st == COLL_OK)
 		st = join_streams(s, by, n, false);
 	s->device->table->leave(s->device);
@@ -571,6 +605,8 @@ void coll_stage_enqueue(const struct coll_stage_batch *b)
 
 bool coll_stage_drained(const struct coll_request *r)
 {
+	if (r->captured)
+		return coll_capture_left(r);
 	return r->enqueued && has_done(r->comm->stage, r->stage_last);
 }
 

@@ -11,6 +11,7 @@
 #ifndef COLL_PROGRESS_STAGE_H
 #define COLL_PROGRESS_STAGE_H
 
+#include "device/device.h"
 #include "progress/async.h"
 
 /* The staging memory of a communicator whose context has a device, else nothing. Local. */
@@ -22,11 +23,14 @@ void coll_stage_destroy(struct coll_comm *comm);
  * others follow it by next_staged. */
 struct coll_stage_batch {
 	struct coll_request *chains;
+	struct coll_device_capture capture; /* of its streams, if its id is not 0 */
+	bool outside;                       /* a request is not in that capture */
 };
 
 /* Find out whether a bound request is staged, and add it to the batch if it is. Refuses what cannot be. */
 coll_status coll_stage_add(struct coll_stage_batch *b, struct coll_request *r, const struct coll_stream *stream);
-/* Before their submission: give them slots. UNSUPPORTED: there are more requests than slots; none was changed. */
+/* Before their submission: give them slots. UNSUPPORTED: there are more requests than slots; none was changed. Those
+ * of a capture are not submitted: they belong to the graph then (in_graph), or are refused. */
 coll_status coll_stage_deal(const struct coll_stage_batch *b);
 /* After their submission: put their work into their streams. An error of the device fails the communicator. */
 void coll_stage_enqueue(const struct coll_stage_batch *b);

@@ -12,5 +12,16 @@ bool cuda_user_read(void *host, const void *device, size_t len_bytes);
 /* A non-blocking stream of the device that some memory belongs to. */
 bool cuda_user_stream(const void *device, void **stream);
 void cuda_user_stream_destroy(void *stream);
+bool cuda_user_synchronize(void *stream);
+
+/* A capture in the mode that allows least, and what it makes: an executable graph, whose graph is destroyed. */
+bool cuda_user_capture(void *stream);
+bool cuda_user_captured(void *stream, void **exec);
+bool cuda_user_launch(void *exec, void *stream);
+void cuda_user_exec_destroy(void *exec);
+/* Ends a capture whose graph nobody wants. True: there was one. */
+bool cuda_user_abandon(void *stream);
+/* `later` does what follows behind all that `earlier` has now; in a capture it becomes part of it. */
+bool cuda_user_order(void *earlier, void *later);
 
 #endif
