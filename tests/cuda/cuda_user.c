@@ -101,11 +101,14 @@ bool cuda_user_capture(void *stream)
 	return cuda.begin(stream, 0) == 0;
 }
 
-bool cuda_user_captured(void *stream, void **exec)
+bool cuda_user_captured(void *stream, void **exec, int n)
 {
 	void *graph = NULL;
+	bool done = cuda.end(stream, &graph) == 0;
 
-	return cuda.end(stream, &graph) == 0 && cuda.instantiate(exec, graph, 0) == 0 && cuda.graph_destroy(graph) == 0;
+	for (int i = 0; i < n && done; i++)
+		done = cuda.instantiate(&exec[i], graph, 0) == 0;
+	return done && cuda.graph_destroy(graph) == 0;
 }
 
 bool cuda_user_launch(void *exec, void *stream)

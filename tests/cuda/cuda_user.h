@@ -14,9 +14,9 @@ bool cuda_user_stream(const void *device, void **stream);
 void cuda_user_stream_destroy(void *stream);
 bool cuda_user_synchronize(void *stream);
 
-/* A capture in the mode that allows least, and what it makes: an executable graph, whose graph is destroyed. */
+/* A capture in the mode that allows least, and what it makes: n executables of the graph, which is destroyed. */
 bool cuda_user_capture(void *stream);
-bool cuda_user_captured(void *stream, void **exec);
+bool cuda_user_captured(void *stream, void **exec, int n);
 bool cuda_user_launch(void *exec, void *stream);
 void cuda_user_exec_destroy(void *exec);
 /* Ends a capture whose graph nobody wants. True: there was one. */

@@ -275,7 +275,7 @@ static void check_graph(const struct call *c, struct rank *r, const struct where
 	REQUIRE(cuda_user_capture(r->handles[s]));
 	st = run(c, r, w->in, w->out, r->streams[s]);
 	CHECK(st == COLL_OK, "%s %s: %s", which, names[c->what], coll_last_error(r->comm)->message);
-	CHECK(cuda_user_captured(r->handles[s], &exec), "%s %s is not captured", which, names[c->what]);
+	CHECK(cuda_user_captured(r->handles[s], &exec, 1), "%s %s is not captured", which, names[c->what]);
 	for (int i = 0; i < LAUNCHES && exec && atomic_load(&plain_failures) == 0; i++) {
 		fill(r, c, w->in_bytes / coll_dtype_size(c->type));
 		memset(r->want, 0x5a, w->out_bytes + MARGIN);
