@@ -257,7 +257,7 @@ static void refused(void)
 		CHECK(sum(0, COUNT, stream[0]) == COLL_OK && sum(1, COUNT, stream[1]) == COLL_OK);
 		CHECK(coll_group_end() == COLL_ERR_UNSUPPORTED);
 		CHECK(strstr(coll_last_error(comm)->message, "[COLL-1218]"), "%s", coll_last_error(comm)->message);
-		CHECK(coll_send_recv(host, 1, me, host + 8, 1, me, COLL_I32, comm, stream[0]) == COLL_ERR_UNSUPPORTED);
+		CHECK(coll_send_tag(host, 1, COLL_I32, (me + 1) % size, 1, comm, stream[0]) == COLL_ERR_UNSUPPORTED);
 		CHECK(strstr(coll_last_error(comm)->message, "[COLL-1217]"), "%s", coll_last_error(comm)->message);
 	}
 	CHECK(coll_stream_wait_event(stream[0], event) == COLL_ERR_UNSUPPORTED);
@@ -276,6 +276,31 @@ static void refused(void)
 	CHECK(sum(0, COUNT, stream[0]) == COLL_OK && coll_stream_wait(stream[0], -1) == COLL_OK);
 	CHECK(wrong_sums(out[0], 9, COUNT) == 0);
 	CHECK(coll_event_destroy(&event) == COLL_OK);
+}
+
+/* Messages to this rank itself: device to host, host to host, host to device. */
+static void itself(void)
+{
+	static int own[LONG], copy[LONG];
+	void *exec = NULL;
+	int wrong = 0;
+
+	CHECK(cuda_user_capture(handle[0]));
+	CHECK(coll_send_recv(in[0], LONG, me, own, LONG, me, COLL_I32, comm, stream[0]) == COLL_OK, "%s",
+	      coll_last_error(comm)->message);
+	CHECK(coll_send_recv(own, LONG, me, copy, LONG, me, COLL_I32, comm, stream[0]) == COLL_OK);
+	CHECK(coll_send_recv(copy, LONG, me, out[0], LONG, me, COLL_I32, comm, stream[0]) == COLL_OK);
+	REQUIRE(cuda_user_captured(handle[0], &exec, 1));
+	for (int turn = 1; turn < launches; turn++) {
+		put(in[0], me, turn, LONG);
+		put_mark(out[0], LONG);
+		CHECK(cuda_user_launch(exec, handle[0]) && cuda_user_synchronize(handle[0]));
+		CHECK(cuda_user_read(host, out[0], sizeof(host)));
+		for (int i = 0; i < LONG; i++)
+			wrong += host[i] != (me + 1) * (i + 7 * turn);
+		CHECK(wrong == 0, "launch %d: %d are wrong", turn, wrong);
+	}
+	cuda_user_exec_destroy(exec);
 }
 
 /* A graph outlives its communicator: its launches leave the memory alone. */
@@ -350,8 +375,9 @@ int main(int argc, char **argv)
 		const char *name;
 		void (*run)(void);
 	} scenarios[] = {{"persistent", persistent}, {"several", several}, {"overlapping", overlapping},
-	                 {"abandoned", abandoned},   {"refused", refused}, {"outliving", outliving},
-	                 {"between", failing},       {"during", failing},  {"abort", failing}};
+	                 {"abandoned", abandoned},   {"refused", refused}, {"itself", itself},
+	                 {"outliving", outliving},   {"between", failing}, {"during", failing},
+	                 {"abort", failing}};
 
 	how = argc > 1 ? argv[1] : "";
 	if (argc > 2)

@@ -86,7 +86,7 @@ class Suite:
                     self.case(f"every call {where}", n, self.program("staged", "-g", first, seeds, 20), 900, **env)
                     self.case(f"several {where}", n, self.program("capture", "several", 5), **env)
             self.case(f"persistent {n}", n, self.program("capture", "persistent", launches), 300)
-            for name in ("overlapping", "abandoned", "refused", "outliving"):
+            for name in ("overlapping", "abandoned", "refused", "itself", "outliving"):
                 self.case(f"{name} {n}", n, self.program("capture", name, 10))
             self.case(f"without a thread {n}", n, self.program("capture", "refused"), COLL_PROGRESS="off")
             for seed in range(failures):
