@@ -603,7 +603,8 @@ static bool waits_for_itself(const struct coll_comm *comm, const struct coll_req
 	if (source != comm->rank && comm->size > 1)
 		return false;
 	coll_async_lock(comm->ctx);
-	alone = comm->inflight.pending == 1 && !atomic_load_explicit(&r->done, memory_order_relaxed);
+	alone = comm->inflight.pending == 1 + comm->inflight.kept &&
+	        !atomic_load_explicit(&r->done, memory_order_relaxed);
 	pthread_mutex_unlock(&comm->ctx->async->lock);
 	return alone;
 }

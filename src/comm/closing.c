@@ -30,6 +30,7 @@
 #include "core/thread_error.h"
 #include "engine/run.h"
 #include "progress/async.h"
+#include "progress/capture.h"
 #include "progress/drive.h"
 #include "progress/group.h"
 #include "progress/loop.h"
@@ -322,6 +323,7 @@ coll_status coll_comm_destroy(coll_comm **out)
 	*out = NULL;
 	ctx = comm->ctx;
 	coll_tag_cancel_all(comm);
+	coll_capture_close(comm);
 	coll_comm_drain(comm);
 	coll_tag_bring_all(comm);
 	coll_tag_end(comm);

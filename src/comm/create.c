@@ -34,6 +34,7 @@
 #include "intra/region.h"
 #include "match/tags.h"
 #include "progress/async.h"
+#include "progress/capture.h"
 #include "progress/drive.h"
 #include "progress/inflight.h"
 #include "progress/notify.h"
@@ -285,6 +286,10 @@ coll_status coll_comm_new(struct coll_context *ctx, uint64_t id, uint32_t epoch,
 		st = coll_select_intra_prepare(comm);
 	if (st == COLL_OK)
 		st = coll_comm_fabric_init(comm, &comm->pairs, COLL_LANES_P2P);
+	if (st == COLL_OK && ctx->device)
+		st = coll_comm_fabric_init(comm, &comm->captured[0], COLL_LANES_GRAPHS);
+	if (st == COLL_OK && ctx->device)
+		st = coll_comm_fabric_init(comm, &comm->captured[1], COLL_LANES_GRAPHS_P2P);
 	if (st == COLL_OK && !(comm->tagged.knocks = calloc((size_t)comm->size, sizeof(*comm->tagged.knocks))))
 		st = COLL_ERR_MEMORY;
 	if (st == COLL_OK)
@@ -324,9 +329,12 @@ void coll_comm_free(struct coll_comm **out)
 		return;
 	*out = NULL;
 	unlist(comm);
+	coll_capture_destroy(comm);
 	coll_stage_destroy(comm);
 	coll_comm_fabric_close(&comm->collective);
 	coll_comm_fabric_close(&comm->pairs);
+	coll_comm_fabric_close(&comm->captured[0]);
+	coll_comm_fabric_close(&comm->captured[1]);
 	coll_group_barrier_destroy(&comm->group_barrier);
 	coll_tags_free(comm);
 	coll_intra_destroy(&comm->intra);

@@ -32,6 +32,8 @@ enum {
 	COLL_WINDOWS_MAX = 8,
 	COLL_LANES_P2P = 64,
 	COLL_LANES_TAGS = 128,
+	COLL_LANES_GRAPHS = 192, /* collectives of graphs, then their pairs */
+	COLL_LANES_GRAPHS_P2P = 208,
 	COLL_LANES_GROUP = 240
 };
 enum { COLL_CALL_RUNS = 32, COLL_SEEN = 2 };
@@ -253,6 +255,10 @@ struct coll_comm {
 		int kind;
 	} seen[COLL_SEEN];
 	struct coll_stage *stage; /* NULL: the context has no device; see progress/stage.h */
+	/* Calls that are captured into graphs, see progress/capture.h. NULL: there was none. Their collectives and
+	 * their pairs have channels and numbers of their own. */
+	struct coll_capture *capture;
+	struct coll_comm_fabric captured[2];
 	/* Of a group of more than one rank: what runs its first call and its last, else NULL; see comm/group_barrier.c.
 	 */
 	struct coll_group_barrier *group_barrier;

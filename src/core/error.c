@@ -63,6 +63,8 @@ static void withdraw(struct coll_comm *comm)
 	coll_intra_revoke(comm->intra);
 	coll_comm_fabric_close(&comm->collective);
 	coll_comm_fabric_close(&comm->pairs);
+	coll_comm_fabric_close(&comm->captured[0]);
+	coll_comm_fabric_close(&comm->captured[1]);
 	/* Other threads may be receiving tagged messages. */
 	pthread_mutex_lock(&comm->tagged.lock);
 	comm->tagged.closed = true;

@@ -59,7 +59,8 @@ struct coll_inflight {
 	struct coll_link link;          /* in the context's list while pending > 0 */
 	struct coll_link tagged;        /* in the context's list of those on which tagged messages may arrive */
 	struct coll_link all, running;  /* requests, in the order of calls and of starting */
-	unsigned pending;               /* incomplete requests */
+	unsigned pending;               /* incomplete requests, and `kept` */
+	unsigned kept;                  /* 1: graphs may start requests at any time, so drivers look */
 	unsigned started;               /* running collectives */
 	uint64_t begun;                 /* number of the last started collective */
 	struct coll_request *tail;      /* the last submitted collective, until it starts */

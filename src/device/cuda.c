@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/delay.h"
 #include "base/planted.h"
+#include "device/cuda_capture.h"
 #include "device/cuda_memory.h"
 #include "device/cuda_state.h"
 #include "device/cuda_stream.h"
@@ -44,7 +45,13 @@ static const struct coll_device_table row = {.name = "cuda",
                                              .gather = coll_cuda_gather,
                                              .scatter = coll_cuda_scatter,
                                              .wait = coll_cuda_wait,
-                                             .order = coll_cuda_order};
+                                             .order = coll_cuda_order,
+                                             .wait_bit = coll_cuda_wait_bit,
+                                             .fence_create = coll_cuda_fence_create,
+                                             .fence_destroy = coll_cuda_fence_destroy,
+                                             .fence_wait = coll_cuda_fence_wait,
+                                             .fence_record = coll_cuda_fence_record,
+                                             .graph_own = coll_cuda_graph_own};
 
 coll_status coll_cuda_count(const struct coll_cuda *cuda, int *count, struct coll_error_box *err)
 {

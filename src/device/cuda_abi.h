@@ -343,6 +343,7 @@ typedef union {
 	F(cuEventCreate, cuEventCreate, 2000, (CUevent *phEvent, unsigned int Flags)) \
 	F(cuEventDestroy, cuEventDestroy_v2, 4000, (CUevent hEvent)) \
 	F(cuEventRecord, cuEventRecord, 2000, (CUevent hEvent, CUstream hStream)) \
+	F(cuEventRecordWithFlags, cuEventRecordWithFlags, 11010, (CUevent hEvent, CUstream hStream, unsigned int flags)) \
 	F(cuEventQuery, cuEventQuery, 2000, (CUevent hEvent)) \
 	F(cuEventSynchronize, cuEventSynchronize, 2000, (CUevent hEvent)) \
 	F(cuModuleLoadData, cuModuleLoadData, 2000, (CUmodule *module, const void *image)) \

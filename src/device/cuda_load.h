@@ -43,6 +43,12 @@ enum { COLL_CUDA_VERSION_MIN = 11070 }; /* it brought the stream memory operatio
 	NEED(cuStreamQuery)                      \
 	NEED(cuStreamWaitEvent)                  \
 	NEED(cuStreamIsCapturing)                \
+	NEED(cuThreadExchangeStreamCaptureMode)  \
+	MAY(cuStreamGetCaptureInfo, "capture")   \
+	MAY(cuEventRecordWithFlags, "capture")   \
+	MAY(cuUserObjectCreate, "capture")       \
+	MAY(cuUserObjectRelease, "capture")      \
+	MAY(cuGraphRetainUserObject, "capture")  \
 	NEED(cuStreamGetCtx)                     \
 	NEED(cuStreamWaitValue32)                \
 	MAY(cuStreamWriteValue32, "copy_engine") \

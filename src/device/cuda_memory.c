@@ -10,6 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "device/cuda_capture.h"
 #include "device/cuda_state.h"
 
 enum { PAGE = 4096, FOREIGN_MAX = 16 };
@@ -153,8 +154,14 @@ coll_status coll_cuda_pin(struct coll_device *d, void *host, size_t len_bytes, u
 	coll_status st;
 
 	if (result == CUDA_SUCCESS) {
-		result = c->cu->cuMemHostRegister(host, len_bytes,
-		                                  CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+		CUstreamCaptureMode before;
+
+		result = coll_cuda_relax(c, &before);
+		if (result == CUDA_SUCCESS) {
+			result = c->cu->cuMemHostRegister(host, len_bytes,
+			                                  CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+			coll_cuda_unrelax(c, before);
+		}
 		if (result == CUDA_SUCCESS) {
 			call = "cuMemHostGetDevicePointer";
 			result = c->cu->cuMemHostGetDevicePointer(&at, host, 0);
@@ -175,7 +182,13 @@ coll_status coll_cuda_unpin(struct coll_device *d, void *host)
 	CUresult result = coll_cuda_enter(c);
 
 	if (result == CUDA_SUCCESS) {
-		result = c->cu->cuMemHostUnregister(host);
+		CUstreamCaptureMode before;
+
+		result = coll_cuda_relax(c, &before);
+		if (result == CUDA_SUCCESS) {
+			result = c->cu->cuMemHostUnregister(host);
+			coll_cuda_unrelax(c, before);
+		}
 		coll_cuda_leave(c);
 	}
 	return coll_cuda_report(c, "cuMemHostUnregister", result);

@@ -11,6 +11,7 @@
 #include <stdio.h>
 
 #include "base/planted.h"
+#include "device/cuda_capture.h"
 #include "device/cuda_state.h"
 
 enum {
@@ -60,10 +61,9 @@ static CUresult device_of(const struct coll_cuda_device *c, CUcontext context, C
 	return result;
 }
 
-static coll_status check(struct coll_cuda_device *c, CUstream s, const char **why)
+static coll_status check(struct coll_cuda_device *c, CUstream s, struct coll_device_capture *capture, const char **why)
 {
 	static _Thread_local char text[64];
-	CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
 	CUcontext context = NULL;
 	CUdevice number = -1;
 	CUresult result = c->cu->cuStreamGetCtx(s, &context);
@@ -84,17 +84,11 @@ static coll_status check(struct coll_cuda_device *c, CUstream s, const char **wh
 		*why = text;
 		return COLL_ERR_ARGUMENT;
 	}
-	result = c->cu->cuStreamIsCapturing(s, &capture);
-	if (result != CUDA_ERROR_STREAM_CAPTURE_IMPLICIT && result != CUDA_SUCCESS)
-		return coll_cuda_report(c, "cuStreamIsCapturing", result);
-	if (result == CUDA_SUCCESS && capture == CU_STREAM_CAPTURE_STATUS_NONE)
-		return COLL_OK;
-	*why = result == CUDA_SUCCESS ? "a stream that is being captured"
-	                              : "the legacy stream while another stream is being captured";
-	return COLL_ERR_UNSUPPORTED;
+	return coll_cuda_capture_of(c, s, capture, why);
 }
 
-coll_status coll_cuda_stream_check(struct coll_device *d, coll_device_stream s, const char **why)
+coll_status coll_cuda_stream_check(struct coll_device *d, coll_device_stream s, struct coll_device_capture *capture,
+                                   const char **why)
 {
 	struct coll_cuda_device *c = coll_cuda_of(d);
 	CUresult result = coll_cuda_enter(c);
@@ -102,7 +96,8 @@ coll_status coll_cuda_stream_check(struct coll_device *d, coll_device_stream s, 
 
 	if (result != CUDA_SUCCESS)
 		return coll_cuda_report(c, "cuCtxPushCurrent", result);
-	st = check(c, s, why);
+	*capture = (struct coll_device_capture){0};
+	st = check(c, s, capture, why);
 	coll_cuda_leave(c);
 	return st;
 }
@@ -113,7 +108,7 @@ coll_status coll_cuda_stream_query(struct coll_device *d, coll_device_stream s)
 	CUresult result = coll_cuda_enter(c);
 
 	if (result == CUDA_SUCCESS) {
-		result = c->cu->cuStreamQuery(s);
+		result = coll_cuda_query_in_capture(c, s);
 		coll_cuda_leave(c);
 	}
 	return result == CUDA_ERROR_NOT_READY ? COLL_AGAIN : coll_cuda_report(c, "cuStreamQuery", result);

@@ -44,6 +44,15 @@ struct coll_device_piece {
 	uint64_t len_bytes;
 };
 
+/* The capture of a stream into a graph. */
+struct coll_device_capture {
+	uint64_t id; /* unique in the process; 0: the stream is not being captured */
+	void *graph; /* that is being made */
+};
+
+/* An event that graphs wait for and record. */
+typedef void *coll_device_fence;
+
 struct coll_device;
 
 struct coll_device_table {
@@ -62,12 +71,15 @@ struct coll_device_table {
 	coll_status (*pin)(struct coll_device *d, void *host, size_t len_bytes, uint64_t *address);
 	coll_status (*unpin)(struct coll_device *d, void *host);
 
-	/* Streams. check: the stream is usable by this device: ARGUMENT if it belongs to another device,
-	 * UNSUPPORTED if it is being captured (*why says so; it is valid until the thread's next check). */
+	/* Streams. check: the stream is usable by this device, and what captures it: ARGUMENT if it belongs to another
+	 * device, UNSUPPORTED if its capture has failed, or if it is the legacy stream during a capture of others (*why
+	 * says so; it is valid until the thread's next check). */
 	coll_status (*stream_create)(struct coll_device *d, coll_device_stream *s);
 	coll_status (*stream_destroy)(struct coll_device *d, coll_device_stream s);
-	coll_status (*stream_check)(struct coll_device *d, coll_device_stream s, const char **why);
-	/* OK: all work has ended; AGAIN: not yet; else the sticky error of the context, described in the box. */
+	coll_status (*stream_check)(struct coll_device *d, coll_device_stream s, struct coll_device_capture *capture,
+	                            const char **why);
+	/* OK: all work has ended; AGAIN: not yet, or it is being captured; else the sticky error of the context,
+	 * described in the box. */
 	coll_status (*stream_query)(struct coll_device *d, coll_device_stream s);
 
 	/* Enqueue. Words are 32-bit, addresses as kernels see them.
@@ -82,6 +94,18 @@ struct coll_device_table {
 	                       int npieces, uint64_t guard, uint64_t word, uint32_t value);
 	coll_status (*wait)(struct coll_device *d, coll_device_stream s, uint64_t word, uint32_t value);
 	coll_status (*order)(struct coll_device *d, coll_device_stream earlier, coll_device_stream later);
+
+	/* Captures. What is enqueued in a stream that is being captured is done at each launch of the graph, with the
+	 * same arguments. wait_bit: later work begins when (*word & mask) != 0. fence_wait and fence_record, in such
+	 * streams only: at each launch, later work begins when the graphs launched before have passed their
+	 * fence_record. graph_own: gone(arg) is called once, in any thread, when neither the graph, nor an executable,
+	 * nor a launch of it exists any more; it may not call the driver. After an error as well. */
+	coll_status (*wait_bit)(struct coll_device *d, coll_device_stream s, uint64_t word, uint32_t mask);
+	coll_status (*fence_create)(struct coll_device *d, coll_device_fence *f);
+	coll_status (*fence_destroy)(struct coll_device *d, coll_device_fence f);
+	coll_status (*fence_wait)(struct coll_device *d, coll_device_stream s, coll_device_fence f);
+	coll_status (*fence_record)(struct coll_device *d, coll_device_stream s, coll_device_fence f);
+	coll_status (*graph_own)(struct coll_device *d, void *graph, void (*gone)(void *arg), void *arg);
 };
 
 /* A row's object begins with this. */

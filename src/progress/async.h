@@ -80,7 +80,9 @@ struct coll_request {
 
 	/* Staged calls (stage.h), else staged is false. By half of a pair; collectives use the first. */
 	bool staged;
-	bool enqueued; /* lock: its work is in the stream, or is just being put there */
+	bool in_graph;                  /* it was captured: a graph owns it, or (an operation) a copy of it */
+	struct coll_captured *captured; /* of a graph: runs at its launches, see capture.c */
+	bool enqueued;                  /* lock: its work is in the stream, or is just being put there */
 	struct coll_run_stage stage[2];
 	size_t stage_tiles;                /* of the longer half */
 	uint32_t stage_last;               /* `done` has this value when the device has ended the call */
@@ -185,6 +187,7 @@ struct coll_async {
 	pthread_mutex_t lock;
 	struct coll_link comms;                   /* lock: communicators with pending requests, by inflight.link */
 	atomic_uint pending;                      /* incomplete requests; written under the lock */
+	atomic_uint kept;                         /* of pending: communicators with graphs */
 	atomic_uint staged;                       /* those of them that wait for a device, which wakes nobody up */
 	struct coll_request *ready, **ready_tail; /* lock: unblocked requests */
 	struct coll_request *spare_events;        /* lock */

@@ -15,6 +15,7 @@
 #include "core/error.h"
 #include "engine/run.h"
 #include "progress/async.h"
+#include "progress/capture.h"
 #include "progress/inflight.h"
 #include "progress/loop.h"
 #include "progress/notify.h"
@@ -168,7 +169,7 @@ static bool needs(const struct coll_request *b, const struct coll_request *r)
 {
 	if (b == r)
 		return true;
-	if (b->kind != r->kind)
+	if (b->kind != r->kind || b->captured || r->captured)
 		return false;
 	if (b->kind == COLL_REQUEST_COLLECTIVE)
 		return r->job.sequence < b->job.sequence;
@@ -212,7 +213,7 @@ static coll_status inspect_one(struct coll_comm *comm, struct coll_request *r, b
 		return inspect_stream(comm, r, now);
 	r->waiting_ns = 0;
 	r->timer.blocking = coll_wait_timer_is_due(&r->timer, now) && keeps_thread(comm, r);
-	r->timer.alone = comm->inflight.pending == 1;
+	r->timer.alone = comm->inflight.pending == 1 + comm->inflight.kept;
 	r->timer.aside = aside;
 	return coll_comm_inspect(comm, &r->wait, &r->timer, now);
 }
@@ -239,9 +240,11 @@ static coll_status inspect(struct coll_comm *comm, uint64_t now)
 
 		if (r->kind != COLL_REQUEST_COLLECTIVE)
 			messages += is_limited(r);
+		else if (r->captured)
+			st = inspect_one(comm, r, collective, now);
 		else if (!collective && r->wait.nruns > 0)
 			st = inspect_one(comm, r, false, now);
-		collective |= r->kind == COLL_REQUEST_COLLECTIVE;
+		collective |= r->kind == COLL_REQUEST_COLLECTIVE && !r->captured;
 	}
 	if (messages > MESSAGES_AT_A_TIME)
 		first = (unsigned)(now / COLL_DELAY_NS(MESSAGE_TURN)) * MESSAGES_AT_A_TIME % messages;
@@ -265,7 +268,7 @@ static void assess(struct coll_comm *comm, uint64_t now_ns)
 	struct coll_request *r = f->faulty;
 	coll_status st;
 
-	if (comm->failed)
+	if (comm->failed || coll_list_empty(&f->all))
 		return;
 	if (r) {
 		st = coll_comm_inquire(comm, &r->wait, &r->timer, f->faulty_run, f->fault);
@@ -296,7 +299,8 @@ static bool for_each(struct coll_async *a, bool (*visit)(struct coll_comm *comm,
  * wait until they stop. */
 static bool visit_running(struct coll_comm *comm, uint64_t now)
 {
-	const bool moved = poll_running(comm);
+	const bool captured = coll_capture_poll(comm);
+	const bool moved = poll_running(comm) || captured;
 
 	if (moved && comm->inflight.pending > 0 &&
 	    atomic_load_explicit(&comm->attention, memory_order_relaxed) & COLL_ATTENTION_ALARM)

@@ -231,6 +231,20 @@ static coll_status append(struct coll_stream *s, const struct coll_event *e)
 	return COLL_OK;
 }
 
+/* Both in one capture, or none in any: the driver would end the capture, or make the other stream part of it. */
+static coll_status order(struct coll_device *d, void *earlier, void *later)
+{
+	struct coll_device_capture a, b;
+	const char *why;
+	coll_status st = d->table->stream_check(d, earlier, &a, &why);
+
+	if (st == COLL_OK)
+		st = d->table->stream_check(d, later, &b, &why);
+	if (st == COLL_OK && a.id != b.id)
+		st = COLL_ERR_UNSUPPORTED;
+	return st == COLL_OK ? d->table->order(d, earlier, later) : st;
+}
+
 coll_status coll_stream_wait_event(coll_stream *s, coll_event *e)
 {
 	coll_status st = COLL_OK;
@@ -241,7 +255,7 @@ coll_status coll_stream_wait_event(coll_stream *s, coll_event *e)
 	/* A stream of the device waits until another one has done all it holds now. Without the lock: the driver may
 	 * keep this thread until the progress thread has moved earlier calls. */
 	if (s->device && device_stream(e, &earlier))
-		return s->ctx->device->table->order(s->ctx->device, earlier, s->handle);
+		return order(s->ctx->device, earlier, s->handle);
 	coll_async_lock(s->ctx);
 	/* An event of the same stream needs no wait: new requests are behind it anyway. A stream of the device cannot
 	 * wait for the host. */

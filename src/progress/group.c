@@ -267,6 +267,20 @@ static void await(const struct coll_request *list, struct batch *b)
 				coll_stage_look(r->comm->ctx, r->device_stream);
 }
 
+/* They were to be captured. Those of operations are free again, and so is what the graph has not got. */
+static void leave_to_graph(struct coll_request *list, coll_status status)
+{
+	while (list) {
+		struct coll_request *next = list->next_part;
+
+		list->next_part = NULL;
+		list->status = status;
+		if (list->operation || !list->in_graph)
+			coll_request_recycle(list);
+		list = next;
+	}
+}
+
 static coll_status run(struct coll_request *list, struct batch *b)
 {
 	struct coll_request **at = &list;
@@ -277,6 +291,10 @@ static coll_status run(struct coll_request *list, struct batch *b)
 		st = coll_stage_add(&staged, r, r->stream);
 	if (st == COLL_OK)
 		st = coll_stage_deal(&staged);
+	if (staged.capture.id) {
+		leave_to_graph(list, st);
+		return st;
+	}
 	if (st != COLL_OK) {
 		give_up(list, st);
 		return st;

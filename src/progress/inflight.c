@@ -17,6 +17,7 @@
 #include "core/error.h"
 #include "engine/run.h"
 #include "progress/async.h"
+#include "progress/capture.h"
 #include "progress/persistent.h"
 #include "progress/request.h"
 #include "progress/stage.h"
@@ -101,18 +102,27 @@ static void enter_pair(struct coll_request *r)
 	}
 }
 
+static void count_one(struct coll_comm *comm)
+{
+	struct coll_inflight *f = &comm->inflight;
+
+	if (f->pending == f->kept) {
+		f->begun = comm->sequence;
+		coll_error_clear(&comm->box);
+	}
+	if (f->pending++ == 0) {
+		coll_list_append(&comm->ctx->async->comms, &f->link);
+		atomic_fetch_or_explicit(&comm->attention, COLL_ATTENTION_PENDING, memory_order_relaxed);
+	}
+}
+
 static void count_in(struct coll_request *r)
 {
 	struct coll_comm *comm = r->comm;
 	struct coll_async *a = comm->ctx->async;
 	struct coll_inflight *f = &comm->inflight;
 
-	if (f->pending++ == 0) {
-		f->begun = comm->sequence;
-		coll_error_clear(&comm->box);
-		coll_list_append(&a->comms, &f->link);
-		atomic_fetch_or_explicit(&comm->attention, COLL_ATTENTION_PENDING, memory_order_relaxed);
-	}
+	count_one(comm);
 	/* Sequentially consistent, like the load of a->drivers that follows in submit and its
 	 * counterpart in stop_driving(). Either the leaving driver sees this request and wakes the
 	 * progress thread, or the submitter sees that there is no driver and wakes it. */
@@ -122,13 +132,49 @@ static void count_in(struct coll_request *r)
 	coll_list_append(&f->all, &r->all);
 }
 
+void coll_inflight_keep(struct coll_comm *comm)
+{
+	struct coll_async *a = comm->ctx->async;
+
+	if (comm->inflight.kept)
+		return;
+	count_one(comm);
+	comm->inflight.kept = 1;
+	atomic_fetch_add_explicit(&a->kept, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&a->staged, 1, memory_order_relaxed);
+	atomic_fetch_add(&a->pending, 1);
+}
+
+void coll_inflight_unkeep(struct coll_comm *comm)
+{
+	struct coll_async *a = comm->ctx->async;
+	struct coll_inflight *f = &comm->inflight;
+
+	if (!f->kept)
+		return;
+	f->kept = 0;
+	atomic_fetch_sub_explicit(&a->kept, 1, memory_order_relaxed);
+	atomic_fetch_sub_explicit(&a->staged, 1, memory_order_relaxed);
+	atomic_fetch_sub_explicit(&a->pending, 1, memory_order_relaxed);
+	a->completed = true;
+	if (--f->pending > 0)
+		return;
+	coll_list_remove(&f->link);
+	atomic_fetch_and_explicit(&comm->attention, ~(unsigned)COLL_ATTENTION_PENDING, memory_order_release);
+}
+
+void coll_inflight_join(struct coll_request *r)
+{
+	count_in(r);
+	r->state = COLL_REQUEST_RUNNING;
+	coll_list_append(&r->comm->inflight.running, &r->running);
+}
+
 void coll_inflight_adopt(struct coll_request *r)
 {
 	struct coll_inflight *f = &r->comm->inflight;
 
-	count_in(r);
-	r->state = COLL_REQUEST_RUNNING;
-	coll_list_append(&f->running, &r->running);
+	coll_inflight_join(r);
 	f->started++;
 	f->last = r;
 }
@@ -396,9 +442,9 @@ static void leave(struct coll_request *r)
 	struct coll_comm *comm = r->comm;
 	struct coll_inflight *f = &comm->inflight;
 
-	if (r->kind == COLL_REQUEST_COLLECTIVE)
+	if (r->kind == COLL_REQUEST_COLLECTIVE && !r->captured)
 		leave_collective(r);
-	else
+	else if (!r->captured)
 		leave_pair(r);
 	r->follower[0] = r->follower[1] = NULL;
 	coll_list_remove(&r->all);
@@ -492,6 +538,7 @@ void coll_inflight_lost(struct coll_comm *comm)
 	f->stalled = NULL;
 	forget_ready(comm->ctx->async, comm);
 	coll_stage_release(comm);
+	coll_capture_release(comm);
 	for (struct coll_link *l = f->all.next, *next; l != &f->all; l = next) {
 		struct coll_request *r = COLL_ENTRY(l, struct coll_request, all);
 

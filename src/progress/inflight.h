@@ -19,11 +19,18 @@ void coll_inflight_enter(struct coll_request *r);
 
 /* Enter a request that already runs, because it was started inline. */
 void coll_inflight_adopt(struct coll_request *r);
+/* Enter and start a request that has no place in the order of calls. */
+void coll_inflight_join(struct coll_request *r);
 void coll_inflight_unblock(struct coll_request *r); /* removes one blocker */
 
 /* Start all requests that nothing blocks any more. */
 void coll_inflight_launch(struct coll_async *a);
 void coll_inflight_complete(struct coll_request *r, coll_status status);
+
+/* From here on drivers look at the communicator although nothing may be pending, and until when. The first is called
+ * by the communicator's thread. */
+void coll_inflight_keep(struct coll_comm *comm);
+void coll_inflight_unkeep(struct coll_comm *comm);
 
 /* The communicator has failed: end all its requests. */
 void coll_inflight_lost(struct coll_comm *comm);

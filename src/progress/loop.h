@@ -80,7 +80,10 @@ static inline void coll_wait_loop_sleep(struct coll_wait_loop *l, uint64_t now_n
 
 	for (int i = 0; i < l->n; i++)
 		if (atomic_load_explicit(&l->ctxs[i]->async->staged, memory_order_relaxed) > 0) {
-			nanosleep(&(struct timespec){.tv_nsec = (long)COLL_DELAY_NS(DEVICE_NAPS) / 20}, NULL);
+			const bool lately = now_ns - l->since_ns < COLL_DELAY_NS(NAP_LONG_AFTER);
+			const long ns = (long)COLL_DELAY_NS(DEVICE_NAPS);
+
+			nanosleep(&(struct timespec){.tv_nsec = lately ? ns / 20 : ns}, NULL);
 			return;
 		}
 	if (l->n > 1)

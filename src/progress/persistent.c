@@ -278,7 +278,7 @@ coll_status coll_operation_start(coll_operation *op, coll_stream *stream)
 		st = start_inline(op);
 	else
 		st = coll_request_launch(&op->request, stream);
-	op->out = st == COLL_OK;
+	op->out = st == COLL_OK && !op->request.in_graph;
 	op->status = st;
 	return st;
 }
@@ -386,10 +386,16 @@ static void look_at_current(struct coll_comm *comm)
 
 coll_status coll_progress(coll_comm *comm)
 {
+	const struct coll_async *a = comm ? comm->ctx->async : NULL;
+
 	if (!comm || coll_notify_forbids(comm->ctx, "progress"))
 		return COLL_ERR_ARGUMENT;
 	look_at_current(comm);
 	coll_operations_sweep(comm->ctx);
 	coll_drive_try(comm->ctx);
-	return atomic_load_explicit(&comm->ctx->async->pending, memory_order_acquire) == 0 ? COLL_OK : COLL_AGAIN;
+	/* Graphs may start something at any time, but that is not pending. */
+	return atomic_load_explicit(&a->pending, memory_order_acquire) <=
+	                       atomic_load_explicit(&a->kept, memory_order_relaxed)
+	               ? COLL_OK
+	               : COLL_AGAIN;
 }

@@ -348,8 +348,9 @@ coll_status coll_request_launch(struct coll_request *r, struct coll_stream *stre
 
 	if (st == COLL_OK)
 		st = coll_stage_deal(&staged);
-	if (st == COLL_OK)
-		st = coll_request_submit(r, stream, 0);
+	if (st != COLL_OK || r->in_graph)
+		return st;
+	st = coll_request_submit(r, stream, 0);
 	/* A failure from here on ends the request: its stream, or whoever waits for it, gets the error. */
 	if (st == COLL_OK)
 		coll_stage_enqueue(&staged);
@@ -366,8 +367,8 @@ coll_status coll_request_dispatch(struct coll_request *r, struct coll_stream *st
 	}
 	r->held = !stream;
 	st = coll_request_launch(r, stream);
-	if (st == COLL_OK && stream)
-		return COLL_OK;
+	if ((st == COLL_OK && stream) || r->in_graph)
+		return st;
 	if (st == COLL_OK && r->kind == COLL_REQUEST_TAG)
 		r->comm->ctx->async->tags->about_to_wait(r);
 	if (st == COLL_OK)

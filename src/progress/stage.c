@@ -27,73 +27,34 @@
 #include "device/device.h"
 #include "engine/bind.h"
 #include "engine/run.h"
+#include "progress/capture.h"
 #include "progress/drive.h"
 #include "progress/inflight.h"
+#include "progress/stage_ring.h"
 #include "select/bind_pair.h"
 
-enum { SLOTS = COLL_STAGE_SLOTS, SLOT_BYTES = COLL_STAGE_SLOT_BYTES, LINE = 64, PAGE = 4096 };
+enum { SLOTS = COLL_STAGE_SLOTS, SLOT_BYTES = COLL_STAGE_SLOT_BYTES, PAGE = COLL_STAGE_PAGE };
 
 #define MEMORY_BYTES (PAGE + (size_t)2 * SLOTS * SLOT_BYTES)
 
 /* Far behind every number in use, so that each wait of a stream passes. */
 static const uint32_t RELEASED = (uint32_t)1 << 30;
 
-/* The words, each written by one side only, on lines of their own. */
-struct words {
-	_Alignas(LINE) _Atomic uint32_t guard; /* host: not 0, kernels leave the user's memory alone */
-	_Alignas(LINE) _Atomic uint32_t ready; /* device: see engine/stage.h */
-	_Alignas(LINE) _Atomic uint32_t done;  /* device: number + 1 of the last tile of the last call that has ended */
-	_Alignas(LINE) _Atomic uint32_t taken[2][SLOTS]; /* host: by half of a pair; collectives use the first */
-};
-static_assert(sizeof(struct words) <= PAGE, "the words fit in a page");
-
-struct coll_stage {
-	struct coll_device *device;
-	void *memory;     /* a page of words, then SLOTS slots for input and SLOTS for output */
-	uint64_t address; /* of memory, as kernels see it */
-	struct words *words;
-	char *in, *out;
-	coll_device_stream own; /* of blocking calls */
-	pthread_mutex_t last_lock;
-	coll_device_stream last; /* last_lock: of the last call, if there was one */
-	bool has_last;           /* last_lock */
-	bool used;               /* something was enqueued */
-	uint32_t next;           /* number of the next tile */
-	uint32_t last_done;      /* `done` when all that was enqueued has ended */
-	/* The device has failed: what it has not ended it never will. */
-	atomic_bool broken;
-	struct coll_device_piece *pieces; /* one for each rank */
-	/* The blocking calls that the thread is in, if it waits for words itself; n 0: none. Next: a tile. */
-	struct {
-		struct coll_request *by[SLOTS];
-		int n;
-		size_t next, total;
-	} paced;
-};
-
-static uint64_t address_of(const struct coll_stage *s, const volatile void *p)
-{
-	return s->address + (uint64_t)((const volatile char *)p - (const char *)s->memory);
-}
-
 /* ---- Life ---- */
 
-coll_status coll_stage_create(struct coll_comm *comm, struct coll_error_box *err)
+coll_status coll_stage_ring_open(struct coll_comm *comm, struct coll_stage **ring, struct coll_error_box *err)
 {
 	const size_t bytes = MEMORY_BYTES;
 	struct coll_device *d = comm->ctx->device;
 	struct coll_stage *s;
 	coll_status st;
 
-	if (!d)
-		return COLL_OK;
-	s = comm->stage = calloc(1, sizeof(*s));
+	s = *ring = calloc(1, sizeof(*s));
 	if (s)
 		s->pieces = calloc((size_t)comm->size, sizeof(*s->pieces));
 	if (!s || !s->pieces)
 		return coll_error_set(err, COLL_ERR_MEMORY, "out of memory for staging");
 	s->device = d;
-	pthread_mutex_init(&s->last_lock, NULL);
 	/* Memory that no transport knows: so a call goes the way of a call with plain host buffers, and has its
 	 * rounding. Shared: after a fork, pages that the parent writes must stay those that the device has. */
 	s->memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -102,17 +63,47 @@ coll_status coll_stage_create(struct coll_comm *comm, struct coll_error_box *err
 		return coll_error_set(err, COLL_ERR_MEMORY, "no memory for %zu bytes of staging", bytes);
 	}
 	st = d->table->pin(d, s->memory, bytes, &s->address);
-	if (st == COLL_OK)
-		st = d->table->stream_create(d, &s->own);
 	if (st != COLL_OK) {
 		coll_device_error(d, err);
 		return st;
 	}
-	coll_async_thread(comm->ctx);
 	s->words = s->memory;
 	s->in = (char *)s->memory + PAGE;
 	s->out = s->in + (size_t)SLOTS * SLOT_BYTES;
 	return COLL_OK;
+}
+
+void coll_stage_ring_close(struct coll_stage **ring)
+{
+	struct coll_stage *s = *ring;
+
+	*ring = NULL;
+	if (!s)
+		return;
+	if (s->address)
+		s->device->table->unpin(s->device, s->memory);
+	if (s->memory)
+		munmap(s->memory, MEMORY_BYTES);
+	free(s->pieces);
+	free(s);
+}
+
+coll_status coll_stage_create(struct coll_comm *comm, struct coll_error_box *err)
+{
+	struct coll_device *d = comm->ctx->device;
+	coll_status st;
+
+	if (!d)
+		return COLL_OK;
+	st = coll_stage_ring_open(comm, &comm->stage, err);
+	if (st != COLL_OK)
+		return st;
+	st = d->table->stream_create(d, &comm->stage->own);
+	if (st == COLL_OK)
+		coll_async_thread(comm->ctx);
+	else
+		coll_device_error(d, err);
+	return st;
 }
 
 static void sleep_us(long us)
@@ -148,17 +139,13 @@ void coll_stage_destroy(struct coll_comm *comm)
 		         "[COLL-5112] %s has not finished its work of a communicator that has ended: %zu MiB of pinned "
 		         "memory stay",
 		         s->device->name, MEMORY_BYTES >> 20);
-	} else {
-		if (s->own)
-			s->device->table->stream_destroy(s->device, s->own);
-		if (s->address)
-			s->device->table->unpin(s->device, s->memory);
-		if (s->memory)
-			munmap(s->memory, MEMORY_BYTES);
+		free(s->pieces);
+		free(s);
+		return;
 	}
-	pthread_mutex_destroy(&s->last_lock);
-	free(s->pieces);
-	free(s);
+	if (s->own)
+		s->device->table->stream_destroy(s->device, s->own);
+	coll_stage_ring_close(&s);
 }
 
 /* ---- Preparation ---- */
@@ -200,9 +187,8 @@ static size_t tiles_of(const struct coll_job *job)
 	return elements / job->tile + (elements % job->tile != 0);
 }
 
-static void prepare_collective(struct coll_request *r, bool streamed)
+static void prepare_collective(struct coll_request *r, struct coll_stage *s, bool streamed)
 {
-	struct coll_stage *s = r->comm->stage;
 	/* What only the root has may be any pointer elsewhere. */
 	const bool root = r->comm->rank == r->call.root;
 	const void *in = r->call.kind == COLL_KIND_SCATTER && !root ? NULL : r->call.in;
@@ -223,11 +209,9 @@ static void prepare_collective(struct coll_request *r, bool streamed)
 }
 
 /* The host copies the tiles. */
-static void prepare_local(struct coll_request *r, const void *from, bool from_staged, void *to, bool to_staged,
-                          size_t len_bytes)
+static void prepare_local(struct coll_request *r, struct coll_stage *s, const void *from, bool from_staged, void *to,
+                          bool to_staged, size_t len_bytes)
 {
-	struct coll_stage *s = r->comm->stage;
-
 	r->local = (struct coll_stage_local){.from = from ? from : "", .to = to, .len_bytes = len_bytes};
 	r->stage[0] = slots_of(s, 0);
 	r->stage[0].in = from_staged ? s->in : NULL;
@@ -235,19 +219,18 @@ static void prepare_local(struct coll_request *r, const void *from, bool from_st
 	r->stage_tiles = len_bytes > SLOT_BYTES ? (len_bytes + SLOT_BYTES - 1) / SLOT_BYTES : 1;
 }
 
-static void prepare_tag(struct coll_request *r)
+static void prepare_tag(struct coll_request *r, struct coll_stage *s)
 {
 	const size_t bytes = r->pair.send_count * coll_dtype_size(r->pair.type);
 
 	r->staged = r->detour;
 	if (r->staged)
-		prepare_local(r, r->pair.send, bytes > 0 && on_device(r->comm, r->pair.send), r->pack, false, bytes);
+		prepare_local(r, s, r->pair.send, bytes > 0 && on_device(r->comm, r->pair.send), r->pack, false, bytes);
 }
 
-static void prepare_pair(struct coll_request *r, bool streamed)
+static void prepare_pair(struct coll_request *r, struct coll_stage *s, bool streamed)
 {
 	struct coll_comm *comm = r->comm;
-	struct coll_stage *s = comm->stage;
 	const struct coll_pair *p = &r->pair;
 	const bool send = p->dest >= 0 && p->send_count > 0, recv = p->source >= 0 && p->recv_count > 0;
 	const bool send_staged = send && on_device(comm, p->send), recv_staged = recv && on_device(comm, p->recv);
@@ -259,7 +242,7 @@ static void prepare_pair(struct coll_request *r, bool streamed)
 	if (coll_pair_self(comm, p)) {
 		/* Within the device its stream does all. */
 		if (!r->stage_tiles)
-			prepare_local(r, p->send, send_staged, p->recv, recv_staged,
+			prepare_local(r, s, p->send, send_staged, p->recv, recv_staged,
 			              p->send_count * coll_dtype_size(p->type));
 		return;
 	}
@@ -279,19 +262,41 @@ static void prepare_pair(struct coll_request *r, bool streamed)
 	r->stage[1].out = recv_staged ? s->out : NULL;
 }
 
-static coll_status prepare(struct coll_request *r, const struct coll_stream *stream)
+static coll_status check_stream(struct coll_request *r, const struct coll_stream *stream,
+                                struct coll_device_capture *capture)
+{
+	struct coll_device *d = r->comm->stage->device;
+	const char *why = "";
+	const coll_status st = d->table->stream_check(d, stream->handle, capture, &why);
+
+	if (st != COLL_OK)
+		return coll_comm_refuse(r->comm, "stream", st, "[COLL-1215] the stream cannot be used: %s", why);
+	return st;
+}
+
+static coll_status prepare(struct coll_request *r, const struct coll_stream *stream,
+                           struct coll_device_capture *capture)
 {
 	const bool streamed = stream && stream->device;
-	coll_status st;
+	struct coll_stage *s = r->comm->stage;
+	coll_status st = streamed ? check_stream(r, stream, capture) : COLL_OK;
 
+	if (st == COLL_OK && capture->id)
+		st = coll_capture_ring(r->comm, &s);
+	if (st != COLL_OK)
+		return st;
 	if (r->kind == COLL_REQUEST_PAIR)
-		prepare_pair(r, streamed);
+		prepare_pair(r, s, streamed);
 	else if (r->kind == COLL_REQUEST_COLLECTIVE)
-		prepare_collective(r, streamed);
+		prepare_collective(r, s, streamed);
 	else
-		prepare_tag(r);
-	if (!r->staged)
-		return COLL_OK;
+		prepare_tag(r, s);
+	if (capture->id && (!r->staged || r->kind == COLL_REQUEST_TAG))
+		st = coll_capture_empty(r);
+	if (st != COLL_OK)
+		r->staged = false;
+	if (st != COLL_OK || !r->staged)
+		return st;
 	if (stream && !stream->device) {
 		r->staged = false;
 		return coll_comm_refuse(
@@ -300,33 +305,28 @@ static coll_status prepare(struct coll_request *r, const struct coll_stream *str
 		        "pass NULL");
 	}
 	r->device_stream = streamed ? stream->handle : r->comm->stage->own;
-	if (streamed) {
-		struct coll_device *d = r->comm->stage->device;
-		const char *why = "";
-
-		st = d->table->stream_check(d, stream->handle, &why);
-		if (st != COLL_OK)
-			r->staged = false;
-		if (st != COLL_OK)
-			return coll_comm_refuse(r->comm, "stream", st, "[COLL-1215] the stream cannot be used: %s",
-			                        why);
-	}
 	return COLL_OK;
 }
 
 coll_status coll_stage_add(struct coll_stage_batch *b, struct coll_request *r, const struct coll_stream *stream)
 {
+	struct coll_device_capture capture = {0};
 	struct coll_request *first = b->chains;
 	coll_status st;
 
-	r->staged = false;
+	r->staged = r->in_graph = false;
 	r->local.from = NULL;
 	r->next_staged = r->next_chain = NULL;
-	if (!r->comm->stage)
+	if (!r->comm->stage) {
+		b->outside = true;
 		return COLL_OK;
-	st = prepare(r, stream);
+	}
+	st = prepare(r, stream, &capture);
 	/* A later call may pass the same address for other memory. */
 	memset(r->comm->seen, 0, sizeof(r->comm->seen));
+	if (st == COLL_OK && capture.id && !b->capture.id)
+		b->capture = capture;
+	b->outside |= capture.id != b->capture.id || !capture.id;
 	if (st != COLL_OK || !r->staged)
 		return st;
 	while (first && first->comm != r->comm)
@@ -365,6 +365,8 @@ static void deal(struct coll_request *first)
 
 coll_status coll_stage_deal(const struct coll_stage_batch *b)
 {
+	if (b->capture.id)
+		return coll_capture_take(b);
 	for (const struct coll_request *r = b->chains; r; r = r->next_chain)
 		if (r->chain_calls > SLOTS)
 			return coll_comm_refuse(r->comm, "group", COLL_ERR_UNSUPPORTED,
@@ -411,7 +413,7 @@ static int pieces_of(struct coll_stage *s, const struct side *x, const struct co
 {
 	const bool block = coll_plan_kind_is_block(x->plan->kind);
 	const int blocks = block && !x->e->single ? x->plan->size : 1;
-	const uint64_t slot = x->slots ? address_of(s, coll_stage_slot(stage, x->slots, t)) : 0;
+	const uint64_t slot = x->slots ? coll_stage_address(s, coll_stage_slot(stage, x->slots, t)) : 0;
 	const size_t first = t * x->tile;
 	size_t at = 0;
 	int n = 0;
@@ -444,7 +446,7 @@ static int local_piece(struct coll_stage *s, const struct coll_request *r, size_
 
 	if (!slots)
 		return 0;
-	slot = address_of(s, coll_stage_slot(&r->stage[0], slots, t));
+	slot = coll_stage_address(s, coll_stage_slot(&r->stage[0], slots, t));
 	return add(s->pieces, 0, out ? user : slot, out ? slot : user, left < SLOT_BYTES ? left : SLOT_BYTES);
 }
 
@@ -468,35 +470,60 @@ static bool side_of(const struct coll_request *r, int half, bool out, struct col
 	return true;
 }
 
-static coll_status put_gather(struct coll_stage *s, const struct coll_request *r, size_t t)
+int coll_stage_pieces_in(struct coll_stage *s, const struct coll_request *r, size_t t)
 {
-	const uint32_t number = coll_stage_number(&r->stage[0], t);
 	struct coll_job job;
 	struct side x;
-	int n = 0;
 
 	if (r->local.from)
-		n = local_piece(s, r, t, false);
-	else if (side_of(r, 0, false, &job, &x))
-		n = pieces_of(s, &x, &r->stage[0], t);
-	return s->device->table->gather(s->device, r->device_stream, s->pieces, n, address_of(s, &s->words->ready),
-	                                number + 1);
+		return local_piece(s, r, t, false);
+	return side_of(r, 0, false, &job, &x) ? pieces_of(s, &x, &r->stage[0], t) : 0;
+}
+
+int coll_stage_pieces_out(struct coll_stage *s, const struct coll_request *r, size_t t)
+{
+	const int half = r->kind == COLL_REQUEST_PAIR;
+	struct coll_job job;
+	struct side x;
+
+	if (r->local.from)
+		return local_piece(s, r, t, true);
+	if (side_of(r, half, true, &job, &x))
+		return pieces_of(s, &x, &r->stage[half], t);
+	if (r->kind == COLL_REQUEST_PAIR && coll_pair_self(r->comm, &r->pair))
+		return add(s->pieces, 0, (uint64_t)(uintptr_t)r->pair.recv, (uint64_t)(uintptr_t)r->pair.send,
+		           r->pair.send_count * coll_dtype_size(r->pair.type));
+	return 0;
+}
+
+size_t coll_stage_half_tiles(const struct coll_request *r, int half)
+{
+	struct coll_job job;
+
+	if (r->local.from)
+		return half == 0 ? r->stage_tiles : 0;
+	if (r->kind == COLL_REQUEST_COLLECTIVE)
+		return half == 0 ? tiles_of(&r->job) : 0;
+	if (!r->pair_plan[half])
+		return 0;
+	coll_pair_job(r->comm, &r->pair, half, r->pair_plan[half], &job);
+	return tiles_of(&job);
+}
+
+static coll_status put_gather(struct coll_stage *s, const struct coll_request *r, size_t t)
+{
+	const int n = coll_stage_pieces_in(s, r, t);
+
+	return s->device->table->gather(s->device, r->device_stream, s->pieces, n,
+	                                coll_stage_address(s, &s->words->ready),
+	                                coll_stage_number(&r->stage[0], t) + 1);
 }
 
 /* The word that says that half `half` of tile t has been taken, or NULL: the half has no such tile. */
 static _Atomic uint32_t *word_of(const struct coll_request *r, int half, size_t t)
 {
-	struct coll_job job;
-
-	if (r->kind == COLL_REQUEST_PAIR && !r->local.from) {
-		if (!r->pair_plan[half])
-			return NULL;
-		coll_pair_job(r->comm, &r->pair, half, r->pair_plan[half], &job);
-		if (t >= tiles_of(&job))
-			return NULL;
-	} else if (half == 1) {
+	if (t >= coll_stage_half_tiles(r, half))
 		return NULL;
-	}
 	return &r->stage[half].taken[coll_stage_number(&r->stage[0], t) % SLOTS];
 }
 
@@ -508,7 +535,7 @@ static coll_status put_wait(struct coll_stage *s, const struct coll_request *r, 
 		const _Atomic uint32_t *word = word_of(r, half, t);
 
 		if (word)
-			st = s->device->table->wait(s->device, r->device_stream, address_of(s, word),
+			st = s->device->table->wait(s->device, r->device_stream, coll_stage_address(s, word),
 			                            coll_stage_number(&r->stage[0], t) + 1);
 	}
 	return st;
@@ -529,29 +556,18 @@ static bool is_taken(const struct coll_request *r, size_t t)
 
 static coll_status put_scatter(struct coll_stage *s, const struct coll_request *r, size_t t)
 {
-	const bool last = t + 1 == r->stage_tiles, pair = r->kind == COLL_REQUEST_PAIR;
-	const uint64_t done = last ? address_of(s, &s->words->done) : 0;
-	struct coll_job job;
-	struct side x;
-	int n = 0;
+	const bool last = t + 1 == r->stage_tiles;
+	const uint64_t done = last ? coll_stage_address(s, &s->words->done) : 0;
+	const int n = coll_stage_pieces_out(s, r, t);
 
-	if (r->local.from) {
-		n = local_piece(s, r, t, true);
-	} else if (side_of(r, pair ? 1 : 0, true, &job, &x)) {
-		n = pieces_of(s, &x, &r->stage[pair ? 1 : 0], t);
-	} else if (pair && coll_pair_self(r->comm, &r->pair)) {
-		n = add(s->pieces, 0, (uint64_t)(uintptr_t)r->pair.recv, (uint64_t)(uintptr_t)r->pair.send,
-		        r->pair.send_count * coll_dtype_size(r->pair.type));
-	}
 	if (n == 0 && !last)
 		return COLL_OK;
-	return s->device->table->scatter(s->device, r->device_stream, s->pieces, n, address_of(s, &s->words->guard),
-	                                 done, r->stage_last);
+	return s->device->table->scatter(s->device, r->device_stream, s->pieces, n,
+	                                 coll_stage_address(s, &s->words->guard), done, r->stage_last);
 }
 
 /* What is done for tile j of n requests that take turns. */
-static coll_status put(struct coll_stage *s, struct coll_request *const *by, int n, size_t j,
-                       coll_status (*work)(struct coll_stage *s, const struct coll_request *r, size_t t))
+static coll_status put(struct coll_stage *s, struct coll_request *const *by, int n, size_t j, coll_stage_put_fn *work)
 {
 	const struct coll_request *r = by[j % (size_t)n];
 	const size_t t = j / (size_t)n;
@@ -559,7 +575,7 @@ static coll_status put(struct coll_stage *s, struct coll_request *const *by, int
 	return t < r->stage_tiles ? work(s, r, t) : COLL_OK;
 }
 
-static size_t total_of(struct coll_request *const *by, int n)
+size_t coll_stage_places(struct coll_request *const *by, int n)
 {
 	size_t total = 0;
 
@@ -569,35 +585,40 @@ static size_t total_of(struct coll_request *const *by, int n)
 	return total;
 }
 
-static coll_status put_first(struct coll_stage *s, struct coll_request *const *by, int n, size_t total)
+static coll_status put_first(struct coll_stage *s, struct coll_request *const *by, int n,
+                             const struct coll_stage_puts *puts, size_t total)
 {
 	coll_status st = COLL_OK;
 
 	for (size_t j = 0; j < total && j < SLOTS && st == COLL_OK; j++)
-		st = put(s, by, n, j, put_gather);
+		st = put(s, by, n, j, puts->gather);
 	return st;
 }
 
 /* What comes behind the wait for tile j. */
-static coll_status put_next(struct coll_stage *s, struct coll_request *const *by, int n, size_t j, size_t total)
+static coll_status put_next(struct coll_stage *s, struct coll_request *const *by, int n,
+                            const struct coll_stage_puts *puts, size_t j, size_t total)
 {
-	const coll_status st = put(s, by, n, j, put_scatter);
+	const coll_status st = put(s, by, n, j, puts->scatter);
 
-	return st == COLL_OK && j + SLOTS < total ? put(s, by, n, j + SLOTS, put_gather) : st;
+	return st == COLL_OK && j + SLOTS < total ? put(s, by, n, j + SLOTS, puts->gather) : st;
 }
 
-static coll_status enqueue(struct coll_stage *s, struct coll_request *const *by, int n)
+coll_status coll_stage_put(struct coll_stage *s, struct coll_request *const *by, int n,
+                           const struct coll_stage_puts *puts)
 {
-	const size_t total = total_of(by, n);
-	coll_status st = put_first(s, by, n, total);
+	const size_t total = coll_stage_places(by, n);
+	coll_status st = put_first(s, by, n, puts, total);
 
 	for (size_t j = 0; j < total && st == COLL_OK; j++) {
-		st = put(s, by, n, j, put_wait);
+		st = put(s, by, n, j, puts->wait);
 		if (st == COLL_OK)
-			st = put_next(s, by, n, j, total);
+			st = put_next(s, by, n, puts, j, total);
 	}
 	return st;
 }
+
+static const struct coll_stage_puts counted = {put_gather, put_wait, put_scatter};
 
 /* Blocking calls. A persistent operation may be started now and waited for later. */
 static bool is_paced(const struct coll_stage *s, struct coll_request *const *by, int n)
@@ -610,8 +631,8 @@ static bool is_paced(const struct coll_stage *s, struct coll_request *const *by,
 
 static coll_status begin_pace(struct coll_stage *s, struct coll_request *const *by, int n)
 {
-	const size_t total = total_of(by, n);
-	const coll_status st = put_first(s, by, n, total);
+	const size_t total = coll_stage_places(by, n);
+	const coll_status st = put_first(s, by, n, &counted, total);
 
 	if (st != COLL_OK)
 		return st;
@@ -622,6 +643,15 @@ static coll_status begin_pace(struct coll_stage *s, struct coll_request *const *
 	return COLL_OK;
 }
 
+/* Behind the call before, by the word which that one stores at its end: its stream may be gone by now, or be
+ * captured. */
+static coll_status follow(struct coll_stage *s, coll_device_stream stream, uint32_t before)
+{
+	if (has_done(s, before))
+		return COLL_OK;
+	return s->device->table->wait(s->device, stream, coll_stage_address(s, &s->words->done), before);
+}
+
 /* All work of these requests goes into the stream of the first, in front of and behind what the others' streams hold.
  */
 static coll_status join_streams(struct coll_stage *s, struct coll_request *const *by, int n, bool before)
@@ -629,8 +659,6 @@ static coll_status join_streams(struct coll_stage *s, struct coll_request *const
 	coll_device_stream main = by[0]->device_stream;
 	coll_status st = COLL_OK;
 
-	if (before && s->has_last && s->last != main)
-		st = s->device->table->order(s->device, s->last, main);
 	for (int i = 1; i < n && st == COLL_OK; i++)
 		if (by[i]->user_stream != main)
 			st = before ? s->device->table->order(s->device, by[i]->user_stream, main)
@@ -653,6 +681,8 @@ static void enqueue_chain(struct coll_request *first)
 	struct coll_comm *comm = first->comm;
 	struct coll_stage *s = comm->stage;
 	const int n = first->chain_calls;
+	const uint32_t before = s->last_done;
+	const bool follows = s->used;
 	struct coll_request *by[SLOTS];
 	coll_status st;
 	int i = 0;
@@ -677,13 +707,12 @@ static void enqueue_chain(struct coll_request *first)
 		give_up(comm, st);
 		return;
 	}
-	pthread_mutex_lock(&s->last_lock);
-	st = join_streams(s, by, n, true);
-	s->last = by[0]->device_stream;
-	s->has_last = true;
-	pthread_mutex_unlock(&s->last_lock);
+	if (follows)
+		st = follow(s, by[0]->device_stream, before);
 	if (st == COLL_OK)
-		st = is_paced(s, by, n) ? begin_pace(s, by, n) : enqueue(s, by, n);
+		st = join_streams(s, by, n, true);
+	if (st == COLL_OK)
+		st = is_paced(s, by, n) ? begin_pace(s, by, n) : coll_stage_put(s, by, n, &counted);
 	if (st == COLL_OK)
 		st = join_streams(s, by, n, false);
 	s->device->table->leave(s->device);
@@ -702,7 +731,7 @@ void coll_stage_pace(struct coll_comm *comm)
 
 		if (!is_taken(s->paced.by[j % (size_t)n], j / (size_t)n))
 			return;
-		st = put_next(s, s->paced.by, n, j, s->paced.total);
+		st = put_next(s, s->paced.by, n, &counted, j, s->paced.total);
 		if (++s->paced.next == s->paced.total || st != COLL_OK)
 			s->paced.n = 0;
 	}
@@ -722,26 +751,6 @@ void coll_stage_enqueue(const struct coll_stage_batch *b)
 		next = r->next_chain;
 		enqueue_chain(r);
 	}
-}
-
-/* What is left in it stays in front of the next call. If the device has failed, nothing does. */
-static void forget(struct coll_stage *s, coll_device_stream stream)
-{
-	pthread_mutex_lock(&s->last_lock);
-	if (s->has_last && s->last == stream && stream != s->own) {
-		s->has_last = s->device->table->order(s->device, stream, s->own) == COLL_OK;
-		s->last = s->own;
-	}
-	pthread_mutex_unlock(&s->last_lock);
-}
-
-void coll_stage_forget(struct coll_context *ctx, void *stream)
-{
-	pthread_mutex_lock(&ctx->comms_lock);
-	for (struct coll_comm *comm = ctx->comms; comm; comm = comm->next)
-		if (comm->stage)
-			forget(comm->stage, stream);
-	pthread_mutex_unlock(&ctx->comms_lock);
 }
 
 /* ---- Progress ---- */
@@ -769,6 +778,8 @@ bool coll_stage_copy(struct coll_request *r)
 
 bool coll_stage_drained(const struct coll_request *r)
 {
+	if (r->captured)
+		return coll_capture_left(r);
 	return r->enqueued && has_done(r->comm->stage, r->stage_last);
 }
 

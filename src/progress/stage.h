@@ -11,6 +11,7 @@
 #ifndef COLL_PROGRESS_STAGE_H
 #define COLL_PROGRESS_STAGE_H
 
+#include "device/device.h"
 #include "progress/async.h"
 
 /* The staging memory of a communicator whose context has a device, else nothing. Local. */
@@ -22,6 +23,8 @@ void coll_stage_destroy(struct coll_comm *comm);
  * others follow it by next_staged. */
 struct coll_stage_batch {
 	struct coll_request *chains;
+	struct coll_device_capture capture; /* of its streams, if its id is not 0 */
+	bool outside;                       /* a request is not in that capture */
 };
 
 /* Whether memory that the call has been given is the device's, and is needed at all. */
@@ -29,7 +32,8 @@ bool coll_stage_on_device(struct coll_comm *comm, const void *ptr, size_t len_by
 
 /* Find out whether a bound request is staged, and add it to the batch if it is. Refuses what cannot be. */
 coll_status coll_stage_add(struct coll_stage_batch *b, struct coll_request *r, const struct coll_stream *stream);
-/* Before their submission: give them slots. UNSUPPORTED: there are more requests than slots; none was changed. */
+/* Before their submission: give them slots. UNSUPPORTED: there are more requests than slots; none was changed. Those
+ * of a capture are not submitted: they belong to the graph then (in_graph), or are refused. */
 coll_status coll_stage_deal(const struct coll_stage_batch *b);
 /* After their submission: put their work into their streams. An error of the device fails the communicator. */
 void coll_stage_enqueue(const struct coll_stage_batch *b);
@@ -50,8 +54,6 @@ bool coll_stage_waits_for_stream(const struct coll_request *r);
 
 /* Its stream has not come to it, or not to its end, in time: the communicator fails. The lock is held. */
 coll_status coll_stage_late(struct coll_request *r);
-/* The stream ends: no later call asks for it. */
-void coll_stage_forget(struct coll_context *ctx, void *stream);
 
 /* The communicator has failed: streams that wait go on, and kernels write nothing any more. The lock is held. */
 void coll_stage_release(struct coll_comm *comm);

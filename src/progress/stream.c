@@ -128,6 +128,7 @@ coll_status coll_stream_create(coll_stream **out, coll_comm *comm)
 coll_status coll_stream_wrap_cuda(coll_stream **out, coll_comm *comm, void *cuda_stream)
 {
 	static const char kind[] = "stream_wrap_cuda";
+	struct coll_device_capture capture;
 	const char *why = "";
 	struct coll_device *d;
 	coll_status st;
@@ -138,7 +139,7 @@ coll_status coll_stream_wrap_cuda(coll_stream **out, coll_comm *comm, void *cuda
 	if (!d)
 		return coll_comm_refuse(comm, kind, COLL_ERR_UNSUPPORTED,
 		                        "[COLL-1214] this rank has no device: see coll_config.device");
-	st = d->table->stream_check(d, cuda_stream, &why);
+	st = d->table->stream_check(d, cuda_stream, &capture, &why);
 	if (st == COLL_ERR_ARGUMENT || st == COLL_ERR_SYSTEM)
 		return coll_comm_refuse(comm, kind, st, "[COLL-1215] the stream cannot be used: %s", why);
 	st = make(out, comm, kind);
@@ -199,8 +200,6 @@ coll_status coll_stream_destroy(coll_stream **stream)
 	st = coll_stream_wait(s, -1);
 	*stream = NULL;
 	ctx = s->ctx;
-	if (s->device)
-		coll_stage_forget(ctx, s->handle);
 	coll_async_lock(ctx);
 	coll_event_detach(s);
 	pthread_mutex_unlock(&ctx->async->lock);

@@ -105,6 +105,7 @@ static void describe_call(const struct coll_record *r, const char *kind, const c
 {
 	const enum coll_kind k = (enum coll_kind)r->kind;
 	const char *v = r->flags & (COLL_RECORD_RAGGED | COLL_RECORD_PAIRWISE) ? "v" : "";
+	const char *graph = r->flags & COLL_RECORD_CAPTURED ? " of its graphs" : "";
 	char count[64], op[32] = "", root[24] = "";
 
 	describe_count(r, count, sizeof(count));
@@ -115,10 +116,10 @@ static void describe_call(const struct coll_record *r, const char *kind, const c
 	if (k == COLL_KIND_BROADCAST || k == COLL_KIND_REDUCE || k == COLL_KIND_GATHER || k == COLL_KIND_SCATTER)
 		snprintf(root, sizeof(root), ", root=%d", r->root);
 	if (k == COLL_KIND_BARRIER)
-		snprintf(buf, len_bytes, "%s number %llu", kind, (unsigned long long)r->sequence);
+		snprintf(buf, len_bytes, "%s number %llu%s", kind, (unsigned long long)r->sequence, graph);
 	else
-		snprintf(buf, len_bytes, "%s%s(%s%s%s%s) number %llu", kind, v, count, type, op, root,
-		         (unsigned long long)r->sequence);
+		snprintf(buf, len_bytes, "%s%s(%s%s%s%s) number %llu%s", kind, v, count, type, op, root,
+		         (unsigned long long)r->sequence, graph);
 }
 
 /* What the call is, without whether it is made or prepared. */

@@ -51,7 +51,8 @@ enum coll_record_flag {
 	COLL_RECORD_PREPARING = 2, /* the call is prepared, not made */
 	COLL_RECORD_RAGGED = 4,    /* blocks of different lengths, known to all */
 	COLL_RECORD_PAIRWISE = 8,  /* known to their two ends only: see pair_counts.h */
-	COLL_RECORD_MERGED = 16    /* several calls of a group in one */
+	COLL_RECORD_MERGED = 16,   /* several calls of a group in one */
+	COLL_RECORD_CAPTURED = 32  /* of a graph: its number is that of such calls */
 };
 
 /* Plain copy; travels in control messages. */
@@ -69,6 +70,12 @@ struct coll_record {
 	int32_t waits_for; /* rank, -1 none */
 	uint32_t pad2;
 };
+
+/* Whether whoever is in `theirs` has not come to `mine`: an earlier call, or one that is numbered apart. */
+static inline bool coll_record_is_before(const struct coll_record *theirs, const struct coll_record *mine)
+{
+	return ((theirs->flags ^ mine->flags) & COLL_RECORD_CAPTURED) || theirs->sequence < mine->sequence;
+}
 
 enum { COLL_RECORD_WORDS = sizeof(struct coll_record) / 8 };
 

@@ -37,6 +37,10 @@ static coll_status inquire_of(struct coll_comm *comm, const struct coll_wait *w,
 	coll_control_peer(comm->ctx->control, process, comm->id, (int)q.about, &state);
 	if (state.answered_ns <= p->fault_ns || !state.about_this)
 		return COLL_AGAIN;
+	if (w->record->flags & COLL_RECORD_CAPTURED) {
+		coll_mismatch_text(comm, w->record, where->peer, &state.answer.record, text, len_bytes);
+		return COLL_ERR_MISMATCH;
+	}
 	if (coll_mismatch_differs(comm, where->peer, &q, &state.answer, text, len_bytes))
 		return COLL_ERR_MISMATCH;
 	/* It has destroyed the communicator; if it had failed before, its note has come by now. */

@@ -38,7 +38,7 @@ static bool has_answered(struct coll_comm *comm, const struct coll_record *mine,
 	if (!s.answered_ns || s.answered_ns < comm->late.begun_ns)
 		return false;
 	*late = theirs->comm != comm->id ||
-	        (theirs->sequence < mine->sequence && !(theirs->active && theirs->waits_for >= 0));
+	        (coll_record_is_before(theirs, mine) && !(theirs->active && theirs->waits_for >= 0));
 	return true;
 }
 

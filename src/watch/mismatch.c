@@ -46,7 +46,7 @@ static bool last_call(const struct coll_comm *comm, struct coll_record *now, uin
 
 	if (!coll_record_read(&comm->record, now))
 		return false;
-	*last = now->sequence > handed_in ? now->sequence : handed_in;
+	*last = now->sequence > handed_in && !(now->flags & COLL_RECORD_CAPTURED) ? now->sequence : handed_in;
 	return true;
 }
 
@@ -61,7 +61,8 @@ static bool find_call(const struct coll_comm *comm, uint64_t sequence, struct co
 	while (previous(comm, &at, call))
 		if (call->sequence <= sequence) {
 			call->sequence = sequence;
-			call->active = now.sequence == sequence && now.kind != COLL_KIND_SEND_RECV && now.active;
+			call->active = now.sequence == sequence && now.kind != COLL_KIND_SEND_RECV &&
+			               !(now.flags & COLL_RECORD_CAPTURED) && now.active;
 			return true;
 		}
 	return false;
@@ -108,7 +109,10 @@ void coll_mismatch_question(const struct coll_comm *comm, const struct coll_reco
 	struct coll_op_record op;
 
 	*q = (struct coll_mismatch_msg){.record = *mine, .sequence = mine->sequence, .third = comm->rank};
-	if (mine->kind != COLL_KIND_SEND_RECV) {
+	if (mine->flags & COLL_RECORD_CAPTURED) {
+		q->about = COLL_ABOUT_NOTHING; /* what graphs have called is not on record */
+		q->sequence = 0;
+	} else if (mine->kind != COLL_KIND_SEND_RECV) {
 		q->pair_counts = mine->sequence < newest ? mine->sequence : newest;
 		about_calls(comm, q);
 	} else if (!coll_message_has_tag(mine->op) && version >= 2 &&

@@ -50,7 +50,7 @@ static void add_doing(const struct coll_comm *comm, const struct coll_record *mi
                       char *text)
 {
 	const bool behind = r->comm != comm->id || !r->active ||
-	                    (mine->kind != COLL_KIND_SEND_RECV && r->sequence < mine->sequence);
+	                    (mine->kind != COLL_KIND_SEND_RECV && coll_record_is_before(r, mine));
 	char doing[128];
 
 	coll_record_describe(r, doing, sizeof(doing));

@@ -312,7 +312,7 @@ static bool follow(struct coll_comm *comm, const struct coll_wait *w, int *peer,
 	if (last < 0)
 		return false;
 	if (last != *peer) {
-		*behind = r.comm != comm->id || !r.active || r.sequence < w->record->sequence;
+		*behind = r.comm != comm->id || !r.active || coll_record_is_before(&r, w->record);
 		coll_record_describe(&r, doing, len_bytes);
 		*peer = last;
 	}
@@ -390,8 +390,8 @@ static coll_status assess(struct coll_comm *comm, const struct coll_wait *w, str
 		         name.text, info->host_name, info->process, comm->timeout_ms);
 		return coll_wait_fail(comm, w, p, COLL_ERR_PEER_SILENT, peer, text);
 	}
-	behind = !same_comm || theirs->sequence < w->record->sequence || !theirs->active;
-	lost = same_comm &&
+	behind = !same_comm || coll_record_is_before(theirs, w->record) || !theirs->active;
+	lost = same_comm && !coll_record_is_before(theirs, w->record) &&
 	       (theirs->sequence > w->record->sequence ||
 	        (theirs->sequence == w->record->sequence && (!theirs->active || theirs->waits_for == comm->rank)));
 	if (w->record->kind != COLL_KIND_SEND_RECV && lost && stalled > (uint64_t)comm->timeout_ms * COLL_NS_PER_MS &&

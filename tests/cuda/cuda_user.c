@@ -19,6 +19,16 @@ static struct {
 	int (*create)(void **stream, unsigned flags);
 	int (*query)(void *stream);
 	int (*destroy)(void *stream);
+	int (*begin)(void *stream, int mode);
+	int (*end)(void *stream, void **graph);
+	int (*instantiate)(void **exec, void *graph, unsigned long long flags);
+	int (*graph_destroy)(void *graph);
+	int (*launch)(void *exec, void *stream);
+	int (*exec_destroy)(void *exec);
+	int (*event_create)(void **event, unsigned flags);
+	int (*event_destroy)(void *event);
+	int (*event_record)(void *event, void *stream);
+	int (*wait_event)(void *stream, void *event, unsigned flags);
 } cuda;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -36,6 +46,16 @@ static void load(void)
 	*(void **)&cuda.synchronize = dlsym(handle, "cuStreamSynchronize");
 	*(void **)&cuda.create = dlsym(handle, "cuStreamCreate");
 	*(void **)&cuda.query = dlsym(handle, "cuStreamQuery");
+	*(void **)&cuda.begin = dlsym(handle, "cuStreamBeginCapture_v2");
+	*(void **)&cuda.end = dlsym(handle, "cuStreamEndCapture");
+	*(void **)&cuda.instantiate = dlsym(handle, "cuGraphInstantiateWithFlags");
+	*(void **)&cuda.graph_destroy = dlsym(handle, "cuGraphDestroy");
+	*(void **)&cuda.launch = dlsym(handle, "cuGraphLaunch");
+	*(void **)&cuda.exec_destroy = dlsym(handle, "cuGraphExecDestroy");
+	*(void **)&cuda.event_create = dlsym(handle, "cuEventCreate");
+	*(void **)&cuda.event_destroy = dlsym(handle, "cuEventDestroy_v2");
+	*(void **)&cuda.event_record = dlsym(handle, "cuEventRecord");
+	*(void **)&cuda.wait_event = dlsym(handle, "cuStreamWaitEvent");
 	*(void **)&cuda.destroy = dlsym(handle, "cuStreamDestroy_v2");
 }
 
@@ -76,4 +96,52 @@ int cuda_user_query(void *stream)
 void cuda_user_stream_destroy(void *stream)
 {
 	cuda.destroy(stream);
+}
+
+bool cuda_user_synchronize(void *stream)
+{
+	return cuda.synchronize(stream) == 0;
+}
+
+bool cuda_user_capture(void *stream)
+{
+	return cuda.begin(stream, 0) == 0;
+}
+
+bool cuda_user_captured(void *stream, void **exec, int n)
+{
+	void *graph = NULL;
+	bool done = cuda.end(stream, &graph) == 0;
+
+	for (int i = 0; i < n && done; i++)
+		done = cuda.instantiate(&exec[i], graph, 0) == 0;
+	return done && cuda.graph_destroy(graph) == 0;
+}
+
+bool cuda_user_launch(void *exec, void *stream)
+{
+	return cuda.launch(exec, stream) == 0;
+}
+
+void cuda_user_exec_destroy(void *exec)
+{
+	cuda.exec_destroy(exec);
+}
+
+bool cuda_user_abandon(void *stream)
+{
+	void *graph = NULL;
+
+	return cuda.end(stream, &graph) == 0 && cuda.graph_destroy(graph) == 0;
+}
+
+bool cuda_user_order(void *earlier, void *later)
+{
+	void *event = NULL;
+	const bool done = cuda.event_create(&event, 2) == 0 && cuda.event_record(event, earlier) == 0 &&
+	                  cuda.wait_event(later, event, 0) == 0;
+
+	if (event)
+		cuda.event_destroy(event);
+	return done;
 }

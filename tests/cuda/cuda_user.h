@@ -14,5 +14,16 @@ bool cuda_user_stream(const void *device, void **stream);
 /* What the driver says of the stream: 0, all is done; 600, not yet. */
 int cuda_user_query(void *stream);
 void cuda_user_stream_destroy(void *stream);
+bool cuda_user_synchronize(void *stream);
+
+/* A capture in the mode that allows least, and what it makes: n executables of the graph, which is destroyed. */
+bool cuda_user_capture(void *stream);
+bool cuda_user_captured(void *stream, void **exec, int n);
+bool cuda_user_launch(void *exec, void *stream);
+void cuda_user_exec_destroy(void *exec);
+/* Ends a capture whose graph nobody wants. True: there was one. */
+bool cuda_user_abandon(void *stream);
+/* `later` does what follows behind all that `earlier` has now; in a capture it becomes part of it. */
+bool cuda_user_order(void *earlier, void *later);
 
 #endif

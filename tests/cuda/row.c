@@ -372,36 +372,40 @@ static void order_holds_back_the_later_stream(void)
 
 static void streams_are_checked(void)
 {
+	struct coll_device_capture capture;
 	coll_device_stream theirs = NULL;
 	CUstream captured = NULL, foreign = NULL;
 	CUcontext mine = NULL;
 	CUgraph graph = NULL;
 	const char *why = NULL;
 
-	OK(TABLE->stream_check(device, stream, &why));
-	OK(TABLE->stream_check(device, NULL, &why));
-	OK(TABLE->stream_check(device, CU_STREAM_LEGACY, &why));
-	OK(TABLE->stream_check(device, CU_STREAM_PER_THREAD, &why));
+	OK(TABLE->stream_check(device, stream, &capture, &why));
+	OK(TABLE->stream_check(device, NULL, &capture, &why));
+	OK(TABLE->stream_check(device, CU_STREAM_LEGACY, &capture, &why));
+	OK(TABLE->stream_check(device, CU_STREAM_PER_THREAD, &capture, &why));
 	CHECK(other->table->stream_create(other, &theirs) == COLL_OK);
-	CHECK(TABLE->stream_check(device, theirs, &why) == COLL_ERR_ARGUMENT && strcmp(why, "a stream of cuda:1") == 0,
+	CHECK(TABLE->stream_check(device, theirs, &capture, &why) == COLL_ERR_ARGUMENT &&
+	              strcmp(why, "a stream of cuda:1") == 0,
 	      "%s", why);
 	CHECK(other->table->stream_destroy(other, theirs) == COLL_OK);
 	DRIVER_OK(DRIVER(cuCtxCreate_v2)(&mine, 0, 0));
 	DRIVER_OK(DRIVER(cuStreamCreate)(&foreign, CU_STREAM_NON_BLOCKING));
-	CHECK(TABLE->stream_check(device, foreign, &why) == COLL_ERR_ARGUMENT &&
+	CHECK(TABLE->stream_check(device, foreign, &capture, &why) == COLL_ERR_ARGUMENT &&
 	              strcmp(why, "a stream of another context of cuda:0") == 0,
 	      "%s", why);
 	DRIVER_OK(DRIVER(cuStreamDestroy_v2)(foreign));
 	DRIVER_OK(DRIVER(cuCtxDestroy_v2)(mine));
 	bind(0);
 	DRIVER_OK(DRIVER(cuStreamCreate)(&captured, CU_STREAM_DEFAULT));
-	OK(TABLE->stream_check(device, captured, &why));
+	OK(TABLE->stream_check(device, captured, &capture, &why));
+	CHECK(capture.id == 0);
 	DRIVER_OK(DRIVER(cuStreamBeginCapture_v2)(captured, CU_STREAM_CAPTURE_MODE_RELAXED));
-	CHECK(TABLE->stream_check(device, captured, &why) == COLL_ERR_UNSUPPORTED && strstr(why, "being captured"),
+	OK(TABLE->stream_check(device, captured, &capture, &why));
+	CHECK(capture.id != 0 && capture.graph);
+	CHECK(TABLE->stream_query(device, captured) == COLL_AGAIN);
+	CHECK(TABLE->stream_check(device, NULL, &capture, &why) == COLL_ERR_UNSUPPORTED && strstr(why, "legacy stream"),
 	      "%s", why);
-	CHECK(TABLE->stream_check(device, NULL, &why) == COLL_ERR_UNSUPPORTED && strstr(why, "legacy stream"), "%s",
-	      why);
-	OK(TABLE->stream_check(device, stream, &why));
+	OK(TABLE->stream_check(device, stream, &capture, &why));
 	/* The capture outlives the questions. */
 	DRIVER_OK(DRIVER(cuStreamEndCapture)(captured, &graph));
 	DRIVER_OK(DRIVER(cuGraphDestroy)(graph));
@@ -431,6 +435,7 @@ static void the_callers_context_stays(void)
 /* What a small call asks of the driver between enter and leave. */
 static void a_small_call_is_few_driver_calls(void)
 {
+	struct coll_device_capture capture;
 	static const char *const never[] = {"cuMemAlloc",          "cuMemFree",       "cuModuleLoadData",
 	                                    "cuModuleGetFunction", "cuStreamCreate",  "cuEventCreate",
 	                                    "cuMemHostRegister",   "cuStreamDestroy", "cuCtxPushCurrent"};
@@ -451,7 +456,7 @@ static void a_small_call_is_few_driver_calls(void)
 	OK(TABLE->enter(device));
 	range_of(memory, 1024);
 	range_of(memory, 1024);
-	OK(TABLE->stream_check(device, stream, &why));
+	OK(TABLE->stream_check(device, stream, &capture, &why));
 	OK(TABLE->gather(device, stream, &in, 1, WORD_AT(1), 1));
 	OK(TABLE->wait(device, stream, WORD_AT(5), 1));
 	OK(TABLE->scatter(device, stream, &out, 1, WORD_AT(0), WORD_AT(2), 1));

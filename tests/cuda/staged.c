@@ -3,7 +3,9 @@
  * script is first run on host buffers: every result must have the same bits. Which buffers are where, aligned or not,
  * in place or not, blocking or in a stream, each rank decides alone.
  *
- * usage: staged FIRST_SEED SEEDS CALLS [MAX_BYTES]    one rank of a job (collrun)
+ * With -g each call is captured into a graph instead, which is launched several times with new data.
+ *
+ * usage: staged [-g] FIRST_SEED SEEDS CALLS [MAX_BYTES]    one rank of a job (collrun)
  *        staged -t RANKS FIRST_SEED SEEDS CALLS ...  ranks as threads of this process
  * The device is that of COLL_DEVICE; "cuda" by default.
  */
@@ -20,6 +22,9 @@
 enum { RANKS_MAX = 16, STREAMS = 2, MARGIN = 64 };
 enum { TILE_BYTES = 256 * 1024 };
 
+enum { LAUNCHES = 3 };
+
+static bool graphs;
 static uint64_t first_seed = 1;
 static int seeds = 1, calls = 40;
 static size_t max_bytes = (size_t)3 * TILE_BYTES;
@@ -162,7 +167,8 @@ static coll_status persistent(const struct call *c, struct rank *r, const void *
 	coll_operation *op = NULL;
 	coll_status st = coll_operation_prepare(&op, &desc, r->comm);
 
-	for (int i = 0; i < 2 && st == COLL_OK; i++) {
+	/* A graph has what it needs of the operation. */
+	for (int i = 0; i < (graphs && stream ? 1 : 2) && st == COLL_OK; i++) {
 		st = coll_operation_start(op, stream);
 		if (st == COLL_OK)
 			st = coll_operation_wait(op, -1);
@@ -236,16 +242,75 @@ static void fill(struct rank *r, const struct call *c, size_t count)
 		memcpy(r->in + at, r->in, len - at < row ? len - at : row);
 }
 
+/* Where a call has its buffers. */
+struct where {
+	char *in, *out;
+	bool in_device, out_device, in_place;
+	size_t in_bytes, out_bytes;
+};
+
+static uint64_t differences(struct rank *r, const struct where *w)
+{
+	const size_t compared = w->in_place ? w->out_bytes : w->out_bytes + MARGIN;
+	uint64_t wrong = 0;
+
+	if (w->out_device)
+		CHECK(cuda_user_read(r->got, w->out, w->out_bytes + MARGIN));
+	if (memcmp(r->got, r->want, compared) == 0)
+		return 0;
+	for (size_t i = 0; i < compared; i++)
+		wrong += r->got[i] != r->want[i];
+	return wrong;
+}
+
+static void put_input(struct rank *r, const struct where *w)
+{
+	memset(r->got, 0x5a, w->out_bytes + MARGIN);
+	if (w->in_place)
+		memcpy(r->got, r->in, w->in_bytes);
+	if (w->out_device)
+		CHECK(cuda_user_write(w->out, r->got, w->out_bytes + MARGIN));
+	if (w->in_device && !w->in_place)
+		CHECK(cuda_user_write(w->in, r->in, w->in_bytes));
+}
+
+/* The call as a graph. Calls on the host come between its launches. */
+static void check_graph(const struct call *c, struct rank *r, const struct where *w, int s, const char *which)
+{
+	void *exec = NULL;
+	coll_status st;
+
+	REQUIRE(cuda_user_capture(r->handles[s]));
+	st = run(c, r, w->in, w->out, r->streams[s]);
+	CHECK(st == COLL_OK, "%s %s: %s", which, names[c->what], coll_last_error(r->comm)->message);
+	CHECK(cuda_user_captured(r->handles[s], &exec, 1), "%s %s is not captured", which, names[c->what]);
+	for (int i = 0; i < LAUNCHES && exec && atomic_load(&plain_failures) == 0; i++) {
+		fill(r, c, w->in_bytes / coll_dtype_size(c->type));
+		memset(r->want, 0x5a, w->out_bytes + MARGIN);
+		st = run(c, r, r->in, r->want, NULL);
+		CHECK(st == COLL_OK, "%s %s on the host: %s", which, names[c->what], coll_last_error(r->comm)->message);
+		put_input(r, w);
+		CHECK(cuda_user_launch(exec, r->handles[s]) && cuda_user_synchronize(r->handles[s]));
+		CHECK(differences(r, w) == 0, "%s %s %s count %zu root %d rank %d launch %d: differs (in %s, out %s%s)",
+		      which, names[c->what], coll_dtype_name(c->type), c->count, c->root, r->rank, i,
+		      w->in_device ? "device" : "host", w->out_device ? "device" : "host",
+		      w->in_place ? ", in place" : "");
+	}
+	if (exec)
+		cuda_user_exec_destroy(exec);
+}
+
 static void check(const struct call *c, struct rank *r, uint64_t seed, int k)
 {
 	const size_t elem = coll_dtype_size(c->type);
-	size_t in_count, out_count, in_bytes, out_bytes, shift, compared;
+	size_t in_count, out_count, in_bytes, out_bytes, shift;
 	bool in_place, in_device, out_device;
 	coll_stream *stream;
 	const char *host_way;
+	struct where w;
 	coll_status st;
-	char *in, *out;
-	uint64_t wrong = 0;
+	char *in, *out, which[64];
+	uint64_t wrong;
 
 	extents(c, r, &in_count, &out_count);
 	in_bytes = in_count * elem;
@@ -268,13 +333,13 @@ static void check(const struct call *c, struct rank *r, uint64_t seed, int k)
 	/* The call's own input and output, in whichever memory. */
 	out = out_device ? r->device_out + shift : r->got;
 	in = in_place ? out : in_device ? r->device_in + shift : r->in;
-	memset(r->got, 0x5a, out_bytes + MARGIN);
-	if (in_place)
-		memcpy(r->got, r->in, in_bytes);
-	if (out_device)
-		CHECK(cuda_user_write(out, r->got, out_bytes + MARGIN));
-	if (in_device && !in_place)
-		CHECK(cuda_user_write(in, r->in, in_bytes));
+	w = (struct where){in, out, in_device, out_device, in_place, in_bytes, out_bytes};
+	if (graphs) {
+		snprintf(which, sizeof(which), "seed %llu call %d", (unsigned long long)seed, k);
+		check_graph(c, r, &w, (int)pick(&r->local, STREAMS), which);
+		return;
+	}
+	put_input(r, &w);
 	st = run(c, r, in, out, stream);
 	if (st == COLL_OK && stream)
 		st = coll_stream_wait(stream, -1);
@@ -282,12 +347,7 @@ static void check(const struct call *c, struct rank *r, uint64_t seed, int k)
 	      coll_last_error(r->comm)->message);
 	if (st != COLL_OK)
 		return;
-	if (out_device)
-		CHECK(cuda_user_read(r->got, out, out_bytes + MARGIN));
-	compared = in_place ? out_bytes : out_bytes + MARGIN;
-	if (memcmp(r->got, r->want, compared) != 0)
-		for (size_t i = 0; i < compared; i++)
-			wrong += r->got[i] != r->want[i];
+	wrong = differences(r, &w);
 	CHECK(wrong == 0,
 	      "seed %llu call %d %s %s count %zu root %d rank %d: %llu of %zu bytes differ (in %s, out %s%s, shift "
 	      "%zu%s); %s, on the "
@@ -378,6 +438,10 @@ static void scripts(void)
 
 int main(int argc, char **argv)
 {
+	if (argc > 1 && strcmp(argv[1], "-g") == 0) {
+		graphs = true;
+		argc--, argv++;
+	}
 	if (argc > 2 && strcmp(argv[1], "-t") == 0) {
 		threads = atoi(argv[2]);
 		argc -= 2, argv += 2;

@@ -306,6 +306,46 @@ static void graph_branches(void)
 	}
 }
 
+/* Two graphs, each of which waits for the event and records it, in streams of their own. */
+static void graph_external(void)
+{
+	CUgraphExec exec[2];
+	CUgraph graph;
+	CUstream s[2];
+	uint32_t *w;
+	CUevent e;
+
+	start();
+	w = words();
+	OK(cuEventCreate(&e, CU_EVENT_DISABLE_TIMING));
+	for (int i = 0; i < 2; i++) {
+		s[i] = stream(CU_STREAM_NON_BLOCKING);
+		IS(cuStreamWaitEvent(s[i], e, CU_EVENT_WAIT_EXTERNAL), CUDA_ERROR_INVALID_VALUE);
+		IS(cuEventRecordWithFlags(e, s[i], CU_EVENT_RECORD_EXTERNAL), CUDA_ERROR_INVALID_VALUE);
+		OK(cuStreamBeginCapture(s[i], CU_STREAM_CAPTURE_MODE_GLOBAL));
+		OK(cuStreamWaitEvent(s[i], e, CU_EVENT_WAIT_EXTERNAL));
+		hold(s[i], &w[i], 1);
+		write_word(s[i], &w[2 + i], 1);
+		OK(cuEventRecordWithFlags(e, s[i], CU_EVENT_RECORD_EXTERNAL));
+		exec[i] = capture_end(s[i], &graph);
+	}
+	for (int turn = 0; turn < 4; turn++) {
+		const int first = turn % 2, second = !first;
+
+		for (int i = 0; i < 4; i++)
+			put(&w[i], 0);
+		put(&w[second], 1);
+		OK(cuGraphLaunch(exec[first], s[first]));
+		OK(cuGraphLaunch(exec[second], s[second]));
+		TRUE(stays_pending(s[second]));
+		IS(get(&w[2 + second]), 0);
+		put(&w[first], 1);
+		OK(cuStreamSynchronize(s[second]));
+		IS(get(&w[2]) + get(&w[3]), 2);
+	}
+	OK(cuEventQuery(e));
+}
+
 static uint32_t destroyed;
 static bool same_thread;
 static pthread_t here;
@@ -358,17 +398,11 @@ static void user_object(void)
 }
 
 const struct softcuda_case cases_graphs[] = {
-        {"capture_records", capture_records, {NULL}},
-        {"capture_joins", capture_joins, {NULL}},
-        {"capture_isolated", capture_isolated, {NULL}},
-        {"capture_query", capture_query, {NULL}},
-        {"capture_event", capture_event, {NULL}},
-        {"capture_legacy", capture_legacy, {NULL}},
-        {"capture_unsafe", capture_unsafe, {NULL}},
-        {"capture_thread", capture_thread, {NULL}},
-        {"capture_dead", capture_dead, {NULL}},
-        {"graph_serial", graph_serial, {NULL}},
-        {"graph_branches", graph_branches, {NULL}},
-        {"user_object", user_object, {NULL}},
-        {NULL, NULL, {NULL}},
+        {"capture_records", capture_records, {NULL}},   {"capture_joins", capture_joins, {NULL}},
+        {"capture_isolated", capture_isolated, {NULL}}, {"capture_query", capture_query, {NULL}},
+        {"capture_event", capture_event, {NULL}},       {"capture_legacy", capture_legacy, {NULL}},
+        {"capture_unsafe", capture_unsafe, {NULL}},     {"capture_thread", capture_thread, {NULL}},
+        {"capture_dead", capture_dead, {NULL}},         {"graph_serial", graph_serial, {NULL}},
+        {"graph_branches", graph_branches, {NULL}},     {"graph_external", graph_external, {NULL}},
+        {"user_object", user_object, {NULL}},           {NULL, NULL, {NULL}},
 };

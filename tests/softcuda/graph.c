@@ -311,6 +311,23 @@ static struct soft_op *push_nop(CUstream s, struct soft_op *const *deps, int cou
 	return soft_push(s, &work, deps, count);
 }
 
+/* The node's work as an operation. An external event has at each launch the record that is its last one then. */
+static struct soft_op *push_node(CUgraphNode n, CUstream on, struct soft_op **wait, int count)
+{
+	const bool event = n->work.kind == OP_EVENT && !soft_planted(RULE_graph_external);
+	struct soft_work work;
+	struct soft_op *op;
+
+	if (!soft_work_copy(&work, &n->work))
+		abort();
+	if (event && !n->work.event.record && n->work.event.event->op)
+		wait[count++] = n->work.event.event->op;
+	op = soft_op_ref(soft_push(on, &work, wait, count));
+	if (event && n->work.event.record)
+		soft_event_set(n->work.event.event, op);
+	return op;
+}
+
 static CUresult launch(CUgraphExec exec, CUstream s)
 {
 	CUgraph graph = exec->graph;
@@ -326,15 +343,14 @@ static CUresult launch(CUgraphExec exec, CUstream s)
 	for (int i = 0; i < graph->count; i++) {
 		CUgraphNode n = graph->nodes[i];
 		CUstream on = n->branch && !soft_planted(RULE_graph_branches) ? exec->streams[n->branch] : s;
-		struct soft_op **wait = calloc((size_t)n->deps_count + 1, sizeof(*wait));
-		struct soft_work work;
+		struct soft_op **wait = calloc((size_t)n->deps_count + 2, sizeof(*wait));
 
-		if (!wait || !soft_work_copy(&work, &n->work))
+		if (!wait)
 			abort();
 		for (int j = 0; j < n->deps_count; j++)
 			wait[j] = ops[n->deps[j]->index];
 		wait[n->deps_count] = start;
-		ops[i] = soft_op_ref(soft_push(on, &work, wait, n->deps_count + 1));
+		ops[i] = push_node(n, on, wait, n->deps_count + 1);
 		free(wait);
 	}
 	for (int i = 1; i < graph->branches; i++)

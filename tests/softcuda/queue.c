@@ -262,7 +262,8 @@ static CUresult run(const struct soft_work *w, uint64_t seed)
 	char *dst, *src;
 
 	switch (w->kind) {
-	case OP_NOP: break;
+	case OP_NOP:
+	case OP_EVENT: break;
 	case OP_KERNEL: return soft_run(w->ctx, &w->launch, seed);
 	case OP_COPY:
 		dst = w->copy.raw_dst ? (char *)w->copy.dst : soft_touch(w->ctx, w->copy.dst, w->copy.len);

@@ -76,6 +76,7 @@
 	R(capture_unsafe, "allocation during a capture is 900 and ends the capture, unless the thread is in relaxed mode") \
 	R(capture_thread, "a capture ends in its thread, on its stream") \
 	R(capture_dead, "a capture that has ended by a wrong call gives 901 and no graph") \
+	R(graph_external, "a graph records an external event at each launch, and waits for the record that was the last one then") \
 	R(graph_serial, "launches of one graph run one after another") \
 	R(graph_branches, "branches of a graph do not wait for each other") \
 	R(user_object, "a user object is destroyed after the graph and its executables have gone, in another thread")

@@ -159,7 +159,8 @@ void soft_address_toggle(uintptr_t lo);
 
 /* ---- queues, operations ---- */
 
-enum soft_op_kind { OP_NOP, OP_KERNEL, OP_COPY, OP_SET, OP_MEMOP, OP_HOST };
+/* OP_EVENT only in graphs: an external event, see graph.c. */
+enum soft_op_kind { OP_NOP, OP_KERNEL, OP_COPY, OP_SET, OP_MEMOP, OP_HOST, OP_EVENT };
 
 struct soft_launch {
 	const struct soft_kernel *kernel;
@@ -192,6 +193,10 @@ struct soft_work {
 			CUhostFn fn;
 			void *arg;
 		} host;
+		struct {
+			CUevent event;
+			bool record; /* else a wait */
+		} event;
 	};
 };
 
@@ -257,6 +262,8 @@ struct CUevent_st {
 CUresult soft_stream(CUcontext ctx, CUstream handle, CUstream *s);
 CUstream soft_stream_new(CUcontext ctx, unsigned flags);
 void soft_streams_end(CUcontext ctx);
+/* The operation becomes the last record of the event, which gets a reference. */
+void soft_event_set(CUevent e, struct soft_op *op);
 
 /* ---- kernels ---- */
 

@@ -293,6 +293,14 @@ static void event_clear(CUevent e)
 	e->capture = NULL;
 }
 
+void soft_event_set(CUevent e, struct soft_op *op)
+{
+	if (e->dead)
+		return;
+	event_clear(e);
+	e->op = soft_op_ref(op);
+}
+
 CUresult cuEventDestroy_v2(CUevent e)
 {
 	CUcontext ctx;
@@ -305,18 +313,30 @@ CUresult cuEventDestroy_v2(CUevent e)
 	return soft_leave(CUDA_SUCCESS);
 }
 
-CUresult cuEventRecord(CUevent e, CUstream handle)
+/* A node of the graph that is being captured. */
+static CUresult external(CUstream s, CUevent e, bool records)
+{
+	struct soft_work work = {.kind = OP_EVENT, .ctx = s->ctx, .event = {e, records}};
+
+	if (e->capture)
+		return soft_capture_wrong(s->capture, CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
+	return soft_capture_add(s, &work);
+}
+
+static CUresult record(CUcontext ctx, CUevent e, CUstream handle, unsigned flags)
 {
 	struct soft_work work = {.kind = OP_NOP};
 	struct soft_op *op = NULL;
-	CUcontext ctx;
 	CUresult result;
 	CUstream s;
 
-	ENTER_CTX(cuEventRecord, ctx);
 	STREAM(handle, s);
 	if (!is_event(e) || (e->ctx != s->ctx && !soft_planted(RULE_mixed_contexts)))
 		return soft_leave(CUDA_ERROR_INVALID_HANDLE);
+	if (flags & ~(unsigned)CU_EVENT_RECORD_EXTERNAL || (flags && !s->capture))
+		return soft_leave(CUDA_ERROR_INVALID_VALUE);
+	if (flags)
+		return soft_leave(external(s, e, true));
 	if (s->capture) {
 		event_clear(e);
 		return soft_leave(soft_capture_record(s, e));
@@ -329,6 +349,22 @@ CUresult cuEventRecord(CUevent e, CUstream handle)
 	}
 	soft_op_unref(op);
 	return soft_leave(result);
+}
+
+CUresult cuEventRecord(CUevent e, CUstream stream)
+{
+	CUcontext ctx;
+
+	ENTER_CTX(cuEventRecord, ctx);
+	return record(ctx, e, stream, CU_EVENT_RECORD_DEFAULT);
+}
+
+CUresult cuEventRecordWithFlags(CUevent e, CUstream stream, unsigned flags)
+{
+	CUcontext ctx;
+
+	ENTER_CTX(cuEventRecordWithFlags, ctx);
+	return record(ctx, e, stream, flags);
 }
 
 CUresult cuEventQuery(CUevent e)
@@ -378,8 +414,10 @@ CUresult cuStreamWaitEvent(CUstream handle, CUevent e, unsigned flags)
 	STREAM(handle, s);
 	if (!is_event(e))
 		return soft_leave(CUDA_ERROR_INVALID_HANDLE);
+	if (flags & ~(unsigned)CU_EVENT_WAIT_EXTERNAL || (flags && !s->capture))
+		return soft_leave(CUDA_ERROR_INVALID_VALUE);
 	if (flags)
-		return soft_leave(CUDA_ERROR_NOT_SUPPORTED);
+		return soft_leave(external(s, e, false));
 	if (s->capture || e->capture)
 		return soft_leave(soft_capture_wait(s, e));
 	if (s->legacy) {

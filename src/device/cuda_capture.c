@@ -1,0 +1,159 @@
+/*
+ * Captures of streams of CUDA devices. A call that the driver forbids during a capture ends that capture, also if it
+ * comes from another thread. So what could be such a call asks first, or is made in relaxed mode.
+ *
+ * The fence is an external event: a graph waits for the record that was the last one when it was launched, and records
+ * the event itself. So graphs with the same fence run in the order of their launches, in whichever streams.
+ */
+#include "device/cuda_capture.h"
+
+static bool can_capture(const struct coll_cuda *cu)
+{
+	return cu->cuStreamGetCaptureInfo && cu->cuEventRecordWithFlags && cu->cuUserObjectCreate &&
+	       cu->cuUserObjectRelease && cu->cuGraphRetainUserObject;
+}
+
+coll_status coll_cuda_capture_of(struct coll_cuda_device *c, CUstream s, struct coll_device_capture *capture,
+                                 const char **why)
+{
+	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+	CUgraph graph = NULL;
+	cuuint64_t id = 0;
+	CUresult result = c->cu->cuStreamIsCapturing(s, &status);
+
+	if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) {
+		*why = "the legacy stream while another stream is being captured";
+		return COLL_ERR_UNSUPPORTED;
+	}
+	if (result != CUDA_SUCCESS)
+		return coll_cuda_report(c, "cuStreamIsCapturing", result);
+	if (status == CU_STREAM_CAPTURE_STATUS_NONE)
+		return COLL_OK;
+	*why = status == CU_STREAM_CAPTURE_STATUS_ACTIVE ? "it is being captured, which this driver is too old for"
+	                                                 : "its capture has failed";
+	if (status != CU_STREAM_CAPTURE_STATUS_ACTIVE || !can_capture(c->cu))
+		return COLL_ERR_UNSUPPORTED;
+	result = c->cu->cuStreamGetCaptureInfo(s, &status, &id, &graph, NULL, NULL);
+	if (result != CUDA_SUCCESS)
+		return coll_cuda_report(c, "cuStreamGetCaptureInfo", result);
+	capture->id = id;
+	capture->graph = graph;
+	return COLL_OK;
+}
+
+CUresult coll_cuda_relax(struct coll_cuda_device *c, CUstreamCaptureMode *before)
+{
+	*before = CU_STREAM_CAPTURE_MODE_RELAXED;
+	return c->cu->cuThreadExchangeStreamCaptureMode(before);
+}
+
+void coll_cuda_unrelax(struct coll_cuda_device *c, CUstreamCaptureMode before)
+{
+	c->cu->cuThreadExchangeStreamCaptureMode(&before);
+}
+
+CUresult coll_cuda_query_in_capture(struct coll_cuda_device *c, CUstream s)
+{
+	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+	CUstreamCaptureMode before;
+	CUresult result = c->cu->cuStreamIsCapturing(s, &status);
+
+	if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT || status != CU_STREAM_CAPTURE_STATUS_NONE)
+		return CUDA_ERROR_NOT_READY;
+	if (result == CUDA_SUCCESS)
+		result = coll_cuda_relax(c, &before);
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = c->cu->cuStreamQuery(s);
+	coll_cuda_unrelax(c, before);
+	return result;
+}
+
+coll_status coll_cuda_wait_bit(struct coll_device *d, coll_device_stream s, uint64_t word, uint32_t mask)
+{
+	struct coll_cuda_device *c = coll_cuda_of(d);
+	CUresult result = coll_cuda_enter(c);
+
+	if (result == CUDA_SUCCESS) {
+		result = c->cu->cuStreamWaitValue32(s, word, mask, CU_STREAM_WAIT_VALUE_AND);
+		coll_cuda_leave(c);
+	}
+	return coll_cuda_report(c, "cuStreamWaitValue32", result);
+}
+
+coll_status coll_cuda_fence_create(struct coll_device *d, coll_device_fence *f)
+{
+	struct coll_cuda_device *c = coll_cuda_of(d);
+	CUevent event = NULL;
+	CUresult result = coll_cuda_enter(c);
+	coll_status st;
+
+	if (result == CUDA_SUCCESS) {
+		result = c->cu->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
+		coll_cuda_leave(c);
+	}
+	st = coll_cuda_report(c, "cuEventCreate", result);
+	if (st == COLL_OK)
+		*f = event;
+	return st;
+}
+
+coll_status coll_cuda_fence_destroy(struct coll_device *d, coll_device_fence f)
+{
+	struct coll_cuda_device *c = coll_cuda_of(d);
+	CUresult result = coll_cuda_enter(c);
+
+	if (result == CUDA_SUCCESS) {
+		result = c->cu->cuEventDestroy(f);
+		coll_cuda_leave(c);
+	}
+	return coll_cuda_report(c, "cuEventDestroy", result);
+}
+
+coll_status coll_cuda_fence_wait(struct coll_device *d, coll_device_stream s, coll_device_fence f)
+{
+	struct coll_cuda_device *c = coll_cuda_of(d);
+	CUresult result = coll_cuda_enter(c);
+
+	if (result == CUDA_SUCCESS) {
+		result = c->cu->cuStreamWaitEvent(s, f, CU_EVENT_WAIT_EXTERNAL);
+		coll_cuda_leave(c);
+	}
+	return coll_cuda_report(c, "cuStreamWaitEvent", result);
+}
+
+coll_status coll_cuda_fence_record(struct coll_device *d, coll_device_stream s, coll_device_fence f)
+{
+	struct coll_cuda_device *c = coll_cuda_of(d);
+	CUresult result = coll_cuda_enter(c);
+
+	if (result == CUDA_SUCCESS) {
+		result = c->cu->cuEventRecordWithFlags(f, s, CU_EVENT_RECORD_EXTERNAL);
+		coll_cuda_leave(c);
+	}
+	return coll_cuda_report(c, "cuEventRecordWithFlags", result);
+}
+
+coll_status coll_cuda_graph_own(struct coll_device *d, void *graph, void (*gone)(void *arg), void *arg)
+{
+	struct coll_cuda_device *c = coll_cuda_of(d);
+	const char *call = "cuUserObjectCreate";
+	CUuserObject object = NULL;
+	CUresult result = coll_cuda_enter(c);
+
+	if (result != CUDA_SUCCESS) {
+		gone(arg);
+	} else {
+		result = c->cu->cuUserObjectCreate(&object, arg, gone, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
+		if (result == CUDA_SUCCESS) {
+			call = "cuGraphRetainUserObject";
+			result = c->cu->cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE);
+			if (result != CUDA_SUCCESS)
+				c->cu->cuUserObjectRelease(object, 1);
+		} else {
+			gone(arg);
+		}
+		coll_cuda_leave(c);
+	}
+	return coll_cuda_report(c, call, result);
+}

@@ -1,0 +1,45 @@
+/*
+ * Calls in streams that are being captured: they run at each launch of the graph. Persistent operations and ordinary
+ * calls alike.
+ *
+ * Invariants:
+ *  - The calls of all graphs of a communicator run on the device one after the other: within a graph in the order of
+ *    capture, among graphs in the order of their launches. The host numbers them as the device reaches them, apart
+ *    from all other calls, and they have channels of their own. So ranks agree on their order if they agree on that
+ *    of their launches, and other calls have no order with them.
+ *  - The words that streams wait for are written by the host alone. So a communicator that has ended or failed lets
+ *    them all pass, for good, and its guard keeps every later launch from writing.
+ *  - A launch allocates nothing but channels, at its first time. The requests of a graph live until the driver says
+ *    that graph, executables and launches are gone.
+ */
+#ifndef COLL_PROGRESS_CAPTURE_H
+#define COLL_PROGRESS_CAPTURE_H
+
+#include "progress/stage.h"
+
+struct coll_stage;
+
+/* ---- The communicator's thread ---- */
+
+/* The ring of captured calls, made at the first one. Refuses a capture that nobody could drive. */
+coll_status coll_capture_ring(struct coll_comm *comm, struct coll_stage **ring);
+/* A request of a capture that moves nothing on this rank: it has a place in the order all the same, or is refused. */
+coll_status coll_capture_empty(struct coll_request *r);
+/* The requests of a batch become part of the graph. */
+coll_status coll_capture_take(const struct coll_stage_batch *b);
+
+/* The communicator is about to be destroyed: launches from here on do nothing. What is under way goes on. */
+void coll_capture_close(struct coll_comm *comm);
+/* Nothing is pending. Memory that a graph may still touch stays until a later call finds the graph gone. */
+void coll_capture_destroy(struct coll_comm *comm);
+
+/* ---- Drivers; the lock is held ---- */
+
+/* Start what the device has reached, and pass on what has moved. */
+bool coll_capture_poll(struct coll_comm *comm);
+/* Whether the device has left the calls that this request was captured with. */
+bool coll_capture_left(const struct coll_request *r);
+/* The communicator has failed. */
+void coll_capture_release(struct coll_comm *comm);
+
+#endif

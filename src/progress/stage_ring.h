@@ -1,0 +1,72 @@
+/*
+ * A ring of slots in pinned memory, its words, and what is copied between it and the user's buffers. stage.c owns it;
+ * calls that are captured into graphs have a ring of their own (capture.c).
+ */
+#ifndef COLL_PROGRESS_STAGE_RING_H
+#define COLL_PROGRESS_STAGE_RING_H
+
+#include "device/device.h"
+#include "progress/async.h"
+
+enum { COLL_STAGE_LINE = 64, COLL_STAGE_PAGE = 4096 };
+
+/* Each written by one side only, on lines of their own, at the start of the memory. */
+struct coll_stage_words {
+	_Alignas(COLL_STAGE_LINE) _Atomic uint32_t guard; /* host: not 0, kernels leave the user's memory alone */
+	_Alignas(COLL_STAGE_LINE) _Atomic uint32_t ready; /* device: see engine/stage.h */
+	_Alignas(COLL_STAGE_LINE) _Atomic uint32_t done;  /* device: number + 1 of the last tile of the last call that
+	                                                   * has ended */
+	_Alignas(COLL_STAGE_LINE) _Atomic uint32_t taken[2][COLL_STAGE_SLOTS]; /* host: by half of a pair; collectives
+	                                                                        * use the first */
+};
+static_assert(sizeof(struct coll_stage_words) <= COLL_STAGE_PAGE / 2, "the words fit in half a page");
+
+struct coll_stage {
+	struct coll_device *device;
+	void *memory;     /* a page of words, then the slots for input and those for output */
+	uint64_t address; /* of memory, as kernels see it */
+	struct coll_stage_words *words;
+	char *in, *out;
+	struct coll_device_piece *pieces; /* one for each rank */
+	coll_device_stream own;           /* of blocking calls */
+	bool used;                        /* something was enqueued */
+	uint32_t next;                    /* number of the next tile */
+	uint32_t last_done;               /* `done` when all that was enqueued has ended */
+	/* The device has failed: what it has not ended it never will. */
+	atomic_bool broken;
+	/* The blocking calls that the thread is in, if it waits for words itself; n 0: none. Next: a tile. */
+	struct {
+		struct coll_request *by[COLL_STAGE_SLOTS];
+		int n;
+		size_t next, total;
+	} paced;
+};
+
+/* A ring without a stream. */
+coll_status coll_stage_ring_open(struct coll_comm *comm, struct coll_stage **ring, struct coll_error_box *err);
+/* Works on half-built rings. The device has left the memory. */
+void coll_stage_ring_close(struct coll_stage **ring);
+
+static inline uint64_t coll_stage_address(const struct coll_stage *s, const volatile void *p)
+{
+	return s->address + (uint64_t)((const volatile char *)p - (const char *)s->memory);
+}
+
+/* The tiles of half `half` of a request: 0 where there is none. */
+size_t coll_stage_half_tiles(const struct coll_request *r, int half);
+
+/* Fill s->pieces with what is copied to the slot of tile t, and from it. Their number. */
+int coll_stage_pieces_in(struct coll_stage *s, const struct coll_request *r, size_t t);
+int coll_stage_pieces_out(struct coll_stage *s, const struct coll_request *r, size_t t);
+
+/* What is enqueued for a tile of a request. */
+typedef coll_status coll_stage_put_fn(struct coll_stage *s, const struct coll_request *r, size_t t);
+struct coll_stage_puts {
+	coll_stage_put_fn *gather, *wait, *scatter;
+};
+/* Enqueue n requests that take turns: see stage.c. Their number of places in turn: */
+size_t coll_stage_places(struct coll_request *const *by, int n);
+coll_status coll_stage_put(struct coll_stage *s, struct coll_request *const *by, int n,
+                           const struct coll_stage_puts *puts);
+
+#endif

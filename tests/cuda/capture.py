@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+"""Calls captured into graphs, on the stand-in driver: every kind of call, many launches, lives and failures.
+
+usage: capture.py BUILD-DIRECTORY suite|soak [ONLY]
+
+  suite  ranks 2 and 3, shm and tcp, one and eight hardware queues (1 minute)
+  soak   ranks 2, 3 and 5, more seeds and launches, 60 failures (half an hour)
+  ONLY   the cases whose name has this text
+
+The last line is `N passed, N failed, N skipped`.
+"""
+import os
+import random
+import re
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "multi"))
+from job import free_port  # noqa: E402
+
+# How long a survivor's stream may take to drain.
+DRAIN_S = 2.0
+
+
+class Suite:
+    def __init__(self, build, only):
+        self.build, self.only = os.path.abspath(build), only
+        self.passed = self.failed = 0
+        self.env = dict(os.environ, COLL_CUDA_LIBRARY=f"{self.build}/tests/softcuda/libcuda.so.1")
+
+    def program(self, name, *argv):
+        return [f"{self.build}/tests/cuda/{name}", *map(str, argv)]
+
+    def say(self, name, ok, text=""):
+        print(("ok    " if ok else "FAIL  ") + name, flush=True)
+        if not ok:
+            print("\n".join(text.splitlines()[-25:]), flush=True)
+        self.passed += ok
+        self.failed += not ok
+
+    def case(self, name, n, argv, timeout_s=120, **env):
+        if self.only and self.only not in name:
+            return
+        try:
+            done = subprocess.run([f"{self.build}/tools/collrun", "-n", str(n), *argv], env=dict(self.env, **env), text=True,
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout_s)
+            self.say(name, done.returncode == 0, done.stdout)
+        except subprocess.TimeoutExpired as e:
+            self.say(name, False, f"still running after {timeout_s} s\n" + str(e.stdout or "")[-2000:])
+
+    # A rank fails between two launches, or in one: the others' streams drain, and their errors name it.
+    def failure(self, how, n, seed):
+        pick = random.Random(f"{how} {n} {seed}")
+        victim, port, launches = pick.randrange(n), free_port(), pick.randrange(2, 20)
+        transport, queues = pick.choice(["shm,loop", "tcp"]), pick.choice(["1", "8"])
+        name = f"{how} {n} seed {seed} {transport} queues {queues}"
+        if self.only and self.only not in name:
+            return
+        ranks = []
+        for r in range(n):
+            env = dict(self.env, COLL_ROOT=f"127.0.0.1:{port}", COLL_RANK=str(r), COLL_SIZE=str(n), SOFTCUDA_SEED=str(seed),
+                       COLL_TRANSPORTS=transport, COLL_TIMEOUT_MS="2000", SOFTCUDA_QUEUES=queues)
+            ranks.append(subprocess.Popen(self.program("capture", how, launches, victim), env=env, stdout=subprocess.PIPE,
+                                          stderr=subprocess.STDOUT, text=True))
+        text, right, until = "", True, time.monotonic() + 60
+        for r in range(n):
+            try:
+                said = ranks[r].communicate(timeout=max(1, until - time.monotonic()))[0]
+            except subprocess.TimeoutExpired:
+                ranks[r].kill()
+                said = ranks[r].communicate()[0] + "still running"
+            text += f"-- rank {r} of {n}, rank {victim} fails\n" + said
+            drain = re.search(r"took ([0-9.]+) s to drain", said)
+            if r != victim or how == "abort":
+                right = right and ranks[r].returncode == 0 and drain is not None and float(drain.group(1)) < DRAIN_S
+        self.say(name, right, text)
+
+    def run(self, sizes, seeds, launches, failures):
+        for n in sizes:
+            for transport in ("shm,loop", "tcp"):
+                for queues in ("1", "8"):
+                    env = dict(COLL_TRANSPORTS=transport, SOFTCUDA_QUEUES=queues, SOFTCUDA_SEED="7")
+                    where = f"{n} {transport} queues {queues}"
+                    first = random.Random(where).randrange(1000)
+                    self.case(f"every call {where}", n, self.program("staged", "-g", first, seeds, 20), 900, **env)
+                    self.case(f"several {where}", n, self.program("capture", "several", 5), **env)
+            self.case(f"persistent {n}", n, self.program("capture", "persistent", launches), 300)
+            for name in ("overlapping", "abandoned", "refused", "itself", "outliving"):
+                self.case(f"{name} {n}", n, self.program("capture", name, 10))
+            self.case(f"without a thread {n}", n, self.program("capture", "refused"), COLL_PROGRESS="off")
+            for seed in range(failures):
+                for how in ("between", "during", "abort"):
+                    self.failure(how, n, seed)
+
+
+def main():
+    if len(sys.argv) < 3 or sys.argv[2] not in ("suite", "soak"):
+        sys.exit(__doc__)
+    suite = Suite(sys.argv[1], sys.argv[3] if len(sys.argv) > 3 else None)
+    if sys.argv[2] == "suite":
+        suite.run((2, 3), 1, 1000, 1)
+    else:
+        suite.run((2, 3, 5), 20, 1000, 20)
+    print(f"{suite.passed} passed, {suite.failed} failed, 0 skipped")
+    sys.exit(suite.failed > 0 or suite.passed == 0)
+
+
+main()
