@@ -349,9 +349,9 @@ int main(int argc, char **argv)
 	static const struct {
 		const char *name;
 		void (*run)(void);
-	} scenarios[] = {{"persistent", persistent}, {"several", several},       {"overlapping", overlapping},
-	                 {"abandoned", abandoned},   {"refused", refused},       {"outliving", outliving},
-	                 {"between", failing},       {"during", failing},        {"abort", failing}};
+	} scenarios[] = {{"persistent", persistent}, {"several", several}, {"overlapping", overlapping},
+	                 {"abandoned", abandoned},   {"refused", refused}, {"outliving", outliving},
+	                 {"between", failing},       {"during", failing},  {"abort", failing}};
 
 	how = argc > 1 ? argv[1] : "";
 	if (argc > 2)
