@@ -1,15 +1,9 @@
-"""Whether torch_matrix.py would notice: it is run over coll.torch with one mistake planted, and must fail.
+"""Whether torch_matrix.py would notice: see planted.py. usage: torch_broken.py BUILD-DIRECTORY PYTHON [NAME...]"""
 
-usage: torch_broken.py BUILD-DIRECTORY PYTHON [NAME...]
-"""
-
-import os
-import subprocess
 import sys
-import time
 
-BUILD, PYTHON = os.path.abspath(sys.argv[1]), sys.argv[2]
-HERE = os.path.dirname(os.path.abspath(__file__))
+import planted
+
 HEAD = ("import torch, coll.torch\nimport coll.torch._collectives as c, coll.torch._pairs as p, coll.torch._tensors as t\n"
         "import coll.torch._group as g, coll.torch._work as w\nG = g.ProcessGroup\n")
 # Changes one call of the group: `change(method, args, words)` returns other arguments.
@@ -48,34 +42,5 @@ MISTAKES |= {
 }
 
 
-def outcome(name, tests, mistake, ranks="3"):
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("COLL_")}
-    kept.update(PYTHONPATH=os.pathsep.join([os.path.join(BUILD, "python"), HERE]), OMP_NUM_THREADS="1", COLL_TEST_ONLY=tests,
-                COLL_ARRIVAL_TIMEOUT_MS="20000")
-    program = HEAD + mistake + f"import runpy\nrunpy.run_path({os.path.join(HERE, 'torch_matrix.py')!r}, run_name='__main__')\n"
-    return subprocess.run([os.path.join(BUILD, "tools", "collrun"), "-n", ranks, PYTHON, "-c", program], capture_output=True, text=True,
-                          env=kept, timeout=200)
-
-
-def main():
-    if subprocess.run([PYTHON, "-c", "import torch.distributed, numpy"], capture_output=True).returncode != 0:
-        print(f"skipped: {PYTHON} has no torch or no numpy")
-        return 77
-    missed = 0
-    chosen = {n: m for n, m in MISTAKES.items() if not sys.argv[3:] or n in sys.argv[3:]}
-    for name, (tests, mistake) in chosen.items():
-        began = time.monotonic()
-        done = outcome(name, tests, mistake)
-        # It must fail because a value is wrong, not because the mistake is no program.
-        found = done.returncode != 0 and ("AssertionError" in done.stderr or "MismatchError" in done.stderr or "DistBackendError" in done.stderr)
-        found = found and "NameError" not in done.stderr and "SyntaxError" not in done.stderr and "AttributeError" not in done.stderr
-        missed += not found
-        print(f"{'found' if found else 'MISSED'}: {name} ({time.monotonic() - began:.1f} s)", flush=True)
-        if not found:
-            print(done.stdout[-2000:], done.stderr[-4000:])
-    print(f"{len(chosen) - missed} passed, {missed} failed, 0 skipped")
-    return 1 if missed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(planted.main("torch.distributed, numpy", "torch_matrix.py", {n: (t, HEAD + m) for n, (t, m) in MISTAKES.items()}))

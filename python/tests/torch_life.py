@@ -184,7 +184,9 @@ def torchrun():
     """Rank, size and store of torchrun."""
     import tempfile
     with tempfile.NamedTemporaryFile("w", suffix=".py") as f:
-        f.write(HEAD + INIT + "x = torch.ones(2)\ndist.all_reduce(x)\nprint(x.tolist(), size)\ndist.destroy_process_group()\n")
+        f.write(HEAD + INIT + "x = torch.ones(2)\ndist.all_reduce(x)\n"
+                # In one piece: both processes write to one pipe.
+                "os.write(1, f'{x.tolist()} {size}\\n'.encode())\ndist.destroy_process_group()\n")
         f.flush()
         kept = {**os.environ, "PYTHONPATH": os.path.join(BUILD, "python"), "OMP_NUM_THREADS": "1"}
         done = subprocess.run([PYTHON, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone", f.name], env=kept,
