@@ -398,7 +398,7 @@ int main(int argc, char **argv)
 	questions();
 	floor_pair_rows();
 	copies();
-	floor_share_rows();
+	floor_mapped_rows();
 	floor_other_end();
 	return floor_failures > 0;
 }

@@ -84,7 +84,7 @@ bool floor_hear(struct floor_answer *a);
 
 bool floor_launch_nothing(CUstream s);
 
-void floor_pair_rows(void);  /* pair.c */
-void floor_share_rows(void); /* share.c */
+void floor_pair_rows(void);   /* pair.c */
+void floor_mapped_rows(void); /* mapped.c */
 
 #endif

@@ -67,7 +67,7 @@ static int serve(int ordinal)
 		if (o.task == FLOOR_PING || o.task == FLOOR_TURNS)
 			a.done = floor_pair_other(&o);
 		else
-			floor_share_other(&o, descriptor, &a);
+			floor_mapped_other(&o, descriptor, &a);
 		if (descriptor >= 0)
 			close(descriptor);
 		if (send(sock, &a, sizeof(a), MSG_NOSIGNAL) != (ssize_t)sizeof(a))

@@ -7,6 +7,6 @@
 #include "floor.h"
 
 bool floor_pair_other(const struct floor_order *o);
-void floor_share_other(const struct floor_order *o, int descriptor, struct floor_answer *a);
+void floor_mapped_other(const struct floor_order *o, int descriptor, struct floor_answer *a);
 
 #endif

@@ -11,11 +11,12 @@
 #include <sys/mman.h>
 
 #include "base/delay.h"
+#include "base/limits.h"
 #include "core/error.h"
 #include "device/device.h"
 #include "progress/drive.h"
 
-enum { SLOTS = 4, SLOT_BYTES = 256 * 1024, PAGE = 4096 };
+enum { SLOTS = 4, SLOT_BYTES = COLL_STAGE_SLOT_BYTES, PAGE = 4096 };
 
 #define MEMORY_BYTES (PAGE + (size_t)SLOTS * SLOT_BYTES)
 

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/limits.h"
 #include "core/error.h"
 #include "engine/run.h"
 #include "progress/async.h"
@@ -23,7 +24,8 @@
 #include "select/bind.h"
 #include "select/bind_pair.h"
 
-enum { PACK_KEPT_BYTES = 4 << 20 };
+/* A longer one is freed with its request. */
+enum { PACK_KEPT = 16 * COLL_STAGE_SLOT_BYTES };
 
 /* ---- Creation and destruction ---- */
 
@@ -87,7 +89,7 @@ void coll_request_recycle(struct coll_request *r)
 		coll_operation_ended(r);
 		return;
 	}
-	if (r->pack_cap > PACK_KEPT_BYTES) {
+	if (r->pack_cap > PACK_KEPT) {
 		free(r->pack);
 		r->pack = NULL;
 		r->pack_cap = 0;

@@ -50,7 +50,7 @@ static bool import(const struct floor_order *o, int descriptor, double us[3])
 	return ok;
 }
 
-void floor_share_other(const struct floor_order *o, int descriptor, struct floor_answer *a)
+void floor_mapped_other(const struct floor_order *o, int descriptor, struct floor_answer *a)
 {
 	a->done = o->task == FLOOR_OPEN_LEGACY ? open_legacy(o, a->us) : import(o, descriptor, a->us);
 }
@@ -191,7 +191,7 @@ static void pin(size_t bytes)
 		close(file);
 }
 
-void floor_share_rows(void)
+void floor_mapped_rows(void)
 {
 	const size_t small = (size_t)2 << 20;
 
