@@ -45,12 +45,18 @@ static int was_aborted(void *arg)
 
 /* ---- Creation ---- */
 
-/* The end of a creation, in the thread that ran it. */
+/* The end of a creation, in the thread that ran it. No rank goes on before all have what they need of the driver: streams
+ * that wait for a rank of the same process could keep it from getting that. */
 static ncclResult_t settle(struct nccl_creation *c, coll_status st, coll_comm *made, const coll_comm *blame)
 {
-	const ncclResult_t r = nccl_from(st, blame, c->function);
+	ncclResult_t r = nccl_from(st, blame, c->function);
 
-	if (st == COLL_OK && made) {
+	if (made && r == ncclSuccess) {
+		r = nccl_from(coll_barrier(made, NULL), made, c->function);
+		if (r != ncclSuccess)
+			coll_comm_destroy(&made);
+	}
+	if (made) {
 		nccl_handle_ready(c->handle, made);
 		return r;
 	}

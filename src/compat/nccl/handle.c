@@ -104,7 +104,8 @@ ncclResult_t nccl_enter_any(ncclComm_t h, const char *function)
 void nccl_leave(ncclComm_t h)
 {
 	pthread_mutex_lock(&lock);
-	if (--h->users == 0)
+	h->users--;
+	if (h->ending)
 		pthread_cond_broadcast(&left);
 	pthread_mutex_unlock(&lock);
 }
