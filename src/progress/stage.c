@@ -741,8 +741,11 @@ void coll_stage_pace(struct coll_comm *comm)
 
 void coll_stage_end_pace(struct coll_comm *comm)
 {
-	if (comm->stage)
-		comm->stage->paced.n = 0;
+	if (!comm->stage)
+		return;
+	/* What was taken last: the next call waits for the end of this one. */
+	coll_stage_pace(comm);
+	comm->stage->paced.n = 0;
 }
 
 void coll_stage_enqueue(const struct coll_stage_batch *b)
