@@ -177,8 +177,7 @@ static bool all_done(void *arg)
 	struct batch *b = arg;
 
 	for (struct coll_request *r = b->first; r; r = r->next_part)
-		if (r->staged)
-			coll_stage_pace(r->comm);
+		coll_stage_pace(r->comm);
 	while (b->first && atomic_load_explicit(&b->first->done, memory_order_acquire))
 		b->first = b->first->next_part;
 	return !b->first;
@@ -333,8 +332,7 @@ static coll_status run(struct coll_request *list, struct batch *b)
 		atomic_store_explicit(&r->awaited, true, memory_order_relaxed);
 	await(list, b);
 	for (struct coll_request *r = list; r; r = r->next_part) {
-		if (r->staged)
-			coll_stage_end_pace(r->comm);
+		coll_stage_end_pace(r->comm);
 		atomic_store_explicit(&r->awaited, false, memory_order_relaxed);
 		result = result ? result : r->status;
 	}

@@ -1,5 +1,5 @@
 /*
- * Staged calls: see stage.h. Owns the ring of slots, its words, and what is enqueued for a call.
+ * Staged calls: see stage.h. Owns what is enqueued for a call, and its order. The ring of slots: stage_ring.c.
  *
  * In the stream, for the tiles of a call in the order of their numbers, with S slots:
  *
@@ -17,7 +17,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 
 #include "base/clock.h"
@@ -33,60 +32,12 @@
 #include "progress/stage_ring.h"
 #include "select/bind_pair.h"
 
-enum { SLOTS = COLL_STAGE_SLOTS, SLOT_BYTES = COLL_STAGE_SLOT_BYTES, PAGE = COLL_STAGE_PAGE };
-
-#define MEMORY_BYTES (PAGE + (size_t)2 * SLOTS * SLOT_BYTES)
+enum { SLOTS = COLL_STAGE_SLOTS, SLOT_BYTES = COLL_STAGE_SLOT_BYTES };
 
 /* Far behind every number in use, so that each wait of a stream passes. */
 static const uint32_t RELEASED = (uint32_t)1 << 30;
 
 /* ---- Life ---- */
-
-coll_status coll_stage_ring_open(struct coll_comm *comm, struct coll_stage **ring, struct coll_error_box *err)
-{
-	const size_t bytes = MEMORY_BYTES;
-	struct coll_device *d = comm->ctx->device;
-	struct coll_stage *s;
-	coll_status st;
-
-	s = *ring = calloc(1, sizeof(*s));
-	if (s)
-		s->pieces = calloc((size_t)comm->size, sizeof(*s->pieces));
-	if (!s || !s->pieces)
-		return coll_error_set(err, COLL_ERR_MEMORY, "out of memory for staging");
-	s->device = d;
-	/* Memory that no transport knows: so a call goes the way of a call with plain host buffers, and has its
-	 * rounding. Shared: after a fork, pages that the parent writes must stay those that the device has. */
-	s->memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (s->memory == MAP_FAILED) {
-		s->memory = NULL;
-		return coll_error_set(err, COLL_ERR_MEMORY, "no memory for %zu bytes of staging", bytes);
-	}
-	st = d->table->pin(d, s->memory, bytes, &s->address);
-	if (st != COLL_OK) {
-		coll_device_error(d, err);
-		return st;
-	}
-	s->words = s->memory;
-	s->in = (char *)s->memory + PAGE;
-	s->out = s->in + (size_t)SLOTS * SLOT_BYTES;
-	return COLL_OK;
-}
-
-void coll_stage_ring_close(struct coll_stage **ring)
-{
-	struct coll_stage *s = *ring;
-
-	*ring = NULL;
-	if (!s)
-		return;
-	if (s->address)
-		s->device->table->unpin(s->device, s->memory);
-	if (s->memory)
-		munmap(s->memory, MEMORY_BYTES);
-	free(s->pieces);
-	free(s);
-}
 
 coll_status coll_stage_create(struct coll_comm *comm, struct coll_error_box *err)
 {
@@ -138,7 +89,7 @@ void coll_stage_destroy(struct coll_comm *comm)
 		coll_log(&comm->ctx->logger, COLL_LOG_WARN,
 		         "[COLL-5112] %s has not finished its work of a communicator that has ended: %zu MiB of pinned "
 		         "memory stay",
-		         s->device->name, MEMORY_BYTES >> 20);
+		         s->device->name, COLL_STAGE_MEMORY_BYTES >> 20);
 		free(s->pieces);
 		free(s);
 		return;
@@ -180,13 +131,6 @@ static struct coll_run_stage slots_of(const struct coll_stage *s, int half)
 	        .slot_bytes = SLOT_BYTES, .slots = SLOTS, .ready = &s->words->ready, .taken = s->words->taken[half]};
 }
 
-static size_t tiles_of(const struct coll_job *job)
-{
-	const size_t elements = coll_run_span(job);
-
-	return elements / job->tile + (elements % job->tile != 0);
-}
-
 static void prepare_collective(struct coll_request *r, struct coll_stage *s, bool streamed)
 {
 	/* What only the root has may be any pointer elsewhere. */
@@ -204,7 +148,7 @@ static void prepare_collective(struct coll_request *r, struct coll_stage *s, boo
 	r->stage[0] = slots_of(s, 0);
 	r->stage[0].in = in_staged ? s->in : NULL;
 	r->stage[0].out = !out_staged ? NULL : in == out ? s->in : s->out;
-	r->stage_tiles = tiles_of(&r->job);
+	r->stage_tiles = coll_stage_job_tiles(&r->job);
 	r->job.stage = &r->stage[0];
 }
 
@@ -255,7 +199,7 @@ static void prepare_pair(struct coll_request *r, struct coll_stage *s, bool stre
 		if (!r->pair_plan[half])
 			continue;
 		coll_pair_job(comm, p, half, r->pair_plan[half], &job);
-		tiles = tiles_of(&job);
+		tiles = coll_stage_job_tiles(&job);
 		r->stage_tiles = tiles > r->stage_tiles ? tiles : r->stage_tiles;
 	}
 	r->stage[0].in = send_staged ? s->in : NULL;
@@ -379,137 +323,6 @@ coll_status coll_stage_deal(const struct coll_stage_batch *b)
 
 /* ---- Enqueueing ---- */
 
-/* One buffer of a request. */
-struct side {
-	const struct coll_extent *e;
-	const struct coll_plan *plan;
-	char *slots;
-	size_t tile, elem_bytes;
-	bool out;
-};
-
-static size_t block_count(const struct side *x, int b)
-{
-	if (!x->e->counts)
-		return x->e->count;
-	return x->e->counts[x->e->single ? x->plan->rank : b];
-}
-
-/* Add a piece, to the last one where it goes on from there. */
-static int add(struct coll_device_piece *pieces, int n, uint64_t dst, uint64_t src, size_t len_bytes)
-{
-	struct coll_device_piece *last = n > 0 ? &pieces[n - 1] : NULL;
-
-	if (last && last->dst + last->len_bytes == dst && last->src + last->len_bytes == src) {
-		last->len_bytes += len_bytes;
-		return n;
-	}
-	pieces[n] = (struct coll_device_piece){.dst = dst, .src = src, .len_bytes = len_bytes};
-	return n + 1;
-}
-
-/* The pieces of tile t between a buffer and the slot. */
-static int pieces_of(struct coll_stage *s, const struct side *x, const struct coll_run_stage *stage, size_t t)
-{
-	const bool block = coll_plan_kind_is_block(x->plan->kind);
-	const int blocks = block && !x->e->single ? x->plan->size : 1;
-	const uint64_t slot = x->slots ? coll_stage_address(s, coll_stage_slot(stage, x->slots, t)) : 0;
-	const size_t first = t * x->tile;
-	size_t at = 0;
-	int n = 0;
-
-	if (!x->slots || !x->e->base)
-		return 0;
-	for (int b = 0; b < blocks; b++) {
-		const size_t count = block_count(x, b), begin = x->e->offsets && !x->e->single ? x->e->offsets[b] : at;
-		size_t len;
-		uint64_t user, staged;
-
-		at += count;
-		if (count <= first)
-			continue;
-		len = count - first < x->tile ? count - first : x->tile;
-		user = (uint64_t)(uintptr_t)x->e->base + (begin + first) * x->elem_bytes;
-		staged = slot + (uint64_t)b * x->tile * x->elem_bytes;
-		n = add(s->pieces, n, x->out ? user : staged, x->out ? staged : user, len * x->elem_bytes);
-	}
-	return n;
-}
-
-/* The piece of tile t that the host copies. */
-static int local_piece(struct coll_stage *s, const struct coll_request *r, size_t t, bool out)
-{
-	const size_t at = t * SLOT_BYTES, left = r->local.len_bytes - at;
-	const uint64_t user = (uint64_t)(uintptr_t)(out ? r->local.to : r->local.from) + at;
-	char *slots = out ? r->stage[0].out : r->stage[0].in;
-	uint64_t slot;
-
-	if (!slots)
-		return 0;
-	slot = coll_stage_address(s, coll_stage_slot(&r->stage[0], slots, t));
-	return add(s->pieces, 0, out ? user : slot, out ? slot : user, left < SLOT_BYTES ? left : SLOT_BYTES);
-}
-
-/* The buffer that half `half` of a request reads (out: writes). False: there is none. job: room for that of a pair. */
-static bool side_of(const struct coll_request *r, int half, bool out, struct coll_job *job, struct side *x)
-{
-	const struct coll_job *j = &r->job;
-
-	if (r->kind != COLL_REQUEST_COLLECTIVE) {
-		if (!r->pair_plan[half] || half != (int)out)
-			return false;
-		coll_pair_job(r->comm, &r->pair, half, r->pair_plan[half], job);
-		j = job;
-	}
-	*x = (struct side){.e = out ? &j->out : &j->in,
-	                   .plan = j->plan,
-	                   .slots = out ? r->stage[half].out : r->stage[half].in,
-	                   .tile = j->tile,
-	                   .elem_bytes = j->elem_bytes,
-	                   .out = out};
-	return true;
-}
-
-int coll_stage_pieces_in(struct coll_stage *s, const struct coll_request *r, size_t t)
-{
-	struct coll_job job;
-	struct side x;
-
-	if (r->local.from)
-		return local_piece(s, r, t, false);
-	return side_of(r, 0, false, &job, &x) ? pieces_of(s, &x, &r->stage[0], t) : 0;
-}
-
-int coll_stage_pieces_out(struct coll_stage *s, const struct coll_request *r, size_t t)
-{
-	const int half = r->kind == COLL_REQUEST_PAIR;
-	struct coll_job job;
-	struct side x;
-
-	if (r->local.from)
-		return local_piece(s, r, t, true);
-	if (side_of(r, half, true, &job, &x))
-		return pieces_of(s, &x, &r->stage[half], t);
-	if (r->kind == COLL_REQUEST_PAIR && coll_pair_self(r->comm, &r->pair))
-		return add(s->pieces, 0, (uint64_t)(uintptr_t)r->pair.recv, (uint64_t)(uintptr_t)r->pair.send,
-		           r->pair.send_count * coll_dtype_size(r->pair.type));
-	return 0;
-}
-
-size_t coll_stage_half_tiles(const struct coll_request *r, int half)
-{
-	struct coll_job job;
-
-	if (r->local.from)
-		return half == 0 ? r->stage_tiles : 0;
-	if (r->kind == COLL_REQUEST_COLLECTIVE)
-		return half == 0 ? tiles_of(&r->job) : 0;
-	if (!r->pair_plan[half])
-		return 0;
-	coll_pair_job(r->comm, &r->pair, half, r->pair_plan[half], &job);
-	return tiles_of(&job);
-}
-
 static coll_status put_gather(struct coll_stage *s, const struct coll_request *r, size_t t)
 {
 	const int n = coll_stage_pieces_in(s, r, t);
@@ -566,58 +379,6 @@ static coll_status put_scatter(struct coll_stage *s, const struct coll_request *
 	                                 coll_stage_address(s, &s->words->guard), done, r->stage_last);
 }
 
-/* What is done for tile j of n requests that take turns. */
-static coll_status put(struct coll_stage *s, struct coll_request *const *by, int n, size_t j, coll_stage_put_fn *work)
-{
-	const struct coll_request *r = by[j % (size_t)n];
-	const size_t t = j / (size_t)n;
-
-	return t < r->stage_tiles ? work(s, r, t) : COLL_OK;
-}
-
-size_t coll_stage_places(struct coll_request *const *by, int n)
-{
-	size_t total = 0;
-
-	for (int i = 0; i < n; i++)
-		if (by[i]->stage_tiles * (size_t)n > total)
-			total = by[i]->stage_tiles * (size_t)n;
-	return total;
-}
-
-static coll_status put_first(struct coll_stage *s, struct coll_request *const *by, int n,
-                             const struct coll_stage_puts *puts, size_t total)
-{
-	coll_status st = COLL_OK;
-
-	for (size_t j = 0; j < total && j < SLOTS && st == COLL_OK; j++)
-		st = put(s, by, n, j, puts->gather);
-	return st;
-}
-
-/* What comes behind the wait for tile j. */
-static coll_status put_next(struct coll_stage *s, struct coll_request *const *by, int n,
-                            const struct coll_stage_puts *puts, size_t j, size_t total)
-{
-	const coll_status st = put(s, by, n, j, puts->scatter);
-
-	return st == COLL_OK && j + SLOTS < total ? put(s, by, n, j + SLOTS, puts->gather) : st;
-}
-
-coll_status coll_stage_put(struct coll_stage *s, struct coll_request *const *by, int n,
-                           const struct coll_stage_puts *puts)
-{
-	const size_t total = coll_stage_places(by, n);
-	coll_status st = put_first(s, by, n, puts, total);
-
-	for (size_t j = 0; j < total && st == COLL_OK; j++) {
-		st = put(s, by, n, j, puts->wait);
-		if (st == COLL_OK)
-			st = put_next(s, by, n, puts, j, total);
-	}
-	return st;
-}
-
 static const struct coll_stage_puts counted = {put_gather, put_wait, put_scatter};
 
 /* Blocking calls. A persistent operation may be started now and waited for later. */
@@ -632,7 +393,7 @@ static bool is_paced(const struct coll_stage *s, struct coll_request *const *by,
 static coll_status begin_pace(struct coll_stage *s, struct coll_request *const *by, int n)
 {
 	const size_t total = coll_stage_places(by, n);
-	const coll_status st = put_first(s, by, n, &counted, total);
+	const coll_status st = coll_stage_put_first(s, by, n, &counted, total);
 
 	if (st != COLL_OK)
 		return st;
@@ -731,7 +492,7 @@ void coll_stage_pace(struct coll_comm *comm)
 
 		if (!is_taken(s->paced.by[j % (size_t)n], j / (size_t)n))
 			return;
-		st = put_next(s, s->paced.by, n, &counted, j, s->paced.total);
+		st = coll_stage_put_next(s, s->paced.by, n, &counted, j, s->paced.total);
 		if (++s->paced.next == s->paced.total || st != COLL_OK)
 			s->paced.n = 0;
 	}
@@ -741,8 +502,11 @@ void coll_stage_pace(struct coll_comm *comm)
 
 void coll_stage_end_pace(struct coll_comm *comm)
 {
-	if (comm->stage)
-		comm->stage->paced.n = 0;
+	if (!comm->stage)
+		return;
+	/* What was taken last: the next call waits for the end of this one. */
+	coll_stage_pace(comm);
+	comm->stage->paced.n = 0;
 }
 
 void coll_stage_enqueue(const struct coll_stage_batch *b)

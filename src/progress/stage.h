@@ -52,9 +52,6 @@ bool coll_stage_drained(const struct coll_request *r);
 /* Whether the request cannot go on before its stream has reached it. */
 bool coll_stage_waits_for_stream(const struct coll_request *r);
 
-/* Its stream has not come to it, or not to its end, in time: the communicator fails. The lock is held. */
-coll_status coll_stage_late(struct coll_request *r);
-
 /* The communicator has failed: streams that wait go on, and kernels write nothing any more. The lock is held. */
 void coll_stage_release(struct coll_comm *comm);
 
@@ -66,26 +63,5 @@ void coll_stage_look(struct coll_context *ctx, void *stream);
  * error of the driver ends the communicators that have calls there, since nothing else would end the wait. */
 coll_status coll_stage_await(struct coll_context *ctx, struct coll_comm *comm, void *stream, bool (*done)(void *arg),
                              void *arg, int timeout_ms);
-
-/* ---- For captured calls, which have a ring of their own: see stage_ring.h ---- */
-
-struct coll_stage_puts;
-
-/* A ring without a stream. */
-coll_status coll_stage_ring_open(struct coll_comm *comm, struct coll_stage **ring, struct coll_error_box *err);
-/* Works on half-built rings. The device has left the memory. */
-void coll_stage_ring_close(struct coll_stage **ring);
-
-/* The tiles of half `half` of a request: 0 where there is none. */
-size_t coll_stage_half_tiles(const struct coll_request *r, int half);
-
-/* Fill s->pieces with what is copied to the slot of tile t, and from it. Their number. */
-int coll_stage_pieces_in(struct coll_stage *s, const struct coll_request *r, size_t t);
-int coll_stage_pieces_out(struct coll_stage *s, const struct coll_request *r, size_t t);
-
-/* Enqueue n requests that take turns: see stage.c. Their number of places in turn: */
-size_t coll_stage_places(struct coll_request *const *by, int n);
-coll_status coll_stage_put(struct coll_stage *s, struct coll_request *const *by, int n,
-                           const struct coll_stage_puts *puts);
 
 #endif

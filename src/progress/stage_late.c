@@ -1,13 +1,14 @@
 /*
- * Streams that do not come to a call: see stage.h. The driver cannot be asked what a stream waits for. So the error
- * says what this rank knows: another call of its own that waits on the device, and ranks that are threads of this
+ * Streams that do not come to a call: see stage_late.h. The driver cannot be asked what a stream waits for. So the
+ * error says what this rank knows: another call of its own that waits on the device, and ranks that are threads of this
  * process and may have the same hardware queues.
  */
+#include "progress/stage_late.h"
+
 #include <stdio.h>
 
 #include "core/error.h"
 #include "progress/inflight.h"
-#include "progress/stage.h"
 #include "watch/watchdog.h"
 
 enum { RANKS_NAMED = 4, CALL_BYTES = 128 };

@@ -6,6 +6,7 @@
 #define COLL_PROGRESS_STAGE_RING_H
 
 #include "device/device.h"
+#include "engine/stage.h"
 #include "progress/async.h"
 
 enum { COLL_STAGE_LINE = 64, COLL_STAGE_PAGE = 4096 };
@@ -42,15 +43,40 @@ struct coll_stage {
 	} paced;
 };
 
+#define COLL_STAGE_MEMORY_BYTES (COLL_STAGE_PAGE + (size_t)2 * COLL_STAGE_SLOTS * COLL_STAGE_SLOT_BYTES)
+
+/* A ring without a stream. */
+coll_status coll_stage_ring_open(struct coll_comm *comm, struct coll_stage **ring, struct coll_error_box *err);
+/* Works on half-built rings. The device has left the memory. */
+void coll_stage_ring_close(struct coll_stage **ring);
+
 static inline uint64_t coll_stage_address(const struct coll_stage *s, const volatile void *p)
 {
 	return s->address + (uint64_t)((const volatile char *)p - (const char *)s->memory);
 }
+
+size_t coll_stage_job_tiles(const struct coll_job *job);
+/* The tiles of half `half` of a request: 0 where there is none. */
+size_t coll_stage_half_tiles(const struct coll_request *r, int half);
+
+/* Fill s->pieces with what is copied to the slot of tile t, and from it. Their number. */
+int coll_stage_pieces_in(struct coll_stage *s, const struct coll_request *r, size_t t);
+int coll_stage_pieces_out(struct coll_stage *s, const struct coll_request *r, size_t t);
 
 /* What is enqueued for a tile of a request. */
 typedef coll_status coll_stage_put_fn(struct coll_stage *s, const struct coll_request *r, size_t t);
 struct coll_stage_puts {
 	coll_stage_put_fn *gather, *wait, *scatter;
 };
+/* Enqueue n requests that take turns: see stage.c. Their number of places in turn: */
+size_t coll_stage_places(struct coll_request *const *by, int n);
+coll_status coll_stage_put(struct coll_stage *s, struct coll_request *const *by, int n,
+                           const struct coll_stage_puts *puts);
+/* In parts, for a caller that waits itself: what comes in front of the first wait, and what comes behind the wait for
+ * tile j in turn. total: coll_stage_places(). */
+coll_status coll_stage_put_first(struct coll_stage *s, struct coll_request *const *by, int n,
+                                 const struct coll_stage_puts *puts, size_t total);
+coll_status coll_stage_put_next(struct coll_stage *s, struct coll_request *const *by, int n,
+                                const struct coll_stage_puts *puts, size_t j, size_t total);
 
 #endif
