@@ -20,6 +20,7 @@
 #include "progress/notify.h"
 #include "progress/persistent.h"
 #include "progress/stage.h"
+#include "progress/stage_late.h"
 #include "watch/diagnose.h"
 
 enum { PROGRESS_EVERY = 8, ASSESS_EVERY = 16 };

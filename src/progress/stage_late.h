@@ -1,0 +1,12 @@
+/*
+ * Streams of a device that do not come to a call, or not to its end.
+ */
+#ifndef COLL_PROGRESS_STAGE_LATE_H
+#define COLL_PROGRESS_STAGE_LATE_H
+
+#include "progress/async.h"
+
+/* It has taken too long: the communicator fails by an error that says what this rank knows. The lock is held. */
+coll_status coll_stage_late(struct coll_request *r);
+
+#endif
