@@ -10,6 +10,7 @@
 #include "core/memory.h"
 #include "progress/async.h"
 #include "progress/drive.h"
+#include "progress/stage.h"
 
 coll_status coll_check_call(coll_comm *comm, const char *kind, coll_stream *stream, coll_dtype type)
 {
@@ -61,6 +62,7 @@ coll_status coll_check_buffer(coll_comm *comm, const char *kind, const char *wha
                               size_t count, coll_dtype type)
 {
 	size_t total, bytes;
+	coll_status st;
 
 	if (__builtin_mul_overflow(blocks, count, &total) ||
 	    __builtin_mul_overflow(total, coll_dtype_size(type), &bytes) || bytes > PTRDIFF_MAX)
@@ -69,7 +71,11 @@ coll_status coll_check_buffer(coll_comm *comm, const char *kind, const char *wha
 	if (!ptr && bytes > 0)
 		return coll_comm_refuse(comm, kind, COLL_ERR_ARGUMENT, "%s is NULL, but its length is %zu bytes", what,
 		                        bytes);
-	return coll_comm_takes(comm, kind, what, ptr, bytes);
+	st = coll_comm_takes(comm, kind, what, ptr, bytes);
+	/* Not this argument: the other ranks learn that this one cannot go on. */
+	if (st == COLL_ERR_SYSTEM && comm->stage)
+		coll_stage_give_up(comm, st);
+	return st;
 }
 
 coll_status coll_check_apart(coll_comm *comm, const char *kind, const void *a, size_t a_bytes, const void *b,

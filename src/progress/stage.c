@@ -101,6 +101,15 @@ void coll_stage_destroy(struct coll_comm *comm)
 
 /* ---- Preparation ---- */
 
+void coll_stage_give_up(struct coll_comm *comm, coll_status st)
+{
+	struct coll_error_box err;
+
+	atomic_store_explicit(&comm->stage->broken, true, memory_order_relaxed);
+	coll_device_error(comm->stage->device, &err);
+	coll_comm_lose(comm, st, comm->rank, err.message);
+}
+
 /* The check of the arguments has identified the buffers of a call; those of calls that were noted before it are asked
  * for again. */
 static bool on_device(struct coll_comm *comm, const void *ptr)
@@ -113,7 +122,8 @@ static bool on_device(struct coll_comm *comm, const void *ptr)
 	for (unsigned i = 0; i < COLL_SEEN; i++)
 		if (comm->seen[i].ptr == ptr)
 			return comm->seen[i].kind != COLL_DEVICE_HOST;
-	return d->table->identify(d, ptr, 1, &range) && range.kind != COLL_DEVICE_HOST;
+	/* A driver that has failed says nothing: then the host must not touch the memory, and enqueueing fails. */
+	return !d->table->identify(d, ptr, 1, &range) || range.kind != COLL_DEVICE_HOST;
 }
 
 bool coll_stage_on_device(struct coll_comm *comm, const void *ptr, size_t len_bytes)
@@ -213,7 +223,9 @@ static coll_status check_stream(struct coll_request *r, const struct coll_stream
 	const char *why = "";
 	const coll_status st = d->table->stream_check(d, stream->handle, capture, &why);
 
-	if (st != COLL_OK)
+	if (st == COLL_ERR_SYSTEM)
+		coll_stage_give_up(r->comm, st);
+	else if (st != COLL_OK)
 		return coll_comm_refuse(r->comm, "stream", st, "[COLL-1215] the stream cannot be used: %s", why);
 	return st;
 }
@@ -427,16 +439,6 @@ static coll_status join_streams(struct coll_stage *s, struct coll_request *const
 	return st;
 }
 
-/* What is in the streams may never end. */
-static void give_up(struct coll_comm *comm, coll_status st)
-{
-	struct coll_error_box err;
-
-	atomic_store_explicit(&comm->stage->broken, true, memory_order_relaxed);
-	coll_device_error(comm->stage->device, &err);
-	coll_comm_lose(comm, st, comm->rank, err.message);
-}
-
 static void enqueue_chain(struct coll_request *first)
 {
 	struct coll_comm *comm = first->comm;
@@ -465,7 +467,7 @@ static void enqueue_chain(struct coll_request *first)
 		return;
 	st = s->device->table->enter(s->device);
 	if (st != COLL_OK) {
-		give_up(comm, st);
+		coll_stage_give_up(comm, st);
 		return;
 	}
 	if (follows)
@@ -478,7 +480,7 @@ static void enqueue_chain(struct coll_request *first)
 		st = join_streams(s, by, n, false);
 	s->device->table->leave(s->device);
 	if (st != COLL_OK)
-		give_up(comm, st);
+		coll_stage_give_up(comm, st);
 }
 
 void coll_stage_pace(struct coll_comm *comm)
@@ -497,7 +499,7 @@ void coll_stage_pace(struct coll_comm *comm)
 			s->paced.n = 0;
 	}
 	if (st != COLL_OK)
-		give_up(comm, st);
+		coll_stage_give_up(comm, st);
 }
 
 void coll_stage_end_pace(struct coll_comm *comm)

@@ -11,7 +11,7 @@
 #include "progress/inflight.h"
 #include "watch/watchdog.h"
 
-enum { RANKS_NAMED = 4, CALL_BYTES = 128 };
+enum { RANKS_NAMED = 4, CALL_TEXT = 128 };
 
 /* A call of this context that its stream has reached, and that waits for a peer: the oldest one. */
 static const struct coll_request *in_front(const struct coll_request *r)
@@ -55,7 +55,7 @@ coll_status coll_stage_late(struct coll_request *r)
 {
 	struct coll_comm *comm = r->comm;
 	const struct coll_request *front = in_front(r);
-	char call[CALL_BYTES], there[CALL_BYTES], other[CALL_BYTES + 64] = "", threads[CALL_BYTES], text[640];
+	char call[CALL_TEXT], there[CALL_TEXT], other[CALL_TEXT + 64] = "", threads[CALL_TEXT], text[640];
 
 	coll_record_describe(&r->record, call, sizeof(call));
 	if (front) {

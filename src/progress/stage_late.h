@@ -6,8 +6,7 @@
 
 #include "progress/async.h"
 
-/* The stream of a staged request has not come to it, or not to its end, in time: the communicator fails. The lock is
- * held. */
+/* It has taken too long: the communicator fails by an error that says what this rank knows. The lock is held. */
 coll_status coll_stage_late(struct coll_request *r);
 
 #endif

@@ -10,22 +10,15 @@ usage: staged.py BUILD-DIRECTORY suite|soak [ONLY]
 The last line is `N passed, N failed, N skipped`.
 """
 import os
-import random
-import signal
 import subprocess
 import sys
 import tempfile
 import time
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "multi"))
-from job import free_port  # noqa: E402
-
 PERF = ["allreduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all", "gather", "scatter",
         "sendrecv", "barrier"]
 ENQUEUE = {"cuLaunchKernel", "cuStreamWaitValue32", "cuStreamWriteValue32", "cuStreamBatchMemOp", "cuMemcpyAsync",
            "cuEventRecord", "cuStreamWaitEvent"}
-# What a death in the middle of a call may take until the survivors have ended, their own time limit aside.
-DEATH_S = 2.0
 
 
 # A defect, and the test that finds it.
@@ -34,10 +27,16 @@ PLANTED = [("none", "behind_work"), ("late-kernel", "behind_work"), ("pageable-c
            ("none", "two_communicators")]
 
 
+# Every second rank is on another host, or has no device.
+HOSTS = "export COLL_HOST_ID=$((COLL_RANK % 2));"
+DEVICES = 'if [ $((COLL_RANK % 2)) = 0 ]; then set -- "$@" --device host; else set -- "$@" --device cuda; fi;'
+
+
 class Suite:
     def __init__(self, build, soak, only):
         self.build, self.soak, self.only = os.path.abspath(build), soak, only
         self.passed = self.failed = 0
+        self.begun = time.monotonic()
         self.env = dict(os.environ, COLL_CUDA_LIBRARY=f"{self.build}/tests/softcuda/libcuda.so.1",
                         COLL_DEVICE="cuda", COLL_ARRIVAL_TIMEOUT_MS="20000", COLL_TIMEOUT_MS="10000")
 
@@ -51,7 +50,8 @@ class Suite:
         return [self.program("tests/cuda/staged"), *map(str, argv)]
 
     def say(self, name, ok, text=""):
-        print(("ok    " if ok else "FAIL  ") + name, flush=True)
+        print(("ok    " if ok else "FAIL  ") + f"{name}, {time.monotonic() - self.begun:.1f} s", flush=True)
+        self.begun = time.monotonic()
         if not ok:
             print("\n".join(text.splitlines()[-25:]), flush=True)
         self.passed += ok
@@ -69,6 +69,14 @@ class Suite:
             self.say(name, done.returncode == 0, done.stdout)
         except subprocess.TimeoutExpired as e:
             self.say(name, False, f"still running after {timeout_s} s\n" + str(e.stdout or "")[-2000:])
+
+    # The driver is found at run time, if at all.
+    def needed(self):
+        name = "libcoll.so needs no CUDA library"
+        if self.wanted(name):
+            text = subprocess.run(["readelf", "-d", self.program("src/libcoll.so")], stdout=subprocess.PIPE, text=True, check=True).stdout
+            rows = [line for line in text.splitlines() if "(NEEDED)" in line]
+            self.say(name, len(rows) > 0 and not any("cuda" in row or "nv" in row for row in rows), text)
 
     # Defects of the library, each of which a part of the program `queues` must find.
     def planted(self):
@@ -105,36 +113,14 @@ class Suite:
         # The exchange of numbers before a loop is not counted out: a call in a hundred.
         self.say(name, 0 < puts < 5.1 and asks < 5.1 and not other, str(more))
 
-    # A rank is killed at a random moment: the others end by an error that names it.
-    def death(self, seed):
-        name = f"death {seed}"
-        if not self.wanted(name):
-            return
-        pick = random.Random(seed)
-        n, victim, port = 3, pick.randrange(3), free_port()
-        transport = pick.choice(["shm,loop", "tcp"])
-        ranks = []
-        for r in range(n):
-            env = dict(self.env, COLL_ROOT=f"127.0.0.1:{port}", COLL_RANK=str(r), COLL_SIZE=str(n),
-                       COLL_TRANSPORTS=transport, COLL_TIMEOUT_MS="2000", SOFTCUDA_SEED=str(seed),
-                       SOFTCUDA_QUEUES=pick.choice(["1", "8"]))
-            ranks.append(subprocess.Popen(self.staged(seed, 100000, 40), env=env, stdout=subprocess.PIPE,
-                                          stderr=subprocess.STDOUT, text=True))
-        time.sleep(1 + 2 * pick.random())
-        ranks[victim].send_signal(signal.SIGKILL)
-        killed = time.monotonic()
-        text, late = "", 0.0
-        for r in range(n):
-            try:
-                text += f"-- rank {r}\n" + ranks[r].communicate(timeout=20)[0]
-            except subprocess.TimeoutExpired:
-                ranks[r].kill()
-                text += f"-- rank {r}: still running 20 s after the death\n" + ranks[r].communicate()[0]
-                late = 20.0
-            late = max(late, time.monotonic() - killed)
-        named = sum(f"rank {victim} " in part and "dead or unreachable" in part for part in text.split("-- rank ")[1:])
-        # Both survivors name it; the time is that of a loaded machine.
-        self.say(name, named == n - 1 and late < DEATH_S + 8, f"{late:.1f} s\n{text}")
+    # Ranks that are killed, stopped or abort.
+    def deaths(self, events, seed, timeout_s):
+        self.case(f"{events} deaths", [self.program("tests/cuda/cuda_death"), self.env["COLL_CUDA_LIBRARY"], str(events), str(seed)],
+                  timeout_s)
+
+    # An own choice by the number of the rank.
+    def by_rank(self, shell, n, *argv):
+        return self.collrun(n, "sh", "-c", shell + ' exec "$@"', "sh", *argv)
 
     def short(self):
         for n in (2, 3):
@@ -150,9 +136,8 @@ class Suite:
         self.case("all_to_all_perf 3", self.collrun(3, self.program("bench/all_to_all_perf"), "--device", "cuda", "-b", "0",
                                                     "-e", "64K", "-f", "7", "-n", "1", "-w", "0"))
         self.driver_calls()
+        self.needed()
         self.planted()
-        for seed in (1, 2):
-            self.death(seed)
 
     def long(self):
         for n in (1, 2, 3, 5, 8):
@@ -161,6 +146,15 @@ class Suite:
                                                      "-f", "7", "-d", "all", "-o", "all"), 1800)
             self.case(f"16 MiB {n}", self.collrun(n, self.program("bench/allreduce_perf"), *table, "-b", "64K", "-e", "16M",
                                                   "-f", "4"), 600)
+            perf = [self.program("bench/allreduce_perf"), *table, "-b", "0", "-e", "64K", "-f", "7"]
+            for kind in (["-d", "float", "-o", "sum"], ["-d", "int8", "-o", "max"]):
+                self.case(f"{kind[1]} one queue {n}", self.collrun(n, *perf, *kind), 600, SOFTCUDA_QUEUES="1")
+                self.case(f"{kind[1]} tcp {n}", self.collrun(n, *perf, *kind), 600, COLL_TRANSPORTS="tcp")
+                if n > 1:
+                    self.case(f"{kind[1]} mixed hosts {n}", self.by_rank(HOSTS, n, *perf, *kind), 600)
+            self.case(f"unaligned {n}", self.collrun(n, *perf, "-u", "1", "-d", "bfloat16"), 600)
+            if n > 1:
+                self.case(f"device beside host {n}", self.by_rank(DEVICES, n, perf[0], *perf[3:]), 600)
             for program in PERF[1:]:
                 self.case(f"{program} {n}", self.collrun(n, self.program(f"bench/{program}_perf"), *table, "-b", "0", "-e",
                                                          "64K", "-f", "7", "-d", "bfloat16"), 600)
@@ -174,8 +168,7 @@ class Suite:
                     self.case(f"seeds {n} queues {queues} from {first}", self.collrun(n, *self.staged(first, 250, 40)), 1800,
                               SOFTCUDA_QUEUES=queues, SOFTCUDA_SEED=str(first + 1))
             self.case(f"scripts threads {n}", self.staged("-t", n, 1, 100, 40), 900, SOFTCUDA_QUEUES="32")
-        for seed in range(300):
-            self.death(seed)
+        self.deaths(300, 1, 1800)
 
 
 def main():
