@@ -66,6 +66,7 @@ struct coll_stage {
 		struct coll_request *by[SLOTS];
 		int n;
 		size_t next, total;
+		bool entered; /* the thread has the context bound meanwhile, which spares a question for each piece */
 	} paced;
 };
 
@@ -597,7 +598,8 @@ static coll_status join_streams(struct coll_stage *s, struct coll_request *const
 	return st;
 }
 
-static void enqueue_chain(struct coll_request *first)
+/* alone: there is no other communicator, whose device would be bound above this one. */
+static void enqueue_chain(struct coll_request *first, bool alone)
 {
 	struct coll_comm *comm = first->comm;
 	struct coll_stage *s = comm->stage;
@@ -633,9 +635,23 @@ static void enqueue_chain(struct coll_request *first)
 		st = is_paced(s, by, n) ? begin_pace(s, by, n) : enqueue(s, by, n);
 	if (st == COLL_OK)
 		st = join_streams(s, by, n, false);
-	s->device->table->leave(s->device);
+	s->paced.entered = alone && st == COLL_OK && s->paced.n > 0;
+	if (!s->paced.entered)
+		s->device->table->leave(s->device);
 	if (st != COLL_OK)
 		coll_stage_give_up(comm, st);
+}
+
+void coll_stage_end_pace(struct coll_comm *comm)
+{
+	struct coll_stage *s = comm->stage;
+
+	if (!s)
+		return;
+	s->paced.n = 0;
+	if (s->paced.entered)
+		s->device->table->leave(s->device);
+	s->paced.entered = false;
 }
 
 void coll_stage_pace(struct coll_comm *comm)
@@ -651,23 +667,17 @@ void coll_stage_pace(struct coll_comm *comm)
 			return;
 		st = put_next(s, s->paced.by, n, j, s->paced.total);
 		if (++s->paced.next == s->paced.total || st != COLL_OK)
-			s->paced.n = 0;
+			coll_stage_end_pace(comm);
 	}
 	if (st != COLL_OK)
 		coll_stage_give_up(comm, st);
-}
-
-void coll_stage_end_pace(struct coll_comm *comm)
-{
-	if (comm->stage)
-		comm->stage->paced.n = 0;
 }
 
 void coll_stage_enqueue(const struct coll_stage_batch *b)
 {
 	for (struct coll_request *r = b->chains, *next; r; r = next) {
 		next = r->next_chain;
-		enqueue_chain(r);
+		enqueue_chain(r, r == b->chains && !next);
 	}
 }
 
