@@ -439,7 +439,8 @@ static coll_status join_streams(struct coll_stage *s, struct coll_request *const
 	return st;
 }
 
-static void enqueue_chain(struct coll_request *first)
+/* alone: there is no other communicator, whose device would be bound above this one. */
+static void enqueue_chain(struct coll_request *first, bool alone)
 {
 	struct coll_comm *comm = first->comm;
 	struct coll_stage *s = comm->stage;
@@ -478,9 +479,19 @@ static void enqueue_chain(struct coll_request *first)
 		st = is_paced(s, by, n) ? begin_pace(s, by, n) : coll_stage_put(s, by, n, &counted);
 	if (st == COLL_OK)
 		st = join_streams(s, by, n, false);
-	s->device->table->leave(s->device);
+	s->paced.entered = alone && st == COLL_OK && s->paced.n > 0;
+	if (!s->paced.entered)
+		s->device->table->leave(s->device);
 	if (st != COLL_OK)
 		coll_stage_give_up(comm, st);
+}
+
+static void stop_pace(struct coll_stage *s)
+{
+	s->paced.n = 0;
+	if (s->paced.entered)
+		s->device->table->leave(s->device);
+	s->paced.entered = false;
 }
 
 void coll_stage_pace(struct coll_comm *comm)
@@ -496,7 +507,7 @@ void coll_stage_pace(struct coll_comm *comm)
 			return;
 		st = coll_stage_put_next(s, s->paced.by, n, &counted, j, s->paced.total);
 		if (++s->paced.next == s->paced.total || st != COLL_OK)
-			s->paced.n = 0;
+			stop_pace(s);
 	}
 	if (st != COLL_OK)
 		coll_stage_give_up(comm, st);
@@ -508,14 +519,14 @@ void coll_stage_end_pace(struct coll_comm *comm)
 		return;
 	/* What was taken last: the next call waits for the end of this one. */
 	coll_stage_pace(comm);
-	comm->stage->paced.n = 0;
+	stop_pace(comm->stage);
 }
 
 void coll_stage_enqueue(const struct coll_stage_batch *b)
 {
 	for (struct coll_request *r = b->chains, *next; r; r = next) {
 		next = r->next_chain;
-		enqueue_chain(r);
+		enqueue_chain(r, r == b->chains && !next);
 	}
 }
 

@@ -40,6 +40,7 @@ struct coll_stage {
 		struct coll_request *by[COLL_STAGE_SLOTS];
 		int n;
 		size_t next, total;
+		bool entered; /* the thread has the context bound meanwhile, which spares a question for each piece */
 	} paced;
 };
 
