@@ -53,12 +53,15 @@ static void set_timer(struct coll_async *a, uint64_t ns)
 	a->waits_before = atomic_load_explicit(&a->waits, memory_order_relaxed);
 }
 
-/* Half as long as a wait polls before it sleeps: who wants to wait has begun by then. */
+/* Half as long as a wait polls before it sleeps: who wants to wait has begun by then. At once if nobody had begun the
+ * last time. */
 static uint64_t take_over_ns(const struct coll_context *ctx)
 {
 	const uint64_t ns = (uint64_t)ctx->settings.spin_us * 500;
 
-	return ns == 0 ? 1 : ns < COLL_DELAY_NS(TAKE_OVER) ? ns : COLL_DELAY_NS(TAKE_OVER);
+	if (ns == 0 || ctx->async->took_over)
+		return 1;
+	return ns < COLL_DELAY_NS(TAKE_OVER) ? ns : COLL_DELAY_NS(TAKE_OVER);
 }
 
 void coll_async_call(struct coll_context *ctx)
@@ -154,6 +157,7 @@ static void rest(struct coll_context *ctx)
 		pthread_mutex_lock(&a->lock);
 	} while (!is_not_needed(a) && atomic_load_explicit(&a->waits, memory_order_relaxed) != a->waits_before);
 	a->called = true; /* it is awake */
+	a->took_over = !is_not_needed(a);
 }
 
 /* no_spin: no thread waits here, or it would drive. If the application has no spare core, polling

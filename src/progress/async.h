@@ -210,6 +210,7 @@ struct coll_async {
 	pthread_t thread;
 	int timer_fd;          /* the thread sleeps on it while it is not needed */
 	bool called;           /* lock: the timer is set, or the thread is awake */
+	bool took_over;        /* lock: when it woke up last, it was needed: who calls computes meanwhile */
 	unsigned waits_before; /* lock: waits when the timer was set */
 	atomic_bool running;   /* written under the lock */
 	bool stopping;         /* lock */
