@@ -37,6 +37,10 @@ ROW(DIGEST_WAIT, 5000, CREATE, "for another process of the host that reads its t
 ROW(DIGEST_LOOK, 1, PACE, "between looks whether it has")
 ROW(RENDEZVOUS_LISTEN_AGAIN, 20, PACE, "without a descriptor for a newcomer")
 
+/* NCCL's interface has no time limits: src/compat/nccl. */
+ROW(NCCL_CREATE, 600000, CREATE, "for all ranks of a communicator to come, unless the user sets a limit")
+ROW(NCCL_ARRIVAL, 2000000000, TIMEOUT, "for a late rank, unless the user sets a limit: the program watches over its calls itself")
+
 /* Devices: src/progress/stage.c. */
 ROW(DEVICE_DRAIN, 2000, RETURN, "for a device to leave the memory of a call that has failed")
 ROW(DEVICE_NAPS, 1, PACE, "for 20 looks at the words of a device, which wakes nobody up, of an idle wait")

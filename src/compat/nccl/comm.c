@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/config.h"
+#include "base/delay.h"
 #include "bootstrap/id.h"
 #include "bootstrap/wire.h"
 #include "compat/nccl/config.h"
@@ -19,23 +20,28 @@
 
 enum { KEY_AT = 8, KEY_BYTES = 16 }; /* where an id has the key of its job */
 
-/* COLL_* of the environment comes before these. */
-static const struct {
-	const char *name, *line;
-} patience[] = {
-        {"COLL_CREATE_TIMEOUT_MS", "COLL_CREATE_TIMEOUT_MS=600000"},
-        {"COLL_ARRIVAL_TIMEOUT_MS", "COLL_ARRIVAL_TIMEOUT_MS=2000000000"},
+/* Time limits of a communicator, as lines of settings. COLL_* of the environment comes before these. */
+struct limits {
+	char line[2][48];
+	const char *settings[3];
 };
-enum { PATIENCE = sizeof(patience) / sizeof(patience[0]) };
 
-static void be_patient(const char *settings[PATIENCE + 1])
+static void be_patient(struct limits *l)
 {
+	static const struct {
+		const char *name;
+		int ms;
+	} long_ones[] = {{"COLL_CREATE_TIMEOUT_MS", COLL_DELAY_NCCL_CREATE_MS},
+	                 {"COLL_ARRIVAL_TIMEOUT_MS", COLL_DELAY_NCCL_ARRIVAL_MS}};
 	int n = 0;
 
-	for (int i = 0; i < PATIENCE; i++)
-		if (!getenv(patience[i].name))
-			settings[n++] = patience[i].line;
-	settings[n] = NULL;
+	for (int i = 0; i < 2; i++) {
+		if (getenv(long_ones[i].name))
+			continue;
+		snprintf(l->line[i], sizeof(l->line[i]), "%s=%d", long_ones[i].name, long_ones[i].ms);
+		l->settings[n++] = l->line[i];
+	}
+	l->settings[n] = NULL;
 }
 
 static int was_aborted(void *arg)
@@ -45,8 +51,8 @@ static int was_aborted(void *arg)
 
 /* ---- Creation ---- */
 
-/* The end of a creation, in the thread that ran it. No rank goes on before all have what they need of the driver: streams
- * that wait for a rank of the same process could keep it from getting that. */
+/* The end of a creation, in the thread that ran it. No rank goes on before all have what they need of the driver:
+ * streams that wait for a rank of the same process could keep it from getting that. */
 static ncclResult_t settle(struct nccl_creation *c, coll_status st, coll_comm *made, const coll_comm *blame)
 {
 	ncclResult_t r = nccl_from(st, blame, c->function);
@@ -68,7 +74,7 @@ static ncclResult_t settle(struct nccl_creation *c, coll_status st, coll_comm *m
 
 static ncclResult_t run_init(struct nccl_creation *c)
 {
-	const char *settings[PATIENCE + 1];
+	struct limits limits;
 	coll_config cfg = COLL_CONFIG_INIT;
 	coll_comm *made = NULL;
 	coll_unique_id id;
@@ -78,8 +84,8 @@ static ncclResult_t run_init(struct nccl_creation *c)
 	memcpy(id.bytes, c->id.internal, sizeof(id.bytes));
 	if (c->handle->device >= 0)
 		snprintf(device, sizeof(device), "cuda:%d", c->handle->device);
-	be_patient(settings);
-	cfg.settings = settings;
+	be_patient(&limits);
+	cfg.settings = limits.settings;
 	cfg.rank = c->handle->rank;
 	cfg.size = c->handle->size;
 	cfg.id = &id;
@@ -171,15 +177,15 @@ NCCL_FUNCTION(ncclResult_t, ncclCommInitRankScalable,
 
 static ncclResult_t create_all(coll_comm **made, int n, const int *devices, const char *function)
 {
-	const char *settings[PATIENCE + 1];
+	struct limits limits;
 	coll_config cfg = COLL_CONFIG_INIT;
 	char text[16 * 64 + 16] = "host";
 	size_t at = 0;
 
 	for (int i = 0; i < n && devices[0] >= 0 && at < sizeof(text); i++)
 		at += (size_t)snprintf(text + at, sizeof(text) - at, "%s%d", i ? "," : "cuda:", devices[i]);
-	be_patient(settings);
-	cfg.settings = settings;
+	be_patient(&limits);
+	cfg.settings = limits.settings;
 	cfg.device = text;
 	return nccl_from(coll_comm_create_all(made, n, &cfg), NULL, function);
 }
