@@ -425,7 +425,8 @@ static void one_thread_has_all(void)
 
 /* ---- Life --------------------------------------------------------------------------- */
 
-/* Ranks of one process share the driver, which may create and free nothing for one while a stream of another one waits. */
+/* Ranks of one process share the driver, which may create and free nothing for one while a stream of another one waits.
+ */
 static void nobody_waits(void)
 {
 	pthread_barrier_wait(&meeting);
