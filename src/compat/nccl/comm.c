@@ -68,7 +68,7 @@ static ncclResult_t settle(struct nccl_creation *c, coll_status st, coll_comm *m
 	}
 	*c->out = NULL;
 	if (nccl_handle_drop(c->handle))
-		nccl_job_leave(c->handle, c->function);
+		nccl_job_leave(c->handle, false, c->function);
 	return r;
 }
 
@@ -120,7 +120,7 @@ static ncclResult_t init(ncclComm_t *out, int nranks, const ncclUniqueId *id, in
 		c->handle->job = nccl_job_join(id->internal + KEY_AT, KEY_BYTES, 1);
 	if (!c || !c->handle || !c->handle->job) {
 		if (c && c->handle && nccl_handle_drop(c->handle))
-			nccl_job_leave(c->handle, function);
+			nccl_job_leave(c->handle, false, function);
 		free(c);
 		return nccl_fail(ncclSystemError, "%s: out of memory", function);
 	}
@@ -390,19 +390,20 @@ NCCL_FUNCTION(ncclResult_t, ncclCommDestroy, (ncclComm_t comm))
 
 	if (!comm)
 		return ncclSuccess;
-	r = nccl_handle_end(comm, false, "ncclCommDestroy");
-	return r == ncclSuccess ? nccl_job_leave(comm, "ncclCommDestroy") : r;
+	r = nccl_handle_end(comm, "ncclCommDestroy");
+	return r == ncclSuccess ? nccl_job_leave(comm, false, "ncclCommDestroy") : r;
 }
 
 NCCL_FUNCTION(ncclResult_t, ncclCommAbort, (ncclComm_t comm))
 {
 	ncclResult_t r;
+	bool idle;
 
 	if (!comm)
 		return ncclSuccess;
-	r = nccl_handle_end(comm, true, "ncclCommAbort");
+	r = nccl_handle_abort(comm, &idle, "ncclCommAbort");
 	if (r == ncclSuccess)
-		nccl_job_leave(comm, "ncclCommAbort"); /* its calls have failed, as was asked for */
+		nccl_job_leave(comm, idle, "ncclCommAbort"); /* its calls have failed, as was asked for */
 	return r;
 }
 

@@ -7,24 +7,52 @@
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { TEXT_BYTES = 1024 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char anywhere[TEXT_BYTES]; /* under lock */
-static _Thread_local char here[TEXT_BYTES];
-static _Thread_local char copy[TEXT_BYTES];
+
+/* What a thread has said, and what it was told. A pointer: programs load this file late, when the linker has little
+ * room for variables of threads. */
+struct texts {
+	char here[TEXT_BYTES], copy[TEXT_BYTES];
+};
+static _Thread_local struct texts *texts;
+static pthread_key_t at_exit_of_thread;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void make_key(void)
+{
+	pthread_key_create(&at_exit_of_thread, free);
+}
+
+/* NULL: no memory, and the thread has no texts. */
+static struct texts *own(void)
+{
+	if (texts)
+		return texts;
+	pthread_once(&once, make_key);
+	texts = calloc(1, sizeof(*texts));
+	pthread_setspecific(at_exit_of_thread, texts);
+	return texts;
+}
 
 ncclResult_t nccl_fail(ncclResult_t result, const char *format, ...)
 {
+	struct texts *t = own();
+	char text[TEXT_BYTES];
 	va_list ap;
 
 	va_start(ap, format);
-	vsnprintf(here, sizeof(here), format, ap);
+	vsnprintf(text, sizeof(text), format, ap);
 	va_end(ap);
+	if (t)
+		memcpy(t->here, text, sizeof(t->here));
 	pthread_mutex_lock(&lock);
-	memcpy(anywhere, here, sizeof(anywhere));
+	memcpy(anywhere, text, sizeof(anywhere));
 	pthread_mutex_unlock(&lock);
 	return result;
 }
@@ -65,18 +93,24 @@ ncclResult_t nccl_from(coll_status status, const coll_comm *comm, const char *fu
 
 void nccl_last(char *text, size_t len_bytes)
 {
-	snprintf(text, len_bytes, "%s", here);
+	const struct texts *t = own();
+
+	snprintf(text, len_bytes, "%s", t ? t->here : "");
 }
 
 NCCL_FUNCTION(const char *, ncclGetLastError, (ncclComm_t comm))
 {
+	struct texts *t = own();
+
 	(void)comm;
-	if (here[0])
-		return here;
+	if (!t)
+		return "";
+	if (t->here[0])
+		return t->here;
 	pthread_mutex_lock(&lock);
-	memcpy(copy, anywhere, sizeof(copy));
+	memcpy(t->copy, anywhere, sizeof(t->copy));
 	pthread_mutex_unlock(&lock);
-	return copy;
+	return t->copy;
 }
 
 NCCL_FUNCTION(const char *, ncclGetErrorString, (ncclResult_t result))

@@ -15,12 +15,12 @@
 #include "compat/nccl/error.h"
 #include "core/ops.h"
 
-enum { TOGETHER = 32, STACK_BYTES = 1 << 20 };
+enum { TOGETHER = 32, STACK_BYTES = 1 << 20, REFUSAL_BYTES = 1024 };
 
 static _Thread_local struct {
 	int depth;
 	ncclResult_t refused; /* the first refusal */
-	char refusal[1024];   /* its sentence */
+	char *refusal;        /* its sentence; NULL: none */
 	struct nccl_call *calls;
 	size_t count, room;
 	struct nccl_creation *creations;
@@ -29,7 +29,9 @@ static _Thread_local struct {
 static void forget(void)
 {
 	free(group.calls);
+	free(group.refusal);
 	group.calls = NULL;
+	group.refusal = NULL;
 	group.count = group.room = 0;
 	group.refused = ncclSuccess;
 }
@@ -38,7 +40,9 @@ ncclResult_t nccl_refuse(ncclResult_t r)
 {
 	if (group.depth > 0 && r != ncclSuccess && group.refused == ncclSuccess) {
 		group.refused = r;
-		nccl_last(group.refusal, sizeof(group.refusal));
+		group.refusal = malloc(REFUSAL_BYTES);
+		if (group.refusal)
+			nccl_last(group.refusal, REFUSAL_BYTES);
 	}
 	return r;
 }
@@ -304,7 +308,7 @@ static void drop_creations(void)
 		if (c->parent)
 			nccl_leave(c->parent);
 		if (nccl_handle_drop(c->handle))
-			nccl_job_leave(c->handle, c->function);
+			nccl_job_leave(c->handle, false, c->function);
 		*c->out = NULL;
 		free_creation(c);
 	}
@@ -331,7 +335,7 @@ static ncclResult_t end(const char *function, bool simulate)
 	if (r != ncclSuccess || simulate)
 		drop_creations();
 	if (r != ncclSuccess)
-		nccl_fail(r, "%s", group.refusal);
+		nccl_fail(r, "%s", group.refusal ? group.refusal : "a call of the group was refused");
 	if (r == ncclSuccess)
 		r = create_all();
 	if (r == ncclSuccess && !simulate)

@@ -110,34 +110,72 @@ void nccl_leave(ncclComm_t h)
 	pthread_mutex_unlock(&lock);
 }
 
-ncclResult_t nccl_handle_end(ncclComm_t h, bool abort, const char *function)
+/* From here on no thread may enter. */
+static ncclResult_t begin_end(ncclComm_t h, const char *function, bool *alone)
 {
 	ncclResult_t r = nccl_enter_any(h, function);
-	coll_comm *comm;
 
 	if (r != ncclSuccess)
 		return r;
 	pthread_mutex_lock(&lock);
 	if (h->ending) { /* since */
 		h->users--;
-		pthread_mutex_unlock(&lock);
-		return nccl_fail(ncclInvalidArgument, "%s: another thread is ending the communicator", function);
+		r = nccl_fail(ncclInvalidArgument, "%s: another thread is ending the communicator", function);
 	}
 	h->ending = true;
-	if (abort)
-		atomic_store(&h->ended, true);
-	comm = h->comm;
+	*alone = h->users == 1 && h->ready;
 	pthread_mutex_unlock(&lock);
-	if (abort && comm)
-		coll_comm_abort(comm, function);
+	return r;
+}
+
+/* Wait until all have left. */
+static void finish_end(ncclComm_t h)
+{
 	pthread_mutex_lock(&lock);
 	while (h->users > 1)
 		pthread_cond_wait(&left, &lock);
 	unlist(h);
-	comm = h->comm;
 	pthread_mutex_unlock(&lock);
-	if (abort && comm)
-		coll_comm_abort(comm, function); /* one that became ready meanwhile */
+}
+
+ncclResult_t nccl_handle_end(ncclComm_t h, const char *function)
+{
+	bool alone;
+	ncclResult_t r = begin_end(h, function, &alone);
+
+	if (r == ncclSuccess)
+		finish_end(h);
+	return r;
+}
+
+static bool is_idle(const struct ncclComm *h)
+{
+	bool idle = true;
+
+	for (struct nccl_stream *s = h->streams; s; s = s->next)
+		idle = idle && coll_stream_query(s->stream) == COLL_OK;
+	return idle;
+}
+
+ncclResult_t nccl_handle_abort(ncclComm_t h, bool *idle, const char *function)
+{
+	ncclResult_t r = begin_end(h, function, idle);
+	coll_comm *comm;
+
+	if (r != ncclSuccess)
+		return r;
+	*idle = *idle && is_idle(h);
+	if (!*idle) {
+		pthread_mutex_lock(&lock);
+		atomic_store(&h->ended, true);
+		comm = h->comm;
+		pthread_mutex_unlock(&lock);
+		if (comm)
+			coll_comm_abort(comm, function);
+	}
+	finish_end(h);
+	if (!*idle && h->comm)
+		coll_comm_abort(h->comm, function); /* one that became ready meanwhile */
 	return ncclSuccess;
 }
 
@@ -195,6 +233,7 @@ struct nccl_job {
 
 struct ending {
 	struct ending *next;
+	struct nccl_job *job; /* to be freed, after all others of it; NULL: no */
 	pthread_t thread;
 	struct ncclComm *handle;
 	coll_status status;
@@ -255,14 +294,6 @@ static coll_status destroy(struct ncclComm *h)
 	return st;
 }
 
-static void *destroy_apart(void *arg)
-{
-	struct ending *e = arg;
-
-	e->status = destroy(e->handle);
-	return NULL;
-}
-
 /* The last one of the job: wait for those that end in threads. */
 static coll_status join_all(struct nccl_job *job)
 {
@@ -278,12 +309,43 @@ static coll_status join_all(struct nccl_job *job)
 	return st;
 }
 
-ncclResult_t nccl_job_leave(ncclComm_t h, const char *function)
+static void *destroy_apart(void *arg)
+{
+	struct ending *e = arg;
+
+	e->status = destroy(e->handle);
+	if (e->job) {
+		join_all(e->job);
+		pthread_detach(pthread_self());
+		free(e);
+	}
+	return NULL;
+}
+
+/* Destroy in a thread. lock is held. */
+static bool start_apart(struct nccl_job *job, ncclComm_t h, bool last)
+{
+	struct ending *e = calloc(1, sizeof(*e));
+
+	if (!e)
+		return false;
+	e->handle = h;
+	e->job = last ? job : NULL;
+	e->next = job->endings;
+	if (pthread_create(&e->thread, NULL, destroy_apart, e) != 0) {
+		free(e);
+		return false;
+	}
+	if (!last)
+		job->endings = e;
+	return true;
+}
+
+ncclResult_t nccl_job_leave(ncclComm_t h, bool apart, const char *function)
 {
 	struct nccl_job *job = h->job;
-	struct ending *e = NULL;
-	coll_status st = COLL_OK;
-	bool last, apart;
+	coll_status st;
+	bool last;
 
 	pthread_mutex_lock(&lock);
 	last = !job || --job->live == 0;
@@ -292,19 +354,10 @@ ncclResult_t nccl_job_leave(ncclComm_t h, const char *function)
 			*j = job->next;
 			break;
 		}
-	apart = job && !last && job->ranks > 1 && (e = calloc(1, sizeof(*e)));
-	if (apart) {
-		e->handle = h;
-		apart = pthread_create(&e->thread, NULL, destroy_apart, e) == 0;
-	}
-	if (apart) {
-		e->next = job->endings;
-		job->endings = e;
-	}
+	apart = job && (apart || (!last && job->ranks > 1)) && start_apart(job, h, last);
 	pthread_mutex_unlock(&lock);
 	if (apart)
 		return ncclSuccess;
-	free(e);
 	st = destroy(h);
 	if (last && job) {
 		const coll_status of = join_all(job);

@@ -68,8 +68,11 @@ ncclResult_t nccl_enter(ncclComm_t h, const char *function);
 ncclResult_t nccl_enter_any(ncclComm_t h, const char *function);
 void nccl_leave(ncclComm_t h);
 
-/* Take it out of the list when all threads have left; abort: they are made to leave. */
-ncclResult_t nccl_handle_end(ncclComm_t h, bool abort, const char *function);
+/* Take it out of the list when all threads have left. */
+ncclResult_t nccl_handle_end(ncclComm_t h, const char *function);
+/* The same at once: what is pending fails on all ranks. Where nothing is (idle), the others are left alone, since they
+ * may still be finishing the last call. */
+ncclResult_t nccl_handle_abort(ncclComm_t h, bool *idle, const char *function);
 
 /* The library's stream for a stream of CUDA; NULL where the communicator has no device. */
 ncclResult_t nccl_stream_of(ncclComm_t h, cudaStream_t raw, coll_stream **stream, const char *function);
@@ -85,7 +88,7 @@ void nccl_job_retain(struct nccl_job *job);
 
 /* Free the handle (which is in the list no longer) and destroy its communicator. With several ranks of the job in this
  * process, one thread may destroy them one after the other, and each waits for the others: so a thread of its own does
- * it, and the last one joins all. */
-ncclResult_t nccl_job_leave(ncclComm_t h, const char *function);
+ * it, and the last one joins all. apart: a thread does it in any case, and nobody waits. */
+ncclResult_t nccl_job_leave(ncclComm_t h, bool apart, const char *function);
 
 #endif
