@@ -4,6 +4,11 @@
  */
 #include "comm/devices.h"
 
+#include <assert.h>
+
+#include "comm/survey.h"
+#include "direct/direct.h"
+
 coll_status coll_comm_devices_choose(const coll_config *cfg, const struct coll_settings *settings, int n,
                                      struct coll_device_choice *choice, struct coll_error_box *err)
 {
@@ -52,4 +57,41 @@ bool coll_comm_devices_any(const struct coll_comm *comm)
 		if (coll_comm_peer_info(comm, r)->device)
 			return true;
 	return false;
+}
+
+static_assert(sizeof(struct coll_direct_card) % 4 == 0, "it travels in units of 4 bytes");
+static_assert(sizeof(struct coll_direct_verdict) % 4 == 0, "it travels in units of 4 bytes");
+
+coll_status coll_comm_devices_connect(struct coll_comm *comm)
+{
+	struct coll_direct_card card, cards[COLL_DIRECT_RANKS_MAX];
+	struct coll_direct_verdict verdict, verdicts[COLL_DIRECT_RANKS_MAX];
+	coll_status st;
+
+	if (!coll_direct_eligible(comm))
+		return COLL_OK;
+	coll_direct_offer(comm, &card);
+	st = coll_survey_gather(comm, &card, cards, sizeof(card));
+	if (st == COLL_OK) {
+		coll_direct_map(comm, cards, &verdict);
+		st = coll_survey_gather(comm, &verdict, verdicts, sizeof(verdict));
+	}
+	if (st == COLL_OK)
+		coll_direct_agree(comm, verdicts);
+	return st;
+}
+
+void coll_comm_devices_connect_all(struct coll_comm **comms, int n)
+{
+	struct coll_direct_card cards[COLL_DIRECT_RANKS_MAX];
+	struct coll_direct_verdict verdicts[COLL_DIRECT_RANKS_MAX];
+
+	if (!coll_direct_eligible(comms[0]))
+		return;
+	for (int r = 0; r < n; r++)
+		coll_direct_offer(comms[r], &cards[r]);
+	for (int r = 0; r < n; r++)
+		coll_direct_map(comms[r], cards, &verdicts[r]);
+	for (int r = 0; r < n; r++)
+		coll_direct_agree(comms[r], verdicts);
 }

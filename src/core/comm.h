@@ -91,6 +91,7 @@ struct coll_fastpath {
 	struct coll_job job;       /* without buffers and sequence number */
 };
 struct coll_group_barrier;
+struct coll_direct;
 enum { COLL_FASTPATH_ROOTS = 16, COLL_FASTPATH_PLACES = 24 };
 
 /* Channels to one rank: [direction][lane][window], opened on first use. */
@@ -251,7 +252,8 @@ struct coll_comm {
 		const void *ptr;
 		int kind;
 	} seen[COLL_SEEN];
-	struct coll_stage *stage; /* NULL: the context has no device; see progress/stage.h */
+	struct coll_stage *stage;   /* NULL: the context has no device; see progress/stage.h */
+	struct coll_direct *direct; /* NULL: nothing was tried; see direct/direct.h */
 	/* Of a group of more than one rank: what runs its first call and its last, else NULL; see comm/group_barrier.c.
 	 */
 	struct coll_group_barrier *group_barrier;

@@ -10,7 +10,9 @@
 
 #include "base/clock.h"
 #include "base/delay.h"
+#include "device/cuda_direct.h"
 #include "device/cuda_memory.h"
+#include "device/cuda_region.h"
 #include "device/cuda_state.h"
 #include "device/cuda_stream.h"
 
@@ -43,7 +45,15 @@ static const struct coll_device_table row = {.name = "cuda",
                                              .gather = coll_cuda_gather,
                                              .scatter = coll_cuda_scatter,
                                              .wait = coll_cuda_wait,
-                                             .order = coll_cuda_order};
+                                             .order = coll_cuda_order,
+                                             .region_create = coll_cuda_region_create,
+                                             .region_destroy = coll_cuda_region_destroy,
+                                             .region_import = coll_cuda_region_import,
+                                             .region_close = coll_cuda_region_close,
+                                             .reaches = coll_cuda_reaches,
+                                             .move = coll_cuda_move,
+                                             .reduce = coll_cuda_reduce,
+                                             .exchange = coll_cuda_exchange};
 
 coll_status coll_cuda_count(const struct coll_cuda *cuda, int *count, struct coll_error_box *err)
 {
@@ -99,6 +109,7 @@ static coll_status retain(struct coll_cuda_device *c, int ordinal)
 	const struct coll_cuda *cu = c->cu;
 	struct about a;
 	CUresult result = ask(cu, ordinal, &c->number, &a);
+	int sms = 1;
 
 	if (result != CUDA_SUCCESS)
 		return coll_cuda_report(c, "cuDeviceGet", result);
@@ -109,6 +120,10 @@ static coll_status retain(struct coll_cuda_device *c, int ordinal)
 		return coll_error_set(&c->base.err, COLL_ERR_CONFIG,
 		                      "[COLL-1116] %s (%s) has compute capability %d.%d: %d.%d or later is needed",
 		                      c->base.name, a.name, a.major, a.minor, CAPABILITY_MIN / 10, CAPABILITY_MIN % 10);
+	/* About 8 blocks of 256 threads for each multiprocessor. */
+	if (cu->cuDeviceGetAttribute(&sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, c->number) != CUDA_SUCCESS)
+		sms = 1;
+	c->blocks = sms > 0 ? 8 * (uint32_t)sms : 8;
 	return coll_cuda_report(c, "cuDevicePrimaryCtxRetain", cu->cuDevicePrimaryCtxRetain(&c->context, c->number));
 }
 

@@ -433,7 +433,7 @@ static coll_status advance_intranode(struct coll_run *run)
 	if (status == COLL_OK)
 		status = run->at_work->poll(run->at_work->arg, &run->job, &run->intra);
 	if (status == COLL_OK) {
-		if (run->job.stage)
+		if (run->job.stage && !run->job.stage->direct)
 			coll_stage_give(run->job.stage, 0);
 		run->status = COLL_OK;
 	} else if (status == COLL_ERR_UNSUPPORTED) {

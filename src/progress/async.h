@@ -30,6 +30,7 @@
 #define COLL_PROGRESS_ASYNC_H
 
 #include "core/comm.h"
+#include "direct/direct.h"
 #include "watch/watchdog.h"
 
 /* ---- Requests ---- */
@@ -81,6 +82,8 @@ struct coll_request {
 	/* Staged calls (stage.h), else staged is false. By half of a pair; collectives use the first. */
 	bool staged;
 	bool enqueued; /* lock: its work is in the stream, or is just being put there */
+	bool direct;   /* a collective goes direct (direct.h), and is staged to everything else */
+	struct coll_direct_call direct_call;
 	struct coll_run_stage stage[2];
 	size_t stage_tiles;                /* of the longer half */
 	uint32_t stage_last;               /* `done` has this value when the device has ended the call */

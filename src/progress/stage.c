@@ -21,6 +21,7 @@
 #include "base/delay.h"
 #include "core/error.h"
 #include "device/device.h"
+#include "direct/direct.h"
 #include "engine/bind.h"
 #include "engine/run.h"
 #include "progress/drive.h"
@@ -119,18 +120,29 @@ static bool left(const struct coll_stage *s)
 	return !s->used || has_done(s, s->last_done);
 }
 
+static bool all_left(const struct coll_comm *comm, const struct coll_stage *s)
+{
+	return left(s) && (coll_direct_drained(comm) || atomic_load_explicit(&s->broken, memory_order_relaxed));
+}
+
 void coll_stage_destroy(struct coll_comm *comm)
 {
 	struct coll_stage *s = comm->stage;
 	uint64_t until;
+	bool stuck;
 
 	if (!s)
 		return;
 	comm->stage = NULL;
 	until = coll_clock_ns() + COLL_DELAY_NS(DEVICE_DRAIN);
-	while (s->words && !left(s) && coll_clock_ns() < until)
+	while (s->words && !all_left(comm, s) && coll_clock_ns() < until) {
+		if (comm->failed)
+			coll_direct_release(comm);
 		sleep_us(50);
-	if (s->words && !left(s)) {
+	}
+	stuck = s->words && !all_left(comm, s);
+	coll_direct_destroy(comm, stuck);
+	if (stuck) {
 		coll_log(&comm->ctx->logger, COLL_LOG_WARN,
 		         "[COLL-5112] %s has not finished its work of a communicator that has ended: %zu MiB of pinned "
 		         "memory stay",
@@ -187,6 +199,16 @@ static void prepare_collective(struct coll_request *r, bool streamed)
 	const bool in_staged = on_device(r->comm, in), out_staged = in == out ? in_staged : on_device(r->comm, out);
 
 	r->job.stage = NULL;
+	r->direct = coll_direct_is(r->comm, r->intra) &&
+	            coll_direct_prepare(r->comm, &r->job, !in_staged, !out_staged, &r->direct_call);
+	if (r->direct) {
+		r->staged = true;
+		r->stage_tiles = 0;
+		r->job.stage = &r->direct_call.stage;
+		return;
+	}
+	if (coll_direct_is(r->comm, r->intra))
+		r->intra = NULL; /* it moves nothing */
 	r->staged = (in_staged || out_staged || streamed) && coll_run_span(&r->job) > 0;
 	if (!r->staged)
 		return;
@@ -235,6 +257,12 @@ static coll_status prepare_pair(struct coll_request *r, bool streamed)
 	return COLL_OK;
 }
 
+/* A direct call with host memory alone may be in a stream of the host: the device waits until that comes to it. */
+static bool has_host_buffers(const struct coll_request *r)
+{
+	return r->direct && !on_device(r->comm, r->call.in) && !on_device(r->comm, r->call.out);
+}
+
 static coll_status prepare(struct coll_request *r, const struct coll_stream *stream)
 {
 	const bool streamed = stream && stream->device;
@@ -246,8 +274,8 @@ static coll_status prepare(struct coll_request *r, const struct coll_stream *str
 		prepare_collective(r, streamed);
 	if (st != COLL_OK || !r->staged)
 		return st;
-	if (stream && !stream->device) {
-		r->staged = false;
+	if (stream && !stream->device && !has_host_buffers(r)) {
+		r->staged = r->direct = false;
 		return coll_comm_refuse(
 		        r->comm, "stream", COLL_ERR_UNSUPPORTED,
 		        "[COLL-1212] device memory in a stream of the host: wrap a stream of the device, or "
@@ -273,7 +301,7 @@ coll_status coll_stage_add(struct coll_stage_batch *b, struct coll_request *r, c
 	struct coll_request *first = b->chains;
 	coll_status st;
 
-	r->staged = false;
+	r->staged = r->direct = false;
 	r->next_staged = r->next_chain = NULL;
 	if (!r->comm->stage)
 		return COLL_OK;
@@ -297,20 +325,35 @@ coll_status coll_stage_add(struct coll_stage_batch *b, struct coll_request *r, c
 	return COLL_OK;
 }
 
+/* The requests of a chain that pass through slots. */
+static int staged_calls(const struct coll_request *first)
+{
+	int n = 0;
+
+	for (const struct coll_request *r = first; r; r = r->next_staged)
+		n += !r->direct;
+	return n;
+}
+
 static void deal(struct coll_request *first)
 {
-	const uint32_t n = (uint32_t)first->chain_calls;
+	const uint32_t n = (uint32_t)staged_calls(first);
 	struct coll_stage *s = first->comm->stage;
 	uint32_t number = s->next;
 	size_t tiles = 0;
 
-	for (struct coll_request *r = first; r; r = r->next_staged, number++) {
+	for (struct coll_request *r = first; r; r = r->next_staged) {
+		if (r->direct) {
+			coll_direct_deal(r->comm, &r->direct_call);
+			continue;
+		}
 		for (int half = 0; half < 2; half++) {
 			r->stage[half].number = number;
 			r->stage[half].apart = n;
 		}
 		r->stage_last = number + (uint32_t)(r->stage_tiles - 1) * n + 1;
 		tiles = r->stage_tiles > tiles ? r->stage_tiles : tiles;
+		number++;
 	}
 	s->next += (uint32_t)tiles * n;
 }
@@ -318,10 +361,10 @@ static void deal(struct coll_request *first)
 coll_status coll_stage_deal(const struct coll_stage_batch *b)
 {
 	for (const struct coll_request *r = b->chains; r; r = r->next_chain)
-		if (r->chain_calls > SLOTS)
+		if (staged_calls(r) > SLOTS)
 			return coll_comm_refuse(r->comm, "group", COLL_ERR_UNSUPPORTED,
 			                        "[COLL-1213] %d calls with device memory in one group: at most %d",
-			                        r->chain_calls, SLOTS);
+			                        staged_calls(r), SLOTS);
 	for (struct coll_request *r = b->chains; r; r = r->next_chain)
 		deal(r);
 	return COLL_OK;
@@ -472,7 +515,8 @@ static coll_status put(struct coll_stage *s, struct coll_request *const *by, int
 	return t < r->stage_tiles ? work(s, r, t) : COLL_OK;
 }
 
-static coll_status enqueue(struct coll_stage *s, struct coll_request *const *by, int n)
+/* What comes before the first wait, and the rest: direct calls of the same group lie between the two. */
+static coll_status enqueue(struct coll_stage *s, struct coll_request *const *by, int n, bool rest)
 {
 	size_t total = 0;
 	coll_status st = COLL_OK;
@@ -480,9 +524,9 @@ static coll_status enqueue(struct coll_stage *s, struct coll_request *const *by,
 	for (int i = 0; i < n; i++)
 		if (by[i]->stage_tiles * (size_t)n > total)
 			total = by[i]->stage_tiles * (size_t)n;
-	for (size_t j = 0; j < total && j < SLOTS && st == COLL_OK; j++)
+	for (size_t j = 0; j < total && j < SLOTS && st == COLL_OK && !rest; j++)
 		st = put(s, by, n, j, put_gather);
-	for (size_t j = 0; j < total && st == COLL_OK; j++) {
+	for (size_t j = 0; j < total && st == COLL_OK && rest; j++) {
 		st = put(s, by, n, j, put_wait);
 		if (st == COLL_OK)
 			st = put(s, by, n, j, put_scatter);
@@ -492,19 +536,19 @@ static coll_status enqueue(struct coll_stage *s, struct coll_request *const *by,
 	return st;
 }
 
-/* All work of these requests goes into the stream of the first, in front of and behind what the others' streams hold.
+/* All work of a chain goes into the stream of its first request, in front of and behind what the others' streams hold.
  */
-static coll_status join_streams(struct coll_stage *s, struct coll_request *const *by, int n, bool before)
+static coll_status join_streams(struct coll_stage *s, const struct coll_request *first, bool before)
 {
-	coll_device_stream main = by[0]->device_stream;
+	coll_device_stream main = first->device_stream;
 	coll_status st = COLL_OK;
 
 	if (before && s->has_last && s->last != main)
 		st = s->device->table->order(s->device, s->last, main);
-	for (int i = 1; i < n && st == COLL_OK; i++)
-		if (by[i]->user_stream != main)
-			st = before ? s->device->table->order(s->device, by[i]->user_stream, main)
-			            : s->device->table->order(s->device, main, by[i]->user_stream);
+	for (const struct coll_request *r = first->next_staged; r && st == COLL_OK; r = r->next_staged)
+		if (r->user_stream != main)
+			st = before ? s->device->table->order(s->device, r->user_stream, main)
+			            : s->device->table->order(s->device, main, r->user_stream);
 	return st;
 }
 
@@ -518,52 +562,130 @@ static void give_up(struct coll_comm *comm, coll_status st)
 	coll_comm_lose(comm, st, comm->rank, err.message);
 }
 
-static void enqueue_chain(struct coll_request *first)
+/* A chain that is being enqueued. */
+struct cursor {
+	struct coll_request *first;
+	struct coll_request *direct; /* the direct call at which it stands; NULL: they are done */
+	size_t segment;
+	bool begun, ended;
+};
+
+static struct coll_request *direct_from(struct coll_request *r)
+{
+	while (r && !r->direct)
+		r = r->next_staged;
+	return r;
+}
+
+static coll_status put_staged(struct coll_stage *s, struct coll_request *first, bool rest)
+{
+	struct coll_request *by[SLOTS];
+	int n = 0;
+
+	for (struct coll_request *r = first; r; r = r->next_staged)
+		if (!r->direct)
+			by[n++] = r;
+	return n ? enqueue(s, by, n, rest) : COLL_OK;
+}
+
+/* If the communicator has failed by now, its requests are complete, and nothing needs the device. */
+static coll_status claim(struct coll_request *first)
 {
 	struct coll_comm *comm = first->comm;
 	struct coll_stage *s = comm->stage;
-	const int n = first->chain_calls;
-	struct coll_request *by[SLOTS];
 	coll_status st;
-	int i = 0;
 
-	/* If it has failed by now, its requests are complete, and nothing needs the device. */
 	coll_async_lock(comm->ctx);
 	st = comm->failed;
 	for (struct coll_request *r = first; r && st == COLL_OK; r = r->next_staged) {
 		r->enqueued = true;
 		r->user_stream = r->device_stream;
 		r->device_stream = first->device_stream;
-		if (!s->used || (int32_t)(r->stage_last - s->last_done) > 0)
+		if (!r->direct && (!s->used || (int32_t)(r->stage_last - s->last_done) > 0))
 			s->last_done = r->stage_last;
-		s->used = true;
-		by[i++] = r;
+		s->used |= !r->direct;
 	}
 	pthread_mutex_unlock(&comm->ctx->async->lock);
-	if (st != COLL_OK)
-		return;
-	st = s->device->table->enter(s->device);
-	if (st != COLL_OK) {
-		give_up(comm, st);
-		return;
-	}
-	st = join_streams(s, by, n, true);
-	s->last = by[0]->device_stream;
+	return st;
+}
+
+static coll_status begin_chain(struct cursor *c)
+{
+	struct coll_stage *s = c->first->comm->stage;
+	coll_status st = join_streams(s, c->first, true);
+
+	s->last = c->first->device_stream;
 	s->has_last = true;
 	if (st == COLL_OK)
-		st = enqueue(s, by, n);
+		st = put_staged(s, c->first, false);
+	c->direct = direct_from(c->first);
+	c->begun = true;
+	return st;
+}
+
+/* As far as the next wait of a direct call. Without one, all of it. */
+static coll_status advance_chain(struct cursor *c)
+{
+	struct coll_stage *s = c->first->comm->stage;
+	coll_status st = c->begun ? COLL_OK : begin_chain(c);
+
+	while (c->direct && st == COLL_OK) {
+		struct coll_request *r = c->direct;
+		const bool last = c->segment + 1 == coll_direct_segments(&r->direct_call);
+
+		st = coll_direct_put(r->comm, &r->job, &r->direct_call, c->segment++, r->device_stream);
+		if (!last)
+			return st;
+		c->direct = direct_from(r->next_staged);
+		c->segment = 0;
+	}
 	if (st == COLL_OK)
-		st = join_streams(s, by, n, false);
-	s->device->table->leave(s->device);
+		st = put_staged(s, c->first, true);
+	if (st == COLL_OK)
+		st = join_streams(s, c->first, false);
+	c->ended = true;
+	return st;
+}
+
+static void advance_within(struct cursor *c)
+{
+	struct coll_comm *comm = c->first->comm;
+	const struct coll_device_table *table = comm->stage->device->table;
+	coll_status st = table->enter(comm->stage->device);
+
+	if (st == COLL_OK) {
+		st = advance_chain(c);
+		table->leave(comm->stage->device);
+	}
+	c->ended |= st != COLL_OK;
 	if (st != COLL_OK)
 		give_up(comm, st);
 }
 
+/* Communicators take turns, a segment each: then a thread that drives several of them has enqueued what one waits for
+ * before it enqueues what is behind that wait. */
 void coll_stage_enqueue(const struct coll_stage_batch *b)
 {
-	for (struct coll_request *r = b->chains, *next; r; r = next) {
-		next = r->next_chain;
-		enqueue_chain(r);
+	enum { CURSORS = 64 };
+	struct cursor cursors[CURSORS];
+	struct coll_request *r = b->chains;
+
+	while (r) {
+		int n = 0, left;
+
+		for (struct coll_request *next; r && n < CURSORS; r = next) {
+			next = r->next_chain;
+			if (claim(r) == COLL_OK)
+				cursors[n++] = (struct cursor){.first = r};
+		}
+		do {
+			left = 0;
+			for (int i = 0; i < n; i++) {
+				if (!cursors[i].ended)
+					advance_within(&cursors[i]);
+				left += !cursors[i].ended;
+			}
+		} while (left);
 	}
 }
 
@@ -571,6 +693,9 @@ void coll_stage_enqueue(const struct coll_stage_batch *b)
 
 bool coll_stage_drained(const struct coll_request *r)
 {
+	if (r->direct)
+		return r->enqueued && (coll_direct_ended(r->comm, &r->direct_call) ||
+		                       atomic_load_explicit(&r->comm->stage->broken, memory_order_relaxed));
 	return r->enqueued && has_done(r->comm->stage, r->stage_last);
 }
 
@@ -578,6 +703,8 @@ bool coll_stage_waits_for_stream(const struct coll_request *r)
 {
 	if (!r->staged)
 		return false;
+	if (r->direct)
+		return coll_direct_waits_for_stream(r->comm, &r->direct_call);
 	for (int i = 0; i < r->wait.nruns; i++)
 		if (!coll_run_waits_for_stream(r->wait.runs[i]))
 			return false;
@@ -590,6 +717,7 @@ void coll_stage_release(struct coll_comm *comm)
 
 	if (!s || !s->words)
 		return;
+	coll_direct_release(comm);
 	/* The guard first: a kernel that starts because one of these waits has ended sees it. */
 	atomic_store_explicit(&s->words->guard, 1, memory_order_release);
 	for (int half = 0; half < 2; half++)

@@ -329,6 +329,9 @@ static void *rank_main(void *arg)
 	allocate(r);
 	if (!r->streams[STREAMS - 1])
 		return NULL;
+	/* To make a stream the driver waits for all others of the device, of which some may wait for this rank. */
+	if (coll_barrier(r->comm, NULL) != COLL_OK)
+		return NULL;
 	for (uint64_t seed = first_seed; seed < first_seed + (uint64_t)seeds; seed++) {
 		uint64_t state = coll_mix64(seed);
 

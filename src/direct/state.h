@@ -1,0 +1,85 @@
+/*
+ * The direct path of a communicator: regions.c makes it, call.c uses it.
+ */
+#ifndef COLL_DIRECT_STATE_H
+#define COLL_DIRECT_STATE_H
+
+#include <assert.h>
+#include <stdatomic.h>
+
+#include "base/limits.h"
+#include "coll/transport_shared.h"
+#include "direct/direct.h"
+
+enum { DIRECT_LINE = 64, DIRECT_PAGE = 4096, DIRECT_CALLS = 256, DIRECT_PARITIES = 2 };
+
+/* A rank's page: its words, each with one writer, on lines of their own. Peers map it. */
+struct direct_page {
+	/* By rank: the last sync that it has signalled. Written by its stream. */
+	struct {
+		_Alignas(DIRECT_LINE) _Atomic uint32_t sync;
+	} from[COLL_DIRECT_RANKS_MAX];
+	/* Written by this rank's stream. */
+	_Alignas(DIRECT_LINE) _Atomic uint32_t signalled; /* the last sync that this rank has signalled */
+	_Alignas(DIRECT_LINE) _Atomic uint32_t finished;  /* the last sync of the last call that has ended */
+	_Alignas(DIRECT_LINE) _Atomic uint32_t reached;   /* steps of host copies that the stream has come to */
+	/* Written by this rank's host. */
+	_Alignas(DIRECT_LINE) _Atomic uint32_t copied; /* steps of host copies that are done */
+	_Alignas(DIRECT_LINE) _Atomic uint32_t guard;  /* not 0: kernels leave the user's memory alone */
+	_Alignas(DIRECT_LINE) _Atomic uint32_t left;   /* the communicator failed, and the streams have drained */
+	/* By sequence number: the low half of it above, and the signature of the call. */
+	_Alignas(DIRECT_LINE) _Atomic uint64_t calls[DIRECT_CALLS];
+};
+static_assert(sizeof(struct direct_page) <= DIRECT_PAGE, "one page");
+
+/* A page within the process: it goes with its last user. */
+struct direct_shared {
+	struct direct_page *page;
+	atomic_int users;
+};
+
+struct direct_peer {
+	struct direct_page *page;
+	uint64_t page_at; /* as kernels see it */
+	uint64_t slots;
+	struct direct_shared *shared; /* of this process; NULL: by the link */
+	bool pinned;                  /* the mapping of the page, here */
+	struct coll_device_import import;
+	const struct coll_transport *transport;
+	void *link;
+	struct coll_offer offer;
+	bool offered;
+};
+
+struct coll_direct {
+	struct coll_device *device;
+	struct coll_intra_op op;
+	bool on;
+	char about[160]; /* why, or how */
+	int rank, size;
+	/* This rank's. */
+	struct coll_opened_transport *opened; /* of the page; NULL: the page is of this process */
+	struct coll_memory memory;
+	struct direct_shared *shared;
+	struct direct_page *page;
+	uint64_t page_at;
+	struct coll_device_region region;
+	char *staging; /* pinned: a slot of input, and one slot of output for each rank */
+	uint64_t staging_at;
+	struct direct_peer peers[COLL_DIRECT_RANKS_MAX];
+	/* Numbers given out, by the communicator's thread. */
+	uint32_t sync, turn, steps;
+};
+
+/* Where the slots of a parity begin: that of the input, and behind it that of partial results. */
+static inline uint64_t direct_slot(uint64_t slots, uint32_t turn, bool result)
+{
+	return slots + ((uint64_t)(turn % DIRECT_PARITIES) * 2 + result) * COLL_DIRECT_SLOT_BYTES;
+}
+
+static inline uint64_t direct_word(const struct direct_page *page, uint64_t page_at, const void *word)
+{
+	return page_at + (uint64_t)((const char *)word - (const char *)page);
+}
+
+#endif
