@@ -1,11 +1,12 @@
 /*
- * Random scripts of calls whose buffers are in device memory on some ranks and in host memory on others. The same
- * script is first run on host buffers: every result must have the same bits. Which buffers are where, aligned or not,
- * in place or not, blocking or in a stream, each rank decides alone.
+ * Random scripts of calls whose buffers are in device memory on some ranks and in host memory on others. Which buffers
+ * are where, aligned or not, in place or not, blocking or in a stream, each rank decides alone. What each call must
+ * give, to the bit, is made on host buffers: by the same communicator where the call was staged; where it went direct,
+ * by a communicator without devices, and reductions by the reduction kernels of the host, in rank order.
  *
  * usage: staged FIRST_SEED SEEDS CALLS [MAX_BYTES]    one rank of a job (collrun)
  *        staged -t RANKS FIRST_SEED SEEDS CALLS ...  ranks as threads of this process
- * The device is that of COLL_DEVICE; "cuda" by default.
+ * The device is that of COLL_DEVICE; "cuda" by default. STAGED_WANTED=direct: some call must go direct; staged: none.
  */
 #define PLAIN_OWN_MAIN
 #include <pthread.h>
@@ -15,6 +16,7 @@
 #include "base/hash.h"
 #include "coll/coll.h"
 #include "cuda_user.h"
+#include "reduce/reduce.h"
 #include "tests/plain.h"
 
 enum { RANKS_MAX = 16, STREAMS = 2, MARGIN = 64 };
@@ -61,13 +63,14 @@ struct call {
 };
 
 struct rank {
-	coll_comm *comm;
+	coll_comm *comm, *host; /* host: of the same ranks, without devices */
 	int rank, size;
 	uint64_t local; /* random numbers of this rank */
 	coll_stream *streams[STREAMS];
 	void *handles[STREAMS];
 	/* Host buffers with the data, the results on the host, and the results on the device. */
-	char *in, *want, *got;
+	char *in, *want, *got, *all;
+	int direct; /* calls that went direct */
 	char *device_in, *device_out;
 	size_t room;
 };
@@ -133,22 +136,23 @@ static void extents(const struct call *c, const struct rank *r, size_t *in, size
 	}
 }
 
-static coll_status pairs(const struct call *c, struct rank *r, const char *in, char *out, coll_stream *stream)
+static coll_status pairs(coll_comm *m, const struct call *c, struct rank *r, const char *in, char *out,
+                         coll_stream *stream)
 {
 	const size_t bytes = c->count * coll_dtype_size(c->type);
 	coll_status st = coll_group_begin(), end;
 
 	for (int i = 1; i < r->size && st == COLL_OK; i++) {
-		st = coll_send(in, c->count, c->type, (r->rank + i) % r->size, r->comm, stream);
+		st = coll_send(in, c->count, c->type, (r->rank + i) % r->size, m, stream);
 		if (st == COLL_OK)
 			st = coll_recv(out + (size_t)(i - 1) * bytes, c->count, c->type,
-			               (r->rank + r->size - i) % r->size, r->comm, stream);
+			               (r->rank + r->size - i) % r->size, m, stream);
 	}
 	end = coll_group_end();
 	return st ? st : end;
 }
 
-static coll_status persistent(const struct call *c, struct rank *r, const void *in, void *out, coll_stream *stream)
+static coll_status persistent(coll_comm *m, const struct call *c, const void *in, void *out, coll_stream *stream)
 {
 	const coll_operation_desc desc = {.struct_size = sizeof(desc),
 	                                  .kind = COLL_ALL_REDUCE,
@@ -158,7 +162,7 @@ static coll_status persistent(const struct call *c, struct rank *r, const void *
 	                                  .type = c->type,
 	                                  .op = c->op};
 	coll_operation *op = NULL;
-	coll_status st = coll_operation_prepare(&op, &desc, r->comm);
+	coll_status st = coll_operation_prepare(&op, &desc, m);
 
 	for (int i = 0; i < 2 && st == COLL_OK; i++) {
 		st = coll_operation_start(op, stream);
@@ -169,11 +173,11 @@ static coll_status persistent(const struct call *c, struct rank *r, const void *
 	return st;
 }
 
-static coll_status run(const struct call *c, struct rank *r, const void *in, void *out, coll_stream *stream)
+static coll_status run_on(coll_comm *m, const struct call *c, struct rank *r, const void *in, void *out,
+                          coll_stream *stream)
 {
 	size_t row[RANKS_MAX], column[RANKS_MAX];
 	const int next = (r->rank + 1) % r->size, previous = (r->rank + r->size - 1) % r->size;
-	coll_comm *m = r->comm;
 
 	for (int i = 0; i < r->size; i++) {
 		row[i] = c->matrix[r->rank][i];
@@ -198,8 +202,8 @@ static coll_status run(const struct call *c, struct rank *r, const void *in, voi
 	case SCATTERV:
 		return coll_scatterv(in, c->matrix[0], NULL, out, c->matrix[0][r->rank], c->type, c->root, m, stream);
 	case SHIFT: return coll_send_recv(in, c->count, next, out, c->count, previous, c->type, m, stream);
-	case PAIRS: return pairs(c, r, in, out, stream);
-	case PERSISTENT: return persistent(c, r, in, out, stream);
+	case PAIRS: return pairs(m, c, r, in, out, stream);
+	case PERSISTENT: return persistent(m, c, in, out, stream);
 	default: return COLL_ERR_INTERNAL;
 	}
 }
@@ -231,63 +235,135 @@ static void fill(struct rank *r, const struct call *c, size_t count)
 	}
 }
 
+/* All inputs of this rank's result, one after the other, by the communicator without devices; their number. */
+static int inputs(const struct call *c, struct rank *r, size_t *count, coll_status *st)
+{
+	const size_t elem = coll_dtype_size(c->type);
+	size_t row[RANKS_MAX], column[RANKS_MAX];
+
+	*count = c->count;
+	switch (c->what) {
+	case ALL_REDUCE:
+	case REDUCE:
+	case PERSISTENT:
+	case SCAN:
+		*st = coll_all_gather(r->in, r->all, c->count * elem, COLL_U8, r->host, NULL);
+		return c->what == SCAN ? r->rank + 1 : r->size;
+	case REDUCE_SCATTER:
+		*st = coll_all_to_all(r->in, r->all, c->count * elem, COLL_U8, r->host, NULL);
+		return r->size;
+	case REDUCE_SCATTERV:
+		*count = c->matrix[0][r->rank];
+		for (int i = 0; i < r->size; i++) {
+			row[i] = c->matrix[0][i] * elem;
+			column[i] = *count * elem;
+		}
+		*st = coll_all_to_allv(r->in, row, NULL, r->all, column, NULL, COLL_U8, r->host, NULL);
+		return r->size;
+	default: return 0;
+	}
+}
+
+/* What a direct call must give. */
+static coll_status reference(const struct call *c, struct rank *r)
+{
+	enum { EVERY_INPUT = -2 };
+	const void *from[RANKS_MAX];
+	struct coll_reduction reduction;
+	coll_status st = COLL_OK;
+	size_t count;
+	const int n = inputs(c, r, &count, &st);
+
+	if (n == 0)
+		return run_on(r->host, c, r, r->in, r->want, NULL);
+	if (st == COLL_OK)
+		st = coll_reduce_bind(&reduction, c->type, c->op, r->size, COLL_ISA_SCALAR);
+	for (int i = 0; i < n; i++)
+		from[i] = r->all + (size_t)i * count * coll_dtype_size(c->type);
+	if (st == COLL_OK && count > 0 && (c->what != REDUCE || r->rank == c->root))
+		coll_reduce_run(&reduction, r->want, from, n, EVERY_INPUT, true, count);
+	return st;
+}
+
+/* The call with this rank's buffers, wherever they are. */
+struct placed {
+	char *in, *out;
+	bool in_place, in_device, out_device;
+	size_t shift;
+	coll_stream *stream;
+};
+
+static struct placed place(const struct call *c, struct rank *r)
+{
+	const size_t elem = coll_dtype_size(c->type);
+	struct placed p = {.in_device = pick(&r->local, 3) > 0, .out_device = pick(&r->local, 3) > 0};
+
+	p.in_place = in_place_possible(c->what) && pick(&r->local, 3) == 0;
+	p.shift = (pick(&r->local, 2) ? elem : 0) + (pick(&r->local, 4) == 0 ? 16 * elem : 0);
+	p.stream = pick(&r->local, 2) ? r->streams[pick(&r->local, STREAMS)] : NULL;
+	if (p.in_place)
+		p.out_device = p.in_device;
+	p.out = p.out_device ? r->device_out + p.shift : r->got;
+	p.in = p.in_place ? p.out : p.in_device ? r->device_in + p.shift : r->in;
+	return p;
+}
+
+static coll_status run_placed(const struct call *c, struct rank *r, const struct placed *p, size_t in_bytes,
+                              size_t out_bytes)
+{
+	coll_status st;
+
+	memset(r->got, 0x5a, out_bytes + MARGIN);
+	if (p->in_place)
+		memcpy(r->got, r->in, in_bytes);
+	if (p->out_device)
+		CHECK(cuda_user_write(p->out, r->got, out_bytes + MARGIN));
+	if (p->in_device && !p->in_place)
+		CHECK(cuda_user_write(p->in, r->in, in_bytes));
+	st = run_on(r->comm, c, r, p->in, p->out, p->stream);
+	if (st == COLL_OK && p->stream)
+		st = coll_stream_wait(p->stream, -1);
+	if (st == COLL_OK && p->out_device)
+		CHECK(cuda_user_read(r->got, p->out, out_bytes + MARGIN));
+	return st;
+}
+
 static void check(const struct call *c, struct rank *r, uint64_t seed, int k)
 {
 	const size_t elem = coll_dtype_size(c->type);
-	size_t in_count, out_count, in_bytes, out_bytes, shift;
-	bool in_place, in_device, out_device;
-	coll_stream *stream;
-	const char *host_way;
+	size_t in_count, out_count, in_bytes, out_bytes;
+	const char *way;
+	struct placed p;
 	coll_status st;
-	char *in, *out;
 	uint64_t wrong = 0;
 
 	extents(c, r, &in_count, &out_count);
 	in_bytes = in_count * elem;
 	out_bytes = out_count * elem;
 	fill(r, c, in_count);
-	memset(r->want, 0x5a, out_bytes + MARGIN);
-	st = run(c, r, r->in, r->want, NULL);
-	CHECK(st == COLL_OK, "seed %llu call %d %s on the host: %s", (unsigned long long)seed, k, names[c->what],
-	      coll_last_error(r->comm)->message);
-	if (st != COLL_OK)
-		return;
-	host_way = coll_comm_last_way(r->comm);
-	in_device = pick(&r->local, 3) > 0;
-	out_device = pick(&r->local, 3) > 0;
-	in_place = in_place_possible(c->what) && pick(&r->local, 3) == 0;
-	shift = (pick(&r->local, 2) ? elem : 0) + (pick(&r->local, 4) == 0 ? 16 * elem : 0);
-	stream = pick(&r->local, 2) ? r->streams[pick(&r->local, STREAMS)] : NULL;
-	if (in_place)
-		out_device = in_device;
-	/* The call's own input and output, in whichever memory. */
-	out = out_device ? r->device_out + shift : r->got;
-	in = in_place ? out : in_device ? r->device_in + shift : r->in;
-	memset(r->got, 0x5a, out_bytes + MARGIN);
-	if (in_place)
-		memcpy(r->got, r->in, in_bytes);
-	if (out_device)
-		CHECK(cuda_user_write(out, r->got, out_bytes + MARGIN));
-	if (in_device && !in_place)
-		CHECK(cuda_user_write(in, r->in, in_bytes));
-	st = run(c, r, in, out, stream);
-	if (st == COLL_OK && stream)
-		st = coll_stream_wait(stream, -1);
+	p = place(c, r);
+	st = run_placed(c, r, &p, in_bytes, out_bytes);
 	CHECK(st == COLL_OK, "seed %llu call %d %s: %s", (unsigned long long)seed, k, names[c->what],
 	      coll_last_error(r->comm)->message);
 	if (st != COLL_OK)
 		return;
-	if (out_device)
-		CHECK(cuda_user_read(r->got, out, out_bytes + MARGIN));
-	for (size_t i = 0; i < out_bytes + MARGIN; i++)
-		wrong += r->got[i] != r->want[i] && !(in_place && i >= out_bytes);
+	way = coll_comm_last_way(r->comm);
+	memset(r->want, 0x5a, out_bytes + MARGIN);
+	if (strcmp(way, "device-direct") == 0) {
+		r->direct++;
+		st = reference(c, r);
+	} else {
+		st = run_on(r->comm, c, r, r->in, r->want, NULL);
+	}
+	CHECK(st == COLL_OK, "seed %llu call %d %s on the host", (unsigned long long)seed, k, names[c->what]);
+	for (size_t i = 0; i < out_bytes + MARGIN && st == COLL_OK; i++)
+		wrong += r->got[i] != r->want[i] && !(p.in_place && i >= out_bytes);
 	CHECK(wrong == 0,
 	      "seed %llu call %d %s %s count %zu root %d rank %d: %llu of %zu bytes differ (in %s, out %s%s, shift "
-	      "%zu%s); %s, on the "
-	      "host %s",
+	      "%zu%s); %s",
 	      (unsigned long long)seed, k, names[c->what], coll_dtype_name(c->type), c->count, c->root, r->rank,
-	      (unsigned long long)wrong, out_bytes, in_device ? "device" : "host", out_device ? "device" : "host",
-	      in_place ? ", in place" : "", shift, stream ? ", stream" : "", coll_comm_last_way(r->comm), host_way);
+	      (unsigned long long)wrong, out_bytes, p.in_device ? "device" : "host", p.out_device ? "device" : "host",
+	      p.in_place ? ", in place" : "", p.shift, p.stream ? ", stream" : "", way);
 }
 
 static void allocate(struct rank *r)
@@ -298,6 +374,7 @@ static void allocate(struct rank *r)
 	r->in = malloc(r->room);
 	r->want = malloc(r->room);
 	r->got = malloc(r->room);
+	r->all = malloc(r->room);
 	REQUIRE(coll_mem_alloc_on(r->comm, (void **)&r->device_in, r->room, COLL_MEM_DEVICE) == COLL_OK, "%s",
 	        coll_last_error(r->comm)->message);
 	REQUIRE(coll_mem_alloc_on(r->comm, (void **)&r->device_out, r->room, COLL_MEM_DEVICE) == COLL_OK);
@@ -319,7 +396,9 @@ static void release(struct rank *r)
 	free(r->in);
 	free(r->want);
 	free(r->got);
+	free(r->all);
 	CHECK(coll_comm_destroy(&r->comm) == COLL_OK);
+	CHECK(coll_comm_destroy(&r->host) == COLL_OK);
 }
 
 static void *rank_main(void *arg)
@@ -347,29 +426,44 @@ static void *rank_main(void *arg)
 }
 
 static int threads;
+static const char *wanted; /* direct, staged, or NULL: any */
 static struct rank ranks[RANKS_MAX];
+
+static bool create(coll_comm **comms, const char *device)
+{
+	coll_config cfg = COLL_CONFIG_INIT;
+	coll_status st;
+
+	cfg.device = device;
+	st = threads ? coll_comm_create_all(comms, threads, &cfg) : coll_comm_create(comms, &cfg);
+	CHECK(st == COLL_OK, "%s", coll_last_error(NULL)->message);
+	return st == COLL_OK;
+}
 
 static void scripts(void)
 {
-	coll_config cfg = COLL_CONFIG_INIT;
-	coll_comm *comms[RANKS_MAX] = {NULL};
+	coll_comm *comms[RANKS_MAX] = {NULL}, *hosts[RANKS_MAX] = {NULL};
 	pthread_t thread[RANKS_MAX];
-	coll_status st;
+	int direct = 0;
 
-	cfg.device = getenv("COLL_DEVICE") ? NULL : "cuda";
-	st = threads ? coll_comm_create_all(comms, threads, &cfg) : coll_comm_create(comms, &cfg);
-	REQUIRE(st == COLL_OK, "%s", coll_last_error(NULL)->message);
-	if (!threads) {
-		ranks[0].comm = comms[0];
-		rank_main(&ranks[0]);
-		return;
-	}
-	for (int i = 0; i < threads; i++) {
+	REQUIRE(create(comms, getenv("COLL_DEVICE") ? NULL : "cuda") && create(hosts, "host"));
+	for (int i = 0; i < (threads ? threads : 1); i++) {
 		ranks[i].comm = comms[i];
-		pthread_create(&thread[i], NULL, rank_main, &ranks[i]);
+		ranks[i].host = hosts[i];
 	}
-	for (int i = 0; i < threads; i++)
-		pthread_join(thread[i], NULL);
+	if (!threads) {
+		rank_main(&ranks[0]);
+	} else {
+		for (int i = 0; i < threads; i++)
+			pthread_create(&thread[i], NULL, rank_main, &ranks[i]);
+		for (int i = 0; i < threads; i++)
+			pthread_join(thread[i], NULL);
+	}
+	for (int i = 0; i < (threads ? threads : 1); i++)
+		direct += ranks[i].direct;
+	printf("%d calls went direct\n", direct);
+	if (wanted)
+		CHECK((strcmp(wanted, "direct") == 0) == (direct > 0), "%s was asked for", wanted);
 }
 
 int main(int argc, char **argv)
@@ -378,6 +472,7 @@ int main(int argc, char **argv)
 		threads = atoi(argv[2]);
 		argc -= 2, argv += 2;
 	}
+	wanted = getenv("STAGED_WANTED");
 	if (argc > 1)
 		first_seed = strtoull(argv[1], NULL, 10);
 	if (argc > 2)
