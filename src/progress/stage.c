@@ -647,14 +647,17 @@ static coll_status advance_chain(struct cursor *c)
 	return st;
 }
 
-static void advance_within(struct cursor *c)
+/* alone: no other chain takes turns with it. */
+static void advance_within(struct cursor *c, bool alone)
 {
 	struct coll_comm *comm = c->first->comm;
 	const struct coll_device_table *table = comm->stage->device->table;
 	coll_status st = table->enter(comm->stage->device);
 
 	if (st == COLL_OK) {
-		st = advance_chain(c);
+		do
+			st = advance_chain(c);
+		while (alone && st == COLL_OK && !c->ended);
 		table->leave(comm->stage->device);
 	}
 	c->ended |= st != COLL_OK;
@@ -682,7 +685,7 @@ void coll_stage_enqueue(const struct coll_stage_batch *b)
 			left = 0;
 			for (int i = 0; i < n; i++) {
 				if (!cursors[i].ended)
-					advance_within(&cursors[i]);
+					advance_within(&cursors[i], n == 1);
 				left += !cursors[i].ended;
 			}
 		} while (left);
