@@ -205,17 +205,32 @@ void coll_direct_deal(struct coll_comm *comm, struct coll_direct_call *call)
 {
 	struct coll_direct *d = comm->direct;
 
-	call->sync = d->sync;
+	call->sync = atomic_fetch_add_explicit(&d->sync, (uint32_t)call->tiles * call->syncs, memory_order_relaxed);
+	call->stage.number = atomic_fetch_add_explicit(&d->steps, 2 * (uint32_t)call->tiles, memory_order_relaxed);
 	call->turn = d->turn;
-	call->stage.number = d->steps;
-	d->sync += (uint32_t)call->tiles * call->syncs;
 	d->turn += (uint32_t)call->tiles;
-	d->steps += 2 * (uint32_t)call->tiles;
 }
 
 static uint32_t last_sync(const struct coll_direct_call *call)
 {
 	return call->sync + (uint32_t)call->tiles * call->syncs;
+}
+
+/*
+ * Of two ranks, one says that it enqueues work which reads the other's memory, and then looks whether that has left;
+ * the other says that it leaves, and then looks for such work. Sequentially consistent: one of them sees the other.
+ */
+bool coll_direct_claim(struct coll_comm *comm, const struct coll_direct_call *last)
+{
+	struct coll_direct *d = comm->direct;
+	const uint32_t before = atomic_exchange(&d->page->enqueued, last_sync(last));
+
+	for (int r = 0; r < d->size; r++)
+		if (r != d->rank && atomic_load(&d->peers[r].page->left)) {
+			atomic_store(&d->page->enqueued, before);
+			return false;
+		}
+	return true;
 }
 
 /* ---- Enqueueing ---- */
@@ -455,7 +470,7 @@ bool coll_direct_drained(const struct coll_comm *comm)
 {
 	const struct coll_direct *d = comm->direct;
 
-	return !d || !d->on || d->sync == 0 || is_past(&d->page->finished, d->sync);
+	return !d || !d->on || is_past(&d->page->finished, atomic_load(&d->page->enqueued));
 }
 
 /* A rank whose sign this rank's stream waits for; -1: none. */
@@ -574,8 +589,8 @@ void coll_direct_release(struct coll_comm *comm)
 	/* The guard first: a kernel that starts because a wait has ended sees it. */
 	atomic_store_explicit(&d->page->guard, 1, memory_order_release);
 	for (int r = 0; r < d->size; r++)
-		atomic_store_explicit(&d->page->from[r].sync, d->sync + RELEASED, memory_order_release);
-	atomic_store_explicit(&d->page->copied, d->steps + RELEASED, memory_order_release);
+		atomic_store_explicit(&d->page->from[r].sync, atomic_load(&d->sync) + RELEASED, memory_order_release);
+	atomic_store_explicit(&d->page->copied, atomic_load(&d->steps) + RELEASED, memory_order_release);
 	if (coll_direct_drained(comm))
-		atomic_store_explicit(&d->page->left, 1, memory_order_release);
+		atomic_store(&d->page->left, 1);
 }

@@ -69,6 +69,9 @@ bool coll_direct_prepare(const struct coll_comm *comm, const struct coll_job *jo
                          struct coll_direct_call *call);
 /* Give it its numbers, in the order of calls. */
 void coll_direct_deal(struct coll_comm *comm, struct coll_direct_call *call);
+/* Before the first call of several is put into streams: last is the last one. False: a rank has left the communicator,
+ * nothing may be enqueued, and the communicator is going to fail. */
+bool coll_direct_claim(struct coll_comm *comm, const struct coll_direct_call *last);
 /*
  * What is enqueued for a call, cut where a stream waits for other ranks: each segment but the last ends with such a
  * wait. A thread that drives several ranks enqueues segment k of all of them before segment k + 1 of any.

@@ -245,7 +245,8 @@ static coll_status map_slots(struct coll_comm *comm, struct direct_peer *p, cons
 	if (st == COLL_OK) {
 		st = d->device->table->region_import(d->device, &card->region, fd, &p->import);
 		if (st != COLL_OK)
-			say_device(d);
+			say(d, fd >= 0 ? "a descriptor of device memory cannot be mapped"
+			               : "legacy handles are refused, as in other PID namespaces");
 		p->slots = st == COLL_OK ? p->import.address : 0;
 	}
 	if (fd >= 0)
@@ -265,9 +266,10 @@ static coll_status map_all(struct coll_comm *comm, const struct coll_direct_card
 
 		if (r == comm->rank)
 			continue;
+		p->here = same_process(&cards[r], &cards[comm->rank]);
 		st = map_page(comm, p, &cards[r]);
 		if (st == COLL_OK)
-			st = map_slots(comm, p, &cards[r], same_process(&cards[r], &cards[comm->rank]));
+			st = map_slots(comm, p, &cards[r], p->here);
 		if (st != COLL_OK && st != COLL_AGAIN) {
 			say(d, "the memory of a rank cannot be mapped");
 			return st;
@@ -365,10 +367,10 @@ void coll_direct_describe(const struct coll_comm *comm, char *buf, size_t len_by
 /* Whether a peer may still read this rank's slots. Memory that it maps by a descriptor is its own, too. */
 static bool is_read_by(const struct coll_direct *d, const struct direct_peer *p)
 {
-	if (!p->page || d->sync == 0)
+	if (!p->page || (!p->here && d->region.card.share == COLL_DEVICE_SHARE_DESCRIPTOR))
 		return false;
-	return (int32_t)(atomic_load_explicit(&p->page->finished, memory_order_acquire) - d->sync) < 0 &&
-	       !atomic_load_explicit(&p->page->left, memory_order_acquire);
+	return (int32_t)(atomic_load(&p->page->finished) - atomic_load(&p->page->enqueued)) < 0 &&
+	       !atomic_load(&p->page->left);
 }
 
 static bool is_read(const struct coll_direct *d)
@@ -425,14 +427,10 @@ void coll_direct_destroy(struct coll_comm *comm, bool stuck)
 		return;
 	comm->direct = NULL;
 	if (!stuck && d->page)
-		atomic_store_explicit(&d->page->left, 1, memory_order_release);
+		atomic_store(&d->page->left, 1);
 	while (!stuck && is_read(d) && coll_clock_ns() < until)
 		nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
-	/* A descriptor's memory lives as long as anybody maps it; a handle's or a pointer's must not go. */
-	if (!stuck && is_read(d) && d->region.card.share == COLL_DEVICE_SHARE_DESCRIPTOR && !comm->ctx->group)
-		stuck = false;
-	else if (!stuck)
-		stuck = is_read(d);
+	stuck = stuck || is_read(d);
 	if (stuck) {
 		coll_log(
 		        &comm->ctx->logger, COLL_LOG_WARN,

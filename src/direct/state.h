@@ -26,7 +26,10 @@ struct direct_page {
 	/* Written by this rank's host. */
 	_Alignas(DIRECT_LINE) _Atomic uint32_t copied; /* steps of host copies that are done */
 	_Alignas(DIRECT_LINE) _Atomic uint32_t guard;  /* not 0: kernels leave the user's memory alone */
-	_Alignas(DIRECT_LINE) _Atomic uint32_t left;   /* the communicator failed, and the streams have drained */
+	/* The last sync of what was put into streams, or is just being put there; and whether that has ended, and
+	 * nothing more will come. */
+	_Alignas(DIRECT_LINE) _Atomic uint32_t enqueued;
+	_Atomic uint32_t left;
 	/* By sequence number: the low half of it above, and the signature of the call. */
 	_Alignas(DIRECT_LINE) _Atomic uint64_t calls[DIRECT_CALLS];
 };
@@ -44,6 +47,7 @@ struct direct_peer {
 	uint64_t slots;
 	struct direct_shared *shared; /* of this process; NULL: by the link */
 	bool pinned;                  /* the mapping of the page, here */
+	bool here;                    /* a rank of this process */
 	struct coll_device_import import;
 	const struct coll_transport *transport;
 	void *link;
@@ -67,8 +71,9 @@ struct coll_direct {
 	char *staging; /* pinned: a slot of input, and one slot of output for each rank */
 	uint64_t staging_at;
 	struct direct_peer peers[COLL_DIRECT_RANKS_MAX];
-	/* Numbers given out, by the communicator's thread. */
-	uint32_t sync, turn, steps;
+	/* Numbers given out, by the communicator's thread. Drivers read them when it has failed. */
+	_Atomic uint32_t sync, steps;
+	uint32_t turn;
 };
 
 /* Where the slots of a parity begin: that of the input, and behind it that of partial results. */

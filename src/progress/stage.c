@@ -588,15 +588,21 @@ static coll_status put_staged(struct coll_stage *s, struct coll_request *first, 
 	return n ? enqueue(s, by, n, rest) : COLL_OK;
 }
 
-/* If the communicator has failed by now, its requests are complete, and nothing needs the device. */
+/* If the communicator has failed by now, its requests are complete, and nothing needs the device. AGAIN: it is going to
+ * fail. */
 static coll_status claim(struct coll_request *first)
 {
 	struct coll_comm *comm = first->comm;
 	struct coll_stage *s = comm->stage;
+	const struct coll_request *last = NULL;
 	coll_status st;
 
+	for (struct coll_request *r = first; r; r = r->next_staged)
+		last = r->direct ? r : last;
 	coll_async_lock(comm->ctx);
 	st = comm->failed;
+	if (st == COLL_OK && last && !coll_direct_claim(comm, &last->direct_call))
+		st = COLL_AGAIN;
 	for (struct coll_request *r = first; r && st == COLL_OK; r = r->next_staged) {
 		r->enqueued = true;
 		r->user_stream = r->device_stream;

@@ -63,3 +63,8 @@ WEAK void coll_direct_release(struct coll_comm *comm)
 WEAK void coll_direct_destroy(struct coll_comm *comm, bool stuck)
 {
 }
+
+WEAK bool coll_direct_claim(struct coll_comm *comm, const struct coll_direct_call *last)
+{
+	return true;
+}
