@@ -429,7 +429,7 @@ void coll_direct_destroy(struct coll_comm *comm, bool stuck)
 	if (!stuck && d->page)
 		atomic_store(&d->page->left, 1);
 	while (!stuck && is_read(d) && coll_clock_ns() < until)
-		nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+		nanosleep(&(struct timespec){.tv_nsec = (long)COLL_DELAY_NS(KERNELS_LOOK)}, NULL);
 	stuck = stuck || is_read(d);
 	if (stuck) {
 		coll_log(

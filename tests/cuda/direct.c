@@ -222,7 +222,7 @@ static void children_go_direct(void)
 {
 	struct rank ranks[RANKS];
 
-	if (!create_all(ranks, RANKS, "cuda:0,1,0,1"))
+	if (!create_all(ranks, RANKS, "cuda:0,1,2,3"))
 		return;
 	each(ranks, RANKS, use_child);
 	destroy_all(ranks, RANKS);
