@@ -138,3 +138,6 @@ ROW(RDMA_CANCEL, 1000, RETURN, "for a peer to take its promise back; then it los
 ROW(RDMA_LENT, 4000, RETURN, "for a peer to give lent memory back; then it loses the link")
 ROW(RDMA_FLUSH, 100, RETURN, "for what a torn connection has received to be read")
 ROW(RDMA_FINI, 90, RETURN, "at the end of an instance: for queued frames to leave")
+ROW(NCCL_CREATE, 600000, CREATE, "of libnccl.so.2: programs of NCCL have limits of their own")
+ROW(NCCL_ARRIVAL, 2000000000, TIMEOUT, "likewise: a rank that does not come is waited for")
+ROW(NCCL_LOOK, 1, PACE, "between looks at a stream whose work must be done")

@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "base/config.h"
+#include "base/delay.h"
 #include "compat/nccl/error.h"
 #include "device/cuda_load.h"
 
@@ -172,7 +173,7 @@ ncclResult_t nccl_driver_read(int ordinal, void *to, const void *from, size_t le
 	                             (CUstream)stream);
 	if (result == CUDA_SUCCESS)
 		while ((result = cuda->cuStreamQuery((CUstream)stream)) == CUDA_ERROR_NOT_READY)
-			nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+			nanosleep(&(struct timespec){.tv_nsec = COLL_DELAY_NS(NCCL_LOOK)}, NULL);
 	leave(pushed);
 	return result == CUDA_SUCCESS ? ncclSuccess : failed(result, function, "cuMemcpyAsync");
 }
