@@ -198,8 +198,8 @@ COLL_API coll_status coll_comm_create(coll_comm **comm, const coll_config *cfg);
 
 /* Create an id for coll_config.id. The calling process hosts the rendezvous, in a thread of its own, until all ranks
  * have connected. It may become any rank, several (one thread each), or none; then it must not end before. The time
- * limit is that of the ranks, from the first one that comes. An id that no rank has used costs a thread that sleeps and
- * two descriptors; a process keeps the newest 64 of them. */
+ * limit is that of the ranks, from the first one that comes. An id that no rank has used costs a thread that sleeps
+ * and two descriptors; a process keeps the newest 64 of them. */
 COLL_API coll_status coll_unique_id_create(coll_unique_id *id);
 
 /* Create a job of n ranks in this process. comms[0..n-1] are their communicators, for n

@@ -37,10 +37,6 @@ ROW(DIGEST_WAIT, 5000, CREATE, "for another process of the host that reads its t
 ROW(DIGEST_LOOK, 1, PACE, "between looks whether it has")
 ROW(RENDEZVOUS_LISTEN_AGAIN, 20, PACE, "without a descriptor for a newcomer")
 
-/* NCCL's interface has no time limits: src/compat/nccl. */
-ROW(NCCL_CREATE, 600000, CREATE, "for all ranks of a communicator to come, unless the user sets a limit")
-ROW(NCCL_ARRIVAL, 2000000000, TIMEOUT, "for a late rank, unless the user sets a limit: the program watches over its calls itself")
-
 /* Devices: src/progress/stage.c. */
 ROW(DEVICE_DRAIN, 2000, RETURN, "for a device to leave the memory of a call that has failed")
 ROW(DEVICE_NAPS, 1, PACE, "for 20 looks at the words of a device, which wakes nobody up, of an idle wait")
@@ -142,3 +138,6 @@ ROW(RDMA_CANCEL, 1000, RETURN, "for a peer to take its promise back; then it los
 ROW(RDMA_LENT, 4000, RETURN, "for a peer to give lent memory back; then it loses the link")
 ROW(RDMA_FLUSH, 100, RETURN, "for what a torn connection has received to be read")
 ROW(RDMA_FINI, 90, RETURN, "at the end of an instance: for queued frames to leave")
+ROW(NCCL_CREATE, 600000, CREATE, "of libnccl.so.2: programs of NCCL have limits of their own")
+ROW(NCCL_ARRIVAL, 2000000000, TIMEOUT, "likewise: a rank that does not come is waited for")
+ROW(NCCL_LOOK, 1, PACE, "between looks at a stream whose work must be done")

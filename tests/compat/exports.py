@@ -39,6 +39,9 @@ def exports():
     check("97 functions with their twins", sum(n.startswith("nccl") for n in ours) == 97 and sum(n.startswith("pnccl") for n in ours) == 96)
     check("a tool can take the place of the plain names", all(kind == "W" for name, kind in ours.items() if "p" + name in ours))
     dynamic = subprocess.run(["readelf", "-d", library], capture_output=True, text=True, check=True).stdout
+    headers = subprocess.run(["readelf", "-lW", library], capture_output=True, text=True, check=True).stdout
+    room = int(next(line.split()[5] for line in headers.splitlines() if line.split()[:1] == ["TLS"]), 16)
+    check("a program that loads it late has room for its thread-local data", room <= 256, f"{room} bytes")
     check("soname libnccl.so.2", "[libnccl.so.2]" in dynamic, dynamic)
 
 

@@ -118,7 +118,7 @@ static void expect(ncclResult_t got, ncclResult_t want, const char *function)
 
 static void wrong_arguments(struct rank *r)
 {
-	const cudaStream_t s = r->stream;
+	cudaStream_t s = r->stream;
 	const ncclResult_t bad = ncclInvalidArgument;
 	ncclComm_t c = r->comm, none = NULL, other = (ncclComm_t)(void *)r;
 	float *x = r->in, *y = r->out;

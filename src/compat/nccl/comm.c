@@ -20,28 +20,23 @@
 
 enum { KEY_AT = 8, KEY_BYTES = 16 }; /* where an id has the key of its job */
 
-/* Time limits of a communicator, as lines of settings. COLL_* of the environment comes before these. */
-struct limits {
-	char line[2][48];
-	const char *settings[3];
+/* Settings of a creation: those of the environment come before these. */
+struct patience {
+	char create[48], arrival[48];
+	const char *list[3];
 };
 
-static void be_patient(struct limits *l)
+static void be_patient(struct patience *p)
 {
-	static const struct {
-		const char *name;
-		int ms;
-	} long_ones[] = {{"COLL_CREATE_TIMEOUT_MS", COLL_DELAY_NCCL_CREATE_MS},
-	                 {"COLL_ARRIVAL_TIMEOUT_MS", COLL_DELAY_NCCL_ARRIVAL_MS}};
 	int n = 0;
 
-	for (int i = 0; i < 2; i++) {
-		if (getenv(long_ones[i].name))
-			continue;
-		snprintf(l->line[i], sizeof(l->line[i]), "%s=%d", long_ones[i].name, long_ones[i].ms);
-		l->settings[n++] = l->line[i];
-	}
-	l->settings[n] = NULL;
+	snprintf(p->create, sizeof(p->create), "%s=%d", "COLL_CREATE_TIMEOUT_MS", COLL_DELAY_NCCL_CREATE_MS);
+	snprintf(p->arrival, sizeof(p->arrival), "%s=%d", "COLL_ARRIVAL_TIMEOUT_MS", COLL_DELAY_NCCL_ARRIVAL_MS);
+	if (!getenv("COLL_CREATE_TIMEOUT_MS"))
+		p->list[n++] = p->create;
+	if (!getenv("COLL_ARRIVAL_TIMEOUT_MS"))
+		p->list[n++] = p->arrival;
+	p->list[n] = NULL;
 }
 
 static int was_aborted(void *arg)
@@ -74,7 +69,7 @@ static ncclResult_t settle(struct nccl_creation *c, coll_status st, coll_comm *m
 
 static ncclResult_t run_init(struct nccl_creation *c)
 {
-	struct limits limits;
+	struct patience settings;
 	coll_config cfg = COLL_CONFIG_INIT;
 	coll_comm *made = NULL;
 	coll_unique_id id;
@@ -84,8 +79,8 @@ static ncclResult_t run_init(struct nccl_creation *c)
 	memcpy(id.bytes, c->id.internal, sizeof(id.bytes));
 	if (c->handle->device >= 0)
 		snprintf(device, sizeof(device), "cuda:%d", c->handle->device);
-	be_patient(&limits);
-	cfg.settings = limits.settings;
+	be_patient(&settings);
+	cfg.settings = settings.list;
 	cfg.rank = c->handle->rank;
 	cfg.size = c->handle->size;
 	cfg.id = &id;
@@ -177,15 +172,15 @@ NCCL_FUNCTION(ncclResult_t, ncclCommInitRankScalable,
 
 static ncclResult_t create_all(coll_comm **made, int n, const int *devices, const char *function)
 {
-	struct limits limits;
+	struct patience settings;
 	coll_config cfg = COLL_CONFIG_INIT;
 	char text[16 * 64 + 16] = "host";
 	size_t at = 0;
 
 	for (int i = 0; i < n && devices[0] >= 0 && at < sizeof(text); i++)
 		at += (size_t)snprintf(text + at, sizeof(text) - at, "%s%d", i ? "," : "cuda:", devices[i]);
-	be_patient(&limits);
-	cfg.settings = limits.settings;
+	be_patient(&settings);
+	cfg.settings = settings.list;
 	cfg.device = text;
 	return nccl_from(coll_comm_create_all(made, n, &cfg), NULL, function);
 }
@@ -446,17 +441,17 @@ static ncclResult_t tell(ncclComm_t comm, const char *function, int *to, size_t 
 	return ncclSuccess;
 }
 
-NCCL_FUNCTION(ncclResult_t, ncclCommCount, (const ncclComm_t comm, int *count))
+NCCL_FUNCTION(ncclResult_t, ncclCommCount, (ncclComm_t comm, int *count))
 {
 	return tell(comm, "ncclCommCount", count, offsetof(struct ncclComm, size));
 }
 
-NCCL_FUNCTION(ncclResult_t, ncclCommCuDevice, (const ncclComm_t comm, int *device))
+NCCL_FUNCTION(ncclResult_t, ncclCommCuDevice, (ncclComm_t comm, int *device))
 {
 	return tell(comm, "ncclCommCuDevice", device, offsetof(struct ncclComm, device));
 }
 
-NCCL_FUNCTION(ncclResult_t, ncclCommUserRank, (const ncclComm_t comm, int *rank))
+NCCL_FUNCTION(ncclResult_t, ncclCommUserRank, (ncclComm_t comm, int *rank))
 {
 	return tell(comm, "ncclCommUserRank", rank, offsetof(struct ncclComm, rank));
 }

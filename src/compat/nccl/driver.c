@@ -173,7 +173,7 @@ ncclResult_t nccl_driver_read(int ordinal, void *to, const void *from, size_t le
 	                             (CUstream)stream);
 	if (result == CUDA_SUCCESS)
 		while ((result = cuda->cuStreamQuery((CUstream)stream)) == CUDA_ERROR_NOT_READY)
-			nanosleep(&(struct timespec){.tv_nsec = (long)(COLL_DELAY_NS(DEVICE_NAPS) / 20)}, NULL);
+			nanosleep(&(struct timespec){.tv_nsec = COLL_DELAY_NS(NCCL_LOOK)}, NULL);
 	leave(pushed);
 	return result == CUDA_SUCCESS ? ncclSuccess : failed(result, function, "cuMemcpyAsync");
 }

@@ -17,32 +17,22 @@
 
 enum { TOGETHER = 32, STACK_BYTES = 1 << 20, REFUSAL_BYTES = 1024 };
 
-static _Thread_local struct {
+/* Between the outermost start and end; NULL: no group is open. A pointer, for the reason that error.c gives. */
+struct group {
 	int depth;
-	ncclResult_t refused; /* the first refusal */
-	char *refusal;        /* its sentence; NULL: none */
+	ncclResult_t refused;        /* the first refusal */
+	char refusal[REFUSAL_BYTES]; /* its sentence */
 	struct nccl_call *calls;
 	size_t count, room;
 	struct nccl_creation *creations;
-} group;
-
-static void forget(void)
-{
-	free(group.calls);
-	free(group.refusal);
-	group.calls = NULL;
-	group.refusal = NULL;
-	group.count = group.room = 0;
-	group.refused = ncclSuccess;
-}
+};
+static _Thread_local struct group *group;
 
 ncclResult_t nccl_refuse(ncclResult_t r)
 {
-	if (group.depth > 0 && r != ncclSuccess && group.refused == ncclSuccess) {
-		group.refused = r;
-		group.refusal = malloc(REFUSAL_BYTES);
-		if (group.refusal)
-			nccl_last(group.refusal, REFUSAL_BYTES);
+	if (group && r != ncclSuccess && group->refused == ncclSuccess) {
+		group->refused = r;
+		nccl_last(group->refusal, sizeof(group->refusal));
 	}
 	return r;
 }
@@ -207,18 +197,18 @@ ncclResult_t nccl_call(const struct nccl_call *c)
 {
 	struct nccl_call one = *c;
 
-	if (group.depth == 0)
+	if (!group)
 		return make_all(&one, 1);
-	if (group.count == group.room) {
-		const size_t room = group.room ? 2 * group.room : 16;
-		struct nccl_call *more = realloc(group.calls, room * sizeof(*more));
+	if (group->count == group->room) {
+		const size_t room = group->room ? 2 * group->room : 16;
+		struct nccl_call *more = realloc(group->calls, room * sizeof(*more));
 
 		if (!more)
 			return nccl_refuse(nccl_fail(ncclSystemError, "%s: out of memory", c->function));
-		group.calls = more;
-		group.room = room;
+		group->calls = more;
+		group->room = room;
 	}
-	group.calls[group.count++] = *c;
+	group->calls[group->count++] = *c;
 	return ncclSuccess;
 }
 
@@ -242,15 +232,15 @@ static void free_creation(struct nccl_creation *c)
 
 ncclResult_t nccl_create(struct nccl_creation *c)
 {
-	struct nccl_creation **at = &group.creations;
+	struct nccl_creation **at;
 	ncclResult_t r;
 
-	if (group.depth == 0) {
+	if (!group) {
 		r = c->run(c);
 		free_creation(c);
 		return r;
 	}
-	while (*at)
+	for (at = &group->creations; *at;)
 		at = &(*at)->next;
 	*at = c;
 	return ncclSuccess;
@@ -276,14 +266,12 @@ static void run_together(struct nccl_creation *list, pthread_t *threads)
 		pthread_join(threads[i], NULL);
 }
 
-static ncclResult_t create_all(void)
+static ncclResult_t create_all(struct nccl_creation *list)
 {
-	struct nccl_creation *list = group.creations;
 	ncclResult_t r = ncclSuccess;
 	pthread_t *threads;
 	size_t n = 0;
 
-	group.creations = NULL;
 	for (const struct nccl_creation *c = list; c; c = c->next)
 		n++;
 	if (n == 0)
@@ -301,9 +289,9 @@ static ncclResult_t create_all(void)
 }
 
 /* A group that fails creates nothing. */
-static void drop_creations(void)
+static void drop_creations(struct nccl_creation *list)
 {
-	for (struct nccl_creation *c = group.creations, *next; c; c = next) {
+	for (struct nccl_creation *c = list, *next; c; c = next) {
 		next = c->next;
 		if (c->parent)
 			nccl_leave(c->parent);
@@ -312,35 +300,41 @@ static void drop_creations(void)
 		*c->out = NULL;
 		free_creation(c);
 	}
-	group.creations = NULL;
 }
 
 /* ---- Interface ---- */
 
 NCCL_FUNCTION(ncclResult_t, ncclGroupStart, (void))
 {
-	group.depth++;
+	if (!group)
+		group = calloc(1, sizeof(*group));
+	if (!group)
+		return nccl_fail(ncclSystemError, "ncclGroupStart: out of memory");
+	group->depth++;
 	return ncclSuccess;
 }
 
 static ncclResult_t end(const char *function, bool simulate)
 {
+	struct group *g = group;
 	ncclResult_t r;
 
-	if (group.depth == 0)
+	if (!g)
 		return nccl_fail(ncclInvalidUsage, "%s: no group is open", function);
-	if (--group.depth > 0)
+	if (--g->depth > 0)
 		return ncclSuccess;
-	r = group.refused;
+	group = NULL; /* what follows is not inside it */
+	r = g->refused;
 	if (r != ncclSuccess || simulate)
-		drop_creations();
-	if (r != ncclSuccess)
-		nccl_fail(r, "%s", group.refusal ? group.refusal : "a call of the group was refused");
-	if (r == ncclSuccess)
-		r = create_all();
+		drop_creations(g->creations);
+	else
+		r = create_all(g->creations);
+	if (g->refused != ncclSuccess)
+		nccl_fail(r, "%s", g->refusal);
 	if (r == ncclSuccess && !simulate)
-		r = make_all(group.calls, group.count);
-	forget();
+		r = make_all(g->calls, g->count);
+	free(g->calls);
+	free(g);
 	return r;
 }
 

@@ -90,7 +90,7 @@ static ncclResult_t add(ncclComm_t comm, void *ptr, size_t len_bytes, void **han
 	return ncclSuccess;
 }
 
-NCCL_FUNCTION(ncclResult_t, ncclCommRegister, (const ncclComm_t comm, void *buffer, size_t size, void **handle))
+NCCL_FUNCTION(ncclResult_t, ncclCommRegister, (ncclComm_t comm, void *buffer, size_t size, void **handle))
 {
 	static const char *const function = "ncclCommRegister";
 	ncclResult_t r;
@@ -106,7 +106,7 @@ NCCL_FUNCTION(ncclResult_t, ncclCommRegister, (const ncclComm_t comm, void *buff
 	return r;
 }
 
-NCCL_FUNCTION(ncclResult_t, ncclCommDeregister, (const ncclComm_t comm, void *handle))
+NCCL_FUNCTION(ncclResult_t, ncclCommDeregister, (ncclComm_t comm, void *handle))
 {
 	static const char *const function = "ncclCommDeregister";
 	struct nccl_registration **at, *found;
