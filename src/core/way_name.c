@@ -39,8 +39,8 @@ static char staged[COLL_WAY_STAGED][40];
 
 static void name_staged(void)
 {
-	for (uint8_t way = 0; way < COLL_WAY_STAGED; way++)
-		snprintf(staged[way], sizeof(staged[way]), "staged-%s", plain_name(way));
+	for (int way = 0; way < COLL_WAY_STAGED; way++)
+		snprintf(staged[way], sizeof(staged[way]), "staged-%s", plain_name((uint8_t)way));
 }
 
 const char *coll_way_name(uint8_t way)
