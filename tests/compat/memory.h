@@ -11,9 +11,16 @@
 #include "compat/nccl/abi.h"
 #include "tests/cuda/driver.h"
 
-static inline bool on_device(void)
+/* Before there are threads. Processes that are forked later have the driver's file and nothing of it in use. */
+static inline void find_driver(void)
 {
 	driver_path = getenv("COLL_CUDA_LIBRARY");
+	if (driver_path && *driver_path)
+		driver_symbol("cuInit");
+}
+
+static inline bool on_device(void)
+{
 	return driver_path && *driver_path;
 }
 

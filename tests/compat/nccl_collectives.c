@@ -533,6 +533,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: nccl_collectives processes|threads|one RANKS\n");
 		return 2;
 	}
+	find_driver();
 	if (strcmp(argv[1], "processes") == 0)
 		plain_run_cases("", processes, 1, NULL);
 	else if (strcmp(argv[1], "threads") == 0)
