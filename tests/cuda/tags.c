@@ -498,6 +498,8 @@ static void late(coll_comm *comm, int rank, void *arg)
 		CHECK(strstr(coll_last_error(comm)->message, "[COLL-2303]"), "%s", coll_last_error(comm)->message);
 		let_go(&h);
 	} else {
+		/* The rank whose stream is late says so first. */
+		OK(comm, coll_comm_set_timeout(comm, -1, 30000));
 		CHECK(coll_recv_tag(b.at, 100, COLL_U8, 0, TAG, comm, NULL) == COLL_ERR_PEER_LATE, "%s",
 		      coll_last_error(comm)->message);
 	}
