@@ -320,7 +320,12 @@ static void streamed_sum(struct job_rank *r)
 	job_fill(r, l.x, COUNT, 1);
 	/* The driver makes nothing while a stream of the process waits. */
 	job_meet(r, 0);
+	/* What rank 0 has enqueued is in front of all that the others enqueue. */
+	if (r->rank != 0)
+		job_meet(r, 2);
 	st = sum(&l, COUNT, r->comm);
+	if (r->rank == 0)
+		job_meet(r, 2);
 	if (st == COLL_OK)
 		st = coll_stream_wait(l.stream, -1);
 	job_said(r, r->comm, st);
