@@ -449,25 +449,35 @@ static void *one_rank(void *arg)
 	return NULL;
 }
 
+/* The id is made when all ranks are forked: a sanitizer cannot work in the forks of a process that has threads. */
 static void run_processes(void)
 {
+	struct {
+		atomic_bool ready;
+		ncclUniqueId id;
+	} *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	pid_t child[RANKS_MAX];
 
-	must(ncclGetUniqueId(&id), "id");
 	for (int r = 0; r < size; r++) {
 		child[r] = fork();
 		if (child[r] == 0) {
 			alarm(250);
+			while (!atomic_load(&shared->ready))
+				usleep(500);
+			id = shared->id;
 			one_rank((void *)(intptr_t)r);
 			_exit(plain_failures > 0);
 		}
 	}
+	must(ncclGetUniqueId(&shared->id), "id");
+	atomic_store(&shared->ready, true);
 	for (int r = 0; r < size; r++) {
 		int status = 1;
 
 		waitpid(child[r], &status, 0);
 		CHECK(status == 0, "rank %d ended with wait status %d", r, status);
 	}
+	munmap(shared, sizeof(*shared));
 }
 
 static void run_threads(void)
