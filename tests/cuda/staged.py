@@ -10,6 +10,7 @@ usage: staged.py BUILD-DIRECTORY suite|soak [ONLY]
 The last line is `N passed, N failed, N skipped`.
 """
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -88,7 +89,7 @@ class Suite:
                                      env=dict(self.env, SOAK_PLANTED=defect), stdout=subprocess.PIPE,
                                      stderr=subprocess.STDOUT, text=True, start_new_session=True)
             try:
-                told = child.communicate(timeout=60)[0]
+                told = child.communicate(timeout=30)[0]
                 found = "FAIL " in told and " 1 failed" in told
             except subprocess.TimeoutExpired:  # a program that does not end is found, too
                 os.killpg(child.pid, signal.SIGKILL)
