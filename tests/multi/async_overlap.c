@@ -98,7 +98,7 @@ static void streams_of_two_communicators(void)
  * that, or asks for it. */
 static void short_calls(coll_comm *comm, int rank, void *arg)
 {
-	enum { N = 50000, ROUNDS = 500, CALLS = 100 };
+	enum { N = 50000, ROUNDS = 5000, CALLS = 100 };
 	const int size = coll_comm_size(comm);
 	struct coll_op_record op = {.state = COLL_OP_QUEUED};
 	coll_comm *second = NULL;

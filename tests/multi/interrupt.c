@@ -265,7 +265,8 @@ static bool create_two(coll_comm **comms)
 	return coll_comm_create_all(comms, 2, &cfg) == COLL_OK;
 }
 
-static void one_wait(const struct wait *w)
+/* Two ranks, a thread each. */
+static void two_ranks(void *(*run)(void *job), const struct wait *w)
 {
 	atomic_int stage = 0;
 	struct job jobs[2];
@@ -274,7 +275,7 @@ static void one_wait(const struct wait *w)
 	CHECK(create_two(comms));
 	for (int r = 0; r < 2; r++) {
 		jobs[r] = (struct job){.comm = comms[r], .wait = w, .stage = &stage, .rank = r};
-		pthread_create(&jobs[r].thread, NULL, waiting_rank, &jobs[r]);
+		pthread_create(&jobs[r].thread, NULL, run, &jobs[r]);
 	}
 	for (int r = 0; r < 2; r++)
 		pthread_join(jobs[r].thread, NULL);
@@ -283,7 +284,7 @@ static void one_wait(const struct wait *w)
 static void every_wait(void)
 {
 	for (size_t i = 0; i < sizeof(waits) / sizeof(waits[0]); i++)
-		one_wait(&waits[i]);
+		two_ranks(waiting_rank, &waits[i]);
 }
 
 static void without_native_ways(void)
@@ -322,17 +323,7 @@ static void *operation_rank(void *arg)
 
 static void operations(void)
 {
-	atomic_int stage = 0;
-	struct job jobs[2];
-	coll_comm *comms[2];
-
-	CHECK(create_two(comms));
-	for (int r = 0; r < 2; r++) {
-		jobs[r] = (struct job){.comm = comms[r], .stage = &stage, .rank = r};
-		pthread_create(&jobs[r].thread, NULL, operation_rank, &jobs[r]);
-	}
-	for (int r = 0; r < 2; r++)
-		pthread_join(jobs[r].thread, NULL);
+	two_ranks(operation_rank, NULL);
 }
 
 /* ---- Destroy waits for ranks that have not come to it ---- */
@@ -366,17 +357,7 @@ static void *group_rank(void *arg)
 
 static void creation_of_a_group(void)
 {
-	atomic_int stage = 0;
-	struct job jobs[2];
-	coll_comm *comms[2];
-
-	CHECK(create_two(comms));
-	for (int r = 0; r < 2; r++) {
-		jobs[r] = (struct job){.comm = comms[r], .stage = &stage, .rank = r};
-		pthread_create(&jobs[r].thread, NULL, group_rank, &jobs[r]);
-	}
-	for (int r = 0; r < 2; r++)
-		pthread_join(jobs[r].thread, NULL);
+	two_ranks(group_rank, NULL);
 }
 
 static void destroy(void)
