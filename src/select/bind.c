@@ -18,6 +18,8 @@
 #include "device/device.h"
 #include "engine/range.h"
 #include "engine/run.h"
+#include "mapped/call.h"
+#include "mapped/region.h"
 #include "select/explain.h"
 #include "select/intra.h"
 #include "select/select.h"
@@ -126,6 +128,9 @@ static coll_status choose(struct coll_comm *comm, const struct coll_call *c, boo
 	}
 	if (choice->forced)
 		return COLL_OK;
+	m->intra = coll_mapped_find(comm, c);
+	if (m->intra)
+		return COLL_OK;
 	/* An intranode operation needs the whole buffer, and a slot of staging holds one tile. */
 	if (comm->facts.devices && m->tile < c->count)
 		return COLL_OK;
@@ -204,6 +209,10 @@ static struct chain chain(const struct coll_comm *comm, const struct coll_call *
 	struct chain chain = {""};
 	struct coll_ways_facts facts;
 
+	if (coll_mapped_is(comm, m->intra)) {
+		coll_mapped_describe(comm, chain.text, sizeof(chain.text));
+		return chain;
+	}
 	if (m->intra && m->intra != comm->group_op) {
 		facts = coll_ways_facts_of(comm->intra, c->kind, c->count, m->elem_bytes);
 		coll_explain_ways(&facts, coll_way_name(m->way), chain.text, sizeof(chain.text));

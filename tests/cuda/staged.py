@@ -39,7 +39,7 @@ class Suite:
         self.passed = self.failed = 0
         self.begun = time.monotonic()
         self.env = dict(os.environ, COLL_CUDA_LIBRARY=f"{self.build}/tests/softcuda/libcuda.so.1",
-                        COLL_DEVICE="cuda", COLL_ARRIVAL_TIMEOUT_MS="20000", COLL_TIMEOUT_MS="10000")
+                        COLL_DEVICE="cuda", COLL_DEVICE_DIRECT="0", COLL_ARRIVAL_TIMEOUT_MS="20000", COLL_TIMEOUT_MS="10000")
 
     def program(self, name):
         return f"{self.build}/{name}"
