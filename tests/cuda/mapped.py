@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Direct calls on the stand-in driver: random scripts, programs, deaths, and what crosses host memory.
 
-usage: direct.py BUILD-DIRECTORY suite|soak [ONLY]
+usage: mapped.py BUILD-DIRECTORY suite|soak [ONLY]
 
   suite  2 to 4 ranks as processes and threads, one and several devices, fallbacks, deaths (a minute)
   soak   more ranks, 10 000 seeds, 300 deaths (two hours)
@@ -127,7 +127,7 @@ class Suite:
 
     def programs(self):
         for queues, blocking in (("8", "0"), ("1", "0"), ("8", "1"), ("1", "1")):
-            self.case(f"programs queues {queues} blocking {blocking}", [self.program("tests/cuda/cuda_direct")],
+            self.case(f"programs queues {queues} blocking {blocking}", [self.program("tests/cuda/cuda_mapped")],
                       {"SOFTCUDA_QUEUES": "32" if queues == "8" else "1", "CUDA_LAUNCH_BLOCKING": blocking,
                        "COLL_PROGRESS": "on"})
 

@@ -1,8 +1,8 @@
 /*
- * The direct path where scripts do not reach: one thread that drives all ranks, processes that have several ranks each,
+ * Direct calls where scripts do not reach: one thread that drives all ranks, processes that have several ranks each,
  * calls that differ, an abort while a stream waits, groups that mix collectives and messages, children.
  *
- * usage: direct [PART-OF-A-TEST'S-NAME]    over the driver of COLL_CUDA_LIBRARY
+ * usage: mapped [PART-OF-A-TEST'S-NAME]    over the driver of COLL_CUDA_LIBRARY
  */
 #define PLAIN_OWN_MAIN
 #include <pthread.h>
@@ -386,6 +386,6 @@ int main(int argc, char **argv)
 	setenv("SOFTCUDA_DEVICES", "4", 1);
 	unsetenv("CUDA_VISIBLE_DEVICES");
 	unsetenv("COLL_DEVICE");
-	plain_run_cases("direct", cases, sizeof(cases) / sizeof(cases[0]), argc > 1 ? argv[1] : NULL);
+	plain_run_cases("mapped", cases, sizeof(cases) / sizeof(cases[0]), argc > 1 ? argv[1] : NULL);
 	return plain_summary();
 }
