@@ -44,7 +44,7 @@ enum {
 	/* ---- Device memory ---- */
 
 	/* A slot of staging, so the longest tile where some rank has a device; a power of two of pages. layout */
-	COLL_STAGE_SLOT_BYTES = 256 << 10,
+	COLL_STAGE_SLOT_BYTES = 128 << 10,
 
 	/* ---- How an intranode call is cut ---- */
 
