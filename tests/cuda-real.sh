@@ -2,18 +2,22 @@
 # The CUDA suite and the tables on a real GPU, in one command: builds, tests, measures, and writes one file of results.
 # Needs gcc, clang or nvcc for the kernels, meson and ninja; hwloc is optional; no network.
 #
-# usage: cuda-real.sh [--build DIRECTORY] [--out FILE] [--max BYTES] [--stand-in] [--short]
+# usage: cuda-real.sh [--build DIRECTORY] [--out FILE] [--max BYTES] [--stand-in] [--short] [--nccl-tests DIRECTORY]
 #
 #   --build DIRECTORY  use this build as it is (default: build/cuda-real, made or brought up to date)
 #   --out FILE         default: docs/results/DATE-cuda-NAME-OF-THE-GPU.md
 #   --max BYTES        the largest message of the tables, with K, M or G (default 1G)
 #   --stand-in         on the stand-in driver of the tests instead, with small sizes
 #   --short            only a little of each part
+#   --nccl-tests DIRECTORY  the programs of nccl-tests there (all_reduce_perf and others) are run on libnccl.so.2 of this library; with
+#                      one GPU two ranks need programs that were built with MPI=1, and mpirun
+#
+# PyTorch is that of COLL_PYTHON, or of python3.
 #
 # A part that fails or takes too long is said so, and the next one begins. The last line is `N passed, N failed, N skipped`.
 set -uo pipefail
 here=$(cd "$(dirname "$0")/.." && pwd)
-build= out= max=1G stand_in= short=
+build= out= max=1G stand_in= short= nccl_tests=
 while [ $# -gt 0 ]; do
 	case $1 in
 	--build) build=$(cd "$2" && pwd) || exit 2; shift ;;
@@ -21,6 +25,7 @@ while [ $# -gt 0 ]; do
 	--max) max=$2; shift ;;
 	--stand-in) stand_in=1 ;;
 	--short) short=1 ;;
+	--nccl-tests) nccl_tests=$2; shift ;;
 	*) sed -n '2,/^set/p' "$0" | grep '^#' >&2; exit 2 ;;
 	esac
 	shift
@@ -110,6 +115,28 @@ for tool in memcheck racecheck; do
 done
 part "a wait that pends for $wait_s s beside another process" $((wait_s * 2 + 60)) "$build/tests/cuda/cuda_pending" $wait_s $ratio
 
+# ---- Programs of NCCL, unchanged ----
+nccl="$build/src/compat/nccl/libnccl.so.2"
+py=${COLL_PYTHON:-python3}
+torch="$py $here/tests/compat/torch_cuda.py"
+if [ -z "$short" ] && [ -z "$stand_in" ]; then
+	for n in 2 4; do
+		part "PyTorch's backend nccl on libnccl.so.2 of this library, $n ranks" 300 env LD_PRELOAD="$nccl" $torch --ranks $n
+	done
+	part "PyTorch's backend coll, 2 ranks" 300 env PYTHONPATH="$build/python" $torch --backend coll
+fi
+if [ -n "$nccl_tests" ]; then
+	for name in all_reduce_perf all_gather_perf sendrecv_perf reduce_scatter_perf broadcast_perf alltoall_perf; do
+		program=$nccl_tests/$name two="-g 2" start=
+		[ -x "$program" ] || { skip "nccl-tests, $name" "no program $program"; continue; }
+		if [ "$(nvidia-smi -L 2>/dev/null | wc -l)" -lt 2 ]; then
+			two="-g 1" start="mpirun --allow-run-as-root --oversubscribe -np 2"
+			ldd "$program" | grep -q libmpi || { skip "nccl-tests, $name" "one GPU, and not built with MPI=1"; continue; }
+		fi
+		part "nccl-tests, $name" 600 env LD_PRELOAD="$nccl" NCCL_TESTS_DEVICE=0 $start "$program" -b 8 -e 64M -f 8 $two -n 5 -w 2
+	done
+fi
+
 # ---- Fast ----
 say "" "## Tables"
 part "cuda_floor" 600 "$build/bench/cuda_floor" -n $samples -m $mib
@@ -120,6 +147,13 @@ for n in 2 4; do
 	part "all-reduce, staged, $n processes, shm" 900 $collrun -n $n $(perf allreduce) -b 8 -e "$max" -f 8 -n 20 --details
 done
 [ -n "$short" ] || part "all-reduce, staged, 2 processes, tcp" 900 env COLL_TRANSPORTS=tcp $collrun -n 2 $(perf allreduce) -b 8 -e "$max" -f 8 -n 20 --details
+
+if [ -z "$short" ] && [ -z "$stand_in" ]; then
+	for n in 2 4; do
+		part "all-reduce of PyTorch on this library's libnccl.so.2, beside Gloo, $n ranks" 600 env LD_PRELOAD="$nccl" $torch --times --ranks $n --max "$bytes"
+		part "all-reduce of PyTorch on NVIDIA's NCCL, beside Gloo, $n ranks" 600 env NCCL_MULTI_RANK_GPU_ENABLE=1 $torch --times --ranks $n --max "$bytes"
+	done
+fi
 
 say "" "$passed passed, $failed failed, $skipped skipped"
 echo "results: $out"

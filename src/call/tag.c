@@ -262,15 +262,6 @@ static coll_status dispatch(struct coll_request *r, const struct coll_tag_op *op
 	return coll_request_dispatch(r, stream);
 }
 
-/* The device has failed: it ends the communicator, since the peers wait for what it has. */
-static coll_status lose(struct coll_comm *comm, coll_status st)
-{
-	struct coll_error_box err;
-
-	coll_device_error(comm->ctx->device, &err);
-	return coll_comm_lose(comm, st, comm->rank, err.message);
-}
-
 static coll_status fetch(struct coll_comm *comm, void *host, const void *device, size_t len_bytes)
 {
 	coll_status st;
@@ -278,7 +269,7 @@ static coll_status fetch(struct coll_comm *comm, void *host, const void *device,
 	coll_copier_take(comm->ctx);
 	st = coll_copier_fetch(comm->ctx, host, device, len_bytes);
 	coll_copier_give(comm->ctx);
-	return st == COLL_OK ? COLL_OK : lose(comm, st);
+	return st == COLL_OK ? COLL_OK : coll_stage_give_up(comm, st);
 }
 
 /* The payload is device memory. */
@@ -641,7 +632,7 @@ coll_status coll_comm_recv_tag(struct coll_comm *comm, void *buf, size_t max_cou
 	if (st == COLL_OK)
 		return finish(&r, info);
 	finish(&r, info);
-	return lose(comm, st);
+	return coll_stage_give_up(comm, st);
 }
 
 /* ---- The end of a communicator ---- */

@@ -21,7 +21,7 @@
 #include "base/limits.h"
 
 /* Agreed facts: the tiles of all ranks of a communicator follow from them. */
-enum { COLL_STAGE_SLOTS = 32 };
+enum { COLL_STAGE_SLOTS = 128 };
 
 /* Elements of the longest tile that fits in a slot. blocks: of a buffer, 1 for vectors. */
 static inline size_t coll_stage_tile(size_t elem_bytes, size_t blocks)

@@ -192,6 +192,7 @@ struct coll_async {
 	atomic_uint pending;                      /* incomplete requests; written under the lock */
 	atomic_uint kept;                         /* of pending: communicators with graphs */
 	atomic_uint staged;                       /* those of them that wait for a device, which wakes nobody up */
+	_Atomic uint64_t asked_ns;                /* when a query last asked the driver */
 	struct coll_request *ready, **ready_tail; /* lock: unblocked requests */
 	struct coll_request *spare_events;        /* lock */
 	unsigned passes;                          /* lock */

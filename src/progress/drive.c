@@ -22,6 +22,7 @@
 #include "progress/persistent.h"
 #include "progress/stage.h"
 #include "progress/stage_late.h"
+#include "progress/stage_ring.h"
 #include "watch/diagnose.h"
 
 enum { PROGRESS_EVERY = 8, ASSESS_EVERY = 16 };
@@ -559,7 +560,10 @@ static bool nothing_pending(void *arg)
 void coll_comm_drain(struct coll_comm *comm)
 {
 	coll_operation_hand_over(comm);
-	coll_async_await_comm(comm, nothing_pending, comm, -1);
+	if (comm->stage)
+		coll_stage_await(comm->ctx, comm, comm->stage->own, nothing_pending, comm, -1);
+	else
+		coll_async_await_comm(comm, nothing_pending, comm, -1);
 	/* Taking the lock once ensures that the driver that completed the last request has left the
 	 * communicator. */
 	coll_async_lock(comm->ctx);

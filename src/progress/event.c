@@ -119,18 +119,6 @@ static coll_status look(struct coll_event *e)
 	return st;
 }
 
-coll_status coll_event_query(coll_event *e)
-{
-	coll_status st;
-
-	if (!e)
-		return COLL_ERR_ARGUMENT;
-	st = look(e);
-	if (st == COLL_AGAIN && coll_drive_try(e->ctx))
-		st = look(e);
-	return st;
-}
-
 /* If the lock is taken, its holder may be about to reach the event. The caller asks again. */
 static bool reached(void *arg)
 {
@@ -154,6 +142,23 @@ static bool device_stream(struct coll_event *e, void **handle)
 	*handle = device ? e->stream->handle : NULL;
 	pthread_mutex_unlock(&e->ctx->async->lock);
 	return device;
+}
+
+coll_status coll_event_query(coll_event *e)
+{
+	void *handle;
+	coll_status st;
+
+	if (!e)
+		return COLL_ERR_ARGUMENT;
+	st = look(e);
+	if (st == COLL_AGAIN && coll_drive_try(e->ctx))
+		st = look(e);
+	if (st == COLL_AGAIN && device_stream(e, &handle)) {
+		coll_stage_look_sometimes(e->ctx, handle);
+		st = look(e);
+	}
+	return st;
 }
 
 coll_status coll_event_wait(coll_event *e, int timeout_ms)

@@ -89,13 +89,13 @@ void coll_stage_destroy(struct coll_comm *comm)
 
 /* ---- Preparation ---- */
 
-void coll_stage_give_up(struct coll_comm *comm, coll_status st)
+coll_status coll_stage_give_up(struct coll_comm *comm, coll_status st)
 {
 	struct coll_error_box err;
 
 	atomic_store_explicit(&comm->stage->broken, true, memory_order_relaxed);
 	coll_device_error(comm->stage->device, &err);
-	coll_comm_lose(comm, st, comm->rank, err.message);
+	return coll_comm_lose(comm, st, comm->rank, err.message);
 }
 
 /* The check of the arguments has identified the buffers of a call; those of calls that were noted before it are asked
@@ -429,6 +429,18 @@ void coll_stage_look(struct coll_context *ctx, void *stream)
 		coll_inflight_lost(comm);
 	}
 	coll_async_unlock(ctx);
+}
+
+/* Two threads may ask at once: once too often. */
+void coll_stage_look_sometimes(struct coll_context *ctx, void *stream)
+{
+	_Atomic uint64_t *asked = &ctx->async->asked_ns;
+	const uint64_t now = coll_clock_ns();
+
+	if (now - atomic_load_explicit(asked, memory_order_relaxed) < COLL_DELAY_NS(DEVICE_LOOK))
+		return;
+	atomic_store_explicit(asked, now, memory_order_relaxed);
+	coll_stage_look(ctx, stream);
 }
 
 coll_status coll_stage_await(struct coll_context *ctx, struct coll_comm *comm, void *stream, bool (*done)(void *arg),

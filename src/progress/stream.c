@@ -173,6 +173,8 @@ coll_status coll_stream_query(coll_stream *s)
 		return COLL_ERR_ARGUMENT;
 	if (!complete(s))
 		coll_drive_try(s->ctx);
+	if (s->device && !complete(s))
+		coll_stage_look_sometimes(s->ctx, s->handle);
 	return complete(s) ? status_of(s) : COLL_AGAIN;
 }
 

@@ -212,6 +212,23 @@ static ncclResult_t all_pairs(const struct test *t, const struct local *l)
 	return ncclGroupEnd();
 }
 
+/* The same in many messages: about as many calls in one group as it takes. */
+static ncclResult_t all_pieces(const struct test *t, const struct local *l)
+{
+	const size_t most = 60 / (size_t)size, piece = t->count / most + 1, width = widths[t->type];
+
+	must(ncclGroupStart(), "group");
+	for (int r = 0; r < size; r++)
+		for (size_t i = 0; i < t->count; i += piece) {
+			const size_t n = t->count - i < piece ? t->count - i : piece,
+			             at = ((size_t)r * t->count + i) * width;
+
+			must(ncclSend(l->in + at, n, t->type, r, l->comm, l->stream), "send");
+			must(ncclRecv(l->out + at, n, t->type, r, l->comm, l->stream), "recv");
+		}
+	return ncclGroupEnd();
+}
+
 /* ---- Running ------------------------------------------------------------------ */
 
 static void fill(const struct test *t, const struct local *l)
@@ -300,6 +317,8 @@ static void copies(const struct local *l, int n, struct test t)
 	t.name = "all_to_all", t.run = all_to_all, t.gets = exchanged, t.out_blocks = all;
 	run(&t, l, n);
 	t.name = "all_pairs", t.run = all_pairs;
+	run(&t, l, n);
+	t.name = "all_pieces", t.run = all_pieces;
 	run(&t, l, n);
 	t.name = "ring", t.run = ring, t.gets = of_the_one_before, t.in_blocks = t.out_blocks = 1;
 	run(&t, l, n);

@@ -115,7 +115,8 @@ class Suite:
         more = {k: (many[k] - few.get(k, 0)) / 400 for k in many if many[k] != few.get(k, 0)}
         asks = sum(v for k, v in more.items() if "Get" in k or "Query" in k or "Capturing" in k)
         puts = sum(v for k, v in more.items() if k in ENQUEUE)
-        other = [k for k in more if k not in ENQUEUE and not ("Get" in k or "Query" in k or "Capturing" in k)]
+        # What a watching thread asks now and then differs between the runs.
+        other = [k for k, v in more.items() if v > 0.05 and k not in ENQUEUE and not ("Get" in k or "Query" in k or "Capturing" in k)]
         # The exchange of numbers before a loop is not counted out: a call in a hundred.
         self.say(name, 0 < puts < 5.1 and asks < 5.1 and not other, str(more))
 

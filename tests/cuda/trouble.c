@@ -62,7 +62,22 @@ static coll_status ring(const struct job_rank *r, const int *x, int *y)
 	return st ? st : end;
 }
 
-enum how { BLOCKING, STREAM, GROUP, DESTROY };
+enum how { BLOCKING, STREAM, GROUP, QUERY, EVENT, DESTROY, DRAIN };
+
+/* A program that asks and never waits. */
+static coll_status ask(coll_stream *stream, coll_event *event)
+{
+	coll_status st = COLL_AGAIN;
+
+	if (event)
+		coll_event_record(event, stream);
+	for (int ms = 0; st == COLL_AGAIN && ms < 30000; ms++) {
+		st = event ? coll_event_query(event) : coll_stream_query(stream);
+		if (st == COLL_AGAIN)
+			poll(NULL, 0, 1);
+	}
+	return st;
+}
 
 /* Rank 1 loses its device in the middle of calls. Everyone's call ends with that cause. */
 static void fault(struct job_rank *r)
@@ -70,13 +85,16 @@ static void fault(struct job_rank *r)
 	const enum how how = *(const enum how *)r->arg;
 	int *x = job_memory(r, LONG), *y = job_memory(r, LONG);
 	coll_stream *stream = NULL;
+	coll_event *event = NULL;
 	coll_status st = COLL_OK;
 	void *handle = NULL;
 
-	if (how == STREAM || how == DESTROY) {
+	if (how == STREAM || how >= QUERY) {
 		cuda_user_stream(x, &handle);
 		job_ok(r, coll_stream_wrap_cuda(&stream, r->comm, handle), "a stream");
 	}
+	if (how == EVENT)
+		job_ok(r, coll_event_create(&event, r->comm), "an event");
 	right(r, x, COUNT, 1, "before the fault");
 	job_meet(r, 0);
 	for (int k = 0; k < 100000 && st == COLL_OK; k++) {
@@ -87,14 +105,17 @@ static void fault(struct job_rank *r)
 			continue;
 		}
 		st = sum(r, x, y, LONG, stream);
-		if (how == DESTROY && k == 6)
+		if (how >= DESTROY && k == 6)
 			break;
-		if (st == COLL_OK && stream && how == STREAM)
+		if (st == COLL_OK && how == STREAM)
 			st = coll_stream_wait(stream, -1);
+		if (st == COLL_OK && (how == QUERY || how == EVENT))
+			st = ask(stream, event);
 	}
 	job_said(r, r->comm, st);
-	if (how != DESTROY && st == COLL_OK)
+	if (how < DESTROY && st == COLL_OK)
 		job_wrong(r, "no error");
+	coll_event_destroy(&event);
 	if (how == DESTROY)
 		coll_stream_destroy(&stream);
 	coll_comm_destroy(&r->comm);
@@ -104,8 +125,8 @@ static void a_fault_ends_the_call_everywhere(void)
 {
 	static const char *const transports[] = {"shm", "tcp"};
 
-	for (int i = 0; i < 6; i++) {
-		const enum how how = (enum how)(i % 3);
+	for (int i = 0; i < 2 * DESTROY; i++) {
+		const enum how how = (enum how)(i % DESTROY);
 		const char *const environment[] = {"COLL_TRANSPORTS", transports[i % 2], NULL};
 
 		job_run(3, fault, &how, environment, LIMIT_S);
@@ -122,9 +143,10 @@ static void a_fault_ends_the_call_everywhere(void)
 /* Nobody waits for the calls before the end: that does not hang. */
 static void a_fault_does_not_keep_destroy(void)
 {
-	static const enum how how = DESTROY;
+	static const enum how hows[] = {DESTROY, DRAIN};
 
-	job_run(2, fault, &how, NULL, LIMIT_S);
+	for (int i = 0; i < 2; i++)
+		job_run(2, fault, &hows[i], NULL, LIMIT_S);
 }
 
 /* ---- fork ---- */
