@@ -27,24 +27,21 @@ bool coll_mapped_is(const struct coll_comm *comm, const struct coll_intra_op *op
 	return op && comm->mapped && op == &comm->mapped->op;
 }
 
-static coll_status poll(void *arg, const struct coll_job *job, struct coll_intra_state *s);
-static void where(void *arg, const struct coll_job *job, const struct coll_intra_state *s,
-                  struct coll_run_where *where);
+bool coll_mapped_can(const struct coll_comm *comm, const struct coll_call *c)
+{
+	const struct coll_op_entry *e = c->op >= COLL_OP_FIRST ? &comm->ops[c->op - COLL_OP_FIRST] : NULL;
 
-const struct coll_intra_op *coll_mapped_find(const struct coll_comm *comm, const struct coll_call *c)
+	if (!comm->mapped || !comm->mapped->on || c->record_kind || c->pairwise || (c->count == 0 && !c->ragged))
+		return false;
+	return !coll_plan_kind_reduces(c->kind) || coll_device_can_reduce(c->type, e ? e->code : c->op);
+}
+
+const struct coll_intra_op *coll_mapped_op(const struct coll_comm *comm)
 {
 	struct coll_mapped *d = comm->mapped;
 
-	if (!d || !d->on || c->record_kind || c->pairwise || c->kind == COLL_KIND_BARRIER ||
-	    (c->count == 0 && !c->ragged))
-		return NULL;
-	if (coll_plan_kind_reduces(c->kind)) {
-		const struct coll_op_entry *e = c->op >= COLL_OP_FIRST ? &comm->ops[c->op - COLL_OP_FIRST] : NULL;
-
-		if (!coll_device_can_reduce(c->type, e ? e->code : c->op))
-			return NULL;
-	}
-	d->op = (struct coll_intra_op){.poll = poll, .where = where, .arg = d, .way = COLL_WAY_DEVICE_DIRECT};
+	d->op = (struct coll_intra_op){
+	        .poll = coll_mapped_poll, .where = coll_mapped_where, .arg = d, .way = COLL_WAY_DEVICE_DIRECT};
 	return &d->op;
 }
 
@@ -567,7 +564,7 @@ static int differs(const struct coll_mapped *d, const struct coll_job *job, stru
 	return -1;
 }
 
-static coll_status poll(void *arg, const struct coll_job *job, struct coll_intra_state *s)
+coll_status coll_mapped_poll(void *arg, const struct coll_job *job, struct coll_intra_state *s)
 {
 	struct coll_mapped *d = arg;
 	const struct coll_mapped_call *call = (const struct coll_mapped_call *)(const void *)job->stage;
@@ -590,7 +587,8 @@ static coll_status poll(void *arg, const struct coll_job *job, struct coll_intra
 	return ended ? COLL_OK : COLL_AGAIN;
 }
 
-static void where(void *arg, const struct coll_job *job, const struct coll_intra_state *s, struct coll_run_where *where)
+void coll_mapped_where(void *arg, const struct coll_job *job, const struct coll_intra_state *s,
+                       struct coll_run_where *where)
 {
 	const struct coll_mapped *d = arg;
 

@@ -16,8 +16,13 @@
 #include "core/comm.h"
 #include "device/device.h"
 
-/* What runs a call that goes direct; NULL: the call does not. Agreed. */
-const struct coll_intra_op *coll_mapped_find(const struct coll_comm *comm, const struct coll_call *call);
+/* Whether the communicator can make the call direct. Agreed; a fact of the table of ways (select/ways.h). */
+bool coll_mapped_can(const struct coll_comm *comm, const struct coll_call *call);
+/* What runs a direct call. Its members are those of the row of the table. */
+coll_status coll_mapped_poll(void *arg, const struct coll_job *job, struct coll_intra_state *s);
+void coll_mapped_where(void *arg, const struct coll_job *job, const struct coll_intra_state *s,
+                       struct coll_run_where *where);
+const struct coll_intra_op *coll_mapped_op(const struct coll_comm *comm);
 bool coll_mapped_is(const struct coll_comm *comm, const struct coll_intra_op *op);
 
 /* One call. The engine has the first member as job.stage. */

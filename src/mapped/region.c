@@ -340,28 +340,29 @@ void coll_mapped_agree(struct coll_comm *comm, const struct coll_mapped_verdict 
 		d->opened->table.shared->settle(d->opened->inst, &d->memory);
 	d->on = bad < 0;
 	if (d->on)
-		snprintf(d->about, sizeof(d->about), "direct, %s", how(d));
+		snprintf(d->about, sizeof(d->about), "mapped %s", how(d));
 	else
-		snprintf(d->about, sizeof(d->about), "staged: rank %d: %.59s", bad, verdicts[bad].why);
-	coll_log(&comm->ctx->logger, COLL_LOG_INFO, "device memory of communicator %016llx: %s",
-	         (unsigned long long)comm->id, d->about);
+		snprintf(d->about, sizeof(d->about), "rank %d: %.59s", bad, verdicts[bad].why);
+	coll_log(&comm->ctx->logger, COLL_LOG_INFO, "device memory of communicator %016llx: %s%s",
+	         (unsigned long long)comm->id, d->on ? "" : "staged: ", d->about);
 }
 
-void coll_mapped_describe(const struct coll_comm *comm, char *buf, size_t len_bytes)
+bool coll_mapped_describe(const struct coll_comm *comm, char *buf, size_t len_bytes)
 {
 	const char *why = "not all ranks have a device";
 
 	if (comm->mapped)
 		why = comm->mapped->about;
 	else if (!comm->ctx->settings.device_direct)
-		why = "staged: COLL_DEVICE_DIRECT=0";
+		why = "COLL_DEVICE_DIRECT=0";
 	else if (comm->rank_map.hosts > 1)
-		why = "staged: the ranks are on several hosts";
+		why = "the ranks are on several hosts";
 	else if (comm->size < 2 || comm->size > COLL_MAPPED_RANKS_MAX)
-		why = "staged: direct takes 2 to 8 ranks";
+		why = "direct takes 2 to 8 ranks";
 	else
-		why = "staged: not all ranks have a device, or the communicator is a group";
+		why = "not all ranks have a device, or the communicator is a group";
 	snprintf(buf, len_bytes, "%s", why);
+	return comm->mapped && comm->mapped->on;
 }
 
 /* ---- End ---- */

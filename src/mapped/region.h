@@ -36,7 +36,7 @@ void coll_mapped_map(struct coll_comm *comm, const struct coll_mapped_export *ex
 void coll_mapped_agree(struct coll_comm *comm, const struct coll_mapped_verdict *verdicts);
 /* The streams of this rank have ended their work, or never will (stuck: then memory stays). */
 void coll_mapped_destroy(struct coll_comm *comm, bool stuck);
-/* For people: "direct, by descriptors", or "staged: " and why. */
-void coll_mapped_describe(const struct coll_comm *comm, char *buf, size_t len_bytes);
+/* For people: "mapped by descriptors", or why the memory is not mapped. True: it is. */
+bool coll_mapped_describe(const struct coll_comm *comm, char *buf, size_t len_bytes);
 
 #endif

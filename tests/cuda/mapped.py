@@ -39,6 +39,7 @@ class Suite:
     def __init__(self, build, only):
         self.build, self.only = os.path.abspath(build), only
         self.passed = self.failed = 0
+        self.begun = time.monotonic()
         self.env = dict(os.environ, COLL_CUDA_LIBRARY=f"{self.build}/tests/softcuda/libcuda.so.1", COLL_DEVICE="cuda",
                         COLL_ARRIVAL_TIMEOUT_MS="20000", COLL_TIMEOUT_MS="10000")
 
@@ -52,7 +53,8 @@ class Suite:
         return [self.program("tests/cuda/staged"), *map(str, argv)]
 
     def say(self, name, ok, text=""):
-        print(("ok    " if ok else "FAIL  ") + name, flush=True)
+        print(("ok    " if ok else "FAIL  ") + f"{name}, {time.monotonic() - self.begun:.1f} s", flush=True)
+        self.begun = time.monotonic()
         if not ok:
             print("\n".join(text.splitlines()[-25:]), flush=True)
         self.passed += ok

@@ -6,7 +6,22 @@
 
 #define WEAK __attribute__((weak))
 
-WEAK const struct coll_intra_op *coll_mapped_find(const struct coll_comm *comm, const struct coll_call *call)
+WEAK bool coll_mapped_can(const struct coll_comm *comm, const struct coll_call *call)
+{
+	return false;
+}
+
+WEAK coll_status coll_mapped_poll(void *arg, const struct coll_job *job, struct coll_intra_state *s)
+{
+	return COLL_ERR_UNSUPPORTED;
+}
+
+WEAK void coll_mapped_where(void *arg, const struct coll_job *job, const struct coll_intra_state *s,
+                            struct coll_run_where *where)
+{
+}
+
+WEAK const struct coll_intra_op *coll_mapped_op(const struct coll_comm *comm)
 {
 	return NULL;
 }
@@ -16,9 +31,10 @@ WEAK bool coll_mapped_is(const struct coll_comm *comm, const struct coll_intra_o
 	return false;
 }
 
-WEAK void coll_mapped_describe(const struct coll_comm *comm, char *buf, size_t len_bytes)
+WEAK bool coll_mapped_describe(const struct coll_comm *comm, char *buf, size_t len_bytes)
 {
 	buf[0] = '\0';
+	return false;
 }
 
 WEAK bool coll_mapped_prepare(const struct coll_comm *comm, const struct coll_job *job, bool in_host, bool out_host,
