@@ -105,12 +105,29 @@ static bool create_all(struct rank *ranks, int n, const char *device)
 	return good;
 }
 
+static void each(struct rank *ranks, int n, void *(*work)(void *))
+{
+	pthread_t thread[RANKS];
+
+	for (int r = 0; r < n; r++)
+		pthread_create(&thread[r], NULL, work, &ranks[r]);
+	for (int r = 0; r < n; r++)
+		pthread_join(thread[r], NULL);
+}
+
+static void *destroy(void *arg)
+{
+	struct rank *r = arg;
+
+	end_stream(r);
+	CHECK(coll_comm_destroy(&r->comm) == COLL_OK);
+	return NULL;
+}
+
+/* At once: one after the other each would wait for the next for some time. */
 static void destroy_all(struct rank *ranks, int n)
 {
-	for (int r = 0; r < n; r++)
-		end_stream(&ranks[r]);
-	for (int r = 0; r < n; r++)
-		CHECK(coll_comm_destroy(&ranks[r].comm) == COLL_OK);
+	each(ranks, n, destroy);
 }
 
 /* The communicator has failed, which is said once more. */
@@ -150,16 +167,6 @@ static void one_thread_drives_all(void)
 }
 
 /* ---- Threads as ranks ---- */
-
-static void each(struct rank *ranks, int n, void *(*work)(void *))
-{
-	pthread_t thread[RANKS];
-
-	for (int r = 0; r < n; r++)
-		pthread_create(&thread[r], NULL, work, &ranks[r]);
-	for (int r = 0; r < n; r++)
-		pthread_join(thread[r], NULL);
-}
 
 /* The order of messages and collectives in a group differs by rank. */
 static void *mix(void *arg)
