@@ -181,11 +181,12 @@ static coll_status begin_chain(struct coll_stage *s, struct coll_stage_chain *c,
 	return st == COLL_OK && c->direct ? put_direct(s, c) : st;
 }
 
-/* Blocking calls. A persistent operation may be started now and waited for later. */
+/* Blocking calls. A persistent operation may be started now and waited for later, and nobody need wait for a call in a
+ * stream of the host. */
 static bool is_paced(const struct coll_stage *s, const struct coll_request *first)
 {
 	for (const struct coll_request *r = first; r; r = r->next_staged)
-		if (r->user_stream != s->own || r->operation)
+		if (r->user_stream != s->own || r->operation || r->stream)
 			return false;
 	return true;
 }
