@@ -235,6 +235,40 @@ static void children_go_direct(void)
 	destroy_all(ranks, RANKS);
 }
 
+/* Host memory in a stream of the host, and then device memory in one of the device. */
+static void *use_host_stream(void *arg)
+{
+	struct rank *r = arg;
+	coll_stream *host = NULL;
+	float in[100], out[100];
+
+	CHECK(coll_stream_create(&host, r->comm) == COLL_OK);
+	for (int round = 0; round < 5; round++) {
+		for (int i = 0; i < 100; i++)
+			in[i] = (float)(r->rank + i + round);
+		fill(r, 1000);
+		CHECK(coll_all_reduce(in, out, 100, COLL_F32, COLL_SUM, r->comm, host) == COLL_OK);
+		CHECK(coll_all_reduce(r->in, r->out, 1000, COLL_F32, COLL_SUM, r->comm, r->stream) == COLL_OK);
+		CHECK(coll_stream_wait(r->stream, 20000) == COLL_OK, "%s", coll_last_error(r->comm)->message);
+		CHECK(coll_stream_wait(host, 20000) == COLL_OK, "%s", coll_last_error(r->comm)->message);
+		CHECK(wrong(r, 1000, r->size, r->size * (r->size + 1) / 2) == 0);
+		for (int i = 0; i < 100; i++)
+			CHECK(out[i] == (float)(r->size * (i + round) + r->size * (r->size - 1) / 2));
+	}
+	CHECK(coll_stream_destroy(&host) == COLL_OK);
+	return NULL;
+}
+
+static void streams_of_the_host_take_host_memory(void)
+{
+	struct rank ranks[RANKS];
+
+	if (!create_all(ranks, 3, "cuda:0,1,2"))
+		return;
+	each(ranks, 3, use_host_stream);
+	destroy_all(ranks, 3);
+}
+
 /* ---- Failures ---- */
 
 static void *differ(void *arg)
@@ -325,6 +359,30 @@ static int exchange(void *arg, const void *mine, void *all, size_t len_bytes)
 	return 0;
 }
 
+/* Many buffers, some of which lie where others were before. */
+static bool buffers_come_and_go(struct rank *r)
+{
+	enum { BUFFERS = 1000, KEPT = 16, COUNT = 50 };
+	float *kept[KEPT] = {NULL}, *const in = r->in;
+	bool right = true;
+
+	for (int i = 0; i < BUFFERS && right; i++) {
+		float **at = &kept[i % KEPT];
+
+		right = !*at || coll_mem_free(r->comm, *at) == COLL_OK;
+		right = right && coll_mem_alloc_on(r->comm, (void **)at, (size_t)(1 + i % 3) * sizeof(float) * COUNT,
+		                                   COLL_MEM_DEVICE) == COLL_OK;
+		r->in = *at;
+		fill(r, COUNT);
+		right = right && coll_all_reduce(r->in, r->out, COUNT, COLL_F32, COLL_SUM, r->comm, NULL) == COLL_OK &&
+		        wrong(r, COUNT, RANKS, 10) == 0 && went_direct(r);
+	}
+	r->in = in;
+	for (int i = 0; i < KEPT; i++)
+		right = coll_mem_free(r->comm, kept[i]) == COLL_OK && right;
+	return right;
+}
+
 static void *be_rank(void *arg)
 {
 	struct place *p = arg;
@@ -349,6 +407,7 @@ static void *be_rank(void *arg)
 		           coll_stream_wait(r.stream, 20000) == COLL_OK && wrong(&r, count, RANKS, 10) == 0 &&
 		           went_direct(&r);
 	}
+	p->right = buffers_come_and_go(&r) && p->right;
 	end_stream(&r);
 	p->right = coll_comm_destroy(&r.comm) == COLL_OK && p->right;
 	return NULL;
@@ -370,7 +429,7 @@ static void processes_have_two_ranks_each(void)
 			pthread_create(&other, NULL, be_rank, &places[1]);
 			be_rank(&places[0]);
 			pthread_join(other, NULL);
-			_exit(!(places[0].right && places[1].right) || atomic_load(&plain_failures) > 0);
+			exit(!(places[0].right && places[1].right) || atomic_load(&plain_failures) > 0);
 		}
 	}
 	for (int k = 0; k < PROCESSES; k++) {
@@ -385,10 +444,13 @@ static void processes_have_two_ranks_each(void)
 int main(int argc, char **argv)
 {
 	/* Processes first: a process that was forked cannot use a device that was open. */
-	static const struct plain_case cases[] = {
-	        PLAIN_CASE(processes_have_two_ranks_each),       PLAIN_CASE(one_thread_drives_all),
-	        PLAIN_CASE(groups_mix_collectives_and_messages), PLAIN_CASE(children_go_direct),
-	        PLAIN_CASE(calls_that_differ_are_named),         PLAIN_CASE(an_abort_releases_a_stream)};
+	static const struct plain_case cases[] = {PLAIN_CASE(processes_have_two_ranks_each),
+	                                          PLAIN_CASE(one_thread_drives_all),
+	                                          PLAIN_CASE(groups_mix_collectives_and_messages),
+	                                          PLAIN_CASE(children_go_direct),
+	                                          PLAIN_CASE(streams_of_the_host_take_host_memory),
+	                                          PLAIN_CASE(calls_that_differ_are_named),
+	                                          PLAIN_CASE(an_abort_releases_a_stream)};
 
 	setenv("SOFTCUDA_DEVICES", "4", 1);
 	unsetenv("CUDA_VISIBLE_DEVICES");

@@ -92,6 +92,29 @@ class Suite:
         puts = sum(v for k, v in more.items() if k in ENQUEUE)
         self.say(name, 0 < puts < 5.1 and asks < 5.1, str(more))
 
+    # Buffers come and go, and what a process maps does not grow with them: its slots and those of the other ranks.
+    def mappings(self):
+        name = "mappings of 1000 buffers"
+        if self.only and self.only not in name:
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "counts")
+            done = subprocess.run([self.program("tests/cuda/cuda_mapped"), "processes"], env=dict(self.env, SOFTCUDA_COUNTS=path),
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120)
+            rows = [line.split() for line in open(path)]
+        mapped = [int(count) for pid, name, count in rows if name in ("cuMemMap", "cuIpcOpenMemHandle")]
+        self.say(name, done.returncode == 0 and len(mapped) >= 2 and max(mapped) <= 6, f"{rows}\n{done.stdout}")
+
+    # Ranks that are threads: 4 devices in one process, 2 processes with 2 devices each.
+    def perf(self):
+        for n, kind in enumerate(["allreduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all", "gather",
+                                  "scatter", "sendrecv", "barrier"]):
+            argv = [self.program(f"bench/{kind}_perf"), "--device", "cuda", "-b", "0", "-e", "64K", "-f", "16", "-n", "1",
+                    "-w", "0"]
+            self.case(f"{kind}_perf -g 4", [*argv, "-g", "4"], {"SOFTCUDA_DEVICES": "4"})
+            if n < 2:
+                self.case(f"{kind}_perf 2 -g 2", self.collrun(2, *argv, "-g", "2"), {"SOFTCUDA_DEVICES": "2"})
+
     def host_bytes(self):
         for size in ("256K", "1M", "4M"):
             name = f"bytes in host memory of {size}"
@@ -149,7 +172,9 @@ class Suite:
                   {"SOFTCUDA_DEVICES": "2", "SOFTCUDA_NO_PEER": "1"}, wanted="staged")
         for name, env, wanted in WAYS:
             self.case(f"scripts {name}", self.collrun(2, *self.scripts(90, 1, 30)), env, wanted=wanted)
+        self.perf()
         self.driver_calls()
+        self.mappings()
         self.host_bytes()
         for seed in (1, 2, 3):
             self.death(seed)
