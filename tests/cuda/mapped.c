@@ -141,12 +141,12 @@ static void lose_all(struct rank *ranks, int n)
 		coll_comm_destroy(&ranks[r].comm);
 }
 
-static void one_thread_drives_all(void)
+static void drive_all(const char *devices)
 {
 	static const size_t counts[] = {1, 1000, 100000, LONG / sizeof(float)};
 	struct rank ranks[RANKS];
 
-	if (!create_all(ranks, RANKS, "cuda:0,1,2,3"))
+	if (!create_all(ranks, RANKS, devices))
 		return;
 	for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++) {
 		for (int r = 0; r < RANKS; r++)
@@ -164,6 +164,17 @@ static void one_thread_drives_all(void)
 		}
 	}
 	destroy_all(ranks, RANKS);
+}
+
+static void one_thread_drives_all(void)
+{
+	drive_all("cuda:0,1,2,3");
+}
+
+/* Right with one hardware queue for all of them, too: no wait is in front of what it waits for. */
+static void one_thread_drives_ranks_of_one_device(void)
+{
+	drive_all("cuda:1,1,1,1");
 }
 
 /* ---- Threads as ranks ---- */
@@ -210,18 +221,28 @@ static void groups_mix_collectives_and_messages(void)
 	destroy_all(ranks, 3);
 }
 
-static void *use_child(void *arg)
+static void sum_in_child(struct rank *r, coll_comm **child)
+{
+	fill(r, 1000);
+	CHECK(coll_all_reduce(r->in, r->out, 1000, COLL_F32, COLL_SUM, *child, NULL) == COLL_OK, "%s",
+	      coll_last_error(*child)->message);
+	CHECK(strcmp(coll_comm_last_way(*child), "device-direct") == 0, "%s", coll_comm_last_way(*child));
+	CHECK(wrong(r, 1000, 2, r->rank % 2 ? 6 : 4) == 0);
+	CHECK(coll_comm_destroy(child) == COLL_OK);
+}
+
+/* Two halves: by the parent, and by the members alone, in another order. */
+static void *use_children(void *arg)
 {
 	struct rank *r = arg;
-	coll_comm *parent = r->comm, *child = NULL;
+	const int members[2] = {2 + r->rank % 2, r->rank % 2};
+	coll_comm *child = NULL;
 
-	CHECK(coll_comm_split(parent, r->rank % 2, 0, &child) == COLL_OK, "%s", coll_last_error(parent)->message);
-	fill(r, 1000);
-	CHECK(coll_all_reduce(r->in, r->out, 1000, COLL_F32, COLL_SUM, child, NULL) == COLL_OK, "%s",
-	      coll_last_error(child)->message);
-	CHECK(strcmp(coll_comm_last_way(child), "device-direct") == 0, "%s", coll_comm_last_way(child));
-	CHECK(wrong(r, 1000, 2, r->rank % 2 ? 6 : 4) == 0);
-	CHECK(coll_comm_destroy(&child) == COLL_OK);
+	CHECK(coll_comm_split(r->comm, r->rank % 2, 0, &child) == COLL_OK, "%s", coll_last_error(r->comm)->message);
+	sum_in_child(r, &child);
+	CHECK(coll_comm_create_group(r->comm, members, 2, 1, &child) == COLL_OK, "%s",
+	      coll_last_error(r->comm)->message);
+	sum_in_child(r, &child);
 	return NULL;
 }
 
@@ -231,7 +252,7 @@ static void children_go_direct(void)
 
 	if (!create_all(ranks, RANKS, "cuda:0,1,2,3"))
 		return;
-	each(ranks, RANKS, use_child);
+	each(ranks, RANKS, use_children);
 	destroy_all(ranks, RANKS);
 }
 
@@ -446,6 +467,7 @@ int main(int argc, char **argv)
 	/* Processes first: a process that was forked cannot use a device that was open. */
 	static const struct plain_case cases[] = {PLAIN_CASE(processes_have_two_ranks_each),
 	                                          PLAIN_CASE(one_thread_drives_all),
+	                                          PLAIN_CASE(one_thread_drives_ranks_of_one_device),
 	                                          PLAIN_CASE(groups_mix_collectives_and_messages),
 	                                          PLAIN_CASE(children_go_direct),
 	                                          PLAIN_CASE(streams_of_the_host_take_host_memory),
