@@ -6,15 +6,19 @@
  * and start.c; calls.c the methods; async.c streams, events, Work; group.c groups; operation.c persistent operations;
  * op.c operations in Python.
  *
- * Invariants. All Python objects and all structs below are touched with the GIL held; calls of the library that may
- * wait run without it. Each struct that holds a handle of the library remembers the generation of the process in which
- * it was made: a forked child has another one, and never touches the handles of its parent.
+ * Invariants. All structs below are touched with the GIL held; calls of the library that may wait run without it. In a
+ * free-threaded Python, which has no limited API, a lock of this module stands for the GIL: methods and destructors
+ * that touch what threads share hold it (GUARD_..., GUARDED()), and Python lets go of it where the GIL would be let go
+ * of. A call that moves data takes it only for streams and groups: its communicator belongs to one thread at a time.
+ * Each struct that holds a handle of the library remembers the generation of the process in which it was made: a forked
+ * child has another one, and never touches the handles of its parent.
  */
 #ifndef COLL_PYTHON_BINDING_H
 #define COLL_PYTHON_BINDING_H
 
 #define PY_SSIZE_T_CLEAN
-#ifndef Py_LIMITED_API
+#include <pyconfig.h>
+#if !defined(Py_LIMITED_API) && !defined(Py_GIL_DISABLED)
 #define Py_LIMITED_API 0x030b0000
 #endif
 #include <Python.h>
@@ -31,6 +35,50 @@
 		__VA_ARGS__;                                 \
 		PyEval_RestoreThread(saved_);                \
 	} while (0)
+
+/* The same for a short call that takes a lock of the library: its holder may be at an operation in Python, and wait for
+ * the GIL. Without such operations nothing is gained by letting others have it. */
+extern atomic_bool coll_py_functions;
+#define LIBRARY(...)                                                                \
+	do {                                                                        \
+		if (atomic_load_explicit(&coll_py_functions, memory_order_relaxed)) \
+			WITHOUT_GIL(__VA_ARGS__);                                   \
+		else                                                                \
+			__VA_ARGS__;                                                \
+	} while (0)
+
+/* The lock of a free-threaded Python. */
+extern PyObject *coll_py_shared;
+#ifdef Py_GIL_DISABLED
+#define GUARDED(...)                                       \
+	do {                                               \
+		Py_BEGIN_CRITICAL_SECTION(coll_py_shared); \
+		__VA_ARGS__;                               \
+		Py_END_CRITICAL_SECTION();                 \
+	} while (0)
+#else
+#define GUARDED(...) __VA_ARGS__
+#endif
+/* name_guarded(): a method of each form of arguments, with the lock held. */
+#define GUARD(name, parameters, arguments)         \
+	static PyObject *name##_guarded parameters \
+	{                                          \
+		PyObject *result_;                 \
+                                                   \
+		GUARDED(result_ = name arguments); \
+		return result_;                    \
+	}
+#define GUARD_ONE(name)  GUARD(name, (PyObject * self, PyObject * argument), (self, argument))
+#define GUARD_FAST(name) GUARD(name, (PyObject * self, PyObject *const *args, Py_ssize_t nargs), (self, args, nargs))
+#define GUARD_NAMED(name)                                                                        \
+	GUARD(name, (PyObject * self, PyObject *const *args, Py_ssize_t nargs, PyObject *names), \
+	      (self, args, nargs, names))
+#define GUARD_GET(name) GUARD(name, (PyObject * self, void *unused), (self, unused))
+#define GUARD_DEALLOC(name)                        \
+	static void name##_guarded(PyObject *self) \
+	{                                          \
+		GUARDED(name(self));               \
+	}
 
 /* ---- Elements ---------------------------------------------------------- */
 
@@ -81,18 +129,19 @@ void coll_py_view_unpack(const struct view *v);
 /* ---- Communicators -------------------------------------------------------- */
 
 struct comm {
-	PyObject_HEAD coll_comm *handle; /* NULL: not open */
+	PyObject_HEAD _Atomic(coll_comm *) handle; /* NULL: not open */
 	unsigned generation;
-	bool closed;
-	_Atomic(const char *) busy; /* the call that a thread is in */
-	unsigned long thread;       /* of the last call */
+	atomic_bool closed;
+	_Atomic(const char *) busy;    /* the call that a thread is in */
+	_Atomic(unsigned long) thread; /* of the last call */
+	atomic_int aborting;           /* threads that are at aborting it */
 	int rank, size;
-	size_t blocks;          /* Buffers in memory of the communicator */
-	PyObject *ops;          /* list of operations in Python, alive with it */
-	PyObject *failure;      /* what an operation in Python raised */
-	struct comm *root;      /* of the job; strong; NULL: this one */
-	size_t members;         /* at the root: open communicators of the job */
-	struct stream *streams; /* at the root: those that are open */
+	size_t blocks;               /* Buffers in memory of the communicator */
+	PyObject *ops;               /* list of operations in Python, alive with it */
+	_Atomic(PyObject *) failure; /* what an operation in Python raised; strong */
+	struct comm *root;           /* of the job; strong; NULL: this one */
+	size_t members;              /* at the root: open communicators of the job */
+	struct stream *streams;      /* at the root: those that are open */
 };
 
 extern PyTypeObject *coll_py_comm_type;

@@ -76,7 +76,7 @@ PyObject *coll_py_block_new(struct comm *c, PyObject *shape, const struct elemen
 			return (PyObject *)b;
 		PyErr_NoMemory();
 	} else {
-		st = coll_mem_alloc(c->handle, &b->data, bytes);
+		LIBRARY(st = coll_mem_alloc(c->handle, &b->data, bytes));
 		if (st == COLL_OK) {
 			b->comm = c;
 			Py_INCREF((PyObject *)c);

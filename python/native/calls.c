@@ -117,8 +117,12 @@ static PyObject *call(PyObject *self, enum call_kind kind, PyObject *const *args
 	if (coll_py_parse(&coll_py_methods[kind], args, nargs, names, values) != 0 || coll_py_comm_check(c) != 0 ||
 	    coll_py_request_make(&r, c, kind, values) != 0)
 		return NULL;
-	if (values[ARG_STREAM])
-		return coll_py_work_start(&r, values[ARG_STREAM]);
+	if (values[ARG_STREAM]) {
+		PyObject *work;
+
+		GUARDED(work = coll_py_work_start(&r, values[ARG_STREAM]));
+		return work;
+	}
 	if (coll_py_group_open()) {
 		PyObject *result = r.result ? r.result : Py_None;
 

@@ -7,6 +7,7 @@
  */
 #include "comm.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,7 +40,7 @@ int coll_py_comm_enter(struct comm *c, const char *name)
 		        name, other);
 		return -1;
 	}
-	c->thread = PyThread_get_thread_ident();
+	atomic_store_explicit(&c->thread, PyThread_get_thread_ident(), memory_order_relaxed);
 	return 0;
 }
 
@@ -60,27 +61,36 @@ static char *text_of(PyObject *object)
 	return copy;
 }
 
+/* Another thread may be at destroying it, and waits for this one. */
 static void abort_with(struct comm *c, const char *reason)
 {
-	WITHOUT_GIL(coll_comm_abort(c->handle, reason));
+	coll_comm *handle;
+
+	atomic_fetch_add(&c->aborting, 1);
+	handle = c->handle;
+	if (handle && c->generation == coll_py_generation)
+		WITHOUT_GIL(coll_comm_abort(handle, reason));
+	atomic_fetch_sub(&c->aborting, 1);
 }
 
 int coll_py_comm_failure(struct comm *c)
 {
-	PyObject *failure = c->failure;
+	PyObject *failure = atomic_exchange(&c->failure, NULL);
 	PyObject *type = failure ? PyObject_GetAttrString((PyObject *)Py_TYPE(failure), "__name__") : NULL;
 	PyObject *reason = type ? PyUnicode_FromFormat("%U: %S", type, failure) : NULL;
 	char *text = reason ? text_of(reason) : NULL;
 
-	c->failure = NULL;
 	PyErr_Clear();
-	if (c->handle && c->generation == coll_py_generation)
+	if (failure)
 		abort_with(c, text ? text : "an operation in Python raised an exception");
 	free(text);
 	Py_XDECREF(type);
 	Py_XDECREF(reason);
-	PyErr_SetObject((PyObject *)Py_TYPE(failure), failure);
-	Py_DECREF(failure);
+	if (failure)
+		PyErr_SetObject((PyObject *)Py_TYPE(failure), failure);
+	else /* another thread has taken it */
+		coll_py_raise(c, COLL_ERR_ABORTED, "op");
+	Py_XDECREF(failure);
 	return -1;
 }
 
@@ -293,6 +303,8 @@ static coll_status destroy(struct comm *c)
 		coll_py_streams_close(root);
 	c->handle = NULL;
 	root->members--;
+	while (atomic_load(&c->aborting) > 0)
+		WITHOUT_GIL(sched_yield());
 	WITHOUT_GIL(st = coll_comm_destroy(&handle));
 	if (handle) { /* refused: an open group has calls on it */
 		c->handle = handle;
@@ -332,7 +344,7 @@ PyObject *coll_py_comm_close(PyObject *self, PyObject *last)
 	Py_RETURN_NONE;
 }
 
-void coll_py_comm_block_freed(struct comm *c, void *data)
+static void block_freed(struct comm *c, void *data)
 {
 	c->blocks--;
 	if (!c->handle || c->generation != coll_py_generation)
@@ -342,10 +354,15 @@ void coll_py_comm_block_freed(struct comm *c, void *data)
 		PyErr_Clear();
 		return;
 	}
-	coll_mem_free(c->handle, data);
+	LIBRARY(coll_mem_free(c->handle, data));
 	if (c->closed && c->blocks == 0)
 		destroy(c);
 	coll_py_comm_leave(c);
+}
+
+void coll_py_comm_block_freed(struct comm *c, void *data)
+{
+	GUARDED(block_freed(c, data));
 }
 
 PyObject *coll_py_comm_abort(PyObject *self, PyObject *reason)
@@ -368,7 +385,7 @@ void coll_py_comm_dealloc(PyObject *self)
 	struct comm *c = (struct comm *)self;
 
 	Py_CLEAR(c->ops);
-	Py_CLEAR(c->failure);
+	Py_XDECREF(atomic_exchange(&c->failure, NULL));
 	if (c->root)
 		Py_DECREF((PyObject *)c->root);
 	coll_py_free(self);

@@ -203,20 +203,26 @@ static void dealloc(PyObject *self)
 	coll_py_free(self);
 }
 
+GUARD_NAMED(operation_start)
+GUARD_NAMED(operation_wait)
+GUARD(operation_call, (PyObject * self, PyObject *args, PyObject *words), (self, args, words))
+GUARD_ONE(operation_close)
+GUARD_DEALLOC(dealloc)
+
 #define FAST(name, function)                                                                       \
 	{                                                                                          \
 		name, (PyCFunction)(void (*)(void))(function), METH_FASTCALL | METH_KEYWORDS, NULL \
 	}
 static PyMethodDef methods[] = {
-        FAST("start", operation_start),
-        FAST("wait", operation_wait),
-        {"close", operation_close, METH_NOARGS, NULL},
+        FAST("start", operation_start_guarded),
+        FAST("wait", operation_wait_guarded),
+        {"close", operation_close_guarded, METH_NOARGS, NULL},
         {0},
 };
 static PyType_Slot slots[] = {
-        {Py_tp_dealloc, (void *)dealloc},
+        {Py_tp_dealloc, (void *)dealloc_guarded},
         {Py_tp_methods, methods},
-        {Py_tp_call, (void *)operation_call},
+        {Py_tp_call, (void *)operation_call_guarded},
         {0, NULL},
 };
 static PyType_Spec spec = {"coll._coll.Operation", sizeof(struct operation), 0,

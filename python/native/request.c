@@ -502,7 +502,6 @@ PyObject *coll_py_request_run(struct request *r)
 		return NULL;
 	}
 	WITHOUT_GIL(st = coll_py_request_start(r, NULL));
-	coll_py_comm_leave(c);
 	if (c->failure) {
 		coll_py_comm_failure(c);
 	} else if (coll_py_interrupted() != 0) {
@@ -514,6 +513,7 @@ PyObject *coll_py_request_run(struct request *r)
 		result = r->result ? r->result : Py_None;
 		Py_INCREF(result);
 	}
+	coll_py_comm_leave(c); /* now another thread may replace the error of the communicator */
 	coll_py_request_end(r);
 	return result;
 }

@@ -14,8 +14,9 @@
 
 enum way { WAY_NONE, WAY_TABLE, WAY_BUFFER, WAY_METHOD, WAY_BLOCK, WAY_CUDA };
 
-/* Types are kept alive by their row: at most so many. */
-enum { KNOWN = 64 };
+/* A type that is known stays so, and alive: rows do not change once threads can see them. If all rows that a type may
+ * have are taken it is studied each time. */
+enum { KNOWN = 64, PROBES = 8 };
 
 struct known {
 	PyTypeObject *type;
@@ -23,7 +24,7 @@ struct known {
 	struct dl_exchange *table;
 };
 
-static struct known known[KNOWN];
+static _Atomic(const struct known *) known[KNOWN];
 
 static struct dl_exchange *table_of(PyTypeObject *type)
 {
@@ -60,17 +61,41 @@ static struct known study(PyObject *object)
 	return k;
 }
 
+/* Keep what was found in a free row. */
+static void remember(const struct known *found, _Atomic(const struct known *) *row)
+{
+	struct known *copy = malloc(sizeof(*copy));
+	const struct known *none = NULL;
+
+	if (!copy)
+		return;
+	*copy = *found;
+	Py_INCREF((PyObject *)copy->type);
+	if (!atomic_compare_exchange_strong(row, &none, copy)) {
+		Py_DECREF((PyObject *)copy->type);
+		free(copy);
+	}
+}
+
 static struct known ask(PyObject *object)
 {
-	struct known *k = &known[((uintptr_t)Py_TYPE(object) >> 6) % KNOWN];
-	PyTypeObject *old = k->type;
+	const size_t first = ((uintptr_t)Py_TYPE(object) >> 6) % KNOWN;
+	struct known found;
 
-	if (old != Py_TYPE(object)) {
-		*k = study(object);
-		Py_INCREF((PyObject *)k->type);
-		Py_XDECREF((PyObject *)old);
+	for (size_t i = 0; i < PROBES; i++) {
+		_Atomic(const struct known *) *row = &known[(first + i) % KNOWN];
+		/* Acquire: the row was filled before. */
+		const struct known *k = atomic_load_explicit(row, memory_order_acquire);
+
+		if (k && k->type == Py_TYPE(object))
+			return *k;
+		if (!k) {
+			found = study(object);
+			remember(&found, row);
+			return found;
+		}
 	}
-	return *k;
+	return study(object);
 }
 
 static bool is_contiguous(const struct view *v)
