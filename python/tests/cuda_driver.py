@@ -4,7 +4,6 @@ The driver is the file of TEST_CUDA_LIBRARY, which this makes COLL_CUDA_LIBRARY,
 """
 
 import ctypes
-import math
 import os
 import sys
 from ctypes import POINTER, byref, c_char_p, c_int32, c_int64, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p, py_object
@@ -70,6 +69,13 @@ def read(address, length):
     if length:
         call("cuMemcpyDtoH_v2", data, c_uint64(address), c_uint64(length))
     return data.raw[:length]
+
+
+def available():
+    """Bytes of the device that are free."""
+    left, total = c_uint64(), c_uint64()
+    call("cuMemGetInfo_v2", byref(left), byref(total))
+    return left.value
 
 
 class Pinned:
@@ -183,6 +189,8 @@ class _Table(ctypes.Structure):
 _codes = {"i": 0, "u": 1, "f": 2, "b": 6, "c": 5, "bf16": 4}
 _new_capsule = ctypes.pythonapi.PyCapsule_New
 _new_capsule.restype, _new_capsule.argtypes = py_object, [c_void_p, c_char_p, c_void_p]
+# A capsule keeps no copy of its name.
+_TENSOR, _TABLE = b"dltensor", b"dlpack_exchange_api"
 
 
 def _fill(tensor, array, device=2):
@@ -218,7 +226,7 @@ class Dlpack:
             call("cuStreamWaitEvent", c_void_p(0 if stream is None else stream), event, 0)
         self.managed = _Managed()
         _fill(self.managed.tensor, self, self.device)
-        return _new_capsule(ctypes.addressof(self.managed), b"dltensor", None)
+        return _new_capsule(ctypes.addressof(self.managed), _TENSOR, None)
 
 
 class Tabled:
@@ -248,8 +256,4 @@ def _read_current(device, number, out):
 
 
 _table = _Table(_Version(1, 3), None, None, None, None, _read_tabled, _read_current)
-Tabled.__dlpack_c_exchange_api__ = _new_capsule(ctypes.addressof(_table), b"dlpack_exchange_api", None)
-
-
-def items(shape):
-    return math.prod(shape)
+Tabled.__dlpack_c_exchange_api__ = _new_capsule(ctypes.addressof(_table), _TABLE, None)
