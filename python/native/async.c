@@ -214,19 +214,15 @@ PyObject *coll_py_work_start(struct request *r, PyObject *stream)
 	struct work *w;
 	coll_status st;
 
-	if (!PyObject_TypeCheck(stream, coll_py_stream_type)) {
-		PyErr_Format(PyExc_TypeError, "stream is %R; comm.stream() makes one", stream);
-		coll_py_request_end(r);
-		return NULL;
-	}
 	coll_py_reap();
-	if (check_stream(s) != 0) {
+	if (check_stream(s) != 0 || coll_py_device_order(r, s) != 0) {
 		coll_py_request_end(r);
 		return NULL;
 	}
 	w = new_work(r, s);
 	if (!w)
 		return NULL;
+	coll_py_device_mark(&w->request, s);
 	LIBRARY(st = coll_event_create(&w->event, c->handle));
 	if (st != COLL_OK) {
 		coll_py_raise(c, st, "event");
@@ -312,6 +308,30 @@ static PyObject *give_result(struct work *w)
 	}
 	Py_INCREF(w->result);
 	return w->result;
+}
+
+PyObject *coll_py_work_await(PyObject *work)
+{
+	struct work *w = (struct work *)work;
+	struct comm *c = w->request.comm;
+	PyObject *result = NULL, *cause;
+
+	if (!c) /* it has ended */
+		return give_result(w);
+	Py_INCREF((PyObject *)c);
+	if (wait_done(w, -1) == 1) {
+		result = give_result(w);
+	} else {
+		cause = coll_py_take_exception();
+		if (c->handle && c->generation == coll_py_generation)
+			coll_comm_abort(c->handle, "interrupted");
+		if (wait_done(w, -1) < 0)
+			PyErr_Clear();
+		PyErr_SetObject((PyObject *)Py_TYPE(cause), cause);
+		Py_DECREF(cause);
+	}
+	Py_DECREF((PyObject *)c);
+	return result;
 }
 
 /* What wait(), result() and exception() have in common. NULL with an exception set, TimeoutError among them. */

@@ -27,20 +27,29 @@ int coll_py_comm_check(struct comm *c)
 	return -1;
 }
 
+/* What a destructor is in; it may run in any thread, and others wait for it. */
+static const char freeing[] = "free";
+
 int coll_py_comm_enter(struct comm *c, const char *name)
 {
 	const char *other = NULL;
 
 	/* Acquire: what the thread that left wrote to the communicator is visible to this one. */
-	if (!atomic_compare_exchange_strong_explicit(&c->busy, &other, name, memory_order_acquire,
-	                                             memory_order_relaxed)) {
+	while (!atomic_compare_exchange_strong_explicit(&c->busy, &other, name, memory_order_acquire,
+	                                                memory_order_relaxed)) {
+		if (other == freeing) {
+			WITHOUT_GIL(sched_yield());
+			other = NULL;
+			continue;
+		}
 		coll_py_raise_argument(
 		        "%s: another thread is in %s on this communicator; give each thread one of its own "
 		        "(duplicate())",
 		        name, other);
 		return -1;
 	}
-	atomic_store_explicit(&c->thread, PyThread_get_thread_ident(), memory_order_relaxed);
+	if (name != freeing)
+		atomic_store_explicit(&c->thread, PyThread_get_thread_ident(), memory_order_relaxed);
 	return 0;
 }
 
@@ -107,6 +116,7 @@ static void adopt(struct comm *c, coll_comm *handle, struct comm *root)
 	c->generation = coll_py_generation;
 	c->rank = coll_comm_rank(handle);
 	c->size = coll_comm_size(handle);
+	c->device = coll_py_device_number(handle);
 	c->thread = PyThread_get_thread_ident();
 	c->root = root;
 	Py_XINCREF((PyObject *)root);
@@ -293,14 +303,62 @@ PyObject *coll_py_comm_open_all(PyObject *module, PyObject *args)
 
 /* ---- The end ---- */
 
+/* Memory of an array that was dropped while another thread was in a call. */
+struct dropped {
+	struct dropped *next;
+	void *data;
+};
+
+static void free_memory(struct comm *c, void *data)
+{
+	/* The driver may wait for calls of the device, which may wait for ranks that are threads of this process. */
+	WITHOUT_GIL(coll_mem_free(c->handle, data));
+}
+
+static void drop(struct comm *c, void *data)
+{
+	struct dropped *d = malloc(sizeof(*d));
+
+	if (!d) /* the end of the communicator frees it */
+		return;
+	d->data = data;
+	d->next = c->dropped;
+	c->dropped = d;
+}
+
+/* The communicator ends, and frees it. */
+static void forget_dropped(struct comm *c)
+{
+	while (c->dropped) {
+		struct dropped *d = c->dropped;
+
+		c->dropped = d->next;
+		free(d);
+	}
+}
+
+void coll_py_comm_free_dropped(struct comm *c)
+{
+	while (c->dropped) {
+		struct dropped *d = c->dropped;
+
+		c->dropped = d->next;
+		free_memory(c, d->data);
+		free(d);
+	}
+}
+
 static coll_status destroy(struct comm *c)
 {
 	struct comm *root = coll_py_comm_root(c);
 	coll_comm *handle = c->handle;
 	coll_status st;
 
-	if (root->members == 1)
+	if (root->members == 1) {
+		Py_CLEAR(root->wrapped);
 		coll_py_streams_close(root);
+	}
+	forget_dropped(c);
 	c->handle = NULL;
 	root->members--;
 	while (atomic_load(&c->aborting) > 0)
@@ -346,18 +404,21 @@ PyObject *coll_py_comm_close(PyObject *self, PyObject *last)
 
 static void block_freed(struct comm *c, void *data)
 {
+	PyObject *type, *value, *trace;
+
 	c->blocks--;
 	if (!c->handle || c->generation != coll_py_generation)
 		return;
-	/* A call of another thread may be using the communicator: then its end frees the memory. */
-	if (coll_py_comm_enter(c, "free") != 0) {
-		PyErr_Clear();
-		return;
+	PyErr_Fetch(&type, &value, &trace);
+	if (coll_py_comm_enter(c, freeing) != 0) {
+		drop(c, data);
+	} else {
+		free_memory(c, data);
+		if (c->closed && c->blocks == 0)
+			destroy(c);
+		coll_py_comm_leave(c);
 	}
-	LIBRARY(coll_mem_free(c->handle, data));
-	if (c->closed && c->blocks == 0)
-		destroy(c);
-	coll_py_comm_leave(c);
+	PyErr_Restore(type, value, trace);
 }
 
 void coll_py_comm_block_freed(struct comm *c, void *data)
@@ -386,6 +447,8 @@ void coll_py_comm_dealloc(PyObject *self)
 
 	Py_CLEAR(c->ops);
 	Py_XDECREF(atomic_exchange(&c->failure, NULL));
+	Py_CLEAR(c->wrapped);
+	forget_dropped(c);
 	if (c->root)
 		Py_DECREF((PyObject *)c->root);
 	coll_py_free(self);

@@ -139,12 +139,15 @@ static PyObject *empty(PyObject *self, PyObject *args)
 	const struct element *element;
 	const char *type = "f32";
 	PyObject *shape, *made;
+	int on_device = 0;
 
-	if (!PyArg_ParseTuple(args, "O!|s", &PyTuple_Type, &shape, &type) || coll_py_comm_check(c) != 0)
+	if (!PyArg_ParseTuple(args, "O!|sp", &PyTuple_Type, &shape, &type, &on_device) || coll_py_comm_check(c) != 0)
 		return NULL;
 	element = coll_py_element_by_name(type);
 	if (!element)
 		return coll_py_raise_argument("empty: there is no type '%s'", type);
+	if (on_device)
+		return coll_py_device_array_new(c, shape, element);
 	if (coll_py_comm_enter(c, "empty") != 0)
 		return NULL;
 	made = coll_py_block_new(c, shape, element);
@@ -161,7 +164,8 @@ static PyObject *announce(PyObject *self, PyObject *args)
 	struct view v;
 	int on;
 
-	if (!PyArg_ParseTuple(args, "Op", &x, &on) || coll_py_comm_check(c) != 0 || coll_py_view_take(&v, x, "x") != 0)
+	if (!PyArg_ParseTuple(args, "Op", &x, &on) || coll_py_comm_check(c) != 0 ||
+	    coll_py_view_take(&v, x, "x", coll_py_device_reader(c, NULL) ? READER_UNORDERED : READER_NONE) != 0)
 		return NULL;
 	if (!v.contiguous) {
 		coll_py_view_release(&v);
@@ -303,6 +307,13 @@ static PyObject *get_thread(PyObject *self, void *unused)
 	return PyLong_FromUnsignedLong(((struct comm *)self)->thread);
 }
 
+static PyObject *get_device(PyObject *self, void *unused)
+{
+	struct comm *c = (struct comm *)self;
+
+	return coll_py_comm_check(c) == 0 ? PyUnicode_FromString(coll_comm_device(c->handle)) : NULL;
+}
+
 static PyObject *get_last_way(PyObject *self, void *unused)
 {
 	struct comm *c = (struct comm *)self;
@@ -340,6 +351,7 @@ GUARD_NAMED(coll_py_prepare)
 GUARD_ONE(coll_py_comm_open)
 GUARD_GET(get_local_rank)
 GUARD_GET(get_local_size)
+GUARD_GET(get_device)
 GUARD_GET(get_last_way)
 GUARD_GET(get_last_error)
 
@@ -377,6 +389,7 @@ static PyGetSetDef properties[] = {
         {"local_rank", get_local_rank_guarded, NULL, NULL, NULL},
         {"local_size", get_local_size_guarded, NULL, NULL, NULL},
         {"closed", get_closed, NULL, NULL, NULL},
+        {"device", get_device_guarded, NULL, NULL, NULL},
         {"last_way", get_last_way_guarded, NULL, NULL, NULL},
         {"last_error", get_last_error_guarded, NULL, NULL, NULL},
         {"handle", get_handle, NULL, NULL, NULL},

@@ -110,7 +110,7 @@ static PyMethodDef methods[] = {
         {"library", library, METH_NOARGS, NULL},
         {"status_string", status_string, METH_O, NULL},
         {"open_all", coll_py_comm_open_all_guarded, METH_VARARGS, NULL},
-        {"stream", coll_py_stream_new_guarded, METH_O, NULL},
+        {"stream", coll_py_stream_new_guarded, METH_VARARGS, NULL},
         {"group_begin", coll_py_group_begin, METH_NOARGS, NULL},
         {"group_end", coll_py_group_end_guarded, METH_O, NULL},
         {"reap", reap_guarded, METH_NOARGS, NULL},
@@ -138,8 +138,8 @@ PyMODINIT_FUNC PyInit__coll(void)
 #endif
 	if (coll_py_calls_init() == 0 && coll_py_reduce_init() == 0 && coll_py_comm_init(module) == 0 &&
 	    coll_py_async_init(module) == 0 && coll_py_block_init(module) == 0 && coll_py_op_init(module) == 0 &&
-	    coll_py_operation_init(module) == 0 && coll_py_receive_init(module) == 0 &&
-	    pthread_atfork(NULL, NULL, forked) == 0)
+	    coll_py_operation_init(module) == 0 && coll_py_device_array_init(module) == 0 &&
+	    coll_py_receive_init(module) == 0 && pthread_atfork(NULL, NULL, forked) == 0)
 		return module;
 	Py_DECREF(module);
 	return NULL;

@@ -23,37 +23,47 @@ static int check(const struct stream *s)
 
 /* ---- Streams ---- */
 
-/* stream(comm) */
-PyObject *coll_py_stream_new(PyObject *module, PyObject *object)
+struct stream *coll_py_stream_adopt(struct comm *root, coll_stream *handle)
 {
-	struct comm *c = (struct comm *)object, *root;
-	struct stream *s;
-	coll_status st;
+	struct stream *s = (struct stream *)PyType_GenericAlloc(coll_py_stream_type, 0);
 
-	if (!PyObject_TypeCheck(object, coll_py_comm_type))
-		return PyErr_Format(PyExc_TypeError, "%R is no communicator", object);
-	if (coll_py_comm_check(c) != 0)
-		return NULL;
-	s = (struct stream *)PyType_GenericAlloc(coll_py_stream_type, 0);
-	if (!s)
-		return NULL;
-	if (coll_py_comm_enter(c, "stream") != 0) {
-		Py_DECREF((PyObject *)s);
+	if (!s) {
+		coll_stream_destroy(&handle);
 		return NULL;
 	}
-	LIBRARY(st = coll_stream_create(&s->handle, c->handle));
-	coll_py_comm_leave(c);
-	if (st != COLL_OK) {
-		Py_DECREF((PyObject *)s);
-		return coll_py_raise(c, st, "stream");
-	}
-	root = coll_py_comm_root(c);
+	s->handle = handle;
 	s->generation = coll_py_generation;
 	s->comm = root;
 	Py_INCREF((PyObject *)root);
 	s->next = root->streams;
 	root->streams = s;
-	return (PyObject *)s;
+	return s;
+}
+
+/* stream(comm, named): of the host, or around a stream of the device */
+PyObject *coll_py_stream_new(PyObject *module, PyObject *args)
+{
+	PyObject *object, *named = Py_None;
+	coll_stream *handle = NULL;
+	struct comm *c;
+	coll_status st;
+
+	if (!PyArg_ParseTuple(args, "O|O", &object, &named))
+		return NULL;
+	if (!PyObject_TypeCheck(object, coll_py_comm_type))
+		return PyErr_Format(PyExc_TypeError, "%R is no communicator", object);
+	c = (struct comm *)object;
+	if (coll_py_comm_check(c) != 0)
+		return NULL;
+	if (named != Py_None)
+		return (PyObject *)coll_py_device_stream(c, named);
+	if (coll_py_comm_enter(c, "stream") != 0)
+		return NULL;
+	LIBRARY(st = coll_stream_create(&handle, c->handle));
+	coll_py_comm_leave(c);
+	if (st != COLL_OK)
+		return coll_py_raise(c, st, "stream");
+	return (PyObject *)coll_py_stream_adopt(coll_py_comm_root(c), handle);
 }
 
 /* The handle goes; no unfinished work is left, or the communicator has ended. The stream itself may go meanwhile, when
