@@ -14,7 +14,7 @@ from __future__ import annotations
 from . import _coll
 from ._buffers import describe as _describe
 from ._buffers import like as _like
-from ._coll import Buffer, Event, Op, Stream
+from ._coll import Buffer, DeviceArray, Event, Op, Stream
 from ._comm import ANY, Communicator, Message, Operation, Receive, UniqueId, group, init, init_all, progress, raw, unique_id
 from ._errors import (AbortedError, ArgumentError, BootstrapError, CancelledError, CollError, CollMemoryError, ConfigError,
                       CorruptError, InternalError, MismatchError, PeerDead, PeerError, PeerLate, PeerSilent,
@@ -35,7 +35,7 @@ for _class in (CollError, ArgumentError, UnsupportedError, CollMemoryError, Conf
 
 __all__ = [
     "ANY", "AbortedError", "ArgumentError", "BootstrapError", "Buffer", "CancelledError", "CollError", "CollMemoryError", "Communicator",
-    "ConfigError", "CorruptError", "Event", "InternalError", "Message", "MismatchError", "Op", "Operation", "PeerDead", "PeerError",
+    "ConfigError", "CorruptError", "DeviceArray", "Event", "InternalError", "Message", "MismatchError", "Op", "Operation", "PeerDead", "PeerError",
     "PeerLate", "PeerSilent", "Receive", "Stream", "SystemFailure", "UniqueId", "UnsupportedError", "Work", "get_include",
     "get_library", "get_program", "group", "init", "init_all", "progress", "raw", "settings", "unique_id", "version",
 ]

@@ -17,10 +17,16 @@ def like(x: Any, shape: tuple[int, ...]) -> Any:
     if numpy is not None and isinstance(x, (numpy.ndarray, numpy.generic)):
         return numpy.empty(shape, x.dtype)
     if torch is not None and isinstance(x, torch.Tensor):
-        return torch.empty(shape, dtype=x.dtype)
-    if numpy is not None and module in ("jax", "jaxlib"):
+        return torch.empty(shape, dtype=x.dtype, device=x.device)
+    if numpy is not None and module in ("jax", "jaxlib") and not _on_device(x):
         return numpy.empty(shape, x.dtype)
     return None
+
+
+def _on_device(x: Any) -> bool:
+    """Whether an array that cannot be written is in the memory of a device."""
+    kind: int = x.__dlpack_device__()[0] if hasattr(x, "__dlpack_device__") else 1
+    return kind != 1
 
 
 def describe(x: Any, what: str) -> tuple[Any, str | None]:

@@ -1,13 +1,14 @@
 """Types of coll._coll, which is written in C (python/native)."""
 
-from typing import Any, Callable, Literal, Sequence, TypeVar, final, overload
+from typing import Any, Callable, Literal, Protocol, Sequence, TypeVar, final, overload
 
 from ._comm import Message as _Message
 from ._work import Work as _Work
 
 _T = TypeVar("_T")
 
-# What has elements in memory: numpy arrays, torch tensors, array.array, memoryview, bytes, Buffer, all with DLPack.
+# What has elements in memory: numpy arrays, torch tensors, array.array, memoryview, bytes, Buffer, all with DLPack or
+# __cuda_array_interface__.
 _Array = Any
 _Name = Literal["sum", "prod", "min", "max", "avg", "band", "bor", "bxor", "land", "lor", "lxor"]
 _Counts = Sequence[int]
@@ -70,6 +71,32 @@ class Buffer:
     def __dlpack_device__(self) -> tuple[int, int]: ...
 
 @final
+class DeviceArray:
+    """An array in memory of a device, made by a call or by Communicator.empty_on_device(): DLPack and
+    __cuda_array_interface__, no arithmetic. Its end waits for the work of the device, as that of cudaFree() does."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Numbers of elements along each axis."""
+    @property
+    def dtype(self) -> str:
+        """The element type: "f32", "i64", "bf16" ..."""
+    @property
+    def address(self) -> int:
+        """Of the first byte, on the device."""
+    @property
+    def nbytes(self) -> int:
+        """Length in bytes."""
+    @property
+    def device(self) -> str:
+        """The device: "cuda:0" ..."""
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]: ...
+    def __dlpack__(self, *, stream: Any = None, max_version: tuple[int, int] | None = None,
+                   dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> Any: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+
+@final
 class Receive:
     """A posted receive. One thread waits for it. One that is dropped is cancelled."""
 
@@ -84,14 +111,33 @@ class Receive:
 class Operation:
     """A call that is prepared once and started often, with the same arrays. Calling it starts it and waits."""
 
-    def start(self, stream: Stream | None = None) -> None:
-        """Start the call; on a stream, behind the calls before it. One start at a time."""
+    def start(self, stream: _Stream | None = None) -> None:
+        """Start the call; on a stream, behind what it holds. One start at a time."""
     def wait(self, timeout: float | None = None) -> Any:
         """Wait, and return what the call returns; TimeoutError: it goes on."""
     def __call__(self) -> Any:
         """Start it, wait, and return what the call returns."""
     def close(self) -> None:
         """Free it, here alone. The end of the communicator does it, too."""
+
+class _HasCudaStream(Protocol):
+    def __cuda_stream__(self) -> tuple[int, int]: ...
+
+class _OfTorch(Protocol):
+    @property
+    def cuda_stream(self) -> int: ...
+
+class _OfCupy(Protocol):
+    @property
+    def ptr(self) -> int: ...
+
+class _OfNumba(Protocol):
+    @property
+    def handle(self) -> Any: ...
+
+# A Stream, or a stream of this rank's device: its number (cudaStream_t), an object with __cuda_stream__(), or a stream of torch, cupy
+# or numba.
+_Stream = Stream | int | _HasCudaStream | _OfTorch | _OfCupy | _OfNumba
 
 class Work:
     def done(self) -> bool:
@@ -119,6 +165,9 @@ class Comm:
     def handle(self) -> int:
         """coll_comm *, for C libraries that are linked with the same libcoll."""
     @property
+    def device(self) -> str:
+        """The device whose memory this rank may pass beside host memory: "cuda:0" ...; "host": none."""
+    @property
     def last_way(self) -> str | None:
         """How the last completed call was carried out (docs/guide/ways.md)."""
     @property
@@ -139,17 +188,17 @@ class Comm:
     @overload
     def all_reduce(self, x: _T, op: _Name | Op = "sum", *, out: None = None, stream: None = None) -> _T: ...
     @overload
-    def all_reduce(self, x: _Array, op: _Name | Op = "sum", *, out: Any = None, stream: Stream) -> _Work: ...
+    def all_reduce(self, x: _Array, op: _Name | Op = "sum", *, out: Any = None, stream: _Stream) -> _Work: ...
     @overload
     def reduce(self, x: _Array, op: _Name | Op = "sum", root: int = 0, *, out: Any = None, stream: None = None) -> Any:
         """The reduction over all ranks, at the root; None elsewhere."""
     @overload
-    def reduce(self, x: _Array, op: _Name | Op = "sum", root: int = 0, *, out: Any = None, stream: Stream) -> _Work: ...
+    def reduce(self, x: _Array, op: _Name | Op = "sum", root: int = 0, *, out: Any = None, stream: _Stream) -> _Work: ...
     @overload
     def broadcast(self, x: _T, root: int = 0, *, stream: None = None) -> _T:
         """x of the root, written in place on the others; returns x."""
     @overload
-    def broadcast(self, x: _Array, root: int = 0, *, stream: Stream) -> _Work: ...
+    def broadcast(self, x: _Array, root: int = 0, *, stream: _Stream) -> _Work: ...
     @overload
     def all_gather(self, x: _Array, *, out: Any = None, counts: _Counts | Literal["any"] | None = None,
                    stream: None = None) -> Any:
@@ -159,7 +208,7 @@ class Comm:
         """
     @overload
     def all_gather(self, x: _Array, *, out: Any = None, counts: _Counts | Literal["any"] | None = None,
-                   stream: Stream) -> _Work: ...
+                   stream: _Stream) -> _Work: ...
     @overload
     def reduce_scatter(self, x: _Array, op: _Name | Op = "sum", *, out: Any = None, counts: _Counts | None = None,
                        stream: None = None) -> Any:
@@ -169,7 +218,7 @@ class Comm:
         """
     @overload
     def reduce_scatter(self, x: _Array, op: _Name | Op = "sum", *, out: Any = None, counts: _Counts | None = None,
-                       stream: Stream) -> _Work: ...
+                       stream: _Stream) -> _Work: ...
     @overload
     def all_to_all(self, x: _Array, *, out: Any = None, in_counts: _Counts | None = None,
                    out_counts: _Counts | None = None, stream: None = None) -> Any:
@@ -179,48 +228,48 @@ class Comm:
         """
     @overload
     def all_to_all(self, x: _Array, *, out: Any = None, in_counts: _Counts | None = None,
-                   out_counts: _Counts | None = None, stream: Stream) -> _Work: ...
+                   out_counts: _Counts | None = None, stream: _Stream) -> _Work: ...
     @overload
     def gather(self, x: _Array, root: int = 0, *, out: Any = None, counts: _Counts | Literal["any"] | None = None,
                stream: None = None) -> Any:
         """As all_gather() at the root; None elsewhere."""
     @overload
     def gather(self, x: _Array, root: int = 0, *, out: Any = None, counts: _Counts | Literal["any"] | None = None,
-               stream: Stream) -> _Work: ...
+               stream: _Stream) -> _Work: ...
     @overload
     def scatter(self, x: _Array | None, root: int = 0, *, out: Any = None, counts: _Counts | None = None,
                 stream: None = None) -> Any:
         """This rank's part of axis 0 of the root's x. Elsewhere x is None, and out= is needed."""
     @overload
     def scatter(self, x: _Array | None, root: int = 0, *, out: Any = None, counts: _Counts | None = None,
-                stream: Stream) -> _Work: ...
+                stream: _Stream) -> _Work: ...
     @overload
     def scan(self, x: _Array, op: _Name | Op = "sum", *, out: _T, stream: None = None) -> _T:
         """The reduction over ranks 0 to this one: an array like x."""
     @overload
     def scan(self, x: _T, op: _Name | Op = "sum", *, out: None = None, stream: None = None) -> _T: ...
     @overload
-    def scan(self, x: _Array, op: _Name | Op = "sum", *, out: Any = None, stream: Stream) -> _Work: ...
+    def scan(self, x: _Array, op: _Name | Op = "sum", *, out: Any = None, stream: _Stream) -> _Work: ...
     @overload
     def barrier(self, *, stream: None = None) -> None:
         """Returns when all ranks have called it."""
     @overload
-    def barrier(self, *, stream: Stream) -> _Work: ...
+    def barrier(self, *, stream: _Stream) -> _Work: ...
     @overload
     def send(self, x: _Array, peer: int, *, tag: int | None = None, stream: None = None) -> None:
         """Send x. Without a tag the peer receives as many elements; with one, it may have room for more."""
     @overload
-    def send(self, x: _Array, peer: int, *, tag: int | None = None, stream: Stream) -> _Work: ...
+    def send(self, x: _Array, peer: int, *, tag: int | None = None, stream: _Stream) -> _Work: ...
     @overload
     def recv(self, x: _T, peer: int, *, tag: int | None = None, stream: None = None) -> _T:
         """Receive into x, and return it. With a tag, peer and tag may be coll.ANY, and x may be longer than the message."""
     @overload
-    def recv(self, x: _Array, peer: int, *, tag: int | None = None, stream: Stream) -> _Work: ...
+    def recv(self, x: _Array, peer: int, *, tag: int | None = None, stream: _Stream) -> _Work: ...
     @overload
     def send_recv(self, x: _Array | None, dest: int | None, out: Any, source: int | None, *, stream: None = None) -> Any:
         """Send x to dest and receive into out from source at the same time; returns out. None: no such side."""
     @overload
-    def send_recv(self, x: _Array | None, dest: int | None, out: Any, source: int | None, *, stream: Stream) -> _Work: ...
+    def send_recv(self, x: _Array | None, dest: int | None, out: Any, source: int | None, *, stream: _Stream) -> _Work: ...
     def prepare(self, name: str, /, *args: Any, **arguments: Any) -> Operation:
         """The call of that name with these arguments, to be started often. Collective."""
 
@@ -239,7 +288,7 @@ class Comm:
     def _sub(self, ranks: Any, /) -> Any: ...
     def _group(self, ranks: Any, tag: int, /) -> Any: ...
     def _set_timeout(self, timeout: float | None, arrival: float | None, /) -> None: ...
-    def _empty(self, shape: tuple[int, ...], dtype: str, /) -> Buffer: ...
+    def _empty(self, shape: tuple[int, ...], dtype: str, on_device: bool, /) -> Any: ...
     def _register(self, x: _Array, on: bool, /) -> None: ...
     def _explain(self, collective: str, count: int, dtype: str, /) -> str: ...
     def _irecv(self, x: _Array, peer: int, tag: int, /) -> Receive: ...
@@ -253,7 +302,7 @@ def unique_id() -> bytes: ...
 def library() -> str: ...
 def status_string(status: int, /) -> str: ...
 def open_all(kind: type[Comm], n: int, settings: list[str], /) -> Any: ...
-def stream(comm: Comm, /) -> Stream: ...
+def stream(comm: Comm, named: Any, /) -> Stream: ...
 def group_begin() -> None: ...
 def group_end(reason: str | None, /) -> None: ...
 def reap() -> None: ...

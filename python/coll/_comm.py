@@ -9,7 +9,7 @@ from typing import Any, Callable, Iterable, Iterator, NamedTuple, Sequence
 
 from . import _coll, _life, _objects
 from ._buffers import like
-from ._coll import Buffer, Op, Stream
+from ._coll import Buffer, DeviceArray, Op, Stream
 from ._errors import ArgumentError
 
 Operation = _coll.Operation
@@ -71,13 +71,23 @@ class Communicator(_coll.Comm):
 
     # ---- Streams, memory, operations ----
 
-    def stream(self) -> Stream:
-        """A queue of calls that go on while the program computes."""
-        return _coll.stream(self)
+    def stream(self, cuda_stream: Any = None) -> Stream:
+        """A queue of calls that go on while the program computes.
+
+        cuda_stream, a stream of this rank's device by its number or as an object of another library, makes it a name for that
+        stream: calls are put into it, and neither wait for it nor make it wait on the host.
+        """
+        return _coll.stream(self, cuda_stream)
 
     def empty(self, shape: int | Sequence[int], dtype: str = "f32") -> Buffer:
         """Zeroed memory that all ranks of the host map: the fastest. numpy.asarray() and torch.from_dlpack() view it."""
-        return self._empty((shape,) if isinstance(shape, int) else tuple(shape), dtype)
+        made: Buffer = self._empty((shape,) if isinstance(shape, int) else tuple(shape), dtype, False)
+        return made
+
+    def empty_on_device(self, shape: int | Sequence[int], dtype: str = "f32") -> DeviceArray:
+        """Memory of this rank's device, not zeroed. cupy.asarray() and torch.from_dlpack() view it."""
+        made: DeviceArray = self._empty((shape,) if isinstance(shape, int) else tuple(shape), dtype, True)
+        return made
 
     @contextlib.contextmanager
     def register(self, x: Any) -> Iterator[Any]:
@@ -247,24 +257,36 @@ def _lines(settings: dict[str, Any]) -> list[str]:
     return lines
 
 
+def _device(device: Any, settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings with a device: "cuda:2", 2, torch.device("cuda:2"), or a sequence of numbers for several ranks."""
+    if device is None:
+        return settings
+    if isinstance(device, bool):
+        raise ArgumentError(f"device is {device}: 'host', 'cuda', 'cuda:2' or a number")
+    if isinstance(device, (list, tuple, range)):
+        return {**settings, "device": "cuda:" + ",".join(str(int(d)) for d in device)}
+    return {**settings, "device": f"cuda:{device}" if isinstance(device, int) else str(device)}
+
+
 def init(rank: int | None = None, size: int | None = None, *, id: bytes | None = None,
-         exchange: Callable[[bytes], bytes | Sequence[bytes]] | None = None, **settings: Any) -> Communicator:
+         exchange: Callable[[bytes], bytes | Sequence[bytes]] | None = None, device: Any = None, **settings: Any) -> Communicator:
     """The communicator of all ranks of the job. Collective.
 
     With nothing given, everything comes from the environment: collrun, torchrun, mpirun, srun, or COLL_*; without any,
     the job is this process. id: from unique_id() of any process. exchange(mine): an all-gather that returns the bytes of all
-    ranks. Settings are those of the library (`coll-info --settings`) in lower case, without the prefix: timeout_ms=5000.
+    ranks. device: whose memory calls take beside host memory: "host", "cuda" (by the local rank), "cuda:2" or 2. Settings are
+    those of the library (`coll-info --settings`) in lower case, without the prefix: timeout_ms=5000.
     """
     comm = Communicator()
-    comm._open(-1 if rank is None else rank, 0 if size is None else size, id, exchange, _lines(settings))
+    comm._open(-1 if rank is None else rank, 0 if size is None else size, id, exchange, _lines(_device(device, settings)))
     _life.hold(comm)
     _life.watch_exit_of_worker()
     return comm
 
 
-def init_all(n: int, **settings: Any) -> list[Communicator]:
-    """n ranks in this process, for n threads."""
-    comms: list[Communicator] = _coll.open_all(Communicator, n, _lines(settings))
+def init_all(n: int, *, device: Any = None, **settings: Any) -> list[Communicator]:
+    """n ranks in this process, for n threads. device: as for init(), or a sequence with the number of each rank's device."""
+    comms: list[Communicator] = _coll.open_all(Communicator, n, _lines(_device(device, settings)))
     for comm in comms:
         _life.hold(comm)
     return comms

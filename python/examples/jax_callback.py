@@ -14,7 +14,7 @@ comm = coll.init()
 
 def all_reduce(x: Any) -> Any:
     """ordered=True: all ranks make the calls in one order."""
-    return io_callback(lambda a: comm.all_reduce(np.asarray(a)), jax.ShapeDtypeStruct(x.shape, x.dtype), x, ordered=True)
+    return io_callback(lambda a: comm.all_reduce(np.asarray(a)), jax.eval_shape(jnp.asarray, x), x, ordered=True)
 
 
 @jax.jit

@@ -42,7 +42,7 @@ static void drop_event(struct work *w)
 	if (w->waiters == 0 && event) {
 		w->event = NULL;
 		if (w->generation == coll_py_generation)
-			coll_event_destroy(&event);
+			LIBRARY(coll_event_destroy(&event));
 	}
 }
 
@@ -86,25 +86,47 @@ static void stop_pending(struct stream *s)
 	Py_DECREF((PyObject *)s);
 }
 
-static bool head_ended(const struct stream *s)
+static coll_status query(struct work *w)
 {
-	const struct work *w = s->first;
+	coll_status st;
 
-	return w && w->state == WORK_RUNNING && w->generation == coll_py_generation &&
-	       coll_event_query(w->event) != COLL_AGAIN;
+	w->waiters++; /* the event stays */
+	LIBRARY(st = coll_event_query(w->event));
+	w->waiters--;
+	if (w->state == WORK_DONE)
+		drop_event(w);
+	return st;
+}
+
+/* False: the head has not ended. Other threads may be here, too, and take it. */
+static bool reap_one(struct stream *s, struct work *w)
+{
+	coll_status st;
+
+	if (w->state != WORK_RUNNING || w->generation != coll_py_generation)
+		return false;
+	st = query(w);
+	if (st == COLL_AGAIN || s->first != w)
+		return st != COLL_AGAIN;
+	s->first = w->next;
+	if (!s->first)
+		s->last = NULL;
+	w->next = NULL;
+	finish(w, st);
+	Py_DECREF((PyObject *)w);
+	return true;
 }
 
 /* finish() runs Python code, which may end up here again, in this thread or another: each round begins anew. */
 static void reap_stream(struct stream *s)
 {
-	while (head_ended(s)) {
+	bool more = true;
+
+	while (more && s->first) {
 		struct work *w = s->first;
 
-		s->first = w->next;
-		if (!s->first)
-			s->last = NULL;
-		w->next = NULL;
-		finish(w, coll_event_query(w->event));
+		Py_INCREF((PyObject *)w);
+		more = reap_one(s, w);
 		Py_DECREF((PyObject *)w);
 	}
 	if (!s->first && s->pending)
@@ -117,14 +139,15 @@ void coll_py_reap(void)
 
 	coll_py_receives_reap();
 	while (s) {
-		if (s->first && !head_ended(s)) {
-			s = s->next_pending;
-			continue;
-		}
+		struct stream *next;
+		bool stays;
+
 		Py_INCREF((PyObject *)s);
 		reap_stream(s);
+		stays = s->pending;
+		next = s->next_pending;
 		Py_DECREF((PyObject *)s);
-		s = pending;
+		s = stays ? next : pending;
 	}
 }
 
@@ -175,7 +198,7 @@ static struct work *new_work(struct request *r, struct stream *s)
 void coll_py_work_begin(struct work *w, coll_status st)
 {
 	if (st == COLL_OK)
-		st = coll_event_record(w->event, w->stream->handle);
+		LIBRARY(st = coll_event_record(w->event, w->stream->handle));
 	if (st != COLL_OK) {
 		finish(w, st);
 		return;
@@ -191,20 +214,16 @@ PyObject *coll_py_work_start(struct request *r, PyObject *stream)
 	struct work *w;
 	coll_status st;
 
-	if (!PyObject_TypeCheck(stream, coll_py_stream_type)) {
-		PyErr_Format(PyExc_TypeError, "stream is %R; comm.stream() makes one", stream);
-		coll_py_request_end(r);
-		return NULL;
-	}
 	coll_py_reap();
-	if (check_stream(s) != 0) {
+	if (check_stream(s) != 0 || coll_py_device_order(r, s) != 0) {
 		coll_py_request_end(r);
 		return NULL;
 	}
 	w = new_work(r, s);
 	if (!w)
 		return NULL;
-	st = coll_event_create(&w->event, c->handle);
+	coll_py_device_mark(&w->request, s);
+	LIBRARY(st = coll_event_create(&w->event, c->handle));
 	if (st != COLL_OK) {
 		coll_py_raise(c, st, "event");
 		goto fail;
@@ -274,6 +293,7 @@ static int wait_done(struct work *w, int timeout_ms)
 	/* Another thread may be at finishing it. */
 	while (st != COLL_AGAIN && w->state == WORK_RUNNING) {
 		WITHOUT_GIL(sched_yield());
+		coll_py_reap();
 	}
 	if (w->state == WORK_DONE)
 		drop_event(w);
@@ -288,6 +308,30 @@ static PyObject *give_result(struct work *w)
 	}
 	Py_INCREF(w->result);
 	return w->result;
+}
+
+PyObject *coll_py_work_await(PyObject *work)
+{
+	struct work *w = (struct work *)work;
+	struct comm *c = w->request.comm;
+	PyObject *result = NULL, *cause;
+
+	if (!c) /* it has ended */
+		return give_result(w);
+	Py_INCREF((PyObject *)c);
+	if (wait_done(w, -1) == 1) {
+		result = give_result(w);
+	} else {
+		cause = coll_py_take_exception();
+		if (c->handle && c->generation == coll_py_generation)
+			coll_comm_abort(c->handle, "interrupted");
+		if (wait_done(w, -1) < 0)
+			PyErr_Clear();
+		PyErr_SetObject((PyObject *)Py_TYPE(cause), cause);
+		Py_DECREF(cause);
+	}
+	Py_DECREF((PyObject *)c);
+	return result;
 }
 
 /* What wait(), result() and exception() have in common. NULL with an exception set, TimeoutError among them. */
@@ -331,18 +375,23 @@ static PyObject *work_done(PyObject *self, PyObject *unused)
 	return PyBool_FromLong(((struct work *)self)->state == WORK_DONE);
 }
 
+GUARD_FAST(work_result)
+GUARD_FAST(work_exception)
+GUARD_ONE(work_done)
+GUARD_DEALLOC(work_dealloc)
+
 #define FAST(name, function)                                                       \
 	{                                                                          \
 		name, (PyCFunction)(void (*)(void))(function), METH_FASTCALL, NULL \
 	}
 static PyMethodDef work_methods[] = {
-        FAST("_result", work_result),
-        FAST("_exception", work_exception),
-        {"done", work_done, METH_NOARGS, NULL},
+        FAST("_result", work_result_guarded),
+        FAST("_exception", work_exception_guarded),
+        {"done", work_done_guarded, METH_NOARGS, NULL},
         {0},
 };
 static PyType_Slot work_slots[] = {
-        {Py_tp_dealloc, (void *)work_dealloc},
+        {Py_tp_dealloc, (void *)work_dealloc_guarded},
         {Py_tp_methods, work_methods},
         {0, NULL},
 };

@@ -4,17 +4,22 @@
  * What each file owns: element.c the types of elements; view.c arrays of other libraries; block.c the class Buffer;
  * error.c exceptions; comm.c the life of communicators; request.c one call from its arguments to its end, with counts.c
  * and start.c; calls.c the methods; async.c streams, events, Work; group.c groups; operation.c persistent operations;
- * op.c operations in Python.
+ * op.c operations in Python; device.c streams of devices, and the order of calls with their memory; cuda_array.c
+ * __cuda_array_interface__ of others; device_array.c the class DeviceArray.
  *
- * Invariants. All Python objects and all structs below are touched with the GIL held; calls of the library that may
- * wait run without it. Each struct that holds a handle of the library remembers the generation of the process in which
- * it was made: a forked child has another one, and never touches the handles of its parent.
+ * Invariants. All structs below are touched with the GIL held; calls of the library that may wait run without it. In a
+ * free-threaded Python, which has no limited API, a lock of this module stands for the GIL: methods and destructors
+ * that touch what threads share hold it (GUARD_..., GUARDED()), and Python lets go of it where the GIL would be let go
+ * of. A call that moves data takes it only for streams and groups: its communicator belongs to one thread at a time.
+ * Each struct that holds a handle of the library remembers the generation of the process in which it was made: a forked
+ * child has another one, and never touches the handles of its parent.
  */
 #ifndef COLL_PYTHON_BINDING_H
 #define COLL_PYTHON_BINDING_H
 
 #define PY_SSIZE_T_CLEAN
-#ifndef Py_LIMITED_API
+#include <pyconfig.h>
+#if !defined(Py_LIMITED_API) && !defined(Py_GIL_DISABLED)
 #define Py_LIMITED_API 0x030b0000
 #endif
 #include <Python.h>
@@ -31,6 +36,50 @@
 		__VA_ARGS__;                                 \
 		PyEval_RestoreThread(saved_);                \
 	} while (0)
+
+/* The same for a short call that takes a lock of the library: its holder may be at an operation in Python, and wait for
+ * the GIL. Without such operations nothing is gained by letting others have it. */
+extern atomic_bool coll_py_functions;
+#define LIBRARY(...)                                                                \
+	do {                                                                        \
+		if (atomic_load_explicit(&coll_py_functions, memory_order_relaxed)) \
+			WITHOUT_GIL(__VA_ARGS__);                                   \
+		else                                                                \
+			__VA_ARGS__;                                                \
+	} while (0)
+
+/* The lock of a free-threaded Python. */
+extern PyObject *coll_py_shared;
+#ifdef Py_GIL_DISABLED
+#define GUARDED(...)                                       \
+	do {                                               \
+		Py_BEGIN_CRITICAL_SECTION(coll_py_shared); \
+		__VA_ARGS__;                               \
+		Py_END_CRITICAL_SECTION();                 \
+	} while (0)
+#else
+#define GUARDED(...) __VA_ARGS__
+#endif
+/* name_guarded(): a method of each form of arguments, with the lock held. */
+#define GUARD(name, parameters, arguments)         \
+	static PyObject *name##_guarded parameters \
+	{                                          \
+		PyObject *result_;                 \
+                                                   \
+		GUARDED(result_ = name arguments); \
+		return result_;                    \
+	}
+#define GUARD_ONE(name)  GUARD(name, (PyObject * self, PyObject * argument), (self, argument))
+#define GUARD_FAST(name) GUARD(name, (PyObject * self, PyObject *const *args, Py_ssize_t nargs), (self, args, nargs))
+#define GUARD_NAMED(name)                                                                        \
+	GUARD(name, (PyObject * self, PyObject *const *args, Py_ssize_t nargs, PyObject *names), \
+	      (self, args, nargs, names))
+#define GUARD_GET(name) GUARD(name, (PyObject * self, void *unused), (self, unused))
+#define GUARD_DEALLOC(name)                        \
+	static void name##_guarded(PyObject *self) \
+	{                                          \
+		GUARDED(name(self));               \
+	}
 
 /* ---- Elements ---------------------------------------------------------- */
 
@@ -61,6 +110,8 @@ struct view {
 	void *managed; /* a DLPack tensor of ours to delete */
 	bool has_buffer, managed_versioned;
 	bool readonly, contiguous, dims_mine;
+	bool device, has_stream; /* memory of a device; its data are ready when `stream` (CUstream) has done its work */
+	void *stream;
 	char *data;
 	const struct element *element;
 	size_t item_bytes, items;
@@ -70,8 +121,13 @@ struct view {
 	char *packed;                   /* the contiguous copy of one that is not contiguous */
 };
 
+/* The stream of a device in which memory will be read, in DLPack's numbers: READER_NONE: there is no device, and its
+ * memory is refused; 1: the legacy default stream; others: a CUstream. */
+enum { READER_NONE = 0, READER_UNORDERED = -1, READER_LEGACY = 1 };
 /* Describe an array, named `what` in errors. 0, or -1 with an exception set. */
-int coll_py_view_take(struct view *v, PyObject *object, const char *what);
+int coll_py_view_take(struct view *v, PyObject *object, const char *what, intptr_t reader);
+/* The end of taking: from its shape, the number of elements, and whether it is contiguous. */
+int coll_py_view_measure(struct view *v);
 void coll_py_view_release(struct view *v);
 /* The address that the library is given: of the array, or of a contiguous copy, filled if `filled`. NULL: MemoryError.
  */
@@ -81,18 +137,22 @@ void coll_py_view_unpack(const struct view *v);
 /* ---- Communicators -------------------------------------------------------- */
 
 struct comm {
-	PyObject_HEAD coll_comm *handle; /* NULL: not open */
+	PyObject_HEAD _Atomic(coll_comm *) handle; /* NULL: not open */
 	unsigned generation;
-	bool closed;
-	_Atomic(const char *) busy; /* the call that a thread is in */
-	unsigned long thread;       /* of the last call */
+	atomic_bool closed;
+	_Atomic(const char *) busy;    /* the call that a thread is in */
+	_Atomic(unsigned long) thread; /* of the last call */
+	atomic_int aborting;           /* threads that are at aborting it */
 	int rank, size;
-	size_t blocks;          /* Buffers in memory of the communicator */
-	PyObject *ops;          /* list of operations in Python, alive with it */
-	PyObject *failure;      /* what an operation in Python raised */
-	struct comm *root;      /* of the job; strong; NULL: this one */
-	size_t members;         /* at the root: open communicators of the job */
-	struct stream *streams; /* at the root: those that are open */
+	int device;                  /* number of this rank's CUDA device; -1: none */
+	size_t blocks;               /* Buffers and DeviceArrays in memory of the communicator */
+	PyObject *ops;               /* list of operations in Python, alive with it */
+	_Atomic(PyObject *) failure; /* what an operation in Python raised; strong */
+	struct comm *root;           /* of the job; strong; NULL: this one */
+	size_t members;              /* at the root: open communicators of the job */
+	struct stream *streams;      /* at the root: those that are open */
+	PyObject *wrapped;       /* at the root: a list of streams of the device that calls named by their handles */
+	struct dropped *dropped; /* memory to free: its arrays went while another thread was in a call */
 };
 
 extern PyTypeObject *coll_py_comm_type;
@@ -105,8 +165,12 @@ int coll_py_comm_enter(struct comm *c, const char *name);
 void coll_py_comm_leave(struct comm *c);
 /* The exception of an operation in Python aborts the communicator. -1: it is set. */
 int coll_py_comm_failure(struct comm *c);
+struct comm *coll_py_comm_root(struct comm *c);
 PyObject *coll_py_comm_child(struct comm *parent, coll_comm *handle);
+/* The array of this memory is gone: it is freed, later if another thread is in a call. */
 void coll_py_comm_block_freed(struct comm *c, void *data);
+/* This thread is in a call: free what was kept for later. */
+void coll_py_comm_free_dropped(struct comm *c);
 
 /* ---- Calls ---------------------------------------------------------------- */
 
@@ -165,15 +229,19 @@ struct request {
 	struct view in, out;
 	bool has_in, has_out, same; /* same: in is also where the result goes */
 	bool ragged, tagged;
-	int tag; /* of a message; -1: any */
+	bool marked; /* its result is a DeviceArray that a stream writes */
+	int tag;     /* of a message; -1: any */
 	size_t *in_counts, *out_counts;
 	void *in_address, *out_address;
+	intptr_t reader;     /* see coll_py_view_take() */
 	PyObject *op_object; /* strong; NULL: one of the library */
 	PyObject *result;    /* strong; what the call returns */
 };
 
-/* Fill a request from the arguments of a call. 0, or -1 with an exception set and nothing to end. */
-int coll_py_request_make(struct request *r, struct comm *c, enum call_kind kind, PyObject *const *values);
+/* Fill a request from the arguments of a call. 0, or -1 with an exception set and nothing to end. reader: see
+ * coll_py_view_take(). */
+int coll_py_request_make(struct request *r, struct comm *c, enum call_kind kind, PyObject *const *values,
+                         intptr_t reader);
 /* The same for irecv(), which a group may hold. */
 int coll_py_receive_make(struct request *r, struct comm *c, PyObject *const *values);
 /* Copies of arrays that are not contiguous, before the start. */
@@ -196,6 +264,8 @@ PyObject *coll_py_request_run(struct request *r);
 
 struct stream {
 	PyObject_HEAD coll_stream *handle;
+	bool device; /* of a device: cuda is its CUstream */
+	void *cuda;
 	struct comm *comm; /* strong: the root of its job */
 	unsigned generation;
 	struct work *first, *last; /* unfinished, in order; strong. If there are any, the stream holds itself. */
@@ -218,6 +288,10 @@ struct work {
 };
 
 PyObject *coll_py_work_start(struct request *r, PyObject *stream);
+/* Wait for it with no limit, as a call without a stream does: Ctrl-C aborts its communicator. Its result. */
+PyObject *coll_py_work_await(PyObject *work);
+/* A new stream object around a stream of the library, whose ownership passes. */
+struct stream *coll_py_stream_adopt(struct comm *root, coll_stream *handle);
 /* After the start of its call: the work is in its stream, or has failed with an error. */
 void coll_py_work_begin(struct work *w, coll_status st);
 /* Look after all works that have ended. */
@@ -230,7 +304,7 @@ void coll_py_streams_close(struct comm *root);
 bool coll_py_group_open(void);
 /* Takes the request (w NULL) or the work: 0. Else -1 with an exception set, and a request has been ended. */
 int coll_py_group_add(struct request *r, struct work *w);
-PyObject *coll_py_stream_new(PyObject *module, PyObject *comm);
+PyObject *coll_py_stream_new(PyObject *module, PyObject *args);
 PyObject *coll_py_comm_open_all(PyObject *module, PyObject *args);
 int coll_py_reduce_init(void);
 
@@ -266,9 +340,52 @@ struct block {
 	unsigned generation;
 };
 
-/* A new one of this shape (a tuple of sizes). */
+/* One without memory, of this shape (a tuple of sizes), and what the class DeviceArray shares. */
+struct block *coll_py_block_start(PyTypeObject *type, PyObject *shape, const struct element *element);
+void coll_py_block_dealloc(PyObject *self);
+PyObject *coll_py_block_shape(PyObject *self, void *unused);
+PyObject *coll_py_block_dtype(PyObject *self, void *unused);
+PyObject *coll_py_block_address(PyObject *self, void *unused);
+PyObject *coll_py_block_bytes(PyObject *self, void *unused);
+/* A new one. */
 PyObject *coll_py_block_new(struct comm *c, PyObject *shape, const struct element *element);
 PyObject *coll_py_block_raw(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
+
+/* ---- Devices ------------------------------------------------------------------ */
+
+/* The stream that a caller names: a Stream, the number of a CUstream, or an object that has one (__cuda_stream__(),
+ * cuda_stream, ptr, handle). Strong; NULL with an exception set. */
+struct stream *coll_py_device_stream(struct comm *c, PyObject *named);
+/* The number by which DLPack calls the stream of a call; NULL: it has none. */
+intptr_t coll_py_device_reader(const struct comm *c, const struct stream *s);
+/* The stream, which is one of a device, begins what follows when the data of the request are ready. */
+int coll_py_device_order(const struct request *r, struct stream *s);
+/* Whether a call without a stream must wait for a stream that an array names. */
+bool coll_py_device_waits(const struct request *r);
+/* Run such a call, in that stream, and wait for it. */
+PyObject *coll_py_device_run(struct request *r);
+/* `later` does what follows when `earlier` has done what it holds now. */
+int coll_py_device_follow(struct comm *c, void *earlier, void *later);
+int coll_py_device_number(const coll_comm *handle);
+
+/* From x.__cuda_array_interface__. */
+int coll_py_view_cuda(struct view *v, PyObject *object, const char *what);
+
+/* A new array in memory of the device. */
+PyObject *coll_py_device_array_new(struct comm *c, PyObject *shape, const struct element *element);
+bool coll_py_is_device_array(PyObject *object);
+/* A call in a stream writes it: its data are ready when the stream has done its work. Then the call has ended. */
+void coll_py_device_array_begin(PyObject *array, const struct stream *s);
+void coll_py_device_array_end(PyObject *array);
+/* The same for what a request writes. */
+void coll_py_device_mark(struct request *r, const struct stream *s);
+void coll_py_device_unmark(struct request *r);
+void coll_py_view_device_array(struct view *v, PyObject *array);
+int coll_py_device_array_init(PyObject *module);
+
+/* A capsule for DLPack of a contiguous array that `owner` keeps. version, copy: as in __dlpack__(). */
+struct dl_tensor;
+PyObject *coll_py_dlpack_export(PyObject *owner, const struct dl_tensor *tensor, PyObject *version, PyObject *may_copy);
 
 /* ---- Errors ---------------------------------------------------------------------- */
 

@@ -47,9 +47,9 @@ static int set_shape(struct block *b, PyObject *shape)
 	return 0;
 }
 
-static struct block *start(PyObject *shape, const struct element *element)
+struct block *coll_py_block_start(PyTypeObject *type, PyObject *shape, const struct element *element)
 {
-	struct block *b = (struct block *)PyType_GenericAlloc(coll_py_block_type, 0);
+	struct block *b = (struct block *)PyType_GenericAlloc(type, 0);
 
 	if (!b)
 		return NULL;
@@ -63,7 +63,7 @@ static struct block *start(PyObject *shape, const struct element *element)
 
 PyObject *coll_py_block_new(struct comm *c, PyObject *shape, const struct element *element)
 {
-	struct block *b = start(shape, element);
+	struct block *b = coll_py_block_start(coll_py_block_type, shape, element);
 	size_t bytes = b ? b->items * (size_t)element->bytes : 0;
 	coll_status st;
 
@@ -76,7 +76,7 @@ PyObject *coll_py_block_new(struct comm *c, PyObject *shape, const struct elemen
 			return (PyObject *)b;
 		PyErr_NoMemory();
 	} else {
-		st = coll_mem_alloc(c->handle, &b->data, bytes);
+		LIBRARY(st = coll_mem_alloc(c->handle, &b->data, bytes));
 		if (st == COLL_OK) {
 			b->comm = c;
 			Py_INCREF((PyObject *)c);
@@ -107,7 +107,7 @@ PyObject *coll_py_block_raw(PyObject *module, PyObject *const *args, Py_ssize_t 
 	Py_DECREF(name);
 	if (!element)
 		return coll_py_raise_argument("raw: there is no type %R", args[2]);
-	b = start(args[1], element);
+	b = coll_py_block_start(coll_py_block_type, args[1], element);
 	if (!b)
 		return NULL;
 	if (!address && b->items) {
@@ -120,7 +120,7 @@ PyObject *coll_py_block_raw(PyObject *module, PyObject *const *args, Py_ssize_t 
 	return (PyObject *)b;
 }
 
-static void dealloc(PyObject *self)
+void coll_py_block_dealloc(PyObject *self)
 {
 	struct block *b = (struct block *)self;
 
@@ -156,44 +156,6 @@ static int get_buffer(PyObject *self, Py_buffer *view, int flags)
 
 /* ---- DLPack ---- */
 
-struct lent {
-	union {
-		struct dl_managed plain;
-		struct dl_managed_versioned versioned;
-	} of;
-	PyObject *block;
-};
-
-static void give_back(struct lent *l)
-{
-	PyGILState_STATE held = PyGILState_Ensure();
-
-	Py_DECREF(l->block);
-	free(l);
-	PyGILState_Release(held);
-}
-
-static void delete_plain(struct dl_managed *m)
-{
-	give_back(m->context);
-}
-
-static void delete_versioned(struct dl_managed_versioned *m)
-{
-	give_back(m->context);
-}
-
-/* A capsule whose tensor nobody has taken. */
-static void drop_capsule(PyObject *capsule)
-{
-	const char *name = PyCapsule_GetName(capsule);
-
-	if (name && strcmp(name, "dltensor") == 0)
-		delete_plain(PyCapsule_GetPointer(capsule, name));
-	else if (name && strcmp(name, "dltensor_versioned") == 0)
-		delete_versioned(PyCapsule_GetPointer(capsule, name));
-}
-
 static void fill_tensor(const struct block *b, struct dl_tensor *t)
 {
 	*t = (struct dl_tensor){.data = b->data,
@@ -209,46 +171,13 @@ static void fill_tensor(const struct block *b, struct dl_tensor *t)
 static PyObject *dlpack(PyObject *self, PyObject *args, PyObject *words)
 {
 	static char *names[] = {"stream", "max_version", "dl_device", "copy", NULL};
-	PyObject *stream = Py_None, *version = Py_None, *device = Py_None, *may_copy = Py_None, *capsule;
-	const struct block *b = (struct block *)self;
-	long major = 0;
-	struct lent *l;
+	PyObject *stream = Py_None, *version = Py_None, *device = Py_None, *may_copy = Py_None;
+	struct dl_tensor tensor;
 
 	if (!PyArg_ParseTupleAndKeywords(args, words, "|$OOOO", names, &stream, &version, &device, &may_copy))
 		return NULL;
-	if (may_copy == Py_True)
-		return PyErr_Format(PyExc_BufferError, "a Buffer is not copied by __dlpack__");
-	if (version != Py_None) {
-		PyObject *first = PySequence_GetItem(version, 0);
-
-		major = first ? PyLong_AsLong(first) : -1;
-		Py_XDECREF(first);
-		if (PyErr_Occurred())
-			return NULL;
-	}
-	l = calloc(1, sizeof(*l));
-	if (!l)
-		return PyErr_NoMemory();
-	if (major >= 1) {
-		l->of.versioned.version = (struct dl_version){DL_MAJOR, DL_MINOR};
-		l->of.versioned.context = l;
-		l->of.versioned.deleter = delete_versioned;
-		fill_tensor(b, &l->of.versioned.tensor);
-		l->of.versioned.tensor.strides = NULL;
-		capsule = PyCapsule_New(&l->of.versioned, "dltensor_versioned", drop_capsule);
-	} else {
-		l->of.plain.context = l;
-		l->of.plain.deleter = delete_plain;
-		fill_tensor(b, &l->of.plain.tensor);
-		capsule = PyCapsule_New(&l->of.plain, "dltensor", drop_capsule);
-	}
-	if (!capsule) {
-		free(l);
-		return NULL;
-	}
-	l->block = self;
-	Py_INCREF(self);
-	return capsule;
+	fill_tensor((const struct block *)self, &tensor);
+	return coll_py_dlpack_export(self, &tensor, version, may_copy);
 }
 
 static PyObject *dlpack_device(PyObject *self, PyObject *unused)
@@ -297,7 +226,7 @@ static PyObject *tolist(PyObject *self, PyObject *unused)
 	return list;
 }
 
-static PyObject *get_shape(PyObject *self, void *unused)
+PyObject *coll_py_block_shape(PyObject *self, void *unused)
 {
 	const struct block *b = (struct block *)self;
 	PyObject *shape = PyTuple_New(b->ndim);
@@ -307,17 +236,17 @@ static PyObject *get_shape(PyObject *self, void *unused)
 	return shape;
 }
 
-static PyObject *get_dtype(PyObject *self, void *unused)
+PyObject *coll_py_block_dtype(PyObject *self, void *unused)
 {
 	return PyUnicode_FromString(((struct block *)self)->element->name);
 }
 
-static PyObject *get_address(PyObject *self, void *unused)
+PyObject *coll_py_block_address(PyObject *self, void *unused)
 {
 	return PyLong_FromVoidPtr(((struct block *)self)->data);
 }
 
-static PyObject *get_bytes(PyObject *self, void *unused)
+PyObject *coll_py_block_bytes(PyObject *self, void *unused)
 {
 	const struct block *b = (struct block *)self;
 
@@ -326,7 +255,7 @@ static PyObject *get_bytes(PyObject *self, void *unused)
 
 static PyObject *repr(PyObject *self)
 {
-	PyObject *shape = get_shape(self, NULL), *text;
+	PyObject *shape = coll_py_block_shape(self, NULL), *text;
 
 	text = shape ? PyUnicode_FromFormat("coll.Buffer(shape=%R, dtype='%s')", shape,
 	                                    ((struct block *)self)->element->name)
@@ -343,15 +272,15 @@ static PyMethodDef methods[] = {
 };
 
 static PyGetSetDef properties[] = {
-        {"shape", get_shape, NULL, NULL, NULL},
-        {"dtype", get_dtype, NULL, NULL, NULL},
-        {"address", get_address, NULL, NULL, NULL},
-        {"nbytes", get_bytes, NULL, NULL, NULL},
+        {"shape", coll_py_block_shape, NULL, NULL, NULL},
+        {"dtype", coll_py_block_dtype, NULL, NULL, NULL},
+        {"address", coll_py_block_address, NULL, NULL, NULL},
+        {"nbytes", coll_py_block_bytes, NULL, NULL, NULL},
         {0},
 };
 
 static PyType_Slot slots[] = {
-        {Py_tp_dealloc, (void *)dealloc},
+        {Py_tp_dealloc, (void *)coll_py_block_dealloc},
         {Py_tp_methods, methods},
         {Py_tp_getset, properties},
         {Py_tp_repr, (void *)repr},

@@ -108,17 +108,40 @@ int coll_py_one(const char *method, const char *name, PyObject *const *args, Py_
 	return -1;
 }
 
+static PyObject *call_in_stream(struct comm *c, enum call_kind kind, PyObject *const *values)
+{
+	struct stream *s = coll_py_device_stream(c, values[ARG_STREAM]);
+	PyObject *work = NULL;
+	struct request r;
+
+	if (s && coll_py_request_make(&r, c, kind, values, coll_py_device_reader(c, s)) == 0)
+		work = coll_py_work_start(&r, (PyObject *)s);
+	Py_XDECREF((PyObject *)s);
+	return work;
+}
+
 static PyObject *call(PyObject *self, enum call_kind kind, PyObject *const *args, Py_ssize_t nargs, PyObject *names)
 {
 	struct comm *c = (struct comm *)self;
 	PyObject *values[ARG_COUNT];
 	struct request r;
 
-	if (coll_py_parse(&coll_py_methods[kind], args, nargs, names, values) != 0 || coll_py_comm_check(c) != 0 ||
-	    coll_py_request_make(&r, c, kind, values) != 0)
+	if (coll_py_parse(&coll_py_methods[kind], args, nargs, names, values) != 0 || coll_py_comm_check(c) != 0)
 		return NULL;
-	if (values[ARG_STREAM])
-		return coll_py_work_start(&r, values[ARG_STREAM]);
+	if (values[ARG_STREAM]) {
+		PyObject *work;
+
+		GUARDED(work = call_in_stream(c, kind, values));
+		return work;
+	}
+	if (coll_py_request_make(&r, c, kind, values, coll_py_device_reader(c, NULL)) != 0)
+		return NULL;
+	if (coll_py_device_waits(&r)) {
+		PyObject *result;
+
+		GUARDED(result = coll_py_device_run(&r));
+		return result;
+	}
 	if (coll_py_group_open()) {
 		PyObject *result = r.result ? r.result : Py_None;
 

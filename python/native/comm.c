@@ -7,6 +7,7 @@
  */
 #include "comm.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,20 +27,29 @@ int coll_py_comm_check(struct comm *c)
 	return -1;
 }
 
+/* What a destructor is in; it may run in any thread, and others wait for it. */
+static const char freeing[] = "free";
+
 int coll_py_comm_enter(struct comm *c, const char *name)
 {
 	const char *other = NULL;
 
 	/* Acquire: what the thread that left wrote to the communicator is visible to this one. */
-	if (!atomic_compare_exchange_strong_explicit(&c->busy, &other, name, memory_order_acquire,
-	                                             memory_order_relaxed)) {
+	while (!atomic_compare_exchange_strong_explicit(&c->busy, &other, name, memory_order_acquire,
+	                                                memory_order_relaxed)) {
+		if (other == freeing) {
+			WITHOUT_GIL(sched_yield());
+			other = NULL;
+			continue;
+		}
 		coll_py_raise_argument(
 		        "%s: another thread is in %s on this communicator; give each thread one of its own "
 		        "(duplicate())",
 		        name, other);
 		return -1;
 	}
-	c->thread = PyThread_get_thread_ident();
+	if (name != freeing)
+		atomic_store_explicit(&c->thread, PyThread_get_thread_ident(), memory_order_relaxed);
 	return 0;
 }
 
@@ -60,27 +70,36 @@ static char *text_of(PyObject *object)
 	return copy;
 }
 
+/* Another thread may be at destroying it, and waits for this one. */
 static void abort_with(struct comm *c, const char *reason)
 {
-	WITHOUT_GIL(coll_comm_abort(c->handle, reason));
+	coll_comm *handle;
+
+	atomic_fetch_add(&c->aborting, 1);
+	handle = c->handle;
+	if (handle && c->generation == coll_py_generation)
+		WITHOUT_GIL(coll_comm_abort(handle, reason));
+	atomic_fetch_sub(&c->aborting, 1);
 }
 
 int coll_py_comm_failure(struct comm *c)
 {
-	PyObject *failure = c->failure;
+	PyObject *failure = atomic_exchange(&c->failure, NULL);
 	PyObject *type = failure ? PyObject_GetAttrString((PyObject *)Py_TYPE(failure), "__name__") : NULL;
 	PyObject *reason = type ? PyUnicode_FromFormat("%U: %S", type, failure) : NULL;
 	char *text = reason ? text_of(reason) : NULL;
 
-	c->failure = NULL;
 	PyErr_Clear();
-	if (c->handle && c->generation == coll_py_generation)
+	if (failure)
 		abort_with(c, text ? text : "an operation in Python raised an exception");
 	free(text);
 	Py_XDECREF(type);
 	Py_XDECREF(reason);
-	PyErr_SetObject((PyObject *)Py_TYPE(failure), failure);
-	Py_DECREF(failure);
+	if (failure)
+		PyErr_SetObject((PyObject *)Py_TYPE(failure), failure);
+	else /* another thread has taken it */
+		coll_py_raise(c, COLL_ERR_ABORTED, "op");
+	Py_XDECREF(failure);
 	return -1;
 }
 
@@ -97,6 +116,7 @@ static void adopt(struct comm *c, coll_comm *handle, struct comm *root)
 	c->generation = coll_py_generation;
 	c->rank = coll_comm_rank(handle);
 	c->size = coll_comm_size(handle);
+	c->device = coll_py_device_number(handle);
 	c->thread = PyThread_get_thread_ident();
 	c->root = root;
 	Py_XINCREF((PyObject *)root);
@@ -283,16 +303,66 @@ PyObject *coll_py_comm_open_all(PyObject *module, PyObject *args)
 
 /* ---- The end ---- */
 
+/* Memory of an array that was dropped while another thread was in a call. */
+struct dropped {
+	struct dropped *next;
+	void *data;
+};
+
+static void free_memory(struct comm *c, void *data)
+{
+	/* The driver may wait for calls of the device, which may wait for ranks that are threads of this process. */
+	WITHOUT_GIL(coll_mem_free(c->handle, data));
+}
+
+static void drop(struct comm *c, void *data)
+{
+	struct dropped *d = malloc(sizeof(*d));
+
+	if (!d) /* the end of the communicator frees it */
+		return;
+	d->data = data;
+	d->next = c->dropped;
+	c->dropped = d;
+}
+
+/* The communicator ends, and frees it. */
+static void forget_dropped(struct comm *c)
+{
+	while (c->dropped) {
+		struct dropped *d = c->dropped;
+
+		c->dropped = d->next;
+		free(d);
+	}
+}
+
+void coll_py_comm_free_dropped(struct comm *c)
+{
+	while (c->dropped) {
+		struct dropped *d = c->dropped;
+
+		c->dropped = d->next;
+		free_memory(c, d->data);
+		free(d);
+	}
+}
+
 static coll_status destroy(struct comm *c)
 {
 	struct comm *root = coll_py_comm_root(c);
 	coll_comm *handle = c->handle;
 	coll_status st;
 
-	if (root->members == 1)
+	if (root->members == 1) {
+		Py_CLEAR(root->wrapped);
 		coll_py_streams_close(root);
+	}
+	forget_dropped(c);
 	c->handle = NULL;
 	root->members--;
+	while (atomic_load(&c->aborting) > 0)
+		WITHOUT_GIL(sched_yield());
 	WITHOUT_GIL(st = coll_comm_destroy(&handle));
 	if (handle) { /* refused: an open group has calls on it */
 		c->handle = handle;
@@ -332,20 +402,28 @@ PyObject *coll_py_comm_close(PyObject *self, PyObject *last)
 	Py_RETURN_NONE;
 }
 
-void coll_py_comm_block_freed(struct comm *c, void *data)
+static void block_freed(struct comm *c, void *data)
 {
+	PyObject *type, *value, *trace;
+
 	c->blocks--;
 	if (!c->handle || c->generation != coll_py_generation)
 		return;
-	/* A call of another thread may be using the communicator: then its end frees the memory. */
-	if (coll_py_comm_enter(c, "free") != 0) {
-		PyErr_Clear();
-		return;
+	PyErr_Fetch(&type, &value, &trace);
+	if (coll_py_comm_enter(c, freeing) != 0) {
+		drop(c, data);
+	} else {
+		free_memory(c, data);
+		if (c->closed && c->blocks == 0)
+			destroy(c);
+		coll_py_comm_leave(c);
 	}
-	coll_mem_free(c->handle, data);
-	if (c->closed && c->blocks == 0)
-		destroy(c);
-	coll_py_comm_leave(c);
+	PyErr_Restore(type, value, trace);
+}
+
+void coll_py_comm_block_freed(struct comm *c, void *data)
+{
+	GUARDED(block_freed(c, data));
 }
 
 PyObject *coll_py_comm_abort(PyObject *self, PyObject *reason)
@@ -368,7 +446,9 @@ void coll_py_comm_dealloc(PyObject *self)
 	struct comm *c = (struct comm *)self;
 
 	Py_CLEAR(c->ops);
-	Py_CLEAR(c->failure);
+	Py_XDECREF(atomic_exchange(&c->failure, NULL));
+	Py_CLEAR(c->wrapped);
+	forget_dropped(c);
 	if (c->root)
 		Py_DECREF((PyObject *)c->root);
 	coll_py_free(self);

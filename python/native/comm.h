@@ -4,7 +4,6 @@
 
 #include "binding.h"
 
-struct comm *coll_py_comm_root(struct comm *c);
 PyObject *coll_py_comm_open(PyObject *self, PyObject *args);
 PyObject *coll_py_comm_open_all(PyObject *module, PyObject *args);
 PyObject *coll_py_comm_close(PyObject *self, PyObject *last);

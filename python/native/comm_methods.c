@@ -139,12 +139,15 @@ static PyObject *empty(PyObject *self, PyObject *args)
 	const struct element *element;
 	const char *type = "f32";
 	PyObject *shape, *made;
+	int on_device = 0;
 
-	if (!PyArg_ParseTuple(args, "O!|s", &PyTuple_Type, &shape, &type) || coll_py_comm_check(c) != 0)
+	if (!PyArg_ParseTuple(args, "O!|sp", &PyTuple_Type, &shape, &type, &on_device) || coll_py_comm_check(c) != 0)
 		return NULL;
 	element = coll_py_element_by_name(type);
 	if (!element)
 		return coll_py_raise_argument("empty: there is no type '%s'", type);
+	if (on_device)
+		return coll_py_device_array_new(c, shape, element);
 	if (coll_py_comm_enter(c, "empty") != 0)
 		return NULL;
 	made = coll_py_block_new(c, shape, element);
@@ -161,7 +164,8 @@ static PyObject *announce(PyObject *self, PyObject *args)
 	struct view v;
 	int on;
 
-	if (!PyArg_ParseTuple(args, "Op", &x, &on) || coll_py_comm_check(c) != 0 || coll_py_view_take(&v, x, "x") != 0)
+	if (!PyArg_ParseTuple(args, "Op", &x, &on) || coll_py_comm_check(c) != 0 ||
+	    coll_py_view_take(&v, x, "x", coll_py_device_reader(c, NULL) ? READER_UNORDERED : READER_NONE) != 0)
 		return NULL;
 	if (!v.contiguous) {
 		coll_py_view_release(&v);
@@ -171,7 +175,8 @@ static PyObject *announce(PyObject *self, PyObject *args)
 		coll_py_view_release(&v);
 		return NULL;
 	}
-	st = on ? coll_mem_register(c->handle, v.data, v.items * v.item_bytes) : coll_mem_deregister(c->handle, v.data);
+	LIBRARY(st = on ? coll_mem_register(c->handle, v.data, v.items * v.item_bytes)
+	                : coll_mem_deregister(c->handle, v.data));
 	coll_py_comm_leave(c);
 	coll_py_view_release(&v);
 	if (st != COLL_OK)
@@ -302,6 +307,13 @@ static PyObject *get_thread(PyObject *self, void *unused)
 	return PyLong_FromUnsignedLong(((struct comm *)self)->thread);
 }
 
+static PyObject *get_device(PyObject *self, void *unused)
+{
+	struct comm *c = (struct comm *)self;
+
+	return coll_py_comm_check(c) == 0 ? PyUnicode_FromString(coll_comm_device(c->handle)) : NULL;
+}
+
 static PyObject *get_last_way(PyObject *self, void *unused)
 {
 	struct comm *c = (struct comm *)self;
@@ -320,29 +332,52 @@ static PyObject *get_last_error(PyObject *self, void *unused)
 	return coll_py_error(c, e->status, e->kind ? e->kind : "");
 }
 
+GUARD_ONE(coll_py_comm_close)
+GUARD_ONE(split)
+GUARD_ONE(duplicate)
+GUARD_ONE(sub)
+GUARD_ONE(group)
+GUARD_ONE(set_timeout)
+GUARD_ONE(empty)
+GUARD_ONE(announce)
+GUARD_ONE(host)
+GUARD_ONE(transport)
+GUARD_ONE(explain)
+GUARD_ONE(progress)
+GUARD_FAST(coll_py_irecv)
+GUARD_FAST(coll_py_op_create)
+GUARD_FAST(coll_py_op_premul_sum)
+GUARD_NAMED(coll_py_prepare)
+GUARD_ONE(coll_py_comm_open)
+GUARD_GET(get_local_rank)
+GUARD_GET(get_local_size)
+GUARD_GET(get_device)
+GUARD_GET(get_last_way)
+GUARD_GET(get_last_error)
+
 #define FAST(name, function)                                                       \
 	{                                                                          \
 		name, (PyCFunction)(void (*)(void))(function), METH_FASTCALL, NULL \
 	}
 static PyMethodDef other_methods[] = {
-        {"_open", coll_py_comm_open, METH_VARARGS, NULL},
-        {"_close", coll_py_comm_close, METH_O, NULL},
+        {"_open", coll_py_comm_open_guarded, METH_VARARGS, NULL},
+        {"_close", coll_py_comm_close_guarded, METH_O, NULL},
         {"_abort", coll_py_comm_abort, METH_O, NULL},
-        {"_split", split, METH_VARARGS, NULL},
-        {"_duplicate", duplicate, METH_NOARGS, NULL},
-        {"_sub", sub, METH_O, NULL},
-        {"_group", group, METH_VARARGS, NULL},
-        {"_set_timeout", set_timeout, METH_VARARGS, NULL},
-        {"_empty", empty, METH_VARARGS, NULL},
-        {"_register", announce, METH_VARARGS, NULL},
-        {"host", host, METH_O, NULL},
-        {"transport", transport, METH_O, NULL},
-        {"_explain", explain, METH_VARARGS, NULL},
-        {"progress", progress, METH_NOARGS, NULL},
-        FAST("_irecv", coll_py_irecv),
-        FAST("_op", coll_py_op_create),
-        FAST("_premul_sum", coll_py_op_premul_sum),
-        {"prepare", (PyCFunction)(void (*)(void))coll_py_prepare, METH_FASTCALL | METH_KEYWORDS, NULL},
+        {"_split", split_guarded, METH_VARARGS, NULL},
+        {"_duplicate", duplicate_guarded, METH_NOARGS, NULL},
+        {"_sub", sub_guarded, METH_O, NULL},
+        {"_group", group_guarded, METH_VARARGS, NULL},
+        {"_set_timeout", set_timeout_guarded, METH_VARARGS, NULL},
+        {"_empty", empty_guarded, METH_VARARGS, NULL},
+        {"_register", announce_guarded, METH_VARARGS, NULL},
+        {"host", host_guarded, METH_O, NULL},
+        {"transport", transport_guarded, METH_O, NULL},
+        {"_explain", explain_guarded, METH_VARARGS, NULL},
+        {"progress", progress_guarded, METH_NOARGS, NULL},
+        FAST("_irecv", coll_py_irecv_guarded),
+        FAST("_op", coll_py_op_create_guarded),
+        FAST("_premul_sum", coll_py_op_premul_sum_guarded),
+        {"prepare", (PyCFunction)(void (*)(void))coll_py_prepare_guarded, METH_FASTCALL | METH_KEYWORDS, NULL},
 };
 enum { OTHERS = sizeof(other_methods) / sizeof(other_methods[0]) };
 
@@ -351,11 +386,12 @@ static PyMethodDef methods[CALL_COUNT + OTHERS + 1];
 static PyGetSetDef properties[] = {
         {"rank", get_rank, NULL, NULL, NULL},
         {"size", get_size, NULL, NULL, NULL},
-        {"local_rank", get_local_rank, NULL, NULL, NULL},
-        {"local_size", get_local_size, NULL, NULL, NULL},
+        {"local_rank", get_local_rank_guarded, NULL, NULL, NULL},
+        {"local_size", get_local_size_guarded, NULL, NULL, NULL},
         {"closed", get_closed, NULL, NULL, NULL},
-        {"last_way", get_last_way, NULL, NULL, NULL},
-        {"last_error", get_last_error, NULL, NULL, NULL},
+        {"device", get_device_guarded, NULL, NULL, NULL},
+        {"last_way", get_last_way_guarded, NULL, NULL, NULL},
+        {"last_error", get_last_error_guarded, NULL, NULL, NULL},
         {"handle", get_handle, NULL, NULL, NULL},
         {"_held", get_held, NULL, NULL, NULL},
         {"_busy", get_busy, NULL, NULL, NULL},

@@ -13,6 +13,7 @@ enum dl_device {
 	DL_CUDA_HOST = 3,
 	DL_ROCM = 10,
 	DL_ROCM_HOST = 11,
+	DL_CUDA_MANAGED = 13,
 };
 
 enum dl_code {
@@ -69,6 +70,7 @@ struct dl_exchange {
 	int (*managed_to_object)(struct dl_managed_versioned *tensor, void **out);
 	/* Fills *out for as long as the object lives unchanged; may be NULL. 0, or -1 with an exception set. */
 	int (*tensor_from_object)(void *object, struct dl_tensor *out);
+	/* The stream in which that library's work on the device goes now. 0, or -1 with an exception set. */
 	int (*current_stream)(int32_t device, int32_t device_id, void **out);
 };
 

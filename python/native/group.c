@@ -44,7 +44,7 @@ int coll_py_group_add(struct request *r, struct work *w)
 			PyErr_NoMemory();
 		goto fail;
 	}
-	st = coll_py_request_start(r, w ? w->stream->handle : NULL); /* does not wait: the group is open */
+	LIBRARY(st = coll_py_request_start(r, w ? w->stream->handle : NULL)); /* does not wait: the group is open */
 	coll_py_comm_leave(c);
 	if (st != COLL_OK) {
 		coll_py_raise(c, st, coll_py_methods[r->kind].name);
@@ -107,7 +107,8 @@ static void abort_all(struct member *members, PyObject *reason)
 		const struct comm *c = request_of(m)->comm;
 
 		if (c->handle && c->generation == coll_py_generation)
-			coll_comm_abort(c->handle, bytes ? PyBytes_AsString(bytes) : "a group was not completed");
+			LIBRARY(coll_comm_abort(c->handle,
+			                        bytes ? PyBytes_AsString(bytes) : "a group was not completed"));
 	}
 	Py_XDECREF(bytes);
 }

@@ -8,6 +8,7 @@
 #include "binding.h"
 
 unsigned coll_py_generation = 1;
+PyObject *coll_py_shared;
 
 /* In the child of a fork: what the parent made is the parent's. */
 static void forked(void)
@@ -92,6 +93,11 @@ static PyObject *reap(PyObject *module, PyObject *unused)
 	Py_RETURN_NONE;
 }
 
+GUARD_ONE(coll_py_stream_new)
+GUARD_ONE(coll_py_comm_open_all)
+GUARD_ONE(coll_py_group_end)
+GUARD_ONE(reap)
+
 #define FAST(name, function)                                                       \
 	{                                                                          \
 		name, (PyCFunction)(void (*)(void))(function), METH_FASTCALL, NULL \
@@ -103,11 +109,11 @@ static PyMethodDef methods[] = {
         {"unique_id", unique_id, METH_NOARGS, NULL},
         {"library", library, METH_NOARGS, NULL},
         {"status_string", status_string, METH_O, NULL},
-        {"open_all", coll_py_comm_open_all, METH_VARARGS, NULL},
-        {"stream", coll_py_stream_new, METH_O, NULL},
+        {"open_all", coll_py_comm_open_all_guarded, METH_VARARGS, NULL},
+        {"stream", coll_py_stream_new_guarded, METH_VARARGS, NULL},
         {"group_begin", coll_py_group_begin, METH_NOARGS, NULL},
-        {"group_end", coll_py_group_end, METH_O, NULL},
-        {"reap", reap, METH_NOARGS, NULL},
+        {"group_end", coll_py_group_end_guarded, METH_O, NULL},
+        {"reap", reap_guarded, METH_NOARGS, NULL},
         {0},
 };
 
@@ -123,10 +129,17 @@ PyMODINIT_FUNC PyInit__coll(void)
 
 	if (!module)
 		return NULL;
+#ifdef Py_GIL_DISABLED
+	coll_py_shared = PyList_New(0);
+	if (!coll_py_shared || PyUnstable_Module_SetGIL(module, Py_MOD_GIL_NOT_USED) != 0) {
+		Py_DECREF(module);
+		return NULL;
+	}
+#endif
 	if (coll_py_calls_init() == 0 && coll_py_reduce_init() == 0 && coll_py_comm_init(module) == 0 &&
 	    coll_py_async_init(module) == 0 && coll_py_block_init(module) == 0 && coll_py_op_init(module) == 0 &&
-	    coll_py_operation_init(module) == 0 && coll_py_receive_init(module) == 0 &&
-	    pthread_atfork(NULL, NULL, forked) == 0)
+	    coll_py_operation_init(module) == 0 && coll_py_device_array_init(module) == 0 &&
+	    coll_py_receive_init(module) == 0 && pthread_atfork(NULL, NULL, forked) == 0)
 		return module;
 	Py_DECREF(module);
 	return NULL;

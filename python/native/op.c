@@ -10,6 +10,7 @@
 #include "binding.h"
 
 PyTypeObject *coll_py_op_type;
+atomic_bool coll_py_functions;
 
 /* A memoryview of count elements; without a letter of its own in Python, as unsigned integers of that size. */
 static PyObject *view_of(const void *data, size_t count, coll_dtype type, int flags)
@@ -34,6 +35,14 @@ static void release(PyObject *view)
 	Py_XDECREF(view);
 }
 
+static void keep_first(struct comm *c, PyObject *error)
+{
+	PyObject *none = NULL;
+
+	if (!atomic_compare_exchange_strong(&c->failure, &none, error))
+		Py_XDECREF(error);
+}
+
 static void call(void *arg, const void *left, void *inout, size_t count, coll_dtype type)
 {
 	PyGILState_STATE held = PyGILState_Ensure();
@@ -47,7 +56,7 @@ static void call(void *arg, const void *left, void *inout, size_t count, coll_dt
 		if (a && b)
 			result = PyObject_CallFunctionObjArgs(op->function, a, b, NULL);
 		if (!result)
-			c->failure = coll_py_take_exception();
+			keep_first(c, coll_py_take_exception());
 		Py_XDECREF(result);
 		release(a);
 		release(b);
@@ -97,6 +106,7 @@ PyObject *coll_py_op_create(PyObject *self, PyObject *const *args, Py_ssize_t na
 	op = start(c);
 	if (!op)
 		return NULL;
+	atomic_store(&coll_py_functions, true);
 	op->function = args[0];
 	Py_INCREF(op->function);
 	return finish(op, coll_op_create(&op->value, c->handle, call, op, commutative), "op");
@@ -148,8 +158,10 @@ static void dealloc(PyObject *self)
 	coll_py_free(self);
 }
 
+GUARD_ONE(op_close)
+
 static PyMethodDef methods[] = {
-        {"close", op_close, METH_NOARGS, NULL},
+        {"close", op_close_guarded, METH_NOARGS, NULL},
         {0},
 };
 static PyType_Slot slots[] = {

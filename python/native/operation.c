@@ -45,7 +45,8 @@ PyObject *coll_py_prepare(PyObject *self, PyObject *const *args, Py_ssize_t narg
 	if (!o)
 		return NULL;
 	o->generation = coll_py_generation;
-	if (coll_py_request_make(&o->request, c, kind, values) != 0 || coll_py_comm_enter(c, "prepare") != 0)
+	if (coll_py_request_make(&o->request, c, kind, values, c->device < 0 ? READER_NONE : READER_UNORDERED) != 0 ||
+	    coll_py_comm_enter(c, "prepare") != 0)
 		goto fail;
 	coll_py_request_describe(&o->request, &d);
 	WITHOUT_GIL(st = coll_operation_prepare(&o->handle, &d, c->handle));
@@ -68,33 +69,36 @@ static int check(const struct operation *o)
 
 static int begin(struct operation *o, PyObject *stream)
 {
-	struct stream *s = stream == Py_None ? NULL : (struct stream *)stream;
 	struct comm *c = o->request.comm;
+	struct stream *s = NULL;
 	coll_status st;
 
-	if (s &&
-	    (!PyObject_TypeCheck(stream, coll_py_stream_type) || !s->handle || s->generation != coll_py_generation)) {
+	if (check(o) != 0 || (stream != Py_None && !(s = coll_py_device_stream(c, stream))))
+		return -1;
+	if (s && (!s->handle || s->generation != coll_py_generation)) {
 		coll_py_raise_argument("start: %R is no open stream", stream);
-		return -1;
+		goto fail;
 	}
-	if (check(o) != 0)
-		return -1;
 	if (o->started) {
 		coll_py_raise_argument("start: the operation is started; wait for it first");
-		return -1;
+		goto fail;
 	}
 	if (coll_py_request_pack(&o->request) != 0 || coll_py_comm_enter(c, "start") != 0)
-		return -1;
+		goto fail;
 	WITHOUT_GIL(st = coll_operation_start(o->handle, s ? s->handle : NULL));
 	coll_py_comm_leave(c);
 	if (st != COLL_OK) {
 		coll_py_raise(c, st, "start");
-		return -1;
+		goto fail;
 	}
 	o->started = true;
 	o->stream = s;
-	Py_XINCREF((PyObject *)s);
+	if (s)
+		coll_py_device_mark(&o->request, s);
 	return 0;
+fail:
+	Py_XDECREF((PyObject *)s);
+	return -1;
 }
 
 static PyObject *finish(struct operation *o, coll_status st)
@@ -105,6 +109,7 @@ static PyObject *finish(struct operation *o, coll_status st)
 
 	o->started = false;
 	o->stream = NULL;
+	coll_py_device_unmark(&o->request);
 	Py_XDECREF((PyObject *)s);
 	if (o->request.comm->failure && o->request.op_object) {
 		coll_py_comm_failure(o->request.comm);
@@ -203,20 +208,26 @@ static void dealloc(PyObject *self)
 	coll_py_free(self);
 }
 
+GUARD_NAMED(operation_start)
+GUARD_NAMED(operation_wait)
+GUARD(operation_call, (PyObject * self, PyObject *args, PyObject *words), (self, args, words))
+GUARD_ONE(operation_close)
+GUARD_DEALLOC(dealloc)
+
 #define FAST(name, function)                                                                       \
 	{                                                                                          \
 		name, (PyCFunction)(void (*)(void))(function), METH_FASTCALL | METH_KEYWORDS, NULL \
 	}
 static PyMethodDef methods[] = {
-        FAST("start", operation_start),
-        FAST("wait", operation_wait),
-        {"close", operation_close, METH_NOARGS, NULL},
+        FAST("start", operation_start_guarded),
+        FAST("wait", operation_wait_guarded),
+        {"close", operation_close_guarded, METH_NOARGS, NULL},
         {0},
 };
 static PyType_Slot slots[] = {
-        {Py_tp_dealloc, (void *)dealloc},
+        {Py_tp_dealloc, (void *)dealloc_guarded},
         {Py_tp_methods, methods},
-        {Py_tp_call, (void *)operation_call},
+        {Py_tp_call, (void *)operation_call_guarded},
         {0, NULL},
 };
 static PyType_Spec spec = {"coll._coll.Operation", sizeof(struct operation), 0,

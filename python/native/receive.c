@@ -46,7 +46,11 @@ static bool test(struct receive *v)
 
 	if (!v->handle)
 		return true;
-	st = coll_request_test(&v->handle, &info);
+	if (v->waiting)
+		return false;
+	v->waiting = true;
+	LIBRARY(st = coll_request_test(&v->handle, &info));
+	v->waiting = false;
 	if (st == COLL_AGAIN)
 		return false;
 	finish(v, st, &info);
@@ -55,19 +59,21 @@ static bool test(struct receive *v)
 
 void coll_py_receives_reap(void)
 {
-	struct receive **at = &dropped;
+	struct receive *list = dropped;
 
-	while (*at) {
-		struct receive *v = *at;
+	/* Destructors, and other threads, have a list of their own meanwhile. */
+	dropped = NULL;
+	while (list) {
+		struct receive *v = list;
 
+		list = v->next;
 		if (v->generation == coll_py_generation && !test(v)) {
-			at = &v->next;
+			v->next = dropped;
+			dropped = v;
 			continue;
 		}
-		*at = v->next;
 		v->handle = NULL;
 		Py_DECREF((PyObject *)v);
-		at = &dropped; /* destructors may have changed the list */
 	}
 }
 
@@ -76,7 +82,7 @@ static void dealloc(PyObject *self)
 	struct receive *v = (struct receive *)self;
 
 	if (v->handle && v->generation == coll_py_generation) {
-		coll_request_cancel(v->handle);
+		LIBRARY(coll_request_cancel(v->handle));
 		if (!test(v)) {
 			Py_INCREF(self); /* it lives on in the list */
 			v->next = dropped;
@@ -198,21 +204,26 @@ static PyObject *receive_cancel(PyObject *self, PyObject *unused)
 		return NULL;
 	if (!v->handle)
 		Py_RETURN_FALSE;
-	st = coll_request_cancel(v->handle);
+	LIBRARY(st = coll_request_cancel(v->handle));
 	if (st != COLL_OK && st != COLL_AGAIN)
 		return coll_py_raise(v->request.comm, st, "cancel");
 	test(v);
 	return PyBool_FromLong(st == COLL_OK);
 }
 
+GUARD_NAMED(receive_wait)
+GUARD_ONE(receive_done)
+GUARD_ONE(receive_cancel)
+GUARD_DEALLOC(dealloc)
+
 static PyMethodDef methods[] = {
-        {"wait", (PyCFunction)(void (*)(void))receive_wait, METH_FASTCALL | METH_KEYWORDS, NULL},
-        {"done", receive_done, METH_NOARGS, NULL},
-        {"cancel", receive_cancel, METH_NOARGS, NULL},
+        {"wait", (PyCFunction)(void (*)(void))receive_wait_guarded, METH_FASTCALL | METH_KEYWORDS, NULL},
+        {"done", receive_done_guarded, METH_NOARGS, NULL},
+        {"cancel", receive_cancel_guarded, METH_NOARGS, NULL},
         {0},
 };
 static PyType_Slot slots[] = {
-        {Py_tp_dealloc, (void *)dealloc},
+        {Py_tp_dealloc, (void *)dealloc_guarded},
         {Py_tp_methods, methods},
         {0, NULL},
 };

@@ -42,7 +42,7 @@ static int take_in(struct request *r, PyObject *x)
 		coll_py_raise_argument("%s: x is None", coll_py_name_of(r));
 		return -1;
 	}
-	if (coll_py_view_take(&r->in, x, "x") != 0)
+	if (coll_py_view_take(&r->in, x, "x", r->reader) != 0)
 		return -1;
 	r->has_in = true;
 	r->type = r->in.element->wire;
@@ -96,7 +96,8 @@ static PyObject *make_like(const struct request *r, PyObject *shape)
 	if (r->in.element->class == CLASS_OPAQUE)
 		return coll_py_raise_argument(
 		        "%s: elements of this type (%zu bytes each) need out=", coll_py_name_of(r), r->in.item_bytes);
-	return coll_py_block_new(NULL, shape, r->in.element);
+	return r->in.device ? coll_py_device_array_new(r->comm, shape, r->in.element)
+	                    : coll_py_block_new(NULL, shape, r->in.element);
 }
 
 /* Bytes of no type go with any type of one byte. */
@@ -120,7 +121,7 @@ static int take_out(struct request *r, PyObject *out, PyObject *shape, size_t co
 	if (!out)
 		out = made = make_like(r, shape);
 	Py_DECREF(shape);
-	if (!out || coll_py_view_take(&r->out, out, "out") != 0)
+	if (!out || coll_py_view_take(&r->out, out, "out", r->reader) != 0)
 		goto end;
 	r->has_out = true;
 	if (r->out.readonly) {
@@ -416,15 +417,16 @@ static void clear(struct request *r)
 	r->type = COLL_U8;
 	r->root = r->dest = 0;
 	r->count = r->out_count = 0;
-	r->has_in = r->has_out = r->same = r->ragged = r->tagged = false;
+	r->has_in = r->has_out = r->same = r->ragged = r->tagged = r->marked = false;
 	r->in_counts = r->out_counts = NULL;
 	r->in_address = r->out_address = NULL;
 	r->op_object = r->result = NULL;
 }
 
-static int build(struct request *r, struct comm *c, enum call_kind kind, PyObject *const *values)
+static int build(struct request *r, struct comm *c, enum call_kind kind, PyObject *const *values, intptr_t reader)
 {
 	clear(r);
+	r->reader = reader;
 	r->comm = c;
 	r->kind = kind;
 	Py_INCREF((PyObject *)c);
@@ -434,19 +436,20 @@ static int build(struct request *r, struct comm *c, enum call_kind kind, PyObjec
 	return -1;
 }
 
-int coll_py_request_make(struct request *r, struct comm *c, enum call_kind kind, PyObject *const *values)
+int coll_py_request_make(struct request *r, struct comm *c, enum call_kind kind, PyObject *const *values,
+                         intptr_t reader)
 {
 	if (kind == CALL_RECV && values[ARG_TAG] && (values[ARG_STREAM] || coll_py_group_open())) {
 		coll_py_raise_argument(
 		        "recv: with a tag it takes no stream and stands in no group; irecv() does not wait");
 		return -1;
 	}
-	return build(r, c, kind, values);
+	return build(r, c, kind, values, reader);
 }
 
 int coll_py_receive_make(struct request *r, struct comm *c, PyObject *const *values)
 {
-	return build(r, c, CALL_RECV, values);
+	return build(r, c, CALL_RECV, values, coll_py_device_reader(c, NULL) ? READER_UNORDERED : READER_NONE);
 }
 
 /* ---- Start and end ---- */
@@ -486,6 +489,7 @@ void coll_py_request_end(struct request *r)
 	free(r->in_counts);
 	free(r->out_counts);
 	r->in_counts = r->out_counts = NULL;
+	coll_py_device_unmark(r);
 	Py_CLEAR(r->op_object);
 	Py_CLEAR(r->result);
 	Py_XDECREF((PyObject *)c);
@@ -502,7 +506,6 @@ PyObject *coll_py_request_run(struct request *r)
 		return NULL;
 	}
 	WITHOUT_GIL(st = coll_py_request_start(r, NULL));
-	coll_py_comm_leave(c);
 	if (c->failure) {
 		coll_py_comm_failure(c);
 	} else if (coll_py_interrupted() != 0) {
@@ -514,6 +517,7 @@ PyObject *coll_py_request_run(struct request *r)
 		result = r->result ? r->result : Py_None;
 		Py_INCREF(result);
 	}
+	coll_py_comm_leave(c); /* now another thread may replace the error of the communicator */
 	coll_py_request_end(r);
 	return result;
 }

@@ -23,40 +23,51 @@ static int check(const struct stream *s)
 
 /* ---- Streams ---- */
 
-/* stream(comm) */
-PyObject *coll_py_stream_new(PyObject *module, PyObject *object)
+struct stream *coll_py_stream_adopt(struct comm *root, coll_stream *handle)
 {
-	struct comm *c = (struct comm *)object, *root;
-	struct stream *s;
-	coll_status st;
+	struct stream *s = (struct stream *)PyType_GenericAlloc(coll_py_stream_type, 0);
 
-	if (!PyObject_TypeCheck(object, coll_py_comm_type))
-		return PyErr_Format(PyExc_TypeError, "%R is no communicator", object);
-	if (coll_py_comm_check(c) != 0)
-		return NULL;
-	s = (struct stream *)PyType_GenericAlloc(coll_py_stream_type, 0);
-	if (!s)
-		return NULL;
-	if (coll_py_comm_enter(c, "stream") != 0) {
-		Py_DECREF((PyObject *)s);
+	if (!s) {
+		coll_stream_destroy(&handle);
 		return NULL;
 	}
-	st = coll_stream_create(&s->handle, c->handle);
-	coll_py_comm_leave(c);
-	if (st != COLL_OK) {
-		Py_DECREF((PyObject *)s);
-		return coll_py_raise(c, st, "stream");
-	}
-	root = coll_py_comm_root(c);
+	s->handle = handle;
 	s->generation = coll_py_generation;
 	s->comm = root;
 	Py_INCREF((PyObject *)root);
 	s->next = root->streams;
 	root->streams = s;
-	return (PyObject *)s;
+	return s;
 }
 
-/* The handle goes; no unfinished work is left, or the communicator has ended. */
+/* stream(comm, named): of the host, or around a stream of the device */
+PyObject *coll_py_stream_new(PyObject *module, PyObject *args)
+{
+	PyObject *object, *named = Py_None;
+	coll_stream *handle = NULL;
+	struct comm *c;
+	coll_status st;
+
+	if (!PyArg_ParseTuple(args, "O|O", &object, &named))
+		return NULL;
+	if (!PyObject_TypeCheck(object, coll_py_comm_type))
+		return PyErr_Format(PyExc_TypeError, "%R is no communicator", object);
+	c = (struct comm *)object;
+	if (coll_py_comm_check(c) != 0)
+		return NULL;
+	if (named != Py_None)
+		return (PyObject *)coll_py_device_stream(c, named);
+	if (coll_py_comm_enter(c, "stream") != 0)
+		return NULL;
+	LIBRARY(st = coll_stream_create(&handle, c->handle));
+	coll_py_comm_leave(c);
+	if (st != COLL_OK)
+		return coll_py_raise(c, st, "stream");
+	return (PyObject *)coll_py_stream_adopt(coll_py_comm_root(c), handle);
+}
+
+/* The handle goes; no unfinished work is left, or the communicator has ended. The stream itself may go meanwhile, when
+ * another thread drops it: it is touched again only where a group holds it. */
 static coll_status end(struct stream *s)
 {
 	struct stream **at = &s->comm->streams;
@@ -71,8 +82,8 @@ static coll_status end(struct stream *s)
 		return COLL_OK;
 	s->handle = NULL;
 	WITHOUT_GIL(st = coll_stream_destroy(&handle));
-	s->handle = handle; /* an open group has calls on it: refused */
-	if (handle) {
+	if (handle) { /* an open group has calls on it: refused */
+		s->handle = handle;
 		s->next = s->comm->streams;
 		s->comm->streams = s;
 	}
@@ -84,9 +95,7 @@ void coll_py_streams_close(struct comm *root)
 	while (root->streams) {
 		struct stream *s = root->streams;
 
-		Py_INCREF((PyObject *)s);
 		end(s);
-		Py_DECREF((PyObject *)s);
 		if (root->streams == s)
 			break;
 	}
@@ -107,8 +116,9 @@ static void stream_dealloc(PyObject *self)
 /* The first error of the stream stays: that of a call on whichever communicator. */
 static PyObject *verdict(struct stream *s)
 {
-	coll_status st = coll_stream_query(s->handle);
+	coll_status st;
 
+	LIBRARY(st = coll_stream_query(s->handle));
 	if (st == COLL_OK)
 		Py_RETURN_NONE;
 	if (!s->error)
@@ -138,7 +148,9 @@ static PyObject *stream_wait(PyObject *self, PyObject *const *args, Py_ssize_t n
 		left -= left > 0 ? slice : 0;
 	}
 	coll_py_reap();
-	if (st == COLL_AGAIN && coll_stream_query(s->handle) == COLL_AGAIN)
+	if (st == COLL_AGAIN)
+		LIBRARY(st = coll_stream_query(s->handle));
+	if (st == COLL_AGAIN)
 		return PyErr_Format(PyExc_TimeoutError, "the stream is not complete yet; it goes on");
 	return verdict(s);
 }
@@ -151,7 +163,7 @@ static PyObject *stream_query(PyObject *self, PyObject *unused)
 	if (check(s) != 0)
 		return NULL;
 	coll_py_reap();
-	st = coll_stream_query(s->handle);
+	LIBRARY(st = coll_stream_query(s->handle));
 	if (st == COLL_OK || st == COLL_AGAIN)
 		return PyBool_FromLong(st == COLL_OK);
 	return verdict(s);
@@ -197,9 +209,9 @@ static PyObject *stream_record(PyObject *self, PyObject *unused)
 	e->generation = coll_py_generation;
 	e->comm = s->comm;
 	Py_INCREF((PyObject *)e->comm);
-	st = coll_event_create(&e->handle, s->comm->handle);
+	LIBRARY(st = coll_event_create(&e->handle, s->comm->handle));
 	if (st == COLL_OK)
-		st = coll_event_record(e->handle, s->handle);
+		LIBRARY(st = coll_event_record(e->handle, s->handle));
 	if (st == COLL_OK)
 		return (PyObject *)e;
 	Py_DECREF((PyObject *)e);
@@ -216,7 +228,7 @@ static PyObject *stream_wait_event(PyObject *self, PyObject *object)
 		return PyErr_Format(PyExc_TypeError, "%R is no Event", object);
 	if (check(s) != 0)
 		return NULL;
-	st = coll_stream_wait_event(s->handle, e->generation == coll_py_generation ? e->handle : NULL);
+	LIBRARY(st = coll_stream_wait_event(s->handle, e->generation == coll_py_generation ? e->handle : NULL));
 	if (st != COLL_OK)
 		return coll_py_raise(s->comm, st, "wait_event");
 	Py_RETURN_NONE;
@@ -227,7 +239,7 @@ static void event_dealloc(PyObject *self)
 	struct event *e = (struct event *)self;
 
 	if (e->handle && e->generation == coll_py_generation)
-		coll_event_destroy(&e->handle);
+		LIBRARY(coll_event_destroy(&e->handle));
 	Py_XDECREF((PyObject *)e->comm);
 	coll_py_free(self);
 }
@@ -283,20 +295,30 @@ static PyObject *event_query(PyObject *self, PyObject *unused)
 	return PyBool_FromLong(st == COLL_OK);
 }
 
+GUARD_NAMED(stream_wait)
+GUARD_ONE(stream_query)
+GUARD_ONE(stream_record)
+GUARD_ONE(stream_wait_event)
+GUARD_ONE(stream_close)
+GUARD_NAMED(event_wait)
+GUARD_ONE(event_query)
+GUARD_DEALLOC(stream_dealloc)
+GUARD_DEALLOC(event_dealloc)
+
 #define FAST(name, function)                                                                       \
 	{                                                                                          \
 		name, (PyCFunction)(void (*)(void))(function), METH_FASTCALL | METH_KEYWORDS, NULL \
 	}
 static PyMethodDef stream_methods[] = {
-        FAST("wait", stream_wait),
-        {"query", stream_query, METH_NOARGS, NULL},
-        {"record", stream_record, METH_NOARGS, NULL},
-        {"wait_event", stream_wait_event, METH_O, NULL},
-        {"close", stream_close, METH_NOARGS, NULL},
+        FAST("wait", stream_wait_guarded),
+        {"query", stream_query_guarded, METH_NOARGS, NULL},
+        {"record", stream_record_guarded, METH_NOARGS, NULL},
+        {"wait_event", stream_wait_event_guarded, METH_O, NULL},
+        {"close", stream_close_guarded, METH_NOARGS, NULL},
         {0},
 };
 static PyType_Slot stream_slots[] = {
-        {Py_tp_dealloc, (void *)stream_dealloc},
+        {Py_tp_dealloc, (void *)stream_dealloc_guarded},
         {Py_tp_methods, stream_methods},
         {0, NULL},
 };
@@ -304,12 +326,12 @@ static PyType_Spec stream_spec = {"coll._coll.Stream", sizeof(struct stream), 0,
                                   Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, stream_slots};
 
 static PyMethodDef event_methods[] = {
-        FAST("wait", event_wait),
-        {"query", event_query, METH_NOARGS, NULL},
+        FAST("wait", event_wait_guarded),
+        {"query", event_query_guarded, METH_NOARGS, NULL},
         {0},
 };
 static PyType_Slot event_slots[] = {
-        {Py_tp_dealloc, (void *)event_dealloc},
+        {Py_tp_dealloc, (void *)event_dealloc_guarded},
         {Py_tp_methods, event_methods},
         {0, NULL},
 };

@@ -2,7 +2,7 @@
  * Arrays of other libraries: where their elements lie, without a copy where they are C-contiguous.
  *
  * How a type is asked is found once per type and kept: DLPack's table of C functions, the buffer protocol, __dlpack__,
- * and for the sake of a clear refusal __cuda_array_interface__. A type whose buffer protocol refuses an element type
+ * __cuda_array_interface__. A type whose buffer protocol refuses an element type
  * (numpy with bfloat16, datetime64 ...) is asked again in Python (coll/_buffers.py, describe).
  */
 #include <stdlib.h>
@@ -12,10 +12,11 @@
 
 #include "dlpack.h"
 
-enum way { WAY_NONE, WAY_TABLE, WAY_BUFFER, WAY_METHOD, WAY_BLOCK, WAY_CUDA };
+enum way { WAY_NONE, WAY_TABLE, WAY_BUFFER, WAY_METHOD, WAY_BLOCK, WAY_ARRAY, WAY_CUDA };
 
-/* Types are kept alive by their row: at most so many. */
-enum { KNOWN = 64 };
+/* A type that is known stays so, and alive: rows do not change once threads can see them. If all rows that a type may
+ * have are taken it is studied each time. */
+enum { KNOWN = 64, PROBES = 8 };
 
 struct known {
 	PyTypeObject *type;
@@ -23,7 +24,7 @@ struct known {
 	struct dl_exchange *table;
 };
 
-static struct known known[KNOWN];
+static _Atomic(const struct known *) known[KNOWN];
 
 static struct dl_exchange *table_of(PyTypeObject *type)
 {
@@ -49,6 +50,8 @@ static struct known study(PyObject *object)
 
 	if (PyObject_TypeCheck(object, coll_py_block_type))
 		k.way = WAY_BLOCK;
+	else if (coll_py_is_device_array(object))
+		k.way = WAY_ARRAY;
 	else if ((k.table = table_of(k.type)) != NULL)
 		k.way = WAY_TABLE;
 	else if (PyObject_CheckBuffer(object))
@@ -60,17 +63,41 @@ static struct known study(PyObject *object)
 	return k;
 }
 
+/* Keep what was found in a free row. */
+static void remember(const struct known *found, _Atomic(const struct known *) *row)
+{
+	struct known *copy = malloc(sizeof(*copy));
+	const struct known *none = NULL;
+
+	if (!copy)
+		return;
+	*copy = *found;
+	Py_INCREF((PyObject *)copy->type);
+	if (!atomic_compare_exchange_strong(row, &none, copy)) {
+		Py_DECREF((PyObject *)copy->type);
+		free(copy);
+	}
+}
+
 static struct known ask(PyObject *object)
 {
-	struct known *k = &known[((uintptr_t)Py_TYPE(object) >> 6) % KNOWN];
-	PyTypeObject *old = k->type;
+	const size_t first = ((uintptr_t)Py_TYPE(object) >> 6) % KNOWN;
+	struct known found;
 
-	if (old != Py_TYPE(object)) {
-		*k = study(object);
-		Py_INCREF((PyObject *)k->type);
-		Py_XDECREF((PyObject *)old);
+	for (size_t i = 0; i < PROBES; i++) {
+		_Atomic(const struct known *) *row = &known[(first + i) % KNOWN];
+		/* Acquire: the row was filled before. */
+		const struct known *k = atomic_load_explicit(row, memory_order_acquire);
+
+		if (k && k->type == Py_TYPE(object))
+			return *k;
+		if (!k) {
+			found = study(object);
+			remember(&found, row);
+			return found;
+		}
 	}
-	return *k;
+	return study(object);
 }
 
 static bool is_contiguous(const struct view *v)
@@ -104,22 +131,33 @@ static int keep_dims(struct view *v)
 	return 0;
 }
 
-static int finish(struct view *v)
+int coll_py_view_measure(struct view *v)
 {
 	v->items = 1;
 	for (int i = 0; i < v->ndim; i++)
 		v->items *= (size_t)v->shape[i];
 	v->contiguous = is_contiguous(v);
-	return v->contiguous ? 0 : keep_dims(v);
+	return v->contiguous || v->dims_mine ? 0 : keep_dims(v);
 }
 
-static int from_tensor(struct view *v, const struct dl_tensor *t, const char *what)
+static bool is_cuda(const struct dl_tensor *t)
 {
-	if (t->device != DL_CPU && t->device != DL_CUDA_HOST && t->device != DL_ROCM_HOST) {
-		coll_py_raise_unsupported(
-		        "%s is in the memory of a device (DLPack device %d:%d); Python moves host memory "
-		        "only: copy it to the host first. Communicators with a device serve C so far",
-		        what, (int)t->device, (int)t->device_id);
+	return t->device == DL_CUDA || t->device == DL_CUDA_MANAGED;
+}
+
+static int from_tensor(struct view *v, const struct dl_tensor *t, const char *what, intptr_t reader)
+{
+	v->device = is_cuda(t);
+	if (v->device && reader == READER_NONE) {
+		coll_py_raise_unsupported("%s is in the memory of cuda:%d, and this communicator has no device: make "
+		                          "it with coll.init(device='cuda'), or copy the array to the host first",
+		                          what, (int)t->device_id);
+		return -1;
+	}
+	if (!v->device && t->device != DL_CPU && t->device != DL_CUDA_HOST && t->device != DL_ROCM_HOST) {
+		coll_py_raise_unsupported("%s is in the memory of a device that is not served (DLPack device %d:%d): "
+		                          "copy it to the host first",
+		                          what, (int)t->device, (int)t->device_id);
 		return -1;
 	}
 	if (t->lanes != 1 || t->bits % 8 != 0 || t->ndim < 0) {
@@ -133,7 +171,7 @@ static int from_tensor(struct view *v, const struct dl_tensor *t, const char *wh
 	v->shape = t->shape;
 	v->strides = t->strides;
 	v->stride_unit = (int64_t)v->item_bytes;
-	return finish(v);
+	return coll_py_view_measure(v);
 }
 
 _Static_assert(sizeof(Py_ssize_t) == sizeof(int64_t), "shapes of buffers are read as 64-bit numbers");
@@ -169,7 +207,7 @@ static int from_buffer(struct view *v)
 	v->shape = (const int64_t *)v->buffer.shape;
 	v->strides = (const int64_t *)v->buffer.strides;
 	v->stride_unit = 1;
-	return finish(v);
+	return coll_py_view_measure(v);
 }
 
 static void from_block(struct view *v, const struct block *b)
@@ -193,28 +231,49 @@ static void *take_capsule(PyObject *capsule, const char *name, const char *used)
 	return p;
 }
 
-static PyObject *call_dlpack(PyObject *object)
+/* Whether __dlpack_device__() says CUDA. */
+static bool says_cuda(PyObject *object)
+{
+	PyObject *pair = PyObject_CallMethod(object, "__dlpack_device__", NULL);
+	PyObject *first = pair ? PySequence_GetItem(pair, 0) : NULL;
+	const long kind = first ? PyLong_AsLong(first) : -1;
+
+	PyErr_Clear();
+	Py_XDECREF(pair);
+	Py_XDECREF(first);
+	return kind == DL_CUDA || kind == DL_CUDA_MANAGED;
+}
+
+/* The producer makes the stream of the reader wait until the data are ready. */
+static PyObject *call_dlpack(PyObject *object, intptr_t reader)
 {
 	PyObject *method = PyObject_GetAttrString(object, "__dlpack__"), *none = PyTuple_New(0), *words,
-	         *capsule = NULL;
+	         *capsule = NULL, *stream = NULL;
 
 	words = Py_BuildValue("{s(ii)}", "max_version", DL_MAJOR, DL_MINOR);
+	if (words && reader != READER_NONE && says_cuda(object)) {
+		stream = PyLong_FromLongLong(reader);
+		if (!stream || PyDict_SetItemString(words, "stream", stream) != 0)
+			Py_CLEAR(words);
+	}
 	if (method && none && words) {
 		capsule = PyObject_Call(method, none, words);
 		if (!capsule && PyErr_ExceptionMatches(PyExc_TypeError)) {
 			PyErr_Clear();
-			capsule = PyObject_Call(method, none, NULL);
+			PyDict_DelItemString(words, "max_version");
+			capsule = PyObject_Call(method, none, words);
 		}
 	}
+	Py_XDECREF(stream);
 	Py_XDECREF(method);
 	Py_XDECREF(none);
 	Py_XDECREF(words);
 	return capsule;
 }
 
-static int from_method(struct view *v, PyObject *object, const char *what)
+static int from_method(struct view *v, PyObject *object, const char *what, intptr_t reader)
 {
-	PyObject *capsule = call_dlpack(object);
+	PyObject *capsule = call_dlpack(object, reader);
 	struct dl_managed_versioned *versioned;
 	struct dl_managed *plain;
 	int rc;
@@ -227,15 +286,17 @@ static int from_method(struct view *v, PyObject *object, const char *what)
 		v->managed = versioned;
 		v->managed_versioned = true;
 		v->readonly = versioned->flags & DL_FLAG_READ_ONLY;
-		rc = from_tensor(v, &versioned->tensor, what);
+		rc = from_tensor(v, &versioned->tensor, what, reader);
 	} else if (plain) {
 		v->managed = plain;
-		rc = from_tensor(v, &plain->tensor, what);
+		rc = from_tensor(v, &plain->tensor, what, reader);
 	} else {
 		PyErr_Format(PyExc_TypeError, "%s: __dlpack__ gave no tensor", what);
 		rc = -1;
 	}
 	Py_DECREF(capsule);
+	/* A blocking call follows the legacy stream, which was made to wait. */
+	v->has_stream = rc == 0 && v->device && reader == READER_LEGACY;
 	return rc;
 }
 
@@ -291,31 +352,54 @@ static int check_lazy(const struct view *v, PyObject *object, const char *what)
 	return lazy ? -1 : 0;
 }
 
-static int fill(struct view *v, PyObject *object, const char *what)
+static int refuse_device(const char *what, intptr_t reader)
 {
-	const struct known k = ask(object);
+	if (reader != READER_NONE)
+		return 0;
+	coll_py_raise_unsupported("%s is in the memory of a CUDA device, and this communicator has no device: make it "
+	                          "with coll.init(device='cuda'), or copy the array to the host first",
+	                          what);
+	return -1;
+}
+
+static int from_table(struct view *v, PyObject *object, const char *what, const struct dl_exchange *table,
+                      intptr_t reader)
+{
 	struct dl_tensor t;
 
-	switch (k.way) {
-	case WAY_TABLE:
-		if (k.table->tensor_from_object(object, &t) != 0) {
-			if (!PyErr_Occurred())
-				PyErr_Format(PyExc_ValueError, "%s is not a plain tensor", what);
+	if (table->tensor_from_object(object, &t) != 0) {
+		if (!PyErr_Occurred())
+			PyErr_Format(PyExc_ValueError, "%s is not a plain tensor", what);
+		return -1;
+	}
+	if (from_tensor(v, &t, what, reader) != 0)
+		return -1;
+	/* The table waits for nothing: the work of that library goes on in its stream. */
+	if (v->device && table->current_stream && reader != READER_UNORDERED) {
+		if (table->current_stream(t.device, t.device_id, &v->stream) != 0)
 			return -1;
-		}
-		return from_tensor(v, &t, what) == 0 ? check_lazy(v, object, what) : -1;
+		v->has_stream = true;
+	}
+	return check_lazy(v, object, what);
+}
+
+static int fill(struct view *v, PyObject *object, const char *what, intptr_t reader)
+{
+	const struct known k = ask(object);
+
+	switch (k.way) {
+	case WAY_TABLE: return from_table(v, object, what, k.table, reader);
 	case WAY_BUFFER:
 		if (PyObject_GetBuffer(object, &v->buffer, PyBUF_STRIDES | PyBUF_FORMAT) == 0)
 			return from_buffer(v);
 		return from_description(v, object, what);
-	case WAY_METHOD: return from_method(v, object, what);
+	case WAY_METHOD: return from_method(v, object, what, reader);
 	case WAY_BLOCK: from_block(v, (const struct block *)object); return 0;
+	case WAY_ARRAY: coll_py_view_device_array(v, object); return refuse_device(what, reader);
 	case WAY_CUDA:
-		coll_py_raise_unsupported(
-		        "%s is in the memory of a CUDA device; Python moves host memory only: copy it to the "
-		        "host first. Communicators with a device serve C so far",
-		        what);
-		return -1;
+		if (refuse_device(what, reader) != 0)
+			return -1;
+		return coll_py_view_cuda(v, object, what);
 	default:
 		coll_py_raise_argument(
 		        "%s is no array: %R has neither DLPack nor a buffer (for other objects: send_object, "
@@ -341,12 +425,21 @@ static void explain(PyObject *object, const char *what)
 	Py_DECREF(error);
 }
 
-int coll_py_view_take(struct view *v, PyObject *object, const char *what)
+/* Memory of a device cannot be copied together here. */
+static int check_device(const struct view *v, const char *what)
+{
+	if (!v->device || v->contiguous)
+		return 0;
+	coll_py_raise_argument("%s is in the memory of a device and is not C-contiguous: pass a contiguous copy", what);
+	return -1;
+}
+
+int coll_py_view_take(struct view *v, PyObject *object, const char *what, intptr_t reader)
 {
 	memset(v, 0, sizeof(*v));
 	Py_INCREF(object);
 	v->owner = object;
-	if (fill(v, object, what) == 0)
+	if (fill(v, object, what, reader) == 0 && check_device(v, what) == 0)
 		return 0;
 	explain(object, what);
 	coll_py_view_release(v);

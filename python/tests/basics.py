@@ -142,7 +142,8 @@ def test_arguments(comm):
     raises(TypeError, comm.all_reduce, x, "sum", x, says="positional")
     raises(TypeError, comm.all_reduce, x, outt=x, says="no argument 'outt'")
     raises(TypeError, comm.all_reduce, x, x=x, says="twice")
-    raises(TypeError, comm.all_reduce, x, stream=3, says="stream")
+    raises(TypeError, comm.all_reduce, x, stream="3", says="stream")
+    raises(coll.UnsupportedError, comm.all_reduce, x, stream=3, says="no device")
     raises(coll.ArgumentError, comm.send, x, comm.size, says="peer is")
     raises(coll.ArgumentError, comm.host, comm.size)
     raises(coll.ArgumentError, comm.explain, "all_reduce", 4, "f31", says="f31")
@@ -157,7 +158,7 @@ def test_arguments(comm):
         def __dlpack__(self, **words):
             raise BufferError("no tensor today")
 
-    raises(coll.UnsupportedError, comm.all_reduce, Device(), says="copy it to the host")
+    raises(coll.UnsupportedError, comm.all_reduce, Device(), says="copy the array to the host")
     error = raises(coll.ArgumentError, comm.all_reduce, Tensor(), says="no tensor today")
     check(isinstance(error.__cause__, BufferError))
     equal(comm.all_reduce(x).tolist(), [comm.size * v for v in x], "afterwards")
@@ -191,7 +192,7 @@ def test_dlpack(comm):
     equal(memory.tolist(), [0, 1, 2 * comm.size, 3 * comm.size, 4, 5], "at an offset")
     spread = Crafted(memory, 4, (2,), (3,))
     equal(comm.all_reduce(spread).tolist(), [comm.size, 4 * comm.size], "with strides in elements")
-    raises(coll.UnsupportedError, comm.all_reduce, Crafted(memory, 0, (2,), None, device=2), says="copy it to the host")
+    raises(coll.UnsupportedError, comm.all_reduce, Crafted(memory, 0, (2,), None, device=2), says="copy the array to the host")
     raises(coll.UnsupportedError, comm.all_reduce, Crafted(memory, 0, (2,), None, bits=4), says="4 bits")
 
 

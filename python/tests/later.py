@@ -105,6 +105,21 @@ def test_callbacks(comm):
     equal(asyncio.run(both()), [[comm.size], [[r] for r in range(comm.size)]])
 
 
+def test_function_while_looking(comm):
+    """The progress thread may be in an operation in Python, for which it needs the GIL, while this thread looks at a work."""
+    def add(left, inout):
+        for i, v in enumerate(left):
+            inout[i] += v
+
+    op, stream = comm.op(add), comm.stream()
+    for k in range(30):
+        x = array.array("f", [k] * 5000)
+        work = comm.all_reduce(x, op, out=x, stream=stream)
+        while not work.done():
+            stream.query()
+        equal([x[0], x[-1]], [comm.size * k] * 2)
+
+
 def test_groups(comm):
     n, rank = comm.size, comm.rank
     arrays = [floats(i, rank) for i in range(5)]
@@ -215,5 +230,5 @@ def test_many_threads(comm):
     equal(sums, [[28, 8 * 49]] * 8)
 
 
-main(test_work, test_time_limit, test_dropped, test_streams, test_callbacks, test_groups, test_prepared, test_other_thread,
+main(test_work, test_time_limit, test_dropped, test_streams, test_callbacks, test_function_while_looking, test_groups, test_prepared, test_other_thread,
      test_many_threads)

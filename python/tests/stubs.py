@@ -26,7 +26,7 @@ with tempfile.TemporaryDirectory() as cache:
     # The check must be able to fail.
     wrong = os.path.join(cache, "wrong.py")
     with open(wrong, "w") as f:
-        f.write("import coll\nwork: coll.Work = coll.init().all_reduce([1], 'sum', stream=3)\n")
+        f.write("import coll\nwork: coll.Work = coll.init().all_reduce([1], 'sum', stream='3')\n")
     if subprocess.run([python, "-m", "mypy", "--strict", "--cache-dir", cache, wrong], capture_output=True,
                       env={**os.environ, "MYPYPATH": os.path.join(build, "python")}).returncode == 0:
         failed.append("a wrong program passes")

@@ -7,6 +7,7 @@
 #include "core/comm.h"
 #include "core/error.h"
 #include "core/way_name.h"
+#include "device/device.h"
 #include "select/bind.h"
 
 int coll_comm_rank(const coll_comm *comm)
@@ -44,6 +45,13 @@ const char *coll_comm_transport(const coll_comm *comm, int rank)
 		return "self";
 	w = coll_context_choose(comm->ctx, coll_comm_process(comm, rank), NULL, 0);
 	return w ? w->table.name : "none";
+}
+
+const char *coll_comm_device(const coll_comm *comm)
+{
+	if (!comm)
+		return NULL;
+	return comm->ctx->device ? comm->ctx->device->name : "host";
 }
 
 /* Reads the flight recorder, so calls pay nothing for this query. */

@@ -166,7 +166,7 @@ static void use_device(coll_comm **comm, int rank, void *arg)
 	int x[16] = {0};
 	void *p = NULL, *q = NULL;
 
-	CHECK(strcmp(c->ctx->device->name, names[rank]) == 0, "%s", c->ctx->device->name);
+	CHECK(strcmp(coll_comm_device(c), names[rank]) == 0, "%s", coll_comm_device(c));
 	CHECK(c->facts.devices && c->ctx->info.device == 1);
 	CHECK(sum_once(c) == COLL_OK && sum_once(c) == COLL_OK);
 	CHECK(coll_mem_alloc_on(c, &p, 1 << 20, COLL_MEM_DEVICE) == COLL_OK, "%s", coll_last_error(c)->message);

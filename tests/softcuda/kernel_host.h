@@ -47,9 +47,16 @@ extern __thread struct soft_thread *soft_self __attribute__((tls_model("initial-
 /* The slow way of soft_at(): find the range or end the kernel. */
 void *soft_find(const void *address, unsigned len) __attribute__((visibility("hidden")));
 
+/* TSan looks at what a kernel does with memory, not at how the stand-in finds it: that would be most of its work. */
+#ifdef __SANITIZE_THREAD__
+#define SOFT_FINDS static __attribute__((noinline, unused, no_sanitize("thread"))) void *
+#else
+#define SOFT_FINDS static inline void *
+#endif
+
 /* Where the len bytes (1, 2, 4, 8, 16) at a device address lie. Does not return if there is no
  * such memory, if this device may not touch it, or if the address is not a multiple of len. */
-static inline void *soft_word_at(const void *address, unsigned len)
+SOFT_FINDS soft_word_at(const void *address, unsigned len)
 {
 	const uintptr_t a = (uintptr_t)address;
 	const struct soft_range *r = &soft_self->ranges[a >> 16 & (SOFT_RANGES - 1)];
@@ -59,7 +66,7 @@ static inline void *soft_word_at(const void *address, unsigned len)
 	return soft_find(address, len);
 }
 
-static inline void *soft_at(const void *address, unsigned len)
+SOFT_FINDS soft_at(const void *address, unsigned len)
 {
 	void *at = soft_word_at(address, len);
 

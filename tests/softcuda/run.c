@@ -4,7 +4,8 @@
  * kernel without barriers needs one stack for all threads. The order of blocks and threads is
  * turned by seed. A fault leaves the kernel at once; abandoned fibres hold nothing.
  *
- * The switch saves what the calling convention wants kept. ASan and TSan are told of it.
+ * The switch saves what the calling convention wants kept. ASan and TSan are told of it. For TSan the fibres of a queue
+ * are one: only one runs at a time, in any case, and a clock of its own for each would make the others' clocks long.
  */
 #include "tests/softcuda/soft.h"
 
@@ -50,9 +51,6 @@ struct fibre {
 #ifdef WITH_ASAN
 	void *fake_stack;
 #endif
-#ifdef WITH_TSAN
-	void *tsan;
-#endif
 };
 
 /* What a queue's thread needs to run kernels. */
@@ -77,7 +75,7 @@ struct runner {
 	size_t size;
 #endif
 #ifdef WITH_TSAN
-	void *tsan;
+	void *tsan, *tsan_fibre; /* the scheduler, all fibres */
 #endif
 };
 
@@ -153,7 +151,7 @@ static void resume(struct fibre *f)
 	__sanitizer_start_switch_fiber(&runner->fake_stack, f->stack, STACK_LEN);
 #endif
 #ifdef WITH_TSAN
-	__tsan_switch_to_fiber(f->tsan, 0);
+	__tsan_switch_to_fiber(runner->tsan_fibre, 0);
 #endif
 	soft_switch(&runner->sp, f->sp);
 #ifdef WITH_ASAN
@@ -194,9 +192,6 @@ static struct fibre *fibre_take(void)
 	if (f->stack == MAP_FAILED || mprotect(f->stack, GUARD_LEN, PROT_NONE))
 		abort();
 	f->stack += GUARD_LEN;
-#ifdef WITH_TSAN
-	f->tsan = __tsan_create_fiber(0);
-#endif
 	stack_reset(f);
 	return f;
 }
@@ -338,6 +333,7 @@ static struct runner *runner_new(void)
 		abort();
 #ifdef WITH_TSAN
 	r->tsan = __tsan_get_current_fiber();
+	r->tsan_fibre = __tsan_create_fiber(0);
 #endif
 	return r;
 }
@@ -357,5 +353,11 @@ CUresult soft_run(CUcontext ctx, const struct soft_launch *launch, uint64_t seed
 	for (int i = 0; i < SOFT_RANGES; i++)
 		count_host(&runner->ranges[i]);
 	soft_self = NULL;
+#ifdef WITH_TSAN
+	if (runner->fault) { /* it has calls that never return */
+		__tsan_destroy_fiber(runner->tsan_fibre);
+		runner->tsan_fibre = __tsan_create_fiber(0);
+	}
+#endif
 	return runner->fault;
 }
