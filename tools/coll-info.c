@@ -23,6 +23,7 @@
 #include "device/device.h"
 #include "hang.h"
 #include "inspect_client.h"
+#include "mapped/region.h"
 #include "reduce/reduce.h"
 #include "select/explain.h"
 #include "topology/hwloc.h"
@@ -190,6 +191,7 @@ static void print_devices(const struct coll_settings *s, const coll_comm *comm)
 {
 	const struct coll_device *d = comm->ctx->device;
 	struct coll_text text = {0};
+	char mapped[160];
 
 	coll_device_describe(s->cuda_library, &text);
 	printf("%s", text.p ? text.p : "");
@@ -198,6 +200,9 @@ static void print_devices(const struct coll_settings *s, const coll_comm *comm)
 		printf("device of rank 0: %s, %s%s%s\n", d->name, d->about, d->lacks[0] ? ", without " : "", d->lacks);
 	else
 		printf("device of rank 0: none (COLL_DEVICE=%s)\n", s->device);
+	if (d)
+		printf("device memory of the ranks: %s%s\n",
+		       coll_mapped_describe(comm, mapped, sizeof(mapped)) ? "" : "staged: ", mapped);
 }
 
 /* 0: no rank is held up; 1: one is; 2: none answered. */

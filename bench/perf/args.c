@@ -64,7 +64,7 @@ static const char usage_text[] =
         "      --check-all            verify every call, timed and untimed ones too; implied by COLL_HOOK\n"
         "      --details              columns behind those of nccl-tests: min, p50, p99, algorithm\n"
         "  -J, --output_file FILE     write the results as JSON too\n"
-        "  -g, --ngpus 1              accepted; one process is one rank\n"
+        "  -g, --ngpus N              ranks of each process, in threads, with a device each (default 1)\n"
         "  -t, --nthreads 1           accepted\n"
         "  -h, --help                 this text\n"
         "Start several ranks with collrun, mpirun, torchrun or srun.\n";
@@ -186,8 +186,7 @@ static const char *set(struct perf_args *a, int flag, const char *v)
 	case 'R':
 		a->library_memory = strcmp(v, "1") == 0;
 		return a->library_memory || strcmp(v, "0") == 0 ? NULL : "0 or 1";
-	case 'g':
-		return parse_int(v, 1, 1, &one) ? NULL : "1: ranks with a device each in one process are not there yet";
+	case 'g': return parse_int(v, 1, PERF_RANKS_MAX, &a->ranks) ? NULL : "a number of devices, at most 64";
 	case 't': return parse_int(v, 1, 1, &one) ? NULL : "1: one process is one rank, start more of them";
 	case 'J': a->json = v; return *v ? NULL : "a file name";
 	case CHECK_ALL: a->check_all = true; return NULL;
@@ -210,6 +209,8 @@ static const char *contradiction(const struct perf_args *a)
 		return "the smallest size (-b) exceeds the largest (-e)";
 	if (a->type != PERF_ALL && a->op != PERF_ALL && !perf_op_supports((coll_dtype)a->type, a->op))
 		return "the operation (-o) is not defined on the type (-d)";
+	if (a->ranks > 1 && (!a->device || strcmp(a->device, "host") == 0))
+		return "several ranks in a process (-g) are for devices (--device)";
 	return NULL;
 }
 
@@ -229,7 +230,8 @@ int perf_args_parse(struct perf_args *args, const char *program, int argc, char 
 	                           .checks = 1,
 	                           .aggregate = 1,
 	                           .cycles = 1,
-	                           .average = 1};
+	                           .average = 1,
+	                           .ranks = 1};
 	opterr = 0;
 	while ((flag = getopt_long(argc, argv, "+:b:e:i:f:d:o:r:n:w:m:N:c:T:a:u:R:g:t:J:h", long_flags, NULL)) != -1) {
 		if (flag == 'h') {

@@ -221,6 +221,8 @@ TEST(perf_args, reads_the_flags_of_nccl_tests)
 	CHECK(a.op == COLL_AVG && a.root == PERF_ALL);
 	REQUIRE(parse(&a, "-d all -o all -b 0 -e 64K -f 7") == 0);
 	CHECK(a.type == PERF_ALL && a.op == PERF_ALL && a.min_bytes == 0);
+	REQUIRE(parse(&a, "-g 4 --device cuda:0,1,2,3") == 0);
+	CHECK(a.ranks == 4 && strcmp(a.device, "cuda:0,1,2,3") == 0);
 	REQUIRE(parse(&a, "-b 2362232012") == 0);
 	CHECK(a.min_bytes == 2362232012 && a.max_bytes == 2362232012);
 }
@@ -246,6 +248,8 @@ TEST(perf_args, refuses_the_rest)
 	        "-o plus",
 	        "-r -1",
 	        "-g 2",
+	        "-g 2 --device host",
+	        "-g 0 --device cuda",
 	        "-t 2",
 	        "-R 2",
 	        "-a 4",

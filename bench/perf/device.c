@@ -3,6 +3,7 @@
  * them. The driver is loaded when it is needed: these programs link nothing of CUDA.
  */
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "perf.h"
@@ -15,24 +16,31 @@ static struct {
 	int (*to_device)(uint64_t dst, const void *src, size_t len_bytes, void *stream);
 	int (*to_host)(void *dst, uint64_t src, size_t len_bytes, void *stream);
 	int (*synchronize)(void *stream);
+	bool whole;
 } cuda;
 
-static bool load(void)
+static void load(void)
 {
 	const char *name = getenv("COLL_CUDA_LIBRARY");
 	void *handle;
 
-	if (cuda.synchronize)
-		return true;
 	handle = dlopen(name && *name ? name : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
 	if (!handle)
-		return false;
+		return;
 	*(void **)&cuda.pointer_attribute = dlsym(handle, "cuPointerGetAttribute");
 	*(void **)&cuda.set_context = dlsym(handle, "cuCtxSetCurrent");
 	*(void **)&cuda.to_device = dlsym(handle, "cuMemcpyHtoDAsync_v2");
 	*(void **)&cuda.to_host = dlsym(handle, "cuMemcpyDtoHAsync_v2");
 	*(void **)&cuda.synchronize = dlsym(handle, "cuStreamSynchronize");
-	return cuda.pointer_attribute && cuda.set_context && cuda.to_device && cuda.to_host && cuda.synchronize;
+	cuda.whole = cuda.pointer_attribute && cuda.set_context && cuda.to_device && cuda.to_host && cuda.synchronize;
+}
+
+static bool loaded(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, load);
+	return cuda.whole;
 }
 
 /* The context of the memory becomes that of this thread. */
@@ -40,7 +48,7 @@ static bool enter(const void *device)
 {
 	void *context = NULL;
 
-	return load() && cuda.pointer_attribute(&context, POINTER_CONTEXT, (uint64_t)(uintptr_t)device) == 0 &&
+	return loaded() && cuda.pointer_attribute(&context, POINTER_CONTEXT, (uint64_t)(uintptr_t)device) == 0 &&
 	       cuda.set_context(context) == 0;
 }
 

@@ -7,6 +7,7 @@
  * 3 the time of -T ran out.
  */
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -490,10 +491,75 @@ static int run_session(struct session *s)
 	return status != COLL_OK || s->report.wrong > 0;
 }
 
+/* One rank, from the beginning to its end. */
+static int run_rank(struct session *s, const struct perf_job *job, int index)
+{
+	coll_status status = perf_job_create(job, index, &s->comm);
+	int result;
+
+	if (status != COLL_OK) {
+		explain_failure(s, status);
+		return 1;
+	}
+	result = run_session(s);
+	if (s->report.json && fclose(s->report.json) != 0) {
+		fprintf(stderr, "%s: %s: %s\n", s->what->program, s->args.json, strerror(errno));
+		result = result ? result : 1;
+	}
+	release(s);
+	status = coll_comm_destroy(&s->comm);
+	if (status != COLL_OK && result == 0) {
+		fprintf(stderr, "%s: destroy: %s\n", s->what->program, coll_status_string(status));
+		result = 1;
+	}
+	return result;
+}
+
+struct rank {
+	struct session session;
+	const struct perf_job *job;
+	int index, result;
+	pthread_t thread;
+};
+
+static void *rank_main(void *arg)
+{
+	struct rank *r = arg;
+
+	r->result = run_rank(&r->session, r->job, r->index);
+	return NULL;
+}
+
+/* Each rank in its thread. The first one has the alarm clock. */
+static int run_ranks(const struct session *s, const struct perf_job *job)
+{
+	struct rank *ranks = calloc((size_t)job->ranks, sizeof(*ranks));
+	int begun = 0, result = ranks ? 0 : 1;
+
+	for (; ranks && begun < job->ranks; begun++) {
+		struct rank *r = &ranks[begun];
+
+		*r = (struct rank){.session = *s, .job = job, .index = begun};
+		if (begun > 0)
+			r->session.args.timeout_s = 0;
+		if (pthread_create(&r->thread, NULL, rank_main, r)) {
+			fprintf(stderr, "%s: no thread for rank %d\n", s->what->program, begun);
+			result = 1;
+			break;
+		}
+	}
+	for (int i = 0; i < begun; i++) {
+		pthread_join(ranks[i].thread, NULL);
+		result = result ? result : ranks[i].result;
+	}
+	free(ranks);
+	return result;
+}
+
 int perf_main(const struct perf_collective *what, int argc, char **argv)
 {
 	struct session s = {.what = what, .rank = -1};
-	coll_config config = COLL_CONFIG_INIT;
+	struct perf_job job;
 	coll_status status;
 	int result = perf_args_parse(&s.args, what->program, argc, argv);
 
@@ -502,19 +568,11 @@ int perf_main(const struct perf_collective *what, int argc, char **argv)
 	program_name = what->program;
 	s.args.check_all |= getenv("COLL_HOOK") && *getenv("COLL_HOOK");
 	signal(SIGALRM, timed_out);
-	config.device = s.args.device;
-	status = coll_comm_create(&s.comm, &config);
-	if (status != COLL_OK) {
+	status = perf_job_begin(&job, s.args.ranks, s.args.device);
+	if (status != COLL_OK)
 		explain_failure(&s, status);
-		return 1;
-	}
-	result = run_session(&s);
-	if (s.report.json && fclose(s.report.json) != 0) {
-		fprintf(stderr, "%s: %s: %s\n", what->program, s.args.json, strerror(errno));
-		result = result ? result : 1;
-	}
-	release(&s);
-	status = coll_comm_destroy(&s.comm);
+	result = status != COLL_OK ? 1 : job.ranks == 1 ? run_rank(&s, &job, 0) : run_ranks(&s, &job);
+	status = perf_job_end(&job);
 	if (status != COLL_OK && result == 0) {
 		fprintf(stderr, "%s: destroy: %s\n", what->program, coll_status_string(status));
 		result = 1;

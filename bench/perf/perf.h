@@ -4,7 +4,7 @@
  * timing, report). On the public interface only: what these programs can do, a
  * user's program can.
  *
- * One program is one rank. All ranks walk through the same rows in the same
+ * One program is one rank, or with -g several in threads. All ranks walk through the same rows in the same
  * order, so every decision here depends only on the arguments, which must be
  * equal on all ranks.
  */
@@ -44,6 +44,7 @@ struct perf_args {
 	const char *json;    /* path or NULL */
 	bool library_memory; /* buffers from coll_mem_alloc() */
 	const char *device;  /* coll_config.device, or NULL; with one, buffers are its memory */
+	int ranks;           /* of each process */
 	size_t unalign;      /* elements from an aligned address */
 	int average;         /* 0 rank 0, 1 mean, 2 minimum, 3 maximum over ranks */
 	bool touch;          /* rewrite the input before each timed call */
@@ -133,6 +134,22 @@ struct perf_expected {
 uint64_t perf_oracle_input(coll_dtype type, int op, int size, int rank, uint32_t position);
 struct perf_expected perf_oracle_result(coll_dtype type, int op, int size, uint32_t position);
 double perf_oracle_widen(coll_dtype type, uint64_t bits); /* of a float type */
+
+/* ---- Ranks of this process (ranks.c) ---- */
+
+enum { PERF_RANKS_MAX = 64 };
+struct perf_job {
+	int ranks; /* of each process */
+	const char *device;
+	coll_comm *processes; /* NULL: one rank in each */
+	coll_unique_id id;
+	coll_comm **comms; /* NULL: several processes, or one rank */
+};
+/* Before the threads of the ranks; after them. Whatever begin returns, end may be called. */
+coll_status perf_job_begin(struct perf_job *job, int ranks, const char *device);
+coll_status perf_job_end(struct perf_job *job);
+/* The communicator of a rank, by the thread of that rank. */
+coll_status perf_job_create(const struct perf_job *job, int index, coll_comm **comm);
 
 /* ---- Numbers between ranks (exchange.c) ---- */
 

@@ -18,11 +18,11 @@ static void print_configuration(const struct perf_report *r, coll_comm *comm, co
 	        version % 100, size, size == 1 ? "" : "s");
 	fprintf(r->table, "# Collective test starting: %s\n", r->what->program);
 	fprintf(r->table,
-	        "# nThread 1 nGpus 1 minBytes %zu maxBytes %zu step: %zu(%s) warmup iters: %d iters: %d "
+	        "# nThread 1 nGpus %d minBytes %zu maxBytes %zu step: %zu(%s) warmup iters: %d iters: %d "
 	        "agg iters: %d validation: %d graph: 0 unalign: %zu average: %d%s%s\n",
-	        a->min_bytes, a->max_bytes, a->factor ? a->factor : a->step_bytes, a->factor ? "factor" : "bytes",
-	        a->warmups, a->iters, a->aggregate, a->checks, a->unalign, a->average, a->touch ? " touch" : "",
-	        a->library_memory ? " library memory" : "");
+	        a->ranks, a->min_bytes, a->max_bytes, a->factor ? a->factor : a->step_bytes,
+	        a->factor ? "factor" : "bytes", a->warmups, a->iters, a->aggregate, a->checks, a->unalign, a->average,
+	        a->touch ? " touch" : "", a->library_memory ? " library memory" : "");
 	if (!r->what->in_place)
 		fprintf(r->table, "# There is no form in place: those columns hold a second run of the call\n");
 	fprintf(r->table, "#\n# Using devices\n");

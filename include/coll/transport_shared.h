@@ -67,6 +67,12 @@ struct coll_transport_shared {
 	void (*give_back)(void *link, struct coll_offer *offer);
 	/* Wake the sleepers of the peer's context. One system call that does not block; no lock. */
 	void (*nudge)(void *link);
+	/* Give the peer a copy of a descriptor, under a key that no offer has. Once per link and key. Locks, does not
+	 * block. */
+	coll_status (*hand)(void *link, const struct coll_channel_key *key, int fd);
+	/* The descriptor that the peer gave under the key. OK: *fd is the caller's, and the key is free again. AGAIN:
+	 * nothing has come yet. Other errors: the link is broken. Locks, does not block. */
+	coll_status (*handed)(void *link, const struct coll_channel_key *key, int *fd);
 
 	/* ---- Memory named by its owner ---- */
 

@@ -45,6 +45,10 @@ enum {
 
 	/* A slot of staging, so the longest tile where some rank has a device; a power of two of pages. layout */
 	COLL_STAGE_SLOT_BYTES = 128 << 10,
+	/* A slot of device memory that the other ranks of a host read, so the longest tile of a direct call. layout */
+	COLL_MAPPED_SLOT_BYTES = 1 << 20,
+	/* From this tile on, three or more ranks reduce a part each; not measured, there was no device. layout */
+	COLL_MAPPED_PARTS_MIN = 256 << 10,
 
 	/* ---- How an intranode call is cut ---- */
 

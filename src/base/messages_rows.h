@@ -92,6 +92,7 @@ MESSAGE(5107, COLL_OK, "The system refused to start the progress thread, so asyn
 MESSAGE(5108, COLL_OK, "Two ranks wait for each other on different communicators.", "Use communicators in the same order on all ranks, or use one thread or stream for each.")
 MESSAGE(5109, COLL_OK, "A level of COLL_LEVELS is not there, so plans go without it, and without hosts unless they are named, too.", "The text says why: bind the ranks to cores, set COLL_SITE, or remove the level.")
 MESSAGE(5112, COLL_OK, "A device still used the staging memory of a communicator that has ended, so the memory stays.", "The call before has failed on the device, or a kernel of the program does not end.")
+MESSAGE(5113, COLL_OK, "A rank may still read the device memory of a communicator that has ended, so the memory stays.", "A rank of this host has failed or does not end its work, and maps the memory by a legacy handle or in the same process.")
 MESSAGE(6101, COLL_OK, "A connection was refused because this process has too many files open.", "Raise ulimit -n; the peer tries again.")
 MESSAGE(6102, COLL_OK, "The system refused the requested congestion control; the default is used instead.", "sysctl net.ipv4.tcp_allowed_congestion_control lists what is allowed.")
 MESSAGE(6103, COLL_OK, "No address of the peer can be reached from this host.", "Check COLL_INTERFACE on both hosts and the routes between them.")

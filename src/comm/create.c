@@ -528,7 +528,8 @@ coll_status coll_comm_create(coll_comm **out, const coll_config *cfg)
 	st = end_interruptible(st, &err); /* what follows waits on a communicator */
 	if (st == COLL_OK)
 		st = coll_comm_new(ctx, coll_comm_first_id(ctx), 0, NULL, 0, &comm, &err);
-	if (st == COLL_OK && (st = refine_layout(comm)) != COLL_OK) {
+	if (st == COLL_OK &&
+	    ((st = refine_layout(comm)) != COLL_OK || (st = coll_comm_devices_connect(comm)) != COLL_OK)) {
 		give_up(&comm);
 	} else if (st == COLL_OK) {
 		coll_comm_describe(comm);
@@ -595,6 +596,8 @@ coll_status coll_comm_create_all(coll_comm **comms, int n, const coll_config *cf
 		comms[r] = NULL;
 	for (int r = 0; r < n && st == COLL_OK; r++)
 		st = coll_comm_new(ctx[r], coll_comm_first_id(ctx[r]), 0, NULL, 0, &comms[r], &err);
+	if (st == COLL_OK)
+		coll_comm_devices_connect_all(comms, n);
 	for (int r = 0; r < n && st == COLL_OK; r++)
 		coll_comm_describe(comms[r]);
 	if (st != COLL_OK) {

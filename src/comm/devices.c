@@ -4,6 +4,10 @@
  */
 #include "comm/devices.h"
 
+#include <assert.h>
+
+#include "comm/survey.h"
+#include "mapped/region.h"
 #include "progress/copier.h"
 
 coll_status coll_comm_devices_choose(const coll_config *cfg, const struct coll_settings *settings, int n,
@@ -54,4 +58,41 @@ bool coll_comm_devices_any(const struct coll_comm *comm)
 		if (coll_comm_peer_info(comm, r)->device)
 			return true;
 	return false;
+}
+
+static_assert(sizeof(struct coll_mapped_export) % 4 == 0, "it travels in units of 4 bytes");
+static_assert(sizeof(struct coll_mapped_verdict) % 4 == 0, "it travels in units of 4 bytes");
+
+coll_status coll_comm_devices_connect(struct coll_comm *comm)
+{
+	struct coll_mapped_export export, exports[COLL_MAPPED_RANKS_MAX];
+	struct coll_mapped_verdict verdict, verdicts[COLL_MAPPED_RANKS_MAX];
+	coll_status st;
+
+	if (!coll_mapped_eligible(comm))
+		return COLL_OK;
+	coll_mapped_offer(comm, &export);
+	st = coll_survey_gather(comm, &export, exports, sizeof(export));
+	if (st == COLL_OK) {
+		coll_mapped_map(comm, exports, &verdict);
+		st = coll_survey_gather(comm, &verdict, verdicts, sizeof(verdict));
+	}
+	if (st == COLL_OK)
+		coll_mapped_agree(comm, verdicts);
+	return st;
+}
+
+void coll_comm_devices_connect_all(struct coll_comm **comms, int n)
+{
+	struct coll_mapped_export exports[COLL_MAPPED_RANKS_MAX];
+	struct coll_mapped_verdict verdicts[COLL_MAPPED_RANKS_MAX];
+
+	if (!coll_mapped_eligible(comms[0]))
+		return;
+	for (int r = 0; r < n; r++)
+		coll_mapped_offer(comms[r], &exports[r]);
+	for (int r = 0; r < n; r++)
+		coll_mapped_map(comms[r], exports, &verdicts[r]);
+	for (int r = 0; r < n; r++)
+		coll_mapped_agree(comms[r], verdicts);
 }

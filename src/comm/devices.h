@@ -19,6 +19,11 @@ coll_status coll_comm_devices_open(struct coll_context *ctx, const struct coll_d
 /* The rank among those of this host: as the launcher says, else by the peer infos. */
 int coll_comm_devices_local_rank(const struct coll_context *ctx);
 
+/* The ranks map each other's device memory, where they can: collective, before the program has the communicator. */
+coll_status coll_comm_devices_connect(struct coll_comm *comm);
+/* The same for all ranks of one process, by one thread. */
+void coll_comm_devices_connect_all(struct coll_comm **comms, int n);
+
 /* Whether any rank of the communicator has a device. Agreed. */
 bool coll_comm_devices_any(const struct coll_comm *comm);
 

@@ -20,6 +20,7 @@
 #include "base/messages.h"
 #include "call/blocking.h"
 #include "comm/create.h"
+#include "comm/devices.h"
 #include "control/gossip.h"
 #include "core/comm.h"
 #include "core/error.h"
@@ -128,8 +129,12 @@ coll_status coll_comm_make_child(struct coll_comm *parent, const char *name, int
 static coll_status create_child(struct coll_comm *parent, const char *name, int *process_of, int n, uint64_t id,
                                 struct coll_comm **child)
 {
-	const coll_status st = coll_comm_make_child(parent, name, process_of, n, id, child);
+	coll_status st = coll_comm_make_child(parent, name, process_of, n, id, child);
 
+	if (st == COLL_OK && (st = coll_comm_devices_connect(*child)) != COLL_OK) {
+		coll_comm_refuse(parent, name, st, "%s", (*child)->lost.message);
+		coll_comm_destroy(child);
+	}
 	if (st == COLL_OK)
 		coll_comm_describe(*child);
 	return st;

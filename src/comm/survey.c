@@ -298,6 +298,15 @@ coll_status coll_survey_compare(struct coll_comm *comm, const struct coll_layout
 	return st;
 }
 
+coll_status coll_survey_gather(struct coll_comm *comm, const void *in, void *out, size_t len_bytes)
+{
+	const struct usual usual = begin(comm);
+	const coll_status st = gather(comm, in, out, len_bytes);
+
+	end(comm, &usual);
+	return st;
+}
+
 void coll_survey_describe(const struct coll_comm *comm, char *buf, size_t len_bytes)
 {
 	char layout[96] = "flat";

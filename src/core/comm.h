@@ -93,6 +93,7 @@ struct coll_fastpath {
 	struct coll_job job;       /* without buffers and sequence number */
 };
 struct coll_group_barrier;
+struct coll_direct;
 enum { COLL_FASTPATH_ROOTS = 16, COLL_FASTPATH_PLACES = 24 };
 
 /* Channels to one rank: [direction][lane][window], opened on first use. */
@@ -259,6 +260,7 @@ struct coll_comm {
 	 * their pairs have channels and numbers of their own. */
 	struct coll_capture *capture;
 	struct coll_comm_fabric captured[2];
+	struct coll_mapped *mapped; /* NULL: nothing was tried; see mapped/region.h */
 	/* Of a group of more than one rank: what runs its first call and its last, else NULL; see comm/group_barrier.c.
 	 */
 	struct coll_group_barrier *group_barrier;

@@ -13,6 +13,8 @@
 #include "base/planted.h"
 #include "device/cuda_capture.h"
 #include "device/cuda_memory.h"
+#include "device/cuda_peer.h"
+#include "device/cuda_region.h"
 #include "device/cuda_state.h"
 #include "device/cuda_stream.h"
 
@@ -51,7 +53,15 @@ static const struct coll_device_table row = {.name = "cuda",
                                              .fence_destroy = coll_cuda_fence_destroy,
                                              .fence_wait = coll_cuda_fence_wait,
                                              .fence_record = coll_cuda_fence_record,
-                                             .graph_own = coll_cuda_graph_own};
+                                             .graph_own = coll_cuda_graph_own,
+                                             .region_create = coll_cuda_region_create,
+                                             .region_destroy = coll_cuda_region_destroy,
+                                             .region_import = coll_cuda_region_import,
+                                             .region_close = coll_cuda_region_close,
+                                             .reaches = coll_cuda_reaches,
+                                             .move = coll_cuda_move,
+                                             .reduce = coll_cuda_reduce,
+                                             .exchange = coll_cuda_exchange};
 
 coll_status coll_cuda_count(const struct coll_cuda *cuda, int *count, struct coll_error_box *err)
 {
@@ -107,6 +117,7 @@ static coll_status retain(struct coll_cuda_device *c, int ordinal)
 	const struct coll_cuda *cu = c->cu;
 	struct about a;
 	CUresult result = ask(cu, ordinal, &c->number, &a);
+	int sms = 1;
 
 	if (result != CUDA_SUCCESS)
 		return coll_cuda_report(c, "cuDeviceGet", result);
@@ -117,6 +128,10 @@ static coll_status retain(struct coll_cuda_device *c, int ordinal)
 		return coll_error_set(&c->base.err, COLL_ERR_CONFIG,
 		                      "[COLL-1116] %s (%s) has compute capability %d.%d: %d.%d or later is needed",
 		                      c->base.name, a.name, a.major, a.minor, CAPABILITY_MIN / 10, CAPABILITY_MIN % 10);
+	/* About 8 blocks of 256 threads for each multiprocessor. */
+	if (cu->cuDeviceGetAttribute(&sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, c->number) != CUDA_SUCCESS)
+		sms = 1;
+	c->blocks = sms > 0 ? 8 * (uint32_t)sms : 8;
 	return coll_cuda_report(c, "cuDevicePrimaryCtxRetain", cu->cuDevicePrimaryCtxRetain(&c->context, c->number));
 }
 

@@ -16,48 +16,64 @@ enum { COLL_CUDA_VERSION_MIN = 11070 }; /* it brought the stream memory operatio
  * The functions that the library calls. NEED(name): the driver is refused without it. MAY(name, ability): the pointer
  * is NULL if the driver lacks it, and the ability is off.
  */
-#define COLL_CUDA_FUNCTIONS(NEED, MAY)           \
-	NEED(cuInit)                             \
-	NEED(cuDriverGetVersion)                 \
-	NEED(cuGetErrorName)                     \
-	NEED(cuGetErrorString)                   \
-	NEED(cuDeviceGet)                        \
-	NEED(cuDeviceGetCount)                   \
-	NEED(cuDeviceGetName)                    \
-	NEED(cuDeviceGetAttribute)               \
-	NEED(cuDevicePrimaryCtxRetain)           \
-	NEED(cuDevicePrimaryCtxRelease)          \
-	NEED(cuCtxGetCurrent)                    \
-	NEED(cuCtxPushCurrent)                   \
-	NEED(cuCtxPopCurrent)                    \
-	NEED(cuCtxGetDevice)                     \
-	NEED(cuMemAlloc)                         \
-	NEED(cuMemFree)                          \
-	NEED(cuMemHostRegister)                  \
-	NEED(cuMemHostUnregister)                \
-	NEED(cuMemHostGetDevicePointer)          \
-	NEED(cuPointerGetAttributes)             \
-	NEED(cuMemcpyAsync)                      \
-	NEED(cuStreamCreate)                     \
-	NEED(cuStreamDestroy)                    \
-	NEED(cuStreamQuery)                      \
-	NEED(cuStreamWaitEvent)                  \
-	NEED(cuStreamIsCapturing)                \
-	NEED(cuThreadExchangeStreamCaptureMode)  \
-	MAY(cuStreamGetCaptureInfo, "capture")   \
-	MAY(cuEventRecordWithFlags, "capture")   \
-	MAY(cuUserObjectCreate, "capture")       \
-	MAY(cuUserObjectRelease, "capture")      \
-	MAY(cuGraphRetainUserObject, "capture")  \
-	NEED(cuStreamGetCtx)                     \
-	NEED(cuStreamWaitValue32)                \
-	MAY(cuStreamWriteValue32, "copy_engine") \
-	NEED(cuEventCreate)                      \
-	NEED(cuEventDestroy)                     \
-	NEED(cuEventRecord)                      \
-	NEED(cuModuleLoadData)                   \
-	NEED(cuModuleUnload)                     \
-	NEED(cuModuleGetFunction)                \
+#define COLL_CUDA_FUNCTIONS(NEED, MAY)             \
+	NEED(cuInit)                               \
+	NEED(cuDriverGetVersion)                   \
+	NEED(cuGetErrorName)                       \
+	NEED(cuGetErrorString)                     \
+	NEED(cuDeviceGet)                          \
+	NEED(cuDeviceGetCount)                     \
+	NEED(cuDeviceGetName)                      \
+	NEED(cuDeviceGetAttribute)                 \
+	NEED(cuDevicePrimaryCtxRetain)             \
+	NEED(cuDevicePrimaryCtxRelease)            \
+	NEED(cuCtxGetCurrent)                      \
+	NEED(cuCtxPushCurrent)                     \
+	NEED(cuCtxPopCurrent)                      \
+	NEED(cuCtxGetDevice)                       \
+	NEED(cuMemAlloc)                           \
+	NEED(cuMemFree)                            \
+	NEED(cuMemHostRegister)                    \
+	NEED(cuMemHostUnregister)                  \
+	NEED(cuMemHostGetDevicePointer)            \
+	NEED(cuPointerGetAttributes)               \
+	NEED(cuMemcpyAsync)                        \
+	NEED(cuStreamCreate)                       \
+	NEED(cuStreamDestroy)                      \
+	NEED(cuStreamQuery)                        \
+	NEED(cuStreamWaitEvent)                    \
+	NEED(cuStreamIsCapturing)                  \
+	NEED(cuThreadExchangeStreamCaptureMode)    \
+	MAY(cuStreamGetCaptureInfo, "capture")     \
+	MAY(cuEventRecordWithFlags, "capture")     \
+	MAY(cuUserObjectCreate, "capture")         \
+	MAY(cuUserObjectRelease, "capture")        \
+	MAY(cuGraphRetainUserObject, "capture")    \
+	NEED(cuStreamGetCtx)                       \
+	NEED(cuStreamWaitValue32)                  \
+	MAY(cuStreamWriteValue32, "copy_engine")   \
+	MAY(cuStreamBatchMemOp, "batch")           \
+	MAY(cuDeviceCanAccessPeer, "peer")         \
+	MAY(cuCtxEnablePeerAccess, "peer")         \
+	MAY(cuMemGetAllocationGranularity, "vmm")  \
+	MAY(cuMemCreate, "vmm")                    \
+	MAY(cuMemRelease, "vmm")                   \
+	MAY(cuMemAddressReserve, "vmm")            \
+	MAY(cuMemAddressFree, "vmm")               \
+	MAY(cuMemMap, "vmm")                       \
+	MAY(cuMemUnmap, "vmm")                     \
+	MAY(cuMemSetAccess, "vmm")                 \
+	MAY(cuMemExportToShareableHandle, "vmm")   \
+	MAY(cuMemImportFromShareableHandle, "vmm") \
+	MAY(cuIpcGetMemHandle, "ipc")              \
+	MAY(cuIpcOpenMemHandle, "ipc")             \
+	MAY(cuIpcCloseMemHandle, "ipc")            \
+	NEED(cuEventCreate)                        \
+	NEED(cuEventDestroy)                       \
+	NEED(cuEventRecord)                        \
+	NEED(cuModuleLoadData)                     \
+	NEED(cuModuleUnload)                       \
+	NEED(cuModuleGetFunction)                  \
 	NEED(cuLaunchKernel)
 
 /* The type of each function of cuda_abi.h by its name: cuInit_type. */

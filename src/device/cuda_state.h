@@ -19,6 +19,7 @@ struct coll_cuda_device {
 	CUstream stream;            /* for the first launches */
 	pthread_mutex_t order_lock; /* a record and the wait for it are one */
 	CUevent event;
+	uint32_t blocks; /* of a kernel that works in device memory */
 };
 
 static inline struct coll_cuda_device *coll_cuda_of(struct coll_device *d)

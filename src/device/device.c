@@ -134,6 +134,11 @@ void coll_device_describe(const char *library, struct coll_text *text)
 		coll_text_add(text, "  cuda:%d %s\n", i, coll_cuda_about(cuda, i, about));
 }
 
+bool coll_device_can_reduce(coll_dtype type, coll_op op)
+{
+	return coll_kernels_find(type, op) >= 0;
+}
+
 const struct coll_memory *coll_device_memory(int kind)
 {
 	static const struct coll_memory plain[] = {

@@ -53,7 +53,37 @@ struct coll_device_capture {
 /* An event that graphs wait for and record. */
 typedef void *coll_device_fence;
 
+/* A word that a stream writes, or waits for. The address is as kernels see it. */
+struct coll_device_word {
+	uint64_t at;
+	uint32_t value;
+};
+
+/*
+ * A region: device memory that other ranks of the host map. Its export travels to them. A descriptor, if it has one,
+ * travels beside it; else the handle serves other processes. Within the process the address is enough.
+ */
+enum coll_device_share { COLL_DEVICE_SHARE_NONE, COLL_DEVICE_SHARE_DESCRIPTOR, COLL_DEVICE_SHARE_HANDLE };
+struct coll_device_export {
+	uint64_t address, len_bytes; /* address: in the owner's process */
+	uint32_t share;              /* enum coll_device_share: with other processes */
+	int32_t ordinal;             /* in the owner's process */
+	unsigned char handle[64];
+};
+struct coll_device_region {
+	struct coll_device_export export;
+	uint64_t len_bytes; /* 0: nothing */
+	uint64_t memory;    /* of the driver, to be released */
+	int fd;             /* the caller closes it, and sets -1; -1: none */
+};
+/* A region of another rank, mapped. */
+struct coll_device_import {
+	uint64_t address, len_bytes;
+	uint32_t share; /* how; NONE: it is memory of this process */
+};
+
 struct coll_device;
+struct coll_reduction;
 
 struct coll_device_table {
 	const char *name; /* "cuda" */
@@ -70,6 +100,16 @@ struct coll_device_table {
 	/* Pin host memory (page-aligned) for the device; *address is where kernels find it. */
 	coll_status (*pin)(struct coll_device *d, void *host, size_t len_bytes, uint64_t *address);
 	coll_status (*unpin)(struct coll_device *d, void *host);
+
+	/* Regions. create: all devices of this process that can reach this one may use it. import: fd is that of the
+	 * region's descriptor, or -1, and stays the caller's. reaches: whether kernels of d may use memory of the
+	 * device `other` of this process, from now on. */
+	coll_status (*region_create)(struct coll_device *d, size_t len_bytes, struct coll_device_region *r);
+	void (*region_destroy)(struct coll_device *d, struct coll_device_region *r);
+	coll_status (*region_import)(struct coll_device *d, const struct coll_device_export *export, int fd,
+	                             struct coll_device_import *import);
+	void (*region_close)(struct coll_device *d, struct coll_device_import *import);
+	bool (*reaches)(struct coll_device *d, struct coll_device *other);
 
 	/* Streams. check: the stream is usable by this device, and what captures it: ARGUMENT if it belongs to another
 	 * device, UNSUPPORTED if its capture has failed, or if it is the legacy stream during a capture of others (*why
@@ -94,6 +134,16 @@ struct coll_device_table {
 	                       int npieces, uint64_t guard, uint64_t word, uint32_t value);
 	coll_status (*wait)(struct coll_device *d, coll_device_stream s, uint64_t word, uint32_t value);
 	coll_status (*order)(struct coll_device *d, coll_device_stream earlier, coll_device_stream later);
+	/* move: copy the pieces, unless guard is not 0 and *guard is not 0 when the kernel begins; one launch for each
+	 * COLL_DEVICE_PIECES_MAX pieces. reduce: the inputs in their order, whole, to *out, guarded likewise; the
+	 * operation has a kernel (can_reduce). exchange: write all words of `writes`, each visible after everything
+	 * before it in the stream, then wait for all words of `waits`. At most COLL_DEVICE_PIECES_MAX in all. */
+	coll_status (*move)(struct coll_device *d, coll_device_stream s, const struct coll_device_piece *pieces,
+	                    int npieces, uint64_t guard);
+	coll_status (*reduce)(struct coll_device *d, coll_device_stream s, const struct coll_reduction *r, uint64_t out,
+	                      const uint64_t *in, int nin, size_t count, uint64_t guard);
+	coll_status (*exchange)(struct coll_device *d, coll_device_stream s, const struct coll_device_word *writes,
+	                        int nwrites, const struct coll_device_word *waits, int nwaits);
 
 	/* Captures. What is enqueued in a stream that is being captured is done at each launch of the graph, with the
 	 * same arguments. wait_bit: later work begins when (*word & mask) != 0. fence_wait and fence_record, in such
@@ -107,6 +157,7 @@ struct coll_device_table {
 	coll_status (*fence_record)(struct coll_device *d, coll_device_stream s, coll_device_fence f);
 	coll_status (*graph_own)(struct coll_device *d, void *graph, void (*gone)(void *arg), void *arg);
 };
+enum { COLL_DEVICE_PIECES_MAX = 64 };
 
 /* A row's object begins with this. */
 struct coll_device {
@@ -147,6 +198,9 @@ void coll_device_close(struct coll_device **device);
 
 /* Lines for people: the driver, its devices, and abilities that are off; or "none" and why. Opens no device. */
 void coll_device_describe(const char *library, struct coll_text *text);
+
+/* Whether devices have a kernel for the operation: not for those of users. */
+bool coll_device_can_reduce(coll_dtype type, coll_op op);
 
 /* What the engine and the transports are told about memory of a kind of which nothing else is
  * known. Valid for good. */

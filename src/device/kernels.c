@@ -22,6 +22,7 @@ enum { COLL_KERNELS(ROW) ROWS };
 static_assert((int)ROWS == (int)COLL_KERNEL_COUNT, "the indices are the rows");
 static_assert((int)ROW_coll_kernel_copy == (int)COLL_KERNEL_COPY, "the indices are the rows");
 static_assert((int)ROW_coll_kernel_gather == (int)COLL_KERNEL_GATHER, "the indices are the rows");
+static_assert((int)ROW_coll_kernel_pieces == (int)COLL_KERNEL_PIECES, "the indices are the rows");
 static_assert((int)COLL_KERNEL_PREMUL == (int)COLL_OP_PREMUL_SUM, "one code for one operation");
 COLL_KERNELS_REDUCE(IN_ORDER)
 
@@ -76,6 +77,24 @@ void coll_kernels_copy(struct coll_kernel_launch *l, uint64_t dst, uint64_t src,
 {
 	shape(l, COLL_KERNEL_COPY, copy_units(dst, src, len_bytes), blocks_max);
 	l->args.copy = (struct coll_kernel_copy_args){.dst = dst, .src = src, .len_bytes = len_bytes, .state = state};
+}
+
+void coll_kernels_pieces(struct coll_kernel_launch *l, const struct coll_kernel_piece *pieces, int n, uint64_t state,
+                         uint32_t blocks_max)
+{
+	struct coll_kernel_pieces_args *a = &l->args.pieces;
+	uint64_t most = 0;
+
+	assert(n >= 1 && n <= COLL_KERNEL_PLACES_MAX);
+	a->state = state;
+	a->npieces = (uint64_t)n;
+	for (int i = 0; i < n; i++) {
+		const uint64_t units = copy_units(pieces[i].dst, pieces[i].src, pieces[i].len_bytes);
+
+		a->piece[i] = pieces[i];
+		most = units > most ? units : most;
+	}
+	shape(l, COLL_KERNEL_PIECES, most, blocks_max);
 }
 
 void coll_kernels_gather(struct coll_kernel_launch *l, uint64_t dst, uint64_t src, uint64_t len_bytes, uint64_t counter,

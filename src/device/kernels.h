@@ -20,6 +20,7 @@
 enum {
 	COLL_KERNEL_COPY,
 	COLL_KERNEL_GATHER,
+	COLL_KERNEL_PIECES,
 	COLL_KERNEL_REDUCE,
 	COLL_KERNEL_COUNT = COLL_KERNEL_REDUCE + COLL_DTYPE_COUNT
 };
@@ -46,6 +47,7 @@ struct coll_kernel_launch {
 	union coll_kernel_args {
 		struct coll_kernel_copy_args copy;
 		struct coll_kernel_gather_args gather;
+		struct coll_kernel_pieces_args pieces;
 		struct coll_kernel_reduce_args reduce;
 	} args;
 };
@@ -58,6 +60,10 @@ struct coll_kernel_launch {
 /* state: 0, or a word that forbids the copy if it is not 0. */
 void coll_kernels_copy(struct coll_kernel_launch *l, uint64_t dst, uint64_t src, uint64_t len_bytes, uint64_t state,
                        uint32_t blocks_max);
+
+/* 1 <= n <= COLL_KERNEL_PLACES_MAX copies by one launch. */
+void coll_kernels_pieces(struct coll_kernel_launch *l, const struct coll_kernel_piece *pieces, int n, uint64_t state,
+                         uint32_t blocks_max);
 
 /* counter: 0 limits the grid to one block. */
 void coll_kernels_gather(struct coll_kernel_launch *l, uint64_t dst, uint64_t src, uint64_t len_bytes, uint64_t counter,

@@ -433,7 +433,7 @@ static coll_status advance_intranode(struct coll_run *run)
 	if (status == COLL_OK)
 		status = run->at_work->poll(run->at_work->arg, &run->job, &run->intra);
 	if (status == COLL_OK) {
-		if (run->job.stage)
+		if (run->job.stage && !run->job.stage->direct)
 			coll_stage_give(run->job.stage, 0);
 		run->status = COLL_OK;
 	} else if (status == COLL_ERR_UNSUPPORTED) {
@@ -478,7 +478,7 @@ uint8_t coll_run_way(const struct coll_run *run)
 {
 	const uint8_t way = run->intranode ? run->intra.way : run->job.way;
 
-	return run->job.stage ? way | COLL_WAY_STAGED : way;
+	return run->job.stage && !run->job.stage->direct ? way | COLL_WAY_STAGED : way;
 }
 
 bool coll_run_awaits_progress(const struct coll_run *run)

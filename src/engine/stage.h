@@ -39,6 +39,7 @@ struct coll_run_stage {
 	uint32_t apart;          /* from one tile to the next, at least 1 */
 	_Atomic uint32_t *ready; /* written by the device */
 	_Atomic uint32_t *taken; /* by slot, written by the run */
+	bool direct;             /* the data does not pass through slots: the run watches what the device does */
 };
 
 static inline uint32_t coll_stage_number(const struct coll_run_stage *s, size_t tile)

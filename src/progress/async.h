@@ -30,6 +30,7 @@
 #define COLL_PROGRESS_ASYNC_H
 
 #include "core/comm.h"
+#include "mapped/call.h"
 #include "watch/watchdog.h"
 
 /* ---- Requests ---- */
@@ -83,14 +84,16 @@ struct coll_request {
 	bool in_graph;                  /* it was captured: a graph owns it, or (an operation) a copy of it */
 	struct coll_captured *captured; /* of a graph: runs at its launches, see capture.c */
 	bool enqueued;                  /* lock: its work is in the stream, or is just being put there */
+	bool direct; /* a collective that goes direct (mapped/call.h), and is staged to everything else */
+	struct coll_mapped_call direct_call;
 	struct coll_run_stage stage[2];
 	size_t stage_tiles;                /* of the longer half */
 	uint32_t stage_last;               /* `done` has this value when the device has ended the call */
 	void *device_stream, *user_stream; /* its work goes there; and was asked to go there */
-	/* The other staged requests of its communicator that are submitted with it. The first of them has the other
-	 * three: the first of another communicator, the last, and their number. */
+	/* The other staged requests of its communicator that are submitted with it. The first of them has the
+	 * others: the first of another communicator, the last, their number, and that of those which are not direct. */
 	struct coll_request *next_staged, *next_chain, *chain_last;
-	int chain_calls;
+	int chain_calls, chain_slots;
 	bool reached;        /* lock: its stream has come to its first tile */
 	uint64_t waiting_ns; /* lock: it has waited for its stream since then; 0: it does not */
 	/* Of a staged call that has no run, the host copies the tiles itself: `from` to `to`, or to and from the slots.

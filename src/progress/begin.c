@@ -4,6 +4,7 @@
 #include "progress/begin.h"
 
 #include "engine/run.h"
+#include "mapped/call.h"
 #include "progress/wait.h"
 #include "select/bind.h"
 #include "watch/pair_counts.h"
@@ -12,7 +13,10 @@ void coll_begin_collective(struct coll_comm *comm, const struct coll_call *call,
                            uint8_t flags, const struct coll_intra_op *intra, uint32_t signature, struct coll_job *job,
                            struct coll_record *record)
 {
-	job->intra = coll_call_by_plan(comm, call) ? NULL : intra;
+	/* A direct call has nothing to do with channels. */
+	job->intra = intra && (coll_mapped_is(comm, intra) || !coll_call_by_plan(comm, call)) ? intra : NULL;
+	if (!intra)
+		coll_call_by_plan(comm, call);
 	job->signature = signature;
 	coll_call_record(comm, shown, job, record);
 	record->flags |= flags;

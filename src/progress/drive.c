@@ -35,8 +35,10 @@ static const uint64_t MS = 1000000;
 /* The communicator has failed. */
 static bool poll_lost(struct coll_request *r)
 {
-	if (!coll_stage_drained(r) && coll_clock_ns() < r->lost_until_ns)
+	if (!coll_stage_drained(r) && coll_clock_ns() < r->lost_until_ns) {
+		coll_stage_release(r->comm);
 		return false;
+	}
 	coll_inflight_complete(r, r->lost);
 	return true;
 }

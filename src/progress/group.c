@@ -24,6 +24,7 @@
 #include "progress/persistent.h"
 #include "progress/request.h"
 #include "progress/stage.h"
+#include "progress/stage_chain.h"
 #include "progress/stream.h"
 
 enum { CONTEXTS_LOCAL = 16 };

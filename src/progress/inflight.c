@@ -302,7 +302,8 @@ static coll_status start_collective(struct coll_request *r)
 
 	if (r->parts)
 		pack(r);
-	r->job.after = f->last ? f->last->wait.runs[0] : NULL;
+	/* The device orders direct calls, and a staged call before one may need what is behind it in a stream. */
+	r->job.after = f->last && !(r->staged && r->direct) ? f->last->wait.runs[0] : NULL;
 	if (r->operation) {
 		st = coll_operation_run(r);
 	} else {

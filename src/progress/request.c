@@ -20,6 +20,7 @@
 #include "progress/inflight.h"
 #include "progress/persistent.h"
 #include "progress/stage.h"
+#include "progress/stage_chain.h"
 #include "progress/stream.h"
 #include "select/bind.h"
 #include "select/bind_pair.h"

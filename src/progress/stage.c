@@ -1,17 +1,6 @@
 /*
- * Staged calls: see stage.h. Owns what is enqueued for a call, and its order. The ring of slots: stage_ring.c.
- *
- * In the stream, for the tiles of a call in the order of their numbers, with S slots:
- *
- *	gather 0 .. S-1             in -> slot, then ready = number + 1
- *	for each tile j:  wait      until its taken word is number + 1
- *	                  scatter   slot -> out, unless the guard is set; after the last tile done = number + 1
- *	                  gather    tile j + S
- *
- * So slot j % S is filled again only when tile j has left it in both directions.
- *
- * In blocking calls the caller's thread waits for the word instead, and enqueues what comes behind: a stream that
- * waits would keep its hardware queue from other ranks of this process.
+ * Staged calls: see stage.h. Owns how they are prepared, how far they are, and their end. What is enqueued for them:
+ * stage_chain.c; the ring of slots: stage_ring.c.
  */
 #include "progress/stage.h"
 
@@ -26,6 +15,8 @@
 #include "device/device.h"
 #include "engine/bind.h"
 #include "engine/run.h"
+#include "mapped/call.h"
+#include "mapped/region.h"
 #include "progress/capture.h"
 #include "progress/drive.h"
 #include "progress/inflight.h"
@@ -62,16 +53,9 @@ static void sleep_us(long us)
 	nanosleep(&(struct timespec){.tv_nsec = us * 1000}, NULL);
 }
 
-/* Whether the device has ended a call. Acquire: it has written all of the user's memory before. */
-static bool has_done(const struct coll_stage *s, uint32_t number)
-{
-	return (int32_t)(atomic_load_explicit(&s->words->done, memory_order_acquire) - number) >= 0 ||
-	       atomic_load_explicit(&s->broken, memory_order_relaxed);
-}
-
 static bool left(const struct coll_stage *s)
 {
-	return !s->used || has_done(s, s->last_done);
+	return !s->used || coll_stage_has_done(s, s->last_done);
 }
 
 void coll_stage_destroy(struct coll_comm *comm)
@@ -83,8 +67,12 @@ void coll_stage_destroy(struct coll_comm *comm)
 		return;
 	comm->stage = NULL;
 	until = coll_clock_ns() + COLL_DELAY_NS(DEVICE_DRAIN);
-	while (s->words && !left(s) && coll_clock_ns() < until)
+	while (s->words && !left(s) && coll_clock_ns() < until) {
+		if (comm->failed)
+			coll_mapped_release(comm);
 		sleep_us(50);
+	}
+	coll_mapped_destroy(comm, s->words && !left(s));
 	if (s->words && !left(s)) {
 		coll_log(&comm->ctx->logger, COLL_LOG_WARN,
 		         "[COLL-5112] %s has not finished its work of a communicator that has ended: %zu MiB of pinned "
@@ -150,6 +138,17 @@ static void prepare_collective(struct coll_request *r, struct coll_stage *s, boo
 	const bool in_staged = on_device(r->comm, in), out_staged = in == out ? in_staged : on_device(r->comm, out);
 
 	r->job.stage = NULL;
+	/* A call of a graph is staged. So is one that moves nothing. */
+	r->direct = s == r->comm->stage && coll_mapped_is(r->comm, r->intra) &&
+	            coll_mapped_prepare(r->comm, &r->job, !in_staged, !out_staged, &r->direct_call);
+	if (r->direct) {
+		r->staged = true;
+		r->stage_tiles = 0;
+		r->job.stage = &r->direct_call.stage;
+		return;
+	}
+	if (coll_mapped_is(r->comm, r->intra))
+		r->intra = NULL;
 	r->staged = (in_staged || out_staged || streamed) && coll_run_span(&r->job) > 0;
 	if (!r->staged)
 		return;
@@ -230,6 +229,12 @@ static coll_status check_stream(struct coll_request *r, const struct coll_stream
 	return st;
 }
 
+/* A direct call with host memory alone may be in a stream of the host: the device waits until that comes to it. */
+static bool has_host_buffers(const struct coll_request *r)
+{
+	return r->direct && !on_device(r->comm, r->call.in) && !on_device(r->comm, r->call.out);
+}
+
 static coll_status prepare(struct coll_request *r, const struct coll_stream *stream,
                            struct coll_device_capture *capture)
 {
@@ -253,8 +258,8 @@ static coll_status prepare(struct coll_request *r, const struct coll_stream *str
 		r->staged = false;
 	if (st != COLL_OK || !r->staged)
 		return st;
-	if (stream && !stream->device) {
-		r->staged = false;
+	if (stream && !stream->device && !has_host_buffers(r)) {
+		r->staged = r->direct = false;
 		return coll_comm_refuse(
 		        r->comm, "stream", COLL_ERR_UNSUPPORTED,
 		        "[COLL-1212] device memory in a stream of the host: wrap a stream of the device, or "
@@ -270,7 +275,7 @@ coll_status coll_stage_add(struct coll_stage_batch *b, struct coll_request *r, c
 	struct coll_request *first = b->chains;
 	coll_status st;
 
-	r->staged = r->in_graph = false;
+	r->staged = r->in_graph = r->direct = false;
 	r->local.from = NULL;
 	r->next_staged = r->next_chain = NULL;
 	if (!r->comm->stage) {
@@ -291,28 +296,39 @@ coll_status coll_stage_add(struct coll_stage_batch *b, struct coll_request *r, c
 		first->chain_last->next_staged = r;
 		first->chain_last = r;
 		first->chain_calls++;
+		first->chain_slots += !r->direct;
 		return COLL_OK;
 	}
 	r->chain_last = r;
 	r->chain_calls = 1;
+	r->chain_slots = !r->direct;
 	r->next_chain = b->chains;
 	b->chains = r;
 	return COLL_OK;
 }
 
+/* Calls that go direct come first, each with one number, and then tiles of the others in turn: as they end. */
 static void deal(struct coll_request *first)
 {
-	const uint32_t n = (uint32_t)first->chain_calls;
+	const uint32_t n = (uint32_t)first->chain_slots;
 	struct coll_stage *s = first->comm->stage;
 	uint32_t number = s->next;
 	size_t tiles = 0;
 
-	for (struct coll_request *r = first; r; r = r->next_staged, number++) {
+	for (struct coll_request *r = first; r; r = r->next_staged)
+		if (r->direct) {
+			coll_mapped_deal(r->comm, &r->direct_call);
+			r->stage_last = ++number;
+		}
+	s->next = number;
+	for (struct coll_request *r = first; r; r = r->next_staged) {
+		if (r->direct)
+			continue;
 		for (int half = 0; half < 2; half++) {
 			r->stage[half].number = number;
 			r->stage[half].apart = n;
 		}
-		r->stage_last = number + (uint32_t)(r->stage_tiles - 1) * n + 1;
+		r->stage_last = number++ + (uint32_t)(r->stage_tiles - 1) * n + 1;
 		tiles = r->stage_tiles > tiles ? r->stage_tiles : tiles;
 	}
 	if (!planted(STALE_WORDS))
@@ -324,210 +340,13 @@ coll_status coll_stage_deal(const struct coll_stage_batch *b)
 	if (b->capture.id)
 		return coll_capture_take(b);
 	for (const struct coll_request *r = b->chains; r; r = r->next_chain)
-		if (r->chain_calls > SLOTS)
+		if (r->chain_slots > SLOTS)
 			return coll_comm_refuse(r->comm, "group", COLL_ERR_UNSUPPORTED,
 			                        "[COLL-1213] %d calls with device memory in one group: at most %d",
-			                        r->chain_calls, SLOTS);
+			                        r->chain_slots, SLOTS);
 	for (struct coll_request *r = b->chains; r; r = r->next_chain)
 		deal(r);
 	return COLL_OK;
-}
-
-/* ---- Enqueueing ---- */
-
-static coll_status put_gather(struct coll_stage *s, const struct coll_request *r, size_t t)
-{
-	const int n = coll_stage_pieces_in(s, r, t);
-
-	return s->device->table->gather(s->device, r->device_stream, s->pieces, n,
-	                                coll_stage_address(s, &s->words->ready),
-	                                coll_stage_number(&r->stage[0], t) + 1);
-}
-
-/* The word that says that half `half` of tile t has been taken, or NULL: the half has no such tile. */
-static _Atomic uint32_t *word_of(const struct coll_request *r, int half, size_t t)
-{
-	if (t >= coll_stage_half_tiles(r, half))
-		return NULL;
-	return &r->stage[half].taken[coll_stage_number(&r->stage[0], t) % SLOTS];
-}
-
-static coll_status put_wait(struct coll_stage *s, const struct coll_request *r, size_t t)
-{
-	coll_status st = COLL_OK;
-
-	for (int half = 0; half < 2 && st == COLL_OK; half++) {
-		const _Atomic uint32_t *word = word_of(r, half, t);
-
-		if (word)
-			st = s->device->table->wait(s->device, r->device_stream, coll_stage_address(s, word),
-			                            coll_stage_number(&r->stage[0], t) + 1);
-	}
-	return st;
-}
-
-/* What put_wait() waits for, asked by this thread. Acquire: the scatter that follows reads the slot. */
-static bool is_taken(const struct coll_request *r, size_t t)
-{
-	for (int half = 0; half < 2 && t < r->stage_tiles; half++) {
-		const _Atomic uint32_t *word = word_of(r, half, t);
-
-		if (word && (int32_t)(atomic_load_explicit(word, memory_order_acquire) -
-		                      coll_stage_number(&r->stage[0], t)) <= 0)
-			return false;
-	}
-	return true;
-}
-
-static coll_status put_scatter(struct coll_stage *s, const struct coll_request *r, size_t t)
-{
-	const bool last = t + 1 == r->stage_tiles;
-	const uint64_t done = last ? coll_stage_address(s, &s->words->done) : 0;
-	const int n = coll_stage_pieces_out(s, r, t);
-
-	if (n == 0 && !last)
-		return COLL_OK;
-	return s->device->table->scatter(s->device, r->device_stream, s->pieces, n,
-	                                 coll_stage_address(s, &s->words->guard), done, r->stage_last);
-}
-
-static const struct coll_stage_puts counted = {put_gather, put_wait, put_scatter};
-
-/* Blocking calls. A persistent operation may be started now and waited for later. */
-static bool is_paced(const struct coll_stage *s, struct coll_request *const *by, int n)
-{
-	for (int i = 0; i < n; i++)
-		if (by[i]->user_stream != s->own || by[i]->operation)
-			return false;
-	return true;
-}
-
-static coll_status begin_pace(struct coll_stage *s, struct coll_request *const *by, int n)
-{
-	const size_t total = coll_stage_places(by, n);
-	const coll_status st = coll_stage_put_first(s, by, n, &counted, total);
-
-	if (st != COLL_OK)
-		return st;
-	memcpy(s->paced.by, by, (size_t)n * sizeof(by[0]));
-	s->paced.n = n;
-	s->paced.next = 0;
-	s->paced.total = total;
-	return COLL_OK;
-}
-
-/* Behind the call before, by the word which that one stores at its end: its stream may be gone by now, or be
- * captured. */
-static coll_status follow(struct coll_stage *s, coll_device_stream stream, uint32_t before)
-{
-	if (has_done(s, before))
-		return COLL_OK;
-	return s->device->table->wait(s->device, stream, coll_stage_address(s, &s->words->done), before);
-}
-
-/* All work of these requests goes into the stream of the first, in front of and behind what the others' streams hold.
- */
-static coll_status join_streams(struct coll_stage *s, struct coll_request *const *by, int n, bool before)
-{
-	coll_device_stream main = by[0]->device_stream;
-	coll_status st = COLL_OK;
-
-	for (int i = 1; i < n && st == COLL_OK; i++)
-		if (by[i]->user_stream != main)
-			st = before ? s->device->table->order(s->device, by[i]->user_stream, main)
-			            : s->device->table->order(s->device, main, by[i]->user_stream);
-	return st;
-}
-
-/* alone: there is no other communicator, whose device would be bound above this one. */
-static void enqueue_chain(struct coll_request *first, bool alone)
-{
-	struct coll_comm *comm = first->comm;
-	struct coll_stage *s = comm->stage;
-	const int n = first->chain_calls;
-	const uint32_t before = s->last_done;
-	const bool follows = s->used;
-	struct coll_request *by[SLOTS];
-	coll_status st;
-	int i = 0;
-
-	/* If it has failed by now, its requests are complete, and nothing needs the device. */
-	coll_async_lock(comm->ctx);
-	st = comm->failed;
-	for (struct coll_request *r = first; r && st == COLL_OK; r = r->next_staged) {
-		r->enqueued = true;
-		r->user_stream = r->device_stream;
-		r->device_stream = first->device_stream;
-		if (!s->used || (int32_t)(r->stage_last - s->last_done) > 0)
-			s->last_done = r->stage_last;
-		s->used = true;
-		by[i++] = r;
-	}
-	pthread_mutex_unlock(&comm->ctx->async->lock);
-	if (st != COLL_OK)
-		return;
-	st = s->device->table->enter(s->device);
-	if (st != COLL_OK) {
-		coll_stage_give_up(comm, st);
-		return;
-	}
-	if (follows)
-		st = follow(s, by[0]->device_stream, before);
-	if (st == COLL_OK)
-		st = join_streams(s, by, n, true);
-	if (st == COLL_OK)
-		st = is_paced(s, by, n) ? begin_pace(s, by, n) : coll_stage_put(s, by, n, &counted);
-	if (st == COLL_OK)
-		st = join_streams(s, by, n, false);
-	s->paced.entered = alone && st == COLL_OK && s->paced.n > 0;
-	if (!s->paced.entered)
-		s->device->table->leave(s->device);
-	if (st != COLL_OK)
-		coll_stage_give_up(comm, st);
-}
-
-static void stop_pace(struct coll_stage *s)
-{
-	s->paced.n = 0;
-	if (s->paced.entered)
-		s->device->table->leave(s->device);
-	s->paced.entered = false;
-}
-
-void coll_stage_pace(struct coll_comm *comm)
-{
-	struct coll_stage *s = comm->stage;
-	coll_status st = COLL_OK;
-
-	while (s && s->paced.n > 0 && st == COLL_OK) {
-		const int n = s->paced.n;
-		const size_t j = s->paced.next;
-
-		if (!is_taken(s->paced.by[j % (size_t)n], j / (size_t)n))
-			return;
-		st = coll_stage_put_next(s, s->paced.by, n, &counted, j, s->paced.total);
-		if (++s->paced.next == s->paced.total || st != COLL_OK)
-			stop_pace(s);
-	}
-	if (st != COLL_OK)
-		coll_stage_give_up(comm, st);
-}
-
-void coll_stage_end_pace(struct coll_comm *comm)
-{
-	if (!comm->stage)
-		return;
-	/* What was taken last: the next call waits for the end of this one. */
-	coll_stage_pace(comm);
-	stop_pace(comm->stage);
-}
-
-void coll_stage_enqueue(const struct coll_stage_batch *b)
-{
-	for (struct coll_request *r = b->chains, *next; r; r = next) {
-		next = r->next_chain;
-		enqueue_chain(r, r == b->chains && !next);
-	}
 }
 
 /* ---- Progress ---- */
@@ -557,13 +376,15 @@ bool coll_stage_drained(const struct coll_request *r)
 {
 	if (r->captured)
 		return coll_capture_left(r);
-	return r->enqueued && has_done(r->comm->stage, r->stage_last);
+	return r->enqueued && coll_stage_has_done(r->comm->stage, r->stage_last);
 }
 
 bool coll_stage_waits_for_stream(const struct coll_request *r)
 {
 	if (!r->staged)
 		return false;
+	if (r->direct)
+		return coll_mapped_waits_for_stream(r->comm, &r->direct_call);
 	if (r->local.from)
 		return !coll_stage_is_copied(r);
 	for (int i = 0; i < r->wait.nruns; i++)
@@ -578,6 +399,7 @@ void coll_stage_release(struct coll_comm *comm)
 
 	if (!s || !s->words)
 		return;
+	coll_mapped_release(comm);
 	/* The guard first: a kernel that starts because one of these waits has ended sees it. */
 	atomic_store_explicit(&s->words->guard, 1, memory_order_release);
 	for (int half = 0; half < 2; half++)

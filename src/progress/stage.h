@@ -35,13 +35,6 @@ coll_status coll_stage_add(struct coll_stage_batch *b, struct coll_request *r, c
 /* Before their submission: give them slots. UNSUPPORTED: there are more requests than slots; none was changed. Those
  * of a capture are not submitted: they belong to the graph then (in_graph), or are refused. */
 coll_status coll_stage_deal(const struct coll_stage_batch *b);
-/* After their submission: put their work into their streams. An error of the device fails the communicator. */
-void coll_stage_enqueue(const struct coll_stage_batch *b);
-
-/* In blocking calls, their thread enqueues what comes behind a tile as soon as the engine has taken it: again and again
- * while it waits, and then once that it does not wait any more. */
-void coll_stage_pace(struct coll_comm *comm);
-void coll_stage_end_pace(struct coll_comm *comm);
 /* Copy the next tile of a staged request that has no run, if it may be copied. True: it was. The lock is held. */
 bool coll_stage_copy(struct coll_request *r);
 /* Whether all have been copied. */

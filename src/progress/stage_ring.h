@@ -35,13 +35,21 @@ struct coll_stage {
 	uint32_t last_done;               /* `done` when all that was enqueued has ended */
 	/* The device has failed: what it has not ended it never will. */
 	atomic_bool broken;
-	/* The blocking calls that the thread is in, if it waits for words itself; n 0: none. Next: a tile. */
-	struct {
+	/* What is being enqueued, see stage_chain.h. */
+	struct coll_stage_chain {
+		struct coll_request *first; /* NULL: nothing */
+		bool paced;                 /* the thread waits for words itself: a blocking call */
+		bool joined;                /* a direct call's wait is enqueued with the piece before it */
+		/* The thread has the context bound meanwhile, which spares a question for each piece. */
+		bool entered;
+		/* The direct call that it has come to, and the next segment; NULL: those are over. */
+		struct coll_request *direct;
+		size_t segment;
+		/* The others, and the next of their tiles in turn. */
 		struct coll_request *by[COLL_STAGE_SLOTS];
 		int n;
 		size_t next, total;
-		bool entered; /* the thread has the context bound meanwhile, which spares a question for each piece */
-	} paced;
+	} chain;
 };
 
 #define COLL_STAGE_MEMORY_BYTES (COLL_STAGE_PAGE + (size_t)2 * COLL_STAGE_SLOTS * COLL_STAGE_SLOT_BYTES)
@@ -54,6 +62,13 @@ void coll_stage_ring_close(struct coll_stage **ring);
 static inline uint64_t coll_stage_address(const struct coll_stage *s, const volatile void *p)
 {
 	return s->address + (uint64_t)((const volatile char *)p - (const char *)s->memory);
+}
+
+/* Whether the device has ended a call. Acquire: it has written all of the user's memory before. */
+static inline bool coll_stage_has_done(const struct coll_stage *s, uint32_t number)
+{
+	return (int32_t)(atomic_load_explicit(&s->words->done, memory_order_acquire) - number) >= 0 ||
+	       atomic_load_explicit(&s->broken, memory_order_relaxed);
 }
 
 size_t coll_stage_job_tiles(const struct coll_job *job);

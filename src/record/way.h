@@ -25,6 +25,7 @@
 	ROW(CICO, "cico", "copy in, copy out: tile by tile through shared memory") \
 	ROW(CMA, "cma", "the kernel copies from the other process (`process_vm_readv`)") \
 	ROW(CENTRAL, "central", "through one buffer that all ranks share") \
+	ROW(DEVICE_DIRECT, "device-direct", "devices of one host read each other's memory") \
 	ROW(SEND_RECV, "send-recv", "a message between two ranks") \
 	ROW(GROUP_BARRIER, "group-barrier", "the first and the last call of a group, over small slots of their own")
 /* clang-format on */

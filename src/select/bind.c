@@ -18,9 +18,12 @@
 #include "device/device.h"
 #include "engine/range.h"
 #include "engine/run.h"
+#include "mapped/call.h"
+#include "mapped/region.h"
 #include "select/explain.h"
 #include "select/intra.h"
 #include "select/select.h"
+#include "select/ways.h"
 
 uint8_t coll_call_kind(const struct coll_call *c)
 {
@@ -75,6 +78,14 @@ static void cut_tiles(struct coll_memo *m, const struct coll_call *c, size_t lar
 		m->windows = tiles > 0 ? (uint32_t)tiles : 1;
 }
 
+/* The direct row of the table of ways is the first one, and needs no memory that ranks share on the host. */
+static bool goes_direct(const struct coll_comm *comm, const struct coll_call *c)
+{
+	const struct coll_ways_facts facts = {.kind = c->kind, .size = comm->size, .direct = coll_mapped_can(comm, c)};
+
+	return facts.direct && coll_ways_first(&facts)->way == COLL_WAY_DEVICE_DIRECT;
+}
+
 static coll_status choose(struct coll_comm *comm, const struct coll_call *c, bool ordered, bool explain,
                           struct coll_memo *m, struct coll_select_choice *choice)
 {
@@ -126,6 +137,10 @@ static coll_status choose(struct coll_comm *comm, const struct coll_call *c, boo
 	}
 	if (choice->forced)
 		return COLL_OK;
+	if (goes_direct(comm, c)) {
+		m->intra = coll_mapped_op(comm);
+		return COLL_OK;
+	}
 	/* An intranode operation needs the whole buffer, and a slot of staging holds one tile. */
 	if (comm->facts.devices && m->tile < c->count)
 		return COLL_OK;
@@ -204,15 +219,25 @@ static struct chain chain(const struct coll_comm *comm, const struct coll_call *
 	struct chain chain = {""};
 	struct coll_ways_facts facts;
 
+	char device[160];
+	const bool mapped = coll_mapped_describe(comm, device, sizeof(device));
+	size_t used;
+
+	if (coll_mapped_is(comm, m->intra)) {
+		snprintf(chain.text, sizeof(chain.text), "%s (device memory %s)", coll_way_name(COLL_WAY_DEVICE_DIRECT),
+		         device);
+		return chain;
+	}
 	if (m->intra && m->intra != comm->group_op) {
 		facts = coll_ways_facts_of(comm->intra, c->kind, c->count, m->elem_bytes);
 		coll_explain_ways(&facts, coll_way_name(m->way), chain.text, sizeof(chain.text));
 	} else {
 		snprintf(chain.text, sizeof(chain.text), "%s", coll_way_name(m->way));
 	}
+	used = strlen(chain.text);
 	if (comm->ctx->device)
-		strncat(chain.text, "; staged, if a buffer is device memory",
-		        sizeof(chain.text) - strlen(chain.text) - 1);
+		snprintf(chain.text + used, sizeof(chain.text) - used,
+		         "; staged, if a buffer is device memory (not direct: %s)", mapped ? "such a call" : device);
 	return chain;
 }
 

@@ -144,7 +144,8 @@ void coll_explain_table(FILE *to)
 	                                      [COLL_BUFFERS_MAPPED] = "mapped by every rank",
 	                                      [COLL_BUFFERS_PLAIN] = "plain",
 	                                      [COLL_BUFFERS_READABLE] =
-	                                              "plain, and every rank may read the others' memory"};
+	                                              "plain, and every rank may read the others' memory",
+	                                      [COLL_BUFFERS_DEVICES] = "any; all ranks map each other's device memory"};
 
 	print_names(to);
 	fprintf(to, "| way | collectives | ranks | cores | buffers | bytes | instead | measured |\n"

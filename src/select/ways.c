@@ -22,6 +22,8 @@
 #include "intra/pair_stream.h"
 #include "intra/pair_swap.h"
 #include "intra/zero_copy.h"
+#include "mapped/call.h"
+#include "mapped/region.h"
 
 enum {
 	AR = 1 << COLL_KIND_ALL_REDUCE,
@@ -33,6 +35,7 @@ enum {
 	RE = 1 << COLL_KIND_REDUCE,
 	GA = 1 << COLL_KIND_GATHER,
 	SC = 1 << COLL_KIND_SCATTER,
+	SN = 1 << COLL_KIND_SCAN,
 	ALL = (1 << COLL_KIND_COUNT) - 1,
 };
 enum {
@@ -59,6 +62,9 @@ enum { MOST = COLL_INTRA_SIZE_MAX, CROWD = COLL_CENTRAL_SIZE_MAX };
 
 /* clang-format off */
 const struct coll_ways_row coll_ways[] = {
+	{COLL_WAY_DEVICE_DIRECT, AR | BC | AG | RS | A2A | RE | GA | SC | SN, RANKS(2, COLL_MAPPED_RANKS_MAX), ANY, BLOCK(0, SIZE_MAX), LONG,
+	 .buffers = COLL_BUFFERS_DEVICES, .op = {.poll = coll_mapped_poll, .where = coll_mapped_where}, .limits = "layout"},
+
 	{COLL_WAY_EAGER_LINE, AR, RANKS(2, MOST), ANY, BLOCK(1, COLL_FIRST_PAYLOAD), EAGER, RUNS(eager_line_reduce),
 	 .limits = "intra.md, The shortest way"},
 	{COLL_WAY_EAGER_LINE, BA, RANKS(2, MOST), ANY, BLOCK(1, SIZE_MAX), EAGER, RUNS(barrier),
@@ -151,6 +157,8 @@ bool coll_ways_serves(const struct coll_ways_row *row, const struct coll_ways_fa
 	size_t bytes;
 
 	if (!(row->kinds >> f->kind & 1) || f->size < row->ranks_min || f->size > row->ranks_max)
+		return false;
+	if (row->buffers == COLL_BUFFERS_DEVICES && !f->direct)
 		return false;
 	if (row->cores != COLL_CORES_ANY && f->shared_cores != (row->cores == COLL_CORES_SHARED))
 		return false;

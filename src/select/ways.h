@@ -20,11 +20,19 @@ struct coll_ways_facts {
 	size_t bytes;      /* of the vector, or of a block; 0: nothing that is made intranode */
 	size_t intra_bytes;
 	enum coll_intra_copy copy; /* COLL_SHM_COPY */
+	bool direct;               /* see coll_mapped_can() */
 };
 
 enum coll_ways_cores { COLL_CORES_ANY, COLL_CORES_EACH, COLL_CORES_SHARED };
-/* MAPPED: those that the kind needs, by every rank. READABLE: plain, and every rank may read the others' memory. */
-enum coll_ways_buffers { COLL_BUFFERS_ANY, COLL_BUFFERS_MAPPED, COLL_BUFFERS_PLAIN, COLL_BUFFERS_READABLE };
+/* MAPPED: those that the kind needs, by every rank. READABLE: plain, and every rank may read the others' memory.
+ * DEVICES: any, but all ranks have devices and map each other's device memory. */
+enum coll_ways_buffers {
+	COLL_BUFFERS_ANY,
+	COLL_BUFFERS_MAPPED,
+	COLL_BUFFERS_PLAIN,
+	COLL_BUFFERS_READABLE,
+	COLL_BUFFERS_DEVICES
+};
 /* What a row's bytes are of: the vector or a block; all that the rank writes that writes most. Or lines of its entry.
  */
 enum coll_ways_unit { COLL_OF_BLOCK, COLL_OF_PAYLOAD, COLL_OF_LINES };

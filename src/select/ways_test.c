@@ -28,14 +28,15 @@ static void each_call(void (*fn)(const struct coll_ways_facts *f))
 		for (size_t s = 0; s < sizeof(sizes) / sizeof(*sizes); s++)
 			for (size_t b = 0; b < sizeof(lengths) / sizeof(*lengths); b++)
 				for (size_t i = 0; i < sizeof(intra) / sizeof(*intra); i++)
-					for (int rest = 0; rest < 8; rest++)
+					for (int rest = 0; rest < 16; rest++)
 						fn(&(struct coll_ways_facts){
 						        .kind = (enum coll_kind)kind,
 						        .size = sizes[s],
 						        .shared_cores = rest & 1,
 						        .bytes = lengths[b],
 						        .intra_bytes = intra[i],
-						        .copy = (enum coll_intra_copy)(rest >> 1)});
+						        .copy = (enum coll_intra_copy)(rest >> 1 & 3),
+						        .direct = rest >> 3});
 }
 
 static size_t reached[COLL_INTRA_OPS_MAX];

@@ -27,7 +27,7 @@ struct event {
 	enum blow blow;
 	int victim;
 	bool stream;
-	const char *transport, *queues;
+	const char *transport, *queues, *direct;
 	size_t count;
 	int delay_us; /* after all ranks have begun */
 	char seed[24];
@@ -196,6 +196,7 @@ static struct event drawn(uint64_t seed, int index)
 	struct event e = {.blow = (enum blow)(index % BLOWS),
 	                  .stream = index / BLOWS % 2,
 	                  .transport = index / 2 / BLOWS % 2 ? "tcp" : "shm",
+	                  .direct = index / 4 / BLOWS % 2 ? "0" : "1",
 	                  .victim = (int)(state % RANKS)};
 
 	state = coll_mix64(state);
@@ -210,17 +211,26 @@ static struct event drawn(uint64_t seed, int index)
 static void event(uint64_t seed, int index)
 {
 	const struct event e = drawn(seed, index);
-	const char *const environment[] = {"COLL_TRANSPORTS", e.transport,     "SOFTCUDA_QUEUES",
-	                                   e.queues,          "SOFTCUDA_SEED", e.seed,
-	                                   "COLL_TIMEOUT_MS", "2000",          NULL};
+	const char *const environment[] = {"COLL_TRANSPORTS",
+	                                   e.transport,
+	                                   "SOFTCUDA_QUEUES",
+	                                   e.queues,
+	                                   "SOFTCUDA_SEED",
+	                                   e.seed,
+	                                   "COLL_TIMEOUT_MS",
+	                                   "2000",
+	                                   "COLL_DEVICE_DIRECT",
+	                                   e.direct,
+	                                   NULL};
 	const struct job_work w = {body, &e, environment, RANKS};
 	const int before = atomic_load(&plain_failures);
 	pid_t pids[RANKS];
 	char about[160];
 
-	snprintf(about, sizeof(about), "event %d of seed %llu (%s of rank %d, %s, %s, %s queues, %zu elements, %d us)",
-	         index, (unsigned long long)seed, blow_names[e.blow], e.victim, e.stream ? "stream" : "blocking",
-	         e.transport, e.queues, e.count, e.delay_us);
+	snprintf(about, sizeof(about),
+	         "event %d of seed %llu (%s of rank %d, %s, %s, direct %s, %s queues, %zu elements, %d us)", index,
+	         (unsigned long long)seed, blow_names[e.blow], e.victim, e.stream ? "stream" : "blocking", e.transport,
+	         e.direct, e.queues, e.count, e.delay_us);
 	memset(clocks, 0, sizeof(*clocks));
 	meeting_start(pids, RANKS, job_page, sizeof(*job_page), job_process, &w);
 	strike(&e, pids);

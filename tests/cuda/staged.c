@@ -3,6 +3,9 @@
  * script is first run on host buffers: every result must have the same bits. Which buffers are where, aligned or not,
  * in place or not, blocking or in a stream, each rank decides alone.
  *
+ * With STAGED_WANTED=direct some calls must go direct, and with =staged none may. What goes direct is also compared
+ * with what ranks without devices, and the reduction kernels of the host in rank order, give.
+ *
  * With -g each call is captured into a graph instead, which is launched several times with new data.
  *
  * usage: staged [-g] FIRST_SEED SEEDS CALLS [MAX_BYTES]    one rank of a job (collrun)
@@ -17,6 +20,7 @@
 #include "base/hash.h"
 #include "coll/coll.h"
 #include "cuda_user.h"
+#include "reduce/reduce.h"
 #include "tests/plain.h"
 
 enum { RANKS_MAX = 16, STREAMS = 2, MARGIN = 64 };
@@ -66,13 +70,14 @@ struct call {
 };
 
 struct rank {
-	coll_comm *comm;
+	coll_comm *comm, *host; /* host: of the same ranks, without devices; NULL: not wanted */
+	int direct;             /* calls that went direct */
 	int rank, size;
 	uint64_t local; /* random numbers of this rank */
 	coll_stream *streams[STREAMS];
 	void *handles[STREAMS];
 	/* Host buffers with the data, the results on the host, and the results on the device. */
-	char *in, *want, *got;
+	char *in, *want, *got, *all;
 	char *device_in, *device_out;
 	size_t room;
 };
@@ -140,22 +145,23 @@ static void extents(const struct call *c, const struct rank *r, size_t *in, size
 	}
 }
 
-static coll_status pairs(const struct call *c, struct rank *r, const char *in, char *out, coll_stream *stream)
+static coll_status pairs(coll_comm *m, const struct call *c, struct rank *r, const char *in, char *out,
+                         coll_stream *stream)
 {
 	const size_t bytes = c->count * coll_dtype_size(c->type);
 	coll_status st = coll_group_begin(), end;
 
 	for (int i = 1; i < r->size && st == COLL_OK; i++) {
-		st = coll_send(in, c->count, c->type, (r->rank + i) % r->size, r->comm, stream);
+		st = coll_send(in, c->count, c->type, (r->rank + i) % r->size, m, stream);
 		if (st == COLL_OK)
 			st = coll_recv(out + (size_t)(i - 1) * bytes, c->count, c->type,
-			               (r->rank + r->size - i) % r->size, r->comm, stream);
+			               (r->rank + r->size - i) % r->size, m, stream);
 	}
 	end = coll_group_end();
 	return st ? st : end;
 }
 
-static coll_status persistent(const struct call *c, struct rank *r, const void *in, void *out, coll_stream *stream)
+static coll_status persistent(coll_comm *m, const struct call *c, const void *in, void *out, coll_stream *stream)
 {
 	const coll_operation_desc desc = {.struct_size = sizeof(desc),
 	                                  .kind = COLL_ALL_REDUCE,
@@ -165,7 +171,7 @@ static coll_status persistent(const struct call *c, struct rank *r, const void *
 	                                  .type = c->type,
 	                                  .op = c->op};
 	coll_operation *op = NULL;
-	coll_status st = coll_operation_prepare(&op, &desc, r->comm);
+	coll_status st = coll_operation_prepare(&op, &desc, m);
 
 	/* A graph has what it needs of the operation. */
 	for (int i = 0; i < (graphs && stream ? 1 : 2) && st == COLL_OK; i++) {
@@ -177,11 +183,11 @@ static coll_status persistent(const struct call *c, struct rank *r, const void *
 	return st;
 }
 
-static coll_status run(const struct call *c, struct rank *r, const void *in, void *out, coll_stream *stream)
+static coll_status run_on(coll_comm *m, const struct call *c, struct rank *r, const void *in, void *out,
+                          coll_stream *stream)
 {
 	size_t row[RANKS_MAX], column[RANKS_MAX];
 	const int next = (r->rank + 1) % r->size, previous = (r->rank + r->size - 1) % r->size;
-	coll_comm *m = r->comm;
 
 	for (int i = 0; i < r->size; i++) {
 		row[i] = c->matrix[r->rank][i];
@@ -206,10 +212,65 @@ static coll_status run(const struct call *c, struct rank *r, const void *in, voi
 	case SCATTERV:
 		return coll_scatterv(in, c->matrix[0], NULL, out, c->matrix[0][r->rank], c->type, c->root, m, stream);
 	case SHIFT: return coll_send_recv(in, c->count, next, out, c->count, previous, c->type, m, stream);
-	case PAIRS: return pairs(c, r, in, out, stream);
-	case PERSISTENT: return persistent(c, r, in, out, stream);
+	case PAIRS: return pairs(m, c, r, in, out, stream);
+	case PERSISTENT: return persistent(m, c, in, out, stream);
 	default: return COLL_ERR_INTERNAL;
 	}
+}
+
+static coll_status run(const struct call *c, struct rank *r, const void *in, void *out, coll_stream *stream)
+{
+	return run_on(r->comm, c, r, in, out, stream);
+}
+
+/* All inputs of this rank's result, one after the other, by the communicator without devices; their number. */
+static int inputs(const struct call *c, struct rank *r, size_t *count, coll_status *st)
+{
+	const size_t elem = coll_dtype_size(c->type);
+	size_t row[RANKS_MAX], column[RANKS_MAX];
+
+	*count = c->count;
+	switch (c->what) {
+	case ALL_REDUCE:
+	case REDUCE:
+	case PERSISTENT:
+	case SCAN:
+		*st = coll_all_gather(r->in, r->all, c->count * elem, COLL_U8, r->host, NULL);
+		return c->what == SCAN ? r->rank + 1 : r->size;
+	case REDUCE_SCATTER:
+		*st = coll_all_to_all(r->in, r->all, c->count * elem, COLL_U8, r->host, NULL);
+		return r->size;
+	case REDUCE_SCATTERV:
+		*count = c->matrix[0][r->rank];
+		for (int i = 0; i < r->size; i++) {
+			row[i] = c->matrix[0][i] * elem;
+			column[i] = *count * elem;
+		}
+		*st = coll_all_to_allv(r->in, row, NULL, r->all, column, NULL, COLL_U8, r->host, NULL);
+		return r->size;
+	default: return 0;
+	}
+}
+
+/* What a direct call must give: reductions are in rank order. */
+static coll_status reference(const struct call *c, struct rank *r)
+{
+	enum { EVERY_INPUT = -2 };
+	const void *from[RANKS_MAX];
+	struct coll_reduction reduction;
+	coll_status st = COLL_OK;
+	size_t count;
+	const int n = inputs(c, r, &count, &st);
+
+	if (n == 0)
+		return run_on(r->host, c, r, r->in, r->want, NULL);
+	if (st == COLL_OK)
+		st = coll_reduce_bind(&reduction, c->type, c->op, r->size, COLL_ISA_SCALAR);
+	for (int i = 0; i < n; i++)
+		from[i] = r->all + (size_t)i * count * coll_dtype_size(c->type);
+	if (st == COLL_OK && count > 0 && (c->what != REDUCE || r->rank == c->root))
+		coll_reduce_run(&reduction, r->want, from, n, EVERY_INPUT, true, count);
+	return st;
 }
 
 static bool in_place_possible(enum what w)
@@ -300,6 +361,14 @@ static void check_graph(const struct call *c, struct rank *r, const struct where
 		cuda_user_exec_destroy(exec);
 }
 
+static bool went_direct(struct rank *r)
+{
+	const bool direct = strcmp(coll_comm_last_way(r->comm), "device-direct") == 0;
+
+	r->direct += direct;
+	return direct && r->host;
+}
+
 static void check(const struct call *c, struct rank *r, uint64_t seed, int k)
 {
 	const size_t elem = coll_dtype_size(c->type);
@@ -348,6 +417,11 @@ static void check(const struct call *c, struct rank *r, uint64_t seed, int k)
 	if (st != COLL_OK)
 		return;
 	wrong = differences(r, &w);
+	if (wrong == 0 && went_direct(r)) {
+		memset(r->want, 0x5a, out_bytes + MARGIN);
+		CHECK(reference(c, r) == COLL_OK, "%s", coll_last_error(r->host)->message);
+		wrong = differences(r, &w);
+	}
 	CHECK(wrong == 0,
 	      "seed %llu call %d %s %s count %zu root %d rank %d: %llu of %zu bytes differ (in %s, out %s%s, shift "
 	      "%zu%s); %s, on the "
@@ -365,6 +439,7 @@ static void allocate(struct rank *r)
 	r->in = malloc(r->room);
 	r->want = malloc(r->room);
 	r->got = malloc(r->room);
+	r->all = malloc(r->room);
 	REQUIRE(coll_mem_alloc_on(r->comm, (void **)&r->device_in, r->room, COLL_MEM_DEVICE) == COLL_OK, "%s",
 	        coll_last_error(r->comm)->message);
 	REQUIRE(coll_mem_alloc_on(r->comm, (void **)&r->device_out, r->room, COLL_MEM_DEVICE) == COLL_OK);
@@ -386,7 +461,9 @@ static void release(struct rank *r)
 	free(r->in);
 	free(r->want);
 	free(r->got);
+	free(r->all);
 	CHECK(coll_comm_destroy(&r->comm) == COLL_OK);
+	CHECK(coll_comm_destroy(&r->host) == COLL_OK);
 }
 
 static void *rank_main(void *arg)
@@ -413,31 +490,48 @@ static void *rank_main(void *arg)
 static int threads;
 static struct rank ranks[RANKS_MAX];
 
-static void scripts(void)
+static const char *wanted; /* direct, staged, or NULL: any */
+
+static bool create(coll_comm **comms, const char *device)
 {
 	coll_config cfg = COLL_CONFIG_INIT;
-	coll_comm *comms[RANKS_MAX] = {NULL};
-	pthread_t thread[RANKS_MAX];
 	coll_status st;
 
-	cfg.device = getenv("COLL_DEVICE") ? NULL : "cuda";
+	cfg.device = device;
 	st = threads ? coll_comm_create_all(comms, threads, &cfg) : coll_comm_create(comms, &cfg);
-	REQUIRE(st == COLL_OK, "%s", coll_last_error(NULL)->message);
-	if (!threads) {
-		ranks[0].comm = comms[0];
-		rank_main(&ranks[0]);
-		return;
-	}
-	for (int i = 0; i < threads; i++) {
+	CHECK(st == COLL_OK, "%s", coll_last_error(NULL)->message);
+	return st == COLL_OK;
+}
+
+static void scripts(void)
+{
+	coll_comm *comms[RANKS_MAX] = {NULL}, *hosts[RANKS_MAX] = {NULL};
+	const int n = threads ? threads : 1;
+	pthread_t thread[RANKS_MAX];
+	int direct = 0;
+
+	REQUIRE(create(comms, getenv("COLL_DEVICE") ? NULL : "cuda"));
+	REQUIRE(!wanted || create(hosts, "host"));
+	for (int i = 0; i < n; i++) {
 		ranks[i].comm = comms[i];
-		pthread_create(&thread[i], NULL, rank_main, &ranks[i]);
+		ranks[i].host = hosts[i];
 	}
+	if (!threads)
+		rank_main(&ranks[0]);
+	for (int i = 0; i < threads; i++)
+		pthread_create(&thread[i], NULL, rank_main, &ranks[i]);
 	for (int i = 0; i < threads; i++)
 		pthread_join(thread[i], NULL);
+	for (int i = 0; i < n; i++)
+		direct += ranks[i].direct;
+	if (wanted)
+		CHECK((strcmp(wanted, "direct") == 0) == (direct > 0), "%d calls went direct, wanted: %s", direct,
+		      wanted);
 }
 
 int main(int argc, char **argv)
 {
+	wanted = getenv("STAGED_WANTED");
 	if (argc > 1 && strcmp(argv[1], "-g") == 0) {
 		graphs = true;
 		argc--, argv++;

@@ -12,7 +12,7 @@ import sys
 
 # From the bottom up. A folder may include and call folders of lower levels, and nothing else of its own level.
 LEVELS = [["base"], ["reduce"], ["device"], ["plan", "transports", "topology"], ["record"],
-          ["engine", "algos", "bootstrap", "control"], ["intra", "context"], ["core"],
+          ["engine", "algos", "bootstrap", "control"], ["intra", "context"], ["core"], ["mapped"],
           ["select", "watch", "inspect"], ["match", "progress"], ["call"], ["comm"], ["api"]]
 LEVEL = {name: i for i, level in enumerate(LEVELS) for name in level}
 # Narrower than the levels: what these may see beside themselves and the public headers.

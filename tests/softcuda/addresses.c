@@ -266,6 +266,11 @@ void soft_block_remove(struct soft_block *b)
 		host_replace(NULL, b);
 }
 
+bool soft_is_host(const struct soft_block *b)
+{
+	return b && (b->kind == SOFT_HOST || b->kind == SOFT_REGISTERED);
+}
+
 bool soft_may_access(const struct soft_block *b, CUcontext ctx)
 {
 	switch (b->kind) {

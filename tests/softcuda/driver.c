@@ -21,7 +21,7 @@ struct function {
 
 #define FUNCTION(name, symbol, version, parameters) {#name, version, (void *)symbol},
 static const struct function functions[] = {CUDA_ABI_FUNCTIONS(FUNCTION)};
-static _Atomic long counts[FN_COUNT];
+static _Atomic long counts[FN_COUNT], host_bytes;
 
 #define RULE(name, text) #name,
 static const char *const rules[] = {SOFT_RULES(RULE) NULL};
@@ -144,8 +144,19 @@ long softcuda_count(const char *name)
 	return name ? -1 : sum;
 }
 
+void soft_count_host(size_t bytes)
+{
+	atomic_fetch_add_explicit(&host_bytes, (long)bytes, memory_order_relaxed);
+}
+
+long softcuda_host_bytes(void)
+{
+	return host_bytes;
+}
+
 void softcuda_reset(void)
 {
+	host_bytes = 0;
 	for (int i = 0; i < FN_COUNT; i++)
 		counts[i] = 0;
 }
@@ -174,6 +185,7 @@ __attribute__((destructor)) static void write_counts(void)
 		if (counts[i])
 			len += (size_t)snprintf(text + len, sizeof(text) - len, "%d %s %ld\n", (int)getpid(),
 			                        functions[i].name, counts[i]);
+	len += (size_t)snprintf(text + len, sizeof(text) - len, "%d host_bytes %ld\n", (int)getpid(), host_bytes);
 	file = fopen(path, "a");
 	if (!file)
 		return;

@@ -17,6 +17,7 @@
 #ifndef SOFTCUDA_KERNEL_HOST_H
 #define SOFTCUDA_KERNEL_HOST_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -24,10 +25,13 @@ struct soft_index {
 	unsigned x, y, z;
 };
 
-/* Device addresses lo to hi - 1 lie delta further in memory that this process may touch. */
+/* Device addresses lo to hi - 1 lie delta further in memory that this process may touch. bytes: loaded and stored
+ * there, words of synchronisation aside; they count if it is host memory. */
 struct soft_range {
 	uintptr_t lo, hi;
 	intptr_t delta;
+	size_t bytes;
+	bool host;
 };
 
 enum { SOFT_RANGES = 16 };
@@ -52,7 +56,7 @@ void *soft_find(const void *address, unsigned len) __attribute__((visibility("hi
 
 /* Where the len bytes (1, 2, 4, 8, 16) at a device address lie. Does not return if there is no
  * such memory, if this device may not touch it, or if the address is not a multiple of len. */
-SOFT_FINDS soft_at(const void *address, unsigned len)
+SOFT_FINDS soft_word_at(const void *address, unsigned len)
 {
 	const uintptr_t a = (uintptr_t)address;
 	const struct soft_range *r = &soft_self->ranges[a >> 16 & (SOFT_RANGES - 1)];
@@ -60,6 +64,14 @@ SOFT_FINDS soft_at(const void *address, unsigned len)
 	if (__builtin_expect(a >= r->lo && a + len <= r->hi && !(a & (len - 1)), 1))
 		return (void *)(a + (uintptr_t)r->delta);
 	return soft_find(address, len);
+}
+
+static inline void *soft_at(const void *address, unsigned len)
+{
+	void *at = soft_word_at(address, len);
+
+	soft_self->ranges[(uintptr_t)address >> 16 & (SOFT_RANGES - 1)].bytes += len;
+	return at;
 }
 
 typedef struct __attribute__((aligned(16), may_alias)) {
@@ -74,11 +86,12 @@ typedef uint64_t __attribute__((may_alias)) soft_u64;
 #define SOFT_LOAD(type, address)         (*(const type *)soft_at(address, sizeof(type)))
 #define SOFT_STORE(type, address, value) ((void)(*(type *)soft_at(address, sizeof(type)) = (value)))
 /* System scope, 4 or 8 bytes. */
-#define SOFT_LOAD_ACQUIRE(type, address) __atomic_load_n((const type *)soft_at(address, sizeof(type)), __ATOMIC_ACQUIRE)
+#define SOFT_LOAD_ACQUIRE(type, address) \
+	__atomic_load_n((const type *)soft_word_at(address, sizeof(type)), __ATOMIC_ACQUIRE)
 #define SOFT_STORE_RELEASE(type, address, value) \
-	__atomic_store_n((type *)soft_at(address, sizeof(type)), (value), __ATOMIC_RELEASE)
+	__atomic_store_n((type *)soft_word_at(address, sizeof(type)), (value), __ATOMIC_RELEASE)
 #define SOFT_ATOMIC_ADD(type, address, value) \
-	__atomic_fetch_add((type *)soft_at(address, sizeof(type)), (value), __ATOMIC_SEQ_CST)
+	__atomic_fetch_add((type *)soft_word_at(address, sizeof(type)), (value), __ATOMIC_SEQ_CST)
 #define SOFT_FENCE() __atomic_thread_fence(__ATOMIC_SEQ_CST)
 
 /* __syncthreads() */

@@ -271,6 +271,10 @@ static CUresult run(const struct soft_work *w, uint64_t seed)
 		if (!dst || !src)
 			return CUDA_ERROR_ILLEGAL_ADDRESS;
 		memmove(dst, src, w->copy.len);
+		if (w->copy.raw_dst || soft_is_host(soft_block_at(w->copy.dst)))
+			soft_count_host(w->copy.len);
+		if (w->copy.raw_src || soft_is_host(soft_block_at(w->copy.src)))
+			soft_count_host(w->copy.len);
 		break;
 	case OP_SET:
 		dst = soft_touch(w->ctx, w->set.dst, w->set.len);

@@ -211,9 +211,17 @@ static void fault(CUresult why)
 	abort(); /* never resumed */
 }
 
+static void count_host(struct soft_range *r)
+{
+	if (r->host)
+		soft_count_host(r->bytes);
+	r->bytes = 0;
+}
+
 void *soft_find(const void *address, unsigned len)
 {
 	const uintptr_t a = (uintptr_t)address;
+	struct soft_range *range;
 	struct soft_block *b;
 	void *at;
 
@@ -228,8 +236,14 @@ void *soft_find(const void *address, unsigned len)
 	if (!at)
 		fault(CUDA_ERROR_ILLEGAL_ADDRESS);
 	b = soft_block_at(a);
-	if (b->kind != SOFT_IPC) /* whose owner may free it at any time */
-		runner->ranges[a >> 16 & (SOFT_RANGES - 1)] = (struct soft_range){b->lo, b->lo + b->len, b->delta};
+	range = &runner->ranges[a >> 16 & (SOFT_RANGES - 1)];
+	count_host(range);
+	*range = (struct soft_range){.host = soft_is_host(b)};
+	if (b->kind != SOFT_IPC) { /* whose owner may free it at any time */
+		range->lo = b->lo;
+		range->hi = b->lo + b->len;
+		range->delta = b->delta;
+	}
 	return at;
 }
 
@@ -336,6 +350,8 @@ CUresult soft_run(CUcontext ctx, const struct soft_launch *launch, uint64_t seed
 	memset(runner->ranges, 0, sizeof(runner->ranges));
 	for (unsigned i = 0; i < blocks && !runner->fault; i++)
 		run_block(index_of(turned(i, blocks, seed >> 8), launch->blocks), seed);
+	for (int i = 0; i < SOFT_RANGES; i++)
+		count_host(&runner->ranges[i]);
 	soft_self = NULL;
 #ifdef WITH_TSAN
 	if (runner->fault) { /* it has calls that never return */

@@ -137,6 +137,9 @@ void soft_memory_init(void);
 struct soft_block *soft_block_at(uintptr_t address);
 struct soft_block *soft_host_block_at(uintptr_t host);
 bool soft_may_access(const struct soft_block *b, CUcontext ctx);
+bool soft_is_host(const struct soft_block *b);
+/* A kernel or a copy has read or written so many bytes of host memory. */
+void soft_count_host(size_t bytes);
 /* Where len bytes at a device address lie; NULL: not in one block which ctx may access. */
 void *soft_touch(CUcontext ctx, uintptr_t address, size_t len);
 /* A reservation of device addresses, and its end. 0: no room. */

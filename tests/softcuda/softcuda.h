@@ -11,6 +11,9 @@
  * cuGetProcAddress takes ("cuMemAlloc"); NULL: of all entry points. -1: there is no such one. */
 SOFT_API long softcuda_count(const char *name);
 SOFT_API void softcuda_reset(void);
+/* Bytes of host memory that kernels and copies have read and written; words of memory operations and of acquire and
+ * release do not count. */
+SOFT_API long softcuda_host_bytes(void);
 /* Calls which wait inside the driver at this moment. */
 SOFT_API int softcuda_blocked(void);
 /* Operations that have been enqueued, by all streams, and of those the ones that are done. */

@@ -196,6 +196,16 @@ static void none_nudge(void *link)
 {
 }
 
+static coll_status none_hand(void *link, const struct coll_channel_key *key, int fd)
+{
+	return COLL_ERR_UNSUPPORTED;
+}
+
+static coll_status none_handed(void *link, const struct coll_channel_key *key, int *fd)
+{
+	return COLL_ERR_UNSUPPORTED;
+}
+
 static coll_status none_invite(void *channel, uint32_t ahead, void *ptr, const struct coll_memory *mem,
                                const struct coll_frame *expect)
 {
@@ -238,6 +248,8 @@ const struct coll_transport_shared coll_transport_shared_none = {
         none_offered,
         none_give_back,
         none_nudge,
+        none_hand,
+        none_handed,
         none_share,
         none_reach,
         none_leave,

@@ -165,6 +165,7 @@ static void on_joined(struct shm_link *l, const struct shm_message *m, const int
 	case SHM_UNREGION: coll_shm_on_unregion(l, &m->region); break;
 	case SHM_OFFER: status = coll_shm_on_offer(l, &m->offer, fds[0]); break;
 	case SHM_UNOFFER: coll_shm_on_unoffer(l, &m->offer); break;
+	case SHM_HAND: status = coll_shm_on_hand(l, &m->offer, fds[0]); break;
 	case SHM_CLOSE: coll_shm_on_close(l, m->ring); break;
 	case SHM_WITHDRAW: coll_shm_on_withdraw(l, m->ring); break;
 	case SHM_BYE: l->bye = true; break;

@@ -75,6 +75,8 @@ static void drop(struct shm_offered **at)
 	*at = o->next;
 	if (o->base)
 		munmap(o->base, o->len);
+	if (o->fd >= 0)
+		close(o->fd);
 	free(o);
 }
 
@@ -90,6 +92,7 @@ coll_status coll_shm_on_offer(struct shm_link *l, const struct shm_offer_note *n
 		return COLL_ERR_MEMORY;
 	o->key = note->key;
 	o->len = note->len;
+	o->fd = -1;
 	if (fd >= 0) {
 		errno = 0;
 		o->base = coll_shm_map(fd, o->len, true);
@@ -161,6 +164,69 @@ void coll_shm_give_back(void *link, struct coll_offer *offer)
 		drop(at);
 	pthread_mutex_unlock(&l->inst->lock);
 	offer->base = NULL;
+}
+
+/* ---- Descriptors ---------------------------------------------------------------------- */
+
+coll_status coll_shm_hand(void *link, const struct coll_channel_key *key, int fd)
+{
+	struct shm_link *l = link;
+	struct shm_message m = coll_shm_message(SHM_HAND);
+	const int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	coll_status st;
+
+	if (copy < 0)
+		return COLL_ERR_SYSTEM;
+	m.offer.key = *key;
+	pthread_mutex_lock(&l->inst->lock);
+	st = coll_shm_link_state(l) > COLL_AGAIN ? coll_shm_link_state(l) : coll_shm_enqueue(l, &m, copy, true);
+	pthread_mutex_unlock(&l->inst->lock);
+	if (st != COLL_OK)
+		close(copy);
+	return st;
+}
+
+/* The caller closes fd. */
+coll_status coll_shm_on_hand(struct shm_link *l, const struct shm_offer_note *note, int fd)
+{
+	struct shm_offered *o;
+
+	if (fd < 0 || *find(l, &note->key))
+		return COLL_ERR_CORRUPT;
+	o = calloc(1, sizeof(*o));
+	if (!o)
+		return COLL_ERR_MEMORY;
+	o->key = note->key;
+	o->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	if (o->fd < 0) {
+		free(o);
+		return COLL_ERR_SYSTEM;
+	}
+	o->next = l->offers;
+	l->offers = o;
+	l->inst->changed = true;
+	return COLL_OK;
+}
+
+coll_status coll_shm_handed(void *link, const struct coll_channel_key *key, int *fd)
+{
+	struct shm_link *l = link;
+	struct shm_offered **at;
+	coll_status st = COLL_OK;
+
+	pthread_mutex_lock(&l->inst->lock);
+	at = find(l, key);
+	if (coll_shm_link_state(l) > COLL_AGAIN)
+		st = coll_shm_link_state(l);
+	else if (!*at || (*at)->fd < 0)
+		st = COLL_AGAIN;
+	if (st == COLL_OK) {
+		*fd = (*at)->fd;
+		(*at)->fd = -1;
+		drop(at);
+	}
+	pthread_mutex_unlock(&l->inst->lock);
+	return st;
 }
 
 void coll_shm_nudge(void *link)

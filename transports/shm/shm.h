@@ -119,6 +119,7 @@ enum shm_message_type {
 	SHM_UNREGION,  /* it is gone */
 	SHM_OFFER,     /* memory to be read for longer, by key; with its descriptor, or there is none */
 	SHM_UNOFFER,   /* it is gone */
+	SHM_HAND,      /* a descriptor that is the peer's from now on, by key */
 	SHM_CLOSE,     /* the sender left this ring, or never came to it */
 	SHM_WITHDRAW,  /* the receiver left this ring */
 	SHM_BYE,       /* an orderly end */
@@ -274,6 +275,7 @@ struct shm_offered {
 	struct coll_channel_key key;
 	char *base; /* NULL: there is none, or it could not be mapped */
 	size_t len;
+	int fd; /* a descriptor that was handed over; -1: memory */
 	bool taken;
 };
 

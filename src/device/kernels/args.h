@@ -38,6 +38,17 @@ struct coll_kernel_gather_args {
 };
 
 /*
+ * Copies of up to COLL_KERNEL_PLACES_MAX pieces, each like coll_kernel_copy_args. A piece may be empty; no destination
+ * overlaps a source.
+ */
+struct coll_kernel_pieces_args {
+	uint64_t state, npieces;
+	struct coll_kernel_piece {
+		uint64_t dst, src, len_bytes;
+	} piece[COLL_KERNEL_PLACES_MAX];
+};
+
+/*
  * out[d][i] = in[0][i] op in[1][i] op ... for each d: coll_reduce_run() of count elements, with several
  * places for the result. raw and last as there; op, divisor and scale as in struct coll_reduction.
  * An out may equal an in exactly; no other overlap. state as in coll_kernel_copy_args.
@@ -50,6 +61,7 @@ struct coll_kernel_reduce_args {
 };
 
 static_assert(sizeof(struct coll_kernel_copy_args) == 32, "as every compiler lays it out");
+static_assert(sizeof(struct coll_kernel_pieces_args) == 16 + 24 * COLL_KERNEL_PLACES_MAX, "no padding");
 static_assert(sizeof(struct coll_kernel_gather_args) == 48, "as every compiler lays it out");
 static_assert(offsetof(struct coll_kernel_gather_args, value) == 40, "as every compiler lays it out");
 static_assert(sizeof(struct coll_kernel_reduce_args) == 56 + 16 * COLL_KERNEL_PLACES_MAX, "no padding");

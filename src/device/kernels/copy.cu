@@ -72,3 +72,12 @@ KERNEL(coll_kernel_gather, coll_kernel_gather_args)
 	if (args.flag != 0)
 		STORE_RELEASE_SYS(args.flag, args.value);
 }
+
+KERNEL(coll_kernel_pieces, coll_kernel_pieces_args)
+{
+	if (!kernel_may_write(args.state))
+		return;
+	KERNEL_ROLLED
+	for (uint64_t i = 0; i < args.npieces; i++)
+		copy_bytes(args.piece[i].dst, args.piece[i].src, args.piece[i].len_bytes);
+}

@@ -1,0 +1,16 @@
+/*
+ * What streams of CUDA devices do for the direct path: the members of the table that concern it.
+ */
+#ifndef COLL_DEVICE_CUDA_PEER_H
+#define COLL_DEVICE_CUDA_PEER_H
+
+#include "device/device.h"
+
+coll_status coll_cuda_move(struct coll_device *d, coll_device_stream s, const struct coll_device_piece *pieces,
+                           int npieces, uint64_t guard);
+coll_status coll_cuda_reduce(struct coll_device *d, coll_device_stream s, const struct coll_reduction *r, uint64_t out,
+                             const uint64_t *in, int nin, size_t count, uint64_t guard);
+coll_status coll_cuda_exchange(struct coll_device *d, coll_device_stream s, const struct coll_device_word *writes,
+                               int nwrites, const struct coll_device_word *waits, int nwaits);
+
+#endif

@@ -1,0 +1,615 @@
+/*
+ * Direct calls: see call.h. Owns what is enqueued for them, and how far they are.
+ *
+ * A tile of a call, with n ranks:
+ *
+ *	fill      in -> own slot
+ *	sync      write a number to every peer's page; wait for that number from all of them
+ *	use       read the slots of all, in rank order -> out, unless the guard is set
+ *
+ * Long reductions for all have two syncs: between them each rank reduces one part of the tile, and then all read the
+ * parts. docs/design/direct.md says why two sets of slots suffice.
+ */
+#include "mapped/call.h"
+
+#include <string.h>
+
+#include "mapped/state.h"
+#include "record/way.h"
+
+/* Far behind every number in use. */
+static const uint32_t RELEASED = (uint32_t)1 << 30;
+
+/* ---- Which calls ---- */
+
+bool coll_mapped_is(const struct coll_comm *comm, const struct coll_intra_op *op)
+{
+	return op && comm->mapped && op == &comm->mapped->op;
+}
+
+bool coll_mapped_can(const struct coll_comm *comm, const struct coll_call *c)
+{
+	const struct coll_op_entry *e = c->op >= COLL_OP_FIRST ? &comm->ops[c->op - COLL_OP_FIRST] : NULL;
+
+	if (!comm->mapped || !comm->mapped->on || c->record_kind || c->pairwise || (c->count == 0 && !c->ragged))
+		return false;
+	return !coll_plan_kind_reduces(c->kind) || coll_device_can_reduce(c->type, e ? e->code : c->op);
+}
+
+const struct coll_intra_op *coll_mapped_op(const struct coll_comm *comm)
+{
+	struct coll_mapped *d = comm->mapped;
+
+	d->op = (struct coll_intra_op){
+	        .poll = coll_mapped_poll, .where = coll_mapped_where, .arg = d, .way = COLL_WAY_DEVICE_DIRECT};
+	return &d->op;
+}
+
+/* ---- Where things lie ---- */
+
+/* One tile of a call on this rank. */
+struct tile {
+	const struct coll_mapped *d;
+	const struct coll_job *job;
+	const struct coll_mapped_call *call;
+	size_t first; /* element of each block, or of the vector */
+	uint32_t turn;
+};
+
+static bool is_root(const struct tile *t)
+{
+	return t->d->rank == (int)t->job->plan->root;
+}
+
+static enum coll_kind kind_of(const struct tile *t)
+{
+	return t->job->plan->kind;
+}
+
+/* Whether the blocks of a buffer lie side by side in a slot, or in pinned memory. */
+static bool has_blocks(const struct tile *t, const struct coll_extent *e)
+{
+	return coll_plan_kind_is_block(kind_of(t)) && !e->single;
+}
+
+static size_t block_count(const struct tile *t, const struct coll_extent *e, int b)
+{
+	return e->counts ? e->counts[e->single ? t->d->rank : b] : e->count;
+}
+
+static size_t block_begin(const struct coll_extent *e, int b)
+{
+	size_t at = 0;
+
+	if (e->offsets)
+		return e->offsets[b];
+	if (!e->counts)
+		return (size_t)b * e->count;
+	for (int i = 0; i < b; i++)
+		at += e->counts[i];
+	return at;
+}
+
+/* Elements of the tile in block b of a buffer. */
+static size_t len_of(const struct tile *t, const struct coll_extent *e, int b)
+{
+	const size_t count = block_count(t, e, b);
+
+	if (count <= t->first)
+		return 0;
+	return count - t->first < t->call->tile ? count - t->first : t->call->tile;
+}
+
+/* Where the tile of block b begins in the user's buffer, in bytes. */
+static size_t user_at(const struct tile *t, const struct coll_extent *e, int b)
+{
+	return ((has_blocks(t, e) ? block_begin(e, b) : 0) + t->first) * t->job->elem_bytes;
+}
+
+/* And in a slot of blocks. */
+static size_t strip_at(const struct tile *t, const struct coll_extent *e, int b)
+{
+	return has_blocks(t, e) ? (size_t)b * t->call->tile * t->job->elem_bytes : 0;
+}
+
+/* Whether the root alone has that buffer, or all ranks. */
+static bool reads(enum coll_kind kind, bool root)
+{
+	return root || (kind != COLL_KIND_BROADCAST && kind != COLL_KIND_SCATTER);
+}
+
+static bool writes(enum coll_kind kind, bool root)
+{
+	return root || (kind != COLL_KIND_REDUCE && kind != COLL_KIND_GATHER);
+}
+
+static bool reads_in(const struct tile *t)
+{
+	return reads(kind_of(t), is_root(t));
+}
+
+static bool writes_out(const struct tile *t)
+{
+	return writes(kind_of(t), is_root(t));
+}
+
+/* As kernels see them. */
+static uint64_t in_at(const struct tile *t, int b)
+{
+	if (t->call->in_host)
+		return t->d->staging_at + strip_at(t, &t->job->in, b);
+	return (uint64_t)(uintptr_t)t->job->in.base + user_at(t, &t->job->in, b);
+}
+
+static uint64_t out_at(const struct tile *t, int b)
+{
+	if (t->call->out_host)
+		return t->d->staging_at + COLL_MAPPED_SLOT_BYTES + strip_at(t, &t->job->out, b);
+	return (uint64_t)(uintptr_t)t->job->out.base + user_at(t, &t->job->out, b);
+}
+
+static uint64_t slot_at(const struct tile *t, int rank, bool result)
+{
+	return mapped_slot(t->d->peers[rank].slots, t->turn, result);
+}
+
+static struct tile tile_of(const struct coll_mapped *d, const struct coll_job *job, const struct coll_mapped_call *call,
+                           size_t number)
+{
+	return (struct tile){
+	        .d = d, .job = job, .call = call, .first = number * call->tile, .turn = call->turn + (uint32_t)number};
+}
+
+/* ---- Preparation ---- */
+
+/* The longest block of all ranks, or the vector: agreed, as the lengths of all are known to all. */
+static size_t span_of(const struct coll_job *job, int size)
+{
+	const size_t *counts = job->in.counts ? job->in.counts : job->out.counts;
+	size_t most = counts ? 0 : job->in.count;
+
+	for (int r = 0; counts && r < size; r++)
+		most = counts[r] > most ? counts[r] : most;
+	return most;
+}
+
+bool coll_mapped_prepare(const struct coll_comm *comm, const struct coll_job *job, bool in_host, bool out_host,
+                         struct coll_mapped_call *call)
+{
+	const struct coll_mapped *d = comm->mapped;
+	const enum coll_kind kind = job->plan->kind;
+	const bool root = job->plan->root == comm->rank;
+	const bool strips =
+	        kind == COLL_KIND_REDUCE_SCATTER || kind == COLL_KIND_ALL_TO_ALL || kind == COLL_KIND_SCATTER;
+	const size_t room = COLL_MAPPED_SLOT_BYTES / job->elem_bytes / (strips ? (size_t)comm->size : 1);
+	const size_t span = span_of(job, comm->size);
+	/* A multiple of 64 bytes, so that blocks and parts stay aligned. */
+	const size_t most = room / 64 * 64;
+
+	if (span == 0)
+		return false;
+	*call = (struct coll_mapped_call){
+	        .in_host = in_host && reads(kind, root), .out_host = out_host && writes(kind, root), .syncs = 1};
+	call->tile = span < most ? span : most;
+	call->tiles = (span - 1) / call->tile + 1;
+	if (kind == COLL_KIND_ALL_REDUCE && comm->size > 2 && call->tile * job->elem_bytes >= COLL_MAPPED_PARTS_MIN)
+		call->syncs = 2;
+	call->stage = (struct coll_run_stage){
+	        .slots = 1, .apart = 1, .ready = &d->page->reached, .taken = &d->page->copied, .direct = true};
+	return true;
+}
+
+void coll_mapped_deal(struct coll_comm *comm, struct coll_mapped_call *call)
+{
+	struct coll_mapped *d = comm->mapped;
+
+	call->sync = atomic_fetch_add_explicit(&d->sync, (uint32_t)call->tiles * call->syncs, memory_order_relaxed);
+	call->stage.number = atomic_fetch_add_explicit(&d->steps, 2 * (uint32_t)call->tiles, memory_order_relaxed);
+	call->turn = d->turn;
+	d->turn += (uint32_t)call->tiles;
+}
+
+static uint32_t last_sync(const struct coll_mapped_call *call)
+{
+	return call->sync + (uint32_t)call->tiles * call->syncs;
+}
+
+/*
+ * Of two ranks, one says that it enqueues work which reads the other's memory, and then looks whether that has left;
+ * the other says that it leaves, and then looks for such work. Sequentially consistent: one of them sees the other.
+ */
+bool coll_mapped_claim(struct coll_comm *comm, const struct coll_mapped_call *last)
+{
+	struct coll_mapped *d = comm->mapped;
+	const uint32_t before = atomic_exchange(&d->page->enqueued, last_sync(last));
+
+	for (int r = 0; r < d->size; r++)
+		if (r != d->rank && atomic_load(&d->peers[r].page->left)) {
+			atomic_store(&d->page->enqueued, before);
+			return false;
+		}
+	return true;
+}
+
+/* ---- Enqueueing ---- */
+
+struct pieces {
+	struct coll_device_piece at[COLL_MAPPED_RANKS_MAX];
+	int n;
+};
+
+static void add(struct pieces *p, uint64_t dst, uint64_t src, size_t len_bytes)
+{
+	struct coll_device_piece *last = p->n > 0 ? &p->at[p->n - 1] : NULL;
+
+	if (len_bytes == 0 || dst == src)
+		return;
+	if (last && last->dst + last->len_bytes == dst && last->src + last->len_bytes == src)
+		last->len_bytes += len_bytes;
+	else
+		p->at[p->n++] = (struct coll_device_piece){.dst = dst, .src = src, .len_bytes = len_bytes};
+}
+
+static coll_status put_move(const struct tile *t, coll_device_stream s, const struct pieces *p)
+{
+	const uint64_t guard = mapped_word(t->d->page, t->d->page_at, &t->d->page->guard);
+
+	return p->n ? t->d->device->table->move(t->d->device, s, p->at, p->n, guard) : COLL_OK;
+}
+
+static coll_status put_reduce(const struct tile *t, coll_device_stream s, uint64_t out, bool result, size_t at, int n,
+                              size_t count)
+{
+	const uint64_t guard = mapped_word(t->d->page, t->d->page_at, &t->d->page->guard);
+	uint64_t in[COLL_MAPPED_RANKS_MAX];
+
+	for (int r = 0; r < n; r++)
+		in[r] = slot_at(t, r, result) + at;
+	if (count == 0)
+		return COLL_OK;
+	return t->d->device->table->reduce(t->d->device, s, t->job->reduction, out, in, n, count, guard);
+}
+
+/* A step of host copies: the stream says that it has come here, and waits until the step is done. */
+static coll_status put_step(const struct tile *t, coll_device_stream s, uint32_t step)
+{
+	const struct mapped_page *page = t->d->page;
+	const struct coll_device_word reached = {mapped_word(page, t->d->page_at, &page->reached), step + 1};
+	const struct coll_device_word copied = {mapped_word(page, t->d->page_at, &page->copied), step + 1};
+
+	return t->d->device->table->exchange(t->d->device, s, &reached, 1, &copied, 1);
+}
+
+static uint32_t step_of(const struct coll_mapped_call *call, size_t tile, bool out)
+{
+	return call->stage.number + 2 * (uint32_t)tile + out;
+}
+
+static coll_status put_fill(const struct tile *t, coll_device_stream s, size_t number)
+{
+	const struct coll_extent *e = &t->job->in;
+	const int blocks = has_blocks(t, e) ? t->d->size : 1;
+	const uint64_t slot = slot_at(t, t->d->rank, false);
+	struct pieces p = {.n = 0};
+	coll_status st = COLL_OK;
+
+	if (t->call->in_host || t->call->out_host)
+		st = put_step(t, s, step_of(t->call, number, false));
+	for (int b = 0; b < blocks && reads_in(t); b++)
+		add(&p, slot + strip_at(t, e, b), in_at(t, b), len_of(t, e, b) * t->job->elem_bytes);
+	return st == COLL_OK ? put_move(t, s, &p) : st;
+}
+
+/* The part of a tile that rank r reduces. */
+static void part_of(const struct tile *t, int r, size_t *begin, size_t *len)
+{
+	const size_t count = len_of(t, &t->job->out, 0), n = (size_t)t->d->size;
+	const size_t each = (count / n + 127) / 128 * 128, at = (size_t)r * each;
+
+	*begin = at < count ? at : count;
+	*len = r == t->d->size - 1 || count - *begin < each ? count - *begin : each;
+}
+
+static coll_status put_part(const struct tile *t, coll_device_stream s)
+{
+	size_t begin, len;
+
+	part_of(t, t->d->rank, &begin, &len);
+	begin *= t->job->elem_bytes;
+	return put_reduce(t, s, slot_at(t, t->d->rank, true) + begin, false, begin, t->d->size, len);
+}
+
+static coll_status put_parts(const struct tile *t, coll_device_stream s)
+{
+	struct pieces p = {.n = 0};
+
+	for (int r = 0; r < t->d->size; r++) {
+		size_t begin, len;
+
+		part_of(t, r, &begin, &len);
+		begin *= t->job->elem_bytes;
+		add(&p, out_at(t, 0) + begin, slot_at(t, r, true) + begin, len * t->job->elem_bytes);
+	}
+	return put_move(t, s, &p);
+}
+
+/* What one rank alone has: blocks or a vector. */
+static coll_status put_blocks(const struct tile *t, coll_device_stream s)
+{
+	const struct coll_extent *e = &t->job->out;
+	const size_t own = (size_t)t->d->rank * t->call->tile * t->job->elem_bytes;
+	const int root = (int)t->job->plan->root;
+	struct pieces p = {.n = 0};
+
+	switch (kind_of(t)) {
+	case COLL_KIND_BROADCAST:
+		if (!is_root(t) || t->job->in.base != t->job->out.base)
+			add(&p, out_at(t, 0), slot_at(t, root, false), len_of(t, e, 0) * t->job->elem_bytes);
+		break;
+	case COLL_KIND_SCATTER:
+		add(&p, out_at(t, 0), slot_at(t, root, false) + own, len_of(t, e, 0) * t->job->elem_bytes);
+		break;
+	default:
+		for (int b = 0; b < t->d->size; b++)
+			add(&p, out_at(t, b), slot_at(t, b, false) + (kind_of(t) == COLL_KIND_ALL_TO_ALL ? own : 0),
+			    len_of(t, e, b) * t->job->elem_bytes);
+	}
+	return put_move(t, s, &p);
+}
+
+static coll_status put_use(const struct tile *t, coll_device_stream s, size_t number)
+{
+	const size_t own = (size_t)t->d->rank * t->call->tile * t->job->elem_bytes;
+	const size_t len = len_of(t, &t->job->out, 0);
+	coll_status st = COLL_OK;
+
+	if (writes_out(t)) {
+		switch (kind_of(t)) {
+		case COLL_KIND_ALL_REDUCE:
+			if (t->call->syncs == 2) {
+				st = put_parts(t, s);
+				break;
+			}
+			/* fall through */
+		case COLL_KIND_REDUCE: st = put_reduce(t, s, out_at(t, 0), false, 0, t->d->size, len); break;
+		case COLL_KIND_SCAN: st = put_reduce(t, s, out_at(t, 0), false, 0, t->d->rank + 1, len); break;
+		case COLL_KIND_REDUCE_SCATTER: st = put_reduce(t, s, out_at(t, 0), false, own, t->d->size, len); break;
+		default: st = put_blocks(t, s);
+		}
+	}
+	if (st == COLL_OK && (t->call->in_host || t->call->out_host))
+		st = put_step(t, s, step_of(t->call, number, true));
+	return st;
+}
+
+/* What a stream waits for in front of a segment: all others have signalled the end of the one before. */
+static int waits_of(const struct coll_mapped *d, uint32_t number, struct coll_device_word *waits)
+{
+	int n = 0;
+
+	for (int r = 0; r < d->size; r++)
+		if (r != d->rank)
+			waits[n++] = (struct coll_device_word){mapped_word(d->page, d->page_at, &d->page->from[r].sync),
+			                                       number};
+	return n;
+}
+
+/* Tell all others that this rank has come to the end of a segment. waits: and wait for all of them. */
+static coll_status put_sync(const struct coll_mapped *d, const struct coll_mapped_call *call, size_t segment,
+                            bool waits, coll_device_stream s)
+{
+	const uint32_t number = call->sync + (uint32_t)segment + 1;
+	struct coll_device_word words[COLL_MAPPED_RANKS_MAX + 1], awaited[COLL_MAPPED_RANKS_MAX];
+	int n = 0;
+
+	words[n++] = (struct coll_device_word){mapped_word(d->page, d->page_at, &d->page->signalled), number};
+	if (segment == 0 && !call->in_host && !call->out_host)
+		words[n++] = (struct coll_device_word){mapped_word(d->page, d->page_at, &d->page->reached),
+		                                       call->stage.number + 1};
+	for (int r = 0; r < d->size; r++) {
+		const struct mapped_peer *p = &d->peers[r];
+
+		if (r != d->rank)
+			words[n++] = (struct coll_device_word){
+			        mapped_word(p->page, p->page_at, &p->page->from[d->rank].sync), number};
+	}
+	return d->device->table->exchange(d->device, s, words, n, awaited, waits ? waits_of(d, number, awaited) : 0);
+}
+
+static coll_status put_end(const struct coll_mapped *d, const struct coll_mapped_call *call,
+                           struct coll_device_word ended, coll_device_stream s)
+{
+	const struct coll_device_word words[2] = {
+	        {mapped_word(d->page, d->page_at, &d->page->finished), last_sync(call)}, ended};
+
+	return d->device->table->exchange(d->device, s, words, 2, NULL, 0);
+}
+
+/* Others compare it with theirs. Release: it is there before anything of the call. */
+static void publish(struct coll_mapped *d, const struct coll_job *job)
+{
+	atomic_store_explicit(&d->page->calls[job->sequence % MAPPED_CALLS],
+	                      (uint64_t)(uint32_t)job->sequence << 32 | job->signature, memory_order_release);
+}
+
+size_t coll_mapped_segments(const struct coll_mapped_call *call)
+{
+	return call->tiles * call->syncs + 1;
+}
+
+static bool is_past(const _Atomic uint32_t *word, uint32_t number)
+{
+	return (int32_t)(atomic_load_explicit(word, memory_order_acquire) - number) >= 0;
+}
+
+bool coll_mapped_has_come(const struct coll_comm *comm, const struct coll_mapped_call *call, size_t segment)
+{
+	const struct coll_mapped *d = comm->mapped;
+
+	for (int r = 0; r < d->size && segment > 0; r++)
+		if (r != d->rank && !is_past(&d->page->from[r].sync, call->sync + (uint32_t)segment))
+			return false;
+	return true;
+}
+
+coll_status coll_mapped_put_wait(const struct coll_comm *comm, const struct coll_mapped_call *call, size_t segment,
+                                 coll_device_stream stream)
+{
+	const struct coll_mapped *d = comm->mapped;
+	struct coll_device_word waits[COLL_MAPPED_RANKS_MAX];
+
+	if (segment == 0)
+		return COLL_OK;
+	return d->device->table->exchange(d->device, stream, NULL, 0, waits,
+	                                  waits_of(d, call->sync + (uint32_t)segment, waits));
+}
+
+coll_status coll_mapped_put(struct coll_comm *comm, const struct coll_job *job, const struct coll_mapped_call *call,
+                            size_t segment, bool waits, struct coll_device_word ended, coll_device_stream stream)
+{
+	struct coll_mapped *d = comm->mapped;
+	const size_t syncs = call->tiles * call->syncs;
+	coll_status st = COLL_OK;
+
+	if (segment == 0)
+		publish(d, job);
+	if (segment > 0) {
+		const size_t number = (segment - 1) / call->syncs;
+		const struct tile t = tile_of(d, job, call, number);
+
+		st = segment % call->syncs == 0 ? put_use(&t, stream, number) : put_part(&t, stream);
+	}
+	if (st == COLL_OK && segment == syncs)
+		return put_end(d, call, ended, stream);
+	if (st == COLL_OK && segment % call->syncs == 0) {
+		const struct tile t = tile_of(d, job, call, segment / call->syncs);
+
+		st = put_fill(&t, stream, segment / call->syncs);
+	}
+	return st == COLL_OK ? put_sync(d, call, segment, waits, stream) : st;
+}
+
+/* ---- Progress ---- */
+
+/* A rank whose sign this rank's stream waits for; -1: none. */
+static int awaited(const struct coll_mapped *d)
+{
+	const uint32_t mine = atomic_load_explicit(&d->page->signalled, memory_order_acquire);
+
+	for (int r = 0; r < d->size; r++)
+		if (r != d->rank && !is_past(&d->page->from[r].sync, mine))
+			return r;
+	return -1;
+}
+
+bool coll_mapped_waits_for_stream(const struct coll_comm *comm, const struct coll_mapped_call *call)
+{
+	const struct coll_mapped *d = comm->mapped;
+
+	return !coll_stage_is_ready(&call->stage, 0) || is_past(&d->page->finished, last_sync(call)) || awaited(d) < 0;
+}
+
+/* Between a user's host buffer and pinned memory. */
+static void copy_host(const struct tile *t, bool out)
+{
+	const struct coll_extent *e = out ? &t->job->out : &t->job->in;
+	const int blocks = has_blocks(t, e) ? t->d->size : 1;
+	char *pinned = t->d->staging + (out ? COLL_MAPPED_SLOT_BYTES : 0);
+
+	for (int b = 0; b < blocks; b++) {
+		const size_t bytes = len_of(t, e, b) * t->job->elem_bytes;
+		char *staged = pinned + strip_at(t, e, b);
+
+		if (bytes == 0)
+			continue;
+		if (out)
+			memcpy(e->base + user_at(t, e, b), staged, bytes);
+		else
+			memcpy(staged, e->base + user_at(t, e, b), bytes);
+	}
+}
+
+/* s->done counts the steps of host copies. */
+static void copy_steps(struct coll_mapped *d, const struct coll_job *job, const struct coll_mapped_call *call,
+                       struct coll_intra_state *s)
+{
+	while (s->done < 2 * (uint32_t)call->tiles) {
+		const uint32_t step = call->stage.number + s->done;
+		const struct tile t = tile_of(d, job, call, s->done / 2);
+		const bool out = s->done % 2;
+
+		if (!is_past(&d->page->reached, step + 1))
+			return;
+		if (out ? call->out_host && writes_out(&t) : call->in_host && reads_in(&t))
+			copy_host(&t, out);
+		/* Release: behind all that was copied. */
+		atomic_store_explicit(&d->page->copied, step + 1, memory_order_release);
+		s->done++;
+		s->events++;
+	}
+}
+
+/* A rank that has made a different call; -1: none that is known. */
+static int differs(const struct coll_mapped *d, const struct coll_job *job, struct coll_intra_state *s)
+{
+	for (int r = 0; r < d->size; r++) {
+		const uint64_t theirs = atomic_load_explicit(&d->peers[r].page->calls[job->sequence % MAPPED_CALLS],
+		                                             memory_order_acquire);
+
+		if ((uint32_t)(theirs >> 32) != (uint32_t)job->sequence || (uint32_t)theirs == job->signature)
+			continue;
+		s->bad_frame = (struct coll_frame){.sequence = job->sequence, .signature = (uint32_t)theirs};
+		return r;
+	}
+	return -1;
+}
+
+coll_status coll_mapped_poll(void *arg, const struct coll_job *job, struct coll_intra_state *s)
+{
+	struct coll_mapped *d = arg;
+	const struct coll_mapped_call *call = (const struct coll_mapped_call *)(const void *)job->stage;
+	const bool ended = is_past(&d->page->finished, last_sync(call));
+	uint32_t seen = 0;
+	int other;
+
+	s->way = COLL_WAY_DEVICE_DIRECT;
+	if (call->in_host || call->out_host)
+		copy_steps(d, job, call, s);
+	for (int r = 0; r < d->size; r++)
+		seen += atomic_load_explicit(&d->page->from[r].sync, memory_order_relaxed);
+	s->events += seen != s->epoch;
+	s->epoch = seen;
+	other = differs(d, job, s);
+	if (other >= 0) {
+		s->pending = (uint32_t)other + 1;
+		return COLL_ERR_MISMATCH;
+	}
+	return ended ? COLL_OK : COLL_AGAIN;
+}
+
+void coll_mapped_where(void *arg, const struct coll_job *job, const struct coll_intra_state *s,
+                       struct coll_run_where *where)
+{
+	const struct coll_mapped *d = arg;
+
+	(void)job;
+	where->peer = s->pending ? (int)s->pending - 1 : awaited(d);
+	where->frame = s->bad_frame;
+}
+
+/* ---- Failure ---- */
+
+void coll_mapped_release(struct coll_comm *comm)
+{
+	struct coll_mapped *d = comm->mapped;
+
+	if (!d || !d->on)
+		return;
+	/* The guard first: a kernel that starts because a wait has ended sees it. */
+	atomic_store_explicit(&d->page->guard, 1, memory_order_release);
+	for (int r = 0; r < d->size; r++)
+		atomic_store_explicit(&d->page->from[r].sync, atomic_load(&d->sync) + RELEASED, memory_order_release);
+	atomic_store_explicit(&d->page->copied, atomic_load(&d->steps) + RELEASED, memory_order_release);
+	if (is_past(&d->page->finished, atomic_load(&d->page->enqueued)))
+		atomic_store(&d->page->left, 1);
+}

@@ -1,0 +1,66 @@
+/*
+ * Direct calls: devices of one host that read each other's memory, so that device data does not cross host memory.
+ * docs/design/direct.md argues them.
+ *
+ * Invariants:
+ *  - Whether a call goes direct follows from agreed facts of the call. A rank that brings host memory copies it into
+ * its own device slots.
+ *  - Each rank has slots in device memory that all others read, and a page of words in host memory that all others
+ *    write. The streams of a rank wait for words of its own page only.
+ *  - What is enqueued is a valid serial order, segment by segment: see coll_mapped_put().
+ *  - Drivers read and write words and host buffers. They do not call the device.
+ */
+#ifndef COLL_MAPPED_CALL_H
+#define COLL_MAPPED_CALL_H
+
+#include "core/comm.h"
+#include "device/device.h"
+
+/* Whether the communicator can make the call direct. Agreed; a fact of the table of ways (select/ways.h). */
+bool coll_mapped_can(const struct coll_comm *comm, const struct coll_call *call);
+/* What runs a direct call. Its members are those of the row of the table. */
+coll_status coll_mapped_poll(void *arg, const struct coll_job *job, struct coll_intra_state *s);
+void coll_mapped_where(void *arg, const struct coll_job *job, const struct coll_intra_state *s,
+                       struct coll_run_where *where);
+const struct coll_intra_op *coll_mapped_op(const struct coll_comm *comm);
+bool coll_mapped_is(const struct coll_comm *comm, const struct coll_intra_op *op);
+
+/* One call. The engine has the first member as job.stage. */
+struct coll_mapped_call {
+	struct coll_run_stage stage;
+	bool in_host, out_host; /* these pass through pinned memory */
+	uint32_t syncs;         /* of a tile: times at which all ranks wait for each other */
+	uint32_t sync;          /* number of the last one before the call */
+	uint32_t turn;          /* number of its first tile, whose parity says which slots it uses */
+	size_t tile, tiles;     /* elements; number of them */
+};
+
+/* False: the call moves nothing, and is made as others are. */
+bool coll_mapped_prepare(const struct coll_comm *comm, const struct coll_job *job, bool in_host, bool out_host,
+                         struct coll_mapped_call *call);
+/* Give it its numbers, in the order of calls. */
+void coll_mapped_deal(struct coll_comm *comm, struct coll_mapped_call *call);
+/* Before the first call of several is put into streams: last is the last one. False: a rank has left the communicator,
+ * nothing may be enqueued, and the communicator is going to fail. */
+bool coll_mapped_claim(struct coll_comm *comm, const struct coll_mapped_call *last);
+
+/*
+ * What is enqueued for a call, cut where a stream waits for other ranks: each segment but the first begins with such a
+ * wait. A thread that drives several ranks enqueues segment k of all of them before segment k + 1 of any.
+ */
+size_t coll_mapped_segments(const struct coll_mapped_call *call);
+/* Whether a segment need not wait any more, and the wait itself. */
+bool coll_mapped_has_come(const struct coll_comm *comm, const struct coll_mapped_call *call, size_t segment);
+coll_status coll_mapped_put_wait(const struct coll_comm *comm, const struct coll_mapped_call *call, size_t segment,
+                                 coll_device_stream stream);
+/* A segment without its wait. waits: with that of the next one. ended: written when the device has ended the call. */
+coll_status coll_mapped_put(struct coll_comm *comm, const struct coll_job *job, const struct coll_mapped_call *call,
+                            size_t segment, bool waits, struct coll_device_word ended, coll_device_stream stream);
+
+/* Whether the call waits for this rank's stream, and for no other rank. */
+bool coll_mapped_waits_for_stream(const struct coll_comm *comm, const struct coll_mapped_call *call);
+/* The communicator has failed: this rank's streams go on, and write nothing. A word that a late peer writes undoes
+ * that, so it is said again until the streams have drained. */
+void coll_mapped_release(struct coll_comm *comm);
+
+#endif

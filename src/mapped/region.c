@@ -1,0 +1,451 @@
+/*
+ * See region.h. Nothing here is on the path of a call.
+ *
+ * A rank's page lies in memory of the transport between the processes of a host, which offers it to the others, or in
+ * plain memory if all ranks are in one process. Its slots are a region of its device: their descriptor goes over the
+ * same link, their handle with what the ranks exchange, and within a process the address is enough.
+ */
+#include "mapped/region.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/delay.h"
+#include "base/messages.h"
+#include "mapped/state.h"
+
+enum { OFFER_WINDOW = UINT16_MAX - 1, HAND_WINDOW = UINT16_MAX - 2 };
+
+static struct coll_channel_key key_of(const struct coll_comm *comm, uint16_t window)
+{
+	return (struct coll_channel_key){.comm = comm->id, .epoch = comm->epoch, .lane = UINT16_MAX, .window = window};
+}
+
+static size_t staging_bytes(const struct coll_comm *comm)
+{
+	return (size_t)(1 + comm->size) * COLL_MAPPED_SLOT_BYTES;
+}
+
+bool coll_mapped_eligible(const struct coll_comm *comm)
+{
+	bool all = comm->size >= 2 && comm->size <= COLL_MAPPED_RANKS_MAX && comm->rank_map.hosts == 1 &&
+	           comm->ctx->settings.device_direct;
+
+	for (int r = 0; r < comm->size && all; r++)
+		all = coll_comm_peer_info(comm, r)->device;
+	return all;
+}
+
+static void say(struct coll_mapped *d, const char *why)
+{
+	if (!d->about[0])
+		snprintf(d->about, sizeof(d->about), "%.150s", why);
+}
+
+/* The last error of the device, without its number. */
+static void say_device(struct coll_mapped *d)
+{
+	struct coll_error_box err;
+
+	coll_device_error(d->device, &err);
+	say(d, coll_message_split(err.status, err.message).text);
+}
+
+/* ---- Own memory ---- */
+
+/* Equal in all ranks of a process, and nowhere else on the host. */
+static void name_process(struct coll_mapped_export *export)
+{
+	const void *bytes = (const void *)(uintptr_t)getauxval(AT_RANDOM);
+
+	export->pid = (uint32_t)getpid();
+	if (bytes)
+		memcpy(export->process, bytes, sizeof(export->process));
+}
+
+/* Memory that all processes of the host can map: of the one transport that has links to all of them. */
+static bool make_shared_page(struct coll_comm *comm, struct coll_mapped *d)
+{
+	for (int r = 0; r < comm->size; r++) {
+		struct mapped_peer *p = &d->peers[r];
+		struct coll_opened_transport *opened = NULL;
+		struct coll_error_box err;
+
+		coll_error_clear(&err);
+		if (r == comm->rank)
+			continue;
+		if (coll_context_link(comm->ctx, coll_comm_process(comm, r), &opened, &p->link, &err) > COLL_AGAIN ||
+		    !opened->caps.offers || (d->opened && d->opened != opened)) {
+			say(d, "the ranks share no memory of the host");
+			return false;
+		}
+		d->opened = opened;
+		p->transport = &opened->table;
+	}
+	if (d->opened->table.mem_alloc(d->opened->inst, MAPPED_PAGE, &d->memory) != COLL_OK) {
+		d->memory.base = NULL;
+		say(d, "no memory that other processes can map");
+		return false;
+	}
+	d->page = (struct mapped_page *)d->memory.base;
+	return true;
+}
+
+static bool make_plain_page(struct coll_mapped *d)
+{
+	struct mapped_shared *s = calloc(1, sizeof(*s));
+	void *p = s ? mmap(NULL, MAPPED_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0) : MAP_FAILED;
+
+	if (p == MAP_FAILED) {
+		free(s);
+		say(d, "out of memory");
+		return false;
+	}
+	s->page = d->page = p;
+	atomic_init(&s->users, 1);
+	d->shared = s;
+	return true;
+}
+
+static bool make_staging(struct coll_comm *comm, struct coll_mapped *d)
+{
+	void *p = mmap(NULL, staging_bytes(comm), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED) {
+		say(d, "out of memory");
+		return false;
+	}
+	d->staging = p;
+	if (d->device->table->pin(d->device, p, staging_bytes(comm), &d->staging_at) == COLL_OK)
+		return true;
+	d->staging_at = 0;
+	say_device(d);
+	return false;
+}
+
+static bool make(struct coll_comm *comm, struct coll_mapped *d)
+{
+	const struct coll_device_table *t = d->device->table;
+
+	if (!(comm->ctx->group ? make_plain_page(d) : make_shared_page(comm, d)))
+		return false;
+	if (t->pin(d->device, d->page, MAPPED_PAGE, &d->page_at) != COLL_OK) {
+		d->page_at = 0;
+		say_device(d);
+		return false;
+	}
+	if (t->region_create(d->device, (size_t)2 * MAPPED_PARITIES * COLL_MAPPED_SLOT_BYTES, &d->region) != COLL_OK) {
+		say_device(d);
+		return false;
+	}
+	return make_staging(comm, d);
+}
+
+void coll_mapped_offer(struct coll_comm *comm, struct coll_mapped_export *export)
+{
+	struct coll_mapped *d = calloc(1, sizeof(*d));
+
+	*export = (struct coll_mapped_export){.can = 0};
+	comm->mapped = d;
+	if (!d) {
+		snprintf(export->why, sizeof(export->why), "out of memory");
+		return;
+	}
+	d->device = comm->ctx->device;
+	d->rank = comm->rank;
+	d->size = comm->size;
+	d->region.fd = -1;
+	export->can = make(comm, d);
+	snprintf(export->why, sizeof(export->why), "%.60s", d->about);
+	name_process(export);
+	export->device = (uint64_t)(uintptr_t)d->device;
+	export->shared = (uint64_t)(uintptr_t)d->shared;
+	export->page_at = d->page_at;
+	export->region = d->region.export;
+}
+
+/* ---- Memory of the others ---- */
+
+static bool same_process(const struct coll_mapped_export *a, const struct coll_mapped_export *b)
+{
+	return a->pid == b->pid && memcmp(a->process, b->process, sizeof(a->process)) == 0;
+}
+
+/* Tell a peer of another rank what it needs. */
+static bool tell(struct coll_comm *comm, struct mapped_peer *p, bool here)
+{
+	const struct coll_mapped *d = comm->mapped;
+	const struct coll_channel_key offer = key_of(comm, OFFER_WINDOW), hand = key_of(comm, HAND_WINDOW);
+	coll_status st;
+
+	if (comm->ctx->group)
+		return true;
+	st = p->transport->shared->offer(p->link, &offer, &d->memory);
+	p->offered = st == COLL_OK;
+	if (st == COLL_OK && !here && d->region.fd >= 0)
+		st = p->transport->shared->hand(p->link, &hand, d->region.fd);
+	return st == COLL_OK;
+}
+
+/* AGAIN: it is still on its way. */
+static coll_status map_page(struct coll_comm *comm, struct mapped_peer *p, const struct coll_mapped_export *export)
+{
+	struct coll_mapped *d = comm->mapped;
+	const struct coll_channel_key key = key_of(comm, OFFER_WINDOW);
+	coll_status st;
+
+	if (p->page)
+		return COLL_OK;
+	if (comm->ctx->group) {
+		p->shared = (struct mapped_shared *)(uintptr_t) export->shared;
+		atomic_fetch_add(&p->shared->users, 1);
+		p->page = p->shared->page;
+		p->page_at = export->page_at;
+		return COLL_OK;
+	}
+	st = p->transport->shared->offered(p->link, &key, &p->offer);
+	if (st != COLL_OK)
+		return st;
+	p->page = (struct mapped_page *)(uintptr_t)p->offer.base;
+	st = d->device->table->pin(d->device, p->page, MAPPED_PAGE, &p->page_at);
+	p->pinned = st == COLL_OK;
+	if (st != COLL_OK)
+		say_device(d);
+	return st;
+}
+
+static coll_status map_slots(struct coll_comm *comm, struct mapped_peer *p, const struct coll_mapped_export *export,
+                             bool here)
+{
+	struct coll_mapped *d = comm->mapped;
+	const struct coll_channel_key key = key_of(comm, HAND_WINDOW);
+	coll_status st = COLL_OK;
+	int fd = -1;
+
+	if (p->slots)
+		return COLL_OK;
+	if (here) {
+		if (!d->device->table->reaches(d->device, (struct coll_device *)(uintptr_t) export->device)) {
+			say(d, "a device cannot access the memory of another");
+			return COLL_ERR_UNSUPPORTED;
+		}
+		p->slots = export->region.address;
+		return COLL_OK;
+	}
+	if (export->region.share == COLL_DEVICE_SHARE_NONE) {
+		say(d, "device memory cannot be shared between processes");
+		return COLL_ERR_UNSUPPORTED;
+	}
+	if (export->region.share == COLL_DEVICE_SHARE_DESCRIPTOR)
+		st = p->transport->shared->handed(p->link, &key, &fd);
+	if (st == COLL_OK) {
+		st = d->device->table->region_import(d->device, &export->region, fd, &p->import);
+		if (st != COLL_OK)
+			say(d, fd >= 0 ? "a descriptor of device memory cannot be mapped"
+			               : "legacy handles are refused, as in other PID namespaces");
+		p->slots = st == COLL_OK ? p->import.address : 0;
+	}
+	if (fd >= 0)
+		close(fd);
+	return st;
+}
+
+/* One look at all peers. */
+static coll_status map_all(struct coll_comm *comm, const struct coll_mapped_export *exports)
+{
+	struct coll_mapped *d = comm->mapped;
+	bool waits = false;
+
+	for (int r = 0; r < comm->size; r++) {
+		struct mapped_peer *p = &d->peers[r];
+		coll_status st;
+
+		if (r == comm->rank)
+			continue;
+		p->here = same_process(&exports[r], &exports[comm->rank]);
+		st = map_page(comm, p, &exports[r]);
+		if (st == COLL_OK)
+			st = map_slots(comm, p, &exports[r], p->here);
+		if (st != COLL_OK && st != COLL_AGAIN) {
+			say(d, "the memory of a rank cannot be mapped");
+			return st;
+		}
+		waits |= st == COLL_AGAIN;
+	}
+	return waits ? COLL_AGAIN : COLL_OK;
+}
+
+void coll_mapped_map(struct coll_comm *comm, const struct coll_mapped_export *exports, struct coll_mapped_verdict *mine)
+{
+	struct coll_mapped *d = comm->mapped;
+	const uint64_t until = coll_clock_ns() + (uint64_t)comm->ctx->settings.create_timeout_ms * 1000000;
+	coll_status st = COLL_OK;
+
+	*mine = (struct coll_mapped_verdict){.mapped = 0};
+	for (int r = 0; r < comm->size; r++)
+		if (!exports[r].can) {
+			snprintf(mine->why, sizeof(mine->why), "%.59s", exports[r].why);
+			return;
+		}
+	/* Every rank is told, whatever comes of the others: nobody waits in vain. */
+	for (int r = 0; r < comm->size; r++)
+		if (r != comm->rank && !tell(comm, &d->peers[r], same_process(&exports[r], &exports[comm->rank])))
+			st = COLL_ERR_UNSUPPORTED;
+	d->peers[comm->rank].page = d->page;
+	d->peers[comm->rank].page_at = d->page_at;
+	d->peers[comm->rank].slots = d->region.export.address;
+	while (st == COLL_OK && (st = map_all(comm, exports)) == COLL_AGAIN && coll_clock_ns() < until) {
+		coll_context_progress(comm->ctx);
+		nanosleep(&(struct timespec){.tv_nsec = (long)COLL_DELAY_NS(KERNELS_LOOK)}, NULL);
+		st = COLL_OK;
+	}
+	mine->mapped = st == COLL_OK;
+	if (st != COLL_OK)
+		say(d, "the memory of a rank did not come in time");
+	snprintf(mine->why, sizeof(mine->why), "%.59s", d->about);
+}
+
+/* How most of the memory is mapped, for people. */
+static const char *how(const struct coll_mapped *d)
+{
+	const char *text = "in one process";
+
+	for (int r = 0; r < d->size; r++)
+		if (d->peers[r].import.share == COLL_DEVICE_SHARE_HANDLE)
+			text = "by legacy handles";
+		else if (d->peers[r].import.share == COLL_DEVICE_SHARE_DESCRIPTOR)
+			return "by descriptors";
+	return text;
+}
+
+void coll_mapped_agree(struct coll_comm *comm, const struct coll_mapped_verdict *verdicts)
+{
+	struct coll_mapped *d = comm->mapped;
+	int bad = -1;
+
+	for (int r = comm->size - 1; r >= 0; r--)
+		bad = verdicts[r].mapped ? bad : r;
+	if (!d)
+		return;
+	if (d->region.fd >= 0)
+		close(d->region.fd);
+	d->region.fd = -1;
+	if (d->opened && d->memory.base)
+		d->opened->table.shared->settle(d->opened->inst, &d->memory);
+	d->on = bad < 0;
+	if (d->on)
+		snprintf(d->about, sizeof(d->about), "mapped %s", how(d));
+	else
+		snprintf(d->about, sizeof(d->about), "rank %d: %.59s", bad, verdicts[bad].why);
+	coll_log(&comm->ctx->logger, COLL_LOG_INFO, "device memory of communicator %016llx: %s%s",
+	         (unsigned long long)comm->id, d->on ? "" : "staged: ", d->about);
+}
+
+bool coll_mapped_describe(const struct coll_comm *comm, char *buf, size_t len_bytes)
+{
+	const char *why = "not all ranks have a device";
+
+	if (comm->mapped)
+		why = comm->mapped->about;
+	else if (!comm->ctx->settings.device_direct)
+		why = "COLL_DEVICE_DIRECT=0";
+	else if (comm->rank_map.hosts > 1)
+		why = "the ranks are on several hosts";
+	else if (comm->size < 2 || comm->size > COLL_MAPPED_RANKS_MAX)
+		why = "direct takes 2 to 8 ranks";
+	else
+		why = "not all ranks have a device, or the communicator is a group";
+	snprintf(buf, len_bytes, "%s", why);
+	return comm->mapped && comm->mapped->on;
+}
+
+/* ---- End ---- */
+
+/* Whether a peer may still read this rank's slots. Memory that it maps by a descriptor is its own, too. */
+static bool is_read_by(const struct coll_mapped *d, const struct mapped_peer *p)
+{
+	if (!p->page || (!p->here && d->region.export.share == COLL_DEVICE_SHARE_DESCRIPTOR))
+		return false;
+	return (int32_t)(atomic_load(&p->page->finished) - atomic_load(&p->page->enqueued)) < 0 &&
+	       !atomic_load(&p->page->left);
+}
+
+static bool is_read(const struct coll_mapped *d)
+{
+	bool read = false;
+
+	for (int r = 0; r < d->size; r++)
+		if (r != d->rank)
+			read |= is_read_by(d, &d->peers[r]);
+	return read;
+}
+
+static void let_go(struct coll_mapped *d, struct mapped_peer *p)
+{
+	d->device->table->region_close(d->device, &p->import);
+	if (p->pinned)
+		d->device->table->unpin(d->device, p->page);
+	if (p->offer.base)
+		p->transport->shared->give_back(p->link, &p->offer);
+	if (p->shared && atomic_fetch_sub(&p->shared->users, 1) == 1) {
+		munmap(p->shared->page, MAPPED_PAGE);
+		free(p->shared);
+	}
+}
+
+static void free_own(struct coll_comm *comm, struct coll_mapped *d)
+{
+	const struct coll_channel_key key = key_of(comm, OFFER_WINDOW);
+
+	if (d->staging_at)
+		d->device->table->unpin(d->device, d->staging);
+	if (d->staging)
+		munmap(d->staging, staging_bytes(comm));
+	d->device->table->region_destroy(d->device, &d->region);
+	if (d->page_at)
+		d->device->table->unpin(d->device, d->page);
+	for (int r = 0; r < d->size; r++)
+		if (d->peers[r].offered)
+			d->peers[r].transport->shared->withdraw(d->peers[r].link, &key);
+	if (d->memory.base)
+		d->opened->table.mem_free(d->opened->inst, &d->memory);
+	if (d->shared && atomic_fetch_sub(&d->shared->users, 1) == 1) {
+		munmap(d->shared->page, MAPPED_PAGE);
+		free(d->shared);
+	}
+}
+
+void coll_mapped_destroy(struct coll_comm *comm, bool stuck)
+{
+	struct coll_mapped *d = comm->mapped;
+	const uint64_t until = coll_clock_ns() + COLL_DELAY_NS(DEVICE_DRAIN);
+
+	if (!d)
+		return;
+	comm->mapped = NULL;
+	if (!stuck && d->page)
+		atomic_store(&d->page->left, 1);
+	while (!stuck && is_read(d) && coll_clock_ns() < until)
+		nanosleep(&(struct timespec){.tv_nsec = (long)COLL_DELAY_NS(KERNELS_LOOK)}, NULL);
+	stuck = stuck || is_read(d);
+	if (stuck) {
+		coll_log(
+		        &comm->ctx->logger, COLL_LOG_WARN,
+		        "[COLL-5113] %s may still be used by a communicator that has ended: %zu MiB of its memory stay",
+		        d->device->name, (size_t)d->region.len_bytes >> 20);
+		if (d->region.fd >= 0)
+			close(d->region.fd);
+		return; /* all of it stays */
+	}
+	for (int r = 0; r < d->size; r++)
+		if (r != d->rank)
+			let_go(d, &d->peers[r]);
+	free_own(comm, d);
+	free(d);
+}

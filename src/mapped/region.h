@@ -1,0 +1,42 @@
+/*
+ * The memory of direct calls: made, offered to the other ranks, mapped, agreed upon, let go. docs/design/direct.md
+ * argues it. Whether a communicator has it is agreed when the communicator is created.
+ */
+#ifndef COLL_MAPPED_REGION_H
+#define COLL_MAPPED_REGION_H
+
+#include "core/comm.h"
+#include "device/device.h"
+
+enum { COLL_MAPPED_RANKS_MAX = 8 };
+
+/* What the ranks exchange, in rank order. */
+struct coll_mapped_export {
+	uint32_t can, pid;
+	uint64_t process[2]; /* equal within a process */
+	uint64_t device;     /* these three are of use in this process alone */
+	uint64_t shared;
+	uint64_t page_at;
+	struct coll_device_export region;
+	char why[64]; /* not can */
+};
+struct coll_mapped_verdict {
+	uint32_t mapped;
+	char why[60];
+};
+
+/* Whether the communicator may have direct calls. Agreed, without an exchange. */
+bool coll_mapped_eligible(const struct coll_comm *comm);
+/* Make this rank's memory, and say what others need to map it. The communicator is eligible. */
+void coll_mapped_offer(struct coll_comm *comm, struct coll_mapped_export *export);
+/* Map the memory of all others, which do the same. Bounded by the time for creation. */
+void coll_mapped_map(struct coll_comm *comm, const struct coll_mapped_export *exports,
+                     struct coll_mapped_verdict *mine);
+/* All ranks have said whether they could: from now on calls go direct, or never. */
+void coll_mapped_agree(struct coll_comm *comm, const struct coll_mapped_verdict *verdicts);
+/* The streams of this rank have ended their work, or never will (stuck: then memory stays). */
+void coll_mapped_destroy(struct coll_comm *comm, bool stuck);
+/* For people: "mapped by descriptors", or why the memory is not mapped. True: it is. */
+bool coll_mapped_describe(const struct coll_comm *comm, char *buf, size_t len_bytes);
+
+#endif

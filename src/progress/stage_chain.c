@@ -1,0 +1,323 @@
+/*
+ * See stage_chain.h.
+ *
+ * In the stream, for the tiles of a staged call in the order of their numbers, with S slots:
+ *
+ *	gather 0 .. S-1             in -> slot, then ready = number + 1
+ *	for each tile j:  wait      until its taken word is number + 1
+ *	                  scatter   slot -> out, unless the guard is set; after the last tile done = number + 1
+ *	                  gather    tile j + S
+ *
+ * So slot j % S is filled again only when tile j has left it in both directions. What is enqueued for direct calls:
+ * mapped/call.c.
+ *
+ * In blocking calls the caller's thread waits for the words instead, and enqueues what comes behind: a stream that
+ * waits would keep its hardware queue from other ranks of this process.
+ */
+#include "progress/stage_chain.h"
+
+#include "mapped/call.h"
+#include "progress/drive.h"
+#include "progress/stage_ring.h"
+
+enum { SLOTS = COLL_STAGE_SLOTS };
+
+/* ---- Tiles ---- */
+
+static coll_status put_gather(struct coll_stage *s, const struct coll_request *r, size_t t)
+{
+	const int n = coll_stage_pieces_in(s, r, t);
+
+	return s->device->table->gather(s->device, r->device_stream, s->pieces, n,
+	                                coll_stage_address(s, &s->words->ready),
+	                                coll_stage_number(&r->stage[0], t) + 1);
+}
+
+/* The word that says that half `half` of tile t has been taken, or NULL: the half has no such tile. */
+static _Atomic uint32_t *word_of(const struct coll_request *r, int half, size_t t)
+{
+	if (t >= coll_stage_half_tiles(r, half))
+		return NULL;
+	return &r->stage[half].taken[coll_stage_number(&r->stage[0], t) % SLOTS];
+}
+
+static coll_status put_wait(struct coll_stage *s, const struct coll_request *r, size_t t)
+{
+	coll_status st = COLL_OK;
+
+	for (int half = 0; half < 2 && st == COLL_OK; half++) {
+		const _Atomic uint32_t *word = word_of(r, half, t);
+
+		if (word)
+			st = s->device->table->wait(s->device, r->device_stream, coll_stage_address(s, word),
+			                            coll_stage_number(&r->stage[0], t) + 1);
+	}
+	return st;
+}
+
+/* What put_wait() waits for, asked by this thread. Acquire: the scatter that follows reads the slot. */
+static bool is_taken(const struct coll_request *r, size_t t)
+{
+	for (int half = 0; half < 2 && t < r->stage_tiles; half++) {
+		const _Atomic uint32_t *word = word_of(r, half, t);
+
+		if (word && (int32_t)(atomic_load_explicit(word, memory_order_acquire) -
+		                      coll_stage_number(&r->stage[0], t)) <= 0)
+			return false;
+	}
+	return true;
+}
+
+static coll_status put_scatter(struct coll_stage *s, const struct coll_request *r, size_t t)
+{
+	const bool last = t + 1 == r->stage_tiles;
+	const uint64_t done = last ? coll_stage_address(s, &s->words->done) : 0;
+	const int n = coll_stage_pieces_out(s, r, t);
+
+	if (n == 0 && !last)
+		return COLL_OK;
+	return s->device->table->scatter(s->device, r->device_stream, s->pieces, n,
+	                                 coll_stage_address(s, &s->words->guard), done, r->stage_last);
+}
+
+static const struct coll_stage_puts counted = {put_gather, put_wait, put_scatter};
+
+/* Behind the call before, by the word which that one stores at its end: its stream may be gone by now, or be
+ * captured. */
+static coll_status follow(struct coll_stage *s, coll_device_stream stream, uint32_t before)
+{
+	if (coll_stage_has_done(s, before))
+		return COLL_OK;
+	return s->device->table->wait(s->device, stream, coll_stage_address(s, &s->words->done), before);
+}
+
+/* All work of these requests goes into the stream of the first, in front of and behind what the others' streams hold.
+ */
+static coll_status join_streams(struct coll_stage *s, const struct coll_request *first, bool before)
+{
+	coll_device_stream main = first->device_stream;
+	coll_status st = COLL_OK;
+
+	for (const struct coll_request *r = first->next_staged; r && st == COLL_OK; r = r->next_staged)
+		if (r->user_stream != main)
+			st = before ? s->device->table->order(s->device, r->user_stream, main)
+			            : s->device->table->order(s->device, main, r->user_stream);
+	return st;
+}
+
+/* ---- Pieces ---- */
+
+static void begin_direct(struct coll_stage_chain *c, struct coll_request *r)
+{
+	while (r && !r->direct)
+		r = r->next_staged;
+	c->direct = r;
+	c->segment = 0;
+}
+
+static bool has_more(const struct coll_stage_chain *c)
+{
+	return c->direct || c->next < c->total;
+}
+
+/* What the next piece waits for, asked by this thread. */
+static bool may_go_on(const struct coll_stage_chain *c)
+{
+	if (c->direct)
+		return coll_mapped_has_come(c->direct->comm, &c->direct->direct_call, c->segment);
+	return is_taken(c->by[c->next % (size_t)c->n], c->next / (size_t)c->n);
+}
+
+/* And by the stream. */
+static coll_status put_next_wait(struct coll_stage *s, const struct coll_stage_chain *c)
+{
+	if (c->direct)
+		return coll_mapped_put_wait(c->direct->comm, &c->direct->direct_call, c->segment,
+		                            c->direct->device_stream);
+	if (c->next / (size_t)c->n >= c->by[c->next % (size_t)c->n]->stage_tiles)
+		return COLL_OK;
+	return put_wait(s, c->by[c->next % (size_t)c->n], c->next / (size_t)c->n);
+}
+
+/* The next piece of direct calls, as far as the next wait for others. */
+static coll_status put_direct(struct coll_stage *s, struct coll_stage_chain *c)
+{
+	coll_status st = COLL_OK;
+
+	while (c->direct && st == COLL_OK) {
+		struct coll_request *r = c->direct;
+		const bool last = c->segment + 1 == coll_mapped_segments(&r->direct_call);
+		const struct coll_device_word ended = {coll_stage_address(s, &s->words->done), r->stage_last};
+
+		st = coll_mapped_put(r->comm, &r->job, &r->direct_call, c->segment++, c->joined, ended,
+		                     r->device_stream);
+		if (!last)
+			break;
+		begin_direct(c, r->next_staged);
+	}
+	return st;
+}
+
+static coll_status put_next(struct coll_stage *s, struct coll_stage_chain *c)
+{
+	if (c->direct)
+		return put_direct(s, c);
+	return coll_stage_put_next(s, c->by, c->n, &counted, c->next++, c->total);
+}
+
+/* In front of all waits. */
+static coll_status begin_chain(struct coll_stage *s, struct coll_stage_chain *c, struct coll_request *first)
+{
+	coll_status st;
+
+	c->n = 0;
+	for (struct coll_request *r = first; r; r = r->next_staged)
+		if (!r->direct)
+			c->by[c->n++] = r;
+	c->next = 0;
+	c->total = coll_stage_places(c->by, c->n);
+	st = coll_stage_put_first(s, c->by, c->n, &counted, c->total);
+	begin_direct(c, first);
+	return st == COLL_OK && c->direct ? put_direct(s, c) : st;
+}
+
+/* Blocking calls. A persistent operation may be started now and waited for later, and nobody need wait for a call in a
+ * stream of the host. */
+static bool is_paced(const struct coll_stage *s, const struct coll_request *first)
+{
+	for (const struct coll_request *r = first; r; r = r->next_staged)
+		if (r->user_stream != s->own || r->operation || r->stream)
+			return false;
+	return true;
+}
+
+/* ---- Chains ---- */
+
+/* If the communicator has failed by now, its requests are complete, and nothing needs the device. AGAIN: a rank has
+ * left, so it is going to fail. */
+static coll_status claim(struct coll_request *first)
+{
+	struct coll_comm *comm = first->comm;
+	struct coll_stage *s = comm->stage;
+	const struct coll_request *last = NULL;
+	coll_status st;
+
+	for (const struct coll_request *r = first; r; r = r->next_staged)
+		last = r->direct ? r : last;
+	coll_async_lock(comm->ctx);
+	st = comm->failed;
+	if (st == COLL_OK && last && !coll_mapped_claim(comm, &last->direct_call))
+		st = COLL_AGAIN;
+	for (struct coll_request *r = first; r && st == COLL_OK; r = r->next_staged) {
+		r->enqueued = true;
+		r->user_stream = r->device_stream;
+		r->device_stream = first->device_stream;
+		if (!s->used || (int32_t)(r->stage_last - s->last_done) > 0)
+			s->last_done = r->stage_last;
+		s->used = true;
+	}
+	pthread_mutex_unlock(&comm->ctx->async->lock);
+	return st;
+}
+
+static void end_chain(struct coll_stage *s)
+{
+	struct coll_stage_chain *c = &s->chain;
+
+	c->first = NULL;
+	if (c->entered)
+		s->device->table->leave(s->device);
+	c->entered = false;
+}
+
+static coll_status put_begin(struct coll_stage *s, struct coll_request *first, bool follows, uint32_t before)
+{
+	struct coll_stage_chain *c = &s->chain;
+	coll_status st = follows ? follow(s, first->device_stream, before) : COLL_OK;
+
+	if (st == COLL_OK)
+		st = join_streams(s, first, true);
+	c->paced = is_paced(s, first);
+	c->joined = c->entered && !c->paced;
+	return st == COLL_OK ? begin_chain(s, c, first) : st;
+}
+
+/* alone: there is no other communicator, which would take turns, and whose device would be bound above this one. */
+static void begin(struct coll_request *first, bool alone)
+{
+	struct coll_comm *comm = first->comm;
+	struct coll_stage *s = comm->stage;
+	const uint32_t before = s->last_done;
+	const bool follows = s->used;
+	coll_status st;
+
+	if (claim(first) != COLL_OK)
+		return;
+	st = alone ? s->device->table->enter(s->device) : COLL_OK;
+	s->chain.entered = alone && st == COLL_OK;
+	if (st == COLL_OK)
+		st = put_begin(s, first, follows, before);
+	s->chain.first = first;
+	if (st == COLL_OK)
+		return;
+	end_chain(s);
+	coll_stage_give_up(comm, st);
+}
+
+/* Enqueue the next piece. True: there is another one. */
+static bool advance(struct coll_comm *comm)
+{
+	struct coll_stage *s = comm->stage;
+	struct coll_stage_chain *c = &s->chain;
+	coll_status st = COLL_OK;
+
+	if (!c->first)
+		return false;
+	if (has_more(c)) {
+		if (!c->paced && !(c->direct && c->joined))
+			st = put_next_wait(s, c);
+		if (st == COLL_OK)
+			st = put_next(s, c);
+	}
+	if (st == COLL_OK && has_more(c))
+		return true;
+	if (st == COLL_OK)
+		st = join_streams(s, c->first, false);
+	end_chain(s);
+	if (st != COLL_OK)
+		coll_stage_give_up(comm, st);
+	return false;
+}
+
+/* Communicators take turns, a piece each: so a thread that drives several of them has enqueued what one waits for
+ * before it enqueues what is behind that wait. */
+void coll_stage_enqueue(const struct coll_stage_batch *b)
+{
+	bool more = true;
+
+	for (struct coll_request *r = b->chains; r; r = r->next_chain)
+		begin(r, r == b->chains && !r->next_chain);
+	while (more) {
+		more = false;
+		for (struct coll_request *r = b->chains; r; r = r->next_chain)
+			more |= !r->comm->stage->chain.paced && advance(r->comm);
+	}
+}
+
+void coll_stage_pace(struct coll_comm *comm)
+{
+	struct coll_stage_chain *c = comm->stage ? &comm->stage->chain : NULL;
+
+	while (c && c->first && c->paced && may_go_on(c))
+		advance(comm);
+}
+
+void coll_stage_end_pace(struct coll_comm *comm)
+{
+	if (!comm->stage)
+		return;
+	/* What was taken last: the next call waits for the end of this one. */
+	coll_stage_pace(comm);
+	if (comm->stage->chain.first)
+		end_chain(comm->stage);
+}

@@ -1,0 +1,210 @@
+#!/usr/bin/env python3
+"""Direct calls on the stand-in driver: random scripts, programs, deaths, and what crosses host memory.
+
+usage: mapped.py BUILD-DIRECTORY suite|soak [ONLY]
+
+  suite  2 to 4 ranks as processes and threads, one and several devices, fallbacks, deaths (a minute)
+  soak   more ranks, 10 000 seeds, 300 deaths (two hours)
+  ONLY   the cases whose name has this text
+
+The last line is `N passed, N failed, N skipped`.
+"""
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "multi"))
+from job import free_port  # noqa: E402
+
+ENQUEUE = {"cuLaunchKernel", "cuStreamWaitValue32", "cuStreamWriteValue32", "cuStreamBatchMemOp", "cuMemcpyAsync",
+           "cuEventRecord", "cuStreamWaitEvent"}
+THREADS = {"SOFTCUDA_QUEUES": "32"}
+# Settings under which the memory is shared in another way, or not at all, and what the calls then are.
+WAYS = [("handles", {"SOFTCUDA_NO_VMM": "1"}, "direct"),
+        ("no handles", {"SOFTCUDA_NO_VMM": "1", "SOFTCUDA_OTHER_PID_NS": "1"}, "staged"),
+        ("descriptors in other namespaces", {"SOFTCUDA_OTHER_PID_NS": "1"}, "direct"),
+        ("no export", {"SOFTCUDA_MISSING": "cuMemExportToShareableHandle"}, "direct"),
+        ("no batches", {"SOFTCUDA_MISSING": "cuStreamBatchMemOp"}, "direct"),
+        ("switched off", {"COLL_DEVICE_DIRECT": "0"}, "staged"),
+        ("an alias", {"SOFTCUDA_HOST_ALIAS": "1"}, "direct"),
+        ("two devices", {"SOFTCUDA_DEVICES": "2"}, "direct"),
+        ("another path of shm", {"COLL_INTRA": "0"}, "direct")]
+
+
+class Suite:
+    def __init__(self, build, only):
+        self.build, self.only = os.path.abspath(build), only
+        self.passed = self.failed = 0
+        self.begun = time.monotonic()
+        self.env = dict(os.environ, COLL_CUDA_LIBRARY=f"{self.build}/tests/softcuda/libcuda.so.1", COLL_DEVICE="cuda",
+                        COLL_ARRIVAL_TIMEOUT_MS="20000", COLL_TIMEOUT_MS="10000")
+
+    def program(self, name):
+        return f"{self.build}/{name}"
+
+    def collrun(self, n, *argv):
+        return [self.program("tools/collrun"), "-n", str(n), *argv]
+
+    def scripts(self, *argv):
+        return [self.program("tests/cuda/staged"), *map(str, argv)]
+
+    def say(self, name, ok, text=""):
+        print(("ok    " if ok else "FAIL  ") + f"{name}, {time.monotonic() - self.begun:.1f} s", flush=True)
+        self.begun = time.monotonic()
+        if not ok:
+            print("\n".join(text.splitlines()[-25:]), flush=True)
+        self.passed += ok
+        self.failed += not ok
+
+    def case(self, name, argv, env=None, timeout_s=120, wanted="direct"):
+        if self.only and self.only not in name:
+            return
+        env = dict(self.env, STAGED_WANTED=wanted, **(env or {}))
+        try:
+            done = subprocess.run(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                  timeout=timeout_s)
+            self.say(name, done.returncode == 0, done.stdout)
+        except subprocess.TimeoutExpired as e:
+            self.say(name, False, f"still running after {timeout_s} s\n" + str(e.stdout or "")[-2000:])
+
+    # Calls of the driver by one rank, and bytes in host memory, in a run with so many iterations.
+    def counts(self, iterations, size):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "counts")
+            subprocess.run(self.collrun(2, self.program("bench/allreduce_perf"), "--device", "cuda", "-b", size, "-e", size, "-n",
+                                        str(iterations), "-w", "2", "-c", "0"),
+                           env=dict(self.env, SOFTCUDA_COUNTS=path), stdout=subprocess.DEVNULL, check=True, timeout=120)
+            rows = [line.split() for line in open(path)]
+        return {name: int(count) for pid, name, count in rows if pid == rows[0][0]}
+
+    # In and out of place, a loop for the mean and one for the percentiles: an iteration is 4 calls.
+    def driver_calls(self):
+        name = "driver calls of a small call"
+        if self.only and self.only not in name:
+            return
+        few, many = self.counts(100, "64"), self.counts(200, "64")
+        more = {k: (many[k] - few.get(k, 0)) / 400 for k in many if many[k] != few.get(k, 0)}
+        asks = sum(v for k, v in more.items() if "Get" in k or "Query" in k or "Capturing" in k)
+        puts = sum(v for k, v in more.items() if k in ENQUEUE)
+        self.say(name, 0 < puts < 5.1 and asks < 5.1, str(more))
+
+    # Buffers come and go, and what a process maps does not grow with them: its slots and those of the other ranks.
+    def mappings(self):
+        name = "mappings of 1000 buffers"
+        if self.only and self.only not in name:
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "counts")
+            done = subprocess.run([self.program("tests/cuda/cuda_mapped"), "processes"], env=dict(self.env, SOFTCUDA_COUNTS=path),
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120)
+            rows = [line.split() for line in open(path)]
+        mapped = [int(count) for pid, name, count in rows if name in ("cuMemMap", "cuIpcOpenMemHandle")]
+        self.say(name, done.returncode == 0 and len(mapped) >= 2 and max(mapped) <= 6, f"{rows}\n{done.stdout}")
+
+    # Ranks that are threads: 4 devices in one process, 2 processes with 2 devices each.
+    def perf(self):
+        for n, kind in enumerate(["allreduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all", "gather",
+                                  "scatter", "sendrecv", "barrier"]):
+            argv = [self.program(f"bench/{kind}_perf"), "--device", "cuda", "-b", "0", "-e", "64K", "-f", "16", "-n", "1",
+                    "-w", "0"]
+            self.case(f"{kind}_perf -g 4", [*argv, "-g", "4"], {"SOFTCUDA_DEVICES": "4"})
+            if n < 2:
+                self.case(f"{kind}_perf 2 -g 2", self.collrun(2, *argv, "-g", "2"), {"SOFTCUDA_DEVICES": "2"})
+
+    def host_bytes(self):
+        for size in ("256K", "1M", "4M"):
+            name = f"bytes in host memory of {size}"
+            if self.only and self.only not in name:
+                continue
+            few, many = self.counts(1, size), self.counts(3, size)
+            self.say(name, many["cuLaunchKernel"] > few["cuLaunchKernel"] and many["host_bytes"] == few["host_bytes"],
+                     f"{few} {many}")
+
+    # A rank is killed at a random moment: the others end by an error that names it.
+    def death(self, seed):
+        name = f"death {seed}"
+        if self.only and self.only not in name:
+            return
+        pick = random.Random(seed)
+        n, victim, port, most = 3, pick.randrange(3), free_port(), pick.choice([800000, 3000000])
+        env = dict(self.env, COLL_ROOT=f"127.0.0.1:{port}", COLL_SIZE=str(n), COLL_TIMEOUT_MS="2000",
+                   SOFTCUDA_SEED=str(seed), SOFTCUDA_QUEUES=pick.choice(["1", "8"]), **pick.choice(WAYS[:1] + [("", {}, "")])[1])
+        ranks = [subprocess.Popen(self.scripts(seed, 100000, 40, most),
+                                  env=dict(env, COLL_RANK=str(r)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                 for r in range(n)]
+        time.sleep(1 + 2 * pick.random())
+        ranks[victim].send_signal(signal.SIGKILL)
+        killed = time.monotonic()
+        text = ""
+        for r in range(n):
+            try:
+                text += f"-- rank {r}\n" + ranks[r].communicate(timeout=20)[0]
+            except subprocess.TimeoutExpired:
+                ranks[r].kill()
+                text += f"-- rank {r}: still running 20 s after the death\n" + ranks[r].communicate()[0]
+        late = time.monotonic() - killed
+        named = sum(f"rank {victim} " in part and "dead or unreachable" in part for part in text.split("-- rank ")[1:])
+        self.say(name, named == n - 1 and late < 10, f"{late:.1f} s\n{text}")
+
+    def programs(self):
+        for queues, blocking in (("8", "0"), ("1", "0"), ("8", "1"), ("1", "1")):
+            self.case(f"programs queues {queues} blocking {blocking}", [self.program("tests/cuda/cuda_mapped")],
+                      {"SOFTCUDA_QUEUES": "32" if queues == "8" else "1", "CUDA_LAUNCH_BLOCKING": blocking,
+                       "COLL_PROGRESS": "on"})
+
+    def short(self):
+        self.programs()
+        for n in (2, 3):
+            self.case(f"scripts {n}", self.collrun(n, *self.scripts(1, 8, 40)), {"SOFTCUDA_SEED": "1"})
+            self.case(f"scripts one queue {n}", self.collrun(n, *self.scripts(40, 4, 40)),
+                      {"SOFTCUDA_QUEUES": "1", "SOFTCUDA_SEED": "3"})
+        self.case("scripts 8", self.collrun(8, *self.scripts(10, 1, 30)))
+        self.case("long scripts 3", self.collrun(3, *self.scripts(20, 2, 20, 3000000)))
+        self.case("scripts blocking launches", self.collrun(2, *self.scripts(80, 3, 40)), {"CUDA_LAUNCH_BLOCKING": "1"})
+        self.case("scripts threads 2", self.scripts("-t", 2, 60, 4, 40), THREADS)
+        self.case("scripts threads 4 devices", self.scripts("-t", 4, 70, 2, 40),
+                  {"SOFTCUDA_DEVICES": "4", "COLL_DEVICE": "cuda:0,1,2,3"})
+        self.case("scripts threads no peer access", self.scripts("-t", 2, 75, 1, 30),
+                  {"SOFTCUDA_DEVICES": "2", "SOFTCUDA_NO_PEER": "1"}, wanted="staged")
+        for name, env, wanted in WAYS:
+            self.case(f"scripts {name}", self.collrun(2, *self.scripts(90, 1, 30)), env, wanted=wanted)
+        self.perf()
+        self.driver_calls()
+        self.mappings()
+        self.host_bytes()
+        for seed in (1, 2, 3):
+            self.death(seed)
+
+    def long(self):
+        for n in (2, 3, 5, 8):
+            table = ["--device", "cuda", "-n", "1", "-w", "0"]
+            self.case(f"all types {n}", self.collrun(n, self.program("bench/allreduce_perf"), *table, "-b", "0", "-e", "64K",
+                                                     "-f", "7", "-d", "all", "-o", "all"), timeout_s=1800)
+            self.case(f"16 MiB {n}", self.collrun(n, self.program("bench/allreduce_perf"), *table, "-b", "64K", "-e", "16M",
+                                                  "-f", "4"), timeout_s=600)
+        for n in (2, 3):
+            for queues in ("1", "8"):
+                for first in range(0, 2500, 250):
+                    self.case(f"seeds {n} queues {queues} from {first}", self.collrun(n, *self.scripts(first, 250, 40)),
+                              {"SOFTCUDA_QUEUES": queues, "SOFTCUDA_SEED": str(first + 1)}, 1800)
+            self.case(f"scripts threads {n}", self.scripts("-t", n, 1, 100, 40), THREADS, 900)
+        for n in (5, 8):
+            self.case(f"scripts {n}", self.collrun(n, *self.scripts(500, 20, 40)), timeout_s=1800)
+        for seed in range(300):
+            self.death(seed)
+
+
+def main():
+    if len(sys.argv) < 3 or sys.argv[2] not in ("suite", "soak"):
+        sys.exit(__doc__)
+    suite = Suite(sys.argv[1], sys.argv[3] if len(sys.argv) > 3 else None)
+    suite.long() if sys.argv[2] == "soak" else suite.short()
+    print(f"{suite.passed} passed, {suite.failed} failed, 0 skipped")
+    sys.exit(suite.failed > 0 or suite.passed == 0)
+
+
+main()

@@ -1,0 +1,89 @@
+/*
+ * Stand-in of src/mapped: no call goes direct.
+ */
+#include "mapped/call.h"
+#include "mapped/region.h"
+
+#define WEAK __attribute__((weak))
+
+WEAK bool coll_mapped_can(const struct coll_comm *comm, const struct coll_call *call)
+{
+	return false;
+}
+
+WEAK coll_status coll_mapped_poll(void *arg, const struct coll_job *job, struct coll_intra_state *s)
+{
+	return COLL_ERR_UNSUPPORTED;
+}
+
+WEAK void coll_mapped_where(void *arg, const struct coll_job *job, const struct coll_intra_state *s,
+                            struct coll_run_where *where)
+{
+}
+
+WEAK const struct coll_intra_op *coll_mapped_op(const struct coll_comm *comm)
+{
+	return NULL;
+}
+
+WEAK bool coll_mapped_is(const struct coll_comm *comm, const struct coll_intra_op *op)
+{
+	return false;
+}
+
+WEAK bool coll_mapped_describe(const struct coll_comm *comm, char *buf, size_t len_bytes)
+{
+	buf[0] = '\0';
+	return false;
+}
+
+WEAK bool coll_mapped_prepare(const struct coll_comm *comm, const struct coll_job *job, bool in_host, bool out_host,
+                              struct coll_mapped_call *call)
+{
+	return false;
+}
+
+WEAK void coll_mapped_deal(struct coll_comm *comm, struct coll_mapped_call *call)
+{
+}
+
+WEAK bool coll_mapped_claim(struct coll_comm *comm, const struct coll_mapped_call *last)
+{
+	return true;
+}
+
+WEAK size_t coll_mapped_segments(const struct coll_mapped_call *call)
+{
+	return 1;
+}
+
+WEAK bool coll_mapped_has_come(const struct coll_comm *comm, const struct coll_mapped_call *call, size_t segment)
+{
+	return true;
+}
+
+WEAK coll_status coll_mapped_put_wait(const struct coll_comm *comm, const struct coll_mapped_call *call, size_t segment,
+                                      coll_device_stream stream)
+{
+	return COLL_OK;
+}
+
+WEAK coll_status coll_mapped_put(struct coll_comm *comm, const struct coll_job *job,
+                                 const struct coll_mapped_call *call, size_t segment, bool waits,
+                                 struct coll_device_word ended, coll_device_stream stream)
+{
+	return COLL_OK;
+}
+
+WEAK bool coll_mapped_waits_for_stream(const struct coll_comm *comm, const struct coll_mapped_call *call)
+{
+	return false;
+}
+
+WEAK void coll_mapped_release(struct coll_comm *comm)
+{
+}
+
+WEAK void coll_mapped_destroy(struct coll_comm *comm, bool stuck)
+{
+}
