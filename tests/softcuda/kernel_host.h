@@ -66,7 +66,7 @@ SOFT_FINDS soft_word_at(const void *address, unsigned len)
 	return soft_find(address, len);
 }
 
-static inline void *soft_at(const void *address, unsigned len)
+SOFT_FINDS soft_at(const void *address, unsigned len)
 {
 	void *at = soft_word_at(address, len);
 
