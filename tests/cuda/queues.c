@@ -90,6 +90,23 @@ static void many_streams(struct job_rank *r)
 	job_ok(r, coll_comm_destroy(&r->comm), "the end");
 }
 
+/* Calls of one length, so that words of the call before are those that this one waits for. */
+static void in_a_row(struct job_rank *r)
+{
+	struct lane l;
+
+	if (!open_lane(r, &l, r->comm, COUNT))
+		return;
+	for (int k = 0; k < 4 * ROUNDS && !r->page->of[r->rank].wrong[0]; k++) {
+		job_fill(r, l.x, COUNT, 10 * k);
+		job_ok(r, sum(&l, COUNT, r->comm), "a sum");
+		job_ok(r, coll_stream_wait(l.stream, -1), "a wait");
+		job_check(r, l.x, COUNT, 10 * k, "calls in a row");
+	}
+	close_lane(r, &l);
+	coll_comm_destroy(&r->comm); /* which fails if the other rank has found a wrong sum and gone */
+}
+
 /* ---- Behind work that waits ---- */
 
 struct watch {
@@ -220,6 +237,14 @@ static void two_communicators_on_two_streams(void)
 	over("8", 2, two_communicators, NULL, "shm");
 	over("1", 2, two_communicators, NULL, "shm");
 	over("1", 3, two_communicators, NULL, "tcp");
+}
+
+static void calls_in_a_row(void)
+{
+	static const char *const environment[] = {
+	        "SOFTCUDA_SEED", "7", "COLL_TRANSPORTS", "shm", "COLL_ARRIVAL_TIMEOUT_MS", "3000", NULL};
+
+	job_run(2, in_a_row, NULL, environment, 15);
 }
 
 static void sixty_four_streams(void)
@@ -382,6 +407,7 @@ static void over_the_kernels(void)
 int main(int argc, char **argv)
 {
 	static const struct plain_case cases[] = {PLAIN_CASE(calls_return_behind_work_that_waits),
+	                                          PLAIN_CASE(calls_in_a_row),
 	                                          PLAIN_CASE(two_communicators_on_two_streams),
 	                                          PLAIN_CASE(sixty_four_streams),
 	                                          PLAIN_CASE(launches_that_block),

@@ -6,10 +6,12 @@
  * With STAGED_WANTED=direct some calls must go direct, and with =staged none may. What goes direct is also compared
  * with what ranks without devices, and the reduction kernels of the host in rank order, give.
  *
- * With -g each call is captured into a graph instead, which is launched several times with new data.
+ *  -g        each call is captured into a graph instead, which is launched several times with new data
+ *  -f        the calls are the same for all seeds: every collective, and every length with every type
+ *  -a        all_reduce with each type and operation instead, up to 64 KiB; CALLS counts nothing then
+ *  -t RANKS  the ranks are threads of this process; otherwise this is one rank of a job (collrun)
  *
- * usage: staged [-g] FIRST_SEED SEEDS CALLS [MAX_BYTES]    one rank of a job (collrun)
- *        staged -t RANKS FIRST_SEED SEEDS CALLS ...  ranks as threads of this process
+ * usage: staged [-g|-f|-a] [-t RANKS] FIRST_SEED SEEDS CALLS [MAX_BYTES]
  * The device is that of COLL_DEVICE; "cuda" by default.
  */
 #define PLAIN_OWN_MAIN
@@ -28,7 +30,7 @@ enum { TILE_BYTES = 256 * 1024 };
 
 enum { LAUNCHES = 3 };
 
-static bool graphs;
+static bool graphs, fixed, all_types;
 static uint64_t first_seed = 1;
 static int seeds = 1, calls = 40;
 static size_t max_bytes = (size_t)3 * TILE_BYTES;
@@ -110,6 +112,27 @@ static struct call script(uint64_t *state, int size)
 	for (int i = 0; i < size; i++)
 		for (int j = 0; j < size; j++)
 			c.matrix[i][j] = pick(state, 4) == 0 ? 0 : pick(state, most / (size_t)size + 1);
+	return c;
+}
+
+/* Call k of those that are the same for all seeds. */
+static struct call fixed_call(int k, int size)
+{
+	static const coll_dtype types[] = {COLL_F32, COLL_BF16, COLL_I8};
+	const int turn = k + k / WHATS;
+	struct call c = {.what = (enum what)(k % WHATS),
+	                 .type = types[(turn / 4 + k) % 3],
+	                 .op = k % 2 ? COLL_MAX : COLL_SUM,
+	                 .root = k % size};
+	const size_t elem = coll_dtype_size(c.type);
+	const size_t blocks = c.what >= ALL_GATHER && c.what <= SCATTER ? (size_t)size : 1;
+	const size_t tile = TILE_BYTES / elem / blocks;
+	const size_t counts[] = {0, 8 / elem, tile + 1, 3 * tile};
+
+	c.count = counts[turn % 4];
+	for (int i = 0; i < size; i++)
+		for (int j = 0; j < size; j++)
+			c.matrix[i][j] = (i + j) % 3 ? c.count / (size_t)size + (size_t)(i + j) : 0;
 	return c;
 }
 
@@ -288,7 +311,7 @@ static void element(char *p, coll_dtype type, int v, int rank)
 	else if (type == COLL_BF16)
 		memcpy(p, &(uint16_t){(uint16_t)(0x3f80 + (v & 31))}, 2);
 	else
-		*p = (char)(v & 0x3f);
+		memset(p, v & 0x3f, coll_dtype_size(type));
 }
 
 /* A row of random elements of a length that divides no tile, again and again. */
@@ -466,6 +489,26 @@ static void release(struct rank *r)
 	CHECK(coll_comm_destroy(&r->host) == COLL_OK);
 }
 
+/* Every type and operation. */
+static void check_types(struct rank *r, uint64_t seed)
+{
+	static const size_t lengths[] = {0,   1,    7,     49,
+	                                 343, 2401, 16807, 65536}; /* at least an element, but for the first */
+
+	for (int type = 0; type < COLL_DTYPE_COUNT; type++)
+		for (int op = 0; op < COLL_OP_COUNT; op++)
+			for (int i = 0; i < 8 && coll_reduce_supports((coll_dtype)type, (coll_op)op); i++) {
+				const size_t count = lengths[i] / coll_dtype_size((coll_dtype)type);
+				const struct call c = {.what = ALL_REDUCE,
+				                       .type = (coll_dtype)type,
+				                       .op = (coll_op)op,
+				                       .count = count == 0 && i > 0 ? 1 : count};
+
+				if (atomic_load(&plain_failures) == 0)
+					check(&c, r, seed, i);
+			}
+}
+
 static void *rank_main(void *arg)
 {
 	struct rank *r = arg;
@@ -477,8 +520,10 @@ static void *rank_main(void *arg)
 		uint64_t state = coll_mix64(seed);
 
 		r->local = coll_mix64(seed * 1000 + (uint64_t)r->rank);
-		for (int k = 0; k < calls && atomic_load(&plain_failures) == 0; k++) {
-			const struct call c = script(&state, r->size);
+		if (all_types)
+			check_types(r, seed);
+		for (int k = 0; !all_types && k < calls && atomic_load(&plain_failures) == 0; k++) {
+			const struct call c = fixed ? fixed_call(k, r->size) : script(&state, r->size);
 
 			check(&c, r, seed, k);
 		}
@@ -532,9 +577,10 @@ static void scripts(void)
 int main(int argc, char **argv)
 {
 	wanted = getenv("STAGED_WANTED");
-	if (argc > 1 && strcmp(argv[1], "-g") == 0) {
-		graphs = true;
-		argc--, argv++;
+	for (; argc > 1 && argv[1][0] == '-' && argv[1][1] != 't'; argc--, argv++) {
+		graphs |= argv[1][1] == 'g';
+		fixed |= argv[1][1] == 'f';
+		all_types |= argv[1][1] == 'a';
 	}
 	if (argc > 2 && strcmp(argv[1], "-t") == 0) {
 		threads = atoi(argv[2]);

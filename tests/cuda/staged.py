@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Staged calls on the stand-in driver: random scripts, perf programs, deaths.
 
-usage: staged.py BUILD-DIRECTORY suite|soak [ONLY]
+usage: staged.py BUILD-DIRECTORY suite|soak [ONLY [SEEDS]]
 
-  suite  ranks 2 and 3, shm and tcp, one and eight hardware queues, threads, deaths (2 minutes)
-  soak   more ranks, types and operations, 10 000 seeds, 300 deaths (two hours)
+  suite  100 seeds of a fixed script, random scripts, planted defects: ranks 2 and 3, shm and tcp (1 minute)
+  soak   seeds: SEEDS of the fixed script (10 000); death: 300 events; matrix: ranks, types, operations, transports,
+         hosts, threads; scripts: random ones (two hours in all)
   ONLY   the cases whose name has this text
 
 The last line is `N passed, N failed, N skipped`.
@@ -16,6 +17,10 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "multi"))
+from apart import NAMESPACES, apart, two_namespaces  # noqa: E402
+from job import free_port  # noqa: E402
+
 PERF = ["allreduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all", "gather", "scatter",
         "sendrecv", "barrier"]
 ENQUEUE = {"cuLaunchKernel", "cuStreamWaitValue32", "cuStreamWriteValue32", "cuStreamBatchMemOp", "cuMemcpyAsync",
@@ -24,8 +29,7 @@ ENQUEUE = {"cuLaunchKernel", "cuStreamWaitValue32", "cuStreamWriteValue32", "cuS
 
 # A defect, and the test that finds it.
 PLANTED = [("none", "behind_work"), ("late-kernel", "behind_work"), ("pageable-copy", "behind_work"),
-           ("late-stream", "behind_work"), ("host-touch", "behind_work"), ("stale-words", "two_communicators"),
-           ("none", "two_communicators")]
+           ("late-stream", "behind_work"), ("host-touch", "behind_work"), ("stale-words", "in_a_row"), ("none", "in_a_row")]
 
 
 # Every second rank is on another host, or has no device.
@@ -62,14 +66,35 @@ class Suite:
         return not self.only or self.only in name
 
     def case(self, name, argv, timeout_s=120, **env):
-        if not self.wanted(name):
-            return
-        try:
-            done = subprocess.run(argv, env=dict(self.env, **env), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                  text=True, timeout=timeout_s)
-            self.say(name, done.returncode == 0, done.stdout)
-        except subprocess.TimeoutExpired as e:
-            self.say(name, False, f"still running after {timeout_s} s\n" + str(e.stdout or "")[-2000:])
+        self.cases([(name, argv, env)], timeout_s)
+
+    # Programs that run at the same time, each of which is right, or ends by failed checks if it is said to.
+    def cases(self, rows, timeout_s=120):
+        started = []
+        for name, argv, env in rows:
+            if self.wanted(name):
+                fails = env.pop("fails", False)
+                started.append((name, fails, subprocess.Popen(argv, env=dict(self.env, **env), stdout=subprocess.PIPE,
+                                                              stderr=subprocess.STDOUT, text=True, start_new_session=True)))
+        until = time.monotonic() + timeout_s
+        for name, fails, child in started:
+            try:
+                told = child.communicate(timeout=max(1, until - time.monotonic()))[0]
+                right = child.returncode == 1 and " 1 failed" in told if fails else child.returncode == 0
+            except subprocess.TimeoutExpired:
+                os.killpg(child.pid, signal.SIGKILL)
+                told, right = child.communicate()[0] + f"\nstill running after {timeout_s} s", False
+            self.say(name, right, told)
+
+    # The seeds of a fixed script: a part of them with each number of ranks and of queues.
+    def seeds(self, total, at_once):
+        each = total // 4
+        for first in range(0, each, at_once):
+            n_seeds = min(at_once, each - first)
+            for queues in ("1", "8"):
+                self.cases([(f"seeds {first + 1} to {first + n_seeds}, {n} ranks, {queues} queues",
+                             self.collrun(n, *self.staged("-f", first + 1, n_seeds, 40)),
+                             dict(SOFTCUDA_QUEUES=queues, SOFTCUDA_SEED=str(first + 1))) for n in (2, 3)], 600)
 
     # The driver is found at run time, if at all.
     def needed(self):
@@ -79,22 +104,11 @@ class Suite:
             rows = [line for line in text.splitlines() if "(NEEDED)" in line]
             self.say(name, len(rows) > 0 and not any("cuda" in row or "nv" in row for row in rows), text)
 
-    # Defects of the library, each of which a part of the program `queues` must find.
+    # Defects of the library, each of which a part of the program `queues` must find, and soon.
     def planted(self):
         for defect, part in PLANTED:
-            name = f"planted {defect}"
-            if not self.wanted(name):
-                continue
-            child = subprocess.Popen([self.program("tests/cuda/cuda_queues-planted"), self.env["COLL_CUDA_LIBRARY"], part],
-                                     env=dict(self.env, SOAK_PLANTED=defect), stdout=subprocess.PIPE,
-                                     stderr=subprocess.STDOUT, text=True, start_new_session=True)
-            try:
-                told = child.communicate(timeout=30)[0]
-                found = "FAIL " in told and " 1 failed" in told
-            except subprocess.TimeoutExpired:  # a program that does not end is found, too
-                os.killpg(child.pid, signal.SIGKILL)
-                told, found = child.communicate()[0] + "\nstill running", True
-            self.say(name, found != (defect == "none") and (found or child.returncode == 0), told)
+            self.case(f"planted {defect}", [self.program("tests/cuda/cuda_queues-planted"), self.env["COLL_CUDA_LIBRARY"], part], 60,
+                      fails=defect != "none", SOAK_PLANTED=defect)
 
     # Calls of the driver by one rank, by entry point, in a run with so many iterations.
     def counts(self, iterations):
@@ -122,67 +136,87 @@ class Suite:
 
     # Ranks that are killed, stopped or abort.
     def deaths(self, events, seed, timeout_s):
-        self.case(f"{events} deaths", [self.program("tests/cuda/cuda_death"), self.env["COLL_CUDA_LIBRARY"], str(events), str(seed)],
-                  timeout_s)
+        self.case(f"{events} deaths, seed {seed}",
+                  [self.program("tests/cuda/cuda_death"), self.env["COLL_CUDA_LIBRARY"], str(events), str(seed)], timeout_s)
 
     # An own choice by the number of the rank.
     def by_rank(self, shell, n, *argv):
         return self.collrun(n, "sh", "-c", shell + ' exec "$@"', "sh", *argv)
 
+    # Ranks in two network namespaces by turns.
+    def in_namespaces(self, name, n, argv, timeout_s):
+        of = [f"COLL_RANK={r} COLL_HOST_ID={r % 2} ip netns exec {os.path.basename(NAMESPACES)}{r % 2} \"$@\" & p{r}=$!" for r in range(n)]
+        ends = [f"wait $p{r} || s=1" for r in range(n)]
+        self.case(name, ["sh", "-c", "; ".join(of + ends + ["exit ${s:-0}"]), "sh", *argv], timeout_s,
+                  COLL_ROOT=f"10.91.7.1:{free_port()}", COLL_SIZE=str(n))
+
     def short(self):
+        self.seeds(100, 25)
         for n in (2, 3):
-            self.case(f"scripts shm {n}", self.collrun(n, *self.staged(1, 10, 40)), SOFTCUDA_SEED="1")
-            self.case(f"scripts tcp {n}", self.collrun(n, *self.staged(20, 5, 40)), COLL_TRANSPORTS="tcp",
-                      SOFTCUDA_SEED="2")
-            self.case(f"scripts one queue {n}", self.collrun(n, *self.staged(40, 5, 40)), SOFTCUDA_QUEUES="1",
-                      SOFTCUDA_SEED="3")
+            self.cases([(f"scripts shm {n}", self.collrun(n, *self.staged(1, 4, 40)), dict(SOFTCUDA_SEED="1")),
+                        (f"scripts tcp {n}", self.collrun(n, *self.staged(20, 4, 40)),
+                         dict(COLL_TRANSPORTS="tcp", SOFTCUDA_SEED="2"))])
             self.case(f"allreduce_perf {n}", self.collrun(n, self.program("bench/allreduce_perf"), "--device", "cuda", "-b",
                                                           "0", "-e", "64K", "-f", "7", "-n", "1", "-w", "0"))
-        self.case("scripts threads 2", self.staged("-t", 2, 60, 5, 40), SOFTCUDA_QUEUES="32")
-        self.case("scripts blocking launches", self.collrun(2, *self.staged(80, 3, 40)), CUDA_LAUNCH_BLOCKING="1")
+        self.cases([("types and operations", self.collrun(2, *self.staged("-a", 90, 1, 1)), {}),
+                    ("scripts blocking launches", self.collrun(2, *self.staged(80, 3, 40)), dict(CUDA_LAUNCH_BLOCKING="1"))])
         self.case("all_to_all_perf 3", self.collrun(3, self.program("bench/all_to_all_perf"), "--device", "cuda", "-b", "0",
                                                     "-e", "64K", "-f", "7", "-n", "1", "-w", "0"))
         self.driver_calls()
         self.needed()
         self.planted()
 
-    def long(self):
-        for n in (1, 2, 3, 5, 8):
-            table = ["--device", "cuda", "-n", "1", "-w", "0"]
-            self.case(f"all types {n}", self.collrun(n, self.program("bench/allreduce_perf"), *table, "-b", "0", "-e", "64K",
-                                                     "-f", "7", "-d", "all", "-o", "all"), 1800)
-            self.case(f"16 MiB {n}", self.collrun(n, self.program("bench/allreduce_perf"), *table, "-b", "64K", "-e", "16M",
-                                                  "-f", "4"), 600)
-            perf = [self.program("bench/allreduce_perf"), *table, "-b", "0", "-e", "64K", "-f", "7"]
-            for kind in (["-d", "float", "-o", "sum"], ["-d", "int8", "-o", "max"]):
-                self.case(f"{kind[1]} one queue {n}", self.collrun(n, *perf, *kind), 600, SOFTCUDA_QUEUES="1")
-                self.case(f"{kind[1]} tcp {n}", self.collrun(n, *perf, *kind), 600, COLL_TRANSPORTS="tcp")
-                if n > 1:
-                    self.case(f"{kind[1]} mixed hosts {n}", self.by_rank(HOSTS, n, *perf, *kind), 600)
-            self.case(f"unaligned {n}", self.collrun(n, *perf, "-u", "1", "-d", "bfloat16"), 600)
+    # Ranks, types, operations, transports, hosts, kinds of memory.
+    def matrix(self, n):
+        every = ["-b", "0", "-e", "64K", "-f", "7"]
+        table = ["--device", "cuda", "-n", "1", "-w", "0", *every]
+        perf = [self.program("bench/allreduce_perf"), *table]
+        self.case(f"matrix {n}: every type and operation", self.collrun(n, *perf, "-d", "all", "-o", "all"), 1800)
+        self.case(f"matrix {n}: bits of host calls", self.collrun(n, *self.staged("-a", 1, 1, 1)), 600, SOFTCUDA_SEED="3")
+        for kind in (["-d", "float", "-o", "sum"], ["-d", "int8", "-o", "max"]):
+            what = f"{kind[1]} {kind[3]}"
+            self.case(f"matrix {n}: {what}, one queue", self.collrun(n, *perf, *kind), 600, SOFTCUDA_QUEUES="1")
+            self.case(f"matrix {n}: {what}, tcp", self.collrun(n, *perf, *kind), 600, COLL_TRANSPORTS="tcp")
             if n > 1:
-                self.case(f"device beside host {n}", self.by_rank(DEVICES, n, perf[0], *perf[3:]), 600)
-            for program in PERF[1:]:
-                self.case(f"{program} {n}", self.collrun(n, self.program(f"bench/{program}_perf"), *table, "-b", "0", "-e",
-                                                         "64K", "-f", "7", "-d", "bfloat16"), 600)
+                self.case(f"matrix {n}: {what}, mixed hosts", self.by_rank(HOSTS, n, *perf, *kind), 600)
+            if n > 1 and self.namespaces:
+                self.in_namespaces(f"matrix {n}: {what}, two namespaces", n, [*perf, *kind], 600)
+        self.case(f"matrix {n}: to 16 MiB", self.collrun(n, *perf[:6], "-b", "64K", "-e", "16M", "-f", "4"), 600)
+        self.case(f"matrix {n}: misaligned", self.collrun(n, *perf, "-u", "1", "-d", "bfloat16"), 600)
+        if n > 1:
+            self.case(f"matrix {n}: device beside host", self.by_rank(DEVICES, n, perf[0], *perf[3:]), 600)
+        for program in PERF[1:]:
+            reduces = "reduce" in program
+            self.case(f"matrix {n}: {program}", self.collrun(n, self.program(f"bench/{program}_perf"), *table, "-d",
+                                                             "all" if reduces else "bfloat16"), 1200)
+
+    def long(self, seeds):
+        self.seeds(seeds, 250)
+        for seed in (1, 2):
+            self.deaths(150, seed, 900)
+        self.namespaces = two_namespaces()
+        if not self.namespaces:
+            print("no network namespaces here: mixed hosts by COLL_HOST_ID alone")
+        for n in (1, 2, 3, 5, 8):
+            self.matrix(n)
+        for n in (2, 3):
+            self.case(f"matrix {n} threads: bits of host calls", self.staged("-a", "-t", n, 1, 3, 1), 900, SOFTCUDA_QUEUES="32",
+                      SOFTCUDA_SEED="4")
+            self.case(f"scripts threads {n}", self.staged("-t", n, 1, 100, 40), 900, SOFTCUDA_QUEUES="32")
+        for n in (1, 2, 3, 5, 8):
             for transport in ("shm,loop", "tcp"):
                 for queues in ("1", "8"):
                     self.case(f"scripts {transport} {n} queues {queues}", self.collrun(n, *self.staged(1000, 20, 40)), 900,
                               COLL_TRANSPORTS=transport, SOFTCUDA_QUEUES=queues, SOFTCUDA_SEED="5")
-        for n in (2, 3):
-            for queues in ("1", "8"):
-                for first in range(0, 2500, 250):
-                    self.case(f"seeds {n} queues {queues} from {first}", self.collrun(n, *self.staged(first, 250, 40)), 1800,
-                              SOFTCUDA_QUEUES=queues, SOFTCUDA_SEED=str(first + 1))
-            self.case(f"scripts threads {n}", self.staged("-t", n, 1, 100, 40), 900, SOFTCUDA_QUEUES="32")
-        self.deaths(300, 1, 1800)
 
 
 def main():
     if len(sys.argv) < 3 or sys.argv[2] not in ("suite", "soak"):
         sys.exit(__doc__)
+    if sys.argv[2] == "soak":
+        apart()
     suite = Suite(sys.argv[1], sys.argv[2] == "soak", sys.argv[3] if len(sys.argv) > 3 else None)
-    suite.long() if suite.soak else suite.short()
+    suite.long(int(sys.argv[4]) if len(sys.argv) > 4 else 10000) if suite.soak else suite.short()
     print(f"{suite.passed} passed, {suite.failed} failed, 0 skipped")
     sys.exit(suite.failed > 0 or suite.passed == 0)
 

@@ -57,6 +57,14 @@ quick() {
 	for p in $programs; do perf 3 "$p" -b 4 -e 64K -f 32 -n 1 -w 0; done
 }
 
+# Device memory, on the stand-in driver.
+devices() {
+	export COLL_TRANSPORTS=rdma COLL_DEVICE=cuda COLL_CUDA_LIBRARY=$build/tests/softcuda/libcuda.so.1
+	for n in 2 3; do perf $n allreduce_perf --device cuda -b 0 -e 64K -f 7 -n 1 -w 0; done
+	suite "a script with device memory" "$build/tools/collrun" -n 2 --no-prefix "$build/tests/cuda/staged" -f 1 5 40
+	unset COLL_DEVICE COLL_CUDA_LIBRARY
+}
+
 floats2() {
 	export COLL_TRANSPORTS=rdma
 	for p in $programs; do perf 2 "$p" -b 4 -e 32M -f 8 -n 1 -w 0; done

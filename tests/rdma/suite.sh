@@ -71,6 +71,7 @@ else
 	one failures rounds
 	one tags
 	one troubles
+	one devices
 	one floats2 floats3
 	one floats4 floats8
 	one types2 mixed22 mixed13
