@@ -12,9 +12,12 @@ import coll
 comm = coll.init()
 
 
+like: Any = jax.ShapeDtypeStruct
+
+
 def all_reduce(x: Any) -> Any:
     """ordered=True: all ranks make the calls in one order."""
-    return io_callback(lambda a: comm.all_reduce(np.asarray(a)), jax.ShapeDtypeStruct(x.shape, x.dtype), x, ordered=True)
+    return io_callback(lambda a: comm.all_reduce(np.asarray(a)), like(x.shape, x.dtype), x, ordered=True)
 
 
 @jax.jit
