@@ -142,7 +142,7 @@ def test_arguments(comm):
     raises(TypeError, comm.all_reduce, x, "sum", x, says="positional")
     raises(TypeError, comm.all_reduce, x, outt=x, says="no argument 'outt'")
     raises(TypeError, comm.all_reduce, x, x=x, says="twice")
-    raises(TypeError, comm.all_reduce, x, stream=3, says="stream")
+    raises(TypeError, comm.all_reduce, x, stream="3", says="stream")
     raises(coll.ArgumentError, comm.send, x, comm.size, says="peer is")
     raises(coll.ArgumentError, comm.host, comm.size)
     raises(coll.ArgumentError, comm.explain, "all_reduce", 4, "f31", says="f31")
