@@ -95,12 +95,15 @@ for transport in loop tcp; do
 	[ -n "$short" ] && [ $transport = tcp ] && continue
 	part "tagged messages, threads over $transport" 300 $many "$build/tests/cuda/cuda_tags" $transport on
 done
-part "random calls, 2 processes, shm" 600 $collrun -n 2 "$build/tests/cuda/staged" 1 $seeds $calls
+staged="env COLL_DEVICE_DIRECT=0" direct="env STAGED_WANTED=direct"
+part "random calls, 2 processes, staged over shm" 600 $staged $collrun -n 2 "$build/tests/cuda/staged" 1 $seeds $calls
+part "random calls, 3 processes, direct" 600 $direct $collrun -n 3 "$build/tests/cuda/staged" 1 $seeds $calls
+[ -n "$short" ] || part "random calls, 2 threads, direct" 600 $many STAGED_WANTED=direct "$build/tests/cuda/staged" -t 2 80 $seeds $calls
 part "random calls, 2 processes, launches that block" 600 env CUDA_LAUNCH_BLOCKING=1 $collrun -n 2 "$build/tests/cuda/staged" 60 1 $calls
 part "random calls, 2 processes, one hardware queue" 600 env CUDA_DEVICE_MAX_CONNECTIONS=1 $collrun -n 2 "$build/tests/cuda/staged" 40 $seeds $calls
 if [ -z "$short" ]; then
 	part "random calls, 3 processes, tcp" 600 env COLL_TRANSPORTS=tcp $collrun -n 3 "$build/tests/cuda/staged" 20 $seeds $calls
-	part "random calls, 2 threads" 600 $many "$build/tests/cuda/staged" -t 2 80 $seeds $calls
+	part "random calls, 2 threads, staged" 600 $many COLL_DEVICE_DIRECT=0 "$build/tests/cuda/staged" -t 2 80 $seeds $calls
 	for name in allreduce reduce broadcast all_gather reduce_scatter all_to_all gather scatter sendrecv barrier; do
 		part "${name}_perf, 2 processes, results" 300 $collrun -n 2 $(perf $name) -b 0 -e 64K -f 7 -n 1 -w 0
 	done
@@ -141,10 +144,12 @@ fi
 say "" "## Tables"
 part "cuda_floor" 600 "$build/bench/cuda_floor" -n $samples -m $mib
 bytes=$(numfmt --from=iec "$max")
-part "all-reduce, staged, 2 threads of one process" 600 $many "$build/bench/staged_threads" -t 2 -e "$bytes" -n $samples
+part "all-reduce, staged, 2 threads of one process" 600 $many COLL_DEVICE_DIRECT=0 "$build/bench/staged_threads" -t 2 -e "$bytes" -n $samples
 for n in 2 4; do
 	[ -n "$short" ] && [ $n = 4 ] && continue
-	part "all-reduce, staged, $n processes, shm" 900 $collrun -n $n $(perf allreduce) -b 8 -e "$max" -f 8 -n 20 --details
+	part "all-reduce, direct, $n threads of one process" 900 $many $(perf allreduce) -g $n -b 8 -e "$max" -f 8 -n 20 --details
+	part "all-reduce, direct, $n processes" 900 $collrun -n $n $(perf allreduce) -b 8 -e "$max" -f 8 -n 20 --details
+	part "all-reduce, staged, $n processes, shm" 900 $staged $collrun -n $n $(perf allreduce) -b 8 -e "$max" -f 8 -n 20 --details
 done
 [ -n "$short" ] || part "all-reduce, staged, 2 processes, tcp" 900 env COLL_TRANSPORTS=tcp $collrun -n 2 $(perf allreduce) -b 8 -e "$max" -f 8 -n 20 --details
 

@@ -18,6 +18,7 @@
 #include "base/hash.h"
 #include "call/tag.h"
 #include "comm/create.h"
+#include "comm/devices.h"
 #include "comm/group_barrier.h"
 #include "comm/split.h"
 #include "core/error.h"
@@ -225,6 +226,8 @@ static coll_status create(struct coll_comm *parent, const int *ranks, int n, con
 		st = wait_for_members(parent, made, ranks, n);
 	if (st == COLL_OK && !in_order(ranks, n))
 		st = number_anew(parent, ranks, n, &made);
+	if (st == COLL_OK && (st = coll_comm_devices_connect(made)) != COLL_OK)
+		st = coll_comm_refuse(parent, name, st, "%s", made->lost.message);
 	if (st != COLL_OK) {
 		coll_comm_destroy(&made);
 		return st;

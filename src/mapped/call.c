@@ -188,6 +188,9 @@ bool coll_mapped_prepare(const struct coll_comm *comm, const struct coll_job *jo
 
 	if (span == 0)
 		return false;
+	/* What the root broadcasts in place stays where it is. */
+	if (kind == COLL_KIND_BROADCAST && root && job->in.base == job->out.base)
+		out_host = false;
 	*call = (struct coll_mapped_call){
 	        .in_host = in_host && reads(kind, root), .out_host = out_host && writes(kind, root), .syncs = 1};
 	call->tile = span < most ? span : most;

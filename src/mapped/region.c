@@ -360,7 +360,7 @@ bool coll_mapped_describe(const struct coll_comm *comm, char *buf, size_t len_by
 	else if (comm->size < 2 || comm->size > COLL_MAPPED_RANKS_MAX)
 		why = "direct takes 2 to 8 ranks";
 	else
-		why = "not all ranks have a device, or the communicator is a group";
+		why = "not all ranks have a device";
 	snprintf(buf, len_bytes, "%s", why);
 	return comm->mapped && comm->mapped->on;
 }

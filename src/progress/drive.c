@@ -71,6 +71,8 @@ static bool poll_request(struct coll_request *r)
 		r->reached = true;
 		coll_inflight_publish(r->comm, NULL);
 	}
+	if (!waits && r->staged)
+		coll_inflight_free_channels(r);
 	if (waits || (r->staged && !(coll_stage_is_copied(r) && coll_stage_drained(r))))
 		return moved;
 	coll_inflight_complete(r, COLL_OK);

@@ -433,7 +433,14 @@ static void leave_pair(struct coll_request *r)
 			*last = NULL;
 		if (r->follower[half])
 			coll_inflight_unblock(r->follower[half]);
+		r->follower[half] = NULL;
 	}
+}
+
+void coll_inflight_free_channels(struct coll_request *r)
+{
+	if (r->kind == COLL_REQUEST_PAIR && !r->captured)
+		leave_pair(r);
 }
 
 /* Remove a request from its communicator. When the last request leaves, the communicator belongs to

@@ -25,6 +25,9 @@ void coll_inflight_unblock(struct coll_request *r); /* removes one blocker */
 
 /* Start all requests that nothing blocks any more. */
 void coll_inflight_launch(struct coll_async *a);
+/* The runs of a staged message are over: the next message may have its channels, while a stream still has to take this
+ * one. Several ranks may share the queue of that stream. */
+void coll_inflight_free_channels(struct coll_request *r);
 void coll_inflight_complete(struct coll_request *r, coll_status status);
 
 /* From here on drivers look at the communicator although nothing may be pending, and until when. The first is called

@@ -141,12 +141,12 @@ static void lose_all(struct rank *ranks, int n)
 		coll_comm_destroy(&ranks[r].comm);
 }
 
-static void one_thread_drives_all(void)
+static void drive_all(const char *devices, size_t longest)
 {
-	static const size_t counts[] = {1, 1000, 100000, LONG / sizeof(float)};
+	const size_t counts[] = {1, 1000, 100000, longest};
 	struct rank ranks[RANKS];
 
-	if (!create_all(ranks, RANKS, "cuda:0,1,2,3"))
+	if (!create_all(ranks, RANKS, devices))
 		return;
 	for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++) {
 		for (int r = 0; r < RANKS; r++)
@@ -157,13 +157,24 @@ static void one_thread_drives_all(void)
 			                      ranks[r].stream) == COLL_OK);
 		CHECK(coll_group_end() == COLL_OK);
 		for (int r = 0; r < RANKS; r++) {
-			CHECK(coll_stream_wait(ranks[r].stream, 20000) == COLL_OK, "%s",
+			CHECK(coll_stream_wait(ranks[r].stream, -1) == COLL_OK, "%s",
 			      coll_last_error(ranks[r].comm)->message);
 			CHECK(wrong(&ranks[r], counts[c], RANKS, 10) == 0);
 			CHECK(went_direct(&ranks[r]), "%s", coll_comm_last_way(ranks[r].comm));
 		}
 	}
 	destroy_all(ranks, RANKS);
+}
+
+static void one_thread_drives_all(void)
+{
+	drive_all("cuda:0,1,2,3", LONG / sizeof(float));
+}
+
+/* Right with one hardware queue for all of them, too: no wait is in front of what it waits for. */
+static void one_thread_drives_ranks_of_one_device(void)
+{
+	drive_all("cuda:1,1,1,1", 150000);
 }
 
 /* ---- Threads as ranks ---- */
@@ -187,7 +198,7 @@ static void *mix(void *arg)
 		CHECK(coll_barrier(r->comm, r->stream) == COLL_OK);
 		CHECK(coll_all_reduce(r->in, r->out, 1, COLL_F32, COLL_MAX, r->comm, r->stream) == COLL_OK);
 		CHECK(coll_group_end() == COLL_OK);
-		CHECK(coll_stream_wait(r->stream, 20000) == COLL_OK, "%s", coll_last_error(r->comm)->message);
+		CHECK(coll_stream_wait(r->stream, -1) == COLL_OK, "%s", coll_last_error(r->comm)->message);
 		CHECK(cuda_user_write(r->out, &(float){(float)(r->size * (r->size + 1) / 2)}, sizeof(float)));
 		CHECK(wrong(r, count, r->size, r->size * (r->size + 1) / 2) == 0);
 		CHECK(cuda_user_read(scratch(), r->out + half, count * sizeof(float)));
@@ -210,18 +221,28 @@ static void groups_mix_collectives_and_messages(void)
 	destroy_all(ranks, 3);
 }
 
-static void *use_child(void *arg)
+static void sum_in_child(struct rank *r, coll_comm **child)
+{
+	fill(r, 1000);
+	CHECK(coll_all_reduce(r->in, r->out, 1000, COLL_F32, COLL_SUM, *child, NULL) == COLL_OK, "%s",
+	      coll_last_error(*child)->message);
+	CHECK(strcmp(coll_comm_last_way(*child), "device-direct") == 0, "%s", coll_comm_last_way(*child));
+	CHECK(wrong(r, 1000, 2, r->rank % 2 ? 6 : 4) == 0);
+	CHECK(coll_comm_destroy(child) == COLL_OK);
+}
+
+/* Two halves: by the parent, and by the members alone, in another order. */
+static void *use_children(void *arg)
 {
 	struct rank *r = arg;
-	coll_comm *parent = r->comm, *child = NULL;
+	const int members[2] = {2 + r->rank % 2, r->rank % 2};
+	coll_comm *child = NULL;
 
-	CHECK(coll_comm_split(parent, r->rank % 2, 0, &child) == COLL_OK, "%s", coll_last_error(parent)->message);
-	fill(r, 1000);
-	CHECK(coll_all_reduce(r->in, r->out, 1000, COLL_F32, COLL_SUM, child, NULL) == COLL_OK, "%s",
-	      coll_last_error(child)->message);
-	CHECK(strcmp(coll_comm_last_way(child), "device-direct") == 0, "%s", coll_comm_last_way(child));
-	CHECK(wrong(r, 1000, 2, r->rank % 2 ? 6 : 4) == 0);
-	CHECK(coll_comm_destroy(&child) == COLL_OK);
+	CHECK(coll_comm_split(r->comm, r->rank % 2, 0, &child) == COLL_OK, "%s", coll_last_error(r->comm)->message);
+	sum_in_child(r, &child);
+	CHECK(coll_comm_create_group(r->comm, members, 2, 1, &child) == COLL_OK, "%s",
+	      coll_last_error(r->comm)->message);
+	sum_in_child(r, &child);
 	return NULL;
 }
 
@@ -231,7 +252,7 @@ static void children_go_direct(void)
 
 	if (!create_all(ranks, RANKS, "cuda:0,1,2,3"))
 		return;
-	each(ranks, RANKS, use_child);
+	each(ranks, RANKS, use_children);
 	destroy_all(ranks, RANKS);
 }
 
@@ -249,8 +270,8 @@ static void *use_host_stream(void *arg)
 		fill(r, 1000);
 		CHECK(coll_all_reduce(in, out, 100, COLL_F32, COLL_SUM, r->comm, host) == COLL_OK);
 		CHECK(coll_all_reduce(r->in, r->out, 1000, COLL_F32, COLL_SUM, r->comm, r->stream) == COLL_OK);
-		CHECK(coll_stream_wait(r->stream, 20000) == COLL_OK, "%s", coll_last_error(r->comm)->message);
-		CHECK(coll_stream_wait(host, 20000) == COLL_OK, "%s", coll_last_error(r->comm)->message);
+		CHECK(coll_stream_wait(r->stream, -1) == COLL_OK, "%s", coll_last_error(r->comm)->message);
+		CHECK(coll_stream_wait(host, -1) == COLL_OK, "%s", coll_last_error(r->comm)->message);
 		CHECK(wrong(r, 1000, r->size, r->size * (r->size + 1) / 2) == 0);
 		for (int i = 0; i < 100; i++)
 			CHECK(out[i] == (float)(r->size * (i + round) + r->size * (r->size - 1) / 2));
@@ -319,7 +340,7 @@ static void an_abort_releases_a_stream(void)
 	CHECK(coll_stream_wait(ranks[0].stream, 50) == COLL_AGAIN);
 	since = seconds();
 	CHECK(coll_comm_abort(ranks[0].comm, "enough") == COLL_OK);
-	CHECK(coll_stream_wait(ranks[0].stream, 20000) == COLL_ERR_ABORTED);
+	CHECK(coll_stream_wait(ranks[0].stream, -1) == COLL_ERR_ABORTED);
 	CHECK(seconds() - since < 5, "%g s", seconds() - since);
 	/* The stream goes on, and nothing was written. */
 	CHECK(cuda_user_read(scratch(), ranks[0].out, count * sizeof(float)));
@@ -404,7 +425,7 @@ static void *be_rank(void *arg)
 	for (size_t count = 1; count <= LONG / sizeof(float) && p->right; count *= 23) {
 		fill(&r, count);
 		p->right = coll_all_reduce(r.in, r.out, count, COLL_F32, COLL_SUM, r.comm, r.stream) == COLL_OK &&
-		           coll_stream_wait(r.stream, 20000) == COLL_OK && wrong(&r, count, RANKS, 10) == 0 &&
+		           coll_stream_wait(r.stream, -1) == COLL_OK && wrong(&r, count, RANKS, 10) == 0 &&
 		           went_direct(&r);
 	}
 	p->right = buffers_come_and_go(&r) && p->right;
@@ -446,6 +467,7 @@ int main(int argc, char **argv)
 	/* Processes first: a process that was forked cannot use a device that was open. */
 	static const struct plain_case cases[] = {PLAIN_CASE(processes_have_two_ranks_each),
 	                                          PLAIN_CASE(one_thread_drives_all),
+	                                          PLAIN_CASE(one_thread_drives_ranks_of_one_device),
 	                                          PLAIN_CASE(groups_mix_collectives_and_messages),
 	                                          PLAIN_CASE(children_go_direct),
 	                                          PLAIN_CASE(streams_of_the_host_take_host_memory),

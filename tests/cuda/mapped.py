@@ -159,8 +159,8 @@ class Suite:
     def short(self):
         self.programs()
         for n in (2, 3):
-            self.case(f"scripts {n}", self.collrun(n, *self.scripts(1, 8, 40)), {"SOFTCUDA_SEED": "1"})
-            self.case(f"scripts one queue {n}", self.collrun(n, *self.scripts(40, 4, 40)),
+            self.case(f"scripts {n}", self.collrun(n, *self.scripts(1, 5, 40)), {"SOFTCUDA_SEED": "1"})
+            self.case(f"scripts one queue {n}", self.collrun(n, *self.scripts(40, 3, 40)),
                       {"SOFTCUDA_QUEUES": "1", "SOFTCUDA_SEED": "3"})
         self.case("scripts 8", self.collrun(8, *self.scripts(10, 1, 30)))
         self.case("long scripts 3", self.collrun(3, *self.scripts(20, 2, 20, 3000000)))

@@ -298,7 +298,7 @@ static coll_status reference(const struct call *c, struct rank *r)
 
 static bool in_place_possible(enum what w)
 {
-	return w == ALL_REDUCE || w == SCAN || w == ALL_TO_ALL;
+	return w == ALL_REDUCE || w == SCAN || w == ALL_TO_ALL || w == BROADCAST;
 }
 
 /* An element: numbers of which sums in different orders differ in f32 and f64. */
