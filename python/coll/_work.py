@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import deque
 from typing import Any, Callable, Generator
 
 from . import _coll
-
-# How long the watcher waits for one work before it looks at the others.
-_LOOK_S = 0.005
 
 
 class Work(_coll.Work):
     """What a call with `stream=` returns. It owns its buffers until the call is complete, and may be dropped before."""
 
-    __slots__ = ("__weakref__", "_callbacks")
+    __slots__ = ("__weakref__",)
 
     def wait(self, timeout: float | None = None) -> None:
         """Wait until the call is complete; raises its error. TimeoutError: it is not yet, and goes on."""
@@ -32,12 +30,12 @@ class Work(_coll.Work):
     def add_done_callback(self, function: Callable[[Work], object]) -> None:
         """Call function(self) when the call is complete: at once if it is, else in a thread of this package.
 
-        Callbacks run one after the other; one that waits for the callback of another work waits for ever.
+        A callback may wait for other works, and for their callbacks.
         """
         if self.done():
             function(self)
         else:
-            _watch(self, function)
+            _callbacks.add(self, function)
 
     def __await__(self) -> Generator[Any, None, Any]:
         """The result, in a coroutine; the event loop goes on meanwhile."""
@@ -56,37 +54,82 @@ def _tell(loop: asyncio.AbstractEventLoop, future: asyncio.Future[None]) -> None
         pass
 
 
-class _Watcher:
-    """One thread that waits for works with callbacks. Its waits also move calls where there is no progress thread."""
+_Item = tuple[Work, Callable[[Work], object]]
+
+
+class _Callbacks:
+    """The threads that run callbacks.
+
+    One leads: it waits for the oldest work. Others are free: they sleep until the library tells that some other work has
+    ended. A callback may wait for the callback of another work: while one runs, there is a thread for the rest.
+    """
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.watched: list[tuple[Work, Callable[[Work], object]]] = []
-        self.thread: threading.Thread | None = None
+        self.lock = threading.RLock()
+        self.watched: dict[Work, list[Callable[[Work], object]]] = {}
+        self.ready: deque[_Item] = deque()
+        self.led = False
+        self.free = 0
 
     def add(self, work: Work, function: Callable[[Work], object]) -> None:
         with self.lock:
-            self.watched.append((work, function))
-            if self.thread is None:
-                self.thread = threading.Thread(target=self.run, name="coll-callbacks", daemon=True)
-                self.thread.start()
+            if work in self.watched:
+                self.watched[work].append(function)
+                return
+            if _coll.watch(work):
+                self.watched[work] = [function]
+                self.call_in()
+                return
+        function(work)
+
+    def call_in(self) -> None:
+        """One thread for what is ready, or one that leads; and if there is more to watch than the leader's work, a free one."""
+        if self.ready or (self.watched and not self.led):
+            if self.free:
+                _coll.wake()
+                return
+        elif len(self.watched) < 2 or self.free:
+            return
+        self.free += 1
+        threading.Thread(target=self.run, name="coll-callbacks", daemon=True).start()
 
     def run(self) -> None:
         while True:
-            with self.lock:
-                if not self.watched:
-                    self.thread = None
-                    return
-                first = self.watched[0][0]
-            try:
-                first._exception(_LOOK_S)
-            except TimeoutError:
-                pass
-            with self.lock:
-                ended = [w for w in self.watched if w[0].done()]
-                self.watched = [w for w in self.watched if w not in ended]
-            for work, function in ended:
-                self.call(work, function)
+            item = self.wait()
+            if item is not None:
+                self.call(*item)
+                with self.lock:
+                    self.free += 1
+
+    def wait(self) -> _Item | None:
+        with self.lock:
+            if self.ready:
+                return self.take()
+            first = next(iter(self.watched), None) if not self.led else None
+            if first is not None:
+                self.led = True
+                self.free -= 1
+                self.call_in()
+        if first is None:
+            _coll.sleep()
+        else:
+            _coll.lead(first)
+        works = _coll.taken()
+        with self.lock:
+            if first is not None:  # its end may not have been told yet
+                self.led = False
+                self.free += 1
+                works.insert(0, first)
+            for work in works:
+                self.ready.extend((work, function) for function in self.watched.pop(work, []))
+            return self.take() if self.ready else None
+
+    def take(self) -> _Item:
+        """One alone: the next may be what it waits for."""
+        item = self.ready.popleft()
+        self.free -= 1
+        self.call_in()
+        return item
 
     @staticmethod
     def call(work: Work, function: Callable[[Work], object]) -> None:
@@ -99,14 +142,10 @@ class _Watcher:
             traceback.print_exc()
 
 
-_watcher = _Watcher()
-
-
-def _watch(work: Work, function: Callable[[Work], object]) -> None:
-    _watcher.add(work, function)
+_callbacks = _Callbacks()
 
 
 def _forked() -> None:
-    """The thread stayed with the parent."""
-    global _watcher
-    _watcher = _Watcher()
+    """The threads stayed with the parent."""
+    global _callbacks
+    _callbacks = _Callbacks()

@@ -35,7 +35,7 @@ int coll_py_timeout(PyObject *seconds)
 
 /* ---- The end of a work ---- */
 
-static void drop_event(struct work *w)
+void coll_py_work_drop_event(struct work *w)
 {
 	coll_event *event = w->event;
 
@@ -70,7 +70,7 @@ static void finish(struct work *w, coll_status st)
 	}
 	w->state = WORK_DONE;
 	w->stream = NULL;
-	drop_event(w);
+	coll_py_work_drop_event(w);
 	coll_py_request_end(&w->request);
 	Py_DECREF((PyObject *)s);
 }
@@ -94,7 +94,7 @@ static coll_status query(struct work *w)
 	LIBRARY(st = coll_event_query(w->event));
 	w->waiters--;
 	if (w->state == WORK_DONE)
-		drop_event(w);
+		coll_py_work_drop_event(w);
 	return st;
 }
 
@@ -253,7 +253,7 @@ static void work_dealloc(PyObject *self)
 {
 	struct work *w = (struct work *)self;
 
-	drop_event(w);
+	coll_py_work_drop_event(w);
 	if (w->state != WORK_DONE && w->request.comm)
 		coll_py_request_end(&w->request);
 	Py_XDECREF((PyObject *)w->stream);
@@ -264,8 +264,7 @@ static void work_dealloc(PyObject *self)
 
 /* ---- Waiting ---- */
 
-/* 1: done, 0: the time has passed, -1: an exception is set. */
-static int wait_done(struct work *w, int timeout_ms)
+int coll_py_work_wait(struct work *w, int timeout_ms)
 {
 	coll_status st = COLL_AGAIN;
 
@@ -296,7 +295,7 @@ static int wait_done(struct work *w, int timeout_ms)
 		coll_py_reap();
 	}
 	if (w->state == WORK_DONE)
-		drop_event(w);
+		coll_py_work_drop_event(w);
 	return w->state == WORK_DONE;
 }
 
@@ -319,13 +318,13 @@ PyObject *coll_py_work_await(PyObject *work)
 	if (!c) /* it has ended */
 		return give_result(w);
 	Py_INCREF((PyObject *)c);
-	if (wait_done(w, -1) == 1) {
+	if (coll_py_work_wait(w, -1) == 1) {
 		result = give_result(w);
 	} else {
 		cause = coll_py_take_exception();
 		if (c->handle && c->generation == coll_py_generation)
-			coll_comm_abort(c->handle, "interrupted");
-		if (wait_done(w, -1) < 0)
+			LIBRARY(coll_comm_abort(c->handle, "interrupted"));
+		if (coll_py_work_wait(w, -1) < 0)
 			PyErr_Clear();
 		PyErr_SetObject((PyObject *)Py_TYPE(cause), cause);
 		Py_DECREF(cause);
@@ -344,7 +343,7 @@ static struct work *after(PyObject *self, PyObject *const *args, Py_ssize_t narg
 		PyErr_SetString(PyExc_TypeError, "one argument at most: timeout");
 	if (nargs > 1 || timeout_ms == -2)
 		return NULL;
-	done = wait_done(w, timeout_ms);
+	done = coll_py_work_wait(w, timeout_ms);
 	if (done == 0)
 		PyErr_Format(PyExc_TimeoutError, "%s is not complete yet; it goes on",
 		             coll_py_methods[w->request.kind].name);
@@ -411,7 +410,7 @@ int coll_py_stream_finish(struct stream *s, int timeout_ms)
 
 	if (last) {
 		Py_INCREF((PyObject *)last);
-		rc = wait_done(last, timeout_ms);
+		rc = coll_py_work_wait(last, timeout_ms);
 		Py_DECREF((PyObject *)last);
 	}
 	return rc;

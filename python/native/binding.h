@@ -3,9 +3,9 @@
  *
  * What each file owns: element.c the types of elements; view.c arrays of other libraries; block.c the class Buffer;
  * error.c exceptions; comm.c the life of communicators; request.c one call from its arguments to its end, with counts.c
- * and start.c; calls.c the methods; async.c streams, events, Work; group.c groups; operation.c persistent operations;
- * op.c operations in Python; device.c streams of devices, and the order of calls with their memory; cuda_array.c
- * __cuda_array_interface__ of others; device_array.c the class DeviceArray.
+ * and start.c; calls.c the methods; async.c Work; ended.c works whose end is told; stream.c streams, events; group.c
+ * groups; operation.c persistent operations; op.c operations in Python; device.c streams of devices, and the order of
+ * calls with their memory; cuda_array.c __cuda_array_interface__ of others; device_array.c the class DeviceArray.
  *
  * Invariants. All structs below are touched with the GIL held; calls of the library that may wait run without it. In a
  * free-threaded Python, which has no limited API, a lock of this module stands for the GIL: methods and destructors
@@ -279,7 +279,7 @@ extern PyTypeObject *coll_py_stream_type, *coll_py_work_type, *coll_py_event_typ
 struct work {
 	PyObject_HEAD struct request request;
 	struct stream *stream; /* strong while running */
-	struct work *next;
+	struct work *next, *next_ended;
 	coll_event *event;
 	unsigned generation;
 	int waiters;
@@ -294,6 +294,13 @@ PyObject *coll_py_work_await(PyObject *work);
 struct stream *coll_py_stream_adopt(struct comm *root, coll_stream *handle);
 /* After the start of its call: the work is in its stream, or has failed with an error. */
 void coll_py_work_begin(struct work *w, coll_status st);
+/* 1: done, 0: the time has passed, -1: an exception is set. */
+int coll_py_work_wait(struct work *w, int timeout_ms);
+/* The event of one that is done goes, unless somebody waits for it. */
+void coll_py_work_drop_event(struct work *w);
+int coll_py_ended_init(PyObject *module);
+/* In the child of a fork. */
+void coll_py_ended_reset(void);
 /* Look after all works that have ended. */
 void coll_py_reap(void);
 /* Wait for all works of a stream. 1: done; 0: the time has passed; -1: an exception is set. */

@@ -14,6 +14,7 @@ PyObject *coll_py_shared;
 static void forked(void)
 {
 	coll_py_generation++;
+	coll_py_ended_reset();
 }
 
 PyTypeObject *coll_py_type(PyObject *module, PyType_Spec *spec, PyTypeObject *base)
@@ -139,7 +140,8 @@ PyMODINIT_FUNC PyInit__coll(void)
 	if (coll_py_calls_init() == 0 && coll_py_reduce_init() == 0 && coll_py_comm_init(module) == 0 &&
 	    coll_py_async_init(module) == 0 && coll_py_block_init(module) == 0 && coll_py_op_init(module) == 0 &&
 	    coll_py_operation_init(module) == 0 && coll_py_device_array_init(module) == 0 &&
-	    coll_py_receive_init(module) == 0 && pthread_atfork(NULL, NULL, forked) == 0)
+	    coll_py_receive_init(module) == 0 && coll_py_ended_init(module) == 0 &&
+	    pthread_atfork(NULL, NULL, forked) == 0)
 		return module;
 	Py_DECREF(module);
 	return NULL;

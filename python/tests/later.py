@@ -94,6 +94,13 @@ def test_callbacks(comm):
     work.add_done_callback(lambda w: seen.append(w))
     check(seen[1] is work)
 
+    # Callbacks that wait for those of later works, all of which may end at once.
+    ended = [threading.Event() for _ in range(6)]
+    works = [comm.all_reduce(floats(i), stream=stream) for i in range(6)]
+    for i in reversed(range(6)):
+        works[i].add_done_callback(lambda w, i=i: (i == 5 or ended[i + 1].wait(20), ended[i].set()))
+    check(ended[0].wait(20), "callbacks wait for each other")
+
     async def both():
         a = comm.all_reduce(floats(1), stream=stream)
         b = comm.all_gather(floats(comm.rank), stream=stream)

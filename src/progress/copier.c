@@ -70,9 +70,8 @@ void coll_copier_destroy(struct coll_context *ctx)
 	ctx->async->copier = NULL;
 	if (k->stream)
 		k->device->table->stream_destroy(k->device, k->stream);
-	if (k->address)
-		k->device->table->unpin(k->device, k->memory);
-	if (k->memory)
+	/* A device that has failed says nothing about copies that were under way: it keeps the memory. */
+	if (k->memory && (!k->address || k->device->table->unpin(k->device, k->memory) == COLL_OK))
 		munmap(k->memory, MEMORY_BYTES);
 	free(k);
 }

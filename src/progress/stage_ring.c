@@ -53,9 +53,8 @@ void coll_stage_ring_close(struct coll_stage **ring)
 	*ring = NULL;
 	if (!s)
 		return;
-	if (s->address)
-		s->device->table->unpin(s->device, s->memory);
-	if (s->memory)
+	/* A device that has failed says nothing about copies that were under way: it keeps the memory. */
+	if (s->memory && (!s->address || s->device->table->unpin(s->device, s->memory) == COLL_OK))
 		munmap(s->memory, COLL_STAGE_MEMORY_BYTES);
 	free(s->pieces);
 	free(s);

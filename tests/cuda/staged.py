@@ -181,7 +181,7 @@ class Suite:
                 self.case(f"matrix {n}: {what}, mixed hosts", self.by_rank(HOSTS, n, *perf, *kind), 600)
             if n > 1 and self.namespaces:
                 self.in_namespaces(f"matrix {n}: {what}, two namespaces", n, [*perf, *kind], 600)
-        self.case(f"matrix {n}: to 16 MiB", self.collrun(n, *perf[:6], "-b", "64K", "-e", "16M", "-f", "4"), 600)
+        self.case(f"matrix {n}: to 16 MiB", self.collrun(n, *perf[:7], "-b", "64K", "-e", "16M", "-f", "4"), 600)
         self.case(f"matrix {n}: misaligned", self.collrun(n, *perf, "-u", "1", "-d", "bfloat16"), 600)
         if n > 1:
             self.case(f"matrix {n}: device beside host", self.by_rank(DEVICES, n, perf[0], *perf[3:]), 600)

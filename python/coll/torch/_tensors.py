@@ -21,7 +21,7 @@ def check(tensor: Tensor) -> Tensor:
     if tensor.device.type != "cpu":
         raise UnsupportedError(
             f"coll: this tensor is on {tensor.device}; the backend coll moves tensors in host memory. Move it with .cpu(), "
-            "or make a group with a backend for that device: dist.new_group(backend='nccl'). Communicators of coll with a device serve C so far")
+            "or make a group with a backend for that device: dist.new_group(backend='nccl'). Calls of coll.Communicator take it: coll.init(device='cuda')")
     if tensor.layout is not torch.strided:
         raise UnsupportedError(f"coll: a tensor of layout {tensor.layout} is not supported here: pass x.to_dense()")
     return tensor

@@ -3,15 +3,13 @@
 A Work has parts, which are works and receives of the package coll, and perhaps a last step that copies results to the tensors of
 the caller. The group holds Works with a last step, and receives, until they have ended: callers drop them (DDP's Join does).
 
-Futures are set by threads of this module. One of them leads: it waits for works. Functions chained to a future run in the
-thread that sets it, and may wait for other futures. So a leader that has a future to set hands over first.
+Futures are set by the threads that run the callbacks of the parts. Functions chained to a future run there too, and may wait for
+other futures.
 """
 
 from __future__ import annotations
 
-import os
 import threading
-from collections import deque
 from datetime import timedelta
 from typing import Any, Callable
 
@@ -20,10 +18,6 @@ from torch.distributed import DistBackendError
 from torch.distributed import Work as _Base
 
 from .._errors import CancelledError, CollError, PeerLate
-
-# So long a leader waits for one work before it looks at the others, and so long a thread without a future to set stays.
-_LOOK_S = 0.005
-_IDLE_S = 5.0
 
 
 def translate(error: BaseException, limit_s: float | None = None) -> BaseException:
@@ -108,12 +102,33 @@ class Work(_Base):  # type: ignore[misc]
             if ended:
                 self._start.set_result(self._value)
             else:
-                _setters.add(self)
+                self._on_end(self._set_future)
         return self._future
 
     getFuture = get_future
 
     # ---- Inside ----
+
+    def _on_end(self, function: Callable[[], None]) -> None:
+        """Call function() when all parts have ended: here, or in a thread of the package, which it may keep."""
+        ahead = iter(self._parts)
+
+        def step(_: Any = None) -> None:
+            for part in ahead:
+                if isinstance(part, Work):
+                    if not part.is_completed():
+                        part._on_end(step)
+                        return
+                elif not part.done():
+                    part.add_done_callback(step)
+                    return
+            function()
+
+        step()
+
+    def _set_future(self) -> None:
+        self.is_completed()
+        self._start.set_result(None)
 
     def _outcome(self, _: Any) -> Any:
         if self._failure is not None:
@@ -163,6 +178,18 @@ class Receive(Work):
     _any = False
     _elements = 0
 
+    def _on_end(self, function: Callable[[], None]) -> None:
+        """The library does not tell when a message has come: a thread waits for it."""
+        def wait() -> None:
+            while not self._ended:
+                try:
+                    self._finish(None)
+                except _Late:
+                    pass
+            function()
+
+        threading.Thread(target=wait, name="coll-receive", daemon=True).start()
+
     def _finish(self, limit: float | None) -> None:
         if limit is None and self._any:
             limit = self._limit
@@ -187,70 +214,3 @@ def done(value: Any) -> Work:
     work = Work()
     work._value = value
     return work
-
-
-class _Setters:
-    """The threads that set futures."""
-
-    def __init__(self) -> None:
-        self.changed = threading.Condition()
-        self.queue: deque[Work] = deque()
-        self.leading = False
-        self.idle = 0
-
-    def add(self, work: Work) -> None:
-        with self.changed:
-            self.queue.append(work)
-            if not self.leading:
-                self.call_leader()
-
-    def call_leader(self) -> None:
-        if self.idle:
-            self.changed.notify()
-        else:
-            threading.Thread(target=self.run, name="coll-futures", daemon=True).start()
-
-    def lead(self) -> bool:
-        """Wait until this thread leads. False: nothing to do for long."""
-        with self.changed:
-            while self.leading or not self.queue:
-                self.idle += 1
-                told = self.changed.wait(_IDLE_S)
-                self.idle -= 1
-                if not told and (self.leading or not self.queue):
-                    return False
-            self.leading = True
-            return True
-
-    def run(self) -> None:
-        while self.lead():
-            work = self.await_one()
-            with self.changed:
-                self.queue.remove(work)
-                self.leading = False
-                if self.queue:
-                    self.call_leader()
-            work._start.set_result(None)
-
-    def await_one(self) -> Work:
-        """Wait until some work of the queue has ended. Works of one group end in order, those of several do not."""
-        while True:
-            try:
-                self.queue[0]._finish(_LOOK_S)
-            except _Late:
-                pass
-            for work in list(self.queue):
-                if work.is_completed():
-                    return work
-
-
-_setters = _Setters()
-
-
-def _forked() -> None:
-    """The threads stayed with the parent."""
-    global _setters
-    _setters = _Setters()
-
-
-os.register_at_fork(after_in_child=_forked)
