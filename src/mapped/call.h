@@ -57,6 +57,12 @@ coll_status coll_mapped_put_wait(const struct coll_comm *comm, const struct coll
 coll_status coll_mapped_put(struct coll_comm *comm, const struct coll_job *job, const struct coll_mapped_call *call,
                             size_t segment, bool waits, struct coll_device_word ended, coll_device_stream stream);
 
+/* Whether a stream waits until the host has copied something of the call. */
+static inline bool coll_mapped_copies(const struct coll_mapped_call *call)
+{
+	return call->in_host || call->out_host;
+}
+
 /* Whether the call waits for this rank's stream, and for no other rank. */
 bool coll_mapped_waits_for_stream(const struct coll_comm *comm, const struct coll_mapped_call *call);
 /* The communicator has failed: this rank's streams go on, and write nothing. A word that a late peer writes undoes

@@ -115,7 +115,7 @@ static void yield_to_lock_waiters(struct coll_async *a)
  * operations themselves. */
 static bool is_not_needed(const struct coll_async *a)
 {
-	return a->stopping || atomic_load(&a->pending) == 0 || atomic_load(&a->drivers) > 0;
+	return a->stopping || atomic_load(&a->pending) == 0 || atomic_load(&a->drivers) > atomic_load(&a->away);
 }
 
 static coll_status look(void *arg, bool last, bool *moved)

@@ -210,6 +210,7 @@ struct coll_async {
 
 	/* The progress thread. */
 	atomic_uint drivers; /* threads in coll_async_await(); the progress thread stands aside */
+	atomic_uint away;    /* those of them that the driver of the device may keep until the host has copied */
 	atomic_uint waits;   /* number of such waits so far */
 	pthread_t thread;
 	int timer_fd;          /* the thread sleeps on it while it is not needed */

@@ -304,12 +304,28 @@ void coll_stage_enqueue(const struct coll_stage_batch *b)
 	}
 }
 
+/* A launch that blocks may wait until the host has copied a tile of this call: then another thread must do so. */
+static void advance_away(struct coll_comm *comm)
+{
+	struct coll_async *a = comm->ctx->async;
+
+	atomic_fetch_add(&a->away, 1);
+	coll_async_lock(comm->ctx);
+	coll_async_call(comm->ctx);
+	pthread_mutex_unlock(&a->lock);
+	advance(comm);
+	atomic_fetch_sub(&a->away, 1);
+}
+
 void coll_stage_pace(struct coll_comm *comm)
 {
 	struct coll_stage_chain *c = comm->stage ? &comm->stage->chain : NULL;
 
 	while (c && c->first && c->paced && may_go_on(c))
-		advance(comm);
+		if (c->direct && coll_mapped_copies(&c->direct->direct_call))
+			advance_away(comm);
+		else
+			advance(comm);
 }
 
 void coll_stage_end_pace(struct coll_comm *comm)

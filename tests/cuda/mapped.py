@@ -165,6 +165,7 @@ class Suite:
         self.case("scripts 8", self.collrun(8, *self.scripts(10, 1, 30)))
         self.case("long scripts 3", self.collrun(3, *self.scripts(20, 2, 20, 3000000)))
         self.case("scripts blocking launches", self.collrun(2, *self.scripts(80, 3, 40)), {"CUDA_LAUNCH_BLOCKING": "1"})
+        self.case("long scripts blocking launches", self.collrun(2, *self.scripts(7, 1, 25, 4000000)), {"CUDA_LAUNCH_BLOCKING": "1"})
         self.case("scripts threads 2", self.scripts("-t", 2, 60, 4, 40), THREADS)
         self.case("scripts threads 4 devices", self.scripts("-t", 4, 70, 2, 40),
                   {"SOFTCUDA_DEVICES": "4", "COLL_DEVICE": "cuda:0,1,2,3"})
