@@ -38,11 +38,7 @@ bool coll_mapped_can(const struct coll_comm *comm, const struct coll_call *c)
 
 const struct coll_intra_op *coll_mapped_op(const struct coll_comm *comm)
 {
-	struct coll_mapped *d = comm->mapped;
-
-	d->op = (struct coll_intra_op){
-	        .poll = coll_mapped_poll, .where = coll_mapped_where, .arg = d, .way = COLL_WAY_DEVICE_DIRECT};
-	return &d->op;
+	return &comm->mapped->op;
 }
 
 /* ---- Where things lie ---- */

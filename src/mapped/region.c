@@ -18,7 +18,9 @@
 #include "base/clock.h"
 #include "base/delay.h"
 #include "base/messages.h"
+#include "mapped/call.h"
 #include "mapped/state.h"
+#include "record/way.h"
 
 enum { OFFER_WINDOW = UINT16_MAX - 1, HAND_WINDOW = UINT16_MAX - 2 };
 
@@ -338,6 +340,9 @@ void coll_mapped_agree(struct coll_comm *comm, const struct coll_mapped_verdict 
 	d->region.fd = -1;
 	if (d->opened && d->memory.base)
 		d->opened->table.shared->settle(d->opened->inst, &d->memory);
+	/* Before the first call: drivers read it without a lock of the communicator's thread. */
+	d->op = (struct coll_intra_op){
+	        .poll = coll_mapped_poll, .where = coll_mapped_where, .arg = d, .way = COLL_WAY_DEVICE_DIRECT};
 	d->on = bad < 0;
 	if (d->on)
 		snprintf(d->about, sizeof(d->about), "mapped %s", how(d));
