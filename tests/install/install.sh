@@ -35,6 +35,12 @@ try "runs" run_hello "$dir/first"
 # The system's libraries stay shared: many have no static form.
 try "static" sh -c "cc -std=c11 -o $dir/first-static $dir/first.c \$(pkg-config --cflags libcoll) $lib/libcoll.a \$(pkg-config --libs hwloc 2>/dev/null) -lpthread -lm -ldl"
 try "static runs" run_hello "$dir/first-static"
+# What pip builds is another form of this tree.
+if [ -d "$build/python" ]; then
+	try "the wheel's form" meson setup "$dir/wheel" "$src" -Dwheel=true -Dtests=disabled -Dgpt=disabled -Dpeers=disabled
+else
+	skipped=$((skipped + 1))
+fi
 try "soname" sh -c "readelf -d $lib/libcoll.so | grep -q 'SONAME.*libcoll.so.0'"
 # A program that loads this library while it runs has little room for thread-local data of the fast kind.
 try "little thread-local data" sh -c "readelf -lW $lib/libcoll.so | awk '\$1 == \"TLS\" && \$6 > \"0x000100\" {exit 1}'"
