@@ -6,7 +6,7 @@ cd "$(dirname "$0")/../.."
 build=build/asan-python
 [ -e $build/build.ninja ] ||
 	meson setup $build -Db_sanitize=address -Db_lundef=false -Dtests=disabled -Dgpt=disabled -Dpeers=disabled >/dev/null
-ninja -C $build python/coll/_coll.abi3.so tools/collrun >/dev/null
+ninja -C $build >/dev/null
 # The interpreter itself, not a script that starts it.
 python=$("${COLL_PYTHON:-python3}" -c 'import sys; print(sys.executable)')
 unset COLL_PYTHON
