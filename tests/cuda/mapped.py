@@ -17,11 +17,11 @@ import sys
 import tempfile
 import time
 
+from cases import ENQUEUE, Cases
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "multi"))
 from job import free_port  # noqa: E402
 
-ENQUEUE = {"cuLaunchKernel", "cuStreamWaitValue32", "cuStreamWriteValue32", "cuStreamBatchMemOp", "cuMemcpyAsync",
-           "cuEventRecord", "cuStreamWaitEvent"}
 THREADS = {"SOFTCUDA_QUEUES": "32"}
 # Settings under which the memory is shared in another way, or not at all, and what the calls then are.
 WAYS = [("handles", {"SOFTCUDA_NO_VMM": "1"}, "direct"),
@@ -35,33 +35,9 @@ WAYS = [("handles", {"SOFTCUDA_NO_VMM": "1"}, "direct"),
         ("another path of shm", {"COLL_INTRA": "0"}, "direct")]
 
 
-class Suite:
-    def __init__(self, build, only):
-        self.build, self.only = os.path.abspath(build), only
-        self.passed = self.failed = 0
-        self.begun = time.monotonic()
-        self.env = dict(os.environ, COLL_CUDA_LIBRARY=f"{self.build}/tests/softcuda/libcuda.so.1", COLL_DEVICE="cuda",
-                        COLL_ARRIVAL_TIMEOUT_MS="20000", COLL_TIMEOUT_MS="10000")
-
-    def program(self, name):
-        return f"{self.build}/{name}"
-
-    def collrun(self, n, *argv):
-        return [self.program("tools/collrun"), "-n", str(n), *argv]
-
-    def scripts(self, *argv):
-        return [self.program("tests/cuda/staged"), *map(str, argv)]
-
-    def say(self, name, ok, text=""):
-        print(("ok    " if ok else "FAIL  ") + f"{name}, {time.monotonic() - self.begun:.1f} s", flush=True)
-        self.begun = time.monotonic()
-        if not ok:
-            print("\n".join(text.splitlines()[-25:]), flush=True)
-        self.passed += ok
-        self.failed += not ok
-
+class Suite(Cases):
     def case(self, name, argv, env=None, timeout_s=120, wanted="direct"):
-        if self.only and self.only not in name:
+        if not self.wanted(name):
             return
         env = dict(self.env, STAGED_WANTED=wanted, **(env or {}))
         try:
@@ -71,22 +47,12 @@ class Suite:
         except subprocess.TimeoutExpired as e:
             self.say(name, False, f"still running after {timeout_s} s\n" + str(e.stdout or "")[-2000:])
 
-    # Calls of the driver by one rank, and bytes in host memory, in a run with so many iterations.
-    def counts(self, iterations, size):
-        with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "counts")
-            subprocess.run(self.collrun(2, self.program("bench/allreduce_perf"), "--device", "cuda", "-b", size, "-e", size, "-n",
-                                        str(iterations), "-w", "2", "-c", "0"),
-                           env=dict(self.env, SOFTCUDA_COUNTS=path), stdout=subprocess.DEVNULL, check=True, timeout=120)
-            rows = [line.split() for line in open(path)]
-        return {name: int(count) for pid, name, count in rows if pid == rows[0][0]}
-
     # In and out of place, a loop for the mean and one for the percentiles: an iteration is 4 calls.
     def driver_calls(self):
         name = "driver calls of a small call"
-        if self.only and self.only not in name:
+        if not self.wanted(name):
             return
-        few, many = self.counts(100, "64"), self.counts(200, "64")
+        few, many = self.counts(100, "64", "2"), self.counts(200, "64", "2")
         more = {k: (many[k] - few.get(k, 0)) / 400 for k in many if many[k] != few.get(k, 0)}
         asks = sum(v for k, v in more.items() if "Get" in k or "Query" in k or "Capturing" in k)
         puts = sum(v for k, v in more.items() if k in ENQUEUE)
@@ -95,7 +61,7 @@ class Suite:
     # Buffers come and go, and what a process maps does not grow with them: its slots and those of the other ranks.
     def mappings(self):
         name = "mappings of 1000 buffers"
-        if self.only and self.only not in name:
+        if not self.wanted(name):
             return
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "counts")
@@ -118,16 +84,16 @@ class Suite:
     def host_bytes(self):
         for size in ("256K", "1M", "4M"):
             name = f"bytes in host memory of {size}"
-            if self.only and self.only not in name:
+            if not self.wanted(name):
                 continue
-            few, many = self.counts(1, size), self.counts(3, size)
+            few, many = self.counts(1, size, "2"), self.counts(3, size, "2")
             self.say(name, many["cuLaunchKernel"] > few["cuLaunchKernel"] and many["host_bytes"] == few["host_bytes"],
                      f"{few} {many}")
 
     # A rank is killed at a random moment: the others end by an error that names it.
     def death(self, seed):
         name = f"death {seed}"
-        if self.only and self.only not in name:
+        if not self.wanted(name):
             return
         pick = random.Random(seed)
         n, victim, port, most = 3, pick.randrange(3), free_port(), pick.choice([800000, 3000000])

@@ -14,8 +14,9 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
+
+from cases import ENQUEUE, Cases
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "multi"))
 from apart import NAMESPACES, apart, two_namespaces  # noqa: E402
@@ -23,8 +24,6 @@ from job import free_port  # noqa: E402
 
 PERF = ["allreduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all", "gather", "scatter",
         "sendrecv", "barrier"]
-ENQUEUE = {"cuLaunchKernel", "cuStreamWaitValue32", "cuStreamWriteValue32", "cuStreamBatchMemOp", "cuMemcpyAsync",
-           "cuEventRecord", "cuStreamWaitEvent"}
 
 
 # A defect, and the test that finds it.
@@ -37,33 +36,10 @@ HOSTS = "export COLL_HOST_ID=$((COLL_RANK % 2));"
 DEVICES = 'if [ $((COLL_RANK % 2)) = 0 ]; then set -- "$@" --device host; else set -- "$@" --device cuda; fi;'
 
 
-class Suite:
+class Suite(Cases):
     def __init__(self, build, soak, only):
-        self.build, self.soak, self.only = os.path.abspath(build), soak, only
-        self.passed = self.failed = 0
-        self.begun = time.monotonic()
-        self.env = dict(os.environ, COLL_CUDA_LIBRARY=f"{self.build}/tests/softcuda/libcuda.so.1",
-                        COLL_DEVICE="cuda", COLL_DEVICE_DIRECT="0", COLL_ARRIVAL_TIMEOUT_MS="20000", COLL_TIMEOUT_MS="10000")
-
-    def program(self, name):
-        return f"{self.build}/{name}"
-
-    def collrun(self, n, *argv):
-        return [self.program("tools/collrun"), "-n", str(n), *argv]
-
-    def staged(self, *argv):
-        return [self.program("tests/cuda/staged"), *map(str, argv)]
-
-    def say(self, name, ok, text=""):
-        print(("ok    " if ok else "FAIL  ") + f"{name}, {time.monotonic() - self.begun:.1f} s", flush=True)
-        self.begun = time.monotonic()
-        if not ok:
-            print("\n".join(text.splitlines()[-25:]), flush=True)
-        self.passed += ok
-        self.failed += not ok
-
-    def wanted(self, name):
-        return not self.only or self.only in name
+        super().__init__(build, only, COLL_DEVICE_DIRECT="0")
+        self.soak = soak
 
     def case(self, name, argv, timeout_s=120, **env):
         self.cases([(name, argv, env)], timeout_s)
@@ -93,7 +69,7 @@ class Suite:
             n_seeds = min(at_once, each - first)
             for queues in ("1", "8"):
                 self.cases([(f"seeds {first + 1} to {first + n_seeds}, {n} ranks, {queues} queues",
-                             self.collrun(n, *self.staged("-f", first + 1, n_seeds, 40)),
+                             self.collrun(n, *self.scripts("-f", first + 1, n_seeds, 40)),
                              dict(SOFTCUDA_QUEUES=queues, SOFTCUDA_SEED=str(first + 1))) for n in (2, 3)], 600)
 
     # The driver is found at run time, if at all.
@@ -110,27 +86,17 @@ class Suite:
             self.case(f"planted {defect}", [self.program("tests/cuda/cuda_queues-planted"), self.env["COLL_CUDA_LIBRARY"], part], 60,
                       fails=defect != "none", SOAK_PLANTED=defect)
 
-    # Calls of the driver by one rank, by entry point, in a run with so many iterations.
-    def counts(self, iterations):
-        with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "counts")
-            subprocess.run(self.collrun(2, self.program("bench/allreduce_perf"), "--device", "cuda", "-b", "64", "-e", "64", "-n",
-                                        str(iterations), "-w", "10", "-c", "0"),
-                           env=dict(self.env, SOFTCUDA_COUNTS=path), stdout=subprocess.DEVNULL, check=True, timeout=120)
-            rows = [line.split() for line in open(path)]
-        return {name: int(count) for pid, name, count in rows if pid == rows[0][0] and name != "host_bytes"}
-
     # In and out of place, a loop for the mean and one for the percentiles: 100 iterations are 400 calls.
     def driver_calls(self):
         name = "driver calls of a small call"
         if not self.wanted(name):
             return
-        few, many = self.counts(100), self.counts(200)
+        few, many = self.counts(100, "64", "10"), self.counts(200, "64", "10")
         more = {k: (many[k] - few.get(k, 0)) / 400 for k in many if many[k] != few.get(k, 0)}
         asks = sum(v for k, v in more.items() if "Get" in k or "Query" in k or "Capturing" in k)
         puts = sum(v for k, v in more.items() if k in ENQUEUE)
         # What a watching thread asks now and then differs between the runs.
-        other = [k for k, v in more.items() if v > 0.05 and k not in ENQUEUE and not ("Get" in k or "Query" in k or "Capturing" in k)]
+        other = [k for k, v in more.items() if v > 0.05 and k != "host_bytes" and k not in ENQUEUE and not ("Get" in k or "Query" in k or "Capturing" in k)]
         # The exchange of numbers before a loop is not counted out: a call in a hundred.
         self.say(name, 0 < puts < 5.1 and asks < 5.1 and not other, str(more))
 
@@ -153,13 +119,13 @@ class Suite:
     def short(self):
         self.seeds(100, 25)
         for n in (2, 3):
-            self.cases([(f"scripts shm {n}", self.collrun(n, *self.staged(1, 4, 40)), dict(SOFTCUDA_SEED="1")),
-                        (f"scripts tcp {n}", self.collrun(n, *self.staged(20, 4, 40)),
+            self.cases([(f"scripts shm {n}", self.collrun(n, *self.scripts(1, 4, 40)), dict(SOFTCUDA_SEED="1")),
+                        (f"scripts tcp {n}", self.collrun(n, *self.scripts(20, 4, 40)),
                          dict(COLL_TRANSPORTS="tcp", SOFTCUDA_SEED="2"))])
             self.case(f"allreduce_perf {n}", self.collrun(n, self.program("bench/allreduce_perf"), "--device", "cuda", "-b",
                                                           "0", "-e", "64K", "-f", "7", "-n", "1", "-w", "0"))
-        self.cases([("types and operations", self.collrun(2, *self.staged("-a", 90, 1, 1)), {}),
-                    ("scripts blocking launches", self.collrun(2, *self.staged(80, 3, 40)), dict(CUDA_LAUNCH_BLOCKING="1"))])
+        self.cases([("types and operations", self.collrun(2, *self.scripts("-a", 90, 1, 1)), {}),
+                    ("scripts blocking launches", self.collrun(2, *self.scripts(80, 3, 40)), dict(CUDA_LAUNCH_BLOCKING="1"))])
         self.case("all_to_all_perf 3", self.collrun(3, self.program("bench/all_to_all_perf"), "--device", "cuda", "-b", "0",
                                                     "-e", "64K", "-f", "7", "-n", "1", "-w", "0"))
         self.driver_calls()
@@ -172,7 +138,7 @@ class Suite:
         table = ["--device", "cuda", "-n", "1", "-w", "0", *every]
         perf = [self.program("bench/allreduce_perf"), *table]
         self.case(f"matrix {n}: every type and operation", self.collrun(n, *perf, "-d", "all", "-o", "all"), 1800)
-        self.case(f"matrix {n}: bits of host calls", self.collrun(n, *self.staged("-a", 1, 1, 1)), 600, SOFTCUDA_SEED="3")
+        self.case(f"matrix {n}: bits of host calls", self.collrun(n, *self.scripts("-a", 1, 1, 1)), 600, SOFTCUDA_SEED="3")
         for kind in (["-d", "float", "-o", "sum"], ["-d", "int8", "-o", "max"]):
             what = f"{kind[1]} {kind[3]}"
             self.case(f"matrix {n}: {what}, one queue", self.collrun(n, *perf, *kind), 600, SOFTCUDA_QUEUES="1")
@@ -200,13 +166,13 @@ class Suite:
         for n in (1, 2, 3, 5, 8):
             self.matrix(n)
         for n in (2, 3):
-            self.case(f"matrix {n} threads: bits of host calls", self.staged("-a", "-t", n, 1, 3, 1), 900, SOFTCUDA_QUEUES="32",
+            self.case(f"matrix {n} threads: bits of host calls", self.scripts("-a", "-t", n, 1, 3, 1), 900, SOFTCUDA_QUEUES="32",
                       SOFTCUDA_SEED="4")
-            self.case(f"scripts threads {n}", self.staged("-t", n, 1, 100, 40), 900, SOFTCUDA_QUEUES="32")
+            self.case(f"scripts threads {n}", self.scripts("-t", n, 1, 100, 40), 900, SOFTCUDA_QUEUES="32")
         for n in (1, 2, 3, 5, 8):
             for transport in ("shm,loop", "tcp"):
                 for queues in ("1", "8"):
-                    self.case(f"scripts {transport} {n} queues {queues}", self.collrun(n, *self.staged(1000, 20, 40)), 900,
+                    self.case(f"scripts {transport} {n} queues {queues}", self.collrun(n, *self.scripts(1000, 20, 40)), 900,
                               COLL_TRANSPORTS=transport, SOFTCUDA_QUEUES=queues, SOFTCUDA_SEED="5")
 
 
