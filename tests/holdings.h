@@ -25,6 +25,12 @@ static inline int holdings_entries(const char *directory, const char *part)
 	return n;
 }
 
+/* Shared memory with a name of this library, without the host's digest, which stays for the jobs to come. */
+static inline int holdings_shared_names(void)
+{
+	return holdings_entries("/dev/shm", "coll") - holdings_entries("/dev/shm", "libcoll-digest-");
+}
+
 static inline int holdings_descriptors(void)
 {
 	return holdings_entries("/proc/self/fd", "");

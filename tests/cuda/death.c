@@ -8,11 +8,10 @@
 #define PLAIN_OWN_MAIN
 #include "job.h"
 
-#include <dirent.h>
-
 #include "base/clock.h"
 #include "base/hash.h"
 #include "device/kernels.h"
+#include "tests/holdings.h"
 #include "tests/multi/starved.h"
 
 enum { RANKS = 4, LONG = 500000, TIMEOUT_MS = 2000, LIMIT_S = 40, DEFAULT_EVENTS = 12 };
@@ -242,30 +241,17 @@ static void event(uint64_t seed, int index)
 		printf("%s\n", about);
 }
 
-/* Shared memory with a name. */
-static int names_left(void)
-{
-	DIR *dir = opendir("/dev/shm");
-	int n = 0;
-
-	for (const struct dirent *d; dir && (d = readdir(dir));)
-		n += strstr(d->d_name, "coll") != NULL;
-	if (dir)
-		closedir(dir);
-	return n;
-}
-
 static uint64_t first_seed = 1;
 static int events = DEFAULT_EVENTS, only = -1;
 
 static void campaign(void)
 {
-	const int names = names_left();
+	const int names = holdings_shared_names();
 	const uint64_t begin = coll_clock_ns();
 
 	for (int i = only < 0 ? 0 : only; i < (only < 0 ? events : only + 1); i++)
 		event(first_seed, i);
-	CHECK(names_left() == names, "%d names in /dev/shm, before %d", names_left(), names);
+	CHECK(holdings_shared_names() == names, "%d names in /dev/shm, before %d", holdings_shared_names(), names);
 	printf("%d events in %.0f s\n", only < 0 ? events : 1, (double)(coll_clock_ns() - begin) * 1e-9);
 }
 

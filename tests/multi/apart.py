@@ -7,14 +7,14 @@ import subprocess
 import sys
 import tempfile
 
-from job import abstract_names, alive, tcp_ports, until
+from job import abstract_names, alive, shm_names, tcp_ports, until
 
 NAMESPACES = "/run/netns/coll-soak-"
 
 
 def belongings():
     mine = {int(d) for d in os.listdir("/proc") if d.isdigit() and alive(d)} if os.environ.get("COLL_SOAK_APART") else set()
-    return {"process": mine, "file in /dev/shm": set(os.listdir("/dev/shm")),
+    return {"process": mine, "file in /dev/shm": shm_names(),
             "file in " + tempfile.gettempdir(): set(os.listdir(tempfile.gettempdir())),
             "socket": set(abstract_names().values()) | set(tcp_ports().values())}
 

@@ -52,7 +52,8 @@ def free_port():
 
 
 def shm_names():
-    return set(os.listdir("/dev/shm"))
+    """Names in /dev/shm, without the host's digest, which stays there for the jobs to come."""
+    return {n for n in os.listdir("/dev/shm") if not n.startswith("libcoll-digest-")}
 
 
 def abstract_names():
