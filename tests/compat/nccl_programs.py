@@ -11,6 +11,7 @@ import ctypes
 import multiprocessing
 import os
 import sys
+import time
 import traceback
 
 LIBRARY = sys.argv[1]
@@ -437,8 +438,13 @@ def run(program, size):
         ranks = [fork.Process(target=run_rank, args=(program, k, size, store)) for k in range(size)]
     for p in ranks:
         p.start()
-    for p in ranks:
-        p.join(LIMIT_S)
+    until = time.monotonic() + LIMIT_S
+    while any(p.is_alive() for p in ranks) and time.monotonic() < until:
+        # Nobody waits long for what a failed rank would have sent.
+        if any(p.exitcode for p in ranks):
+            until = min(until, time.monotonic() + 10)
+        for p in ranks:
+            p.join(0.02)
     late = [k for k, p in enumerate(ranks) if p.is_alive()]
     for p in ranks:
         p.kill()
