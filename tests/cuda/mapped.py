@@ -81,6 +81,25 @@ class Suite(Cases):
             if n < 2:
                 self.case(f"{kind}_perf 2 -g 2", self.collrun(2, *argv, "-g", "2"), {"SOFTCUDA_DEVICES": "2"})
 
+    # The links of a saved machine give another ring than rank order. Every process of a host sees it.
+    def ring(self):
+        name = "a ring of GPUs"
+        machine = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "machines", "four-gpus-crossed.xml")
+        at = ["0000:11:00.0", "0000:21:00.0", "0000:31:00.0", "0000:41:00.0"]
+        links = {"HWLOC_XMLFILE": machine, "SOFTCUDA_DEVICES": "4", "SOFTCUDA_PCI": ",".join(at), "SOFTCUDA_QUEUES": "32"}
+        for case, env, wanted in (("links", links, "ring of GPUs: 0 2 1 3; slowest step: link of GPUs"),
+                                  ("in order", dict(links, CUDA_VISIBLE_DEVICES="0,2,1,3"), "rank order: no ring of GPUs is better"),
+                                  ("an unknown GPU", dict(links, SOFTCUDA_PCI=""), "rank order: hwloc does not list these GPUs"),
+                                  ("one device", dict(links, SOFTCUDA_DEVICES="1"), "rank order: one device")):
+            if self.wanted(f"{name}: {case}"):
+                done = subprocess.run(self.collrun(4, self.program("tools/coll-info")), env=dict(self.env, **env), text=True,
+                                      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120)
+                self.say(f"{name}: {case}", done.returncode == 0 and f"device memory of the ranks: mapped by descriptors; {wanted}"
+                         in done.stdout and f"device-direct (device memory mapped by descriptors; {wanted}" in done.stdout, done.stdout)
+        self.case(f"{name}: scripts 4", self.collrun(4, *self.scripts(300, 2, 40)), links)
+        self.case(f"{name}: long scripts 4", self.collrun(4, *self.scripts(310, 1, 20, 3000000)), links)
+        self.case(f"{name}: scripts threads 4", self.scripts("-t", 4, 320, 2, 40), dict(links, COLL_DEVICE="cuda:0,1,2,3"))
+
     def host_bytes(self):
         for size in ("256K", "1M", "4M"):
             name = f"bytes in host memory of {size}"
@@ -139,6 +158,7 @@ class Suite(Cases):
                   {"SOFTCUDA_DEVICES": "2", "SOFTCUDA_NO_PEER": "1"}, wanted="staged")
         for name, env, wanted in WAYS:
             self.case(f"scripts {name}", self.collrun(2, *self.scripts(90, 1, 30)), env, wanted=wanted)
+        self.ring()
         self.perf()
         self.driver_calls()
         self.mappings()
