@@ -147,18 +147,10 @@ bytes=$(numfmt --from=iec "$max")
 part "all-reduce, staged, 2 threads of one process" 600 $many COLL_DEVICE_DIRECT=0 "$build/bench/staged_threads" -t 2 -e "$bytes" -n $samples
 for n in 2 4; do
 	[ -n "$short" ] && [ $n = 4 ] && continue
-	part "all-reduce, direct, $n threads of one process" 900 $many $(perf allreduce) -g $n -b 8 -e "$max" -f 8 -n 20 --details
-	part "all-reduce, direct, $n processes" 900 $collrun -n $n $(perf allreduce) -b 8 -e "$max" -f 8 -n 20 --details
-	part "all-reduce, staged, $n processes, shm" 900 $staged $collrun -n $n $(perf allreduce) -b 8 -e "$max" -f 8 -n 20 --details
+	part "all-reduce, $n ranks: direct, staged, host, NCCL, Gloo" 3600 python3 "$here/bench/peers/devices.py" --build "$build" --ranks $n \
+		--max "$max" --python "$py"
 done
 [ -n "$short" ] || part "all-reduce, staged, 2 processes, tcp" 900 env COLL_TRANSPORTS=tcp $collrun -n 2 $(perf allreduce) -b 8 -e "$max" -f 8 -n 20 --details
-
-if [ -z "$short" ] && [ -z "$stand_in" ]; then
-	for n in 2 4; do
-		part "all-reduce of PyTorch on this library's libnccl.so.2, beside Gloo, $n ranks" 600 env LD_PRELOAD="$nccl" $torch --times --ranks $n --max "$bytes"
-		part "all-reduce of PyTorch on NVIDIA's NCCL, beside Gloo, $n ranks" 600 env NCCL_MULTI_RANK_GPU_ENABLE=1 $torch --times --ranks $n --max "$bytes"
-	done
-fi
 
 say "" "$passed passed, $failed failed, $skipped skipped"
 echo "results: $out"

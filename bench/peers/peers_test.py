@@ -13,6 +13,7 @@ import xml.dom.minidom
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import cells  # noqa: E402
+import devices  # noqa: E402
 import verdict  # noqa: E402
 import plot  # noqa: E402
 import ranks  # noqa: E402
@@ -377,6 +378,39 @@ def test_driver_refuses_what_it_does_not_know():
         lib.check(True)
     finally:
         lib.close()
+
+
+def run_devices(*line):
+    done = subprocess.run([sys.executable, devices.__file__, "--build", BUILD, "--ranks", "2", "--max", "64", "--iterations", "2", *line],
+                          stdout=subprocess.PIPE, text=True, timeout=120)
+    return done.returncode, done.stdout
+
+
+def test_rows_of_nccl_tests():
+    line = "  64  16  float  sum  -1  12.5  0.1  0.1  %s  11.5  0.1  0.1  0  10.0 12.0 14.0  10.0 11.0 12.0  device-direct\n"
+    same(devices.rows_of("# size\n" + line % 0, devices.TIME), {64: 12.5})
+    same(devices.rows_of(line % "N/A", devices.P50), {64: 12.0})
+    raises(ranks.Failed, devices.rows_of, line % 3, devices.TIME)
+
+
+def test_devices_on_the_stand_in_driver():
+    driver = BUILD + "/tests/softcuda/libcuda.so.1"
+    if not os.path.exists(driver) or "no kernels" in subprocess.run([BUILD + "/tools/coll-info"], stdout=subprocess.PIPE, text=True).stdout:
+        raise Skipped("this build has no stand-in driver, or no kernels")
+    status, text = run_devices("--driver", driver)
+    same(status, 0)
+    same("STAND-IN DRIVER: no figure" in text and "2 ranks, stand-in driver" in text and "they need a real device" in text, True)
+    rows = [line.split("  ") for line in text.splitlines() if line.strip().startswith(("size ", "8 B", "64 B"))]
+    rows = [[cell.strip() for cell in row if cell.strip()] for row in rows]
+    same(rows[0][:5], ["size", "direct", "direct, threads", "staged", "host"])
+    same([len(row) == len(rows[0]) and all(float(cell) > 0 for cell in row[1:]) for row in rows[1:]], [True, True])
+
+
+def test_devices_without_a_driver():
+    status, text = run_devices("--driver", "/nowhere/libcuda.so.1")
+    same(status, 0)
+    # Named for the machine and for each series; the rows of host memory are there.
+    same(text.count("cannot load the CUDA driver: /nowhere/libcuda.so.1") >= 4 and " host" in text and "STAND-IN" not in text, True)
 
 
 FAKE = """import os, socket, sys

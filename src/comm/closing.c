@@ -30,7 +30,7 @@
 #include "core/thread_error.h"
 #include "engine/run.h"
 #include "progress/async.h"
-#include "progress/capture.h"
+#include "progress/capture_launch.h"
 #include "progress/drive.h"
 #include "progress/group.h"
 #include "progress/loop.h"

@@ -6,6 +6,7 @@
 
 #include <assert.h>
 
+#include "comm/device_ring.h"
 #include "comm/survey.h"
 #include "mapped/region.h"
 #include "progress/copier.h"
@@ -63,36 +64,69 @@ bool coll_comm_devices_any(const struct coll_comm *comm)
 static_assert(sizeof(struct coll_mapped_export) % 4 == 0, "it travels in units of 4 bytes");
 static_assert(sizeof(struct coll_mapped_verdict) % 4 == 0, "it travels in units of 4 bytes");
 
+static void offer(struct coll_comm *comm, struct coll_mapped_export *export)
+{
+	coll_mapped_offer(comm, export);
+	export->pci = coll_pci_address(comm->ctx->device->pci);
+}
+
+static void find_ring(const struct coll_mapped_export *exports, int ranks, struct coll_device_ring *ring)
+{
+	uint64_t pci[COLL_MAPPED_RANKS_MAX];
+
+	for (int r = 0; r < ranks; r++)
+		pci[r] = exports[r].pci;
+	coll_device_ring_here(pci, ranks, ring);
+}
+
+static void agree(struct coll_comm *comm, const struct coll_mapped_verdict *verdicts, struct coll_device_ring *ring)
+{
+	struct coll_mapped_order order = {.about = ring->about};
+
+	for (int r = 0; r < comm->size; r++)
+		if (verdicts[r].order != verdicts[0].order) {
+			coll_device_ring_by_rank(comm->size, "the ranks see different machines", ring);
+			break;
+		}
+	coll_device_ring_peers(ring, comm->rank, order.peer);
+	coll_mapped_agree(comm, verdicts, &order);
+}
+
 coll_status coll_comm_devices_connect(struct coll_comm *comm)
 {
+	struct coll_device_ring ring;
 	struct coll_mapped_export export, exports[COLL_MAPPED_RANKS_MAX];
 	struct coll_mapped_verdict verdict, verdicts[COLL_MAPPED_RANKS_MAX];
 	coll_status st;
 
 	if (!coll_mapped_eligible(comm))
 		return COLL_OK;
-	coll_mapped_offer(comm, &export);
+	offer(comm, &export);
 	st = coll_survey_gather(comm, &export, exports, sizeof(export));
 	if (st == COLL_OK) {
 		coll_mapped_map(comm, exports, &verdict);
+		find_ring(exports, comm->size, &ring);
+		verdict.order = coll_device_ring_hash(&ring);
 		st = coll_survey_gather(comm, &verdict, verdicts, sizeof(verdict));
 	}
 	if (st == COLL_OK)
-		coll_mapped_agree(comm, verdicts);
+		agree(comm, verdicts, &ring);
 	return st;
 }
 
 void coll_comm_devices_connect_all(struct coll_comm **comms, int n)
 {
+	struct coll_device_ring ring;
 	struct coll_mapped_export exports[COLL_MAPPED_RANKS_MAX];
 	struct coll_mapped_verdict verdicts[COLL_MAPPED_RANKS_MAX];
 
 	if (!coll_mapped_eligible(comms[0]))
 		return;
 	for (int r = 0; r < n; r++)
-		coll_mapped_offer(comms[r], &exports[r]);
+		offer(comms[r], &exports[r]);
 	for (int r = 0; r < n; r++)
 		coll_mapped_map(comms[r], exports, &verdicts[r]);
+	find_ring(exports, n, &ring);
 	for (int r = 0; r < n; r++)
-		coll_mapped_agree(comms[r], verdicts);
+		agree(comms[r], verdicts, &ring);
 }

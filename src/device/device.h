@@ -164,6 +164,7 @@ struct coll_device {
 	const struct coll_device_table *table;
 	int ordinal;
 	char name[32];  /* "cuda:0" */
+	char pci[24];   /* "0000:34:00.0": where it is; "": the driver does not say */
 	char about[96]; /* "NVIDIA H100 80GB HBM3, driver 13.0" */
 	char lacks[96]; /* abilities that are off, by name: "dmabuf batch"; "" */
 	pthread_mutex_t err_lock;

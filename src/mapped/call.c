@@ -5,7 +5,7 @@
  *
  *	fill      in -> own slot
  *	sync      write a number to every peer's page; wait for that number from all of them
- *	use       read the slots of all, in rank order -> out, unless the guard is set
+ *	use       read the slots of all -> out, unless the guard is set: sums in rank order, copies along the ring
  *
  * Long reductions for all have two syncs: between them each rank reduces one part of the tile, and then all read the
  * parts. docs/design/direct.md says why two sets of slots suffice.
@@ -322,7 +322,8 @@ static coll_status put_parts(const struct tile *t, coll_device_stream s)
 {
 	struct pieces p = {.n = 0};
 
-	for (int r = 0; r < t->d->size; r++) {
+	for (int i = 0; i < t->d->size; i++) {
+		const int r = t->d->peer[i];
 		size_t begin, len;
 
 		part_of(t, r, &begin, &len);
@@ -349,9 +350,12 @@ static coll_status put_blocks(const struct tile *t, coll_device_stream s)
 		add(&p, out_at(t, 0), slot_at(t, root, false) + own, len_of(t, e, 0) * t->job->elem_bytes);
 		break;
 	default:
-		for (int b = 0; b < t->d->size; b++)
+		for (int i = 0; i < t->d->size; i++) {
+			const int b = t->d->peer[i];
+
 			add(&p, out_at(t, b), slot_at(t, b, false) + (kind_of(t) == COLL_KIND_ALL_TO_ALL ? own : 0),
 			    len_of(t, e, b) * t->job->elem_bytes);
+		}
 	}
 	return put_move(t, s, &p);
 }

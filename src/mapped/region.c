@@ -326,7 +326,8 @@ static const char *how(const struct coll_mapped *d)
 	return text;
 }
 
-void coll_mapped_agree(struct coll_comm *comm, const struct coll_mapped_verdict *verdicts)
+void coll_mapped_agree(struct coll_comm *comm, const struct coll_mapped_verdict *verdicts,
+                       const struct coll_mapped_order *order)
 {
 	struct coll_mapped *d = comm->mapped;
 	int bad = -1;
@@ -343,9 +344,10 @@ void coll_mapped_agree(struct coll_comm *comm, const struct coll_mapped_verdict 
 	/* Before the first call: drivers read it without a lock of the communicator's thread. */
 	d->op = (struct coll_intra_op){
 	        .poll = coll_mapped_poll, .where = coll_mapped_where, .arg = d, .way = COLL_WAY_DEVICE_DIRECT};
+	memcpy(d->peer, order->peer, sizeof(d->peer));
 	d->on = bad < 0;
 	if (d->on)
-		snprintf(d->about, sizeof(d->about), "mapped %s", how(d));
+		snprintf(d->about, sizeof(d->about), "mapped %s; %.95s", how(d), order->about);
 	else
 		snprintf(d->about, sizeof(d->about), "rank %d: %.59s", bad, verdicts[bad].why);
 	coll_log(&comm->ctx->logger, COLL_LOG_INFO, "device memory of communicator %016llx: %s%s",

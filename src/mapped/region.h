@@ -17,12 +17,19 @@ struct coll_mapped_export {
 	uint64_t device;     /* these three are of use in this process alone */
 	uint64_t shared;
 	uint64_t page_at;
+	uint64_t pci; /* the address of the device; 0: unknown */
 	struct coll_device_export region;
 	char why[64]; /* not can */
 };
 struct coll_mapped_verdict {
 	uint32_t mapped;
+	uint32_t order; /* equal on ranks that have found the same order of reading */
 	char why[60];
+};
+/* Whom this rank reads first, second ...: itself, then the others. */
+struct coll_mapped_order {
+	int peer[COLL_MAPPED_RANKS_MAX];
+	const char *about; /* for people */
 };
 
 /* Whether the communicator may have direct calls. Agreed, without an exchange. */
@@ -33,7 +40,8 @@ void coll_mapped_offer(struct coll_comm *comm, struct coll_mapped_export *export
 void coll_mapped_map(struct coll_comm *comm, const struct coll_mapped_export *exports,
                      struct coll_mapped_verdict *mine);
 /* All ranks have said whether they could: from now on calls go direct, or never. */
-void coll_mapped_agree(struct coll_comm *comm, const struct coll_mapped_verdict *verdicts);
+void coll_mapped_agree(struct coll_comm *comm, const struct coll_mapped_verdict *verdicts,
+                       const struct coll_mapped_order *order);
 /* The streams of this rank have ended their work, or never will (stuck: then memory stays). */
 void coll_mapped_destroy(struct coll_comm *comm, bool stuck);
 /* For people: "mapped by descriptors", or why the memory is not mapped. True: it is. */

@@ -61,6 +61,7 @@ struct coll_mapped {
 	bool on;
 	char about[160]; /* why, or how */
 	int rank, size;
+	int peer[COLL_MAPPED_RANKS_MAX]; /* whom this rank reads, in this order */
 	/* This rank's. */
 	struct coll_opened_transport *opened; /* of the page; NULL: the page is of this process */
 	struct coll_memory memory;

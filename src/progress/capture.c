@@ -1,5 +1,5 @@
 /*
- * Captured calls: see capture.h. Owns their ring and words, what is put into the graph, and the runs at its launches.
+ * Captured calls: see capture.h. Owns their ring and words, and what is put into the graph. capture_launch.c runs it.
  *
  * For the tiles of the calls of one group in turn, j = 0, 1, ... in slot (first + j) % S, a launch does:
  *
@@ -14,85 +14,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/hash.h"
 #include "base/limits.h"
 #include "core/error.h"
 #include "device/device.h"
 #include "engine/run.h"
-#include "progress/begin.h"
+#include "progress/capture_launch.h"
+#include "progress/capture_state.h"
 #include "progress/drive.h"
 #include "progress/inflight.h"
 #include "progress/request.h"
 #include "progress/stage_ring.h"
-#include "select/bind.h"
-#include "select/bind_pair.h"
-
-enum { SLOTS = COLL_STAGE_SLOTS, SWEEP_EVERY = 256 };
-enum { TAKEN = 1, CLEAR = 2, RELEASED = TAKEN | CLEAR }; /* of `go` */
-
-/* Makes the frames of a call differ from those of another place in the graph. */
-static const uint64_t PLACE_SALT = 0x6772617068;
-
-/* Behind the words of the ring. */
-struct words {
-	_Alignas(COLL_STAGE_LINE) _Atomic uint32_t full[SLOTS]; /* device */
-	_Alignas(COLL_STAGE_LINE) _Atomic uint32_t go[SLOTS];   /* host */
-};
-static_assert(sizeof(struct words) <= COLL_STAGE_PAGE / 2, "the words fit in the other half of the page");
-
-/* One graph, for one communicator: all that it has captured in one capture. */
-struct graph {
-	struct graph *next;
-	struct coll_captured *calls;
-	uint64_t capture; /* its id */
-	coll_device_stream last;
-	uint32_t places;  /* calls so far */
-	atomic_bool gone; /* by the driver, in any thread; release */
-};
-
-/* A call, or the calls of a group. */
-struct coll_captured {
-	struct coll_captured *next; /* of the graph */
-	struct graph *graph;
-	uint32_t id;    /* of comm->capture->ids */
-	uint32_t place; /* of the first call in the graph */
-	uint32_t slot;  /* of the first tile */
-	bool complete;  /* all of it is in the graph */
-	size_t tiles;   /* in turn, those that do not exist too */
-	int n;
-	struct call {
-		struct coll_request *r;
-		size_t tiles[2]; /* by half */
-	} calls[];
-};
-
-/* Run and scratch of a collective, by its number in the group. */
-struct place {
-	struct coll_run *run;
-	char *scratch;
-	size_t scratch_bytes;
-};
-
-struct coll_capture {
-	struct coll_stage *ring;
-	struct words *words;
-	coll_device_fence fence;
-	uint32_t next_slot;
-
-	/* Lock. */
-	struct graph *graphs;
-	struct coll_captured **ids; /* by id - 1; NULL: free */
-	size_t nids;
-	struct place places[SLOTS];
-	uint64_t sequence;    /* of collectives */
-	uint64_t *numbers[2]; /* of messages, by half and rank */
-	unsigned polls;
-	bool closing, ended;
-
-	/* Lock: what the device is in, and how many of its tiles have been seen, given and left. */
-	struct coll_captured *active;
-	size_t seen, given, left;
-};
 
 /* ---- Life ---- */
 
@@ -100,17 +31,17 @@ struct coll_capture {
 struct orphan {
 	struct orphan *next;
 	struct coll_stage *ring;
-	struct graph *graphs;
+	struct capture_graph *graphs;
 	int ordinal;
 };
 static pthread_mutex_t orphans_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct orphan *orphans;
 
 /* Free those that are gone. */
-static void sweep_graphs(struct graph **at)
+static void sweep_graphs(struct capture_graph **at)
 {
 	while (*at) {
-		struct graph *g = *at;
+		struct capture_graph *g = *at;
 
 		/* Acquire: the driver's thread has left it. */
 		if (!atomic_load_explicit(&g->gone, memory_order_acquire)) {
@@ -150,9 +81,9 @@ static coll_status open_ring(struct coll_comm *comm, struct coll_capture *c, str
 
 	if (st != COLL_OK)
 		return st;
-	c->words = (struct words *)((char *)c->ring->memory + COLL_STAGE_PAGE / 2);
-	for (int i = 0; i < SLOTS; i++)
-		atomic_store_explicit(&c->words->go[i], CLEAR, memory_order_relaxed);
+	c->words = (struct capture_words *)((char *)c->ring->memory + COLL_STAGE_PAGE / 2);
+	for (int i = 0; i < CAPTURE_SLOTS; i++)
+		atomic_store_explicit(&c->words->go[i], CAPTURE_CLEAR, memory_order_relaxed);
 	st = d->table->fence_create(d, &c->fence);
 	if (st != COLL_OK)
 		coll_device_error(d, err);
@@ -175,7 +106,7 @@ static void free_capture(struct coll_comm *comm)
 	struct coll_capture *c = comm->capture;
 
 	comm->capture = NULL;
-	for (int i = 0; i < SLOTS; i++) {
+	for (int i = 0; i < CAPTURE_SLOTS; i++) {
 		coll_run_destroy(&c->places[i].run);
 		free(c->places[i].scratch);
 	}
@@ -222,7 +153,7 @@ coll_status coll_capture_ring(struct coll_comm *comm, struct coll_stage **ring)
 }
 
 /* The requests of a graph return to the communicator's pool. */
-static void take_apart(struct coll_comm *comm, struct graph *g)
+static void take_apart(struct coll_comm *comm, struct capture_graph *g)
 {
 	struct coll_capture *c = comm->capture;
 
@@ -242,6 +173,18 @@ static void take_apart(struct coll_comm *comm, struct graph *g)
 	}
 }
 
+void coll_capture_sweep(struct coll_comm *comm)
+{
+	struct coll_capture *c = comm->capture;
+
+	for (struct capture_graph *g = c->graphs; g; g = g->next)
+		if (atomic_load_explicit(&g->gone, memory_order_acquire))
+			take_apart(comm, g);
+	sweep_graphs(&c->graphs);
+	if (!c->graphs)
+		coll_inflight_unkeep(comm);
+}
+
 void coll_capture_destroy(struct coll_comm *comm)
 {
 	struct coll_capture *c = comm->capture;
@@ -249,7 +192,7 @@ void coll_capture_destroy(struct coll_comm *comm)
 
 	if (!c)
 		return;
-	for (struct graph *g = c->graphs; g; g = g->next)
+	for (struct capture_graph *g = c->graphs; g; g = g->next)
 		take_apart(comm, g);
 	sweep_graphs(&c->graphs);
 	sweep_orphans(c->ring->device);
@@ -280,27 +223,23 @@ coll_status coll_capture_empty(struct coll_request *r)
 	return COLL_OK;
 }
 
-static uint32_t slot_of(const struct coll_captured *x, size_t j)
-{
-	return (uint32_t)((x->slot + j) % SLOTS);
-}
-
 static uint32_t slot_of_tile(const struct coll_request *r, size_t t)
 {
-	return coll_stage_number(&r->stage[0], t) % SLOTS;
+	return coll_stage_number(&r->stage[0], t) % CAPTURE_SLOTS;
 }
 
-static struct words *words_of(const struct coll_stage *ring)
+static struct capture_words *words_of(const struct coll_stage *ring)
 {
-	return (struct words *)((char *)ring->memory + COLL_STAGE_PAGE / 2);
+	return (struct capture_words *)((char *)ring->memory + COLL_STAGE_PAGE / 2);
 }
 
 static coll_status put_gather(struct coll_stage *s, const struct coll_request *r, size_t t)
 {
-	struct words *w = words_of(s);
+	struct capture_words *w = words_of(s);
 	const uint32_t slot = slot_of_tile(r, t);
 	const struct coll_device_table *table = s->device->table;
-	const coll_status st = table->wait_bit(s->device, r->device_stream, coll_stage_address(s, &w->go[slot]), CLEAR);
+	const coll_status st =
+	        table->wait_bit(s->device, r->device_stream, coll_stage_address(s, &w->go[slot]), CAPTURE_CLEAR);
 
 	if (st != COLL_OK)
 		return st;
@@ -311,7 +250,7 @@ static coll_status put_gather(struct coll_stage *s, const struct coll_request *r
 static coll_status put_wait(struct coll_stage *s, const struct coll_request *r, size_t t)
 {
 	return s->device->table->wait_bit(s->device, r->device_stream,
-	                                  coll_stage_address(s, &words_of(s)->go[slot_of_tile(r, t)]), TAKEN);
+	                                  coll_stage_address(s, &words_of(s)->go[slot_of_tile(r, t)]), CAPTURE_TAKEN);
 }
 
 static coll_status put_scatter(struct coll_stage *s, const struct coll_request *r, size_t t)
@@ -325,18 +264,19 @@ static coll_status put_scatter(struct coll_stage *s, const struct coll_request *
 
 static void note_gone(void *arg)
 {
-	struct graph *g = arg;
+	struct capture_graph *g = arg;
 
 	atomic_store_explicit(&g->gone, true, memory_order_release);
 }
 
 /* What this capture has of the communicator so far. */
-static coll_status find_graph(struct coll_comm *comm, const struct coll_device_capture *capture, struct graph **out)
+static coll_status find_graph(struct coll_comm *comm, const struct coll_device_capture *capture,
+                              struct capture_graph **out)
 {
 	struct coll_capture *c = comm->capture;
 	struct coll_device *d = c->ring->device;
 	struct coll_error_box err;
-	struct graph *g;
+	struct capture_graph *g;
 	coll_status st;
 
 	/* Drivers take graphs out of the list, but none that is being captured. */
@@ -365,30 +305,6 @@ static coll_status find_graph(struct coll_comm *comm, const struct coll_device_c
 	g->capture = 0;
 	coll_device_error(d, &err);
 	return coll_comm_refuse(comm, "stream", st, "%s", err.message);
-}
-
-/* Runs and scratch for collectives of a group. The lock is held. */
-static coll_status need_places(struct coll_capture *c, const struct coll_captured *x)
-{
-	for (int i = 0; i < x->n; i++) {
-		const size_t bytes = x->calls[i].r->scratch_bytes;
-		struct place *p = &c->places[i];
-		void *scratch;
-
-		if (x->calls[i].r->kind != COLL_REQUEST_COLLECTIVE)
-			continue;
-		if (!p->run && coll_run_create(&p->run) != COLL_OK)
-			return COLL_ERR_MEMORY;
-		/* That in use stays until no launch can be in it. */
-		if (bytes <= p->scratch_bytes || c->active)
-			continue;
-		if (posix_memalign(&scratch, 4096, bytes))
-			return COLL_ERR_MEMORY;
-		free(p->scratch);
-		p->scratch = scratch;
-		p->scratch_bytes = bytes;
-	}
-	return COLL_OK;
 }
 
 /* The lock is held. */
@@ -443,7 +359,7 @@ static coll_status collect(struct coll_request *first, struct coll_captured **ou
 	if (!x)
 		return coll_comm_refuse(first->comm, "stream", COLL_ERR_MEMORY, "out of memory for a capture");
 	for (struct coll_request *r = first; r && st == COLL_OK; r = r->next_staged) {
-		struct call *call = &x->calls[x->n];
+		struct capture_call *call = &x->calls[x->n];
 
 		st = own_request(r, &call->r);
 		if (st != COLL_OK)
@@ -476,12 +392,12 @@ static void deal(struct coll_capture *c, struct coll_captured *x, struct coll_re
 		by[i] = x->calls[i].r;
 	x->slot = c->next_slot;
 	x->tiles = coll_stage_places(by, x->n);
-	c->next_slot = slot_of(x, x->tiles);
+	c->next_slot = capture_slot(x, x->tiles);
 	for (int i = 0; i < x->n; i++) {
 		for (int half = 0; half < 2; half++) {
 			by[i]->stage[half].number = x->slot + (uint32_t)i;
 			by[i]->stage[half].apart = (uint32_t)x->n;
-			by[i]->stage[half].slots = SLOTS;
+			by[i]->stage[half].slots = CAPTURE_SLOTS;
 		}
 		by[i]->captured = x;
 		by[i]->user_stream = by[i]->device_stream;
@@ -502,7 +418,7 @@ static coll_status join_streams(struct coll_device *d, struct coll_request *cons
 }
 
 /* In the graph: behind its calls before, and behind the launches before it. */
-static coll_status enqueue(struct coll_capture *c, struct graph *g, struct coll_request *const *by, int n)
+static coll_status enqueue(struct coll_capture *c, struct capture_graph *g, struct coll_request *const *by, int n)
 {
 	static const struct coll_stage_puts puts = {put_gather, put_wait, put_scatter};
 	struct coll_device *d = c->ring->device;
@@ -532,10 +448,10 @@ static coll_status take_chain(struct coll_request *first, const struct coll_devi
 {
 	struct coll_comm *comm = first->comm;
 	struct coll_capture *c = comm->capture;
-	struct coll_request *by[SLOTS];
+	struct coll_request *by[CAPTURE_SLOTS];
 	struct coll_captured *x = NULL;
 	struct coll_error_box err;
-	struct graph *g;
+	struct capture_graph *g;
 	coll_status st = find_graph(comm, capture, &g);
 
 	if (st == COLL_OK)
@@ -545,7 +461,7 @@ static coll_status take_chain(struct coll_request *first, const struct coll_devi
 		return st;
 	}
 	coll_async_lock(comm->ctx);
-	st = need_places(c, x);
+	st = coll_capture_places(c, x);
 	if (st == COLL_OK)
 		st = need_id(c, x);
 	if (st == COLL_OK) {
@@ -584,268 +500,13 @@ coll_status coll_capture_take(const struct coll_stage_batch *b)
 		return coll_comm_refuse(b->chains->comm, "group", COLL_ERR_UNSUPPORTED,
 		                        "[COLL-1218] a group with calls inside and outside of a capture");
 	for (struct coll_request *r = b->chains; r && st == COLL_OK; r = r->next_chain)
-		if (r->chain_calls > SLOTS)
+		if (r->chain_calls > CAPTURE_SLOTS)
 			st = coll_comm_refuse(r->comm, "group", COLL_ERR_UNSUPPORTED,
 			                      "[COLL-1213] %d calls with device memory in one group: at most %d",
-			                      r->chain_calls, SLOTS);
+			                      r->chain_calls, CAPTURE_SLOTS);
 	for (struct coll_request *r = b->chains, *next; r && st == COLL_OK; r = next) {
 		next = r->next_chain;
 		st = take_chain(r, &b->capture);
 	}
 	return st;
-}
-
-/* ---- Launches (the lock is held) ---- */
-
-static bool exists(const struct coll_captured *x, size_t j)
-{
-	return j / (size_t)x->n < x->calls[j % (size_t)x->n].r->stage_tiles;
-}
-
-/* What the device has stored is seen with what it stored before. */
-static uint32_t full(const struct coll_capture *c, uint32_t slot)
-{
-	return atomic_load_explicit(&c->words->full[slot], memory_order_acquire);
-}
-
-static void let_go(struct coll_capture *c, uint32_t slot, uint32_t bits)
-{
-	atomic_store_explicit(&c->words->go[slot], bits, memory_order_release);
-}
-
-/* Whether the runs have left the slot of a tile. */
-static bool is_taken(const struct coll_captured *x, size_t j)
-{
-	const struct call *call = &x->calls[j % (size_t)x->n];
-	const size_t t = j / (size_t)x->n;
-
-	for (int half = 0; half < 2; half++) {
-		const struct coll_run_stage *s = &call->r->stage[half];
-		const uint32_t number = coll_stage_number(s, t);
-
-		if (t < call->tiles[half] &&
-		    atomic_load_explicit(&s->taken[number % SLOTS], memory_order_acquire) != number + 1)
-			return false;
-	}
-	return true;
-}
-
-/* Pass the words on between the device and the runs. */
-static bool pump(struct coll_capture *c)
-{
-	const struct coll_captured *x = c->active;
-	const size_t before = c->seen + c->given + c->left;
-
-	for (; c->seen < x->tiles && c->seen < c->left + SLOTS; c->seen++)
-		if (exists(x, c->seen) && full(c, slot_of(x, c->seen)) != x->id)
-			break;
-	atomic_store_explicit(&c->ring->words->ready, x->slot + (uint32_t)c->seen, memory_order_release);
-	for (; c->given < c->seen; c->given++) {
-		if (!exists(x, c->given))
-			continue;
-		if (!is_taken(x, c->given))
-			break;
-		let_go(c, slot_of(x, c->given), TAKEN);
-	}
-	for (; c->left < c->given; c->left++) {
-		if (!exists(x, c->left))
-			continue;
-		if (full(c, slot_of(x, c->left)) != 0)
-			break;
-		let_go(c, slot_of(x, c->left), CLEAR);
-	}
-	return c->seen + c->given + c->left != before;
-}
-
-bool coll_capture_left(const struct coll_request *r)
-{
-	const struct coll_capture *c = r->comm->capture;
-
-	return c->active != r->captured || c->left == r->captured->tiles;
-}
-
-static coll_status start_collective(struct coll_request *r, struct place *p, const struct coll_run *after, size_t place)
-{
-	struct coll_comm *comm = r->comm;
-
-	r->job.intra = NULL;
-	r->job.scratch = p->scratch;
-	r->job.after = after;
-	r->job.sequence = ++comm->capture->sequence;
-	r->job.signature = r->signature;
-	coll_call_record(comm, &r->call, &r->job, &r->record);
-	r->record.flags |= COLL_RECORD_CAPTURED;
-	r->job.signature ^= (uint32_t)coll_mix64(PLACE_SALT ^ place);
-	r->wait.entries[0] = coll_begin_entry(comm, &r->call, &r->record, r->signature, COLL_WAY_UNKNOWN, 0);
-	r->wait.runs[r->wait.nruns++] = p->run;
-	return coll_run_start(p->run, &comm->captured[0].fabric, &r->job);
-}
-
-static coll_status start_pair(struct coll_request *r)
-{
-	struct coll_comm *comm = r->comm;
-	coll_status st = COLL_OK;
-
-	coll_pair_record(comm, &r->pair, &r->record);
-	r->record.sequence = comm->inflight.begun;
-	r->record.flags |= COLL_RECORD_CAPTURED;
-	for (int half = 0; half < 2 && st == COLL_OK; half++) {
-		struct coll_job job;
-
-		if (!r->pair_plan[half])
-			continue;
-		coll_pair_job(comm, &r->pair, half, r->pair_plan[half], &job);
-		job.sequence = ++comm->capture->numbers[half][coll_pair_peer(&r->pair, half)];
-		job.stage = r->stage[half].ready ? &r->stage[half] : NULL;
-		/* Without a number: those of other messages are looked up by it. */
-		r->wait.entries[r->wait.nruns] = coll_begin_pair_entry(comm, &r->pair, half, 0, 0);
-		r->wait.runs[r->wait.nruns++] = r->pair_run[half];
-		st = coll_run_start(r->pair_run[half], &comm->captured[1].fabric, &job);
-	}
-	return st;
-}
-
-static void fail(struct coll_comm *comm, coll_status st, const char *cause, const char *more)
-{
-	coll_comm_fail(comm, st, comm->rank, cause, more);
-	coll_inflight_lost(comm);
-}
-
-static void reset(struct coll_request *r)
-{
-	r->status = COLL_AGAIN;
-	r->lost = COLL_OK;
-	r->stream = NULL;
-	r->held = r->reached = true;
-	r->enqueued = false;
-	r->waiting_ns = 0;
-	r->local.tiles = 0;
-	r->timer = (struct coll_wait_timer){0};
-	r->wait = (struct coll_wait){.record = &r->record};
-	atomic_store_explicit(&r->done, false, memory_order_relaxed);
-}
-
-/* The device has come to these calls. */
-static void start(struct coll_comm *comm, struct coll_captured *x)
-{
-	struct coll_capture *c = comm->capture;
-	const struct coll_run *after = NULL;
-	coll_status st = need_places(c, x);
-
-	c->active = x;
-	c->seen = c->given = c->left = 0;
-	atomic_store_explicit(&c->ring->words->ready, x->slot, memory_order_relaxed);
-	memset((void *)c->ring->words->taken, 0, sizeof(c->ring->words->taken));
-	if (!x->complete) {
-		fail(comm, COLL_ERR_SYSTEM, "the graph has a part only of a call that could not be captured", "");
-		return;
-	}
-	for (int i = 0; i < x->n && st == COLL_OK; i++) {
-		struct coll_request *r = x->calls[i].r;
-
-		reset(r);
-		coll_inflight_join(r);
-		if (r->kind == COLL_REQUEST_COLLECTIVE) {
-			st = start_collective(r, &c->places[i], after, x->place + (size_t)i);
-			after = c->places[i].run;
-		} else {
-			st = start_pair(r);
-		}
-		for (int half = 0; half < 2; half++)
-			if (r->wait.entries[half])
-				coll_recorder_start(&comm->recorder, r->wait.entries[half]);
-	}
-	if (st != COLL_OK)
-		fail(comm, st, "cannot start the plan: ", coll_status_string(st));
-	else
-		coll_inflight_publish(comm, NULL);
-}
-
-/* The calls that the device waits in; NULL: none. */
-static struct coll_captured *find_reached(const struct coll_capture *c)
-{
-	for (uint32_t i = 0; i < SLOTS; i++) {
-		const uint32_t id = full(c, i);
-
-		if (id > 0 && id <= c->nids && c->ids[id - 1])
-			return c->ids[id - 1];
-	}
-	return NULL;
-}
-
-static bool has_ended(const struct coll_captured *x)
-{
-	for (int i = 0; i < x->n; i++)
-		if (x->calls[i].r->state == COLL_REQUEST_RUNNING)
-			return false;
-	return true;
-}
-
-/* Let all streams pass, now and later. */
-static void release(struct coll_capture *c)
-{
-	/* The guard first: a kernel that starts because one of these waits has ended sees it. */
-	atomic_store_explicit(&c->ring->words->guard, 1, memory_order_release);
-	for (uint32_t i = 0; i < SLOTS; i++)
-		let_go(c, i, RELEASED);
-	c->ended = true;
-}
-
-/* Take back what belongs to graphs that are gone. */
-static void sweep(struct coll_comm *comm)
-{
-	struct coll_capture *c = comm->capture;
-
-	for (struct graph *g = c->graphs; g; g = g->next)
-		if (atomic_load_explicit(&g->gone, memory_order_acquire))
-			take_apart(comm, g);
-	sweep_graphs(&c->graphs);
-	if (!c->graphs)
-		coll_inflight_unkeep(comm);
-}
-
-bool coll_capture_poll(struct coll_comm *comm)
-{
-	struct coll_capture *c = comm->capture;
-	struct coll_captured *x;
-	bool moved = false;
-
-	if (!c || (c->ended && !c->active))
-		return false;
-	if (c->active && !c->ended)
-		moved = pump(c);
-	if (c->active && has_ended(c->active) && (c->ended || c->left == c->active->tiles))
-		c->active = NULL;
-	if (c->active)
-		return moved;
-	if (c->closing && !c->ended)
-		release(c);
-	if (c->ended) {
-		coll_inflight_unkeep(comm);
-		return true;
-	}
-	x = find_reached(c);
-	if (x)
-		start(comm, x);
-	else if (c->polls++ % SWEEP_EVERY == 0)
-		sweep(comm);
-	return moved || x;
-}
-
-void coll_capture_release(struct coll_comm *comm)
-{
-	if (comm->capture && !comm->capture->ended)
-		release(comm->capture);
-}
-
-void coll_capture_close(struct coll_comm *comm)
-{
-	struct coll_capture *c = comm->capture;
-
-	if (!c)
-		return;
-	coll_async_lock(comm->ctx);
-	c->closing = true;
-	coll_capture_poll(comm);
-	coll_async_unlock(comm->ctx);
 }

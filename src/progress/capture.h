@@ -28,18 +28,12 @@ coll_status coll_capture_empty(struct coll_request *r);
 /* The requests of a batch become part of the graph. */
 coll_status coll_capture_take(const struct coll_stage_batch *b);
 
-/* The communicator is about to be destroyed: launches from here on do nothing. What is under way goes on. */
-void coll_capture_close(struct coll_comm *comm);
 /* Nothing is pending. Memory that a graph may still touch stays until a later call finds the graph gone. */
 void coll_capture_destroy(struct coll_comm *comm);
 
 /* ---- Drivers; the lock is held ---- */
 
-/* Start what the device has reached, and pass on what has moved. */
-bool coll_capture_poll(struct coll_comm *comm);
-/* Whether the device has left the calls that this request was captured with. */
-bool coll_capture_left(const struct coll_request *r);
-/* The communicator has failed. */
-void coll_capture_release(struct coll_comm *comm);
+/* Take back what belongs to graphs that are gone. */
+void coll_capture_sweep(struct coll_comm *comm);
 
 #endif

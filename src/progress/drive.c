@@ -15,7 +15,7 @@
 #include "core/error.h"
 #include "engine/run.h"
 #include "progress/async.h"
-#include "progress/capture.h"
+#include "progress/capture_launch.h"
 #include "progress/inflight.h"
 #include "progress/loop.h"
 #include "progress/notify.h"

@@ -17,7 +17,7 @@
 #include "core/error.h"
 #include "engine/run.h"
 #include "progress/async.h"
-#include "progress/capture.h"
+#include "progress/capture_launch.h"
 #include "progress/persistent.h"
 #include "progress/request.h"
 #include "progress/stage.h"

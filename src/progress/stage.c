@@ -18,6 +18,7 @@
 #include "mapped/call.h"
 #include "mapped/region.h"
 #include "progress/capture.h"
+#include "progress/capture_launch.h"
 #include "progress/drive.h"
 #include "progress/inflight.h"
 #include "progress/stage_ring.h"

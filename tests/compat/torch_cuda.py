@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """PyTorch on a real GPU: collectives, messages and DDP of one backend, compared with Gloo on copies in host memory, and times.
 
-usage: torch_cuda.py [--backend nccl|coll|gloo] [--ranks N] [--device cuda|cpu] [--times] [--max BYTES]
+usage: torch_cuda.py [--backend nccl|coll|gloo] [--ranks N] [--device cuda|cpu] [--times] [--max BYTES] [--factor N]
 
 Ranks are processes of their own, and share the devices in turn. libnccl.so.2 of this library is tried by LD_PRELOAD with the backend
 nccl; NVIDIA's takes several ranks of one device with NCCL_MULTI_RANK_GPU_ENABLE=1. Ends with 77 where torch or the device is missing.
@@ -25,6 +25,7 @@ def arguments():
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
     parser.add_argument("--times", action="store_true")
     parser.add_argument("--max", type=int, default=256 << 20)
+    parser.add_argument("--factor", type=int, default=4, help="from size to size, of --times")
     return parser.parse_args()
 
 
@@ -169,7 +170,7 @@ CHECKS = [all_reduce, bfloat16, broadcast, all_gather, reduce_scatter, all_to_al
 
 # ---- Times ----
 
-def times(r, most):
+def times(r, most, factor):
     """Medians of all_reduce in microseconds, and of Gloo on the same tensors."""
     cuda = r.device.type == "cuda"
     count = 2
@@ -190,7 +191,7 @@ def times(r, most):
             line.append(statistics.median(took[5:]))
         if r.rank == 0:
             print(f"{count * 4:12d} B {line[0]:12.1f} us   gloo {line[1]:12.1f} us", flush=True)
-        count *= 4
+        count *= factor
 
 
 def rank_main(rank, options, folder, results):
@@ -202,7 +203,7 @@ def rank_main(rank, options, folder, results):
     dist.init_process_group(options.backend, store=store, rank=rank, world_size=options.ranks)
     r = Rank(rank, options)
     if options.times:
-        times(r, options.max)
+        times(r, options.max, options.factor)
     for check in [] if options.times else CHECKS:
         try:
             check(r)

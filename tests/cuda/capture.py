@@ -9,67 +9,37 @@ usage: capture.py BUILD-DIRECTORY suite|soak [ONLY]
 
 The last line is `N passed, N failed, N skipped`.
 """
-import os
 import random
 import re
-import subprocess
 import sys
 import time
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "multi"))
-from job import free_port  # noqa: E402
+from cases import Cases
 
 # How long a survivor's stream may take to drain.
 DRAIN_S = 2.0
 
 
-class Suite:
-    def __init__(self, build, only):
-        self.build, self.only = os.path.abspath(build), only
-        self.passed = self.failed = 0
-        self.env = dict(os.environ, COLL_CUDA_LIBRARY=f"{self.build}/tests/softcuda/libcuda.so.1")
+class Suite(Cases):
+    def rank(self, name, *argv):
+        return [self.program(f"tests/cuda/{name}"), *map(str, argv)]
 
-    def program(self, name, *argv):
-        return [f"{self.build}/tests/cuda/{name}", *map(str, argv)]
-
-    def say(self, name, ok, text=""):
-        print(("ok    " if ok else "FAIL  ") + name, flush=True)
-        if not ok:
-            print("\n".join(text.splitlines()[-25:]), flush=True)
-        self.passed += ok
-        self.failed += not ok
-
-    def case(self, name, n, argv, timeout_s=120, **env):
-        if self.only and self.only not in name:
-            return
-        try:
-            done = subprocess.run([f"{self.build}/tools/collrun", "-n", str(n), *argv], env=dict(self.env, **env), text=True,
-                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout_s)
-            self.say(name, done.returncode == 0, done.stdout)
-        except subprocess.TimeoutExpired as e:
-            self.say(name, False, f"still running after {timeout_s} s\n" + str(e.stdout or "")[-2000:])
+    def launched(self, name, n, argv, timeout_s=120, **env):
+        self.case(name, self.collrun(n, *argv), timeout_s, **env)
 
     # A rank fails between two launches, or in one: the others' streams drain, and their errors name it.
     def failure(self, how, n, seed):
         pick = random.Random(f"{how} {n} {seed}")
-        victim, port, launches = pick.randrange(n), free_port(), pick.randrange(2, 20)
+        victim, launches = pick.randrange(n), pick.randrange(2, 20)
         transport, queues = pick.choice(["shm,loop", "tcp"]), pick.choice(["1", "8"])
         name = f"{how} {n} seed {seed} {transport} queues {queues}"
-        if self.only and self.only not in name:
+        if not self.wanted(name):
             return
-        ranks = []
-        for r in range(n):
-            env = dict(self.env, COLL_ROOT=f"127.0.0.1:{port}", COLL_RANK=str(r), COLL_SIZE=str(n), SOFTCUDA_SEED=str(seed),
-                       COLL_TRANSPORTS=transport, COLL_TIMEOUT_MS="2000", SOFTCUDA_QUEUES=queues)
-            ranks.append(subprocess.Popen(self.program("capture", how, launches, victim), env=env, stdout=subprocess.PIPE,
-                                          stderr=subprocess.STDOUT, text=True))
+        ranks = self.ranks(n, self.rank("capture", how, launches, victim), SOFTCUDA_SEED=str(seed), COLL_TRANSPORTS=transport,
+                           COLL_TIMEOUT_MS="2000", SOFTCUDA_QUEUES=queues)
         text, right, worst, until = "", True, 0.0, time.monotonic() + 60
         for r in range(n):
-            try:
-                said = ranks[r].communicate(timeout=max(1, until - time.monotonic()))[0]
-            except subprocess.TimeoutExpired:
-                ranks[r].kill()
-                said = ranks[r].communicate()[0] + "still running"
+            said = self.ended(ranks[r], until)
             text += f"-- rank {r} of {n}, rank {victim} fails\n" + said
             drain = re.search(r"took ([0-9.]+) s to drain", said)
             if r != victim or how == "abort":
@@ -85,12 +55,12 @@ class Suite:
                     env = dict(COLL_DEVICE_DIRECT=str(int(n == 2)), COLL_TRANSPORTS=transport, SOFTCUDA_QUEUES=queues, SOFTCUDA_SEED="7")
                     where = f"{n} {transport} queues {queues}"
                     first = random.Random(where).randrange(1000)
-                    self.case(f"every call {where}", n, self.program("staged", "-g", first, seeds, 20), 900, **env)
-                    self.case(f"several {where}", n, self.program("capture", "several", 5), **env)
-            self.case(f"persistent {n}", n, self.program("capture", "persistent", launches), 300)
+                    self.launched(f"every call {where}", n, self.rank("staged", "-g", first, seeds, 20), 900, **env)
+                    self.launched(f"several {where}", n, self.rank("capture", "several", 5), **env)
+            self.launched(f"persistent {n}", n, self.rank("capture", "persistent", launches), 300)
             for name in ("overlapping", "abandoned", "refused", "itself", "outliving"):
-                self.case(f"{name} {n}", n, self.program("capture", name, 10))
-            self.case(f"without a thread {n}", n, self.program("capture", "refused"), COLL_PROGRESS="off")
+                self.launched(f"{name} {n}", n, self.rank("capture", name, 10))
+            self.launched(f"without a thread {n}", n, self.rank("capture", "refused"), COLL_PROGRESS="off")
             for seed in range(failures):
                 for how in ("between", "during", "abort"):
                     self.failure(how, n, seed)

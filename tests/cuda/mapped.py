@@ -19,9 +19,6 @@ import time
 
 from cases import ENQUEUE, Cases
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "multi"))
-from job import free_port  # noqa: E402
-
 THREADS = {"SOFTCUDA_QUEUES": "32"}
 # Settings under which the memory is shared in another way, or not at all, and what the calls then are.
 WAYS = [("handles", {"SOFTCUDA_NO_VMM": "1"}, "direct"),
@@ -37,15 +34,7 @@ WAYS = [("handles", {"SOFTCUDA_NO_VMM": "1"}, "direct"),
 
 class Suite(Cases):
     def case(self, name, argv, env=None, timeout_s=120, wanted="direct"):
-        if not self.wanted(name):
-            return
-        env = dict(self.env, STAGED_WANTED=wanted, **(env or {}))
-        try:
-            done = subprocess.run(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                  timeout=timeout_s)
-            self.say(name, done.returncode == 0, done.stdout)
-        except subprocess.TimeoutExpired as e:
-            self.say(name, False, f"still running after {timeout_s} s\n" + str(e.stdout or "")[-2000:])
+        self.cases([(name, argv, dict(env or {}, STAGED_WANTED=wanted))], timeout_s)
 
     # In and out of place, a loop for the mean and one for the percentiles: an iteration is 4 calls.
     def driver_calls(self):
@@ -81,6 +70,25 @@ class Suite(Cases):
             if n < 2:
                 self.case(f"{kind}_perf 2 -g 2", self.collrun(2, *argv, "-g", "2"), {"SOFTCUDA_DEVICES": "2"})
 
+    # The links of a saved machine give another ring than rank order. Every process of a host sees it.
+    def ring(self):
+        name = "a ring of GPUs"
+        machine = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "machines", "four-gpus-crossed.xml")
+        at = ["0000:11:00.0", "0000:21:00.0", "0000:31:00.0", "0000:41:00.0"]
+        links = {"HWLOC_XMLFILE": machine, "SOFTCUDA_DEVICES": "4", "SOFTCUDA_PCI": ",".join(at), "SOFTCUDA_QUEUES": "32"}
+        for case, env, wanted in (("links", links, "ring of GPUs: 0 2 1 3; slowest step: link of GPUs"),
+                                  ("in order", dict(links, CUDA_VISIBLE_DEVICES="0,2,1,3"), "rank order: no ring of GPUs is better"),
+                                  ("an unknown GPU", dict(links, SOFTCUDA_PCI=""), "rank order: hwloc does not list these GPUs"),
+                                  ("one device", dict(links, SOFTCUDA_DEVICES="1"), "rank order: one device")):
+            if self.wanted(f"{name}: {case}"):
+                done = subprocess.run(self.collrun(4, self.program("tools/coll-info")), env=dict(self.env, **env), text=True,
+                                      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120)
+                self.say(f"{name}: {case}", done.returncode == 0 and f"device memory of the ranks: mapped by descriptors; {wanted}"
+                         in done.stdout and f"device-direct (device memory mapped by descriptors; {wanted}" in done.stdout, done.stdout)
+        self.case(f"{name}: scripts 4", self.collrun(4, *self.scripts(300, 2, 40)), links)
+        self.case(f"{name}: long scripts 4", self.collrun(4, *self.scripts(310, 1, 20, 3000000)), links)
+        self.case(f"{name}: scripts threads 4", self.scripts("-t", 4, 320, 2, 40), dict(links, COLL_DEVICE="cuda:0,1,2,3"))
+
     def host_bytes(self):
         for size in ("256K", "1M", "4M"):
             name = f"bytes in host memory of {size}"
@@ -96,22 +104,13 @@ class Suite(Cases):
         if not self.wanted(name):
             return
         pick = random.Random(seed)
-        n, victim, port, most = 3, pick.randrange(3), free_port(), pick.choice([800000, 3000000])
-        env = dict(self.env, COLL_ROOT=f"127.0.0.1:{port}", COLL_SIZE=str(n), COLL_TIMEOUT_MS="2000",
-                   SOFTCUDA_SEED=str(seed), SOFTCUDA_QUEUES=pick.choice(["1", "8"]), **pick.choice(WAYS[:1] + [("", {}, "")])[1])
-        ranks = [subprocess.Popen(self.scripts(seed, 100000, 40, most),
-                                  env=dict(env, COLL_RANK=str(r)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-                 for r in range(n)]
+        n, victim, most = 3, pick.randrange(3), pick.choice([800000, 3000000])
+        ranks = self.ranks(n, self.scripts(seed, 100000, 40, most), COLL_TIMEOUT_MS="2000", SOFTCUDA_SEED=str(seed),
+                           SOFTCUDA_QUEUES=pick.choice(["1", "8"]), **pick.choice(WAYS[:1] + [("", {}, "")])[1])
         time.sleep(1 + 2 * pick.random())
         ranks[victim].send_signal(signal.SIGKILL)
         killed = time.monotonic()
-        text = ""
-        for r in range(n):
-            try:
-                text += f"-- rank {r}\n" + ranks[r].communicate(timeout=20)[0]
-            except subprocess.TimeoutExpired:
-                ranks[r].kill()
-                text += f"-- rank {r}: still running 20 s after the death\n" + ranks[r].communicate()[0]
+        text = "".join(f"-- rank {r}\n" + self.ended(ranks[r], killed + 20) for r in range(n))
         late = time.monotonic() - killed
         named = sum(f"rank {victim} " in part and "dead or unreachable" in part for part in text.split("-- rank ")[1:])
         self.say(name, named == n - 1 and late < 10, f"{late:.1f} s\n{text}")
@@ -139,6 +138,7 @@ class Suite(Cases):
                   {"SOFTCUDA_DEVICES": "2", "SOFTCUDA_NO_PEER": "1"}, wanted="staged")
         for name, env, wanted in WAYS:
             self.case(f"scripts {name}", self.collrun(2, *self.scripts(90, 1, 30)), env, wanted=wanted)
+        self.ring()
         self.perf()
         self.driver_calls()
         self.mappings()

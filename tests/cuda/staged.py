@@ -11,10 +11,8 @@ usage: staged.py BUILD-DIRECTORY suite|soak [ONLY [SEEDS]]
 The last line is `N passed, N failed, N skipped`.
 """
 import os
-import signal
 import subprocess
 import sys
-import time
 
 from cases import ENQUEUE, Cases
 
@@ -40,27 +38,6 @@ class Suite(Cases):
     def __init__(self, build, soak, only):
         super().__init__(build, only, COLL_DEVICE_DIRECT="0")
         self.soak = soak
-
-    def case(self, name, argv, timeout_s=120, **env):
-        self.cases([(name, argv, env)], timeout_s)
-
-    # Programs that run at the same time, each of which is right, or ends by failed checks if it is said to.
-    def cases(self, rows, timeout_s=120):
-        started = []
-        for name, argv, env in rows:
-            if self.wanted(name):
-                fails = env.pop("fails", False)
-                started.append((name, fails, subprocess.Popen(argv, env=dict(self.env, **env), stdout=subprocess.PIPE,
-                                                              stderr=subprocess.STDOUT, text=True, start_new_session=True)))
-        until = time.monotonic() + timeout_s
-        for name, fails, child in started:
-            try:
-                told = child.communicate(timeout=max(1, until - time.monotonic()))[0]
-                right = child.returncode == 1 and " 1 failed" in told if fails else child.returncode == 0
-            except subprocess.TimeoutExpired:
-                os.killpg(child.pid, signal.SIGKILL)
-                told, right = child.communicate()[0] + f"\nstill running after {timeout_s} s", False
-            self.say(name, right, told)
 
     # The seeds of a fixed script: a part of them with each number of ranks and of queues.
     def seeds(self, total, at_once):

@@ -420,14 +420,31 @@ CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev)
 	return soft_leave(CUDA_SUCCESS);
 }
 
+/* SOFTCUDA_PCI: "0000:34:00.0,0000:35:00.0", by physical number; beyond it, bus 0xa0 + the number. */
+static void pci_of(CUdevice dev, unsigned at[3])
+{
+	const char *text = getenv("SOFTCUDA_PCI");
+
+	for (int i = 0; text && i < soft.device[dev].physical; i++)
+		text = strchr(text, ',') ? strchr(text, ',') + 1 : NULL;
+	at[0] = at[2] = 0;
+	if (!text || sscanf(text, "%8x:%2x:%2x.0", &at[0], &at[1], &at[2]) != 3) {
+		at[0] = at[2] = 0;
+		at[1] = (unsigned)(0xa0 + soft.device[dev].physical) & 0xff;
+	}
+}
+
 CUresult cuDeviceGetPCIBusId(char *id, int len, CUdevice dev)
 {
+	unsigned at[3];
+
 	ENTER(cuDeviceGetPCIBusId);
 	if (!is_device(dev))
 		return soft_leave(CUDA_ERROR_INVALID_DEVICE);
 	if (!id || len < 13)
 		return soft_leave(CUDA_ERROR_INVALID_VALUE);
-	snprintf(id, (size_t)len, "0000:%02X:00.0", (unsigned)(0xa0 + soft.device[dev].physical) & 0xff);
+	pci_of(dev, at);
+	snprintf(id, (size_t)len, "%04X:%02X:%02X.0", at[0], at[1], at[2]);
 	return soft_leave(CUDA_SUCCESS);
 }
 
@@ -455,6 +472,7 @@ CUresult cuDeviceCanAccessPeer(int *can, CUdevice dev, CUdevice peer)
 
 CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attribute, CUdevice dev)
 {
+	unsigned at[3];
 	int value;
 
 	ENTER(cuDeviceGetAttribute);
@@ -462,6 +480,7 @@ CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attribute, CUdevice de
 		return soft_leave(CUDA_ERROR_INVALID_DEVICE);
 	if (!pi)
 		return soft_leave(CUDA_ERROR_INVALID_VALUE);
+	pci_of(dev, at);
 	switch (attribute) {
 	case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK: value = 1024; break;
 	case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X: value = 0x7fffffff; break;
@@ -471,9 +490,9 @@ CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attribute, CUdevice de
 	case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR: value = 2048; break;
 	case CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT: value = 2; break;
 	case CU_DEVICE_ATTRIBUTE_COMPUTE_MODE: value = 0; break;
-	case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID: value = 0xa0 + soft.device[dev].physical; break;
-	case CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID:
-	case CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID: value = 0; break;
+	case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID: value = (int)at[1]; break;
+	case CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID: value = (int)at[2]; break;
+	case CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID: value = (int)at[0]; break;
 	case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: value = (int)soft_setting("SOFTCUDA_SM", 90) / 10; break;
 	case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: value = (int)soft_setting("SOFTCUDA_SM", 90) % 10; break;
 	case CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM:

@@ -1,0 +1,288 @@
+/*
+ * Launches of graphs: see capture_launch.h. The words of capture.c are passed on between the device and the runs. A
+ * graph repeats its values: its number in `full` says which calls the device has come to.
+ */
+#include "progress/capture_launch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "core/error.h"
+#include "engine/run.h"
+#include "progress/begin.h"
+#include "progress/capture.h"
+#include "progress/capture_state.h"
+#include "progress/drive.h"
+#include "progress/inflight.h"
+#include "select/bind.h"
+#include "select/bind_pair.h"
+
+enum { SWEEP_EVERY = 256 };
+
+/* Makes the frames of a call differ from those of another place in the graph. */
+static const uint64_t PLACE_SALT = 0x6772617068;
+
+coll_status coll_capture_places(struct coll_capture *c, const struct coll_captured *x)
+{
+	for (int i = 0; i < x->n; i++) {
+		const size_t bytes = x->calls[i].r->scratch_bytes;
+		struct capture_place *p = &c->places[i];
+		void *scratch;
+
+		if (x->calls[i].r->kind != COLL_REQUEST_COLLECTIVE)
+			continue;
+		if (!p->run && coll_run_create(&p->run) != COLL_OK)
+			return COLL_ERR_MEMORY;
+		/* That in use stays until no launch can be in it. */
+		if (bytes <= p->scratch_bytes || c->active)
+			continue;
+		if (posix_memalign(&scratch, 4096, bytes))
+			return COLL_ERR_MEMORY;
+		free(p->scratch);
+		p->scratch = scratch;
+		p->scratch_bytes = bytes;
+	}
+	return COLL_OK;
+}
+
+static bool exists(const struct coll_captured *x, size_t j)
+{
+	return j / (size_t)x->n < x->calls[j % (size_t)x->n].r->stage_tiles;
+}
+
+/* What the device has stored is seen with what it stored before. */
+static uint32_t full(const struct coll_capture *c, uint32_t slot)
+{
+	return atomic_load_explicit(&c->words->full[slot], memory_order_acquire);
+}
+
+static void let_go(struct coll_capture *c, uint32_t slot, uint32_t bits)
+{
+	atomic_store_explicit(&c->words->go[slot], bits, memory_order_release);
+}
+
+/* Whether the runs have left the slot of a tile. */
+static bool is_taken(const struct coll_captured *x, size_t j)
+{
+	const struct capture_call *call = &x->calls[j % (size_t)x->n];
+	const size_t t = j / (size_t)x->n;
+
+	for (int half = 0; half < 2; half++) {
+		const struct coll_run_stage *s = &call->r->stage[half];
+		const uint32_t number = coll_stage_number(s, t);
+
+		if (t < call->tiles[half] &&
+		    atomic_load_explicit(&s->taken[number % CAPTURE_SLOTS], memory_order_acquire) != number + 1)
+			return false;
+	}
+	return true;
+}
+
+/* Pass the words on between the device and the runs. */
+static bool pump(struct coll_capture *c)
+{
+	const struct coll_captured *x = c->active;
+	const size_t before = c->seen + c->given + c->left;
+
+	for (; c->seen < x->tiles && c->seen < c->left + CAPTURE_SLOTS; c->seen++)
+		if (exists(x, c->seen) && full(c, capture_slot(x, c->seen)) != x->id)
+			break;
+	atomic_store_explicit(&c->ring->words->ready, x->slot + (uint32_t)c->seen, memory_order_release);
+	for (; c->given < c->seen; c->given++) {
+		if (!exists(x, c->given))
+			continue;
+		if (!is_taken(x, c->given))
+			break;
+		let_go(c, capture_slot(x, c->given), CAPTURE_TAKEN);
+	}
+	for (; c->left < c->given; c->left++) {
+		if (!exists(x, c->left))
+			continue;
+		if (full(c, capture_slot(x, c->left)) != 0)
+			break;
+		let_go(c, capture_slot(x, c->left), CAPTURE_CLEAR);
+	}
+	return c->seen + c->given + c->left != before;
+}
+
+bool coll_capture_left(const struct coll_request *r)
+{
+	const struct coll_capture *c = r->comm->capture;
+
+	return c->active != r->captured || c->left == r->captured->tiles;
+}
+
+static coll_status start_collective(struct coll_request *r, struct capture_place *p, const struct coll_run *after,
+                                    size_t place)
+{
+	struct coll_comm *comm = r->comm;
+
+	r->job.intra = NULL;
+	r->job.scratch = p->scratch;
+	r->job.after = after;
+	r->job.sequence = ++comm->capture->sequence;
+	r->job.signature = r->signature;
+	coll_call_record(comm, &r->call, &r->job, &r->record);
+	r->record.flags |= COLL_RECORD_CAPTURED;
+	r->job.signature ^= (uint32_t)coll_mix64(PLACE_SALT ^ place);
+	r->wait.entries[0] = coll_begin_entry(comm, &r->call, &r->record, r->signature, COLL_WAY_UNKNOWN, 0);
+	r->wait.runs[r->wait.nruns++] = p->run;
+	return coll_run_start(p->run, &comm->captured[0].fabric, &r->job);
+}
+
+static coll_status start_pair(struct coll_request *r)
+{
+	struct coll_comm *comm = r->comm;
+	coll_status st = COLL_OK;
+
+	coll_pair_record(comm, &r->pair, &r->record);
+	r->record.sequence = comm->inflight.begun;
+	r->record.flags |= COLL_RECORD_CAPTURED;
+	for (int half = 0; half < 2 && st == COLL_OK; half++) {
+		struct coll_job job;
+
+		if (!r->pair_plan[half])
+			continue;
+		coll_pair_job(comm, &r->pair, half, r->pair_plan[half], &job);
+		job.sequence = ++comm->capture->numbers[half][coll_pair_peer(&r->pair, half)];
+		job.stage = r->stage[half].ready ? &r->stage[half] : NULL;
+		/* Without a number: those of other messages are looked up by it. */
+		r->wait.entries[r->wait.nruns] = coll_begin_pair_entry(comm, &r->pair, half, 0, 0);
+		r->wait.runs[r->wait.nruns++] = r->pair_run[half];
+		st = coll_run_start(r->pair_run[half], &comm->captured[1].fabric, &job);
+	}
+	return st;
+}
+
+static void fail(struct coll_comm *comm, coll_status st, const char *cause, const char *more)
+{
+	coll_comm_fail(comm, st, comm->rank, cause, more);
+	coll_inflight_lost(comm);
+}
+
+static void reset(struct coll_request *r)
+{
+	r->status = COLL_AGAIN;
+	r->lost = COLL_OK;
+	r->stream = NULL;
+	r->held = r->reached = true;
+	r->enqueued = false;
+	r->waiting_ns = 0;
+	r->local.tiles = 0;
+	r->timer = (struct coll_wait_timer){0};
+	r->wait = (struct coll_wait){.record = &r->record};
+	atomic_store_explicit(&r->done, false, memory_order_relaxed);
+}
+
+/* The device has come to these calls. */
+static void start(struct coll_comm *comm, struct coll_captured *x)
+{
+	struct coll_capture *c = comm->capture;
+	const struct coll_run *after = NULL;
+	coll_status st = coll_capture_places(c, x);
+
+	c->active = x;
+	c->seen = c->given = c->left = 0;
+	atomic_store_explicit(&c->ring->words->ready, x->slot, memory_order_relaxed);
+	memset((void *)c->ring->words->taken, 0, sizeof(c->ring->words->taken));
+	if (!x->complete) {
+		fail(comm, COLL_ERR_SYSTEM, "the graph has a part only of a call that could not be captured", "");
+		return;
+	}
+	for (int i = 0; i < x->n && st == COLL_OK; i++) {
+		struct coll_request *r = x->calls[i].r;
+
+		reset(r);
+		coll_inflight_join(r);
+		if (r->kind == COLL_REQUEST_COLLECTIVE) {
+			st = start_collective(r, &c->places[i], after, x->place + (size_t)i);
+			after = c->places[i].run;
+		} else {
+			st = start_pair(r);
+		}
+		for (int half = 0; half < 2; half++)
+			if (r->wait.entries[half])
+				coll_recorder_start(&comm->recorder, r->wait.entries[half]);
+	}
+	if (st != COLL_OK)
+		fail(comm, st, "cannot start the plan: ", coll_status_string(st));
+	else
+		coll_inflight_publish(comm, NULL);
+}
+
+/* The calls that the device waits in; NULL: none. */
+static struct coll_captured *find_reached(const struct coll_capture *c)
+{
+	for (uint32_t i = 0; i < CAPTURE_SLOTS; i++) {
+		const uint32_t id = full(c, i);
+
+		if (id > 0 && id <= c->nids && c->ids[id - 1])
+			return c->ids[id - 1];
+	}
+	return NULL;
+}
+
+static bool has_ended(const struct coll_captured *x)
+{
+	for (int i = 0; i < x->n; i++)
+		if (x->calls[i].r->state == COLL_REQUEST_RUNNING)
+			return false;
+	return true;
+}
+
+/* Let all streams pass, now and later. */
+static void release(struct coll_capture *c)
+{
+	/* The guard first: a kernel that starts because one of these waits has ended sees it. */
+	atomic_store_explicit(&c->ring->words->guard, 1, memory_order_release);
+	for (uint32_t i = 0; i < CAPTURE_SLOTS; i++)
+		let_go(c, i, CAPTURE_RELEASED);
+	c->ended = true;
+}
+
+bool coll_capture_poll(struct coll_comm *comm)
+{
+	struct coll_capture *c = comm->capture;
+	struct coll_captured *x;
+	bool moved = false;
+
+	if (!c || (c->ended && !c->active))
+		return false;
+	if (c->active && !c->ended)
+		moved = pump(c);
+	if (c->active && has_ended(c->active) && (c->ended || c->left == c->active->tiles))
+		c->active = NULL;
+	if (c->active)
+		return moved;
+	if (c->closing && !c->ended)
+		release(c);
+	if (c->ended) {
+		coll_inflight_unkeep(comm);
+		return true;
+	}
+	x = find_reached(c);
+	if (x)
+		start(comm, x);
+	else if (c->polls++ % SWEEP_EVERY == 0)
+		coll_capture_sweep(comm);
+	return moved || x;
+}
+
+void coll_capture_release(struct coll_comm *comm)
+{
+	if (comm->capture && !comm->capture->ended)
+		release(comm->capture);
+}
+
+void coll_capture_close(struct coll_comm *comm)
+{
+	struct coll_capture *c = comm->capture;
+
+	if (!c)
+		return;
+	coll_async_lock(comm->ctx);
+	c->closing = true;
+	coll_capture_poll(comm);
+	coll_async_unlock(comm->ctx);
+}

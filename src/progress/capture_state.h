@@ -1,0 +1,83 @@
+/*
+ * What a communicator has for captured calls: capture.c makes it and puts calls into graphs, capture_launch.c runs
+ * them.
+ */
+#ifndef COLL_PROGRESS_CAPTURE_STATE_H
+#define COLL_PROGRESS_CAPTURE_STATE_H
+
+#include <assert.h>
+#include <stdatomic.h>
+
+#include "device/device.h"
+#include "progress/stage_ring.h"
+
+enum { CAPTURE_SLOTS = COLL_STAGE_SLOTS };
+enum { CAPTURE_TAKEN = 1, CAPTURE_CLEAR = 2, CAPTURE_RELEASED = CAPTURE_TAKEN | CAPTURE_CLEAR }; /* of `go` */
+
+/* Behind the words of the ring. */
+struct capture_words {
+	_Alignas(COLL_STAGE_LINE) _Atomic uint32_t full[CAPTURE_SLOTS]; /* device */
+	_Alignas(COLL_STAGE_LINE) _Atomic uint32_t go[CAPTURE_SLOTS];   /* host */
+};
+static_assert(sizeof(struct capture_words) <= COLL_STAGE_PAGE / 2, "the words fit in the other half of the page");
+
+/* One graph, for one communicator: all that it has captured in one capture. */
+struct capture_graph {
+	struct capture_graph *next;
+	struct coll_captured *calls;
+	uint64_t capture; /* its id */
+	coll_device_stream last;
+	uint32_t places;  /* calls so far */
+	atomic_bool gone; /* by the driver, in any thread; release */
+};
+
+/* A call, or the calls of a group. */
+struct coll_captured {
+	struct coll_captured *next; /* of the graph */
+	struct capture_graph *graph;
+	uint32_t id;    /* of comm->capture->ids */
+	uint32_t place; /* of the first call in the graph */
+	uint32_t slot;  /* of the first tile */
+	bool complete;  /* all of it is in the graph */
+	size_t tiles;   /* in turn, those that do not exist too */
+	int n;
+	struct capture_call {
+		struct coll_request *r;
+		size_t tiles[2]; /* by half */
+	} calls[];
+};
+
+/* Run and scratch of a collective, by its number in the group. */
+struct capture_place {
+	struct coll_run *run;
+	char *scratch;
+	size_t scratch_bytes;
+};
+
+struct coll_capture {
+	struct coll_stage *ring;
+	struct capture_words *words;
+	coll_device_fence fence;
+	uint32_t next_slot;
+
+	/* Lock. */
+	struct capture_graph *graphs;
+	struct coll_captured **ids; /* by id - 1; NULL: free */
+	size_t nids;
+	struct capture_place places[CAPTURE_SLOTS];
+	uint64_t sequence;    /* of collectives */
+	uint64_t *numbers[2]; /* of messages, by half and rank */
+	unsigned polls;
+	bool closing, ended;
+
+	/* Lock: what the device is in, and how many of its tiles have been seen, given and left. */
+	struct coll_captured *active;
+	size_t seen, given, left;
+};
+
+static inline uint32_t capture_slot(const struct coll_captured *x, size_t j)
+{
+	return (uint32_t)((x->slot + j) % CAPTURE_SLOTS);
+}
+
+#endif
