@@ -163,7 +163,9 @@ int coll_py_comm_check(struct comm *c);
 /* The same, and no other thread is in a call; then this one is, until coll_py_comm_leave(). */
 int coll_py_comm_enter(struct comm *c, const char *name);
 void coll_py_comm_leave(struct comm *c);
-/* The exception of an operation in Python aborts the communicator. -1: it is set. */
+/* Abort the communicator, with an exception as the reason. */
+void coll_py_comm_abort_for(struct comm *c, PyObject *error);
+/* The exception of an operation in Python, which has aborted the communicator. -1: it is set. */
 int coll_py_comm_failure(struct comm *c);
 struct comm *coll_py_comm_root(struct comm *c);
 PyObject *coll_py_comm_child(struct comm *parent, coll_comm *handle);

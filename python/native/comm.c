@@ -82,19 +82,23 @@ static void abort_with(struct comm *c, const char *reason)
 	atomic_fetch_sub(&c->aborting, 1);
 }
 
-int coll_py_comm_failure(struct comm *c)
+void coll_py_comm_abort_for(struct comm *c, PyObject *error)
 {
-	PyObject *failure = atomic_exchange(&c->failure, NULL);
-	PyObject *type = failure ? PyObject_GetAttrString((PyObject *)Py_TYPE(failure), "__name__") : NULL;
-	PyObject *reason = type ? PyUnicode_FromFormat("%U: %S", type, failure) : NULL;
+	PyObject *type = PyObject_GetAttrString((PyObject *)Py_TYPE(error), "__name__");
+	PyObject *reason = type ? PyUnicode_FromFormat("%U: %S", type, error) : NULL;
 	char *text = reason ? text_of(reason) : NULL;
 
 	PyErr_Clear();
-	if (failure)
-		abort_with(c, text ? text : "an operation in Python raised an exception");
+	abort_with(c, text ? text : "an operation in Python raised an exception");
 	free(text);
 	Py_XDECREF(type);
 	Py_XDECREF(reason);
+}
+
+int coll_py_comm_failure(struct comm *c)
+{
+	PyObject *failure = atomic_exchange(&c->failure, NULL);
+
 	if (failure)
 		PyErr_SetObject((PyObject *)Py_TYPE(failure), failure);
 	else /* another thread has taken it */

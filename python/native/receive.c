@@ -77,18 +77,29 @@ void coll_py_receives_reap(void)
 	}
 }
 
+/* Take it back. False: too late. It may be dropped while an exception is on its way, which the end of a receive, that
+ * runs Python code, would lose. */
+static bool take_back(struct receive *v)
+{
+	PyObject *type, *value, *trace;
+	bool ended;
+
+	PyErr_Fetch(&type, &value, &trace);
+	LIBRARY(coll_request_cancel(v->handle));
+	ended = test(v);
+	PyErr_Restore(type, value, trace);
+	return ended;
+}
+
 static void dealloc(PyObject *self)
 {
 	struct receive *v = (struct receive *)self;
 
-	if (v->handle && v->generation == coll_py_generation) {
-		LIBRARY(coll_request_cancel(v->handle));
-		if (!test(v)) {
-			Py_INCREF(self); /* it lives on in the list */
-			v->next = dropped;
-			dropped = v;
-			return;
-		}
+	if (v->handle && v->generation == coll_py_generation && !take_back(v)) {
+		Py_INCREF(self); /* it lives on in the list */
+		v->next = dropped;
+		dropped = v;
+		return;
 	}
 	if (v->request.comm)
 		coll_py_request_end(&v->request);

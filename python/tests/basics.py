@@ -4,6 +4,7 @@ import array
 import ctypes
 import pickle
 import struct
+import sys
 
 import coll
 from ranks import check, equal, floats, main, raises
@@ -257,6 +258,15 @@ def test_operations(comm):
     larger, right = comm.op(keep_larger), comm.op(last, commutative=False)
     equal(comm.all_reduce(x, larger).tolist(), [n - 1, 0, 5])
     equal(comm.all_reduce(x, right).tolist(), [n - 1, 1 - n, 5])
+    kept = []
+    keeper = comm.op(lambda left, inout: kept.append((left, inout)), commutative=False)
+    equal(comm.all_reduce(array.array("i", [comm.rank] * 9), keeper).tolist(), [n - 1] * 9)
+    check(n == 1 or kept)
+    for left, inout in kept:
+        equal(left.tolist() + inout.tolist(), [left[0]] * len(left) + [inout[0]] * len(left), "kept arguments have memory of their own")
+    before = sys.getrefcount(keeper)
+    keeper.close()
+    equal(sys.getrefcount(keeper), before - 1, "a closed operation is not kept")
     larger.close()
     raises(coll.ArgumentError, comm.all_reduce, x, larger, says="is closed")
     twice = comm.premul_sum(2.0)

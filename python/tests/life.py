@@ -167,6 +167,11 @@ def function_raises():
                          "  for i, v in enumerate(a): b[i] += v\nop = c.op(f)\n"
                          "try:\n  while True: c.all_reduce(x, op)\nexcept Exception as e: print(type(e).__name__, e)")
     check("[1] ValueError bad op" in out and re.search(r"\[0\] AbortedError .*ValueError: bad op", out), out, err)
+    # One call of many parts: the others do not take it for complete.
+    code, out, err = run("c = coll.init()\ndef f(a, b):\n  if c.rank == 1: raise ValueError('bad op')\n"
+                         "op, y = c.op(f), array.array('d', bytes(8000000))\nc.barrier()\n"
+                         "try: c.all_reduce(y, op); print('complete')\nexcept Exception as e: print(type(e).__name__, e)")
+    check("[1] ValueError bad op" in out and re.search(r"\[0\] AbortedError .*ValueError: bad op", out), out, err)
 
 
 def aborted():
@@ -199,6 +204,16 @@ def interrupted():
                          "if c.rank == 0:\n  threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGUSR2]).start()\n"
                          "else: time.sleep(0.6)\nprint(c.all_reduce(x).tolist(), len(seen))")
     check("[0] [2.0, 4.0] 1" in out, out, err)
+
+
+def receive_dropped():
+    """A receive that is dropped while an exception is on its way leaves that exception alone."""
+    code, out, err = run("c = coll.init()\nif c.rank == 0:\n"
+                         "  try: c.irecv(x, 1, 5).wait(timeout=.1)\n  except TimeoutError: print('in time')\n"
+                         "  try: [c.irecv(x, 1, 5), 1 / 0]\n  except ZeroDivisionError: print('zero')\n"
+                         "  threading.Timer(.3, os.kill, [os.getpid(), signal.SIGINT]).start()\n"
+                         "  try: c.recv_object(1, tag=4)\n  except KeyboardInterrupt: print('stopped')\nc.barrier()")
+    check(code == 0 and all(f"[0] {word}" in out for word in ("in time", "zero", "stopped")), code, out, err)
 
 
 def interrupted_creation():
@@ -249,7 +264,7 @@ def names_itself():
 
 
 CASES = [exception, exception_in_with, exception_in_thread, exception_in_hook_of_others, exits, exit_with_work, forks, workers,
-         killed, late, mismatch, function_raises, aborted, interrupted, interrupted_creation, groups_are_cheap, memory_outlives, interactive, names_itself]
+         killed, late, mismatch, function_raises, aborted, interrupted, receive_dropped, interrupted_creation, groups_are_cheap, memory_outlives, interactive, names_itself]
 
 
 def main():
