@@ -133,6 +133,8 @@ void coll_py_view_release(struct view *v);
  */
 int coll_py_view_pack(struct view *v, bool filled, void **address);
 void coll_py_view_unpack(const struct view *v);
+/* Whether they may have an element's memory in common. */
+bool coll_py_view_overlaps(const struct view *v, const struct view *w);
 
 /* ---- Communicators -------------------------------------------------------- */
 
@@ -175,6 +177,8 @@ void coll_py_comm_block_freed(struct comm *c, void *data);
 void coll_py_comm_free_dropped(struct comm *c);
 
 /* ---- Calls ---------------------------------------------------------------- */
+
+struct stream;
 
 enum call_kind {
 	CALL_ALL_REDUCE,
@@ -240,10 +244,10 @@ struct request {
 	PyObject *result;    /* strong; what the call returns */
 };
 
-/* Fill a request from the arguments of a call. 0, or -1 with an exception set and nothing to end. reader: see
- * coll_py_view_take(). */
+/* Fill a request from the arguments of a call. 0, or -1 with an exception set and nothing to end. s: the stream of the
+ * call, or NULL; reader: see coll_py_view_take(). */
 int coll_py_request_make(struct request *r, struct comm *c, enum call_kind kind, PyObject *const *values,
-                         intptr_t reader);
+                         struct stream *s, intptr_t reader);
 /* The same for irecv(), which a group may hold. */
 int coll_py_receive_make(struct request *r, struct comm *c, PyObject *const *values);
 /* Copies of arrays that are not contiguous, before the start. */
@@ -252,6 +256,8 @@ coll_status coll_py_request_start(const struct request *r, coll_stream *s);
 void coll_py_request_describe(const struct request *r, coll_operation_desc *d);
 /* Write results back to arrays that are not contiguous. */
 void coll_py_request_unpack(struct request *r);
+/* The array that the call writes; NULL: none. */
+const struct view *coll_py_request_written(const struct request *r);
 void coll_py_request_end(struct request *r);
 const char *coll_py_name_of(const struct request *r);
 /* The operation of a call whose input is known; NULL: the sum. 0, or -1 with an exception set. */
@@ -273,6 +279,7 @@ struct stream {
 	struct work *first, *last; /* unfinished, in order; strong. If there are any, the stream holds itself. */
 	struct stream *next, *next_pending; /* streams of the job; streams with unfinished work */
 	bool pending;
+	size_t copied;   /* unfinished works whose results are still to be written back */
 	PyObject *error; /* of its first work that failed */
 };
 
@@ -307,6 +314,9 @@ void coll_py_ended_reset(void);
 void coll_py_reap(void);
 /* Wait for all works of a stream. 1: done; 0: the time has passed; -1: an exception is set. */
 int coll_py_stream_finish(struct stream *s, int timeout_ms);
+/* Before a call in the stream: what is copied in the call, and written back after it, is not out of order. 0, or -1
+ * with an exception set. */
+int coll_py_stream_settle(struct stream *s, const struct request *r);
 /* Before the last communicator of a job ends: its streams go. */
 void coll_py_streams_close(struct comm *root);
 

@@ -423,33 +423,34 @@ static void clear(struct request *r)
 	r->op_object = r->result = NULL;
 }
 
-static int build(struct request *r, struct comm *c, enum call_kind kind, PyObject *const *values, intptr_t reader)
+static int build(struct request *r, struct comm *c, enum call_kind kind, PyObject *const *values, struct stream *s,
+                 intptr_t reader)
 {
 	clear(r);
 	r->reader = reader;
 	r->comm = c;
 	r->kind = kind;
 	Py_INCREF((PyObject *)c);
-	if (make(r, values) == 0 && coll_py_request_pack(r) == 0)
+	if (make(r, values) == 0 && (!s || coll_py_stream_settle(s, r) == 0) && coll_py_request_pack(r) == 0)
 		return 0;
 	coll_py_request_end(r);
 	return -1;
 }
 
 int coll_py_request_make(struct request *r, struct comm *c, enum call_kind kind, PyObject *const *values,
-                         intptr_t reader)
+                         struct stream *s, intptr_t reader)
 {
 	if (kind == CALL_RECV && values[ARG_TAG] && (values[ARG_STREAM] || coll_py_group_open())) {
 		coll_py_raise_argument(
 		        "recv: with a tag it takes no stream and stands in no group; irecv() does not wait");
 		return -1;
 	}
-	return build(r, c, kind, values, reader);
+	return build(r, c, kind, values, s, reader);
 }
 
 int coll_py_receive_make(struct request *r, struct comm *c, PyObject *const *values)
 {
-	return build(r, c, CALL_RECV, values, coll_py_device_reader(c, NULL) ? READER_UNORDERED : READER_NONE);
+	return build(r, c, CALL_RECV, values, NULL, coll_py_device_reader(c, NULL) ? READER_UNORDERED : READER_NONE);
 }
 
 /* ---- Start and end ---- */
@@ -468,12 +469,19 @@ int coll_py_request_pack(struct request *r)
 	return 0;
 }
 
+const struct view *coll_py_request_written(const struct request *r)
+{
+	if (r->same)
+		return r->kind == CALL_BROADCAST && r->root == r->comm->rank ? NULL : &r->in;
+	return r->has_out ? &r->out : NULL;
+}
+
 void coll_py_request_unpack(struct request *r)
 {
-	if (r->same && !r->in.readonly)
-		coll_py_view_unpack(&r->in);
-	if (r->has_out)
-		coll_py_view_unpack(&r->out);
+	const struct view *v = coll_py_request_written(r);
+
+	if (v)
+		coll_py_view_unpack(v);
 }
 
 void coll_py_request_end(struct request *r)

@@ -489,6 +489,60 @@ static void copy(const struct view *v, int d, char *at, char **packed, bool out)
 		copy(v, d + 1, at + i * v->strides[d] * v->stride_unit, packed, out);
 }
 
+/* Where the elements lie: runs of bytes in [low, high), whose begins differ by multiples of step. */
+struct span {
+	int64_t low, high, run, step;
+};
+
+static int64_t divisor(int64_t a, int64_t b)
+{
+	while (b) {
+		const int64_t rest = a % b;
+
+		a = b;
+		b = rest;
+	}
+	return a < 0 ? -a : a;
+}
+
+static struct span span_of(const struct view *v)
+{
+	struct span s = {.low = (intptr_t)v->data, .run = (int64_t)v->item_bytes};
+	int d = v->ndim;
+
+	if (v->contiguous) {
+		s.run = (int64_t)(v->items * v->item_bytes);
+		s.high = s.low + s.run;
+		return s;
+	}
+	while (d > 0 && v->strides[d - 1] * v->stride_unit == s.run)
+		s.run *= v->shape[--d];
+	s.high = s.low + s.run;
+	while (d-- > 0) {
+		const int64_t stride = v->strides[d] * v->stride_unit;
+
+		if (v->shape[d] > 1)
+			s.step = divisor(s.step, stride);
+		*(stride < 0 ? &s.low : &s.high) += (v->shape[d] - 1) * stride;
+	}
+	return s;
+}
+
+bool coll_py_view_overlaps(const struct view *v, const struct view *w)
+{
+	const struct span a = span_of(v), b = span_of(w);
+	const int64_t step = divisor(a.step, b.step), between = b.low - a.low;
+	int64_t apart;
+
+	if (v->items == 0 || w->items == 0 || a.low >= b.high || b.low >= a.high)
+		return false;
+	if (step == 0)
+		return true;
+	/* Such as two columns of one matrix. */
+	apart = (between % step + step) % step;
+	return apart < a.run || apart + b.run > step;
+}
+
 int coll_py_view_pack(struct view *v, bool filled, void **address)
 {
 	size_t bytes = v->items * v->item_bytes;
