@@ -105,7 +105,7 @@ const struct element *coll_py_element_of(coll_dtype type);
 
 /* Where an array of another library lies. Its memory stays valid until coll_py_view_release(). */
 struct view {
-	PyObject *owner; /* strong */
+	PyObject *owner, *storage; /* strong; storage: NULL, or what holds the memory if the owner may let go of it */
 	Py_buffer buffer;
 	void *managed; /* a DLPack tensor of ours to delete */
 	bool has_buffer, managed_versioned;
@@ -124,8 +124,9 @@ struct view {
 /* The stream of a device in which memory will be read, in DLPack's numbers: READER_NONE: there is no device, and its
  * memory is refused; 1: the legacy default stream; others: a CUstream. */
 enum { READER_NONE = 0, READER_UNORDERED = -1, READER_LEGACY = 1 };
-/* Describe an array, named `what` in errors. 0, or -1 with an exception set. */
-int coll_py_view_take(struct view *v, PyObject *object, const char *what, intptr_t reader);
+/* Describe an array, named `what` in errors. kept: it is used longer than this call of a method, while the program may
+ * do anything with the object. 0, or -1 with an exception set. */
+int coll_py_view_take(struct view *v, PyObject *object, const char *what, bool kept, intptr_t reader);
 /* The end of taking: from its shape, the number of elements, and whether it is contiguous. */
 int coll_py_view_measure(struct view *v);
 void coll_py_view_release(struct view *v);
@@ -235,6 +236,7 @@ struct request {
 	struct view in, out;
 	bool has_in, has_out, same; /* same: in is also where the result goes */
 	bool ragged, tagged;
+	bool kept;   /* see coll_py_view_take() */
 	bool marked; /* its result is a DeviceArray that a stream writes */
 	int tag;     /* of a message; -1: any */
 	size_t *in_counts, *out_counts;
@@ -245,9 +247,9 @@ struct request {
 };
 
 /* Fill a request from the arguments of a call. 0, or -1 with an exception set and nothing to end. s: the stream of the
- * call, or NULL; reader: see coll_py_view_take(). */
+ * call, or NULL; kept, reader: see coll_py_view_take(). */
 int coll_py_request_make(struct request *r, struct comm *c, enum call_kind kind, PyObject *const *values,
-                         struct stream *s, intptr_t reader);
+                         struct stream *s, bool kept, intptr_t reader);
 /* The same for irecv(), which a group may hold. */
 int coll_py_receive_make(struct request *r, struct comm *c, PyObject *const *values);
 /* Copies of arrays that are not contiguous, before the start. */

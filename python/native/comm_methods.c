@@ -165,7 +165,7 @@ static PyObject *announce(PyObject *self, PyObject *args)
 	int on;
 
 	if (!PyArg_ParseTuple(args, "Op", &x, &on) || coll_py_comm_check(c) != 0 ||
-	    coll_py_view_take(&v, x, "x", coll_py_device_reader(c, NULL) ? READER_UNORDERED : READER_NONE) != 0)
+	    coll_py_view_take(&v, x, "x", false, coll_py_device_reader(c, NULL) ? READER_UNORDERED : READER_NONE) != 0)
 		return NULL;
 	if (!v.contiguous) {
 		coll_py_view_release(&v);

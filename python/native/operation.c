@@ -45,8 +45,8 @@ PyObject *coll_py_prepare(PyObject *self, PyObject *const *args, Py_ssize_t narg
 	if (!o)
 		return NULL;
 	o->generation = coll_py_generation;
-	if (coll_py_request_make(&o->request, c, kind, values, NULL, c->device < 0 ? READER_NONE : READER_UNORDERED) !=
-	            0 ||
+	if (coll_py_request_make(&o->request, c, kind, values, NULL, true,
+	                         c->device < 0 ? READER_NONE : READER_UNORDERED) != 0 ||
 	    coll_py_comm_enter(c, "prepare") != 0)
 		goto fail;
 	coll_py_request_describe(&o->request, &d);

@@ -42,7 +42,7 @@ static int take_in(struct request *r, PyObject *x)
 		coll_py_raise_argument("%s: x is None", coll_py_name_of(r));
 		return -1;
 	}
-	if (coll_py_view_take(&r->in, x, "x", r->reader) != 0)
+	if (coll_py_view_take(&r->in, x, "x", r->kept, r->reader) != 0)
 		return -1;
 	r->has_in = true;
 	r->type = r->in.element->wire;
@@ -121,7 +121,7 @@ static int take_out(struct request *r, PyObject *out, PyObject *shape, size_t co
 	if (!out)
 		out = made = make_like(r, shape);
 	Py_DECREF(shape);
-	if (!out || coll_py_view_take(&r->out, out, "out", r->reader) != 0)
+	if (!out || coll_py_view_take(&r->out, out, "out", r->kept, r->reader) != 0)
 		goto end;
 	r->has_out = true;
 	if (r->out.readonly) {
@@ -424,9 +424,10 @@ static void clear(struct request *r)
 }
 
 static int build(struct request *r, struct comm *c, enum call_kind kind, PyObject *const *values, struct stream *s,
-                 intptr_t reader)
+                 bool kept, intptr_t reader)
 {
 	clear(r);
+	r->kept = kept;
 	r->reader = reader;
 	r->comm = c;
 	r->kind = kind;
@@ -438,19 +439,20 @@ static int build(struct request *r, struct comm *c, enum call_kind kind, PyObjec
 }
 
 int coll_py_request_make(struct request *r, struct comm *c, enum call_kind kind, PyObject *const *values,
-                         struct stream *s, intptr_t reader)
+                         struct stream *s, bool kept, intptr_t reader)
 {
 	if (kind == CALL_RECV && values[ARG_TAG] && (values[ARG_STREAM] || coll_py_group_open())) {
 		coll_py_raise_argument(
 		        "recv: with a tag it takes no stream and stands in no group; irecv() does not wait");
 		return -1;
 	}
-	return build(r, c, kind, values, s, reader);
+	return build(r, c, kind, values, s, kept, reader);
 }
 
 int coll_py_receive_make(struct request *r, struct comm *c, PyObject *const *values)
 {
-	return build(r, c, CALL_RECV, values, NULL, coll_py_device_reader(c, NULL) ? READER_UNORDERED : READER_NONE);
+	return build(r, c, CALL_RECV, values, NULL, true,
+	             coll_py_device_reader(c, NULL) ? READER_UNORDERED : READER_NONE);
 }
 
 /* ---- Start and end ---- */

@@ -362,7 +362,17 @@ static int refuse_device(const char *what, intptr_t reader)
 	return -1;
 }
 
-static int from_table(struct view *v, PyObject *object, const char *what, const struct dl_exchange *table,
+/* A tensor of torch may be given other memory (x.data = y), and so may what its table hands out: its storage is held.
+ */
+static int hold_storage(struct view *v, PyObject *object)
+{
+	if (!PyObject_HasAttrString(object, "untyped_storage"))
+		return 0;
+	v->storage = PyObject_CallMethod(object, "untyped_storage", NULL);
+	return v->storage ? 0 : -1;
+}
+
+static int from_table(struct view *v, PyObject *object, const char *what, const struct dl_exchange *table, bool kept,
                       intptr_t reader)
 {
 	struct dl_tensor t;
@@ -372,7 +382,7 @@ static int from_table(struct view *v, PyObject *object, const char *what, const 
 			PyErr_Format(PyExc_ValueError, "%s is not a plain tensor", what);
 		return -1;
 	}
-	if (from_tensor(v, &t, what, reader) != 0)
+	if (from_tensor(v, &t, what, reader) != 0 || (kept && hold_storage(v, object) != 0))
 		return -1;
 	/* The table waits for nothing: the work of that library goes on in its stream. */
 	if (v->device && table->current_stream && reader != READER_UNORDERED) {
@@ -383,12 +393,12 @@ static int from_table(struct view *v, PyObject *object, const char *what, const 
 	return check_lazy(v, object, what);
 }
 
-static int fill(struct view *v, PyObject *object, const char *what, intptr_t reader)
+static int fill(struct view *v, PyObject *object, const char *what, bool kept, intptr_t reader)
 {
 	const struct known k = ask(object);
 
 	switch (k.way) {
-	case WAY_TABLE: return from_table(v, object, what, k.table, reader);
+	case WAY_TABLE: return from_table(v, object, what, k.table, kept, reader);
 	case WAY_BUFFER:
 		if (PyObject_GetBuffer(object, &v->buffer, PyBUF_STRIDES | PyBUF_FORMAT) == 0)
 			return from_buffer(v);
@@ -434,12 +444,12 @@ static int check_device(const struct view *v, const char *what)
 	return -1;
 }
 
-int coll_py_view_take(struct view *v, PyObject *object, const char *what, intptr_t reader)
+int coll_py_view_take(struct view *v, PyObject *object, const char *what, bool kept, intptr_t reader)
 {
 	memset(v, 0, sizeof(*v));
 	Py_INCREF(object);
 	v->owner = object;
-	if (fill(v, object, what, reader) == 0 && check_device(v, what) == 0)
+	if (fill(v, object, what, kept, reader) == 0 && check_device(v, what) == 0)
 		return 0;
 	explain(object, what);
 	coll_py_view_release(v);
@@ -474,6 +484,7 @@ void coll_py_view_release(struct view *v)
 	free(v->packed);
 	v->packed = NULL;
 	v->owner = NULL;
+	Py_CLEAR(v->storage);
 	Py_XDECREF(owner);
 }
 
