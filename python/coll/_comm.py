@@ -189,7 +189,7 @@ class Communicator(_coll.Comm):
         Arrays of empty() stay valid: the memory goes with the last of them.
         """
         try:
-            self._close(False)
+            self._close(0)
         finally:
             _life.forget()
 
@@ -197,7 +197,7 @@ class Communicator(_coll.Comm):
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if error is None:
+        if error is None or isinstance(error, SystemExit) and not error.code:
             self.close()
             return
         self._abort(_life.reason_of(error))

@@ -144,7 +144,7 @@ struct comm {
 	unsigned generation;
 	atomic_bool closed;
 	_Atomic(const char *) busy;    /* the call that a thread is in */
-	_Atomic(unsigned long) thread; /* of the last call */
+	_Atomic(unsigned long) thread; /* of the last call: coll_py_thread() */
 	atomic_int aborting;           /* threads that are at aborting it */
 	int rank, size;
 	int device;                  /* number of this rank's CUDA device; -1: none */
@@ -157,6 +157,9 @@ struct comm {
 	PyObject *wrapped;       /* at the root: a list of streams of the device that calls named by their handles */
 	struct dropped *dropped; /* memory to free: its arrays went while another thread was in a call */
 };
+
+/* A number of this thread, which no other one gets. */
+unsigned long coll_py_thread(void);
 
 extern PyTypeObject *coll_py_comm_type;
 extern unsigned coll_py_generation;
@@ -344,6 +347,8 @@ PyObject *coll_py_op_premul_sum(PyObject *self, PyObject *const *args, Py_ssize_
 PyObject *coll_py_irecv(PyObject *self, PyObject *const *args, Py_ssize_t nargs);
 /* Receives that were dropped before they ended. */
 void coll_py_receives_reap(void);
+/* Take back those that are posted, before the communicator ends. */
+void coll_py_receives_cancel(struct comm *c);
 int coll_py_receive_init(PyObject *module);
 PyObject *coll_py_prepare(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *names);
 
@@ -434,6 +439,8 @@ PyObject *coll_py_take_exception(void);
 
 /* For coll_config.interrupt: a signal handler that raises ends the wait. */
 int coll_py_interrupt(void *arg);
+/* From now on it does nothing. */
+void coll_py_waits_alone(void);
 /* What it raised becomes the exception of this thread: -1. 0: nothing. */
 int coll_py_interrupted(void);
 /* This thread looks after signals itself, between slices of a wait: what it waits for is not to be aborted. */

@@ -250,6 +250,16 @@ static PyObject *progress(PyObject *self, PyObject *unused)
 	return PyBool_FromLong(st == COLL_AGAIN);
 }
 
+/* Take back posted receives: they are no reason to wait at exit. */
+static PyObject *withdraw(PyObject *self, PyObject *unused)
+{
+	struct comm *c = (struct comm *)self;
+
+	if (c->handle && c->generation == coll_py_generation)
+		coll_py_receives_cancel(c);
+	Py_RETURN_NONE;
+}
+
 static PyObject *get_rank(PyObject *self, void *unused)
 {
 	return PyLong_FromLong(((struct comm *)self)->rank);
@@ -344,6 +354,7 @@ GUARD_ONE(host)
 GUARD_ONE(transport)
 GUARD_ONE(explain)
 GUARD_ONE(progress)
+GUARD_ONE(withdraw)
 GUARD_FAST(coll_py_irecv)
 GUARD_FAST(coll_py_op_create)
 GUARD_FAST(coll_py_op_premul_sum)
@@ -374,6 +385,7 @@ static PyMethodDef other_methods[] = {
         {"transport", transport_guarded, METH_O, NULL},
         {"_explain", explain_guarded, METH_VARARGS, NULL},
         {"progress", progress_guarded, METH_NOARGS, NULL},
+        {"_withdraw", withdraw_guarded, METH_NOARGS, NULL},
         FAST("_irecv", coll_py_irecv_guarded),
         FAST("_op", coll_py_op_create_guarded),
         FAST("_premul_sum", coll_py_op_premul_sum_guarded),
