@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import array
 import contextlib
+import operator
 import struct
-from typing import Any, Callable, Iterable, Iterator, NamedTuple, Sequence
+from typing import Any, Callable, Iterable, Iterator, NamedTuple, Sequence, SupportsIndex
 
 from . import _coll, _life, _objects
 from ._buffers import like
@@ -79,14 +80,14 @@ class Communicator(_coll.Comm):
         """
         return _coll.stream(self, cuda_stream)
 
-    def empty(self, shape: int | Sequence[int], dtype: str = "f32") -> Buffer:
+    def empty(self, shape: SupportsIndex | Sequence[SupportsIndex], dtype: str = "f32") -> Buffer:
         """Zeroed memory that all ranks of the host map: the fastest. numpy.asarray() and torch.from_dlpack() view it."""
-        made: Buffer = self._empty((shape,) if isinstance(shape, int) else tuple(shape), dtype, False)
+        made: Buffer = self._empty(_shape(shape), dtype, False)
         return made
 
-    def empty_on_device(self, shape: int | Sequence[int], dtype: str = "f32") -> DeviceArray:
+    def empty_on_device(self, shape: SupportsIndex | Sequence[SupportsIndex], dtype: str = "f32") -> DeviceArray:
         """Memory of this rank's device, not zeroed. cupy.asarray() and torch.from_dlpack() view it."""
-        made: DeviceArray = self._empty((shape,) if isinstance(shape, int) else tuple(shape), dtype, True)
+        made: DeviceArray = self._empty(_shape(shape), dtype, True)
         return made
 
     @contextlib.contextmanager
@@ -222,6 +223,14 @@ class Communicator(_coll.Comm):
         return self.__reduce__()
 
 
+def _shape(shape: SupportsIndex | Sequence[SupportsIndex]) -> tuple[SupportsIndex, ...]:
+    """Numbers of array libraries are numbers, too."""
+    try:
+        return (operator.index(shape),)  # type: ignore[arg-type]
+    except TypeError:
+        return tuple(shape)  # type: ignore[arg-type]
+
+
 def _kept(child: Communicator | None) -> Communicator | None:
     if child is not None:
         _life.hold(child)
@@ -318,9 +327,9 @@ def group() -> Iterator[None]:
     _coll.group_end(None)
 
 
-def raw(address: int, shape: int | Sequence[int], dtype: str, owner: Any = None) -> Buffer:
+def raw(address: int, shape: SupportsIndex | Sequence[SupportsIndex], dtype: str, owner: Any = None) -> Buffer:
     """Memory at an address that the caller vouches for, as an array. owner is kept alive with it."""
-    return _coll.raw(address, (shape,) if isinstance(shape, int) else tuple(shape), dtype, owner)
+    return _coll.raw(address, _shape(shape), dtype, owner)
 
 
 __all__ = ["ANY", "Communicator", "Message", "Operation", "Receive", "UniqueId", "group", "init", "init_all", "like", "progress", "raw", "unique_id"]

@@ -366,6 +366,9 @@ struct block {
 	unsigned generation;
 };
 
+/* A number that is not negative, of Python or of an array library. SIZE_MAX: it is none; another exception may be set.
+ */
+size_t coll_py_size(PyObject *object);
 /* One without memory, of this shape (a tuple of sizes), and what the class DeviceArray shares. */
 struct block *coll_py_block_start(PyTypeObject *type, PyObject *shape, const struct element *element);
 void coll_py_block_dealloc(PyObject *self);

@@ -222,12 +222,14 @@ static PyObject *explain(PyObject *self, PyObject *args)
 	struct comm *c = (struct comm *)self;
 	const char *collective, *type = "f32";
 	const struct element *element;
-	unsigned long long count;
+	Py_ssize_t count;
 	char line[2048];
 	coll_status st;
 
-	if (!PyArg_ParseTuple(args, "sK|s", &collective, &count, &type))
+	if (!PyArg_ParseTuple(args, "sn|s", &collective, &count, &type))
 		return NULL;
+	if (count < 0)
+		return coll_py_raise_argument("explain: count is %zd", count);
 	element = coll_py_element_by_name(type);
 	if (!element)
 		return coll_py_raise_argument("explain: there is no type '%s'", type);

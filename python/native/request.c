@@ -335,8 +335,10 @@ static int make_scatter(struct request *r, PyObject *const *values)
 /* A rank and a tag; a receive takes any of either for -1. */
 static int set_tag(struct request *r, PyObject *peer, PyObject *tag)
 {
-	long least = r->kind == CALL_RECV ? -1 : 0, n = PyLong_AsLong(tag), from = PyLong_AsLong(peer);
+	long least = r->kind == CALL_RECV ? -1 : 0, n = PyLong_AsLong(tag), from = peer ? PyLong_AsLong(peer) : 0;
 
+	if (!peer)
+		coll_py_raise_argument("%s: peer is None", coll_py_name_of(r));
 	if (PyErr_Occurred())
 		return -1;
 	if (n < least || n > INT32_MAX) {

@@ -136,7 +136,12 @@ def test_arguments(comm):
     raises(coll.ArgumentError, comm.broadcast, x, -1, says="root is")
     raises(coll.ArgumentError, comm.all_gather, x, counts=[3] * (comm.size + 1), says="one for each")
     raises(coll.ArgumentError, comm.all_gather, x, counts=[4] * comm.size, says="x has 3 elements")
-    raises((coll.ArgumentError, OverflowError), comm.all_gather, x, counts=[-1] * comm.size)
+    for wrong in (-1, "3", 1 << 64):
+        raises(coll.ArgumentError, comm.all_gather, x, counts=[wrong] * comm.size, says="counts")
+    raises(coll.ArgumentError, comm.all_gather, x, counts=3, says="counts")
+    raises(coll.ArgumentError, comm.all_gather, x, counts=comm.empty((comm.size, 1), "i32"), says="counts")
+    raises(coll.ArgumentError, comm.send, x, None, tag=1, says="peer is None")
+    raises(coll.ArgumentError, comm.explain, "all_reduce", -1, says="count")
     raises(coll.ArgumentError, comm.all_to_all, x, in_counts=[1] * comm.size, says="go together")
     raises(ValueError, comm.all_reduce, x, "summ")
     raises(TypeError, comm.all_reduce, says="misses argument 'x'")
@@ -219,7 +224,37 @@ class Crafted:
         return new(ctypes.addressof(self.tensor), b"dltensor", None)
 
 
+def fortran(x):
+    """A view in the order of Fortran, which only C code asks for."""
+    view, get = ctypes.create_string_buffer(200), ctypes.pythonapi.PyObject_GetBuffer
+    get.argtypes = [ctypes.py_object, ctypes.c_void_p, ctypes.c_int]
+    get(x, view, 0x40 | 0x10 | 0x8)
+    ctypes.pythonapi.PyBuffer_Release(view)
+
+
+class Number:
+    """A number of an array library."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def __index__(self):
+        return self.value
+
+
 def test_buffers(comm):
+    equal([comm.empty(s).shape for s in (Number(2), (Number(2), 3), [2], Number(0))], [(2,), (2, 3), (2,), (0,)])
+    ones = comm.empty(comm.size, "i32")
+    for i in range(comm.size):
+        ones[i] = 1
+    for counts in (ones, [Number(1)] * comm.size):
+        equal(comm.all_gather(floats(comm.rank), counts=counts).tolist(), list(range(comm.size)))
+    equal(list(ones), [1] * comm.size, "as a sequence")
+    raises(BufferError, ones.__dlpack__, dl_device=(2, 0))
+    ones.__dlpack__(dl_device=(1, 0))
+    equal(bytes(memoryview(comm.empty((2, 1), "i8")).tobytes("F")), b"\0\0")
+    raises(BufferError, fortran, comm.empty((2, 3), "i8"))
+    fortran(comm.empty((1, 3), "i8"))
     x = comm.empty((2, 3), "i16")
     equal((x.shape, x.dtype, x.nbytes, len(x), x.tolist()), ((2, 3), "i16", 12, 2, [[0] * 3] * 2))
     x[1, 2] = 5
