@@ -154,19 +154,21 @@ class Future:
     """torch's own refuses tensors of a device that torch was built without."""
 
     def __init__(self):
-        self.event, self.got, self.chained = None, None, []
+        self.event, self.got, self.chained, self.is_set = None, None, [], threading.Event()
 
     def set_result(self, value):
         self.got, self.event = value, Event(cuda.current())
+        self.is_set.set()
         for function in self.chained:
             function()
 
     def wait(self):
+        self.is_set.wait()
         cuda.follow(cuda.current(), self.event)
         return self.got
 
     def done(self):
-        return self.event is not None
+        return self.is_set.is_set()
 
     def then(self, function):
         after = Future()
@@ -202,9 +204,10 @@ class _Storage:
 
 class Tensor(torch.Tensor):
     @staticmethod
-    def __new__(cls, memory, dtype, shape, strides, at=0):
+    def __new__(cls, memory, dtype, shape, strides, at=0, device=DEVICE):
         """at: bytes from the start of the memory."""
-        made = torch.Tensor._make_wrapper_subclass(cls, shape, strides=strides, storage_offset=at // dtype.itemsize, dtype=dtype, device=DEVICE)
+        made = torch.Tensor._make_wrapper_subclass(cls, shape, strides=strides, storage_offset=at // dtype.itemsize, dtype=dtype,
+                                                   device=device)
         made.memory, made.at = memory, at
         return made
 
@@ -213,6 +216,14 @@ class Tensor(torch.Tensor):
 
     def untyped_storage(self):
         return _Storage(self.memory)
+
+    # These ask for the device before they come to __torch_dispatch__.
+
+    def copy_(self, source, non_blocking=False):
+        return _copy(self, source)
+
+    def contiguous(self, **words):
+        return self if self.is_contiguous() else _clone(self)
 
     def __repr__(self, **words):
         return f"<on the device: {host(self)}>"
@@ -317,7 +328,7 @@ def _clone(x, **words):
 def _cat(parts, dim=0):
     made, at = empty((sum(p.numel() for p in parts),), parts[0].dtype), 0
     for p in parts:
-        _copy(made[at:at + p.numel()], p)
+        _copy(made.narrow(0, at, p.numel()), p)
         at += p.numel()
     return made
 
@@ -333,7 +344,6 @@ def _reshape(x, shape):
 
 
 _OPERATIONS = {
-    _aten.copy_.default: _copy,
     _aten.clone.default: _clone,
     _aten.cat.default: _cat,
     _aten._to_copy.default: _to,

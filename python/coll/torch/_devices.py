@@ -91,17 +91,22 @@ class Lane:
         return self.failure or error
 
 
-def landing(place: Tensor, made: Tensor, stream: Any) -> Any:
-    """What copies a message from host memory to its place, behind what the caller has enqueued when it posted the receive."""
-    before = cuda.event(cuda.current(place.device))
+class Landing:
+    """What copies a message from host memory to its place, behind what the caller had enqueued when it posted the receive."""
 
-    def land() -> None:
-        cuda.follow(stream, before)
-        with cuda.inside(stream):
-            place.copy_(made)
-        cuda.finish(stream)
+    def __init__(self, place: Tensor, made: Tensor, stream: Any) -> None:
+        self.place, self.made, self.stream = place, made, stream
+        self.before = cuda.event(cuda.current(place.device))
 
-    return land
+    def ready(self) -> bool:
+        """The copy would not wait long."""
+        return bool(self.before.query())
+
+    def __call__(self) -> None:
+        cuda.follow(self.stream, self.before)
+        with cuda.inside(self.stream):
+            self.place.copy_(self.made)
+        cuda.finish(self.stream)
 
 
 # ---- Where the tensors of a call are ----
@@ -130,4 +135,4 @@ def place_of(what: str, arguments: Iterable[tuple[str, Any]]) -> tuple[torch.dev
     return (first[1].device if first is not None and on_device else None), tensors
 
 
-__all__ = ["Cuda", "Lane", "built", "cuda", "landing", "place_of"]
+__all__ = ["Cuda", "Landing", "Lane", "built", "cuda", "place_of"]

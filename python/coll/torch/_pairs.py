@@ -111,7 +111,7 @@ class Pairs:
         with self._lock:
             if self._landing is None or self._landing[0] != place.device:
                 self._landing = place.device, _devices.cuda.stream(place.device)
-        return _tensors.target(made)[0], _devices.landing(place, made, self._landing[1])
+        return _tensors.target(made)[0], _devices.Landing(place, made, self._landing[1])
 
     # ---- The barrier that says who is missing ----
 

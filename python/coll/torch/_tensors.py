@@ -31,7 +31,8 @@ def source(tensor: Tensor) -> Tensor:
     tensor = check(tensor).detach()
     if tensor.is_conj() or tensor.is_neg():
         tensor = tensor.resolve_conj().resolve_neg()
-    tensor = tensor.reshape(-1)
+    # The package copies host memory that is not contiguous, and no memory of devices.
+    tensor = (tensor.contiguous() if tensor.is_cuda else tensor).reshape(-1)
     return tensor.view(torch.uint8) if tensor.dtype in _PACKED else tensor
 
 
@@ -114,7 +115,7 @@ def _span(tensors: Sequence[Tensor]) -> Tensor:
 def _scatter(places: Sequence[Tensor], made: Tensor) -> None:
     at = 0
     for place in places:
-        part = made[at:at + place.numel()]
+        part = made.narrow(0, at, place.numel())
         place.copy_((part if part.dtype == place.dtype else part.view(place.dtype)).view(place.shape))
         at += place.numel()
 

@@ -194,6 +194,10 @@ class Receive(Work):
 
         threading.Thread(target=wait, name="coll-receive", daemon=True).start()
 
+    def _ready(self) -> bool:
+        after: Any = self._after  # another thread may end the receive meanwhile
+        return super()._ready() and (self._device is None or after is None or after.ready())
+
     def _finish(self, limit: float | None) -> None:
         if limit is None and self._any:
             limit = self._limit
