@@ -4,6 +4,7 @@ The calls, values and references are those of torch_matrix.py, with tensors of c
 is placed on the device here. usage: TEST_CUDA_LIBRARY=FILE collrun -n N python torch_device.py
 """
 
+import contextlib
 import gc
 import os
 import threading
@@ -360,18 +361,30 @@ def test_messages():
 # ---- Groups, errors ----
 
 
+@contextlib.contextmanager
+def jobs_made():
+    """The communicators that were made as jobs of their own, with threads and connections."""
+    made, init = [], coll._comm.init
+    coll._comm.init = lambda *args, **words: made.append(words) or init(*args, **words)
+    try:
+        yield made
+    finally:
+        coll._comm.init = init
+
+
 def test_groups():
     """Groups of a group with a device get theirs from it; those of others make it."""
     n, me = size(), rank()
-    before = len(os.listdir("/proc/self/task"))
-    for i in range(4):
-        g = dist.new_group()
-        equal(g.device_communicator, None)
-        x = full(5, me + 1.0)
-        dist.all_reduce(x, group=g)
-        same(on.host(x), wanted(5), "group")
-        check(g.device_communicator.device == "cuda:0" and g.communicator.device == "host")
-    equal(len(os.listdir("/proc/self/task")), before, "groups cost threads")
+    dist.all_reduce(full(5, 1.0))
+    with jobs_made() as made:
+        for i in range(4):
+            g = dist.new_group()
+            equal(g.device_communicator, None)
+            x = full(5, me + 1.0)
+            dist.all_reduce(x, group=g)
+            same(on.host(x), wanted(5), "group")
+            check(g.device_communicator.device == "cuda:0" and g.communicator.device == "host")
+    equal(made, [], "groups are jobs")
     pair = dist.new_group([0, 1])
     if me < 2:
         x = full(5, me + 1.0)
@@ -431,15 +444,14 @@ def test_exception():
     if rank() == 0:
         g.abort("enough of it")
     else:
-        work = dist.all_reduce(x, group=g, async_op=True)
-        raises(DistBackendError, work.wait, coll_limit(60), says="enough of it")
+        raises(DistBackendError, lambda: dist.all_reduce(x, group=g, async_op=True).wait(coll_limit(60)), says="enough of it")
         raises(DistBackendError, dist.all_reduce, x, group=g, says="enough of it")
         raises(DistBackendError, lambda: dist.all_reduce(x, group=g, async_op=True).wait(), says="enough of it")
     dist.all_reduce(x)
     dist.barrier()
 
 
-def no_driver():
+def test_no_driver():
     """A job without CUDA tensors makes no call of the driver."""
     before = driver.calls()
     dist.all_reduce(torch.ones(3))
@@ -447,13 +459,22 @@ def no_driver():
     equal(driver.calls(), before, "calls of the driver")
 
 
-TESTS = [test_reductions, test_moves, test_uneven, test_rows_and_views, test_together, test_order, test_beside,
+def test_group_first():
+    """A group whose parent has no device makes its own."""
+    g = dist.new_group()
+    x = full(5, rank() + 1.0)
+    dist.all_reduce(x, group=g)
+    same(on.host(x), wanted(5), "group")
+    equal((dist.group.WORLD.device_communicator, g.device_communicator.device), (None, "cuda:0"))
+    dist.destroy_process_group(g)
+
+
+TESTS = [test_group_first, test_reductions, test_moves, test_uneven, test_rows_and_views, test_together, test_order, test_beside,
          test_calls_of_the_caller_in_turn, test_memory, test_futures, test_barrier, test_messages, test_groups, test_refused, test_capture,
          test_exception]
 
 
 if __name__ == "__main__":
-    before = driver.calls()
     os.environ["COLL_DEVICE"] = "cuda:1"  # is that of coll.init(), and not read here
     on.reserve(40, 512, 1024, 2048, 4096, 8192, 16384)
-    torch_ranks.main(no_driver, *TESTS[int(os.environ.get("FROM", 0)):])
+    torch_ranks.main(test_no_driver, *TESTS[int(os.environ.get("FROM", 0)):])
