@@ -5,6 +5,9 @@
  * stream end in order, so a stream keeps a queue and looks at its head only; a stream with unfinished works holds
  * itself. Works that have ended are looked after in every call with a stream, every wait and close() (coll_py_reap()).
  *
+ * The library sees copies of arrays that are not contiguous, taken in the call and written back when its end is looked
+ * after: a call whose arrays meet those of an unfinished one waits for it (coll_py_stream_settle()).
+ *
  * An event of the library must outlive those who wait for it, and keeps the job open: it is destroyed when the work is
  * done and its last waiter has left.
  */
@@ -86,6 +89,14 @@ static void stop_pending(struct stream *s)
 	Py_DECREF((PyObject *)s);
 }
 
+/* Its results are written back in finish(). */
+static bool is_copied(const struct work *w)
+{
+	const struct view *v = coll_py_request_written(&w->request);
+
+	return v && !v->contiguous;
+}
+
 static coll_status query(struct work *w)
 {
 	coll_status st;
@@ -111,6 +122,7 @@ static bool reap_one(struct stream *s, struct work *w)
 	s->first = w->next;
 	if (!s->first)
 		s->last = NULL;
+	s->copied -= is_copied(w);
 	w->next = NULL;
 	finish(w, st);
 	Py_DECREF((PyObject *)w);
@@ -159,6 +171,7 @@ static void queue(struct stream *s, struct work *w)
 	else
 		s->first = w;
 	s->last = w;
+	s->copied += is_copied(w);
 	if (!s->pending) {
 		s->pending = true;
 		s->next_pending = pending;
@@ -401,6 +414,36 @@ int coll_py_async_init(PyObject *module)
 {
 	coll_py_work_type = coll_py_type(module, &work_spec, NULL);
 	return coll_py_work_type && coll_py_stream_types(module) == 0 ? 0 : -1;
+}
+
+/* Whether the call would read or write too early while the work goes on. */
+static bool is_in_the_way(const struct work *w, const struct request *r)
+{
+	const struct view *written = coll_py_request_written(&w->request);
+
+	if (!written)
+		return false;
+	if (r->has_in && (!written->contiguous || !r->in.contiguous) && coll_py_view_overlaps(written, &r->in))
+		return true;
+	return r->has_out && !written->contiguous && coll_py_view_overlaps(written, &r->out);
+}
+
+int coll_py_stream_settle(struct stream *s, const struct request *r)
+{
+	struct work *last = NULL;
+	int rc;
+
+	if (s->copied == 0 && (!r->has_in || r->in.contiguous))
+		return 0;
+	for (struct work *w = s->first; w; w = w->next)
+		if (is_in_the_way(w, r))
+			last = w;
+	if (!last || last->generation != coll_py_generation)
+		return 0;
+	Py_INCREF((PyObject *)last);
+	rc = coll_py_work_wait(last, -1);
+	Py_DECREF((PyObject *)last);
+	return rc < 0 ? -1 : 0;
 }
 
 int coll_py_stream_finish(struct stream *s, int timeout_ms)

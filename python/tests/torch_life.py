@@ -155,9 +155,9 @@ def missing():
 
 def other_devices():
     """A list with other devices is refused with what to do, not taken over."""
-    code, out, err = run("for asked in ('cpu:coll,cuda:nccl', 'cuda:coll', 'cuda:gloo,cpu:coll'):\n"
+    code, out, err = run("for asked in ('cpu:coll,cuda:nccl', 'xpu:coll', 'cuda:gloo,cpu:coll', 'cpu:gloo,cuda:coll'):\n"
                          "  try: dist.init_process_group(asked)\n  except Exception as e: print(type(e).__name__, e)", ranks=1)
-    check(code == 0 and len(re.findall(r"ValueError coll: backend .* is for the CPU alone.*new_group", out)) == 3, code, out, err)
+    check(code == 0 and len(re.findall(r"ValueError coll: backend .*(torch would drop the rest.*new_group|not xpu)", out)) == 4, code, out, err)
 
 
 def abort_and_shutdown():

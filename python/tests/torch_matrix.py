@@ -230,33 +230,38 @@ def test_moves():
                 moves(dtype, layout, count)
 
 
+def uneven(dtype, layout):
+    n, me = size(), rank()
+    counts = [(r * 3) % 5 for r in range(n)]
+    parts = [values(dtype, counts[r], r) for r in range(n)]
+    for later in (False, True):
+        outs = [place(torch.zeros_like(p), layout) for p in parts]
+        finish(dist.all_gather(outs, place(parts[me], layout), async_op=later))
+        for r in range(n):
+            same(outs[r].reshape(-1), parts[r], "uneven all_gather", r, dtype, layout)
+        outs = [place(torch.zeros_like(p), layout) for p in parts]
+        finish(dist.gather(place(parts[me], layout), outs if me == 0 else None, 0, async_op=later))
+        if me == 0:
+            for r in range(n):
+                same(outs[r].reshape(-1), parts[r], "uneven gather", r, dtype, layout)
+        out = place(torch.zeros_like(parts[me]), layout)
+        finish(dist.scatter(out, [place(p, layout) for p in parts] if me == 0 else None, 0, async_op=later))
+        same(out.reshape(-1), parts[me], "uneven scatter", dtype, layout)
+        if dtype in (torch.int16, torch.float64):
+            out = place(torch.zeros_like(parts[me]), layout)
+            finish(dist.reduce_scatter(out, [place(p, layout) for p in parts], async_op=later))
+            same(out.reshape(-1), parts[me] * n, "uneven reduce_scatter", dtype, layout)
+        outs = [place(torch.zeros(r + 2 * me, dtype=dtype), layout) for r in range(n)]
+        finish(dist.all_to_all(outs, [place(values(dtype, me + 2 * d, me, d), layout) for d in range(n)], async_op=later))
+        for r in range(n):
+            same(outs[r].reshape(-1), values(dtype, r + 2 * me, r, me), "uneven all_to_all", r, dtype, layout)
+
+
 def test_uneven():
     n, me = size(), rank()
     for dtype in (torch.int16, torch.bool, torch.float8_e4m3fn, torch.float64, torch.complex64):
         for layout in LAYOUTS:
-            counts = [(r * 3) % 5 for r in range(n)]
-            parts = [values(dtype, counts[r], r) for r in range(n)]
-            for later in (False, True):
-                outs = [place(torch.zeros_like(p), layout) for p in parts]
-                finish(dist.all_gather(outs, place(parts[me], layout), async_op=later))
-                for r in range(n):
-                    same(outs[r].reshape(-1), parts[r], "uneven all_gather", r, dtype, layout)
-                outs = [place(torch.zeros_like(p), layout) for p in parts]
-                finish(dist.gather(place(parts[me], layout), outs if me == 0 else None, 0, async_op=later))
-                if me == 0:
-                    for r in range(n):
-                        same(outs[r].reshape(-1), parts[r], "uneven gather", r, dtype, layout)
-                out = place(torch.zeros_like(parts[me]), layout)
-                finish(dist.scatter(out, [place(p, layout) for p in parts] if me == 0 else None, 0, async_op=later))
-                same(out.reshape(-1), parts[me], "uneven scatter", dtype, layout)
-                if dtype in (torch.int16, torch.float64):
-                    out = place(torch.zeros_like(parts[me]), layout)
-                    finish(dist.reduce_scatter(out, [place(p, layout) for p in parts], async_op=later))
-                    same(out.reshape(-1), parts[me] * n, "uneven reduce_scatter", dtype, layout)
-                outs = [place(torch.zeros(r + 2 * me, dtype=dtype), layout) for r in range(n)]
-                finish(dist.all_to_all(outs, [place(values(dtype, me + 2 * d, me, d), layout) for d in range(n)], async_op=later))
-                for r in range(n):
-                    same(outs[r].reshape(-1), values(dtype, r + 2 * me, r, me), "uneven all_to_all", r, dtype, layout)
+            uneven(dtype, layout)
     # Rows of two axes. Only rank 0 gives sizes where they are equal anyway.
     sent, got = [me + 2 * d for d in range(n)], [r + 2 * me for r in range(n)]
     x = torch.cat([values(torch.float32, 3 * (me + 2 * d), me, d) for d in range(n)]).view(-1, 3)
@@ -393,8 +398,8 @@ def test_refused():
     raises(coll.ArgumentError, dist.all_reduce, torch.ones(2, dtype=torch.float8_e4m3fnuz), says="moved but not reduced")
     raises(coll.ArgumentError, dist.all_reduce, torch.ones(2, dtype=torch.bool), R.AVG)
     raises(coll.ArgumentError, dist.all_reduce, x, R.BAND)
-    raises(coll.UnsupportedError, dist.all_reduce, torch.empty(2, device="meta"), says="host memory")
-    raises(coll.UnsupportedError, dist.broadcast, torch.empty(2, device="meta"), 0, says="host memory")
+    raises(coll.UnsupportedError, dist.all_reduce, torch.empty(2, device="meta"), says="is on meta")
+    raises(coll.UnsupportedError, dist.broadcast, torch.empty(2, device="meta"), 0, says="is on meta")
     raises(coll.ArgumentError, dist.all_gather, [torch.zeros(2)] * (n + 1), x, says="one for each")
     raises(coll.ArgumentError, dist.all_gather_single, torch.zeros(2 * n + 1), x, says="elements")
     raises(coll.ArgumentError, dist.reduce_scatter_single, x, torch.zeros(2 * n + 1), says="elements")

@@ -1,5 +1,8 @@
 """Messages between two ranks, and the barrier that says who is missing.
 
+Messages of CUDA tensors pass through host memory and the communicator of the host. So they need nothing that all ranks would have to
+make together, and either side may use host memory. A send waits for the tensor on the host.
+
 Every send has a stream of its own while it lasts: a long one waits for its receive, and others must not wait behind it. Sends leave
 in the order of the calls, since an idle stream starts a call at once. Receives are posted in the order of the calls.
 """
@@ -15,7 +18,7 @@ from torch import Tensor
 from torch.distributed import DistBackendError
 
 from .._errors import ArgumentError, CollError
-from . import _tensors
+from . import _devices, _tensors
 from ._work import Receive, Work, translate
 
 # Tags of users are below; these are of monitored_barrier().
@@ -39,10 +42,13 @@ class Pairs:
     _limit: float
     _begin: Any
     _idle: list[Any]
+    _landing: Any
     _sending: list[tuple[Any, Any]]
 
     def send(self, tensors: Any, dstRank: int, tag: int = 0) -> Work:
         x = _tensors.source(tensors if isinstance(tensors, Tensor) else tensors[0])
+        if x.is_cuda:
+            x = x.cpu()
         work = Work()
         try:
             with self._lock:
@@ -80,8 +86,12 @@ class Pairs:
 
     def _receive(self, tensors: Any, peer: int, tag: int) -> Work:
         x = tensors if isinstance(tensors, Tensor) else tensors[0]
-        flat, after = _tensors.target(x)
         work = Receive()
+        if x.is_cuda:
+            flat, after = self._to_device(x)
+            work._device = x.device
+        else:
+            flat, after = _tensors.target(x)
         try:
             with self._lock:
                 work._parts = (self._comm.irecv(flat, peer, _check_tag(tag)),)
@@ -93,6 +103,15 @@ class Pairs:
         work._value = list(tensors)
         self._begin(work)
         return work
+
+    def _to_device(self, x: Tensor) -> tuple[Tensor, Any]:
+        """Host memory for a message, and what copies it to its place: in a stream of its own, since calls may wait in the lane."""
+        place = _tensors.check(x).detach()
+        made = torch.empty(place.shape, dtype=place.dtype)
+        with self._lock:
+            if self._landing is None or self._landing[0] != place.device:
+                self._landing = place.device, _devices.cuda.stream(place.device)
+        return _tensors.target(made)[0], _devices.Landing(place, made, self._landing[1])
 
     # ---- The barrier that says who is missing ----
 
