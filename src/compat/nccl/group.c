@@ -3,8 +3,8 @@
  * own if there are several, since each waits for the other ranks. Then the calls of all communicators are one group of
  * the library, so that one thread can drive several ranks.
  *
- * If a call of the group was refused, none is made, as in NCCL. The library takes a limited number of calls in one group
- * of a capture: collectives beyond it become further groups, which all ranks divide equally.
+ * If a call of the group was refused, none is made, as in NCCL. The library takes a limited number of calls in one
+ * group of a capture: collectives beyond it become further groups, which all ranks divide equally.
  */
 #include "compat/nccl/group.h"
 

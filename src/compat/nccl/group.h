@@ -32,7 +32,7 @@ struct nccl_call {
 	const void *scalar; /* of op, in device memory; NULL: none */
 	int root;           /* or the peer */
 	cudaStream_t stream;
-	bool paired; /* a receive from this rank itself, moved with its partner */
+	bool paired;                     /* a receive from this rank itself, moved with its partner */
 	const struct nccl_call *partner; /* of such a send */
 };
 
