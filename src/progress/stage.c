@@ -41,6 +41,8 @@ coll_status coll_stage_create(struct coll_comm *comm, struct coll_error_box *err
 	st = coll_stage_ring_open(comm, &comm->stage, err);
 	if (st != COLL_OK)
 		return st;
+	if (!coll_stage_order_open(&comm->stage->chain.order, comm->size))
+		return coll_error_set(err, COLL_ERR_MEMORY, "out of memory for staging");
 	st = d->table->stream_create(d, &comm->stage->own);
 	if (st == COLL_OK)
 		coll_async_thread(comm->ctx);
@@ -74,6 +76,7 @@ void coll_stage_destroy(struct coll_comm *comm)
 		sleep_us(50);
 	}
 	coll_mapped_destroy(comm, s->words && !left(s));
+	coll_stage_order_close(&s->chain.order);
 	if (s->words && !left(s)) {
 		coll_log(&comm->ctx->logger, COLL_LOG_WARN,
 		         "[COLL-5112] %s has not finished its work of a communicator that has ended: %zu MiB of pinned "
@@ -297,54 +300,34 @@ coll_status coll_stage_add(struct coll_stage_batch *b, struct coll_request *r, c
 		first->chain_last->next_staged = r;
 		first->chain_last = r;
 		first->chain_calls++;
-		first->chain_slots += !r->direct;
 		return COLL_OK;
 	}
 	r->chain_last = r;
 	r->chain_calls = 1;
-	r->chain_slots = !r->direct;
 	r->next_chain = b->chains;
 	b->chains = r;
 	return COLL_OK;
 }
 
-/* Calls that go direct come first, each with one number, and then tiles of the others in turn: as they end. */
+/* Calls that go direct come first, each with one number, and then the tiles of the others: as they end. */
 static void deal(struct coll_request *first)
 {
-	const uint32_t n = (uint32_t)first->chain_slots;
 	struct coll_stage *s = first->comm->stage;
-	uint32_t number = s->next;
-	size_t tiles = 0;
 
 	for (struct coll_request *r = first; r; r = r->next_staged)
 		if (r->direct) {
 			coll_mapped_deal(r->comm, &r->direct_call);
-			r->stage_last = ++number;
+			r->stage_last = ++s->next;
 		}
-	s->next = number;
-	for (struct coll_request *r = first; r; r = r->next_staged) {
-		if (r->direct)
-			continue;
-		for (int half = 0; half < 2; half++) {
-			r->stage[half].number = number;
-			r->stage[half].apart = n;
-		}
-		r->stage_last = number++ + (uint32_t)(r->stage_tiles - 1) * n + 1;
-		tiles = r->stage_tiles > tiles ? r->stage_tiles : tiles;
-	}
+	coll_stage_order_deal(&s->chain.order, first, s->next);
 	if (!planted(STALE_WORDS))
-		s->next += (uint32_t)tiles * n;
+		s->next += (uint32_t)s->chain.order.total;
 }
 
 coll_status coll_stage_deal(const struct coll_stage_batch *b)
 {
 	if (b->capture.id)
 		return coll_capture_take(b);
-	for (const struct coll_request *r = b->chains; r; r = r->next_chain)
-		if (r->chain_slots > SLOTS)
-			return coll_comm_refuse(r->comm, "group", COLL_ERR_UNSUPPORTED,
-			                        "[COLL-1213] %d calls with device memory in one group: at most %d",
-			                        r->chain_slots, SLOTS);
 	for (struct coll_request *r = b->chains; r; r = r->next_chain)
 		deal(r);
 	return COLL_OK;

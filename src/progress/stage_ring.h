@@ -8,6 +8,7 @@
 #include "device/device.h"
 #include "engine/stage.h"
 #include "progress/async.h"
+#include "progress/stage_order.h"
 
 enum { COLL_STAGE_LINE = 64, COLL_STAGE_PAGE = 4096 };
 
@@ -45,10 +46,9 @@ struct coll_stage {
 		/* The direct call that it has come to, and the next segment; NULL: those are over. */
 		struct coll_request *direct;
 		size_t segment;
-		/* The others, and the next of their tiles in turn. */
-		struct coll_request *by[COLL_STAGE_SLOTS];
-		int n;
-		size_t next, total;
+		/* The others, and the place of the next tile. */
+		struct coll_stage_order order;
+		size_t next;
 	} chain;
 };
 
@@ -84,15 +84,9 @@ typedef coll_status coll_stage_put_fn(struct coll_stage *s, const struct coll_re
 struct coll_stage_puts {
 	coll_stage_put_fn *gather, *wait, *scatter;
 };
-/* Enqueue n requests that take turns: see stage.c. Their number of places in turn: */
+/* Enqueue n requests of a graph that take turns. Their number of places in turn: */
 size_t coll_stage_places(struct coll_request *const *by, int n);
 coll_status coll_stage_put(struct coll_stage *s, struct coll_request *const *by, int n,
                            const struct coll_stage_puts *puts);
-/* In parts, for a caller that waits itself: what comes in front of the first wait, and what comes behind the wait for
- * tile j in turn. total: coll_stage_places(). */
-coll_status coll_stage_put_first(struct coll_stage *s, struct coll_request *const *by, int n,
-                                 const struct coll_stage_puts *puts, size_t total);
-coll_status coll_stage_put_next(struct coll_stage *s, struct coll_request *const *by, int n,
-                                const struct coll_stage_puts *puts, size_t j, size_t total);
 
 #endif
