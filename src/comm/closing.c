@@ -7,7 +7,9 @@
  * Ranks may destroy several communicators in different orders, so destroy waits only briefly for
  * each. If some ranks have not called destroy yet, the communicator stays in the closing list. Any
  * idle thread of the context advances it with coll_comm_progress_closing(). It is freed when its
- * barrier has ended or its time limit has passed. The last user of the context waits for all
+ * barrier has ended or its time limit has passed: at once, or, if it has memory of a device, by a
+ * later destroy. To free such memory the driver may wait for all streams, which may wait for the idle
+ * thread. The last user of the context waits for all
  * communicators in the list, then closes the context.
  *
  * Destroy does not fail because other ranks are late or no longer wait for this rank. It does fail
@@ -57,6 +59,7 @@ struct coll_closing {
 	struct coll_wait_timer timer;
 	uint64_t deadline_ns;
 	char token[2]; /* buffers of the barrier */
+	bool over;     /* the barrier has ended: a thread of the user is to free it */
 };
 
 /* ---- The last barrier ---- */
@@ -98,20 +101,24 @@ static void keep_error(const struct coll_closing *p)
 	*p->error_out = w;
 }
 
+/* Communicators with memory of a device stay in the list. The lock is held. */
 static void advance_locked(struct coll_context *ctx)
 {
 	for (struct coll_closing **at = &ctx->closings; *at;) {
 		struct coll_closing *p = *at;
 
-		if (!is_over(p)) {
+		if (p->over || !is_over(p)) {
 			at = &p->next;
 			continue;
 		}
-		*at = p->next;
 		keep_error(p);
+		atomic_fetch_sub_explicit(&ctx->nclosing, 1, memory_order_relaxed);
+		p->over = p->comm->stage != NULL;
+		if (p->over)
+			continue;
+		*at = p->next;
 		coll_comm_free(&p->comm);
 		free(p);
-		atomic_fetch_sub_explicit(&ctx->nclosing, 1, memory_order_relaxed);
 	}
 }
 
@@ -123,6 +130,33 @@ void coll_comm_progress_closing(struct coll_context *ctx)
 	pthread_mutex_unlock(&ctx->closing_lock);
 }
 
+/* Free what advance_locked() has left. For threads of the user, without a lock: the driver may wait for streams. */
+static void free_over(struct coll_context *ctx)
+{
+	struct coll_closing *list = NULL;
+
+	pthread_mutex_lock(&ctx->closing_lock);
+	for (struct coll_closing **at = &ctx->closings; *at;) {
+		struct coll_closing *p = *at;
+
+		if (!p->over) {
+			at = &p->next;
+			continue;
+		}
+		*at = p->next;
+		p->next = list;
+		list = p;
+	}
+	pthread_mutex_unlock(&ctx->closing_lock);
+	while (list) {
+		struct coll_closing *p = list;
+
+		list = p->next;
+		coll_comm_free(&p->comm);
+		free(p);
+	}
+}
+
 /* Whether comm is still closing. NULL: whether any communicator is. comm may have been freed, so
  * its address is only compared. */
 static bool is_closing(struct coll_context *ctx, const struct coll_comm *comm)
@@ -132,7 +166,7 @@ static bool is_closing(struct coll_context *ctx, const struct coll_comm *comm)
 	pthread_mutex_lock(&ctx->closing_lock);
 	advance_locked(ctx);
 	p = ctx->closings;
-	while (p && comm && p->comm != comm)
+	while (p && (p->over || (comm && p->comm != comm)))
 		p = p->next;
 	pthread_mutex_unlock(&ctx->closing_lock);
 	return p != NULL;
@@ -170,7 +204,7 @@ static void interrupt(void *arg)
 
 	pthread_mutex_lock(&a->ctx->closing_lock);
 	for (const struct coll_closing *p = a->ctx->closings; p; p = p->next)
-		if (!a->comm || p->comm == a->comm)
+		if (!p->over && (!a->comm || p->comm == a->comm))
 			coll_comm_abort_locally(p->comm, COLL_INTERRUPTED);
 	pthread_mutex_unlock(&a->ctx->closing_lock);
 	if (a->ctx->control)
@@ -277,6 +311,7 @@ static bool begin_closing(struct coll_comm *comm, struct coll_close_error **erro
 static void end_context(struct coll_context *ctx, struct coll_close_error **error_out)
 {
 	wait_for(ctx, NULL, COLL_DELAY_DESTROY_MS + COLL_DELAY_DESTROY_STAY_MS);
+	free_over(ctx);
 	if (*error_out)
 		free(ctx->close_error);
 	else
@@ -335,6 +370,7 @@ coll_status coll_comm_destroy(coll_comm **out)
 	} else {
 		coll_comm_free(&comm);
 	}
+	free_over(ctx);
 	if (coll_context_leave(ctx))
 		end_context(ctx, &error_out);
 	if (error_out) {

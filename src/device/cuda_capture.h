@@ -11,9 +11,6 @@
 coll_status coll_cuda_capture_of(struct coll_cuda_device *c, CUstream s, struct coll_device_capture *capture,
                                  const char **why);
 
-/* cuStreamQuery(), which would end a capture; NOT_READY for a stream that is being captured. */
-CUresult coll_cuda_query_in_capture(struct coll_cuda_device *c, CUstream s);
-
 /* Between these two this thread may make calls that the capture of another stream forbids. They do not nest. */
 CUresult coll_cuda_relax(struct coll_cuda_device *c, CUstreamCaptureMode *before);
 void coll_cuda_unrelax(struct coll_cuda_device *c, CUstreamCaptureMode before);
