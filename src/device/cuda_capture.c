@@ -73,22 +73,6 @@ void coll_cuda_leave_relaxed(struct coll_cuda_device *c)
 	coll_cuda_leave(c);
 }
 
-CUresult coll_cuda_query_in_capture(struct coll_cuda_device *c, CUstream s)
-{
-	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-	CUresult result = c->cu->cuStreamIsCapturing(s, &status);
-
-	if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT || status != CU_STREAM_CAPTURE_STATUS_NONE)
-		return CUDA_ERROR_NOT_READY;
-	if (result == CUDA_SUCCESS)
-		result = coll_cuda_enter_relaxed(c);
-	if (result != CUDA_SUCCESS)
-		return result;
-	result = c->cu->cuStreamQuery(s);
-	coll_cuda_leave_relaxed(c);
-	return result;
-}
-
 coll_status coll_cuda_wait_bit(struct coll_device *d, coll_device_stream s, uint64_t word, uint32_t mask)
 {
 	struct coll_cuda_device *c = coll_cuda_of(d);

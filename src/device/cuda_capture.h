@@ -11,9 +11,6 @@
 coll_status coll_cuda_capture_of(struct coll_cuda_device *c, CUstream s, struct coll_device_capture *capture,
                                  const char **why);
 
-/* cuStreamQuery(), which would end a capture; NOT_READY for a stream that is being captured. */
-CUresult coll_cuda_query_in_capture(struct coll_cuda_device *c, CUstream s);
-
 /* As enter and leave of cuda_state.h. Between these two this thread may make calls that the capture of a stream of any
  * thread forbids: what makes, ends, maps or pins. */
 CUresult coll_cuda_enter_relaxed(struct coll_cuda_device *c);

@@ -102,16 +102,16 @@ coll_status coll_cuda_stream_check(struct coll_device *d, coll_device_stream s, 
 	return st;
 }
 
-coll_status coll_cuda_stream_query(struct coll_device *d, coll_device_stream s)
+coll_status coll_cuda_look(struct coll_device *d)
 {
 	struct coll_cuda_device *c = coll_cuda_of(d);
-	CUresult result = coll_cuda_enter(c);
+	CUresult result = coll_cuda_enter_relaxed(c);
 
 	if (result == CUDA_SUCCESS) {
-		result = coll_cuda_query_in_capture(c, s);
-		coll_cuda_leave(c);
+		result = c->cu->cuStreamQuery(c->stream);
+		coll_cuda_leave_relaxed(c);
 	}
-	return result == CUDA_ERROR_NOT_READY ? COLL_AGAIN : coll_cuda_report(c, "cuStreamQuery", result);
+	return result == CUDA_ERROR_NOT_READY ? COLL_OK : coll_cuda_report(c, "cuStreamQuery", result);
 }
 
 /* guard 0: always. */

@@ -118,9 +118,9 @@ struct coll_device_table {
 	coll_status (*stream_destroy)(struct coll_device *d, coll_device_stream s);
 	coll_status (*stream_check)(struct coll_device *d, coll_device_stream s, struct coll_device_capture *capture,
 	                            const char **why);
-	/* OK: all work has ended; AGAIN: not yet, or it is being captured; else the sticky error of the context,
-	 * described in the box. */
-	coll_status (*stream_query)(struct coll_device *d, coll_device_stream s);
+	/* OK, or the sticky error of the context, described in the box: no work of it will run any more. Asks by a
+	 * stream of the device's own, since a user's may be captured, or gone, by now. */
+	coll_status (*look)(struct coll_device *d);
 
 	/* Enqueue. Words are 32-bit, addresses as kernels see them.
 	 * gather: copy the pieces, then store value into word, visible to the host after the copied bytes. npieces

@@ -131,8 +131,7 @@ static coll_status await(struct coll_context *ctx, uint32_t number)
 
 		if (st != COLL_AGAIN)
 			return st;
-		st = k->device->table->stream_query(k->device, k->stream);
-		k->broken = st == COLL_AGAIN ? COLL_OK : st;
+		k->broken = k->device->table->look(k->device);
 	}
 	return k->broken;
 }

@@ -391,14 +391,14 @@ void coll_stage_release(struct coll_comm *comm)
 			atomic_store_explicit(&s->words->taken[half][i], s->last_done + RELEASED, memory_order_release);
 }
 
-void coll_stage_look(struct coll_context *ctx, void *stream)
+void coll_stage_look(struct coll_context *ctx)
 {
 	struct coll_async *a = ctx->async;
-	const coll_status st = ctx->device->table->stream_query(ctx->device, stream);
+	const coll_status st = ctx->device->table->look(ctx->device);
 	struct coll_error_box err;
 	struct coll_link *next;
 
-	if (st == COLL_OK || st == COLL_AGAIN)
+	if (st == COLL_OK)
 		return;
 	coll_device_error(ctx->device, &err);
 	coll_async_lock(ctx);
@@ -416,7 +416,7 @@ void coll_stage_look(struct coll_context *ctx, void *stream)
 }
 
 /* Two threads may ask at once: once too often. */
-void coll_stage_look_sometimes(struct coll_context *ctx, void *stream)
+void coll_stage_look_sometimes(struct coll_context *ctx)
 {
 	_Atomic uint64_t *asked = &ctx->async->asked_ns;
 	const uint64_t now = coll_clock_ns();
@@ -424,11 +424,11 @@ void coll_stage_look_sometimes(struct coll_context *ctx, void *stream)
 	if (now - atomic_load_explicit(asked, memory_order_relaxed) < COLL_DELAY_NS(DEVICE_LOOK))
 		return;
 	atomic_store_explicit(asked, now, memory_order_relaxed);
-	coll_stage_look(ctx, stream);
+	coll_stage_look(ctx);
 }
 
-coll_status coll_stage_await(struct coll_context *ctx, struct coll_comm *comm, void *stream, bool (*done)(void *arg),
-                             void *arg, int timeout_ms)
+coll_status coll_stage_await(struct coll_context *ctx, struct coll_comm *comm, bool (*done)(void *arg), void *arg,
+                             int timeout_ms)
 {
 	const uint64_t ms = 1000000, until = timeout_ms < 0 ? 0 : coll_clock_ns() + (uint64_t)timeout_ms * ms;
 
@@ -441,6 +441,6 @@ coll_status coll_stage_await(struct coll_context *ctx, struct coll_comm *comm, v
 
 		if (st != COLL_AGAIN || left_ms == 0)
 			return st;
-		coll_stage_look(ctx, stream);
+		coll_stage_look(ctx);
 	}
 }

@@ -4,6 +4,8 @@
  *
  * usage: interrupt TRANSPORT on|off|auto [PART-OF-A-TEST'S-NAME]
  */
+#include <limits.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -360,17 +362,46 @@ static void creation_of_a_group(void)
 	two_ranks(group_rank, NULL);
 }
 
+/* Ranks with contexts of their own: those of coll_comm_create_all() do not wait for each other. */
+static void *destroying_rank(void *arg)
+{
+	const char *settings[] = {"COLL_ROOT=127.0.0.1:29873", progress, "COLL_DEBUG=error", NULL};
+	struct job *j = arg;
+	coll_config cfg = COLL_CONFIG_INIT;
+
+	cfg.settings = settings;
+	cfg.log = getenv("VERBOSE") ? NULL : swallow;
+	cfg.rank = j->rank;
+	cfg.size = 2;
+	cfg.interrupt = j->rank == 0 ? hook : NULL;
+	mine.armed = true; /* creation may ask */
+	mine.after = INT_MAX;
+	CHECK(coll_comm_create(&j->comm, &cfg) == COLL_OK, "%s", coll_last_error(NULL)->message);
+	if (j->rank == 0) {
+		arm(2);
+		check_end("comm_destroy", coll_comm_destroy(&j->comm), 2);
+		CHECK(strstr(coll_last_error(NULL)->message, "interrupted"), "%s", coll_last_error(NULL)->message);
+		atomic_store(j->stage, 1);
+		return NULL;
+	}
+	while (atomic_load(j->stage) == 0)
+		sched_yield();
+	CHECK(coll_barrier(j->comm, NULL) == COLL_ERR_ABORTED);
+	CHECK(strstr(coll_last_error(j->comm)->message, "interrupted"), "%s", coll_last_error(j->comm)->message);
+	coll_comm_destroy(&j->comm);
+	return NULL;
+}
+
 static void destroy(void)
 {
-	coll_comm *comms[2];
+	atomic_int stage = 0;
+	struct job jobs[2] = {{.rank = 0, .stage = &stage}, {.rank = 1, .stage = &stage}};
+	pthread_t threads[2];
 
-	CHECK(create_two(comms));
-	arm(2);
-	check_end("comm_destroy", coll_comm_destroy(&comms[0]), 2);
-	CHECK(strstr(coll_last_error(NULL)->message, "interrupted"), "%s", coll_last_error(NULL)->message);
-	CHECK(coll_barrier(comms[1], NULL) == COLL_ERR_ABORTED);
-	CHECK(strstr(coll_last_error(comms[1])->message, "interrupted"), "%s", coll_last_error(comms[1])->message);
-	coll_comm_destroy(&comms[1]);
+	for (int r = 0; r < 2; r++)
+		pthread_create(&threads[r], NULL, destroying_rank, &jobs[r]);
+	for (int r = 0; r < 2; r++)
+		pthread_join(threads[r], NULL);
 }
 
 /* ---- Creation: the other ranks do not come ---- */

@@ -106,6 +106,27 @@ CUresult soft_enter(enum soft_fn fn)
 	return CUDA_SUCCESS;
 }
 
+/* What softcuda_refuse() asked for. */
+static _Atomic int refused_fn = -1, refused_after, refused_error;
+
+void softcuda_refuse(const char *name, int after, int error)
+{
+	refused_fn = -1;
+	refused_after = after;
+	refused_error = error;
+	for (int i = 0; i < FN_COUNT; i++)
+		if (strcmp(name, functions[i].name) == 0)
+			refused_fn = i;
+}
+
+static CUresult refused(enum soft_fn fn)
+{
+	if (refused_fn != (int)fn || atomic_fetch_sub(&refused_after, 1) != 0)
+		return CUDA_SUCCESS;
+	refused_fn = -1;
+	return (CUresult)refused_error;
+}
+
 CUresult soft_enter_ctx(enum soft_fn fn, CUcontext *ctx)
 {
 	CUresult result = soft_enter(fn);
@@ -121,6 +142,8 @@ CUresult soft_enter_ctx(enum soft_fn fn, CUcontext *ctx)
 		result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	else if (!soft_planted(RULE_sticky))
 		result = (*ctx)->error;
+	if (result == CUDA_SUCCESS)
+		result = refused(fn);
 	return result ? soft_leave(result) : CUDA_SUCCESS;
 }
 
