@@ -474,7 +474,15 @@ TESTS = [test_group_first, test_reductions, test_moves, test_uneven, test_rows_a
          test_exception]
 
 
-if __name__ == "__main__":
+def main():
     os.environ["COLL_DEVICE"] = "cuda:1"  # is that of coll.init(), and not read here
     on.reserve(40, 512, 1024, 2048, 4096, 8192, 16384)
-    torch_ranks.main(test_no_driver, *TESTS[int(os.environ.get("FROM", 0)):])
+    try:
+        torch_ranks.main(test_no_driver, *TESTS)
+    finally:  # a stream that is held would keep the process from its end
+        for stream in on.cuda.pool:
+            stream.let_go()
+
+
+if __name__ == "__main__":
+    main()

@@ -10,7 +10,7 @@ HEAD = ("import torch, coll.torch\nimport coll.torch._devices as d, coll.torch._
 
 # name -> (tests that see it, the mistake)
 MISTAKES = {
-    "calls in the caller's stream": ("rows_and_views", "d.Lane.call = lambda self, m, a, k: getattr(self.comm, m)(*a, **k, "
+    "calls in another stream": ("rows_and_views", "d.Lane.call = lambda self, m, a, k: getattr(self.comm, m)(*a, **k, "
                                                        "stream=on.cuda.pool[0].cuda_stream)\n"),
     "no event before": ("order", "import contextlib\n@contextlib.contextmanager\ndef entered(self):\n  with d.cuda.inside(self.stream): yield\n"
                                  "d.Lane.entered = entered\n"),
