@@ -256,7 +256,8 @@ PyObject *coll_py_work_start(struct request *r, PyObject *stream)
 		goto fail;
 	}
 	coll_py_work_begin(w, COLL_OK);
-	return (PyObject *)w;
+	if (coll_py_interrupted() == 0)
+		return (PyObject *)w;
 fail:
 	Py_DECREF((PyObject *)w);
 	return NULL;
@@ -304,6 +305,8 @@ int coll_py_work_wait(struct work *w, int timeout_ms)
 	coll_py_reap();
 	/* Another thread may be at finishing it. */
 	while (st != COLL_AGAIN && w->state == WORK_RUNNING) {
+		if (PyErr_CheckSignals() != 0)
+			return -1;
 		WITHOUT_GIL(sched_yield());
 		coll_py_reap();
 	}
@@ -381,6 +384,12 @@ static PyObject *work_exception(PyObject *self, PyObject *const *args, Py_ssize_
 	return error;
 }
 
+/* As far as was looked. */
+static PyObject *get_done(PyObject *self, void *unused)
+{
+	return PyBool_FromLong(((struct work *)self)->state == WORK_DONE);
+}
+
 static PyObject *work_done(PyObject *self, PyObject *unused)
 {
 	coll_py_reap();
@@ -402,9 +411,14 @@ static PyMethodDef work_methods[] = {
         {"done", work_done_guarded, METH_NOARGS, NULL},
         {0},
 };
+static PyGetSetDef work_properties[] = {
+        {"_is_done", get_done, NULL, NULL, NULL},
+        {0},
+};
 static PyType_Slot work_slots[] = {
         {Py_tp_dealloc, (void *)work_dealloc_guarded},
         {Py_tp_methods, work_methods},
+        {Py_tp_getset, work_properties},
         {0, NULL},
 };
 static PyType_Spec work_spec = {"coll._coll.Work", sizeof(struct work), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,

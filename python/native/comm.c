@@ -270,6 +270,10 @@ PyObject *coll_py_comm_open(PyObject *self, PyObject *args)
 	if (st != COLL_OK)
 		return coll_py_raise(NULL, st, "init");
 	adopt(c, handle, NULL);
+	if (coll_py_interrupted() != 0) { /* made meanwhile, and nobody gets it */
+		abort_with(c, "interrupted");
+		return NULL;
+	}
 	Py_RETURN_NONE;
 }
 

@@ -128,6 +128,8 @@ static PyObject *set_timeout(PyObject *self, PyObject *args)
 	CALL(c, "set_timeout", st, coll_comm_set_timeout(c->handle, answer_ms, arrival_ms));
 	if (st != COLL_OK)
 		return coll_py_raise(c, st, "set_timeout");
+	if (coll_py_interrupted() != 0)
+		return NULL;
 	Py_RETURN_NONE;
 }
 
@@ -249,6 +251,8 @@ static PyObject *progress(PyObject *self, PyObject *unused)
 	coll_py_reap();
 	if (st != COLL_OK && st != COLL_AGAIN)
 		return coll_py_raise(c, st, "progress");
+	if (coll_py_interrupted() != 0)
+		return NULL;
 	return PyBool_FromLong(st == COLL_AGAIN);
 }
 

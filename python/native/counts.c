@@ -71,6 +71,8 @@ size_t *coll_py_counts_ask(struct request *r, size_t row, size_t *total)
 		coll_py_raise(r->comm, st, coll_py_name_of(r));
 		goto fail;
 	}
+	if (coll_py_interrupted() != 0)
+		goto fail;
 	for (int i = 0; i < r->comm->size; i++)
 		if (__builtin_mul_overflow(all[i], row, &counts[i]) || __builtin_add_overflow(sum, counts[i], &sum)) {
 			coll_py_raise_argument("%s: the ranks have too many rows", coll_py_name_of(r));

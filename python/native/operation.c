@@ -52,9 +52,10 @@ PyObject *coll_py_prepare(PyObject *self, PyObject *const *args, Py_ssize_t narg
 	coll_py_request_describe(&o->request, &d);
 	WITHOUT_GIL(st = coll_operation_prepare(&o->handle, &d, c->handle));
 	coll_py_comm_leave(c);
-	if (st == COLL_OK)
+	if (st == COLL_OK && coll_py_interrupted() == 0)
 		return (PyObject *)o;
-	coll_py_raise(c, st, "prepare");
+	if (st != COLL_OK)
+		coll_py_raise(c, st, "prepare");
 fail:
 	Py_DECREF((PyObject *)o);
 	return NULL;
@@ -97,7 +98,7 @@ static int begin(struct operation *o, PyObject *stream)
 	o->stream = s;
 	if (s)
 		coll_py_device_mark(&o->request, s);
-	return 0;
+	return coll_py_interrupted();
 fail:
 	Py_XDECREF((PyObject *)s);
 	return -1;

@@ -182,9 +182,10 @@ PyObject *coll_py_irecv(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
 	if (st == COLL_OK)
 		post(v);
 	coll_py_reap();
-	if (st == COLL_OK)
+	if (st == COLL_OK && coll_py_interrupted() == 0)
 		return (PyObject *)v;
-	coll_py_raise(c, st, "irecv");
+	if (st != COLL_OK)
+		coll_py_raise(c, st, "irecv");
 fail:
 	Py_DECREF((PyObject *)v);
 	return NULL;

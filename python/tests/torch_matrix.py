@@ -3,6 +3,8 @@
 Values are small integers that every type holds exactly, and differ by rank and place: a swapped block or a lost tag is seen.
 """
 
+import time
+
 from torch_ranks import c10d, check, dist, equal, main, raises, rank, same, size, torch
 
 INTS = [torch.int8, torch.uint8, torch.int16, torch.uint16, torch.int32, torch.uint32, torch.int64, torch.uint64]
@@ -390,6 +392,57 @@ def test_large():
         same(whole[n - 1], x - me + n - 1, "outputs that are one piece of memory")
 
 
+def test_order_of_copies():
+    """What is copied in a call, and written back after it, is in the order of the calls."""
+    n, g = size(), dist.group.WORLD
+
+    def gathered(x):
+        outs = [torch.empty(x.numel()) for _ in range(n)]
+        dist.all_gather(outs, x)
+        return outs[-1]
+
+    def single(x):
+        out = torch.empty(n * x.numel())
+        dist.all_gather_single(out, x)
+        return out[-x.numel():]
+
+    def shared(x):
+        dist.broadcast(x, 0)
+        return x
+
+    def summed(x):
+        dist.all_reduce(x, async_op=True)
+        dist.all_reduce(x, async_op=True).wait()
+        return x / n ** 2
+
+    def scaled(x):
+        dist.all_reduce(x, dist._make_nccl_premul_sum(0.5))
+        return x / n * 2
+
+    def scattered(x):
+        out = torch.empty(x.numel())
+        dist.reduce_scatter(out, [x] * n)
+        return out / n
+
+    for call in (gathered, single, shared, summed, scaled, scattered):
+        for view in (torch.ones(8), torch.ones(8, 2)[:, 0], torch.ones(16)[::2]):
+            dist.barrier()
+            if rank() == n - 1:
+                time.sleep(0.05)  # the first call of the others is not complete when the second is made
+            base = view._base if view._base is not None else view
+            # All of the memory, or the part that the second call has.
+            work = dist.all_reduce(base if view.stride() == (2,) and base.dim() == 1 else view, async_op=True)
+            same(call(view), torch.full((8,), float(n)), call.__name__, view.stride())
+            work.wait()
+    y = torch.zeros(())
+    if rank() == 0:
+        g.send(torch.tensor(3.0), 1, 0).wait()
+    elif rank() == 1:
+        g.recv(y, 0, 0).wait()
+        check(y.item() == 3)
+    check(True)
+
+
 def test_refused():
     """Wrong arguments are refused before anything is sent, by each rank."""
     import coll
@@ -412,4 +465,5 @@ def test_refused():
 
 
 if __name__ == "__main__":
-    main(test_reductions, test_averages, test_moves, test_uneven, test_both_spellings, test_sparse, test_lazy_views, test_large, test_refused)
+    main(test_reductions, test_averages, test_moves, test_uneven, test_both_spellings, test_sparse, test_lazy_views, test_large, test_order_of_copies,
+     test_refused)

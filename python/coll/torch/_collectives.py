@@ -33,14 +33,20 @@ def _is_sequence(x: Any) -> bool:
 
 
 def _placed(method: Any) -> Any:
-    """A method whose tensors may be on a device: then it runs in the lane of the group, where _call() enqueues."""
+    """A method whose tensors may be on a device: then it runs in the lane of the group, where _call() enqueues. Else those of
+    unfinished calls are in order with them."""
     names = method.__code__.co_varnames[1:method.__code__.co_argcount]
 
     @functools.wraps(method)
     def call(self: Any, *args: Any, **words: Any) -> Any:
         device, tensors = _devices.place_of(method.__name__, [*zip(names, args), *words.items()])
         if device is None:
-            return method(self, *args, **words)
+            with self._lock:
+                self._order(tensors, False)
+                work = method(self, *args, **words)
+                if not work._ended:
+                    self._remember(work, tensors)
+            return work
         with self._on(device, tensors):
             return method(self, *args, **words)
 
@@ -59,6 +65,8 @@ class Collectives:
     _last: Any
     _collecting: Any
     _settle: Any
+    _order: Callable[[list[Tensor], bool], None]
+    _remember: Callable[[Work, list[Tensor]], None]
 
     # ---- Reductions ----
 
@@ -70,24 +78,27 @@ class Collectives:
         kind, factor = op.__getstate__() if hasattr(op, "__getstate__") else (op, None)
         if kind != _R.RedOpType.PREMUL_SUM or factor is None:
             raise ArgumentError(f"coll: there is no reduction {op}")
+        self._order(inputs, True)
         return "sum", [_tensors.check(t).detach() * factor for t in inputs]
 
     def allreduce(self, tensors: Any, opts: Any = None, timeout: Any = None) -> Work:
         try:  # one tensor, blocking, no other call in progress: the short way
             name = OPS[hash(opts.reduceOp)]
             (x,) = tensors
-            if not opts.asyncOp and self._collecting is None and not x.is_cuda:
+            short = not opts.asyncOp and not self._collecting and not x.is_cuda
+        except (AttributeError, KeyError, TypeError, ValueError):
+            short = False
+        if short:  # beyond that try: what a signal handler raises in the call is the caller's
+            try:
                 with self._lock:
                     if self._last is not None:
                         self._settle()
                     self._comm.all_reduce(x, name, out=x)
                 return _DONE
-        except CollError as error:
-            if error.lost != "call":
-                raise translate(error, self._limit) from error
-            # Nothing was sent: sparse and lazily conjugated tensors go the long way, which also has the better sentences.
-        except (AttributeError, KeyError, TypeError, ValueError):
-            pass
+            except CollError as error:
+                if error.lost != "call":
+                    raise translate(error, self._limit) from error
+                # Nothing was sent: sparse and lazily conjugated tensors go the long way, which also has the better sentences.
         work: Work = self._all_reduce(tensors, opts)
         return work
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from datetime import timedelta
@@ -13,7 +14,7 @@ from torch.distributed.rendezvous import _rendezvous_handlers as _handlers
 from .. import _comm
 from .._errors import CollError
 from ._group import ProcessGroup
-from ._work import seconds, translate
+from ._work import milliseconds, seconds, translate
 
 NAME = "coll"
 
@@ -45,15 +46,19 @@ def _refuse_other_backends(devices: dict[str, str]) -> None:
 
 def _meet(store: Any, rank: int, size: int, limit: float) -> Any:
     """Rank 0 puts an id into the store; the library does the rest."""
-    settings: dict[str, Any] = {"device": "host", "create_timeout_ms": max(1000, round(limit * 1000)), "arrival_timeout_ms": round(limit * 1000)}
+    settings: dict[str, Any] = {"device": "host", "create_timeout_ms": milliseconds(limit, 1000), "arrival_timeout_ms": milliseconds(limit)}
     if size == 1:
         return _comm.init(0, 1, id=_comm.unique_id(), **settings)
-    if rank == 0:
-        made = _comm.unique_id()
-        store.set("coll/id", bytes(made).hex())
-    else:
+    if rank > 0:
         made = _comm.UniqueId(bytes.fromhex(store.get("coll/id").decode()))
-    return _comm.init(rank, size, id=made, **settings)
+        return _comm.init(rank, size, id=made, **settings)
+    made = _comm.unique_id()
+    store.set("coll/id", bytes(made).hex())
+    try:
+        return _comm.init(rank, size, id=made, **settings)
+    finally:  # a store that outlives the group has no stale one for the next
+        with contextlib.suppress(Exception):
+            store.delete_key("coll/id")
 
 
 def _create(options: Any, backend_options: Any = None) -> ProcessGroup:
@@ -107,7 +112,7 @@ def _rendezvous(url: str, timeout: timedelta = dist.default_pg_timeout, **words:
 def _meet_by_launcher(timeout: timedelta) -> tuple[Any, int, int]:
     global _met
     try:
-        comm = _comm.init(device="host", create_timeout_ms=max(1000, round(timeout.total_seconds() * 1000)))
+        comm = _comm.init(device="host", create_timeout_ms=milliseconds(timeout.total_seconds(), 1000))
         store = None
         if comm.rank == 0:
             # Port 0: any that is free. It listens on all addresses.

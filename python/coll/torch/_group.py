@@ -22,10 +22,10 @@ import torch.distributed as dist
 
 from .. import _comm
 from .._errors import CollError, UnsupportedError
-from . import _devices
+from . import _devices, _tensors
 from ._collectives import Collectives
 from ._pairs import Pairs
-from ._work import Several, Work, done, on_device, seconds, translate
+from ._work import Receive, Several, Work, done, milliseconds, on_device, seconds, translate
 
 _CPU, _CUDA = torch.device("cpu"), torch.device("cuda")
 
@@ -44,8 +44,11 @@ class ProcessGroup(Collectives, Pairs, dist.ProcessGroup):  # type: ignore[misc]
         self._lock = threading.RLock()
         self._stream: Any = None
         self._last: Any = None  # the last call on the stream, if it may be unfinished
-        self._works: deque[Work] = deque()  # unfinished ones that somebody must finish
-        self._collecting: list[Work] | None = None
+        self._works: deque[Work] = deque()  # unfinished ones that somebody must finish, in order
+        self._receives: deque[Work] = deque()  # the same, which end in any order
+        self._in_use: set[int] = set()  # storages of unfinished calls; those of calls that copy their results
+        self._written_back: set[int] = set()
+        self._collecting: dict[int, list[Work]] = {}  # for threads
         self._idle: list[Any] = []
         self._sending: list[tuple[Any, Any]] = []
         self._parent = parent  # and the ranks of this group there
@@ -64,7 +67,7 @@ class ProcessGroup(Collectives, Pairs, dist.ProcessGroup):  # type: ignore[misc]
     def _call(self, opts: Any, method: str, args: tuple[Any, ...], words: dict[str, Any], value: Any,
               after: Callable[[], None] | None = None) -> Work:
         """One collective. Blocking: it has ended, and `after` has run. Else its Work."""
-        later = getattr(opts, "asyncOp", True) or self._collecting is not None
+        later = getattr(opts, "asyncOp", True) or self._collected() is not None
         try:
             with self._lock:
                 if self._active is not None:
@@ -101,8 +104,9 @@ class ProcessGroup(Collectives, Pairs, dist.ProcessGroup):  # type: ignore[misc]
         work = on_device(lane, (part,), value, tensors)
         if _devices.cuda.capturing():
             work._captured, work._ended, work._parts = True, False, ()
-            if self._collecting is not None:
-                self._collecting.append(work)
+            collected = self._collected()
+            if collected is not None:
+                collected.append(work)
         else:
             self._begin(work)
         return work
@@ -157,34 +161,56 @@ class ProcessGroup(Collectives, Pairs, dist.ProcessGroup):  # type: ignore[misc]
             return bytes(everything)
 
         return _comm.init(self._rank, self._size, exchange=exchange, device=device.index,
-                          create_timeout_ms=max(1000, round(self._limit * 1000)), arrival_timeout_ms=round(self._limit * 1000))
+                          create_timeout_ms=milliseconds(self._limit, 1000), arrival_timeout_ms=milliseconds(self._limit))
 
     def _begin(self, work: Work) -> None:
         """The group keeps the works that need somebody: with a last step, and receives, which end when they are dropped."""
         work._limit = self._limit
         work._lock = threading.Lock()
         work._ended = False
-        if self._collecting is not None and not isinstance(work, Several):
-            self._collecting.append(work)
-        works = self._works
-        while works and (works[0]._ended or works[0].is_completed()):
-            try:
-                works.popleft()
-            except IndexError:
-                break
-        works.append(work)
+        collected = self._collected()
+        if collected is not None and not isinstance(work, Several):
+            collected.append(work)
+        with self._lock:
+            while self._works and self._works[0].is_completed():
+                self._works.popleft()
+            # The oldest two, in turns: one that does not end keeps no others.
+            for _ in range(min(2, len(self._receives))):
+                oldest = self._receives.popleft()
+                if not oldest.is_completed():
+                    self._receives.append(oldest)
+            if isinstance(work, Receive):
+                self._receives.append(work)
+            elif work._after is not None or isinstance(work, Several):
+                self._works.append(work)
 
     def _settle(self) -> None:
         """Calls on the stream end before what comes now; their errors are shown by their Works."""
         if self._last is not None:
             self._last.exception()
             self._last = None
-        for work in list(self._works):
-            if work.is_completed():
-                try:
-                    self._works.remove(work)
-                except ValueError:
-                    pass
+        self._works = deque(work for work in self._works if not work.is_completed())
+        if not self._works:
+            self._in_use, self._written_back = set(), set()
+
+    def _order(self, tensors: list[torch.Tensor], copied: bool) -> None:
+        """Before a call with these tensors: those that are not contiguous, and lists, are copied in the call, and written when its end
+        is seen. What an unfinished call does with the same memory comes first. copied: they are in any case."""
+        if self._last is None:
+            return
+        if self._last.done() and not self._works:
+            self._settle()
+            return
+        copied = copied or len(tensors) > 2 or not all(t.is_contiguous() for t in tensors)
+        mine = _tensors.memory_of(tensors)
+        if mine & self._written_back or copied and mine & self._in_use:
+            self._settle()
+
+    def _remember(self, work: Work, tensors: list[torch.Tensor]) -> None:
+        mine = _tensors.memory_of(tensors)
+        self._in_use |= mine
+        if work._after is not None or isinstance(work, Several):
+            self._written_back |= mine
 
     def barrier(self, opts: Any = None, timeout: Any = None) -> Work:
         limit = seconds(opts) if isinstance(opts, timedelta) else seconds(timeout if timeout is not None else
@@ -220,11 +246,14 @@ class ProcessGroup(Collectives, Pairs, dist.ProcessGroup):  # type: ignore[misc]
                     pass
 
     def _start_coalescing(self, device: Any = None) -> None:
-        self._collecting = []
+        self._collecting[threading.get_ident()] = []
 
     def _end_coalescing(self, device: Any = None) -> Work:
-        works, self._collecting = self._collecting or [], None
-        return self._together(works, [])
+        return self._together(self._collecting.pop(threading.get_ident(), []), [])
+
+    def _collected(self) -> list[Work] | None:
+        """Where this thread collects the works of its calls."""
+        return self._collecting.get(threading.get_ident()) if self._collecting else None
 
     # ---- Names ----
 
@@ -378,6 +407,7 @@ class ProcessGroup(Collectives, Pairs, dist.ProcessGroup):  # type: ignore[misc]
                 except CollError:  # the library has logged it; whoever made the call that failed knows
                     pass
             self._works.clear()
+            self._receives.clear()
         if error is not None and not lane.told:  # results on the device are wrong, and nobody knows
             raise translate(error, self._limit) from error
 

@@ -55,6 +55,11 @@ def both(tensor: Tensor) -> tuple[Tensor, Callable[[], None] | None]:
     return flat, after
 
 
+def memory_of(tensors: Sequence[Tensor]) -> set[int]:
+    """The storages that they lie in."""
+    return {t.untyped_storage().data_ptr() for t in tensors if t.layout is torch.strided}
+
+
 def _write(tensor: Tensor, made: Tensor) -> None:
     tensor.copy_(made)
 

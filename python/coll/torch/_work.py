@@ -46,6 +46,11 @@ def seconds(timeout: Any) -> float | None:
     return value if value > 0 else None
 
 
+def milliseconds(limit: float, least: int = 0) -> int:
+    """A time limit for the library, which has at most 24 days."""
+    return max(least, round(min(limit, 2e6) * 1000))
+
+
 class _Late(DistBackendError):  # type: ignore[misc]
     """A limit of a wait has passed; the call has not failed."""
 
@@ -157,7 +162,8 @@ class Work(_Base):  # type: ignore[misc]
                 for part in self._parts:
                     self._message = part.wait(limit)
                 if self._after is not None:
-                    self._after()
+                    with torch.inference_mode():  # its tensors may be of that mode, and this another thread
+                        self._after()
             except _Late:
                 raise
             except CollError as error:
