@@ -196,6 +196,23 @@ coll_status coll_cuda_scatter(struct coll_device *d, coll_device_stream s, const
 	return coll_cuda_report(c, "enqueueing a scatter", result);
 }
 
+coll_status coll_cuda_listed(struct coll_device *d, coll_device_stream s, uint64_t at, size_t len_max, uint64_t guard,
+                             uint64_t word, uint32_t value)
+{
+	struct coll_cuda_device *c = coll_cuda_of(d);
+	struct coll_kernel_launch l;
+	CUresult result = coll_cuda_enter(c);
+
+	if (result == CUDA_SUCCESS) {
+		coll_kernels_listed(&l, at, len_max, guard, COLL_KERNEL_PCIE_BLOCKS);
+		result = coll_cuda_launch(c, s, &l);
+		if (result == CUDA_SUCCESS)
+			result = gather(c, s, NULL, 0, word, value);
+		coll_cuda_leave(c);
+	}
+	return coll_cuda_report(c, "enqueueing a turn", result);
+}
+
 coll_status coll_cuda_wait(struct coll_device *d, coll_device_stream s, uint64_t word, uint32_t value)
 {
 	struct coll_cuda_device *c = coll_cuda_of(d);

@@ -77,6 +77,7 @@ void coll_stage_destroy(struct coll_comm *comm)
 	}
 	coll_mapped_destroy(comm, s->words && !left(s));
 	coll_stage_order_close(&s->chain.order);
+	coll_stage_turns_close(s);
 	if (s->words && !left(s)) {
 		coll_log(&comm->ctx->logger, COLL_LOG_WARN,
 		         "[COLL-5112] %s has not finished its work of a communicator that has ended: %zu MiB of pinned "
@@ -309,19 +310,28 @@ coll_status coll_stage_add(struct coll_stage_batch *b, struct coll_request *r, c
 	return COLL_OK;
 }
 
-/* Calls that go direct come first, each with one number, and then the tiles of the others: as they end. */
-static void deal(struct coll_request *first)
+/* Calls that go direct come first, each with one number, and then the tiles of the others: as they end. alone: this
+ * thread does not enqueue for other ranks meanwhile, which may have to be in front of a turn. */
+static void deal(struct coll_request *first, bool alone)
 {
 	struct coll_stage *s = first->comm->stage;
+	struct coll_stage_chain *c = &s->chain;
 
 	for (struct coll_request *r = first; r; r = r->next_staged)
 		if (r->direct) {
 			coll_mapped_deal(r->comm, &r->direct_call);
 			r->stage_last = ++s->next;
 		}
-	coll_stage_order_deal(&s->chain.order, first, s->next);
+	coll_stage_order_deal(&c->order, first, s->next, false);
+	c->crowd = NULL;
+	if (alone && c->order.total > SLOTS) {
+		coll_stage_order_deal(&c->order, first, s->next, true);
+		c->crowd = coll_stage_turns_deal(s, first, s->next + (uint32_t)c->order.total);
+		if (!c->crowd)
+			coll_stage_order_deal(&c->order, first, s->next, false);
+	}
 	if (!planted(STALE_WORDS))
-		s->next += (uint32_t)s->chain.order.total;
+		s->next = c->crowd ? c->crowd->end : s->next + (uint32_t)c->order.total;
 }
 
 coll_status coll_stage_deal(const struct coll_stage_batch *b)
@@ -329,7 +339,7 @@ coll_status coll_stage_deal(const struct coll_stage_batch *b)
 	if (b->capture.id)
 		return coll_capture_take(b);
 	for (struct coll_request *r = b->chains; r; r = r->next_chain)
-		deal(r);
+		deal(r, r == b->chains && !r->next_chain);
 	return COLL_OK;
 }
 
@@ -386,6 +396,7 @@ void coll_stage_release(struct coll_comm *comm)
 	coll_mapped_release(comm);
 	/* The guard first: a kernel that starts because one of these waits has ended sees it. */
 	atomic_store_explicit(&s->words->guard, 1, memory_order_release);
+	atomic_store_explicit(&s->words->given, s->last_done + RELEASED, memory_order_release);
 	for (int half = 0; half < 2; half++)
 		for (int i = 0; i < SLOTS; i++)
 			atomic_store_explicit(&s->words->taken[half][i], s->last_done + RELEASED, memory_order_release);

@@ -124,17 +124,20 @@ static void begin_direct(struct coll_stage_chain *c, struct coll_request *r)
 
 static bool has_more(const struct coll_stage_chain *c)
 {
-	return c->direct || c->next < c->order.total;
+	return c->direct || c->next < c->order.total || (c->crowd && c->turn != c->crowd->end);
 }
 
 /* What the next piece waits for, asked by this thread. */
-static bool may_go_on(struct coll_stage_chain *c)
+static bool may_go_on(struct coll_stage *s)
 {
+	struct coll_stage_chain *c = &s->chain;
 	struct coll_request *r;
 	size_t t;
 
 	if (c->direct)
 		return coll_mapped_has_come(c->direct->comm, &c->direct->direct_call, c->segment);
+	if (c->next == c->order.total)
+		return coll_stage_turn_is_given(s, c->turn);
 	return !coll_stage_order_find(&c->order, c->next, COLL_STAGE_WAITS, &r, &t) || is_taken(r, t);
 }
 
@@ -144,6 +147,8 @@ static coll_status put_next_wait(struct coll_stage *s, const struct coll_stage_c
 	if (c->direct)
 		return coll_mapped_put_wait(c->direct->comm, &c->direct->direct_call, c->segment,
 		                            c->direct->device_stream);
+	if (c->next == c->order.total)
+		return coll_stage_turn_wait(s, c->turn, c->first->device_stream);
 	return put(s, c->next, COLL_STAGE_WAITS, put_wait);
 }
 
@@ -166,18 +171,34 @@ static coll_status put_direct(struct coll_stage *s, struct coll_stage_chain *c)
 	return st;
 }
 
-static coll_status put_next(struct coll_stage *s, struct coll_stage_chain *c)
+/* What messages have in front of their turns comes when nothing else is in front of it. */
+static coll_status begin_turns(struct coll_stage *s, struct coll_stage_chain *c)
 {
-	const size_t place = c->next;
+	if (!c->crowd || c->crowd_begun || c->direct || c->next < c->order.total)
+		return COLL_OK;
+	c->crowd_begun = true;
+	return coll_stage_turns_begin(s, c->crowd, c->first->device_stream);
+}
+
+static coll_status put_place(struct coll_stage *s, struct coll_stage_chain *c)
+{
+	const size_t place = c->next++;
 	coll_status st;
 
-	if (c->direct)
-		return put_direct(s, c);
-	c->next++;
 	st = put(s, place, COLL_STAGE_WAITS, put_scatter);
 	if (st == COLL_OK && place + SLOTS < c->order.total)
 		st = put(s, place + SLOTS, COLL_STAGE_GATHERS, put_gather);
 	return st;
+}
+
+static coll_status put_next(struct coll_stage *s, struct coll_stage_chain *c)
+{
+	coll_status st;
+
+	if (!c->direct && c->next == c->order.total)
+		return coll_stage_turn_put(s, c->crowd, c->turn++, c->first->device_stream);
+	st = c->direct ? put_direct(s, c) : put_place(s, c);
+	return st == COLL_OK ? begin_turns(s, c) : st;
 }
 
 /* In front of all waits. */
@@ -186,10 +207,14 @@ static coll_status begin_chain(struct coll_stage *s, struct coll_stage_chain *c,
 	coll_status st = COLL_OK;
 
 	c->next = 0;
+	c->crowd_begun = false;
+	c->turn = c->crowd ? c->crowd->begin : 0;
 	for (size_t j = 0; j < c->order.total && j < SLOTS && st == COLL_OK; j++)
 		st = put(s, j, COLL_STAGE_GATHERS, put_gather);
 	begin_direct(c, first);
-	return st == COLL_OK && c->direct ? put_direct(s, c) : st;
+	if (st == COLL_OK && c->direct)
+		st = put_direct(s, c);
+	return st == COLL_OK ? begin_turns(s, c) : st;
 }
 
 /* Blocking calls. A persistent operation may be started now and waited for later, and nobody need wait for a call in a
@@ -264,11 +289,11 @@ static void begin(struct coll_request *first, bool alone)
 
 	if (claim(first) != COLL_OK)
 		return;
+	s->chain.first = first;
 	st = alone ? s->device->table->enter(s->device) : COLL_OK;
 	s->chain.entered = alone && st == COLL_OK;
 	if (st == COLL_OK)
 		st = put_begin(s, first, follows, before);
-	s->chain.first = first;
 	if (st == COLL_OK)
 		return;
 	end_chain(s);
@@ -332,7 +357,7 @@ void coll_stage_pace(struct coll_comm *comm)
 {
 	struct coll_stage_chain *c = comm->stage ? &comm->stage->chain : NULL;
 
-	while (c && c->first && c->paced && may_go_on(c))
+	while (c && c->first && c->paced && may_go_on(comm->stage))
 		if (c->direct && coll_mapped_copies(&c->direct->direct_call))
 			advance_away(comm);
 		else

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "progress/async.h"
+#include "progress/stage_turns.h"
 
 /* Two lanes for each distance. */
 enum { DISTANCES = COLL_STAGE_SLOTS / 2 };
@@ -34,7 +35,7 @@ static int distance_of(const struct coll_request *r, int half)
 
 static void append(struct coll_stage_order *o, struct coll_request *r)
 {
-	const bool message = r->kind == COLL_REQUEST_PAIR && (r->pair_plan[0] || r->pair_plan[1]);
+	const bool message = coll_stage_is_message(r);
 	const int half = message ? !r->pair_plan[0] : r->kind != COLL_REQUEST_COLLECTIVE;
 	const int distance = message ? distance_of(r, half) : 0;
 	const int lane = 2 * (distance % DISTANCES) + half;
@@ -83,13 +84,13 @@ static void place_round(struct coll_stage_round *round, size_t from)
 	round->end = from + longest * (size_t)round->n;
 }
 
-void coll_stage_order_deal(struct coll_stage_order *o, struct coll_request *first, uint32_t number)
+void coll_stage_order_deal(struct coll_stage_order *o, struct coll_request *first, uint32_t number, bool others)
 {
 	for (int k = 0; k < o->nrounds; k++)
 		while (o->rounds[k].n > 0)
 			o->rounds[k].lanes[o->rounds[k].nth[--o->rounds[k].n]] = (struct coll_stage_lane){NULL};
 	for (struct coll_request *r = first; r; r = r->next_staged)
-		if (!r->direct)
+		if (!r->direct && !(others && coll_stage_is_message(r)))
 			append(o, r);
 	o->total = 0;
 	for (int k = 0; k < o->nrounds; k++) {

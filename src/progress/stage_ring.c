@@ -43,6 +43,7 @@ coll_status coll_stage_ring_open(struct coll_comm *comm, struct coll_stage **rin
 	s->words = s->memory;
 	s->in = (char *)s->memory + PAGE;
 	s->out = s->in + (size_t)SLOTS * SLOT_BYTES;
+	s->turns = (void *)(s->in + COLL_STAGE_SLOTS_BYTES);
 	return COLL_OK;
 }
 

@@ -9,6 +9,7 @@
 #include "engine/stage.h"
 #include "progress/async.h"
 #include "progress/stage_order.h"
+#include "progress/stage_turns.h"
 
 enum { COLL_STAGE_LINE = 64, COLL_STAGE_PAGE = 4096 };
 
@@ -18,6 +19,7 @@ struct coll_stage_words {
 	_Alignas(COLL_STAGE_LINE) _Atomic uint32_t ready; /* device: see engine/stage.h */
 	_Alignas(COLL_STAGE_LINE) _Atomic uint32_t done;  /* device: number + 1 of the last tile of the last call that
 	                                                   * has ended */
+	_Alignas(COLL_STAGE_LINE) _Atomic uint32_t given; /* host: number + 1 of the last turn (engine/turns.h) */
 	_Alignas(COLL_STAGE_LINE) _Atomic uint32_t taken[2][COLL_STAGE_SLOTS]; /* host: by half of a pair; collectives
 	                                                                        * use the first */
 };
@@ -25,10 +27,12 @@ static_assert(sizeof(struct coll_stage_words) <= COLL_STAGE_PAGE / 2, "the words
 
 struct coll_stage {
 	struct coll_device *device;
-	void *memory;     /* a page of words, then the slots for input and those for output */
+	void *memory;     /* a page of words, the slots for input and those for output, the list of turns */
 	uint64_t address; /* of memory, as kernels see it */
 	struct coll_stage_words *words;
 	char *in, *out;
+	struct coll_stage_turn *turns;
+	struct coll_stage_crowd *crowds;  /* that the device may be in */
 	struct coll_device_piece *pieces; /* one for each rank */
 	coll_device_stream own;           /* of blocking calls */
 	bool used;                        /* something was enqueued */
@@ -49,10 +53,17 @@ struct coll_stage {
 		/* The others, and the place of the next tile. */
 		struct coll_stage_order order;
 		size_t next;
+		/* The messages that take turns behind these, NULL: none; and the number of the next turn. */
+		struct coll_stage_crowd *crowd;
+		bool crowd_begun;
+		uint32_t turn;
 	} chain;
 };
 
-#define COLL_STAGE_MEMORY_BYTES (COLL_STAGE_PAGE + (size_t)2 * COLL_STAGE_SLOTS * COLL_STAGE_SLOT_BYTES)
+#define COLL_STAGE_SLOTS_BYTES ((size_t)2 * COLL_STAGE_SLOTS * COLL_STAGE_SLOT_BYTES)
+#define COLL_STAGE_MEMORY_BYTES \
+	(COLL_STAGE_PAGE + COLL_STAGE_SLOTS_BYTES + COLL_STAGE_TURNS * sizeof(struct coll_stage_turn))
+static_assert(COLL_STAGE_MEMORY_BYTES % COLL_STAGE_PAGE == 0, "whole pages");
 
 /* A ring without a stream. */
 coll_status coll_stage_ring_open(struct coll_comm *comm, struct coll_stage **ring, struct coll_error_box *err);

@@ -16,7 +16,7 @@
 /* ---- Buffers ---------------------------------------------------------------- */
 
 /* More than the slots of staging have room for together. */
-enum { LONG = 5 << 20 };
+enum { LONG = 4 << 20 };
 
 static int *buffer(size_t count)
 {
@@ -98,6 +98,61 @@ static void receives_in_a_group_and_sends_apart(void)
 	group_sends = false;
 	group_recvs = true;
 	run_ranks(2, two_messages);
+}
+
+/* Rank 0 sends and receives in a group; rank 1 receives, and sends then. */
+static void there_and_back(struct rank *r)
+{
+	int *a = buffer(LONG), *b = buffer(LONG);
+
+	put(r->rank ? b : a, LONG, r->rank ? 9 : 5, r->stream);
+	open_if(r->rank == 0);
+	if (r->rank == 0)
+		must(ncclSend(a, LONG, ncclInt32, 1, r->comm, r->stream), "send");
+	must(ncclRecv(r->rank ? a : b, LONG, ncclInt32, !r->rank, r->comm, r->stream), "receive");
+	if (r->rank == 1)
+		must(ncclSend(b, LONG, ncclInt32, 0, r->comm, r->stream), "send");
+	close_if(r->rank == 0);
+	check("there", a, LONG, 5, r->stream);
+	check("back", b, LONG, 9, r->stream);
+	must(ncclMemFree(a), "free");
+	must(ncclMemFree(b), "free");
+}
+
+static void both_directions_in_a_group_and_one_after_the_other(void)
+{
+	run_ranks(2, there_and_back);
+}
+
+/* Rank 0 sends to 1 and to 2 in a group; 2 waits for rank 1, which waits for all of its own message. */
+static void by_way_of_another(struct rank *r)
+{
+	int *a = buffer(LONG), *b = buffer(LONG);
+
+	put(a, LONG, r->rank ? 0 : 5, r->stream);
+	put(b, LONG, r->rank ? 0 : 9, r->stream);
+	open_if(r->rank == 0);
+	if (r->rank == 0) {
+		must(ncclSend(b, LONG, ncclInt32, 2, r->comm, r->stream), "send");
+		must(ncclSend(a, LONG, ncclInt32, 1, r->comm, r->stream), "send");
+	} else if (r->rank == 1) {
+		must(ncclRecv(a, LONG, ncclInt32, 0, r->comm, r->stream), "receive");
+		must(ncclSend(a, 1, ncclInt32, 2, r->comm, r->stream), "send");
+	} else {
+		must(ncclRecv(a, 1, ncclInt32, 1, r->comm, r->stream), "receive");
+		must(ncclRecv(b, LONG, ncclInt32, 0, r->comm, r->stream), "receive");
+	}
+	close_if(r->rank == 0);
+	check("first", a, r->rank == 2 ? 1 : LONG, 5, r->stream);
+	if (r->rank != 1)
+		check("second", b, LONG, 9, r->stream);
+	must(ncclMemFree(a), "free");
+	must(ncclMemFree(b), "free");
+}
+
+static void a_message_waits_for_another_one_of_its_group(void)
+{
+	run_ranks(3, by_way_of_another);
 }
 
 /* ---- Many messages ---------------------------------------------------------------------- */
@@ -361,6 +416,8 @@ int main(int argc, char **argv)
 	static const struct plain_case tests[] = {
 	        PLAIN_CASE(sends_in_a_group_and_receives_apart),
 	        PLAIN_CASE(receives_in_a_group_and_sends_apart),
+	        PLAIN_CASE(both_directions_in_a_group_and_one_after_the_other),
+	        PLAIN_CASE(a_message_waits_for_another_one_of_its_group),
 	        PLAIN_CASE(more_messages_than_slots),
 	        PLAIN_CASE(a_message_to_itself_in_two_streams),
 	        PLAIN_CASE(a_refused_group_makes_no_call),
