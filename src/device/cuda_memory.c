@@ -116,6 +116,7 @@ bool coll_cuda_identify(struct coll_device *d, const void *ptr, size_t len_bytes
 	return true;
 }
 
+/* A capture in this thread, or a global one of another, is left alone: such calls would end it. */
 coll_status coll_cuda_alloc(struct coll_device *d, size_t len_bytes, void **ptr)
 {
 	struct coll_cuda_device *c = coll_cuda_of(d);
@@ -124,7 +125,13 @@ coll_status coll_cuda_alloc(struct coll_device *d, size_t len_bytes, void **ptr)
 	coll_status st;
 
 	if (result == CUDA_SUCCESS) {
-		result = c->cu->cuMemAlloc(&at, len_bytes);
+		CUstreamCaptureMode before;
+
+		result = coll_cuda_relax(c, &before);
+		if (result == CUDA_SUCCESS) {
+			result = c->cu->cuMemAlloc(&at, len_bytes);
+			coll_cuda_unrelax(c, before);
+		}
 		coll_cuda_leave(c);
 	}
 	st = coll_cuda_report(c, "cuMemAlloc", result);
@@ -139,7 +146,13 @@ coll_status coll_cuda_free(struct coll_device *d, void *ptr)
 	CUresult result = coll_cuda_enter(c);
 
 	if (result == CUDA_SUCCESS) {
-		result = c->cu->cuMemFree((CUdeviceptr)(uintptr_t)ptr);
+		CUstreamCaptureMode before;
+
+		result = coll_cuda_relax(c, &before);
+		if (result == CUDA_SUCCESS) {
+			result = c->cu->cuMemFree((CUdeviceptr)(uintptr_t)ptr);
+			coll_cuda_unrelax(c, before);
+		}
 		coll_cuda_leave(c);
 	}
 	return coll_cuda_report(c, "cuMemFree", result);
