@@ -228,7 +228,7 @@ PyObject *coll_py_work_start(struct request *r, PyObject *stream)
 	coll_status st;
 
 	coll_py_reap();
-	if (check_stream(s) != 0 || coll_py_device_order(r, s) != 0) {
+	if (check_stream(s) != 0 || coll_py_device_graph_fits(r, s) != 0 || coll_py_device_order(r, s) != 0) {
 		coll_py_request_end(r);
 		return NULL;
 	}

@@ -385,6 +385,10 @@ PyObject *coll_py_block_raw(PyObject *module, PyObject *const *args, Py_ssize_t 
 /* The stream that a caller names: a Stream, the number of a CUstream, or an object that has one (__cuda_stream__(),
  * cuda_stream, ptr, handle). Strong; NULL with an exception set. */
 struct stream *coll_py_device_stream(struct comm *c, PyObject *named);
+/* What cannot run at each launch of a graph, in a stream that is being captured: -1 with an exception set. fits: the
+ * arrays of a call. allocates: a new result of it. */
+int coll_py_device_graph_fits(const struct request *r, const struct stream *s);
+int coll_py_device_graph_allocates(const struct request *r);
 /* The number by which DLPack calls the stream of a call; NULL: it has none. */
 intptr_t coll_py_device_reader(const struct comm *c, const struct stream *s);
 /* The stream, which is one of a device, begins what follows when the data of the request are ready. */

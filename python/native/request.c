@@ -96,8 +96,9 @@ static PyObject *make_like(const struct request *r, PyObject *shape)
 	if (r->in.element->class == CLASS_OPAQUE)
 		return coll_py_raise_argument(
 		        "%s: elements of this type (%zu bytes each) need out=", coll_py_name_of(r), r->in.item_bytes);
-	return r->in.device ? coll_py_device_array_new(r->comm, shape, r->in.element)
-	                    : coll_py_block_new(NULL, shape, r->in.element);
+	if (!r->in.device)
+		return coll_py_block_new(NULL, shape, r->in.element);
+	return coll_py_device_graph_allocates(r) == 0 ? coll_py_device_array_new(r->comm, shape, r->in.element) : NULL;
 }
 
 /* Bytes of no type go with any type of one byte. */

@@ -116,6 +116,7 @@ bool coll_cuda_identify(struct coll_device *d, const void *ptr, size_t len_bytes
 	return true;
 }
 
+/* A capture in this thread, or a global one of another, is left alone: such calls would end it. */
 coll_status coll_cuda_alloc(struct coll_device *d, size_t len_bytes, void **ptr)
 {
 	struct coll_cuda_device *c = coll_cuda_of(d);
