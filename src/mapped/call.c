@@ -428,6 +428,17 @@ static coll_status put_end(const struct coll_mapped *d, const struct coll_mapped
 	return d->device->table->exchange(d->device, s, words, 2, NULL, 0);
 }
 
+int coll_mapped_left_word(const struct coll_comm *comm, struct coll_device_word *word)
+{
+	const struct coll_mapped *d = comm->mapped;
+
+	if (!d || !d->on)
+		return 0;
+	*word = (struct coll_device_word){mapped_word(d->page, d->page_at, &d->page->finished),
+	                                  atomic_load(&d->page->enqueued)};
+	return 1;
+}
+
 /* Others compare it with theirs. Release: it is there before anything of the call. */
 static void publish(struct coll_mapped *d, const struct coll_job *job)
 {

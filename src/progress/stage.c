@@ -63,6 +63,7 @@ void coll_stage_destroy(struct coll_comm *comm)
 {
 	struct coll_stage *s = comm->stage;
 	uint64_t until;
+	bool stuck;
 
 	if (!s)
 		return;
@@ -73,8 +74,11 @@ void coll_stage_destroy(struct coll_comm *comm)
 			coll_mapped_release(comm);
 		sleep_us(50);
 	}
-	coll_mapped_destroy(comm, s->words && !left(s));
-	if (s->words && !left(s)) {
+	stuck = s->words && !left(s);
+	if (stuck)
+		coll_device_hold(s->device, &s->words->done, s->last_done);
+	coll_mapped_destroy(comm, stuck);
+	if (stuck) {
 		coll_log(&comm->ctx->logger, COLL_LOG_WARN,
 		         "[COLL-5112] %s has not finished its work of a communicator that has ended: %zu MiB of pinned "
 		         "memory stay",
@@ -94,8 +98,12 @@ coll_status coll_stage_give_up(struct coll_comm *comm, coll_status st)
 {
 	struct coll_error_box err;
 
-	atomic_store_explicit(&comm->stage->broken, true, memory_order_relaxed);
-	coll_device_error(comm->stage->device, &err);
+	struct coll_device *d = comm->stage->device;
+
+	coll_device_error(d, &err);
+	/* Other errors leave the work that is enqueued already, and is waited for. */
+	if (d->table->look(d) != COLL_OK)
+		atomic_store_explicit(&comm->stage->broken, true, memory_order_relaxed);
 	return coll_comm_lose(comm, st, comm->rank, err.message);
 }
 

@@ -230,6 +230,22 @@ static void end_chain(struct coll_stage *s)
 	c->entered = false;
 }
 
+/* A part of the chain is in its stream. What it waits for is over, since the communicator has failed, but the end of
+ * the chain is missing, and with it the word by which others see that the device has left the memory. So a stream of
+ * our own stores it behind that part. */
+static void give_up(struct coll_comm *comm, coll_device_stream main, coll_status st)
+{
+	struct coll_stage *s = comm->stage;
+	const struct coll_device_table *table = s->device->table;
+	struct coll_device_word words[2] = {{coll_stage_address(s, &s->words->done), s->last_done}};
+	const int n = 1 + coll_mapped_left_word(comm, &words[1]);
+
+	end_chain(s);
+	coll_stage_give_up(comm, st);
+	if (main == s->own || table->order(s->device, main, s->own) == COLL_OK)
+		table->exchange(s->device, s->own, words, n, NULL, 0);
+}
+
 static coll_status put_begin(struct coll_stage *s, struct coll_request *first, bool follows, uint32_t before)
 {
 	struct coll_stage_chain *c = &s->chain;
@@ -258,10 +274,8 @@ static void begin(struct coll_request *first, bool alone)
 	if (st == COLL_OK)
 		st = put_begin(s, first, follows, before);
 	s->chain.first = first;
-	if (st == COLL_OK)
-		return;
-	end_chain(s);
-	coll_stage_give_up(comm, st);
+	if (st != COLL_OK)
+		give_up(comm, first->device_stream, st);
 }
 
 /* Enqueue the next piece. True: there is another one. */
@@ -283,9 +297,10 @@ static bool advance(struct coll_comm *comm)
 		return true;
 	if (st == COLL_OK)
 		st = join_streams(s, c->first, false);
-	end_chain(s);
-	if (st != COLL_OK)
-		coll_stage_give_up(comm, st);
+	if (st == COLL_OK)
+		end_chain(s);
+	else
+		give_up(comm, c->first->device_stream, st);
 	return false;
 }
 

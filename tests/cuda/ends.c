@@ -7,6 +7,7 @@
 #define PLAIN_OWN_MAIN
 #include "job.h"
 
+#include <sys/mman.h>
 #include <time.h>
 
 #include "device/kernels.h"
@@ -125,6 +126,140 @@ static void a_stream_is_destroyed_with_work(void)
 	job_run(2, gone_stream, NULL, staged, LIMIT_S);
 }
 
+/* ---- A stream that is held ---- */
+
+/* The stream waits until the word is 1. */
+static _Atomic uint32_t *hold(const struct job_rank *r, void *stream)
+{
+	_Atomic uint32_t *word = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	CUdeviceptr at = 0;
+
+	if (DRIVER(cuMemHostRegister_v2)((void *)word, 4096, CU_MEMHOSTREGISTER_DEVICEMAP) != CUDA_SUCCESS ||
+	    DRIVER(cuMemHostGetDevicePointer_v2)(&at, (void *)word, 0) != CUDA_SUCCESS ||
+	    DRIVER(cuStreamWaitValue32_v2)(stream, at, 1, CU_STREAM_WAIT_VALUE_GEQ) != CUDA_SUCCESS)
+		job_wrong(r, "cannot hold the stream");
+	return word;
+}
+
+/* The program lets the stream go on: it ends in order, and nothing was written. */
+static void let_go(const struct job_rank *r, _Atomic uint32_t *word, void *stream, const int *y, size_t n)
+{
+	int *x = malloc(n * sizeof(*x));
+
+	atomic_store(word, 1);
+	if (DRIVER(cuStreamSynchronize)(stream) != CUDA_SUCCESS)
+		job_wrong(r, "the stream does not end in order");
+	if (!cuda_user_read(x, y, n * sizeof(*x)))
+		job_wrong(r, "cannot read device memory");
+	for (size_t i = 0; i < n; i++)
+		if (x[i] != -1) {
+			job_wrong(r, "element %zu was written after the end of the communicator", i);
+			break;
+		}
+	free(x);
+}
+
+/* Device memory of the program's own, which outlives the communicator: -1 everywhere. */
+static int *own_memory(const struct job_rank *r, size_t n)
+{
+	int *x = malloc(n * sizeof(*x));
+	CUdeviceptr at = 0;
+
+	memset(x, 0xff, n * sizeof(*x));
+	if (DRIVER(cuMemAlloc_v2)(&at, n * sizeof(*x)) != CUDA_SUCCESS ||
+	    !cuda_user_write((void *)(uintptr_t)at, x, n * sizeof(*x)))
+		job_wrong(r, "no memory");
+	free(x);
+	return (int *)(uintptr_t)at;
+}
+
+static void held(struct job_rank *r)
+{
+	_Atomic uint32_t *word = NULL;
+	coll_stream *stream;
+	double begun;
+	void *handle;
+	int *x, *y;
+
+	stream = make_stream(r, &handle);
+	x = own_memory(r, COUNT);
+	y = own_memory(r, COUNT);
+	if (r->rank == 0)
+		word = hold(r, handle);
+	sum(r, x, y, COUNT, stream, "a call");
+	job_meet(r, 0);
+	begun = now_s();
+	if (r->rank == 0)
+		job_ok(r, coll_comm_abort(r->comm, "held"), "abort");
+	if (coll_stream_wait(stream, -1) == COLL_OK)
+		job_wrong(r, "no error");
+	coll_stream_destroy(&stream);
+	coll_comm_destroy(&r->comm);
+	if (now_s() - begun > 30)
+		job_wrong(r, "the end took %.0f s", now_s() - begun);
+	if (r->rank == 0)
+		let_go(r, word, handle, y, COUNT);
+}
+
+static void an_abort_waits_for_no_held_stream(void)
+{
+	static const char *const staged[] = {"COLL_DEVICE_DIRECT", "0", NULL};
+
+	job_run(2, held, NULL, NULL, LIMIT_S);
+	job_run(2, held, NULL, staged, LIMIT_S);
+}
+
+/* ---- A call of which the driver takes a part ---- */
+
+struct broken {
+	int launch; /* the one that the driver refuses, of rank 0 */
+	bool held;
+};
+
+static void broken(struct job_rank *r)
+{
+	const struct broken *how = r->arg;
+	_Atomic uint32_t *word = NULL;
+	coll_stream *stream;
+	coll_status st;
+	void *handle;
+	int *x, *y;
+
+	stream = make_stream(r, &handle);
+	x = own_memory(r, LONG);
+	y = own_memory(r, LONG);
+	if (r->rank == 0 && how->held)
+		word = hold(r, handle);
+	job_meet(r, 0);
+	if (r->rank == 0)
+		((void (*)(const char *, int, int))driver_symbol("softcuda_refuse"))(
+		        "cuLaunchKernel", how->launch, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+	st = coll_all_reduce(x, y, LONG, COLL_I32, COLL_SUM, r->comm, stream);
+	if (st == COLL_OK)
+		st = coll_stream_wait(stream, -1);
+	job_said(r, r->comm, st);
+	if (st == COLL_OK || !strstr(coll_last_error(r->comm)->message, "701"))
+		job_wrong(r, "the error is %d %s", (int)st, coll_last_error(r->comm)->message);
+	coll_stream_destroy(&stream);
+	coll_comm_destroy(&r->comm);
+	if (word)
+		let_go(r, word, handle, y, LONG);
+	else if (driver_calls("cuMemHostRegister") != driver_calls("cuMemHostUnregister"))
+		job_wrong(r, "%ld ranges stay pinned",
+		          driver_calls("cuMemHostRegister") - driver_calls("cuMemHostUnregister"));
+}
+
+static void a_call_that_is_enqueued_in_part_ends(void)
+{
+	static const struct broken first = {0, true}, second = {1, true}, free_running = {1, false};
+	static const char *const staged[] = {"COLL_DEVICE_DIRECT", "0", NULL};
+
+	job_run(2, broken, &first, NULL, LIMIT_S);
+	job_run(2, broken, &second, staged, LIMIT_S);
+	job_run(2, broken, &free_running, NULL, LIMIT_S);
+	job_run(2, broken, &free_running, staged, LIMIT_S);
+}
+
 static void over_the_kernels(void)
 {
 	SKIP("this build has no kernels");
@@ -132,8 +267,9 @@ static void over_the_kernels(void)
 
 int main(int argc, char **argv)
 {
-	static const struct plain_case cases[] = {PLAIN_CASE(a_late_closing_disturbs_no_stream),
-	                                          PLAIN_CASE(a_stream_is_destroyed_with_work)};
+	static const struct plain_case cases[] = {
+	        PLAIN_CASE(a_late_closing_disturbs_no_stream), PLAIN_CASE(a_stream_is_destroyed_with_work),
+	        PLAIN_CASE(an_abort_waits_for_no_held_stream), PLAIN_CASE(a_call_that_is_enqueued_in_part_ends)};
 
 	if (argc < 2)
 		return 2;
