@@ -24,7 +24,7 @@
 #include "progress/stage_ring.h"
 #include "select/bind_pair.h"
 
-enum { SLOTS = COLL_STAGE_SLOTS, SLOT_BYTES = COLL_STAGE_SLOT_BYTES };
+enum { SLOTS = COLL_STAGE_SLOTS, SLOT_BYTES = COLL_STAGE_SLOT_BYTES, FORWARD_EVERY = 1 << 28, MANY = (1 << 27) + 5 };
 
 /* Far behind every number in use, so that each wait of a stream passes. */
 static const uint32_t RELEASED = (uint32_t)1 << 30;
@@ -316,6 +316,38 @@ coll_status coll_stage_add(struct coll_stage_batch *b, struct coll_request *r, c
 	return COLL_OK;
 }
 
+/*
+ * Numbers are compared cyclically, so a word is right while the numbers that it is compared with are less than 2^31
+ * away. Some words may be idle for long: `taken` of a slot and half that no tile uses, and `ready` while calls go
+ * direct. So every 2^28 numbers all words are brought forward.
+ *
+ * All numbers below `done` are those of tiles that are over, on the device and on the host. So no stream waits for such
+ * a number, and none of a greater one is let go. Under the lock, since drivers store greater numbers in the same words.
+ *
+ * What is compared is then less than 2^28 numbers behind the words, and those of the calls in flight: a queue of the
+ * device would have to hold 2^28 operations for as many.
+ */
+static void bring_forward(struct coll_comm *comm)
+{
+	struct coll_stage *s = comm->stage;
+	uint32_t done;
+
+	if (s->next - s->forward_at < FORWARD_EVERY)
+		return;
+	coll_async_lock(comm->ctx);
+	done = atomic_load_explicit(&s->words->done, memory_order_acquire);
+	for (uint32_t back = 1; back <= SLOTS; back++)
+		for (int half = 0; half < 2; half++) {
+			_Atomic uint32_t *word = &s->words->taken[half][(done - back) % SLOTS];
+
+			if ((int32_t)(done - back + 1 - atomic_load_explicit(word, memory_order_relaxed)) > 0)
+				atomic_store_explicit(word, done - back + 1, memory_order_release);
+		}
+	pthread_mutex_unlock(&comm->ctx->async->lock);
+	s->forward_at = s->forward_ready = s->next;
+	s->forward = true;
+}
+
 /* Calls that go direct come first, each with one number, and then tiles of the others in turn: as they end. */
 static void deal(struct coll_request *first)
 {
@@ -324,6 +356,7 @@ static void deal(struct coll_request *first)
 	uint32_t number = s->next;
 	size_t tiles = 0;
 
+	bring_forward(first->comm);
 	for (struct coll_request *r = first; r; r = r->next_staged)
 		if (r->direct) {
 			coll_mapped_deal(r->comm, &r->direct_call);
@@ -342,6 +375,8 @@ static void deal(struct coll_request *first)
 	}
 	if (!planted(STALE_WORDS))
 		s->next += (uint32_t)tiles * n;
+	if (planted(MANY_NUMBERS))
+		s->next += MANY;
 }
 
 coll_status coll_stage_deal(const struct coll_stage_batch *b)

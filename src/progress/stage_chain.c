@@ -251,6 +251,11 @@ static coll_status put_begin(struct coll_stage *s, struct coll_request *first, b
 	struct coll_stage_chain *c = &s->chain;
 	coll_status st = follows ? follow(s, first->device_stream, before) : COLL_OK;
 
+	/* No tile before has this number, and all are over. */
+	if (st == COLL_OK && s->forward)
+		st = s->device->table->gather(s->device, first->device_stream, NULL, 0,
+		                              coll_stage_address(s, &s->words->ready), s->forward_ready);
+	s->forward = false;
 	if (st == COLL_OK)
 		st = join_streams(s, first, true);
 	c->paced = is_paced(s, first);

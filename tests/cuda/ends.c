@@ -10,8 +10,12 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#include "base/planted.h"
 #include "device/kernels.h"
 #include "driver.h"
+
+/* Of the files of the library that are compiled for this program. */
+enum coll_planted coll_planted;
 
 enum { COUNT = 1000, LONG = 100000, LIMIT_S = 60 };
 
@@ -260,6 +264,65 @@ static void a_call_that_is_enqueued_in_part_ends(void)
 	job_run(2, broken, &free_running, staged, LIMIT_S);
 }
 
+/* ---- Numbers come round ---- */
+
+/* After 20 calls that take 2^27 numbers each, words that none of them has used are more than 2^31 behind. */
+static void round_numbers(struct job_rank *r)
+{
+	int *x = job_memory(r, COUNT), *y = job_memory(r, COUNT), *host = malloc(COUNT * sizeof(*host));
+	_Atomic uint32_t *word = NULL;
+	void *handle;
+	coll_stream *stream = make_stream(r, &handle);
+
+	job_fill(r, x, COUNT, 1);
+	for (int i = 0; i < 20; i++)
+		sum(r, x, y, COUNT, i % 2 ? stream : NULL, "one of many calls");
+	job_ok(r, coll_stream_wait(stream, -1), "many calls");
+	job_check(r, y, COUNT, 1, "many calls");
+	for (int i = 0; i < COUNT; i++)
+		host[i] = r->rank + 1;
+	sum(r, host, host, COUNT, NULL, "host memory");
+	for (int i = 0; i < COUNT; i++)
+		if (host[i] != 3)
+			job_wrong(r, "host memory: element %d is %d", i, host[i]);
+	job_fill(r, x, COUNT, 5);
+	/* The message leaves when the stream of its sender comes to it, and not before. */
+	if (r->rank == 0) {
+		word = hold(r, handle);
+		job_ok(r, coll_send(x, COUNT, COLL_I32, 1, r->comm, stream), "send");
+	} else {
+		job_fill(r, y, COUNT, 77);
+		job_ok(r, coll_recv(y, COUNT, COLL_I32, 0, r->comm, stream), "recv");
+	}
+	poll(NULL, 0, 100);
+	if (coll_stream_query(stream) != COLL_AGAIN)
+		job_wrong(r, "the message is over before it was sent");
+	job_meet(r, 0);
+	if (word)
+		atomic_store(word, 1);
+	job_ok(r, coll_stream_wait(stream, -1), "the message");
+	if (!cuda_user_read(host, r->rank == 0 ? x : y, COUNT * sizeof(*host)))
+		job_wrong(r, "cannot read device memory");
+	for (int i = 0; i < COUNT; i++)
+		if (host[i] != 5 + i) {
+			job_wrong(r, "the message: element %d is %d", i, host[i]);
+			break;
+		}
+	free(host);
+	coll_stream_destroy(&stream);
+	job_ok(r, coll_comm_destroy(&r->comm), "the end");
+}
+
+static void idle_words_are_brought_forward(void)
+{
+	static const char *const staged[] = {"COLL_DEVICE_DIRECT", "0", NULL};
+
+	coll_planted = COLL_PLANTED_MANY_NUMBERS;
+	job_run(2, round_numbers, NULL, NULL, LIMIT_S);
+	job_run(2, round_numbers, NULL, staged, LIMIT_S);
+	coll_planted = COLL_PLANTED_NONE;
+}
+
 static void over_the_kernels(void)
 {
 	SKIP("this build has no kernels");
@@ -269,7 +332,8 @@ int main(int argc, char **argv)
 {
 	static const struct plain_case cases[] = {
 	        PLAIN_CASE(a_late_closing_disturbs_no_stream), PLAIN_CASE(a_stream_is_destroyed_with_work),
-	        PLAIN_CASE(an_abort_waits_for_no_held_stream), PLAIN_CASE(a_call_that_is_enqueued_in_part_ends)};
+	        PLAIN_CASE(an_abort_waits_for_no_held_stream), PLAIN_CASE(a_call_that_is_enqueued_in_part_ends),
+	        PLAIN_CASE(idle_words_are_brought_forward)};
 
 	if (argc < 2)
 		return 2;
