@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/delay.h"
+#include "base/messages.h"
 #include "base/planted.h"
 #include "core/error.h"
 #include "device/device.h"
@@ -31,6 +32,24 @@ static const uint32_t RELEASED = (uint32_t)1 << 30;
 
 /* ---- Life ---- */
 
+/* Some drivers refuse the operations that all calls need: then a rank has no device, and not a call that fails. The
+ * driver says so as they are enqueued, so nobody waits for them. */
+static coll_status try_words(struct coll_stage *s, struct coll_error_box *err)
+{
+	const struct coll_device_word word = {coll_stage_address(s, &s->words->trial), 0};
+	const struct coll_device_table *table = s->device->table;
+	struct coll_error_box why;
+	coll_status st = table->wait(s->device, s->own, word.at, word.value);
+
+	if (st == COLL_OK)
+		st = table->gather(s->device, s->own, NULL, 0, word.at, word.value);
+	if (st == COLL_OK)
+		return COLL_OK;
+	coll_device_error(s->device, &why);
+	return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1118] the driver does not let streams wait for words: %s",
+	                      coll_message_split(why.status, why.message).text);
+}
+
 coll_status coll_stage_create(struct coll_comm *comm, struct coll_error_box *err)
 {
 	struct coll_device *d = comm->ctx->device;
@@ -42,10 +61,12 @@ coll_status coll_stage_create(struct coll_comm *comm, struct coll_error_box *err
 	if (st != COLL_OK)
 		return st;
 	st = d->table->stream_create(d, &comm->stage->own);
+	if (st != COLL_OK)
+		coll_device_error(d, err);
+	else
+		st = try_words(comm->stage, err);
 	if (st == COLL_OK)
 		coll_async_thread(comm->ctx);
-	else
-		coll_device_error(d, err);
 	return st;
 }
 

@@ -242,8 +242,10 @@ static void give_up(struct coll_comm *comm, coll_device_stream main, coll_status
 
 	end_chain(s);
 	coll_stage_give_up(comm, st);
-	if (main == s->own || table->order(s->device, main, s->own) == COLL_OK)
-		table->exchange(s->device, s->own, words, n, NULL, 0);
+	if (main != s->own)
+		st = table->order(s->device, main, s->own);
+	for (int i = n - 1; i >= 0 && (main == s->own || st == COLL_OK); i--)
+		table->gather(s->device, s->own, NULL, 0, words[i].at, words[i].value);
 }
 
 static coll_status put_begin(struct coll_stage *s, struct coll_request *first, bool follows, uint32_t before)

@@ -323,6 +323,33 @@ static void idle_words_are_brought_forward(void)
 	coll_planted = COLL_PLANTED_NONE;
 }
 
+/* ---- Drivers that cannot ---- */
+
+/* In a process of its own. */
+static void create_without_memops(const void *arg, int child)
+{
+	coll_config cfg = COLL_CONFIG_INIT;
+	coll_comm *comm = NULL;
+	coll_status st;
+
+	(void)arg, (void)child;
+	setenv("SOFTCUDA_NO_MEMOPS", "1", 1);
+	cfg.log = job_quiet;
+	st = coll_comm_create_all(&comm, 1, &cfg);
+	snprintf(job_page->of[0].said, JOB_TEXT, "%s", coll_last_error(NULL)->message);
+	_exit(st == COLL_ERR_CONFIG && !comm ? 0 : 1);
+}
+
+static void a_driver_without_memory_operations_is_refused(void)
+{
+	pid_t pid;
+
+	meeting_start(&pid, 1, job_page, sizeof(*job_page), create_without_memops, NULL);
+	job_judge(&pid, 1, LIMIT_S, -1);
+	CHECK(strstr(job_page->of[0].said, "COLL-1118") && strstr(job_page->of[0].said, "cuStreamWaitValue32"), "%s",
+	      job_page->of[0].said);
+}
+
 static void over_the_kernels(void)
 {
 	SKIP("this build has no kernels");
@@ -330,10 +357,12 @@ static void over_the_kernels(void)
 
 int main(int argc, char **argv)
 {
-	static const struct plain_case cases[] = {
-	        PLAIN_CASE(a_late_closing_disturbs_no_stream), PLAIN_CASE(a_stream_is_destroyed_with_work),
-	        PLAIN_CASE(an_abort_waits_for_no_held_stream), PLAIN_CASE(a_call_that_is_enqueued_in_part_ends),
-	        PLAIN_CASE(idle_words_are_brought_forward)};
+	static const struct plain_case cases[] = {PLAIN_CASE(a_late_closing_disturbs_no_stream),
+	                                          PLAIN_CASE(a_stream_is_destroyed_with_work),
+	                                          PLAIN_CASE(an_abort_waits_for_no_held_stream),
+	                                          PLAIN_CASE(a_call_that_is_enqueued_in_part_ends),
+	                                          PLAIN_CASE(idle_words_are_brought_forward),
+	                                          PLAIN_CASE(a_driver_without_memory_operations_is_refused)};
 
 	if (argc < 2)
 		return 2;
@@ -341,6 +370,7 @@ int main(int argc, char **argv)
 	setenv("COLL_CUDA_LIBRARY", argv[1], 1);
 	setenv("COLL_DEVICE", "cuda", 1);
 	unsetenv("CUDA_VISIBLE_DEVICES");
+	job_page = meeting_page(sizeof(*job_page));
 	if (coll_kernels_ptx())
 		plain_run_cases("ends", cases, sizeof(cases) / sizeof(cases[0]), argv[2]);
 	else
