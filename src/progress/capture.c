@@ -57,6 +57,8 @@ static void sweep_graphs(struct capture_graph **at)
  * ended, and with it the pinning. */
 static void sweep_orphans(struct coll_device *d)
 {
+	struct orphan *list = NULL;
+
 	pthread_mutex_lock(&orphans_lock);
 	for (struct orphan **at = &orphans; *at;) {
 		struct orphan *o = *at;
@@ -67,11 +69,19 @@ static void sweep_orphans(struct coll_device *d)
 			continue;
 		}
 		*at = o->next;
+		o->next = list;
+		list = o;
+	}
+	pthread_mutex_unlock(&orphans_lock);
+	/* The driver may wait for streams, also for those of other communicators. */
+	while (list) {
+		struct orphan *o = list;
+
+		list = o->next;
 		o->ring->device = d;
 		coll_stage_ring_close(&o->ring);
 		free(o);
 	}
-	pthread_mutex_unlock(&orphans_lock);
 }
 
 static coll_status open_ring(struct coll_comm *comm, struct coll_capture *c, struct coll_error_box *err)
@@ -147,7 +157,6 @@ coll_status coll_capture_ring(struct coll_comm *comm, struct coll_stage **ring)
 		        comm->ctx->settings.progress);
 	if (!comm->capture) {
 		coll_error_clear(&err);
-		sweep_orphans(comm->ctx->device);
 		st = open_capture(comm, &err);
 	}
 	if (st != COLL_OK)

@@ -45,8 +45,8 @@ bool coll_stage_drained(const struct coll_request *r);
 /* Whether the request cannot go on before its stream has reached it. */
 bool coll_stage_waits_for_stream(const struct coll_request *r);
 
-/* The driver has reported an error, which is sticky: the communicator fails by it. What is in the streams may never
- * end, and is not waited for. Returns the error. */
+/* The driver has reported an error: the communicator fails by it. If the error is sticky, what is in the streams never
+ * ends, and is not waited for. Returns the error. */
 coll_status coll_stage_give_up(struct coll_comm *comm, coll_status st);
 
 /* The communicator has failed: streams that wait go on, and kernels write nothing any more. The lock is held. */

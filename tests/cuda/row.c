@@ -78,8 +78,7 @@ static coll_status drained(coll_device_stream s)
 	const uint64_t begin = coll_clock_ns();
 	coll_status st;
 
-	while ((st = query(s)) == COLL_AGAIN &&
-	       coll_clock_ns() - begin < 60 * UINT64_C(1000000000))
+	while ((st = query(s)) == COLL_AGAIN && coll_clock_ns() - begin < 60 * UINT64_C(1000000000))
 		poll(NULL, 0, 1);
 	return st;
 }

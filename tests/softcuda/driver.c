@@ -63,6 +63,7 @@ static void read_settings(void)
 	}
 	soft.depth = (int)soft_setting("SOFTCUDA_DEPTH", 1024);
 	soft.seed = (uint64_t)soft_setting("SOFTCUDA_SEED", 0);
+	soft.no_memops = soft_setting("SOFTCUDA_NO_MEMOPS", 0);
 	soft.launch_blocking = soft_setting("CUDA_LAUNCH_BLOCKING", 0) == 1;
 	soft.eager = getenv("CUDA_MODULE_LOADING") && strcmp(getenv("CUDA_MODULE_LOADING"), "EAGER") == 0;
 	pthread_atfork(NULL, NULL, forked_child);

@@ -95,7 +95,7 @@ struct soft_driver {
 	int queues, depth;
 	uint64_t seed;
 	int version;
-	bool launch_blocking, eager;
+	bool launch_blocking, eager, no_memops;
 	_Atomic int blocked; /* calls that wait for work now */
 	unsigned long long ids;
 };
