@@ -208,8 +208,7 @@ static coll_status device_alloc(struct coll_comm *comm, void **ptr, size_t len_b
 	if (!a)
 		return coll_comm_refuse(comm, "mem_alloc_on", COLL_ERR_MEMORY, "out of memory");
 	a->mem.kind = COLL_DEVICE_CUDA;
-	st = len_bytes < COLL_MAPPED_LONG_MIN ? d->table->alloc(d, len_bytes, ptr)
-	                                      : region_alloc(d, a, len_bytes, ptr);
+	st = len_bytes < COLL_MAPPED_LONG_MIN ? d->table->alloc(d, len_bytes, ptr) : region_alloc(d, a, len_bytes, ptr);
 	if (st != COLL_OK) {
 		release(comm, a);
 		return device_failed(comm, "mem_alloc_on");

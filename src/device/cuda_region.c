@@ -198,8 +198,8 @@ coll_status coll_cuda_region_export(struct coll_device *d, uint64_t base, uint64
 	CUresult result = coll_cuda_enter(c);
 	CUipcMemHandle handle;
 
-	*r = (struct coll_device_region){
-	        .fd = -1, .export = {.address = base, .len_bytes = len_bytes, .ordinal = d->ordinal}};
+	*r = (struct coll_device_region){.fd = -1,
+	                                 .export = {.address = base, .len_bytes = len_bytes, .ordinal = d->ordinal}};
 	if (result == CUDA_SUCCESS) {
 		if (!export_vmm(c, base, r) && c->cu->cuIpcGetMemHandle &&
 		    c->cu->cuIpcGetMemHandle(&handle, base) == CUDA_SUCCESS) {

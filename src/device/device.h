@@ -150,8 +150,9 @@ struct coll_device_table {
 	coll_status (*order)(struct coll_device *d, coll_device_stream earlier, coll_device_stream later);
 	/* move: copy the pieces, unless guard is not 0 and *guard is not 0 when the kernel begins; one launch for each
 	 * COLL_DEVICE_PIECES_MAX pieces. reduce: the inputs in their order, whole, to *out, guarded likewise; the
-	 * operation has a kernel (can_reduce); where: NULL, or other places of kernels/args.h. exchange: write all words of `writes`, each visible after everything
-	 * before it in the stream, then wait for all words of `waits`. At most COLL_DEVICE_PIECES_MAX in all. */
+	 * operation has a kernel (can_reduce); where: NULL, or other places of kernels/args.h. exchange: write all
+	 * words of `writes`, each visible after everything before it in the stream, then wait for all words of `waits`.
+	 * At most COLL_DEVICE_PIECES_MAX in all. */
 	coll_status (*move)(struct coll_device *d, coll_device_stream s, const struct coll_device_piece *pieces,
 	                    int npieces, uint64_t guard);
 	coll_status (*reduce)(struct coll_device *d, coll_device_stream s, const struct coll_reduction *r, uint64_t out,

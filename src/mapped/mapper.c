@@ -66,8 +66,7 @@ static bool look_at(struct coll_mapped *d, int rank, int place)
 		d->device->table->region_close(d->device, &their->import);
 	their->import = (struct coll_device_import){.address = 0};
 	if (g % 2 == 1)
-		st = p->here ? map_here(d, note, &their->import)
-		             : map_there(d, rank, place, g, note, &their->import);
+		st = p->here ? map_here(d, note, &their->import) : map_there(d, rank, place, g, note, &their->import);
 	else if (their->generation != g - 1 && !p->here) /* it has come and gone: its descriptor is not wanted */
 		st = map_there(d, rank, place, g - 1, note, NULL);
 	if (st == COLL_AGAIN)

@@ -37,10 +37,10 @@ static coll_status answer(const struct coll_mapped *d, const struct mapped_own *
 	coll_status st = COLL_OK;
 
 	for (int r = 0; r < d->size; r++) {
-		const uint32_t seen = r == d->rank ? o->generation
-		                                   : atomic_load_explicit(
-		                                             &d->peers[r].page->answered[d->rank][place_of(d, o)],
-		                                             memory_order_acquire);
+		const uint32_t seen =
+		        r == d->rank ? o->generation
+		                     : atomic_load_explicit(&d->peers[r].page->answered[d->rank][place_of(d, o)],
+		                                            memory_order_acquire);
 
 		if (seen == (o->generation | MAPPED_REFUSED))
 			st = COLL_ERR_UNSUPPORTED;
@@ -115,8 +115,7 @@ static void retract_freed(struct coll_mapped *d, const struct coll_device_range 
 	for (int i = 0; i < MAPPED_REGIONS; i++) {
 		struct mapped_own *o = &d->own[i];
 
-		if (is_announced(o) && o->base < range->base + range->len_bytes &&
-		    range->base < o->base + o->len_bytes)
+		if (is_announced(o) && o->base < range->base + range->len_bytes && range->base < o->base + o->len_bytes)
 			retract(d, o);
 	}
 }
@@ -223,9 +222,8 @@ static uint64_t word_of(struct coll_mapped *d, const struct coll_mapped_buffer *
 	if (!b->base)
 		*why = "memory that is not the device's, or of several allocations";
 	else if (st == COLL_ERR_UNSUPPORTED)
-		*why = o->region.export.share == COLL_DEVICE_SHARE_HANDLE
-		               ? "of cuMemAlloc(), in another process"
-		               : "memory that cannot be exported";
+		*why = o->region.export.share == COLL_DEVICE_SHARE_HANDLE ? "of cuMemAlloc(), in another process"
+		                                                          : "memory that cannot be exported";
 	else if (st != COLL_OK)
 		*why = "not mapped by all ranks yet";
 	if (st != COLL_OK)

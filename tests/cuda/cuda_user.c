@@ -62,7 +62,7 @@ static void load(void)
 }
 
 /* The context of the memory becomes that of this thread. */
-static bool enter(const void *device)
+bool cuda_user_enter(const void *device)
 {
 	const uint64_t at = (uint64_t)(uintptr_t)device;
 	void *context = NULL;
@@ -72,8 +72,8 @@ static bool enter(const void *device)
 	if (!cuda.destroy || cuda.pointer_attribute(&context, POINTER_CONTEXT, at) != 0)
 		return false;
 	/* Mapped memory belongs to no context. It is retained for good: a few times too often. */
-	if (!context && (cuda.pointer_attribute(&ordinal, POINTER_ORDINAL, at) != 0 ||
-	                 cuda.device_context(&context, ordinal) != 0))
+	if (!context &&
+	    (cuda.pointer_attribute(&ordinal, POINTER_ORDINAL, at) != 0 || cuda.device_context(&context, ordinal) != 0))
 		return false;
 	return cuda.set_context(context) == 0;
 }
@@ -81,20 +81,20 @@ static bool enter(const void *device)
 bool cuda_user_write(void *device, const void *host, size_t len_bytes)
 {
 	return len_bytes == 0 ||
-	       (enter(device) && cuda.to_device((uint64_t)(uintptr_t)device, host, len_bytes, NULL) == 0 &&
+	       (cuda_user_enter(device) && cuda.to_device((uint64_t)(uintptr_t)device, host, len_bytes, NULL) == 0 &&
 	        cuda.synchronize(NULL) == 0);
 }
 
 bool cuda_user_read(void *host, const void *device, size_t len_bytes)
 {
 	return len_bytes == 0 ||
-	       (enter(device) && cuda.to_host(host, (uint64_t)(uintptr_t)device, len_bytes, NULL) == 0 &&
+	       (cuda_user_enter(device) && cuda.to_host(host, (uint64_t)(uintptr_t)device, len_bytes, NULL) == 0 &&
 	        cuda.synchronize(NULL) == 0);
 }
 
 bool cuda_user_stream(const void *device, void **stream)
 {
-	return enter(device) && cuda.create(stream, NON_BLOCKING) == 0;
+	return cuda_user_enter(device) && cuda.create(stream, NON_BLOCKING) == 0;
 }
 
 int cuda_user_query(void *stream)

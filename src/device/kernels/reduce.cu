@@ -37,12 +37,7 @@ ELEMENT_WIDE(f32, float)
 ELEMENT_WIDE(f64, double)
 
 /* In shared memory: where the inputs and results are, in which number, and how many elements. */
-enum {
-	REDUCE_OUT = COLL_KERNEL_PLACES_MAX,
-	REDUCE_COUNT = 2 * COLL_KERNEL_PLACES_MAX,
-	REDUCE_NOUT,
-	REDUCE_WORDS
-};
+enum { REDUCE_OUT = COLL_KERNEL_PLACES_MAX, REDUCE_COUNT = 2 * COLL_KERNEL_PLACES_MAX, REDUCE_NOUT, REDUCE_WORDS };
 
 KERNEL_INLINE uint64_t reduce_found(const struct coll_kernel_reduce_args *a, uint64_t place)
 {
@@ -207,57 +202,58 @@ KERNEL_INLINE void reduce_put(uint64_t p, uint64_t bits, uint32_t bytes, bool na
 		EACH(N, T##_store(x + k * T##_bytes, v[k]));                                                        \
 	}
 
-#define REDUCE(T, TYPE, class) \
-	REDUCE_WIDTH(T, class, vector, 16 / T##_bytes) \
-	REDUCE_WIDTH(T, class, one, 1) \
+#define REDUCE(T, TYPE, class)                                                                                         \
+	REDUCE_WIDTH(T, class, vector, 16 / T##_bytes)                                                                 \
+	REDUCE_WIDTH(T, class, one, 1)                                                                                 \
 	KERNEL_INLINE void T##_reduce_vector(const struct coll_kernel_reduce_args *a, const uint64_t *to, uint64_t at) \
-	{ \
-		T##_v v[16 / T##_bytes] = {0}; \
-		struct kernel_16 x; \
-		int32_t s = 0; \
-  \
-		KERNEL_ROLLED \
-		do { \
-			x = LOAD_16(to[s] + at); \
-			T##_vector_join(a, v, (const char *)&x, s); \
-		} while (++s < a->nin); \
-		T##_vector_end(a, v, (char *)&x); \
-		KERNEL_ROLLED \
-		for (uint64_t d = 0; d < to[REDUCE_NOUT]; d++) \
-			STORE_16(to[REDUCE_OUT + d] + at, x); \
-	} \
-	KERNEL_INLINE void T##_reduce_one(const struct coll_kernel_reduce_args *a, const uint64_t *to, uint64_t at, bool natural) \
-	{ \
-		uint64_t x; \
-		int32_t s = 0; \
-		T##_v v = 0; \
-  \
-		KERNEL_ROLLED \
-		do { \
-			x = reduce_fetch(to[s] + at, T##_bytes, natural); \
-			T##_one_join(a, &v, (const char *)&x, s); \
-		} while (++s < a->nin); \
-		T##_one_end(a, &v, (char *)&x); \
-		KERNEL_ROLLED \
-		for (uint64_t d = 0; d < to[REDUCE_NOUT]; d++) \
-			reduce_put(to[REDUCE_OUT + d] + at, x, T##_bytes, natural); \
-	} \
-	KERNEL(coll_kernel_reduce_##T, coll_kernel_reduce_args) \
-	{ \
-		SHARED(uint64_t, to, REDUCE_WORDS); \
-		struct reduce_shape shape; \
-		uint64_t inside; \
-  \
-		if (!kernel_may_write(args.state)) \
-			return; \
-		reduce_find(&args, to); \
-		shape = reduce_shape_of(to, args.nin, T##_bytes); \
-		inside = shape.vectors * 16 / T##_bytes; \
-		KERNEL_ROLLED \
-		for (uint64_t i = kernel_rank(); i < shape.vectors; i += kernel_size()) \
-			T##_reduce_vector(&args, to, shape.head *T##_bytes + i * 16); \
-		KERNEL_ROLLED \
-		for (uint64_t i = kernel_rank(); i < to[REDUCE_COUNT] - inside; i += kernel_size()) \
-			T##_reduce_one(&args, to, (i < shape.head ? i : i + inside) * T##_bytes, shape.natural); \
+	{                                                                                                              \
+		T##_v v[16 / T##_bytes] = {0};                                                                         \
+		struct kernel_16 x;                                                                                    \
+		int32_t s = 0;                                                                                         \
+                                                                                                                       \
+		KERNEL_ROLLED                                                                                          \
+		do {                                                                                                   \
+			x = LOAD_16(to[s] + at);                                                                       \
+			T##_vector_join(a, v, (const char *)&x, s);                                                    \
+		} while (++s < a->nin);                                                                                \
+		T##_vector_end(a, v, (char *)&x);                                                                      \
+		KERNEL_ROLLED                                                                                          \
+		for (uint64_t d = 0; d < to[REDUCE_NOUT]; d++)                                                         \
+			STORE_16(to[REDUCE_OUT + d] + at, x);                                                          \
+	}                                                                                                              \
+	KERNEL_INLINE void T##_reduce_one(const struct coll_kernel_reduce_args *a, const uint64_t *to, uint64_t at,    \
+	                                  bool natural)                                                                \
+	{                                                                                                              \
+		uint64_t x;                                                                                            \
+		int32_t s = 0;                                                                                         \
+		T##_v v = 0;                                                                                           \
+                                                                                                                       \
+		KERNEL_ROLLED                                                                                          \
+		do {                                                                                                   \
+			x = reduce_fetch(to[s] + at, T##_bytes, natural);                                              \
+			T##_one_join(a, &v, (const char *)&x, s);                                                      \
+		} while (++s < a->nin);                                                                                \
+		T##_one_end(a, &v, (char *)&x);                                                                        \
+		KERNEL_ROLLED                                                                                          \
+		for (uint64_t d = 0; d < to[REDUCE_NOUT]; d++)                                                         \
+			reduce_put(to[REDUCE_OUT + d] + at, x, T##_bytes, natural);                                    \
+	}                                                                                                              \
+	KERNEL(coll_kernel_reduce_##T, coll_kernel_reduce_args)                                                        \
+	{                                                                                                              \
+		SHARED(uint64_t, to, REDUCE_WORDS);                                                                    \
+		struct reduce_shape shape;                                                                             \
+		uint64_t inside;                                                                                       \
+                                                                                                                       \
+		if (!kernel_may_write(args.state))                                                                     \
+			return;                                                                                        \
+		reduce_find(&args, to);                                                                                \
+		shape = reduce_shape_of(to, args.nin, T##_bytes);                                                      \
+		inside = shape.vectors * 16 / T##_bytes;                                                               \
+		KERNEL_ROLLED                                                                                          \
+		for (uint64_t i = kernel_rank(); i < shape.vectors; i += kernel_size())                                \
+			T##_reduce_vector(&args, to, shape.head *T##_bytes + i * 16);                                  \
+		KERNEL_ROLLED                                                                                          \
+		for (uint64_t i = kernel_rank(); i < to[REDUCE_COUNT] - inside; i += kernel_size())                    \
+			T##_reduce_one(&args, to, (i < shape.head ? i : i + inside) * T##_bytes, shape.natural);       \
 	}
 COLL_KERNELS_REDUCE(REDUCE)
