@@ -708,6 +708,17 @@ static int differs(const struct coll_mapped *d, const struct coll_job *job, stru
 	return -1;
 }
 
+/* What a rank has given back to its user may have been read before this call ended here. That rank has failed, and this
+ * one is going to hear of it. */
+static bool is_revoked(const struct coll_mapped *d, const struct coll_mapped_call *call)
+{
+	bool revoked = false;
+
+	for (int r = 0; r < d->size && call->long_; r++)
+		revoked |= r != d->rank && atomic_load(&d->peers[r].page->revoked);
+	return revoked;
+}
+
 coll_status coll_mapped_poll(void *arg, const struct coll_job *job, struct coll_intra_state *s)
 {
 	struct coll_mapped *d = arg;
@@ -729,7 +740,7 @@ coll_status coll_mapped_poll(void *arg, const struct coll_job *job, struct coll_
 		s->pending = (uint32_t)other + 1;
 		return COLL_ERR_MISMATCH;
 	}
-	return ended ? COLL_OK : COLL_AGAIN;
+	return ended && !is_revoked(d, call) ? COLL_OK : COLL_AGAIN;
 }
 
 void coll_mapped_where(void *arg, const struct coll_job *job, const struct coll_intra_state *s,
@@ -750,6 +761,10 @@ void coll_mapped_release(struct coll_comm *comm)
 
 	if (!d || !d->on)
 		return;
+	/* Before a stream goes on because of this. */
+	if (!atomic_load_explicit(&d->page->guard, memory_order_relaxed))
+		atomic_store(&d->lent,
+		             atomic_load(&d->lends) && !is_past(&d->page->finished, atomic_load(&d->page->enqueued)));
 	/* The guard first: a kernel that starts because a wait has ended sees it. */
 	atomic_store_explicit(&d->page->guard, 1, memory_order_release);
 	for (int r = 0; r < d->size; r++)
@@ -757,4 +772,38 @@ void coll_mapped_release(struct coll_comm *comm)
 	atomic_store_explicit(&d->page->copied, atomic_load(&d->steps) + RELEASED, memory_order_release);
 	if (is_past(&d->page->finished, atomic_load(&d->page->enqueued)))
 		atomic_store(&d->page->left, 1);
+}
+
+/* The peer's process has ended, and its kernels with it. */
+static bool is_gone(const struct coll_mapped *d, const struct mapped_peer *p)
+{
+	/* Nothing has this key, so the answer is the state of the link. */
+	const struct coll_channel_key none = coll_mapped_region_key(d, MAPPED_REGIONS, 0);
+	int fd = -1;
+
+	return p->transport && p->transport->shared->handed(p->link, &none, &fd) > COLL_AGAIN;
+}
+
+/*
+ * A peer has left, or has nothing in its streams. If it enqueues something later, it sees that this rank has left: see
+ * coll_mapped_claim().
+ */
+bool coll_mapped_is_let_go(struct coll_comm *comm, bool over)
+{
+	struct coll_mapped *d = comm->mapped;
+	bool used = false;
+
+	if (!d || !d->on || !atomic_load(&d->lent))
+		return true;
+	coll_mapped_release(comm);
+	for (int r = 0; r < d->size; r++) {
+		struct mapped_page *page = d->peers[r].page;
+
+		if (r != d->rank && !atomic_load(&page->left) &&
+		    !is_past(&page->finished, atomic_load(&page->enqueued)))
+			used |= !is_gone(d, &d->peers[r]);
+	}
+	if (used && over)
+		atomic_store(&d->page->revoked, 1);
+	return !used || over;
 }

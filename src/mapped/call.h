@@ -78,5 +78,8 @@ bool coll_mapped_waits_for_stream(const struct coll_comm *comm, const struct col
 /* The communicator has failed: this rank's streams go on, and write nothing. A word that a late peer writes undoes
  * that, so it is said again until the streams have drained. */
 void coll_mapped_release(struct coll_comm *comm);
+/* And then: whether no other rank reads or writes the user's memory any more. over: it has been waited for; from now on
+ * this rank's memory is worth nothing to the others. */
+bool coll_mapped_is_let_go(struct coll_comm *comm, bool over);
 
 #endif

@@ -256,8 +256,10 @@ void coll_records_deal(struct coll_mapped *d, struct coll_mapped_call *call, uin
 	room = is_over(d, *before);
 	decide(d, &call->in, room, last);
 	decide(d, &call->out, room, last);
-	if (call->in.word || call->out.word)
-		*before = last;
+	if (!call->in.word && !call->out.word)
+		return;
+	*before = last;
+	atomic_store(&d->lends, true);
 }
 
 void coll_records_publish(struct coll_mapped *d, const struct coll_mapped_call *call)

@@ -52,6 +52,8 @@ struct mapped_page {
 	 * nothing more will come. */
 	_Alignas(MAPPED_LINE) _Atomic uint32_t enqueued;
 	_Atomic uint32_t left;
+	/* The user has got memory back that peers may still read: what they make of it is worth nothing. */
+	_Atomic uint32_t revoked;
 	/* By sequence number: the low half of it above, and the signature of the call. */
 	_Alignas(MAPPED_LINE) _Atomic uint64_t calls[MAPPED_CALLS];
 	/* Regions of this rank, and how often one of the notes has changed. */
@@ -125,6 +127,9 @@ struct coll_mapped {
 	_Atomic uint32_t sync, steps;
 	uint32_t turn;
 	size_t slot_bytes;
+	/* Peers may use the user's memory: in some call so far; and when the communicator failed. The first is written
+	 * by the communicator's thread, the second by drivers. */
+	atomic_bool lends, lent;
 	/* Records: see records.c. These belong to the communicator's thread. */
 	struct mapped_own own[MAPPED_REGIONS];
 	uint32_t record;                      /* number of the next call with records */

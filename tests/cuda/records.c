@@ -346,17 +346,24 @@ static size_t skew(struct rank *r)
 	}
 }
 
+/* The driver frees memory when all streams of the device are empty: so no rank may be in a call. */
+static void renew(struct rank *r, uint64_t odds)
+{
+	CHECK(coll_barrier(r->comm, NULL) == COLL_OK);
+	for (int i = 0; i < BUFFERS; i++)
+		if (!r->buffers[i].at || pick(&r->local, odds) == 0) {
+			end(r, &r->buffers[i]);
+			make(r, &r->buffers[i], (enum origin)pick(&r->local, ORIGINS), ROOM);
+		}
+	CHECK(coll_barrier(r->comm, NULL) == COLL_OK);
+}
+
 static void random_call(const struct call *c, struct rank *r, const char *which)
 {
 	struct where w;
 	size_t in_at = 0, out_at = 0;
 	const int k = (int)pick(&r->local, BUFFERS), j = (k + 1 + (int)pick(&r->local, BUFFERS - 1)) % BUFFERS;
 
-	for (int i = 0; i < BUFFERS; i++)
-		if (!r->buffers[i].at || pick(&r->local, 12) == 0) {
-			end(r, &r->buffers[i]);
-			make(r, &r->buffers[i], (enum origin)pick(&r->local, ORIGINS), ROOM);
-		}
 	extents(c, r, &w.in_count, &w.out_count);
 	w.in_of = &r->buffers[k];
 	w.in_place = pick(&r->local, 3) == 0 && in_place_at(c, r, &in_at, &out_at);
@@ -380,6 +387,8 @@ static void random_calls(struct rank *r)
 			const struct call c = script(&state, r->size);
 
 			snprintf(which, sizeof(which), "seed %llu call %d", (unsigned long long)seed, k);
+			if (k % 4 == 0)
+				renew(r, 4);
 			random_call(&c, r, which);
 		}
 	}

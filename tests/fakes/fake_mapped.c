@@ -87,3 +87,8 @@ WEAK void coll_mapped_release(struct coll_comm *comm)
 WEAK void coll_mapped_destroy(struct coll_comm *comm, bool stuck)
 {
 }
+
+WEAK bool coll_mapped_is_let_go(struct coll_comm *comm, bool over)
+{
+	return true;
+}
