@@ -18,6 +18,7 @@
 
 #include <string.h>
 
+#include "base/planted.h"
 #include "mapped/records.h"
 #include "record/way.h"
 
@@ -227,7 +228,7 @@ bool coll_mapped_prepare(struct coll_comm *comm, const struct coll_job *job, boo
 	call->long_ = span * job->elem_bytes * blocks >= COLL_MAPPED_LONG_MIN;
 	if (call->long_) {
 		call->syncs = kind == COLL_KIND_ALL_REDUCE ? 2 : 1;
-		call->tail = kind != COLL_KIND_ALL_REDUCE;
+		call->tail = kind != COLL_KIND_ALL_REDUCE && !planted(NO_TAIL);
 		find_buffers(comm, job, call, root);
 	}
 	call->stage = (struct coll_run_stage){

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/planted.h"
 #include "mapped/call.h"
 
 /* Whether the call whose last sync has this number has ended on all ranks, however long ago that was. */
@@ -161,7 +162,7 @@ static struct mapped_own *free_place(struct coll_mapped *d)
 static struct mapped_own *region_of(struct coll_mapped *d, uintptr_t base, uint64_t id)
 {
 	for (int i = 0; i < MAPPED_REGIONS; i++)
-		if (is_announced(&d->own[i]) && d->own[i].base == base && d->own[i].id == id)
+		if (is_announced(&d->own[i]) && d->own[i].base == base && (d->own[i].id == id || planted(STALE_REGION)))
 			return &d->own[i];
 	return NULL;
 }
@@ -217,7 +218,7 @@ void coll_records_find(struct coll_comm *comm, const void *ptr, size_t len_bytes
 static uint64_t word_of(struct coll_mapped *d, const struct coll_mapped_buffer *b, uint32_t last, const char **why)
 {
 	struct mapped_own *o = b->base ? region_of(d, b->base, b->id) : NULL;
-	const coll_status st = o ? answer(d, o) : COLL_AGAIN;
+	const coll_status st = !o ? COLL_AGAIN : planted(EARLY_RECORD) ? COLL_OK : answer(d, o);
 
 	if (!b->base)
 		*why = "memory that is not the device's, or of several allocations";
@@ -229,7 +230,7 @@ static uint64_t word_of(struct coll_mapped *d, const struct coll_mapped_buffer *
 	if (st != COLL_OK)
 		return 0;
 	o->last_sync = last;
-	return (uint64_t)(place_of(d, o) + 1) << COLL_KERNEL_OFFSET_BITS | b->offset;
+	return (uint64_t)(place_of(d, o) + 1) << COLL_KERNEL_OFFSET_BITS | (planted(WRONG_OFFSET) ? 0 : b->offset);
 }
 
 static void decide(struct coll_mapped *d, struct coll_mapped_buffer *b, bool room, uint32_t last)
