@@ -43,6 +43,7 @@ struct buffer {
 	char *at; /* NULL: none */
 	size_t len_bytes;
 	CUmemGenericAllocationHandle memory;
+	CUdeviceptr kept; /* addresses of mapped memory: what is mapped next lies where other memory was */
 };
 
 struct rank {
@@ -75,7 +76,6 @@ static bool map_memory(struct rank *r, struct buffer *b)
 	                            .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
 	CUmemAccessDesc access = {.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0},
 	                          .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-	CUdeviceptr at = 0;
 	CUdevice device = 0;
 
 	if (!cuda_user_enter(r->data) || DRIVER(cuCtxGetDevice)(&device) != 0)
@@ -85,11 +85,11 @@ static bool map_memory(struct rank *r, struct buffer *b)
 	prop.location.id = access.location.id = device;
 	b->len_bytes = (b->len_bytes + PAGE - 1) / PAGE * PAGE;
 	if (DRIVER(cuMemCreate)(&b->memory, b->len_bytes, &prop, 0) != 0 ||
-	    DRIVER(cuMemAddressReserve)(&at, b->len_bytes, 0, 0, 0) != 0 ||
-	    DRIVER(cuMemMap)(at, b->len_bytes, 0, b->memory, 0) != 0 ||
-	    DRIVER(cuMemSetAccess)(at, b->len_bytes, &access, 1) != 0)
+	    (!b->kept && DRIVER(cuMemAddressReserve)(&b->kept, b->len_bytes, 0, 0, 0) != 0) ||
+	    DRIVER(cuMemMap)(b->kept, b->len_bytes, 0, b->memory, 0) != 0 ||
+	    DRIVER(cuMemSetAccess)(b->kept, b->len_bytes, &access, 1) != 0)
 		return false;
-	b->at = (char *)(uintptr_t)at;
+	b->at = (char *)(uintptr_t)b->kept;
 	return true;
 }
 
@@ -97,7 +97,7 @@ static void make(struct rank *r, struct buffer *b, enum origin origin, size_t le
 {
 	CUdeviceptr at = 0;
 
-	*b = (struct buffer){.origin = origin, .len_bytes = len_bytes};
+	*b = (struct buffer){.origin = origin, .len_bytes = len_bytes, .kept = b->kept};
 	switch (origin) {
 	case PLAIN:
 		REQUIRE(cuda_user_enter(r->data) && DRIVER(cuMemAlloc_v2)(&at, len_bytes) == 0);
@@ -121,10 +121,7 @@ static void end(struct rank *r, struct buffer *b)
 	switch (b->origin) {
 	case PLAIN: CHECK(cuda_user_enter(r->data) && DRIVER(cuMemFree_v2)(at) == 0); break;
 	case EXPORTABLE:
-	case PRIVATE:
-		CHECK(DRIVER(cuMemUnmap)(at, b->len_bytes) == 0 && DRIVER(cuMemAddressFree)(at, b->len_bytes) == 0 &&
-		      DRIVER(cuMemRelease)(b->memory) == 0);
-		break;
+	case PRIVATE: CHECK(DRIVER(cuMemUnmap)(at, b->len_bytes) == 0 && DRIVER(cuMemRelease)(b->memory) == 0); break;
 	case LIBRARY: CHECK(coll_mem_free(r->comm, b->at) == COLL_OK); break;
 	default: free(b->at);
 	}
@@ -302,6 +299,10 @@ static void check(const struct call *c, struct rank *r, const struct where *w, b
 	if (st == COLL_OK && streamed)
 		st = coll_stream_wait(r->stream, -1);
 	REQUIRE(st == COLL_OK, "%s %s: %s", which, names[c->what], coll_last_error(r->comm)->message);
+	/* The input is the user's again. */
+	memset(r->want, 0xff, in);
+	if (!w->in_place)
+		put(w->in_of, w->in, r->want, in);
 	get(w->out_of, r->got, w->out - MARGIN, out + 2 * MARGIN);
 	for (size_t i = w->out_count; i-- > 0;) {
 		float got;
