@@ -9,10 +9,11 @@
 #include "perf.h"
 
 /* From the driver's public interface. */
-enum { POINTER_CONTEXT = 1 };
+enum { POINTER_CONTEXT = 1, POINTER_ORDINAL = 9 };
 static struct {
 	int (*pointer_attribute)(void *value, int attribute, uint64_t ptr);
 	int (*set_context)(void *context);
+	int (*device_context)(void **context, int ordinal);
 	int (*to_device)(uint64_t dst, const void *src, size_t len_bytes, void *stream);
 	int (*to_host)(void *dst, uint64_t src, size_t len_bytes, void *stream);
 	int (*synchronize)(void *stream);
@@ -28,11 +29,13 @@ static void load(void)
 	if (!handle)
 		return;
 	*(void **)&cuda.pointer_attribute = dlsym(handle, "cuPointerGetAttribute");
+	*(void **)&cuda.device_context = dlsym(handle, "cuDevicePrimaryCtxRetain");
 	*(void **)&cuda.set_context = dlsym(handle, "cuCtxSetCurrent");
 	*(void **)&cuda.to_device = dlsym(handle, "cuMemcpyHtoDAsync_v2");
 	*(void **)&cuda.to_host = dlsym(handle, "cuMemcpyDtoHAsync_v2");
 	*(void **)&cuda.synchronize = dlsym(handle, "cuStreamSynchronize");
-	cuda.whole = cuda.pointer_attribute && cuda.set_context && cuda.to_device && cuda.to_host && cuda.synchronize;
+	cuda.whole = cuda.pointer_attribute && cuda.set_context && cuda.device_context && cuda.to_device &&
+	             cuda.to_host && cuda.synchronize;
 }
 
 static bool loaded(void)
@@ -46,10 +49,17 @@ static bool loaded(void)
 /* The context of the memory becomes that of this thread. */
 static bool enter(const void *device)
 {
+	const uint64_t at = (uint64_t)(uintptr_t)device;
 	void *context = NULL;
+	int ordinal = 0;
 
-	return loaded() && cuda.pointer_attribute(&context, POINTER_CONTEXT, (uint64_t)(uintptr_t)device) == 0 &&
-	       cuda.set_context(context) == 0;
+	if (!loaded() || cuda.pointer_attribute(&context, POINTER_CONTEXT, at) != 0)
+		return false;
+	/* Memory that can be mapped by others belongs to no context. */
+	if (!context &&
+	    (cuda.pointer_attribute(&ordinal, POINTER_ORDINAL, at) != 0 || cuda.device_context(&context, ordinal) != 0))
+		return false;
+	return cuda.set_context(context) == 0;
 }
 
 coll_status perf_device_write(void *device, const void *host, size_t len_bytes)

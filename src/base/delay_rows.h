@@ -38,6 +38,7 @@ ROW(DIGEST_LOOK, 1, PACE, "between looks whether it has")
 ROW(RENDEZVOUS_LISTEN_AGAIN, 20, PACE, "without a descriptor for a newcomer")
 
 /* Devices: src/progress/stage.c. */
+ROW(PEERS_DRAIN, 1000, RETURN, "for devices of other ranks to leave the user's memory after a call has failed")
 ROW(DEVICE_DRAIN, 2000, RETURN, "for a device to leave the memory of a call that has failed")
 ROW(DEVICE_NAPS, 1, PACE, "for 20 looks at the words of a device, which wakes nobody up, of an idle wait")
 ROW(DEVICE_LOOK, 50, PACE, "between questions to the driver whether the device has failed")

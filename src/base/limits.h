@@ -45,10 +45,12 @@ enum {
 
 	/* A slot of staging, so the longest tile where some rank has a device; a power of two of pages. layout */
 	COLL_STAGE_SLOT_BYTES = 128 << 10,
-	/* A slot of device memory that the other ranks of a host read, so the longest tile of a direct call. layout */
-	COLL_MAPPED_SLOT_BYTES = 1 << 20,
-	/* From this tile on, three or more ranks reduce a part each; not measured, there was no device. layout */
-	COLL_MAPPED_PARTS_MIN = 256 << 10,
+	/* Least and greatest slot of device memory that the other ranks of a host read: COLL_DEVICE_SLOT_BYTES. */
+	COLL_MAPPED_SLOT_MIN = 64 << 10,
+	COLL_MAPPED_SLOT_MAX = 64 << 20,
+	/* From so many bytes of a rank on, ranks read each other's buffers, and reduce a part each for all; not
+	 * measured, there was no device. layout */
+	COLL_MAPPED_LONG_MIN = 256 << 10,
 
 	/* ---- How an intranode call is cut ---- */
 

@@ -1,8 +1,8 @@
 /*
  * Defects planted on purpose. tests/multi/ compiles a few files of the library once more
- * with COLL_PLANTED defined, for the programs rounds-planted, ways_all-planted and cuda_queues-planted. The campaigns
- * of soak.py, ways_all.py and staged.py must find every one of them; in the library the condition is the constant
- * false.
+ * with COLL_PLANTED defined, for the programs rounds-planted, ways_all-planted, cuda_queues-planted and
+ * cuda_records-planted. The campaigns of soak.py, ways_all.py, staged.py and mapped.py must find every one of them; in
+ * the library the condition is the constant false.
  */
 #ifndef COLL_BASE_PLANTED_H
 #define COLL_BASE_PLANTED_H
@@ -21,6 +21,11 @@ enum coll_planted {
 	COLL_PLANTED_LATE_STREAM,   /* a stream is created by a call */
 	COLL_PLANTED_HOST_TOUCH,    /* the host reads device memory */
 	COLL_PLANTED_STALE_WORDS,   /* the words of a call are those of the call before */
+	/* Of buffers in place, for the program cuda_records-planted. */
+	COLL_PLANTED_EARLY_RECORD, /* a buffer is named before all ranks have mapped it */
+	COLL_PLANTED_NO_TAIL,      /* a call ends while others may read its buffers */
+	COLL_PLANTED_STALE_REGION, /* memory that was freed and made again counts as the old one */
+	COLL_PLANTED_WRONG_OFFSET, /* a buffer that does not begin its allocation is read at the wrong place */
 	/* Of src/match/, for the program tags-planted, which counts through them. */
 	COLL_PLANTED_MATCH_FIRST,
 	COLL_PLANTED_MATCH_TAG = COLL_PLANTED_MATCH_FIRST, /* the tag does not count */

@@ -110,6 +110,7 @@ struct coll_allocation {
 	struct coll_opened_transport *opened; /* allocated it; NULL: plain memory */
 	bool registered;                      /* by the user; else allocated */
 	bool device;                          /* allocated by the context's device, and known to no transport */
+	struct coll_device_region region;     /* so that other processes can map it; len_bytes 0: plain device memory */
 	struct coll_memory handle[COLL_TRANSPORTS];
 	bool has_handle[COLL_TRANSPORTS];
 };
@@ -254,6 +255,9 @@ struct coll_comm {
 	struct coll_seen {
 		const void *ptr;
 		int kind;
+		uintptr_t base; /* of the allocation, as the driver describes it */
+		size_t len_bytes;
+		uint64_t id;
 	} seen[COLL_SEEN];
 	struct coll_stage *stage; /* NULL: the context has no device; see progress/stage.h */
 	/* Calls that are captured into graphs, see progress/capture.h. NULL: there was none. Their collectives and

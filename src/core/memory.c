@@ -5,7 +5,9 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/limits.h"
 #include "core/comm.h"
 #include "core/error.h"
 #include "device/device.h"
@@ -32,7 +34,7 @@ static coll_status check(struct coll_comm *comm, const char *kind, const char *w
 		                        ptr, len_bytes, range.fault);
 	if (takes_device) {
 		comm->seen[1] = comm->seen[0];
-		comm->seen[0] = (struct coll_seen){ptr, range.kind};
+		comm->seen[0] = (struct coll_seen){ptr, range.kind, range.base, range.len_bytes, range.id};
 	}
 	if (range.kind == COLL_DEVICE_HOST || takes_device)
 		return COLL_OK;
@@ -68,6 +70,17 @@ static struct coll_allocation *find(struct coll_comm *comm, const void *ptr, boo
 	return NULL;
 }
 
+/* Not before its work has ended: the driver waits for that where it frees memory, but not where it unmaps. */
+static void free_device(struct coll_device *d, struct coll_allocation *a)
+{
+	if (a->region.len_bytes == 0) {
+		d->table->free(d, a->mem.base);
+		return;
+	}
+	d->table->settle(d);
+	d->table->region_destroy(d, &a->region);
+}
+
 static void release(struct coll_comm *comm, struct coll_allocation *a)
 {
 	struct coll_allocation **link = &comm->allocations;
@@ -80,7 +93,7 @@ static void release(struct coll_comm *comm, struct coll_allocation *a)
 			comm->ctx->transports[i].table.mem_dereg(comm->ctx->transports[i].inst, &a->handle[i]);
 	/* While the device is held, its memory stays: freeing it would wait. */
 	if (a->device && !coll_device_is_held(comm->ctx->device))
-		comm->ctx->device->table->free(comm->ctx->device, a->mem.base);
+		free_device(comm->ctx->device, a);
 	else if (!a->device && a->opened)
 		a->opened->table.mem_free(a->opened->inst, &a->mem);
 	else if (!a->device && !a->registered)
@@ -167,6 +180,18 @@ coll_status coll_mem_alloc(coll_comm *comm, void **ptr, size_t len_bytes)
 	return COLL_OK;
 }
 
+/* What long direct calls read in place: another process can map it. */
+static coll_status region_alloc(struct coll_device *d, struct coll_allocation *a, size_t len_bytes, void **ptr)
+{
+	const coll_status st = d->table->region_create(d, len_bytes, &a->region);
+
+	if (a->region.fd >= 0)
+		close(a->region.fd);
+	a->region.fd = -1;
+	*ptr = (void *)(uintptr_t)a->region.export.address;
+	return st;
+}
+
 static coll_status device_alloc(struct coll_comm *comm, void **ptr, size_t len_bytes)
 {
 	struct coll_device *d = comm->ctx->device;
@@ -184,7 +209,7 @@ static coll_status device_alloc(struct coll_comm *comm, void **ptr, size_t len_b
 	if (!a)
 		return coll_comm_refuse(comm, "mem_alloc_on", COLL_ERR_MEMORY, "out of memory");
 	a->mem.kind = COLL_DEVICE_CUDA;
-	st = d->table->alloc(d, len_bytes, ptr);
+	st = len_bytes < COLL_MAPPED_LONG_MIN ? d->table->alloc(d, len_bytes, ptr) : region_alloc(d, a, len_bytes, ptr);
 	if (st != COLL_OK) {
 		release(comm, a);
 		return device_failed(comm, "mem_alloc_on");

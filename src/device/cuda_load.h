@@ -31,6 +31,7 @@ enum { COLL_CUDA_VERSION_MIN = 11070 }; /* it brought the stream memory operatio
 	NEED(cuCtxPushCurrent)                     \
 	NEED(cuCtxPopCurrent)                      \
 	NEED(cuCtxGetDevice)                       \
+	NEED(cuCtxSynchronize)                     \
 	NEED(cuMemAlloc)                           \
 	NEED(cuMemFree)                            \
 	NEED(cuMemHostRegister)                    \
@@ -64,6 +65,7 @@ enum { COLL_CUDA_VERSION_MIN = 11070 }; /* it brought the stream memory operatio
 	MAY(cuMemUnmap, "vmm")                     \
 	MAY(cuMemSetAccess, "vmm")                 \
 	MAY(cuMemExportToShareableHandle, "vmm")   \
+	MAY(cuMemRetainAllocationHandle, "vmm")    \
 	MAY(cuMemImportFromShareableHandle, "vmm") \
 	MAY(cuIpcGetMemHandle, "ipc")              \
 	MAY(cuIpcOpenMemHandle, "ipc")             \

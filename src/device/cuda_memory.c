@@ -21,6 +21,7 @@ struct facts {
 	int ordinal;
 	CUdeviceptr base;
 	size_t len_bytes;
+	unsigned long long id;
 };
 
 /* Faults are constants, so that they outlive whoever asked. */
@@ -50,8 +51,9 @@ static CUresult ask(struct coll_cuda_device *c, uintptr_t at, struct facts *f)
 {
 	CUpointer_attribute names[] = {CU_POINTER_ATTRIBUTE_CONTEXT,          CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
 	                               CU_POINTER_ATTRIBUTE_IS_MANAGED,       CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
-	                               CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE};
-	void *values[] = {&f->context, &f->type, &f->managed, &f->ordinal, &f->base, &f->len_bytes};
+	                               CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+	                               CU_POINTER_ATTRIBUTE_BUFFER_ID};
+	void *values[] = {&f->context, &f->type, &f->managed, &f->ordinal, &f->base, &f->len_bytes, &f->id};
 
 	*f = (struct facts){.ordinal = -1};
 	return c->cu->cuPointerGetAttributes(sizeof(names) / sizeof(names[0]), names, values, (CUdeviceptr)at);
@@ -108,7 +110,8 @@ bool coll_cuda_identify(struct coll_device *d, const void *ptr, size_t len_bytes
 	                                    .ordinal = on_device(&f) ? f.ordinal : -1,
 	                                    .fault = fault_of(c, &f, at),
 	                                    .base = elsewhere ? 0 : (uintptr_t)f.base,
-	                                    .len_bytes = elsewhere ? 0 : f.len_bytes};
+	                                    .len_bytes = elsewhere ? 0 : f.len_bytes,
+	                                    .id = f.id};
 	if (elsewhere && !range->fault)
 		range->fault = on_device(&f) != on_device(&end)
 		                       ? "host memory and device memory, or longer than it was allocated"
@@ -144,6 +147,18 @@ coll_status coll_cuda_free(struct coll_device *d, void *ptr)
 		coll_cuda_leave_relaxed(c);
 	}
 	return coll_cuda_report(c, "cuMemFree", result);
+}
+
+coll_status coll_cuda_settle(struct coll_device *d)
+{
+	struct coll_cuda_device *c = coll_cuda_of(d);
+	CUresult result = coll_cuda_enter(c);
+
+	if (result == CUDA_SUCCESS) {
+		result = c->cu->cuCtxSynchronize();
+		coll_cuda_leave(c);
+	}
+	return coll_cuda_report(c, "cuCtxSynchronize", result);
 }
 
 coll_status coll_cuda_pin(struct coll_device *d, void *host, size_t len_bytes, uint64_t *address)

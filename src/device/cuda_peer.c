@@ -42,7 +42,8 @@ coll_status coll_cuda_move(struct coll_device *d, coll_device_stream s, const st
 }
 
 coll_status coll_cuda_reduce(struct coll_device *d, coll_device_stream s, const struct coll_reduction *r, uint64_t out,
-                             const uint64_t *in, int nin, size_t count, uint64_t guard)
+                             const uint64_t *in, int nin, size_t count, const struct coll_device_places *where,
+                             uint64_t guard)
 {
 	enum { EVERY_INPUT = -2 };
 	struct coll_cuda_device *c = coll_cuda_of(d);
@@ -51,10 +52,50 @@ coll_status coll_cuda_reduce(struct coll_device *d, coll_device_stream s, const 
 
 	if (result == CUDA_SUCCESS) {
 		coll_kernels_reduce(&l, r, &out, 1, in, nin, EVERY_INPUT, true, count, guard, c->blocks);
+		if (where)
+			coll_kernels_reduce_found(&l, where, r->elem_bytes, c->blocks);
 		result = coll_cuda_launch(c, s, &l);
 		coll_cuda_leave(c);
 	}
 	return coll_cuda_report(c, "enqueueing a reduction", result);
+}
+
+static coll_status launch(struct coll_cuda_device *c, coll_device_stream s, struct coll_kernel_launch *l,
+                          const char *what)
+{
+	CUresult result = coll_cuda_enter(c);
+
+	if (result == CUDA_SUCCESS) {
+		result = coll_cuda_launch(c, s, l);
+		coll_cuda_leave(c);
+	}
+	return coll_cuda_report(c, what, result);
+}
+
+coll_status coll_cuda_look(struct coll_device *d, coll_device_stream s, const struct coll_kernel_look_args *look)
+{
+	struct coll_kernel_launch l;
+
+	coll_kernels_look(&l, look);
+	return launch(coll_cuda_of(d), s, &l, "enqueueing a look at records");
+}
+
+coll_status coll_cuda_fetch(struct coll_device *d, coll_device_stream s, const struct coll_kernel_fetch *pieces,
+                            int npieces, uint64_t found, uint64_t guard)
+{
+	struct coll_cuda_device *c = coll_cuda_of(d);
+	struct coll_kernel_launch l;
+
+	coll_kernels_fetch(&l, pieces, npieces, found, guard, c->blocks);
+	return launch(c, s, &l, "enqueueing a copy from other ranks");
+}
+
+coll_status coll_cuda_signal(struct coll_device *d, coll_device_stream s, const struct coll_kernel_signal_args *signal)
+{
+	struct coll_kernel_launch l;
+
+	coll_kernels_signal(&l, signal);
+	return launch(coll_cuda_of(d), s, &l, "enqueueing words");
 }
 
 /* Operations of a batch keep their order. */

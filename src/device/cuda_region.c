@@ -172,6 +172,46 @@ void coll_cuda_region_destroy(struct coll_device *d, struct coll_device_region *
 	r->len_bytes = 0;
 }
 
+/* ---- Memory of the user ---- */
+
+/* False: it is not of virtual memory management. */
+static bool export_vmm(struct coll_cuda_device *c, CUdeviceptr base, struct coll_device_region *r)
+{
+	CUmemGenericAllocationHandle memory = 0;
+	int fd = -1;
+
+	if (!has_vmm(c) || !c->cu->cuMemRetainAllocationHandle ||
+	    c->cu->cuMemRetainAllocationHandle(&memory, (void *)(uintptr_t)base) != CUDA_SUCCESS)
+		return false;
+	if (c->cu->cuMemExportToShareableHandle(&fd, memory, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) ==
+	    CUDA_SUCCESS) {
+		r->fd = fd;
+		r->export.share = COLL_DEVICE_SHARE_DESCRIPTOR;
+	}
+	c->cu->cuMemRelease(memory);
+	return true;
+}
+
+coll_status coll_cuda_region_export(struct coll_device *d, uint64_t base, uint64_t len_bytes,
+                                    struct coll_device_region *r)
+{
+	struct coll_cuda_device *c = coll_cuda_of(d);
+	CUresult result = coll_cuda_enter(c);
+	CUipcMemHandle handle;
+
+	*r = (struct coll_device_region){.fd = -1,
+	                                 .export = {.address = base, .len_bytes = len_bytes, .ordinal = d->ordinal}};
+	if (result == CUDA_SUCCESS) {
+		if (!export_vmm(c, base, r) && c->cu->cuIpcGetMemHandle &&
+		    c->cu->cuIpcGetMemHandle(&handle, base) == CUDA_SUCCESS) {
+			r->export.share = COLL_DEVICE_SHARE_HANDLE;
+			memcpy(r->export.handle, &handle, sizeof(handle));
+		}
+		coll_cuda_leave(c);
+	}
+	return coll_cuda_report(c, "export of device memory", result);
+}
+
 /* ---- Regions of others ---- */
 
 static CUresult import_vmm(struct coll_cuda_device *c, const struct coll_device_export *export, int fd, CUdeviceptr *at)

@@ -8,6 +8,8 @@
 
 coll_status coll_cuda_region_create(struct coll_device *d, size_t len_bytes, struct coll_device_region *r);
 void coll_cuda_region_destroy(struct coll_device *d, struct coll_device_region *r);
+coll_status coll_cuda_region_export(struct coll_device *d, uint64_t base, uint64_t len_bytes,
+                                    struct coll_device_region *r);
 coll_status coll_cuda_region_import(struct coll_device *d, const struct coll_device_export *export, int fd,
                                     struct coll_device_import *import);
 void coll_cuda_region_close(struct coll_device *d, struct coll_device_import *import);

@@ -22,6 +22,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "coll/transport.h"
+#include "device/kernels/args.h"
 
 /* Kinds of memory (struct coll_memory.kind). */
 enum { COLL_DEVICE_HOST = 0, COLL_DEVICE_CUDA = 1 };
@@ -37,6 +38,7 @@ struct coll_device_range {
 	        *fault; /* NULL, or why the range cannot be used: "managed memory", "memory of cuda:1" ...; constant */
 	uintptr_t base; /* of the allocation; 0: unknown */
 	size_t len_bytes; /* of the allocation */
+	uint64_t id;      /* of the allocation: another one at the same address has another */
 };
 
 /* One contiguous piece of a copy. Addresses as kernels see them: device memory, or a pinned address of pin(). */
@@ -83,6 +85,12 @@ struct coll_device_import {
 	uint32_t share; /* how; NONE: it is memory of this process */
 };
 
+/* Of a reduction: see struct coll_kernel_reduce_args. */
+struct coll_device_places {
+	uint64_t found, shift, whole_shift, whole_count;
+	bool spread;
+};
+
 struct coll_device;
 struct coll_reduction;
 
@@ -107,6 +115,12 @@ struct coll_device_table {
 	 * device `other` of this process, from now on. */
 	coll_status (*region_create)(struct coll_device *d, size_t len_bytes, struct coll_device_region *r);
 	void (*region_destroy)(struct coll_device *d, struct coll_device_region *r);
+	/* What others need to map memory of the user, from base on, which identify() has said. len_bytes stays 0: it is
+	 * not to be destroyed. */
+	coll_status (*region_export)(struct coll_device *d, uint64_t base, uint64_t len_bytes,
+	                             struct coll_device_region *r);
+	/* Wait for all work of the device. */
+	coll_status (*settle)(struct coll_device *d);
 	coll_status (*region_import)(struct coll_device *d, const struct coll_device_export *export, int fd,
 	                             struct coll_device_import *import);
 	void (*region_close)(struct coll_device *d, struct coll_device_import *import);
@@ -141,14 +155,23 @@ struct coll_device_table {
 	                      uint64_t word, uint32_t value);
 	/* move: copy the pieces, unless guard is not 0 and *guard is not 0 when the kernel begins; one launch for each
 	 * COLL_DEVICE_PIECES_MAX pieces. reduce: the inputs in their order, whole, to *out, guarded likewise; the
-	 * operation has a kernel (can_reduce). exchange: write all words of `writes`, each visible after everything
-	 * before it in the stream, then wait for all words of `waits`. At most COLL_DEVICE_PIECES_MAX in all. */
+	 * operation has a kernel (can_reduce); where: NULL, or other places of kernels/args.h. exchange: write all
+	 * words of `writes`, each visible after everything before it in the stream, then wait for all words of `waits`.
+	 * At most COLL_DEVICE_PIECES_MAX in all. */
 	coll_status (*move)(struct coll_device *d, coll_device_stream s, const struct coll_device_piece *pieces,
 	                    int npieces, uint64_t guard);
 	coll_status (*reduce)(struct coll_device *d, coll_device_stream s, const struct coll_reduction *r, uint64_t out,
-	                      const uint64_t *in, int nin, size_t count, uint64_t guard);
+	                      const uint64_t *in, int nin, size_t count, const struct coll_device_places *where,
+	                      uint64_t guard);
 	coll_status (*exchange)(struct coll_device *d, coll_device_stream s, const struct coll_device_word *writes,
 	                        int nwrites, const struct coll_device_word *waits, int nwaits);
+
+	/* The kernels of kernels/args.h. */
+	coll_status (*look)(struct coll_device *d, coll_device_stream s, const struct coll_kernel_look_args *look);
+	coll_status (*fetch)(struct coll_device *d, coll_device_stream s, const struct coll_kernel_fetch *pieces,
+	                     int npieces, uint64_t found, uint64_t guard);
+	coll_status (*signal)(struct coll_device *d, coll_device_stream s,
+	                      const struct coll_kernel_signal_args *signal);
 
 	/* Captures. What is enqueued in a stream that is being captured is done at each launch of the graph, with the
 	 * same arguments. wait_bit: later work begins when (*word & mask) != 0. fence_wait and fence_record, in such

@@ -146,6 +146,53 @@ void coll_kernels_reduce(struct coll_kernel_launch *l, const struct coll_reducti
 	      blocks_max);
 }
 
+void coll_kernels_reduce_found(struct coll_kernel_launch *l, const struct coll_device_places *where, size_t elem_bytes,
+                               uint32_t blocks_max)
+{
+	struct coll_kernel_reduce_args *a = &l->args.reduce;
+	const uint64_t most = where->whole_count > a->count ? where->whole_count : a->count;
+
+	a->found = where->found;
+	a->shift = where->shift;
+	a->whole_shift = where->whole_shift;
+	a->whole_count = where->whole_count;
+	a->spread = where->spread;
+	/* As if everything had the same alignment, which only the kernel knows. */
+	shape(l, l->kernel, most * elem_bytes / 16, blocks_max);
+}
+
+void coll_kernels_look(struct coll_kernel_launch *l, const struct coll_kernel_look_args *args)
+{
+	assert(args->nranks <= COLL_KERNEL_RANKS_MAX);
+	shape(l, COLL_KERNEL_LOOK, 1, 1);
+	l->args.look = *args;
+}
+
+void coll_kernels_fetch(struct coll_kernel_launch *l, const struct coll_kernel_fetch *pieces, int n, uint64_t found,
+                        uint64_t state, uint32_t blocks_max)
+{
+	struct coll_kernel_fetch_args *a = &l->args.fetch;
+	uint64_t most = 0;
+
+	assert(n >= 1 && n <= COLL_KERNEL_RANKS_MAX);
+	a->state = state;
+	a->found = found;
+	a->npieces = (uint64_t)n;
+	for (int i = 0; i < n; i++) {
+		a->piece[i] = pieces[i];
+		most = pieces[i].len_bytes > most ? pieces[i].len_bytes : most;
+		most = pieces[i].whole_bytes > most ? pieces[i].whole_bytes : most;
+	}
+	shape(l, COLL_KERNEL_FETCH, most / 16, blocks_max);
+}
+
+void coll_kernels_signal(struct coll_kernel_launch *l, const struct coll_kernel_signal_args *args)
+{
+	assert(args->nwords <= COLL_KERNEL_RANKS_MAX + 1);
+	shape(l, COLL_KERNEL_SIGNAL, 1, 1);
+	l->args.signal = *args;
+}
+
 void coll_kernels_nothing(struct coll_kernel_launch *l, int kernel)
 {
 	*l = (struct coll_kernel_launch){.kernel = kernel, .blocks = 1, .threads = WARP};

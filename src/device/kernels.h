@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "coll/coll.h"
+#include "device/device.h"
 #include "device/kernels/args.h"
 #include "reduce/reduce.h"
 
@@ -22,6 +23,9 @@ enum {
 	COLL_KERNEL_GATHER,
 	COLL_KERNEL_PIECES,
 	COLL_KERNEL_LISTED,
+	COLL_KERNEL_LOOK,
+	COLL_KERNEL_FETCH,
+	COLL_KERNEL_SIGNAL,
 	COLL_KERNEL_REDUCE,
 	COLL_KERNEL_COUNT = COLL_KERNEL_REDUCE + COLL_DTYPE_COUNT
 };
@@ -50,6 +54,9 @@ struct coll_kernel_launch {
 		struct coll_kernel_gather_args gather;
 		struct coll_kernel_pieces_args pieces;
 		struct coll_kernel_listed_args listed;
+		struct coll_kernel_look_args look;
+		struct coll_kernel_fetch_args fetch;
+		struct coll_kernel_signal_args signal;
 		struct coll_kernel_reduce_args reduce;
 	} args;
 };
@@ -82,6 +89,18 @@ void coll_kernels_gather(struct coll_kernel_launch *l, uint64_t dst, uint64_t sr
 void coll_kernels_reduce(struct coll_kernel_launch *l, const struct coll_reduction *r, const uint64_t *out, int nout,
                          const uint64_t *in, int nin, int raw, bool last, uint64_t count, uint64_t state,
                          uint32_t blocks_max);
+
+/* The places of a reduction that coll_kernels_reduce() has filled may be others: see struct coll_kernel_reduce_args. */
+void coll_kernels_reduce_found(struct coll_kernel_launch *l, const struct coll_device_places *where, size_t elem_bytes,
+                               uint32_t blocks_max);
+
+void coll_kernels_look(struct coll_kernel_launch *l, const struct coll_kernel_look_args *args);
+
+/* 1 <= n <= COLL_KERNEL_RANKS_MAX. */
+void coll_kernels_fetch(struct coll_kernel_launch *l, const struct coll_kernel_fetch *pieces, int n, uint64_t found,
+                        uint64_t state, uint32_t blocks_max);
+
+void coll_kernels_signal(struct coll_kernel_launch *l, const struct coll_kernel_signal_args *args);
 
 /* A launch of a kernel that touches no memory but its argument: once at creation, since a first launch may have to wait
  * until the device is idle. */

@@ -9,13 +9,17 @@
  *
  * Long reductions for all have two syncs: between them each rank reduces one part of the tile, and then all read the
  * parts. docs/design/direct.md says why two sets of slots suffice.
+ *
+ * In long calls, kernels take buffers that the records name instead of slots: what such a rank would copy to its slot,
+ * or out of those of others, is not enqueued. If no slot is needed at all, the kernels of the first tile do the whole
+ * call, and those behind it find nothing to do.
  */
 #include "mapped/call.h"
 
 #include <string.h>
 
 #include "base/planted.h"
-#include "mapped/state.h"
+#include "mapped/records.h"
 #include "record/way.h"
 
 /* Far behind every number in use. */
@@ -143,13 +147,13 @@ static uint64_t in_at(const struct tile *t, int b)
 static uint64_t out_at(const struct tile *t, int b)
 {
 	if (t->call->out_host)
-		return t->d->staging_at + COLL_MAPPED_SLOT_BYTES + strip_at(t, &t->job->out, b);
+		return t->d->staging_at + t->d->slot_bytes + strip_at(t, &t->job->out, b);
 	return (uint64_t)(uintptr_t)t->job->out.base + user_at(t, &t->job->out, b);
 }
 
 static uint64_t slot_at(const struct tile *t, int rank, bool result)
 {
-	return mapped_slot(t->d->peers[rank].slots, t->turn, result);
+	return mapped_slot(t->d, rank, t->turn, result);
 }
 
 static struct tile tile_of(const struct coll_mapped *d, const struct coll_job *job, const struct coll_mapped_call *call,
@@ -172,7 +176,35 @@ static size_t span_of(const struct coll_job *job, int size)
 	return most;
 }
 
-bool coll_mapped_prepare(const struct coll_comm *comm, const struct coll_job *job, bool in_host, bool out_host,
+/* Bytes of a buffer of this rank, if its blocks lie one behind the other; else 0. */
+static size_t extent_bytes(const struct coll_comm *comm, const struct coll_job *job, const struct coll_extent *e)
+{
+	const bool blocks = coll_plan_kind_is_block(job->plan->kind) && !e->single;
+	size_t count = 0;
+
+	if (blocks && e->offsets)
+		return 0;
+	if (!e->counts)
+		return e->count * (blocks ? (size_t)comm->size : 1) * job->elem_bytes;
+	for (int r = 0; r < comm->size; r++)
+		count += blocks || r == comm->rank ? e->counts[r] : 0;
+	return count * job->elem_bytes;
+}
+
+/* What others read and write in place. Not an input that this rank writes while they may read it. */
+static void find_buffers(struct coll_comm *comm, const struct coll_job *job, struct coll_mapped_call *call, bool root)
+{
+	const enum coll_kind kind = job->plan->kind;
+	const size_t in = extent_bytes(comm, job, &job->in), out = extent_bytes(comm, job, &job->out);
+	const bool overlap = job->in.base < job->out.base + out && job->out.base < job->in.base + in;
+	const bool written = overlap && (kind == COLL_KIND_ALL_TO_ALL || kind == COLL_KIND_SCAN);
+
+	coll_mapper_start(comm->mapped);
+	coll_records_find(comm, job->in.base, reads(kind, root) && !call->in_host && !written ? in : 0, &call->in);
+	coll_records_find(comm, job->out.base, kind == COLL_KIND_ALL_REDUCE && !call->out_host ? out : 0, &call->out);
+}
+
+bool coll_mapped_prepare(struct coll_comm *comm, const struct coll_job *job, bool in_host, bool out_host,
                          struct coll_mapped_call *call)
 {
 	const struct coll_mapped *d = comm->mapped;
@@ -180,8 +212,9 @@ bool coll_mapped_prepare(const struct coll_comm *comm, const struct coll_job *jo
 	const bool root = job->plan->root == comm->rank;
 	const bool strips =
 	        kind == COLL_KIND_REDUCE_SCATTER || kind == COLL_KIND_ALL_TO_ALL || kind == COLL_KIND_SCATTER;
-	const size_t room = COLL_MAPPED_SLOT_BYTES / job->elem_bytes / (strips ? (size_t)comm->size : 1);
+	const size_t room = d->slot_bytes / job->elem_bytes / (strips ? (size_t)comm->size : 1);
 	const size_t span = span_of(job, comm->size);
+	const size_t blocks = coll_plan_kind_is_block(kind) ? (size_t)comm->size : 1;
 	/* A multiple of 64 bytes, so that blocks and parts stay aligned. */
 	const size_t most = room / 64 * 64;
 
@@ -194,28 +227,40 @@ bool coll_mapped_prepare(const struct coll_comm *comm, const struct coll_job *jo
 	        .in_host = in_host && reads(kind, root), .out_host = out_host && writes(kind, root), .syncs = 1};
 	call->tile = span < most ? span : most;
 	call->tiles = (span - 1) / call->tile + 1;
-	if (kind == COLL_KIND_ALL_REDUCE && comm->size > 2 && call->tile * job->elem_bytes >= COLL_MAPPED_PARTS_MIN)
-		call->syncs = 2;
+	call->long_ = span * job->elem_bytes * blocks >= COLL_MAPPED_LONG_MIN;
+	if (call->long_) {
+		call->syncs = kind == COLL_KIND_ALL_REDUCE ? 2 : 1;
+		call->tail = kind != COLL_KIND_ALL_REDUCE && !planted(NO_TAIL);
+		find_buffers(comm, job, call, root);
+	}
 	call->stage = (struct coll_run_stage){
 	        .slots = 1, .apart = 1, .ready = &d->page->reached, .taken = &d->page->copied, .direct = true};
 	return true;
+}
+
+/* Times at which all ranks wait for each other. */
+static uint32_t syncs_of(const struct coll_mapped_call *call)
+{
+	return (uint32_t)call->tiles * call->syncs + call->tail;
+}
+
+static uint32_t last_sync(const struct coll_mapped_call *call)
+{
+	return call->sync + syncs_of(call);
 }
 
 void coll_mapped_deal(struct coll_comm *comm, struct coll_mapped_call *call)
 {
 	struct coll_mapped *d = comm->mapped;
 
-	call->sync = atomic_fetch_add_explicit(&d->sync, (uint32_t)call->tiles * call->syncs, memory_order_relaxed);
+	call->sync = atomic_fetch_add_explicit(&d->sync, syncs_of(call), memory_order_relaxed);
 	call->stage.number = atomic_fetch_add_explicit(&d->steps, 2 * (uint32_t)call->tiles, memory_order_relaxed);
 	if (planted(MANY_NUMBERS))
 		atomic_fetch_add_explicit(&d->steps, MANY, memory_order_relaxed);
 	call->turn = d->turn;
 	d->turn += (uint32_t)call->tiles;
-}
-
-static uint32_t last_sync(const struct coll_mapped_call *call)
-{
-	return call->sync + (uint32_t)call->tiles * call->syncs;
+	if (call->long_)
+		coll_records_deal(d, call, last_sync(call));
 }
 
 /*
@@ -261,17 +306,20 @@ static coll_status put_move(const struct tile *t, coll_device_stream s, const st
 	return p->n ? t->d->device->table->move(t->d->device, s, p->at, p->n, guard) : COLL_OK;
 }
 
-static coll_status put_reduce(const struct tile *t, coll_device_stream s, uint64_t out, bool result, size_t at, int n,
-                              size_t count)
+/* In short calls where is NULL. */
+static coll_status put_reduce(const struct tile *t, coll_device_stream s, uint64_t out, size_t at, int n, size_t count,
+                              struct coll_device_places *where)
 {
 	const uint64_t guard = mapped_word(t->d->page, t->d->page_at, &t->d->page->guard);
 	uint64_t in[COLL_MAPPED_RANKS_MAX];
 
 	for (int r = 0; r < n; r++)
-		in[r] = slot_at(t, r, result) + at;
-	if (count == 0)
+		in[r] = slot_at(t, r, false) + at;
+	if (where)
+		where->found = mapped_found(t->d);
+	if (count == 0 && (!where || where->whole_count == 0))
 		return COLL_OK;
-	return t->d->device->table->reduce(t->d->device, s, t->job->reduction, out, in, n, count, guard);
+	return t->d->device->table->reduce(t->d->device, s, t->job->reduction, out, in, n, count, where, guard);
 }
 
 /* A step of host copies: the stream says that it has come here, and waits until the step is done. */
@@ -299,15 +347,15 @@ static coll_status put_fill(const struct tile *t, coll_device_stream s, size_t n
 
 	if (t->call->in_host || t->call->out_host)
 		st = put_step(t, s, step_of(t->call, number, false));
-	for (int b = 0; b < blocks && reads_in(t); b++)
+	for (int b = 0; b < blocks && reads_in(t) && !t->call->in.word; b++)
 		add(&p, slot + strip_at(t, e, b), in_at(t, b), len_of(t, e, b) * t->job->elem_bytes);
 	return st == COLL_OK ? put_move(t, s, &p) : st;
 }
 
-/* The part of a tile that rank r reduces. */
-static void part_of(const struct tile *t, int r, size_t *begin, size_t *len)
+/* The part of a tile, or of the whole, that rank r reduces. */
+static void part_of(const struct tile *t, size_t count, int r, size_t *begin, size_t *len)
 {
-	const size_t count = len_of(t, &t->job->out, 0), n = (size_t)t->d->size;
+	const size_t n = (size_t)t->d->size;
 	const size_t each = (count / n + 127) / 128 * 128, at = (size_t)r * each;
 
 	*begin = at < count ? at : count;
@@ -316,22 +364,28 @@ static void part_of(const struct tile *t, int r, size_t *begin, size_t *len)
 
 static coll_status put_part(const struct tile *t, coll_device_stream s)
 {
-	size_t begin, len;
+	const size_t elem = t->job->elem_bytes;
+	size_t begin, len, whole_begin, whole_len;
+	struct coll_device_places where;
 
-	part_of(t, t->d->rank, &begin, &len);
-	begin *= t->job->elem_bytes;
-	return put_reduce(t, s, slot_at(t, t->d->rank, true) + begin, false, begin, t->d->size, len);
+	part_of(t, len_of(t, &t->job->out, 0), t->d->rank, &begin, &len);
+	part_of(t, t->job->out.count, t->d->rank, &whole_begin, &whole_len);
+	where = (struct coll_device_places){.shift = (t->first + begin) * elem,
+	                                    .whole_shift = whole_begin * elem,
+	                                    .whole_count = t->first == 0 ? whole_len : 0,
+	                                    .spread = true};
+	return put_reduce(t, s, slot_at(t, t->d->rank, true) + begin * elem, begin * elem, t->d->size, len, &where);
 }
 
 static coll_status put_parts(const struct tile *t, coll_device_stream s)
 {
 	struct pieces p = {.n = 0};
 
-	for (int i = 0; i < t->d->size; i++) {
+	for (int i = 0; i < t->d->size && !t->call->out.word; i++) {
 		const int r = t->d->peer[i];
 		size_t begin, len;
 
-		part_of(t, r, &begin, &len);
+		part_of(t, len_of(t, &t->job->out, 0), r, &begin, &len);
 		begin *= t->job->elem_bytes;
 		add(&p, out_at(t, 0) + begin, slot_at(t, r, true) + begin, len * t->job->elem_bytes);
 	}
@@ -365,25 +419,68 @@ static coll_status put_blocks(const struct tile *t, coll_device_stream s)
 	return put_move(t, s, &p);
 }
 
+/* Where this rank's block begins in inputs of others, which have no gaps. */
+static size_t block_in_others(const struct tile *t)
+{
+	struct coll_extent packed = t->job->in;
+
+	packed.offsets = NULL;
+	return block_begin(&packed, t->d->rank);
+}
+
+/* The blocks of the inputs of all ranks, or of the root's, in long calls. */
+static coll_status put_fetch(const struct tile *t, coll_device_stream s)
+{
+	const uint64_t guard = mapped_word(t->d->page, t->d->page_at, &t->d->page->guard);
+	const enum coll_kind kind = kind_of(t);
+	const bool one = kind == COLL_KIND_BROADCAST || kind == COLL_KIND_SCATTER;
+	const bool own = kind == COLL_KIND_ALL_TO_ALL || kind == COLL_KIND_SCATTER;
+	const size_t elem = t->job->elem_bytes, begin = own ? block_in_others(t) : 0;
+	struct coll_kernel_fetch p[COLL_MAPPED_RANKS_MAX];
+	int n = 0;
+
+	if (kind == COLL_KIND_BROADCAST && is_root(t) && t->job->in.base == t->job->out.base)
+		return COLL_OK;
+	for (int b = 0; b < (one ? 1 : t->d->size); b++) {
+		const size_t len = len_of(t, &t->job->out, b), whole = block_count(t, &t->job->out, b);
+		const int rank = one ? (int)t->job->plan->root : b;
+
+		if (len > 0)
+			p[n++] = (struct coll_kernel_fetch){
+			        .dst = out_at(t, b),
+			        .src = slot_at(t, rank, false) + (own ? (size_t)t->d->rank * t->call->tile * elem : 0),
+			        .len_bytes = len * elem,
+			        .whole_bytes = t->first == 0 ? whole * elem : 0,
+			        .shift = (begin + t->first) * elem,
+			        .rank = (uint64_t)rank};
+	}
+	return n ? t->d->device->table->fetch(t->d->device, s, p, n, mapped_found(t->d), guard) : COLL_OK;
+}
+
+static coll_status put_reduction(const struct tile *t, coll_device_stream s)
+{
+	const bool scatter = kind_of(t) == COLL_KIND_REDUCE_SCATTER;
+	const size_t own = scatter ? (size_t)t->d->rank * t->call->tile * t->job->elem_bytes : 0;
+	const size_t begin = scatter && t->call->long_ ? block_in_others(t) : 0, elem = t->job->elem_bytes;
+	struct coll_device_places where = {.shift = (begin + t->first) * elem,
+	                                   .whole_shift = begin * elem,
+	                                   .whole_count = t->first == 0 ? block_count(t, &t->job->out, 0) : 0};
+
+	return put_reduce(t, s, out_at(t, 0), own, kind_of(t) == COLL_KIND_SCAN ? t->d->rank + 1 : t->d->size,
+	                  len_of(t, &t->job->out, 0), t->call->long_ ? &where : NULL);
+}
+
 static coll_status put_use(const struct tile *t, coll_device_stream s, size_t number)
 {
-	const size_t own = (size_t)t->d->rank * t->call->tile * t->job->elem_bytes;
-	const size_t len = len_of(t, &t->job->out, 0);
 	coll_status st = COLL_OK;
 
 	if (writes_out(t)) {
-		switch (kind_of(t)) {
-		case COLL_KIND_ALL_REDUCE:
-			if (t->call->syncs == 2) {
-				st = put_parts(t, s);
-				break;
-			}
-			/* fall through */
-		case COLL_KIND_REDUCE: st = put_reduce(t, s, out_at(t, 0), false, 0, t->d->size, len); break;
-		case COLL_KIND_SCAN: st = put_reduce(t, s, out_at(t, 0), false, 0, t->d->rank + 1, len); break;
-		case COLL_KIND_REDUCE_SCATTER: st = put_reduce(t, s, out_at(t, 0), false, own, t->d->size, len); break;
-		default: st = put_blocks(t, s);
-		}
+		if (t->call->syncs == 2)
+			st = put_parts(t, s);
+		else if (coll_plan_kind_reduces(kind_of(t)))
+			st = put_reduction(t, s);
+		else
+			st = t->call->long_ ? put_fetch(t, s) : put_blocks(t, s);
 	}
 	if (st == COLL_OK && (t->call->in_host || t->call->out_host))
 		st = put_step(t, s, step_of(t->call, number, true));
@@ -402,14 +499,58 @@ static int waits_of(const struct coll_mapped *d, uint32_t number, struct coll_de
 	return n;
 }
 
+/* What the kernels of a call find in its records, behind its first sync. */
+static coll_status put_look(const struct coll_mapped *d, const struct coll_job *job,
+                            const struct coll_mapped_call *call, coll_device_stream s)
+{
+	const enum coll_kind kind = job->plan->kind;
+	const uint32_t all = ((uint32_t)1 << d->size) - 1;
+	struct coll_kernel_look_args a = {.found = mapped_found(d),
+	                                  .bases = mapped_word(d->page, d->page_at, d->page->bases),
+	                                  .number = call->number,
+	                                  .nranks = (uint32_t)d->size,
+	                                  .needed_in = reads(kind, false) ? all : (uint32_t)1 << job->plan->root,
+	                                  .needed_out = kind == COLL_KIND_ALL_REDUCE ? all : 0,
+	                                  .may_whole = !call->in_host && !call->out_host};
+
+	for (int r = 0; r < d->size; r++)
+		a.record[r] = mapped_word(d->peers[r].page, d->peers[r].page_at,
+		                          &d->peers[r].page->records[call->number % MAPPED_RECORDS]);
+	return d->device->table->look(d->device, s, &a);
+}
+
+/* The same words as put_sync(), by a kernel: it knows whether the whole call is done by now. */
+static coll_status put_signal(const struct coll_mapped *d, const struct coll_mapped_call *call, uint32_t number,
+                              coll_device_stream s)
+{
+	struct coll_kernel_signal_args a = {.state = mapped_word(d->page, d->page_at, &d->page->guard),
+	                                    .found = mapped_found(d),
+	                                    .value = number,
+	                                    .jump = last_sync(call)};
+
+	a.word[a.nwords++] = mapped_word(d->page, d->page_at, &d->page->signalled);
+	for (int r = 0; r < d->size; r++)
+		if (r != d->rank)
+			a.word[a.nwords++] = mapped_word(d->peers[r].page, d->peers[r].page_at,
+			                                 &d->peers[r].page->from[d->rank].sync);
+	return d->device->table->signal(d->device, s, &a);
+}
+
 /* Tell all others that this rank has come to the end of a segment. waits: and wait for all of them. */
 static coll_status put_sync(const struct coll_mapped *d, const struct coll_mapped_call *call, size_t segment,
                             bool waits, coll_device_stream s)
 {
 	const uint32_t number = call->sync + (uint32_t)segment + 1;
 	struct coll_device_word words[COLL_MAPPED_RANKS_MAX + 1], awaited[COLL_MAPPED_RANKS_MAX];
+	coll_status st;
 	int n = 0;
 
+	if (call->long_ && segment > 0) {
+		st = put_signal(d, call, number, s);
+		return st == COLL_OK && waits ? d->device->table->exchange(d->device, s, NULL, 0, awaited,
+		                                                           waits_of(d, number, awaited))
+		                              : st;
+	}
 	words[n++] = (struct coll_device_word){mapped_word(d->page, d->page_at, &d->page->signalled), number};
 	if (segment == 0 && !call->in_host && !call->out_host)
 		words[n++] = (struct coll_device_word){mapped_word(d->page, d->page_at, &d->page->reached),
@@ -453,7 +594,7 @@ static void publish(struct coll_mapped *d, const struct coll_job *job)
 
 size_t coll_mapped_segments(const struct coll_mapped_call *call)
 {
-	return call->tiles * call->syncs + 1;
+	return syncs_of(call) + 1;
 }
 
 static bool is_past(const _Atomic uint32_t *word, uint32_t number)
@@ -487,20 +628,24 @@ coll_status coll_mapped_put(struct coll_comm *comm, const struct coll_job *job, 
                             size_t segment, bool waits, struct coll_device_word ended, coll_device_stream stream)
 {
 	struct coll_mapped *d = comm->mapped;
-	const size_t syncs = call->tiles * call->syncs;
+	const size_t tiled = call->tiles * call->syncs;
 	coll_status st = COLL_OK;
 
-	if (segment == 0)
+	if (segment == 0) {
 		publish(d, job);
-	if (segment > 0) {
+		coll_records_publish(d, call);
+	}
+	if (segment == 1 && call->long_)
+		st = put_look(d, job, call, stream);
+	if (segment > 0 && segment <= tiled && st == COLL_OK) {
 		const size_t number = (segment - 1) / call->syncs;
 		const struct tile t = tile_of(d, job, call, number);
 
 		st = segment % call->syncs == 0 ? put_use(&t, stream, number) : put_part(&t, stream);
 	}
-	if (st == COLL_OK && segment == syncs)
+	if (st == COLL_OK && segment == syncs_of(call))
 		return put_end(d, call, ended, stream);
-	if (st == COLL_OK && segment % call->syncs == 0) {
+	if (st == COLL_OK && segment % call->syncs == 0 && segment < tiled) {
 		const struct tile t = tile_of(d, job, call, segment / call->syncs);
 
 		st = put_fill(&t, stream, segment / call->syncs);
@@ -533,7 +678,7 @@ static void copy_host(const struct tile *t, bool out)
 {
 	const struct coll_extent *e = out ? &t->job->out : &t->job->in;
 	const int blocks = has_blocks(t, e) ? t->d->size : 1;
-	char *pinned = t->d->staging + (out ? COLL_MAPPED_SLOT_BYTES : 0);
+	char *pinned = t->d->staging + (out ? t->d->slot_bytes : 0);
 
 	for (int b = 0; b < blocks; b++) {
 		const size_t bytes = len_of(t, e, b) * t->job->elem_bytes;
@@ -583,6 +728,17 @@ static int differs(const struct coll_mapped *d, const struct coll_job *job, stru
 	return -1;
 }
 
+/* What a rank has given back to its user may have been read before this call ended here. That rank has failed, and this
+ * one is going to hear of it. */
+static bool is_revoked(const struct coll_mapped *d, const struct coll_mapped_call *call)
+{
+	bool revoked = false;
+
+	for (int r = 0; r < d->size && call->long_; r++)
+		revoked |= r != d->rank && atomic_load(&d->peers[r].page->revoked);
+	return revoked;
+}
+
 coll_status coll_mapped_poll(void *arg, const struct coll_job *job, struct coll_intra_state *s)
 {
 	struct coll_mapped *d = arg;
@@ -592,6 +748,7 @@ coll_status coll_mapped_poll(void *arg, const struct coll_job *job, struct coll_
 	int other;
 
 	s->way = COLL_WAY_DEVICE_DIRECT;
+	coll_mapper_look(d);
 	if (call->in_host || call->out_host)
 		copy_steps(d, job, call, s);
 	for (int r = 0; r < d->size; r++)
@@ -607,7 +764,7 @@ coll_status coll_mapped_poll(void *arg, const struct coll_job *job, struct coll_
 	if (ended && !is_past(&d->page->copied, call->stage.number + 2 * (uint32_t)call->tiles))
 		atomic_store_explicit(&d->page->copied, call->stage.number + 2 * (uint32_t)call->tiles,
 		                      memory_order_release);
-	return ended ? COLL_OK : COLL_AGAIN;
+	return ended && !is_revoked(d, call) ? COLL_OK : COLL_AGAIN;
 }
 
 void coll_mapped_where(void *arg, const struct coll_job *job, const struct coll_intra_state *s,
@@ -628,6 +785,10 @@ void coll_mapped_release(struct coll_comm *comm)
 
 	if (!d || !d->on)
 		return;
+	/* Before a stream goes on because of this. */
+	if (!atomic_load_explicit(&d->page->guard, memory_order_relaxed))
+		atomic_store(&d->lent,
+		             atomic_load(&d->lends) && !is_past(&d->page->finished, atomic_load(&d->page->enqueued)));
 	/* The guard first: a kernel that starts because a wait has ended sees it. */
 	atomic_store_explicit(&d->page->guard, 1, memory_order_release);
 	for (int r = 0; r < d->size; r++)
@@ -635,4 +796,38 @@ void coll_mapped_release(struct coll_comm *comm)
 	atomic_store_explicit(&d->page->copied, atomic_load(&d->steps) + RELEASED, memory_order_release);
 	if (is_past(&d->page->finished, atomic_load(&d->page->enqueued)))
 		atomic_store(&d->page->left, 1);
+}
+
+/* The peer's process has ended, and its kernels with it. */
+static bool is_gone(const struct coll_mapped *d, const struct mapped_peer *p)
+{
+	/* Nothing has this key, so the answer is the state of the link. */
+	const struct coll_channel_key none = coll_mapped_region_key(d, MAPPED_REGIONS, 0);
+	int fd = -1;
+
+	return p->transport && p->transport->shared->handed(p->link, &none, &fd) > COLL_AGAIN;
+}
+
+/*
+ * A peer has left, or has nothing in its streams. If it enqueues something later, it sees that this rank has left: see
+ * coll_mapped_claim().
+ */
+bool coll_mapped_is_let_go(struct coll_comm *comm, bool over)
+{
+	struct coll_mapped *d = comm->mapped;
+	bool used = false;
+
+	if (!d || !d->on || !atomic_load(&d->lent))
+		return true;
+	coll_mapped_release(comm);
+	for (int r = 0; r < d->size; r++) {
+		struct mapped_page *page = d->peers[r].page;
+
+		if (r != d->rank && !atomic_load(&page->left) &&
+		    !is_past(&page->finished, atomic_load(&page->enqueued)))
+			used |= !is_gone(d, &d->peers[r]);
+	}
+	if (used && over)
+		atomic_store(&d->page->revoked, 1);
+	return !used || over;
 }

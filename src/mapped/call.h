@@ -33,10 +33,20 @@ struct coll_mapped_call {
 	uint32_t sync;          /* number of the last one before the call */
 	uint32_t turn;          /* number of its first tile, whose parity says which slots it uses */
 	size_t tile, tiles;     /* elements; number of them */
+	/* Long calls: ranks may read the buffers of others, and write their outputs (records.h). */
+	bool long_;
+	uint32_t tail;   /* 1: a sync behind the last tile, since buffers may be read until then */
+	uint32_t number; /* of its records */
+	struct coll_mapped_buffer {
+		uintptr_t base; /* of the allocation; 0: others cannot have it */
+		size_t offset, len_bytes;
+		uint64_t id;
+		uint64_t word; /* of the record; 0: none */
+	} in, out;
 };
 
 /* False: the call moves nothing, and is made as others are. */
-bool coll_mapped_prepare(const struct coll_comm *comm, const struct coll_job *job, bool in_host, bool out_host,
+bool coll_mapped_prepare(struct coll_comm *comm, const struct coll_job *job, bool in_host, bool out_host,
                          struct coll_mapped_call *call);
 /* Give it its numbers, in the order of calls. */
 void coll_mapped_deal(struct coll_comm *comm, struct coll_mapped_call *call);
@@ -72,5 +82,8 @@ bool coll_mapped_waits_for_stream(const struct coll_comm *comm, const struct col
 /* The communicator has failed: this rank's streams go on, and write nothing. A word that a late peer writes undoes
  * that, so it is said again until the streams have drained. */
 void coll_mapped_release(struct coll_comm *comm);
+/* And then: whether no other rank reads or writes the user's memory any more. over: it has been waited for; from now on
+ * this rank's memory is worth nothing to the others. */
+bool coll_mapped_is_let_go(struct coll_comm *comm, bool over);
 
 #endif

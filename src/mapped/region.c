@@ -19,6 +19,7 @@
 #include "base/delay.h"
 #include "base/messages.h"
 #include "mapped/call.h"
+#include "mapped/records.h"
 #include "mapped/state.h"
 #include "record/way.h"
 
@@ -29,9 +30,28 @@ static struct coll_channel_key key_of(const struct coll_comm *comm, uint16_t win
 	return (struct coll_channel_key){.comm = comm->id, .epoch = comm->epoch, .lane = UINT16_MAX, .window = window};
 }
 
-static size_t staging_bytes(const struct coll_comm *comm)
+struct coll_channel_key coll_mapped_region_key(const struct coll_mapped *d, int place, uint32_t generation)
 {
-	return (size_t)(1 + comm->size) * COLL_MAPPED_SLOT_BYTES;
+	enum { KEYS = 1024 }; /* of a place: far more than can be on their way */
+
+	return (struct coll_channel_key){.comm = d->id,
+	                                 .epoch = d->epoch,
+	                                 .lane = UINT16_MAX,
+	                                 .window = (uint16_t)((uint32_t)place * KEYS + generation % KEYS)};
+}
+
+static size_t slot_bytes(const struct coll_comm *comm)
+{
+	const size_t asked = comm->ctx->settings.device_slot_bytes;
+
+	if (asked < COLL_MAPPED_SLOT_MIN)
+		return COLL_MAPPED_SLOT_MIN;
+	return asked > COLL_MAPPED_SLOT_MAX ? COLL_MAPPED_SLOT_MAX : asked / 4096 * 4096;
+}
+
+static size_t staging_bytes(const struct coll_mapped *d)
+{
+	return (size_t)(1 + d->size) * d->slot_bytes;
 }
 
 bool coll_mapped_eligible(const struct coll_comm *comm)
@@ -125,16 +145,16 @@ static bool make_plain_page(struct coll_mapped *d)
 	return true;
 }
 
-static bool make_staging(struct coll_comm *comm, struct coll_mapped *d)
+static bool make_staging(struct coll_mapped *d)
 {
-	void *p = mmap(NULL, staging_bytes(comm), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	void *p = mmap(NULL, staging_bytes(d), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
 	if (p == MAP_FAILED) {
 		say(d, "out of memory");
 		return false;
 	}
 	d->staging = p;
-	if (d->device->table->pin(d->device, p, staging_bytes(comm), &d->staging_at) == COLL_OK)
+	if (d->device->table->pin(d->device, p, staging_bytes(d), &d->staging_at) == COLL_OK)
 		return true;
 	d->staging_at = 0;
 	say_device(d);
@@ -152,11 +172,12 @@ static bool make(struct coll_comm *comm, struct coll_mapped *d)
 		say_device(d);
 		return false;
 	}
-	if (t->region_create(d->device, (size_t)2 * MAPPED_PARITIES * COLL_MAPPED_SLOT_BYTES, &d->region) != COLL_OK) {
+	if (t->region_create(d->device, (size_t)2 * MAPPED_PARITIES * d->slot_bytes + MAPPED_FOUND_BYTES, &d->region) !=
+	    COLL_OK) {
 		say_device(d);
 		return false;
 	}
-	return make_staging(comm, d);
+	return make_staging(d);
 }
 
 void coll_mapped_offer(struct coll_comm *comm, struct coll_mapped_export *export)
@@ -172,7 +193,14 @@ void coll_mapped_offer(struct coll_comm *comm, struct coll_mapped_export *export
 	d->device = comm->ctx->device;
 	d->rank = comm->rank;
 	d->size = comm->size;
+	d->id = comm->id;
+	d->epoch = comm->epoch;
+	d->slot_bytes = slot_bytes(comm);
 	d->region.fd = -1;
+	for (int i = 0; i < MAPPED_REGIONS; i++)
+		d->own[i].region.fd = -1;
+	pthread_mutex_init(&d->mapper.lock, NULL);
+	pthread_cond_init(&d->mapper.wanted, NULL);
 	export->can = make(comm, d);
 	snprintf(export->why, sizeof(export->why), "%.60s", d->about);
 	name_process(export);
@@ -369,6 +397,7 @@ void coll_mapped_agree(struct coll_comm *comm, const struct coll_mapped_verdict 
 bool coll_mapped_describe(const struct coll_comm *comm, char *buf, size_t len_bytes)
 {
 	const char *why = "not all ranks have a device";
+	char records[128] = "";
 
 	if (comm->mapped)
 		why = comm->mapped->about;
@@ -380,7 +409,9 @@ bool coll_mapped_describe(const struct coll_comm *comm, char *buf, size_t len_by
 		why = "direct takes 2 to 8 ranks";
 	else
 		why = "not all ranks have a device";
-	snprintf(buf, len_bytes, "%s", why);
+	if (comm->mapped && comm->mapped->on)
+		coll_records_describe(comm->mapped, records, sizeof(records));
+	snprintf(buf, len_bytes, "%s%s", why, records);
 	return comm->mapped && comm->mapped->on;
 }
 
@@ -424,10 +455,11 @@ static void free_own(struct coll_comm *comm, struct coll_mapped *d)
 {
 	const struct coll_channel_key key = key_of(comm, OFFER_WINDOW);
 
+	coll_records_close(d);
 	if (d->staging_at)
 		d->device->table->unpin(d->device, d->staging);
 	if (d->staging)
-		munmap(d->staging, staging_bytes(comm));
+		munmap(d->staging, staging_bytes(d));
 	d->device->table->region_destroy(d->device, &d->region);
 	if (d->page_at)
 		d->device->table->unpin(d->device, d->page);
@@ -448,15 +480,21 @@ void coll_mapped_destroy(struct coll_comm *comm, bool stuck)
 {
 	struct coll_mapped *d = comm->mapped;
 	const uint64_t until = coll_clock_ns() + COLL_DELAY_NS(DEVICE_DRAIN);
+	char records[128];
 
 	if (!d)
 		return;
 	comm->mapped = NULL;
+	coll_records_describe(d, records, sizeof(records));
+	if (records[0])
+		coll_log(&comm->ctx->logger, COLL_LOG_INFO, "device memory of communicator %016llx%s",
+		         (unsigned long long)comm->id, records);
 	if (!stuck && d->page)
 		atomic_store(&d->page->left, 1);
 	while (!stuck && is_read(d) && coll_clock_ns() < until)
 		nanosleep(&(struct timespec){.tv_nsec = (long)COLL_DELAY_NS(KERNELS_LOOK)}, NULL);
 	stuck = stuck || is_read(d) || coll_device_is_held(d->device);
+	stuck = !coll_mapper_stop(d) || stuck;
 	if (stuck) {
 		coll_log(
 		        &comm->ctx->logger, COLL_LOG_WARN,
@@ -470,5 +508,7 @@ void coll_mapped_destroy(struct coll_comm *comm, bool stuck)
 		if (r != d->rank)
 			let_go(d, &d->peers[r]);
 	free_own(comm, d);
+	pthread_cond_destroy(&d->mapper.wanted);
+	pthread_mutex_destroy(&d->mapper.lock);
 	free(d);
 }

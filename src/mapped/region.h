@@ -9,6 +9,7 @@
 #include "device/device.h"
 
 enum { COLL_MAPPED_RANKS_MAX = 8 };
+struct coll_mapped;
 
 /* What the ranks exchange, in rank order. */
 struct coll_mapped_export {
@@ -44,6 +45,8 @@ void coll_mapped_agree(struct coll_comm *comm, const struct coll_mapped_verdict 
                        const struct coll_mapped_order *order);
 /* The streams of this rank have ended their work, or never will (stuck: then memory stays). */
 void coll_mapped_destroy(struct coll_comm *comm, bool stuck);
+/* Under which a descriptor of a region of the user's memory goes to another process. */
+struct coll_channel_key coll_mapped_region_key(const struct coll_mapped *d, int place, uint32_t generation);
 /* For people: "mapped by descriptors", or why the memory is not mapped. True: it is. */
 bool coll_mapped_describe(const struct coll_comm *comm, char *buf, size_t len_bytes);
 

@@ -5,13 +5,35 @@
 #define COLL_MAPPED_STATE_H
 
 #include <assert.h>
+#include <pthread.h>
 #include <stdatomic.h>
 
 #include "base/limits.h"
 #include "coll/transport_shared.h"
+#include "device/kernels/args.h"
 #include "mapped/region.h"
 
-enum { MAPPED_LINE = 64, MAPPED_PAGE = 4096, MAPPED_CALLS = 256, MAPPED_PARITIES = 2 };
+enum { MAPPED_LINE = 64, MAPPED_PAGE = 16384, MAPPED_CALLS = 256, MAPPED_PARITIES = 2 };
+enum { MAPPED_REGIONS = COLL_KERNEL_REGIONS, MAPPED_RECORDS = 64 };
+
+/* In the answer of a rank to an announcement: it cannot map the region. */
+#define MAPPED_REFUSED ((uint32_t)1 << 31)
+
+/* What a rank says of a region of its user's memory. Odd generation: it is announced; even: it is not, and peers let it
+ * go. The rest is written while no peer looks: all of them have answered the even generation. */
+struct mapped_note {
+	_Atomic uint32_t generation;
+	int32_t fd; /* within the process */
+	struct coll_device_export export;
+};
+
+/* struct coll_kernel_record, as the host writes it. */
+struct mapped_record {
+	_Atomic uint32_t number;
+	uint32_t unused;
+	_Atomic uint64_t in, out;
+};
+static_assert(sizeof(struct mapped_record) == sizeof(struct coll_kernel_record), "what kernels read");
 
 /* A rank's page: its words, each with one writer, on lines of their own. Peers map it. */
 struct mapped_page {
@@ -30,8 +52,19 @@ struct mapped_page {
 	 * nothing more will come. */
 	_Alignas(MAPPED_LINE) _Atomic uint32_t enqueued;
 	_Atomic uint32_t left;
+	/* The user has got memory back that peers may still read: what they make of it is worth nothing. */
+	_Atomic uint32_t revoked;
 	/* By sequence number: the low half of it above, and the signature of the call. */
 	_Alignas(MAPPED_LINE) _Atomic uint64_t calls[MAPPED_CALLS];
+	/* Regions of this rank, and how often one of the notes has changed. */
+	_Alignas(MAPPED_LINE) _Atomic uint32_t announced;
+	struct mapped_note notes[MAPPED_REGIONS];
+	/* Written by this rank's mapper, by rank and region: the generation that it has answered; and where the region
+	 * lies for the kernels of this rank, written before. */
+	_Alignas(MAPPED_LINE) _Atomic uint32_t answered[COLL_MAPPED_RANKS_MAX][MAPPED_REGIONS];
+	_Alignas(MAPPED_LINE) _Atomic uint64_t bases[COLL_MAPPED_RANKS_MAX][MAPPED_REGIONS];
+	/* By the number of the call. */
+	_Alignas(MAPPED_LINE) struct mapped_record records[MAPPED_RECORDS];
 };
 static_assert(sizeof(struct mapped_page) <= MAPPED_PAGE, "one page");
 
@@ -55,11 +88,30 @@ struct mapped_peer {
 	bool offered;
 };
 
+/* A region of this rank. Its generation is odd while it is announced. */
+struct mapped_own {
+	struct coll_device_region region; /* its descriptor, until all have answered */
+	uintptr_t base;
+	size_t len_bytes;
+	uint64_t id;
+	uint32_t generation;
+	uint32_t last_sync; /* of the last call with it */
+	uint64_t used;      /* when */
+};
+
+/* A region of a peer. */
+struct mapped_their {
+	uint32_t generation; /* answered */
+	struct coll_device_import import;
+};
+
 struct coll_mapped {
 	struct coll_device *device;
 	struct coll_intra_op op;
 	bool on;
 	char about[160]; /* why, or how */
+	uint64_t id;     /* of the communicator */
+	uint32_t epoch;
 	int rank, size;
 	int peer[COLL_MAPPED_RANKS_MAX]; /* whom this rank reads, in this order */
 	/* This rank's. */
@@ -75,13 +127,42 @@ struct coll_mapped {
 	/* Numbers given out, by the communicator's thread. Drivers read them when it has failed. */
 	_Atomic uint32_t sync, steps;
 	uint32_t turn;
+	size_t slot_bytes;
+	/* Peers may use the user's memory: in some call so far; and when the communicator failed. The first is written
+	 * by the communicator's thread, the second by drivers. */
+	atomic_bool lends, lent;
+	/* Records: see records.c. These belong to the communicator's thread. */
+	struct mapped_own own[MAPPED_REGIONS];
+	uint32_t record;                      /* number of the next call with records */
+	uint32_t record_sync[MAPPED_RECORDS]; /* last sync of the call that has the record */
+	uint64_t uses, in_place, by_copy;     /* of regions; buffers of long calls */
+	int asked;                            /* the region that was last asked for */
+	const char *copied_for;               /* why the last buffer was copied; NULL: none was */
+	/* The mapper: see mapper.c. */
+	struct mapped_mapper {
+		pthread_t thread;
+		pthread_mutex_t lock;
+		pthread_cond_t wanted;
+		bool made, started;
+		bool called, stopping; /* lock */
+		_Atomic uint32_t seen; /* sum of the peers' counts of announcements at the last call */
+		struct mapped_their theirs[COLL_MAPPED_RANKS_MAX][MAPPED_REGIONS];
+	} mapper;
 };
 
 /* Where the slots of a parity begin: that of the input, and behind it that of partial results. */
-static inline uint64_t mapped_slot(uint64_t slots, uint32_t turn, bool result)
+static inline uint64_t mapped_slot(const struct coll_mapped *d, int rank, uint32_t turn, bool result)
 {
-	return slots + ((uint64_t)(turn % MAPPED_PARITIES) * 2 + result) * COLL_MAPPED_SLOT_BYTES;
+	return d->peers[rank].slots + ((uint64_t)(turn % MAPPED_PARITIES) * 2 + result) * d->slot_bytes;
 }
+
+/* Behind the own slots: where this rank's kernels keep what they have found in the records of a call. */
+static inline uint64_t mapped_found(const struct coll_mapped *d)
+{
+	return d->peers[d->rank].slots + (uint64_t)2 * MAPPED_PARITIES * d->slot_bytes;
+}
+enum { MAPPED_FOUND_BYTES = 256 };
+static_assert(sizeof(struct coll_kernel_found) <= MAPPED_FOUND_BYTES, "room for it");
 
 static inline uint64_t mapped_word(const struct mapped_page *page, uint64_t page_at, const void *word)
 {

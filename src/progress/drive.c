@@ -35,10 +35,16 @@ static const uint64_t MS = 1000000;
 /* The communicator has failed. */
 static bool poll_lost(struct coll_request *r)
 {
-	if (!coll_stage_drained(r) && coll_clock_ns() < r->lost_until_ns) {
+	const uint64_t now = coll_clock_ns();
+
+	if (!coll_stage_drained(r) && now < r->lost_until_ns) {
 		coll_stage_release(r->comm);
 		return false;
 	}
+	/* Nor may other ranks use the memory that is about to be the user's again. */
+	if (r->direct && !coll_mapped_is_let_go(r->comm, now + COLL_DELAY_NS(DEVICE_DRAIN) >=
+	                                                         r->lost_until_ns + COLL_DELAY_NS(PEERS_DRAIN)))
+		return false;
 	coll_inflight_complete(r, r->lost);
 	return true;
 }

@@ -227,7 +227,7 @@ static struct chain chain(const struct coll_comm *comm, const struct coll_call *
 	struct chain chain = {""};
 	struct coll_ways_facts facts;
 
-	char device[160];
+	char device[320];
 	const bool mapped = coll_mapped_describe(comm, device, sizeof(device));
 	size_t used;
 

@@ -8,11 +8,12 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-enum { POINTER_CONTEXT = 1, NON_BLOCKING = 1 };
+enum { POINTER_CONTEXT = 1, POINTER_ORDINAL = 9, NON_BLOCKING = 1 };
 
 static struct {
 	int (*pointer_attribute)(void *value, int attribute, uint64_t ptr);
 	int (*set_context)(void *context);
+	int (*device_context)(void **context, int ordinal);
 	int (*to_device)(uint64_t dst, const void *src, size_t len_bytes, void *stream);
 	int (*to_host)(void *dst, uint64_t src, size_t len_bytes, void *stream);
 	int (*synchronize)(void *stream);
@@ -41,6 +42,7 @@ static void load(void)
 	if (!handle)
 		return;
 	*(void **)&cuda.pointer_attribute = dlsym(handle, "cuPointerGetAttribute");
+	*(void **)&cuda.device_context = dlsym(handle, "cuDevicePrimaryCtxRetain");
 	*(void **)&cuda.set_context = dlsym(handle, "cuCtxSetCurrent");
 	*(void **)&cuda.to_device = dlsym(handle, "cuMemcpyHtoDAsync_v2");
 	*(void **)&cuda.to_host = dlsym(handle, "cuMemcpyDtoHAsync_v2");
@@ -62,32 +64,39 @@ static void load(void)
 }
 
 /* The context of the memory becomes that of this thread. */
-static bool enter(const void *device)
+bool cuda_user_enter(const void *device)
 {
+	const uint64_t at = (uint64_t)(uintptr_t)device;
 	void *context = NULL;
+	int ordinal = 0;
 
 	pthread_once(&once, load);
-	return cuda.destroy && cuda.pointer_attribute(&context, POINTER_CONTEXT, (uint64_t)(uintptr_t)device) == 0 &&
-	       cuda.set_context(context) == 0;
+	if (!cuda.destroy || cuda.pointer_attribute(&context, POINTER_CONTEXT, at) != 0)
+		return false;
+	/* Mapped memory belongs to no context. It is retained for good: a few times too often. */
+	if (!context &&
+	    (cuda.pointer_attribute(&ordinal, POINTER_ORDINAL, at) != 0 || cuda.device_context(&context, ordinal) != 0))
+		return false;
+	return cuda.set_context(context) == 0;
 }
 
 bool cuda_user_write(void *device, const void *host, size_t len_bytes)
 {
 	return len_bytes == 0 ||
-	       (enter(device) && cuda.to_device((uint64_t)(uintptr_t)device, host, len_bytes, NULL) == 0 &&
+	       (cuda_user_enter(device) && cuda.to_device((uint64_t)(uintptr_t)device, host, len_bytes, NULL) == 0 &&
 	        cuda.synchronize(NULL) == 0);
 }
 
 bool cuda_user_read(void *host, const void *device, size_t len_bytes)
 {
 	return len_bytes == 0 ||
-	       (enter(device) && cuda.to_host(host, (uint64_t)(uintptr_t)device, len_bytes, NULL) == 0 &&
+	       (cuda_user_enter(device) && cuda.to_host(host, (uint64_t)(uintptr_t)device, len_bytes, NULL) == 0 &&
 	        cuda.synchronize(NULL) == 0);
 }
 
 bool cuda_user_stream(const void *device, void **stream)
 {
-	return enter(device) && cuda.create(stream, NON_BLOCKING) == 0;
+	return cuda_user_enter(device) && cuda.create(stream, NON_BLOCKING) == 0;
 }
 
 void *cuda_user_alloc(const void *device, size_t len_bytes)

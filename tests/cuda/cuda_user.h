@@ -9,6 +9,8 @@
 
 bool cuda_user_write(void *device, const void *host, size_t len_bytes);
 bool cuda_user_read(void *host, const void *device, size_t len_bytes);
+/* The context of the memory becomes that of this thread. */
+bool cuda_user_enter(const void *device);
 /* A non-blocking stream of the device that some memory belongs to. */
 bool cuda_user_stream(const void *device, void **stream);
 /* Memory of the same device, or NULL. */

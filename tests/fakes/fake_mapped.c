@@ -37,7 +37,7 @@ WEAK bool coll_mapped_describe(const struct coll_comm *comm, char *buf, size_t l
 	return false;
 }
 
-WEAK bool coll_mapped_prepare(const struct coll_comm *comm, const struct coll_job *job, bool in_host, bool out_host,
+WEAK bool coll_mapped_prepare(struct coll_comm *comm, const struct coll_job *job, bool in_host, bool out_host,
                               struct coll_mapped_call *call)
 {
 	return false;
@@ -92,4 +92,9 @@ WEAK int coll_mapped_left_word(const struct coll_comm *comm, struct coll_device_
 {
 	(void)comm, (void)word;
 	return 0;
+}
+
+WEAK bool coll_mapped_is_let_go(struct coll_comm *comm, bool over)
+{
+	return true;
 }

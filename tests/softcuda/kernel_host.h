@@ -88,6 +88,8 @@ typedef uint64_t __attribute__((may_alias)) soft_u64;
 /* System scope, 4 or 8 bytes. */
 #define SOFT_LOAD_ACQUIRE(type, address) \
 	__atomic_load_n((const type *)soft_word_at(address, sizeof(type)), __ATOMIC_ACQUIRE)
+#define SOFT_LOAD_RELAXED(type, address) \
+	__atomic_load_n((const type *)soft_word_at(address, sizeof(type)), __ATOMIC_RELAXED)
 #define SOFT_STORE_RELEASE(type, address, value) \
 	__atomic_store_n((type *)soft_word_at(address, sizeof(type)), (value), __ATOMIC_RELEASE)
 #define SOFT_ATOMIC_ADD(type, address, value) \

@@ -258,7 +258,7 @@ static CUresult attribute(const struct soft_block *b, CUpointer_attribute which,
 	const size_t into = !b ? 0 : ptr - b->lo < b->len ? ptr - b->lo : ptr - host_lo;
 
 	switch (which) {
-	case CU_POINTER_ATTRIBUTE_CONTEXT: *(CUcontext *)data = b ? b->ctx : NULL; break;
+	case CU_POINTER_ATTRIBUTE_CONTEXT: *(CUcontext *)data = b && b->kind != SOFT_VMM ? b->ctx : NULL; break;
 	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
 		*(unsigned *)data = host ? CU_MEMORYTYPE_HOST : b ? CU_MEMORYTYPE_DEVICE : 0;
 		if (!b && soft_planted(RULE_attributes))

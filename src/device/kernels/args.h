@@ -14,7 +14,10 @@
 
 enum {
 	COLL_KERNEL_PLACES_MAX = 64,
-	COLL_KERNEL_PREMUL = 32 /* op: the premultiplied sum, COLL_OP_PREMUL_SUM */
+	COLL_KERNEL_RANKS_MAX = 8,
+	COLL_KERNEL_REGIONS = 16,     /* of a rank */
+	COLL_KERNEL_OFFSET_BITS = 56, /* of a word of a record */
+	COLL_KERNEL_PREMUL = 32       /* op: the premultiplied sum, COLL_OP_PREMUL_SUM */
 };
 
 /*
@@ -57,21 +60,74 @@ struct coll_kernel_pieces_args {
  * out[d][i] = in[0][i] op in[1][i] op ... for each d: coll_reduce_run() of count elements, with several
  * places for the result. raw and last as there; op, divisor and scale as in struct coll_reduction.
  * An out may equal an in exactly; no other overlap. state as in coll_kernel_copy_args.
+ *
+ * found: 0, or what coll_kernel_look has stored. Then in[i] is that of rank i only if the table has no address for its
+ * input; else that address and shift count. spread: likewise for the outputs of all ranks, and out[0] is written only
+ * if one of them has no address. If the table says that the call is done whole, whole_shift and whole_count stand in
+ * place of shift and count.
  */
 struct coll_kernel_reduce_args {
 	uint64_t count, state, divisor;
+	uint64_t found, shift, whole_shift, whole_count;
 	double scale;
-	int32_t nin, nout, raw, last, op, unused;
+	int32_t nin, nout, raw, last, op, spread;
 	uint64_t in[COLL_KERNEL_PLACES_MAX], out[COLL_KERNEL_PLACES_MAX];
 };
 
+/*
+ * Where a rank's buffers lie in a call, in memory that it writes and others read: its call has this number. in and out:
+ * 0, or a region of the rank, counted from 1, above the offset in it.
+ */
+struct coll_kernel_record {
+	uint32_t number, unused;
+	uint64_t in, out;
+};
+
+/* What is found of them, in device memory. */
+struct coll_kernel_found {
+	uint64_t in[COLL_KERNEL_RANKS_MAX], out[COLL_KERNEL_RANKS_MAX]; /* by rank; 0: in its slot */
+	uint64_t whole;                                                 /* not 0: no slot is needed */
+};
+
+/*
+ * Look up the records of a call. record: their addresses by rank; a record of another number is none. bases: by rank,
+ * then by region, where that begins for this device. needed_in, needed_out: bits of ranks whose buffers must be found
+ * for `whole`, which is never set if may_whole is 0. One block.
+ */
+struct coll_kernel_look_args {
+	uint64_t found, bases;
+	uint32_t number, nranks, needed_in, needed_out, may_whole, unused;
+	uint64_t record[COLL_KERNEL_RANKS_MAX];
+};
+
+/* Copies like those of coll_kernel_pieces, of what the table has for the input of `rank`, from shift on; else from src.
+ * If the call is done whole, whole_bytes stands for len_bytes. What lies in place is not copied. */
+struct coll_kernel_fetch_args {
+	uint64_t state, found, npieces;
+	struct coll_kernel_fetch {
+		uint64_t dst, src, len_bytes, whole_bytes, shift, rank;
+	} piece[COLL_KERNEL_RANKS_MAX];
+};
+
+/* Store value to the words, or jump if the call is done whole: all that came before in the stream is visible then. One
+ * block. state as in coll_kernel_copy_args: others are not told of what was not done. */
+struct coll_kernel_signal_args {
+	uint64_t state, found;
+	uint32_t value, jump, nwords, unused;
+	uint64_t word[COLL_KERNEL_RANKS_MAX + 1];
+};
+
+static_assert(sizeof(struct coll_kernel_record) == 24, "as every compiler lays it out");
+static_assert(sizeof(struct coll_kernel_look_args) == 40 + 8 * COLL_KERNEL_RANKS_MAX, "no padding");
+static_assert(sizeof(struct coll_kernel_fetch_args) == 24 + 48 * COLL_KERNEL_RANKS_MAX, "no padding");
+static_assert(sizeof(struct coll_kernel_signal_args) == 40 + 8 * COLL_KERNEL_RANKS_MAX, "no padding");
 static_assert(sizeof(struct coll_kernel_copy_args) == 32, "as every compiler lays it out");
 static_assert(sizeof(struct coll_kernel_listed_args) == 16, "as every compiler lays it out");
 static_assert(sizeof(struct coll_kernel_pieces_args) == 16 + 24 * COLL_KERNEL_PLACES_MAX, "no padding");
 static_assert(sizeof(struct coll_kernel_gather_args) == 48, "as every compiler lays it out");
 static_assert(offsetof(struct coll_kernel_gather_args, value) == 40, "as every compiler lays it out");
-static_assert(sizeof(struct coll_kernel_reduce_args) == 56 + 16 * COLL_KERNEL_PLACES_MAX, "no padding");
-static_assert(offsetof(struct coll_kernel_reduce_args, in) == 56, "as every compiler lays it out");
+static_assert(sizeof(struct coll_kernel_reduce_args) == 88 + 16 * COLL_KERNEL_PLACES_MAX, "no padding");
+static_assert(offsetof(struct coll_kernel_reduce_args, in) == 88, "as every compiler lays it out");
 static_assert(sizeof(struct coll_kernel_reduce_args) < 4096, "what a launch can carry");
 
 #endif

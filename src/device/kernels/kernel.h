@@ -17,6 +17,7 @@
  *   LOAD_16(p)                   struct kernel_16
  *   STORE_1(p, v) .. STORE_16(p, v)
  *   LOAD_ACQUIRE_SYS(p)          uint32_t, scope of the system (other devices and hosts)
+ *   LOAD_RELAXED_SYS(p)          uint64_t, scope of the system, without order
  *   STORE_RELEASE_SYS(p, v)      uint32_t, scope of the system
  *   FENCE_SYS()                  acquire and release, scope of the system
  *   ATOMIC_ADD(p, v)             uint32_t before the addition; acquire and release, scope of the device
@@ -122,6 +123,14 @@ KERNEL_INLINE uint32_t kernel_load_acquire(uint64_t p)
 	return v;
 }
 
+KERNEL_INLINE uint64_t kernel_load_relaxed(uint64_t p)
+{
+	uint64_t v;
+
+	asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
+	return v;
+}
+
 KERNEL_INLINE uint32_t kernel_atomic_add(uint64_t p, uint32_t v)
 {
 	uint32_t before;
@@ -147,6 +156,7 @@ KERNEL_INLINE uint32_t kernel_atomic_add(uint64_t p, uint32_t v)
 #define STORE_8(p, v)           (KERNEL_AT(uint64_t, p) = (v))
 #define STORE_16(p, v)          kernel_store_16(p, v)
 #define LOAD_ACQUIRE_SYS(p)     kernel_load_acquire(p)
+#define LOAD_RELAXED_SYS(p)     kernel_load_relaxed(p)
 #define STORE_RELEASE_SYS(p, v) asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory")
 #define FENCE_SYS()             asm volatile("fence.acq_rel.sys;" ::: "memory")
 #define ATOMIC_ADD(p, v)        kernel_atomic_add(p, v)
@@ -179,6 +189,7 @@ KERNEL_INLINE uint32_t kernel_atomic_add(uint64_t p, uint32_t v)
 #define STORE_8(p, v)           SOFT_STORE(soft_u64, KERNEL_PLACE(p), v)
 #define STORE_16(p, v)          kernel_store_16(p, v)
 #define LOAD_ACQUIRE_SYS(p)     SOFT_LOAD_ACQUIRE(soft_u32, KERNEL_PLACE(p))
+#define LOAD_RELAXED_SYS(p)     SOFT_LOAD_RELAXED(soft_u64, KERNEL_PLACE(p))
 #define STORE_RELEASE_SYS(p, v) SOFT_STORE_RELEASE(soft_u32, KERNEL_PLACE(p), v)
 #define FENCE_SYS()             SOFT_FENCE()
 #define ATOMIC_ADD(p, v)        SOFT_ATOMIC_ADD(soft_u32, KERNEL_PLACE(p), v)

@@ -5,6 +5,8 @@
  * entry is bit-equal to the scalar level of src/reduce (the payload of a NaN excepted). If all addresses have the same
  * rest modulo 16, a thread takes 16 bytes of each input at a time; elements before and behind, or all, go singly. A
  * thread loads an element of every input before it stores it, and no other thread touches it.
+ *
+ * Each block finds its addresses first: they may be known since the kernel began only (records.cu).
  */
 #include "device/kernels/kernel.h"
 
@@ -34,6 +36,47 @@ ELEMENT_F8(f8e5m2)
 ELEMENT_WIDE(f32, float)
 ELEMENT_WIDE(f64, double)
 
+/* In shared memory: where the inputs and results are, in which number, and how many elements. */
+enum { REDUCE_OUT = COLL_KERNEL_PLACES_MAX, REDUCE_COUNT = 2 * COLL_KERNEL_PLACES_MAX, REDUCE_NOUT, REDUCE_WORDS };
+
+KERNEL_INLINE uint64_t reduce_found(const struct coll_kernel_reduce_args *a, uint64_t place)
+{
+	return a->found ? LOAD_8(a->found + place * 8) : 0;
+}
+
+/* All threads of the block have come back from it before one goes on. */
+KERNEL_INLINE void reduce_find(const struct coll_kernel_reduce_args *a, uint64_t *at)
+{
+	const bool whole = reduce_found(a, 2 * COLL_KERNEL_RANKS_MAX) != 0;
+	const uint64_t shift = whole ? a->whole_shift : a->shift;
+
+	KERNEL_ROLLED
+	for (uint32_t i = THREAD; i < (uint32_t)a->nin; i += THREADS) {
+		const uint64_t in = reduce_found(a, i);
+
+		at[i] = in ? in + shift : a->in[i];
+	}
+	if (THREAD == 0) {
+		uint64_t nout = 0;
+		bool all = a->spread;
+
+		KERNEL_ROLLED
+		for (int32_t r = 0; r < a->nin && a->spread; r++) {
+			const uint64_t out = reduce_found(a, COLL_KERNEL_RANKS_MAX + (uint64_t)r);
+
+			all = all && out;
+			if (out)
+				at[REDUCE_OUT + nout++] = out + shift;
+		}
+		KERNEL_ROLLED
+		for (int32_t d = 0; d < a->nout && !all; d++)
+			at[REDUCE_OUT + nout++] = a->out[d];
+		at[REDUCE_NOUT] = nout;
+		at[REDUCE_COUNT] = whole ? a->whole_count : a->count;
+	}
+	BARRIER();
+}
+
 /* How the elements of a call lie. */
 struct reduce_shape {
 	uint64_t head;    /* elements before the vectors; all, if there are none */
@@ -41,25 +84,25 @@ struct reduce_shape {
 	bool natural;     /* every element is aligned to its size */
 };
 
-KERNEL_INLINE struct reduce_shape reduce_shape_of(const struct coll_kernel_reduce_args *a, uint32_t bytes)
+KERNEL_INLINE struct reduce_shape reduce_shape_of(const uint64_t *at, int32_t nin, uint32_t bytes)
 {
-	const uint64_t first = a->out[0];
-	struct reduce_shape s = {a->count, 0, false};
+	const uint64_t first = at[REDUCE_OUT], count = at[REDUCE_COUNT], nout = at[REDUCE_NOUT];
+	struct reduce_shape s = {count, 0, false};
 	uint64_t apart = 0;
 
 	KERNEL_ROLLED
-	for (int32_t i = 0; i < a->nin; i++)
-		apart |= a->in[i] ^ first;
+	for (int32_t i = 0; i < nin; i++)
+		apart |= at[i] ^ first;
 	KERNEL_ROLLED
-	for (int32_t i = 1; i < a->nout; i++)
-		apart |= a->out[i] ^ first;
+	for (uint64_t i = 1; i < nout; i++)
+		apart |= at[REDUCE_OUT + i] ^ first;
 	s.natural = ((apart | first) & (bytes - 1)) == 0;
 	if (s.natural && (apart & 15) == 0) {
 		const uint64_t before = ((0 - first) & 15) / bytes;
 
-		if (before < a->count) {
+		if (before < count) {
 			s.head = before;
-			s.vectors = (a->count - before) * bytes / 16;
+			s.vectors = (count - before) * bytes / 16;
 		}
 	}
 	return s;
@@ -159,53 +202,58 @@ KERNEL_INLINE void reduce_put(uint64_t p, uint64_t bits, uint32_t bytes, bool na
 		EACH(N, T##_store(x + k * T##_bytes, v[k]));                                                        \
 	}
 
-#define REDUCE(T, TYPE, class)                                                                                \
-	REDUCE_WIDTH(T, class, vector, 16 / T##_bytes)                                                        \
-	REDUCE_WIDTH(T, class, one, 1)                                                                        \
-	KERNEL_INLINE void T##_reduce_vector(const struct coll_kernel_reduce_args *a, uint64_t at)            \
-	{                                                                                                     \
-		T##_v v[16 / T##_bytes] = {0};                                                                \
-		struct kernel_16 x;                                                                           \
-		int32_t s = 0;                                                                                \
-                                                                                                              \
-		KERNEL_ROLLED                                                                                 \
-		do {                                                                                          \
-			x = LOAD_16(a->in[s] + at);                                                           \
-			T##_vector_join(a, v, (const char *)&x, s);                                           \
-		} while (++s < a->nin);                                                                       \
-		T##_vector_end(a, v, (char *)&x);                                                             \
-		KERNEL_ROLLED                                                                                 \
-		for (int32_t d = 0; d < a->nout; d++)                                                         \
-			STORE_16(a->out[d] + at, x);                                                          \
-	}                                                                                                     \
-	KERNEL_INLINE void T##_reduce_one(const struct coll_kernel_reduce_args *a, uint64_t at, bool natural) \
-	{                                                                                                     \
-		uint64_t x;                                                                                   \
-		int32_t s = 0;                                                                                \
-		T##_v v = 0;                                                                                  \
-                                                                                                              \
-		KERNEL_ROLLED                                                                                 \
-		do {                                                                                          \
-			x = reduce_fetch(a->in[s] + at, T##_bytes, natural);                                  \
-			T##_one_join(a, &v, (const char *)&x, s);                                             \
-		} while (++s < a->nin);                                                                       \
-		T##_one_end(a, &v, (char *)&x);                                                               \
-		KERNEL_ROLLED                                                                                 \
-		for (int32_t d = 0; d < a->nout; d++)                                                         \
-			reduce_put(a->out[d] + at, x, T##_bytes, natural);                                    \
-	}                                                                                                     \
-	KERNEL(coll_kernel_reduce_##T, coll_kernel_reduce_args)                                               \
-	{                                                                                                     \
-		const struct reduce_shape shape = reduce_shape_of(&args, T##_bytes);                          \
-		const uint64_t inside = shape.vectors * 16 / T##_bytes;                                       \
-                                                                                                              \
-		if (!kernel_may_write(args.state))                                                            \
-			return;                                                                               \
-		KERNEL_ROLLED                                                                                 \
-		for (uint64_t i = kernel_rank(); i < shape.vectors; i += kernel_size())                       \
-			T##_reduce_vector(&args, shape.head *T##_bytes + i * 16);                             \
-		KERNEL_ROLLED                                                                                 \
-		for (uint64_t i = kernel_rank(); i < args.count - inside; i += kernel_size())                 \
-			T##_reduce_one(&args, (i < shape.head ? i : i + inside) * T##_bytes, shape.natural);  \
+#define REDUCE(T, TYPE, class)                                                                                         \
+	REDUCE_WIDTH(T, class, vector, 16 / T##_bytes)                                                                 \
+	REDUCE_WIDTH(T, class, one, 1)                                                                                 \
+	KERNEL_INLINE void T##_reduce_vector(const struct coll_kernel_reduce_args *a, const uint64_t *to, uint64_t at) \
+	{                                                                                                              \
+		T##_v v[16 / T##_bytes] = {0};                                                                         \
+		struct kernel_16 x;                                                                                    \
+		int32_t s = 0;                                                                                         \
+                                                                                                                       \
+		KERNEL_ROLLED                                                                                          \
+		do {                                                                                                   \
+			x = LOAD_16(to[s] + at);                                                                       \
+			T##_vector_join(a, v, (const char *)&x, s);                                                    \
+		} while (++s < a->nin);                                                                                \
+		T##_vector_end(a, v, (char *)&x);                                                                      \
+		KERNEL_ROLLED                                                                                          \
+		for (uint64_t d = 0; d < to[REDUCE_NOUT]; d++)                                                         \
+			STORE_16(to[REDUCE_OUT + d] + at, x);                                                          \
+	}                                                                                                              \
+	KERNEL_INLINE void T##_reduce_one(const struct coll_kernel_reduce_args *a, const uint64_t *to, uint64_t at,    \
+	                                  bool natural)                                                                \
+	{                                                                                                              \
+		uint64_t x;                                                                                            \
+		int32_t s = 0;                                                                                         \
+		T##_v v = 0;                                                                                           \
+                                                                                                                       \
+		KERNEL_ROLLED                                                                                          \
+		do {                                                                                                   \
+			x = reduce_fetch(to[s] + at, T##_bytes, natural);                                              \
+			T##_one_join(a, &v, (const char *)&x, s);                                                      \
+		} while (++s < a->nin);                                                                                \
+		T##_one_end(a, &v, (char *)&x);                                                                        \
+		KERNEL_ROLLED                                                                                          \
+		for (uint64_t d = 0; d < to[REDUCE_NOUT]; d++)                                                         \
+			reduce_put(to[REDUCE_OUT + d] + at, x, T##_bytes, natural);                                    \
+	}                                                                                                              \
+	KERNEL(coll_kernel_reduce_##T, coll_kernel_reduce_args)                                                        \
+	{                                                                                                              \
+		SHARED(uint64_t, to, REDUCE_WORDS);                                                                    \
+		struct reduce_shape shape;                                                                             \
+		uint64_t inside;                                                                                       \
+                                                                                                                       \
+		if (!kernel_may_write(args.state))                                                                     \
+			return;                                                                                        \
+		reduce_find(&args, to);                                                                                \
+		shape = reduce_shape_of(to, args.nin, T##_bytes);                                                      \
+		inside = shape.vectors * 16 / T##_bytes;                                                               \
+		KERNEL_ROLLED                                                                                          \
+		for (uint64_t i = kernel_rank(); i < shape.vectors; i += kernel_size())                                \
+			T##_reduce_vector(&args, to, shape.head *T##_bytes + i * 16);                                  \
+		KERNEL_ROLLED                                                                                          \
+		for (uint64_t i = kernel_rank(); i < to[REDUCE_COUNT] - inside; i += kernel_size())                    \
+			T##_reduce_one(&args, to, (i < shape.head ? i : i + inside) * T##_bytes, shape.natural);       \
 	}
 COLL_KERNELS_REDUCE(REDUCE)

@@ -15,6 +15,9 @@
 	X(coll_kernel_gather, coll_kernel_gather_args)        \
 	X(coll_kernel_pieces, coll_kernel_pieces_args)        \
 	X(coll_kernel_listed, coll_kernel_listed_args)        \
+	X(coll_kernel_look, coll_kernel_look_args)            \
+	X(coll_kernel_fetch, coll_kernel_fetch_args)          \
+	X(coll_kernel_signal, coll_kernel_signal_args)        \
 	X(coll_kernel_reduce_i8, coll_kernel_reduce_args)     \
 	X(coll_kernel_reduce_u8, coll_kernel_reduce_args)     \
 	X(coll_kernel_reduce_i16, coll_kernel_reduce_args)    \
