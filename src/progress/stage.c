@@ -127,7 +127,7 @@ coll_status coll_stage_give_up(struct coll_comm *comm, coll_status st)
 
 	coll_device_error(d, &err);
 	/* Other errors leave the work that is enqueued already, and is waited for. */
-	if (d->table->look(d) != COLL_OK)
+	if (d->table->fault(d) != COLL_OK)
 		atomic_store_explicit(&comm->stage->broken, true, memory_order_relaxed);
 	return coll_comm_lose(comm, st, comm->rank, err.message);
 }
@@ -471,7 +471,7 @@ void coll_stage_release(struct coll_comm *comm)
 void coll_stage_look(struct coll_context *ctx)
 {
 	struct coll_async *a = ctx->async;
-	const coll_status st = ctx->device->table->look(ctx->device);
+	const coll_status st = ctx->device->table->fault(ctx->device);
 	struct coll_error_box err;
 	struct coll_link *next;
 
