@@ -13,7 +13,7 @@ from ctypes import byref, c_uint64, c_void_p
 
 os.environ.setdefault("SOFTCUDA_QUEUES", "32")
 import cuda_driver as driver
-from ranks import needs
+from ranks import check, needs
 
 (torch,) = needs("torch")
 
@@ -190,7 +190,8 @@ class Graph:
         driver.call("cuStreamBeginCapture_v2", self.stream, 0)
 
     def __exit__(self, *error):
-        driver.call("cuStreamEndCapture", self.stream, byref(self.graph))
+        status = driver._library.cuStreamEndCapture(self.stream, byref(self.graph))
+        check(status == 0, "the capture was ended by a call that none may be made in:", status)
         driver.call("cuGraphInstantiateWithFlags", byref(self.ready), self.graph, c_uint64(0))
 
     def launch(self):

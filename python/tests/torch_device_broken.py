@@ -37,8 +37,8 @@ MISTAKES = {
                                          "w.OnDevice.done_future = done_future\n"),
     "calls of the driver without CUDA tensors": ("no_driver", "old = g.ProcessGroup.__init__\ndef init(self, *a):\n  old(self, *a)\n"
                                               "  on.driver.call('cuInit', 0)\ng.ProcessGroup.__init__ = init\n"
-                                              "g.ProcessGroup.barrier, rest = (lambda self, *a: (on.driver.call('cuInit', 0), "
-                                              "rest(self, *a))[1]), g.ProcessGroup.barrier\n"),
+                                              "g.ProcessGroup.barrier, rest = (lambda self, *a, **k: (on.driver.call('cuInit', 0), "
+                                              "rest(self, *a, **k))[1]), g.ProcessGroup.barrier\n"),
 }
 
 
