@@ -126,7 +126,10 @@ if [ -z "$short" ] && [ -z "$stand_in" ]; then
 	for n in 2 4; do
 		part "PyTorch's backend nccl on libnccl.so.2 of this library, $n ranks" 300 env LD_PRELOAD="$nccl" $torch --ranks $n
 	done
-	part "PyTorch's backend coll, 2 ranks" 300 env PYTHONPATH="$build/python" $torch --backend coll
+	for n in 2 4; do
+		part "PyTorch's backend coll, $n ranks" 300 env PYTHONPATH="$build/python" $torch --backend coll --ranks $n
+	done
+	part "DDP by PyTorch's backend coll, 2 ranks" 300 env PYTHONPATH="$build/python" $collrun -n 2 "$py" "$here/python/examples/ddp_cuda.py"
 fi
 if [ -n "$nccl_tests" ]; then
 	for name in all_reduce_perf all_gather_perf sendrecv_perf reduce_scatter_perf broadcast_perf alltoall_perf; do
@@ -156,6 +159,7 @@ done
 if [ -z "$short" ] && [ -z "$stand_in" ]; then
 	for n in 2 4; do
 		part "all-reduce of PyTorch on this library's libnccl.so.2, beside Gloo, $n ranks" 600 env LD_PRELOAD="$nccl" $torch --times --ranks $n --max "$bytes"
+		part "all-reduce of PyTorch's backend coll, beside Gloo, $n ranks" 600 env PYTHONPATH="$build/python" $torch --times --backend coll --ranks $n --max "$bytes"
 		part "all-reduce of PyTorch on NVIDIA's NCCL, beside Gloo, $n ranks" 600 env NCCL_MULTI_RANK_GPU_ENABLE=1 $torch --times --ranks $n --max "$bytes"
 	done
 fi

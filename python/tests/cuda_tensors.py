@@ -13,7 +13,7 @@ from ctypes import byref, c_uint64, c_void_p
 
 os.environ.setdefault("SOFTCUDA_QUEUES", "32")
 import cuda_driver as driver
-from ranks import needs
+from ranks import check, needs
 
 (torch,) = needs("torch")
 
@@ -115,7 +115,6 @@ class Cuda:
 
     def __init__(self, streams=24):
         self.pool = [Stream() for _ in range(streams)]
-        self.in_capture = False
 
     def current(self, device=DEVICE):
         return getattr(_here, "current", _default)
@@ -144,7 +143,10 @@ class Cuda:
         stream.synchronize()
 
     def capturing(self):
-        return self.in_capture
+        state = ctypes.c_int()
+        enter()
+        driver.call("cuStreamIsCapturing", c_void_p(self.current().cuda_stream), byref(state))
+        return state.value != 0
 
     def future(self, device):
         return Future()
@@ -176,6 +178,24 @@ class Future:
         if self.done():
             self.chained.pop()()
         return after
+
+
+class Graph:
+    """What is put into a stream in the `with`; launch() runs it."""
+
+    def __init__(self, stream):
+        self.stream, self.graph, self.ready = c_void_p(stream.cuda_stream), c_void_p(), c_void_p()
+
+    def __enter__(self):
+        driver.call("cuStreamBeginCapture_v2", self.stream, 0)
+
+    def __exit__(self, *error):
+        status = driver._library.cuStreamEndCapture(self.stream, byref(self.graph))
+        check(status == 0, "the capture was ended by a call that none may be made in:", status)
+        driver.call("cuGraphInstantiateWithFlags", byref(self.ready), self.graph, c_uint64(0))
+
+    def launch(self):
+        driver.call("cuGraphLaunch", self.ready, self.stream)
 
 
 cuda = Cuda()

@@ -165,6 +165,12 @@ def test_together():
 # ---- Streams ----
 
 
+def ready():
+    """The group has its device: nothing can be made while a stream is held."""
+    dist.all_reduce(full(1, 1.0))
+    on.cuda.current().synchronize()
+
+
 def until(condition):
     end = time.monotonic() + 60
     while not condition():
@@ -174,6 +180,7 @@ def until(condition):
 
 def test_order():
     """A call begins when the caller's stream has made its tensors; what waits for it reads its result; the host waits for neither."""
+    ready()
     n, me = size(), rank()
     mine, other = on.cuda.stream(), on.cuda.stream()
     values, strided = full(6, me + 1.0), on.laid_out(torch.zeros(13)[1::2])
@@ -209,6 +216,7 @@ def coll_limit(seconds):
 
 def test_beside():
     """While a call waits for a rank the caller's stream goes on."""
+    ready()
     last = rank() == size() - 1
     mine = on.cuda.stream()
     x, y, copied = full(5, rank() + 1.0), full(5, 7.0), full(5, 0.0)
@@ -245,6 +253,7 @@ def test_calls_of_the_caller_in_turn():
 
 def test_memory():
     """Tensors of a call are not used for others before it has ended, dropped or not."""
+    ready()
     mine = on.cuda.stream()
     junk = full(700, -5.0)
     for n in range(2):
@@ -276,6 +285,7 @@ def test_memory():
 
 
 def test_futures():
+    ready()
     mine, other = on.cuda.stream(), on.cuda.stream()
     x, seen = full(6, rank() + 1.0), []
     with on.cuda.inside(mine):
@@ -294,6 +304,7 @@ def test_futures():
 
 def test_barrier():
     """A barrier, which is a call of the host, ends behind what was done on the device."""
+    ready()
     mine, seen = on.cuda.stream(), []
     x = full(6, rank() + 1.0)
     with on.cuda.inside(mine):
@@ -318,6 +329,7 @@ def test_barrier():
 
 def test_messages():
     """From and to the device, by streams; one side may use host memory; strided tensors; any source."""
+    ready()
     n, me = size(), rank()
     right, left = (me + 1) % n, (me - 1) % n
     mine = on.cuda.stream()
@@ -422,16 +434,28 @@ def test_refused():
 
 
 def test_capture():
-    """While the caller's stream is captured nothing is asked of the driver that would end the capture."""
-    x = full(4, rank() + 1.0)
-    on.cuda.in_capture = True
-    try:
-        works = [dist.all_reduce(x, async_op=True) for _ in range(3)]
-        check(all(w.is_completed() and w.wait() for w in works))
-        group = dist.new_group()
-        raises(coll.UnsupportedError, dist.all_reduce, x, group=group, says="captured")
-    finally:
-        on.cuda.in_capture = False
+    """Captured calls, one after the other and side by side, run at each launch with its data; nothing ends the capture."""
+    ready()
+    n, me = size(), rank()
+    mine, group = on.cuda.stream(), dist.new_group()
+    x, out, strided = full(6, 0.0), full(6, 0.0), on.laid_out(torch.zeros(12)[::2])
+    graph = on.Graph(mine)
+    with on.cuda.inside(mine):
+        with graph:
+            on._copy(out, x)
+            dist.all_reduce(out)
+            on._copy(strided, out)
+            work = dist.all_reduce(strided, R.AVG, async_op=True)
+            raises(coll.UnsupportedError, dist.all_reduce, x, group=group, says="captured")
+            check(work.is_completed() and work.wait())
+            on._copy(out, strided)
+        for turn in range(3):
+            on._copy(x, full(6, me + 1.0 + turn))
+            graph.launch()
+            same(on.host(out), wanted(6) + turn * n, "launch", turn)
+    x = full(6, me + 1.0)
+    dist.all_reduce(x)
+    same(on.host(x), wanted(6), "after a capture")
     dist.barrier()
 
 
@@ -474,7 +498,15 @@ TESTS = [test_group_first, test_reductions, test_moves, test_uneven, test_rows_a
          test_exception]
 
 
-if __name__ == "__main__":
+def main():
     os.environ["COLL_DEVICE"] = "cuda:1"  # is that of coll.init(), and not read here
     on.reserve(40, 512, 1024, 2048, 4096, 8192, 16384)
-    torch_ranks.main(test_no_driver, *TESTS[int(os.environ.get("FROM", 0)):])
+    try:
+        torch_ranks.main(test_no_driver, *TESTS)
+    finally:  # a stream that is held would keep the process from its end
+        for stream in on.cuda.pool:
+            stream.let_go()
+
+
+if __name__ == "__main__":
+    main()

@@ -54,7 +54,7 @@ def _placed(method: Any) -> Any:
 
 
 class Collectives:
-    """Mixed into ProcessGroup, which has _call(), _comm, _stream, _lock, _size and _rank."""
+    """Mixed into ProcessGroup, which has _call(), _on(), _comm, _stream, _lock, _size and _rank."""
 
     # Of ProcessGroup.
     _comm: Any
@@ -99,7 +99,8 @@ class Collectives:
                 if error.lost != "call":
                     raise translate(error, self._limit) from error
                 # Nothing was sent: sparse and lazily conjugated tensors go the long way, which also has the better sentences.
-        return self._all_reduce(tensors, opts)
+        work: Work = self._all_reduce(tensors, opts)
+        return work
 
     @_placed
     def _all_reduce(self, tensors: Any, opts: Any = None) -> Work:

@@ -149,7 +149,7 @@ class ProcessGroup(Collectives, Pairs, dist.ProcessGroup):  # type: ignore[misc]
     def _make_device_comm(self, device: torch.device) -> Any:
         """From the lane of the parent, if all ranks have it, on this device; else as a job of its own, which meets by the group."""
         self._settle()
-        above = self._parent._lane if self._parent is not None else None
+        above: Any = self._parent._lane if self._parent is not None else None
         mine = torch.tensor([above is not None and above.device == device], dtype=torch.uint8)
         if bool(self._comm.all_gather(mine).all()):
             with self._parent._lock:  # type: ignore[union-attr]
