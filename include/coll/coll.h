@@ -314,7 +314,7 @@ COLL_API const char *coll_comm_device(const coll_comm *comm);
 /* ---- Operations defined by the user ----------------------------------- */
 
 /* Compute inout[i] = left[i] op inout[i] for count elements; left comes from lower ranks.
- * It runs on the host and must not call the library. */
+ * It runs on the host. The only function of the library that it may call is coll_comm_abort(). */
 typedef void (*coll_user_fn)(void *arg, const void *left, void *inout, size_t count, coll_dtype type);
 
 /* Create an operation. commutative 0: operands are combined in rank order. Local; but all ranks must
