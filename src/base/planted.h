@@ -36,7 +36,10 @@ enum coll_planted {
 	COLL_PLANTED_MATCH_SILENT,   /* the sender does not learn that its long message is refused */
 	COLL_PLANTED_MATCH_END,
 	/* No defect, but what a busy machine does: nothing may be made of it. */
-	COLL_PLANTED_SLOW_JUDGE /* time passes before a question is answered, and more before the answer is looked at */
+	COLL_PLANTED_SLOW_JUDGE, /* time passes before a question is answered, and more before the answer is looked at
+	                          */
+	/* Nor this, for the program cuda_ends. */
+	COLL_PLANTED_MANY_NUMBERS /* each call takes as many numbers as many calls would */
 };
 
 #ifdef COLL_PLANTED

@@ -7,8 +7,11 @@
  * Ranks may destroy several communicators in different orders, so destroy waits only briefly for
  * each. If some ranks have not called destroy yet, the communicator stays in the closing list. Any
  * idle thread of the context advances it with coll_comm_progress_closing(). It is freed when its
- * barrier has ended or its time limit has passed. The last user of the context waits for all
- * communicators in the list, then closes the context.
+ * barrier has ended or its time limit has passed: at once, or, if it has memory of a device, by a
+ * later destroy. To free such memory the driver may wait for all streams, which may wait for the idle
+ * thread. The last user of the context waits for all communicators in the list, then closes the
+ * context. If all ranks are in this process, the last user of all their contexts does that for all
+ * of them.
  *
  * Destroy does not fail because other ranks are late or no longer wait for this rank. It does fail
  * if a member has died or if another rank has reported a failure of the communicator: this rank's
@@ -57,6 +60,7 @@ struct coll_closing {
 	struct coll_wait_timer timer;
 	uint64_t deadline_ns;
 	char token[2]; /* buffers of the barrier */
+	bool over;     /* the barrier has ended: a thread of the user is to free it */
 };
 
 /* ---- The last barrier ---- */
@@ -98,20 +102,24 @@ static void keep_error(const struct coll_closing *p)
 	*p->error_out = w;
 }
 
+/* Communicators with memory of a device stay in the list. The lock is held. */
 static void advance_locked(struct coll_context *ctx)
 {
 	for (struct coll_closing **at = &ctx->closings; *at;) {
 		struct coll_closing *p = *at;
 
-		if (!is_over(p)) {
+		if (p->over || !is_over(p)) {
 			at = &p->next;
 			continue;
 		}
-		*at = p->next;
 		keep_error(p);
+		atomic_fetch_sub_explicit(&ctx->nclosing, 1, memory_order_relaxed);
+		p->over = p->comm->stage != NULL;
+		if (p->over)
+			continue;
+		*at = p->next;
 		coll_comm_free(&p->comm);
 		free(p);
-		atomic_fetch_sub_explicit(&ctx->nclosing, 1, memory_order_relaxed);
 	}
 }
 
@@ -123,19 +131,52 @@ void coll_comm_progress_closing(struct coll_context *ctx)
 	pthread_mutex_unlock(&ctx->closing_lock);
 }
 
-/* Whether comm is still closing. NULL: whether any communicator is. comm may have been freed, so
- * its address is only compared. */
+/* Free what advance_locked() has left. For threads of the user, without a lock: the driver may wait for streams. */
+static void free_over(struct coll_context *ctx)
+{
+	struct coll_closing *list = NULL;
+
+	pthread_mutex_lock(&ctx->closing_lock);
+	for (struct coll_closing **at = &ctx->closings; *at;) {
+		struct coll_closing *p = *at;
+
+		if (!p->over) {
+			at = &p->next;
+			continue;
+		}
+		*at = p->next;
+		p->next = list;
+		list = p;
+	}
+	pthread_mutex_unlock(&ctx->closing_lock);
+	while (list) {
+		struct coll_closing *p = list;
+
+		list = p->next;
+		coll_comm_free(&p->comm);
+		free(p);
+	}
+}
+
+/* Whether comm is still closing. NULL: whether any communicator is, of this context and those that ended before it.
+ * comm may have been freed, so its address is only compared. */
 static bool is_closing(struct coll_context *ctx, const struct coll_comm *comm)
 {
+	bool others = false;
 	struct coll_closing *p;
 
+	for (struct coll_context *c = comm ? NULL : ctx->next_ended; c; c = c->next_ended) {
+		coll_context_progress(c);
+		coll_comm_progress_closing(c);
+		others = others || atomic_load_explicit(&c->nclosing, memory_order_relaxed) > 0;
+	}
 	pthread_mutex_lock(&ctx->closing_lock);
 	advance_locked(ctx);
 	p = ctx->closings;
-	while (p && comm && p->comm != comm)
+	while (p && (p->over || (comm && p->comm != comm)))
 		p = p->next;
 	pthread_mutex_unlock(&ctx->closing_lock);
-	return p != NULL;
+	return p || others;
 }
 
 struct close_wait {
@@ -168,13 +209,15 @@ static void interrupt(void *arg)
 {
 	const struct close_wait *a = arg;
 
-	pthread_mutex_lock(&a->ctx->closing_lock);
-	for (const struct coll_closing *p = a->ctx->closings; p; p = p->next)
-		if (!a->comm || p->comm == a->comm)
-			coll_comm_abort_locally(p->comm, COLL_INTERRUPTED);
-	pthread_mutex_unlock(&a->ctx->closing_lock);
-	if (a->ctx->control)
-		coll_control_flush(a->ctx->control, COLL_DELAY_FAILURE_FLUSH_MS);
+	for (struct coll_context *c = a->ctx; c; c = c->next_ended) {
+		pthread_mutex_lock(&c->closing_lock);
+		for (const struct coll_closing *p = c->closings; p; p = p->next)
+			if (!p->over && (!a->comm || p->comm == a->comm))
+				coll_comm_abort_locally(p->comm, COLL_INTERRUPTED);
+		pthread_mutex_unlock(&c->closing_lock);
+		if (c->control)
+			coll_control_flush(c->control, COLL_DELAY_FAILURE_FLUSH_MS);
+	}
 }
 
 static void wait_for(struct coll_context *ctx, const struct coll_comm *comm, int ms)
@@ -272,18 +315,42 @@ static bool begin_closing(struct coll_comm *comm, struct coll_close_error **erro
 	return true;
 }
 
-/* The last user waits for all communicators that are closing. It gets the first error that no call
- * has reported yet. */
+/* Destroy no longer waits for comm (NULL: for any), which may have been freed. From now on its error goes to the
+ * context. */
+static void hand_to_context(struct coll_context *ctx, const struct coll_comm *comm)
+{
+	pthread_mutex_lock(&ctx->closing_lock);
+	for (struct coll_closing *p = ctx->closings; p; p = p->next)
+		if (!comm || p->comm == comm)
+			p->error_out = &ctx->close_error;
+	pthread_mutex_unlock(&ctx->closing_lock);
+}
+
+/*
+ * The last user of a context ends it, or leaves that to the last user of all contexts of a process that has all ranks:
+ * one thread may destroy the communicators of all ranks one after the other. It waits for all communicators that are
+ * closing, and gets the first error that no call has reported yet.
+ */
 static void end_context(struct coll_context *ctx, struct coll_close_error **error_out)
 {
+	if (ctx->group)
+		hand_to_context(ctx, NULL);
+	ctx = coll_context_end(ctx);
+	if (!ctx)
+		return;
 	wait_for(ctx, NULL, COLL_DELAY_DESTROY_MS + COLL_DELAY_DESTROY_STAY_MS);
-	if (*error_out)
-		free(ctx->close_error);
-	else
-		*error_out = ctx->close_error;
-	if (*error_out)
-		coll_log(&ctx->logger, COLL_LOG_ERROR, "%s", (*error_out)->message);
-	coll_context_close(&ctx);
+	for (struct coll_context *c = ctx; c; c = c->next_ended)
+		free_over(c);
+	while (ctx) {
+		struct coll_context *next = ctx->next_ended;
+
+		if (*error_out)
+			free(ctx->close_error);
+		else if ((*error_out = ctx->close_error))
+			coll_log(&ctx->logger, COLL_LOG_ERROR, "%s", (*error_out)->message);
+		coll_context_close(&ctx);
+		ctx = next;
+	}
 }
 
 void coll_comm_end_context(struct coll_context *ctx)
@@ -292,17 +359,6 @@ void coll_comm_end_context(struct coll_context *ctx)
 
 	end_context(ctx, &error_out);
 	free(error_out);
-}
-
-/* Destroy no longer waits for comm, which may have been freed. From now on its error goes to the
- * context. */
-static void hand_to_context(struct coll_context *ctx, const struct coll_comm *comm)
-{
-	pthread_mutex_lock(&ctx->closing_lock);
-	for (struct coll_closing *p = ctx->closings; p; p = p->next)
-		if (p->comm == comm)
-			p->error_out = &ctx->close_error;
-	pthread_mutex_unlock(&ctx->closing_lock);
 }
 
 /* ---- Interface ---- */
@@ -335,6 +391,7 @@ coll_status coll_comm_destroy(coll_comm **out)
 	} else {
 		coll_comm_free(&comm);
 	}
+	free_over(ctx);
 	if (coll_context_leave(ctx))
 		end_context(ctx, &error_out);
 	if (error_out) {

@@ -329,8 +329,9 @@ void coll_comm_free(struct coll_comm **out)
 		return;
 	*out = NULL;
 	unlist(comm);
-	coll_capture_destroy(comm);
+	/* First: it finds out whether the driver would wait for work that never ends. */
 	coll_stage_destroy(comm);
+	coll_capture_destroy(comm);
 	coll_comm_fabric_close(&comm->collective);
 	coll_comm_fabric_close(&comm->pairs);
 	coll_comm_fabric_close(&comm->captured[0]);

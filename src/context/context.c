@@ -36,6 +36,7 @@ coll_status coll_shared_group_create(struct coll_shared_group **group)
 		return st;
 	}
 	atomic_init(&h->users, 1);
+	pthread_mutex_init(&h->lock, NULL);
 	*group = h;
 	return COLL_OK;
 }
@@ -48,8 +49,24 @@ void coll_shared_group_release(struct coll_shared_group **group)
 	/* The last user frees the group. acq_rel orders all earlier uses before that. */
 	if (h && atomic_fetch_sub_explicit(&h->users, 1, memory_order_acq_rel) == 1) {
 		coll_loop_group_destroy(&h->group);
+		pthread_mutex_destroy(&h->lock);
 		free(h);
 	}
+}
+
+struct coll_context *coll_context_end(struct coll_context *c)
+{
+	struct coll_shared_group *h = c->group;
+	bool last;
+
+	if (!h)
+		return c;
+	pthread_mutex_lock(&h->lock);
+	c->next_ended = h->ended;
+	h->ended = c;
+	last = ++h->nended == atomic_load_explicit(&h->users, memory_order_relaxed);
+	pthread_mutex_unlock(&h->lock);
+	return last ? c : NULL;
 }
 
 /* ---- Callbacks for transports ---- */

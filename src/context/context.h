@@ -32,6 +32,9 @@ enum { COLL_GONE_MAX = 256 };
 struct coll_shared_group {
 	struct coll_loop_group *group;
 	atomic_int users;
+	pthread_mutex_t lock;
+	struct coll_context *ended; /* lock: nobody uses them; they wait for the last one */
+	int nended;
 };
 coll_status coll_shared_group_create(struct coll_shared_group **group);
 void coll_shared_group_release(struct coll_shared_group **group); /* *group may be NULL */
@@ -84,6 +87,7 @@ struct coll_context {
 	struct coll_opened_transport transports[COLL_TRANSPORTS];
 	int ntransports;
 	struct coll_shared_group *group; /* if all ranks are in one process, else NULL */
+	struct coll_context *next_ended; /* in group->ended */
 	struct coll_process *processes;
 	pthread_mutex_t links_lock; /* guards processes[] */
 
@@ -191,6 +195,10 @@ void coll_context_close(struct coll_context **ctx);
  * (hooks->end). */
 void coll_context_retain(struct coll_context *ctx);
 bool coll_context_leave(struct coll_context *ctx);
+/* The last user has left it. Where all ranks are in one process their contexts end together. NULL: others are in use,
+ * and this one is theirs from now on. Else ctx, which those that ended before follow (next_ended): the caller closes
+ * all of them. */
+struct coll_context *coll_context_end(struct coll_context *ctx);
 void coll_context_release(struct coll_context **ctx);
 
 /* The link to a process, opened on first use. Sets *opened and *link with OK and with AGAIN (still

@@ -78,11 +78,12 @@ static void release(struct coll_comm *comm, struct coll_allocation *a)
 	for (int i = 0; i < comm->ctx->ntransports; i++)
 		if (a->has_handle[i])
 			comm->ctx->transports[i].table.mem_dereg(comm->ctx->transports[i].inst, &a->handle[i]);
-	if (a->device)
+	/* While the device is held, its memory stays: freeing it would wait. */
+	if (a->device && !coll_device_is_held(comm->ctx->device))
 		comm->ctx->device->table->free(comm->ctx->device, a->mem.base);
-	else if (a->opened)
+	else if (!a->device && a->opened)
 		a->opened->table.mem_free(a->opened->inst, &a->mem);
-	else if (!a->registered)
+	else if (!a->device && !a->registered)
 		free(a->mem.base);
 	free(a);
 }

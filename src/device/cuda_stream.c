@@ -23,12 +23,12 @@ coll_status coll_cuda_stream_create(struct coll_device *d, coll_device_stream *s
 {
 	struct coll_cuda_device *c = coll_cuda_of(d);
 	CUstream made = NULL;
-	CUresult result = coll_cuda_enter(c);
+	CUresult result = coll_cuda_enter_relaxed(c);
 	coll_status st;
 
 	if (result == CUDA_SUCCESS) {
 		result = c->cu->cuStreamCreate(&made, CU_STREAM_NON_BLOCKING);
-		coll_cuda_leave(c);
+		coll_cuda_leave_relaxed(c);
 	}
 	st = coll_cuda_report(c, "cuStreamCreate", result);
 	if (st == COLL_OK)
@@ -39,11 +39,11 @@ coll_status coll_cuda_stream_create(struct coll_device *d, coll_device_stream *s
 coll_status coll_cuda_stream_destroy(struct coll_device *d, coll_device_stream s)
 {
 	struct coll_cuda_device *c = coll_cuda_of(d);
-	CUresult result = coll_cuda_enter(c);
+	CUresult result = coll_cuda_enter_relaxed(c);
 
 	if (result == CUDA_SUCCESS) {
 		result = c->cu->cuStreamDestroy(s);
-		coll_cuda_leave(c);
+		coll_cuda_leave_relaxed(c);
 	}
 	return coll_cuda_report(c, "cuStreamDestroy", result);
 }
@@ -102,16 +102,16 @@ coll_status coll_cuda_stream_check(struct coll_device *d, coll_device_stream s, 
 	return st;
 }
 
-coll_status coll_cuda_stream_query(struct coll_device *d, coll_device_stream s)
+coll_status coll_cuda_look(struct coll_device *d)
 {
 	struct coll_cuda_device *c = coll_cuda_of(d);
-	CUresult result = coll_cuda_enter(c);
+	CUresult result = coll_cuda_enter_relaxed(c);
 
 	if (result == CUDA_SUCCESS) {
-		result = coll_cuda_query_in_capture(c, s);
-		coll_cuda_leave(c);
+		result = c->cu->cuStreamQuery(c->stream);
+		coll_cuda_leave_relaxed(c);
 	}
-	return result == CUDA_ERROR_NOT_READY ? COLL_AGAIN : coll_cuda_report(c, "cuStreamQuery", result);
+	return result == CUDA_ERROR_NOT_READY ? COLL_OK : coll_cuda_report(c, "cuStreamQuery", result);
 }
 
 /* guard 0: always. */

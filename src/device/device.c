@@ -5,6 +5,7 @@
 
 #include <assert.h>
 #include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/messages.h"
@@ -100,10 +101,58 @@ coll_status coll_device_open(const struct coll_device_choice *choice, const char
 	return coll_cuda_open(cuda, ordinal, device, err);
 }
 
+/* If its end would not wait. Else it stays for good. */
 void coll_device_close(struct coll_device **device)
 {
-	if (*device)
+	if (*device && !coll_device_is_held(*device))
 		coll_cuda_close(device);
+	*device = NULL;
+}
+
+static struct hold {
+	struct hold *next;
+	int ordinal;
+	const _Atomic uint32_t *word;
+	uint32_t value;
+} * holds;
+static pthread_mutex_t holds_lock = PTHREAD_MUTEX_INITIALIZER;
+
+void coll_device_hold(struct coll_device *d, const _Atomic uint32_t *word, uint32_t value)
+{
+	struct hold *h = malloc(sizeof(*h));
+
+	if (!h)
+		return;
+	*h = (struct hold){.ordinal = d->ordinal, .word = word, .value = value};
+	pthread_mutex_lock(&holds_lock);
+	h->next = holds;
+	holds = h;
+	pthread_mutex_unlock(&holds_lock);
+}
+
+bool coll_device_is_held(const struct coll_device *d)
+{
+	bool held = false;
+
+	pthread_mutex_lock(&holds_lock);
+	for (struct hold **at = &holds; *at;) {
+		struct hold *h = *at;
+
+		if ((int32_t)(atomic_load_explicit(h->word, memory_order_acquire) - h->value) >= 0) {
+			*at = h->next;
+			free(h);
+			continue;
+		}
+		held |= h->ordinal == d->ordinal;
+		at = &h->next;
+	}
+	pthread_mutex_unlock(&holds_lock);
+	return held;
+}
+
+coll_status coll_device_unpin(struct coll_device *d, void *host)
+{
+	return coll_device_is_held(d) ? COLL_AGAIN : d->table->unpin(d, host);
 }
 
 void coll_device_error(struct coll_device *d, struct coll_error_box *box)

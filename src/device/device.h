@@ -14,6 +14,7 @@
 #define COLL_DEVICE_DEVICE_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -118,9 +119,9 @@ struct coll_device_table {
 	coll_status (*stream_destroy)(struct coll_device *d, coll_device_stream s);
 	coll_status (*stream_check)(struct coll_device *d, coll_device_stream s, struct coll_device_capture *capture,
 	                            const char **why);
-	/* OK: all work has ended; AGAIN: not yet, or it is being captured; else the sticky error of the context,
-	 * described in the box. */
-	coll_status (*stream_query)(struct coll_device *d, coll_device_stream s);
+	/* OK, or the sticky error of the context, described in the box: no work of it will run any more. Asks by a
+	 * stream of the device's own, since a user's may be captured, or gone, by now. */
+	coll_status (*look)(struct coll_device *d);
 
 	/* Enqueue. Words are 32-bit, addresses as kernels see them.
 	 * gather: copy the pieces, then store value into word, visible to the host after the copied bytes. npieces
@@ -174,6 +175,16 @@ struct coll_device {
 	pthread_mutex_t err_lock;
 	struct coll_error_box err; /* the last error; err_lock */
 };
+
+/*
+ * Work that nobody waits for any longer, and that may never end. Until it has, that is until the word (which stays for
+ * good) has come to the value, whatever waits for the whole device would wait for it. So nothing of the device is given
+ * back to the driver then. Counts for all objects of the same device in this process.
+ */
+void coll_device_hold(struct coll_device *d, const _Atomic uint32_t *word, uint32_t value);
+bool coll_device_is_held(const struct coll_device *d);
+/* unpin(), if that does not wait for such work. Not OK: the memory stays pinned, and must stay. */
+coll_status coll_device_unpin(struct coll_device *d, void *host);
 
 /* A copy of the last error. */
 void coll_device_error(struct coll_device *d, struct coll_error_box *box);

@@ -23,12 +23,10 @@
 /* Agreed facts: the tiles of all ranks of a communicator follow from them. */
 enum { COLL_STAGE_SLOTS = 128 };
 
-/* Elements of the longest tile that fits in a slot. blocks: of a buffer, 1 for vectors. */
+/* Elements of the longest tile that fits in a slot. blocks: of a buffer, 1 for vectors. 0: none fits. */
 static inline size_t coll_stage_tile(size_t elem_bytes, size_t blocks)
 {
-	const size_t most = COLL_STAGE_SLOT_BYTES / elem_bytes / blocks;
-
-	return most ? most : 1;
+	return COLL_STAGE_SLOT_BYTES / elem_bytes / blocks;
 }
 
 /* ---- Turns ---- */

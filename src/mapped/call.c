@@ -14,11 +14,14 @@
 
 #include <string.h>
 
+#include "base/planted.h"
 #include "mapped/state.h"
 #include "record/way.h"
 
 /* Far behind every number in use. */
 static const uint32_t RELEASED = (uint32_t)1 << 30;
+
+enum { MANY = (1 << 27) + 6 };
 
 /* ---- Which calls ---- */
 
@@ -204,6 +207,8 @@ void coll_mapped_deal(struct coll_comm *comm, struct coll_mapped_call *call)
 
 	call->sync = atomic_fetch_add_explicit(&d->sync, (uint32_t)call->tiles * call->syncs, memory_order_relaxed);
 	call->stage.number = atomic_fetch_add_explicit(&d->steps, 2 * (uint32_t)call->tiles, memory_order_relaxed);
+	if (planted(MANY_NUMBERS))
+		atomic_fetch_add_explicit(&d->steps, MANY, memory_order_relaxed);
 	call->turn = d->turn;
 	d->turn += (uint32_t)call->tiles;
 }
@@ -428,6 +433,17 @@ static coll_status put_end(const struct coll_mapped *d, const struct coll_mapped
 	return d->device->table->exchange(d->device, s, words, 2, NULL, 0);
 }
 
+int coll_mapped_left_word(const struct coll_comm *comm, struct coll_device_word *word)
+{
+	const struct coll_mapped *d = comm->mapped;
+
+	if (!d || !d->on)
+		return 0;
+	*word = (struct coll_device_word){mapped_word(d->page, d->page_at, &d->page->finished),
+	                                  atomic_load(&d->page->enqueued)};
+	return 1;
+}
+
 /* Others compare it with theirs. Release: it is there before anything of the call. */
 static void publish(struct coll_mapped *d, const struct coll_job *job)
 {
@@ -587,6 +603,10 @@ coll_status coll_mapped_poll(void *arg, const struct coll_job *job, struct coll_
 		s->pending = (uint32_t)other + 1;
 		return COLL_ERR_MISMATCH;
 	}
+	/* The calls before have ended, too: the word may have been idle for longer than numbers can be compared. */
+	if (ended && !is_past(&d->page->copied, call->stage.number + 2 * (uint32_t)call->tiles))
+		atomic_store_explicit(&d->page->copied, call->stage.number + 2 * (uint32_t)call->tiles,
+		                      memory_order_release);
 	return ended ? COLL_OK : COLL_AGAIN;
 }
 

@@ -71,6 +71,14 @@ static void name_process(struct coll_mapped_export *export)
 		memcpy(export->process, bytes, sizeof(export->process));
 }
 
+/* A second mapping of a page of the transport, for the device: it may stay after the transport has ended. */
+static struct mapped_page *map_again(const void *base)
+{
+	void *p = mremap((void *)(uintptr_t)base, 0, MAPPED_PAGE, MREMAP_MAYMOVE);
+
+	return p == MAP_FAILED ? NULL : p;
+}
+
 /* Memory that all processes of the host can map: of the one transport that has links to all of them. */
 static bool make_shared_page(struct coll_comm *comm, struct coll_mapped *d)
 {
@@ -95,8 +103,10 @@ static bool make_shared_page(struct coll_comm *comm, struct coll_mapped *d)
 		say(d, "no memory that other processes can map");
 		return false;
 	}
-	d->page = (struct mapped_page *)d->memory.base;
-	return true;
+	d->page = map_again(d->memory.base);
+	if (!d->page)
+		say(d, "out of memory");
+	return d->page != NULL;
 }
 
 static bool make_plain_page(struct coll_mapped *d)
@@ -214,7 +224,9 @@ static coll_status map_page(struct coll_comm *comm, struct mapped_peer *p, const
 	st = p->transport->shared->offered(p->link, &key, &p->offer);
 	if (st != COLL_OK)
 		return st;
-	p->page = (struct mapped_page *)(uintptr_t)p->offer.base;
+	p->page = map_again((const void *)(uintptr_t)p->offer.base);
+	if (!p->page)
+		return COLL_ERR_MEMORY;
 	st = d->device->table->pin(d->device, p->page, MAPPED_PAGE, &p->page_at);
 	p->pinned = st == COLL_OK;
 	if (st != COLL_OK)
@@ -398,6 +410,8 @@ static void let_go(struct coll_mapped *d, struct mapped_peer *p)
 	d->device->table->region_close(d->device, &p->import);
 	if (p->pinned)
 		d->device->table->unpin(d->device, p->page);
+	if (p->page && !p->shared)
+		munmap(p->page, MAPPED_PAGE);
 	if (p->offer.base)
 		p->transport->shared->give_back(p->link, &p->offer);
 	if (p->shared && atomic_fetch_sub(&p->shared->users, 1) == 1) {
@@ -417,6 +431,8 @@ static void free_own(struct coll_comm *comm, struct coll_mapped *d)
 	d->device->table->region_destroy(d->device, &d->region);
 	if (d->page_at)
 		d->device->table->unpin(d->device, d->page);
+	if (d->page && !d->shared)
+		munmap(d->page, MAPPED_PAGE);
 	for (int r = 0; r < d->size; r++)
 		if (d->peers[r].offered)
 			d->peers[r].transport->shared->withdraw(d->peers[r].link, &key);
@@ -440,7 +456,7 @@ void coll_mapped_destroy(struct coll_comm *comm, bool stuck)
 		atomic_store(&d->page->left, 1);
 	while (!stuck && is_read(d) && coll_clock_ns() < until)
 		nanosleep(&(struct timespec){.tv_nsec = (long)COLL_DELAY_NS(KERNELS_LOOK)}, NULL);
-	stuck = stuck || is_read(d);
+	stuck = stuck || is_read(d) || coll_device_is_held(d->device);
 	if (stuck) {
 		coll_log(
 		        &comm->ctx->logger, COLL_LOG_WARN,

@@ -71,7 +71,7 @@ void coll_copier_destroy(struct coll_context *ctx)
 	if (k->stream)
 		k->device->table->stream_destroy(k->device, k->stream);
 	/* A device that has failed says nothing about copies that were under way: it keeps the memory. */
-	if (k->memory && (!k->address || k->device->table->unpin(k->device, k->memory) == COLL_OK))
+	if (k->memory && (!k->address || coll_device_unpin(k->device, k->memory) == COLL_OK))
 		munmap(k->memory, MEMORY_BYTES);
 	free(k);
 }
@@ -131,8 +131,7 @@ static coll_status await(struct coll_context *ctx, uint32_t number)
 
 		if (st != COLL_AGAIN)
 			return st;
-		st = k->device->table->stream_query(k->device, k->stream);
-		k->broken = st == COLL_AGAIN ? COLL_OK : st;
+		k->broken = k->device->table->look(k->device);
 	}
 	return k->broken;
 }

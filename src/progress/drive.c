@@ -563,7 +563,7 @@ void coll_comm_drain(struct coll_comm *comm)
 {
 	coll_operation_hand_over(comm);
 	if (comm->stage)
-		coll_stage_await(comm->ctx, comm, comm->stage->own, nothing_pending, comm, -1);
+		coll_stage_await(comm->ctx, comm, nothing_pending, comm, -1);
 	else
 		coll_async_await_comm(comm, nothing_pending, comm, -1);
 	/* Taking the lock once ensures that the driver that completed the last request has left the

@@ -132,21 +132,21 @@ static bool reached(void *arg)
 	return yes;
 }
 
-/* Whether it is recorded in a stream of the device. */
+/* Whether it is recorded in a stream of the device, and which one (handle: NULL, or where). */
 static bool device_stream(struct coll_event *e, void **handle)
 {
 	bool device;
 
 	coll_async_lock(e->ctx);
 	device = e->stream && e->stream->device;
-	*handle = device ? e->stream->handle : NULL;
+	if (handle)
+		*handle = device ? e->stream->handle : NULL;
 	pthread_mutex_unlock(&e->ctx->async->lock);
 	return device;
 }
 
 coll_status coll_event_query(coll_event *e)
 {
-	void *handle;
 	coll_status st;
 
 	if (!e)
@@ -154,8 +154,8 @@ coll_status coll_event_query(coll_event *e)
 	st = look(e);
 	if (st == COLL_AGAIN && coll_drive_try(e->ctx))
 		st = look(e);
-	if (st == COLL_AGAIN && device_stream(e, &handle)) {
-		coll_stage_look_sometimes(e->ctx, handle);
+	if (st == COLL_AGAIN && device_stream(e, NULL)) {
+		coll_stage_look_sometimes(e->ctx);
 		st = look(e);
 	}
 	return st;
@@ -163,12 +163,11 @@ coll_status coll_event_query(coll_event *e)
 
 coll_status coll_event_wait(coll_event *e, int timeout_ms)
 {
-	void *handle;
 	coll_status st;
 
 	if (!e)
 		return COLL_ERR_ARGUMENT;
-	st = device_stream(e, &handle) ? coll_stage_await(e->ctx, NULL, handle, reached, e, timeout_ms)
+	st = device_stream(e, NULL) ? coll_stage_await(e->ctx, NULL, reached, e, timeout_ms)
 	                               : coll_async_await(&e->ctx, 1, reached, e, timeout_ms);
 	return st == COLL_OK ? look(e) : st;
 }

@@ -265,7 +265,7 @@ static void await(const struct coll_request *list, struct batch *b)
 	       coll_async_await(b->ctxs, b->nctxs, all_done, b, staged ? COLL_DELAY_DEVICE_LOOK_MS : -1) == COLL_AGAIN)
 		for (const struct coll_request *r = list; r; r = r->next_part)
 			if (r->staged)
-				coll_stage_look(r->comm->ctx, r->device_stream);
+				coll_stage_look(r->comm->ctx);
 }
 
 /* They were to be captured. Those of operations are free again, and so is what the graph has not got. */

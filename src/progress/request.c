@@ -331,7 +331,7 @@ coll_status coll_request_await(struct coll_request *r, int timeout_ms)
 	coll_status st;
 
 	if (r->staged) {
-		st = coll_stage_await(r->comm->ctx, r->comm, r->device_stream, is_done, r, timeout_ms);
+		st = coll_stage_await(r->comm->ctx, r->comm, is_done, r, timeout_ms);
 		if (timeout_ms < 0)
 			coll_stage_end_pace(r->comm);
 		return st == COLL_OK ? r->status : st;

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/delay.h"
+#include "base/messages.h"
 #include "base/planted.h"
 #include "core/error.h"
 #include "device/device.h"
@@ -24,12 +25,30 @@
 #include "progress/stage_ring.h"
 #include "select/bind_pair.h"
 
-enum { SLOTS = COLL_STAGE_SLOTS, SLOT_BYTES = COLL_STAGE_SLOT_BYTES };
+enum { SLOTS = COLL_STAGE_SLOTS, SLOT_BYTES = COLL_STAGE_SLOT_BYTES, FORWARD_EVERY = 1 << 28, MANY = (1 << 27) + 5 };
 
 /* Far behind every number in use, so that each wait of a stream passes. */
 static const uint32_t RELEASED = (uint32_t)1 << 30;
 
 /* ---- Life ---- */
+
+/* Some drivers refuse the operations that all calls need: then a rank has no device, and not a call that fails. The
+ * driver says so as they are enqueued, so nobody waits for them. */
+static coll_status try_words(struct coll_stage *s, struct coll_error_box *err)
+{
+	const struct coll_device_word word = {coll_stage_address(s, &s->words->trial), 0};
+	const struct coll_device_table *table = s->device->table;
+	struct coll_error_box why;
+	coll_status st = table->wait(s->device, s->own, word.at, word.value);
+
+	if (st == COLL_OK)
+		st = table->gather(s->device, s->own, NULL, 0, word.at, word.value);
+	if (st == COLL_OK)
+		return COLL_OK;
+	coll_device_error(s->device, &why);
+	return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1118] the driver does not let streams wait for words: %s",
+	                      coll_message_split(why.status, why.message).text);
+}
 
 coll_status coll_stage_create(struct coll_comm *comm, struct coll_error_box *err)
 {
@@ -44,10 +63,12 @@ coll_status coll_stage_create(struct coll_comm *comm, struct coll_error_box *err
 	if (!coll_stage_order_open(&comm->stage->chain.order, comm->size))
 		return coll_error_set(err, COLL_ERR_MEMORY, "out of memory for staging");
 	st = d->table->stream_create(d, &comm->stage->own);
+	if (st != COLL_OK)
+		coll_device_error(d, err);
+	else
+		st = try_words(comm->stage, err);
 	if (st == COLL_OK)
 		coll_async_thread(comm->ctx);
-	else
-		coll_device_error(d, err);
 	return st;
 }
 
@@ -65,6 +86,7 @@ void coll_stage_destroy(struct coll_comm *comm)
 {
 	struct coll_stage *s = comm->stage;
 	uint64_t until;
+	bool stuck;
 
 	if (!s)
 		return;
@@ -75,10 +97,13 @@ void coll_stage_destroy(struct coll_comm *comm)
 			coll_mapped_release(comm);
 		sleep_us(50);
 	}
-	coll_mapped_destroy(comm, s->words && !left(s));
+	stuck = s->words && !left(s);
+	if (stuck)
+		coll_device_hold(s->device, &s->words->done, s->last_done);
+	coll_mapped_destroy(comm, stuck);
 	coll_stage_order_close(&s->chain.order);
 	coll_stage_turns_close(s);
-	if (s->words && !left(s)) {
+	if (stuck) {
 		coll_log(&comm->ctx->logger, COLL_LOG_WARN,
 		         "[COLL-5112] %s has not finished its work of a communicator that has ended: %zu MiB of pinned "
 		         "memory stay",
@@ -98,8 +123,12 @@ coll_status coll_stage_give_up(struct coll_comm *comm, coll_status st)
 {
 	struct coll_error_box err;
 
-	atomic_store_explicit(&comm->stage->broken, true, memory_order_relaxed);
-	coll_device_error(comm->stage->device, &err);
+	struct coll_device *d = comm->stage->device;
+
+	coll_device_error(d, &err);
+	/* Other errors leave the work that is enqueued already, and is waited for. */
+	if (d->table->look(d) != COLL_OK)
+		atomic_store_explicit(&comm->stage->broken, true, memory_order_relaxed);
 	return coll_comm_lose(comm, st, comm->rank, err.message);
 }
 
@@ -310,6 +339,40 @@ coll_status coll_stage_add(struct coll_stage_batch *b, struct coll_request *r, c
 	return COLL_OK;
 }
 
+/*
+ * Numbers are compared cyclically, so a word is right while the numbers that it is compared with are less than 2^31
+ * away. Some words may be idle for long: `taken` of a slot and half that no tile uses, `given` without messages
+ * that take turns, and `ready` while calls go direct. So every 2^28 numbers all words are brought forward.
+ *
+ * All numbers below `done` are those of tiles that are over, on the device and on the host. So no stream waits for such
+ * a number, and none of a greater one is let go. Under the lock, since drivers store greater numbers in the same words.
+ *
+ * What is compared is then less than 2^28 numbers behind the words, and those of the calls in flight: a queue of the
+ * device would have to hold 2^28 operations for as many.
+ */
+static void bring_forward(struct coll_comm *comm)
+{
+	struct coll_stage *s = comm->stage;
+	uint32_t done;
+
+	if (s->next - s->forward_at < FORWARD_EVERY)
+		return;
+	coll_async_lock(comm->ctx);
+	done = atomic_load_explicit(&s->words->done, memory_order_acquire);
+	for (uint32_t back = 1; back <= SLOTS; back++)
+		for (int half = 0; half < 2; half++) {
+			_Atomic uint32_t *word = &s->words->taken[half][(done - back) % SLOTS];
+
+			if ((int32_t)(done - back + 1 - atomic_load_explicit(word, memory_order_relaxed)) > 0)
+				atomic_store_explicit(word, done - back + 1, memory_order_release);
+		}
+	if ((int32_t)(done - atomic_load_explicit(&s->words->given, memory_order_relaxed)) > 0)
+		atomic_store_explicit(&s->words->given, done, memory_order_release);
+	pthread_mutex_unlock(&comm->ctx->async->lock);
+	s->forward_at = s->forward_ready = s->next;
+	s->forward = true;
+}
+
 /* Calls that go direct come first, each with one number, and then the tiles of the others: as they end. alone: this
  * thread does not enqueue for other ranks meanwhile, which may have to be in front of a turn. */
 static void deal(struct coll_request *first, bool alone)
@@ -317,6 +380,7 @@ static void deal(struct coll_request *first, bool alone)
 	struct coll_stage *s = first->comm->stage;
 	struct coll_stage_chain *c = &s->chain;
 
+	bring_forward(first->comm);
 	for (struct coll_request *r = first; r; r = r->next_staged)
 		if (r->direct) {
 			coll_mapped_deal(r->comm, &r->direct_call);
@@ -332,6 +396,8 @@ static void deal(struct coll_request *first, bool alone)
 	}
 	if (!planted(STALE_WORDS))
 		s->next = c->crowd ? c->crowd->end : s->next + (uint32_t)c->order.total;
+	if (planted(MANY_NUMBERS))
+		s->next += MANY;
 }
 
 coll_status coll_stage_deal(const struct coll_stage_batch *b)
@@ -402,14 +468,14 @@ void coll_stage_release(struct coll_comm *comm)
 			atomic_store_explicit(&s->words->taken[half][i], s->last_done + RELEASED, memory_order_release);
 }
 
-void coll_stage_look(struct coll_context *ctx, void *stream)
+void coll_stage_look(struct coll_context *ctx)
 {
 	struct coll_async *a = ctx->async;
-	const coll_status st = ctx->device->table->stream_query(ctx->device, stream);
+	const coll_status st = ctx->device->table->look(ctx->device);
 	struct coll_error_box err;
 	struct coll_link *next;
 
-	if (st == COLL_OK || st == COLL_AGAIN)
+	if (st == COLL_OK)
 		return;
 	coll_device_error(ctx->device, &err);
 	coll_async_lock(ctx);
@@ -427,7 +493,7 @@ void coll_stage_look(struct coll_context *ctx, void *stream)
 }
 
 /* Two threads may ask at once: once too often. */
-void coll_stage_look_sometimes(struct coll_context *ctx, void *stream)
+void coll_stage_look_sometimes(struct coll_context *ctx)
 {
 	_Atomic uint64_t *asked = &ctx->async->asked_ns;
 	const uint64_t now = coll_clock_ns();
@@ -435,11 +501,11 @@ void coll_stage_look_sometimes(struct coll_context *ctx, void *stream)
 	if (now - atomic_load_explicit(asked, memory_order_relaxed) < COLL_DELAY_NS(DEVICE_LOOK))
 		return;
 	atomic_store_explicit(asked, now, memory_order_relaxed);
-	coll_stage_look(ctx, stream);
+	coll_stage_look(ctx);
 }
 
-coll_status coll_stage_await(struct coll_context *ctx, struct coll_comm *comm, void *stream, bool (*done)(void *arg),
-                             void *arg, int timeout_ms)
+coll_status coll_stage_await(struct coll_context *ctx, struct coll_comm *comm, bool (*done)(void *arg), void *arg,
+                             int timeout_ms)
 {
 	const uint64_t ms = 1000000, until = timeout_ms < 0 ? 0 : coll_clock_ns() + (uint64_t)timeout_ms * ms;
 
@@ -452,6 +518,6 @@ coll_status coll_stage_await(struct coll_context *ctx, struct coll_comm *comm, v
 
 		if (st != COLL_AGAIN || left_ms == 0)
 			return st;
-		coll_stage_look(ctx, stream);
+		coll_stage_look(ctx);
 	}
 }

@@ -45,8 +45,8 @@ bool coll_stage_drained(const struct coll_request *r);
 /* Whether the request cannot go on before its stream has reached it. */
 bool coll_stage_waits_for_stream(const struct coll_request *r);
 
-/* The driver has reported an error, which is sticky: the communicator fails by it. What is in the streams may never
- * end, and is not waited for. Returns the error. */
+/* The driver has reported an error: the communicator fails by it. If the error is sticky, what is in the streams never
+ * ends, and is not waited for. Returns the error. */
 coll_status coll_stage_give_up(struct coll_comm *comm, coll_status st);
 
 /* The communicator has failed: streams that wait go on, and kernels write nothing any more. The lock is held. */
@@ -54,14 +54,14 @@ void coll_stage_release(struct coll_comm *comm);
 
 /* Ask the driver, by a stream with work of the context. If it reports an error, the communicators that have calls on
  * the device end by it. */
-void coll_stage_look(struct coll_context *ctx, void *stream);
+void coll_stage_look(struct coll_context *ctx);
 
 /* The same from a query, which a program may repeat without end: now and then only. */
-void coll_stage_look_sometimes(struct coll_context *ctx, void *stream);
+void coll_stage_look_sometimes(struct coll_context *ctx);
 
 /* coll_async_await(), or with a communicator coll_async_await_comm(), for what a stream of the device has to do: an
  * error of the driver ends the communicators that have calls there, since nothing else would end the wait. */
-coll_status coll_stage_await(struct coll_context *ctx, struct coll_comm *comm, void *stream, bool (*done)(void *arg),
-                             void *arg, int timeout_ms);
+coll_status coll_stage_await(struct coll_context *ctx, struct coll_comm *comm, bool (*done)(void *arg), void *arg,
+                             int timeout_ms);
 
 #endif

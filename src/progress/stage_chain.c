@@ -266,11 +266,34 @@ static void end_chain(struct coll_stage *s)
 	c->entered = false;
 }
 
+/* A part of the chain is in its stream. What it waits for is over, since the communicator has failed, but the end of
+ * the chain is missing, and with it the word by which others see that the device has left the memory. So a stream of
+ * our own stores it behind that part. */
+static void give_up(struct coll_comm *comm, coll_device_stream main, coll_status st)
+{
+	struct coll_stage *s = comm->stage;
+	const struct coll_device_table *table = s->device->table;
+	struct coll_device_word words[2] = {{coll_stage_address(s, &s->words->done), s->last_done}};
+	const int n = 1 + coll_mapped_left_word(comm, &words[1]);
+
+	end_chain(s);
+	coll_stage_give_up(comm, st);
+	if (main != s->own)
+		st = table->order(s->device, main, s->own);
+	for (int i = n - 1; i >= 0 && (main == s->own || st == COLL_OK); i--)
+		table->gather(s->device, s->own, NULL, 0, words[i].at, words[i].value);
+}
+
 static coll_status put_begin(struct coll_stage *s, struct coll_request *first, bool follows, uint32_t before)
 {
 	struct coll_stage_chain *c = &s->chain;
 	coll_status st = follows ? follow(s, first->device_stream, before) : COLL_OK;
 
+	/* No tile before has this number, and all are over. */
+	if (st == COLL_OK && s->forward)
+		st = s->device->table->gather(s->device, first->device_stream, NULL, 0,
+		                              coll_stage_address(s, &s->words->ready), s->forward_ready);
+	s->forward = false;
 	if (st == COLL_OK)
 		st = join_streams(s, first, true);
 	c->paced = is_paced(s, first);
@@ -294,10 +317,8 @@ static void begin(struct coll_request *first, bool alone)
 	s->chain.entered = alone && st == COLL_OK;
 	if (st == COLL_OK)
 		st = put_begin(s, first, follows, before);
-	if (st == COLL_OK)
-		return;
-	end_chain(s);
-	coll_stage_give_up(comm, st);
+	if (st != COLL_OK)
+		give_up(comm, first->device_stream, st);
 }
 
 /* Enqueue the next piece. True: there is another one. */
@@ -319,9 +340,10 @@ static bool advance(struct coll_comm *comm)
 		return true;
 	if (st == COLL_OK)
 		st = join_streams(s, c->first, false);
-	end_chain(s);
-	if (st != COLL_OK)
-		coll_stage_give_up(comm, st);
+	if (st == COLL_OK)
+		end_chain(s);
+	else
+		give_up(comm, c->first->device_stream, st);
 	return false;
 }
 

@@ -55,7 +55,7 @@ void coll_stage_ring_close(struct coll_stage **ring)
 	if (!s)
 		return;
 	/* A device that has failed says nothing about copies that were under way: it keeps the memory. */
-	if (s->memory && (!s->address || s->device->table->unpin(s->device, s->memory) == COLL_OK))
+	if (s->memory && (!s->address || coll_device_unpin(s->device, s->memory) == COLL_OK))
 		munmap(s->memory, COLL_STAGE_MEMORY_BYTES);
 	free(s->pieces);
 	free(s);

@@ -20,6 +20,7 @@ struct coll_stage_words {
 	_Alignas(COLL_STAGE_LINE) _Atomic uint32_t done;  /* device: number + 1 of the last tile of the last call that
 	                                                   * has ended */
 	_Alignas(COLL_STAGE_LINE) _Atomic uint32_t given; /* host: number + 1 of the last turn (engine/stage.h) */
+	_Alignas(COLL_STAGE_LINE) _Atomic uint32_t trial; /* device: 0, at creation */
 	_Alignas(COLL_STAGE_LINE) _Atomic uint32_t taken[2][COLL_STAGE_SLOTS]; /* host: by half of a pair; collectives
 	                                                                        * use the first */
 };
@@ -38,6 +39,10 @@ struct coll_stage {
 	bool used;                        /* something was enqueued */
 	uint32_t next;                    /* number of the next tile */
 	uint32_t last_done;               /* `done` when all that was enqueued has ended */
+	/* When the words were brought forward last: see coll_stage_deal(). And if the stream is to do so with `ready`,
+	 * in front of what it gets next: its value. */
+	uint32_t forward_at, forward_ready;
+	bool forward;
 	/* The device has failed: what it has not ended it never will. */
 	atomic_bool broken;
 	/* What is being enqueued, see stage_chain.h. */

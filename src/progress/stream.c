@@ -150,6 +150,15 @@ coll_status coll_stream_wrap_cuda(coll_stream **out, coll_comm *comm, void *cuda
 	return COLL_OK;
 }
 
+int coll_stream_is_captured(const coll_stream *s)
+{
+	struct coll_device_capture capture = {0};
+	struct coll_device *d = s && s->device ? s->ctx->device : NULL;
+	const char *why;
+
+	return d && d->table->stream_check(d, s->handle, &capture, &why) == COLL_OK && capture.id != 0;
+}
+
 static bool complete(void *arg)
 {
 	const struct coll_stream *s = arg;
@@ -174,7 +183,7 @@ coll_status coll_stream_query(coll_stream *s)
 	if (!complete(s))
 		coll_drive_try(s->ctx);
 	if (s->device && !complete(s))
-		coll_stage_look_sometimes(s->ctx, s->handle);
+		coll_stage_look_sometimes(s->ctx);
 	return complete(s) ? status_of(s) : COLL_AGAIN;
 }
 
@@ -184,7 +193,7 @@ coll_status coll_stream_wait(coll_stream *s, int timeout_ms)
 
 	if (!s)
 		return COLL_ERR_ARGUMENT;
-	st = s->device ? coll_stage_await(s->ctx, NULL, s->handle, complete, s, timeout_ms)
+	st = s->device ? coll_stage_await(s->ctx, NULL, complete, s, timeout_ms)
 	               : coll_async_await(&s->ctx, 1, complete, s, timeout_ms);
 	return st == COLL_OK ? status_of(s) : st;
 }

@@ -125,6 +125,14 @@ static coll_status choose(struct coll_comm *comm, const struct coll_call *c, boo
 
 		largest = most < largest ? most : largest;
 	}
+	if (largest == 0) {
+		coll_plan_cache_release(comm->plans, m->plan);
+		return coll_comm_refuse(
+		        comm, name, COLL_ERR_UNSUPPORTED,
+		        "[COLL-1219] a block of each of %d ranks, of %zu bytes at least, does not fit in "
+		        "the %d KiB of staging for device memory",
+		        comm->size, m->elem_bytes, COLL_STAGE_SLOT_BYTES >> 10);
+	}
 	m->way = coll_way_of_algo(choice->algo);
 	windows = choice->windows < 1 ? 1 : choice->windows;
 	cut_tiles(m, c, largest, windows > COLL_WINDOWS_MAX ? COLL_WINDOWS_MAX : windows);

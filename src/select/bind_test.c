@@ -56,6 +56,22 @@ TEST(bind, memos_that_are_taken_over_give_their_plans_back)
 	CHECK(fake_plan.pins > 0 && fake_plan.pins <= COLL_MEMO_SLOTS, "%d pins", fake_plan.pins);
 }
 
+TEST(bind, blocks_of_too_many_ranks_do_not_fit_in_staging)
+{
+	struct coll_call c = {.kind = COLL_KIND_ALL_TO_ALL, .count = 1, .type = COLL_F64};
+
+	setup();
+	comm->facts.devices = true;
+	comm->size = COLL_STAGE_SLOT_BYTES / 8;
+	CHECK(bound(c));
+	comm->size++;
+	c.count++;
+	CHECK(!bound(c));
+	c.type = COLL_F32;
+	CHECK(bound(c));
+	comm->size = SIZE;
+}
+
 TEST(bind, as_many_roots_may_take_turns_as_there_are_pairs_of_places)
 {
 	struct coll_call c = {.kind = COLL_KIND_BROADCAST, .count = 100, .type = COLL_F32};

@@ -124,10 +124,11 @@ static void *destroy(void *arg)
 	return NULL;
 }
 
-/* At once: one after the other each would wait for the next for some time. */
+/* One after the other: none waits for the next. */
 static void destroy_all(struct rank *ranks, int n)
 {
-	each(ranks, n, destroy);
+	for (int r = 0; r < n; r++)
+		destroy(&ranks[r]);
 }
 
 /* The communicator has failed, which is said once more. */

@@ -55,14 +55,30 @@ static struct coll_device *opened(const char *text)
 	return d;
 }
 
+/* OK: all work of the stream has ended; AGAIN: not yet. */
+static coll_status query_on(struct coll_device *d, coll_device_stream s)
+{
+	CUresult result = CUDA_ERROR_UNKNOWN;
+
+	if (d->table->enter(d) == COLL_OK) {
+		result = DRIVER(cuStreamQuery)(s);
+		d->table->leave(d);
+	}
+	return result == CUDA_ERROR_NOT_READY ? COLL_AGAIN : result == CUDA_SUCCESS ? COLL_OK : COLL_ERR_SYSTEM;
+}
+
+static coll_status query(coll_device_stream s)
+{
+	return query_on(device, s);
+}
+
 /* The work of the stream ends; a bound, since a wait that never ends is what may be wrong. */
 static coll_status drained(coll_device_stream s)
 {
 	const uint64_t begin = coll_clock_ns();
 	coll_status st;
 
-	while ((st = TABLE->stream_query(device, s)) == COLL_AGAIN &&
-	       coll_clock_ns() - begin < 60 * UINT64_C(1000000000))
+	while ((st = query(s)) == COLL_AGAIN && coll_clock_ns() - begin < 60 * UINT64_C(1000000000))
 		poll(NULL, 0, 1);
 	return st;
 }
@@ -363,7 +379,7 @@ static void a_wait_ends_by_a_store(void)
 		OK(TABLE->gather(device, stream, NULL, 0, WORD_AT(1), 1));
 		while (atomic_load(WORD(2)) != (uint32_t)i + 1) /* the stream has reached the wait */
 			poll(NULL, 0, 1);
-		CHECK(TABLE->stream_query(device, stream) == COLL_AGAIN && atomic_load(WORD(1)) == 0, "case %zu", i);
+		CHECK(query(stream) == COLL_AGAIN && atomic_load(WORD(1)) == 0, "case %zu", i);
 		atomic_store(WORD(0), cases[i].after);
 		CHECK(drained(stream) == COLL_OK && atomic_load(WORD(1)) == 1, "case %zu", i);
 	}
@@ -391,11 +407,11 @@ static void order_holds_back_the_later_stream(void)
 	/* What comes behind order() in the earlier stream is none of the later one's. */
 	atomic_store(WORD(4), 0);
 	OK(TABLE->wait(device, stream, WORD_AT(4), 1));
-	for (int i = 0; i < 50 && TABLE->stream_query(device, later) == COLL_AGAIN; i++)
+	for (int i = 0; i < 50 && query(later) == COLL_AGAIN; i++)
 		poll(NULL, 0, 1);
 	atomic_store(WORD(0), 1);
 	if (own_queues()) {
-		CHECK(drained(later) == COLL_OK && TABLE->stream_query(device, stream) == COLL_AGAIN);
+		CHECK(drained(later) == COLL_OK && query(stream) == COLL_AGAIN);
 		CHECK(atomic_load(WORD(1)) == 1 && atomic_load(WORD(3)) == 4711);
 	}
 	atomic_store(WORD(4), 1);
@@ -438,7 +454,8 @@ static void streams_are_checked(void)
 	DRIVER_OK(DRIVER(cuStreamBeginCapture_v2)(captured, CU_STREAM_CAPTURE_MODE_RELAXED));
 	OK(TABLE->stream_check(device, captured, &capture, &why));
 	CHECK(capture.id != 0 && capture.graph);
-	CHECK(TABLE->stream_query(device, captured) == COLL_AGAIN);
+	/* Not even where that is forbidden to the thread itself. */
+	OK(TABLE->look(device));
 	CHECK(TABLE->stream_check(device, NULL, &capture, &why) == COLL_ERR_UNSUPPORTED && strstr(why, "legacy stream"),
 	      "%s", why);
 	OK(TABLE->stream_check(device, stream, &capture, &why));
@@ -460,7 +477,7 @@ static void the_callers_context_stays(void)
 	is_host(field, 8, "pinned");
 	OK(TABLE->enter(device));
 	CHECK(other->table->enter(other) == COLL_OK);
-	OK(TABLE->stream_query(device, stream) == COLL_AGAIN ? COLL_OK : drained(stream));
+	OK(query(stream) == COLL_AGAIN ? COLL_OK : drained(stream));
 	other->table->leave(other);
 	TABLE->leave(device);
 	DRIVER_OK(DRIVER(cuCtxGetCurrent)(&now));
@@ -535,9 +552,9 @@ static void a_fault_is_described(void)
 	CHECK(other->table->stream_create(other, &s) == COLL_OK);
 	wild.src = ADDRESS(p) + (1 << 20);
 	CHECK(other->table->gather(other, s, &wild, 1, WORD_AT(6), 1) == COLL_OK);
-	while (other->table->stream_query(other, s) == COLL_AGAIN)
+	while (query_on(other, s) == COLL_AGAIN)
 		poll(NULL, 0, 1);
-	CHECK(other->table->stream_query(other, s) == COLL_ERR_SYSTEM);
+	CHECK(other->table->look(other) == COLL_ERR_SYSTEM);
 	CHECK(strstr(error_of(other), "cuStreamQuery on cuda:1: 700 CUDA_ERROR_ILLEGAL_ADDRESS"), "%s",
 	      error_of(other));
 	CHECK(other->table->wait(other, s, WORD_AT(6), 1) == COLL_ERR_SYSTEM);

@@ -137,6 +137,22 @@ void coll_device_error(struct coll_device *d, struct coll_error_box *box)
 	coll_error_clear(box);
 }
 
+void coll_device_hold(struct coll_device *d, const _Atomic uint32_t *word, uint32_t value)
+{
+	(void)d, (void)word, (void)value;
+}
+
+bool coll_device_is_held(const struct coll_device *d)
+{
+	(void)d;
+	return false;
+}
+
+coll_status coll_device_unpin(struct coll_device *d, void *host)
+{
+	return d->table->unpin(d, host);
+}
+
 const struct coll_memory *coll_device_memory(int kind)
 {
 	static const struct coll_memory host;

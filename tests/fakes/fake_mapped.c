@@ -87,3 +87,9 @@ WEAK void coll_mapped_release(struct coll_comm *comm)
 WEAK void coll_mapped_destroy(struct coll_comm *comm, bool stuck)
 {
 }
+
+WEAK int coll_mapped_left_word(const struct coll_comm *comm, struct coll_device_word *word)
+{
+	(void)comm, (void)word;
+	return 0;
+}

@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "coll/coll.h"
@@ -47,6 +48,24 @@ static void two_threads_create(void)
 		pthread_create(&t[i], NULL, create_and_sum, NULL);
 	for (int i = 0; i < 2; i++)
 		pthread_join(t[i], NULL);
+}
+
+/* One thread ends all ranks, one after the other: none waits until the others have come. Waits would be 3 s for the
+ * first and more than one for each other. */
+static void one_thread_destroys_all(void)
+{
+	enum { RANKS = 4 };
+	coll_comm *comms[RANKS];
+	struct timespec began, ended;
+
+	if (!create(comms, RANKS))
+		return;
+	each_rank(comms, RANKS, sums, NULL);
+	clock_gettime(CLOCK_MONOTONIC, &began);
+	for (int r = 0; r < RANKS; r++)
+		CHECK(coll_comm_destroy(&comms[r]) == COLL_OK && !comms[r]);
+	clock_gettime(CLOCK_MONOTONIC, &ended);
+	CHECK(ended.tv_sec - began.tv_sec < 5, "%lld s", (long long)(ended.tv_sec - began.tv_sec));
 }
 
 /* The first of the list that reaches a rank is taken. */
@@ -244,10 +263,15 @@ static void what_was_lent_comes_back(void)
 int main(int argc, char **argv)
 {
 	static const struct plain_case tests[] = {
-	        PLAIN_CASE(one_after_the_other),      PLAIN_CASE(two_threads_create),
-	        PLAIN_CASE(transports_in_order),      PLAIN_CASE(unique_ids),
-	        PLAIN_CASE(destroy_of_nothing),       PLAIN_CASE(nothing_to_myself),
-	        PLAIN_CASE(same_status_at_once),      PLAIN_CASE(refused_calls_do_not_count),
+	        PLAIN_CASE(one_after_the_other),
+	        PLAIN_CASE(two_threads_create),
+	        PLAIN_CASE(one_thread_destroys_all),
+	        PLAIN_CASE(transports_in_order),
+	        PLAIN_CASE(unique_ids),
+	        PLAIN_CASE(destroy_of_nothing),
+	        PLAIN_CASE(nothing_to_myself),
+	        PLAIN_CASE(same_status_at_once),
+	        PLAIN_CASE(refused_calls_do_not_count),
 	        PLAIN_CASE(what_was_lent_comes_back),
 	};
 	const char *only = argc > 2 ? argv[2] : NULL;

@@ -4,10 +4,15 @@
  *
  * usage: interrupt TRANSPORT on|off|auto [PART-OF-A-TEST'S-NAME]
  */
+#include <arpa/inet.h>
+#include <limits.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <sys/socket.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "async_ranks.h"
 
@@ -326,6 +331,23 @@ static void operations(void)
 	two_ranks(operation_rank, NULL);
 }
 
+/* ---- Ranks that meet at an address ---- */
+
+static char root[48];
+
+/* A port that nobody has: other tests run at the same time. */
+static void find_root(void)
+{
+	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t len = sizeof(at);
+	const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	CHECK(fd >= 0 && bind(fd, (struct sockaddr *)&at, len) == 0 &&
+	      getsockname(fd, (struct sockaddr *)&at, &len) == 0);
+	snprintf(root, sizeof(root), "COLL_ROOT=127.0.0.1:%d", ntohs(at.sin_port));
+	close(fd);
+}
+
 /* ---- Destroy waits for ranks that have not come to it ---- */
 
 /* What is aborted is the group that is being made; its parent stays. */
@@ -360,25 +382,56 @@ static void creation_of_a_group(void)
 	two_ranks(group_rank, NULL);
 }
 
+/* Ranks with contexts of their own: those of coll_comm_create_all() do not wait for each other. */
+static void *destroying_rank(void *arg)
+{
+	const char *settings[] = {root, progress, "COLL_DEBUG=error", NULL};
+	struct job *j = arg;
+	coll_config cfg = COLL_CONFIG_INIT;
+
+	cfg.settings = settings;
+	cfg.log = getenv("VERBOSE") ? NULL : swallow;
+	cfg.rank = j->rank;
+	cfg.size = 2;
+	cfg.interrupt = j->rank == 0 ? hook : NULL;
+	mine.armed = true; /* creation may ask */
+	mine.after = INT_MAX;
+	CHECK(coll_comm_create(&j->comm, &cfg) == COLL_OK, "%s", coll_last_error(NULL)->message);
+	if (j->rank == 0) {
+		arm(2);
+		check_end("comm_destroy", coll_comm_destroy(&j->comm), 2);
+		CHECK(strstr(coll_last_error(NULL)->message, "interrupted"), "%s", coll_last_error(NULL)->message);
+		atomic_store(j->stage, 1);
+		return NULL;
+	}
+	while (atomic_load(j->stage) == 0)
+		sched_yield();
+	CHECK(coll_barrier(j->comm, NULL) == COLL_ERR_ABORTED);
+	CHECK(strstr(coll_last_error(j->comm)->message, "interrupted"), "%s", coll_last_error(j->comm)->message);
+	coll_comm_destroy(&j->comm);
+	return NULL;
+}
+
 static void destroy(void)
 {
-	coll_comm *comms[2];
+	atomic_int stage = 0;
+	struct job jobs[2] = {{.rank = 0, .stage = &stage}, {.rank = 1, .stage = &stage}};
+	pthread_t threads[2];
 
-	CHECK(create_two(comms));
-	arm(2);
-	check_end("comm_destroy", coll_comm_destroy(&comms[0]), 2);
-	CHECK(strstr(coll_last_error(NULL)->message, "interrupted"), "%s", coll_last_error(NULL)->message);
-	CHECK(coll_barrier(comms[1], NULL) == COLL_ERR_ABORTED);
-	CHECK(strstr(coll_last_error(comms[1])->message, "interrupted"), "%s", coll_last_error(comms[1])->message);
-	coll_comm_destroy(&comms[1]);
+	find_root();
+	for (int r = 0; r < 2; r++)
+		pthread_create(&threads[r], NULL, destroying_rank, &jobs[r]);
+	for (int r = 0; r < 2; r++)
+		pthread_join(threads[r], NULL);
 }
 
 /* ---- Creation: the other ranks do not come ---- */
 
 static void creation(void)
 {
-	const char *settings[] = {"COLL_ROOT=127.0.0.1:29871", "COLL_DEBUG=error", NULL};
+	const char *settings[] = {root, "COLL_DEBUG=error", NULL};
 
+	find_root();
 	for (int rank = 0; rank < 2; rank++) {
 		coll_config cfg = COLL_CONFIG_INIT;
 		coll_comm *comm = NULL;
@@ -398,7 +451,7 @@ static void creation(void)
 /* Rank 0 is interrupted while rank 2 of 3 is missing: rank 1 learns why. */
 static void *create_first(void *arg)
 {
-	const char *settings[] = {"COLL_ROOT=127.0.0.1:29872", "COLL_DEBUG=error", NULL};
+	const char *settings[] = {root, "COLL_DEBUG=error", NULL};
 	const int rank = *(int *)arg;
 	coll_config cfg = COLL_CONFIG_INIT;
 	coll_comm *comm = NULL;
@@ -424,6 +477,7 @@ static void the_reason_of_a_creation(void)
 	int ranks[2] = {0, 1};
 	pthread_t threads[2];
 
+	find_root();
 	for (int r = 0; r < 2; r++)
 		pthread_create(&threads[r], NULL, create_first, &ranks[r]);
 	for (int r = 0; r < 2; r++)

@@ -63,6 +63,7 @@ static void read_settings(void)
 	}
 	soft.depth = (int)soft_setting("SOFTCUDA_DEPTH", 1024);
 	soft.seed = (uint64_t)soft_setting("SOFTCUDA_SEED", 0);
+	soft.no_memops = soft_setting("SOFTCUDA_NO_MEMOPS", 0);
 	soft.launch_blocking = soft_setting("CUDA_LAUNCH_BLOCKING", 0) == 1;
 	soft.eager = getenv("CUDA_MODULE_LOADING") && strcmp(getenv("CUDA_MODULE_LOADING"), "EAGER") == 0;
 	pthread_atfork(NULL, NULL, forked_child);
@@ -106,6 +107,27 @@ CUresult soft_enter(enum soft_fn fn)
 	return CUDA_SUCCESS;
 }
 
+/* What softcuda_refuse() asked for. */
+static _Atomic int refused_fn = -1, refused_after, refused_error;
+
+void softcuda_refuse(const char *name, int after, int error)
+{
+	refused_fn = -1;
+	refused_after = after;
+	refused_error = error;
+	for (int i = 0; i < FN_COUNT; i++)
+		if (strcmp(name, functions[i].name) == 0)
+			refused_fn = i;
+}
+
+static CUresult refused(enum soft_fn fn)
+{
+	if (refused_fn != (int)fn || atomic_fetch_sub(&refused_after, 1) != 0)
+		return CUDA_SUCCESS;
+	refused_fn = -1;
+	return (CUresult)refused_error;
+}
+
 CUresult soft_enter_ctx(enum soft_fn fn, CUcontext *ctx)
 {
 	CUresult result = soft_enter(fn);
@@ -121,6 +143,8 @@ CUresult soft_enter_ctx(enum soft_fn fn, CUcontext *ctx)
 		result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	else if (!soft_planted(RULE_sticky))
 		result = (*ctx)->error;
+	if (result == CUDA_SUCCESS)
+		result = refused(fn);
 	return result ? soft_leave(result) : CUDA_SUCCESS;
 }
 

@@ -198,6 +198,8 @@ static CUresult memops(CUcontext ctx, CUstream handle, unsigned count, const CUs
 	CUstream s;
 
 	STREAM(handle, s);
+	if (soft.no_memops)
+		return soft_leave(CUDA_ERROR_NOT_SUPPORTED);
 	for (unsigned i = 0; i < count; i++) {
 		CUresult result = check_memop(s->ctx, &ops[i]);
 

@@ -95,7 +95,7 @@ struct soft_driver {
 	int queues, depth;
 	uint64_t seed;
 	int version;
-	bool launch_blocking, eager;
+	bool launch_blocking, eager, no_memops;
 	_Atomic int blocked; /* calls that wait for work now */
 	unsigned long long ids;
 };
@@ -169,7 +169,8 @@ struct soft_launch {
 	const struct soft_kernel *kernel;
 	struct soft_index blocks, threads;
 	unsigned shared_len;
-	void *args; /* owned, of the kernel's length */
+	void *args;           /* owned, of the kernel's length */
+	const bool *unloaded; /* modules stay as objects */
 };
 
 /* What an operation does; copied into graphs. */

@@ -21,6 +21,8 @@ SOFT_API long softcuda_enqueued(void);
 SOFT_API long softcuda_done(void);
 /* The hardware queue of a stream of the current context: its number, or -1. */
 SOFT_API int softcuda_queue(void *stream);
+/* The call of an entry point after so many more gets an error, and does nothing. Once. */
+SOFT_API void softcuda_refuse(const char *name, int after, int error);
 /* NULL-terminated lists: names of the rules, and of the kernels linked in. */
 SOFT_API const char *const *softcuda_rules(void);
 

@@ -1,0 +1,379 @@
+/*
+ * How calls, streams and communicators end while something is still under way: closings that another rank delays,
+ * streams that are destroyed or held, calls of which the driver takes a part only.
+ *
+ * usage: ends FILE-OF-THE-STAND-IN [PART-OF-A-TEST'S-NAME]
+ */
+#define PLAIN_OWN_MAIN
+#include "job.h"
+
+#include <sys/mman.h>
+#include <time.h>
+
+#include "base/planted.h"
+#include "device/kernels.h"
+#include "driver.h"
+
+/* Of the files of the library that are compiled for this program. */
+enum coll_planted coll_planted;
+
+enum { COUNT = 1000, LONG = 100000, LIMIT_S = 60 };
+
+static double now_s(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* The context of the library's device, for calls of the driver by this thread. */
+static void bind(const struct job_rank *r)
+{
+	CUcontext context = NULL;
+
+	if (DRIVER(cuDevicePrimaryCtxRetain)(&context, 0) != CUDA_SUCCESS ||
+	    DRIVER(cuCtxSetCurrent)(context) != CUDA_SUCCESS)
+		job_wrong(r, "no context");
+}
+
+/* A stream of the user, and the library's view of it. */
+static coll_stream *make_stream(const struct job_rank *r, void **handle)
+{
+	coll_stream *stream = NULL;
+
+	bind(r);
+	if (DRIVER(cuStreamCreate)((CUstream *)handle, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
+		job_wrong(r, "no stream");
+	job_ok(r, coll_stream_wrap_cuda(&stream, r->comm, *handle), "a stream");
+	return stream;
+}
+
+static void sum(const struct job_rank *r, const int *in, int *out, size_t n, coll_stream *stream, const char *what)
+{
+	job_ok(r, coll_all_reduce(in, out, n, COLL_I32, COLL_SUM, r->comm, stream), what);
+}
+
+/* ---- A closing that another rank delays ---- */
+
+/* Rank 0 has destroyed a child, and its stream waits for rank 1, which destroys the child before it comes. */
+static void late_closing(struct job_rank *r)
+{
+	int *x = job_memory(r, LONG), *y = job_memory(r, LONG);
+	coll_comm *child = NULL;
+	coll_stream *stream;
+	void *handle;
+
+	job_fill(r, x, LONG, 1);
+	stream = make_stream(r, &handle);
+	job_ok(r, coll_comm_split(r->comm, 0, r->rank, &child), "a child");
+	job_meet(r, 0);
+	if (r->rank == 0) {
+		job_ok(r, coll_comm_destroy(&child), "the end of the child");
+		sum(r, x, y, LONG, stream, "a call");
+		job_meet(r, 1);
+	} else {
+		job_meet(r, 1);
+		job_ok(r, coll_comm_destroy(&child), "the end of the child");
+		/* Rank 0's progress thread sees that the child has ended. */
+		poll(NULL, 0, 200);
+		sum(r, x, y, LONG, stream, "a call");
+	}
+	job_ok(r, coll_stream_wait(stream, -1), "the stream");
+	job_check(r, y, LONG, 1, "a call");
+	job_ok(r, coll_stream_destroy(&stream), "the end of the stream");
+	job_ok(r, coll_comm_destroy(&r->comm), "the end");
+}
+
+static void a_late_closing_disturbs_no_stream(void)
+{
+	static const char *const staged[] = {"COLL_DEVICE_DIRECT", "0", NULL};
+
+	job_run(2, late_closing, NULL, NULL, LIMIT_S);
+	job_run(2, late_closing, NULL, staged, LIMIT_S);
+}
+
+/* ---- A stream that is gone ---- */
+
+/* The program may destroy a stream that still has work. The library asks the driver meanwhile. */
+static void gone_stream(struct job_rank *r)
+{
+	int *x = job_memory(r, COUNT), *y = job_memory(r, COUNT);
+	coll_stream *stream;
+	long asked;
+	void *handle;
+
+	job_fill(r, x, COUNT, 1);
+	stream = make_stream(r, &handle);
+	if (r->rank == 0) {
+		sum(r, x, y, COUNT, stream, "a call");
+		if (DRIVER(cuStreamDestroy_v2)(handle) != CUDA_SUCCESS)
+			job_wrong(r, "cannot destroy the stream");
+		asked = driver_calls("cuStreamQuery");
+		while (coll_stream_query(stream) == COLL_AGAIN && driver_calls("cuStreamQuery") == asked)
+			poll(NULL, 0, 1);
+	}
+	job_meet(r, 0);
+	if (r->rank == 1)
+		sum(r, x, y, COUNT, stream, "a call");
+	job_ok(r, coll_stream_wait(stream, -1), "the stream");
+	job_check(r, y, COUNT, 1, "a call");
+	job_ok(r, coll_stream_destroy(&stream), "the end of the stream");
+	job_ok(r, coll_comm_destroy(&r->comm), "the end");
+}
+
+static void a_stream_is_destroyed_with_work(void)
+{
+	static const char *const staged[] = {"COLL_DEVICE_DIRECT", "0", NULL};
+
+	job_run(2, gone_stream, NULL, NULL, LIMIT_S);
+	job_run(2, gone_stream, NULL, staged, LIMIT_S);
+}
+
+/* ---- A stream that is held ---- */
+
+/* The stream waits until the word is 1. */
+static _Atomic uint32_t *hold(const struct job_rank *r, void *stream)
+{
+	_Atomic uint32_t *word = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	CUdeviceptr at = 0;
+
+	if (DRIVER(cuMemHostRegister_v2)((void *)word, 4096, CU_MEMHOSTREGISTER_DEVICEMAP) != CUDA_SUCCESS ||
+	    DRIVER(cuMemHostGetDevicePointer_v2)(&at, (void *)word, 0) != CUDA_SUCCESS ||
+	    DRIVER(cuStreamWaitValue32_v2)(stream, at, 1, CU_STREAM_WAIT_VALUE_GEQ) != CUDA_SUCCESS)
+		job_wrong(r, "cannot hold the stream");
+	return word;
+}
+
+/* The program lets the stream go on: it ends in order, and nothing was written. */
+static void let_go(const struct job_rank *r, _Atomic uint32_t *word, void *stream, const int *y, size_t n)
+{
+	int *x = malloc(n * sizeof(*x));
+
+	atomic_store(word, 1);
+	if (DRIVER(cuStreamSynchronize)(stream) != CUDA_SUCCESS)
+		job_wrong(r, "the stream does not end in order");
+	if (!cuda_user_read(x, y, n * sizeof(*x)))
+		job_wrong(r, "cannot read device memory");
+	for (size_t i = 0; i < n; i++)
+		if (x[i] != -1) {
+			job_wrong(r, "element %zu was written after the end of the communicator", i);
+			break;
+		}
+	free(x);
+}
+
+/* Device memory of the program's own, which outlives the communicator: -1 everywhere. */
+static int *own_memory(const struct job_rank *r, size_t n)
+{
+	int *x = malloc(n * sizeof(*x));
+	CUdeviceptr at = 0;
+
+	memset(x, 0xff, n * sizeof(*x));
+	if (DRIVER(cuMemAlloc_v2)(&at, n * sizeof(*x)) != CUDA_SUCCESS ||
+	    !cuda_user_write((void *)(uintptr_t)at, x, n * sizeof(*x)))
+		job_wrong(r, "no memory");
+	free(x);
+	return (int *)(uintptr_t)at;
+}
+
+static void held(struct job_rank *r)
+{
+	_Atomic uint32_t *word = NULL;
+	coll_stream *stream;
+	double begun;
+	void *handle;
+	int *x, *y;
+
+	stream = make_stream(r, &handle);
+	x = own_memory(r, COUNT);
+	y = own_memory(r, COUNT);
+	if (r->rank == 0)
+		word = hold(r, handle);
+	sum(r, x, y, COUNT, stream, "a call");
+	job_meet(r, 0);
+	begun = now_s();
+	if (r->rank == 0)
+		job_ok(r, coll_comm_abort(r->comm, "held"), "abort");
+	if (coll_stream_wait(stream, -1) == COLL_OK)
+		job_wrong(r, "no error");
+	coll_stream_destroy(&stream);
+	coll_comm_destroy(&r->comm);
+	if (now_s() - begun > 30)
+		job_wrong(r, "the end took %.0f s", now_s() - begun);
+	if (r->rank == 0)
+		let_go(r, word, handle, y, COUNT);
+}
+
+static void an_abort_waits_for_no_held_stream(void)
+{
+	static const char *const staged[] = {"COLL_DEVICE_DIRECT", "0", NULL};
+
+	job_run(2, held, NULL, NULL, LIMIT_S);
+	job_run(2, held, NULL, staged, LIMIT_S);
+}
+
+/* ---- A call of which the driver takes a part ---- */
+
+struct broken {
+	int launch; /* the one that the driver refuses, of rank 0 */
+	bool held;
+};
+
+static void broken(struct job_rank *r)
+{
+	const struct broken *how = r->arg;
+	_Atomic uint32_t *word = NULL;
+	coll_stream *stream;
+	coll_status st;
+	void *handle;
+	int *x, *y;
+
+	stream = make_stream(r, &handle);
+	x = own_memory(r, LONG);
+	y = own_memory(r, LONG);
+	if (r->rank == 0 && how->held)
+		word = hold(r, handle);
+	job_meet(r, 0);
+	if (r->rank == 0)
+		((void (*)(const char *, int, int))driver_symbol("softcuda_refuse"))(
+		        "cuLaunchKernel", how->launch, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+	st = coll_all_reduce(x, y, LONG, COLL_I32, COLL_SUM, r->comm, stream);
+	if (st == COLL_OK)
+		st = coll_stream_wait(stream, -1);
+	job_said(r, r->comm, st);
+	if (st == COLL_OK || !strstr(coll_last_error(r->comm)->message, "701"))
+		job_wrong(r, "the error is %d %s", (int)st, coll_last_error(r->comm)->message);
+	coll_stream_destroy(&stream);
+	coll_comm_destroy(&r->comm);
+	if (word)
+		let_go(r, word, handle, y, LONG);
+	else if (driver_calls("cuMemHostRegister") != driver_calls("cuMemHostUnregister"))
+		job_wrong(r, "%ld ranges stay pinned",
+		          driver_calls("cuMemHostRegister") - driver_calls("cuMemHostUnregister"));
+}
+
+static void a_call_that_is_enqueued_in_part_ends(void)
+{
+	static const struct broken first = {0, true}, second = {1, true}, free_running = {1, false};
+	static const char *const staged[] = {"COLL_DEVICE_DIRECT", "0", NULL};
+
+	job_run(2, broken, &first, NULL, LIMIT_S);
+	job_run(2, broken, &second, staged, LIMIT_S);
+	job_run(2, broken, &free_running, NULL, LIMIT_S);
+	job_run(2, broken, &free_running, staged, LIMIT_S);
+}
+
+/* ---- Numbers come round ---- */
+
+/* After 20 calls that take 2^27 numbers each, words that none of them has used are more than 2^31 behind. */
+static void round_numbers(struct job_rank *r)
+{
+	int *x = job_memory(r, COUNT), *y = job_memory(r, COUNT), *host = malloc(COUNT * sizeof(*host));
+	_Atomic uint32_t *word = NULL;
+	void *handle;
+	coll_stream *stream = make_stream(r, &handle);
+
+	job_fill(r, x, COUNT, 1);
+	for (int i = 0; i < 20; i++)
+		sum(r, x, y, COUNT, i % 2 ? stream : NULL, "one of many calls");
+	job_ok(r, coll_stream_wait(stream, -1), "many calls");
+	job_check(r, y, COUNT, 1, "many calls");
+	for (int i = 0; i < COUNT; i++)
+		host[i] = r->rank + 1;
+	sum(r, host, host, COUNT, NULL, "host memory");
+	for (int i = 0; i < COUNT; i++)
+		if (host[i] != 3)
+			job_wrong(r, "host memory: element %d is %d", i, host[i]);
+	job_fill(r, x, COUNT, 5);
+	/* The message leaves when the stream of its sender comes to it, and not before. */
+	if (r->rank == 0) {
+		word = hold(r, handle);
+		job_ok(r, coll_send(x, COUNT, COLL_I32, 1, r->comm, stream), "send");
+	} else {
+		job_fill(r, y, COUNT, 77);
+		job_ok(r, coll_recv(y, COUNT, COLL_I32, 0, r->comm, stream), "recv");
+	}
+	poll(NULL, 0, 100);
+	if (coll_stream_query(stream) != COLL_AGAIN)
+		job_wrong(r, "the message is over before it was sent");
+	job_meet(r, 0);
+	if (word)
+		atomic_store(word, 1);
+	job_ok(r, coll_stream_wait(stream, -1), "the message");
+	if (!cuda_user_read(host, r->rank == 0 ? x : y, COUNT * sizeof(*host)))
+		job_wrong(r, "cannot read device memory");
+	for (int i = 0; i < COUNT; i++)
+		if (host[i] != 5 + i) {
+			job_wrong(r, "the message: element %d is %d", i, host[i]);
+			break;
+		}
+	free(host);
+	coll_stream_destroy(&stream);
+	job_ok(r, coll_comm_destroy(&r->comm), "the end");
+}
+
+static void idle_words_are_brought_forward(void)
+{
+	static const char *const staged[] = {"COLL_DEVICE_DIRECT", "0", NULL};
+
+	coll_planted = COLL_PLANTED_MANY_NUMBERS;
+	job_run(2, round_numbers, NULL, NULL, LIMIT_S);
+	job_run(2, round_numbers, NULL, staged, LIMIT_S);
+	coll_planted = COLL_PLANTED_NONE;
+}
+
+/* ---- Drivers that cannot ---- */
+
+/* In a process of its own. */
+static void create_without_memops(const void *arg, int child)
+{
+	coll_config cfg = COLL_CONFIG_INIT;
+	coll_comm *comm = NULL;
+	coll_status st;
+
+	(void)arg, (void)child;
+	setenv("SOFTCUDA_NO_MEMOPS", "1", 1);
+	cfg.log = job_quiet;
+	st = coll_comm_create_all(&comm, 1, &cfg);
+	snprintf(job_page->of[0].said, JOB_TEXT, "%s", coll_last_error(NULL)->message);
+	_exit(st == COLL_ERR_CONFIG && !comm ? 0 : 1);
+}
+
+static void a_driver_without_memory_operations_is_refused(void)
+{
+	pid_t pid;
+
+	meeting_start(&pid, 1, job_page, sizeof(*job_page), create_without_memops, NULL);
+	job_judge(&pid, 1, LIMIT_S, -1);
+	CHECK(strstr(job_page->of[0].said, "COLL-1118") && strstr(job_page->of[0].said, "cuStreamWaitValue32"), "%s",
+	      job_page->of[0].said);
+}
+
+static void over_the_kernels(void)
+{
+	SKIP("this build has no kernels");
+}
+
+int main(int argc, char **argv)
+{
+	static const struct plain_case cases[] = {PLAIN_CASE(a_late_closing_disturbs_no_stream),
+	                                          PLAIN_CASE(a_stream_is_destroyed_with_work),
+	                                          PLAIN_CASE(an_abort_waits_for_no_held_stream),
+	                                          PLAIN_CASE(a_call_that_is_enqueued_in_part_ends),
+	                                          PLAIN_CASE(idle_words_are_brought_forward),
+	                                          PLAIN_CASE(a_driver_without_memory_operations_is_refused)};
+
+	if (argc < 2)
+		return 2;
+	driver_path = argv[1];
+	setenv("COLL_CUDA_LIBRARY", argv[1], 1);
+	setenv("COLL_DEVICE", "cuda", 1);
+	unsetenv("CUDA_VISIBLE_DEVICES");
+	job_page = meeting_page(sizeof(*job_page));
+	if (coll_kernels_ptx())
+		plain_run_cases("ends", cases, sizeof(cases) / sizeof(cases[0]), argv[2]);
+	else
+		PLAIN_RUN(over_the_kernels);
+	return plain_summary();
+}
