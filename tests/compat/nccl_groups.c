@@ -2,7 +2,7 @@
  * libnccl.so.2 and groups: messages that the two ranks group differently, many messages, messages of a rank to itself,
  * groups in which a call is refused, communicators that end inside of groups. Ranks are threads.
  *
- * usage: nccl_groups [CASE]     memory and streams as in nccl_collectives
+ * usage: nccl_groups [CASE [SEED]]     memory and streams as in nccl_collectives
  */
 #define PLAIN_OWN_MAIN
 #include <pthread.h>
@@ -153,6 +153,83 @@ static void by_way_of_another(struct rank *r)
 static void a_message_waits_for_another_one_of_its_group(void)
 {
 	run_ranks(3, by_way_of_another);
+}
+
+/* Messages that end if each is made alone, in this order on all ranks: so they end however a rank groups its own. */
+enum { SCRIPT = 24, SCRIPTS = 3 };
+
+static uint64_t draw(uint64_t *state)
+{
+	*state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+	return *state >> 33;
+}
+
+struct script {
+	int from, to, *got;
+	size_t count;
+};
+
+static void make_script(struct rank *r, struct script *m, uint64_t seed)
+{
+	for (int i = 0; i < SCRIPT; i++) {
+		m[i].from = (int)(draw(&seed) % (uint64_t)r->n);
+		m[i].to = (m[i].from + 1 + (int)(draw(&seed) % (uint64_t)(r->n - 1))) % r->n;
+		m[i].count = draw(&seed) % (draw(&seed) % 3 ? LONG / 2 : 1000) + 1;
+		m[i].got = m[i].to == r->rank ? buffer(m[i].count) : NULL;
+	}
+}
+
+static void make_calls(struct rank *r, const struct script *m, const int *given, uint64_t own)
+{
+	bool open = false;
+
+	for (int i = 0; i < SCRIPT; i++) {
+		if (!open && draw(&own) % 2) {
+			must(ncclGroupStart(), "group");
+			open = true;
+		}
+		if (m[i].from == r->rank)
+			must(ncclSend(given, m[i].count, ncclInt32, m[i].to, r->comm, r->stream), "send");
+		if (m[i].to == r->rank)
+			must(ncclRecv(m[i].got, m[i].count, ncclInt32, m[i].from, r->comm, r->stream), "receive");
+		if (open && (draw(&own) % 4 == 0 || i + 1 == SCRIPT)) {
+			must(ncclGroupEnd(), "group");
+			open = false;
+		}
+	}
+}
+
+/* Memory is made and freed while nothing is pending: the driver would wait for that. */
+static void one_script(struct rank *r, uint64_t seed)
+{
+	struct script m[SCRIPT];
+	int *given = buffer(LONG);
+
+	put(given, LONG, r->rank, r->stream);
+	make_script(r, m, seed);
+	pthread_barrier_wait(&meeting);
+	make_calls(r, m, given, seed * 97 + (uint64_t)r->rank);
+	wait_stream(r->stream);
+	pthread_barrier_wait(&meeting);
+	for (int i = 0; i < SCRIPT; i++)
+		if (m[i].got) {
+			check("script", m[i].got, m[i].count, m[i].from, r->stream);
+			must(ncclMemFree(m[i].got), "free");
+		}
+	must(ncclMemFree(given), "free");
+}
+
+static uint64_t first_seed = 1;
+
+static void scripts(struct rank *r)
+{
+	for (uint64_t i = 0; i < SCRIPTS; i++)
+		one_script(r, first_seed + i);
+}
+
+static void every_rank_groups_as_it_likes(void)
+{
+	run_ranks(3, scripts);
 }
 
 /* ---- Many messages ---------------------------------------------------------------------- */
@@ -418,6 +495,7 @@ int main(int argc, char **argv)
 	        PLAIN_CASE(receives_in_a_group_and_sends_apart),
 	        PLAIN_CASE(both_directions_in_a_group_and_one_after_the_other),
 	        PLAIN_CASE(a_message_waits_for_another_one_of_its_group),
+	        PLAIN_CASE(every_rank_groups_as_it_likes),
 	        PLAIN_CASE(more_messages_than_slots),
 	        PLAIN_CASE(a_message_to_itself_in_two_streams),
 	        PLAIN_CASE(a_refused_group_makes_no_call),
@@ -430,6 +508,8 @@ int main(int argc, char **argv)
 
 	setenv("COLL_DEBUG", "error", 0);
 	setenv("COLL_ARRIVAL_TIMEOUT_MS", "60000", 0); /* a defect is an error then, and no wait for ever */
+	if (argc > 2)
+		first_seed = strtoull(argv[2], NULL, 10);
 	find_driver();
 	plain_run_cases("", tests, sizeof(tests) / sizeof(tests[0]), argc > 1 ? argv[1] : NULL);
 	return plain_summary();
