@@ -30,9 +30,10 @@ static coll_status move(struct coll_device *d, coll_device_stream s, const struc
 }
 
 static coll_status reduce(struct coll_device *d, coll_device_stream s, const struct coll_reduction *r, uint64_t out,
-                          const uint64_t *in, int nin, size_t count, uint64_t guard)
+                          const uint64_t *in, int nin, size_t count, const struct coll_device_places *where,
+                          uint64_t guard)
 {
-	(void)d, (void)s, (void)r, (void)out, (void)count, (void)guard;
+	(void)d, (void)s, (void)r, (void)out, (void)count, (void)where, (void)guard;
 	for (int i = 0; i < nin && nseen < RANKS; i++)
 		seen[nseen++] = owner(in[i]);
 	return COLL_OK;
