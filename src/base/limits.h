@@ -45,11 +45,11 @@ enum {
 
 	/* A slot of staging, so the longest tile where some rank has a device; a power of two of pages. layout */
 	COLL_STAGE_SLOT_BYTES = 128 << 10,
-	/* Least and greatest slot of device memory that the other ranks of a host read: COLL_DEVICE_SLOT_BYTES. */
+	/* The least COLL_DEVICE_SLOT_BYTES. layout */
 	COLL_MAPPED_SLOT_MIN = 64 << 10,
+	/* The largest COLL_DEVICE_SLOT_BYTES. layout */
 	COLL_MAPPED_SLOT_MAX = 64 << 20,
-	/* From so many bytes of a rank on, ranks read each other's buffers, and reduce a part each for all; not
-	 * measured, there was no device. layout */
+	/* From so many bytes on, ranks read each other's buffers, and reduce a part each; not measured, no device. layout */
 	COLL_MAPPED_LONG_MIN = 256 << 10,
 
 	/* ---- How an intranode call is cut ---- */

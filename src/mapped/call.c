@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "base/planted.h"
+#include "mapped/mapper.h"
 #include "mapped/records.h"
 #include "record/way.h"
 

@@ -6,12 +6,13 @@
  * It sleeps until drivers of calls see that a peer has announced something. An announcement belongs to a call that all
  * ranks make, so they look soon.
  */
+#include "mapped/mapper.h"
+
 #include <signal.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/delay.h"
-#include "mapped/records.h"
 
 enum { STACK_BYTES = 256 * 1024 };
 

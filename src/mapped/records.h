@@ -13,7 +13,7 @@
 #include "mapped/call.h"
 #include "mapped/state.h"
 
-/* ---- Owner: the communicator's thread ---- */
+/* All by the communicator's thread. */
 
 /* Find out where a buffer lies, and announce its allocation if it is a new one. len_bytes 0: others do not need it. */
 void coll_records_find(struct coll_comm *comm, const void *ptr, size_t len_bytes, struct coll_mapped_buffer *buffer);
@@ -25,14 +25,5 @@ void coll_records_publish(struct coll_mapped *d, const struct coll_mapped_call *
 void coll_records_describe(const struct coll_mapped *d, char *buf, size_t len_bytes);
 /* No peer can answer any more. */
 void coll_records_close(struct coll_mapped *d);
-
-/* ---- Peers ---- */
-
-/* Start the thread that maps regions of others. */
-void coll_mapper_start(struct coll_mapped *d);
-/* Drivers: call it if a peer has announced something. */
-void coll_mapper_look(struct coll_mapped *d);
-/* False: it is in the driver, and does not come back. */
-bool coll_mapper_stop(struct coll_mapped *d);
 
 #endif

@@ -19,6 +19,7 @@
 #include "base/delay.h"
 #include "base/messages.h"
 #include "mapped/call.h"
+#include "mapped/mapper.h"
 #include "mapped/records.h"
 #include "mapped/state.h"
 #include "record/way.h"

@@ -48,7 +48,7 @@
 	R(memop_batch, "a batch has at most 255 operations, which run in order") \
 	R(events, "an event is done when the work before its record is done; 600 until then; done if never recorded") \
 	R(wait_event, "a stream waits for the record that was the last one when it was told to wait") \
-	R(attributes, "unregistered host memory has the memory type 0; registered, device and managed memory have theirs") \
+	R(attributes, "unregistered host memory has the memory type 0; registered, device and managed memory have theirs; mapped memory has no context") \
 	R(address_range, "addresses within a block give its base and length") \
 	R(host_pointer, "a device pointer of host memory needs registration with DEVICEMAP; twice registered is 712, never is 713") \
 	R(poison, "new device memory and shared memory of a block hold garbage") \
